@@ -86,7 +86,7 @@ func printSections(out io.Writer, summary *results.Summary) {
 
 func printRuns(out io.Writer, summary *results.Summary) error {
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(table, "latency, µs\tB\tcycle\tp50\tp90\tp99\tp99.9\tmax\tjitter p50\tp99\tlost\tearly\tlate\tcores\tktsnd\t")
+	fmt.Fprintln(table, "latency, µs\tB\tcycle\tp50\tp90\tp99\tp99.9\tmax\t± clocks\tjitter p50\tp99\tlost\tearly\tlate\tcores\tktsnd\t")
 	for _, run := range summary.Runs {
 		fmt.Fprintf(table, "%s %s\t%d\t%s\t%s", run.Workload, run.Path, run.PayloadBytes, results.Micros(run.CycleNs), latencyText(run))
 		fmt.Fprintf(table, "\t%d\t%d\t%s\t%s\t%s\t\n", run.Lost, run.Early, lateText(run), sendingText(run), ktsndText(run))
@@ -96,10 +96,10 @@ func printRuns(out io.Writer, summary *results.Summary) error {
 
 func latencyText(run *results.Run) string {
 	latency, jitter := run.Latency, run.Jitter
-	text := "-\t-\t-\t-\t-"
+	text := "-\t-\t-\t-\t-\t-"
 	if latency != nil {
-		text = fmt.Sprintf("%s\t%s\t%s\t%s\t%s", results.Micros(latency.P50), results.Micros(latency.P90), results.Micros(latency.P99),
-			results.Micros(latency.P99_9), results.Micros(latency.Max))
+		text = fmt.Sprintf("%s\t%s\t%s\t%s\t%s\t%s", results.Micros(latency.P50), results.Micros(latency.P90), results.Micros(latency.P99),
+			results.Micros(latency.P99_9), results.Micros(latency.Max), run.ClockError.Text())
 	}
 	if jitter == nil {
 		return text + "\t-\t-"
@@ -141,7 +141,11 @@ func printRatios(out io.Writer, ratios []results.Ratio) {
 		if ratio.Workload != ratio.AgainstLoad {
 			what = fmt.Sprintf("%s ÷ %s, %s", ratio.Workload, ratio.AgainstLoad, ratio.Path)
 		}
-		fmt.Fprintf(table, "  %s\t%s\t%d B\t%.2f\t%.2f to %.2f\n", what, ratio.Figure, ratio.PayloadBytes, ratio.Value, ratio.Low, ratio.High)
+		verdict := ""
+		if ratio.Doubt != "" {
+			verdict = "not judged (clocks)"
+		}
+		fmt.Fprintf(table, "  %s\t%s\t%d B\t%.2f\t%.2f to %.2f\t%s\n", what, ratio.Figure, ratio.PayloadBytes, ratio.Value, ratio.Low, ratio.High, verdict)
 	}
 	_ = table.Flush() // the terminal may be gone
 	fmt.Fprintln(out)
@@ -171,10 +175,24 @@ func printComparison(out io.Writer, comparison *engine.Comparison) error {
 	for i := range comparison.Differences {
 		d := &comparison.Differences[i]
 		verdict := verdictOf(d.Clear(), d.Ratio)
+		if why := differenceDoubt(d); why != "" {
+			verdict = why
+		}
 		fmt.Fprintf(table, "%s %s\t%d\t%s\t%s\t%s\t%s\t%.2f\t%.2f to %.2f\t%s\n", d.Workload, d.Path, d.PayloadBytes,
 			results.Micros(d.CycleNs), d.Figure, results.Micros(d.A), results.Micros(d.B), d.Ratio, d.Low, d.High, verdict)
 	}
 	return table.Flush()
+}
+
+// differenceDoubt says why a difference may be the clocks'; empty where it is not.
+func differenceDoubt(d *engine.Difference) string {
+	switch {
+	case d.Doubt != "":
+		return "not judged: " + d.Doubt
+	case d.Clocks():
+		return fmt.Sprintf("no difference shown: the clocks alone can make %s µs", results.Micros(d.ClockErrorNs))
+	}
+	return ""
 }
 
 func verdictOf(shown bool, ratio float64) string {

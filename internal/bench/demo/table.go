@@ -46,6 +46,7 @@ func printReport(out io.Writer, summary *results.Summary) error {
 
 const legend = `Each figure is the median of its alternations; lost, early and late count all messages.
   latency    arrival at the listener - requested transmit time
+  ± clocks   how far the clocks of both ends may be wrong together; 0: they have one
   jitter     |t(i) - (t(i-1) + cycle)| of arrivals with consecutive sequence numbers
   departure  ktsnd's clock read that released the frame - requested time
   launch     frame on the wire, stamped by a tap on the receiving end of the link, - requested time
@@ -94,7 +95,7 @@ func (p *printer) heading(summary *results.Summary) {
 }
 
 var (
-	latencyColumns = []string{"", "p50", "p90", "p99", "p99.9", "max", "jitter p50", "p99", "p50 ÷ spin", "p99", "p50 ÷ sleep", "p99", "cores"}
+	latencyColumns = []string{"", "p50", "p90", "p99", "p99.9", "max", "± clocks", "jitter p50", "p99", "p50 ÷ spin", "p99", "p50 ÷ sleep", "p99", "cores"}
 	causesColumns  = []string{"", "departure p50", "p99", "launch p50", "p99", "port p50", "send call p50", "lost", "early", "late",
 		"talker + ktsnd"}
 )
@@ -144,12 +145,12 @@ func latencyRow(runs []*results.Run, run *results.Run) []string {
 // latencyCells are the columns of latency and jitter.
 func latencyCells(run *results.Run) []string {
 	median := run.MedianOfAlternations
-	cells := make([]string, 0, 9)
+	cells := make([]string, 0, 10)
 	if latency := median.Latency; latency != nil {
 		cells = append(cells, results.Micros(latency.P50), results.Micros(latency.P90), results.Micros(latency.P99), results.Micros(latency.P99_9),
-			results.Micros(latency.Max))
+			results.Micros(latency.Max), median.ClockError.Text())
 	} else {
-		cells = append(cells, unmeasured, unmeasured, unmeasured, unmeasured, unmeasured)
+		cells = append(cells, unmeasured, unmeasured, unmeasured, unmeasured, unmeasured, unmeasured)
 	}
 	if jitter := median.Jitter; jitter != nil {
 		return append(cells, results.Micros(jitter.AbsP50), results.Micros(jitter.AbsP99))

@@ -33,6 +33,9 @@ import (
 // ErrAssertion is returned when an assertion does not hold.
 var ErrAssertion = errors.New("an assertion does not hold")
 
+// errDoubtful is about a latency that an assertion names and whose clocks are not to be believed.
+var errDoubtful = errors.New("not judged")
+
 // hyphenated are the names with a hyphen, which the language would take for a minus, the longest first.
 var hyphenated = func() *regexp.Regexp {
 	var names []string
@@ -177,6 +180,7 @@ func fieldsOf(run *results.Run) (map[string]any, error) {
 		return nil, err
 	}
 	delete(fields, "alternations")
+	doubtFields(run, fields)
 	return fields, nil
 }
 
@@ -213,6 +217,12 @@ func (f *Facts) Assert(expression string) (results.Assertion, error) {
 	evaluated := 0
 	for _, key := range f.order {
 		chains, err := f.chains(underscored(expression), key)
+		if errors.Is(err, errDoubtful) {
+			assertion.Holds = false
+			evaluated++
+			details = append(details, fmt.Sprintf("%s: %v", key, err))
+			continue
+		}
 		if err != nil {
 			missing = errors.Join(missing, err)
 			continue
@@ -294,6 +304,9 @@ func (f *Facts) look(chain []string, key groupKey) (string, error) {
 		}
 		if next == nil {
 			return "", fmt.Errorf("%s was not measured", nameOf(chain[:i+1]))
+		}
+		if doubted, yes := next.(doubtful); yes {
+			return "", fmt.Errorf("%w: %s: %s", errDoubtful, nameOf(chain[:i+1]), doubted.why)
 		}
 		current = next
 	}

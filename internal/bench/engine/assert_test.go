@@ -13,7 +13,7 @@ import (
 // latencyRun is a run of which nothing but latency and losses are known.
 func latencyRun(path, workload string, payload int, p50, p99 int64, lost int) *results.Run {
 	return &results.Run{Path: path, Workload: workload, PayloadBytes: payload, CycleNs: 1_000_000, Counts: results.Counts{Lost: lost},
-		Distributions: results.Distributions{Latency: &stats.Summary{P50: p50, P99: p99}, CPUCores: map[string]float64{"ktsnd": 0.1}}}
+		Distributions: results.Distributions{Latency: &stats.Summary{P50: p50, P99: p99}, ClockError: results.OneClock(), CPUCores: map[string]float64{"ktsnd": 0.1}}}
 }
 
 func someFacts(t *testing.T) *Facts {

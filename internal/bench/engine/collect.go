@@ -26,6 +26,7 @@ func Collect(store *Store) (*results.Summary, []results.Series, error) {
 	for _, entry := range c.entries {
 		summary.Runs = append(summary.Runs, &entry.run)
 	}
+	summary.Warnings = append(summary.Warnings, doubts(summary.Runs)...)
 	summary.Ratios = c.ratios()
 	summary.Figures = append(figures(summary.Runs, summary.Idle), gateFigures(summary.Runs, summary.Setup.Gates)...)
 	if c.done < summary.Profile.Runs {
@@ -122,6 +123,7 @@ func (c *collector) add(record *Record) error {
 	c.done++
 	c.stolenNs += record.StolenNs
 	c.tookNs += record.TookNs
+	c.knowClock(record)
 	c.usage = append(c.usage, record.Usage...)
 	run := record.Run
 	for _, problem := range record.Problems {
@@ -226,6 +228,7 @@ func (e *entry) finish() {
 	run := &e.run
 	run.Counts = results.PoolCounts(run.Alternations)
 	e.samples.describe(&run.Distributions)
+	run.ClockError = results.WorstClock(run.Alternations)
 	run.CPUCores = results.MeanCores(run.Alternations)
 	run.SendingCores = results.MeanSending(run.Alternations)
 	run.MemoryBytes = results.MostMemory(run.Alternations)

@@ -18,11 +18,21 @@ type Difference struct {
 	Figure string
 	A, B   int64
 	// Ratio is B / A, which lies between Low and High with a confidence of 95 %.
+	// The error of the clocks is granted on both sides.
 	Ratio, Low, High float64
+	// Doubt says why the latencies are not to be believed; empty where nothing speaks against them.
+	Doubt string
+	// ClockErrorNs is by how much the clocks alone can make B differ from A.
+	ClockErrorNs int64
 }
 
 // Clear tells whether the range of the ratio is on one side of 1.
-func (d *Difference) Clear() bool { return d.Low > 1 || d.High < 1 }
+func (d *Difference) Clear() bool { return d.Doubt == "" && (d.Low > 1 || d.High < 1) }
+
+// Clocks tells whether the error of the clocks is enough to make the difference.
+func (d *Difference) Clocks() bool {
+	return d.ClockErrorNs > 0 && max(d.B-d.A, d.A-d.B) <= d.ClockErrorNs
+}
 
 // Comparison is what two benches have in common, and what they have not.
 type Comparison struct {
@@ -108,8 +118,13 @@ func differences(random *rand.Rand, a, b *entry) []Difference {
 			continue
 		}
 		was, is := figure.of(a.run.Latency), figure.of(b.run.Latency)
-		all = append(all, Difference{Key: a.run.Key(), Figure: figure.name, A: was, B: is, Ratio: float64(is) / float64(was),
-			Low: low, High: high})
+		one := Difference{Key: a.run.Key(), Figure: figure.name, A: was, B: is, Ratio: float64(is) / float64(was), Low: low, High: high,
+			Doubt:        doubtAbout(b.run.ClockError, a.run.ClockError, float64(was)),
+			ClockErrorNs: a.run.ClockError.CombinedNs() + b.run.ClockError.CombinedNs()}
+		if one.Doubt == "" {
+			one.Low, one.High = widened(low, high, float64(is), float64(was), b.run.ClockError, a.run.ClockError)
+		}
+		all = append(all, one)
 	}
 	return all
 }

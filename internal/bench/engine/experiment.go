@@ -173,7 +173,7 @@ func Span(to *time.Duration, least, most time.Duration) Field {
 
 // notWithExperiment are fields that say nothing to an experiment, which has its own below `with`.
 var notWithExperiment = []string{"workloads", "payloads", "cycles", "messages", "warm-up", "talkers", "window", "vlan", "samplers", "idle",
-	"budget", "mean-over"}
+	"budget", "mean-over", "max-clock-error"}
 
 // readExperiment completes a profile that names an experiment, once all its fields are known.
 func (p *profileParser) readExperiment() error {

@@ -83,6 +83,7 @@ var readers = map[string]func(*Profile, *yaml.Node) error{
 	"idle":              func(p *Profile, n *yaml.Node) (err error) { p.Idle, err = duration(n); return err },
 	"budget":            func(p *Profile, n *yaml.Node) (err error) { p.Budget, err = duration(n); return err },
 	"mean-over":         func(p *Profile, n *yaml.Node) (err error) { p.MeanOver, err = duration(n); return err },
+	"max-clock-error":   readMaxClockError,
 	"seed":              readSeed,
 	"experiment":        readExperimentName,
 	"with":              func(*Profile, *yaml.Node) error { return nil }, // by the experiment, which may be named below it
@@ -334,6 +335,14 @@ func readSamplers(p *Profile, n *yaml.Node) error {
 		p.Samplers = SamplersOff
 	}
 	return nil
+}
+
+// readMaxClockError refuses 0s, with which no two clocks could be measured.
+func readMaxClockError(p *Profile, n *yaml.Node) (err error) {
+	if p.MaxClockError, err = duration(n); err == nil && p.MaxClockError == 0 {
+		return fmt.Errorf("is %s; must be more than 0s, or be left out: then the error may be as large as the median of the latencies", shown(n))
+	}
+	return err
 }
 
 func readSeed(p *Profile, n *yaml.Node) error {

@@ -41,6 +41,7 @@ samplers: on
 idle: 2s
 budget: 400us
 mean-over: 5s
+max-clock-error: 20us
 seed: 42
 assert:
   - direct.latency_ns.p99 <= 0.6 * kernel-vxlan.latency_ns.p99
@@ -58,7 +59,7 @@ func TestProfileSaysEverything(t *testing.T) {
 			{Name: "saturated", Paths: []string{"direct"}}},
 		Payloads: []int{64, 256}, Cycles: []time.Duration{500 * time.Microsecond, time.Millisecond}, Messages: 2000, Repetitions: 3,
 		WarmUp: 10, Talkers: 3, Spin: 90 * time.Microsecond, Pinning: Pinning{PinGiven, 1, 0}, Samplers: SamplersOn, Idle: 2 * time.Second, Budget: 400 * time.Microsecond,
-		MeanOver: 5 * time.Second, Seed: 42, Assert: []string{"direct.latency_ns.p99 <= 0.6 * kernel-vxlan.latency_ns.p99"}}
+		MeanOver: 5 * time.Second, MaxClockError: 20 * time.Microsecond, Seed: 42, Assert: []string{"direct.latency_ns.p99 <= 0.6 * kernel-vxlan.latency_ns.p99"}}
 	want.possible()
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got  %+v\nwant %+v", got, want)
@@ -174,6 +175,9 @@ func TestBadProfilesAreRefusedInASentence(t *testing.T) {
 		"nothing to watch idle":           {"paths: [host]\nidle: 1s", "p.yaml:2: idle: 1s without path direct"},
 		"idle for hours":                  {"paths: [direct]\nidle: 2h", "2h0m0s; give 0s to 1m0s"},
 		"a negative budget":               {"paths: [direct]\nbudget: -1s", "-1s; give 0s to 1s"},
+		"an error of clocks of nothing":   {"paths: [direct]\nmax-clock-error: 0s", `p.yaml:2: max-clock-error: is "0s"; must be more than 0s, or be left out`},
+		"an error of clocks in words":     {"paths: [direct]\nmax-clock-error: any", `p.yaml:2: max-clock-error: is "any"; must be a duration with its unit`},
+		"an error of clocks of seconds":   {"paths: [direct]\nmax-clock-error: 2s", "p.yaml:2: max-clock-error: 2s; give 0s to 1s"},
 		"a negative seed":                 {"paths: [direct]\nseed: -1", "must be a whole number from 0"},
 		"an assertion of nothing":         {"paths: [direct]\nassert: ['']", "an assertion is empty"},
 		"an assertion that is broken":     {"paths: [direct]\nassert:\n  - direct.lost == 0\n  - direct.lost ==", "p.yaml:4: assert: \"direct.lost ==\" is no expression"},

@@ -50,7 +50,7 @@ func expected(profile *Profile) (*Facts, error) {
 			}
 			known[run.Key] = true
 			of := func() *stats.Summary { return &stats.Summary{} }
-			all := results.Distributions{Latency: of(), Jitter: &stats.Jitter{}, LaunchError: of(), DepartureError: of(), Port: of(),
+			all := results.Distributions{Latency: of(), ClockError: results.OneClock(), Jitter: &stats.Jitter{}, LaunchError: of(), DepartureError: of(), Port: of(),
 				SendCall: of()}
 			if !HasGates(run.Workload) {
 				all.SendingCores = new(float64)

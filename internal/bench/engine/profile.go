@@ -66,6 +66,9 @@ type Profile struct {
 	Budget time.Duration `json:"budget"`
 	// MeanOver is how long a time each point of the means covers; 0: 10 s, or less where less was measured.
 	MeanOver time.Duration `json:"mean-over"`
+	// MaxClockError is the largest error of the clocks of both ends together with which a latency counts; 0: as large as the median
+	// of the latencies.
+	MaxClockError time.Duration `json:"max-clock-error"`
 	// Seed is that of the random numbers behind the ranges of ratios.
 	Seed   uint64   `json:"seed"`
 	Assert []string `json:"assert"`
@@ -308,7 +311,8 @@ func (p *Profile) checkNumbers() *Fault {
 		field string
 		value time.Duration
 		most  time.Duration
-	}{{"spin", p.Spin, maxSpin}, {"idle", p.Idle, time.Minute}, {"budget", p.Budget, time.Second}, {"mean-over", p.MeanOver, time.Hour}} {
+	}{{"spin", p.Spin, maxSpin}, {"idle", p.Idle, time.Minute}, {"budget", p.Budget, time.Second}, {"mean-over", p.MeanOver, time.Hour},
+		{"max-clock-error", p.MaxClockError, time.Second}} {
 		if span.value < 0 || span.value > span.most {
 			return fault(span.field, -1, "%v; give 0s to %v", span.value, span.most)
 		}

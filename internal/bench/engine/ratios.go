@@ -81,9 +81,13 @@ func compare(random *rand.Rand, one, other *entry) []results.Ratio {
 		if !ok || below <= 0 {
 			continue
 		}
+		doubt := doubtAbout(one.run.ClockError, other.run.ClockError, float64(below))
+		if doubt == "" {
+			low, high = widened(low, high, float64(above), float64(below), one.run.ClockError, other.run.ClockError)
+		}
 		all = append(all, results.Ratio{Figure: figure.name, Path: one.run.Path, Workload: one.run.Workload,
 			AgainstPath: other.run.Path, AgainstLoad: other.run.Workload, PayloadBytes: one.run.PayloadBytes, CycleNs: one.run.CycleNs,
-			Value: float64(above) / float64(below), Low: low, High: high, Confidence: confidence})
+			Value: float64(above) / float64(below), Low: low, High: high, Confidence: confidence, Doubt: doubt})
 	}
 	return all
 }

@@ -29,6 +29,8 @@ type fake struct {
 	stop      func() error
 	// factor makes messages take longer; 0 is 1.
 	factor int64
+	// clock is the error of the clocks; nil: nobody says.
+	clock *results.ClockError
 }
 
 func (f *fake) Prepare(_ context.Context, setting Setting) error {
@@ -46,7 +48,9 @@ func (f *fake) Perform(_ context.Context, run Run) (*Outcome, error) {
 	if run.IdleNs > 0 {
 		return &Outcome{Idle: &results.Idle{DurationNs: run.IdleNs, CPUCores: map[string]float64{"ktsnd": 0.001}}}, nil
 	}
-	return outcomeOf(run, int64(len(run.Path)*1000)*max(f.factor, 1)), nil
+	outcome := outcomeOf(run, int64(len(run.Path)*1000)*max(f.factor, 1))
+	outcome.Observed.ClockError = f.clock
+	return outcome, nil
 }
 
 func (f *fake) Host() (results.Host, error) { return results.Host{}, nil }

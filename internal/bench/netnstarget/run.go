@@ -62,6 +62,7 @@ func (l *Target) perform(ctx context.Context, r engine.Run) (*engine.Outcome, er
 	if err != nil {
 		return nil, err
 	}
+	outcome.Observed.ClockError = results.OneClock()
 	outcome.Observed.MachineCores, outcome.Observed.MemoryBytes = watched.MachineCores, watched.MemoryBytes
 	return outcome, nil
 }

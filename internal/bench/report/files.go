@@ -211,6 +211,13 @@ func rowsOf(run *results.Run, alternation int, counts *results.Counts, distribut
 			}
 		}
 	}
+	if of := distributions.ClockError; of != nil && distributions.Latency != nil {
+		for i, name := range []string{"talker", "listener", "combined"} {
+			if ns := []*int64{of.Talker, of.Listener, of.Combined}[i]; ns != nil {
+				whole("clock_error_ns."+name, *ns)
+			}
+		}
+	}
 	if cores := distributions.SendingCores; cores != nil {
 		add("sending_cores", strconv.FormatFloat(*cores, 'g', -1, 64))
 	}

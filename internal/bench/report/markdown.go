@@ -135,10 +135,10 @@ var keyHead = []string{"workload", "path", "B", "cycle, µs"}
 
 func messageGrid(runs []*results.Run) grid {
 	g := grid{title: "Latency and jitter, µs",
-		head: slices.Concat(keyHead, []string{"p50", "p90", "p99", "p99.9", "max", "jitter p50", "jitter p99", "lost", "early", "late",
+		head: slices.Concat(keyHead, []string{"p50", "p90", "p99", "p99.9", "max", "± clocks", "jitter p50", "jitter p99", "lost", "early", "late",
 			"sending side, cores"})}
 	for _, run := range runs {
-		row := slices.Concat(keyCells(run), distributionCells(run.Latency))
+		row := append(slices.Concat(keyCells(run), distributionCells(run.Latency)), clockText(run))
 		if run.Jitter != nil {
 			row = append(row, results.Micros(run.Jitter.AbsP50), results.Micros(run.Jitter.AbsP99))
 		} else {
@@ -158,6 +158,14 @@ func messageGrid(runs []*results.Run) grid {
 		g.rows = append(g.rows, row)
 	}
 	return g
+}
+
+// clockText is the error of a latency's clocks; empty where nothing arrived.
+func clockText(run *results.Run) string {
+	if run.Latency == nil {
+		return ""
+	}
+	return run.ClockError.Text()
 }
 
 func distributionCells(of *stats.Summary) []string {
@@ -221,8 +229,11 @@ func limitGrid(figures []results.Figure) grid {
 			values = append(values, value)
 		}
 		reached := "no"
-		if figure.Reached {
+		switch {
+		case figure.Reached:
 			reached = "yes"
+		case figure.NotJudged != "":
+			reached = "not judged: " + figure.NotJudged
 		}
 		g.rows = append(g.rows, []string{figure.Name, figure.Amount(figure.Limit), strings.Join(values, ", "), reached})
 	}
@@ -238,9 +249,13 @@ func ratioGrid(ratios []results.Ratio) grid {
 	g := grid{title: "Ratios", head: []string{"figure", "run", "against", "B", "cycle, µs", "ratio", "from", "to", "confidence"}}
 	for i := range ratios {
 		ratio := &ratios[i]
+		confidence := fmt.Sprintf("%.0f %%", ratio.Confidence*100)
+		if ratio.Doubt != "" {
+			confidence = "not judged: " + ratio.Doubt
+		}
 		g.rows = append(g.rows, []string{ratio.Figure, ratio.Workload + " " + ratio.Path, ratio.AgainstLoad + " " + ratio.AgainstPath,
 			strconv.Itoa(ratio.PayloadBytes), results.Micros(ratio.CycleNs), fmt.Sprintf("%.2f", ratio.Value), fmt.Sprintf("%.2f", ratio.Low),
-			fmt.Sprintf("%.2f", ratio.High), fmt.Sprintf("%.0f %%", ratio.Confidence*100)})
+			fmt.Sprintf("%.2f", ratio.High), confidence})
 	}
 	return g
 }

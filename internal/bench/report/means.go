@@ -70,6 +70,9 @@ func intervalFor(runs []sampled, chosenNs int64) time.Duration {
 	return intervals[len(intervals)-1]
 }
 
+// notJudged stands in a cell about a limit where the clocks are not to be believed.
+const notJudged = "not judged"
+
 // meanFigure draws the mean latency over the time measured against the budget; none when nothing was measured.
 func meanFigure(prefix string, all []sampled, profile *results.ProfileSummary) ([]figure, error) {
 	runs, payload := atPayload(all)
@@ -155,7 +158,10 @@ func meanTable(id string, runs []sampled, taken []means, budgetNs int64) table {
 		}
 		cells := []cell{countCell(len(sorted)), timeCell(int64(sorted[0])), timeCell(int64(sorted[(len(sorted)-1)/2])),
 			timeCell(int64(sorted[len(sorted)-1])), timeCell(int64(mean(s.latencyNs)))}
-		if budgetNs > 0 {
+		switch {
+		case budgetNs > 0 && s.run.ClockError.DoubtOf() != "":
+			cells = append(cells, cell{Text: notJudged}, cell{Text: notJudged})
+		case budgetNs > 0:
 			first, _ := slices.BinarySearch(sorted, float64(budgetNs)+1)
 			cells = append(cells, countCell(len(sorted)-first), shareCell(beyond(s.latencyNs, budgetNs)))
 		}

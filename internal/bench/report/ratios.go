@@ -19,6 +19,8 @@ type ratioRow struct {
 	Value, Low, High      string
 	// Clear tells that the range is on one side of 1.
 	Clear bool
+	// Doubt says why the latencies are not to be believed.
+	Doubt string
 }
 
 func newRatioTable(ratios []results.Ratio) *ratioTable {
@@ -32,7 +34,7 @@ func newRatioTable(ratios []results.Ratio) *ratioTable {
 			what = fmt.Sprintf("%s ÷ %s, %s", ratio.Workload, ratio.AgainstLoad, ratio.Path)
 		}
 		t.Rows = append(t.Rows, ratioRow{what, ratio.Figure, fmt.Sprintf("%d B, %s µs", ratio.PayloadBytes, micros(ratio.CycleNs)),
-			decimals(ratio.Value), decimals(ratio.Low), decimals(ratio.High), ratio.Low > 1 || ratio.High < 1})
+			decimals(ratio.Value), decimals(ratio.Low), decimals(ratio.High), ratio.Low > 1 || ratio.High < 1, ratio.Doubt})
 	}
 	return t
 }

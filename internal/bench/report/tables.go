@@ -110,11 +110,24 @@ func boxTable(id, title string, runs []sampled, of func(*sampled) *box) table {
 // latencyTable adds what the latency takes of processors, unless nobody looked.
 func latencyTable(id string, runs []sampled) table {
 	t := boxTable(id, latencyAxis, runs, latencyBox)
-	t.Head = append(t.Head, "sending side, cores")
+	t.Head = append(t.Head, "± clocks", "sending side, cores")
 	for i := range t.Rows {
-		t.Rows[i].Cells = append(t.Rows[i].Cells, knownCoresCell(runs[i].run.SendingCores))
+		t.Rows[i].Cells = append(t.Rows[i].Cells, clockCell(runs[i].run), knownCoresCell(runs[i].run.SendingCores))
 	}
 	return withoutEmpty(t)
+}
+
+// clockCell is the error of a latency's clocks; nothing where nothing arrived.
+func clockCell(run *results.Run) cell {
+	if run.Latency == nil {
+		return noCells(1)[0]
+	}
+	of := run.ClockError
+	c := cell{Text: of.Text(), Bad: of.DoubtOf() != ""}
+	if of != nil && of.Combined != nil {
+		c.Exact = strconv.FormatInt(*of.Combined, 10)
+	}
+	return c
 }
 
 // jitterTable adds the absolute value, which the targets are about.
@@ -232,6 +245,8 @@ type targetRow struct {
 	Values  []string
 	Whole   string
 	Reached bool
+	// Verdict says whether it is reached, and NotJudged why nobody can tell.
+	Verdict, NotJudged string
 }
 
 // targetTable has a column for each payload.
@@ -239,6 +254,8 @@ type targetTable struct {
 	Payloads []int
 	Rows     []targetRow
 	Reached  int
+	// NotJudged is how many nobody can judge.
+	NotJudged int
 }
 
 func newTargetTable(figures []results.Figure) targetTable {
@@ -252,7 +269,7 @@ func newTargetTable(figures []results.Figure) targetTable {
 	}
 	slices.Sort(t.Payloads)
 	for _, figure := range figures {
-		row := targetRow{Name: figure.Name, Limit: figure.Amount(figure.Limit), Reached: figure.Reached}
+		row := targetRow{Name: figure.Name, Limit: figure.Amount(figure.Limit), Reached: figure.Reached, Verdict: figure.Verdict(), NotJudged: figure.NotJudged}
 		if value, ok := figure.Values[results.Independent]; ok {
 			row.Whole = figure.Amount(value)
 		}
@@ -265,6 +282,9 @@ func newTargetTable(figures []results.Figure) targetTable {
 		}
 		if figure.Reached {
 			t.Reached++
+		}
+		if figure.NotJudged != "" {
+			t.NotJudged++
 		}
 		t.Rows = append(t.Rows, row)
 	}

@@ -67,6 +67,13 @@ func PrintFigures(out io.Writer, all []results.Figure) error {
 	if err := table.Print(out); err != nil {
 		return err
 	}
+	for i := range targets.Rows {
+		if row := &targets.Rows[i]; row.NotJudged != "" {
+			if _, err := fmt.Fprintf(out, "  not judged: %s: %s\n", row.Name, row.NotJudged); err != nil {
+				return err
+			}
+		}
+	}
 	_, err := fmt.Fprintln(out)
 	return err
 }
@@ -80,9 +87,5 @@ func (r *targetRow) text() []string {
 	case r.Whole != "":
 		values[0] = r.Whole
 	}
-	verdict := "not reached"
-	if r.Reached {
-		verdict = "reached"
-	}
-	return append(append([]string{r.Name, r.Limit}, values...), verdict)
+	return append(append([]string{r.Name, r.Limit}, values...), r.Verdict)
 }

@@ -89,6 +89,7 @@ func runOf(series *results.Series) *results.Run {
 		Counts: results.Counts{Sent: len(series.LatencyNs), Received: len(series.LatencyNs)},
 		Distributions: results.Distributions{
 			Latency:     stats.Summarize(series.LatencyNs),
+			ClockError:  results.OneClock(),
 			Jitter:      stats.SummarizeJitter(series.JitterNs),
 			LaunchError: stats.Summarize(series.LatencyNs),
 			SendCall:    stats.Summarize(series.LatencyNs),

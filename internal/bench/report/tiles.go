@@ -47,9 +47,12 @@ func tiles(summary *results.Summary, plain []sampled, targets targetTable) []til
 		all = append(all, lossTile(plain))
 	}
 	if len(targets.Rows) > 0 {
+		note := "each with every payload; medians over " + plural(summary.Setup.Alternations, "alternation")
+		if targets.NotJudged > 0 {
+			note += fmt.Sprintf("; %d not judged", targets.NotJudged)
+		}
 		all = append(all, tile{Value: strconv.Itoa(targets.Reached), Unit: fmt.Sprintf("of %d", len(targets.Rows)),
-			Title: "targets reached", Note: "each with every payload; medians over " +
-				plural(summary.Setup.Alternations, "alternation")})
+			Title: "targets reached", Note: note})
 	}
 	return all
 }
@@ -60,6 +63,9 @@ func latencyTile(ours, other *sampled) tile {
 	if other != nil && other.latency != nil && ours.latency.p50 > 0 {
 		t.Note = fmt.Sprintf("%s takes %s µs, %.1f times as long", other.run.Path, micros(other.latency.p50),
 			float64(other.latency.p50)/float64(ours.latency.p50))
+	}
+	if of := ours.run.ClockError; of == nil || !of.SameClock {
+		t.Note = strings.TrimPrefix(t.Note+fmt.Sprintf("; ± %s µs of the clocks", of.Text()), "; ")
 	}
 	return t
 }

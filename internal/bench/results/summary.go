@@ -143,6 +143,8 @@ type GateFrames struct {
 type Distributions struct {
 	// Latency is arrival at the listener - requested transmit time.
 	Latency *stats.Summary `json:"latency_ns"`
+	// ClockError is how far the clocks behind Latency may be wrong; null where nobody said.
+	ClockError *ClockError `json:"clock_error_ns"`
 	// Jitter is t(i) - (t(i-1) + cycle) of arrivals with consecutive sequence numbers.
 	Jitter *stats.Jitter `json:"jitter_ns"`
 	// LaunchError is time on the wire, seen by a tap on the receiving end of the link, - requested
@@ -203,7 +205,8 @@ type Window struct {
 
 // Clock says how far two times of one message can be wrong against each other.
 type Clock struct {
-	// ErrorNs bounds the difference between sending and receiving clock: 0 when they are one.
+	// ErrorNs bounds the difference between sending and receiving clock, as messages between them show: 0 when they are one. What
+	// is estimated of each clock is beside each latency.
 	ErrorNs int64 `json:"error_ns"`
 	// ReadNs is what a system call takes that reads the clock, in the median and at p99: a bound on how exact a stamp is.
 	ReadNs    int64 `json:"read_ns"`
@@ -228,11 +231,13 @@ type Ratio struct {
 	AgainstLoad  string `json:"against_workload"`
 	PayloadBytes int    `json:"payload_bytes"`
 	CycleNs      int64  `json:"cycle_ns"`
-	// Value is over all messages; with Confidence it lies between Low and High.
+	// Value is over all messages; with Confidence it lies between Low and High, the error of the clocks granted.
 	Value      float64 `json:"value"`
 	Low        float64 `json:"low"`
 	High       float64 `json:"high"`
 	Confidence float64 `json:"confidence"`
+	// Doubt says why the latencies are not to be believed; empty where nothing speaks against them.
+	Doubt string `json:"doubt,omitempty"`
 }
 
 // Assertion is a question about the figures.
@@ -258,6 +263,20 @@ type Figure struct {
 	// Values by payload in bytes; "-" when the figure does not depend on it.
 	Values  map[string]float64 `json:"values"`
 	Reached bool               `json:"reached"`
+	// NotJudged says in a sentence why nobody can tell whether it is within the limit; empty where that is known. Then Reached is
+	// false.
+	NotJudged string `json:"not_judged,omitempty"`
+}
+
+// Verdict says whether the figure is within its limit.
+func (f *Figure) Verdict() string {
+	switch {
+	case f.NotJudged != "":
+		return "not judged"
+	case f.Reached:
+		return "reached"
+	}
+	return "not reached"
 }
 
 // PoolCounts adds up the counts of alternations.
@@ -320,6 +339,7 @@ func MedianOf(alternations []Alternation) Distributions {
 	}
 	return Distributions{
 		Latency:        summaries(func(a Alternation) *stats.Summary { return a.Latency }),
+		ClockError:     WorstClock(alternations),
 		Jitter:         stats.MedianJitter(jitters),
 		LaunchError:    summaries(func(a Alternation) *stats.Summary { return a.LaunchError }),
 		DepartureError: summaries(func(a Alternation) *stats.Summary { return a.DepartureError }),

@@ -13,7 +13,7 @@ func Run(path string, payloadBytes int, latencyNs int64) *results.Run {
 	latency := &stats.Summary{P50: latencyNs, P99: 2 * latencyNs}
 	r := &results.Run{Path: path, Workload: results.WorkloadPlain, PayloadBytes: payloadBytes,
 		MedianOfAlternations: results.Distributions{
-			Latency: latency, LaunchError: latency, SendCall: latency,
+			Latency: latency, ClockError: results.OneClock(), LaunchError: latency, SendCall: latency,
 			Jitter: &stats.Jitter{AbsP50: latencyNs}}}
 	cores := 0.25
 	r.MedianOfAlternations.SendingCores = &cores
