@@ -42,7 +42,9 @@ Needs root.
 
 With --kubeconfig it is between pods on two nodes of a cluster: through KuberneTSN (tsn), by the network that each pod has
 (primary), and by that of the nodes (host), the last two also with talkers that are awake before they send (primary-spin,
-host-spin). The pods are in a namespace that is made for them and removed.
+host-spin). The pods are in a namespace that is made for them and removed. The estimated error of both
+nodes' clocks is written beside each latency. A bench ends where it is larger than what is measured, or than max-clock-error of the
+profile; --any-clock has it go on.
 
 A bench that was interrupted goes on where it was when the same command is given again.
 The exit status is 0 when the measurement is valid, lost or early messages of path direct included, and all
@@ -81,6 +83,7 @@ func newBenchRun(env *subcommands.Environment) *cobra.Command {
 	flags.StringVar(&b.cluster.Namespace, "namespace", "ktsn-bench", "namespace for the pods in the cluster; made and removed")
 	flags.StringVar(&b.cluster.Network, "network", "kubernetsn-system/tsn", "network of path tsn: NAME of a TSNNetwork, or NAMESPACE/NAME of it and of where the chart is, or of a NetworkAttachmentDefinition")
 	flags.StringVar(&b.cluster.Image, "image", "", "image with tsnperf, or nettools for experiments with other programs (default: the one beside ktsnd's or the operator's in the cluster)")
+	flags.BoolVar(&b.cluster.AnyClock, "any-clock", false, "measure between nodes whose clocks are not good enough for it, too; the results are marked")
 	flags.StringVar(&b.format, "plots", "svg", "format of the drawings as files: svg or png")
 	flags.StringArrayVar(&b.assertions, "assert", nil, assertHelp)
 	flags.BoolVar(&b.quiet, "quiet", false, "no progress")
@@ -95,7 +98,7 @@ func (b *benchRun) checkFlags(flags *pflag.FlagSet) error {
 		}
 		return nil
 	}
-	for _, name := range []string{"context", "namespace", "network", "image", "kubeconfig"} {
+	for _, name := range []string{"context", "namespace", "network", "image", "any-clock", "kubeconfig"} {
 		if flags.Changed(name) {
 			return subcommands.Usage(fmt.Errorf("--%s and no --kubeconfig; give the file that names the cluster", name))
 		}

@@ -39,6 +39,8 @@ type Where struct {
 	// Network is that of path tsn: NAME of a TSNNetwork, or NAMESPACE/NAME of it and of where the chart is, or, where there is
 	// no such TSNNetwork, of a NetworkAttachmentDefinition.
 	Network string
+	// AnyClock measures also with clocks that are not good enough for it, and marks what it measures.
+	AnyClock bool
 	// Image holds tsnperf; empty: the one beside ktsnd's, or the operator's.
 	Image string
 }

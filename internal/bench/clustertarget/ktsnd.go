@@ -10,6 +10,8 @@ import (
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/kubernetsn/kubernetsn/internal/bench/engine"
 	"github.com/kubernetsn/kubernetsn/internal/bench/results"
 	"github.com/kubernetsn/kubernetsn/internal/bench/traffic"
@@ -64,7 +66,7 @@ func (l *Target) countSoFar(ctx context.Context, r engine.Run) (*counted, error)
 	if l.ktsnd == nil || !results.ThroughKtsnd(r.Path) {
 		return nil, nil
 	}
-	status, err := l.askKtsnd(ctx)
+	status, err := l.askKtsnd(ctx, l.ktsnd)
 	if err != nil {
 		return nil, err
 	}
@@ -76,6 +78,8 @@ type ktsndStatus struct {
 	control.Status
 	// Counters by name: those that say why a message was late begin alike.
 	Counters map[string]uint64 `json:"counters"`
+	// Clock is what it was told of the clock; older ones do not say.
+	Clock ktsndClock `json:"clock"`
 }
 
 func (s *ktsndStatus) count() *counted {
@@ -88,9 +92,9 @@ func (s *ktsndStatus) count() *counted {
 	return &sum
 }
 
-// askKtsnd asks ktsnd of the talkers' node for its status.
-func (l *Target) askKtsnd(ctx context.Context) (*ktsndStatus, error) {
-	text, err := l.run(ctx, "ktsn status", l.ktsnd, ktsndContainer, ktsn, "status", "-o", "json")
+// askKtsnd asks ktsnd of a node, which is in this pod, for its status.
+func (l *Target) askKtsnd(ctx context.Context, pod *corev1.Pod) (*ktsndStatus, error) {
+	text, err := l.run(ctx, "ktsn status", pod, ktsndContainer, ktsn, "status", "-o", "json")
 	if err != nil {
 		return nil, fmt.Errorf("ask ktsnd for its status: %w", err)
 	}

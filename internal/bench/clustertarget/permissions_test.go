@@ -28,7 +28,7 @@ func TestRoleOfTheDocumentationHasAllRightsAndNoOthers(t *testing.T) {
 	}
 	c := &connection{Where: Where{Namespace: "mine", Network: "system/tsn"}}
 	var used []string
-	for _, right := range slices.Concat(c.needed(true), c.ofTools(true), []right{ofKubelet}, c.ofKtsnd()) {
+	for _, right := range slices.Concat(c.needed(true), c.ofTools(true), []right{ofKubelet, ofClocks}, c.ofKtsnd()) {
 		right.namespace = ""
 		if right.subresource != "" {
 			right.resource, right.subresource = right.resource+"/"+right.subresource, ""

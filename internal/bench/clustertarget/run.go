@@ -26,7 +26,7 @@ const (
 
 // Perform makes one run.
 func (l *Target) Perform(ctx context.Context, run engine.Run) (*engine.Outcome, error) {
-	outcome, err := l.perform(ctx, run)
+	outcome, err := l.performWatched(ctx, run)
 	if err != nil {
 		return nil, err
 	}
@@ -38,7 +38,7 @@ func (l *Target) perform(ctx context.Context, r engine.Run) (*engine.Outcome, er
 	ctx, cancel := context.WithTimeout(ctx, r.Duration()+traffic.RunGrace)
 	defer cancel()
 	seen := &traffic.Observation{Talkers: traffic.Talkers(r, l.lastRunID+1), ViaDaemon: results.ThroughKtsnd(r.Path),
-		CPUCores: map[string]float64{}, ClockError: l.clocks.worst}
+		CPUCores: map[string]float64{}, ClockError: l.earlyError()}
 	l.lastRunID += uint32(r.Talkers)
 	before, err := l.countSoFar(ctx, r)
 	if err != nil {
@@ -59,6 +59,14 @@ func (l *Target) perform(ctx context.Context, r engine.Run) (*engine.Outcome, er
 	}
 	outcome.Observed.CompetingFrames = beside
 	return outcome, nil
+}
+
+// earlyError is how far a message may seem to have arrived before it did.
+func (l *Target) earlyError() time.Duration {
+	if l.oneClock {
+		return 0
+	}
+	return l.clocks.worst
 }
 
 // traffic runs listener, companions and talkers. It returns how many messages of the companions arrived.

@@ -118,7 +118,7 @@ func (l *Target) schedule(ctx context.Context, profile *engine.Profile) error {
 			"before each send with SCHED_FIFO priority %d", l.scheduling.spin, l.scheduling.fifo))
 		return nil
 	}
-	status, err := l.askKtsnd(ctx)
+	status, err := l.askKtsnd(ctx, l.ktsnd)
 	if err != nil {
 		return err
 	}

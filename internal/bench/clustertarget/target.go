@@ -31,6 +31,13 @@ type Target struct {
 	environment engine.Environment
 	host        results.Host
 	clocks      comparison
+	// oneClock tells that both nodes have the same. Else ends are who can say how wrong theirs are, the talkers' first, and
+	// readings what they said last.
+	oneClock bool
+	ends     [2]end
+	readings [2]reading
+	// maxClockError is that of the profile; 0: none. clockEvery is how often clocks are asked for, settle how long they may take.
+	maxClockError, clockEvery, settle time.Duration
 	// ktsnd is the pod of the talkers' node, nil when it cannot be asked.
 	ktsnd *corev1.Pod
 	// asksKtsnd tells that the user may.
@@ -53,12 +60,16 @@ func Open(ctx context.Context, where Where, profile *engine.Profile, say func(st
 	if err != nil {
 		return nil, err
 	}
-	l := &Target{connection: c, pinning: given(profile.Pinning)}
+	l := &Target{connection: c, pinning: given(profile.Pinning), maxClockError: profile.MaxClockError, clockEvery: readClocksEvery,
+		settle: settleTime}
 	paths := map[string]bool{}
 	for _, path := range profile.Paths {
 		paths[path] = true
 	}
 	if err := l.look(ctx, paths); err != nil {
+		return nil, err
+	}
+	if err := l.lookForClocks(ctx); err != nil {
 		return nil, err
 	}
 	if err := c.makeNamespace(ctx, needPrivilege(paths), say); err != nil {
@@ -79,6 +90,12 @@ func Open(ctx context.Context, where Where, profile *engine.Profile, say func(st
 		return nil, err
 	}
 	if err := l.measureClocks(ctx); err != nil {
+		return nil, err
+	}
+	if err := l.lookForBothKtsnds(ctx); err != nil {
+		return nil, err
+	}
+	if err := l.checkClocks(ctx); err != nil {
 		return nil, err
 	}
 	l.describe(profile)
@@ -217,7 +234,7 @@ func (l *Target) describe(profile *engine.Profile) {
 	if l.ktsnd != nil {
 		e.Programs["image of ktsnd"] = imageID(l.ktsnd, ktsndContainer)
 	}
-	e.Clock = l.clocks.describe()
+	e.Clock = l.describeClocks()
 	e.Warnings = []string{}
 	if warning := l.clocks.last.warning(); warning != "" {
 		e.Warnings = append(e.Warnings, warning)
@@ -249,8 +266,21 @@ func (l *Target) Prepare(ctx context.Context, _ engine.Setting) error {
 	if err := l.measureClocks(ctx); err != nil {
 		return err
 	}
-	l.environment.Clock = l.clocks.describe()
+	if err := l.readBoth(ctx); err != nil {
+		return err
+	}
+	l.environment.Clock = l.describeClocks()
 	return nil
+}
+
+// describeClocks is what messages show of both clocks, and what is estimated of each.
+func (l *Target) describeClocks() results.Clock {
+	if l.oneClock {
+		return l.clocks.last.describeOne(l.on)
+	}
+	clock := l.clocks.describe()
+	clock.About += aboutEnds(l.ends, l.readings)
+	return clock
 }
 
 // Environment is the cluster's.
