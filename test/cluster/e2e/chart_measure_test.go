@@ -248,7 +248,7 @@ func (s *experimentSamples) add(more *experimentSamples) {
 
 func (s *experimentSamples) distributions() results.Distributions {
 	return results.Distributions{
-		Latency: stats.Summarize(s.latency), Jitter: stats.SummarizeJitter(s.jitter), SendCall: stats.Summarize(s.sendCall),
+		Latency: stats.Summarize(s.latency), ClockError: results.OneClock(), Jitter: stats.SummarizeJitter(s.jitter), SendCall: stats.Summarize(s.sendCall),
 	}
 }
 
