@@ -24,6 +24,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
+	"github.com/kubernetsn/kubernetsn/internal/node/agent/clocks"
 	"github.com/kubernetsn/kubernetsn/internal/node/agent/csi"
 	"github.com/kubernetsn/kubernetsn/internal/node/agent/daemon"
 	"github.com/kubernetsn/kubernetsn/internal/node/agent/health"
@@ -85,6 +86,7 @@ type agent struct {
 	metrics *metrics.Metrics
 	sweeper *sweep.Sweeper
 	relays  *relay.Supervisor
+	clock   *clocks.Follower
 	// left is closed when kubelet is not served any more.
 	left chan struct{}
 	// again asks the peers' reconciler to look, gatesAgain that of the schedule, limitsAgain that of the limits.
@@ -125,7 +127,7 @@ func Run(ctx context.Context, options *Options, platform *Platform, config *rest
 	if err := a.addObjects(start); err != nil {
 		return err
 	}
-	for _, add := range []func() error{a.addRelays, a.addGates, a.addLimits, a.addPeers, a.addResync, a.addSweeper, a.addCSI, a.addPoller, a.addWatcher} {
+	for _, add := range []func() error{a.addRelays, a.addClock, a.addGates, a.addLimits, a.addPeers, a.addResync, a.addSweeper, a.addCSI, a.addPoller, a.addWatcher} {
 		if err := add(); err != nil {
 			return err
 		}
@@ -178,7 +180,10 @@ func (a *agent) addObjects(start objects.Start) error {
 	}
 	a.objects = &objects.Informer{
 		Client: watching, Node: a.Node, Wait: start.Wait, Log: a.log.With("part", "objects"),
-		Changed: func() { again(a.again, a.gatesAgain, a.limitsAgain) },
+		Changed: func() {
+			again(a.again, a.gatesAgain, a.limitsAgain)
+			a.clock.Again()
+		},
 	}
 	return a.manager.Add(manager.RunnableFunc(a.objects.Run))
 }
@@ -268,7 +273,10 @@ func (a *agent) addResync() error {
 	resync := &daemon.Resync{
 		Link: a.link, StateDir: a.StateDir, Sockets: a.volumes, Log: a.log.With("part", partKtsnd),
 		Report: func(err error) { a.board.Set(partKtsnd, err) },
-		Told:   func() { again(a.again, a.gatesAgain, a.limitsAgain) },
+		Told: func() {
+			again(a.again, a.gatesAgain, a.limitsAgain)
+			a.clock.Teller.Anew()
+		},
 	}
 	return a.manager.Add(manager.RunnableFunc(resync.Run))
 }

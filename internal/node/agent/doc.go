@@ -8,6 +8,7 @@
 //	peers        the other nodes, for kernel and ktsnd together
 //	openvswitch  the tunnels of a node whose ktsnd sends through Open vSwitch
 //	gates        the schedule of ktsnd, from the cluster's networks
+//	clocks       whether the node's clock can be believed
 //	limits       what the pods of each network may send
 //	install      network plugin and its configuration, on the node
 //	objects      what the API server says of the node and of its networks

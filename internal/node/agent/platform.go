@@ -3,6 +3,8 @@
 package agent
 
 import (
+	"context"
+	"log/slog"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -12,6 +14,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/node/agent/daemon"
 	"github.com/kubernetsn/kubernetsn/internal/node/agent/peers"
 	"github.com/kubernetsn/kubernetsn/internal/node/agent/privilege"
+	"github.com/kubernetsn/kubernetsn/internal/node/clock"
 	"github.com/kubernetsn/kubernetsn/internal/node/overlay"
 )
 
@@ -25,6 +28,9 @@ type Platform struct {
 	Registry prometheus.Registerer
 	// Uptime is for how long the machine has been up.
 	Uptime func() time.Duration
+	// Clock follows the machine's clock until ctx ends: hear gets an estimate once a second, and at once what has changed. nil: the
+	// agent says nothing of the clock.
+	Clock func(ctx context.Context, hear func(clock.Estimate), log *slog.Logger) error
 	// Shared tells that other agents run in the process, with controllers of the same names.
 	Shared bool
 }
@@ -36,6 +42,7 @@ func (o *Options) platform() *Platform {
 		Overlay:  func() (peers.Overlay, error) { return overlay.Open(o.StateDir, daemon.Patience) },
 		Registry: ctrlmetrics.Registry,
 		Uptime:   uptime,
+		Clock:    o.watchClock,
 	}
 }
 

@@ -46,8 +46,10 @@ type Reconciler struct {
 	Switch func() error
 	// Relays says how those of the node's captured interfaces are.
 	Relays func() []relay.Status
-	Now    func() time.Time
-	Log    *slog.Logger
+	// Clock says how the node's clock is.
+	Clock Clock
+	Now   func() time.Time
+	Log   *slog.Logger
 
 	// unwell is since when the node has not been well, zero while it is; started tells whether it was well before.
 	unwell  time.Time
@@ -56,6 +58,8 @@ type Reconciler struct {
 	said   *v1alpha1.TSNNodeStatus
 	saidAt time.Time
 	due    time.Time
+	// clockDue is when another state of the clock is to be written.
+	clockDue time.Time
 }
 
 const (
@@ -81,6 +85,10 @@ func (r *Reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconc
 	if state.Unknown != nil {
 		return reconcile.Result{RequeueAfter: repeatEvery}, nil
 	}
+	clockLeft, err := r.reportClock(ctx, &state)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
 	var node corev1.Node
 	if err := r.Client.Get(ctx, types.NamespacedName{Name: r.Node}, &node); err != nil {
 		return reconcile.Result{}, fmt.Errorf("look at node %s: %w", r.Node, err)
@@ -92,7 +100,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconc
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	return reconcile.Result{RequeueAfter: min(left, r.again(now))}, nil
+	return reconcile.Result{RequeueAfter: min(left, clockLeft, r.again(now))}, nil
 }
 
 // again is when to look again.

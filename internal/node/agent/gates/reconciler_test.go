@@ -70,6 +70,7 @@ type lab struct {
 	running error
 	// unswitched is why there is no Open vSwitch.
 	unswitched error
+	clock      fakeClock
 	// relays are those of the node's captured interfaces.
 	relays []relay.Status
 	// state is what the API server says, TSNNode aside; now is the time; written counts reports.
@@ -102,7 +103,7 @@ func newLab(t *testing.T, about *v1alpha1.TSNNetwork) *lab {
 			}}),
 		Node: "a", Version: "1.1", State: func() network.Cluster { return l.state },
 		Well: func() error { return l.well }, Switch: func() error { return l.unswitched }, Now: func() time.Time { return l.now },
-		Relays: func() []relay.Status { return l.relays }, Log: slog.New(slog.DiscardHandler),
+		Relays: func() []relay.Status { return l.relays }, Clock: &l.clock, Log: slog.New(slog.DiscardHandler),
 		Do: func(ctx context.Context, ask func(context.Context, Ktsnd) error) error {
 			if l.running != nil {
 				return l.running

@@ -86,7 +86,11 @@ func (r *Reconciler) passing(now time.Time) bool {
 
 // spread draws how long to wait with a report.
 func spread(state *network.Cluster) time.Duration {
-	most := 0
+	return rand.N(time.Duration(mostNodes(state))*spreadPerNode + 1)
+}
+
+// mostNodes is how many nodes the largest of the node's networks has.
+func mostNodes(state *network.Cluster) (most int) {
 	for i := range state.Networks {
 		count := 0
 		for _, shard := range state.Networks[i].Shards {
@@ -94,7 +98,7 @@ func spread(state *network.Cluster) time.Duration {
 		}
 		most = max(most, count)
 	}
-	return rand.N(time.Duration(most)*spreadPerNode + 1)
+	return most
 }
 
 // apply writes the status of the node's TSNNode, which is the agent's alone.

@@ -21,7 +21,7 @@ import (
 
 // status is what the node is to say of itself and its networks. Of those that are not known it says what it said before.
 func (r *Reconciler) status(state *network.Cluster, before *v1alpha1.TSNNodeStatus, node *corev1.Node, now *seen) *v1alpha1.TSNNodeStatus {
-	after := &v1alpha1.TSNNodeStatus{AgentVersion: r.Version, KtsndVersion: before.KtsndVersion}
+	after := &v1alpha1.TSNNodeStatus{AgentVersion: r.Version, KtsndVersion: before.KtsndVersion, Clock: r.clock(before)}
 	if now.status != nil {
 		after.KtsndVersion = now.status.KtsndVersion
 	}
@@ -65,6 +65,7 @@ func (r *Reconciler) statusOf(state *network.Cluster, about *v1alpha1.TSNNetwork
 	} else {
 		meta.RemoveStatusCondition(&after.Conditions, v1alpha1.ConditionCaptureOperational)
 	}
+	r.setClock(&after, about)
 	return after
 }
 

@@ -24,6 +24,7 @@ type Metrics struct {
 	overwritten prometheus.Counter
 	swept       *prometheus.CounterVec
 	leftOut     prometheus.Gauge
+	nodeClock
 }
 
 // podLabels are those of every figure of a pod.
@@ -67,9 +68,10 @@ func New(registry prometheus.Registerer) (*Metrics, error) {
 		leftOut: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "ktsn_nodes_left_out", Help: "Nodes of the cluster that have no part of a network or are not reached on it, for a fault of theirs.",
 		}),
+		nodeClock: newNodeClock(),
 	}
 	for _, one := range []prometheus.Collector{m.up, m.node, m.class, m.parts, m.things, m.clock, m.messages, m.unseen, m.captured, m.relays, m.usage, m.limit,
-		m.departure, m.overwritten, m.swept, m.leftOut} {
+		m.departure, m.overwritten, m.swept, m.leftOut, m.offset, m.bound, m.state, m.grandmaster, m.steps, m.faults} {
 		if err := registry.Register(one); err != nil {
 			return nil, err
 		}

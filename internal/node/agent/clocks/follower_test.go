@@ -1,0 +1,246 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package clocks
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
+	"github.com/kubernetsn/kubernetsn/internal/node/agent/network"
+	"github.com/kubernetsn/kubernetsn/internal/node/clock"
+)
+
+func TestEachNetworkIsJudgedByWhatItAsksFor(t *testing.T) {
+	strict, lax := aNetwork("strict", 1, "1us"), aNetwork("lax", 2, "1ms")
+	wrong := aNetwork("wrong", 3, "much")
+	for sentence, test := range map[string]struct {
+		networks []*v1alpha1.TSNNetwork
+		estimate clock.Estimate
+		node     clock.State
+		want     string
+	}{
+		"good enough for both": {[]*v1alpha1.TSNNetwork{strict, lax}, clock.Estimate{Bound: 900}, clock.Synchronized, "lax True AsAsked, strict True AsAsked"},
+		"good enough for one, not the strictest": {[]*v1alpha1.TSNNetwork{strict, lax}, clock.Estimate{Bound: 2000}, clock.Unsynchronized,
+			"lax True AsAsked, strict False ClockUnsynchronized"},
+		"nobody keeps it any more": {[]*v1alpha1.TSNNetwork{strict}, clock.Estimate{Bound: 900, Lost: time.Now()}, clock.Holdover, "strict True ClockHoldover"},
+		"nobody keeps it":          {[]*v1alpha1.TSNNetwork{lax}, clock.Estimate{Bound: -1}, clock.Unknown, "lax False ClockUnknown"},
+		"one that cannot be read":  {[]*v1alpha1.TSNNetwork{lax, wrong}, clock.Estimate{Bound: 900}, clock.Synchronized, "lax True AsAsked, wrong False ClockUnknown"},
+		"no network asks: 10 us":   {nil, clock.Estimate{Bound: 11000}, clock.Unsynchronized, ""},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			l := newLab(t, test.networks...)
+			l.hears(settle, test.estimate)
+			if l.says() != test.want || l.Node() == nil || l.Node().State != string(test.node) || l.figure != test.node {
+				t.Errorf("it says %s, of the node %+v\nwant %s, %s", l.says(), l.Node(), test.want, test.node)
+			}
+		})
+	}
+}
+
+func TestANetworkThatAsksForSomethingElseIsJudgedAnew(t *testing.T) {
+	l := newLab(t, aNetwork("tsn", 1, "1us"))
+	l.after(settle, 2000)
+	if l.says() != "tsn False ClockUnsynchronized" {
+		t.Fatalf("it says %s", l.says())
+	}
+	for _, step := range []struct {
+		sentence string
+		change   func()
+		want     string
+	}{
+		{"it asks for less", func() { l.setNetworks(aNetwork("tsn", 1, "5us")) }, "tsn True AsAsked"},
+		{"its object is not known any more", func() { l.state.Networks[0].Object = nil }, "tsn True AsAsked"},
+		{"nobody knows what the node shall do", func() { l.state = network.Cluster{Unknown: errAway} }, "tsn True AsAsked"},
+		{"it asks for nothing", func() {
+			l.state = network.Cluster{Node: &v1alpha1.TSNNode{}}
+			one := aNetwork("tsn", 1, "")
+			one.Spec.Clock = nil
+			l.setNetworks(one)
+		}, ""},
+	} {
+		step.change()
+		if l.look(); l.says() != step.want {
+			t.Errorf("%s: it says %s", step.sentence, l.says())
+		}
+	}
+}
+
+func TestANodeThatHasJustStartedSaysNothingItDoesNotKnow(t *testing.T) {
+	before := &v1alpha1.NodeClock{State: "Synchronized", Since: metav1.NewTime(time.Unix(1000, 0)), Steps: 4, Grandmaster: "gm1", Source: "PTP",
+		History: []v1alpha1.ClockTransition{{Time: metav1.NewMicroTime(time.Unix(1000, 0)), State: "Synchronized"}}}
+	for sentence, test := range map[string]struct {
+		pause  time.Duration
+		bound  time.Duration
+		state  string
+		events int
+	}{
+		"it has heard of nobody so far": {settle - time.Second, -1, "Synchronized", 0},
+		"it has heard that all is well": {time.Second, 100, "Synchronized", 0},
+		"it has heard of an error":      {time.Second, 1e6, "Unsynchronized", 1},
+		"it hears of nobody for long":   {settle, -1, "Unknown", 1},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			l := newLab(t)
+			l.state.Node.Status.Clock = before
+			l.after(test.pause, test.bound)
+			said := l.Node()
+			if said == nil { // nothing: what was said before holds
+				said = before
+			}
+			if said.State != test.state || len(l.events) != test.events || said.Steps != 4 || len(said.History) != 1+test.events {
+				t.Errorf("it says %+v, and %q", said, l.events)
+			}
+			if asked := l.ktsnd.was(); (asked == "") != (l.Node() == nil) {
+				t.Errorf("ktsnd was told %q", asked)
+			}
+			if test.events == 0 && !said.Since.Equal(&before.Since) {
+				t.Errorf("it is so since %v", said.Since)
+			}
+		})
+	}
+}
+
+func TestHistoryGoesOnWhereAnotherAgentEnded(t *testing.T) {
+	l := newLab(t)
+	for range 20 {
+		l.after(time.Minute, 100)
+		l.after(time.Minute, 1e6)
+	}
+	if history := l.Node().History; len(history) != mostOfHistory || history[0].State != "Unsynchronized" || history[1].State != "Synchronized" ||
+		history[0].Reason != "ErrorTooLarge" || history[0].Grandmaster != "gm1" || !history[0].Time.After(history[1].Time.Time) {
+		t.Fatalf("the history is %+v", history)
+	}
+	l.state.Node.Status.Clock = l.Node()
+	oldest, newest := l.Node().History[mostOfHistory-1], l.Node().History[0]
+	l.Follower = l.agent()
+	l.after(time.Minute, 1e6)
+	if history := l.Node().History; history[0] != newest || history[mostOfHistory-1] != oldest {
+		t.Errorf("another agent that finds the same says %+v", history)
+	}
+	l.after(time.Minute, 100)
+	if history := l.Node().History; len(history) != mostOfHistory || history[1] != newest {
+		t.Errorf("another agent that finds something else says %+v", history)
+	}
+	// The API server is heard only after the clock.
+	told := l.Node()
+	l.Follower = l.agent()
+	known := l.state
+	l.state = network.Cluster{Unknown: errAway}
+	l.after(time.Minute, 100)
+	l.state = known
+	l.state.Node.Status.Clock = told
+	l.after(time.Second, 100)
+	if history := l.Node().History; history[0] != told.History[0] || !l.Node().Since.Equal(&told.Since) {
+		t.Errorf("an agent that heard late says %+v, before it was %+v", l.Node(), told)
+	}
+}
+
+func TestSomebodyIsToldOfWhatHasChangedOnly(t *testing.T) {
+	l := newLab(t, aNetwork("tsn", 1, "10us"))
+	l.after(settle, 900)
+	for _, step := range []struct {
+		sentence      string
+		pause         time.Duration
+		estimate      clock.Estimate
+		changes       int
+		event         string
+		networkEvents int
+	}{
+		{"nothing happens", time.Second, clock.Estimate{Bound: 910}, 0, "", 0},
+		{"the bound is a little larger", time.Second, clock.Estimate{Bound: 1100}, 0, "", 0},
+		{"it is so for longer", boundAgain, clock.Estimate{Bound: 1100}, 1, "", 0},
+		{"the bound is less, and back", boundAgain, clock.Estimate{Bound: 900}, 0, "", 0},
+		{"it is much larger", boundAgain, clock.Estimate{Bound: 9000}, 1, "", 0},
+		{"it is too large", time.Second, clock.Estimate{Bound: 11000}, 1, "ClockUnsynchronized: its error may be 11µs; see ptp4l", 1},
+		{"only the figure of the sentence changes", time.Second, clock.Estimate{Bound: 12000}, 0, "", 0},
+		{"all is well again", time.Second, clock.Estimate{Bound: 400}, 1, "ClockSynchronized: the error of the clock is within 10µs", 1},
+		{"another grandmaster", time.Second, clock.Estimate{Bound: 400, Grandmaster: "gm2"}, 1, "", 0},
+		{"somebody sets the clock", time.Second, clock.Estimate{Bound: 400, Grandmaster: "gm2", Steps: 1, LastStep: -3 * time.Second}, 1,
+			"ClockStepped: somebody set the clock back by 3s; messages of this moment left early or late by as much, and schedules begin anew", 0},
+		{"two set it", time.Second, clock.Estimate{Bound: 400, Grandmaster: "gm2", Steps: 1,
+			Faults: []clock.Fault{{Reason: v1alpha1.ReasonTwoClockMasters, Sentence: "chronyd and phc2sys set it; end one"}}}, 1,
+			"TwoClockMasters: chronyd and phc2sys set it; end one", 0},
+		{"they still do", time.Second, clock.Estimate{Bound: 400, Grandmaster: "gm2", Steps: 1,
+			Faults: []clock.Fault{{Reason: v1alpha1.ReasonTwoClockMasters, Sentence: "chronyd and phc2sys set it; end one"}}}, 0, "", 0},
+	} {
+		if step.estimate.Grandmaster == "" {
+			step.estimate.Grandmaster = "gm1"
+		}
+		step.estimate.Source = clock.PTP
+		l.changes, l.events, l.networkEvents = 0, nil, nil
+		l.hears(step.pause, step.estimate)
+		if l.changes != step.changes || strings.Join(l.events, "|") != step.event || len(l.networkEvents) != step.networkEvents {
+			t.Errorf("%s: %d changes, Events %q and %q", step.sentence, l.changes, l.events, l.networkEvents)
+		}
+	}
+	if said := l.Node(); said.Steps != 1 || said.Grandmaster != "gm2" || said.Message != "chronyd and phc2sys set it; end one" || *said.ErrorBoundNanoseconds != 500 {
+		t.Errorf("it says %+v", said)
+	}
+}
+
+func TestAWatchThatSaysNothingIsNotBelieved(t *testing.T) {
+	l := newLab(t, aNetwork("tsn", 1, "10us"))
+	l.after(settle, 900)
+	l.now = l.now.Add(silentAfter)
+	l.silent()
+	if is, _ := l.Network("tsn"); is.Status != metav1.ConditionFalse || is.Message != silentSaid || l.Node().State != "Unknown" {
+		t.Errorf("it says %+v, of the node %+v", is, l.Node())
+	}
+	l.after(time.Second, 900)
+	if l.says() != "tsn True AsAsked" {
+		t.Errorf("when it speaks again it says %s", l.says())
+	}
+}
+
+func TestWithoutAnOperatorTheNodeIsJudgedAlone(t *testing.T) {
+	l := newLab(t)
+	l.Follower.State = nil
+	l.ktsnd.networks[7] = l.ktsnd.networks[7] // an operator was there once
+	l.after(settle, 900)
+	if got := l.ktsnd.was(); got != "clock synchronized 900, network 7 gone" || l.figure != clock.Synchronized {
+		t.Errorf("ktsnd was asked %s", got)
+	}
+}
+
+func TestBoundsAreRoundedUp(t *testing.T) {
+	for bound, want := range map[time.Duration]int64{0: 1, 1: 1, 2: 2, 3: 5, 6: 10, 850: 1000, 1001: 2000, 4e9: 5e9, 1 << 62: 1e16} {
+		if got := rounded(bound); *got != want {
+			t.Errorf("%d becomes %d, want %d", bound, *got, want)
+		}
+	}
+	if rounded(-1) != nil {
+		t.Error("what is not known becomes a number")
+	}
+}
+
+func TestSentencesThatDifferInFiguresAreTheSame(t *testing.T) {
+	for _, pair := range [][3]string{
+		{"its error may be 11µs; see ptp4l", "its error may be 1.2ms; see ptp4l", "same"},
+		{"silent for 3 s", "silent for 40 s", "same"},
+		{"port 1 is lost", "port 2 is lost", "same"},
+		{"ptp4l is lost", "chronyd is lost", "another"},
+		{"grandmaster 00a0.fffe.01", "grandmaster 00b0.fffe.01", "another"},
+		{"", "lost", "another"},
+	} {
+		if got := sameButFigures(pair[0], pair[1]); got != (pair[2] == "same") {
+			t.Errorf("%q and %q: %v", pair[0], pair[1], got)
+		}
+	}
+}
+
+func TestChangesOfNetworksAreEventsOfTheirOwn(t *testing.T) {
+	l := newLab(t, aNetwork("strict", 1, "1us"), aNetwork("lax", 2, "1ms"))
+	l.state.Node.Spec.Networks = []v1alpha1.NodeNetwork{{Name: "lax"}, {Name: "strict"}}
+	l.state.Node.Status.Networks = []v1alpha1.NodeNetworkStatus{{Name: "strict", Conditions: []metav1.Condition{{
+		Type: v1alpha1.ConditionClockSynchronized, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonAsAsked}}}}
+	l.after(settle, 2000)
+	want := []string{"ClockUnsynchronized: network strict: its error may be 2µs; see ptp4l"}
+	if !slices.Equal(l.networkEvents, want) {
+		t.Errorf("against what an agent before it said: %q", l.networkEvents)
+	}
+}

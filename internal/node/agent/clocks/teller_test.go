@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package clocks
+
+import (
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
+	"github.com/kubernetsn/kubernetsn/internal/node/clock"
+	"github.com/kubernetsn/kubernetsn/internal/shared/control"
+)
+
+func TestKtsndIsToldOfWhatItDoesNotKnow(t *testing.T) {
+	l := newLab(t, aNetwork("tsn", 42, "10us"))
+	for _, step := range []struct {
+		sentence string
+		do       func()
+		want     string
+	}{
+		{"the first time of all", func() { l.after(settle, 900) }, "clock synchronized 900, network 42 true hold"},
+		{"not of what is the same", func() { l.after(time.Second, 900) }, ""},
+		{"not of what is nearly the same", func() { l.after(time.Second, 950) }, ""},
+		{"of a bound that is noticeably larger", func() { l.after(time.Second, 1200) }, "clock synchronized 1200"},
+		{"of the clock now and then", func() { l.after(repeatEvery, 1200) }, "clock synchronized 1200"},
+		{"of a clock that is lost", func() { l.after(time.Second, 20000) }, "clock unsynchronized 20000, network 42 false hold"},
+		{"not of other figures in the reason", func() { l.after(time.Second, 20100) }, ""},
+		{"that the bound is not known", func() { l.after(time.Second, -5) }, "clock unknown -1, network 42 false hold"},
+		{"of one that is good again", func() { l.after(time.Second, 900) }, "clock synchronized 900, network 42 true hold"},
+		{"of all when it may be another one", func() {
+			l.ktsnd.networks = map[uint32]control.ClockNeed{}
+			l.Teller.Anew()
+			l.after(time.Second, 900)
+		}, "clock synchronized 900, network 42 true hold"},
+		{"of what it has forgotten, after a while", func() {
+			l.ktsnd.networks = map[uint32]control.ClockNeed{}
+			for range 4 {
+				l.ktsnd.asked = nil
+				l.after(repeatEvery, 900)
+			}
+		}, "clock synchronized 900"},
+		{"of a network that comes, and one that goes", func() { l.setNetworks(aNetwork("other", 43, "1ms")); l.after(time.Second, 900) },
+			"network 42 gone, network 43 true hold"},
+		{"not that networks go while not all are known", func() {
+			l.setNetworks(aNetwork("third", 44, "1ms"), aNetwork("fourth", 45, "1ms"))
+			l.state.Networks[1].Object = nil
+			l.after(time.Second, 900)
+		}, "network 44 true hold"},
+	} {
+		step.do()
+		if got := l.ktsnd.was(); got != step.want {
+			t.Errorf("%s: it is told %q", step.sentence, got)
+		}
+	}
+}
+
+func TestWhatKtsndBelievesGrowsWithTime(t *testing.T) {
+	l := newLab(t, aNetwork("tsn", 42, "10us"))
+	tell := func(pause, bound time.Duration) string {
+		l.hears(pause, clock.Estimate{Bound: bound, DriftPPB: 1000, Source: clock.PTP})
+		return l.ktsnd.was()
+	}
+	tell(settle, 8000)
+	if got := tell(2*time.Second, 9900); got != "" {
+		t.Errorf("what grew as it was told is told again: %s", got)
+	}
+	// By itself it comes to believe 8 + 4 µs.
+	if got := tell(2*time.Second, 9950); got != "clock synchronized 9950" {
+		t.Errorf("a clock that it takes for lost is told as %q", got)
+	}
+	if got := tell(time.Second, 1000); got != "clock synchronized 1000" {
+		t.Errorf("one that is much better than it believes is told as %q", got)
+	}
+}
+
+func TestAKtsndThatDoesNotAnswerIsToldLater(t *testing.T) {
+	l := newLab(t, aNetwork("tsn", 42, "10us"))
+	l.ktsnd.away = errAway
+	l.after(settle, 900)
+	l.after(time.Second, 900)
+	l.ktsnd.away = nil
+	l.after(time.Second, 900)
+	if got := l.ktsnd.was(); got != "clock synchronized 900, network 42 true hold" {
+		t.Errorf("it was told %q", got)
+	}
+	if l.says() != "tsn True AsAsked" {
+		t.Errorf("meanwhile it says %s", l.says())
+	}
+}
+
+func TestAKtsndOfAReleaseBeforeClocksIsSaid(t *testing.T) {
+	l := newLab(t, aNetwork("tsn", 42, "10us"))
+	l.ktsnd.refuses = &control.Error{Field: "request", Message: `there is no "clock-set"`}
+	l.after(settle, 900)
+	is, _ := l.Network("tsn")
+	if is.Status != metav1.ConditionFalse || is.Reason != v1alpha1.ReasonKtsndTooOld || is.Message != tooOldSentence {
+		t.Errorf("it says %+v", is)
+	}
+	l.ktsnd.was()
+	for range 5 {
+		l.after(time.Second, 900)
+	}
+	if got := l.ktsnd.was(); got != "" {
+		t.Errorf("it is asked all the time: %s", got)
+	}
+	changes := l.changes
+	l.ktsnd.refuses = nil
+	l.Teller.Anew()
+	if l.after(time.Second, 900); l.says() != "tsn True AsAsked" || l.changes == changes {
+		t.Errorf("of the next one it says %s, after %d changes", l.says(), l.changes-changes)
+	}
+	if got := l.ktsnd.was(); got != "clock synchronized 900, network 42 true hold" {
+		t.Errorf("the next one is told %s", got)
+	}
+}
+
+func TestOfNetworksWithOneNumberTheOldestCounts(t *testing.T) {
+	young, old := aNetwork("a", 42, "1ms"), aNetwork("b", 42, "1us")
+	young.CreationTimestamp, old.CreationTimestamp = metav1.NewTime(time.Unix(2000, 0)), metav1.NewTime(time.Unix(1000, 0))
+	l := newLab(t, young, old)
+	l.after(settle, 900)
+	if need := l.ktsnd.networks[42]; need.MaxErrorNs != 1000 {
+		t.Errorf("ktsnd is told %+v", need)
+	}
+}
