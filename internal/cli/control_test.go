@@ -21,7 +21,7 @@ const (
 
 // answerWith maps requests to the files of the protocol's documentation that answer them; all others get ok.
 var answerWith = map[string]string{"status": "status", "instance": "instance", "endpoints": "endpoints", "peers": "peers", "groups": "groups", "schedule-get": "schedule",
-	"pods": "pods", "network-limits": "network-limits", "flows": "flows", "departures": "departures", "trace-read": "trace"}
+	"pods": "pods", "network-limits": "network-limits", "network-clocks": "network-clocks", "flows": "flows", "departures": "departures", "trace-read": "trace"}
 
 // fakeDaemon plays ktsnd with the replies that the protocol's documentation gives, but for those in instead. It
 // returns its control socket, and a function that returns the requests so far but those for reading.
@@ -64,15 +64,18 @@ func TestStatusIsShown(t *testing.T) {
 		want   []string
 	}{
 		"as text": {"text", []string{"direct on eno1, local address 192.0.2.1, untagged", "SCHED_FIFO priority 50 on CPU 1",
-			"strategy tas, link speed 1 Gbit/s, guard band 20µs", "instance   ktsnd-9wq4d; standing by: ktsnd-x7k2p\n", "rings      840 of 524288 KiB\n",
-			"budget     64% used, at most 98%, of 950ms of each 1s (kernel.sched_rt_runtime_us); 120 rests in gaps, 7 elsewhere; stopped by the kernel 1 times, 50ms in all; 2 pauses of the machine\n",
-			"clock      TAI - UTC 37 s, synchronized, error 1µs, at most 16µs, frequency -1250 ppb, tick 10ms\n",
-			"schedule   cycle 2 ms of 2 entries since 2020-09-13T12:26:40 TAI + 100 ns, open now: TC7, TC0; another from 2023-11-14T22:13:21 TAI + 200 ns\n",
-			"pod             endpoints  processes ", "endpoint   factory/axis-1 tsn0, VNI 42",
+			"strategy tas, link speed 1 Gbit/s, guard band 20µs", "instance        ktsnd-9wq4d; standing by: ktsnd-x7k2p\n", "rings           840 of 524288 KiB\n",
+			"budget          64% used, at most 98%, of 950ms of each 1s (kernel.sched_rt_runtime_us); 120 rests in gaps, 7 elsewhere; stopped by the kernel 1 times, 50ms in all; 2 pauses of the machine\n",
+			"clock           synchronized, error at most 850ns and growing by 120 ppb; set 2 times, last back by 37s\n",
+			"kernel's clock  TAI - UTC 37 s, synchronized, error 1µs, at most 16µs, frequency -1250 ppb, tick 10ms\n",
+			"network clock   VNI 42, at most 10µs, else hold: good\n",
+			"network clock   VNI 43, at most 1µs, else refuse: lost, ptp4l at /run/ktsn/ptp/ptp4l has not answered for 3 s; look at its log\n",
+			"schedule        cycle 2 ms of 2 entries since 2020-09-13T12:26:40 TAI + 100 ns, open now: TC7, TC0; another from 2023-11-14T22:13:21 TAI + 200 ns\n",
+			"pod             endpoints  processes ", "endpoint        factory/axis-1 tsn0, VNI 42",
 			"factory/axis-1  1          1 of 64    2 of 1024  801 of 65536 KiB  3 of 4096  100000/s    10000/s         1m0s     /run/ktsn/pods/5b1f9c1e/ktsn.sock\n",
 			"7     factory/axis-1  4712     10.42.1.2:40000  10.42.2.2:7788  CLOCK_TAI                 5      1000   990   4     7        3        71ns\n",
 			"[::]:40001       any             CLOCK_MONOTONIC deadline  1 ",
-			"tsn0, VNI 42", "limits     VNI 42, of a pod: 4 processes, rate 2000/s, horizon 1s\n", "192.0.2.2, VNI 42, [10.42.2.0/24 fd00:42:2::/64]", "late-wakeup       2", "late-gate         4", "sent-bridge       2", "share-doorbells   3", "limit-refusals    5", "drop-horizon      0", "drop-max-sdu      2",
+			"tsn0, VNI 42", "limits          VNI 42, of a pod: 4 processes, rate 2000/s, horizon 1s\n", "192.0.2.2, VNI 42, [10.42.2.0/24 fd00:42:2::/64]", "late-wakeup       2", "late-gate         4", "sent-bridge       2", "share-doorbells   3", "limit-refusals    5", "drop-horizon      0", "drop-max-sdu      2",
 			"class  PCP  SO_PRIORITY  pending  sent  late  dropped  transmission-overrun\n" +
 				"7      7    7 15         2        900   5     2        3\n"}},
 		"as text with identities": {"wide", []string{

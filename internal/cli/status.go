@@ -26,6 +26,7 @@ type state struct {
 	Endpoints []control.AttachedEndpoint `json:"endpoints"`
 	Pods      []control.Pod              `json:"pods"`
 	Limits    []control.NetworkLimits    `json:"network-limits"`
+	Clocks    []control.NetworkClock     `json:"network-clocks"`
 	Flows     []control.Flow             `json:"flows"`
 	Peers     []control.Peer             `json:"peers"`
 	Groups    []control.NodeGroups       `json:"groups"`
@@ -90,6 +91,9 @@ func readState(ctx context.Context, client *control.Client) (*state, error) {
 	if current.Limits, err = client.NetworkLimits(ctx); err != nil {
 		return nil, err
 	}
+	if current.Clocks, err = networkClocks(ctx, client); err != nil {
+		return nil, err
+	}
 	if current.Flows, err = client.Flows(ctx); err != nil {
 		return nil, err
 	}
@@ -110,7 +114,7 @@ func printText(out io.Writer, current *state, wide bool) error {
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	printDaemon(table, current.Status)
 	printInstance(table, current.Instance)
-	fmt.Fprintf(table, "clock\t%s\n", clockLine(current.Status.Clock))
+	printClockStatus(table, &current.Status.Clock, current.Clocks)
 	fmt.Fprintf(table, "schedule\t%s\n", scheduleLine(current.Schedule))
 	for _, endpoint := range current.Endpoints {
 		fmt.Fprintf(table, "endpoint\t%s %s, VNI %d, %s, MTU %d, %s\n", names.called(endpoint.Identity), endpoint.Interface,
@@ -192,16 +196,6 @@ func budgetLine(budget *control.RealtimeBudget) string {
 	return fmt.Sprintf("%.0f%% used, at most %.0f%%, of %v of each %v (%s); %d rests in gaps, %d elsewhere; %s; %d pauses of the machine",
 		100*budget.Share(), 100*budget.MostShare(), time.Duration(budget.RuntimeNs), time.Duration(budget.PeriodNs), budget.Source,
 		budget.Rests, budget.RestsForced, stops, budget.HostPauses)
-}
-
-func clockLine(clock control.Clock) string {
-	synchronized := "not synchronized by anybody"
-	if clock.Synchronized {
-		synchronized = "synchronized"
-	}
-	return fmt.Sprintf("TAI - UTC %d s, %s, error %v, at most %v, frequency %+d ppb, tick %v", clock.TAIOffsetS, synchronized,
-		time.Duration(clock.EstimatedErrorNs), time.Duration(clock.MaximumErrorNs), clock.FrequencyPPB,
-		time.Duration(clock.TickNs))
 }
 
 // scheduleLine is the schedule in short; `ktsn schedule get` has it all.

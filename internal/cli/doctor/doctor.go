@@ -45,6 +45,7 @@ type State struct {
 	Endpoints []control.AttachedEndpoint `json:"endpoints"`
 	Pods      []control.Pod              `json:"pods"`
 	Flows     []control.Flow             `json:"flows"`
+	Clocks    []control.NetworkClock     `json:"network-clocks"`
 }
 
 // Doctor looks.

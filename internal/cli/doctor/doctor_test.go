@@ -351,12 +351,28 @@ func TestEachFaultIsNamedWithWhatToDo(t *testing.T) {
 		"a budget that is enough": {"node", func(w *world) {
 			w.ktsnd.Status.RealtimeBudget = control.RealtimeBudget{RuntimeNs: 95e7, PeriodNs: 1e9, UsedNs: 19e7, Rests: 5}
 		}, OK, "uses 20% of its real-time budget and was never stopped"},
-		"no priority":       {"node", func(w *world) { w.ktsnd.Status.Scheduler = "SCHED_OTHER" }, Note, "no real-time priority"},
-		"a free clock":      {"node", func(w *world) { w.ktsnd.Status.Clock.Synchronized = false }, Note, "nobody disciplines the node's clock"},
-		"no operator":       {"cluster", func(w *world) { w.operator.Name = "" }, Bad, "no ktsn-operator is in namespace kubernetsn-system"},
-		"an idle operator":  {"cluster", func(w *world) { w.operator.Status.Conditions = nil }, Bad, "none of 1 is ready"},
-		"an untrusted hook": {"cluster", func(w *world) { w.trust = "" }, Bad, "does not know by what to trust it"},
-		"no networks":       {"cluster", func(w *world) { w.network.Name = "" }, Note, "there is no TSNNetwork yet"},
+		"no priority":  {"node", func(w *world) { w.ktsnd.Status.Scheduler = "SCHED_OTHER" }, Note, "no real-time priority"},
+		"a free clock": {"node", func(w *world) { w.ktsnd.Status.Clock.Synchronized = false }, Note, "nobody disciplines the node's clock"},
+		"a clock that is good": {"node", func(w *world) {
+			w.state.Status.Clock = &v1alpha1.NodeClock{State: "Synchronized", Since: metav1.Unix(1700000000, 0), ErrorBoundNanoseconds: new(int64(1000)), Source: "PTP", Grandmaster: "gm"}
+		}, OK, "Synchronized since 2023-11-14T22:13:20Z, error at most 1µs, by PTP of gm"},
+		"a clock that nobody keeps": {"node", func(w *world) {
+			w.state.Status.Clock = &v1alpha1.NodeClock{State: "Unknown", Message: "start ptp4l", Steps: 2}
+		}, Note, "Unknown, set 2 times: start ptp4l"},
+		"a clock that is kept by two": {"node", func(w *world) {
+			w.state.Status.Clock = &v1alpha1.NodeClock{State: "Synchronized", Message: "chronyd and phc2sys set it"}
+		}, Note, "Synchronized: chronyd and phc2sys set it"},
+		"a clock that was set": {"node", func(w *world) { w.ktsnd.Status.Clock.Steps, w.ktsnd.Status.Clock.LastStepNs = 2, -37e9 }, Note,
+			"the clock was set 2 times since ktsnd began, the last time by -37s"},
+		"a ktsnd that nobody tells of the clock": {"node", func(w *world) {
+			w.ktsnd.Clocks = []control.NetworkClock{{VNI: 42, Lost: true, ClockNeed: control.ClockNeed{Good: true, OnLoss: control.OnLossHold}}}
+		}, Bad, "nobody has told ktsnd for so long how good the clock is that it takes it for lost to network 42 (hold)"},
+		"messages by a lost clock": {"node", func(w *world) { w.ktsnd.Status.Counters.ClockLost = 7 }, Note, "7 messages left by a clock that was not good enough"},
+		"messages without a clock": {"node", func(w *world) { w.ktsnd.Status.Counters.DropClock = 8 }, Note, "8 messages were not sent because the clock"},
+		"no operator":              {"cluster", func(w *world) { w.operator.Name = "" }, Bad, "no ktsn-operator is in namespace kubernetsn-system"},
+		"an idle operator":         {"cluster", func(w *world) { w.operator.Status.Conditions = nil }, Bad, "none of 1 is ready"},
+		"an untrusted hook":        {"cluster", func(w *world) { w.trust = "" }, Bad, "does not know by what to trust it"},
+		"no networks":              {"cluster", func(w *world) { w.network.Name = "" }, Note, "there is no TSNNetwork yet"},
 		"a silent node": {"cluster", func(w *world) {
 			w.network.Status.Conditions[0] = metav1.Condition{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse,
 				Reason: v1alpha1.ReasonNodeSilent, Message: "node a: it has no agent"}

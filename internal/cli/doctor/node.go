@@ -44,6 +44,7 @@ func (d *Doctor) Node(ctx context.Context, name string) ([]Finding, error) {
 	}
 	d.node(ctx, name)
 	if state := d.state(ctx, name); state != nil {
+		d.clock(state)
 		for i := range state.Spec.Networks {
 			d.networkOnNode(state.Spec.Networks[i].Name, state)
 		}
@@ -216,9 +217,7 @@ func (d *Doctor) ktsndOnNode(ctx context.Context, node string) {
 		d.say(Note, about, "where its log says `no real-time budget`, set ktsnd.cgroupV1=true of the chart; docs/install.md says more", "ktsnd has no real-time priority (%s): other programs may delay it", status.Scheduler)
 	}
 	d.budget(about, &status.RealtimeBudget)
-	if !status.Clock.Synchronized {
-		d.say(Note, about, "run ptp4l and phc2sys, or chrony, on all nodes", "nobody disciplines the node's clock: schedules of nodes drift apart")
-	}
+	d.ktsndsClock(about, state)
 	counters := status.Counters
 	level, mend := OK, ""
 	if counters.LateWakeup > 0 {

@@ -50,6 +50,7 @@ type Pod struct {
 type View struct {
 	At         time.Time `json:"at"`
 	IntervalNs int64     `json:"interval-ns"`
+	Clock      Clock     `json:"clock"`
 	// Total is of all messages, also those of flows that are gone.
 	Total Rates  `json:"total"`
 	Pods  []Pod  `json:"pods"`
@@ -86,7 +87,7 @@ func (c counts) rates(interval time.Duration) Rates {
 // Compare tells what happened between two samples.
 func Compare(before, after *Sample) *View {
 	interval := max(after.At.Sub(before.At), time.Nanosecond)
-	view := &View{At: after.At, IntervalNs: int64(interval), DeparturesUnseen: after.Overwritten}
+	view := &View{At: after.At, IntervalNs: int64(interval), Clock: compareClocks(before, after), DeparturesUnseen: after.Overwritten}
 	errors := errorsByFlow(after.Departures)
 	total := counts{
 		sent:    since(before.Counters.Sent, after.Counters.Sent),

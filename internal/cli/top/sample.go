@@ -22,6 +22,7 @@ type Source interface {
 type Sample struct {
 	At       time.Time
 	Counters control.Counters
+	Clock    control.Clock
 	Pods     []control.Pod
 	Flows    []control.Flow
 	// Departures are those since the sample before, Overwritten more of them that ktsnd no longer had.
@@ -37,7 +38,7 @@ func Take(ctx context.Context, source Source, now func() time.Time, before *Samp
 	if err != nil {
 		return nil, fmt.Errorf("read status: %w", err)
 	}
-	sample := &Sample{At: now(), Counters: status.Counters}
+	sample := &Sample{At: now(), Counters: status.Counters, Clock: status.Clock}
 	if sample.Flows, err = source.Flows(ctx); err != nil {
 		return nil, fmt.Errorf("read flows: %w", err)
 	}

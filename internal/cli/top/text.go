@@ -18,6 +18,9 @@ func (v *View) Print(out io.Writer, wide bool) error {
 	fmt.Fprintf(out, "%s, over %v: %.0f msg/s, %.1f late/s, %.1f drops/s, %d pending, departure error p50 %s p99 %s\n",
 		v.At.Format(time.TimeOnly), time.Duration(v.IntervalNs).Round(time.Millisecond), total.Sent, total.Late,
 		total.Dropped, total.Pending, formatError(total.ErrorP50Ns), formatError(total.ErrorP99Ns))
+	if v.Clock.State != "" {
+		fmt.Fprintln(out, v.Clock)
+	}
 	if v.DeparturesUnseen > 0 {
 		fmt.Fprintf(out, "%d departures were overwritten before they could be read; percentiles are without them\n",
 			v.DeparturesUnseen)

@@ -123,6 +123,33 @@ func TestTextHasARowForEachPodAndFlow(t *testing.T) {
 	}
 }
 
+func TestTheClockIsSaidAboveThePods(t *testing.T) {
+	for sentence, test := range map[string]struct {
+		before, after control.Clock
+		lost          uint64
+		want          string
+	}{
+		"it is good": {control.Clock{Steps: 3}, control.Clock{State: control.ClockSynchronized, ErrorBoundNs: 850, Steps: 3}, 0,
+			"p99 100ns\nclock synchronized, error at most 850ns\n7 departures"},
+		"nobody knows": {control.Clock{}, control.Clock{State: control.ClockUnknown, ErrorBoundNs: -1}, 0, "\nclock unknown, error unknown\n"},
+		"it was set": {control.Clock{Steps: 1}, control.Clock{State: control.ClockUnsynchronized, ErrorBoundNs: 3e9, Steps: 3, LastStepNs: -2e9}, 5,
+			"\nclock unsynchronized, error at most 3s; set 2 times, last by -2s; 5 messages left by a clock that is lost to their network\n"},
+		"ktsnd is of a release before it": {control.Clock{}, control.Clock{}, 0, "p99 100ns\n7 departures"},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			before, after := twoSamples()
+			before.Clock, after.Clock, after.Counters.ClockLost = test.before, test.after, test.lost
+			var text strings.Builder
+			if err := Compare(before, after).Print(&text, false); err != nil {
+				t.Fatal(err)
+			}
+			if !strings.Contains(text.String(), test.want) {
+				t.Errorf("no %q in\n%s", test.want, text.String())
+			}
+		})
+	}
+}
+
 func TestPodsAreCalledByTheirNames(t *testing.T) {
 	before, after := twoSamples()
 	after.Pods[0].Name, after.Pods[1].Name = "factory/axis-1", "factory/axis-0"

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package doctor
+
+import (
+	"cmp"
+	"fmt"
+	"time"
+
+	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
+	"github.com/kubernetsn/kubernetsn/internal/shared/control"
+)
+
+const clockMend = "docs/clocks.md says how clocks are kept; `ktsn node clock` on the node shows what is known of this one"
+
+// clock says what a node's agent says of its clock. What is wrong is a note: a network that needs a better one says so itself.
+func (d *Doctor) clock(node *v1alpha1.TSNNode) {
+	const about = "clock"
+	clock := node.Status.Clock
+	if clock == nil {
+		return // of an agent before it, or one that has just begun
+	}
+	text := clock.State
+	if !clock.Since.IsZero() {
+		text += " since " + clock.Since.UTC().Format(time.RFC3339)
+	}
+	if clock.ErrorBoundNanoseconds != nil {
+		text += fmt.Sprintf(", error at most %v", time.Duration(*clock.ErrorBoundNanoseconds))
+	}
+	if clock.Grandmaster != "" {
+		text += fmt.Sprintf(", by %s of %s", clock.Source, clock.Grandmaster)
+	}
+	if clock.Steps > 0 {
+		text += fmt.Sprintf(", set %d times", clock.Steps)
+	}
+	if clock.State == "Synchronized" && clock.Message == "" {
+		d.ok(about, "%s", text)
+		return
+	}
+	d.say(Note, about, clockMend, "%s: %s", text, cmp.Or(clock.Message, "nobody says why"))
+}
+
+// ktsndsClock says what ktsnd makes of the clock. What the agent says holds for a while only.
+func (d *Doctor) ktsndsClock(about string, state *State) {
+	clock := &state.Status.Clock
+	if !clock.Synchronized && (clock.State == "" || clock.State == control.ClockUnknown) {
+		d.say(Note, about, "run ptp4l and phc2sys, or chrony, on all nodes (clock.mode of the chart)",
+			"nobody disciplines the node's clock: schedules of nodes drift apart")
+	}
+	if clock.Steps > 0 {
+		d.say(Note, about, "let nobody set the clock while ktsnd runs; the Events of the node say when it was", "the clock was set %d times since ktsnd "+
+			"began, the last time by %v", clock.Steps, time.Duration(clock.LastStepNs))
+	}
+	for i := range state.Clocks {
+		if one := &state.Clocks[i]; one.Lost && one.Good {
+			d.say(Bad, about, "see that ktsn-agent runs on the node, and its log",
+				"nobody has told ktsnd for so long how good the clock is that it takes it for lost to network %d (%s)", one.VNI, one.OnLoss)
+		}
+	}
+	if lost := state.Status.Counters.ClockLost; lost > 0 {
+		d.say(Note, about, "", "%d messages left by a clock that was not good enough for their network", lost)
+	}
+	if dropped := state.Status.Counters.DropClock; dropped > 0 {
+		d.say(Note, about, "", "%d messages were not sent because the clock was not good enough for their network", dropped)
+	}
+}

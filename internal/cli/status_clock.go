@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/kubernetsn/kubernetsn/internal/shared/control"
+)
+
+// networkClocks are what networks ask of the clock; of a ktsnd of a release before that, nothing.
+func networkClocks(ctx context.Context, client *control.Client) ([]control.NetworkClock, error) {
+	all, err := client.NetworkClocks(ctx)
+	if refusal := (*control.Error)(nil); errors.As(err, &refusal) && refusal.Field == "request" {
+		return []control.NetworkClock{}, nil
+	}
+	return all, err
+}
+
+// printClockStatus says how good the clock is, what the kernel says of it, and for which networks it is not good enough.
+func printClockStatus(out io.Writer, clock *control.Clock, networks []control.NetworkClock) {
+	if clock.State != "" { // else an older ktsnd
+		fmt.Fprintf(out, "clock\t%s\n", qualityLine(clock))
+	}
+	fmt.Fprintf(out, "kernel's clock\t%s\n", clockLine(clock))
+	for i := range networks {
+		fmt.Fprintf(out, "network clock\tVNI %d, %s\n", networks[i].VNI, networkClockLine(&networks[i]))
+	}
+}
+
+// qualityLine is what the agent has told of the clock, and what ktsnd has seen of it.
+func qualityLine(clock *control.Clock) string {
+	line := string(clock.State)
+	switch {
+	case clock.ErrorBoundNs >= 0:
+		line += fmt.Sprintf(", error at most %v and growing by %d ppb", time.Duration(clock.ErrorBoundNs), clock.DriftPPB)
+	default:
+		line += ", nobody knows its error"
+	}
+	if clock.Steps > 0 {
+		line += fmt.Sprintf("; set %d times, last %s", clock.Steps, stepText(clock.LastStepNs))
+	}
+	return line
+}
+
+func stepText(ns int64) string {
+	if ns < 0 {
+		return fmt.Sprintf("back by %v", time.Duration(-ns))
+	}
+	return fmt.Sprintf("forward by %v", time.Duration(ns))
+}
+
+// clockLine is what the kernel says of the clock.
+func clockLine(clock *control.Clock) string {
+	synchronized := "not synchronized by anybody"
+	if clock.Synchronized {
+		synchronized = "synchronized"
+	}
+	return fmt.Sprintf("TAI - UTC %d s, %s, error %v, at most %v, frequency %+d ppb, tick %v", clock.TAIOffsetS, synchronized,
+		time.Duration(clock.EstimatedErrorNs), time.Duration(clock.MaximumErrorNs), clock.FrequencyPPB,
+		time.Duration(clock.TickNs))
+}
+
+// networkClockLine says what a network asks for, and whether it gets it.
+func networkClockLine(network *control.NetworkClock) string {
+	line := fmt.Sprintf("at most %v, else %s: ", time.Duration(network.MaxErrorNs), network.OnLoss)
+	switch {
+	case !network.Lost:
+		return line + "good"
+	case network.Reason != "":
+		return line + "lost, " + network.Reason
+	case network.Good:
+		return line + "lost, nobody has said for too long how good the clock is; see that ktsn-agent runs"
+	}
+	return line + "lost"
+}
