@@ -3,61 +3,14 @@
 package ptp
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
-	"slices"
-	"strconv"
-	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/kubernetsn/kubernetsn/internal/node/clock/masters"
 )
-
-// keepers are programs that set the system's clock, by the names that the kernel has of them (15 characters at most).
-var keepers = []string{"chronyd", "ntpd", "ntp-daemon", "openntpd", "systemd-timesyn", "timemaster", "ptp4l", "phc2sys"}
-
-// notKeeping are options with which chronyd only measures.
-var notKeeping = []string{"-x", "-Q"}
-
-// Keeper is a process that sets the system's clock.
-type Keeper struct {
-	Name string
-	PID  int
-}
-
-// Keepers lists the processes in a /proc that set the clock. Those that end meanwhile are left out.
-func Keepers(proc string) ([]Keeper, error) {
-	entries, err := os.ReadDir(proc)
-	if err != nil {
-		return nil, fmt.Errorf("look for other programs that keep the clock: %w", err)
-	}
-	var found []Keeper
-	for _, entry := range entries {
-		pid, err := strconv.Atoi(entry.Name())
-		if err != nil {
-			continue
-		}
-		comm, err := os.ReadFile(filepath.Join(proc, entry.Name(), "comm"))
-		name := strings.TrimSpace(string(comm))
-		if err != nil || !slices.Contains(keepers, name) {
-			continue
-		}
-		line, err := os.ReadFile(filepath.Join(proc, entry.Name(), "cmdline"))
-		if err != nil || len(line) == 0 || name == "chronyd" && onlyMeasures(line) { // a zombie has no command line
-			continue
-		}
-		found = append(found, Keeper{name, pid})
-	}
-	return found, nil
-}
-
-func onlyMeasures(commandLine []byte) bool {
-	return slices.ContainsFunc(bytes.Split(commandLine, []byte{0}), func(word []byte) bool {
-		return slices.Contains(notKeeping, string(word))
-	})
-}
 
 // refuseKeepers refuses a second master of the clock. Who only serves has another one that keeps its clock; two programs of
 // linuxptp are too many there, too.
@@ -65,16 +18,16 @@ func (o *Options) refuseKeepers(proc string) error {
 	if o.FreeRunning {
 		return nil
 	}
-	found, err := Keepers(proc)
+	found, err := masters.Find(proc)
 	if err != nil {
 		return err
 	}
 	for _, one := range found {
-		if o.Role == RoleGrandmaster && one.Name != "ptp4l" && one.Name != "phc2sys" && one.Name != "timemaster" {
+		if o.Role == RoleGrandmaster && one.Program != "ptp4l" && one.Program != "phc2sys" {
 			continue
 		}
 		return fmt.Errorf("%s (process %d) keeps this node's clock already, and a clock cannot have two masters: "+
-			"end it, or leave the clock to it (clock.mode: external); a node that only serves its time has the role grandmaster", one.Name, one.PID)
+			"end it, or leave the clock to it (clock.mode: external); a node that only serves its time has the role grandmaster", one.Program, one.PID)
 	}
 	return nil
 }

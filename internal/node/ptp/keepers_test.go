@@ -41,14 +41,14 @@ func TestASecondMasterOfTheClockIsNamed(t *testing.T) {
 	}{
 		"chronyd":                            {process: [2]string{"chronyd", "/usr/sbin/chronyd -F 1"}, refusal: "chronyd (process 101) keeps this node's clock already"},
 		"ntpd":                               {process: [2]string{"ntpd", "/usr/sbin/ntpd -p /run/ntpd.pid"}, refusal: "ntpd (process 101)"},
-		"timesyncd":                          {process: [2]string{"systemd-timesyn", "/lib/systemd/systemd-timesyncd"}, refusal: "systemd-timesyn (process 101)"},
-		"a ptp4l of somebody else":           {process: [2]string{"ptp4l", "ptp4l -i eth0"}, refusal: "ptp4l (process 101)"},
+		"timesyncd":                          {process: [2]string{"systemd-timesyn", "/lib/systemd/systemd-timesyncd"}, refusal: "systemd-timesyncd (process 101)"},
+		"a ptp4l of somebody else":           {process: [2]string{"ptp4l", "ptp4l -S -i eth0"}, refusal: "ptp4l (process 101)"},
 		"a chronyd that only measures":       {process: [2]string{"chronyd", "chronyd -x"}},
-		"a chronyd that has ended":           {process: [2]string{"chronyd", ""}},
+		"a ptp4l that only measures":         {process: [2]string{"ptp4l", "ptp4l -S --free_running=1"}},
 		"something else":                     {process: [2]string{"bash", "bash chronyd"}},
 		"chronyd where nothing is kept":      {process: [2]string{"chronyd", "chronyd"}, free: true},
 		"chronyd below a grandmaster":        {process: [2]string{"chronyd", "chronyd"}, role: RoleGrandmaster},
-		"another ptp4l beside a grandmaster": {process: [2]string{"ptp4l", "ptp4l"}, role: RoleGrandmaster, refusal: "two masters"},
+		"another ptp4l beside a grandmaster": {process: [2]string{"ptp4l", "ptp4l -S"}, role: RoleGrandmaster, refusal: "two masters"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			options := &Options{Role: either(test.role, RoleSender), FreeRunning: test.free}
