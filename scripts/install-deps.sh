@@ -9,7 +9,8 @@ packages_build="gcc meson ninja-build pkg-config libdpdk-dev libjansson-dev libm
 	libseccomp-dev libcmocka-dev clang-14 libbpf-dev"
 packages_run="iproute2 kmod"
 packages_ovs="openvswitch-switch-dpdk"
-packages_tools="iperf3 iputils-ping cyclonedds-tools openssl procps libc-bin coreutils"
+packages_clock="linuxptp"
+packages_tools="iperf3 iputils-ping cyclonedds-tools openssl procps libc-bin coreutils $packages_clock"
 packages_test="tshark binutils musl-tools chromium mandoc podman runc isochron $packages_ovs $packages_tools"
 # Rust comes from rustup, too.
 command -v rustc >/dev/null || packages_test="$packages_test rustc"

@@ -70,6 +70,7 @@ func newClock(env *subcommands.Environment) *cobra.Command {
 	}
 	addWhere(command, &w)
 	command.Flags().StringVarP(&format, "output", "o", "text", "text or json")
+	command.AddCommand(newClockConfig(env))
 	return command
 }
 

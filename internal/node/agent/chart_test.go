@@ -500,6 +500,18 @@ func TestValuesThatMakeNoSenseAreRefused(t *testing.T) {
 		"kubeletDir=var/lib/kubelet":                    "/kubeletDir",
 		"removal.timeoutSeconds=89":                     "/removal/timeoutSeconds",
 		"namespace.name=Kubernetes_1":                   "/namespace/name",
+		"clock.mode=ntp":                                "/clock/mode",
+		"clock.ptp.domain=128":                          "/clock/ptp/domain",
+		"clock.ptp.profile=g8275":                       "/clock/ptp/profile",
+		"clock.ptp.transport=UDPv6":                     "/clock/ptp/transport",
+		"clock.ptp.servo=ntpshm":                        "/clock/ptp/servo",
+		"clock.ptp.timeStamping=both":                   "/clock/ptp/timeStamping",
+		"clock.ptp.utcOffset=1":                         "/clock/ptp/utcOffset",
+		"clock.ptp.priority1=256":                       "/clock/ptp/priority1",
+		"clock.ptp.extraConfig.tx_timestamp_timeout=10": "/clock/ptp/extraConfig/tx_timestamp_timeout",
+		"clock.ptp.interfaces[0].role=guest":            "/clock/ptp/interfaces/0/role",
+		"clock.ptp.interfaces[0].interface=a/b":         "/clock/ptp/interfaces/0/interface",
+		"clock.ptp.interfaces[0].name=A":                "/clock/ptp/interfaces/0/name",
 	} {
 		if _, err := render(t, "--set", value); err == nil || !strings.Contains(err.Error(), sentence) {
 			t.Errorf("%s: %v, want %q in it", value, err, sentence)
@@ -509,22 +521,22 @@ func TestValuesThatMakeNoSenseAreRefused(t *testing.T) {
 
 // Who holds the registry, or its name, cannot have nodes start something else.
 func TestImagesAreNamedByDigest(t *testing.T) {
-	names := []string{"ktsnd", "ktsn-agent", "ktsn-agent-ovs", "ktsn-operator"}
+	names := []string{"ktsnd", "ktsn-agent", "ktsn-agent-ovs", "ktsn-operator", "ktsn-clock"}
 	var digests []string
 	for i, name := range names {
 		digests = append(digests, fmt.Sprintf("image.digests.%s=sha256:%064d", name, i))
 	}
-	const ovs = "uplink.ovs.nodeSelector.switch=ovs,uplink.ovs.device=card"
+	const ovs = "clock.mode=ptp,uplink.ovs.nodeSelector.switch=ovs,uplink.ovs.device=card"
 	objects, err := render(t, "--set", ovs+","+strings.Join(digests, ","))
 	if err != nil {
 		t.Fatal(err)
 	}
 	found := regexp.MustCompile(`(?m)^ *image: (.*)$`).FindAllSubmatch(bytes.Join(objects, nil), -1)
-	if len(found) < 8 {
+	if len(found) < 9 {
 		t.Fatalf("%d images are named", len(found))
 	}
 	for _, image := range found {
-		if !regexp.MustCompile(`^registry\.example\.org/kubernetsn/[a-z-]+@sha256:0{63}[0-3]$`).Match(image[1]) {
+		if !regexp.MustCompile(`^registry\.example\.org/kubernetsn/[a-z-]+@sha256:0{63}[0-4]$`).Match(image[1]) {
 			t.Errorf("an image is named %s", image[1])
 		}
 	}

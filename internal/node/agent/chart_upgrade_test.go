@@ -89,7 +89,7 @@ func mountedAt(t *testing.T, spec *corev1.PodSpec, container *corev1.Container, 
 
 // Whoever removes the chart may remove the DaemonSets that it has, and knows the labels of their pods.
 func TestTheRemovalKnowsAllDaemonSets(t *testing.T) {
-	objects, err := render(t, "--set", "uplink.ovs.nodeSelector.switch=ovs,uplink.ovs.device=card")
+	objects, err := render(t, "--set", "clock.mode=ptp,uplink.ovs.nodeSelector.switch=ovs,uplink.ovs.device=card")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -35,8 +35,8 @@ Options:
 
 // What the chart has on nodes. ktsn-node is of the release before, and may have been kept through an upgrade.
 const (
-	defaultDaemonSets = "ktsnd,ktsnd-ovs,ktsn-agent,ktsn-agent-ovs,ktsn-node,ktsn-node-ovs"
-	defaultSelector   = "app.kubernetes.io/name=kubernetsn,app.kubernetes.io/component in (ktsnd,agent,node)"
+	defaultDaemonSets = "ktsnd,ktsnd-ovs,ktsn-agent,ktsn-agent-ovs,ktsn-node,ktsn-node-ovs,ktsn-clock"
+	defaultSelector   = "app.kubernetes.io/name=kubernetsn,app.kubernetes.io/component in (ktsnd,agent,clock,node)"
 )
 
 // remove is the command of the chart's hook.
