@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -128,16 +129,13 @@ func (l *ClockLabels) Reconcile(ctx context.Context, request reconcile.Request) 
 // wanted are the labels that a node shall have, and when to look again if nothing happens; 0: never.
 func (l *ClockLabels) wanted(node *corev1.Node, state *v1alpha1.TSNNode, networks []v1alpha1.TSNNetwork) (wanted map[string]bool, again time.Duration) {
 	wanted = map[string]bool{}
-	if !active(node) {
+	asks := func(network v1alpha1.TSNNetwork) bool { return network.Spec.Clock != nil }
+	if !active(node) || !slices.ContainsFunc(networks, asks) {
 		return wanted, 0
 	}
-	silent := false
+	silent, again := l.silent(node)
 	for i := range networks {
-		if networks[i].Spec.Clock == nil {
-			continue
-		}
-		silent, again = l.silent(node)
-		if silent || beliefIn(&networks[i], state) == clockLost {
+		if asks(networks[i]) && (silent || beliefIn(&networks[i], state) == clockLost) {
 			wanted[v1alpha1.ClockLabelPrefix+networks[i].Name] = true
 		}
 	}
@@ -182,7 +180,8 @@ func relabel(ctx context.Context, cluster client.Client, node *corev1.Node, want
 	}
 	about := &corev1.Node{}
 	about.Name = node.Name
-	if err := cluster.Patch(ctx, about, client.RawPatch(types.MergePatchType, patch)); client.IgnoreNotFound(err) != nil {
+	err = cluster.Patch(ctx, about, client.RawPatch(types.MergePatchType, patch))
+	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("label node %s: %w", node.Name, err)
 	}
 	return nil

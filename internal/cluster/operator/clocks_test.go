@@ -142,11 +142,11 @@ func TestANetworkSaysHowGoodItsClocksAre(t *testing.T) {
 	}
 }
 
-// clockIs has a node say another thing of its clock.
-func clockIs(t *testing.T, r *Networks, node string, status metav1.ConditionStatus, reason, text string) {
+// clockIs has node a say another thing of its clock.
+func clockIs(t *testing.T, r *Networks, status metav1.ConditionStatus, reason, text string) {
 	t.Helper()
 	state := &v1alpha1.TSNNode{}
-	if err := r.Client.Get(t.Context(), client.ObjectKey{Name: node}, state); err != nil {
+	if err := r.Client.Get(t.Context(), client.ObjectKey{Name: "a"}, state); err != nil {
 		t.Fatal(err)
 	}
 	conditions := &state.Status.Networks[0].Conditions
@@ -175,7 +175,7 @@ func TestOfClocksThereIsOneEventEachTime(t *testing.T) {
 		{metav1.ConditionTrue, v1alpha1.ReasonAsAsked, "", "Normal ClockSynchronized the clocks of all nodes with pods are good enough"},
 		{metav1.ConditionFalse, v1alpha1.ReasonClockUnsynchronized, "13 us", "Warning ClockUnsynchronized node a: 13 us"},
 	} {
-		clockIs(t, r, "a", step.status, step.reason, step.text)
+		clockIs(t, r, step.status, step.reason, step.text)
 		now = now.Add(time.Minute)
 		r.lookAt(t)
 		r.lookAt(t)
@@ -267,7 +267,7 @@ func TestAScheduleThatWaitsForClocksLeavesTheOneBeforeInForce(t *testing.T) {
 	network.Spec.Schedule = someSchedule()
 	r := clockWorld(t, network, clockSaid("a", metav1.ConditionTrue, v1alpha1.ReasonAsAsked))
 	before := r.lookAt(t).Status.Schedule
-	clockIs(t, r, "a", metav1.ConditionFalse, v1alpha1.ReasonClockUnknown, "nobody keeps it")
+	clockIs(t, r, metav1.ConditionFalse, v1alpha1.ReasonClockUnknown, "nobody keeps it")
 	// Without a change of the schedule nothing is chosen anew.
 	if is := r.lookAt(t).Status; is.Schedule == nil || *is.Schedule != *before || !meta.IsStatusConditionTrue(is.Conditions, v1alpha1.ConditionScheduleAccepted) {
 		t.Errorf("asked for was %+v, and now is %+v, %+v", before, is.Schedule, is.Conditions)
@@ -281,7 +281,7 @@ func TestAScheduleThatWaitsForClocksLeavesTheOneBeforeInForce(t *testing.T) {
 	if is := r.lookAt(t).Status; is.Schedule == nil || is.Schedule.Hash != before.Hash || is.Schedule.BaseTime != before.BaseTime {
 		t.Errorf("asked for was %+v, and now is %+v", before, is.Schedule)
 	}
-	clockIs(t, r, "a", metav1.ConditionTrue, v1alpha1.ReasonAsAsked, "")
+	clockIs(t, r, metav1.ConditionTrue, v1alpha1.ReasonAsAsked, "")
 	if is := r.lookAt(t).Status; is.Schedule.Hash == before.Hash || is.Schedule.BaseTime.Seconds < 78 {
 		t.Errorf("asked for was %+v, and now is %+v", before, is.Schedule)
 	}
@@ -366,9 +366,9 @@ func TestANodeIsLabelledAsLongAsItsClockIsBad(t *testing.T) {
 		want string
 	}{
 		{"it has said nothing", func() {}, ""},
-		{"a bad clock", func() { clockIs(t, r, "a", metav1.ConditionFalse, v1alpha1.ReasonClockUnknown, "") }, lost},
-		{"in holdover", func() { clockIs(t, r, "a", metav1.ConditionTrue, v1alpha1.ReasonClockHoldover, "") }, ""},
-		{"bad again", func() { clockIs(t, r, "a", metav1.ConditionFalse, v1alpha1.ReasonClockUnknown, "") }, lost},
+		{"a bad clock", func() { clockIs(t, r, metav1.ConditionFalse, v1alpha1.ReasonClockUnknown, "") }, lost},
+		{"in holdover", func() { clockIs(t, r, metav1.ConditionTrue, v1alpha1.ReasonClockHoldover, "") }, ""},
+		{"bad again", func() { clockIs(t, r, metav1.ConditionFalse, v1alpha1.ReasonClockUnknown, "") }, lost},
 		{"somebody takes the label away", func() { update(func(n *corev1.Node) { delete(n.Labels, v1alpha1.ClockLabelPrefix+"old") }) }, lost},
 		{"somebody writes others", func() {
 			update(func(n *corev1.Node) {

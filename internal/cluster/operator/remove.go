@@ -153,7 +153,8 @@ func unlabel(ctx context.Context, cluster client.Client) error {
 		if err != nil {
 			return err
 		}
-		if err := cluster.Patch(ctx, &nodes.Items[i], client.RawPatch(types.MergePatchType, patch)); client.IgnoreNotFound(err) != nil {
+		err = cluster.Patch(ctx, &nodes.Items[i], client.RawPatch(types.MergePatchType, patch))
+		if client.IgnoreNotFound(err) != nil {
 			return fmt.Errorf("take the labels off node %s: %w", nodes.Items[i].Name, err)
 		}
 	}
