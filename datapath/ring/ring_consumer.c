@@ -7,17 +7,13 @@
 void ktsn_ring_consumer_init(struct ktsn_ring_consumer *ring, void *memory, uint32_t slot_count,
 			     uint32_t slot_bytes)
 {
-	memset(ring, 0, sizeof(*ring));
+	memset(ring, 0, offsetof(struct ktsn_ring_consumer, order));
+	ktsn_ring_order_init(&ring->order, slot_count);
 	ring->header = memory;
 	ring->slot_count = slot_count;
 	ring->slot_bytes = slot_bytes;
 	ring->slots_offset = sizeof(struct ktsn_ring_header);
 	ring->payload_capacity_bytes = slot_bytes - KTSN_RING_SLOT_HEADER_BYTES;
-}
-
-void ktsn_ring_take_in_turn(struct ktsn_ring_consumer *ring)
-{
-	ring->in_turn = true;
 }
 
 static struct ktsn_ring_slot *slot_at(const struct ktsn_ring_consumer *ring, uint32_t slot)
@@ -85,26 +81,11 @@ void ktsn_ring_touch(const struct ktsn_ring_consumer *ring)
 		(void)atomic_load_explicit(&slot_at(ring, slot)->state, memory_order_relaxed);
 }
 
-/* The oldest of those that are ready has the first turn. */
-static void recover_ready(struct ktsn_ring_consumer *ring, uint32_t slot, uint64_t *oldest)
-{
-	uint64_t sequence;
-
-	collect_slot(ring, slot);
-	ring->recovered[ktsn_ring_word(slot)] |= ktsn_ring_bit(slot);
-	memcpy(&sequence, &slot_at(ring, slot)->sequence, sizeof(sequence));
-	if (!ring->in_turn || sequence >= *oldest)
-		return;
-	*oldest = sequence;
-	ring->next = slot;
-}
-
 uint32_t ktsn_ring_recover(struct ktsn_ring_consumer *ring)
 {
 	static const int64_t always[KTSN_CLOCKS] = {KTSN_DOORBELL_ALWAYS, KTSN_DOORBELL_ALWAYS,
 						    KTSN_DOORBELL_ALWAYS};
 	uint32_t departing = 0, reported = 0;
-	uint64_t oldest = UINT64_MAX;
 
 	/* The thresholds are another ktsnd's, and so is the trace. */
 	ktsn_ring_doorbell_set(ring, always);
@@ -114,7 +95,8 @@ uint32_t ktsn_ring_recover(struct ktsn_ring_consumer *ring)
 
 		switch (atomic_load_explicit(state, memory_order_acquire)) {
 		case KTSN_SLOT_READY:
-			recover_ready(ring, slot, &oldest);
+			collect_slot(ring, slot);
+			ring->recovered[ktsn_ring_word(slot)] |= ktsn_ring_bit(slot);
 			break;
 		case KTSN_SLOT_DEPARTING:
 			departing++;
@@ -144,19 +126,16 @@ uint32_t ktsn_ring_recover(struct ktsn_ring_consumer *ring)
 bool ktsn_ring_ready(const struct ktsn_ring_consumer *ring)
 {
 	return atomic_load_explicit(&ring->header->ready_summary, memory_order_seq_cst) != 0 ||
-	       ring->collected_summary != 0;
+	       ring->collected_summary != 0 || ktsn_ring_order_any(&ring->order);
 }
 
-/* Fetches all ready bits of the memory; bits beyond the ring or of slots already held are lies. */
+/* Fetches the ready bits of the memory; bits beyond the ring or of slots already held are lies. */
 static void collect(struct ktsn_ring_consumer *ring)
 {
 	struct ktsn_ring_header *header = ring->header;
 	uint32_t words = ring->slot_count / KTSN_RING_WORD_BITS;
-	uint64_t summary;
+	uint64_t summary = atomic_exchange_explicit(&header->ready_summary, 0, memory_order_seq_cst);
 
-	if (atomic_load_explicit(&header->ready_summary, memory_order_relaxed) == 0)
-		return;
-	summary = atomic_exchange_explicit(&header->ready_summary, 0, memory_order_seq_cst);
 	for (uint32_t w = 0; w < words; w++) {
 		if (!(summary & (UINT64_C(1) << w)))
 			continue;
@@ -168,63 +147,109 @@ static void collect(struct ktsn_ring_consumer *ring)
 	}
 }
 
-/* The first that is collected from `next` on, or of all. */
-static uint32_t collected_first(const struct ktsn_ring_consumer *ring)
-{
-	uint32_t w = ktsn_ring_word(ring->next);
-	uint64_t bits = ring->collected[w] & -ktsn_ring_bit(ring->next), words;
+/* Times in one call: producers on other processors may publish meanwhile. */
+enum { COLLECT_AT_ONCE = 4 };
 
-	if (!bits) {
-		words = ring->collected_summary & ~((UINT64_C(2) << w) - 1);
-		w = (uint32_t)__builtin_ctzll(words ? words : ring->collected_summary);
-		bits = ring->collected[w];
+/*
+ * Fetches until nothing new is there. A thread may publish two messages while the words are fetched one by
+ * one, so that of these two only the later is found:
+ *
+ *   consumer   word 0            word 1
+ *   producer           5 in word 0, 6 in word 1
+ *
+ * The summary then has the bit of the earlier one, because it was set before the bit of the later was. False
+ * when something was there each time.
+ */
+static bool collect_all(struct ktsn_ring_consumer *ring)
+{
+	for (int i = 0; i < COLLECT_AT_ONCE; i++) {
+		if (atomic_load_explicit(&ring->header->ready_summary, memory_order_relaxed) == 0)
+			return true;
+		collect(ring);
 	}
-	return w * KTSN_RING_WORD_BITS + (uint32_t)__builtin_ctzll(bits);
+	return atomic_load_explicit(&ring->header->ready_summary, memory_order_relaxed) == 0;
 }
 
 static uint32_t collected_pop(struct ktsn_ring_consumer *ring)
 {
-	uint32_t slot = collected_first(ring), w = ktsn_ring_word(slot);
+	uint32_t w = (uint32_t)__builtin_ctzll(ring->collected_summary);
+	uint64_t bits = ring->collected[w];
 
-	ring->collected[w] &= ~ktsn_ring_bit(slot);
+	ring->collected[w] = bits & (bits - 1);
 	if (!ring->collected[w])
 		ring->collected_summary &= ~(UINT64_C(1) << w);
-	if (ring->in_turn)
-		ring->next = (slot + 1) % ring->slot_count;
-	return slot;
+	return w * KTSN_RING_WORD_BITS + (uint32_t)__builtin_ctzll(bits);
+}
+
+/* A bit without the state means nothing: it is a lie, or was left by a producer while ktsn_ring_recover()
+ * looked at the states. */
+static bool is_ready(const struct ktsn_ring_consumer *ring, uint32_t slot)
+{
+	/* Acquire pairs with the release of READY in ktsn_ring_publish(). */
+	return atomic_load_explicit(&slot_at(ring, slot)->state, memory_order_acquire) == KTSN_SLOT_READY;
+}
+
+static void order_slot(struct ktsn_ring_consumer *ring, uint32_t slot)
+{
+	uint64_t sequence;
+
+	if (!is_ready(ring, slot))
+		return;
+	memcpy(&sequence, &slot_at(ring, slot)->sequence, sizeof(sequence));
+	ring->taken[ktsn_ring_word(slot)] |= ktsn_ring_bit(slot);
+	ktsn_ring_order_add(&ring->order, sequence, slot);
+}
+
+/* Whether what comes first is the oldest of all: everything is in order, or it is the next in line. */
+static bool first_is_oldest(const struct ktsn_ring_consumer *ring)
+{
+	return ktsn_ring_order_first_is_next(&ring->order) || (ring->complete && !ring->collected_summary);
+}
+
+/* Slots in one call: each is in no cache. An application whose whole ring is ready, or that sets bits all the
+ * time, must not hold the loop. */
+enum { ORDER_AT_ONCE = 8 };
+
+/* Puts what was collected in order, until the oldest is known. False when it is not yet. */
+static bool order_collected(struct ktsn_ring_consumer *ring)
+{
+	for (int i = 0; i < ORDER_AT_ONCE && ring->collected_summary && !first_is_oldest(ring); i++)
+		order_slot(ring, collected_pop(ring));
+	return first_is_oldest(ring);
 }
 
 /* Whether its message was there before ktsnd had the ring. */
 static bool mark_taken(struct ktsn_ring_consumer *ring, uint32_t slot)
 {
 	const uint64_t bit = ktsn_ring_bit(slot);
-	const bool recovered = ring->recovered[ktsn_ring_word(slot)] & bit;
 
-	ring->taken[ktsn_ring_word(slot)] |= bit;
 	ring->reported[ktsn_ring_word(slot)] &= ~bit;
 	ring->held++;
-	return recovered;
+	return ring->recovered[ktsn_ring_word(slot)] & bit;
 }
 
-/* Bits without a message in one call: for each, a slot is read that is in no cache. */
+/* Slots in one call that are not ready any more when their turn comes. */
 enum { LIES_AT_ONCE = 4 };
 
-/* The next collected slot whose state says that it is ready; 0 when there is none, -EAGAIN when none was
- * found yet. A bit without the state means nothing: it is a lie, or was left by a producer while
- * ktsn_ring_recover() looked at the states. */
-static int ready_slot(struct ktsn_ring_consumer *ring, uint32_t *slot)
+/* The oldest that is ready; 0 when there is none, -EAGAIN when that is not known yet. */
+static int oldest_slot(struct ktsn_ring_consumer *ring, struct ktsn_ring_taken *taken)
 {
-	/* An application that sets bits all the time must not hold the loop. */
+	if (!ring->complete)
+		ring->complete = collect_all(ring);
 	for (uint32_t lies = 0; lies < LIES_AT_ONCE; lies++) {
-		if (!ring->collected_summary)
-			collect(ring);
-		if (!ring->collected_summary)
-			return 0;
-		*slot = collected_pop(ring);
-		/* Acquire pairs with the release of READY in ktsn_ring_publish(). */
-		if (atomic_load_explicit(&slot_at(ring, *slot)->state, memory_order_acquire) ==
-		    KTSN_SLOT_READY)
+		bool found;
+
+		if (!order_collected(ring))
+			return -EAGAIN;
+		found = ktsn_ring_order_take(&ring->order, &taken->sequence, &taken->slot);
+		ring->complete =
+			ring->complete && (ring->collected_summary || ktsn_ring_order_any(&ring->order));
+		/* What was in order were lies, and messages came meanwhile. */
+		if (!found)
+			return ktsn_ring_ready(ring) ? -EAGAIN : 0;
+		if (is_ready(ring, taken->slot))
 			return 1;
+		ring->taken[ktsn_ring_word(taken->slot)] &= ~ktsn_ring_bit(taken->slot);
 	}
 	return -EAGAIN;
 }
@@ -232,7 +257,7 @@ static int ready_slot(struct ktsn_ring_consumer *ring, uint32_t *slot)
 int ktsn_ring_take(struct ktsn_ring_consumer *ring, struct ktsn_ring_taken *taken)
 {
 	struct ktsn_ring_slot *shared;
-	int found = ready_slot(ring, &taken->slot);
+	int found = oldest_slot(ring, taken);
 
 	if (found <= 0)
 		return found;
@@ -242,7 +267,6 @@ int ktsn_ring_take(struct ktsn_ring_consumer *ring, struct ktsn_ring_taken *take
 	memcpy(&taken->destination, &shared->destination, sizeof(taken->destination));
 	memcpy(&taken->payload_bytes, &shared->payload_bytes, sizeof(taken->payload_bytes));
 	memcpy(&taken->txtime_ns, &shared->txtime_ns, sizeof(taken->txtime_ns));
-	memcpy(&taken->sequence, &shared->sequence, sizeof(taken->sequence));
 	memcpy(&taken->called_tai_ns, &shared->called_tai_ns, sizeof(taken->called_tai_ns));
 	memcpy(&taken->ethertype_be, &shared->ethertype_be, sizeof(taken->ethertype_be));
 	memcpy(&taken->priority, &shared->priority, sizeof(taken->priority));
@@ -252,16 +276,10 @@ int ktsn_ring_take(struct ktsn_ring_consumer *ring, struct ktsn_ring_taken *take
 	return taken->payload_bytes > ring->payload_capacity_bytes ? -EBADMSG : 1;
 }
 
-void ktsn_ring_untake(struct ktsn_ring_consumer *ring, uint32_t slot)
+void ktsn_ring_untake(struct ktsn_ring_consumer *ring, const struct ktsn_ring_taken *taken)
 {
-	uint32_t w = ktsn_ring_word(slot);
-	uint64_t bit = ktsn_ring_bit(slot);
-
-	ring->taken[w] &= ~bit;
 	ring->held--;
-	if (ring->in_turn)
-		ring->next = slot;
-	collect_slot(ring, slot);
+	ktsn_ring_order_put_back(&ring->order, taken->sequence, taken->slot);
 }
 
 const uint8_t *ktsn_ring_taken_payload(const struct ktsn_ring_consumer *ring, uint32_t slot)

@@ -10,6 +10,7 @@
 #define KTSN_RING_CONSUMER_H
 
 #include "layout.h"
+#include "ring_order.h"
 
 #include <stdbool.h>
 
@@ -20,11 +21,10 @@ struct ktsn_ring_consumer {
 	uint32_t slots_offset;
 	uint32_t payload_capacity_bytes;
 	uint32_t held;                       /* slots taken and not released */
-	bool in_turn;                        /* see ktsn_ring_take_in_turn() */
-	uint32_t next;                       /* in turn: the slot to be taken next, if it is ready */
-	uint64_t collected[KTSN_RING_WORDS]; /* ready bits fetched from the memory, not yet taken */
+	uint64_t collected[KTSN_RING_WORDS]; /* ready bits fetched from the memory, not yet in `order` */
 	uint64_t collected_summary;          /* bit w: collected[w] is not 0 */
-	uint64_t taken[KTSN_RING_WORDS];     /* slots that ktsnd holds */
+	bool complete;                   /* nothing in the memory was handed over before what was fetched */
+	uint64_t taken[KTSN_RING_WORDS]; /* slots that ktsnd holds, or that are in `order` */
 	uint64_t
 		recovered[KTSN_RING_WORDS]; /* slots that ktsn_ring_recover() found ready, not yet released */
 	/* Slots that ktsnd made reports of and has not seen again since, and the flows of these. */
@@ -32,6 +32,8 @@ struct ktsn_ring_consumer {
 	uint8_t reported_flow[KTSN_RING_SLOTS_MAX];
 	uint32_t reports_made; /* modulo 2^32, as reports_read */
 	uint64_t report_sequence;
+	/* Slots to be taken. At the end: most of its memory is never touched. */
+	struct ktsn_ring_order order;
 };
 
 /* A message as it stood in its slot when it was read, once. Only `slot` is ktsnd's own number. */
@@ -41,7 +43,7 @@ struct ktsn_ring_taken {
 	uint32_t destination;
 	uint32_t payload_bytes; /* at most the capacity of a slot */
 	int64_t txtime_ns;
-	uint64_t sequence;
+	uint64_t sequence;     /* modulo 2^52 */
 	int64_t called_tai_ns; /* 0: the library did not say */
 	uint16_t ethertype_be; /* of a flow of frames, as is: */
 	uint8_t priority;      /* 0 to 15 */
@@ -51,13 +53,6 @@ struct ktsn_ring_taken {
 /* Starts to consume a ring of known numbers; `memory` is the caller's and outlives the consumer. */
 void ktsn_ring_consumer_init(struct ktsn_ring_consumer *ring, void *memory, uint32_t slot_count,
 			     uint32_t slot_bytes);
-
-/*
- * From now on messages are taken in the order of their slots, round and round. A producer that claims its
- * slots so (ktsn_ring_claim_next) has its messages taken in the order in which it published them, even when
- * they are taken a few at a time.
- */
-void ktsn_ring_take_in_turn(struct ktsn_ring_consumer *ring);
 
 /* Reads every slot, so that ktsn_ring_recover() takes no page faults. */
 void ktsn_ring_touch(const struct ktsn_ring_consumer *ring);
@@ -73,16 +68,16 @@ uint32_t ktsn_ring_recover(struct ktsn_ring_consumer *ring);
 bool ktsn_ring_ready(const struct ktsn_ring_consumer *ring);
 
 /*
- * Takes a message that has been published; order among those ready is arbitrary, but what one thread
- * published one after another is never split so that the later is taken and the earlier not, if the
- * caller takes until 0. Returns 1 with *taken filled; 0 when none is ready; -EAGAIN when slots were marked
- * ready without a message, and more may be: nothing was taken; -EBADMSG when the slot's contents cannot be
- * used: *taken holds the slot, which is the caller's to release like any other.
+ * Takes the oldest message by its sequence. What one thread published one after another is taken in that
+ * order, however few are taken at a time. Returns 1 with *taken filled; 0 when none is ready; -EAGAIN when a
+ * few slots were looked at, which has taken about as long as a message takes, and more must be before it is
+ * known which is the oldest: nothing was taken; -EBADMSG when the slot's contents cannot be used: *taken
+ * holds the slot, which is the caller's to release like any other.
  */
 int ktsn_ring_take(struct ktsn_ring_consumer *ring, struct ktsn_ring_taken *taken);
 
-/* Puts a taken slot back, to be taken again later. */
-void ktsn_ring_untake(struct ktsn_ring_consumer *ring, uint32_t slot);
+/* Puts a message back, to be taken again before those that were handed over after it. */
+void ktsn_ring_untake(struct ktsn_ring_consumer *ring, const struct ktsn_ring_taken *taken);
 
 /* Payload of a taken slot; may change while it is read. */
 const uint8_t *ktsn_ring_taken_payload(const struct ktsn_ring_consumer *ring, uint32_t slot);

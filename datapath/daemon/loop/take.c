@@ -38,11 +38,12 @@ static enum drained ring_drain(struct loop *loop, struct loop_ring *ring, uint32
 	if (quota_blocks(loop, ring->quota, loop->round.now_tai_ns))
 		return DRAINED_IN_PART;
 	while ((result = ktsn_ring_take(&ring->consumer, &taken)) != 0) {
-		/* What is claimed to be a message and is none counts as one: it takes as long. */
+		/* What is claimed to be a message and is none counts as one, and so does a search for the
+		 * oldest (-EAGAIN): they take as long. */
 		if (result == -EBADMSG) {
 			message_reject(loop, ring, &taken, NULL, &loop->counters.drop_invalid);
 		} else if (result > 0 && (err = message_accept(loop, ring, &taken))) {
-			ktsn_ring_untake(&ring->consumer, taken.slot);
+			ktsn_ring_untake(&ring->consumer, &taken);
 			return err == -ENOBUFS ? DRAINED_NO_MEMORY : DRAINED_IN_PART;
 		}
 		/* Neither a flood nor an application that refills all the time must hold up the others. */

@@ -89,8 +89,6 @@ int process_ring_make(struct process *process, const struct ktsn_ring_memory *me
 	ring->object = (struct loop_object){.kind = LOOP_RING, .owner = process};
 	ktsn_ring_consumer_init(&ring->consumer, memory->address, memory->geometry.slot_count,
 				memory->geometry.slot_bytes);
-	if (untimed)
-		ktsn_ring_take_in_turn(&ring->consumer);
 	ring->untimed = untimed;
 	ring->quota = process->ring_quota;
 	process->ring = ring;

@@ -33,8 +33,10 @@ struct model {
 	uint8_t *memory;
 	size_t bytes;
 	bool held[SLOTS_MAX];
-	uint32_t order[SLOTS_MAX]; /* of taking */
+	struct ktsn_ring_taken order[SLOTS_MAX]; /* of taking */
 	uint32_t count;
+	bool follows; /* what is taken next was in order when `sequence` was taken */
+	uint64_t sequence;
 };
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -70,6 +72,7 @@ static void model_init(struct model *model, uint32_t slots)
 	memset(model->memory, 0, model->bytes);
 	memset(model->held, 0, sizeof(model->held));
 	model->count = 0;
+	model->follows = false;
 	ktsn_ring_consumer_init(&model->ring, model->memory, slots, SLOT_BYTES);
 }
 
@@ -85,8 +88,17 @@ static void hold(struct model *model, const struct ktsn_ring_taken *taken, int r
 	must((result == 1) == (taken->payload_bytes <= model->ring.payload_capacity_bytes));
 	must(result == 1 || result == -EBADMSG);
 	model->held[taken->slot] = true;
-	model->order[model->count++] = taken->slot;
+	model->order[model->count++] = *taken;
 	must(model->ring.held == model->count);
+}
+
+/* None is older than the one before. */
+static void take_in_order(struct model *model, const struct ktsn_ring_taken *taken)
+{
+	must(!model->follows || taken->sequence >= model->sequence);
+	model->sequence = taken->sequence;
+	/* Else there are bits that were not looked at; of these a lie may be taken for the next in line. */
+	model->follows = model->ring.complete && !model->ring.collected_summary;
 }
 
 static void take(struct model *model)
@@ -95,29 +107,53 @@ static void take(struct model *model)
 	int result = ktsn_ring_take(&model->ring, &taken);
 	volatile uint8_t last;
 
-	if (result == 0 || result == -EAGAIN)
+	if (result == 0 || result == -EAGAIN) {
+		model->follows = false;
 		return;
+	}
 	hold(model, &taken, result);
+	take_in_order(model, &taken);
 	if (result == 1 && taken.payload_bytes) {
 		last = ktsn_ring_taken_payload(&model->ring, taken.slot)[taken.payload_bytes - 1];
 		(void)last;
 	}
 }
 
-/* One of the held slots leaves the list; false when there is none. */
-static bool pick(struct model *model, struct input *input, bool remove, uint32_t *slot)
+/* One of the held messages leaves the list; false when there is none. */
+static bool pick_message(struct model *model, struct input *input, bool remove, struct ktsn_ring_taken *taken)
 {
 	uint32_t at;
 
 	if (!model->count)
 		return false;
 	at = next_below(input, model->count);
-	*slot = model->order[at];
+	*taken = model->order[at];
 	if (remove) {
 		model->order[at] = model->order[--model->count];
-		model->held[*slot] = false;
+		model->held[taken->slot] = false;
 	}
 	return true;
+}
+
+static bool pick(struct model *model, struct input *input, bool remove, uint32_t *slot)
+{
+	struct ktsn_ring_taken taken;
+
+	if (!pick_message(model, input, remove, &taken))
+		return false;
+	*slot = taken.slot;
+	return true;
+}
+
+/* Back in its ring. */
+static void untake(struct model *model, struct input *input)
+{
+	struct ktsn_ring_taken taken;
+
+	if (!pick_message(model, input, true, &taken))
+		return;
+	ktsn_ring_untake(&model->ring, &taken);
+	model->follows = false;
 }
 
 /* As many as may be taken at once are taken in a bounded number of calls. */
@@ -153,6 +189,7 @@ static void publish(struct model *model, struct input *input)
 
 	shared->payload_bytes = next_below(input, 100);
 	shared->flow = next_byte(input);
+	shared->sequence = next_byte(input) % 16;
 	atomic_store(&shared->state, KTSN_SLOT_READY);
 	atomic_fetch_or(&header->ready[slot / 64], UINT64_C(1) << slot % 64);
 	atomic_fetch_or(&header->ready_summary, UINT64_C(1) << slot / 64);
@@ -166,6 +203,7 @@ static void recover(struct model *model)
 	ktsn_ring_consumer_init(&model->ring, model->memory, model->ring.slot_count, SLOT_BYTES);
 	memset(model->held, 0, sizeof(model->held));
 	model->count = 0;
+	model->follows = false;
 	departing = ktsn_ring_recover(&model->ring);
 	must(departing <= model->ring.slot_count);
 	must(model->ring.held == 0);
@@ -221,8 +259,7 @@ static void step(struct model *model, struct input *input)
 		take_all(model);
 		break;
 	case 7:
-		if (pick(model, input, true, &slot))
-			ktsn_ring_untake(&model->ring, slot);
+		untake(model, input);
 		break;
 	case 8:
 		if (pick(model, input, true, &slot))

@@ -178,7 +178,6 @@ void rig_ring_make(struct rig *rig, struct rig_ring *ring, uint32_t slots, uint3
 	assert_true(ring->doorbell_set_fd >= 0);
 	ktsn_ring_consumer_init(&ring->ring->consumer, ring->memory.address, ring->memory.geometry.slot_count,
 				ring->memory.geometry.slot_bytes);
-	ring->next = 0;
 }
 
 void rig_ring_close(struct rig *rig, struct rig_ring *ring)
@@ -299,16 +298,6 @@ void rig_destination_update(struct rig *rig, struct loop_destination *destinatio
 	rig_wait_commands(rig);
 }
 
-static int slot_claim(struct rig_ring *ring, uint32_t *slot)
-{
-	if (!ring->ring->untimed)
-		return ktsn_ring_claim(&ring->producer, slot);
-	if (ktsn_ring_claim_next(&ring->producer, ring->next, slot))
-		return -EAGAIN;
-	ring->next = (*slot + 1) % ring->producer.slot_count;
-	return 0;
-}
-
 void rig_send(struct rig_ring *ring, const struct rig_message *message)
 {
 	const struct ktsn_ring_message shared = {
@@ -323,7 +312,7 @@ void rig_send(struct rig_ring *ring, const struct rig_message *message)
 	uint64_t one = 1;
 	uint32_t slot;
 
-	while (slot_claim(ring, &slot))
+	while (ktsn_ring_claim(&ring->producer, &slot))
 		sched_yield();
 	memcpy(ktsn_ring_payload(&ring->producer, slot), message->text, shared.payload_bytes);
 	ktsn_ring_publish(&ring->producer, slot, &shared);

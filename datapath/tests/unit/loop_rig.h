@@ -45,7 +45,6 @@ struct rig_ring {
 	int doorbell_fd, doorbell_set_fd;
 	struct doorbells *doorbells; /* of this ring only */
 	struct quota quota;          /* without limits */
-	uint32_t next;               /* untimed: where its application looks for a slot next */
 	struct loop_ring *ring;      /* the loop's */
 };
 

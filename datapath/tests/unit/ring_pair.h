@@ -73,4 +73,15 @@ static inline int ring_pair_send(struct ring_pair *pair, const struct ktsn_ring_
 	return 0;
 }
 
+/* Until something was found or there is nothing. */
+static inline int ring_pair_take(struct ring_pair *pair, struct ktsn_ring_taken *taken)
+{
+	int result;
+
+	do
+		result = ktsn_ring_take(&pair->consumer, taken);
+	while (result == -EAGAIN);
+	return result;
+}
+
 #endif

@@ -8,6 +8,7 @@
 
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -82,6 +83,36 @@ static void equal_times_leave_in_the_order_of_sending(void **state)
 	for (unsigned int i = 0; i < BENCH_MANY; i++)
 		assert_int_equal(bench_sent_number(bench, i), i);
 	bench_check_departures(bench, txtime_tai_ns, 0, BENCH_MANY);
+}
+
+/* As when ktsnd did not run for a while: all are overdue, and only a few are taken before the first leave. A
+ * message that was handed over later is in a lower slot. */
+static void overdue_messages_leave_in_the_order_of_sending(void **state)
+{
+	struct bench *bench = *state;
+	const int64_t first_tai_ns = clock_tai_ns() - 1000 * MS;
+	struct ktsn_ring_producer *producer = &bench->ring.producer;
+	uint32_t slots[BENCH_MANY];
+	uint64_t one = 1;
+
+	atomic_store(&bench->ring.quota.pending_max, 3);
+	loop_pause(bench->rig.loop);
+	for (unsigned int i = 0; i < BENCH_MANY; i++)
+		assert_int_equal(ktsn_ring_claim(producer, &slots[i]), 0);
+	for (unsigned int i = 0; i < BENCH_MANY; i++) {
+		uint32_t slot = slots[(i + 1) * 37 % BENCH_MANY];
+		const struct ktsn_ring_message message = {
+			.payload_bytes =
+				(uint32_t)sprintf((char *)ktsn_ring_payload(producer, slot), "%u", i),
+			.txtime_ns = first_tai_ns + i * MS};
+
+		ktsn_ring_publish(producer, slot, &message);
+	}
+	(void)!write(bench->ring.doorbell_fd, &one, sizeof(one));
+	loop_resume(bench->rig.loop);
+	bench_wait_sent(bench, BENCH_MANY);
+	for (unsigned int i = 0; i < BENCH_MANY; i++)
+		assert_int_equal(bench_sent_number(bench, i), i);
 }
 
 /* What a send that is cut short leaves uncertain is one message of each flow. */
@@ -367,6 +398,7 @@ int main(void)
 		BENCH_TEST(empty_and_largest_message_leave),
 		BENCH_TEST(frames_leave_in_the_order_of_time_and_never_early),
 		BENCH_TEST(equal_times_leave_in_the_order_of_sending),
+		BENCH_TEST(overdue_messages_leave_in_the_order_of_sending),
 		BENCH_TEST(messages_of_a_flow_leave_one_at_a_time),
 		BENCH_TEST(late_messages_leave_and_are_counted),
 		BENCH_TEST(absurd_times_harm_nobody),

@@ -86,7 +86,6 @@ static struct relay *relay_create(void)
 	relay->counters = loop_counters(relay->rig.loop);
 	rig_ring_make(&relay->rig, &relay->untimed, SLOTS, RIG_PAYLOAD_BYTES);
 	relay->untimed.ring->untimed = true;
-	ktsn_ring_take_in_turn(&relay->untimed.ring->consumer);
 	rig_ring_open(&relay->rig, &relay->timed, SLOTS);
 	relay->untimed_destination = flow_open(relay, &relay->untimed, 1);
 	flow_open(relay, &relay->timed, 2);

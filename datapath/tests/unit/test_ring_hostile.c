@@ -156,9 +156,10 @@ static void message_put_back_and_published_again_is_one_message(void **state)
 {
 	struct ring_pair *pair = *state;
 	uint32_t slot = send_empty(pair);
+	struct ktsn_ring_taken taken;
 
-	assert_taken(pair, 1, slot);
-	ktsn_ring_untake(&pair->consumer, slot);
+	assert_int_equal(ktsn_ring_take(&pair->consumer, &taken), 1);
+	ktsn_ring_untake(&pair->consumer, &taken);
 	ready_set(pair, slot);
 	assert_taken(pair, 1, slot);
 	assert_nothing_to_take(pair);
@@ -225,7 +226,7 @@ static void bits_without_messages_are_looked_at_a_few_at_a_time(void **state)
 		ready_set(pair, slot);
 	while (ktsn_ring_take(&pair->consumer, &taken) == -EAGAIN)
 		looks++;
-	assert_true(looks >= SLOTS / 8);
+	assert_true(looks >= SLOTS / 8 - 1);
 	assert_nothing_to_take(pair);
 	assert_int_equal(pair->consumer.held, 0);
 }
@@ -233,7 +234,7 @@ static void bits_without_messages_are_looked_at_a_few_at_a_time(void **state)
 /* Which slots the test holds, beside the consumer's own book. */
 struct book {
 	bool held[SLOTS];
-	uint32_t slots[SLOTS];
+	struct ktsn_ring_taken messages[SLOTS];
 	uint32_t count;
 	uint32_t good, bad; /* taken in all */
 };
@@ -267,20 +268,20 @@ static void take_and_check(struct ring_pair *pair, struct book *book)
 	book->good += result > 0;
 	book->bad += result < 0;
 	book->held[taken.slot] = true;
-	book->slots[book->count++] = taken.slot;
+	book->messages[book->count++] = taken;
 }
 
 static void give_back(struct ring_pair *pair, struct book *book, struct test_random *random)
 {
 	uint32_t place = (uint32_t)test_random_below(random, book->count);
-	uint32_t slot = book->slots[place];
+	struct ktsn_ring_taken taken = book->messages[place];
 
-	book->slots[place] = book->slots[--book->count];
-	book->held[slot] = false;
+	book->messages[place] = book->messages[--book->count];
+	book->held[taken.slot] = false;
 	if (test_random_below(random, 4))
-		ktsn_ring_release(&pair->consumer, slot);
+		ktsn_ring_release(&pair->consumer, taken.slot);
 	else
-		ktsn_ring_untake(&pair->consumer, slot);
+		ktsn_ring_untake(&pair->consumer, &taken);
 }
 
 static void random_writes_never_break_the_book(void **state)

@@ -34,7 +34,6 @@ enum {
 struct message {
 	uint64_t thread;
 	uint64_t number; /* of its thread, from 0 */
-	uint64_t sequence;
 };
 
 struct stress {
@@ -49,7 +48,6 @@ struct stress {
 	/* The consumer's. */
 	uint64_t next_number[THREADS];
 	uint64_t received, slept;
-	struct message round[ROUND_MAX];
 	uint32_t round_slots[KTSN_RING_SLOTS_MAX];
 };
 
@@ -163,33 +161,21 @@ static void message_read(struct stress *stress, const struct ktsn_ring_taken *ta
 
 	assert_true(taken->payload_bytes <= sizeof(payload));
 	memcpy(payload, ktsn_ring_taken_payload(&stress->pair.consumer, taken->slot), taken->payload_bytes);
-	*message = (struct message){payload[0], payload[1], taken->sequence};
+	*message = (struct message){payload[0], payload[1]};
 	assert_true(message->thread < THREADS && taken->flow == message->thread);
 	assert_int_equal(taken->payload_bytes, words_of(message->number) * sizeof(uint64_t));
 	for (uint32_t i = 2; i < words_of(message->number); i++)
 		assert_true(payload[i] == word_of(message->thread, message->number, i));
 }
 
-static int by_sequence(const void *a, const void *b)
+/* Each goes on where its thread stopped. */
+static void message_check(struct stress *stress, const struct message *message)
 {
-	const struct message *first = a, *second = b;
-
-	return first->sequence < second->sequence ? -1 : first->sequence > second->sequence;
-}
-
-/* What was taken until nothing was left, put in order, goes on where each thread stopped the last time. */
-static void round_check(struct stress *stress, uint32_t count)
-{
-	qsort(stress->round, count, sizeof(stress->round[0]), by_sequence);
-	for (uint32_t i = 0; i < count; i++) {
-		const struct message *message = &stress->round[i];
-
-		if (message->number != stress->next_number[message->thread])
-			fail_msg("thread %" PRIu64 ": message %" PRIu64 " comes where %" PRIu64 " is next",
-				 message->thread, message->number, stress->next_number[message->thread]);
-		stress->next_number[message->thread]++;
-	}
-	stress->received += count;
+	if (message->number != stress->next_number[message->thread])
+		fail_msg("thread %" PRIu64 ": message %" PRIu64 " comes where %" PRIu64 " is next",
+			 message->thread, message->number, stress->next_number[message->thread]);
+	stress->next_number[message->thread]++;
+	stress->received++;
 }
 
 static void slots_release(struct stress *stress, uint32_t *held)
@@ -207,22 +193,24 @@ static void round_take(struct stress *stress)
 {
 	struct ktsn_ring_consumer *ring = &stress->pair.consumer;
 	struct ktsn_ring_taken taken;
+	struct message message;
 	uint32_t count = 0, held = 0;
 	int result;
 
 	while (count < ROUND_MAX && (result = ktsn_ring_take(ring, &taken)) != 0) {
-		/* Bits that a recovery had overtaken. */
+		/* There are more than are put in order at once. */
 		if (result == -EAGAIN)
 			continue;
 		assert_int_equal(result, 1);
-		message_read(stress, &taken, &stress->round[count++]);
+		message_read(stress, &taken, &message);
+		message_check(stress, &message);
+		count++;
 		stress->round_slots[held++] = taken.slot;
 		/* Not for ever, or a round would never end. */
 		if (held == ring->slot_count / 2 && count < ROUND_MAX - ring->slot_count)
 			slots_release(stress, &held);
 	}
 	assert_true(count < ROUND_MAX);
-	round_check(stress, count);
 	slots_release(stress, &held);
 }
 

@@ -1,0 +1,429 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Messages are taken in the order in which they were handed over, whichever slots they are in and however few
+ * are taken at a time.
+ */
+#include "ring_pair.h"
+#include "test_random.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+enum { SLOTS = 512, ROUNDS = 200, PAYLOAD_BYTES = 8 };
+
+static int set_up(void **state)
+{
+	struct ring_pair *pair = malloc(sizeof(*pair));
+
+	*state = pair;
+	return pair ? ring_pair_init(pair, SLOTS, PAYLOAD_BYTES) : -1;
+}
+
+static int tear_down(void **state)
+{
+	ring_pair_fini(*state);
+	free(*state);
+	return 0;
+}
+
+/* ---- the order by itself ---- */
+
+struct entry {
+	uint64_t sequence;
+	uint32_t slot;
+};
+
+/* The smallest sequence first; of the same the smallest slot. */
+static int entry_compare(const void *a, const void *b)
+{
+	const struct entry *first = a, *second = b;
+
+	if (first->sequence != second->sequence)
+		return first->sequence < second->sequence ? -1 : 1;
+	return first->slot < second->slot ? -1 : first->slot > second->slot;
+}
+
+static void shuffle(uint32_t *slots, uint32_t count, struct test_random *random)
+{
+	for (uint32_t i = 0; i < count; i++)
+		slots[i] = i;
+	for (uint32_t i = count; i > 1; i--) {
+		uint32_t other = (uint32_t)test_random_below(random, i), slot = slots[other];
+
+		slots[other] = slots[i - 1];
+		slots[i - 1] = slot;
+	}
+}
+
+/* Adds all slots of a ring, and takes some out in between. `limit` of sequences: the smaller, the more are
+ * equal. */
+static void order_check(struct ktsn_ring_order *order, uint32_t slot_count, uint64_t limit,
+			struct test_random *random)
+{
+	struct entry *held = calloc(slot_count, sizeof(*held)), taken;
+	uint32_t *slots = calloc(slot_count, sizeof(*slots)), count = 0, added = 0;
+
+	assert_non_null(held);
+	assert_non_null(slots);
+	shuffle(slots, slot_count, random);
+	while (added < slot_count || count) {
+		if (added < slot_count && test_random_below(random, 3)) {
+			held[count] = (struct entry){test_random_below(random, limit), slots[added++]};
+			ktsn_ring_order_add(order, held[count].sequence, held[count].slot);
+			count++;
+			qsort(held, count, sizeof(*held), entry_compare);
+			continue;
+		}
+		assert_true(ktsn_ring_order_any(order) == (count > 0));
+		if (!ktsn_ring_order_take(order, &taken.sequence, &taken.slot)) {
+			assert_int_equal(count, 0);
+			continue;
+		}
+		assert_true(count > 0);
+		assert_int_equal(entry_compare(&taken, &held[0]), 0);
+		memmove(held, held + 1, --count * sizeof(*held));
+	}
+	assert_false(ktsn_ring_order_any(order));
+	free(slots);
+	free(held);
+}
+
+static void smallest_sequence_comes_out_first(void **state)
+{
+	static const uint64_t limits[] = {1, 3, SLOTS, UINT64_C(1) << 52};
+	struct test_random random = test_random_seeded("order of slots");
+	struct ktsn_ring_order *order = malloc(sizeof(*order));
+
+	(void)state;
+	assert_non_null(order);
+	for (uint32_t slot_count = 64; slot_count <= SLOTS; slot_count *= 2) {
+		ktsn_ring_order_init(order, slot_count);
+		for (size_t i = 0; i < sizeof(limits) / sizeof(limits[0]); i++)
+			order_check(order, slot_count, limits[i], &random);
+	}
+	free(order);
+}
+
+/* Of the largest ring, and round its circle. */
+static void slots_added_in_order_come_out_so(void **state)
+{
+	struct ktsn_ring_order *order = malloc(sizeof(*order));
+	uint64_t sequence = 0, expected = 0, taken;
+	uint32_t slot;
+
+	(void)state;
+	assert_non_null(order);
+	ktsn_ring_order_init(order, KTSN_RING_SLOTS_MAX);
+	for (; sequence < KTSN_RING_SLOTS_MAX; sequence++)
+		ktsn_ring_order_add(order, sequence, (uint32_t)sequence);
+	for (int i = 0; i < 3 * KTSN_RING_SLOTS_MAX; i++, expected++, sequence++) {
+		assert_true(ktsn_ring_order_take(order, &taken, &slot));
+		assert_int_equal(taken, expected);
+		assert_int_equal(slot, expected % KTSN_RING_SLOTS_MAX);
+		ktsn_ring_order_add(order, sequence, slot);
+	}
+	assert_int_equal(order->heap_count, 0);
+	free(order);
+}
+
+/* ---- the ring ---- */
+
+static void send_one(struct ring_pair *pair)
+{
+	const struct ktsn_ring_message message = {.payload_bytes = 1};
+
+	assert_int_equal(ring_pair_send(pair, &message, "x", NULL), 0);
+}
+
+/* All slots are claimed, and published in any order. */
+static void fill_shuffled(struct ring_pair *pair, struct test_random *random)
+{
+	const struct ktsn_ring_message message = {.payload_bytes = 1};
+	uint32_t slots[SLOTS], slot;
+
+	for (uint32_t i = 0; i < SLOTS; i++)
+		assert_int_equal(ktsn_ring_claim(&pair->producer, &slot), 0);
+	shuffle(slots, SLOTS, random);
+	for (uint32_t i = 0; i < SLOTS; i++)
+		ktsn_ring_publish(&pair->producer, slots[i], &message);
+}
+
+/* As a thread that is interrupted, or ends, between its number and its message. */
+static void sequence_lose(struct ring_pair *pair)
+{
+	atomic_fetch_add(&pair->application->next_sequence, 1);
+}
+
+static struct ktsn_ring_taken take_one(struct ring_pair *pair, uint64_t sequence)
+{
+	struct ktsn_ring_taken taken;
+
+	assert_int_equal(ring_pair_take(pair, &taken), 1);
+	assert_int_equal(taken.sequence, sequence);
+	return taken;
+}
+
+static void assert_nothing_to_take(struct ring_pair *pair)
+{
+	struct ktsn_ring_taken taken;
+
+	assert_int_equal(ring_pair_take(pair, &taken), 0);
+	assert_false(ktsn_ring_ready(&pair->consumer));
+	assert_int_equal(pair->consumer.held, 0);
+}
+
+/* A new message gets the lowest free slot, below older ones: some leave, as many come. */
+static void messages_are_taken_a_few_at_a_time_in_the_order_of_publication(void **state)
+{
+	struct test_random random = test_random_seeded("messages a few at a time");
+	struct ring_pair *pair = *state;
+	uint64_t expected = 0, sent = 0;
+
+	for (int round = 0; round < ROUNDS; round++) {
+		uint64_t more = test_random_below(&random, SLOTS), fewer = test_random_below(&random, SLOTS);
+
+		for (; more && sent - expected < SLOTS; more--, sent++)
+			send_one(pair);
+		for (; fewer && expected < sent; fewer--)
+			ktsn_ring_release(&pair->consumer, take_one(pair, expected++).slot);
+	}
+	while (expected < sent)
+		ktsn_ring_release(&pair->consumer, take_one(pair, expected++).slot);
+	assert_nothing_to_take(pair);
+}
+
+/* The caller looks at the clock in between. */
+static void full_ring_is_put_in_order_a_few_slots_at_a_time(void **state)
+{
+	struct test_random random = test_random_seeded("full ring");
+	struct ring_pair *pair = *state;
+	struct ktsn_ring_taken taken;
+	uint32_t calls = 0;
+
+	sequence_lose(pair);
+	fill_shuffled(pair, &random);
+	while (ktsn_ring_take(&pair->consumer, &taken) == -EAGAIN)
+		calls++;
+	assert_true(calls >= SLOTS / 8 - 1 && calls <= SLOTS);
+	assert_int_equal(taken.sequence, 1);
+	ktsn_ring_release(&pair->consumer, taken.slot);
+	for (uint64_t i = 2; i <= SLOTS; i++) {
+		assert_int_equal(ktsn_ring_take(&pair->consumer, &taken), 1);
+		assert_int_equal(taken.sequence, i);
+		ktsn_ring_release(&pair->consumer, taken.slot);
+	}
+	assert_nothing_to_take(pair);
+}
+
+/* Whatever else is ready. */
+static void next_in_line_is_found_at_once(void **state)
+{
+	struct ring_pair *pair = *state;
+	struct ktsn_ring_taken taken;
+
+	for (int i = 0; i < SLOTS; i++)
+		send_one(pair);
+	for (uint64_t i = 0; i < SLOTS; i++) {
+		assert_int_equal(ktsn_ring_take(&pair->consumer, &taken), 1);
+		assert_int_equal(taken.sequence, i);
+		ktsn_ring_release(&pair->consumer, taken.slot);
+	}
+	assert_nothing_to_take(pair);
+}
+
+/* A thread has a number and has not handed its message over yet: others are not kept waiting. Once it has, no
+ * later one is taken before it. */
+static void message_that_was_handed_over_late_is_the_next(void **state)
+{
+	struct test_random random = test_random_seeded("late message");
+	struct ring_pair *pair = *state;
+	uint32_t late;
+
+	assert_int_equal(ktsn_ring_claim(&pair->producer, &late), 0);
+	sequence_lose(pair);
+	for (uint64_t round = 0; round < 20; round++) {
+		for (int i = 0; i < SLOTS / 2; i++)
+			send_one(pair);
+		for (uint64_t i = 0; i < SLOTS / 2; i++)
+			ktsn_ring_release(&pair->consumer, take_one(pair, 1 + round * SLOTS / 2 + i).slot);
+		if (test_random_below(&random, 2))
+			assert_nothing_to_take(pair);
+	}
+	ktsn_ring_publish(&pair->producer, late, &(struct ktsn_ring_message){0});
+	ring_pair_slot(pair, late)->sequence = 0;
+	send_one(pair);
+	ktsn_ring_release(&pair->consumer, take_one(pair, 0).slot);
+	ktsn_ring_release(&pair->consumer, take_one(pair, 20 * SLOTS / 2 + 2).slot);
+	assert_nothing_to_take(pair);
+}
+
+/* One message alone is found by one call. */
+static void single_message_is_found_at_once(void **state)
+{
+	struct ring_pair *pair = *state;
+	struct ktsn_ring_taken taken;
+
+	for (uint64_t i = 0; i < 2 * SLOTS; i++) {
+		send_one(pair);
+		assert_int_equal(ktsn_ring_take(&pair->consumer, &taken), 1);
+		assert_int_equal(taken.sequence, i);
+		ktsn_ring_release(&pair->consumer, taken.slot);
+	}
+	assert_nothing_to_take(pair);
+}
+
+/* Also the last that was there, and with others that came meanwhile. */
+static void untaken_message_is_taken_before_later_ones(void **state)
+{
+	struct test_random random = test_random_seeded("messages put back");
+	struct ring_pair *pair = *state;
+	uint64_t expected = 0, sent = SLOTS;
+
+	fill_shuffled(pair, &random);
+	while (expected < sent) {
+		struct ktsn_ring_taken taken = take_one(pair, expected);
+
+		if (test_random_below(&random, 2)) {
+			ktsn_ring_untake(&pair->consumer, &taken);
+			continue;
+		}
+		ktsn_ring_release(&pair->consumer, taken.slot);
+		expected++;
+		if (sent < 4 * SLOTS && test_random_below(&random, 10)) {
+			send_one(pair);
+			sent++;
+		}
+	}
+	assert_nothing_to_take(pair);
+}
+
+/* Of slots that no message is ever in. A bit of a slot that is used later may be a lie about the order. */
+static void bits_set(struct ring_pair *pair)
+{
+	for (uint32_t w = SLOTS / 2 / KTSN_RING_WORD_BITS; w < SLOTS / KTSN_RING_WORD_BITS; w++)
+		atomic_store(&pair->application->ready[w], UINT64_MAX);
+	atomic_store(&pair->application->ready_summary, UINT64_MAX);
+}
+
+static void bits_without_messages_change_nothing_about_the_order(void **state)
+{
+	struct test_random random = test_random_seeded("lies");
+	struct ring_pair *pair = *state;
+	uint64_t expected = 0, sent = 0;
+	uint32_t held = UINT32_MAX;
+
+	while (sent < 4 * SLOTS) {
+		for (uint64_t more = test_random_below(&random, 20); more && sent - expected < SLOTS / 2 - 1;
+		     more--) {
+			send_one(pair);
+			sent++;
+		}
+		bits_set(pair);
+		for (uint64_t fewer = test_random_below(&random, 20); fewer && expected < sent; fewer--) {
+			uint32_t slot = take_one(pair, expected++).slot;
+
+			if (held != UINT32_MAX)
+				ktsn_ring_release(&pair->consumer, held);
+			held = slot;
+		}
+	}
+	while (expected < sent)
+		ktsn_ring_release(&pair->consumer, take_one(pair, expected++).slot);
+	ktsn_ring_release(&pair->consumer, held);
+	assert_nothing_to_take(pair);
+}
+
+/* The application takes them back, when they are in order already. */
+static void slots_that_are_ready_no_more_are_passed_over(void **state)
+{
+	struct test_random random = test_random_seeded("slots taken back");
+	struct ring_pair *pair = *state;
+	uint32_t slots[SLOTS];
+
+	fill_shuffled(pair, &random);
+	ktsn_ring_release(&pair->consumer, take_one(pair, 0).slot);
+	for (uint32_t slot = 0; slot < SLOTS; slot++)
+		slots[ring_pair_slot(pair, slot)->sequence] = slot;
+	for (uint32_t i = 1; i < SLOTS; i += 2)
+		atomic_store(&ring_pair_slot(pair, slots[i])->state, KTSN_SLOT_WRITING);
+	for (uint32_t i = 2; i < SLOTS; i += 2)
+		ktsn_ring_release(&pair->consumer, take_one(pair, i).slot);
+	assert_nothing_to_take(pair);
+	/* They are messages again when they are published again. */
+	for (uint32_t i = 1; i < SLOTS; i += 2)
+		ktsn_ring_publish(&pair->producer, slots[i], &(struct ktsn_ring_message){0});
+	for (uint32_t i = 0; i < SLOTS / 2; i++)
+		ktsn_ring_release(&pair->consumer, take_one(pair, SLOTS + i).slot);
+	assert_nothing_to_take(pair);
+}
+
+/* All have the same, or any. */
+static void sequences_of_any_value_lose_no_message(void **state)
+{
+	struct test_random random = test_random_seeded("sequences of any value");
+	struct ring_pair *pair = *state;
+	struct ktsn_ring_taken taken;
+
+	for (int round = 0; round < 4; round++) {
+		fill_shuffled(pair, &random);
+		for (uint32_t slot = 0; slot < SLOTS; slot++)
+			ring_pair_slot(pair, slot)->sequence = round ? test_random_next(&random) : UINT64_MAX;
+		for (int i = 0; i < SLOTS; i++) {
+			assert_int_equal(ring_pair_take(pair, &taken), 1);
+			ktsn_ring_release(&pair->consumer, taken.slot);
+		}
+		assert_nothing_to_take(pair);
+	}
+}
+
+static void successor_goes_on_in_the_order_of_publication(void **state)
+{
+	struct test_random random = test_random_seeded("successor");
+	struct ring_pair *pair = *state;
+	struct ktsn_ring_taken taken;
+
+	fill_shuffled(pair, &random);
+	for (uint64_t i = 0; i < 10; i++)
+		ktsn_ring_release(&pair->consumer, take_one(pair, i).slot);
+	/* What the first has in hand, put in order, and not seen yet. */
+	(void)take_one(pair, 10);
+	for (int i = 0; i < 5; i++)
+		send_one(pair);
+	ktsn_ring_consumer_init(&pair->consumer, pair->memory.address, pair->memory.geometry.slot_count,
+				pair->memory.geometry.slot_bytes);
+	assert_int_equal(ktsn_ring_recover(&pair->consumer), 0);
+	/* And what came since. */
+	for (int i = 0; i < 5; i++)
+		send_one(pair);
+	for (uint64_t i = 10; i < SLOTS + 10; i++) {
+		taken = take_one(pair, i);
+		assert_true(taken.recovered == (i < SLOTS + 5));
+		ktsn_ring_release(&pair->consumer, taken.slot);
+	}
+	assert_nothing_to_take(pair);
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(smallest_sequence_comes_out_first),
+		cmocka_unit_test(slots_added_in_order_come_out_so),
+		TEST(messages_are_taken_a_few_at_a_time_in_the_order_of_publication),
+		TEST(full_ring_is_put_in_order_a_few_slots_at_a_time),
+		TEST(next_in_line_is_found_at_once),
+		TEST(message_that_was_handed_over_late_is_the_next),
+		TEST(single_message_is_found_at_once),
+		TEST(untaken_message_is_taken_before_later_ones),
+		TEST(bits_without_messages_change_nothing_about_the_order),
+		TEST(slots_that_are_ready_no_more_are_passed_over),
+		TEST(sequences_of_any_value_lose_no_message),
+		TEST(successor_goes_on_in_the_order_of_publication),
+	};
+
+	return cmocka_run_group_tests_name("ring_order", tests, NULL, NULL);
+}
