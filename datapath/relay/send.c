@@ -72,16 +72,6 @@ static void slot_publish(struct session *session, const struct captured_frame *f
 						message.txtime_ns);
 }
 
-/* One behind the other, so that ktsnd takes frames without a time in their order. */
-static int slot_claim(struct session *session, uint32_t *slot)
-{
-	int err = ktsn_ring_claim_next(&session->ring, session->next_slot, slot);
-
-	if (!err)
-		session->next_slot = (*slot + 1) % session->ring.slot_count;
-	return err;
-}
-
 enum send_outcome frame_send(struct session *session, const struct captured_frame *frame, int64_t now_ns,
 			     enum relay_drop *reason)
 {
@@ -107,7 +97,7 @@ enum send_outcome frame_send(struct session *session, const struct captured_fram
 		*reason = RELAY_DROP_CLOCK;
 		return SEND_REFUSED;
 	}
-	if (slot_claim(session, &slot))
+	if (ktsn_ring_claim(&session->ring, &slot))
 		return SEND_RING_FULL;
 	slot_publish(session, frame, slot, index, destination->number);
 	relay_count(&session->setup->counters->handed[session->kind], 1);

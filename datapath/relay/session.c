@@ -130,7 +130,6 @@ void session_ring_drop(struct session *session)
 	if (session->doorbell_fd >= 0)
 		close(session->doorbell_fd);
 	session->ring.header = NULL;
-	session->next_slot = 0;
 	session->ring_fd = session->doorbell_fd = -1;
 	memset(session->flows, 0, sizeof(session->flows));
 	destinations_init(&session->destinations, session->destinations.seed);

@@ -58,7 +58,6 @@ struct session {
 	struct joining joining;
 	int ring_fd, doorbell_fd;
 	int space_fd;                   /* of a timed one: an eventfd, full until ktsnd notifies of space */
-	uint32_t next_slot;             /* of the ring, to be claimed next */
 	struct ktsn_ring_producer ring; /* header NULL: none yet */
 	size_t ring_bytes;
 	uint16_t numbered; /* requests */

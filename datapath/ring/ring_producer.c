@@ -49,12 +49,11 @@ static bool claim_slot(struct ktsn_ring_producer *ring, uint32_t slot)
 						       memory_order_acquire, memory_order_relaxed);
 }
 
-/* Claims a slot that word w of `free` shows, of those in `wanted`; false when other threads were faster with
- * all of them. */
-static bool claim_in_word(struct ktsn_ring_producer *ring, uint32_t w, uint64_t wanted, uint32_t *slot)
+/* Claims a slot that word w of `free` shows; false when other threads were faster with all of them. */
+static bool claim_in_word(struct ktsn_ring_producer *ring, uint32_t w, uint32_t *slot)
 {
 	_Atomic uint64_t *word = &ring->header->free[w];
-	uint64_t bits = atomic_load_explicit(word, memory_order_relaxed) & wanted;
+	uint64_t bits = atomic_load_explicit(word, memory_order_relaxed);
 
 	while (bits) {
 		uint64_t lowest = bits & -bits;
@@ -63,7 +62,7 @@ static bool claim_in_word(struct ktsn_ring_producer *ring, uint32_t w, uint64_t 
 		*slot = w * KTSN_RING_WORD_BITS + (uint32_t)__builtin_ctzll(lowest);
 		if ((before & lowest) && claim_slot(ring, *slot))
 			return true;
-		bits = before & wanted & ~lowest;
+		bits = before & ~lowest;
 	}
 	return false;
 }
@@ -73,22 +72,9 @@ int ktsn_ring_claim(struct ktsn_ring_producer *ring, uint32_t *slot)
 	uint32_t words = ring->slot_count / KTSN_RING_WORD_BITS;
 
 	for (uint32_t w = 0; w < words; w++)
-		if (claim_in_word(ring, w, UINT64_MAX, slot))
+		if (claim_in_word(ring, w, slot))
 			return 0;
 	return -EAGAIN;
-}
-
-int ktsn_ring_claim_next(struct ktsn_ring_producer *ring, uint32_t from, uint32_t *slot)
-{
-	uint32_t words = ring->slot_count / KTSN_RING_WORD_BITS, w = ktsn_ring_word(from) % words;
-	uint64_t behind = -ktsn_ring_bit(from);
-
-	if (claim_in_word(ring, w, behind, slot))
-		return 0;
-	for (uint32_t i = 1; i < words; i++)
-		if (claim_in_word(ring, (w + i) % words, UINT64_MAX, slot))
-			return 0;
-	return claim_in_word(ring, w, ~behind, slot) ? 0 : -EAGAIN;
 }
 
 bool ktsn_ring_has_space(const struct ktsn_ring_producer *ring, uint32_t slots)

@@ -40,10 +40,6 @@ int ktsn_ring_producer_init(struct ktsn_ring_producer *ring, void *memory, size_
 /* Takes a free slot. 0, or -EAGAIN when none is free. */
 int ktsn_ring_claim(struct ktsn_ring_producer *ring, uint32_t *slot);
 
-/* The same of the first that is free from `from` on, round and round: for one thread that wants its messages
- * taken in their order from a ring of frames without a time. It goes on behind the slot that it got. */
-int ktsn_ring_claim_next(struct ktsn_ring_producer *ring, uint32_t from, uint32_t *slot);
-
 /* Gives a claimed slot back unused. */
 void ktsn_ring_unclaim(struct ktsn_ring_producer *ring, uint32_t slot);
 
