@@ -25,12 +25,6 @@
 #include <errno.h>
 #include <string.h>
 
-enum {
-	/* Rounds must never end, and a ring has fewer slots than there are such numbers. */
-	SEQUENCE_BITS = 20,
-	SEQUENCE_MASK = (1 << SEQUENCE_BITS) - 1,
-};
-
 void message_reject(struct loop *loop, struct loop_ring *ring, const struct ktsn_ring_taken *taken,
 		    const struct loop_destination *destination, _Atomic uint64_t *reason)
 {
@@ -133,8 +127,8 @@ static void message_fill(struct loop *loop, struct packet *packet, const struct 
 	packet->shaper.deadline = message->flow->deadline;
 	packet->shaper.untimed = ring->untimed;
 	packet->shaper.txtime_tai_ns = txtime_tai_ns;
-	/* Messages of one round may be taken in any order; their numbers say which came first. */
-	packet->shaper.order = loop->round.number << SEQUENCE_BITS | (taken->sequence & SEQUENCE_MASK);
+	/* Those of a ring are taken in the order in which they were handed over. */
+	packet->shaper.order = ++loop->round.messages;
 	/* Otherwise it came in time for all we know, and if it leaves late that is ktsnd's doing. */
 	if (txtime_tai_ns < loop->wait.asleep_tai_ns && txtime_tai_ns < loop->round.now_tai_ns)
 		packet->late_reason = LATE_TAKEN;

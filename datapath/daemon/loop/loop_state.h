@@ -42,7 +42,7 @@ struct loop_pool {
 
 /* A round of taking. take.c; round.c reads the clock */
 struct loop_round {
-	uint64_t number; /* of all rounds; orders messages of equal time */
+	uint64_t messages; /* of all rounds; orders those of equal time */
 	int64_t began_tai_ns;
 	int64_t last_began_tai_ns; /* the one before: the clock is set back when the next is earlier */
 	int64_t now_tai_ns;        /* about now, while taking */

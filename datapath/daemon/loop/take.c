@@ -146,7 +146,6 @@ void loop_take(struct loop *loop)
 {
 	uint32_t in_vain = 0;
 
-	loop->round.number++;
 	loop->round.began_tai_ns = loop->round.now_tai_ns = clock_tai_ns();
 	loop->round.taken = 0;
 	if (loop->round.began_tai_ns < loop->round.last_began_tai_ns)
