@@ -20,6 +20,7 @@ import (
 
 	"github.com/kubernetsn/kubernetsn/internal/bench/process"
 	"github.com/kubernetsn/kubernetsn/internal/bench/topology"
+	"github.com/kubernetsn/kubernetsn/internal/bench/tsnperf"
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
 	"github.com/kubernetsn/kubernetsn/internal/shared/testenv"
 )
@@ -158,12 +159,23 @@ func (l *lab) goodTraffic(t *testing.T, count int, begin func()) {
 	checkAllArrived(t, &observed{sent: f.sent, received: f.received}, count)
 	for i, message := range f.received {
 		if int(message.Sequence) != i {
-			t.Fatalf("message %d is the %d. to arrive", message.Sequence, i)
+			t.Fatalf("message %d is the %d. to arrive:%s", message.Sequence, i, arrivals(f.received, i))
 		}
 		if message.Arrival < message.Txtime {
 			t.Errorf("message %d came %d ns before its time", message.Sequence, message.Txtime-message.Arrival)
 		}
 	}
+}
+
+// arrivals tells of those that arrived just before and after that one when they were due and when they arrived.
+func arrivals(received []tsnperf.Received, i int) string {
+	const neighbors = 10
+	var told strings.Builder
+	for _, message := range received[max(0, i-neighbors):min(len(received), i+neighbors)] {
+		fmt.Fprintf(&told, "\n\tmessage %d was due at %s and arrived %s later", message.Sequence,
+			time.Unix(0, message.Txtime).UTC().Format("05.000000"), time.Duration(message.Arrival-message.Txtime))
+	}
+	return told.String()
 }
 
 // startServedTalker starts a talker in pod a that has time until its first message, and sees to it that ktsnd serves it
