@@ -1,0 +1,310 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package netns_test
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/kubernetsn/kubernetsn/internal/bench/process"
+	"github.com/kubernetsn/kubernetsn/internal/bench/topology"
+	"github.com/kubernetsn/kubernetsn/internal/shared/testenv"
+)
+
+// noClockIsSet are the options of every ktsn-ptp here that comes to start a ptp4l: all namespaces have this machine's clock.
+var noClockIsSet = []string{"--free-running", "--time-stamping", "software"}
+
+// clockNode is a node whose ktsn-ptp measures.
+type clockNode struct {
+	*topology.Namespace
+	runDir string
+}
+
+// newClockNodes are two nodes that reach each other. Programs of linuxptp are Debian's.
+func newClockNodes(t *testing.T) (a, b *clockNode) {
+	t.Helper()
+	program(t, "ktsn-ptp")
+	for _, name := range []string{"ptp4l", "pmc"} {
+		if _, err := exec.LookPath("/usr/sbin/" + name); err != nil {
+			testenv.Missing(t, name+" is missing; install Debian's package linuxptp")
+		}
+	}
+	nodes, err := topology.Create(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := nodes.Destroy(); err != nil {
+			t.Error(err)
+		}
+	})
+	return &clockNode{nodes.NodeA, filepath.Join(nodes.Dir, "a")}, &clockNode{nodes.NodeB, filepath.Join(nodes.Dir, "b")}
+}
+
+// keep starts a ktsn-ptp with short intervals. What it says comes on standard error here.
+func (n *clockNode) keep(t *testing.T, options ...string) *process.Process {
+	t.Helper()
+	all := slices.Concat([]string{"--device", topology.PhysicalInterface, "--run-dir", n.runDir, "--log-announce-interval", "-2", "--log-sync-interval", "-3",
+		"--log-delay-interval", "-3"}, noClockIsSet, options)
+	// Its own log and its sentence are one text for the test.
+	shell := exec.Command("/bin/sh", append([]string{"-c", `exec "$@" 1>&2`, "sh", program(t, "ktsn-ptp")}, all...)...)
+	return start(t, n.Namespace, "ktsn-ptp", shell)
+}
+
+// ask has Debian's pmc ask ptp4l, as an operator does.
+func (n *clockNode) ask(t *testing.T, domain int, question string) string {
+	t.Helper()
+	var said []byte
+	err := n.Do(func() (err error) {
+		said, err = exec.CommandContext(t.Context(), "/usr/sbin/pmc", "-u", "-b", "0", "-d", strconv.Itoa(domain), "-s", filepath.Join(n.runDir, "ptp4l"),
+			"-i", filepath.Join(n.runDir, "ktsn-ptp.pmc"), question).Output()
+		return err
+	})
+	if err != nil {
+		t.Fatalf("pmc: %v", err)
+	}
+	return string(said)
+}
+
+// field is what an answer of pmc's has behind a name.
+func field(answer, name string) string {
+	found := regexp.MustCompile(`(?m)^\s+` + regexp.QuoteMeta(name) + `\s+(\S+)$`).FindStringSubmatch(answer)
+	if found == nil {
+		return ""
+	}
+	return found[1]
+}
+
+// awaitProbe waits until ktsn-ptp says that its ptp4l answers.
+func (n *clockNode) awaitProbe(t *testing.T, kept *process.Process, domain int) {
+	t.Helper()
+	deadline := time.Now().Add(patience)
+	for {
+		said, err := exec.CommandContext(t.Context(), program(t, "ktsn-ptp"), "probe", "--run-dir", n.runDir, "--domain", strconv.Itoa(domain)).CombinedOutput()
+		if err == nil {
+			return
+		}
+		select {
+		case <-kept.Done():
+			t.Fatal(kept.Ended())
+		case <-time.After(50 * time.Millisecond):
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("the probe says %s", said)
+		}
+	}
+}
+
+// awaitFollowing waits until a node follows a grandmaster and has measured its path.
+func (n *clockNode) awaitFollowing(t *testing.T, kept *process.Process, grandmaster string, domain int, delay string) {
+	t.Helper()
+	deadline := time.Now().Add(patience)
+	for {
+		status := n.ask(t, domain, "GET TIME_STATUS_NP")
+		port := n.ask(t, domain, "GET PORT_DATA_SET")
+		current := n.ask(t, domain, "GET CURRENT_DATA_SET")
+		measured := field(current, "meanPathDelay") + field(port, "peerMeanPathDelay")
+		if field(status, "gmIdentity") == grandmaster && field(status, "gmPresent") == "true" && regexp.MustCompile(delay).MatchString(measured) {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("node b does not follow %s:\n%s%s%s\nit says: %s", grandmaster, status, port, current, kept.Stderr())
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+}
+
+// ptp4lOf is the only child of a ktsn-ptp, on whichever of its threads.
+func ptp4lOf(t *testing.T, kept *process.Process) int {
+	t.Helper()
+	tasks, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", kept.PID()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []int
+	for _, task := range tasks {
+		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%s/children", kept.PID(), task.Name()))
+		if err != nil {
+			continue
+		}
+		for word := range strings.FieldsSeq(string(text)) {
+			if child, err := strconv.Atoi(word); err == nil {
+				all = append(all, child)
+			}
+		}
+	}
+	if len(all) != 1 {
+		t.Fatalf("ktsn-ptp has the children %v, want ptp4l", all)
+	}
+	return all[0]
+}
+
+// checkNothingLeft fails the test if a ktsn-ptp that has ended left anything.
+func (n *clockNode) checkNothingLeft(t *testing.T, ptp4l int) {
+	t.Helper()
+	if err := syscall.Kill(ptp4l, 0); !errors.Is(err, syscall.ESRCH) {
+		t.Errorf("ptp4l, process %d, is still there: %v", ptp4l, err)
+	}
+	entries, err := os.ReadDir(n.runDir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, entry := range entries {
+		t.Errorf("%s is left in the folder", entry.Name())
+	}
+}
+
+// settings is what a program that keeps clocks would change of this machine's.
+func settings(t *testing.T) string {
+	t.Helper()
+	var clock unix.Timex
+	if _, err := unix.Adjtimex(&clock); err != nil {
+		t.Fatal(err)
+	}
+	return fmt.Sprintf("frequency %d, tick %d, TAI offset %d", clock.Freq, clock.Tick, clock.Tai)
+}
+
+func TestNodesFindAGrandmasterAndMeasureTheirClocks(t *testing.T) {
+	for name, test := range map[string]struct {
+		domain  int
+		options []string
+		delay   string
+	}{
+		"by the default profile over UDP": {0, nil, `^[1-9][0-9.]*0$`},
+		"over Ethernet in another domain": {20, []string{"--transport", "L2", "--domain", "20"}, `^[1-9][0-9.]*0$`},
+		"by gPTP":                         {3, []string{"--profile", "gptp", "--domain", "3"}, `^0\.0[1-9][0-9]*$`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			a, b := newClockNodes(t)
+			before := settings(t)
+			master, follower := a.keep(t, append(test.options, "--priority1", "10")...), b.keep(t, append(test.options, "--role", "receiver")...)
+			a.awaitProbe(t, master, test.domain)
+			b.awaitProbe(t, follower, test.domain)
+			grandmaster := field(a.ask(t, test.domain, "GET PARENT_DATA_SET"), "grandmasterIdentity")
+			b.awaitFollowing(t, follower, grandmaster, test.domain, test.delay)
+			properties := b.ask(t, test.domain, "GET TIME_PROPERTIES_DATA_SET")
+			if field(properties, "currentUtcOffset") != "37" || field(properties, "currentUtcOffsetValid") != "1" || field(properties, "timeTraceable") != "0" {
+				t.Errorf("node b hears of TAI - UTC\n%s", properties)
+			}
+			for node, kept := range map[*clockNode]*process.Process{a: master, b: follower} {
+				ptp4l := ptp4lOf(t, kept)
+				if err := syscall.Kill(kept.PID(), syscall.SIGTERM); err != nil {
+					t.Fatal(err)
+				}
+				if err := kept.Wait(); err != nil {
+					t.Errorf("it ended with %v", err)
+				}
+				node.checkNothingLeft(t, ptp4l)
+			}
+			if after := settings(t); after != before {
+				t.Errorf("this machine's clock has %s, before it had %s", after, before)
+			}
+		})
+	}
+}
+
+func TestKtsnPtpEndsWithItsPtp4l(t *testing.T) {
+	t.Parallel()
+	a, _ := newClockNodes(t)
+	kept := a.keep(t)
+	a.awaitProbe(t, kept, 0)
+	ptp4l := ptp4lOf(t, kept)
+	if err := syscall.Kill(ptp4l, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	if err := kept.Wait(); err == nil || !strings.Contains(kept.Stderr(), "ktsn-ptp: ptp4l ended by itself (signal: killed); it said last: ptp4l[") {
+		t.Errorf("it ended with %v", err)
+	}
+	a.checkNothingLeft(t, ptp4l)
+}
+
+// What a killed one leaves does not keep the next one away, and no ptp4l goes on without it.
+func TestAKilledKtsnPtpTakesPtp4lWithItAndIsFollowedByAnother(t *testing.T) {
+	t.Parallel()
+	a, _ := newClockNodes(t)
+	kept := a.keep(t)
+	a.awaitProbe(t, kept, 0)
+	ptp4l := ptp4lOf(t, kept)
+	if err := syscall.Kill(kept.PID(), syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	<-kept.Done()
+	// Nobody here is ptp4l's parent now, so it goes when init has seen its end.
+	for deadline := time.Now().Add(patience); running(ptp4l); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("ptp4l, process %d, goes on", ptp4l)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(a.runDir, "ktsn-ptp.1"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	next := a.keep(t)
+	a.awaitProbe(t, next, 0)
+	ptp4l = ptp4lOf(t, next)
+	if err := next.Stop(patience); err != nil {
+		t.Error(err)
+	}
+	a.checkNothingLeft(t, ptp4l)
+}
+
+// running tells a process that is there and no zombie.
+func running(pid int) bool {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return false
+	}
+	_, state, _ := strings.Cut(string(stat), ") ")
+	return !strings.HasPrefix(state, "Z") && !strings.HasPrefix(state, "X")
+}
+
+func TestKtsnPtpNamesWhatKeepsItFromANode(t *testing.T) {
+	t.Parallel()
+	a, _ := newClockNodes(t)
+	// Not a process of that name: other tests look for such in this machine's /proc.
+	proc := t.TempDir()
+	if err := os.Mkdir(filepath.Join(proc, "411"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range map[string]string{"comm": "chronyd\n", "cmdline": "/usr/sbin/chronyd\x00-F\x001\x00", "stat": "411 (chronyd) S 1 411"} {
+		if err := os.WriteFile(filepath.Join(proc, "411", name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	kept := a.keep(t)
+	a.awaitProbe(t, kept, 0)
+	elsewhere := filepath.Join(t.TempDir(), "ptp")
+	for name, test := range map[string]struct {
+		options []string
+		said    string
+	}{
+		// None of these gets as far as a ptp4l: there is none at that path, if nothing else keeps it from starting one.
+		"another master of the clock": {[]string{"--device", topology.PhysicalInterface, "--run-dir", elsewhere, "--proc", proc}, "chronyd (process 411) keeps this node's clock already"},
+		"another instance":            {[]string{"--device", topology.PhysicalInterface, "--run-dir", a.runDir}, "another ktsn-ptp runs on this node"},
+		"no such interface":           {[]string{"--device", "eth9", "--run-dir", elsewhere}, "there is no interface eth9 on this node; it has " + topology.PhysicalInterface},
+		"no clock in hardware":        {[]string{"--device", topology.PhysicalInterface, "--run-dir", elsewhere, "--time-stamping", "hardware"}, "interface " + topology.PhysicalInterface + " has no clock"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ended, err := process.Start(a.Namespace, "ktsn-ptp", exec.Command(program(t, "ktsn-ptp"), append(test.options, "--ptp4l", "/nowhere/ptp4l")...))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := ended.Wait(); err == nil || !strings.Contains(ended.Stderr(), test.said) || strings.Count(ended.Stderr(), "\n") != 1 {
+				t.Errorf("it ended with %v, want %q", err, test.said)
+			}
+		})
+	}
+	a.awaitProbe(t, kept, 0) // the first one goes on
+}
