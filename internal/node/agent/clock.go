@@ -25,7 +25,7 @@ func (a *agent) addClock() error {
 	changed := func() { again(a.gatesAgain) }
 	a.clock = &clocks.Follower{
 		Watch:    func(ctx context.Context, hear func(clock.Estimate)) error { return a.platform.Clock(ctx, hear, log) },
-		NewJudge: newJudge,
+		NewJudge: clocks.NewJudge,
 		Teller: clocks.NewTeller(func(ctx context.Context, ask func(context.Context, clocks.Ktsnd) error) error {
 			return a.link.Do(ctx, func(ctx context.Context, client *control.Client) error { return ask(ctx, client) })
 		}, changed, log),
@@ -47,15 +47,6 @@ func (a *agent) addClock() error {
 		return nil
 	}
 	return a.manager.Add(manager.RunnableFunc(a.clock.Run))
-}
-
-// newJudge makes a judge who has seen what another one has.
-func newJudge(like clocks.Judge) clocks.Judge {
-	made := &clock.Judge{}
-	if another, is := like.(*clock.Judge); is {
-		*made = *another
-	}
-	return made
 }
 
 // watchClock follows the clock of this machine. Programs that set it are looked for where the agent sees the node's processes. chronyd

@@ -108,6 +108,15 @@ func eventType(state clock.State) string {
 	return corev1.EventTypeWarning
 }
 
+// NewJudge makes a judge of package clock who has seen what another one has.
+func NewJudge(like Judge) Judge {
+	made := &clock.Judge{}
+	if another, is := like.(*clock.Judge); is {
+		*made = *another
+	}
+	return made
+}
+
 // strictest is what the node's own clock is judged by.
 func strictest(networks map[string]*judgement) clock.Need {
 	need, asked := clock.Need{MaxError: tsnnetwork.DefaultMaxError, Holdover: tsnnetwork.DefaultHoldover}, false

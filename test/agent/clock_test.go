@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
+	"github.com/kubernetsn/kubernetsn/internal/node/agent/clocks"
+	"github.com/kubernetsn/kubernetsn/internal/node/agent/gates"
+	"github.com/kubernetsn/kubernetsn/internal/node/clock"
+	"github.com/kubernetsn/kubernetsn/internal/node/relay"
+	"github.com/kubernetsn/kubernetsn/internal/shared/control"
+)
+
+// ktsnd is one that is asked for its state only, which takes its time.
+type ktsnd struct{}
+
+func (ktsnd) Status(context.Context) (*control.Status, error) {
+	time.Sleep(50 * time.Millisecond)
+	return &control.Status{KtsndVersion: "1", Uplink: "direct", Interface: "eth0"}, nil
+}
+func (ktsnd) Schedule(context.Context) (*control.Schedule, error) {
+	made := &control.Schedule{}
+	made.Table.AdminGateStates = 255
+	return made, nil
+}
+func (ktsnd) ScheduleSet(context.Context, *control.GateParameterTable) error { return nil }
+func (ktsnd) TrafficClassesSet(context.Context, control.TrafficClassMap, control.PriorityCodePoints) error {
+	return nil
+}
+func (ktsnd) ClockSet(context.Context, control.ClockQuality) error                  { return nil }
+func (ktsnd) NetworkClockSet(context.Context, uint32, *control.ClockNeed) error     { return nil }
+func (ktsnd) NetworkClocks(context.Context) (all []control.NetworkClock, err error) { return nil, nil }
+
+// noFigures are for nobody.
+type noFigures struct{}
+
+func (noFigures) Clock(*clock.Estimate, clock.State) {}
+
+// clocked is the part of an agent that has to do with the clock. Its estimates are the test's.
+type clocked struct {
+	estimates chan clock.Estimate
+	end       func()
+	events    chan string
+}
+
+// startClocked runs it with its own watch of the objects.
+func startClocked(ctx context.Context, t *testing.T, node string) *clocked {
+	t.Helper()
+	watching := startInformer(ctx, t, config, node)
+	made := &clocked{estimates: make(chan clock.Estimate), events: make(chan string, 100)}
+	again := make(chan struct{}, 1)
+	changed := func() {
+		select {
+		case again <- struct{}{}:
+		default:
+		}
+	}
+	log := slog.New(slog.DiscardHandler)
+	event := func(_, reason, sentence string) { made.events <- reason + ": " + sentence }
+	follower := &clocks.Follower{
+		State: watching.State, Changed: changed, NodeEvent: event, NetworkEvent: event, Metrics: noFigures{}, Now: time.Now, Log: log,
+		NewJudge: clocks.NewJudge,
+		Teller: clocks.NewTeller(func(ctx context.Context, ask func(context.Context, clocks.Ktsnd) error) error {
+			return ask(ctx, ktsnd{})
+		},
+			changed, log),
+		Watch: func(ctx context.Context, hear func(clock.Estimate)) error {
+			for {
+				select {
+				case <-ctx.Done():
+					return ctx.Err()
+				case estimate := <-made.estimates:
+					hear(estimate)
+				}
+			}
+		},
+	}
+	reports := &gates.Reconciler{
+		Client: admin, Node: node, State: watching.State, Version: "1", Well: func() error { return nil }, Switch: func() error { return nil },
+		Relays: func() []relay.Status { return nil }, Clock: follower, Now: time.Now, Log: log,
+		Do: func(ctx context.Context, ask func(context.Context, gates.Ktsnd) error) error {
+			return ask(ctx, ktsnd{})
+		},
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	var all sync.WaitGroup
+	all.Go(func() { _ = follower.Run(ctx) })
+	all.Go(func() { reconcileAll(ctx, t, reports, again) })
+	made.end = sync.OnceFunc(func() {
+		cancel()
+		all.Wait()
+		watching.end()
+	})
+	t.Cleanup(made.end)
+	return made
+}
+
+// reconcileAll calls a reconciler as its controller does.
+func reconcileAll(ctx context.Context, t *testing.T, reports *gates.Reconciler, again <-chan struct{}) {
+	for ctx.Err() == nil {
+		result, err := reports.Reconcile(ctx, reconcile.Request{})
+		if err != nil && ctx.Err() == nil {
+			t.Error(err)
+			return
+		}
+		select {
+		case <-ctx.Done():
+		case <-again:
+		case <-time.After(result.RequeueAfter):
+		}
+	}
+}
+
+// feed gives estimates of this bound every tenth of a second, as if they were a second apart, until ctx ends. With each the bound and
+// the sentences differ a little, as they do.
+func (c *clocked) feed(ctx context.Context, begin time.Time, bound time.Duration) (last time.Time) {
+	for i := 0; ; i++ {
+		begin = begin.Add(time.Second)
+		estimate := clock.Estimate{At: begin, Source: clock.PTP, Grandmaster: "001122.fffe.334455", Bound: bound + time.Duration(i%10)*bound/100}
+		estimate.Parts.Offset = estimate.Bound
+		select {
+		case <-ctx.Done():
+			return begin
+		case c.estimates <- estimate:
+		}
+		select {
+		case <-ctx.Done():
+			return begin
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+}
+
+// says reads what a TSNNode says of the clock.
+func says(ctx context.Context, t *testing.T, node string) (clock *v1alpha1.NodeClock, condition string, version string) {
+	t.Helper()
+	var object v1alpha1.TSNNode
+	if err := admin.Get(ctx, client.ObjectKey{Name: node}, &object); err != nil {
+		t.Fatal(err)
+	}
+	for _, network := range object.Status.Networks {
+		if is := meta.FindStatusCondition(network.Conditions, v1alpha1.ConditionClockSynchronized); is != nil {
+			condition = fmt.Sprintf("%s %s", is.Status, is.Reason)
+		}
+	}
+	return object.Status.Clock, condition, object.ResourceVersion
+}
+
+// TestAnotherStateOfTheClockIsInTheAPIWithinTwoSeconds has a clock become good and bad in turns.
+func TestAnotherStateOfTheClockIsInTheAPIWithinTwoSeconds(t *testing.T) {
+	ctx := needServer(t)
+	about := newNetwork("clocked", 77)
+	about.Spec.Clock = &v1alpha1.ClockRequirement{MaxError: "10us"}
+	create(ctx, t, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "c"}}, about, newShard("clocked", 0, 2), newTSNNode("c", "", "clocked"))
+	agent := startClocked(ctx, t, "c")
+	now := time.Now()
+	var took []time.Duration
+	for i, want := range []string{"True AsAsked", "False ClockUnsynchronized", "True AsAsked", "False ClockUnsynchronized", "True AsAsked"} {
+		bound := 900 * time.Nanosecond
+		if want != "True AsAsked" {
+			bound = 90 * time.Microsecond
+		}
+		feeding, stop := context.WithCancel(ctx)
+		ended := make(chan time.Time)
+		began := time.Now()
+		go func() { ended <- agent.feed(feeding, now, bound) }()
+		eventually(ctx, t, func() error {
+			if said, got, _ := says(ctx, t, "c"); got != want || said == nil {
+				return fmt.Errorf("step %d: the network says %q, want %q", i, got, want)
+			}
+			return nil
+		})
+		if want != "True AsAsked" { // a clock is believed only after a while
+			took = append(took, time.Since(began))
+		}
+		stop()
+		now = <-ended
+	}
+	slices.Sort(took)
+	t.Logf("a clock that is lost is so in the API after %v", took)
+	if worst := took[len(took)-1]; worst > 2*time.Second {
+		t.Errorf("it took %v", worst)
+	}
+	t.Run("and nothing is written while nothing changes", func(t *testing.T) {
+		feeding, stop := context.WithTimeout(ctx, 3*time.Second)
+		defer stop()
+		_, _, before := says(ctx, t, "c")
+		now = agent.feed(feeding, now, 900*time.Nanosecond)
+		if _, _, after := says(ctx, t, "c"); after != before {
+			t.Errorf("the TSNNode changed from version %s to %s", before, after)
+		}
+	})
+	t.Run("and another agent goes on where this one ended", func(t *testing.T) {
+		before, _, version := says(ctx, t, "c")
+		agent.end()
+		agent = startClocked(ctx, t, "c")
+		feeding, stop := context.WithTimeout(ctx, 3*time.Second)
+		defer stop()
+		now = agent.feed(feeding, now, 900*time.Nanosecond)
+		after, _, later := says(ctx, t, "c")
+		if later != version || len(after.History) != len(before.History) || len(after.History) < 5 {
+			t.Errorf("before it was %+v, now %+v (versions %s and %s)", before, after, version, later)
+		}
+		select {
+		case event := <-agent.events:
+			t.Errorf("it makes an Event where nothing has changed: %s", event)
+		default:
+		}
+	})
+}
