@@ -188,18 +188,23 @@ func (l *lab) startServedTalker(t *testing.T, options ...string) *process.Proces
 	}
 	defer client.Close()
 	const spare = 50 * time.Millisecond
-	for _, ahead := range []time.Duration{150 * time.Millisecond, 500 * time.Millisecond, 500 * time.Millisecond, 500 * time.Millisecond} {
+	for _, ahead := range []time.Duration{150 * time.Millisecond, 500 * time.Millisecond, time.Second, 2 * time.Second, 4 * time.Second} {
 		before := processes(t, client)
 		command := exec.Command(program(t, "tsnperf"),
 			append([]string{"talker", "--quiet", "--clock", "tai", "--start", "+" + ahead.String()}, options...)...)
 		command.Env = l.preloaded(t)
+		began := time.Now()
 		talker := start(t, l.PodA, "talker", command)
-		for deadline := time.Now().Add(ahead - spare); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
+		for deadline := began.Add(ahead - spare); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
 			if status, err := client.Status(t.Context()); err == nil && status.Processes > before && status.Flows > 0 {
 				return talker
 			}
 		}
 		kill(t, talker)
+		// What it has sent by then would arrive beside that of the next one.
+		if late := time.Since(began) - ahead; late >= 0 {
+			t.Fatalf("the machine is too busy: a talker that ktsnd did not serve was ended %v after its first message", late)
+		}
 	}
 	t.Fatal("the machine is too busy: no application found ktsnd in time")
 	return nil
