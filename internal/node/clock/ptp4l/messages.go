@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"fmt"
+	"slices"
 
 	ptp "github.com/facebook/time/ptp/protocol"
 )
@@ -150,5 +151,12 @@ func check(data []byte) error {
 	if length > len(data) || lengthOfHead+lengthOfTLV+tlv > len(data) {
 		return fmt.Errorf("message of %d bytes says that it has %d, and a TLV of %d", len(data), length, tlv)
 	}
+	// Others are never asked for, and some say themselves how much memory they want.
+	if id := ptp.ManagementID(binary.BigEndian.Uint16(data[lengthOfHead+lengthOfTLV:])); !slices.Contains(expected, id) {
+		return fmt.Errorf("message about 0x%04x, which nobody asked for", uint16(id))
+	}
 	return nil
 }
+
+// expected is what is asked for, and what comes unasked.
+var expected = slices.Concat(frequent, rare, []ptp.ManagementID{idSubscribeEvents, idPortDataSet})
