@@ -65,8 +65,10 @@ func (v *virtual) looks(seconds int, change ...func(*observation)) Estimate {
 }
 
 // Changes of what is observed.
-func noSync(o *observation)     { o.ptp.Measured-- }
-func noMaster(o *observation)   { o.ptp.Ports = []ptp4l.Port{{Number: 1, Interface: "eth0", State: "LISTENING"}} }
+func noSync(o *observation) { o.ptp.Measured-- }
+func noMaster(o *observation) {
+	o.ptp.Ports = []ptp4l.Port{{Number: 1, Interface: "eth0", State: "LISTENING"}}
+}
 func noPTPAtAll(o *observation) { o.ptp = nil }
 
 func ptp(change func(*ptp4l.Status)) func(*observation) {
@@ -237,7 +239,9 @@ func TestAClockThatFollowedBeforeTheAgentStartedHasLostItsGrandmaster(t *testing
 }
 
 func TestTheCardsClockIsPartOfTheBound(t *testing.T) {
-	hardware := ptp(func(s *ptp4l.Status) { s.Ports = []ptp4l.Port{{Number: 1, Interface: "eth0", State: ptp4l.Slave, Hardware: true}} })
+	hardware := ptp(func(s *ptp4l.Status) {
+		s.Ports = []ptp4l.Port{{Number: 1, Interface: "eth0", State: ptp4l.Slave, Hardware: true}}
+	})
 	tai := ptp(func(s *ptp4l.Status) { s.PTPTimescale = true })
 	reads := func(ahead time.Duration) func(*observation) {
 		return func(o *observation) { o.card = &phc.Reading{Ahead: ahead, Exact: 2 * us} }

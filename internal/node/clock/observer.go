@@ -35,9 +35,8 @@ type observer struct {
 	ptp      *ptp4l.Client
 	path     string // of the socket in use
 	inode    uint64 // by which a ptp4l that was started anew is seen
-	redial   time.Time
-	failed   Fault // why ptp4l was not reached at redial
-	missed   int   // polls without an answer, one after the other
+	tried    map[string]attempt
+	missed   int // polls without an answer, one after the other
 	last     *ptp4l.Status
 	card     phc.Device
 	cardName string
@@ -107,34 +106,50 @@ func (o *observer) askPTP(ctx context.Context) (*ptp4l.Status, Fault) {
 		return o.last, Fault{} // with the measurement as old as it is
 	}
 	o.hangUp()
-	o.failed = o.faultOf(o.path, err)
-	return nil, o.failed
+	return nil, o.failed(o.path, o.inode, err).fault
 }
 
-// dial connects to the first socket that exists. Without one there is no ptp4l, and no fault.
-func (o *observer) dial(ctx context.Context) (Fault, bool) {
+// dial connects to the first socket where a ptp4l answers. Without any socket there is no ptp4l, and no fault; else the first one's counts:
+// what another program left behind hides no ptp4l that runs.
+func (o *observer) dial(ctx context.Context) (fault Fault, connected bool) {
 	for _, path := range o.options.PTPSockets {
-		info, err := inodeOf(path)
+		inode, err := inodeOf(path)
 		if err != nil {
 			continue
 		}
-		if path == o.path && info == o.inode && time.Now().Before(o.redial) {
-			return o.failed, false
+		tried := o.tried[path]
+		if tried.inode != inode || time.Now().After(tried.again) {
+			client, err := ptp4l.Dial(ctx, path, o.options.LocalDir)
+			if err == nil {
+				o.ptp, o.path, o.inode, o.missed, o.last = client, path, inode, 0, nil
+				return Fault{}, true
+			}
+			if ctx.Err() != nil {
+				return Fault{}, false
+			}
+			tried = o.failed(path, inode, err)
 		}
-		o.path, o.inode = path, info
-		client, err := ptp4l.Dial(ctx, path, o.options.LocalDir)
-		if err == nil {
-			o.ptp, o.missed, o.last = client, 0, nil
-			return Fault{}, true
+		if fault.Reason == "" {
+			fault = tried.fault
 		}
-		if ctx.Err() != nil {
-			return Fault{}, false
-		}
-		o.redial, o.failed = time.Now().Add(redialInterval), o.faultOf(path, err)
-		return o.failed, false
 	}
-	o.path = ""
-	return Fault{}, false
+	return fault, false
+}
+
+// attempt is one to reach a ptp4l.
+type attempt struct {
+	inode uint64
+	again time.Time
+	fault Fault
+}
+
+// failed notes why a socket was of no use.
+func (o *observer) failed(path string, inode uint64, err error) attempt {
+	if o.tried == nil {
+		o.tried = map[string]attempt{}
+	}
+	o.tried[path] = attempt{inode, time.Now().Add(redialInterval), o.faultOf(path, err)}
+	return o.tried[path]
 }
 
 // faultOf says what an error of ptp4l's socket means.

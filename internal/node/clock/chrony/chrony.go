@@ -5,7 +5,6 @@ package chrony
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math"
 	"net"
@@ -15,7 +14,6 @@ import (
 	"time"
 
 	"github.com/facebook/time/ntp/chrony"
-	"golang.org/x/sys/unix"
 )
 
 // Tracking is what chronyd says of its clock.
@@ -129,14 +127,4 @@ func seconds(value float64) time.Duration {
 		return -most * time.Second
 	}
 	return time.Duration(value * float64(time.Second))
-}
-
-// Absent tells whether nobody is there to be asked, in contrast to one who does not answer.
-func Absent(err error) bool {
-	for _, absent := range []error{os.ErrNotExist, unix.ECONNREFUSED, unix.ENETUNREACH, unix.EACCES} {
-		if errors.Is(err, absent) {
-			return true
-		}
-	}
-	return false
 }

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"golang.org/x/sys/unix"
 )
 
 // Master is a process that sets CLOCK_REALTIME.
@@ -47,7 +49,7 @@ func Find(proc string) ([]Master, error) {
 func look(process string) (name string, sets bool) {
 	comm := strings.TrimSuffix(contents(filepath.Join(process, "comm")), "\n")
 	check, known := programs[comm]
-	if !known {
+	if !known || !maySet(process) {
 		return "", false
 	}
 	arguments := strings.Split(strings.TrimSuffix(contents(filepath.Join(process, "cmdline")), "\x00"), "\x00")
@@ -57,6 +59,22 @@ func look(process string) (name string, sets bool) {
 	return comm, check(arguments[1:], func(path string) string { // as the process sees it
 		return contents(filepath.Join(process, "root", filepath.Join("/", path)))
 	})
+}
+
+// maySet tells whether a process may set the clock: any pod can call its program chronyd. It takes CAP_SYS_TIME, and not that of another
+// user namespace, whose users are mapped.
+func maySet(process string) bool {
+	const unmapped, everybody = "0", "4294967295"
+	if fields := strings.Fields(contents(filepath.Join(process, "uid_map"))); !slices.Equal(fields, []string{unmapped, unmapped, everybody}) {
+		return false
+	}
+	for line := range strings.Lines(contents(filepath.Join(process, "status"))) {
+		if value, found := strings.CutPrefix(line, "CapEff:"); found {
+			capabilities, err := strconv.ParseUint(strings.TrimSpace(value), 16, 64)
+			return err == nil && capabilities&(1<<unix.CAP_SYS_TIME) != 0
+		}
+	}
+	return false
 }
 
 // withoutHelpers drops processes whose parent is one of the same program: chronyd has a helper that sets nothing.
@@ -89,7 +107,7 @@ func contents(path string) string {
 	if err != nil || !info.Mode().IsRegular() {
 		return ""
 	}
-	file, err := os.Open(path)
+	file, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
 	if err != nil {
 		return ""
 	}

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kernel
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+func TestTheKernelSaysHowItsClockIs(t *testing.T) {
+	state, err := Read()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var realtime, tai unix.Timespec
+	const clockTAI = 11
+	if err := unix.ClockGettime(unix.CLOCK_REALTIME, &realtime); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.ClockGettime(clockTAI, &tai); err != nil {
+		t.Fatal(err)
+	}
+	if ahead := time.Duration(tai.Nano() - realtime.Nano()).Round(time.Second); ahead != time.Duration(state.TAIOffset)*time.Second {
+		t.Errorf("CLOCK_TAI is %v ahead, adjtimex says %d s", ahead, state.TAIOffset)
+	}
+	if state.MaxError < 0 || state.FrequencyPPB < -1e8 || state.FrequencyPPB > 1e8 {
+		t.Errorf("got %+v", state)
+	}
+}
+
+func TestFrequencyIsThatOfBothPlaces(t *testing.T) {
+	for name, test := range map[string]struct {
+		timex unix.Timex
+		want  float64
+	}{
+		"the usual":               {unix.Timex{Tick: 10000}, 0},
+		"one ppm faster":          {unix.Timex{Tick: 10000, Freq: 65536}, 1000},
+		"half a ppm slower":       {unix.Timex{Tick: 10000, Freq: -32768}, -500},
+		"100 ppm faster, by tick": {unix.Timex{Tick: 10001}, 100_000},
+		"both":                    {unix.Timex{Tick: 9999, Freq: 65536}, -99_000},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := frequency(&test.timex); got != test.want {
+				t.Errorf("%v ppb, want %v", got, test.want)
+			}
+		})
+	}
+}
+
+func TestAStepIsWhatTheDifferenceOfClocksChangesBy(t *testing.T) {
+	var now, exact time.Duration
+	steps := Steps{Difference: func() (time.Duration, time.Duration, error) { return now, exact, nil }}
+	for _, look := range []struct {
+		what       string
+		now, exact time.Duration
+		want       time.Duration
+	}{
+		{"the first look", 5 * time.Hour, 50, 0},
+		{"nothing new", 5*time.Hour + 30, 50, 0},
+		{"a step ahead", 5*time.Hour + 3*time.Second, 50, 3 * time.Second},
+		{"a step back", 5 * time.Hour, 50, -3 * time.Second},
+		{"a thread that was interrupted between the clocks", 5*time.Hour + 80*time.Microsecond, 100 * time.Microsecond, 0},
+		{"a step of 2 us", 5*time.Hour + 2*time.Microsecond, 50, 2 * time.Microsecond},
+		{"a step too small to be told from reading", 5*time.Hour + 2700, 50, 0},
+		{"and another, which is seen with the one before", 5*time.Hour + 3400, 50, 1400},
+	} {
+		now, exact = look.now, look.exact
+		if got, err := steps.Look(); err != nil || got != look.want {
+			t.Errorf("%s: %v, %v, want %v", look.what, got, err, look.want)
+		}
+	}
+}
+
+func TestAClockThatNobodyStepsHasNoSteps(t *testing.T) {
+	var steps Steps
+	for range 50 {
+		if step, err := steps.Look(); err != nil || step != 0 {
+			t.Errorf("a step of %v, %v", step, err)
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+func TestWaitingForStepsEnds(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- WaitForSteps(ctx, func() { t.Error("nobody stepped the clock") }) }()
+	time.Sleep(20 * time.Millisecond)
+	cancel()
+	select {
+	case err := <-done:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(10 * time.Second):
+		t.Error("it goes on waiting")
+	}
+}

@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package masters
+
+import (
+	"cmp"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// process is one of a machine of the test.
+type process struct {
+	pid, parent int
+	comm        string
+	arguments   []string
+	files       map[string]string // in its root
+	capEff      string            // of a process without all capabilities
+	uidMap      string            // of one in another user namespace
+}
+
+// machine writes what /proc says of processes.
+func machine(t *testing.T, processes ...process) string {
+	t.Helper()
+	proc := t.TempDir()
+	write := func(path, text string) {
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(filepath.Join(proc, "uptime"), "1 1")
+	for _, one := range processes {
+		folder := filepath.Join(proc, strconv.Itoa(one.pid))
+		write(filepath.Join(folder, "comm"), one.comm+"\n")
+		write(filepath.Join(folder, "cmdline"), strings.Join(one.arguments, "\x00")+"\x00")
+		write(filepath.Join(folder, "stat"), strconv.Itoa(one.pid)+" ("+one.comm+") S "+strconv.Itoa(one.parent)+" 1 1")
+		write(filepath.Join(folder, "status"), "Name:\tx\nCapPrm:\t0\nCapEff:\t"+cmp.Or(one.capEff, "000001ffffffffff")+"\n")
+		write(filepath.Join(folder, "uid_map"), cmp.Or(one.uidMap, "         0          0 4294967295\n"))
+		for name, text := range one.files {
+			write(filepath.Join(folder, "root", name), text)
+		}
+	}
+	return proc
+}
+
+func TestProgramsThatSetTheClockAreFound(t *testing.T) {
+	software := map[string]string{"etc/ptp4l.conf": "[global]\n# time_stamping hardware\ntime_stamping\tsoftware\n[eth0]\n"}
+	for name, test := range map[string]struct {
+		comm      string
+		arguments string
+		files     map[string]string
+		want      string
+	}{
+		"chronyd":                                  {"chronyd", "/usr/sbin/chronyd -F 1", nil, "chronyd"},
+		"chronyd that only measures":               {"chronyd", "chronyd -x -d", nil, ""},
+		"ntpd":                                     {"ntpd", "ntpd -g", nil, "ntpd"},
+		"systemd's, whose name the kernel cuts":    {"systemd-timesyn", "/lib/systemd/systemd-timesyncd", nil, "systemd-timesyncd"},
+		"phc2sys as it is mostly used":             {"phc2sys", "phc2sys -s eth0 -w", nil, "phc2sys"},
+		"phc2sys for another card's clock":         {"phc2sys", "phc2sys -s eth0 -c eth1 -w", nil, ""},
+		"phc2sys that is told of the clock":        {"phc2sys", "phc2sys -s eth0 -c CLOCK_REALTIME -w", nil, "phc2sys"},
+		"phc2sys for all of ptp4l's clocks":        {"phc2sys", "phc2sys -a", nil, ""},
+		"phc2sys for these and the system's":       {"phc2sys", "phc2sys -a -r", nil, "phc2sys"},
+		"phc2sys for these, in one word":           {"phc2sys", "phc2sys -arr", nil, "phc2sys"},
+		"ptp4l with hardware time stamps":          {"ptp4l", "ptp4l -i eth0", nil, ""},
+		"ptp4l with software time stamps":          {"ptp4l", "ptp4l -i eth0 -S", nil, "ptp4l"},
+		"ptp4l by an option":                       {"ptp4l", "ptp4l -i eth0 --time_stamping=software", nil, "ptp4l"},
+		"ptp4l by its configuration":               {"ptp4l", "ptp4l -f /etc/ptp4l.conf", software, "ptp4l"},
+		"ptp4l by that, in one word":               {"ptp4l", "ptp4l -f/etc/ptp4l.conf", software, "ptp4l"},
+		"ptp4l that runs free":                     {"ptp4l", "ptp4l -f /etc/ptp4l.conf --free_running 1", software, ""},
+		"ptp4l whose configuration nobody can see": {"ptp4l", "ptp4l -f /etc/other.conf", nil, ""},
+		"a program that only sounds so":            {"chronyd-exporter", "chronyd", nil, ""},
+		"a process without arguments":              {"ptp4l", "", nil, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			masters, err := Find(machine(t, process{pid: 77, comm: test.comm, arguments: strings.Fields(test.arguments), files: test.files},
+				process{pid: 78, comm: "bash", arguments: []string{"bash"}}))
+			var want []Master
+			if test.want != "" {
+				want = []Master{{test.want, 77}}
+			}
+			if err != nil || !slices.Equal(masters, want) {
+				t.Errorf("found %v, %v, want %v", masters, err, want)
+			}
+		})
+	}
+}
+
+func TestAProcessThatMayNotSetTheClockIsNoMaster(t *testing.T) {
+	for name, one := range map[string]process{
+		"without CAP_SYS_TIME":      {capEff: "00000000a80425fb"},
+		"in another user namespace": {uidMap: "         0     100000      65536\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			one.pid, one.comm, one.arguments = 7, "chronyd", []string{"chronyd"}
+			if masters, err := Find(machine(t, one)); err != nil || len(masters) > 0 {
+				t.Errorf("found %v, %v", masters, err)
+			}
+		})
+	}
+	with := process{pid: 7, comm: "chronyd", arguments: []string{"chronyd"}, capEff: "0000000002000000"}
+	if masters, err := Find(machine(t, with)); err != nil || len(masters) != 1 {
+		t.Errorf("with CAP_SYS_TIME alone: found %v, %v", masters, err)
+	}
+}
+
+func TestTwoAreFoundAndAHelperIsNotASecondOne(t *testing.T) {
+	masters, err := Find(machine(t,
+		process{pid: 40, parent: 1, comm: "chronyd", arguments: []string{"chronyd"}},
+		process{pid: 41, parent: 40, comm: "chronyd", arguments: []string{"chronyd"}},
+		process{pid: 9, parent: 1, comm: "phc2sys", arguments: []string{"phc2sys", "-s", "eth0"}}))
+	if want := []Master{{"phc2sys", 9}, {"chronyd", 40}}; err != nil || !slices.Equal(masters, want) {
+		t.Errorf("found %v, %v, want %v", masters, err, want)
+	}
+}
+
+func TestAPipeInPlaceOfAConfigurationIsNotReadFromForever(t *testing.T) {
+	proc := machine(t, process{pid: 5, comm: "ptp4l", arguments: []string{"ptp4l", "-f", "/dev/zero"}, files: map[string]string{"dev/null": ""}})
+	if err := os.Symlink("/dev/zero", filepath.Join(proc, "5", "root", "dev", "zero")); err != nil {
+		t.Fatal(err)
+	}
+	if masters, err := Find(proc); err != nil || len(masters) > 0 {
+		t.Errorf("found %v, %v", masters, err)
+	}
+}
+
+func TestAMachineWithoutProcIsAnError(t *testing.T) {
+	if _, err := Find(filepath.Join(t.TempDir(), "proc")); err == nil {
+		t.Error("nothing was wrong")
+	}
+}
