@@ -42,7 +42,11 @@ static int64_t over_tai_ns(const struct loop *loop, const struct packet *packet)
 	int64_t most_ns = atomic_load_explicit(&quota->horizon_ns, memory_order_relaxed);
 	int64_t lateness_ns = ktsn_shaper_lateness_max(loop->egress[packet->egress].shaper, &packet->shaper);
 
-	return packet->shaper.txtime_tai_ns + (lateness_ns < most_ns ? lateness_ns : most_ns);
+	if (lateness_ns < most_ns)
+		most_ns = lateness_ns;
+	return most_ns < KTSN_SHAPER_NEVER - packet->shaper.txtime_tai_ns
+		       ? packet->shaper.txtime_tai_ns + most_ns
+		       : KTSN_SHAPER_NEVER - 1;
 }
 
 static void look_by(struct loop *loop, int64_t tai_ns)
@@ -203,7 +207,9 @@ bool held_refuses(const struct loop_ring *ring, const struct loop_destination *d
 {
 	if (!is_refused(destination))
 		return false;
-	return !ring->sent_before_most || (int64_t)(taken->sequence - ring->sent_before) >= 0;
+	/* Modulo 2^52. */
+	return !ring->sent_before_most ||
+	       (int64_t)((taken->sequence - ring->sent_before) << KTSN_RING_ORDER_SLOT_BITS) >= 0;
 }
 
 void held_refusal_pass(struct loop_ring *ring, const struct loop_destination *destination)

@@ -159,21 +159,35 @@ static void network_apply(struct node *node, uint32_t vni)
 
 /* ---- what is said ---- */
 
-static void change_log(const struct network_clock *network)
+/* The agent finds it good, so that it is the bound that is not. */
+static void bound_log(const struct node_clocks *clocks, const struct network_clock *network)
+{
+	const char *on_loss = on_clock_loss_names[network->need.on_loss];
+
+	if (!clocks->told.told_ns || clocks->told.error_bound_ns < 0)
+		log_warning(
+			"network %u: the node's clock is lost, on-loss %s: the agent has not said how large "
+			"its error may be",
+			network->vni, on_loss);
+	else
+		log_warning(
+			"network %u: the node's clock is lost, on-loss %s: by what the agent said last its "
+			"error may be larger than %lld ns by now",
+			network->vni, on_loss, (long long)network->need.max_error_ns);
+}
+
+static void change_log(const struct node_clocks *clocks, const struct network_clock *network)
 {
 	const struct clock_need *need = &network->need;
 
 	if (!network->lost)
 		log_info("network %u: the node's clock is good enough again", network->vni);
-	else if (!need->good)
+	else if (need->good)
+		bound_log(clocks, network);
+	else
 		log_warning("network %u: the node's clock is lost, on-loss %s: %s", network->vni,
 			    on_clock_loss_names[need->on_loss],
 			    need->reason[0] ? need->reason : "the agent gives no reason");
-	else
-		log_warning(
-			"network %u: the node's clock is lost, on-loss %s: its error may be larger than %lld "
-			"ns by now, by what the agent said last",
-			network->vni, on_clock_loss_names[need->on_loss], (long long)need->max_error_ns);
 }
 
 static void network_judge(struct node *node, struct network_clock *network, int64_t now_ns)
@@ -183,7 +197,7 @@ static void network_judge(struct node *node, struct network_clock *network, int6
 	if (lost == network->lost)
 		return;
 	network->lost = lost;
-	change_log(network);
+	change_log(&node->clocks, network);
 	network_apply(node, network->vni);
 }
 

@@ -16,7 +16,7 @@
 
 #include <cmocka.h>
 
-enum { HEADER_BYTES = 16, TYPES = HANDOVER_KEPT_RING };
+enum { HEADER_BYTES = 16, TYPES = HANDOVER_NETWORK_CLOCK };
 
 static int ends[2];
 

@@ -10,6 +10,7 @@
 #include <cmocka.h>
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "shaper.h"
 
@@ -949,6 +950,120 @@ static void clock_set_back_takes_no_turn_away(void **state)
 	rig_destroy(rig);
 }
 
+/* When it leaves of a shaper that is asked at that time. */
+static void leaves_from(struct rig *rig, int64_t now_tai_ns, int64_t at_tai_ns,
+			const struct ktsn_shaper_packet *packet)
+{
+	enum ktsn_verdict verdict;
+
+	assert_true(ktsn_shaper_next(rig->shaper, now_tai_ns) == at_tai_ns);
+	if (at_tai_ns > now_tai_ns)
+		assert_null(ktsn_shaper_dequeue(rig->shaper, at_tai_ns - 1, &verdict));
+	assert_ptr_equal(ktsn_shaper_dequeue(rig->shaper, at_tai_ns, &verdict), packet);
+	assert_int_equal(verdict, KTSN_SEND);
+}
+
+/* Cycles begin at the base time and each cycle after it, by whatever the clock says: that of a step is cut.
+ */
+static void a_clock_that_is_set_finds_the_gates_of_its_new_time(void **state)
+{
+	struct rig *rig = rig_create_with(&(struct ktsn_shaper_config){.strategy = KTSN_STRATEGY_TAS});
+	struct ktsn_shaper_packet six = packet_of(350 * US, 6, 125), seven = packet_of(350 * US, 7, 125),
+				  back = packet_of(350 * US, 6, 125);
+
+	(void)state;
+	three_windows_set(rig, 0);
+	assert_int_equal(ktsn_shaper_enqueue(rig->shaper, NULL, &six, 0), 0);
+	assert_int_equal(ktsn_shaper_enqueue(rig->shaper, NULL, &seven, 0), 0);
+	assert_true(ktsn_shaper_next(rig->shaper, 100 * US) == 350 * US);
+	/* Ahead, out of the first cycle into the last window of the eighth. */
+	leaves_from(rig, 7 * MS + 700 * US, 8 * MS, &seven);
+	leaves_from(rig, 8 * MS, 8 * MS + 300 * US, &six);
+	/* And back, into the first window of the third: not before its own opens there. */
+	assert_int_equal(ktsn_shaper_enqueue(rig->shaper, NULL, &back, 8 * MS + 300 * US), 0);
+	assert_true(ktsn_shaper_next(rig->shaper, 8 * MS + 650 * US) == 9 * MS + 300 * US);
+	ktsn_shaper_clock_set_back(rig->shaper);
+	leaves_from(rig, 2 * MS + 10 * US, 2 * MS + 300 * US, &back);
+	rig_destroy(rig);
+}
+
+/* A step over the time of a change makes it, in the phase that its base time gives it; a step back before
+ * that time has the change ahead again, and until then what was there before it. */
+static void a_step_over_a_change_makes_it_and_one_back_takes_it_back(void **state)
+{
+	const struct ktsn_gate_entry only_six[] = {{500 * US, 0x40}, {500 * US, 0x00}};
+	struct rig *rig = rig_create_with(&(struct ktsn_shaper_config){.strategy = KTSN_STRATEGY_TAS});
+	struct ktsn_shaper_packet six = packet_of(0, 6, 125), seven = packet_of(0, 7, 125);
+	struct ktsn_schedule next = three_windows();
+
+	(void)state;
+	three_windows_set(rig, 0);
+	next.base_time_tai_ns = 20 * MS + 100 * US;
+	next.entry_count = 2;
+	memcpy(next.entries, only_six, sizeof(only_six));
+	gates_ask(rig, &next, 2 * MS);
+	assert_true(ktsn_gates_pending(&rig->gates, 3 * MS));
+	/* Ahead of it: that cycle began at 30.1 ms. */
+	assert_int_equal(ktsn_gates_states(&rig->gates, 30 * MS + 300 * US), 0x40);
+	assert_false(ktsn_gates_pending(&rig->gates, 30 * MS));
+	assert_int_equal(rig->gates.config_change_error, 0);
+	assert_int_equal(ktsn_shaper_enqueue(rig->shaper, NULL, &six, 3 * MS), 0);
+	leaves_from(rig, 30 * MS + 700 * US, 31 * MS + 100 * US, &six);
+	/* Back before it. */
+	assert_true(ktsn_gates_pending(&rig->gates, 3 * MS));
+	assert_int_equal(ktsn_gates_states(&rig->gates, 3 * MS + 100 * US), 0x80);
+	ktsn_shaper_clock_set_back(rig->shaper);
+	assert_int_equal(ktsn_shaper_enqueue(rig->shaper, NULL, &seven, 3 * MS + 700 * US), 0);
+	leaves_from(rig, 3 * MS + 700 * US, 4 * MS, &seven);
+	rig_destroy(rig);
+}
+
+/* As if it had not been there: the link is free, it was nobody's turn, and the next of its sender is first.
+ */
+static void what_is_withdrawn_leaves_no_trace_and_is_restored_at_its_time(void **state)
+{
+	struct rig *rig = rig_create_with(&(struct ktsn_shaper_config){
+		.strategy = KTSN_STRATEGY_TAS, .link_speed_bps = GBIT, .delta_ns = 7, .tolerance_ns = 9});
+	struct ktsn_shaper_lane *lanes[] = {lane_create(), lane_create()};
+	struct ktsn_shaper_packet first = packet_of(10 * US, 3, 1250), second = packet_of(20 * US, 3, 125),
+				  other = packet_of(15 * US, 3, 125);
+
+	(void)state;
+	assert_int_equal(ktsn_shaper_enqueue(rig->shaper, lanes[0], &first, 0), 0);
+	assert_int_equal(ktsn_shaper_enqueue(rig->shaper, lanes[0], &second, 0), 0);
+	assert_int_equal(ktsn_shaper_enqueue(rig->shaper, lanes[1], &other, 0), 0);
+	assert_null(ktsn_shaper_withdraw(rig->shaper, 10 * US - 1, 10 * US - 1));
+	assert_ptr_equal(ktsn_shaper_withdraw(rig->shaper, 10 * US, 10 * US), &first);
+	assert_int_equal(ktsn_shaper_pending(rig->shaper), 2);
+	assert_true(ktsn_shaper_lateness_max(rig->shaper, &first) == INT64_MAX);
+	leaves_from(rig, 10 * US, 15 * US, &other);
+	ktsn_shaper_restore(rig->shaper, lanes[0], &first, 16 * US);
+	leaves_from(rig, 16 * US, 16 * US, &first);
+	leaves_from(rig, 16 * US, 26 * US, &second);
+	assert_null(ktsn_shaper_withdraw(rig->shaper, MS, MS));
+	free(lanes[0]);
+	free(lanes[1]);
+	rig_destroy(rig);
+}
+
+static void strategies_that_drop_what_is_late_say_how_late_it_may_be(void **state)
+{
+	struct rig *rig = rig_create(KTSN_STRATEGY_ETF);
+	struct ktsn_shaper_packet packet = packet_of(10 * US, 3, 125), deadline = packet_of(10 * US, 3, 125);
+
+	(void)state;
+	assert_int_equal(ktsn_shaper_enqueue(rig->shaper, NULL, &packet, 0), 0);
+	assert_true(ktsn_shaper_lateness_max(rig->shaper, &packet) == 10 * US);
+	assert_ptr_equal(ktsn_shaper_withdraw(rig->shaper, 10 * US, 10 * US), &packet);
+	ktsn_shaper_strategy_set(rig->shaper, KTSN_STRATEGY_ETF_DEADLINE);
+	deadline.deadline = true;
+	assert_int_equal(ktsn_shaper_enqueue(rig->shaper, NULL, &deadline, 0), 0);
+	assert_true(ktsn_shaper_lateness_max(rig->shaper, &deadline) == 20 * US);
+	/* Before its deadline, for it could leave. */
+	assert_ptr_equal(ktsn_shaper_withdraw(rig->shaper, 0, 0), &deadline);
+	rig_destroy(rig);
+}
+
 static void strategies_have_names(void **state)
 {
 	static const char *const names[KTSN_STRATEGIES] = {"tas", "strict-priority", "etf", "etf-deadline"};
@@ -1015,6 +1130,10 @@ int main(void)
 		cmocka_unit_test(untimed_packets_hide_nothing_that_comes_due),
 		cmocka_unit_test(untimed_packets_move_when_classes_count_no_more),
 		cmocka_unit_test(clock_set_back_takes_no_turn_away),
+		cmocka_unit_test(a_clock_that_is_set_finds_the_gates_of_its_new_time),
+		cmocka_unit_test(a_step_over_a_change_makes_it_and_one_back_takes_it_back),
+		cmocka_unit_test(what_is_withdrawn_leaves_no_trace_and_is_restored_at_its_time),
+		cmocka_unit_test(strategies_that_drop_what_is_late_say_how_late_it_may_be),
 		cmocka_unit_test(strategies_have_names),
 		cmocka_unit_test(time_on_the_link_is_rounded_up),
 	};

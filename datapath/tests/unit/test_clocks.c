@@ -1,0 +1,414 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What is said of the node's clock and what networks ask of it: when a clock is lost to a network, what the
+ * loop and the rings of its pods are told, and steps. CLOCK_MONOTONIC is the test's; the loop does not run,
+ * so that its commands can be looked at.
+ */
+#include "attachments.h"
+#include "clock.h"
+#include "clock_steps.h"
+#include "clocks.h"
+#include "loop_rig.h"
+#include "loop_state.h"
+
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+enum { RED = 42, BLUE = 43, SECOND_MS = 1000 };
+
+#define BEGAN_NS (1000 * NS_PER_SECOND)
+
+static _Atomic int64_t monotonic_ns;
+
+int __real_clock_gettime(clockid_t clock, struct timespec *now);
+int __wrap_clock_gettime(clockid_t clock, struct timespec *now);
+
+int __wrap_clock_gettime(clockid_t clock, struct timespec *now)
+{
+	int64_t now_ns = atomic_load(&monotonic_ns);
+
+	if (clock != CLOCK_MONOTONIC)
+		return __real_clock_gettime(clock, now);
+	*now = (struct timespec){now_ns / NS_PER_SECOND, now_ns % NS_PER_SECOND};
+	return 0;
+}
+
+/* A pod on two networks, with a process that has a ring. */
+static struct bed {
+	struct rig rig;
+	struct rig_ring ring;
+	struct node node;
+	struct endpoint red, blue;
+	struct pod pod;
+	struct process *process;
+	uint32_t commands; /* that were looked at */
+} bed;
+
+static int set_up(void **state)
+{
+	(void)state;
+	memset(&bed, 0, sizeof(bed));
+	atomic_store(&monotonic_ns, BEGAN_NS);
+	rig_create(&bed.rig, &(struct rig_config){64, 64, 10000, 10000});
+	rig_ring_make(&bed.rig, &bed.ring, 64, RIG_PAYLOAD_BYTES);
+	bed.node.loop = bed.node.routing.loop = bed.rig.loop;
+	bed.pod.node = &bed.node;
+	bed.node.pods = &bed.pod;
+	bed.process = calloc(1, sizeof(*bed.process));
+	assert_non_null(bed.process);
+	bed.process->pod = &bed.pod;
+	bed.process->ring = bed.ring.ring;
+	bed.pod.processes = bed.process;
+	bed.red.vni = RED;
+	bed.blue.vni = BLUE;
+	assert_int_equal(endpoint_insert(&bed.node.routing, &bed.pod.endpoints, &bed.red, 0), 0);
+	assert_int_equal(endpoint_insert(&bed.node.routing, &bed.pod.endpoints, &bed.blue, 0), 0);
+	return 0;
+}
+
+static int tear_down(void **state)
+{
+	(void)state;
+	endpoint_remove(&bed.node.routing, &bed.pod.endpoints, &bed.red);
+	endpoint_remove(&bed.node.routing, &bed.pod.endpoints, &bed.blue);
+	assert_null(bed.node.routing.attachments);
+	node_network_clocks_free(&bed.node);
+	assert_int_equal(bed.node.clocks.network_count, 0);
+	loop_stop(bed.rig.loop);
+	rig_fini(&bed.rig);
+	free(bed.ring.ring);
+	rig_ring_fini(&bed.ring);
+	free(bed.process);
+	return 0;
+}
+
+/* The clock is so good now. */
+static void tell(int64_t bound_ns, int64_t drift_ppb)
+{
+	node_clock_set(&bed.node, &(struct node_clock){.state = NODE_CLOCK_SYNCHRONIZED,
+						       .error_bound_ns = bound_ns,
+						       .drift_ppb = drift_ppb,
+						       .told_ns = atomic_load(&monotonic_ns)});
+}
+
+static void ask(uint32_t vni, enum on_clock_loss on_loss, bool good)
+{
+	const struct clock_need need = {10000, on_loss, good, "as the test wants it"};
+	struct refusal refusal;
+
+	assert_int_equal(node_network_clock_set(&bed.node, vni, &need, &refusal), 0);
+}
+
+static void ask_nothing(uint32_t vni)
+{
+	struct refusal refusal;
+
+	assert_int_equal(node_network_clock_set(&bed.node, vni, NULL, &refusal), 0);
+}
+
+static bool is_lost(uint32_t vni)
+{
+	for (const struct network_clock *network = bed.node.clocks.networks; network; network = network->next)
+		if (network->vni == vni)
+			return network->lost;
+	fail_msg("network %u asks nothing", vni);
+	return false;
+}
+
+static void assert_attachment_told(const struct endpoint *endpoint, enum loop_clock clock)
+{
+	const struct loop_command *command = commands_peek(&bed.rig.loop->commands, bed.commands++);
+
+	assert_non_null(command);
+	assert_int_equal(command->type, COMMAND_ATTACHMENT_CLOCK);
+	assert_ptr_equal(command->attachment, &endpoint->attachment->loop);
+	assert_int_equal(command->clock, clock);
+}
+
+static void assert_ring_told(uint64_t refused)
+{
+	const struct loop_command *command = commands_peek(&bed.rig.loop->commands, bed.commands++);
+
+	assert_non_null(command);
+	assert_int_equal(command->type, COMMAND_RING_REFUSE);
+	assert_ptr_equal(command->ring, bed.ring.ring);
+	assert_int_equal(command->refused, refused);
+}
+
+static void assert_nothing_told(void)
+{
+	assert_null(commands_peek(&bed.rig.loop->commands, bed.commands));
+}
+
+static void the_bound_grows_with_the_drift(void **state)
+{
+	const struct node_clock told = {NODE_CLOCK_HOLDOVER, 850, 120, BEGAN_NS};
+	const struct node_clock fast = {NODE_CLOCK_HOLDOVER, 1, 1000000000, BEGAN_NS};
+	const struct node_clock never = {NODE_CLOCK_UNKNOWN, 0, 0, 0},
+				unknown = {NODE_CLOCK_UNKNOWN, -1, 120, BEGAN_NS};
+
+	(void)state;
+	assert_int_equal(node_clock_bound_ns(&told, BEGAN_NS), 850);
+	/* Up, never down. */
+	assert_int_equal(node_clock_bound_ns(&told, BEGAN_NS + 1), 851);
+	assert_int_equal(node_clock_bound_ns(&told, BEGAN_NS + 10 * NS_PER_SECOND), 850 + 1200);
+	assert_int_equal(node_clock_bound_ns(&told, BEGAN_NS - 1), 850);
+	assert_int_equal(node_clock_bound_ns(&fast, INT64_MAX), INT64_MAX - BEGAN_NS + 1);
+	assert_int_equal(node_clock_bound_ns(&never, BEGAN_NS), -1);
+	assert_int_equal(node_clock_bound_ns(&unknown, BEGAN_NS), -1);
+}
+
+static void a_clock_of_which_nothing_was_said_is_lost(void **state)
+{
+	(void)state;
+	ask(RED, ON_LOSS_HOLD, true);
+	assert_true(is_lost(RED));
+	assert_attachment_told(&bed.red, LOOP_CLOCK_HOLD);
+	tell(850, 120);
+	assert_false(is_lost(RED));
+	assert_attachment_told(&bed.red, LOOP_CLOCK_GOOD);
+	tell(-1, 0);
+	assert_true(is_lost(RED));
+	tell(10000, 0);
+	assert_false(is_lost(RED));
+	tell(10001, 0);
+	assert_true(is_lost(RED));
+}
+
+static void an_agent_that_is_away_is_believed_for_as_long_as_the_bound_allows(void **state)
+{
+	int ms;
+
+	(void)state;
+	assert_int_equal(clocks_tick(&bed.node), -1);
+	tell(1000, 900);
+	assert_int_equal(clocks_tick(&bed.node), -1);
+	ask(RED, ON_LOSS_HOLD, true);
+	/* 9 us at 0.9 us a second. */
+	ms = clocks_tick(&bed.node);
+	assert_in_range(ms, 10 * SECOND_MS, 10 * SECOND_MS + 3);
+	atomic_fetch_add(&monotonic_ns, 10 * NS_PER_SECOND);
+	assert_in_range(clocks_tick(&bed.node), 1, 3);
+	assert_false(is_lost(RED));
+	assert_nothing_told();
+	atomic_fetch_add(&monotonic_ns, 3000000);
+	assert_int_equal(clocks_tick(&bed.node), -1);
+	assert_true(is_lost(RED));
+	assert_attachment_told(&bed.red, LOOP_CLOCK_HOLD);
+	tell(1000, 900);
+	assert_false(is_lost(RED));
+	assert_attachment_told(&bed.red, LOOP_CLOCK_GOOD);
+	/* A clock that does not drift stays good. */
+	tell(1000, 0);
+	assert_int_equal(clocks_tick(&bed.node), -1);
+	tell(0, 1);
+	assert_in_range(clocks_tick(&bed.node), 10000 * SECOND_MS, 10002 * SECOND_MS);
+	assert_nothing_told();
+}
+
+/* The agent's verdict has hysteresis, and knows of holdover. */
+static void the_agents_verdict_counts_beside_the_bound(void **state)
+{
+	(void)state;
+	tell(1000, 0);
+	ask(RED, ON_LOSS_CONTINUE, false);
+	assert_true(is_lost(RED));
+	assert_attachment_told(&bed.red, LOOP_CLOCK_CONTINUE);
+	ask(RED, ON_LOSS_CONTINUE, true);
+	assert_attachment_told(&bed.red, LOOP_CLOCK_GOOD);
+	ask(RED, ON_LOSS_CONTINUE, true);
+	assert_nothing_told();
+}
+
+static void only_pods_of_the_network_are_told(void **state)
+{
+	(void)state;
+	tell(1000, 0);
+	ask(RED, ON_LOSS_HOLD, false);
+	ask(BLUE + 1, ON_LOSS_REFUSE, false);
+	assert_attachment_told(&bed.red, LOOP_CLOCK_HOLD);
+	assert_nothing_told();
+	ask_nothing(BLUE);
+	ask_nothing(BLUE + 1);
+	assert_nothing_told();
+	ask_nothing(RED);
+	assert_attachment_told(&bed.red, LOOP_CLOCK_GOOD);
+	assert_nothing_told();
+}
+
+/* So that nothing that the library lets pass is dropped by the loop: the rings are told first when messages
+ * are refused, and last when they are not any more. */
+static void rings_and_loop_are_told_of_refusal_in_order(void **state)
+{
+	uint64_t red = attachment_bit(bed.red.attachment), blue = attachment_bit(bed.blue.attachment);
+
+	(void)state;
+	assert_true(red && blue && red != blue);
+	tell(1000, 0);
+	ask(RED, ON_LOSS_REFUSE, false);
+	assert_ring_told(red);
+	assert_attachment_told(&bed.red, LOOP_CLOCK_REFUSE);
+	ask(BLUE, ON_LOSS_REFUSE, false);
+	assert_ring_told(red | blue);
+	assert_attachment_told(&bed.blue, LOOP_CLOCK_REFUSE);
+	ask(RED, ON_LOSS_HOLD, false);
+	assert_attachment_told(&bed.red, LOOP_CLOCK_HOLD);
+	assert_ring_told(blue);
+	ask(BLUE, ON_LOSS_REFUSE, true);
+	assert_attachment_told(&bed.blue, LOOP_CLOCK_GOOD);
+	assert_ring_told(0);
+	assert_nothing_told();
+}
+
+static void rings_that_are_opened_later_say_what_is_refused(void **state)
+{
+	const struct ktsn_ring_header *header = bed.ring.memory.address;
+
+	(void)state;
+	tell(1000, 0);
+	bed.process->resuming = true; /* it is not the loop's yet */
+	ask(RED, ON_LOSS_REFUSE, false);
+	assert_attachment_told(&bed.red, LOOP_CLOCK_REFUSE);
+	assert_int_equal(atomic_load(&header->refused), 0);
+	process_refusals_set(bed.process);
+	assert_int_equal(atomic_load(&header->refused), attachment_bit(bed.red.attachment));
+	node_refusals_hide(&bed.node, true);
+	assert_int_equal(atomic_load(&header->refused), 0);
+	node_refusals_hide(&bed.node, false);
+	assert_int_equal(atomic_load(&header->refused), attachment_bit(bed.red.attachment));
+	/* Frames without a time have nothing to do with clocks. */
+	bed.ring.ring->untimed = true;
+	node_refusals_hide(&bed.node, true);
+	assert_int_equal(atomic_load(&header->refused), attachment_bit(bed.red.attachment));
+}
+
+static void a_pod_that_comes_later_has_what_holds(void **state)
+{
+	struct endpoint green = {.vni = BLUE + 7};
+
+	(void)state;
+	ask(BLUE + 7, ON_LOSS_REFUSE, false);
+	assert_nothing_told();
+	assert_int_equal(endpoint_insert(&bed.node.routing, &bed.pod.endpoints, &green, 0), 0);
+	pod_clocks_apply(&bed.pod);
+	assert_ring_told(attachment_bit(green.attachment));
+	assert_attachment_told(&green, LOOP_CLOCK_REFUSE);
+	/* And its bit is nobody's when it has gone. */
+	endpoint_remove(&bed.node.routing, &bed.pod.endpoints, &green);
+	pod_clocks_apply(&bed.pod);
+	bed.commands++; /* its end */
+	assert_ring_told(0);
+	assert_nothing_told();
+}
+
+static void what_is_left_of_a_pod_is_told_as_well(void **state)
+{
+	struct attachment *red = bed.red.attachment;
+
+	(void)state;
+	attachment_use(red); /* a destination has it */
+	endpoint_remove(&bed.node.routing, &bed.pod.endpoints, &bed.red);
+	tell(1000, 0);
+	ask(RED, ON_LOSS_HOLD, false);
+	assert_int_equal(red->clock, LOOP_CLOCK_HOLD);
+	ask_nothing(RED);
+	assert_int_equal(red->clock, LOOP_CLOCK_GOOD);
+	attachment_put(&bed.node.routing, red);
+	assert_int_equal(endpoint_insert(&bed.node.routing, &bed.pod.endpoints, &bed.red, 0), 0);
+}
+
+static void attachments_have_bits_of_their_own_in_a_pod(void **state)
+{
+	enum { MANY = ATTACHMENT_NUMBERS + 2 };
+	static struct endpoint many[MANY];
+	struct endpoint second = {.vni = 100};
+	struct endpoint_set set = {0};
+	uint64_t seen = 0;
+
+	(void)state;
+	for (uint32_t i = 0; i < MANY; i++) {
+		uint64_t bit;
+
+		many[i] = (struct endpoint){.vni = 100 + i};
+		assert_int_equal(endpoint_insert(&bed.node.routing, &set, &many[i], i ? 0 : 9), 0);
+		bit = attachment_bit(many[i].attachment);
+		if (!i)
+			assert_int_equal(bit, 1 << 8);
+		/* Who has none is refused by ktsnd alone. */
+		assert_int_equal(bit != 0, i < ATTACHMENT_NUMBERS);
+		assert_int_equal(seen & bit, 0);
+		seen |= bit;
+	}
+	/* Two interfaces on one network are one attachment. */
+	assert_int_equal(endpoint_insert(&bed.node.routing, &set, &second, 0), 0);
+	assert_ptr_equal(second.attachment, many[0].attachment);
+	endpoint_remove(&bed.node.routing, &set, &many[0]);
+	assert_int_equal(attachment_bit(second.attachment), 1 << 8);
+	endpoint_remove(&bed.node.routing, &set, &second);
+	for (uint32_t i = 1; i < MANY; i++)
+		endpoint_remove(&bed.node.routing, &set, &many[i]);
+}
+
+static void networks_that_ask_are_bounded(void **state)
+{
+	const struct clock_need need = {10000, ON_LOSS_HOLD, true, ""};
+	struct refusal refusal;
+
+	(void)state;
+	for (uint32_t i = 0; i < NETWORKS_WITH_CLOCKS_MAX; i++)
+		assert_int_equal(node_network_clock_set(&bed.node, 1000 + i, &need, &refusal), 0);
+	assert_int_equal(node_network_clock_set(&bed.node, 7, &need, &refusal), -EINVAL);
+	assert_string_equal(refusal.field, "vni");
+	assert_non_null(strstr(refusal.message, "7: 4096 networks ask for a clock already"));
+	assert_int_equal(node_network_clock_set(&bed.node, 1000, &need, &refusal), 0);
+	ask_nothing(1001);
+	assert_int_equal(node_network_clock_set(&bed.node, 7, &need, &refusal), 0);
+}
+
+static void steps_are_counted_with_their_size_and_direction(void **state)
+{
+	struct clock_steps steps = {0};
+
+	(void)state;
+	clock_steps_take(&steps, 37 * NS_PER_SECOND);
+	assert_int_equal(steps.count, 0);
+	/* What the measurement does is none. */
+	clock_steps_take(&steps, 37 * NS_PER_SECOND + 99999);
+	clock_steps_take(&steps, 37 * NS_PER_SECOND - 99999);
+	assert_int_equal(steps.count, 0);
+	clock_steps_take(&steps, 38 * NS_PER_SECOND);
+	assert_int_equal(steps.count, 1);
+	assert_int_equal(steps.last_ns, NS_PER_SECOND);
+	clock_steps_take(&steps, 38 * NS_PER_SECOND);
+	assert_int_equal(steps.count, 1);
+	clock_steps_take(&steps, 38 * NS_PER_SECOND - 100000);
+	assert_int_equal(steps.count, 2);
+	assert_int_equal(steps.last_ns, -100000);
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(the_bound_grows_with_the_drift),
+		TEST(a_clock_of_which_nothing_was_said_is_lost),
+		TEST(an_agent_that_is_away_is_believed_for_as_long_as_the_bound_allows),
+		TEST(the_agents_verdict_counts_beside_the_bound),
+		TEST(only_pods_of_the_network_are_told),
+		TEST(rings_and_loop_are_told_of_refusal_in_order),
+		TEST(rings_that_are_opened_later_say_what_is_refused),
+		TEST(a_pod_that_comes_later_has_what_holds),
+		TEST(what_is_left_of_a_pod_is_told_as_well),
+		TEST(attachments_have_bits_of_their_own_in_a_pod),
+		TEST(networks_that_ask_are_bounded),
+		cmocka_unit_test(steps_are_counted_with_their_size_and_direction),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

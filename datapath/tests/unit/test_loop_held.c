@@ -1,0 +1,616 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Messages of a network to which the node's clock is lost: held, refused, or counted. CLOCK_TAI is the
+ * test's: the machine's plus what the test says, so that a minute passes at once.
+ */
+#include "clock.h"
+#include "loop_bench.h"
+
+#include <linux/errqueue.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#define HORIZON (60 * NS_PER_SECOND)
+
+enum { OTHER = 1, NETWORK_BIT = 4 };
+
+static _Atomic int64_t ahead_ns;
+
+int __real_clock_gettime(clockid_t clock, struct timespec *now);
+int __wrap_clock_gettime(clockid_t clock, struct timespec *now);
+
+int __wrap_clock_gettime(clockid_t clock, struct timespec *now)
+{
+	int result = __real_clock_gettime(clock == CLOCK_TAI ? CLOCK_REALTIME : clock, now);
+	int64_t now_ns = (int64_t)now->tv_sec * NS_PER_SECOND + now->tv_nsec + atomic_load(&ahead_ns);
+
+	if (clock == CLOCK_TAI)
+		*now = (struct timespec){now_ns / NS_PER_SECOND, now_ns % NS_PER_SECOND};
+	return result;
+}
+
+/* A pod on two networks, with a socket for each. */
+static struct loop_attachment attachment, other;
+static struct loop_destination *other_destination;
+
+static void attach(struct bench *bench)
+{
+	struct loop_flow *flow = rig_flow_open(&bench->rig, &bench->ring, OTHER, OTHER, KTSN_CLOCK_TAI);
+
+	other_destination =
+		rig_destination_open(&bench->rig, &bench->ring, OTHER, flow, DESTINATION_RESOLVED);
+	rig_wait_commands(&bench->rig);
+	attachment = other = (struct loop_attachment){.clock = LOOP_CLOCK_GOOD};
+	/* No message has named them yet. */
+	bench->destination->attachment = &attachment;
+	other_destination->attachment = &other;
+	bench->ring.quota.horizon_ns = HORIZON;
+}
+
+static int set_up(void **state)
+{
+	int err = bench_set_up(state);
+
+	atomic_store(&ahead_ns, 37 * NS_PER_SECOND);
+	if (!err)
+		attach(*state);
+	return err;
+}
+
+static int tear_down(void **state)
+{
+	struct bench *bench = *state;
+
+	rig_wait_pending(&bench->rig, 0);
+	rig_destination_close(&bench->rig, &bench->ring, OTHER);
+	rig_flow_close(&bench->rig, &bench->ring, OTHER);
+	rig_wait_retired(&bench->rig, bench->rig.retired_count + 2);
+	return bench_tear_down(state);
+}
+
+static void clock_becomes(struct bench *bench, enum loop_clock clock)
+{
+	loop_command(bench->rig.loop, &(struct loop_command){.type = COMMAND_ATTACHMENT_CLOCK,
+							     .attachment = &attachment,
+							     .clock = clock});
+	rig_wait_commands(&bench->rig);
+}
+
+static void ring_refuses(struct bench *bench, uint64_t refused)
+{
+	loop_command(bench->rig.loop, &(struct loop_command){.type = COMMAND_RING_REFUSE,
+							     .ring = bench->ring.ring,
+							     .refused = refused});
+	rig_wait_commands(&bench->rig);
+}
+
+static void strategy_becomes(struct bench *bench, enum ktsn_strategy strategy)
+{
+	loop_command(bench->rig.loop, &(struct loop_command){.type = COMMAND_STRATEGY, .strategy = strategy});
+	rig_wait_commands(&bench->rig);
+}
+
+static void time_passes(struct bench *bench, int64_t ns)
+{
+	atomic_fetch_add(&ahead_ns, ns);
+	/* It looks at the clock again. */
+	loop_command(bench->rig.loop, &(struct loop_command){.type = COMMAND_LIMITS});
+	rig_wait_commands(&bench->rig);
+}
+
+static void send_other(struct bench *bench, int64_t txtime_tai_ns)
+{
+	rig_send(&bench->ring,
+		 &(struct rig_message){OTHER, OTHER, KTSN_CLOCK_TAI, txtime_tai_ns, "other", 0, 0, 0});
+}
+
+static void wait_until(int64_t tai_ns)
+{
+	while (clock_tai_ns() < tai_ns)
+		usleep(1000);
+}
+
+/* All left late for the clock, and in the order of their times. */
+static void assert_released(struct bench *bench, unsigned int count)
+{
+	bench_wait_sent(bench, count);
+	assert_int_equal(counter_read(&bench->counters->late_clock), count);
+	for (unsigned int i = 0; i < count; i++)
+		assert_int_equal(bench_sent_number(bench, i), i);
+}
+
+static void messages_wait_and_leave_in_the_order_of_their_times(void **state)
+{
+	struct bench *bench = *state;
+	int64_t first_tai_ns = clock_tai_ns() + 20 * MS;
+	const unsigned int times[] = {3, 1, 0, 2};
+
+	clock_becomes(bench, LOOP_CLOCK_HOLD);
+	for (size_t i = 0; i < 4; i++)
+		bench_send_number(bench, times[i], first_tai_ns + times[i] * MS);
+	wait_until(first_tai_ns + 20 * MS);
+	assert_int_equal(counter_read(&bench->counters->sent), 0);
+	assert_int_equal(loop_pending(bench->rig.loop), 4);
+	clock_becomes(bench, LOOP_CLOCK_GOOD);
+	assert_released(bench, 4);
+}
+
+/* More than go on in a round; and those that come meanwhile take their places among them. */
+static void hundreds_leave_in_the_order_of_their_times(void **state)
+{
+	struct bench *bench = *state;
+	int64_t first_tai_ns = clock_tai_ns() - 10 * MS;
+
+	clock_becomes(bench, LOOP_CLOCK_HOLD);
+	for (unsigned int i = 0; i < 2 * BENCH_MANY; i++)
+		bench_send_number(bench, i ^ 1, first_tai_ns + (int64_t)(i ^ 1) * 1000);
+	bench_wait_taken(bench, 2 * BENCH_MANY);
+	usleep(20000);
+	assert_int_equal(counter_read(&bench->counters->sent), 0);
+	clock_becomes(bench, LOOP_CLOCK_GOOD);
+	assert_released(bench, 2 * BENCH_MANY);
+}
+
+static void none_is_early_when_the_clock_is_good_again(void **state)
+{
+	struct bench *bench = *state;
+	int64_t txtime_tai_ns = clock_tai_ns() + 60 * MS;
+
+	clock_becomes(bench, LOOP_CLOCK_HOLD);
+	bench_send_text(bench, "later", txtime_tai_ns);
+	bench_wait_taken(bench, 1);
+	clock_becomes(bench, LOOP_CLOCK_GOOD);
+	assert_int_equal(counter_read(&bench->counters->sent), 0);
+	bench_wait_sent(bench, 1);
+	assert_true(clock_tai_ns() >= txtime_tai_ns);
+	assert_int_equal(counter_read(&bench->counters->late_clock), 0);
+}
+
+static void what_waits_is_not_early_when_the_clock_was_set_back(void **state)
+{
+	struct bench *bench = *state;
+	int64_t txtime_tai_ns = clock_tai_ns();
+
+	clock_becomes(bench, LOOP_CLOCK_HOLD);
+	bench_send_text(bench, "due again", txtime_tai_ns);
+	bench_wait_taken(bench, 1);
+	wait_until(txtime_tai_ns + 10 * MS);
+	time_passes(bench, -200 * MS);
+	clock_becomes(bench, LOOP_CLOCK_GOOD);
+	bench_wait_sent(bench, 1);
+	assert_true(clock_tai_ns() >= txtime_tai_ns);
+}
+
+static void other_networks_of_the_pod_go_on(void **state)
+{
+	struct bench *bench = *state;
+	int64_t now_tai_ns = clock_tai_ns();
+
+	clock_becomes(bench, LOOP_CLOCK_HOLD);
+	bench_send_number(bench, 0, now_tai_ns + 10 * MS);
+	send_other(bench, now_tai_ns + 20 * MS);
+	bench_wait_sent(bench, 1);
+	bench_assert_sent(bench, 0, "other");
+	assert_int_equal(counter_read(&bench->counters->clock_lost), 0);
+	assert_int_equal(counter_read(&bench->counters->late_clock), 0);
+	clock_becomes(bench, LOOP_CLOCK_GOOD);
+	bench_wait_sent(bench, 2);
+	assert_int_equal(counter_read(&bench->counters->late_clock), 1);
+}
+
+static void what_waits_for_longer_than_its_horizon_is_dropped_and_reported(void **state)
+{
+	struct bench *bench = *state;
+	int64_t now_tai_ns = clock_tai_ns();
+	struct ktsn_ring_report report;
+
+	bench->flow->report = true;
+	clock_becomes(bench, LOOP_CLOCK_HOLD);
+	bench_send_text(bench, "first", now_tai_ns);
+	bench_send_text(bench, "second", now_tai_ns + NS_PER_SECOND);
+	bench_wait_taken(bench, 2);
+	time_passes(bench, HORIZON - NS_PER_SECOND);
+	assert_int_equal(counter_read(&bench->counters->drop_clock), 0);
+	time_passes(bench, NS_PER_SECOND);
+	rig_wait_counter(&bench->rig, &bench->counters->drop_clock, 1);
+	assert_int_equal(ktsn_ring_report_take(&bench->ring.producer, 0, &report), 0);
+	assert_int_equal(report.code, SO_EE_CODE_TXTIME_MISSED);
+	assert_memory_equal(report.bytes + report.bytes_count - 5, "first", 5);
+	ktsn_ring_report_done(&bench->ring.producer, report.slot);
+	assert_int_equal(loop_pending(bench->rig.loop), 1);
+	/* Without anybody who wakes it. */
+	atomic_fetch_add(&ahead_ns, NS_PER_SECOND);
+	rig_wait_counter(&bench->rig, &bench->counters->drop_clock, 2);
+	assert_int_equal(ktsn_ring_report_take(&bench->ring.producer, 0, &report), 0);
+	ktsn_ring_report_done(&bench->ring.producer, report.slot);
+}
+
+static void hundreds_are_dropped_when_their_horizon_is_over(void **state)
+{
+	struct bench *bench = *state;
+
+	clock_becomes(bench, LOOP_CLOCK_HOLD);
+	for (unsigned int i = 0; i < 2 * BENCH_MANY; i++)
+		bench_send_number(bench, i, clock_tai_ns());
+	bench_wait_taken(bench, 2 * BENCH_MANY);
+	time_passes(bench, HORIZON + NS_PER_SECOND);
+	rig_wait_counter(&bench->rig, &bench->counters->drop_clock, 2 * BENCH_MANY);
+}
+
+static void a_shorter_horizon_counts_at_once(void **state)
+{
+	struct bench *bench = *state;
+
+	clock_becomes(bench, LOOP_CLOCK_HOLD);
+	bench_send_text(bench, "waits", clock_tai_ns());
+	bench_wait_taken(bench, 1);
+	usleep(10000);
+	atomic_store(&bench->ring.quota.horizon_ns, MS);
+	loop_command(bench->rig.loop, &(struct loop_command){.type = COMMAND_LIMITS});
+	rig_wait_counter(&bench->rig, &bench->counters->drop_clock, 1);
+}
+
+static void what_is_released_waits_again_when_the_clock_is_lost_again(void **state)
+{
+	struct bench *bench = *state;
+	int64_t now_tai_ns = clock_tai_ns();
+
+	for (unsigned int i = 0; i < 40; i++) {
+		clock_becomes(bench, LOOP_CLOCK_HOLD);
+		bench_send_number(bench, i, now_tai_ns + i * 1000);
+		bench_wait_taken(bench, i + 1);
+		loop_command(bench->rig.loop, &(struct loop_command){.type = COMMAND_ATTACHMENT_CLOCK,
+								     .attachment = &attachment,
+								     .clock = LOOP_CLOCK_GOOD});
+	}
+	rig_wait_commands(&bench->rig);
+	bench_wait_sent(bench, 40);
+	for (unsigned int i = 0; i < 40; i++)
+		assert_int_equal(bench_sent_number(bench, i), i);
+}
+
+/* As those that leave at their times do: what the strategy does not send late is dropped, not held. */
+static void strategies_that_drop_what_is_late_drop_what_is_held_as_soon(void **state)
+{
+	struct bench *bench = *state;
+
+	strategy_becomes(bench, KTSN_STRATEGY_ETF);
+	clock_becomes(bench, LOOP_CLOCK_HOLD);
+	bench_send_text(bench, "etf", clock_tai_ns() + 20 * MS);
+	rig_wait_counter(&bench->rig, &bench->counters->drop_clock, 1);
+	strategy_becomes(bench, KTSN_STRATEGY_ETF_DEADLINE);
+	bench->flow->deadline = true;
+	bench_send_text(bench, "deadline", clock_tai_ns() + 60 * MS);
+	bench_wait_taken(bench, 2);
+	usleep(20000);
+	assert_int_equal(counter_read(&bench->counters->sent) + counter_read(&bench->counters->drop_clock),
+			 1);
+	rig_wait_counter(&bench->rig, &bench->counters->drop_clock, 2);
+	/* One that is good again before that leaves. */
+	bench_send_text(bench, "in time", clock_tai_ns() + NS_PER_SECOND);
+	bench_wait_taken(bench, 3);
+	clock_becomes(bench, LOOP_CLOCK_GOOD);
+	bench_wait_sent(bench, 1);
+	assert_int_equal(counter_read(&bench->counters->on_time), 1);
+	bench->flow->deadline = false;
+}
+
+static void what_waited_under_another_strategy_stays(void **state)
+{
+	struct bench *bench = *state;
+
+	strategy_becomes(bench, KTSN_STRATEGY_STRICT_PRIORITY);
+	clock_becomes(bench, LOOP_CLOCK_HOLD);
+	for (unsigned int i = 0; i < 3; i++)
+		bench_send_number(bench, i, clock_tai_ns() + i);
+	bench_wait_taken(bench, 3);
+	usleep(10000);
+	strategy_becomes(bench, KTSN_STRATEGY_ETF);
+	usleep(10000);
+	clock_becomes(bench, LOOP_CLOCK_GOOD);
+	assert_released(bench, 3);
+}
+
+/* Each on its own port, as one message. */
+static void copies_wait_as_their_message_does(void **state)
+{
+	enum { PEERS = 40 };
+	struct bench *bench = *state;
+	struct loop_replication *copies = calloc(1, sizeof(*copies) + PEERS * sizeof(copies->copies[0]));
+
+	assert_non_null(copies);
+	copies->object = (struct loop_object){.kind = LOOP_REPLICATION, .owner = copies};
+	copies->count = PEERS;
+	copies->common = rig_route(DESTINATION_RESOLVED);
+	for (uint32_t i = 0; i < PEERS; i++)
+		copies->copies[i].remote_be = i;
+	copies->copies[1].bridge_link_index = 7;
+	bench->destination->replication = copies;
+	clock_becomes(bench, LOOP_CLOCK_HOLD);
+	bench_send_text(bench, "to all", clock_tai_ns() + 10 * MS);
+	usleep(40000);
+	assert_int_equal(counter_read(&bench->counters->copies_sent), 0);
+	assert_int_equal(ktsn_port_fake_sent_count(bench->rig.port), 0);
+	clock_becomes(bench, LOOP_CLOCK_GOOD);
+	bench_wait_sent(bench, 1);
+	assert_int_equal(counter_read(&bench->counters->copies_sent), PEERS);
+	assert_int_equal(counter_read(&bench->counters->late_clock), 1);
+	bench->rig.sent_to_several = 1;
+	rig_wait_pending(&bench->rig, 0);
+	rig_wait_commands(&bench->rig);
+	bench->destination->replication = NULL;
+	free(copies);
+}
+
+static void messages_to_pods_of_the_node_wait_as_well(void **state)
+{
+	struct bench *bench = *state;
+	struct loop_route route = rig_route(DESTINATION_RESOLVED);
+
+	route.bridge_link_index = 7;
+	loop_command(bench->rig.loop, &(struct loop_command){.type = COMMAND_DESTINATION_UPDATE,
+							     .destination = bench->destination,
+							     .route = route});
+	clock_becomes(bench, LOOP_CLOCK_HOLD);
+	bench_send_text(bench, "neighbour", clock_tai_ns());
+	bench_wait_taken(bench, 1);
+	usleep(10000);
+	assert_int_equal(counter_read(&bench->counters->sent), 0);
+	clock_becomes(bench, LOOP_CLOCK_GOOD);
+	bench_wait_sent(bench, 1);
+	assert_int_equal(counter_read(&bench->counters->sent_bridge), 1);
+	assert_int_equal(counter_read(&bench->counters->late_clock), 1);
+}
+
+/* Of an address that is found meanwhile, and of a socket that is closed. */
+static void what_waited_for_an_address_waits_for_the_clock_then(void **state)
+{
+	struct bench *bench = *state;
+	int64_t now_tai_ns = clock_tai_ns();
+
+	rig_destination_update(&bench->rig, bench->destination, DESTINATION_RESOLVING);
+	for (unsigned int i = 0; i < 3; i++)
+		bench_send_number(bench, i, now_tai_ns + i * MS);
+	bench_wait_taken(bench, 3);
+	clock_becomes(bench, LOOP_CLOCK_HOLD);
+	rig_destination_update(&bench->rig, bench->destination, DESTINATION_RESOLVED);
+	usleep(10000);
+	assert_int_equal(counter_read(&bench->counters->sent), 0);
+	rig_destination_update(&bench->rig, bench->destination, DESTINATION_CLOSED);
+	clock_becomes(bench, LOOP_CLOCK_GOOD);
+	assert_released(bench, 3);
+}
+
+/* A message keeps its time on its own clock, also while it is held. */
+static void what_waits_follows_its_own_clock(void **state)
+{
+	struct bench *bench = *state;
+	struct loop_flow *flow = rig_flow_open(&bench->rig, &bench->ring, 2, 2, KTSN_CLOCK_MONOTONIC);
+	struct loop_destination *destination =
+		rig_destination_open(&bench->rig, &bench->ring, 2, flow, DESTINATION_RESOLVED);
+
+	rig_wait_commands(&bench->rig);
+	destination->attachment = &attachment;
+	clock_becomes(bench, LOOP_CLOCK_HOLD);
+	bench_send_text(bench, "tai", clock_tai_ns() + 2 * MS);
+	rig_send(&bench->ring, &(struct rig_message){2, 2, KTSN_CLOCK_MONOTONIC, clock_ns(CLOCK_MONOTONIC),
+						     "monotonic", 0, 0, 0});
+	bench_wait_taken(bench, 2);
+	usleep(10000);
+	/* By TAI the other's time is later now. */
+	time_passes(bench, NS_PER_SECOND);
+	usleep(10000);
+	assert_int_equal(counter_read(&bench->counters->sent), 0);
+	clock_becomes(bench, LOOP_CLOCK_GOOD);
+	bench_wait_sent(bench, 2);
+	bench_assert_sent(bench, 0, "tai");
+	bench_assert_sent(bench, 1, "monotonic");
+	rig_wait_pending(&bench->rig, 0);
+	rig_destination_close(&bench->rig, &bench->ring, 2);
+	rig_flow_close(&bench->rig, &bench->ring, 2);
+	rig_wait_retired(&bench->rig, 2);
+}
+
+static void a_pod_that_fills_what_it_may_have_pending_waits(void **state)
+{
+	struct bench *bench = *state;
+
+	bench->ring.quota.pending_max = 64;
+	clock_becomes(bench, LOOP_CLOCK_HOLD);
+	for (unsigned int i = 0; i < 2 * BENCH_MANY; i++)
+		bench_send_number(bench, i, clock_tai_ns());
+	bench_wait_taken(bench, 64);
+	usleep(20000);
+	assert_int_equal(counter_read(&bench->counters->taken), 64);
+	clock_becomes(bench, LOOP_CLOCK_GOOD);
+	bench_wait_sent(bench, 2 * BENCH_MANY);
+}
+
+static void one_that_ends_meanwhile_has_its_messages_sent(void **state)
+{
+	struct bench bench;
+
+	(void)state;
+	atomic_store(&ahead_ns, 37 * NS_PER_SECOND);
+	bench_init(&bench, BENCH_PACKETS, BENCH_PACKETS, KTSN_CLOCK_TAI);
+	attachment = (struct loop_attachment){.clock = LOOP_CLOCK_GOOD};
+	bench.destination->attachment = &attachment;
+	clock_becomes(&bench, LOOP_CLOCK_HOLD);
+	bench_send_text(&bench, "last words", clock_tai_ns());
+	bench_wait_taken(&bench, 1);
+	rig_application_close(&bench.rig, &bench.ring);
+	rig_wait_commands(&bench.rig);
+	usleep(10000);
+	rig_collect(&bench.rig);
+	assert_int_equal(bench.rig.retired_count, 0);
+	clock_becomes(&bench, LOOP_CLOCK_GOOD);
+	rig_wait_retired(&bench.rig, 3);
+	bench_assert_sent(&bench, 0, "last words");
+	rig_fini(&bench.rig);
+	rig_ring_fini(&bench.ring);
+}
+
+/* They are READY in its ring, as if they had just come. */
+static void what_a_stopped_loop_held_is_its_successors(void **state)
+{
+	struct bench bench;
+	struct ktsn_ring_taken taken;
+
+	(void)state;
+	atomic_store(&ahead_ns, 37 * NS_PER_SECOND);
+	bench_init(&bench, BENCH_PACKETS, BENCH_PACKETS, KTSN_CLOCK_TAI);
+	attachment = (struct loop_attachment){.clock = LOOP_CLOCK_GOOD};
+	bench.destination->attachment = &attachment;
+	clock_becomes(&bench, LOOP_CLOCK_HOLD);
+	bench_send_text(&bench, "kept", clock_tai_ns());
+	bench_wait_taken(&bench, 1);
+	usleep(10000);
+	loop_stop(bench.rig.loop);
+	assert_int_equal(ktsn_ring_recover(&bench.ring.ring->consumer), 0);
+	assert_int_equal(ktsn_ring_take(&bench.ring.ring->consumer, &taken), 1);
+	assert_true(taken.recovered);
+	bench_stop(&bench);
+}
+
+/* ---- Refuse ---- */
+
+static void what_was_sent_before_leaves_and_the_rest_is_dropped(void **state)
+{
+	struct bench *bench = *state;
+	struct ktsn_ring_header *header = bench->ring.memory.address;
+	int64_t txtime_tai_ns = clock_tai_ns() + 30 * MS;
+
+	bench_send_text(bench, "taken", txtime_tai_ns);
+	bench_wait_taken(bench, 1);
+	/* Another in the ring, when the loop hears of it. */
+	loop_pause(bench->rig.loop);
+	bench_send_text(bench, "waiting", txtime_tai_ns);
+	loop_command(bench->rig.loop, &(struct loop_command){.type = COMMAND_RING_REFUSE,
+							     .ring = bench->ring.ring,
+							     .refused = NETWORK_BIT});
+	loop_command(bench->rig.loop, &(struct loop_command){.type = COMMAND_ATTACHMENT_CLOCK,
+							     .attachment = &attachment,
+							     .clock = LOOP_CLOCK_REFUSE});
+	loop_resume(bench->rig.loop);
+	rig_wait_commands(&bench->rig);
+	assert_int_equal(atomic_load(&header->refused), NETWORK_BIT);
+	assert_true(ktsn_ring_refuses(&bench->ring.producer, NETWORK_BIT));
+	assert_false(ktsn_ring_refuses(&bench->ring.producer, NETWORK_BIT << 1));
+	assert_false(ktsn_ring_refuses(&bench->ring.producer, 0));
+	/* Of a library that does not look. */
+	bench_send_text(bench, "refused", txtime_tai_ns);
+	send_other(bench, txtime_tai_ns);
+	rig_wait_counter(&bench->rig, &bench->counters->drop_clock, 1);
+	bench_wait_sent(bench, 3);
+	assert_int_equal(counter_read(&bench->counters->clock_lost), 2);
+	clock_becomes(bench, LOOP_CLOCK_GOOD);
+	ring_refuses(bench, 0);
+	assert_false(ktsn_ring_refuses(&bench->ring.producer, NETWORK_BIT));
+	bench_send_text(bench, "again", clock_tai_ns());
+	bench_wait_sent(bench, 4);
+	assert_int_equal(counter_read(&bench->counters->drop_clock), 1);
+}
+
+/* Numbers are the application's word: it has no more messages sent than were in its ring at most. */
+static void lies_about_numbers_end(void **state)
+{
+	struct bench *bench = *state;
+	struct ktsn_ring_header *header = bench->ring.memory.address;
+
+	ring_refuses(bench, NETWORK_BIT);
+	clock_becomes(bench, LOOP_CLOCK_REFUSE);
+	for (unsigned int i = 0; i < 2 * BENCH_SLOTS; i++) {
+		atomic_store(&header->next_sequence, UINT64_MAX);
+		bench_send_number(bench, i, clock_tai_ns());
+		bench_wait_taken(bench, i + 1);
+	}
+	rig_wait_pending(&bench->rig, 0);
+	assert_int_equal(counter_read(&bench->counters->sent), BENCH_SLOTS);
+	assert_int_equal(counter_read(&bench->counters->drop_clock), BENCH_SLOTS);
+	/* And by writing that it is not refused it wins nothing. */
+	atomic_store(&header->refused, 0);
+	bench_send_number(bench, 0, clock_tai_ns());
+	rig_wait_counter(&bench->rig, &bench->counters->drop_clock, BENCH_SLOTS + 1);
+	clock_becomes(bench, LOOP_CLOCK_GOOD);
+}
+
+/* ---- Continue ---- */
+
+static void what_leaves_by_a_clock_that_is_lost_is_counted(void **state)
+{
+	struct bench *bench = *state;
+	int64_t now_tai_ns = clock_tai_ns();
+
+	clock_becomes(bench, LOOP_CLOCK_CONTINUE);
+	bench_send_text(bench, "one", now_tai_ns + 10 * MS);
+	send_other(bench, now_tai_ns + 10 * MS);
+	bench_wait_sent(bench, 2);
+	assert_int_equal(counter_read(&bench->counters->clock_lost), 1);
+	clock_becomes(bench, LOOP_CLOCK_GOOD);
+	bench_send_text(bench, "two", now_tai_ns + 20 * MS);
+	bench_wait_sent(bench, 3);
+	assert_int_equal(counter_read(&bench->counters->clock_lost), 1);
+	assert_int_equal(counter_read(&bench->counters->late_clock), 0);
+}
+
+/* From one to the other while messages wait. */
+static void what_is_to_become_of_messages_may_change(void **state)
+{
+	struct bench *bench = *state;
+
+	clock_becomes(bench, LOOP_CLOCK_HOLD);
+	bench_send_number(bench, 0, clock_tai_ns());
+	bench_wait_taken(bench, 1);
+	usleep(10000);
+	clock_becomes(bench, LOOP_CLOCK_CONTINUE);
+	bench_wait_sent(bench, 1);
+	assert_int_equal(counter_read(&bench->counters->late_clock), 1);
+	assert_int_equal(counter_read(&bench->counters->clock_lost), 1);
+	clock_becomes(bench, LOOP_CLOCK_HOLD);
+	bench_send_number(bench, 1, clock_tai_ns());
+	bench_wait_taken(bench, 2);
+	usleep(10000);
+	ring_refuses(bench, NETWORK_BIT);
+	clock_becomes(bench, LOOP_CLOCK_REFUSE);
+	bench_wait_sent(bench, 2);
+	assert_int_equal(counter_read(&bench->counters->drop_clock), 0);
+	ring_refuses(bench, 0);
+	clock_becomes(bench, LOOP_CLOCK_GOOD);
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+	const struct CMUnitTest tests[] = {
+		TEST(messages_wait_and_leave_in_the_order_of_their_times),
+		TEST(hundreds_leave_in_the_order_of_their_times),
+		TEST(none_is_early_when_the_clock_is_good_again),
+		TEST(what_waits_is_not_early_when_the_clock_was_set_back),
+		TEST(other_networks_of_the_pod_go_on),
+		TEST(what_waits_for_longer_than_its_horizon_is_dropped_and_reported),
+		TEST(hundreds_are_dropped_when_their_horizon_is_over),
+		TEST(a_shorter_horizon_counts_at_once),
+		TEST(what_is_released_waits_again_when_the_clock_is_lost_again),
+		TEST(strategies_that_drop_what_is_late_drop_what_is_held_as_soon),
+		TEST(what_waited_under_another_strategy_stays),
+		TEST(copies_wait_as_their_message_does),
+		TEST(messages_to_pods_of_the_node_wait_as_well),
+		TEST(what_waited_for_an_address_waits_for_the_clock_then),
+		TEST(what_waits_follows_its_own_clock),
+		TEST(a_pod_that_fills_what_it_may_have_pending_waits),
+		cmocka_unit_test(one_that_ends_meanwhile_has_its_messages_sent),
+		cmocka_unit_test(what_a_stopped_loop_held_is_its_successors),
+		TEST(what_was_sent_before_leaves_and_the_rest_is_dropped),
+		TEST(lies_about_numbers_end),
+		TEST(what_leaves_by_a_clock_that_is_lost_is_counted),
+		TEST(what_is_to_become_of_messages_may_change),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
