@@ -1,0 +1,356 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package netns_test
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os/exec"
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/kubernetsn/kubernetsn/internal/bench/process"
+	"github.com/kubernetsn/kubernetsn/internal/bench/topology"
+	"github.com/kubernetsn/kubernetsn/internal/bench/tsnperf"
+	"github.com/kubernetsn/kubernetsn/internal/node/capture"
+	"github.com/kubernetsn/kubernetsn/internal/shared/control"
+)
+
+// The machine's clock is left alone: what is told to ktsnd of it is the test's.
+var goodClock = control.ClockQuality{State: control.ClockSynchronized, ErrorBoundNs: 1000}
+
+// clockFor says what a network asks of the clock, and whether the agent finds it good.
+func clockFor(t *testing.T, client *control.Client, vni uint32, onLoss control.OnClockLoss, good bool) {
+	t.Helper()
+	need := &control.ClockNeed{MaxErrorNs: 10_000, OnLoss: onLoss, Good: good}
+	if !good {
+		need.Reason = "the test says so"
+	}
+	if err := client.NetworkClockSet(t.Context(), vni, need); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// newClockLab is a lab whose ktsnd was told that the node's clock is good.
+func newClockLab(t *testing.T, options ...string) (*lab, *process.Process, *control.Client) {
+	t.Helper()
+	lab := newLab(t)
+	daemon, client := lab.startDaemon(t, options...)
+	if err := client.ClockSet(t.Context(), goodClock); err != nil {
+		t.Fatal(err)
+	}
+	return lab, daemon, client
+}
+
+// sender sends as it is told.
+type sender struct {
+	dialogue
+	t *testing.T
+}
+
+func (l *lab) startSender(t *testing.T) *sender {
+	t.Helper()
+	command := exec.Command(python(t), "testdata/clock.py", topology.PodAddressB.String(), strconv.Itoa(listenPort))
+	command.Env = l.preloaded(t)
+	return &sender{startDialogue(t, l.PodA, "python3", command), t}
+}
+
+// told returns what it says to a command.
+func (s *sender) told(command string, arguments ...any) string {
+	s.t.Helper()
+	if _, err := fmt.Fprintln(s.stdin, append([]any{command}, arguments...)...); err != nil {
+		s.t.Fatal(err)
+	}
+	if !s.stdout.Scan() {
+		s.t.Fatalf("it ended: %v; %s", s.stdout.Err(), s.Stderr())
+	}
+	return s.stdout.Text()
+}
+
+func (s *sender) expect(want, command string, arguments ...any) {
+	s.t.Helper()
+	if got := s.told(command, arguments...); got != want {
+		s.t.Errorf("%s %v: %s, want %s", command, arguments, got, want)
+	}
+}
+
+// heldStill checks that nothing leaves for a while.
+func heldStill(t *testing.T, client *control.Client) {
+	t.Helper()
+	const (
+		underWay = 20 * time.Millisecond
+		still    = 100 * time.Millisecond
+	)
+	time.Sleep(underWay)
+	before := counters(t, client).Sent
+	time.Sleep(still)
+	if after := counters(t, client).Sent; after != before {
+		t.Errorf("%d messages left while their network's clock was lost", after-before)
+	}
+}
+
+func TestMessagesWaitForTheirNetworksClockAndLeaveInOrder(t *testing.T) {
+	for _, strategy := range []string{"tas", "strict-priority"} {
+		t.Run(strategy, func(t *testing.T) {
+			t.Parallel()
+			lab, daemon, client := newClockLab(t, "--strategy", strategy)
+			clockFor(t, client, topology.VNI, control.OnLossHold, true)
+			running := lab.startFlow(t, "--lead", "5ms", "--cycle", "1ms")
+			var total sum
+			served(t, client, 100)
+			clockFor(t, client, topology.VNI, control.OnLossHold, false)
+			heldStill(t, client)
+			// The successor finds them in the ring, and knows that they wait.
+			total.add(counters(t, client))
+			held := statusOf(t, client).Pending
+			_, client = lab.takeOver(t, daemon, "--strategy", strategy)
+			heldStill(t, client)
+			if pending := statusOf(t, client).Pending; pending < held {
+				t.Errorf("the successor holds %d messages, its predecessor held %d", pending, held)
+			}
+			clockFor(t, client, topology.VNI, control.OnLossHold, true)
+			served(t, client, uint64(held)+200)
+			counted := running.end(t, client)
+			total.add(counted)
+			running.checkNoneLost(t, total)
+			inOrder := slices.IsSortedFunc(running.received, func(a, b tsnperf.Received) int { return cmp.Compare(a.Sequence, b.Sequence) })
+			if !inOrder {
+				t.Error("messages came out of the order of their times")
+			}
+			if counted.LateClock < uint64(held)/2 || counted.ClockLost != 0 {
+				t.Errorf("%d messages were held, %d count as late for it, and %d as sent by a clock that was lost", held,
+					counted.LateClock, counted.ClockLost)
+			}
+		})
+	}
+}
+
+func TestAMessageThatWaitsForTheClockBeyondItsHorizonIsReported(t *testing.T) {
+	t.Parallel()
+	lab, _, client := newClockLab(t)
+	horizon := int64(200 * time.Millisecond)
+	err := client.NetworkLimitsSet(t.Context(), control.NetworkLimits{VNI: topology.VNI, Limits: control.GivenLimits{HorizonNs: &horizon}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	listener := lab.listenForTexts(t)
+	sender := lab.startSender(t)
+	sender.expect("ok", "send", 0, "first")
+	await(t, client, "the first has left", func(c control.Counters) bool { return c.Sent == 1 })
+	clockFor(t, client, topology.VNI, control.OnLossHold, false)
+	sender.expect("ok", "send", 10, "never")
+	began := time.Now()
+	sender.expect("missed never", "error")
+	if waited := time.Since(began); waited < 150*time.Millisecond {
+		t.Errorf("it was dropped after %v", waited)
+	}
+	sender.expect("ok", "send", 10, "later")
+	clockFor(t, client, topology.VNI, control.OnLossHold, true)
+	await(t, client, "the last has left", func(c control.Counters) bool { return c.Sent == 2 })
+	if got := texts(t, listener); !slices.Equal(got, []string{"first", "later"}) {
+		t.Errorf("arrived: %q", got)
+	}
+	if counted := counters(t, client); counted.DropClock != 1 || counted.Reports != 1 {
+		t.Errorf("dropped for the clock: %d, reports: %d", counted.DropClock, counted.Reports)
+	}
+}
+
+func TestANetworkWhoseClockIsLostRefusesMessagesAfterThoseThatWait(t *testing.T) {
+	t.Parallel()
+	lab, daemon, client := newClockLab(t)
+	listener := lab.listenForTexts(t)
+	sender := lab.startSender(t)
+	clockFor(t, client, topology.VNI, control.OnLossRefuse, true)
+	sender.expect("ok", "send", 300, "waits")
+	await(t, client, "it waits", func(c control.Counters) bool { return c.Taken == 1 })
+	clockFor(t, client, topology.VNI, control.OnLossRefuse, false)
+	awaitAnswer(t, sender, "ENETDOWN")
+	daemon, client = lab.takeOver(t, daemon)
+	sender.expect("ENETDOWN", "send", 0, "never")
+	sender.expect("100", "burst", 100)
+	clockFor(t, client, topology.VNI, control.OnLossRefuse, true)
+	awaitAnswer(t, sender, "ok")
+
+	// A ktsnd that is started again knows of no clock until it is told.
+	clockFor(t, client, topology.VNI, control.OnLossRefuse, false)
+	awaitAnswer(t, sender, "ENETDOWN")
+	kill(t, daemon)
+	_, client = lab.startDaemon(t)
+	awaitAnswer(t, sender, "ok")
+	if got := texts(t, listener); len(got) < 1 || got[0] != "waits" || slices.Contains(got, "never") {
+		t.Errorf("arrived: %q", got)
+	}
+	if counted := counters(t, client); counted.DropClock != 0 {
+		t.Errorf("%d were dropped for the clock", counted.DropClock)
+	}
+}
+
+// awaitAnswer waits until the sender's calls are answered so: ktsnd's loop tells its library a moment later.
+func awaitAnswer(t *testing.T, sender *sender, want string) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
+		got := sender.told("send", 0, "asked")
+		if got == want {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("the call gives %s, want %s", got, want)
+		}
+	}
+}
+
+func TestWhatLeavesByAClockThatIsLostIsCounted(t *testing.T) {
+	t.Parallel()
+	lab, _, client := newClockLab(t)
+	lab.listenForTexts(t)
+	sender := lab.startSender(t)
+	clockFor(t, client, topology.VNI, control.OnLossContinue, false)
+	sender.expect("ok", "send", 5, "one")
+	await(t, client, "it has left", func(c control.Counters) bool { return c.Sent == 1 && c.ClockLost == 1 })
+	clockFor(t, client, topology.VNI, control.OnLossContinue, true)
+	sender.expect("ok", "send", 5, "two")
+	await(t, client, "it has left", func(c control.Counters) bool { return c.Sent == 2 })
+	if lost := counters(t, client).ClockLost; lost != 1 {
+		t.Errorf("%d messages count as sent by a clock that was lost", lost)
+	}
+}
+
+// addNetwork puts the pod on another network, with an address there that answers nobody's questions.
+func (l *lab) addNetwork(t *testing.T, client *control.Client) netip.Addr {
+	t.Helper()
+	const name = "tsn1"
+	remote := netip.MustParseAddr("10.43.2.2")
+	ip(t, l.PodA, "link", "add", name, "type", "veth", "peer", "name", "far1")
+	ip(t, l.PodA, "link", "set", "far1", "up")
+	ip(t, l.PodA, "link", "set", name, "up")
+	ip(t, l.PodA, "address", "add", "10.43.1.2/16", "dev", name)
+	ip(t, l.PodA, "neighbor", "add", remote.String(), "lladdr", "02:00:0a:2b:02:02", "dev", name, "nud", "permanent")
+	err := errors.Join(
+		client.EndpointAdd(t.Context(), control.Endpoint{Identity: identity, Interface: name, Netns: l.PodA.Path(), VNI: otherVNI}),
+		client.PeerAdd(t.Context(), control.Peer{VNI: otherVNI, Address: topology.NodeAddressB, Subnets: []netip.Prefix{netip.PrefixFrom(remote, 24).Masked()}}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return remote
+}
+
+func TestAnotherNetworkOfThePodGoesOnWhileAClockIsLost(t *testing.T) {
+	t.Parallel()
+	lab, daemon, client := newClockLab(t)
+	lab.listenForTexts(t)
+	other := lab.addNetwork(t, client)
+	sender := lab.startSender(t)
+	for _, vni := range []uint32{topology.VNI, otherVNI} {
+		clockFor(t, client, vni, control.OnLossRefuse, true)
+	}
+	sender.expect("ok", "send", 0, "first")
+	sender.expect("ok", "send", 0, "first", other)
+	clockFor(t, client, topology.VNI, control.OnLossRefuse, false)
+	awaitAnswer(t, sender, "ENETDOWN")
+	for range 3 {
+		sender.expect("ok", "send", 0, "other", other)
+		sender.expect("ENETDOWN", "send", 0, "never")
+		// Also by the successor, whose numbers are the same.
+		daemon, client = lab.takeOver(t, daemon)
+	}
+	clockFor(t, client, topology.VNI, control.OnLossHold, false)
+	awaitAnswer(t, sender, "ok")
+	sender.expect("ok", "send", 0, "other", other)
+	await(t, client, "the other network's message has left", func(c control.Counters) bool { return c.Sent == 1 })
+	clockFor(t, client, otherVNI, control.OnLossRefuse, false)
+	clockFor(t, client, topology.VNI, control.OnLossHold, true)
+	awaitAnswer(t, sender, "ok")
+	sender.expect("ENETDOWN", "send", 0, "never", other)
+}
+
+func TestAClockThatNobodySpeaksOfAnyMoreIsLostWhenItsBoundIsReached(t *testing.T) {
+	t.Parallel()
+	const (
+		bound  = 4_000  // ns
+		drift  = 20_000 // ns a second
+		toLose = 300 * time.Millisecond
+	)
+	lab, _, client := newClockLab(t)
+	lab.listenForTexts(t)
+	sender := lab.startSender(t)
+	clockFor(t, client, topology.VNI, control.OnLossRefuse, true)
+	sender.expect("ok", "send", 0, "first")
+	before := statusOf(t, client)
+	began := time.Now()
+	err := client.ClockSet(t.Context(), control.ClockQuality{State: control.ClockHoldover, ErrorBoundNs: bound, DriftPPB: drift})
+	if err != nil {
+		t.Fatal(err)
+	}
+	told := time.Now()
+	// Not by the control socket, whose requests have ktsnd look.
+	for sender.told("send", 0, "asked") == "ok" {
+		if time.Since(told) > patience {
+			t.Fatal("the clock is never lost")
+		}
+		time.Sleep(time.Millisecond)
+	}
+	if lost := time.Now(); lost.Before(began.Add(toLose)) || lost.After(told.Add(toLose+patience/4)) {
+		t.Errorf("it was lost after %v, want %v", lost.Sub(began), toLose)
+	}
+	status := statusOf(t, client)
+	if status.Clock.State != control.ClockHoldover || status.Clock.DriftPPB != drift || status.Clock.ErrorBoundNs < 10_000 {
+		t.Errorf("the clock is %+v", status.Clock)
+	}
+	clocks, err := client.NetworkClocks(t.Context())
+	if err != nil || len(clocks) != 1 || !clocks[0].Lost || !clocks[0].Good || clocks[0].VNI != topology.VNI {
+		t.Errorf("networks: %+v, %v", clocks, err)
+	}
+	if before.Clock.State != control.ClockSynchronized || before.Clock.ErrorBoundNs != goodClock.ErrorBoundNs {
+		t.Errorf("before, the clock was %+v", before.Clock)
+	}
+	if err := client.ClockSet(t.Context(), goodClock); err != nil {
+		t.Fatal(err)
+	}
+	awaitAnswer(t, sender, "ok")
+	// Without what it asks a network has no clock that could be lost.
+	if err := client.NetworkClockSet(t.Context(), topology.VNI, nil); err != nil {
+		t.Fatal(err)
+	}
+	if clocks, err := client.NetworkClocks(t.Context()); err != nil || len(clocks) != 0 {
+		t.Errorf("networks: %+v, %v", clocks, err)
+	}
+}
+
+// Frames that ktsnd takes from the pod's interface: with a time they are held or refused, without one they go on.
+func TestCapturedFramesWithATimeFollowTheClockAndOthersGoOn(t *testing.T) {
+	c := newCaptured(t, capture.All)
+	if err := c.client.ClockSet(t.Context(), goodClock); err != nil {
+		t.Fatal(err)
+	}
+	checkEchoes(t, c.PodA, topology.PodAddressB)
+	frame := c.honest(t)
+	c.sendFrame(t, frame)
+	await(t, c.client, "a frame with a time has left", func(counted control.Counters) bool { return counted.OnTime+counted.Late() == 1 })
+
+	clockFor(t, c.client, topology.VNI, control.OnLossHold, false)
+	c.sendFrame(t, frame)
+	await(t, c.client, "it is taken", func(counted control.Counters) bool { return counted.Taken-counted.Untimed >= 2 })
+	checkEchoes(t, c.PodA, topology.PodAddressB)
+	if counted := counters(t, c.client); counted.OnTime+counted.Late() != 1 {
+		t.Error("a frame left while its network's clock was lost")
+	}
+	clockFor(t, c.client, topology.VNI, control.OnLossHold, true)
+	await(t, c.client, "it has left late", func(counted control.Counters) bool { return counted.LateClock == 1 })
+
+	clockFor(t, c.client, topology.VNI, control.OnLossRefuse, false)
+	c.checkDropped(t, func() { c.sendFrame(t, frame) })
+	checkEchoes(t, c.PodA, topology.PodAddressB)
+	clockFor(t, c.client, topology.VNI, control.OnLossRefuse, true)
+	before := counters(t, c.client)
+	c.sendFrame(t, frame)
+	await(t, c.client, "frames are taken again", func(counted control.Counters) bool {
+		return counted.OnTime+counted.Late() > before.OnTime+before.Late()
+	})
+	if dropped := counters(t, c.client).DropClock; dropped != 0 {
+		t.Errorf("%d frames came to ktsnd although their network refuses them", dropped)
+	}
+}
