@@ -38,13 +38,15 @@ type ktsnd struct {
 	// begins is when the table is in force, in nanoseconds of TAI.
 	begins int64
 	peers  map[peerKey]*control.Peer
+	// clocks is what networks ask of the clock, by VNI.
+	clocks map[uint32]control.NetworkClock
 	// order is that of lists; nil after a change.
 	order []*control.Peer
 }
 
 // startKtsnd listens.
 func startKtsnd(path, local string) (*ktsnd, error) {
-	k := &ktsnd{path: path, peers: map[peerKey]*control.Peer{}}
+	k := &ktsnd{path: path, peers: map[peerKey]*control.Peer{}, clocks: map[uint32]control.NetworkClock{}}
 	k.status = control.Status{
 		KtsndVersion: "played", Uplink: "direct", Interface: "eth0", LocalAddress: netip.MustParseAddr(local),
 		Strategy: "tas", LinkSpeedBps: 1e9, Classes: []control.ClassStatus{},
@@ -101,6 +103,7 @@ func (k *ktsnd) replace(linkSpeedBps int64) error {
 	k.status.TrafficClassMap, k.status.PriorityCodePoints = control.TrafficClassMap{}, control.PriorityCodePoints{}
 	k.table, k.begins = control.GateParameterTable{}, 0
 	clear(k.peers)
+	clear(k.clocks)
 	k.order = nil
 	k.mu.Unlock()
 	return k.listen()
@@ -163,6 +166,8 @@ type request struct {
 	Table   control.GateParameterTable `json:"gate-parameter-table"`
 	Classes control.TrafficClassMap    `json:"traffic-class-map"`
 	Points  control.PriorityCodePoints `json:"priority-code-points"`
+	VNI     uint32                     `json:"vni"`
+	Clock   json.RawMessage            `json:"clock"`
 }
 
 func (k *ktsnd) answer(text []byte) ([]byte, error) {
@@ -186,6 +191,13 @@ func (k *ktsnd) answer(text []byte) ([]byte, error) {
 		reply["total"], reply["peers"] = len(k.peers), k.page(asked.Offset, asked.Limit)
 	case "pods", "endpoints", "flows", "network-limits":
 		reply["total"], reply[asked.Request] = 0, []any{}
+	case "network-clocks":
+		reply["total"], reply["network-clocks"] = len(k.clocks), slices.Collect(maps.Values(k.clocks))
+	case "network-clock-set":
+		reply["reply"] = "ok"
+		if err := k.setClock(&asked); err != nil {
+			return nil, err
+		}
 	case "departures":
 		reply["overwritten"], reply["departures"] = 0, []any{}
 	default:

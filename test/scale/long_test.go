@@ -30,6 +30,7 @@ const (
 	limitResident = 300.0  // MiB
 	limitPeer     = 2000.0 // bytes
 	limitStart    = 120.0  // seconds
+	limitClock    = 2.0    // seconds
 )
 
 // setting is a number that can be changed for a smaller run.
@@ -71,6 +72,7 @@ func TestAThousandNodes(t *testing.T) {
 	l.reports(ctx)
 	l.joinAndLeave(ctx)
 	l.awaitOperational(ctx, l.nodes)
+	l.clocks(ctx)
 	l.rest(ctx, rest)
 	l.memory()
 	l.powerCut(ctx)
@@ -183,6 +185,22 @@ func (l *long) joinAndLeave(ctx context.Context) {
 	s = between(bill, l.bill(), "")
 	l.add("a node leaves: bytes that each other agent receives", float64(s.others.Received)/float64(l.nodes), "B", 0,
 		"%.2f requests of each; all have forgotten it after %.1f s", float64(s.others.Requests)/float64(l.nodes), took.Seconds())
+}
+
+// clocks of all nodes are lost at once, as when a grandmaster fails, and one alone. They are watched, and nobody asks for them, while
+// the cluster rests.
+func (l *long) clocks(ctx context.Context) {
+	before := l.usage()
+	l.askForClocks(ctx)
+	one := l.turnClocks(ctx, []string{nodeName(l.nodes / 2)}, badError, 1, "False")
+	l.add("a clock is lost: no new pods on its node", one.labelled.Seconds(), "s", limitClock, "%s", one)
+	l.turnClocks(ctx, nil, goodError, 0, "True")
+	all := l.turnClocks(ctx, nil, badError, l.nodes, "False")
+	l.add("the clocks of all nodes are lost at once: no new pods anywhere", all.labelled.Seconds(), "s", 0, "%s", all)
+	l.bound("reports of a node whose clock is lost", float64(len(all.spent.reports))/float64(l.nodes), "", 1, "beside them %d other requests at most, which are Events",
+		all.spent.most.Asked)
+	l.turnClocks(ctx, nil, goodError, 0, "True")
+	l.add("operator while clocks are lost", cores(before.operator, l.usage().operator), "cores", limitCores, "")
 }
 
 // rest looks at a cluster in which nothing happens.

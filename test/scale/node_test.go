@@ -49,6 +49,7 @@ type node struct {
 	// booted is when the machine was.
 	booted  time.Time
 	ktsnd   *ktsnd
+	clock   *playedClock
 	traffic *traffic
 	stop    context.CancelFunc
 	// ended is closed when the agent was stopped and has ended.
@@ -78,7 +79,8 @@ func (t tunnels) Close() {}
 
 // startNode starts ktsnd, kubelet and agent of a node. Programs has what the agent installs.
 func startNode(root, programs string, seat Seat, server *rest.Config, log io.Writer) (*node, error) {
-	n := &node{Seat: seat, dir: filepath.Join(root, fmt.Sprintf("n%d", seat.Number)), ended: make(chan struct{}), traffic: &traffic{}}
+	n := &node{Seat: seat, dir: filepath.Join(root, fmt.Sprintf("n%d", seat.Number)), ended: make(chan struct{}), traffic: &traffic{},
+		clock: newPlayedClock()}
 	n.booted = time.Now().Add(-seat.Up)
 	for _, folder := range []string{"run", "pods"} {
 		if err := os.MkdirAll(filepath.Join(n.dir, folder), 0o700); err != nil {
@@ -125,6 +127,7 @@ func (n *node) agent(ctx context.Context, programs string, server *rest.Config, 
 		Overlay:  func() (peers.Overlay, error) { return tunnels{n.ktsnd}, nil },
 		Registry: prometheus.NewRegistry(), Shared: true,
 		Uptime: func() time.Duration { return time.Since(n.booted) },
+		Clock:  n.clock.watch,
 	}, n.traffic.count(server, n.Token), log)
 }
 

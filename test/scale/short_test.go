@@ -29,6 +29,7 @@ func TestAChangeOfOneNodeCostsTheOthersLittle(t *testing.T) {
 	w.part(t, "a schedule is changed", func() { w.aSchedule(ctx) })
 	w.part(t, "a node reports", func() { w.aReport(ctx) })
 	w.part(t, "a node joins", func() { w.aNode(ctx) })
+	w.part(t, "clocks are lost", func() { w.theClocks(ctx, shortNodes+1) })
 	w.part(t, "the power fails", func() { w.thePower(ctx) })
 }
 
