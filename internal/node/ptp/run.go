@@ -198,7 +198,7 @@ func (r *Runner) watch(ctx context.Context, management *Management, ptp4l, phc2s
 	if phc2sys != nil {
 		phcEnded = phc2sys.ended
 	}
-	keeper := &taiKeeper{adjust: r.Adjust, say: r.say}
+	setter := &taiSetter{adjust: r.Adjust, say: r.say}
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
 	complaint := ""
@@ -215,7 +215,7 @@ func (r *Runner) watch(ctx context.Context, management *Management, ptp4l, phc2s
 			if r.FreeRunning {
 				continue
 			}
-			err := r.keepTAI(ctx, management, keeper)
+			err := r.keepTAI(ctx, management, setter)
 			if err != nil && err.Error() != complaint && ctx.Err() == nil {
 				complaint = err.Error()
 				r.say(complaint)
@@ -224,12 +224,12 @@ func (r *Runner) watch(ctx context.Context, management *Management, ptp4l, phc2s
 	}
 }
 
-func (r *Runner) keepTAI(ctx context.Context, management *Management, keeper *taiKeeper) error {
+func (r *Runner) keepTAI(ctx context.Context, management *Management, setter *taiSetter) error {
 	known, err := management.UTCOffset(ctx)
 	if err != nil {
 		return err
 	}
-	return keeper.look(known)
+	return setter.look(known)
 }
 
 // Probe tells whether the ptp4l of a folder answers.

@@ -11,10 +11,10 @@ import (
 // adjTAI is ADJ_TAI of linux/timex.h.
 const adjTAI = 0x0080
 
-// taiKeeper gives the kernel TAI - UTC. linuxptp 3.1.1 does so in two cases only: ptp4l with software time stamps, and phc2sys that
+// taiSetter gives the kernel TAI - UTC. linuxptp 3.1.1 does so in two cases only: ptp4l with software time stamps, and phc2sys that
 // sets the system's clock, both by a grandmaster whose time is traceable to the primary reference. On the grandmaster itself, and
 // behind one whose offset is valid but whose time is not traceable, nobody would.
-type taiKeeper struct {
+type taiSetter struct {
 	// adjust is adjtimex(2).
 	adjust func(*unix.Timex) (int, error)
 	// say is told what was changed.
@@ -24,7 +24,7 @@ type taiKeeper struct {
 }
 
 // look compares the kernel's offset. An offset that differs is set at the second look in succession: linuxptp may be about to.
-func (k *taiKeeper) look(known UTCOffset) error {
+func (k *taiSetter) look(known UTCOffset) error {
 	// Around a leap second the kernel's offset changes at midnight, and the grandmaster's some seconds later.
 	if !known.Valid || known.Leap {
 		k.differs = 0

@@ -30,7 +30,7 @@ func TestTheKernelGetsTheGrandmastersOffsetOfTAI(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			sets, said := 0, ""
 			kernel := test.has
-			keeper := &taiKeeper{say: func(text string) { said += text }, adjust: func(state *unix.Timex) (int, error) {
+			setter := &taiSetter{say: func(text string) { said += text }, adjust: func(state *unix.Timex) (int, error) {
 				if state.Modes == adjTAI {
 					kernel, sets = int32(state.Constant), sets+1
 				} else if state.Modes != 0 {
@@ -40,7 +40,7 @@ func TestTheKernelGetsTheGrandmastersOffsetOfTAI(t *testing.T) {
 				return 0, nil
 			}}
 			for _, known := range test.known {
-				if err := keeper.look(known); err != nil {
+				if err := setter.look(known); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -49,7 +49,7 @@ func TestTheKernelGetsTheGrandmastersOffsetOfTAI(t *testing.T) {
 			}
 		})
 	}
-	refused := &taiKeeper{adjust: func(*unix.Timex) (int, error) { return 0, unix.EPERM }}
+	refused := &taiSetter{adjust: func(*unix.Timex) (int, error) { return 0, unix.EPERM }}
 	if err := refused.look(valid); !errors.Is(err, unix.EPERM) || !strings.Contains(err.Error(), "TAI offset") {
 		t.Errorf("without the privilege: %v", err)
 	}
