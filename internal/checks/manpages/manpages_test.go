@@ -29,11 +29,11 @@ func help(t *testing.T, program string, arguments ...string) string {
 
 var (
 	// helpLine opens an option, or several, in a help text.
-	helpLine = regexp.MustCompile(`(?m)^ +(--?[a-z][a-z-]*(?:, --?[a-z][a-z-]*)*)`)
+	helpLine = regexp.MustCompile(`(?m)^ +(--?[a-z][a-z0-9-]*(?:, --?[a-z][a-z0-9-]*)*)`)
 	// helpDefault is C programs' way to name a default.
 	helpDefault = regexp.MustCompile(`\(default:\s+([^)]*)\)`)
 	// pageOption is an option in a line of mdoc that has the macro Fl, which prints a dash of its own.
-	pageOption = regexp.MustCompile(`(?:^|\s)(-?[a-z][a-z-]*)(?:$|[\s.,])`)
+	pageOption = regexp.MustCompile(`(?:^|\s)(-?[a-z][a-z0-9-]*)(?:$|[\s.,])`)
 	macro      = regexp.MustCompile(`(?m)^\.[A-Z][a-z] `)
 	space      = regexp.MustCompile(`\s+`)
 )
@@ -150,6 +150,7 @@ func TestPagesAndHelpKnowTheSameOptions(t *testing.T) {
 		"ktsn node relay":      {"ktsn", "node relay", "ktsn.1", ".Ss ktsn node relay", true, common},
 		"ktsn top":             {"ktsn", "top", "ktsn.1", ".Ss ktsn top", true, common},
 		"ktsn trace":           {"ktsn", "trace", "ktsn.1", ".Ss ktsn trace", true, common},
+		"ktsn clock config":    {"ktsn", "clock config", "ktsn.1", ".Ss ktsn clock config", true, common},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inHelp := helpOptions(help(t, test.program, strings.Fields(test.command)...))
