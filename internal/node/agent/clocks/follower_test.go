@@ -152,10 +152,12 @@ func TestSomebodyIsToldOfWhatHasChangedOnly(t *testing.T) {
 		networkEvents int
 	}{
 		{"nothing happens", time.Second, clock.Estimate{Bound: 910}, 0, "", 0},
-		{"the bound is a little larger", time.Second, clock.Estimate{Bound: 1100}, 0, "", 0},
-		{"it is so for longer", boundAgain, clock.Estimate{Bound: 1100}, 1, "", 0},
+		{"the bound is larger than what was said", time.Second, clock.Estimate{Bound: 1100}, 1, "", 0},
+		{"and larger", time.Second, clock.Estimate{Bound: 1900}, 0, "", 0},
 		{"the bound is less, and back", boundAgain, clock.Estimate{Bound: 900}, 0, "", 0},
-		{"it is much larger", boundAgain, clock.Estimate{Bound: 9000}, 1, "", 0},
+		{"it is much larger", time.Second, clock.Estimate{Bound: 9000}, 1, "", 0},
+		{"it is much less for a moment", time.Second, clock.Estimate{Bound: 100}, 0, "", 0},
+		{"it is much less for longer", boundAgain, clock.Estimate{Bound: 100}, 1, "", 0},
 		{"it is too large", time.Second, clock.Estimate{Bound: 11000}, 1, "ClockUnsynchronized: its error may be 11µs; see ptp4l", 1},
 		{"only the figure of the sentence changes", time.Second, clock.Estimate{Bound: 12000}, 0, "", 0},
 		{"all is well again", time.Second, clock.Estimate{Bound: 400}, 1, "ClockSynchronized: the error of the clock is within 10µs", 1},

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -36,6 +37,7 @@ func TestTheClockIsFollowedWhateverHappens(t *testing.T) {
 	}
 	var watches atomic.Int32
 	asked := make(chan struct{})
+	var once sync.Once
 	log := slog.New(slog.DiscardHandler)
 	about := aNetwork("tsn", 42, "10us")
 	state := network.Cluster{Node: &v1alpha1.TSNNode{}, Networks: []network.Joined{{Part: v1alpha1.NodeNetwork{Name: "tsn"}, Object: about}}}
@@ -44,7 +46,7 @@ func TestTheClockIsFollowedWhateverHappens(t *testing.T) {
 		Changed: notify, Metrics: figures, Now: time.Now, Log: log,
 		NodeEvent: func(string, string, string) {}, NetworkEvent: func(string, string, string) {},
 		Teller: NewTeller(func(ctx context.Context, _ func(context.Context, Ktsnd) error) error {
-			close(asked)
+			once.Do(func() { close(asked) })
 			<-ctx.Done() // it never answers
 			return ctx.Err()
 		}, notify, log),

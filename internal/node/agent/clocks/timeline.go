@@ -18,7 +18,8 @@ const (
 	// mostOfHistory and mostOfMessage are the API's limits; Shorten adds three bytes.
 	mostOfHistory = 16
 	mostOfMessage = 512 - len("...")
-	// boundAgain is how often another bound is written while nothing else changes.
+	// boundAgain is how often a bound that is less is written while nothing else changes. A larger one is written at once: it then stays
+	// until it is much less.
 	boundAgain = 30 * time.Second
 	// boundMuchLess is by how many times a bound must have become less to be written.
 	boundMuchLess = 10
@@ -84,7 +85,7 @@ func (t *timeline) add(of *judgement, estimate *clock.Estimate, now time.Time) (
 			Time: metav1.NewMicroTime(now.Truncate(time.Microsecond)), State: next.State, Reason: of.verdict.Reason, Grandmaster: next.Grandmaster,
 		}))
 	}
-	if another || now.Sub(t.boundAt) >= boundAgain && boundDiffers(next.ErrorBoundNanoseconds, bound) {
+	if another || larger(next.ErrorBoundNanoseconds, bound) || now.Sub(t.boundAt) >= boundAgain && muchLess(next.ErrorBoundNanoseconds, bound) {
 		next.ErrorBoundNanoseconds, t.boundAt = rounded(bound), now
 	}
 	if t.node != nil && equality.Semantic.DeepEqual(t.node, next) {
@@ -108,12 +109,13 @@ func bounded(history []v1alpha1.ClockTransition) []v1alpha1.ClockTransition {
 	return history[:min(len(history), mostOfHistory)]
 }
 
-// boundDiffers tells whether a bound is worth another writing: it is larger than what was said, or much less.
-func boundDiffers(said *int64, bound time.Duration) bool {
-	if said == nil || bound < 0 {
-		return (said == nil) != (bound < 0)
-	}
-	return bound.Nanoseconds() > *said || bound.Nanoseconds() < *said/boundMuchLess
+// larger tells whether a bound is larger than what was said; one that is not known is the largest.
+func larger(said *int64, bound time.Duration) bool {
+	return said != nil && (bound < 0 || bound.Nanoseconds() > *said)
+}
+
+func muchLess(said *int64, bound time.Duration) bool {
+	return bound >= 0 && (said == nil || bound.Nanoseconds() < *said/boundMuchLess)
 }
 
 // rounded is the next 1, 2 or 5 times a power of ten that is not less; nil for a bound that is not known.
