@@ -5,6 +5,7 @@ package operator
 import (
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -435,5 +436,36 @@ func TestANodeThatAnswersWithoutAnAgentIsLost(t *testing.T) {
 		if got != step.want || (again-step.again).Abs() > time.Second {
 			t.Errorf("%s: it has labels %q, and is looked at again after %v; want %q, %v", step.what, got, again, step.want, step.again)
 		}
+	}
+}
+
+func TestOfANodeIsKeptWhatSaysHowItsClockIs(t *testing.T) {
+	began := metav1.NewTime(time.Unix(77, 0))
+	kept, err := slimNode(&corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: "a", Labels: map[string]string{"own": "own", v1alpha1.NodeLabel: "true", v1alpha1.ClockLabelPrefix + "old": "lost"}},
+		Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{
+			{Type: corev1.NodeDiskPressure, Status: corev1.ConditionFalse},
+			{Type: corev1.NodeReady, Status: corev1.ConditionTrue, LastTransitionTime: began, LastHeartbeatTime: metav1.Now(), Message: "kubelet is posting"},
+		}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	node := kept.(*corev1.Node)
+	if len(node.Labels) != 2 || node.Labels[v1alpha1.ClockLabelPrefix+"old"] != v1alpha1.ClockLost {
+		t.Errorf("its labels are %v", node.Labels)
+	}
+	// A heartbeat would have each node looked at every few minutes.
+	want := []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, LastTransitionTime: began}}
+	if !reflect.DeepEqual(node.Status.Conditions, want) {
+		t.Errorf("its conditions are %+v", node.Status.Conditions)
+	}
+}
+
+func TestAClockConcernsTheNetworkWhoseScheduleTheNodeExecutes(t *testing.T) {
+	state := clockSaid("a", "", "")
+	state.Spec.Gates = "gates"
+	if names := networksOfClock(t.Context(), state); fmt.Sprint(names) != "[old gates]" {
+		t.Errorf("these are looked at: %v", names)
 	}
 }
