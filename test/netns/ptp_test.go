@@ -232,7 +232,7 @@ func TestKtsnPtpEndsWithItsPtp4l(t *testing.T) {
 }
 
 // What a killed one leaves does not keep the next one away, and no ptp4l goes on without it.
-func TestAKilledKtsnPtpTakesPtp4lWithItAndIsFollowedByAnother(t *testing.T) {
+func TestAKilledKtsnPtpTakesPtp4lWithIt(t *testing.T) {
 	t.Parallel()
 	a, _ := newClockNodes(t)
 	kept := a.keep(t)

@@ -25,6 +25,9 @@ var renderings = map[string][]string{
 	"without the operator": {"--set", "operator.enabled=false"},
 	"with a core of its own and cgroups of version 1": {"--set", "ktsnd.exclusiveCore=true,ktsnd.cgroupV1=true"},
 	"with Open vSwitch": {"--set", "uplink.ovs.nodeSelector.switch=ovs,uplink.ovs.device=0000:01:00.0,uplink.ovs.pmdMaxSleep=50us"},
+	"with clocks of its own": {"--set", "clock.mode=ptp,clock.ptp.timeStamping=software,clock.ptp.interfaces[0].name=a,clock.ptp.interfaces[0].nodeSelector.clock=a," +
+		"clock.ptp.interfaces[0].role=grandmaster,clock.ptp.interfaces[1].name=b,clock.ptp.interfaces[1].nodeSelector.clock=b"},
+	"with clocks of network cards": {"--set", "clock.mode=ptp"},
 	"with all that a cluster may ask for": {"--set", "agent.inspectPrograms=false,agent.metricsPort=0,multus.namespaces={a,b},namespace.create=false," +
 		"image.pullSecrets[0].name=x,nodeSelector.a=b,tolerations[0].operator=Exists,operator.tolerations[0].operator=Exists,podAnnotations.a=b"},
 }
