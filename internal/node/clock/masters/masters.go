@@ -57,7 +57,7 @@ func look(process string) (name string, sets bool) {
 		comm = full
 	}
 	return comm, check(arguments[1:], func(path string) string { // as the process sees it
-		return contents(filepath.Join(process, "root", filepath.Join("/", path)))
+		return contents(filepath.Join(process, "root", path))
 	})
 }
 

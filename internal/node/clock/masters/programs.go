@@ -35,13 +35,12 @@ func phc2sys(arguments []string, _ func(string) string) bool {
 	if clock, given := option(arguments, "-c"); given {
 		return clock == "CLOCK_REALTIME"
 	}
-	flags := ""
-	for _, one := range arguments {
-		if strings.HasPrefix(one, "-") && !strings.HasPrefix(one, "--") {
-			flags += one
-		}
+	has := func(flag string) bool {
+		return slices.ContainsFunc(arguments, func(one string) bool {
+			return strings.HasPrefix(one, "-") && !strings.HasPrefix(one, "--") && strings.Contains(one, flag)
+		})
 	}
-	return !strings.Contains(flags, "a") || strings.Contains(flags, "r")
+	return !has("a") || has("r")
 }
 
 // ptp4l sets the system's clock where it stamps packets in software, unless it runs free.

@@ -44,17 +44,17 @@ func inspect(path string) error {
 
 // inspectFolder refuses a folder in which others could replace the socket.
 func inspectFolder(path string) error {
-	real, err := filepath.EvalSymlinks(path) // /var/run is a link to /run
+	folder, err := filepath.EvalSymlinks(path) // /var/run is a link to /run
 	if err != nil {
 		return fmt.Errorf("look at the folder of ptp4l's socket: %w", err)
 	}
-	of, err := lstat(real)
+	of, err := lstat(folder)
 	if err != nil {
 		return err
 	}
 	if !trusted(of.Uid) || (of.Mode&unix.S_IWOTH != 0 && of.Mode&unix.S_ISVTX == 0) {
 		return &RefusedError{fmt.Sprintf("others than root may replace ptp4l's socket in folder %s (owner %d, mode %04o); what it says is "+
-			"not believed. Let ptp4l's uds_address be in a folder of root's", real, of.Uid, of.Mode&0o7777)}
+			"not believed. Let ptp4l's uds_address be in a folder of root's", folder, of.Uid, of.Mode&0o7777)}
 	}
 	return nil
 }
