@@ -58,9 +58,9 @@ type clocked struct {
 }
 
 // startClocked runs it with its own watch of the objects.
-func startClocked(ctx context.Context, t *testing.T, node string) *clocked {
+func startClocked(ctx context.Context, t *testing.T) *clocked {
 	t.Helper()
-	watching := startInformer(ctx, t, config, node)
+	watching := startInformer(ctx, t, config, clockedNode)
 	made := &clocked{estimates: make(chan clock.Estimate), events: make(chan string, 100)}
 	again := make(chan struct{}, 1)
 	changed := func() {
@@ -90,7 +90,7 @@ func startClocked(ctx context.Context, t *testing.T, node string) *clocked {
 		},
 	}
 	reports := &gates.Reconciler{
-		Client: admin, Node: node, State: watching.State, Version: "1", Well: func() error { return nil }, Switch: func() error { return nil },
+		Client: admin, Node: clockedNode, State: watching.State, Version: "1", Well: func() error { return nil }, Switch: func() error { return nil },
 		Relays: func() []relay.Status { return nil }, Clock: follower, Now: time.Now, Log: log,
 		Do: func(ctx context.Context, ask func(context.Context, gates.Ktsnd) error) error {
 			return ask(ctx, ktsnd{})
@@ -145,11 +145,14 @@ func (c *clocked) feed(ctx context.Context, begin time.Time, bound time.Duration
 	}
 }
 
-// says reads what a TSNNode says of the clock.
-func says(ctx context.Context, t *testing.T, node string) (clock *v1alpha1.NodeClock, condition string, version string) {
+// clockedNode is the node whose clock it is.
+const clockedNode = "c"
+
+// says reads what its TSNNode says of the clock.
+func says(ctx context.Context, t *testing.T) (clock *v1alpha1.NodeClock, condition string, version string) {
 	t.Helper()
 	var object v1alpha1.TSNNode
-	if err := admin.Get(ctx, client.ObjectKey{Name: node}, &object); err != nil {
+	if err := admin.Get(ctx, client.ObjectKey{Name: clockedNode}, &object); err != nil {
 		t.Fatal(err)
 	}
 	for _, network := range object.Status.Networks {
@@ -165,8 +168,8 @@ func TestAnotherStateOfTheClockIsInTheAPIWithinTwoSeconds(t *testing.T) {
 	ctx := needServer(t)
 	about := newNetwork("clocked", 77)
 	about.Spec.Clock = &v1alpha1.ClockRequirement{MaxError: "10us"}
-	create(ctx, t, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "c"}}, about, newShard("clocked", 0, 2), newTSNNode("c", "", "clocked"))
-	agent := startClocked(ctx, t, "c")
+	create(ctx, t, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: clockedNode}}, about, newShard("clocked", 0, 2), newTSNNode(clockedNode, "", "clocked"))
+	agent := startClocked(ctx, t)
 	now := time.Now()
 	var took []time.Duration
 	for i, want := range []string{"True AsAsked", "False ClockUnsynchronized", "True AsAsked", "False ClockUnsynchronized", "True AsAsked"} {
@@ -179,7 +182,7 @@ func TestAnotherStateOfTheClockIsInTheAPIWithinTwoSeconds(t *testing.T) {
 		began := time.Now()
 		go func() { ended <- agent.feed(feeding, now, bound) }()
 		eventually(ctx, t, func() error {
-			if said, got, _ := says(ctx, t, "c"); got != want || said == nil {
+			if said, got, _ := says(ctx, t); got != want || said == nil {
 				return fmt.Errorf("step %d: the network says %q, want %q", i, got, want)
 			}
 			return nil
@@ -198,20 +201,20 @@ func TestAnotherStateOfTheClockIsInTheAPIWithinTwoSeconds(t *testing.T) {
 	t.Run("and nothing is written while nothing changes", func(t *testing.T) {
 		feeding, stop := context.WithTimeout(ctx, 3*time.Second)
 		defer stop()
-		_, _, before := says(ctx, t, "c")
+		_, _, before := says(ctx, t)
 		now = agent.feed(feeding, now, 900*time.Nanosecond)
-		if _, _, after := says(ctx, t, "c"); after != before {
+		if _, _, after := says(ctx, t); after != before {
 			t.Errorf("the TSNNode changed from version %s to %s", before, after)
 		}
 	})
 	t.Run("and another agent goes on where this one ended", func(t *testing.T) {
-		before, _, version := says(ctx, t, "c")
+		before, _, version := says(ctx, t)
 		agent.end()
-		agent = startClocked(ctx, t, "c")
+		agent = startClocked(ctx, t)
 		feeding, stop := context.WithTimeout(ctx, 3*time.Second)
 		defer stop()
 		now = agent.feed(feeding, now, 900*time.Nanosecond)
-		after, _, later := says(ctx, t, "c")
+		after, _, later := says(ctx, t)
 		if later != version || len(after.History) != len(before.History) || len(after.History) < 5 {
 			t.Errorf("before it was %+v, now %+v (versions %s and %s)", before, after, version, later)
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
 	"github.com/kubernetsn/kubernetsn/internal/node/agent/network"
 	"github.com/kubernetsn/kubernetsn/internal/node/clock"
+	"github.com/kubernetsn/kubernetsn/internal/shared/control"
 )
 
 func TestEachNetworkIsJudgedByWhatItAsksFor(t *testing.T) {
@@ -201,8 +202,8 @@ func TestAWatchThatSaysNothingIsNotBelieved(t *testing.T) {
 
 func TestWithoutAnOperatorTheNodeIsJudgedAlone(t *testing.T) {
 	l := newLab(t)
-	l.Follower.State = nil
-	l.ktsnd.networks[7] = l.ktsnd.networks[7] // an operator was there once
+	l.State = nil
+	l.ktsnd.networks[7] = control.ClockNeed{Good: true} // an operator was there once
 	l.after(settle, 900)
 	if got := l.ktsnd.was(); got != "clock synchronized 900, network 7 gone" || l.figure != clock.Synchronized {
 		t.Errorf("ktsnd was asked %s", got)

@@ -156,7 +156,7 @@ func aNetwork(name string, vni int32, maxError string) *v1alpha1.TSNNetwork {
 // says is what is said of all networks.
 func (l *lab) says() string {
 	var all []string
-	for _, name := range slices.Sorted(maps.Keys(l.Follower.networks)) {
+	for _, name := range slices.Sorted(maps.Keys(l.networks)) {
 		is, known := l.Network(name)
 		if !known {
 			all = append(all, name+" nothing")

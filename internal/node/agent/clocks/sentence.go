@@ -47,7 +47,7 @@ func figure(word string) bool {
 	case "ns", "us", "µs", "ms", "s", "ppb", "ppm":
 		return true
 	}
-	if !unicode.IsDigit([]rune(word)[0]) {
+	if first := word[0]; first < '0' || first > '9' {
 		return false
 	}
 	_, err := time.ParseDuration(word)
