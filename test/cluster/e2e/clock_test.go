@@ -1,0 +1,560 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+
+	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
+	"github.com/kubernetsn/kubernetsn/internal/bench/results/resultstest"
+	"github.com/kubernetsn/kubernetsn/internal/bench/tsnperf"
+	"github.com/kubernetsn/kubernetsn/test/cluster/internal/kube"
+	"github.com/kubernetsn/kubernetsn/test/cluster/internal/node"
+)
+
+// clockNetworks differ in what becomes of messages while the clock is lost. Stamps of software on a busy machine are wrong by
+// milliseconds, and what counts here is whether somebody keeps the clock.
+const clockNetworks = `
+apiVersion: kubernetsn.io/v1alpha1
+kind: TSNNetwork
+metadata: {name: held}
+spec: {vni: 52, ipv4: {cidr: 10.52.0.0/16}, clock: {maxError: 500ms, holdover: 8s, onLoss: Hold}, limits: {horizon: 60s}}
+---
+apiVersion: kubernetsn.io/v1alpha1
+kind: TSNNetwork
+metadata: {name: refused}
+spec: {vni: 53, ipv4: {cidr: 10.53.0.0/16}, clock: {maxError: 500ms, holdover: 8s, onLoss: Refuse}}
+---
+apiVersion: kubernetsn.io/v1alpha1
+kind: TSNNetwork
+metadata: {name: carried}
+spec: {vni: 54, ipv4: {cidr: 10.54.0.0/16}, clock: {maxError: 500ms, holdover: 8s}}
+`
+
+var clockNetworkNames = []string{"held", "refused", "carried"}
+
+// allClockNetworks is the annotation of pods on all of them.
+const allClockNetworks = "held,refused,carried"
+
+// freeRunning has the chart run ptp4l between the nodes, of which one serves and one follows. They share this machine's clock, so
+// nobody may set it: ptp4l only measures, and announces no offset of TAI, which the kernel would have to be given.
+func freeRunning() []string {
+	return []string{"--set", "clock.mode=ptp,clock.ptp.freeRunning=true,clock.ptp.timeStamping=software,clock.ptp.utcOffset=0", "--set-json", fmt.Sprintf(
+		`clock.ptp.interfaces=[{"name":"serves","nodeSelector":{%[1]q:%[2]q},"interface":"eth0","role":"grandmaster"},`+
+			`{"name":"follows","nodeSelector":{%[1]q:%[3]q},"interface":"eth0","role":"receiver"}]`,
+		corev1.LabelHostname, under.Nodes[0].Name, under.Nodes[1].Name)}
+}
+
+// kernelClock is what must stay as it was: whether somebody keeps the clock of this machine, and at which frequency.
+func kernelClock(t *testing.T) (kept bool, frequency int64) {
+	t.Helper()
+	var now unix.Timex // without modes it is only read
+	if _, err := unix.Adjtimex(&now); err != nil {
+		t.Fatal(err)
+	}
+	return now.Status&unix.STA_UNSYNC == 0, now.Freq
+}
+
+// TestClocksAreBelievedOnlyWhileTheyAreGood is one test, because the chart is in the cluster once, and there is an order: nobody
+// keeps the clocks, ptp4l does, one node loses its master and finds it again, and the end.
+func TestClocksAreBelievedOnlyWhileTheyAreGood(t *testing.T) {
+	needTwoNodes(t)
+	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Minute)
+	t.Cleanup(cancel)
+	program(t, "helm")
+	removeChart(ctx, t)
+	noRelease(ctx, t)
+	removeTSN(ctx, t)
+	nodesBefore, before, inventory := nodeFiles(ctx, t), objects(ctx, t), inventories(ctx, t)
+	keptBefore, frequencyBefore := kernelClock(t)
+	values := slices.Concat(chartValues, []string{"--set", "operator.enabled=true", "--set", "operator.linger=2s"})
+	if said, err := helm(ctx, t, slices.Concat([]string{"install", release, chartFolder(t), "--wait", "--timeout", "2m"}, values)...); err != nil {
+		t.Fatalf("%v: %s", err, said)
+	}
+	uninstalled := false
+	t.Cleanup(func() {
+		if !uninstalled {
+			said, err := helm(context.WithoutCancel(ctx), t, "uninstall", release, "--wait", "--timeout", "3m")
+			t.Logf("removed after a failure: %v %s", err, said)
+		}
+	})
+	applyText(ctx, t, clockNetworks)
+	namespace := newNamespace(ctx, t, restricted)
+	for i, name := range []string{"listener", "talker"} {
+		if _, err := client.CoreV1().Pods(namespace).Create(ctx, annotated(waiting(name, under.Nodes[i].Name), allClockNetworks), createOptions); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Run("external, and nobody keeps the clocks", func(t *testing.T) { nobodyKeepsClocks(ctx, t, namespace) })
+	if said, err := helm(ctx, t, slices.Concat([]string{"upgrade", release, chartFolder(t), "--wait", "--timeout", "3m"}, values, freeRunning())...); err != nil {
+		t.Fatalf("%v: %s", err, said)
+	}
+	talker, listener := &corev1.Pod{}, &corev1.Pod{}
+	t.Run("ptp, and pods start", func(t *testing.T) { talker, listener = clocksBecomeGood(ctx, t, namespace) })
+	if t.Failed() {
+		return
+	}
+	t.Run("ktsn bench writes the error of both clocks", func(t *testing.T) { benchBetweenTwoClocks(ctx, t) })
+	t.Run("ptp4l is killed, and comes again", func(t *testing.T) { ptp4lIsKilled(ctx, t) })
+	lossOfAClock(ctx, t, namespace, talker, listener)
+	if kept, frequency := kernelClock(t); kept != keptBefore || !kept && frequency != frequencyBefore {
+		t.Errorf("somebody has set the clock of this machine: kept %v, before %v; frequency %d, before %d", kept, keptBefore, frequency, frequencyBefore)
+	}
+	t.Run("uninstall leaves nothing", func(t *testing.T) {
+		deleteNamespace(t, namespace)
+		if said, err := helm(ctx, t, "uninstall", release, "--wait", "--timeout", "5m"); err != nil {
+			t.Fatalf("%v: %s", err, said)
+		}
+		uninstalled = true
+		leftNothing(ctx, t, nodesBefore, before)
+		leavesNothing(ctx, t, inventory)
+		for _, host := range under.Nodes {
+			if lost := lostTo(ctx, t, host.Name); len(lost) > 0 {
+				t.Errorf("%s is still labelled as lost to %v", host.Name, lost)
+			}
+		}
+	})
+}
+
+// nobodyKeepsClocks has pods wait, unless somebody keeps the clock of this machine.
+func nobodyKeepsClocks(ctx context.Context, t *testing.T, namespace string) {
+	if kept, _ := kernelClock(t); kept {
+		t.Skip("somebody keeps the clock of this machine, and the agents see that")
+	}
+	for _, name := range clockNetworkNames {
+		says(ctx, t, name, v1alpha1.ConditionClockSynchronized, v1alpha1.ReasonClockUnknown, "node "+under.Nodes[1].Name+": ")
+	}
+	waitsForAClock(ctx, t, namespace, "talker")
+	for _, host := range under.Nodes {
+		awaitLost(ctx, t, host.Name, clockNetworkNames)
+	}
+	// Both pods were placed before anybody had looked at the clocks; one that comes later is not placed.
+	if _, err := client.CoreV1().Pods(namespace).Create(ctx, annotated(waiting("later", ""), "held"), createOptions); err != nil {
+		t.Fatal(err)
+	}
+	hasUnplaced(ctx, t, namespace, "later")
+}
+
+// clocksBecomeGood waits for the pods that waited.
+func clocksBecomeGood(ctx context.Context, t *testing.T, namespace string) (talker, listener *corev1.Pod) {
+	began := time.Now()
+	masters := map[string]bool{}
+	for _, host := range under.Nodes {
+		clock := awaitClock(ctx, t, host.Name, "Synchronized")
+		masters[clock.Grandmaster] = true
+		if clock.Source != "PTP" || clock.ErrorBoundNanoseconds == nil {
+			t.Errorf("%s has %+v", host.Name, clock)
+		}
+		awaitLost(ctx, t, host.Name, nil)
+	}
+	if len(masters) != 1 || masters[""] {
+		t.Errorf("the nodes follow %v, and one of them serves", masters)
+	}
+	t.Logf("both clocks are believed %v after the upgrade", time.Since(began).Round(100*time.Millisecond))
+	for _, name := range clockNetworkNames {
+		says(ctx, t, name, v1alpha1.ConditionClockSynchronized, v1alpha1.ReasonAsAsked, "")
+	}
+	talker, listener = waitReady(ctx, t, namespace, "talker"), waitReady(ctx, t, namespace, "listener")
+	if kept, _ := kernelClock(t); !kept {
+		waitReady(ctx, t, namespace, "later")
+	}
+	for i, name := range clockNetworkNames {
+		got := talk(ctx, t, talker, listener, clockAddress(t, listener, i), 1200+i, []string{"--count", "100", "--lead", "5ms"},
+			[]string{"--count", "100", "--block", "--idle-timeout", "30s"}, nil)
+		accounted(t, got, 100, func() uint64 { return 0 })
+		if t.Failed() {
+			t.Errorf("that was on network %s", name)
+		}
+	}
+	return talker, listener
+}
+
+// benchBetweenTwoClocks has one node seem to be another machine, until its kubelet says again that it is this one.
+func benchBetweenTwoClocks(ctx context.Context, t *testing.T) {
+	t.Cleanup(func() { deleteNamespace(t, benchNamespace) })
+	profile, out := filepath.Join(t.TempDir(), "bench.yaml"), filepath.Join(t.TempDir(), "bench")
+	if err := os.WriteFile(profile, []byte("paths: [tsn]\nmessages: 100\nrepetitions: 1\nwarm-up: 0\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, err := client.CoreV1().Nodes().Patch(ctx, under.Nodes[1].Name, types.MergePatchType, []byte(`{"status":{"nodeInfo":{"bootID":"another"}}}`),
+		metav1.PatchOptions{}, "status")
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Stamps of software are as wrong as messages take, on such a machine.
+	said, err := ktsn(ctx, t, "bench", "run", profile, "--namespace", benchNamespace, "--network", "carried", "--out", out, "--quiet", "--any-clock")
+	if err != nil {
+		t.Fatalf("%v: %s", err, said)
+	}
+	summary := resultstest.Read(t, out)
+	if len(summary.Runs) != 1 || !strings.Contains(summary.Clock.About, "The clock of node "+under.Nodes[1].Name+" may be wrong by ") {
+		t.Fatalf("%d runs, clock %+v", len(summary.Runs), summary.Clock)
+	}
+	of := summary.Runs[0].ClockError
+	if of == nil || of.SameClock || of.Combined == nil || *of.Listener <= 0 || *of.Combined != *of.Talker+*of.Listener || of.AnyClock != (of.Doubt != "") {
+		t.Errorf("the error of the clocks is %+v: %s", of, said)
+	}
+	t.Logf("a latency of %d ns by clocks that may be wrong by %d ns", summary.Runs[0].Latency.P50, *of.Combined)
+}
+
+// ptp4lIsKilled has it come again within the time for which a clock without it is believed, or soon after.
+func ptp4lIsKilled(ctx context.Context, t *testing.T) {
+	host := under.Nodes[1].Name
+	killOn(ctx, t, host, "ptp4l")
+	// An agent that has not seen the master for so long says so.
+	const seen = 6 * time.Second
+	err := kube.Wait(ctx, func(ctx context.Context) error {
+		pod, err := chartPodOn(ctx, "clock", host)
+		if err != nil {
+			return err
+		}
+		is := pod.Status.ContainerStatuses[0]
+		if is.RestartCount == 0 || is.State.Running == nil || time.Since(is.State.Running.StartedAt.Time) < seen {
+			return fmt.Errorf("the container with ptp4l was started %d times again: %+v", is.RestartCount, is.State)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	awaitClock(ctx, t, host, "Synchronized")
+	awaitLost(ctx, t, host, nil)
+}
+
+// lossOfAClock cuts one node from its master.
+func lossOfAClock(ctx context.Context, t *testing.T, namespace string, talker, listener *corev1.Pod) {
+	host := under.Nodes[1].Name
+	began := time.Now()
+	cut(ctx, t, host)
+	t.Run("a clock without its master is believed for a while", func(t *testing.T) {
+		awaitClock(ctx, t, host, "Holdover")
+		says(ctx, t, "held", v1alpha1.ConditionClockSynchronized, v1alpha1.ReasonClockHoldover, "node "+host+": ")
+		awaitLost(ctx, t, host, nil)
+	})
+	t.Run("then it is lost, and takes no new pods", func(t *testing.T) {
+		clock := awaitClock(ctx, t, host, "Unsynchronized")
+		awaitLost(ctx, t, host, clockNetworkNames)
+		// As the agent noted the change; the label follows within two seconds where the machine has time.
+		t.Logf("lost %v after the cut, labelled %v later", clock.History[0].Time.Sub(began).Round(100*time.Millisecond),
+			time.Since(clock.History[0].Time.Time).Round(10*time.Millisecond))
+		says(ctx, t, "held", v1alpha1.ConditionClockSynchronized, v1alpha1.ReasonClockUnsynchronized, "node "+host+": ")
+		if clock := clockNow(ctx, t, under.Nodes[0].Name); clock.State != "Synchronized" {
+			t.Errorf("the clock of the node that serves is %+v", clock)
+		}
+		placed := annotated(waiting("placed", ""), "held")
+		placed.Spec.NodeName = host
+		for _, pod := range []*corev1.Pod{placed, annotated(waiting("unplaced", host), "held")} {
+			if _, err := client.CoreV1().Pods(namespace).Create(ctx, pod, createOptions); err != nil {
+				t.Fatal(err)
+			}
+		}
+		waitsForAClock(ctx, t, namespace, "placed")
+		hasUnplaced(ctx, t, namespace, "unplaced")
+		elsewhere := start(ctx, t, namespace, annotated(waiting("elsewhere", ""), "held"))[0]
+		if elsewhere.Spec.NodeName == host {
+			t.Errorf("pod elsewhere was placed on %s", host)
+		}
+	})
+	t.Run("Refuse", func(t *testing.T) { refusedWhileLost(ctx, t, talker, listener) })
+	t.Run("Continue", func(t *testing.T) { carriedWhileLost(ctx, t, talker, listener) })
+	t.Run("ktsn shows it", func(t *testing.T) { ktsnShowsTheLoss(ctx, t, host) })
+	t.Run("Hold, until the clock is found again", func(t *testing.T) { heldWhileLost(ctx, t, host, talker, listener) })
+	t.Run("the clock is believed again, and pods start", func(t *testing.T) {
+		awaitClock(ctx, t, host, "Synchronized")
+		awaitLost(ctx, t, host, nil)
+		waitReady(ctx, t, namespace, "placed")
+		waitReady(ctx, t, namespace, "unplaced")
+		for _, name := range clockNetworkNames {
+			says(ctx, t, name, v1alpha1.ConditionClockSynchronized, v1alpha1.ReasonAsAsked, "")
+		}
+		got := talk(ctx, t, talker, listener, clockAddress(t, listener, 1), 1230, []string{"--count", "50", "--lead", "5ms"},
+			[]string{"--count", "50", "--block", "--idle-timeout", "30s"}, nil)
+		accounted(t, got, 50, func() uint64 { return 0 })
+	})
+}
+
+// refusedWhileLost has each timed send fail.
+func refusedWhileLost(ctx context.Context, t *testing.T, talker, listener *corev1.Pod) {
+	sent, complaint, err := talkRefused(ctx, talker, clockAddress(t, listener, 1))
+	if count := errnos(sent)[syscall.ENETDOWN]; count != 20 {
+		t.Errorf("%d of 20 sends fail with ENETDOWN: %v; %v, %s", count, errnos(sent), err, complaint)
+	}
+}
+
+// talkRefused sends messages that nobody waits for.
+func talkRefused(ctx context.Context, talker *corev1.Pod, address string) (sent []tsnperf.Sent, complaint string, err error) {
+	said, complaint, err := run(ctx, talker, "tsnperf", "/usr/bin/tsnperf", "talker", "--to", netip.AddrPortFrom(netip.MustParseAddr(address), 7799).String(),
+		"--count", "20", "--cycle", "10ms", "--lead", "5ms", "--csv", "/dev/stdout", "--quiet")
+	sent, errRead := tsnperf.ReadTalker(strings.NewReader(said))
+	if len(sent) > 0 { // that some sends fail is what may be wanted
+		err = nil
+	}
+	return sent, complaint, errors.Join(err, errRead)
+}
+
+// errnos counts how sends ended.
+func errnos(sent []tsnperf.Sent) map[syscall.Errno]int {
+	counts := map[syscall.Errno]int{}
+	for _, message := range sent {
+		counts[syscall.Errno(message.Errno)]++
+	}
+	return counts
+}
+
+// carriedWhileLost has messages leave, and be counted.
+func carriedWhileLost(ctx context.Context, t *testing.T, talker, listener *corev1.Pod) {
+	before := chartStatus(ctx, t, talker.Spec.NodeName).Counters["clock-lost"]
+	got := talk(ctx, t, talker, listener, clockAddress(t, listener, 2), 1210, []string{"--count", "100", "--lead", "5ms"},
+		[]string{"--count", "100", "--block", "--idle-timeout", "30s"}, nil)
+	accounted(t, got, 100, func() uint64 { return 0 })
+	if now := chartStatus(ctx, t, talker.Spec.NodeName).Counters["clock-lost"]; now-before != 100 {
+		t.Errorf("ktsnd counts %d messages that left by a clock that was lost, want 100", now-before)
+	}
+}
+
+// heldWhileLost has messages wait, and leave once the node has its master again.
+func heldWhileLost(ctx context.Context, t *testing.T, host string, talker, listener *corev1.Pod) {
+	const count = 150 // in 15 s, so that the talker is still there when they leave
+	before := chartStatus(ctx, t, host).Counters
+	var found int64
+	got := talk(ctx, t, talker, listener, clockAddress(t, listener, 0), 1220, []string{"--count", strconv.Itoa(count), "--cycle", "100ms", "--lead", "5ms"},
+		[]string{"--count", strconv.Itoa(count), "--block", "--first-timeout", "90s", "--idle-timeout", "60s"}, func() {
+			time.Sleep(4 * time.Second) // messages are due all the time
+			if now := chartStatus(ctx, t, host).Counters; now["sent"] != before["sent"] {
+				t.Errorf("%d messages have left while the clock was lost", now["sent"]-before["sent"])
+			}
+			found = now(t, unix.CLOCK_TAI)
+			mend(ctx, t, host)
+		})
+	accounted(t, got, count, func() uint64 { return 0 })
+	if len(got.received) == 0 {
+		t.Fatal("nothing has arrived")
+	}
+	first := slices.MinFunc(got.received, func(a, b tsnperf.Received) int { return int(a.Arrival - b.Arrival) })
+	held := time.Duration(first.Arrival - first.Txtime)
+	since := time.Duration(first.Arrival - found)
+	if since < 0 || held < time.Second {
+		t.Errorf("the first message has arrived %v after its time, and %v after the node could have its master again", held, since)
+	}
+	if late := chartStatus(ctx, t, host).Counters["late-clock"]; late <= before["late-clock"] {
+		t.Errorf("ktsnd counts %d messages that were held, before %d", late, before["late-clock"])
+	}
+	t.Logf("the first message was held for %v, and left %v after the master was there again", held.Round(time.Millisecond),
+		since.Round(time.Millisecond))
+}
+
+// now reads a clock of this machine.
+func now(t *testing.T, clock int32) int64 {
+	t.Helper()
+	var read unix.Timespec
+	if err := unix.ClockGettime(clock, &read); err != nil {
+		t.Fatal(err)
+	}
+	return read.Nano()
+}
+
+// ktsnShowsTheLoss has ktsn look at a cluster of which one node has lost its clock.
+func ktsnShowsTheLoss(ctx context.Context, t *testing.T, host string) {
+	for _, look := range []struct {
+		line string
+		says []string
+	}{
+		{"clock", []string{host, "Unsynchronized", "Synchronized", "held", "-> " + host + ": "}},
+		{"clock " + host, []string{"Unsynchronized", "Holdover", "Hold", "Refuse", "Continue", "500ms"}},
+		{"clock -o json", []string{host, "Unsynchronized"}},
+		{"status --cluster", []string{"network held", "node " + host}},
+	} {
+		said, err := ktsn(ctx, t, strings.Fields(look.line)...)
+		if err != nil {
+			t.Errorf("ktsn %s: %v, %s", look.line, err, said)
+		}
+		for _, want := range look.says {
+			if !strings.Contains(said, want) {
+				t.Errorf("ktsn %s says %s, want %q in it", look.line, said, want)
+			}
+		}
+	}
+	if said, _ := ktsn(ctx, t, "doctor", "--node", host); !strings.Contains(strings.ToLower(said), "clock") {
+		t.Errorf("ktsn doctor --node %s says nothing of the clock: %s", host, said)
+	}
+}
+
+// cut keeps a node from all messages of PTP.
+func cut(ctx context.Context, t *testing.T, host string) {
+	t.Helper()
+	t.Cleanup(func() { mend(context.WithoutCancel(ctx), t, host) })
+	onNode(ctx, t, host, "nft", `add table inet e2e_clock; add chain inet e2e_clock in { type filter hook input priority 0; }; `+
+		`add rule inet e2e_clock in udp dport { 319, 320 } drop`)
+}
+
+// mend undoes that.
+func mend(ctx context.Context, t *testing.T, host string) {
+	t.Helper()
+	if _, err := node.Output(ctx, under.Place(host), nil, "sh", "-c", "! nft list table inet e2e_clock >/dev/null 2>&1 || nft delete table inet e2e_clock"); err != nil {
+		t.Error(err)
+	}
+}
+
+// clockAddress is a pod's address on one of its networks, in the order of its annotation.
+func clockAddress(t *testing.T, pod *corev1.Pod, network int) string {
+	t.Helper()
+	all, err := networkStatuses(pod)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, status := range all {
+		if status.Interface == fmt.Sprintf("tsn%d", network) && len(status.IPs) > 0 {
+			return status.IPs[0].String()
+		}
+	}
+	t.Fatalf("%s has no address on tsn%d: %+v", pod.Name, network, all)
+	return ""
+}
+
+func nodeState(ctx context.Context, host string) (*v1alpha1.TSNNode, error) {
+	dynamicClient, err := dynamic.NewForConfig(config)
+	if err != nil {
+		return nil, err
+	}
+	object, err := dynamicClient.Resource(v1alpha1.GroupVersion.WithResource("tsnnodes")).Get(ctx, host, metav1.GetOptions{})
+	if err != nil {
+		return nil, err
+	}
+	state := &v1alpha1.TSNNode{}
+	return state, runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, state)
+}
+
+// clockNow is what a node says of its clock.
+func clockNow(ctx context.Context, t *testing.T, host string) v1alpha1.NodeClock {
+	t.Helper()
+	state, err := nodeState(ctx, host)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if state.Status.Clock == nil {
+		return v1alpha1.NodeClock{}
+	}
+	return *state.Status.Clock
+}
+
+// awaitClock waits for a node's clock to be in a state, for the node and for each network.
+func awaitClock(ctx context.Context, t *testing.T, host, want string) v1alpha1.NodeClock {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	var found v1alpha1.NodeClock
+	err := kube.Wait(ctx, func(ctx context.Context) error {
+		state, err := nodeState(ctx, host)
+		if err != nil {
+			return err
+		}
+		clock := state.Status.Clock
+		if clock == nil || clock.State != want {
+			return fmt.Errorf("the clock of %s is %+v, want %s", host, clock, want)
+		}
+		found = *clock
+		good := want == "Synchronized" || want == "Holdover"
+		for _, name := range clockNetworkNames {
+			at := slices.IndexFunc(state.Status.Networks, func(s v1alpha1.NodeNetworkStatus) bool { return s.Name == name })
+			if at < 0 {
+				return fmt.Errorf("%s says nothing of network %s", host, name)
+			}
+			if is := meta.FindStatusCondition(state.Status.Networks[at].Conditions, v1alpha1.ConditionClockSynchronized); is == nil ||
+				(is.Status == metav1.ConditionTrue) != good {
+				return fmt.Errorf("%s says of network %s %+v, and its clock is %s", host, name, is, want)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found
+}
+
+// lostTo are the networks for which a node is labelled as lost.
+func lostTo(ctx context.Context, t *testing.T, host string) []string {
+	t.Helper()
+	found, err := client.CoreV1().Nodes().Get(ctx, host, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var lost []string
+	for label, value := range found.Labels {
+		if name, is := strings.CutPrefix(label, v1alpha1.ClockLabelPrefix); is && value == v1alpha1.ClockLost {
+			lost = append(lost, name)
+		}
+	}
+	slices.Sort(lost)
+	return lost
+}
+
+// awaitLost waits for a node to be labelled as lost to these networks, and no others.
+func awaitLost(ctx context.Context, t *testing.T, host string, networks []string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	want := slices.Sorted(slices.Values(networks))
+	err := kube.Wait(ctx, func(ctx context.Context) error {
+		if lost := lostTo(ctx, t, host); !slices.Equal(lost, want) {
+			return fmt.Errorf("%s is labelled as lost to %v, want %v", host, lost, want)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// waitsForAClock waits for kubelet to say that tsn-cni keeps a pod waiting for its node's clock.
+func waitsForAClock(ctx context.Context, t *testing.T, namespace, name string) {
+	t.Helper()
+	awaitEvent(ctx, t, namespace, name, "FailedCreatePodSandBox", "the node's clock is not good enough for the network")
+}
+
+// hasUnplaced waits for the scheduler to say that it has no node for a pod.
+func hasUnplaced(ctx context.Context, t *testing.T, namespace, name string) {
+	t.Helper()
+	awaitEvent(ctx, t, namespace, name, "FailedScheduling", "node affinity")
+}
+
+func awaitEvent(ctx context.Context, t *testing.T, namespace, name, reason, sentence string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	err := kube.Wait(ctx, func(ctx context.Context) error {
+		events, err := client.CoreV1().Events(namespace).List(ctx, metav1.ListOptions{FieldSelector: "involvedObject.name=" + name + ",reason=" + reason})
+		if err != nil {
+			return err
+		}
+		for _, event := range events.Items {
+			if strings.Contains(event.Message, sentence) {
+				t.Logf("%s of pod %s: %s", reason, name, event.Message)
+				return nil
+			}
+		}
+		return fmt.Errorf("no Event %s of pod %s says %q; there are %s", reason, name, sentence, lastEvents(ctx, namespace, name))
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
