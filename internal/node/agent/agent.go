@@ -273,6 +273,7 @@ func (a *agent) addResync() error {
 	resync := &daemon.Resync{
 		Link: a.link, StateDir: a.StateDir, Sockets: a.volumes, Log: a.log.With("part", partKtsnd),
 		Report: func(err error) { a.board.Set(partKtsnd, err) },
+		First:  func(ctx context.Context, client *control.Client) error { return a.clock.Teller.TellNew(ctx, client) },
 		Told: func() {
 			again(a.again, a.gatesAgain, a.limitsAgain)
 			a.clock.Teller.Anew()

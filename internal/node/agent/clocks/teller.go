@@ -160,9 +160,7 @@ func (t *Teller) tell(ctx context.Context) error {
 func (t *Teller) ask(ctx context.Context, ktsnd Ktsnd, wants *wanted, compare bool) error {
 	now := t.Now()
 	if wants.clock != nil && (t.clock == nil || t.clockDiffers(wants, now)) {
-		err := ktsnd.ClockSet(ctx, control.ClockQuality{
-			State: control.ClockState(strings.ToLower(string(wants.clock.state))), ErrorBoundNs: max(wants.clock.bound.Nanoseconds(), -1), DriftPPB: wants.clock.driftPPB,
-		})
+		err := ktsnd.ClockSet(ctx, wants.clock.quality(t.Now()))
 		t.clock, t.clockAt = wants.clock, now
 		if t.know(err) {
 			return nil // it is told again after a while
@@ -180,10 +178,45 @@ func (t *Teller) ask(ctx context.Context, ktsnd Ktsnd, wants *wanted, compare bo
 	return t.askNetworks(ctx, ktsnd, wants)
 }
 
+// TellNew tells a ktsnd that knows nothing yet, before it serves pods: it would send by a clock that is lost. Anew follows, which sees to
+// the rest.
+func (t *Teller) TellNew(ctx context.Context, ktsnd Ktsnd) error {
+	t.mu.Lock()
+	wants := t.wants
+	t.mu.Unlock()
+	if wants == nil || wants.clock == nil {
+		return nil
+	}
+	err := ktsnd.ClockSet(ctx, wants.clock.quality(t.Now()))
+	for vni, one := range wants.networks {
+		if err == nil {
+			err = ktsnd.NetworkClockSet(ctx, vni, &one)
+		}
+	}
+	if err != nil && !refusedAsUnknown(err) {
+		return fmt.Errorf("tell of the node's clock: %w", err)
+	}
+	return nil
+}
+
+// quality is what ktsnd is told now, which ages it from then on.
+func (t *told) quality(now time.Time) control.ClockQuality {
+	made := control.ClockQuality{State: control.ClockState(strings.ToLower(string(t.state))), ErrorBoundNs: -1, DriftPPB: t.driftPPB}
+	if t.bound >= 0 {
+		made.ErrorBoundNs = t.believed(now).Nanoseconds()
+	}
+	return made
+}
+
+// refusedAsUnknown tells whether ktsnd does not know the request.
+func refusedAsUnknown(err error) bool {
+	var refusal *control.Error
+	return errors.As(err, &refusal) && refusal.Field == "request"
+}
+
 // know takes what a refusal says of the release of ktsnd, and tells whether that is too old.
 func (t *Teller) know(err error) bool {
-	var refusal *control.Error
-	old := errors.As(err, &refusal) && refusal.Field == "request"
+	old := refusedAsUnknown(err)
 	if err != nil && !old {
 		return false
 	}

@@ -125,3 +125,29 @@ func TestOfNetworksWithOneNumberTheOldestCounts(t *testing.T) {
 		t.Errorf("ktsnd is told %+v", need)
 	}
 }
+
+func TestANewKtsndIsToldBeforeItServesPods(t *testing.T) {
+	for sentence, test := range map[string]struct {
+		heard   bool
+		refuses error
+		want    string
+		fails   bool
+	}{
+		"of a clock that is lost":             {true, nil, "clock unsynchronized 20000, network 42 false hold", false},
+		"of nothing, while nothing is known":  {false, nil, "", false},
+		"not if it is of a release before it": {true, &control.Error{Field: "request", Message: "unknown"}, "clock unsynchronized 20000", false},
+		"not if it refuses":                   {true, &control.Error{Field: "clock", Message: "no"}, "clock unsynchronized 20000", true},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			l := newLab(t, aNetwork("tsn", 42, "10us"))
+			if test.heard {
+				l.after(settle, 20000)
+			}
+			next := &fakeKtsnd{networks: map[uint32]control.ClockNeed{}, refuses: test.refuses}
+			err := l.Teller.TellNew(t.Context(), next)
+			if got := next.was(); got != test.want || (err != nil) != test.fails {
+				t.Errorf("it is told %q: %v", got, err)
+			}
+		})
+	}
+}

@@ -27,6 +27,8 @@ type Resync struct {
 	// StateDir is tsn-cni's.
 	StateDir string
 	Sockets  Sockets
+	// First tells it what must be known before pods are served; nil: nothing.
+	First func(ctx context.Context, client *control.Client) error
 	// Report is told whether ktsnd is there and knows all.
 	Report func(error)
 	// Told is called when a ktsnd has been told.
@@ -91,7 +93,7 @@ func (r *Resync) serve(ctx context.Context, client *control.Client) {
 	}
 }
 
-// tell gives ktsnd peers and interfaces, and the sockets last, because applications that find one expect the rest.
+// tell gives ktsnd what comes first, peers and interfaces, and the sockets last, because applications that find one expect the rest.
 func (r *Resync) tell(ctx context.Context) error {
 	node, err := overlay.Open(r.StateDir, Patience)
 	if err != nil {
@@ -99,9 +101,13 @@ func (r *Resync) tell(ctx context.Context) error {
 	}
 	defer node.Close()
 	return r.Link.Do(ctx, func(ctx context.Context, client *control.Client) error {
+		var errFirst error
+		if r.First != nil {
+			errFirst = r.First(ctx, client)
+		}
 		done, err := cni.Restore(ctx, r.StateDir, node, client, r.Link.Path)
 		count, errSockets := r.Sockets.Restore(ctx)
 		r.Log.Info("told ktsnd", "peers", done.Peers, "interfaces", done.Endpoints, "sockets", count+done.Sockets, "rebuilt", done.Rebuilt)
-		return errors.Join(err, errSockets)
+		return errors.Join(errFirst, err, errSockets)
 	})
 }
