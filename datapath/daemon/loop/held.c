@@ -49,6 +49,12 @@ static int64_t over_tai_ns(const struct loop *loop, const struct packet *packet)
 		       : KTSN_SHAPER_NEVER - 1;
 }
 
+static void count_add(struct loop *loop, uint32_t packets)
+{
+	loop->held.count += packets;
+	loop->held.concerns += packets;
+}
+
 static void look_by(struct loop *loop, int64_t tai_ns)
 {
 	if (tai_ns < loop->held.over_tai_ns)
@@ -64,8 +70,9 @@ void held_add(struct loop *loop, struct ktsn_shaper_packet *shaped)
 	if (!attachment->held)
 		ring_list_add(list_of(loop, attachment), &attachment->held_entry);
 	attachment->held = ktsn_leftist_heap_push(attachment->held, shaped);
-	if (!loop->held.count++)
+	if (!loop->held.count)
 		loop->held.over_tai_ns = KTSN_SHAPER_NEVER;
+	count_add(loop, 1);
 	look_by(loop, over_tai_ns(loop, packet));
 }
 
@@ -75,7 +82,7 @@ static struct packet *pop(struct loop *loop, struct loop_attachment *attachment)
 	struct packet *packet = first_of(attachment);
 
 	attachment->held = ktsn_leftist_heap_pop(attachment->held);
-	loop->held.count--;
+	count_add(loop, (uint32_t)-1);
 	if (!attachment->held)
 		ring_list_remove(list_of(loop, attachment), &attachment->held_entry);
 	return packet;
@@ -191,6 +198,7 @@ void held_clock_set(struct loop *loop, struct loop_attachment *attachment, enum 
 	if (attachment->held)
 		ring_list_add(list_of(loop, attachment), &attachment->held_entry);
 	loop->held.lost += (uint32_t)is_lost - (uint32_t)was_lost;
+	loop->held.concerns += (uint32_t)is_lost - (uint32_t)was_lost;
 	if (loop->held.count)
 		look_by(loop, 0);
 }

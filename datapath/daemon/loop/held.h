@@ -22,7 +22,7 @@
 /* Whether any packet waits, or a clock is lost: without both nothing here concerns any message. */
 static inline bool held_any(const struct loop *loop)
 {
-	return loop->held.lost || loop->held.count;
+	return loop->held.concerns != 0;
 }
 
 /* Whether a packet that may leave now is to wait. */

@@ -27,12 +27,11 @@ static void departure_note(struct loop *loop, struct message *message, int64_t d
 			      departed_tai_ns - message->requested_tai_ns, memory_order_relaxed);
 }
 
-/* Of one that was asked for a time. */
-static bool clock_is_lost(const struct loop *loop, const struct message *message)
+static bool clock_is_lost(const struct message *message)
 {
 	const struct loop_attachment *attachment = message->destination->attachment;
 
-	return loop->held.lost && attachment && attachment->clock != LOOP_CLOCK_GOOD;
+	return attachment && attachment->clock != LOOP_CLOCK_GOOD;
 }
 
 void message_sent(struct loop *loop, struct message *message, _Atomic uint64_t *lateness,
@@ -50,7 +49,8 @@ void message_sent(struct loop *loop, struct message *message, _Atomic uint64_t *
 	counter_add(&flow->late, late);
 	if (!untimed) {
 		departure_note(loop, message, departed_tai_ns);
-		counter_add(&loop->counters.clock_lost, clock_is_lost(loop, message));
+		if (loop->held.lost && clock_is_lost(message))
+			counter_add(&loop->counters.clock_lost, 1);
 	}
 	counter_add(&loop->counters.sent, 1);
 	counter_add(&loop->counters.sent_bridge,
