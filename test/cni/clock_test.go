@@ -3,6 +3,7 @@
 package cni_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
@@ -23,6 +24,8 @@ func TestAPodIsAttachedWhileTheClockIsGoodEnough(t *testing.T) {
 	config := lab.a.config(fields{"clock": true})
 	good := control.ClockQuality{State: control.ClockSynchronized, ErrorBoundNs: 850, DriftPPB: 100}
 	first := lab.a.newPod(t)
+	long := "its error may be 12.3µs, says \"ptp4l\" \\ " + strings.Repeat("x", 512)
+	long = long[:512]
 	for _, step := range []struct {
 		sentence string
 		prepare  func()
@@ -37,6 +40,8 @@ func TestAPodIsAttachedWhileTheClockIsGoodEnough(t *testing.T) {
 			lab.a.clock(t, true, "", control.ClockQuality{State: control.ClockSynchronized, ErrorBoundNs: 2e6, DriftPPB: 100})
 		}, 109, "the node's clock is not good enough for the network: nobody has said for so long how it is that its error may be larger than 1ms; " +
 			"see that ktsn-agent runs"},
+		{"the reason is as long as an agent's may be, and of any letters", func() { lab.a.clock(t, false, long, good) }, 109,
+			"the node's clock is not good enough for the network: " + long},
 		{"it is good", func() { lab.a.clock(t, true, "", good) }, 0, ""},
 	} {
 		step.prepare()
