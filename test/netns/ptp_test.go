@@ -278,7 +278,8 @@ func TestKtsnPtpNamesWhatKeepsItFromANode(t *testing.T) {
 	if err := os.Mkdir(filepath.Join(proc, "411"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	for name, text := range map[string]string{"comm": "chronyd\n", "cmdline": "/usr/sbin/chronyd\x00-F\x001\x00", "stat": "411 (chronyd) S 1 411"} {
+	for name, text := range map[string]string{"comm": "chronyd\n", "cmdline": "/usr/sbin/chronyd\x00-F\x001\x00", "stat": "411 (chronyd) S 1 411",
+		"uid_map": "0 0 4294967295\n", "status": "CapEff:\t0000000002000000\n"} {
 		if err := os.WriteFile(filepath.Join(proc, "411", name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -307,4 +308,51 @@ func TestKtsnPtpNamesWhatKeepsItFromANode(t *testing.T) {
 		})
 	}
 	a.awaitProbe(t, kept, 0) // the first one goes on
+}
+
+// ptp4l of this version takes what is printed for machines that are no nodes, and the example among it. Without a card with a clock it
+// stamps in software here, and sets nothing.
+func TestPtp4lTakesTheConfigurationsForOtherMachines(t *testing.T) {
+	t.Parallel()
+	guest, err := os.ReadFile("../../docs/examples/ptp4l-guest.conf")
+	if err != nil {
+		t.Fatal(err)
+	}
+	printed := func(options ...string) string {
+		said, err := exec.CommandContext(t.Context(), program(t, "ktsn"), append([]string{"clock", "config", "--device", topology.PhysicalInterface}, options...)...).Output()
+		if err != nil {
+			t.Fatalf("ktsn clock config %q: %v", options, err)
+		}
+		return string(said)
+	}
+	for name, text := range map[string]string{
+		"the example":               strings.Replace(string(guest), "[eth1]", "["+topology.PhysicalInterface+"]", 1),
+		"a switch":                  printed("--role", "switch", "--transport", "L2"),
+		"a receiver":                printed("--role", "receiver", "--servo", "linreg", "--delay-mechanism", "P2P", "--log-delay-interval", "-2"),
+		"a grandmaster":             printed("--role", "grandmaster", "--priority1", "1", "--utc-offset", "38"),
+		"a switch of gPTP":          printed("--role", "switch", "--profile", "gptp", "--domain", "7"),
+		"a receiver of gPTP":        printed("--role", "receiver", "--profile", "gptp", "--log-delay-interval", "1"),
+		"one with everything given": printed("--priority2", "9", "--log-sync-interval", "-3", "--log-announce-interval", "0", "--set", "step_threshold=0.5"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			a, _ := newClockNodes(t)
+			config, socket := filepath.Join(t.TempDir(), "ptp4l.conf"), filepath.Join(publicDir(t), "ptp4l")
+			if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			// Options of the command line go before those of the file.
+			ptp4l := start(t, a.Namespace, "ptp4l", exec.Command("/bin/sh", "-c", `exec "$@" 1>&2`, "sh", "/usr/sbin/ptp4l", "--free_running=1",
+				"--time_stamping=software", "--uds_address="+socket, "-f", config, "-m", "-q"))
+			for deadline := time.Now().Add(patience); !strings.Contains(ptp4l.Stderr(), "port 1: INITIALIZING to LISTENING"); time.Sleep(10 * time.Millisecond) {
+				select {
+				case <-ptp4l.Done():
+					t.Fatal(ptp4l.Ended())
+				default:
+				}
+				if time.Now().After(deadline) {
+					t.Fatalf("it says %s", ptp4l.Stderr())
+				}
+			}
+		})
+	}
 }

@@ -229,7 +229,9 @@ func TestNothingIsStartedWhereItCannotBe(t *testing.T) {
 			if test.prepare != nil {
 				test.prepare(t, runner)
 			}
-			if err := runner.Run(t.Context()); err == nil || !strings.Contains(err.Error(), test.refusal) {
+			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+			defer cancel()
+			if err := runner.Run(ctx); err == nil || !strings.Contains(err.Error(), test.refusal) {
 				t.Errorf("got %v, want %q in it; it said %s", err, test.refusal, said)
 			}
 			if _, err := os.Stat(runner.RunDir); err == nil {
