@@ -107,7 +107,7 @@ func (e *estimator) takePTP(o observation, faults *[]Fault) bool {
 	}
 	tai := taiError(status, o.kernel.TAIOffset, faults)
 	if !status.Follows() {
-		return e.takeGrandmaster(o, accuracy, tai)
+		return e.takeGrandmaster(o, accuracy, tai, faults)
 	}
 	port, measures := status.Measures()
 	if !measures || status.Measured == 0 || e.unmeasured(status) {
@@ -167,17 +167,21 @@ func (e *estimator) patience() time.Duration { return max(staleAfter, 3*e.gap) }
 // takeGrandmaster is for a clock that is the grandmaster itself. The time of its domain is its own, by definition, if it was made for
 // that: it announces an accuracy, or a class other than the two that are everybody's, or has never followed another. Else it has only
 // lost the one that it followed, and runs on.
-func (e *estimator) takeGrandmaster(o observation, accuracy, tai time.Duration) bool {
+func (e *estimator) takeGrandmaster(o observation, accuracy, tai time.Duration, faults *[]Fault) bool {
 	const classDefault, classSlaveOnly = 248, 255
 	_, announces := ptp4l.AccuracyOf(o.ptp.Accuracy)
 	made := announces || (o.ptp.Class != classDefault && o.ptp.Class != classSlaveOnly)
-	serves := slices.ContainsFunc(o.ptp.Ports, func(port ptp4l.Port) bool { return port.State == ptp4l.Master })
+	port, serves := o.ptp.Reference()
 	if !serves || (e.followed && !made) || o.ptp.Class == classSlaveOnly {
 		return false
 	}
 	e.turnTo(PTP, o.ptp.Grandmaster)
+	card, read := e.cardError(o, port, faults) // which serves the time that phc2sys gives it
+	if !read {
+		return false
+	}
 	e.sampled, e.offset, e.pathDelay = o.at, 0, 0
-	e.parts = Parts{Accuracy: accuracy, TAI: tai}
+	e.parts = Parts{Accuracy: accuracy, Card: card, TAI: tai}
 	return true
 }
 

@@ -269,6 +269,18 @@ func TestTheCardsClockIsPartOfTheBound(t *testing.T) {
 			t.Errorf("got %+v", e)
 		}
 	})
+	t.Run("also of a grandmaster, whose card serves", func(t *testing.T) {
+		own := ptp(func(s *ptp4l.Status) {
+			s.Grandmaster, s.Ports = "own", []ptp4l.Port{{Number: 1, Interface: "eth0", State: ptp4l.Master, Hardware: true}}
+		})
+		if e := newVirtual().looks(3, own, reads(4*us)); e.Bound != 7*us || !e.Lost.IsZero() { // of which the accuracy is 1 us
+			t.Errorf("got %+v", e)
+		}
+		unread := func(o *observation) { o.noCard = Fault{ReasonCardClock, "no permission"} }
+		if e := newVirtual().looks(3, own, unread); e.Why.Reason != ReasonCardClock || e.Source != None {
+			t.Errorf("if it cannot be read: %+v", e)
+		}
+	})
 	t.Run("the largest of the last ones", func(t *testing.T) {
 		v := newVirtual()
 		v.looks(20, hardware, reads(0))

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -190,18 +191,14 @@ func (o *observer) compareCard(status *ptp4l.Status) (*phc.Reading, Fault) {
 	if status == nil {
 		return nil, Fault{}
 	}
-	port, measures := status.Measures()
-	if !measures || !port.Hardware {
+	port, known := status.Reference()
+	if !known || !port.Hardware {
 		o.closeCard()
 		return nil, Fault{}
 	}
 	if o.card == nil || o.cardName != port.Interface {
 		o.closeCard()
-		card, err := o.options.Card(port.Interface)
-		if err != nil {
-			return nil, unreadable(port, err)
-		}
-		o.card, o.cardName = card, port.Interface
+		o.card, o.cardName = o.openCard(port.Interface), port.Interface
 	}
 	reading, err := o.card.Compare()
 	if err != nil {
@@ -209,6 +206,29 @@ func (o *observer) compareCard(status *ptp4l.Status) (*phc.Reading, Fault) {
 		return nil, unreadable(port, err)
 	}
 	return &reading, Fault{}
+}
+
+// openCard opens the card's clock, or has it read by who keeps it: a container without privileges cannot.
+func (o *observer) openCard(name string) phc.Device {
+	card, err := o.options.Card(name)
+	if err == nil {
+		return card
+	}
+	return &secondHand{phc.Published(filepath.Dir(o.path), name), err}
+}
+
+// secondHand is a card's clock that could not be opened.
+type secondHand struct {
+	phc.Device
+	reason error
+}
+
+func (s *secondHand) Compare() (phc.Reading, error) {
+	reading, err := s.Device.Compare()
+	if err != nil {
+		return reading, fmt.Errorf("%w; nor %w", s.reason, err)
+	}
+	return reading, nil
 }
 
 func (o *observer) closeCard() {

@@ -56,15 +56,16 @@ func (e *estimator) reason(o observation) Fault {
 
 func (e *estimator) reasonOfPTP(o observation) Fault {
 	port, measures := o.ptp.Measures()
+	reference, _ := o.ptp.Reference()
 	switch {
+	case reference.Hardware && o.card == nil && (measures || e.grandmaster == o.ptp.Identity):
+		return o.noCard
 	case !measures && len(o.ptp.Ports) > 0:
 		first := o.ptp.Ports[0]
 		return Fault{ReasonPortLost, fmt.Sprintf("ptp4l follows no grandmaster (port %d, %s, is %s); look at the link, and whether the "+
 			"grandmaster runs", first.Number, first.Interface, first.State)}
 	case !measures:
 		return Fault{ReasonPortLost, "ptp4l has no port"}
-	case port.Hardware && o.card == nil:
-		return o.noCard
 	case o.ptp.Measured == 0 || o.ptp.PathDelay == 0 || o.ptp.Grandmaster != e.grandmaster || e.sampled.IsZero():
 		return Fault{ReasonNotMeasured, fmt.Sprintf("ptp4l has found grandmaster %s on %s, but has not measured the offset yet", o.ptp.Grandmaster,
 			port.Interface)}

@@ -183,7 +183,7 @@ func TestTheClockOfACardIsComparedWithTheSystems(t *testing.T) {
 	}{
 		"one that can be read": {&simulated{ahead: -700}, 750, ""},
 		"one that cannot":      {&simulated{broken: true}, 0, "card of eth0, which cannot be compared with the system's: device is gone"},
-		"one without a device": {nil, 0, "no such device"},
+		"one without a device": {nil, 0, "no such device; nor"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -211,6 +211,24 @@ func TestTheClockOfACardIsComparedWithTheSystems(t *testing.T) {
 				t.Error("the card was not closed")
 			}
 		})
+	}
+}
+
+func TestWhatIsPublishedOfACardCountsWhereItCannotBeOpened(t *testing.T) {
+	t.Parallel()
+	options := bench(t)
+	server := ticking(t, options)
+	server.Change(func(c *ptp4ltest.Clock) { c.Ports[0].Hardware = true })
+	if err := phc.Publish(filepath.Dir(options.PTPSockets[0]), "eth0", phc.Reading{Ahead: 600, Exact: 100}); err != nil {
+		t.Fatal(err)
+	}
+	w := watch(t, options)
+	if e := await(t, w, "the card's part", synchronized); e.Parts.Card < 700 || e.Parts.Card > 4*us {
+		t.Errorf("the card's part is %v", e.Parts.Card)
+	}
+	e := await(t, w, "that nobody publishes it any more", lostBy(ReasonCardClock))
+	if !strings.Contains(e.Why.Sentence, "no card; nor") || !strings.Contains(e.Why.Sentence, "is ktsn-ptp still running?") {
+		t.Errorf("got %q", e.Why.Sentence)
 	}
 }
 

@@ -60,6 +60,20 @@ func (s *Status) Measures() (Port, bool) {
 	return Port{}, false
 }
 
+// Reference is the port whose time stamps are those of the clock that the grandmaster's is compared with: the one that measures, or, on a
+// grandmaster, one that serves.
+func (s *Status) Reference() (Port, bool) {
+	if port, measures := s.Measures(); measures {
+		return port, true
+	}
+	for _, port := range s.Ports {
+		if port.State == Master {
+			return port, true
+		}
+	}
+	return Port{}, false
+}
+
 // AccuracyOf is the error that a clockAccuracy of IEEE 1588 (table 5) stands for. known is false for values that stand for none.
 func AccuracyOf(accuracy uint8) (bound time.Duration, known bool) {
 	first, last := uint8(ptp.ClockAccuracyNanosecond25), uint8(ptp.ClockAccuracySecond10)
