@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/kubernetsn/kubernetsn/internal/node/clock/phc"
 )
 
 // DefaultRunDir is the folder of ptp4l's socket and configuration. Who watches the clock finds them there.
@@ -44,6 +46,8 @@ type Runner struct {
 	Inspect  func(name string) (Device, error)
 	TryClock func(clock int) error
 	Adjust   func(*unix.Timex) (int, error)
+	// Card opens the clock of an interface's card.
+	Card func(name string) (phc.Device, error)
 
 	mutex sync.Mutex // of Out
 }
@@ -51,7 +55,7 @@ type Runner struct {
 // NewRunner returns one for this node.
 func NewRunner(out io.Writer) *Runner {
 	return &Runner{RunDir: DefaultRunDir, Proc: "/proc", PTP4L: "/usr/sbin/ptp4l", PHC2SYS: "/usr/sbin/phc2sys", Out: out,
-		Inspect: Inspect, TryClock: TryClock, Adjust: unix.Adjtimex}
+		Inspect: Inspect, TryClock: TryClock, Adjust: unix.Adjtimex, Card: phc.Open}
 }
 
 func (r *Runner) say(sentence string) {
@@ -153,7 +157,9 @@ func (r *Runner) runPrograms(ctx context.Context, config string, stamping Stampi
 		defer phc2sys.end(context.WithoutCancel(ctx))
 	}
 	r.sayWhatRuns(stamping)
-	return r.watch(ctx, management, ptp4l, phc2sys)
+	cards := r.cardsOf(stamping)
+	defer cards.close()
+	return r.watch(ctx, management, cards, ptp4l, phc2sys)
 }
 
 func (r *Runner) sayWhatRuns(stamping Stamping) {
@@ -193,7 +199,7 @@ func (r *Runner) awaitAnswer(ctx context.Context, ptp4l *child) (*Management, er
 }
 
 // watch looks after the programs until ctx ends or one of them does.
-func (r *Runner) watch(ctx context.Context, management *Management, ptp4l, phc2sys *child) error {
+func (r *Runner) watch(ctx context.Context, management *Management, cards *cards, ptp4l, phc2sys *child) error {
 	var phcEnded chan struct{} // nil, which never comes, without phc2sys
 	if phc2sys != nil {
 		phcEnded = phc2sys.ended
@@ -212,6 +218,7 @@ func (r *Runner) watch(ctx context.Context, management *Management, ptp4l, phc2s
 		case <-phcEnded:
 			return errors.New(phc2sys.why())
 		case <-tick.C:
+			cards.publish()
 			if r.FreeRunning {
 				continue
 			}

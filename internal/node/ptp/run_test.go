@@ -19,6 +19,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/kubernetsn/kubernetsn/internal/node/clock/phc"
 )
 
 // playing is the variable by which this test's own program plays ptp4l and phc2sys: a simulated device has no driver for the real ones.
@@ -116,6 +118,7 @@ func simulated(t *testing.T, line string) (*Runner, *log, string) {
 	runner.RunDir, runner.Proc, runner.PTP4L, runner.PHC2SYS = filepath.Join(t.TempDir(), "ptp"), t.TempDir(), self, self
 	runner.Inspect = func(name string) (Device, error) { return card(name, 0), nil }
 	runner.TryClock = func(int) error { return nil }
+	runner.Card = func(string) (phc.Device, error) { return simulatedCard{}, nil }
 	runner.Adjust = func(state *unix.Timex) (int, error) { state.Tai = 37; return 0, nil }
 	return runner, said, folder
 }
