@@ -43,11 +43,11 @@ type estimator struct {
 	parts       Parts // as last measured, without drift
 	offset      time.Duration
 	pathDelay   time.Duration
-	heard       string        // the grandmaster that ptp4l has turned to
-	leftOver    time.Duration // the offset of the one before
-	measured    int64         // what ptp4l called the time of the last measurement
-	sampled     time.Time     // when it was made at the earliest; zero: there was none
-	looked      time.Time     // the last observation
+	heard       string    // the grandmaster that ptp4l has turned to
+	early       int64     // what ptp4l called the time of a Sync message when it first had a path delay to go with it
+	measured    int64     // what ptp4l called the time of the last measurement
+	sampled     time.Time // when it was made at the earliest; zero: there was none
+	looked      time.Time // the last observation
 	gap         time.Duration
 	lost        time.Time
 	why         Fault
@@ -132,13 +132,17 @@ func (e *estimator) takePTP(o observation, faults *[]Fault) bool {
 	return true
 }
 
-// unmeasured tells whether ptp4l has not measured since it turned to its grandmaster: it names the time of a Sync message before it has a
-// path delay to go with it, and until then the offset of the grandmaster before, or none.
+// unmeasured tells whether ptp4l has not measured since it turned to its grandmaster. It computes an offset from a Sync message that comes
+// when the path delay is known, but names the time of each Sync message and, by itself, the path delay: those that are first seen
+// together go with the offset of the grandmaster before, or with none, which reads as 0.
 func (e *estimator) unmeasured(status *ptp4l.Status) bool {
-	if status.Grandmaster != e.heard {
-		e.heard, e.leftOver = status.Grandmaster, e.offset
+	if status.Grandmaster != e.heard || status.PathDelay == 0 {
+		e.heard, e.early = status.Grandmaster, 0
 	}
-	return status.PathDelay == 0 || (e.source == PTP && e.grandmaster != e.heard && status.Offset == e.leftOver)
+	if status.PathDelay != 0 && e.early == 0 {
+		e.early = status.Measured
+	}
+	return status.PathDelay == 0 || status.Measured == e.early
 }
 
 // takeSample remembers the measurement if it is a new one. It was made between the last look and this one; how old the first is that is

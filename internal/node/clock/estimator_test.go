@@ -107,6 +107,22 @@ func TestNothingIsBelievedBeforeItWasMeasured(t *testing.T) {
 	}
 }
 
+// A clock that is 3 s off was believed within its path delay for a second, when ptp4l had that and nothing else.
+func TestThePathDelayAloneIsNoMeasurement(t *testing.T) {
+	v := newVirtual()
+	nothing := ptp(func(s *ptp4l.Status) { s.PathDelay, s.Offset = 0, 0 })
+	delay := ptp(func(s *ptp4l.Status) { s.PathDelay, s.Offset = 5*us, 0 })
+	v.looks(3, nothing)
+	for i, e := range []Estimate{v.look(delay), v.look(delay, noSync), v.look(delay, noSync)} {
+		if e.Source != None || e.Bound >= 0 || e.Why.Reason != ReasonNotMeasured {
+			t.Errorf("look %d, without an offset: %+v", i, e)
+		}
+	}
+	if e := v.look(delay, ptp(func(s *ptp4l.Status) { s.Offset = 3 * time.Second })); e.Parts.Offset != 3*time.Second || e.Source != PTP {
+		t.Errorf("with an offset: %+v", e)
+	}
+}
+
 func TestALostSourceIsSeenAndItsBoundGrows(t *testing.T) {
 	for name, test := range map[string]struct {
 		lose   func(*observation)
