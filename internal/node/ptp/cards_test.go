@@ -38,7 +38,10 @@ func TestClocksOfCardsArePublishedWhileTheProgramsRun(t *testing.T) {
 	}
 	cancel()
 	select {
-	case <-ended:
+	case err := <-ended:
+		if err != nil {
+			t.Errorf("it ended with %v", err)
+		}
 	case <-time.After(20 * time.Second):
 		t.Fatal("it goes on")
 	}
