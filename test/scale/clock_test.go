@@ -30,10 +30,11 @@ type playedClock struct {
 	changed chan struct{}
 }
 
-// Errors of clocks, by which one is good enough for the network and another is not.
+// Errors of clocks, by which one is good enough for the network and another is not. What is added to them leaves them the same where
+// agents round them up, to 1, 2 or 5 times a power of ten: a larger one would be reported.
 const (
-	goodError = 2 * time.Microsecond
-	badError  = time.Millisecond
+	goodError = 2200 * time.Nanosecond
+	badError  = 1200 * time.Microsecond
 	mostError = "10us"
 )
 
