@@ -26,6 +26,8 @@ const (
 	staleAfter = 3 * time.Second
 	// longestInterval is the longest interval of Sync messages that is waited for.
 	longestInterval = 16 * time.Second
+	// enoughUnchanged is after how many looks an offset that stays the same is one that was measured, and no left-over.
+	enoughUnchanged = 5
 	// freshAfterStep is how many measurements there must be after a step: the first may have been made before it.
 	freshAfterStep = 2
 )
@@ -43,11 +45,13 @@ type estimator struct {
 	parts       Parts // as last measured, without drift
 	offset      time.Duration
 	pathDelay   time.Duration
-	heard       string    // the grandmaster that ptp4l has turned to
-	early       int64     // what ptp4l called the time of a Sync message when it first had a path delay to go with it
-	measured    int64     // what ptp4l called the time of the last measurement
-	sampled     time.Time // when it was made at the earliest; zero: there was none
-	looked      time.Time // the last observation
+	heard       string        // the grandmaster that ptp4l has turned to
+	early       int64         // what ptp4l called the time of a Sync message when it first had a path delay to go with it
+	leftOver    time.Duration // the offset when that was first heard of
+	unchanged   int           // looks for which it has stayed
+	measured    int64         // what ptp4l called the time of the last measurement
+	sampled     time.Time     // when it was made at the earliest; zero: there was none
+	looked      time.Time     // the last observation
 	gap         time.Duration
 	lost        time.Time
 	why         Fault
@@ -135,12 +139,21 @@ func (e *estimator) takePTP(o observation, faults *[]Fault) bool {
 // unmeasured tells whether ptp4l has not measured since it turned to its grandmaster. It computes an offset from a Sync message that comes
 // when the path delay is known, but names the time of each Sync message and, by itself, the path delay: those that are first seen
 // together go with the offset of the grandmaster before, or with none, which reads as 0.
+//
+// Behind a grandmaster before, the path delay stays, too, until the new one's was measured; then only an offset that changes is new.
 func (e *estimator) unmeasured(status *ptp4l.Status) bool {
+	if status.Grandmaster != e.heard {
+		e.leftOver, e.unchanged = status.Offset, 0
+	}
 	if status.Grandmaster != e.heard || status.PathDelay == 0 {
 		e.heard, e.early = status.Grandmaster, 0
 	}
 	if status.PathDelay != 0 && e.early == 0 {
 		e.early = status.Measured
+	}
+	if e.source == PTP && e.grandmaster != e.heard && status.Offset == e.leftOver && e.unchanged < enoughUnchanged {
+		e.unchanged++
+		return true
 	}
 	return status.PathDelay == 0 || status.Measured == e.early
 }

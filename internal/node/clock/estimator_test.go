@@ -190,6 +190,26 @@ func TestTheOffsetOfTheGrandmasterBeforeIsNotBelieved(t *testing.T) {
 	}
 }
 
+func TestTheOffsetOfTheGrandmasterBeforeStaysForSomeSyncMessages(t *testing.T) {
+	v := newVirtual()
+	v.looks(30)
+	// ptp4l gets eight Sync messages a second, and measures the path once: its offset and its path delay are still the old ones.
+	other := ptp(func(s *ptp4l.Status) { s.Grandmaster = "other" })
+	for i := range 3 {
+		if e := v.look(other); e.Grandmaster != "gm" || e.Lost.IsZero() {
+			t.Fatalf("look %d: %+v", i, e)
+		}
+	}
+	if e := v.look(other, ptp(func(s *ptp4l.Status) { s.Offset++ })); e.Grandmaster != "other" || !e.Lost.IsZero() {
+		t.Errorf("when it changes: %+v", e)
+	}
+	same := newVirtual()
+	same.looks(30)
+	if e := same.looks(8, other); e.Grandmaster != "other" || !e.Lost.IsZero() {
+		t.Errorf("when it is the same after some seconds: %+v", e)
+	}
+}
+
 func TestAStepCountsUntilItWasMeasuredTwice(t *testing.T) {
 	v := newVirtual()
 	v.looks(30)
