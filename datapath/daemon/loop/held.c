@@ -26,7 +26,7 @@ bool held_concerns(const struct packet *packet)
 
 static struct ring_list_link **list_of(struct loop *loop, const struct loop_attachment *attachment)
 {
-	return attachment->clock == LOOP_CLOCK_HOLD ? &loop->held.waiting : &loop->held.releasing;
+	return attachment->clock == LOOP_CLOCK_HOLD ? &loop->held.holding : &loop->held.releasing;
 }
 
 static struct packet *first_of(const struct loop_attachment *attachment)
@@ -90,7 +90,7 @@ static struct packet *pop(struct loop *loop, struct loop_attachment *attachment)
 
 struct packet *held_take(struct loop *loop)
 {
-	struct ring_list_link *link = loop->held.waiting ? loop->held.waiting : loop->held.releasing;
+	struct ring_list_link *link = loop->held.holding ? loop->held.holding : loop->held.releasing;
 
 	return link ? pop(loop, container_of(link, struct loop_attachment, held_entry)) : NULL;
 }
@@ -150,15 +150,15 @@ static uint32_t over_drop(struct loop *loop, struct loop_attachment *attachment,
 static void some_drop(struct loop *loop)
 {
 	uint32_t left = CONTINUE_AT_ONCE;
-	const struct ring_list_link *last = loop->held.waiting ? loop->held.waiting->previous : NULL;
+	const struct ring_list_link *last = loop->held.holding ? loop->held.holding->previous : NULL;
 	bool more = last != NULL;
 
 	loop->held.over_tai_ns = KTSN_SHAPER_NEVER;
-	while (more && loop->held.waiting) {
-		struct ring_list_link *link = loop->held.waiting;
+	while (more && loop->held.holding) {
+		struct ring_list_link *link = loop->held.holding;
 
 		more = link != last;
-		loop->held.waiting = link->next;
+		loop->held.holding = link->next;
 		left -= over_drop(loop, container_of(link, struct loop_attachment, held_entry), left);
 	}
 	/* Some are left where the look ended at their number. */
@@ -180,7 +180,7 @@ void held_continue(struct loop *loop)
 
 int64_t held_next(const struct loop *loop)
 {
-	return loop->held.waiting ? loop->held.over_tai_ns : KTSN_SHAPER_NEVER;
+	return loop->held.holding ? loop->held.over_tai_ns : KTSN_SHAPER_NEVER;
 }
 
 void held_limits_changed(struct loop *loop)

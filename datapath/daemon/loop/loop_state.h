@@ -103,7 +103,7 @@ struct loop_held {
 	uint32_t lost;                    /* attachments to whose network it is */
 	uint32_t count;                   /* packets */
 	uint32_t concerns;                /* both together: 0 is one look */
-	struct ring_list_link *waiting;   /* attachments with such packets, while it is; */
+	struct ring_list_link *holding;   /* attachments with such packets, while it is; */
 	struct ring_list_link *releasing; /* and since it is good again, whose turn it is next */
 	int64_t over_tai_ns;              /* before this no packet has waited for too long */
 };
