@@ -80,7 +80,9 @@ static int tear_down(void **state)
 	assert_null(bed.node.routing.attachments);
 	node_network_clocks_free(&bed.node);
 	assert_int_equal(bed.node.clocks.network_count, 0);
-	loop_stop(bed.rig.loop);
+	/* Now it executes all, and gives the attachments back. */
+	rig_start(&bed.rig);
+	rig_wait_commands(&bed.rig);
 	rig_fini(&bed.rig);
 	free(bed.ring.ring);
 	rig_ring_fini(&bed.ring);
