@@ -306,6 +306,29 @@ static char *clock_set(struct node *node, const struct node_clock *clock)
 	return control_reply_ok();
 }
 
+/* A page of what there is several of. */
+static char *list_reply(struct node *node, const struct control_request *r)
+{
+	switch (r->type) {
+	case CONTROL_ENDPOINTS:
+		return control_reply_endpoints(node, r->offset, r->limit);
+	case CONTROL_PODS:
+		return control_reply_pods(node, r->offset, r->limit);
+	case CONTROL_NETWORK_LIMITS:
+		return control_reply_network_limits(node, r->offset, r->limit);
+	case CONTROL_NETWORK_CLOCKS:
+		return control_reply_network_clocks(node, r->offset, r->limit);
+	case CONTROL_FLOWS:
+		return control_reply_flows(node, r->offset, r->limit);
+	case CONTROL_PEERS:
+		return control_reply_peers(node, r->offset, r->limit);
+	case CONTROL_GROUPS:
+		return control_reply_groups(node, r->offset, r->limit);
+	default:
+		return NULL;
+	}
+}
+
 static char *request_serve(struct client *client, const struct control_request *r)
 {
 	struct refusal refusal = {.field = ""};
@@ -332,11 +355,13 @@ static char *request_serve(struct client *client, const struct control_request *
 	case CONTROL_TRACE_STOP:
 		return trace_stop(client);
 	case CONTROL_ENDPOINTS:
-		return control_reply_endpoints(node, r->offset, r->limit);
 	case CONTROL_PODS:
-		return control_reply_pods(node, r->offset, r->limit);
 	case CONTROL_NETWORK_LIMITS:
-		return control_reply_network_limits(node, r->offset, r->limit);
+	case CONTROL_NETWORK_CLOCKS:
+	case CONTROL_FLOWS:
+	case CONTROL_PEERS:
+	case CONTROL_GROUPS:
+		return list_reply(node, r);
 	case CONTROL_NETWORK_LIMITS_SET:
 		return change_reply(node_network_limits_set(node, r->vni, &r->limits, &refusal), &refusal);
 	case CONTROL_CLOCK_SET:
@@ -345,14 +370,6 @@ static char *request_serve(struct client *client, const struct control_request *
 		return change_reply(node_network_clock_set(node, r->vni,
 							   r->clock_needed ? &r->clock_need : NULL, &refusal),
 				    &refusal);
-	case CONTROL_NETWORK_CLOCKS:
-		return control_reply_network_clocks(node, r->offset, r->limit);
-	case CONTROL_FLOWS:
-		return control_reply_flows(node, r->offset, r->limit);
-	case CONTROL_PEERS:
-		return control_reply_peers(node, r->offset, r->limit);
-	case CONTROL_GROUPS:
-		return control_reply_groups(node, r->offset, r->limit);
 	case CONTROL_SOCKET_ADD:
 		return change_reply(node_socket_add(node, r->identity, r->path, &refusal), &refusal);
 	case CONTROL_SOCKET_DEL:
