@@ -387,34 +387,66 @@ static void what_waited_for_an_address_waits_for_the_clock_then(void **state)
 	assert_released(bench, 3);
 }
 
-/* A message keeps its time on its own clock, also while it is held. */
+/* Messages keep their times on their own clocks, also while they are held: they get another order. */
 static void what_waits_follows_its_own_clock(void **state)
 {
 	struct bench *bench = *state;
 	struct loop_flow *flow = rig_flow_open(&bench->rig, &bench->ring, 2, 2, KTSN_CLOCK_MONOTONIC);
 	struct loop_destination *destination =
 		rig_destination_open(&bench->rig, &bench->ring, 2, flow, DESTINATION_RESOLVED);
+	int64_t now_tai_ns = clock_tai_ns();
 
 	rig_wait_commands(&bench->rig);
 	destination->attachment = &attachment;
 	clock_becomes(bench, LOOP_CLOCK_HOLD);
-	bench_send_text(bench, "tai", clock_tai_ns() + 2 * MS);
-	rig_send(&bench->ring, &(struct rig_message){2, 2, KTSN_CLOCK_MONOTONIC, clock_ns(CLOCK_MONOTONIC),
-						     "monotonic", 0, 0, 0});
-	bench_wait_taken(bench, 2);
-	usleep(10000);
-	/* By TAI the other's time is later now. */
+	for (unsigned int i = 0; i < BENCH_MANY; i++)
+		rig_send(&bench->ring,
+			 &(struct rig_message){2, 2, KTSN_CLOCK_MONOTONIC,
+					       clock_ns(CLOCK_MONOTONIC) - 20 * MS, "1000", 0, 0, 0});
+	for (unsigned int i = 0; i < BENCH_MANY; i++)
+		bench_send_number(bench, i, now_tai_ns + i);
+	bench_wait_taken(bench, 2 * BENCH_MANY);
+	usleep(20000);
+	/* By TAI those on the other clock are later now. */
 	time_passes(bench, NS_PER_SECOND);
-	usleep(10000);
+	usleep(20000);
 	assert_int_equal(counter_read(&bench->counters->sent), 0);
 	clock_becomes(bench, LOOP_CLOCK_GOOD);
-	bench_wait_sent(bench, 2);
-	bench_assert_sent(bench, 0, "tai");
-	bench_assert_sent(bench, 1, "monotonic");
+	bench_wait_sent(bench, 2 * BENCH_MANY);
+	for (unsigned int i = 0; i < 2 * BENCH_MANY; i++)
+		assert_int_equal(bench_sent_number(bench, i), i < BENCH_MANY ? i : 1000);
 	rig_wait_pending(&bench->rig, 0);
 	rig_destination_close(&bench->rig, &bench->ring, 2);
 	rig_flow_close(&bench->rig, &bench->ring, 2);
 	rig_wait_retired(&bench->rig, 2);
+}
+
+/* Of a higher class, it would leave before all that wait. */
+static void what_comes_due_while_others_are_released_takes_its_place_behind_them(void **state)
+{
+	struct bench *bench = *state;
+	int64_t now_tai_ns = clock_tai_ns();
+	unsigned int place = 0;
+
+	clock_becomes(bench, LOOP_CLOCK_HOLD);
+	other_destination->attachment = &attachment;
+	other_destination->priority = 7;
+	for (unsigned int i = 0; i < 2 * BENCH_MANY; i++)
+		bench_send_number(bench, i, now_tai_ns + i);
+	bench_wait_taken(bench, 2 * BENCH_MANY);
+	usleep(20000);
+	loop_pause(bench->rig.loop);
+	loop_command(bench->rig.loop, &(struct loop_command){.type = COMMAND_ATTACHMENT_CLOCK,
+							     .attachment = &attachment,
+							     .clock = LOOP_CLOCK_GOOD});
+	send_other(bench, now_tai_ns + MS);
+	loop_resume(bench->rig.loop);
+	bench_wait_sent(bench, 2 * BENCH_MANY + 1);
+	for (char text[RIG_PAYLOAD_BYTES] = ""; strcmp(text, "other") != 0; place++)
+		rig_sent_text(&bench->rig, place, text);
+	/* With the last few that are released together. */
+	assert_true(place > 2 * BENCH_MANY - 40);
+	other_destination->priority = 0;
 }
 
 static void a_pod_that_fills_what_it_may_have_pending_waits(void **state)
@@ -603,6 +635,7 @@ int main(void)
 		TEST(messages_to_pods_of_the_node_wait_as_well),
 		TEST(what_waited_for_an_address_waits_for_the_clock_then),
 		TEST(what_waits_follows_its_own_clock),
+		TEST(what_comes_due_while_others_are_released_takes_its_place_behind_them),
 		TEST(a_pod_that_fills_what_it_may_have_pending_waits),
 		cmocka_unit_test(one_that_ends_meanwhile_has_its_messages_sent),
 		cmocka_unit_test(what_a_stopped_loop_held_is_its_successors),

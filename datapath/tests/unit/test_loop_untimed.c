@@ -358,6 +358,28 @@ static void loop_that_has_nothing_to_do_says_that_it_goes_round(void **state)
 	assert_int_equal(atomic_load(&timed->alive_ns), 0);
 }
 
+/* They are no matter of clocks. */
+static void frames_go_on_while_the_clock_is_lost_to_their_network(void **state)
+{
+	struct loop_attachment attachment = {.clock = LOOP_CLOCK_GOOD};
+	struct relay *relay = *state;
+
+	relay->untimed_destination->attachment = &attachment;
+	for (enum loop_clock clock = LOOP_CLOCK_CONTINUE; clock <= LOOP_CLOCK_REFUSE; clock++) {
+		loop_command(relay->rig.loop, &(struct loop_command){.type = COMMAND_ATTACHMENT_CLOCK,
+								     .attachment = &attachment,
+								     .clock = clock});
+		rig_wait_commands(&relay->rig);
+		number_send(relay, clock);
+		rig_wait_counter(&relay->rig, &relay->counters->untimed, clock);
+	}
+	assert_int_equal(counter_read(&relay->counters->clock_lost), 0);
+	loop_command(relay->rig.loop, &(struct loop_command){.type = COMMAND_ATTACHMENT_CLOCK,
+							     .attachment = &attachment,
+							     .clock = LOOP_CLOCK_GOOD});
+	rig_wait_commands(&relay->rig);
+}
+
 static void what_waited_for_long_when_a_ring_was_taken_over_is_stale(void **state)
 {
 	struct relay *relay = relay_create();
@@ -413,6 +435,8 @@ int main(void)
 		RELAY_TEST(full_untimed_quota_takes_nothing_from_the_timed_one),
 		RELAY_TEST(frame_that_its_pod_may_not_send_is_dropped),
 		RELAY_TEST(loop_that_has_nothing_to_do_says_that_it_goes_round),
+		cmocka_unit_test_setup_teardown(frames_go_on_while_the_clock_is_lost_to_their_network, set_up,
+						tear_down),
 		cmocka_unit_test_teardown(what_waited_for_long_when_a_ring_was_taken_over_is_stale,
 					  tear_down),
 		RELAY_TEST(timed_frames_of_a_relay_leave_at_their_time),
