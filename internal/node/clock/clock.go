@@ -58,7 +58,7 @@ type Estimate struct {
 	PathDelay time.Duration
 	// TAIOffset is CLOCK_TAI - CLOCK_REALTIME in seconds.
 	TAIOffset int
-	// Steps counts jumps of CLOCK_REALTIME that were seen; LastStep is the size of the last one, and its direction.
+	// Steps counts jumps of CLOCK_TAI that were seen; LastStep is the size of the last one, and its direction.
 	Steps    uint64
 	LastStep time.Duration
 	// Faults are sentences about what is wrong with how the clock is kept, such as two programs that set it.

@@ -24,7 +24,7 @@ type observation struct {
 	// chrony is what chronyd says; nil without one.
 	chrony *chrony.Tracking
 	kernel kernel.State
-	// step of CLOCK_REALTIME since the last observation.
+	// step of CLOCK_TAI since the last observation.
 	step time.Duration
 	// faults of other kinds.
 	faults []Fault

@@ -126,7 +126,7 @@ func (w *Watcher) tell(before, now Estimate) {
 		w.options.Log.Info("the clock was stepped", "by", now.LastStep, "steps", now.Steps)
 	}
 	if !before.At.IsZero() && before.TAIOffset != now.TAIOffset {
-		w.options.Log.Info("CLOCK_TAI was stepped, by another TAI offset", "before", before.TAIOffset, "now", now.TAIOffset)
+		w.options.Log.Info("CLOCK_TAI has another offset", "before", before.TAIOffset, "now", now.TAIOffset)
 	}
 	if before.Source != now.Source || before.Grandmaster != now.Grandmaster {
 		w.options.Log.Info("the clock has another source", "source", now.Source, "grandmaster", now.Grandmaster)

@@ -4,6 +4,7 @@ package kernel
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"time"
 
@@ -71,6 +72,44 @@ func TestAStepIsWhatTheDifferenceOfClocksChangesBy(t *testing.T) {
 		if got, err := steps.Look(); err != nil || got != look.want {
 			t.Errorf("%s: %v, %v, want %v", look.what, got, err, look.want)
 		}
+	}
+}
+
+func TestAnInexactReadingMakesNoStep(t *testing.T) {
+	var now, exact time.Duration
+	steps := Steps{Difference: func() (time.Duration, time.Duration, error) { return now, exact, nil }}
+	for _, look := range []struct {
+		what       string
+		now, exact time.Duration
+		want       time.Duration
+	}{
+		{"a first look that was interrupted", time.Hour + 20*time.Microsecond, 60 * time.Microsecond, 0},
+		{"an exact one, which corrects it", time.Hour, 100, 0},
+		{"a step that only exact readings show", time.Hour + 5*time.Microsecond, 100, 5 * time.Microsecond},
+	} {
+		now, exact = look.now, look.exact
+		if got, err := steps.Look(); err != nil || got != look.want {
+			t.Errorf("%s: %v, %v, want %v", look.what, got, err, look.want)
+		}
+	}
+}
+
+func TestStepsAreThoseOfTheClockOfTransmitTimes(t *testing.T) {
+	state, err := Read()
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, exact, err := difference()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var realtime, boot unix.Timespec
+	if err := errors.Join(unix.ClockGettime(unix.CLOCK_REALTIME, &realtime), unix.ClockGettime(unix.CLOCK_BOOTTIME, &boot)); err != nil {
+		t.Fatal(err)
+	}
+	want := time.Duration(realtime.Nano()-boot.Nano()) + time.Duration(state.TAIOffset)*time.Second
+	if off := (got - want).Abs(); off > 500*time.Millisecond || exact < 0 {
+		t.Errorf("CLOCK_TAI - CLOCK_BOOTTIME is read as %v, want %v", got, want)
 	}
 }
 

@@ -63,14 +63,14 @@ func arm(timer *os.File) error {
 	return nil
 }
 
-// Steps tells by how much CLOCK_REALTIME was stepped. Rate corrections act on it and CLOCK_BOOTTIME alike, so their difference changes
-// by steps only, also over a suspend.
+// Steps tells by how much CLOCK_TAI was stepped, the clock of transmit times: with CLOCK_REALTIME, or by another TAI offset. A leap second
+// is none. Rate corrections act on it and CLOCK_BOOTTIME alike, so their difference changes by steps only, also over a suspend.
 type Steps struct {
-	// Difference reads CLOCK_REALTIME - CLOCK_BOOTTIME, and how exactly; nil: the kernel's.
+	// Difference reads CLOCK_TAI - CLOCK_BOOTTIME, and how exactly; nil: the kernel's.
 	Difference func() (difference, exact time.Duration, err error)
 
-	known bool
-	last  time.Duration
+	known           bool
+	last, lastExact time.Duration
 }
 
 // smallestStep is above what reading two clocks one after the other errs when a thread is not interrupted.
@@ -87,24 +87,27 @@ func (s *Steps) Look() (time.Duration, error) {
 		return 0, err
 	}
 	if !s.known {
-		s.known, s.last = true, now
+		s.known, s.last, s.lastExact = true, now, exact
 		return 0, nil
 	}
 	step := now - s.last
-	if step.Abs() <= max(smallestStep, 2*exact) {
+	if step.Abs() <= max(smallestStep, exact+s.lastExact) { // both readings may err
+		if exact < s.lastExact {
+			s.last, s.lastExact = now, exact
+		}
 		return 0, nil
 	}
-	s.last = now
+	s.last, s.lastExact = now, exact
 	return step, nil
 }
 
-// difference reads CLOCK_REALTIME between two readings of CLOCK_BOOTTIME, and takes the best of some.
+// difference reads CLOCK_TAI between two readings of CLOCK_BOOTTIME, and takes the best of some.
 func difference() (result, exact time.Duration, err error) {
 	const attempts = 5
 	exact = time.Hour
 	for range attempts {
 		var before, between, after unix.Timespec
-		if err := errors.Join(unix.ClockGettime(unix.CLOCK_BOOTTIME, &before), unix.ClockGettime(unix.CLOCK_REALTIME, &between),
+		if err := errors.Join(unix.ClockGettime(unix.CLOCK_BOOTTIME, &before), unix.ClockGettime(unix.CLOCK_TAI, &between),
 			unix.ClockGettime(unix.CLOCK_BOOTTIME, &after)); err != nil {
 			return 0, 0, fmt.Errorf("read clocks: %w", err)
 		}
