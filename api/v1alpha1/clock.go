@@ -52,6 +52,13 @@ type NodeClock struct {
 	// power of ten so that it rarely changes. Without it the error is not known.
 	// +optional
 	ErrorBoundNanoseconds *int64 `json:"errorBoundNanoseconds,omitempty"`
+	// taiOffset is CLOCK_TAI - CLOCK_REALTIME of the node in seconds, 0 where nobody has set it. Transmit times are CLOCK_TAI's, so nodes
+	// of a network must agree on it.
+	// +optional
+	TAIOffset *int32 `json:"taiOffset,omitempty"`
+	// lostSince is when the clock was left alone. Without it somebody keeps it, or nobody ever has.
+	// +optional
+	LostSince *metav1.Time `json:"lostSince,omitempty"`
 	// steps counts jumps of the clock that the agent has seen.
 	// +optional
 	Steps int64 `json:"steps,omitempty"`

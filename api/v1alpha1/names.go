@@ -143,6 +143,9 @@ const (
 	ReasonTwoClockMasters = "TwoClockMasters"
 	// ReasonClockAwaited : a schedule waits for the clocks of the nodes that the sentence names.
 	ReasonClockAwaited = "ClockAwaited"
+	// ReasonClocksDiffer : nodes whose clocks are good by themselves follow different clocks, or count TAI differently, as the sentence
+	// says, so that nobody knows how far apart they are.
+	ReasonClocksDiffer = "ClocksDiffer"
 	// ReasonForeignAttachment : a NetworkAttachmentDefinition of the network's name is somebody else's.
 	ReasonForeignAttachment = "ForeignAttachment"
 )

@@ -141,6 +141,15 @@ func (in *NodeClock) DeepCopyInto(out *NodeClock) {
 		*out = new(int64)
 		**out = **in
 	}
+	if in.TAIOffset != nil {
+		in, out := &in.TAIOffset, &out.TAIOffset
+		*out = new(int32)
+		**out = **in
+	}
+	if in.LostSince != nil {
+		in, out := &in.LostSince, &out.LostSince
+		*out = (*in).DeepCopy()
+	}
 	if in.History != nil {
 		in, out := &in.History, &out.History
 		*out = make([]ClockTransition, len(*in))

@@ -247,3 +247,27 @@ func TestChangesOfNetworksAreEventsOfTheirOwn(t *testing.T) {
 		t.Errorf("against what an agent before it said: %q", l.networkEvents)
 	}
 }
+
+func TestTheTAIOffsetAndTheBeginningOfALossAreSaid(t *testing.T) {
+	l := newLab(t, aNetwork("tsn", 7, "10us"))
+	l.hears(time.Second, clock.Estimate{Bound: time.Microsecond, Source: clock.PTP, Grandmaster: "gm1", TAIOffset: 37})
+	if is := l.Node(); is.TAIOffset == nil || *is.TAIOffset != 37 || is.LostSince != nil {
+		t.Errorf("it says %+v", is)
+	}
+	lost := l.now
+	for range 3 {
+		l.hears(time.Second, clock.Estimate{Bound: time.Microsecond, Source: clock.PTP, Grandmaster: "gm1", Lost: lost})
+	}
+	said := l.Node()
+	if said.TAIOffset == nil || *said.TAIOffset != 0 || said.LostSince == nil || !said.LostSince.Equal(&metav1.Time{Time: lost.Truncate(time.Second)}) {
+		t.Errorf("it says %+v", said)
+	}
+	l.hears(time.Second, clock.Estimate{Bound: time.Microsecond, Source: clock.PTP, Grandmaster: "gm1", Lost: lost.Add(time.Minute)})
+	if is := l.Node(); !is.LostSince.Equal(said.LostSince) {
+		t.Errorf("a loss that goes on began at %v, and now at %v", said.LostSince, is.LostSince)
+	}
+	l.hears(time.Second, clock.Estimate{Bound: time.Microsecond, Source: clock.PTP, Grandmaster: "gm1", TAIOffset: 37})
+	if is := l.Node(); is.LostSince != nil {
+		t.Errorf("a clock that somebody keeps has been lost since %v", is.LostSince)
+	}
+}

@@ -76,6 +76,7 @@ func (t *timeline) add(of *judgement, estimate *clock.Estimate, now time.Time) (
 	bound := time.Duration(-1)
 	if estimate != nil {
 		next.Source, next.Grandmaster, bound = string(estimate.Source), estimate.Grandmaster, estimate.Bound
+		next.TAIOffset, next.LostSince = new(int32(estimate.TAIOffset)), lostSince(next.LostSince, estimate.Lost)
 		next.Steps += t.countSteps(estimate.Steps)
 	}
 	another := t.node == nil || next.State != string(of.verdict.State)
@@ -93,6 +94,18 @@ func (t *timeline) add(of *judgement, estimate *clock.Estimate, now time.Time) (
 	}
 	t.node = next
 	return true
+}
+
+// lostSince is when the clock was left alone, in whole seconds as the API has it. It stays what was said of one loss: an agent that
+// begins anew knows only since when it has looked.
+func lostSince(said *metav1.Time, lost time.Time) *metav1.Time {
+	switch {
+	case lost.IsZero():
+		return nil
+	case said != nil && !said.After(lost):
+		return said
+	}
+	return &metav1.Time{Time: lost.Truncate(time.Second)}
 }
 
 // countSteps is how many steps there are since the last estimate. A watch that was begun anew counts from the beginning.
