@@ -8,12 +8,19 @@ import (
 )
 
 // Hysteresis: a clock is believed after goodFor, in which there were at least goodTimes estimates and all of them were within margin of
-// what is asked for. It is not believed any more with the first that is beyond.
+// what is asked for. It is not believed any more with the first that is beyond. Estimates are taken with what the clock may drift for
+// lasting, which is longer than until the next one: who ages them by themselves, as ktsnd does, believes the clock until then, too.
 const (
 	goodFor   = 2 * time.Second
 	goodTimes = 3
 	margin    = 0.8
+	lasting   = 2 * time.Second
 )
+
+// soon is the bound of the error that there may be before another estimate is heard of.
+func (e *Estimate) soon() time.Duration {
+	return e.Bound + time.Duration(lasting.Seconds()*float64(e.DriftPPB))
+}
 
 // Judge says what estimates mean for one who needs them. The zero value has seen none.
 type Judge struct {
@@ -49,12 +56,12 @@ func (j *Judge) next(need Need, e Estimate) Verdict {
 	}
 	j.count(need, e)
 	switch {
-	case e.Bound > need.MaxError:
+	case e.soon() > need.MaxError:
 		return Verdict{State: Unsynchronized, Reason: ReasonErrorTooLarge, Sentence: tooLarge(need, e)}
 	case j.verdict.State == Synchronized || (j.good >= goodTimes && e.At.Sub(j.since) >= goodFor):
 		return Verdict{State: Synchronized, Reason: ReasonSynchronized}
 	}
-	settling := fmt.Sprintf("the clock's error is at most %v now; it is believed when it has been below %v for %v", e.Bound,
+	settling := fmt.Sprintf("the clock's error is at most %v now; it is believed when it has been below %v for %v", e.soon(),
 		time.Duration(margin*float64(need.MaxError)), goodFor)
 	state := j.verdict.State
 	if state == "" || state == Unknown {
@@ -65,7 +72,7 @@ func (j *Judge) next(need Need, e Estimate) Verdict {
 
 // count counts estimates that are good in a row.
 func (j *Judge) count(need Need, e Estimate) {
-	if float64(e.Bound) > margin*float64(need.MaxError) {
+	if float64(e.soon()) > margin*float64(need.MaxError) {
 		j.good = 0
 		return
 	}
@@ -79,7 +86,7 @@ func (j *Judge) count(need Need, e Estimate) {
 func (j *Judge) lost(need Need, e Estimate) Verdict {
 	since := e.At.Sub(e.Lost).Round(time.Millisecond)
 	switch {
-	case e.Bound > need.MaxError:
+	case e.soon() > need.MaxError:
 		return Verdict{State: Unsynchronized, Reason: ReasonErrorTooLarge, Sentence: tooLarge(need, e)}
 	case since > need.Holdover:
 		return Verdict{State: Unsynchronized, Reason: ReasonHoldoverOver, Sentence: fmt.Sprintf("nobody has kept the clock for %v, and %v are "+
@@ -93,8 +100,10 @@ func (j *Judge) lost(need Need, e Estimate) Verdict {
 
 // tooLarge names the largest part of the bound, which is where to begin.
 func tooLarge(need Need, e Estimate) string {
-	name, part := e.Parts.Largest()
-	sentence := fmt.Sprintf("the clock's error is at most %v, and %v is allowed (spec.clock.maxError); its largest part is %s (%v)", e.Bound,
+	parts := e.Parts
+	parts.Drift += e.soon() - e.Bound
+	name, part := parts.Largest()
+	sentence := fmt.Sprintf("the clock's error is at most %v, and %v is allowed (spec.clock.maxError); its largest part is %s (%v)", e.soon(),
 		need.MaxError, name, part)
 	if e.Why.Sentence != "" {
 		sentence += ": " + e.Why.Sentence

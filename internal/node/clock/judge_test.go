@@ -21,6 +21,9 @@ func alone(seconds int, bound time.Duration) Estimate {
 		Why: Fault{ReasonPortLost, "the port is LISTENING"}}
 }
 
+// drifting is one that may be 8.2 us in 2 s.
+var drifting = Estimate{Source: PTP, Bound: 4 * us, DriftPPB: 2100, Parts: Parts{PathDelay: 4 * us}}
+
 var nobody = Estimate{Source: None, Bound: -1, Why: Fault{ReasonNobody, "nobody"}}
 
 // judged shows estimates to a judge, one a second, and returns the last verdict. The moments of alone are relative to the last one.
@@ -49,6 +52,9 @@ func TestAJudgeIsSlowToBelieveAndQuickToDoubt(t *testing.T) {
 		"three good ones with a poor one between": {[]Estimate{good, good, poor, good}, Unknown, ReasonSettling},
 		"one that is only just good, afterwards":  {[]Estimate{good, good, good, poor}, Synchronized, ReasonSynchronized},
 		"a bad one":                               {[]Estimate{good, good, good, bad}, Unsynchronized, ReasonErrorTooLarge},
+		"three that may soon be poor":             {[]Estimate{drifting, drifting, drifting}, Unknown, ReasonSettling},
+		"one that may soon be poor, afterwards":   {[]Estimate{good, good, good, drifting}, Synchronized, ReasonSynchronized},
+		"one that may soon be bad":                {[]Estimate{good, good, good, {Source: PTP, Bound: 9 * us, DriftPPB: 600}}, Unsynchronized, ReasonErrorTooLarge},
 		"two good ones after a bad one":           {[]Estimate{good, good, good, bad, good, good}, Unsynchronized, ReasonSettling},
 		"three good ones after a bad one":         {[]Estimate{bad, good, good, good}, Synchronized, ReasonSynchronized},
 		"nobody any more":                         {[]Estimate{good, good, good, nobody}, Unknown, ReasonNobody},

@@ -4,6 +4,9 @@ package clocks
 
 import "time"
 
+// soon is how long what ktsnd believes has to be good enough for without the agent: for longer than until the next estimate but one.
+const soon = 3 * time.Second
+
 // clockDiffers tells whether ktsnd is to be told of the clock again: because it was not for long, or because what it believes by now is
 // noticeably something else.
 func (t *Teller) clockDiffers(wants *wanted, now time.Time) bool {
@@ -23,8 +26,8 @@ func (t *Teller) clockDiffers(wants *wanted, now time.Time) bool {
 		return true
 	}
 	for _, one := range wants.networks {
-		if (believed.Nanoseconds() > one.MaxErrorNs) != (actual.Nanoseconds() > one.MaxErrorNs) {
-			return true
+		if one.Good && t.clock.believed(now.Add(soon)).Nanoseconds() > one.MaxErrorNs {
+			return true // else ktsnd would take a clock for lost that is good
 		}
 	}
 	return false

@@ -62,16 +62,27 @@ func TestWhatKtsndBelievesGrowsWithTime(t *testing.T) {
 		l.hears(pause, clock.Estimate{Bound: bound, DriftPPB: 1000, Source: clock.PTP})
 		return l.ktsnd.was()
 	}
-	tell(settle, 8000)
-	if got := tell(2*time.Second, 9900); got != "" {
+	tell(settle, 5000)
+	if got := tell(2*time.Second, 6900); got != "" {
 		t.Errorf("what grew as it was told is told again: %s", got)
 	}
-	// By itself it comes to believe 8 + 4 µs.
-	if got := tell(2*time.Second, 9950); got != "clock synchronized 9950" {
-		t.Errorf("a clock that it takes for lost is told as %q", got)
+	// By itself it would come to believe 5 + 7 µs before it is told again but one.
+	if got := tell(2*time.Second, 8900); got != "clock synchronized 8900" {
+		t.Errorf("a clock that it would soon take for lost is told as %q", got)
 	}
 	if got := tell(time.Second, 1000); got != "clock synchronized 1000" {
 		t.Errorf("one that is much better than it believes is told as %q", got)
+	}
+}
+
+func TestKtsndIsToldOfTheBoundAtThatMoment(t *testing.T) {
+	l := newLab(t, aNetwork("tsn", 42, "10us"))
+	l.ktsnd.away = errAway
+	l.hears(settle, clock.Estimate{Bound: 2000, DriftPPB: 1000, Source: clock.PTP})
+	l.ktsnd.away = nil
+	l.now = l.now.Add(3 * time.Second)
+	if err := l.Teller.tell(t.Context()); err != nil || l.ktsnd.clock.ErrorBoundNs != 5000 {
+		t.Errorf("3 s later it is told %+v: %v", l.ktsnd.clock, err)
 	}
 }
 
