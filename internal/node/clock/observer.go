@@ -275,9 +275,13 @@ func (o *observer) findMasters() []Fault {
 
 func twoMasters(all []masters.Master) Fault {
 	var names []string
+	set := "all set"
 	for _, one := range all {
-		names = append(names, fmt.Sprintf("%s (process %d)", one.Program, one.PID))
+		names = append(names, one.String())
+		if one.Unread != "" {
+			set = "may all set"
+		}
 	}
-	return Fault{ReasonTwoClockMasters, fmt.Sprintf("%s all set CLOCK_REALTIME and undo each other's work; leave one (chronyd with -x only measures, "+
-		"ptp4l with free_running 1 too)", strings.Join(names, ", "))}
+	return Fault{ReasonTwoClockMasters, fmt.Sprintf("%s %s CLOCK_REALTIME and undo each other's work; leave one (chronyd with -x only measures, "+
+		"ptp4l with free_running 1 too)", strings.Join(names, ", "), set)}
 }

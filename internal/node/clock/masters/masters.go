@@ -4,7 +4,9 @@
 package masters
 
 import (
+	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -18,9 +20,20 @@ import (
 type Master struct {
 	Program string
 	PID     int
+	// Unread is the configuration that would say whether it does, and cannot be read; empty: it does set the clock.
+	Unread string
 }
 
-// Find looks through the processes in proc, such as /proc. A process that ends meanwhile, or cannot be looked into, is passed over.
+// String names the process, and what is not known of it.
+func (m Master) String() string {
+	if m.Unread != "" {
+		return fmt.Sprintf("%s (process %d), whose configuration %s cannot be read,", m.Program, m.PID, m.Unread)
+	}
+	return fmt.Sprintf("%s (process %d)", m.Program, m.PID)
+}
+
+// Find looks through the processes in proc, such as /proc. A process that ends meanwhile is passed over. One whose configuration would
+// say whether it sets the clock, and cannot be read, is among them: nobody can say that it does not. Reading it takes CAP_SYS_PTRACE.
 func Find(proc string) ([]Master, error) {
 	folder, err := os.Open(proc)
 	if err != nil {
@@ -37,8 +50,8 @@ func Find(proc string) ([]Master, error) {
 		if err != nil {
 			continue
 		}
-		if name, sets := look(filepath.Join(proc, entry)); sets {
-			masters = append(masters, Master{name, pid})
+		if name, found := look(filepath.Join(proc, entry)); found.sets || found.unread != "" {
+			masters = append(masters, Master{name, pid, found.unread})
 		}
 	}
 	slices.SortFunc(masters, func(a, b Master) int { return a.PID - b.PID })
@@ -46,19 +59,26 @@ func Find(proc string) ([]Master, error) {
 }
 
 // look tells whether a process sets the clock.
-func look(process string) (name string, sets bool) {
+func look(process string) (name string, found verdict) {
 	comm := strings.TrimSuffix(contents(filepath.Join(process, "comm")), "\n")
 	check, known := programs[comm]
 	if !known || !maySet(process) {
-		return "", false
+		return "", verdict{}
 	}
 	arguments := strings.Split(strings.TrimSuffix(contents(filepath.Join(process, "cmdline")), "\x00"), "\x00")
 	if full, cut := names[comm]; cut {
 		comm = full
 	}
-	return comm, check(arguments[1:], func(path string) string { // as the process sees it
-		return contents(filepath.Join(process, "root", path))
+	found = check(arguments[1:], func(path string) (string, bool) { // as the process sees it
+		if !filepath.IsAbs(path) {
+			return readable(filepath.Join(process, "cwd", path))
+		}
+		return readable(filepath.Join(process, "root", path))
 	})
+	if found.unread != "" && !maySet(process) { // it has ended, and left no file to read
+		return "", verdict{}
+	}
+	return comm, found
 }
 
 // maySet tells whether a process may set the clock: any pod can call its program chronyd. It takes CAP_SYS_TIME, and not that of another
@@ -81,7 +101,7 @@ func maySet(process string) bool {
 func withoutHelpers(proc string, masters []Master) []Master {
 	return slices.DeleteFunc(slices.Clone(masters), func(one Master) bool {
 		parent := parentOf(contents(filepath.Join(proc, strconv.Itoa(one.PID), "stat")))
-		return slices.Contains(masters, Master{one.Program, parent})
+		return slices.ContainsFunc(masters, func(other Master) bool { return other.Program == one.Program && other.PID == parent })
 	})
 }
 
@@ -101,15 +121,21 @@ func parentOf(stat string) int {
 // mostOfFile bounds what is read of another process's files.
 const mostOfFile = 64 << 10
 
-// contents of a regular file, as far as they can be read: what a process has under the name of its configuration may also be a pipe.
+// contents of a regular file, as far as they can be read.
 func contents(path string) string {
+	text, _ := readable(path)
+	return text
+}
+
+// readable is a regular file's text: what a process has under the name of its configuration may also be a pipe.
+func readable(path string) (text string, whole bool) {
 	info, err := os.Stat(path)
 	if err != nil || !info.Mode().IsRegular() {
-		return ""
+		return "", false
 	}
 	file, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
 	if err != nil {
-		return ""
+		return "", false
 	}
 	defer file.Close()
 	data := make([]byte, mostOfFile)
@@ -118,8 +144,8 @@ func contents(path string) string {
 		n, err := file.Read(data[read:])
 		read += n
 		if err != nil {
-			break
+			return string(data[:read]), errors.Is(err, io.EOF)
 		}
 	}
-	return string(data[:read])
+	return string(data), false
 }

@@ -51,6 +51,7 @@ func machine(t *testing.T, processes ...process) string {
 
 func TestProgramsThatSetTheClockAreFound(t *testing.T) {
 	software := map[string]string{"etc/ptp4l.conf": "[global]\n# time_stamping hardware\ntime_stamping\tsoftware\n[eth0]\n"}
+	serves := map[string]string{"etc/serves.conf": "[global]\ntime_stamping software\n[eth0]\nmasterOnly 1\n[eth1]\nserverOnly 1\n"}
 	for name, test := range map[string]struct {
 		comm      string
 		arguments string
@@ -73,7 +74,21 @@ func TestProgramsThatSetTheClockAreFound(t *testing.T) {
 		"ptp4l by its configuration":               {"ptp4l", "ptp4l -f /etc/ptp4l.conf", software, "ptp4l"},
 		"ptp4l by that, in one word":               {"ptp4l", "ptp4l -f/etc/ptp4l.conf", software, "ptp4l"},
 		"ptp4l that runs free":                     {"ptp4l", "ptp4l -f /etc/ptp4l.conf --free_running 1", software, ""},
-		"ptp4l whose configuration nobody can see": {"ptp4l", "ptp4l -f /etc/other.conf", nil, ""},
+		"chronyd in a container":                   {"chronyd", "chronyd -dx", nil, ""},
+		"chronyd that measures by IPv4":            {"chronyd", "chronyd -4x", nil, ""},
+		"chronyd with a file called x":             {"chronyd", "chronyd -fx", nil, "chronyd"},
+		"phc2sys whose card is called rar":         {"phc2sys", "phc2sys -srar -w", nil, "phc2sys"},
+		"phc2sys from the system to a card":        {"phc2sys", "phc2sys -s CLOCK_REALTIME -wceth0", nil, ""},
+		"ptp4l with software stamps, in one word":  {"ptp4l", "ptp4l -mS -i eth0", nil, "ptp4l"},
+		"ptp4l with these after another":           {"ptp4l", "ptp4l -4Sm -i eth0", nil, "ptp4l"},
+		"ptp4l on an interface called S":           {"ptp4l", "ptp4l -miS", nil, ""},
+		"ptp4l that only serves":                   {"ptp4l", "ptp4l -f /etc/serves.conf", serves, ""},
+		"ptp4l that follows on another port":       {"ptp4l", "ptp4l -f /etc/serves.conf -i eth7", serves, "ptp4l"},
+		"ptp4l that only serves, by its arguments": {"ptp4l", "ptp4l -S -i eth0 --masterOnly 1", nil, ""},
+		"ptp4l that only serves, of linuxptp 4":    {"ptp4l", "ptp4l -S -i eth0 --serverOnly=1", nil, ""},
+		"ptp4l by a file where it runs":            {"ptp4l", "ptp4l -f ptp4l.conf", map[string]string{"../cwd/ptp4l.conf": "time_stamping software"}, "ptp4l"},
+		"ptp4l whose file does not matter":         {"ptp4l", "ptp4l -f /etc/other.conf -H", nil, ""},
+		"ptp4l that runs free whatever its file":   {"ptp4l", "ptp4l -f /etc/other.conf --free_running=1", nil, ""},
 		"a program that only sounds so":            {"chronyd-exporter", "chronyd", nil, ""},
 		"a process without arguments":              {"ptp4l", "", nil, ""},
 	} {
@@ -82,7 +97,7 @@ func TestProgramsThatSetTheClockAreFound(t *testing.T) {
 				process{pid: 78, comm: "bash", arguments: []string{"bash"}}))
 			var want []Master
 			if test.want != "" {
-				want = []Master{{test.want, 77}}
+				want = []Master{{Program: test.want, PID: 77}}
 			}
 			if err != nil || !slices.Equal(masters, want) {
 				t.Errorf("found %v, %v, want %v", masters, err, want)
@@ -114,18 +129,38 @@ func TestTwoAreFoundAndAHelperIsNotASecondOne(t *testing.T) {
 		process{pid: 40, parent: 1, comm: "chronyd", arguments: []string{"chronyd"}},
 		process{pid: 41, parent: 40, comm: "chronyd", arguments: []string{"chronyd"}},
 		process{pid: 9, parent: 1, comm: "phc2sys", arguments: []string{"phc2sys", "-s", "eth0"}}))
-	if want := []Master{{"phc2sys", 9}, {"chronyd", 40}}; err != nil || !slices.Equal(masters, want) {
+	if want := []Master{{Program: "phc2sys", PID: 9}, {Program: "chronyd", PID: 40}}; err != nil || !slices.Equal(masters, want) {
 		t.Errorf("found %v, %v, want %v", masters, err, want)
 	}
 }
+
+// unknown is a ptp4l of which nobody can tell.
+func unknown(path string) []Master { return []Master{{Program: "ptp4l", PID: 5, Unread: path}} }
 
 func TestAPipeInPlaceOfAConfigurationIsNotReadFromForever(t *testing.T) {
 	proc := machine(t, process{pid: 5, comm: "ptp4l", arguments: []string{"ptp4l", "-f", "/dev/zero"}, files: map[string]string{"dev/null": ""}})
 	if err := os.Symlink("/dev/zero", filepath.Join(proc, "5", "root", "dev", "zero")); err != nil {
 		t.Fatal(err)
 	}
-	if masters, err := Find(proc); err != nil || len(masters) > 0 {
+	if masters, err := Find(proc); err != nil || !slices.Equal(masters, unknown("/dev/zero")) {
 		t.Errorf("found %v, %v", masters, err)
+	}
+}
+
+func TestAConfigurationThatCannotBeReadDoesNotCountAsNone(t *testing.T) {
+	for name, arguments := range map[string][]string{
+		"whose file is not to be read":      {"ptp4l", "-f", "/etc/p.conf"},
+		"that stamps in software, it seems": {"ptp4l", "-S", "-mf", "/etc/p.conf"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			masters, err := Find(machine(t, process{pid: 5, comm: "ptp4l", arguments: arguments}))
+			if err != nil || !slices.Equal(masters, unknown("/etc/p.conf")) {
+				t.Fatalf("found %v, %v", masters, err)
+			}
+			if said := masters[0].String(); said != "ptp4l (process 5), whose configuration /etc/p.conf cannot be read," {
+				t.Errorf("it is named %q", said)
+			}
+		})
 	}
 }
 
