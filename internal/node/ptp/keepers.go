@@ -13,7 +13,8 @@ import (
 )
 
 // refuseKeepers refuses a second master of the clock. Who only serves has another one that keeps its clock; two programs of
-// linuxptp are too many there, too.
+// linuxptp are too many there, too. It takes the privileges to read other processes' configurations: where they are missing, one of which
+// that leaves a doubt is refused.
 func (o *Options) refuseKeepers(proc string) error {
 	if o.FreeRunning {
 		return nil
@@ -26,8 +27,12 @@ func (o *Options) refuseKeepers(proc string) error {
 		if o.Role == RoleGrandmaster && one.Program != "ptp4l" && one.Program != "phc2sys" {
 			continue
 		}
-		return fmt.Errorf("%s (process %d) keeps this node's clock already, and a clock cannot have two masters: "+
-			"end it, or leave the clock to it (clock.mode: external); a node that only serves its time has the role grandmaster", one.Program, one.PID)
+		if one.Unread != "" {
+			return fmt.Errorf("%s may keep this node's clock already, and a clock cannot have two masters: end it, or say on its command line "+
+				"that it does not (--time_stamping=hardware or --free_running=1)", one)
+		}
+		return fmt.Errorf("%s keeps this node's clock already, and a clock cannot have two masters: "+
+			"end it, or leave the clock to it (clock.mode: external); a node that only serves its time has the role grandmaster", one)
 	}
 	return nil
 }

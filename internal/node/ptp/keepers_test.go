@@ -45,6 +45,8 @@ func TestASecondMasterOfTheClockIsNamed(t *testing.T) {
 		"ntpd":                               {process: [2]string{"ntpd", "/usr/sbin/ntpd -p /run/ntpd.pid"}, refusal: "ntpd (process 101)"},
 		"timesyncd":                          {process: [2]string{"systemd-timesyn", "/lib/systemd/systemd-timesyncd"}, refusal: "systemd-timesyncd (process 101)"},
 		"a ptp4l of somebody else":           {process: [2]string{"ptp4l", "ptp4l -S -i eth0"}, refusal: "ptp4l (process 101)"},
+		"a ptp4l of which nobody can tell":   {process: [2]string{"ptp4l", "ptp4l -f /etc/p.conf"}, refusal: "ptp4l (process 101), whose configuration /etc/p.conf cannot be read, may keep"},
+		"a ptp4l of which that is no matter": {process: [2]string{"ptp4l", "ptp4l -H -f /etc/p.conf"}},
 		"a chronyd that only measures":       {process: [2]string{"chronyd", "chronyd -x"}},
 		"a ptp4l that only measures":         {process: [2]string{"ptp4l", "ptp4l -S --free_running=1"}},
 		"something else":                     {process: [2]string{"bash", "bash chronyd"}},

@@ -54,10 +54,7 @@ func keep(ctx context.Context, arguments []string, stdout io.Writer) error {
 	if err != nil {
 		return err
 	}
-	// A privileged container has every capability: that is the only kind of container which sees the clocks of network cards.
-	if err := privilege.Reduce(runner.privileges()...); err != nil {
-		return err
-	}
+	runner.Reduce = privilege.Reduce
 	return runner.Run(ctx)
 }
 

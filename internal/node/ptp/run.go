@@ -16,6 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/kubernetsn/kubernetsn/internal/node/agent/privilege"
 	"github.com/kubernetsn/kubernetsn/internal/node/clock/phc"
 )
 
@@ -46,6 +47,8 @@ type Runner struct {
 	Inspect  func(name string) (Device, error)
 	TryClock func(clock int) error
 	Adjust   func(*unix.Timex) (int, error)
+	// Reduce gives up all privileges but some; nil: they stay.
+	Reduce func(keep ...privilege.Capability) error
 	// Card opens the clock of an interface's card.
 	Card func(name string) (phc.Device, error)
 
@@ -82,6 +85,13 @@ func (r *Runner) Run(ctx context.Context) error {
 	defer lock.Close()
 	if err := r.refuseKeepers(r.Proc); err != nil {
 		return err
+	}
+	// A privileged container has every capability: that is the only kind of container which sees the clocks of network cards. Among them
+	// is the one to read the configurations of those that may keep the clock.
+	if r.Reduce != nil {
+		if err := r.Reduce(r.privileges()...); err != nil {
+			return err
+		}
 	}
 	if err := clearSocket(r.socket()); err != nil {
 		return err

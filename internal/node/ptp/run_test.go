@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -20,6 +21,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/kubernetsn/kubernetsn/internal/node/agent/privilege"
 	"github.com/kubernetsn/kubernetsn/internal/node/clock/phc"
 )
 
@@ -241,6 +243,26 @@ func TestNothingIsStartedWhereItCannotBe(t *testing.T) {
 				checkGone(t, runner)
 			}
 		})
+	}
+}
+
+func TestOtherKeepersAreLookedForWhileTheirConfigurationsCanBeRead(t *testing.T) {
+	runner, _, _ := simulated(t, "--device eth0")
+	runner.Proc = processes(t, [2]string{"ptp4l", "ptp4l -f /ptp4l.conf"})
+	root := filepath.Join(runner.Proc, "100", "root")
+	if err := errors.Join(os.Mkdir(root, 0o700), os.WriteFile(filepath.Join(root, "ptp4l.conf"), []byte("time_stamping software\n"), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	// Without privileges there is no other process's root.
+	reduced := false
+	runner.Reduce = func(...privilege.Capability) error { reduced = true; return os.RemoveAll(root) }
+	if err := runner.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "ptp4l (process 100) keeps this node's clock already") || reduced {
+		t.Errorf("got %v; privileges are reduced: %v", err, reduced)
+	}
+	runner.Proc = t.TempDir()
+	runner.Reduce = func(keep ...privilege.Capability) error { return fmt.Errorf("keeps %v", keep) }
+	if err := runner.Run(t.Context()); err == nil || !strings.Contains(err.Error(), fmt.Sprint("keeps ", runner.privileges())) {
+		t.Errorf("where privileges cannot be given up: %v", err)
 	}
 }
 
