@@ -199,7 +199,7 @@ func sourceText(report clock.Report) string {
 func kernelText(report clock.Report) string {
 	synchronized := "unsynchronized"
 	if report.Kernel.Synchronized {
-		synchronized = fmt.Sprintf("synchronized, error at most %v", report.Kernel.MaxError)
+		synchronized = fmt.Sprintf("marked as synchronized (maxerror %v)", report.Kernel.MaxError)
 	}
 	return fmt.Sprintf("%s, frequency %+.0f ppb, TAI - UTC %d s", synchronized, report.Kernel.FrequencyPPB, report.TAIOffset)
 }

@@ -30,6 +30,8 @@ const (
 	enoughUnchanged = 5
 	// freshAfterStep is how many measurements there must be after a step: the first may have been made before it.
 	freshAfterStep = 2
+	// sameUpdate is by how much chronyd moves the time of a measurement when it corrects the clock.
+	sameUpdate = 10 * time.Millisecond
 )
 
 // estimator turns observations into estimates. It reads no clock: time is what observations say.
@@ -37,8 +39,6 @@ type estimator struct {
 	// driftFloorPPB is the least drift that is reckoned with; unknownAccuracy the error of a grandmaster that announces none.
 	driftFloorPPB   int64
 	unknownAccuracy time.Duration
-	// followed tells whether the clock has had a grandmaster other than itself since the node started.
-	followed bool
 
 	source      Source
 	grandmaster string
@@ -60,22 +60,27 @@ type estimator struct {
 	driftPPB                          int64
 	frequencyAtLoss                   float64
 
-	steps     uint64
-	lastStep  time.Duration
-	freshness int // measurements since the last step
+	steps    uint64
+	lastStep time.Duration
+	stepSeen time.Time
+	// Who measured the clock before a step knows nothing of it.
+	ptpStep, ntpStep   time.Duration // steps that ptp4l, chronyd have not measured away
+	freshness, updates int           // measurements of ptp4l, chronyd since the last step
+	compared           bool          // whether the card's clock was compared since
+	updated            time.Time     // when chronyd measured last, as it says
 }
 
-func newEstimator(driftFloorPPB int64, unknownAccuracy time.Duration, followed bool) *estimator {
-	return &estimator{driftFloorPPB: driftFloorPPB, unknownAccuracy: unknownAccuracy, followed: followed, source: None,
-		offsets: window{most: recent}, delays: window{most: delays}, cards: window{most: delays}, frequency: window{most: frequencies}}
+func newEstimator(driftFloorPPB int64, unknownAccuracy time.Duration) *estimator {
+	return &estimator{driftFloorPPB: driftFloorPPB, unknownAccuracy: unknownAccuracy, source: None, offsets: window{most: recent}, delays: window{most: delays}, cards: window{most: delays}, frequency: window{most: frequencies}}
 }
 
 // observe takes an observation and says what is known after it.
 func (e *estimator) observe(o observation) Estimate {
 	e.stepped(o)
+	e.tracked(o)
 	e.frequency.add(o.at, o.kernel.FrequencyPPB)
 	faults := slices.Clone(o.faults)
-	taken := e.takePTP(o, &faults) || e.takeNTP(o) || e.takeKernel(o)
+	taken := e.takePTP(o, &faults) || e.takeNTP(o, &faults)
 	if taken {
 		e.lost, e.why = time.Time{}, Fault{}
 		e.driftPPB = e.drift()
@@ -93,10 +98,28 @@ func (e *estimator) stepped(o observation) {
 	}
 	e.steps++
 	e.lastStep = o.step
+	e.stepSeen = o.at
 	e.parts.Step += o.step.Abs()
-	e.freshness = 0
+	e.ptpStep += o.step.Abs()
+	e.ntpStep += o.step.Abs()
+	e.freshness, e.updates, e.compared = 0, 0, false
 	e.offsets.reset()
 	e.cards.reset()
+}
+
+// tracked counts chronyd's measurements since the last step. chronyd itself notices a step by somebody else with its next one only, which
+// may be many minutes later.
+func (e *estimator) tracked(o observation) {
+	if o.chrony == nil || !o.chrony.Synchronized || o.chrony.Updated.Sub(e.updated).Abs() < sameUpdate {
+		return
+	}
+	e.updated = o.chrony.Updated
+	if o.step != 0 {
+		return
+	}
+	if e.updates++; e.updates >= freshAfterStep {
+		e.ntpStep = 0
+	}
 }
 
 // takePTP uses what ptp4l measured, if it did.
@@ -124,7 +147,6 @@ func (e *estimator) takePTP(o observation, faults *[]Fault) bool {
 		return false
 	}
 	if e.takeSample(o) {
-		e.followed = true
 		hops := max(1, status.StepsRemoved)
 		e.delays.add(o.at, float64(status.PathDelay.Abs())*float64(hops))
 	}
@@ -132,7 +154,7 @@ func (e *estimator) takePTP(o observation, faults *[]Fault) bool {
 		return false
 	}
 	e.parts = Parts{Offset: e.offset.Abs(), PathDelay: duration(e.delays.largest()), Accuracy: accuracy, Jitter: duration(e.offsets.jump()),
-		Card: card, TAI: tai, Step: e.parts.Step}
+		Card: card, TAI: tai, Step: e.ptpStep}
 	return true
 }
 
@@ -171,8 +193,8 @@ func (e *estimator) takeSample(o observation) bool {
 		e.gap = min(max(earliest.Sub(e.sampled), e.gap*7/8), longestInterval)
 	}
 	e.sampled, e.offset, e.pathDelay = earliest, o.ptp.Offset, o.ptp.PathDelay
-	if e.freshness++; e.freshness >= freshAfterStep {
-		e.parts.Step = 0
+	if e.freshness++; e.freshness >= freshAfterStep && e.compared {
+		e.ptpStep = 0
 	}
 	e.offsets.add(o.at, float64(o.ptp.Offset))
 	return true
@@ -182,14 +204,10 @@ func (e *estimator) takeSample(o observation) bool {
 func (e *estimator) patience() time.Duration { return max(staleAfter, 3*e.gap) }
 
 // takeGrandmaster is for a clock that is the grandmaster itself. The time of its domain is its own, by definition, if it was made for
-// that: it announces an accuracy, or a class other than the two that are everybody's, or has never followed another. Else it has only
-// lost the one that it followed, and runs on.
+// that. Else it only hears nobody, and runs on.
 func (e *estimator) takeGrandmaster(o observation, accuracy, tai time.Duration, faults *[]Fault) bool {
-	const classDefault, classSlaveOnly = 248, 255
-	_, announces := ptp4l.AccuracyOf(o.ptp.Accuracy)
-	made := announces || (o.ptp.Class != classDefault && o.ptp.Class != classSlaveOnly)
 	port, serves := o.ptp.Reference()
-	if !serves || (e.followed && !made) || o.ptp.Class == classSlaveOnly {
+	if !serves || !madeGrandmaster(o.ptp) {
 		return false
 	}
 	e.turnTo(PTP, o.ptp.Grandmaster)
@@ -198,19 +216,34 @@ func (e *estimator) takeGrandmaster(o observation, accuracy, tai time.Duration, 
 		return false
 	}
 	e.sampled, e.offset, e.pathDelay = o.at, 0, 0
-	e.parts = Parts{Accuracy: accuracy, Card: card, TAI: tai}
+	if e.compared {
+		e.ptpStep = 0
+	}
+	e.parts = Parts{Accuracy: accuracy, Card: card, TAI: tai, Step: e.ptpStep}
 	return true
 }
 
-// cardError is how far the system's clock is from that of the card which PTP keeps. read is false if that is not known.
+// madeGrandmaster tells whether a clock was made to be one: it announces an accuracy, or a class other than those that everybody has.
+func madeGrandmaster(status *ptp4l.Status) bool {
+	const classDefault, classSlaveOnly = 248, 255
+	_, announces := ptp4l.AccuracyOf(status.Accuracy)
+	return status.Class != classSlaveOnly && (announces || status.Class != classDefault)
+}
+
+// cardError is how far the system's clock is from that of the card which PTP keeps. read is false if that is not known. A reading from
+// before a step says nothing of the clock since.
 func (e *estimator) cardError(o observation, port ptp4l.Port, faults *[]Fault) (bound time.Duration, read bool) {
 	switch {
 	case !port.Hardware:
+		e.compared = true
 		return 0, true
 	case o.card == nil:
 		*faults = append(*faults, o.noCard)
 		return 0, false
+	case !o.at.Add(-o.card.Age).After(e.stepSeen):
+		return duration(e.cards.largest()), true
 	}
+	e.compared = true
 	ahead := o.card.Ahead
 	if o.ptp.PTPTimescale {
 		ahead -= time.Duration(o.kernel.TAIOffset) * time.Second
@@ -221,7 +254,11 @@ func (e *estimator) cardError(o observation, port ptp4l.Port, faults *[]Fault) (
 
 // taiError is by how much CLOCK_TAI is wrong because the kernel has another offset than the grandmaster announces.
 func taiError(status *ptp4l.Status, kernel int, faults *[]Fault) time.Duration {
-	if !status.UTCOffsetValid || status.UTCOffset == kernel {
+	switch {
+	case !status.UTCOffsetValid && status.PTPTimescale:
+		noTAI("the grandmaster", kernel, faults)
+		return 0
+	case !status.UTCOffsetValid || status.UTCOffset == kernel:
 		return 0
 	}
 	*faults = append(*faults, Fault{Reason: ReasonTAIOffset, Sentence: fmt.Sprintf("the grandmaster says that TAI - UTC is %d s, but the kernel "+
@@ -230,36 +267,34 @@ func taiError(status *ptp4l.Status, kernel int, faults *[]Fault) time.Duration {
 	return time.Duration(status.UTCOffset-kernel).Abs() * time.Second
 }
 
+// noTAI is for a source that does not say by how much TAI is ahead: nobody has told the kernel, which has 0 since it started.
+func noTAI(source string, kernel int, faults *[]Fault) {
+	if kernel == 0 {
+		*faults = append(*faults, Fault{Reason: ReasonTAIOffset, Sentence: fmt.Sprintf("the kernel's TAI - UTC is 0 s, and %s does not say what it is, "+
+			"so transmit times (CLOCK_TAI) are wrong beside nodes that have another; set it (chronyd: leapsectz right/UTC; PTP: clock.ptp.utcOffset)", source)})
+	}
+}
+
 // takeNTP uses what chronyd says, unless PTP kept the clock and its bound is still the smaller one.
-func (e *estimator) takeNTP(o observation) bool {
+func (e *estimator) takeNTP(o observation, faults *[]Fault) bool {
 	tracking := o.chrony
 	if tracking == nil || !tracking.Synchronized {
 		return false
 	}
 	age := max(0, o.at.Sub(tracking.Updated))
 	parts := Parts{Offset: tracking.Offset.Abs(), Accuracy: tracking.RootDispersion + tracking.RootDelay/2,
-		Drift: times(tracking.SkewPPB, age)}
+		Drift: times(tracking.SkewPPB, age), Step: e.ntpStep}
 	if e.source == PTP && !e.sampled.IsZero() && e.aged(o.at).Sum() < parts.Sum() {
 		return false
 	}
 	e.turnTo(NTP, tracking.Reference)
+	if o.ptp == nil { // which has said what is to be said
+		noTAI("chronyd", o.kernel.TAIOffset, faults)
+	}
 	parts.Accuracy, parts.Drift = parts.Accuracy+parts.Drift, 0
 	e.parts, e.sampled, e.offset, e.pathDelay = parts, o.at, tracking.Offset, tracking.RootDelay
 	return true
 }
-
-// takeKernel uses the kernel's own bound where somebody keeps the clock of whom nothing else is known.
-func (e *estimator) takeKernel(o observation) bool {
-	if !o.kernel.Synchronized || (e.source != None && !e.unnamed()) || o.ptp != nil || o.noPTP.Reason != "" {
-		return false
-	}
-	e.turnTo(NTP, "")
-	e.parts, e.sampled, e.offset, e.pathDelay = Parts{Accuracy: o.kernel.MaxError}, o.at, 0, 0
-	return true
-}
-
-// unnamed : whoever keeps the clock, only the kernel knows.
-func (e *estimator) unnamed() bool { return e.source == NTP && e.grandmaster == "" }
 
 // turnTo forgets the measurements of another source. What may have been stepped since is measured anew by this one.
 func (e *estimator) turnTo(source Source, grandmaster string) {

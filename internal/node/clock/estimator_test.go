@@ -29,7 +29,7 @@ type virtual struct {
 }
 
 func newVirtual() *virtual {
-	v := &virtual{estimator: newEstimator(DefaultDriftFloorPPB, 0, false), now: epoch}
+	v := &virtual{estimator: newEstimator(DefaultDriftFloorPPB, 0), now: epoch}
 	v.next.ptp = follower()
 	return v
 }
@@ -241,13 +241,12 @@ func TestAGrandmasterIsRightIfItWasMadeForThat(t *testing.T) {
 		bound   time.Duration
 		lost    bool
 	}{
-		"as everybody is, and never followed":              {func(*ptp4l.Status) {}, 0, 0, false},
-		"as everybody is, and has lost the one before":     {func(*ptp4l.Status) {}, 5, 0, true},
+		"as everybody is":                                  {func(*ptp4l.Status) {}, 5, 0, true},
 		"that announces an accuracy":                       {func(s *ptp4l.Status) { s.Accuracy = 0x23 }, 5, us, false},
 		"of a class of its own":                            {func(s *ptp4l.Status) { s.Class = 6 }, 5, 0, false},
 		"that may be none":                                 {func(s *ptp4l.Status) { s.Class = 255 }, 5, 0, true},
 		"without a port that serves":                       {func(s *ptp4l.Status) { s.Class, s.Ports = 6, nil }, 5, 0, true},
-		"with another TAI offset than the kernel's, by 1s": {func(s *ptp4l.Status) { s.UTCOffset, s.UTCOffsetValid = 1, true }, 0, time.Second, false},
+		"with another TAI offset than the kernel's, by 1s": {func(s *ptp4l.Status) { s.Class, s.UTCOffset, s.UTCOffsetValid = 6, 1, true }, 0, time.Second, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			v := newVirtual()
@@ -263,13 +262,12 @@ func TestAGrandmasterIsRightIfItWasMadeForThat(t *testing.T) {
 	}
 }
 
-func TestAClockThatFollowedBeforeTheAgentStartedHasLostItsGrandmaster(t *testing.T) {
+func TestANodeThatHearsNobodyIsNoGrandmaster(t *testing.T) {
 	v := newVirtual()
-	v.estimator = newEstimator(DefaultDriftFloorPPB, 0, true)
 	own := ptp(func(s *ptp4l.Status) {
 		s.Grandmaster, s.Class, s.Accuracy, s.Ports = "own", 248, 0xfe, []ptp4l.Port{{Number: 1, State: ptp4l.Master}}
 	})
-	if e := v.looks(10, own); e.Source != None || e.Bound >= 0 || e.Why.Reason != ReasonPortLost {
+	if e := v.looks(10, own); e.Source != None || e.Bound >= 0 || e.Why.Reason != ReasonPortLost || !strings.Contains(e.Why.Sentence, "clockClass") {
 		t.Errorf("got %+v", e)
 	}
 }
@@ -378,20 +376,124 @@ func TestChronyTakesOverWhenItsBoundIsTheSmallerOne(t *testing.T) {
 	}
 }
 
-func TestTheKernelsBoundCountsWhereNobodyElseIsKnown(t *testing.T) {
-	synchronized := func(o *observation) { o.kernel = kernel.State{Synchronized: true, MaxError: 5 * time.Millisecond} }
+// stepBy is by how much somebody steps the clock.
+func stepBy(step time.Duration) func(*observation) { return func(o *observation) { o.step = step } }
+
+// measuredAt is a chronyd as tracked, whose last measurement was made at a second of virtual time.
+func measuredAt(second int) func(*observation) {
+	return func(o *observation) {
+		tracked(o)
+		o.chrony.Updated = epoch.Add(time.Duration(second) * time.Second)
+	}
+}
+
+func TestAStepCountsUntilChronyHasMeasuredTwice(t *testing.T) {
 	v := newVirtual()
 	v.next.ptp = nil
-	if e := v.looks(3, synchronized); e.Source != NTP || e.Bound != 5*time.Millisecond {
-		t.Errorf("got %+v", e)
+	v.looks(10, measuredAt(5))
+	if e := v.look(measuredAt(5), stepBy(-time.Second)); e.Parts.Step != time.Second || e.Bound < time.Second || e.Steps != 1 {
+		t.Errorf("at the step: %+v", e)
 	}
-	if e := v.look(func(o *observation) { o.kernel.Synchronized = false }); e.Lost.IsZero() {
-		t.Errorf("when it is not synchronized any more: %+v", e)
+	if e := v.looks(60, measuredAt(5)); e.Bound < time.Second {
+		t.Errorf("a minute later chronyd has not measured yet: %+v", e)
 	}
-	followed := newVirtual()
-	followed.looks(10)
-	if e := followed.looks(2, noPTPAtAll, synchronized); e.Source != PTP || e.Lost.IsZero() {
-		t.Errorf("ptp4l marked the kernel's clock and is gone: %+v", e)
+	if e := v.looks(30, measuredAt(9)); e.Bound < time.Second {
+		t.Errorf("a measurement of before the step that was asked for late: %+v", e)
+	}
+	if e := v.look(measuredAt(100)); e.Bound >= time.Second || !e.Lost.IsZero() {
+		t.Errorf("chronyd has measured: %+v", e)
+	}
+}
+
+func TestAStepThatChronyDoesNotKnowOfIsNotForgottenWithPTP(t *testing.T) {
+	t.Run("after PTP was lost", func(t *testing.T) {
+		v := newVirtual()
+		v.looks(30, measuredAt(5))
+		v.look(noMaster, measuredAt(5), stepBy(time.Second))
+		if e := v.looks(300, noMaster, measuredAt(5)); e.Bound < time.Second {
+			t.Errorf("got %+v", e)
+		}
+	})
+	t.Run("while PTP measured it away", func(t *testing.T) {
+		v := newVirtual()
+		v.looks(30, measuredAt(5))
+		v.look(measuredAt(5), stepBy(time.Second))
+		if e := v.looks(5, measuredAt(5)); e.Bound >= time.Second || e.Source != PTP {
+			t.Errorf("PTP has measured: %+v", e)
+		}
+		if e := v.looks(300, noMaster, measuredAt(5)); e.Source != PTP || e.Lost.IsZero() {
+			t.Errorf("chronyd takes over with what it measured before the step: %+v", e)
+		}
+	})
+}
+
+func TestTheKernelsWordAloneProvesNothing(t *testing.T) {
+	for name, bound := range map[string]time.Duration{"that is 0, as linuxptp writes it": 0, "of some milliseconds": 5 * time.Millisecond} {
+		t.Run(name, func(t *testing.T) {
+			synchronized := func(o *observation) { o.kernel = kernel.State{Synchronized: true, MaxError: bound} }
+			v := newVirtual()
+			v.next.ptp = nil
+			if e := v.looks(5, synchronized); e.Source != None || e.Bound >= 0 || e.Why.Reason != ReasonStranger ||
+				!strings.Contains(e.Why.Sentence, "says nothing of how well") {
+				t.Errorf("got %+v", e)
+			}
+			followed := newVirtual()
+			followed.looks(10)
+			if e := followed.looks(2, noPTPAtAll, synchronized); e.Source != PTP || e.Lost.IsZero() || e.Why.Reason != ReasonPTPGone {
+				t.Errorf("ptp4l marked the kernel's clock and is gone: %+v", e)
+			}
+		})
+	}
+}
+
+func TestATAIOffsetThatNobodyHasSetIsAFault(t *testing.T) {
+	timescale := ptp(func(s *ptp4l.Status) { s.PTPTimescale = true })
+	valid := ptp(func(s *ptp4l.Status) { s.UTCOffset, s.UTCOffsetValid = 0, true })
+	kernels := func(seconds int) func(*observation) { return func(o *observation) { o.kernel.TAIOffset = seconds } }
+	for name, test := range map[string]struct {
+		change []func(*observation)
+		fault  bool
+	}{
+		"by PTP whose time is TAI":                       {[]func(*observation){timescale}, true},
+		"by PTP whose time is TAI, which is 0 by itself": {[]func(*observation){timescale, valid}, false},
+		"by PTP whose time is its own":                   {nil, false},
+		"by chronyd":                                     {[]func(*observation){noPTPAtAll, tracked}, true},
+		"by chronyd, but somebody has":                   {[]func(*observation){noPTPAtAll, tracked, kernels(37)}, false},
+		"by PTP whose time is TAI, but somebody has":     {[]func(*observation){timescale, kernels(37)}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			v := newVirtual()
+			e := v.look(test.change...)
+			for range 5 {
+				if v.next.ptp == nil {
+					v.next.ptp = follower()
+				}
+				e = v.look(test.change...)
+			}
+			if has := len(e.Faults) == 1 && e.Faults[0].Reason == ReasonTAIOffset; has != test.fault || e.Source == None || !e.Lost.IsZero() {
+				t.Errorf("fault %v, want %v; %+v", has, test.fault, e)
+			}
+		})
+	}
+}
+
+func TestAReadingOfACardFromBeforeAStepDoesNotCount(t *testing.T) {
+	hardware := ptp(func(s *ptp4l.Status) {
+		s.Ports = []ptp4l.Port{{Number: 1, Interface: "eth0", State: ptp4l.Slave, Hardware: true}}
+	})
+	reads := func(ahead, age time.Duration) func(*observation) {
+		return func(o *observation) { o.card = &phc.Reading{Ahead: ahead, Exact: us, Age: age} }
+	}
+	v := newVirtual()
+	v.looks(20, hardware, reads(0, 0))
+	v.look(hardware, reads(0, 0), stepBy(time.Second))
+	for age := range 3 {
+		if e := v.look(hardware, reads(0, time.Duration(age+1)*time.Second)); e.Bound < time.Second || !e.Lost.IsZero() {
+			t.Errorf("with a reading of before the step, %d s old: %+v", age+1, e)
+		}
+	}
+	if e := v.look(hardware, reads(-time.Second, 0)); e.Parts.Card < time.Second || e.Parts.Step != 0 {
+		t.Errorf("with one of after it: %+v", e)
 	}
 }
 

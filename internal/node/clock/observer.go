@@ -74,15 +74,16 @@ func (o *observer) observe(ctx context.Context) observation {
 	seen.ptp, seen.noPTP = o.askPTP(ctx)
 	seen.at = time.Now()
 	seen.card, seen.noCard = o.compareCard(seen.ptp)
+	var err error // a step until here may have come after the card's clock was read: that reading does not count
+	if seen.step, err = o.steps.Look(); err != nil {
+		o.options.Log.Warn("steps of the clock are not seen", "reason", err.Error())
+	}
 	seen.chrony = o.askChrony(ctx)
 	state, err := kernel.Read()
 	if err != nil {
 		o.options.Log.Warn("the kernel does not say how the clock is", "reason", err.Error())
 	}
 	seen.kernel = state
-	if seen.step, err = o.steps.Look(); err != nil {
-		o.options.Log.Warn("steps of the clock are not seen", "reason", err.Error())
-	}
 	seen.faults = o.findMasters()
 	return seen
 }

@@ -19,6 +19,8 @@ const (
 	ReasonHoldoverOver = "HoldoverOver"
 	// ReasonNobody : nobody is known to keep the clock.
 	ReasonNobody = "NobodyKeepsClock"
+	// ReasonStranger : somebody keeps the clock, but nobody who says how well.
+	ReasonStranger = "KeeperUnknown"
 	// ReasonPortLost : no port of ptp4l follows a grandmaster any more.
 	ReasonPortLost = "PortLost"
 	// ReasonNoSync : ptp4l's port follows a grandmaster, but gets no Sync messages.
@@ -51,6 +53,10 @@ func (e *estimator) reason(o observation) Fault {
 	case e.source == NTP:
 		return Fault{ReasonNTPLost, "chronyd has no source of time any more, or is gone; see `chronyc tracking`"}
 	}
+	if o.kernel.Synchronized {
+		return Fault{ReasonStranger, "a program that is not known keeps this node's clock, and says nothing of how well (what the kernel has as largest " +
+			"error is no measure: such programs write 0); use chronyd, or a ptp4l whose socket is in one of the usual places"}
+	}
 	return Fault{ReasonNobody, "no ptp4l and no chronyd was found that keeps this node's clock; run one (chart value clock.mode: ptp)"}
 }
 
@@ -60,6 +66,11 @@ func (e *estimator) reasonOfPTP(o observation) Fault {
 	switch {
 	case reference.Hardware && o.card == nil && (measures || e.grandmaster == o.ptp.Identity):
 		return o.noCard
+	case !measures && len(o.ptp.Ports) > 0 && !o.ptp.Follows() && !madeGrandmaster(o.ptp):
+		first := o.ptp.Ports[0]
+		return Fault{ReasonPortLost, fmt.Sprintf("ptp4l follows no grandmaster (port %d, %s, is %s), and was not made to be one: it announces neither a "+
+			"clockAccuracy nor a clockClass other than 248; look at the link, and whether the grandmaster runs", first.Number, first.Interface,
+			first.State)}
 	case !measures && len(o.ptp.Ports) > 0:
 		first := o.ptp.Ports[0]
 		return Fault{ReasonPortLost, fmt.Sprintf("ptp4l follows no grandmaster (port %d, %s, is %s); look at the link, and whether the "+

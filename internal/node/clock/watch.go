@@ -34,7 +34,7 @@ func Watch(ctx context.Context, options Options) (*Watcher, error) {
 	}
 	ctx, stop := context.WithCancel(ctx)
 	w := &Watcher{options: options, observer: observer{options: options}, changes: make(chan Estimate, 1), stepped: make(chan struct{}, 1), stop: stop,
-		estimator: newEstimator(options.DriftFloorPPB, options.UnknownAccuracy, wasFollower(options.LocalDir))}
+		estimator: newEstimator(options.DriftFloorPPB, options.UnknownAccuracy)}
 	w.look(ctx)
 	w.running.Go(func() {
 		if err := kernel.WaitForSteps(ctx, w.step); err != nil {
@@ -99,13 +99,7 @@ func (w *Watcher) look(ctx context.Context) {
 	if ctx.Err() != nil {
 		return
 	}
-	followed := w.estimator.followed
 	estimate := w.estimator.observe(observation)
-	if w.estimator.followed && !followed {
-		if err := rememberFollower(w.options.LocalDir); err != nil {
-			w.options.Log.Warn("an agent that starts anew will not know that this clock follows another", "reason", err.Error())
-		}
-	}
 	w.mutex.Lock()
 	w.tell(w.latest, estimate)
 	w.latest = estimate

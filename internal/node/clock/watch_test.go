@@ -251,25 +251,3 @@ func TestTwoMastersAreNamed(t *testing.T) {
 		t.Errorf("got %+v", e.Faults)
 	}
 }
-
-func TestAFollowerIsRememberedWhenTheAgentStartsAnew(t *testing.T) {
-	t.Parallel()
-	options := bench(t)
-	server := ticking(t, options)
-	own := func(c *ptp4ltest.Clock) {
-		c.Grandmaster, c.Class, c.Accuracy, c.Ports[0].State = c.Own, 248, 0xfe, facebook.PortStateMaster
-	}
-	server.Change(own)
-	first := watch(t, options)
-	if e := await(t, first, "a grandmaster that never followed", func(e Estimate) bool { return e.Source == PTP }); e.Bound != 0 {
-		t.Errorf("got %+v", e)
-	}
-	server.Change(func(c *ptp4ltest.Clock) { c.Grandmaster, c.Ports[0].State = 2, facebook.PortStateSlave })
-	await(t, first, "a follower", synchronized)
-	server.Change(own)
-	await(t, first, "the loss", lostBy(ReasonPortLost))
-	first.Close()
-	if e := watch(t, options).Latest(); e.Source != None || e.Why.Reason != ReasonPortLost {
-		t.Errorf("anew: %+v", e)
-	}
-}

@@ -16,6 +16,8 @@ import (
 type Reading struct {
 	// Ahead is the card's clock - CLOCK_REALTIME. Exact is by how much that may be wrong: half of what the reading took.
 	Ahead, Exact time.Duration
+	// Age is how long ago it was read; 0 where it was read just now.
+	Age time.Duration
 }
 
 // Device is the clock of a network card.

@@ -22,11 +22,11 @@ func TestTheShortestReadingCounts(t *testing.T) {
 		want    Reading
 		fails   bool
 	}{
-		"one, with the card ahead":              {[][3]unix.PtpClockTime{{at(second), at(second + 600), at(second + 200)}}, Reading{500, 100}, false},
-		"the card behind":                       {[][3]unix.PtpClockTime{{at(second), at(second - 400), at(second + 200)}}, Reading{-500, 100}, false},
-		"the card in TAI":                       {[][3]unix.PtpClockTime{{at(second), at(second + 37e9), at(second)}}, Reading{37 * time.Second, 0}, false},
-		"the second of three":                   {[][3]unix.PtpClockTime{{at(0), at(100), at(400)}, {at(0), at(10), at(20)}, {at(0), at(100), at(99)}}, Reading{0, 10}, false},
-		"the clock was set back meanwhile":      {[][3]unix.PtpClockTime{{at(900), at(100), at(100)}, {at(0), at(10), at(20)}}, Reading{0, 10}, false},
+		"one, with the card ahead":              {[][3]unix.PtpClockTime{{at(second), at(second + 600), at(second + 200)}}, Reading{Ahead: 500, Exact: 100}, false},
+		"the card behind":                       {[][3]unix.PtpClockTime{{at(second), at(second - 400), at(second + 200)}}, Reading{Ahead: -500, Exact: 100}, false},
+		"the card in TAI":                       {[][3]unix.PtpClockTime{{at(second), at(second + 37e9), at(second)}}, Reading{Ahead: 37 * time.Second, Exact: 0}, false},
+		"the second of three":                   {[][3]unix.PtpClockTime{{at(0), at(100), at(400)}, {at(0), at(10), at(20)}, {at(0), at(100), at(99)}}, Reading{Ahead: 0, Exact: 10}, false},
+		"the clock was set back meanwhile":      {[][3]unix.PtpClockTime{{at(900), at(100), at(100)}, {at(0), at(10), at(20)}}, Reading{Ahead: 0, Exact: 10}, false},
 		"the clock was set back in all":         {[][3]unix.PtpClockTime{{at(900), at(100), at(100)}}, Reading{}, true},
 		"a device that gives no reading at all": {nil, Reading{}, true},
 	} {

@@ -82,6 +82,7 @@ func parse(path, line string, now time.Duration) (Reading, error) {
 		return Reading{}, fmt.Errorf("%s was written %v ago; is ktsn-ptp still running?", path, age.Round(time.Millisecond))
 	}
 	reading.Exact += age * driftPPB / time.Second
+	reading.Age = age
 	return reading, nil
 }
 

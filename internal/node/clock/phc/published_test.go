@@ -36,7 +36,7 @@ func TestOnlyFreshReadingsCount(t *testing.T) {
 		want Reading
 		says string
 	}{
-		"a second old":       {"-40 20 1" + second[1:], Reading{-40, 20 + time.Microsecond}, ""},
+		"a second old":       {"-40 20 1" + second[1:], Reading{Ahead: -40, Exact: 20 + time.Microsecond, Age: time.Second}, ""},
 		"four seconds old":   {"40 20 -2" + second[1:], Reading{}, "was written 4s ago"},
 		"of the future":      {"40 20 9" + second[1:], Reading{}, "no reading"},
 		"of negative errors": {"40 -20 1" + second[1:], Reading{}, "no reading"},
