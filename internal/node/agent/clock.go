@@ -38,6 +38,9 @@ func (a *agent) addClock() error {
 	// As kubelet names it, so that nobody need ask the API server for it.
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: a.Node, UID: types.UID(a.Node)}}
 	a.clock.NodeEvent = func(eventType, reason, sentence string) { events.Event(node, eventType, reason, sentence) }
+	// One that makes many Events of an object has the rest left out: faults and steps are another one's.
+	faults := a.manager.GetEventRecorderFor("ktsn-agent-clock")
+	a.clock.FaultEvent = func(eventType, reason, sentence string) { faults.Event(node, eventType, reason, sentence) }
 	a.clock.NetworkEvent = func(eventType, reason, sentence string) {
 		if own := a.objects.State().Node; own != nil {
 			events.Event(own, eventType, reason, sentence)

@@ -40,11 +40,12 @@ type Follower struct {
 	Teller *Teller
 	// Changed is called when Node or Network say something else than before. It must not block.
 	Changed func()
-	// NodeEvent makes an Event on the Node, NetworkEvent one on the TSNNode. Neither may block.
-	NodeEvent, NetworkEvent func(eventType, reason, sentence string)
-	Metrics                 Metrics
-	Now                     func() time.Time
-	Log                     *slog.Logger
+	// NodeEvent makes an Event on the Node, NetworkEvent one on the TSNNode. FaultEvent makes one on the Node as well, of a fault or a step:
+	// however many of these there are, none of the others is left out for it. None of them may block.
+	NodeEvent, NetworkEvent, FaultEvent func(eventType, reason, sentence string)
+	Metrics                             Metrics
+	Now                                 func() time.Time
+	Log                                 *slog.Logger
 
 	again chan struct{}
 	begin sync.Once
@@ -61,6 +62,7 @@ type Follower struct {
 	adopted  bool
 	timeline timeline
 	faults   map[string]bool
+	steps    stepNews
 
 	mu sync.Mutex
 	// node is what is to be said of the clock, nil as long as nothing is; conditions are those of networks.
@@ -185,6 +187,7 @@ func (f *Follower) settling() bool {
 func (f *Follower) publish() {
 	f.Metrics.Clock(f.estimate, f.own.verdict.State)
 	f.sayFaults()
+	f.saySteps()
 	f.sayNode()
 	changed := f.timeline.add(f.own, f.estimate, f.Now())
 	conditions := map[string]metav1.Condition{}
@@ -226,7 +229,7 @@ func (f *Follower) sayNetwork(name string, one *judgement) {
 	f.NetworkEvent(eventType(now), eventReason(now), "network "+name+": "+sentenceOf(now, one))
 }
 
-// sayFaults makes an Event of each fault in how the clock is kept that was not there before, and of each step.
+// sayFaults makes an Event of each fault in how the clock is kept that was not there before.
 func (f *Follower) sayFaults() {
 	faults := map[string]bool{}
 	if f.estimate == nil {
@@ -236,14 +239,10 @@ func (f *Follower) sayFaults() {
 		faults[fault.Reason] = true
 		if !f.faults[fault.Reason] {
 			f.Log.Warn("the node's clock is not kept as it should be", "reason", fault.Reason, "sentence", fault.Sentence)
-			f.NodeEvent(corev1.EventTypeWarning, fault.Reason, fault.Sentence)
+			f.FaultEvent(corev1.EventTypeWarning, fault.Reason, fault.Sentence)
 		}
 	}
 	f.faults = faults
-	if f.timeline.stepped(f.estimate) {
-		f.Log.Warn("the node's clock was set", "by", f.estimate.LastStep)
-		f.NodeEvent(corev1.EventTypeWarning, v1alpha1.ReasonClockStepped, stepSentence(f.estimate.LastStep))
-	}
 }
 
 // Node is what is to be said of the clock; nil as long as nothing is. Nobody changes what is in it.

@@ -163,11 +163,13 @@ func TestSomebodyIsToldOfWhatHasChangedOnly(t *testing.T) {
 		{"only the figure of the sentence changes", time.Second, clock.Estimate{Bound: 12000}, 0, "", 0},
 		{"all is well again", time.Second, clock.Estimate{Bound: 400}, 1, "ClockSynchronized: the error of the clock is within 10µs", 1},
 		{"another grandmaster", time.Second, clock.Estimate{Bound: 400, Grandmaster: "gm2"}, 1, "", 0},
-		{"somebody sets the clock", time.Second, clock.Estimate{Bound: 400, Grandmaster: "gm2", Steps: 1, LastStep: -3 * time.Second}, 1,
+		{"somebody sets the clock", time.Second, clock.Estimate{Bound: 400, Grandmaster: "gm2", Steps: 1, LastStep: -3 * time.Second}, 0,
 			"ClockStepped: somebody set the clock back by 3s; messages of this moment left early or late by as much, and schedules begin anew", 0},
 		{"two set it", time.Second, clock.Estimate{Bound: 400, Grandmaster: "gm2", Steps: 1,
 			Faults: []clock.Fault{{Reason: v1alpha1.ReasonTwoClockMasters, Sentence: "chronyd and phc2sys set it; end one"}}}, 1,
 			"TwoClockMasters: chronyd and phc2sys set it; end one", 0},
+		{"the number of steps is said later", boundAgain, clock.Estimate{Bound: 400, Grandmaster: "gm2", Steps: 1,
+			Faults: []clock.Fault{{Reason: v1alpha1.ReasonTwoClockMasters, Sentence: "chronyd and phc2sys set it; end one"}}}, 1, "", 0},
 		{"they still do", time.Second, clock.Estimate{Bound: 400, Grandmaster: "gm2", Steps: 1,
 			Faults: []clock.Fault{{Reason: v1alpha1.ReasonTwoClockMasters, Sentence: "chronyd and phc2sys set it; end one"}}}, 0, "", 0},
 	} {
@@ -183,6 +185,78 @@ func TestSomebodyIsToldOfWhatHasChangedOnly(t *testing.T) {
 	}
 	if said := l.Node(); said.Steps != 1 || said.Grandmaster != "gm2" || said.Message != "chronyd and phc2sys set it; end one" || *said.ErrorBoundNanoseconds != 500 {
 		t.Errorf("it says %+v", said)
+	}
+}
+
+func TestWhatChangesAllTheTimeIsWrittenRarely(t *testing.T) {
+	const minutes = 10
+	for sentence, test := range map[string]struct {
+		estimate func(second int) clock.Estimate
+		most     int
+		events   int
+	}{
+		"the error is about what is allowed": {func(second int) clock.Estimate {
+			return clock.Estimate{Source: clock.PTP, Bound: []time.Duration{9200, 10900, 9900, 7000, 7500, 10100, 9300}[second%7]}
+		}, 2, 1},
+		"two programs set it": {func(second int) clock.Estimate {
+			return clock.Estimate{Source: clock.PTP, Bound: 5000, Steps: uint64(second), LastStep: time.Millisecond}
+		}, 2 * minutes, minutes},
+		"two grandmasters in turns": {func(second int) clock.Estimate {
+			return clock.Estimate{Source: clock.PTP, Bound: 5000, Grandmaster: []string{"gm1", "gm2"}[second%2]}
+		}, 2 * minutes, 0},
+		"two sources in turns": {func(second int) clock.Estimate {
+			return clock.Estimate{Source: []clock.Source{clock.PTP, clock.NTP}[second%2], Bound: 5000}
+		}, 2 * minutes, 0},
+		"it is lost and found in turns": {func(second int) clock.Estimate {
+			return clock.Estimate{Source: clock.PTP, Bound: 11000, Lost: time.Unix(int64(second), 0).Add(time.Duration(second%2) * time.Hour)}
+		}, 2*minutes + 1, 0},
+		"a fault that comes and goes": {func(second int) clock.Estimate {
+			return clock.Estimate{Source: clock.PTP, Bound: 5000,
+				Faults: []clock.Fault{{Reason: "TAIOffset", Sentence: "the kernel's offset of TAI is not that of PTP"}}[second%2:]}
+		}, 1, 301},
+	} {
+		t.Run(sentence, func(t *testing.T) {
+			l := newLab(t, aNetwork("tsn", 1, "10us"))
+			l.NewJudge = NewJudge
+			for range 10 {
+				l.hears(time.Second, test.estimate(0))
+			}
+			l.changes, l.events = 0, nil
+			for second := range minutes * 60 {
+				l.hears(time.Second, test.estimate(second))
+			}
+			if l.changes > test.most || len(l.events) > test.events {
+				t.Errorf("%d changes, Events %q", l.changes, l.events)
+			}
+		})
+	}
+}
+
+func TestNoStepIsForgotten(t *testing.T) {
+	l := newLab(t)
+	l.hears(settle, clock.Estimate{Source: clock.PTP, Bound: 400})
+	for steps := range 10 {
+		l.hears(time.Second, clock.Estimate{Source: clock.PTP, Bound: 400, Steps: uint64(steps + 1), LastStep: time.Second})
+	}
+	l.hears(time.Minute, clock.Estimate{Source: clock.PTP, Bound: 400, Steps: 10, LastStep: time.Second})
+	if len(l.events) != 2 || !strings.Contains(l.events[1], "9 times, the last time forward by 1s") || l.Node().Steps != 10 {
+		t.Errorf("it says %d steps, and %q", l.Node().Steps, l.events)
+	}
+	l.hears(time.Second, clock.Estimate{Source: clock.PTP, Bound: 1e6, Steps: 11, LastStep: time.Second})
+	if l.Node().Steps != 11 || l.Node().State != "Unsynchronized" {
+		t.Errorf("with another state it says %+v", l.Node())
+	}
+}
+
+func TestAnotherReasonThatStaysIsSaid(t *testing.T) {
+	l := newLab(t, aNetwork("tsn", 1, "10us"))
+	l.NewJudge = NewJudge
+	l.hears(settle, clock.Estimate{Source: clock.PTP, Bound: 11000})
+	for range 40 {
+		l.hears(time.Second, clock.Estimate{Source: clock.PTP, Bound: 9000})
+	}
+	if is, _ := l.Network("tsn"); !strings.Contains(is.Message, "it is believed when") {
+		t.Errorf("after 40 s it says %+v", is)
 	}
 }
 

@@ -24,10 +24,12 @@ type judgement struct {
 	fault   error
 
 	verdict clock.Verdict
-	// sentence is that of the verdict and of the faults, which are about the same as long as about is the same; writtenAt is when it was
-	// last replaced.
-	sentence, about string
-	writtenAt       time.Time
+	// sentence is that of the verdict and of the faults, as it was written at writtenAt; about is what it was about then.
+	sentence  string
+	about     subject
+	writtenAt time.Time
+	// otherSince is since when another sentence would be written; zero while the same would be.
+	otherSince time.Time
 	// said is the state that was told last, "" for none.
 	said clock.State
 }
@@ -37,10 +39,6 @@ const (
 	reasonInvalid = "SpecInvalid"
 	silentSaid    = "the agent hears nothing of the node's clock; see its log"
 )
-
-// textAgain is how often a sentence is replaced by another about the same, such as one with another part of an error. Each time the
-// node's status is written.
-const textAgain = 5 * time.Minute
 
 // look judges; without an estimate nobody knows anything.
 func (j *judgement) look(estimate *clock.Estimate, now time.Time) {
@@ -52,15 +50,7 @@ func (j *judgement) look(estimate *clock.Estimate, now time.Time) {
 	default:
 		j.verdict = j.judge.Look(j.need, *estimate)
 	}
-	sentence, about := j.verdict.Sentence, string(j.verdict.State)+" "+j.verdict.Reason
-	if estimate != nil {
-		for _, fault := range estimate.Faults {
-			sentence, about = joined(sentence, fault.Sentence), about+" "+fault.Reason
-		}
-	}
-	if about != j.about || !sameButFigures(j.sentence, sentence) && now.Sub(j.writtenAt) >= textAgain {
-		j.sentence, j.about, j.writtenAt = sentence, about, now
-	}
+	j.write(estimate, now)
 }
 
 // condition is what is said in the network's status.

@@ -112,6 +112,7 @@ func (l *lab) agent() *Follower {
 		NewJudge: func(Judge) Judge { return fakeJudge{} }, State: func() network.Cluster { return l.state },
 		Changed: func() { l.changes++ }, Metrics: l, Now: now, Log: log,
 		NodeEvent:    func(_, reason, sentence string) { l.events = append(l.events, reason+": "+sentence) },
+		FaultEvent:   func(_, reason, sentence string) { l.events = append(l.events, reason+": "+sentence) },
 		NetworkEvent: func(_, reason, sentence string) { l.networkEvents = append(l.networkEvents, reason+": "+sentence) },
 		Teller: NewTeller(func(ctx context.Context, ask func(context.Context, Ktsnd) error) error {
 			if l.ktsnd.away != nil {

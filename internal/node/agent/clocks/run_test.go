@@ -44,7 +44,7 @@ func TestTheClockIsFollowedWhateverHappens(t *testing.T) {
 	f := &Follower{
 		NewJudge: func(Judge) Judge { return fakeJudge{} }, State: func() network.Cluster { return state },
 		Changed: notify, Metrics: figures, Now: time.Now, Log: log,
-		NodeEvent: func(string, string, string) {}, NetworkEvent: func(string, string, string) {},
+		NodeEvent: func(string, string, string) {}, FaultEvent: func(string, string, string) {}, NetworkEvent: func(string, string, string) {},
 		Teller: NewTeller(func(ctx context.Context, _ func(context.Context, Ktsnd) error) error {
 			once.Do(func() { close(asked) })
 			<-ctx.Done() // it never answers

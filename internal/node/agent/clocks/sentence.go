@@ -61,12 +61,3 @@ func sentenceOf(state clock.State, of *judgement) string {
 	}
 	return joined(of.sentence, "")
 }
-
-// stepSentence says by how much a clock was set, and what becomes of schedules.
-func stepSentence(by time.Duration) string {
-	direction := "forward"
-	if by < 0 {
-		direction, by = "back", -by
-	}
-	return fmt.Sprintf("somebody set the clock %s by %v; messages of this moment left early or late by as much, and schedules begin anew", direction, by)
-}

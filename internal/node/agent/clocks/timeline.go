@@ -18,8 +18,8 @@ const (
 	// mostOfHistory and mostOfMessage are the API's limits; Shorten adds three bytes.
 	mostOfHistory = 16
 	mostOfMessage = 512 - len("...")
-	// boundAgain is how often a bound that is less is written while nothing else changes. A larger one is written at once: it then stays
-	// until it is much less.
+	// boundAgain is how often a bound that is less is written while nothing else changes, and how often another source or another number
+	// of steps is, in the same state. A larger bound is written at once: it then stays until it is much less.
 	boundAgain = 30 * time.Second
 	// boundMuchLess is by how many times a bound must have become less to be written.
 	boundMuchLess = 10
@@ -31,8 +31,11 @@ type timeline struct {
 	node *v1alpha1.NodeClock
 	// boundAt is when the bound was last set.
 	boundAt time.Time
-	// steps are those that the watch has counted so far.
-	steps uint64
+	// sourceAt is when what addSource takes was last changed in the same state.
+	sourceAt time.Time
+	// steps are those that the watch has counted so far, unsaid those of them that are not in node yet.
+	steps  uint64
+	unsaid int64
 }
 
 // adopt takes what an agent before this one said, nil if nothing.
@@ -60,9 +63,6 @@ func (t *timeline) differs(state clock.State) bool {
 	return t.node != nil && t.node.State != string(state)
 }
 
-// stepped tells whether the clock was set since the last estimate.
-func (t *timeline) stepped(estimate *clock.Estimate) bool { return estimate.Steps > t.steps }
-
 // current is what is to be said.
 func (t *timeline) current() *v1alpha1.NodeClock { return t.node }
 
@@ -73,13 +73,12 @@ func (t *timeline) add(of *judgement, estimate *clock.Estimate, now time.Time) (
 		next = t.node.DeepCopy()
 	}
 	next.Message = tsnnetwork.Shorten(of.sentence, mostOfMessage)
+	another := t.node == nil || next.State != string(of.verdict.State)
 	bound := time.Duration(-1)
 	if estimate != nil {
-		next.Source, next.Grandmaster, bound = string(estimate.Source), estimate.Grandmaster, estimate.Bound
-		next.TAIOffset, next.LostSince = new(int32(estimate.TAIOffset)), lostSince(next.LostSince, estimate.Lost)
-		next.Steps += t.countSteps(estimate.Steps)
+		bound = estimate.Bound
+		t.addSource(next, estimate, another, now)
 	}
-	another := t.node == nil || next.State != string(of.verdict.State)
 	if another {
 		next.State, next.Since = string(of.verdict.State), metav1.NewTime(now.Truncate(time.Second))
 		next.History = bounded(slices.Insert(next.History, 0, v1alpha1.ClockTransition{
@@ -108,6 +107,21 @@ func lostSince(said *metav1.Time, lost time.Time) *metav1.Time {
 	return &metav1.Time{Time: lost.Truncate(time.Second)}
 }
 
+// addSource takes who keeps the clock, and how often it was set. Of what changes all the time in one state it takes no more than one
+// change every boundAgain.
+func (t *timeline) addSource(said *v1alpha1.NodeClock, estimate *clock.Estimate, another bool, now time.Time) {
+	next := *said
+	next.Source, next.Grandmaster, next.Steps = string(estimate.Source), estimate.Grandmaster, said.Steps+t.unsaid
+	next.TAIOffset, next.LostSince = new(int32(estimate.TAIOffset)), lostSince(said.LostSince, estimate.Lost)
+	if !another {
+		if equality.Semantic.DeepEqual(said, &next) || now.Sub(t.sourceAt) < boundAgain {
+			return
+		}
+		t.sourceAt = now
+	}
+	*said, t.unsaid = next, 0
+}
+
 // countSteps is how many steps there are since the last estimate. A watch that was begun anew counts from the beginning.
 func (t *timeline) countSteps(counted uint64) int64 {
 	before := t.steps
@@ -115,7 +129,9 @@ func (t *timeline) countSteps(counted uint64) int64 {
 	if counted < before {
 		before = 0
 	}
-	return int64(counted - before)
+	since := int64(counted - before)
+	t.unsaid += since
+	return since
 }
 
 func bounded(history []v1alpha1.ClockTransition) []v1alpha1.ClockTransition {
