@@ -57,7 +57,7 @@ var clockNodeChanged = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) boo
 	return !maps.Equal(before.Labels, after.Labels) || !equality.Semantic.DeepEqual(before.Status.Conditions, after.Status.Conditions)
 }}
 
-// clockChanged leaves out reports by which a node's clock is as good as it was.
+// clockChanged leaves out reports by which a node's clock is as good as it was, and follows what it did.
 var clockChanged = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 	return !equality.Semantic.DeepEqual(clockReport(e.ObjectOld), clockReport(e.ObjectNew))
 }}
@@ -70,6 +70,13 @@ func clockReport(object client.Object) map[string]string {
 		said[""] = clock.State
 		if clock.ErrorBoundNanoseconds != nil {
 			said[""] += fmt.Sprint(" ", *clock.ErrorBoundNanoseconds)
+		}
+		said[""] += " " + clock.Source + " " + clock.Grandmaster
+		if clock.TAIOffset != nil {
+			said[""] += fmt.Sprint(" ", *clock.TAIOffset)
+		}
+		if clock.LostSince != nil {
+			said[""] += fmt.Sprint(" since ", clock.LostSince.Unix())
 		}
 	}
 	for i := range status.Networks {
@@ -135,8 +142,17 @@ func (l *ClockLabels) wanted(node *corev1.Node, state *v1alpha1.TSNNode, network
 	}
 	silent, again := l.silent(node)
 	for i := range networks {
-		if asks(networks[i]) && (silent || beliefIn(&networks[i], state) == clockLost) {
+		if !asks(networks[i]) {
+			continue
+		}
+		if silent || beliefIn(&networks[i], state, l.Now()) == clockLost {
 			wanted[v1alpha1.ClockLabelPrefix+networks[i].Name] = true
+		}
+		if state == nil {
+			continue
+		}
+		if left := holdoverLeft(&networks[i], state.Status.Clock, l.Now()); left > 0 && (again == 0 || left < again) {
+			again = left
 		}
 	}
 	return wanted, again

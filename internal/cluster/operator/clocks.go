@@ -32,7 +32,7 @@ const (
 
 // beliefIn is what a node says of its clock for a network. Of a network that the node has no part of its agent says nothing, and its
 // clock alone counts: a pod could be placed there, and the node may execute the network's schedule.
-func beliefIn(network *v1alpha1.TSNNetwork, state *v1alpha1.TSNNode) belief {
+func beliefIn(network *v1alpha1.TSNNetwork, state *v1alpha1.TSNNode, now time.Time) belief {
 	if state == nil {
 		return clockUnsaid
 	}
@@ -45,7 +45,7 @@ func beliefIn(network *v1alpha1.TSNNetwork, state *v1alpha1.TSNNode) belief {
 	if part != nil || state.Status.Clock == nil {
 		return clockUnsaid
 	}
-	return beliefByBound(network, state.Status.Clock)
+	return beliefByBound(network, state.Status.Clock, now)
 }
 
 // beliefOf reads a node's condition.
@@ -62,17 +62,29 @@ func beliefOf(is *metav1.Condition) belief {
 }
 
 // beliefByBound compares the bound of a clock's error with what a network asks for. The bound is rounded up, and so is what it is
-// compared with: a clock that is good enough must not be lost by rounding.
-func beliefByBound(network *v1alpha1.TSNNetwork, clock *v1alpha1.NodeClock) belief {
+// compared with: a clock that is good enough must not be lost by rounding. One that nobody keeps is believed for the network's holdover at
+// most, however small the bound still is.
+func beliefByBound(network *v1alpha1.TSNNetwork, clock *v1alpha1.NodeClock, now time.Time) belief {
 	asked, _, _ := tsnnetwork.ClockOf(network) // the API server takes none that cannot be read
 	bound := clock.ErrorBoundNanoseconds
 	switch {
 	case clock.State == clockStateUnknown || bound == nil || *bound < 0 || *bound > rounded(asked.MaxError.Nanoseconds()):
 		return clockLost
-	case clock.State == clockStateHoldover:
+	case clock.LostSince != nil && holdoverLeft(network, clock, now) == 0:
+		return clockLost
+	case clock.State == clockStateHoldover || clock.LostSince != nil:
 		return clockHeld
 	}
 	return clockGood
+}
+
+// holdoverLeft is for how long a network still believes a clock that nobody keeps; 0: not any more, or somebody keeps it.
+func holdoverLeft(network *v1alpha1.TSNNetwork, clock *v1alpha1.NodeClock, now time.Time) time.Duration {
+	if clock == nil || clock.LostSince == nil {
+		return 0
+	}
+	asked, _, _ := tsnnetwork.ClockOf(network) // the API server takes none that cannot be read
+	return max(0, clock.LostSince.Add(asked.Holdover).Sub(now))
 }
 
 // States of a node's clock, as agents write them.
@@ -93,9 +105,10 @@ func rounded(value int64) int64 {
 }
 
 // unready names the nodes that execute a network's schedule whose clocks are not good enough to begin with another one: those that are
-// lost, and those that have not said it of what the network asks for now. A node without an agent that answers is not told of a
-// schedule, and not waited for.
-func unready(network *v1alpha1.TSNNetwork, nodes *nodeSet) (lost, unsaid []string) {
+// lost, and those that have not said it of what the network asks for now. Of the others it has the clocks. A node without an agent that
+// answers is not told of a schedule, and not waited for.
+func unready(network *v1alpha1.TSNNetwork, nodes *nodeSet) (lost, unsaid []string, good map[string]*v1alpha1.NodeClock) {
+	good = map[string]*v1alpha1.NodeClock{}
 	for name, node := range nodes.all {
 		if !active(node) {
 			continue
@@ -105,26 +118,31 @@ func unready(network *v1alpha1.TSNNetwork, nodes *nodeSet) (lost, unsaid []strin
 			continue
 		}
 		is := reportOf(network.Name, name, nodes, nil)
-		switch believed := beliefIn(network, nodes.states[name]); {
+		switch believed := beliefIn(network, nodes.states[name], nodes.agents.now()); {
 		case believed == clockLost:
 			lost = append(lost, name)
 		case believed == clockUnsaid, worth == isOld, is.conditions != nil && is.observed != network.Generation:
 			unsaid = append(unsaid, name)
+		default:
+			good[name] = is.clock
 		}
 	}
 	slices.Sort(lost)
 	slices.Sort(unsaid)
-	return lost, unsaid
+	return lost, unsaid, good
 }
 
 // awaitsClocks says why a schedule does not begin yet, which is a fault only if a clock is bad.
 func awaitsClocks(network *v1alpha1.TSNNetwork, nodes *nodeSet) []finding {
-	lost, unsaid := unready(network, nodes)
+	lost, unsaid, good := unready(network, nodes)
+	differ := differing(good)
 	waits := finding{reason: v1alpha1.ReasonClockAwaited, once: v1alpha1.ReasonClockAwaited}
 	switch {
 	case len(lost) > 0:
 		waits.text = fmt.Sprintf("the schedule begins when the clocks of all nodes that execute it are good enough, and these are not: %s; "+
 			"`ktsn clock` says why", strings.Join(some(lost), ", "))
+	case differ != "":
+		waits.text = "the schedule begins when all nodes that execute it follow one clock, and they do not: " + differ
 	case len(unsaid) > 0:
 		waits.quiet = true
 		waits.text = "the schedule begins when these nodes have said how good their clocks are: " + strings.Join(some(unsaid), ", ")
@@ -135,7 +153,8 @@ func awaitsClocks(network *v1alpha1.TSNNetwork, nodes *nodeSet) []finding {
 }
 
 // clockCondition sums up what the nodes with pods say of their clocks, nil if the network does not ask. The worst are named.
-func clockCondition(network *v1alpha1.TSNNetwork, reports []report) *metav1.Condition {
+// differ says how those differ that are good by themselves.
+func clockCondition(network *v1alpha1.TSNNetwork, reports []report, differ string) *metav1.Condition {
 	if network.Spec.Clock == nil {
 		return nil
 	}
@@ -168,6 +187,8 @@ func clockCondition(network *v1alpha1.TSNNetwork, reports []report) *metav1.Cond
 	switch {
 	case len(lost) > 0:
 		return made(metav1.ConditionFalse, reason, strings.Join(some(lost), "; "))
+	case differ != "":
+		return made(metav1.ConditionFalse, v1alpha1.ReasonClocksDiffer, differ)
 	case len(silent) > 0:
 		return made(metav1.ConditionUnknown, v1alpha1.ReasonNodeSilent, "these nodes have no agent that is ready: "+strings.Join(some(silent), ", "))
 	case len(unsaid) > 0:

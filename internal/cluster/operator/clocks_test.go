@@ -72,7 +72,7 @@ func TestANodeIsBelievedByWhatItSays(t *testing.T) {
 		"a bound that is rounded up": {odd, elsewhere("Synchronized", ns(5000)), clockGood},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := beliefIn(test.network, test.state); got != test.want {
+			if got := beliefIn(test.network, test.state, time.Unix(1000, 0)); got != test.want {
 				t.Errorf("got %v, want %v", got, test.want)
 			}
 		})

@@ -40,12 +40,14 @@ type Networks struct {
 	// said are the sentences of which there has been an Event: by network, and by node.
 	said     map[string]map[string]bool
 	saidNode map[string]string
+	// differs is since when the clocks of a network's nodes differ.
+	differs map[string]time.Time
 }
 
 func newNetworks(shared *shared, cluster client.Client, events record.EventRecorder, nowTAI func() int64) *Networks {
 	return &Networks{
 		Client: cluster, Live: shared.live, Events: events, NowTAI: nowTAI, shared: shared, pace: newPace(time.Now),
-		attached: map[string]attached{}, said: map[string]map[string]bool{}, saidNode: map[string]string{},
+		attached: map[string]attached{}, said: map[string]map[string]bool{}, saidNode: map[string]string{}, differs: map[string]time.Time{},
 	}
 }
 
@@ -121,6 +123,7 @@ func (r *Networks) forgetNetwork(name string, nodes *nodeSet) {
 	r.pace.forget(name)
 	delete(r.attached, name)
 	delete(r.said, name)
+	delete(r.differs, name)
 	for node, state := range nodes.states {
 		if networkOf(state, name) != nil || state.Spec.Gates == name {
 			r.shared.nodes.add(node, 0)
@@ -214,6 +217,9 @@ func (r *Networks) serve(ctx context.Context, network *v1alpha1.TSNNetwork, all 
 	is.reports = reportsOf(network, used, nodes)
 	is.problems = problemsOf(network, is.reports, r.leftOut(network, nodes, used))
 	is.found = append(is.found, findingsOf(is.problems)...)
+	if is.differ, is.again = r.differ(network, is.reports); is.differ != "" {
+		is.found = append(is.found, finding{reason: v1alpha1.ReasonClocksDiffer, text: is.differ, once: v1alpha1.ReasonClocksDiffer})
+	}
 	return r.tell(ctx, network, is)
 }
 

@@ -23,6 +23,8 @@ type report struct {
 	observed     int64
 	scheduleHash string
 	conditions   []metav1.Condition
+	// clock is the node's, nil where its agent says nothing of it.
+	clock *v1alpha1.NodeClock
 	// worth is what it is worth, left for how long; 0: for ever.
 	worth worth
 	left  time.Duration
@@ -49,6 +51,7 @@ func reportOf(network, node string, nodes *nodeSet, older *v1alpha1.NodeStatus) 
 	made := report{node: node}
 	if state := nodes.states[node]; state != nil && state.Status.AgentVersion != "" {
 		made.worth, made.left = nodes.agents.worth(node)
+		made.clock = state.Status.Clock
 		for _, is := range state.Status.Networks {
 			if is.Name == network {
 				made.observed, made.scheduleHash, made.conditions = is.ObservedGeneration, is.ScheduleHash, is.Conditions

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -61,12 +62,15 @@ type outcome struct {
 	problems []problem
 	// older tells whether agents of an older release read the parts in the network's status.
 	older bool
+	// differ says how the nodes' clocks differ, "" if they do not; again is when to look again, 0 for no matter when.
+	differ string
+	again  time.Duration
 }
 
 // status is what of a network's status is the operator's.
 func (o *outcome) status(network *v1alpha1.TSNNetwork) *v1alpha1.TSNNetworkStatus {
 	status := &v1alpha1.TSNNetworkStatus{
-		Conditions: conditions(network, o.request, o.found, clockCondition(network, o.reports)), Pods: o.used.total, Schedule: o.request,
+		Conditions: conditions(network, o.request, o.found, clockCondition(network, o.reports, o.differ)), Pods: o.used.total, Schedule: o.request,
 		NodeCounts: countNodes(o), NodeProblems: worst(o.problems),
 	}
 	status.NodesReady = fmt.Sprintf("%d/%d", status.NodeCounts.Ready, status.NodeCounts.WithPods)
@@ -82,6 +86,9 @@ func (r *Networks) tell(ctx context.Context, network *v1alpha1.TSNNetwork, is *o
 	again := repeatEvery
 	if len(is.found) > 0 {
 		again = retryAfter
+	}
+	if is.again > 0 {
+		again = min(again, is.again)
 	}
 	for i := range is.reports {
 		if left := is.reports[i].left; left > 0 {
@@ -118,6 +125,9 @@ func (r *Networks) makeEvents(network *v1alpha1.TSNNetwork, found []finding) {
 		}
 		for _, condition := range network.Status.Conditions {
 			if condition.Type == v1alpha1.ConditionScheduleAccepted && condition.Status == metav1.ConditionFalse {
+				before[condition.Reason] = true
+			}
+			if condition.Reason == v1alpha1.ReasonClocksDiffer {
 				before[condition.Reason] = true
 			}
 			for text := range strings.SplitSeq(condition.Message, "; ") {

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package operator
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/record"
+
+	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
+)
+
+// following is a TSNNode with a good clock that follows something.
+func following(name, source, grandmaster string, offset int32) *v1alpha1.TSNNode {
+	state := clockSaid(name, metav1.ConditionTrue, v1alpha1.ReasonAsAsked)
+	state.Status.Clock = &v1alpha1.NodeClock{State: "Synchronized", Source: source, Grandmaster: grandmaster, TAIOffset: &offset}
+	return state
+}
+
+func TestClocksDifferByWhatTheyFollowAndHowTheyCountTAI(t *testing.T) {
+	clock := func(source, grandmaster string, offset int32) *v1alpha1.NodeClock {
+		return following("", source, grandmaster, offset).Status.Clock
+	}
+	silent := &v1alpha1.NodeClock{State: "Synchronized"}
+	for name, test := range map[string]struct {
+		good map[string]*v1alpha1.NodeClock
+		want []string
+	}{
+		"one grandmaster":             {map[string]*v1alpha1.NodeClock{"a": clock("PTP", "x", 37), "b": clock("PTP", "x", 37)}, nil},
+		"servers of NTP":              {map[string]*v1alpha1.NodeClock{"a": clock("NTP", "192.0.2.1", 37), "b": clock("NTP", "192.0.2.2", 37)}, nil},
+		"what says nothing":           {map[string]*v1alpha1.NodeClock{"a": clock("PTP", "x", 37), "b": silent, "c": nil}, nil},
+		"two grandmasters":            {map[string]*v1alpha1.NodeClock{"a": clock("PTP", "y", 0), "b": clock("PTP", "x", 0), "c": clock("PTP", "y", 0)}, []string{"nodes a, c follow the PTP grandmaster y, but node b follows the PTP grandmaster x"}},
+		"PTP and NTP":                 {map[string]*v1alpha1.NodeClock{"a": clock("PTP", "x", 37), "b": clock("NTP", "192.0.2.2", 37)}, []string{"node a follows the PTP grandmaster x", "node b follows NTP"}},
+		"other offsets":               {map[string]*v1alpha1.NodeClock{"a": clock("NTP", "r", 37), "b": clock("NTP", "r", 0), "c": clock("NTP", "r", 37)}, []string{"nodes a, c have 37 s, but node b has 0 s"}},
+		"other clocks, other offsets": {map[string]*v1alpha1.NodeClock{"a": clock("NTP", "r", 37), "b": clock("PTP", "x", 0)}, []string{"node b follows the PTP", "node b has 0 s"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := differing(test.good)
+			if (got == "") != (test.want == nil) {
+				t.Errorf("it says %q, want %q", got, test.want)
+			}
+			for _, part := range test.want {
+				if !strings.Contains(got, part) {
+					t.Errorf("it says %q, which lacks %q", got, part)
+				}
+			}
+		})
+	}
+}
+
+// TestANetworkWhoseNodesFollowDifferentClocksSaysSoOnce has another grandmaster take over before, which is no news.
+func TestANetworkWhoseNodesFollowDifferentClocksSaysSoOnce(t *testing.T) {
+	network := clocked()
+	network.Spec.Schedule = someSchedule()
+	r := clockWorld(t, network, following("a", "PTP", "x", 37), following("b", "PTP", "y", 37))
+	now := time.Now()
+	r.shared.agents.now = func() time.Time { return now }
+	r.pace.now = r.shared.agents.now
+	events := r.Events.(*record.FakeRecorder).Events
+	status := r.lookAt(t).Status
+	accepted := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionScheduleAccepted)
+	if status.Schedule != nil || accepted == nil || accepted.Reason != v1alpha1.ReasonClockAwaited || !strings.Contains(accepted.Message, "grandmaster y") {
+		t.Errorf("asked for is %+v, and it says %+v", status.Schedule, accepted)
+	}
+	if is := clockOf(status.Conditions); is.Status != metav1.ConditionTrue {
+		t.Errorf("at once it says %+v", is)
+	}
+	if event := <-events; !strings.Contains(event, v1alpha1.ReasonClockAwaited) {
+		t.Errorf("there is an Event %q", event)
+	}
+	now = now.Add(differPatience)
+	r.lookAt(t)
+	now = now.Add(time.Minute)
+	status = r.lookAt(t).Status
+	is := clockOf(status.Conditions)
+	if is.Status != metav1.ConditionFalse || is.Reason != v1alpha1.ReasonClocksDiffer || !strings.Contains(is.Message, "node a follows the PTP grandmaster x, but node b") {
+		t.Errorf("after a while it says %+v", is)
+	}
+	if !meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionDegraded) || !meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionReady) {
+		t.Errorf("the conditions are %+v", status.Conditions)
+	}
+	if event := <-events; !strings.Contains(event, v1alpha1.ReasonClocksDiffer) || len(events) > 0 {
+		t.Errorf("there are %d Events after %q", len(events), event)
+	}
+	state := &v1alpha1.TSNNode{}
+	state.Name = "b"
+	if err := r.Client.Delete(t.Context(), state); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Client.Create(t.Context(), following("b", "PTP", "x", 37)); err != nil {
+		t.Fatal(err)
+	}
+	now = now.Add(time.Minute)
+	status = r.lookAt(t).Status
+	if is := clockOf(status.Conditions); is.Status != metav1.ConditionTrue || status.Schedule == nil {
+		t.Errorf("with one grandmaster it says %+v, and asked for is %+v", is, status.Schedule)
+	}
+}
+
+func TestAClockIsBelievedForTheHoldoverOfEachNetworkAlone(t *testing.T) {
+	network := clocked()
+	network.Spec.Clock.Holdover = "1m"
+	bound, lost := int64(5000), metav1.NewTime(time.Unix(1000, 0))
+	for after, want := range map[time.Duration]belief{time.Second: clockHeld, 59 * time.Second: clockHeld, time.Minute: clockLost, time.Hour: clockLost} {
+		for _, said := range []string{"Holdover", "Unsynchronized"} {
+			state := elsewhere(said, &bound)
+			state.Status.Clock.LostSince = &lost
+			if got := beliefIn(network, state, lost.Add(after)); got != want {
+				t.Errorf("%s for %v: got %v, want %v", said, after, got, want)
+			}
+		}
+	}
+	if left := holdoverLeft(network, &v1alpha1.NodeClock{LostSince: &lost}, lost.Add(40*time.Second)); left != 20*time.Second {
+		t.Errorf("it is looked at again after %v", left)
+	}
+}
