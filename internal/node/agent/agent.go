@@ -89,8 +89,9 @@ type agent struct {
 	clock   *clocks.Follower
 	// left is closed when kubelet is not served any more.
 	left chan struct{}
-	// again asks the peers' reconciler to look, gatesAgain that of the schedule, limitsAgain that of the limits.
-	again, gatesAgain, limitsAgain chan event.GenericEvent
+	// again asks the peers' reconciler to look, gatesAgain that of the schedule, limitsAgain that of the limits, clockAgain that of
+	// reports of the clock.
+	again, gatesAgain, limitsAgain, clockAgain chan event.GenericEvent
 }
 
 // Run serves the node until ctx ends.
@@ -99,7 +100,7 @@ func Run(ctx context.Context, options *Options, platform *Platform, config *rest
 		Options: options, platform: platform, log: log, link: daemon.Link{Path: options.Control},
 		host:  &install.Node{Root: options.Host, List: install.DefaultList},
 		again: make(chan event.GenericEvent, 1), gatesAgain: make(chan event.GenericEvent, 1),
-		limitsAgain: make(chan event.GenericEvent, 1), left: make(chan struct{}),
+		limitsAgain: make(chan event.GenericEvent, 1), clockAgain: make(chan event.GenericEvent, 1), left: make(chan struct{}),
 	}
 	var err error
 	if a.metrics, err = metrics.New(platform.Registry); err != nil {
@@ -181,7 +182,7 @@ func (a *agent) addObjects(start objects.Start) error {
 	a.objects = &objects.Informer{
 		Client: watching, Node: a.Node, Wait: start.Wait, Log: a.log.With("part", "objects"),
 		Changed: func() {
-			again(a.again, a.gatesAgain, a.limitsAgain)
+			again(a.again, a.gatesAgain, a.limitsAgain, a.clockAgain)
 			a.clock.Again()
 		},
 	}

@@ -22,7 +22,7 @@ import (
 // addClock follows the node's clock. Without a watch of it nobody says anything of it.
 func (a *agent) addClock() error {
 	log := a.log.With("part", "clock")
-	changed := func() { again(a.gatesAgain) }
+	changed := func() { again(a.clockAgain, a.gatesAgain) }
 	a.clock = &clocks.Follower{
 		Watch:    func(ctx context.Context, hear func(clock.Estimate)) error { return a.platform.Clock(ctx, hear, log) },
 		NewJudge: clocks.NewJudge,

@@ -41,11 +41,20 @@ func (a *agent) addGates() error {
 	same := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request {
 		return []reconcile.Request{{}}
 	})
+	options := func() controller.Options {
+		return controller.Options{RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstRetry, lastRetry)}
+	}
+	// Of its own, because a ktsnd that hangs has that of the schedule wait.
+	err := ctrl.NewControllerManagedBy(a.manager).Named("clock").WatchesRawSource(source.Channel(a.clockAgain, same)).
+		WithOptions(options()).Complete(reconcile.Func(r.ReconcileClock))
+	if err != nil {
+		return err
+	}
 	return ctrl.NewControllerManagedBy(a.manager).Named("schedule").
 		Watches(&corev1.Node{}, same, builder.WithPredicates(relevant)).
 		// The node's objects have changed, or how its parts are, or ktsnd was started anew and has no schedule.
 		WatchesRawSource(source.Channel(a.gatesAgain, same)).
-		WithOptions(controller.Options{RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstRetry, lastRetry)}).
+		WithOptions(options()).
 		Complete(r)
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
 	"github.com/kubernetsn/kubernetsn/internal/node/agent/network"
@@ -53,9 +54,24 @@ func (r *Reconciler) setClock(status *v1alpha1.NodeNetworkStatus, about *v1alpha
 	}
 }
 
-// reportClock writes that the clock is in another state, apart from all else that is to be said: it does not wait for ktsnd, nor for
-// what may pass. left is when to look again.
+// ReconcileClock writes that the clock is in another state, apart from all else that is to be said: it does not wait for ktsnd, nor for
+// what may pass. It may be called beside Reconcile.
+func (r *Reconciler) ReconcileClock(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
+	state := r.State()
+	if state.Unknown != nil {
+		return reconcile.Result{RequeueAfter: repeatEvery}, nil
+	}
+	left, err := r.reportClock(ctx, &state)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	return reconcile.Result{RequeueAfter: left}, nil
+}
+
+// reportClock writes it if it is due; left is when to look again.
 func (r *Reconciler) reportClock(ctx context.Context, state *network.Cluster) (left time.Duration, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	before := r.before(state)
 	status := r.withClock(state, before)
 	now := r.Now()

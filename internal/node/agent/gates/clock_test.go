@@ -3,6 +3,7 @@
 package gates
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"testing"
@@ -10,6 +11,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
 	"github.com/kubernetsn/kubernetsn/internal/node/agent/network"
@@ -100,6 +103,50 @@ func TestAnotherStateOfTheClockWaitsForNobody(t *testing.T) {
 				t.Errorf("what may pass is said as well: %+v", ready)
 			}
 		})
+	}
+}
+
+func TestAKtsndThatHangsDelaysNoReportOfTheClock(t *testing.T) {
+	l := newLab(t, clocked())
+	l.clock = fakeClock{"Synchronized", ""}
+	l.look()
+	asked, goOn := make(chan struct{}), make(chan struct{})
+	l.Do = func(context.Context, func(context.Context, Ktsnd) error) error {
+		close(asked)
+		<-goOn
+		return errors.New("it does not answer")
+	}
+	ended := make(chan error)
+	go func() {
+		_, err := l.Reconcile(t.Context(), reconcile.Request{})
+		ended <- err
+	}()
+	<-asked
+	l.clock = fakeClock{"Unsynchronized", "ptp4l has ended"}
+	began := time.Now()
+	reported := make(chan error)
+	go func() {
+		_, err := l.ReconcileClock(t.Context(), reconcile.Request{})
+		reported <- err
+	}()
+	select {
+	case err := <-reported:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(2 * time.Second):
+		t.Error("the report waits for ktsnd")
+	}
+	var node v1alpha1.TSNNode
+	if err := l.Client.Get(t.Context(), client.ObjectKey{Name: "a"}, &node); err != nil || node.Status.Clock.State != "Unsynchronized" {
+		t.Errorf("after %v it says %+v: %v", time.Since(began), node.Status.Clock, err)
+	}
+	close(goOn)
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	if got := l.says(); got != "Unsynchronized, False ClockUnsynchronized" {
+		t.Errorf("when ktsnd has answered it says %s", got)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -54,6 +55,8 @@ type Reconciler struct {
 	// unwell is since when the node has not been well, zero while it is; started tells whether it was well before.
 	unwell  time.Time
 	started bool
+	// mu guards what follows: reports of the clock are written by another goroutine, which waits for no ktsnd.
+	mu sync.Mutex
 	// said is what was written last, and when; due is when what holds now is to be written, zero if nothing is.
 	said   *v1alpha1.TSNNodeStatus
 	saidAt time.Time
@@ -85,22 +88,17 @@ func (r *Reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconc
 	if state.Unknown != nil {
 		return reconcile.Result{RequeueAfter: repeatEvery}, nil
 	}
-	clockLeft, err := r.reportClock(ctx, &state)
-	if err != nil {
-		return reconcile.Result{}, err
-	}
 	var node corev1.Node
 	if err := r.Client.Get(ctx, types.NamespacedName{Name: r.Node}, &node); err != nil {
 		return reconcile.Result{}, fmt.Errorf("look at node %s: %w", r.Node, err)
 	}
 	now := r.execute(ctx, &state)
 	r.feel()
-	before := r.before(&state)
-	left, err := r.report(ctx, &state, before, r.status(&state, before, &node, now))
+	left, err := r.report(ctx, &state, &node, now)
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	return reconcile.Result{RequeueAfter: min(left, clockLeft, r.again(now))}, nil
+	return reconcile.Result{RequeueAfter: min(left, r.again(now))}, nil
 }
 
 // again is when to look again.

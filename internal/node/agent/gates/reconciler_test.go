@@ -124,14 +124,18 @@ func (l *lab) hear() {
 	}
 }
 
-// reconcile looks once.
+// reconcile looks once, at the clock first.
 func (l *lab) reconcile() reconcile.Result {
 	l.t.Helper()
+	clock, err := l.ReconcileClock(l.t.Context(), reconcile.Request{})
+	if err != nil {
+		l.t.Fatal(err)
+	}
 	result, err := l.Reconcile(l.t.Context(), reconcile.Request{})
 	if err != nil {
 		l.t.Fatal(err)
 	}
-	return result
+	return reconcile.Result{RequeueAfter: min(clock.RequeueAfter, result.RequeueAfter)}
 }
 
 // look has the agent look a minute later, when all that it waits for has passed, and returns what the node says then of the network.

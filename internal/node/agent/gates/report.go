@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -44,8 +45,15 @@ func (r *Reconciler) before(state *network.Cluster) *v1alpha1.TSNNodeStatus {
 func byName(a, b v1alpha1.NodeNetworkStatus) int { return strings.Compare(a.Name, b.Name) }
 
 // report writes the node's status if it is another than before. left is when to look again.
-func (r *Reconciler) report(ctx context.Context, state *network.Cluster, before, status *v1alpha1.TSNNodeStatus) (left time.Duration, err error) {
-	now := r.Now()
+func (r *Reconciler) report(ctx context.Context, state *network.Cluster, node *corev1.Node, seen *seen) (left time.Duration, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	latest := r.State() // ktsnd may have taken its time, in which the state of the clock was written
+	if latest.Unknown != nil {
+		latest = *state
+	}
+	before, now := r.before(&latest), r.Now()
+	status := r.status(state, before, node, seen)
 	switch {
 	case equality.Semantic.DeepEqual(before, status):
 		r.due = time.Time{}
