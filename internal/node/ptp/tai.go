@@ -39,6 +39,10 @@ func (k *taiSetter) look(known UTCOffset) error {
 	case has == known.Seconds:
 		k.differs = 0
 		return nil
+	case known.Seconds < minUTCOffset || known.Seconds > maxUTCOffset:
+		k.differs = 0
+		return fmt.Errorf("the grandmaster announces that TAI - UTC is %d s, which cannot be (it is %d s since 2017): the kernel keeps its %d s; "+
+			"give the grandmaster the right utc_offset", known.Seconds, CurrentUTCOffset, has)
 	case k.differs != known.Seconds:
 		k.differs = known.Seconds
 		return nil
@@ -46,6 +50,14 @@ func (k *taiSetter) look(known UTCOffset) error {
 	k.differs = 0
 	if _, err := k.adjust(&unix.Timex{Modes: adjTAI, Constant: int64(known.Seconds)}); err != nil {
 		return fmt.Errorf("set the kernel's TAI offset to %d s: %w", known.Seconds, err)
+	}
+	// The kernel passes over what it does not take, without an error.
+	after := unix.Timex{}
+	if _, err := k.adjust(&after); err != nil {
+		return fmt.Errorf("read back the kernel's TAI offset: %w", err)
+	}
+	if int(after.Tai) != known.Seconds {
+		return fmt.Errorf("the kernel did not take %d s as its TAI offset: it has %d s", known.Seconds, after.Tai)
 	}
 	k.say(fmt.Sprintf("CLOCK_TAI is %d s ahead of CLOCK_REALTIME now, as the grandmaster announces; before it was %d s", known.Seconds, has))
 	return nil

@@ -54,3 +54,31 @@ func TestTheKernelGetsTheGrandmastersOffsetOfTAI(t *testing.T) {
 		t.Errorf("without the privilege: %v", err)
 	}
 }
+
+func TestAnOffsetOfTAIThatCannotBeIsNotGivenToTheKernel(t *testing.T) {
+	for _, seconds := range []int{-5, 0, 9, 256, 1000} {
+		setter := &taiSetter{say: func(said string) { t.Errorf("%d s: it says %q", seconds, said) }, adjust: func(state *unix.Timex) (int, error) {
+			if state.Modes != 0 {
+				t.Errorf("%d s are set", seconds)
+			}
+			state.Tai = 37
+			return 0, nil
+		}}
+		for range 3 {
+			if err := setter.look(UTCOffset{Seconds: seconds, Valid: true}); err == nil || !strings.Contains(err.Error(), "which cannot be") {
+				t.Errorf("%d s: %v", seconds, err)
+			}
+		}
+	}
+}
+
+func TestAnOffsetOfTAIThatTheKernelDoesNotTakeIsNotClaimed(t *testing.T) {
+	setter := &taiSetter{say: func(said string) { t.Errorf("it says %q", said) }, adjust: func(state *unix.Timex) (int, error) {
+		state.Tai = 0
+		return 0, nil
+	}}
+	first, second := setter.look(UTCOffset{Seconds: 37, Valid: true}), setter.look(UTCOffset{Seconds: 37, Valid: true})
+	if first != nil || second == nil || second.Error() != "the kernel did not take 37 s as its TAI offset: it has 0 s" {
+		t.Errorf("got %v, then %v", first, second)
+	}
+}
