@@ -25,6 +25,12 @@ type Port struct {
 // gptpDestination is the group address of IEEE 802.1AS, which no bridge forwards.
 const gptpDestination = "01:80:C2:00:00:0E"
 
+// applicationClass is the clockClass of IEEE 1588 (table 4) of a clock whose time is that of an application: role grandmaster says that the
+// domain has this node's time, whoever keeps it. Classes 6 and 7 would claim a primary reference such as GNSS, 193 that one was lost, and
+// 248 is everybody's, with which nobody can tell a grandmaster from a node that has lost its own. How exact it is, only who keeps it
+// knows: clockAccuracy stays unknown.
+const applicationClass = 13
+
 // Config makes the configuration of ptp4l. What has ptp4l's own default is left out.
 func (o *Options) Config(stamping Stamping) *Config {
 	made := &Config{}
@@ -41,7 +47,9 @@ func (o *Options) Config(stamping Stamping) *Config {
 	set(o.Servo != "pi", "clock_servo", o.Servo)
 	set(!stamping.Hardware, "time_stamping", StampSoftware)
 	set(stamping.Hardware && stamping.clocks() > 1, "boundary_clock_jbod", "1")
-	set(o.FreeRunning, "free_running", "1")
+	// A grandmaster's clock is somebody else's: with software stamps it would be ptp4l's to set if it came to follow.
+	set(o.FreeRunning || (o.Role == RoleGrandmaster && !stamping.Hardware), "free_running", "1")
+	set(o.Role == RoleGrandmaster, "clockClass", strconv.Itoa(applicationClass))
 	set(o.UTCOffset != 0 && o.UTCOffset != CurrentUTCOffset, "utc_offset", strconv.Itoa(o.UTCOffset))
 	for _, one := range o.Extra {
 		if at := slices.IndexFunc(made.Global, func(s Setting) bool { return s.Name == one.Name }); at >= 0 {

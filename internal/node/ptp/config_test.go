@@ -80,7 +80,11 @@ func TestOptionsBecomeSettings(t *testing.T) {
 		"a switch of two ports": {"--device eth0,eth1 --role switch --transport L2", two,
 			"[global]; priority1 127; network_transport L2; delay_mechanism E2E; boundary_clock_jbod 1; [eth0]; [eth1]"},
 		"a grandmaster": {"--device eth0 --role grandmaster --priority1 1", hardware,
-			"[global]; priority1 1; " + end1588 + "; [eth0]; masterOnly 1"},
+			"[global]; priority1 1; " + end1588 + "; clockClass 13; [eth0]; masterOnly 1"},
+		"a grandmaster with software": {"--device eth0 --role grandmaster", Stamping{},
+			"[global]; " + end1588 + "; time_stamping software; free_running 1; clockClass 13; [eth0]; masterOnly 1"},
+		"a grandmaster with GNSS": {"--device eth0 --role grandmaster --set clockClass=6 --set clockAccuracy=0x21", hardware,
+			"[global]; " + end1588 + "; clockClass 6; clockAccuracy 0x21; [eth0]; masterOnly 1"},
 		"software and the rest": {"--device eth0 --domain 7 --priority1 2 --priority2 3 --log-sync-interval -3 --log-announce-interval 0 --log-delay-interval -1 " +
 			"--delay-mechanism P2P --servo linreg --free-running --utc-offset 38 --set step_threshold=0.5", Stamping{},
 			"[global]; priority1 2; priority2 3; domainNumber 7; logAnnounceInterval 0; logSyncInterval -3; logMinPdelayReqInterval -1; " +

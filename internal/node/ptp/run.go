@@ -131,10 +131,14 @@ func (r *Runner) writeConfig(path string, stamping Stamping) error {
 }
 
 // phc2sysArguments : it follows the states of ptp4l's ports. The system's clock is set by a port that follows a master; it is
-// the source where this node is grandmaster (the second -r).
-func (r *Runner) phc2sysArguments() []string {
+// the source where this node is grandmaster (the second -r). Who only serves has another one that sets it, and phc2sys no more than the
+// card's. Of several cards phc2sys 3.1 sets the clocks only by the states of ports.
+func (r *Runner) phc2sysArguments(stamping Stamping) []string {
 	arguments := []string{"-a", "-r"}
-	if !r.onlyFollows() {
+	switch {
+	case r.Role == RoleGrandmaster && stamping.clocks() == 1:
+		arguments = []string{"-s", "CLOCK_REALTIME", "-c", r.Devices[0], "-w"}
+	case !r.onlyFollows():
 		arguments = append(arguments, "-r")
 	}
 	return append(arguments, "-E", r.Servo, "-n", strconv.Itoa(r.Domain), "-z", r.socket(), "-m", "-q")
@@ -154,13 +158,13 @@ func (r *Runner) runPrograms(ctx context.Context, config string, stamping Stampi
 	}
 	defer func() { _ = management.Close() }()
 	if r.UTCOffset != 0 {
-		if err := management.Announce(ctx, r.UTCOffset); err != nil {
-			return fmt.Errorf("have ptp4l announce TAI - UTC: %w", err)
+		if err := r.announce(ctx, management, ptp4l); err != nil || ctx.Err() != nil {
+			return err
 		}
 	}
 	var phc2sys *child
 	if stamping.Hardware && !r.FreeRunning {
-		if phc2sys, err = startChild(r.PHC2SYS, r.phc2sysArguments(), r.Out, &r.mutex); err != nil {
+		if phc2sys, err = startChild(r.PHC2SYS, r.phc2sysArguments(stamping), r.Out, &r.mutex); err != nil {
 			return err
 		}
 		defer func() { _ = removeFile(fmt.Sprintf("/var/run/phc2sys.%d", phc2sys.command.Process.Pid)) }()
@@ -175,6 +179,9 @@ func (r *Runner) runPrograms(ctx context.Context, config string, stamping Stampi
 func (r *Runner) sayWhatRuns(stamping Stamping) {
 	kind := "software stamps messages, and ptp4l keeps the system's clock"
 	switch {
+	case r.Role == RoleGrandmaster && !r.FreeRunning:
+		kind = map[bool]string{true: "hardware stamps messages, phc2sys keeps the card's clock by the system's, and somebody else that one",
+			false: "software stamps messages, and somebody else keeps the system's clock"}[stamping.Hardware]
 	case r.FreeRunning:
 		kind = "ptp4l measures only, and nobody sets the clock"
 	case stamping.Hardware:
@@ -183,9 +190,33 @@ func (r *Runner) sayWhatRuns(stamping Stamping) {
 	r.say(fmt.Sprintf("PTP domain %d as %s: %s", r.Domain, r.Role, kind))
 }
 
+// askEvery is the pause before ptp4l is asked again.
+const askEvery = 50 * time.Millisecond
+
+// announce has ptp4l say TAI - UTC. On a busy node it may take longer than one answer is waited for. Without error it is done, or ctx has
+// ended.
+func (r *Runner) announce(ctx context.Context, management *Management, ptp4l *child) error {
+	ends := time.Now().Add(startPatience)
+	for {
+		err := management.Announce(ctx, r.UTCOffset)
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ptp4l.ended:
+			return errors.New(ptp4l.why())
+		case <-time.After(askEvery):
+		}
+		if time.Now().After(ends) {
+			return fmt.Errorf("have ptp4l announce TAI - UTC, for %v: %w", startPatience, err)
+		}
+	}
+}
+
 // awaitAnswer waits until ptp4l answers. Without management and error ctx has ended.
 func (r *Runner) awaitAnswer(ctx context.Context, ptp4l *child) (*Management, error) {
-	const askEvery = 50 * time.Millisecond
 	ends := time.Now().Add(startPatience)
 	for {
 		management, err := DialManagement(r.socket(), r.Domain)

@@ -67,6 +67,7 @@ func answer(path string) {
 		return
 	}
 	message := make([]byte, 1500)
+	refuse := os.Getenv("KTSN_TEST_REFUSES") != ""
 	for {
 		count, from, err := server.ReadFromUnix(message)
 		if err != nil || count < tlvDataAt {
@@ -78,7 +79,10 @@ func answer(path string) {
 		data := []byte{0, 37, flagUTCOffsetOK, 0xA0}
 		if binary.BigEndian.Uint16(request[tlvAt+4:]) == idGrandmasterSettings {
 			data = []byte{248, 0xFE, 0xFF, 0xFF, 0, 0, 8, 0xA0}
-			if request[46] == actionSet {
+			if request[46] == actionSet && refuse {
+				refuse = false
+				binary.BigEndian.PutUint16(reply[tlvAt:], tlvErrorStatus)
+			} else if request[46] == actionSet {
 				_ = os.WriteFile(path+".set", request[tlvDataAt:], 0o600)
 			}
 		}
@@ -159,6 +163,7 @@ func checkGone(t *testing.T, runner *Runner) {
 func TestAClockInTheCardIsKeptByBothPrograms(t *testing.T) {
 	for name, test := range map[string]struct{ line, phc2sys string }{
 		"of a node that may be grandmaster": {"--device eth0 --domain 3 --servo linreg", "-a -r -r -E linreg -n 3 -z %s -m -q"},
+		"of a grandmaster":                  {"--device eth0 --role grandmaster", "-s CLOCK_REALTIME -c eth0 -w -E pi -n 0 -z %s -m -q"},
 		"of a node that only follows":       {"--device eth0 --role receiver", "-a -r -E pi -n 0 -z %s -m -q"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -195,6 +200,24 @@ func TestAClockInTheCardIsKeptByBothPrograms(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestAnAnnouncementThatPtp4lRefusesIsTriedAgain(t *testing.T) {
+	runner, _, folder := simulated(t, "--device eth0")
+	t.Setenv("KTSN_TEST_REFUSES", "1")
+	ctx, cancel := context.WithCancel(t.Context())
+	result := make(chan error, 1)
+	go func() { result <- runner.Run(ctx); cancel() }()
+	for path := filepath.Join(folder, "phc2sys"); ctx.Err() == nil; time.Sleep(5 * time.Millisecond) {
+		if _, err := os.Stat(path); err == nil {
+			break
+		}
+	}
+	cancel()
+	if err := <-result; err != nil {
+		t.Errorf("it ended with %v", err)
+	}
+	checkGone(t, runner)
 }
 
 func TestAProgramThatEndsEndsTheOther(t *testing.T) {
