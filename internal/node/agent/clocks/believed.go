@@ -49,7 +49,7 @@ func abs(d time.Duration) time.Duration { return max(d, -d) }
 // networksDiffer tells whether ktsnd is to be told of a network.
 func (t *Teller) networksDiffer(wants *wanted) bool {
 	for vni, one := range wants.networks {
-		if have, known := t.networks[vni]; !known || have != one {
+		if have, known := t.networks[vni]; !known || have != one && !wants.unjudged {
 			return true
 		}
 	}

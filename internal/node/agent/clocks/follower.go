@@ -153,10 +153,12 @@ func (f *Follower) silent() {
 func (f *Follower) look() {
 	f.readNetworks()
 	if f.estimate == nil && f.Now().Sub(f.started) < silentAfter {
-		return // nothing was heard yet
+		f.Teller.want(f.unjudged()) // nothing was heard yet
+		return
 	}
 	f.judge()
 	if f.settling() {
+		f.Teller.want(f.unjudged())
 		return
 	}
 	f.publish()

@@ -76,20 +76,39 @@ func (f *Follower) wanted() *wanted {
 	} else if f.own != nil {
 		all.clock = &told{state: clock.Unknown, bound: -1, at: f.Now()}
 	}
+	f.addNeeds(all, func(one *judgement) (good bool, reason string) {
+		return one.verdict.State.Good(), one.sentence
+	})
+	return all
+}
+
+// unjudgedSaid is why a network's clock is not good before anybody could judge it.
+const unjudgedSaid = "the agent has not judged the clock yet"
+
+// unjudged is what ktsnd is to know as long as nobody can say anything of the clock: one that has just been started, too, sends nothing
+// by it. What another agent said holds.
+func (f *Follower) unjudged() *wanted {
+	all := &wanted{unjudged: true, networks: map[uint32]control.ClockNeed{}}
+	f.addNeeds(all, func(*judgement) (bool, string) { return false, unjudgedSaid })
+	return all
+}
+
+// addNeeds adds what networks ask for, with what judged says of each.
+func (f *Follower) addNeeds(all *wanted, judged func(one *judgement) (good bool, reason string)) {
 	for _, name := range f.oldestFirst() {
 		one := f.networks[name]
 		if _, taken := all.networks[one.vni]; taken {
 			continue // of networks that have a VNI in common the oldest counts, as it does everywhere
 		}
+		good, reason := judged(one)
 		made := control.ClockNeed{
-			MaxErrorNs: one.need.MaxError.Nanoseconds(), OnLoss: control.OnClockLoss(strings.ToLower(one.onLoss)), Good: one.verdict.State.Good(),
+			MaxErrorNs: one.need.MaxError.Nanoseconds(), OnLoss: control.OnClockLoss(strings.ToLower(one.onLoss)), Good: good,
 		}
 		if !made.Good {
-			made.Reason = tsnnetwork.Shorten(one.sentence, mostOfReason)
+			made.Reason = tsnnetwork.Shorten(reason, mostOfReason)
 		}
 		all.networks[one.vni] = made
 	}
-	return all
 }
 
 // oldestFirst are the names of the networks in the order of their creation.

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -52,6 +53,8 @@ type wanted struct {
 	// networks are requirements by VNI; complete tells that others have none.
 	networks map[uint32]control.ClockNeed
 	complete bool
+	// unjudged tells that nobody has judged the clock yet: what ktsnd knows of a network stays.
+	unjudged bool
 }
 
 // told is what ktsnd is told of the node's clock.
@@ -170,7 +173,12 @@ func (t *Teller) ask(ctx context.Context, ktsnd Ktsnd, wants *wanted, compare bo
 		}
 	}
 	if compare {
-		if err := t.compare(ctx, ktsnd); err != nil {
+		err := t.compare(ctx, ktsnd)
+		if t.know(err) {
+			t.clockAt = now
+			return nil
+		}
+		if err != nil {
 			return err
 		}
 		t.compared = now
@@ -184,12 +192,19 @@ func (t *Teller) TellNew(ctx context.Context, ktsnd Ktsnd) error {
 	t.mu.Lock()
 	wants := t.wants
 	t.mu.Unlock()
-	if wants == nil || wants.clock == nil {
+	if wants == nil || wants.clock == nil && len(wants.networks) == 0 {
 		return nil
 	}
-	err := ktsnd.ClockSet(ctx, wants.clock.quality(t.Now()))
+	var known []control.NetworkClock
+	var err error
+	if wants.clock != nil {
+		err = ktsnd.ClockSet(ctx, wants.clock.quality(t.Now()))
+	}
+	if wants.unjudged {
+		known, err = ktsnd.NetworkClocks(ctx)
+	}
 	for vni, one := range wants.networks {
-		if err == nil {
+		if err == nil && !slices.ContainsFunc(known, func(has control.NetworkClock) bool { return has.VNI == vni }) {
 			err = ktsnd.NetworkClockSet(ctx, vni, &one)
 		}
 	}
@@ -258,7 +273,7 @@ func (t *Teller) askNetworks(ctx context.Context, ktsnd Ktsnd, wants *wanted) er
 		delete(t.networks, vni)
 	}
 	for vni, one := range wants.networks {
-		if have, known := t.networks[vni]; known && have == one {
+		if have, known := t.networks[vni]; known && (wants.unjudged || have == one) {
 			continue
 		}
 		if err := ktsnd.NetworkClockSet(ctx, vni, &one); err != nil {

@@ -145,12 +145,13 @@ func TestANewKtsndIsToldBeforeItServesPods(t *testing.T) {
 		fails   bool
 	}{
 		"of a clock that is lost":             {true, nil, "clock unsynchronized 20000, network 42 false hold", false},
-		"of nothing, while nothing is known":  {false, nil, "", false},
+		"that nobody has judged the clock":    {false, nil, "network 42 false hold", false},
 		"not if it is of a release before it": {true, &control.Error{Field: "request", Message: "unknown"}, "clock unsynchronized 20000", false},
 		"not if it refuses":                   {true, &control.Error{Field: "clock", Message: "no"}, "clock unsynchronized 20000", true},
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			l := newLab(t, aNetwork("tsn", 42, "10us"))
+			l.after(time.Second, -1)
 			if test.heard {
 				l.after(settle, 20000)
 			}
@@ -160,5 +161,22 @@ func TestANewKtsndIsToldBeforeItServesPods(t *testing.T) {
 				t.Errorf("it is told %q: %v", got, err)
 			}
 		})
+	}
+}
+
+func TestBeforeTheClockIsJudgedKtsndKeepsWhatItKnows(t *testing.T) {
+	l := newLab(t, aNetwork("old", 42, "10us"), aNetwork("new", 43, "10us"))
+	l.ktsnd.networks[42] = control.ClockNeed{MaxErrorNs: 5000, OnLoss: "hold", Good: true}
+	l.after(time.Second, -1)
+	if got := l.ktsnd.was(); got != "network 43 false hold" || l.ktsnd.networks[43].Reason != unjudgedSaid {
+		t.Errorf("it is told %q: %+v", got, l.ktsnd.networks)
+	}
+	next := &fakeKtsnd{networks: map[uint32]control.ClockNeed{42: {Good: true}}}
+	if err := l.Teller.TellNew(t.Context(), next); err != nil || next.was() != "network 43 false hold" {
+		t.Errorf("one that took over is told otherwise: %+v, %v", next.networks, err)
+	}
+	l.after(time.Second, 900)
+	if got := l.ktsnd.was(); got != "clock synchronized 900, network 42 true hold, network 43 true hold" {
+		t.Errorf("when the clock is judged it is told %q", got)
 	}
 }
