@@ -20,8 +20,8 @@ const (
 	// enough readings of the frequency show how much it changes; before, the drift is unseenPPB more.
 	enough    = 4
 	unseenPPB = 10_000
-	// mostPPB is the largest rate error that Linux corrects.
-	mostPPB = 500_000
+	// mostPPB is the largest rate error that Linux corrects: 500 ppm by the frequency, and 10 % by the tick, which ptp4l sets, too.
+	mostPPB = 100_500_000
 	// staleAfter is for how long no Sync message may come before the source counts as lost, if the interval between them is not longer.
 	staleAfter = 3 * time.Second
 	// longestInterval is the longest interval of Sync messages that is waited for.

@@ -517,7 +517,8 @@ func TestDriftIsWhatTheClockHasShown(t *testing.T) {
 		"by how much a clock runs that nobody adjusts":     {func(i int, o *observation) { o.ptp.Offset = time.Duration(i) * 40 * us }, 60, 40_200, 40_201},
 		"more while nothing was seen yet":                  {func(int, *observation) {}, 2, 10_200, 10_200},
 		"no more than a minute ago":                        {func(i int, o *observation) { o.kernel.FrequencyPPB = float64(min(i, 3)) * 9000 }, 70, 200, 200},
-		"what the kernel corrects at most, whatever it is": {func(i int, o *observation) { o.ptp.Offset = time.Duration(i%2) * time.Hour }, 5, 500_200, 500_200},
+		"what the kernel corrects at most, whatever it is": {func(i int, o *observation) { o.ptp.Offset = time.Duration(i%2) * time.Hour }, 5, 100_500_200, 100_500_200},
+		"that of a servo that slews the clock by the tick": {func(i int, o *observation) { o.kernel.FrequencyPPB = float64(i%2) * 9_300_000 }, 60, 9_300_200, 9_300_200},
 	} {
 		t.Run(name, func(t *testing.T) {
 			v := newVirtual()
