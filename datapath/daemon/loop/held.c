@@ -14,24 +14,42 @@ enum {
 	OVER_EVERY_NS = 1000000,
 };
 
+/* Of its copies some have left: the others leave as well, by whatever clock. A successor would not send them
+ * (ktsn_ring_depart), and who receives is to have the message now or later, but not some much later. */
+static bool has_begun(const struct packet *packet)
+{
+	return packet->message->replicated && packet->message->copies_sent;
+}
+
 bool held_concerns(const struct packet *packet)
 {
 	const struct loop_attachment *attachment = packet->message->destination->attachment;
 
-	if (!attachment || packet->shaper.untimed)
+	if (!attachment || packet->shaper.untimed || has_begun(packet))
 		return false;
 	return attachment->clock == LOOP_CLOCK_HOLD ||
 	       (attachment->held && ktsn_packet_before(attachment->held, &packet->shaper));
 }
 
-static struct ring_list_link **list_of(struct loop *loop, const struct loop_attachment *attachment)
-{
-	return attachment->clock == LOOP_CLOCK_HOLD ? &loop->held.holding : &loop->held.releasing;
-}
-
 static struct packet *first_of(const struct loop_attachment *attachment)
 {
 	return container_of(attachment->held, struct packet, shaper);
+}
+
+static void list_add(struct loop *loop, struct loop_attachment *attachment)
+{
+	attachment->releasing = attachment->clock != LOOP_CLOCK_HOLD || has_begun(first_of(attachment));
+	attachment->over_tai_ns = 0;
+	loop->held.holding_count += !attachment->releasing;
+	ring_list_add(attachment->releasing ? &loop->held.releasing : &loop->held.holding,
+		      &attachment->held_entry);
+}
+
+static void list_remove(struct loop *loop, struct loop_attachment *attachment)
+{
+	loop->held.holding_count -= !attachment->releasing;
+	ring_list_remove(attachment->releasing ? &loop->held.releasing : &loop->held.holding,
+			 &attachment->held_entry);
 }
 
 /* How late it may be: as long as its pod's messages may be ahead of their times, or as long as the strategy
@@ -55,25 +73,34 @@ static void count_add(struct loop *loop, uint32_t packets)
 	loop->held.concerns += packets;
 }
 
+static int64_t earlier(int64_t one_tai_ns, int64_t other_tai_ns)
+{
+	return one_tai_ns < other_tai_ns ? one_tai_ns : other_tai_ns;
+}
+
+/* Also by what the look that is under way finds: it may have passed this one. */
 static void look_by(struct loop *loop, int64_t tai_ns)
 {
-	if (tai_ns < loop->held.over_tai_ns)
-		loop->held.over_tai_ns = tai_ns;
+	loop->held.over_tai_ns = earlier(loop->held.over_tai_ns, tai_ns);
+	loop->held.looked_tai_ns = earlier(loop->held.looked_tai_ns, tai_ns);
 }
 
 void held_add(struct loop *loop, struct ktsn_shaper_packet *shaped)
 {
 	struct packet *packet = container_of(shaped, struct packet, shaper);
 	struct loop_attachment *attachment = packet->message->destination->attachment;
+	bool is_first = !attachment->held;
+	int64_t over = over_tai_ns(loop, packet);
 
 	packet->late_reason = LATE_CLOCK;
-	if (!attachment->held)
-		ring_list_add(list_of(loop, attachment), &attachment->held_entry);
 	attachment->held = ktsn_leftist_heap_push(attachment->held, shaped);
+	if (is_first)
+		list_add(loop, attachment);
+	attachment->over_tai_ns = is_first ? over : earlier(attachment->over_tai_ns, over);
 	if (!loop->held.count)
 		loop->held.over_tai_ns = KTSN_SHAPER_NEVER;
 	count_add(loop, 1);
-	look_by(loop, over_tai_ns(loop, packet));
+	look_by(loop, over);
 }
 
 /* The first. */
@@ -84,7 +111,7 @@ static struct packet *pop(struct loop *loop, struct loop_attachment *attachment)
 	attachment->held = ktsn_leftist_heap_pop(attachment->held);
 	count_add(loop, (uint32_t)-1);
 	if (!attachment->held)
-		ring_list_remove(list_of(loop, attachment), &attachment->held_entry);
+		list_remove(loop, attachment);
 	return packet;
 }
 
@@ -105,6 +132,12 @@ static void turn_release(struct loop *loop)
 
 	loop->held.releasing = attachment->held_entry.next;
 	packet = pop(loop, attachment);
+	/* It was on its way only for a message that had begun. */
+	if (attachment->held && attachment->clock == LOOP_CLOCK_HOLD && !has_begun(first_of(attachment))) {
+		list_remove(loop, attachment);
+		list_add(loop, attachment);
+		look_by(loop, 0);
+	}
 	ktsn_shaper_restore(loop->egress[packet->egress].shaper, quota_lane(packet), &packet->shaper,
 			    loop->round.now_tai_ns);
 }
@@ -132,41 +165,80 @@ static void some_release(struct loop *loop)
 
 /* ---- they have waited for too long ---- */
 
-/* Those of one attachment, at most so many, of which the number is returned. */
-static uint32_t over_drop(struct loop *loop, struct loop_attachment *attachment, uint32_t most)
+/* Its turn: those that are over, at most so many, of which the number is returned. Others have theirs before
+ * its next, however many it has. */
+static uint32_t turn_drop(struct loop *loop, uint32_t most)
 {
+	struct loop_attachment *attachment =
+		container_of(loop->held.holding, struct loop_attachment, held_entry);
 	uint32_t dropped = 0;
 
+	loop->held.holding = attachment->held_entry.next;
+	/* What it has is not touched before. */
+	if (attachment->over_tai_ns >= loop->round.now_tai_ns) {
+		look_by(loop, attachment->over_tai_ns);
+		return 0;
+	}
 	while (dropped < most && attachment->held &&
 	       over_tai_ns(loop, first_of(attachment)) < loop->round.now_tai_ns) {
 		packet_drop(loop, pop(loop, attachment), &loop->counters.drop_clock);
 		dropped++;
 	}
-	if (attachment->held)
-		look_by(loop, over_tai_ns(loop, first_of(attachment)) + 1);
+	if (attachment->held) {
+		attachment->over_tai_ns = over_tai_ns(loop, first_of(attachment)) + 1;
+		look_by(loop, attachment->over_tai_ns);
+	}
 	return dropped;
 }
 
-static void some_drop(struct loop *loop)
+static void look_begin(struct loop *loop)
 {
-	uint32_t left = CONTINUE_AT_ONCE;
-	const struct ring_list_link *last = loop->held.holding ? loop->held.holding->previous : NULL;
-	bool more = last != NULL;
-
-	loop->held.over_tai_ns = KTSN_SHAPER_NEVER;
-	while (more && loop->held.holding) {
-		struct ring_list_link *link = loop->held.holding;
-
-		more = link != last;
-		loop->held.holding = link->next;
-		left -= over_drop(loop, container_of(link, struct loop_attachment, held_entry), left);
-	}
-	/* Some are left where the look ended at their number. */
-	if (left && loop->held.over_tai_ns < loop->round.now_tai_ns + OVER_EVERY_NS)
-		loop->held.over_tai_ns = loop->round.now_tai_ns + OVER_EVERY_NS;
+	loop->held.looks_left = loop->held.holding_count;
+	loop->held.looked_tai_ns = KTSN_SHAPER_NEVER;
 }
 
-/* ---- */
+/* All have had their turns. Those that have more that are over have the next at once. */
+static void look_end(struct loop *loop)
+{
+	int64_t next_tai_ns = loop->held.looked_tai_ns;
+	int64_t soon_tai_ns = loop->round.now_tai_ns + OVER_EVERY_NS;
+
+	if (next_tai_ns >= loop->round.now_tai_ns && next_tai_ns < soon_tai_ns)
+		next_tai_ns = soon_tai_ns;
+	loop->held.looks_left = 0;
+	loop->held.over_tai_ns = next_tai_ns;
+}
+
+/* Before the next of the list, of which there is one. */
+static bool look_may_continue(struct loop *loop, uint32_t looks)
+{
+	const struct loop_attachment *next =
+		container_of(loop->held.holding, const struct loop_attachment, held_entry);
+
+	return !looks || looks % TAKE_AT_ONCE ||
+	       !round_must_end(loop, first_of(next)->message->flow->ring->quota);
+}
+
+/* The look goes on in the next round where others have departures due, or enough were dropped. */
+static void some_drop(struct loop *loop)
+{
+	uint32_t left = CONTINUE_AT_ONCE, looks = 0;
+
+	if (!loop->held.looks_left)
+		look_begin(loop);
+	while (loop->held.looks_left && loop->held.holding) {
+		uint32_t most = left < TAKE_AT_ONCE ? left : TAKE_AT_ONCE;
+
+		if (!left || !look_may_continue(loop, looks))
+			return;
+		looks++;
+		loop->held.looks_left--;
+		left -= turn_drop(loop, most);
+	}
+	look_end(loop);
+}
+
+/* ---- what the loop and its commands call ---- */
 
 void held_continue(struct loop *loop)
 {
@@ -185,7 +257,15 @@ int64_t held_next(const struct loop *loop)
 
 void held_limits_changed(struct loop *loop)
 {
-	loop->held.over_tai_ns = 0;
+	struct ring_list_link *first = loop->held.holding, *link = first;
+
+	if (!link)
+		return;
+	do {
+		container_of(link, struct loop_attachment, held_entry)->over_tai_ns = 0;
+		link = link->next;
+	} while (link != first);
+	look_by(loop, 0);
 }
 
 void held_clock_set(struct loop *loop, struct loop_attachment *attachment, enum loop_clock clock)
@@ -193,10 +273,10 @@ void held_clock_set(struct loop *loop, struct loop_attachment *attachment, enum 
 	bool was_lost = attachment->clock != LOOP_CLOCK_GOOD, is_lost = clock != LOOP_CLOCK_GOOD;
 
 	if (attachment->held)
-		ring_list_remove(list_of(loop, attachment), &attachment->held_entry);
+		list_remove(loop, attachment);
 	attachment->clock = clock;
 	if (attachment->held)
-		ring_list_add(list_of(loop, attachment), &attachment->held_entry);
+		list_add(loop, attachment);
 	loop->held.lost += (uint32_t)is_lost - (uint32_t)was_lost;
 	loop->held.concerns += (uint32_t)is_lost - (uint32_t)was_lost;
 	if (loop->held.count)

@@ -119,6 +119,8 @@ struct loop_attachment {
 	struct ktsn_shaper_packet *held;  /* messages whose time has come while the clock was lost: a heap of
 					   * them, the earliest transmit time first (held.c) */
 	struct ring_list_link held_entry; /* among those that have such messages */
+	int64_t over_tai_ns;              /* before this none of them has waited for too long */
+	bool releasing;                   /* they go on: in which of the lists it is */
 };
 
 struct packet;

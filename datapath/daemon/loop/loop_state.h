@@ -106,6 +106,9 @@ struct loop_held {
 	struct ring_list_link *holding;   /* attachments with such packets, while it is; */
 	struct ring_list_link *releasing; /* and since it is good again, whose turn it is next */
 	int64_t over_tai_ns;              /* before this no packet has waited for too long */
+	uint32_t holding_count;           /* attachments in that list */
+	uint32_t looks_left;              /* at so many of them the look that is under way has to come yet; */
+	int64_t looked_tai_ns;            /* what it has found for over_tai_ns */
 };
 
 /* Messages whose copies are being made. replication.c */

@@ -244,6 +244,40 @@ static void hundreds_are_dropped_when_their_horizon_is_over(void **state)
 	rig_wait_counter(&bench->rig, &bench->counters->drop_clock, 2 * BENCH_MANY);
 }
 
+/* However many of one are over, others have their turns: all of these are over when the loop looks first. */
+static void networks_have_their_turns_when_horizons_are_over(void **state)
+{
+	enum { FEW = 8 };
+	struct bench *bench = *state;
+	uint32_t few_pending;
+
+	clock_becomes(bench, LOOP_CLOCK_HOLD);
+	loop_command(bench->rig.loop, &(struct loop_command){.type = COMMAND_ATTACHMENT_CLOCK,
+							     .attachment = &other,
+							     .clock = LOOP_CLOCK_HOLD});
+	for (unsigned int i = 0; i < 2 * BENCH_MANY; i++)
+		bench_send_number(bench, i, clock_tai_ns());
+	for (unsigned int i = 0; i < FEW; i++)
+		send_other(bench, clock_tai_ns());
+	bench_wait_taken(bench, 2 * BENCH_MANY + FEW);
+	usleep(20000);
+	loop_pause(bench->rig.loop);
+	/* As when the first has many more than are dropped in a round. */
+	assert_int_equal(other_destination->packets, FEW);
+	atomic_fetch_add(&ahead_ns, HORIZON + NS_PER_SECOND);
+	held_limits_changed(bench->rig.loop);
+	bench->rig.loop->round.now_tai_ns = clock_tai_ns();
+	for (int round = 0; round < 2; round++)
+		held_continue(bench->rig.loop);
+	few_pending = other_destination->packets;
+	loop_resume(bench->rig.loop);
+	assert_int_equal(few_pending, 0);
+	rig_wait_counter(&bench->rig, &bench->counters->drop_clock, 2 * BENCH_MANY + FEW);
+	loop_command(bench->rig.loop, &(struct loop_command){.type = COMMAND_ATTACHMENT_CLOCK,
+							     .attachment = &other,
+							     .clock = LOOP_CLOCK_GOOD});
+}
+
 static void a_shorter_horizon_counts_at_once(void **state)
 {
 	struct bench *bench = *state;
@@ -318,11 +352,10 @@ static void what_waited_under_another_strategy_stays(void **state)
 	assert_released(bench, 3);
 }
 
-/* Each on its own port, as one message. */
-static void copies_wait_as_their_message_does(void **state)
+enum { PEERS = 40 };
+
+static struct loop_replication *to_many(struct bench *bench)
 {
-	enum { PEERS = 40 };
-	struct bench *bench = *state;
 	struct loop_replication *copies = calloc(1, sizeof(*copies) + PEERS * sizeof(copies->copies[0]));
 
 	assert_non_null(copies);
@@ -333,6 +366,24 @@ static void copies_wait_as_their_message_does(void **state)
 		copies->copies[i].remote_be = i;
 	copies->copies[1].bridge_link_index = 7;
 	bench->destination->replication = copies;
+	return copies;
+}
+
+static void to_many_no_more(struct bench *bench, struct loop_replication *copies)
+{
+	bench->rig.sent_to_several = 1;
+	rig_wait_pending(&bench->rig, 0);
+	rig_wait_commands(&bench->rig);
+	bench->destination->replication = NULL;
+	free(copies);
+}
+
+/* Each on its own port, as one message. */
+static void copies_wait_as_their_message_does(void **state)
+{
+	struct bench *bench = *state;
+	struct loop_replication *copies = to_many(bench);
+
 	clock_becomes(bench, LOOP_CLOCK_HOLD);
 	bench_send_text(bench, "to all", clock_tai_ns() + 10 * MS);
 	usleep(40000);
@@ -342,11 +393,26 @@ static void copies_wait_as_their_message_does(void **state)
 	bench_wait_sent(bench, 1);
 	assert_int_equal(counter_read(&bench->counters->copies_sent), PEERS);
 	assert_int_equal(counter_read(&bench->counters->late_clock), 1);
-	bench->rig.sent_to_several = 1;
-	rig_wait_pending(&bench->rig, 0);
-	rig_wait_commands(&bench->rig);
-	bench->destination->replication = NULL;
-	free(copies);
+	to_many_no_more(bench, copies);
+}
+
+/* The port takes one at a time, and then none until the clock is lost. */
+static void a_message_that_has_left_in_part_leaves(void **state)
+{
+	struct bench *bench = *state;
+	struct loop_replication *copies = to_many(bench);
+
+	ktsn_port_fake_limit_next(bench->rig.port, UINT32_MAX, 1);
+	bench_send_text(bench, "to all", clock_tai_ns());
+	while (!counter_read(&bench->counters->copies_sent))
+		;
+	ktsn_port_fake_limit_next(bench->rig.port, UINT32_MAX, 0);
+	clock_becomes(bench, LOOP_CLOCK_HOLD);
+	ktsn_port_fake_limit_next(bench->rig.port, 0, 0);
+	bench_wait_sent(bench, 1);
+	assert_int_equal(counter_read(&bench->counters->copies_sent), PEERS);
+	clock_becomes(bench, LOOP_CLOCK_GOOD);
+	to_many_no_more(bench, copies);
 }
 
 static void messages_to_pods_of_the_node_wait_as_well(void **state)
@@ -630,11 +696,13 @@ int main(void)
 		TEST(other_networks_of_the_pod_go_on),
 		TEST(what_waits_for_longer_than_its_horizon_is_dropped_and_reported),
 		TEST(hundreds_are_dropped_when_their_horizon_is_over),
+		TEST(networks_have_their_turns_when_horizons_are_over),
 		TEST(a_shorter_horizon_counts_at_once),
 		TEST(what_is_released_waits_again_when_the_clock_is_lost_again),
 		TEST(strategies_that_drop_what_is_late_drop_what_is_held_as_soon),
 		TEST(what_waited_under_another_strategy_stays),
 		TEST(copies_wait_as_their_message_does),
+		TEST(a_message_that_has_left_in_part_leaves),
 		TEST(messages_to_pods_of_the_node_wait_as_well),
 		TEST(what_waited_for_an_address_waits_for_the_clock_then),
 		TEST(what_waits_follows_its_own_clock),
