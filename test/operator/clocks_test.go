@@ -168,6 +168,42 @@ func TestAScheduleWaitsForTheNodesThatAreNamed(t *testing.T) {
 	}
 }
 
+// follows has a node whose clock is good say what it follows.
+func follows(ctx context.Context, t *testing.T, node, grandmaster string) {
+	t.Helper()
+	text := fmt.Sprintf(`{"status":{"clock":{"state":"Synchronized","errorBoundNanoseconds":1000,"source":"PTP","grandmaster":%q,"taiOffset":37}}}`, grandmaster)
+	if err := admin.Status().Patch(ctx, stateOf(node), client.RawPatch(types.MergePatchType, []byte(text))); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestNodesThatFollowTwoGrandmastersAreNamed(t *testing.T) {
+	ctx := needOperator(t)
+	network := newNetwork("clock-differ", 244, "10.244.0.0/16")
+	network.Spec.Clock = &v1alpha1.ClockRequirement{}
+	create(ctx, t, network)
+	for _, name := range []string{"clock-differ-1", "clock-differ-2"} {
+		create(ctx, t, newNode(name))
+		if err := makeAgent(ctx, name, "agent"); err != nil {
+			t.Fatal(err)
+		}
+		create(ctx, t, onNetwork(name, "default", "clock-differ", name))
+		eventually(ctx, t, func() error { return get(ctx, stateOf(name)) })
+		reportsClock(ctx, t, name, network, metav1.ConditionTrue, v1alpha1.ReasonAsAsked)
+		follows(ctx, t, name, "gm-"+name)
+	}
+	text := condition(ctx, t, network, v1alpha1.ConditionClockSynchronized, metav1.ConditionFalse, v1alpha1.ReasonClocksDiffer)
+	for _, name := range []string{"clock-differ-1", "clock-differ-2"} {
+		if !strings.Contains(text, "node "+name+" follows the PTP grandmaster gm-"+name) {
+			t.Errorf("it says %q, without %s", text, name)
+		}
+	}
+	condition(ctx, t, network, v1alpha1.ConditionDegraded, metav1.ConditionTrue, v1alpha1.ReasonClocksDiffer)
+	eventually(ctx, t, func() error { return hasEvent(ctx, network.Name, v1alpha1.ReasonClocksDiffer) })
+	follows(ctx, t, "clock-differ-1", "gm-clock-differ-2")
+	condition(ctx, t, network, v1alpha1.ConditionClockSynchronized, metav1.ConditionTrue, v1alpha1.ReasonAsAsked)
+}
+
 // Of a node the operator changes its own labels.
 func TestOfANodeTheOperatorChangesItsLabelsOnly(t *testing.T) {
 	ctx := needPolicy(t)
