@@ -200,11 +200,11 @@ func (l *lab) startServedTalker(t *testing.T, options ...string) *process.Proces
 				return talker
 			}
 		}
-		kill(t, talker)
-		// What it has sent by then would arrive beside that of the next one.
-		if late := time.Since(began) - ahead; late >= 0 {
-			t.Fatalf("the machine is too busy: a talker that ktsnd did not serve was ended %v after its first message", late)
+		// One that may have sent its first message cannot be taken back: it stays, and its messages are late.
+		if time.Since(began) > ahead-spare/2 {
+			return talker
 		}
+		kill(t, talker)
 	}
 	t.Fatal("the machine is too busy: no application found ktsnd in time")
 	return nil

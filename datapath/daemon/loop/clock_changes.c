@@ -6,7 +6,7 @@
  */
 #include "clock_changes.h"
 
-#include "held.h"
+#include "held_packets.h"
 #include "loop_state.h"
 #include "quotas.h"
 

@@ -3,7 +3,6 @@
 
 #include "container_of.h"
 #include "finish.h"
-#include "leftist_heap.h"
 #include "quotas.h"
 #include "round.h"
 
@@ -14,114 +13,6 @@ enum {
 	OVER_EVERY_NS = 1000000,
 };
 
-/* Of its copies some have left: the others leave as well, by whatever clock. A successor would not send them
- * (ktsn_ring_depart), and who receives is to have the message now or later, but not some much later. */
-static bool has_begun(const struct packet *packet)
-{
-	return packet->message->replicated && packet->message->copies_sent;
-}
-
-bool held_concerns(const struct packet *packet)
-{
-	const struct loop_attachment *attachment = packet->message->destination->attachment;
-
-	if (!attachment || packet->shaper.untimed || has_begun(packet))
-		return false;
-	return attachment->clock == LOOP_CLOCK_HOLD ||
-	       (attachment->held && ktsn_packet_before(attachment->held, &packet->shaper));
-}
-
-static struct packet *first_of(const struct loop_attachment *attachment)
-{
-	return container_of(attachment->held, struct packet, shaper);
-}
-
-static void list_add(struct loop *loop, struct loop_attachment *attachment)
-{
-	attachment->releasing = attachment->clock != LOOP_CLOCK_HOLD || has_begun(first_of(attachment));
-	attachment->over_tai_ns = 0;
-	loop->held.holding_count += !attachment->releasing;
-	ring_list_add(attachment->releasing ? &loop->held.releasing : &loop->held.holding,
-		      &attachment->held_entry);
-}
-
-static void list_remove(struct loop *loop, struct loop_attachment *attachment)
-{
-	loop->held.holding_count -= !attachment->releasing;
-	ring_list_remove(attachment->releasing ? &loop->held.releasing : &loop->held.holding,
-			 &attachment->held_entry);
-}
-
-/* How late it may be: as long as its pod's messages may be ahead of their times, or as long as the strategy
- * allows. */
-static int64_t over_tai_ns(const struct loop *loop, const struct packet *packet)
-{
-	const struct quota *quota = packet->message->flow->ring->quota;
-	int64_t most_ns = atomic_load_explicit(&quota->horizon_ns, memory_order_relaxed);
-	int64_t lateness_ns = ktsn_shaper_lateness_max(loop->egress[packet->egress].shaper, &packet->shaper);
-
-	if (lateness_ns < most_ns)
-		most_ns = lateness_ns;
-	return most_ns < KTSN_SHAPER_NEVER - packet->shaper.txtime_tai_ns
-		       ? packet->shaper.txtime_tai_ns + most_ns
-		       : KTSN_SHAPER_NEVER - 1;
-}
-
-static void count_add(struct loop *loop, uint32_t packets)
-{
-	loop->held.count += packets;
-	loop->held.concerns += packets;
-}
-
-static int64_t earlier(int64_t one_tai_ns, int64_t other_tai_ns)
-{
-	return one_tai_ns < other_tai_ns ? one_tai_ns : other_tai_ns;
-}
-
-/* Also by what the look that is under way finds: it may have passed this one. */
-static void look_by(struct loop *loop, int64_t tai_ns)
-{
-	loop->held.over_tai_ns = earlier(loop->held.over_tai_ns, tai_ns);
-	loop->held.looked_tai_ns = earlier(loop->held.looked_tai_ns, tai_ns);
-}
-
-void held_add(struct loop *loop, struct ktsn_shaper_packet *shaped)
-{
-	struct packet *packet = container_of(shaped, struct packet, shaper);
-	struct loop_attachment *attachment = packet->message->destination->attachment;
-	bool is_first = !attachment->held;
-	int64_t over = over_tai_ns(loop, packet);
-
-	packet->late_reason = LATE_CLOCK;
-	attachment->held = ktsn_leftist_heap_push(attachment->held, shaped);
-	if (is_first)
-		list_add(loop, attachment);
-	attachment->over_tai_ns = is_first ? over : earlier(attachment->over_tai_ns, over);
-	if (!loop->held.count)
-		loop->held.over_tai_ns = KTSN_SHAPER_NEVER;
-	count_add(loop, 1);
-	look_by(loop, over);
-}
-
-/* The first. */
-static struct packet *pop(struct loop *loop, struct loop_attachment *attachment)
-{
-	struct packet *packet = first_of(attachment);
-
-	attachment->held = ktsn_leftist_heap_pop(attachment->held);
-	count_add(loop, (uint32_t)-1);
-	if (!attachment->held)
-		list_remove(loop, attachment);
-	return packet;
-}
-
-struct packet *held_take(struct loop *loop)
-{
-	struct ring_list_link *link = loop->held.holding ? loop->held.holding : loop->held.releasing;
-
-	return link ? pop(loop, container_of(link, struct loop_attachment, held_entry)) : NULL;
-}
-
 /* ---- the clock is good again ---- */
 
 static void turn_release(struct loop *loop)
@@ -131,12 +22,13 @@ static void turn_release(struct loop *loop)
 	struct packet *packet;
 
 	loop->held.releasing = attachment->held_entry.next;
-	packet = pop(loop, attachment);
+	packet = held_pop(loop, attachment);
 	/* It was on its way only for a message that had begun. */
-	if (attachment->held && attachment->clock == LOOP_CLOCK_HOLD && !has_begun(first_of(attachment))) {
-		list_remove(loop, attachment);
-		list_add(loop, attachment);
-		look_by(loop, 0);
+	if (attachment->held && attachment->clock == LOOP_CLOCK_HOLD &&
+	    !held_has_begun(held_first(attachment))) {
+		held_list_remove(loop, attachment);
+		held_list_add(loop, attachment);
+		held_look_by(loop, 0);
 	}
 	ktsn_shaper_restore(loop->egress[packet->egress].shaper, quota_lane(packet), &packet->shaper,
 			    loop->round.now_tai_ns);
@@ -152,7 +44,7 @@ static bool turns_may_continue(struct loop *loop, uint32_t turns)
 	if (turns >= CONTINUE_AT_ONCE)
 		return false;
 	return !turns || turns % TAKE_AT_ONCE ||
-	       !round_must_end(loop, first_of(next)->message->flow->ring->quota);
+	       !round_must_end(loop, held_first(next)->message->flow->ring->quota);
 }
 
 static void some_release(struct loop *loop)
@@ -176,17 +68,17 @@ static uint32_t turn_drop(struct loop *loop, uint32_t most)
 	loop->held.holding = attachment->held_entry.next;
 	/* What it has is not touched before. */
 	if (attachment->over_tai_ns >= loop->round.now_tai_ns) {
-		look_by(loop, attachment->over_tai_ns);
+		held_look_by(loop, attachment->over_tai_ns);
 		return 0;
 	}
 	while (dropped < most && attachment->held &&
-	       over_tai_ns(loop, first_of(attachment)) < loop->round.now_tai_ns) {
-		packet_drop(loop, pop(loop, attachment), &loop->counters.drop_clock);
+	       held_over_tai_ns(loop, held_first(attachment)) < loop->round.now_tai_ns) {
+		packet_drop(loop, held_pop(loop, attachment), &loop->counters.drop_clock);
 		dropped++;
 	}
 	if (attachment->held) {
-		attachment->over_tai_ns = over_tai_ns(loop, first_of(attachment)) + 1;
-		look_by(loop, attachment->over_tai_ns);
+		attachment->over_tai_ns = held_over_tai_ns(loop, held_first(attachment)) + 1;
+		held_look_by(loop, attachment->over_tai_ns);
 	}
 	return dropped;
 }
@@ -216,7 +108,7 @@ static bool look_may_continue(struct loop *loop, uint32_t looks)
 		container_of(loop->held.holding, const struct loop_attachment, held_entry);
 
 	return !looks || looks % TAKE_AT_ONCE ||
-	       !round_must_end(loop, first_of(next)->message->flow->ring->quota);
+	       !round_must_end(loop, held_first(next)->message->flow->ring->quota);
 }
 
 /* The look goes on in the next round where others have departures due, or enough were dropped. */
@@ -265,7 +157,7 @@ void held_limits_changed(struct loop *loop)
 		container_of(link, struct loop_attachment, held_entry)->over_tai_ns = 0;
 		link = link->next;
 	} while (link != first);
-	look_by(loop, 0);
+	held_look_by(loop, 0);
 }
 
 void held_clock_set(struct loop *loop, struct loop_attachment *attachment, enum loop_clock clock)
@@ -273,14 +165,14 @@ void held_clock_set(struct loop *loop, struct loop_attachment *attachment, enum 
 	bool was_lost = attachment->clock != LOOP_CLOCK_GOOD, is_lost = clock != LOOP_CLOCK_GOOD;
 
 	if (attachment->held)
-		list_remove(loop, attachment);
+		held_list_remove(loop, attachment);
 	attachment->clock = clock;
 	if (attachment->held)
-		list_add(loop, attachment);
+		held_list_add(loop, attachment);
 	loop->held.lost += (uint32_t)is_lost - (uint32_t)was_lost;
 	loop->held.concerns += (uint32_t)is_lost - (uint32_t)was_lost;
 	if (loop->held.count)
-		look_by(loop, 0);
+		held_look_by(loop, 0);
 }
 
 /* ---- refusal ---- */

@@ -17,20 +17,8 @@
 #ifndef KTSN_LOOP_HELD_H
 #define KTSN_LOOP_HELD_H
 
-#include "loop_state.h"
+#include "held_packets.h"
 
-/* Whether any packet waits, or a clock is lost: without both nothing here concerns any message. */
-static inline bool held_any(const struct loop *loop)
-{
-	return loop->held.concerns != 0;
-}
-
-/* Whether a packet that may leave now is to wait. */
-bool held_concerns(const struct packet *packet);
-/* It waits. The shaper has given it back. */
-void held_add(struct loop *loop, struct ktsn_shaper_packet *shaped);
-/* Takes any packet that waits; NULL: there is none. For those that get other times. */
-struct packet *held_take(struct loop *loop);
 /* A round: some of those that need not wait any more go back into the shaper, and those that have waited for
  * too long are dropped. */
 void held_continue(struct loop *loop);

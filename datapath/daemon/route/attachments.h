@@ -8,8 +8,9 @@
 #ifndef KTSN_DAEMON_ATTACHMENTS_H
 #define KTSN_DAEMON_ATTACHMENTS_H
 
-#include "endpoints.h"
+#include "endpoint.h"
 #include "loop_objects.h"
+#include "routing_state.h"
 
 /* Bits of `refused` in a ring's header. */
 enum { ATTACHMENT_NUMBERS = 64 };
@@ -18,8 +19,7 @@ struct attachment {
 	struct loop_attachment loop;
 	bool known; /* to the loop: it comes back from there */
 	uint32_t vni;
-	uint32_t
-		number; /* from 1: of its bit in the rings of its pod; 0: there are more networks than bits */
+	uint32_t number; /* from 1: of its bit in its pod's rings; 0: there are more networks than bits */
 	enum loop_clock clock; /* what holds of its network (node/clocks.h) */
 	uint32_t users;
 	struct attachment *next; /* in routing's list */

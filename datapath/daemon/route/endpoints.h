@@ -7,41 +7,9 @@
 #ifndef KTSN_DAEMON_ENDPOINTS_H
 #define KTSN_DAEMON_ENDPOINTS_H
 
-#include "address.h"
-#include "endpoint_admission.h"
+#include "endpoint.h"
 #include "refusal.h"
 #include "routing_state.h"
-
-#include <limits.h>
-
-/* Of one interface; more of them than anybody has. */
-enum { ENDPOINT_ADDRESSES_MAX = 16 };
-
-struct endpoint {
-	char interface[IF_NAMESIZE];
-	char netns[PATH_MAX]; /* as given */
-	struct namespace *ns;
-	uint32_t vni;
-	int link_index;
-	uint32_t mtu_bytes;
-	uint8_t mac[6];
-	/* The other end of its veth pair, in ktsnd's namespace if it is a port of the bridge. */
-	uint32_t port_link_index;
-	struct ktsn_address addresses[ENDPOINT_ADDRESSES_MAX];
-	uint32_t address_count;
-	bool addresses_stale;       /* they have changed since they were read */
-	char bridge[IF_NAMESIZE];   /* of the network on this node; "": none, no pod here is reached */
-	uint32_t bridge_link_index; /* 0 likewise */
-	struct endpoint_admission admission;
-	struct attachment *attachment; /* of its pod to its network, while it is in a set */
-	struct endpoint *next;
-};
-
-/* The endpoints of one pod. */
-struct endpoint_set {
-	struct endpoint *first;
-	struct endpoint_set *next;
-};
 
 /* What a new endpoint is made of. */
 struct endpoint_description {
