@@ -71,6 +71,11 @@ conformance: build ## the shaper beside the kernel's own taprio and etf, in a vi
 	@scripts/install-deps.sh conformance
 	@scripts/conformance.sh
 
+.PHONY: clocks
+clocks: build ## clocks that really differ, in virtual machines: what is believed of them beside the truth (root, a quarter of an hour)
+	@scripts/install-deps.sh conformance
+	@scripts/clocks.sh
+
 .PHONY: bench
 bench: build ## the full measurements (a quarter of an hour, root): tables and reports in out/bench/
 	@mkdir -p out/bench
@@ -148,6 +153,7 @@ build: deps ## all programs into bin/
 	@CGO_ENABLED=0 $(GO) -C scripts/cni-plugins build -ldflags='-s -w' -o ../../bin/ \
 		github.com/containernetworking/plugins/plugins/ipam/static
 	@CGO_ENABLED=0 $(GO) build -ldflags='-s -w' -o bin/ktsn-conformance-guest ./test/conformance/guest
+	@[ "$$(uname -m)" != x86_64 ] || CGO_ENABLED=0 $(GO) build -ldflags='-s -w' -o bin/ktsn-clock-guest ./test/clock/guest
 	@CGO_ENABLED=0 $(GO) build -ldflags='-s -w' -o bin/ktsn-test-talker ./test/netns/talker
 
 .PHONY: deps

@@ -3,6 +3,7 @@
 # Prepares what the virtual machines of tests boot, once, and prints the folder in which it is:
 #   vmlinuz     Debian's kernel
 #   base.cpio   for `make conformance`: modules, a list of them, and a tc that knows all of taprio's options
+#   clock.cpio  for `make clocks`: modules of networks, a list of them, tc and ptp4l
 #   node.cpio   for the node with cgroups of version 2 (`make e2e`): the modules that show it this machine's files, and a list of them
 #   kernel      where that node finds all other modules of networks and file systems
 #   version     which packages these are from
@@ -12,9 +13,11 @@ set -eu
 suite=bookworm
 conformance_modules="sch_taprio sch_etf sch_tbf sch_prio dummy bridge 8021q"
 node_modules="virtio_pci 9pnet_virtio 9p overlay"
+clock_modules="e1000 sch_netem"
 
 cache=${XDG_CACHE_HOME:-$HOME/.cache}/kubernetsn/guest-kernel
-if [ -f "$cache/version" ]; then
+# clock.cpio is the youngest: a folder without it is from before.
+if [ -f "$cache/clock.cpio" ]; then
 	echo "$cache"
 	exit 0
 fi
@@ -40,7 +43,7 @@ cd "$work"
 uri=$(cat /etc/apt/sources.list /etc/apt/sources.list.d/* 2>/dev/null |
 	sed -n "s/^URIs: *\([^ ]*debian\/\{0,1\}\)\$/\1/p; s/^deb .*\(http[^ ]*debian\/\{0,1\}\) $suite .*/\1/p" |
 	head -n 1)
-mkdir -p apt/lists/partial root/sbin node out
+mkdir -p apt/lists/partial root node clock out
 for part in $suite $suite-backports; do
 	echo "deb ${uri:-http://deb.debian.org/debian} $part main"
 done >apt/sources.list
@@ -52,8 +55,8 @@ apt() {
 }
 apt apt-get update >&2
 kernel=$(apt apt-cache depends linux-image-amd64 | sed -n 's/.*Depends: \(linux-image-.*\)/\1/p')
-echo "Fetching $kernel and iproute2 for virtual machines" >&2
-apt apt-get download "$kernel" iproute2/$suite-backports >&2
+echo "Fetching $kernel, iproute2 and linuxptp for virtual machines" >&2
+apt apt-get download "$kernel" iproute2/$suite-backports linuxptp >&2
 
 # The parts of the kernel that modules can come from, and the indices by which depmod finds its way.
 release=${kernel#linux-image-}
@@ -63,6 +66,7 @@ dpkg-deb --fsys-tarfile "$kernel"_*.deb | tar -x -C kernel --wildcards "./boot/v
 	"./lib/modules/$release/kernel/drivers/net/*.ko" "./lib/modules/$release/kernel/drivers/virtio/*" \
 	"./lib/modules/$release/kernel/fs/*" "./lib/modules/$release/kernel/lib/*" "./lib/modules/$release/kernel/crypto/*"
 dpkg-deb --fsys-tarfile iproute2_*.deb | tar -x -C tools
+dpkg-deb --fsys-tarfile linuxptp_*.deb | tar -x -C tools
 depmod -b kernel "$release"
 
 # Modules and a list of them, each behind what it needs.
@@ -84,17 +88,31 @@ copy_modules root $conformance_modules
 # shellcheck disable=SC2086
 copy_modules node $node_modules
 
-cp tools/sbin/tc root/sbin/tc
-if ldd root/sbin/tc | grep 'not found' >&2; then
-	echo "install iproute2, whose libraries these are" >&2
-	exit 1
-fi
-ldd root/sbin/tc | grep -o '/lib[^ ]*' | while read -r library; do
-	mkdir -p "root$(dirname "$library")"
-	cp -L "$library" "root$library"
-done
+# shellcheck disable=SC2086
+copy_modules clock $clock_modules
+
+# Programs, each with its libraries, which are this machine's.
+copy_programs() { # folder, programs...
+	root=$1
+	shift
+	for program in "$@"; do
+		mkdir -p "$root/$(dirname "$program")"
+		cp "tools/$program" "$root/$program"
+		if ldd "$root/$program" | grep 'not found' >&2; then
+			echo "install iproute2 and libc6, whose libraries these are" >&2
+			exit 1
+		fi
+		ldd "$root/$program" | grep -o '/lib[^ ]*' | while read -r library; do
+			mkdir -p "$root$(dirname "$library")"
+			cp -L "$library" "$root$library"
+		done
+	done
+}
+copy_programs root sbin/tc
+copy_programs clock sbin/tc usr/sbin/ptp4l usr/sbin/pmc
 
 (cd root && find . | cpio -o -H newc --quiet) >out/base.cpio
+(cd clock && find . | cpio -o -H newc --quiet) >out/clock.cpio
 (cd node && find . | cpio -o -H newc --quiet) >out/node.cpio
 mv "kernel/boot/vmlinuz-$release" out/vmlinuz
 mv kernel out/kernel
@@ -103,5 +121,5 @@ for package in ./*.deb; do
 	dpkg-deb -W --showformat '${Package} ${Version}\n' "$package"
 done >out/version
 # Another run may have been faster.
-[ -f "$cache/version" ] || { rm -rf "$cache" && mv out "$cache"; }
+[ -f "$cache/clock.cpio" ] || { rm -rf "$cache" && mv out "$cache"; }
 echo "$cache"

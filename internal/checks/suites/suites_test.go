@@ -207,7 +207,8 @@ func TestEachSuiteIsRun(t *testing.T) {
 // TestNoTargetTakesPackagesFromElsewhere keeps the list the only one.
 func TestNoTargetTakesPackagesFromElsewhere(t *testing.T) {
 	other := regexp.MustCompile(`(?m)^[^#\n]*(run_go|start_go|\bgo\.sh test|\$\(GO\) test) .*\s\./(api|cmd|internal|test|e2e|\.\.\.)`)
-	for _, name := range []string{"Makefile", "scripts/test.sh", "scripts/e2e.sh", "scripts/chaos.sh", "scripts/conformance.sh", "scripts/sanitize.sh",
+	for _, name := range []string{"Makefile", "scripts/test.sh", "scripts/e2e.sh", "scripts/chaos.sh", "scripts/conformance.sh", "scripts/clocks.sh",
+		"scripts/sanitize.sh",
 		"scripts/unit.sh", "scripts/soak.sh", "scripts/tally.sh"} {
 		if line := other.FindString(read(t, name)); line != "" {
 			t.Errorf("%s names packages of its own: %s", name, strings.TrimSpace(line))

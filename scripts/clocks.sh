@@ -1,0 +1,27 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# What is believed of clocks beside the truth, in virtual machines with clocks of their own: prints a table of the scenarios, and
+# closes with one line that counts the tests. Called by `make clocks`, after the build.
+set -u
+cd "$(dirname "$0")/.." || exit 1
+
+out=$PWD/out/clocks
+mkdir -p "$out" && rm -f "$out/table.txt" || exit 1
+export KTSN_BIN_DIR=$PWD/bin KTSN_CLOCKS_TABLE=$out/table.txt
+
+# shellcheck disable=SC2046 # a list of words
+scripts/go.sh test $(scripts/suite.sh clocks) -count=1 -v -timeout 40m >"$out/log.txt" 2>&1
+status=$?
+count() { grep -c "^ *--- $1: " "$out/log.txt"; }
+passed=$(count PASS) failed=$(count FAIL) skipped=$(count SKIP)
+[ $status -eq 0 ] || [ "$failed" -gt 0 ] || failed=1
+
+if [ -f "$out/table.txt" ]; then
+	cat "$out/table.txt"
+fi
+if [ "$failed" -gt 0 ] || [ "$skipped" -gt 0 ]; then
+	grep -vE '^ *(=== |--- PASS|PASS$|ok )' "$out/log.txt"
+fi
+echo
+echo "$passed passed, $failed failed, $skipped skipped"
+[ "$failed" -eq 0 ]

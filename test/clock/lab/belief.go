@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux && amd64
+
+package lab
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/kubernetsn/kubernetsn/internal/node/clock"
+)
+
+// Belief is what `ktsn node clock --follow` said in a guest.
+type Belief struct {
+	// Host is the host's counter when the line was there.
+	Host int64
+	clock.Report
+}
+
+// Believer follows a guest's clock in the guest.
+type Believer struct {
+	Guest *Guest
+	// Name is the program's.
+	Name string
+
+	beliefs []Belief
+}
+
+// Beliefs are those so far.
+func (b *Believer) Beliefs() ([]Belief, error) {
+	for _, message := range b.Guest.Said(b.Name)[len(b.beliefs):] {
+		belief := Belief{Host: b.Guest.counter.host(message.TSC)}
+		if err := json.Unmarshal([]byte(message.Line), &belief.Report); err != nil {
+			return nil, fmt.Errorf("%s of %s says %q (%s): %w", b.Name, b.Guest.Name, message.Line, message.Error, err)
+		}
+		b.beliefs = append(b.beliefs, belief)
+	}
+	return b.beliefs, nil
+}
+
+// Judge judges the same estimates for another need, as an agent does for its networks.
+func Judge(beliefs []Belief, need clock.Need) []Belief {
+	var judge clock.Judge
+	judged := make([]Belief, len(beliefs))
+	for i, belief := range beliefs {
+		estimate := clock.Estimate{At: time.Unix(0, 0).Add(duration(belief.Host)), Source: belief.Source,
+			Bound: time.Duration(belief.BoundNs), DriftPPB: belief.DriftPPB}
+		if belief.LostNs != nil {
+			estimate.Lost = estimate.At.Add(-time.Duration(*belief.LostNs))
+		}
+		verdict := judge.Look(need, estimate)
+		judged[i] = belief
+		judged[i].State, judged[i].Reason, judged[i].Sentence = verdict.State, verdict.Reason, verdict.Sentence
+	}
+	return judged
+}
+
+// Bound is what the belief says of the error at a later moment, by the host's counter.
+func (b *Belief) Bound(host int64) time.Duration {
+	age := duration(host - b.Host)
+	return time.Duration(b.BoundNs) + time.Duration(float64(b.DriftPPB)*age.Seconds())
+}
+
+// After is how much later a belief is than another.
+func (b *Belief) After(other *Belief) time.Duration { return duration(b.Host - other.Host) }

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux && amd64
+
+package lab
+
+import (
+	"slices"
+	"time"
+)
+
+// Comparison is what a guest's beliefs are worth beside the true error of its clock.
+type Comparison struct {
+	// Bounds and Errors have one element for each reading of the clock at which a bound was believed; Errors are absolute.
+	Bounds, Errors []time.Duration
+	// Uncertainty is the largest of the true errors.
+	Uncertainty time.Duration
+	// Wrong are the readings at which the true error, less its uncertainty, was larger than the bound.
+	Wrong []Mistake
+	// Unseen is the longest time from a step of the clock to the next belief. Readings in between are not compared.
+	Unseen time.Duration
+	Steps  int
+}
+
+// Mistake is a reading at which the bound was wrong.
+type Mistake struct {
+	Reading            Reading
+	Error, Uncertainty time.Duration
+	Bound              time.Duration
+	Belief             Belief
+}
+
+// Age is how old the belief was.
+func (m *Mistake) Age() time.Duration { return duration(m.Reading.Host - m.Belief.Host) }
+
+// Compare compares readings with the beliefs of the time. truths has that of each grandmaster, by its identity: a belief names its own.
+func Compare(readings []Reading, beliefs []Belief, truths map[string]*Truth) *Comparison {
+	c := &Comparison{}
+	var stepped int64 // the host's counter at a step that no belief has followed
+	next := 0
+	for i, reading := range readings {
+		for next < len(beliefs) && beliefs[next].Host <= reading.Host {
+			if stepped != 0 {
+				c.Unseen, stepped = max(c.Unseen, duration(beliefs[next].Host-stepped)), 0
+			}
+			next++
+		}
+		if i > 0 && Jump(readings[i-1], reading) != 0 {
+			c.Steps++
+			if next == 0 || beliefs[next-1].Host < readings[i-1].Host {
+				stepped = reading.Host
+			}
+		}
+		if next > 0 && stepped == 0 {
+			c.compare(reading, &beliefs[next-1], truths)
+		}
+	}
+	return c
+}
+
+func (c *Comparison) compare(reading Reading, belief *Belief, truths map[string]*Truth) {
+	truth := truths[belief.Grandmaster]
+	if belief.BoundNs < 0 || truth == nil {
+		return
+	}
+	wrong, within, known := truth.Error(reading)
+	if !known {
+		return
+	}
+	bound := belief.Bound(reading.Host)
+	c.Bounds, c.Errors = append(c.Bounds, bound), append(c.Errors, wrong.Abs())
+	c.Uncertainty = max(c.Uncertainty, within)
+	if wrong.Abs()-within > bound {
+		c.Wrong = append(c.Wrong, Mistake{reading, wrong, within, bound, *belief})
+	}
+}
+
+// Median of durations.
+func Median(all []time.Duration) time.Duration { return Percentile(all, 50) }
+
+// Percentile is the nearest one; 0 of none.
+func Percentile(all []time.Duration, percent int) time.Duration {
+	if len(all) == 0 {
+		return 0
+	}
+	sorted := slices.Sorted(slices.Values(all))
+	return sorted[(len(sorted)-1)*percent/100]
+}
+
+// Add adds another comparison.
+func (c *Comparison) Add(other *Comparison) {
+	c.Bounds, c.Errors = append(c.Bounds, other.Bounds...), append(c.Errors, other.Errors...)
+	c.Wrong = append(c.Wrong, other.Wrong...)
+	c.Uncertainty, c.Unseen, c.Steps = max(c.Uncertainty, other.Uncertainty), max(c.Unseen, other.Unseen), c.Steps+other.Steps
+}

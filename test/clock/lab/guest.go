@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux && amd64
+
+package lab
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"net"
+	"os/exec"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/kubernetsn/kubernetsn/test/clock/shared"
+)
+
+// Guest is a virtual machine that runs.
+type Guest struct {
+	Plan
+
+	page    *shared.Page
+	command *exec.Cmd
+	line    net.Conn
+	ended   chan struct{}
+	// console is what it said, once ended is closed.
+	console string
+	// counter is what is known of its processor's counter.
+	counter Counter
+
+	mu      sync.Mutex
+	asked   int
+	replies map[int]chan shared.Message
+	said    []shared.Message
+}
+
+// mac is one of the addresses for local use.
+func (g *Guest) mac() string {
+	text := g.macHex()
+	return text[0:2] + ":" + text[2:4] + ":" + text[4:6] + ":" + text[6:8] + ":" + text[8:10] + ":" + text[10:12]
+}
+
+func (g *Guest) macHex() string {
+	sum := fnv.New32a()
+	sum.Write([]byte(g.Name))
+	return fmt.Sprintf("024b%08x", sum.Sum32())
+}
+
+// Identity is that of the guest's clock in PTP, which ptp4l makes of the address of the network card.
+func (g *Guest) Identity() string {
+	text := g.macHex()
+	return text[:6] + ".fffe." + text[6:]
+}
+
+// listen distributes what the guest says until the line ends.
+func (g *Guest) listen(line net.Conn, there chan<- struct{}) {
+	lines := bufio.NewScanner(line)
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
+		var message shared.Message
+		if json.Unmarshal(lines.Bytes(), &message) != nil {
+			message = shared.Message{Name: "line", Line: lines.Text()}
+		}
+		switch {
+		case message.Name != "":
+			g.mu.Lock()
+			g.said = append(g.said, message)
+			g.mu.Unlock()
+		case message.ID == 0:
+			close(there)
+		default:
+			g.mu.Lock()
+			waits := g.replies[message.ID]
+			delete(g.replies, message.ID)
+			g.mu.Unlock()
+			waits <- message
+		}
+	}
+}
+
+// Said is what a program of the guest has said so far.
+func (g *Guest) Said(name string) []shared.Message {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	var said []shared.Message
+	for _, one := range g.said {
+		if one.Name == name {
+			said = append(said, one)
+		}
+	}
+	return said
+}
+
+// requestPatience is for any request.
+const requestPatience = time.Minute
+
+// ask sends a request and waits for the reply.
+func (g *Guest) ask(ctx context.Context, request shared.Request) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, requestPatience)
+	defer cancel()
+	reply := make(chan shared.Message, 1)
+	g.mu.Lock()
+	g.asked++
+	request.ID = g.asked
+	g.replies[request.ID] = reply
+	err := json.NewEncoder(g.line).Encode(request)
+	g.mu.Unlock()
+	if err != nil {
+		return "", fmt.Errorf("ask %s: %w", g.Name, err)
+	}
+	select {
+	case message := <-reply:
+		if message.Error != "" {
+			return message.Output, fmt.Errorf("%s: %s: %s", g.Name, message.Error, strings.TrimSpace(message.Output))
+		}
+		return message.Output, nil
+	case <-g.ended:
+		return "", fmt.Errorf("%s ended; its console says:\n%s", g.Name, g.console)
+	case <-ctx.Done():
+		return "", fmt.Errorf("%s does not answer: %w", g.Name, ctx.Err())
+	}
+}
+
+// Write makes a file.
+func (g *Guest) Write(ctx context.Context, path, content string) error {
+	_, err := g.ask(ctx, shared.Request{Write: &shared.File{Path: path, Content: content}})
+	return err
+}
+
+// Run runs a program to its end and returns its output.
+func (g *Guest) Run(ctx context.Context, arguments ...string) (string, error) {
+	return g.ask(ctx, shared.Request{Run: &shared.Program{Arguments: arguments}})
+}
+
+// Start starts a program; Said has its lines.
+func (g *Guest) Start(ctx context.Context, name string, arguments ...string) error {
+	_, err := g.ask(ctx, shared.Request{Start: &shared.Program{Name: name, Arguments: arguments}})
+	return err
+}
+
+// Kill kills a program that was started.
+func (g *Guest) Kill(ctx context.Context, name string) error {
+	_, err := g.ask(ctx, shared.Request{Signal: &shared.Signal{Name: name, Number: syscall.SIGKILL}})
+	return err
+}
+
+// Change changes the clock.
+func (g *Guest) Change(ctx context.Context, clock shared.Clock) error {
+	_, err := g.ask(ctx, shared.Request{Clock: &clock})
+	return err
+}
+
+// Exchange exchanges counters so often, and narrows what is known of the guest's. An error says that the counter is not the host's
+// plus a constant.
+func (g *Guest) Exchange(ctx context.Context, times int) error {
+	if _, err := g.ask(ctx, shared.Request{Answer: &times}); err != nil {
+		return err
+	}
+	all, err := g.page.Ask(times, requestPatience)
+	if err != nil {
+		return fmt.Errorf("exchange counters with %s: %w", g.Name, err)
+	}
+	for _, one := range all {
+		g.counter.Narrow(one)
+	}
+	if g.counter.Width() < 0 {
+		return errors.New("the counter of " + g.Name + " is not the host's plus a constant")
+	}
+	return nil
+}
+
+// Counter is what is known of the guest's counter.
+func (g *Guest) Counter() Counter { return g.counter }

@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux && amd64
+
+package lab
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/kubernetsn/kubernetsn/test/clock/shared"
+)
+
+// Machine is what the virtual machines consist of.
+type Machine struct {
+	// Base is the folder that scripts/guest-kernel.sh prints.
+	Base string
+	// First is the program ktsn-clock-guest; Programs are others that the guests find in /bin.
+	First    string
+	Programs []string
+	// Dir is for files, this run's own.
+	Dir string
+}
+
+// Pack makes the initial file system, once for all guests.
+func (m *Machine) Pack(ctx context.Context) error {
+	root := filepath.Join(m.Dir, "root")
+	names := []string{"init", "bin"}
+	if err := os.MkdirAll(filepath.Join(root, "bin"), 0o755); err != nil {
+		return err
+	}
+	if err := copyFile(m.First, filepath.Join(root, "init")); err != nil {
+		return err
+	}
+	for _, program := range m.Programs {
+		name := filepath.Join("bin", filepath.Base(program))
+		if err := copyFile(program, filepath.Join(root, name)); err != nil {
+			return err
+		}
+		names = append(names, name)
+	}
+	pack := exec.CommandContext(ctx, "cpio", "-o", "-H", "newc", "--quiet", "-D", root)
+	pack.Stdin = strings.NewReader(strings.Join(names, "\n") + "\n")
+	archive, err := pack.Output()
+	if err != nil {
+		return fmt.Errorf("cpio: %w", err)
+	}
+	base, err := os.ReadFile(filepath.Join(m.Base, "clock.cpio"))
+	if err != nil {
+		return err
+	}
+	// Archives behind each other are one file system.
+	return os.WriteFile(m.initial(), append(base, archive...), 0o600)
+}
+
+func (m *Machine) initial() string { return filepath.Join(m.Dir, "initial.cpio") }
+
+func copyFile(from, to string) error {
+	content, err := os.ReadFile(from)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(to, content, 0o755)
+}
+
+// Plan is what a guest is to be.
+type Plan struct {
+	// Name is its port's, too; Address is its network card's, with the length of the prefix.
+	Name, Address string
+	// PPM is by how much its clock is too fast, in millionths, for a reason that no program of the guest can change.
+	PPM int
+}
+
+// Boot starts a guest on the network and waits until it is there. End ends it.
+func (m *Machine) Boot(ctx context.Context, network *Network, plan Plan) (*Guest, error) {
+	if err := network.addPort(ctx, plan.Name); err != nil {
+		return nil, err
+	}
+	memory := filepath.Join(m.Dir, plan.Name+".page")
+	if err := os.WriteFile(memory, nil, 0o600); err != nil {
+		return nil, err
+	}
+	if err := os.Truncate(memory, shared.PageBytes); err != nil {
+		return nil, err
+	}
+	page, err := shared.Map(memory)
+	if err != nil {
+		return nil, err
+	}
+	listener, err := net.Listen("unix", filepath.Join(m.Dir, plan.Name+".line"))
+	if err != nil {
+		return nil, err
+	}
+	defer listener.Close()
+	guest := &Guest{Plan: plan, page: page, ended: make(chan struct{})}
+	if err := guest.start(m.arguments(network, guest, memory, listener.Addr().String())); err != nil {
+		return nil, err
+	}
+	if err := guest.connect(ctx, listener); err != nil {
+		return nil, fmt.Errorf("boot %s: %w; its console says:\n%s", plan.Name, err, guest.End())
+	}
+	return guest, nil
+}
+
+// arguments : the counter is the host's, as the emulation reads it (no icount). The kernel takes it for its clock, without another
+// clock to compare it with, and believes the rate that it is told: so the clock's error of rate is exact, and below what programs
+// of the guest set (ptp4l sets both tick and frequency). With its tick going on (nohz=off) an idle guest is as quick as one that is not.
+// The network card is one that sends when the kernel says so; virtio leaves that to another thread.
+func (m *Machine) arguments(network *Network, guest *Guest, memory, line string) []string {
+	kernel := fmt.Sprintf("console=ttyS0 quiet panic=-1 nokaslr mitigations=off nohz=off clocksource=tsc tsc=reliable pmtmr=0 "+
+		"tsc_early_khz=%d guest.address=%s", kiloHertz(guest.PPM), guest.Address)
+	return []string{"netns", "exec", network.namespace, "qemu-system-x86_64", "-nodefaults", "-display", "none", "-no-reboot",
+		"-machine", "pc,accel=tcg,hpet=off", "-cpu", "max", "-smp", "1", "-m", "256",
+		"-kernel", filepath.Join(m.Base, "vmlinuz"), "-initrd", m.initial(), "-append", kernel,
+		"-netdev", "tap,id=net,ifname=" + guest.Name + ",script=no,downscript=no",
+		"-device", "e1000,netdev=net,mitigation=off,romfile=,mac=" + guest.mac(),
+		"-object", fmt.Sprintf("memory-backend-file,id=page,share=on,mem-path=%s,size=%d", memory, shared.PageBytes),
+		"-device", "ivshmem-plain,memdev=page",
+		"-serial", "stdio", "-chardev", "socket,id=line,path=" + line, "-serial", "chardev:line"}
+}
+
+// start runs the emulation.
+func (g *Guest) start(arguments []string) error {
+	g.command = exec.Command("ip", arguments...)
+	g.command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	console := &bytes.Buffer{}
+	g.command.Stdout, g.command.Stderr = console, console
+	began := make(chan error)
+	go func() {
+		// The death signal is sent when the thread ends that started the machine.
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		err := g.command.Start()
+		began <- err
+		if err != nil {
+			return
+		}
+		err = g.command.Wait()
+		g.console = fmt.Sprintf("%s(%v)", console, err)
+		close(g.ended)
+	}()
+	return <-began
+}
+
+// bootPatience is for one of several guests on a busy machine; ten seconds are usual.
+const bootPatience = 3 * time.Minute
+
+// connect accepts the guest's serial line and waits for its first message.
+func (g *Guest) connect(ctx context.Context, listener net.Listener) error {
+	ctx, cancel := context.WithTimeout(ctx, bootPatience)
+	defer cancel()
+	stop := context.AfterFunc(ctx, func() { listener.Close() })
+	defer stop()
+	line, err := listener.Accept()
+	if err != nil {
+		return fmt.Errorf("wait for its serial line: %w", errors.Join(err, ctx.Err()))
+	}
+	g.line = line
+	there := make(chan struct{})
+	g.replies = map[int]chan shared.Message{0: nil}
+	go g.listen(line, there)
+	select {
+	case <-there:
+		return nil
+	case <-g.ended:
+		return errors.New("it ended")
+	case <-ctx.Done():
+		return fmt.Errorf("wait for its first message: %w", ctx.Err())
+	}
+}
+
+// End ends the guest and returns what its console said.
+func (g *Guest) End() string {
+	if g.line != nil {
+		g.line.Close()
+	}
+	_ = g.command.Process.Kill() // it may have ended
+	<-g.ended
+	return g.console
+}

@@ -1,0 +1,7 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package shared
+
+// TSC reads the processor's time stamp counter, after all loads before it. A guest's is the host's plus a constant: the emulation
+// reads the host's and adds the same number each time.
+func TSC() uint64

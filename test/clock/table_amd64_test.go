@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build clocks
+
+package clock_test
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"text/tabwriter"
+	"time"
+
+	"github.com/kubernetsn/kubernetsn/internal/node/clock"
+	"github.com/kubernetsn/kubernetsn/test/clock/lab"
+)
+
+// row is what a scenario showed.
+type row struct {
+	name   string
+	length time.Duration
+	*lab.Comparison
+	// synchronized is for what share of the time the state was that.
+	synchronized float64
+	note         string
+}
+
+// scenario plays one, compares what was believed with the truth in the meantime, and adds a row, also of one that fails half-way. play
+// returns a note for it.
+func (s *scene) scenario(name string, play func() string) {
+	s.t.Run(name, func(t *testing.T) {
+		outer := s.t
+		s.t = t
+		defer func() { s.t = outer }()
+		began, readings, beliefs, note := time.Now(), len(s.subject.Readings(0)), s.now(), "not to its end"
+		defer func() {
+			s.learn()
+			one := row{name: name, length: time.Since(began), note: note,
+				Comparison:   lab.Compare(s.subject.Readings(readings), s.beliefs(normal), s.truths),
+				synchronized: share(s.beliefs(strict)[beliefs:], clock.Synchronized)}
+			s.rows = append(s.rows, one)
+			s.judge(&one)
+		}()
+		note = play()
+	})
+}
+
+// learn takes what the grandmasters' clocks said.
+func (s *scene) learn() {
+	s.truths = map[string]*lab.Truth{s.main.Identity(): lab.NewTruth(s.main.Readings(0))}
+	if s.second != nil {
+		s.truths[s.second.Identity()] = lab.NewTruth(s.second.Readings(0))
+	}
+}
+
+// judge : no bound may be below the true error, and a step is seen at once.
+func (s *scene) judge(one *row) {
+	s.t.Helper()
+	s.t.Logf("%d readings: bound %v in the median, true error %v; %.1f %% Synchronized; %s", len(one.Bounds), lab.Median(one.Bounds),
+		lab.Median(one.Errors), 100*one.synchronized, one.note)
+	if len(one.Bounds) == 0 {
+		s.t.Error("no reading of the clock was compared")
+	}
+	for i, mistake := range one.Wrong {
+		if i == 5 {
+			break
+		}
+		s.t.Errorf("the true error was %v (give or take %v) when the bound was %v, %v after the belief: %s", mistake.Error, mistake.Uncertainty,
+			mistake.Bound, mistake.Age(), describe(&mistake.Belief))
+	}
+	if len(one.Wrong) > 0 {
+		s.t.Errorf("%d of %d bounds were below the true error", len(one.Wrong), len(one.Bounds))
+	}
+	const soon = time.Second
+	if one.Unseen > soon {
+		s.t.Errorf("a step of the clock was seen %v after it", one.Unseen)
+	}
+}
+
+// share of the time for which the state was that.
+func share(beliefs []lab.Belief, state clock.State) float64 {
+	var all, so time.Duration
+	for i := 1; i < len(beliefs); i++ {
+		lasted := beliefs[i].After(&beliefs[i-1])
+		all += lasted
+		if beliefs[i-1].State == state {
+			so += lasted
+		}
+	}
+	if all == 0 {
+		return 0
+	}
+	return so.Seconds() / all.Seconds()
+}
+
+// publish writes the table to where `make clocks` wants it.
+func (s *scene) publish(whole *row) {
+	s.t.Helper()
+	path := os.Getenv("KTSN_CLOCKS_TABLE")
+	if path == "" {
+		return
+	}
+	var text strings.Builder
+	table := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "scenario\ttime\treadings\tbound p50\tbound p99\terror p50\terror p99\twrong\tSynchronized\t")
+	for _, one := range append(s.rows, *whole) {
+		fmt.Fprintf(table, "%s\t%v\t%d\t%v\t%v\t%v\t%v\t%d\t%.1f %%\t%s\n", one.name, one.length.Round(time.Second), len(one.Bounds),
+			micro(lab.Median(one.Bounds)), micro(lab.Percentile(one.Bounds, 99)), micro(lab.Median(one.Errors)),
+			micro(lab.Percentile(one.Errors, 99)), len(one.Wrong), 100*one.synchronized, one.note)
+	}
+	table.Flush()
+	fmt.Fprintf(&text, "\ntrue error: uncertain by %v at most\n", whole.Uncertainty)
+	for _, guest := range s.guests() {
+		counter := guest.Counter()
+		fmt.Fprintf(&text, "%s: %d exchanges of counters leave %v of uncertainty\n", guest.Name, counter.Exchanges, counter.Uncertainty())
+	}
+	s.must(os.WriteFile(path, []byte(text.String()), 0o644))
+}
+
+func micro(d time.Duration) time.Duration { return d.Round(time.Microsecond / 10) }
