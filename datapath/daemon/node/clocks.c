@@ -46,14 +46,18 @@ static bool is_lost(const struct node_clocks *clocks, const struct clock_need *n
 	return !need->good || bound_ns < 0 || bound_ns > need->max_error_ns;
 }
 
-/* How long the clock stays good for a network to which it is not lost; INT64_MAX: until something is said. */
+/* How long the clock stays good for a network to which it is not lost; INT64_MAX: for centuries, if nothing
+ * else is said. */
 static int64_t good_for_ns(const struct node_clocks *clocks, const struct clock_need *need, int64_t now_ns)
 {
-	int64_t left_ns = need->max_error_ns - node_clock_bound_ns(&clocks->told, now_ns);
+	int64_t left_ns = need->max_error_ns - node_clock_bound_ns(&clocks->told, now_ns) + 1;
+	int64_t drift_ppb = clocks->told.drift_ppb, good_ns;
 
-	if (!clocks->told.drift_ppb)
+	/* In two steps, as above: a product that does not fit would be a timer that is not set. */
+	if (!drift_ppb || __builtin_mul_overflow(left_ns / drift_ppb, PPB, &good_ns))
 		return INT64_MAX;
-	return left_ns >= INT64_MAX / PPB ? INT64_MAX : (left_ns + 1) * PPB / clocks->told.drift_ppb;
+	left_ns = left_ns % drift_ppb * PPB / drift_ppb;
+	return good_ns > INT64_MAX - left_ns ? INT64_MAX : good_ns + left_ns;
 }
 
 /* ---- what follows from it ---- */

@@ -214,6 +214,28 @@ static void an_agent_that_is_away_is_believed_for_as_long_as_the_bound_allows(vo
 	assert_nothing_told();
 }
 
+/* However much time there is: the room may be of an hour, and the drift a second in a second. */
+static void a_timer_is_set_for_whatever_is_asked(void **state)
+{
+	const struct clock_need hour = {3600 * NS_PER_SECOND, ON_LOSS_HOLD, true, ""};
+	struct refusal refusal;
+
+	(void)state;
+	tell(0, NS_PER_SECOND);
+	assert_int_equal(node_network_clock_set(&bed.node, RED, &hour, &refusal), 0);
+	assert_in_range(clocks_tick(&bed.node), 3600 * SECOND_MS, 3600 * SECOND_MS + 2);
+	atomic_fetch_add(&monotonic_ns, 3600 * NS_PER_SECOND);
+	assert_false(is_lost(RED));
+	atomic_fetch_add(&monotonic_ns, 2000000);
+	(void)clocks_tick(&bed.node);
+	assert_true(is_lost(RED));
+	/* Later than a timer counts: it is set again then. */
+	tell(0, 1000);
+	assert_int_equal(clocks_tick(&bed.node), INT32_MAX);
+	tell(0, 1);
+	assert_int_equal(clocks_tick(&bed.node), -1);
+}
+
 /* The agent's verdict has hysteresis, and knows of holdover. */
 static void the_agents_verdict_counts_beside_the_bound(void **state)
 {
@@ -401,6 +423,7 @@ int main(void)
 		cmocka_unit_test(the_bound_grows_with_the_drift),
 		TEST(a_clock_of_which_nothing_was_said_is_lost),
 		TEST(an_agent_that_is_away_is_believed_for_as_long_as_the_bound_allows),
+		TEST(a_timer_is_set_for_whatever_is_asked),
 		TEST(the_agents_verdict_counts_beside_the_bound),
 		TEST(only_pods_of_the_network_are_told),
 		TEST(rings_and_loop_are_told_of_refusal_in_order),
