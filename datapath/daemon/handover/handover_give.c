@@ -90,7 +90,9 @@ static int endpoint_give(struct giving *giving, const struct pod *pod, const str
 	snprintf(to->netns, sizeof(to->netns), "%s", endpoint->netns);
 	to->vni = endpoint->vni;
 	to->admission = endpoint->admission;
-	to->network_number = endpoint->attachment->number;
+	/* Else the successor would give it one that another's library was told. */
+	to->network_number =
+		endpoint->attachment->number ? endpoint->attachment->number : NETWORK_NUMBER_NONE;
 	return give(giving, HANDOVER_ENDPOINT, NULL, 0);
 }
 

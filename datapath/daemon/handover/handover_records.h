@@ -79,7 +79,8 @@ struct handover_endpoint {
 	char netns[PATH_MAX];
 	uint32_t vni;
 	struct endpoint_admission admission; /* an older predecessor knows none: no hardware address */
-	uint32_t network_number;             /* of its bit in the rings; 0: an older predecessor knows none */
+	uint32_t network_number;             /* of its bit in the rings; 0: an older predecessor knows none,
+					      * UINT32_MAX: it has none */
 };
 
 struct handover_peer {

@@ -3,22 +3,26 @@
 
 #include <stdlib.h>
 
-static bool number_taken(const struct endpoint_set *set, uint32_t number)
+/* Also those of attachments that only destinations have yet: their bits stand in libraries of the pod. */
+static uint64_t bits_taken(const struct routing *routing, const struct endpoint_set *set)
 {
-	for (const struct endpoint *endpoint = set->first; endpoint; endpoint = endpoint->next)
-		if (endpoint->attachment && endpoint->attachment->number == number)
-			return true;
-	return false;
+	uint64_t taken = 0;
+
+	for (const struct attachment *one = routing->attachments; one; one = one->next)
+		if (one->set == set)
+			taken |= attachment_bit(one);
+	return taken;
 }
 
-static uint32_t number_find(const struct endpoint_set *set, uint32_t wanted)
+static uint32_t number_find(const struct routing *routing, const struct endpoint_set *set, uint32_t wanted)
 {
-	if (wanted && wanted <= ATTACHMENT_NUMBERS && !number_taken(set, wanted))
+	uint64_t taken = bits_taken(routing, set);
+
+	if (wanted == NETWORK_NUMBER_NONE || !~taken)
+		return 0;
+	if (wanted && wanted <= ATTACHMENT_NUMBERS && !(taken & UINT64_C(1) << (wanted - 1)))
 		return wanted;
-	for (uint32_t number = 1; number <= ATTACHMENT_NUMBERS; number++)
-		if (!number_taken(set, number))
-			return number;
-	return 0;
+	return (uint32_t)__builtin_ctzll(~taken) + 1;
 }
 
 struct attachment *attachment_get(struct routing *routing, const struct endpoint_set *set, uint32_t vni,
@@ -37,7 +41,8 @@ struct attachment *attachment_get(struct routing *routing, const struct endpoint
 		return NULL;
 	attachment->loop.object = (struct loop_object){.kind = LOOP_ATTACHMENT, .owner = attachment};
 	attachment->vni = vni;
-	attachment->number = number_find(set, number_wanted);
+	attachment->set = set;
+	attachment->number = number_find(routing, set, number_wanted);
 	attachment->users = 1;
 	attachment->next = routing->attachments;
 	routing->attachments = attachment;

@@ -15,10 +15,14 @@
 /* Bits of `refused` in a ring's header. */
 enum { ATTACHMENT_NUMBERS = 64 };
 
+/* Wanted instead of a number: to have none. */
+#define NETWORK_NUMBER_NONE UINT32_MAX
+
 struct attachment {
 	struct loop_attachment loop;
 	bool known; /* to the loop: it comes back from there */
 	uint32_t vni;
+	const struct endpoint_set *set; /* of its pod, which may be gone: only to be compared */
 	uint32_t number; /* from 1: of its bit in its pod's rings; 0: there are more networks than bits */
 	enum loop_clock clock; /* what holds of its network (node/clocks.h) */
 	uint32_t users;

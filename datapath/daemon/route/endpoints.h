@@ -20,7 +20,8 @@ struct endpoint_description {
 	const struct endpoint_admission *admission;
 	/* Nothing is said of them: an endpoint that is there keeps what it has. */
 	bool keeps_sources, keeps_grants;
-	/* Of its attachment, which libraries of the pod may have been told; 0: any. */
+	/* Of its attachment, which libraries of the pod may have been told; 0: any
+	 * (attachments.h). */
 	uint32_t network_number;
 };
 

@@ -379,6 +379,37 @@ static void attachments_have_bits_of_their_own_in_a_pod(void **state)
 		endpoint_remove(&bed.node.routing, &set, &many[i]);
 }
 
+/* Libraries know its bit until then. */
+static void the_bit_of_a_network_that_is_gone_is_free_when_no_destination_has_it(void **state)
+{
+	struct attachment *red = bed.red.attachment;
+	struct endpoint green = {.vni = BLUE + 7};
+	uint32_t number = red->number;
+
+	(void)state;
+	attachment_use(red);
+	endpoint_remove(&bed.node.routing, &bed.pod.endpoints, &bed.red);
+	for (uint32_t wanted = 0; wanted <= number; wanted += number) {
+		assert_int_equal(endpoint_insert(&bed.node.routing, &bed.pod.endpoints, &green, wanted), 0);
+		assert_int_not_equal(green.attachment->number, number);
+		endpoint_remove(&bed.node.routing, &bed.pod.endpoints, &green);
+	}
+	attachment_put(&bed.node.routing, red);
+	assert_int_equal(endpoint_insert(&bed.node.routing, &bed.pod.endpoints, &bed.red, number), 0);
+	assert_int_equal(bed.red.attachment->number, number);
+}
+
+static void a_network_that_had_no_bit_gets_none_from_a_successor(void **state)
+{
+	struct endpoint green = {.vni = BLUE + 7};
+
+	(void)state;
+	assert_int_equal(endpoint_insert(&bed.node.routing, &bed.pod.endpoints, &green, NETWORK_NUMBER_NONE),
+			 0);
+	assert_int_equal(attachment_bit(green.attachment), 0);
+	endpoint_remove(&bed.node.routing, &bed.pod.endpoints, &green);
+}
+
 static void networks_that_ask_are_bounded(void **state)
 {
 	const struct clock_need need = {10000, ON_LOSS_HOLD, true, ""};
@@ -431,6 +462,8 @@ int main(void)
 		TEST(a_pod_that_comes_later_has_what_holds),
 		TEST(what_is_left_of_a_pod_is_told_as_well),
 		TEST(attachments_have_bits_of_their_own_in_a_pod),
+		TEST(the_bit_of_a_network_that_is_gone_is_free_when_no_destination_has_it),
+		TEST(a_network_that_had_no_bit_gets_none_from_a_successor),
 		TEST(networks_that_ask_are_bounded),
 		cmocka_unit_test(steps_are_counted_with_their_size_and_direction),
 	};
