@@ -52,9 +52,10 @@ func newClock(env *subcommands.Environment) *cobra.Command {
 		Use:   "clock [NODE]",
 		Short: "Show how good the clocks of a cluster's nodes are",
 		Long: "Shows of each node who keeps its clock, the bound of the clock's error, and the networks for which it is not\n" +
-			"good enough, the worst nodes first. With NODE it shows what each network of the node asks of the clock, and the\n" +
-			"last changes. All of it is what the nodes' agents have said in their TSNNodes; on the node itself\n" +
-			"`ktsn node clock` shows the clock as it is now.",
+			"good enough, the worst nodes first. With NODE it also shows by how many seconds the kernel has TAI ahead of UTC,\n" +
+			"since when nobody keeps a clock that was lost, what each network of the node asks of it, and the last changes.\n" +
+			"All of it is what the nodes' agents have said in their TSNNodes; on the node itself `ktsn node clock` shows the\n" +
+			"clock as it is now.",
 		Args: func(command *cobra.Command, arguments []string) error {
 			return subcommands.NoArguments(command, arguments[min(1, len(arguments)):])
 		},
@@ -275,6 +276,12 @@ func printOneClock(out io.Writer, node string, clock *v1alpha1.NodeClock, now ti
 	fmt.Fprintf(out, "node %s: %s%s\n", node, clock.State, since)
 	fmt.Fprintf(out, "  kept by %s, grandmaster or reference %s; its error is at most: %s; steps: %d\n", orDash(clock.Source), orDash(clock.Grandmaster),
 		nodeBoundText(clock), clock.Steps)
+	if clock.TAIOffset != nil {
+		fmt.Fprintf(out, "  TAI - UTC: %d s\n", *clock.TAIOffset)
+	}
+	if clock.LostSince != nil {
+		fmt.Fprintf(out, "  nobody keeps it since %s, for %s\n", clock.LostSince.UTC().Format(time.RFC3339), duration.HumanDuration(now.Sub(clock.LostSince.Time)))
+	}
 	if clock.Message != "" {
 		fmt.Fprintf(out, "  -> %s\n", clock.Message)
 	}

@@ -74,7 +74,7 @@ func TestTheWorstClocksComeFirst(t *testing.T) {
 
 func TestOneClockIsShownWithItsNetworksAndItsPast(t *testing.T) {
 	one := clocksOf([]v1alpha1.TSNNode{kept("a", "Unsynchronized", 50000, drifts)}, asking())[0]
-	one.Clock.Message = "run ptp4l"
+	one.Clock.Message, one.Clock.TAIOffset, one.Clock.LostSince = "run ptp4l", new(int32(37)), new(metav1.NewTime(now.Add(-5*time.Minute)))
 	var out strings.Builder
 	if err := printNodeClock(&out, &one, now); err != nil {
 		t.Fatal(err)
@@ -82,6 +82,8 @@ func TestOneClockIsShownWithItsNetworksAndItsPast(t *testing.T) {
 	want := []string{
 		"node a: Unsynchronized for 90s",
 		"kept by PTP, grandmaster or reference 001122.fffe.334455; its error is at most: 50µs; steps: 0",
+		"TAI - UTC: 37 s",
+		"nobody keeps it since 2026-11-23T11:55:00Z, for 5m",
 		"-> run ptp4l",
 		"",
 		"network asks for holdover on loss good enough",
@@ -98,12 +100,24 @@ func TestOneClockIsShownWithItsNetworksAndItsPast(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
-		`"node":"a","clock":{"state":"Unsynchronized"`, `"errorBoundNanoseconds":50000`,
+		`"node":"a","clock":{"state":"Unsynchronized"`, `"errorBoundNanoseconds":50000,"taiOffset":37,"lostSince":"2026-11-23T11:55:00Z"`,
 		`"networks":[{"name":"tsn","maxError":"10us","holdover":"1m","onLoss":"Hold","good":"False","reason":"ClockUnsynchronized","message":"run ptp4l"}]`,
 	} {
 		if !strings.Contains(string(written), want) {
 			t.Errorf("%s has no %s", written, want)
 		}
+	}
+}
+
+// TestAnAgentThatSaysNoTAIOffsetIsGivenNone is of an agent of before it, whose clock somebody keeps.
+func TestAnAgentThatSaysNoTAIOffsetIsGivenNone(t *testing.T) {
+	one := clocksOf([]v1alpha1.TSNNode{kept("a", "Synchronized", 500)}, asking())[0]
+	var out strings.Builder
+	if err := printNodeClock(&out, &one, now); err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(out.String(), "TAI - UTC") || strings.Contains(out.String(), "nobody keeps it") {
+		t.Errorf("it shows what nobody has said:\n%s", out.String())
 	}
 }
 
