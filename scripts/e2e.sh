@@ -35,7 +35,7 @@ end() {
 	if [ "${KTSN_KEEP:-}" = 1 ]; then
 		echo "The cluster stays: bin/ktsn-cluster --name $KTSN_CLUSTER status"
 	elif ! bin/ktsn-cluster --name "$KTSN_CLUSTER" down; then
-		failed=$((failed + 1))
+		fail "the cluster could not be removed"
 	fi
 }
 trap end EXIT
@@ -56,7 +56,13 @@ count_go() { # suite, PASS, FAIL or SKIP
 }
 
 report_go() { # suite, status, seconds if it was begun just before
+	[ "$2" -eq 0 ] && [ $strict = 0 ] || failures_of_go_text "$1" "$logs/$1" || [ "$2" -eq 0 ] || failure "$1" "$logs/$1"
 	report_counts "$2" "$(count_go "$1" PASS)" "$(count_go "$1" FAIL)" "$(count_go "$1" SKIP)" "${3:-}"
+}
+
+fail() { # what, log if there is one
+	failure "$1" "${2:-/dev/null}"
+	failed=$((failed + 1))
 }
 
 # What the nodes' services and pods wrote.
@@ -99,7 +105,7 @@ export KTSN_KUBERNETES_DIR
 if CGO_ENABLED=0 scripts/go.sh test $(scripts/suite.sh inside) -c -o "$PWD/bin/ktsn-guest-tests"; then
 	KTSN_GUEST_OUT=$PWD/$out/guest start_go guest -timeout 45m
 else
-	failed=$((failed + 1))
+	fail "the tests for the virtual machine cannot be built"
 fi
 run_go images "the image builder"
 run_go cluster-parts "the cluster's own parts"
@@ -115,16 +121,16 @@ before=$failed
 run bring_up
 case $? in
 0)
-	up_in_time || failed=$((failed + 1))
+	up_in_time || fail "the cluster came up late"
 	for image in out/images/*.tar; do
-		run bin/ktsn-cluster --name "$KTSN_CLUSTER" load "$image" || failed=$((failed + 1))
+		run bin/ktsn-cluster --name "$KTSN_CLUSTER" load "$image" || fail "$image cannot be loaded into the cluster"
 	done
 	;;
 3) # this machine cannot; the tests give the reason
 	KTSN_NO_CLUSTER=$(sed -n 's/^ktsn-cluster: //p' "$log")
 	export KTSN_NO_CLUSTER
 	;;
-*) failed=$((failed + 1)) ;;
+*) fail "the cluster did not come up" "$log" ;;
 esac
 # Of these, what is parallel waits, for nodes or for its turn.
 run_go cluster "in the cluster" -timeout 45m -parallel 8 ${E2E_RUN:+-run "$E2E_RUN"}

@@ -17,8 +17,8 @@ cd "$(dirname "$0")/.." || exit 1
 [ $# -le 1 ] || { echo "usage: $0 [--short | TESTS]" >&2; exit 2; }
 
 build=build-asan reports=$PWD/out/sanitize
-log=$(mktemp)
-trap 'rm -f "$log"' EXIT
+log=${SANITIZE_LOG:-} # for a caller that wants all that the tests said
+[ -n "$log" ] || { log=$(mktemp); trap 'rm -f "$log"' EXIT; }
 
 # One test or more of each kind of thing that ktsnd and libktsn do.
 short_form='^TestMessagesArriveUnchangedFromThePodsOwnAddresses$'

@@ -4,6 +4,10 @@
 # What runs is a process group (set -m), which an interruption ends as a whole.
 
 passed=0 failed=0 skipped=0
+failures='' # a line "-- NAME" for each failed test, and the last lines of what it said
+last=15
+strict=0 skips_of_c='' # in CI none may be skipped
+[ "${CI:-}" != true ] || strict=1 skips_of_c='|SKIP'
 logs=$(mktemp -d)
 job='' beside=''
 # Tests run anew each time. Without this flag Go repeats the result of tests whose code and files are unchanged.
@@ -33,27 +37,51 @@ run() {
 	return $status
 }
 
+# For the end: what else failed, and the end of what it said.
+failure() { # name, log
+	failures+=$(echo "-- $1"; tail -n $last "$2" | sed 's/^/   /')$'\n'
+}
+
+failures_of() { # suite, log, failed lines, other lines
+	failures+=$(awk -v last=$last -v failed="$3" -v others="$4" -f scripts/blocks.awk "$2" | sed "s|^-- |-- $1: |")$'\n'
+}
+
+# With the tests that were skipped where none may be. Fails where there are none.
+failures_of_go() { # output of `go test -json`
+	local text
+	text=$(awk -v last=$last -v skips=$strict -f scripts/events.awk -f scripts/failures.awk "$1")
+	failures+=$text$'\n'
+	[ -n "$text" ]
+}
+
+failures_of_go_text() { # suite, output of `go test -v`
+	scripts/go.sh tool test2json -p "$1" <"$2" >"$2.json"
+	failures_of_go "$2.json"
+}
+
 # A C suite: unit tests as they are, and again under the sanitizers.
 run_meson() { # name, build folder, meson setup arguments...
 	local name=$1 folder=$2 began=$SECONDS
 	shift 2
 	echo "== $name"
 	[ -f "$folder/build.ninja" ] || run meson setup "$folder" "$@" >"$logs/setup" 2>&1 ||
-		{ cat "$logs/setup"; failed=$((failed + 1)); return; }
+		{ cat "$logs/setup"; failure "$name: meson setup" "$logs/setup"; failed=$((failed + 1)); return; }
 	run ninja -C "$folder" --quiet >"$logs/build" 2>&1 ||
-		{ cat "$logs/build"; failed=$((failed + 1)); return; }
+		{ cat "$logs/build"; failure "$name: ninja" "$logs/build"; failed=$((failed + 1)); return; }
 	run meson test -C "$folder" --no-rebuild --print-errorlogs >"$logs/meson" 2>&1
-	report_meson $? $((SECONDS - began))
+	report_meson "$name" $? $((SECONDS - began))
 }
 
-report_meson() { # status, seconds
-	local status=$1 bad
+report_meson() { # name, status, seconds
+	local status=$2 bad
 	grep -vE '^(ninja|Full log|$)' "$logs/meson"
-	echo "built and run in $2 s"
+	echo "built and run in $3 s"
 	passed=$((passed + $(count "$logs/meson" '^Ok:')))
 	bad=$(($(count "$logs/meson" '^Fail:') + $(count "$logs/meson" '^Timeout:') + $(count "$logs/meson" '^Unexpected Pass:')))
-	[ "$status" -eq 0 ] || [ "$bad" -gt 0 ] || bad=1 # meson itself came to grief
+	[ "$status" -eq 0 ] || [ "$bad" -gt 0 ] || { bad=1; failure "$1: meson" "$logs/meson"; } # meson itself came to grief
 	failed=$((failed + bad))
+	failures_of "$1" "$logs/meson" "^ *[0-9]+/[0-9]+ .* (FAIL|ERROR|TIMEOUT|UNEXPECTEDPASS${skips_of_c}) " \
+		'^ *[0-9]+/[0-9]+ .* (OK|SKIP|EXPECTEDFAIL) |^Summary of Failures|^Ok:'
 	skipped=$((skipped + $(count "$logs/meson" '^Skipped:')))
 }
 
@@ -101,6 +129,7 @@ report_go() { # suite, status, seconds if it was begun just before
 		cat "$log.err"
 		told fail "$log"
 	fi
+	[ "$2" -eq 0 ] && [ $strict = 0 ] || failures_of_go "$log" || [ "$2" -eq 0 ] || failure "$1" "$log.err"
 	report_counts "$2" "$(events pass)" "$(events fail)" "$(events skip)" "${3:-}"
 }
 
@@ -114,15 +143,27 @@ report_counts() { # status, passed, failed, skipped, seconds if they are known
 
 # What tests of Go said that ended with that action.
 told() { # fail or skip, log
-	awk -v action="$1" -f scripts/told.awk "$2" "$2"
+	awk -v action="$1" -f scripts/events.awk -f scripts/told.awk "$2" "$2"
+}
+
+# What failed, once more: of a long log often only the end is at hand. The names are last, since there may be many.
+repeat_failures() {
+	[ -n "${failures//$'\n'/}" ] || return
+	echo
+	echo "== What failed, with the last $last lines of each"
+	grep -v '^$' <<<"$failures"
+	echo
+	echo "Failed:"
+	sed -n 's/^-- /   /p' <<<"$failures"
 }
 
 # The last lines, and the exit status: 0 when nothing failed.
 verdict() {
-	if [ "${CI:-}" = true ] && [ $skipped -gt 0 ]; then
+	if [ $strict = 1 ] && [ $skipped -gt 0 ]; then
 		echo "tests were skipped, and in CI none may be"
 		failed=$((failed + skipped))
 	fi
+	[ $failed -eq 0 ] || repeat_failures
 	echo
 	echo "in $((SECONDS / 60)) min $((SECONDS % 60)) s"
 	echo "$passed passed, $failed failed, $skipped skipped"

@@ -31,7 +31,8 @@ finish_fuzz() {
 	cat "$logs/fuzz"
 	echo "waited for it another $((SECONDS - began)) s"
 	bad=$(count_word "$logs/fuzz" FAIL)
-	[ $status -eq 0 ] || [ "$bad" -gt 0 ] || bad=1 # a target could not be built
+	[ "$bad" -eq 0 ] || failures_of "fuzzed" "$logs/fuzz" '^FAIL ' '^ok '
+	[ $status -eq 0 ] || [ "$bad" -gt 0 ] || { bad=1; failure "fuzzing" "$logs/fuzz"; } # a target could not be built
 	passed=$((passed + $(count_word "$logs/fuzz" ok))) failed=$((failed + bad))
 }
 
@@ -39,10 +40,18 @@ finish_fuzz() {
 run_sanitized() {
 	local p f s began=$SECONDS
 	echo "== the whole path, AddressSanitizer and UndefinedBehaviorSanitizer, short form"
-	run scripts/sanitize.sh --short >"$logs/sanitized" 2>&1 || cat "$logs/sanitized"
+	SANITIZE_LOG=$logs/sanitized.tests run scripts/sanitize.sh --short >"$logs/sanitized" 2>&1 || {
+		cat "$logs/sanitized"
+		failures_of_sanitized
+	}
 	read -r p f s < <(sed -n '$s/^\([0-9]*\) passed, \([0-9]*\) failed, \([0-9]*\) skipped$/\1 \2 \3/p' "$logs/sanitized")
 	echo "${p:-0} passed, ${f:-1} failed, ${s:-0} skipped, in $((SECONDS - began)) s"
 	passed=$((passed + ${p:-0})) failed=$((failed + ${f:-1})) skipped=$((skipped + ${s:-0}))
+}
+
+failures_of_sanitized() {
+	failures_of_go_text sanitized "$logs/sanitized.tests"
+	failures_of sanitized "$logs/sanitized" '^== found by' '^[0-9]+ passed'
 }
 
 count_word() { # file, a line's first word

@@ -20,7 +20,7 @@ wait "$c"
 status=$?
 c=''
 sed -i '/ OK  /d' "$logs/meson" # these are counted only
-report_meson $status $SECONDS
+report_meson C $status $SECONDS
 if [ $skipped -gt 0 ]; then
 	echo
 	echo "Skipped:"

@@ -1,0 +1,33 @@
+# SPDX-License-Identifier: Apache-2.0
+# What failed, and the last lines of what each said, of a log in which a line begins what is said of one test. `failed` matches those
+# of failed tests, and `others` lines that end such a block.
+#
+#     awk -v last=15 -v failed=REGEX -v others=REGEX -f blocks.awk LOG
+
+function show(    line) {
+	if (name == "" || shown[name]++) return # a summary names it again
+	print "-- " name
+	for (line = said > last ? said - last : 0; line < said; line++) print "   " lines[line]
+	name = ""
+}
+
+# Of a program that meson understands, the numbers and names of the checks that failed stand before it.
+$1 == "▶" { checks[$2] = checks[$2] "\n   " $0 }
+
+$0 ~ failed {
+	show()
+	name = $0 checks[$1]
+	sub(/^ +/, "", name)
+	said = 0
+	next
+}
+
+$0 ~ others { show() }
+
+# A sanitizer's picture of the memory is longer than all it says.
+/^Shadow bytes around/ { picture = 1 }
+/^==/ { picture = 0 }
+
+name != "" && !picture && !/^( *$|>>> |―)/ { lines[said++] = $0 }
+
+END { show() }

@@ -1,0 +1,35 @@
+# SPDX-License-Identifier: Apache-2.0
+# Which tests of Go failed, and the last lines of what each said, of the output of `go test -json`. Of a test with subtests those that
+# failed are named, and a package only where no test of it failed. A test without an end is one that the time was up for. With `skips`
+# tests that were skipped count as failed.
+#
+#     awk -v last=15 -v skips=0 -f events.awk -f failures.awk LOG
+
+{ key = test(); action = field("Action") }
+
+!(key in seen) { seen[key]; keys[++count] = key }
+
+action ~ /^(run|cont|fail|build-fail)$/ { failed[key] }
+action ~ /^(pause|pass|skip)$/ { delete failed[key] }
+action == "skip" && skips && field("Test") { failed[key] }
+
+action ~ /^(build-)?output$/ {
+	text = output()
+	if (text ~ /^goroutine [0-9]+ /) traces[key]++ # one of them is enough
+	if (traces[key] < 2 && text !~ /^=== |^ *$/) lines[key, said[key]++] = text
+}
+
+END {
+	for (key in failed) {
+		above = key
+		while (sub(/\/[^\/ ]*$/, "", above) && above ~ / /) parent[above]
+		sub(/ .*/, " ", above)
+		if (above != key) parent[above]
+	}
+	for (i = 1; i <= count; i++) {
+		key = keys[i]
+		if (!(key in failed) || key in parent) continue
+		print "-- " key
+		for (line = said[key] > last ? said[key] - last : 0; line < said[key]; line++) print "   " lines[key, line]
+	}
+}
