@@ -138,8 +138,9 @@ static int tear_down(void **state)
 		assert_true(ms < PATIENCE_MS);
 		daemon_work();
 	}
-	node_close(&bed.node);
+	/* In ktsnd's order: a loop that ends does not look at what it was asked last. */
 	loop_stop(bed.loop);
+	node_close(&bed.node);
 	node_fini(&bed.node);
 	loop_destroy(bed.loop);
 	events_destroy(bed.events);
