@@ -45,7 +45,8 @@ type estimator struct {
 	parts       Parts // as last measured, without drift
 	offset      time.Duration
 	pathDelay   time.Duration
-	heard       string        // the grandmaster that ptp4l has turned to
+	heard       string        // the grandmaster that ptp4l has turned to; none while it follows nobody
+	turned      bool          // whether ptp4l has turned to it since the last measurement
 	early       int64         // what ptp4l called the time of a Sync message when it first had a path delay to go with it
 	leftOver    time.Duration // the offset when that was first heard of
 	unchanged   int           // looks for which it has stayed
@@ -134,6 +135,7 @@ func (e *estimator) takePTP(o observation, faults *[]Fault) bool {
 	}
 	tai := taiError(status, o.kernel.TAIOffset, faults)
 	if !status.Follows() {
+		e.heard = ""
 		return e.takeGrandmaster(o, accuracy, tai, faults)
 	}
 	port, measures := status.Measures()
@@ -162,10 +164,11 @@ func (e *estimator) takePTP(o observation, faults *[]Fault) bool {
 // when the path delay is known, but names the time of each Sync message and, by itself, the path delay: those that are first seen
 // together go with the offset of the grandmaster before, or with none, which reads as 0.
 //
-// Behind a grandmaster before, the path delay stays, too, until the new one's was measured; then only an offset that changes is new.
+// Behind a grandmaster before, which the same one may have been that comes back, the path delay stays, too, until the new one's was
+// measured; then only an offset that changes is new.
 func (e *estimator) unmeasured(status *ptp4l.Status) bool {
 	if status.Grandmaster != e.heard {
-		e.leftOver, e.unchanged = status.Offset, 0
+		e.leftOver, e.unchanged, e.turned = status.Offset, 0, e.source == PTP
 	}
 	if status.Grandmaster != e.heard || status.PathDelay == 0 {
 		e.heard, e.early = status.Grandmaster, 0
@@ -173,11 +176,15 @@ func (e *estimator) unmeasured(status *ptp4l.Status) bool {
 	if status.PathDelay != 0 && e.early == 0 {
 		e.early = status.Measured
 	}
-	if e.source == PTP && e.grandmaster != e.heard && status.Offset == e.leftOver && e.unchanged < enoughUnchanged {
+	if e.turned && status.Offset == e.leftOver && e.unchanged < enoughUnchanged {
 		e.unchanged++
 		return true
 	}
-	return status.PathDelay == 0 || status.Measured == e.early
+	if status.PathDelay == 0 || status.Measured == e.early {
+		return true
+	}
+	e.turned = false
+	return false
 }
 
 // takeSample remembers the measurement if it is a new one. It was made between the last look and this one; how old the first is that is
