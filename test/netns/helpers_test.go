@@ -135,12 +135,16 @@ func (l *lab) attach(t *testing.T, client *control.Client, daemon *process.Proce
 	err := errors.Join(
 		client.PeerAdd(ctx, control.Peer{VNI: topology.VNI, Address: topology.NodeAddressB,
 			Subnets: []netip.Prefix{topology.PodSubnetB}}),
-		client.EndpointAdd(ctx, control.Endpoint{Identity: identity, Interface: topology.PodInterface,
-			Netns: l.PodA.Path(), VNI: topology.VNI}),
+		client.EndpointAdd(ctx, l.endpoint()),
 		client.SocketAdd(ctx, identity, l.socket))
 	if err != nil {
 		t.Fatalf("attach pod a: %v\nktsnd says: %s", err, daemon.Stderr())
 	}
+}
+
+// endpoint is pod a's interface.
+func (l *lab) endpoint() control.Endpoint {
+	return control.Endpoint{Identity: identity, Interface: topology.PodInterface, Netns: l.PodA.Path(), VNI: topology.VNI}
 }
 
 func (l *lab) daemonArguments() []string {

@@ -61,6 +61,29 @@ static void fill(struct ring_pair *pair)
 		send_text(pair, "x", i);
 }
 
+/* A network beyond the bits has none, and is not refused here. */
+static void networks_are_refused_by_their_bits(void **state)
+{
+	const uint64_t first = 1, last = UINT64_C(1) << 63;
+	struct ring_pair *pair = *state;
+
+	assert_false(ktsn_ring_refuses(&pair->producer, first));
+	ktsn_ring_refused_set(&pair->consumer, first | last);
+	assert_true(ktsn_ring_refuses(&pair->producer, first));
+	assert_true(ktsn_ring_refuses(&pair->producer, last));
+	assert_false(ktsn_ring_refuses(&pair->producer, 2));
+	assert_false(ktsn_ring_refuses(&pair->producer, 0));
+	ktsn_ring_refused_set(&pair->consumer, last);
+	assert_false(ktsn_ring_refuses(&pair->producer, first));
+	/* Before another ktsnd gets the ring, which says anew what it refuses. */
+	ktsn_ring_refuse_none(&pair->producer);
+	assert_false(ktsn_ring_refuses(&pair->producer, UINT64_MAX));
+	(void)ktsn_ring_recover(&pair->consumer);
+	assert_false(ktsn_ring_refuses(&pair->producer, UINT64_MAX));
+	ktsn_ring_refused_set(&pair->consumer, first);
+	assert_true(ktsn_ring_refuses(&pair->producer, first));
+}
+
 /* What the slot held before is not taken for the time of another call. */
 static void time_of_the_call_is_passed_while_traced(void **state)
 {
@@ -433,6 +456,7 @@ int main(void)
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 	const struct CMUnitTest tests[] = {
 		TEST(slots_and_payload_are_rounded_up),
+		TEST(networks_are_refused_by_their_bits),
 		TEST(time_of_the_call_is_passed_while_traced),
 		TEST(bad_headers_are_refused),
 		TEST(memory_that_is_too_small_is_refused),
