@@ -171,9 +171,16 @@ func TestAClockIsWatchedWhileGrandmastersComeAndGo(t *testing.T) {
 	if e.Lost.After(killed) || e.Grandmaster != first {
 		t.Errorf("lost since %v, which is after %v; %+v", e.Lost, killed, e)
 	}
-	e, verdict = w.await(t, clock.Unsynchronized)
-	if after := e.At.Sub(e.Lost); verdict.Reason != clock.ReasonHoldoverOver || after < 4*time.Second || after > 8*time.Second {
-		t.Errorf("unsynchronized %v after the loss, want 4 s and at most a look more: %+v", after, verdict)
+	var before time.Time // the last look that found holdover: beside load looks may be further apart than a second
+	e, verdict = w.awaitThat(t, "its end", func(e clock.Estimate, verdict clock.Verdict) bool {
+		if verdict.State == clock.Holdover {
+			before = e.At
+		}
+		return verdict.State == clock.Unsynchronized
+	})
+	if verdict.Reason != clock.ReasonHoldoverOver || e.At.Sub(e.Lost) < 4*time.Second || before.Sub(e.Lost) > 4*time.Second {
+		t.Errorf("unsynchronized %v after the loss and in holdover until %v, want the first look after 4 s: %+v", e.At.Sub(e.Lost),
+			before.Sub(e.Lost), verdict)
 	}
 
 	network.ptp4l(t, "second", "priority1 20", "clockClass 7")
@@ -187,7 +194,7 @@ func TestAClockIsWatchedWhileGrandmastersComeAndGo(t *testing.T) {
 	}
 }
 
-func TestAPtp4lThatIsKilledIsLostWithinTwoSeconds(t *testing.T) {
+func TestAPtp4lThatIsKilledIsLostAtOnce(t *testing.T) {
 	t.Parallel()
 	network := newTimeNetwork(t, "first", "follower")
 	network.ptp4l(t, "first", "priority1 10", "clockClass 6")
@@ -197,7 +204,7 @@ func TestAPtp4lThatIsKilledIsLostWithinTwoSeconds(t *testing.T) {
 	killed := time.Now()
 	kill()
 	_, verdict := w.await(t, clock.Holdover)
-	if took := stateSince(killed); verdict.Reason != clock.ReasonPTPGone || took > 5*time.Second { // 1.1 s where the machine is idle
+	if took := stateSince(killed); verdict.Reason != clock.ReasonPTPGone || took > patience { // 1.1 s where the machine is idle
 		t.Errorf("lost after %v: %+v", took, verdict)
 	} else {
 		t.Logf("lost after %v: %s", took, verdict.Sentence)
@@ -277,8 +284,10 @@ func TestGarbageInPlaceOfPtp4lIsNamed(t *testing.T) {
 		t.Fatal(err)
 	}
 	w := network.watch(t, "first", time.Minute)
-	estimate, verdict := w.awaitThat(t, "a reason", func(e clock.Estimate, _ clock.Verdict) bool { return e.Why.Reason == clock.ReasonPTPGone })
-	if verdict.State != clock.Unknown || !strings.Contains(estimate.Why.Sentence, "what answers is no ptp4l") {
+	estimate, verdict := w.awaitThat(t, "that no ptp4l answers", func(e clock.Estimate, _ clock.Verdict) bool {
+		return strings.Contains(e.Why.Sentence, "what answers is no ptp4l")
+	})
+	if verdict.State != clock.Unknown || estimate.Why.Reason != clock.ReasonPTPGone {
 		t.Errorf("got %+v, %+v", verdict, estimate)
 	}
 }

@@ -5,6 +5,8 @@ package kernel
 import (
 	"context"
 	"errors"
+	"os"
+	"slices"
 	"testing"
 	"time"
 
@@ -127,7 +129,12 @@ func TestWaitingForStepsEnds(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- WaitForSteps(ctx, func() { t.Error("nobody stepped the clock") }) }()
-	time.Sleep(20 * time.Millisecond)
+	for deadline := time.Now().Add(10 * time.Second); !timerOpen(t); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("it has not begun to wait")
+		}
+	}
+	time.Sleep(20 * time.Millisecond) // from the timer's start to the wait
 	cancel()
 	select {
 	case err := <-done:
@@ -137,4 +144,20 @@ func TestWaitingForStepsEnds(t *testing.T) {
 	case <-time.After(10 * time.Second):
 		t.Error("it goes on waiting")
 	}
+	if timerOpen(t) {
+		t.Error("its timer is left")
+	}
+}
+
+// timerOpen tells whether this process has a timer of the kind that steps end.
+func timerOpen(t *testing.T) bool {
+	t.Helper()
+	open, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return slices.ContainsFunc(open, func(one os.DirEntry) bool {
+		target, err := os.Readlink("/proc/self/fd/" + one.Name())
+		return err == nil && target == "anon_inode:[timerfd]"
+	})
 }
