@@ -61,7 +61,7 @@ func newNodeClock(env *subcommands.Environment) *cobra.Command {
 	flags.DurationVar(&options.need.Holdover, "holdover", tsnnetwork.DefaultHoldover, "for how long a clock that nobody keeps is believed")
 	flags.StringVar(&options.ptpSocket, "ptp-socket", "", "ptp4l's management `SOCKET`; \"\": the first that exists of "+
 		strings.Join(clock.DefaultPTPSockets, ", "))
-	flags.StringVar(&options.chrony, "chrony-socket", "", "chronyd's `SOCKET`, or host:port; \"\": "+strings.Join(clock.DefaultChronyAddresses, ", "))
+	flags.StringVar(&options.chrony, "chrony-socket", "", "chronyd's `SOCKET`, or host:port; \"\": "+strings.Join(clock.DefaultChronyAddresses, ", and while a chronyd runs that may set the clock "))
 	flags.StringVar(&options.local, "local-dir", clock.DefaultLocalDir, "`FOLDER` for the socket to which ptp4l answers")
 	flags.BoolVar(&options.follow, "follow", false, "go on, and print each estimate")
 	flags.DurationVar(&options.length, "for", 0, "end after so long; 0: when the state is certain, with --follow never")

@@ -288,7 +288,7 @@ func (e *estimator) takeNTP(o observation, faults *[]Fault) bool {
 	if tracking == nil || !tracking.Synchronized {
 		return false
 	}
-	age := max(0, o.at.Sub(tracking.Updated))
+	age := max(0, o.chronyAsked.Sub(tracking.Updated)) // since then it ages as all else
 	parts := Parts{Offset: tracking.Offset.Abs(), Accuracy: tracking.RootDispersion + tracking.RootDelay/2,
 		Drift: times(tracking.SkewPPB, age), Step: e.ntpStep}
 	if e.source == PTP && !e.sampled.IsZero() && e.aged(o.at).Sum() < parts.Sum() {
@@ -299,7 +299,7 @@ func (e *estimator) takeNTP(o observation, faults *[]Fault) bool {
 		noTAI("chronyd", o.kernel.TAIOffset, faults)
 	}
 	parts.Accuracy, parts.Drift = parts.Accuracy+parts.Drift, 0
-	e.parts, e.sampled, e.offset, e.pathDelay = parts, o.at, tracking.Offset, tracking.RootDelay
+	e.parts, e.sampled, e.offset, e.pathDelay = parts, o.chronyAsked, tracking.Offset, tracking.RootDelay
 	return true
 }
 

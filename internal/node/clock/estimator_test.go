@@ -48,7 +48,7 @@ func (v *virtual) look(change ...func(*observation)) Estimate {
 		status.Measured++
 		v.next.ptp = &status
 	}
-	v.next.at, v.next.step = v.now, 0
+	v.next.at, v.next.chronyAsked, v.next.step = v.now, v.now, 0
 	for _, one := range change {
 		one(&v.next)
 	}
@@ -373,6 +373,22 @@ func TestChronysBoundCountsWithoutPTP(t *testing.T) {
 	e = v.looks(10, func(o *observation) { o.chrony = nil })
 	if want := 36*us + 10*us*200/1000 + us*0; e.Lost.IsZero() || e.Why.Reason != ReasonNTPLost || e.Bound != want {
 		t.Errorf("without chronyd for 10 s: bound %v, want %v; %+v", e.Bound, want, e)
+	}
+}
+
+func TestChronysAnswerIsAsOldAsTheQuestion(t *testing.T) {
+	v := newVirtual()
+	v.next.ptp = nil
+	e := v.looks(10, tracked, func(o *observation) {
+		o.chronyAsked = o.at.Add(-500 * time.Millisecond)
+		o.chrony.Updated = o.chronyAsked.Add(-10 * time.Second)
+	})
+	if want := 36*us + 100; e.Bound != want { // 200 ppb in 0.5 s
+		t.Errorf("bound %v, want %v; %+v", e.Bound, want, e)
+	}
+	asked := v.next.chronyAsked
+	if e := v.look(func(o *observation) { o.chrony = nil }); !e.Lost.Equal(asked) {
+		t.Errorf("lost since %v, want %v, when it was asked for the last time with an answer", e.Lost, asked)
 	}
 }
 

@@ -21,9 +21,10 @@ type observation struct {
 	// card is the clock of the network card that stamps PTP's packets, if one does; nil if it could not be read, for the reason noCard.
 	card   *phc.Reading
 	noCard Fault
-	// chrony is what chronyd says; nil without one.
-	chrony *chrony.Tracking
-	kernel kernel.State
+	// chrony is what chronyd said when it was asked; nil without one.
+	chrony      *chrony.Tracking
+	chronyAsked time.Time
+	kernel      kernel.State
 	// step of CLOCK_TAI since the last observation.
 	step time.Duration
 	// faults of other kinds.

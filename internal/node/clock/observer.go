@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -23,9 +24,8 @@ import (
 // How often what rarely changes is looked at.
 const (
 	mastersInterval = 30 * time.Second
-	chronyInterval  = 4 * time.Second
-	// redialInterval is how soon a ptp4l that did not answer is tried again.
-	redialInterval = 5 * time.Second
+	// chronyInterval lets chronyd be asked at each regular look, and not at each notification.
+	chronyInterval = 900 * time.Millisecond
 )
 
 // observer asks all who know something of the clock. It belongs to one goroutine.
@@ -36,7 +36,7 @@ type observer struct {
 	ptp      *ptp4l.Client
 	path     string // of the socket in use
 	inode    uint64 // by which a ptp4l that was started anew is seen
-	tried    map[string]attempt
+	tried    map[string]*attempt
 	missed   int // polls without an answer, one after the other
 	last     *ptp4l.Status
 	card     phc.Device
@@ -44,12 +44,16 @@ type observer struct {
 
 	tracking    *chrony.Tracking
 	askedChrony time.Time
+	masters     []masters.Master
 	found       []Fault
 	searched    time.Time
 }
 
 func (o *observer) close() {
 	o.hangUp()
+	for _, tried := range o.tried {
+		tried.end()
+	}
 	o.closeCard()
 }
 
@@ -70,21 +74,21 @@ func (o *observer) hurry() {
 
 // observe asks all.
 func (o *observer) observe(ctx context.Context) observation {
-	seen := observation{}
+	seen := observation{faults: o.findMasters()}
+	chronySays := o.askChrony(ctx) // beside ptp4l: each may keep us waiting
 	seen.ptp, seen.noPTP = o.askPTP(ctx)
+	seen.chrony, seen.chronyAsked = chronySays()
 	seen.at = time.Now()
 	seen.card, seen.noCard = o.compareCard(seen.ptp)
 	var err error // a step until here may have come after the card's clock was read: that reading does not count
 	if seen.step, err = o.steps.Look(); err != nil {
 		o.options.Log.Warn("steps of the clock are not seen", "reason", err.Error())
 	}
-	seen.chrony = o.askChrony(ctx)
 	state, err := kernel.Read()
 	if err != nil {
 		o.options.Log.Warn("the kernel does not say how the clock is", "reason", err.Error())
 	}
 	seen.kernel = state
-	seen.faults = o.findMasters()
 	return seen
 }
 
@@ -108,7 +112,7 @@ func (o *observer) askPTP(ctx context.Context) (*ptp4l.Status, Fault) {
 		return o.last, Fault{} // with the measurement as old as it is
 	}
 	o.hangUp()
-	return nil, o.failed(o.path, o.inode, err).fault
+	return nil, o.attempt(o.path, o.inode).failed(o.faultOf(o.path, err))
 }
 
 // dial connects to the first socket where a ptp4l answers. Without any socket there is no ptp4l, and no fault; else the first one's counts:
@@ -119,17 +123,14 @@ func (o *observer) dial(ctx context.Context) (fault Fault, connected bool) {
 		if err != nil {
 			continue
 		}
-		tried := o.tried[path]
-		if tried.inode != inode || time.Now().After(tried.again) {
-			client, err := ptp4l.Dial(ctx, path, o.options.LocalDir)
-			if err == nil {
-				o.ptp, o.path, o.inode, o.missed, o.last = client, path, inode, 0, nil
-				return Fault{}, true
-			}
-			if ctx.Err() != nil {
-				return Fault{}, false
-			}
-			tried = o.failed(path, inode, err)
+		tried := o.attempt(path, inode)
+		client, err := tried.next(ctx, path, o.options.LocalDir)
+		switch {
+		case client != nil:
+			o.ptp, o.path, o.inode, o.missed, o.last = client, path, inode, 0, nil
+			return Fault{}, true
+		case err != nil:
+			tried.failed(o.faultOf(path, err))
 		}
 		if fault.Reason == "" {
 			fault = tried.fault
@@ -138,19 +139,18 @@ func (o *observer) dial(ctx context.Context) (fault Fault, connected bool) {
 	return fault, false
 }
 
-// attempt is one to reach a ptp4l.
-type attempt struct {
-	inode uint64
-	again time.Time
-	fault Fault
-}
-
-// failed notes why a socket was of no use.
-func (o *observer) failed(path string, inode uint64, err error) attempt {
-	if o.tried == nil {
-		o.tried = map[string]attempt{}
+// attempt is what is remembered of a socket.
+func (o *observer) attempt(path string, inode uint64) *attempt {
+	if known := o.tried[path]; known != nil {
+		if known.inode == inode {
+			return known
+		}
+		known.end()
 	}
-	o.tried[path] = attempt{inode, time.Now().Add(redialInterval), o.faultOf(path, err)}
+	if o.tried == nil {
+		o.tried = map[string]*attempt{}
+	}
+	o.tried[path] = &attempt{inode: inode}
 	return o.tried[path]
 }
 
@@ -239,17 +239,32 @@ func (o *observer) closeCard() {
 	}
 }
 
-// askChrony asks the first chronyd that is there.
-func (o *observer) askChrony(ctx context.Context) *chrony.Tracking {
-	now := time.Now()
-	if now.Sub(o.askedChrony) < chronyInterval {
-		return o.tracking
+// askChrony asks the first chronyd that is there. The function returned waits for its answer, and says when it was asked.
+func (o *observer) askChrony(ctx context.Context) func() (*chrony.Tracking, time.Time) {
+	if now := time.Now(); now.Sub(o.askedChrony) >= chronyInterval {
+		answer := make(chan *chrony.Tracking, 1)
+		addresses := o.chronyAddresses()
+		go func() { answer <- firstChrony(ctx, addresses) }()
+		return func() (*chrony.Tracking, time.Time) {
+			o.tracking, o.askedChrony = <-answer, now
+			return o.tracking, o.askedChrony
+		}
 	}
-	o.askedChrony, o.tracking = now, nil
-	for _, address := range o.options.ChronyAddresses {
-		tracking, err := chrony.Ask(ctx, address)
-		if err == nil {
-			o.tracking = tracking
+	return func() (*chrony.Tracking, time.Time) { return o.tracking, o.askedChrony }
+}
+
+// chronyAddresses are those where nobody else than chronyd can answer, or which somebody chose. Any container in the node's network
+// namespace may have its port while no chronyd runs.
+func (o *observer) chronyAddresses() []string {
+	runs := slices.ContainsFunc(o.masters, func(one masters.Master) bool { return one.Program == "chronyd" })
+	return slices.DeleteFunc(slices.Clone(o.options.ChronyAddresses), func(address string) bool {
+		return !runs && o.options.provenChrony && !filepath.IsAbs(address)
+	})
+}
+
+func firstChrony(ctx context.Context, addresses []string) *chrony.Tracking {
+	for _, address := range addresses {
+		if tracking, err := chrony.Ask(ctx, address); err == nil {
 			return tracking
 		}
 	}
@@ -262,12 +277,13 @@ func (o *observer) findMasters() []Fault {
 	if o.options.Proc == "-" || now.Sub(o.searched) < mastersInterval {
 		return o.found
 	}
-	o.searched, o.found = now, nil
+	o.searched, o.found, o.masters = now, nil, nil
 	all, err := masters.Find(o.options.Proc)
 	if err != nil {
 		o.options.Log.Warn("two programs that set the clock would not be seen", "reason", err.Error())
 		return nil
 	}
+	o.masters = all
 	if len(all) > 1 {
 		o.found = []Fault{twoMasters(all)}
 	}

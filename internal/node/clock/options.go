@@ -29,9 +29,11 @@ type Options struct {
 	PTPSockets []string
 	// LocalDir is a folder of the watcher's own.
 	LocalDir string
-	// ChronyAddresses are where chronyd may be: the path of its socket, or host:port of its command port.
+	// ChronyAddresses are where chronyd may be: the path of its socket, or host:port of its command port. By default the port is asked only
+	// while a chronyd that may set the clock is seen in Proc.
 	ChronyAddresses []string
-	// Proc is where the machine's processes are; "-": they are not looked through for programs that set the clock.
+	provenChrony    bool
+	// Proc is where the machine's processes are; "-": nobody looks there for programs that set the clock.
 	Proc string
 	// DriftFloorPPB is the least drift that is reckoned with; UnknownAccuracy the error of a grandmaster that announces none: 0, because
 	// the time of a domain is its grandmaster's.
@@ -53,7 +55,7 @@ func (o *Options) complete() {
 		o.LocalDir = DefaultLocalDir
 	}
 	if len(o.ChronyAddresses) == 0 {
-		o.ChronyAddresses = DefaultChronyAddresses
+		o.ChronyAddresses, o.provenChrony = DefaultChronyAddresses, true
 	}
 	if o.Proc == "" {
 		o.Proc = "/proc"

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/facebook/time/ntp/chrony"
+	"golang.org/x/sys/unix"
 )
 
 // Tracking is what chronyd says of its clock.
@@ -85,13 +86,31 @@ func dial(ctx context.Context, address string) (net.Conn, func(), error) {
 		return nil, nil, fmt.Errorf("connect to chronyd: %w", err)
 	}
 	remove := func() { _ = os.Remove(local) }
-	const everybody = 0o666 // chronyd is another user; its folder keeps everybody else out
-	if err := os.Chmod(local, everybody); err != nil {
+	if err := open(local); err != nil {
 		connection.Close()
 		remove()
 		return nil, nil, fmt.Errorf("connect to chronyd: %w", err)
 	}
 	return connection, remove, nil
+}
+
+// open lets chronyd, which is another user, write to our socket; its folder keeps everybody else out. But the folder is that user's, who
+// may have put something else in our socket's place meanwhile: the mode of that stays.
+func open(local string) error {
+	fd, err := unix.Open(local, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return fmt.Errorf("find the socket for its answer: %w", err)
+	}
+	defer unix.Close(fd)
+	var of unix.Stat_t
+	if err := unix.Fstat(fd, &of); err != nil {
+		return fmt.Errorf("look at the socket for its answer: %w", err)
+	}
+	if of.Mode&unix.S_IFMT != unix.S_IFSOCK || int(of.Uid) != os.Geteuid() || of.Nlink != 1 {
+		return fmt.Errorf("somebody replaced the socket for its answer, %s", local)
+	}
+	const everybody = 0o666
+	return unix.Chmod("/proc/self/fd/"+strconv.Itoa(fd), everybody)
 }
 
 func read(reply *chrony.ReplyTracking) *Tracking {

@@ -22,7 +22,7 @@ type Client struct {
 	connection *net.UnixConn
 	local      string // our socket's name, to be removed
 	from       ptp.PortIdentity
-	to         address
+	to         Address
 	sequence   uint16
 	subscribed time.Time // until when the subscription lasts
 	slow       slow
@@ -39,6 +39,22 @@ type Client struct {
 // Dial connects to the ptp4l whose management socket is at path, by a socket of ours in folder local, and finds out how it wants to be
 // addressed. It refuses a socket that is not root's.
 func Dial(ctx context.Context, path, local string) (*Client, error) {
+	return dial(ctx, path, local, func(c *Client) error { return c.find(ctx, first, rest) })
+}
+
+// DialAgain is Dial for a socket where all addresses were tried before, in vain or not: it tries the one that was right then, and the most
+// usual.
+func DialAgain(ctx context.Context, path, local string, before Address) (*Client, error) {
+	return dial(ctx, path, local, func(c *Client) error { return c.find(ctx, append([]Address{before}, first...), nil) })
+}
+
+// Address by which this ptp4l answers.
+func (c *Client) Address() Address { return c.to }
+
+func dial(ctx context.Context, path, local string, find func(*Client) error) (*Client, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
 	if err := inspect(path); err != nil {
 		return nil, err
 	}
@@ -57,7 +73,7 @@ func Dial(ctx context.Context, path, local string) (*Client, error) {
 	// ptp4l tells subscribers apart by their identity, so a process number would be ambiguous: others' containers have the same ones.
 	c.from = ptp.PortIdentity{ClockIdentity: ptp.ClockIdentity(binary.BigEndian.Uint64(identity[:])), PortNumber: binary.BigEndian.Uint16(identity[8:])}
 	c.reading.Go(c.read)
-	if err := c.find(ctx); err != nil {
+	if err := find(c); err != nil {
 		c.Close()
 		return nil, err
 	}

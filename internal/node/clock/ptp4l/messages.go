@@ -76,13 +76,13 @@ func decodeAs[T any, P interface {
 	return tlv, nil
 }
 
-// address is how a ptp4l is spoken to: it does not answer to another domain or, as most are configured, another majorSdoId.
-type address struct {
+// Address is how a ptp4l is spoken to: it does not answer to another domain or, as most are configured, another majorSdoId.
+type Address struct {
 	domain, majorSdoID uint8
 }
 
 // request encodes a management message with an empty body, as pmc sends it, or with tlv.
-func request(from ptp.PortIdentity, to address, sequence uint16, action ptp.Action, id ptp.ManagementID, body []byte) ([]byte, error) {
+func request(from ptp.PortIdentity, to Address, sequence uint16, action ptp.Action, id ptp.ManagementID, body []byte) ([]byte, error) {
 	message := &ptp.Management{
 		ManagementMsgHead: ptp.ManagementMsgHead{
 			Header: ptp.Header{

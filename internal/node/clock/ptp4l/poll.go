@@ -94,7 +94,7 @@ func (c *Client) renew() error {
 	return nil
 }
 
-func (c *Client) send(to address, action ptp.Action, id ptp.ManagementID, body []byte) error {
+func (c *Client) send(to Address, action ptp.Action, id ptp.ManagementID, body []byte) error {
 	c.sequence++
 	message, err := request(c.from, to, c.sequence, action, id, body)
 	if err != nil {
@@ -147,37 +147,54 @@ func (c *Client) more(answers []*ptp.Management) []*ptp.Management {
 	}
 }
 
-// find learns the domain and the majorSdoId by which the ptp4l answers: 0 and 0, or 1 (802.1AS), in most; else by trying all.
-func (c *Client) find(ctx context.Context) error {
-	const domains, batch = 256, 8
-	for first := 0; first < domains; first += batch {
-		for domain := first; domain < first+batch; domain++ {
-			for sdo := range uint8(2) {
-				if err := c.send(address{uint8(domain), sdo}, ptp.GET, ptp.IDDefaultDataSet, nil); err != nil { //nolint:gosec // below 256
-					return err
-				}
-			}
+// first are the addresses of most ptp4l: majorSdoId 0, or 1 (802.1AS), in the first domains. rest are all others.
+var first, rest = addresses(0, 8), addresses(8, 256)
+
+func addresses(from, to int) []Address {
+	var all []Address
+	for domain := from; domain < to; domain++ {
+		for sdo := range uint8(2) {
+			all = append(all, Address{uint8(domain), sdo}) //nolint:gosec // below 256
 		}
-		patience := answerPatience / 10
-		if first == 0 {
-			patience = answerPatience
-		}
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(patience):
-		case answer := <-c.answers:
-			c.to = address{answer.DomainNumber, uint8(answer.SdoIDAndMsgType) >> 4}
-			return nil
-		}
-		if refused := c.refused.Load(); refused != nil {
-			return refused
+	}
+	return all
+}
+
+// find learns which address the ptp4l answers to: one of the likely ones, or of the others, of which a few are tried at a time.
+func (c *Client) find(ctx context.Context, likely, others []Address) error {
+	if found, err := c.try(ctx, likely, answerPatience); found || err != nil {
+		return err
+	}
+	for batch := range slices.Chunk(others, len(first)) {
+		if found, err := c.try(ctx, batch, answerPatience/10); found || err != nil {
+			return err
 		}
 	}
 	if _, garbage := c.Dropped(); garbage > 0 {
 		return fmt.Errorf("what answers is no ptp4l (%d messages could not be read): %w", garbage, ErrNoAnswer)
 	}
-	return fmt.Errorf("ptp4l was asked in all domains: %w", ErrNoAnswer)
+	return fmt.Errorf("ptp4l was asked for its domain: %w", ErrNoAnswer)
+}
+
+// try asks at addresses, and waits for an answer to any.
+func (c *Client) try(ctx context.Context, addresses []Address, patience time.Duration) (found bool, err error) {
+	for _, one := range addresses {
+		if err := c.send(one, ptp.GET, ptp.IDDefaultDataSet, nil); err != nil {
+			return false, err
+		}
+	}
+	select {
+	case <-ctx.Done():
+		return false, ctx.Err()
+	case <-time.After(patience):
+	case answer := <-c.answers:
+		c.to = Address{answer.DomainNumber, uint8(answer.SdoIDAndMsgType) >> 4}
+		return true, nil
+	}
+	if refused := c.refused.Load(); refused != nil {
+		return false, refused
+	}
+	return false, nil
 }
 
 // take reads the frequent answers and returns the grandmaster.

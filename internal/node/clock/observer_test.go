@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package clock
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	facebook "github.com/facebook/time/ptp/protocol"
+
+	"github.com/kubernetsn/kubernetsn/internal/node/clock/masters"
+	"github.com/kubernetsn/kubernetsn/internal/node/clock/ptp4l/ptp4ltest"
+)
+
+// newObserver returns one as a Watcher has it.
+func newObserver(t *testing.T, options Options) *observer {
+	t.Helper()
+	options.complete()
+	o := &observer{options: options}
+	t.Cleanup(o.close)
+	return o
+}
+
+func TestLooksGoOnWhileASilentPtp4lIsAsked(t *testing.T) {
+	t.Parallel()
+	options := bench(t)
+	server := ptp4ltest.Start(t, options.PTPSockets[0], ptp4ltest.Clock{Domain: 77, Own: 1, Grandmaster: 1, Silent: true,
+		Ports: []ptp4ltest.Port{{Interface: "eth0", State: facebook.PortStateMaster}}})
+	o := newObserver(t, options)
+	looks := 0
+	for deadline := time.Now().Add(patience); looks == 0 || o.tried[options.PTPSockets[0]].dialing != nil; looks++ {
+		if seen := o.observe(t.Context()); seen.ptp != nil || seen.noPTP.Reason != ReasonPTPGone {
+			t.Fatalf("got %+v", seen)
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("it is still being asked")
+		}
+		time.Sleep(time.Millisecond)
+	}
+	if asked := server.Asked(facebook.IDDefaultDataSet); asked == 0 || looks < 4 {
+		t.Errorf("%d looks while it was asked %d times", looks, asked)
+	}
+
+	asked := server.Asked(facebook.IDDefaultDataSet)
+	tried := o.tried[options.PTPSockets[0]]
+	for tried.again = (time.Time{}); tried.again.IsZero(); time.Sleep(time.Millisecond) {
+		o.observe(t.Context())
+	}
+	if again := server.Asked(facebook.IDDefaultDataSet); again != asked {
+		t.Error("it was asked in all domains a second time")
+	}
+
+	server.Change(func(c *ptp4ltest.Clock) { c.Silent = false })
+	tried.again, tried.searched = time.Time{}, time.Time{}
+	for deadline := time.Now().Add(patience); o.ptp == nil; time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("its answers are not heard")
+		}
+		o.observe(t.Context())
+	}
+}
+
+func TestAPtp4lWhoseDomainIsKnownIsFoundThereAgain(t *testing.T) {
+	t.Parallel()
+	options := bench(t)
+	ptp4ltest.Start(t, options.PTPSockets[0], ptp4ltest.Clock{Domain: 77, Own: 1, Grandmaster: 1,
+		Ports: []ptp4ltest.Port{{Interface: "eth0", State: facebook.PortStateMaster}}})
+	o := newObserver(t, options)
+	found := func() {
+		t.Helper()
+		for deadline := time.Now().Add(patience); o.ptp == nil; time.Sleep(time.Millisecond) {
+			if time.Now().After(deadline) {
+				t.Fatal("ptp4l was not found")
+			}
+			o.observe(t.Context())
+		}
+	}
+	found()
+	o.hangUp()
+	o.tried[options.PTPSockets[0]].searched = time.Now().Add(time.Hour) // other domains are not asked
+	found()
+}
+
+func TestChronysPortIsAskedOnlyWhereAChronydRuns(t *testing.T) {
+	t.Parallel()
+	const socket, port = "/run/chrony/chronyd.sock", "127.0.0.1:323"
+	runs := []masters.Master{{Program: "chronyd", PID: 5}}
+	for name, test := range map[string]struct {
+		given   []string
+		masters []masters.Master
+		want    []string
+	}{
+		"where one runs":                  {nil, runs, []string{socket, port}},
+		"where none does":                 {nil, nil, []string{socket}},
+		"where another program does":      {nil, []masters.Master{{Program: "ntpd", PID: 5}}, []string{socket}},
+		"where somebody names the port":   {[]string{port}, nil, []string{port}},
+		"where somebody names the socket": {[]string{"/other"}, nil, []string{"/other"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			o := newObserver(t, Options{ChronyAddresses: test.given})
+			o.masters = test.masters
+			if got := o.chronyAddresses(); !slices.Equal(got, test.want) {
+				t.Errorf("it asks %v, want %v", got, test.want)
+			}
+		})
+	}
+}
