@@ -11,7 +11,8 @@ packages_run="iproute2 kmod"
 packages_ovs="openvswitch-switch-dpdk"
 packages_clock="linuxptp"
 packages_tools="iperf3 iputils-ping cyclonedds-tools openssl procps libc-bin coreutils $packages_clock"
-packages_test="tshark binutils musl-tools chromium mandoc podman runc isochron chrony $packages_ovs $packages_tools"
+# Without chrony, which would take the place of what sets this machine's clock (scripts/chronyd.sh), but with its libraries.
+packages_test="tshark binutils musl-tools chromium mandoc podman runc isochron libgnutls30 libnettle8 $packages_ovs $packages_tools"
 # Rust comes from rustup, too.
 command -v rustc >/dev/null || packages_test="$packages_test rustc"
 packages_conformance="qemu-system-x86 cpio"

@@ -64,14 +64,9 @@ func newTimeNetwork(t *testing.T, names ...string) *timeNetwork {
 }
 
 // run starts a program on a node, without the right to set the clock, and returns how it is killed.
-func (n *timeNetwork) run(t *testing.T, node, name string, arguments ...string) (kill func()) {
+func (n *timeNetwork) run(t *testing.T, node, path string, arguments ...string) (kill func()) {
 	t.Helper()
-	path, err := exec.LookPath(name)
-	if err != nil {
-		if path, err = exec.LookPath("/usr/sbin/" + name); err != nil {
-			testenv.Missing(t, name+" is missing; scripts/install-deps.sh test")
-		}
-	}
+	name := filepath.Base(path)
 	said := &strings.Builder{}
 	command := exec.Command("setpriv", append([]string{"--bounding-set", "-sys_time", path}, arguments...)...)
 	command.Stdout, command.Stderr = said, said
@@ -89,6 +84,30 @@ func (n *timeNetwork) run(t *testing.T, node, name string, arguments ...string) 
 	return kill
 }
 
+// systemProgram finds a program that is installed.
+func systemProgram(t *testing.T, name string) string {
+	t.Helper()
+	path, err := exec.LookPath(name)
+	if err != nil {
+		if path, err = exec.LookPath("/usr/sbin/" + name); err != nil {
+			testenv.Missing(t, name+" is missing; scripts/install-deps.sh test")
+		}
+	}
+	return path
+}
+
+// chronydProgram finds chronyd, which need not be installed.
+func chronydProgram(t *testing.T) string {
+	t.Helper()
+	command := exec.CommandContext(t.Context(), "../../scripts/chronyd.sh")
+	command.Stderr = os.Stderr
+	path, err := command.Output()
+	if err != nil {
+		testenv.Missing(t, "scripts/chronyd.sh: "+err.Error())
+	}
+	return strings.TrimSpace(string(path))
+}
+
 // socketOf is that of the ptp4l on a node.
 func (n *timeNetwork) socketOf(node string) string { return filepath.Join(n.dir, node) }
 
@@ -101,7 +120,7 @@ func (n *timeNetwork) ptp4l(t *testing.T, node string, settings ...string) (kill
 	if err := os.WriteFile(configuration, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	return n.run(t, node, "ptp4l", "-f", configuration, "-m")
+	return n.run(t, node, systemProgram(t, "ptp4l"), "-f", configuration, "-m")
 }
 
 // watchedClock is a watcher of a node's clock and a judge.
@@ -295,6 +314,7 @@ func TestGarbageInPlaceOfPtp4lIsNamed(t *testing.T) {
 func TestAClockThatChronyKeepsIsWatched(t *testing.T) {
 	t.Parallel()
 	network := newTimeNetwork(t, "server", "client")
+	path := chronydProgram(t)
 	chronyd := func(node string, settings ...string) (kill func()) {
 		folder := filepath.Join(network.dir, node+".chrony")
 		if err := os.MkdirAll(folder, 0o770); err != nil {
@@ -305,7 +325,7 @@ func TestAClockThatChronyKeepsIsWatched(t *testing.T) {
 		if err := os.WriteFile(configuration, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		return network.run(t, node, "chronyd", "-x", "-d", "-u", "root", "-f", configuration)
+		return network.run(t, node, path, "-x", "-d", "-u", "root", "-f", configuration)
 	}
 	chronyd("server", "local stratum 2", "allow all")
 	kill := chronyd("client", "server 192.0.2.1 minpoll -4 maxpoll -2 iburst")
