@@ -81,12 +81,28 @@ void ktsn_ring_touch(const struct ktsn_ring_consumer *ring)
 		(void)atomic_load_explicit(&slot_at(ring, slot)->state, memory_order_relaxed);
 }
 
+/* A message that was there before ktsnd had the ring. Returns 1 if its number is of those that were given
+ * before. */
+static uint32_t recover_ready(struct ktsn_ring_consumer *ring, uint32_t slot)
+{
+	uint64_t sequence;
+
+	memcpy(&sequence, &slot_at(ring, slot)->sequence, sizeof(sequence));
+	collect_slot(ring, slot);
+	ring->recovered[ktsn_ring_word(slot)] |= ktsn_ring_bit(slot);
+	return (sequence & KTSN_RING_ORDER_SEQUENCES) < ring->settled_sequence;
+}
+
 uint32_t ktsn_ring_recover(struct ktsn_ring_consumer *ring)
 {
 	static const int64_t always[KTSN_CLOCKS] = {KTSN_DOORBELL_ALWAYS, KTSN_DOORBELL_ALWAYS,
 						    KTSN_DOORBELL_ALWAYS};
-	uint32_t departing = 0, reported = 0;
+	uint32_t departing = 0, reported = 0, missing = 0;
 
+	/* Numbers below this one are those of slots that are READY, or are being written still; all others of
+	 * them are gone. Acquire pairs with the release in ktsn_ring_publish(). */
+	ring->settled_sequence = atomic_load_explicit(&ring->header->next_sequence, memory_order_acquire) &
+				 KTSN_RING_ORDER_SEQUENCES;
 	/* The thresholds are another ktsnd's, and so is the trace. */
 	ktsn_ring_doorbell_set(ring, always);
 	ktsn_ring_trace_set(ring, false);
@@ -95,8 +111,7 @@ uint32_t ktsn_ring_recover(struct ktsn_ring_consumer *ring)
 
 		switch (atomic_load_explicit(state, memory_order_acquire)) {
 		case KTSN_SLOT_READY:
-			collect_slot(ring, slot);
-			ring->recovered[ktsn_ring_word(slot)] |= ktsn_ring_bit(slot);
+			missing += recover_ready(ring, slot);
 			break;
 		case KTSN_SLOT_DEPARTING:
 			departing++;
@@ -112,10 +127,13 @@ uint32_t ktsn_ring_recover(struct ktsn_ring_consumer *ring)
 		case KTSN_SLOT_FREE:
 			show_free(ring, slot);
 			break;
-		default: /* being written: its producer will publish it */
+		default: /* being written: its producer will publish it, if it lives */
+			ring->unsettled[ktsn_ring_word(slot)] |= ktsn_ring_bit(slot);
+			missing++;
 			break;
 		}
 	}
+	ktsn_ring_order_begin(&ring->order, ring->settled_sequence, missing);
 	ring->reports_made =
 		atomic_load_explicit(&ring->header->reports_read, memory_order_relaxed) + reported;
 	/* Newer than all that another ktsnd numbered. */
@@ -189,6 +207,18 @@ static bool is_ready(const struct ktsn_ring_consumer *ring, uint32_t slot)
 	return atomic_load_explicit(&slot_at(ring, slot)->state, memory_order_acquire) == KTSN_SLOT_READY;
 }
 
+/* Its message has a number. It was counted as missing in case that it is one of those given before. */
+static void settle(struct ktsn_ring_consumer *ring, uint32_t slot, uint64_t sequence)
+{
+	uint64_t *unsettled = &ring->unsettled[ktsn_ring_word(slot)];
+
+	if (!(*unsettled & ktsn_ring_bit(slot)))
+		return;
+	*unsettled &= ~ktsn_ring_bit(slot);
+	if ((sequence & KTSN_RING_ORDER_SEQUENCES) >= ring->settled_sequence)
+		ktsn_ring_order_found(&ring->order);
+}
+
 static void order_slot(struct ktsn_ring_consumer *ring, uint32_t slot)
 {
 	uint64_t sequence;
@@ -196,6 +226,7 @@ static void order_slot(struct ktsn_ring_consumer *ring, uint32_t slot)
 	if (!is_ready(ring, slot))
 		return;
 	memcpy(&sequence, &slot_at(ring, slot)->sequence, sizeof(sequence));
+	settle(ring, slot, sequence);
 	ring->taken[ktsn_ring_word(slot)] |= ktsn_ring_bit(slot);
 	ktsn_ring_order_add(&ring->order, sequence, slot);
 }

@@ -27,6 +27,10 @@ struct ktsn_ring_consumer {
 	uint64_t taken[KTSN_RING_WORDS]; /* slots that ktsnd holds, or that are in `order` */
 	uint64_t
 		recovered[KTSN_RING_WORDS]; /* slots that ktsn_ring_recover() found ready, not yet released */
+	/* Slots that were being written when ktsn_ring_recover() looked, and not seen READY since: their
+	 * messages may have got a number before that, which was below this one. */
+	uint64_t unsettled[KTSN_RING_WORDS];
+	uint64_t settled_sequence;
 	/* Slots that ktsnd made reports of and has not seen again since, and the flows of these. */
 	uint64_t reported[KTSN_RING_WORDS];
 	uint8_t reported_flow[KTSN_RING_SLOTS_MAX];

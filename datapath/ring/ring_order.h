@@ -7,8 +7,8 @@
  *
  * Producers claim the lowest free slot and ktsnd collects the lowest first, so most are added in order, which
  * takes as little time as a queue. While no number was left out, the next one is known, and nothing that is
- * added later belongs before it. Numbers are the application's word: of any value, and any number of times
- * the same.
+ * added later belongs before it. A thread that is killed between its number and its message leaves one out
+ * for good. Numbers are the application's word: of any value, and any number of times the same.
  *
  * ktsnd's loop thread. Private memory. A slot that was added is not added again before it was taken out.
  */
@@ -21,7 +21,8 @@
 
 /* A sequence and its slot are one word. */
 enum { KTSN_RING_ORDER_SLOT_BITS = 12 };
-#define KTSN_RING_ORDER_NONE UINT64_MAX
+#define KTSN_RING_ORDER_SEQUENCES (UINT64_MAX >> KTSN_RING_ORDER_SLOT_BITS)
+#define KTSN_RING_ORDER_NONE      UINT64_MAX
 static_assert(KTSN_RING_SLOTS_MAX == 1 << KTSN_RING_ORDER_SLOT_BITS, "a slot fits beside a sequence");
 
 struct ktsn_ring_order {
@@ -29,7 +30,7 @@ struct ktsn_ring_order {
 	uint32_t in_order_first, in_order_count;
 	uint32_t heap_count;
 	uint64_t next;    /* one more than the largest sequence that was taken out */
-	uint64_t missing; /* smaller ones that were not */
+	uint64_t missing; /* smaller ones that were not, and may be added yet */
 	/* Of each only the first `capacity` are ever touched. */
 	uint64_t in_order[KTSN_RING_SLOTS_MAX]; /* a circle */
 	uint64_t heap[KTSN_RING_SLOTS_MAX];
@@ -88,12 +89,24 @@ static inline bool ktsn_ring_order_first_is_next(const struct ktsn_ring_order *o
 	       ktsn_ring_order_first(order) >> KTSN_RING_ORDER_SLOT_BITS == order->next;
 }
 
-/* Nothing is missing only if all smaller sequences were taken out here, from 0 on: of a ring that another
- * ktsnd had, something always is. */
+/* Of a ring that another ktsnd had: of the sequences below `next` at most so many will be added here. */
+static inline void ktsn_ring_order_begin(struct ktsn_ring_order *order, uint64_t next, uint64_t missing)
+{
+	order->next = next;
+	order->missing = missing;
+}
+
+/* One of those that were thought to be missing is not. */
+static inline void ktsn_ring_order_found(struct ktsn_ring_order *order)
+{
+	order->missing -= order->missing > 0;
+}
+
+/* Nothing is missing if all smaller sequences were taken out here. */
 static inline void ktsn_ring_order_count(struct ktsn_ring_order *order, uint64_t sequence)
 {
 	if (sequence < order->next) {
-		order->missing -= order->missing > 0;
+		ktsn_ring_order_found(order);
 		return;
 	}
 	order->missing += sequence - order->next;

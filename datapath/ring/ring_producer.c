@@ -134,7 +134,9 @@ void ktsn_ring_publish(struct ktsn_ring_producer *ring, uint32_t slot,
 	shared->called_tai_ns = message->called_tai_ns;
 	shared->ethertype_be = message->ethertype_be;
 	shared->priority = message->priority;
-	shared->sequence = atomic_fetch_add_explicit(&header->next_sequence, 1, memory_order_relaxed);
+	/* Release pairs with the acquire in ktsn_ring_recover(): who sees the number given sees the slot as
+	 * claimed, or as something later. */
+	shared->sequence = atomic_fetch_add_explicit(&header->next_sequence, 1, memory_order_release);
 	/* Release pairs with the acquire in ktsn_ring_take(): all of the slot is visible before READY. */
 	atomic_store_explicit(&shared->state, KTSN_SLOT_READY, memory_order_release);
 	atomic_fetch_or_explicit(&header->ready[word], ktsn_ring_bit(slot), memory_order_release);

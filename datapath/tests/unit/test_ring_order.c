@@ -407,6 +407,79 @@ static void successor_goes_on_in_the_order_of_publication(void **state)
 	assert_nothing_to_take(pair);
 }
 
+static void ring_succeed(struct ring_pair *pair)
+{
+	ktsn_ring_consumer_init(&pair->consumer, pair->memory.address, pair->memory.geometry.slot_count,
+				pair->memory.geometry.slot_bytes);
+	assert_int_equal(ktsn_ring_recover(&pair->consumer), 0);
+}
+
+/* Each by one call, whatever else is ready. */
+static void assert_next_found_at_once(struct ring_pair *pair, uint64_t first)
+{
+	struct ktsn_ring_taken taken;
+
+	for (int i = 0; i < SLOTS / 2; i++)
+		send_one(pair);
+	for (uint64_t i = 0; i < SLOTS / 2; i++) {
+		assert_int_equal(ktsn_ring_take(&pair->consumer, &taken), 1);
+		assert_int_equal(taken.sequence, first + i);
+		ktsn_ring_release(&pair->consumer, taken.slot);
+	}
+}
+
+/* What its predecessor took is not waited for. */
+static void successor_finds_the_next_in_line_when_it_has_taken_what_was_there(void **state)
+{
+	struct test_random random = test_random_seeded("successor");
+	struct ring_pair *pair = *state;
+
+	fill_shuffled(pair, &random);
+	for (uint64_t i = 0; i < 10; i++)
+		ktsn_ring_release(&pair->consumer, take_one(pair, i).slot);
+	/* As of a message that its predecessor took from somewhere. */
+	sequence_lose(pair);
+	ring_succeed(pair);
+	send_one(pair);
+	for (uint64_t i = 10; i < SLOTS; i++)
+		ktsn_ring_release(&pair->consumer, take_one(pair, i).slot);
+	ktsn_ring_release(&pair->consumer, take_one(pair, SLOTS + 1).slot);
+	assert_next_found_at_once(pair, SLOTS + 2);
+	ring_succeed(pair);
+	assert_next_found_at_once(pair, SLOTS + 2 + SLOTS / 2);
+	assert_nothing_to_take(pair);
+}
+
+/* A thread has a number when the ring is handed over, and its message comes later, before another of its own
+ * in a lower slot. A second one has none yet. */
+static void successor_takes_what_was_being_written_in_its_turn(void **state)
+{
+	struct ring_pair *pair = *state;
+	uint32_t low, late, numberless;
+
+	assert_int_equal(ktsn_ring_claim(&pair->producer, &low), 0);
+	assert_int_equal(ktsn_ring_claim(&pair->producer, &late), 0);
+	assert_int_equal(ktsn_ring_claim(&pair->producer, &numberless), 0);
+	assert_true(low < late);
+	ktsn_ring_unclaim(&pair->producer, low);
+	sequence_lose(pair);
+	ring_succeed(pair);
+	send_one(pair);
+	ktsn_ring_release(&pair->consumer, take_one(pair, 1).slot);
+	ktsn_ring_publish(&pair->producer, late, &(struct ktsn_ring_message){0});
+	ring_pair_slot(pair, late)->sequence = 0;
+	atomic_fetch_sub(&pair->application->next_sequence, 1);
+	send_one(pair);
+	ktsn_ring_release(&pair->consumer, take_one(pair, 0).slot);
+	ktsn_ring_release(&pair->consumer, take_one(pair, 2).slot);
+	/* For all that is known the third may have a number like that as well. */
+	assert_int_equal(pair->consumer.order.missing, 1);
+	ktsn_ring_publish(&pair->producer, numberless, &(struct ktsn_ring_message){0});
+	ktsn_ring_release(&pair->consumer, take_one(pair, 3).slot);
+	assert_next_found_at_once(pair, 4);
+	assert_nothing_to_take(pair);
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
@@ -423,6 +496,8 @@ int main(void)
 		TEST(slots_that_are_ready_no_more_are_passed_over),
 		TEST(sequences_of_any_value_lose_no_message),
 		TEST(successor_goes_on_in_the_order_of_publication),
+		TEST(successor_finds_the_next_in_line_when_it_has_taken_what_was_there),
+		TEST(successor_takes_what_was_being_written_in_its_turn),
 	};
 
 	return cmocka_run_group_tests_name("ring_order", tests, NULL, NULL);
