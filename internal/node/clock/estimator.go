@@ -134,11 +134,13 @@ func (e *estimator) takePTP(o observation, faults *[]Fault) bool {
 		accuracy = e.unknownAccuracy
 	}
 	tai := taiError(status, o.kernel.TAIOffset, faults)
-	if !status.Follows() {
+	port, measures := status.Measures()
+	if !measures { // a ptp4l that may not be grandmaster goes on to name the one before
 		e.heard = ""
+	}
+	if !status.Follows() {
 		return e.takeGrandmaster(o, accuracy, tai, faults)
 	}
-	port, measures := status.Measures()
 	if !measures || status.Measured == 0 || e.unmeasured(status) {
 		return false
 	}
