@@ -81,6 +81,18 @@ func startChild(path string, arguments []string, out io.Writer, mutex *sync.Mute
 	return made, nil
 }
 
+// firstToEnd has each program when it has ended. Nothing waits for who does not read it.
+func firstToEnd(programs []*child) <-chan *child {
+	ended := make(chan *child, len(programs))
+	for _, one := range programs {
+		go func() {
+			<-one.ended
+			ended <- one
+		}()
+	}
+	return ended
+}
+
 // why says how it ended.
 func (c *child) why() string {
 	how := "with status 0"

@@ -46,7 +46,7 @@ func (o *Options) Config(stamping Stamping) *Config {
 	}
 	set(o.Servo != "pi", "clock_servo", o.Servo)
 	set(!stamping.Hardware, "time_stamping", StampSoftware)
-	set(stamping.Hardware && stamping.clocks() > 1, "boundary_clock_jbod", "1")
+	set(stamping.Hardware && len(stamping.oneOfEachClock()) > 1, "boundary_clock_jbod", "1")
 	// A grandmaster's clock is somebody else's: with software stamps it would be ptp4l's to set if it came to follow.
 	set(o.FreeRunning || (o.Role == RoleGrandmaster && !stamping.Hardware), "free_running", "1")
 	set(o.Role == RoleGrandmaster, "clockClass", strconv.Itoa(applicationClass))

@@ -131,17 +131,41 @@ func (r *Runner) writeConfig(path string, stamping Stamping) error {
 }
 
 // phc2sysArguments : it follows the states of ptp4l's ports. The system's clock is set by a port that follows a master; it is
-// the source where this node is grandmaster (the second -r). Who only serves has another one that sets it, and phc2sys no more than the
-// card's. Of several cards phc2sys 3.1 sets the clocks only by the states of ports.
-func (r *Runner) phc2sysArguments(stamping Stamping) []string {
-	arguments := []string{"-a", "-r"}
+// the source where this node is grandmaster (the second -r). Who only serves has another one that sets it, and a phc2sys for each card's
+// clock, which sets no other: phc2sys 3.1 takes one -c, and by the states of ports it may set the system's.
+func (r *Runner) phc2sysArguments(stamping Stamping) [][]string {
+	common := []string{"-E", r.Servo, "-n", strconv.Itoa(r.Domain), "-z", r.socket(), "-m", "-q"}
 	switch {
-	case r.Role == RoleGrandmaster && stamping.clocks() == 1:
-		arguments = []string{"-s", "CLOCK_REALTIME", "-c", r.Devices[0], "-w"}
-	case !r.onlyFollows():
-		arguments = append(arguments, "-r")
+	case r.Role == RoleGrandmaster:
+		var each [][]string
+		for _, name := range stamping.oneOfEachClock() {
+			each = append(each, append([]string{"-s", "CLOCK_REALTIME", "-c", name, "-w"}, common...))
+		}
+		return each
+	case r.onlyFollows():
+		return [][]string{append([]string{"-a", "-r"}, common...)}
 	}
-	return append(arguments, "-E", r.Servo, "-n", strconv.Itoa(r.Domain), "-z", r.socket(), "-m", "-q")
+	return [][]string{append([]string{"-a", "-r", "-r"}, common...)}
+}
+
+// startPhc2sys starts what keeps the clocks of cards and the system's together. Those that were started are returned in any case.
+func (r *Runner) startPhc2sys(stamping Stamping) (started []*child, err error) {
+	for _, arguments := range r.phc2sysArguments(stamping) {
+		one, err := startChild(r.PHC2SYS, arguments, r.Out, &r.mutex)
+		if err != nil {
+			return started, err
+		}
+		started = append(started, one)
+	}
+	return started, nil
+}
+
+// endPhc2sys ends them all, and removes the sockets of those that could not.
+func endPhc2sys(ctx context.Context, started []*child) {
+	for _, one := range started {
+		one.end(ctx)
+		_ = removeFile(fmt.Sprintf("/var/run/phc2sys.%d", one.command.Process.Pid))
+	}
 }
 
 // runPrograms starts the programs and ends them.
@@ -162,25 +186,26 @@ func (r *Runner) runPrograms(ctx context.Context, config string, stamping Stampi
 			return err
 		}
 	}
-	var phc2sys *child
+	programs := []*child{ptp4l}
 	if stamping.Hardware && !r.FreeRunning {
-		if phc2sys, err = startChild(r.PHC2SYS, r.phc2sysArguments(stamping), r.Out, &r.mutex); err != nil {
+		started, err := r.startPhc2sys(stamping)
+		defer endPhc2sys(context.WithoutCancel(ctx), started)
+		if err != nil {
 			return err
 		}
-		defer func() { _ = removeFile(fmt.Sprintf("/var/run/phc2sys.%d", phc2sys.command.Process.Pid)) }()
-		defer phc2sys.end(context.WithoutCancel(ctx))
+		programs = append(programs, started...)
 	}
 	r.sayWhatRuns(stamping)
 	cards := r.cardsOf(stamping)
 	defer cards.close()
-	return r.watch(ctx, management, cards, ptp4l, phc2sys)
+	return r.watch(ctx, management, cards, programs)
 }
 
 func (r *Runner) sayWhatRuns(stamping Stamping) {
 	kind := "software stamps messages, and ptp4l keeps the system's clock"
 	switch {
 	case r.Role == RoleGrandmaster && !r.FreeRunning:
-		kind = map[bool]string{true: "hardware stamps messages, phc2sys keeps the card's clock by the system's, and somebody else that one",
+		kind = map[bool]string{true: "hardware stamps messages, phc2sys keeps the cards' clocks by the system's, and somebody else that one",
 			false: "software stamps messages, and somebody else keeps the system's clock"}[stamping.Hardware]
 	case r.FreeRunning:
 		kind = "ptp4l measures only, and nobody sets the clock"
@@ -240,11 +265,8 @@ func (r *Runner) awaitAnswer(ctx context.Context, ptp4l *child) (*Management, er
 }
 
 // watch looks after the programs until ctx ends or one of them does.
-func (r *Runner) watch(ctx context.Context, management *Management, cards *cards, ptp4l, phc2sys *child) error {
-	var phcEnded chan struct{} // nil, which never comes, without phc2sys
-	if phc2sys != nil {
-		phcEnded = phc2sys.ended
-	}
+func (r *Runner) watch(ctx context.Context, management *Management, cards *cards, programs []*child) error {
+	ended := firstToEnd(programs)
 	setter := &taiSetter{adjust: r.Adjust, say: r.say}
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
@@ -254,10 +276,8 @@ func (r *Runner) watch(ctx context.Context, management *Management, cards *cards
 		case <-ctx.Done():
 			r.say("ends, and ends ptp4l")
 			return nil
-		case <-ptp4l.ended:
-			return errors.New(ptp4l.why())
-		case <-phcEnded:
-			return errors.New(phc2sys.why())
+		case one := <-ended:
+			return errors.New(one.why())
 		case <-tick.C:
 			cards.publish()
 			if r.FreeRunning {

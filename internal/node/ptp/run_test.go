@@ -47,11 +47,15 @@ func play(folder string, arguments []string) int {
 			go answer(path)
 		}
 	}
+	file := name
+	if at := slices.Index(arguments, "-c"); at >= 0 {
+		file += " of " + arguments[at+1]
+	}
 	fmt.Println(name + " begins")
-	if err := os.WriteFile(filepath.Join(folder, name), []byte(strings.Join(arguments, " ")), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(folder, file), []byte(strings.Join(arguments, " ")), 0o600); err != nil {
 		return 1
 	}
-	if os.Getenv("KTSN_TEST_ENDS") == name {
+	if ends := os.Getenv("KTSN_TEST_ENDS"); ends == name || ends == file {
 		fmt.Println("no such clock")
 		return 3
 	}
@@ -163,7 +167,6 @@ func checkGone(t *testing.T, runner *Runner) {
 func TestAClockInTheCardIsKeptByBothPrograms(t *testing.T) {
 	for name, test := range map[string]struct{ line, phc2sys string }{
 		"of a node that may be grandmaster": {"--device eth0 --domain 3 --servo linreg", "-a -r -r -E linreg -n 3 -z %s -m -q"},
-		"of a grandmaster":                  {"--device eth0 --role grandmaster", "-s CLOCK_REALTIME -c eth0 -w -E pi -n 0 -z %s -m -q"},
 		"of a node that only follows":       {"--device eth0 --role receiver", "-a -r -E pi -n 0 -z %s -m -q"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -200,6 +203,59 @@ func TestAClockInTheCardIsKeptByBothPrograms(t *testing.T) {
 			}
 		})
 	}
+}
+
+// threePorts has ports of two cards, of which the second has one clock.
+func threePorts(name string) (Device, error) {
+	return card(name, map[string]int{"eth0": 4, "eth1": 5, "eth2": 5}[name]), nil
+}
+
+func TestAGrandmasterHasAPhc2sysForEachCard(t *testing.T) {
+	for name, test := range map[string]struct {
+		devices string
+		cards   []string
+	}{
+		"one card":                              {"eth0", []string{"eth0"}},
+		"two cards, of which one has two ports": {"eth0,eth1,eth2", []string{"eth0", "eth1"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			runner, said, folder := simulated(t, "--role grandmaster --device "+test.devices)
+			runner.Inspect = threePorts
+			ctx, cancel := context.WithCancel(t.Context())
+			result := make(chan error, 1)
+			go func() { result <- runner.Run(ctx) }()
+			for _, one := range test.cards {
+				want := fmt.Sprintf("-s CLOCK_REALTIME -c %s -w -E pi -n 0 -z %s -m -q", one, runner.socket())
+				if got := await(t, filepath.Join(folder, "phc2sys of "+one)); got != want {
+					t.Errorf("phc2sys is called with %q, want %q", got, want)
+				}
+			}
+			cancel()
+			if err := <-result; err != nil {
+				t.Errorf("it ended with %v", err)
+			}
+			checkGone(t, runner)
+			if all, err := filepath.Glob(filepath.Join(folder, "phc2sys*")); err != nil || len(all) != len(test.cards) {
+				t.Errorf("started were %v, %v", all, err)
+			}
+			if ended := strings.Count(said.String(), "phc2sys was told to end"); ended != len(test.cards) {
+				t.Errorf("%d were told to end:\n%s", ended, said)
+			}
+		})
+	}
+}
+
+func TestAPhc2sysThatEndsEndsThoseOfOtherCards(t *testing.T) {
+	runner, said, _ := simulated(t, "--role grandmaster --device eth0,eth1")
+	runner.Inspect = threePorts
+	t.Setenv("KTSN_TEST_ENDS", "phc2sys of eth1")
+	if err := runner.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "ended by itself (exit status 3)") {
+		t.Errorf("got %v", err)
+	}
+	if !strings.Contains(said.String(), "ptp4l was told to end") {
+		t.Errorf("ptp4l was not ended:\n%s", said)
+	}
+	checkGone(t, runner)
 }
 
 func TestAnAnnouncementThatPtp4lRefusesIsTriedAgain(t *testing.T) {

@@ -35,15 +35,16 @@ type Stamping struct {
 	Devices  []Device
 }
 
-// clocks counts the PTP clocks of the devices.
-func (s *Stamping) clocks() int {
+// oneOfEachClock are devices, one for each PTP clock: ports of one card may share theirs.
+func (s *Stamping) oneOfEachClock() []string {
 	var numbers []int
+	var names []string
 	for _, device := range s.Devices {
 		if !slices.Contains(numbers, device.Clock) {
-			numbers = append(numbers, device.Clock)
+			numbers, names = append(numbers, device.Clock), append(names, device.Name)
 		}
 	}
-	return len(numbers)
+	return names
 }
 
 // Inspect asks the kernel what an interface of this network namespace can stamp.

@@ -62,8 +62,8 @@ func TestStampingIsChosenByWhatAllDevicesCan(t *testing.T) {
 				}
 				return
 			}
-			if err != nil || got.Hardware != test.hardware || got.clocks() != test.clocks {
-				t.Errorf("got %+v with %d clocks, %v", got, got.clocks(), err)
+			if err != nil || got.Hardware != test.hardware || len(got.oneOfEachClock()) != test.clocks {
+				t.Errorf("got %+v with %d clocks, %v", got, len(got.oneOfEachClock()), err)
 			}
 		})
 	}
