@@ -141,21 +141,33 @@ func (l *ClockLabels) wanted(node *corev1.Node, state *v1alpha1.TSNNode, network
 		return wanted, 0
 	}
 	silent, again := l.silent(node)
+	saysNothing, left := l.shared.agents.saysNothing(state)
+	again = sooner(again, left)
 	for i := range networks {
 		if !asks(networks[i]) {
 			continue
 		}
-		if silent || beliefIn(&networks[i], state, l.Now()) == clockLost {
-			wanted[v1alpha1.ClockLabelPrefix+networks[i].Name] = true
+		label := v1alpha1.ClockLabelPrefix + networks[i].Name
+		believed := beliefIn(&networks[i], state, l.Now())
+		// Who has never said anything of a clock is not believed for being started again.
+		stays := node.Labels[label] == v1alpha1.ClockLost && state != nil && !saysOfClock(state)
+		if silent || believed == clockLost || believed == clockUnsaid && (saysNothing || stays) {
+			wanted[label] = true
 		}
 		if state == nil {
 			continue
 		}
-		if left := holdoverLeft(&networks[i], state.Status.Clock, l.Now()); left > 0 && (again == 0 || left < again) {
-			again = left
-		}
+		again = sooner(again, holdoverLeft(&networks[i], state.Status.Clock, l.Now()))
 	}
 	return wanted, again
+}
+
+// sooner is the sooner of two times to look again; 0 is never.
+func sooner(one, other time.Duration) time.Duration {
+	if one == 0 || other > 0 && other < one {
+		return other
+	}
+	return one
 }
 
 // silent tells whether a node answers and its agent does not, for so long that nobody knows how good its clock is. Where the node does

@@ -3,6 +3,7 @@
 package operator
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -118,8 +119,9 @@ func unready(network *v1alpha1.TSNNetwork, nodes *nodeSet) (lost, unsaid []strin
 			continue
 		}
 		is := reportOf(network.Name, name, nodes, nil)
+		saysNothing, _ := nodes.agents.saysNothing(nodes.states[name])
 		switch believed := beliefIn(network, nodes.states[name], nodes.agents.now()); {
-		case believed == clockLost:
+		case believed == clockLost, believed == clockUnsaid && saysNothing:
 			lost = append(lost, name)
 		case believed == clockUnsaid, worth == isOld, is.conditions != nil && is.observed != network.Generation:
 			unsaid = append(unsaid, name)
@@ -170,12 +172,13 @@ func clockCondition(network *v1alpha1.TSNNetwork, reports []report, differ strin
 		switch {
 		case reports[i].worth == isSilent:
 			silent = append(silent, node)
+		case is == nil && reports[i].saysNothing:
+			reason = cmp.Or(reason, v1alpha1.ReasonAgentTooOld)
+			lost = append(lost, "node "+node+": "+nothingSaid)
 		case believed == clockUnsaid || reports[i].worth == isOld:
 			unsaid = append(unsaid, node)
 		case believed == clockLost:
-			if reason == "" {
-				reason = is.Reason
-			}
+			reason = cmp.Or(reason, is.Reason)
 			lost = append(lost, sentenceOf(node, is))
 		case believed == clockHeld:
 			held = append(held, sentenceOf(node, is))
@@ -199,6 +202,10 @@ func clockCondition(network *v1alpha1.TSNNetwork, reports []report, differ strin
 	}
 	return made(metav1.ConditionTrue, v1alpha1.ReasonAsAsked, "the clocks of all nodes with pods are good enough")
 }
+
+// nothingSaid is said of a node whose agent is of a release before clocks. Nothing there holds or refuses messages, nor pods.
+const nothingSaid = "its agent is ready and says nothing of the node's clock, as those of releases before spec.clock; bring the agent to the " +
+	"operator's release (`helm upgrade`, and end its pod where DaemonSets are updated OnDelete)"
 
 func sentenceOf(node string, is *metav1.Condition) string {
 	return fmt.Sprintf("node %s: %s", node, tsnnetwork.Shorten(is.Message, mostOfMessage))

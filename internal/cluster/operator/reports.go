@@ -25,9 +25,10 @@ type report struct {
 	conditions   []metav1.Condition
 	// clock is the node's, nil where its agent says nothing of it.
 	clock *v1alpha1.NodeClock
-	// worth is what it is worth, left for how long; 0: for ever.
-	worth worth
-	left  time.Duration
+	// worth is what it is worth, saysNothing whether its agent does not speak of clocks that are asked for; left is for how long, 0 for ever.
+	worth       worth
+	saysNothing bool
+	left        time.Duration
 }
 
 // reportsOf are those of the nodes with pods on the network.
@@ -38,9 +39,16 @@ func reportsOf(network *v1alpha1.TSNNetwork, used *usage, nodes *nodeSet) []repo
 	}
 	var all []report
 	for name := range used.onNode {
-		if nodes.all[name] != nil {
-			all = append(all, reportOf(network.Name, name, nodes, older[name]))
+		if nodes.all[name] == nil {
+			continue
 		}
+		made := reportOf(network.Name, name, nodes, older[name])
+		if network.Spec.Clock != nil {
+			var left time.Duration
+			made.saysNothing, left = nodes.agents.saysNothing(nodes.states[name])
+			made.left = max(made.left, left) // one of them is 0: who says nothing is ready
+		}
+		all = append(all, made)
 	}
 	slices.SortFunc(all, func(a, b report) int { return strings.Compare(a.node, b.node) })
 	return all
@@ -115,8 +123,12 @@ func problemsOf(network *v1alpha1.TSNNetwork, reports []report, leftOut map[stri
 			found(breaksSchedule, is.node, v1alpha1.ConditionScheduleOperational, gates.Reason, gates.Message)
 		}
 		clock := meta.FindStatusCondition(is.conditions, v1alpha1.ConditionClockSynchronized)
-		if network.Spec.Clock != nil && clock != nil && clock.Status == metav1.ConditionFalse {
+		switch {
+		case network.Spec.Clock == nil:
+		case clock != nil && clock.Status == metav1.ConditionFalse:
 			found(breaksClock, is.node, v1alpha1.ConditionClockSynchronized, clock.Reason, clock.Message)
+		case clock == nil && is.saysNothing:
+			found(breaksClock, is.node, v1alpha1.ConditionClockSynchronized, v1alpha1.ReasonAgentTooOld, nothingSaid)
 		}
 		capture := meta.FindStatusCondition(is.conditions, v1alpha1.ConditionCaptureOperational)
 		if capture != nil && capture.Status == metav1.ConditionFalse {

@@ -126,7 +126,7 @@ func slimAgent(object any) (any, error) {
 	slim := &corev1.Pod{TypeMeta: pod.TypeMeta, ObjectMeta: slimMeta(&pod.ObjectMeta, nil, nil), Spec: corev1.PodSpec{NodeName: pod.Spec.NodeName}}
 	for _, is := range pod.Status.Conditions {
 		if is.Type == corev1.PodReady {
-			slim.Status.Conditions = []corev1.PodCondition{{Type: is.Type, Status: is.Status}}
+			slim.Status.Conditions = []corev1.PodCondition{{Type: is.Type, Status: is.Status, LastTransitionTime: is.LastTransitionTime}}
 		}
 	}
 	return slim, nil
