@@ -110,19 +110,17 @@ type clockLook struct {
 // clockLinger is for how long what nodes report is counted after a change: what a clock does within a state they are to keep to themselves.
 const clockLinger = 3 * time.Second
 
-// askForClocks has the network ask for good clocks, and waits until all nodes have said how good theirs are.
+// askForClocks has the network ask for good clocks, and waits until all nodes have said how good theirs are. From then on whatever
+// happens in the cluster costs what it does with clocks: a changed schedule waits for them, a node that joins is believed by its own.
+// Before all agents run it cannot: those that are to come have pods that are ready, and would be taken for agents that know of no clocks.
 func (w *world) askForClocks(ctx context.Context) {
-	w.changeClock(ctx, &v1alpha1.ClockRequirement{MaxError: mostError})
-	w.awaitClocks(ctx, "True", "")
-}
-
-func (w *world) changeClock(ctx context.Context, asked *v1alpha1.ClockRequirement) {
 	w.t.Helper()
 	network := &v1alpha1.TSNNetwork{ObjectMeta: metav1.ObjectMeta{Name: networkName}}
 	must(w.t, w.admin.Get(ctx, client.ObjectKeyFromObject(network), network))
 	before := network.DeepCopy()
-	network.Spec.Clock = asked
+	network.Spec.Clock = &v1alpha1.ClockRequirement{MaxError: mostError}
 	must(w.t, w.admin.Patch(ctx, network, client.MergeFrom(before)))
+	w.awaitClocks(ctx, "True", "")
 }
 
 // awaitClocks waits until the network says so of its nodes' clocks, and names a node.
@@ -181,8 +179,9 @@ const mostOfClock = 2
 // theClocks of one node and of all are lost, and good again. A lost clock costs its node one report; one that is good again is watched
 // for a while before it is believed, which is a report as well. Nobody asks for anything.
 func (w *world) theClocks(ctx context.Context, nodes int) {
-	w.askForClocks(ctx)
-	defer w.changeClock(ctx, nil)
+	w.awaitOperational(ctx, nodes)
+	w.awaitClocks(ctx, "True", "")
+	time.Sleep(clockLinger) // in which nodes say the rest of what happened before
 	one := nodeName(nodes / 2)
 	for _, turn := range []struct {
 		what          string

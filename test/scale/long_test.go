@@ -70,6 +70,7 @@ func TestAThousandNodes(t *testing.T) {
 	l.grow(ctx)
 	l.startRest(ctx)
 	l.awaitOperational(ctx, l.nodes)
+	l.askForClocks(ctx)
 	l.change(ctx)
 	l.reports(ctx)
 	l.joinAndLeave(ctx)
@@ -189,11 +190,9 @@ func (l *long) joinAndLeave(ctx context.Context) {
 		"%.2f requests of each; all have forgotten it after %.1f s", float64(s.others.Requests)/float64(l.nodes), took.Seconds())
 }
 
-// clocks of all nodes are lost at once, as when a grandmaster fails, and one alone. They are watched, and nobody asks for them, while
-// the cluster rests.
+// clocks of all nodes are lost at once, as when a grandmaster fails, and one alone.
 func (l *long) clocks(ctx context.Context) {
 	before := l.usage()
-	l.askForClocks(ctx)
 	one := l.turnClocks(ctx, []string{nodeName(l.nodes / 2)}, badError, 1, "False")
 	l.add("a clock is lost: no new pods on its node", one.labelled.Seconds(), "s", limitClock, "%s", one)
 	l.turnClocks(ctx, nil, goodError, 0, "True")

@@ -26,6 +26,7 @@ func TestAChangeOfOneNodeCostsTheOthersLittle(t *testing.T) {
 	w.call("Start", w.seats, &None{})
 	w.awaitReady(ctx, shortNodes, shortNodes-1)
 	w.awaitOperational(ctx, shortNodes)
+	w.askForClocks(ctx)
 	w.part(t, "a schedule is changed", func() { w.aSchedule(ctx) })
 	w.part(t, "a node reports", func() { w.aReport(ctx) })
 	w.part(t, "a node joins", func() { w.aNode(ctx) })
