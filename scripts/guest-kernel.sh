@@ -3,7 +3,7 @@
 # Prepares what the virtual machines of tests boot, once, and prints the folder in which it is:
 #   vmlinuz     Debian's kernel
 #   base.cpio   for `make conformance`: modules, a list of them, and a tc that knows all of taprio's options
-#   clock.cpio  for `make clocks`: modules of networks, a list of them, tc and ptp4l
+#   clock.cpio  for `make clocks`: modules of networks, a list of them, ip, tc and ptp4l
 #   node.cpio   for the node with cgroups of version 2 (`make e2e`): the modules that show it this machine's files, and a list of them
 #   kernel      where that node finds all other modules of networks and file systems
 #   version     which packages these are from
@@ -13,11 +13,12 @@ set -eu
 suite=bookworm
 conformance_modules="sch_taprio sch_etf sch_tbf sch_prio dummy bridge 8021q"
 node_modules="virtio_pci 9pnet_virtio 9p overlay"
-clock_modules="e1000 sch_netem"
+clock_modules="e1000 bridge sch_netem"
 
 cache=${XDG_CACHE_HOME:-$HOME/.cache}/kubernetsn/guest-kernel
-# clock.cpio is the youngest: a folder without it is from before.
-if [ -f "$cache/clock.cpio" ]; then
+# clock.cpio is the youngest: a folder without it, or without a bridge in it, is from before.
+whole() { [ -f "$cache/clock.cpio" ] && cpio -it --quiet <"$cache/clock.cpio" | grep -q '/bridge\.ko$'; }
+if whole; then
 	echo "$cache"
 	exit 0
 fi
@@ -109,7 +110,7 @@ copy_programs() { # folder, programs...
 	done
 }
 copy_programs root sbin/tc
-copy_programs clock sbin/tc usr/sbin/ptp4l usr/sbin/pmc
+copy_programs clock bin/ip sbin/tc usr/sbin/ptp4l
 
 (cd root && find . | cpio -o -H newc --quiet) >out/base.cpio
 (cd clock && find . | cpio -o -H newc --quiet) >out/clock.cpio
@@ -121,5 +122,5 @@ for package in ./*.deb; do
 	dpkg-deb -W --showformat '${Package} ${Version}\n' "$package"
 done >out/version
 # Another run may have been faster.
-[ -f "$cache/clock.cpio" ] || { rm -rf "$cache" && mv out "$cache"; }
+whole || { rm -rf "$cache" && mv out "$cache"; }
 echo "$cache"

@@ -73,7 +73,8 @@ finish_fuzz
 # From here on nothing else runs: ktsnd is a real-time program.
 run_go netns "the whole path, in network namespaces" -timeout 20m -parallel 4 # four that wait, else one
 run_sanitized
-# On its own: the emulation takes a processor for itself.
+# On their own: the emulation takes a processor for itself.
+run_go clocks-short "clocks that differ, short form" -short -timeout 15m
 run_go short "the shaper beside the kernel's, short form" -short -timeout 15m
 
 verdict

@@ -20,7 +20,7 @@ import (
 )
 
 // answerPatience is for exchanges of counters, which spin.
-const answerPatience = 20 * time.Second
+const answerPatience = time.Minute
 
 // server does what the host asks for. Programs that were started speak between replies.
 type server struct {

@@ -17,7 +17,7 @@ type Comparison struct {
 	Uncertainty time.Duration
 	// Wrong are the readings at which the true error, less its uncertainty, was larger than the bound.
 	Wrong []Mistake
-	// Unseen is the longest time from a step of the clock to the next belief. Readings in between are not compared.
+	// Unseen is the longest time from a step of the clock to the belief that counts it. Readings in between are not compared.
 	Unseen time.Duration
 	Steps  int
 }
@@ -34,28 +34,49 @@ type Mistake struct {
 func (m *Mistake) Age() time.Duration { return duration(m.Reading.Host - m.Belief.Host) }
 
 // Compare compares readings with the beliefs of the time. truths has that of each grandmaster, by its identity: a belief names its own.
+// A step of the clock is seen by the first belief that counts one more.
 func Compare(readings []Reading, beliefs []Belief, truths map[string]*Truth) *Comparison {
 	c := &Comparison{}
-	var stepped int64 // the host's counter at a step that no belief has followed
-	next := 0
+	var step unseen
+	next, before := 0, 0 // beliefs up to this reading, and up to the one before
 	for i, reading := range readings {
+		before = next
 		for next < len(beliefs) && beliefs[next].Host <= reading.Host {
-			if stepped != 0 {
-				c.Unseen, stepped = max(c.Unseen, duration(beliefs[next].Host-stepped)), 0
-			}
+			c.see(&step, &beliefs[next])
 			next++
 		}
-		if i > 0 && Jump(readings[i-1], reading) != 0 {
+		if i > 0 && before > 0 && Jump(readings[i-1], reading) != 0 {
 			c.Steps++
-			if next == 0 || beliefs[next-1].Host < readings[i-1].Host {
-				stepped = reading.Host
-			}
+			step.happen(reading.Host, beliefs[before-1].Steps)
+			c.see(&step, &beliefs[next-1])
 		}
-		if next > 0 && stepped == 0 {
+		if next > 0 && !step.happened {
 			c.compare(reading, &beliefs[next-1], truths)
 		}
 	}
+	if step.happened {
+		c.Unseen = max(c.Unseen, duration(readings[len(readings)-1].Host-step.host))
+	}
 	return c
+}
+
+// unseen is a step that no belief has counted yet.
+type unseen struct {
+	happened bool
+	host     int64
+	counted  uint64 // steps before
+}
+
+func (u *unseen) happen(host int64, counted uint64) {
+	if !u.happened {
+		*u = unseen{happened: true, host: host, counted: counted}
+	}
+}
+
+func (c *Comparison) see(step *unseen, belief *Belief) {
+	if step.happened && belief.Steps > step.counted {
+		c.Unseen, step.happened = max(c.Unseen, duration(belief.Host-step.host)), false
+	}
 }
 
 func (c *Comparison) compare(reading Reading, belief *Belief, truths map[string]*Truth) {

@@ -40,22 +40,38 @@ type Guest struct {
 	said    []shared.Message
 }
 
-// mac is one of the addresses for local use.
-func (g *Guest) mac() string {
-	text := g.macHex()
-	return text[0:2] + ":" + text[2:4] + ":" + text[4:6] + ":" + text[6:8] + ":" + text[8:10] + ":" + text[10:12]
+// bridges are those on which the guest has a network card, eth0 on the first.
+func (g *Guest) bridges() []Bridge {
+	if g.Between {
+		return []Bridge{Near, Far}
+	}
+	return []Bridge{Near}
 }
 
-func (g *Guest) macHex() string {
+// port is the name of the guest's port. The one that every guest has may be moved to the other bridge.
+func (g *Guest) port(bridge Bridge) string {
+	if bridge == Near {
+		return g.Name
+	}
+	return g.Name + "-" + string(bridge)
+}
+
+// mac is one of the addresses for local use.
+func (g *Guest) mac(bridge Bridge) string {
+	hash := g.hash(bridge)
+	return fmt.Sprintf("02:4b:%02x:%02x:%02x:%02x", hash[0], hash[1], hash[2], hash[3])
+}
+
+func (g *Guest) hash(bridge Bridge) []byte {
 	sum := fnv.New32a()
-	sum.Write([]byte(g.Name))
-	return fmt.Sprintf("024b%08x", sum.Sum32())
+	sum.Write([]byte(g.port(bridge)))
+	return sum.Sum(nil)
 }
 
 // Identity is that of the guest's clock in PTP, which ptp4l makes of the address of the network card.
 func (g *Guest) Identity() string {
-	text := g.macHex()
-	return text[:6] + ".fffe." + text[6:]
+	hash := g.hash(Near)
+	return fmt.Sprintf("024b%02x.fffe.%02x%02x%02x", hash[0], hash[1], hash[2], hash[3])
 }
 
 // listen distributes what the guest says until the line ends.

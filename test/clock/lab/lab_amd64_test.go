@@ -76,6 +76,7 @@ func TestBeliefsAreComparedWithTheTruthOfTheirGrandmaster(t *testing.T) {
 	truths := map[string]*Truth{"gm": NewTruth(clockOf(0, 0, 200))}
 	for name, test := range map[string]struct {
 		ahead, jump       int64
+		blind             bool                  // no belief counts the jump
 		beliefs           map[int]time.Duration // at readings
 		compared, wrong   int
 		longest, shortest time.Duration // for which a step was not seen
@@ -87,6 +88,10 @@ func TestBeliefsAreComparedWithTheTruthOfTheirGrandmaster(t *testing.T) {
 		"one that is followed by a wrong one": {ahead: 5000, beliefs: map[int]time.Duration{0: 6 * time.Microsecond, 190: time.Microsecond}, compared: 199, wrong: 9},
 		"a step that is seen 40 ms later": {jump: 1e9, beliefs: map[int]time.Duration{0: time.Microsecond, 102: 2 * time.Second},
 			compared: 197, shortest: 39 * time.Millisecond, longest: 41 * time.Millisecond},
+		"a belief right before a step": {jump: 1e9, beliefs: map[int]time.Duration{0: time.Microsecond, 100: time.Microsecond, 102: 2 * time.Second},
+			compared: 197, shortest: 39 * time.Millisecond, longest: 41 * time.Millisecond},
+		"a step that no belief counts": {jump: 1e9, blind: true, beliefs: map[int]time.Duration{0: time.Microsecond, 102: 2 * time.Second},
+			compared: 100, shortest: 1900 * time.Millisecond, longest: 2 * time.Second},
 		"a step that is seen, with a wrong bound": {jump: 1e9, beliefs: map[int]time.Duration{0: time.Microsecond, 102: time.Second / 2},
 			compared: 197, wrong: 97, shortest: 39 * time.Millisecond, longest: 41 * time.Millisecond},
 	} {
@@ -101,6 +106,9 @@ func TestBeliefsAreComparedWithTheTruthOfTheirGrandmaster(t *testing.T) {
 			for i := range readings {
 				if bound, believed := test.beliefs[i]; believed {
 					beliefs = append(beliefs, at(readings[i], bound))
+					if i >= 102 && test.jump != 0 && !test.blind {
+						beliefs[len(beliefs)-1].Steps = 1
+					}
 				}
 			}
 			got := Compare(readings, beliefs, truths)

@@ -77,14 +77,19 @@ func copyFile(from, to string) error {
 type Plan struct {
 	// Name is its port's, too; Address is its network card's, with the length of the prefix.
 	Name, Address string
+	// Between : it has a second network card, on the other bridge. Without, only one, on the near bridge.
+	Between bool
 	// PPM is by how much its clock is too fast, in millionths, for a reason that no program of the guest can change.
 	PPM int
 }
 
 // Boot starts a guest on the network and waits until it is there. End ends it.
 func (m *Machine) Boot(ctx context.Context, network *Network, plan Plan) (*Guest, error) {
-	if err := network.addPort(ctx, plan.Name); err != nil {
-		return nil, err
+	guest := &Guest{Plan: plan, ended: make(chan struct{})}
+	for _, bridge := range guest.bridges() {
+		if err := network.addPort(ctx, guest.port(bridge), bridge); err != nil {
+			return nil, err
+		}
 	}
 	memory := filepath.Join(m.Dir, plan.Name+".page")
 	if err := os.WriteFile(memory, nil, 0o600); err != nil {
@@ -102,7 +107,7 @@ func (m *Machine) Boot(ctx context.Context, network *Network, plan Plan) (*Guest
 		return nil, err
 	}
 	defer listener.Close()
-	guest := &Guest{Plan: plan, page: page, ended: make(chan struct{})}
+	guest.page = page
 	if err := guest.start(m.arguments(network, guest, memory, listener.Addr().String())); err != nil {
 		return nil, err
 	}
@@ -119,14 +124,17 @@ func (m *Machine) Boot(ctx context.Context, network *Network, plan Plan) (*Guest
 func (m *Machine) arguments(network *Network, guest *Guest, memory, line string) []string {
 	kernel := fmt.Sprintf("console=ttyS0 quiet panic=-1 nokaslr mitigations=off nohz=off clocksource=tsc tsc=reliable pmtmr=0 "+
 		"tsc_early_khz=%d guest.address=%s", kiloHertz(guest.PPM), guest.Address)
-	return []string{"netns", "exec", network.namespace, "qemu-system-x86_64", "-nodefaults", "-display", "none", "-no-reboot",
+	arguments := []string{"netns", "exec", network.namespace, "qemu-system-x86_64", "-nodefaults", "-display", "none", "-no-reboot",
 		"-machine", "pc,accel=tcg,hpet=off", "-cpu", "max", "-smp", "1", "-m", "256",
 		"-kernel", filepath.Join(m.Base, "vmlinuz"), "-initrd", m.initial(), "-append", kernel,
-		"-netdev", "tap,id=net,ifname=" + guest.Name + ",script=no,downscript=no",
-		"-device", "e1000,netdev=net,mitigation=off,romfile=,mac=" + guest.mac(),
 		"-object", fmt.Sprintf("memory-backend-file,id=page,share=on,mem-path=%s,size=%d", memory, shared.PageBytes),
 		"-device", "ivshmem-plain,memdev=page",
 		"-serial", "stdio", "-chardev", "socket,id=line,path=" + line, "-serial", "chardev:line"}
+	for _, bridge := range guest.bridges() {
+		arguments = append(arguments, "-netdev", fmt.Sprintf("tap,id=%s,ifname=%s,script=no,downscript=no", bridge, guest.port(bridge)),
+			"-device", fmt.Sprintf("e1000,netdev=%s,mitigation=off,romfile=,mac=%s", bridge, guest.mac(bridge)))
+	}
+	return arguments
 }
 
 // start runs the emulation.

@@ -13,9 +13,16 @@ import (
 	"strings"
 )
 
-const bridge = "bridge"
+// Bridge is one of a network's two. Frames get from one to the other by a guest that forwards them.
+type Bridge string
 
-// Network is a bridge with a port for each guest, in a network namespace of its own.
+// Bridges of each network.
+const (
+	Near Bridge = "near"
+	Far  Bridge = "far"
+)
+
+// Network is two bridges with ports of guests, in a network namespace of its own.
 type Network struct {
 	namespace string
 }
@@ -29,8 +36,7 @@ func NewNetwork(ctx context.Context) (*Network, error) {
 	// Frames of IPv6 are no part of any scenario.
 	err := errors.Join(
 		n.run(ctx, "sysctl", "-qw", "net.ipv6.conf.default.disable_ipv6=1"),
-		n.ip(ctx, "link", "add", bridge, "type", "bridge", "mcast_snooping", "0"),
-		n.ip(ctx, "link", "set", "dev", bridge, "up"))
+		n.addBridge(ctx, Near), n.addBridge(ctx, Far))
 	if err != nil {
 		return nil, errors.Join(err, n.Close())
 	}
@@ -42,22 +48,29 @@ func (n *Network) Close() error {
 	return ip(context.Background(), "netns", "delete", n.namespace)
 }
 
+func (n *Network) addBridge(ctx context.Context, bridge Bridge) error {
+	if err := n.ip(ctx, "link", "add", string(bridge), "type", "bridge", "mcast_snooping", "0"); err != nil {
+		return err
+	}
+	return n.ip(ctx, "link", "set", "dev", string(bridge), "up")
+}
+
 // addPort makes a port that a virtual machine opens.
-func (n *Network) addPort(ctx context.Context, name string) error {
+func (n *Network) addPort(ctx context.Context, name string, bridge Bridge) error {
 	if err := n.ip(ctx, "tuntap", "add", "dev", name, "mode", "tap"); err != nil {
 		return err
 	}
-	return n.ip(ctx, "link", "set", "dev", name, "master", bridge, "up")
+	return n.ip(ctx, "link", "set", "dev", name, "master", string(bridge), "up")
 }
 
 // Cut separates a guest from the network, which the guest does not see: its link stays up.
-func (n *Network) Cut(ctx context.Context, guest string) error {
-	return n.ip(ctx, "link", "set", "dev", guest, "nomaster")
+func (n *Network) Cut(ctx context.Context, guest *Guest) error {
+	return n.ip(ctx, "link", "set", "dev", guest.port(Near), "nomaster")
 }
 
-// Join undoes Cut.
-func (n *Network) Join(ctx context.Context, guest string) error {
-	return n.ip(ctx, "link", "set", "dev", guest, "master", bridge)
+// Move gives a guest's port to a bridge, also after Cut.
+func (n *Network) Move(ctx context.Context, guest *Guest, bridge Bridge) error {
+	return n.ip(ctx, "link", "set", "dev", guest.port(Near), "master", string(bridge))
 }
 
 func (n *Network) ip(ctx context.Context, arguments ...string) error {
