@@ -38,9 +38,9 @@ func (m *Mistake) Age() time.Duration { return duration(m.Reading.Host - m.Belie
 func Compare(readings []Reading, beliefs []Belief, truths map[string]*Truth) *Comparison {
 	c := &Comparison{}
 	var step unseen
-	next, before := 0, 0 // beliefs up to this reading, and up to the one before
+	next := 0 // beliefs up to this reading
 	for i, reading := range readings {
-		before = next
+		before := next // up to the one before
 		for next < len(beliefs) && beliefs[next].Host <= reading.Host {
 			c.see(&step, &beliefs[next])
 			next++
