@@ -118,3 +118,37 @@ func TestAClockIsBelievedForTheHoldoverOfEachNetworkAlone(t *testing.T) {
 		t.Errorf("it is looked at again after %v", left)
 	}
 }
+
+// TestNodesThatCountTAIDifferentlyBeginNoSchedule has chronyd with leapsectz on one node, and without on another that has an offset from
+// somewhere else. Each of the two is as good as it can see.
+func TestNodesThatCountTAIDifferentlyBeginNoSchedule(t *testing.T) {
+	network := clocked()
+	network.Spec.Schedule = someSchedule()
+	r := clockWorld(t, network, following("a", "NTP", "192.0.2.1", 37), following("b", "NTP", "192.0.2.2", 36))
+	now := time.Now()
+	r.shared.agents.now = func() time.Time { return now }
+	r.pace.now = r.shared.agents.now
+	const named = "node b has 36 s, but node a has 37 s"
+	status := r.lookAt(t).Status
+	accepted := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionScheduleAccepted)
+	if status.Schedule != nil || accepted == nil || accepted.Reason != v1alpha1.ReasonClockAwaited || !strings.Contains(accepted.Message, named) {
+		t.Errorf("asked for is %+v, and it says %+v", status.Schedule, accepted)
+	}
+	now = now.Add(differPatience)
+	status = r.lookAt(t).Status
+	if is := clockOf(status.Conditions); is.Reason != v1alpha1.ReasonClocksDiffer || !strings.Contains(is.Message, named) || !strings.Contains(is.Message, "leapsectz") {
+		t.Errorf("after a while it says %+v", is)
+	}
+	state := &v1alpha1.TSNNode{}
+	state.Name = "b"
+	if err := r.Client.Delete(t.Context(), state); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Client.Create(t.Context(), following("b", "NTP", "192.0.2.2", 37)); err != nil {
+		t.Fatal(err)
+	}
+	now = now.Add(time.Minute)
+	if status = r.lookAt(t).Status; status.Schedule == nil {
+		t.Errorf("with one offset no schedule begins: %+v", status.Conditions)
+	}
+}
