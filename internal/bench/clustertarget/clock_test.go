@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
@@ -103,6 +104,8 @@ type agents struct {
 	mutex  sync.Mutex
 	clocks map[string]*v1alpha1.NodeClock
 	asked  int
+	// away are nodes whose agent is not ready.
+	away map[string]bool
 	// onAsked changes what they write.
 	onAsked func(count int, clocks map[string]*v1alpha1.NodeClock)
 }
@@ -111,6 +114,10 @@ func (a *agents) ServeHTTP(out http.ResponseWriter, request *http.Request) {
 	a.mutex.Lock()
 	defer a.mutex.Unlock()
 	out.Header().Set("Content-Type", "application/json")
+	if filepath.Base(request.URL.Path) == "pods" {
+		_ = json.NewEncoder(out).Encode(a.pods(request.URL.Query()))
+		return
+	}
 	if a.asked++; a.onAsked != nil {
 		a.onAsked(a.asked, a.clocks)
 	}
@@ -123,6 +130,21 @@ func (a *agents) ServeHTTP(out http.ResponseWriter, request *http.Request) {
 	}
 	node := v1alpha1.TSNNode{Status: v1alpha1.TSNNodeStatus{AgentVersion: "0.9", Clock: clock}}
 	_ = json.NewEncoder(out).Encode(node)
+}
+
+// pods are the agent's of the node that is asked for.
+func (a *agents) pods(asked url.Values) *corev1.PodList {
+	all := &corev1.PodList{TypeMeta: metav1.TypeMeta{Kind: "PodList", APIVersion: "v1"}}
+	node, found := strings.CutPrefix(asked.Get("fieldSelector"), "spec.nodeName=")
+	if !found || asked.Get("labelSelector") != agentPods {
+		return all
+	}
+	ready := corev1.PodCondition{Type: corev1.PodReady, Status: corev1.ConditionTrue}
+	if a.away[node] {
+		ready.Status = corev1.ConditionFalse
+	}
+	all.Items = []corev1.Pod{{Status: corev1.PodStatus{Conditions: []corev1.PodCondition{ready}}}}
+	return all
 }
 
 // written is a clock whose error is at most so much; below zero: nobody knows.
@@ -301,6 +323,73 @@ func TestClocksThatBecomeGoodAreWaitedFor(t *testing.T) {
 	cancel()
 	if err := target.awaitClocks(ended, time.Nanosecond); err == nil {
 		t.Error("a bench that was stopped goes on waiting")
+	}
+}
+
+func TestWhatAnAgentHasWrittenIsNotBelievedWithoutIt(t *testing.T) {
+	watching := &agents{clocks: map[string]*v1alpha1.NodeClock{"a": written("Synchronized", 1000), "b": written("Synchronized", 2000)},
+		away: map[string]bool{"b": true}}
+	target := between(t, watching)
+	if got, err := target.readExact(t.Context(), &target.ends[0]); err != nil || got.bound != 1000 {
+		t.Errorf("beside its agent: %+v, %v", got, err)
+	}
+	if got, err := target.readExact(t.Context(), &target.ends[1]); err != nil || got.known() || got.why != "no agent is ready there, so that what it has written may be old" {
+		t.Errorf("without its agent: %+v, %v", got, err)
+	}
+	target.ends[0].unseen = "the user may not list pods"
+	if got, err := target.readExact(t.Context(), &target.ends[0]); err != nil || got.known() || got.why != target.ends[0].unseen {
+		t.Errorf("where nobody can tell: %+v, %v", got, err)
+	}
+	target.ends[0].unseen, watching.away = "", nil
+	watching.onAsked = func(count int, _ map[string]*v1alpha1.NodeClock) {
+		watching.away = map[string]bool{"b": count > 6 && count <= 10}
+	}
+	if seen := watchWhile(t, target, watching, 16); seen[0].worst.bound != 1000 || seen[1].worst.known() {
+		t.Errorf("away during a run: %+v", seen)
+	}
+}
+
+// follows is a clock that an agent has written, of something that it follows.
+func follows(source, grandmaster string, tai int32) *v1alpha1.NodeClock {
+	clock := written("Synchronized", 1000)
+	clock.Source, clock.Grandmaster, clock.TAIOffset = source, grandmaster, &tai
+	return clock
+}
+
+func TestBoundsOfClocksThatFollowDifferentOnesAreNotAdded(t *testing.T) {
+	for name, test := range map[string]struct {
+		a, b  *v1alpha1.NodeClock
+		doubt string
+	}{
+		"one grandmaster":            {follows("PTP", "x", 37), follows("PTP", "x", 37), ""},
+		"servers of NTP":             {follows("NTP", "192.0.2.1", 37), follows("NTP", "192.0.2.2", 37), ""},
+		"nobody says what":           {follows("PTP", "x", 37), written("Synchronized", 1000), ""},
+		"two grandmasters":           {follows("PTP", "x", 37), follows("PTP", "y", 37), "the clock of node a follows the PTP grandmaster x, and that of node b the PTP grandmaster y: nobody knows how far these are apart"},
+		"PTP and NTP":                {follows("PTP", "x", 37), follows("NTP", "192.0.2.1", 37), "follows the PTP grandmaster x, and that of node b NTP"},
+		"another TAI offset":         {follows("NTP", "r", 37), follows("NTP", "r", 0), "CLOCK_TAI of node a is 37 s ahead of UTC, and that of node b 0 s"},
+		"both turned to another one": {follows("PTP", "x", 37), follows("PTP", "x", 37), "follows the PTP grandmaster x and the PTP grandmaster y"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			watching := &agents{clocks: map[string]*v1alpha1.NodeClock{"a": test.a, "b": test.b}}
+			if strings.HasPrefix(name, "both") {
+				watching.onAsked = func(count int, clocks map[string]*v1alpha1.NodeClock) {
+					if count > 6 {
+						clocks["a"], clocks["b"] = follows("PTP", "y", 37), follows("PTP", "y", 37)
+					}
+				}
+			}
+			seen := watchWhile(t, between(t, watching), watching, 16)
+			of := errorOf(&seen[0], &seen[1])
+			by := judge{median: time.Second, measured: true}
+			got := by.of(&seen[0], &seen[1])
+			if !strings.Contains(got.doubt, test.doubt) || (got.doubt == "") != (test.doubt == "") || (of.Combined == nil) != (test.doubt != "") || *of.Talker != 1000 {
+				t.Errorf("it says %+v, %+v; want %q", got, of, test.doubt)
+			}
+			by.limit = time.Millisecond
+			if got := by.of(&seen[0], &seen[1]); (got.refused == "") != (test.doubt == "") {
+				t.Errorf("with a limit it is refused by %q", got.refused)
+			}
+		})
 	}
 }
 

@@ -4,6 +4,8 @@ package clustertarget
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/kubernetsn/kubernetsn/internal/bench/results"
@@ -16,6 +18,26 @@ type estimate struct {
 	worst reading
 	// stepped tells that somebody set the clock meanwhile.
 	stepped bool
+	// follows are what it followed meanwhile, and tai the offsets of its CLOCK_TAI, as far as somebody said it.
+	follows, tai []string
+}
+
+func newEstimate(node string, now reading) estimate {
+	e := estimate{node: node, worst: now}
+	e.note(now)
+	return e
+}
+
+// note remembers what the clock follows by one more reading.
+func (e *estimate) note(now reading) {
+	e.follows, e.tai = noted(e.follows, now.follows), noted(e.tai, now.tai)
+}
+
+func noted(all []string, one string) []string {
+	if one == "" || slices.Contains(all, one) {
+		return all
+	}
+	return append(all, one)
 }
 
 // add takes one more reading.
@@ -32,6 +54,27 @@ func (e *estimate) bound() *int64 {
 	}
 	ns := e.worst.bound.Nanoseconds()
 	return &ns
+}
+
+// differing says why nobody knows how far two clocks are apart although the error of each is known by what it follows; "": somebody does.
+func differing(talker, listener *estimate) string {
+	if a, b := strings.Join(talker.tai, " and "), strings.Join(listener.tai, " and "); a != b && a != "" && b != "" {
+		return fmt.Sprintf("CLOCK_TAI of node %s is %s s ahead of UTC, and that of node %s %s s, so that they are whole seconds apart; have who keeps "+
+			"the clocks set the same offset (chronyd: leapsectz)", talker.node, a, listener.node, b)
+	}
+	if a, b := strings.Join(talker.follows, " and "), strings.Join(listener.follows, " and "); a != "" && b != "" && (a != b || len(talker.follows) > 1) {
+		return fmt.Sprintf("the clock of node %s follows %s, and that of node %s %s: nobody knows how far these are apart", talker.node, a, listener.node, b)
+	}
+	return ""
+}
+
+// errorOf is the error of what is measured between two clocks, which is not known where these follow different ones.
+func errorOf(talker, listener *estimate) *results.ClockError {
+	of := results.ClockErrorOf(talker.bound(), listener.bound())
+	if differing(talker, listener) != "" {
+		of.Combined = nil
+	}
+	return of
 }
 
 // judge is what clocks are judged by.
@@ -53,7 +96,7 @@ type verdict struct {
 
 // of judges two clocks.
 func (j *judge) of(talker, listener *estimate) verdict {
-	both := results.ClockErrorOf(talker.bound(), listener.bound())
+	both := errorOf(talker, listener)
 	refuse := func(format string, arguments ...any) verdict {
 		sentence := fmt.Sprintf(format, arguments...)
 		return verdict{doubt: sentence, refused: sentence}
@@ -81,16 +124,19 @@ func (j *judge) of(talker, listener *estimate) verdict {
 	return verdict{}
 }
 
-// ofUnknown judges clocks of which one is not known.
+// ofUnknown judges clocks of which one is not known, or that follow different ones.
 func (j *judge) ofUnknown(talker, listener *estimate) verdict {
-	whose := talker
+	whose, others := talker, "it differs from that of the other node"
 	if talker.worst.known() {
 		whose = listener
 	}
 	sentence := sentenceOf(whose.node, whose.worst)
+	if whose.worst.known() {
+		sentence, others = differing(talker, listener), "they differ"
+	}
 	switch {
 	case j.apart > 0:
-		sentence += fmt.Sprintf("; messages show that it differs from that of the other node by %s µs at least", micros(j.apart))
+		sentence += fmt.Sprintf("; messages show that %s by %s µs at least", others, micros(j.apart))
 	case j.limit > 0:
 		sentence += fmt.Sprintf("; max-clock-error of the profile is %s µs", micros(j.limit))
 	default:

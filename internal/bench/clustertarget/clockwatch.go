@@ -45,7 +45,7 @@ func (l *Target) watchClocks(ctx context.Context) (*clockWatch, error) {
 		if w.rough[i], err = l.readRough(ctx, &l.ends[i]); err != nil {
 			return nil, err
 		}
-		w.estimates[i] = estimate{node: l.ends[i].node, worst: w.began[i]}
+		w.estimates[i] = newEstimate(l.ends[i].node, w.began[i])
 	}
 	ctx, w.cancel = context.WithCancel(ctx)
 	go w.follow(ctx)
@@ -58,12 +58,24 @@ func (w *clockWatch) follow(ctx context.Context) {
 	defer close(w.done)
 	for retry.Pause(ctx, w.target.clockEvery) == nil {
 		for i := range w.estimates {
-			now, err := w.target.readRough(ctx, &w.target.ends[i])
-			if err == nil && w.rough[i].known() && (!now.known() || now.bound > w.rough[i].bound) {
+			now, err := w.target.readNext(ctx, &w.target.ends[i])
+			if err != nil {
+				continue
+			}
+			w.estimates[i].note(now)
+			if w.rough[i].known() && (!now.known() || now.bound > w.rough[i].bound) {
 				w.estimates[i].add(now)
 			}
 		}
 	}
+}
+
+// readNext reads what an agent writes during a run. Where ktsnd says how wrong the clock is, that is so without the agent as well.
+func (l *Target) readNext(ctx context.Context, of *end) (reading, error) {
+	if of.ktsnd != nil {
+		return l.readRough(ctx, of)
+	}
+	return l.readWatched(ctx, of)
 }
 
 // stop ends the reading. It may be called twice.
@@ -80,6 +92,7 @@ func (w *clockWatch) finish(ctx context.Context) (*[2]estimate, error) {
 		if err != nil {
 			return nil, err
 		}
+		w.estimates[i].note(last)
 		w.estimates[i].add(last)
 		w.estimates[i].stepped = last.steppedSince(w.began[i])
 	}
@@ -103,7 +116,7 @@ func (l *Target) performWatched(ctx context.Context, run engine.Run) (*engine.Ou
 		by := l.judge()
 		by.median, by.measured = medianLatency(outcome.Messages)
 		found := by.of(&seen[0], &seen[1])
-		of := results.ClockErrorOf(seen[0].bound(), seen[1].bound())
+		of := errorOf(&seen[0], &seen[1])
 		of.Doubt, of.AnyClock = found.doubt, found.doubt != "" && l.AnyClock
 		outcome.Observed.ClockError = of
 		if found.refused == "" || l.AnyClock || run.Number == 0 {
@@ -190,7 +203,8 @@ func (l *Target) readBoth(ctx context.Context) error {
 }
 
 func (l *Target) estimateNow(i int) *estimate {
-	return &estimate{node: l.ends[i].node, worst: l.readings[i]}
+	now := newEstimate(l.ends[i].node, l.readings[i])
+	return &now
 }
 
 // awaitClocks waits for the error of both clocks together to be within a limit, or until they have had their time: the judge then
@@ -200,7 +214,7 @@ func (l *Target) awaitClocks(ctx context.Context, limit time.Duration) error {
 		if err := l.readBoth(ctx); err != nil {
 			return err
 		}
-		both := results.ClockErrorOf(l.estimateNow(0).bound(), l.estimateNow(1).bound())
+		both := errorOf(l.estimateNow(0), l.estimateNow(1))
 		if both.Combined != nil && time.Duration(*both.Combined) <= limit || time.Now().After(deadline) {
 			return nil
 		}

@@ -28,6 +28,7 @@ const (
 	component         = "app.kubernetes.io/component="
 	ktsndPods         = component + "ktsnd"
 	operatorPods      = component + "operator"
+	agentPods         = component + "agent"
 	ktsndContainer    = "ktsnd"
 	operatorContainer = "operator"
 )

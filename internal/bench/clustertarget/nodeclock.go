@@ -6,14 +6,17 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
 	"github.com/kubernetsn/kubernetsn/internal/bench/results"
+	"github.com/kubernetsn/kubernetsn/internal/shared/tsnnetwork"
 )
 
 // nodeResource are the objects in which agents write what holds on their nodes.
@@ -31,6 +34,8 @@ type reading struct {
 	// steps are the jumps of the clock that were seen so far, by ktsnd or by its agent, who began to look at other times.
 	steps   int64
 	byKtsnd bool
+	// follows is what the clock follows, and tai by how many seconds its CLOCK_TAI is ahead of UTC, as the agent has written; "": it has not.
+	follows, tai string
 }
 
 // steppedSince tells that somebody has set the clock since an earlier reading, as far as both can tell.
@@ -65,7 +70,10 @@ func clockOf(node *v1alpha1.TSNNode) reading {
 	if of == nil {
 		return notKnown("its agent (" + orNone(node.Status.AgentVersion) + ") says nothing of it")
 	}
-	r := reading{bound: -1, state: of.State, why: of.Message, steps: of.Steps}
+	r := reading{bound: -1, state: of.State, why: of.Message, steps: of.Steps, follows: tsnnetwork.FollowedBy(of)}
+	if of.TAIOffset != nil {
+		r.tai = strconv.Itoa(int(*of.TAIOffset))
+	}
 	if of.ErrorBoundNanoseconds != nil {
 		r.bound = time.Duration(*of.ErrorBoundNanoseconds)
 	}
@@ -109,6 +117,8 @@ type end struct {
 	// written tells that what the agent writes may be read; mayNot says why not.
 	written bool
 	mayNot  string
+	// unseen says why nobody can tell whether the agent runs that has written it; "": it can be seen.
+	unseen string
 }
 
 // lookForClocks finds out who can be asked about the clocks. Nobody needs to be where both nodes have one.
@@ -120,10 +130,17 @@ func (l *Target) lookForClocks(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	blind, err := l.lacking(ctx, l.ofKtsnd()[0])
+	if err != nil {
+		return err
+	}
 	for i, node := range []*corev1.Node{l.on.talkers, l.on.listeners} {
 		l.ends[i] = end{node: node.Name, written: len(lacking) == 0}
 		if len(lacking) > 0 {
 			l.ends[i].mayNot = "the user may not " + lacking[0]
+		}
+		if len(blind) > 0 {
+			l.ends[i].unseen = "the user may not " + blind[0] + ", so that nobody can tell whether the agent runs that has written it"
 		}
 	}
 	return nil
@@ -140,7 +157,7 @@ func (l *Target) lookForBothKtsnds(ctx context.Context) error {
 	return err
 }
 
-// readExact asks ktsnd of an end, or, where that cannot say, reads what the agent has written.
+// readExact asks ktsnd of an end, or, where that cannot say, reads what the agent has written. What the clock follows ktsnd does not know.
 func (l *Target) readExact(ctx context.Context, of *end) (reading, error) {
 	if of.ktsnd != nil {
 		status, err := l.askKtsnd(ctx, of.ktsnd)
@@ -148,12 +165,35 @@ func (l *Target) readExact(ctx context.Context, of *end) (reading, error) {
 			return reading{}, err
 		}
 		if said, ok := status.Clock.reading(); ok && said.known() {
+			if rough, err := l.readRough(ctx, of); err == nil {
+				said.follows, said.tai = rough.follows, rough.tai
+			}
 			return said, nil
 		}
 	}
-	return l.readRough(ctx, of)
+	return l.readWatched(ctx, of)
 }
 
+// readWatched reads what the agent has written, if the agent is there: nobody else writes that the error has grown.
+func (l *Target) readWatched(ctx context.Context, of *end) (reading, error) {
+	rough, err := l.readRough(ctx, of)
+	if err != nil || !rough.known() {
+		return rough, err
+	}
+	if of.unseen != "" {
+		return notKnown(of.unseen), nil
+	}
+	agent, err := l.findPod(ctx, "the agent", metav1.ListOptions{LabelSelector: agentPods, FieldSelector: "spec.nodeName=" + of.node})
+	switch {
+	case err != nil:
+		return reading{}, err
+	case agent == nil:
+		return notKnown("no agent is ready there, so that what it has written may be old"), nil
+	}
+	return rough, nil
+}
+
+// readRough reads what the agent has written, whenever that was.
 func (l *Target) readRough(ctx context.Context, of *end) (reading, error) {
 	if !of.written {
 		return notKnown(of.mayNot), nil

@@ -18,12 +18,6 @@ import (
 // it one after another, and their reports come as late as a large cluster spreads them.
 const differPatience = 5 * time.Second
 
-// Sources of a node's clock, as agents write them.
-const (
-	clockSourcePTP = "PTP"
-	clockSourceNTP = "NTP"
-)
-
 // clockGroups are nodes by what they have in common.
 type clockGroups map[string][]string
 
@@ -52,7 +46,7 @@ func differing(good map[string]*v1alpha1.NodeClock) string {
 		if clock == nil {
 			continue
 		}
-		if what := followedBy(clock); what != "" {
+		if what := tsnnetwork.FollowedBy(clock); what != "" {
 			followed[what] = append(followed[what], node)
 		}
 		if clock.TAIOffset != nil {
@@ -70,18 +64,6 @@ func differing(good map[string]*v1alpha1.NodeClock) string {
 			strings.Join(some(offsets.texts("has", "have")), ", but ")+"; have who keeps the clock set it, such as chronyd by leapsectz")
 	}
 	return tsnnetwork.Shorten(strings.Join(found, "; "), mostOfMessage)
-}
-
-// followedBy is what a clock follows, "" if that is not known. The grandmaster itself names its own identity. All servers of NTP serve
-// UTC, and how far one of them may be from it is in its clients' bounds; a PTP grandmaster's time is only its own.
-func followedBy(clock *v1alpha1.NodeClock) string {
-	switch {
-	case clock.Source == clockSourceNTP:
-		return clockSourceNTP
-	case clock.Source == clockSourcePTP && clock.Grandmaster != "":
-		return "the PTP grandmaster " + clock.Grandmaster
-	}
-	return ""
 }
 
 // differ says how the clocks of a network's nodes with pods differ, once they have for a while; again is when to look again until then.

@@ -45,3 +45,21 @@ func ClockOf(network *v1alpha1.TSNNetwork) (clock Clock, asked bool, err error) 
 	}
 	return clock, true, nil
 }
+
+// Sources of a node's clock, as agents write them.
+const (
+	clockSourcePTP = "PTP"
+	clockSourceNTP = "NTP"
+)
+
+// FollowedBy is what a node's clock follows, "" if that is not known. The grandmaster itself names its own identity. All servers of NTP
+// serve UTC, and how far one of them may be from it is in its clients' bounds; a PTP grandmaster's time is only its own.
+func FollowedBy(clock *v1alpha1.NodeClock) string {
+	switch {
+	case clock.Source == clockSourceNTP:
+		return clockSourceNTP
+	case clock.Source == clockSourcePTP && clock.Grandmaster != "":
+		return "the PTP grandmaster " + clock.Grandmaster
+	}
+	return ""
+}
