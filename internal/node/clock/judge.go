@@ -84,11 +84,12 @@ func (j *Judge) count(need Need, e Estimate) {
 
 // lost is for a clock that nobody keeps.
 func (j *Judge) lost(need Need, e Estimate) Verdict {
-	since := e.At.Sub(e.Lost).Round(time.Millisecond)
+	lost := e.At.Sub(e.Lost)
+	since := lost.Round(time.Millisecond) // to be read
 	switch {
 	case e.soon() > need.MaxError:
 		return Verdict{State: Unsynchronized, Reason: ReasonErrorTooLarge, Sentence: tooLarge(need, e)}
-	case since > need.Holdover:
+	case lost > need.Holdover:
 		return Verdict{State: Unsynchronized, Reason: ReasonHoldoverOver, Sentence: fmt.Sprintf("nobody has kept the clock for %v, and %v are "+
 			"allowed (spec.clock.holdover): %s", since, need.Holdover, e.Why.Sentence)}
 	case !j.verdict.State.Good():

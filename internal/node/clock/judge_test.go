@@ -87,6 +87,14 @@ func TestWithoutHoldoverALossIsUnsynchronized(t *testing.T) {
 	}
 }
 
+// The sentence rounds, the judgement does not.
+func TestHoldoverEndsAtOnce(t *testing.T) {
+	good := kept(us)
+	if verdict := judged(Need{MaxError: 10 * us, Holdover: 4*time.Second - 300*us}, good, good, good, alone(4, 2*us)); verdict.Reason != ReasonHoldoverOver {
+		t.Errorf("got %+v", verdict)
+	}
+}
+
 func TestManyEstimatesInAMomentAreNoPatience(t *testing.T) {
 	var judge Judge
 	for i := range 20 {
