@@ -93,7 +93,7 @@ func (a *agentIndex) set(pod *corev1.Pod) (node string) {
 	a.pods[key] = after
 	a.count(after, 1)
 	if after.ready {
-		a.readySince(pod)
+		a.readySince(pod, known)
 	}
 	if known {
 		a.count(before, -1)
@@ -165,12 +165,14 @@ func (a *agentIndex) count(pod agentPod, by int) {
 	}
 }
 
-// readySince notes since when an agent is ready, as Kubernetes says, so that an operator that begins anew knows it as well.
-func (a *agentIndex) readySince(pod *corev1.Pod) {
+// readySince notes since when an agent is ready. Of a pod that is not known yet Kubernetes says so, for an operator that begins anew: by the
+// clock of the node, which may be the one that is wrong, and is therefore not believed where the change was seen, nor in the future.
+func (a *agentIndex) readySince(pod *corev1.Pod, known bool) {
 	since := a.now()
 	for _, is := range pod.Status.Conditions {
-		if is.Type == corev1.PodReady && !is.LastTransitionTime.IsZero() {
-			since = is.LastTransitionTime.Time
+		said := is.LastTransitionTime.Time
+		if !known && is.Type == corev1.PodReady && !said.IsZero() && said.Before(since) {
+			since = said
 		}
 	}
 	if one := a.at(pod.Spec.NodeName); one.ready == 1 || since.After(one.since) {

@@ -27,6 +27,7 @@ type attempt struct {
 	searched time.Time // when it was last asked in all domains
 	address  ptp4l.Address
 	dialing  *dialing // nil: nobody is waiting for an answer
+	ended    func()   // called when somebody has waited
 }
 
 // dialing waits for a ptp4l's answer in a goroutine of its own.
@@ -74,6 +75,7 @@ func (a *attempt) begin(ctx context.Context, path, local string) {
 		a.searched = time.Now()
 	}
 	go func() {
+		defer a.ended()
 		defer close(d.done)
 		if all {
 			d.client, d.err = ptp4l.Dial(ctx, path, local)

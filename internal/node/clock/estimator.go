@@ -26,7 +26,7 @@ const (
 	staleAfter = 3 * time.Second
 	// longestInterval is the longest interval of Sync messages that is waited for.
 	longestInterval = 16 * time.Second
-	// enoughUnchanged is after how many looks an offset that stays the same is one that was measured, and no left-over.
+	// enoughUnchanged is after how many measurements an offset that stays the same is one that was measured, and no left-over.
 	enoughUnchanged = 5
 	// freshAfterStep is how many measurements there must be after a step: the first may have been made before it.
 	freshAfterStep = 2
@@ -49,7 +49,7 @@ type estimator struct {
 	turned      bool          // whether ptp4l has turned to it since the last measurement
 	early       int64         // what ptp4l called the time of a Sync message when it first had a path delay to go with it
 	leftOver    time.Duration // the offset when that was first heard of
-	unchanged   int           // looks for which it has stayed
+	unchanged   int           // measurements for which it has stayed
 	measured    int64         // what ptp4l called the time of the last measurement
 	sampled     time.Time     // when it was made at the earliest; zero: there was none
 	looked      time.Time     // the last observation
@@ -170,7 +170,7 @@ func (e *estimator) takePTP(o observation, faults *[]Fault) bool {
 // measured; then only an offset that changes is new.
 func (e *estimator) unmeasured(status *ptp4l.Status) bool {
 	if status.Grandmaster != e.heard {
-		e.leftOver, e.unchanged, e.turned = status.Offset, 0, e.source == PTP
+		e.leftOver, e.unchanged, e.turned = status.Offset, 0, e.measured != 0
 	}
 	if status.Grandmaster != e.heard || status.PathDelay == 0 {
 		e.heard, e.early = status.Grandmaster, 0
@@ -179,7 +179,9 @@ func (e *estimator) unmeasured(status *ptp4l.Status) bool {
 		e.early = status.Measured
 	}
 	if e.turned && status.Offset == e.leftOver && e.unchanged < enoughUnchanged {
-		e.unchanged++
+		if status.Measured != e.measured { // else nothing was measured: looks may follow each other fast
+			e.unchanged++
+		}
 		return true
 	}
 	if status.PathDelay == 0 || status.Measured == e.early {

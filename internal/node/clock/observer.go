@@ -31,6 +31,7 @@ const (
 // observer asks all who know something of the clock. It belongs to one goroutine.
 type observer struct {
 	options Options
+	wake    func() // has it look again soon
 	steps   kernel.Steps
 
 	ptp      *ptp4l.Client
@@ -42,7 +43,9 @@ type observer struct {
 	card     phc.Device
 	cardName string
 
-	tracking    *chrony.Tracking
+	tracking    *chrony.Tracking // what chronyd said last,
+	said        time.Time        // when it was asked for that,
+	unsaid      int              // and how often in vain since
 	askedChrony time.Time
 	masters     []masters.Master
 	found       []Fault
@@ -150,7 +153,7 @@ func (o *observer) attempt(path string, inode uint64) *attempt {
 	if o.tried == nil {
 		o.tried = map[string]*attempt{}
 	}
-	o.tried[path] = &attempt{inode: inode}
+	o.tried[path] = &attempt{inode: inode, ended: o.wake}
 	return o.tried[path]
 }
 
@@ -246,11 +249,25 @@ func (o *observer) askChrony(ctx context.Context) func() (*chrony.Tracking, time
 		addresses := o.chronyAddresses()
 		go func() { answer <- firstChrony(ctx, addresses) }()
 		return func() (*chrony.Tracking, time.Time) {
-			o.tracking, o.askedChrony = <-answer, now
-			return o.tracking, o.askedChrony
+			o.hearChrony(<-answer, now)
+			return o.tracking, o.said
 		}
 	}
-	return func() (*chrony.Tracking, time.Time) { return o.tracking, o.askedChrony }
+	return func() (*chrony.Tracking, time.Time) { return o.tracking, o.said }
+}
+
+// hearChrony takes an answer, nil for none. One that is missed, of a chronyd that waits for a processor, leaves the answer before, as old as
+// it is.
+func (o *observer) hearChrony(answer *chrony.Tracking, asked time.Time) {
+	const patient = 2
+	o.askedChrony = asked
+	if answer != nil {
+		o.tracking, o.said, o.unsaid = answer, asked, 0
+		return
+	}
+	if o.unsaid++; o.unsaid >= patient {
+		o.tracking = nil
+	}
 }
 
 // chronyAddresses are those where nobody else than chronyd can answer, or which somebody chose. Any container in the node's network

@@ -9,6 +9,7 @@ import (
 
 	facebook "github.com/facebook/time/ptp/protocol"
 
+	"github.com/kubernetsn/kubernetsn/internal/node/clock/chrony"
 	"github.com/kubernetsn/kubernetsn/internal/node/clock/masters"
 	"github.com/kubernetsn/kubernetsn/internal/node/clock/ptp4l/ptp4ltest"
 )
@@ -17,7 +18,7 @@ import (
 func newObserver(t *testing.T, options Options) *observer {
 	t.Helper()
 	options.complete()
-	o := &observer{options: options}
+	o := &observer{options: options, wake: func() {}}
 	t.Cleanup(o.close)
 	return o
 }
@@ -105,5 +106,23 @@ func TestChronysPortIsAskedOnlyWhereAChronydRuns(t *testing.T) {
 				t.Errorf("it asks %v, want %v", got, test.want)
 			}
 		})
+	}
+}
+
+func TestOneAnswerOfChronydThatIsMissedIsNoLoss(t *testing.T) {
+	t.Parallel()
+	var o observer
+	answer := &chrony.Tracking{}
+	asked := time.Unix(1, 0)
+	o.hearChrony(answer, asked)
+	if o.hearChrony(nil, asked.Add(time.Second)); o.tracking != answer || !o.said.Equal(asked) || o.askedChrony.Equal(asked) {
+		t.Errorf("one missed: %+v", o)
+	}
+	if o.hearChrony(nil, asked.Add(2*time.Second)); o.tracking != nil {
+		t.Errorf("two missed: %+v", o)
+	}
+	o.hearChrony(answer, asked)
+	if o.hearChrony(nil, asked.Add(time.Second)); o.tracking != answer {
+		t.Errorf("one missed after an answer: %+v", o)
 	}
 }

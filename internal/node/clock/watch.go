@@ -35,6 +35,7 @@ func Watch(ctx context.Context, options Options) (*Watcher, error) {
 	ctx, stop := context.WithCancel(ctx)
 	w := &Watcher{options: options, observer: observer{options: options}, changes: make(chan Estimate, 1), stepped: make(chan struct{}, 1), stop: stop,
 		estimator: newEstimator(options.DriftFloorPPB, options.UnknownAccuracy)}
+	w.observer.wake = w.step
 	w.look(ctx)
 	w.running.Go(func() {
 		if err := kernel.WaitForSteps(ctx, w.step); err != nil {

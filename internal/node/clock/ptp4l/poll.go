@@ -162,7 +162,11 @@ func addresses(from, to int) []Address {
 
 // find learns which address the ptp4l answers to: one of the likely ones, or of the others, of which a few are tried at a time.
 func (c *Client) find(ctx context.Context, likely, others []Address) error {
-	if found, err := c.try(ctx, likely, answerPatience); found || err != nil {
+	patience := answerPatience
+	if len(others) == 0 {
+		patience *= 4 // about what asking the others takes
+	}
+	if found, err := c.try(ctx, likely, patience); found || err != nil {
 		return err
 	}
 	for batch := range slices.Chunk(others, len(first)) {
