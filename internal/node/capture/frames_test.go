@@ -604,10 +604,18 @@ func TestTheBridgeStillSeesWhatItLearnsFrom(t *testing.T) {
 		"a frame for stations beyond": {to("01:80:c2:00:00:10", 0x88cc, igmp), false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, before := w.counts(t)
-			w.send(t, raw(test.frame, 0))
-			_, after := w.counts(t)
-			if got := after.Control > before.Control; got != test.control {
+			got := !test.control
+			// A report of the kernel's own, or of the case before on a busy machine, may be counted meanwhile, but not each time.
+			for range 5 {
+				_, before := w.counts(t)
+				w.send(t, raw(test.frame, 0))
+				_, after := w.counts(t)
+				if got = after.Control > before.Control; got == test.control {
+					break
+				}
+				time.Sleep(20 * time.Millisecond)
+			}
+			if got != test.control {
 				t.Errorf("it is the bridge's: %v, want %v", got, test.control)
 			}
 		})
