@@ -24,6 +24,12 @@
  *   DESTINATION  ->  a number for an address to which an unconnected socket sends, or for messages that
  *                    override what the socket says (struct ktsn_app_key).
  *   DESTINATION_CLOSE -> of a flow of frames: no more messages come for that number.
+ *   RECEIVE_OPEN ->  a receive ring for the UDP socket whose descriptor comes with the request: two
+ *                    descriptors, [0] the ring, [1] its control page (receive_layout.h); ring_bytes is the
+ *                    size of its records. The socket need not be a flow, nor the process have a ring to send.
+ *                    ENOTSUP: the kernel serves this socket, now and later.
+ *   RECEIVE_CLOSE -> the kernel's queue gets the socket's datagrams again; the socket's descriptor comes with
+ *                    the request.
  *
  * A relay (relay/) is an application whose messages are frames of others. Its flows are flows of frames
  * (KTSN_APP_FRAMES): each message says EtherType and priority itself (struct ktsn_ring_slot), a destination
@@ -47,9 +53,11 @@
 #define KTSN_APP_MAGIC UINT32_C(0x6e73746b) /* "ktsn", little endian */
 
 enum {
-	KTSN_APP_VERSION = 5,
+	KTSN_APP_VERSION = 6,
 	/* The first with flows of frames and untimed rings. */
 	KTSN_APP_VERSION_FRAMES = 5,
+	/* The first with receive rings. */
+	KTSN_APP_VERSION_RECEIVE = 6,
 	KTSN_APP_VERSION_OLDEST = 3,
 	KTSN_APP_TIMEOUT_MS = 100, /* how long libktsn waits for any reply in one go, locks held */
 	/* How long a call of an application that may block waits for a ktsnd that does not answer. */
@@ -69,6 +77,8 @@ enum ktsn_app_type {
 	KTSN_APP_FLOW_ADOPT = 7,
 	KTSN_APP_FLOW_WAKE = 8,
 	KTSN_APP_DESTINATION_CLOSE = 9,
+	KTSN_APP_RECEIVE_OPEN = 10,
+	KTSN_APP_RECEIVE_CLOSE = 11,
 };
 
 /* Where the pod's routes send a message. */
