@@ -32,10 +32,14 @@ struct ktsn_receive_header {
 	__u8 destination[16];
 };
 
-/* Written by the application: sleeping. Written by the programs: the counts, which only grow and wrap. */
+/* Written by the application: sleeping. Written by ktsnd: ended. Written by the programs: the counts, which
+ * only grow and wrap. */
 struct ktsn_receive_control {
 	__u32 sleeping; /* not 0: somebody waits for the ring's descriptor, and is to be woken */
-	__u32 reserved[15];
+	/* Not 0: ktsnd has taken the socket out of the programs' maps, and `kernel` counts no more. What is
+	 * in the ring is still to be read; the kernel's queue has all that comes from now on. */
+	__u32 ended;
+	__u32 reserved[14];
 	__u64 dropped;  /* datagrams for which the ring had no space */
 	__u64 received; /* datagrams that were put into the ring */
 	__u64 kernel;   /* datagrams that the kernel was about to put into the socket's own queue */
