@@ -149,6 +149,7 @@ build: deps ## all programs into bin/
 		$(BUILD)/datapath/tests/programs/ktsn-test-threads \
 		$(BUILD)/datapath/tests/replay/ktsn-shaper-replay bin/
 	@install -C -m 644 $(BUILD)/datapath/capture/capture.bpf.o internal/node/capture/object/
+	@install -C -m 644 $(BUILD)/datapath/receive/receive.bpf.o internal/node/receive/object/
 	@CGO_ENABLED=0 $(GO) build -ldflags="$(LINK)" -o bin/ ./cmd/...
 	@CGO_ENABLED=0 $(GO) -C scripts/cni-plugins build -ldflags='-s -w' -o ../../bin/ \
 		github.com/containernetworking/plugins/plugins/ipam/static

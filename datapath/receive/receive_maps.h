@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * Keys and values of the maps of receive.bpf.c, and the places in `counts`. Written by internal/node/receive
+ * (peers, endpoints) and ktsnd (sockets, rings, controls). Also for BPF: no header of the C library.
+ *
+ * All processor formats, but where the name ends in _be: network byte order.
+ */
+#ifndef KTSN_RECEIVE_MAPS_H
+#define KTSN_RECEIVE_MAPS_H
+
+#include <linux/types.h>
+
+/* linux/socket.h, which is not for BPF. */
+#define KTSN_RECEIVE_IPV4 2  /* AF_INET */
+#define KTSN_RECEIVE_IPV6 10 /* AF_INET6 */
+
+/* Map `peers`, a trie of prefixes: which sources of a network are behind which node. */
+struct ktsn_receive_peer {
+	__u32 prefix_bits; /* of all that follows; at least KTSN_RECEIVE_PEER_BITS */
+	__u32 vni;
+	__u32 node_be; /* the source address of the tunnel's packets */
+	__u32 family;
+	__u8 source[16]; /* IPv4 in the first four */
+};
+
+#define KTSN_RECEIVE_PEER_BITS 96
+
+/* Map `endpoints`: the pods whose datagrams may go into receive rings. */
+struct ktsn_receive_endpoint_key {
+	__u32 vni;
+	__u8 mac[6];
+	__u16 zero;
+};
+
+#define KTSN_RECEIVE_HAS_IPV4 1
+#define KTSN_RECEIVE_HAS_IPV6 2
+
+struct ktsn_receive_endpoint {
+	__u64 netns_cookie; /* of the pod's network namespace, never used again */
+	__s32 netns_id;     /* the number of that namespace in the uplink's, which is used again */
+	__u32 interface;    /* index in the pod */
+	__u32 port;         /* index of the node's end; the entry is void when it has gone */
+	__u32 uplink;       /* index of the interface by which packets for the tunnel come */
+	__u32 node_be;      /* the tunnel's own address */
+	__u32 ipv4_be;
+	__u8 ipv6[16];
+	__u16 tunnel_port_be;
+	__u16 has; /* KTSN_RECEIVE_HAS_... */
+	__u32 reserved;
+};
+
+/* Map `sockets`, the storage of a socket. */
+struct ktsn_receive_socket {
+	__u64 id; /* key of `rings` and `controls`: the socket's cookie */
+};
+
+/* Places in the map `counts`. Frames for a tunnel, by what became of them: those behind KTSN_RECEIVE_FULL
+ * were left to the kernel. */
+enum ktsn_receive_count {
+	KTSN_RECEIVE_RECEIVED,    /* put into a ring */
+	KTSN_RECEIVE_FULL,        /* dropped: the ring had no space */
+	KTSN_RECEIVE_NO_ENDPOINT, /* for no pod that asked, or not for this tunnel */
+	KTSN_RECEIVE_NOT_HOST,    /* the uplink overheard it */
+	KTSN_RECEIVE_SEGMENTS,    /* several packets in one */
+	KTSN_RECEIVE_TUNNEL,      /* headers of the tunnel that are not those of a peer's packets */
+	KTSN_RECEIVE_PEER,        /* no peer, or a source that is not behind it */
+	KTSN_RECEIVE_PROTOCOL,    /* no UDP over IP inside, or a VLAN tag */
+	KTSN_RECEIVE_FRAGMENT,
+	KTSN_RECEIVE_OPTIONS, /* options of IPv4; header extensions of IPv6 count as PROTOCOL */
+	KTSN_RECEIVE_LENGTH,  /* lengths inside contradict each other or the frame */
+	KTSN_RECEIVE_HEADER,  /* the checksum of the header inside is wrong */
+	KTSN_RECEIVE_DESTINATION,
+	KTSN_RECEIVE_SOURCE,    /* a source that nobody can have */
+	KTSN_RECEIVE_NO_SOCKET, /* none, or one without a ring */
+	KTSN_RECEIVE_FOREIGN,   /* the socket is not of the endpoint's network namespace, or bound to a device
+				 */
+	KTSN_RECEIVE_NO_RING,   /* the ring has gone */
+	KTSN_RECEIVE_TOO_LONG,  /* longer than any record */
+	KTSN_RECEIVE_CHECKSUM,  /* wrong, or missing with IPv6 */
+	KTSN_RECEIVE_COUNTS
+};
+
+#endif
