@@ -7,6 +7,7 @@
 #include "control_text.h"
 #include "flow.h"
 #include "peers.h"
+#include "receiving.h"
 
 #include <arpa/inet.h>
 #include <jansson.h>
@@ -171,11 +172,12 @@ static json_t *endpoint_json(const struct pod *pod, const struct endpoint *endpo
 {
 	char mac[CONTROL_MAC_CHARACTERS + 1];
 
-	return json_pack("{ss ss ss si ss ss si so so}", "identity", pod->identity, "interface",
+	return json_pack("{ss ss ss si ss ss si so so sb}", "identity", pod->identity, "interface",
 			 endpoint->interface, "netns", endpoint->netns, "vni", (int)endpoint->vni, "bridge",
 			 endpoint->bridge, "mac", control_mac_text(endpoint->mac, mac), "mtu",
 			 (int)endpoint->mtu_bytes, "sources", control_sources_json(&endpoint->admission),
-			 "grants", control_grants_json(&endpoint->admission));
+			 "grants", control_grants_json(&endpoint->admission), "receive",
+			 (int)endpoint->receive);
 }
 
 /* The part of a list that a reply has: the entries from `offset` on, at most `limit`, and no more than a
@@ -241,6 +243,17 @@ static json_t *limits_json(const struct quota_limits *limits)
 			 "horizon-ns", (json_int_t)limits->horizon_ns);
 }
 
+static json_t *receive_json(const struct pod *pod)
+{
+	const struct receive_counts counts = receiving_counts(pod);
+	const struct pod_receive *receive = &pod->receive;
+
+	return json_pack("{si sI sI sI sI ss}", "sockets", (int)receive->socket_count, "received",
+			 (json_int_t)counts.received, "dropped", (json_int_t)counts.dropped, "kernel",
+			 (json_int_t)counts.kernel, "refused", (json_int_t)receive->refused, "reason",
+			 receive_refusal_text(receive->why));
+}
+
 static json_t *pod_json(const struct pod *pod)
 {
 	const struct quota *quota = pod->quota;
@@ -248,14 +261,14 @@ static json_t *pod_json(const struct pod *pod)
 
 	for (const struct endpoint *e = pod->endpoints.first; e; e = e->next)
 		endpoints++;
-	return json_pack("{ss ss ss si sI sI sI sI sI sI so}", "identity", pod->identity, "name", pod->name,
-			 "path", pod->socket_path, "endpoints", endpoints, "processes",
+	return json_pack("{ss ss ss si sI sI sI sI sI sI so so}", "identity", pod->identity, "name",
+			 pod->name, "path", pod->socket_path, "endpoints", endpoints, "processes",
 			 (json_int_t)quota->processes, "sockets", (json_int_t)quota->sockets,
 			 "ring-memory-bytes", (json_int_t)quota->ring_bytes, "pending",
 			 (json_int_t)quota_pending(quota), "relay-connections",
 			 (json_int_t)(pod->relay_quota ? pod->relay_quota->processes : 0), "untimed-pending",
 			 (json_int_t)(pod->relay_quota ? quota_pending(pod->relay_quota) : 0), "limits",
-			 limits_json(&quota->limits));
+			 limits_json(&quota->limits), "receive", receive_json(pod));
 }
 
 char *control_reply_pods(const struct node *node, uint32_t offset, uint32_t limit)

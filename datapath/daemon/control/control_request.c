@@ -22,7 +22,7 @@ struct field {
 	enum presence { REQUIRED, OPTIONAL } presence;
 };
 
-enum { FIELDS_MAX = 7 };
+enum { FIELDS_MAX = 8 };
 
 static int string_read(const json_t *value, const char *field, char *to, size_t bytes,
 		       struct refusal *refusal)
@@ -177,6 +177,15 @@ static int grants_read(const json_t *value, struct control_request *request, str
 {
 	request->grants_given = true;
 	return control_grants_read(value, &request->admission, refusal);
+}
+
+static int receive_read(const json_t *value, struct control_request *request, struct refusal *refusal)
+{
+	if (!json_is_boolean(value))
+		return refuse(refusal, "receive", "must be true or false");
+	request->receive_given = true;
+	request->receive = json_is_true(value);
+	return 0;
 }
 
 static int offset_read(const json_t *value, struct control_request *request, struct refusal *refusal)
@@ -337,7 +346,8 @@ static const struct request_description {
 	  VNI,
 	  {"bridge", bridge_read, REQUIRED},
 	  {"sources", sources_read, OPTIONAL},
-	  {"grants", grants_read, OPTIONAL}}},
+	  {"grants", grants_read, OPTIONAL},
+	  {"receive", receive_read, OPTIONAL}}},
 	{"endpoint-del", CONTROL_ENDPOINT_DEL, {IDENTITY, INTERFACE}},
 	{"endpoints", CONTROL_ENDPOINTS, {OFFSET, LIMIT}},
 	{"pods", CONTROL_PODS, {OFFSET, LIMIT}},

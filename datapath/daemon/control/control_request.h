@@ -64,6 +64,7 @@ struct control_request {
 	uint32_t vni;
 	struct endpoint_admission admission; /* without the interface's own address */
 	bool sources_given, grants_given;    /* of it */
+	bool receive, receive_given;
 	uint32_t address_be;
 	struct subnet subnets[PEER_SUBNETS_MAX];
 	uint32_t subnet_count;

@@ -289,8 +289,8 @@ int control_server_tick(struct control_server *server)
 static char *endpoint_add(struct node *node, const struct control_request *r)
 {
 	const struct endpoint_description description = {
-		r->interface,  r->netns,          r->vni,           r->bridge,
-		&r->admission, !r->sources_given, !r->grants_given, 0,
+		r->interface,      r->netns,         r->vni, r->bridge,  &r->admission,
+		!r->sources_given, !r->grants_given, 0,      r->receive, !r->receive_given,
 	};
 	struct refusal refusal = {.field = ""};
 

@@ -13,6 +13,7 @@
 #include "peers.h"
 #include "processes_taken.h"
 #include "realtime_worker.h"
+#include "receiving.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -93,6 +94,7 @@ static int endpoint_give(struct giving *giving, const struct pod *pod, const str
 	/* Else the successor would give it one that another's library was told. */
 	to->network_number =
 		endpoint->attachment->number ? endpoint->attachment->number : NETWORK_NUMBER_NONE;
+	to->receive = endpoint->receive;
 	return give(giving, HANDOVER_ENDPOINT, NULL, 0);
 }
 
@@ -219,6 +221,17 @@ static int destination_give(struct giving *giving, const struct process *process
 	return give(giving, HANDOVER_DESTINATION, NULL, 0);
 }
 
+static int receive_give(struct giving *giving, const struct receive_socket *socket)
+{
+	struct handover_receive *to = &blank(giving)->receive;
+
+	to->cookie = socket->cookie;
+	to->ring_bytes = socket->ring.bytes;
+	to->ring_id = socket->ring.ring_id;
+	to->control_id = socket->ring.control_id;
+	return give(giving, HANDOVER_RECEIVE, NULL, 0);
+}
+
 static int process_head_give(struct giving *giving, const struct process *process)
 {
 	struct handover_process *to = &blank(giving)->process;
@@ -263,6 +276,8 @@ static int process_give(struct giving *giving, const struct process *process)
 	for (uint32_t i = 0; i < LOOP_DESTINATIONS_PER_RING && !err; i++)
 		if (process->destinations.entries[i])
 			err = destination_give(giving, process, process->destinations.entries[i]);
+	for (const struct receive_user *user = process->receiving; user && !err; user = user->next)
+		err = receive_give(giving, user->socket);
 	return err;
 }
 

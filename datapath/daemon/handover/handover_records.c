@@ -48,6 +48,8 @@ static size_t length_of(enum handover_type type)
 		return LENGTH_WITH(flow);
 	case HANDOVER_DESTINATION:
 		return LENGTH_WITH(destination);
+	case HANDOVER_RECEIVE:
+		return LENGTH_WITH(receive);
 	case HANDOVER_STANDS:
 		return LENGTH_WITH(paused_tai_ns);
 	case HANDOVER_CONTROL:

@@ -57,6 +57,7 @@ enum handover_type {
 	HANDOVER_KEPT_RING,      /* behind the pods; likewise */
 	HANDOVER_CLOCK,          /* before the endpoints; likewise */
 	HANDOVER_NETWORK_CLOCK,  /* behind that one; likewise */
+	HANDOVER_RECEIVE,        /* of the process before it; likewise: then its rings stay without a user */
 };
 
 struct handover_shaping {
@@ -81,6 +82,7 @@ struct handover_endpoint {
 	struct endpoint_admission admission; /* an older predecessor knows none: no hardware address */
 	uint32_t network_number;             /* of its bit in the rings; 0: an older predecessor knows none,
 					      * UINT32_MAX: it has none */
+	bool receive;
 };
 
 struct handover_peer {
@@ -160,6 +162,12 @@ struct handover_destination {
 	struct ktsn_app_key key;
 };
 
+struct handover_receive {
+	uint64_t cookie; /* of the socket */
+	uint64_t ring_bytes;
+	uint32_t ring_id, control_id;
+};
+
 struct handover_record {
 	uint32_t magic;
 	uint32_t version;
@@ -179,6 +187,7 @@ struct handover_record {
 		struct handover_kept_ring kept_ring;
 		struct handover_flow flow;
 		struct handover_destination destination;
+		struct handover_receive receive;
 		int64_t paused_tai_ns; /* HANDOVER_STANDS: when the loop was told to pause */
 	};
 };

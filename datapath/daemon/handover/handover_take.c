@@ -13,6 +13,7 @@
 #include "pods.h"
 #include "processes_taken.h"
 #include "realtime_worker.h"
+#include "receiving.h"
 #include "routing.h"
 #include "shaping.h"
 #include "timed_sockets.h"
@@ -84,7 +85,8 @@ static void endpoint_take(struct taking *taking)
 	if (node_endpoint_add(taking->node, from->identity,
 			      &(struct endpoint_description){from->interface, from->netns, from->vni,
 							     from->bridge, known ? &from->admission : NULL,
-							     false, false, from->network_number},
+							     false, false, from->network_number,
+							     from->receive, false},
 			      &refusal) == -EINVAL)
 		refusal_log("endpoint", from->identity, &refusal);
 }
@@ -237,6 +239,16 @@ static void destination_take(struct taking *taking)
 		(void)flow_destination_take_over(taking->process, &description);
 }
 
+static void receive_take(struct taking *taking)
+{
+	const struct handover_receive *from = &taking->record.receive;
+	const struct receive_ring ring = {from->ring_id, from->control_id, from->ring_bytes};
+
+	/* One that has ended cannot have any. */
+	if (taking->process && taking->process->pod)
+		(void)receiving_take_over(taking->process, from->cookie, &ring);
+}
+
 static void record_take(struct taking *taking)
 {
 	switch ((enum handover_type)taking->record.type) {
@@ -282,6 +294,9 @@ static void record_take(struct taking *taking)
 		break;
 	case HANDOVER_DESTINATION:
 		destination_take(taking);
+		break;
+	case HANDOVER_RECEIVE:
+		receive_take(taking);
 		break;
 	case HANDOVER_END:
 	case HANDOVER_READY:

@@ -14,6 +14,9 @@ enum { BURST_NS = 10000000 };
  */
 enum { RING_WORKS_PER_SECOND = 500, RING_WORKS_BURST_NS = 30000000 };
 
+/* So many sockets a program may open when it begins, and a hundred a second after that. */
+enum { RECEIVE_WORKS_PER_SECOND = 100, RECEIVE_WORKS_BURST = 1024 };
+
 static void rate_set(struct quota_rate *rate, uint32_t per_second)
 {
 	atomic_store_explicit(&rate->interval_ns, per_second ? NS_PER_SECOND / per_second : 0,
@@ -67,6 +70,8 @@ struct quota *quota_create(const struct quota_limits *limits, uint32_t *live)
 	quota->messages.burst_ns = quota->doorbells.burst_ns = BURST_NS;
 	quota->ring_works.burst_ns = RING_WORKS_BURST_NS;
 	rate_set(&quota->ring_works, RING_WORKS_PER_SECOND);
+	quota->receive_works.burst_ns = RECEIVE_WORKS_BURST * NS_PER_SECOND / RECEIVE_WORKS_PER_SECOND;
+	rate_set(&quota->receive_works, RECEIVE_WORKS_PER_SECOND);
 	quota_limits_set(quota, limits);
 	return quota;
 }

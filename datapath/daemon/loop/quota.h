@@ -58,7 +58,8 @@ struct quota {
 	uint32_t sockets;
 	uint64_t ring_bytes; /* of rings that its processes have, or kept (ring_charges.h) */
 	bool pod_gone;
-	struct quota_rate ring_works; /* rings that are made or handed back, and so closed again */
+	struct quota_rate ring_works;    /* rings that are made or handed back, and so closed again */
+	struct quota_rate receive_works; /* receive rings that are made */
 	/* The loop thread's, and read by the other. */
 	_Atomic uint32_t pending;
 	/* The loop thread's. */

@@ -185,7 +185,7 @@ int socket_netns_cookie(int fd, uint64_t *cookie)
 	return getsockopt(fd, SOL_SOCKET, SO_NETNS_COOKIE, cookie, &bytes) ? -errno : 0;
 }
 
-static int cookies_read(int fd, struct socket_identity *identity)
+int socket_cookies_read(int fd, struct socket_identity *identity)
 {
 	socklen_t bytes = sizeof(identity->cookie);
 	int err = socket_netns_cookie(fd, &identity->netns_cookie);
@@ -203,7 +203,7 @@ int socket_identity_read(int fd, struct socket_identity *identity)
 	*identity = (struct socket_identity){.cookie = 0};
 	err = kind_read(fd, attributes);
 	if (!err)
-		err = cookies_read(fd, identity);
+		err = socket_cookies_read(fd, identity);
 	if (!err)
 		err = ends_read(fd, attributes);
 	if (!err && attributes->family != AF_PACKET)

@@ -54,6 +54,8 @@ struct socket_identity {
 /* 0; -EOPNOTSUPP when it is of a kind that ktsnd does not send for; -EINVAL when it is not bound yet; or
  * -errno. */
 int socket_identity_read(int fd, struct socket_identity *identity);
+/* Its two cookies only. 0 or -errno. */
+int socket_cookies_read(int fd, struct socket_identity *identity);
 /* Of a socket's network namespace, as ktsnd knows namespaces (namespace.h). 0 or -errno. */
 int socket_netns_cookie(int fd, uint64_t *cookie);
 

@@ -11,6 +11,7 @@
 #include "pod_thread.h"
 #include "pods.h"
 #include "processes.h"
+#include "receiving.h"
 #include "routing.h"
 #include "shaping.h"
 
@@ -59,6 +60,8 @@ int node_init(struct node *node, struct events *events, struct loop *loop, const
 		err = node_shaping_init(node, shaping);
 	if (!err)
 		clock_steps_watch(&node->clocks.steps, events);
+	if (!err)
+		receiving_begin(node);
 	if (err) {
 		pod_threads_destroy(node->threads);
 		doorbells_destroy(node->doorbells);
@@ -76,11 +79,13 @@ int node_tick(struct node *node)
 	deferred_free_run(node);
 	listeners_wake(node);
 	connections_wake(node);
-	return events_earlier(events_earlier(events_earlier(routing_tick(&node->routing), clocks_tick(node)),
-					     node->deferred ? DEFERRED_MS : -1),
-			      events_earlier(node->listeners_resting ? LISTENERS_MS : -1,
-					     events_earlier(node->connections_resting ? CONNECTIONS_MS : -1,
-							    ring_charges_tick(&node->ring_charges))));
+	return events_earlier(
+		events_earlier(events_earlier(events_earlier(routing_tick(&node->routing), clocks_tick(node)),
+					      receiving_tick(node)),
+			       node->deferred ? DEFERRED_MS : -1),
+		events_earlier(node->listeners_resting ? LISTENERS_MS : -1,
+			       events_earlier(node->connections_resting ? CONNECTIONS_MS : -1,
+					      ring_charges_tick(&node->ring_charges))));
 }
 
 void node_close(struct node *node)
@@ -104,6 +109,7 @@ void node_fini(struct node *node)
 		pod_threads_destroy(node->threads);
 		doorbells_destroy(node->doorbells);
 	}
+	receiving_fini(node);
 	free(node->shaping.gates);
 	clock_steps_end(&node->clocks.steps, node->events);
 	events_remove(node->events, &node->notifications);

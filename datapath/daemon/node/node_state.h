@@ -38,6 +38,14 @@ struct node_trace {
 	uint64_t before;                      /* the loop's last record of an earlier trace */
 };
 
+/* Receive rings, and those that a former ktsnd has left (receiving.h). */
+struct node_receive {
+	const char *folder; /* where the program's maps are pinned */
+	uint64_t *left;     /* cookies; NULL: none */
+	size_t left_count;
+	int64_t left_until_ms;
+};
+
 struct node {
 	struct events *events;
 	struct loop *loop;
@@ -51,6 +59,7 @@ struct node {
 	struct network_limits *network_limits;
 	uint32_t network_limits_count;
 	struct node_clocks clocks;
+	struct node_receive receive;
 	uint32_t quota_count;       /* of pods, and of those that are gone and whose messages still leave */
 	uint32_t relay_quota_count; /* the same of those of pods' relays */
 	struct pod *pods;

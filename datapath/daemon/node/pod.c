@@ -11,3 +11,11 @@ struct pod *pod_find(const struct node *node, const char *identity)
 		pod = pod->next;
 	return pod;
 }
+
+bool pod_receives(const struct pod *pod)
+{
+	for (const struct endpoint *endpoint = pod->endpoints.first; endpoint; endpoint = endpoint->next)
+		if (endpoint->receive)
+			return true;
+	return false;
+}

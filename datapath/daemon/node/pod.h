@@ -8,6 +8,8 @@
 
 #include "endpoints.h"
 #include "node_state.h"
+#include "receive_maps.h"
+#include "receive_refusal.h"
 
 #include <sys/un.h>
 
@@ -32,6 +34,16 @@ struct timed_socket {
 	struct txtime_mode mode;
 };
 
+/* Its sockets with receive rings (receiving.h). */
+struct pod_receive {
+	struct receive_socket *sockets;
+	uint32_t socket_count;
+	struct receive_counts ended; /* of those that it has no more */
+	uint64_t refused;            /* sockets that stay with the kernel, */
+	enum receive_refusal why;    /* and why the last of them does */
+	bool warned;
+};
+
 struct pod {
 	struct node *node;
 	char identity[NODE_IDENTITY_MAX + 1];
@@ -52,9 +64,10 @@ struct pod {
 	struct endpoint_set endpoints;
 	uint64_t refused; /* networks of its rings' headers, as the loop was told last */
 	struct process *processes;
-	uint32_t relays;                            /* of those, the ones that are a relay's */
-	bool version_warned;                        /* of a libktsn.so of another version */
-	bool unanswered_warned;                     /* of having answered too late */
+	uint32_t relays;        /* of those, the ones that are a relay's */
+	bool version_warned;    /* of a libktsn.so of another version */
+	bool unanswered_warned; /* of having answered too late */
+	struct pod_receive receive;
 	struct timed_socket recent[POD_RECENT_MAX]; /* timed sockets that their processes closed, a ring */
 	uint32_t recent_next;
 	struct pod *next;
@@ -62,5 +75,7 @@ struct pod {
 
 /* The pod of that identity, or NULL. */
 struct pod *pod_find(const struct node *node, const char *identity);
+/* Whether an endpoint of it asks for receive rings. */
+bool pod_receives(const struct pod *pod);
 
 #endif

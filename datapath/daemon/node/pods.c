@@ -204,6 +204,8 @@ int node_endpoint_add(struct node *node, const char *identity, const struct endp
 	existing = endpoint_named(&pod->endpoints, endpoint->interface);
 	if (existing) {
 		err = endpoint_compare(existing, endpoint, identity, refusal);
+		if (!err && !description->keeps_receive)
+			existing->receive = endpoint->receive;
 		if (!err && endpoint_admission_take(existing, endpoint, description))
 			destinations_admission_changed(&node->routing, existing);
 		endpoint_free(endpoint);

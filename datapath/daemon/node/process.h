@@ -31,7 +31,8 @@ struct process {
 	struct doorbell_work *joining;  /* NULL: it is not just being put there */
 	struct flow *flows[LOOP_FLOWS_PER_RING];
 	struct destination_table destinations;
-	struct process *next; /* among its pod's, or among those that are closing */
+	struct receive_user *receiving; /* sockets with receive rings that it has opened */
+	struct process *next;           /* among its pod's, or among those that are closing */
 };
 
 #endif

@@ -4,6 +4,7 @@
 #include "flows.h"
 #include "log.h"
 #include "processes.h"
+#include "receiving.h"
 #include "requests.h"
 #include "ring_map.h"
 #include "ring_support.h"
@@ -219,6 +220,11 @@ static void flow_request_serve(struct process *process, struct app_request *from
 		reply->status = -EOPNOTSUPP;
 }
 
+static bool is_of_receiving(const struct ktsn_app_request *request)
+{
+	return request->type == KTSN_APP_RECEIVE_OPEN || request->type == KTSN_APP_RECEIVE_CLOSE;
+}
+
 static void request_serve(struct process *process, struct app_request *from, struct ktsn_app_reply *reply)
 {
 	const struct ktsn_app_request *message = &from->message;
@@ -227,6 +233,12 @@ static void request_serve(struct process *process, struct app_request *from, str
 		reply->status = -EPROTO;
 	else if (!version_known(message))
 		version_refuse(process, message, reply);
+	else if (is_of_receiving(message) && message->version < KTSN_APP_VERSION_RECEIVE)
+		reply->status = -EOPNOTSUPP;
+	else if (message->type == KTSN_APP_RECEIVE_OPEN)
+		receive_open_request(process, from, reply);
+	else if (message->type == KTSN_APP_RECEIVE_CLOSE)
+		receive_close_request(process, from, reply);
 	else if (message->type == KTSN_APP_HELLO)
 		reply->status = hello(process, from);
 	else if (message->type == KTSN_APP_HAND_BACK)
@@ -246,6 +258,11 @@ static size_t reply_fds(const struct process *process, const struct ktsn_app_rep
 		fds[1] = process->doorbell_fd;
 		return 2;
 	}
+	if (reply->type == KTSN_APP_RECEIVE_OPEN) {
+		fds[0] = process->request->reply_fds[0];
+		fds[1] = process->request->reply_fds[1];
+		return 2;
+	}
 	if (reply->type == KTSN_APP_HAND_BACK) {
 		fds[0] = process->doorbell_fd;
 		return 1;
@@ -262,27 +279,46 @@ static int reply_send(struct process *process, const struct ktsn_app_reply *repl
 			 MSG_DONTWAIT);
 }
 
-void process_request_serve(struct process *process)
+static void reply_fill(struct process *process, struct app_request *request)
 {
-	struct app_request *request = process->request;
-	struct ktsn_app_reply reply = {.magic = KTSN_APP_MAGIC, .version = KTSN_APP_VERSION};
-	int err = request->got < 0 ? request->got : 0;
+	struct ktsn_app_reply *reply = &request->reply;
 
-	if (request->got > 0) {
-		if (version_known(&request->message))
-			reply.version = request->message.version;
-		reply.type = request->message.type;
-		reply.number = request->message.number;
-		reply.flow = reply.destination = KTSN_APP_NONE;
-		unanswered_log(process);
-		request_serve(process, request, &reply);
-		if (reply.type == KTSN_APP_HELLO && !reply.status)
-			reply.ring_bytes = process->memory.bytes;
-		app_request_clear(request);
-		err = reply_send(process, &reply);
-	}
+	*reply = (struct ktsn_app_reply){.magic = KTSN_APP_MAGIC, .version = KTSN_APP_VERSION};
+	if (version_known(&request->message))
+		reply->version = request->message.version;
+	reply->type = request->message.type;
+	reply->number = request->message.number;
+	reply->flow = reply->destination = KTSN_APP_NONE;
+	unanswered_log(process);
+	request_serve(process, request, reply);
+	if (reply->type == KTSN_APP_HELLO && !reply->status)
+		reply->ring_bytes = process->memory.bytes;
+}
+
+/* The process's connection is ready for the next. */
+static void request_end(struct process *process, int err)
+{
 	if (!err)
 		err = events_add(process->pod->node->events, &process->connection);
 	if (err)
 		process_close(process);
+}
+
+void process_request_serve(struct process *process)
+{
+	struct app_request *request = process->request;
+	int err = request->got < 0 ? request->got : 0;
+
+	if (request->got > 0 && !request->finishing) {
+		reply_fill(process, request);
+		/* Before the reply: a copy of a socket that stays open here would keep its port bound. */
+		if (request->socket_fd >= 0) {
+			app_request_finish(request);
+			return;
+		}
+	}
+	if (request->got > 0)
+		err = reply_send(process, &request->reply);
+	app_request_clear(request);
+	request_end(process, err);
 }

@@ -7,6 +7,7 @@
 #include "flows.h"
 #include "pod_limits.h"
 #include "pod_thread.h"
+#include "receiving.h"
 #include "ring_map.h"
 #include "socket_identity.h"
 #include "timed_sockets.h"
@@ -153,6 +154,7 @@ void process_close(struct process *process)
 	struct pod *pod = process->pod;
 	struct node *node = pod->node;
 
+	receiving_end(process);
 	list_remove(&pod->processes, process);
 	pod->relays -= process->relay;
 	connection_rest(process, false);
@@ -195,7 +197,7 @@ static void connection_readable(struct event_source *source)
 
 	events_remove(process->pod->node->events, source);
 	/* Behind those of its pod that wait already; a relay waits for none. */
-	if (process->ring || process->relay ||
+	if (process->ring || process->relay || process->receiving ||
 	    (!process->pod->connections_resting && ring_work_allowed(process)))
 		app_request_begin(process->request);
 	else
@@ -298,6 +300,7 @@ void process_unmake(struct process *process)
 {
 	struct pod *pod = process->pod;
 
+	receiving_end(process);
 	list_remove(&pod->processes, process);
 	pod->relays -= process->relay;
 	pod->node->process_count--;

@@ -5,6 +5,7 @@
 #include "doorbell_works.h"
 #include "doorbells.h"
 #include "notifiers.h"
+#include "receive_maps.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -72,6 +73,24 @@ static int request_receive(struct app_request *request, int *passed_fd)
 	return bytes == sizeof(request->message) && length_allowed(request, message.msg_flags) ? 1 : -EPROTO;
 }
 
+/* Of a socket that is given back only the name counts, bound or not. */
+static int receive_socket_read(struct app_request *request, int fd)
+{
+	struct socket_identity *identity = &request->identity;
+	int err;
+
+	if (request->message.type == KTSN_APP_RECEIVE_CLOSE) {
+		*identity = (struct socket_identity){.cookie = 0};
+		return socket_cookies_read(fd, identity);
+	}
+	err = socket_identity_read(fd, identity);
+	if (!err && identity->attributes.family == AF_PACKET)
+		err = -EOPNOTSUPP;
+	if (!err)
+		receive_socket_attach(fd, request->filter_fd, &request->receive);
+	return err;
+}
+
 /* The descriptor, unless something keeps it, is the caller's. */
 static int passed_read(struct app_request *request, int *fd)
 {
@@ -81,6 +100,12 @@ static int passed_read(struct app_request *request, int *fd)
 	case KTSN_APP_FLOW_OPEN:
 	case KTSN_APP_FLOW_ADOPT:
 		return socket_identity_read(*fd, &request->identity);
+	case KTSN_APP_RECEIVE_OPEN:
+	case KTSN_APP_RECEIVE_CLOSE:
+		err = receive_socket_read(request, *fd);
+		if (!err)
+			request->socket_fd = *fd;
+		break;
 	case KTSN_APP_FLOW_WAKE:
 		err = notifier_create(request->message.flags, request->message.address, *fd,
 				      &request->notifier);
@@ -117,11 +142,23 @@ static void doorbell_prepare(struct app_request *request)
 	request->doorbell_fd = request->doorbell_set_fd;
 }
 
+static void socket_finish(struct app_request *request)
+{
+	if (request->filter_goes)
+		receive_socket_detach(request->socket_fd);
+	close(request->socket_fd);
+	request->socket_fd = -1;
+}
+
 static void request_run(struct pod_work *work)
 {
 	struct app_request *request = container_of(work, struct app_request, work);
 	int fd = -1;
 
+	if (request->finishing) {
+		socket_finish(request);
+		return;
+	}
 	request->got = request_receive(request, &fd);
 	if (request->got > 0)
 		request->passed_err = fd < 0 ? -EINVAL : passed_read(request, &fd);
@@ -134,9 +171,23 @@ static void request_run(struct pod_work *work)
 
 /* ---- the control thread ---- */
 
+static void fd_close(int *fd)
+{
+	if (*fd >= 0)
+		close(*fd);
+	*fd = -1;
+}
+
 void app_request_clear(struct app_request *request)
 {
 	notifier_close(request->thread, request->notifier);
+	pod_thread_close(request->thread, request->socket_fd);
+	/* Maps and a program: nobody is waited for. */
+	fd_close(&request->filter_fd);
+	fd_close(&request->reply_fds[0]);
+	fd_close(&request->reply_fds[1]);
+	request->socket_fd = -1;
+	request->finishing = request->filter_goes = false;
 	pod_thread_close(request->thread, request->memory_fd);
 	doorbell_discard(request->thread, request->doorbells, request->doorbell_set_fd, request->doorbell_fd);
 	request->notifier = NULL;
@@ -172,6 +223,7 @@ struct app_request *app_request_create(struct process *process, void (*serve)(st
 	request->serve = serve;
 	request->connection_fd = process->connection.fd;
 	request->memory_fd = request->doorbell_fd = request->doorbell_set_fd = -1;
+	request->filter_fd = request->socket_fd = request->reply_fds[0] = request->reply_fds[1] = -1;
 	request->doorbells = process->doorbells;
 	request->thread = process->thread;
 	pod_thread_get(request->thread);
@@ -182,6 +234,14 @@ void app_request_begin(struct app_request *request)
 {
 	request->busy = true;
 	request->has_ring = request->process->ring;
+	if (pod_receives(request->process->pod))
+		request->filter_fd = receive_filter_open(request->process->pod->node->receive.folder);
+	pod_thread_do(request->thread, &request->work);
+}
+
+void app_request_finish(struct app_request *request)
+{
+	request->busy = request->finishing = true;
 	pod_thread_do(request->thread, &request->work);
 }
 

@@ -4,7 +4,8 @@
  *
  *   control thread: the connection is readable
  *   pod's thread:   receives, looks at the descriptor that comes with it, closes what is not kept
- *   control thread: serves (process_requests.h), replies, waits for the next
+ *   control thread: serves (process_requests.h), replies, waits for the next; or, of a socket that is kept
+ *   until then, has the pod's thread close it, and then replies
  */
 #ifndef KTSN_DAEMON_REQUESTS_H
 #define KTSN_DAEMON_REQUESTS_H
@@ -12,6 +13,7 @@
 #include "app_protocol.h"
 #include "pod_thread.h"
 #include "process.h"
+#include "receive_socket.h"
 #include "socket_identity.h"
 
 struct notifier;
@@ -33,6 +35,14 @@ struct app_request {
 	int memory_fd;                   /* HAND_BACK; -1: none. Likewise */
 	struct doorbells *doorbells;
 	int doorbell_fd, doorbell_set_fd; /* HELLO, HAND_BACK; -1 or -errno: none. Likewise */
+	/* RECEIVE_OPEN, RECEIVE_CLOSE: the socket stays open until the request is finished. */
+	int filter_fd; /* of the pod's sockets; -1: it gets none */
+	int socket_fd;
+	struct receive_state receive;
+	bool filter_goes;
+	bool finishing;
+	int reply_fds[2]; /* what goes with the reply; -1: nothing */
+	struct ktsn_app_reply reply;
 };
 
 /* For a process that has a connection; `serve` is called with each request that was read. NULL when out of
@@ -40,6 +50,9 @@ struct app_request {
 struct app_request *app_request_create(struct process *process, void (*serve)(struct process *process));
 /* The connection is readable, and is not looked at again before this was served. */
 void app_request_begin(struct app_request *request);
+/* The pod's thread closes the socket that came with the request, and it is served once more, with
+ * `finishing`. */
+void app_request_finish(struct app_request *request);
 /* It ends when it can. */
 void app_request_abandon(struct app_request *request);
 /* Its descriptors, as far as they were not taken. */

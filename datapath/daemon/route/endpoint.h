@@ -30,6 +30,7 @@ struct endpoint {
 	char bridge[IF_NAMESIZE];   /* of the network on this node; "": none, no pod here is reached */
 	uint32_t bridge_link_index; /* 0 likewise */
 	struct endpoint_admission admission;
+	bool receive;                  /* sockets of the pod get receive rings */
 	struct attachment *attachment; /* of its pod to its network, while it is in a set */
 	struct endpoint *next;
 };

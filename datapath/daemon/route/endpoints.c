@@ -185,6 +185,7 @@ int endpoint_make(struct routing *routing, const struct endpoint_description *fr
 	snprintf(endpoint->interface, sizeof(endpoint->interface), "%s", from->interface);
 	snprintf(endpoint->netns, sizeof(endpoint->netns), "%s", from->netns);
 	endpoint->vni = from->vni;
+	endpoint->receive = from->receive;
 	err = from->netns[0] == '/' ? namespace_get(&routing->namespaces, from->netns, &endpoint->ns)
 				    : -EINVAL;
 	err = err ? refuse(refusal, "netns", "%s: %s; give the path of the pod's network namespace",

@@ -23,6 +23,8 @@ struct endpoint_description {
 	/* Of its attachment, which libraries of the pod may have been told; 0: any
 	 * (attachments.h). */
 	uint32_t network_number;
+	/* Sockets get receive rings; nothing is said of that. */
+	bool receive, keeps_receive;
 };
 
 void endpoint_set_add(struct routing *routing, struct endpoint_set *set);

@@ -124,9 +124,14 @@ static const char *const allowed[] = {
 	(CLONE_VM | CLONE_FS | CLONE_FILES | CLONE_SIGHAND | CLONE_THREAD | CLONE_SYSVSEM | CLONE_SETTLS |   \
 	 CLONE_PARENT_SETTID | CLONE_CHILD_CLEARTID)
 
-/* Of bpf(): to make the memory of rings, tell what a descriptor is, and see when it is gone (ring_map.h). The
- * rest is refused and not fatal, because DPDK asks for it when it closes an XDP socket. */
-static const uint64_t bpf_allowed[] = {BPF_MAP_CREATE, BPF_OBJ_GET_INFO_BY_FD, BPF_MAP_GET_NEXT_ID};
+/* Of bpf(): to make the memory of rings, tell what a descriptor is, and see when it is gone (ring_map.h); to
+ * enter receive rings into the maps that are pinned (sys/bpf.h). No program is loaded. The rest is refused
+ * and not fatal, because DPDK asks for it when it closes an XDP socket. */
+static const uint64_t bpf_allowed[] = {
+	BPF_MAP_CREATE,      BPF_OBJ_GET_INFO_BY_FD, BPF_MAP_GET_NEXT_ID,
+	BPF_OBJ_GET,         BPF_MAP_GET_FD_BY_ID,   BPF_MAP_LOOKUP_ELEM,
+	BPF_MAP_UPDATE_ELEM, BPF_MAP_DELETE_ELEM,    BPF_MAP_GET_NEXT_KEY,
+};
 
 /* Nothing but an intruder calls them. */
 static const char *const fatal[] = {

@@ -66,7 +66,8 @@ static const struct example {
 	  .netns = "/run/netns/pod-a",
 	  .vni = 42,
 	  .bridge = "ktsn42",
-	  .admission = EXAMPLE_ADMISSION}},
+	  .admission = EXAMPLE_ADMISSION,
+	  .receive = true}},
 	{"endpoint-del.request.json",
 	 {.type = CONTROL_ENDPOINT_DEL, .identity = IDENTITY, .interface = "tsn0"}},
 	{"endpoints.request.json", {.type = CONTROL_ENDPOINTS, .limit = 100}},
@@ -343,7 +344,8 @@ static void endpoints_are_the_example(void **state)
 				    .bridge = "ktsn42",
 				    .mac = {0x02, 0x00, 0x0a, 0x2a, 0x00, 0x02},
 				    .mtu_bytes = 1450,
-				    .admission = EXAMPLE_ADMISSION};
+				    .admission = EXAMPLE_ADMISSION,
+				    .receive = true};
 	struct pod pod = {.identity = IDENTITY, .endpoints.first = &endpoint};
 	struct node node = {.pods = &pod};
 
@@ -361,11 +363,13 @@ static void pods_are_the_example(void **state)
 		.pending = 3,
 	};
 	struct endpoint endpoint = {.interface = "tsn0"};
-	struct pod pod = {.identity = IDENTITY,
-			  .name = "factory/axis-1",
-			  .quota = &quota,
-			  .endpoints.first = &endpoint,
-			  .socket_path = "/run/ktsn/pods/5b1f9c1e/ktsn.sock"};
+	struct pod pod = {
+		.identity = IDENTITY,
+		.name = "factory/axis-1",
+		.quota = &quota,
+		.endpoints.first = &endpoint,
+		.receive = {.socket_count = 1, .ended = {1200, 2, 3}, .refused = 1, .why = RECEIVE_FILTER},
+		.socket_path = "/run/ktsn/pods/5b1f9c1e/ktsn.sock"};
 	struct node node = {.pods = &pod};
 
 	(void)state;
@@ -723,6 +727,7 @@ static const struct bad_request {
 	{ADD_WITH(SOURCES("[]", "[\"::/0\",\"10.42.1.2/24\"]")), "sources.addresses[1]", "no bits set"},
 	{ADD_WITH("\"grants\":{\"priority-max\":7}"), "grants.priority-code-point", "missing"},
 	{ADD_WITH("\"grants\":{\"priority-code-point\":true}"), "grants.priority-max", "missing"},
+	{ADD_WITH("\"receive\":1"), "receive", "true or false"},
 	{ADD_WITH(GRANTS("5", "true")), "grants.priority-max", "6 to 15"},
 	{ADD_WITH(GRANTS("16", "true")), "grants.priority-max", "6 to 15"},
 	{ADD_WITH(GRANTS("7", "1")), "grants.priority-code-point", "true or false"},

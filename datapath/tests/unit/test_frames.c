@@ -402,7 +402,7 @@ static void loop_knows_what_the_endpoint_may_send(void **state)
 static void endpoint_again(const struct endpoint_admission *admission, bool keeps)
 {
 	const struct endpoint_description description = {
-		"frames0", "/proc/thread-self/ns/net", VNI, "", admission, keeps, keeps, 0};
+		"frames0", "/proc/thread-self/ns/net", VNI, "", admission, keeps, keeps, 0, false, false};
 	struct refusal refusal;
 	uint32_t mark;
 

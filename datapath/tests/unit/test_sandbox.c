@@ -95,13 +95,16 @@ static int bpf_call(long command)
 	return syscall(SYS_bpf, command, NULL, 0) == -1 && errno == EPERM ? REFUSED : MADE;
 }
 
-/* Memory of rings can be made, and nothing else of bpf(). Not killed for it: DPDK does it when it closes an
- * XDP socket. */
+/* Memory of rings can be made and entered into maps, and nothing else of bpf(). Not killed for it: DPDK does
+ * it when it closes an XDP socket. */
 static void programs_of_the_kernel_cannot_be_loaded(void **state)
 {
-	static const long refused[] = {BPF_PROG_LOAD,        BPF_MAP_UPDATE_ELEM,   BPF_OBJ_PIN,
-				       BPF_MAP_GET_FD_BY_ID, BPF_PROG_GET_FD_BY_ID, BPF_LINK_CREATE};
-	static const long allowed[] = {BPF_MAP_CREATE, BPF_OBJ_GET_INFO_BY_FD, BPF_MAP_GET_NEXT_ID};
+	static const long refused[] = {BPF_PROG_LOAD,   BPF_PROG_ATTACH, BPF_PROG_DETACH,
+				       BPF_OBJ_PIN,     BPF_MAP_FREEZE,  BPF_PROG_GET_FD_BY_ID,
+				       BPF_LINK_CREATE, BPF_LINK_UPDATE};
+	static const long allowed[] = {BPF_MAP_CREATE,      BPF_OBJ_GET_INFO_BY_FD, BPF_MAP_GET_NEXT_ID,
+				       BPF_OBJ_GET,         BPF_MAP_GET_FD_BY_ID,   BPF_MAP_LOOKUP_ELEM,
+				       BPF_MAP_UPDATE_ELEM, BPF_MAP_DELETE_ELEM,    BPF_MAP_GET_NEXT_KEY};
 
 	(void)state;
 	for (size_t i = 0; i < sizeof(refused) / sizeof(refused[0]); i++)

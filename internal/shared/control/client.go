@@ -105,7 +105,7 @@ func (c *Client) PodNameSet(ctx context.Context, identity, name string) error {
 	return c.command(ctx, podNameSetRequest{header("pod-name-set"), identity, name})
 }
 
-// EndpointAdd attaches a pod's interface. One of the release before sources and grants is told of neither.
+// EndpointAdd attaches a pod's interface. One of the release before sources, grants and receive rings is told of none of them.
 func (c *Client) EndpointAdd(ctx context.Context, endpoint Endpoint) error {
 	if endpoint.Sources != nil {
 		complete := *endpoint.Sources
@@ -114,8 +114,9 @@ func (c *Client) EndpointAdd(ctx context.Context, endpoint Endpoint) error {
 		endpoint.Sources = &complete
 	}
 	err := c.command(ctx, endpointAddRequest{header("endpoint-add"), endpoint})
-	if refusal := (*Error)(nil); errors.As(err, &refusal) && refusal.unknownField() && (endpoint.Sources != nil || endpoint.Grants != nil) {
-		endpoint.Sources, endpoint.Grants = nil, nil
+	if refusal := (*Error)(nil); errors.As(err, &refusal) && refusal.unknownField() &&
+		(endpoint.Sources != nil || endpoint.Grants != nil || endpoint.Receive) {
+		endpoint.Sources, endpoint.Grants, endpoint.Receive = nil, nil, false
 		return c.command(ctx, endpointAddRequest{header("endpoint-add"), endpoint})
 	}
 	return err

@@ -65,6 +65,11 @@ func TestCommandsSendTheirFields(t *testing.T) {
 			return client.EndpointAdd(ctx, with)
 		}, "map[bridge:br0 grants:map[priority-code-point:false priority-max:7] identity:pod interface:tsn0 netns:/run/netns/pod " +
 			"request:endpoint-add sources:map[addresses:[] hardware-addresses:[02:00:00:00:00:01]] version:1 vni:42]"},
+		"endpoint-add of a pod that receives through rings": {func() error {
+			with := endpoint
+			with.Receive = true
+			return client.EndpointAdd(ctx, with)
+		}, "map[bridge:br0 identity:pod interface:tsn0 netns:/run/netns/pod receive:true request:endpoint-add version:1 vni:42]"},
 		"endpoint-del": {func() error { return client.EndpointDel(ctx, "pod", "tsn0") },
 			"map[identity:pod interface:tsn0 request:endpoint-del version:1]"},
 		"peer-add": {func() error { return client.PeerAdd(ctx, peer) },
@@ -102,13 +107,13 @@ func TestAKtsndThatDoesNotKnowSourcesIsAskedWithoutThem(t *testing.T) {
 	asked := make(chan map[string]any, 2)
 	client := fakeDaemon(t, func(request map[string]any) string {
 		asked <- request
-		if request["sources"] != nil || request["grants"] != nil {
+		if request["sources"] != nil || request["grants"] != nil || request["receive"] != nil {
 			return `{"version":1,"error":{"field":"","message":"unknown field \"sources\"; endpoint-add does not have it"}}`
 		}
 		return `{"version":1,"reply":"ok"}`
 	})
 	endpoint := Endpoint{Identity: "pod", Interface: "tsn0", Netns: "/run/netns/pod", VNI: 42, Bridge: "br0", Sources: &Sources{},
-		Grants: &Grants{PriorityMax: 7}}
+		Grants: &Grants{PriorityMax: 7}, Receive: true}
 	if err := client.EndpointAdd(t.Context(), endpoint); err != nil {
 		t.Fatal(err)
 	}

@@ -27,6 +27,8 @@ type Endpoint struct {
 	Sources *Sources `json:"sources,omitempty"`
 	// Grants are what the pod may do besides; nil: nothing.
 	Grants *Grants `json:"grants,omitempty"`
+	// Receive says that the pod's sockets get receive rings for what comes through this endpoint.
+	Receive bool `json:"receive,omitempty"`
 }
 
 // Sources are the source addresses that an endpoint may use.
@@ -282,6 +284,22 @@ type Pod struct {
 	// UntimedPending is of frames without a time, which the pod's relay has handed over; the limit of Pending counts for it too, apart.
 	UntimedPending uint64    `json:"untimed-pending"`
 	Limits         PodLimits `json:"limits"`
+	// Receive is of the pod's sockets with receive rings; all 0 of a ktsnd that has none.
+	Receive PodReceive `json:"receive"`
+}
+
+// PodReceive is what came for a pod's sockets that have, or had, receive rings.
+type PodReceive struct {
+	// Sockets have a ring now.
+	Sockets uint64 `json:"sockets"`
+	// Received are datagrams that came into a ring, Dropped those that found it full.
+	Received uint64 `json:"received"`
+	Dropped  uint64 `json:"dropped"`
+	// Kernel are those that came into the kernel's queue of such a socket.
+	Kernel uint64 `json:"kernel"`
+	// Refused is the number of sockets that stayed with the kernel, and Reason is why the last of them did.
+	Refused uint64 `json:"refused"`
+	Reason  string `json:"reason"`
 }
 
 // PodLimits are the most that a pod may have. Rates are a second; 0 is without limit.

@@ -1,0 +1,365 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "receiving.h"
+
+#include "clock.h"
+#include "log.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { LEFT_MAX = 65536, LEFT_MS = 10000 };
+
+/* 0 when an endpoint in the socket's namespace asks for receive rings; -ENOTSUP: none does. */
+static int namespace_allowed(const struct pod *pod, uint64_t netns_cookie)
+{
+	int err = pod->endpoints.first ? -EPERM : -ENETDOWN;
+
+	for (const struct endpoint *e = pod->endpoints.first; e; e = e->next) {
+		if (e->ns->cookie != netns_cookie)
+			continue;
+		if (e->receive)
+			return 0;
+		err = -ENOTSUP;
+	}
+	return err;
+}
+
+/* Of what the pod did not ask for nobody needs to hear. */
+static int refuse_socket(struct process *process, enum receive_refusal why, int err)
+{
+	struct pod *pod = process->pod;
+
+	if (why == RECEIVE_NOT_ASKED)
+		return -ENOTSUP;
+	pod->receive.refused++;
+	pod->receive.why = why;
+	if (!pod->receive.warned)
+		log_warning("pod %s: a socket of process %d stays with the kernel, and gets no receive ring: "
+			    "%s%s%s",
+			    pod->called, (int)process->pid, receive_refusal_text(why), err ? ": " : "",
+			    err ? strerror(-err) : "");
+	pod->receive.warned = true;
+	return -ENOTSUP;
+}
+
+static struct receive_socket *socket_find(const struct pod *pod, uint64_t cookie)
+{
+	struct receive_socket *socket = pod->receive.sockets;
+
+	while (socket && socket->cookie != cookie)
+		socket = socket->next;
+	return socket;
+}
+
+static struct receive_user *user_find(const struct process *process, const struct receive_socket *socket)
+{
+	struct receive_user *user = process->receiving;
+
+	while (user && user->socket != socket)
+		user = user->next;
+	return user;
+}
+
+static int user_add(struct process *process, struct receive_socket *socket)
+{
+	struct receive_user *user;
+
+	if (user_find(process, socket))
+		return 0;
+	user = malloc(sizeof(*user));
+	if (!user)
+		return -ENOMEM;
+	*user = (struct receive_user){.socket = socket, .next = process->receiving};
+	process->receiving = user;
+	socket->users++;
+	return 0;
+}
+
+/* Charges the ring to the pod. NULL when out of memory. */
+static struct receive_socket *socket_make(struct pod *pod, uint64_t cookie, const struct receive_ring *ring)
+{
+	struct receive_socket *socket = calloc(1, sizeof(*socket));
+
+	if (!socket)
+		return NULL;
+	socket->charge = ring_charge_make(&pod->node->ring_charges, pod->quota, ring->ring_id,
+					  receive_ring_cost(ring->bytes));
+	if (!socket->charge) {
+		free(socket);
+		return NULL;
+	}
+	socket->cookie = cookie;
+	socket->ring = *ring;
+	socket->next = pod->receive.sockets;
+	pod->receive.sockets = socket;
+	pod->receive.socket_count++;
+	return socket;
+}
+
+/* Nobody uses it any more. */
+static void socket_end(struct pod *pod, struct receive_socket *socket)
+{
+	struct receive_socket **at = &pod->receive.sockets;
+	struct receive_maps maps;
+
+	while (*at != socket)
+		at = &(*at)->next;
+	*at = socket->next;
+	pod->receive.socket_count--;
+	receive_counts_add(&socket->ring, &pod->receive.ended);
+	if (receive_maps_open(pod->node->receive.folder, &maps) == 0) {
+		receive_ring_remove(&maps, socket->cookie);
+		receive_maps_close(&maps);
+	}
+	ring_charge_end(&pod->node->ring_charges, socket->charge);
+	free(socket);
+}
+
+/* `at` is where it hangs. True: it was the last user. */
+static bool user_end(struct pod *pod, struct receive_user **at)
+{
+	struct receive_user *user = *at;
+	bool last = --user->socket->users == 0;
+
+	*at = user->next;
+	if (last)
+		socket_end(pod, user->socket);
+	free(user);
+	return last;
+}
+
+void receiving_end(struct process *process)
+{
+	while (process->receiving)
+		(void)user_end(process->pod, &process->receiving);
+}
+
+static enum receive_refusal room_judge(struct pod *pod, uint32_t ring_id, size_t bytes)
+{
+	if (pod->receive.socket_count >= pod->quota->limits.sockets)
+		return RECEIVE_SOCKETS;
+	return ring_charges_allow(&pod->node->ring_charges, pod->quota, ring_id, receive_ring_cost(bytes))
+		       ? RECEIVE_SERVED
+		       : RECEIVE_MEMORY;
+}
+
+/* The ring that a former ktsnd has made for the socket, or a new one, for which there is room. */
+static int ring_get(struct process *process, const struct receive_maps *maps, const struct app_request *from,
+		    struct receive_ring *ring, struct receive_descriptors *fds)
+{
+	struct pod *pod = process->pod;
+	bool there = receive_ring_find(maps, from->identity.cookie, ring, fds) == 0;
+	enum receive_refusal refusal;
+	int err = 0;
+
+	if (!there && !quota_rate_take(&pod->quota->receive_works, clock_tai_ns()))
+		return refuse_socket(process, RECEIVE_RATE, 0);
+	refusal = there ? room_judge(pod, ring->ring_id, ring->bytes)
+			: room_judge(pod, 0, from->receive.ring_bytes);
+	if (!refusal && !there)
+		err = receive_ring_make(from->receive.ring_bytes, ring, fds);
+	if (err)
+		return refuse_socket(process, RECEIVE_KERNEL, err);
+	if (!refusal)
+		return 0;
+	pod->node->limit_refusals++;
+	if (there)
+		receive_descriptors_close(fds);
+	return refuse_socket(process, refusal, 0);
+}
+
+/* On success the descriptors of its ring are open. */
+static int socket_get(struct process *process, const struct receive_maps *maps,
+		      const struct app_request *from, struct receive_socket **socket,
+		      struct receive_descriptors *fds)
+{
+	struct receive_ring ring;
+	int err;
+
+	*socket = socket_find(process->pod, from->identity.cookie);
+	if (*socket) {
+		err = receive_ring_open(&(*socket)->ring, fds);
+		return err ? refuse_socket(process, RECEIVE_KERNEL, err) : 0;
+	}
+	err = ring_get(process, maps, from, &ring, fds);
+	if (err)
+		return err;
+	*socket = socket_make(process->pod, from->identity.cookie, &ring);
+	if (*socket)
+		return 0;
+	receive_descriptors_close(fds);
+	return refuse_socket(process, RECEIVE_KERNEL, -ENOMEM);
+}
+
+/* Its datagrams come into the ring from here on. */
+static int socket_enter(const struct receive_maps *maps, const struct app_request *from,
+			const struct receive_descriptors *fds)
+{
+	int err = receive_ring_enter(maps, from->identity.cookie, fds);
+
+	return err ? err : receive_socket_enter(maps, from->socket_fd, from->identity.cookie);
+}
+
+static int serve_with(struct process *process, const struct receive_maps *maps, struct app_request *from,
+		      struct ktsn_app_reply *reply)
+{
+	struct receive_descriptors fds;
+	struct receive_socket *socket;
+	int err;
+
+	/* Whose filter it is: nobody else enters sockets. */
+	if (from->receive.has_filter && !receive_socket_entered(maps, from->socket_fd, from->identity.cookie))
+		return refuse_socket(process, RECEIVE_FILTER, 0);
+	err = socket_get(process, maps, from, &socket, &fds);
+	if (err)
+		return err;
+	err = user_add(process, socket);
+	if (!err)
+		err = socket_enter(maps, from, &fds);
+	if (err) {
+		receive_descriptors_close(&fds);
+		if (!socket->users)
+			socket_end(process->pod, socket);
+		return refuse_socket(process, RECEIVE_KERNEL, err);
+	}
+	from->reply_fds[0] = fds.ring;
+	from->reply_fds[1] = fds.control;
+	reply->ring_bytes = socket->ring.bytes;
+	return 0;
+}
+
+static int serve(struct process *process, struct app_request *from, struct ktsn_app_reply *reply)
+{
+	struct receive_maps maps;
+	int err = namespace_allowed(process->pod, from->identity.netns_cookie);
+
+	if (err == -ENOTSUP || process->relay)
+		return refuse_socket(process, RECEIVE_NOT_ASKED, 0);
+	if (err)
+		return err;
+	if (from->receive.refusal)
+		return refuse_socket(process, from->receive.refusal, 0);
+	err = receive_maps_open(process->pod->node->receive.folder, &maps);
+	if (err)
+		return refuse_socket(process, RECEIVE_NO_PROGRAM, err);
+	err = serve_with(process, &maps, from, reply);
+	receive_maps_close(&maps);
+	return err;
+}
+
+void receive_open_request(struct process *process, struct app_request *from, struct ktsn_app_reply *reply)
+{
+	reply->status = from->passed_err ? from->passed_err : serve(process, from, reply);
+	/* A filter that counts for nobody. */
+	from->filter_goes = reply->status && from->receive.attached;
+}
+
+/* The storage of the socket ends as well: it may live on in another process. */
+static void socket_leave(const struct node *node, int socket_fd)
+{
+	struct receive_maps maps;
+
+	if (receive_maps_open(node->receive.folder, &maps))
+		return;
+	receive_socket_leave(&maps, socket_fd);
+	receive_maps_close(&maps);
+}
+
+void receive_close_request(struct process *process, struct app_request *from, struct ktsn_app_reply *reply)
+{
+	struct receive_user **at = &process->receiving;
+
+	reply->status = from->passed_err;
+	if (reply->status)
+		return;
+	while (*at && (*at)->socket->cookie != from->identity.cookie)
+		at = &(*at)->next;
+	if (!*at || !user_end(process->pod, at))
+		return;
+	socket_leave(process->pod->node, from->socket_fd);
+	from->filter_goes = true;
+}
+
+int receiving_take_over(struct process *process, uint64_t cookie, const struct receive_ring *ring)
+{
+	struct receive_socket *socket = socket_find(process->pod, cookie);
+	int err;
+
+	if (!socket)
+		socket = socket_make(process->pod, cookie, ring);
+	if (!socket)
+		return -ENOMEM;
+	err = user_add(process, socket);
+	if (err && !socket->users)
+		socket_end(process->pod, socket);
+	return err;
+}
+
+struct receive_counts receiving_counts(const struct pod *pod)
+{
+	struct receive_counts sum = pod->receive.ended;
+
+	for (const struct receive_socket *s = pod->receive.sockets; s; s = s->next)
+		receive_counts_add(&s->ring, &sum);
+	return sum;
+}
+
+/* Only these are removed later: another ktsnd of this kernel may enter others meanwhile. */
+void receiving_begin(struct node *node)
+{
+	struct node_receive *receive = &node->receive;
+	struct receive_maps maps;
+
+	receive->folder = RECEIVE_MAPS_FOLDER;
+	if (receive_maps_open(receive->folder, &maps))
+		return;
+	receive->left = calloc(LEFT_MAX, sizeof(*receive->left));
+	if (receive->left)
+		receive->left_count = receive_cookies(&maps, receive->left, LEFT_MAX);
+	receive->left_until_ms = clock_monotonic_ms() + LEFT_MS;
+	receive_maps_close(&maps);
+	if (!receive->left_count)
+		receiving_fini(node);
+}
+
+static bool is_known(const struct node *node, uint64_t cookie)
+{
+	for (const struct pod *pod = node->pods; pod; pod = pod->next)
+		if (socket_find(pod, cookie))
+			return true;
+	return false;
+}
+
+static void left_remove(const struct node *node)
+{
+	struct receive_maps maps;
+
+	if (receive_maps_open(node->receive.folder, &maps))
+		return;
+	for (size_t i = 0; i < node->receive.left_count; i++)
+		if (!is_known(node, node->receive.left[i]))
+			receive_ring_remove(&maps, node->receive.left[i]);
+	receive_maps_close(&maps);
+}
+
+int receiving_tick(struct node *node)
+{
+	int64_t left_ms;
+
+	if (!node->receive.left)
+		return -1;
+	left_ms = node->receive.left_until_ms - clock_monotonic_ms();
+	if (left_ms > 0)
+		return (int)left_ms;
+	left_remove(node);
+	receiving_fini(node);
+	return -1;
+}
+
+void receiving_fini(struct node *node)
+{
+	free(node->receive.left);
+	node->receive.left = NULL;
+	node->receive.left_count = 0;
+}

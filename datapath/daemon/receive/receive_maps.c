@@ -1,0 +1,261 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "receive_maps.h"
+
+#include "bpf.h"
+#include "receive_layout.h"
+#include "receive_socket.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <linux/bpf.h>
+#include <stdio.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+/* More datagrams than one socket will ever get; billions of sockets may claim it. */
+enum { COUNT_MAX = INT32_MAX };
+
+static const uint32_t the_control = 0;
+
+static int pinned_open(const char *folder, const char *name)
+{
+	char path[PATH_MAX];
+
+	snprintf(path, sizeof(path), "%s/%s", folder, name);
+	return bpf_pinned_open(path);
+}
+
+static void fd_close(int *fd)
+{
+	if (*fd >= 0)
+		close(*fd);
+	*fd = -1;
+}
+
+int receive_maps_open(const char *folder, struct receive_maps *maps)
+{
+	int err = 0;
+
+	maps->rings = pinned_open(folder, "rings");
+	maps->controls = pinned_open(folder, "controls");
+	maps->sockets = pinned_open(folder, "sockets");
+	if (maps->rings < 0)
+		err = maps->rings;
+	else if (maps->controls < 0)
+		err = maps->controls;
+	else if (maps->sockets < 0)
+		err = maps->sockets;
+	if (err)
+		receive_maps_close(maps);
+	return err;
+}
+
+void receive_maps_close(struct receive_maps *maps)
+{
+	fd_close(&maps->rings);
+	fd_close(&maps->controls);
+	fd_close(&maps->sockets);
+}
+
+int receive_filter_open(const char *folder)
+{
+	return pinned_open(folder, "ktsn_receive_kernel");
+}
+
+static size_t page_bytes(void)
+{
+	return (size_t)sysconf(_SC_PAGESIZE);
+}
+
+/* The kernel puts its description and the two positions in front of the records, and its description in front
+ * of the control page. */
+size_t receive_ring_cost(size_t bytes)
+{
+	enum { PAGES = 3 + 2 };
+
+	return bytes + PAGES * page_bytes();
+}
+
+static int ring_create(size_t bytes)
+{
+	const struct bpf_map_shape shape = {.type = BPF_MAP_TYPE_RINGBUF, .entries = (uint32_t)bytes};
+
+	return bpf_map_make(&shape, "ktsn_receive");
+}
+
+static int control_create(void)
+{
+	const struct bpf_map_shape shape = {
+		.type = BPF_MAP_TYPE_ARRAY,
+		.key_bytes = sizeof(the_control),
+		.value_bytes = sizeof(struct ktsn_receive_control),
+		.entries = 1,
+		.flags = BPF_F_MMAPABLE,
+	};
+
+	return bpf_map_make(&shape, "ktsn_receive");
+}
+
+/* Whether both are what is made here. */
+static int identify(const struct receive_descriptors *fds, struct receive_ring *ring)
+{
+	struct bpf_map_shape of_ring, of_control;
+	int err = bpf_map_describe(fds->ring, &of_ring, &ring->ring_id);
+
+	if (!err)
+		err = bpf_map_describe(fds->control, &of_control, &ring->control_id);
+	if (err)
+		return err;
+	if (of_ring.type != BPF_MAP_TYPE_RINGBUF || of_ring.entries < RECEIVE_RING_MIN_BYTES ||
+	    of_ring.entries > RECEIVE_RING_MAX_BYTES || of_control.type != BPF_MAP_TYPE_ARRAY ||
+	    of_control.value_bytes != sizeof(struct ktsn_receive_control) || of_control.entries != 1 ||
+	    !(of_control.flags & BPF_F_MMAPABLE))
+		return -EINVAL;
+	ring->bytes = of_ring.entries;
+	return 0;
+}
+
+void receive_descriptors_close(struct receive_descriptors *fds)
+{
+	fd_close(&fds->ring);
+	fd_close(&fds->control);
+}
+
+/* Of descriptors that may be errors. */
+static int both_check(struct receive_descriptors *fds)
+{
+	int err = fds->ring < 0 ? fds->ring : fds->control < 0 ? fds->control : 0;
+
+	if (err)
+		receive_descriptors_close(fds);
+	return err;
+}
+
+int receive_ring_make(size_t bytes, struct receive_ring *ring, struct receive_descriptors *fds)
+{
+	int err;
+
+	fds->ring = ring_create(bytes);
+	fds->control = fds->ring < 0 ? -1 : control_create();
+	err = both_check(fds);
+	if (!err)
+		err = identify(fds, ring);
+	if (err)
+		receive_descriptors_close(fds);
+	return err;
+}
+
+int receive_ring_open(const struct receive_ring *ring, struct receive_descriptors *fds)
+{
+	fds->ring = bpf_map_open_id(ring->ring_id);
+	fds->control = bpf_map_open_id(ring->control_id);
+	return both_check(fds);
+}
+
+int receive_ring_find(const struct receive_maps *maps, uint64_t cookie, struct receive_ring *ring,
+		      struct receive_descriptors *fds)
+{
+	int err = bpf_map_get(maps->rings, &cookie, &ring->ring_id);
+
+	if (!err)
+		err = bpf_map_get(maps->controls, &cookie, &ring->control_id);
+	if (!err)
+		err = receive_ring_open(ring, fds);
+	if (err)
+		return err;
+	err = identify(fds, ring);
+	if (err)
+		receive_descriptors_close(fds);
+	return err;
+}
+
+int receive_ring_enter(const struct receive_maps *maps, uint64_t cookie,
+		       const struct receive_descriptors *fds)
+{
+	int err = bpf_map_put(maps->controls, &cookie, &fds->control);
+
+	return err ? err : bpf_map_put(maps->rings, &cookie, &fds->ring);
+}
+
+static void ended_say(int control)
+{
+	struct ktsn_receive_control *page =
+		mmap(NULL, page_bytes(), PROT_READ | PROT_WRITE, MAP_SHARED, control, 0);
+
+	if (page == MAP_FAILED)
+		return;
+	/* After it readers look into the kernel's queue whatever is counted, and find what came before. */
+	__atomic_store_n(&page->ended, 1, __ATOMIC_SEQ_CST);
+	munmap(page, page_bytes());
+}
+
+/* In this order a datagram is in the ring, counted, or comes to readers that know they must look. */
+void receive_ring_remove(const struct receive_maps *maps, uint64_t cookie)
+{
+	uint32_t control_id;
+	int control = -1;
+
+	(void)bpf_map_remove(maps->rings, &cookie);
+	if (bpf_map_get(maps->controls, &cookie, &control_id) == 0)
+		control = bpf_map_open_id(control_id);
+	if (control >= 0) {
+		ended_say(control);
+		close(control);
+	}
+	(void)bpf_map_remove(maps->controls, &cookie);
+}
+
+int receive_socket_enter(const struct receive_maps *maps, int socket_fd, uint64_t cookie)
+{
+	return bpf_map_put(maps->sockets, &socket_fd, &cookie);
+}
+
+bool receive_socket_entered(const struct receive_maps *maps, int socket_fd, uint64_t cookie)
+{
+	uint64_t entered = 0;
+
+	return bpf_map_get(maps->sockets, &socket_fd, &entered) == 0 && entered == cookie;
+}
+
+void receive_socket_leave(const struct receive_maps *maps, int socket_fd)
+{
+	(void)bpf_map_remove(maps->sockets, &socket_fd);
+}
+
+/* A map that changes meanwhile may show one twice, or not at all. */
+static size_t keys_add(int map, uint64_t *cookies, size_t count, size_t most)
+{
+	uint64_t key;
+	int err = bpf_map_next_key(map, NULL, &key);
+
+	while (!err && count < most) {
+		cookies[count++] = key;
+		err = bpf_map_next_key(map, &cookies[count - 1], &key);
+	}
+	return count;
+}
+
+size_t receive_cookies(const struct receive_maps *maps, uint64_t *cookies, size_t most)
+{
+	return keys_add(maps->controls, cookies, keys_add(maps->rings, cookies, 0, most), most);
+}
+
+static uint64_t counted(uint64_t count)
+{
+	return count < COUNT_MAX ? count : COUNT_MAX;
+}
+
+void receive_counts_add(const struct receive_ring *ring, struct receive_counts *sum)
+{
+	struct ktsn_receive_control control;
+	int fd = bpf_map_open_id(ring->control_id);
+
+	if (fd < 0)
+		return;
+	if (bpf_map_get(fd, &the_control, &control) == 0) {
+		sum->received += counted(control.received);
+		sum->dropped += counted(control.dropped);
+		sum->kernel += counted(control.kernel);
+	}
+	close(fd);
+}

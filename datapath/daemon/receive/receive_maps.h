@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Rings of sockets in the maps of the program at the uplink (receive/receive.bpf.c). The program is loaded,
+ * and its maps are pinned, by somebody else, who may do so again at any time: they are opened each time anew.
+ *
+ *   sockets    the socket -> its cookie, as long as it lives
+ *   rings      cookie -> ring
+ *   controls   cookie -> control page (ring/receive_layout.h)
+ *
+ * Control thread.
+ */
+#ifndef KTSN_DAEMON_RECEIVE_MAPS_H
+#define KTSN_DAEMON_RECEIVE_MAPS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define RECEIVE_MAPS_FOLDER "/sys/fs/bpf/ktsn/receive"
+
+struct receive_maps {
+	int rings, controls, sockets;
+};
+
+/* 0 or -errno. */
+int receive_maps_open(const char *folder, struct receive_maps *maps);
+void receive_maps_close(struct receive_maps *maps);
+/* The program that counts what comes into a socket's queue in the kernel: its descriptor, or -errno. */
+int receive_filter_open(const char *folder);
+
+/* A ring with its control page. */
+struct receive_ring {
+	uint32_t ring_id, control_id;
+	size_t bytes; /* of the records */
+};
+struct receive_descriptors {
+	int ring, control; /* -1: not open */
+};
+
+/* What the kernel takes for both. */
+size_t receive_ring_cost(size_t bytes);
+/* A new one; 0 or -errno. */
+int receive_ring_make(size_t bytes, struct receive_ring *ring, struct receive_descriptors *fds);
+/* One that is there; 0 or -errno. */
+int receive_ring_open(const struct receive_ring *ring, struct receive_descriptors *fds);
+/* The one that is entered for a cookie; 0, or -errno if there is none that ktsnd could have made. */
+int receive_ring_find(const struct receive_maps *maps, uint64_t cookie, struct receive_ring *ring,
+		      struct receive_descriptors *fds);
+void receive_descriptors_close(struct receive_descriptors *fds);
+
+/* Enters a ring, or enters it again; 0 or -errno. */
+int receive_ring_enter(const struct receive_maps *maps, uint64_t cookie,
+		       const struct receive_descriptors *fds);
+/* Nothing comes into the ring of the cookie any more, and its readers see that. */
+void receive_ring_remove(const struct receive_maps *maps, uint64_t cookie);
+
+int receive_socket_enter(const struct receive_maps *maps, int socket_fd, uint64_t cookie);
+bool receive_socket_entered(const struct receive_maps *maps, int socket_fd, uint64_t cookie);
+void receive_socket_leave(const struct receive_maps *maps, int socket_fd);
+
+/* The cookies that have a ring, at most `most`. Returns how many. */
+size_t receive_cookies(const struct receive_maps *maps, uint64_t *cookies, size_t most);
+
+struct receive_counts {
+	uint64_t received, dropped, kernel;
+};
+/* Adds what the programs have counted. The application can write there: no number is too large to add. */
+void receive_counts_add(const struct receive_ring *ring, struct receive_counts *sum);
+
+#endif

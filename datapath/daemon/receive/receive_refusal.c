@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "receive_refusal.h"
+
+const char *receive_refusal_text(enum receive_refusal refusal)
+{
+	static const char *const texts[RECEIVE_REFUSALS] = {
+		[RECEIVE_SERVED] = "",
+		[RECEIVE_NOT_ASKED] = "no endpoint of the pod asks for receive rings",
+		[RECEIVE_NO_PROGRAM] = "no program for receive rings is at the uplink",
+		[RECEIVE_KIND] = "it is no UDP socket",
+		[RECEIVE_FILTER] = "it has a filter of its own",
+		[RECEIVE_REUSEPORT] = "it shares its port with others (SO_REUSEPORT)",
+		[RECEIVE_GRO] = "it wants datagrams joined (UDP_GRO)",
+		[RECEIVE_ENCAPSULATION] = "it is the end of a tunnel (UDP_ENCAP)",
+		[RECEIVE_DEVICE] = "it is bound to an interface (SO_BINDTODEVICE)",
+		[RECEIVE_SOCKETS] = "the pod has reached its limit of sockets",
+		[RECEIVE_MEMORY] = "the rings of the pod or the node have reached their limit of memory",
+		[RECEIVE_RATE] = "the pod opens too many receive rings a second",
+		[RECEIVE_KERNEL] = "the kernel refused its ring",
+	};
+
+	return texts[refusal];
+}

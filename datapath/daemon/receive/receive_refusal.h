@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Why a socket stays with the kernel. */
+#ifndef KTSN_DAEMON_RECEIVE_REFUSAL_H
+#define KTSN_DAEMON_RECEIVE_REFUSAL_H
+
+enum receive_refusal {
+	RECEIVE_SERVED, /* it does not */
+	RECEIVE_NOT_ASKED,
+	RECEIVE_NO_PROGRAM,
+	RECEIVE_KIND,
+	RECEIVE_FILTER,
+	RECEIVE_REUSEPORT,
+	RECEIVE_GRO,
+	RECEIVE_ENCAPSULATION,
+	RECEIVE_DEVICE,
+	RECEIVE_SOCKETS,
+	RECEIVE_MEMORY,
+	RECEIVE_RATE,
+	RECEIVE_KERNEL,
+	RECEIVE_REFUSALS,
+};
+
+/* The end of a sentence. */
+const char *receive_refusal_text(enum receive_refusal refusal);
+
+#endif
