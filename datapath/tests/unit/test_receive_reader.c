@@ -1,0 +1,186 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Reading a receive ring: what the kernel's ring buffer can hold, at every place in it, and several readers.
+ */
+#include "receive_ring.h"
+
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+static struct receive_ring ring;
+
+static void put(const char *text)
+{
+	receive_ring_put(&ring, (struct ktsn_receive_header){.ttl = 64}, text, (uint16_t)strlen(text), 9);
+}
+
+static void expect(const char *text)
+{
+	struct ktsn_receive_record record;
+
+	assert_int_equal(ktsn_receive_look(&ring.reader, &record), 0);
+	assert_int_equal(record.header.payload_bytes, strlen(text));
+	assert_memory_equal(record.payload, text, strlen(text));
+	assert_int_equal(record.header.ttl, 64);
+	assert_true(ktsn_receive_take(&ring.reader, &record));
+}
+
+static void expect_nothing(void)
+{
+	struct ktsn_receive_record record;
+
+	assert_int_equal(ktsn_receive_look(&ring.reader, &record), -EAGAIN);
+}
+
+static void takes_datagrams_in_order(void **state)
+{
+	(void)state;
+	receive_ring_init(&ring, 0);
+	expect_nothing();
+	assert_false(ktsn_receive_any(&ring.reader));
+	put("one");
+	put("");
+	put("three");
+	assert_true(ktsn_receive_any(&ring.reader));
+	expect("one");
+	expect("");
+	expect("three");
+	expect_nothing();
+}
+
+static void reads_across_the_end(void **state)
+{
+	(void)state;
+	for (uint64_t position = 0; position < 2 * RECEIVE_RING_BYTES; position += 8) {
+		receive_ring_init(&ring, position);
+		put("a datagram that may lie on the seam");
+		put("another one");
+		expect("a datagram that may lie on the seam");
+		expect("another one");
+		expect_nothing();
+	}
+}
+
+static void reads_when_positions_wrap(void **state)
+{
+	(void)state;
+	receive_ring_init(&ring, UINT64_MAX - 63);
+	put("first");
+	put("second");
+	expect("first");
+	expect("second");
+	expect_nothing();
+}
+
+static void waits_for_what_is_being_written(void **state)
+{
+	uint64_t at;
+
+	(void)state;
+	receive_ring_init(&ring, 0);
+	at = receive_ring_reserve(&ring, 64);
+	put("later");
+	expect_nothing();
+	assert_true(ktsn_receive_any(&ring.reader));
+	receive_ring_length_put(&ring, at, 64 | 1U << RECEIVE_RING_DISCARD);
+	expect("later");
+	expect_nothing();
+}
+
+static void skips_what_was_discarded(void **state)
+{
+	(void)state;
+	receive_ring_init(&ring, 0);
+	for (int i = 0; i < 3; i++)
+		receive_ring_length_put(&ring, receive_ring_reserve(&ring, 100),
+					100 | 1U << RECEIVE_RING_DISCARD);
+	expect_nothing();
+	assert_false(ktsn_receive_any(&ring.reader));
+}
+
+static void peeks_without_taking(void **state)
+{
+	struct ktsn_receive_record record;
+
+	(void)state;
+	receive_ring_init(&ring, 0);
+	put("stays");
+	for (int i = 0; i < 2; i++) {
+		assert_int_equal(ktsn_receive_look(&ring.reader, &record), 0);
+		assert_true(ktsn_receive_stands(&ring.reader, &record));
+	}
+	expect("stays");
+	assert_false(ktsn_receive_stands(&ring.reader, &record));
+}
+
+static void gives_a_datagram_to_one_reader(void **state)
+{
+	struct ktsn_receive_record first, second;
+
+	(void)state;
+	receive_ring_init(&ring, 0);
+	put("once");
+	put("next");
+	assert_int_equal(ktsn_receive_look(&ring.reader, &first), 0);
+	assert_int_equal(ktsn_receive_look(&ring.reader, &second), 0);
+	assert_true(ktsn_receive_take(&ring.reader, &second));
+	assert_false(ktsn_receive_take(&ring.reader, &first));
+	expect("next");
+}
+
+static void refuses_what_no_program_wrote(void **state)
+{
+	struct ktsn_receive_record record;
+	struct ktsn_receive_header header = {.payload_bytes = 200};
+	uint64_t at;
+
+	(void)state;
+	receive_ring_init(&ring, 0);
+	at = receive_ring_reserve(&ring, 16);
+	receive_ring_length_put(&ring, at, 16);
+	assert_int_equal(ktsn_receive_look(&ring.reader, &record), -EPROTO);
+
+	receive_ring_init(&ring, 0);
+	at = receive_ring_reserve(&ring, 64);
+	receive_ring_length_put(&ring, at, RECEIVE_RING_BYTES);
+	assert_int_equal(ktsn_receive_look(&ring.reader, &record), -EPROTO);
+
+	receive_ring_init(&ring, 0);
+	at = receive_ring_reserve(&ring, 100);
+	receive_ring_bytes_put(&ring, at + 8, &header, sizeof(header));
+	receive_ring_length_put(&ring, at, 100);
+	assert_int_equal(ktsn_receive_look(&ring.reader, &record), -EPROTO);
+}
+
+static void refuses_sizes_that_no_ring_has(void **state)
+{
+	static const uint64_t sizes[] = {0, 1, 2048, 4095, 4097, 12288, UINT64_C(1) << 32, UINT64_MAX};
+	struct ktsn_receive_reader reader;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(sizes) / sizeof(*sizes); i++)
+		assert_int_equal(ktsn_receive_reader_init(&reader, &ring.consumer, &ring.producer,
+							  ring.records, sizes[i]),
+				 -EINVAL);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(takes_datagrams_in_order),
+		cmocka_unit_test(reads_across_the_end),
+		cmocka_unit_test(reads_when_positions_wrap),
+		cmocka_unit_test(waits_for_what_is_being_written),
+		cmocka_unit_test(skips_what_was_discarded),
+		cmocka_unit_test(peeks_without_taking),
+		cmocka_unit_test(gives_a_datagram_to_one_reader),
+		cmocka_unit_test(refuses_what_no_program_wrote),
+		cmocka_unit_test(refuses_sizes_that_no_ring_has),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
