@@ -52,6 +52,10 @@ enum next_call {
 	EPOLL_WAIT,
 	EPOLL_PWAIT,
 	EPOLL_PWAIT2,
+	READ,
+	READ_CHK,
+	READV,
+	IOCTL,
 	CALLS,
 };
 
@@ -92,6 +96,10 @@ static const char *const names[CALLS] = {
 	[EPOLL_WAIT] = "epoll_wait",
 	[EPOLL_PWAIT] = "epoll_pwait",
 	[EPOLL_PWAIT2] = "epoll_pwait2",
+	[READ] = "read",
+	[READ_CHK] = "__read_chk",
+	[READV] = "readv",
+	[IOCTL] = "ioctl",
 };
 
 static void *functions[CALLS];
@@ -418,4 +426,33 @@ int next_epoll_pwait2(int epoll_fd, struct epoll_event *events, int max, const s
 
 	return next ? next(epoll_fd, events, max, timeout, signals)
 		    : (int)syscall(SYS_epoll_pwait2, epoll_fd, events, max, timeout, signals, SIGNALS_BYTES);
+}
+
+ssize_t next_read(int fd, void *data, size_t bytes)
+{
+	ssize_t (*next)(int, void *, size_t) = functions[READ];
+
+	return next ? next(fd, data, bytes) : (ssize_t)syscall(SYS_read, fd, data, bytes);
+}
+
+ssize_t next_read_chk(int fd, void *data, size_t bytes, size_t room_bytes)
+{
+	ssize_t (*next)(int, void *, size_t, size_t) = functions[READ_CHK];
+
+	return next ? next(fd, data, bytes, room_bytes) : next_read(fd, data, bytes);
+}
+
+ssize_t next_readv(int fd, const struct iovec *pieces, int count)
+{
+	ssize_t (*next)(int, const struct iovec *, int) = functions[READV];
+
+	return next ? next(fd, pieces, count) : (ssize_t)syscall(SYS_readv, fd, pieces, count);
+}
+
+/* musl's request is an int: the same register. */
+int next_ioctl(int fd, unsigned long request, void *argument)
+{
+	int (*next)(int, unsigned long, ...) = functions[IOCTL];
+
+	return next ? next(fd, request, argument) : (int)syscall(SYS_ioctl, fd, request, argument);
 }

@@ -13,6 +13,7 @@
 #include <sys/epoll.h>
 #include <sys/select.h>
 #include <sys/socket.h>
+#include <sys/uio.h>
 
 int next_socket(int domain, int type, int protocol);
 int next_setsockopt(int fd, int level, int option, const void *value, socklen_t bytes);
@@ -56,6 +57,10 @@ int next_epoll_pwait(int epoll_fd, struct epoll_event *events, int max, int time
 		     const sigset_t *signals);
 int next_epoll_pwait2(int epoll_fd, struct epoll_event *events, int max, const struct timespec *timeout,
 		      const sigset_t *signals);
+ssize_t next_read(int fd, void *data, size_t bytes);
+ssize_t next_read_chk(int fd, void *data, size_t bytes, size_t room_bytes);
+ssize_t next_readv(int fd, const struct iovec *pieces, int count);
+int next_ioctl(int fd, unsigned long request, void *argument);
 int next_sendmmsg(int fd, struct mmsghdr *messages, unsigned int count, int flags);
 
 #endif

@@ -5,6 +5,7 @@
 #include "epoll_members.h"
 #include "export.h"
 #include "flow_end.h"
+#include "inbox_open.h"
 #include "kernel.h"
 #include "next.h"
 #include "process_owner.h"
@@ -19,6 +20,8 @@ void descriptor_gone(int fd)
 {
 	struct flow *flow;
 
+	if (inboxes_wanted() && inbox_known(fd) && process_is_owner())
+		inbox_fd_gone(fd);
 	/* Two loads for a descriptor that never asked for SO_TXTIME. */
 	if (!flow_known(fd) || !process_is_owner())
 		return;
@@ -33,6 +36,8 @@ void descriptor_copied(int from, int to)
 {
 	struct flow *flow;
 
+	if (inboxes_wanted() && inbox_known(from) && process_is_owner())
+		inbox_fd_copied(from, to);
 	if (!flow_known(from) || !process_is_owner())
 		return;
 	flow = flow_acquire(from);
@@ -62,6 +67,9 @@ void descriptors_gone(unsigned int first, unsigned int last)
 	struct range range = {.first = first, .last = last};
 
 	flow_each(gone_if_within, &range);
+	for (unsigned int fd = first; inboxes_wanted() && fd <= last && fd < INBOX_DESCRIPTORS; fd++)
+		if (inbox_known((int)fd) && process_is_owner())
+			inbox_fd_gone((int)fd);
 	flows_end();
 }
 
@@ -117,8 +125,21 @@ EXPORT int dup3(int from, int to, int flags)
 	return copy;
 }
 
+/* What the socket's descriptors share was changed. */
+static void status_changed(int fd)
+{
+	struct inbox *inbox = inbox_of(fd);
+
+	if (!inbox)
+		return;
+	atomic_store_explicit(&inbox->looked_ns, 0, memory_order_relaxed);
+	inbox_put(inbox);
+}
+
 static int fcntl_followed(int fd, int command, int result)
 {
+	if (result >= 0 && command == F_SETFL)
+		status_changed(fd);
 	if (result >= 0 && (command == F_DUPFD || command == F_DUPFD_CLOEXEC)) {
 		descriptor_gone(result);
 		descriptor_copied(fd, result);

@@ -1,13 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * epoll_ctl: of a timed socket, its notifiers are added to the set as well (poll/epoll_members.h).
+ * epoll_ctl: of a timed socket, its notifiers are added to the set as well (poll/epoll_members.h); of one
+ * with a receive ring, the ring's descriptor (receive/inbox_members.h).
  */
 #include "epoll_members.h"
 #include "epoll_record.h"
 #include "export.h"
 #include "flow_end.h"
+#include "inbox_members.h"
+#include "inbox_open.h"
 #include "next.h"
 #include "process_owner.h"
+
+/* errno is the C library's. */
+static void inbox_ctl(int epoll_fd, int operation, int fd, const struct epoll_event *event)
+{
+	struct inbox *inbox = inbox_of(fd);
+
+	if (!inbox)
+		return;
+	inbox_members_ctl(inbox, epoll_fd, operation, fd, event);
+	inbox_put(inbox);
+}
 
 EXPORT int epoll_ctl(int epoll_fd, int operation, int fd, struct epoll_event *event)
 {
@@ -18,6 +32,8 @@ EXPORT int epoll_ctl(int epoll_fd, int operation, int fd, struct epoll_event *ev
 
 	if (flow)
 		flow_put(flow);
+	if (result == 0)
+		inbox_ctl(epoll_fd, operation, fd, event);
 	if (result == 0 && event && operation != EPOLL_CTL_DEL)
 		epoll_record_put(epoll_fd, fd, event);
 	return result;

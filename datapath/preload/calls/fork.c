@@ -5,6 +5,7 @@
 #include "connect.h"
 #include "export.h"
 #include "flow_table.h"
+#include "inbox_table.h"
 #include "next.h"
 #include "notifiers.h"
 
@@ -23,6 +24,7 @@ EXPORT pid_t fork(void)
 
 	if (pid == 0) {
 		flows_forked();
+		inboxes_forked();
 		flow_each(inherited_notifiers_close, NULL);
 		session_forked();
 	}

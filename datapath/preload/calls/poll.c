@@ -2,12 +2,13 @@
 /*
  * poll and ppoll. Beside a timed socket in the list its error notifier is polled; and in place of POLLOUT,
  * which the kernel would grant at any time, its space notifier. Without a timed socket the call is the next
- * function.
+ * function. Of a socket with a receive ring (receive/inbox.h) the ring's descriptor is polled as well.
  */
 #include "clock.h"
 #include "error_notifier.h"
 #include "export.h"
 #include "flow_end.h"
+#include "inbox_open.h"
 #include "liveness.h"
 #include "memory.h"
 #include "next.h"
@@ -20,10 +21,12 @@ enum {
 	WRITABLE = POLLOUT | POLLWRNORM | POLLWRBAND,
 	/* Descriptors of a call for which no memory is mapped. */
 	ON_STACK = 64,
-	NOTIFIERS = 2, /* notifiers of each socket: error, space */
+	NOTIFIERS = 3, /* notifiers of each socket: error, space, receive ring */
 	/* Between two looks for the successor of a dead ktsnd. */
 	SLICE_NS = 100 * 1000 * 1000,
-	EACH_BYTES = (1 + NOTIFIERS) * sizeof(struct pollfd) + NOTIFIERS * sizeof(nfds_t),
+	EACH_BYTES =
+		(1 + NOTIFIERS) * sizeof(struct pollfd) + NOTIFIERS * sizeof(nfds_t) + sizeof(struct inbox *),
+	READABLE = POLLIN | POLLRDNORM,
 };
 
 /* One call, with the list that is polled in place of the application's. */
@@ -33,6 +36,8 @@ struct wait {
 	struct pollfd *real; /* a copy, then the notifiers */
 	nfds_t *owners;      /* of each notifier: the index of its socket in `fds` */
 	nfds_t notifier_count;
+	struct inbox **inboxes; /* acquired, and not asleep: their programs wake */
+	nfds_t inbox_count;
 	bool blocked;          /* a socket has no space */
 	enum ktsn_clock clock; /* of that socket */
 	bool notifier_lost;    /* the application closed a notifier: poll without notifiers */
@@ -76,6 +81,28 @@ static void flow_add(struct wait *wait, struct session *session, nfds_t at)
 	flow_put(flow);
 }
 
+static void inbox_add(struct wait *wait, nfds_t at)
+{
+	struct inbox *inbox = wait->fds[at].events & READABLE ? inbox_of(wait->fds[at].fd) : NULL;
+
+	if (!inbox)
+		return;
+	/* Before the kernel looks whether the ring holds something. */
+	atomic_fetch_add_explicit(inbox->sleeping, 1, memory_order_seq_cst);
+	wait->inboxes[wait->inbox_count++] = inbox;
+	notifier_add(wait, at, inbox->ring_fd, (short)(wait->fds[at].events & READABLE));
+}
+
+static void inboxes_give_back(struct wait *wait)
+{
+	while (wait->inbox_count) {
+		struct inbox *inbox = wait->inboxes[--wait->inbox_count];
+
+		atomic_fetch_sub_explicit(inbox->sleeping, 1, memory_order_relaxed);
+		inbox_put(inbox);
+	}
+}
+
 static void wait_fill(struct wait *wait)
 {
 	struct session *session = session_existing();
@@ -85,6 +112,8 @@ static void wait_fill(struct wait *wait)
 	wait->blocked = false;
 	for (nfds_t i = 0; i < wait->count && !wait->notifier_lost; i++)
 		flow_add(wait, session, i);
+	for (nfds_t i = 0; inboxes_wanted() && i < wait->count && !wait->notifier_lost; i++)
+		inbox_add(wait, i);
 }
 
 /* Space may have come before ktsnd has notified. */
@@ -104,7 +133,9 @@ static bool has_space_now(int fd)
 /* Translates the events of a notifier into those of its socket. */
 static void notifier_apply(struct pollfd *app, const struct pollfd *notifier)
 {
-	if (notifier->events & WRITABLE)
+	if (notifier->events & READABLE)
+		app->revents |= notifier->revents & app->events & READABLE;
+	else if (notifier->events & WRITABLE)
 		app->revents |= notifier->revents & POLLOUT || has_space_now(app->fd)
 					? (short)(app->events & (POLLOUT | POLLWRNORM))
 					: 0;
@@ -175,6 +206,7 @@ static int wait_run(struct wait *wait, int64_t until_ns, const sigset_t *signals
 
 		wait_fill(wait);
 		ready = slice_wait(wait, until_ns, signals, &early);
+		inboxes_give_back(wait);
 		if (ready < 0)
 			return ready;
 		something = ready > 0;
@@ -198,7 +230,8 @@ static int timed_poll(struct pollfd *fds, nfds_t count, int64_t until_ns, const 
 	if (count > ON_STACK && memory_map(bytes, &memory))
 		return (int)errno_return(-ENOMEM);
 	wait.owners = (nfds_t *)memory;
-	wait.real = (struct pollfd *)(wait.owners + NOTIFIERS * count);
+	wait.inboxes = (struct inbox **)(wait.owners + NOTIFIERS * count);
+	wait.real = (struct pollfd *)(wait.inboxes + count);
 	result = wait_run(&wait, until_ns, signals);
 	if (count > ON_STACK)
 		memory_unmap(memory, bytes);
@@ -212,10 +245,24 @@ static int timed_poll_ms(struct pollfd *fds, nfds_t count, int timeout_ms)
 	return timed_poll(fds, count, monotonic_deadline_ns(timeout_ms < 0 ? NULL : &timeout), NULL);
 }
 
+/* Whether any of them is a timed socket, or may have a receive ring. */
+static bool any_concerned(struct pollfd *fds, nfds_t count)
+{
+	struct inbox *inbox = NULL;
+
+	if (flows_any_polled(fds, count))
+		return true;
+	for (nfds_t i = 0; inboxes_wanted() && i < count && !inbox; i++)
+		inbox = fds[i].events & READABLE ? inbox_of(fds[i].fd) : NULL;
+	if (inbox)
+		inbox_put(inbox);
+	return inbox != NULL;
+}
+
 EXPORT int poll(struct pollfd *fds, nfds_t count, int timeout_ms)
 {
-	return flows_any_polled(fds, count) ? timed_poll_ms(fds, count, timeout_ms)
-					    : next_poll(fds, count, timeout_ms);
+	return any_concerned(fds, count) ? timed_poll_ms(fds, count, timeout_ms)
+					 : next_poll(fds, count, timeout_ms);
 }
 
 static bool valid(const struct timespec *timeout)
@@ -225,7 +272,7 @@ static bool valid(const struct timespec *timeout)
 
 EXPORT int ppoll(struct pollfd *fds, nfds_t count, const struct timespec *timeout, const sigset_t *signals)
 {
-	return valid(timeout) && flows_any_polled(fds, count)
+	return valid(timeout) && any_concerned(fds, count)
 		       ? timed_poll(fds, count, monotonic_deadline_ns(timeout), signals)
 		       : next_ppoll(fds, count, timeout, signals);
 }
@@ -238,7 +285,7 @@ int __ppoll_chk(struct pollfd *fds, nfds_t count, const struct timespec *timeout
 
 EXPORT int __poll_chk(struct pollfd *fds, nfds_t count, int timeout_ms, size_t fds_bytes)
 {
-	return fds_bytes / sizeof(*fds) >= count && flows_any_polled(fds, count)
+	return fds_bytes / sizeof(*fds) >= count && any_concerned(fds, count)
 		       ? timed_poll_ms(fds, count, timeout_ms)
 		       : next_poll_chk(fds, count, timeout_ms, fds_bytes);
 }
@@ -246,7 +293,7 @@ EXPORT int __poll_chk(struct pollfd *fds, nfds_t count, int timeout_ms, size_t f
 EXPORT int __ppoll_chk(struct pollfd *fds, nfds_t count, const struct timespec *timeout,
 		       const sigset_t *signals, size_t fds_bytes)
 {
-	return fds_bytes / sizeof(*fds) >= count && valid(timeout) && flows_any_polled(fds, count)
+	return fds_bytes / sizeof(*fds) >= count && valid(timeout) && any_concerned(fds, count)
 		       ? timed_poll(fds, count, monotonic_deadline_ns(timeout), signals)
 		       : next_ppoll_chk(fds, count, timeout, signals, fds_bytes);
 }

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * select and pselect of timed sockets: as poll, because the descriptor of a notifier need not fit into a set.
- * Everything else goes to the C library.
+ * select and pselect of timed sockets, and of those with a receive ring: as poll, because the descriptor of a
+ * notifier need not fit into a set. Everything else goes to the C library.
  */
 #include "clock.h"
 #include "export.h"
 #include "flow_table.h"
+#include "inbox_open.h"
 #include "memory.h"
 #include "next.h"
 
@@ -63,13 +64,23 @@ static unsigned long wanted_word(const struct sets *sets, int word, int count)
 	return bits;
 }
 
-static bool any_timed(const struct sets *sets, int count)
+static bool has_inbox(const struct sets *sets, int fd)
 {
-	if (!flows_any())
+	struct inbox *inbox = has(sets->in, fd) ? inbox_of(fd) : NULL;
+
+	if (inbox)
+		inbox_put(inbox);
+	return inbox != NULL;
+}
+
+static bool any_concerned(const struct sets *sets, int count)
+{
+	if (!flows_any() && !inboxes_wanted())
 		return false;
 	for (int word = 0; word * WORD_BITS < count; word++)
 		for (unsigned long bits = wanted_word(sets, word, count); bits; bits &= bits - 1)
-			if (flow_known(word * WORD_BITS + __builtin_ctzl(bits)))
+			if (flow_known(word * WORD_BITS + __builtin_ctzl(bits)) ||
+			    has_inbox(sets, word * WORD_BITS + __builtin_ctzl(bits)))
 				return true;
 	return false;
 }
@@ -165,7 +176,7 @@ EXPORT int select(int count, fd_set *in, fd_set *out, fd_set *except, struct tim
 	int64_t began_ns;
 	int ready;
 
-	if (!valid(timeout) || !any_timed(&sets, count))
+	if (!valid(timeout) || !any_concerned(&sets, count))
 		return next_select(count, in, out, except, timeout);
 	began_ns = monotonic_ns();
 	if (timeout)
@@ -181,7 +192,7 @@ EXPORT int pselect(int count, fd_set *in, fd_set *out, fd_set *except, const str
 {
 	struct sets sets = {in, out, except};
 
-	if (!any_timed(&sets, count))
+	if (!any_concerned(&sets, count))
 		return next_pselect(count, in, out, except, timeout, signals);
 	return as_poll(&sets, count, timeout, signals);
 }

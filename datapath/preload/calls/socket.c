@@ -9,6 +9,8 @@
 #include "error_notifier.h"
 #include "export.h"
 #include "flow_end.h"
+#include "inbox_open.h"
+#include "inbox_options.h"
 #include "next.h"
 #include "refresh.h"
 #include "registration.h"
@@ -119,13 +121,40 @@ static void options_changed(int fd, int level, int option)
 	flow_put(flow);
 }
 
+/* The program would be put in the place of the ring's own. */
+static void inbox_leave_to_filter(int fd, int level, int option)
+{
+	struct inbox *inbox = inbox_options_filter(level, option) ? inbox_of(fd) : NULL;
+
+	if (!inbox)
+		return;
+	inbox_leave(inbox, fd);
+	inbox_put(inbox);
+}
+
+static void inbox_options_changed(int fd, int level, int option)
+{
+	struct inbox *inbox = inbox_options_concern(level, option) ? inbox_of(fd) : NULL;
+	uint32_t wants;
+
+	if (!inbox)
+		return;
+	if (!inbox_options_read(fd, inbox->family, &wants))
+		inbox_leave(inbox, fd);
+	atomic_store_explicit(&inbox->wants, wants, memory_order_relaxed);
+	inbox_put(inbox);
+}
+
 EXPORT int setsockopt(int fd, int level, int option, const void *value, socklen_t bytes)
 {
 	int result;
 
 	if (level == SOL_SOCKET && option == SO_TXTIME)
 		return (int)errno_return(txtime_set(fd, value, bytes));
+	inbox_leave_to_filter(fd, level, option);
 	result = next_setsockopt(fd, level, option, value, bytes);
+	if (result == 0)
+		inbox_options_changed(fd, level, option);
 	if (result == 0 && level == IPPROTO_IP && option == IP_MULTICAST_IF)
 		multicast_interface_note(fd, value, bytes);
 	if (result == 0 && datagram_options_concern(level, option))

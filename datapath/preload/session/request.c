@@ -16,15 +16,23 @@ static void flow_close(struct session *session, int fd, uint32_t flow)
 	(void)handshake_send(fd, &request, -1);
 }
 
+/* Those that came with a reply for which nobody waits any more. */
+static void fds_close(const int *fds)
+{
+	for (int i = 0; fds && i < HANDSHAKE_FDS; i++)
+		if (fds[i] >= 0)
+			(void)kernel_call(SYS_close, fds[i]);
+}
+
 /* A reply with another number answers a request that timed out before. */
 static int reply_await(struct session *session, int fd, uint16_t number, int64_t until_ms,
-		       struct ktsn_app_reply *reply)
+		       struct ktsn_app_reply *reply, int *received_fds)
 {
 	struct unanswered *unanswered = &session->unanswered;
 	int err;
 
 	for (;;) {
-		err = handshake_receive(fd, reply, NULL, until_ms);
+		err = handshake_receive(fd, reply, received_fds, until_ms);
 		if (!err && unanswered->type && reply->number == unanswered->number) {
 			if (unanswered->opens && reply->status == 0)
 				flow_close(session, fd, reply->flow);
@@ -32,6 +40,7 @@ static int reply_await(struct session *session, int fd, uint16_t number, int64_t
 		}
 		if (err || reply->number == number)
 			return err;
+		fds_close(received_fds);
 	}
 }
 
@@ -44,7 +53,7 @@ static int earlier_await(struct session *session, int fd, const struct ktsn_app_
 
 	if (!unanswered->type || request->type == KTSN_APP_FLOW_CLOSE)
 		return 0;
-	return reply_await(session, fd, unanswered->number, unanswered->until_ms, &reply);
+	return reply_await(session, fd, unanswered->number, unanswered->until_ms, &reply, NULL);
 }
 
 static bool opens_flow(const struct ktsn_app_request *request)
@@ -54,7 +63,7 @@ static bool opens_flow(const struct ktsn_app_request *request)
 }
 
 static int request_exchange(struct session *session, int fd, const struct ktsn_app_request *request,
-			    int fd_to_pass, struct ktsn_app_reply *reply)
+			    int fd_to_pass, struct ktsn_app_reply *reply, int *received_fds)
 {
 	int64_t until_ms = monotonic_ms() + KTSN_APP_TIMEOUT_MS;
 	int err = earlier_await(session, fd, request);
@@ -67,7 +76,7 @@ static int request_exchange(struct session *session, int fd, const struct ktsn_a
 		err = handshake_send(fd, &numbered, fd_to_pass);
 		if (err)
 			return err;
-		err = reply_await(session, fd, numbered.number, until_ms, reply);
+		err = reply_await(session, fd, numbered.number, until_ms, reply, received_fds);
 	} while (!err && handshake_version_lower(reply));
 	if (err == -ETIMEDOUT && request->type != KTSN_APP_FLOW_CLOSE)
 		session->unanswered = (struct unanswered){
@@ -79,18 +88,24 @@ static int request_exchange(struct session *session, int fd, const struct ktsn_a
 	return err;
 }
 
-int session_request(struct session *session, const struct ktsn_app_request *request, int fd_to_pass,
-		    struct ktsn_app_reply *reply)
+int session_request_fds(struct session *session, const struct ktsn_app_request *request, int fd_to_pass,
+			struct ktsn_app_reply *reply, int *received_fds)
 {
 	int fd, err;
 
 	lock_take(&session->request_lock);
 	fd = atomic_load_explicit(&session->socket_fd, memory_order_acquire);
-	err = fd < 0 ? -ETIMEDOUT : request_exchange(session, fd, request, fd_to_pass, reply);
+	err = fd < 0 ? -ETIMEDOUT : request_exchange(session, fd, request, fd_to_pass, reply, received_fds);
 	lock_give(&session->request_lock);
 	if (err)
 		daemon_silent();
 	else
 		daemon_answered();
 	return err ? -ETIMEDOUT : 0;
+}
+
+int session_request(struct session *session, const struct ktsn_app_request *request, int fd_to_pass,
+		    struct ktsn_app_reply *reply)
+{
+	return session_request_fds(session, request, fd_to_pass, reply, NULL);
 }

@@ -18,6 +18,11 @@
 int session_request(struct session *session, const struct ktsn_app_request *request, int fd_to_pass,
 		    struct ktsn_app_reply *reply);
 
+/* The same for a reply with descriptors, of which received_fds has room for HANDSHAKE_FDS (handshake.h): -1
+ * where none came. */
+int session_request_fds(struct session *session, const struct ktsn_app_request *request, int fd_to_pass,
+			struct ktsn_app_reply *reply, int *received_fds);
+
 /* Whether the outcome of a request may change by itself: ktsnd does not answer, or does not know the pod's
  * network yet. */
 static inline bool request_premature(int err)

@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * An inbox: a UDP socket with a receive ring, into which the program at the uplink puts datagrams
+ * (ring/receive_layout.h). The kernel's own queue stays beside it. All descriptors of the socket in this
+ * process share one inbox (inbox_table.h).
+ *
+ * Any thread. What is not atomic is written before the inbox is entered, or under `lock`.
+ */
+#ifndef KTSN_PRELOAD_INBOX_H
+#define KTSN_PRELOAD_INBOX_H
+
+#include "lock.h"
+#include "receive_reader.h"
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum { INBOX_MEMBERS_MAX = 8 };
+
+/* The socket in one epoll set: a copy of the ring's descriptor, with the application's data. */
+struct inbox_member {
+	int epoll_fd, fd;
+	int copy_fd; /* -1: unused */
+};
+
+struct inbox {
+	_Atomic uint32_t users; /* each entry of the table counts as one */
+	struct inbox *next_free;
+
+	int family;      /* of the socket */
+	uint64_t cookie; /* socket_cookie() */
+	int ring_fd;
+	void *consumer_page, *producer_pages, *control_page;
+	size_t producer_bytes;
+	struct ktsn_receive_reader reader;
+	/* In the control page: the first is written here, the others by the programs. */
+	_Atomic uint32_t *sleeping;
+	const _Atomic uint64_t *dropped, *kernel;
+	const _Atomic uint32_t *ended; /* written by ktsnd */
+
+	/* The connection by which ktsnd gave the ring: session.number, session.connections. */
+	uint32_t session, connection;
+	_Atomic int64_t renewed_ms; /* CLOCK_MONOTONIC: when another connection was looked for */
+
+	_Atomic uint32_t wants;        /* INBOX_WANTS_..., inbox_options.h */
+	_Atomic bool nonblocking;      /* O_NONBLOCK, as it was seen last */
+	_Atomic bool leaving;          /* to be the kernel's again when the ring is empty */
+	_Atomic int64_t looked_ns;     /* CLOCK_MONOTONIC_COARSE: the kernel was asked for errors */
+	_Atomic uint32_t kernel_drops; /* of the socket's own queue, as the kernel said then */
+	_Atomic bool kernel_turn;      /* of two queues that both hold something, whose turn it is */
+	/* *kernel: up to where the kernel's queue was found empty; and since when it has been as it is. */
+	_Atomic uint64_t kernel_seen, kernel_noticed;
+	_Atomic int64_t kernel_noticed_ns;
+
+	struct lock lock;
+	struct inbox_member members[INBOX_MEMBERS_MAX];
+};
+
+/* Whether the ring holds something. */
+static inline bool inbox_has(const struct inbox *inbox)
+{
+	return ktsn_receive_any(&inbox->reader);
+}
+
+/* Whether the kernel's queue gets all that comes from now on. */
+static inline bool inbox_ended(const struct inbox *inbox)
+{
+	return atomic_load_explicit(inbox->ended, memory_order_relaxed) != 0;
+}
+
+#endif

@@ -1,0 +1,273 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "inbox_read.h"
+
+#include "clock.h"
+#include "inbox_abi.h"
+#include "inbox_message.h"
+#include "inbox_open.h"
+#include "inbox_options.h"
+#include "inbox_wait.h"
+#include "socket_options.h"
+
+#include <fcntl.h>
+#include <string.h>
+
+enum {
+	/* The kernel is asked for errors and for its queue at least so often. */
+	LOOK_NS = 10 * 1000 * 1000,
+	/* From when the kernel counts a datagram until it is in the queue, at most. */
+	QUEUEING_NS = 1000 * 1000,
+	VECTORS_MAX = 1024, /* UIO_MAXIOV */
+	MEMINFO_DROPS = 8,
+	MEMINFO_WORDS = 9,
+};
+
+#define NS_PER_S INT64_C(1000000000)
+
+/* CLOCK_REALTIME of a time on CLOCK_TAI; between the two are whole seconds. */
+static int64_t realtime_of(uint64_t tai_ns)
+{
+	int64_t apart_ns = clock_now_ns(CLOCK_TAI) - clock_now_ns(CLOCK_REALTIME);
+
+	return (int64_t)tai_ns - (apart_ns + NS_PER_S / 2) / NS_PER_S * NS_PER_S;
+}
+
+static size_t message_fill(struct inbox *inbox, const struct ktsn_receive_header *header, size_t copied,
+			   struct msghdr *message, int flags)
+{
+	struct inbox_message datagram = {
+		.header = header,
+		.family = inbox->family,
+		.wants = atomic_load_explicit(&inbox->wants, memory_order_relaxed),
+	};
+
+	if (datagram.wants & INBOX_WANTS_ANY_TIMESTAMP)
+		datagram.stamp = timespec_of_ns(realtime_of(header->time_tai_ns));
+	if (datagram.wants & INBOX_WANTS_DROPS)
+		datagram.dropped = (uint32_t)atomic_load_explicit(inbox->dropped, memory_order_relaxed) +
+				   atomic_load_explicit(&inbox->kernel_drops, memory_order_relaxed);
+	return inbox_message_fill(&datagram, copied, message, flags);
+}
+
+static ssize_t ring_receive(struct inbox *inbox, struct msghdr *message, int flags)
+{
+	struct ktsn_receive_record record;
+	size_t copied;
+	int err;
+
+	do {
+		err = ktsn_receive_look(&inbox->reader, &record);
+		if (err)
+			return err;
+		copied = inbox_payload_copy(message, record.payload, record.header.payload_bytes);
+	} while (flags & MSG_PEEK ? !ktsn_receive_stands(&inbox->reader, &record)
+				  : !ktsn_receive_take(&inbox->reader, &record));
+	return (ssize_t)message_fill(inbox, &record.header, copied, message, flags);
+}
+
+int inbox_next_bytes(const struct inbox *inbox)
+{
+	struct ktsn_receive_record record;
+	int err = ktsn_receive_look(&inbox->reader, &record);
+
+	return err ? err : record.header.payload_bytes;
+}
+
+/* Of SO_RXQ_OVFL: the kernel counts its own queue only. */
+static void drops_add(const struct inbox *inbox, struct msghdr *message)
+{
+	uint32_t more = (uint32_t)atomic_load_explicit(inbox->dropped, memory_order_relaxed), count;
+
+	for (struct cmsghdr *cmsg = CMSG_FIRSTHDR(message); cmsg; cmsg = CMSG_NXTHDR(message, cmsg)) {
+		if (cmsg->cmsg_level != SOL_SOCKET || cmsg->cmsg_type != ABI_SO_RXQ_OVFL ||
+		    cmsg->cmsg_len < CMSG_LEN(sizeof(count)))
+			continue;
+		memcpy(&count, CMSG_DATA(cmsg), sizeof(count));
+		count += more;
+		memcpy(CMSG_DATA(cmsg), &count, sizeof(count));
+	}
+}
+
+/* The queue was empty, and the count is not of a datagram that is on its way into it. */
+static void kernel_empty(struct inbox *inbox, uint64_t counted)
+{
+	int64_t now_ns = monotonic_ns();
+
+	if (counted != atomic_load_explicit(&inbox->kernel_noticed, memory_order_relaxed)) {
+		atomic_store_explicit(&inbox->kernel_noticed, counted, memory_order_relaxed);
+		atomic_store_explicit(&inbox->kernel_noticed_ns, now_ns, memory_order_relaxed);
+	} else if (now_ns - atomic_load_explicit(&inbox->kernel_noticed_ns, memory_order_relaxed) >
+		   QUEUEING_NS) {
+		atomic_store_explicit(&inbox->kernel_seen, counted, memory_order_relaxed);
+	}
+}
+
+static ssize_t kernel_receive(struct inbox *inbox, int fd, struct msghdr *message, int flags)
+{
+	uint64_t counted = atomic_load_explicit(inbox->kernel, memory_order_acquire);
+	struct msghdr real = *message;
+	long received;
+
+	/* The high halves are padding in musl. */
+	real.msg_iovlen = (uint32_t)message->msg_iovlen;
+	real.msg_controllen = (uint32_t)message->msg_controllen;
+	received = kernel_call(SYS_recvmsg, fd, &real, flags | MSG_DONTWAIT);
+	if (received == -EAGAIN)
+		kernel_empty(inbox, counted);
+	if (received < 0)
+		return received;
+	inbox_renew(inbox);
+	message->msg_namelen = real.msg_namelen;
+	message->msg_controllen = real.msg_controllen;
+	message->msg_flags = real.msg_flags;
+	if (atomic_load_explicit(&inbox->wants, memory_order_relaxed) & INBOX_WANTS_DROPS)
+		drops_add(inbox, message);
+	return received;
+}
+
+/* CLOCK_REALTIME when the oldest datagram of the kernel's queue came; INT64_MAX when there is none, INT64_MIN
+ * when it has no stamp. */
+static int64_t kernel_stamp_ns(struct inbox *inbox, int fd)
+{
+	_Alignas(struct cmsghdr) uint8_t control[512];
+	struct msghdr message = {.msg_control = control, .msg_controllen = sizeof(control)};
+	uint64_t counted = atomic_load_explicit(inbox->kernel, memory_order_acquire);
+	long peeked = kernel_call(SYS_recvmsg, fd, &message, MSG_PEEK | MSG_DONTWAIT);
+
+	if (peeked == -EAGAIN)
+		kernel_empty(inbox, counted);
+	if (peeked < 0)
+		return INT64_MAX;
+	for (struct cmsghdr *cmsg = CMSG_FIRSTHDR(&message); cmsg; cmsg = CMSG_NXTHDR(&message, cmsg)) {
+		int64_t stamp[2];
+		bool ns = cmsg->cmsg_type == ABI_SO_TIMESTAMPNS_OLD ||
+			  cmsg->cmsg_type == ABI_SO_TIMESTAMPNS_NEW;
+
+		if (cmsg->cmsg_level != SOL_SOCKET || cmsg->cmsg_len < CMSG_LEN(sizeof(stamp)) ||
+		    (!ns && cmsg->cmsg_type != ABI_SO_TIMESTAMP_OLD &&
+		     cmsg->cmsg_type != ABI_SO_TIMESTAMP_NEW))
+			continue;
+		memcpy(stamp, CMSG_DATA(cmsg), sizeof(stamp));
+		return stamp[0] * NS_PER_S + stamp[1] * (ns ? 1 : 1000);
+	}
+	return INT64_MIN;
+}
+
+/* Both queues may hold something: by the time stamp where the kernel has one, else in turns. */
+static bool kernel_first(struct inbox *inbox, int fd)
+{
+	struct ktsn_receive_record record;
+	bool turn = atomic_load_explicit(&inbox->kernel_turn, memory_order_relaxed);
+
+	if (atomic_load_explicit(&inbox->wants, memory_order_relaxed) & INBOX_WANTS_ANY_TIMESTAMP &&
+	    ktsn_receive_look(&inbox->reader, &record) == 0) {
+		int64_t stamp_ns = kernel_stamp_ns(inbox, fd);
+
+		if (stamp_ns != INT64_MIN)
+			return stamp_ns < realtime_of(record.header.time_tai_ns);
+	}
+	atomic_store_explicit(&inbox->kernel_turn, !turn, memory_order_relaxed);
+	return turn;
+}
+
+static bool kernel_counted(const struct inbox *inbox)
+{
+	return atomic_load_explicit(inbox->kernel, memory_order_relaxed) !=
+		       atomic_load_explicit(&inbox->kernel_seen, memory_order_relaxed) ||
+	       inbox_ended(inbox);
+}
+
+/* One look at both queues. */
+static ssize_t receive_once(struct inbox *inbox, int fd, struct msghdr *message, int flags, bool due)
+{
+	bool ring = inbox_has(inbox), kernel = due || kernel_counted(inbox);
+	ssize_t received = -EAGAIN;
+
+	if (kernel && (!ring || kernel_first(inbox, fd))) {
+		received = kernel_receive(inbox, fd, message, flags);
+		kernel = false;
+	}
+	if (received == -EAGAIN && ring)
+		received = ring_receive(inbox, message, flags);
+	/* -EPROTO: the ring is of no use any more. */
+	if (received == -EAGAIN || received == -EPROTO)
+		received = kernel ? kernel_receive(inbox, fd, message, flags) : -EAGAIN;
+	return received;
+}
+
+static void kernel_drops_read(struct inbox *inbox, int fd)
+{
+	uint32_t words[MEMINFO_WORDS] = {0};
+	socklen_t bytes = sizeof(words);
+
+	if (kernel_call(SYS_getsockopt, fd, SOL_SOCKET, ABI_SO_MEMINFO, words, &bytes) == 0)
+		atomic_store_explicit(&inbox->kernel_drops, words[MEMINFO_DROPS], memory_order_relaxed);
+}
+
+/* Whether it is time to ask the kernel; then its error, which comes before all datagrams, is in *err. */
+static bool look_due(struct inbox *inbox, int fd, int *err)
+{
+	int64_t now_ns = monotonic_coarse_ns();
+	int error = 0;
+	long status;
+
+	if (now_ns - atomic_load_explicit(&inbox->looked_ns, memory_order_relaxed) < LOOK_NS)
+		return false;
+	atomic_store_explicit(&inbox->looked_ns, now_ns, memory_order_relaxed);
+	(void)socket_option_read(fd, SOL_SOCKET, SO_ERROR, &error);
+	*err = -error;
+	status = kernel_call(SYS_fcntl, fd, F_GETFL);
+	atomic_store_explicit(&inbox->nonblocking, status >= 0 && status & O_NONBLOCK, memory_order_relaxed);
+	if (atomic_load_explicit(&inbox->wants, memory_order_relaxed) & INBOX_WANTS_DROPS)
+		kernel_drops_read(inbox, fd);
+	return true;
+}
+
+static bool may_block(struct inbox *inbox, int fd, int flags)
+{
+	long status;
+
+	if (flags & MSG_DONTWAIT || atomic_load_explicit(&inbox->nonblocking, memory_order_relaxed))
+		return false;
+	status = kernel_call(SYS_fcntl, fd, F_GETFL);
+	return status < 0 || !(status & O_NONBLOCK);
+}
+
+/* As the kernel checks it before it looks at the queue. */
+static int message_check(const struct msghdr *message)
+{
+	size_t total = 0;
+
+	if ((int)message->msg_namelen < 0)
+		return -EINVAL;
+	if ((uint32_t)message->msg_iovlen > VECTORS_MAX)
+		return -EMSGSIZE;
+	for (size_t i = 0; i < (uint32_t)message->msg_iovlen; i++)
+		if (message->msg_iov[i].iov_len > (size_t)PTRDIFF_MAX ||
+		    __builtin_add_overflow(total, message->msg_iov[i].iov_len, &total))
+			return -EINVAL;
+	return 0;
+}
+
+ssize_t inbox_receive(struct inbox *inbox, int fd, struct msghdr *message, int flags)
+{
+	struct inbox_wait wait = {.until_ns = 0};
+	int err = message_check(message);
+	ssize_t received;
+
+	while (!err) {
+		bool due = look_due(inbox, fd, &err);
+
+		if (err)
+			break;
+		received = receive_once(inbox, fd, message, flags, due);
+		if (received != -EAGAIN)
+			return received;
+		if (!may_block(inbox, fd, flags))
+			return -EAGAIN;
+		if (wait.shut_down)
+			return 0;
+		err = inbox_sleep(inbox, fd, &wait);
+	}
+	return err;
+}
