@@ -1,0 +1,268 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package receive
+
+import (
+	"errors"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
+	"github.com/vishvananda/netlink"
+)
+
+func TestDetachLeavesNothing(t *testing.T) {
+	dir, node := folder(t), nodeWithUplink(t)
+	do(t, node, func() error {
+		if _, err := Open(dir); !errors.Is(err, ErrAbsent) {
+			t.Errorf("before, opening said %v", err)
+		}
+		if _, err := Attach(dir, uplinkName); err != nil {
+			return err
+		}
+		if got, want := entriesOf(t, dir), append(slices.Clone(mapNames), kernelProgram); len(got) != len(want) {
+			t.Errorf("%v is pinned, want %v", got, want)
+		}
+		uplinks, err := Detach(dir)
+		if err != nil {
+			return err
+		}
+		if len(uplinks) != 1 || uplinks[0] != (Uplink{uplinkName, true, 0}) {
+			t.Errorf("it was taken from %+v", uplinks)
+		}
+		if _, err := os.Stat(dir); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("of the folder there is %v", err)
+		}
+		if names := qdiscs(t); slices.Contains(names, "clsact") {
+			t.Errorf("the uplink still has %v", names)
+		}
+		again, err := Detach(dir)
+		if len(again) != 0 {
+			t.Errorf("the second time it was taken from %+v", again)
+		}
+		return err
+	})
+}
+
+func TestAFilterOfSomebodyElseStaysAndIsAskedFirst(t *testing.T) {
+	dir, node := folder(t), nodeWithUplink(t)
+	do(t, node, func() error {
+		link, err := netlink.LinkByName(uplinkName)
+		if err != nil {
+			return err
+		}
+		if err := errors.Join(netlink.QdiscAdd(classAct(link)), netlink.FilterAdd(foreign(t, link))); err != nil {
+			return err
+		}
+		if _, err := Attach(dir, uplinkName); err != nil {
+			return err
+		}
+		all, err := filtersOf(link, netlink.HANDLE_MIN_INGRESS)
+		if err != nil {
+			return err
+		}
+		if names := filterNames(all); !slices.Equal(names, []string{theirs, receiveProgram}) {
+			t.Errorf("the filters are %v", names)
+		}
+		uplinks, err := Detach(dir)
+		if err != nil {
+			return err
+		}
+		if len(uplinks) != 1 || uplinks[0].Others != 1 {
+			t.Errorf("it was taken from %+v", uplinks)
+		}
+		all, err = filtersOf(link, netlink.HANDLE_MIN_INGRESS)
+		if names := filterNames(all); !slices.Equal(names, []string{theirs}) {
+			t.Errorf("afterwards the filters are %v", names)
+		}
+		return err
+	})
+}
+
+// foreign is a filter that leaves everything to others, at the first place that the kernel chooses.
+func foreign(t *testing.T, link netlink.Link) netlink.Filter {
+	t.Helper()
+	program, err := ebpf.NewProgram(&ebpf.ProgramSpec{
+		Type: ebpf.SchedCLS, License: "GPL", Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, left), asm.Return()},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { program.Close() })
+	filter := filterOf(link, theirs, program)
+	filter.Priority = 49152
+	return filter
+}
+
+const theirs = "theirs"
+
+func filterNames(filters []netlink.Filter) (names []string) {
+	for _, one := range filters {
+		name, _, _ := strings.Cut(one.(*netlink.BpfFilter).Name, ":")
+		names = append(names, name)
+	}
+	return names
+}
+
+func TestASecondReleaseReplacesTheProgramAndKeepsTheMaps(t *testing.T) {
+	w := newWorld(t)
+	w.openRing(t, 1<<16)
+	do(t, w.node, func() error {
+		done, err := Attach(w.dir, uplinkName)
+		if err != nil {
+			return err
+		}
+		if !done.Replaced {
+			t.Error("it does not say that it replaced one")
+		}
+		link, err := netlink.LinkByName(uplinkName)
+		if err != nil {
+			return err
+		}
+		if all, err := filtersOf(link, netlink.HANDLE_MIN_INGRESS); err != nil || len(all) != 1 {
+			t.Errorf("there are %d filters, %v", len(all), err)
+		}
+		w.program.Close()
+		w.program, err = programAt(uplinkName)
+		return err
+	})
+	one := w.valid()
+	if verdict := w.run(t, one.bytes()); verdict != taken {
+		t.Errorf("afterwards the verdict was %d", verdict)
+	}
+}
+
+func TestEnsureLeavesThisReleasesProgramAlone(t *testing.T) {
+	dir, node := folder(t), nodeWithUplink(t)
+	do(t, node, func() error {
+		id := func() ebpf.ProgramID {
+			program, err := programAt(uplinkName)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer program.Close()
+			info, err := program.Info()
+			if err != nil {
+				t.Fatal(err)
+			}
+			found, _ := info.ID()
+			return found
+		}
+		if _, err := Ensure(dir, uplinkName); err != nil {
+			return err
+		}
+		first := id()
+		if _, err := Ensure(dir, uplinkName); err != nil {
+			return err
+		}
+		if second := id(); second != first {
+			t.Errorf("program %d was replaced by %d", first, second)
+		}
+		if err := os.Remove(filepath.Join(dir, ringsMap)); err != nil {
+			return err
+		}
+		if _, err := Ensure(dir, uplinkName); err != nil {
+			return err
+		}
+		if third := id(); third == first {
+			t.Error("a map was missing, and the program that has it was left alone")
+		}
+		_, err := Detach(dir)
+		return err
+	})
+}
+
+func TestMapsOfAnotherReleaseAreRefused(t *testing.T) {
+	dir, node := folder(t), nodeWithUplink(t)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	other := newMap(t, &ebpf.MapSpec{Type: ebpf.Hash, KeySize: 8, ValueSize: 1, MaxEntries: 1})
+	if err := other.Pin(filepath.Join(dir, peersMap)); err != nil {
+		t.Fatal(err)
+	}
+	do(t, node, func() error {
+		if _, err := Attach(dir, uplinkName); err == nil || !strings.Contains(err.Error(), "another release") {
+			t.Errorf("attaching said %v", err)
+		}
+		if names := qdiscs(t); slices.Contains(names, "clsact") {
+			t.Errorf("the uplink has %v", names)
+		}
+		return nil
+	})
+}
+
+func TestWhatCannotBeAnUplinkIsRefused(t *testing.T) {
+	dir, node := folder(t), nodeWithUplink(t)
+	for _, c := range []struct{ name, dir, uplink, want string }{
+		{"an interface that is not there", dir, "eth7", "there is no such interface"},
+		{"loopback", dir, "lo", "no Ethernet frames"},
+		{"a folder in another file system", t.TempDir(), uplinkName, "in no BPF filesystem"},
+		{"a relative folder", "receive", uplinkName, "absolute"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			do(t, node, func() error {
+				if _, err := Attach(c.dir, c.uplink); err == nil || !strings.Contains(err.Error(), c.want) {
+					t.Errorf("it said %v", err)
+				}
+				if names := qdiscs(t); slices.Contains(names, "clsact") {
+					t.Errorf("the uplink has %v", names)
+				}
+				return nil
+			})
+		})
+	}
+}
+
+func qdiscs(t *testing.T) []string {
+	t.Helper()
+	link, err := netlink.LinkByName(uplinkName)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, err := netlink.QdiscList(link)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, one := range all {
+		names = append(names, one.Type())
+	}
+	return names
+}
+
+func TestEntriesGoWithTheirInterface(t *testing.T) {
+	w := newWorld(t)
+	stays := w.endpoint
+	stays.Port, stays.MAC = 0, net.HardwareAddr{2, 0, 0, 0, 0, 1}
+	if err := w.maps.PutEndpoint(&stays); err != nil {
+		t.Fatal(err)
+	}
+	sweep := func() (count int) {
+		do(t, w.node, func() (err error) { count, err = w.maps.Sweep(); return err })
+		return count
+	}
+	if count := sweep(); count != 0 {
+		t.Errorf("%d entries went although all interfaces are there", count)
+	}
+	do(t, w.node, func() error {
+		port, err := netlink.LinkByName("port")
+		if err != nil {
+			return err
+		}
+		return netlink.LinkDel(port)
+	})
+	if count := sweep(); count != 1 {
+		t.Errorf("%d entries went, want 1", count)
+	}
+	left, err := w.maps.Endpoints()
+	if err != nil || len(left) != 1 || left[0].MAC.String() != stays.MAC.String() || left[0].IPv4 != testPod4 || left[0].IPv6 != testPod6 ||
+		left[0].Tunnel != stays.Tunnel || left[0].Netns != stays.Netns {
+		t.Errorf("what stays is %+v, %v", left, err)
+	}
+}

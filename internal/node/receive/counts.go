@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package receive
+
+import "fmt"
+
+// reasons are the places in the map `counts`: enum ktsn_receive_count of datapath/receive/receive_maps.h.
+var reasons = []struct{ name, text string }{
+	{"received", "put into a ring"},
+	{"full", "dropped, because the ring had no space"},
+	{"no-endpoint", "for no pod that asked, or not for its tunnel"},
+	{"not-host", "the uplink overheard them"},
+	{"segments", "several packets in one"},
+	{"tunnel", "the tunnel's headers are not those of a peer's packets"},
+	{"peer", "of no peer, or with a source that is not behind it"},
+	{"protocol", "no UDP over IP inside, or a VLAN tag"},
+	{"fragment", "fragments"},
+	{"options", "options of IPv4"},
+	{"length", "lengths that contradict each other"},
+	{"header", "the checksum of the header inside is wrong"},
+	{"destination", "not to an address of the pod"},
+	{"source", "from an address that nobody can have, or a link-local one"},
+	{"no-socket", "for no socket with a ring"},
+	{"foreign", "the socket is another pod's by now, or bound to a device"},
+	{"no-ring", "the ring has gone"},
+	{"too-long", "longer than any record of a ring"},
+	{"checksum", "the checksum of UDP is wrong, or missing with IPv6"},
+}
+
+const (
+	countReceived = 0
+	countFull     = 1
+)
+
+// Counts is what became of frames for tunnels since the program's maps were made.
+type Counts struct {
+	// Received went into rings; Full were dropped because a ring had no space.
+	Received uint64 `json:"received"`
+	Full     uint64 `json:"full"`
+	// Left were left to the kernel, by reason.
+	Left map[string]uint64 `json:"left"`
+}
+
+// Counts reads them.
+func (m *Maps) Counts() (*Counts, error) {
+	found := &Counts{Left: map[string]uint64{}}
+	for place, reason := range reasons {
+		var each []uint64
+		if err := m.counts.Lookup(uint32(place), &each); err != nil {
+			return nil, fmt.Errorf("read what the program for receive rings counted: %w", err)
+		}
+		var sum uint64
+		for _, one := range each {
+			sum += one
+		}
+		switch {
+		case place == countReceived:
+			found.Received = sum
+		case place == countFull:
+			found.Full = sum
+		case sum > 0:
+			found.Left[reason.name] = sum
+		}
+	}
+	return found, nil
+}
+
+// Explain says in words why frames were left to the kernel.
+func Explain(reason string) string {
+	for _, one := range reasons {
+		if one.name == reason {
+			return one.text
+		}
+	}
+	return reason
+}

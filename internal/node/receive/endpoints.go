@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package receive
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+
+	"github.com/cilium/ebpf"
+	"github.com/vishvananda/netlink"
+)
+
+// Endpoint is a pod's interface whose datagrams may go into receive rings.
+type Endpoint struct {
+	VNI uint32
+	MAC net.HardwareAddr
+	// Netns is the pod's network namespace.
+	Netns Netns
+	// Interface is the index of the pod's interface, in the pod; Port that of the node's end, 0 for none.
+	Interface, Port int
+	// Uplink is the index of the interface by which packets for the tunnel come; Tunnel is the tunnel's address and UDP port.
+	Uplink int
+	Tunnel netip.AddrPort
+	// IPv4 and IPv6 are the addresses whose datagrams are taken; the zero value: none of the family.
+	IPv4, IPv6 netip.Addr
+}
+
+// Netns is a network namespace as the program knows it.
+type Netns struct {
+	// Cookie is never used again.
+	Cookie uint64
+	// ID is its number in the network namespace of the uplink.
+	ID int
+}
+
+// endpointKey is struct ktsn_receive_endpoint_key, endpointValue struct ktsn_receive_endpoint.
+type (
+	endpointKey struct {
+		VNI  uint32
+		MAC  [6]byte
+		Zero uint16
+	}
+	endpointValue struct {
+		Cookie                  uint64
+		NetnsID                 int32
+		Interface, Port, Uplink uint32
+		Node, IPv4              [4]byte
+		IPv6                    [16]byte
+		TunnelPort              [2]byte
+		Has                     uint16
+		Reserved                uint32
+	}
+)
+
+// Values of Has: KTSN_RECEIVE_HAS_....
+const (
+	hasIPv4 = 1
+	hasIPv6 = 2
+)
+
+func endpointKeyOf(vni uint32, mac net.HardwareAddr) (endpointKey, error) {
+	key := endpointKey{VNI: vni}
+	if len(mac) != len(key.MAC) {
+		return key, fmt.Errorf("%s is no hardware address of an Ethernet interface", mac)
+	}
+	copy(key.MAC[:], mac)
+	return key, nil
+}
+
+// PutEndpoint has the program take datagrams for the pod, as far as its sockets have rings.
+func (m *Maps) PutEndpoint(one *Endpoint) error {
+	key, err := endpointKeyOf(one.VNI, one.MAC)
+	if err != nil {
+		return err
+	}
+	value := valueOf(one)
+	if err := m.endpoints.Put(&key, &value); err != nil {
+		return fmt.Errorf("tell the program for receive rings of %s in network %d: %w", one.MAC, one.VNI, err)
+	}
+	return nil
+}
+
+func valueOf(one *Endpoint) endpointValue {
+	value := endpointValue{
+		Cookie: one.Netns.Cookie, NetnsID: int32(one.Netns.ID), Interface: uint32(one.Interface), Port: uint32(one.Port),
+		Uplink: uint32(one.Uplink), Node: one.Tunnel.Addr().As4(),
+	}
+	binary.BigEndian.PutUint16(value.TunnelPort[:], one.Tunnel.Port())
+	if one.IPv4.Is4() {
+		value.IPv4 = one.IPv4.As4()
+		value.Has |= hasIPv4
+	}
+	if one.IPv6.Is6() {
+		value.IPv6 = one.IPv6.As16()
+		value.Has |= hasIPv6
+	}
+	return value
+}
+
+func endpointOf(key *endpointKey, value *endpointValue) Endpoint {
+	one := Endpoint{
+		VNI: key.VNI, MAC: append(net.HardwareAddr{}, key.MAC[:]...), Netns: Netns{value.Cookie, int(value.NetnsID)},
+		Interface: int(value.Interface), Port: int(value.Port), Uplink: int(value.Uplink),
+		Tunnel: netip.AddrPortFrom(netip.AddrFrom4(value.Node), binary.BigEndian.Uint16(value.TunnelPort[:])),
+	}
+	if value.Has&hasIPv4 != 0 {
+		one.IPv4 = netip.AddrFrom4(value.IPv4)
+	}
+	if value.Has&hasIPv6 != 0 {
+		one.IPv6 = netip.AddrFrom16(value.IPv6)
+	}
+	return one
+}
+
+// DelEndpoint undoes PutEndpoint. An entry that is not there is no error.
+func (m *Maps) DelEndpoint(vni uint32, mac net.HardwareAddr) error {
+	key, err := endpointKeyOf(vni, mac)
+	if err != nil {
+		return err
+	}
+	if err := m.endpoints.Delete(&key); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+		return fmt.Errorf("have the program for receive rings forget %s in network %d: %w", mac, vni, err)
+	}
+	return nil
+}
+
+// Endpoints lists the entries.
+func (m *Maps) Endpoints() ([]Endpoint, error) {
+	all := []Endpoint{}
+	var key endpointKey
+	var value endpointValue
+	entries := m.endpoints.Iterate()
+	for entries.Next(&key, &value) {
+		all = append(all, endpointOf(&key, &value))
+	}
+	if err := entries.Err(); err != nil {
+		return nil, fmt.Errorf("list the pods with receive rings: %w", err)
+	}
+	return all, nil
+}
+
+// Sweep removes entries whose interface has gone, and says how many.
+func (m *Maps) Sweep() (int, error) {
+	all, err := m.Endpoints()
+	if err != nil {
+		return 0, err
+	}
+	count := 0
+	var failed error
+	for i := range all {
+		gone, err := isGone(&all[i])
+		if err == nil && gone {
+			err = m.DelEndpoint(all[i].VNI, all[i].MAC)
+			count++
+		}
+		failed = errors.Join(failed, err)
+	}
+	return count, failed
+}
+
+// isGone tells whether the node's end of the interface is not there any more, or leads elsewhere.
+func isGone(one *Endpoint) (bool, error) {
+	if one.Port == 0 {
+		return false, nil
+	}
+	link, err := netlink.LinkByIndex(one.Port)
+	if errors.As(err, &netlink.LinkNotFoundError{}) {
+		return true, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("look for interface %d: %w", one.Port, err)
+	}
+	return link.Attrs().NetNsID != one.Netns.ID, nil
+}

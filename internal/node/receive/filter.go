@@ -1,0 +1,274 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package receive
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+
+	"github.com/cilium/ebpf"
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// The place of our filter among those of the uplink: behind those of others, so that what they drop stays dropped. The kernel
+// gives 49152 and less to filters that ask for no place.
+const (
+	filterPriority = 64000
+	filterHandle   = 1
+)
+
+// Attached says what Attach did.
+type Attached struct {
+	// Mounted tells that it mounted the BPF filesystem.
+	Mounted bool
+	// Replaced tells that another program of ours was there.
+	Replaced bool
+}
+
+// Attach has the program look at all that comes in by an uplink. One that is there is replaced in one step; maps stay.
+func Attach(dir, uplink string) (Attached, error) {
+	return attach(dir, uplink, false)
+}
+
+// Ensure is Attach unless the uplink has the program of this release.
+func Ensure(dir, uplink string) (Attached, error) {
+	return attach(dir, uplink, true)
+}
+
+func attach(dir, uplink string, unlessThere bool) (done Attached, err error) {
+	text, err := compiled()
+	if err != nil {
+		return done, err
+	}
+	link, err := uplinkOf(uplink)
+	if err != nil {
+		return done, err
+	}
+	if done.Mounted, err = makeFolder(dir); err != nil {
+		return done, fmt.Errorf("take datagrams at %s into receive rings: %w", uplink, err)
+	}
+	unlock, err := lock(dir)
+	if err != nil {
+		return done, err
+	}
+	defer unlock()
+	former, err := find(link)
+	if err != nil {
+		return done, err
+	}
+	done.Replaced = former != nil
+	if unlessThere && done.Replaced && former.Name == filterName(text) && complete(dir) {
+		return done, nil
+	}
+	if err := attachLocked(text, dir, link, former); err != nil {
+		return done, fmt.Errorf("take datagrams at %s into receive rings: %w", uplink, err)
+	}
+	return done, nil
+}
+
+// attachLocked leaves things as they were when it fails: pins that it made go again unless a program uses them.
+func attachLocked(text []byte, dir string, link netlink.Link, former *netlink.BpfFilter) (err error) {
+	fresh := !complete(dir)
+	defer func() {
+		if err != nil && fresh && former == nil {
+			err = errors.Join(err, removeFolder(dir))
+		}
+	}()
+	loaded, err := load(text, dir)
+	if err != nil {
+		return err
+	}
+	// The filter keeps the program, and the folder the maps.
+	defer loaded.Close()
+	if err := pin(loaded.Programs[kernelProgram], filepath.Join(dir, kernelProgram)); err != nil {
+		return err
+	}
+	if err := netlink.QdiscAdd(classAct(link)); err != nil && !errors.Is(err, unix.EEXIST) {
+		return fmt.Errorf("add the queueing discipline clsact: %w", explain(err, "sch_ingress"))
+	}
+	if err := netlink.FilterReplace(filterOf(link, filterName(text), loaded.Programs[receiveProgram])); err != nil {
+		return errors.Join(fmt.Errorf("add the filter: %w", explain(err, "cls_bpf")), removeQdisc(link))
+	}
+	return nil
+}
+
+// complete tells whether everything is pinned.
+func complete(dir string) bool {
+	for _, name := range append([]string{kernelProgram}, mapNames...) {
+		if !exists(filepath.Join(dir, name)) {
+			return false
+		}
+	}
+	return true
+}
+
+// uplinkOf finds the interface, which has to carry Ethernet frames.
+func uplinkOf(name string) (netlink.Link, error) {
+	link, err := netlink.LinkByName(name)
+	if errors.As(err, &netlink.LinkNotFoundError{}) {
+		return nil, fmt.Errorf("uplink %s: there is no such interface; name the one towards the other nodes", name)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("look for %s: %w", name, err)
+	}
+	if link.Attrs().EncapType != "ether" {
+		return nil, fmt.Errorf("uplink %s: it carries no Ethernet frames (%s); receive rings need an uplink that does", name, link.Attrs().EncapType)
+	}
+	return link, nil
+}
+
+func filterOf(link netlink.Link, name string, program *ebpf.Program) *netlink.BpfFilter {
+	return &netlink.BpfFilter{
+		FilterAttrs: netlink.FilterAttrs{
+			LinkIndex: link.Attrs().Index, Parent: netlink.HANDLE_MIN_INGRESS, Handle: filterHandle, Priority: filterPriority,
+			Protocol: unix.ETH_P_ALL,
+		},
+		Fd: program.FD(), Name: name, DirectAction: true,
+	}
+}
+
+func classAct(link netlink.Link) *netlink.Clsact {
+	return &netlink.Clsact{QdiscAttrs: netlink.QdiscAttrs{
+		LinkIndex: link.Attrs().Index, Handle: netlink.MakeHandle(0xffff, 0), Parent: netlink.HANDLE_CLSACT,
+	}}
+}
+
+// explain names the part of the kernel that is missing.
+func explain(err error, part string) error {
+	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.ENODEV) {
+		return fmt.Errorf("%w: the kernel has no %s", err, part)
+	}
+	return err
+}
+
+// find returns our filter, nil if there is none.
+func find(link netlink.Link) (*netlink.BpfFilter, error) {
+	all, err := filtersOf(link, netlink.HANDLE_MIN_INGRESS)
+	if err != nil {
+		return nil, err
+	}
+	for _, filter := range all {
+		program, ok := filter.(*netlink.BpfFilter)
+		if ok && (program.Name == receiveProgram || strings.HasPrefix(program.Name, receiveProgram+":")) {
+			return program, nil
+		}
+	}
+	return nil, nil
+}
+
+func filtersOf(link netlink.Link, parent uint32) ([]netlink.Filter, error) {
+	all, err := netlink.FilterList(link, parent)
+	if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENODEV) {
+		return nil, nil // no clsact, or no interface any more
+	}
+	if err != nil {
+		return nil, fmt.Errorf("list the filters of %s: %w", link.Attrs().Name, err)
+	}
+	return all, nil
+}
+
+// Uplink is an interface that has the program.
+type Uplink struct {
+	Name string `json:"name"`
+	// Current tells that the program is this release's.
+	Current bool `json:"current"`
+	// Others is how many filters of others the uplink has. They are asked first, and one that ends the matter leaves nothing
+	// for receive rings.
+	Others int `json:"otherFilters"`
+}
+
+// Uplinks lists the interfaces that have the program.
+func Uplinks() ([]Uplink, error) {
+	links, err := netlink.LinkList()
+	if err != nil {
+		return nil, fmt.Errorf("list interfaces: %w", err)
+	}
+	text, errBuilt := compiled()
+	all := []Uplink{}
+	for _, link := range links {
+		ours, err := find(link)
+		if err != nil {
+			return nil, err
+		}
+		if ours == nil {
+			continue
+		}
+		filters, err := filtersOf(link, netlink.HANDLE_MIN_INGRESS)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, Uplink{link.Attrs().Name, errBuilt == nil && ours.Name == filterName(text), max(0, len(filters)-1)})
+	}
+	return all, nil
+}
+
+// Detach takes the program from all uplinks of this network namespace, and everything that is pinned with it. Datagrams are
+// the kernel's from then on; what is in rings stays there. It returns the uplinks that had it.
+func Detach(dir string) ([]Uplink, error) {
+	uplinks, err := Uplinks()
+	if err != nil {
+		return nil, err
+	}
+	var all error
+	for _, uplink := range uplinks {
+		all = errors.Join(all, detach(uplink.Name))
+	}
+	if all != nil || !exists(dir) {
+		return uplinks, all
+	}
+	unlock, err := lock(dir)
+	if err != nil {
+		return uplinks, err
+	}
+	// What is mounted can only be unmounted when it is not locked.
+	if err := removeFolder(dir); err != nil {
+		unlock()
+		return uplinks, err
+	}
+	unlock()
+	return uplinks, unmount(dir)
+}
+
+func detach(uplink string) error {
+	link, err := netlink.LinkByName(uplink)
+	if errors.As(err, &netlink.LinkNotFoundError{}) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("look for %s: %w", uplink, err)
+	}
+	ours, err := find(link)
+	if err != nil || ours == nil {
+		return err
+	}
+	if err := netlink.FilterDel(ours); err != nil && !errors.Is(err, unix.ENOENT) {
+		return fmt.Errorf("remove the filter of %s: %w", uplink, err)
+	}
+	return removeQdisc(link)
+}
+
+// removeQdisc removes clsact when no filter is left at it, whoever made it: it does nothing then.
+func removeQdisc(link netlink.Link) error {
+	for _, parent := range []uint32{netlink.HANDLE_MIN_INGRESS, netlink.HANDLE_MIN_EGRESS} {
+		left, err := filtersOf(link, parent)
+		if err != nil || len(left) > 0 {
+			return err
+		}
+	}
+	qdiscs, err := netlink.QdiscList(link)
+	if err != nil {
+		return fmt.Errorf("list the queueing disciplines of %s: %w", link.Attrs().Name, err)
+	}
+	for _, one := range qdiscs {
+		if one.Type() != "clsact" {
+			continue
+		}
+		if err := netlink.QdiscDel(one); err != nil && !errors.Is(err, unix.ENOENT) && !errors.Is(err, unix.EINVAL) {
+			return fmt.Errorf("remove the queueing discipline clsact of %s: %w", link.Attrs().Name, err)
+		}
+	}
+	return nil
+}

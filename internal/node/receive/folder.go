@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package receive
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
+)
+
+// DefaultDir is where the maps are pinned.
+const DefaultDir = bpffs + "/ktsn/receive"
+
+const (
+	bpffs = "/sys/fs/bpf"
+	// mountSource is what the list of mounts has for a BPF filesystem that this package mounted.
+	mountSource = "ktsn"
+	// unfinished ends the name of a pin that is not in place yet.
+	unfinished = "_new"
+)
+
+// ErrAbsent tells that no program was loaded.
+var ErrAbsent = errors.New("no program for receive rings is loaded; run `ktsn node receive attach UPLINK`")
+
+// makeFolder makes the folder for pins, and mounts a BPF filesystem where there shall be one and is none.
+func makeFolder(dir string) (mounted bool, err error) {
+	if !filepath.IsAbs(dir) {
+		return false, fmt.Errorf("%s: give an absolute path in a BPF filesystem, such as %s", dir, DefaultDir)
+	}
+	if inDefault(dir) && !isBPF(bpffs) {
+		if err := unix.Mount(mountSource, bpffs, "bpf", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "mode=0700"); err != nil {
+			return false, fmt.Errorf("mount the BPF filesystem at %s: %w", bpffs, explain(err, "BPF filesystem"))
+		}
+		mounted = true
+	}
+	existing := dir
+	for !exists(existing) {
+		existing = filepath.Dir(existing)
+	}
+	if !isBPF(existing) {
+		return mounted, fmt.Errorf("%s is in no BPF filesystem; mount one by `mount -t bpf bpf FOLDER`, and give a folder in it", dir)
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return mounted, fmt.Errorf("make the folder for pinned maps: %w", err)
+	}
+	return mounted, nil
+}
+
+func inDefault(dir string) bool { return strings.HasPrefix(filepath.Clean(dir)+"/", bpffs+"/") }
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}
+
+func isBPF(path string) bool {
+	var at unix.Statfs_t
+	return unix.Statfs(path, &at) == nil && at.Type == unix.BPF_FS_MAGIC
+}
+
+// lock has two programs that load or remove take turns; the kernel releases it when this one ends.
+func lock(dir string) (unlock func(), err error) {
+	// The folder itself goes when the last is removed.
+	file, err := os.Open(filepath.Dir(filepath.Clean(dir)))
+	if err != nil {
+		return nil, fmt.Errorf("lock the folder for pinned maps: %w", err)
+	}
+	for {
+		err = unix.Flock(int(file.Fd()), unix.LOCK_EX)
+		if !errors.Is(err, unix.EINTR) {
+			break
+		}
+	}
+	if err != nil {
+		file.Close()
+		return nil, fmt.Errorf("lock %s: %w", file.Name(), err)
+	}
+	return func() { file.Close() }, nil
+}
+
+// pin puts a program into the folder, in one step also where there is another release's.
+func pin(program *ebpf.Program, path string) error {
+	fresh := path + unfinished
+	if err := os.Remove(fresh); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("pin the program: %w", err)
+	}
+	// Not Pin, which would move what is pinned already.
+	if err := program.Pin(fresh); err != nil {
+		return fmt.Errorf("pin the program: %w", err)
+	}
+	if err := os.Rename(fresh, path); err != nil {
+		return errors.Join(fmt.Errorf("pin the program: %w", err), os.Remove(fresh))
+	}
+	return nil
+}
+
+// removeFolder unpins everything of ours. What others put beside it stays, with the folder.
+func removeFolder(dir string) error {
+	var all error
+	for _, name := range append(slices.Clone(mapNames), kernelProgram, kernelProgram+unfinished) {
+		if err := os.Remove(filepath.Join(dir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			all = errors.Join(all, fmt.Errorf("unpin: %w", err))
+		}
+	}
+	if all != nil {
+		return all
+	}
+	for _, one := range []string{dir, filepath.Dir(dir)} {
+		if one == bpffs || isMountPoint(one) {
+			break
+		}
+		if err := os.Remove(one); err != nil {
+			if errors.Is(err, fs.ErrNotExist) {
+				continue
+			}
+			break // not empty
+		}
+	}
+	return unmount(dir)
+}
+
+// unmount takes away the BPF filesystem that makeFolder mounted, when nothing is in it any more.
+func unmount(dir string) error {
+	if !inDefault(dir) || sourceOf(bpffs) != mountSource {
+		return nil
+	}
+	if left, err := os.ReadDir(bpffs); err != nil || len(left) > 0 {
+		return err
+	}
+	if err := unix.Unmount(bpffs, 0); err != nil && !errors.Is(err, unix.EBUSY) {
+		return fmt.Errorf("unmount the BPF filesystem at %s: %w", bpffs, err)
+	}
+	return nil
+}
+
+func isMountPoint(path string) bool { return sourceOf(path) != "" }
+
+// sourceOf is what is mounted at a path, "" for nothing.
+func sourceOf(path string) string {
+	file, err := os.Open("/proc/self/mounts")
+	if err != nil {
+		return ""
+	}
+	defer file.Close()
+	source := ""
+	for lines := bufio.NewScanner(file); lines.Scan(); {
+		if fields := strings.Fields(lines.Text()); len(fields) > 1 && fields[1] == path {
+			source = fields[0] // the last one covers those before it
+		}
+	}
+	return source
+}

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package receive
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+
+	"github.com/cilium/ebpf"
+	"golang.org/x/sys/unix"
+
+	"github.com/kubernetsn/kubernetsn/internal/shared/control"
+)
+
+// peerKey is struct ktsn_receive_peer.
+type peerKey struct {
+	PrefixBits, VNI uint32
+	Node            [4]byte
+	Family          uint32
+	Source          [16]byte
+}
+
+// peerBits is KTSN_RECEIVE_PEER_BITS: what is in front of the source.
+const peerBits = 96
+
+// SetPeers has the program take datagrams of these peers, with sources behind them, and of no others.
+func (m *Maps) SetPeers(peers []control.Peer) error {
+	wanted := keysOf(peers)
+	var stale []peerKey
+	var key peerKey
+	var value uint8
+	entries := m.peers.Iterate()
+	for entries.Next(&key, &value) {
+		if !wanted[key] {
+			stale = append(stale, key)
+		}
+		delete(wanted, key)
+	}
+	if err := entries.Err(); err != nil {
+		return fmt.Errorf("list the peers of the program for receive rings: %w", err)
+	}
+	// Those that go, first: what may not be taken any more matters more than what may be.
+	for i := range stale {
+		if err := m.peers.Delete(&stale[i]); err != nil && !errors.Is(err, ebpf.ErrKeyNotExist) {
+			return fmt.Errorf("remove a peer from the program for receive rings: %w", err)
+		}
+	}
+	for key := range wanted {
+		err := m.peers.Put(&key, uint8(1))
+		if errors.Is(err, unix.ENOSPC) {
+			return fmt.Errorf("tell the program for receive rings of peers: there are more than %d subnets behind them; datagrams of the others take the kernel's path",
+				m.peers.MaxEntries())
+		}
+		if err != nil {
+			return fmt.Errorf("tell the program for receive rings of a peer: %w", err)
+		}
+	}
+	return nil
+}
+
+// keysOf are the entries for the peers. One without a subnet of a family may have any source of it, as in the filter of the
+// node's tunnels.
+func keysOf(peers []control.Peer) map[peerKey]bool {
+	keys := map[peerKey]bool{}
+	for _, peer := range peers {
+		for _, subnet := range peer.Subnets {
+			keys[keyOf(&peer, subnet)] = true
+		}
+		for _, any := range []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0"), netip.MustParsePrefix("::/0")} {
+			if !hasFamily(peer.Subnets, any.Addr().Is4()) {
+				keys[keyOf(&peer, any)] = true
+			}
+		}
+	}
+	return keys
+}
+
+func hasFamily(subnets []netip.Prefix, ipv4 bool) bool {
+	for _, subnet := range subnets {
+		if subnet.Addr().Is4() == ipv4 {
+			return true
+		}
+	}
+	return false
+}
+
+func keyOf(peer *control.Peer, subnet netip.Prefix) peerKey {
+	key := peerKey{PrefixBits: uint32(peerBits + subnet.Bits()), VNI: peer.VNI, Node: peer.Address.As4(), Family: unix.AF_INET6}
+	if subnet.Addr().Is4() {
+		key.Family = unix.AF_INET
+	}
+	copy(key.Source[:], subnet.Addr().AsSlice())
+	return key
+}

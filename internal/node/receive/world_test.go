@@ -1,0 +1,307 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package receive
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/cilium/ebpf"
+	"github.com/containernetworking/plugins/pkg/ns"
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/kubernetsn/kubernetsn/internal/bench/topology"
+	"github.com/kubernetsn/kubernetsn/internal/shared/control"
+	"github.com/kubernetsn/kubernetsn/internal/shared/testenv"
+)
+
+const (
+	testVNI        = 42
+	testTunnelPort = 4789
+	testPodPort    = 7000
+	uplinkName     = "uplink"
+)
+
+var (
+	testNode   = netip.MustParseAddr("192.0.2.1")
+	testPeer   = netip.MustParseAddr("192.0.2.2")
+	testPod4   = netip.MustParseAddr("10.42.1.2")
+	testPod6   = netip.MustParseAddr("fd42:1::2")
+	testOther4 = netip.MustParseAddr("10.42.2.7")
+	testOther6 = netip.MustParseAddr("fd42:2::7")
+	testBehind = []netip.Prefix{netip.MustParsePrefix("10.42.2.0/24"), netip.MustParsePrefix("fd42:2::/64")}
+)
+
+// world is a node with the program at its uplink and one pod that asked.
+type world struct {
+	dir       string
+	node, pod *topology.Namespace
+	uplink    int
+	uplinkMAC [6]byte
+	podMAC    [6]byte
+	endpoint  Endpoint
+	maps      *Maps
+	program   *ebpf.Program
+	ring      *ebpf.Map
+	control   *ebpf.Map
+}
+
+// folder is one in a BPF filesystem of the test's own.
+func folder(t testing.TB) string {
+	t.Helper()
+	root := t.TempDir()
+	if err := unix.Mount("test", root, "bpf", 0, ""); err != nil {
+		testenv.Missing(t, fmt.Sprintf("no BPF filesystem: %v", err))
+	}
+	t.Cleanup(func() {
+		if err := unix.Unmount(root, unix.MNT_DETACH); err != nil {
+			t.Error(err)
+		}
+	})
+	return filepath.Join(root, "receive")
+}
+
+func namespace(t testing.TB, name string) *topology.Namespace {
+	t.Helper()
+	testenv.Root(t)
+	if _, err := object.Open(objectFile); err != nil {
+		testenv.Missing(t, "the program is not built; run `make build`")
+	}
+	id, err := topology.NewID()
+	if err != nil {
+		t.Fatal(err)
+	}
+	made, err := topology.NewNamespace(id.String() + "-" + name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := made.Destroy(); err != nil {
+			t.Error(err)
+		}
+	})
+	return made
+}
+
+func do(t testing.TB, where *topology.Namespace, work func() error) {
+	t.Helper()
+	if err := where.Do(work); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// nodeWithUplink is a network namespace with an Ethernet interface.
+func nodeWithUplink(t testing.TB) *topology.Namespace {
+	t.Helper()
+	node := namespace(t, "node")
+	do(t, node, func() error {
+		attributes := netlink.NewLinkAttrs()
+		attributes.Name = uplinkName
+		attributes.HardwareAddr = net.HardwareAddr{2, 0, 0, 0, 1, 1}
+		return netlink.LinkAdd(&netlink.Veth{LinkAttrs: attributes, PeerName: "wire"})
+	})
+	return node
+}
+
+func newWorld(t testing.TB) *world {
+	t.Helper()
+	w := &world{dir: folder(t), node: nodeWithUplink(t), pod: namespace(t, "pod")}
+	do(t, w.node, w.plug)
+	do(t, w.pod, w.configurePod)
+	do(t, w.node, w.attach)
+	t.Cleanup(func() {
+		w.maps.Close()
+		w.program.Close()
+		do(t, w.node, func() error { _, err := Detach(w.dir); return err })
+	})
+	return w
+}
+
+func (w *world) plug() error {
+	link, err := netlink.LinkByName(uplinkName)
+	if err != nil {
+		return err
+	}
+	w.uplink = link.Attrs().Index
+	copy(w.uplinkMAC[:], link.Attrs().HardwareAddr)
+	pod, err := ns.GetNS(w.pod.Path())
+	if err != nil {
+		return err
+	}
+	defer pod.Close()
+	attributes := netlink.NewLinkAttrs()
+	attributes.Name = "port"
+	port := &netlink.Veth{LinkAttrs: attributes, PeerName: "tsn0", PeerNamespace: netlink.NsFd(int(pod.Fd())),
+		PeerHardwareAddr: net.HardwareAddr{2, 0, 0, 0, 1, 2}}
+	if err := netlink.LinkAdd(port); err != nil {
+		return err
+	}
+	netns, err := NetnsOf(pod)
+	if err != nil {
+		return err
+	}
+	made, err := netlink.LinkByName("port")
+	if err != nil {
+		return err
+	}
+	w.endpoint = Endpoint{
+		VNI: testVNI, Netns: netns, Port: made.Attrs().Index, Uplink: w.uplink,
+		Tunnel: netip.AddrPortFrom(testNode, testTunnelPort), IPv4: testPod4, IPv6: testPod6,
+	}
+	return nil
+}
+
+func (w *world) configurePod() error {
+	link, err := netlink.LinkByName("tsn0")
+	if err != nil {
+		return err
+	}
+	w.endpoint.Interface, w.endpoint.MAC = link.Attrs().Index, link.Attrs().HardwareAddr
+	copy(w.podMAC[:], link.Attrs().HardwareAddr)
+	for _, own := range []string{testPod4.String() + "/24", testPod6.String() + "/64"} {
+		address, err := netlink.ParseAddr(own)
+		if err != nil {
+			return err
+		}
+		address.Flags = unix.IFA_F_NODAD
+		if err := netlink.AddrAdd(link, address); err != nil {
+			return err
+		}
+	}
+	return netlink.LinkSetUp(link)
+}
+
+func (w *world) attach() error {
+	if _, err := Attach(w.dir, uplinkName); err != nil {
+		return err
+	}
+	var err error
+	if w.maps, err = Open(w.dir); err != nil {
+		return err
+	}
+	if w.program, err = programAt(uplinkName); err != nil {
+		return err
+	}
+	return errors.Join(w.maps.PutEndpoint(&w.endpoint), w.maps.SetPeers([]control.Peer{{VNI: testVNI, Address: testPeer, Subnets: testBehind}}))
+}
+
+func programAt(interfaceName string) (*ebpf.Program, error) {
+	link, err := netlink.LinkByName(interfaceName)
+	if err != nil {
+		return nil, err
+	}
+	filter, err := find(link)
+	if err != nil {
+		return nil, err
+	}
+	if filter == nil {
+		return nil, errors.New("there is no filter")
+	}
+	return ebpf.NewProgramFromID(ebpf.ProgramID(filter.Id))
+}
+
+// openRing does what ktsnd does for a socket of the pod: it listens on both families.
+func (w *world) openRing(t testing.TB, ringBytes int) int {
+	t.Helper()
+	var socket int
+	do(t, w.pod, func() (err error) {
+		if socket, err = unix.Socket(unix.AF_INET6, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0); err != nil {
+			return err
+		}
+		return unix.Bind(socket, &unix.SockaddrInet6{Port: testPodPort})
+	})
+	t.Cleanup(func() { unix.Close(socket) })
+	w.ring = newMap(t, &ebpf.MapSpec{Type: ebpf.RingBuf, MaxEntries: uint32(ringBytes)})
+	w.control = newMap(t, &ebpf.MapSpec{Type: ebpf.Array, KeySize: 4, ValueSize: 128, MaxEntries: 1, Flags: unix.BPF_F_MMAPABLE})
+	id, err := unix.GetsockoptUint64(socket, unix.SOL_SOCKET, unix.SO_COOKIE)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.put(t, ringsMap, id, uint32(w.ring.FD()))
+	w.put(t, controlsMap, id, uint32(w.control.FD()))
+	w.put(t, socketsMap, int32(socket), id)
+	return socket
+}
+
+func newMap(t testing.TB, spec *ebpf.MapSpec) *ebpf.Map {
+	t.Helper()
+	made, err := ebpf.NewMap(spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { made.Close() })
+	return made
+}
+
+func (w *world) put(t testing.TB, name string, key, value any) {
+	t.Helper()
+	into, err := ebpf.LoadPinnedMap(filepath.Join(w.dir, name), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer into.Close()
+	if err := into.Put(key, value); err != nil {
+		t.Fatalf("put into %s: %v", name, err)
+	}
+}
+
+// skb is struct __sk_buff, as far as a run of the program takes it.
+type skb struct {
+	Before  [10]uint32
+	Ifindex uint32
+	After   [37]uint32
+}
+
+// run gives a frame to the program as if it had come by the uplink.
+func (w *world) run(t testing.TB, frame []byte) int32 {
+	t.Helper()
+	var verdict uint32
+	do(t, w.node, func() (err error) {
+		verdict, err = w.program.Run(&ebpf.RunOptions{Data: frame, Context: skb{Ifindex: uint32(w.uplink)}})
+		return err
+	})
+	return int32(verdict)
+}
+
+// valid is a frame that the program takes.
+func (w *world) valid() frame {
+	return frame{
+		uplink: w.uplinkMAC, peer: testPeer, node: testNode, port: testTunnelPort, flags: 1 << 27, vni: testVNI,
+		podMAC: w.podMAC, sourceMAC: [6]byte{2, 0, 0, 0, 0, 7}, etherType: 0x0800, source: testOther4, pod: testPod4,
+		sourcePort: 5000, podPort: testPodPort, protocol: 17, payload: []byte("datagram"),
+	}
+}
+
+func (w *world) valid6() frame {
+	one := w.valid()
+	one.etherType, one.source, one.pod = 0x86dd, testOther6, testPod6
+	return one
+}
+
+func (w *world) counts(t testing.TB) *Counts {
+	t.Helper()
+	counts, err := w.maps.Counts()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return counts
+}
+
+func entriesOf(t testing.TB, dir string) []string {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, entry := range entries {
+		names = append(names, entry.Name())
+	}
+	return names
+}
