@@ -11,6 +11,7 @@
 #include "pod_thread.h"
 #include "pods.h"
 #include "processes.h"
+#include "receive_maps.h"
 #include "receiving.h"
 #include "routing.h"
 #include "shaping.h"
@@ -61,7 +62,7 @@ int node_init(struct node *node, struct events *events, struct loop *loop, const
 	if (!err)
 		clock_steps_watch(&node->clocks.steps, events);
 	if (!err)
-		receiving_begin(node);
+		receiving_begin(node, RECEIVE_MAPS_FOLDER);
 	if (err) {
 		pod_threads_destroy(node->threads);
 		doorbells_destroy(node->doorbells);

@@ -306,12 +306,12 @@ struct receive_counts receiving_counts(const struct pod *pod)
 }
 
 /* Only these are removed later: another ktsnd of this kernel may enter others meanwhile. */
-void receiving_begin(struct node *node)
+void receiving_begin(struct node *node, const char *folder)
 {
 	struct node_receive *receive = &node->receive;
 	struct receive_maps maps;
 
-	receive->folder = RECEIVE_MAPS_FOLDER;
+	receive->folder = folder;
 	if (receive_maps_open(receive->folder, &maps))
 		return;
 	receive->left = calloc(LEFT_MAX, sizeof(*receive->left));

@@ -1,0 +1,633 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Receive rings of processes' sockets: the control thread with a running loop, and the program at the uplink
+ * with the kernel's own maps, pinned in a file system of their own. Needs namespaces of its own and bpf();
+ * without them the tests are skipped.
+ */
+#include "node.h"
+#include "pods.h"
+#include "port_fake.h"
+#include "receive_layout.h"
+#include "receive_socket.h"
+#include "receiving.h"
+#include "test_skip.h"
+#include "unix_socket.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <linux/filter.h>
+#include <net/if.h>
+#include <poll.h>
+#include <sched.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/mount.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <bpf/libbpf.h>
+#include <cmocka.h>
+
+enum {
+	PACKETS = 64,
+	BUFFER_BYTES = 2048,
+	SLOTS = 64,
+	PATIENCE_MS = 5000,
+	SOCKETS = 4,
+	ENCAP = 100,
+	GRO = 104
+};
+
+static struct bed {
+	struct events *events;
+	struct ktsn_port *port;
+	struct loop *loop;
+	struct node node;
+	char folder[32], path[64];
+	bool in_pod; /* who connects */
+} bed;
+static char pins[] = "/tmp/ktsn-bpf-XXXXXX";
+
+/* What came with a reply. */
+struct answer {
+	int status;
+	uint64_t ring_bytes;
+	int ring, control;
+};
+
+int __real_socket_netns_cookie(int fd, uint64_t *cookie);
+int __wrap_socket_netns_cookie(int fd, uint64_t *cookie);
+
+/* All clients are in ktsnd's namespace, where the node's relays are; those of a pod are not. */
+int __wrap_socket_netns_cookie(int fd, uint64_t *cookie)
+{
+	int err = __real_socket_netns_cookie(fd, cookie);
+
+	*cookie += bed.in_pod;
+	return err;
+}
+
+static void endpoint_set(bool receive)
+{
+	const struct endpoint_description description = {.interface = "pod0",
+							 .netns = "/proc/self/ns/net",
+							 .vni = 42,
+							 .bridge = "",
+							 .receive = receive};
+	struct refusal refusal;
+
+	bed.in_pod = false;
+	if (node_endpoint_add(&bed.node, "pod", &description, &refusal))
+		fail_msg("%s", refusal.message);
+	bed.in_pod = true;
+}
+
+static void node_start(size_t memory_bytes)
+{
+	const struct uplink uplink = {
+		.interface = "pod1", .link_index = (int)if_nametoindex("pod1"), .mtu_bytes = 1500};
+	const struct node_shaping shaping = {.classes = loop_classes_default()};
+	const struct quota_limits limits = {.processes = 16,
+					    .sockets = SOCKETS,
+					    .memory_bytes = memory_bytes,
+					    .pending = PACKETS,
+					    .horizon_ns = INT64_C(1000000000)};
+	struct loop_config config = {.packets = PACKETS, .spin_ns = 20000, .late_after_ns = 10000, .cpu = -1};
+	struct loop_scheduling scheduling;
+	struct refusal refusal;
+
+	bed.in_pod = false;
+	assert_int_equal(events_create(&bed.events), 0);
+	bed.port = ktsn_port_fake_create(PACKETS, BUFFER_BYTES);
+	config.port = bed.port;
+	assert_int_equal(loop_create(&bed.loop, &config), 0);
+	assert_int_equal(loop_start(bed.loop, &scheduling), 0);
+	assert_int_equal(
+		node_init(&bed.node, bed.events, bed.loop, &uplink, &shaping, &limits, SLOTS, 1 << 26), 0);
+	receiving_fini(&bed.node);
+	receiving_begin(&bed.node, pins);
+	assert_int_equal(node_socket_add(&bed.node, "pod", bed.path, &refusal), 0);
+	endpoint_set(true);
+}
+
+static int set_up(void **state)
+{
+	(void)state;
+	memset(&bed, 0, sizeof(bed));
+	strcpy(bed.folder, "/tmp/ktsn-test-XXXXXX");
+	assert_non_null(mkdtemp(bed.folder));
+	snprintf(bed.path, sizeof(bed.path), "%s/app.sock", bed.folder);
+	node_start(1 << 24);
+	return 0;
+}
+
+static void node_stop(void)
+{
+	bed.in_pod = false;
+	loop_stop(bed.loop);
+	node_close(&bed.node);
+	node_fini(&bed.node);
+	loop_destroy(bed.loop);
+	events_destroy(bed.events);
+	ktsn_port_destroy(bed.port);
+}
+
+static int tear_down(void **state)
+{
+	(void)state;
+	node_stop();
+	rmdir(bed.folder);
+	return 0;
+}
+
+static void daemon_work(void)
+{
+	assert_int_equal(events_run_once(bed.events, 1), 0);
+	(void)node_tick(&bed.node);
+}
+
+static int application_connect(void)
+{
+	struct sockaddr_un address = {.sun_family = AF_UNIX};
+	int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+
+	strcpy(address.sun_path, bed.path);
+	assert_int_equal(connect(fd, (struct sockaddr *)&address, sizeof(address)), 0);
+	return fd;
+}
+
+static void hang_up(int fd)
+{
+	uint32_t before;
+
+	while (!bed.node.process_count)
+		daemon_work();
+	before = bed.node.process_count;
+	close(fd);
+	for (int ms = 0; bed.node.process_count == before; ms++) {
+		assert_true(ms < PATIENCE_MS);
+		daemon_work();
+	}
+}
+
+static void request_send(int fd, enum ktsn_app_type type, int passed_fd)
+{
+	union {
+		char bytes[CMSG_SPACE(sizeof(int))];
+		struct cmsghdr align;
+	} control = {.align = {.cmsg_level = SOL_SOCKET,
+			       .cmsg_type = SCM_RIGHTS,
+			       .cmsg_len = CMSG_LEN(sizeof(int))}};
+	struct ktsn_app_request request = {
+		.magic = KTSN_APP_MAGIC, .version = KTSN_APP_VERSION, .type = (uint16_t)type};
+	struct iovec iov = {&request, sizeof(request)};
+	struct msghdr message = {.msg_iov = &iov,
+				 .msg_iovlen = 1,
+				 .msg_control = control.bytes,
+				 .msg_controllen = sizeof(control.bytes)};
+
+	memcpy(CMSG_DATA(&control.align), &passed_fd, sizeof(int));
+	assert_int_equal(sendmsg(fd, &message, MSG_NOSIGNAL), sizeof(request));
+}
+
+static struct answer ask(int fd, enum ktsn_app_type type, int passed_fd)
+{
+	union {
+		char bytes[CMSG_SPACE(2 * sizeof(int))];
+		struct cmsghdr align;
+	} control;
+	struct ktsn_app_reply reply;
+	struct iovec iov = {&reply, sizeof(reply)};
+	struct msghdr message = {.msg_iov = &iov,
+				 .msg_iovlen = 1,
+				 .msg_control = control.bytes,
+				 .msg_controllen = sizeof(control.bytes)};
+	struct pollfd answered = {.fd = fd, .events = POLLIN};
+	int fds[2] = {-1, -1};
+
+	request_send(fd, type, passed_fd);
+	for (int ms = 0; poll(&answered, 1, 0) == 0; ms++) {
+		assert_true(ms < PATIENCE_MS);
+		daemon_work();
+	}
+	assert_int_equal(recvmsg(fd, &message, MSG_DONTWAIT), sizeof(reply));
+	if (CMSG_FIRSTHDR(&message)) {
+		assert_int_equal(CMSG_FIRSTHDR(&message)->cmsg_len, CMSG_LEN(sizeof(fds)));
+		memcpy(fds, CMSG_DATA(CMSG_FIRSTHDR(&message)), sizeof(fds));
+	}
+	return (struct answer){reply.status, reply.ring_bytes, fds[0], fds[1]};
+}
+
+static void answer_discard(const struct answer *answer)
+{
+	close(answer->ring);
+	close(answer->control);
+}
+
+static int socket_bound(int type)
+{
+	const struct sockaddr_in any = {.sin_family = AF_INET};
+	int fd = socket(AF_INET, type | SOCK_CLOEXEC, 0);
+
+	assert_int_equal(bind(fd, (const struct sockaddr *)&any, sizeof(any)), 0);
+	return fd;
+}
+
+static uint64_t cookie_of(int fd)
+{
+	uint64_t cookie;
+	socklen_t bytes = sizeof(cookie);
+
+	assert_int_equal(getsockopt(fd, SOL_SOCKET, SO_COOKIE, &cookie, &bytes), 0);
+	return cookie;
+}
+
+/* The number of the ring in the program's maps; 0: none is there. */
+static uint32_t entered(uint64_t cookie)
+{
+	struct receive_maps maps;
+	struct receive_descriptors fds;
+	struct receive_ring ring = {0};
+
+	assert_int_equal(receive_maps_open(pins, &maps), 0);
+	if (receive_ring_find(&maps, cookie, &ring, &fds) == 0)
+		receive_descriptors_close(&fds);
+	else
+		ring.ring_id = 0;
+	receive_maps_close(&maps);
+	return ring.ring_id;
+}
+
+static bool has_filter(int fd)
+{
+	socklen_t count = 0;
+
+	return getsockopt(fd, SOL_SOCKET, SO_GET_FILTER, NULL, &count) == -1 && errno == EACCES;
+}
+
+static const struct ktsn_receive_control *control_map(const struct answer *answer)
+{
+	const struct ktsn_receive_control *page = mmap(
+		NULL, (size_t)sysconf(_SC_PAGESIZE), PROT_READ | PROT_WRITE, MAP_SHARED, answer->control, 0);
+
+	assert_ptr_not_equal(page, MAP_FAILED);
+	return page;
+}
+
+static const struct pod *the_pod(void)
+{
+	return pod_find(&bed.node, "pod");
+}
+
+static void a_socket_gets_a_ring_and_gives_it_back(void **state)
+{
+	int application = application_connect(), fd = socket_bound(SOCK_DGRAM), size = 100000;
+	const struct ktsn_receive_control *control;
+	struct answer answer;
+
+	(void)state;
+	assert_int_equal(setsockopt(fd, SOL_SOCKET, SO_RCVBUFFORCE, &size, sizeof(size)), 0);
+	answer = ask(application, KTSN_APP_RECEIVE_OPEN, fd);
+	assert_int_equal(answer.status, 0);
+	/* The kernel doubles what is asked for. */
+	assert_int_equal(answer.ring_bytes, 256 << 10);
+	assert_int_not_equal(entered(cookie_of(fd)), 0);
+	assert_true(has_filter(fd));
+	assert_int_equal(the_pod()->receive.socket_count, 1);
+	assert_int_equal(the_pod()->quota->ring_bytes, receive_ring_cost(256 << 10));
+	control = control_map(&answer);
+	assert_int_equal(control->ended, 0);
+	assert_int_equal(ask(application, KTSN_APP_RECEIVE_CLOSE, fd).status, 0);
+	assert_int_equal(control->ended, 1);
+	assert_int_equal(entered(cookie_of(fd)), 0);
+	assert_false(has_filter(fd));
+	assert_int_equal(the_pod()->receive.socket_count, 0);
+	/* Once more is once. */
+	assert_int_equal(ask(application, KTSN_APP_RECEIVE_CLOSE, fd).status, 0);
+	munmap((void *)(uintptr_t)control, (size_t)sysconf(_SC_PAGESIZE));
+	answer_discard(&answer);
+	close(fd);
+	hang_up(application);
+}
+
+static void the_kernels_queue_is_counted(void **state)
+{
+	int application = application_connect(), fd = socket_bound(SOCK_DGRAM);
+	struct answer answer = ask(application, KTSN_APP_RECEIVE_OPEN, fd);
+	const struct ktsn_receive_control *control = control_map(&answer);
+	struct sockaddr_in address;
+	socklen_t bytes = sizeof(address);
+	char received[8];
+
+	(void)state;
+	assert_int_equal(getsockname(fd, (struct sockaddr *)&address, &bytes), 0);
+	address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+	assert_int_equal(sendto(fd, "hello", 5, 0, (struct sockaddr *)&address, sizeof(address)), 5);
+	assert_int_equal(recv(fd, received, sizeof(received), 0), 5);
+	assert_int_equal(control->kernel, 1);
+	assert_int_equal(receiving_counts(the_pod()).kernel, 1);
+	munmap((void *)(uintptr_t)control, (size_t)sysconf(_SC_PAGESIZE));
+	hang_up(application);
+	assert_int_equal(receiving_counts(the_pod()).kernel, 1);
+	answer_discard(&answer);
+	close(fd);
+}
+
+static void a_socket_of_two_processes_has_one_ring_until_both_have_gone(void **state)
+{
+	int one = application_connect(), other = application_connect(), fd = socket_bound(SOCK_DGRAM);
+	struct answer first = ask(one, KTSN_APP_RECEIVE_OPEN, fd);
+	uint32_t ring = entered(cookie_of(fd));
+	struct answer again = ask(one, KTSN_APP_RECEIVE_OPEN, fd);
+	struct answer second = ask(other, KTSN_APP_RECEIVE_OPEN, fd);
+
+	(void)state;
+	assert_int_equal(first.status | again.status | second.status, 0);
+	assert_int_not_equal(ring, 0);
+	assert_int_equal(entered(cookie_of(fd)), ring);
+	assert_int_equal(the_pod()->receive.socket_count, 1);
+	assert_int_equal(ask(one, KTSN_APP_RECEIVE_CLOSE, fd).status, 0);
+	assert_int_equal(entered(cookie_of(fd)), ring);
+	assert_true(has_filter(fd));
+	hang_up(one);
+	assert_int_equal(entered(cookie_of(fd)), ring);
+	hang_up(other);
+	assert_int_equal(entered(cookie_of(fd)), 0);
+	answer_discard(&first);
+	answer_discard(&again);
+	answer_discard(&second);
+	close(fd);
+}
+
+static void reuse_port(int fd)
+{
+	const int on = 1;
+
+	assert_int_equal(setsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &on, sizeof(on)), 0);
+}
+
+static void join(int fd)
+{
+	const int on = 1;
+
+	assert_int_equal(setsockopt(fd, IPPROTO_UDP, GRO, &on, sizeof(on)), 0);
+}
+
+static void encapsulate(int fd)
+{
+	const int esp = 2;
+
+	assert_int_equal(setsockopt(fd, IPPROTO_UDP, ENCAP, &esp, sizeof(esp)), 0);
+}
+
+static void to_device(int fd)
+{
+	assert_int_equal(setsockopt(fd, SOL_SOCKET, SO_BINDTODEVICE, "pod0", sizeof("pod0")), 0);
+}
+
+static void filter(int fd)
+{
+	struct sock_filter all[] = {BPF_STMT(BPF_RET | BPF_K, 0xffff)};
+	const struct sock_fprog program = {1, all};
+
+	assert_int_equal(setsockopt(fd, SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof(program)), 0);
+}
+
+static void lock(int fd)
+{
+	const int on = 1;
+
+	assert_int_equal(setsockopt(fd, SOL_SOCKET, SO_LOCK_FILTER, &on, sizeof(on)), 0);
+}
+
+/* One that nobody has entered. */
+static void foreign_program(int fd)
+{
+	int program = receive_filter_open(pins);
+
+	assert_int_equal(setsockopt(fd, SOL_SOCKET, SO_ATTACH_BPF, &program, sizeof(program)), 0);
+	close(program);
+}
+
+static void what_cannot_be_served_stays_with_the_kernel(void **state)
+{
+	static const struct {
+		void (*prepare)(int fd);
+		enum receive_refusal why;
+	} cases[] = {
+		{reuse_port, RECEIVE_REUSEPORT},
+		{join, RECEIVE_GRO},
+		{encapsulate, RECEIVE_ENCAPSULATION},
+		{to_device, RECEIVE_DEVICE},
+		{filter, RECEIVE_FILTER},
+		{lock, RECEIVE_FILTER},
+		{foreign_program, RECEIVE_FILTER},
+	};
+	int application = application_connect(), stream;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		int fd = socket_bound(SOCK_DGRAM);
+
+		cases[i].prepare(fd);
+		assert_int_equal(ask(application, KTSN_APP_RECEIVE_OPEN, fd).status, -ENOTSUP);
+		assert_int_equal(the_pod()->receive.why, cases[i].why);
+		assert_int_equal(the_pod()->receive.refused, i + 1);
+		assert_int_equal(entered(cookie_of(fd)), 0);
+		close(fd);
+	}
+	assert_true(the_pod()->receive.warned);
+	stream = socket_bound(SOCK_STREAM);
+	assert_int_equal(ask(application, KTSN_APP_RECEIVE_OPEN, stream).status, -ENOTSUP);
+	close(stream);
+	stream = socket(AF_INET, SOCK_DGRAM, 0);
+	assert_int_equal(ask(application, KTSN_APP_RECEIVE_OPEN, stream).status, -EINVAL);
+	close(stream);
+	hang_up(application);
+}
+
+static void nothing_is_done_where_nobody_asked(void **state)
+{
+	int application = application_connect(), fd = socket_bound(SOCK_DGRAM);
+	const char *folder = bed.node.receive.folder;
+
+	(void)state;
+	endpoint_set(false);
+	assert_int_equal(ask(application, KTSN_APP_RECEIVE_OPEN, fd).status, -ENOTSUP);
+	assert_false(has_filter(fd));
+	assert_int_equal(the_pod()->receive.refused, 0);
+	endpoint_set(true);
+	bed.node.receive.folder = bed.folder;
+	assert_int_equal(ask(application, KTSN_APP_RECEIVE_OPEN, fd).status, -ENOTSUP);
+	assert_int_equal(the_pod()->receive.why, RECEIVE_NO_PROGRAM);
+	bed.node.receive.folder = folder;
+	close(fd);
+	hang_up(application);
+}
+
+static void a_pod_has_no_more_rings_than_it_may(void **state)
+{
+	int application = application_connect(), fds[SOCKETS + 1];
+	struct answer answers[SOCKETS + 1];
+
+	(void)state;
+	for (int i = 0; i <= SOCKETS; i++) {
+		fds[i] = socket_bound(SOCK_DGRAM);
+		answers[i] = ask(application, KTSN_APP_RECEIVE_OPEN, fds[i]);
+		assert_int_equal(answers[i].status, i < SOCKETS ? 0 : -ENOTSUP);
+	}
+	assert_int_equal(the_pod()->receive.why, RECEIVE_SOCKETS);
+	assert_int_equal(bed.node.limit_refusals, 1);
+	/* The filter went again. */
+	assert_false(has_filter(fds[SOCKETS]));
+	hang_up(application);
+	for (int i = 0; i <= SOCKETS; i++) {
+		assert_int_equal(entered(cookie_of(fds[i])), 0);
+		answer_discard(&answers[i]);
+		close(fds[i]);
+	}
+}
+
+static void kept_memory_counts(void **state)
+{
+	int application = application_connect(), fd = socket_bound(SOCK_DGRAM);
+	struct answer answer = ask(application, KTSN_APP_RECEIVE_OPEN, fd);
+	struct quota_limits limits = the_pod()->quota->limits;
+
+	(void)state;
+	limits.memory_bytes = receive_ring_cost(answer.ring_bytes);
+	quota_limits_set(the_pod()->quota, &limits);
+	assert_int_equal(ask(application, KTSN_APP_RECEIVE_CLOSE, fd).status, 0);
+	/* It still has the descriptor. */
+	assert_int_equal(ask(application, KTSN_APP_RECEIVE_OPEN, fd).status, -ENOTSUP);
+	assert_int_equal(the_pod()->receive.why, RECEIVE_MEMORY);
+	answer_discard(&answer);
+	close(fd);
+	hang_up(application);
+}
+
+/* A ktsnd that is killed leaves the rings as they are. */
+static uint32_t left_make(int fd, struct receive_descriptors *fds)
+{
+	struct receive_maps maps;
+	struct receive_ring ring;
+
+	assert_int_equal(receive_maps_open(pins, &maps), 0);
+	assert_int_equal(receive_ring_make(RECEIVE_RING_MIN_BYTES, &ring, fds), 0);
+	assert_int_equal(receive_ring_enter(&maps, cookie_of(fd), fds), 0);
+	assert_int_equal(receive_socket_enter(&maps, fd, cookie_of(fd)), 0);
+	receive_maps_close(&maps);
+	foreign_program(fd);
+	return ring.ring_id;
+}
+
+static void what_a_former_one_left_is_taken_up_or_removed(void **state)
+{
+	int wanted = socket_bound(SOCK_DGRAM), unwanted = socket_bound(SOCK_DGRAM), application;
+	struct receive_descriptors one, other;
+	uint32_t ring = left_make(wanted, &one);
+	struct answer answer;
+	const struct ktsn_receive_control *control;
+
+	(void)state;
+	node_stop();
+	assert_int_not_equal(left_make(unwanted, &other), ring);
+	node_start(1 << 24);
+	answer.control = other.control;
+	control = control_map(&answer);
+	application = application_connect();
+	answer = ask(application, KTSN_APP_RECEIVE_OPEN, wanted);
+	assert_int_equal(answer.status, 0);
+	assert_int_equal(answer.ring_bytes, RECEIVE_RING_MIN_BYTES);
+	assert_int_equal(entered(cookie_of(wanted)), ring);
+	daemon_work();
+	assert_int_not_equal(entered(cookie_of(unwanted)), 0);
+	bed.node.receive.left_until_ms = 0;
+	daemon_work();
+	assert_int_equal(entered(cookie_of(unwanted)), 0);
+	assert_int_equal(control->ended, 1);
+	assert_int_equal(entered(cookie_of(wanted)), ring);
+	munmap((void *)(uintptr_t)control, (size_t)sysconf(_SC_PAGESIZE));
+	hang_up(application);
+	assert_int_equal(entered(cookie_of(wanted)), 0);
+	receive_descriptors_close(&one);
+	receive_descriptors_close(&other);
+	answer_discard(&answer);
+	close(wanted);
+	close(unwanted);
+}
+
+static void rings_hold_what_the_sockets_queue_would(void **state)
+{
+	(void)state;
+	assert_int_equal(receive_ring_bytes(0), 64 << 10);
+	assert_int_equal(receive_ring_bytes(-1), 64 << 10);
+	assert_int_equal(receive_ring_bytes(64 << 10), 64 << 10);
+	assert_int_equal(receive_ring_bytes((64 << 10) + 1), 128 << 10);
+	assert_int_equal(receive_ring_bytes(212992), 256 << 10);
+	assert_int_equal(receive_ring_bytes(INT32_MAX), 4 << 20);
+}
+
+static bool map_pin(struct bpf_object *object, const char *name)
+{
+	char path[64];
+
+	snprintf(path, sizeof(path), "%s/%s", pins, name);
+	return bpf_map__pin(bpf_object__find_map_by_name(object, name), path) == 0;
+}
+
+static bool programs_pin(void)
+{
+	struct bpf_object *object = bpf_object__open_file(RECEIVE_OBJECT, NULL);
+	char path[64];
+	bool pinned;
+
+	snprintf(path, sizeof(path), "%s/ktsn_receive_kernel", pins);
+	pinned = object && bpf_object__load(object) == 0 && map_pin(object, "rings") &&
+		 map_pin(object, "controls") && map_pin(object, "sockets") &&
+		 bpf_program__pin(bpf_object__find_program_by_name(object, "ktsn_receive_kernel"), path) == 0;
+	bpf_object__close(object);
+	return pinned;
+}
+
+static bool begin(void)
+{
+	return unshare(CLONE_NEWNET | CLONE_NEWNS) == 0 &&
+	       mount("", "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0 &&
+	       system("ip link set lo up && ip link add pod0 type veth peer name pod1 && "
+		      "ip link set pod0 up && ip link set pod1 up") == 0 &&
+	       mkdtemp(pins) && mount("bpf", pins, "bpf", 0, NULL) == 0 && programs_pin();
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(rings_hold_what_the_sockets_queue_would),
+		cmocka_unit_test_setup_teardown(a_socket_gets_a_ring_and_gives_it_back, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(the_kernels_queue_is_counted, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(a_socket_of_two_processes_has_one_ring_until_both_have_gone,
+						set_up, tear_down),
+		cmocka_unit_test_setup_teardown(what_cannot_be_served_stays_with_the_kernel, set_up,
+						tear_down),
+		cmocka_unit_test_setup_teardown(nothing_is_done_where_nobody_asked, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(a_pod_has_no_more_rings_than_it_may, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(kept_memory_counts, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(what_a_former_one_left_is_taken_up_or_removed, set_up,
+						tear_down),
+	};
+	int failed;
+
+	if (!begin()) {
+		rmdir(pins);
+		return all_skipped("needs network and mount namespaces, a BPF file system and programs");
+	}
+	failed = cmocka_run_group_tests(tests, NULL, NULL);
+	umount(pins);
+	rmdir(pins);
+	return failed;
+}
