@@ -25,8 +25,8 @@
 #include <bpf/bpf_endian.h>
 #include <bpf/bpf_helpers.h>
 
-#include "../ring/receive_layout.h"
 #include "kernel.h"
+#include "receive_layout.h"
 #include "receive_maps.h"
 
 #define VXLAN_VNI_IS_VALID 0x08000000 // all other bits are reserved, or of extensions
@@ -205,7 +205,8 @@ static __always_inline int is_behind_peer(const struct tunnel *tunnel, const str
 	struct ktsn_receive_peer key = {
 		.prefix_bits = KTSN_RECEIVE_PEER_BITS + 8 * sizeof(key.source),
 		.vni = bpf_ntohl(tunnel->vni) >> 8,
-		.node_be = tunnel->ip.saddr,
+		.node_be = tunnel->ip.daddr,
+		.peer_be = tunnel->ip.saddr,
 		.family = datagram->family,
 	};
 

@@ -18,12 +18,13 @@
 struct ktsn_receive_peer {
 	__u32 prefix_bits; /* of all that follows; at least KTSN_RECEIVE_PEER_BITS */
 	__u32 vni;
-	__u32 node_be; /* the source address of the tunnel's packets */
+	__u32 node_be; /* this node's end of the tunnel: several nodes on one machine may share the map */
+	__u32 peer_be; /* the peer's end: the source address of the tunnel's packets */
 	__u32 family;
 	__u8 source[16]; /* IPv4 in the first four */
 };
 
-#define KTSN_RECEIVE_PEER_BITS 96
+#define KTSN_RECEIVE_PEER_BITS 128
 
 /* Map `endpoints`: the pods whose datagrams may go into receive rings. */
 struct ktsn_receive_endpoint_key {

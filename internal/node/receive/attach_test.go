@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -14,6 +15,7 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
 	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
 )
 
 func TestDetachLeavesNothing(t *testing.T) {
@@ -47,6 +49,48 @@ func TestDetachLeavesNothing(t *testing.T) {
 		}
 		return err
 	})
+}
+
+// TestABPFFilesystemIsMountedAndUnmounted has a thread of its own, with mounts and a network of its own, which ends with it.
+func TestABPFFilesystemIsMountedAndUnmounted(t *testing.T) {
+	nodeWithUplink(t) // skips where there can be none
+	failed := make(chan error)
+	go func() {
+		runtime.LockOSThread() // for ever
+		failed <- mountedAndUnmounted(t)
+	}()
+	if err := <-failed; err != nil {
+		t.Fatal(err)
+	}
+}
+
+func mountedAndUnmounted(t *testing.T) error {
+	if err := unix.Unshare(unix.CLONE_FS | unix.CLONE_NEWNS | unix.CLONE_NEWNET); err != nil {
+		return err
+	}
+	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+		return err
+	}
+	for isBPF(bpffs) {
+		if err := unix.Unmount(bpffs, unix.MNT_DETACH); err != nil {
+			return err
+		}
+	}
+	attributes := netlink.NewLinkAttrs()
+	attributes.Name = uplinkName
+	if err := netlink.LinkAdd(&netlink.Veth{LinkAttrs: attributes, PeerName: "wire"}); err != nil {
+		return err
+	}
+	first, errFirst := Attach(DefaultDir, uplinkName)
+	second, errSecond := Attach(DefaultDir, uplinkName)
+	if !first.Mounted || second.Mounted || !isBPF(bpffs) {
+		t.Errorf("it said %+v and %+v", first, second)
+	}
+	_, errDetach := Detach(DefaultDir)
+	if isBPF(bpffs) {
+		t.Error("it is still mounted")
+	}
+	return errors.Join(errFirst, errSecond, errDetach)
 }
 
 func TestAFilterOfSomebodyElseStaysAndIsAskedFirst(t *testing.T) {
@@ -177,7 +221,7 @@ func TestEnsureLeavesThisReleasesProgramAlone(t *testing.T) {
 	})
 }
 
-func TestMapsOfAnotherReleaseAreRefused(t *testing.T) {
+func TestMapsOfAnotherReleaseAreReplaced(t *testing.T) {
 	dir, node := folder(t), nodeWithUplink(t)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		t.Fatal(err)
@@ -187,13 +231,23 @@ func TestMapsOfAnotherReleaseAreRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	do(t, node, func() error {
-		if _, err := Attach(dir, uplinkName); err == nil || !strings.Contains(err.Error(), "another release") {
-			t.Errorf("attaching said %v", err)
+		if _, err := Open(dir); !errors.Is(err, ErrOtherRelease) {
+			t.Errorf("before, opening said %v", err)
 		}
-		if names := qdiscs(t); slices.Contains(names, "clsact") {
-			t.Errorf("the uplink has %v", names)
+		done, err := Ensure(dir, uplinkName)
+		if err != nil {
+			return err
 		}
-		return nil
+		if !done.Emptied {
+			t.Error("it does not say that the maps were replaced")
+		}
+		maps, err := Open(dir)
+		if err != nil {
+			return err
+		}
+		maps.Close()
+		_, err = Detach(dir)
+		return err
 	})
 }
 

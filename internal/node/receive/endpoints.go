@@ -127,6 +127,23 @@ func (m *Maps) DelEndpoint(vni uint32, mac net.HardwareAddr) error {
 	return nil
 }
 
+// Has tells whether there is this entry.
+func (m *Maps) Has(one *Endpoint) (bool, error) {
+	key, err := endpointKeyOf(one.VNI, one.MAC)
+	if err != nil {
+		return false, err
+	}
+	var value endpointValue
+	err = m.endpoints.Lookup(&key, &value)
+	if errors.Is(err, ebpf.ErrKeyNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("look for %s in the program for receive rings: %w", one.MAC, err)
+	}
+	return value == valueOf(one), nil
+}
+
 // Endpoints lists the entries.
 func (m *Maps) Endpoints() ([]Endpoint, error) {
 	all := []Endpoint{}

@@ -26,9 +26,13 @@ type Attached struct {
 	Mounted bool
 	// Replaced tells that another program of ours was there.
 	Replaced bool
+	// Emptied tells that its maps were another release's and had to be replaced as well: peers and pods are to be told anew,
+	// and sockets have no rings any more.
+	Emptied bool
 }
 
-// Attach has the program look at all that comes in by an uplink. One that is there is replaced in one step; maps stay.
+// Attach has the program look at all that comes in by an uplink. One that is there is replaced in one step; maps stay, as far
+// as both releases know them.
 func Attach(dir, uplink string) (Attached, error) {
 	return attach(dir, uplink, false)
 }
@@ -63,7 +67,15 @@ func attach(dir, uplink string, unlessThere bool) (done Attached, err error) {
 	if unlessThere && done.Replaced && former.Name == filterName(text) && complete(dir) {
 		return done, nil
 	}
-	if err := attachLocked(text, dir, link, former); err != nil {
+	err = attachLocked(text, dir, link, former)
+	if errors.Is(err, ErrOtherRelease) {
+		done.Emptied = true
+		_, errFolder := makeFolder(dir)
+		if err = errors.Join(errFolder, unpin(dir)); err == nil {
+			err = attachLocked(text, dir, link, former)
+		}
+	}
+	if err != nil {
 		return done, fmt.Errorf("take datagrams at %s into receive rings: %w", uplink, err)
 	}
 	return done, nil
@@ -168,6 +180,16 @@ func filtersOf(link netlink.Link, parent uint32) ([]netlink.Filter, error) {
 		return nil, fmt.Errorf("list the filters of %s: %w", link.Attrs().Name, err)
 	}
 	return all, nil
+}
+
+// IsAttached tells whether an interface has the program, of whatever release.
+func IsAttached(uplink string) (bool, error) {
+	link, err := netlink.LinkByName(uplink)
+	if err != nil {
+		return false, fmt.Errorf("look for %s: %w", uplink, err)
+	}
+	ours, err := find(link)
+	return ours != nil, err
 }
 
 // Uplink is an interface that has the program.

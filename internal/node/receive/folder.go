@@ -102,16 +102,20 @@ func pin(program *ebpf.Program, path string) error {
 	return nil
 }
 
-// removeFolder unpins everything of ours. What others put beside it stays, with the folder.
-func removeFolder(dir string) error {
-	var all error
+// unpin takes our pins out of the folder.
+func unpin(dir string) (all error) {
 	for _, name := range append(slices.Clone(mapNames), kernelProgram, kernelProgram+unfinished) {
 		if err := os.Remove(filepath.Join(dir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			all = errors.Join(all, fmt.Errorf("unpin: %w", err))
 		}
 	}
-	if all != nil {
-		return all
+	return all
+}
+
+// removeFolder unpins everything of ours. What others put beside it stays, with the folder.
+func removeFolder(dir string) error {
+	if err := unpin(dir); err != nil {
+		return err
 	}
 	for _, one := range []string{dir, filepath.Dir(dir)} {
 		if one == bpffs || isMountPoint(one) {
@@ -127,13 +131,20 @@ func removeFolder(dir string) error {
 	return unmount(dir)
 }
 
+// kernelsOwn is what the kernel itself puts into a BPF filesystem.
+var kernelsOwn = []string{"maps.debug", "progs.debug"}
+
 // unmount takes away the BPF filesystem that makeFolder mounted, when nothing is in it any more.
 func unmount(dir string) error {
 	if !inDefault(dir) || sourceOf(bpffs) != mountSource {
 		return nil
 	}
-	if left, err := os.ReadDir(bpffs); err != nil || len(left) > 0 {
-		return err
+	entries, err := os.ReadDir(bpffs)
+	if err != nil {
+		return fmt.Errorf("look for what else is pinned: %w", err)
+	}
+	if slices.ContainsFunc(entries, func(entry fs.DirEntry) bool { return !slices.Contains(kernelsOwn, entry.Name()) }) {
+		return nil
 	}
 	if err := unix.Unmount(bpffs, 0); err != nil && !errors.Is(err, unix.EBUSY) {
 		return fmt.Errorf("unmount the BPF filesystem at %s: %w", bpffs, err)
@@ -145,7 +156,7 @@ func isMountPoint(path string) bool { return sourceOf(path) != "" }
 
 // sourceOf is what is mounted at a path, "" for nothing.
 func sourceOf(path string) string {
-	file, err := os.Open("/proc/self/mounts")
+	file, err := os.Open("/proc/thread-self/mounts")
 	if err != nil {
 		return ""
 	}

@@ -14,14 +14,21 @@ import (
 // Maps are those that the loader fills and reads.
 type Maps struct{ peers, endpoints, counts *ebpf.Map }
 
+// ErrOtherRelease tells that what is pinned is another release's. Attach replaces it.
+var ErrOtherRelease = errors.New("it is of another release; run `ktsn node receive attach UPLINK`")
+
 // Open opens the pinned maps. ErrAbsent says that there are none.
 func Open(dir string) (*Maps, error) {
 	opened := &Maps{}
-	for name, into := range map[string]**ebpf.Map{
-		peersMap: &opened.peers, endpointsMap: &opened.endpoints, countsMap: &opened.counts,
+	for _, one := range []struct {
+		name string
+		into **ebpf.Map
+		want size
+	}{
+		{peersMap, &opened.peers, size{36, 1}}, {endpointsMap, &opened.endpoints, size{12, 56}}, {countsMap, &opened.counts, size{4, 8}},
 	} {
 		var err error
-		if *into, err = openMap(filepath.Join(dir, name), sizes[name]); err != nil {
+		if *one.into, err = openMap(filepath.Join(dir, one.name), one.want); err != nil {
 			opened.Close()
 			return nil, err
 		}
@@ -31,9 +38,6 @@ func Open(dir string) (*Maps, error) {
 
 // size is what an entry takes, in bytes.
 type size struct{ key, value uint32 }
-
-// sizes are those of this release.
-var sizes = map[string]size{peersMap: {32, 1}, endpointsMap: {12, 56}, countsMap: {4, 8}}
 
 func openMap(path string, want size) (*ebpf.Map, error) {
 	opened, err := ebpf.LoadPinnedMap(path, nil)
@@ -45,7 +49,7 @@ func openMap(path string, want size) (*ebpf.Map, error) {
 	}
 	if have := (size{opened.KeySize(), opened.ValueSize()}); have != want {
 		opened.Close()
-		return nil, fmt.Errorf("%s is of another release; run `ktsn node receive detach`, then attach", path)
+		return nil, fmt.Errorf("%s: %w", path, ErrOtherRelease)
 	}
 	return opened, nil
 }

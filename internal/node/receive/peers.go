@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
@@ -16,23 +17,24 @@ import (
 // peerKey is struct ktsn_receive_peer.
 type peerKey struct {
 	PrefixBits, VNI uint32
-	Node            [4]byte
+	Node, Peer      [4]byte
 	Family          uint32
 	Source          [16]byte
 }
 
 // peerBits is KTSN_RECEIVE_PEER_BITS: what is in front of the source.
-const peerBits = 96
+const peerBits = 128
 
-// SetPeers has the program take datagrams of these peers, with sources behind them, and of no others.
-func (m *Maps) SetPeers(peers []control.Peer) error {
-	wanted := keysOf(peers)
+// SetPeers has the program take datagrams of a network's peers, with sources behind them, and of no others. node is this node's
+// end of the network's tunnel; peers of other networks are not looked at.
+func (m *Maps) SetPeers(vni uint32, node netip.Addr, peers []control.Peer) error {
+	wanted := keysOf(vni, node, peers)
 	var stale []peerKey
 	var key peerKey
 	var value uint8
 	entries := m.peers.Iterate()
 	for entries.Next(&key, &value) {
-		if !wanted[key] {
+		if key.VNI == vni && key.Node == node.As4() && !wanted[key] {
 			stale = append(stale, key)
 		}
 		delete(wanted, key)
@@ -61,19 +63,29 @@ func (m *Maps) SetPeers(peers []control.Peer) error {
 
 // keysOf are the entries for the peers. One without a subnet of a family may have any source of it, as in the filter of the
 // node's tunnels.
-func keysOf(peers []control.Peer) map[peerKey]bool {
+func keysOf(vni uint32, node netip.Addr, peers []control.Peer) map[peerKey]bool {
 	keys := map[peerKey]bool{}
 	for _, peer := range peers {
-		for _, subnet := range peer.Subnets {
-			keys[keyOf(&peer, subnet)] = true
+		if peer.VNI != vni {
+			continue
 		}
-		for _, any := range []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0"), netip.MustParsePrefix("::/0")} {
-			if !hasFamily(peer.Subnets, any.Addr().Is4()) {
-				keys[keyOf(&peer, any)] = true
-			}
+		for _, subnet := range append(slices.Clone(peer.Subnets), missing(peer.Subnets)...) {
+			key := keyOf(&peer, subnet)
+			key.Node = node.As4()
+			keys[key] = true
 		}
 	}
 	return keys
+}
+
+// missing is everything of the families of which there is no subnet.
+func missing(subnets []netip.Prefix) (all []netip.Prefix) {
+	for _, everything := range []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0"), netip.MustParsePrefix("::/0")} {
+		if !hasFamily(subnets, everything.Addr().Is4()) {
+			all = append(all, everything)
+		}
+	}
+	return all
 }
 
 func hasFamily(subnets []netip.Prefix, ipv4 bool) bool {
@@ -86,7 +98,7 @@ func hasFamily(subnets []netip.Prefix, ipv4 bool) bool {
 }
 
 func keyOf(peer *control.Peer, subnet netip.Prefix) peerKey {
-	key := peerKey{PrefixBits: uint32(peerBits + subnet.Bits()), VNI: peer.VNI, Node: peer.Address.As4(), Family: unix.AF_INET6}
+	key := peerKey{PrefixBits: uint32(peerBits + subnet.Bits()), VNI: peer.VNI, Peer: peer.Address.As4(), Family: unix.AF_INET6}
 	if subnet.Addr().Is4() {
 		key.Family = unix.AF_INET
 	}

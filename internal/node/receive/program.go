@@ -80,7 +80,7 @@ func load(compiled []byte, folder string) (*ebpf.Collection, error) {
 	}
 	loaded, err := ebpf.NewCollectionWithOptions(spec, options)
 	if errors.Is(err, ebpf.ErrMapIncompatible) {
-		return nil, fmt.Errorf("%s has maps of another release (%w); run `ktsn node receive detach` first, after which no pod has receive rings", folder, err)
+		return nil, fmt.Errorf("%s: %w: %w", folder, ErrOtherRelease, err)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("load the program into the kernel: %w", err)

@@ -348,10 +348,14 @@ func TestWhatChangesOfPeersAndPodsCountsAtOnce(t *testing.T) {
 		}
 		return w.run(t, sent)
 	}
-	if verdict := verdictAfter(w.maps.SetPeers(nil)); verdict != left {
+	// Another network's, and another node's on this machine, change nothing.
+	if verdict := verdictAfter(errors.Join(w.maps.SetPeers(43, testNode, nil), w.maps.SetPeers(testVNI, testPeer, nil))); verdict != taken {
+		t.Errorf("without others' peers the verdict was %d", verdict)
+	}
+	if verdict := verdictAfter(w.maps.SetPeers(testVNI, testNode, nil)); verdict != left {
 		t.Errorf("without peers the verdict was %d", verdict)
 	}
-	if verdict := verdictAfter(w.maps.SetPeers(peersWithout4())); verdict != taken {
+	if verdict := verdictAfter(w.maps.SetPeers(testVNI, testNode, peersWithout4())); verdict != taken {
 		t.Errorf("of a peer with no subnet of the family the verdict was %d", verdict)
 	}
 	if verdict := verdictAfter(w.maps.DelEndpoint(testVNI, w.endpoint.MAC)); verdict != left {

@@ -188,7 +188,7 @@ func (w *world) attach() error {
 	if w.program, err = programAt(uplinkName); err != nil {
 		return err
 	}
-	return errors.Join(w.maps.PutEndpoint(&w.endpoint), w.maps.SetPeers([]control.Peer{{VNI: testVNI, Address: testPeer, Subnets: testBehind}}))
+	return errors.Join(w.maps.PutEndpoint(&w.endpoint), w.maps.SetPeers(testVNI, testNode, []control.Peer{{VNI: testVNI, Address: testPeer, Subnets: testBehind}}))
 }
 
 func programAt(interfaceName string) (*ebpf.Program, error) {
