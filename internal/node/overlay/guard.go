@@ -42,14 +42,17 @@ func (n *Node) guard() error {
 	return n.guardFor(peers)
 }
 
-// guardFor makes the filter what the node's devices and these peers want. The lock is held.
+// guardFor makes the filter, and the program for receive rings, what the node's devices and these peers want. The lock is
+// held.
 func (n *Node) guardFor(peers []control.Peer) error {
 	wanted, err := n.guardedWith(peers)
 	if err != nil {
 		return err
 	}
-	_, err = n.apply(wanted)
-	return explainGuard(err)
+	if _, err = n.apply(wanted); err != nil {
+		return explainGuard(err)
+	}
+	return n.tellReceive(peers)
 }
 
 func explainGuard(err error) error {

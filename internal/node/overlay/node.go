@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/kubernetsn/kubernetsn/internal/node/overlay/filter"
+	"github.com/kubernetsn/kubernetsn/internal/node/receive"
 )
 
 // DefaultStateDir is where peers and attachments are remembered unless told otherwise.
@@ -26,6 +27,8 @@ type Node struct {
 	patience time.Duration
 	// apply makes the filter of the node's tunnels and bridges what it shall be.
 	apply func(*filter.Wanted) (changed []string, err error)
+	// receiveDir is where the program for receive rings has its maps.
+	receiveDir string
 }
 
 // Open starts to work on the network namespace that the calling thread is in.
@@ -34,7 +37,7 @@ func Open(stateDir string, patience time.Duration) (*Node, error) {
 	if err != nil {
 		return nil, fmt.Errorf("ask the kernel about devices: %w", err)
 	}
-	return &Node{kernel: kernel, dir: stateDir, patience: patience, apply: filter.Apply}, nil
+	return &Node{kernel: kernel, dir: stateDir, patience: patience, apply: filter.Apply, receiveDir: receive.DefaultDir}, nil
 }
 
 // Close ends the work; what was made stays.

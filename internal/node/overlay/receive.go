@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package overlay
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+
+	"github.com/vishvananda/netlink"
+
+	"github.com/kubernetsn/kubernetsn/internal/node/receive"
+	"github.com/kubernetsn/kubernetsn/internal/shared/control"
+)
+
+// TellReceive tells the program for receive rings of the peers of this node's networks. It does nothing where none is loaded.
+// Whoever changes peers or networks has done so already; this is for a program that was loaded later.
+func (n *Node) TellReceive(ctx context.Context) error {
+	unlock, err := n.lock(ctx)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	peers, err := n.readPeers()
+	if err != nil {
+		return err
+	}
+	return n.tellReceive(peers)
+}
+
+// tellReceive is the same with the lock held, and with other peers.
+func (n *Node) tellReceive(peers []control.Peer) error {
+	maps, err := receive.Open(n.receiveDir)
+	if errors.Is(err, receive.ErrOtherRelease) {
+		maps, err = n.reloadReceive()
+	}
+	if errors.Is(err, receive.ErrAbsent) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer maps.Close()
+	tunnels, err := listLinks(choice{kind: "vxlan"})
+	if err != nil {
+		return err
+	}
+	for _, link := range tunnels {
+		tunnel, ok := link.(*netlink.Vxlan)
+		if !ok || !ours(link) {
+			continue
+		}
+		node, ok := netip.AddrFromSlice(tunnel.SrcAddr.To4())
+		if !ok {
+			continue // no datagram of it is taken
+		}
+		if err := maps.SetPeers(uint32(tunnel.VxlanId), node, peers); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// reloadReceive has this release's program in the place of another's, whose maps this one cannot write: it would go on to take
+// datagrams of peers that have gone.
+func (n *Node) reloadReceive() (*receive.Maps, error) {
+	uplinks, err := receive.Uplinks()
+	if err != nil {
+		return nil, err
+	}
+	for _, uplink := range uplinks {
+		if _, err := receive.Attach(n.receiveDir, uplink.Name); err != nil {
+			return nil, err
+		}
+	}
+	if len(uplinks) == 0 {
+		return nil, receive.ErrAbsent
+	}
+	return receive.Open(n.receiveDir)
+}
