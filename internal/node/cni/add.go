@@ -126,6 +126,8 @@ func (a *adding) run(ctx context.Context) (_ *current.Result, err error) {
 		return nil, err
 	}
 	fault.Point("configured")
+	a.receiveIntoRings(ctx)
+	fault.Point("receiving")
 	if err := a.register(ctx); err != nil {
 		return nil, err
 	}

@@ -36,7 +36,7 @@ func gc(ctx context.Context, r *request) error {
 			all = errors.Join(all, r.collect(ctx, node, records, &attachment))
 		}
 	}
-	all = errors.Join(all, r.forgetStrays(ctx, node, records), node.Sweep(ctx, &r.Overlay))
+	all = errors.Join(all, r.forgetStrays(ctx, node, records), node.Sweep(ctx, &r.Overlay), sweepRings())
 	if err := r.ipam(ctx, "GC"); err != nil && !unsupported(err) {
 		all = errors.Join(all, err)
 	}

@@ -59,6 +59,7 @@ func rebuiltRecord(ctx context.Context, found *overlay.Found, client *control.Cl
 		Version: recordVersion, Attachment: found.Attachment, Netns: path,
 		VNI: found.VNI, Bridge: found.Bridge, Tunnel: found.Tunnel, ControlSocket: controlSocket, Capture: captured.Mode,
 	}
+	made.Receive = wasReceiving(found.PortName())
 	err = made.findSources(ctx, client)
 	return made, err
 }

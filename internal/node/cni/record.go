@@ -41,6 +41,8 @@ type record struct {
 	Grants *control.Grants `json:"grants,omitempty"`
 	// Capture is that of the configuration; a release that did not know it captured nothing.
 	Capture capture.Mode `json:"capture"`
+	// Receive is that of the configuration.
+	Receive bool `json:"receive,omitempty"`
 }
 
 const recordVersion = 1
@@ -51,6 +53,7 @@ func (r *request) record() *record {
 		VNI: r.Overlay.VNI, Bridge: r.Overlay.Bridge, Tunnel: r.Overlay.Tunnel,
 		Args: r.args, ControlSocket: r.ControlSocket, Unseen: r.Unseen, Capture: r.Capture, Sources: r.sources,
 		Grants:    r.Grants,
+		Receive:   r.Receive,
 		AppSocket: r.socketPath(),
 	}
 	if r.CreateSocket {

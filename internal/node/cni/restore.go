@@ -64,6 +64,8 @@ func Restore(ctx context.Context, stateDir string, node *overlay.Node, client *c
 		}
 		done.Endpoints++
 	}
+	// Where the kernel cannot, pods do without, as after ADD; `ktsn node receive attach` says why.
+	_, _ = RestoreReceive(ctx, stateDir, node)
 	// Sockets come last: applications that find one expect endpoints and peers to be known.
 	sockets, err := restoreSockets(ctx, daemon, made)
 	done.Sockets = sockets

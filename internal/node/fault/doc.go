@@ -11,7 +11,7 @@ const Variable = "KTSN_KILL_AT"
 // network, and a node's peers are changed.
 var (
 	Add = []string{"recorded", "addressed", "locked", "bridge-made", "tunnel-made", "network-guarded", "network-made", "pair-made",
-		"plugged", "configured", "socket-used", "socket-folder-made", "socket-made", "registered"}
+		"plugged", "configured", "receiving", "socket-used", "socket-folder-made", "socket-made", "registered"}
 	Del   = []string{"endpoint-removed", "socket-released", "unregistered", "port-removed", "tunnel-removed", "unplugged", "unaddressed"}
 	Peers = []string{"peer-guarded", "peer-flooded", "peer-told"}
 )

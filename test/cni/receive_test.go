@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cni_test
+
+import (
+	"errors"
+	"io/fs"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/cilium/ebpf"
+
+	"github.com/kubernetsn/kubernetsn/internal/node/cni"
+	"github.com/kubernetsn/kubernetsn/internal/node/overlay"
+	"github.com/kubernetsn/kubernetsn/internal/node/receive"
+	"github.com/kubernetsn/kubernetsn/internal/shared/control"
+)
+
+// rings are the entries of the program for receive rings, with the addresses of IPv4 of their pods.
+func (n *node) rings(t *testing.T) []string {
+	t.Helper()
+	var all []string
+	must(t, n.Do(func() error {
+		maps, err := receive.Open(receive.DefaultDir)
+		if errors.Is(err, receive.ErrAbsent) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		defer maps.Close()
+		endpoints, err := maps.Endpoints()
+		for _, one := range endpoints {
+			all = append(all, one.IPv4.String())
+		}
+		return err
+	}))
+	return all
+}
+
+// withoutRings has the program be removed after the test, whatever became of it.
+func (n *node) withoutRings(t *testing.T) {
+	t.Helper()
+	if attached, err := os.ReadDir(receive.DefaultDir); err == nil && len(attached) > 0 {
+		t.Fatalf("there is a program for receive rings on this machine; run `ktsn node receive detach`")
+	}
+	t.Cleanup(func() {
+		if err := n.Do(func() error { _, err := receive.Detach(receive.DefaultDir); return err }); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// peerEntries counts what the program knows of peers.
+func peerEntries(t *testing.T) (count int) {
+	t.Helper()
+	peers, err := ebpf.LoadPinnedMap(filepath.Join(receive.DefaultDir, "peers"), nil)
+	must(t, err)
+	defer peers.Close()
+	var key [36]byte
+	var value uint8
+	entries := peers.Iterate()
+	for entries.Next(&key, &value) {
+		count++
+	}
+	must(t, entries.Err())
+	return count
+}
+
+func TestAPodThatAsksForReceiveRingsIsKnownToTheProgram(t *testing.T) {
+	lab := newLab(t)
+	lab.a.startDaemon(t)
+	lab.a.withoutRings(t)
+	others, pod := lab.a.newPod(t), lab.a.newPod(t)
+	others.add(t, lab.a.config(nil))
+	if _, err := os.Stat(receive.DefaultDir); !errors.Is(err, fs.ErrNotExist) {
+		t.Fatalf("a program was loaded for a pod that did not ask: %v", err)
+	}
+	config := lab.a.config(fields{"receive": true})
+	address := addressOf(pod.add(t, config), true).String()
+	if got := strings.Join(lab.a.rings(t), " "); got != address {
+		t.Errorf("the program knows %q, want %s", got, address)
+	}
+	must(t, lab.a.runtime.CheckNetworkList(t.Context(), list(t, config), pod.attachment()))
+
+	// Somebody removes everything.
+	must(t, lab.a.Do(func() error { _, err := receive.Detach(receive.DefaultDir); return err }))
+	refused(t, lab.a.runtime.CheckNetworkList(t.Context(), list(t, config), pod.attachment()), 106, "had lost its receive rings")
+	must(t, lab.a.runtime.CheckNetworkList(t.Context(), list(t, config), pod.attachment()))
+	if got := strings.Join(lab.a.rings(t), " "); got != address {
+		t.Errorf("after CHECK the program knows %q, want %s", got, address)
+	}
+
+	must(t, lab.a.runtime.DelNetworkList(t.Context(), list(t, config), pod.attachment()))
+	if got := lab.a.rings(t); len(got) != 0 {
+		t.Errorf("after DEL the program knows %q", got)
+	}
+}
+
+func TestOnePodCanAskForReceiveRings(t *testing.T) {
+	lab := newLab(t)
+	lab.a.startDaemon(t)
+	lab.a.withoutRings(t)
+	pod := lab.a.newPod(t)
+	address := addressOf(pod.add(t, lab.a.config(fields{"args": fields{"cni": fields{"receive": true}}})), true).String()
+	if got := strings.Join(lab.a.rings(t), " "); got != address {
+		t.Errorf("the program knows %q, want %s", got, address)
+	}
+	// The runtime forgets it, and its network namespace goes.
+	must(t, pod.Destroy())
+	must(t, lab.a.gc(t, lab.a.forgetful(t, shipped(t)), list(t, lab.a.config(nil))))
+	if got := lab.a.rings(t); len(got) != 0 {
+		t.Errorf("after GC the program knows %q", got)
+	}
+}
+
+func TestTheProgramFollowsPeers(t *testing.T) {
+	lab := newLab(t)
+	lab.a.startDaemon(t)
+	lab.a.withoutRings(t)
+	change := func(changes ...overlay.Change) {
+		t.Helper()
+		must(t, lab.a.Do(func() error {
+			node, err := overlay.Open(filepath.Join(lab.a.dir, "state"), patience)
+			if err != nil {
+				return err
+			}
+			defer node.Close()
+			return node.ChangePeers(t.Context(), changes, lab.a.client)
+		}))
+	}
+	peer := control.Peer{VNI: vni, Address: lab.b.address, Subnets: []netip.Prefix{lab.b.subnet}}
+	change(overlay.Change{Peer: peer})
+	pod := lab.a.newPod(t)
+	pod.add(t, lab.a.config(fields{"receive": true}))
+	// Its subnet, and everything of IPv6, of which it has none.
+	if got := peerEntries(t); got != 2 {
+		t.Errorf("a program that was loaded later has %d entries of peers, want 2", got)
+	}
+	change(overlay.Change{Peer: peer, Gone: true})
+	if got := peerEntries(t); got != 0 {
+		t.Errorf("when the peer has gone there are %d entries", got)
+	}
+	other := peer
+	other.VNI = vni + 1
+	change(overlay.Change{Peer: peer}, overlay.Change{Peer: other})
+	if got := peerEntries(t); got != 2 {
+		t.Errorf("of a peer of a network without a tunnel, too, there are %d entries, want 2", got)
+	}
+}
+
+func TestRestoreTellsTheProgramOfPods(t *testing.T) {
+	lab := newLab(t)
+	lab.a.startDaemon(t)
+	lab.a.withoutRings(t)
+	pod := lab.a.newPod(t)
+	address := addressOf(pod.add(t, lab.a.config(fields{"receive": true})), true).String()
+	must(t, lab.a.Do(func() error {
+		if _, err := receive.Detach(receive.DefaultDir); err != nil {
+			return err
+		}
+		node, err := overlay.Open(filepath.Join(lab.a.dir, "state"), patience)
+		if err != nil {
+			return err
+		}
+		defer node.Close()
+		count, err := cni.RestoreReceive(t.Context(), filepath.Join(lab.a.dir, "state"), node)
+		if count != 1 {
+			t.Errorf("it told the program of %d interfaces", count)
+		}
+		return err
+	}))
+	if got := strings.Join(lab.a.rings(t), " "); got != address {
+		t.Errorf("the program knows %q, want %s", got, address)
+	}
+}
