@@ -78,7 +78,7 @@ func timed(client *control.Client) overlay.Timed {
 func newNode(env *subcommands.Environment) *cobra.Command {
 	peers := subcommands.Group("peers", "The other nodes of a network", newPeersAdd(), newPeersDel(), newPeersList(env))
 	return subcommands.Group("node", "Tell this node of others, and ktsnd of this node's pods", peers, newFilter(env), newRestore(env),
-		newCapture(env), newNodeRelay(env), newSettings(env), newNodeClock(env))
+		newCapture(env), newNodeReceive(env), newNodeRelay(env), newSettings(env), newNodeClock(env))
 }
 
 func newPeersAdd() *cobra.Command {

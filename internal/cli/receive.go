@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"github.com/kubernetsn/kubernetsn/internal/node/cni"
+	"github.com/kubernetsn/kubernetsn/internal/node/overlay"
+	"github.com/kubernetsn/kubernetsn/internal/node/receive"
+	"github.com/kubernetsn/kubernetsn/internal/shared/subcommands"
+)
+
+func newNodeReceive(env *subcommands.Environment) *cobra.Command {
+	return subcommands.Group("receive", "The program that takes datagrams at the uplink into receive rings",
+		newReceiveAttach(env), newReceiveDetach(env), newReceiveList(env))
+}
+
+func newReceiveAttach(env *subcommands.Environment) *cobra.Command {
+	var stateDir string
+	command := &cobra.Command{
+		Use:   "attach UPLINK",
+		Short: "Take datagrams that come in by an interface into receive rings",
+		Long: "Loads the program that takes datagrams of tunnels at UPLINK into receive rings of pods that ask for them\n" +
+			"(field receive of tsn-cni's configuration), behind all filters that are there, and tells it of peers and\n" +
+			"pods. Everything else takes the kernel's path as before. tsn-cni does the same when it attaches the first\n" +
+			"such pod. A program that is there is replaced in one step, and rings stay, unless they are of a release\n" +
+			"with another layout.",
+		Args: subcommands.OneArgument("UPLINK"),
+		RunE: func(command *cobra.Command, arguments []string) error {
+			return attachReceive(command.Context(), env.Stdout, stateDir, arguments[0])
+		},
+	}
+	command.Flags().StringVar(&stateDir, "state-dir", overlay.DefaultStateDir, "tsn-cni's state directory")
+	return command
+}
+
+func attachReceive(ctx context.Context, out io.Writer, stateDir, uplink string) error {
+	ctx, cancel := context.WithTimeout(ctx, nodeTimeout)
+	defer cancel()
+	node, err := overlay.Open(stateDir, nodePatience)
+	if err != nil {
+		return err
+	}
+	defer node.Close()
+	done, err := receive.Attach(receive.DefaultDir, uplink)
+	if done.Mounted {
+		fmt.Fprintln(out, "mounted a BPF filesystem at /sys/fs/bpf")
+	}
+	if err != nil {
+		return err
+	}
+	if done.Emptied {
+		fmt.Fprintln(out, "replaced maps of another release: sockets that are open have no receive rings any more")
+	}
+	if err := node.TellReceive(ctx); err != nil {
+		return err
+	}
+	count, err := cni.RestoreReceive(ctx, stateDir, node)
+	fmt.Fprintf(out, "%s the program at %s; it knows %d interfaces of pods\n", map[bool]string{true: "replaced", false: "attached"}[done.Replaced],
+		uplink, count)
+	return err
+}
+
+func newReceiveDetach(env *subcommands.Environment) *cobra.Command {
+	return &cobra.Command{
+		Use:   "detach",
+		Short: "Leave all datagrams to the kernel again; without the program it is no error",
+		Long: "Takes the program from all interfaces and removes all that is pinned in " + receive.DefaultDir + ". Datagrams\n" +
+			"take the kernel's path from then on; those that are in rings are still read from there. A BPF filesystem\n" +
+			"that attach mounted is unmounted when nothing else is in it.",
+		Args: subcommands.NoArguments,
+		RunE: func(*cobra.Command, []string) error {
+			uplinks, err := receive.Detach(receive.DefaultDir)
+			for _, uplink := range uplinks {
+				fmt.Fprintf(env.Stdout, "detached the program from %s\n", uplink.Name)
+			}
+			return err
+		},
+	}
+}
+
+// receiveState is what list shows.
+type receiveState struct {
+	Uplinks   []receive.Uplink  `json:"uplinks"`
+	Endpoints []receiveEndpoint `json:"endpoints"`
+	Counts    *receive.Counts   `json:"counts"`
+}
+
+// receiveEndpoint is an interface of a pod that the program knows.
+type receiveEndpoint struct {
+	VNI       uint32         `json:"vni"`
+	MAC       string         `json:"mac"`
+	Addresses []netip.Addr   `json:"addresses"`
+	Tunnel    netip.AddrPort `json:"tunnel"`
+	Netns     int            `json:"netnsID"`
+}
+
+func newReceiveList(env *subcommands.Environment) *cobra.Command {
+	var format string
+	command := &cobra.Command{
+		Use:   "list",
+		Short: "Show the uplinks with the program, the pods that it knows, and what became of frames",
+		Args:  subcommands.NoArguments,
+		RunE: func(*cobra.Command, []string) error {
+			if err := checkFormat(format, "text", "json"); err != nil {
+				return err
+			}
+			state, err := readReceive()
+			if err != nil {
+				return err
+			}
+			if format == "json" {
+				return printJSON(env.Stdout, state)
+			}
+			return printReceive(env.Stdout, state)
+		},
+	}
+	command.Flags().StringVarP(&format, "output", "o", "text", "text or json")
+	return command
+}
+
+func readReceive() (*receiveState, error) {
+	state := &receiveState{Uplinks: []receive.Uplink{}, Endpoints: []receiveEndpoint{}, Counts: &receive.Counts{Left: map[string]uint64{}}}
+	opened, err := receive.Open(receive.DefaultDir)
+	if errors.Is(err, receive.ErrAbsent) {
+		return state, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer opened.Close()
+	endpoints, errEndpoints := opened.Endpoints()
+	for i := range endpoints {
+		state.Endpoints = append(state.Endpoints, describeEndpoint(&endpoints[i]))
+	}
+	slices.SortFunc(state.Endpoints, func(a, b receiveEndpoint) int {
+		return cmp.Or(cmp.Compare(a.VNI, b.VNI), strings.Compare(a.MAC, b.MAC))
+	})
+	var errUplinks, errCounts error
+	state.Uplinks, errUplinks = receive.Uplinks()
+	state.Counts, errCounts = opened.Counts()
+	return state, errors.Join(errEndpoints, errUplinks, errCounts)
+}
+
+func describeEndpoint(one *receive.Endpoint) receiveEndpoint {
+	described := receiveEndpoint{VNI: one.VNI, MAC: one.MAC.String(), Addresses: []netip.Addr{}, Tunnel: one.Tunnel, Netns: one.Netns.ID}
+	for _, address := range []netip.Addr{one.IPv4, one.IPv6} {
+		if address.IsValid() {
+			described.Addresses = append(described.Addresses, address)
+		}
+	}
+	return described
+}
+
+func printReceive(out io.Writer, state *receiveState) error {
+	if len(state.Uplinks) == 0 {
+		fmt.Fprintln(out, "no interface has the program; all datagrams take the kernel's path")
+		return nil
+	}
+	for _, uplink := range state.Uplinks {
+		fmt.Fprintf(out, "%s has the program%s%s\n", uplink.Name, unlessText(uplink.Current, " of another release"),
+			unlessText(uplink.Others == 0, fmt.Sprintf(" behind %d filters of others", uplink.Others)))
+	}
+	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "VNI\tHARDWARE ADDRESS\tADDRESSES\tTUNNEL")
+	for _, one := range state.Endpoints {
+		var addresses []string
+		for _, address := range one.Addresses {
+			addresses = append(addresses, address.String())
+		}
+		fmt.Fprintf(table, "%d\t%s\t%s\t%s\n", one.VNI, one.MAC, strings.Join(addresses, ", "), one.Tunnel)
+	}
+	if err := table.Flush(); err != nil {
+		return err
+	}
+	fmt.Fprintf(out, "%d datagrams put into rings, %d dropped because a ring had no space\n", state.Counts.Received, state.Counts.Full)
+	for _, reason := range slices.Sorted(maps.Keys(state.Counts.Left)) {
+		fmt.Fprintf(out, "%d left to the kernel: %s (%s)\n", state.Counts.Left[reason], receive.Explain(reason), reason)
+	}
+	return nil
+}
+
+func unlessText(unless bool, text string) string {
+	if unless {
+		return ""
+	}
+	return text
+}
