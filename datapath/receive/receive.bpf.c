@@ -188,13 +188,13 @@ static __always_inline const struct ktsn_receive_endpoint *endpoint_of(struct __
 		       : 0;
 }
 
-// The kernel's tunnels and ktsnd send no checksum of the outer datagram.
+// The checksum of the outer datagram may be believed unseen (RFC 7348 clause 4), as long as the datagram
+// inside has one of its own.
 static __always_inline int is_sound(struct __sk_buff *packet, const struct tunnel *tunnel)
 {
 	__u32 ip_bytes = bpf_ntohs(tunnel->ip.tot_len);
 
-	return header_sums_up(&tunnel->ip) && !tunnel->udp.check &&
-	       ip_bytes == bpf_ntohs(tunnel->udp.len) + sizeof(struct iphdr) &&
+	return header_sums_up(&tunnel->ip) && ip_bytes == bpf_ntohs(tunnel->udp.len) + sizeof(struct iphdr) &&
 	       packet->len >= sizeof(struct ethhdr) + ip_bytes && !(tunnel->inner.h_source[0] & 1) &&
 	       (tunnel->inner.h_source[0] | tunnel->inner.h_source[1] | tunnel->inner.h_source[2] |
 		tunnel->inner.h_source[3] | tunnel->inner.h_source[4] | tunnel->inner.h_source[5]);
@@ -322,6 +322,8 @@ static __always_inline __u32 read_datagram(struct __sk_buff *packet, const struc
 		why = read_ipv6(packet, datagram);
 	if (why != KTSN_RECEIVE_RECEIVED)
 		return why;
+	if (tunnel->udp.check && !datagram->udp.check)
+		return KTSN_RECEIVE_CHECKSUM;
 	if (!lengths_agree(tunnel, datagram))
 		return KTSN_RECEIVE_LENGTH;
 	if (!is_destination(datagram, endpoint))
@@ -460,7 +462,7 @@ static __always_inline int put(struct __sk_buff *packet, const struct datagram *
 			       struct ktsn_receive_control *control, const __u32 record_bytes)
 {
 	const __u32 capacity = record_bytes - AT_UDP;
-	__u32 bytes = datagram->bytes;
+	__u64 bytes = datagram->bytes;
 	__u8 *record = bpf_ringbuf_reserve(ring, record_bytes, 0);
 	__u8 *udp;
 
@@ -470,11 +472,16 @@ static __always_inline int put(struct __sk_buff *packet, const struct datagram *
 		return TC_ACT_SHOT;
 	}
 	udp = record + AT_UDP;
-	// The range that is compared shall be that of the register that is used.
+	// Two tests in 64 bits, of the register that is used: the verifier of Linux 6.1 does not follow what
+	// clang makes of them otherwise.
 	asm volatile("" : "+r"(bytes));
-	if (bytes < sizeof(struct udphdr) || bytes > capacity - 4)
+	if (bytes < sizeof(struct udphdr))
 		goto refuse;
-	*(__u32 *)(udp + (bytes & ~3U)) = 0; // what is summed up behind the end
+	asm volatile("" : "+r"(bytes));
+	if (bytes > capacity - 4)
+		goto refuse;
+	asm volatile("" : "+r"(bytes));
+	*(__u32 *)(udp + (bytes & ~3ULL)) = 0; // what is summed up behind the end
 	if (bpf_skb_load_bytes(packet, datagram->at_udp, udp, bytes))
 		goto refuse;
 	if (datagram->udp.check && !is_believed(packet, datagram) && !sums_up(datagram, udp, bytes, capacity))

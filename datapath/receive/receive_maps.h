@@ -77,7 +77,7 @@ enum ktsn_receive_count {
 				 */
 	KTSN_RECEIVE_NO_RING,   /* the ring has gone */
 	KTSN_RECEIVE_TOO_LONG,  /* longer than any record */
-	KTSN_RECEIVE_CHECKSUM,  /* wrong, or missing with IPv6 */
+	KTSN_RECEIVE_CHECKSUM,  /* wrong, or missing with IPv6 or where the tunnel has one */
 	KTSN_RECEIVE_COUNTS
 };
 

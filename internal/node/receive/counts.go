@@ -24,7 +24,7 @@ var reasons = []struct{ name, text string }{
 	{"foreign", "the socket is another pod's by now, or bound to a device"},
 	{"no-ring", "the ring has gone"},
 	{"too-long", "longer than any record of a ring"},
-	{"checksum", "the checksum of UDP is wrong, or missing with IPv6"},
+	{"checksum", "the checksum of UDP is wrong, or missing with IPv6 or where the tunnel has one"},
 }
 
 const (

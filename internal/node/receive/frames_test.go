@@ -157,7 +157,7 @@ func (w *world) judged(frame []byte) bool {
 	}
 	outer := frame[atOuterIP:]
 	total, udp, vxlan, inner := int(be16(outer[2:])), frame[atOuterUDP:], frame[atVXLAN:], frame[atInner:]
-	if total > len(outer) || be16(udp[4:]) != uint16(total-20) || be16(udp[2:]) != testTunnelPort || be16(udp[6:]) != 0 ||
+	if total > len(outer) || be16(udp[4:]) != uint16(total-20) || be16(udp[2:]) != testTunnelPort ||
 		!bytes.Equal(outer[16:20], testNode.AsSlice()) || !bytes.Equal(vxlan[:8], []byte{8, 0, 0, 0, 0, 0, testVNI, 0}) {
 		return false
 	}
@@ -167,10 +167,10 @@ func (w *world) judged(frame []byte) bool {
 	if total < atInnerIP-atOuterIP {
 		return false
 	}
-	return w.judgedInside(be16(inner[12:]), frame[atInnerIP:atOuterIP+total], outer[12:16])
+	return w.judgedInside(be16(inner[12:]), frame[atInnerIP:atOuterIP+total], outer[12:16], be16(udp[6:]) != 0)
 }
 
-func (w *world) judgedInside(etherType uint16, ip, peer []byte) bool {
+func (w *world) judgedInside(etherType uint16, ip, peer []byte, needsCheck bool) bool {
 	var source, destination, udp []byte
 	switch {
 	case etherType == 0x0800 && isPlainIPv4(ip) && int(be16(ip[2:])) <= len(ip):
@@ -184,7 +184,7 @@ func (w *world) judgedInside(etherType uint16, ip, peer []byte) bool {
 		return false
 	}
 	check := be16(udp[6:])
-	if check == 0 && etherType == 0x86dd {
+	if check == 0 && (needsCheck || etherType == 0x86dd) {
 		return false
 	}
 	if check != 0 && ones(slices.Concat(pseudo(source, destination, len(udp)), udp)) != 0xffff {

@@ -42,6 +42,7 @@ func TestDatagramsAreTakenOrLeftToTheKernelForAReason(t *testing.T) {
 		{"one of IPv6 without a payload", w.valid6, func(f *frame) { f.payload = nil }, received},
 		{"one of an odd length", w.valid, func(f *frame) { f.payload = []byte("odd") }, received},
 		{"one without a checksum", w.valid, func(f *frame) { f.noCheck = true }, received},
+		{"one in a tunnel with a checksum", w.valid, func(f *frame) { f.outerCheck = 1 }, received},
 		{"one that must not be fragmented", w.valid, func(f *frame) { f.dontFragment = true }, received},
 		{"one that was filled up to a frame's length", w.valid, func(f *frame) { f.behind = make([]byte, 18) }, received},
 		{"the longest one of a record of 256 bytes", w.valid, func(f *frame) { f.payload = filled(196) }, received},
@@ -63,7 +64,6 @@ func TestDatagramsAreTakenOrLeftToTheKernelForAReason(t *testing.T) {
 		{"another port than the tunnel's", w.valid, func(f *frame) { f.port = 8472 }, "no-endpoint"},
 		{"another node's address", w.valid, func(f *frame) { f.node = netip.MustParseAddr("192.0.2.3") }, "no-endpoint"},
 		{"a frame for another host", w.valid, func(f *frame) { f.uplink[5] ^= 1 }, "not-host"},
-		{"a checksum in front of the tunnel", w.valid, func(f *frame) { f.outerCheck = 1 }, "tunnel"},
 		{"a wrong sum of the tunnel's header", w.valid, func(f *frame) { f.outerWrongHead = true }, "tunnel"},
 		{"a source of a group's hardware address", w.valid, func(f *frame) { f.sourceMAC[0] |= 1 }, "tunnel"},
 		{"no hardware address of a source", w.valid, func(f *frame) { f.sourceMAC = [6]byte{} }, "tunnel"},
@@ -100,6 +100,7 @@ func TestDatagramsAreTakenOrLeftToTheKernelForAReason(t *testing.T) {
 		{"a wrong checksum", w.valid, func(f *frame) { f.wrongCheck = true }, "checksum"},
 		{"a wrong checksum of IPv6", w.valid6, func(f *frame) { f.wrongCheck = true }, "checksum"},
 		{"a wrong checksum of 3000 bytes", w.valid, func(f *frame) { f.wrongCheck, f.payload = true, filled(3000) }, "checksum"},
+		{"no checksum but the tunnel's", w.valid, func(f *frame) { f.noCheck, f.outerCheck = true, 1 }, "checksum"},
 		{"no checksum with IPv6", w.valid6, func(f *frame) { f.noCheck = true }, "checksum"},
 	}
 	for _, c := range cases {
