@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package netns_test
+
+import (
+	"net"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/containernetworking/plugins/pkg/ns"
+	"github.com/vishvananda/netlink"
+
+	"github.com/kubernetsn/kubernetsn/internal/bench/process"
+	"github.com/kubernetsn/kubernetsn/internal/bench/topology"
+	"github.com/kubernetsn/kubernetsn/internal/bench/tsnperf"
+	rings "github.com/kubernetsn/kubernetsn/internal/node/receive"
+	"github.com/kubernetsn/kubernetsn/internal/shared/control"
+)
+
+// atPodA is where pod a listens.
+var atPodA = netip.AddrPortFrom(topology.PodAddressA, listenPort)
+
+// attachReceive puts the program at node a's uplink, and tells it of pod a and node b.
+func (l *lab) attachReceive(t *testing.T) {
+	t.Helper()
+	if _, err := os.Stat(rings.DefaultDir); err == nil {
+		t.Fatalf("%s is there: somebody else receives by rings on this machine", rings.DefaultDir)
+	}
+	var pod rings.Endpoint
+	err := l.PodA.Do(func() error {
+		link, err := netlink.LinkByName(topology.PodInterface)
+		if err == nil {
+			pod.MAC, pod.Interface, pod.Port = link.Attrs().HardwareAddr, link.Attrs().Index, link.Attrs().ParentIndex
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = l.NodeA.Do(func() error { return tellReceive(l, &pod) })
+	t.Cleanup(func() {
+		err := l.NodeA.Do(func() error {
+			_, err := rings.Detach(rings.DefaultDir)
+			return err
+		})
+		if err != nil {
+			t.Error(err)
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func tellReceive(l *lab, pod *rings.Endpoint) error {
+	if _, err := rings.Attach(rings.DefaultDir, topology.PhysicalInterface); err != nil {
+		return err
+	}
+	maps, err := rings.Open(rings.DefaultDir)
+	if err != nil {
+		return err
+	}
+	defer maps.Close()
+	netns, err := ns.GetNS(l.PodA.Path())
+	if err != nil {
+		return err
+	}
+	defer netns.Close()
+	if pod.Netns, err = rings.NetnsOf(netns); err != nil {
+		return err
+	}
+	uplink, err := net.InterfaceByName(topology.PhysicalInterface)
+	if err != nil {
+		return err
+	}
+	pod.VNI, pod.Uplink, pod.IPv4 = topology.VNI, uplink.Index, topology.PodAddressA
+	pod.Tunnel = netip.AddrPortFrom(topology.NodeAddressA, topology.VXLANPort)
+	if err := maps.PutEndpoint(pod); err != nil {
+		return err
+	}
+	return maps.SetPeers(topology.VNI, topology.NodeAddressA, []control.Peer{{VNI: topology.VNI, Address: topology.NodeAddressB,
+		Subnets: []netip.Prefix{topology.PodSubnetB}}})
+}
+
+// receiving says to a ktsnd that pod a's sockets get rings.
+func (l *lab) receiving(t *testing.T, client *control.Client) {
+	t.Helper()
+	endpoint := l.endpoint()
+	endpoint.Receive = true
+	if err := client.EndpointAdd(t.Context(), endpoint); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// startRingListener starts a listener in pod a that reads from a ring.
+func (l *lab) startRingListener(t *testing.T, file string) *process.Process {
+	t.Helper()
+	readable, writable, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer readable.Close()
+	command := exec.Command(program(t, "tsnperf"), "listener", "--block", "--quiet", "--csv", file, "--bind", atPodA.String(),
+		"--ready-fd", "3", "--first-timeout", "3600s", "--idle-timeout", "3600s")
+	command.ExtraFiles = []*os.File{writable}
+	command.Env = append(l.preloaded(t), "KTSN_RECEIVE=ring")
+	listener := start(t, l.PodA, "listener", command)
+	writable.Close()
+	_ = readable.SetReadDeadline(time.Now().Add(patience))
+	if _, err := readable.Read(make([]byte, 1)); err != nil {
+		t.Fatalf("the listener is not ready: %v; it says: %s", err, listener.Stderr())
+	}
+	return listener
+}
+
+// startKernelTalker sends messages from pod b by the kernel, one a millisecond.
+func (l *lab) startKernelTalker(t *testing.T, file string, count int) *process.Process {
+	t.Helper()
+	return start(t, l.PodB, "talker", exec.Command(program(t, "tsnperf"), "talker", "--no-txtime", "--quiet", "--csv", file,
+		"--to", atPodA.String(), "--count", strconv.Itoa(count)))
+}
+
+// receivedOf is what ktsnd shows of its only pod.
+func receivedOf(t *testing.T, client *control.Client) control.PodReceive {
+	t.Helper()
+	pods, err := client.Pods(t.Context())
+	if err != nil || len(pods) != 1 {
+		t.Fatalf("%d pods: %v", len(pods), err)
+	}
+	return pods[0].Receive
+}
+
+// countsOf is what the program at the uplink has counted.
+func countsOf(t *testing.T) *rings.Counts {
+	t.Helper()
+	maps, err := rings.Open(rings.DefaultDir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer maps.Close()
+	counts, err := maps.Counts()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return counts
+}
+
+func TestDatagramsComeThroughTheRingWhateverBecomesOfKtsnd(t *testing.T) {
+	for name, change := range map[string]func(*testing.T, *lab, *process.Process, *control.Client) *control.Client{
+		"nothing": func(_ *testing.T, _ *lab, _ *process.Process, client *control.Client) *control.Client { return client },
+		"replaced in place": func(t *testing.T, l *lab, daemon *process.Process, _ *control.Client) *control.Client {
+			_, client := l.takeOver(t, daemon)
+			return client
+		},
+		"killed, and started again": func(t *testing.T, l *lab, daemon *process.Process, _ *control.Client) *control.Client {
+			kill(t, daemon)
+			after := start(t, l.NodeA, "ktsnd", exec.Command(program(t, "ktsnd"), l.daemonArguments()...))
+			client := connect(t, after, l.control)
+			l.receiving(t, client)
+			l.attach(t, client, after)
+			for deadline := time.Now().Add(20 * time.Second); receivedOf(t, client).Sockets == 0; time.Sleep(50 * time.Millisecond) {
+				if time.Now().After(deadline) {
+					t.Fatal("the listener does not ask the new ktsnd for a ring")
+				}
+			}
+			return client
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			lab := newLab(t)
+			lab.attachReceive(t)
+			daemon, client := lab.startDaemon(t)
+			lab.receiving(t, client)
+			sent, came := filepath.Join(t.TempDir(), "talker.csv"), filepath.Join(t.TempDir(), "listener.csv")
+			listener := lab.startRingListener(t, came)
+			talker := lab.startKernelTalker(t, sent, forGood)
+			time.Sleep(time.Second)
+			client = change(t, lab, daemon, client)
+			time.Sleep(time.Second)
+			interrupt(t, talker)
+			got := receivedOf(t, client)
+			drain(t, listener)
+			count := len(read(t, sent, tsnperf.ReadTalker))
+			seen := map[uint32]bool{}
+			for _, message := range read(t, came, tsnperf.ReadListener) {
+				if seen[message.Sequence] || !message.Valid {
+					t.Errorf("message %d came twice, or not as it was sent", message.Sequence)
+				}
+				seen[message.Sequence] = true
+			}
+			if len(seen) != count {
+				t.Errorf("%d of %d messages came", len(seen), count)
+			}
+			if got.Sockets != 1 || got.Dropped != 0 || got.Received == 0 || countsOf(t).Received < uint64(count)*9/10 {
+				t.Errorf("ktsnd says %+v, the program %+v", got, countsOf(t))
+			}
+		})
+	}
+}
