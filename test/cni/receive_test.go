@@ -177,3 +177,24 @@ func TestRestoreTellsTheProgramOfPods(t *testing.T) {
 		t.Errorf("the program knows %q, want %s", got, address)
 	}
 }
+
+func TestAKilledAddLeavesNoPodForReceiveRings(t *testing.T) {
+	lab := newLab(t)
+	lab.a.startDaemon(t)
+	lab.a.withoutRings(t)
+	configs := list(t, lab.a.config(fields{"receive": true}))
+	for name, clean := range cleaners {
+		t.Run(name, func(t *testing.T) {
+			pod := lab.a.newPod(t)
+			_, err := lab.a.killedAt(t, "receiving").AddNetworkList(t.Context(), configs, pod.attachment())
+			mustBeKilled(t, err)
+			if got := lab.a.rings(t); len(got) != 1 {
+				t.Fatalf("before, the program knows %q", got)
+			}
+			clean(t, pod, configs)
+			if got := lab.a.rings(t); len(got) != 0 {
+				t.Errorf("the program knows %q", got)
+			}
+		})
+	}
+}
