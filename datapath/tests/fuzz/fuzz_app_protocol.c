@@ -115,8 +115,11 @@ static void pod_begin(bool network)
 	if (!network)
 		return;
 	must(node_endpoint_add(&fixture.node, "pod",
-			       &(struct endpoint_description){"fuzz0", "/proc/self/ns/net", 42, "", NULL,
-							      false, false, 0},
+			       &(struct endpoint_description){.interface = "fuzz0",
+							      .netns = "/proc/self/ns/net",
+							      .vni = 42,
+							      .bridge = "",
+							      .receive = true},
 			       &refusal) == 0);
 	must(routing_peer_add(&fixture.node.routing, 42, inet_addr("10.9.0.3"), subnets, 2, &refusal) == 0);
 }
