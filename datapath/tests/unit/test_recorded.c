@@ -21,7 +21,7 @@
 
 #include "recorded.h"
 
-enum { SLOTS = 64, PAYLOAD_BYTES = 1500, TYPES = HANDOVER_KEPT_RING + 1 };
+enum { SLOTS = 64, PAYLOAD_BYTES = 1500, TYPES = HANDOVER_RECEIVE + 1 };
 
 #define IDENTITY "test-pod-a"
 
