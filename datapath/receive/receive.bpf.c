@@ -32,6 +32,7 @@
 #define VXLAN_VNI_IS_VALID 0x08000000 // all other bits are reserved, or of extensions
 #define VXLAN_RESERVED     0xff       // of the word with the VNI
 #define FRAGMENT           0x3fff     // offset and more fragments; not: don't fragment
+#define ECN_MARK           1 // congestion experienced, and ECT(1), which some nodes take for less of it
 
 #define MAX_PEERS     (1 << 18)
 #define MAX_ENDPOINTS 4096
@@ -188,13 +189,15 @@ static __always_inline const struct ktsn_receive_endpoint *endpoint_of(struct __
 		       : 0;
 }
 
-// The checksum of the outer datagram may be believed unseen (RFC 7348 clause 4), as long as the datagram
-// inside has one of its own.
+// A mark of congestion on the tunnel's packet is for the datagram inside (RFC 6040), or against it: the
+// kernel does that. The checksum of the outer datagram may be believed unseen (RFC 7348 clause 4), as long as
+// the datagram inside has one of its own.
 static __always_inline int is_sound(struct __sk_buff *packet, const struct tunnel *tunnel)
 {
 	__u32 ip_bytes = bpf_ntohs(tunnel->ip.tot_len);
 
-	return header_sums_up(&tunnel->ip) && ip_bytes == bpf_ntohs(tunnel->udp.len) + sizeof(struct iphdr) &&
+	return header_sums_up(&tunnel->ip) && !(tunnel->ip.tos & ECN_MARK) &&
+	       ip_bytes == bpf_ntohs(tunnel->udp.len) + sizeof(struct iphdr) &&
 	       packet->len >= sizeof(struct ethhdr) + ip_bytes && !(tunnel->inner.h_source[0] & 1) &&
 	       (tunnel->inner.h_source[0] | tunnel->inner.h_source[1] | tunnel->inner.h_source[2] |
 		tunnel->inner.h_source[3] | tunnel->inner.h_source[4] | tunnel->inner.h_source[5]);

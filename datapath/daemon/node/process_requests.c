@@ -317,6 +317,8 @@ void process_request_serve(struct process *process)
 			return;
 		}
 	}
+	if (request->finishing)
+		receive_open_finish(process, request, &request->reply);
 	if (request->got > 0)
 		err = reply_send(process, &request->reply);
 	app_request_clear(request);

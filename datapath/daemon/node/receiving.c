@@ -2,11 +2,14 @@
 #include "receiving.h"
 
 #include "clock.h"
+#include "container_of.h"
 #include "log.h"
+#include "pod_thread.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { LEFT_MAX = 65536, LEFT_MS = 10000 };
 
@@ -77,12 +80,14 @@ static int user_add(struct process *process, struct receive_socket *socket)
 }
 
 /* Charges the ring to the pod. NULL when out of memory. */
-static struct receive_socket *socket_make(struct pod *pod, uint64_t cookie, const struct receive_ring *ring)
+static struct receive_socket *socket_make(struct pod *pod, uint64_t cookie, const struct receive_ring *ring,
+					  int control)
 {
 	struct receive_socket *socket = calloc(1, sizeof(*socket));
 
 	if (!socket)
 		return NULL;
+	socket->control = receive_control_map(control);
 	socket->charge = ring_charge_make(&pod->node->ring_charges, pod->quota, ring->ring_id,
 					  receive_ring_cost(ring->bytes));
 	if (!socket->charge) {
@@ -97,42 +102,96 @@ static struct receive_socket *socket_make(struct pod *pod, uint64_t cookie, cons
 	return socket;
 }
 
-/* Nobody uses it any more. */
-static void socket_end(struct pod *pod, struct receive_socket *socket)
+/* Rings that the pod's thread takes out of the program's maps. */
+struct removing {
+	struct pod_work work;
+	struct receive_maps maps;
+	size_t count;
+	struct receive_entry entries[];
+};
+
+static void removing_run(struct pod_work *work)
+{
+	struct removing *removing = container_of(work, struct removing, work);
+
+	receive_rings_remove(&removing->maps, removing->entries, removing->count);
+	receive_maps_close(&removing->maps);
+	free(removing);
+}
+
+/* For so many at most; NULL when out of memory. */
+static struct removing *removing_make(const struct node *node, size_t most)
+{
+	struct removing *removing = calloc(1, sizeof(*removing) + most * sizeof(removing->entries[0]));
+
+	if (!removing)
+		return NULL;
+	removing->work.run = removing_run;
+	/* Where they cannot be opened nothing is looked up in them either, but readers hear of it. */
+	(void)receive_maps_open(node->receive.folder, &removing->maps);
+	return removing;
+}
+
+static void socket_free(struct node *node, struct receive_socket *socket)
+{
+	ring_charge_end(&node->ring_charges, socket->charge);
+	free(socket);
+}
+
+/* Nobody uses it any more. Without `removing`, when out of memory, its ring stays until the next ktsnd. */
+static void socket_end(struct pod *pod, struct receive_socket *socket, struct removing *removing)
 {
 	struct receive_socket **at = &pod->receive.sockets;
-	struct receive_maps maps;
 
 	while (*at != socket)
 		at = &(*at)->next;
 	*at = socket->next;
 	pod->receive.socket_count--;
-	receive_counts_add(&socket->ring, &pod->receive.ended);
-	if (receive_maps_open(pod->node->receive.folder, &maps) == 0) {
-		receive_ring_remove(&maps, socket->cookie);
-		receive_maps_close(&maps);
-	}
-	ring_charge_end(&pod->node->ring_charges, socket->charge);
-	free(socket);
+	receive_counts_add(socket->control, &pod->receive.ended);
+	if (removing)
+		removing->entries[removing->count++] =
+			(struct receive_entry){socket->cookie, socket->control};
+	socket_free(pod->node, socket);
 }
 
 /* `at` is where it hangs. True: it was the last user. */
-static bool user_end(struct pod *pod, struct receive_user **at)
+static bool user_end(struct pod *pod, struct receive_user **at, struct removing *removing)
 {
 	struct receive_user *user = *at;
 	bool last = --user->socket->users == 0;
 
 	*at = user->next;
 	if (last)
-		socket_end(pod, user->socket);
+		socket_end(pod, user->socket, removing);
 	free(user);
+	return last;
+}
+
+/* The last user was one of the process. */
+static bool one_end(struct process *process, struct receive_user **at)
+{
+	struct removing *removing = removing_make(process->pod->node, 1);
+	bool last = user_end(process->pod, at, removing);
+
+	if (removing)
+		pod_thread_do(process->thread, &removing->work);
 	return last;
 }
 
 void receiving_end(struct process *process)
 {
+	struct removing *removing;
+	size_t most = 0;
+
+	for (const struct receive_user *user = process->receiving; user; user = user->next)
+		most++;
+	if (!most)
+		return;
+	removing = removing_make(process->pod->node, most);
 	while (process->receiving)
-		(void)user_end(process->pod, &process->receiving);
+		(void)user_end(process->pod, &process->receiving, removing);
+	if (removing)
+		pod_thread_do(process->thread, &removing->work);
 }
 
 static enum receive_refusal room_judge(struct pod *pod, uint32_t ring_id, size_t bytes)
@@ -153,8 +212,6 @@ static int ring_get(struct process *process, const struct receive_maps *maps, co
 	enum receive_refusal refusal;
 	int err = 0;
 
-	if (!there && !quota_rate_take(&pod->quota->receive_works, clock_tai_ns()))
-		return refuse_socket(process, RECEIVE_RATE, 0);
 	refusal = there ? room_judge(pod, ring->ring_id, ring->bytes)
 			: room_judge(pod, 0, from->receive.ring_bytes);
 	if (!refusal && !there)
@@ -185,42 +242,32 @@ static int socket_get(struct process *process, const struct receive_maps *maps,
 	err = ring_get(process, maps, from, &ring, fds);
 	if (err)
 		return err;
-	*socket = socket_make(process->pod, from->identity.cookie, &ring);
+	*socket = socket_make(process->pod, from->identity.cookie, &ring, fds->control);
 	if (*socket)
 		return 0;
 	receive_descriptors_close(fds);
 	return refuse_socket(process, RECEIVE_KERNEL, -ENOMEM);
 }
 
-/* Its datagrams come into the ring from here on. */
-static int socket_enter(const struct receive_maps *maps, const struct app_request *from,
-			const struct receive_descriptors *fds)
-{
-	int err = receive_ring_enter(maps, from->identity.cookie, fds);
-
-	return err ? err : receive_socket_enter(maps, from->socket_fd, from->identity.cookie);
-}
-
-static int serve_with(struct process *process, const struct receive_maps *maps, struct app_request *from,
-		      struct ktsn_app_reply *reply)
+static int serve_with(struct process *process, struct app_request *from, struct ktsn_app_reply *reply)
 {
 	struct receive_descriptors fds;
 	struct receive_socket *socket;
 	int err;
 
 	/* Whose filter it is: nobody else enters sockets. */
-	if (from->receive.has_filter && !receive_socket_entered(maps, from->socket_fd, from->identity.cookie))
+	if (from->receive.has_filter &&
+	    !receive_socket_entered(&from->entering, from->socket_fd, from->identity.cookie))
 		return refuse_socket(process, RECEIVE_FILTER, 0);
-	err = socket_get(process, maps, from, &socket, &fds);
+	err = socket_get(process, &from->entering, from, &socket, &fds);
 	if (err)
 		return err;
+	from->opens = !user_find(process, socket);
 	err = user_add(process, socket);
-	if (!err)
-		err = socket_enter(maps, from, &fds);
 	if (err) {
 		receive_descriptors_close(&fds);
 		if (!socket->users)
-			socket_end(process->pod, socket);
+			socket_end(process->pod, socket, NULL);
 		return refuse_socket(process, RECEIVE_KERNEL, err);
 	}
 	from->reply_fds[0] = fds.ring;
@@ -231,7 +278,6 @@ static int serve_with(struct process *process, const struct receive_maps *maps, 
 
 static int serve(struct process *process, struct app_request *from, struct ktsn_app_reply *reply)
 {
-	struct receive_maps maps;
 	int err = namespace_allowed(process->pod, from->identity.netns_cookie);
 
 	if (err == -ENOTSUP || process->relay)
@@ -240,11 +286,15 @@ static int serve(struct process *process, struct app_request *from, struct ktsn_
 		return err;
 	if (from->receive.refusal)
 		return refuse_socket(process, from->receive.refusal, 0);
-	err = receive_maps_open(process->pod->node->receive.folder, &maps);
+	/* Each has maps changed, and other programs of the machine wait for them as well. */
+	if (!quota_rate_take(&process->pod->quota->receive_works, clock_tai_ns()))
+		return refuse_socket(process, RECEIVE_RATE, 0);
+	err = receive_maps_open(process->pod->node->receive.folder, &from->entering);
 	if (err)
 		return refuse_socket(process, RECEIVE_NO_PROGRAM, err);
-	err = serve_with(process, &maps, from, reply);
-	receive_maps_close(&maps);
+	err = serve_with(process, from, reply);
+	if (err)
+		receive_maps_close(&from->entering);
 	return err;
 }
 
@@ -253,6 +303,31 @@ void receive_open_request(struct process *process, struct app_request *from, str
 	reply->status = from->passed_err ? from->passed_err : serve(process, from, reply);
 	/* A filter that counts for nobody. */
 	from->filter_goes = reply->status && from->receive.attached;
+}
+
+static struct receive_user **user_of_cookie(struct process *process, uint64_t cookie)
+{
+	struct receive_user **at = &process->receiving;
+
+	while (*at && (*at)->socket->cookie != cookie)
+		at = &(*at)->next;
+	return at;
+}
+
+void receive_open_finish(struct process *process, struct app_request *from, struct ktsn_app_reply *reply)
+{
+	struct receive_user **at = user_of_cookie(process, from->identity.cookie);
+
+	if (!from->enter_err)
+		return;
+	if (from->opens && *at)
+		(void)one_end(process, at);
+	for (int i = 0; i < 2; i++) {
+		close(from->reply_fds[i]);
+		from->reply_fds[i] = -1;
+	}
+	reply->status = refuse_socket(process, RECEIVE_KERNEL, from->enter_err);
+	reply->ring_bytes = 0;
 }
 
 /* The storage of the socket ends as well: it may live on in another process. */
@@ -268,17 +343,27 @@ static void socket_leave(const struct node *node, int socket_fd)
 
 void receive_close_request(struct process *process, struct app_request *from, struct ktsn_app_reply *reply)
 {
-	struct receive_user **at = &process->receiving;
+	struct receive_user **at = user_of_cookie(process, from->identity.cookie);
 
 	reply->status = from->passed_err;
-	if (reply->status)
-		return;
-	while (*at && (*at)->socket->cookie != from->identity.cookie)
-		at = &(*at)->next;
-	if (!*at || !user_end(process->pod, at))
+	if (reply->status || !*at || !one_end(process, at))
 		return;
 	socket_leave(process->pod->node, from->socket_fd);
 	from->filter_goes = true;
+}
+
+/* NULL: the ring has gone, or out of memory. */
+static struct receive_socket *socket_of_former(struct pod *pod, uint64_t cookie,
+					       const struct receive_ring *ring)
+{
+	struct receive_descriptors fds;
+	struct receive_socket *socket;
+
+	if (receive_ring_open(ring, &fds))
+		return NULL;
+	socket = socket_make(pod, cookie, ring, fds.control);
+	receive_descriptors_close(&fds);
+	return socket;
 }
 
 int receiving_take_over(struct process *process, uint64_t cookie, const struct receive_ring *ring)
@@ -287,12 +372,12 @@ int receiving_take_over(struct process *process, uint64_t cookie, const struct r
 	int err;
 
 	if (!socket)
-		socket = socket_make(process->pod, cookie, ring);
+		socket = socket_of_former(process->pod, cookie, ring);
 	if (!socket)
 		return -ENOMEM;
 	err = user_add(process, socket);
 	if (err && !socket->users)
-		socket_end(process->pod, socket);
+		socket_end(process->pod, socket, NULL);
 	return err;
 }
 
@@ -301,7 +386,7 @@ struct receive_counts receiving_counts(const struct pod *pod)
 	struct receive_counts sum = pod->receive.ended;
 
 	for (const struct receive_socket *s = pod->receive.sockets; s; s = s->next)
-		receive_counts_add(&s->ring, &sum);
+		receive_counts_add(s->control, &sum);
 	return sum;
 }
 
@@ -331,16 +416,21 @@ static bool is_known(const struct node *node, uint64_t cookie)
 	return false;
 }
 
+/* All at once, so that the control thread waits a few milliseconds. */
 static void left_remove(const struct node *node)
 {
+	struct receive_entry *entries = calloc(node->receive.left_count, sizeof(*entries));
 	struct receive_maps maps;
+	size_t count = 0;
 
-	if (receive_maps_open(node->receive.folder, &maps))
-		return;
-	for (size_t i = 0; i < node->receive.left_count; i++)
-		if (!is_known(node, node->receive.left[i]))
-			receive_ring_remove(&maps, node->receive.left[i]);
-	receive_maps_close(&maps);
+	if (entries && receive_maps_open(node->receive.folder, &maps) == 0) {
+		for (size_t i = 0; i < node->receive.left_count; i++)
+			if (!is_known(node, node->receive.left[i]))
+				entries[count++].cookie = node->receive.left[i];
+		receive_rings_remove(&maps, entries, count);
+		receive_maps_close(&maps);
+	}
+	free(entries);
 }
 
 int receiving_tick(struct node *node)

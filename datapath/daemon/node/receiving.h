@@ -5,12 +5,14 @@
  * ring is taken out of the program's maps with the last of them.
  *
  *   pod's thread:   reads the socket, attaches the filter
- *   control thread: makes the ring, enters it and the socket
- *   pod's thread:   closes the socket, takes the filter off again where there is no ring
- *   control thread: replies
+ *   control thread: makes the ring
+ *   pod's thread:   enters ring and socket, closes the socket, takes the filter off again where there is no
+ * ring control thread: replies
  *
  * Rings that were there when ktsnd began are a former one's. Who opens such a socket gets the same ring;
  * those that nobody has opened after ten seconds are removed.
+ *
+ * Rings are taken out by the pod's thread as well, all of a process at once.
  *
  * Control thread.
  */
@@ -25,6 +27,7 @@
 struct receive_socket {
 	uint64_t cookie;
 	struct receive_ring ring;
+	struct ktsn_receive_control *control;
 	struct ring_charge *charge;
 	uint32_t users;
 	struct receive_socket *next; /* of its pod */
@@ -39,6 +42,9 @@ struct receive_user {
 /* Requests of a process. Fill in the reply, status included, and what goes with it. */
 void receive_open_request(struct process *process, struct app_request *from, struct ktsn_app_reply *reply);
 void receive_close_request(struct process *process, struct app_request *from, struct ktsn_app_reply *reply);
+
+/* The pod's thread has finished one of both: what it could not enter is refused. */
+void receive_open_finish(struct process *process, struct app_request *from, struct ktsn_app_reply *reply);
 
 /* The process ends, or has ended. */
 void receiving_end(struct process *process);

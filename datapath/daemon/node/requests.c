@@ -5,7 +5,6 @@
 #include "doorbell_works.h"
 #include "doorbells.h"
 #include "notifiers.h"
-#include "receive_maps.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -142,8 +141,20 @@ static void doorbell_prepare(struct app_request *request)
 	request->doorbell_fd = request->doorbell_set_fd;
 }
 
+/* Of a ring that is not entered the filter counts for nobody. */
+static void ring_enter(struct app_request *request)
+{
+	const struct receive_descriptors fds = {request->reply_fds[0], request->reply_fds[1]};
+
+	request->enter_err =
+		receive_ring_enter(&request->entering, request->socket_fd, request->identity.cookie, &fds);
+	request->filter_goes = request->enter_err && request->receive.attached;
+}
+
 static void socket_finish(struct app_request *request)
 {
+	if (request->entering.rings >= 0)
+		ring_enter(request);
 	if (request->filter_goes)
 		receive_socket_detach(request->socket_fd);
 	close(request->socket_fd);
@@ -187,7 +198,9 @@ void app_request_clear(struct app_request *request)
 	fd_close(&request->reply_fds[0]);
 	fd_close(&request->reply_fds[1]);
 	request->socket_fd = -1;
-	request->finishing = request->filter_goes = false;
+	receive_maps_close(&request->entering);
+	request->enter_err = 0;
+	request->finishing = request->filter_goes = request->opens = false;
 	pod_thread_close(request->thread, request->memory_fd);
 	doorbell_discard(request->thread, request->doorbells, request->doorbell_set_fd, request->doorbell_fd);
 	request->notifier = NULL;
@@ -224,6 +237,7 @@ struct app_request *app_request_create(struct process *process, void (*serve)(st
 	request->connection_fd = process->connection.fd;
 	request->memory_fd = request->doorbell_fd = request->doorbell_set_fd = -1;
 	request->filter_fd = request->socket_fd = request->reply_fds[0] = request->reply_fds[1] = -1;
+	request->entering = RECEIVE_MAPS_CLOSED;
 	request->doorbells = process->doorbells;
 	request->thread = process->thread;
 	pod_thread_get(request->thread);

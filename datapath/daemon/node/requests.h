@@ -13,6 +13,7 @@
 #include "app_protocol.h"
 #include "pod_thread.h"
 #include "process.h"
+#include "receive_maps.h"
 #include "receive_socket.h"
 #include "socket_identity.h"
 
@@ -39,6 +40,9 @@ struct app_request {
 	int filter_fd; /* of the pod's sockets; -1: it gets none */
 	int socket_fd;
 	struct receive_state receive;
+	struct receive_maps entering; /* where the pod's thread enters socket and reply_fds; -1: nowhere */
+	int enter_err;
+	bool opens; /* the process had not opened the socket before */
 	bool filter_goes;
 	bool finishing;
 	int reply_fds[2]; /* what goes with the reply; -1: nothing */

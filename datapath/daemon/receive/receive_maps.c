@@ -14,6 +14,8 @@
 
 /* More datagrams than one socket will ever get; billions of sockets may claim it. */
 enum { COUNT_MAX = INT32_MAX };
+/* Of the stack of a pod's thread they take little. */
+enum { REMOVED_AT_ONCE = 256 };
 
 static const uint32_t the_control = 0;
 
@@ -169,45 +171,92 @@ int receive_ring_find(const struct receive_maps *maps, uint64_t cookie, struct r
 	return err;
 }
 
-int receive_ring_enter(const struct receive_maps *maps, uint64_t cookie,
+struct ktsn_receive_control *receive_control_map(int control)
+{
+	void *page = mmap(NULL, page_bytes(), PROT_READ | PROT_WRITE, MAP_SHARED, control, 0);
+
+	return page == MAP_FAILED ? NULL : page;
+}
+
+/* Whether a map of maps has this map there. */
+static bool is_entered(int outer, uint64_t cookie, int map)
+{
+	struct bpf_map_shape shape;
+	uint32_t id, entered;
+
+	return bpf_map_get(outer, &cookie, &entered) == 0 && bpf_map_describe(map, &shape, &id) == 0 &&
+	       entered == id;
+}
+
+static int map_enter(int outer, uint64_t cookie, int map)
+{
+	return is_entered(outer, cookie, map) ? 0 : bpf_map_put(outer, &cookie, &map);
+}
+
+/* The ring comes last: with it datagrams come. */
+int receive_ring_enter(const struct receive_maps *maps, int socket_fd, uint64_t cookie,
 		       const struct receive_descriptors *fds)
 {
-	int err = bpf_map_put(maps->controls, &cookie, &fds->control);
+	int err = bpf_map_put(maps->sockets, &socket_fd, &cookie);
 
-	return err ? err : bpf_map_put(maps->rings, &cookie, &fds->ring);
-}
-
-static void ended_say(int control)
-{
-	struct ktsn_receive_control *page =
-		mmap(NULL, page_bytes(), PROT_READ | PROT_WRITE, MAP_SHARED, control, 0);
-
-	if (page == MAP_FAILED)
-		return;
-	/* After it readers look into the kernel's queue whatever is counted, and find what came before. */
-	__atomic_store_n(&page->ended, 1, __ATOMIC_SEQ_CST);
-	munmap(page, page_bytes());
-}
-
-/* In this order a datagram is in the ring, counted, or comes to readers that know they must look. */
-void receive_ring_remove(const struct receive_maps *maps, uint64_t cookie)
-{
-	uint32_t control_id;
-	int control = -1;
-
-	(void)bpf_map_remove(maps->rings, &cookie);
-	if (bpf_map_get(maps->controls, &cookie, &control_id) == 0)
-		control = bpf_map_open_id(control_id);
-	if (control >= 0) {
-		ended_say(control);
-		close(control);
+	if (err)
+		return err;
+	err = map_enter(maps->controls, cookie, fds->control);
+	if (!err)
+		err = map_enter(maps->rings, cookie, fds->ring);
+	if (err) {
+		(void)bpf_map_remove(maps->controls, &cookie);
+		(void)bpf_map_remove(maps->sockets, &socket_fd);
 	}
-	(void)bpf_map_remove(maps->controls, &cookie);
+	return err;
 }
 
-int receive_socket_enter(const struct receive_maps *maps, int socket_fd, uint64_t cookie)
+static struct ktsn_receive_control *control_find(const struct receive_maps *maps, uint64_t cookie)
 {
-	return bpf_map_put(maps->sockets, &socket_fd, &cookie);
+	struct ktsn_receive_control *control;
+	uint32_t id;
+	int fd;
+
+	if (bpf_map_get(maps->controls, &cookie, &id))
+		return NULL;
+	fd = bpf_map_open_id(id);
+	if (fd < 0)
+		return NULL;
+	control = receive_control_map(fd);
+	close(fd);
+	return control;
+}
+
+/* After it readers look into the kernel's queue whatever is counted, and find what came before. */
+static void ended_say(const struct receive_maps *maps, const struct receive_entry *entry)
+{
+	struct ktsn_receive_control *control =
+		entry->control ? entry->control : control_find(maps, entry->cookie);
+
+	if (!control)
+		return;
+	__atomic_store_n(&control->ended, 1, __ATOMIC_SEQ_CST);
+	munmap(control, page_bytes());
+}
+
+static void some_remove(const struct receive_maps *maps, const struct receive_entry *entries, uint32_t count)
+{
+	uint64_t cookies[REMOVED_AT_ONCE];
+
+	for (uint32_t i = 0; i < count; i++)
+		cookies[i] = entries[i].cookie;
+	/* In this order a datagram is in the ring, counted, or comes to readers that know they must look. */
+	(void)bpf_map_remove_all(maps->rings, cookies, sizeof(cookies[0]), count);
+	for (uint32_t i = 0; i < count; i++)
+		ended_say(maps, &entries[i]);
+	(void)bpf_map_remove_all(maps->controls, cookies, sizeof(cookies[0]), count);
+}
+
+void receive_rings_remove(const struct receive_maps *maps, const struct receive_entry *entries, size_t count)
+{
+	for (size_t i = 0; i < count; i += REMOVED_AT_ONCE)
+		some_remove(maps, entries + i,
+			    (uint32_t)(count - i < REMOVED_AT_ONCE ? count - i : REMOVED_AT_ONCE));
 }
 
 bool receive_socket_entered(const struct receive_maps *maps, int socket_fd, uint64_t cookie)
@@ -245,17 +294,11 @@ static uint64_t counted(uint64_t count)
 	return count < COUNT_MAX ? count : COUNT_MAX;
 }
 
-void receive_counts_add(const struct receive_ring *ring, struct receive_counts *sum)
+void receive_counts_add(const struct ktsn_receive_control *control, struct receive_counts *sum)
 {
-	struct ktsn_receive_control control;
-	int fd = bpf_map_open_id(ring->control_id);
-
-	if (fd < 0)
+	if (!control)
 		return;
-	if (bpf_map_get(fd, &the_control, &control) == 0) {
-		sum->received += counted(control.received);
-		sum->dropped += counted(control.dropped);
-		sum->kernel += counted(control.kernel);
-	}
-	close(fd);
+	sum->received += counted(__atomic_load_n(&control->received, __ATOMIC_RELAXED));
+	sum->dropped += counted(__atomic_load_n(&control->dropped, __ATOMIC_RELAXED));
+	sum->kernel += counted(__atomic_load_n(&control->kernel, __ATOMIC_RELAXED));
 }

@@ -7,7 +7,9 @@
  *   rings      cookie -> ring
  *   controls   cookie -> control page (ring/receive_layout.h)
  *
- * Control thread.
+ * Whoever enters or removes a ring waits for the programs that may be looking at the maps (RCU), some
+ * milliseconds: this is for the pod's thread. It needs no privilege for that, as the maps are open. The rest
+ * is for the control thread.
  */
 #ifndef KTSN_DAEMON_RECEIVE_MAPS_H
 #define KTSN_DAEMON_RECEIVE_MAPS_H
@@ -22,7 +24,9 @@ struct receive_maps {
 	int rings, controls, sockets;
 };
 
-/* 0 or -errno. */
+#define RECEIVE_MAPS_CLOSED ((struct receive_maps){-1, -1, -1})
+
+/* 0 or -errno, and they are closed. */
 int receive_maps_open(const char *folder, struct receive_maps *maps);
 void receive_maps_close(struct receive_maps *maps);
 /* The program that counts what comes into a socket's queue in the kernel: its descriptor, or -errno. */
@@ -48,13 +52,20 @@ int receive_ring_find(const struct receive_maps *maps, uint64_t cookie, struct r
 		      struct receive_descriptors *fds);
 void receive_descriptors_close(struct receive_descriptors *fds);
 
-/* Enters a ring, or enters it again; 0 or -errno. */
-int receive_ring_enter(const struct receive_maps *maps, uint64_t cookie,
-		       const struct receive_descriptors *fds);
-/* Nothing comes into the ring of the cookie any more, and its readers see that. */
-void receive_ring_remove(const struct receive_maps *maps, uint64_t cookie);
+/* The control page, mapped until receive_rings_remove(); NULL: it could not be. */
+struct ktsn_receive_control *receive_control_map(int control);
 
-int receive_socket_enter(const struct receive_maps *maps, int socket_fd, uint64_t cookie);
+/* Enters a socket and its ring, as far as they are not; 0, or -errno and nothing has changed. */
+int receive_ring_enter(const struct receive_maps *maps, int socket_fd, uint64_t cookie,
+		       const struct receive_descriptors *fds);
+
+struct receive_entry {
+	uint64_t cookie;
+	struct ktsn_receive_control *control; /* NULL: it is looked for, which is for the control thread */
+};
+/* Nothing comes into these rings any more, and their readers see that. */
+void receive_rings_remove(const struct receive_maps *maps, const struct receive_entry *entries, size_t count);
+
 bool receive_socket_entered(const struct receive_maps *maps, int socket_fd, uint64_t cookie);
 void receive_socket_leave(const struct receive_maps *maps, int socket_fd);
 
@@ -64,7 +75,8 @@ size_t receive_cookies(const struct receive_maps *maps, uint64_t *cookies, size_
 struct receive_counts {
 	uint64_t received, dropped, kernel;
 };
-/* Adds what the programs have counted. The application can write there: no number is too large to add. */
-void receive_counts_add(const struct receive_ring *ring, struct receive_counts *sum);
+/* Adds what the programs have counted. The application can write there: no number is too large to add. NULL
+ * counts nothing. */
+void receive_counts_add(const struct ktsn_receive_control *control, struct receive_counts *sum);
 
 #endif

@@ -17,11 +17,12 @@
 /* <linux/udp.h> */
 enum { ENCAPSULATION = 100, GRO = 104 };
 
+/* Twice the queue's: a datagram of some hundred bytes takes a record of 2 KiB (receive/receive.bpf.c). */
 size_t receive_ring_bytes(int buffer_bytes)
 {
 	size_t bytes = RECEIVE_RING_MIN_BYTES;
 
-	while (bytes < RECEIVE_RING_MAX_BYTES && buffer_bytes > 0 && bytes < (size_t)buffer_bytes)
+	while (bytes < RECEIVE_RING_MAX_BYTES && buffer_bytes > 0 && bytes / 2 < (size_t)buffer_bytes)
 		bytes *= 2;
 	return bytes;
 }

@@ -103,6 +103,38 @@ int bpf_map_remove(int map, const void *key)
 	return bpf(BPF_MAP_DELETE_ELEM, &attributes);
 }
 
+/* Removes the first ones. *count: how many they were. */
+static int batch_remove(int map, const void *keys, uint32_t *count)
+{
+	union bpf_attr attributes = blank();
+	int err;
+
+	attributes.batch.map_fd = (uint32_t)map;
+	attributes.batch.keys = (uintptr_t)keys;
+	attributes.batch.count = *count;
+	err = bpf(BPF_MAP_DELETE_BATCH, &attributes);
+	*count = err && err != -ENOENT ? 0 : attributes.batch.count;
+	return err;
+}
+
+int bpf_map_remove_all(int map, const void *keys, uint32_t key_bytes, uint32_t count)
+{
+	const unsigned char *at = keys;
+
+	while (count > 0) {
+		uint32_t removed = count;
+		int err = batch_remove(map, at, &removed);
+
+		if (err && err != -ENOENT)
+			return err;
+		/* Behind those that were there is one that was not. */
+		removed += err == -ENOENT;
+		at += (size_t)removed * key_bytes;
+		count -= removed;
+	}
+	return 0;
+}
+
 int bpf_map_next_key(int map, const void *key, void *next)
 {
 	union bpf_attr attributes = element(map, key, next);

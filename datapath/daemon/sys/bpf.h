@@ -32,6 +32,9 @@ int bpf_map_describe(int map, struct bpf_map_shape *shape, uint32_t *id);
 int bpf_map_put(int map, const void *key, const void *value);
 int bpf_map_get(int map, const void *key, void *value);
 int bpf_map_remove(int map, const void *key);
+/* Keys of `key_bytes` each, one behind the other; those that are not there are passed over. A map of maps
+ * makes the caller wait for what looks at it (RCU), once for all of them; before Linux 6.8 once for each. */
+int bpf_map_remove_all(int map, const void *keys, uint32_t key_bytes, uint32_t count);
 /* The key behind `key` (NULL: the first). */
 int bpf_map_next_key(int map, const void *key, void *next);
 

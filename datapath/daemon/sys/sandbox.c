@@ -128,9 +128,9 @@ static const char *const allowed[] = {
  * enter receive rings into the maps that are pinned (sys/bpf.h). No program is loaded. The rest is refused
  * and not fatal, because DPDK asks for it when it closes an XDP socket. */
 static const uint64_t bpf_allowed[] = {
-	BPF_MAP_CREATE,      BPF_OBJ_GET_INFO_BY_FD, BPF_MAP_GET_NEXT_ID,
-	BPF_OBJ_GET,         BPF_MAP_GET_FD_BY_ID,   BPF_MAP_LOOKUP_ELEM,
-	BPF_MAP_UPDATE_ELEM, BPF_MAP_DELETE_ELEM,    BPF_MAP_GET_NEXT_KEY,
+	BPF_MAP_CREATE,       BPF_OBJ_GET_INFO_BY_FD, BPF_MAP_GET_NEXT_ID, BPF_OBJ_GET,
+	BPF_MAP_GET_FD_BY_ID, BPF_MAP_LOOKUP_ELEM,    BPF_MAP_UPDATE_ELEM, BPF_MAP_DELETE_ELEM,
+	BPF_MAP_GET_NEXT_KEY, BPF_MAP_DELETE_BATCH,
 };
 
 /* Nothing but an intruder calls them. */

@@ -13,6 +13,9 @@ enum {
 	RDHUP = 0x2000, /* POLLRDHUP, which <poll.h> declares for _GNU_SOURCE only */
 	/* Between two looks at the socket while its error queue keeps it from being waited for. */
 	LOOK_NS = 10 * 1000 * 1000,
+	/* Looks in a row at a record that is being written, and how long is waited before each later one. */
+	BUSY_LOOKS = 64,
+	BUSY_NS = 50 * 1000,
 	SIGNALS = 64,
 	/* The C libraries' own. */
 	RESERVED_FIRST = 32,
@@ -103,6 +106,15 @@ static int outcome(struct inbox *inbox, long ready, const struct pollfd fds[2], 
 	return 0;
 }
 
+/* The oldest record is still being written: the kernel calls such a ring readable. Where programs of the
+ * kernel can be preempted (PREEMPT_RT), the writer may need the processor that this thread has. */
+static long look_again(struct pollfd *socket, int64_t left_ns, struct inbox_wait *wait)
+{
+	if (++wait->busy <= BUSY_LOOKS)
+		return 0;
+	return poll_for(socket, 1, left_ns < BUSY_NS ? left_ns : BUSY_NS);
+}
+
 int inbox_sleep(struct inbox *inbox, int fd, struct inbox_wait *wait)
 {
 	struct pollfd fds[2] = {{.fd = inbox->ring_fd, .events = POLLIN},
@@ -115,6 +127,9 @@ int inbox_sleep(struct inbox *inbox, int fd, struct inbox_wait *wait)
 	left_ns = left_of(wait);
 	if (left_ns == 0)
 		return -EAGAIN;
+	if (inbox_has(inbox))
+		return outcome(inbox, look_again(&fds[1], left_ns, wait), fds, wait);
+	wait->busy = 0;
 	/* Before the kernel looks whether the ring holds something; the program looks after it has put
 	 * something there. */
 	atomic_fetch_add_explicit(inbox->sleeping, 1, memory_order_seq_cst);

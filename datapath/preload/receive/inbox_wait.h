@@ -8,8 +8,9 @@
 #include "inbox.h"
 
 struct inbox_wait {
-	int64_t until_ns; /* CLOCK_MONOTONIC; INT64_MAX without SO_RCVTIMEO, 0: not looked at yet */
-	bool shut_down;   /* shutdown() for reading: nothing else comes */
+	int64_t until_ns;  /* CLOCK_MONOTONIC; INT64_MAX without SO_RCVTIMEO, 0: not looked at yet */
+	bool shut_down;    /* shutdown() for reading: nothing else comes */
+	unsigned int busy; /* looks in a row at a record that is still being written */
 };
 
 /* Sleeps until the ring or the kernel's queue may hold something. 0 to look again, -EAGAIN when SO_RCVTIMEO

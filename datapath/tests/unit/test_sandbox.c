@@ -104,7 +104,8 @@ static void programs_of_the_kernel_cannot_be_loaded(void **state)
 				       BPF_LINK_CREATE, BPF_LINK_UPDATE};
 	static const long allowed[] = {BPF_MAP_CREATE,      BPF_OBJ_GET_INFO_BY_FD, BPF_MAP_GET_NEXT_ID,
 				       BPF_OBJ_GET,         BPF_MAP_GET_FD_BY_ID,   BPF_MAP_LOOKUP_ELEM,
-				       BPF_MAP_UPDATE_ELEM, BPF_MAP_DELETE_ELEM,    BPF_MAP_GET_NEXT_KEY};
+				       BPF_MAP_UPDATE_ELEM, BPF_MAP_DELETE_ELEM,    BPF_MAP_GET_NEXT_KEY,
+				       BPF_MAP_DELETE_BATCH};
 
 	(void)state;
 	for (size_t i = 0; i < sizeof(refused) / sizeof(refused[0]); i++)

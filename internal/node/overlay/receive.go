@@ -5,6 +5,7 @@ package overlay
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"net/netip"
 
 	"github.com/vishvananda/netlink"
@@ -58,6 +59,21 @@ func (n *Node) tellReceive(peers []control.Peer) error {
 			return err
 		}
 	}
+	return nil
+}
+
+// keepReceiveTold is tellReceive for those who change peers. A program that cannot be told is taken off, and datagrams take the
+// kernel's path: peers and pods do not wait for it, and it does not go on to believe peers that have gone.
+func (n *Node) keepReceiveTold(peers []control.Peer) error {
+	err := n.tellReceive(peers)
+	if err == nil {
+		return nil
+	}
+	if _, errOff := receive.Detach(n.receiveDir); errOff != nil {
+		return errors.Join(err, errOff)
+	}
+	slog.Error("the program for receive rings could not be told of peers and was taken off; datagrams take the kernel's path; "+
+		"`ktsn node receive attach UPLINK` says what is wrong", "err", err)
 	return nil
 }
 

@@ -170,12 +170,23 @@ func (m *Maps) Sweep() (int, error) {
 	for i := range all {
 		gone, err := isGone(&all[i])
 		if err == nil && gone {
-			err = m.DelEndpoint(all[i].VNI, all[i].MAC)
+			gone, err = m.forget(&all[i])
+		}
+		if err == nil && gone {
 			count++
 		}
 		failed = errors.Join(failed, err)
 	}
 	return count, failed
+}
+
+// forget removes an entry unless another has taken its place: a pod with the same address.
+func (m *Maps) forget(one *Endpoint) (bool, error) {
+	same, err := m.Has(one)
+	if err != nil || !same {
+		return false, err
+	}
+	return true, m.DelEndpoint(one.VNI, one.MAC)
 }
 
 // isGone tells whether the node's end of the interface is not there any more, or leads elsewhere.

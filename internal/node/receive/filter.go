@@ -70,15 +70,42 @@ func attach(dir, uplink string, unlessThere bool) (done Attached, err error) {
 	err = attachLocked(text, dir, link, former)
 	if errors.Is(err, ErrOtherRelease) {
 		done.Emptied = true
-		_, errFolder := makeFolder(dir)
-		if err = errors.Join(errFolder, unpin(dir)); err == nil {
-			err = attachLocked(text, dir, link, former)
-		}
+		err = startAnew(text, dir, link)
 	}
 	if err != nil {
 		return done, fmt.Errorf("take datagrams at %s into receive rings: %w", uplink, err)
 	}
 	return done, nil
+}
+
+// startAnew has new maps for all uplinks that have the program, and for this one. Where that fails no uplink has it: with maps that
+// nobody can reach any more it would go on to believe peers that have gone.
+func startAnew(text []byte, dir string, link netlink.Link) error {
+	uplinks, err := Uplinks()
+	if err != nil {
+		return err
+	}
+	_, err = makeFolder(dir)
+	if err = errors.Join(err, unpin(dir)); err == nil {
+		err = attachLocked(text, dir, link, nil)
+	}
+	for _, uplink := range uplinks {
+		if uplink.Name == link.Attrs().Name {
+			continue
+		}
+		other, errOther := netlink.LinkByName(uplink.Name)
+		if err == nil && errOther == nil {
+			errOther = attachLocked(text, dir, other, nil)
+		}
+		err = errors.Join(err, errOther)
+	}
+	if err == nil {
+		return nil
+	}
+	for _, uplink := range uplinks {
+		err = errors.Join(err, detach(uplink.Name))
+	}
+	return err
 }
 
 // attachLocked leaves things as they were when it fails: pins that it made go again unless a program uses them.

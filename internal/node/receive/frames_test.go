@@ -40,6 +40,7 @@ type frame struct {
 	outerTag       bool
 	dontFragment   bool
 	outerWrongHead bool
+	outerMark      byte // ECN
 }
 
 // Where things are in a frame without options.
@@ -62,6 +63,9 @@ func (f *frame) bytes() []byte {
 	}
 	body := slices.Concat(datagram, tunnel, inside)
 	header := ipv4Header(f.peer, f.node, 17, len(body)-f.outerLess, options, f.outerFragment)
+	header[1] |= f.outerMark
+	binary.BigEndian.PutUint16(header[10:], 0)
+	binary.BigEndian.PutUint16(header[10:], ^ones(header[:20+len(options)]))
 	if f.outerWrongHead {
 		header[10] ^= 1
 	}
@@ -164,7 +168,7 @@ func (w *world) judged(frame []byte) bool {
 	if !bytes.Equal(inner[:6], w.podMAC[:]) || inner[6]&1 != 0 || bytes.Equal(inner[6:12], make([]byte, 6)) {
 		return false
 	}
-	if total < atInnerIP-atOuterIP {
+	if total < atInnerIP-atOuterIP || outer[1]&1 != 0 {
 		return false
 	}
 	return w.judgedInside(be16(inner[12:]), frame[atInnerIP:atOuterIP+total], outer[12:16], be16(udp[6:]) != 0)

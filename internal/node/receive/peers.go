@@ -98,6 +98,7 @@ func hasFamily(subnets []netip.Prefix, ipv4 bool) bool {
 }
 
 func keyOf(peer *control.Peer, subnet netip.Prefix) peerKey {
+	subnet = subnet.Masked() // as the kernel gives it back
 	key := peerKey{PrefixBits: uint32(peerBits + subnet.Bits()), VNI: peer.VNI, Peer: peer.Address.As4(), Family: unix.AF_INET6}
 	if subnet.Addr().Is4() {
 		key.Family = unix.AF_INET

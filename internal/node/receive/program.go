@@ -71,7 +71,7 @@ func load(compiled []byte, folder string) (*ebpf.Collection, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the kernel's BTF (CONFIG_DEBUG_INFO_BTF): %w", err)
 	}
-	if err := checkCookie(kernel); err != nil {
+	if err := errors.Join(checkCookie(kernel), checkOverruns()); err != nil {
 		return nil, err
 	}
 	options := ebpf.CollectionOptions{

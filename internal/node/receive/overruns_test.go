@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package receive
+
+import (
+	"testing"
+
+	"github.com/cilium/ebpf"
+)
+
+func TestThisKernelKeepsRecordsOfARingApart(t *testing.T) {
+	if err := checkOverruns(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// What the probe says where the kernel believes the reader is what it says of two records that have space, too.
+func TestTheProbeTellsARingThatTakesTwoRecords(t *testing.T) {
+	ring, err := ebpf.NewMap(&ebpf.MapSpec{Type: ebpf.RingBuf, MaxEntries: 2 * probedRing})
+	if err != nil {
+		t.Skipf("needs root and a kernel with ring buffers: %v", err)
+	}
+	defer ring.Close()
+	program, err := ebpf.NewProgram(&ebpf.ProgramSpec{Type: ebpf.SocketFilter, Instructions: reserveTwice(ring), License: "Dual BSD/GPL"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer program.Close()
+	result, _, err := program.Test(make([]byte, 64))
+	if err != nil || result != probeOverlaps {
+		t.Fatalf("the probe says %d, %v; wanted %d", result, err, probeOverlaps)
+	}
+}
