@@ -2,7 +2,9 @@
 
 // Brings datagrams from the uplink into receive rings of applications (ring/receive_layout.h):
 //
-//   uplink, ingress    ktsn_receive           VXLAN of a pod that asked --> ring of the socket that it is for
+//   uplink, ingress    ktsn_receive           VXLAN of a pod that asked --> ring of the socket that it is
+//   for, or
+//                                             the pod's interface, past tunnel device, bridge and queue
 //                                             everything else: the kernel's path, as if nothing were here
 //   such a socket      ktsn_receive_kernel    counts what the kernel puts into the socket's own queue
 //
@@ -525,6 +527,43 @@ static __always_inline int deliver(struct __sk_buff *packet, const struct datagr
 	return leave(KTSN_RECEIVE_TOO_LONG);
 }
 
+// ---- the pod's interface
+
+// The sum that a device is still to fill in has to be the inner datagram's: the outer header goes.
+static __always_inline int is_summed_inside(struct __sk_buff *packet, const struct datagram *datagram)
+{
+	const struct sk_buff *kernel = (const struct sk_buff *)packet;
+
+	return BPF_CORE_READ_BITFIELD_PROBED(kernel, ip_summed) != CHECKSUM_PARTIAL ||
+	       is_believed(packet, datagram);
+}
+
+// Takes the tunnel's headers off, and has the packet come in by the pod's interface as if it had passed
+// tunnel and bridge: packet filters, rp_filter and programs of the pod see it. The kernel forgets what a
+// device said of the outer checksum (bpf_skb_adjust_room without BPF_F_ADJ_ROOM_NO_CSUM_RESET). IPv6 stays
+// the kernel's: what is in the frame would be called IPv4.
+static __always_inline int hand_over(struct __sk_buff *packet, struct tunnel *tunnel,
+				     const struct datagram *datagram,
+				     const struct ktsn_receive_endpoint *endpoint, __u32 why)
+{
+	__u32 port = endpoint->port;
+
+	if (!(endpoint->has & KTSN_RECEIVE_REDIRECT) || datagram->family != KTSN_RECEIVE_IPV4 || !port ||
+	    !is_summed_inside(packet, datagram))
+		return leave(why);
+	if (bpf_skb_adjust_room(packet, -(__s32)(sizeof(*tunnel) - sizeof(struct ethhdr)), BPF_ADJ_ROOM_MAC,
+				0))
+		return leave(why);
+	if (bpf_skb_store_bytes(packet, 0, &tunnel->inner, 2 * ETH_ALEN,
+				BPF_F_RECOMPUTE_CSUM | BPF_F_INVALIDATE_HASH)) {
+		leave(KTSN_RECEIVE_LENGTH);
+		return TC_ACT_SHOT; // without its tunnel it would be somebody else's
+	}
+	packet->mark = 0; // the node's
+	leave(KTSN_RECEIVE_REDIRECTED);
+	return bpf_redirect_peer(port, 0);
+}
+
 SEC("tc")
 int ktsn_receive(struct __sk_buff *packet)
 {
@@ -548,9 +587,10 @@ int ktsn_receive(struct __sk_buff *packet)
 	why = read_datagram(packet, &tunnel, endpoint, &datagram);
 	if (why != KTSN_RECEIVE_RECEIVED)
 		return leave(why);
-	why = find_socket(packet, &datagram, endpoint, &id);
+	why = endpoint->has & KTSN_RECEIVE_RINGS ? find_socket(packet, &datagram, endpoint, &id)
+						 : KTSN_RECEIVE_NO_SOCKET;
 	if (why != KTSN_RECEIVE_RECEIVED)
-		return leave(why);
+		return hand_over(packet, &tunnel, &datagram, endpoint, why);
 	return deliver(packet, &datagram, endpoint, id);
 }
 

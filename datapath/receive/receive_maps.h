@@ -26,7 +26,7 @@ struct ktsn_receive_peer {
 
 #define KTSN_RECEIVE_PEER_BITS 128
 
-/* Map `endpoints`: the pods whose datagrams may go into receive rings. */
+/* Map `endpoints`: the pods whose datagrams may go into receive rings, or past tunnel and bridge. */
 struct ktsn_receive_endpoint_key {
 	__u32 vni;
 	__u8 mac[6];
@@ -35,6 +35,8 @@ struct ktsn_receive_endpoint_key {
 
 #define KTSN_RECEIVE_HAS_IPV4 1
 #define KTSN_RECEIVE_HAS_IPV6 2
+#define KTSN_RECEIVE_RINGS    4 /* sockets may have receive rings */
+#define KTSN_RECEIVE_REDIRECT 8 /* what is for no ring goes straight to the pod's interface, by `port` */
 
 struct ktsn_receive_endpoint {
 	__u64 netns_cookie; /* of the pod's network namespace, never used again */
@@ -46,7 +48,7 @@ struct ktsn_receive_endpoint {
 	__u32 ipv4_be;
 	__u8 ipv6[16];
 	__u16 tunnel_port_be;
-	__u16 has; /* KTSN_RECEIVE_HAS_... */
+	__u16 has; /* KTSN_RECEIVE_HAS_..., _RINGS, _REDIRECT */
 	__u32 reserved;
 };
 
@@ -56,10 +58,11 @@ struct ktsn_receive_socket {
 };
 
 /* Places in the map `counts`. Frames for a tunnel, by what became of them: those behind KTSN_RECEIVE_FULL
- * were left to the kernel. */
+ * and KTSN_RECEIVE_REDIRECTED were left to the kernel. */
 enum ktsn_receive_count {
 	KTSN_RECEIVE_RECEIVED,    /* put into a ring */
 	KTSN_RECEIVE_FULL,        /* dropped: the ring had no space */
+	KTSN_RECEIVE_REDIRECTED,  /* handed to the pod's interface */
 	KTSN_RECEIVE_NO_ENDPOINT, /* for no pod that asked, or not for this tunnel */
 	KTSN_RECEIVE_NOT_HOST,    /* the uplink overheard it */
 	KTSN_RECEIVE_SEGMENTS,    /* several packets in one */

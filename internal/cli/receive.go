@@ -105,6 +105,8 @@ type receiveEndpoint struct {
 	Addresses []netip.Addr   `json:"addresses"`
 	Tunnel    netip.AddrPort `json:"tunnel"`
 	Netns     int            `json:"netnsID"`
+	Rings     bool           `json:"rings"`
+	Redirect  bool           `json:"redirect"`
 }
 
 func newReceiveList(env *subcommands.Environment) *cobra.Command {
@@ -155,7 +157,8 @@ func readReceive() (*receiveState, error) {
 }
 
 func describeEndpoint(one *receive.Endpoint) receiveEndpoint {
-	described := receiveEndpoint{VNI: one.VNI, MAC: one.MAC.String(), Addresses: []netip.Addr{}, Tunnel: one.Tunnel, Netns: one.Netns.ID}
+	described := receiveEndpoint{VNI: one.VNI, MAC: one.MAC.String(), Addresses: []netip.Addr{}, Tunnel: one.Tunnel, Netns: one.Netns.ID,
+		Rings: one.Rings, Redirect: one.Redirect}
 	for _, address := range []netip.Addr{one.IPv4, one.IPv6} {
 		if address.IsValid() {
 			described.Addresses = append(described.Addresses, address)
@@ -174,22 +177,35 @@ func printReceive(out io.Writer, state *receiveState) error {
 			unlessText(uplink.Others == 0, fmt.Sprintf(" behind %d filters of others", uplink.Others)))
 	}
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "VNI\tHARDWARE ADDRESS\tADDRESSES\tTUNNEL")
+	fmt.Fprintln(table, "VNI\tHARDWARE ADDRESS\tADDRESSES\tTUNNEL\tPATH")
 	for _, one := range state.Endpoints {
 		var addresses []string
 		for _, address := range one.Addresses {
 			addresses = append(addresses, address.String())
 		}
-		fmt.Fprintf(table, "%d\t%s\t%s\t%s\n", one.VNI, one.MAC, strings.Join(addresses, ", "), one.Tunnel)
+		fmt.Fprintf(table, "%d\t%s\t%s\t%s\t%s\n", one.VNI, one.MAC, strings.Join(addresses, ", "), one.Tunnel, pathText(&one))
 	}
 	if err := table.Flush(); err != nil {
 		return err
 	}
 	fmt.Fprintf(out, "%d datagrams put into rings, %d dropped because a ring had no space\n", state.Counts.Received, state.Counts.Full)
+	fmt.Fprintf(out, "%d handed to interfaces of pods, past tunnel and bridge\n", state.Counts.Redirected)
 	for _, reason := range slices.Sorted(maps.Keys(state.Counts.Left)) {
 		fmt.Fprintf(out, "%d left to the kernel: %s (%s)\n", state.Counts.Left[reason], receive.Explain(reason), reason)
 	}
 	return nil
+}
+
+// pathText says how datagrams reach the pod.
+func pathText(one *receiveEndpoint) string {
+	var paths []string
+	if one.Rings {
+		paths = append(paths, "rings")
+	}
+	if one.Redirect {
+		paths = append(paths, "redirect")
+	}
+	return strings.Join(paths, ", ")
 }
 
 func unlessText(unless bool, text string) string {

@@ -79,7 +79,7 @@ func TestAPodThatAsksForReceiveRingsIsKnownToTheProgram(t *testing.T) {
 	if _, err := os.Stat(receive.DefaultDir); !errors.Is(err, fs.ErrNotExist) {
 		t.Fatalf("a program was loaded for a pod that did not ask: %v", err)
 	}
-	config := lab.a.config(fields{"receive": true})
+	config := lab.a.config(fields{"receive": fields{"rings": true}, "args": fields{"cni": fields{"receive": "ring"}}})
 	address := addressOf(pod.add(t, config), true).String()
 	if got := strings.Join(lab.a.rings(t), " "); got != address {
 		t.Errorf("the program knows %q, want %s", got, address)
@@ -88,7 +88,7 @@ func TestAPodThatAsksForReceiveRingsIsKnownToTheProgram(t *testing.T) {
 
 	// Somebody removes everything.
 	must(t, lab.a.Do(func() error { _, err := receive.Detach(receive.DefaultDir); return err }))
-	refused(t, lab.a.runtime.CheckNetworkList(t.Context(), list(t, config), pod.attachment()), 106, "had lost its receive rings")
+	refused(t, lab.a.runtime.CheckNetworkList(t.Context(), list(t, config), pod.attachment()), 106, "it does again")
 	must(t, lab.a.runtime.CheckNetworkList(t.Context(), list(t, config), pod.attachment()))
 	if got := strings.Join(lab.a.rings(t), " "); got != address {
 		t.Errorf("after CHECK the program knows %q, want %s", got, address)
@@ -105,7 +105,7 @@ func TestOnePodCanAskForReceiveRings(t *testing.T) {
 	lab.a.startDaemon(t)
 	lab.a.withoutRings(t)
 	pod := lab.a.newPod(t)
-	address := addressOf(pod.add(t, lab.a.config(fields{"args": fields{"cni": fields{"receive": true}}})), true).String()
+	address := addressOf(pod.add(t, lab.a.config(fields{"receive": fields{"rings": true}, "args": fields{"cni": fields{"receive": "ring"}}})), true).String()
 	if got := strings.Join(lab.a.rings(t), " "); got != address {
 		t.Errorf("the program knows %q, want %s", got, address)
 	}
@@ -135,7 +135,7 @@ func TestTheProgramFollowsPeers(t *testing.T) {
 	peer := control.Peer{VNI: vni, Address: lab.b.address, Subnets: []netip.Prefix{lab.b.subnet}}
 	change(overlay.Change{Peer: peer})
 	pod := lab.a.newPod(t)
-	pod.add(t, lab.a.config(fields{"receive": true}))
+	pod.add(t, lab.a.config(fields{"receive": fields{"rings": true}, "args": fields{"cni": fields{"receive": "ring"}}}))
 	// Its subnet, and everything of IPv6, of which it has none.
 	if got := peerEntries(t); got != 2 {
 		t.Errorf("a program that was loaded later has %d entries of peers, want 2", got)
@@ -157,7 +157,7 @@ func TestRestoreTellsTheProgramOfPods(t *testing.T) {
 	lab.a.startDaemon(t)
 	lab.a.withoutRings(t)
 	pod := lab.a.newPod(t)
-	address := addressOf(pod.add(t, lab.a.config(fields{"receive": true})), true).String()
+	address := addressOf(pod.add(t, lab.a.config(fields{"receive": fields{"rings": true}, "args": fields{"cni": fields{"receive": "ring"}}})), true).String()
 	must(t, lab.a.Do(func() error {
 		if _, err := receive.Detach(receive.DefaultDir); err != nil {
 			return err
@@ -182,7 +182,7 @@ func TestAKilledAddLeavesNoPodForReceiveRings(t *testing.T) {
 	lab := newLab(t)
 	lab.a.startDaemon(t)
 	lab.a.withoutRings(t)
-	configs := list(t, lab.a.config(fields{"receive": true}))
+	configs := list(t, lab.a.config(fields{"receive": fields{"rings": true}, "args": fields{"cni": fields{"receive": "ring"}}}))
 	for name, clean := range cleaners {
 		t.Run(name, func(t *testing.T) {
 			pod := lab.a.newPod(t)

@@ -25,13 +25,13 @@ import (
 // atPodA is where pod a listens.
 var atPodA = netip.AddrPortFrom(topology.PodAddressA, listenPort)
 
-// attachReceive puts the program at node a's uplink, and tells it of pod a and node b.
-func (l *lab) attachReceive(t *testing.T) {
+// attachReceive puts the program at node a's uplink, and tells it of node b and of pod a, whose Rings and Redirect are the
+// caller's.
+func (l *lab) attachReceive(t *testing.T, pod rings.Endpoint) {
 	t.Helper()
 	if _, err := os.Stat(rings.DefaultDir); err == nil {
 		t.Fatalf("%s is there: somebody else receives by rings on this machine", rings.DefaultDir)
 	}
-	var pod rings.Endpoint
 	err := l.PodA.Do(func() error {
 		link, err := netlink.LinkByName(topology.PodInterface)
 		if err == nil {
@@ -173,7 +173,7 @@ func TestDatagramsComeThroughTheRingWhateverBecomesOfKtsnd(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			lab := newLab(t)
-			lab.attachReceive(t)
+			lab.attachReceive(t, rings.Endpoint{Rings: true})
 			daemon, client := lab.startDaemon(t)
 			lab.receiving(t, client)
 			sent, came := filepath.Join(t.TempDir(), "talker.csv"), filepath.Join(t.TempDir(), "listener.csv")
@@ -200,5 +200,27 @@ func TestDatagramsComeThroughTheRingWhateverBecomesOfKtsnd(t *testing.T) {
 				t.Errorf("ktsnd says %+v, the program %+v", got, countsOf(t))
 			}
 		})
+	}
+}
+
+func TestDatagramsThatAreRedirectedReachListenersOfTheKernel(t *testing.T) {
+	lab := newLab(t)
+	lab.attachReceive(t, rings.Endpoint{Redirect: true})
+	sent, came := filepath.Join(t.TempDir(), "talker.csv"), filepath.Join(t.TempDir(), "listener.csv")
+	listener := lab.startRingListener(t, came) // ktsnd is not there, and gives it no ring
+	const messages = 1000
+	if err := finish(t, lab.startKernelTalker(t, sent, messages)); err != nil {
+		t.Fatal(err)
+	}
+	drain(t, listener)
+	seen := map[uint32]bool{}
+	for _, message := range read(t, came, tsnperf.ReadListener) {
+		if seen[message.Sequence] || !message.Valid {
+			t.Errorf("message %d came twice, or not as it was sent", message.Sequence)
+		}
+		seen[message.Sequence] = true
+	}
+	if counts := countsOf(t); len(seen) != messages || counts.Redirected != messages {
+		t.Errorf("%d of %d messages came; the program says %+v", len(seen), messages, counts)
 	}
 }

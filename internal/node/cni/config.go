@@ -65,10 +65,12 @@ type Config struct {
 	Grants *control.Grants
 	// NeedsClock tells that pods are attached only while the node's clock is good enough for the network.
 	NeedsClock bool
-	// Receive tells that the pod's sockets get receive rings, as far as the kernel and ktsnd can.
-	Receive bool
+	// Receive is how datagrams reach the pod, as far as the kernel and ktsnd can.
+	Receive receiving
 	// Capture says what goes through the pod's relay.
 	Capture capture.Mode
+	// ringsAllowed is that of the network, ringsAsked that of the pod.
+	ringsAllowed, ringsAsked bool
 	// wanted is what the configuration, or the pod, asks for of that; nil: nothing.
 	wanted *capture.Mode
 	// asksForLess tells that the pod does where everything is captured.
@@ -95,7 +97,7 @@ var fields = map[string]func(*Config, json.RawMessage) error{
 	"sourceAddresses": (*Config).readSourceAddresses,
 	"grants":          (*Config).readGrants,
 	"capture":         (*Config).readCapture,
-	"receive":         func(c *Config, raw json.RawMessage) error { return decode(raw, &c.Receive, "true or false") },
+	"receive":         (*Config).readReceive,
 	"clock":           func(c *Config, raw json.RawMessage) error { return decode(raw, &c.NeedsClock, "true or false") },
 }
 
@@ -167,8 +169,8 @@ func (c *Config) complete() error {
 		return invalid("uplink: missing; without ktsnd (controlSocket is empty) name the interface towards the other nodes")
 	case c.ControlSocket == "" && c.NeedsClock:
 		return invalid("clock: there is no ktsnd that knows how good the clock is (controlSocket is empty); leave it out")
-	case c.ControlSocket == "" && c.Receive:
-		return invalid("receive: there is no ktsnd that makes receive rings (controlSocket is empty); leave it out")
+	case c.ControlSocket == "" && c.ringsAllowed:
+		return invalid("receive.rings: there is no ktsnd that makes receive rings (controlSocket is empty); leave it out")
 	case c.ControlSocket == "" && c.SocketDir != "":
 		return invalid("socketDir: there is no ktsnd to listen there (controlSocket is empty); leave it out")
 	}

@@ -124,10 +124,13 @@ func TestBadConfigurationsAreRefusedInOneSentence(t *testing.T) {
 			`capture: with "All" nothing is left that "unseen": "pass" could let leave early; leave out one of them`, true},
 		"to capture without ktsnd": {change{"capture": "Timed", "controlSocket": "", "uplink": "eno1"},
 			"capture: there is no ktsnd to send what is captured (controlSocket is empty); leave it out", true},
-		"receive rings that are a word":          {change{"receive": "ring"}, `receive: "ring" is not true or false`, false},
-		"receive rings of a pod that are a word": {change{"args": change{"cni": change{"receive": "ring"}}}, `args.cni.receive: "ring" is not true or false`, false},
-		"receive rings without ktsnd": {change{"receive": true, "controlSocket": "", "uplink": "eno1"},
-			"receive: there is no ktsnd that makes receive rings (controlSocket is empty); leave it out", true},
+		"receive that is a word":  {change{"receive": "ring"}, `receive: "ring" is not an object such as {"redirect": true, "rings": true}`, false},
+		"receive of another kind": {change{"receive": change{"xdp": true}}, "receive: unknown field xdp; there are redirect and rings", false},
+		"receive rings that are a word": {change{"receive": change{"rings": "all"}}, `receive: rings: "all" is not true or false`, false},
+		"another receive of a pod": {change{"args": change{"cni": change{"receive": true}}},
+			`args.cni.receive: true is not "ring"; leave it out for the kernel's path`, false},
+		"receive rings without ktsnd": {change{"receive": change{"rings": true}, "controlSocket": "", "uplink": "eno1"},
+			"receive.rings: there is no ktsnd that makes receive rings (controlSocket is empty); leave it out", true},
 		"a clock that is a word": {change{"clock": "good"}, `clock: "good" is not true or false`, false},
 		"a good clock without ktsnd": {change{"clock": true, "controlSocket": "", "uplink": "eno1"},
 			"clock: there is no ktsnd that knows how good the clock is (controlSocket is empty); leave it out", true},
@@ -201,7 +204,7 @@ func TestDefaultsAreFilledIn(t *testing.T) {
 func TestEveryFieldIsRead(t *testing.T) {
 	text := written(t, change{"bridge": "br0", "tunnel": "vx0", "uplink": "eno1", "localAddress": "192.0.2.1", "port": 8472,
 		"mtu": 1400, "controlSocket": "/c", "socketDir": "/s", "createSocket": false, "stateDir": "/d", "lockTimeout": "1m30s",
-		"sysctl": change{"net.ipv4.conf.IFNAME.rp_filter": "0"}, "unseen": "pass", "capture": "None", "clock": true, "receive": true,
+		"sysctl": change{"net.ipv4.conf.IFNAME.rp_filter": "0"}, "unseen": "pass", "capture": "None", "clock": true, "receive": change{"redirect": true, "rings": true},
 		"sourceAddresses": []string{"10.43.0.0/16", "fd43::/64"}, "grants": change{"priorityCodePoint": true}, "runtimeConfig": change{"mac": "02:00:00:00:00:01"},
 		"args": change{"cni": change{"mac": "02:00:00:00:00:02"}}})
 	config, err := ParseConfig(text)
@@ -214,7 +217,7 @@ func TestEveryFieldIsRead(t *testing.T) {
 		t.Errorf("the network is %+v, want %+v", config.Overlay, want)
 	}
 	if config.ControlSocket != "/c" || config.SocketDir != "/s" || config.CreateSocket || config.StateDir != "/d" ||
-		config.LockTimeout != 90*time.Second || config.Unseen != "pass" || !config.NeedsClock || !config.Receive || config.MAC != "02:00:00:00:00:01" ||
+		config.LockTimeout != 90*time.Second || config.Unseen != "pass" || !config.NeedsClock || config.Receive != (receiving{Redirect: true}) || !config.ringsAllowed || config.MAC != "02:00:00:00:00:01" ||
 		!reflect.DeepEqual(config.SourceAddresses, []netip.Prefix{netip.MustParsePrefix("10.43.0.0/16"), netip.MustParsePrefix("fd43::/64")}) ||
 		!reflect.DeepEqual(config.Grants, &control.Grants{PriorityMax: 6, PriorityCodePoint: true}) ||
 		!reflect.DeepEqual(config.Sysctls, map[string]string{"net.ipv4.conf.IFNAME.rp_filter": "0"}) {

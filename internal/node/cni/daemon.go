@@ -102,6 +102,6 @@ func (d *daemon) addEndpoint(ctx context.Context, r *record) error {
 		Bridge:    r.Bridge,
 		Sources:   r.Sources,
 		Grants:    r.Grants,
-		Receive:   r.Receive,
+		Receive:   r.Receive.Rings,
 	})
 }

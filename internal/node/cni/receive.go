@@ -19,7 +19,37 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/node/receive"
 )
 
-// readReceiveOfPod reads what is asked for one pod, which goes before what the network has.
+// receiving is how datagrams reach a pod besides the kernel's ordinary path.
+type receiving struct {
+	// Rings: sockets get receive rings. Redirect: datagrams go straight to the pod's interface.
+	Rings    bool `json:"rings,omitempty"`
+	Redirect bool `json:"redirect,omitempty"`
+}
+
+func (r receiving) any() bool { return r.Rings || r.Redirect }
+
+// ringsOfPod is the value of args.cni.receive.
+const ringsOfPod = "ring"
+
+// readReceive reads what the network offers.
+func (c *Config) readReceive(raw json.RawMessage) error {
+	var offered map[string]json.RawMessage
+	if err := decode(raw, &offered, `an object such as {"redirect": true, "rings": true}`); err != nil {
+		return err
+	}
+	for name, value := range offered {
+		into := map[string]*bool{"redirect": &c.Receive.Redirect, "rings": &c.ringsAllowed}[name]
+		if into == nil {
+			return fmt.Errorf("unknown field %s; there are redirect and rings", name)
+		}
+		if err := decode(value, into, "true or false"); err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// readReceiveOfPod reads what the pod asks for: it gets it if the network offers it.
 func (c *Config) readReceiveOfPod(text []byte) error {
 	var asked struct {
 		Args struct {
@@ -31,22 +61,29 @@ func (c *Config) readReceiveOfPod(text []byte) error {
 	if json.Unmarshal(text, &asked) != nil || asked.Args.CNI.Receive == nil {
 		return nil // what is wrong with args has been said
 	}
-	if err := decode(asked.Args.CNI.Receive, &c.Receive, "true or false"); err != nil {
-		return invalid("args.cni.receive: %v", err)
+	var wanted string
+	if json.Unmarshal(asked.Args.CNI.Receive, &wanted) != nil || wanted != ringsOfPod {
+		return invalid(`args.cni.receive: %s is not "%s"; leave it out for the kernel's path`, asked.Args.CNI.Receive, ringsOfPod)
 	}
+	c.ringsAsked = true
+	c.Receive.Rings = c.ringsAllowed
 	return nil
 }
 
-// receiveIntoRings has datagrams for the pod go into receive rings of its sockets. Where the kernel cannot, they take its
-// path as those of other pods do, and the runtime's log says why.
+// receiveIntoRings has datagrams for the pod go into receive rings of its sockets, or straight to its interface. Where the kernel
+// cannot, they take its ordinary path as those of other pods do, and the runtime's log says why.
 func (a *adding) receiveIntoRings(ctx context.Context) {
-	if !a.Receive {
+	if a.ringsAsked && !a.ringsAllowed {
+		fmt.Fprintf(os.Stderr, "tsn-cni: interface %s of container %s asks for receive rings, which its network does not offer "+
+			"(receive.rings); its datagrams are the kernel's\n", a.Interface, a.ContainerID)
+	}
+	if !a.Receive.any() {
 		return
 	}
 	made := a.record()
 	a.undo = append(a.undo, made.leaveToKernel)
 	if err := made.receiveIntoRings(ctx, a.node); err != nil {
-		fmt.Fprintf(os.Stderr, "tsn-cni: interface %s of container %s has no receive rings, its datagrams take the kernel's path: %v\n",
+		fmt.Fprintf(os.Stderr, "tsn-cni: datagrams for interface %s of container %s take the kernel's ordinary path: %v\n",
 			a.Interface, a.ContainerID, err)
 	}
 }
@@ -92,6 +129,7 @@ func (r *record) endpointOfRings() (one *receive.Endpoint, uplink string, err er
 	address, _ := netip.AddrFromSlice(tunnel.SrcAddr.To4())
 	one = &receive.Endpoint{
 		VNI: r.VNI, Port: port.Attrs().Index, Uplink: tunnel.VtepDevIndex, Tunnel: netip.AddrPortFrom(address, uint16(tunnel.Port)),
+		Rings: r.Receive.Rings, Redirect: r.Receive.Redirect,
 	}
 	return one, outside.Attrs().Name, r.readPodForRings(one)
 }
@@ -191,7 +229,7 @@ func (r *record) hasRings() (bool, error) {
 // checkRings has the program know the attachment again if somebody removed it, and says so. Where it cannot, nothing differs:
 // the pod's datagrams take the kernel's path.
 func (r *record) checkRings(ctx context.Context, node *overlay.Node) error {
-	if !r.Receive {
+	if !r.Receive.any() {
 		return nil
 	}
 	has, err := r.hasRings()
@@ -201,7 +239,8 @@ func (r *record) checkRings(ctx context.Context, node *overlay.Node) error {
 	if r.receiveIntoRings(ctx, node) != nil {
 		return nil
 	}
-	return fmt.Errorf("%s in the pod had lost its receive rings; sockets that are opened from now on have them again", r.Interface)
+	return fmt.Errorf("the program at the uplink knew %s in the pod no more; it does again, and sockets that are opened from now on have receive "+
+		"rings where the pod has asked for them", r.Interface)
 }
 
 // RestoreReceive tells the program at the uplinks of all attachments that asked for receive rings. What cannot be done of one is
@@ -212,7 +251,7 @@ func RestoreReceive(ctx context.Context, stateDir string, node *overlay.Node) (c
 		return 0, err
 	}
 	for _, r := range made {
-		if !r.Receive || isGone(r.Netns) {
+		if !r.Receive.any() || isGone(r.Netns) {
 			continue
 		}
 		if err := r.receiveIntoRings(ctx, node); err != nil {
@@ -229,17 +268,21 @@ func isGone(path string) bool {
 	return errors.Is(err, os.ErrNotExist)
 }
 
-// wasReceiving tells whether the program knows a port, for a record that was lost.
-func wasReceiving(portName string) bool {
+// wasReceiving tells what the program knows of a port, for a record that was lost.
+func wasReceiving(portName string) receiving {
 	maps, err := openRings()
 	if maps == nil || err != nil {
-		return false
+		return receiving{}
 	}
 	defer maps.Close()
 	port, err := netlink.LinkByName(portName)
 	if err != nil {
-		return false
+		return receiving{}
 	}
 	known, err := maps.Endpoints()
-	return err == nil && slices.ContainsFunc(known, func(one receive.Endpoint) bool { return one.Port == port.Attrs().Index })
+	at := slices.IndexFunc(known, func(one receive.Endpoint) bool { return one.Port == port.Attrs().Index })
+	if err != nil || at < 0 {
+		return receiving{}
+	}
+	return receiving{Rings: known[at].Rings, Redirect: known[at].Redirect}
 }

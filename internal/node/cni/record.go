@@ -42,7 +42,7 @@ type record struct {
 	// Capture is that of the configuration; a release that did not know it captured nothing.
 	Capture capture.Mode `json:"capture"`
 	// Receive is that of the configuration.
-	Receive bool `json:"receive,omitempty"`
+	Receive receiving `json:"receive,omitzero"`
 }
 
 const recordVersion = 1

@@ -8,6 +8,7 @@ import "fmt"
 var reasons = []struct{ name, text string }{
 	{"received", "put into a ring"},
 	{"full", "dropped, because the ring had no space"},
+	{"redirected", "handed to the pod's interface, past tunnel and bridge"},
 	{"no-endpoint", "for no pod that asked, or not for its tunnel"},
 	{"not-host", "the uplink overheard them"},
 	{"segments", "several packets in one"},
@@ -30,6 +31,7 @@ var reasons = []struct{ name, text string }{
 const (
 	countReceived = 0
 	countFull     = 1
+	countRedirect = 2
 )
 
 // Counts is what became of frames for tunnels since the program's maps were made.
@@ -37,6 +39,8 @@ type Counts struct {
 	// Received went into rings; Full were dropped because a ring had no space.
 	Received uint64 `json:"received"`
 	Full     uint64 `json:"full"`
+	// Redirected went to the pod's interface, past tunnel and bridge.
+	Redirected uint64 `json:"redirected"`
 	// Left were left to the kernel, by reason.
 	Left map[string]uint64 `json:"left"`
 }
@@ -58,6 +62,8 @@ func (m *Maps) Counts() (*Counts, error) {
 			found.Received = sum
 		case place == countFull:
 			found.Full = sum
+		case place == countRedirect:
+			found.Redirected = sum
 		case sum > 0:
 			found.Left[reason.name] = sum
 		}

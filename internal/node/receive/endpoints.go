@@ -26,6 +26,9 @@ type Endpoint struct {
 	Tunnel netip.AddrPort
 	// IPv4 and IPv6 are the addresses whose datagrams are taken; the zero value: none of the family.
 	IPv4, IPv6 netip.Addr
+	// Rings: sockets may have receive rings. Redirect: datagrams over IPv4 that are for no ring go straight to the pod's
+	// interface, which Port leads to.
+	Rings, Redirect bool
 }
 
 // Netns is a network namespace as the program knows it.
@@ -55,10 +58,12 @@ type (
 	}
 )
 
-// Values of Has: KTSN_RECEIVE_HAS_....
+// Values of Has: KTSN_RECEIVE_HAS_..., _RINGS, _REDIRECT.
 const (
-	hasIPv4 = 1
-	hasIPv6 = 2
+	hasIPv4     = 1
+	hasIPv6     = 2
+	hasRings    = 4
+	hasRedirect = 8
 )
 
 func endpointKeyOf(vni uint32, mac net.HardwareAddr) (endpointKey, error) {
@@ -97,6 +102,12 @@ func valueOf(one *Endpoint) endpointValue {
 		value.IPv6 = one.IPv6.As16()
 		value.Has |= hasIPv6
 	}
+	if one.Rings {
+		value.Has |= hasRings
+	}
+	if one.Redirect {
+		value.Has |= hasRedirect
+	}
 	return value
 }
 
@@ -105,6 +116,7 @@ func endpointOf(key *endpointKey, value *endpointValue) Endpoint {
 		VNI: key.VNI, MAC: append(net.HardwareAddr{}, key.MAC[:]...), Netns: Netns{value.Cookie, int(value.NetnsID)},
 		Interface: int(value.Interface), Port: int(value.Port), Uplink: int(value.Uplink),
 		Tunnel: netip.AddrPortFrom(netip.AddrFrom4(value.Node), binary.BigEndian.Uint16(value.TunnelPort[:])),
+		Rings:  value.Has&hasRings != 0, Redirect: value.Has&hasRedirect != 0,
 	}
 	if value.Has&hasIPv4 != 0 {
 		one.IPv4 = netip.AddrFrom4(value.IPv4)

@@ -152,7 +152,7 @@ func (w *world) plug() error {
 	}
 	w.endpoint = Endpoint{
 		VNI: testVNI, Netns: netns, Port: made.Attrs().Index, Uplink: w.uplink,
-		Tunnel: netip.AddrPortFrom(testNode, testTunnelPort), IPv4: testPod4, IPv6: testPod6,
+		Tunnel: netip.AddrPortFrom(testNode, testTunnelPort), IPv4: testPod4, IPv6: testPod6, Rings: true,
 	}
 	return nil
 }

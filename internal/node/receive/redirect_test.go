@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package receive
+
+import (
+	"bytes"
+	"net/netip"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// plainPort is of a socket without a ring.
+const plainPort = testPodPort + 100
+
+// redirecting is a world whose pod's datagrams go straight to its interface, with an ordinary socket in the pod.
+func redirecting(t *testing.T) (w *world, socket int) {
+	t.Helper()
+	w = newWorld(t)
+	w.endpoint.Redirect = true
+	if err := w.maps.PutEndpoint(&w.endpoint); err != nil {
+		t.Fatal(err)
+	}
+	do(t, w.node, func() error { return w.raise(1600) })
+	do(t, w.pod, func() (err error) {
+		if socket, err = unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0); err != nil {
+			return err
+		}
+		if err := unix.SetsockoptTimeval(socket, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Sec: 5}); err != nil {
+			return err
+		}
+		return unix.Bind(socket, &unix.SockaddrInet4{Port: plainPort})
+	})
+	t.Cleanup(func() { unix.Close(socket) })
+	return w, socket
+}
+
+func TestDatagramsForNoRingGoStraightToThePodsInterface(t *testing.T) {
+	w, socket := redirecting(t)
+	got := make([]byte, 2048)
+	for name, payload := range map[string][]byte{
+		"of no bytes": {}, "of an odd length": []byte("odd"), "of 64 bytes": filled(64), "of 1400 bytes": filled(1400),
+	} {
+		for _, noCheck := range []bool{false, true} {
+			one := w.valid()
+			one.podPort, one.payload, one.noCheck = plainPort, payload, noCheck
+			before := w.counts(t)
+			do(t, w.node, func() error { return sendBy("wire", one.bytes()) })
+			count, from, err := unix.Recvfrom(socket, got, 0)
+			if err != nil || !bytes.Equal(got[:count], payload) {
+				t.Fatalf("of a datagram %s came %d bytes, %v", name, count, err)
+			}
+			if source, ok := from.(*unix.SockaddrInet4); !ok || netip.AddrFrom4(source.Addr) != testOther4 || source.Port != int(one.sourcePort) {
+				t.Errorf("a datagram %s came from %+v", name, from)
+			}
+			if after := w.counts(t); after.Redirected != before.Redirected+1 || difference(before, after) != "" {
+				t.Errorf("a datagram %s was counted as %+v, after %+v", name, after, before)
+			}
+		}
+	}
+}
+
+func TestTheKernelStillChecksWhatIsRedirected(t *testing.T) {
+	w, socket := redirecting(t)
+	wrong, right := w.valid(), w.valid()
+	wrong.podPort, wrong.wrongCheck, wrong.payload = plainPort, true, []byte("wrong")
+	right.podPort, right.payload = plainPort, []byte("right")
+	for _, one := range []frame{wrong, right} {
+		do(t, w.node, func() error { return sendBy("wire", one.bytes()) })
+	}
+	got := make([]byte, 64)
+	if count, _, err := unix.Recvfrom(socket, got, 0); err != nil || string(got[:count]) != "right" {
+		t.Errorf("%q came, %v", got[:count], err)
+	}
+	if redirected := w.counts(t).Redirected; redirected != 2 {
+		t.Errorf("%d datagrams were redirected", redirected)
+	}
+}
+
+func TestWhatIsNotRedirectedIsLeftAsItWas(t *testing.T) {
+	const redirect = 7 // TC_ACT_REDIRECT
+	w, _ := redirecting(t)
+	w.openRing(t, 1<<16)
+	for _, c := range []struct {
+		name    string
+		of      func() frame
+		change  func(*frame)
+		verdict int32
+		want    string
+	}{
+		{"a datagram for a ring", w.valid, func(*frame) {}, taken, "received"},
+		{"one for a socket without a ring", w.valid, func(f *frame) { f.podPort = plainPort }, redirect, ""},
+		{"one for no socket", w.valid, func(f *frame) { f.podPort = 1 }, redirect, ""},
+		{"one over IPv6 for no ring", w.valid6, func(f *frame) { f.podPort = plainPort }, left, "no-socket"},
+		{"a fragment", w.valid, func(f *frame) { f.podPort, f.fragment = plainPort, 0x2000 }, left, "fragment"},
+		{"options of IPv4", w.valid, func(f *frame) { f.podPort, f.options = plainPort, []byte{1, 1, 1, 0} }, left, "options"},
+		{"TCP", w.valid, func(f *frame) { f.podPort, f.protocol = plainPort, 6 }, left, "protocol"},
+		{"ARP", w.valid, func(f *frame) { f.etherType = 0x0806 }, left, "protocol"},
+		{"a source that is not behind the peer", w.valid, func(f *frame) { f.podPort, f.source = plainPort, netip.MustParseAddr("10.42.3.7") }, left, "peer"},
+		{"another destination", w.valid, func(f *frame) { f.podPort, f.pod = plainPort, netip.MustParseAddr("10.42.1.3") }, left, "destination"},
+		{"congestion experienced by the tunnel's packet", w.valid, func(f *frame) { f.podPort, f.outerMark = plainPort, 3 }, left, "tunnel"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			one := c.of()
+			c.change(&one)
+			before := w.counts(t)
+			verdict := w.run(t, one.bytes())
+			after := w.counts(t)
+			if verdict != c.verdict || difference(before, after) != c.want || (after.Redirected != before.Redirected) != (c.verdict == redirect) {
+				t.Errorf("the verdict was %d, want %d; it was counted as %q, want %q", verdict, c.verdict, difference(before, after), c.want)
+			}
+		})
+	}
+}
+
+func TestAPodsFilterSeesWhatIsRedirected(t *testing.T) {
+	w, socket := redirecting(t)
+	one := w.valid()
+	one.podPort = plainPort
+	// A socket that sees what comes in by the interface, as packet filters of the pod do.
+	var seen int
+	do(t, w.pod, func() (err error) {
+		seen, err = unix.Socket(unix.AF_PACKET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, int(0x0008)) // ETH_P_IP in network byte order
+		if err != nil {
+			return err
+		}
+		return unix.SetsockoptTimeval(seen, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Sec: 5})
+	})
+	defer unix.Close(seen)
+	do(t, w.node, func() error { return sendBy("wire", one.bytes()) })
+	got := make([]byte, 2048)
+	_, from, err := unix.Recvfrom(seen, got, 0)
+	at, ok := from.(*unix.SockaddrLinklayer)
+	if err != nil || !ok || at.Ifindex != w.endpoint.Interface {
+		t.Errorf("it was seen at %+v, %v; want the interface %d", from, err, w.endpoint.Interface)
+	}
+	if _, _, err := unix.Recvfrom(socket, got, 0); err != nil {
+		t.Errorf("it did not come: %v", err)
+	}
+}
