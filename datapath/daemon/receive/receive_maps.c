@@ -17,8 +17,6 @@ enum { COUNT_MAX = INT32_MAX };
 /* Of the stack of a pod's thread they take little. */
 enum { REMOVED_AT_ONCE = 256 };
 
-static const uint32_t the_control = 0;
-
 static int pinned_open(const char *folder, const char *name)
 {
 	char path[PATH_MAX];
@@ -89,7 +87,7 @@ static int control_create(void)
 {
 	const struct bpf_map_shape shape = {
 		.type = BPF_MAP_TYPE_ARRAY,
-		.key_bytes = sizeof(the_control),
+		.key_bytes = sizeof(uint32_t),
 		.value_bytes = sizeof(struct ktsn_receive_control),
 		.entries = 1,
 		.flags = BPF_F_MMAPABLE,

@@ -67,7 +67,7 @@ func TestDatagramsAreTakenOrLeftToTheKernelForAReason(t *testing.T) {
 		{"a frame for another host", w.valid, func(f *frame) { f.uplink[5] ^= 1 }, "not-host"},
 		{"a wrong sum of the tunnel's header", w.valid, func(f *frame) { f.outerWrongHead = true }, "tunnel"},
 		{"congestion experienced by the tunnel's packet", w.valid, func(f *frame) { f.outerMark = 3 }, "tunnel"},
-		{"ECT(1) at the tunnel's packet", w.valid, func(f *frame) { f.outerMark = 1 }, "tunnel"},
+		{"the mark 01 of ECN at the tunnel's packet", w.valid, func(f *frame) { f.outerMark = 1 }, "tunnel"},
 		{"a source of a group's hardware address", w.valid, func(f *frame) { f.sourceMAC[0] |= 1 }, "tunnel"},
 		{"no hardware address of a source", w.valid, func(f *frame) { f.sourceMAC = [6]byte{} }, "tunnel"},
 		{"a frame that ends before the tunnel's packet", w.valid, func(f *frame) { f.cut = 1 }, "tunnel"},
@@ -174,7 +174,7 @@ func TestLongDatagramsComeByTheWire(t *testing.T) {
 			one := c.of()
 			c.change(&one)
 			before := w.counts(t)
-			do(t, w.node, func() error { return sendBy("wire", one.bytes()) })
+			do(t, w.node, func() error { return sendByWire(one.bytes()) })
 			got := ""
 			for end := time.Now().Add(5 * time.Second); got == "" && time.Now().Before(end); time.Sleep(time.Millisecond) {
 				got = difference(before, w.counts(t))
@@ -203,9 +203,9 @@ func (w *world) raise(mtu int) error {
 	return nil
 }
 
-// sendBy sends a frame, as it is.
-func sendBy(interfaceName string, frame []byte) error {
-	link, err := netlink.LinkByName(interfaceName)
+// sendByWire sends a frame, as it is, to the uplink.
+func sendByWire(frame []byte) error {
+	link, err := netlink.LinkByName("wire")
 	if err != nil {
 		return err
 	}

@@ -45,7 +45,7 @@ func TestDatagramsForNoRingGoStraightToThePodsInterface(t *testing.T) {
 			one := w.valid()
 			one.podPort, one.payload, one.noCheck = plainPort, payload, noCheck
 			before := w.counts(t)
-			do(t, w.node, func() error { return sendBy("wire", one.bytes()) })
+			do(t, w.node, func() error { return sendByWire(one.bytes()) })
 			count, from, err := unix.Recvfrom(socket, got, 0)
 			if err != nil || !bytes.Equal(got[:count], payload) {
 				t.Fatalf("of a datagram %s came %d bytes, %v", name, count, err)
@@ -66,7 +66,7 @@ func TestTheKernelStillChecksWhatIsRedirected(t *testing.T) {
 	wrong.podPort, wrong.wrongCheck, wrong.payload = plainPort, true, []byte("wrong")
 	right.podPort, right.payload = plainPort, []byte("right")
 	for _, one := range []frame{wrong, right} {
-		do(t, w.node, func() error { return sendBy("wire", one.bytes()) })
+		do(t, w.node, func() error { return sendByWire(one.bytes()) })
 	}
 	got := make([]byte, 64)
 	if count, _, err := unix.Recvfrom(socket, got, 0); err != nil || string(got[:count]) != "right" {
@@ -127,7 +127,7 @@ func TestAPodsFilterSeesWhatIsRedirected(t *testing.T) {
 		return unix.SetsockoptTimeval(seen, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Sec: 5})
 	})
 	defer unix.Close(seen)
-	do(t, w.node, func() error { return sendBy("wire", one.bytes()) })
+	do(t, w.node, func() error { return sendByWire(one.bytes()) })
 	got := make([]byte, 2048)
 	_, from, err := unix.Recvfrom(seen, got, 0)
 	at, ok := from.(*unix.SockaddrLinklayer)
