@@ -11,6 +11,9 @@ const (
 	// UnseenAnnotation of a pod says what becomes of datagrams with a transmit time that libktsn.so does not see: "drop", as
 	// without it, or "pass", by which they leave at once, early. It counts when the pod is made.
 	UnseenAnnotation = "kubernetsn.io/unseen"
+	// ReceiveAnnotation of a pod: "ring" has datagrams of other nodes for its sockets come into memory that libktsn.so reads, on
+	// networks whose spec.receive.rings is Allowed. It counts when the pod is made.
+	ReceiveAnnotation = "kubernetsn.io/receive"
 	// PodLabel is given to pods with the annotation kubernetsn.io/network when they are made. By it they are found. Its value is
 	// true.
 	PodLabel = "kubernetsn.io/on-network"
@@ -36,6 +39,25 @@ const (
 	UnseenDrop = "drop"
 	// UnseenPass : they leave at once, early.
 	UnseenPass = "pass"
+)
+
+// ReceiveRing is the value of ReceiveAnnotation.
+const ReceiveRing = "ring"
+
+// Values of a TSNNetwork's spec.receive.path.
+const (
+	// ReceiveBridge : the kernel's tunnel device and bridge.
+	ReceiveBridge = "Bridge"
+	// ReceiveRedirect : from the uplink to the pod's interface, past both.
+	ReceiveRedirect = "Redirect"
+)
+
+// Values of a TSNNetwork's spec.receive.rings.
+const (
+	// RingsRefused : the kernel serves all sockets.
+	RingsRefused = "Refused"
+	// RingsAllowed : pods that ask have receive rings.
+	RingsAllowed = "Allowed"
 )
 
 // Values of a TSNNetwork's spec.capture.

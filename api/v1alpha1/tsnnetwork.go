@@ -114,6 +114,10 @@ type TSNNetworkSpec struct {
 	// +optional
 	Capture string `json:"capture,omitempty"`
 
+	// receive says how datagrams of other nodes reach the pods. Without it they take the kernel's path.
+	// +optional
+	Receive *Receive `json:"receive,omitempty"`
+
 	// clock says how good the clock of a node must be for the network, and what becomes of it where the clock is not. Without it
 	// clocks are not looked at.
 	// +optional

@@ -29,12 +29,12 @@ func attach(pod *corev1.Pod, namespace string, networks []string) error {
 			return fmt.Errorf("annotation %s cannot be read, so no network can be added to it: %w", nettypes.NetworkAttachmentAnnot, err)
 		}
 	}
-	unseen, err := unseenOf(pod)
+	arguments, err := argumentsOf(pod)
 	if err != nil {
 		return err
 	}
 	for number, network := range networks {
-		wanted := attachment{Name: network, Interface: tsnnetwork.InterfaceOf(number), Arguments: unseen}
+		wanted := attachment{Name: network, Interface: tsnnetwork.InterfaceOf(number), Arguments: arguments}
 		there, err := attached(have, namespace, &wanted)
 		if err != nil {
 			return err

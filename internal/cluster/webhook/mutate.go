@@ -21,6 +21,8 @@ const (
 	libraryName = "libktsn.so"
 	library     = mountPath + "/" + libraryName
 	preload     = "LD_PRELOAD"
+	// receive has libktsn.so ask for receive rings.
+	receive = "KTSN_RECEIVE"
 )
 
 // mutate puts a pod on networks. What it has done before it leaves alone, so that a pod may come twice. The error is
@@ -46,6 +48,9 @@ func mutate(pod *corev1.Pod, namespace string, networks []string) error {
 		}
 		if err := addPreload(container); err != nil {
 			return err
+		}
+		if _, asked := pod.Annotations[v1alpha1.ReceiveAnnotation]; asked {
+			addReceive(container)
 		}
 	}
 	if pod.Labels == nil {
@@ -162,6 +167,13 @@ func addPreload(container *corev1.Container) error {
 	}
 	container.Env = append(container.Env, corev1.EnvVar{Name: preload, Value: library})
 	return nil
+}
+
+// addReceive has libktsn.so ask for receive rings, unless the container says something else of that.
+func addReceive(container *corev1.Container) {
+	if !slices.ContainsFunc(container.Env, func(variable corev1.EnvVar) bool { return variable.Name == receive }) {
+		container.Env = append(container.Env, corev1.EnvVar{Name: receive, Value: v1alpha1.ReceiveRing})
+	}
 }
 
 func joinPreload(value string) (string, error) {

@@ -30,6 +30,7 @@ for dir in /opt/cni/bin /etc/cni /var/lib/cni /run/ktsn /var/lib/kubelet/plugins
 done | sort
 ip -o link | awk -F': ' '/: (tsn|ktsnr|veth.*tsn)/ { print "interface " $2 }'
 nft list tables | grep kubernetsn
+find /sys/fs/bpf/ktsn 2>/dev/null
 true
 `
 

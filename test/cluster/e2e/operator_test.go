@@ -52,6 +52,11 @@ apiVersion: kubernetsn.io/v1alpha1
 kind: TSNNetwork
 metadata: {name: whole}
 spec: {vni: 46, ipv4: {cidr: 10.46.0.0/16}, capture: All}
+---
+apiVersion: kubernetsn.io/v1alpha1
+kind: TSNNetwork
+metadata: {name: short}
+spec: {vni: 47, ipv4: {cidr: 10.47.0.0/16}, receive: {path: Redirect, rings: Allowed}}
 `
 
 // withSchedule is the first of them with a schedule of so many cycles a second: the gates in the first half of the cycle, and
@@ -225,6 +230,7 @@ func TestOneAnnotation(t *testing.T) {
 	})
 	t.Run("messages that libktsn.so does not see leave at their time", func(t *testing.T) { captured(ctx, t, namespace, listener) })
 	t.Run("all frames of a network go through ktsnd", func(t *testing.T) { capturedWholly(ctx, t, namespace) })
+	t.Run("datagrams come past the bridge, and into rings", func(t *testing.T) { receivedShort(ctx, t, namespace) })
 	t.Run("two networks at once", func(t *testing.T) { twoNetworks(ctx, t, namespace, talker) })
 	t.Run("a schedule begins on all nodes in one cycle", func(t *testing.T) { schedules(ctx, t) })
 	t.Run("ktsn shows the cluster", func(t *testing.T) { ktsnShows(ctx, t, talker) })

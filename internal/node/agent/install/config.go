@@ -42,6 +42,9 @@ func Config(n *network.Network, parts []netip.Prefix) ([]byte, error) {
 	if n.Capture != "" && n.Capture != v1alpha1.CaptureTimed {
 		fields["capture"] = n.Capture
 	}
+	if n.Redirect || n.Rings {
+		fields["receive"] = object{"redirect": n.Redirect, "rings": n.Rings}
+	}
 	if n.Clock {
 		fields["clock"] = true
 	}

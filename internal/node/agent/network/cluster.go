@@ -81,6 +81,7 @@ func parsePart(ipv4, ipv6 string) ([]netip.Prefix, error) {
 func (j *Joined) Network() (Network, error) {
 	spec := &j.Object.Spec
 	made := Network{Name: j.Object.Name, VNI: uint32(spec.VNI), MTU: int(spec.MTU), Port: defaultPort, Capture: spec.Capture, Clock: spec.Clock != nil}
+	made.receive(spec.Receive)
 	whole, err := netip.ParsePrefix(spec.IPv4.CIDR)
 	if err != nil {
 		return made, fmt.Errorf("network %s: spec.ipv4.cidr: %w", made.Name, err)

@@ -19,7 +19,8 @@ func aNetwork() *v1alpha1.TSNNetwork {
 	return &v1alpha1.TSNNetwork{
 		ObjectMeta: metav1.ObjectMeta{Name: "tsn"},
 		Spec: v1alpha1.TSNNetworkSpec{
-			VNI: 42, MTU: 1400, Capture: v1alpha1.CaptureAll, Clock: &v1alpha1.ClockRequirement{}, IPv4: v1alpha1.Range4{CIDR: "10.42.0.0/16", NodePrefixLength: 24},
+			VNI: 42, MTU: 1400, Capture: v1alpha1.CaptureAll, Clock: &v1alpha1.ClockRequirement{},
+			Receive: &v1alpha1.Receive{Path: v1alpha1.ReceiveRedirect, Rings: v1alpha1.RingsAllowed}, IPv4: v1alpha1.Range4{CIDR: "10.42.0.0/16", NodePrefixLength: 24},
 			IPv6:    &v1alpha1.Range6{CIDR: "fd42::/48", NodePrefixLength: 64},
 			Uplinks: []v1alpha1.Uplink{{Interface: "eno2", NodeSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"rack": "1"}}}},
 		},
@@ -28,7 +29,7 @@ func aNetwork() *v1alpha1.TSNNetwork {
 
 func TestANetworkIsWhatItsObjectSays(t *testing.T) {
 	n, err := (&Joined{Object: aNetwork()}).Network()
-	if got := fmt.Sprintf("%+v", n); err != nil || got != "{Name:tsn VNI:42 MTU:1400 Uplink: Port:4789 Capture:All Clock:true Ranges:"+
+	if got := fmt.Sprintf("%+v", n); err != nil || got != "{Name:tsn VNI:42 MTU:1400 Uplink: Port:4789 Capture:All Redirect:true Rings:true Clock:true Ranges:"+
 		"[{Prefix:10.42.0.0/16 NodeBits:24} {Prefix:fd42::/48 NodeBits:64}]}" {
 		t.Errorf("got %s, %v", got, err)
 	}

@@ -10,6 +10,8 @@ import (
 	"slices"
 
 	"sigs.k8s.io/yaml"
+
+	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
 )
 
 // File is a Source that reads a file, anew each time, because the file of a ConfigMap changes under its reader.
@@ -28,13 +30,14 @@ type document struct {
 }
 
 type entry struct {
-	Name    string       `json:"name"`
-	VNI     uint32       `json:"vni"`
-	MTU     int          `json:"mtu,omitempty"`
-	Uplink  string       `json:"uplink,omitempty"`
-	Port    uint16       `json:"port,omitempty"`
-	Capture string       `json:"capture,omitempty"`
-	Ranges  []entryRange `json:"ranges"`
+	Name    string            `json:"name"`
+	VNI     uint32            `json:"vni"`
+	MTU     int               `json:"mtu,omitempty"`
+	Uplink  string            `json:"uplink,omitempty"`
+	Port    uint16            `json:"port,omitempty"`
+	Capture string            `json:"capture,omitempty"`
+	Receive *v1alpha1.Receive `json:"receive,omitempty"`
+	Ranges  []entryRange      `json:"ranges"`
 }
 
 type entryRange struct {
@@ -76,6 +79,10 @@ func parse(text []byte) ([]Network, error) {
 
 func (e *entry) network() (Network, error) {
 	made := Network{Name: e.Name, VNI: e.VNI, MTU: e.MTU, Uplink: e.Uplink, Port: e.Port, Capture: e.Capture}
+	if err := checkReceive(e.Receive); err != nil {
+		return made, err
+	}
+	made.receive(e.Receive)
 	if made.Port == 0 {
 		made.Port = defaultPort
 	}
@@ -94,4 +101,16 @@ func (e *entry) network() (Network, error) {
 	}
 	err := made.Check()
 	return made, err
+}
+
+// checkReceive does what the API server does for an object.
+func checkReceive(said *v1alpha1.Receive) error {
+	switch {
+	case said == nil:
+	case !slices.Contains([]string{"", v1alpha1.ReceiveBridge, v1alpha1.ReceiveRedirect}, said.Path):
+		return fmt.Errorf("receive.path %q: give Bridge or Redirect", said.Path)
+	case !slices.Contains([]string{"", v1alpha1.RingsRefused, v1alpha1.RingsAllowed}, said.Rings):
+		return fmt.Errorf("receive.rings %q: give Refused or Allowed", said.Rings)
+	}
+	return nil
 }

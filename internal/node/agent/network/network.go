@@ -27,6 +27,8 @@ type Network struct {
 	Port uint16
 	// Capture says which frames of the pods are captured (v1alpha1.CaptureTimed); "" is as v1alpha1.CaptureTimed.
 	Capture string
+	// Redirect: datagrams go from the uplink straight to the pods' interfaces. Rings: pods that ask have receive rings.
+	Redirect, Rings bool
 	// Clock tells that pods start only while the node's clock is good enough for the network.
 	Clock bool
 	// Ranges are divided among the nodes.
@@ -76,6 +78,14 @@ func (n *Network) Check() error {
 		}
 	}
 	return nil
+}
+
+// receive takes what a network says of receiving; nil: nothing.
+func (n *Network) receive(said *v1alpha1.Receive) {
+	if said == nil {
+		return
+	}
+	n.Redirect, n.Rings = said.Path == v1alpha1.ReceiveRedirect, said.Rings == v1alpha1.RingsAllowed
 }
 
 func (r Range) check() error {

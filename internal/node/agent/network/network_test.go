@@ -14,7 +14,7 @@ import (
 )
 
 const sample = `networks:
-  - {name: tsn, vni: 42, ranges: [{cidr: 10.42.0.0/16}, {cidr: "fd42::/48"}]}
+  - {name: tsn, vni: 42, receive: {rings: Allowed}, ranges: [{cidr: 10.42.0.0/16}, {cidr: "fd42::/48"}]}
   - {name: second, vni: 43, mtu: 1400, uplink: eno2, port: 8472, capture: All, ranges: [{cidr: 10.43.0.0/20, nodePrefixLength: 28}]}
 `
 
@@ -28,7 +28,7 @@ func TestAFileIsReadAnewEachTime(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := "[{tsn 42 0  4789  false [{10.42.0.0/16 24} {fd42::/48 64}]} {second 43 1400 eno2 8472 All false [{10.43.0.0/20 28}]}]"
+	want := "[{tsn 42 0  4789  false true false [{10.42.0.0/16 24} {fd42::/48 64}]} {second 43 1400 eno2 8472 All false false false [{10.43.0.0/20 28}]}]"
 	if got := fmt.Sprint(networks); got != want {
 		t.Errorf("read %s, want %s", got, want)
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/node/agent/install"
 	"github.com/kubernetsn/kubernetsn/internal/node/cni"
 	"github.com/kubernetsn/kubernetsn/internal/node/overlay"
+	"github.com/kubernetsn/kubernetsn/internal/node/receive"
 )
 
 // Node is what is removed from a node.
@@ -64,6 +65,9 @@ func (n *Node) Clean(ctx context.Context) error {
 		gone = append(gone, overlay.Change{Peer: peer, Gone: true})
 	}
 	if err := kernel.ChangePeers(ctx, gone, nil); err != nil {
+		return err
+	}
+	if _, err := receive.Detach(receive.DefaultDir); err != nil {
 		return err
 	}
 	// Without bridges, tunnels and peers there is no filter, whoever left one.
