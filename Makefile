@@ -89,7 +89,12 @@ bench: build ## the full measurements (a quarter of an hour, root): tables and r
 .PHONY: capture
 capture: build ## programs that libktsn cannot see, and all traffic of pods, beside libktsn and the kernel (root, five minutes)
 	@scripts/install-deps.sh test
-	@scripts/capture.sh
+	@scripts/figures.sh capture
+
+.PHONY: receive
+receive: build ## datagrams past the bridge and into receive rings, beside the kernel's path (root, five minutes)
+	@scripts/install-deps.sh test
+	@scripts/figures.sh receive
 
 # The Kubernetes that helm takes for granted where it asks none, as in "helm template": that of its client-go, and not the 1.20
 # of a helm that was not told, for which charts refuse to be rendered.

@@ -161,8 +161,8 @@ func TestRunBecomesTheApplication(t *testing.T) {
 	if err := os.WriteFile(library, nil, 0o644); err != nil { // the loader complains and goes on
 		t.Fatal(err)
 	}
-	command := exec.Command(os.Args[0], "--socket", socket, "--lib", library, "--",
-		"sh", "-c", `echo "$LD_PRELOAD $KTSN_SOCKET $0 $*"; exit 7`, "--quiet", "-x")
+	command := exec.Command(os.Args[0], "--socket", socket, "--lib", library, "--receive", "--",
+		"sh", "-c", `echo "$LD_PRELOAD $KTSN_SOCKET $KTSN_RECEIVE $0 $*"; exit 7`, "--quiet", "-x")
 	command.Env = append(os.Environ(), runVariable+"=1")
 	var stdout strings.Builder
 	command.Stdout = &stdout
@@ -170,7 +170,7 @@ func TestRunBecomesTheApplication(t *testing.T) {
 	if command.ProcessState.ExitCode() != 7 {
 		t.Errorf("exit status is not the application's: %v", err)
 	}
-	if want := library + " " + socket + " --quiet -x\n"; stdout.String() != want {
+	if want := library + " " + socket + " ring --quiet -x\n"; stdout.String() != want {
 		t.Errorf("the application saw %q, want %q", stdout.String(), want)
 	}
 }

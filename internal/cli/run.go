@@ -25,6 +25,7 @@ const defaultAppSocket = "/run/ktsn/app.sock"
 const (
 	preloadVariable = "LD_PRELOAD"
 	socketVariable  = "KTSN_SOCKET"
+	receiveVariable = "KTSN_RECEIVE"
 )
 
 const runLong = `Starts APP with libktsn loaded, so that datagrams which it stamps with a transmit time leave through ktsnd.
@@ -37,7 +38,7 @@ more lead. What can be told from APP's file, or its interpreter's, is refused in
 
 func newRun(env *subcommands.Environment) *cobra.Command {
 	var socket, library string
-	var allowWithout bool
+	var allowWithout, receive bool
 	command := &cobra.Command{
 		Use: "run [options] -- APP [arguments]",
 		// Options behind APP are APP's.
@@ -59,6 +60,8 @@ func newRun(env *subcommands.Environment) *cobra.Command {
 				return err
 			case !answers:
 				environ = os.Environ()
+			case receive:
+				environ = withReceive(environ)
 			}
 			if err := syscall.Exec(program, arguments, environ); err != nil {
 				return fmt.Errorf("start %s: %w", program, err)
@@ -70,6 +73,7 @@ func newRun(env *subcommands.Environment) *cobra.Command {
 	flags.SetInterspersed(false) // options behind APP are APP's
 	flags.StringVar(&socket, "socket", defaultAppSocket, "ktsnd's socket for applications")
 	flags.StringVar(&library, "lib", env.Sibling("libktsn.so"), "libktsn.so")
+	flags.BoolVar(&receive, "receive", false, "have APP's UDP sockets get receive rings, where ktsnd offers them to the pod; the kernel serves the others")
 	flags.BoolVar(&allowWithout, "allow-without", false, "start APP also when libktsn will be of no use to it; without libktsn when no ktsnd answers")
 	return command
 }
@@ -148,4 +152,10 @@ func withPreload(environ []string, sanitizer, library, socket string) []string {
 	}
 	preloaded = append(preloaded, library)
 	return append(kept, preloadVariable+"="+strings.Join(preloaded, ":"), socketVariable+"="+socket)
+}
+
+// withReceive has libktsn ask for receive rings.
+func withReceive(environ []string) []string {
+	kept := slices.DeleteFunc(environ, func(variable string) bool { return strings.HasPrefix(variable, receiveVariable+"=") })
+	return append(kept, receiveVariable+"=ring")
 }

@@ -25,26 +25,27 @@ import (
 // atPodA is where pod a listens.
 var atPodA = netip.AddrPortFrom(topology.PodAddressA, listenPort)
 
-// attachReceive puts the program at node a's uplink, and tells it of node b and of pod a, whose Rings and Redirect are the
+// receivingSide is a node whose pod receives, and the other one.
+type receivingSide struct {
+	node, pod             *topology.Namespace
+	tunnel, address, peer netip.Addr
+	behind                netip.Prefix // of the peer
+}
+
+// sideA is pod a on node a.
+func (l *lab) sideA() *receivingSide {
+	return &receivingSide{l.NodeA, l.PodA, topology.NodeAddressA, topology.PodAddressA, topology.NodeAddressB, topology.PodSubnetB}
+}
+
+// attach puts the program at the node's uplink, and tells it of the other node and of the pod, whose Rings and Redirect are the
 // caller's.
-func (l *lab) attachReceive(t *testing.T, pod rings.Endpoint) {
+func (s *receivingSide) attach(t *testing.T, pod rings.Endpoint) {
 	t.Helper()
 	if _, err := os.Stat(rings.DefaultDir); err == nil {
 		t.Fatalf("%s is there: somebody else receives by rings on this machine", rings.DefaultDir)
 	}
-	err := l.PodA.Do(func() error {
-		link, err := netlink.LinkByName(topology.PodInterface)
-		if err == nil {
-			pod.MAC, pod.Interface, pod.Port = link.Attrs().HardwareAddr, link.Attrs().Index, link.Attrs().ParentIndex
-		}
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	err = l.NodeA.Do(func() error { return tellReceive(l, &pod) })
 	t.Cleanup(func() {
-		err := l.NodeA.Do(func() error {
+		err := s.node.Do(func() error {
 			_, err := rings.Detach(rings.DefaultDir)
 			return err
 		})
@@ -52,21 +53,41 @@ func (l *lab) attachReceive(t *testing.T, pod rings.Endpoint) {
 			t.Error(err)
 		}
 	})
+	err := s.node.Do(func() error {
+		_, err := rings.Attach(rings.DefaultDir, topology.PhysicalInterface)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.tell(t, pod)
+}
+
+// tell changes what the program knows of the pod.
+func (s *receivingSide) tell(t *testing.T, pod rings.Endpoint) {
+	t.Helper()
+	err := s.pod.Do(func() error {
+		link, err := netlink.LinkByName(topology.PodInterface)
+		if err == nil {
+			pod.MAC, pod.Interface, pod.Port = link.Attrs().HardwareAddr, link.Attrs().Index, link.Attrs().ParentIndex
+		}
+		return err
+	})
+	if err == nil {
+		err = s.node.Do(func() error { return s.put(&pod) })
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
 }
 
-func tellReceive(l *lab, pod *rings.Endpoint) error {
-	if _, err := rings.Attach(rings.DefaultDir, topology.PhysicalInterface); err != nil {
-		return err
-	}
+func (s *receivingSide) put(pod *rings.Endpoint) error {
 	maps, err := rings.Open(rings.DefaultDir)
 	if err != nil {
 		return err
 	}
 	defer maps.Close()
-	netns, err := ns.GetNS(l.PodA.Path())
+	netns, err := ns.GetNS(s.pod.Path())
 	if err != nil {
 		return err
 	}
@@ -78,13 +99,12 @@ func tellReceive(l *lab, pod *rings.Endpoint) error {
 	if err != nil {
 		return err
 	}
-	pod.VNI, pod.Uplink, pod.IPv4 = topology.VNI, uplink.Index, topology.PodAddressA
-	pod.Tunnel = netip.AddrPortFrom(topology.NodeAddressA, topology.VXLANPort)
+	pod.VNI, pod.Uplink, pod.IPv4 = topology.VNI, uplink.Index, s.address
+	pod.Tunnel = netip.AddrPortFrom(s.tunnel, topology.VXLANPort)
 	if err := maps.PutEndpoint(pod); err != nil {
 		return err
 	}
-	return maps.SetPeers(topology.VNI, topology.NodeAddressA, []control.Peer{{VNI: topology.VNI, Address: topology.NodeAddressB,
-		Subnets: []netip.Prefix{topology.PodSubnetB}}})
+	return maps.SetPeers(topology.VNI, s.tunnel, []control.Peer{{VNI: topology.VNI, Address: s.peer, Subnets: []netip.Prefix{s.behind}}})
 }
 
 // receiving says to a ktsnd that pod a's sockets get rings.
@@ -173,7 +193,7 @@ func TestDatagramsComeThroughTheRingWhateverBecomesOfKtsnd(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			lab := newLab(t)
-			lab.attachReceive(t, rings.Endpoint{Rings: true})
+			lab.sideA().attach(t, rings.Endpoint{Rings: true})
 			daemon, client := lab.startDaemon(t)
 			lab.receiving(t, client)
 			sent, came := filepath.Join(t.TempDir(), "talker.csv"), filepath.Join(t.TempDir(), "listener.csv")
@@ -205,7 +225,7 @@ func TestDatagramsComeThroughTheRingWhateverBecomesOfKtsnd(t *testing.T) {
 
 func TestDatagramsThatAreRedirectedReachListenersOfTheKernel(t *testing.T) {
 	lab := newLab(t)
-	lab.attachReceive(t, rings.Endpoint{Redirect: true})
+	lab.sideA().attach(t, rings.Endpoint{Redirect: true})
 	sent, came := filepath.Join(t.TempDir(), "talker.csv"), filepath.Join(t.TempDir(), "listener.csv")
 	listener := lab.startRingListener(t, came) // ktsnd is not there, and gives it no ring
 	const messages = 1000

@@ -189,16 +189,17 @@ func TestEachSuiteHasTests(t *testing.T) {
 // script is what a target runs its tests with.
 func script(t *testing.T, target string) string {
 	t.Helper()
-	if target == "bench" {
+	switch target {
+	case "bench", "capture", "receive":
 		return read(t, "Makefile")
 	}
 	return read(t, "scripts/"+target+".sh")
 }
 
-// TestEachSuiteIsRun looks for its name where the scripts take suites by name: run_go, start_go, or suite.sh itself.
+// TestEachSuiteIsRun looks for its name where the scripts take suites by name: run_go, start_go, figures.sh, or suite.sh itself.
 func TestEachSuiteIsRun(t *testing.T) {
 	for _, s := range suites(t) {
-		if used := regexp.MustCompile(`(?m)^[^#\n]*(run_go|start_go|suite\.sh) ` + regexp.QuoteMeta(s.name) + `[ )]`); !used.MatchString(script(t, s.target)) {
+		if used := regexp.MustCompile(`(?m)^[^#\n]*(run_go|start_go|suite\.sh|figures\.sh) ` + regexp.QuoteMeta(s.name) + `([ )]|$)`); !used.MatchString(script(t, s.target)) {
 			t.Errorf("nothing runs suite %s in `make %s`", s.name, s.target)
 		}
 	}
