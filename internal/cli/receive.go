@@ -54,10 +54,14 @@ func attachReceive(ctx context.Context, out io.Writer, stateDir, uplink string) 
 		return err
 	}
 	defer node.Close()
-	done, err := receive.Attach(receive.DefaultDir, uplink)
-	if done.Mounted {
+	mounted, err := receive.Mount()
+	if mounted {
 		fmt.Fprintln(out, "mounted a BPF filesystem at /sys/fs/bpf")
 	}
+	if err != nil {
+		return err
+	}
+	done, err := receive.Attach(receive.DefaultDir, uplink)
 	if err != nil {
 		return err
 	}

@@ -47,6 +47,9 @@ func (n *node) withoutRings(t *testing.T) {
 	if attached, err := os.ReadDir(receive.DefaultDir); err == nil && len(attached) > 0 {
 		t.Fatalf("there is a program for receive rings on this machine; run `ktsn node receive detach`")
 	}
+	if _, err := receive.Mount(); err != nil {
+		t.Fatal(err)
+	}
 	t.Cleanup(func() {
 		if err := n.Do(func() error { _, err := receive.Detach(receive.DefaultDir); return err }); err != nil {
 			t.Error(err)

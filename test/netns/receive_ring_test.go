@@ -53,6 +53,9 @@ func (s *receivingSide) attach(t *testing.T, pod rings.Endpoint) {
 			t.Error(err)
 		}
 	})
+	if _, err := rings.Mount(); err != nil {
+		t.Fatal(err)
+	}
 	err := s.node.Do(func() error {
 		_, err := rings.Attach(rings.DefaultDir, topology.PhysicalInterface)
 		return err

@@ -81,10 +81,16 @@ func mountedAndUnmounted(t *testing.T) error {
 	if err := netlink.LinkAdd(&netlink.Veth{LinkAttrs: attributes, PeerName: "wire"}); err != nil {
 		return err
 	}
-	first, errFirst := Attach(DefaultDir, uplinkName)
-	second, errSecond := Attach(DefaultDir, uplinkName)
-	if !first.Mounted || second.Mounted || !isBPF(bpffs) {
-		t.Errorf("it said %+v and %+v", first, second)
+	if _, err := Attach(DefaultDir, uplinkName); err == nil || !strings.Contains(err.Error(), "is in no BPF filesystem; mount one by") {
+		t.Errorf("without one it said %v", err)
+	}
+	first, errFirst := Mount()
+	second, errSecond := Mount()
+	if !first || second || !isBPF(bpffs) {
+		t.Errorf("it said %v and %v", first, second)
+	}
+	if _, err := Attach(DefaultDir, uplinkName); err != nil {
+		t.Error(err)
 	}
 	_, errDetach := Detach(DefaultDir)
 	if isBPF(bpffs) {

@@ -22,8 +22,6 @@ const (
 
 // Attached says what Attach did.
 type Attached struct {
-	// Mounted tells that it mounted the BPF filesystem.
-	Mounted bool
 	// Replaced tells that another program of ours was there.
 	Replaced bool
 	// Emptied tells that its maps were another release's and had to be replaced as well: peers and pods are to be told anew,
@@ -51,7 +49,7 @@ func attach(dir, uplink string, unlessThere bool) (done Attached, err error) {
 	if err != nil {
 		return done, err
 	}
-	if done.Mounted, err = makeFolder(dir); err != nil {
+	if err = makeFolder(dir); err != nil {
 		return done, fmt.Errorf("take datagrams at %s into receive rings: %w", uplink, err)
 	}
 	unlock, err := lock(dir)
@@ -85,7 +83,7 @@ func startAnew(text []byte, dir string, link netlink.Link) error {
 	if err != nil {
 		return err
 	}
-	_, err = makeFolder(dir)
+	err = makeFolder(dir)
 	if err = errors.Join(err, unpin(dir)); err == nil {
 		err = attachLocked(text, dir, link, nil)
 	}

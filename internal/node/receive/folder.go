@@ -30,28 +30,35 @@ const (
 // ErrAbsent tells that no program was loaded.
 var ErrAbsent = errors.New("no program for receive rings is loaded; run `ktsn node receive attach UPLINK`")
 
-// makeFolder makes the folder for pins, and mounts a BPF filesystem where there shall be one and is none.
-func makeFolder(dir string) (mounted bool, err error) {
-	if !filepath.IsAbs(dir) {
-		return false, fmt.Errorf("%s: give an absolute path in a BPF filesystem, such as %s", dir, DefaultDir)
+// Mount mounts a BPF filesystem at /sys/fs/bpf, where the folder lies, if there is none, as an init system does. It tells whether
+// it did.
+func Mount() (bool, error) {
+	if isBPF(bpffs) {
+		return false, nil
 	}
-	if inDefault(dir) && !isBPF(bpffs) {
-		if err := unix.Mount(mountSource, bpffs, "bpf", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "mode=0700"); err != nil {
-			return false, fmt.Errorf("mount the BPF filesystem at %s: %w", bpffs, explain(err, "BPF filesystem"))
-		}
-		mounted = true
+	if err := unix.Mount(mountSource, bpffs, "bpf", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "mode=0700"); err != nil {
+		return false, fmt.Errorf("mount the BPF filesystem at %s: %w", bpffs, explain(err, "BPF filesystem"))
+	}
+	return true, nil
+}
+
+// makeFolder makes the folder for pins. It mounts nothing: a plugin may run in a mount namespace of its own, where nobody else
+// would find what is pinned.
+func makeFolder(dir string) error {
+	if !filepath.IsAbs(dir) {
+		return fmt.Errorf("%s: give an absolute path in a BPF filesystem, such as %s", dir, DefaultDir)
 	}
 	existing := dir
 	for !exists(existing) {
 		existing = filepath.Dir(existing)
 	}
 	if !isBPF(existing) {
-		return mounted, fmt.Errorf("%s is in no BPF filesystem; mount one by `mount -t bpf bpf FOLDER`, and give a folder in it", dir)
+		return fmt.Errorf("%s is in no BPF filesystem; mount one by `mount -t bpf bpf %s`, as systemd does", dir, bpffs)
 	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return mounted, fmt.Errorf("make the folder for pinned maps: %w", err)
+		return fmt.Errorf("make the folder for pinned maps: %w", err)
 	}
-	return mounted, nil
+	return nil
 }
 
 func inDefault(dir string) bool { return strings.HasPrefix(filepath.Clean(dir)+"/", bpffs+"/") }
@@ -134,7 +141,7 @@ func removeFolder(dir string) error {
 // kernelsOwn is what the kernel itself puts into a BPF filesystem.
 var kernelsOwn = []string{"maps.debug", "progs.debug"}
 
-// unmount takes away the BPF filesystem that makeFolder mounted, when nothing is in it any more.
+// unmount takes away the BPF filesystem that Mount mounted, when nothing is in it any more.
 func unmount(dir string) error {
 	if !inDefault(dir) || sourceOf(bpffs) != mountSource {
 		return nil

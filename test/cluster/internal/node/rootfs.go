@@ -142,10 +142,13 @@ const delegate = `if [ -e /sys/fs/cgroup/cgroup.controllers ]; then
 fi
 `
 
+// bpffs is what systemd mounts on real nodes.
+const bpffs = "mount -t bpf -o nosuid,nodev,noexec,mode=700 bpf /sys/fs/bpf\n"
+
 // start is the first script of a node, which becomes runsvdir.
 func start() string {
 	var script strings.Builder
-	script.WriteString("#!/bin/sh\nset -e\nmount --make-rshared /\n" + delegate)
+	script.WriteString("#!/bin/sh\nset -e\nmount --make-rshared /\n" + bpffs + delegate)
 	names := make([]string, 0, len(masked))
 	for name := range masked {
 		names = append(names, name)
