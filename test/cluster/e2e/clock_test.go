@@ -100,9 +100,7 @@ func TestClocksAreBelievedOnlyWhileTheyAreGood(t *testing.T) {
 	applyText(ctx, t, clockNetworks)
 	namespace := newNamespace(ctx, t, restricted)
 	for i, name := range []string{"listener", "talker"} {
-		if _, err := client.CoreV1().Pods(namespace).Create(ctx, annotated(waiting(name, under.Nodes[i].Name), allClockNetworks), createOptions); err != nil {
-			t.Fatal(err)
-		}
+		create(ctx, t, namespace, annotated(waiting(name, under.Nodes[i].Name), allClockNetworks))
 	}
 	t.Run("external, and nobody keeps the clocks", func(t *testing.T) { nobodyKeepsClocks(ctx, t, namespace) })
 	if said, err := helm(ctx, t, slices.Concat([]string{"upgrade", release, chartFolder(t), "--wait", "--timeout", "3m"}, values, freeRunning())...); err != nil {

@@ -116,15 +116,34 @@ func agnhost(name, node string) *corev1.Pod {
 func start(ctx context.Context, t *testing.T, namespace string, pods ...*corev1.Pod) []*corev1.Pod {
 	t.Helper()
 	for _, pod := range pods {
-		if _, err := client.CoreV1().Pods(namespace).Create(ctx, pod, metav1.CreateOptions{}); err != nil {
-			t.Fatal(err)
-		}
+		create(ctx, t, namespace, pod)
 	}
 	ready := make([]*corev1.Pod, len(pods))
 	for i, pod := range pods {
 		ready[i] = waitReady(ctx, t, namespace, pod.Name)
 	}
 	return ready
+}
+
+// create makes a pod. A webhook that is ready can be reached once kube-proxy has heard of it as well, which helm does not wait for.
+func create(ctx context.Context, t *testing.T, namespace string, pod *corev1.Pod) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	var refused error
+	if err := kube.Wait(ctx, func(ctx context.Context) error {
+		_, err := client.CoreV1().Pods(namespace).Create(ctx, pod, metav1.CreateOptions{})
+		if err != nil && apierrors.IsInternalError(err) && strings.Contains(err.Error(), "connection refused") {
+			return err
+		}
+		refused = err
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if refused != nil {
+		t.Fatal(refused)
+	}
 }
 
 func waitReady(ctx context.Context, t *testing.T, namespace, name string) *corev1.Pod {
