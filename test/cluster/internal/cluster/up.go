@@ -65,6 +65,7 @@ func Up(ctx context.Context, options Options) (*Cluster, error) {
 		return existing, err
 	}
 	report := &progress{to: options.Progress, began: time.Now()}
+	removeDead(ctx, p.Name, options.Dir, report.say)
 	s := &start{Cluster: c, options: options, say: report.say}
 	// Twice, because building may take long: early to say so, and late to be sure.
 	for _, prepare := range []func(context.Context) error{s.chooseSubnet, s.build, s.chooseSubnet} {

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"fmt"
+	"net/netip"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/kubernetsn/kubernetsn/test/cluster/internal/plan"
+)
+
+// saved is a cluster of which there is no more than the plan.
+func saved(t *testing.T, name, root string) *plan.Plan {
+	t.Helper()
+	p, err := plan.New(fmt.Sprintf("%s-%d", name, os.Getpid()), root, 1, netip.Prefix{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Mkdir(p.Dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Save(); err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func TestAClusterOfWhichNothingRunsIsRemovedUnlessSomebodyIsAtIt(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root: who removes a cluster looks for its network namespaces and mounts")
+	}
+	root := t.TempDir()
+	own, dead, locked := saved(t, "own", root), saved(t, "dead", root), saved(t, "locked", root)
+	unlock, err := lock(locked.Name, locked.Dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unlock()
+	var said []string
+	removeDead(t.Context(), own.Name, root, func(format string, arguments ...any) { said = append(said, fmt.Sprintf(format, arguments...)) })
+	for p, want := range map[*plan.Plan]bool{own: true, dead: false, locked: true} {
+		if _, err := os.Stat(p.Dir); (err == nil) != want {
+			t.Errorf("cluster %s is left: %t, want %t", p.Name, err == nil, want)
+		}
+	}
+	if len(said) != 1 || !strings.Contains(said[0], "removed cluster "+dead.Name) {
+		t.Errorf("it says %q", said)
+	}
+}
