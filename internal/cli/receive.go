@@ -81,7 +81,7 @@ func newReceiveDetach(env *subcommands.Environment) *cobra.Command {
 	return &cobra.Command{
 		Use:   "detach",
 		Short: "Leave all datagrams to the kernel again; without the program it is no error",
-		Long: "Takes the program from all interfaces and removes all that is pinned in " + receive.DefaultDir + ". Datagrams\n" +
+		Long: "Takes the program from all interfaces and removes all that the node has pinned in " + receive.DefaultDir + ". Datagrams\n" +
 			"take the kernel's path from then on; those that are in rings are still read from there. A BPF filesystem\n" +
 			"that attach mounted is unmounted when nothing else is in it.",
 		Args: subcommands.NoArguments,

@@ -58,9 +58,11 @@ func (n *node) withoutRings(t *testing.T) {
 }
 
 // peerEntries counts what the program knows of peers.
-func peerEntries(t *testing.T) (count int) {
+func (n *node) peerEntries(t *testing.T) (count int) {
 	t.Helper()
-	peers, err := ebpf.LoadPinnedMap(filepath.Join(receive.DefaultDir, "peers"), nil)
+	var own string
+	must(t, n.Do(func() (err error) { own, err = receive.OfNode(receive.DefaultDir); return err }))
+	peers, err := ebpf.LoadPinnedMap(filepath.Join(own, "peers"), nil)
 	must(t, err)
 	defer peers.Close()
 	var key [36]byte
@@ -140,17 +142,17 @@ func TestTheProgramFollowsPeers(t *testing.T) {
 	pod := lab.a.newPod(t)
 	pod.add(t, lab.a.config(fields{"receive": fields{"rings": true}, "args": fields{"cni": fields{"receive": "ring"}}}))
 	// Its subnet, and everything of IPv6, of which it has none.
-	if got := peerEntries(t); got != 2 {
+	if got := lab.a.peerEntries(t); got != 2 {
 		t.Errorf("a program that was loaded later has %d entries of peers, want 2", got)
 	}
 	change(overlay.Change{Peer: peer, Gone: true})
-	if got := peerEntries(t); got != 0 {
+	if got := lab.a.peerEntries(t); got != 0 {
 		t.Errorf("when the peer has gone there are %d entries", got)
 	}
 	other := peer
 	other.VNI = vni + 1
 	change(overlay.Change{Peer: peer}, overlay.Change{Peer: other})
-	if got := peerEntries(t); got != 2 {
+	if got := lab.a.peerEntries(t); got != 2 {
 		t.Errorf("of a peer of a network without a tunnel, too, there are %d entries, want 2", got)
 	}
 }

@@ -158,15 +158,18 @@ func receivedOf(t *testing.T, client *control.Client) control.PodReceive {
 	return pods[0].Receive
 }
 
-// countsOf is what the program at the uplink has counted.
-func countsOf(t *testing.T) *rings.Counts {
+// counts is what the program at the uplink has counted.
+func (s *receivingSide) counts(t *testing.T) (counts *rings.Counts) {
 	t.Helper()
-	maps, err := rings.Open(rings.DefaultDir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer maps.Close()
-	counts, err := maps.Counts()
+	err := s.node.Do(func() error {
+		maps, err := rings.Open(rings.DefaultDir)
+		if err != nil {
+			return err
+		}
+		defer maps.Close()
+		counts, err = maps.Counts()
+		return err
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -219,8 +222,8 @@ func TestDatagramsComeThroughTheRingWhateverBecomesOfKtsnd(t *testing.T) {
 			if len(seen) != count {
 				t.Errorf("%d of %d messages came", len(seen), count)
 			}
-			if got.Sockets != 1 || got.Dropped != 0 || got.Received == 0 || countsOf(t).Received < uint64(count)*9/10 {
-				t.Errorf("ktsnd says %+v, the program %+v", got, countsOf(t))
+			if got.Sockets != 1 || got.Dropped != 0 || got.Received == 0 || lab.sideA().counts(t).Received < uint64(count)*9/10 {
+				t.Errorf("ktsnd says %+v, the program %+v", got, lab.sideA().counts(t))
 			}
 		})
 	}
@@ -243,7 +246,7 @@ func TestDatagramsThatAreRedirectedReachListenersOfTheKernel(t *testing.T) {
 		}
 		seen[message.Sequence] = true
 	}
-	if counts := countsOf(t); len(seen) != messages || counts.Redirected != messages {
+	if counts := lab.sideA().counts(t); len(seen) != messages || counts.Redirected != messages {
 		t.Errorf("%d of %d messages came; the program says %+v", len(seen), messages, counts)
 	}
 }

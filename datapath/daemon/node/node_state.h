@@ -40,8 +40,9 @@ struct node_trace {
 
 /* Receive rings, and those that a former ktsnd has left (receiving.h). */
 struct node_receive {
-	const char *folder; /* where the program's maps are pinned */
-	uint64_t *left;     /* cookies; NULL: none */
+	const char *folder; /* where the program's maps are pinned: `own`, but for tests */
+	char own[64];
+	uint64_t *left; /* cookies; NULL: none */
 	size_t left_count;
 	int64_t left_until_ms;
 };

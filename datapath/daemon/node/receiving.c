@@ -5,10 +5,14 @@
 #include "container_of.h"
 #include "log.h"
 #include "pod_thread.h"
+#include "socket_identity.h"
 
 #include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 enum { LEFT_MAX = 65536, LEFT_MS = 10000 };
@@ -390,13 +394,33 @@ struct receive_counts receiving_counts(const struct pod *pod)
 	return sum;
 }
 
+/* Its name is the cookie of the network namespace that ktsnd is in (internal/node/receive/folder.go). */
+static int own_folder(const char *folder, char *own, size_t bytes)
+{
+	int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	uint64_t cookie;
+	int err, length;
+
+	if (fd < 0)
+		return -errno;
+	err = socket_netns_cookie(fd, &cookie);
+	close(fd);
+	if (err)
+		return err;
+	length = snprintf(own, bytes, "%s/%" PRIu64, folder, cookie);
+	return length < 0 || (size_t)length >= bytes ? -ENAMETOOLONG : 0;
+}
+
 /* Only these are removed later: another ktsnd of this kernel may enter others meanwhile. */
 void receiving_begin(struct node *node, const char *folder)
 {
 	struct node_receive *receive = &node->receive;
 	struct receive_maps maps;
 
-	receive->folder = folder;
+	/* A kernel without such cookies has no program either. */
+	if (own_folder(folder, receive->own, sizeof(receive->own)))
+		receive->own[0] = 0;
+	receive->folder = receive->own;
 	if (receive_maps_open(receive->folder, &maps))
 		return;
 	receive->left = calloc(LEFT_MAX, sizeof(*receive->left));

@@ -53,7 +53,8 @@ int receiving_take_over(struct process *process, uint64_t cookie, const struct r
 /* Of all sockets of the pod, also of those that it has no more. */
 struct receive_counts receiving_counts(const struct pod *pod);
 
-/* ktsnd begins. The program's maps are pinned in the folder, or will be; the name stays the caller's. */
+/* ktsnd begins. The program's maps are pinned, or will be, in the folder that the node has in this one: nodes
+ * of one machine may share it, and take each other's rings for a former ktsnd's otherwise. */
 void receiving_begin(struct node *node, const char *folder);
 /* Removes what a former ktsnd has left. Returns ms until it is due, -1: there is nothing. */
 int receiving_tick(struct node *node);

@@ -18,6 +18,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* Each node of the machine has a folder in it (node/receiving.h). */
 #define RECEIVE_MAPS_FOLDER "/sys/fs/bpf/ktsn/receive"
 
 struct receive_maps {

@@ -15,6 +15,7 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <inttypes.h>
 #include <linux/filter.h>
 #include <net/if.h>
 #include <poll.h>
@@ -53,7 +54,8 @@ static struct bed {
 	char folder[32], path[64];
 	bool in_pod; /* who connects */
 } bed;
-static char pins[] = "/tmp/ktsn-bpf-XXXXXX", broken[32];
+/* The folder of all nodes, and that of this one. */
+static char all_pins[] = "/tmp/ktsn-bpf-XXXXXX", pins[48], broken[64];
 
 /* What came with a reply. */
 struct answer {
@@ -112,7 +114,8 @@ static void node_start(size_t memory_bytes)
 	assert_int_equal(
 		node_init(&bed.node, bed.events, bed.loop, &uplink, &shaping, &limits, SLOTS, 1 << 26), 0);
 	receiving_fini(&bed.node);
-	receiving_begin(&bed.node, pins);
+	receiving_begin(&bed.node, all_pins);
+	assert_string_equal(bed.node.receive.folder, pins);
 	assert_int_equal(node_socket_add(&bed.node, "pod", bed.path, &refusal), 0);
 	endpoint_set(true);
 }
@@ -611,7 +614,7 @@ static void rings_hold_what_the_sockets_queue_would(void **state)
 /* `at` is below the folder. */
 static bool map_pin(struct bpf_object *object, const char *name, const char *at)
 {
-	char path[64];
+	char path[128];
 
 	snprintf(path, sizeof(path), "%s/%s", pins, at);
 	/* bpf_map__pin() pins once. */
@@ -621,7 +624,7 @@ static bool map_pin(struct bpf_object *object, const char *name, const char *at)
 static bool program_pin(struct bpf_object *object, const char *folder)
 {
 	const struct bpf_program *program = bpf_object__find_program_by_name(object, "ktsn_receive_kernel");
-	char path[64];
+	char path[128];
 
 	snprintf(path, sizeof(path), "%s/ktsn_receive_kernel", folder);
 	return bpf_obj_pin(bpf_program__fd(program), path) == 0;
@@ -655,11 +658,24 @@ static bool links_make(void)
 		      "ip link set pod0 up && ip link set pod1 up") == 0;
 }
 
+/* As whoever pins the maps names it. */
+static bool folder_make(void)
+{
+	uint64_t cookie = 0;
+	socklen_t bytes = sizeof(cookie);
+	int fd = socket(AF_UNIX, SOCK_DGRAM, 0);
+	bool known = getsockopt(fd, SOL_SOCKET, SO_NETNS_COOKIE, &cookie, &bytes) == 0;
+
+	close(fd);
+	snprintf(pins, sizeof(pins), "%s/%" PRIu64, all_pins, cookie);
+	return known && mkdir(pins, 0700) == 0;
+}
+
 static bool begin(void)
 {
 	return unshare(CLONE_NEWNET | CLONE_NEWNS) == 0 &&
-	       mount("", "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0 && links_make() && mkdtemp(pins) &&
-	       mount("bpf", pins, "bpf", 0, NULL) == 0 && programs_pin();
+	       mount("", "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0 && links_make() && mkdtemp(all_pins) &&
+	       mount("bpf", all_pins, "bpf", 0, NULL) == 0 && folder_make() && programs_pin();
 }
 
 int main(void)
@@ -682,12 +698,12 @@ int main(void)
 	int failed;
 
 	if (!begin()) {
-		(void)umount(pins);
-		rmdir(pins);
+		(void)umount(all_pins);
+		rmdir(all_pins);
 		return all_skipped("needs network and mount namespaces, a BPF file system and programs");
 	}
 	failed = cmocka_run_group_tests(tests, NULL, NULL);
-	umount(pins);
-	rmdir(pins);
+	umount(all_pins);
+	rmdir(all_pins);
 	return failed;
 }

@@ -20,6 +20,7 @@ import (
 
 func TestDetachLeavesNothing(t *testing.T) {
 	dir, node := folder(t), nodeWithUplink(t)
+	own := ofNode(t, node, dir)
 	do(t, node, func() error {
 		if _, err := Open(dir); !errors.Is(err, ErrAbsent) {
 			t.Errorf("before, opening said %v", err)
@@ -27,7 +28,7 @@ func TestDetachLeavesNothing(t *testing.T) {
 		if _, err := Attach(dir, uplinkName); err != nil {
 			return err
 		}
-		if got, want := entriesOf(t, dir), append(slices.Clone(mapNames), kernelProgram); len(got) != len(want) {
+		if got, want := entriesOf(t, own), append(slices.Clone(mapNames), kernelProgram); len(got) != len(want) {
 			t.Errorf("%v is pinned, want %v", got, want)
 		}
 		uplinks, err := Detach(dir)
@@ -189,6 +190,7 @@ func TestASecondReleaseReplacesTheProgramAndKeepsTheMaps(t *testing.T) {
 
 func TestEnsureLeavesThisReleasesProgramAlone(t *testing.T) {
 	dir, node := folder(t), nodeWithUplink(t)
+	own := ofNode(t, node, dir)
 	do(t, node, func() error {
 		id := func() ebpf.ProgramID {
 			program, err := programAt(uplinkName)
@@ -213,7 +215,7 @@ func TestEnsureLeavesThisReleasesProgramAlone(t *testing.T) {
 		if second := id(); second != first {
 			t.Errorf("program %d was replaced by %d", first, second)
 		}
-		if err := os.Remove(filepath.Join(dir, ringsMap)); err != nil {
+		if err := os.Remove(filepath.Join(own, ringsMap)); err != nil {
 			return err
 		}
 		if _, err := Ensure(dir, uplinkName); err != nil {
@@ -229,11 +231,12 @@ func TestEnsureLeavesThisReleasesProgramAlone(t *testing.T) {
 
 func TestMapsOfAnotherReleaseAreReplaced(t *testing.T) {
 	dir, node := folder(t), nodeWithUplink(t)
-	if err := os.MkdirAll(dir, 0o700); err != nil {
+	own := ofNode(t, node, dir)
+	if err := os.MkdirAll(own, 0o700); err != nil {
 		t.Fatal(err)
 	}
 	other := newMap(t, &ebpf.MapSpec{Type: ebpf.Hash, KeySize: 8, ValueSize: 1, MaxEntries: 1})
-	if err := other.Pin(filepath.Join(dir, peersMap)); err != nil {
+	if err := other.Pin(filepath.Join(own, peersMap)); err != nil {
 		t.Fatal(err)
 	}
 	do(t, node, func() error {
@@ -255,6 +258,45 @@ func TestMapsOfAnotherReleaseAreReplaced(t *testing.T) {
 		_, err = Detach(dir)
 		return err
 	})
+}
+
+func TestNodesThatShareAFolderLeaveEachOtherAlone(t *testing.T) {
+	w, other := newWorld(t), nodeWithUplink(t)
+	knows := func(when string) {
+		t.Helper()
+		do(t, w.node, func() error {
+			maps, err := Open(w.dir)
+			if err != nil {
+				return err
+			}
+			defer maps.Close()
+			if has, err := maps.Has(&w.endpoint); err != nil || !has {
+				t.Errorf("%s the node does not know its pod any more (%v)", when, err)
+			}
+			return nil
+		})
+	}
+	do(t, other, func() error {
+		if _, err := Attach(w.dir, uplinkName); err != nil {
+			return err
+		}
+		maps, err := Open(w.dir)
+		if err != nil {
+			return err
+		}
+		defer maps.Close()
+		if all, err := maps.Endpoints(); err != nil || len(all) != 0 {
+			t.Errorf("the other node knows pods that are not its own: %+v, %v", all, err)
+		}
+		_, err = maps.Sweep()
+		return err
+	})
+	knows("when the other has forgotten what it has no interface of")
+	do(t, other, func() error { _, err := Detach(w.dir); return err })
+	knows("when the other has detached its program")
+	if left := entriesOf(t, w.dir); len(left) != 1 {
+		t.Errorf("there are the folders %v, want one", left)
+	}
 }
 
 func TestWhatCannotBeAnUplinkIsRefused(t *testing.T) {

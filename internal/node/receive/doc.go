@@ -3,7 +3,7 @@
 // Package receive loads the program that takes datagrams at the uplink into receive rings of applications
 // (datapath/receive), and tells it of peers and pods.
 //
-//	uplink, ingress:  filter ktsn_receive        what it may take stands in maps, pinned in a folder of the BPF filesystem:
+//	uplink, ingress:  filter ktsn_receive        what it may take stands in maps, pinned in a folder that the node has in the BPF filesystem:
 //	  peers      which sources are behind which node, level-based: all of them at once (SetPeers)
 //	  endpoints  the pods that asked, by network and hardware address (PutEndpoint)
 //	  sockets, rings, controls                   ktsnd's

@@ -5,6 +5,7 @@ package receive
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"path/filepath"
 	"strings"
 
@@ -29,7 +30,8 @@ type Attached struct {
 	Emptied bool
 }
 
-// Attach has the program look at all that comes in by an uplink. One that is there is replaced in one step; maps stay, as far
+// Attach has the program look at all that comes in by an uplink. The maps are in a folder of the node in dir, which several nodes may
+// share: Ensure, Open and Detach take the same. A program that is there is replaced in one step; maps stay, as far
 // as both releases know them.
 func Attach(dir, uplink string) (Attached, error) {
 	return attach(dir, uplink, false)
@@ -49,12 +51,12 @@ func attach(dir, uplink string, unlessThere bool) (done Attached, err error) {
 	if err != nil {
 		return done, err
 	}
-	if err = makeFolder(dir); err != nil {
-		return done, fmt.Errorf("take datagrams at %s into receive rings: %w", uplink, err)
-	}
-	unlock, err := lock(dir)
-	if err != nil {
+	if dir, err = OfNode(dir); err != nil {
 		return done, err
+	}
+	unlock, err := makeAndLock(dir)
+	if err != nil {
+		return done, fmt.Errorf("take datagrams at %s into receive rings: %w", uplink, err)
 	}
 	defer unlock()
 	former, err := find(link)
@@ -252,7 +254,7 @@ func Uplinks() ([]Uplink, error) {
 	return all, nil
 }
 
-// Detach takes the program from all uplinks of this network namespace, and everything that is pinned with it. Datagrams are
+// Detach takes the program from all uplinks of this network namespace, and everything that this node has pinned with it. Datagrams are
 // the kernel's from then on; what is in rings stays there. It returns the uplinks that had it.
 func Detach(dir string) ([]Uplink, error) {
 	uplinks, err := Uplinks()
@@ -263,10 +265,16 @@ func Detach(dir string) ([]Uplink, error) {
 	for _, uplink := range uplinks {
 		all = errors.Join(all, detach(uplink.Name))
 	}
-	if all != nil || !exists(dir) {
+	if all != nil {
 		return uplinks, all
 	}
+	if dir, err = OfNode(dir); err != nil {
+		return uplinks, err
+	}
 	unlock, err := lock(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return uplinks, nil
+	}
 	if err != nil {
 		return uplinks, err
 	}

@@ -10,13 +10,14 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/cilium/ebpf"
 	"golang.org/x/sys/unix"
 )
 
-// DefaultDir is where the maps are pinned.
+// DefaultDir is where the nodes of this machine have their maps, each in a folder of its own (OfNode).
 const DefaultDir = bpffs + "/ktsn/receive"
 
 const (
@@ -29,6 +30,17 @@ const (
 
 // ErrAbsent tells that no program was loaded.
 var ErrAbsent = errors.New("no program for receive rings is loaded; run `ktsn node receive attach UPLINK`")
+
+// OfNode is the folder, in that of all nodes, of the node whose network namespace the thread is in. Nodes of one machine may share a
+// BPF filesystem, and none may forget the pods of another, or unpin its maps. The name is the cookie of the namespace, which no
+// other gets as long as the machine runs.
+func OfNode(dir string) (string, error) {
+	own, err := cookie()
+	if err != nil {
+		return "", fmt.Errorf("tell the network namespace of this node from others: %w", err)
+	}
+	return filepath.Join(dir, strconv.FormatUint(own, 10)), nil
+}
 
 // Mount mounts a BPF filesystem at /sys/fs/bpf, where the folder lies, if there is none, as an init system does. It tells whether
 // it did.
@@ -73,10 +85,24 @@ func isBPF(path string) bool {
 	return unix.Statfs(path, &at) == nil && at.Type == unix.BPF_FS_MAGIC
 }
 
-// lock has two programs that load or remove take turns; the kernel releases it when this one ends.
+// makeAndLock makes the folder of a node, and locks it. The folders around it may go meanwhile, with the last of another node.
+func makeAndLock(dir string) (unlock func(), err error) {
+	for range 100 {
+		if err = makeFolder(dir); err == nil {
+			unlock, err = lock(dir)
+		}
+		if err == nil || !errors.Is(err, fs.ErrNotExist) {
+			return unlock, err
+		}
+	}
+	return nil, err
+}
+
+// lock has programs that load or remove take turns, those of other nodes as well; the kernel releases it when this one ends. It
+// fails with fs.ErrNotExist when the folder of all nodes has gone, or is another by now.
 func lock(dir string) (unlock func(), err error) {
-	// The folder itself goes when the last is removed.
-	file, err := os.Open(filepath.Dir(filepath.Clean(dir)))
+	// The node's folder itself goes when the last is removed.
+	file, err := os.Open(filepath.Dir(dir))
 	if err != nil {
 		return nil, fmt.Errorf("lock the folder for pinned maps: %w", err)
 	}
@@ -86,11 +112,30 @@ func lock(dir string) (unlock func(), err error) {
 			break
 		}
 	}
+	if err == nil {
+		err = checkThere(file)
+	}
 	if err != nil {
 		file.Close()
 		return nil, fmt.Errorf("lock %s: %w", file.Name(), err)
 	}
 	return func() { file.Close() }, nil
+}
+
+// checkThere tells whether an open folder is still the one of that name.
+func checkThere(file *os.File) error {
+	locked, err := file.Stat()
+	if err != nil {
+		return err
+	}
+	named, err := os.Stat(file.Name())
+	if err != nil {
+		return err
+	}
+	if !os.SameFile(locked, named) {
+		return fs.ErrNotExist
+	}
+	return nil
 }
 
 // pin puts a program into the folder, in one step also where there is another release's.
@@ -119,12 +164,12 @@ func unpin(dir string) (all error) {
 	return all
 }
 
-// removeFolder unpins everything of ours. What others put beside it stays, with the folder.
+// removeFolder unpins everything of this node. What others put beside it stays, with the folder.
 func removeFolder(dir string) error {
 	if err := unpin(dir); err != nil {
 		return err
 	}
-	for _, one := range []string{dir, filepath.Dir(dir)} {
+	for _, one := range []string{dir, filepath.Dir(dir), filepath.Dir(filepath.Dir(dir))} {
 		if one == bpffs || isMountPoint(one) {
 			break
 		}

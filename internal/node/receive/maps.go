@@ -17,8 +17,12 @@ type Maps struct{ peers, endpoints, counts *ebpf.Map }
 // ErrOtherRelease tells that what is pinned is another release's. Attach replaces it.
 var ErrOtherRelease = errors.New("it is of another release; run `ktsn node receive attach UPLINK`")
 
-// Open opens the pinned maps. ErrAbsent says that there are none.
+// Open opens the maps that the node has pinned in dir. ErrAbsent says that there are none.
 func Open(dir string) (*Maps, error) {
+	dir, err := OfNode(dir)
+	if err != nil {
+		return nil, err
+	}
 	opened := &Maps{}
 	for _, one := range []struct {
 		name string
@@ -27,7 +31,6 @@ func Open(dir string) (*Maps, error) {
 	}{
 		{peersMap, &opened.peers, size{36, 1}}, {endpointsMap, &opened.endpoints, size{12, 56}}, {countsMap, &opened.counts, size{4, 8}},
 	} {
-		var err error
 		if *one.into, err = openMap(filepath.Join(dir, one.name), one.want); err != nil {
 			opened.Close()
 			return nil, err

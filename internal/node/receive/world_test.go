@@ -89,6 +89,13 @@ func namespace(t testing.TB, name string) *topology.Namespace {
 	return made
 }
 
+// ofNode is the node's folder in dir.
+func ofNode(t testing.TB, node *topology.Namespace, dir string) (own string) {
+	t.Helper()
+	do(t, node, func() (err error) { own, err = OfNode(dir); return err })
+	return own
+}
+
 func do(t testing.TB, where *topology.Namespace, work func() error) {
 	t.Helper()
 	if err := where.Do(work); err != nil {
@@ -241,7 +248,7 @@ func newMap(t testing.TB, spec *ebpf.MapSpec) *ebpf.Map {
 
 func (w *world) put(t testing.TB, name string, key, value any) {
 	t.Helper()
-	into, err := ebpf.LoadPinnedMap(filepath.Join(w.dir, name), nil)
+	into, err := ebpf.LoadPinnedMap(filepath.Join(ofNode(t, w.node, w.dir), name), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
