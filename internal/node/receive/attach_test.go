@@ -14,6 +14,7 @@ import (
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
+	bpflink "github.com/cilium/ebpf/link"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 )
@@ -28,7 +29,7 @@ func TestDetachLeavesNothing(t *testing.T) {
 		if _, err := Attach(dir, uplinkName); err != nil {
 			return err
 		}
-		if got, want := entriesOf(t, own), append(slices.Clone(mapNames), kernelProgram); len(got) != len(want) {
+		if got, want := entriesOf(t, own), append(slices.Clone(mapNames), kernelProgram, "the note of clsact"); len(got) != len(want) {
 			t.Errorf("%v is pinned, want %v", got, want)
 		}
 		uplinks, err := Detach(dir)
@@ -130,6 +131,63 @@ func TestAFilterOfSomebodyElseStaysAndIsAskedFirst(t *testing.T) {
 		all, err = filtersOf(link, netlink.HANDLE_MIN_INGRESS)
 		if names := filterNames(all); !slices.Equal(names, []string{theirs}) {
 			t.Errorf("afterwards the filters are %v", names)
+		}
+		return err
+	})
+}
+
+func TestAnEmptyQueueingDisciplineOfSomebodyElseStays(t *testing.T) {
+	dir, node := folder(t), nodeWithUplink(t)
+	do(t, node, func() error {
+		link, err := netlink.LinkByName(uplinkName)
+		if err != nil {
+			return err
+		}
+		// As between the two steps of another program that adds a filter.
+		if err := netlink.QdiscAdd(classAct(link)); err != nil {
+			return err
+		}
+		if _, err := Attach(dir, uplinkName); err != nil {
+			return err
+		}
+		if _, err := Detach(dir); err != nil {
+			return err
+		}
+		if names := qdiscs(t); !slices.Contains(names, "clsact") {
+			t.Errorf("what another program added has gone; there are %v", names)
+		}
+		return nil
+	})
+}
+
+func TestProgramsBeforeAllFiltersAreCounted(t *testing.T) {
+	dir, node := folder(t), nodeWithUplink(t)
+	do(t, node, func() error {
+		link, err := netlink.LinkByName(uplinkName)
+		if err != nil {
+			return err
+		}
+		program, err := ebpf.NewProgram(&ebpf.ProgramSpec{
+			Type: ebpf.SchedCLS, License: "GPL", Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, left), asm.Return()},
+		})
+		if err != nil {
+			return err
+		}
+		defer program.Close()
+		first, err := bpflink.AttachTCX(bpflink.TCXOptions{Interface: link.Attrs().Index, Program: program, Attach: ebpf.AttachTCXIngress})
+		if errors.Is(err, ebpf.ErrNotSupported) {
+			t.Skip("the kernel is older than Linux 6.6 and has no tcx")
+		}
+		if err != nil {
+			return err
+		}
+		defer first.Close()
+		if _, err := Attach(dir, uplinkName); err != nil {
+			return err
+		}
+		uplinks, err := Detach(dir)
+		if len(uplinks) != 1 || uplinks[0].Others != 1 {
+			t.Errorf("it was taken from %+v", uplinks)
 		}
 		return err
 	})

@@ -6,10 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 
 	"github.com/cilium/ebpf"
+	bpflink "github.com/cilium/ebpf/link"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 )
@@ -103,7 +106,7 @@ func startAnew(text []byte, dir string, link netlink.Link) error {
 		return nil
 	}
 	for _, uplink := range uplinks {
-		err = errors.Join(err, detach(uplink.Name))
+		err = errors.Join(err, detach(dir, uplink.Name))
 	}
 	return err
 }
@@ -125,11 +128,11 @@ func attachLocked(text []byte, dir string, link netlink.Link, former *netlink.Bp
 	if err := pin(loaded.Programs[kernelProgram], filepath.Join(dir, kernelProgram)); err != nil {
 		return err
 	}
-	if err := netlink.QdiscAdd(classAct(link)); err != nil && !errors.Is(err, unix.EEXIST) {
-		return fmt.Errorf("add the queueing discipline clsact: %w", explain(err, "sch_ingress"))
+	if err := addQdisc(dir, link); err != nil {
+		return err
 	}
 	if err := netlink.FilterReplace(filterOf(link, filterName(text), loaded.Programs[receiveProgram])); err != nil {
-		return errors.Join(fmt.Errorf("add the filter: %w", explain(err, "cls_bpf")), removeQdisc(link))
+		return errors.Join(fmt.Errorf("add the filter: %w", explain(err, "cls_bpf")), removeQdisc(dir, link))
 	}
 	return nil
 }
@@ -224,7 +227,7 @@ type Uplink struct {
 	Name string `json:"name"`
 	// Current tells that the program is this release's.
 	Current bool `json:"current"`
-	// Others is how many filters of others the uplink has. They are asked first, and one that ends the matter leaves nothing
+	// Others is how many filters and programs (tcx) of others the uplink has. They are asked first, and one that ends the matter leaves nothing
 	// for receive rings.
 	Others int `json:"otherFilters"`
 }
@@ -249,27 +252,44 @@ func Uplinks() ([]Uplink, error) {
 		if err != nil {
 			return nil, err
 		}
-		all = append(all, Uplink{link.Attrs().Name, errBuilt == nil && ours.Name == filterName(text), max(0, len(filters)-1)})
+		tcx, err := tcxOf(link)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, Uplink{link.Attrs().Name, errBuilt == nil && ours.Name == filterName(text), max(0, len(filters)-1) + tcx})
 	}
 	return all, nil
+}
+
+// tcxOf counts the programs that see frames before any filter does: since Linux 6.6.
+func tcxOf(link netlink.Link) (int, error) {
+	found, err := bpflink.QueryPrograms(bpflink.QueryOptions{Target: link.Attrs().Index, Attach: ebpf.AttachTCXIngress})
+	if errors.Is(err, ebpf.ErrNotSupported) || errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOENT) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, fmt.Errorf("count the programs at %s: %w", link.Attrs().Name, err)
+	}
+	return len(found.Programs), nil
 }
 
 // Detach takes the program from all uplinks of this network namespace, and everything that this node has pinned with it. Datagrams are
 // the kernel's from then on; what is in rings stays there. It returns the uplinks that had it.
 func Detach(dir string) ([]Uplink, error) {
+	dir, err := OfNode(dir)
+	if err != nil {
+		return nil, err
+	}
 	uplinks, err := Uplinks()
 	if err != nil {
 		return nil, err
 	}
 	var all error
 	for _, uplink := range uplinks {
-		all = errors.Join(all, detach(uplink.Name))
+		all = errors.Join(all, detach(dir, uplink.Name))
 	}
 	if all != nil {
 		return uplinks, all
-	}
-	if dir, err = OfNode(dir); err != nil {
-		return uplinks, err
 	}
 	unlock, err := lock(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -287,7 +307,7 @@ func Detach(dir string) ([]Uplink, error) {
 	return uplinks, unmount(dir)
 }
 
-func detach(uplink string) error {
+func detach(dir, uplink string) error {
 	link, err := netlink.LinkByName(uplink)
 	if errors.As(err, &netlink.LinkNotFoundError{}) {
 		return nil
@@ -302,28 +322,45 @@ func detach(uplink string) error {
 	if err := netlink.FilterDel(ours); err != nil && !errors.Is(err, unix.ENOENT) {
 		return fmt.Errorf("remove the filter of %s: %w", uplink, err)
 	}
-	return removeQdisc(link)
+	return removeQdisc(dir, link)
 }
 
-// removeQdisc removes clsact when no filter is left at it, whoever made it: it does nothing then.
-func removeQdisc(link netlink.Link) error {
+// addQdisc adds clsact unless it is there, and notes in the node's folder that it did.
+func addQdisc(dir string, link netlink.Link) error {
+	err := netlink.QdiscAdd(classAct(link))
+	if errors.Is(err, unix.EEXIST) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("add the queueing discipline clsact: %w", explain(err, "sch_ingress"))
+	}
+	// A BPF filesystem takes folders, but no files.
+	if err := os.Mkdir(qdiscNote(dir, link), 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+		return errors.Join(fmt.Errorf("note that clsact is ours: %w", err), netlink.QdiscDel(classAct(link)))
+	}
+	return nil
+}
+
+func qdiscNote(dir string, link netlink.Link) string {
+	return filepath.Join(dir, qdiscNotes+strconv.Itoa(link.Attrs().Index))
+}
+
+// removeQdisc removes a clsact that addQdisc added, when no filter is left at it. One of somebody else stays also when it is empty:
+// its owner may be about to add a filter.
+func removeQdisc(dir string, link netlink.Link) error {
+	note := qdiscNote(dir, link)
+	if !exists(note) {
+		return nil
+	}
 	for _, parent := range []uint32{netlink.HANDLE_MIN_INGRESS, netlink.HANDLE_MIN_EGRESS} {
 		left, err := filtersOf(link, parent)
 		if err != nil || len(left) > 0 {
 			return err
 		}
 	}
-	qdiscs, err := netlink.QdiscList(link)
-	if err != nil {
-		return fmt.Errorf("list the queueing disciplines of %s: %w", link.Attrs().Name, err)
+	err := netlink.QdiscDel(classAct(link))
+	if err != nil && !errors.Is(err, unix.ENOENT) && !errors.Is(err, unix.EINVAL) {
+		return fmt.Errorf("remove the queueing discipline clsact of %s: %w", link.Attrs().Name, err)
 	}
-	for _, one := range qdiscs {
-		if one.Type() != "clsact" {
-			continue
-		}
-		if err := netlink.QdiscDel(one); err != nil && !errors.Is(err, unix.ENOENT) && !errors.Is(err, unix.EINVAL) {
-			return fmt.Errorf("remove the queueing discipline clsact of %s: %w", link.Attrs().Name, err)
-		}
-	}
-	return nil
+	return os.Remove(note)
 }

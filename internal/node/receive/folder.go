@@ -26,6 +26,8 @@ const (
 	mountSource = "ktsn"
 	// unfinished ends the name of a pin that is not in place yet.
 	unfinished = "_new"
+	// qdiscNotes begins the names of the folders that tell at which interfaces, by index, clsact is ours.
+	qdiscNotes = "clsact_"
 )
 
 // ErrAbsent tells that no program was loaded.
@@ -164,9 +166,18 @@ func unpin(dir string) (all error) {
 	return all
 }
 
+// removeNotes removes those of interfaces that have gone, or whose clsact others use.
+func removeNotes(dir string) error {
+	notes, err := filepath.Glob(filepath.Join(dir, qdiscNotes+"*"))
+	for _, note := range notes {
+		err = errors.Join(err, os.Remove(note))
+	}
+	return err
+}
+
 // removeFolder unpins everything of this node. What others put beside it stays, with the folder.
 func removeFolder(dir string) error {
-	if err := unpin(dir); err != nil {
+	if err := errors.Join(unpin(dir), removeNotes(dir)); err != nil {
 		return err
 	}
 	for _, one := range []string{dir, filepath.Dir(dir), filepath.Dir(filepath.Dir(dir))} {
