@@ -40,7 +40,7 @@ func (o *nodeOptions) add(command *cobra.Command) *cobra.Command {
 
 // open opens the node and, unless there is none, the connection to its ktsnd.
 func (o *nodeOptions) open(ctx context.Context) (*overlay.Node, *control.Client, error) {
-	node, err := overlay.Open(o.stateDir, nodePatience)
+	node, err := cni.OpenNode(o.stateDir, nodePatience)
 	if err != nil || o.control == "" {
 		return node, nil, err
 	}

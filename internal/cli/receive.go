@@ -49,7 +49,7 @@ func newReceiveAttach(env *subcommands.Environment) *cobra.Command {
 func attachReceive(ctx context.Context, out io.Writer, stateDir, uplink string) error {
 	ctx, cancel := context.WithTimeout(ctx, nodeTimeout)
 	defer cancel()
-	node, err := overlay.Open(stateDir, nodePatience)
+	node, err := cni.OpenNode(stateDir, nodePatience)
 	if err != nil {
 		return err
 	}

@@ -157,6 +157,44 @@ func TestTheProgramFollowsPeers(t *testing.T) {
 	}
 }
 
+func TestAProgramThatReplacesAnotherReleasesKnowsPodsAndPeers(t *testing.T) {
+	lab := newLab(t)
+	lab.a.startDaemon(t)
+	lab.a.withoutRings(t)
+	pod := lab.a.newPod(t)
+	address := addressOf(pod.add(t, lab.a.config(fields{"receive": fields{"rings": true}, "args": fields{"cni": fields{"receive": "ring"}}})), true).String()
+	must(t, lab.a.Do(func() error {
+		own, err := receive.OfNode(receive.DefaultDir)
+		if err != nil {
+			return err
+		}
+		other, err := ebpf.NewMap(&ebpf.MapSpec{Type: ebpf.Hash, KeySize: 8, ValueSize: 1, MaxEntries: 1})
+		if err != nil {
+			return err
+		}
+		defer other.Close()
+		if err := os.Remove(filepath.Join(own, "peers")); err != nil {
+			return err
+		}
+		if err := other.Pin(filepath.Join(own, "peers")); err != nil {
+			return err
+		}
+		node, err := cni.OpenNode(filepath.Join(lab.a.dir, "state"), patience)
+		if err != nil {
+			return err
+		}
+		defer node.Close()
+		peer := control.Peer{VNI: vni, Address: lab.b.address, Subnets: []netip.Prefix{lab.b.subnet}}
+		return node.ChangePeers(t.Context(), []overlay.Change{{Peer: peer}}, lab.a.client)
+	}))
+	if got := strings.Join(lab.a.rings(t), " "); got != address {
+		t.Errorf("the new program knows the pods %q, want %s", got, address)
+	}
+	if got := lab.a.peerEntries(t); got != 2 {
+		t.Errorf("the new program has %d entries of peers, want 2", got)
+	}
+}
+
 func TestRestoreTellsTheProgramOfPods(t *testing.T) {
 	lab := newLab(t)
 	lab.a.startDaemon(t)

@@ -259,8 +259,9 @@ static int serve_with(struct process *process, struct app_request *from, struct 
 	struct receive_socket *socket;
 	int err;
 
-	/* Whose filter it is: nobody else enters sockets. */
-	if (from->receive.has_filter &&
+	/* Whose filter it is: nobody else enters sockets. What the pod has is ours also when the maps are
+	 * new. */
+	if (from->receive.has_filter && !socket_find(process->pod, from->identity.cookie) &&
 	    !receive_socket_entered(&from->entering, from->socket_fd, from->identity.cookie))
 		return refuse_socket(process, RECEIVE_FILTER, 0);
 	err = socket_get(process, &from->entering, from, &socket, &fds);

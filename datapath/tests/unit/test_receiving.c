@@ -55,7 +55,7 @@ static struct bed {
 	bool in_pod; /* who connects */
 } bed;
 /* The folder of all nodes, and that of this one. */
-static char all_pins[] = "/tmp/ktsn-bpf-XXXXXX", pins[48], broken[64];
+static char all_pins[] = "/tmp/ktsn-bpf-XXXXXX", pins[48], broken[64], anew[64];
 
 /* What came with a reply. */
 struct answer {
@@ -600,6 +600,30 @@ static void what_a_former_one_left_is_taken_up_or_removed(void **state)
 	close(unwanted);
 }
 
+static void a_socket_is_entered_again_where_the_maps_are_new(void **state)
+{
+	int application = application_connect(), fd = socket_bound(SOCK_DGRAM);
+	const char *folder = bed.node.receive.folder;
+	struct answer first = ask(application, KTSN_APP_RECEIVE_OPEN, fd), second;
+	struct receive_maps maps;
+
+	(void)state;
+	assert_int_equal(first.status, 0);
+	assert_int_equal(receive_maps_open(anew, &maps), 0);
+	assert_false(receive_socket_entered(&maps, fd, cookie_of(fd)));
+	bed.node.receive.folder = anew;
+	second = ask(application, KTSN_APP_RECEIVE_OPEN, fd);
+	assert_int_equal(second.status, 0);
+	assert_true(receive_socket_entered(&maps, fd, cookie_of(fd)));
+	assert_int_equal(the_pod()->receive.socket_count, 1);
+	receive_maps_close(&maps);
+	answer_discard(&first);
+	answer_discard(&second);
+	close(fd);
+	hang_up(application);
+	bed.node.receive.folder = folder;
+}
+
 static void rings_hold_what_the_sockets_queue_would(void **state)
 {
 	(void)state;
@@ -639,6 +663,20 @@ static bool broken_pin(struct bpf_object *object)
 	       map_pin(object, "sockets", "broken/sockets") && program_pin(object, broken);
 }
 
+/* As another release's program has them: nothing is in them. */
+static bool anew_pin(void)
+{
+	struct bpf_object *object = bpf_object__open_file(RECEIVE_OBJECT, NULL);
+	bool pinned;
+
+	snprintf(anew, sizeof(anew), "%s/anew", pins);
+	pinned = object && bpf_object__load(object) == 0 && mkdir(anew, 0700) == 0 &&
+		 map_pin(object, "rings", "anew/rings") && map_pin(object, "controls", "anew/controls") &&
+		 map_pin(object, "sockets", "anew/sockets") && program_pin(object, anew);
+	bpf_object__close(object);
+	return pinned;
+}
+
 static bool programs_pin(void)
 {
 	struct bpf_object *object = bpf_object__open_file(RECEIVE_OBJECT, NULL);
@@ -675,7 +713,7 @@ static bool begin(void)
 {
 	return unshare(CLONE_NEWNET | CLONE_NEWNS) == 0 &&
 	       mount("", "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0 && links_make() && mkdtemp(all_pins) &&
-	       mount("bpf", all_pins, "bpf", 0, NULL) == 0 && folder_make() && programs_pin();
+	       mount("bpf", all_pins, "bpf", 0, NULL) == 0 && folder_make() && programs_pin() && anew_pin();
 }
 
 int main(void)
@@ -691,6 +729,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(nothing_is_done_where_nobody_asked, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(a_pod_has_no_more_rings_than_it_may, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(what_cannot_be_entered_leaves_nothing, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(a_socket_is_entered_again_where_the_maps_are_new, set_up,
+						tear_down),
 		cmocka_unit_test_setup_teardown(kept_memory_counts, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(what_a_former_one_left_is_taken_up_or_removed, set_up,
 						tear_down),

@@ -63,7 +63,7 @@ func command(do func(context.Context, *request) error) func(*skel.CmdArgs) error
 
 // open opens what every command works with.
 func (r *request) open() (*overlay.Node, records, error) {
-	node, err := overlay.Open(r.StateDir, r.LockTimeout)
+	node, err := OpenNode(r.StateDir, r.LockTimeout)
 	return node, records{r.StateDir}, err
 }
 

@@ -11,6 +11,7 @@ import (
 	"net/netip"
 	"os"
 	"slices"
+	"time"
 
 	"github.com/containernetworking/plugins/pkg/ns"
 	"github.com/vishvananda/netlink"
@@ -261,6 +262,35 @@ func RestoreReceive(ctx context.Context, stateDir string, node *overlay.Node) (c
 		count++
 	}
 	return count, errors.Join(all, sweepRings())
+}
+
+// OpenNode is overlay.Open for those who change peers or networks: should they have to replace another release's program for receive
+// rings, the attachments that asked for it are told to the new one.
+func OpenNode(stateDir string, patience time.Duration) (*overlay.Node, error) {
+	node, err := overlay.Open(stateDir, patience)
+	if err != nil {
+		return nil, err
+	}
+	node.KnowPods(func(maps *receive.Maps) error { return records{stateDir}.tellRings(maps) })
+	return node, nil
+}
+
+// tellRings tells of the interfaces only; peers, and the program itself, are the caller's.
+func (r records) tellRings(maps *receive.Maps) error {
+	made, all := r.all()
+	for _, one := range made {
+		if !one.Receive.any() || isGone(one.Netns) {
+			continue
+		}
+		endpoint, _, err := one.endpointOfRings()
+		if err == nil {
+			err = maps.PutEndpoint(endpoint)
+		}
+		if err != nil {
+			all = errors.Join(all, fmt.Errorf("interface %s of container %s: %w", one.Interface, one.ContainerID, err))
+		}
+	}
+	return all
 }
 
 func isGone(path string) bool {

@@ -29,7 +29,13 @@ type Node struct {
 	apply func(*filter.Wanted) (changed []string, err error)
 	// receiveDir is where the program for receive rings has its maps.
 	receiveDir string
+	// pods tells a program for receive rings that knows nothing of the node's pods; nil: nobody here knows them.
+	pods func(*receive.Maps) error
 }
+
+// KnowPods has the node tell a program for receive rings of pods, whenever it had to replace the maps of another release's. tell may
+// not call the node, which is locked.
+func (n *Node) KnowPods(tell func(*receive.Maps) error) { n.pods = tell }
 
 // Open starts to work on the network namespace that the calling thread is in.
 func Open(stateDir string, patience time.Duration) (*Node, error) {

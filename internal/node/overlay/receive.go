@@ -78,19 +78,29 @@ func (n *Node) keepReceiveTold(peers []control.Peer) error {
 }
 
 // reloadReceive has this release's program in the place of another's, whose maps this one cannot write: it would go on to take
-// datagrams of peers that have gone.
+// datagrams of peers that have gone. Pods that it does not know again have the kernel's path.
 func (n *Node) reloadReceive() (*receive.Maps, error) {
 	uplinks, err := receive.Uplinks()
 	if err != nil {
 		return nil, err
 	}
+	emptied := false
 	for _, uplink := range uplinks {
-		if _, err := receive.Attach(n.receiveDir, uplink.Name); err != nil {
+		done, err := receive.Attach(n.receiveDir, uplink.Name)
+		if err != nil {
 			return nil, err
 		}
+		emptied = emptied || done.Emptied
 	}
 	if len(uplinks) == 0 {
 		return nil, receive.ErrAbsent
 	}
-	return receive.Open(n.receiveDir)
+	maps, err := receive.Open(n.receiveDir)
+	if err != nil || !emptied || n.pods == nil {
+		return maps, err
+	}
+	if err := n.pods(maps); err != nil {
+		slog.Warn("datagrams for some pods take the kernel's ordinary path, since the program for receive rings was replaced", "err", err)
+	}
+	return maps, nil
 }

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/kubernetsn/kubernetsn/internal/node/cni"
-	"github.com/kubernetsn/kubernetsn/internal/node/overlay"
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
 	"github.com/kubernetsn/kubernetsn/internal/shared/retry"
 )
@@ -95,7 +94,7 @@ func (r *Resync) serve(ctx context.Context, client *control.Client) {
 
 // tell gives ktsnd what comes first, peers and interfaces, and the sockets last, because applications that find one expect the rest.
 func (r *Resync) tell(ctx context.Context) error {
-	node, err := overlay.Open(r.StateDir, Patience)
+	node, err := cni.OpenNode(r.StateDir, Patience)
 	if err != nil {
 		return err
 	}
