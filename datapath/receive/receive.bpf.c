@@ -340,16 +340,81 @@ static __always_inline __u32 read_datagram(struct __sk_buff *packet, const struc
 
 // ---- the socket
 
-// The number of a namespace is used again, and an entry may be older than the one that has it now.
-static __always_inline int is_of(struct bpf_sock *sk, const struct ktsn_receive_endpoint *endpoint)
+// The verifier allows no arithmetic with its pointer to a socket; what is read of memory is a number.
+static __always_inline const struct sock *kernels_own(struct bpf_sock *sk)
 {
 	struct bpf_sock *volatile stored = sk;
 	const struct sock *kernel = 0;
 
-	// The verifier allows no arithmetic with its pointer to a socket; what is read of memory is a number.
-	if (bpf_probe_read_kernel(&kernel, sizeof(kernel), (const void *)&stored))
+	return bpf_probe_read_kernel(&kernel, sizeof(kernel), (const void *)&stored) ? 0 : kernel;
+}
+
+// nftables, the older tables, connection tracking, IPVS: each has hooks only in namespaces that use it.
+static __always_inline int has_packet_filter(const struct net *net, const struct datagram *datagram)
+{
+	if (!bpf_core_field_exists(net->nf))
 		return 0;
-	return BPF_CORE_READ(kernel, __sk_common.skc_net.net, net_cookie) == endpoint->netns_cookie;
+	if (datagram->family == KTSN_RECEIVE_IPV4)
+		return BPF_CORE_READ(net, nf.hooks_ipv4[HOOK_PRE_ROUTING]) ||
+		       BPF_CORE_READ(net, nf.hooks_ipv4[HOOK_LOCAL_IN]);
+	return BPF_CORE_READ(net, nf.hooks_ipv6[HOOK_PRE_ROUTING]) ||
+	       BPF_CORE_READ(net, nf.hooks_ipv6[HOOK_LOCAL_IN]);
+}
+
+static __always_inline int has_policy(const struct sock *kernel, const struct net *net)
+{
+	if (!bpf_core_field_exists(net->xfrm))
+		return 0;
+	return BPF_CORE_READ(net, xfrm.policy_count[XFRM_IN]) || BPF_CORE_READ(kernel, sk_policy[XFRM_IN]) ||
+	       (bpf_core_field_exists(net->xfrm.policy_default) &&
+		BPF_CORE_READ(net, xfrm.policy_default[XFRM_IN]) == XFRM_BLOCK);
+}
+
+static __always_inline int has_program(const struct cgroup *cgroup, __u32 place)
+{
+	struct bpf_prog_array *const *effective = &cgroup->bpf.effective[0];
+	const struct bpf_prog_array *programs = 0;
+
+	if (bpf_probe_read_kernel(&programs, sizeof(programs), effective + place))
+		return 0;
+	return programs && BPF_CORE_READ(programs, items[0].prog);
+}
+
+// The last are those that change where a datagram seems to come from, when it is read.
+static __always_inline int has_cgroup_program(const struct sock *kernel, __u32 family)
+{
+	const struct cgroup *cgroup = 0;
+
+	if (!bpf_core_field_exists(kernel->sk_cgrp_data.cgroup) || !bpf_core_field_exists(cgroup->bpf))
+		return 0;
+	cgroup = BPF_CORE_READ(kernel, sk_cgrp_data.cgroup);
+	if (!cgroup)
+		return 0;
+	return has_program(cgroup, bpf_core_enum_value(enum cgroup_bpf_attach_type, CGROUP_INET_INGRESS)) ||
+	       has_program(cgroup,
+			   family == KTSN_RECEIVE_IPV6
+				   ? bpf_core_enum_value(enum cgroup_bpf_attach_type, CGROUP_UDP6_RECVMSG)
+				   : bpf_core_enum_value(enum cgroup_bpf_attach_type, CGROUP_UDP4_RECVMSG));
+}
+
+// A socket with a ring. It is asked of each datagram, since rules come and go.
+static __always_inline __u32 judge_socket(struct bpf_sock *sk, const struct datagram *datagram,
+					  const struct ktsn_receive_endpoint *endpoint)
+{
+	const struct sock *kernel = kernels_own(sk);
+	const struct net *net;
+
+	if (!kernel || sk->bound_dev_if)
+		return KTSN_RECEIVE_FOREIGN;
+	net = BPF_CORE_READ(kernel, __sk_common.skc_net.net);
+	// The number of a namespace is used again, and an entry may be older than the one that has it now.
+	if (BPF_CORE_READ(net, net_cookie) != endpoint->netns_cookie)
+		return KTSN_RECEIVE_FOREIGN;
+	if (has_packet_filter(net, datagram))
+		return KTSN_RECEIVE_PACKET_FILTER;
+	if (has_policy(kernel, net))
+		return KTSN_RECEIVE_POLICY;
+	return has_cgroup_program(kernel, sk->family) ? KTSN_RECEIVE_CGROUP_PROGRAM : KTSN_RECEIVE_RECEIVED;
 }
 
 static __always_inline struct bpf_sock *look_up(struct __sk_buff *packet, const struct datagram *datagram,
@@ -385,7 +450,7 @@ static __always_inline __u32 find_socket(struct __sk_buff *packet, const struct 
 	stored = bpf_sk_storage_get(&sockets, sk, 0, 0);
 	if (stored) {
 		*id = stored->id;
-		why = !sk->bound_dev_if && is_of(sk, endpoint) ? KTSN_RECEIVE_RECEIVED : KTSN_RECEIVE_FOREIGN;
+		why = judge_socket(sk, datagram, endpoint);
 	}
 	bpf_sk_release(sk);
 	return why;

@@ -213,17 +213,30 @@ func programAt(interfaceName string) (*ebpf.Program, error) {
 	return ebpf.NewProgramFromID(ebpf.ProgramID(filter.Id))
 }
 
-// openRing does what ktsnd does for a socket of the pod: it listens on both families.
+// boundSocket listens on both families.
+func boundSocket() (int, error) {
+	socket, err := unix.Socket(unix.AF_INET6, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
+	if err != nil {
+		return -1, err
+	}
+	return socket, unix.Bind(socket, &unix.SockaddrInet6{Port: testPodPort})
+}
+
+// openRing does what ktsnd does for a socket of the pod.
 func (w *world) openRing(t testing.TB, ringBytes int) int {
 	t.Helper()
 	var socket int
 	do(t, w.pod, func() (err error) {
-		if socket, err = unix.Socket(unix.AF_INET6, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0); err != nil {
-			return err
-		}
-		return unix.Bind(socket, &unix.SockaddrInet6{Port: testPodPort})
+		socket, err = boundSocket()
+		return err
 	})
 	t.Cleanup(func() { unix.Close(socket) })
+	w.enterRing(t, socket, ringBytes)
+	return socket
+}
+
+func (w *world) enterRing(t testing.TB, socket, ringBytes int) {
+	t.Helper()
 	w.ring = newMap(t, &ebpf.MapSpec{Type: ebpf.RingBuf, MaxEntries: uint32(ringBytes)})
 	w.control = newMap(t, &ebpf.MapSpec{Type: ebpf.Array, KeySize: 4, ValueSize: 128, MaxEntries: 1, Flags: unix.BPF_F_MMAPABLE})
 	id, err := unix.GetsockoptUint64(socket, unix.SOL_SOCKET, unix.SO_COOKIE)
@@ -233,7 +246,6 @@ func (w *world) openRing(t testing.TB, ringBytes int) int {
 	w.put(t, ringsMap, id, uint32(w.ring.FD()))
 	w.put(t, controlsMap, id, uint32(w.control.FD()))
 	w.put(t, socketsMap, int32(socket), id)
-	return socket
 }
 
 func newMap(t testing.TB, spec *ebpf.MapSpec) *ebpf.Map {

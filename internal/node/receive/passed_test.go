@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package receive
+
+import (
+	"net"
+	"os"
+	"os/exec"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
+	"github.com/cilium/ebpf/link"
+	"github.com/google/nftables"
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/kubernetsn/kubernetsn/internal/shared/testenv"
+)
+
+// verdicts gives the program one datagram of each family, and says what became of them.
+func (w *world) verdicts(t *testing.T) (ipv4, ipv6 string) {
+	t.Helper()
+	one, other := w.valid(), w.valid6()
+	before := w.counts(t)
+	w.run(t, one.bytes())
+	between := w.counts(t)
+	w.run(t, other.bytes())
+	return difference(before, between), difference(between, w.counts(t))
+}
+
+func (w *world) expect(t *testing.T, when, ipv4, ipv6 string) {
+	t.Helper()
+	if got4, got6 := w.verdicts(t); got4 != ipv4 || got6 != ipv6 {
+		t.Errorf("%s: %q and over IPv6 %q, want %q and %q", when, got4, got6, ipv4, ipv6)
+	}
+}
+
+func TestWhereThePodHasPacketFiltersTheKernelAsksThem(t *testing.T) {
+	w := newWorld(t)
+	w.openRing(t, 1<<16)
+	w.expect(t, "without rules", "received", "received")
+	for name, c := range map[string]struct {
+		family     nftables.TableFamily
+		hook       *nftables.ChainHook
+		ipv4, ipv6 string
+	}{
+		"input of IPv4":      {nftables.TableFamilyIPv4, nftables.ChainHookInput, "packet-filter", "received"},
+		"prerouting of IPv6": {nftables.TableFamilyIPv6, nftables.ChainHookPrerouting, "received", "packet-filter"},
+		"input of both":      {nftables.TableFamilyINet, nftables.ChainHookInput, "packet-filter", "packet-filter"},
+		"output":             {nftables.TableFamilyINet, nftables.ChainHookOutput, "received", "received"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			do(t, w.pod, func() error { return addChain(c.family, c.hook) })
+			w.expect(t, "with rules", c.ipv4, c.ipv6)
+			do(t, w.pod, func() error {
+				rules, err := nftables.New()
+				if err != nil {
+					return err
+				}
+				rules.FlushRuleset()
+				return rules.Flush()
+			})
+			// The kernel takes hooks away when nothing looks at them any more.
+			for end := time.Now().Add(5 * time.Second); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+				if ipv4, ipv6 := w.verdicts(t); ipv4 == "received" && ipv6 == "received" {
+					break
+				}
+			}
+			w.expect(t, "when the rules have gone", "received", "received")
+		})
+	}
+}
+
+func addChain(family nftables.TableFamily, hook *nftables.ChainHook) error {
+	rules, err := nftables.New()
+	if err != nil {
+		return err
+	}
+	table := rules.AddTable(&nftables.Table{Family: family, Name: "test"})
+	rules.AddChain(&nftables.Chain{Table: table, Name: "test", Type: nftables.ChainTypeFilter, Hooknum: hook, Priority: nftables.ChainPriorityFilter})
+	return rules.Flush()
+}
+
+func TestWhereThePodHasPoliciesOfIPsecTheKernelAsksThem(t *testing.T) {
+	w := newWorld(t)
+	w.openRing(t, 1<<16)
+	policy := &netlink.XfrmPolicy{
+		Src: &net.IPNet{IP: net.IPv4(203, 0, 113, 0), Mask: net.CIDRMask(24, 32)},
+		Dst: &net.IPNet{IP: net.IPv4(203, 0, 113, 0), Mask: net.CIDRMask(24, 32)},
+		Dir: netlink.XFRM_DIR_IN, Action: netlink.XFRM_POLICY_BLOCK,
+	}
+	do(t, w.pod, func() error { return netlink.XfrmPolicyAdd(policy) })
+	w.expect(t, "with a policy", "policy", "policy")
+	do(t, w.pod, func() error { return netlink.XfrmPolicyDel(policy) })
+	w.expect(t, "when it has gone", "received", "received")
+}
+
+func TestWhereACgroupHasProgramsTheKernelRunsThem(t *testing.T) {
+	w := newWorld(t)
+	cgroup := newCgroup(t)
+	w.enterRing(t, w.socketOf(t, cgroup), 1<<16)
+	w.expect(t, "without a program", "received", "received")
+	for name, c := range map[string]struct {
+		kind ebpf.ProgramType
+		at   ebpf.AttachType
+		want string
+	}{
+		"what comes in":                        {ebpf.CGroupSKB, ebpf.AttachCGroupInetIngress, "cgroup-program"},
+		"sources of what is received":          {ebpf.CGroupSockAddr, ebpf.AttachCGroupUDP6Recvmsg, "cgroup-program"},
+		"sources for sockets of another kind":  {ebpf.CGroupSockAddr, ebpf.AttachCGroupUDP4Recvmsg, "received"},
+		"what goes out":                        {ebpf.CGroupSKB, ebpf.AttachCGroupInetEgress, "received"},
+		"addresses of what is sent, as others": {ebpf.CGroupSockAddr, ebpf.AttachCGroupUDP4Sendmsg, "received"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			program, err := ebpf.NewProgram(&ebpf.ProgramSpec{Type: c.kind, AttachType: c.at, License: "GPL",
+				Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, 1), asm.Return()}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer program.Close()
+			attached, err := link.AttachCgroup(link.CgroupOptions{Path: cgroup, Attach: c.at, Program: program})
+			if err != nil {
+				t.Fatal(err)
+			}
+			w.expect(t, "with a program", c.want, c.want)
+			attached.Close()
+			w.expect(t, "when it has gone", "received", "received")
+		})
+	}
+}
+
+// newCgroup makes one of the second version, and returns its folder.
+func newCgroup(t *testing.T) string {
+	t.Helper()
+	for _, root := range []string{"/sys/fs/cgroup", "/sys/fs/cgroup/unified"} {
+		var at unix.Statfs_t
+		if unix.Statfs(root, &at) != nil || at.Type != unix.CGROUP2_SUPER_MAGIC {
+			continue
+		}
+		made, err := os.MkdirTemp(root, "ktsn-test-")
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			if err := os.Remove(made); err != nil {
+				t.Error(err)
+			}
+		})
+		return made
+	}
+	testenv.Missing(t, "no cgroups of version 2")
+	return ""
+}
+
+const handsSocket = "KTSN_TEST_HANDS_SOCKET"
+
+// socketOf is a socket that a process of the cgroup has opened in the pod.
+func (w *world) socketOf(t *testing.T, cgroup string) int {
+	t.Helper()
+	folder, err := os.Open(cgroup)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer folder.Close()
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(pair[0])
+	theirs := os.NewFile(uintptr(pair[1]), "pair")
+	defer theirs.Close()
+	command := exec.Command(os.Args[0], "-test.run=^TestHandASocketToAnother$")
+	command.Env = append(os.Environ(), handsSocket+"=1")
+	command.ExtraFiles = []*os.File{theirs}
+	command.SysProcAttr = &syscall.SysProcAttr{UseCgroupFD: true, CgroupFD: int(folder.Fd())}
+	do(t, w.pod, func() error {
+		out, err := command.CombinedOutput()
+		if err != nil {
+			t.Errorf("the other process says: %s", out)
+		}
+		return err
+	})
+	control := make([]byte, unix.CmsgSpace(4))
+	_, n, _, _, err := unix.Recvmsg(pair[0], make([]byte, 1), control, unix.MSG_CMSG_CLOEXEC)
+	if err != nil {
+		t.Fatal(err)
+	}
+	messages, err := unix.ParseSocketControlMessage(control[:n])
+	if err != nil || len(messages) != 1 {
+		t.Fatalf("%d control messages: %v", len(messages), err)
+	}
+	fds, err := unix.ParseUnixRights(&messages[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { unix.Close(fds[0]) })
+	return fds[0]
+}
+
+// It is no test, but what socketOf runs.
+func TestHandASocketToAnother(t *testing.T) {
+	if os.Getenv(handsSocket) == "" {
+		t.Skip("of another test")
+	}
+	socket, err := boundSocket()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Sendmsg(3, []byte{0}, unix.UnixRights(socket), nil, 0); err != nil {
+		t.Fatal(err)
+	}
+}
