@@ -12,8 +12,8 @@ type Receive struct {
 	// +optional
 	Path string `json:"path,omitempty"`
 	// rings says whether pods with the annotation kubernetsn.io/receive have datagrams for their sockets come into memory that
-	// libktsn.so reads. Refused: the kernel serves all sockets. Allowed: such pods have rings; packet filters of node and pod do not
-	// see these datagrams.
+	// libktsn.so reads. Refused: the kernel serves all sockets. Allowed: such pods have rings; packet filters of the node do not see
+	// these datagrams, and a pod with packet filters of its own has none.
 	// +kubebuilder:validation:Enum=Refused;Allowed
 	// +kubebuilder:default=Refused
 	// +optional

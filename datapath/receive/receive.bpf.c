@@ -570,19 +570,36 @@ static __always_inline int fits(const struct datagram *datagram, __u32 record_by
 	return datagram->bytes <= record_bytes - AT_UDP - 4;
 }
 
+static __always_inline struct ktsn_receive_control *control_of(__u64 id)
+{
+	void *page = bpf_map_lookup_elem(&controls, &id);
+	__u32 only = 0;
+
+	return page ? bpf_map_lookup_elem(page, &only) : 0;
+}
+
+// For those who ask why a ring stays empty (ktsnd's status). In the order of both enumerations.
+static __always_inline void note_left(__u64 id, __u32 why)
+{
+	struct ktsn_receive_control *control;
+
+	if (why < KTSN_RECEIVE_PACKET_FILTER || why > KTSN_RECEIVE_CGROUP_PROGRAM)
+		return;
+	control = control_of(id);
+	if (control)
+		control->left = why - KTSN_RECEIVE_PACKET_FILTER + KTSN_RECEIVE_LEFT_PACKET_FILTER;
+}
+
 static __always_inline int deliver(struct __sk_buff *packet, const struct datagram *datagram,
 				   const struct ktsn_receive_endpoint *endpoint, __u64 id)
 {
 	void *ring = bpf_map_lookup_elem(&rings, &id);
-	void *page = bpf_map_lookup_elem(&controls, &id);
-	struct ktsn_receive_control *control;
-	__u32 only = 0;
+	struct ktsn_receive_control *control = control_of(id);
 
-	if (!ring || !page)
+	if (!ring || !control)
 		return leave(KTSN_RECEIVE_NO_RING);
-	control = bpf_map_lookup_elem(page, &only);
-	if (!control)
-		return leave(KTSN_RECEIVE_NO_RING);
+	if (control->left)
+		control->left = KTSN_RECEIVE_LEFT_NOT;
 	if (fits(datagram, SMALL_RECORD))
 		return put(packet, datagram, endpoint, ring, control, SMALL_RECORD);
 	if (fits(datagram, MEDIUM_RECORD))
@@ -654,6 +671,7 @@ int ktsn_receive(struct __sk_buff *packet)
 		return leave(why);
 	why = endpoint->has & KTSN_RECEIVE_RINGS ? find_socket(packet, &datagram, endpoint, &id)
 						 : KTSN_RECEIVE_NO_SOCKET;
+	note_left(id, why);
 	if (why != KTSN_RECEIVE_RECEIVED)
 		return hand_over(packet, &tunnel, &datagram, endpoint, why);
 	return deliver(packet, &datagram, endpoint, id);
@@ -663,14 +681,8 @@ int ktsn_receive(struct __sk_buff *packet)
 SEC("socket")
 int ktsn_receive_kernel(struct __sk_buff *packet)
 {
-	__u64 id = bpf_get_socket_cookie(packet);
-	void *page = bpf_map_lookup_elem(&controls, &id);
-	struct ktsn_receive_control *control;
-	__u32 only = 0;
+	struct ktsn_receive_control *control = control_of(bpf_get_socket_cookie(packet));
 
-	if (!page)
-		return packet->len;
-	control = bpf_map_lookup_elem(page, &only);
 	if (control)
 		__sync_fetch_and_add(&control->kernel, 1);
 	return packet->len;

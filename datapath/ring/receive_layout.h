@@ -32,14 +32,25 @@ struct ktsn_receive_header {
 	__u8 destination[16];
 };
 
-/* Written by the application: sleeping. Written by ktsnd: ended. Written by the programs: the counts, which
- * only grow and wrap. */
+/* Why the program leaves what comes for a socket to the kernel, though it has a ring: the kernel asks others,
+ * and the program cannot. */
+enum ktsn_receive_left {
+	KTSN_RECEIVE_LEFT_NOT,
+	KTSN_RECEIVE_LEFT_PACKET_FILTER,
+	KTSN_RECEIVE_LEFT_POLICY,
+	KTSN_RECEIVE_LEFT_CGROUP_PROGRAM,
+	KTSN_RECEIVE_LEFTS
+};
+
+/* Written by the application: sleeping. Written by ktsnd: ended. Written by the programs: left, and the
+ * counts, which only grow and wrap. */
 struct ktsn_receive_control {
 	__u32 sleeping; /* not 0: somebody waits for the ring's descriptor, and is to be woken */
 	/* Not 0: ktsnd has taken the socket out of the programs' maps, and `kernel` counts no more. What is
 	 * in the ring is still to be read; the kernel's queue has all that comes from now on. */
 	__u32 ended;
-	__u32 reserved[14];
+	__u32 left; /* enum ktsn_receive_left, of the last datagram that came by a tunnel */
+	__u32 reserved[13];
 	__u64 dropped;  /* datagrams for which the ring had no space */
 	__u64 received; /* datagrams that were put into the ring */
 	__u64 kernel;   /* datagrams that the kernel was about to put into the socket's own queue */

@@ -243,15 +243,43 @@ static json_t *limits_json(const struct quota_limits *limits)
 			 "horizon-ns", (json_int_t)limits->horizon_ns);
 }
 
+static void reason_add(json_t *reasons, const char *text, uint64_t sockets)
+{
+	if (sockets)
+		json_array_append_new(reasons,
+				      json_pack("{ss sI}", "reason", text, "sockets", (json_int_t)sockets));
+}
+
+static json_t *refusals_json(const struct pod_receive *receive)
+{
+	json_t *reasons = json_array();
+
+	for (int why = RECEIVE_SERVED + 1; why < RECEIVE_REFUSALS; why++)
+		reason_add(reasons, receive_refusal_text(why), receive->refusals[why]);
+	return reasons;
+}
+
+static json_t *lefts_json(const struct pod *pod)
+{
+	uint32_t lefts[KTSN_RECEIVE_LEFTS];
+	json_t *reasons = json_array();
+
+	receiving_lefts(pod, lefts);
+	for (uint32_t left = KTSN_RECEIVE_LEFT_NOT + 1; left < KTSN_RECEIVE_LEFTS; left++)
+		reason_add(reasons, receive_left_text(left), lefts[left]);
+	return reasons;
+}
+
 static json_t *receive_json(const struct pod *pod)
 {
 	const struct receive_counts counts = receiving_counts(pod);
 	const struct pod_receive *receive = &pod->receive;
 
-	return json_pack("{si sI sI sI sI ss}", "sockets", (int)receive->socket_count, "received",
+	return json_pack("{si sI sI sI sI ss so so}", "sockets", (int)receive->socket_count, "received",
 			 (json_int_t)counts.received, "dropped", (json_int_t)counts.dropped, "kernel",
 			 (json_int_t)counts.kernel, "refused", (json_int_t)receive->refused, "reason",
-			 receive_refusal_text(receive->why));
+			 receive_refusal_text(receive->why), "refusals", refusals_json(receive), "left",
+			 lefts_json(pod));
 }
 
 static json_t *pod_json(const struct pod *pod)

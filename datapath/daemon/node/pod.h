@@ -38,9 +38,10 @@ struct timed_socket {
 struct pod_receive {
 	struct receive_socket *sockets;
 	uint32_t socket_count;
-	struct receive_counts ended; /* of those that it has no more */
-	uint64_t refused;            /* sockets that stay with the kernel, */
-	enum receive_refusal why;    /* and why the last of them does */
+	struct receive_counts ended;         /* of those that it has no more */
+	uint64_t refused;                    /* sockets that stay with the kernel, */
+	enum receive_refusal why;            /* why the last of them does, */
+	uint64_t refusals[RECEIVE_REFUSALS]; /* and how many for each reason */
 	bool warned;
 };
 

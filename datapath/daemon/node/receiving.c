@@ -41,6 +41,7 @@ static int refuse_socket(struct process *process, enum receive_refusal why, int 
 		return -ENOTSUP;
 	pod->receive.refused++;
 	pod->receive.why = why;
+	pod->receive.refusals[why]++;
 	if (!pod->receive.warned)
 		log_warning("pod %s: a socket of process %d stays with the kernel, and gets no receive ring: "
 			    "%s%s%s",
@@ -393,6 +394,13 @@ struct receive_counts receiving_counts(const struct pod *pod)
 	for (const struct receive_socket *s = pod->receive.sockets; s; s = s->next)
 		receive_counts_add(s->control, &sum);
 	return sum;
+}
+
+void receiving_lefts(const struct pod *pod, uint32_t lefts[KTSN_RECEIVE_LEFTS])
+{
+	memset(lefts, 0, KTSN_RECEIVE_LEFTS * sizeof(lefts[0]));
+	for (const struct receive_socket *s = pod->receive.sockets; s; s = s->next)
+		lefts[receive_left(s->control)]++;
 }
 
 /* Its name is the cookie of the network namespace that ktsnd is in (internal/node/receive/folder.go). */

@@ -20,6 +20,7 @@
 #define KTSN_DAEMON_RECEIVING_H
 
 #include "process.h"
+#include "receive_layout.h"
 #include "receive_maps.h"
 #include "requests.h"
 
@@ -52,6 +53,8 @@ void receiving_end(struct process *process);
 int receiving_take_over(struct process *process, uint64_t cookie, const struct receive_ring *ring);
 /* Of all sockets of the pod, also of those that it has no more. */
 struct receive_counts receiving_counts(const struct pod *pod);
+/* Its sockets that have a ring, by why the program leaves their datagrams to the kernel. */
+void receiving_lefts(const struct pod *pod, uint32_t lefts[KTSN_RECEIVE_LEFTS]);
 
 /* ktsnd begins. The program's maps are pinned, or will be, in the folder that the node has in this one: nodes
  * of one machine may share it, and take each other's rings for a former ktsnd's otherwise. */

@@ -300,3 +300,10 @@ void receive_counts_add(const struct ktsn_receive_control *control, struct recei
 	sum->dropped += counted(__atomic_load_n(&control->dropped, __ATOMIC_RELAXED));
 	sum->kernel += counted(__atomic_load_n(&control->kernel, __ATOMIC_RELAXED));
 }
+
+uint32_t receive_left(const struct ktsn_receive_control *control)
+{
+	uint32_t left = control ? __atomic_load_n(&control->left, __ATOMIC_RELAXED) : KTSN_RECEIVE_LEFT_NOT;
+
+	return left < KTSN_RECEIVE_LEFTS ? left : KTSN_RECEIVE_LEFT_NOT;
+}

@@ -79,5 +79,8 @@ struct receive_counts {
 /* Adds what the programs have counted. The application can write there: no number is too large to add. NULL
  * counts nothing. */
 void receive_counts_add(const struct ktsn_receive_control *control, struct receive_counts *sum);
+/* Why the program leaves the socket's datagrams to the kernel: less than KTSN_RECEIVE_LEFTS, whatever the
+ * application has written; 0: it does not. */
+uint32_t receive_left(const struct ktsn_receive_control *control);
 
 #endif

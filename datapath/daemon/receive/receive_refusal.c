@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "receive_refusal.h"
 
+#include "receive_layout.h"
+
 const char *receive_refusal_text(enum receive_refusal refusal)
 {
 	static const char *const texts[RECEIVE_REFUSALS] = {
@@ -20,4 +22,16 @@ const char *receive_refusal_text(enum receive_refusal refusal)
 	};
 
 	return texts[refusal];
+}
+
+const char *receive_left_text(uint32_t left)
+{
+	static const char *const texts[KTSN_RECEIVE_LEFTS] = {
+		[KTSN_RECEIVE_LEFT_NOT] = "",
+		[KTSN_RECEIVE_LEFT_PACKET_FILTER] = "the pod has packet filters",
+		[KTSN_RECEIVE_LEFT_POLICY] = "the pod has policies of IPsec",
+		[KTSN_RECEIVE_LEFT_CGROUP_PROGRAM] = "its cgroup has BPF programs",
+	};
+
+	return texts[left];
 }

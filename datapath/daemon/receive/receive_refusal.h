@@ -3,6 +3,8 @@
 #ifndef KTSN_DAEMON_RECEIVE_REFUSAL_H
 #define KTSN_DAEMON_RECEIVE_REFUSAL_H
 
+#include <stdint.h>
+
 enum receive_refusal {
 	RECEIVE_SERVED, /* it does not */
 	RECEIVE_NOT_ASKED,
@@ -22,5 +24,7 @@ enum receive_refusal {
 
 /* The end of a sentence. */
 const char *receive_refusal_text(enum receive_refusal refusal);
+/* The same of a socket with a ring that stays empty: enum ktsn_receive_left (ring/receive_layout.h). */
+const char *receive_left_text(uint32_t left);
 
 #endif

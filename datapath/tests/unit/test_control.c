@@ -36,6 +36,7 @@
 #include "pod_thread.h"
 #include "pods.h"
 #include "protocol.h"
+#include "receiving.h"
 #include "routing.h"
 
 #define IDENTITY      "5b1f9c1e-4a0e-4d0c-9f53-0a3f1c7b6d10"
@@ -363,13 +364,19 @@ static void pods_are_the_example(void **state)
 		.pending = 3,
 	};
 	struct endpoint endpoint = {.interface = "tsn0"};
-	struct pod pod = {
-		.identity = IDENTITY,
-		.name = "factory/axis-1",
-		.quota = &quota,
-		.endpoints.first = &endpoint,
-		.receive = {.socket_count = 1, .ended = {1200, 2, 3}, .refused = 1, .why = RECEIVE_FILTER},
-		.socket_path = "/run/ktsn/pods/5b1f9c1e/ktsn.sock"};
+	struct ktsn_receive_control control = {.left = KTSN_RECEIVE_LEFT_PACKET_FILTER};
+	struct receive_socket socket = {.control = &control};
+	struct pod pod = {.identity = IDENTITY,
+			  .name = "factory/axis-1",
+			  .quota = &quota,
+			  .endpoints.first = &endpoint,
+			  .receive = {.socket_count = 1,
+				      .ended = {1200, 2, 3},
+				      .refused = 1,
+				      .why = RECEIVE_FILTER,
+				      .refusals[RECEIVE_FILTER] = 1,
+				      .sockets = &socket},
+			  .socket_path = "/run/ktsn/pods/5b1f9c1e/ktsn.sock"};
 	struct node node = {.pods = &pod};
 
 	(void)state;

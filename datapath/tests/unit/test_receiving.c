@@ -452,6 +452,7 @@ static void what_cannot_be_served_stays_with_the_kernel(void **state)
 		assert_int_equal(ask(application, KTSN_APP_RECEIVE_OPEN, fd).status, -ENOTSUP);
 		assert_int_equal(the_pod()->receive.why, cases[i].why);
 		assert_int_equal(the_pod()->receive.refused, i + 1);
+		assert_true(the_pod()->receive.refusals[cases[i].why] > 0);
 		assert_int_equal(entered(cookie_of(fd)), 0);
 		close(fd);
 	}

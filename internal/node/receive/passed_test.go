@@ -36,6 +36,12 @@ func (w *world) expect(t *testing.T, when, ipv4, ipv6 string) {
 	if got4, got6 := w.verdicts(t); got4 != ipv4 || got6 != ipv6 {
 		t.Errorf("%s: %q and over IPv6 %q, want %q and %q", when, got4, got6, ipv4, ipv6)
 	}
+	// enum ktsn_receive_left of datapath/ring/receive_layout.h: what ktsnd's status says, of the last datagram.
+	places := map[string]uint32{"received": 0, "packet-filter": 1, "policy": 2, "cgroup-program": 3}
+	var control [32]uint32
+	if err := w.control.Lookup(uint32(0), &control); err != nil || control[2] != places[ipv6] {
+		t.Errorf("%s: the control page says %d (%v), want %d", when, control[2], err, places[ipv6])
+	}
 }
 
 func TestWhereThePodHasPacketFiltersTheKernelAsksThem(t *testing.T) {

@@ -300,6 +300,16 @@ type PodReceive struct {
 	// Refused is the number of sockets that stayed with the kernel, and Reason is why the last of them did.
 	Refused uint64 `json:"refused"`
 	Reason  string `json:"reason"`
+	// Refusals are these sockets by reason; nil of a ktsnd that does not say.
+	Refusals []SocketsFor `json:"refusals"`
+	// Left are sockets with a ring that stays empty now, because the kernel has to ask others of each datagram.
+	Left []SocketsFor `json:"left"`
+}
+
+// SocketsFor is how many sockets there are for a reason.
+type SocketsFor struct {
+	Reason  string `json:"reason"`
+	Sockets uint64 `json:"sockets"`
 }
 
 // PodLimits are the most that a pod may have. Rates are a second; 0 is without limit.
