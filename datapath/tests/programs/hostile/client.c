@@ -41,7 +41,7 @@ int client_connect(struct client *client, const struct target *target)
 {
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
 
-	*client = (struct client){.ring_fd = -1, .bell_fd = -1};
+	*client = (struct client){.ring_fd = -1, .bell_fd = -1, .receive_fds = {-1, -1}};
 	if (strlen(target->path) >= sizeof(address.sun_path))
 		return -ENAMETOOLONG;
 	strcpy(address.sun_path, target->path);
@@ -97,6 +97,8 @@ static void descriptors_keep(struct client *client, const struct ktsn_app_reply 
 	if (reply->type == KTSN_APP_HELLO) {
 		memcpy(&client->ring_fd, CMSG_DATA(control), sizeof(int));
 		memcpy(&client->bell_fd, CMSG_DATA(control) + sizeof(int), sizeof(int));
+	} else if (reply->type == KTSN_APP_RECEIVE_OPEN) {
+		memcpy(client->receive_fds, CMSG_DATA(control), sizeof(client->receive_fds));
 	} else {
 		memcpy(&client->bell_fd, CMSG_DATA(control), sizeof(int));
 	}

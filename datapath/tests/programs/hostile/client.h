@@ -16,6 +16,7 @@ struct client {
 	int fd;
 	int ring_fd;
 	int bell_fd;
+	int receive_fds[2];            /* of the last receive ring that came; -1: none */
 	struct ktsn_ring_header *ring; /* NULL: none */
 	size_t bytes;
 	/* As the ring had them when it came. */

@@ -41,6 +41,8 @@ static const struct mode {
 	{"handback", mode_handback, "hands rings back again and again"},
 	{"netlink", mode_netlink, "sends forged netlink to ktsnd's sockets (CAP_NET_ADMIN)"},
 	{"foreign", mode_foreign, "hands over a socket of the network namespace that it runs in"},
+	{"receive", mode_receive, "opens COUNT receive rings, and reads none"},
+	{"receive-churn", mode_receive_churn, "opens receive rings and gives them back, over and over"},
 	{"register", mode_register, "registers its socket anew, over and over"},
 };
 

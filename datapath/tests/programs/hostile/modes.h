@@ -29,6 +29,10 @@ int mode_churn(const struct target *target);
 int mode_register(const struct target *target);
 int mode_foreign(const struct target *target);
 
+/* receive_modes.c: what can be done with receive rings */
+int mode_receive(const struct target *target);
+int mode_receive_churn(const struct target *target);
+
 /* holding_modes.c: what makes a system call wait for the pod */
 int mode_linger(const struct target *target);
 int mode_notifier(const struct target *target);

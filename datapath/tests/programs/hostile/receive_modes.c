@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "modes.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+enum {
+	SOCKETS_MAX = 4096,
+	/* Of each socket: the smallest ring. */
+	BUFFER_BYTES = 4096,
+	NAP_US = 1000,
+};
+
+/* Bound to a port of any address, 0: a free one. Or -errno. */
+static int receiver(in_port_t port_be)
+{
+	const struct sockaddr_in any = {.sin_family = AF_INET, .sin_port = port_be};
+	const int bytes = BUFFER_BYTES;
+	int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+
+	if (fd < 0)
+		return -errno;
+	(void)setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &bytes, sizeof(bytes));
+	if (bind(fd, (const struct sockaddr *)&any, sizeof(any)) == 0)
+		return fd;
+	close(fd);
+	return -EADDRINUSE;
+}
+
+/* The ring's descriptors stay open, where it is had. */
+static int ring_ask(struct client *client, enum ktsn_app_type type, int fd)
+{
+	struct ktsn_app_request request = client_request(type);
+	struct ktsn_app_reply reply;
+
+	return client_call(client, &request, fd, &reply);
+}
+
+/* Opens rings for as many sockets as it may, the first at the target's port, and reads none of them. */
+int mode_receive(const struct target *target)
+{
+	const struct rlimit descriptors = {4 * SOCKETS_MAX, 4 * SOCKETS_MAX};
+	const long most = target->count ? target->count : SOCKETS_MAX;
+	long opened = 0, refused = 0, last = 0;
+	struct client client;
+	int err = client_connect(&client, target);
+
+	if (err)
+		return complain("connect", err);
+	(void)setrlimit(RLIMIT_NOFILE, &descriptors);
+	for (long i = 0; i < most && time_left(target); i++) {
+		int fd = receiver(i ? 0 : target->to.sin_port);
+
+		err = fd < 0 ? fd : ring_ask(&client, KTSN_APP_RECEIVE_OPEN, fd);
+		opened += !err;
+		refused += err != 0;
+		last = err ? -err : last;
+	}
+	say("opened", opened);
+	say("refused", refused);
+	say("errno", last);
+	while (time_left(target))
+		usleep(NAP_US);
+	client_close(&client);
+	return 0;
+}
+
+/* Descriptors of a ring that came with the last reply. */
+static void ring_forget(struct client *client)
+{
+	for (int i = 0; i < 2; i++) {
+		if (client->receive_fds[i] >= 0)
+			close(client->receive_fds[i]);
+		client->receive_fds[i] = -1;
+	}
+}
+
+/* One socket's ring is opened again and again, others' are opened and given back. */
+int mode_receive_churn(const struct target *target)
+{
+	int fd = receiver(target->to.sin_port), err;
+	long asked = 0, opened = 0;
+	struct client client;
+
+	err = fd < 0 ? fd : client_connect(&client, target);
+	if (err)
+		return complain("connect", err);
+	for (; time_left(target) && err != -ECONNRESET; asked++) {
+		int other = asked % 2 ? receiver(0) : fd;
+
+		err = ring_ask(&client, KTSN_APP_RECEIVE_OPEN, other);
+		opened += !err;
+		ring_forget(&client);
+		if (other == fd)
+			continue;
+		(void)ring_ask(&client, KTSN_APP_RECEIVE_CLOSE, other);
+		close(other);
+	}
+	say("asked", asked);
+	say("opened", opened);
+	client_close(&client);
+	close(fd);
+	return 0;
+}

@@ -1,0 +1,262 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package netns_test
+
+import (
+	"errors"
+	"math/rand/v2"
+	"net/netip"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/cilium/ebpf"
+
+	"github.com/kubernetsn/kubernetsn/internal/bench/process"
+	"github.com/kubernetsn/kubernetsn/internal/bench/topology"
+	"github.com/kubernetsn/kubernetsn/internal/bench/tsnperf"
+	rings "github.com/kubernetsn/kubernetsn/internal/node/receive"
+	"github.com/kubernetsn/kubernetsn/internal/shared/control"
+)
+
+// ringCompany is a node whose two pods have receive rings, of which the second is hostile.
+type ringCompany struct {
+	*lab
+	daemon *process.Process
+	client *control.Client
+	enemy  *hostile
+}
+
+func newRingCompany(t *testing.T, options ...string) *ringCompany {
+	t.Helper()
+	lab := newLab(t)
+	lab.sideA().attach(t, rings.Endpoint{Rings: true})
+	daemon, client := lab.startDaemon(t, options...)
+	lab.receiving(t, client)
+	enemy := lab.addHostile(t, client)
+	second := lab.sideA()
+	second.pod, second.address = enemy.pod, neighborAddress
+	second.tell(t, rings.Endpoint{Rings: true})
+	err := client.EndpointAdd(t.Context(), control.Endpoint{Identity: hostileIdentity, Interface: topology.PodInterface,
+		Netns: enemy.pod.Path(), VNI: topology.VNI, Receive: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &ringCompany{lab, daemon, client, enemy}
+}
+
+// attack starts the hostile program at the port at which pod a listens.
+func (c *ringCompany) attack(t *testing.T, pod *topology.Namespace, mode string, duration time.Duration, count int) *attack {
+	t.Helper()
+	command := attackOf(t, c.enemy.socket, mode, netip.AddrPortFrom(neighborAddress, listenPort), duration)
+	if count > 0 {
+		command.Args = append(command.Args, strconv.Itoa(count))
+	}
+	return startAttack(t, pod, mode, command)
+}
+
+// receives is what ktsnd says of a pod's receive rings.
+func (c *ringCompany) receives(t *testing.T, identity string) (control.Pod, control.PodReceive) {
+	t.Helper()
+	pods, err := c.client.Pods(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, pod := range pods {
+		if pod.Identity == identity {
+			return pod, pod.Receive
+		}
+	}
+	t.Fatalf("ktsnd knows no pod %s", identity)
+	return control.Pod{}, control.PodReceive{}
+}
+
+// awaitRings waits until a pod has that many receive rings.
+func (c *ringCompany) awaitRings(t *testing.T, identity string, want uint64) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
+		if _, got := c.receives(t, identity); got.Sockets == want {
+			return
+		} else if time.Now().After(deadline) {
+			t.Fatalf("pod %s has %+v, want %d rings", identity, got, want)
+		}
+	}
+}
+
+// onlyOnce checks that a listener got each message of a talker once, and returns how many they were.
+func onlyOnce(t *testing.T, sent, came string) int {
+	t.Helper()
+	count := len(read(t, sent, tsnperf.ReadTalker))
+	seen := map[uint32]bool{}
+	for _, message := range read(t, came, tsnperf.ReadListener) {
+		if seen[message.Sequence] || !message.Valid {
+			t.Errorf("message %d came twice, or not as it was sent", message.Sequence)
+		}
+		seen[message.Sequence] = true
+	}
+	if len(seen) != count {
+		t.Errorf("%d of %d messages came", len(seen), count)
+	}
+	return count
+}
+
+func TestAPodCannotReadInARingWhatIsForAnother(t *testing.T) {
+	c := newRingCompany(t)
+	sent, came := filepath.Join(t.TempDir(), "talker.csv"), filepath.Join(t.TempDir(), "listener.csv")
+	listener := c.startRingListener(t, came)
+	enemy := c.attack(t, c.enemy.pod, "receive", 3*time.Second, 1)
+	c.awaitRings(t, hostileIdentity, 1)
+	talker := c.startKernelTalker(t, sent, 1000)
+	if err := finish(t, talker); err != nil {
+		t.Fatal(err)
+	}
+	_, own := c.receives(t, identity)
+	_, others := c.receives(t, hostileIdentity)
+	if said := enemy.achieved(t); said["opened"] != 1 {
+		t.Errorf("the hostile pod has no ring at the same port: %v", said)
+	}
+	drain(t, listener)
+	if count := onlyOnce(t, sent, came); own.Received < uint64(count)*9/10 {
+		t.Errorf("of %d messages pod a's rings got %+v", count, own)
+	}
+	if others.Received != 0 || others.Dropped != 0 || others.Kernel != 0 {
+		t.Errorf("the hostile pod got %+v", others)
+	}
+	// A socket of another network namespace, through the hostile pod's application socket.
+	said := c.attack(t, c.PodB, "receive", 300*time.Millisecond, 1).achieved(t)
+	if said["opened"] != 0 || syscall.Errno(said["errno"]) != syscall.EPERM {
+		t.Errorf("with a socket of another network namespace the hostile pod achieved %v", said)
+	}
+}
+
+func TestAFloodIntoAPodsRingIsThatPodsOwn(t *testing.T) {
+	c := newRingCompany(t)
+	sent, came := filepath.Join(t.TempDir(), "talker.csv"), filepath.Join(t.TempDir(), "listener.csv")
+	listener := c.startRingListener(t, came)
+	enemy := c.attack(t, c.enemy.pod, "receive", 4*time.Second, 1)
+	c.awaitRings(t, hostileIdentity, 1)
+	talker := c.startKernelTalker(t, sent, 1500)
+	// Nobody reads, so the ring is full after some hundred datagrams; five a millisecond are a flood to it, and leave this machine
+	// time for the rest.
+	flood := start(t, c.PodB, "flood", exec.Command(program(t, "tsnperf"), "talker", "--no-txtime", "--quiet",
+		"--to", netip.AddrPortFrom(neighborAddress, listenPort).String(), "--count", "7500", "--cycle", "200us"))
+	c.goodTraffic(t, 500, func() {})
+	if err := errors.Join(finish(t, talker), finish(t, flood)); err != nil {
+		t.Fatal(err)
+	}
+	_, own := c.receives(t, identity)
+	_, others := c.receives(t, hostileIdentity)
+	if said := enemy.achieved(t); said["opened"] != 1 {
+		t.Errorf("the hostile pod has no ring: %v", said)
+	}
+	drain(t, listener)
+	if count := onlyOnce(t, sent, came); own.Dropped != 0 || own.Received < uint64(count)*9/10 {
+		t.Errorf("of %d messages pod a's rings got %+v", count, own)
+	}
+	if others.Received == 0 || others.Received+others.Dropped+others.Kernel != 7500 || others.Dropped < 5000 {
+		t.Errorf("of 7500 datagrams the flooded ring says %+v", others)
+	}
+}
+
+// entered is how many sockets have a ring in the program's maps.
+func (s *receivingSide) entered(t *testing.T) (count int) {
+	t.Helper()
+	err := s.node.Do(func() error {
+		dir, err := rings.OfNode(rings.DefaultDir)
+		if err != nil {
+			return err
+		}
+		outer, err := ebpf.LoadPinnedMap(filepath.Join(dir, "rings"), nil)
+		if err != nil {
+			return err
+		}
+		defer outer.Close()
+		var cookie, last uint64
+		for err = outer.NextKey(nil, &cookie); err == nil; err = outer.NextKey(last, &cookie) {
+			last = cookie
+			count++
+		}
+		if errors.Is(err, ebpf.ErrKeyNotExist) {
+			err = nil
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return count
+}
+
+func TestAPodThatOpensRingsWithoutEndHasItsShareAndHoldsUpNobody(t *testing.T) {
+	const mostSockets = 16
+	for mode, achieves := range map[string]string{"receive": "refused", "receive-churn": "asked"} {
+		t.Run(mode, func(t *testing.T) {
+			c := newRingCompany(t, "--pod-sockets", strconv.Itoa(mostSockets))
+			c.goodTraffic(t, 10, func() {})
+			idle(t, c.client)
+			before := holdingsOf(t, c.daemon)
+			asking := startMode(t, c.PodA, c.socket, "ask", 2*time.Second)
+			enemy := c.attack(t, c.enemy.pod, mode, 2*time.Second, 0)
+			c.goodTraffic(t, 500, func() {})
+			pod, got := c.receives(t, hostileIdentity)
+			if got.Sockets > mostSockets || pod.RingMemoryBytes > pod.Limits.RingMemoryBytes || c.sideA().entered(t) > mostSockets+1 {
+				t.Errorf("it has %+v, %d bytes of rings, and the program %d", got, pod.RingMemoryBytes, c.sideA().entered(t))
+			}
+			if said := enemy.achieved(t); said["opened"] == 0 || said[achieves] == 0 {
+				t.Errorf("the hostile pod achieved nothing: %v", said)
+			}
+			if said := asking.achieved(t); said["asked"] == 0 || said["longest-us"] > int(time.Second/time.Microsecond) {
+				t.Errorf("another pod's requests: %v", said)
+			}
+			returned(t, c.daemon, c.client, before)
+			killed := c.attack(t, c.enemy.pod, mode, patience, 0)
+			time.Sleep(300 * time.Millisecond)
+			kill(t, killed.Process)
+			returned(t, c.daemon, c.client, before)
+			for deadline := time.Now().Add(patience); c.sideA().entered(t) > 0; time.Sleep(10 * time.Millisecond) {
+				if time.Now().After(deadline) {
+					t.Fatalf("the program still has %d rings", c.sideA().entered(t))
+				}
+			}
+		})
+	}
+}
+
+func TestKilledTwentyTimesADatagramComesOnce(t *testing.T) {
+	lab := newLab(t)
+	lab.sideA().attach(t, rings.Endpoint{Rings: true})
+	daemon, client := lab.startDaemon(t)
+	lab.receiving(t, client)
+	sent, came := filepath.Join(t.TempDir(), "talker.csv"), filepath.Join(t.TempDir(), "listener.csv")
+	listener := lab.startRingListener(t, came)
+	talker := lab.startKernelTalker(t, sent, forGood)
+	for range 20 {
+		time.Sleep(rand.N(300 * time.Millisecond))
+		kill(t, daemon)
+		time.Sleep(rand.N(100 * time.Millisecond))
+		daemon = start(t, lab.NodeA, "ktsnd", exec.Command(program(t, "ktsnd"), lab.daemonArguments()...))
+		client = connect(t, daemon, lab.control)
+		endpoint := lab.endpoint()
+		endpoint.Receive = true
+		err := errors.Join(client.EndpointAdd(t.Context(), endpoint), client.SocketAdd(t.Context(), identity, lab.socket))
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	// The last one gives the ring to whoever asks in time, or takes it away: nothing is lost by either.
+	for deadline := time.Now().Add(20 * time.Second); receivedOf(t, client).Sockets == 0; time.Sleep(50 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("the listener does not ask the last ktsnd for a ring")
+		}
+	}
+	time.Sleep(time.Second)
+	interrupt(t, talker)
+	got := receivedOf(t, client)
+	drain(t, listener)
+	if count := onlyOnce(t, sent, came); got.Sockets != 1 || got.Dropped != 0 || lab.sideA().counts(t).Received < uint64(count)*9/10 {
+		t.Errorf("of %d messages ktsnd says %+v, the program %+v", count, got, lab.sideA().counts(t))
+	}
+}
