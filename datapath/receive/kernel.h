@@ -55,6 +55,11 @@ struct sock_cgroup_data {
 
 struct xfrm_policy;
 
+// Of all sockets that share a port.
+struct sock_reuseport {
+	struct bpf_prog *prog;
+};
+
 // The kernel wraps the pointer so that it can be left out.
 typedef struct {
 	struct net *net;
@@ -68,6 +73,7 @@ struct sock {
 	struct sock_common __sk_common;
 	struct sock_cgroup_data sk_cgrp_data;
 	struct xfrm_policy *sk_policy[1];
+	struct sock_reuseport *sk_reuseport_cb;
 };
 
 struct sk_buff {

@@ -397,6 +397,14 @@ static __always_inline int has_cgroup_program(const struct sock *kernel, __u32 f
 				   : bpf_core_enum_value(enum cgroup_bpf_attach_type, CGROUP_UDP4_RECVMSG));
 }
 
+// Without one the kernel chooses by a hash of the addresses, here as well.
+static __always_inline int has_reuseport_program(const struct sock *kernel)
+{
+	const struct sock_reuseport *group = BPF_CORE_READ(kernel, sk_reuseport_cb);
+
+	return group && BPF_CORE_READ(group, prog);
+}
+
 // A socket with a ring. It is asked of each datagram, since rules come and go.
 static __always_inline __u32 judge_socket(struct bpf_sock *sk, const struct datagram *datagram,
 					  const struct ktsn_receive_endpoint *endpoint)
@@ -414,7 +422,9 @@ static __always_inline __u32 judge_socket(struct bpf_sock *sk, const struct data
 		return KTSN_RECEIVE_PACKET_FILTER;
 	if (has_policy(kernel, net))
 		return KTSN_RECEIVE_POLICY;
-	return has_cgroup_program(kernel, sk->family) ? KTSN_RECEIVE_CGROUP_PROGRAM : KTSN_RECEIVE_RECEIVED;
+	if (has_cgroup_program(kernel, sk->family))
+		return KTSN_RECEIVE_CGROUP_PROGRAM;
+	return has_reuseport_program(kernel) ? KTSN_RECEIVE_REUSEPORT_PROGRAM : KTSN_RECEIVE_RECEIVED;
 }
 
 static __always_inline struct bpf_sock *look_up(struct __sk_buff *packet, const struct datagram *datagram,
@@ -583,7 +593,7 @@ static __always_inline void note_left(__u64 id, __u32 why)
 {
 	struct ktsn_receive_control *control;
 
-	if (why < KTSN_RECEIVE_PACKET_FILTER || why > KTSN_RECEIVE_CGROUP_PROGRAM)
+	if (why < KTSN_RECEIVE_PACKET_FILTER || why > KTSN_RECEIVE_REUSEPORT_PROGRAM)
 		return;
 	control = control_of(id);
 	if (control)

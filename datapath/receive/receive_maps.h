@@ -79,12 +79,13 @@ enum ktsn_receive_count {
 	KTSN_RECEIVE_FOREIGN,   /* the socket is not of the endpoint's network namespace, or bound to a device
 				 */
 	/* Of the socket with a ring, or its pod: the kernel asks them, the program cannot. */
-	KTSN_RECEIVE_PACKET_FILTER,  /* hooks of packet filters in the pod's network namespace */
-	KTSN_RECEIVE_POLICY,         /* policies of IPsec */
-	KTSN_RECEIVE_CGROUP_PROGRAM, /* programs of the socket's cgroup */
-	KTSN_RECEIVE_NO_RING,        /* the ring has gone */
-	KTSN_RECEIVE_TOO_LONG,       /* longer than any record */
-	KTSN_RECEIVE_CHECKSUM,       /* wrong, or missing with IPv6 or where the tunnel has one */
+	KTSN_RECEIVE_PACKET_FILTER,     /* hooks of packet filters in the pod's network namespace */
+	KTSN_RECEIVE_POLICY,            /* policies of IPsec */
+	KTSN_RECEIVE_CGROUP_PROGRAM,    /* programs of the socket's cgroup */
+	KTSN_RECEIVE_REUSEPORT_PROGRAM, /* chooses among sockets that share the port */
+	KTSN_RECEIVE_NO_RING,           /* the ring has gone */
+	KTSN_RECEIVE_TOO_LONG,          /* longer than any record */
+	KTSN_RECEIVE_CHECKSUM,          /* wrong, or missing with IPv6 or where the tunnel has one */
 	KTSN_RECEIVE_COUNTS
 };
 

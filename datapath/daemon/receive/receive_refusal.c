@@ -11,7 +11,6 @@ const char *receive_refusal_text(enum receive_refusal refusal)
 		[RECEIVE_NO_PROGRAM] = "no program for receive rings is at the uplink",
 		[RECEIVE_KIND] = "it is no UDP socket",
 		[RECEIVE_FILTER] = "it has a filter of its own",
-		[RECEIVE_REUSEPORT] = "it shares its port with others (SO_REUSEPORT)",
 		[RECEIVE_GRO] = "it wants datagrams joined (UDP_GRO)",
 		[RECEIVE_ENCAPSULATION] = "it is the end of a tunnel (UDP_ENCAP)",
 		[RECEIVE_DEVICE] = "it is bound to an interface (SO_BINDTODEVICE)",
@@ -31,6 +30,7 @@ const char *receive_left_text(uint32_t left)
 		[KTSN_RECEIVE_LEFT_PACKET_FILTER] = "the pod has packet filters",
 		[KTSN_RECEIVE_LEFT_POLICY] = "the pod has policies of IPsec",
 		[KTSN_RECEIVE_LEFT_CGROUP_PROGRAM] = "its cgroup has BPF programs",
+		[KTSN_RECEIVE_LEFT_REUSEPORT_PROGRAM] = "a program chooses among sockets at its port",
 	};
 
 	return texts[left];

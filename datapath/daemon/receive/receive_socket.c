@@ -48,8 +48,6 @@ static bool has_classic_filter(int fd, bool *has_filter)
 
 static enum receive_refusal options_judge(int fd, struct receive_state *state)
 {
-	if (is_set(fd, SOL_SOCKET, SO_REUSEPORT))
-		return RECEIVE_REUSEPORT;
 	if (is_set(fd, SOL_UDP, GRO))
 		return RECEIVE_GRO;
 	if (is_set(fd, SOL_UDP, ENCAPSULATION))

@@ -378,13 +378,6 @@ static void a_socket_of_two_processes_has_one_ring_until_both_have_gone(void **s
 	close(fd);
 }
 
-static void reuse_port(int fd)
-{
-	const int on = 1;
-
-	assert_int_equal(setsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &on, sizeof(on)), 0);
-}
-
 static void join(int fd)
 {
 	const int on = 1;
@@ -434,13 +427,9 @@ static void what_cannot_be_served_stays_with_the_kernel(void **state)
 		void (*prepare)(int fd);
 		enum receive_refusal why;
 	} cases[] = {
-		{reuse_port, RECEIVE_REUSEPORT},
-		{join, RECEIVE_GRO},
-		{encapsulate, RECEIVE_ENCAPSULATION},
-		{to_device, RECEIVE_DEVICE},
-		{filter, RECEIVE_FILTER},
-		{lock, RECEIVE_FILTER},
-		{foreign_program, RECEIVE_FILTER},
+		{join, RECEIVE_GRO},         {encapsulate, RECEIVE_ENCAPSULATION},
+		{to_device, RECEIVE_DEVICE}, {filter, RECEIVE_FILTER},
+		{lock, RECEIVE_FILTER},      {foreign_program, RECEIVE_FILTER},
 	};
 	int application = application_connect(), stream;
 

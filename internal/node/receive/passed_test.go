@@ -3,6 +3,7 @@
 package receive
 
 import (
+	"errors"
 	"net"
 	"os"
 	"os/exec"
@@ -37,7 +38,7 @@ func (w *world) expect(t *testing.T, when, ipv4, ipv6 string) {
 		t.Errorf("%s: %q and over IPv6 %q, want %q and %q", when, got4, got6, ipv4, ipv6)
 	}
 	// enum ktsn_receive_left of datapath/ring/receive_layout.h: what ktsnd's status says, of the last datagram.
-	places := map[string]uint32{"received": 0, "packet-filter": 1, "policy": 2, "cgroup-program": 3}
+	places := map[string]uint32{"received": 0, "packet-filter": 1, "policy": 2, "cgroup-program": 3, "reuseport-program": 4}
 	var control [32]uint32
 	if err := w.control.Lookup(uint32(0), &control); err != nil || control[2] != places[ipv6] {
 		t.Errorf("%s: the control page says %d (%v), want %d", when, control[2], err, places[ipv6])
@@ -135,6 +136,58 @@ func TestWhereACgroupHasProgramsTheKernelRunsThem(t *testing.T) {
 			attached.Close()
 			w.expect(t, "when it has gone", "received", "received")
 		})
+	}
+}
+
+func TestSocketsThatShareAPortHaveRingsUnlessAProgramChooses(t *testing.T) {
+	w := newWorld(t)
+	var sockets [2]int
+	var pages [2]*ebpf.Map
+	for i := range sockets {
+		do(t, w.pod, func() (err error) {
+			sockets[i], err = unix.Socket(unix.AF_INET6, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+			if err == nil {
+				err = errors.Join(unix.SetsockoptInt(sockets[i], unix.SOL_SOCKET, unix.SO_REUSEPORT, 1),
+					unix.Bind(sockets[i], &unix.SockaddrInet6{Port: testPodPort}))
+			}
+			return err
+		})
+		t.Cleanup(func() { unix.Close(sockets[i]) })
+		w.enterRing(t, sockets[i], 1<<16)
+		pages[i] = w.control
+	}
+	const many = 64
+	before := w.counts(t).Received
+	for i := range many {
+		one := w.valid()
+		one.sourcePort += uint16(i)
+		w.run(t, one.bytes())
+	}
+	var got [2]uint64
+	for i, page := range pages {
+		var control [16]uint64
+		if err := page.Lookup(uint32(0), &control); err != nil {
+			t.Fatal(err)
+		}
+		got[i] = control[9]
+	}
+	if sum := w.counts(t).Received - before; sum != many || got[0] == 0 || got[1] == 0 || got[0]+got[1] != many {
+		t.Errorf("%d of %d datagrams went into rings: %v", sum, many, got)
+	}
+	// Always the first socket.
+	chooses := []unix.SockFilter{{Code: unix.BPF_RET | unix.BPF_K}}
+	err := unix.SetsockoptSockFprog(sockets[1], unix.SOL_SOCKET, unix.SO_ATTACH_REUSEPORT_CBPF, &unix.SockFprog{Len: 1, Filter: &chooses[0]})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got4, got6 := w.verdicts(t); got4 != "reuseport-program" || got6 != "reuseport-program" {
+		t.Errorf("with a program: %q and over IPv6 %q", got4, got6)
+	}
+	if err := unix.SetsockoptInt(sockets[0], unix.SOL_SOCKET, unix.SO_DETACH_REUSEPORT_BPF, 0); err != nil {
+		t.Fatal(err)
+	}
+	if got4, got6 := w.verdicts(t); got4 != "received" || got6 != "received" {
+		t.Errorf("when it has gone: %q and over IPv6 %q", got4, got6)
 	}
 }
 
