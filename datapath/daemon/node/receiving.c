@@ -201,7 +201,8 @@ void receiving_end(struct process *process)
 
 static enum receive_refusal room_judge(struct pod *pod, uint32_t ring_id, size_t bytes)
 {
-	if (pod->receive.socket_count >= pod->quota->limits.sockets)
+	if (pod->receive.socket_count >= pod->quota->limits.sockets ||
+	    pod->receive.socket_count >= RECEIVE_POD_SOCKETS_MAX)
 		return RECEIVE_SOCKETS;
 	return ring_charges_allow(&pod->node->ring_charges, pod->quota, ring_id, receive_ring_cost(bytes))
 		       ? RECEIVE_SERVED

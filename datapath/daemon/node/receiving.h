@@ -24,6 +24,9 @@
 #include "receive_maps.h"
 #include "requests.h"
 
+/* An eighth of what the program's maps hold (receive/receive.bpf.c), whatever the pod's limit. */
+enum { RECEIVE_POD_SOCKETS_MAX = 2048 };
+
 /* A socket with a ring. */
 struct receive_socket {
 	uint64_t cookie;

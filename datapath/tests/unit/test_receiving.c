@@ -497,6 +497,28 @@ static void a_pod_has_no_more_rings_than_it_may(void **state)
 	}
 }
 
+/* The program's maps are for all pods, whatever the limits of one are. */
+static void a_pod_has_no_more_than_its_share_of_the_maps(void **state)
+{
+	int application = application_connect(), fd = socket_bound(SOCK_DGRAM);
+	struct quota_limits limits = the_pod()->quota->limits;
+	struct answer answer;
+
+	(void)state;
+	limits.sockets = 2 * RECEIVE_POD_SOCKETS_MAX;
+	quota_limits_set(the_pod()->quota, &limits);
+	bed.node.pods->receive.socket_count = RECEIVE_POD_SOCKETS_MAX;
+	assert_int_equal(ask(application, KTSN_APP_RECEIVE_OPEN, fd).status, -ENOTSUP);
+	assert_int_equal(the_pod()->receive.why, RECEIVE_SOCKETS);
+	bed.node.pods->receive.socket_count = 0;
+	answer = ask(application, KTSN_APP_RECEIVE_OPEN, fd);
+	assert_int_equal(answer.status, 0);
+	hang_up(application);
+	removed_await(cookie_of(fd));
+	answer_discard(&answer);
+	close(fd);
+}
+
 static void kept_memory_counts(void **state)
 {
 	int application = application_connect(), fd = socket_bound(SOCK_DGRAM);
@@ -718,6 +740,8 @@ int main(void)
 						tear_down),
 		cmocka_unit_test_setup_teardown(nothing_is_done_where_nobody_asked, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(a_pod_has_no_more_rings_than_it_may, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(a_pod_has_no_more_than_its_share_of_the_maps, set_up,
+						tear_down),
 		cmocka_unit_test_setup_teardown(what_cannot_be_entered_leaves_nothing, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(a_socket_is_entered_again_where_the_maps_are_new, set_up,
 						tear_down),
