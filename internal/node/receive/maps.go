@@ -23,6 +23,10 @@ func Open(dir string) (*Maps, error) {
 	if err != nil {
 		return nil, err
 	}
+	// Asked without bpf(), which not everybody may call.
+	if !exists(filepath.Join(dir, peersMap)) {
+		return nil, ErrAbsent
+	}
 	opened := &Maps{}
 	for _, one := range []struct {
 		name string

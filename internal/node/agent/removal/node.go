@@ -56,6 +56,10 @@ func (n *Node) Clean(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	// Before its peers go: this container may take the program off, but not everywhere write its maps.
+	if _, err := receive.Detach(receive.DefaultDir); err != nil {
+		return err
+	}
 	peers, err := kernel.Peers()
 	if err != nil {
 		return err
@@ -65,9 +69,6 @@ func (n *Node) Clean(ctx context.Context) error {
 		gone = append(gone, overlay.Change{Peer: peer, Gone: true})
 	}
 	if err := kernel.ChangePeers(ctx, gone, nil); err != nil {
-		return err
-	}
-	if _, err := receive.Detach(receive.DefaultDir); err != nil {
 		return err
 	}
 	// Without bridges, tunnels and peers there is no filter, whoever left one.
