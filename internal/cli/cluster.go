@@ -145,7 +145,8 @@ func printNetwork(out, table io.Writer, network *v1alpha1.TSNNetwork, nodes []no
 	if network.Spec.IPv6 != nil {
 		ranges += ", " + network.Spec.IPv6.CIDR
 	}
-	fmt.Fprintf(out, "network %s: VNI %d, %s, %d pods, capture %s\n", network.Name, network.Spec.VNI, ranges, network.Status.Pods, orDash(network.Spec.Capture))
+	fmt.Fprintf(out, "network %s: VNI %d, %s, %d pods, capture %s, receive %s\n", network.Name, network.Spec.VNI, ranges, network.Status.Pods, orDash(network.Spec.Capture),
+		receiveInShort(network.Spec.Receive))
 	if limits, err := tsnnetwork.LimitsOf(network); err == nil && limits.Any() {
 		fmt.Fprintf(out, "  limits of a pod: %s\n", limitsLine(limits))
 	}
@@ -170,6 +171,14 @@ func printNetwork(out, table io.Writer, network *v1alpha1.TSNNetwork, nodes []no
 			inShort(node.Conditions, v1alpha1.ConditionCaptureOperational), clockInShort(network, node.Conditions))
 	}
 	printMore(table, "  ", len(nodes))
+}
+
+// receiveInShort is how datagrams reach the pods of a network.
+func receiveInShort(receive *v1alpha1.Receive) string {
+	if receive == nil {
+		return "-"
+	}
+	return fmt.Sprintf("by %s, rings %s", cmp.Or(receive.Path, v1alpha1.ReceiveBridge), cmp.Or(receive.Rings, v1alpha1.RingsRefused))
 }
 
 func orDash(text string) string {

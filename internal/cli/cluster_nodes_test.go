@@ -109,3 +109,20 @@ func TestTheSlowestLinkIsThatOfANode(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+func TestANetworkSaysHowItsPodsReceive(t *testing.T) {
+	for name, test := range map[string]struct {
+		receive *v1alpha1.Receive
+		want    string
+	}{
+		"by the kernel's path":      {nil, "-"},
+		"by defaults":               {&v1alpha1.Receive{}, "by Bridge, rings Refused"},
+		"past the bridge, in rings": {&v1alpha1.Receive{Path: v1alpha1.ReceiveRedirect, Rings: v1alpha1.RingsAllowed}, "by Redirect, rings Allowed"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := receiveInShort(test.receive); got != test.want {
+				t.Errorf("got %q, want %q", got, test.want)
+			}
+		})
+	}
+}

@@ -73,6 +73,7 @@ func TestStatusIsShown(t *testing.T) {
 			"schedule        cycle 2 ms of 2 entries since 2020-09-13T12:26:40 TAI + 100 ns, open now: TC7, TC0; another from 2023-11-14T22:13:21 TAI + 200 ns\n",
 			"pod             endpoints  processes ", "endpoint        factory/axis-1 tsn0, VNI 42",
 			"factory/axis-1  1          1 of 64    2 of 1024  801 of 65536 KiB  3 of 4096  100000/s    10000/s         1m0s     /run/ktsn/pods/5b1f9c1e/ktsn.sock\n",
+			"factory/axis-1  1              1200      2        3              1                it has a filter of its own\n",
 			"7     factory/axis-1  4712     10.42.1.2:40000  10.42.2.2:7788  CLOCK_TAI                 5      1000   990   4     7        3        71ns\n",
 			"[::]:40001       any             CLOCK_MONOTONIC deadline  1 ",
 			"tsn0, VNI 42", "limits          VNI 42, of a pod: 4 processes, rate 2000/s, horizon 1s\n", "192.0.2.2, VNI 42, [10.42.2.0/24 fd00:42:2::/64]", "late-wakeup       2", "late-gate         4", "sent-bridge       2", "share-doorbells   3", "limit-refusals    5", "drop-horizon      0", "drop-max-sdu      2",

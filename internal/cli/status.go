@@ -130,12 +130,13 @@ func printText(out io.Writer, current *state, wide bool) error {
 		fmt.Fprintf(table, "limits\tVNI %d, of a pod: %s\n", network.VNI, limitsLine(network.Limits))
 	}
 	// Each part has columns of its own.
-	for _, part := range []func(){
-		func() { printPods(table, current.Pods, names) },
-		func() { printFlows(table, current.Flows, names) },
-		func() { printClasses(table, current.Status) },
-		func() { printCounters(table, current.Status.Counters) },
-	} {
+	parts := []func(){func() { printPods(table, current.Pods, names) }}
+	if asked := askedForRings(current.Pods); len(asked) > 0 {
+		parts = append(parts, func() { printReceiving(table, asked, names) })
+	}
+	parts = append(parts, func() { printFlows(table, current.Flows, names) }, func() { printClasses(table, current.Status) },
+		func() { printCounters(table, current.Status.Counters) })
+	for _, part := range parts {
 		if err := table.Flush(); err != nil {
 			return err
 		}
@@ -226,6 +227,22 @@ func printPods(out io.Writer, pods []control.Pod, names podNames) {
 			pod.Processes, limits.Processes, pod.Sockets, limits.Sockets, pod.RingMemoryBytes>>10,
 			limits.RingMemoryBytes>>10, pod.Pending, limits.Pending, rateText(limits.MessageRate), rateText(limits.DoorbellRate),
 			time.Duration(limits.HorizonNs), path)
+	}
+}
+
+// askedForRings are the pods that have ever asked for a receive ring.
+func askedForRings(pods []control.Pod) []control.Pod {
+	return slices.DeleteFunc(slices.Clone(pods), func(pod control.Pod) bool {
+		return pod.Receive.Sockets == 0 && pod.Receive.Received == 0 && pod.Receive.Refused == 0
+	})
+}
+
+func printReceiving(out io.Writer, pods []control.Pod, names podNames) {
+	fmt.Fprintln(out, names.head("pod", "identity")+"\treceive rings\treceived\tdropped\tby the kernel\tsockets without\tthe last because")
+	for _, pod := range pods {
+		rings := &pod.Receive
+		fmt.Fprintf(out, "%s\t%d\t%d\t%d\t%d\t%d\t%s\n", names.cells(pod.Identity), rings.Sockets, rings.Received, rings.Dropped, rings.Kernel,
+			rings.Refused, orDash(rings.Reason))
 	}
 }
 

@@ -94,6 +94,13 @@ func (w *world) clock(status metav1.ConditionStatus, reason, text string) {
 	w.state.Status.Networks[0].Conditions = append(w.state.Status.Networks[0].Conditions, is)
 }
 
+// rings has the pod ask for receive rings, on a network that offers them, and ktsnd say this of them.
+func (w *world) rings(said control.PodReceive) {
+	w.pod.Annotations[v1alpha1.ReceiveAnnotation] = v1alpha1.ReceiveRing
+	w.network.Spec.Receive = &v1alpha1.Receive{Rings: v1alpha1.RingsAllowed}
+	w.ktsnd.Pods[0].Receive = said
+}
+
 // replaced has a newer ktsnd serve, and the one before stand by.
 func (w *world) replaced() {
 	w.standBy, w.ktsndPod = w.ktsndPod, *w.ktsndPod.DeepCopy()
@@ -306,7 +313,18 @@ func TestEachFaultIsNamedWithWhatToDo(t *testing.T) {
 		"no filter, as asked for": {"pod", func(w *world) {
 			w.captured[0].Attached, w.pod.Annotations[v1alpha1.UnseenAnnotation] = false, "pass"
 		}, Note, "because the annotation kubernetsn.io/unseen says so"},
-		"a filter that cannot be read":          {"pod", func(w *world) { w.captured[0].Failure = "no permission" }, Note, "could not be looked at: no permission"},
+		"a filter that cannot be read":    {"pod", func(w *world) { w.captured[0].Failure = "no permission" }, Note, "could not be looked at: no permission"},
+		"receive rings":                   {"pod", func(w *world) { w.rings(control.PodReceive{Sockets: 2, Received: 9}) }, OK, "sockets with one: 2; 9 datagrams came into them"},
+		"receive rings of closed sockets": {"pod", func(w *world) { w.rings(control.PodReceive{Received: 9}) }, OK, "sockets with one: 0; 9 datagrams came into them"},
+		"receive rings that nobody offers": {"pod", func(w *world) {
+			w.rings(control.PodReceive{})
+			w.network.Spec.Receive = &v1alpha1.Receive{Path: v1alpha1.ReceiveRedirect}
+		}, Note, "network tsn does not offer any, so the kernel serves what comes on it"},
+		"receive rings that nobody asks for": {"pod", func(w *world) { w.rings(control.PodReceive{}) }, Note, "no socket of the pod has asked for one"},
+		"a socket without a receive ring": {"pod", func(w *world) {
+			w.rings(control.PodReceive{Sockets: 1, Refused: 3, Reason: "it wants datagrams joined (UDP_GRO)"})
+		}, Note, "3 stayed with the kernel, the last of them because it wants datagrams joined"},
+		"a full receive ring":                   {"pod", func(w *world) { w.rings(control.PodReceive{Sockets: 1, Received: 9, Dropped: 4}) }, Note, "and 4 were dropped because a ring was full"},
 		"a silent ktsnd":                        {"pod", func(w *world) { w.errKtsnd = errors.New("no answer") }, Note, "could not be looked at: no answer"},
 		"an unlabelled node":                    {"pod", func(w *world) { w.node.Labels, w.ktsndPod.Name = nil, "" }, Bad, "lacks the label kubernetsn.io/active"},
 		"an idle node":                          {"node", func(w *world) { w.node.Labels, w.ktsndPod.Name = nil, "" }, Note, "no pod on a network is there"},

@@ -82,7 +82,7 @@ func (d *Doctor) Pod(ctx context.Context, namespace, name string) ([]Finding, er
 		}
 		d.attached(pod, names)
 		d.running(pod)
-		d.inKtsnd(ctx, pod)
+		d.inKtsnd(ctx, pod, networks)
 		d.pastLibrary(ctx, pod)
 	}
 	d.events(ctx, pod)
@@ -300,7 +300,7 @@ func (d *Doctor) running(pod *corev1.Pod) {
 }
 
 // inKtsnd says what the node's ktsnd knows of the pod.
-func (d *Doctor) inKtsnd(ctx context.Context, pod *corev1.Pod) {
+func (d *Doctor) inKtsnd(ctx context.Context, pod *corev1.Pod, networks []v1alpha1.TSNNetwork) {
 	const about = "ktsnd"
 	state, err := d.AskKtsnd(ctx, pod.Spec.NodeName)
 	if err != nil {
@@ -325,6 +325,7 @@ func (d *Doctor) inKtsnd(ctx context.Context, pod *corev1.Pod) {
 	default:
 		d.flows(state, uid, one)
 	}
+	d.rings(pod, networks, one)
 }
 
 // flows says how the pod's messages fare.
