@@ -17,6 +17,7 @@ type Metrics struct {
 	messages    *prometheus.CounterVec
 	unseen      *prometheus.CounterVec
 	captured    *prometheus.CounterVec
+	received    *prometheus.CounterVec
 	relays      *prometheus.GaugeVec
 	usage       *prometheus.GaugeVec
 	limit       *prometheus.GaugeVec
@@ -53,6 +54,8 @@ func New(registry prometheus.Registerer) (*Metrics, error) {
 		captured: counter("capture_frames_total", "Captured frames of a pod, by what became of them: read-KIND (by the relay), handed-KIND (to ktsnd), "+
 			"passed (to the kernel, because no relay answered), drop-REASON.",
 			append(podLabels, "result")...),
+		received: counter("pod_received_total", "Datagrams for sockets with receive rings: ring (came into it), dropped (found it full), kernel (came into the "+
+			"kernel's queue beside it).", append(podLabels, "result")...),
 		relays: gauge("capture_relays", "Captured interfaces of the node, by how their relays are: running, away, kernel-path (the relay runs, and "+
 			"frames without a transmit time leave by the kernel because ktsnd does not take them).", "state"),
 		usage: gauge("pod_usage", "What a pod has of ktsnd: processes, sockets, ring_memory_bytes, pending.", append(podLabels, "resource")...),
@@ -70,8 +73,8 @@ func New(registry prometheus.Registerer) (*Metrics, error) {
 		}),
 		nodeClock: newNodeClock(),
 	}
-	for _, one := range []prometheus.Collector{m.up, m.node, m.class, m.parts, m.things, m.clock, m.messages, m.unseen, m.captured, m.relays, m.usage, m.limit,
-		m.departure, m.overwritten, m.swept, m.leftOut, m.offset, m.bound, m.state, m.grandmaster, m.steps, m.faults} {
+	for _, one := range []prometheus.Collector{m.up, m.node, m.class, m.parts, m.things, m.clock, m.messages, m.unseen, m.captured, m.received, m.relays, m.usage,
+		m.limit, m.departure, m.overwritten, m.swept, m.leftOut, m.offset, m.bound, m.state, m.grandmaster, m.steps, m.faults} {
 		if err := registry.Register(one); err != nil {
 			return nil, err
 		}

@@ -45,6 +45,8 @@ type last struct {
 	classes  map[uint8]control.ClassStatus
 	// flows are those of the last answer, closed those of the one before that are not in it.
 	flows, closed map[uint64]control.Flow
+	// received is by a pod's identity.
+	received map[string]control.PodReceive
 	// departures is the number of the last one that was seen.
 	departures uint64
 	named      map[string]Name
@@ -94,6 +96,7 @@ func (p *Poller) ask(ctx context.Context, ktsnd Ktsnd) error {
 	}
 	p.name(ctx, pods)
 	p.countPods(pods)
+	p.countReceived(pods)
 	p.countFlows(flows)
 	departures, overwritten, err := ktsnd.Departures(ctx, p.departures)
 	if err != nil {
@@ -177,6 +180,7 @@ func (p *Poller) name(ctx context.Context, pods []control.Pod) {
 		p.Metrics.messages.DeletePartialMatch(labels)
 		p.Metrics.unseen.DeletePartialMatch(labels)
 		p.Metrics.captured.DeletePartialMatch(labels)
+		p.Metrics.received.DeletePartialMatch(labels)
 		p.Metrics.usage.DeletePartialMatch(labels)
 		p.Metrics.limit.DeletePartialMatch(labels)
 		p.Metrics.departure.DeletePartialMatch(labels)
@@ -197,6 +201,24 @@ func (p *Poller) countPods(pods []control.Pod) {
 			p.Metrics.limit.WithLabelValues(name.Namespace, name.Pod, resource).Set(float64(pair[1]))
 		}
 	}
+}
+
+// countReceived counts what came for pods that have asked for receive rings.
+func (p *Poller) countReceived(pods []control.Pod) {
+	seen := map[string]control.PodReceive{}
+	for _, pod := range pods {
+		now, before, name := pod.Receive, p.received[pod.Identity], p.named[pod.Identity]
+		seen[pod.Identity] = now
+		if now.Sockets == 0 && now.Received == 0 && now.Dropped == 0 {
+			continue
+		}
+		for result, delta := range map[string]float64{
+			"ring": more(now.Received, before.Received), "dropped": more(now.Dropped, before.Dropped), "kernel": more(now.Kernel, before.Kernel),
+		} {
+			p.Metrics.received.WithLabelValues(name.Namespace, name.Pod, result).Add(delta)
+		}
+	}
+	p.received = seen
 }
 
 func (p *Poller) countFlows(flows []control.Flow) {

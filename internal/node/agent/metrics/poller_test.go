@@ -66,8 +66,11 @@ func expect(t *testing.T, registry *prometheus.Registry, name, text string) {
 func TestFiguresFollowWhatKtsndSays(t *testing.T) {
 	ktsnd := &fakeKtsnd{
 		status: control.Status{KtsndVersion: "1", Counters: control.Counters{Taken: 12, Sent: 10, DropPort: 2}, Classes: []control.ClassStatus{{TrafficClass: 3, Sent: 10, Late: 1}}},
-		pods:   []control.Pod{{Identity: "a", Sockets: 1, Limits: control.PodLimits{Sockets: 1024}}, {Identity: "stranger"}},
-		flows:  []control.Flow{{Number: 7, Identity: "a", TrafficClass: 3, Taken: 12, Sent: 10, Late: 1, Dropped: 2}},
+		pods: []control.Pod{{
+			Identity: "a", Sockets: 1, Limits: control.PodLimits{Sockets: 1024},
+			Receive: control.PodReceive{Sockets: 1, Received: 20, Dropped: 4, Kernel: 3},
+		}, {Identity: "stranger"}},
+		flows: []control.Flow{{Number: 7, Identity: "a", TrafficClass: 3, Taken: 12, Sent: 10, Late: 1, Dropped: 2}},
 		departures: []control.Departure{
 			{Sequence: 1, Flow: 7, RequestedTAI: 1000, DepartedTAI: 1200}, {Sequence: 2, Flow: 7, RequestedTAI: 1000, DepartedTAI: 6000},
 		},
@@ -83,6 +86,13 @@ ktsn_pod_messages_total{class="3",namespace="default",pod="pod-a",result="droppe
 ktsn_pod_messages_total{class="3",namespace="default",pod="pod-a",result="late"} 1
 ktsn_pod_messages_total{class="3",namespace="default",pod="pod-a",result="sent"} 10
 ktsn_pod_messages_total{class="3",namespace="default",pod="pod-a",result="taken"} 12
+`)
+	expect(t, registry, "ktsn_pod_received_total", `
+# HELP ktsn_pod_received_total Datagrams for sockets with receive rings: ring (came into it), dropped (found it full), kernel (came into the kernel's queue beside it).
+# TYPE ktsn_pod_received_total counter
+ktsn_pod_received_total{namespace="default",pod="pod-a",result="dropped"} 4
+ktsn_pod_received_total{namespace="default",pod="pod-a",result="kernel"} 3
+ktsn_pod_received_total{namespace="default",pod="pod-a",result="ring"} 20
 `)
 	departed := p.Metrics.departure.WithLabelValues("default", "pod-a", "3").(prometheus.Histogram)
 	if got := testutil.CollectAndCount(p.Metrics.departure); got != 1 {
@@ -101,7 +111,7 @@ ktsn_pod_messages_total{class="3",namespace="default",pod="pod-a",result="taken"
 
 func TestANewKtsndAndClosedSocketsTakeNothingBack(t *testing.T) {
 	ktsnd := &fakeKtsnd{
-		status: control.Status{KtsndVersion: "1", Counters: control.Counters{Taken: 10}}, pods: []control.Pod{{Identity: "a"}},
+		status: control.Status{KtsndVersion: "1", Counters: control.Counters{Taken: 10}}, pods: []control.Pod{{Identity: "a", Receive: control.PodReceive{Received: 10}}},
 		flows:      []control.Flow{{Number: 1, Identity: "a", Sent: 10}},
 		departures: []control.Departure{{Sequence: 5, Flow: 1}},
 	}
@@ -115,12 +125,16 @@ func TestANewKtsndAndClosedSocketsTakeNothingBack(t *testing.T) {
 	}
 	ktsnd.status.KtsndVersion, ktsnd.status.Counters.Taken = version, 3
 	ktsnd.flows = []control.Flow{{Number: 1, Identity: "a", Sent: 3}}
+	ktsnd.pods[0].Receive.Received = 3
 	ktsnd.departures = []control.Departure{{Sequence: 1, Flow: 1}}
 	p.Poll(t.Context())
 	ktsnd.flows = nil
 	p.Poll(t.Context())
 	if got := testutil.ToFloat64(p.Metrics.messages.WithLabelValues("default", "pod-a", "0", "sent")); got != 13 {
 		t.Errorf("sent are %v, want 10 and 3", got)
+	}
+	if got := testutil.ToFloat64(p.Metrics.received.WithLabelValues("default", "pod-a", "ring")); got != 13 {
+		t.Errorf("received are %v, want 10 and 3", got)
 	}
 	if got := testutil.ToFloat64(p.Metrics.node.WithLabelValues("taken")); got != 13 {
 		t.Errorf("taken are %v, want 10 and 3", got)
@@ -130,7 +144,7 @@ func TestANewKtsndAndClosedSocketsTakeNothingBack(t *testing.T) {
 	}
 	ktsnd.pods = nil
 	p.Poll(t.Context())
-	if got := testutil.CollectAndCount(p.Metrics.messages); got != 0 {
+	if got := testutil.CollectAndCount(p.Metrics.messages) + testutil.CollectAndCount(p.Metrics.received); got != 0 {
 		t.Errorf("%d figures of a pod that is gone", got)
 	}
 }
