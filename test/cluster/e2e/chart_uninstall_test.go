@@ -31,6 +31,7 @@ done | sort
 ip -o link | awk -F': ' '/: (tsn|ktsnr|veth.*tsn)/ { print "interface " $2 }'
 nft list tables | grep kubernetsn
 find /sys/fs/bpf/ktsn 2>/dev/null
+for at in /sys/class/net/*; do tc filter show dev ${at##*/} ingress 2>/dev/null | grep -o 'ktsn_receive[^ ]*'; done
 true
 `
 

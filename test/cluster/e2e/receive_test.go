@@ -5,6 +5,7 @@ package e2e
 import (
 	"context"
 	"encoding/json"
+	"strings"
 	"testing"
 
 	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
@@ -51,6 +52,9 @@ func receivedShort(ctx context.Context, t *testing.T, namespace string) {
 		accounted(t, got, messages, func() uint64 { return 0 })
 	}
 	after := receiveOn(ctx, t, host)
+	if said, err := ktsn(ctx, t, "doctor", asks.Name, "--namespace", namespace); err != nil || !strings.Contains(said, "datagrams came into them") {
+		t.Errorf("of the pod with rings ktsn doctor says %v: %s", err, said)
+	}
 	rings, redirected := after.Counts.Received-before.Counts.Received, after.Counts.Redirected-before.Counts.Redirected
 	// A socket has its ring once the listener has asked for one.
 	if rings < messages*9/10 || redirected < messages*9/10 || after.Counts.Full != before.Counts.Full {
