@@ -9,8 +9,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "arrival.h"
 #include "csv.h"
-#include "message.h"
 #include "options.h"
 #include "records.h"
 #include "timing.h"
@@ -93,69 +93,31 @@ static int64_t deadline_after(int64_t timeout_ns)
 	return timeout_ns ? timing_now_ns(CLOCK_MONOTONIC) + timeout_ns : INT64_MAX;
 }
 
-static bool is_foreign(const struct listener *listener, int decode_error, const struct message_header *header)
+static bool is_foreign(const struct listener *listener, const struct listener_record *record)
 {
 	if (listener->options.run_id < 0)
 		return false;
-	return decode_error || header->run_id != (uint32_t)listener->options.run_id;
-}
-
-static struct in6_addr source_of(const union parse_endpoint *source)
-{
-	struct in6_addr mapped = {.s6_addr = {[10] = 0xff, [11] = 0xff}};
-
-	if (source->family == AF_INET6)
-		return source->ipv6.sin6_addr;
-	memcpy(mapped.s6_addr + 12, &source->ipv4.sin_addr, sizeof(source->ipv4.sin_addr));
-	return mapped;
-}
-
-static ssize_t receive_datagram(struct listener *listener, union parse_endpoint *source)
-{
-	struct iovec iov = {.iov_base = listener->payload, .iov_len = sizeof(listener->payload)};
-	struct msghdr message = {
-		.msg_name = source,
-		.msg_namelen = sizeof(*source),
-		.msg_iov = &iov,
-		.msg_iovlen = 1,
-	};
-	ssize_t received_bytes = recvmsg(listener->fd, &message, MSG_DONTWAIT);
-
-	if (received_bytes >= 0)
-		return received_bytes;
-	return errno == EINTR ? -EAGAIN : -errno;
+	return !record->decoded || record->run_id != (uint32_t)listener->options.run_id;
 }
 
 /* 1 when a message of the run was recorded, 0 when a foreign one was counted; -EAGAIN or other -errno. */
 static int receive_message(struct listener *listener)
 {
 	struct listener_record *record = &listener->records[listener->record_count];
-	union parse_endpoint source = {.family = AF_UNSPEC};
-	struct message_header header;
-	ssize_t received_bytes;
-	int64_t arrival_ns;
-	int decode_error;
+	union parse_endpoint source;
+	ssize_t received_bytes =
+		arrival_receive(listener->fd, listener->payload, sizeof(listener->payload), &source, record);
 
-	received_bytes = receive_datagram(listener, &source);
 	if (received_bytes < 0)
 		return (int)received_bytes;
-	/* Only the header is read before the time: which clock to read stands in it. */
-	decode_error = message_decode(listener->payload, (size_t)received_bytes, &header);
-	arrival_ns = timing_now_ns(message_clock_known(header.clock) ? header.clock : CLOCK_TAI);
-	if (is_foreign(listener, decode_error, &header)) {
+	if (is_foreign(listener, record)) {
 		listener->counters.foreign++;
 		return 0;
 	}
-	*record = (struct listener_record){
-		.txtime_ns = header.txtime_ns,
-		.arrival_ns = arrival_ns,
-		.sequence = header.sequence,
-		.run_id = header.run_id,
-		.payload_bytes = (uint32_t)received_bytes,
-		.source = source_of(&source),
-		.source_port = ntohs(source.ipv4.sin_port),
-		.valid = !decode_error && !message_verify(listener->payload, (size_t)received_bytes, &header),
-	};
+	/* A reply that the socket does not take is missing at the talker, which counts it. */
+	if (listener->options.echo)
+		(void)sendto(listener->fd, listener->payload, (size_t)received_bytes, MSG_DONTWAIT,
+			     &source.any, parse_endpoint_bytes(&source));
 	listener->record_count++;
 	return 1;
 }

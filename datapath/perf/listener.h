@@ -9,12 +9,12 @@
 #ifndef KTSN_PERF_LISTENER_H
 #define KTSN_PERF_LISTENER_H
 
-#include <netinet/in.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 
+#include "arrival.h"
 #include "parse.h"
 #include "process.h"
 
@@ -23,24 +23,13 @@ struct listener_options {
 	int64_t count;            /* 0: until nothing comes any more */
 	int64_t idle_timeout_ns;  /* 0: none */
 	int64_t first_timeout_ns; /* 0: none */
+	bool echo;                /* send each message back */
 	bool poll;                /* spin on the socket instead of sleeping */
 	struct process_options process;
 	const char *csv_path; /* NULL: none */
 	int64_t run_id;       /* -1: any */
 	int64_t ready_fd;     /* -1: none */
 	bool quiet;
-};
-
-/* One message that arrived. */
-struct listener_record {
-	int64_t txtime_ns;  /* as the message says; 0 when it is not one of tsnperf's */
-	int64_t arrival_ns; /* on the message's own clock */
-	uint32_t sequence;
-	uint32_t run_id;
-	uint32_t payload_bytes; /* received */
-	struct in6_addr source; /* IPv4 as IPv4-mapped */
-	uint16_t source_port;
-	bool valid; /* magic, version, clock, length and pattern are right */
 };
 
 /* Messages that have no record. */

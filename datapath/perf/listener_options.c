@@ -39,6 +39,8 @@ int listener_options_parse(int argc, char **argv, struct listener_options *optio
 		{"poll", NULL, option_flag, &options->poll,
 		 .help = "spin on the socket: a whole CPU, exact arrival times (default)"},
 		{"block", NULL, option_no_flag, &options->poll, .help = "sleep until something arrives"},
+		{"echo", NULL, option_flag, &options->echo,
+		 .help = "send each message back to where it came from, without a transmit\ntime"},
 		{"cpu", "N", option_number, &options->process.cpu, .maximum = 1023,
 		 .accepted = "the number of a CPU, 0 to 1023", .help = "run on this CPU only"},
 		{"fifo", "PRIO", option_number, &options->process.fifo_priority, .minimum = 1, .maximum = 99,

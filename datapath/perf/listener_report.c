@@ -1,13 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "listener.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "csv.h"
 #include "samples.h"
 
 static const unsigned int latency_percentiles[] = {SAMPLES_P50,   SAMPLES_P90, SAMPLES_P99,
@@ -22,19 +20,6 @@ struct analysis {
 	size_t duplicates;
 	int64_t *samples; /* room for one per message */
 };
-
-static int print_row(FILE *file, const void *records, size_t row)
-{
-	const struct listener_record *record = (const struct listener_record *)records + row;
-	bool ipv4 = IN6_IS_ADDR_V4MAPPED(&record->source);
-	char source[INET6_ADDRSTRLEN];
-
-	inet_ntop(ipv4 ? AF_INET : AF_INET6, record->source.s6_addr + (ipv4 ? 12 : 0), source,
-		  sizeof(source));
-	return fprintf(file, "%" PRIu32 ",%" PRId64 ",%" PRId64 ",%" PRIu32 ",%s,%" PRIu16 ",%d\n",
-		       record->sequence, record->txtime_ns, record->arrival_ns, record->payload_bytes, source,
-		       record->source_port, record->valid);
-}
 
 /* By run, then sequence, then arrival, which is the order in which the records stand. */
 static int compare(const void *a, const void *b)
@@ -169,9 +154,7 @@ int listener_report(const struct listener_options *options, FILE *csv, const str
 {
 	int csv_error, error = 0;
 
-	csv_error = csv_write(csv, options->csv_path,
-			      "sequence,txtime_ns,arrival_ns,payload_bytes,source,source_port,valid",
-			      print_row, records, record_count);
+	csv_error = arrival_write(csv, options->csv_path, records, record_count);
 	if (!options->quiet)
 		error = print_summary(records, record_count, counters);
 	if (error)

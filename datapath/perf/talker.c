@@ -22,6 +22,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "arrival.h"
 #include "csv.h"
 #include "message.h"
 #include "options.h"
@@ -30,6 +31,8 @@
 
 /* A signal that comes between looking for it and falling asleep is seen this much later at most. */
 #define LONGEST_SLEEP_NS (TIMING_NS_PER_S / 2)
+/* So long after the last message its reply is waited for. */
+#define LAST_REPLY_NS (5 * TIMING_NS_PER_S)
 
 struct talker {
 	struct talker_options options;
@@ -37,10 +40,14 @@ struct talker {
 	size_t fd_count;
 	FILE *csv;      /* NULL: none */
 	FILE *cpu_time; /* NULL: none */
+	FILE *replies;  /* NULL: none are awaited */
+	struct listener_record *replied;
+	size_t replied_count;
 	struct talker_record *records;
 	size_t record_count; /* filled in, from the first */
 	int64_t base_ns;
 	uint8_t payload[MESSAGE_MAX_BYTES];
+	uint8_t reply[MESSAGE_MAX_BYTES];
 };
 
 static int fail(const char *what)
@@ -203,6 +210,29 @@ static void encode_payload(struct talker *talker, const struct talker_record *re
 	message_encode(talker->payload, &header);
 }
 
+/* The reply to `sent`, and any that came too late for the turns before. */
+static void await_reply(struct talker *talker, const struct talker_record *sent)
+{
+	const struct talker_options *options = &talker->options;
+	bool last = talker->record_count == (size_t)options->count;
+	int64_t until_ns = last ? timing_now_ns(options->clock) + LAST_REPLY_NS
+				: sent->txtime_ns + options->cycle_ns - options->lead_ns - options->spin_ns;
+
+	do {
+		struct listener_record *reply = &talker->replied[talker->replied_count];
+		union parse_endpoint source;
+
+		if (arrival_receive(talker->fds[0], talker->reply, sizeof(talker->reply), &source, reply) <
+			    0 ||
+		    !reply->decoded || reply->run_id != (uint32_t)options->run_id)
+			continue;
+		/* There is room for no more than one a message. */
+		talker->replied_count++;
+		if (reply->sequence == sent->sequence || talker->replied_count == talker->record_count)
+			return;
+	} while (timing_now_ns(options->clock) < until_ns && !process_stop_requested());
+}
+
 static int run_cycle(struct talker *talker)
 {
 	const struct talker_options *options = &talker->options;
@@ -219,6 +249,8 @@ static int run_cycle(struct talker *talker)
 			return error == -EINTR ? 0 : error;
 		send_payload(talker, record);
 		talker->record_count++;
+		if (talker->replies && !record->error)
+			await_reply(talker, record);
 	}
 	return 0;
 }
@@ -249,6 +281,26 @@ static int run_flood(struct talker *talker)
 	return 0;
 }
 
+static int reserve_replies(struct talker *talker)
+{
+	size_t count = (size_t)talker->options.count;
+	void *replied;
+	int error = csv_open(talker->options.replies_path, &talker->replies);
+
+	if (error || !talker->replies)
+		return error;
+	error = records_map(count, count, sizeof(*talker->replied), &replied);
+	if (error) {
+		fprintf(stderr, "tsnperf talker: no memory for %zu replies: %s; choose a smaller --count.\n",
+			count, strerror(-error));
+		return error;
+	}
+	talker->replied = replied;
+	/* Touched now, or the first replies would pay for its page faults. */
+	memset(talker->reply, 0xff, sizeof(talker->reply));
+	return 0;
+}
+
 static int talker_init(struct talker *talker)
 {
 	size_t count = (size_t)talker->options.count;
@@ -267,7 +319,9 @@ static int talker_init(struct talker *talker)
 		return error;
 	}
 	talker->records = records;
-	error = open_sockets(talker);
+	error = reserve_replies(talker);
+	if (!error)
+		error = open_sockets(talker);
 	if (!error)
 		error = process_prepare(&talker->options.process);
 	return error;
@@ -278,8 +332,11 @@ static void talker_fini(struct talker *talker)
 	for (size_t i = 0; i < talker->fd_count; i++)
 		close(talker->fds[i]);
 	records_unmap(talker->records, (size_t)talker->options.count, sizeof(*talker->records));
+	records_unmap(talker->replied, (size_t)talker->options.count, sizeof(*talker->replied));
 	if (talker->csv)
 		fclose(talker->csv);
+	if (talker->replies)
+		fclose(talker->replies);
 	if (talker->cpu_time)
 		fclose(talker->cpu_time);
 }
@@ -288,7 +345,7 @@ static int talk(struct talker *talker)
 {
 	/* Without the start and the end of the program, which are no part of what a message costs. */
 	int64_t cpu_ns = timing_now_ns(CLOCK_PROCESS_CPUTIME_ID);
-	int run_error, cpu_error, error;
+	int run_error, cpu_error, reply_error, error;
 
 	run_error = talker->options.flood ? run_flood(talker) : run_cycle(talker);
 	cpu_ns = timing_now_ns(CLOCK_PROCESS_CPUTIME_ID) - cpu_ns;
@@ -300,9 +357,13 @@ static int talk(struct talker *talker)
 	talker->csv = NULL;
 	cpu_error = talker_report_cpu_time(&talker->options, talker->cpu_time, cpu_ns);
 	talker->cpu_time = NULL;
+	reply_error = arrival_write(talker->replies, talker->options.replies_path, talker->replied,
+				    talker->replied_count);
+	talker->replies = NULL;
 	if (run_error)
 		return run_error;
-	return error ? error : cpu_error;
+	error = error ? error : cpu_error;
+	return error ? error : reply_error;
 }
 
 int talker_main(int argc, char **argv)

@@ -38,6 +38,7 @@ struct talker_options {
 	struct parse_start start;
 	struct process_options process;
 	const char *csv_path;      /* NULL: none */
+	const char *replies_path;  /* NULL: none are awaited */
 	const char *cpu_time_path; /* NULL: none */
 	int64_t run_id;
 	bool quiet;

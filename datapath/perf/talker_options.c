@@ -47,6 +47,12 @@ static int check(const struct talker_options *options)
 				"give one of them.\n");
 		return -EINVAL;
 	}
+	if (options->replies_path && (options->flood || options->sockets > 1)) {
+		fprintf(stderr,
+			"tsnperf talker: --replies waits for each message's reply at one socket; give it "
+			"without --flood and --sockets.\n");
+		return -EINVAL;
+	}
 	if (options->offset_ns < options->cycle_ns)
 		return 0;
 	fprintf(stderr,
@@ -130,6 +136,11 @@ int talker_options_parse(int argc, char **argv, struct talker_options *options)
 		{"csv", "FILE", option_text, &options->csv_path, .accepted = "the path of a file to write",
 		 .help = "write one row a message: sequence, txtime_ns, wakeup_ns,\n"
 			 "send_start_ns, send_end_ns, errno"},
+		{"replies", "FILE", option_text, &options->replies_path,
+		 .accepted = "the path of a file to write",
+		 .help = "spin after each message until its reply comes, from a listener\n"
+			 "with --echo, or the next turn begins, and write one row a reply,\n"
+			 "as a listener's --csv does; a late one is read in a later turn"},
 		{"cpu-time", "FILE", option_text, &options->cpu_time_path,
 		 .accepted = "the path of a file to write",
 		 .help = "write the processor time of the run, without the start and the\nend of the "

@@ -3,10 +3,12 @@
 package tsnperf
 
 import (
+	"errors"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -238,5 +240,61 @@ func TestAnOffsetOutsideTheCycleIsRefused(t *testing.T) {
 	said, err := exec.Command(testenv.Program(t, "tsnperf"), "talker", "--to", "127.0.0.1:9", "--cycle", "1ms", "--offset", "1ms").CombinedOutput()
 	if err == nil || !strings.Contains(string(said), "--offset of 1000000 ns") || strings.Count(string(said), "\n") != 1 {
 		t.Errorf("it ended with %v and said %q", err, said)
+	}
+}
+
+func TestRepliesOfAnEchoingListenerAreRecordedOnceEach(t *testing.T) {
+	const count = 50
+	free, err := net.ListenPacket("udp4", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := free.LocalAddr().String()
+	free.Close()
+	bound, ready, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer bound.Close()
+	listener := exec.Command(testenv.Program(t, "tsnperf"), "listener", "--quiet", "--block", "--echo", "--bind", at, "--count", strconv.Itoa(count),
+		"--ready-fd", "3")
+	listener.Stderr, listener.ExtraFiles = os.Stderr, []*os.File{ready}
+	err = listener.Start()
+	ready.Close()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := bound.Read(make([]byte, 1)); err != nil {
+		t.Errorf("the listener is not ready: %v", err)
+	}
+	file := filepath.Join(t.TempDir(), "replies.csv")
+	out, err := exec.Command(testenv.Program(t, "tsnperf"), "talker", "--quiet", "--no-txtime", "--to", at, "--cycle", "2ms", "--count", strconv.Itoa(count),
+		"--replies", file).CombinedOutput()
+	if err := errors.Join(err, listener.Wait()); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	csv, err := os.Open(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer csv.Close()
+	replies, err := ReadListener(csv)
+	if err != nil || len(replies) != count {
+		t.Fatalf("%d replies to %d messages: %v", len(replies), count, err)
+	}
+	for i, reply := range replies {
+		if reply.Sequence != uint32(i) || !reply.Valid || reply.Arrival <= reply.Txtime || reply.Source.String() != at {
+			t.Errorf("reply %d is %+v", i, reply)
+		}
+	}
+}
+
+func TestRepliesAreRefusedWhereNoTalkerCouldTellThem(t *testing.T) {
+	for _, other := range [][]string{{"--flood"}, {"--sockets", "2"}} {
+		arguments := append([]string{"talker", "--to", "127.0.0.1:9", "--replies", filepath.Join(t.TempDir(), "replies.csv")}, other...)
+		out, err := exec.Command(testenv.Program(t, "tsnperf"), arguments...).CombinedOutput()
+		if err == nil || !strings.Contains(string(out), "--replies") {
+			t.Errorf("with %v: %v, %q", other, err, out)
+		}
 	}
 }
