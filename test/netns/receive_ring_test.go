@@ -37,13 +37,19 @@ func (l *lab) sideA() *receivingSide {
 	return &receivingSide{l.NodeA, l.PodA, topology.NodeAddressA, topology.PodAddressA, topology.NodeAddressB, topology.PodSubnetB}
 }
 
-// attach puts the program at the node's uplink, and tells it of the other node and of the pod, whose Rings and Redirect are the
-// caller's.
+// attach is join for the first node that receives on this machine.
 func (s *receivingSide) attach(t *testing.T, pod rings.Endpoint) {
 	t.Helper()
 	if _, err := os.Stat(rings.DefaultDir); err == nil {
 		t.Fatalf("%s is there: somebody else receives by rings on this machine", rings.DefaultDir)
 	}
+	s.join(t, pod)
+}
+
+// join puts the program at the node's uplink, and tells it of the other node and of the pod, whose Rings and Redirect are the
+// caller's.
+func (s *receivingSide) join(t *testing.T, pod rings.Endpoint) {
+	t.Helper()
 	t.Cleanup(func() {
 		err := s.node.Do(func() error {
 			_, err := rings.Detach(rings.DefaultDir)
