@@ -1,0 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package netns_test
+
+import (
+	"testing"
+
+	"github.com/kubernetsn/kubernetsn/test/internal/bpffs"
+)
+
+func TestMain(m *testing.M) { bpffs.Main(m) }
