@@ -47,5 +47,9 @@ func beginAnew() error {
 	if err := unix.Mount("bpf", path, "bpf", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "mode=0700"); err != nil {
 		return fmt.Errorf("mount it at %s: %w", path, err)
 	}
-	return syscall.Exec("/proc/self/exe", os.Args, append(os.Environ(), mounted+"=yes"))
+	program, err := os.Executable() // not /proc/self/exe: the process would be called "exe"
+	if err != nil {
+		return err
+	}
+	return syscall.Exec(program, os.Args, append(os.Environ(), mounted+"=yes"))
 }
