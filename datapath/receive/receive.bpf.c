@@ -606,7 +606,7 @@ static __always_inline int deliver(struct __sk_buff *packet, const struct datagr
 	void *ring = bpf_map_lookup_elem(&rings, &id);
 	struct ktsn_receive_control *control = control_of(id);
 
-	if (!ring || !control)
+	if (!ring || !control || !*(volatile __u32 *)&control->readers)
 		return leave(KTSN_RECEIVE_NO_RING);
 	if (control->left)
 		control->left = KTSN_RECEIVE_LEFT_NOT;

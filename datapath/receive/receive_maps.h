@@ -83,7 +83,7 @@ enum ktsn_receive_count {
 	KTSN_RECEIVE_POLICY,            /* policies of IPsec */
 	KTSN_RECEIVE_CGROUP_PROGRAM,    /* programs of the socket's cgroup */
 	KTSN_RECEIVE_REUSEPORT_PROGRAM, /* chooses among sockets that share the port */
-	KTSN_RECEIVE_NO_RING,           /* the ring has gone */
+	KTSN_RECEIVE_NO_RING,           /* the ring has gone, or nobody reads it */
 	KTSN_RECEIVE_TOO_LONG,          /* longer than any record */
 	KTSN_RECEIVE_CHECKSUM,          /* wrong, or missing with IPv6 or where the tunnel has one */
 	KTSN_RECEIVE_COUNTS

@@ -11,7 +11,7 @@
  *
  * Beside it is one struct ktsn_receive_control, a page that application and program share. The application
  * can write all of it: what it holds concerns that socket only, and the program believes none of it but
- * `sleeping`.
+ * `sleeping` and `readers`.
  */
 #ifndef KTSN_RING_RECEIVE_LAYOUT_H
 #define KTSN_RING_RECEIVE_LAYOUT_H
@@ -43,7 +43,7 @@ enum ktsn_receive_left {
 	KTSN_RECEIVE_LEFTS
 };
 
-/* Written by the application: sleeping. Written by ktsnd: ended. Written by the programs: left, and the
+/* Written by the application: sleeping, readers. Written by ktsnd: ended. Written by the programs: left, and the
  * counts, which only grow and wrap. */
 struct ktsn_receive_control {
 	__u32 sleeping; /* not 0: somebody waits for the ring's descriptor, and is to be woken */
@@ -51,7 +51,11 @@ struct ktsn_receive_control {
 	 * in the ring is still to be read; the kernel's queue has all that comes from now on. */
 	__u32 ended;
 	__u32 left; /* enum ktsn_receive_left, of the last datagram that came by a tunnel */
-	__u32 reserved[13];
+	/* Processes that have mapped the ring and read it. While it is 0 all that comes is the kernel's: a
+	 * reply of ktsnd's that came too late leaves no ring that fills, and a reader that goes needs no ktsnd
+	 * to say so. A killed process leaves its number until ktsnd removes the ring. */
+	__u32 readers;
+	__u32 reserved[12];
 	__u64 dropped;  /* datagrams for which the ring had no space */
 	__u64 received; /* datagrams that were put into the ring */
 	__u64 kernel;   /* datagrams that the kernel was about to put into the socket's own queue */

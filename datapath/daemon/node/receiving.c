@@ -96,6 +96,7 @@ static struct receive_socket *socket_make(struct pod *pod, uint64_t cookie, cons
 	socket->charge = ring_charge_make(&pod->node->ring_charges, pod->quota, ring->ring_id,
 					  receive_ring_cost(ring->bytes));
 	if (!socket->charge) {
+		receive_control_unmap(socket->control);
 		free(socket);
 		return NULL;
 	}
@@ -277,6 +278,7 @@ static int serve_with(struct process *process, struct app_request *from, struct 
 			socket_end(process->pod, socket, NULL);
 		return refuse_socket(process, RECEIVE_KERNEL, err);
 	}
+	from->control = socket->control;
 	from->reply_fds[0] = fds.ring;
 	from->reply_fds[1] = fds.control;
 	reply->ring_bytes = socket->ring.bytes;

@@ -147,7 +147,7 @@ static void ring_enter(struct app_request *request)
 	const struct receive_descriptors fds = {request->reply_fds[0], request->reply_fds[1]};
 
 	request->enter_err =
-		receive_ring_enter(&request->entering, request->socket_fd, request->identity.cookie, &fds);
+		receive_ring_enter(&request->entering, request->socket_fd, request->identity.cookie, &fds, request->control);
 	request->filter_goes = request->enter_err && request->receive.attached;
 }
 
@@ -199,6 +199,7 @@ void app_request_clear(struct app_request *request)
 	fd_close(&request->reply_fds[1]);
 	request->socket_fd = -1;
 	receive_maps_close(&request->entering);
+	request->control = NULL;
 	request->enter_err = 0;
 	request->finishing = request->filter_goes = request->opens = false;
 	pod_thread_close(request->thread, request->memory_fd);

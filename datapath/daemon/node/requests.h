@@ -41,6 +41,8 @@ struct app_request {
 	int socket_fd;
 	struct receive_state receive;
 	struct receive_maps entering; /* where the pod's thread enters socket and reply_fds; -1: nowhere */
+	/* The ring's page; the pod's thread, which unmaps it, has it. NULL: none. */
+	struct ktsn_receive_control *control;
 	int enter_err;
 	bool opens; /* the process had not opened the socket before */
 	bool filter_goes;

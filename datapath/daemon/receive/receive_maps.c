@@ -176,6 +176,12 @@ struct ktsn_receive_control *receive_control_map(int control)
 	return page == MAP_FAILED ? NULL : page;
 }
 
+void receive_control_unmap(struct ktsn_receive_control *control)
+{
+	if (control)
+		munmap(control, page_bytes());
+}
+
 /* Whether a map of maps has this map there. */
 static bool is_entered(int outer, uint64_t cookie, int map)
 {
@@ -193,12 +199,15 @@ static int map_enter(int outer, uint64_t cookie, int map)
 
 /* The ring comes last: with it datagrams come. */
 int receive_ring_enter(const struct receive_maps *maps, int socket_fd, uint64_t cookie,
-		       const struct receive_descriptors *fds)
+		       const struct receive_descriptors *fds, struct ktsn_receive_control *control)
 {
 	int err = bpf_map_put(maps->sockets, &socket_fd, &cookie);
 
 	if (err)
 		return err;
+	/* Its removal may have been under way when it was asked for again. */
+	if (control)
+		__atomic_store_n(&control->ended, 0, __ATOMIC_SEQ_CST);
 	err = map_enter(maps->controls, cookie, fds->control);
 	if (!err)
 		err = map_enter(maps->rings, cookie, fds->ring);
@@ -234,7 +243,7 @@ static void ended_say(const struct receive_maps *maps, const struct receive_entr
 	if (!control)
 		return;
 	__atomic_store_n(&control->ended, 1, __ATOMIC_SEQ_CST);
-	munmap(control, page_bytes());
+	receive_control_unmap(control);
 }
 
 static void some_remove(const struct receive_maps *maps, const struct receive_entry *entries, uint32_t count)

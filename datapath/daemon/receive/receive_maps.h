@@ -53,12 +53,14 @@ int receive_ring_find(const struct receive_maps *maps, uint64_t cookie, struct r
 		      struct receive_descriptors *fds);
 void receive_descriptors_close(struct receive_descriptors *fds);
 
-/* The control page, mapped until receive_rings_remove(); NULL: it could not be. */
+/* The control page, mapped until receive_rings_remove() or receive_control_unmap(); NULL: it could not be. */
 struct ktsn_receive_control *receive_control_map(int control);
+void receive_control_unmap(struct ktsn_receive_control *control);
 
-/* Enters a socket and its ring, as far as they are not; 0, or -errno and nothing has changed. */
+/* Enters a socket and its ring, as far as they are not; 0, or -errno and nothing is entered. With the control
+ * page, if it is mapped: a ring that was removed before has not ended any more. */
 int receive_ring_enter(const struct receive_maps *maps, int socket_fd, uint64_t cookie,
-		       const struct receive_descriptors *fds);
+		       const struct receive_descriptors *fds, struct ktsn_receive_control *control);
 
 struct receive_entry {
 	uint64_t cookie;

@@ -26,7 +26,8 @@ struct inbox_member {
 };
 
 struct inbox {
-	_Atomic uint32_t users; /* each entry of the table counts as one */
+	_Atomic uint32_t users;   /* each entry of the table counts as one */
+	_Atomic uint32_t entries; /* of the table */
 	struct inbox *next_free;
 
 	int family;      /* of the socket */
@@ -35,8 +36,8 @@ struct inbox {
 	void *consumer_page, *producer_pages, *control_page;
 	size_t producer_bytes;
 	struct ktsn_receive_reader reader;
-	/* In the control page: the first is written here, the others by the programs. */
-	_Atomic uint32_t *sleeping;
+	/* In the control page: the first two are written here, the others by the programs. */
+	_Atomic uint32_t *sleeping, *readers;
 	const _Atomic uint64_t *dropped, *kernel;
 	const _Atomic uint32_t *ended; /* written by ktsnd */
 
@@ -46,6 +47,7 @@ struct inbox {
 
 	_Atomic uint32_t wants;        /* INBOX_WANTS_..., inbox_options.h */
 	_Atomic bool nonblocking;      /* O_NONBLOCK, as it was seen last */
+	_Atomic bool reading;          /* counted in *readers, by this process */
 	_Atomic bool leaving;          /* to be the kernel's again when the ring is empty */
 	_Atomic int64_t looked_ns;     /* CLOCK_MONOTONIC_COARSE: the kernel was asked for errors */
 	_Atomic uint32_t kernel_drops; /* of the socket's own queue, as the kernel said then */
@@ -62,6 +64,21 @@ struct inbox {
 static inline bool inbox_has(const struct inbox *inbox)
 {
 	return ktsn_receive_any(&inbox->reader);
+}
+
+/* From now on datagrams come into the ring. */
+static inline void inbox_start(struct inbox *inbox)
+{
+	if (!atomic_exchange_explicit(&inbox->reading, true, memory_order_relaxed))
+		atomic_fetch_add_explicit(inbox->readers, 1, memory_order_relaxed);
+}
+
+/* From now on none do, unless another process reads the ring: they are in the kernel's queue. What is in the
+ * ring is still to be read. Needs no ktsnd. */
+static inline void inbox_stop(struct inbox *inbox)
+{
+	if (atomic_exchange_explicit(&inbox->reading, false, memory_order_relaxed))
+		atomic_fetch_sub_explicit(inbox->readers, 1, memory_order_seq_cst);
 }
 
 /* Whether the kernel's queue gets all that comes from now on. */

@@ -61,6 +61,7 @@ static int rings_map(struct inbox *inbox, int control_fd, uint64_t ring_bytes)
 		return err;
 	control = inbox->control_page;
 	inbox->sleeping = (_Atomic uint32_t *)&control->sleeping;
+	inbox->readers = (_Atomic uint32_t *)&control->readers;
 	inbox->dropped = (const _Atomic uint64_t *)&control->dropped;
 	inbox->kernel = (const _Atomic uint64_t *)&control->kernel;
 	inbox->ended = (const _Atomic uint32_t *)&control->ended;
@@ -116,7 +117,7 @@ static void nonblocking_read(struct inbox *inbox, int fd)
 	atomic_store_explicit(&inbox->nonblocking, status >= 0 && status & O_NONBLOCK, memory_order_relaxed);
 }
 
-/* Acquired and entered, or NULL with *err. */
+/* Acquired and entered, or NULL with *err: 0 when another thread has entered one meanwhile. */
 static struct inbox *inbox_open(int fd, int family, uint64_t cookie, uint32_t wants, int *err)
 {
 	struct inbox *inbox = inbox_create();
@@ -134,8 +135,10 @@ static struct inbox *inbox_open(int fd, int family, uint64_t cookie, uint32_t wa
 		atomic_store_explicit(&inbox->kernel_seen,
 				      atomic_load_explicit(inbox->kernel, memory_order_relaxed) - 1,
 				      memory_order_relaxed);
-		if (inbox_enter(inbox, fd))
+		if (inbox_enter(inbox, fd)) {
+			inbox_start(inbox);
 			return inbox;
+		}
 	}
 	inbox_put(inbox);
 	return NULL;
@@ -153,15 +156,18 @@ static struct inbox *inbox_look(int fd)
 	struct inbox *inbox;
 	uint32_t wants;
 	uint64_t cookie;
+	bool looked;
 	int err;
 
+	/* First, so that a ktsnd that is away costs no system calls. */
+	if (monotonic_ms() < atomic_load_explicit(&asked_again_ms, memory_order_relaxed))
+		return NULL;
 	if (!socket_kind_read(fd, &kind) || kind.domain == AF_PACKET ||
 	    !inbox_options_read(fd, kind.domain, &wants)) {
 		inbox_refuse(fd);
 		return NULL;
 	}
-	if (!socket_is_bound(fd) ||
-	    monotonic_ms() < atomic_load_explicit(&asked_again_ms, memory_order_relaxed))
+	if (!socket_is_bound(fd))
 		return NULL;
 	cookie = socket_cookie(fd);
 	inbox = inbox_find(cookie);
@@ -176,6 +182,8 @@ static struct inbox *inbox_look(int fd)
 		atomic_store_explicit(&asked_again_ms, monotonic_ms() + AGAIN_MS, memory_order_relaxed);
 	else if (err)
 		inbox_refuse(fd);
+	else
+		inbox = inbox_acquire(fd, &looked);
 	return inbox;
 }
 
@@ -196,6 +204,7 @@ struct inbox *inbox_of(int fd)
 	inbox = inbox_acquire(fd, &looked);
 	if (inbox && is_over(inbox)) {
 		looked = atomic_load_explicit(&inbox->leaving, memory_order_relaxed);
+		inbox_stop(inbox);
 		inbox_expel(inbox, looked);
 		inbox_put(inbox);
 		inbox = NULL;
@@ -216,6 +225,7 @@ static void ring_close(int fd)
 
 void inbox_leave(struct inbox *inbox, int fd)
 {
+	inbox_stop(inbox);
 	if (!atomic_exchange_explicit(&inbox->leaving, true, memory_order_relaxed))
 		ring_close(fd);
 }
@@ -229,8 +239,13 @@ void inbox_renew(struct inbox *inbox)
 	    inbox_has(inbox))
 		return;
 	atomic_store_explicit(&inbox->renewed_ms, now_ms, memory_order_relaxed);
-	if (session_get(&session) == 0 &&
-	    (session->number != inbox->session || session->connections != inbox->connection))
+	if (session_get(&session) != 0 ||
+	    (session->number == inbox->session && session->connections == inbox->connection))
+		return;
+	/* The new ktsnd may refuse, or not answer: nothing may come into a ring that nobody reads. What came
+	 * before this is read first, and then the next call gets here. */
+	inbox_stop(inbox);
+	if (!inbox_has(inbox))
 		inbox_expel(inbox, false);
 }
 

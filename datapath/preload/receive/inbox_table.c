@@ -80,6 +80,7 @@ static void inbox_dispose(struct inbox *inbox)
 	const size_t page = (size_t)inbox->reader.bytes ? inbox->producer_bytes - 2 * inbox->reader.bytes : 0;
 
 	inbox_members_close(inbox);
+	inbox_stop(inbox);
 	page_unmap(inbox->consumer_page, page);
 	page_unmap(inbox->producer_pages, inbox->producer_bytes);
 	page_unmap(inbox->control_page, page);
@@ -132,6 +133,12 @@ struct inbox *inbox_create(void)
 	return inbox;
 }
 
+/* Whether it was the last. */
+static bool entry_end(struct inbox *inbox)
+{
+	return atomic_fetch_sub_explicit(&inbox->entries, 1, memory_order_acq_rel) == 1;
+}
+
 bool inbox_enter(struct inbox *inbox, int fd)
 {
 	_Atomic(struct inbox *) *entry = entry_of(fd);
@@ -140,9 +147,11 @@ bool inbox_enter(struct inbox *inbox, int fd)
 	if (!entry)
 		return false;
 	atomic_fetch_add_explicit(&inbox->users, 1, memory_order_relaxed);
+	atomic_fetch_add_explicit(&inbox->entries, 1, memory_order_relaxed);
 	if (atomic_compare_exchange_strong_explicit(entry, &none, inbox, memory_order_acq_rel,
 						    memory_order_relaxed))
 		return true;
+	(void)entry_end(inbox);
 	inbox_put(inbox);
 	return false;
 }
@@ -181,8 +190,10 @@ void inbox_expel(struct inbox *inbox, bool to_kernel)
 		struct inbox *there = inbox;
 
 		if (atomic_compare_exchange_strong_explicit(&inboxes[fd], &there, to_kernel ? &refused : NULL,
-							    memory_order_acq_rel, memory_order_relaxed))
+							    memory_order_acq_rel, memory_order_relaxed)) {
+			(void)entry_end(inbox);
 			inbox_put(inbox);
+		}
 	}
 }
 
@@ -193,7 +204,7 @@ struct inbox *inbox_remove(int fd, bool *last)
 
 	if (!inbox || inbox == &refused)
 		return NULL;
-	*last = atomic_load_explicit(&inbox->users, memory_order_relaxed) == 1;
+	*last = entry_end(inbox);
 	return inbox;
 }
 
@@ -210,5 +221,7 @@ void inboxes_forked(void)
 		lock_reset(&inbox->lock);
 		/* Those of the sets are the parent's, which goes on to use them. */
 		inbox_members_forked(inbox);
+		/* It is the parent that is counted. */
+		atomic_store_explicit(&inbox->reading, false, memory_order_relaxed);
 	}
 }

@@ -98,6 +98,7 @@ static void rig_begin(struct rig *rig, int family, int wire)
 	rig->inbox.family = family;
 	rig->inbox.reader = rig->ring.reader;
 	rig->inbox.sleeping = (_Atomic uint32_t *)&rig->control.sleeping;
+	rig->inbox.readers = (_Atomic uint32_t *)&rig->control.readers;
 	rig->inbox.dropped = (_Atomic uint64_t *)&rig->control.dropped;
 	rig->inbox.kernel = (_Atomic uint64_t *)&rig->control.kernel;
 	rig->inbox.ended = (_Atomic uint32_t *)&rig->control.ended;

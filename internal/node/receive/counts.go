@@ -27,7 +27,7 @@ var reasons = []struct{ name, text string }{
 	{"policy", "the pod has policies of IPsec, which the kernel asks"},
 	{"cgroup-program", "the socket's cgroup has BPF programs, which the kernel asks"},
 	{"reuseport-program", "a program chooses among sockets that share the port, which the kernel asks"},
-	{"no-ring", "the ring has gone"},
+	{"no-ring", "the ring has gone, or nobody reads it"},
 	{"too-long", "longer than any record of a ring"},
 	{"checksum", "the checksum of UDP is wrong, or missing with IPv6 or where the tunnel has one"},
 }

@@ -234,11 +234,7 @@ func TestTheRecordSaysWhatTheDatagramWas(t *testing.T) {
 	w := newWorld(t)
 	w.openRing(t, 1<<20)
 	// Somebody sleeps: each record wakes.
-	control := make([]byte, 128)
-	control[0] = 1
-	if err := w.control.Put(uint32(0), control); err != nil {
-		t.Fatal(err)
-	}
+	w.tellControl(t, 1, 1)
 	reader, err := ringbuf.NewReader(w.ring)
 	if err != nil {
 		t.Fatal(err)
@@ -313,6 +309,20 @@ func TestAFullRingDropsAndSaysSo(t *testing.T) {
 	}
 	if counts.Received != 15 || counts.Full != 5 || control[8] != 5 || control[9] != 15 {
 		t.Errorf("it counted %+v, and in the control page %v", counts, control)
+	}
+}
+
+func TestARingThatNobodyReadsLeavesDatagramsToTheKernel(t *testing.T) {
+	w := newWorld(t)
+	w.openRing(t, 1<<16)
+	one := w.valid()
+	w.tellControl(t, 0, 0)
+	if verdict := w.run(t, one.bytes()); verdict != left || w.counts(t).Left["no-ring"] != 1 {
+		t.Errorf("the verdict was %d, %+v", verdict, w.counts(t))
+	}
+	w.tellControl(t, 0, 2)
+	if verdict := w.run(t, one.bytes()); verdict != taken || w.counts(t).Received != 1 {
+		t.Errorf("with readers the verdict was %d, %+v", verdict, w.counts(t))
 	}
 }
 

@@ -246,6 +246,17 @@ func (w *world) enterRing(t testing.TB, socket, ringBytes int) {
 	w.put(t, ringsMap, id, uint32(w.ring.FD()))
 	w.put(t, controlsMap, id, uint32(w.control.FD()))
 	w.put(t, socketsMap, int32(socket), id)
+	w.tellControl(t, 0, 1)
+}
+
+// tellControl writes what the application says in the control page: how many sleep, and how many read.
+func (w *world) tellControl(t testing.TB, sleeping, readers byte) {
+	t.Helper()
+	page := make([]byte, 128)
+	page[0], page[12] = sleeping, readers
+	if err := w.control.Put(uint32(0), page); err != nil {
+		t.Fatal(err)
+	}
 }
 
 func newMap(t testing.TB, spec *ebpf.MapSpec) *ebpf.Map {

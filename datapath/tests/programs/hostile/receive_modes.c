@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "modes.h"
+#include "receive_layout.h"
 
 #include <errno.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 enum {
+	CONTROL_FD = 1, /* of the two that come with a reply */
 	SOCKETS_MAX = 4096,
 	/* Of each socket: the smallest ring. */
 	BUFFER_BYTES = 4096,
@@ -39,7 +42,22 @@ static int ring_ask(struct client *client, enum ktsn_app_type type, int fd)
 	return client_call(client, &request, fd, &reply);
 }
 
-/* Opens rings for as many sockets as it may, the first at the target's port, and reads none of them. */
+/* Says of the ring that came last that it is read. */
+static int ring_claim(const struct client *client)
+{
+	const long bytes = sysconf(_SC_PAGESIZE);
+	struct ktsn_receive_control *control = mmap(NULL, (size_t)bytes, PROT_READ | PROT_WRITE, MAP_SHARED,
+						    client->receive_fds[CONTROL_FD], 0);
+
+	if (control == MAP_FAILED)
+		return -errno;
+	control->readers = 1;
+	munmap(control, (size_t)bytes);
+	return 0;
+}
+
+/* Opens rings for as many sockets as it may, the first at the target's port, and reads none of them, though it
+ * says so. */
 int mode_receive(const struct target *target)
 {
 	const struct rlimit descriptors = {4 * SOCKETS_MAX, 4 * SOCKETS_MAX};
@@ -55,6 +73,8 @@ int mode_receive(const struct target *target)
 		int fd = receiver(i ? 0 : target->to.sin_port);
 
 		err = fd < 0 ? fd : ring_ask(&client, KTSN_APP_RECEIVE_OPEN, fd);
+		if (!err)
+			err = ring_claim(&client);
 		opened += !err;
 		refused += err != 0;
 		last = err ? -err : last;
