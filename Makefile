@@ -201,10 +201,11 @@ hooks: ## have git check commits: the message's form, and the staged files in se
 
 # Divided among all targets; what they learn is kept in build-fuzz/ for the next time.
 FUZZ_SECONDS ?= 3600
+FUZZ_FRAMES ?= 100000000
 .PHONY: fuzz
-fuzz: ## fuzz everything that reads what others wrote, FUZZ_SECONDS=3600 in all
+fuzz: build ## fuzz everything that reads what others wrote, FUZZ_SECONDS=3600 in all, and the uplink's program with FUZZ_FRAMES (root)
 	@scripts/install-deps.sh fuzz
-	@scripts/fuzz.sh $(FUZZ_SECONDS)
+	@FUZZ_FRAMES=$(FUZZ_FRAMES) scripts/fuzz.sh $(FUZZ_SECONDS)
 
 .PHONY: clean
 clean: ## remove what was built

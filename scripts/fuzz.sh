@@ -3,9 +3,10 @@
 # Fuzzes whatever reads bytes that others wrote, each target for its share of the time, and closes with one
 # line that counts them. What it learns stays in build-fuzz/corpus/, what it finds comes into out/fuzz/.
 #
-#     fuzz.sh SECONDS [C|Go]          divided among all targets
-#     fuzz.sh --each SECONDS [C|Go]   for each target
+#     fuzz.sh SECONDS [C|Go [NAME]]          divided among all targets
+#     fuzz.sh --each SECONDS [C|Go [NAME]]   for each target
 #
+# NAME is one of the fuzz tests of Go. FUZZ_FRAMES=N gives FuzzFrames (internal/node/receive) N frames instead of its share.
 # C: libFuzzer targets (datapath/tests/fuzz), as many at a time as there are processors. Go: fuzz tests
 # (func Fuzz...), which use all processors, one after the other. Both when none is named.
 set -u
@@ -13,8 +14,8 @@ cd "$(dirname "$0")/.." || exit 1
 
 each=
 [ "${1:-}" != --each ] || { each=1; shift; }
-seconds=${1:-} language=${2:-}
-case "$seconds" in '' | *[!0-9]*) echo "usage: $0 [--each] SECONDS [C|Go]" >&2; exit 2 ;; esac
+seconds=${1:-} language=${2:-} only=${3:-}
+case "$seconds" in '' | *[!0-9]*) echo "usage: $0 [--each] SECONDS [C|Go [NAME]]" >&2; exit 2 ;; esac
 
 build='build-fuzz'
 passed=0 failed=0
@@ -30,7 +31,7 @@ build_c() {
 go_targets() {
 	grep -rl --include=*_test.go '^func Fuzz' internal | while read -r file; do
 		sed -n "s|^func \(Fuzz[A-Za-z0-9]*\)(.*|$(dirname "$file") \1|p" "$file"
-	done
+	done | { [ -z "$only" ] && cat || grep " $only\$"; }
 }
 
 run_c() { # target, seconds
@@ -73,8 +74,9 @@ run_c_targets() { # seconds, targets...
 }
 
 run_go() { # folder, name, seconds
-	local log=out/fuzz/$2.log
-	scripts/go.sh test "./$1" -run '^$' -fuzz "^$2\$" -fuzztime "$3s" -fuzzminimizetime 10s -parallel 2 >"$log" 2>&1
+	local log=out/fuzz/$2.log span=$3s
+	[ "$2" != FuzzFrames ] || [ -z "${FUZZ_FRAMES:-}" ] || span=${FUZZ_FRAMES}x
+	scripts/go.sh test "./$1" -run '^$' -fuzz "^$2\$" -fuzztime "$span" -timeout 0 -fuzzminimizetime 10s -parallel 2 >"$log" 2>&1
 	report $? "$1 $2" "$log" "$(sed -n 's/.*execs: \([0-9]*\).*/\1/p' "$log" | tail -n 1) runs"
 }
 
@@ -103,7 +105,7 @@ share=$((seconds / count))
 [ "$share" -gt 0 ] || share=1
 processors=$(nproc)
 
-run_c_targets "$share" "${c_targets[@]}"
+[ ${#c_targets[@]} -eq 0 ] || run_c_targets "$share" "${c_targets[@]}"
 for target in "${go_list[@]}"; do
 	run_go "${target% *}" "${target#* }" "$share"
 done

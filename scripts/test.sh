@@ -13,13 +13,17 @@ trap 'finish $fuzzing' EXIT
 # follows, and its report comes later.
 start_fuzz() {
 	command -v clang-14 >/dev/null || return
-	scripts/fuzz.sh --each 60 C >"$logs/fuzz" 2>&1 &
+	{
+		scripts/fuzz.sh --each 60 C
+		c=$?
+		scripts/fuzz.sh --each 60 Go FuzzFrames && exit $c
+	} >"$logs/fuzz" 2>&1 &
 	fuzzing=$!
 }
 
 finish_fuzz() {
 	local status bad began=$SECONDS
-	echo "== C, fuzzed for a minute each"
+	echo "== C, and the program at the uplink, fuzzed for a minute each"
 	if [ -z "$fuzzing" ]; then
 		echo "skipped: clang-14 is missing; scripts/install-deps.sh fuzz installs it"
 		skipped=$((skipped + 1))
