@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Which descriptor has which inbox, when the last one has gone, and who is counted as a reader of a ring. The
+ * inboxes have no ring; their descriptors are numbers only.
+ */
+#include "inbox_table.h"
+
+#include "receive_layout.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+enum { FD = 1000, COPY = 1001 };
+
+static struct ktsn_receive_control control;
+
+/* Acquired. */
+static struct inbox *inbox_make(void)
+{
+	struct inbox *inbox = inbox_create();
+
+	assert_non_null(inbox);
+	memset(&control, 0, sizeof(control));
+	inbox->readers = (_Atomic uint32_t *)&control.readers;
+	inbox->ended = (_Atomic uint32_t *)&control.ended;
+	return inbox;
+}
+
+static bool remove_is_last(int fd)
+{
+	bool last = false;
+	struct inbox *inbox = inbox_remove(fd, &last);
+
+	assert_non_null(inbox);
+	inbox_put(inbox);
+	return last;
+}
+
+static void the_last_descriptor_is_known_though_a_call_still_reads(void **state)
+{
+	struct inbox *reading = inbox_make();
+
+	(void)state;
+	assert_true(inbox_enter(reading, FD));
+	assert_true(inbox_enter(reading, COPY));
+	assert_false(remove_is_last(FD));
+	assert_true(remove_is_last(COPY));
+	inbox_put(reading);
+}
+
+static void a_descriptor_that_has_one_is_not_counted_twice(void **state)
+{
+	struct inbox *first = inbox_make(), *second = inbox_make();
+
+	(void)state;
+	assert_true(inbox_enter(first, FD));
+	assert_false(inbox_enter(second, FD));
+	inbox_put(second);
+	assert_true(remove_is_last(FD));
+	inbox_put(first);
+}
+
+static void a_process_counts_once_as_a_reader(void **state)
+{
+	struct inbox *inbox = inbox_make();
+
+	(void)state;
+	assert_int_equal(control.readers, 0);
+	inbox_start(inbox);
+	inbox_start(inbox);
+	assert_int_equal(control.readers, 1);
+	inbox_stop(inbox);
+	inbox_stop(inbox);
+	assert_int_equal(control.readers, 0);
+	inbox_start(inbox);
+	inbox_put(inbox);
+	/* Who has it no more does not read it. */
+	assert_int_equal(control.readers, 0);
+}
+
+/* In the child all memory but that of rings is a copy: what it says is its exit status. */
+static void a_child_is_not_the_reader_that_was_counted(void **state)
+{
+	struct inbox *inbox = inbox_make();
+	pid_t child;
+	int status;
+
+	(void)state;
+	assert_true(inbox_enter(inbox, FD));
+	inbox_start(inbox);
+	child = fork();
+	assert_true(child >= 0);
+	if (child == 0) {
+		inboxes_forked();
+		inbox_stop(inbox);
+		_exit((int)control.readers);
+	}
+	assert_int_equal(waitpid(child, &status, 0), child);
+	assert_true(WIFEXITED(status));
+	assert_int_equal(WEXITSTATUS(status), 1);
+	assert_int_equal(control.readers, 1);
+	assert_true(remove_is_last(FD));
+	inbox_put(inbox);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(the_last_descriptor_is_known_though_a_call_still_reads),
+		cmocka_unit_test(a_descriptor_that_has_one_is_not_counted_twice),
+		cmocka_unit_test(a_process_counts_once_as_a_reader),
+		cmocka_unit_test(a_child_is_not_the_reader_that_was_counted),
+	};
+
+	setenv("KTSN_RECEIVE", "ring", 1);
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
