@@ -43,8 +43,8 @@ enum ktsn_receive_left {
 	KTSN_RECEIVE_LEFTS
 };
 
-/* Written by the application: sleeping, readers. Written by ktsnd: ended. Written by the programs: left, and the
- * counts, which only grow and wrap. */
+/* Written by the application: sleeping, readers. Written by ktsnd: ended. Written by the programs: left, and
+ * the counts, which only grow and wrap. */
 struct ktsn_receive_control {
 	__u32 sleeping; /* not 0: somebody waits for the ring's descriptor, and is to be woken */
 	/* Not 0: ktsnd has taken the socket out of the programs' maps, and `kernel` counts no more. What is
@@ -52,8 +52,8 @@ struct ktsn_receive_control {
 	__u32 ended;
 	__u32 left; /* enum ktsn_receive_left, of the last datagram that came by a tunnel */
 	/* Processes that have mapped the ring and read it. While it is 0 all that comes is the kernel's: a
-	 * reply of ktsnd's that came too late leaves no ring that fills, and a reader that goes needs no ktsnd
-	 * to say so. A killed process leaves its number until ktsnd removes the ring. */
+	 * reply of ktsnd's that came too late leaves no ring that fills, and a reader that goes needs no
+	 * ktsnd to say so. A killed process leaves its number until ktsnd removes the ring. */
 	__u32 readers;
 	__u32 reserved[12];
 	__u64 dropped;  /* datagrams for which the ring had no space */

@@ -146,8 +146,8 @@ static void ring_enter(struct app_request *request)
 {
 	const struct receive_descriptors fds = {request->reply_fds[0], request->reply_fds[1]};
 
-	request->enter_err =
-		receive_ring_enter(&request->entering, request->socket_fd, request->identity.cookie, &fds, request->control);
+	request->enter_err = receive_ring_enter(&request->entering, request->socket_fd,
+						request->identity.cookie, &fds, request->control);
 	request->filter_goes = request->enter_err && request->receive.attached;
 }
 

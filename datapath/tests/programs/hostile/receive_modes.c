@@ -56,8 +56,8 @@ static int ring_claim(const struct client *client)
 	return 0;
 }
 
-/* Opens rings for as many sockets as it may, the first at the target's port, and reads none of them, though it
- * says so. */
+/* Opens rings for as many sockets as it may, the first at the target's port, and reads none of them, though
+ * it says so. */
 int mode_receive(const struct target *target)
 {
 	const struct rlimit descriptors = {4 * SOCKETS_MAX, 4 * SOCKETS_MAX};
