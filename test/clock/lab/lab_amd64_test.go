@@ -52,7 +52,7 @@ func TestTheTrueErrorIsThatBetweenTwoReadings(t *testing.T) {
 	if want := 5000*time.Nanosecond + 1007*time.Millisecond*100/1_000_000; !known || (wrong-want).Abs() > 5*time.Nanosecond {
 		t.Errorf("the error is %v (known: %v), and should be %v", wrong, known, want)
 	}
-	if want := duration(200); within != want {
+	if want := 2 * duration(100); within != want { // each is rounded by itself
 		t.Errorf("the error is uncertain by %v, and should be by %v", within, want)
 	}
 	if _, _, known := truth.Error(subject[99]); known {
