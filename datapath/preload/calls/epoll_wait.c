@@ -3,10 +3,12 @@
  * epoll_wait, epoll_pwait and epoll_pwait2: the kernel wakes them by the notifiers in the set. A dead ktsnd
  * would not empty a space notifier, and would not report what was handed over. While any socket waits for
  * space, or ktsnd was found gone, a wait is therefore cut into slices, to look for ktsnd's successor in
- * between, as in poll.
+ * between, as in poll. An EPOLLERR is noted for sockets with a receive ring (receive/inbox_read.h).
  */
 #include "clock.h"
 #include "export.h"
+#include "inbox_read.h"
+#include "inbox_table.h"
 #include "liveness.h"
 #include "next.h"
 #include "space_notifier.h"
@@ -33,6 +35,17 @@ static int slice_ms(const struct epoll_call *call, bool *last)
 	if (!*last)
 		return SLICE_MS;
 	return left_ns <= 0 ? 0 : (int)((left_ns + NS_PER_MS - 1) / NS_PER_MS);
+}
+
+static int noted(const struct epoll_event *events, int ready)
+{
+	for (int i = 0; i < ready && inboxes_wanted(); i++) {
+		if (!(events[i].events & EPOLLERR))
+			continue;
+		inbox_error_reported();
+		break;
+	}
+	return ready;
 }
 
 static int sliced(const struct epoll_call *call)
@@ -65,9 +78,9 @@ EXPORT int epoll_wait(int epoll_fd, struct epoll_event *events, int max, int tim
 	struct epoll_call call = {.epoll_fd = epoll_fd, .max = max, .events = events};
 
 	if (timeout_ms == 0 || !to_be_sliced())
-		return next_epoll_wait(epoll_fd, events, max, timeout_ms);
+		return noted(events, next_epoll_wait(epoll_fd, events, max, timeout_ms));
 	call.until_ns = until_of_ms(timeout_ms);
-	return sliced(&call);
+	return noted(events, sliced(&call));
 }
 
 EXPORT int epoll_pwait(int epoll_fd, struct epoll_event *events, int max, int timeout_ms,
@@ -76,9 +89,9 @@ EXPORT int epoll_pwait(int epoll_fd, struct epoll_event *events, int max, int ti
 	struct epoll_call call = {.epoll_fd = epoll_fd, .max = max, .events = events, .signals = signals};
 
 	if (timeout_ms == 0 || !to_be_sliced())
-		return next_epoll_pwait(epoll_fd, events, max, timeout_ms, signals);
+		return noted(events, next_epoll_pwait(epoll_fd, events, max, timeout_ms, signals));
 	call.until_ns = until_of_ms(timeout_ms);
-	return sliced(&call);
+	return noted(events, sliced(&call));
 }
 
 /* A wait of less than a slice stays whole, and exact. */
@@ -94,7 +107,7 @@ EXPORT int epoll_pwait2(int epoll_fd, struct epoll_event *events, int max, const
 	struct epoll_call call = {.epoll_fd = epoll_fd, .max = max, .events = events, .signals = signals};
 
 	if (!to_be_sliced() || is_short(timeout))
-		return next_epoll_pwait2(epoll_fd, events, max, timeout, signals);
+		return noted(events, next_epoll_pwait2(epoll_fd, events, max, timeout, signals));
 	call.until_ns = monotonic_deadline_ns(timeout);
-	return sliced(&call);
+	return noted(events, sliced(&call));
 }

@@ -9,6 +9,7 @@
 #include "export.h"
 #include "flow_end.h"
 #include "inbox_open.h"
+#include "inbox_read.h"
 #include "liveness.h"
 #include "memory.h"
 #include "next.h"
@@ -41,6 +42,7 @@ struct wait {
 	bool blocked;          /* a socket has no space */
 	enum ktsn_clock clock; /* of that socket */
 	bool notifier_lost;    /* the application closed a notifier: poll without notifiers */
+	bool error_kept;       /* for the next receiving call: inbox_error_keep() */
 };
 
 static void notifier_add(struct wait *wait, nfds_t owner, int fd, short events)
@@ -90,6 +92,7 @@ static void inbox_add(struct wait *wait, nfds_t at)
 	/* Before the kernel looks whether the ring holds something. */
 	atomic_fetch_add_explicit(inbox->sleeping, 1, memory_order_seq_cst);
 	wait->inboxes[wait->inbox_count++] = inbox;
+	wait->error_kept |= inbox_error_kept(inbox);
 	notifier_add(wait, at, inbox->ring_fd, (short)(wait->fds[at].events & READABLE));
 }
 
@@ -109,7 +112,7 @@ static void wait_fill(struct wait *wait)
 
 	memcpy(wait->real, wait->fds, wait->count * sizeof(*wait->fds));
 	wait->notifier_count = 0;
-	wait->blocked = false;
+	wait->blocked = wait->error_kept = false;
 	for (nfds_t i = 0; i < wait->count && !wait->notifier_lost; i++)
 		flow_add(wait, session, i);
 	for (nfds_t i = 0; inboxes_wanted() && i < wait->count && !wait->notifier_lost; i++)
@@ -143,10 +146,38 @@ static void notifier_apply(struct pollfd *app, const struct pollfd *notifier)
 		app->revents |= notifier->revents & (POLLERR | POLLPRI);
 }
 
+static bool has_kept_error(int fd)
+{
+	bool looked, kept;
+	struct inbox *inbox = inbox_acquire(fd, &looked);
+
+	if (!inbox)
+		return false;
+	kept = inbox_error_kept(inbox);
+	inbox_put(inbox);
+	return kept;
+}
+
+/* Returns how many are ready. */
+static int errors_note(struct pollfd *fds, nfds_t count, bool error_kept)
+{
+	int ready = 0;
+	bool error = false;
+
+	for (nfds_t i = 0; i < count; i++) {
+		if (error_kept && has_kept_error(fds[i].fd))
+			fds[i].revents |= POLLERR;
+		error |= (fds[i].revents & POLLERR) != 0;
+		ready += fds[i].revents != 0;
+	}
+	if (error)
+		inbox_error_reported();
+	return ready;
+}
+
 /* Fills in the application's list. Returns how many are ready. */
 static int wait_result(struct wait *wait)
 {
-	int ready = 0;
 
 	for (nfds_t i = 0; i < wait->count; i++)
 		wait->fds[i].revents = wait->real[i].revents;
@@ -154,9 +185,7 @@ static int wait_result(struct wait *wait)
 		wait->notifier_lost |= (wait->real[wait->count + i].revents & POLLNVAL) != 0;
 		notifier_apply(&wait->fds[wait->owners[i]], &wait->real[wait->count + i]);
 	}
-	for (nfds_t i = 0; i < wait->count; i++)
-		ready += wait->fds[i].revents != 0;
-	return ready;
+	return errors_note(wait->fds, wait->count, wait->error_kept);
 }
 
 /* The time until then, at least 0; NULL without end. */
@@ -178,6 +207,9 @@ static int slice_wait(struct wait *wait, int64_t until_ns, const sigset_t *signa
 {
 	int64_t slice_until_ns = wait->blocked || session_is_lost() ? monotonic_ns() + SLICE_NS : INT64_MAX;
 	struct timespec left;
+
+	if (wait->error_kept)
+		slice_until_ns = 0;
 
 	*early = slice_until_ns < until_ns;
 	return next_ppoll(wait->real, wait->count + wait->notifier_count,
@@ -209,7 +241,7 @@ static int wait_run(struct wait *wait, int64_t until_ns, const sigset_t *signals
 		inboxes_give_back(wait);
 		if (ready < 0)
 			return ready;
-		something = ready > 0;
+		something = ready > 0 || wait->error_kept;
 		if (something)
 			ready = wait_result(wait);
 		else
@@ -259,10 +291,18 @@ static bool any_concerned(struct pollfd *fds, nfds_t count)
 	return inbox != NULL;
 }
 
+/* Of a call that went to the kernel as it is: of a socket that is not waited for to be read. */
+static int noted(struct pollfd *fds, nfds_t count, int ready)
+{
+	if (ready > 0 && inboxes_wanted())
+		(void)errors_note(fds, count, false);
+	return ready;
+}
+
 EXPORT int poll(struct pollfd *fds, nfds_t count, int timeout_ms)
 {
 	return any_concerned(fds, count) ? timed_poll_ms(fds, count, timeout_ms)
-					 : next_poll(fds, count, timeout_ms);
+					 : noted(fds, count, next_poll(fds, count, timeout_ms));
 }
 
 static bool valid(const struct timespec *timeout)
@@ -274,7 +314,7 @@ EXPORT int ppoll(struct pollfd *fds, nfds_t count, const struct timespec *timeou
 {
 	return valid(timeout) && any_concerned(fds, count)
 		       ? timed_poll(fds, count, monotonic_deadline_ns(timeout), signals)
-		       : next_ppoll(fds, count, timeout, signals);
+		       : noted(fds, count, next_ppoll(fds, count, timeout, signals));
 }
 
 /* Programs that were compiled with _FORTIFY_SOURCE call these. The C library's own function ends the program
@@ -287,7 +327,7 @@ EXPORT int __poll_chk(struct pollfd *fds, nfds_t count, int timeout_ms, size_t f
 {
 	return fds_bytes / sizeof(*fds) >= count && any_concerned(fds, count)
 		       ? timed_poll_ms(fds, count, timeout_ms)
-		       : next_poll_chk(fds, count, timeout_ms, fds_bytes);
+		       : noted(fds, count, next_poll_chk(fds, count, timeout_ms, fds_bytes));
 }
 
 EXPORT int __ppoll_chk(struct pollfd *fds, nfds_t count, const struct timespec *timeout,
@@ -295,5 +335,5 @@ EXPORT int __ppoll_chk(struct pollfd *fds, nfds_t count, const struct timespec *
 {
 	return fds_bytes / sizeof(*fds) >= count && valid(timeout) && any_concerned(fds, count)
 		       ? timed_poll(fds, count, monotonic_deadline_ns(timeout), signals)
-		       : next_ppoll_chk(fds, count, timeout, signals, fds_bytes);
+		       : noted(fds, count, next_ppoll_chk(fds, count, timeout, signals, fds_bytes));
 }

@@ -9,6 +9,7 @@
 #include "kernel.h"
 #include "next.h"
 
+#include <errno.h>
 #include <stdarg.h>
 #include <sys/ioctl.h>
 
@@ -26,7 +27,7 @@ static ssize_t inbox_read(struct inbox *inbox, int fd, const struct iovec *piece
 	if (wanted)
 		received = inbox_receive(inbox, fd, &message, 0);
 	inbox_put(inbox);
-	return errno_return(received);
+	return received == -ENOTSOCK ? next_readv(fd, pieces, (int)count) : errno_return(received);
 }
 
 EXPORT ssize_t read(int fd, void *data, size_t bytes)

@@ -159,7 +159,7 @@ static bool timeout_over(struct timespec *timeout, int64_t until_ns)
 }
 
 /* As do_recvmmsg() of the kernel: the timeout is looked at after each datagram only, and an error after the
- * first one ends the call with what there is. */
+ * first one ends the call with what there is, and is kept for the next call. */
 static int datagrams_receive(struct inbox *inbox, int fd, struct mmsghdr *messages, unsigned int count,
 			     int flags, struct timespec *timeout)
 {
@@ -179,6 +179,8 @@ static int datagrams_receive(struct inbox *inbox, int fd, struct mmsghdr *messag
 		if (timeout_over(timeout, until_ns))
 			break;
 	}
+	if (received && bytes < 0 && bytes != -EAGAIN)
+		inbox_error_keep(inbox, (int)-bytes);
 	return received || bytes >= 0 ? (int)received : (int)bytes;
 }
 

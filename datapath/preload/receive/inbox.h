@@ -50,6 +50,8 @@ struct inbox {
 	_Atomic bool reading;          /* counted in *readers, by this process */
 	_Atomic bool leaving;          /* to be the kernel's again when the ring is empty */
 	_Atomic int64_t looked_ns;     /* CLOCK_MONOTONIC_COARSE: the kernel was asked for errors */
+	_Atomic uint32_t errors_seen;  /* what poll and epoll had reported then */
+	_Atomic int error;             /* inbox_error_keep(); 0: none is kept */
 	_Atomic uint32_t kernel_drops; /* of the socket's own queue, as the kernel said then */
 	_Atomic bool kernel_turn;      /* of two queues that both hold something, whose turn it is */
 	/* *kernel: up to where the kernel's queue was found empty; and since when it has been as it is. */
@@ -64,6 +66,18 @@ struct inbox {
 static inline bool inbox_has(const struct inbox *inbox)
 {
 	return ktsn_receive_any(&inbox->reader);
+}
+
+/* recvmmsg() returns datagrams or an error, and keeps an error that it finds after a datagram for the next
+ * call, as the kernel does. */
+static inline void inbox_error_keep(struct inbox *inbox, int error)
+{
+	atomic_store_explicit(&inbox->error, error, memory_order_relaxed);
+}
+
+static inline bool inbox_error_kept(const struct inbox *inbox)
+{
+	return atomic_load_explicit(&inbox->error, memory_order_relaxed) != 0;
 }
 
 /* From now on datagrams come into the ring. */

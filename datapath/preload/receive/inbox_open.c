@@ -267,6 +267,22 @@ void inbox_fd_gone(int fd)
 	inbox_put(inbox);
 }
 
+void inbox_fd_lost(struct inbox *inbox, int fd)
+{
+	struct inbox *removed;
+	bool last = false;
+
+	if (inbox_at(fd) != inbox)
+		return;
+	removed = inbox_remove(fd, &last);
+	if (!removed)
+		return;
+	inbox_members_fd_gone(removed, fd);
+	if (last)
+		inbox_stop(removed);
+	inbox_put(removed);
+}
+
 void inbox_fd_copied(int from, int to)
 {
 	struct inbox *inbox;

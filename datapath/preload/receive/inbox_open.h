@@ -22,6 +22,9 @@ void inbox_renew(struct inbox *inbox);
 /* The descriptor is about to be closed; with the last one the ring ends. */
 void inbox_fd_gone(int fd);
 
+/* The descriptor was closed unseen, and is another file now: the inbox is not its own. */
+void inbox_fd_lost(struct inbox *inbox, int fd);
+
 /* Another descriptor of the same socket. */
 void inbox_fd_copied(int from, int to);
 

@@ -7,9 +7,11 @@
 #include "inbox_open.h"
 #include "inbox_options.h"
 #include "inbox_wait.h"
+#include "socket_kind.h"
 #include "socket_options.h"
 
 #include <fcntl.h>
+#include <limits.h>
 #include <string.h>
 
 enum {
@@ -20,9 +22,13 @@ enum {
 	VECTORS_MAX = 1024, /* UIO_MAXIOV */
 	MEMINFO_DROPS = 8,
 	MEMINFO_WORDS = 9,
+	/* No error of the kernel's: the descriptor was closed unseen, as fclose() does, and used again. */
+	OTHER_FILE = INT_MIN,
 };
 
 #define NS_PER_S INT64_C(1000000000)
+
+static _Atomic uint32_t errors_reported;
 
 /* CLOCK_REALTIME of a time on CLOCK_TAI; between the two are whole seconds. */
 static int64_t realtime_of(uint64_t tai_ns)
@@ -204,16 +210,25 @@ static void kernel_drops_read(struct inbox *inbox, int fd)
 		atomic_store_explicit(&inbox->kernel_drops, words[MEMINFO_DROPS], memory_order_relaxed);
 }
 
-/* Whether it is time to ask the kernel; then its error, which comes before all datagrams, is in *err. */
+/* Whether it is time to ask the kernel; then its error, which comes before all datagrams, is in *err. Or
+ * OTHER_FILE. */
 static bool look_due(struct inbox *inbox, int fd, int *err)
 {
+	uint32_t reported = atomic_load_explicit(&errors_reported, memory_order_relaxed);
 	int64_t now_ns = monotonic_coarse_ns();
 	int error = 0;
 	long status;
 
-	if (now_ns - atomic_load_explicit(&inbox->looked_ns, memory_order_relaxed) < LOOK_NS)
+	*err = 0;
+	if (now_ns - atomic_load_explicit(&inbox->looked_ns, memory_order_relaxed) < LOOK_NS &&
+	    reported == atomic_load_explicit(&inbox->errors_seen, memory_order_relaxed))
 		return false;
 	atomic_store_explicit(&inbox->looked_ns, now_ns, memory_order_relaxed);
+	atomic_store_explicit(&inbox->errors_seen, reported, memory_order_relaxed);
+	if (socket_cookie(fd) != inbox->cookie) {
+		*err = OTHER_FILE;
+		return true;
+	}
 	(void)socket_option_read(fd, SOL_SOCKET, SO_ERROR, &error);
 	*err = -error;
 	status = kernel_call(SYS_fcntl, fd, F_GETFL);
@@ -249,11 +264,25 @@ static int message_check(const struct msghdr *message)
 	return 0;
 }
 
-ssize_t inbox_receive(struct inbox *inbox, int fd, struct msghdr *message, int flags)
+/* 0: there is none. */
+static int error_take(struct inbox *inbox)
+{
+	return inbox_error_kept(inbox) ? atomic_exchange_explicit(&inbox->error, 0, memory_order_relaxed) : 0;
+}
+
+void inbox_error_reported(void)
+{
+	atomic_fetch_add_explicit(&errors_reported, 1, memory_order_relaxed);
+}
+
+static ssize_t both_receive(struct inbox *inbox, int fd, struct msghdr *message, int flags)
 {
 	struct inbox_wait wait = {.until_ns = 0};
 	int err = message_check(message);
 	ssize_t received;
+
+	if (!err)
+		err = -error_take(inbox);
 
 	while (!err) {
 		bool due = look_due(inbox, fd, &err);
@@ -270,4 +299,14 @@ ssize_t inbox_receive(struct inbox *inbox, int fd, struct msghdr *message, int f
 		err = inbox_sleep(inbox, fd, &wait);
 	}
 	return err;
+}
+
+ssize_t inbox_receive(struct inbox *inbox, int fd, struct msghdr *message, int flags)
+{
+	ssize_t received = both_receive(inbox, fd, message, flags);
+
+	if (received != OTHER_FILE)
+		return received;
+	inbox_fd_lost(inbox, fd);
+	return kernel_call(SYS_recvmsg, fd, message, flags);
 }

@@ -10,7 +10,11 @@
 
 #include <sys/socket.h>
 
-/* As recvmsg(), without MSG_ERRQUEUE: bytes or -errno. */
+/* poll or epoll said EPOLLERR of some descriptor: the next call for a socket asks it for its error. */
+void inbox_error_reported(void);
+
+/* As recvmsg(), without MSG_ERRQUEUE: bytes or -errno. -ENOTSOCK, and no inbox any more: the descriptor was
+ * closed unseen, and is no socket now. */
 ssize_t inbox_receive(struct inbox *inbox, int fd, struct msghdr *message, int flags);
 
 /* The bytes of the oldest datagram of the ring; -EAGAIN when there is none. */

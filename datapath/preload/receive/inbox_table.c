@@ -38,6 +38,13 @@ bool inbox_known(int fd)
 	return entry && atomic_load_explicit(entry, memory_order_relaxed);
 }
 
+const struct inbox *inbox_at(int fd)
+{
+	_Atomic(struct inbox *) *entry = entry_of(fd);
+
+	return entry ? atomic_load_explicit(entry, memory_order_relaxed) : NULL;
+}
+
 static bool users_raise(struct inbox *inbox)
 {
 	uint32_t users = atomic_load_explicit(&inbox->users, memory_order_relaxed);

@@ -34,6 +34,9 @@ bool inbox_known(int fd);
 struct inbox *inbox_acquire(int fd, bool *looked);
 void inbox_put(struct inbox *inbox);
 
+/* That of a descriptor, to be compared only; NULL: none. */
+const struct inbox *inbox_at(int fd);
+
 /* An inbox for the caller to fill in and enter; acquired. NULL without memory. */
 struct inbox *inbox_create(void);
 /* Enters it for a descriptor that has none. Whether it did. */

@@ -8,12 +8,14 @@
 #include "inbox_options.h"
 #include "inbox_read.h"
 #include "receive_ring.h"
+#include "socket_kind.h"
 #include "socket_options.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <net/if.h>
+#include <poll.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <sys/eventfd.h>
@@ -96,6 +98,7 @@ static void rig_begin(struct rig *rig, int family, int wire)
 	}
 	receive_ring_init(&rig->ring, 0);
 	rig->inbox.family = family;
+	rig->inbox.cookie = socket_cookie(rig->fd);
 	rig->inbox.reader = rig->ring.reader;
 	rig->inbox.sleeping = (_Atomic uint32_t *)&rig->control.sleeping;
 	rig->inbox.readers = (_Atomic uint32_t *)&rig->control.readers;
@@ -389,24 +392,74 @@ static void looks_at_the_kernel_without_a_count(void **state)
 	rig_end(&rig);
 }
 
-static void returns_the_error_of_the_socket(void **state)
+/* Nobody listens at the port that it is connected to. The error is there when this returns. */
+static void refused_cause(const struct rig *rig)
 {
-	const struct timespec pause = {.tv_nsec = 30000000};
+	struct pollfd refused = {.fd = rig->fd};
 	struct sockaddr_storage address;
 	socklen_t bytes;
+
+	address_make(&address, &bytes, AF_INET, AF_INET);
+	((struct sockaddr_in *)&address)->sin_port = htons(1);
+	assert_int_equal(connect(rig->fd, (struct sockaddr *)&address, bytes), 0);
+	assert_int_equal(send(rig->fd, "x", 1, 0), 1);
+	assert_int_equal(poll(&refused, 1, 5000), 1);
+}
+
+static void returns_the_error_of_the_socket(void **state)
+{
 	struct rig rig;
 
 	(void)state;
 	rig_begin(&rig, AF_INET, AF_INET);
-	address_make(&address, &bytes, AF_INET, AF_INET);
-	((struct sockaddr_in *)&address)->sin_port = htons(1);
-	assert_int_equal(connect(rig.fd, (struct sockaddr *)&address, bytes), 0);
-	assert_int_equal(send(rig.fd, "x", 1, 0), 1);
-	nanosleep(&pause, NULL);
+	refused_cause(&rig);
 	ring_put(&rig, "behind");
 	expect_error(&rig, ECONNREFUSED, 0);
 	expect(&rig, "behind", 0);
 	rig_end(&rig);
+}
+
+static void returns_the_error_of_the_socket_as_soon_as_it_was_reported(void **state)
+{
+	struct rig rig;
+
+	(void)state;
+	rig_begin(&rig, AF_INET, AF_INET);
+	refused_cause(&rig);
+	/* As if the socket had been asked right now. */
+	atomic_store(&rig.inbox.looked_ns, INT64_MAX / 2);
+	expect_error(&rig, EAGAIN, MSG_DONTWAIT);
+	inbox_error_reported();
+	expect_error(&rig, ECONNREFUSED, MSG_DONTWAIT);
+	rig_end(&rig);
+}
+
+static void returns_an_error_that_was_kept_before_what_is_there(void **state)
+{
+	struct rig rig;
+
+	(void)state;
+	rig_begin(&rig, AF_INET, AF_INET);
+	ring_put(&rig, "behind");
+	inbox_error_keep(&rig.inbox, ECONNREFUSED);
+	expect_error(&rig, ECONNREFUSED, 0);
+	expect(&rig, "behind", 0);
+	rig_end(&rig);
+}
+
+static void receives_from_what_the_descriptor_is_now(void **state)
+{
+	struct rig former, now;
+
+	(void)state;
+	rig_begin(&former, AF_INET, AF_INET);
+	rig_begin(&now, AF_INET, AF_INET);
+	expect_error(&former, EAGAIN, MSG_DONTWAIT);
+	assert_int_equal(dup2(now.fd, former.fd), former.fd);
+	kernel_put(&now, "of the new socket");
+	expect(&former, "of the new socket", 0);
+	rig_end(&former);
+	rig_end(&now);
 }
 
 static void waits_as_long_as_it_may(void **state)
@@ -528,6 +581,9 @@ int main(void)
 		cmocka_unit_test(orders_both_queues_by_time_stamps),
 		cmocka_unit_test(looks_at_the_kernel_without_a_count),
 		cmocka_unit_test(returns_the_error_of_the_socket),
+		cmocka_unit_test(returns_the_error_of_the_socket_as_soon_as_it_was_reported),
+		cmocka_unit_test(returns_an_error_that_was_kept_before_what_is_there),
+		cmocka_unit_test(receives_from_what_the_descriptor_is_now),
 		cmocka_unit_test(waits_as_long_as_it_may),
 		cmocka_unit_test(ends_when_shut_down),
 		cmocka_unit_test(is_interrupted_by_a_signal),
