@@ -104,6 +104,15 @@ enum { KTSN_APP_UNTIMED = 1 };
  * name of the other that is to get the error; or for space to send, an eventfd. One a request. */
 enum { KTSN_APP_WAKE_REPORT = 1, KTSN_APP_WAKE_SPACE = 2 };
 
+/* Of RECEIVE_CLOSE, in `flags`: why libktsn leaves the socket to the kernel, with a ring or without. */
+enum ktsn_app_receive_close {
+	KTSN_APP_RECEIVE_CLOSE_GONE = 0,   /* the process has closed it */
+	KTSN_APP_RECEIVE_CLOSE_OPTION = 1, /* it asked for what only the kernel has */
+	KTSN_APP_RECEIVE_CLOSE_FILTER = 2, /* it gets a filter, or a program that chooses among sockets */
+	/* Another process gets it (SCM_RIGHTS), and may have no libktsn: nobody gets a ring any more. */
+	KTSN_APP_RECEIVE_CLOSE_SHARED = 3,
+};
+
 /* What a message carries that overrides what its socket says; bits of `carries`. */
 enum {
 	KTSN_APP_CARRIES_TOS = 1,      /* IP_TOS, IPV6_TCLASS */
@@ -119,8 +128,10 @@ struct ktsn_app_request {
 	uint16_t version;
 	uint16_t type; /* enum ktsn_app_type */
 	uint32_t flow;
-	uint8_t clock;   /* enum ktsn_clock (FLOW_OPEN) */
-	uint8_t flags;   /* KTSN_APP_DEADLINE | KTSN_APP_REPORT_ERRORS (FLOW_OPEN); KTSN_APP_WAKE_... */
+	uint8_t clock; /* enum ktsn_clock (FLOW_OPEN) */
+	/* KTSN_APP_DEADLINE | KTSN_APP_REPORT_ERRORS (FLOW_OPEN); KTSN_APP_WAKE_...;
+	 * KTSN_APP_RECEIVE_CLOSE_... */
+	uint8_t flags;
 	uint16_t number; /* echoed in the reply, so that one that comes too late is known */
 	/* From here on (DESTINATION), but for `destination`: see struct ktsn_app_key. */
 	uint16_t family;

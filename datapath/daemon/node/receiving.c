@@ -301,7 +301,9 @@ static int serve(struct process *process, struct app_request *from, struct ktsn_
 	err = receive_maps_open(process->pod->node->receive.folder, &from->entering);
 	if (err)
 		return refuse_socket(process, RECEIVE_NO_PROGRAM, err);
-	err = serve_with(process, from, reply);
+	err = receive_socket_excluded(&from->entering, from->socket_fd)
+		      ? refuse_socket(process, RECEIVE_SHARED, 0)
+		      : serve_with(process, from, reply);
 	if (err)
 		receive_maps_close(&from->entering);
 	return err;
@@ -340,25 +342,68 @@ void receive_open_finish(struct process *process, struct app_request *from, stru
 }
 
 /* The storage of the socket ends as well: it may live on in another process. */
-static void socket_leave(const struct node *node, int socket_fd)
+static void socket_leave(const struct node *node, int socket_fd, bool for_ever)
 {
 	struct receive_maps maps;
 
 	if (receive_maps_open(node->receive.folder, &maps))
 		return;
-	receive_socket_leave(&maps, socket_fd);
+	if (for_ever)
+		receive_socket_exclude(&maps, socket_fd);
+	else
+		receive_socket_leave(&maps, socket_fd);
 	receive_maps_close(&maps);
+}
+
+/* For all processes of the pod. Returns whether it had a ring. */
+static bool all_end(struct process *process, uint64_t cookie)
+{
+	struct removing *removing = removing_make(process->pod->node, 1);
+	bool had = false;
+
+	for (struct process *p = process->pod->processes; p; p = p->next) {
+		struct receive_user **at = user_of_cookie(p, cookie);
+
+		if (*at)
+			had |= user_end(process->pod, at, removing);
+	}
+	if (removing)
+		pod_thread_do(process->thread, &removing->work);
+	return had;
+}
+
+/* Why the pod's socket is the kernel's from now on; RECEIVE_SERVED: it was closed, or is none of the pod's.
+ */
+static enum receive_refusal close_reason(const struct process *process, const struct app_request *from)
+{
+	static const enum receive_refusal refusals[] = {
+		[KTSN_APP_RECEIVE_CLOSE_GONE] = RECEIVE_SERVED,
+		[KTSN_APP_RECEIVE_CLOSE_OPTION] = RECEIVE_OPTION,
+		[KTSN_APP_RECEIVE_CLOSE_FILTER] = RECEIVE_FILTER,
+		[KTSN_APP_RECEIVE_CLOSE_SHARED] = RECEIVE_SHARED,
+	};
+
+	if (from->message.flags >= sizeof(refusals) / sizeof(*refusals) ||
+	    namespace_allowed(process->pod, from->identity.netns_cookie))
+		return RECEIVE_SERVED;
+	return refusals[from->message.flags];
 }
 
 void receive_close_request(struct process *process, struct app_request *from, struct ktsn_app_reply *reply)
 {
 	struct receive_user **at = user_of_cookie(process, from->identity.cookie);
+	enum receive_refusal why;
 
 	reply->status = from->passed_err;
-	if (reply->status || !*at || !one_end(process, at))
+	if (reply->status)
 		return;
-	socket_leave(process->pod->node, from->socket_fd);
-	from->filter_goes = true;
+	why = close_reason(process, from);
+	if (why)
+		(void)refuse_socket(process, why, 0);
+	from->filter_goes =
+		why == RECEIVE_SHARED ? all_end(process, from->identity.cookie) : *at && one_end(process, at);
+	if (from->filter_goes || why == RECEIVE_SHARED)
+		socket_leave(process->pod->node, from->socket_fd, why == RECEIVE_SHARED);
 }
 
 /* NULL: the ring has gone, or out of memory. */

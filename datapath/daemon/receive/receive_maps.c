@@ -197,11 +197,32 @@ static int map_enter(int outer, uint64_t cookie, int map)
 	return is_entered(outer, cookie, map) ? 0 : bpf_map_put(outer, &cookie, &map);
 }
 
+bool receive_socket_entered(const struct receive_maps *maps, int socket_fd, uint64_t cookie)
+{
+	uint64_t entered;
+
+	return bpf_map_get(maps->sockets, &socket_fd, &entered) == 0 && entered == cookie;
+}
+
+/* Sockets have cookies from 1 on. */
+static const uint64_t no_cookie;
+
+void receive_socket_exclude(const struct receive_maps *maps, int socket_fd)
+{
+	(void)bpf_map_put(maps->sockets, &socket_fd, &no_cookie);
+}
+
+bool receive_socket_excluded(const struct receive_maps *maps, int socket_fd)
+{
+	return receive_socket_entered(maps, socket_fd, no_cookie);
+}
+
 /* The ring comes last: with it datagrams come. */
 int receive_ring_enter(const struct receive_maps *maps, int socket_fd, uint64_t cookie,
 		       const struct receive_descriptors *fds, struct ktsn_receive_control *control)
 {
-	int err = bpf_map_put(maps->sockets, &socket_fd, &cookie);
+	int err = receive_socket_excluded(maps, socket_fd) ? -EPERM
+							   : bpf_map_put(maps->sockets, &socket_fd, &cookie);
 
 	if (err)
 		return err;
@@ -264,13 +285,6 @@ void receive_rings_remove(const struct receive_maps *maps, const struct receive_
 	for (size_t i = 0; i < count; i += REMOVED_AT_ONCE)
 		some_remove(maps, entries + i,
 			    (uint32_t)(count - i < REMOVED_AT_ONCE ? count - i : REMOVED_AT_ONCE));
-}
-
-bool receive_socket_entered(const struct receive_maps *maps, int socket_fd, uint64_t cookie)
-{
-	uint64_t entered = 0;
-
-	return bpf_map_get(maps->sockets, &socket_fd, &entered) == 0 && entered == cookie;
 }
 
 void receive_socket_leave(const struct receive_maps *maps, int socket_fd)

@@ -3,7 +3,7 @@
  * Rings of sockets in the maps of the program at the uplink (receive/receive.bpf.c). The program is loaded,
  * and its maps are pinned, by somebody else, who may do so again at any time: they are opened each time anew.
  *
- *   sockets    the socket -> its cookie, as long as it lives
+ *   sockets    the socket -> its cookie, as long as it lives; no cookie: it is never to have a ring
  *   rings      cookie -> ring
  *   controls   cookie -> control page (ring/receive_layout.h)
  *
@@ -70,6 +70,9 @@ struct receive_entry {
 void receive_rings_remove(const struct receive_maps *maps, const struct receive_entry *entries, size_t count);
 
 bool receive_socket_entered(const struct receive_maps *maps, int socket_fd, uint64_t cookie);
+/* The socket is the kernel's as long as it lives, whatever ktsnd serves it, and whether it is. */
+void receive_socket_exclude(const struct receive_maps *maps, int socket_fd);
+bool receive_socket_excluded(const struct receive_maps *maps, int socket_fd);
 void receive_socket_leave(const struct receive_maps *maps, int socket_fd);
 
 /* The cookies that have a ring, at most `most`. Returns how many. */

@@ -18,6 +18,9 @@ const char *receive_refusal_text(enum receive_refusal refusal)
 		[RECEIVE_MEMORY] = "the rings of the pod or the node have reached their limit of memory",
 		[RECEIVE_RATE] = "the pod opens too many receive rings a second",
 		[RECEIVE_KERNEL] = "the kernel refused its ring",
+		[RECEIVE_OPTION] =
+			"it asked for a socket option that only the kernel serves, such as SO_TIMESTAMPING",
+		[RECEIVE_SHARED] = "it was passed to another process, which may have no libktsn (SCM_RIGHTS)",
 	};
 
 	return texts[refusal];

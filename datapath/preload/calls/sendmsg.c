@@ -6,6 +6,7 @@
 #include "epoll_members.h"
 #include "export.h"
 #include "flow_end.h"
+#include "inbox_open.h"
 #include "kernel.h"
 #include "liveness.h"
 #include "message.h"
@@ -13,6 +14,7 @@
 #include "send.h"
 
 #include <errno.h>
+#include <string.h>
 
 struct search {
 	uint64_t cookie;
@@ -75,11 +77,42 @@ static struct flow *flow_of_unknown(int fd, const struct msghdr *message)
 	return flow;
 }
 
+/* The descriptors of a control message that may be longer than the rest of the buffer says. */
+static void descriptors_shared(const struct cmsghdr *cmsg, size_t room_bytes)
+{
+	size_t bytes = cmsg->cmsg_len < room_bytes ? cmsg->cmsg_len : room_bytes;
+
+	for (size_t at = CMSG_LEN(0); at + sizeof(int) <= bytes; at += sizeof(int)) {
+		int fd;
+
+		memcpy(&fd, (const char *)cmsg + at, sizeof(fd));
+		inbox_fd_shared(fd);
+	}
+}
+
+/* Sockets that other processes are to get, in one that wants receive rings: those may read the kernel's queue
+ * only. */
+static void passed_note(const struct msghdr *message)
+{
+	struct msghdr control = {.msg_control = message->msg_control,
+				 .msg_controllen = (uint32_t)message->msg_controllen};
+
+	if (!message->msg_control || !inboxes_wanted())
+		return;
+	for (struct cmsghdr *cmsg = CMSG_FIRSTHDR(&control); cmsg; cmsg = CMSG_NXTHDR(&control, cmsg)) {
+		size_t before = (size_t)((char *)cmsg - (char *)control.msg_control);
+
+		if (cmsg->cmsg_level == SOL_SOCKET && cmsg->cmsg_type == SCM_RIGHTS)
+			descriptors_shared(cmsg, control.msg_controllen - before);
+	}
+}
+
 EXPORT ssize_t sendmsg(int fd, const struct msghdr *message, int flags)
 {
 	struct flow *flow = flow_acquire(fd);
 	long sent = SEND_NOT_TIMED;
 
+	passed_note(message);
 	if (!flow)
 		flow = flow_of_unknown(fd, message);
 	if (flow) {
@@ -124,6 +157,8 @@ EXPORT int sendmmsg(int fd, struct mmsghdr *messages, unsigned int count, int fl
 	struct flow *flow = flow_of_any(fd, messages, count);
 	bool captured = flow && !flow->left_to_kernel;
 
+	for (unsigned int i = 0; i < count && i < MESSAGES_MAX; i++)
+		passed_note(&messages[i].msg_hdr);
 	if (flow)
 		flow_put(flow);
 	return captured ? sendmmsg_each(fd, messages, count, flags)

@@ -128,7 +128,7 @@ static void inbox_leave_to_filter(int fd, int level, int option)
 
 	if (!inbox)
 		return;
-	inbox_leave(inbox, fd);
+	inbox_leave(inbox, fd, KTSN_APP_RECEIVE_CLOSE_FILTER);
 	inbox_put(inbox);
 }
 
@@ -140,7 +140,7 @@ static void inbox_options_changed(int fd, int level, int option)
 	if (!inbox)
 		return;
 	if (!inbox_options_read(fd, inbox->family, &wants))
-		inbox_leave(inbox, fd);
+		inbox_leave(inbox, fd, KTSN_APP_RECEIVE_CLOSE_OPTION);
 	atomic_store_explicit(&inbox->wants, wants, memory_order_relaxed);
 	inbox_put(inbox);
 }

@@ -150,6 +150,28 @@ static bool is_premature(int err)
 	return request_premature(err) || err == -ENOMEM || err == -EMFILE || err == -ENFILE;
 }
 
+/* Tells ktsnd that a socket has its ring no more, or is never to have one. */
+static void close_tell(struct session *session, int fd, enum ktsn_app_receive_close why)
+{
+	struct ktsn_app_request request = handshake_request(KTSN_APP_RECEIVE_CLOSE);
+	struct ktsn_app_reply reply;
+
+	request.destination = KTSN_APP_NONE;
+	request.flags = (uint8_t)why;
+	if (session)
+		(void)session_request(session, &request, fd, &reply);
+}
+
+/* The pod's status tells why a UDP socket has no ring. */
+static void refuse_and_tell(int fd)
+{
+	struct session *session;
+
+	inbox_refuse(fd);
+	if (session_get(&session) == 0)
+		close_tell(session, fd, KTSN_APP_RECEIVE_CLOSE_OPTION);
+}
+
 static struct inbox *inbox_look(int fd)
 {
 	struct socket_kind kind;
@@ -162,9 +184,12 @@ static struct inbox *inbox_look(int fd)
 	/* First, so that a ktsnd that is away costs no system calls. */
 	if (monotonic_ms() < atomic_load_explicit(&asked_again_ms, memory_order_relaxed))
 		return NULL;
-	if (!socket_kind_read(fd, &kind) || kind.domain == AF_PACKET ||
-	    !inbox_options_read(fd, kind.domain, &wants)) {
+	if (!socket_kind_read(fd, &kind) || kind.domain == AF_PACKET) {
 		inbox_refuse(fd);
+		return NULL;
+	}
+	if (!inbox_options_read(fd, kind.domain, &wants)) {
+		refuse_and_tell(fd);
 		return NULL;
 	}
 	if (!socket_is_bound(fd))
@@ -212,22 +237,31 @@ struct inbox *inbox_of(int fd)
 	return inbox || looked ? inbox : inbox_look(fd);
 }
 
-static void ring_close(int fd)
-{
-	struct ktsn_app_request request = handshake_request(KTSN_APP_RECEIVE_CLOSE);
-	struct session *session = session_existing();
-	struct ktsn_app_reply reply;
-
-	request.destination = KTSN_APP_NONE;
-	if (session)
-		(void)session_request(session, &request, fd, &reply);
-}
-
-void inbox_leave(struct inbox *inbox, int fd)
+void inbox_leave(struct inbox *inbox, int fd, enum ktsn_app_receive_close why)
 {
 	inbox_stop(inbox);
 	if (!atomic_exchange_explicit(&inbox->leaving, true, memory_order_relaxed))
-		ring_close(fd);
+		close_tell(session_existing(), fd, why);
+}
+
+void inbox_fd_shared(int fd)
+{
+	struct socket_kind kind;
+	struct session *session;
+	struct inbox *inbox;
+	bool looked;
+
+	if (!socket_kind_read(fd, &kind) || kind.domain == AF_PACKET)
+		return;
+	inbox = inbox_acquire(fd, &looked);
+	if (inbox) {
+		inbox_leave(inbox, fd, KTSN_APP_RECEIVE_CLOSE_SHARED);
+		inbox_put(inbox);
+		return;
+	}
+	inbox_refuse(fd);
+	if (session_get(&session) == 0)
+		close_tell(session, fd, KTSN_APP_RECEIVE_CLOSE_SHARED);
 }
 
 void inbox_renew(struct inbox *inbox)
@@ -263,7 +297,7 @@ void inbox_fd_gone(int fd)
 	inbox_members_fd_gone(inbox, fd);
 	/* Not a child of the process that asked for it. */
 	if (last && session && session->number == inbox->session)
-		inbox_leave(inbox, fd);
+		inbox_leave(inbox, fd, KTSN_APP_RECEIVE_CLOSE_GONE);
 	inbox_put(inbox);
 }
 

@@ -180,7 +180,7 @@ static void hang_up(int fd)
 	}
 }
 
-static void request_send(int fd, enum ktsn_app_type type, int passed_fd)
+static void request_send(int fd, enum ktsn_app_type type, uint8_t flags, int passed_fd)
 {
 	union {
 		char bytes[CMSG_SPACE(sizeof(int))];
@@ -189,7 +189,7 @@ static void request_send(int fd, enum ktsn_app_type type, int passed_fd)
 			       .cmsg_type = SCM_RIGHTS,
 			       .cmsg_len = CMSG_LEN(sizeof(int))}};
 	struct ktsn_app_request request = {
-		.magic = KTSN_APP_MAGIC, .version = KTSN_APP_VERSION, .type = (uint16_t)type};
+		.magic = KTSN_APP_MAGIC, .version = KTSN_APP_VERSION, .type = (uint16_t)type, .flags = flags};
 	struct iovec iov = {&request, sizeof(request)};
 	struct msghdr message = {.msg_iov = &iov,
 				 .msg_iovlen = 1,
@@ -200,7 +200,7 @@ static void request_send(int fd, enum ktsn_app_type type, int passed_fd)
 	assert_int_equal(sendmsg(fd, &message, MSG_NOSIGNAL), sizeof(request));
 }
 
-static struct answer ask(int fd, enum ktsn_app_type type, int passed_fd)
+static struct answer ask_with(int fd, enum ktsn_app_type type, uint8_t flags, int passed_fd)
 {
 	union {
 		char bytes[CMSG_SPACE(2 * sizeof(int))];
@@ -215,7 +215,7 @@ static struct answer ask(int fd, enum ktsn_app_type type, int passed_fd)
 	struct pollfd answered = {.fd = fd, .events = POLLIN};
 	int fds[2] = {-1, -1};
 
-	request_send(fd, type, passed_fd);
+	request_send(fd, type, flags, passed_fd);
 	for (int ms = 0; poll(&answered, 1, 0) == 0; ms++) {
 		assert_true(ms < PATIENCE_MS);
 		daemon_work();
@@ -226,6 +226,16 @@ static struct answer ask(int fd, enum ktsn_app_type type, int passed_fd)
 		memcpy(fds, CMSG_DATA(CMSG_FIRSTHDR(&message)), sizeof(fds));
 	}
 	return (struct answer){reply.status, reply.ring_bytes, fds[0], fds[1]};
+}
+
+static struct answer ask(int fd, enum ktsn_app_type type, int passed_fd)
+{
+	return ask_with(fd, type, 0, passed_fd);
+}
+
+static int close_for(int fd, enum ktsn_app_receive_close why, int passed_fd)
+{
+	return ask_with(fd, KTSN_APP_RECEIVE_CLOSE, (uint8_t)why, passed_fd).status;
 }
 
 static void answer_discard(const struct answer *answer)
@@ -497,6 +507,61 @@ static void a_pod_has_no_more_rings_than_it_may(void **state)
 	}
 }
 
+static void a_socket_that_was_passed_on_is_the_kernels_for_ever(void **state)
+{
+	int one = application_connect(), other = application_connect(), fd = socket_bound(SOCK_DGRAM);
+	struct answer first = ask(one, KTSN_APP_RECEIVE_OPEN, fd);
+	struct answer second = ask(other, KTSN_APP_RECEIVE_OPEN, fd);
+	const struct ktsn_receive_control *control = control_map(&first);
+
+	(void)state;
+	assert_int_equal(close_for(one, KTSN_APP_RECEIVE_CLOSE_SHARED, fd), 0);
+	assert_int_equal(control->ended, 1);
+	assert_int_equal(entered(cookie_of(fd)), 0);
+	assert_int_equal(the_pod()->receive.socket_count, 0);
+	assert_int_equal(ask(other, KTSN_APP_RECEIVE_OPEN, fd).status, -ENOTSUP);
+	assert_int_equal(the_pod()->receive.refusals[RECEIVE_SHARED], 2);
+	assert_false(has_filter(fd));
+	hang_up(one);
+	hang_up(other);
+	munmap((void *)(uintptr_t)control, (size_t)sysconf(_SC_PAGESIZE));
+	answer_discard(&first);
+	answer_discard(&second);
+	close(fd);
+}
+
+static void a_socket_that_was_passed_on_before_it_had_a_ring_gets_none(void **state)
+{
+	int application = application_connect(), fd = socket_bound(SOCK_DGRAM);
+
+	(void)state;
+	assert_int_equal(close_for(application, KTSN_APP_RECEIVE_CLOSE_SHARED, fd), 0);
+	assert_int_equal(ask(application, KTSN_APP_RECEIVE_OPEN, fd).status, -ENOTSUP);
+	assert_int_equal(the_pod()->receive.why, RECEIVE_SHARED);
+	hang_up(application);
+	close(fd);
+}
+
+static void the_status_tells_why_libktsn_leaves_a_socket_to_the_kernel(void **state)
+{
+	int application = application_connect(), fd = socket_bound(SOCK_DGRAM);
+	struct answer answer;
+
+	(void)state;
+	assert_int_equal(close_for(application, KTSN_APP_RECEIVE_CLOSE_OPTION, fd), 0);
+	assert_int_equal(close_for(application, KTSN_APP_RECEIVE_CLOSE_FILTER, fd), 0);
+	assert_int_equal(close_for(application, 200, fd), 0); /* of a later library */
+	assert_int_equal(the_pod()->receive.refused, 2);
+	assert_int_equal(the_pod()->receive.refusals[RECEIVE_OPTION], 1);
+	assert_int_equal(the_pod()->receive.refusals[RECEIVE_FILTER], 1);
+	answer = ask(application, KTSN_APP_RECEIVE_OPEN, fd);
+	assert_int_equal(answer.status, 0);
+	hang_up(application);
+	removed_await(cookie_of(fd));
+	answer_discard(&answer);
+	close(fd);
+}
+
 /* The program's maps are for all pods, whatever the limits of one are. */
 static void a_pod_has_no_more_than_its_share_of_the_maps(void **state)
 {
@@ -748,6 +813,12 @@ int main(void)
 		cmocka_unit_test_setup_teardown(a_socket_gets_a_ring_and_gives_it_back, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(the_kernels_queue_is_counted, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(a_socket_of_two_processes_has_one_ring_until_both_have_gone,
+						set_up, tear_down),
+		cmocka_unit_test_setup_teardown(a_socket_that_was_passed_on_is_the_kernels_for_ever, set_up,
+						tear_down),
+		cmocka_unit_test_setup_teardown(a_socket_that_was_passed_on_before_it_had_a_ring_gets_none,
+						set_up, tear_down),
+		cmocka_unit_test_setup_teardown(the_status_tells_why_libktsn_leaves_a_socket_to_the_kernel,
 						set_up, tear_down),
 		cmocka_unit_test_setup_teardown(what_cannot_be_served_stays_with_the_kernel, set_up,
 						tear_down),
