@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"github.com/spf13/cobra"
+
+	"github.com/kubernetsn/kubernetsn/internal/shared/subcommands"
+)
+
+func newVM(env *subcommands.Environment) *cobra.Command {
+	return subcommands.Group("vm", "Give network cards to virtual machines, or to ktsnd", newVMPassthrough(env))
+}

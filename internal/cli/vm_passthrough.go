@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/kubernetsn/kubernetsn/internal/node/passthrough"
+	"github.com/kubernetsn/kubernetsn/internal/shared/subcommands"
+)
+
+func newVMPassthrough(env *subcommands.Environment) *cobra.Command {
+	return subcommands.Group("passthrough", "Take a network card from the kernel by VFIO, and give it back",
+		newPassthroughCheck(env), newPassthroughBind(env), newPassthroughUnbind(env))
+}
+
+// passthroughResult is what `check -o json` prints.
+type passthroughResult struct {
+	*passthrough.Device
+	Reasons []string `json:"reasons"`
+}
+
+func newPassthroughCheck(env *subcommands.Environment) *cobra.Command {
+	var format string
+	command := &cobra.Command{
+		Use:   "check PCI",
+		Short: "Tell whether a card can be given away, and what stands against it",
+		Long: "Tells the driver, interfaces and IOMMU group of a network card, who else is in the group, and what stands against\n" +
+			"giving it away: no IOMMU, other devices of the node in its group, or that the node would be cut off. Changes\n" +
+			"nothing. Exit status 1: something stands against it.",
+		Args: subcommands.OneArgument("the card's PCI address, such as 0000:02:00.0"),
+		RunE: func(_ *cobra.Command, arguments []string) error {
+			if err := checkFormat(format, "text", "json"); err != nil {
+				return err
+			}
+			address, err := passthrough.ParseAddress(arguments[0])
+			if err != nil {
+				return subcommands.Usage(err)
+			}
+			device, reasons, err := passthrough.NewBus().Check(address)
+			if err != nil {
+				return err
+			}
+			if format == "json" {
+				err = json.NewEncoder(env.Stdout).Encode(passthroughResult{device, reasons})
+			} else {
+				err = writeCard(env.Stdout, device)
+			}
+			if err == nil && len(reasons) > 0 {
+				err = errors.New(address + " cannot be given away: " + strings.Join(reasons, "; "))
+			}
+			return err
+		},
+	}
+	command.Flags().StringVarP(&format, "output", "o", "text", "text or json")
+	return command
+}
+
+func writeCard(out io.Writer, device *passthrough.Device) error {
+	var text strings.Builder
+	line := func(name, format string, values ...any) { fmt.Fprintf(&text, "%-16s"+format+"\n", append([]any{name}, values...)...) }
+	line("card", "%s (%04x:%04x)", device.Address, device.Vendor, device.Product)
+	line("driver", "%s", orNone(device.Driver))
+	line("interfaces", "%s", orNone(strings.Join(device.Interfaces, " ")))
+	if device.Group < 0 {
+		line("IOMMU group", "none")
+	} else {
+		line("IOMMU group", "%d", device.Group)
+	}
+	for _, other := range device.Others {
+		line("also in it", "%s, class 0x%06x, driver %s", other.Address, other.Class, orNone(other.Driver))
+	}
+	_, err := io.WriteString(out, text.String())
+	return err
+}
+
+func orNone(text string) string {
+	if text == "" {
+		return "none"
+	}
+	return text
+}
+
+const passthroughUse = `%s belongs to vfio-pci now, IOMMU group %d. Use it with one of these:
+  ktsnd    --device %[1]s
+  QEMU     -device vfio-pci,host=%[1]s
+  libvirt  <hostdev mode='subsystem' type='pci' managed='no'><source>%s</source></hostdev>
+`
+
+func newPassthroughBind(env *subcommands.Environment) *cobra.Command {
+	return &cobra.Command{
+		Use:   "bind PCI",
+		Short: "Give a card to vfio-pci",
+		Long: "Takes a network card from the kernel's driver and gives it to vfio-pci, for ktsnd --device or a virtual machine. Refuses\n" +
+			"what `ktsn vm passthrough check` has something against. Until the next boot, or `ktsn vm passthrough unbind`.",
+		Args: subcommands.OneArgument("the card's PCI address, such as 0000:02:00.0"),
+		RunE: func(command *cobra.Command, arguments []string) error {
+			address, err := passthrough.ParseAddress(arguments[0])
+			if err != nil {
+				return subcommands.Usage(err)
+			}
+			device, err := passthrough.NewBus().Bind(command.Context(), address)
+			if err == nil {
+				_, err = fmt.Fprintf(env.Stdout, passthroughUse, device.Address, device.Group, libvirtAddress(device.Address))
+			}
+			return err
+		},
+	}
+}
+
+// libvirtAddress is the element of libvirt's domain XML.
+func libvirtAddress(address string) string {
+	fields := strings.FieldsFunc(address, func(r rune) bool { return r == ':' || r == '.' })
+	return fmt.Sprintf("<address domain='0x%s' bus='0x%s' slot='0x%s' function='0x%s'/>", fields[0], fields[1], fields[2], fields[3])
+}
+
+func newPassthroughUnbind(env *subcommands.Environment) *cobra.Command {
+	return &cobra.Command{
+		Use:   "unbind PCI",
+		Short: "Give a card back to the kernel",
+		Long: "Gives a network card back to the driver from which `ktsn vm passthrough bind` took it. Refuses a card that a ktsnd or a\n" +
+			"virtual machine has open.",
+		Args: subcommands.OneArgument("the card's PCI address, such as 0000:02:00.0"),
+		RunE: func(_ *cobra.Command, arguments []string) error {
+			address, err := passthrough.ParseAddress(arguments[0])
+			if err != nil {
+				return subcommands.Usage(err)
+			}
+			device, err := passthrough.NewBus().Unbind(address)
+			if err == nil {
+				_, err = fmt.Fprintf(env.Stdout, "%s belongs to %s again; its interfaces: %s\n", device.Address, device.Driver,
+					orNone(strings.Join(device.Interfaces, " ")))
+			}
+			return err
+		},
+	}
+}

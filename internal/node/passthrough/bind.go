@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package passthrough
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// Bind gives a device to vfio-pci, unless Check has reasons against it. The driver that it had is noted for Unbind. When a step
+// fails the device is the former driver's again. A device that vfio-pci has already stays as it is.
+func (b *Bus) Bind(ctx context.Context, address string) (*Device, error) {
+	device, reasons, err := b.Check(address)
+	if err != nil {
+		return nil, err
+	}
+	if len(reasons) > 0 {
+		return nil, fmt.Errorf("%s stays with the kernel: %s", address, strings.Join(reasons, "; "))
+	}
+	if device.Driver == VFIO {
+		return device, nil
+	}
+	if err := b.loadVFIO(ctx); err != nil {
+		return nil, err
+	}
+	if err := b.note(device); err != nil {
+		return nil, err
+	}
+	if err := b.move(device, VFIO); err != nil {
+		return nil, errors.Join(fmt.Errorf("give %s to %s: %w", address, VFIO, err), b.giveBack(address, device.Driver))
+	}
+	return b.Read(address)
+}
+
+// Unbind gives a device back to the driver that it had before Bind, or to the kernel's choice when that is not known.
+func (b *Bus) Unbind(address string) (*Device, error) {
+	device, err := b.Read(address)
+	if err != nil {
+		return nil, err
+	}
+	if device.Driver != VFIO && device.Driver != "" {
+		return device, b.forget(address)
+	}
+	if err := b.unused(device); err != nil {
+		return nil, err
+	}
+	if err := b.giveBack(address, b.noted(address)); err != nil {
+		return nil, fmt.Errorf("give %s back to the kernel: %w", address, err)
+	}
+	if device, err = b.Read(address); err != nil {
+		return nil, err
+	}
+	if device.Driver == "" || device.Driver == VFIO {
+		return nil, fmt.Errorf("no driver of this kernel takes %s back; load its module, and repeat the command", address)
+	}
+	return device, b.forget(address)
+}
+
+// loadVFIO has the kernel load the driver, if it has not.
+func (b *Bus) loadVFIO(ctx context.Context) error {
+	if b.hasVFIO() {
+		return nil
+	}
+	output, err := exec.CommandContext(ctx, "modprobe", VFIO).CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("load %s: modprobe: %w: %s", VFIO, err, strings.TrimSpace(string(output)))
+	}
+	if !b.hasVFIO() {
+		return fmt.Errorf("the kernel has no driver %s, even after modprobe", VFIO)
+	}
+	return nil
+}
+
+func (b *Bus) hasVFIO() bool {
+	_, err := os.Stat(filepath.Join(b.Sys, "bus/pci/drivers", VFIO))
+	return err == nil
+}
+
+// move takes a device from its driver and gives it to another; to the kernel's choice when that is empty.
+func (b *Bus) move(device *Device, driver string) error {
+	override := driver
+	if override == "" {
+		override = "\n" // takes an override away
+	}
+	if err := b.write(b.path(device.Address, "driver_override"), override); err != nil {
+		return err
+	}
+	if device.Driver != "" {
+		if err := b.write(b.path(device.Address, "driver/unbind"), device.Address); err != nil {
+			return err
+		}
+	}
+	if err := b.write(filepath.Join(b.Sys, "bus/pci/drivers_probe"), device.Address); err != nil {
+		return err
+	}
+	if now := b.driver(device.Address); driver != "" && now != driver {
+		return fmt.Errorf("the kernel gave it to %q; `dmesg` says why", now)
+	}
+	return nil
+}
+
+// giveBack undoes move: the former driver first, and if it does not take the device, the kernel's choice.
+func (b *Bus) giveBack(address, former string) error {
+	device, err := b.Read(address)
+	if err != nil {
+		return err
+	}
+	if former != "" && device.Driver == former {
+		return b.write(b.path(address, "driver_override"), "\n")
+	}
+	if err := b.move(device, ""); err != nil {
+		return err
+	}
+	if former == "" || b.driver(address) != "" {
+		return nil
+	}
+	return b.write(filepath.Join(b.Sys, "bus/pci/drivers", former, "bind"), address)
+}
+
+// unused refuses a device that somebody has open: the kernel would wait for him, and nobody else could unbind anything.
+func (b *Bus) unused(device *Device) error {
+	if device.Driver != VFIO || device.Group < 0 {
+		return nil
+	}
+	group := filepath.Join(b.Dev, "vfio", strconv.Itoa(device.Group))
+	fd, err := unix.Open(group, unix.O_RDWR|unix.O_CLOEXEC, 0)
+	if errors.Is(err, unix.EBUSY) {
+		return fmt.Errorf("%s is in use (%s): end the ktsnd or virtual machine that has it first", device.Address, group)
+	}
+	if err == nil {
+		return unix.Close(fd)
+	}
+	return nil // no file to be open
+}
+
+// write writes to a file of the kernel's, which exists.
+func (b *Bus) write(path, text string) error {
+	file, err := os.OpenFile(path, os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	_, err = file.WriteString(text)
+	return errors.Join(err, file.Close())
+}
+
+func (b *Bus) notePath(address string) string { return filepath.Join(b.StateDir, address) }
+
+// note writes down which driver the device has. One without keeps an older note.
+func (b *Bus) note(device *Device) error {
+	if device.Driver == "" {
+		return nil
+	}
+	if err := os.MkdirAll(b.StateDir, 0o755); err != nil {
+		return err
+	}
+	return os.WriteFile(b.notePath(device.Address), []byte(device.Driver+"\n"), 0o644)
+}
+
+// noted is the driver of a note, or empty.
+func (b *Bus) noted(address string) string {
+	text, err := os.ReadFile(b.notePath(address))
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(text))
+}
+
+func (b *Bus) forget(address string) error {
+	if err := os.Remove(b.notePath(address)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
