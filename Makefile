@@ -124,7 +124,7 @@ chart: helm ## check the Helm chart and render plain manifests, into out/chart/
 e2e: images ## a real Kubernetes cluster of two nodes on this machine, and the tests in it (root)
 	@$(MAKE) --no-print-directory chart # of the images that there are now
 	@scripts/install-deps.sh cluster || [ "$$CI" != true ] # where it cannot be, the tests are skipped
-	@CGO_ENABLED=0 $(GO) build -C test/cluster -ldflags="$(LINK)" -o ../../bin/ ./cmd/ktsn-cluster ./cmd/ktsn-guest
+	@CGO_ENABLED=0 $(GO) build -C test/cluster -ldflags="$(LINK)" -o ../../bin/ ./cmd/ktsn-cluster
 	@scripts/e2e.sh
 
 .PHONY: upgrades
@@ -159,6 +159,7 @@ build: deps ## all programs into bin/
 	@CGO_ENABLED=0 $(GO) -C scripts/cni-plugins build -ldflags='-s -w' -o ../../bin/ \
 		github.com/containernetworking/plugins/plugins/ipam/static
 	@CGO_ENABLED=0 $(GO) build -ldflags='-s -w' -o bin/ktsn-conformance-guest ./test/conformance/guest
+	@CGO_ENABLED=0 $(GO) build -ldflags='-s -w' -o bin/ktsn-guest ./test/internal/guest/ktsn-guest
 	@[ "$$(uname -m)" != x86_64 ] || CGO_ENABLED=0 $(GO) build -ldflags='-s -w' -o bin/ktsn-clock-guest ./test/clock/guest
 	@CGO_ENABLED=0 $(GO) build -ldflags='-s -w' -o bin/ktsn-test-talker ./test/netns/talker
 

@@ -58,6 +58,18 @@ failures_of_sanitized() {
 	failures_of sanitized "$logs/sanitized" '^== found by' '^[0-9]+ passed'
 }
 
+# What is run inside the virtual machines is built here.
+run_vm() {
+	# shellcheck disable=SC2046 # words
+	if CGO_ENABLED=0 scripts/go.sh test $(scripts/suite.sh inside-vm) -c -o "$PWD/bin/ktsn-passthrough-tests" >"$logs/inside" 2>&1; then
+		run_go vm "network cards given away, in a virtual machine" -timeout 15m
+	else
+		cat "$logs/inside"
+		failure "the tests for the virtual machine cannot be built" "$logs/inside"
+		failed=$((failed + 1))
+	fi
+}
+
 count_word() { # file, a line's first word
 	awk -v word="$2" '$1 == word { sum++ } END { print sum + 0 }' "$1"
 }
@@ -78,6 +90,7 @@ finish_fuzz
 run_go netns "the whole path, in network namespaces" -timeout 20m -parallel 4 # four that wait, else one
 run_sanitized
 # On their own: the emulation takes a processor for itself.
+run_vm
 run_go clocks-short "clocks that differ, short form" -short -timeout 15m
 run_go short "the shaper beside the kernel's, short form" -short -timeout 15m
 

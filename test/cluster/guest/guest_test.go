@@ -4,26 +4,22 @@ package guest
 
 import (
 	"context"
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/kubernetsn/kubernetsn/internal/shared/testenv"
 	"github.com/kubernetsn/kubernetsn/test/cluster/internal/components"
-	"github.com/kubernetsn/kubernetsn/test/cluster/internal/guest"
+	"github.com/kubernetsn/kubernetsn/test/internal/guest"
 )
 
 const (
 	repository = "../../.."
 	// patience is for the machine, which takes two minutes on an idle one.
 	patience = 20 * time.Minute
-	// fetchPatience is for the packages that it is made of.
-	fetchPatience = 5 * time.Minute
 	// csiKubelet is the folder of the kubelet that the chart's agent serves in the machine.
 	csiKubelet = "/var/lib/csi-kubelet"
 )
@@ -50,7 +46,7 @@ func TestANodeWithCgroupsOfVersion2(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	relay(t, filepath.Join(machine.Out, guest.LogFile), status)
+	machine.Report(t, status)
 }
 
 // newMachine is one that sees the repository and some other folders.
@@ -60,7 +56,7 @@ func newMachine(t *testing.T, root string, memoryMiB int, shown ...string) guest
 		testenv.Missing(t, "qemu-system-x86_64 is missing; run scripts/install-deps.sh cluster")
 	}
 	return guest.Machine{
-		Base: kernel(t, root), First: testenv.Program(t, "ktsn-guest"), Out: outDir(t), Processors: 2, MemoryMiB: memoryMiB,
+		Base: guest.Kernel(t, root), First: testenv.Program(t, "ktsn-guest"), Out: outDir(t), Processors: 2, MemoryMiB: memoryMiB,
 		Shown: append([]string{root}, shown...),
 	}
 }
@@ -103,20 +99,6 @@ func pauseOf(t *testing.T, built *components.Built) string {
 	return ""
 }
 
-// kernel prepares what the machine boots.
-func kernel(t *testing.T, root string) string {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), fetchPatience)
-	defer cancel()
-	command := exec.CommandContext(ctx, filepath.Join(root, "scripts/guest-kernel.sh"))
-	command.Stderr = os.Stderr
-	folder, err := command.Output()
-	if err != nil {
-		testenv.Missing(t, "scripts/guest-kernel.sh: "+err.Error())
-	}
-	return strings.TrimSpace(string(folder))
-}
-
 // outDir is where logs of the machine are kept.
 func outDir(t *testing.T) string {
 	t.Helper()
@@ -140,28 +122,5 @@ func renderChart(t *testing.T, root, to string, values ...string) {
 	}
 	if err := os.WriteFile(to, text, 0o644); err != nil {
 		t.Fatal(err)
-	}
-}
-
-// result is the last line that a test has in the log of the machine.
-var result = regexp.MustCompile(`(?m)^( *)--- (PASS|FAIL|SKIP): (\S+) \(.*\)$`)
-
-// relay makes a subtest of each test that was run in the machine. What failed is shown with all that was said.
-func relay(t *testing.T, log string, status int) {
-	t.Helper()
-	text, err := os.ReadFile(log)
-	if err != nil {
-		t.Fatal(err)
-	}
-	results := result.FindAllStringSubmatch(string(text), -1)
-	for _, one := range results {
-		t.Run(strings.TrimPrefix(one[3], "Test"), func(t *testing.T) {
-			if one[2] != "PASS" {
-				t.Errorf("%s in the machine", one[2])
-			}
-		})
-	}
-	if status != 0 || len(results) == 0 {
-		t.Error(fmt.Errorf("the tests in the machine ended with status %d:\n%s", status, text))
 	}
 }

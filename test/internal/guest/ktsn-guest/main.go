@@ -3,6 +3,6 @@
 // Command ktsn-guest is the first process of a virtual machine; see package guest.
 package main
 
-import "github.com/kubernetsn/kubernetsn/test/cluster/internal/guest"
+import "github.com/kubernetsn/kubernetsn/test/internal/guest"
 
 func main() { guest.Main() }

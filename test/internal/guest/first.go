@@ -184,7 +184,7 @@ var files = map[string]string{
 
 // setUp does what the services of a node's system have done when containers begin.
 func setUp(what *order) error {
-	for _, dir := range []string{"/root", "/tmp", "/run/netns", "/var/lib", "/var/log", "/dev/shm", "/dev/pts", "/opt/cni/bin"} {
+	for _, dir := range []string{"/root", "/tmp", "/run/netns", "/run/lock", "/var/lib", "/var/log", "/dev/shm", "/dev/pts", "/opt/cni/bin"} {
 		if err := os.MkdirAll(dir, 0o755); err != nil {
 			return err
 		}
@@ -237,7 +237,7 @@ func serve(what *order) error {
 	}
 	defer log.Close()
 	run := command(what.Dir, what.Command...)
-	run.Env = append(run.Env, what.Environment...)
+	run.Env = append(append(run.Env, "MODPROBE_OPTIONS=-d "+what.Modules), what.Environment...)
 	run.Stdout, run.Stderr = log, log
 	if err := run.Start(); err != nil {
 		return err

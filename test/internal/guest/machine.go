@@ -13,6 +13,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -30,6 +31,12 @@ type Machine struct {
 	Processors, MemoryMiB int
 	// Shown are folders and files of this machine that have the same place in the virtual one, read only.
 	Shown []string
+	// QEMU is the program with its first arguments; none: the one of this machine.
+	QEMU []string
+	// Chipset is what QEMU calls a machine; empty: pc.
+	Chipset string
+	// Devices are more arguments of QEMU, KernelOptions of the kernel.
+	Devices, KernelOptions []string
 }
 
 // Command is what the machine is for.
@@ -125,14 +132,21 @@ func (m *Machine) boot(ctx context.Context, initial string) (string, error) {
 	}
 	// One thread emulates all processors in turn. With one each the machine once stood still while both were busy: nothing in it went on
 	// after kubelet had started, until it was ended.
-	arguments := []string{"-nodefaults", "-display", "none", "-no-reboot",
-		"-machine", "pc", "-accel", "tcg,thread=single", "-cpu", "max",
+	qemu, chipset := m.QEMU, m.Chipset
+	if len(qemu) == 0 {
+		qemu = []string{"qemu-system-x86_64"}
+	}
+	if chipset == "" {
+		chipset = "pc"
+	}
+	arguments := append(slices.Clone(qemu[1:]), "-nodefaults", "-display", "none", "-no-reboot",
+		"-machine", chipset, "-accel", "tcg,thread=single", "-cpu", "max",
 		"-smp", strconv.Itoa(m.Processors), "-m", strconv.Itoa(m.MemoryMiB),
 		"-kernel", filepath.Join(m.Base, "vmlinuz"), "-initrd", initial,
-		"-append", "console=ttyS0 quiet panic=-1 nokaslr mitigations=off", "-serial", "stdio"}
+		"-append", strings.Join(append([]string{"console=ttyS0 quiet panic=-1 nokaslr mitigations=off"}, m.KernelOptions...), " "), "-serial", "stdio")
 	arguments = append(arguments, share(hostTag, "/", ",readonly=on")...)
 	arguments = append(arguments, share(outTag, m.Out, "")...)
-	command := exec.CommandContext(ctx, "qemu-system-x86_64", arguments...)
+	command := exec.CommandContext(ctx, qemu[0], append(arguments, m.Devices...)...)
 	command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	console, err := command.CombinedOutput()
 	if ctx.Err() != nil {

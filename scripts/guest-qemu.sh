@@ -1,0 +1,57 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# Prepares the QEMU of bookworm-backports, once, for tests of what Debian 12's own lacks (igb) or does wrong (vhost-user with
+# interrupt vectors), and prints the folder in which it is:
+#   qemu      the program and what it loads
+#   version   which packages these are from
+# Nothing is installed: the packages are fetched and unpacked beside the libraries of Debian 12's QEMU, which is installed. Remove
+# the folder to get newer ones.
+set -eu
+
+suite=bookworm-backports
+packages="qemu-system-x86 qemu-system-common qemu-system-data seabios"
+
+cache=${XDG_CACHE_HOME:-$HOME/.cache}/kubernetsn/guest-qemu
+whole() { [ -f "$cache/version" ]; }
+if whole; then
+	echo "$cache"
+	exit 0
+fi
+
+for program in apt-get dpkg-deb qemu-system-x86_64; do
+	command -v $program >/dev/null && continue
+	echo "$program is missing: this needs Debian 12, and there scripts/install-deps.sh conformance" >&2
+	exit 1
+done
+mkdir -p "$(dirname "$cache")"
+work=$(mktemp -d "$cache.XXXXXX")
+trap 'rm -rf "$work"' EXIT
+trap 'exit 1' HUP INT TERM
+cd "$work"
+
+# Lists of our own, so that the machine's stay as they are; the mirror that the machine uses already.
+uri=$(cat /etc/apt/sources.list /etc/apt/sources.list.d/* 2>/dev/null |
+	sed -n "s/^URIs: *\([^ ]*debian\/\{0,1\}\)\$/\1/p; s/^deb .*\(http[^ ]*debian\/\{0,1\}\) bookworm .*/\1/p" |
+	head -n 1)
+mkdir -p apt/lists/partial out/qemu
+echo "deb ${uri:-http://deb.debian.org/debian} $suite main" >apt/sources.list
+apt() {
+	apt-get -qq -o Dir::Etc::sourcelist="$work/apt/sources.list" -o Dir::Etc::sourceparts=/dev/null \
+		-o Dir::State::lists="$work/apt/lists" -o Dir::Cache="$work/apt" -o APT::Sandbox::User=root "$@"
+}
+apt update >&2
+echo "Fetching QEMU of $suite for virtual machines" >&2
+# shellcheck disable=SC2086 # a list of words
+apt download $packages >&2
+for package in ./*.deb; do
+	dpkg-deb -x "$package" out/qemu
+	# shellcheck disable=SC2016 # a format of dpkg-deb's own
+	dpkg-deb -W --showformat '${Package} ${Version}\n' "$package"
+done >out/version
+if ldd out/qemu/usr/bin/qemu-system-x86_64 | grep 'not found' >&2; then
+	echo "QEMU of $suite needs these libraries; install qemu-system-x86 of Debian 12" >&2
+	exit 1
+fi
+# Another run may have been faster.
+whole || { rm -rf "$cache" && mv out "$cache"; }
+echo "$cache"

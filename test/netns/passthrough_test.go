@@ -1,0 +1,281 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build passthrough
+
+package netns_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/kubernetsn/kubernetsn/internal/bench/topology"
+	"github.com/kubernetsn/kubernetsn/internal/node/passthrough"
+)
+
+// The machine, which test/vm emulates, has two cards of this kind on one wire, and an IOMMU.
+const (
+	cardVendor  = 0x8086
+	cardProduct = 0x10c9
+	cardDriver  = "igb"
+)
+
+// cards finds them: the first is for ktsnd, the second is the other end of the wire.
+func cards(t *testing.T) (card, wire *passthrough.Device) {
+	t.Helper()
+	if output, err := exec.Command("modprobe", cardDriver).CombinedOutput(); err != nil {
+		t.Fatalf("modprobe %s: %v: %s", cardDriver, err, output)
+	}
+	bus := passthrough.NewBus()
+	entries, err := os.ReadDir("/sys/bus/pci/devices")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var found []*passthrough.Device
+	for _, entry := range entries {
+		device, err := bus.Read(entry.Name())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if device.Vendor == cardVendor && device.Product == cardProduct {
+			found = append(found, device)
+		}
+	}
+	if len(found) != 2 || len(found[0].Interfaces) != 1 || len(found[1].Interfaces) != 1 {
+		t.Fatalf("the machine has the cards %+v", found)
+	}
+	return found[0], found[1]
+}
+
+// vm runs `ktsn vm passthrough`.
+func vm(t *testing.T, arguments ...string) (string, error) {
+	t.Helper()
+	var stderr bytes.Buffer
+	command := exec.Command(program(t, "ktsn"), append([]string{"vm", "passthrough"}, arguments...)...)
+	command.Stderr = &stderr
+	output, err := command.Output()
+	if err != nil {
+		err = fmt.Errorf("%w: %s", err, stderr.String())
+	}
+	return string(output), err
+}
+
+func cardRefused(t *testing.T, part string, arguments ...string) {
+	t.Helper()
+	if output, err := vm(t, arguments...); err == nil || !strings.Contains(err.Error(), part) {
+		t.Errorf("ktsn vm passthrough %q says %q, %v, and should speak of %q", arguments, output, err, part)
+	}
+}
+
+func cardDone(t *testing.T, part string, arguments ...string) {
+	t.Helper()
+	if output, err := vm(t, arguments...); err != nil || !strings.Contains(output, part) {
+		t.Fatalf("ktsn vm passthrough %q says %q, %v, and should speak of %q", arguments, output, err, part)
+	}
+}
+
+func driverOf(address string) string {
+	to, err := os.Readlink(filepath.Join("/sys/bus/pci/devices", address, "driver"))
+	if err != nil {
+		return ""
+	}
+	return filepath.Base(to)
+}
+
+// One after the other, because each needs what is before it.
+func TestACardIsTakenFromTheKernelAndGivenBack(t *testing.T) {
+	card, wire := cards(t)
+	t.Run("not while the node has an address on it", func(t *testing.T) {
+		link, err := netlink.LinkByName(card.Interfaces[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		address, err := netlink.ParseAddr("192.0.2.77/24")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := netlink.AddrAdd(link, address); err != nil {
+			t.Fatal(err)
+		}
+		cardRefused(t, "192.0.2.77/24", "check", card.Address)
+		cardRefused(t, "192.0.2.77/24", "bind", card.Address)
+		if got := driverOf(card.Address); got != cardDriver {
+			t.Errorf("the driver is %q", got)
+		}
+		if err := netlink.AddrDel(link, address); err != nil {
+			t.Fatal(err)
+		}
+	})
+	t.Run("taken", func(t *testing.T) {
+		cardDone(t, "driver          "+cardDriver, "check", card.Address)
+		cardDone(t, "--device "+card.Address, "bind", strings.TrimPrefix(card.Address, "0000:"))
+		cardDone(t, "--device "+card.Address, "bind", card.Address)
+		if got := driverOf(card.Address); got != passthrough.VFIO {
+			t.Errorf("the driver is %q", got)
+		}
+	})
+	t.Run("sending frames of a pod", func(t *testing.T) { sendByCard(t, card, wire) })
+	t.Run("given back", func(t *testing.T) {
+		cardDone(t, "belongs to "+cardDriver+" again", "unbind", card.Address)
+		cardDone(t, "belongs to "+cardDriver+" again", "unbind", card.Address)
+		if got := driverOf(card.Address); got != cardDriver {
+			t.Errorf("the driver is %q", got)
+		}
+		if override, err := os.ReadFile(filepath.Join("/sys/bus/pci/devices", card.Address, "driver_override")); err != nil ||
+			!slices.Contains([]string{"", "(null)"}, strings.TrimSpace(string(override))) {
+			t.Errorf("the override stays: %q, %v", override, err)
+		}
+		if left, err := os.ReadDir(passthrough.NewBus().StateDir); err != nil || len(left) > 0 {
+			t.Errorf("notes stay: %v, %v", left, err)
+		}
+		carries(t, passthrough.NewBus(), card.Address, wire)
+	})
+}
+
+// sendByCard has ktsnd send by the card what a pod of node a hands over. What comes at the wire's other end is given to node b's
+// interface, as if it had come by the link of the two nodes.
+func sendByCard(t *testing.T, card, wire *passthrough.Device) {
+	lab := newLab(t)
+	nodeB, err := os.Open(lab.NodeB.Path())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nodeB.Close()
+	link, err := netlink.LinkByName(wire.Interfaces[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := netlink.LinkSetNsFd(link, int(nodeB.Fd())); err != nil {
+		t.Fatal(err)
+	}
+	if err := lab.NodeB.Do(func() error { return redirect(wire.Interfaces[0], topology.PhysicalInterface) }); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := lab.ReserveHugepages(128); err != nil {
+		t.Fatal(err)
+	}
+	daemon, client := lab.startDaemon(t, "--device", card.Address)
+	awaitUp(t, lab.NodeB, wire.Interfaces[0])
+	const count = 200
+	seen := lab.run(t, traffic{count: count, payloadBytes: 64, environment: lab.preloaded(t), talker: []string{"--cycle", "20ms", "--lead", "10ms"}})
+	if len(seen.received) != count {
+		t.Errorf("%d of %d messages came; ktsnd says %s", len(seen.received), count, daemon.Stderr())
+	}
+	for _, message := range seen.received {
+		if message.Arrival < message.Txtime {
+			t.Errorf("message %d came %v early", message.Sequence, time.Duration(message.Txtime-message.Arrival))
+		}
+	}
+	status, err := client.Status(t.Context())
+	if err != nil || status.Counters.Sent != count {
+		t.Errorf("ktsnd has sent %+v, %v", status, err)
+	}
+	cardRefused(t, "is in use", "unbind", card.Address)
+	if err := daemon.Stop(patience); err != nil {
+		t.Error(err)
+	}
+	if err := lab.NodeB.Do(func() error { return bringBack(wire.Interfaces[0]) }); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// redirect gives all that comes to one interface to another, as frames that are for this host: they have the other's address.
+func redirect(from, to string) error {
+	link, err := netlink.LinkByName(from)
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(netlink.LinkSetUp(link), netlink.SetPromiscOn(link)); err != nil {
+		return err
+	}
+	for _, arguments := range [][]string{
+		{"qdisc", "add", "dev", from, "ingress"},
+		{"filter", "add", "dev", from, "ingress", "matchall", "action", "skbedit", "ptype", "host", "pipe", "action", "mirred", "ingress", "redirect", "dev", to},
+	} {
+		if output, err := exec.Command("tc", arguments...).CombinedOutput(); err != nil {
+			return fmt.Errorf("tc %s: %w: %s", strings.Join(arguments, " "), err, output)
+		}
+	}
+	return nil
+}
+
+// awaitUp waits for the link, which takes its time.
+func awaitUp(t *testing.T, namespace *topology.Namespace, name string) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); ; time.Sleep(100 * time.Millisecond) {
+		var up bool
+		err := namespace.Do(func() error {
+			link, err := netlink.LinkByName(name)
+			up = err == nil && link.Attrs().OperState == netlink.OperUp
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if up {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("the link of %s does not come up", name)
+		}
+	}
+}
+
+// bringBack returns the interface to the first process's namespace.
+func bringBack(name string) error {
+	link, err := netlink.LinkByName(name)
+	if err != nil {
+		return err
+	}
+	return netlink.LinkSetNsPid(link, 1)
+}
+
+// carries sends a frame by the card, which the kernel has again.
+func carries(t *testing.T, bus *passthrough.Bus, address string, wire *passthrough.Device) {
+	t.Helper()
+	card, err := bus.Read(address)
+	if err != nil || len(card.Interfaces) != 1 {
+		t.Fatalf("the card has no interface: %+v, %v", card, err)
+	}
+	var sockets []int
+	for _, name := range []string{card.Interfaces[0], wire.Interfaces[0]} {
+		link, err := netlink.LinkByName(name)
+		if err == nil {
+			err = netlink.LinkSetUp(link)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer unix.Close(fd)
+		if err := unix.Bind(fd, &unix.SockaddrLinklayer{Ifindex: link.Attrs().Index, Protocol: 0xb588}); err != nil { // 0x88b5 in network order
+			t.Fatal(err)
+		}
+		sockets = append(sockets, fd)
+	}
+	frame := slices.Concat(bytes.Repeat([]byte{0xff}, 6), []byte{2, 0, 0, 0, 0, 1}, []byte{0x88, 0xb5}, bytes.Repeat([]byte{7}, 50))
+	got := make([]byte, 100)
+	for deadline := time.Now().Add(patience); ; time.Sleep(100 * time.Millisecond) {
+		// The link comes up in its own time.
+		_, _ = unix.Write(sockets[0], frame)
+		if n, err := unix.Read(sockets[1], got); err == nil && bytes.Equal(got[:n], frame) {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("no frame passes by the card that was given back")
+		}
+	}
+}

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package vm
+
+import (
+	"context"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/kubernetsn/kubernetsn/internal/shared/testenv"
+	"github.com/kubernetsn/kubernetsn/test/internal/guest"
+)
+
+const (
+	repository = "../.."
+	// patience is for a machine, which takes a minute on an idle one.
+	patience = 10 * time.Minute
+)
+
+// An IOMMU that also protects interrupts, without which VFIO refuses, and two cards at one wire.
+var passthroughDevices = []string{
+	"-device", "intel-iommu,intremap=on,caching-mode=on",
+	"-netdev", "hubport,id=card,hubid=0", "-device", "pcie-root-port,id=port1,slot=1", "-device", "igb,bus=port1,netdev=card",
+	"-netdev", "hubport,id=wire,hubid=0", "-device", "pcie-root-port,id=port2,slot=2", "-device", "igb,bus=port2,netdev=wire",
+}
+
+func TestPassthrough(t *testing.T) {
+	testenv.Root(t)
+	for _, name := range []string{"qemu-system-x86_64", "cpio"} {
+		if _, err := exec.LookPath(name); err != nil {
+			testenv.Missing(t, name+" is missing; run scripts/install-deps.sh conformance")
+		}
+	}
+	root, err := filepath.Abs(repository)
+	if err != nil {
+		t.Fatal(err)
+	}
+	machine := guest.Machine{
+		Base: guest.Kernel(t, root), First: testenv.Program(t, "ktsn-guest"), Out: t.TempDir(), Processors: 2, MemoryMiB: 2048, Shown: []string{root},
+		QEMU: guest.QEMU(t, root), Chipset: "q35", Devices: passthroughDevices, KernelOptions: []string{"intel_iommu=on"},
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	status, err := machine.Run(ctx, guest.Command{
+		Dir:         filepath.Join(root, "test/netns"),
+		Arguments:   []string{testenv.Program(t, "ktsn-passthrough-tests"), "-test.v", "-test.run", "TestACardIsTakenFromTheKernel", "-test.timeout", patience.String()},
+		Environment: []string{"KTSN_BIN_DIR=" + filepath.Dir(machine.First)},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	machine.Report(t, status)
+}
