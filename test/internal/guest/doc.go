@@ -6,5 +6,5 @@
 //
 //	initial file system   modules of 9p ► tmpfs as the root, this machine's files at /host, /usr of these ► the command
 //
-// Boot is this machine's side. Main is the virtual machine's: its first process (ktsn-guest).
+// Boot is this machine's side. Main is the virtual machine's: its first process (first).
 package guest

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command ktsn-guest is the first process of a virtual machine; see package guest.
+// Command first is the first process of a virtual machine; see package guest.
 package main
 
 import "github.com/kubernetsn/kubernetsn/test/internal/guest"
