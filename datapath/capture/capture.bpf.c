@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 
-// Two tc programs that bring the frames of a pod that libktsn.so did not take to the pod's relay:
+// tc programs that bring the frames of a pod that libktsn.so did not take to the pod's relay, and those of a
+// virtual machine:
 //
 //   pod's interface, egress          ktsn_capture    puts a record in front of what carries a transmit time
+//   guest's interface, egress        ktsn_guest      the same, with the host's times in the records
 //   its node's end, ingress          ktsn_divert     redirects such frames, or all, to the relay's device
 //
-// The transmit time stands in the packet only inside the pod's network namespace, therefore two. What
-// libktsn.so takes comes to neither. A frame that cannot be given a record would leave at once, which is
-// early, and is dropped and counted. tsn-cni attaches the programs, each with maps of its own, to each
-// interface (internal/node/capture), and they end with it.
+// The transmit time stands in the packet only inside the pod's network namespace, or the guest, therefore
+// two. What libktsn.so takes comes to neither. A frame that cannot be given a record would leave at once,
+// which is early, and is dropped and counted. tsn-cni attaches the programs, each with maps of its own, to
+// each interface (internal/node/capture), and they end with it.
 //
 // ktsn_capture runs in the kernel for each packet of the interface: mostly in the sender's own context,
 // sometimes in a soft interrupt (a datagram that waited for its neighbour's address). The first comparison
@@ -76,6 +78,8 @@ enum count {
 	COUNT_NO_RELAY,
 	COUNT_PASSED,
 	COUNT_CONTROL,
+	// ktsn_guest
+	COUNT_UNSURE,
 	COUNTS
 };
 
@@ -135,6 +139,14 @@ struct {
 	__type(key, __u32);
 	__type(value, struct control);
 } control SEC(".maps");
+
+// In a guest.
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct ktsn_guest_clock);
+} guest SEC(".maps");
 
 static __always_inline void count(__u32 what)
 {
@@ -263,24 +275,50 @@ static __always_inline int put_in_front(struct __sk_buff *packet, struct front *
 	return bpf_skb_vlan_pop(packet);
 }
 
+// A time on a clock, as it stands in a record.
+struct when {
+	__u64 time;
+	int clock;
+};
+
+// Returns 0, or -1 when nobody knows well enough what time the host has.
+static __always_inline int make_hosts(struct when *when)
+{
+	__u32 only = 0;
+	const struct ktsn_guest_clock *known = bpf_map_lookup_elem(&guest, &only);
+
+	if (!known || bpf_ktime_get_ns() >= known->until_ns)
+		return -1;
+	if (when->clock == KTSN_RECORD_TAI)
+		when->time += known->ahead_ns[KTSN_RECORD_TAI];
+	else if (when->clock == KTSN_RECORD_MONOTONIC)
+		when->time += known->ahead_ns[KTSN_RECORD_MONOTONIC];
+	else
+		when->time += known->ahead_ns[KTSN_RECORD_REALTIME];
+	when->clock = KTSN_RECORD_TAI;
+	return 0;
+}
+
 // Returns what to count: COUNT_CAPTURED, or why the frame is refused.
-static __always_inline enum count record(struct __sk_buff *packet, const struct sock *sk)
+static __always_inline enum count record(struct __sk_buff *packet, const struct sock *sk, int in_guest)
 {
 	const struct ktsn_capture_state *now = look_up_state();
 	struct front front = {
 		.ethertype = bpf_htons(KTSN_RECORD_ETHERTYPE),
 		.version = KTSN_RECORD_VERSION,
-		.time = bpf_cpu_to_be64(packet->tstamp),
 	};
-	int clock = record_clock(sk);
+	struct when when = {.time = packet->tstamp, .clock = record_clock(sk)};
 
 	if (!now || now->mode == KTSN_CAPTURE_NONE)
 		return COUNT_MODE_NONE;
-	if (clock < 0)
+	if (when.clock < 0)
 		return COUNT_CLOCK;
 	if (has_tag_behind_tag(packet))
 		return COUNT_TAGS;
-	front.what = (packet->priority & KTSN_RECORD_PRIORITY_MASK) | clock << KTSN_RECORD_CLOCK_SHIFT |
+	if (in_guest && make_hosts(&when))
+		return COUNT_UNSURE;
+	front.time = bpf_cpu_to_be64(when.time);
+	front.what = (packet->priority & KTSN_RECORD_PRIORITY_MASK) | when.clock << KTSN_RECORD_CLOCK_SHIFT |
 		     (is_deadline(sk) ? KTSN_RECORD_DEADLINE : 0);
 	if (put_in_front(packet, &front))
 		return COUNT_NO_ROOM;
@@ -290,8 +328,7 @@ static __always_inline enum count record(struct __sk_buff *packet, const struct 
 }
 
 // TC_ACT_UNSPEC leaves the packet to other filters of the interface.
-SEC("tc")
-int ktsn_capture(struct __sk_buff *packet)
+static __always_inline int capture(struct __sk_buff *packet, int in_guest)
 {
 	const struct sock *sk;
 	enum count what;
@@ -302,10 +339,22 @@ int ktsn_capture(struct __sk_buff *packet)
 	sk = BPF_CORE_READ((struct sk_buff *)packet, sk);
 	if (!asked_for_txtime(sk))
 		return TC_ACT_UNSPEC;
-	what = record(packet, sk);
+	what = record(packet, sk, in_guest);
 	count(what);
 	count_program(sk, what != COUNT_CAPTURED);
 	return what == COUNT_CAPTURED ? TC_ACT_UNSPEC : TC_ACT_SHOT;
+}
+
+SEC("tc")
+int ktsn_capture(struct __sk_buff *packet)
+{
+	return capture(packet, 0);
+}
+
+SEC("tc")
+int ktsn_guest(struct __sk_buff *packet)
+{
+	return capture(packet, 1);
 }
 
 // ---- at the node's end

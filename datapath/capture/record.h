@@ -65,4 +65,15 @@ struct ktsn_capture_state {
 	unsigned int mode;
 };
 
+/* The only entry of the map `guest` of the program in a virtual machine, which writes times of the host's
+ * CLOCK_TAI into records. ktsn-guest writes it. */
+struct ktsn_guest_clock {
+	/* CLOCK_MONOTONIC of the guest until which the rest is good enough. */
+	unsigned long long until_ns;
+	/* CLOCK_TAI of the host less this clock of the guest, by enum ktsn_record_clock. */
+	long long ahead_ns[3];
+	/* Half the width of what the host's time may be, when it was written. For who reads the map. */
+	unsigned long long bound_ns;
+};
+
 #endif

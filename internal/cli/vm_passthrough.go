@@ -64,7 +64,9 @@ func newPassthroughCheck(env *subcommands.Environment) *cobra.Command {
 
 func writeCard(out io.Writer, device *passthrough.Device) error {
 	var text strings.Builder
-	line := func(name, format string, values ...any) { fmt.Fprintf(&text, "%-16s"+format+"\n", append([]any{name}, values...)...) }
+	line := func(name, format string, values ...any) {
+		fmt.Fprintf(&text, "%-16s"+format+"\n", append([]any{name}, values...)...)
+	}
 	line("card", "%s (%04x:%04x)", device.Address, device.Vendor, device.Product)
 	line("driver", "%s", orNone(device.Driver))
 	line("interfaces", "%s", orNone(strings.Join(device.Interfaces, " ")))

@@ -17,11 +17,13 @@ import (
 const (
 	captureProgram = "ktsn_capture"
 	divertProgram  = "ktsn_divert"
+	guestProgram   = "ktsn_guest"
 	countsMap      = "counts"
 	programsMap    = "programs"
 	stateMap       = "state"
 	controlMap     = "control"
 	heartbeatMap   = "heartbeat"
+	guestMap       = "guest"
 )
 
 // RecordBytes is how much longer a captured frame is at the node's end: KTSN_RECORD_BYTES of datapath/capture/record.h.
@@ -31,6 +33,7 @@ const RecordBytes = 24
 var mapsOf = map[string][]string{
 	captureProgram: {countsMap, programsMap, stateMap},
 	divertProgram:  {countsMap, stateMap, controlMap, heartbeatMap},
+	guestProgram:   {countsMap, programsMap, stateMap, guestMap},
 }
 
 // object has the compiled programs, once `make build` has put them there. The folder is embedded as a whole so that this
@@ -59,7 +62,7 @@ func load(name string, mode Mode) (*ebpf.Collection, error) {
 		only.Maps[of] = spec.Maps[of]
 	}
 	var options ebpf.CollectionOptions
-	if name == captureProgram && mode != None {
+	if name != divertProgram && mode != None {
 		// It takes tens of milliseconds to read, therefore once.
 		kernel, err := btf.LoadKernelSpec()
 		if err != nil {

@@ -35,6 +35,7 @@ const (
 	countNoRelay
 	countPassed
 	countControl
+	countUnsure
 	countEnd
 )
 
@@ -46,11 +47,13 @@ const (
 	ReasonTags        = "tags"
 	ReasonSegments    = "segments"
 	ReasonNoRelay     = "no-relay"
+	ReasonUnsure      = "unsure"
 )
 
 // refusals are the reasons at the pod's interface.
 var refusals = map[int]string{
 	countModeNone: ReasonNotCaptured, countClock: ReasonClock, countNoRoom: ReasonNoRoom, countTags: ReasonTags,
+	countUnsure: ReasonUnsure,
 }
 
 // Explain says in words why frames were dropped.
@@ -68,6 +71,8 @@ func Explain(reason string) string {
 		return "one transmit time stood for several segments, which the pod's interface left together"
 	case ReasonNoRelay:
 		return "no relay ran"
+	case ReasonUnsure:
+		return "the host's time was not known well enough"
 	}
 	return reason
 }
@@ -288,8 +293,9 @@ func ReadPort(portName string) (PortCount, error) {
 
 // readCommon reads what both programs have.
 func (m openMaps) readCommon() (sums [countEnd]uint64, now state, err error) {
-	for place := range sums {
-		if err := m[countsMap].Lookup(uint32(place), &sums[place]); err != nil {
+	// That of a former release's program may have fewer places.
+	for place := range min(uint32(len(sums)), m[countsMap].MaxEntries()) {
+		if err := m[countsMap].Lookup(place, &sums[place]); err != nil {
 			return sums, now, err
 		}
 	}
