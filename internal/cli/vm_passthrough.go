@@ -92,7 +92,7 @@ func orNone(text string) string {
 const passthroughUse = `%s belongs to vfio-pci now, IOMMU group %d. Use it with one of these:
   ktsnd    --device %[1]s
   QEMU     -device vfio-pci,host=%[1]s
-  libvirt  <hostdev mode='subsystem' type='pci' managed='no'><source>%s</source></hostdev>
+  libvirt  <hostdev mode='subsystem' type='pci' managed='no'><source>%[3]s</source></hostdev>
 `
 
 func newPassthroughBind(env *subcommands.Environment) *cobra.Command {

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/kubernetsn/kubernetsn/internal/guest/hosttime"
+	"github.com/kubernetsn/kubernetsn/internal/shared/subcommands"
+)
+
+const vmClockLong = `Answers ktsn-guest in a virtual machine, which asks for this node's time, until it is told to end. QEMU has the socket; the
+machine may come and go. For a socket /run/vm/clock.sock
+
+  QEMU     -device virtio-serial -chardev socket,id=clock,path=/run/vm/clock.sock,server=on,wait=off
+           -device virtserialport,chardev=clock,name=` + hosttime.PortName + `
+  libvirt  <channel type='unix'><source mode='bind' path='/run/vm/clock.sock'/>
+           <target type='virtio' name='` + hosttime.PortName + `'/></channel>`
+
+func newVMClock(env *subcommands.Environment) *cobra.Command {
+	var socket string
+	var limit time.Duration
+	command := &cobra.Command{
+		Use:   "clock --socket PATH",
+		Short: "Tell a virtual machine what time this node has",
+		Long:  vmClockLong,
+		Args:  subcommands.NoArguments,
+		RunE: func(command *cobra.Command, _ []string) error {
+			if socket == "" {
+				return subcommands.Usage(errors.New("no --socket says where QEMU listens"))
+			}
+			if limit < 0 {
+				return subcommands.Usage(fmt.Errorf("--limit %v is below zero", limit))
+			}
+			return hosttime.ServeAt(command.Context(), socket, limit, slog.New(slog.NewTextHandler(env.Stderr, nil)))
+		},
+	}
+	flags := command.Flags()
+	flags.StringVar(&socket, "socket", "", "`PATH` of the unix socket of the virtio port")
+	flags.DurationVar(&limit, "limit", 0, "how far the guest's knowledge may be from this node's time; above it, it sends nothing timed (default: no limit)")
+	return command
+}

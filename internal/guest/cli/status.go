@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
+
+	"github.com/kubernetsn/kubernetsn/internal/node/capture"
+	"github.com/kubernetsn/kubernetsn/internal/shared/subcommands"
+)
+
+// status is what is known of an interface.
+type status struct {
+	Interface string `json:"interface"`
+	// Known tells whether the host's time is, Bound how far it may be wrong.
+	Known   bool              `json:"known"`
+	BoundNs uint64            `json:"bound_ns"`
+	AheadNs int64             `json:"host_tai_ahead_of_guest_ns"`
+	Sent    uint64            `json:"sent"`
+	Refused map[string]uint64 `json:"refused,omitempty"`
+}
+
+func newStatus(env *subcommands.Environment) *cobra.Command {
+	var interfaces []string
+	var format string
+	command := &cobra.Command{
+		Use:   "status --interface NAME",
+		Short: "Show how well the host's time is known, and what was sent and dropped",
+		Long: "Shows for each interface whether the host's time is known, how far what is known may be from the truth, by how much the\n" +
+			"host's CLOCK_TAI is ahead of this machine's, and how many frames with a transmit time left with a record or were dropped.",
+		Args: subcommands.NoArguments,
+		RunE: func(*cobra.Command, []string) error {
+			if err := checkInterfaces(interfaces); err != nil {
+				return subcommands.Usage(err)
+			}
+			if err := subcommands.CheckChoice("output", format, "text", "json"); err != nil {
+				return err
+			}
+			all, err := readAll(interfaces)
+			if err != nil {
+				return err
+			}
+			if format == "json" {
+				return json.NewEncoder(env.Stdout).Encode(all)
+			}
+			return writeStatus(env.Stdout, all)
+		},
+	}
+	addInterfaces(command, &interfaces)
+	command.Flags().StringVarP(&format, "output", "o", "text", "text or json")
+	return command
+}
+
+func readAll(interfaces []string) ([]status, error) {
+	var now unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &now); err != nil {
+		return nil, err
+	}
+	var all []status
+	for _, name := range interfaces {
+		count, clock, err := capture.ReadGuest(name)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, status{
+			Interface: name, Known: clock.UntilNs > uint64(now.Nano()), BoundNs: clock.BoundNs, AheadNs: clock.AheadNs[0],
+			Sent: count.Captured, Refused: count.Refused,
+		})
+	}
+	return all, nil
+}
+
+func writeStatus(out io.Writer, all []status) error {
+	var text strings.Builder
+	for _, one := range all {
+		known := "is not known"
+		if one.Known {
+			known = fmt.Sprintf("is known, within %v: CLOCK_TAI is %v ahead", time.Duration(one.BoundNs), time.Duration(one.AheadNs))
+		}
+		fmt.Fprintf(&text, "%s: the host's time %s\n  %d frames left with their transmit time\n", one.Interface, known, one.Sent)
+		for _, reason := range slices.Sorted(maps.Keys(one.Refused)) {
+			fmt.Fprintf(&text, "  %d were dropped: %s\n", one.Refused[reason], capture.Explain(reason))
+		}
+	}
+	_, err := io.WriteString(out, text.String())
+	return err
+}

@@ -1,0 +1,233 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package hosttime
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/kubernetsn/kubernetsn/internal/node/capture"
+)
+
+const (
+	// tick is between two looks at the host's clock, exchanges how many there are each time.
+	tick      = 100 * time.Millisecond
+	exchanges = 2
+	// answerPatience is how long to wait for a reply.
+	answerPatience = 500 * time.Millisecond
+	// lasting is for how long what was found is believed when nothing follows it: who follows may have been killed, and nobody
+	// would notice that a clock was set.
+	lasting = time.Second
+)
+
+// Port is the guest's end of the virtio port.
+type Port interface {
+	io.ReadWriteCloser
+	SetReadDeadline(time.Time) error
+}
+
+// Program writes times into records; a capture.Guest.
+type Program interface {
+	Set(capture.GuestClock) error
+}
+
+// Sample is the host's CLOCK_REALTIME less the guest's, when the guest's was At.
+type Sample struct {
+	At     time.Time
+	Offset time.Duration
+}
+
+// Follower keeps what the host's clock is ahead of the guest's.
+type Follower struct {
+	// Open opens the port.
+	Open func() (Port, error)
+	// Programs are told what it is.
+	Programs []Program
+	// DriftPPB is by how many billionths the guest's counter may be wrong.
+	DriftPPB int64
+	// Limit is the bound above which nothing timed is to be sent; 0: only the host's counts.
+	Limit time.Duration
+	// Discipline gets what the guest's clock is wrong by; nil: nobody does.
+	Discipline func(Sample)
+	Log        *slog.Logger
+
+	port     Port
+	from     stream
+	number   uint32
+	interval Interval
+	host     Reply // the last
+	slews    [3]slew
+	failed   string
+	unsure   bool
+}
+
+// slew is how a clock moves against the counter.
+type slew struct {
+	known            bool
+	apart, perTickNs int64
+}
+
+// clocks are those of records, in the order of enum ktsn_record_clock.
+var clocks = [3]int32{unix.CLOCK_TAI, unix.CLOCK_MONOTONIC, unix.CLOCK_REALTIME}
+
+// Run follows until ctx ends. A host that does not answer is asked again; meanwhile the bound grows.
+func (f *Follower) Run(ctx context.Context) error {
+	f.interval.DriftPPB = f.DriftPPB
+	set, err := watchSets(ctx)
+	if err != nil {
+		return fmt.Errorf("watch the guest's clock: %w", err)
+	}
+	defer f.close()
+	every := time.NewTicker(tick)
+	defer every.Stop()
+	for {
+		f.ask()
+		if err := f.tell(); err != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-every.C:
+		case <-set:
+			f.slews = [3]slew{}
+		}
+	}
+}
+
+// ask makes exchanges. An error is said once.
+func (f *Follower) ask() {
+	err := f.exchange()
+	if err == nil {
+		if f.failed != "" {
+			f.Log.Info("the host answers again")
+		}
+		f.failed = ""
+		return
+	}
+	f.close()
+	if f.failed != err.Error() {
+		f.Log.Warn("the host does not tell its time", "error", err)
+	}
+	f.failed = err.Error()
+}
+
+func (f *Follower) exchange() error {
+	if f.port == nil {
+		port, err := f.Open()
+		if err != nil {
+			return err
+		}
+		f.port, f.from = port, stream{bufio.NewReader(port)}
+	}
+	for range exchanges {
+		if err := f.exchangeOnce(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (f *Follower) exchangeOnce() error {
+	f.number++
+	if err := f.port.SetReadDeadline(time.Now().Add(answerPatience)); err != nil {
+		return err
+	}
+	one := Exchange{AskedRaw: read(unix.CLOCK_MONOTONIC_RAW)}
+	if err := write(f.port, &Request{Magic: requestMagic, Number: f.number}); err != nil {
+		return err
+	}
+	var reply Reply
+	for reply.Number != f.number { // others are replies that came too late
+		if err := f.from.next(replyMagic, &reply); err != nil {
+			return err
+		}
+	}
+	one.AnsweredRaw, one.ReceivedTAI, one.RepliedTAI = read(unix.CLOCK_MONOTONIC_RAW), reply.ReceivedTAI, reply.RepliedTAI
+	jumps := f.interval.Jumps
+	f.interval.Narrow(one)
+	if f.interval.Jumps != jumps {
+		f.Log.Warn("the host's clock was set, or this machine stood still")
+	}
+	f.host = reply
+	return nil
+}
+
+func (f *Follower) close() {
+	if f.port != nil {
+		_ = f.port.Close() // it is only read from
+	}
+	f.port = nil
+}
+
+// limit is the stricter one of both, 0 without.
+func (f *Follower) limit() int64 {
+	own, hosts := f.Limit.Nanoseconds(), f.host.LimitNs
+	if own == 0 || (hosts > 0 && hosts < own) {
+		return hosts
+	}
+	return own
+}
+
+// tell gives the programs what is known.
+func (f *Follower) tell() error {
+	clock := f.clock()
+	var all error
+	for _, program := range f.Programs {
+		all = errors.Join(all, program.Set(clock))
+	}
+	if unsure := clock.UntilNs == 0; unsure != f.unsure {
+		f.unsure = unsure
+		if unsure {
+			f.Log.Warn("the host's time is not known well enough: datagrams with a transmit time are dropped", "bound", time.Duration(clock.BoundNs))
+		} else {
+			f.Log.Info("the host's time is known", "bound", time.Duration(clock.BoundNs))
+		}
+	}
+	if f.Discipline != nil && clock.UntilNs != 0 {
+		f.Discipline(Sample{At: time.Now(), Offset: time.Duration(clock.AheadNs[2] - f.host.AheadOfUTC)})
+	}
+	return all
+}
+
+// clock is what is known now. UntilNs is 0 when that is not enough.
+func (f *Follower) clock() capture.GuestClock {
+	var clock capture.GuestClock
+	if f.interval.Exchanges == 0 {
+		return clock
+	}
+	var widest int64
+	for i, id := range clocks {
+		before, now, after := read(unix.CLOCK_MONOTONIC_RAW), read(id), read(unix.CLOCK_MONOTONIC_RAW)
+		f.interval.Advance(after)
+		apart := before + (after-before)/2 - now
+		clock.AheadNs[i] = f.interval.Ahead() + apart
+		widest = max(widest, (after-before+1)/2+f.slews[i].step(apart))
+	}
+	bound := f.interval.Bound() + widest
+	clock.BoundNs = uint64(bound)
+	lasts := lasting.Nanoseconds()
+	if limit := f.limit(); limit > 0 {
+		lasts = min(lasts, f.interval.Lasts(limit-widest))
+	}
+	if lasts > 0 {
+		clock.UntilNs = uint64(read(unix.CLOCK_MONOTONIC) + lasts)
+	}
+	return clock
+}
+
+// step returns by how much the clock may move against the counter until the next look: twice as much as it did since the last.
+func (s *slew) step(apart int64) int64 {
+	if s.known {
+		s.perTickNs = max(apart-s.apart, s.apart-apart)
+	}
+	s.known, s.apart = true, apart
+	return 2 * s.perTickNs
+}

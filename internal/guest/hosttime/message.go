@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package hosttime
+
+import (
+	"bufio"
+	"encoding/binary"
+	"io"
+)
+
+// PortName is what the virtio port is called, in the guest and on QEMU's command line.
+const PortName = "org.kubernetsn.clock"
+
+// What a message begins with; the last digit is the version.
+const (
+	requestMagic = 0x3151544b // KTQ1
+	replyMagic   = 0x3152544b // KTR1
+)
+
+// Request asks for the host's time. All of both is little-endian.
+type Request struct {
+	Magic  uint32
+	Number uint32
+}
+
+// Reply is the answer to the request of that number.
+type Reply struct {
+	Magic  uint32
+	Number uint32
+	// ReceivedTAI and RepliedTAI are readings of the host's CLOCK_TAI after the request came, and before the reply left.
+	ReceivedTAI, RepliedTAI int64
+	// AheadOfUTC is CLOCK_TAI less CLOCK_REALTIME of the host, in nanoseconds.
+	AheadOfUTC int64
+	// LimitNs is the error above which the guest shall send nothing with a transmit time; 0: there is no limit.
+	LimitNs int64
+}
+
+// stream finds messages among bytes, of which some may have been lost or left over.
+type stream struct{ *bufio.Reader }
+
+// next reads one that begins with the magic number.
+func (s stream) next(magic uint32, into any) error {
+	for {
+		start, err := s.Peek(4)
+		if err != nil {
+			return err
+		}
+		if binary.LittleEndian.Uint32(start) == magic {
+			return binary.Read(s, binary.LittleEndian, into)
+		}
+		if _, err := s.Discard(1); err != nil {
+			return err
+		}
+	}
+}
+
+func write(to io.Writer, message any) error {
+	bytes, err := binary.Append(nil, binary.LittleEndian, message)
+	if err == nil {
+		_, err = to.Write(bytes)
+	}
+	return err
+}

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package hosttime
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	// burst requests are answered at once; a guest that goes on asking gets an answer each pause.
+	burst = 32
+	pause = 10 * time.Millisecond
+	// again is when to look for a virtual machine that is not there.
+	again = time.Second
+)
+
+// Serve answers a guest until the connection or ctx ends, which closes the connection.
+func Serve(ctx context.Context, connection io.ReadWriteCloser, limit time.Duration) error {
+	stop := context.AfterFunc(ctx, func() { _ = connection.Close() })
+	defer stop()
+	from := stream{bufio.NewReader(connection)}
+	for asked, since := 0, time.Now(); ; asked++ {
+		var request Request
+		if err := from.next(requestMagic, &request); err != nil {
+			return errors.Join(ctx.Err(), err)
+		}
+		reply := Reply{Magic: replyMagic, Number: request.Number, ReceivedTAI: read(unix.CLOCK_TAI), LimitNs: limit.Nanoseconds()}
+		reply.AheadOfUTC = aheadOf(unix.CLOCK_TAI, unix.CLOCK_REALTIME)
+		reply.RepliedTAI = read(unix.CLOCK_TAI)
+		if err := write(connection, &reply); err != nil {
+			return errors.Join(ctx.Err(), err)
+		}
+		switch {
+		case time.Since(since) > burst*pause:
+			asked, since = 0, time.Now()
+		case asked >= burst:
+			time.Sleep(pause)
+		}
+	}
+}
+
+// ServeAt answers the guest whose virtual machine listens at a unix socket, as QEMU does for a character device, until ctx ends.
+// The machine may come and go.
+func ServeAt(ctx context.Context, socket string, limit time.Duration, log *slog.Logger) error {
+	for ctx.Err() == nil {
+		connection, err := (&net.Dialer{}).DialContext(ctx, "unix", socket)
+		if err == nil {
+			log.Info("the virtual machine is there", "socket", socket)
+			err = Serve(ctx, connection, limit)
+			log.Info("the virtual machine has gone", "socket", socket, "error", err)
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(again):
+		}
+	}
+	return nil
+}
+
+// read is a clock in nanoseconds.
+func read(clock int32) int64 {
+	var now unix.Timespec
+	_ = unix.ClockGettime(clock, &now) // no error for clocks that there are
+	return now.Nano()
+}
+
+// aheadOf is one clock less another, both set in whole seconds apart.
+func aheadOf(one, other int32) int64 {
+	return (time.Duration(read(one)-read(other)) * time.Nanosecond).Round(time.Second).Nanoseconds()
+}
