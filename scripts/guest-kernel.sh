@@ -4,8 +4,9 @@
 #   vmlinuz     Debian's kernel
 #   base.cpio   for `make conformance`: modules, a list of them, and a tc that knows all of taprio's options
 #   clock.cpio  for `make clocks`: modules of networks, a list of them, ip, tc and ptp4l
-#   node.cpio   for the node with cgroups of version 2 (`make e2e`): the modules that show it this machine's files, and a list of them
-#   kernel      where that node, and machines with VFIO, find all other modules of networks and file systems, of igb and of VFIO
+#   node.cpio   for the node with cgroups of version 2 (`make e2e`) and others (test/internal/guest): the modules that show it this
+#               machine's files, and a list of them
+#   kernel      where these find all other modules: of networks, file systems, VFIO and virtio ports
 #   version     which packages these are from
 # Nothing is installed: the packages are fetched and unpacked. Remove the folder to get newer ones.
 set -eu
@@ -16,8 +17,8 @@ node_modules="virtio_pci 9pnet_virtio 9p overlay"
 clock_modules="e1000 bridge sch_netem"
 
 cache=${XDG_CACHE_HOME:-$HOME/.cache}/kubernetsn/guest-kernel
-# What VFIO needs is the youngest: a folder without it is from before.
-whole() { [ -f "$cache/version" ] && find "$cache/kernel" -name irqbypass.ko | grep -q .; }
+# virtio_console is the youngest: a folder without it is from before.
+whole() { [ -f "$cache/version" ] && find "$cache/kernel" -name virtio_console.ko | grep -q .; }
 if whole; then
 	echo "$cache"
 	exit 0
@@ -62,12 +63,13 @@ apt apt-get download "$kernel" iproute2/$suite-backports linuxptp >&2
 # The parts of the kernel that modules can come from, and the indices by which depmod finds its way.
 release=${kernel#linux-image-}
 mkdir kernel tools
-dpkg-deb --fsys-tarfile "$kernel"_*.deb | tar -x -C kernel --wildcards "./boot/vmlinuz-*" \
-	"./lib/modules/$release/modules.*" "./lib/modules/$release/kernel/net/*" \
-	"./lib/modules/$release/kernel/drivers/net/*.ko" "./lib/modules/$release/kernel/drivers/virtio/*" \
-	"./lib/modules/$release/kernel/drivers/vfio/*" "./lib/modules/$release/kernel/drivers/dca/*" \
-	"./lib/modules/$release/kernel/drivers/i2c/algos/*" "./lib/modules/$release/kernel/drivers/ptp/*" \
-	"./lib/modules/$release/kernel/drivers/pps/*" "./lib/modules/$release/kernel/virt/*" "./lib/modules/$release/kernel/fs/*" "./lib/modules/$release/kernel/lib/*" "./lib/modules/$release/kernel/crypto/*"
+modules="net drivers/virtio drivers/vfio drivers/dca drivers/i2c/algos drivers/ptp drivers/pps virt fs lib crypto"
+set -- "./boot/vmlinuz-*" "./lib/modules/$release/modules.*" "./lib/modules/$release/kernel/drivers/net/*.ko" \
+	"./lib/modules/$release/kernel/drivers/char/virtio_console.ko"
+for folder in $modules; do
+	set -- "$@" "./lib/modules/$release/kernel/$folder/*"
+done
+dpkg-deb --fsys-tarfile "$kernel"_*.deb | tar -x -C kernel --wildcards "$@"
 dpkg-deb --fsys-tarfile iproute2_*.deb | tar -x -C tools
 dpkg-deb --fsys-tarfile linuxptp_*.deb | tar -x -C tools
 depmod -b kernel "$release"

@@ -91,6 +91,7 @@ run_go netns "the whole path, in network namespaces" -timeout 20m -parallel 4 # 
 run_sanitized
 # On their own: the emulation takes a processor for itself.
 run_vm
+run_go guests "virtual machines whose frames are held on the host" -timeout 15m
 run_go clocks-short "clocks that differ, short form" -short -timeout 15m
 run_go short "the shaper beside the kernel's, short form" -short -timeout 15m
 

@@ -14,13 +14,9 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/subcommands"
 )
 
-const vmClockLong = `Answers ktsn-guest in a virtual machine, which asks for this node's time, until it is told to end. QEMU has the socket; the
-machine may come and go. For a socket /run/vm/clock.sock
-
-  QEMU     -device virtio-serial -chardev socket,id=clock,path=/run/vm/clock.sock,server=on,wait=off
-           -device virtserialport,chardev=clock,name=` + hosttime.PortName + `
-  libvirt  <channel type='unix'><source mode='bind' path='/run/vm/clock.sock'/>
-           <target type='virtio' name='` + hosttime.PortName + `'/></channel>`
+const vmClockLong = `Answers ktsn-guest in a virtual machine, which asks for this node's time, until it is told to end. The machine has a virtio
+port called ` + hosttime.PortName + `, on a unix socket of which QEMU is the server; it may come and go.
+docs/virtual-machines.md has the arguments of QEMU and libvirt.`
 
 func newVMClock(env *subcommands.Environment) *cobra.Command {
 	var socket string

@@ -30,5 +30,5 @@ func OpenPort(name string) (Port, error) {
 		}
 		return os.NewFile(uintptr(fd), path), nil
 	}
-	return nil, fmt.Errorf("this machine has no virtio port %q; give it one (`ktsn vm clock --help` has QEMU's and libvirt's arguments)", name)
+	return nil, fmt.Errorf("this machine has no virtio port %q; give it one as docs/virtual-machines.md of KuberneTSN says", name)
 }
