@@ -5,89 +5,90 @@
 package netns_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
-	"net/netip"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
-	"github.com/cilium/ebpf"
-	"github.com/cilium/ebpf/asm"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
-	"github.com/kubernetsn/kubernetsn/internal/bench/topology"
 	"github.com/kubernetsn/kubernetsn/internal/node/capture"
+	"github.com/kubernetsn/kubernetsn/internal/node/vm"
 	"github.com/kubernetsn/kubernetsn/internal/shared/testenv"
 	"github.com/kubernetsn/kubernetsn/test/internal/guest"
 )
 
 const (
-	guestTap = "vm0"
+	machineName = "vm1"
 	// guestPatience is for a virtual machine, which takes half a minute on an idle machine.
 	guestPatience = 5 * time.Minute
 )
 
-// connectGuest gives pod a's interface to a virtual machine: all frames pass between the interface and a tap, whose other end is
-// QEMU's. It returns the interface's hardware address, which is to be the machine's.
-func (c *captured) connectGuest(t *testing.T) (address string) {
+// virtualMachine is one that `ktsn vm attach` has connected to node a.
+type virtualMachine struct {
+	*vm.Machine
+	stateDir string
+}
+
+// attachMachine connects one to the network of pod a, until the test's end.
+func (c *captured) attachMachine(t *testing.T, options ...string) *virtualMachine {
 	t.Helper()
-	err := c.PodA.Do(func() error {
-		link, err := netlink.LinkByName(topology.PodInterface)
-		if err != nil {
-			return err
-		}
-		address = link.Attrs().HardwareAddr.String()
-		attributes := netlink.NewLinkAttrs()
-		attributes.Name = guestTap
-		tap := &netlink.Tuntap{LinkAttrs: attributes, Mode: netlink.TUNTAP_MODE_TAP, Flags: netlink.TUNTAP_VNET_HDR | netlink.TUNTAP_NO_PI}
-		if err := netlink.LinkAdd(tap); err != nil {
-			return err
-		}
-		if err := netlink.LinkSetUp(tap); err != nil {
-			return err
-		}
-		for _, way := range [][2]string{{guestTap, topology.PodInterface}, {topology.PodInterface, guestTap}} {
-			if err := passOn(way[0], way[1]); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
+	confDir, stateDir := t.TempDir(), t.TempDir()
+	network, text, err := c.wiring.A.Another("", nil, neighborAddress).Configuration(c.control)
+	if err == nil {
+		err = os.WriteFile(filepath.Join(confDir, "10-tsn.conflist"), text, 0o644)
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	return address
+	made := &virtualMachine{stateDir: stateDir}
+	said := c.vm(t, append([]string{"attach", machineName, "--network", network, "--conf-dir", confDir, "--plugin-dir", filepath.Dir(program(t, "tsn-cni")),
+		"--state-dir", stateDir, "-o", "json"}, options...)...)
+	t.Cleanup(func() {
+		if _, err := os.Stat(filepath.Join(stateDir, machineName+".json")); err == nil {
+			c.vm(t, "detach", machineName, "--state-dir", stateDir)
+		}
+	})
+	if err := json.Unmarshal(said, &made.Machine); err != nil {
+		t.Fatalf("%q: %v", said, err)
+	}
+	return made
 }
 
-// passOn sends all that comes in at one interface out of another.
-func passOn(from, to string) error {
-	in, err := netlink.LinkByName(from)
+// vm runs `ktsn vm` on node a.
+func (c *captured) vm(t *testing.T, arguments ...string) []byte {
+	t.Helper()
+	said, err := c.runVM(t, arguments)
 	if err != nil {
-		return err
+		t.Fatalf("ktsn vm %q: %v", arguments, err)
 	}
-	out, err := netlink.LinkByName(to)
-	if err != nil {
-		return err
+	return said
+}
+
+func (c *captured) tryVM(t *testing.T, arguments ...string) error {
+	t.Helper()
+	_, err := c.runVM(t, arguments)
+	return err
+}
+
+func (c *captured) runVM(t *testing.T, arguments []string) ([]byte, error) {
+	t.Helper()
+	command := exec.Command(program(t, "ktsn"), append([]string{"vm"}, arguments...)...)
+	var stdout, stderr bytes.Buffer
+	command.Stdout, command.Stderr = &stdout, &stderr
+	if err := c.NodeA.Do(command.Run); err != nil {
+		return nil, fmt.Errorf("%w: %s", err, stderr.String())
 	}
-	program, err := ebpf.NewProgram(&ebpf.ProgramSpec{Type: ebpf.SchedCLS, License: "GPL", Instructions: asm.Instructions{
-		asm.Mov.Imm(asm.R1, int32(out.Attrs().Index)), asm.Mov.Imm(asm.R2, 0), asm.FnRedirect.Call(), asm.Return(),
-	}})
-	if err != nil {
-		return err
-	}
-	defer program.Close()
-	clsact := &netlink.Clsact{QdiscAttrs: netlink.QdiscAttrs{LinkIndex: in.Attrs().Index, Handle: netlink.MakeHandle(0xffff, 0), Parent: netlink.HANDLE_CLSACT}}
-	if err := netlink.QdiscAdd(clsact); err != nil && !os.IsExist(err) {
-		return err
-	}
-	return netlink.FilterAdd(&netlink.BpfFilter{
-		FilterAttrs: netlink.FilterAttrs{LinkIndex: in.Attrs().Index, Parent: netlink.HANDLE_MIN_INGRESS, Handle: 1, Priority: 1, Protocol: unix.ETH_P_ALL},
-		Fd:          program.FD(), Name: "pass-on", DirectAction: true,
-	})
+	return stdout.Bytes(), nil
 }
 
 // guestStatus is what ktsn-guest says of an interface.
@@ -112,11 +113,9 @@ func readGuestStatus(t *testing.T, path string) guestStatus {
 	return all[0]
 }
 
-// bootGuest runs a program in a virtual machine behind pod a's interface, with ktsn-guest, and returns what that said before and
-// after it.
-func (c *captured) bootGuest(t *testing.T, processors int, program string, arguments ...string) (before, after guestStatus) {
+// bootGuest runs a program in a virtual machine with ktsn-guest, and returns what that said before and after it.
+func (c *captured) bootGuest(t *testing.T, m *virtualMachine, program string, arguments ...string) (before, after guestStatus) {
 	t.Helper()
-	address := c.connectGuest(t)
 	root, err := filepath.Abs("../..")
 	if err != nil {
 		t.Fatal(err)
@@ -125,11 +124,11 @@ func (c *captured) bootGuest(t *testing.T, processors int, program string, argum
 	socket := filepath.Join(c.dir, "clock.sock")
 	qemu := guest.QEMU(t, root)
 	machine := guest.Machine{
-		Base: guest.Kernel(t, root), First: testenv.Program(t, "ktsn-test-guest"), Out: out, Processors: processors, MemoryMiB: 512,
+		Base: guest.Kernel(t, root), First: testenv.Program(t, "ktsn-test-guest"), Out: out, Processors: m.VCPUs, MemoryMiB: 512,
 		Shown: []string{root, filepath.Dir(program)},
-		QEMU:  append([]string{"ip", "netns", "exec", c.PodA.Name()}, qemu...),
+		QEMU:  append([]string{"ip", "netns", "exec", c.NodeA.Name()}, qemu...),
 		Devices: []string{
-			"-netdev", "tap,id=net,ifname=" + guestTap + ",script=no,downscript=no,vhost=off", "-device", "virtio-net-pci,netdev=net,mac=" + address,
+			"-netdev", "tap,id=net,ifname=" + m.Tap + ",script=no,downscript=no,vhost=off", "-device", "virtio-net-pci,netdev=net,mac=" + m.Address,
 			"-device", "virtio-serial", "-chardev", "socket,id=clock,path=" + socket + ",server=on,wait=off",
 			"-device", "virtserialport,chardev=clock,name=org.kubernetsn.clock",
 		},
@@ -139,7 +138,7 @@ func (c *captured) bootGuest(t *testing.T, processors int, program string, argum
 	defer cancel()
 	status, err := machine.Run(ctx, guest.Command{
 		Dir: filepath.Join(root, "test/netns"),
-		Arguments: append([]string{"testdata/guest.sh", testenv.Program(t, "ktsn-guest"), netip.PrefixFrom(topology.PodAddressA, 16).String(), "1450", program},
+		Arguments: append([]string{"testdata/guest.sh", testenv.Program(t, "ktsn-guest"), m.Prefixes[0].String(), strconv.Itoa(m.MTU), program},
 			arguments...),
 	})
 	said, _ := os.ReadFile(filepath.Join(out, guest.LogFile))
@@ -158,7 +157,7 @@ func TestGuestsFramesAreHeldOnTheHostUntilTheirTime(t *testing.T) {
 	sender := cProgram(t, muslCompiler(t), "sendmsg", p)
 	listener := listen(t, c.PodB, "udp", atPodB)
 	tap := c.openTap(t, 2*count)
-	before, after := c.bootGuest(t, 2, sender.Path, sender.Args[1:]...)
+	before, after := c.bootGuest(t, c.attachMachine(t, "--vcpus", "2"), sender.Path, sender.Args[1:]...)
 	if !before.Known || !after.Known || after.Sent != count || len(after.Refused) > 0 {
 		t.Errorf("ktsn-guest says %+v before and %+v after", before, after)
 	}
@@ -189,4 +188,56 @@ func TestGuestsFramesAreHeldOnTheHostUntilTheirTime(t *testing.T) {
 	if status.Counters.Sent != count {
 		t.Errorf("ktsnd has sent %d", status.Counters.Sent)
 	}
+}
+
+func TestGuestsLeaveNothingWhenTheyAreDetached(t *testing.T) {
+	c := newCaptured(t, capture.Timed)
+	before := c.linksOfNode(t)
+	m := c.attachMachine(t, "--queues", "4", "--vcpus", "2", "--mac", "0a:58:0a:2a:01:77")
+	if m.Address != "0a:58:0a:2a:01:77" || m.MTU != 1450 || len(m.Prefixes) != 1 || m.Prefixes[0].Addr() != neighborAddress {
+		t.Errorf("it was attached as %+v", m.Machine)
+	}
+	if said := string(c.vm(t, "list", "--state-dir", m.stateDir)); !strings.Contains(said, m.Tap) || !strings.Contains(said, m.Address) {
+		t.Errorf("ktsn vm list says %q", said)
+	}
+	for part, arguments := range map[string][]string{
+		"is connected already": {"attach", machineName, "--network", "tsn", "--conf-dir", m.ConfDir},
+		"at least 2 virtual":   {"attach", "vm2", "--network", "tsn", "--conf-dir", m.ConfDir, "--queues", "2"},
+		"no net configuration": {"attach", "vm2", "--network", "other", "--conf-dir", m.ConfDir},
+		"no virtual machine":   {"detach", "vm2"},
+	} {
+		if err := c.tryVM(t, append(arguments, "--state-dir", m.stateDir)...); err == nil || !strings.Contains(err.Error(), part) {
+			t.Errorf("ktsn vm %q: %v, and should speak of %q", arguments, err, part)
+		}
+	}
+	c.vm(t, "detach", machineName, "--state-dir", m.stateDir)
+	if after := c.linksOfNode(t); !slices.Equal(before, after) {
+		t.Errorf("the node's interfaces were %q and are %q", before, after)
+	}
+	if _, err := os.Stat("/run/netns/ktsn-vm-" + machineName); !os.IsNotExist(err) {
+		t.Errorf("its network namespace is left: %v", err)
+	}
+	left, err := filepath.Glob(filepath.Join(m.stateDir, "*.json"))
+	if err != nil || len(left) > 0 {
+		t.Errorf("%q are left, %v", left, err)
+	}
+}
+
+// linksOfNode are the names of node a's interfaces.
+func (c *captured) linksOfNode(t *testing.T) (names []string) {
+	t.Helper()
+	if err := c.NodeA.Do(func() error {
+		links, err := netlink.LinkList()
+		for _, link := range links {
+			// The relay's device goes when the supervisor has seen that its interface has gone.
+			if !strings.HasPrefix(link.Attrs().Name, "ktsnr") {
+				names = append(names, link.Attrs().Name)
+			}
+		}
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	slices.Sort(names)
+	return names
 }

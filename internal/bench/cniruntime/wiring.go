@@ -184,6 +184,15 @@ func (s *Side) configs(controlSocket string) (*libcni.NetworkConfigList, error) 
 	return List(cniVersion, networkName, config)
 }
 
+// Configuration is the network's configuration list with which the side's pod is attached, for a runtime of its own.
+func (s *Side) Configuration(controlSocket string) (name string, text []byte, err error) {
+	list, err := s.configs(controlSocket)
+	if err != nil {
+		return "", nil, err
+	}
+	return list.Name, list.Bytes, nil
+}
+
 // addPeer works on the node's thread: package overlay asks the kernel about the namespace that it is in.
 func (s *Side) addPeer(ctx context.Context, client *control.Client) error {
 	var timed overlay.Timed

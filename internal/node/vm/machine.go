@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package vm
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"regexp"
+)
+
+// Machine is a virtual machine that is connected.
+type Machine struct {
+	Name string `json:"name"`
+	// Network is that of CNI.
+	Network string `json:"network"`
+	// ConfDir and PluginDirs are where its configuration and the plugins were.
+	ConfDir    string   `json:"conf_dir"`
+	PluginDirs []string `json:"plugin_dirs"`
+	// Queues is how many pairs the machine's interface has, VCPUs how many processors the machine.
+	Queues int `json:"queues"`
+	VCPUs  int `json:"vcpus"`
+	// Owner may open the tap, without a privilege; -1: root alone.
+	Owner int `json:"owner"`
+	// Tap is QEMU's interface, Port the node's end of the interface that tsn-cni has made.
+	Tap  string `json:"tap"`
+	Port string `json:"port"`
+	// Address, Prefixes, Gateways and MTU are what the machine's interface is to have.
+	Address  string         `json:"address"`
+	Prefixes []netip.Prefix `json:"prefixes"`
+	MTU      int            `json:"mtu"`
+}
+
+const (
+	// interfaceName is that of the interface in the machine's namespace.
+	interfaceName = "tsn0"
+	// mostQueues is what the kernel's taps have at most, of which a class each uses eight.
+	mostQueues = 8
+)
+
+// nameForm keeps the tap's name within IFNAMSIZ.
+var nameForm = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,8}[a-z0-9])?$`)
+
+// Check says what of a request cannot be.
+func (m *Machine) Check() error {
+	if !nameForm.MatchString(m.Name) {
+		return fmt.Errorf("%q is no name of a virtual machine; give one of up to 10 lower-case letters, digits and hyphens", m.Name)
+	}
+	if m.Network == "" {
+		return errors.New("no network is given; name one of the configurations of CNI")
+	}
+	if m.Queues < 1 || m.Queues > mostQueues {
+		return fmt.Errorf("%d queues are not from 1 to %d", m.Queues, mostQueues)
+	}
+	if m.VCPUs < 1 {
+		return fmt.Errorf("%d virtual processors are less than 1", m.VCPUs)
+	}
+	if m.Queues > 1 && m.VCPUs < 2 {
+		return fmt.Errorf("%d queues need a machine with at least 2 virtual processors, and it has %d: with one, a queue waits while another "+
+			"is served, and classes do not hold; give it more processors or one queue", m.Queues, m.VCPUs)
+	}
+	if m.Address != "" {
+		if address, err := net.ParseMAC(m.Address); err != nil || len(address) != 6 || address[0]&1 != 0 {
+			return fmt.Errorf("%q is no hardware address of one interface", m.Address)
+		}
+	}
+	return nil
+}
+
+// tapName is that of a machine's tap.
+func (m *Machine) tapName() string { return "ktsn-" + m.Name }
+
+// namespaceName is that of its network namespace, containerID how CNI calls it.
+func (m *Machine) namespaceName() string { return "ktsn-vm-" + m.Name }
+
+func (m *Machine) containerID() string { return "vm-" + m.Name }
