@@ -73,7 +73,7 @@ func writeMachine(out io.Writer, m *vm.Machine, format string) error {
 	default:
 		text = "qemu-system-x86_64 ... " + m.QEMU()
 	}
-	text += "\nOn this node:\n" + indent(fmt.Sprintf("ktsn vm clock --socket /run/ktsn/vm/%s.clock.sock\n", m.Name)) + "\nIn the machine:\n" + indent(m.Guest(guestInterface))
+	text += "\nOn this node:\n" + indent(fmt.Sprintf("ktsn vm clock --socket %s\n", m.Clock)) + "\nIn the machine:\n" + indent(m.Guest(guestInterface))
 	_, err := io.WriteString(out, text)
 	return err
 }

@@ -113,6 +113,11 @@ func readGuestStatus(t *testing.T, path string) guestStatus {
 	return all[0]
 }
 
+// argumentsOf are those that `ktsn vm attach` prints, but for the number of processors.
+func argumentsOf(m *vm.Machine) []string {
+	return strings.Fields(strings.ReplaceAll(strings.TrimPrefix(m.QEMU(), fmt.Sprintf("-smp %d", m.VCPUs)), "\\\n", ""))
+}
+
 // bootGuest runs a program in a virtual machine with ktsn-guest, and returns what that said before and after it.
 func (c *captured) bootGuest(t *testing.T, m *virtualMachine, program string, arguments ...string) (before, after guestStatus) {
 	t.Helper()
@@ -121,19 +126,14 @@ func (c *captured) bootGuest(t *testing.T, m *virtualMachine, program string, ar
 		t.Fatal(err)
 	}
 	out := t.TempDir()
-	socket := filepath.Join(c.dir, "clock.sock")
 	qemu := guest.QEMU(t, root)
 	machine := guest.Machine{
 		Base: guest.Kernel(t, root), First: testenv.Program(t, "ktsn-test-guest"), Out: out, Processors: m.VCPUs, MemoryMiB: 512,
-		Shown: []string{root, filepath.Dir(program)},
-		QEMU:  append([]string{"ip", "netns", "exec", c.NodeA.Name()}, qemu...),
-		Devices: []string{
-			"-netdev", "tap,id=net,ifname=" + m.Tap + ",script=no,downscript=no,vhost=off", "-device", "virtio-net-pci,netdev=net,mac=" + m.Address,
-			"-device", "virtio-serial", "-chardev", "socket,id=clock,path=" + socket + ",server=on,wait=off",
-			"-device", "virtserialport,chardev=clock,name=org.kubernetsn.clock",
-		},
+		Shown:   []string{root, filepath.Dir(program)},
+		QEMU:    append([]string{"ip", "netns", "exec", c.NodeA.Name()}, qemu...),
+		Devices: argumentsOf(m.Machine),
 	}
-	start(t, c.NodeA, "ktsn vm clock", exec.Command(testenv.Program(t, "ktsn"), "vm", "clock", "--socket", socket))
+	start(t, c.NodeA, "ktsn vm clock", exec.Command(testenv.Program(t, "ktsn"), "vm", "clock", "--socket", m.Clock))
 	ctx, cancel := context.WithTimeout(t.Context(), guestPatience)
 	defer cancel()
 	status, err := machine.Run(ctx, guest.Command{
@@ -157,7 +157,7 @@ func TestGuestsFramesAreHeldOnTheHostUntilTheirTime(t *testing.T) {
 	sender := cProgram(t, muslCompiler(t), "sendmsg", p)
 	listener := listen(t, c.PodB, "udp", atPodB)
 	tap := c.openTap(t, 2*count)
-	before, after := c.bootGuest(t, c.attachMachine(t, "--vcpus", "2"), sender.Path, sender.Args[1:]...)
+	before, after := c.bootGuest(t, c.attachMachine(t, "--vcpus", "2", "--queues", "2"), sender.Path, sender.Args[1:]...)
 	if !before.Known || !after.Known || after.Sent != count || len(after.Refused) > 0 {
 		t.Errorf("ktsn-guest says %+v before and %+v after", before, after)
 	}

@@ -30,7 +30,7 @@ const (
 // Port is the guest's end of the virtio port.
 type Port interface {
 	io.ReadWriteCloser
-	SetReadDeadline(time.Time) error
+	SetDeadline(time.Time) error
 }
 
 // Program writes times into records; a capture.Guest.
@@ -137,7 +137,7 @@ func (f *Follower) exchange() error {
 
 func (f *Follower) exchangeOnce() error {
 	f.number++
-	if err := f.port.SetReadDeadline(time.Now().Add(answerPatience)); err != nil {
+	if err := f.port.SetDeadline(time.Now().Add(answerPatience)); err != nil {
 		return err
 	}
 	one := Exchange{AskedRaw: read(unix.CLOCK_MONOTONIC_RAW)}

@@ -50,13 +50,17 @@ func Serve(ctx context.Context, connection io.ReadWriteCloser, limit time.Durati
 // ServeAt answers the guest whose virtual machine listens at a unix socket, as QEMU does for a character device, until ctx ends.
 // The machine may come and go.
 func ServeAt(ctx context.Context, socket string, limit time.Duration, log *slog.Logger) error {
+	absent := false
 	for ctx.Err() == nil {
 		connection, err := (&net.Dialer{}).DialContext(ctx, "unix", socket)
 		if err == nil {
 			log.Info("the virtual machine is there", "socket", socket)
 			err = Serve(ctx, connection, limit)
 			log.Info("the virtual machine has gone", "socket", socket, "error", err)
+		} else if !absent {
+			log.Info("waiting for the virtual machine", "socket", socket, "error", err)
 		}
+		absent = true
 		select {
 		case <-ctx.Done():
 		case <-time.After(again):

@@ -9,7 +9,7 @@ import (
 
 // clockArguments are those of the virtio port by which a guest asks for the node's time.
 const clockArguments = "-device virtio-serial -device virtserialport,chardev=%[1]s-clock,name=org.kubernetsn.clock \\\n" +
-	"    -chardev socket,id=%[1]s-clock,path=/run/ktsn/vm/%[1]s.clock.sock,server=on,wait=off"
+	"    -chardev socket,id=%[1]s-clock,path=%[2]s,server=on,wait=off"
 
 // QEMU are the arguments of QEMU that fit, as lines of a shell.
 func (m *Machine) QEMU() string {
@@ -19,7 +19,7 @@ func (m *Machine) QEMU() string {
 		net += fmt.Sprintf(",queues=%d", m.Queues)
 		device += fmt.Sprintf(",mq=on,vectors=%d", 2*m.Queues+2)
 	}
-	return strings.Join([]string{fmt.Sprintf("-smp %d", m.VCPUs), net, device, fmt.Sprintf(clockArguments, m.Name)}, " \\\n    ") + "\n"
+	return strings.Join([]string{fmt.Sprintf("-smp %d", m.VCPUs), net, device, fmt.Sprintf(clockArguments, m.Name, m.Clock)}, " \\\n    ") + "\n"
 }
 
 // Libvirt is the same as elements of a domain.
@@ -38,10 +38,10 @@ func (m *Machine) Libvirt() string {
   <mtu size='%d'/>%s
 </interface>
 <channel type='unix'>
-  <source mode='bind' path='/run/ktsn/vm/%s.clock.sock'/>
+  <source mode='bind' path='%s'/>
   <target type='virtio' name='org.kubernetsn.clock'/>
 </channel>
-`, m.VCPUs, m.Address, m.Tap, m.MTU, driver, m.Name)
+`, m.VCPUs, m.Address, m.Tap, m.MTU, driver, m.Clock)
 }
 
 // Guest are commands for the machine.

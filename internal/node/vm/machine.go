@@ -26,6 +26,8 @@ type Machine struct {
 	// Tap is QEMU's interface, Port the node's end of the interface that tsn-cni has made.
 	Tap  string `json:"tap"`
 	Port string `json:"port"`
+	// Clock is the socket by which the machine asks for the node's time; QEMU makes it.
+	Clock string `json:"clock"`
 	// Address, Prefixes, Gateways and MTU are what the machine's interface is to have.
 	Address  string         `json:"address"`
 	Prefixes []netip.Prefix `json:"prefixes"`

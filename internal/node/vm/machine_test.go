@@ -38,7 +38,7 @@ func TestWhatCannotBeIsSaidBeforeAnythingIsMade(t *testing.T) {
 
 func TestArgumentsFitTheMachine(t *testing.T) {
 	m := Machine{
-		Name: "plc-1", Queues: 4, VCPUs: 2, Tap: "ktsn-plc-1", Address: "0a:58:0a:2a:01:02", MTU: 1450,
+		Name: "plc-1", Queues: 4, VCPUs: 2, Tap: "ktsn-plc-1", Address: "0a:58:0a:2a:01:02", MTU: 1450, Clock: "/run/ktsn/vm/plc-1.clock.sock",
 		Prefixes: []netip.Prefix{netip.MustParsePrefix("10.42.1.2/16")},
 	}
 	for _, part := range []string{"-smp 2", "ifname=ktsn-plc-1", "queues=4", "mq=on,vectors=10", "mac=0a:58:0a:2a:01:02", "host_mtu=1450", "path=/run/ktsn/vm/plc-1.clock.sock"} {

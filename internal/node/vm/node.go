@@ -55,7 +55,7 @@ func (n *Node) Attach(ctx context.Context, m *Machine) (err error) {
 	if _, err := os.Stat(n.path(m.Name)); err == nil {
 		return fmt.Errorf("a virtual machine %s is connected already; detach it first", m.Name)
 	}
-	m.Tap = m.tapName()
+	m.Tap, m.Clock = m.tapName(), filepath.Join(n.StateDir, m.Name+".clock.sock")
 	// First, so that Detach finds what a kill leaves.
 	if err := n.write(m); err != nil {
 		return err
