@@ -23,12 +23,16 @@ import (
 
 	"github.com/kubernetsn/kubernetsn/internal/node/capture"
 	"github.com/kubernetsn/kubernetsn/internal/node/vm"
+	"github.com/kubernetsn/kubernetsn/internal/shared/control"
+	"github.com/kubernetsn/kubernetsn/internal/shared/stats"
 	"github.com/kubernetsn/kubernetsn/internal/shared/testenv"
 	"github.com/kubernetsn/kubernetsn/test/internal/guest"
 )
 
 const (
 	machineName = "vm1"
+	// machineIdentity is how ktsnd calls it.
+	machineIdentity = "vm-" + machineName
 	// guestPatience is for a virtual machine, which takes half a minute on an idle machine.
 	guestPatience = 5 * time.Minute
 )
@@ -157,37 +161,52 @@ func TestGuestsFramesAreHeldOnTheHostUntilTheirTime(t *testing.T) {
 	sender := cProgram(t, muslCompiler(t), "sendmsg", p)
 	listener := listen(t, c.PodB, "udp", atPodB)
 	tap := c.openTap(t, 2*count)
-	before, after := c.bootGuest(t, c.attachMachine(t, "--vcpus", "2", "--queues", "2"), sender.Path, sender.Args[1:]...)
+	m := c.attachMachine(t, "--vcpus", "2", "--queues", "2")
+	following := c.follow(t, machineIdentity)
+	before, after := c.bootGuest(t, m, sender.Path, sender.Args[1:]...)
+	traced := following.stop()
 	if !before.Known || !after.Known || after.Sent != count || len(after.Refused) > 0 {
 		t.Errorf("ktsn-guest says %+v before and %+v after", before, after)
 	}
-	seen := marksOn(t, tap, count)
-	if len(seen) != count {
-		t.Errorf("%d of %d messages were on the wire", len(seen), count)
+	checkHeld(t, traced, marksOn(t, tap, count), count, before, after)
+	checkMarksReceived(t, texts(t, listener), count)
+
+	// The same program in a pod, for comparison.
+	listener = listen(t, c.PodB, "udp", atPodB)
+	following = c.followPodA(t)
+	c.send(t, exec.Command(sender.Path, sender.Args[1:]...))
+	checkMarksReceived(t, texts(t, listener), count)
+	t.Logf("departure errors of the guest %s, of a pod %s", departures(traced), departures(following.stop()))
+}
+
+// checkHeld checks that all left once, in order, not before their times by the host's clock, and that these are the guest's.
+func checkHeld(t *testing.T, traced []control.TracedMessage, seen []onWire, count int, before, after guestStatus) {
+	t.Helper()
+	if len(traced) != count || len(seen) != count {
+		t.Fatalf("ktsnd saw %d of %d messages, and %d were on the wire", len(traced), count, len(seen))
 	}
 	// What the host's clock is ahead is known at both ends only, each time within a bound.
-	least := min(before.AheadNs, after.AheadNs) - max(before.BoundNs, after.BoundNs)
-	latest := int64(0)
-	var worst int64
-	for _, one := range seen {
-		if early := one.txtime + least - one.wireTAI; early > 0 {
+	bound := max(before.BoundNs, after.BoundNs)
+	least, most := min(before.AheadNs, after.AheadNs)-bound, max(before.AheadNs, after.AheadNs)+bound
+	for i, one := range seen {
+		due := traced[i].DueTAI
+		if int(one.number) != i || due < one.txtime+least || due > one.txtime+most {
+			t.Errorf("in place %d is message %d of the guest's time %d, due at %d; the host is ahead by %d to %d", i, one.number, one.txtime, due, least, most)
+		}
+		if early := due - min(one.wireTAI, traced[i].EndedTAI); early > 0 {
 			t.Errorf("message %d left %v early", one.number, time.Duration(early))
 		}
-		if one.txtime < latest {
-			t.Errorf("message %d left behind one of a later time", one.number)
-		}
-		latest = max(latest, one.txtime)
-		worst = max(worst, one.wireTAI-one.txtime-least)
 	}
-	t.Logf("bounds %v and %v, worst departure behind the earliest possible %v", time.Duration(before.BoundNs), time.Duration(after.BoundNs), time.Duration(worst))
-	checkMarksReceived(t, texts(t, listener), count)
-	status, err := c.client.Status(t.Context())
-	if err != nil {
-		t.Fatal(err)
+}
+
+// departures says how far behind their times messages left.
+func departures(traced []control.TracedMessage) string {
+	var errors []int64
+	for _, one := range traced {
+		errors = append(errors, one.EndedTAI-one.DueTAI)
 	}
-	if status.Counters.Sent != count {
-		t.Errorf("ktsnd has sent %d", status.Counters.Sent)
-	}
+	slices.Sort(errors)
+	return fmt.Sprintf("p50 %v, p99 %v", time.Duration(stats.Percentile(errors, stats.P50)), time.Duration(stats.Percentile(errors, stats.P99)))
 }
 
 func TestGuestsLeaveNothingWhenTheyAreDetached(t *testing.T) {

@@ -25,9 +25,15 @@ type followed struct {
 // followPodA traces pod a's messages only: a neighbour may send so many that to read those as well would disturb both.
 func (l *lab) followPodA(t *testing.T) *followed {
 	t.Helper()
+	return l.follow(t, identity)
+}
+
+// follow is the same for any pod.
+func (l *lab) follow(t *testing.T, pod string) *followed {
+	t.Helper()
 	client, err := control.Dial(t.Context(), l.control)
 	if err == nil {
-		err = client.TraceStart(t.Context(), identity, 0)
+		err = client.TraceStart(t.Context(), pod, 0)
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -44,7 +50,7 @@ func (l *lab) followPodA(t *testing.T) *followed {
 			}
 			page, overwritten, err := client.TraceRead(t.Context(), after)
 			if err != nil || overwritten != 0 {
-				t.Errorf("follow pod a: %v; %d messages were overwritten", err, overwritten)
+				t.Errorf("follow %s: %v; %d messages were overwritten", pod, err, overwritten)
 				return
 			}
 			if len(page) > 0 {
