@@ -275,6 +275,15 @@ void inbox_error_reported(void)
 	atomic_fetch_add_explicit(&errors_reported, 1, memory_order_relaxed);
 }
 
+/* What the kernel leaves in a msghdr when a socket that is shut down has nothing. */
+static ssize_t nothing(struct msghdr *message)
+{
+	message->msg_namelen = 0;
+	message->msg_controllen = 0;
+	message->msg_flags = 0;
+	return 0;
+}
+
 static ssize_t both_receive(struct inbox *inbox, int fd, struct msghdr *message, int flags)
 {
 	struct inbox_wait wait = {.until_ns = 0};
@@ -295,7 +304,7 @@ static ssize_t both_receive(struct inbox *inbox, int fd, struct msghdr *message,
 		if (!may_block(inbox, fd, flags))
 			return -EAGAIN;
 		if (wait.shut_down)
-			return 0;
+			return nothing(message);
 		err = inbox_sleep(inbox, fd, &wait);
 	}
 	return err;
