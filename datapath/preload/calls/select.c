@@ -151,12 +151,15 @@ static int as_poll(const struct sets *sets, int count, const struct timespec *ti
 	return ready;
 }
 
-/* As on Linux, the caller gets the rest of the timeout back. */
+/* Of glibc only. */
+const char *gnu_get_libc_version(void) __attribute__((weak));
+
+/* The kernel gives the caller the rest of the timeout back, and musl keeps that to itself. */
 static void timeout_reduce(struct timeval *timeout, int64_t began_ns)
 {
 	int64_t left_us;
 
-	if (!timeout)
+	if (!timeout || !gnu_get_libc_version)
 		return;
 	left_us = (int64_t)timeout->tv_sec * 1000000 + timeout->tv_usec - (monotonic_ns() - began_ns) / 1000;
 	if (left_us < 0)
