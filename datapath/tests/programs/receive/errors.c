@@ -1,0 +1,232 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A peer that refuses, and who is told. */
+#include "receive.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/select.h>
+#include <unistd.h>
+
+enum { NOBODYS_PORT = 9, BATCH = 3 };
+
+/* Whose answers are told to the socket; what the peer sends is not for it. */
+static void connect_to_nobody(int fd)
+{
+	union socket_address nobody = source_address(PEER);
+
+	if (nobody.any.sa_family == AF_INET)
+		nobody.in.sin_port = htons(NOBODYS_PORT);
+	else
+		nobody.in6.sin6_port = htons(NOBODYS_PORT);
+	require(connect(fd, &nobody.any, address_bytes()) == 0, "connect a socket");
+}
+
+static int refusable_socket(void)
+{
+	int fd = unbound_socket();
+
+	connect_to_nobody(fd);
+	look(fd);
+	return fd;
+}
+
+static void be_refused(int fd)
+{
+	struct pollfd one = {.fd = fd};
+
+	/* An error that nobody has read is told to who sends. */
+	if (send(fd, "x", 1, 0) != 1)
+		say("send: %s", result_name(-1));
+	require(poll(&one, 1, 5000) == 1 && one.revents & POLLERR, "be refused");
+}
+
+/* What came stays when the socket is connected to another. */
+static int refusable_socket_with_datagrams(int count)
+{
+	int fd = connected_socket(PEER);
+
+	look(fd);
+	sent(fd, "a", count);
+	connect_to_nobody(fd);
+	return fd;
+}
+
+static void say_error(const char *what, int fd)
+{
+	int error = -1;
+	socklen_t bytes = sizeof(error);
+
+	require(getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &bytes) == 0, "read an option");
+	say("%s: SO_ERROR is %s", what, error ? error_name(error) : "none");
+}
+
+/* Blocking calls look at once. */
+static void recv_is_told(void)
+{
+	int fd = refusable_socket();
+
+	be_refused(fd);
+	say_received("first", fd, 0);
+	say_received("then", fd, MSG_DONTWAIT);
+	be_refused(fd);
+	say("read: %s", result_name(read(fd, &(char){0}, 1)));
+	say_received("then", fd, MSG_DONTWAIT);
+	say_error("then", fd);
+	be_refused(fd);
+	say_error("option", fd);
+	say_received("then", fd, MSG_DONTWAIT);
+}
+
+static void waiting_recv_is_told(void)
+{
+	int fd = refusable_socket();
+	pid_t child = fork();
+
+	if (child == 0) {
+		sleep_ms(50);
+		require(send(fd, "x", 1, 0) == 1, "send");
+		_exit(0);
+	}
+	say_received("waits", fd, 0);
+	wait_for(child);
+	say_received("then", fd, MSG_DONTWAIT);
+}
+
+static void unblocking_recv_is_told_after_poll(void)
+{
+	int fd = refusable_socket();
+	struct pollfd one = {.fd = fd, .events = POLLIN};
+
+	fcntl(fd, F_SETFL, O_NONBLOCK);
+	for (int i = 0; i < 3; i++) {
+		require(send(fd, "x", 1, 0) == 1, "send");
+		say("poll: %s", result_name(poll(&one, 1, 5000)));
+		say("%x", (unsigned int)one.revents);
+		say_received("receive", fd, 0);
+		say_received("then", fd, 0);
+		say("poll: %s", result_name(poll(&one, 1, 0)));
+	}
+}
+
+static void select_is_told(void)
+{
+	int fd = refusable_socket();
+	fd_set in;
+
+	FD_ZERO(&in);
+	FD_SET(fd, &in);
+	be_refused(fd);
+	say("select: %s", result_name(select(fd + 1, &in, NULL, NULL, NULL)));
+	say("member: %d", !!FD_ISSET(fd, &in));
+	say_received("receive", fd, MSG_DONTWAIT);
+}
+
+static void epoll_is_told(void)
+{
+	int fd = refusable_socket(), set = epoll_create1(0);
+	struct epoll_event event = {.events = EPOLLIN | EPOLLET};
+
+	require(epoll_ctl(set, EPOLL_CTL_ADD, fd, &event) == 0, "put a socket into a set");
+	for (int i = 0; i < 2; i++) {
+		be_refused(fd);
+		say("epoll_wait: %s", result_name(epoll_wait(set, &event, 1, 5000)));
+		say("%x", (unsigned int)event.events);
+		say_received("receive", fd, MSG_DONTWAIT);
+	}
+}
+
+/* An error comes before all datagrams. */
+static void error_comes_first(void)
+{
+	int fd = refusable_socket_with_datagrams(3);
+
+	be_refused(fd);
+	/* A call that may block looks as well. */
+	sleep_ms(20);
+	say_received("first", fd, 0);
+	say_received("second", fd, 0);
+	be_refused(fd);
+	sleep_ms(20);
+	say_received("third", fd, MSG_DONTWAIT);
+	say_rest("rest", fd);
+}
+
+static void say_batch(const char *what, int fd, int flags)
+{
+	char data[BATCH][16];
+	struct iovec pieces[BATCH];
+	struct mmsghdr messages[BATCH];
+	int received;
+
+	memset(messages, 0, sizeof(messages));
+	for (int i = 0; i < BATCH; i++) {
+		pieces[i] = (struct iovec){data[i], sizeof(data[i])};
+		messages[i].msg_hdr = (struct msghdr){.msg_iov = &pieces[i], .msg_iovlen = 1};
+	}
+	received = recvmmsg(fd, messages, BATCH, flags, NULL);
+	say("%s: %s", what, result_name(received));
+	for (int i = 0; i < received; i++)
+		say("%s %d: %s", what, i, text_of(data[i], messages[i].msg_len));
+}
+
+static void recvmmsg_is_told(void)
+{
+	int fd = refusable_socket_with_datagrams(2);
+
+	be_refused(fd);
+	sleep_ms(20);
+	say_batch("first", fd, MSG_DONTWAIT);
+	say_batch("then", fd, MSG_DONTWAIT);
+	say_batch("nothing there", fd, MSG_DONTWAIT);
+}
+
+/* It ends the call, and is of the next one. */
+static void recvmmsg_is_told_after_a_datagram(void)
+{
+	int fd = refusable_socket_with_datagrams(1);
+	pid_t child = fork();
+
+	if (child == 0) {
+		sleep_ms(50);
+		require(send(fd, "x", 1, 0) == 1, "send");
+		_exit(0);
+	}
+	say_batch("until it is refused", fd, 0);
+	wait_for(child);
+	say_received("then", fd, MSG_DONTWAIT);
+	say_received("nothing there", fd, MSG_DONTWAIT);
+}
+
+/* Where nobody is connected, nobody is told. */
+static void unconnected_is_not_told(void)
+{
+	union socket_address nobody = source_address(PEER);
+	int fd = looked_socket();
+
+	if (nobody.any.sa_family == AF_INET)
+		nobody.in.sin_port = htons(NOBODYS_PORT);
+	else
+		nobody.in6.sin6_port = htons(NOBODYS_PORT);
+	require(sendto(fd, "x", 1, 0, &nobody.any, address_bytes()) == 1, "send");
+	sleep_ms(50);
+	say_error("unconnected", fd);
+	sent(fd, "a", 1);
+	say_rest("receive", fd);
+}
+
+const struct receive_case error_cases[] = {
+	{"refused", recv_is_told},
+	{"refused-while-it-waits", waiting_recv_is_told},
+	{"refused-and-polled", unblocking_recv_is_told_after_poll},
+	{"refused-and-selected", select_is_told},
+	{"refused-and-in-a-set", epoll_is_told},
+	{"refused-with-datagrams-there", error_comes_first},
+	{"refused-before-recvmmsg", recvmmsg_is_told},
+	{"refused-within-recvmmsg", recvmmsg_is_told_after_a_datagram},
+	{"refused-without-a-connection", unconnected_is_not_told},
+	{NULL, NULL},
+};

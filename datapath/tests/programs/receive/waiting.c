@@ -1,0 +1,220 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* poll and select, and their kin. */
+#include "receive.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/select.h>
+#include <time.h>
+#include <unistd.h>
+
+static void say_poll(const char *what, int fd, short events, int timeout_ms)
+{
+	struct pollfd one = {.fd = fd, .events = events, .revents = 0x7f};
+	int ready = poll(&one, 1, timeout_ms);
+
+	say("%s: %s, %x", what, result_name(ready), (unsigned int)one.revents);
+}
+
+static void polls(void)
+{
+	int fd = looked_socket();
+
+	say_poll("nothing there", fd, POLLIN, 0);
+	say_poll("nothing there, writable", fd, POLLIN | POLLOUT, 0);
+	say_poll("10 ms", fd, POLLIN, 10);
+	sent(fd, "a", 2);
+	say_poll("POLLIN", fd, POLLIN, -1);
+	say_poll("POLLRDNORM", fd, POLLRDNORM, -1);
+	say_poll("both", fd, POLLIN | POLLRDNORM, -1);
+	say_poll("POLLIN and POLLOUT", fd, POLLIN | POLLOUT, -1);
+	say_poll("POLLOUT", fd, POLLOUT, -1);
+	say_poll("POLLPRI", fd, POLLPRI, 0);
+	say_poll("none", fd, 0, 0);
+	say_received("receive", fd, 0);
+	say_poll("one more there", fd, POLLIN, 0);
+	say_received("peek", fd, MSG_PEEK);
+	say_poll("peeked at", fd, POLLIN, 0);
+	say_received("receive", fd, 0);
+	say_poll("none there", fd, POLLIN, 0);
+	sent_soon(fd, "b", 1);
+	say_poll("until it comes", fd, POLLIN, -1);
+	say_rest("receive", fd);
+}
+
+static void polls_before_it_reads(void)
+{
+	int fd = bound_socket(), unbound = unbound_socket();
+	union socket_address any = any_address(0);
+
+	sent_soon(fd, "a", 1);
+	say_poll("until it comes", fd, POLLIN, 5000);
+	sent(fd, "b", 1);
+	say_poll("there", fd, POLLIN, 0);
+	say_sorted("receive", fd, 2);
+	say_poll("not bound", unbound, POLLIN, 0);
+	require(bind(unbound, &any.any, address_bytes()) == 0, "bind a socket");
+	say_poll("bound", unbound, POLLIN, 0);
+	sent_soon(unbound, "c", 1);
+	say_poll("until it comes", unbound, POLLIN, 5000);
+	say_rest("receive", unbound);
+}
+
+static void polls_several(void)
+{
+	int first = looked_socket(), second = looked_socket(), ends[2];
+	struct pollfd all[5] = {{.fd = first, .events = POLLIN},
+				{.fd = -1, .events = POLLIN},
+				{.fd = second, .events = POLLIN | POLLRDNORM},
+				{.events = POLLIN},
+				{.fd = 1000, .events = POLLIN}};
+
+	require(pipe(ends) == 0 && write(ends[1], "x", 1) == 1, "make a pipe");
+	all[3].fd = ends[0];
+	for (int i = 0; i < 3; i++) {
+		int ready;
+
+		if (i == 1)
+			sent(second, "a", 1);
+		if (i == 2)
+			sent(first, "b", 1);
+		ready = poll(all, 5, 0);
+		say("%s: %x %x %x %x %x", result_name(ready), (unsigned int)all[0].revents,
+		    (unsigned int)all[1].revents, (unsigned int)all[2].revents, (unsigned int)all[3].revents,
+		    (unsigned int)all[4].revents);
+	}
+	say_rest("first", first);
+	say_rest("second", second);
+}
+
+static void polls_with_a_timespec(void)
+{
+	struct timespec short_time = {.tv_nsec = 20 * 1000 * 1000}, wrong = {.tv_nsec = -1};
+	int fd = looked_socket();
+	struct pollfd one = {.fd = fd, .events = POLLIN};
+	int64_t began = now_ms();
+
+	say("20 ms: %s", result_name(ppoll(&one, 1, &short_time, NULL)));
+	say("after at least 19 ms: %d", now_ms() - began >= 19);
+	say("the time that was given: %d", short_time.tv_nsec == 20 * 1000 * 1000);
+	say("less than no time: %s", result_name(ppoll(&one, 1, &wrong, NULL)));
+	sent_soon(fd, "a", 1);
+	say("until it comes: %s", result_name(ppoll(&one, 1, NULL, NULL)));
+	say("%x", (unsigned int)one.revents);
+	say_rest("receive", fd);
+}
+
+static void say_select(const char *what, int first, int second, bool writable, struct timeval *timeout)
+{
+	int count = (first > second ? first : second) + 1, ready;
+	fd_set in, out, except;
+
+	FD_ZERO(&in);
+	FD_ZERO(&out);
+	FD_ZERO(&except);
+	FD_SET(first, &in);
+	FD_SET(second, &in);
+	FD_SET(second, &except);
+	if (writable)
+		FD_SET(first, &out);
+	ready = select(count, &in, &out, &except, timeout);
+	if (ready < 0) {
+		say("%s: %s", what, result_name(ready));
+		return;
+	}
+	say("%s: %d, in %d %d, out %d %d, except %d", what, ready, !!FD_ISSET(first, &in),
+	    !!FD_ISSET(second, &in), !!FD_ISSET(first, &out), !!FD_ISSET(second, &out),
+	    !!FD_ISSET(second, &except));
+}
+
+static void selects(void)
+{
+	struct timeval none = {0}, short_time = {.tv_usec = 20000}, wrong = {.tv_sec = -1},
+		       long_time = {.tv_sec = 3600};
+	int first = looked_socket(), second = looked_socket();
+
+	say_select("nothing there", first, second, false, &none);
+	say_select("nothing there, writable", first, second, true, &none);
+	say_select("20 ms", first, second, false, &short_time);
+	say("left: %ld", (long)short_time.tv_usec);
+	say_select("less than no time", first, second, false, &wrong);
+	sent(second, "a", 1);
+	say_select("one there", first, second, false, NULL);
+	say_select("one there, writable", first, second, true, &long_time);
+	say("left: %d", long_time.tv_sec >= 3590);
+	sent(first, "b", 1);
+	say_select("both", first, second, false, NULL);
+	say_rest("first", first);
+	say_select("one there", first, second, false, NULL);
+	say_rest("second", second);
+	say_select("none there", first, second, false, &none);
+	sent_soon(first, "c", 1);
+	say_select("until it comes", first, second, false, NULL);
+	say_rest("first", first);
+	close(second);
+	say_select("closed", first, second, false, &none);
+}
+
+static void selects_with_a_timespec(void)
+{
+	struct timespec short_time = {.tv_nsec = 20 * 1000 * 1000};
+	int fd = looked_socket();
+	fd_set in;
+
+	FD_ZERO(&in);
+	FD_SET(fd, &in);
+	say("20 ms: %s", result_name(pselect(fd + 1, &in, NULL, NULL, &short_time, NULL)));
+	say("member: %d", !!FD_ISSET(fd, &in));
+	say("the time that was given: %d", short_time.tv_nsec == 20 * 1000 * 1000);
+	FD_SET(fd, &in);
+	sent_soon(fd, "a", 1);
+	say("until it comes: %s", result_name(pselect(fd + 1, &in, NULL, NULL, NULL, NULL)));
+	say("member: %d", !!FD_ISSET(fd, &in));
+	say_rest("receive", fd);
+}
+
+/* What comes of the same node comes another way. */
+static void polls_for_what_comes_of_the_same_node(void)
+{
+	int fd = looked_socket();
+
+	send_from_own(fd, "own");
+	say_poll("own", fd, POLLIN, 5000);
+	say_received("receive", fd, 0);
+	say_poll("none there", fd, POLLIN, 0);
+	sent(fd, "a", 1);
+	send_from_own(fd, "own");
+	sleep_ms(20);
+	say_poll("both there", fd, POLLIN, 0);
+	say_sorted("receive", fd, 2);
+	say_poll("none there", fd, POLLIN, 0);
+}
+
+/* As event loops do: until there is nothing, then wait. */
+static void reads_until_there_is_nothing(void)
+{
+	int fd = bound_socket();
+
+	fcntl(fd, F_SETFL, O_NONBLOCK);
+	for (int round = 0; round < 3; round++) {
+		ask(fd, (struct sending){.label = "a", .count = 3, .after_ms = 20});
+		say_poll("until it comes", fd, POLLIN, 5000);
+		all_sent();
+		say_rest("receive", fd);
+	}
+}
+
+const struct receive_case waiting_cases[] = {
+	{"poll", polls},
+	{"poll-before-it-reads", polls_before_it_reads},
+	{"poll-of-several", polls_several},
+	{"ppoll", polls_with_a_timespec},
+	{"select", selects},
+	{"pselect", selects_with_a_timespec},
+	{"poll-for-what-comes-another-way", polls_for_what_comes_of_the_same_node},
+	{"reads-until-there-is-nothing", reads_until_there_is_nothing},
+	{NULL, NULL},
+};
