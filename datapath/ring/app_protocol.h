@@ -106,7 +106,9 @@ enum { KTSN_APP_WAKE_REPORT = 1, KTSN_APP_WAKE_SPACE = 2 };
 
 /* Of RECEIVE_CLOSE, in `flags`: why libktsn leaves the socket to the kernel, with a ring or without. */
 enum ktsn_app_receive_close {
-	KTSN_APP_RECEIVE_CLOSE_GONE = 0,   /* the process has closed it */
+	/* The process closes it. The socket does not come with the request, where it would stay open until a
+	 * ktsnd that stands still goes on: ktsn_app_cookie_put(). */
+	KTSN_APP_RECEIVE_CLOSE_GONE = 0,
 	KTSN_APP_RECEIVE_CLOSE_OPTION = 1, /* it asked for what only the kernel has */
 	KTSN_APP_RECEIVE_CLOSE_FILTER = 2, /* it gets a filter, or a program that chooses among sockets */
 	/* Another process gets it (SCM_RIGHTS), and may have no libktsn: nobody gets a ring any more. */
@@ -195,6 +197,20 @@ static_assert(sizeof(struct ktsn_app_request) == 72, "wire format");
 static_assert(offsetof(struct ktsn_app_request, interface) == 40, "wire format");
 static_assert(sizeof(struct ktsn_app_key) == 48, "compared as bytes");
 static_assert(sizeof(struct ktsn_app_reply) == 40, "wire format");
+
+/* Of a socket that does not come with the request: SO_COOKIE. */
+static inline void ktsn_app_cookie_put(struct ktsn_app_request *request, uint64_t cookie)
+{
+	memcpy(request->address, &cookie, sizeof(cookie));
+}
+
+static inline uint64_t ktsn_app_cookie(const struct ktsn_app_request *request)
+{
+	uint64_t cookie;
+
+	memcpy(&cookie, request->address, sizeof(cookie));
+	return cookie;
+}
 
 static inline void ktsn_app_key_put(struct ktsn_app_request *request, const struct ktsn_app_key *key)
 {

@@ -402,6 +402,8 @@ void receive_close_request(struct process *process, struct app_request *from, st
 		(void)refuse_socket(process, why, 0);
 	from->filter_goes =
 		why == RECEIVE_SHARED ? all_end(process, from->identity.cookie) : *at && one_end(process, at);
+	if (from->socket_fd < 0)
+		return; /* what is at the socket goes with it, or does no harm where another process has it */
 	if (from->filter_goes || why == RECEIVE_SHARED)
 		socket_leave(process->pod->node, from->socket_fd, why == RECEIVE_SHARED);
 }

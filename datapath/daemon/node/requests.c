@@ -120,6 +120,17 @@ static int passed_read(struct app_request *request, int *fd)
 	return err;
 }
 
+/* Only a socket that is closed may be named by its cookie, which then counts among the process's own. */
+static int nothing_passed(struct app_request *request)
+{
+	const struct ktsn_app_request *message = &request->message;
+
+	if (message->type != KTSN_APP_RECEIVE_CLOSE || message->flags != KTSN_APP_RECEIVE_CLOSE_GONE)
+		return -EINVAL;
+	request->identity = (struct socket_identity){.cookie = ktsn_app_cookie(message)};
+	return 0;
+}
+
 /* Who has a ring gets no other, and its requests are not bounded: to put a set into the loop's takes a lock
  * of all the machine. */
 static bool makes_ring(const struct app_request *request)
@@ -155,6 +166,8 @@ static void socket_finish(struct app_request *request)
 {
 	if (request->entering.rings >= 0)
 		ring_enter(request);
+	if (request->socket_fd < 0)
+		return; /* its ring was removed before this was run */
 	if (request->filter_goes)
 		receive_socket_detach(request->socket_fd);
 	close(request->socket_fd);
@@ -172,7 +185,7 @@ static void request_run(struct pod_work *work)
 	}
 	request->got = request_receive(request, &fd);
 	if (request->got > 0)
-		request->passed_err = fd < 0 ? -EINVAL : passed_read(request, &fd);
+		request->passed_err = fd < 0 ? nothing_passed(request) : passed_read(request, &fd);
 	if (request->got > 0 && makes_ring(request))
 		doorbell_prepare(request);
 	/* Before the reply: a copy of a socket that stays open here would keep its port bound. */

@@ -244,6 +244,21 @@ void inbox_leave(struct inbox *inbox, int fd, enum ktsn_app_receive_close why)
 		close_tell(session_existing(), fd, why);
 }
 
+/* The last descriptor of the socket is about to be closed. */
+static void inbox_end(struct inbox *inbox)
+{
+	struct ktsn_app_request request = handshake_request(KTSN_APP_RECEIVE_CLOSE);
+	struct session *session = session_existing();
+	struct ktsn_app_reply reply;
+
+	inbox_stop(inbox);
+	if (!session || atomic_exchange_explicit(&inbox->leaving, true, memory_order_relaxed))
+		return;
+	request.destination = KTSN_APP_NONE;
+	ktsn_app_cookie_put(&request, inbox->cookie);
+	(void)session_request(session, &request, -1, &reply);
+}
+
 void inbox_fd_shared(int fd)
 {
 	struct socket_kind kind;
@@ -297,7 +312,7 @@ void inbox_fd_gone(int fd)
 	inbox_members_fd_gone(inbox, fd);
 	/* Not a child of the process that asked for it. */
 	if (last && session && session->number == inbox->session)
-		inbox_leave(inbox, fd, KTSN_APP_RECEIVE_CLOSE_GONE);
+		inbox_end(inbox);
 	inbox_put(inbox);
 }
 

@@ -210,8 +210,7 @@ static void kernel_drops_read(struct inbox *inbox, int fd)
 		atomic_store_explicit(&inbox->kernel_drops, words[MEMINFO_DROPS], memory_order_relaxed);
 }
 
-/* Whether it is time to ask the kernel; then its error, which comes before all datagrams, is in *err. Or
- * OTHER_FILE. */
+/* Whether it is time to ask the kernel; then its error, which comes before all datagrams, is in *err. */
 static bool look_due(struct inbox *inbox, int fd, int *err)
 {
 	uint32_t reported = atomic_load_explicit(&errors_reported, memory_order_relaxed);
@@ -225,10 +224,6 @@ static bool look_due(struct inbox *inbox, int fd, int *err)
 		return false;
 	atomic_store_explicit(&inbox->looked_ns, now_ns, memory_order_relaxed);
 	atomic_store_explicit(&inbox->errors_seen, reported, memory_order_relaxed);
-	if (socket_cookie(fd) != inbox->cookie) {
-		*err = OTHER_FILE;
-		return true;
-	}
 	(void)socket_option_read(fd, SOL_SOCKET, SO_ERROR, &error);
 	*err = -error;
 	status = kernel_call(SYS_fcntl, fd, F_GETFL);
@@ -284,18 +279,26 @@ static ssize_t nothing(struct msghdr *message)
 	return 0;
 }
 
+static bool is_other_file(const struct inbox *inbox, int fd)
+{
+	return socket_cookie(fd) != inbox->cookie;
+}
+
 static ssize_t both_receive(struct inbox *inbox, int fd, struct msghdr *message, int flags)
 {
 	struct inbox_wait wait = {.until_ns = 0};
 	int err = message_check(message);
+	bool slept = false;
 	ssize_t received;
 
 	if (!err)
 		err = -error_take(inbox);
-
 	while (!err) {
 		bool due = look_due(inbox, fd, &err);
 
+		/* A call that has slept goes on with the socket that it began with, as in the kernel. */
+		if (due && !slept && is_other_file(inbox, fd))
+			return OTHER_FILE;
 		if (err)
 			break;
 		received = receive_once(inbox, fd, message, flags, due);
@@ -305,6 +308,9 @@ static ssize_t both_receive(struct inbox *inbox, int fd, struct msghdr *message,
 			return -EAGAIN;
 		if (wait.shut_down)
 			return nothing(message);
+		if (!slept && is_other_file(inbox, fd))
+			return OTHER_FILE;
+		slept = true;
 		err = inbox_sleep(inbox, fd, &wait);
 	}
 	return err;

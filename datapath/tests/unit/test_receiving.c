@@ -233,6 +233,24 @@ static struct answer ask(int fd, enum ktsn_app_type type, int passed_fd)
 	return ask_with(fd, type, 0, passed_fd);
 }
 
+/* As libktsn does when the last descriptor is closed. */
+static int close_by_cookie(int fd, uint64_t cookie)
+{
+	struct ktsn_app_request request = {
+		.magic = KTSN_APP_MAGIC, .version = KTSN_APP_VERSION, .type = KTSN_APP_RECEIVE_CLOSE};
+	struct pollfd answered = {.fd = fd, .events = POLLIN};
+	struct ktsn_app_reply reply;
+
+	ktsn_app_cookie_put(&request, cookie);
+	assert_int_equal(send(fd, &request, sizeof(request), MSG_NOSIGNAL), sizeof(request));
+	for (int ms = 0; poll(&answered, 1, 0) == 0; ms++) {
+		assert_true(ms < PATIENCE_MS);
+		daemon_work();
+	}
+	assert_int_equal(recv(fd, &reply, sizeof(reply), MSG_DONTWAIT), sizeof(reply));
+	return reply.status;
+}
+
 static int close_for(int fd, enum ktsn_app_receive_close why, int passed_fd)
 {
 	return ask_with(fd, KTSN_APP_RECEIVE_CLOSE, (uint8_t)why, passed_fd).status;
@@ -505,6 +523,30 @@ static void a_pod_has_no_more_rings_than_it_may(void **state)
 		answer_discard(&answers[i]);
 		close(fds[i]);
 	}
+}
+
+static void a_closed_socket_is_named_by_its_cookie(void **state)
+{
+	int one = application_connect(), other = application_connect(), fd = socket_bound(SOCK_DGRAM);
+	struct answer answer = ask(one, KTSN_APP_RECEIVE_OPEN, fd);
+
+	(void)state;
+	assert_int_equal(answer.status, 0);
+	/* Of another process it is none. */
+	assert_int_equal(close_by_cookie(other, cookie_of(fd)), 0);
+	assert_int_not_equal(entered(cookie_of(fd)), 0);
+	assert_int_equal(close_by_cookie(one, cookie_of(fd)), 0);
+	removed_await(cookie_of(fd));
+	assert_int_equal(the_pod()->receive.socket_count, 0);
+	answer_discard(&answer);
+	/* As a socket that another process still has, and that gets a ring again. */
+	answer = ask(other, KTSN_APP_RECEIVE_OPEN, fd);
+	assert_int_equal(answer.status, 0);
+	hang_up(one);
+	hang_up(other);
+	removed_await(cookie_of(fd));
+	answer_discard(&answer);
+	close(fd);
 }
 
 static void a_socket_that_was_passed_on_is_the_kernels_for_ever(void **state)
@@ -814,6 +856,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(the_kernels_queue_is_counted, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(a_socket_of_two_processes_has_one_ring_until_both_have_gone,
 						set_up, tear_down),
+		cmocka_unit_test_setup_teardown(a_closed_socket_is_named_by_its_cookie, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(a_socket_that_was_passed_on_is_the_kernels_for_ever, set_up,
 						tear_down),
 		cmocka_unit_test_setup_teardown(a_socket_that_was_passed_on_before_it_had_a_ring_gets_none,
