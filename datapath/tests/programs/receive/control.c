@@ -210,6 +210,8 @@ static void has_stamps_in_order(void)
 	int fd = looked_socket();
 
 	set_int(fd, SOL_SOCKET, SO_TIMESTAMPNS, 1);
+	/* The kernel begins to stamp what arrives a little later (net_enable_timestamp()). */
+	sleep_ms(50);
 	sent(fd, "a", 1);
 	sleep_ms(2);
 	send_from_own(fd, "own");
