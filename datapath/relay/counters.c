@@ -29,7 +29,8 @@ static uint64_t sum(const _Atomic uint64_t *counters, int count)
 /* What the last relay had read and not handed on went with it. */
 static void lost_count(struct relay_counters *counters)
 {
-	uint64_t done = sum(counters->handed, RELAY_KINDS) + sum(counters->dropped, RELAY_DROPS_MAX);
+	uint64_t done = sum(counters->handed, RELAY_KINDS) + sum(&counters->bypassed, 1) +
+			sum(counters->dropped, RELAY_DROPS_MAX);
 
 	relay_count(&counters->dropped[RELAY_DROP_LOST], sum(counters->read, RELAY_KINDS) - done);
 	atomic_store_explicit(&counters->backlog, 0, memory_order_relaxed);

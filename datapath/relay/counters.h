@@ -14,13 +14,15 @@
  *    56  handed-back   rings that were handed to a ktsnd that was started again
  *    64  read-timed    frames that were read, 72 read-untimed
  *    80  handed-timed  frames that were put into ktsnd's ring, 88 handed-untimed
- *    96  4 reserved numbers
+ *    96  bypassed      untimed frames that were given to the kernel instead, where that is allowed
+ *   104  back-read     frames that were read for the guest behind the source, 112 back-handed: given to it,
+ *   120  back-dropped  frames that it had no room for, or that it cannot take
  *   128  dropped       by reason (enum relay_drop)
  *
- * read - handed - dropped frames are in the relay: the backlog, untimed frames whose destination ktsnd has
- * not told yet, and one. When a relay is killed they are lost; the next one counts them so (RELAY_DROP_LOST).
- * Killed between a step and its count, a relay has read, or handed over, one frame more than it counted: the
- * device's statistics have the former, ktsnd's the latter.
+ * read - handed - bypassed - dropped frames are in the relay: the backlog, untimed frames whose destination
+ * ktsnd has not told yet, and one. When a relay is killed they are lost; the next one counts them so
+ * (RELAY_DROP_LOST). Killed between a step and its count, a relay has read, or handed over, one frame more
+ * than it counted: the device's statistics have the former, ktsnd's the latter.
  *
  * Written by the relay's only thread; read by any process.
  */
@@ -54,6 +56,8 @@ enum relay_drop {
 	RELAY_DROP_STALE,            /* untimed: it waited in the device for the relay to start */
 	RELAY_DROP_NO_FLOW,          /* ktsnd refuses frames of that clock, or with deadlines */
 	RELAY_DROP_CLOCK,            /* timed: the network takes none while the node's clock is lost to it */
+	RELAY_DROP_RECORD_DENIED,    /* a record, though the endpoint has no right to one */
+	RELAY_DROP_DESCRIPTOR,       /* no frame that the relay takes is in the guest's descriptors */
 	RELAY_DROP_REASONS,
 };
 
@@ -71,7 +75,10 @@ struct relay_counters {
 	_Atomic uint64_t handed_back;
 	_Atomic uint64_t read[RELAY_KINDS];
 	_Atomic uint64_t handed[RELAY_KINDS];
-	_Atomic uint64_t reserved[4];
+	_Atomic uint64_t bypassed;
+	_Atomic uint64_t back_read;
+	_Atomic uint64_t back_handed;
+	_Atomic uint64_t back_dropped;
 	_Atomic uint64_t dropped[RELAY_DROPS_MAX];
 };
 

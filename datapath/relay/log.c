@@ -14,6 +14,8 @@ enum { LINE_BYTES = 512, BURST = 3 };
 
 #define INTERVAL_NS INT64_C(1000000000)
 
+const char *relay_program = "ktsn-relay";
+
 /* In one call, so that lines of several programs stay whole. */
 static void line_write(const char *line)
 {
@@ -45,10 +47,10 @@ void relay_log_at(struct log_site *site, const char *format, ...)
 	vsnprintf(text, sizeof(text), format, arguments);
 	va_end(arguments);
 	if (site->suppressed)
-		snprintf(line, sizeof(line), "ktsn-relay: %s (and %" PRIu64 " times more since)\n", text,
-			 site->suppressed);
+		snprintf(line, sizeof(line), "%s: %s (and %" PRIu64 " times more since)\n", relay_program,
+			 text, site->suppressed);
 	else
-		snprintf(line, sizeof(line), "ktsn-relay: %s\n", text);
+		snprintf(line, sizeof(line), "%s: %s\n", relay_program, text);
 	line_write(line);
 	site->suppressed = 0;
 }

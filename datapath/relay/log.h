@@ -8,6 +8,9 @@
 
 #include <stdint.h>
 
+/* In front of each line; set before anything is logged. */
+extern const char *relay_program;
+
 struct log_site {
 	int64_t next_ns; /* CLOCK_MONOTONIC: one a second ends there */
 	uint64_t suppressed;

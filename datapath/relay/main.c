@@ -5,6 +5,7 @@
 #include "options.h"
 #include "relay.h"
 #include "sandbox.h"
+#include "source_tap.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -14,6 +15,7 @@
 
 /* Its size is what the frames that may wait take; pages that are not used are not there. */
 static struct relay relay;
+static struct source_tap tap;
 
 static int failed(const char *what, int err, const char *advice)
 {
@@ -64,7 +66,9 @@ static int begin(const struct relay_options *options)
 	if (err)
 		return err;
 	relay.all = options->all;
-	relay.source.fd = options->source_fd;
+	relay.bypass.fd = -1;
+	source_tap_init(&tap, options->source_fd);
+	relay.source = &tap.source;
 	relay.setup = (struct session_setup){options->socket_name, options->packet_fd, relay.counters};
 	err = relay_init(&relay);
 	if (err)

@@ -1,16 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "options.h"
 
+#include "option_values.h"
 #include "version.h"
 
-#include <ctype.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <getopt.h>
-#include <limits.h>
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 static const char help[] =
 	"Usage: ktsn-relay --source-fd N --packet-fd N --socket-dir-fd N --socket-name NAME\n"
@@ -59,59 +55,21 @@ static const struct option long_options[] = {
 	{NULL, 0, NULL, 0},
 };
 
-static int number_parse(const char *text, int *number)
-{
-	char *end;
-	long value;
-
-	errno = 0;
-	value = strtol(text, &end, 10);
-	if (!isdigit((unsigned char)text[0]) || *end || errno || value > INT_MAX)
-		return -EINVAL;
-	*number = (int)value;
-	return 0;
-}
-
-static int fd_parse(const char *name, const char *text, int *fd)
-{
-	if (number_parse(text, fd)) {
-		fprintf(stderr, "ktsn-relay: --%s: \"%s\" is no number of a file descriptor\n", name, text);
-		return -EINVAL;
-	}
-	if (fcntl(*fd, F_GETFD) < 0) {
-		fprintf(stderr,
-			"ktsn-relay: --%s: file descriptor %d is not open; pass it on to ktsn-relay\n", name,
-			*fd);
-		return -EINVAL;
-	}
-	return 0;
-}
-
-static int name_parse(const char *text, const char **name)
-{
-	if (!*text || strchr(text, '/')) {
-		fprintf(stderr, "ktsn-relay: --socket-name: \"%s\" is no name of a file in a folder\n", text);
-		return -EINVAL;
-	}
-	*name = text;
-	return 0;
-}
-
 static int option_take(enum option_id id, struct relay_options *options)
 {
 	switch (id) {
 	case SOURCE_FD:
-		return fd_parse("source-fd", optarg, &options->source_fd);
+		return option_fd_parse("source-fd", optarg, &options->source_fd);
 	case PACKET_FD:
-		return fd_parse("packet-fd", optarg, &options->packet_fd);
+		return option_fd_parse("packet-fd", optarg, &options->packet_fd);
 	case SOCKET_DIR_FD:
-		return fd_parse("socket-dir-fd", optarg, &options->socket_dir_fd);
+		return option_fd_parse("socket-dir-fd", optarg, &options->socket_dir_fd);
 	case SOCKET_NAME:
-		return name_parse(optarg, &options->socket_name);
+		return option_name_parse(optarg, &options->socket_name);
 	case COUNTERS_FD:
-		return fd_parse("counters-fd", optarg, &options->counters_fd);
+		return option_fd_parse("counters-fd", optarg, &options->counters_fd);
 	case HEARTBEAT_FD:
-		return fd_parse("heartbeat-fd", optarg, &options->heartbeat_fd);
+		return option_fd_parse("heartbeat-fd", optarg, &options->heartbeat_fd);
 	case ALL:
 		options->all = true;
 		return 0;

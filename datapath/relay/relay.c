@@ -25,6 +25,7 @@ enum event_of {
 	EVENT_TIMED = RELAY_TIMED,
 	EVENT_UNTIMED = RELAY_UNTIMED,
 	EVENT_SOURCE,
+	EVENT_BACK,
 	EVENT_SPACE,
 	EVENT_SIGNAL,
 	EVENTS
@@ -42,7 +43,7 @@ static void reading_set(struct relay *relay, bool reading)
 	struct epoll_event event = {.events = reading ? EPOLLIN : 0, .data.u32 = EVENT_SOURCE};
 
 	if (reading != relay->reading)
-		(void)epoll_ctl(relay->epoll_fd, EPOLL_CTL_MOD, relay->source.fd, &event);
+		(void)epoll_ctl(relay->epoll_fd, EPOLL_CTL_MOD, relay->source->fd, &event);
 	relay->reading = reading;
 }
 
@@ -72,7 +73,9 @@ int relay_init(struct relay *relay)
 		return -errno;
 	relay->reading = true;
 	relay->stale_left = SOURCE_QUEUED_MOST;
-	err = event_add(relay, relay->source.fd, EPOLLIN, EVENT_SOURCE);
+	err = event_add(relay, relay->source->fd, EPOLLIN, EVENT_SOURCE);
+	if (!err && relay->source->back_fd >= 0)
+		err = event_add(relay, relay->source->back_fd, EPOLLIN, EVENT_BACK);
 	if (!err)
 		err = event_add(relay, relay->signal_fd, EPOLLIN, EVENT_SIGNAL);
 	/* Edges: it is writable most of the time. */
@@ -125,6 +128,14 @@ static void timed_take(struct relay *relay, const struct captured_frame *frame, 
 	backlog_changed(relay);
 }
 
+static bool bypassed(struct relay *relay, const struct captured_frame *frame)
+{
+	if (!bypass_send(&relay->bypass, frame))
+		return false;
+	relay_count(&relay->counters->bypassed, 1);
+	return true;
+}
+
 /* Whether the frame is done with. */
 static bool untimed_send(struct relay *relay, const struct captured_frame *frame, int64_t now_ns)
 {
@@ -134,6 +145,8 @@ static bool untimed_send(struct relay *relay, const struct captured_frame *frame
 
 	if (outcome == SEND_NO_DAEMON && ask_is_answered_soon(session, now_ns))
 		return false;
+	if (outcome == SEND_NO_DAEMON && bypassed(relay, frame))
+		return true;
 	if (outcome == SEND_RING_FULL)
 		reason = RELAY_DROP_NO_ROOM;
 	if (outcome == SEND_NO_DAEMON)
@@ -158,6 +171,8 @@ static void untimed_take(struct relay *relay, const struct captured_frame *frame
 		relay_drop(relay->counters, RELAY_DROP_UNEXPECTED);
 	else if (relay->stale_left)
 		relay_drop(relay->counters, RELAY_DROP_STALE);
+	else if (bypass_is_for(&relay->bypass, frame, now_ns) && bypassed(relay, frame))
+		return;
 	else if ((relay->held.count || !untimed_send(relay, frame, now_ns)) &&
 		 !backlog_push(&relay->held, frame))
 		relay_drop(relay->counters, RELAY_DROP_NO_DAEMON);
@@ -184,7 +199,7 @@ static int source_serve(struct relay *relay, int64_t now_ns)
 	int got = 0;
 
 	for (int i = 0; i < BATCH && relay->reading && got >= 0; i++) {
-		got = source_read(&relay->source, relay->counters, &frame);
+		got = source_read(relay->source, relay->counters, &frame);
 		if (got > 0 && frame.timed)
 			timed_take(relay, &frame, now_ns);
 		else if (got > 0)
@@ -220,8 +235,9 @@ static void heartbeat_serve(struct relay *relay, int64_t now_ns)
 
 	if (session_is_connected(untimed))
 		(void)ask_flow(untimed, KTSN_CLOCK_TAI, now_ns);
-	heartbeat_renew(relay->heartbeat, untimed, now_ns);
-	relay->heartbeat_ns = now_ns + HEARTBEAT_INTERVAL_NS;
+	if (relay->heartbeat)
+		heartbeat_renew(relay->heartbeat, untimed, now_ns);
+	relay->heartbeat_ns = relay->heartbeat ? now_ns + HEARTBEAT_INTERVAL_NS : INT64_MAX;
 }
 
 static void session_serve(struct relay *relay, int kind, int64_t now_ns)
@@ -284,6 +300,9 @@ static int event_serve(struct relay *relay, const struct epoll_event *event, int
 	switch (of) {
 	case EVENT_SOURCE:
 		return event->events & (EPOLLERR | EPOLLHUP) ? -ENODEV : source_serve(relay, now_ns);
+	case EVENT_BACK:
+		relay->source->ops->deliver(relay->source, relay->counters);
+		return 0;
 	case EVENT_TIMED:
 	case EVENT_UNTIMED:
 		session_serve(relay, (int)of, now_ns);
@@ -300,18 +319,22 @@ int relay_round(struct relay *relay)
 	struct epoll_event events[EVENTS];
 	int64_t now_ns = clock_ns(CLOCK_MONOTONIC);
 	int count, done = 0;
+	bool awake;
 
 	/* Before anything else, so that a frame that comes from now on is none of these. */
 	if (relay->all && relay->stale_left)
 		done = source_serve(relay, now_ns);
 	if (done)
 		return done;
-	count = epoll_wait(relay->epoll_fd, events, EVENTS, timeout_ms(relay, now_ns));
+	awake = relay->reading && !source_sleeps(relay->source);
+	count = epoll_wait(relay->epoll_fd, events, EVENTS, awake ? 0 : timeout_ms(relay, now_ns));
 	if (count < 0 && errno != EINTR)
 		return -errno;
 	now_ns = clock_ns(CLOCK_MONOTONIC);
 	for (int i = 0; i < count && !done; i++)
 		done = event_serve(relay, &events[i], now_ns);
+	if (awake && !done)
+		done = source_serve(relay, now_ns);
 	due_serve(relay, now_ns);
 	bells_ring(relay);
 	return done;

@@ -4,6 +4,7 @@
  *
  *   source -> record off -+- timed ---> backlog, if need be -> ring of timed frames
  *                         +- untimed -> held, if need be ---> ring of untimed frames, or dropped
+ *                                  +-> bypass: the kernel, where that is allowed
  *
  * One thread. Where only timed frames are captured, a frame that cannot go on stops the reading: those behind
  * it wait in the tap, whose queue is bounded. Where all are captured, neither kind waits for the other: timed
@@ -14,6 +15,7 @@
 #define KTSN_RELAY_RELAY_H
 
 #include "backlog.h"
+#include "bypass.h"
 #include "heartbeat.h"
 #include "source.h"
 
@@ -25,15 +27,16 @@ struct relay {
 	uint32_t stale_left; /* frames that may still be from before the relay began */
 	struct session_setup setup;
 	struct relay_counters *counters;
-	struct ktsn_capture_heartbeat *heartbeat; /* NULL unless `all` */
+	struct ktsn_capture_heartbeat *heartbeat; /* NULL: none captures by it */
 	int64_t heartbeat_ns;                     /* when the next is due */
-	struct source source;
+	struct source *source;
+	struct bypass bypass; /* for untimed frames that are not for ktsnd, or while it is away */
 	struct session sessions[RELAY_KINDS];
 	struct backlog backlog; /* timed frames: the ring is full, or ktsnd is away */
 	struct backlog held;    /* untimed frames: ktsnd is being asked */
 };
 
-/* Of a relay whose `all`, `setup`, `counters`, `state` and source are set. 0 or -errno. */
+/* Of a relay whose `all`, `setup`, `counters`, `heartbeat`, `bypass` and source are set. 0 or -errno. */
 int relay_init(struct relay *relay);
 
 /* Until a signal: 0; or -errno when the source ends. */

@@ -1,13 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "sandbox.h"
 
-#include <errno.h>
-#include <seccomp.h>
-#include <stddef.h>
-#include <sys/capability.h>
-#include <sys/mman.h>
-#include <sys/prctl.h>
-#include <sys/socket.h>
+#include "sandbox_filter.h"
 
 /* By what they are for. */
 static const char *const allowed[] = {
@@ -32,60 +26,9 @@ static const char *const allowed[] = {
 	"exit_group",
 };
 
-static int allowed_add(scmp_filter_ctx filter)
-{
-	for (size_t i = 0; i < sizeof(allowed) / sizeof(allowed[0]); i++) {
-		int number = seccomp_syscall_resolve_name(allowed[i]);
-		int err = number == __NR_SCMP_ERROR ? 0 : seccomp_rule_add(filter, SCMP_ACT_ALLOW, number, 0);
-
-		/* Not every architecture has every call. */
-		if (err && err != -EDOM)
-			return err;
-	}
-	return 0;
-}
-
-/* Sockets of this machine only, and memory that is not executed. */
-static int arguments_add(scmp_filter_ctx filter)
-{
-	const struct scmp_arg_cmp family = {.arg = 0, .op = SCMP_CMP_EQ, .datum_a = AF_UNIX};
-	const struct scmp_arg_cmp protection = {
-		.arg = 2, .op = SCMP_CMP_EQ, .datum_a = PROT_READ | PROT_WRITE};
-	int err = seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(socket), 1, family);
-
-	return err ? err : seccomp_rule_add(filter, SCMP_ACT_ALLOW, SCMP_SYS(mmap), 1, protection);
-}
-
-static int filter_load(void)
-{
-	scmp_filter_ctx filter = seccomp_init(SCMP_ACT_ERRNO(EPERM));
-	int err;
-
-	if (!filter)
-		return -ENOMEM;
-	err = allowed_add(filter);
-	if (!err)
-		err = arguments_add(filter);
-	if (!err)
-		err = seccomp_load(filter);
-	seccomp_release(filter);
-	return err;
-}
-
-static int capabilities_drop(void)
-{
-	cap_t none = cap_init();
-	int err = !none || cap_set_proc(none) ? -errno : 0;
-
-	cap_free(none);
-	return err;
-}
-
 int sandbox_enter(void)
 {
-	int err = capabilities_drop();
+	int err = sandbox_capabilities_drop();
 
-	if (!err && (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) || prctl(PR_SET_DUMPABLE, 0, 0, 0, 0)))
-		err = -errno;
-	return err ? err : filter_load();
+	return err ? err : sandbox_filter_load(allowed, sizeof(allowed) / sizeof(allowed[0]));
 }

@@ -7,6 +7,7 @@
 #include "relay.h"
 #include "ring_consumer.h"
 #include "ring_memory.h"
+#include "source_tap.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -41,6 +42,7 @@ static char folder[] = "/tmp/ktsn-relay-XXXXXX";
 static const struct sockaddr_un address = {.sun_family = AF_UNIX, .sun_path = "app.sock"};
 
 static struct relay relay;
+static struct source_tap tap;
 static struct ktsn_capture_heartbeat heartbeat_map;
 static pthread_t thread;
 
@@ -100,7 +102,9 @@ static void relay_prepare(bool all)
 	assert_int_equal(relay_counters_open(outside.counters_fd, &outside.counters), 0);
 	listen_again();
 	relay.all = all;
-	relay.source.fd = taps[1];
+	relay.bypass.fd = -1;
+	source_tap_init(&tap, taps[1]);
+	relay.source = &tap.source;
 	relay.counters = outside.counters;
 	relay.heartbeat = &heartbeat_map;
 	relay.setup = (struct session_setup){address.sun_path, outside.packet_fd, outside.counters};
@@ -136,7 +140,7 @@ static void relay_end(void)
 	assert_int_equal(pthread_join(thread, NULL), 0);
 	for (int kind = 0; kind < RELAY_KINDS; kind++)
 		session_end(kind);
-	close(relay.source.fd);
+	close(tap.source.fd);
 	close(relay.epoll_fd);
 	close(relay.signal_fd);
 	munmap(outside.counters, sizeof(*outside.counters));

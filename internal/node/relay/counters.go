@@ -61,7 +61,7 @@ var kinds = []string{"timed", "untimed"}
 var drops = []string{
 	"lost", "truncated", "offload", "record-short", "record-bits", "record-addresses", "unexpected", "too-long", "source",
 	"no-destination", "destinations", "no-room", "no-daemon", "backlog-full",
-	"stale", "no-flow", "clock",
+	"stale", "no-flow", "clock", "record-denied", "descriptor",
 }
 
 // read returns how many frames a relay has read, handed to ktsnd and dropped.

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "source.h"
+#include "source_tap.h"
 
 #include "offload.h"
 
@@ -30,10 +30,11 @@ static int frame_take(uint8_t *start, size_t bytes, struct captured_frame *frame
 	return (int)drops[captured_frame_parse(first, count, frame)];
 }
 
-int source_read(struct source *source, struct relay_counters *counters, struct captured_frame *frame)
+static int tap_read(struct source *source, struct relay_counters *counters, struct captured_frame *frame)
 {
-	uint8_t *start = source->room + SOURCE_ALIGN_BYTES;
-	ssize_t bytes = read(source->fd, start, sizeof(source->room) - SOURCE_ALIGN_BYTES);
+	struct source_tap *tap = (struct source_tap *)source;
+	uint8_t *start = tap->room + SOURCE_ALIGN_BYTES;
+	ssize_t bytes = read(source->fd, start, sizeof(tap->room) - SOURCE_ALIGN_BYTES);
 	int drop;
 
 	if (bytes < 0)
@@ -45,4 +46,12 @@ int source_read(struct source *source, struct relay_counters *counters, struct c
 	if (drop)
 		relay_drop(counters, (enum relay_drop)drop);
 	return drop ? 0 : 1;
+}
+
+void source_tap_init(struct source_tap *tap, int fd)
+{
+	/* A tap stays readable as long as frames are in it. */
+	static const struct source_ops ops = {.read = tap_read};
+
+	tap->source = (struct source){.ops = &ops, .fd = fd, .back_fd = -1};
 }

@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Captured frames from a tap, to which the kernel sends them, each behind a struct virtio_net_hdr.
+ */
+#ifndef KTSN_RELAY_SOURCE_TAP_H
+#define KTSN_RELAY_SOURCE_TAP_H
+
+#include "source.h"
+
+#include <linux/virtio_net.h>
+
+/* So that the addresses of frames and IP headers lie as in the kernel. */
+enum { SOURCE_ALIGN_BYTES = 6 };
+
+struct source_tap {
+	struct source source;
+	/* The frame that was read last; one byte more tells whether a frame is too long. */
+	uint8_t room[SOURCE_ALIGN_BYTES + sizeof(struct virtio_net_hdr) + FRAME_BYTES_MAX + 1];
+};
+
+/* Of a tap, or what reads like one, whose read() does not wait. The descriptor stays the caller's. */
+void source_tap_init(struct source_tap *tap, int fd);
+
+#endif
