@@ -147,11 +147,13 @@ build: deps ## all programs into bin/
 	@mkdir -p bin
 	@install -C $(BUILD)/datapath/daemon/ktsnd $(BUILD)/datapath/preload/libktsn.so \
 		$(BUILD)/datapath/perf/tsnperf $(BUILD)/datapath/relay/ktsn-relay \
+		$(BUILD)/datapath/relay/vhost/ktsn-relay-vhost \
 		$(BUILD)/datapath/tests/programs/ktsn-test-send \
 		$(BUILD)/datapath/tests/programs/ktsn-test-destination \
 		$(BUILD)/datapath/tests/programs/ktsn-test-shapes $(BUILD)/datapath/tests/programs/ktsn-test-hostile \
 		$(BUILD)/datapath/tests/programs/ktsn-test-txtime $(BUILD)/datapath/tests/programs/ktsn-test-calls \
 		$(BUILD)/datapath/tests/programs/ktsn-test-threads $(BUILD)/datapath/tests/programs/ktsn-test-receive \
+		$(BUILD)/datapath/tests/programs/ktsn-test-guest \
 		$(BUILD)/datapath/tests/replay/ktsn-shaper-replay bin/
 	@install -C -m 644 $(BUILD)/datapath/capture/capture.bpf.o internal/node/capture/object/
 	@install -C -m 644 $(BUILD)/datapath/receive/receive.bpf.o internal/node/receive/object/

@@ -47,22 +47,37 @@ static void reading_set(struct relay *relay, bool reading)
 	relay->reading = reading;
 }
 
-static int signals_block(int *fd)
+static sigset_t ending_signals(void)
 {
 	sigset_t ending;
 
 	sigemptyset(&ending);
 	sigaddset(&ending, SIGTERM);
 	sigaddset(&ending, SIGINT);
-	if (sigprocmask(SIG_BLOCK, &ending, NULL))
-		return -errno;
+	return ending;
+}
+
+int relay_signals_block(void)
+{
+	const sigset_t ending = ending_signals();
+
+	return sigprocmask(SIG_BLOCK, &ending, NULL) ? -errno : 0;
+}
+
+static int signals_read(int *fd)
+{
+	const sigset_t ending = ending_signals();
+	int err = relay_signals_block();
+
+	if (err)
+		return err;
 	*fd = signalfd(-1, &ending, SFD_NONBLOCK | SFD_CLOEXEC);
 	return *fd < 0 ? -errno : 0;
 }
 
 int relay_init(struct relay *relay)
 {
-	int err = signals_block(&relay->signal_fd);
+	int err = signals_read(&relay->signal_fd);
 
 	for (int kind = 0; kind < RELAY_KINDS && !err; kind++)
 		err = session_init(&relay->sessions[kind], &relay->setup, kind);
@@ -326,7 +341,7 @@ int relay_round(struct relay *relay)
 		done = source_serve(relay, now_ns);
 	if (done)
 		return done;
-	awake = relay->reading && !source_sleeps(relay->source);
+	awake = relay->reading && !source_sleeps(relay->source, relay->counters);
 	count = epoll_wait(relay->epoll_fd, events, EVENTS, awake ? 0 : timeout_ms(relay, now_ns));
 	if (count < 0 && errno != EINTR)
 		return -errno;

@@ -39,6 +39,10 @@ struct relay {
 /* Of a relay whose `all`, `setup`, `counters`, `heartbeat`, `bypass` and source are set. 0 or -errno. */
 int relay_init(struct relay *relay);
 
+/* Blocks the signals that end a relay; relay_init() does so, too, but threads that were started before would
+ * still take them. 0 or -errno. */
+int relay_signals_block(void);
+
 /* Until a signal: 0; or -errno when the source ends. */
 int relay_run(struct relay *relay);
 

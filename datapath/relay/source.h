@@ -19,8 +19,8 @@ struct source_ops {
 	 * now, or -errno when there will be none any more. */
 	int (*read)(struct source *source, struct relay_counters *counters, struct captured_frame *frame);
 	/* Before the relay sleeps. True when `fd` will tell of the next frame; false when one may be there
-	 * already, so that the relay must not sleep. NULL: `fd` always tells. */
-	bool (*sleeps)(struct source *source);
+	 * already, so that the relay must not sleep. It counts what it drops. NULL: `fd` always tells. */
+	bool (*sleeps)(struct source *source, struct relay_counters *counters);
 	/* The way back: gives frames that came for whoever is behind the source to him, or drops them, and
 	 * counts. Called when `back_fd` is readable; NULL without one. */
 	void (*deliver)(struct source *source, struct relay_counters *counters);
@@ -39,9 +39,9 @@ static inline int source_read(struct source *source, struct relay_counters *coun
 	return source->ops->read(source, counters, frame);
 }
 
-static inline bool source_sleeps(struct source *source)
+static inline bool source_sleeps(struct source *source, struct relay_counters *counters)
 {
-	return !source->ops->sleeps || source->ops->sleeps(source);
+	return !source->ops->sleeps || source->ops->sleeps(source, counters);
 }
 
 #endif
