@@ -40,7 +40,7 @@ const (
 type relayed struct {
 	Magic, Version, Relays, Connected, Protocol, TooOld, Backlog, HandedBack uint64
 	ReadTimed, ReadUntimed, HandedTimed, HandedUntimed                       uint64
-	_                                                                        [4]uint64
+	Bypassed, BackRead, BackHanded, BackDropped                              uint64
 	Dropped                                                                  [48]uint64
 }
 

@@ -132,6 +132,8 @@ static void pair_read(struct source_vhost *vhost, struct relay_counters *counter
 /* From the next pair on that has frames. Whether there is one. */
 static bool burst_fill(struct source_vhost *vhost, struct relay_counters *counters)
 {
+	int last = vhost->pair;
+
 	rte_pktmbuf_free_bulk(vhost->burst, vhost->count);
 	vhost->count = vhost->next = 0;
 	if (backend_changed())
@@ -139,7 +141,7 @@ static bool burst_fill(struct source_vhost *vhost, struct relay_counters *counte
 	if (vhost->guest.vid < 0)
 		return false;
 	for (int i = 1; i <= GUEST_PAIRS_MAX && vhost->count == 0; i++) {
-		int pair = (vhost->pair + i) % GUEST_PAIRS_MAX;
+		int pair = (last + i) % GUEST_PAIRS_MAX;
 
 		if (vhost->guest.kick_fd[pair] >= 0)
 			pair_read(vhost, counters, pair);

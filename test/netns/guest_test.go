@@ -1,0 +1,524 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package netns_test
+
+import (
+	"bytes"
+	"encoding/binary"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/kubernetsn/kubernetsn/internal/bench/process"
+	"github.com/kubernetsn/kubernetsn/internal/bench/topology"
+	"github.com/kubernetsn/kubernetsn/internal/shared/control"
+)
+
+// More indices of relayed.Dropped.
+const (
+	dropRecordBits   = 4
+	dropRecordDenied = 17
+	dropDescriptor   = 18
+)
+
+// guestRig is a virtual machine in the place of pod a's programs, without the machine: DPDK's virtio-user device stands at the
+// other end of vhost-user. It has the hardware address of the pod's interface.
+type guestRig struct {
+	*lab
+	relayProgram, guestProgram string
+	// listens tells that the front end does, and the relay connects.
+	listens bool
+	pairs   int
+	options []string
+	path    string
+	packet  *os.File
+	link    *os.File
+	folder  *os.File
+	counted *os.File
+	// own and podB are the addresses of frames.
+	own, podB []byte
+	relay     *process.Process
+	guest     dialogue
+	// said are the lines of the guest's that are not read yet.
+	said chan string
+}
+
+func newGuestRig(t *testing.T, pairs int, listens bool, options ...string) *guestRig {
+	t.Helper()
+	rig := &guestRig{
+		lab: newLab(t), pairs: pairs, listens: listens, options: options,
+		relayProgram: publicCopy(t, "ktsn-relay-vhost"), guestProgram: publicCopy(t, "ktsn-test-guest"),
+	}
+	rig.own, rig.podB = interfaceMAC(t, rig.PodA), interfaceMAC(t, rig.PodB)
+	rig.packet = owned(t, boundTo(t, rig.PodA, topology.PodInterface), "packet socket")
+	rig.link = owned(t, duplicated(t, listenFrames(t, rig.PodA, unix.ETH_P_ALL)), "link")
+	rig.folder = opened(t, rig.dir, unix.O_PATH|unix.O_DIRECTORY)
+	fd, err := unix.MemfdCreate("counters", unix.MFD_CLOEXEC)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rig.counted = owned(t, fd, "counters")
+	if err := rig.counted.Truncate(int64(binary.Size(relayed{}))); err != nil {
+		t.Fatal(err)
+	}
+	sockets := publicDir(t)
+	if err := os.Chmod(sockets, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	rig.path = filepath.Join(sockets, "vhost.sock")
+	return rig
+}
+
+// duplicated keeps a descriptor that somebody else closes.
+func duplicated(t *testing.T, fd int) int {
+	t.Helper()
+	other, err := unix.FcntlInt(uintptr(fd), unix.F_DUPFD_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return other
+}
+
+// startRelay starts one that has no privileges.
+func (r *guestRig) startRelay(t *testing.T) {
+	t.Helper()
+	var arguments []string
+	for i, name := range []string{"packet", "link", "socket-dir", "counters"} {
+		arguments = append(arguments, "--"+name+"-fd", strconv.Itoa(3+i))
+	}
+	arguments = append(arguments, "--socket-name", filepath.Base(r.socket), "--vhost-socket", r.path)
+	if r.listens {
+		arguments = append(arguments, "--connect")
+	}
+	command := asNobody(exec.Command(r.relayProgram, append(arguments, r.options...)...))
+	command.ExtraFiles = []*os.File{r.packet, r.link, r.folder, r.counted}
+	command.Env, command.Dir = []string{}, "/"
+	r.relay = start(t, r.NodeA, "ktsn-relay-vhost", command)
+}
+
+// startGuest starts the front end, and waits until it is connected.
+func (r *guestRig) startGuest(t *testing.T, more ...string) {
+	t.Helper()
+	role := "connect"
+	if r.listens {
+		role = "listen"
+	} else {
+		r.awaitSocket(t)
+	}
+	command := asNobody(exec.Command(r.guestProgram, append([]string{r.path, strconv.Itoa(r.pairs), role}, more...)...))
+	r.guest = startDialogue(t, r.NodeA, "ktsn-test-guest", command)
+	said := make(chan string, 1000)
+	r.said = said
+	lines := r.guest.stdout
+	go func() {
+		defer close(said)
+		for lines.Scan() {
+			said <- lines.Text()
+		}
+	}()
+	if len(more) == 0 {
+		r.awaitLine(t, "ready")
+		r.awaitLine(t, "up")
+	}
+}
+
+func (r *guestRig) awaitSocket(t *testing.T) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
+		if _, err := os.Stat(r.path); err == nil {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("the relay does not listen; it says: %s", r.relay.Stderr())
+		}
+	}
+}
+
+// line is what the guest says next; empty: nothing.
+func (r *guestRig) line(wait time.Duration) string {
+	select {
+	case line := <-r.said:
+		return line
+	case <-time.After(wait):
+		return ""
+	}
+}
+
+func (r *guestRig) awaitLine(t *testing.T, want string) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); ; {
+		line := r.line(time.Until(deadline))
+		if line == want {
+			return
+		}
+		if line == "" {
+			t.Fatalf("the guest never says %q; it says: %s\nthe relay says: %s", want, r.guest.Stderr(), r.relay.Stderr())
+		}
+	}
+}
+
+// send has the guest send a frame.
+func (r *guestRig) send(t *testing.T, pair int, frame []byte) {
+	t.Helper()
+	if _, err := fmt.Fprintf(r.guest.stdin, "%d %x\n", pair, frame); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// received waits for the next frame of that EtherType that reaches the guest.
+func (r *guestRig) received(t *testing.T, etherType uint16) (pair int, frame []byte) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); ; {
+		number, text, _ := strings.Cut(r.line(time.Until(deadline)), " ")
+		if number == "" {
+			t.Fatalf("no frame reaches the guest; the relay says: %s, and counted %+v", r.relay.Stderr(), r.count(t))
+		}
+		frame, err := hex.DecodeString(text)
+		if err == nil && len(frame) > 14 && bytes.Contains(frame[12:18], binary.BigEndian.AppendUint16(nil, etherType)) {
+			pair, _ = strconv.Atoi(number)
+			return pair, frame
+		}
+	}
+}
+
+func (r *guestRig) count(t *testing.T) relayed {
+	t.Helper()
+	var counted relayed
+	if err := binary.Read(io.NewSectionReader(r.counted, 0, 512), binary.NativeEndian, &counted); err != nil {
+		t.Fatal(err)
+	}
+	return counted
+}
+
+func (r *guestRig) awaitCount(t *testing.T, what string, is func(relayed) bool) relayed {
+	t.Helper()
+	for deadline := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
+		counted := r.count(t)
+		if is(counted) {
+			return counted
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%s never: %+v\nthe relay says: %s", what, counted, r.relay.Stderr())
+		}
+	}
+}
+
+func (r *guestRig) frame(source []byte, text string) []byte {
+	return fmt.Appendf(binary.BigEndian.AppendUint16(append(bytes.Clone(r.podB), source...), carriedEtherType), "%-46s", text)
+}
+
+// tagged puts a tag with that priority, of no VLAN, into a frame.
+func tagged(frame []byte, priority byte) []byte {
+	return slices.Concat(frame[:12], []byte{0x81, 0x00, priority << 5, 0}, frame[12:])
+}
+
+// both are the roles at the socket.
+var both = map[string]bool{"the relay listens": false, "the front end listens": true}
+
+func TestVhostFramesOfAGuestLeaveAtTheirTimes(t *testing.T) {
+	for name, listens := range both {
+		t.Run(name, func(t *testing.T) {
+			rig := newGuestRig(t, 4, listens, "--records")
+			_, client := rig.startDaemon(t)
+			rig.startRelay(t)
+			rig.startGuest(t)
+			there := listenFrames(t, rig.PodB, carriedEtherType)
+			base := nowTAI(t) + int64(300*time.Millisecond)
+			const frames = 40
+			for i := range frames {
+				// The last leaves first.
+				at := base + int64((frames-i)*int(5*time.Millisecond))
+				rig.send(t, i%rig.pairs, recorded(rig.frame(rig.own, strconv.FormatInt(at, 10)), at))
+			}
+			var last int64
+			for range frames {
+				text := arrivedText(t, there)
+				at, err := strconv.ParseInt(text, 10, 64)
+				if err != nil || at < last {
+					t.Fatalf("%q arrives after %d", text, last)
+				}
+				if now := nowTAI(t); now < at {
+					t.Errorf("a frame arrives %d ns before its time", at-now)
+				}
+				last = at
+			}
+			left(t, client, frames)
+			if counted := counters(t, client); counted.Sent != frames || counted.OnTime != frames {
+				t.Errorf("ktsnd counted %+v", counted)
+			}
+			if counted := rig.count(t); counted.HandedTimed != frames || counted.drops() != 0 {
+				t.Errorf("the relay counted %+v", counted)
+			}
+		})
+	}
+}
+
+// Without a look at the queues after notifications are enabled, each would wait for the next one.
+func TestVhostFrameOfAGuestThatWasSilentLeavesAtOnce(t *testing.T) {
+	rig := newGuestRig(t, 2, false)
+	rig.startDaemon(t)
+	rig.startRelay(t)
+	rig.startGuest(t)
+	there := listenFrames(t, rig.PodB, carriedEtherType)
+	var took []time.Duration
+	for i := range 60 {
+		time.Sleep(time.Duration(i) * 200 * time.Microsecond)
+		begin := time.Now()
+		rig.send(t, i%rig.pairs, rig.frame(rig.own, strconv.Itoa(i)))
+		if text := arrivedText(t, there); text != strconv.Itoa(i) {
+			t.Fatalf("%q arrives, want %d", text, i)
+		}
+		took = append(took, time.Since(begin))
+	}
+	slices.Sort(took)
+	// Queues are looked at every 100 ms in any case.
+	if median, p90 := took[30], took[54]; p90 > 30*time.Millisecond {
+		t.Errorf("frames take %v in the median, p90 %v", median, p90)
+	}
+}
+
+func TestVhostClassOfAGuestsFrame(t *testing.T) {
+	// What priorities belong to (traffic-class-map). A record has 3.
+	const bestEffort, three, four, five = 1, 3, 4, 5
+	for name, test := range map[string]struct {
+		options []string
+		pair    int
+		tag     bool // of priority 4
+		timed   bool
+		class   int
+	}{
+		"by record":                   {[]string{"--records"}, 5, true, true, three},
+		"by record, without one":      {[]string{"--records"}, 5, true, false, bestEffort},
+		"by tag":                      {[]string{"--records", "--class", "pcp"}, 5, true, true, four},
+		"by tag, without a time":      {[]string{"--class", "pcp"}, 5, true, false, four},
+		"by tag, without one":         {[]string{"--class", "pcp"}, 5, false, false, bestEffort},
+		"by queue":                    {[]string{"--records", "--class", "queue"}, 5, true, true, five},
+		"by queue, without a time":    {[]string{"--class", "queue"}, 5, false, false, five},
+		"by queue, the first of them": {[]string{"--class", "queue"}, 0, true, false, bestEffort},
+	} {
+		t.Run(name, func(t *testing.T) {
+			rig := newGuestRig(t, 6, false, test.options...)
+			_, client := rig.startDaemon(t)
+			rig.startRelay(t)
+			rig.startGuest(t)
+			frame := rig.frame(rig.own, "in a class")
+			if test.tag {
+				frame = tagged(frame, 4)
+			}
+			if test.timed {
+				frame = recorded(frame, nowTAI(t)+int64(50*time.Millisecond))
+			}
+			rig.send(t, test.pair, frame)
+			left(t, client, 1)
+			for class, counted := range statusOf(t, client).Classes {
+				if (counted.Sent == 1) != (class == test.class) {
+					t.Errorf("%d of class %d left, want one of %d", counted.Sent, class, test.class)
+				}
+			}
+		})
+	}
+}
+
+func TestVhostFramesForAGuestReachIt(t *testing.T) {
+	rig := newGuestRig(t, 4, false)
+	rig.startDaemon(t)
+	rig.startRelay(t)
+	rig.startGuest(t)
+	send := boundTo(t, rig.PodB, topology.PodInterface)
+	to := func(destination []byte, text string) []byte {
+		return fmt.Appendf(binary.BigEndian.AppendUint16(slices.Concat(destination, rig.podB), carriedEtherType), "%-46s", text)
+	}
+	broadcast := []byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff}
+	for name, test := range map[string]struct {
+		frame []byte
+		pair  int
+	}{
+		"to its own address":               {to(rig.own, "unicast"), 0},
+		"to all":                           {to(broadcast, "broadcast"), 0},
+		"with a tag":                       {tagged(to(rig.own, "tagged"), 2), 2},
+		"with a tag for a pair it has not": {tagged(to(rig.own, "tagged higher"), 6), 0},
+	} {
+		if _, err := unix.Write(send, test.frame); err != nil {
+			t.Fatal(err)
+		}
+		pair, frame := rig.received(t, carriedEtherType)
+		if pair != test.pair || !bytes.HasPrefix(frame, test.frame) {
+			t.Errorf("%s: in pair %d there comes %x, want %d and %x", name, pair, frame, test.pair, test.frame)
+		}
+	}
+	counted := rig.count(t)
+	if counted.BackHanded < 4 || counted.BackRead != counted.BackHanded+counted.BackDropped {
+		t.Errorf("the relay counted %+v", counted)
+	}
+}
+
+func TestVhostFrontEndIsKilledAndComesAgain(t *testing.T) {
+	for name, listens := range both {
+		t.Run(name, func(t *testing.T) {
+			rig := newGuestRig(t, 2, listens, "--records")
+			_, client := rig.startDaemon(t)
+			rig.startRelay(t)
+			there := listenFrames(t, rig.PodB, carriedEtherType)
+			for i := range 3 {
+				rig.startGuest(t)
+				text := strconv.Itoa(i)
+				rig.send(t, 1, recorded(rig.frame(rig.own, text), nowTAI(t)+int64(50*time.Millisecond)))
+				if arrived := arrivedText(t, there); arrived != text {
+					t.Fatalf("%q arrives, want %q", arrived, text)
+				}
+				kill(t, rig.guest.Process)
+			}
+			left(t, client, 3)
+			if counted := rig.count(t); counted.HandedTimed != 3 || counted.drops() != 0 || counted.Relays != 1 {
+				t.Errorf("the relay counted %+v", counted)
+			}
+		})
+	}
+}
+
+func TestVhostRelayIsKilledAndTheGuestGoesOn(t *testing.T) {
+	rig := newGuestRig(t, 2, true, "--records")
+	_, client := rig.startDaemon(t)
+	rig.startRelay(t)
+	rig.startGuest(t)
+	there := listenFrames(t, rig.PodB, carriedEtherType)
+	for i := range 3 {
+		text := strconv.Itoa(i)
+		rig.send(t, i%2, recorded(rig.frame(rig.own, text), nowTAI(t)+int64(50*time.Millisecond)))
+		if arrived := arrivedText(t, there); arrived != text {
+			t.Fatalf("%q arrives, want %q", arrived, text)
+		}
+		kill(t, rig.relay)
+		rig.awaitLine(t, "down")
+		rig.startRelay(t)
+		rig.awaitLine(t, "up")
+	}
+	left(t, client, 3)
+	if counted := rig.count(t); counted.HandedTimed != 3 || counted.drops() != 0 || counted.Relays != 4 {
+		t.Errorf("the relays counted %+v", counted)
+	}
+}
+
+func TestVhostGuestOutlivesKtsnd(t *testing.T) {
+	rig := newGuestRig(t, 2, false, "--records")
+	daemon, _ := rig.startDaemon(t)
+	rig.startRelay(t)
+	rig.startGuest(t)
+	there := listenFrames(t, rig.PodB, carriedEtherType)
+	rig.send(t, 0, recorded(rig.frame(rig.own, "before"), nowTAI(t)))
+	if text := arrivedText(t, there); text != "before" {
+		t.Fatalf("%q arrives", text)
+	}
+	at := nowTAI(t) + int64(1500*time.Millisecond)
+	rig.send(t, 0, recorded(rig.frame(rig.own, "in the ring"), at))
+	rig.awaitCount(t, "both are handed over", func(c relayed) bool { return c.HandedTimed == 2 })
+	kill(t, daemon)
+	rig.awaitCount(t, "the end is noticed", func(c relayed) bool { return c.Connected == 0 })
+	rig.send(t, 1, recorded(rig.frame(rig.own, "while it is away"), at+int64(50*time.Millisecond)))
+	rig.send(t, 1, rig.frame(rig.own, "by the kernel"))
+	if text := arrivedText(t, there); text != "by the kernel" {
+		t.Errorf("%q arrives", text)
+	}
+	_, client := rig.startDaemon(t)
+	for _, expected := range []string{"in the ring", "while it is away"} {
+		if text := arrivedText(t, there); text != expected {
+			t.Errorf("%q arrives", text)
+		}
+		if now := nowTAI(t); now < at {
+			t.Errorf("it arrives %d ns before its time", at-now)
+		}
+	}
+	counted := rig.awaitCount(t, "the ring is handed back", func(c relayed) bool { return c.HandedBack >= 1 })
+	if counted.HandedTimed != 3 || counted.Bypassed != 1 || counted.drops() != 0 {
+		t.Errorf("the relay counted %+v", counted)
+	}
+	left(t, client, 2)
+}
+
+func TestVhostGuestGetsNothingByForging(t *testing.T) {
+	rig := newGuestRig(t, 2, false, "--records")
+	_, client := rig.startDaemon(t)
+	rig.startRelay(t)
+	rig.startGuest(t)
+	there := listenFrames(t, rig.PodB, carriedEtherType)
+	stranger := []byte{2, 9, 9, 9, 9, 9}
+	bits := recorded(rig.frame(rig.own, "bits"), nowTAI(t))
+	bits[15] |= 0x80
+	rig.send(t, 0, recorded(rig.frame(stranger, "forged"), nowTAI(t)))
+	rig.send(t, 0, rig.frame(stranger, "forged"))
+	rig.send(t, 1, bits)
+	rig.send(t, 1, recorded(rig.frame(rig.own, "in a year"), nowTAI(t)+int64(365*24*time.Hour)))
+	rig.send(t, 1, rig.frame(rig.own, "own"))
+	if text := arrivedText(t, there); text != "own" {
+		t.Errorf("%q arrives", text)
+	}
+	rig.awaitCount(t, "what is forged is dropped", func(c relayed) bool {
+		return c.Dropped[dropSource] == 2 && c.Dropped[dropRecordBits] == 1 && c.drops() == 3
+	})
+	await(t, client, "what is far ahead is dropped", func(c control.Counters) bool { return c.DropHorizon == 1 })
+	if text := receiveFrame(t, there, 100*time.Millisecond); text != nil {
+		t.Errorf("%q arrives", text)
+	}
+}
+
+func TestVhostRecordsAreForThoseWithTheRight(t *testing.T) {
+	rig := newGuestRig(t, 2, false)
+	rig.startDaemon(t)
+	rig.startRelay(t)
+	rig.startGuest(t)
+	there := listenFrames(t, rig.PodB, carriedEtherType)
+	rig.send(t, 0, recorded(rig.frame(rig.own, "with a record"), nowTAI(t)))
+	rig.send(t, 0, rig.frame(rig.own, "without"))
+	if text := arrivedText(t, there); text != "without" {
+		t.Errorf("%q arrives", text)
+	}
+	rig.awaitCount(t, "it is dropped", func(c relayed) bool { return c.Dropped[dropRecordDenied] == 1 && c.drops() == 1 })
+}
+
+func TestVhostIdleGuestCostsNothing(t *testing.T) {
+	rig := newGuestRig(t, 8, false)
+	rig.startDaemon(t)
+	rig.startRelay(t)
+	rig.startGuest(t)
+	rig.awaitCount(t, "ktsnd takes both kinds", func(c relayed) bool { return c.Connected == connected|connectedU })
+	time.Sleep(500 * time.Millisecond)
+	const span = 5 * time.Second
+	before, err := process.CPUTime(rig.relay.PID())
+	if err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(span)
+	after, err := process.CPUTime(rig.relay.PID())
+	if err != nil {
+		t.Fatal(err)
+	}
+	share := (after - before).Seconds() / span.Seconds()
+	t.Logf("an idle guest costs %.5f of a core", share)
+	if share > 0.005 {
+		t.Errorf("an idle guest costs %.4f of a core", share)
+	}
+}
+
+func TestVhostRelayEndsWhenItIsTold(t *testing.T) {
+	rig := newGuestRig(t, 1, false)
+	rig.startRelay(t)
+	rig.startGuest(t)
+	if err := syscall.Kill(rig.relay.PID(), syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if err := finish(t, rig.relay); err != nil {
+		t.Error(err)
+	}
+	rig.awaitLine(t, "down")
+}
