@@ -41,11 +41,13 @@ type guestRig struct {
 	listens bool
 	pairs   int
 	options []string
-	path    string
-	packet  *os.File
-	link    *os.File
-	folder  *os.File
-	counted *os.File
+	// Processors on which they run; empty: any.
+	relayCPU, guestCPU string
+	path               string
+	packet             *os.File
+	link               *os.File
+	folder             *os.File
+	counted            *os.File
 	// own and podB are the addresses of frames.
 	own, podB []byte
 	relay     *process.Process
@@ -90,6 +92,14 @@ func duplicated(t *testing.T, fd int) int {
 	return other
 }
 
+// on is a command that runs on one processor.
+func on(cpu, name string, arguments []string) *exec.Cmd {
+	if cpu == "" {
+		return exec.Command(name, arguments...)
+	}
+	return exec.Command("taskset", append([]string{"-c", cpu, name}, arguments...)...)
+}
+
 // startRelay starts one that has no privileges.
 func (r *guestRig) startRelay(t *testing.T) {
 	t.Helper()
@@ -101,7 +111,7 @@ func (r *guestRig) startRelay(t *testing.T) {
 	if r.listens {
 		arguments = append(arguments, "--connect")
 	}
-	command := asNobody(exec.Command(r.relayProgram, append(arguments, r.options...)...))
+	command := asNobody(on(r.relayCPU, r.relayProgram, append(arguments, r.options...)))
 	command.ExtraFiles = []*os.File{r.packet, r.link, r.folder, r.counted}
 	command.Env, command.Dir = []string{}, "/"
 	r.relay = start(t, r.NodeA, "ktsn-relay-vhost", command)
@@ -116,7 +126,7 @@ func (r *guestRig) startGuest(t *testing.T, more ...string) {
 	} else {
 		r.awaitSocket(t)
 	}
-	command := asNobody(exec.Command(r.guestProgram, append([]string{r.path, strconv.Itoa(r.pairs), role}, more...)...))
+	command := asNobody(on(r.guestCPU, r.guestProgram, append([]string{r.path, strconv.Itoa(r.pairs), role}, more...)))
 	r.guest = startDialogue(t, r.NodeA, "ktsn-test-guest", command)
 	said := make(chan string, 1000)
 	r.said = said

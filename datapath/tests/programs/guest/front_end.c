@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "front_end.h"
 
+#include <sched.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -16,19 +17,12 @@ static struct rte_mempool *pool;
 
 static int eal_begin(const char *path, int pairs, bool listens)
 {
-	char device_argument[256], prefix[48];
-	const char *args[] = {"ktsn-test-guest",
-			      "--no-huge",
-			      "--no-pci",
-			      "--no-telemetry",
-			      "--no-shconf",
-			      "--lcores=0@(0-1)",
-			      "--log-level=error",
-			      "-m",
-			      "128",
-			      prefix,
-			      device_argument};
+	char device_argument[256], prefix[48], lcores[32];
+	const char *args[] = {
+		"ktsn-test-guest",   "--no-huge", "--no-pci", "--no-telemetry", "--no-shconf",  lcores,
+		"--log-level=error", "-m",        "128",      prefix,           device_argument};
 
+	snprintf(lcores, sizeof(lcores), "--lcores=0@%d", sched_getcpu());
 	snprintf(prefix, sizeof(prefix), "--file-prefix=ktsn-guest-%d", (int)getpid());
 	snprintf(device_argument, sizeof(device_argument),
 		 "--vdev=net_virtio_user0,path=%s,queues=%d,queue_size=%d,server=%d", path, pairs,
@@ -52,12 +46,16 @@ static int queues_begin(int pairs)
 
 int front_end_begin(const char *path, int pairs, bool listens)
 {
+	cpu_set_t before;
 	int err;
 
 	/* DPDK does not, and who was killed left his. */
 	if (listens)
 		(void)unlink(path);
+	/* It pins the thread, which goes on where it may. */
+	sched_getaffinity(0, sizeof(before), &before);
 	err = eal_begin(path, pairs, listens);
+	sched_setaffinity(0, sizeof(before), &before);
 	if (err)
 		return err;
 	pool = rte_pktmbuf_pool_create("frames", BUFFERS, BUFFERS_CACHED, 0, RTE_MBUF_DEFAULT_BUF_SIZE,

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build bench
+
+package netns_test
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/kubernetsn/kubernetsn/internal/bench/process"
+)
+
+// TestBenchVhostRelay measures how many frames a second the relay of a guest hands over: one queue pair, which a front end without
+// a guest fills as fast as it can, into a ring that nobody reads but to empty it. The relay has a processor of its own; the front
+// end and who empties the ring share the other; the latter comes first.
+func TestBenchVhostRelay(t *testing.T) {
+	for name, timed := range map[string]bool{"without a time": false, "with a record": true} {
+		for _, bytes := range []int{64, 1024} {
+			t.Run(fmt.Sprintf("%s, %d bytes", name, bytes), func(t *testing.T) { benchVhostRelay(t, timed, bytes) })
+		}
+	}
+}
+
+func benchVhostRelay(t *testing.T, timed bool, bytes int) {
+	const span = 3 * time.Second
+	rig := newGuestRig(t, 1, false, "--records")
+	drain := startDialogue(t, rig.NodeA, "ktsn-test-drain", on("0", "nice", []string{"-n", "-15", program(t, "ktsn-test-drain"), rig.socket}))
+	if !drain.stdout.Scan() || drain.stdout.Text() != "ready" {
+		t.Fatalf("nobody empties the ring: %s", drain.Stderr())
+	}
+	if err := os.Chmod(rig.socket, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	rig.relayCPU = "1"
+	rig.startRelay(t)
+	frame := append(rig.frame(rig.own, ""), make([]byte, bytes)...)[:bytes]
+	if timed {
+		frame = recorded(frame, nowTAI(t))
+	}
+	rig.awaitCount(t, "both sessions stand", func(c relayed) bool { return c.Connected == connected|connectedU })
+	rig.guestCPU = "0"
+	before, err := process.CPUTime(rig.relay.PID())
+	if err != nil {
+		t.Fatal(err)
+	}
+	rig.startGuest(t, strconv.FormatInt(span.Milliseconds(), 10), "0", fmt.Sprintf("%x", frame))
+	rig.awaitLine(t, "ready")
+	offered := rig.line(patience)
+	used, err := process.CPUTime(rig.relay.PID())
+	if err != nil {
+		t.Fatal(err)
+	}
+	counted := rig.count(t)
+	handed := float64(counted.HandedTimed + counted.HandedUntimed)
+	label := fmt.Sprintf("relay of a guest, %d bytes, timed %v: ", bytes, timed)
+	record(t,
+		reported(label+"handed over", handed/span.Seconds(), "frames/s"),
+		reported(label+"handed over, of processor time", handed/(used-before).Seconds(), "frames/s"),
+		reported(label+"dropped", float64(counted.drops())/span.Seconds(), "frames/s"))
+	t.Logf("the front end offered %s in %v; the relay took %v of a processor", offered, span, used-before)
+	drain.stdin.Close()
+}
