@@ -155,6 +155,7 @@ build: deps ## all programs into bin/
 		$(BUILD)/datapath/tests/programs/ktsn-test-threads $(BUILD)/datapath/tests/programs/ktsn-test-receive \
 		$(BUILD)/datapath/tests/programs/ktsn-test-guest \
 		$(BUILD)/datapath/tests/programs/ktsn-test-drain \
+		$(BUILD)/datapath/tests/programs/ktsn-test-hostile-guest \
 		$(BUILD)/datapath/tests/replay/ktsn-shaper-replay bin/
 	@install -C -m 644 $(BUILD)/datapath/capture/capture.bpf.o internal/node/capture/object/
 	@install -C -m 644 $(BUILD)/datapath/receive/receive.bpf.o internal/node/receive/object/

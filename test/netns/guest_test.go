@@ -110,6 +110,8 @@ func (r *guestRig) startRelay(t *testing.T) {
 	arguments = append(arguments, "--socket-name", filepath.Base(r.socket), "--vhost-socket", r.path)
 	if r.listens {
 		arguments = append(arguments, "--connect")
+	} else {
+		_ = os.Remove(r.path) // so that what is there is this relay's
 	}
 	command := asNobody(on(r.relayCPU, r.relayProgram, append(arguments, r.options...)))
 	command.ExtraFiles = []*os.File{r.packet, r.link, r.folder, r.counted}

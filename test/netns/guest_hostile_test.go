@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package netns_test
+
+import (
+	"net"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/kubernetsn/kubernetsn/internal/bench/process"
+)
+
+// A front end that lies harms itself: the relay goes on, ktsnd gets nothing that is none, and the next front end is served. Whoever
+// takes its memory away under the relay ends it.
+func TestVhostFrontEndThatLies(t *testing.T) {
+	rig := newGuestRig(t, 1, false)
+	_, client := rig.startDaemon(t)
+	rig.startRelay(t)
+	hostile := publicCopy(t, "ktsn-test-hostile-guest")
+	there := listenFrames(t, rig.PodB, carriedEtherType)
+	modes, err := exec.Command(hostile).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for mode := range strings.FieldsSeq(string(modes)) {
+		t.Run(mode, func(t *testing.T) {
+			before := rig.count(t)
+			rig.awaitSocket(t)
+			attack := start(t, rig.NodeA, hostile, asNobody(exec.Command(hostile, rig.path, mode, net.HardwareAddr(rig.own).String())))
+			if err := finish(t, attack); err != nil {
+				t.Fatalf("%v: %s", err, attack.Stderr())
+			}
+			if mode == "shrinks" {
+				rig.endsWithASentence(t)
+				rig.startRelay(t)
+			}
+			rig.startGuest(t)
+			rig.send(t, 0, rig.frame(rig.own, "after "+mode))
+			for text := ""; text != "after "+mode; { // good frames of the front end that lies may come before
+				text = arrivedText(t, there)
+			}
+			kill(t, rig.guest.Process)
+			after := rig.count(t)
+			t.Logf("%d frames were read, %d dropped, %d of them because of their descriptors", after.ReadUntimed-before.ReadUntimed,
+				after.drops()-before.drops(), after.Dropped[dropDescriptor]-before.Dropped[dropDescriptor])
+			if mode == "too-long" && after.Dropped[dropDescriptor]-before.Dropped[dropDescriptor] != 8 {
+				t.Errorf("the relay counted %+v", after)
+			}
+		})
+	}
+	if counted := counters(t, client); counted.DropInvalid+counted.DropSource != 0 {
+		t.Errorf("ktsnd counted %+v", counted)
+	}
+	if counted := rig.count(t); counted.ReadUntimed+counted.ReadTimed < counted.drops() {
+		t.Errorf("the relay counted %+v", counted)
+	}
+}
+
+// endsWithASentence waits for the end of the relay.
+func (r *guestRig) endsWithASentence(t *testing.T) {
+	t.Helper()
+	if err := finish(t, r.relay); err == nil || !strings.Contains(r.relay.Stderr(), "the guest's memory is gone") {
+		t.Errorf("it ended with %v and said %s", err, r.relay.Stderr())
+	}
+}
+
+// What nobody reads may not cost more than to look at it.
+func TestVhostRingThatCannotBeReadCostsNothing(t *testing.T) {
+	rig := newGuestRig(t, 1, false)
+	rig.startDaemon(t)
+	rig.startRelay(t)
+	hostile := publicCopy(t, "ktsn-test-hostile-guest")
+	rig.awaitSocket(t)
+	before, err := process.CPUTime(rig.relay.PID())
+	if err != nil {
+		t.Fatal(err)
+	}
+	begin := time.Now()
+	for range 5 {
+		attack := start(t, rig.NodeA, hostile, asNobody(exec.Command(hostile, rig.path, "loops", net.HardwareAddr(rig.own).String())))
+		if err := finish(t, attack); err != nil {
+			t.Fatalf("%v: %s", err, attack.Stderr())
+		}
+	}
+	after, err := process.CPUTime(rig.relay.PID())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if share := (after - before).Seconds() / time.Since(begin).Seconds(); share > 0.05 {
+		t.Errorf("a chain of descriptors without an end costs %.3f of a core", share)
+	}
+}
