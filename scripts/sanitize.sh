@@ -48,8 +48,9 @@ gather() {
 	local datapath=$build/datapath
 	mkdir -p $build/bin
 	ln -f bin/* $build/bin/
-	rm -f $build/bin/{ktsnd,ktsn-relay,libktsn.so,tsnperf,ktsn-test-*}
-	ln -f $datapath/daemon/ktsnd $datapath/relay/ktsn-relay $datapath/perf/tsnperf $build/bin/
+	rm -f $build/bin/{ktsnd,ktsn-relay,ktsn-relay-vhost,libktsn.so,tsnperf,ktsn-test-*}
+	ln -f $datapath/daemon/ktsnd $datapath/relay/ktsn-relay $datapath/relay/vhost/ktsn-relay-vhost \
+		$datapath/perf/tsnperf $build/bin/
 	find $datapath/tests/programs -maxdepth 1 -type f -name 'ktsn-test-*' -exec ln -f -t $build/bin {} +
 	ln -f $datapath/preload/libktsn-sanitized.so $build/bin/libktsn.so
 }

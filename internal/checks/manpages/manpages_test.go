@@ -161,6 +161,7 @@ func TestPagesAndHelpKnowTheSameOptions(t *testing.T) {
 		"ktsn top":                  {"ktsn", "top", "ktsn.1", ".Ss ktsn top", true, common},
 		"ktsn trace":                {"ktsn", "trace", "ktsn.1", ".Ss ktsn trace", true, common},
 		"ktsn clock config":         {"ktsn", "clock config", "ktsn.1", ".Ss ktsn clock config", true, common},
+		"ktsn-relay-vhost":          {"ktsn-relay-vhost", "", "ktsn-relay-vhost.8", ".Sh OPTIONS", true, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inHelp := helpOptions(help(t, test.program, strings.Fields(test.command)...))
