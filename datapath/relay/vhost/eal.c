@@ -8,6 +8,7 @@
 #include <limits.h>
 #include <malloc.h>
 #include <pthread.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -23,6 +24,11 @@ enum {
 	BUFFERS_CACHED = 128,
 };
 
+/* What DPDK said last while it began. It complains of what the relay has no use for, such as a folder for
+ * other processes, so that only the end of it is logged, and only if it failed. */
+static char beginning[256];
+static bool has_begun;
+
 /* One call a message; DPDK holds a lock of the stream meanwhile. */
 static ssize_t log_write(void *nothing, const char *text, size_t bytes)
 {
@@ -31,8 +37,10 @@ static ssize_t log_write(void *nothing, const char *text, size_t bytes)
 	(void)nothing;
 	while (line && text[line - 1] == '\n')
 		line--;
-	if (line)
+	if (line && has_begun)
 		relay_log("DPDK says: %.*s", (int)line, text);
+	else if (line)
+		snprintf(beginning, sizeof(beginning), "%.*s", (int)line, text);
 	return (ssize_t)bytes;
 }
 
@@ -96,8 +104,11 @@ int eal_begin(struct rte_mempool **pool)
 	err = eal_init(&before);
 	pthread_setaffinity_np(pthread_self(), sizeof(before), &before);
 	runtime_dir_remove();
-	if (err)
+	has_begun = true;
+	if (err) {
+		relay_log("DPDK says: %s", beginning);
 		return err;
+	}
 	*pool = rte_pktmbuf_pool_create("frames", BUFFERS, BUFFERS_CACHED, 0,
 					RTE_PKTMBUF_HEADROOM + FRAME_BYTES_MAX, SOCKET_ID_ANY);
 	return *pool ? 0 : -rte_errno;
