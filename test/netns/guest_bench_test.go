@@ -47,7 +47,8 @@ func benchVhostRelay(t *testing.T, timed bool, bytes int) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	rig.startGuest(t, strconv.FormatInt(span.Milliseconds(), 10), "0", fmt.Sprintf("%x", frame))
+	rig.flood = []string{strconv.FormatInt(span.Milliseconds(), 10), "0", fmt.Sprintf("%x", frame)}
+	rig.startGuest(t)
 	rig.awaitLine(t, "ready")
 	offered := rig.line(patience)
 	used, err := process.CPUTime(rig.relay.PID())

@@ -41,6 +41,8 @@ type guestRig struct {
 	listens bool
 	pairs   int
 	options []string
+	// flood are the front end's arguments for a flood; nil: it waits for frames to send.
+	flood []string
 	// Processors on which they run; empty: any.
 	relayCPU, guestCPU string
 	path               string
@@ -120,7 +122,7 @@ func (r *guestRig) startRelay(t *testing.T) {
 }
 
 // startGuest starts the front end, and waits until it is connected.
-func (r *guestRig) startGuest(t *testing.T, more ...string) {
+func (r *guestRig) startGuest(t *testing.T) {
 	t.Helper()
 	role := "connect"
 	if r.listens {
@@ -128,7 +130,7 @@ func (r *guestRig) startGuest(t *testing.T, more ...string) {
 	} else {
 		r.awaitSocket(t)
 	}
-	command := asNobody(on(r.guestCPU, r.guestProgram, append([]string{r.path, strconv.Itoa(r.pairs), role}, more...)))
+	command := asNobody(on(r.guestCPU, r.guestProgram, append([]string{r.path, strconv.Itoa(r.pairs), role}, r.flood...)))
 	r.guest = startDialogue(t, r.NodeA, "ktsn-test-guest", command)
 	said := make(chan string, 1000)
 	r.said = said
@@ -139,7 +141,7 @@ func (r *guestRig) startGuest(t *testing.T, more ...string) {
 			said <- lines.Text()
 		}
 	}()
-	if len(more) == 0 {
+	if len(r.flood) == 0 {
 		r.awaitLine(t, "ready")
 		r.awaitLine(t, "up")
 	}

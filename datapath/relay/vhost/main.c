@@ -44,7 +44,7 @@ static void memory_gone(int signal)
 
 static int own_address_get(int packet_fd, uint8_t own[ETH_ALEN])
 {
-	struct sockaddr_ll bound;
+	struct sockaddr_ll bound = {0};
 	socklen_t bytes = sizeof(bound);
 
 	if (getsockname(packet_fd, (struct sockaddr *)&bound, &bytes))

@@ -65,9 +65,9 @@ static void lengths(struct wire *wire)
 					 UINT32_MAX / 2,
 					 UINT32_MAX};
 
-	for (uint16_t i = 0; i < sizeof(bytes) / sizeof(bytes[0]); i++) {
-		describe(wire, i, AT_BUFFERS, bytes[i], 0, 0);
-		wire_offer(wire, i, 1);
+	for (size_t i = 0; i < sizeof(bytes) / sizeof(bytes[0]); i++) {
+		describe(wire, (uint16_t)i, AT_BUFFERS, bytes[i], 0, 0);
+		wire_offer(wire, (uint16_t)i, 1);
 	}
 }
 
@@ -76,9 +76,9 @@ static void outside(struct wire *wire)
 	static const uint64_t addresses[] = {MEMORY_BYTES,    MEMORY_BYTES - 20, UINT64_MAX,
 					     UINT64_MAX - 50, 0x7f0000000000,    1ULL << 63};
 
-	for (uint16_t i = 0; i < sizeof(addresses) / sizeof(addresses[0]); i++) {
-		describe(wire, i, addresses[i], 100, 0, 0);
-		wire_offer(wire, i, 1);
+	for (size_t i = 0; i < sizeof(addresses) / sizeof(addresses[0]); i++) {
+		describe(wire, (uint16_t)i, addresses[i], 100, 0, 0);
+		wire_offer(wire, (uint16_t)i, 1);
 	}
 }
 
@@ -107,9 +107,9 @@ static void tables(struct wire *wire)
 
 	*table =
 		(struct vring_desc){AT_BUFFERS, sizeof(*table), VRING_DESC_F_INDIRECT | VRING_DESC_F_NEXT, 0};
-	for (uint16_t i = 0; i < sizeof(bytes) / sizeof(bytes[0]); i++) {
-		describe(wire, i, AT_BUFFERS, bytes[i], VRING_DESC_F_INDIRECT, 0);
-		wire_offer(wire, i, 1);
+	for (size_t i = 0; i < sizeof(bytes) / sizeof(bytes[0]); i++) {
+		describe(wire, (uint16_t)i, AT_BUFFERS, bytes[i], VRING_DESC_F_INDIRECT, 0);
+		wire_offer(wire, (uint16_t)i, 1);
 	}
 }
 
