@@ -188,13 +188,25 @@ static void many_rings(struct wire *wire)
 	usleep(SETTLE_US);
 }
 
+/* While frames are read. */
+static void stops(struct wire *wire)
+{
+	for (int i = 0; i < 200; i++) {
+		for (uint16_t at = 0; at < 64; at++)
+			good_frame(wire, at);
+		wire_restart(wire);
+	}
+	good_frame(wire, 0);
+}
+
 static const struct {
 	const char *name;
 	void (*run)(struct wire *wire);
 } modes[] = {
 	{"loops", loops},       {"itself", itself},     {"lengths", lengths},       {"outside", outside},
 	{"too-long", too_long}, {"indices", indices},   {"tables", tables},         {"noise", noise},
-	{"kicks", kicks},       {"messages", messages}, {"many-rings", many_rings}, {"shrinks", shrinks},
+	{"kicks", kicks},       {"messages", messages}, {"many-rings", many_rings}, {"stops", stops},
+	{"shrinks", shrinks},
 };
 
 static int run(const char *path, const char *mode)

@@ -132,6 +132,28 @@ void wire_begin(struct wire *wire, const char *path)
 	(void)number_ask(wire, GET_FEATURES);
 }
 
+static void ring_stop(struct wire *wire, uint32_t index)
+{
+	const struct vhost_vring_state state = {index, 0};
+	struct {
+		struct header header;
+		struct vhost_vring_state state;
+	} __attribute__((packed)) reply;
+
+	wire_send(wire, GET_VRING_BASE, &state, sizeof(state), -1);
+	must(recv(wire->fd, &reply, sizeof(reply), MSG_WAITALL) == sizeof(reply), "stop");
+}
+
+void wire_restart(struct wire *wire)
+{
+	ring_stop(wire, 0);
+	ring_stop(wire, 1);
+	memset(wire->memory, 0, AT_BUFFERS);
+	ring_begin(wire, 0);
+	ring_begin(wire, 1);
+	(void)number_ask(wire, GET_FEATURES);
+}
+
 struct vring_desc *wire_descriptors(const struct wire *wire)
 {
 	return (struct vring_desc *)(wire->memory + AT_RING + AT_DESCRIPTORS);

@@ -53,6 +53,9 @@ void wire_send(const struct wire *wire, uint32_t request, const void *payload, u
 /* Connects and sets everything up as a good front end does. */
 void wire_begin(struct wire *wire, const char *path);
 
+/* Stops both rings as a front end does whose guest is reset, and sets them up anew. */
+void wire_restart(struct wire *wire);
+
 /* Only connects. */
 void wire_connect(struct wire *wire, const char *path);
 
