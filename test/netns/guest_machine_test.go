@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package netns_test
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/kubernetsn/kubernetsn/internal/bench/topology"
+	"github.com/kubernetsn/kubernetsn/internal/shared/testenv"
+)
+
+// bootPatience is for a machine whose processors are emulated, on a busy host.
+const bootPatience = 3 * time.Minute
+
+// machineFiles returns the kernel and the initial file system of a machine whose first process is ktsn-test-machine.
+func machineFiles(t *testing.T) (kernel, initial string) {
+	t.Helper()
+	if _, err := exec.LookPath("qemu-system-x86_64"); err != nil {
+		testenv.Missing(t, "qemu-system-x86_64 is missing; run scripts/install-deps.sh conformance")
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	defer cancel()
+	said, err := exec.CommandContext(ctx, "../../scripts/guest-kernel.sh").Output()
+	if err != nil {
+		testenv.Missing(t, "scripts/guest-kernel.sh: "+err.Error())
+	}
+	base := strings.TrimSpace(string(said))
+	root := t.TempDir()
+	names := []string{"init", "modules"}
+	var modules strings.Builder
+	for _, file := range machineModules(t, base) {
+		name := filepath.Base(file)
+		copyTo(t, file, filepath.Join(root, name))
+		names = append(names, name)
+		fmt.Fprintf(&modules, "/%s\n", name)
+	}
+	copyTo(t, program(t, "ktsn-test-machine"), filepath.Join(root, "init"))
+	if err := os.WriteFile(filepath.Join(root, "modules"), []byte(modules.String()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	pack := exec.CommandContext(t.Context(), "cpio", "-o", "-H", "newc", "--quiet", "-D", root)
+	pack.Stdin = strings.NewReader(strings.Join(names, "\n") + "\n")
+	archive, err := pack.Output()
+	if err != nil {
+		t.Fatalf("cpio: %v", err)
+	}
+	public := publicDir(t) // the machine runs without privileges
+	kernel, initial = filepath.Join(public, "vmlinuz"), filepath.Join(public, "initial.cpio")
+	copyTo(t, filepath.Join(base, "vmlinuz"), kernel)
+	if err := os.WriteFile(initial, archive, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return kernel, initial
+}
+
+// machineModules are the files of the kernel's modules for the device, each behind what it needs.
+func machineModules(t *testing.T, base string) (files []string) {
+	t.Helper()
+	folder := filepath.Join(base, "kernel")
+	releases, err := os.ReadDir(filepath.Join(folder, "lib", "modules"))
+	if err != nil || len(releases) != 1 {
+		t.Fatalf("%d kernels are in %s: %v", len(releases), folder, err)
+	}
+	for _, module := range []string{"virtio_pci", "virtio_net", "af_packet"} {
+		said, err := exec.CommandContext(t.Context(), "/usr/sbin/modprobe", "-d", folder, "-S", releases[0].Name(), "--show-depends", module).Output()
+		if err != nil {
+			t.Fatalf("modprobe %s: %v", module, err)
+		}
+		for line := range strings.Lines(string(said)) {
+			if file, is := strings.CutPrefix(strings.TrimSpace(line), "insmod "); is {
+				files = append(files, strings.Fields(file)[0])
+			}
+		}
+	}
+	return files
+}
+
+func copyTo(t *testing.T, from, to string) {
+	t.Helper()
+	content, err := os.ReadFile(from)
+	if err == nil {
+		err = os.WriteFile(to, content, 0o755)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// startMachine boots a virtual machine with two pairs of queues, whose front end listens.
+func (r *guestRig) startMachine(t *testing.T) {
+	t.Helper()
+	kernel, initial := machineFiles(t)
+	// Without interrupt vectors: QEMU of Debian 12 ends when a guest that has them looks for its device.
+	command := exec.Command("qemu-system-x86_64", "-nodefaults", "-display", "none", "-no-reboot", "-machine", "q35,accel=tcg",
+		"-cpu", "max", "-smp", "2", "-m", "256", "-kernel", kernel, "-initrd", initial,
+		"-append", "console=ttyS0 quiet panic=-1 nokaslr", "-serial", "stdio",
+		"-object", "memory-backend-memfd,id=mem,size=256M,share=on", "-numa", "node,memdev=mem",
+		"-chardev", "socket,id=tsn,server=on,path="+r.path,
+		"-netdev", fmt.Sprintf("vhost-user,id=tsn,chardev=tsn,queues=%d", r.pairs),
+		"-device", "virtio-net-pci,netdev=tsn,mq=on,vectors=0,mac="+net.HardwareAddr(r.own).String())
+	machine := startDialogue(t, r.NodeA, "qemu", asNobody(command))
+	ready := make(chan bool, 1)
+	go func() {
+		for machine.stdout.Scan() {
+			if strings.Contains(machine.stdout.Text(), "machine: ready") {
+				ready <- true
+			}
+		}
+	}()
+	select {
+	case <-ready:
+	case <-machine.Done():
+		t.Fatalf("the machine ends: %s", machine.Stderr())
+	case <-time.After(bootPatience):
+		t.Fatalf("the machine does not come up: %s\nthe relay says: %s", machine.Stderr(), r.relay.Stderr())
+	}
+}
+
+func TestVhostFramesOfAVirtualMachineLeaveAtTheirTimes(t *testing.T) {
+	rig := newGuestRig(t, 2, true, "--records")
+	_, client := rig.startDaemon(t)
+	rig.startRelay(t)
+	rig.startMachine(t)
+	there := listenFrames(t, rig.PodB, carriedEtherType)
+	send := boundTo(t, rig.PodB, topology.PodInterface)
+	to := func(text string) []byte {
+		frame := rig.frame(rig.podB, text)
+		copy(frame, rig.own)
+		return frame
+	}
+	if _, err := unix.Write(send, to("and back")); err != nil {
+		t.Fatal(err)
+	}
+	if text := arrivedText(t, there); text != "and back" {
+		t.Errorf("%q arrives", text)
+	}
+	base := nowTAI(t) + int64(2*time.Second)
+	const frames = 20
+	for i := range frames {
+		// The last leaves first.
+		if _, err := unix.Write(send, to(fmt.Sprintf("at %d", base+int64((frames-i)*int(5*time.Millisecond))))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var last int64
+	for range frames {
+		var at int64
+		text := arrivedText(t, there)
+		if _, err := fmt.Sscanf(text, "at %d", &at); err != nil || at < last {
+			t.Fatalf("%q arrives after %d", text, last)
+		}
+		if now := nowTAI(t); now < at {
+			t.Errorf("a frame arrives %d ns before its time", at-now)
+		}
+		last = at
+	}
+	left(t, client, frames)
+	if counted := rig.count(t); counted.HandedTimed != frames || counted.drops() != 0 {
+		t.Errorf("the relay counted %+v", counted)
+	}
+}

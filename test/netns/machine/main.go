@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+// Machine is the first process of a virtual machine with one network device. It answers each frame of the tests' EtherType: a text
+// "at N" with the same text behind a record of the transmit time N, any other one with itself. See guest_machine_test.go for who
+// starts it.
+package main
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+const (
+	// carriedEtherType and recordEtherType are those of the tests.
+	carriedEtherType = 0x88b6
+	recordEtherType  = 0x88b5
+	recordVersion    = 1
+	priority         = 3
+	headerBytes      = 14
+	addressBytes     = 6
+)
+
+func main() {
+	if err := run(); err != nil {
+		fmt.Fprintln(os.Stderr, "machine:", err)
+	}
+	_ = unix.Reboot(unix.LINUX_REBOOT_CMD_POWER_OFF)
+}
+
+func run() error {
+	if err := loadModules("/modules"); err != nil {
+		return err
+	}
+	device, err := networkDevice()
+	if err != nil {
+		return err
+	}
+	fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW, 0)
+	if err != nil {
+		return fmt.Errorf("open a packet socket: %w", err)
+	}
+	protocol := binary.NativeEndian.Uint16(binary.BigEndian.AppendUint16(nil, carriedEtherType))
+	if err := unix.Bind(fd, &unix.SockaddrLinklayer{Protocol: protocol, Ifindex: device.Attrs().Index}); err != nil {
+		return fmt.Errorf("bind the packet socket: %w", err)
+	}
+	fmt.Println("machine: ready")
+	return answer(fd, device.Attrs().HardwareAddr)
+}
+
+func loadModules(list string) error {
+	names, err := os.ReadFile(list)
+	if err != nil {
+		return err
+	}
+	for name := range strings.FieldsSeq(string(names)) {
+		file, err := os.Open(name)
+		if err != nil {
+			return err
+		}
+		err = unix.FinitModule(int(file.Fd()), "", 0)
+		file.Close()
+		if err != nil && !errors.Is(err, unix.EEXIST) {
+			return fmt.Errorf("load %s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// networkDevice waits for one that is not the loopback device, and sets it up.
+func networkDevice() (netlink.Link, error) {
+	for range 100 {
+		links, err := netlink.LinkList()
+		if err != nil {
+			return nil, fmt.Errorf("list network devices: %w", err)
+		}
+		for _, link := range links {
+			if link.Attrs().Flags&net.FlagLoopback == 0 {
+				return link, netlink.LinkSetUp(link)
+			}
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+	return nil, errors.New("there is no network device")
+}
+
+func answer(fd int, own net.HardwareAddr) error {
+	frame := make([]byte, 2048)
+	for {
+		count, from, err := unix.Recvfrom(fd, frame, 0)
+		if errors.Is(err, unix.EINTR) {
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("receive: %w", err)
+		}
+		if link, _ := from.(*unix.SockaddrLinklayer); link == nil || link.Pkttype == unix.PACKET_OUTGOING || count < headerBytes {
+			continue
+		}
+		back := bytes.Clone(frame[:count])
+		copy(back, frame[addressBytes:2*addressBytes])
+		copy(back[addressBytes:], own)
+		var at uint64
+		if _, err := fmt.Sscanf(string(back[headerBytes:]), "at %d", &at); err == nil {
+			back = append(record(back, at), back...)
+		}
+		if _, err := unix.Write(fd, back); err != nil {
+			return fmt.Errorf("send: %w", err)
+		}
+	}
+}
+
+// record is what stands in front of a frame that is to leave at that time (datapath/capture/record.h).
+func record(frame []byte, at uint64) []byte {
+	made := binary.BigEndian.AppendUint16(bytes.Clone(frame[:2*addressBytes]), recordEtherType)
+	return binary.BigEndian.AppendUint64(append(made, recordVersion, priority), at)
+}
