@@ -126,6 +126,29 @@ func (r *guestRig) startMachine(t *testing.T) {
 	}
 }
 
+// toMachine is a frame of pod b's with a text.
+func (r *guestRig) toMachine(text string) []byte {
+	frame := r.frame(r.podB, text)
+	copy(frame, r.own)
+	return frame
+}
+
+// echoed sends frames to the machine until one comes back: a network device takes a moment to be there again.
+func (r *guestRig) echoed(t *testing.T, send, there int, text string) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); {
+		if _, err := unix.Write(send, r.toMachine(text)); err != nil {
+			t.Fatal(err)
+		}
+		if receiveFrame(t, there, 200*time.Millisecond) != nil {
+			for receiveFrame(t, there, 200*time.Millisecond) != nil {
+			}
+			return
+		}
+	}
+	t.Fatalf("%q does not come back; the relay says: %s, and counted %+v", text, r.relay.Stderr(), r.count(t))
+}
+
 func TestVhostFramesOfAVirtualMachineLeaveAtTheirTimes(t *testing.T) {
 	rig := newGuestRig(t, 2, true, "--records")
 	_, client := rig.startDaemon(t)
@@ -133,22 +156,12 @@ func TestVhostFramesOfAVirtualMachineLeaveAtTheirTimes(t *testing.T) {
 	rig.startMachine(t)
 	there := listenFrames(t, rig.PodB, carriedEtherType)
 	send := boundTo(t, rig.PodB, topology.PodInterface)
-	to := func(text string) []byte {
-		frame := rig.frame(rig.podB, text)
-		copy(frame, rig.own)
-		return frame
-	}
-	if _, err := unix.Write(send, to("and back")); err != nil {
-		t.Fatal(err)
-	}
-	if text := arrivedText(t, there); text != "and back" {
-		t.Errorf("%q arrives", text)
-	}
+	rig.echoed(t, send, there, "and back")
 	base := nowTAI(t) + int64(2*time.Second)
 	const frames = 20
 	for i := range frames {
 		// The last leaves first.
-		if _, err := unix.Write(send, to(fmt.Sprintf("at %d", base+int64((frames-i)*int(5*time.Millisecond))))); err != nil {
+		if _, err := unix.Write(send, rig.toMachine(fmt.Sprintf("at %d", base+int64((frames-i)*int(5*time.Millisecond))))); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -168,4 +181,7 @@ func TestVhostFramesOfAVirtualMachineLeaveAtTheirTimes(t *testing.T) {
 	if counted := rig.count(t); counted.HandedTimed != frames || counted.drops() != 0 {
 		t.Errorf("the relay counted %+v", counted)
 	}
+	kill(t, rig.relay)
+	rig.startRelay(t)
+	rig.echoed(t, send, there, "with another relay")
 }
