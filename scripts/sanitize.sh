@@ -41,7 +41,7 @@ left_out+='|^TestLibraryNeedsOnly'
 # What memory costs: freed memory is kept for a while, to find who still uses it.
 left_out+='|^TestMemoryIsRefusedBeforeItCostsAnything$'
 # What measures time.
-left_out+='|Bench|Demo|Scale|Throughput|^TestDDS'
+left_out+='|Bench|Demo|Scale|Throughput|^TestDDS|^TestVhost(Idle|Ring)'
 
 # Hard links: nothing is copied that is not needed, and both are on one file system.
 gather() {

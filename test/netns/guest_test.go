@@ -117,7 +117,7 @@ func (r *guestRig) startRelay(t *testing.T) {
 	}
 	command := asNobody(on(r.relayCPU, r.relayProgram, append(arguments, r.options...)))
 	command.ExtraFiles = []*os.File{r.packet, r.link, r.folder, r.counted}
-	command.Env, command.Dir = []string{}, "/"
+	command.Dir = "/"
 	r.relay = start(t, r.NodeA, "ktsn-relay-vhost", command)
 }
 
