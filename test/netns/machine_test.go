@@ -132,7 +132,7 @@ func (c *captured) bootGuest(t *testing.T, m *virtualMachine, program string, ar
 	out := t.TempDir()
 	qemu := guest.QEMU(t, root)
 	machine := guest.Machine{
-		Base: guest.Kernel(t, root), First: testenv.Program(t, "ktsn-test-guest"), Out: out, Processors: m.VCPUs, MemoryMiB: 512,
+		Base: guest.Kernel(t, root), First: testenv.Program(t, "ktsn-test-first"), Out: out, Processors: m.VCPUs, MemoryMiB: 512,
 		Shown:   []string{root, filepath.Dir(program)},
 		QEMU:    append([]string{"ip", "netns", "exec", c.NodeA.Name()}, qemu...),
 		Devices: argumentsOf(m.Machine),

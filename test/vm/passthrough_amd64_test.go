@@ -38,7 +38,7 @@ func TestPassthrough(t *testing.T) {
 		t.Fatal(err)
 	}
 	machine := guest.Machine{
-		Base: guest.Kernel(t, root), First: testenv.Program(t, "ktsn-test-guest"), Out: t.TempDir(), Processors: 2, MemoryMiB: 2048, Shown: []string{root},
+		Base: guest.Kernel(t, root), First: testenv.Program(t, "ktsn-test-first"), Out: t.TempDir(), Processors: 2, MemoryMiB: 2048, Shown: []string{root},
 		QEMU: guest.QEMU(t, root), Chipset: "q35", Devices: passthroughDevices, KernelOptions: []string{"intel_iommu=on"},
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), patience)

@@ -56,7 +56,7 @@ func newMachine(t *testing.T, root string, memoryMiB int, shown ...string) guest
 		testenv.Missing(t, "qemu-system-x86_64 is missing; run scripts/install-deps.sh cluster")
 	}
 	return guest.Machine{
-		Base: guest.Kernel(t, root), First: testenv.Program(t, "ktsn-test-guest"), Out: outDir(t), Processors: 2, MemoryMiB: memoryMiB,
+		Base: guest.Kernel(t, root), First: testenv.Program(t, "ktsn-test-first"), Out: outDir(t), Processors: 2, MemoryMiB: memoryMiB,
 		Shown: append([]string{root}, shown...),
 	}
 }

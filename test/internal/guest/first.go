@@ -19,7 +19,7 @@ import (
 // machine off.
 func Main() {
 	if err := first(); err != nil {
-		fmt.Fprintln(os.Stderr, "ktsn-test-guest:", err)
+		fmt.Fprintln(os.Stderr, "ktsn-test-first:", err)
 	}
 	unix.Sync()
 	_ = unix.Reboot(unix.LINUX_REBOOT_CMD_POWER_OFF)

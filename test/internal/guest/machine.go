@@ -23,7 +23,7 @@ import (
 type Machine struct {
 	// Base is the folder that scripts/guest-kernel.sh prints.
 	Base string
-	// First is the program ktsn-test-guest.
+	// First is the program ktsn-test-first.
 	First string
 	// Out is a folder of this machine that the virtual one may write, as OutDir.
 	Out string

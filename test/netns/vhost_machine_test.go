@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
+//go:build vm
+
 package netns_test
 
 import (
@@ -149,7 +151,7 @@ func (r *guestRig) echoed(t *testing.T, send, there int, text string) {
 	t.Fatalf("%q does not come back; the relay says: %s, and counted %+v", text, r.relay.Stderr(), r.count(t))
 }
 
-func TestVhostFramesOfAVirtualMachineLeaveAtTheirTimes(t *testing.T) {
+func TestGuestsFramesLeaveByVhostUserAtTheirTimes(t *testing.T) {
 	rig := newGuestRig(t, 2, true, "--records")
 	_, client := rig.startDaemon(t)
 	rig.startRelay(t)
