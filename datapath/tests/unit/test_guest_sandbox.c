@@ -31,6 +31,7 @@ static bool (*to_hold)(void);
 static void *hold(void *unused)
 {
 	(void)unused;
+	pthread_barrier_wait(&entered); /* it has begun */
 	pthread_barrier_wait(&entered);
 	return to_hold() ? &entered : NULL;
 }
@@ -43,7 +44,10 @@ static int entered_beside_a_thread(bool (*holds)(void))
 
 	to_hold = holds;
 	pthread_barrier_init(&entered, NULL, 2);
-	if (sandbox_vhost_prepare() || pthread_create(&thread, NULL, hold, NULL) || sandbox_vhost_enter())
+	if (sandbox_vhost_prepare() || pthread_create(&thread, NULL, hold, NULL))
+		return NOT_ENTERED;
+	pthread_barrier_wait(&entered);
+	if (sandbox_vhost_enter())
 		return NOT_ENTERED;
 	pthread_barrier_wait(&entered);
 	pthread_join(thread, &held);
