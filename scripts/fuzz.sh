@@ -31,7 +31,7 @@ build_c() {
 go_targets() {
 	grep -rl --include=*_test.go '^func Fuzz' internal | while read -r file; do
 		sed -n "s|^func \(Fuzz[A-Za-z0-9]*\)(.*|$(dirname "$file") \1|p" "$file"
-	done | { [ -z "$only" ] && cat || grep " $only\$"; }
+	done | grep "${only:+ $only\$}"
 }
 
 run_c() { # target, seconds

@@ -311,8 +311,8 @@ void process_request_serve(struct process *process)
 
 	if (request->got > 0 && !request->finishing) {
 		reply_fill(process, request);
-		/* Before the reply: a copy of a socket that stays open here would keep its port bound, and who
-		 * closes a socket may ask at once for a ring of its copy. */
+		/* Before the reply: a copy of a socket that stays open here would keep its port bound, and
+		 * who closes a socket may ask at once for a ring of its copy. */
 		if (request->socket_fd >= 0 || request->filter_goes) {
 			app_request_finish(request);
 			return;

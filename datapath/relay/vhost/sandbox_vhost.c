@@ -38,7 +38,8 @@ static const char *const allowed[] = {
 	"sched_yield",
 	"clock_nanosleep",
 	"nanosleep",
-	/* a thread of librte_vhost or DPDK that has been made, and has not run yet; without rseq glibc ends */
+	/* a thread of librte_vhost or DPDK that has been made, and has not run yet; without rseq glibc ends
+	 */
 	"rseq",
 	"set_robust_list",
 	/* signals, ending */

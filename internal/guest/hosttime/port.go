@@ -22,7 +22,7 @@ func OpenPort(name string) (Port, error) {
 		if err != nil || strings.TrimSpace(string(text)) != name {
 			continue
 		}
-		path := filepath.Join("/dev", filepath.Base(folder))
+		path := "/dev/" + filepath.Base(folder)
 		// A descriptor that does not block has deadlines.
 		fd, err := unix.Open(path, unix.O_RDWR|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 		if err != nil {

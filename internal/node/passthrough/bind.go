@@ -81,7 +81,7 @@ func (b *Bus) loadVFIO(ctx context.Context) error {
 }
 
 func (b *Bus) hasVFIO() bool {
-	_, err := os.Stat(filepath.Join(b.Sys, "bus/pci/drivers", VFIO))
+	_, err := os.Stat(filepath.Join(b.Sys, "bus", "pci", "drivers", VFIO))
 	return err == nil
 }
 
@@ -99,7 +99,7 @@ func (b *Bus) move(device *Device, driver string) error {
 			return err
 		}
 	}
-	if err := b.write(filepath.Join(b.Sys, "bus/pci/drivers_probe"), device.Address); err != nil {
+	if err := b.write(filepath.Join(b.Sys, "bus", "pci", "drivers_probe"), device.Address); err != nil {
 		return err
 	}
 	if now := b.driver(device.Address); driver != "" && now != driver {
@@ -123,7 +123,7 @@ func (b *Bus) giveBack(address, former string) error {
 	if former == "" || b.driver(address) != "" {
 		return nil
 	}
-	return b.write(filepath.Join(b.Sys, "bus/pci/drivers", former, "bind"), address)
+	return b.write(filepath.Join(b.Sys, "bus", "pci", "drivers", former, "bind"), address)
 }
 
 // unused refuses a device that somebody has open: the kernel would wait for him, and nobody else could unbind anything.

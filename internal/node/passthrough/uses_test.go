@@ -132,14 +132,14 @@ func bridged(address string) error {
 }
 
 // onTop makes a link on the interface, with an address.
-func onTop(make func(own netlink.LinkAttrs) netlink.Link) error {
+func onTop(of func(own netlink.LinkAttrs) netlink.Link) error {
 	link, err := netlink.LinkByName(interfaceName)
 	if err != nil {
 		return err
 	}
 	own := netlink.NewLinkAttrs()
 	own.Name, own.ParentIndex = "top0", link.Attrs().Index
-	if err := add(make(own)); err != nil {
+	if err := add(of(own)); err != nil {
 		return err
 	}
 	return addressed("top0", "192.0.2.1/24")

@@ -24,11 +24,9 @@ func (m *Machine) QEMU() string {
 
 // Libvirt is the same as elements of a domain.
 func (m *Machine) Libvirt() string {
-	driver := ""
+	driver := "\n  <driver name='qemu'/>"
 	if m.Queues > 1 {
 		driver = fmt.Sprintf("\n  <driver name='qemu' queues='%d'/>", m.Queues)
-	} else {
-		driver = "\n  <driver name='qemu'/>"
 	}
 	return fmt.Sprintf(`<vcpu>%d</vcpu>
 <interface type='ethernet'>

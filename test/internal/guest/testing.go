@@ -21,15 +21,18 @@ const fetchPatience = 5 * time.Minute
 // Kernel prepares what a machine boots, by the repository's script, and returns Machine.Base.
 func Kernel(t *testing.T, repository string) string {
 	t.Helper()
-	return prepared(t, filepath.Join(repository, "scripts/guest-kernel.sh"))
+	return prepared(t, filepath.Join(repository, "scripts", "guest-kernel.sh"))
 }
 
 // QEMU prepares the QEMU of bookworm-backports, by the repository's script, and returns Machine.QEMU.
 func QEMU(t *testing.T, repository string) []string {
 	t.Helper()
-	root := filepath.Join(prepared(t, filepath.Join(repository, "scripts/guest-qemu.sh")), "qemu/usr")
-	return []string{filepath.Join(root, "bin/qemu-system-x86_64"), "-L", filepath.Join(root, "share/qemu"), "-L", filepath.Join(root, "share/seabios"),
-		"-L", "/usr/share/qemu"} // where Debian 12's QEMU has the programs of network cards
+	usr := filepath.Join(prepared(t, filepath.Join(repository, "scripts", "guest-qemu.sh")), "qemu", "usr")
+	// The last one is where Debian 12's QEMU has the programs of network cards.
+	return []string{
+		filepath.Join(usr, "bin", "qemu-system-x86_64"), "-L", filepath.Join(usr, "share", "qemu"), "-L", filepath.Join(usr, "share", "seabios"),
+		"-L", "/usr/share/qemu",
+	}
 }
 
 // prepared returns the folder that a script prints.

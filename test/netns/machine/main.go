@@ -32,12 +32,11 @@ const (
 )
 
 func main() {
-	if err := run(); err != nil {
-		fmt.Fprintln(os.Stderr, "machine:", err)
-	}
+	fmt.Fprintln(os.Stderr, "machine:", run())
 	_ = unix.Reboot(unix.LINUX_REBOOT_CMD_POWER_OFF)
 }
 
+// run answers until something fails.
 func run() error {
 	if err := loadModules("/modules"); err != nil {
 		return err

@@ -8,7 +8,9 @@ shift 3
 for module in virtio_net virtio_console sch_ingress cls_bpf; do
 	modprobe $module
 done
-interface=$(ls /sys/class/net | grep -v '^lo$')
+for folder in /sys/class/net/*; do
+	[ "${folder##*/}" = lo ] || interface=${folder##*/}
+done
 ip link set "$interface" mtu "$mtu" up
 ip address add "$address" dev "$interface"
 "$ktsn_guest" run --interface "$interface" 2>/out/run &

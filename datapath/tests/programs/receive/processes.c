@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <poll.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -71,7 +72,7 @@ static void child_looks_first(void)
 }
 
 /* Each counts what it has, by the label's number. */
-static void count_own(int fd, uint8_t *counts)
+static void count_own(int fd, _Atomic uint8_t *counts)
 {
 	char data[ROOM];
 
@@ -84,11 +85,11 @@ static void count_own(int fd, uint8_t *counts)
 			return;
 		data[received] = '\0';
 		if (sscanf(data, "a%d", &number) == 1 && number < TOGETHER)
-			__atomic_fetch_add(&counts[number], 1, __ATOMIC_SEQ_CST);
+			atomic_fetch_add(&counts[number], 1);
 	}
 }
 
-static void say_counts(const uint8_t *counts)
+static void say_counts(_Atomic uint8_t *counts)
 {
 	int missing = 0, twice = 0;
 
@@ -101,7 +102,8 @@ static void say_counts(const uint8_t *counts)
 
 static void both_read(void)
 {
-	uint8_t *counts = mmap(NULL, TOGETHER, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	_Atomic uint8_t *counts =
+		mmap(NULL, TOGETHER, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	int fd = looked_socket();
 	pid_t child;
 
