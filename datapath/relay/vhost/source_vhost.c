@@ -2,12 +2,12 @@
 #include "source_vhost.h"
 
 #include <errno.h>
-#include <stdatomic.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/timerfd.h>
 #include <unistd.h>
 
+#include <rte_atomic.h>
 #include <rte_mbuf.h>
 #include <rte_vhost.h>
 
@@ -195,7 +195,7 @@ static bool vhost_sleeps(struct source *source, struct relay_counters *counters)
 	if (!vhost->told)
 		notifications_set(vhost, true);
 	/* The guest sees that it is to notify, or its frame is seen here. */
-	atomic_thread_fence(memory_order_seq_cst);
+	rte_smp_mb();
 	/* Another guest's rings have not been told yet. */
 	return !burst_fill(vhost, counters) && vhost->told;
 }
