@@ -9,5 +9,5 @@ import (
 )
 
 func newVM(env *subcommands.Environment) *cobra.Command {
-	return subcommands.Group("vm", "Connect virtual machines", newVMAttach(env), newVMDetach(), newVMList(env), newVMClock(env), newVMPassthrough(env))
+	return subcommands.Group("vm", "Connect virtual machines", newVMAttach(env), newVMDetach(), newVMList(env), newVMRelay(env), newVMClock(env), newVMPassthrough(env))
 }

@@ -8,6 +8,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"io"
+	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -463,6 +464,11 @@ func TestVhostGuestOutlivesKtsnd(t *testing.T) {
 func TestVhostGuestGetsNothingByForging(t *testing.T) {
 	rig := newGuestRig(t, 2, false, "--records")
 	_, client := rig.startDaemon(t)
+	limited := rig.endpoint()
+	limited.Sources = &control.Sources{Addresses: []netip.Prefix{netip.PrefixFrom(topology.PodAddressA, 32)}}
+	if err := client.EndpointAdd(t.Context(), limited); err != nil {
+		t.Fatal(err)
+	}
 	rig.startRelay(t)
 	rig.startGuest(t)
 	there := listenFrames(t, rig.PodB, carriedEtherType)
@@ -472,6 +478,14 @@ func TestVhostGuestGetsNothingByForging(t *testing.T) {
 	rig.send(t, 0, recorded(rig.frame(stranger, "forged"), nowTAI(t)))
 	rig.send(t, 0, rig.frame(stranger, "forged"))
 	rig.send(t, 1, bits)
+	// An IPv4 header that is nobody's, and a priority that was not granted.
+	foreign := rig.frame(rig.own, "")
+	copy(foreign[12:], []byte{0x08, 0x00, 0x45, 0, 0, 46, 0, 0, 0, 0, 64, 253, 0, 0, 10, 99, 99, 99, 10, 42, 2, 2})
+	rig.send(t, 0, foreign)
+	rig.send(t, 0, recorded(foreign, nowTAI(t)))
+	high := recorded(rig.frame(rig.own, "high"), nowTAI(t))
+	high[15] = 7
+	rig.send(t, 0, high)
 	rig.send(t, 1, recorded(rig.frame(rig.own, "in a year"), nowTAI(t)+int64(365*24*time.Hour)))
 	rig.send(t, 1, rig.frame(rig.own, "own"))
 	if text := arrivedText(t, there); text != "own" {
@@ -481,6 +495,7 @@ func TestVhostGuestGetsNothingByForging(t *testing.T) {
 		return c.Dropped[dropSource] == 2 && c.Dropped[dropRecordBits] == 1 && c.drops() == 3
 	})
 	await(t, client, "what is far ahead is dropped", func(c control.Counters) bool { return c.DropHorizon == 1 })
+	await(t, client, "what is not the endpoint's is dropped", func(c control.Counters) bool { return c.DropSource == 3 })
 	if text := receiveFrame(t, there, 100*time.Millisecond); text != nil {
 		t.Errorf("%q arrives", text)
 	}

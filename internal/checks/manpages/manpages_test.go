@@ -126,6 +126,7 @@ func TestPagesAndHelpKnowTheSameOptions(t *testing.T) {
 		"ktsn vm attach":            {"ktsn", "vm attach", "ktsn.1", ".Ss ktsn vm attach", true, common},
 		"ktsn vm detach":            {"ktsn", "vm detach", "ktsn.1", ".Ss ktsn vm detach", true, common},
 		"ktsn vm list":              {"ktsn", "vm list", "ktsn.1", ".Ss ktsn vm list", true, common},
+		"ktsn vm relay":             {"ktsn", "vm relay", "ktsn.1", ".Ss ktsn vm relay", true, common},
 		"ktsn vm clock":             {"ktsn", "vm clock", "ktsn.1", ".Ss ktsn vm clock", true, common},
 		"ktsn vm passthrough check": {"ktsn", "vm passthrough check", "ktsn.1", ".Ss ktsn vm passthrough check", true, common},
 		"tsnperf":                   {"tsnperf", "", "tsnperf.1", ".Sh DESCRIPTION", false, nil},

@@ -95,7 +95,7 @@ func (a *attachment) begin(s *Supervisor) error {
 		return fmt.Errorf("have captured frames go to %s: %w", a.tap.Name, err)
 	}
 	if a.packet == nil {
-		if a.packet, err = packetSocket(a.captured.Netns, a.captured.Interface); err != nil {
+		if a.packet, err = packetSocket(a.captured.Netns, a.captured.Interface, 0); err != nil {
 			return err
 		}
 	}

@@ -14,16 +14,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// packetSocket opens a packet socket in a pod's network namespace, bound to its interface. It takes no frames, because it
-// is for no protocol.
-func packetSocket(netns, interfaceName string) (*os.File, error) {
+// packetSocket opens a packet socket in a pod's network namespace, bound to its interface. With
+// protocol 0 it takes no frames, because it is for none.
+func packetSocket(netns, interfaceName string, protocol uint16) (*os.File, error) {
 	var descriptor int
 	err := ns.WithNetNSPath(netns, func(ns.NetNS) (err error) {
 		link, err := net.InterfaceByName(interfaceName)
 		if err != nil {
 			return fmt.Errorf("look for %s in the pod: %w", interfaceName, err)
 		}
-		descriptor, err = boundSocket(link.Index)
+		descriptor, err = boundSocket(link.Index, protocol)
 		return err
 	})
 	if err != nil {
@@ -32,12 +32,12 @@ func packetSocket(netns, interfaceName string) (*os.File, error) {
 	return os.NewFile(uintptr(descriptor), "packet socket"), nil
 }
 
-func boundSocket(index int) (int, error) {
+func boundSocket(index int, protocol uint16) (int, error) {
 	descriptor, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return -1, os.NewSyscallError("socket", err)
 	}
-	if err := unix.Bind(descriptor, &unix.SockaddrLinklayer{Ifindex: index}); err != nil {
+	if err := unix.Bind(descriptor, &unix.SockaddrLinklayer{Protocol: protocol<<8 | protocol>>8, Ifindex: index}); err != nil {
 		return -1, errors.Join(os.NewSyscallError("bind", err), unix.Close(descriptor))
 	}
 	return descriptor, nil

@@ -113,6 +113,11 @@ func (d *descriptors) arguments(captured *cni.CapturedAttachment) (arguments []s
 // start starts a relay. changed is called when it has ended.
 func (p *Program) start(on *starter, captured *cni.CapturedAttachment, given *descriptors, log *slog.Logger, changed func()) (*process, error) {
 	arguments, files := given.arguments(captured)
+	return p.run(on, arguments, files, log, changed)
+}
+
+// run starts a program with files as its descriptors from firstDescriptor on.
+func (p *Program) run(on *starter, arguments []string, files []*os.File, log *slog.Logger, changed func()) (*process, error) {
 	command := exec.Command(p.Path, arguments...)
 	command.ExtraFiles = files
 	command.Env, command.Dir = []string{}, "/"
@@ -122,7 +127,7 @@ func (p *Program) start(on *starter, captured *cni.CapturedAttachment, given *de
 	}
 	said, err := command.StderrPipe()
 	if err != nil {
-		return nil, fmt.Errorf("start ktsn-relay: %w", err)
+		return nil, fmt.Errorf("start %s: %w", p.Path, err)
 	}
 	on.do(func() { err = command.Start() })
 	if err != nil {
@@ -141,7 +146,7 @@ func (p *Program) start(on *starter, captured *cni.CapturedAttachment, given *de
 func (p *Program) explain(err error) error {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return fmt.Errorf("there is no program %s; `make build` and the image of the agent have ktsn-relay, --relay-binary says where it is", p.Path)
+		return fmt.Errorf("there is no program %s; `make build` and the image of the agent have %s, --relay-binary says where it is", p.Path, filepath.Base(p.Path))
 	case errors.Is(err, fs.ErrPermission):
 		return fmt.Errorf("start %s as user %d: %w; it takes CAP_SETUID and CAP_SETGID, and a program that this user may execute", p.Path, p.User.UID, err)
 	}
