@@ -87,7 +87,7 @@ CGO_ENABLED=1 run_go race "Go, with the race detector, what does without Kuberne
 finish_go cni "the network plugin, in network namespaces, begun before these"
 finish_fuzz
 # From here on nothing else runs: ktsnd is a real-time program.
-run_go netns "the whole path, in network namespaces" -timeout 20m -parallel 4 # four that wait, else one
+run_go netns "the whole path, in network namespaces" -timeout 30m -parallel 4 # four that wait, else one
 run_sanitized
 # On their own: the emulation takes a processor for itself.
 run_vm
