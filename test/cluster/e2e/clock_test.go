@@ -37,17 +37,17 @@ const clockNetworks = `
 apiVersion: kubernetsn.io/v1alpha1
 kind: TSNNetwork
 metadata: {name: held}
-spec: {vni: 52, ipv4: {cidr: 10.52.0.0/16}, clock: {maxError: 500ms, holdover: 8s, onLoss: Hold}, limits: {horizon: 60s}}
+spec: {vni: 52, ipv4: {cidr: 10.52.0.0/16}, clock: {maxError: 500ms, holdover: 16s, onLoss: Hold}, limits: {horizon: 60s}}
 ---
 apiVersion: kubernetsn.io/v1alpha1
 kind: TSNNetwork
 metadata: {name: refused}
-spec: {vni: 53, ipv4: {cidr: 10.53.0.0/16}, clock: {maxError: 500ms, holdover: 8s, onLoss: Refuse}}
+spec: {vni: 53, ipv4: {cidr: 10.53.0.0/16}, clock: {maxError: 500ms, holdover: 16s, onLoss: Refuse}}
 ---
 apiVersion: kubernetsn.io/v1alpha1
 kind: TSNNetwork
 metadata: {name: carried}
-spec: {vni: 54, ipv4: {cidr: 10.54.0.0/16}, clock: {maxError: 500ms, holdover: 8s}}
+spec: {vni: 54, ipv4: {cidr: 10.54.0.0/16}, clock: {maxError: 500ms, holdover: 16s}}
 `
 
 var clockNetworkNames = []string{"held", "refused", "carried"}
