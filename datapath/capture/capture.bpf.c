@@ -47,6 +47,8 @@
 
 #define ADDRESSES_BYTES 12
 #define VLAN_TAG_BYTES  4
+// IEEE Std 802.1Q clause 9.6.
+#define VLAN_PCP_SHIFT 13
 
 // linux/ip.h, linux/ipv6.h, RFC 2710 and RFC 3810.
 #define IPV4_AT_PROTOCOL    9
@@ -65,7 +67,7 @@
 
 // Places in the map `counts`. Read by internal/node/capture; both sides have the same order.
 enum count {
-	// ktsn_capture
+	// ktsn_capture; COUNT_NO_ROOM is also ktsn_divert's
 	COUNT_CAPTURED,
 	COUNT_MODE_NONE,
 	COUNT_CLOCK,
@@ -463,11 +465,40 @@ static __always_inline int divert_timed(struct __sk_buff *packet, const struct k
 	return bpf_redirect(now->relay_ifindex, 0);
 }
 
+// A tap's queues are counted from 1 in a packet.
+static __always_inline __u8 priority(struct __sk_buff *packet, const struct ktsn_capture_state *now)
+{
+	if (now->class_by == KTSN_CAPTURE_CLASS_PCP && packet->vlan_present)
+		return packet->vlan_tci >> VLAN_PCP_SHIFT & KTSN_RECORD_PRIORITY_MASK;
+	if (now->class_by == KTSN_CAPTURE_CLASS_QUEUE && packet->queue_mapping)
+		return packet->queue_mapping - 1 & KTSN_RECORD_PRIORITY_MASK;
+	return 0;
+}
+
+// Returns -1 when there is no room. A frame that is still to be divided into segments keeps class 0: behind a
+// record nobody could divide it.
+static __always_inline int put_class_in_front(struct __sk_buff *packet, __u8 of)
+{
+	struct front front = {
+		.ethertype = bpf_htons(KTSN_RECORD_ETHERTYPE),
+		.version = KTSN_RECORD_VERSION,
+		.what = of | KTSN_RECORD_UNTIMED << KTSN_RECORD_CLOCK_SHIFT,
+	};
+
+	if (!of || packet->gso_size || has_tag_behind_tag(packet))
+		return 0;
+	return put_in_front(packet, &front);
+}
+
 static __always_inline int divert_untimed(struct __sk_buff *packet, const struct ktsn_capture_state *now)
 {
 	if (!relay_answers() || !has_relay(packet, now)) {
 		count(COUNT_PASSED);
 		return TC_ACT_UNSPEC;
+	}
+	if (put_class_in_front(packet, priority(packet, now))) {
+		count(COUNT_NO_ROOM);
+		return TC_ACT_SHOT;
 	}
 	count(COUNT_UNTIMED);
 	return bpf_redirect(now->relay_ifindex, 0);

@@ -3,7 +3,8 @@
  * What the programs of the kernel (capture.bpf.c) and the relay share: the record in front of a captured
  * frame, and the state of a capture. Also for BPF: no header of the C library.
  *
- * A record stands in front of a frame whose sender asked for a transmit time:
+ * A record stands in front of a frame whose sender asked for a transmit time, or that has a class without
+ * one:
  *
  *   | destination 6 | source 6 | 0x88b5 | version 1 | what 1 | transmit time 8 | the frame, from its own
  * addresses on
@@ -11,8 +12,8 @@
  * The addresses are those of the frame, so that a bridge forwards it harmlessly if nobody takes the record
  * off. 0x88b5 is for local use (IEEE Std 802 clause 9). `what` is the priority in bits 0 to 3, the clock in
  * bits 4 and 5 (enum ktsn_record_clock), KTSN_RECORD_DEADLINE in bit 6; bit 7 is 0. The time is in network
- * order, in nanoseconds of that clock. A sender can forge all of it, and wins nothing but times of its own
- * frames.
+ * order, in nanoseconds of that clock; of KTSN_RECORD_UNTIMED it means nothing. A sender can forge all of
+ * it, and wins nothing but times and classes of its own frames.
  */
 #ifndef KTSN_CAPTURE_RECORD_H
 #define KTSN_CAPTURE_RECORD_H
@@ -37,6 +38,8 @@ enum ktsn_record_clock {
 	KTSN_RECORD_TAI = 0,
 	KTSN_RECORD_MONOTONIC = 1,
 	KTSN_RECORD_REALTIME = 2,
+	/* The frame has no transmit time: it leaves as soon as its class may. */
+	KTSN_RECORD_UNTIMED = 3,
 };
 
 /* What of a pod's frames is captured. */
@@ -44,6 +47,16 @@ enum ktsn_capture_mode {
 	KTSN_CAPTURE_NONE = 0,
 	KTSN_CAPTURE_TIMED = 1,
 	KTSN_CAPTURE_ALL = 2,
+};
+
+/* What says the class of a virtual machine's frame that has no record. */
+enum ktsn_capture_class {
+	/* Nothing: it is of class 0. */
+	KTSN_CAPTURE_CLASS_RECORD = 0,
+	/* The priority code point of its tag. */
+	KTSN_CAPTURE_CLASS_PCP = 1,
+	/* The queue of the tap at which it came in: queue k has priority k. */
+	KTSN_CAPTURE_CLASS_QUEUE = 2,
 };
 
 /* Without a younger heartbeat untimed frames go the kernel's way. */
@@ -62,7 +75,9 @@ struct ktsn_capture_state {
 	/* The device that the relay reads, written by who runs the relay; 0: none. */
 	unsigned int relay_ifindex;
 	/* enum ktsn_capture_mode; written when the program is attached. */
-	unsigned int mode;
+	unsigned short mode;
+	/* enum ktsn_capture_class, likewise. */
+	unsigned short class_by;
 };
 
 /* The only entry of the map `guest` of the program in a virtual machine, which writes times of the host's

@@ -35,11 +35,15 @@ static bool is_record(const uint8_t *record, size_t count)
 	       record[KTSN_RECORD_AT_VERSION] == KTSN_RECORD_VERSION;
 }
 
+static unsigned int clock_of(uint8_t what)
+{
+	return (what >> KTSN_RECORD_CLOCK_SHIFT) & KTSN_RECORD_CLOCK_MASK;
+}
+
 static bool bits_are_valid(uint8_t what)
 {
-	unsigned int clock = (what >> KTSN_RECORD_CLOCK_SHIFT) & KTSN_RECORD_CLOCK_MASK;
-
-	return !(what & KTSN_RECORD_UNUSED) && clock < sizeof(clocks) / sizeof(clocks[0]);
+	return !(what & KTSN_RECORD_UNUSED) &&
+	       !(clock_of(what) == KTSN_RECORD_UNTIMED && (what & KTSN_RECORD_DEADLINE));
 }
 
 static int64_t time_at(const uint8_t *time)
@@ -50,14 +54,16 @@ static int64_t time_at(const uint8_t *time)
 	return (int64_t)be64toh(time_be);
 }
 
-static void time_take(const uint8_t *record, struct captured_frame *frame)
+static void record_take(const uint8_t *record, struct captured_frame *frame)
 {
 	uint8_t what = record[KTSN_RECORD_AT_WHAT];
 
-	frame->timed = true;
 	frame->priority = what & KTSN_RECORD_PRIORITY_MASK;
+	frame->timed = clock_of(what) != KTSN_RECORD_UNTIMED;
+	if (!frame->timed)
+		return;
 	frame->deadline = what & KTSN_RECORD_DEADLINE;
-	frame->clock = clocks[(what >> KTSN_RECORD_CLOCK_SHIFT) & KTSN_RECORD_CLOCK_MASK];
+	frame->clock = clocks[clock_of(what)];
 	frame->txtime_ns = time_at(record + KTSN_RECORD_AT_TIME);
 }
 
@@ -87,7 +93,7 @@ enum captured_verdict captured_frame_parse(const uint8_t *bytes, size_t count, s
 		return CAPTURED_RECORD_BITS;
 	if (memcmp(bytes, inner, FRAME_ADDRESSES_BYTES) != 0)
 		return CAPTURED_RECORD_ADDRESSES;
-	time_take(bytes, frame);
+	record_take(bytes, frame);
 	frame_take(inner, count - KTSN_RECORD_BYTES, frame);
 	return CAPTURED;
 }

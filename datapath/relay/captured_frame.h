@@ -24,10 +24,10 @@ struct captured_frame {
 	const uint8_t *payload; /* what stands behind the EtherType */
 	uint32_t payload_bytes;
 	uint16_t ethertype_be;
+	uint8_t priority;
 	bool timed;
 	/* Of a timed one. */
 	bool deadline;
-	uint8_t priority;
 	enum ktsn_clock clock;
 	int64_t txtime_ns;
 };
@@ -36,7 +36,7 @@ enum captured_verdict {
 	CAPTURED = 0,
 	CAPTURED_TRUNCATED,        /* no Ethernet header */
 	CAPTURED_RECORD_SHORT,     /* no frame behind the record */
-	CAPTURED_RECORD_BITS,      /* an unused bit, or an unknown clock */
+	CAPTURED_RECORD_BITS,      /* an unused bit, or a deadline without a time */
 	CAPTURED_RECORD_ADDRESSES, /* of the record and the frame differ */
 };
 

@@ -63,6 +63,17 @@ static void the_record_names_clock_and_deadline(void **state)
 	assert_int_equal(frame.priority, 15);
 }
 
+static void a_record_can_have_a_class_alone(void **state)
+{
+	struct captured_frame frame;
+
+	(void)state;
+	assert_int_equal(parse_changed(WHAT_AT, 0x36, &frame), CAPTURED);
+	assert_false(frame.timed);
+	assert_int_equal(frame.priority, 6);
+	assert_memory_equal(frame.addresses, recorded + RECORD, FRAME_ADDRESSES_BYTES);
+}
+
 static void a_frame_without_record_is_as_it_is(void **state)
 {
 	static const uint8_t plain[] = {ADDRESSES, 0x08, 0x06, 1, 2, 3};
@@ -97,7 +108,7 @@ static void forged_records_are_found(void **state)
 
 	(void)state;
 	assert_int_equal(parse_changed(WHAT_AT, 0x85, &frame), CAPTURED_RECORD_BITS);
-	assert_int_equal(parse_changed(WHAT_AT, 0x35, &frame), CAPTURED_RECORD_BITS);
+	assert_int_equal(parse_changed(WHAT_AT, 0x75, &frame), CAPTURED_RECORD_BITS);
 	for (size_t i = 0; i < FRAME_ADDRESSES_BYTES; i++)
 		assert_int_equal(parse_changed(RECORD + i, 0xee, &frame), CAPTURED_RECORD_ADDRESSES);
 	for (size_t count = 15; count < RECORD + FRAME_HEADER_BYTES; count++)
@@ -198,6 +209,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(the_record_is_taken_off),
 		cmocka_unit_test(the_record_names_clock_and_deadline),
+		cmocka_unit_test(a_record_can_have_a_class_alone),
 		cmocka_unit_test(a_frame_without_record_is_as_it_is),
 		cmocka_unit_test(another_version_is_an_ordinary_frame),
 		cmocka_unit_test(forged_records_are_found),

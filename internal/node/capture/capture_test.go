@@ -102,7 +102,7 @@ func TestThePortKnowsItsRelay(t *testing.T) {
 		if _, err := OpenState(nodeEnd); !errors.Is(err, ErrUnattached) {
 			t.Errorf("of a port without the program it said %v", err)
 		}
-		if err := AttachPort(nodeEnd, All); err != nil {
+		if err := AttachPort(nodeEnd, All, ClassByRecord); err != nil {
 			return err
 		}
 		now, err := OpenState(nodeEnd)
@@ -117,7 +117,7 @@ func TestThePortKnowsItsRelay(t *testing.T) {
 		errSet := now.SetRelay(42)
 		relay, errRelay := now.Relay()
 		mode, errMode := ReadPort(nodeEnd)
-		if relay != 42 || mode.RelayIfindex != 42 || mode.Mode != All {
+		if relay != 42 || mode.RelayIfindex != 42 || Mode(mode.Mode) != All {
 			t.Errorf("of relay 42 it says %d, %+v", relay, mode)
 		}
 		return errors.Join(errRead, errSet, errRelay, errMode)
@@ -127,7 +127,7 @@ func TestThePortKnowsItsRelay(t *testing.T) {
 func TestAHeartbeatHasAnAge(t *testing.T) {
 	where := namespace(t)
 	do(t, where, func() error {
-		if err := AttachPort(nodeEnd, All); err != nil {
+		if err := AttachPort(nodeEnd, All, ClassByRecord); err != nil {
 			return err
 		}
 		opened, err := OpenState(nodeEnd)
@@ -149,7 +149,7 @@ func TestAHeartbeatHasAnAge(t *testing.T) {
 
 func TestAProgramThatIsAttachedAnewKnowsNoRelay(t *testing.T) {
 	do(t, namespace(t), func() error {
-		errFirst := AttachPort(nodeEnd, Timed)
+		errFirst := AttachPort(nodeEnd, Timed, ClassByRecord)
 		first, err := OpenState(nodeEnd)
 		if err := errors.Join(errFirst, err); err != nil {
 			return err
@@ -157,7 +157,7 @@ func TestAProgramThatIsAttachedAnewKnowsNoRelay(t *testing.T) {
 		defer first.Close()
 		errSet := first.SetRelay(42)
 		before, errBefore := ReadPort(nodeEnd)
-		errAgain := AttachPort(nodeEnd, Timed)
+		errAgain := AttachPort(nodeEnd, Timed, ClassByRecord)
 		after, errAfter := ReadPort(nodeEnd)
 		if before.RelayIfindex != 42 || after.RelayIfindex != 0 {
 			t.Errorf("its relay is %d before, and %d after", before.RelayIfindex, after.RelayIfindex)
@@ -168,7 +168,7 @@ func TestAProgramThatIsAttachedAnewKnowsNoRelay(t *testing.T) {
 
 func TestTheMapOfTheRelayHasNothingButTheHeartbeat(t *testing.T) {
 	do(t, namespace(t), func() error {
-		errAttach := AttachPort(nodeEnd, All)
+		errAttach := AttachPort(nodeEnd, All, ClassByRecord)
 		opened, err := OpenState(nodeEnd)
 		if err := errors.Join(errAttach, err); err != nil {
 			return err
@@ -191,7 +191,7 @@ func TestTheMapOfTheRelayHasNothingButTheHeartbeat(t *testing.T) {
 // addForeign adds a filter of another program.
 func addForeign(interfaceName string, parent uint32) error {
 	link, errLink := netlink.LinkByName(interfaceName)
-	loaded, errLoad := load(captureProgram, None)
+	loaded, errLoad := load(captureProgram, None, ClassByRecord)
 	if err := errors.Join(errLink, errLoad, netlink.QdiscAdd(classAct(link))); err != nil {
 		return err
 	}
@@ -214,7 +214,7 @@ func TestAFilterOfAnotherIsLeftAlone(t *testing.T) {
 			func() (bool, error) { count, err := Read(podEnd); return count.Attached, err },
 		},
 		"at the node's end": {
-			nodeEnd, netlink.HANDLE_MIN_INGRESS, func() error { return AttachPort(nodeEnd, Timed) },
+			nodeEnd, netlink.HANDLE_MIN_INGRESS, func() error { return AttachPort(nodeEnd, Timed, ClassByRecord) },
 			func() (bool, error) { count, err := ReadPort(nodeEnd); return count.Attached, err },
 		},
 	} {
@@ -237,7 +237,7 @@ func TestTheProgramOfAnEarlierReleaseIsReplaced(t *testing.T) {
 	do(t, namespace(t), func() error {
 		errAttach := AttachPod(podEnd, None) // for its queueing discipline
 		link, errLink := netlink.LinkByName(podEnd)
-		loaded, errLoad := load(captureProgram, None)
+		loaded, errLoad := load(captureProgram, None, ClassByRecord)
 		if err := errors.Join(errAttach, errLink, errLoad); err != nil {
 			return err
 		}
@@ -260,7 +260,7 @@ func TestAnInterfaceThatIsNotThereIsNamed(t *testing.T) {
 		if err := AttachPod("none", None); err == nil || !strings.Contains(err.Error(), "leaving none early") {
 			t.Errorf("it said %v", err)
 		}
-		if err := AttachPort("none", All); err == nil || !strings.Contains(err.Error(), "come in at none") {
+		if err := AttachPort("none", All, ClassByRecord); err == nil || !strings.Contains(err.Error(), "come in at none") {
 			t.Errorf("of a port it said %v", err)
 		}
 		if _, err := Read("none"); !errors.Is(err, ErrGone) {

@@ -42,12 +42,12 @@ func AttachPod(interfaceName string, mode Mode) error {
 
 func attachPod(interfaceName string, mode Mode) error {
 	if mode == None {
-		return podHook.attach(interfaceName, mode)
+		return podHook.attach(interfaceName, mode, ClassByRecord)
 	}
 	if err := divideSegments(interfaceName); err != nil {
 		return err
 	}
-	return podHook.attach(interfaceName, mode)
+	return podHook.attach(interfaceName, mode, ClassByRecord)
 }
 
 // divideSegments has the kernel divide a datagram of UDP_SEGMENT at the pod's interface, behind the program: each part has
@@ -62,19 +62,19 @@ func divideSegments(interfaceName string) error {
 
 // AttachPort has the program divert what comes in at the node's end of a pod's interface. One that is there is replaced,
 // counts anew, and knows no relay. What else is at the interface stays.
-func AttachPort(portName string, mode Mode) error {
-	if err := portHook.attach(portName, mode); err != nil {
+func AttachPort(portName string, mode Mode, by ClassBy) error {
+	if err := portHook.attach(portName, mode, by); err != nil {
 		return fmt.Errorf("divert frames that come in at %s to the pod's relay: %w", portName, err)
 	}
 	return nil
 }
 
-func (h hook) attach(interfaceName string, mode Mode) error {
+func (h hook) attach(interfaceName string, mode Mode, by ClassBy) error {
 	link, err := netlink.LinkByName(interfaceName)
 	if err != nil {
 		return err
 	}
-	loaded, err := load(h.program, mode)
+	loaded, err := load(h.program, mode, by)
 	if err != nil {
 		return err
 	}

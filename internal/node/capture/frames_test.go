@@ -48,13 +48,15 @@ type wire struct {
 }
 
 // newWire attaches both programs.
-func newWire(t *testing.T, mode Mode) *wire {
+func newWire(t *testing.T, mode Mode) *wire { return newWireWithClasses(t, mode, ClassByRecord) }
+
+func newWireWithClasses(t *testing.T, mode Mode, by ClassBy) *wire {
 	t.Helper()
 	w := &wire{pod: namespace(t), node: emptyNamespace(t)}
 	do(t, w.pod, w.configurePod)
 	do(t, w.node, func() (err error) {
 		w.tap, err = openTap(tapName)
-		return errors.Join(err, setUp(nodeEnd), setUp(tapName), AttachPort(nodeEnd, mode))
+		return errors.Join(err, setUp(nodeEnd), setUp(tapName), AttachPort(nodeEnd, mode, by))
 	})
 	t.Cleanup(func() { _ = unix.Close(w.tap) })
 	do(t, w.pod, func() error { return AttachPod(podEnd, mode) })
@@ -103,7 +105,9 @@ func setUp(name string) error {
 	return errors.Join(errQuiet, netlink.LinkSetUp(link))
 }
 
-func openTap(name string) (int, error) {
+func openTap(name string) (int, error) { return openTapAs(name, unix.IFF_TAP|unix.IFF_NO_PI) }
+
+func openTapAs(name string, flags uint16) (int, error) {
 	fd, err := unix.Open("/dev/net/tun", unix.O_RDWR|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
 	if err != nil {
 		return -1, err
@@ -112,7 +116,7 @@ func openTap(name string) (int, error) {
 	if err != nil {
 		return -1, err
 	}
-	request.SetUint16(unix.IFF_TAP | unix.IFF_NO_PI)
+	request.SetUint16(flags)
 	return fd, unix.IoctlIfreq(fd, unix.TUNSETIFF, request)
 }
 

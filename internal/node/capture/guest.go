@@ -28,7 +28,7 @@ type GuestClock struct {
 func AttachGuest(interfaceName string) error {
 	err := divideSegments(interfaceName)
 	if err == nil {
-		err = guestHook.attach(interfaceName, Timed)
+		err = guestHook.attach(interfaceName, Timed, ClassByRecord)
 	}
 	if err != nil {
 		return fmt.Errorf("have frames with a transmit time carry it out of %s: %w", interfaceName, err)

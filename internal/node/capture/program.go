@@ -47,7 +47,7 @@ const objectFile = "object/capture.bpf.o"
 var errNotBuilt = errors.New("this program was built without datapath/capture; build it by `make build`")
 
 // load gives one of the programs to the kernel, with maps of its own.
-func load(name string, mode Mode) (*ebpf.Collection, error) {
+func load(name string, mode Mode, by ClassBy) (*ebpf.Collection, error) {
 	spec, err := readObject()
 	if err != nil {
 		return nil, err
@@ -77,7 +77,7 @@ func load(name string, mode Mode) (*ebpf.Collection, error) {
 	if err != nil {
 		return nil, fmt.Errorf("load the program into the kernel: %w", err)
 	}
-	if err := loaded.Maps[stateMap].Put(uint32(0), &state{Mode: mode}); err != nil {
+	if err := loaded.Maps[stateMap].Put(uint32(0), &state{Mode: uint16(mode), ClassBy: uint16(by)}); err != nil {
 		loaded.Close()
 		return nil, fmt.Errorf("set the program's mode: %w", err)
 	}

@@ -7,7 +7,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"time"
 
@@ -115,6 +114,8 @@ type PortCount struct {
 	// Attached tells that the program is there; all else is zero where it is not.
 	Attached bool `json:"attached"`
 	Mode     Mode `json:"mode"`
+	// ClassBy is what says the class of a frame without a record.
+	ClassBy ClassBy `json:"class-by"`
 	// Timed and Untimed went to the relay.
 	Timed   uint64 `json:"timed"`
 	Untimed uint64 `json:"untimed"`
@@ -122,6 +123,8 @@ type PortCount struct {
 	NoRelay uint64 `json:"no-relay"`
 	// Segments counts timed frames that were dropped because the kernel had not divided them into segments before.
 	Segments uint64 `json:"segments"`
+	// NoRoom counts frames that were dropped because the kernel had no room for their class in front of them.
+	NoRoom uint64 `json:"no-room"`
 	// Passed counts frames without a time that were the bridge's because no relay answered.
 	Passed uint64 `json:"passed"`
 	// Control counts those that are the bridge's in any case: reports of multicast groups, frames for bridges themselves.
@@ -137,7 +140,7 @@ type PortCount struct {
 // Dropped is what was dropped at the node's end, by reason.
 func (c *PortCount) Dropped() map[string]uint64 {
 	all := map[string]uint64{}
-	for reason, frames := range map[string]uint64{ReasonNoRelay: c.NoRelay, ReasonSegments: c.Segments} {
+	for reason, frames := range map[string]uint64{ReasonNoRelay: c.NoRelay, ReasonSegments: c.Segments, ReasonNoRoom: c.NoRoom} {
 		if frames > 0 {
 			all[reason] = frames
 		}
@@ -159,7 +162,9 @@ type At struct {
 // Dropped is what was dropped at either end, by reason.
 func (a *At) Dropped() map[string]uint64 {
 	all := a.Node.Dropped()
-	maps.Copy(all, a.Refused)
+	for reason, frames := range a.Refused {
+		all[reason] += frames
+	}
 	return all
 }
 
@@ -259,7 +264,7 @@ func (m openMaps) readPod() (Count, error) {
 	if err != nil {
 		return count, err
 	}
-	count.Mode, count.Captured = now.Mode, sums[countCaptured]
+	count.Mode, count.Captured = Mode(now.Mode), sums[countCaptured]
 	for place, reason := range refusals {
 		if sums[place] > 0 {
 			count.Refused[reason] = sums[place]
@@ -285,9 +290,9 @@ func ReadPort(portName string) (PortCount, error) {
 	}
 	age, err := heartbeatAge(maps[heartbeatMap])
 	return PortCount{
-		Attached: true, Mode: now.Mode, RelayIfindex: int(now.RelayIfindex), HeartbeatAge: age,
+		Attached: true, Mode: Mode(now.Mode), ClassBy: ClassBy(now.ClassBy), RelayIfindex: int(now.RelayIfindex), HeartbeatAge: age,
 		Timed: sums[countTimed], Untimed: sums[countUntimed], NoRelay: sums[countNoRelay], Segments: sums[countSegments],
-		Passed: sums[countPassed], Control: sums[countControl],
+		NoRoom: sums[countNoRoom], Passed: sums[countPassed], Control: sums[countControl],
 	}, err
 }
 

@@ -13,8 +13,8 @@ import (
 
 // state is struct ktsn_capture_state of datapath/capture/record.h.
 type state struct {
-	RelayIfindex uint32
-	Mode         Mode
+	RelayIfindex  uint32
+	Mode, ClassBy uint16
 }
 
 // heartbeat is struct ktsn_capture_heartbeat.

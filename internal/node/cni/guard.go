@@ -133,7 +133,7 @@ func (r *request) divert(portName string) error {
 	if r.Capture == capture.None {
 		return nil
 	}
-	if err := capture.AttachPort(portName, r.Capture); err != nil {
+	if err := capture.AttachPort(portName, r.Capture, capture.ClassByRecord); err != nil {
 		return coded(CodeUnguarded, fmt.Errorf(`%w; where that cannot be mended, the field "capture": "None" drops them`, err))
 	}
 	return nil
@@ -215,7 +215,7 @@ func (r *record) guardPort(one *Guarded) (err error) {
 		return err
 	}
 	one.Back, one.Port = true, capture.PortCount{Attached: true, Mode: r.Capture}
-	return capture.AttachPort(r.PortName(), r.Capture)
+	return capture.AttachPort(r.PortName(), r.Capture, capture.ClassByRecord)
 }
 
 // CapturedAttachment is an interface whose frames go through a relay.

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package capture
+
+import "fmt"
+
+// ClassBy says where the class of a virtual machine's frame without a record comes from. The values are those of enum
+// ktsn_capture_class in datapath/capture/record.h.
+type ClassBy uint16
+
+// What may say the class. A record always says it.
+const (
+	// ClassByRecord leaves frames without a record in class 0.
+	ClassByRecord ClassBy = iota
+	// ClassByPCP takes the priority code point of the frame's tag.
+	ClassByPCP
+	// ClassByQueue takes the number of the queue at which the frame left the machine.
+	ClassByQueue
+)
+
+var classNames = []string{ClassByRecord: "record", ClassByPCP: "pcp", ClassByQueue: "queue"}
+
+// ParseClassBy reads what arguments and annotations name.
+func ParseClassBy(text string) (ClassBy, error) {
+	for by, name := range classNames {
+		if text == name {
+			return ClassBy(by), nil
+		}
+	}
+	return ClassByRecord, fmt.Errorf(`%q does not say the class of a frame; give "record", "pcp" or "queue"`, text)
+}
+
+func (c ClassBy) String() string {
+	if int(c) < len(classNames) {
+		return classNames[c]
+	}
+	return fmt.Sprintf("class by %d", uint16(c))
+}
+
+// MarshalText writes it as ParseClassBy reads it.
+func (c ClassBy) MarshalText() ([]byte, error) { return []byte(c.String()), nil }
+
+// UnmarshalText is the inverse of MarshalText.
+func (c *ClassBy) UnmarshalText(text []byte) (err error) {
+	*c, err = ParseClassBy(string(text))
+	return err
+}

@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package capture
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+const (
+	machineTap    = "machine"
+	machineQueues = 4
+	// untimed is what the record of a frame has that has a class and no time: KTSN_RECORD_UNTIMED.
+	untimed = 3 << 4
+)
+
+// machine is a tap with several queues, as QEMU has it open, whose frames come in at the node's end.
+type machine struct {
+	*wire
+	queues []int
+}
+
+func newMachine(t *testing.T, by ClassBy) *machine {
+	t.Helper()
+	m := &machine{wire: newWireWithClasses(t, All, by)}
+	do(t, m.node, func() error {
+		for range machineQueues {
+			fd, err := openTapAs(machineTap, unix.IFF_TAP|unix.IFF_NO_PI|unix.IFF_MULTI_QUEUE)
+			if err != nil {
+				return err
+			}
+			m.queues = append(m.queues, fd)
+		}
+		return errors.Join(setUp(machineTap), redirectIn(machineTap, nodeEnd))
+	})
+	t.Cleanup(func() {
+		for _, fd := range m.queues {
+			_ = unix.Close(fd)
+		}
+	})
+	return m
+}
+
+// redirectIn has what comes in at one device come in at another one.
+func redirectIn(from, to string) error {
+	at, errAt := netlink.LinkByName(from)
+	target, errTarget := netlink.LinkByName(to)
+	if err := errors.Join(errAt, errTarget); err != nil {
+		return err
+	}
+	program, err := ebpf.NewProgram(&ebpf.ProgramSpec{Type: ebpf.SchedCLS, License: "Apache-2.0", Instructions: asm.Instructions{
+		asm.Mov.Imm(asm.R1, int32(target.Attrs().Index)), asm.Mov.Imm(asm.R2, 1), asm.FnRedirect.Call(), asm.Return(),
+	}})
+	if err != nil {
+		return err
+	}
+	defer program.Close()
+	filter := hook{"redirect", netlink.HANDLE_MIN_INGRESS}.filter(at)
+	filter.Fd = program.FD()
+	return errors.Join(netlink.QdiscAdd(classAct(at)), netlink.FilterAdd(filter))
+}
+
+// leave has a frame leave the machine by one of its queues, and returns how it comes to the relay.
+func (m *machine) leave(t *testing.T, queue int, frame []byte) []byte {
+	t.Helper()
+	// Without a heartbeat it would be the bridge's; a busy machine can take longer than one holds.
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); {
+		m.beat(t, -HeartbeatLimit/2)
+		if _, err := unix.Write(m.queues[queue], frame); err != nil {
+			t.Fatal(err)
+		}
+		for m.comes(HeartbeatLimit) {
+			// The pod's kernel says something itself now and then.
+			if got := m.read(t); bytes.HasSuffix(got, frame[14:]) {
+				return got
+			}
+		}
+	}
+	t.Fatalf("%x did not come to the relay", frame)
+	return nil
+}
+
+// comes tells whether something comes to the relay within a time.
+func (m *machine) comes(within time.Duration) bool {
+	count, err := unix.Poll([]unix.PollFd{{Fd: int32(m.tap), Events: unix.POLLIN}}, int(within.Milliseconds()))
+	return err == nil && count > 0
+}
+
+func TestAFrameHasTheClassOfItsQueue(t *testing.T) {
+	m := newMachine(t, ClassByQueue)
+	if _, port := m.counts(t); port.ClassBy != ClassByQueue {
+		t.Errorf("the class is by %v", port.ClassBy)
+	}
+	for queue := range machineQueues {
+		frame := ethernet([]byte(fmt.Sprintf("by queue %d", queue)), 0x0800)
+		got := m.leave(t, queue, frame)
+		if queue > 0 {
+			got = withoutRecord(t, got, byte(queue)|untimed, 0)
+		}
+		if !bytes.Equal(got, frame) {
+			t.Errorf("queue %d: the relay got %x, want %x", queue, got, frame)
+		}
+	}
+}
+
+// tagged is a datagram's beginning behind a tag.
+func tagged(tag uint16) []byte {
+	return append(binary.BigEndian.AppendUint16(nil, tag), append([]byte{0x08, 0x00}, make([]byte, 46)...)...)
+}
+
+func TestAFrameHasTheClassOfItsTag(t *testing.T) {
+	m := newMachine(t, ClassByPCP)
+	for _, test := range []struct {
+		name  string
+		frame []byte
+		what  byte
+	}{
+		{"without a tag", ethernet([]byte("plain"), 0x0800), 0},
+		{"with PCP 0", ethernet(tagged(0x0005), unix.ETH_P_8021Q), 0},
+		{"with PCP 6", ethernet(tagged(0xc005), unix.ETH_P_8021Q), 6},
+	} {
+		got := m.leave(t, 1, test.frame)
+		if test.what != 0 {
+			got = withoutRecord(t, got, test.what|untimed, 0)
+		}
+		if !bytes.Equal(got, test.frame) {
+			t.Errorf("%s: the relay got %x, want %x", test.name, got, test.frame)
+		}
+	}
+}
+
+func TestClassesAreReadAsTheyAreWritten(t *testing.T) {
+	for _, by := range []ClassBy{ClassByRecord, ClassByPCP, ClassByQueue} {
+		if got, err := ParseClassBy(by.String()); err != nil || got != by {
+			t.Errorf("%v is read as %v, %v", by, got, err)
+		}
+	}
+	if _, err := ParseClassBy("vlan"); err == nil {
+		t.Error("vlan says a class")
+	}
+}
