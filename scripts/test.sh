@@ -61,7 +61,7 @@ failures_of_sanitized() {
 # What is run inside the virtual machines is built here.
 run_vm() {
 	# shellcheck disable=SC2046 # words
-	if CGO_ENABLED=0 scripts/go.sh test $(scripts/suite.sh inside-vm) -c -o "$PWD/bin/ktsn-passthrough-tests" >"$logs/inside" 2>&1; then
+	if CGO_ENABLED=0 scripts/go.sh test $(scripts/suite.sh inside-vm) -c -o "$PWD/bin/ktsn-inside-tests" >"$logs/inside" 2>&1; then
 		run_go vm "network cards given away, in a virtual machine" -timeout 15m
 	else
 		cat "$logs/inside"

@@ -22,8 +22,8 @@ describes it.`
 const defaultGuardBand = 20 * time.Microsecond
 
 func newSchedule(env *subcommands.Environment) *cobra.Command {
-	return subcommands.Group("schedule", "Check, set and show the schedule of the gates (IEEE 802.1Qbv)",
-		newScheduleCheck(env), newScheduleSet(env), newScheduleGet(env))
+	return subcommands.Group("schedule", "Check, set, show and export the schedule of the gates (IEEE 802.1Qbv)",
+		newScheduleCheck(env), newScheduleSet(env), newScheduleGet(env), newScheduleExport(env))
 }
 
 func addASCII(command *cobra.Command, ascii *bool) {

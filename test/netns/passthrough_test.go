@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//go:build passthrough
+//go:build insidevm
 
 package netns_test
 

@@ -40,6 +40,20 @@ func (c Cycle) windows() []window {
 	return all
 }
 
+// Executed is the control list as it is executed: cut at the end of the cycle, or with its last states held until then.
+func (c Cycle) Executed() (entries []control.GateControlEntry) {
+	for _, window := range c.windows() {
+		// A long one takes several entries.
+		for at := window.fromNs; at < window.toNs; at += math.MaxUint32 {
+			entries = append(entries, control.GateControlEntry{
+				Index: uint32(len(entries)), OperationName: control.SetGateStates, TimeIntervalValue: uint32(min(window.toNs-at, math.MaxUint32)),
+				GateStatesValue: window.states,
+			})
+		}
+	}
+	return entries
+}
+
 // openNs is how long the gate of a class is open between two times of the cycle.
 func openNs(windows []window, class int, fromNs, toNs int64) int64 {
 	open := int64(0)
