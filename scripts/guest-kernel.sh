@@ -6,7 +6,7 @@
 #   clock.cpio  for `make clocks`: modules of networks, a list of them, ip, tc and ptp4l
 #   node.cpio   for the node with cgroups of version 2 (`make e2e`) and others (test/internal/guest): the modules that show it this
 #               machine's files, and a list of them
-#   kernel      where these find all other modules: of networks, file systems, VFIO and virtio ports
+#   kernel      where these find all other modules: of networks, file systems, VFIO and virtio ports; and the kernel's configuration
 #   version     which packages these are from
 # Nothing is installed: the packages are fetched and unpacked. Remove the folder to get newer ones.
 set -eu
@@ -17,8 +17,8 @@ node_modules="virtio_pci 9pnet_virtio 9p overlay"
 clock_modules="e1000 bridge sch_netem"
 
 cache=${XDG_CACHE_HOME:-$HOME/.cache}/kubernetsn/guest-kernel
-# virtio_console is the youngest: a folder without it is from before.
-whole() { [ -f "$cache/version" ] && find "$cache/kernel" -name virtio_console.ko | grep -q .; }
+# The configuration is the youngest: a folder without it is from before.
+whole() { [ -f "$cache/version" ] && [ -n "$(find "$cache/kernel/boot" -name "config-*" 2>/dev/null)" ]; }
 if whole; then
 	echo "$cache"
 	exit 0
@@ -64,7 +64,7 @@ apt apt-get download "$kernel" iproute2/$suite-backports linuxptp >&2
 release=${kernel#linux-image-}
 mkdir kernel tools
 modules="net drivers/virtio drivers/vfio drivers/dca drivers/i2c/algos drivers/ptp drivers/pps virt fs lib crypto"
-set -- "./boot/vmlinuz-*" "./lib/modules/$release/modules.*" "./lib/modules/$release/kernel/drivers/net/*.ko" \
+set -- "./boot/vmlinuz-*" "./boot/config-*" "./lib/modules/$release/modules.*" "./lib/modules/$release/kernel/drivers/net/*.ko" \
 	"./lib/modules/$release/kernel/drivers/char/virtio_console.ko"
 for folder in $modules; do
 	set -- "$@" "./lib/modules/$release/kernel/$folder/*"

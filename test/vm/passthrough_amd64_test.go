@@ -45,8 +45,8 @@ func TestPassthrough(t *testing.T) {
 	defer cancel()
 	status, err := machine.Run(ctx, guest.Command{
 		Dir:         filepath.Join(root, "test/netns"),
-		Arguments:   []string{testenv.Program(t, "ktsn-inside-tests"), "-test.v", "-test.run", "TestACardIsTaken|TestTheKernelExecutes", "-test.timeout", patience.String()},
-		Environment: []string{"KTSN_BIN_DIR=" + filepath.Dir(machine.First)},
+		Arguments:   []string{testenv.Program(t, "ktsn-inside-tests"), "-test.v", "-test.run", "^Test(ACardIsTaken|TheKernelExecutes|TheKernelHas)", "-test.timeout", patience.String()},
+		Environment: []string{"KTSN_BIN_DIR=" + filepath.Dir(machine.First), "KTSN_GUEST_KERNEL=" + machine.Base},
 	})
 	if err != nil {
 		t.Fatal(err)
