@@ -10,7 +10,7 @@ packages_build="gcc meson ninja-build pkg-config libdpdk-dev libjansson-dev libm
 packages_run="iproute2 kmod"
 packages_ovs="openvswitch-switch-dpdk"
 packages_clock="linuxptp"
-packages_tools="iperf3 iputils-ping cyclonedds-tools openssl procps libc-bin coreutils $packages_clock"
+packages_tools="ethtool iperf3 iputils-ping cyclonedds-tools openssl procps libc-bin coreutils $packages_clock"
 # Without chrony, which would take the place of what sets this machine's clock (scripts/chronyd.sh), but with its libraries.
 packages_test="tshark binutils musl-tools chromium mandoc podman runc isochron libgnutls30 libnettle8 $packages_ovs $packages_tools"
 # Rust comes from rustup, too.
