@@ -152,7 +152,7 @@ func TestAKernelWithoutBTFIsNamed(t *testing.T) {
 	}
 }
 
-func TestCapturedAttachmentsAreListed(t *testing.T) {
+func TestRelayedAttachmentsAreListed(t *testing.T) {
 	lab := newLab(t)
 	lab.a.startDaemon(t)
 	captured, other := lab.a.newPod(t), lab.a.newPod(t)
@@ -160,7 +160,7 @@ func TestCapturedAttachmentsAreListed(t *testing.T) {
 	other.add(t, lab.a.config(fields{"capture": "None"}))
 	check := func(when string) {
 		t.Helper()
-		all, err := cni.Captured(filepath.Join(lab.a.dir, "state"))
+		all, err := cni.Relayed(filepath.Join(lab.a.dir, "state"))
 		must(t, err)
 		if len(all) != 1 || all[0].Identity != captured.identity() || all[0].Mode != capture.All || all[0].Netns != captured.Path() || all[0].Port != portOf(captured) {
 			t.Errorf("%s: listed are %+v", when, all)

@@ -134,7 +134,7 @@ func (c *captured) port(t *testing.T, pod string) (count capture.PortCount) {
 // portName is what node a calls the port of a pod.
 func (c *captured) portName(t *testing.T, pod string) string {
 	t.Helper()
-	all, err := cni.Captured(c.wiring.A.StateDir())
+	all, err := cni.Relayed(c.wiring.A.StateDir())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -120,6 +120,12 @@ func (h hook) find(interfaceName string) (*netlink.BpfFilter, error) {
 	return findFilter(interfaceName, h.parent, h.program)
 }
 
+// HasFilter tells whether one side of an interface has a filter of that name.
+func HasFilter(interfaceName string, parent uint32, name string) (bool, error) {
+	filter, err := findFilter(interfaceName, parent, name)
+	return filter != nil, err
+}
+
 func findFilter(interfaceName string, parent uint32, name string) (*netlink.BpfFilter, error) {
 	link, err := netlink.LinkByName(interfaceName)
 	if errors.As(err, &netlink.LinkNotFoundError{}) {

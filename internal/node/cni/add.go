@@ -122,6 +122,9 @@ func (a *adding) run(ctx context.Context) (_ *current.Result, err error) {
 	if err := a.divert(plugged.Port); err != nil {
 		return nil, err
 	}
+	if err := a.connectMachine(plugged.MTU); err != nil {
+		return nil, err
+	}
 	if err := a.netns.Do(func(ns.NetNS) error { return a.configurePod(result) }); err != nil {
 		return nil, err
 	}

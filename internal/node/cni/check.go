@@ -51,7 +51,7 @@ func check(ctx context.Context, r *request) error {
 		made = r.record()
 	}
 
-	all := netns.Do(func(ns.NetNS) error { return r.checkPod(want) })
+	all := netns.Do(func(ns.NetNS) error { return errors.Join(r.checkPod(want), made.checkDevice(want.mtu)) })
 	all = errors.Join(all, node.CheckNetwork(ctx, &r.Overlay),
 		node.CheckPort(&r.Overlay, &r.Attachment, overlay.PortMTU(want.mtu, frontBytes(made.Capture)), want.mac),
 		made.checkGuard(),

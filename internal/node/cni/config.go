@@ -20,6 +20,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/node/capture"
 	"github.com/kubernetsn/kubernetsn/internal/node/overlay"
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
+	"github.com/kubernetsn/kubernetsn/internal/shared/device"
 )
 
 // Defaults of the configuration.
@@ -73,6 +74,8 @@ type Config struct {
 	ringsAllowed, ringsAsked bool
 	// wanted is what the configuration, or the pod, asks for of that; nil: nothing.
 	wanted *capture.Mode
+	// deviceAsked is what is asked for of a device, by name; deviceOfPod is what args.cni does.
+	deviceAsked, deviceOfPod map[string]string
 	// asksForLess tells that the pod does where everything is captured.
 	asksForLess bool
 }
@@ -98,6 +101,10 @@ var fields = map[string]func(*Config, json.RawMessage) error{
 	"grants":          (*Config).readGrants,
 	"capture":         (*Config).readCapture,
 	"receive":         (*Config).readReceive,
+	device.KindName:   deviceField(device.KindName),
+	device.QueuesName: deviceField(device.QueuesName),
+	device.ClassName:  deviceField(device.ClassName),
+	device.OwnerName:  deviceField(device.OwnerName),
 	"clock":           func(c *Config, raw json.RawMessage) error { return decode(raw, &c.NeedsClock, "true or false") },
 }
 
@@ -142,6 +149,9 @@ func ParseConfig(text []byte) (*Config, error) {
 		return nil, err
 	}
 	if err := config.readReceiveOfPod(text); err != nil {
+		return nil, err
+	}
+	if err := config.readDeviceOfPod(text); err != nil {
 		return nil, err
 	}
 	if err := config.complete(); err != nil {

@@ -21,6 +21,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/node/capture"
 	"github.com/kubernetsn/kubernetsn/internal/node/overlay"
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
+	"github.com/kubernetsn/kubernetsn/internal/shared/device"
 )
 
 // change is a configuration's field with a value; removed takes a field out.
@@ -134,6 +135,10 @@ func TestBadConfigurationsAreRefusedInOneSentence(t *testing.T) {
 		"a clock that is a word": {change{"clock": "good"}, `clock: "good" is not true or false`, false},
 		"a good clock without ktsnd": {change{"clock": true, "controlSocket": "", "uplink": "eno1"},
 			"clock: there is no ktsnd that knows how good the clock is (controlSocket is empty); leave it out", true},
+		"a device that is no text":            {change{"device": 1}, `device: 1 is not a text`, false},
+		"queues of a device that are a text":  {change{"device": "tap", "device-queues": "4"}, `device-queues: "4" is not a number`, false},
+		"an owner of a pod's that is a text":  {change{"args": change{"cni": change{"device-owner": "qemu"}}}, `args.cni.device-owner: "qemu" is not a number`, false},
+		"a class of a pod's that is a number": {change{"args": change{"cni": change{"device-class": 1}}}, `args.cni.device-class: 1 is not a text`, false},
 		"a prevResult of no version": {change{"prevResult": change{"cniVersion": "9.9"}},
 			`prevResult: could not parse prevResult: result type supports [1.0.0 1.1.0] but unmarshalled CNIVersion is "9.9"`, true},
 	} {
@@ -260,6 +265,53 @@ func TestIdentityAndHardwareAddressComeFromTheArguments(t *testing.T) {
 	}
 }
 
+func TestTheDeviceIsThatOfThePodElseThatOfTheNetwork(t *testing.T) {
+	tap := device.Device{Kind: "tap", Queues: 1, Class: "record"}
+	several := device.Device{Kind: "tap", Queues: 4, Class: "queue", Owner: 107}
+	for name, test := range map[string]struct {
+		changes change
+		args    string
+		want    device.Device
+		refusal string
+	}{
+		"none":                                  {nil, "", device.Device{}, ""},
+		"of the network":                        {change{"device": "tap", "device-queues": 4, "device-class": "queue", "device-owner": 107}, "", several, ""},
+		"of CNI_ARGS":                           {nil, "DEVICE=tap;DEVICE_QUEUES=4;DEVICE_CLASS=queue;DEVICE_OWNER=107", several, ""},
+		"of the pod":                            {change{"args": change{"cni": change{"device": "tap", "device-queues": 4, "device-class": "queue", "device-owner": 107}}}, "", several, ""},
+		"the pod's before":                      {change{"device": "vhost-user", "args": change{"cni": change{"device": "tap"}}}, "DEVICE=vhost-user", tap, ""},
+		"that of CNI_ARGS before the network's": {change{"device": "vhost-user"}, "DEVICE=tap", tap, ""},
+		"partly from each":                      {change{"device": "tap", "device-queues": 4, "args": change{"cni": change{"device-class": "queue"}}}, "DEVICE_OWNER=107", several, ""},
+		"another":                               {change{"device": "macvtap"}, "", device.Device{}, `device is "macvtap"; give tap or vhost-user`},
+		"too many queues":                       {nil, "DEVICE=tap;DEVICE_QUEUES=9", device.Device{}, `device-queues is "9"; give a number from 1 to 8`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, err := newRequest(&skel.CmdArgs{ContainerID: "c1", IfName: "tsn0", Args: test.args, StdinData: written(t, test.changes)})
+			if test.refusal != "" {
+				if err == nil || err.Error() != test.refusal {
+					t.Errorf("got %v", err)
+				}
+				return
+			}
+			if err != nil || r.Device != test.want {
+				t.Errorf("got %+v, %v; want %+v", r, err, test.want)
+			}
+		})
+	}
+}
+
+func TestATapNeedsANameThatFits(t *testing.T) {
+	r, err := newRequest(&skel.CmdArgs{ContainerID: "c1", IfName: "thirteen-char", StdinData: written(t, change{"device": "tap"})})
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = r.checkAttachment()
+	var refused *types.Error
+	if !errors.As(err, &refused) || refused.Code != types.ErrInvalidEnvironmentVariables ||
+		!strings.HasPrefix(refused.Msg, "CNI_IFNAME: thirteen-char is too long a name for an interface with a tap: the tap would be tapthirteen-char") {
+		t.Errorf("got %v", err)
+	}
+}
+
 func TestWhatCannotBeAttachedIsRefused(t *testing.T) {
 	for name, test := range map[string]struct {
 		containerID string
@@ -267,10 +319,17 @@ func TestWhatCannotBeAttachedIsRefused(t *testing.T) {
 		code        uint
 		want        string
 	}{
-		"a multicast MAC":        {"c1", change{"runtimeConfig": change{"mac": "01:00:5e:00:00:01"}}, 7, `mac: "01:00:5e:00:00:01" is no hardware address for an interface; give one such as 0a:58:0a:2a:01:02`},
-		"a MAC of eight octets":  {"c1", change{"runtimeConfig": change{"mac": "02:00:5e:00:00:01:02:03"}}, 7, `mac: "02:00:5e:00:00:01:02:03" is no hardware address for an interface; give one such as 0a:58:0a:2a:01:02`},
-		"a socket's path":        {"c1", change{"socketDir": "/" + strings.Repeat("x", 95)}, 7, "socketDir: /" + strings.Repeat("x", 95) + "/c1/app.sock has 108 characters, a socket's path at most 107; choose a shorter folder"},
-		"names that do not fit":  {strings.Repeat("x", 128), change{"name": strings.Repeat("n", 100)}, 4, "CNI_CONTAINERID: the names of network, container, interface and identity have 364 bytes together; at most 246 fit"},
+		"a multicast MAC":       {"c1", change{"runtimeConfig": change{"mac": "01:00:5e:00:00:01"}}, 7, `mac: "01:00:5e:00:00:01" is no hardware address for an interface; give one such as 0a:58:0a:2a:01:02`},
+		"a MAC of eight octets": {"c1", change{"runtimeConfig": change{"mac": "02:00:5e:00:00:01:02:03"}}, 7, `mac: "02:00:5e:00:00:01:02:03" is no hardware address for an interface; give one such as 0a:58:0a:2a:01:02`},
+		"a socket's path":       {"c1", change{"socketDir": "/" + strings.Repeat("x", 95)}, 7, "socketDir: /" + strings.Repeat("x", 95) + "/c1/app.sock has 108 characters, a socket's path at most 107; choose a shorter folder"},
+		"names that do not fit": {strings.Repeat("x", 128), change{"name": strings.Repeat("n", 100)}, 4, "CNI_CONTAINERID: the names of network, container, interface and identity have 364 bytes together; at most 246 fit"},
+		"a class by queue where nothing goes through ktsnd": {"c1", change{"device": "tap", "device-queues": 2, "device-class": "queue"}, 7,
+			`device-class: the class of a frame at a tap is by queue only where all frames go through ktsnd; have the network capture "All", or leave the field out`},
+		"vhost-user without ktsnd": {"c1", change{"device": "vhost-user", "controlSocket": "", "uplink": "eno1"}, 7,
+			"device: with vhost-user all frames go through ktsnd, and there is none (controlSocket is empty); give tap, or a node with ktsnd"},
+		"vhost-user without a folder": {"c1", change{"device": "vhost-user"}, 7, "socketDir: missing; the socket of vhost-user stands in the pod's folder there"},
+		"receive rings of a machine": {"c1", change{"device": "vhost-user", "args": change{"cni": change{"receive": "ring"}}}, 7,
+			"args.cni.receive: receive rings are for sockets of the pod's programs, and the interface is a virtual machine's (device); leave one of them out"},
 		"everything else passes": {"c1", nil, 0, ""},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/kubernetsn/kubernetsn/internal/node/capture"
 	"github.com/kubernetsn/kubernetsn/internal/node/overlay"
+	"github.com/kubernetsn/kubernetsn/internal/shared/device"
 )
 
 // Values of the field unseen: what becomes of datagrams with a transmit time that libktsn.so does not see and that are
@@ -119,7 +120,7 @@ func frontBytes(mode capture.Mode) int {
 // guard has the kernel put a record in front of what would leave the pod's interface early, or drop it. It runs inside the
 // pod's network namespace.
 func (r *request) guard() error {
-	if r.Unseen == unseenPass {
+	if !isGuarded(r.Unseen, r.Device) {
 		return nil
 	}
 	if err := capture.AttachPod(r.Interface, r.Capture); err != nil {
@@ -128,12 +129,22 @@ func (r *request) guard() error {
 	return nil
 }
 
+// isGuarded tells whether the pod's interface has the program. At one of vhost-user the pod's kernel says nothing at all.
+func isGuarded(unseen string, of device.Device) bool {
+	return unseen != unseenPass && !of.Is(device.VhostUser)
+}
+
+// isDiverted tells whether the node's end has the program. Frames of vhost-user go to ktsnd past it.
+func isDiverted(mode capture.Mode, of device.Device) bool {
+	return mode != capture.None && !of.Is(device.VhostUser)
+}
+
 // divert has the kernel hand captured frames to the relay at the node's end.
 func (r *request) divert(portName string) error {
-	if r.Capture == capture.None {
+	if !isDiverted(r.Capture, r.Device) {
 		return nil
 	}
-	if err := capture.AttachPort(portName, r.Capture, capture.ClassByRecord); err != nil {
+	if err := capture.AttachPort(portName, r.Capture, classBy(r.Device)); err != nil {
 		return coded(CodeUnguarded, fmt.Errorf(`%w; where that cannot be mended, the field "capture": "None" drops them`, err))
 	}
 	return nil
@@ -141,7 +152,7 @@ func (r *request) divert(portName string) error {
 
 // checkGuard puts back programs that somebody removed, and says so: datagrams may have left early.
 func (r *record) checkGuard() error {
-	if r.Unseen == unseenPass {
+	if !isGuarded(r.Unseen, r.Device) {
 		return nil
 	}
 	now, err := r.guard()
@@ -174,7 +185,7 @@ func Guard(stateDir string) ([]Guarded, error) {
 	var all []Guarded
 	var failed error
 	for _, r := range made {
-		if r.Unseen == unseenPass {
+		if !isGuarded(r.Unseen, r.Device) {
 			continue
 		}
 		one, err := r.guard()
@@ -206,45 +217,19 @@ func (r *record) guard() (Guarded, error) {
 	return one, ns.WithNetNSPath(r.Netns, func(ns.NetNS) error { return capture.AttachPod(r.Interface, r.Capture) })
 }
 
+// isWanted tells whether the program at the node's end is as the attachment asks for.
+func (r *record) isWanted(port *capture.PortCount) bool {
+	return port.Attached && port.Mode == r.Capture && port.ClassBy == classBy(r.Device)
+}
+
 // guardPort looks at the node's end.
 func (r *record) guardPort(one *Guarded) (err error) {
-	if r.Capture == capture.None {
+	if !isDiverted(r.Capture, r.Device) {
 		return nil
 	}
-	if one.Port, err = capture.ReadPort(r.PortName()); err != nil || (one.Port.Attached && one.Port.Mode == r.Capture) {
+	if one.Port, err = capture.ReadPort(r.PortName()); err != nil || r.isWanted(&one.Port) {
 		return err
 	}
-	one.Back, one.Port = true, capture.PortCount{Attached: true, Mode: r.Capture}
-	return capture.AttachPort(r.PortName(), r.Capture, capture.ClassByRecord)
-}
-
-// CapturedAttachment is an interface whose frames go through a relay.
-type CapturedAttachment struct {
-	overlay.Attachment
-	Mode capture.Mode
-	// Netns is the path of the pod's network namespace.
-	Netns string
-	// Port is the node's end of the pod's interface.
-	Port string
-	// Socket is the path of the pod's application socket; "" when the plugin was not told.
-	Socket        string
-	ControlSocket string
-}
-
-// Captured lists the attachments of the node whose frames go through a relay, also those whose pod has just gone.
-func Captured(stateDir string) ([]CapturedAttachment, error) {
-	made, err := records{stateDir}.all()
-	if err != nil {
-		return nil, err
-	}
-	var all []CapturedAttachment
-	for _, r := range made {
-		if r.Capture == capture.None {
-			continue
-		}
-		all = append(all, CapturedAttachment{
-			Attachment: r.Attachment, Mode: r.Capture, Netns: r.Netns, Port: r.PortName(), Socket: r.AppSocket, ControlSocket: r.ControlSocket,
-		})
-	}
-	return all, nil
+	one.Back, one.Port = true, capture.PortCount{Attached: true, Mode: r.Capture, ClassBy: classBy(r.Device)}
+	return capture.AttachPort(r.PortName(), r.Capture, classBy(r.Device))
 }

@@ -60,6 +60,9 @@ func rebuiltRecord(ctx context.Context, found *overlay.Found, client *control.Cl
 		VNI: found.VNI, Bridge: found.Bridge, Tunnel: found.Tunnel, ControlSocket: controlSocket, Capture: captured.Mode,
 	}
 	made.Receive = wasReceiving(found.PortName())
+	if made.Device, err = foundDevice(path, &found.Attachment, captured.ClassBy); err != nil {
+		return nil, err
+	}
 	err = made.findSources(ctx, client)
 	return made, err
 }

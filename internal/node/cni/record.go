@@ -14,6 +14,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/node/capture"
 	"github.com/kubernetsn/kubernetsn/internal/node/overlay"
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
+	"github.com/kubernetsn/kubernetsn/internal/shared/device"
 )
 
 // record is what is written down of an attachment before anything of it is made. Nothing depends on its being
@@ -43,6 +44,8 @@ type record struct {
 	Capture capture.Mode `json:"capture"`
 	// Receive is that of the configuration.
 	Receive receiving `json:"receive,omitzero"`
+	// Device is how a virtual machine in the pod is connected.
+	Device device.Device `json:"device,omitzero"`
 }
 
 const recordVersion = 1
@@ -54,6 +57,7 @@ func (r *request) record() *record {
 		Args: r.args, ControlSocket: r.ControlSocket, Unseen: r.Unseen, Capture: r.Capture, Sources: r.sources,
 		Grants:    r.Grants,
 		Receive:   r.Receive,
+		Device:    r.Device,
 		AppSocket: r.socketPath(),
 	}
 	if r.CreateSocket {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/kubernetsn/kubernetsn/internal/node/overlay"
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
+	"github.com/kubernetsn/kubernetsn/internal/shared/device"
 )
 
 // appSocketName is the name of a pod's socket inside its folder.
@@ -29,6 +30,8 @@ type request struct {
 	args, path string
 	// stdin is the configuration as it came, which the IPAM plugin gets.
 	stdin []byte
+	// Device is how a virtual machine in the pod is connected.
+	Device device.Device
 	// sources are known once the pod has its addresses.
 	sources *control.Sources
 }
@@ -42,6 +45,10 @@ type arguments struct {
 	K8S_POD_NAMESPACE          types.UnmarshallableString
 	K8S_POD_INFRA_CONTAINER_ID types.UnmarshallableString
 	MAC                        types.UnmarshallableString
+	DEVICE                     types.UnmarshallableString
+	DEVICE_QUEUES              types.UnmarshallableString
+	DEVICE_CLASS               types.UnmarshallableString
+	DEVICE_OWNER               types.UnmarshallableString
 	// IP and GATEWAY are the IPAM plugins'.
 	IP      types.UnmarshallableString
 	GATEWAY types.UnmarshallableString
@@ -86,7 +93,7 @@ func (r *request) readArguments() error {
 	if r.Identity != "" && !identityForm.MatchString(r.Identity) {
 		return environment("%s: %q cannot be an identity; give 1 to 128 letters, digits, dots, dashes and underscores", source, r.Identity)
 	}
-	return nil
+	return r.chooseDevice(&known)
 }
 
 // checkAttachment finds what only matters when something is to be made.
@@ -95,6 +102,9 @@ func (r *request) checkAttachment() error {
 		return environment("CNI_CONTAINERID: %v", err)
 	}
 	if err := r.checkAskedOfPod(); err != nil {
+		return err
+	}
+	if err := r.checkDevice(); err != nil {
 		return err
 	}
 	if path := r.socketPath(); len(path) > maxSocketPath {
@@ -116,6 +126,11 @@ func (r *request) socketPath() string {
 		return ""
 	}
 	return filepath.Join(r.SocketDir, r.Identity, appSocketName)
+}
+
+// vhostSocketPath is where a virtual machine of vhost-user is served.
+func (r *request) vhostSocketPath() string {
+	return filepath.Join(r.SocketDir, r.Identity, device.SocketName(r.Interface))
 }
 
 // environmentFor is what the IPAM plugin is told.

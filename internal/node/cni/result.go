@@ -10,6 +10,7 @@ import (
 	"github.com/containernetworking/cni/pkg/version"
 
 	"github.com/kubernetsn/kubernetsn/internal/node/overlay"
+	"github.com/kubernetsn/kubernetsn/internal/shared/device"
 )
 
 // result says what was made, behind what the plugins before this one in a chain made.
@@ -30,10 +31,14 @@ func (r *request) result(ipam *current.Result, plugged *overlay.Plugged, address
 	if r.ControlSocket != "" {
 		pod.SocketPath = r.socketPath()
 	}
+	if r.Device.Is(device.VhostUser) {
+		pod.SocketPath = r.vhostSocketPath()
+	}
 	all.Interfaces = append(all.Interfaces,
 		&current.Interface{Name: plugged.Bridge, Mac: plugged.BridgeAddr.String()},
-		&current.Interface{Name: plugged.Port, Mac: plugged.PortAddr.String(), Mtu: overlay.PortMTU(plugged.MTU, frontBytes(r.Capture))},
-		pod)
+		&current.Interface{Name: plugged.Port, Mac: plugged.PortAddr.String(), Mtu: overlay.PortMTU(plugged.MTU, frontBytes(r.Capture))})
+	all.Interfaces = append(all.Interfaces, r.deviceInterfaces(plugged.MTU)...)
+	all.Interfaces = append(all.Interfaces, pod)
 	for _, ip := range ipam.IPs {
 		ip.Interface = current.Int(len(all.Interfaces) - 1)
 		all.IPs = append(all.IPs, ip)
@@ -46,6 +51,18 @@ func (r *request) result(ipam *current.Result, plugged *overlay.Plugged, address
 		all.DNS = ipam.DNS
 	}
 	return all
+}
+
+// deviceInterfaces are what there is in the pod beside its interface.
+func (r *request) deviceInterfaces(mtu int) []*current.Interface {
+	if !r.Device.Is(device.Tap) {
+		return nil
+	}
+	tap, err := tapOf(&r.Attachment, r.Device, mtu)
+	if err != nil {
+		return nil // none that was made
+	}
+	return []*current.Interface{{Name: tap.Name, Mtu: tap.MTU, Sandbox: r.netns}}
 }
 
 // print writes a result in the version of the configuration.

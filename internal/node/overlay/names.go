@@ -11,9 +11,9 @@ import (
 	"strings"
 )
 
-// linkGroup marks the devices that this package made: "tsn" in ASCII. Unlike an alias it is set in the
+// LinkGroup marks the devices that this package made: "tsn" in ASCII. Unlike an alias it is set in the
 // kernel call that creates the device.
-const linkGroup = 0x74736e
+const LinkGroup = 0x74736e
 
 // portPrefix opens the name of every port.
 const portPrefix = "tsn"

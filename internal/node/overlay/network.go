@@ -97,7 +97,7 @@ func (n *Node) fits(network *Network, have devices) error {
 func (n *Node) makeBridge(network *Network, uplink *uplinkDevice) (*netlink.Bridge, error) {
 	attributes := netlink.NewLinkAttrs()
 	attributes.Name = network.Bridge
-	attributes.Group = linkGroup
+	attributes.Group = LinkGroup
 	attributes.MTU = network.mtu(uplink)
 	// Left to the kernel, the bridge's address changes with its ports.
 	attributes.HardwareAddr = randomHardwareAddress()
@@ -118,7 +118,7 @@ func randomHardwareAddress() net.HardwareAddr {
 func (n *Node) makeTunnel(network *Network, uplink *uplinkDevice) (*netlink.Vxlan, error) {
 	attributes := netlink.NewLinkAttrs()
 	attributes.Name = network.Tunnel
-	attributes.Group = linkGroup
+	attributes.Group = LinkGroup
 	attributes.MTU = network.mtu(uplink)
 	tunnel := &netlink.Vxlan{
 		LinkAttrs:    attributes,

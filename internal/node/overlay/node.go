@@ -118,7 +118,7 @@ func (n *Node) link(name string) (netlink.Link, error) {
 	return link, nil
 }
 
-func ours(link netlink.Link) bool { return link.Attrs().Group == linkGroup }
+func ours(link netlink.Link) bool { return link.Attrs().Group == LinkGroup }
 
 func isUp(link netlink.Link) bool { return link.Attrs().RawFlags&unix.IFF_UP != 0 }
 

@@ -97,7 +97,7 @@ func (n *Node) plugLocked(ctx context.Context, network *Network, port *Port, tim
 func (n *Node) makePair(port *Port, plugged *Plugged, bridgeIndex int) error {
 	attributes := netlink.NewLinkAttrs()
 	attributes.Name = plugged.Port
-	attributes.Group = linkGroup
+	attributes.Group = LinkGroup
 	attributes.MTU = PortMTU(plugged.MTU, port.FrontBytes)
 	attributes.HardwareAddr = plugged.PortAddr
 	pair := &netlink.Veth{

@@ -109,7 +109,7 @@ func (n *Node) finishTap(tap *Tap, mtuBytes int) error {
 		what string
 		do   func() error
 	}{
-		{"mark", func() error { return n.kernel.LinkSetGroup(link, linkGroup) }},
+		{"mark", func() error { return n.kernel.LinkSetGroup(link, LinkGroup) }},
 		{"set the MTU of", func() error { return n.kernel.LinkSetMTU(link, mtuBytes) }},
 		{"set the queue of", func() error { return n.kernel.LinkSetTxQLen(link, tapQueueFrames) }},
 		{"set up", func() error { return n.kernel.LinkSetUp(link) }},

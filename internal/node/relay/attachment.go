@@ -28,7 +28,7 @@ const (
 
 // attachment is a captured interface and what there is for its relay. What is missing is made at the next look.
 type attachment struct {
-	captured cni.CapturedAttachment
+	captured cni.RelayedAttachment
 	// portIndex tells the port from another one of its name.
 	portIndex int
 	state     State

@@ -29,7 +29,7 @@ func New(stateDir string, node *overlay.Node, program Program, log *slog.Logger)
 	changes := &cni.Changes{StateDir: stateDir}
 	return &Supervisor{
 		Program: program, Node: node, Log: log,
-		List:    func() ([]cni.CapturedAttachment, error) { return cni.Captured(stateDir) },
+		List:    func() ([]cni.RelayedAttachment, error) { return cni.Relayed(stateDir) },
 		Changed: changes.Any,
 		Open:    openState,
 	}

@@ -89,7 +89,7 @@ type descriptors struct {
 const firstDescriptor = 3
 
 // arguments are the options for descriptors that are passed in their order.
-func (d *descriptors) arguments(captured *cni.CapturedAttachment) (arguments []string, files []*os.File) {
+func (d *descriptors) arguments(captured *cni.RelayedAttachment) (arguments []string, files []*os.File) {
 	for _, one := range []struct {
 		option string
 		file   *os.File
@@ -111,7 +111,7 @@ func (d *descriptors) arguments(captured *cni.CapturedAttachment) (arguments []s
 }
 
 // start starts a relay. changed is called when it has ended.
-func (p *Program) start(on *starter, captured *cni.CapturedAttachment, given *descriptors, log *slog.Logger, changed func()) (*process, error) {
+func (p *Program) start(on *starter, captured *cni.RelayedAttachment, given *descriptors, log *slog.Logger, changed func()) (*process, error) {
 	arguments, files := given.arguments(captured)
 	return p.run(on, arguments, files, log, changed)
 }

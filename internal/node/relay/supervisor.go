@@ -32,7 +32,7 @@ type Supervisor struct {
 	// Node makes devices.
 	Node *overlay.Node
 	// List returns what is captured on the node. An error comes beside what could be read nevertheless.
-	List func() ([]cni.CapturedAttachment, error)
+	List func() ([]cni.RelayedAttachment, error)
 	// Changed tells whether there may be other interfaces than when it was last asked.
 	Changed func() bool
 	// Open opens the state of the program at a port.
@@ -126,7 +126,7 @@ func (s *Supervisor) look(now time.Time) {
 	}
 	captured, err := s.List()
 	s.complain(err)
-	wanted := map[string]*cni.CapturedAttachment{}
+	wanted := map[string]*cni.RelayedAttachment{}
 	for i := range captured {
 		wanted[captured[i].PortName()] = &captured[i]
 	}
@@ -158,7 +158,7 @@ func (s *Supervisor) complain(err error) {
 }
 
 // settle looks after one attachment. What fails of one is its own.
-func (s *Supervisor) settle(port string, captured *cni.CapturedAttachment, now time.Time) {
+func (s *Supervisor) settle(port string, captured *cni.RelayedAttachment, now time.Time) {
 	a := s.attached[port]
 	if a == nil {
 		index, err := s.Node.PortIndex(&captured.Attachment)
@@ -224,7 +224,7 @@ func (s *Supervisor) releaseAll() error {
 }
 
 // holds tells whether the attachment is still what is wanted, and the kernel has still what is held of it.
-func (a *attachment) holds(s *Supervisor, wanted *cni.CapturedAttachment, now time.Time) bool {
+func (a *attachment) holds(s *Supervisor, wanted *cni.RelayedAttachment, now time.Time) bool {
 	if wanted == nil || *wanted != a.captured {
 		return false
 	}

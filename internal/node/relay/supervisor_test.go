@@ -33,18 +33,18 @@ const tapGroup = 0x74736e
 // captures are what the supervisor is told.
 type captures struct {
 	mu   sync.Mutex
-	list []cni.CapturedAttachment
+	list []cni.RelayedAttachment
 	// states were opened before the supervisor began, by port.
 	states map[string]State
 }
 
-func (c *captures) List() ([]cni.CapturedAttachment, error) {
+func (c *captures) List() ([]cni.RelayedAttachment, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return slices.Clone(c.list), nil
 }
 
-func (c *captures) set(list ...cni.CapturedAttachment) {
+func (c *captures) set(list ...cni.RelayedAttachment) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.list = list
@@ -63,7 +63,7 @@ func device(t *testing.T, state State) int {
 }
 
 // pod is a pod of the node with a captured interface.
-func (c *captures) pod(t *testing.T, name string) cni.CapturedAttachment {
+func (c *captures) pod(t *testing.T, name string) cni.RelayedAttachment {
 	t.Helper()
 	testenv.Program(t, "ktsn-relay") // and with it the programs of the kernel
 	id, err := topology.NewID()
@@ -85,7 +85,7 @@ func (c *captures) pod(t *testing.T, name string) cni.CapturedAttachment {
 		c.states = map[string]State{}
 	}
 	c.states[attachment.PortName()] = capturing(t, &attachment)
-	return cni.CapturedAttachment{
+	return cni.RelayedAttachment{
 		Attachment: attachment, Mode: capture.Timed, Netns: namespace.Path(), Socket: filepath.Join(t.TempDir(), "app.sock"),
 	}
 }
@@ -183,7 +183,7 @@ func eventually(t *testing.T, what string, holds func() bool) {
 	}
 }
 
-func statusOf(s *Supervisor, captured *cni.CapturedAttachment) Status {
+func statusOf(s *Supervisor, captured *cni.RelayedAttachment) Status {
 	for _, one := range s.Status() {
 		if one.Attachment == captured.Attachment {
 			return one
@@ -198,7 +198,7 @@ func isThere(name string) bool {
 }
 
 // process is the relay's number, by the tap that it reads.
-func processOf(t *testing.T, s *Supervisor, captured *cni.CapturedAttachment) int {
+func processOf(t *testing.T, s *Supervisor, captured *cni.RelayedAttachment) int {
 	t.Helper()
 	eventually(t, "a relay of "+captured.Identity, func() bool { return statusOf(s, captured).Running })
 	return statusOf(s, captured).PID
@@ -387,7 +387,7 @@ func TestAPortThatDoesNotComeIsLookedForLessOften(t *testing.T) {
 	}
 	defer node.Close()
 	of := &captures{}
-	gone := cni.CapturedAttachment{Attachment: overlay.Attachment{Network: "tsn", ContainerID: "gone", Interface: "tsn0"}}
+	gone := cni.RelayedAttachment{Attachment: overlay.Attachment{Network: "tsn", ContainerID: "gone", Interface: "tsn0"}}
 	of.set(gone)
 	s := &Supervisor{
 		Node: node, List: of.List, Changed: of.changed, Log: slog.New(slog.DiscardHandler),
@@ -397,7 +397,7 @@ func TestAPortThatDoesNotComeIsLookedForLessOften(t *testing.T) {
 	for _, step := range []struct {
 		sentence string
 		at       time.Duration
-		list     []cni.CapturedAttachment
+		list     []cni.RelayedAttachment
 		soon     bool
 	}{
 		{"the plugin may be about to make it", 0, of.list, true},
@@ -478,7 +478,7 @@ func TestAProgramThatIsMissingIsNamed(t *testing.T) {
 }
 
 // sendRecord has a frame with a record leave the pod.
-func sendRecord(t *testing.T, pod *cni.CapturedAttachment) {
+func sendRecord(t *testing.T, pod *cni.RelayedAttachment) {
 	t.Helper()
 	frame := append([]byte{2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2}, 0x88, 0xb5, 1, 0, 0, 0, 0, 0, 0, 0, 0, 1)
 	frame = append(frame, append([]byte{2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 0x88, 0xb6}, make([]byte, 46)...)...)

@@ -10,6 +10,8 @@ import (
 	"github.com/cilium/ebpf/asm"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	"github.com/kubernetsn/kubernetsn/internal/node/overlay"
 )
 
 const (
@@ -18,35 +20,58 @@ const (
 	// The redirection at the node's end is behind other filters of its ingress, and the only one of its egress.
 	filterHandle   = 1
 	filterPriority = 1
+	// redirection is the name of its program and filter.
+	redirection = "ktsn_vm"
 )
 
-// makeTap makes a tap that stays when nobody has it open.
-func makeTap(m *Machine, mtu int) error {
+// Tap is a device whose frames are those of a virtual machine. It stays when nobody has it open.
+type Tap struct {
+	Name string
+	// MTU is that of the machine's interface, and what may stand in front of a frame.
+	MTU int
+	// Queues are pairs.
+	Queues int
+	// Owner may open it without a privilege; negative: root alone.
+	Owner int
+}
+
+// Make makes it, up.
+func (t *Tap) Make() error {
 	attributes := netlink.NewLinkAttrs()
-	attributes.Name, attributes.MTU = m.Tap, mtu
+	attributes.Name = t.Name
 	tap := &netlink.Tuntap{LinkAttrs: attributes, Mode: netlink.TUNTAP_MODE_TAP, Flags: netlink.TUNTAP_NO_PI | netlink.TUNTAP_VNET_HDR}
-	if m.Queues > 1 {
+	if t.Queues > 1 {
 		tap.Flags = netlink.TUNTAP_MULTI_QUEUE_DEFAULTS | netlink.TUNTAP_VNET_HDR
 	}
-	if m.Owner >= 0 {
-		tap.Owner = uint32(m.Owner)
+	if t.Owner >= 0 {
+		tap.Owner = uint32(t.Owner)
 	}
 	if err := netlink.LinkAdd(tap); err != nil {
-		return fmt.Errorf("make the tap %s: %w", m.Tap, err)
+		return fmt.Errorf("make the tap %s: %w", t.Name, err)
 	}
-	if err := netlink.LinkSetUp(tap); err != nil {
-		return errors.Join(fmt.Errorf("set the tap %s up: %w", m.Tap, err), netlink.LinkDel(tap))
+	for _, step := range []struct {
+		what string
+		do   func() error
+	}{
+		{"mark", func() error { return netlink.LinkSetGroup(tap, overlay.LinkGroup) }},
+		// Whatever it is made with, the kernel gives it 1500.
+		{"set the MTU of", func() error { return netlink.LinkSetMTU(tap, t.MTU) }},
+		{"set up", func() error { return netlink.LinkSetUp(tap) }},
+	} {
+		if err := step.do(); err != nil {
+			return errors.Join(fmt.Errorf("%s the tap %s: %w", step.what, t.Name, err), netlink.LinkDel(tap))
+		}
 	}
 	return nil
 }
 
-// removeTap removes it; that it is not there is no error.
-func removeTap(name string) error {
+// RemoveTap removes it. That it is not there, or somebody else's, is no error.
+func RemoveTap(name string) error {
 	link, err := netlink.LinkByName(name)
 	if errors.As(err, &netlink.LinkNotFoundError{}) {
 		return nil
 	}
-	if err == nil {
+	if err == nil && link.Attrs().Group == overlay.LinkGroup {
 		err = netlink.LinkDel(link)
 	}
 	if err != nil {
@@ -72,12 +97,16 @@ func join(tapName, portName string) error {
 }
 
 func redirect(at netlink.Link, parent uint32, to netlink.Link, flags int32) error {
-	name := "ktsn_vm"
-	program, err := ebpf.NewProgram(&ebpf.ProgramSpec{Name: name, Type: ebpf.SchedCLS, License: "Apache-2.0", Instructions: asm.Instructions{
+	return attach(at, parent, redirection, asm.Instructions{
 		asm.Mov.Imm(asm.R1, int32(to.Attrs().Index)), asm.Mov.Imm(asm.R2, flags), asm.FnRedirect.Call(), asm.Return(),
-	}})
+	})
+}
+
+// attach puts a program of that name at one side of an interface, in the place of one that is there.
+func attach(at netlink.Link, parent uint32, name string, instructions asm.Instructions) error {
+	program, err := ebpf.NewProgram(&ebpf.ProgramSpec{Name: name, Type: ebpf.SchedCLS, License: "Apache-2.0", Instructions: instructions})
 	if err != nil {
-		return fmt.Errorf("load the redirection from %s to %s: %w", at.Attrs().Name, to.Attrs().Name, err)
+		return fmt.Errorf("load the program %s for %s: %w", name, at.Attrs().Name, err)
 	}
 	defer program.Close() // the filter keeps it
 	clsact := &netlink.Clsact{QdiscAttrs: netlink.QdiscAttrs{
@@ -93,7 +122,7 @@ func redirect(at netlink.Link, parent uint32, to netlink.Link, flags int32) erro
 		Fd: program.FD(), Name: name, DirectAction: true,
 	})
 	if err != nil {
-		return fmt.Errorf("add the redirection from %s to %s: %w", at.Attrs().Name, to.Attrs().Name, err)
+		return fmt.Errorf("add the filter %s to %s: %w", name, at.Attrs().Name, err)
 	}
 	return nil
 }

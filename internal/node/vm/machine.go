@@ -8,6 +8,8 @@ import (
 	"net"
 	"net/netip"
 	"regexp"
+
+	"github.com/kubernetsn/kubernetsn/internal/shared/device"
 )
 
 // Machine is a virtual machine that is connected.
@@ -34,12 +36,8 @@ type Machine struct {
 	MTU      int            `json:"mtu"`
 }
 
-const (
-	// interfaceName is that of the interface in the machine's namespace.
-	interfaceName = "tsn0"
-	// mostQueues is what the kernel's taps have at most, of which a class each uses eight.
-	mostQueues = 8
-)
+// interfaceName is that of the interface in the machine's namespace.
+const interfaceName = "tsn0"
 
 // nameForm keeps the tap's name within IFNAMSIZ.
 var nameForm = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,8}[a-z0-9])?$`)
@@ -52,8 +50,8 @@ func (m *Machine) Check() error {
 	if m.Network == "" {
 		return errors.New("no network is given; name one of the configurations of CNI")
 	}
-	if m.Queues < 1 || m.Queues > mostQueues {
-		return fmt.Errorf("%d queues are not from 1 to %d", m.Queues, mostQueues)
+	if m.Queues < 1 || m.Queues > device.MaxQueues {
+		return fmt.Errorf("%d queues are not from 1 to %d", m.Queues, device.MaxQueues)
 	}
 	if m.VCPUs < 1 {
 		return fmt.Errorf("%d virtual processors are less than 1", m.VCPUs)

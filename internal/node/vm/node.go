@@ -27,8 +27,8 @@ const (
 	DefaultPluginDir = "/opt/cni/bin"
 )
 
-// recordBytes is by how much a frame with a record is longer, and a tag.
-const recordBytes = 28
+// FrontBytes is by how much a frame of a machine with a record and a tag is longer than its interface allows.
+const FrontBytes = 28
 
 // Node connects virtual machines of the network namespace that it runs in.
 type Node struct {
@@ -77,7 +77,8 @@ func (n *Node) connect(ctx context.Context, list *libcni.NetworkConfigList, m *M
 	if err := m.read(result); err != nil {
 		return err
 	}
-	if err := makeTap(m, m.MTU+recordBytes); err != nil {
+	tap := &Tap{Name: m.Tap, MTU: m.MTU + FrontBytes, Queues: m.Queues, Owner: m.Owner}
+	if err := tap.Make(); err != nil {
 		return err
 	}
 	if err := join(m.Tap, m.Port); err != nil {
@@ -115,7 +116,7 @@ func (m *Machine) read(from types.Result) error {
 		if err != nil {
 			return err
 		}
-		m.MTU = port.Attrs().MTU - recordBytes
+		m.MTU = port.Attrs().MTU - FrontBytes
 	}
 	return nil
 }
@@ -144,7 +145,7 @@ func (n *Node) Detach(ctx context.Context, name string) error {
 
 // takeApart removes all of a machine, and keeps its file as long as something is left.
 func (n *Node) takeApart(ctx context.Context, m *Machine) error {
-	if err := removeTap(m.Tap); err != nil {
+	if err := RemoveTap(m.Tap); err != nil {
 		return err
 	}
 	if err := n.deleteInterface(ctx, m); err != nil {

@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package vm
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/cilium/ebpf/asm"
+	"github.com/vishvananda/netlink"
+
+	"github.com/kubernetsn/kubernetsn/internal/node/capture"
+	"github.com/kubernetsn/kubernetsn/internal/node/ethtool"
+	"github.com/kubernetsn/kubernetsn/internal/shared/device"
+)
+
+// A machine in a pod has the pod's interface, whose name it leaves to the pod. The functions of this file run inside the pod's network
+// namespace:
+//
+//	tap         QEMU ► tap ► (redirected) ► the node's end of the interface, ingress
+//	            QEMU ◄ tap ◄ (redirected) ◄ the pod's end of the interface, ingress
+//	vhost-user  QEMU ► shared memory ► relay
+//	            QEMU ◄ shared memory ◄ relay ◄ packet socket ◄ the pod's end of the interface
+//
+// The pod's kernel hears nothing at the interface, at which it has the machine's addresses: it would answer in its name.
+
+// Names of programs and filters at the pod's end of an interface of vhost-user.
+const (
+	deaf = "ktsn_deaf"
+	mute = "ktsn_mute"
+)
+
+// RelayMark is that of the relay's packet socket (SO_MARK): by it the relay alone sends at an interface of vhost-user.
+const RelayMark = 0x6b74736e
+
+// Actions of linux/pkt_cls.h, and the place of the mark in struct __sk_buff.
+const (
+	actPass = -1 // TC_ACT_UNSPEC: to other filters
+	actDrop = 2  // TC_ACT_SHOT
+	atMark  = 8
+)
+
+// JoinPod has what comes in at the tap come in at the node's end of the pod's interface, past the pod's kernel, and what comes in at the
+// interface leave at the tap.
+func (t *Tap) JoinPod(interfaceName string) error {
+	tap, err := netlink.LinkByName(t.Name)
+	if err != nil {
+		return fmt.Errorf("look for the tap %s in the pod: %w", t.Name, err)
+	}
+	link, err := netlink.LinkByName(interfaceName)
+	if err != nil {
+		return fmt.Errorf("look for %s in the pod: %w", interfaceName, err)
+	}
+	// In one step: the queue of the tap is still known at the node's end.
+	err = attach(tap, netlink.HANDLE_MIN_INGRESS, redirection, asm.Instructions{
+		asm.Mov.Imm(asm.R1, int32(link.Attrs().Index)), asm.Mov.Imm(asm.R2, 0), asm.FnRedirectPeer.Call(), asm.Return(),
+	})
+	if err != nil {
+		return err
+	}
+	return redirect(link, netlink.HANDLE_MIN_INGRESS, tap, 0)
+}
+
+// CheckPod names what is not as Make and JoinPod have made it.
+func (t *Tap) CheckPod(interfaceName string) error {
+	link, err := netlink.LinkByName(t.Name)
+	if err != nil {
+		return fmt.Errorf("the pod has no tap %s, so that its virtual machine is cut off; make the pod anew", t.Name)
+	}
+	tap, isTap := link.(*netlink.Tuntap)
+	if !isTap || tap.Mode != netlink.TUNTAP_MODE_TAP {
+		return fmt.Errorf("%s in the pod is a device of type %s, not a tap", t.Name, link.Type())
+	}
+	var all error
+	differs := func(format string, arguments ...any) {
+		all = errors.Join(all, fmt.Errorf("tap "+t.Name+" in the pod "+format, arguments...))
+	}
+	if tap.MTU != t.MTU {
+		differs("has an MTU of %d, not %d", tap.MTU, t.MTU)
+	}
+	if tap.Flags&netlink.TUNTAP_VNET_HDR == 0 {
+		differs("has no header of virtio (IFF_VNET_HDR)")
+	}
+	if has := tap.Flags&netlink.TUNTAP_MULTI_QUEUE != 0; has != (t.Queues > 1) {
+		differs("can have several queues: %t, not %t", has, t.Queues > 1)
+	}
+	return errors.Join(all, restored(t.Name, netlink.HANDLE_MIN_INGRESS, redirection, func() error { return t.JoinPod(interfaceName) }),
+		restored(interfaceName, netlink.HANDLE_MIN_INGRESS, redirection, func() error { return t.JoinPod(interfaceName) }))
+}
+
+// FindTap returns nil if there is none of that name. The number of queues of one with several is the most.
+func FindTap(name string) (*Tap, error) {
+	link, err := netlink.LinkByName(name)
+	if errors.As(err, &netlink.LinkNotFoundError{}) {
+		return nil, nil
+	}
+	tap, isTap := link.(*netlink.Tuntap)
+	if err != nil || !isTap {
+		return nil, err
+	}
+	found := &Tap{Name: name, MTU: tap.MTU, Queues: 1, Owner: int(tap.Owner)}
+	if tap.Flags&netlink.TUNTAP_MULTI_QUEUE != 0 {
+		found.Queues = device.MaxQueues
+	}
+	return found, nil
+}
+
+// LeaveToRelay has the pod's kernel neither hear nor say anything at an interface that a relay of vhost-user serves. Packet sockets
+// hear what comes in.
+func LeaveToRelay(interfaceName string) error {
+	link, err := netlink.LinkByName(interfaceName)
+	if err != nil {
+		return fmt.Errorf("look for %s in the pod: %w", interfaceName, err)
+	}
+	err = attach(link, netlink.HANDLE_MIN_INGRESS, deaf, asm.Instructions{asm.Mov.Imm(asm.R0, actDrop), asm.Return()})
+	if err != nil {
+		return err
+	}
+	return attach(link, netlink.HANDLE_MIN_EGRESS, mute, asm.Instructions{
+		asm.LoadMem(asm.R2, asm.R1, atMark, asm.Word),
+		asm.Mov.Imm(asm.R0, actDrop),
+		asm.JNE.Imm32(asm.R2, RelayMark, "end"),
+		asm.Mov.Imm(asm.R0, actPass),
+		asm.Return().WithSymbol("end"),
+	})
+}
+
+// CheckLeft puts back what LeaveToRelay has made, and says so.
+func CheckLeft(interfaceName string) error {
+	again := func() error { return LeaveToRelay(interfaceName) }
+	return errors.Join(restored(interfaceName, netlink.HANDLE_MIN_INGRESS, deaf, again), restored(interfaceName, netlink.HANDLE_MIN_EGRESS, mute, again))
+}
+
+// IsLeftToRelay tells whether LeaveToRelay was called for an interface.
+func IsLeftToRelay(interfaceName string) (bool, error) {
+	return capture.HasFilter(interfaceName, netlink.HANDLE_MIN_INGRESS, deaf)
+}
+
+// restored puts back a filter that somebody removed, and says so.
+func restored(interfaceName string, parent uint32, name string, again func() error) error {
+	has, err := capture.HasFilter(interfaceName, parent, name)
+	if errors.Is(err, capture.ErrGone) {
+		return nil // that has been said
+	}
+	if err != nil || has {
+		return err
+	}
+	if err := again(); err != nil {
+		return err
+	}
+	return fmt.Errorf("%s in the pod had lost the filter %s of the pod's virtual machine; it is back", interfaceName, name)
+}
+
+// segmentations are what the kernel would leave to the other side of a veth pair.
+var segmentations = []string{
+	"tx-tcp-segmentation", "tx-tcp-ecn-segmentation", "tx-tcp-mangleid-segmentation", "tx-tcp6-segmentation", "tx-udp-segmentation",
+}
+
+// SegmentAtPort has the kernel segment frames before the node's end of an interface, because a relay of vhost-user does not. It runs in
+// the node's network namespace.
+func SegmentAtPort(portName string) error {
+	for _, feature := range segmentations {
+		if err := ethtool.SetFeature(portName, feature, false); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package device says how a virtual machine in a pod is connected to the pod's interface. The operator's webhook, tsn-cni and the
+// relays read it alike.
+package device
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Kinds of devices.
+const (
+	// Tap is a device of the kernel's, in the pod's network namespace.
+	Tap = "tap"
+	// VhostUser is a socket at which a relay serves the machine's queues.
+	VhostUser = "vhost-user"
+)
+
+// What may say the class of a frame.
+const (
+	// ClassRecord : the record in front of it.
+	ClassRecord = "record"
+	// ClassPCP : the priority code point of its tag.
+	ClassPCP = "pcp"
+	// ClassQueue : the pair of queues by which it left the machine.
+	ClassQueue = "queue"
+)
+
+// Classes are all of them; the first one is the default.
+var Classes = []string{ClassRecord, ClassPCP, ClassQueue}
+
+// MaxQueues is how many pairs of queues a machine has at most: a class each.
+const MaxQueues = 8
+
+// Device is one. Its zero value is none.
+type Device struct {
+	Kind string `json:"kind"`
+	// Queues are pairs.
+	Queues int    `json:"queues"`
+	Class  string `json:"class"`
+	// Owner is the user whose process the machine is; 0: root.
+	Owner int `json:"owner"`
+}
+
+// Names of what is asked for, as arguments of tsn-cni and behind the slash of annotations.
+const (
+	KindName   = "device"
+	QueuesName = "device-queues"
+	ClassName  = "device-class"
+	OwnerName  = "device-owner"
+)
+
+// Names are all of them.
+var Names = []string{KindName, QueuesName, ClassName, OwnerName}
+
+// maxOwner is the largest number of a user; the next one means none.
+const maxOwner = 1<<32 - 2
+
+// Parse reads what is asked for by these names. The error begins with the name that is wrong.
+func Parse(asked map[string]string) (Device, error) {
+	kind, given := asked[KindName]
+	if !given {
+		for _, name := range Names {
+			if value, there := asked[name]; there {
+				return Device{}, fmt.Errorf("%s is %q, and there is no device; give %s as well, or leave it out", name, value, KindName)
+			}
+		}
+		return Device{}, nil
+	}
+	if kind != Tap && kind != VhostUser {
+		return Device{}, fmt.Errorf("%s is %q; give %s or %s", KindName, kind, Tap, VhostUser)
+	}
+	made := Device{Kind: kind, Class: cmp.Or(asked[ClassName], Classes[0])}
+	var err error
+	if made.Queues, err = number(asked, QueuesName, 1, 1, MaxQueues); err != nil {
+		return Device{}, err
+	}
+	if made.Owner, err = number(asked, OwnerName, 0, 0, maxOwner); err != nil {
+		return Device{}, err
+	}
+	if !slices.Contains(Classes, made.Class) {
+		return Device{}, fmt.Errorf("%s is %q; give one of %s", ClassName, made.Class, strings.Join(Classes, ", "))
+	}
+	if made.Class == ClassQueue && made.Queues == 1 {
+		return Device{}, fmt.Errorf("%s is %s, and the device has one pair of queues, so that all frames would be of one class; give %s of 2 or more",
+			ClassName, ClassQueue, QueuesName)
+	}
+	return made, nil
+}
+
+func number(asked map[string]string, name string, otherwise, least, most int) (int, error) {
+	text, given := asked[name]
+	if !given {
+		return otherwise, nil
+	}
+	value, err := strconv.Atoi(text)
+	if err != nil || value < least || value > most {
+		return 0, fmt.Errorf("%s is %q; give a number from %d to %d", name, text, least, most)
+	}
+	return value, nil
+}
+
+// Is tells whether there is a device of that kind.
+func (d Device) Is(kind string) bool { return d.Kind == kind }
+
+// Exists tells whether there is one.
+func (d Device) Exists() bool { return d.Kind != "" }
+
+// String says it in a few words.
+func (d Device) String() string {
+	queues := "1 queue"
+	if d.Queues != 1 {
+		queues = strconv.Itoa(d.Queues) + " queues"
+	}
+	return fmt.Sprintf("%s, %s, class by %s", d.Kind, queues, d.Class)
+}
+
+const (
+	tapPrefix = "tap"
+	// podPrefix opens the names that KubeVirt gives to interfaces, in whose place it expects tapPrefix.
+	podPrefix = "pod"
+	// maxName is that of an interface: IFNAMSIZ less the final zero.
+	maxName = 15
+)
+
+// TapName is the name of the tap of an interface, as KubeVirt expects it: that of pod16477688c0e is tap16477688c0e, that of tsn0 is
+// taptsn0.
+func TapName(interfaceName string) (string, error) {
+	name := tapPrefix + strings.TrimPrefix(interfaceName, podPrefix)
+	if len(name) > maxName {
+		return "", fmt.Errorf("%s is too long a name for an interface with a tap: the tap would be %s, and a name has at most %d characters",
+			interfaceName, name, maxName)
+	}
+	return name, nil
+}
+
+// SocketName is the name of the socket of vhost-user of an interface, in the folder of the pod's application socket.
+func SocketName(interfaceName string) string { return interfaceName + ".vhost.sock" }

@@ -1,0 +1,361 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cni_test
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"net"
+	"net/netip"
+	"os"
+	"slices"
+	"testing"
+	"time"
+
+	current "github.com/containernetworking/cni/pkg/types/100"
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/kubernetsn/kubernetsn/internal/node/capture"
+)
+
+const (
+	podTap = "taptsn0"
+	// machineEtherType is of frames that no kernel answers.
+	machineEtherType = 0x88b6
+	recordEtherType  = 0x88b5
+)
+
+// vnetHeader stands in front of each frame at a tap: no offload.
+var vnetHeader = make([]byte, 10)
+
+// openTap opens a queue of a pod's tap, as QEMU does.
+func openTap(t *testing.T, p *pod) *os.File {
+	t.Helper()
+	var file *os.File
+	must(t, p.Do(func() error {
+		fd, err := unix.Open("/dev/net/tun", unix.O_RDWR|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
+		if err != nil {
+			return err
+		}
+		request, err := unix.NewIfreq(podTap)
+		if err != nil {
+			return err
+		}
+		request.SetUint16(unix.IFF_TAP | unix.IFF_NO_PI | unix.IFF_VNET_HDR | unix.IFF_MULTI_QUEUE)
+		if err := unix.IoctlIfreq(fd, unix.TUNSETIFF, request); err != nil {
+			return err
+		}
+		file = os.NewFile(uintptr(fd), podTap)
+		return nil
+	}))
+	t.Cleanup(func() { file.Close() })
+	return file
+}
+
+// packets is a packet socket of one EtherType at a pod's interface.
+func packets(t *testing.T, p *pod, etherType uint16) int {
+	t.Helper()
+	var fd int
+	must(t, p.Do(func() error {
+		link, err := netlink.LinkByName(podIf)
+		if err != nil {
+			return err
+		}
+		fd, err = unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0)
+		if err != nil {
+			return err
+		}
+		wait := unix.NsecToTimeval(int64(patience))
+		if err := unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &wait); err != nil {
+			return err
+		}
+		return unix.Bind(fd, &unix.SockaddrLinklayer{Protocol: etherType<<8 | etherType>>8, Ifindex: link.Attrs().Index})
+	}))
+	t.Cleanup(func() { _ = unix.Close(fd) })
+	return fd
+}
+
+// arrives waits for a frame with a text, and says when it came.
+func arrives(t *testing.T, at int, text string) time.Time {
+	t.Helper()
+	frame := make([]byte, 2048)
+	for {
+		n, err := unix.Read(at, frame)
+		if err != nil {
+			t.Fatalf("%q does not arrive: %v", text, err)
+		}
+		if bytes.Contains(frame[:n], []byte(text)) {
+			return time.Now()
+		}
+	}
+}
+
+func hardwareAddress(t *testing.T, p *pod) (address net.HardwareAddr) {
+	t.Helper()
+	on(t, p.Namespace, podIf, func(link netlink.Link) error {
+		address = link.Attrs().HardwareAddr
+		return nil
+	})
+	return address
+}
+
+func machineFrame(to, from net.HardwareAddr, etherType uint16, payload []byte) []byte {
+	return slices.Concat(to, from, binary.BigEndian.AppendUint16(nil, etherType), payload, make([]byte, max(0, 46-len(payload))))
+}
+
+// behindRecord has a frame leave at a time.
+func behindRecord(frame []byte, at time.Time) []byte {
+	record := binary.BigEndian.AppendUint16(slices.Clone(frame[:12]), recordEtherType)
+	record = append(record, 1, 3) // version and priority; CLOCK_TAI
+	return append(binary.BigEndian.AppendUint64(record, uint64(at.UnixNano()+taiAhead())), frame...)
+}
+
+// taiAhead is by how much CLOCK_TAI is ahead of CLOCK_REALTIME.
+func taiAhead() int64 {
+	var tai, realtime unix.Timespec
+	_ = unix.ClockGettime(unix.CLOCK_TAI, &tai)
+	_ = unix.ClockGettime(unix.CLOCK_REALTIME, &realtime)
+	return time.Duration(tai.Nano() - realtime.Nano()).Round(time.Second).Nanoseconds()
+}
+
+// machines are a pod with a virtual machine on node a and an ordinary one on node b.
+type machines struct {
+	*lab
+	guest, other *pod
+	config       fields
+	result       *current.Result
+}
+
+func newMachines(t *testing.T, changes fields) *machines {
+	t.Helper()
+	m := &machines{lab: newLab(t)}
+	m.a.startDaemon(t)
+	m.b.startDaemon(t)
+	m.a.ktsn(t, "node", "peers", "add", "--vni", "42", "192.0.2.2", "10.42.2.0/24")
+	m.b.ktsn(t, "node", "peers", "add", "--vni", "42", "192.0.2.1", "10.42.1.0/24")
+	m.guest, m.other = m.a.newPod(t), m.b.newPod(t)
+	m.config = m.a.config(changes)
+	m.result = m.guest.add(t, m.config)
+	m.other.add(t, m.b.config(nil))
+	return m
+}
+
+func TestAVirtualMachineSendsByTheTapOfItsPod(t *testing.T) {
+	m := newMachines(t, fields{"device": "tap", "device-queues": 2, "device-owner": 107})
+	m.a.runRelays(t)
+	m.a.awaitTaps(t, m.guest)
+	must(t, m.a.runtime.CheckNetworkList(t.Context(), list(t, m.config), m.guest.attachment()))
+	on(t, m.guest.Namespace, podTap, func(link netlink.Link) error {
+		tap := link.(*netlink.Tuntap)
+		if tap.Owner != 107 || tap.MTU != 1450+28 || tap.NonPersist || tap.Flags&(netlink.TUNTAP_VNET_HDR|netlink.TUNTAP_MULTI_QUEUE) == 0 {
+			t.Errorf("the tap is %+v", tap)
+		}
+		return nil
+	})
+	tap, there := openTap(t, m.guest), packets(t, m.other, machineEtherType)
+	own, to := hardwareAddress(t, m.guest), hardwareAddress(t, m.other)
+	send := func(frame []byte) {
+		if _, err := tap.Write(slices.Concat(vnetHeader, frame)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	send(machineFrame(to, own, machineEtherType, []byte("at once")))
+	arrives(t, there, "at once")
+	at := time.Now().Add(300 * time.Millisecond)
+	send(behindRecord(machineFrame(to, own, machineEtherType, []byte("at its time")), at))
+	if came := arrives(t, there, "at its time"); came.Before(at) {
+		t.Errorf("a frame arrives %v before its time", at.Sub(came))
+	}
+	send(behindRecord(machineFrame(to, own, machineEtherType, append([]byte("the largest"), make([]byte, 1450-11)...)), time.Now()))
+	arrives(t, there, "the largest")
+}
+
+// arpRequest asks who has an address.
+func arpRequest(from net.HardwareAddr, own, whose netip.Addr) []byte {
+	return slices.Concat([]byte{0, 1, 8, 0, 6, 4, 0, 1}, from, own.AsSlice(), make([]byte, 6), whose.AsSlice())
+}
+
+// answers counts the ARP replies that come from an address within a while.
+func answers(t *testing.T, at int, from net.HardwareAddr) (count int) {
+	t.Helper()
+	frame := make([]byte, 2048)
+	for deadline := time.Now().Add(500 * time.Millisecond); ; {
+		left := time.Until(deadline)
+		ready, err := unix.Poll([]unix.PollFd{{Fd: int32(at), Events: unix.POLLIN}}, int(max(0, left.Milliseconds())))
+		if errors.Is(err, unix.EINTR) {
+			continue
+		}
+		must(t, err)
+		if ready == 0 {
+			return count
+		}
+		n, err := unix.Read(at, frame)
+		must(t, err)
+		if n >= 22 && bytes.Equal(frame[6:12], from) && frame[21] == 2 {
+			count++
+		}
+	}
+}
+
+func TestThePodsKernelDoesNotAnswerInTheNameOfItsVirtualMachine(t *testing.T) {
+	for name, test := range map[string]struct {
+		changes fields
+		answers int
+	}{
+		"no machine, and the kernel answers": {nil, 1},
+		"a tap":                              {fields{"device": "tap", "device-queues": 2}, 0},
+		"vhost-user":                         {fields{"device": "vhost-user"}, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := newMachines(t, test.changes)
+			own, whose := hardwareAddress(t, m.other), addressOf(m.result, true)
+			socket := packets(t, m.other, unix.ETH_P_ARP)
+			heard := packets(t, m.guest, unix.ETH_P_ALL)
+			asked := netip.MustParseAddr("10.42.2.9")
+			broadcast := net.HardwareAddr{0xff, 0xff, 0xff, 0xff, 0xff, 0xff}
+			if _, err := unix.Write(socket, machineFrame(broadcast, own, unix.ETH_P_ARP, arpRequest(own, asked, whose))); err != nil {
+				t.Fatal(err)
+			}
+			// It is there, whoever answers.
+			arrives(t, heard, string(asked.AsSlice()))
+			if got := answers(t, socket, hardwareAddress(t, m.guest)); got != test.answers {
+				t.Errorf("it is answered %d times, want %d", got, test.answers)
+			}
+		})
+	}
+}
+
+func TestAVirtualMachineHearsByTheTapOfItsPod(t *testing.T) {
+	m := newMachines(t, fields{"device": "tap", "device-queues": 2})
+	tap := openTap(t, m.guest)
+	send := packets(t, m.other, machineEtherType)
+	frame := machineFrame(hardwareAddress(t, m.guest), hardwareAddress(t, m.other), machineEtherType, []byte("for the machine"))
+	if _, err := unix.Write(send, frame); err != nil {
+		t.Fatal(err)
+	}
+	must(t, tap.SetReadDeadline(time.Now().Add(patience)))
+	got := make([]byte, 2048)
+	for {
+		n, err := tap.Read(got)
+		must(t, err)
+		if bytes.Contains(got[:n], []byte("for the machine")) {
+			return
+		}
+	}
+}
+
+func TestWhatBelongsToAMachineGoesWithItsPod(t *testing.T) {
+	lab := newLab(t)
+	lab.a.startDaemon(t)
+	pod := lab.a.newPod(t)
+	before := lab.a.inventory(t, pod)
+	for _, device := range []string{"tap", "vhost-user"} {
+		configs := list(t, lab.a.config(fields{"device": device}))
+		add := func(t *testing.T) {
+			if _, err := lab.a.runtime.AddNetworkList(t.Context(), configs, pod.attachment()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for name, clean := range cleaners {
+			t.Run(device+", "+name, func(t *testing.T) {
+				add(t)
+				clean(t, pod, configs)
+				checkSame(t, "after "+name, before, lab.a.inventory(t, pod))
+			})
+			t.Run(device+", a killed ADD, then "+name, func(t *testing.T) {
+				_, err := lab.a.killedAt(t, "configured").AddNetworkList(t.Context(), configs, pod.attachment())
+				mustBeKilled(t, err)
+				clean(t, pod, configs)
+				checkSame(t, "after "+name, before, lab.a.inventory(t, pod))
+			})
+		}
+	}
+	t.Run("an ADD that fails", func(t *testing.T) {
+		// There is one of the tap's name, so that it cannot be made.
+		must(t, pod.Do(func() error { return netlink.LinkAdd(&netlink.Bridge{LinkAttrs: named(podTap)}) }))
+		occupied := lab.a.inventory(t, pod)
+		_, err := lab.a.runtime.AddNetworkList(t.Context(), list(t, lab.a.config(fields{"device": "tap"})), pod.attachment())
+		refused(t, err, 999, "make the tap taptsn0")
+		checkSame(t, "after ADD", occupied, lab.a.inventory(t, pod))
+	})
+}
+
+func TestCheckNamesWhatAMachineLacks(t *testing.T) {
+	lab := newLab(t)
+	lab.a.startDaemon(t)
+	for name, test := range map[string]struct {
+		device string
+		breaks func(*testing.T, *pod)
+		want   string
+	}{
+		"the tap is gone": {"tap", func(t *testing.T, p *pod) { on(t, p.Namespace, podTap, netlink.LinkDel) },
+			"the pod has no tap taptsn0, so that its virtual machine is cut off"},
+		"it is another device": {"tap", func(t *testing.T, p *pod) {
+			on(t, p.Namespace, podTap, netlink.LinkDel)
+			must(t, p.Do(func() error { return netlink.LinkAdd(&netlink.Bridge{LinkAttrs: named(podTap)}) }))
+		}, "taptsn0 in the pod is a device of type bridge, not a tap"},
+		"the tap has another MTU": {"tap", func(t *testing.T, p *pod) {
+			on(t, p.Namespace, podTap, func(link netlink.Link) error { return netlink.LinkSetMTU(link, 1400) })
+		}, "tap taptsn0 in the pod has an MTU of 1400, not 1478"},
+		"its filter is gone": {"tap", func(t *testing.T, p *pod) { on(t, p.Namespace, podTap, removeFilters) },
+			"taptsn0 in the pod had lost the filter ktsn_vm of the pod's virtual machine; it is back"},
+		"the interface's is gone": {"tap", func(t *testing.T, p *pod) { on(t, p.Namespace, podIf, removeFilters) },
+			"tsn0 in the pod had lost the filter ktsn_vm of the pod's virtual machine; it is back"},
+		"the interface of vhost-user is not left to the relay": {"vhost-user", func(t *testing.T, p *pod) { on(t, p.Namespace, podIf, removeFilters) },
+			"tsn0 in the pod had lost the filter ktsn_deaf of the pod's virtual machine; it is back"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			pod := lab.a.newPod(t)
+			config := lab.a.config(fields{"device": test.device})
+			pod.add(t, config)
+			check := func() error {
+				return lab.a.runtime.CheckNetworkList(t.Context(), list(t, config), pod.attachment())
+			}
+			must(t, check())
+			test.breaks(t, pod)
+			refused(t, check(), 106, test.want)
+			if bytes.HasSuffix([]byte(test.want), []byte("it is back")) {
+				must(t, check())
+			}
+		})
+	}
+}
+
+func TestTheClassOfATapIsWhatThePodAsksFor(t *testing.T) {
+	lab := newLab(t)
+	lab.a.startDaemon(t)
+	pod := lab.a.newPod(t)
+	config := lab.a.config(fields{"capture": "All", "args": fields{"cni": fields{"device": "tap", "device-queues": 4, "device-class": "queue"}}})
+	pod.add(t, config)
+	must(t, lab.a.runtime.CheckNetworkList(t.Context(), list(t, config), pod.attachment()))
+	must(t, lab.a.Do(func() error {
+		port, err := capture.ReadPort(portOf(pod))
+		if port.ClassBy != capture.ClassByQueue {
+			t.Errorf("the program at the node's end takes the class by %v", port.ClassBy)
+		}
+		return err
+	}))
+}
+
+func TestNobodyButTheRelaySendsAtAnInterfaceOfVhostUser(t *testing.T) {
+	m := newMachines(t, fields{"device": "vhost-user"})
+	there := packets(t, m.other, machineEtherType)
+	own, to := hardwareAddress(t, m.guest), hardwareAddress(t, m.other)
+	socket := packets(t, m.guest, machineEtherType)
+	if _, err := unix.Write(socket, machineFrame(to, own, machineEtherType, []byte("by a program"))); !errors.Is(err, unix.ENOBUFS) {
+		t.Errorf("a program sends: %v", err)
+	}
+	const relayMark = 0x6b74736e
+	must(t, unix.SetsockoptInt(socket, unix.SOL_SOCKET, unix.SO_MARK, relayMark))
+	if _, err := unix.Write(socket, machineFrame(to, own, machineEtherType, []byte("by the relay"))); err != nil {
+		t.Fatal(err)
+	}
+	frame := make([]byte, 2048)
+	n, err := unix.Read(there, frame)
+	must(t, err)
+	if !bytes.Contains(frame[:n], []byte("by the relay")) {
+		t.Errorf("%q arrives", frame[:n])
+	}
+}
