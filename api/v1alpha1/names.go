@@ -14,6 +14,15 @@ const (
 	// ReceiveAnnotation of a pod: "ring" has datagrams of other nodes for its sockets come into memory that libktsn.so reads, on
 	// networks whose spec.receive.rings is Allowed. It counts when the pod is made.
 	ReceiveAnnotation = "kubernetsn.io/receive"
+	// DeviceAnnotation of a pod says that a virtual machine in it has the pod's interfaces, and how it is connected: "tap" or "vhost-user".
+	// Pods of KubeVirt have "tap" without it. It counts when the pod is made.
+	DeviceAnnotation = "kubernetsn.io/device"
+	// DeviceQueuesAnnotation of a pod is how many pairs of queues the machine's interface has, 1 to 8; 1 without it.
+	DeviceQueuesAnnotation = "kubernetsn.io/device-queues"
+	// DeviceClassAnnotation of a pod says where the class of a machine's frame comes from: "record", as without it, "pcp" or "queue".
+	DeviceClassAnnotation = "kubernetsn.io/device-class"
+	// DeviceOwnerAnnotation of a pod is the number of the user whose process the machine is; 107 in pods of KubeVirt, and root elsewhere.
+	DeviceOwnerAnnotation = "kubernetsn.io/device-owner"
 	// PodLabel is given to pods with the annotation kubernetsn.io/network when they are made. By it they are found. Its value is
 	// true.
 	PodLabel = "kubernetsn.io/on-network"
@@ -43,6 +52,14 @@ const (
 
 // ReceiveRing is the value of ReceiveAnnotation.
 const ReceiveRing = "ring"
+
+// Values of DeviceAnnotation.
+const (
+	// DeviceTap : by a tap in the pod's network namespace.
+	DeviceTap = "tap"
+	// DeviceVhostUser : by a socket of vhost-user in the pod's volume.
+	DeviceVhostUser = "vhost-user"
+)
 
 // Values of a TSNNetwork's spec.receive.path.
 const (

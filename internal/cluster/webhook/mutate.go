@@ -31,7 +31,11 @@ func mutate(pod *corev1.Pod, namespace string, networks []string) error {
 	if err := checkPod(pod); err != nil {
 		return err
 	}
-	if err := attach(pod, namespace, networks); err != nil {
+	machine, err := deviceOf(pod)
+	if err != nil {
+		return err
+	}
+	if err := attach(pod, namespace, networks, machine); err != nil {
 		return err
 	}
 	containers, err := chosen(pod)
@@ -45,6 +49,9 @@ func mutate(pod *corev1.Pod, namespace string, networks []string) error {
 	for _, container := range containers {
 		if err := addMount(container, volume); err != nil {
 			return err
+		}
+		if machine.Exists() {
+			continue // its programs do not send
 		}
 		if err := addPreload(container); err != nil {
 			return err
