@@ -11,10 +11,10 @@ import (
 	"github.com/containernetworking/plugins/pkg/ns"
 	"github.com/spf13/cobra"
 
+	"github.com/kubernetsn/kubernetsn/internal/node/taprio"
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
 	"github.com/kubernetsn/kubernetsn/internal/shared/schedule"
 	"github.com/kubernetsn/kubernetsn/internal/shared/subcommands"
-	"github.com/kubernetsn/kubernetsn/internal/node/taprio"
 	"github.com/kubernetsn/kubernetsn/internal/shared/tsnnetwork"
 )
 
