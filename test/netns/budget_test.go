@@ -5,7 +5,6 @@ package netns_test
 import (
 	"errors"
 	"io/fs"
-	"net"
 	"net/netip"
 	"os"
 	"os/exec"
@@ -131,16 +130,7 @@ func (l *lab) startDaemonIn(t *testing.T, group string, options ...string) (*pro
 // openDiscard opens a socket that nobody reads in pod b: without it the kernel would refuse the messages.
 func (l *lab) openDiscard(t *testing.T) {
 	t.Helper()
-	err := l.PodB.Do(func() error {
-		socket, err := net.ListenUDP("udp4", net.UDPAddrFromAddrPort(netip.AddrPortFrom(topology.PodAddressB, listenPort)))
-		if err == nil {
-			t.Cleanup(func() { socket.Close() })
-		}
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	listen(t, l.PodB, "udp4", netip.AddrPortFrom(topology.PodAddressB, listenPort))
 }
 
 // keepBusy sends a message each cycle from pod a, so often that an ordinary sleep does not pay, and returns what became of it.

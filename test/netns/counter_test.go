@@ -32,14 +32,7 @@ type counter struct {
 
 func (l *lab) startCounter(t *testing.T) *counter {
 	t.Helper()
-	started := &counter{messages: map[arrived]int{}}
-	err := l.PodB.Do(func() (err error) {
-		started.conn, err = net.ListenUDP("udp4", net.UDPAddrFromAddrPort(netip.AddrPortFrom(topology.PodAddressB, hostilePort)))
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	started := &counter{conn: listen(t, l.PodB, "udp4", netip.AddrPortFrom(topology.PodAddressB, hostilePort)), messages: map[arrived]int{}}
 	raw, err := started.conn.SyscallConn()
 	if err == nil {
 		err = raw.Control(func(fd uintptr) {

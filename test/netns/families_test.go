@@ -5,6 +5,7 @@ package netns_test
 import (
 	"bufio"
 	"bytes"
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -17,6 +18,7 @@ import (
 
 	"github.com/gopacket/gopacket"
 	"github.com/gopacket/gopacket/layers"
+	"golang.org/x/sys/unix"
 
 	"github.com/kubernetsn/kubernetsn/internal/bench/topology"
 	"github.com/kubernetsn/kubernetsn/internal/bench/wiretap"
@@ -105,10 +107,16 @@ func (l *lab) sendTo(t *testing.T, arguments ...string) []sendResult {
 func listen(t *testing.T, pod *topology.Namespace, network string, at netip.AddrPort) *net.UDPConn {
 	t.Helper()
 	var conn *net.UDPConn
-	if err := pod.Do(func() (err error) {
+	bind := func() (err error) {
 		conn, err = net.ListenUDP(network, net.UDPAddrFromAddrPort(at))
 		return err
-	}); err != nil {
+	}
+	// A test beside this one may just have forked: until it executes its program, the child holds what is closed here.
+	err := pod.Do(bind)
+	for deadline := time.Now().Add(patience); errors.Is(err, unix.EADDRINUSE) && time.Now().Before(deadline); err = pod.Do(bind) {
+		time.Sleep(10 * time.Millisecond)
+	}
+	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { conn.Close() })

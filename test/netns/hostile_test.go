@@ -6,7 +6,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"net"
 	"net/netip"
 	"os"
 	"os/exec"
@@ -117,14 +116,7 @@ func (a *attack) achieved(t *testing.T) map[string]int {
 // function it returns ends that and gives the number of datagrams.
 func (h *hostile) listenHostile(t *testing.T) func() int {
 	t.Helper()
-	var conn *net.UDPConn
-	err := h.lab.PodB.Do(func() (err error) {
-		conn, err = net.ListenUDP("udp4", net.UDPAddrFromAddrPort(netip.AddrPortFrom(topology.PodAddressB, hostilePort)))
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := listen(t, h.lab.PodB, "udp4", netip.AddrPortFrom(topology.PodAddressB, hostilePort))
 	counted := make(chan int)
 	go func() {
 		count := 0

@@ -3,7 +3,6 @@
 package netns_test
 
 import (
-	"net"
 	"net/netip"
 	"os/exec"
 	"slices"
@@ -23,15 +22,7 @@ type arrival struct {
 // receive listens in pod b, lets send happen, and returns count datagrams in the order of arrival.
 func (l *lab) receive(t *testing.T, count int, send func()) []arrival {
 	t.Helper()
-	var listener *net.UDPConn
-	err := l.PodB.Do(func() (err error) {
-		address := netip.AddrPortFrom(topology.PodAddressB, listenPort)
-		listener, err = net.ListenUDP("udp4", net.UDPAddrFromAddrPort(address))
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	listener := listen(t, l.PodB, "udp4", netip.AddrPortFrom(topology.PodAddressB, listenPort))
 	defer listener.Close()
 	send()
 	var arrivals []arrival

@@ -70,14 +70,7 @@ func (l *lab) listenShaped(t *testing.T) *shapedReceiver {
 // listenStamped makes a socket in pod b on which the kernel notes arrivals.
 func (l *lab) listenStamped(t *testing.T, address netip.Addr) *net.UDPConn {
 	t.Helper()
-	var conn *net.UDPConn
-	err := l.PodB.Do(func() (err error) {
-		conn, err = net.ListenUDP("udp4", net.UDPAddrFromAddrPort(netip.AddrPortFrom(address, listenPort)))
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := listen(t, l.PodB, "udp4", netip.AddrPortFrom(address, listenPort))
 	raw, err := conn.SyscallConn()
 	if err != nil {
 		t.Fatal(err)

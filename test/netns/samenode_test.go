@@ -3,7 +3,6 @@
 package netns_test
 
 import (
-	"net"
 	"net/netip"
 	"os/exec"
 	"testing"
@@ -68,13 +67,7 @@ func TestMessagesToPodsOfTheSameNodeNeverReachTheWire(t *testing.T) {
 	_, client := lab.startDaemon(t)
 	onBridge(t, client, "neighbor", neighbor)
 	onBridge(t, client, identity, lab.PodA)
-	var listener *net.UDPConn
-	if err := neighbor.Do(func() (err error) {
-		listener, err = net.ListenUDP("udp4", net.UDPAddrFromAddrPort(netip.AddrPortFrom(neighborAddress, listenPort)))
-		return err
-	}); err != nil {
-		t.Fatal(err)
-	}
+	listener := listen(t, neighbor, "udp4", netip.AddrPortFrom(neighborAddress, listenPort))
 	defer listener.Close()
 	tap := lab.openTap(t, 100)
 	command := exec.Command(program(t, "ktsn-test-send"), neighborAddress.String(), "7788",

@@ -111,17 +111,7 @@ func runFor(limit time.Duration, command *exec.Cmd) ([]byte, error) {
 
 func (l *lab) listenForTexts(t *testing.T) *net.UDPConn {
 	t.Helper()
-	var listener *net.UDPConn
-	err := l.PodB.Do(func() (err error) {
-		address := netip.AddrPortFrom(topology.PodAddressB, listenPort)
-		listener, err = net.ListenUDP("udp4", net.UDPAddrFromAddrPort(address))
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { listener.Close() })
-	return listener
+	return listen(t, l.PodB, "udp4", netip.AddrPortFrom(topology.PodAddressB, listenPort))
 }
 
 // texts are what has arrived, a little later than the last was sent, and ends the listener.
