@@ -58,8 +58,11 @@ func configuration(kind string, interfaces []string, ptp string) (string, error)
 
 func unit(interfaces []string, ptp string) string {
 	command := programPath + " run --interface " + strings.Join(interfaces, ",")
+	capabilities := "CAP_NET_ADMIN CAP_BPF CAP_PERFMON CAP_SYS_ADMIN"
 	if ptp == "" {
 		command += " --chrony-socket " + chronySocket
+		// Folder and socket are those of chronyd's user alone.
+		capabilities += " CAP_DAC_OVERRIDE"
 	}
 	return `[Unit]
 Description=Transmit times that hold outside of this virtual machine
@@ -70,7 +73,7 @@ After=network.target
 ExecStart=` + command + `
 Restart=always
 RestartSec=1
-CapabilityBoundingSet=CAP_NET_ADMIN CAP_BPF CAP_PERFMON CAP_SYS_ADMIN
+CapabilityBoundingSet=` + capabilities + `
 NoNewPrivileges=yes
 ProtectHome=yes
 PrivateTmp=yes
@@ -85,7 +88,8 @@ func chronyLines(ptp string) string {
 	if ptp != "" {
 		return "refclock PHC " + ptp + " poll 0 dpoll -2 offset 0 stratum 2\nmakestep 0.001 3\n"
 	}
-	return "refclock SOCK " + chronySocket + " poll 0 filter 8 delay 0.0001 stratum 2\nmakestep 0.001 3\n"
+	// The bound that ktsn-guest has where machines are emulated; chronyd takes half of a delay for an error.
+	return "refclock SOCK " + chronySocket + " poll 0 filter 8 delay 0.001 stratum 2\nmakestep 0.001 3\n"
 }
 
 func userData(interfaces []string, ptp string) string {

@@ -56,7 +56,7 @@ func newRun(env *subcommands.Environment) *cobra.Command {
 	addInterfaces(command, &options.interfaces)
 	flags.StringVar(&options.port, "port", hosttime.PortName, "`NAME` of the virtio port to the host")
 	flags.DurationVar(&options.limit, "limit", 0, "drop frames with a time while the host's may be wrong by more than this (default: the host's limit)")
-	flags.Int64Var(&options.driftPPM, "max-drift", 200, "by how many millionths (`PPM`) this machine's counter may be wrong")
+	flags.Int64Var(&options.driftPPM, "max-drift", 200, "by how many millionths (`PPM`) this machine's counter may be wrong against the host's")
 	flags.StringVar(&options.chrony, "chrony-socket", "", "`PATH` of a SOCK reference clock of chronyd, which sets this machine's clock by the host's")
 	return command
 }

@@ -15,13 +15,14 @@ const sampleMagic = 0x534f434b
 type Chrony struct{ Path string }
 
 // Discipline gives one.
-func (c Chrony) Discipline(sample Sample) {
+func (c Chrony) Discipline(sample Sample) error {
 	connection, err := net.DialUnix("unixgram", nil, &net.UnixAddr{Name: c.Path, Net: "unixgram"})
 	if err != nil {
-		return
+		return err
 	}
 	defer connection.Close()
-	_, _ = connection.Write(encode(sample)) // the next one comes soon
+	_, err = connection.Write(encode(sample))
+	return err
 }
 
 // encode is struct sock_sample of a machine of 64 bits: struct timeval, offset in seconds, pulse, leap, padding, magic.

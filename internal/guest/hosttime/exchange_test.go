@@ -87,6 +87,39 @@ func TestAboveTheHostsLimitNothingIsKnown(t *testing.T) {
 	}
 }
 
+func TestNothingIsKnownFromTheMomentTheGuestsClockIsSet(t *testing.T) {
+	told := &program{}
+	port := served(t, 0)
+	f := newFollower(func() (Port, error) { return port, nil }, told)
+	f.ask()
+	// It is set between the look at the clocks and the writing.
+	sets, clock := f.setsSoFar(), f.clock()
+	f.forget()
+	if err := f.set(clock, sets); err != nil || len(told.told) != 1 || told.told[0] != (capture.GuestClock{}) {
+		t.Errorf("%+v, %v", told.told, err)
+	}
+	if err := f.tell(); err != nil || len(told.told) != 2 || told.told[1].UntilNs == 0 {
+		t.Errorf("the next look tells %+v, %v", told.told, err)
+	}
+}
+
+func TestThatNobodySetsTheGuestsClockIsSaidOnce(t *testing.T) {
+	var said bytes.Buffer
+	f := newFollower(nil)
+	f.Log = slog.New(slog.NewTextHandler(&said, nil))
+	failure := errors.New("no socket")
+	f.Discipline = func(Sample) error { return failure }
+	f.discipline(Sample{})
+	f.discipline(Sample{})
+	if count := bytes.Count(said.Bytes(), []byte("no socket")); count != 1 {
+		t.Errorf("it was said %d times: %s", count, said.String())
+	}
+	failure = nil
+	if f.discipline(Sample{}); !bytes.Contains(said.Bytes(), []byte("is set by the host's again")) {
+		t.Errorf("it says %s", said.String())
+	}
+}
+
 func TestWithoutAHostNothingIsKnown(t *testing.T) {
 	told := &program{}
 	f := newFollower(func() (Port, error) { return nil, errors.New("no port") }, told)
@@ -138,6 +171,28 @@ func TestAGuestThatAsksWithoutEndIsAnsweredSlowly(t *testing.T) {
 	}
 	if took := time.Since(began); took < (asked-burst-1)*pause {
 		t.Errorf("%d answers took %v", asked, took)
+	}
+}
+
+// reads gives bytes that are no request, and counts how often it is asked.
+type reads struct{ count int }
+
+func (r *reads) Read(into []byte) (int, error) {
+	r.count++
+	return len(into), nil
+}
+
+func TestAGuestThatSendsRubbishIsReadSlowly(t *testing.T) {
+	from := &reads{}
+	slow := &paced{Reader: from, since: time.Now()}
+	began := time.Now()
+	for range burst + 10 {
+		if _, err := slow.Read(make([]byte, 100)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if took := time.Since(began); took < 9*pause || from.count != burst+10 {
+		t.Errorf("%d reads took %v", from.count, took)
 	}
 }
 

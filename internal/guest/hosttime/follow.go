@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -50,12 +51,12 @@ type Follower struct {
 	Open func() (Port, error)
 	// Programs are told what it is.
 	Programs []Program
-	// DriftPPB is by how many billionths the guest's counter may be wrong.
+	// DriftPPB is by how many billionths the guest's counter may be wrong against the host's; what the host's clock does, the host says.
 	DriftPPB int64
 	// Limit is the bound above which nothing timed is to be sent; 0: only the host's counts.
 	Limit time.Duration
 	// Discipline gets what the guest's clock is wrong by; nil: nobody does.
-	Discipline func(Sample)
+	Discipline func(Sample) error
 	Log        *slog.Logger
 
 	port     Port
@@ -66,6 +67,12 @@ type Follower struct {
 	slews    [3]slew
 	failed   string
 	unsure   bool
+	// undisciplined is why nobody sets the guest's clock, as it was said last.
+	undisciplined string
+
+	// mu is held while programs are told, sets counts how often the guest's clock was set.
+	mu   sync.Mutex
+	sets uint64
 }
 
 // slew is how a clock moves against the counter.
@@ -80,7 +87,7 @@ var clocks = [3]int32{unix.CLOCK_TAI, unix.CLOCK_MONOTONIC, unix.CLOCK_REALTIME}
 // Run follows until ctx ends. A host that does not answer is asked again; meanwhile the bound grows.
 func (f *Follower) Run(ctx context.Context) error {
 	f.interval.DriftPPB = f.DriftPPB
-	set, err := watchSets(ctx)
+	set, err := watchSets(ctx, f.forget)
 	if err != nil {
 		return fmt.Errorf("watch the guest's clock: %w", err)
 	}
@@ -100,6 +107,22 @@ func (f *Follower) Run(ctx context.Context) error {
 			f.slews = [3]slew{}
 		}
 	}
+}
+
+// forget has the programs believe nothing any more, at once: the guest's clock was set, and the host may not be answering.
+func (f *Follower) forget() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.sets++
+	for _, program := range f.Programs {
+		_ = program.Set(capture.GuestClock{}) // tell says it
+	}
+}
+
+func (f *Follower) setsSoFar() uint64 {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.sets
 }
 
 // ask makes exchanges. An error is said once.
@@ -152,7 +175,7 @@ func (f *Follower) exchangeOnce() error {
 	}
 	one.AnsweredRaw, one.ReceivedTAI, one.RepliedTAI = read(unix.CLOCK_MONOTONIC_RAW), reply.ReceivedTAI, reply.RepliedTAI
 	jumps := f.interval.Jumps
-	f.interval.Narrow(one)
+	f.interval.Narrow(one, f.DriftPPB+max(0, reply.DriftPPB))
 	if f.interval.Jumps != jumps {
 		f.Log.Warn("the host's clock was set, or this machine stood still")
 	}
@@ -178,10 +201,10 @@ func (f *Follower) limit() int64 {
 
 // tell gives the programs what is known.
 func (f *Follower) tell() error {
+	sets := f.setsSoFar()
 	clock := f.clock()
-	var all error
-	for _, program := range f.Programs {
-		all = errors.Join(all, program.Set(clock))
+	if err := f.set(clock, sets); err != nil {
+		return err
 	}
 	if unsure := clock.UntilNs == 0; unsure != f.unsure {
 		f.unsure = unsure
@@ -192,9 +215,38 @@ func (f *Follower) tell() error {
 		}
 	}
 	if f.Discipline != nil && clock.UntilNs != 0 {
-		f.Discipline(Sample{At: time.Now(), Offset: time.Duration(clock.AheadNs[2] - f.host.AheadOfUTC)})
+		f.discipline(Sample{At: time.Now(), Offset: time.Duration(clock.AheadNs[2] - f.host.AheadOfUTC)})
+	}
+	return nil
+}
+
+// set writes what is known into the programs, unless the guest's clock was set meanwhile; then the next look finds what it is.
+func (f *Follower) set(clock capture.GuestClock, sets uint64) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.sets != sets {
+		return nil
+	}
+	var all error
+	for _, program := range f.Programs {
+		all = errors.Join(all, program.Set(clock))
 	}
 	return all
+}
+
+// discipline hands a sample on. That nobody takes it is said once.
+func (f *Follower) discipline(sample Sample) {
+	failed := ""
+	if err := f.Discipline(sample); err != nil {
+		failed = err.Error()
+	}
+	switch {
+	case failed != "" && failed != f.undisciplined:
+		f.Log.Warn("nobody takes what this machine's clock is wrong by, and so nobody sets it", "error", failed)
+	case failed == "" && f.undisciplined != "":
+		f.Log.Info("this machine's clock is set by the host's again")
+	}
+	f.undisciplined = failed
 }
 
 // clock is what is known now. UntilNs is 0 when that is not enough.

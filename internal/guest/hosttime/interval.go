@@ -13,7 +13,7 @@ type Exchange struct {
 
 // Interval is what the host's clock may be ahead of the guest's counter.
 type Interval struct {
-	// DriftPPB is by how many billionths the counter may be wrong, towards the host's clock.
+	// DriftPPB is by how many billionths the host's clock may move against the counter.
 	DriftPPB int64
 	// Least and Most are at the counter At. Before the first exchange Exchanges is 0.
 	Least, Most, At int64
@@ -31,7 +31,7 @@ func (i *Interval) Advance(raw int64) {
 	i.Least, i.Most, i.At = i.Least-grown, i.Most+grown, raw
 }
 
-// drift is by how much the counter may be wrong after a time, rounded up.
+// drift is by how much both may move apart in a time, rounded up.
 func (i *Interval) drift(elapsed int64) int64 {
 	high, low := bits.Mul64(uint64(elapsed), uint64(i.DriftPPB))
 	if high >= 1e9 {
@@ -44,8 +44,15 @@ func (i *Interval) drift(elapsed int64) int64 {
 	return int64(quotient)
 }
 
-// Narrow takes an exchange into account. One that cannot be, whose readings are not in order, changes nothing.
-func (i *Interval) Narrow(exchange Exchange) {
+// Narrow takes an exchange into account, from which on the drift may be another one. Since the last exchange it was the one or the
+// other. One that cannot be, whose readings are not in order, changes nothing but that.
+func (i *Interval) Narrow(exchange Exchange, driftPPB int64) {
+	i.DriftPPB = max(i.DriftPPB, driftPPB)
+	i.narrow(exchange)
+	i.DriftPPB = driftPPB
+}
+
+func (i *Interval) narrow(exchange Exchange) {
 	least, most := exchange.RepliedTAI-exchange.AnsweredRaw, exchange.ReceivedTAI-exchange.AskedRaw
 	// Both were true at some moment of the exchange.
 	during := i.drift(max(exchange.AnsweredRaw-exchange.AskedRaw, 0))

@@ -13,8 +13,8 @@ const PortName = "org.kubernetsn.clock"
 
 // What a message begins with; the last digit is the version.
 const (
-	requestMagic = 0x3151544b // KTQ1
-	replyMagic   = 0x3152544b // KTR1
+	requestMagic = 0x3251544b // KTQ2
+	replyMagic   = 0x3252544b // KTR2
 )
 
 // Request asks for the host's time. All of both is little-endian.
@@ -31,6 +31,8 @@ type Reply struct {
 	ReceivedTAI, RepliedTAI int64
 	// AheadOfUTC is CLOCK_TAI less CLOCK_REALTIME of the host, in nanoseconds.
 	AheadOfUTC int64
+	// DriftPPB is by how many billionths the host's clock may move against its counter until the next reply.
+	DriftPPB int64
 	// LimitNs is the error above which the guest shall send nothing with a transmit time; 0: there is no limit.
 	LimitNs int64
 }

@@ -26,13 +26,13 @@ const (
 func Serve(ctx context.Context, connection io.ReadWriteCloser, limit time.Duration) error {
 	stop := context.AfterFunc(ctx, func() { _ = connection.Close() })
 	defer stop()
-	from := stream{bufio.NewReader(connection)}
+	from := stream{bufio.NewReader(&paced{Reader: connection, since: time.Now()})}
 	for asked, since := 0, time.Now(); ; asked++ {
 		var request Request
 		if err := from.next(requestMagic, &request); err != nil {
 			return errors.Join(ctx.Err(), err)
 		}
-		reply := Reply{Magic: replyMagic, Number: request.Number, ReceivedTAI: read(unix.CLOCK_TAI), LimitNs: limit.Nanoseconds()}
+		reply := Reply{Magic: replyMagic, Number: request.Number, ReceivedTAI: read(unix.CLOCK_TAI), DriftPPB: clockDrift(), LimitNs: limit.Nanoseconds()}
 		reply.AheadOfUTC = aheadOf(unix.CLOCK_TAI, unix.CLOCK_REALTIME)
 		reply.RepliedTAI = read(unix.CLOCK_TAI)
 		if err := write(connection, &reply); err != nil {
@@ -45,6 +45,24 @@ func Serve(ctx context.Context, connection io.ReadWriteCloser, limit time.Durati
 			time.Sleep(pause)
 		}
 	}
+}
+
+// paced makes a guest wait that sends without end, whatever it sends.
+type paced struct {
+	io.Reader
+	reads int
+	since time.Time
+}
+
+func (p *paced) Read(into []byte) (int, error) {
+	switch {
+	case time.Since(p.since) > burst*pause:
+		p.reads, p.since = 0, time.Now()
+	case p.reads >= burst:
+		time.Sleep(pause)
+	}
+	p.reads++
+	return p.Reader.Read(into)
 }
 
 // ServeAt answers the guest whose virtual machine listens at a unix socket, as QEMU does for a character device, until ctx ends.

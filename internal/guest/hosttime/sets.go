@@ -11,8 +11,8 @@ import (
 )
 
 // watchSets tells each time that CLOCK_REALTIME, and with it CLOCK_TAI, was set, until ctx ends (timerfd_create(2),
-// TFD_TIMER_CANCEL_ON_SET).
-func watchSets(ctx context.Context) (<-chan struct{}, error) {
+// TFD_TIMER_CANCEL_ON_SET): it calls a function, in a goroutine of its own, and then writes to the channel.
+func watchSets(ctx context.Context, atOnce func()) (<-chan struct{}, error) {
 	fd, err := unix.TimerfdCreate(unix.CLOCK_REALTIME, unix.TFD_CLOEXEC|unix.TFD_NONBLOCK)
 	if err != nil {
 		return nil, err
@@ -39,6 +39,7 @@ func watchSets(ctx context.Context) (<-chan struct{}, error) {
 			if _, err := timer.Read(expirations[:]); !errors.Is(err, unix.ECANCELED) || arm() != nil {
 				return
 			}
+			atOnce()
 			select {
 			case set <- struct{}{}:
 			default: // there is one that nobody has seen yet
