@@ -88,16 +88,18 @@ func indent(text string) string {
 
 func newVMDetach() *cobra.Command {
 	node := &vm.Node{}
+	force := false
 	command := &cobra.Command{
 		Use:   "detach NAME",
 		Short: "Disconnect a virtual machine",
 		Long:  "Removes what `ktsn vm attach` has made. It can be repeated when a step failed.",
 		Args:  subcommands.OneArgument("the virtual machine's name"),
 		RunE: func(command *cobra.Command, arguments []string) error {
-			return node.Detach(command.Context(), arguments[0])
+			return node.Detach(command.Context(), arguments[0], force)
 		},
 	}
 	addVMState(command, node)
+	command.Flags().BoolVar(&force, "force", false, "go on when the network's plugins cannot remove what they have made")
 	return command
 }
 

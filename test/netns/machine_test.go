@@ -29,12 +29,14 @@ import (
 	"github.com/kubernetsn/kubernetsn/test/internal/guest"
 )
 
-const (
-	machineName = "vm1"
+// guestPatience is for a virtual machine, which takes half a minute on an idle machine.
+const guestPatience = 5 * time.Minute
+
+var (
+	// machineName is of this process alone: network namespaces are the node's, whichever node a test has made.
+	machineName = "v" + strconv.Itoa(os.Getpid()%1_000_000_000)
 	// machineIdentity is how ktsnd calls it.
 	machineIdentity = "vm-" + machineName
-	// guestPatience is for a virtual machine, which takes half a minute on an idle machine.
-	guestPatience = 5 * time.Minute
 )
 
 // virtualMachine is one that `ktsn vm attach` has connected to node a.

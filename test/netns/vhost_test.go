@@ -507,12 +507,17 @@ func TestVhostRecordsAreForThoseWithTheRight(t *testing.T) {
 	rig.startRelay(t)
 	rig.startGuest(t)
 	there := listenFrames(t, rig.PodB, carriedEtherType)
+	// Also one that has a class and no time.
+	const what, untimed = 15, 0x36
+	classed := recorded(rig.frame(rig.own, "with a class"), 0)
+	classed[what] = untimed
 	rig.send(t, 0, recorded(rig.frame(rig.own, "with a record"), nowTAI(t)))
+	rig.send(t, 0, classed)
 	rig.send(t, 0, rig.frame(rig.own, "without"))
 	if text := arrivedText(t, there); text != "without" {
 		t.Errorf("%q arrives", text)
 	}
-	rig.awaitCount(t, "it is dropped", func(c relayed) bool { return c.Dropped[dropRecordDenied] == 1 && c.drops() == 1 })
+	rig.awaitCount(t, "both are dropped", func(c relayed) bool { return c.Dropped[dropRecordDenied] == 2 && c.drops() == 2 })
 }
 
 func TestVhostIdleGuestCostsNothing(t *testing.T) {

@@ -217,12 +217,21 @@ bool receive_socket_excluded(const struct receive_maps *maps, int socket_fd)
 	return receive_socket_entered(maps, socket_fd, no_cookie);
 }
 
+/* Another thread may exclude it at any moment, and then it stays excluded. */
+static int socket_enter(const struct receive_maps *maps, int socket_fd, uint64_t cookie)
+{
+	int err = bpf_map_add(maps->sockets, &socket_fd, &cookie);
+
+	if (err != -EEXIST)
+		return err;
+	return receive_socket_entered(maps, socket_fd, cookie) ? 0 : -EPERM;
+}
+
 /* The ring comes last: with it datagrams come. */
 int receive_ring_enter(const struct receive_maps *maps, int socket_fd, uint64_t cookie,
 		       const struct receive_descriptors *fds, struct ktsn_receive_control *control)
 {
-	int err = receive_socket_excluded(maps, socket_fd) ? -EPERM
-							   : bpf_map_put(maps->sockets, &socket_fd, &cookie);
+	int err = socket_enter(maps, socket_fd, cookie);
 
 	if (err)
 		return err;
@@ -232,9 +241,13 @@ int receive_ring_enter(const struct receive_maps *maps, int socket_fd, uint64_t 
 	err = map_enter(maps->controls, cookie, fds->control);
 	if (!err)
 		err = map_enter(maps->rings, cookie, fds->ring);
+	if (!err && receive_socket_excluded(maps, socket_fd))
+		err = -EPERM;
 	if (err) {
+		(void)bpf_map_remove(maps->rings, &cookie);
 		(void)bpf_map_remove(maps->controls, &cookie);
-		(void)bpf_map_remove(maps->sockets, &socket_fd);
+		if (!receive_socket_excluded(maps, socket_fd))
+			(void)bpf_map_remove(maps->sockets, &socket_fd);
 	}
 	return err;
 }

@@ -89,6 +89,14 @@ int bpf_map_put(int map, const void *key, const void *value)
 	return bpf(BPF_MAP_UPDATE_ELEM, &attributes);
 }
 
+int bpf_map_add(int map, const void *key, const void *value)
+{
+	union bpf_attr attributes = element(map, key, value);
+
+	attributes.flags = BPF_NOEXIST;
+	return bpf(BPF_MAP_UPDATE_ELEM, &attributes);
+}
+
 int bpf_map_get(int map, const void *key, void *value)
 {
 	union bpf_attr attributes = element(map, key, value);

@@ -30,6 +30,8 @@ int bpf_map_describe(int map, struct bpf_map_shape *shape, uint32_t *id);
 /* 0 or -errno: -ENOENT when there is no such key. The value of a map of maps is a map: its descriptor to put,
  * its number to get. */
 int bpf_map_put(int map, const void *key, const void *value);
+/* Also -EEXIST: what is there stays. */
+int bpf_map_add(int map, const void *key, const void *value);
 int bpf_map_get(int map, const void *key, void *value);
 int bpf_map_remove(int map, const void *key);
 /* Keys of `key_bytes` each, one behind the other; those that are not there are passed over. A map of maps

@@ -154,15 +154,17 @@ static bool burst_fill(struct source_vhost *vhost, struct relay_counters *counte
 /* 0 with a frame, or why it is none to be sent. */
 static int frame_take(const struct source_vhost *vhost, struct rte_mbuf *mbuf, struct captured_frame *frame)
 {
+	const uint8_t *bytes = rte_pktmbuf_mtod(mbuf, const uint8_t *);
 	enum captured_verdict verdict;
 
 	*frame = (struct captured_frame){.timed = false};
 	if (mbuf->nb_segs != 1 || mbuf->data_len > FRAME_BYTES_MAX)
 		return RELAY_DROP_TRUNCATED;
-	verdict = captured_frame_parse(rte_pktmbuf_mtod(mbuf, uint8_t *), mbuf->data_len, frame);
+	verdict = captured_frame_parse(bytes, mbuf->data_len, frame);
 	if (verdict)
 		return (int)drops[verdict];
-	if (frame->timed && !vhost->setup.records)
+	/* With a record in front of it, be it of a class alone. */
+	if (frame->addresses != bytes && !vhost->setup.records)
 		return RELAY_DROP_RECORD_DENIED;
 	if (memcmp(frame->addresses + ETH_ALEN, vhost->setup.own, ETH_ALEN) != 0)
 		return RELAY_DROP_SOURCE;

@@ -48,7 +48,8 @@ func (b *Bus) Unbind(address string) (*Device, error) {
 		return nil, err
 	}
 	if device.Driver != VFIO && device.Driver != "" {
-		return device, b.forget(address)
+		// A killed Bind may have said already whose it was to be.
+		return device, errors.Join(b.write(b.path(address, "driver_override"), "\n"), b.forget(address))
 	}
 	if err := b.unused(device); err != nil {
 		return nil, err
@@ -136,10 +137,13 @@ func (b *Bus) unused(device *Device) error {
 	if errors.Is(err, unix.EBUSY) {
 		return fmt.Errorf("%s is in use (%s): end the ktsnd or virtual machine that has it first", device.Address, group)
 	}
-	if err == nil {
-		return unix.Close(fd)
+	if errors.Is(err, unix.ENOENT) {
+		return nil // no file to be open
 	}
-	return nil // no file to be open
+	if err != nil {
+		return fmt.Errorf("look whether %s is in use: open %s: %w", device.Address, group, err)
+	}
+	return unix.Close(fd)
 }
 
 // write writes to a file of the kernel's, which exists.

@@ -9,8 +9,12 @@ import (
 	"github.com/vishvananda/netlink"
 )
 
+// openVSwitch is the type of a datapath of Open vSwitch in the kernel, of whose ports nobody else knows how they hang together.
+const openVSwitch = "openvswitch"
+
 // Uses tells what this node would lose with an interface: addresses and default routes of it, and of the bridges, bonds, VLANs
-// and others that are on it, in this network namespace. Addresses of the link alone (fe80::) count for nothing.
+// and others that are on it, in this network namespace. Addresses of the link alone (fe80::) count for nothing. A port of Open vSwitch
+// is in use whatever is on it.
 func Uses(name string) ([]string, error) {
 	link, err := netlink.LinkByName(name)
 	if err != nil {
@@ -52,6 +56,9 @@ func stacked(link netlink.Link, links []netlink.Link) []netlink.Link {
 
 func usesOf(link netlink.Link) ([]string, error) {
 	name := link.Attrs().Name
+	if link.Type() == openVSwitch {
+		return []string{"it is a port of Open vSwitch (" + name + "); `ovs-vsctl del-port` takes it off"}, nil
+	}
 	addresses, err := netlink.AddrList(link, netlink.FAMILY_ALL)
 	if err != nil && !errors.Is(err, netlink.ErrDumpInterrupted) {
 		return nil, fmt.Errorf("addresses of %s: %w", name, err)

@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package vm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/containernetworking/cni/libcni"
+	"github.com/containernetworking/cni/pkg/invoke"
+	"github.com/containernetworking/cni/pkg/types"
+	current "github.com/containernetworking/cni/pkg/types/100"
+	"github.com/vishvananda/netlink"
+)
+
+// attaching is an Attach under way.
+type attaching struct {
+	*Machine
+	node *Node
+	list *libcni.NetworkConfigList
+	undo []func() error
+}
+
+// Attach connects a machine. When a step fails, what the steps before it made is taken apart again, and nothing else.
+func (n *Node) Attach(ctx context.Context, m *Machine) error {
+	if err := m.Check(); err != nil {
+		return err
+	}
+	unlock, err := n.lock()
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	if _, err := os.Stat(n.path(m.Name)); err == nil {
+		return fmt.Errorf("a virtual machine %s is connected already; detach it first", m.Name)
+	}
+	list, err := m.network()
+	if err != nil {
+		return err
+	}
+	m.Tap, m.Clock = m.tapName(), n.clockSocket(m)
+	a := &attaching{Machine: m, node: n, list: list}
+	if err := a.run(ctx); err != nil {
+		for _, undo := range slices.Backward(a.undo) {
+			err = errors.Join(err, undo())
+		}
+		return err
+	}
+	return nil
+}
+
+// network reads the network's configuration, and looks for its plugins: what cannot be called could not be undone either.
+func (m *Machine) network() (*libcni.NetworkConfigList, error) {
+	list, err := libcni.LoadConfList(m.ConfDir, m.Network)
+	if err != nil {
+		return nil, fmt.Errorf("read the network's configuration: %w", err)
+	}
+	for _, plugin := range list.Plugins {
+		if _, err := invoke.FindInPath(plugin.Network.Type, m.PluginDirs); err != nil {
+			return nil, fmt.Errorf("network %s needs the plugin %s: %w", m.Network, plugin.Network.Type, err)
+		}
+	}
+	return list, nil
+}
+
+func (a *attaching) run(ctx context.Context) error {
+	for _, step := range []func(context.Context) error{a.note, a.makeSocketFolder, a.makeNamespace, a.attachInterface, a.makeTap} {
+		if err := step(ctx); err != nil {
+			return err
+		}
+	}
+	return a.node.write(a.Machine)
+}
+
+// note comes first, so that Detach finds what a kill leaves.
+func (a *attaching) note(context.Context) error {
+	a.undo = append(a.undo, func() error { return a.node.forget(a.Name) })
+	return a.node.write(a.Machine)
+}
+
+// makeSocketFolder makes a folder in which QEMU can make its socket, whoever runs it.
+func (a *attaching) makeSocketFolder(context.Context) error {
+	folder := filepath.Dir(a.Clock)
+	a.undo = append(a.undo, func() error { return os.RemoveAll(folder) })
+	err := os.MkdirAll(folder, 0o750)
+	if err == nil && a.Owner >= 0 {
+		err = os.Chown(folder, a.Owner, -1)
+	}
+	if err != nil {
+		return fmt.Errorf("make a folder for the socket of the machine's clock: %w", err)
+	}
+	return nil
+}
+
+func (a *attaching) makeNamespace(ctx context.Context) error {
+	if err := makeNamespace(a.namespaceName()); err != nil {
+		return err
+	}
+	a.undo = append(a.undo, func() error { return removeNamespace(a.namespaceName()) })
+	// A machine of that name may have been connected when this node was turned off: plugins keep addresses then. What they say of
+	// one that was not does not matter.
+	_ = a.node.runtime(a.Machine).DelNetworkList(ctx, a.list, a.leftOver())
+	return nil
+}
+
+func (a *attaching) attachInterface(ctx context.Context) error {
+	a.undo = append(a.undo, func() error { return a.node.deleteInterface(context.WithoutCancel(ctx), a.Machine) })
+	result, err := a.node.runtime(a.Machine).AddNetworkList(ctx, a.list, a.attachment())
+	if err != nil {
+		return fmt.Errorf("attach an interface for %s to network %s: %w", a.Name, a.Network, err)
+	}
+	return a.read(result)
+}
+
+func (a *attaching) makeTap(context.Context) error {
+	tap := &Tap{Name: a.Tap, MTU: a.MTU + FrontBytes, Queues: a.Queues, Owner: a.Owner}
+	if err := tap.Make(); err != nil {
+		return err
+	}
+	a.undo = append(a.undo, func() error { return RemoveTap(a.Tap) })
+	return join(a.Tap, a.Port)
+}
+
+// read takes over what the plugins have made.
+func (m *Machine) read(from types.Result) error {
+	result, err := current.NewResultFromResult(from)
+	if err != nil {
+		return fmt.Errorf("read what the plugins have made: %w", err)
+	}
+	for _, one := range result.Interfaces {
+		if one.Sandbox == "" && one.Name != "" && m.Port == "" && isVeth(one.Name) {
+			m.Port = one.Name
+		}
+		if one.Sandbox != "" {
+			m.Address, m.MTU = one.Mac, one.Mtu
+		}
+	}
+	for _, address := range result.IPs {
+		prefix, err := netip.ParsePrefix(address.Address.String())
+		if err != nil {
+			return err
+		}
+		m.Prefixes = append(m.Prefixes, prefix)
+	}
+	if m.Port == "" || m.Address == "" {
+		return fmt.Errorf("the plugins of network %s have made no interface with an end on the node", m.Network)
+	}
+	if m.MTU == 0 {
+		port, err := netlink.LinkByName(m.Port)
+		if err != nil {
+			return err
+		}
+		m.MTU = port.Attrs().MTU - FrontBytes
+	}
+	return nil
+}
+
+func isVeth(name string) bool {
+	link, err := netlink.LinkByName(name)
+	return err == nil && link.Type() == "veth"
+}

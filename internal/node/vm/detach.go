@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package vm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/containernetworking/cni/libcni"
+)
+
+// Detach disconnects a machine. It can be repeated until all has gone; a machine that is not connected is named. With force it goes on
+// when the network's plugins cannot remove what they have made, and says what they said.
+func (n *Node) Detach(ctx context.Context, name string, force bool) error {
+	unlock, err := n.lock()
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	m, err := n.readFile(name)
+	if errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("no virtual machine %q is connected; `ktsn vm list` shows those that are", name)
+	}
+	if err != nil {
+		return err
+	}
+	if err := RemoveTap(m.Tap); err != nil {
+		return err
+	}
+	left := n.deleteInterface(ctx, m)
+	if left != nil && !force {
+		return fmt.Errorf("%w; --force leaves it", left)
+	}
+	return errors.Join(left, n.takeApart(m))
+}
+
+// takeApart removes what is not the plugins', and last the file.
+func (n *Node) takeApart(m *Machine) error {
+	if err := removeNamespace(m.namespaceName()); err != nil {
+		return err
+	}
+	if err := os.RemoveAll(filepath.Dir(n.clockSocket(m))); err != nil {
+		return err
+	}
+	return n.forget(m.Name)
+}
+
+// deleteInterface has the plugins remove what they have made, whether or not the namespace is still there.
+func (n *Node) deleteInterface(ctx context.Context, m *Machine) error {
+	list, err := libcni.LoadConfList(m.ConfDir, m.Network)
+	if err != nil {
+		return fmt.Errorf("read the network's configuration, which is needed to detach %s: %w", m.Name, err)
+	}
+	made := m.attachment()
+	if _, err := os.Stat(made.NetNS); errors.Is(err, os.ErrNotExist) {
+		made = m.leftOver()
+	}
+	if err := n.runtime(m).DelNetworkList(ctx, list, made); err != nil {
+		return fmt.Errorf("detach the interface of %s from network %s: %w", m.Name, m.Network, err)
+	}
+	return nil
+}

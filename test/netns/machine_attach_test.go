@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build vm
+
+package netns_test
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/vishvananda/netlink"
+
+	"github.com/kubernetsn/kubernetsn/internal/node/capture"
+)
+
+// leftIn are the files that a state directory has, but for the lock and the library's own.
+func leftIn(t *testing.T, stateDir string) (left []string) {
+	t.Helper()
+	for _, pattern := range []string{"*.json*", "sockets/*"} {
+		found, err := filepath.Glob(filepath.Join(stateDir, pattern))
+		if err != nil {
+			t.Fatal(err)
+		}
+		left = append(left, found...)
+	}
+	return left
+}
+
+func TestGuestsThatCannotBeAttachedLeaveNothing(t *testing.T) {
+	c := newCaptured(t, capture.Timed)
+	m := c.attachMachine(t)
+	before := c.linksOfNode(t)
+	stateDir := t.TempDir()
+	again := []string{"attach", machineName, "--network", m.Network, "--conf-dir", m.ConfDir, "--state-dir", stateDir}
+	plugins := []string{"--plugin-dir", m.PluginDirs[0]}
+	for part, arguments := range map[string][]string{
+		"needs the plugin tsn-cni":                          append(slices.Clone(again), "--plugin-dir", t.TempDir()),
+		"make the network namespace ktsn-vm-" + machineName: append(slices.Clone(again), plugins...),
+	} {
+		if err := c.tryVM(t, arguments...); err == nil || !strings.Contains(err.Error(), part) {
+			t.Errorf("%v, and should speak of %q", err, part)
+		}
+		if left := leftIn(t, stateDir); len(left) > 0 {
+			t.Errorf("%q are left", left)
+		}
+	}
+	// What there was is still there: a machine of that name, and an interface that somebody else has called so.
+	if after := c.linksOfNode(t); !slices.Equal(before, after) {
+		t.Errorf("the node's interfaces were %q and are %q", before, after)
+	}
+	if err := c.NodeA.Do(func() error {
+		attributes := netlink.NewLinkAttrs()
+		attributes.Name = "ktsn-other"
+		return netlink.LinkAdd(&netlink.Bridge{LinkAttrs: attributes})
+	}); err != nil {
+		t.Fatal(err)
+	}
+	before = c.linksOfNode(t)
+	other := append([]string{"attach", "other", "--network", m.Network, "--conf-dir", m.ConfDir, "--state-dir", stateDir, "--mac", "0a:58:0a:2a:01:99"}, plugins...)
+	if err := c.tryVM(t, other...); err == nil || len(leftIn(t, stateDir)) > 0 {
+		t.Errorf("%v, with %q left", err, leftIn(t, stateDir))
+	}
+	if after := c.linksOfNode(t); !slices.Equal(before, after) {
+		t.Errorf("the node's interfaces were %q and are %q", before, after)
+	}
+}
+
+func TestGuestsSocketIsMadeByWhoRunsIt(t *testing.T) {
+	const owner = 1234
+	c := newCaptured(t, capture.Timed)
+	m := c.attachMachine(t, "--owner", "1234")
+	about, err := os.Stat(filepath.Dir(m.Clock))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if uid := about.Sys().(*syscall.Stat_t).Uid; uid != owner || about.Mode().Perm() != 0o750 {
+		t.Errorf("the folder of the clock's socket is of user %d, with mode %v", uid, about.Mode())
+	}
+}
+
+func TestGuestsAreDetachedByForceWhenTheirPluginIsGone(t *testing.T) {
+	c := newCaptured(t, capture.Timed)
+	m := c.attachMachine(t)
+	if err := os.Remove(filepath.Join(m.ConfDir, "10-tsn.conflist")); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.tryVM(t, "detach", machineName, "--state-dir", m.stateDir); err == nil || !strings.Contains(err.Error(), "--force leaves it") {
+		t.Errorf("%v", err)
+	}
+	if err := c.tryVM(t, "detach", machineName, "--state-dir", m.stateDir, "--force"); err == nil || !strings.Contains(err.Error(), "read the network's configuration") {
+		t.Errorf("%v", err)
+	}
+	if left := leftIn(t, m.stateDir); len(left) > 0 {
+		t.Errorf("%q are left", left)
+	}
+	if _, err := os.Stat("/run/netns/ktsn-vm-" + machineName); !os.IsNotExist(err) {
+		t.Errorf("its network namespace is left: %v", err)
+	}
+}
