@@ -15,19 +15,23 @@ import (
 
 func newNodeRelay(env *subcommands.Environment) *cobra.Command {
 	stateDir, user := overlay.DefaultStateDir, relay.DefaultUser
-	program := relay.Program{Path: env.Sibling("ktsn-relay")}
+	programs := relay.Programs{
+		Captured: relay.Program{Path: env.Sibling("ktsn-relay")}, Guests: relay.Program{Path: env.Sibling("ktsn-relay-vhost")},
+	}
 	command := &cobra.Command{
 		Use:   "relay",
 		Short: "Take captured frames to ktsnd, on a node without Kubernetes",
 		Long: "Runs a ktsn-relay for each interface of this node's pods whose frames are captured (field capture of tsn-cni's\n" +
-			"configuration), starts it again when it ends, and goes on until it is told to end. In a Kubernetes cluster\n" +
-			"ktsn-agent does that. Without either, frames with a transmit time that did not come through libktsn.so are dropped.",
+			"configuration), and a ktsn-relay-vhost for each that a virtual machine has by vhost-user (field device). It starts\n" +
+			"them again when they end, and goes on until it is told to end. In a Kubernetes cluster ktsn-agent does that.\n" +
+			"Without either, frames with a transmit time that did not come through libktsn.so are dropped.",
 		Args: subcommands.NoArguments,
 		RunE: func(command *cobra.Command, _ []string) (err error) {
-			if program.User, err = relay.ParseUser(user); err != nil {
+			if programs.Captured.User, err = relay.ParseUser(user); err != nil {
 				return subcommands.Usage(fmt.Errorf("--relay-user %w", err))
 			}
-			if err := program.Check(); err != nil {
+			programs.Guests.User = programs.Captured.User
+			if err := programs.Captured.Check(); err != nil {
 				return err
 			}
 			node, err := overlay.Open(stateDir, nodePatience)
@@ -36,12 +40,13 @@ func newNodeRelay(env *subcommands.Environment) *cobra.Command {
 			}
 			defer node.Close()
 			log := slog.New(slog.NewTextHandler(env.Stderr, nil))
-			return relay.New(stateDir, node, program, log).Run(command.Context())
+			return relay.New(stateDir, node, programs, log).Run(command.Context())
 		},
 	}
 	flags := command.Flags()
 	flags.StringVar(&stateDir, "state-dir", stateDir, "tsn-cni's state directory")
-	flags.StringVar(&program.Path, "relay-binary", program.Path, "ktsn-relay")
-	flags.StringVar(&user, "relay-user", user, "`UID[:GID]` as which it runs")
+	flags.StringVar(&programs.Captured.Path, "relay-binary", programs.Captured.Path, "ktsn-relay")
+	flags.StringVar(&programs.Guests.Path, "vhost-relay-binary", programs.Guests.Path, "ktsn-relay-vhost")
+	flags.StringVar(&user, "relay-user", user, "`UID[:GID]` as which they run")
 	return command
 }

@@ -11,12 +11,13 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/kubernetsn/kubernetsn/internal/node/relay"
+	"github.com/kubernetsn/kubernetsn/internal/shared/device"
 	"github.com/kubernetsn/kubernetsn/internal/shared/subcommands"
 )
 
 func newVMRelay(env *subcommands.Environment) *cobra.Command {
 	user := relay.DefaultUser
-	guest := relay.Guest{Queues: 1, Processors: 1, Class: relay.Classes[0]}
+	guest := relay.Guest{Queues: 1, Processors: 1, Class: device.Classes[0]}
 	program := relay.Program{Path: env.Sibling("ktsn-relay-vhost")}
 	command := &cobra.Command{
 		Use:   "relay --netns PATH --socket PATH --vhost-socket PATH",

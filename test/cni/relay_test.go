@@ -41,7 +41,7 @@ func boundingSet(t *testing.T) string {
 func (n *node) runRelays(t *testing.T) *process.Process {
 	t.Helper()
 	command := exec.Command("setpriv", "--bounding-set", boundingSet(t), "--inh-caps", "-all", "--no-new-privs", program(t, "ktsn"), "node", "relay",
-		"--state-dir", filepath.Join(n.dir, "state"), "--relay-binary", program(t, "ktsn-relay"))
+		"--state-dir", filepath.Join(n.dir, "state"), "--relay-binary", program(t, "ktsn-relay"), "--vhost-relay-binary", program(t, "ktsn-relay-vhost"))
 	started, err := process.Start(n.Namespace, "ktsn node relay", command)
 	must(t, err)
 	t.Cleanup(func() { _ = started.Stop(time.Second) })

@@ -5,9 +5,11 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/stat.h>
@@ -203,22 +205,39 @@ static int driver_register(const char *path, bool connects)
 	return 0;
 }
 
-int backend_begin(const char *path, bool connects)
+/* The socket has its name only when it listens, so that who finds it can connect. */
+static int listen_at(const char *path)
 {
+	char unnamed[PATH_MAX];
 	mode_t mask;
 	int err;
 
-	shared.event_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
-	if (shared.event_fd < 0)
-		return -errno;
-	if (!connects)
-		left_over_remove(path);
-	err = driver_register(path, connects);
+	if (snprintf(unnamed, sizeof(unnamed), "%s.new", path) >= (int)sizeof(unnamed))
+		return -ENAMETOOLONG;
+	left_over_remove(unnamed);
+	err = driver_register(unnamed, false);
 	if (err)
 		return err;
 	/* Who connects needs the right to write: the user and the group of the relay have it. */
 	mask = umask(0117);
-	err = rte_vhost_driver_start(path) ? -EIO : 0;
+	err = rte_vhost_driver_start(unnamed) ? -EIO : 0;
 	umask(mask);
+	if (!err && rename(unnamed, path))
+		err = -errno;
 	return err;
+}
+
+static int connect_to(const char *path)
+{
+	int err = driver_register(path, true);
+
+	return err ? err : rte_vhost_driver_start(path) ? -EIO : 0;
+}
+
+int backend_begin(const char *path, bool connects)
+{
+	shared.event_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+	if (shared.event_fd < 0)
+		return -errno;
+	return connects ? connect_to(path) : listen_at(path);
 }

@@ -69,10 +69,10 @@ static const struct option long_options[] = {
 	{NULL, 0, NULL, 0},
 };
 
-/* Absolute, because the current folder becomes another. */
+/* Absolute, because the current folder becomes another; with room for what is behind it at first. */
 static int path_parse(const char *text, const char **path)
 {
-	const size_t bytes_max = sizeof(((struct sockaddr_un *)0)->sun_path);
+	const size_t bytes_max = sizeof(((struct sockaddr_un *)0)->sun_path) - strlen(".new");
 
 	if (text[0] != '/' || strlen(text) >= bytes_max) {
 		fprintf(stderr,

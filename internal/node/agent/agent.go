@@ -63,6 +63,7 @@ func (o *Options) privileges() []privilege.Capability {
 		privilege.NetRaw,   // packet sockets of relays; say by ARP where Open vSwitch's tunnel address is
 		// Start relays as another user, and end them.
 		privilege.SetUID, privilege.SetGID, privilege.Kill,
+		privilege.Chown, // give sockets of vhost-user to the users of virtual machines
 	}
 	if o.Proc != "" {
 		// What other users' programs were started with.

@@ -38,8 +38,8 @@ type Options struct {
 	PluginDir, ConfDir string
 	// Programs is where this container has tsn-cni and libktsn.so.
 	Programs string
-	// Relay is how ktsn-relay is started.
-	Relay relay.Program
+	// Relays are how ktsn-relay and ktsn-relay-vhost are started.
+	Relays relay.Programs
 	// Proc is the node's process file system, "" to look at no processes.
 	Proc string
 	// Health and Metrics are addresses to listen on; "0" is none.
@@ -86,8 +86,9 @@ func Parse(arguments []string, stdout io.Writer) (*Options, error) {
 	flags.StringVar(&o.Metrics, "metrics-address", ":9470", "`ADDRESS` of /metrics, 0 for none")
 	flags.DurationVar(&o.SweepEvery, "sweep-every", time.Minute, "look so often for what pods left; it is removed at the second look")
 	relayUser := relay.DefaultUser
-	flags.StringVar(&o.Relay.Path, "relay-binary", "/usr/lib/ktsn/ktsn-relay", "`PATH` of ktsn-relay, which takes captured frames to ktsnd")
-	flags.StringVar(&relayUser, "relay-user", relayUser, "`UID[:GID]` as which it runs")
+	flags.StringVar(&o.Relays.Captured.Path, "relay-binary", "/usr/lib/ktsn/ktsn-relay", "`PATH` of ktsn-relay, which takes captured frames to ktsnd")
+	flags.StringVar(&o.Relays.Guests.Path, "vhost-relay-binary", "/usr/lib/ktsn/ktsn-relay-vhost", "`PATH` of ktsn-relay-vhost, which serves virtual machines by vhost-user")
+	flags.StringVar(&relayUser, "relay-user", relayUser, "`UID[:GID]` as which they run")
 	through := addOVSOptions(flags)
 	if err := command.Parse(flags, usage, arguments, stdout); err != nil {
 		return nil, err
@@ -96,16 +97,19 @@ func Parse(arguments []string, stdout io.Writer) (*Options, error) {
 	if o.OVS, err = through.check(); err != nil {
 		return nil, fmt.Errorf("%w; %w", err, command.ErrUsage)
 	}
-	if o.Relay.User, err = relay.ParseUser(relayUser); err != nil {
+	user, err := relay.ParseUser(relayUser)
+	if err != nil {
 		return nil, fmt.Errorf("--relay-user %w; %w", err, command.ErrUsage)
 	}
+	o.Relays.Captured.User, o.Relays.Guests.User = user, user
 	if o.Node == "" {
 		return nil, fmt.Errorf("--node is missing; %w", command.ErrUsage)
 	}
 	if o.SweepEvery < time.Second {
 		return nil, fmt.Errorf("--sweep-every %v: give at least 1s; %w", o.SweepEvery, command.ErrUsage)
 	}
-	for name, path := range map[string]string{"--control": o.Control, "--kubelet-dir": o.Kubelet, "--plugin-dir": o.PluginDir, "--conf-dir": o.ConfDir, "--relay-binary": o.Relay.Path} {
+	for name, path := range map[string]string{"--control": o.Control, "--kubelet-dir": o.Kubelet, "--plugin-dir": o.PluginDir, "--conf-dir": o.ConfDir, "--relay-binary": o.Relays.Captured.Path,
+		"--vhost-relay-binary": o.Relays.Guests.Path} {
 		if !strings.HasPrefix(path, "/") {
 			return nil, fmt.Errorf("%s %q: give an absolute path; %w", name, path, command.ErrUsage)
 		}

@@ -18,7 +18,7 @@ func (a *agent) addRelays() error {
 	if err != nil {
 		return err
 	}
-	a.relays = relay.New(a.StateDir, node, a.Relay, a.log.With("part", "relays"))
+	a.relays = relay.New(a.StateDir, node, a.Relays, a.log.With("part", "relays"))
 	return a.manager.Add(manager.RunnableFunc(func(ctx context.Context) error {
 		defer node.Close()
 		// Pods need the relays as long as there is no other agent, also while kubelet is still served.

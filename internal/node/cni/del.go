@@ -27,11 +27,11 @@ func (r *request) detach(ctx context.Context, node *overlay.Node, records record
 	if made == nil {
 		made = r.record()
 	}
-	all := unregister(ctx, made, records)
+	all := errors.Join(made.removeDevice(), unregister(ctx, made, records))
 	fault.Point("unregistered")
 	errUnplug := node.Unplug(ctx, made.network(), &r.Attachment)
 	fault.Point("unplugged")
-	all = errors.Join(all, errUnplug, made.removeDevice(), sweepRings())
+	all = errors.Join(all, errUnplug, sweepRings())
 	if errUnplug == nil {
 		// Not before: whoever gets the address next may be on this bridge.
 		all = errors.Join(all, r.ipam(ctx, "DEL"))

@@ -6,7 +6,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
+	"os"
+	"path/filepath"
 	"strconv"
 
 	"github.com/containernetworking/plugins/pkg/ns"
@@ -118,7 +121,7 @@ func (r *request) checkVhostUser() error {
 	case r.SocketDir == "":
 		return invalid("socketDir: missing; the socket of %s stands in the pod's folder there", device.VhostUser)
 	}
-	if path := r.vhostSocketPath(); len(path) > maxSocketPath {
+	if path := vhostSocket(r.socketPath(), r.Interface); len(path) > maxSocketPath {
 		return invalid("socketDir: %s has %d characters, a socket's path at most %d; choose a shorter folder", path, len(path), maxSocketPath)
 	}
 	return nil
@@ -185,8 +188,11 @@ func (r *request) makeDevice(mtu int) error {
 	return nil
 }
 
-// removeDevice removes what does not end with the interface. A pod that is gone has taken it along.
+// removeDevice removes what does not end with the interface. A pod that is gone has taken its tap along.
 func (r *record) removeDevice() error {
+	if r.Device.Is(device.VhostUser) && r.AppSocket != "" {
+		return removeVhostSocket(vhostSocket(r.AppSocket, r.Interface))
+	}
 	if !r.Device.Is(device.Tap) || r.Netns == "" || isGone(r.Netns) {
 		return nil
 	}
@@ -199,6 +205,23 @@ func (r *record) removeDevice() error {
 		return nil
 	}
 	return err
+}
+
+// vhostSocket is where a virtual machine is served: beside the socket of the pod's applications.
+func vhostSocket(appSocket, interfaceName string) string {
+	return filepath.Join(filepath.Dir(appSocket), device.SocketName(interfaceName))
+}
+
+// removeVhostSocket removes what the relay would remove that ends soon, so that the pod's folder is empty before.
+func removeVhostSocket(path string) error {
+	err := os.RemoveAll(device.SocketFolder(path))
+	if errSocket := os.Remove(path); !errors.Is(errSocket, fs.ErrNotExist) {
+		err = errors.Join(err, errSocket)
+	}
+	if err != nil {
+		return fmt.Errorf("remove the socket of vhost-user: %w", err)
+	}
+	return nil
 }
 
 // checkDevice names what is not as ADD made it. It runs inside the pod's network namespace.

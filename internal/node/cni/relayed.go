@@ -3,8 +3,6 @@
 package cni
 
 import (
-	"path/filepath"
-
 	"github.com/kubernetsn/kubernetsn/internal/node/capture"
 	"github.com/kubernetsn/kubernetsn/internal/node/overlay"
 	"github.com/kubernetsn/kubernetsn/internal/shared/device"
@@ -28,7 +26,7 @@ type RelayedAttachment struct {
 
 // VhostSocket is where a virtual machine of vhost-user is served.
 func (a *RelayedAttachment) VhostSocket() string {
-	return filepath.Join(filepath.Dir(a.Socket), device.SocketName(a.Interface))
+	return vhostSocket(a.Socket, a.Interface)
 }
 
 // Relayed lists the attachments of the node whose frames go through a relay, also those whose pod has just gone.

@@ -128,11 +128,6 @@ func (r *request) socketPath() string {
 	return filepath.Join(r.SocketDir, r.Identity, appSocketName)
 }
 
-// vhostSocketPath is where a virtual machine of vhost-user is served.
-func (r *request) vhostSocketPath() string {
-	return filepath.Join(r.SocketDir, r.Identity, device.SocketName(r.Interface))
-}
-
 // environmentFor is what the IPAM plugin is told.
 func (r *request) environmentFor(command string) *invoke.Args {
 	return &invoke.Args{

@@ -32,7 +32,7 @@ func (r *request) result(ipam *current.Result, plugged *overlay.Plugged, address
 		pod.SocketPath = r.socketPath()
 	}
 	if r.Device.Is(device.VhostUser) {
-		pod.SocketPath = r.vhostSocketPath()
+		pod.SocketPath = vhostSocket(r.socketPath(), r.Interface)
 	}
 	all.Interfaces = append(all.Interfaces,
 		&current.Interface{Name: plugged.Bridge, Mac: plugged.BridgeAddr.String()},

@@ -11,7 +11,7 @@ import (
 
 	"github.com/kubernetsn/kubernetsn/internal/node/capture"
 	"github.com/kubernetsn/kubernetsn/internal/node/cni"
-	"github.com/kubernetsn/kubernetsn/internal/node/overlay"
+	"github.com/kubernetsn/kubernetsn/internal/shared/device"
 )
 
 const (
@@ -26,13 +26,12 @@ const (
 	compareEvery = 5 * time.Second
 )
 
-// attachment is a captured interface and what there is for its relay. What is missing is made at the next look.
+// attachment is an interface and what there is for its relay. What is missing is made at the next look.
 type attachment struct {
-	captured cni.RelayedAttachment
+	relayed cni.RelayedAttachment
 	// portIndex tells the port from another one of its name.
 	portIndex int
-	state     State
-	tap       *overlay.Tap
+	source    source
 	packet    *os.File
 	counters  *counters
 	process   *process
@@ -46,10 +45,32 @@ type attachment struct {
 	failure error
 	// starts counts the relays that were started.
 	starts uint64
-	// dropped frames found no room in the tap.
-	dropped uint64
-	// heard is when the heartbeat was last fresh, left when the last relay ended.
+	// heard is when ktsnd last took frames without a transmit time, left when the last relay ended.
 	heard, left time.Time
+}
+
+// source is where an attachment's frames come from.
+type source interface {
+	// begin makes what is missing, and adds to an order what a relay needs beside what all relays do.
+	begin(s *Supervisor, a *attachment, with *order) error
+	// look looks at what changes without this program. It tells whether ktsnd takes frames without a transmit time.
+	look(s *Supervisor, a *attachment) (taken bool)
+	// isReady tells whether it can be reached once a relay runs.
+	isReady() bool
+	// holds tells whether the kernel has still what is held.
+	holds(s *Supervisor, a *attachment) bool
+	// frames adds what is counted of this source alone.
+	frames(a *attachment, counted map[string]uint64)
+	// stop has no more frames come, before the relay ends; release takes the rest apart.
+	stop() error
+	release() error
+}
+
+func newSource(of *cni.RelayedAttachment) source {
+	if of.Device.Is(device.VhostUser) {
+		return &guestSource{at: of.VhostSocket()}
+	}
+	return &capturedSource{}
 }
 
 // settle makes what is missing and starts the relay, if it is time to.
@@ -74,28 +95,15 @@ func (a *attachment) settle(s *Supervisor, now time.Time) {
 	a.log.Info("the relay has been started", "pid", a.process.command.Process.Pid)
 }
 
-// begin makes what a relay needs, and starts one. Frames go to the relay's device only where there is a socket for them.
-func (a *attachment) begin(s *Supervisor) error {
-	folder, err := socketFolder(a.captured.Socket)
+// begin makes what a relay needs, and starts one. Frames go to it only where there is a socket for them.
+func (a *attachment) begin(s *Supervisor) (err error) {
+	folder, err := socketFolder(a.relayed.Socket)
 	if err != nil {
 		return err
 	}
 	defer folder.Close()
-	if a.state == nil {
-		if a.state, err = s.Open(a.captured.PortName()); err != nil {
-			return fmt.Errorf("look for the program that captures frames: %w", err)
-		}
-	}
-	if a.tap == nil {
-		if a.tap, err = s.Node.MakeTap(&a.captured.Attachment); err != nil {
-			return fmt.Errorf("make the relay's device: %w", err)
-		}
-	}
-	if err := a.state.SetRelay(a.tap.Index); err != nil {
-		return fmt.Errorf("have captured frames go to %s: %w", a.tap.Name, err)
-	}
 	if a.packet == nil {
-		if a.packet, err = packetSocket(a.captured.Netns, a.captured.Interface, 0); err != nil {
+		if a.packet, err = packetSocket(a.relayed.Netns, a.relayed.Interface, 0); err != nil {
 			return err
 		}
 	}
@@ -104,18 +112,12 @@ func (a *attachment) begin(s *Supervisor) error {
 			return err
 		}
 	}
-	return a.start(s, folder)
-}
-
-func (a *attachment) start(s *Supervisor, folder *os.File) (err error) {
-	given := &descriptors{source: a.tap.File, packet: a.packet, folder: folder, counters: a.counters.file}
-	if a.captured.Mode == capture.All {
-		if given.heartbeat, err = duplicate(a.state.HeartbeatFD()); err != nil {
-			return fmt.Errorf("duplicate the heartbeat for the relay: %w", err)
-		}
-		defer given.heartbeat.Close()
+	with := newOrder(a.packet, folder, a.counters, a.relayed.Socket)
+	defer with.close()
+	if err := a.source.begin(s, a, with); err != nil {
+		return err
 	}
-	a.process, err = s.Program.start(s.starter, &a.captured, given, a.log, s.Wake)
+	a.process, err = with.start(s.starter, a.log, s.Wake)
 	return err
 }
 
@@ -144,21 +146,13 @@ func (a *attachment) fail(err error, now time.Time) {
 
 // release takes it all apart. Frames that come from then on are dropped and counted by the filter, or the kernel forwards them.
 func (a *attachment) release() error {
-	var all error
-	if a.state != nil {
-		all = errors.Join(all, a.state.SetRelay(0))
-	}
+	all := a.source.stop()
 	if a.process != nil {
 		a.process.end()
 	}
-	if a.state != nil {
-		all = errors.Join(all, a.state.Close())
-	}
+	all = errors.Join(all, a.source.release())
 	if a.packet != nil {
 		all = errors.Join(all, a.packet.Close())
-	}
-	if a.tap != nil {
-		all = errors.Join(all, a.tap.Close())
 	}
 	if a.counters != nil {
 		all = errors.Join(all, a.counters.close())

@@ -47,9 +47,13 @@ func (c *counters) close() error { return errors.Join(unix.Munmap(c.memory), c.f
 // Places in the memory, as datapath/relay/counters.h has them.
 const (
 	countersBytes = 512
+	atConnected   = 24
 	atTooOld      = 40
 	atRead        = 64
 	atHanded      = 80
+	atBypassed    = 96
+	atBackHanded  = 112
+	atBackDropped = 120
 	atDropped     = 128
 	wordBytes     = 8
 )
@@ -76,6 +80,12 @@ func (c *counters) read() map[string]uint64 {
 	}
 	return frames
 }
+
+// takesUntimed is the bit of `connected` for a ktsnd that takes frames without a transmit time.
+const takesUntimed = 1 << 1
+
+// taken tells whether ktsnd takes frames without a transmit time.
+func (c *counters) taken() bool { return c.value(atConnected)&takesUntimed != 0 }
 
 // tooOld tells whether the ktsnd that answered last cannot serve a relay.
 func (c *counters) tooOld() bool { return c.value(atTooOld) != 0 }

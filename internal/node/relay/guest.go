@@ -11,18 +11,13 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/containernetworking/plugins/pkg/ns"
 	"golang.org/x/sys/unix"
+
+	"github.com/kubernetsn/kubernetsn/internal/shared/device"
 )
-
-// MaxGuestQueues is how many pairs of queues of a virtual machine are served.
-const MaxGuestQueues = 8
-
-// Classes are what may say the class of a virtual machine's frame.
-var Classes = []string{"record", "pcp", "queue"}
 
 // Guest is a virtual machine that sends in the name of a pod.
 type Guest struct {
@@ -35,7 +30,7 @@ type Guest struct {
 	RelayListens bool
 	// Queues are pairs, of Processors of the machine.
 	Queues, Processors int
-	// Class is one of Classes.
+	// Class is one of device.Classes.
 	Class string
 	// Records says that frames may have a record with a transmit time in front.
 	Records bool
@@ -44,14 +39,14 @@ type Guest struct {
 // Check says what is wrong with it.
 func (g *Guest) Check() error {
 	switch {
-	case g.Queues < 1 || g.Queues > MaxGuestQueues:
-		return fmt.Errorf("%d pairs of queues: a virtual machine has 1 to %d", g.Queues, MaxGuestQueues)
+	case g.Queues < 1 || g.Queues > device.MaxQueues:
+		return fmt.Errorf("%d pairs of queues: a virtual machine has 1 to %d", g.Queues, device.MaxQueues)
 	case g.Queues > 1 && g.Processors < 2:
 		return fmt.Errorf("%d pairs of queues with %d processor: several need a virtual machine with two processors or more", g.Queues,
 			g.Processors)
-	case !slices.Contains(Classes, g.Class):
-		return fmt.Errorf("class %q is none of %v", g.Class, Classes)
-	case g.Class == "queue" && g.Queues == 1:
+	case !slices.Contains(device.Classes, g.Class):
+		return fmt.Errorf("class %q is none of %v", g.Class, device.Classes)
+	case g.Class == device.ClassQueue && g.Queues == 1:
 		return errors.New("the class is by queue, and there is one pair of queues: all frames would be of one class; give it more")
 	case !filepath.IsAbs(g.VhostSocket):
 		return fmt.Errorf("%q is no absolute path of the socket of vhost-user", g.VhostSocket)
@@ -84,7 +79,7 @@ func (g *Guest) Run(ctx context.Context, program *Program, log *slog.Logger) err
 	defer on.end()
 	for pause := time.Duration(0); ; {
 		begun := time.Now()
-		running, err := program.run(on, g.arguments(), given.files(), log, func() {})
+		running, err := g.order(program, given).start(on, log, func() {})
 		if err != nil {
 			return err
 		}
@@ -108,7 +103,7 @@ func (g *Guest) Run(ctx context.Context, program *Program, log *slog.Logger) err
 	}
 }
 
-// guestFiles are what a relay of a guest is given, in the order of their options.
+// guestFiles are what the relays of a guest are given.
 type guestFiles struct {
 	packet, link, folder *os.File
 	counters             *counters
@@ -134,10 +129,6 @@ func (g *Guest) open() (made *guestFiles, err error) {
 	return made, err
 }
 
-func (f *guestFiles) files() []*os.File {
-	return []*os.File{f.packet, f.link, f.folder, f.counters.file}
-}
-
 func (f *guestFiles) close() {
 	for _, file := range []*os.File{f.packet, f.link, f.folder} {
 		if file != nil {
@@ -149,17 +140,16 @@ func (f *guestFiles) close() {
 	}
 }
 
-// arguments are the options for descriptors that are passed in the order of guestFiles, and the others.
-func (g *Guest) arguments() (arguments []string) {
-	for i, option := range []string{"--packet-fd", "--link-fd", "--socket-dir-fd", "--counters-fd"} {
-		arguments = append(arguments, option, strconv.Itoa(firstDescriptor+i))
-	}
-	arguments = append(arguments, "--socket-name", filepath.Base(g.Socket), "--vhost-socket", g.VhostSocket, "--class", g.Class)
+func (g *Guest) order(program *Program, given *guestFiles) *order {
+	made := newOrder(given.packet, given.folder, given.counters, g.Socket)
+	made.program = program
+	made.pass("--link-fd", given.link)
+	made.add("--vhost-socket", g.VhostSocket, "--class", g.Class)
 	if !g.RelayListens {
-		arguments = append(arguments, "--connect")
+		made.add("--connect")
 	}
 	if g.Records {
-		arguments = append(arguments, "--records")
+		made.add("--records")
 	}
-	return arguments
+	return made
 }

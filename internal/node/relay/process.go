@@ -16,9 +16,6 @@ import (
 	"strings"
 	"syscall"
 	"time"
-
-	"github.com/kubernetsn/kubernetsn/internal/node/capture"
-	"github.com/kubernetsn/kubernetsn/internal/node/cni"
 )
 
 const (
@@ -76,44 +73,6 @@ type process struct {
 	// ended is closed when it has ended, and err says how.
 	ended chan struct{}
 	err   error
-}
-
-// descriptors are what a relay is given, in the order of its options.
-type descriptors struct {
-	source, packet, folder, counters *os.File
-	// heartbeat is nil unless every frame is captured.
-	heartbeat *os.File
-}
-
-// firstDescriptor is the number of the first file that a program is given beside the standard ones.
-const firstDescriptor = 3
-
-// arguments are the options for descriptors that are passed in their order.
-func (d *descriptors) arguments(captured *cni.RelayedAttachment) (arguments []string, files []*os.File) {
-	for _, one := range []struct {
-		option string
-		file   *os.File
-	}{
-		{"--source-fd", d.source}, {"--packet-fd", d.packet}, {"--socket-dir-fd", d.folder}, {"--counters-fd", d.counters},
-		{"--heartbeat-fd", d.heartbeat},
-	} {
-		if one.file == nil {
-			continue
-		}
-		arguments = append(arguments, one.option, strconv.Itoa(firstDescriptor+len(files)))
-		files = append(files, one.file)
-	}
-	arguments = append(arguments, "--socket-name", filepath.Base(captured.Socket))
-	if captured.Mode == capture.All {
-		arguments = append(arguments, "--all")
-	}
-	return arguments, files
-}
-
-// start starts a relay. changed is called when it has ended.
-func (p *Program) start(on *starter, captured *cni.RelayedAttachment, given *descriptors, log *slog.Logger, changed func()) (*process, error) {
-	arguments, files := given.arguments(captured)
-	return p.run(on, arguments, files, log, changed)
 }
 
 // run starts a program with files as its descriptors from firstDescriptor on.

@@ -11,12 +11,15 @@ import (
 	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
 	"github.com/kubernetsn/kubernetsn/internal/node/capture"
 	"github.com/kubernetsn/kubernetsn/internal/node/overlay"
+	"github.com/kubernetsn/kubernetsn/internal/shared/device"
 )
 
 // Status is how the relay of an attachment is.
 type Status struct {
 	overlay.Attachment
-	// All tells that frames without a transmit time are captured, too.
+	// Device is how a virtual machine in the pod is connected.
+	Device device.Device
+	// All tells that frames without a transmit time go through the relay, too.
 	All bool
 	// Running tells that there is a relay, PID which process it is.
 	Running bool
@@ -35,9 +38,6 @@ type Status struct {
 	Frames map[string]uint64
 }
 
-// resultFull counts frames for which there was no room where they wait for the relay.
-const resultFull = "drop-queue-full"
-
 // silence is for how long there is no heartbeat before it is said: ktsnd is replaced in less time.
 const silence = 3 * time.Second
 
@@ -55,32 +55,25 @@ func (s *Supervisor) publish(now time.Time) {
 
 // observe looks at what changes without this program.
 func (a *attachment) observe(s *Supervisor, now time.Time) {
-	if a.tap != nil {
-		if dropped, err := s.Node.TapDropped(a.tap); err == nil {
-			a.dropped = dropped
-		}
-	}
-	if a.state == nil {
-		return
-	}
-	if age, err := a.state.Heartbeat(); err == nil && age >= 0 && age <= capture.HeartbeatLimit {
+	if a.source.look(s, a) {
 		a.heard = now
 	}
 }
 
 func (a *attachment) status(now time.Time) Status {
+	all := a.relayed.Mode == capture.All || a.relayed.Device.Is(device.VhostUser)
 	status := Status{
-		Attachment: a.captured.Attachment, All: a.captured.Mode == capture.All, Starts: a.starts, Failure: a.failure,
-		KernelPath: a.captured.Mode == capture.All && now.Sub(a.heard) > silence,
+		Attachment: a.relayed.Attachment, Device: a.relayed.Device, All: all, Starts: a.starts, Failure: a.failure,
+		KernelPath: all && now.Sub(a.heard) > silence,
 	}
-	if a.process != nil && a.process.running() {
+	if a.process != nil && a.process.running() && a.source.isReady() {
 		status.Running, status.PID = true, a.process.command.Process.Pid
 	} else {
 		status.Away = now.Sub(a.left)
 	}
 	if a.counters != nil {
 		status.Frames, status.TooOld = a.counters.read(), status.Running && a.counters.tooOld()
-		status.Frames[resultFull] = a.dropped
+		a.source.frames(a, status.Frames)
 	}
 	return status
 }

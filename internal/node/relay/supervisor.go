@@ -26,12 +26,18 @@ const (
 	mostRelays = 512
 )
 
+// Programs are how relays are started.
+type Programs struct {
+	// Captured is ktsn-relay, Guests ktsn-relay-vhost.
+	Captured, Guests Program
+}
+
 // Supervisor runs the relays of a node.
 type Supervisor struct {
-	Program Program
+	Programs Programs
 	// Node makes devices.
 	Node *overlay.Node
-	// List returns what is captured on the node. An error comes beside what could be read nevertheless.
+	// List returns whose frames go through a relay. An error comes beside what could be read nevertheless.
 	List func() ([]cni.RelayedAttachment, error)
 	// Changed tells whether there may be other interfaces than when it was last asked.
 	Changed func() bool
@@ -55,6 +61,17 @@ type Supervisor struct {
 
 	mu       sync.Mutex
 	statuses []Status
+}
+
+// New makes the supervisor of a node whose tsn-cni has a state directory.
+func New(stateDir string, node *overlay.Node, programs Programs, log *slog.Logger) *Supervisor {
+	changes := &cni.Changes{StateDir: stateDir}
+	return &Supervisor{
+		Programs: programs, Node: node, Log: log,
+		List:    func() ([]cni.RelayedAttachment, error) { return cni.Relayed(stateDir) },
+		Changed: changes.Any,
+		Open:    openState,
+	}
 }
 
 func (s *Supervisor) prepare() { s.once.Do(func() { s.wake = make(chan struct{}, 1) }) }
@@ -124,11 +141,11 @@ func (s *Supervisor) look(now time.Time) {
 			a.comparedAt = time.Time{}
 		}
 	}
-	captured, err := s.List()
+	relayed, err := s.List()
 	s.complain(err)
 	wanted := map[string]*cni.RelayedAttachment{}
-	for i := range captured {
-		wanted[captured[i].PortName()] = &captured[i]
+	for i := range relayed {
+		wanted[relayed[i].PortName()] = &relayed[i]
 	}
 	var gone []*attachment
 	for port, a := range s.attached {
@@ -158,18 +175,18 @@ func (s *Supervisor) complain(err error) {
 }
 
 // settle looks after one attachment. What fails of one is its own.
-func (s *Supervisor) settle(port string, captured *cni.RelayedAttachment, now time.Time) {
+func (s *Supervisor) settle(port string, wanted *cni.RelayedAttachment, now time.Time) {
 	a := s.attached[port]
 	if a == nil {
-		index, err := s.Node.PortIndex(&captured.Attachment)
+		index, err := s.Node.PortIndex(&wanted.Attachment)
 		if err != nil || index == 0 {
 			s.await(port, now)
 			return
 		}
 		delete(s.missing, port)
 		a = &attachment{
-			captured: *captured, portIndex: index, comparedAt: now, heard: now, left: now,
-			log: s.Log.With("pod", captured.Identity, "interface", captured.Interface),
+			relayed: *wanted, source: newSource(wanted), portIndex: index, comparedAt: now, heard: now, left: now,
+			log: s.Log.With("pod", wanted.Identity, "interface", wanted.Interface),
 		}
 		s.attached[port] = a
 	}
@@ -225,22 +242,15 @@ func (s *Supervisor) releaseAll() error {
 
 // holds tells whether the attachment is still what is wanted, and the kernel has still what is held of it.
 func (a *attachment) holds(s *Supervisor, wanted *cni.RelayedAttachment, now time.Time) bool {
-	if wanted == nil || *wanted != a.captured {
+	if wanted == nil || *wanted != a.relayed {
 		return false
 	}
-	if a.state == nil || a.tap == nil || now.Sub(a.comparedAt) < compareEvery {
+	if now.Sub(a.comparedAt) < compareEvery {
 		return true
 	}
 	a.comparedAt = now
-	if index, err := s.Node.PortIndex(&a.captured.Attachment); err == nil && index != a.portIndex {
+	if index, err := s.Node.PortIndex(&a.relayed.Attachment); err == nil && index != a.portIndex {
 		return false
 	}
-	other, err := s.Open(a.captured.PortName())
-	if err != nil {
-		return true // whoever removed it puts it back, and with it another one
-	}
-	defer other.Close()
-	// One that was attached anew has a state of its own, in which no relay is.
-	device, err := other.Relay()
-	return err != nil || device == a.tap.Index
+	return a.source.holds(s, a)
 }

@@ -52,8 +52,8 @@ func (c *captures) set(list ...cni.RelayedAttachment) {
 
 func (c *captures) changed() bool { return false }
 
-// device is what the program at a port was told last.
-func device(t *testing.T, state State) int {
+// relayOf is the device that the program at a port was told last.
+func relayOf(t *testing.T, state State) int {
 	t.Helper()
 	index, err := state.Relay()
 	if err != nil {
@@ -143,16 +143,30 @@ func unplug(attachment *overlay.Attachment) {
 	}
 }
 
+// relays are those that were built.
+func relays(t *testing.T) Programs {
+	t.Helper()
+	user := User{65533, 65533}
+	return Programs{
+		Captured: Program{Path: testenv.Program(t, "ktsn-relay"), User: user}, Guests: Program{Path: testenv.Program(t, "ktsn-relay-vhost"), User: user},
+	}
+}
+
 // supervised runs a supervisor until the test ends, or end is called.
 func supervised(t *testing.T, of *captures) (s *Supervisor, end func()) {
+	t.Helper()
+	return supervisedWith(t, of, relays(t))
+}
+
+func supervisedWith(t *testing.T, of *captures, programs Programs) (s *Supervisor, end func()) {
 	t.Helper()
 	node, err := overlay.Open(t.TempDir(), time.Second)
 	if err != nil {
 		t.Fatal(err)
 	}
 	s = &Supervisor{
-		Program: Program{Path: testenv.Program(t, "ktsn-relay"), User: User{65533, 65533}},
-		Node:    node, List: of.List, Changed: of.changed, Open: openState, Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
+		Programs: programs,
+		Node:     node, List: of.List, Changed: of.changed, Open: openState, Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
@@ -260,7 +274,7 @@ func TestARelayHasNoPrivilegesAndOnlyItsDescriptors(t *testing.T) {
 			t.Errorf("its status lacks %q:\n%s", want, status)
 		}
 	}
-	for descriptor, want := range map[int]string{3: "/dev/net/tun", 4: "socket:", 5: filepath.Dir(pod.Socket), 6: "/memfd:ktsn-relay-counters"} {
+	for descriptor, want := range map[int]string{3: "socket:", 4: filepath.Dir(pod.Socket), 5: "/memfd:ktsn-relay-counters", 6: "/dev/net/tun"} {
 		if got, err := os.Readlink(fmt.Sprintf("/proc/%d/fd/%d", pid, descriptor)); err != nil || !strings.HasPrefix(got, want) {
 			t.Errorf("descriptor %d is %s, %v; want %s", descriptor, got, err, want)
 		}
@@ -275,7 +289,7 @@ func TestARelayHasNoPrivilegesAndOnlyItsDescriptors(t *testing.T) {
 	if is := link.Attrs(); is.MTU != 1400+24 || is.Group != tapGroup || is.TxQLen != 1000 || is.Flags&1 == 0 || is.MasterIndex != 0 {
 		t.Errorf("the tap is %+v", is)
 	}
-	if got := device(t, of.states[pod.PortName()]); got != link.Attrs().Index {
+	if got := relayOf(t, of.states[pod.PortName()]); got != link.Attrs().Index {
 		t.Errorf("frames go to device %d, want %d", got, link.Attrs().Index)
 	}
 }
@@ -287,7 +301,7 @@ func TestARelayThatIsKilledIsStartedAgainAndOthersAreLeftAlone(t *testing.T) {
 	of.set(first, second)
 	s, _ := supervised(t, of)
 	killed, other := processOf(t, s, &first), processOf(t, s, &second)
-	waits := device(t, of.states[first.PortName()])
+	waits := relayOf(t, of.states[first.PortName()])
 	if err := syscall.Kill(killed, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
@@ -295,7 +309,7 @@ func TestARelayThatIsKilledIsStartedAgainAndOthersAreLeftAlone(t *testing.T) {
 		is := statusOf(s, &first)
 		return is.Running && is.PID != killed && is.Starts == 2
 	})
-	if got := device(t, of.states[first.PortName()]); got != waits {
+	if got := relayOf(t, of.states[first.PortName()]); got != waits {
 		t.Errorf("frames go to device %d, and waited in %d", got, waits)
 	}
 	if is := statusOf(s, &second); is.PID != other || is.Starts != 1 {
@@ -316,7 +330,7 @@ func TestWhatIsWrongWithOnePodIsSaidAndMended(t *testing.T) {
 	if said := statusOf(s, &broken).Failure.Error(); !strings.Contains(said, "there is no folder "+folder) {
 		t.Errorf("it said %q", said)
 	}
-	if isThere(broken.TapName()) || device(t, of.states[broken.PortName()]) != 0 {
+	if isThere(broken.TapName()) || relayOf(t, of.states[broken.PortName()]) != 0 {
 		t.Error("frames go to a device that nobody reads")
 	}
 	if err := os.Mkdir(folder, 0o755); err != nil {
@@ -354,14 +368,14 @@ func TestNothingIsLeftOfAnAttachmentThatIsGone(t *testing.T) {
 	processOf(t, s, &goes)
 	of.set(stays)
 	eventually(t, "the end of the tap", func() bool { return !isThere(goes.TapName()) })
-	if got := device(t, of.states[goes.PortName()]); got != 0 {
+	if got := relayOf(t, of.states[goes.PortName()]); got != 0 {
 		t.Errorf("frames still go to device %d", got)
 	}
 	if !isThere(stays.TapName()) {
 		t.Error("the other tap is gone")
 	}
 	end()
-	if isThere(stays.TapName()) || device(t, of.states[stays.PortName()]) != 0 {
+	if isThere(stays.TapName()) || relayOf(t, of.states[stays.PortName()]) != 0 {
 		t.Error("something is left at the end")
 	}
 }
@@ -376,7 +390,7 @@ func TestAProgramThatAttachedAnewIsToldOfTheRelay(t *testing.T) {
 	state := capturing(t, &pod.Attachment)
 	eventually(t, "another relay", func() bool {
 		is := statusOf(s, &pod)
-		return is.Running && is.PID != first && device(t, state) != 0
+		return is.Running && is.PID != first && relayOf(t, state) != 0
 	})
 }
 
@@ -429,8 +443,8 @@ func TestAProgramThatWasPutBackIsToldOfTheRelayAtOnce(t *testing.T) {
 	}
 	defer node.Close()
 	s := &Supervisor{
-		Program: Program{Path: testenv.Program(t, "ktsn-relay"), User: User{65533, 65533}},
-		Node:    node, List: of.List, Changed: of.changed, Open: openState, Log: slog.New(slog.DiscardHandler),
+		Programs: relays(t),
+		Node:     node, List: of.List, Changed: of.changed, Open: openState, Log: slog.New(slog.DiscardHandler),
 		starter: newStarter(), attached: map[string]*attachment{}, missing: map[string]time.Time{},
 	}
 	defer s.starter.end()
@@ -443,12 +457,12 @@ func TestAProgramThatWasPutBackIsToldOfTheRelayAtOnce(t *testing.T) {
 	s.look(now)
 	state := capturing(t, &pod.Attachment)
 	s.look(now)
-	if device(t, state) != 0 {
+	if relayOf(t, state) != 0 {
 		t.Fatal("programs are compared at each look")
 	}
 	s.Compare()
 	s.look(now)
-	if device(t, state) == 0 {
+	if relayOf(t, state) == 0 {
 		t.Error("the program was not told")
 	}
 }
@@ -463,7 +477,7 @@ func TestAProgramThatIsMissingIsNamed(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer node.Close()
-	s := &Supervisor{Program: Program{Path: "/nowhere/ktsn-relay"}, Node: node, List: of.List, Changed: of.changed, Open: openState, Log: slog.New(slog.DiscardHandler)}
+	s := &Supervisor{Programs: Programs{Captured: Program{Path: "/nowhere/ktsn-relay"}}, Node: node, List: of.List, Changed: of.changed, Open: openState, Log: slog.New(slog.DiscardHandler)}
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- s.Run(ctx) }()

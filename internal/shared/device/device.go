@@ -138,5 +138,8 @@ func TapName(interfaceName string) (string, error) {
 	return name, nil
 }
 
+// SocketFolder is a folder beside a socket of vhost-user, in which a relay makes it.
+func SocketFolder(socket string) string { return strings.TrimSuffix(socket, ".sock") + ".new" }
+
 // SocketName is the name of the socket of vhost-user of an interface, in the folder of the pod's application socket.
 func SocketName(interfaceName string) string { return interfaceName + ".vhost.sock" }

@@ -26,6 +26,7 @@ const (
 	SetUID         Capability = unix.CAP_SETUID
 	SetGID         Capability = unix.CAP_SETGID
 	Kill           Capability = unix.CAP_KILL
+	Chown          Capability = unix.CAP_CHOWN
 	SysTime        Capability = unix.CAP_SYS_TIME
 	NetBindService Capability = unix.CAP_NET_BIND_SERVICE
 )

@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package relay
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/kubernetsn/kubernetsn/internal/node/capture"
+	"github.com/kubernetsn/kubernetsn/internal/node/vm"
+	"github.com/kubernetsn/kubernetsn/internal/shared/device"
+)
+
+// guestSource is a virtual machine in the pod, which connects to a socket of vhost-user.
+//
+// The relay has no right to make the socket where the machine looks for it. It makes it in a folder of its own beside, and when it
+// listens, the socket gets its owner and its name. So the socket of a relay that is started again takes the place of the last one's in
+// one step.
+type guestSource struct {
+	// at is the path of the socket.
+	at string
+	// link is a packet socket by which frames come for the machine, and leave past ktsnd.
+	link *os.File
+	// listens tells that its socket has its name.
+	listens bool
+}
+
+// made is the name of the socket in the folder.
+const made = "s"
+
+// maxSocketPath is that of sun_path less the final zero.
+const maxSocketPath = 107
+
+func (g *guestSource) folder() string { return device.SocketFolder(g.at) }
+
+func (g *guestSource) begin(s *Supervisor, a *attachment, with *order) (err error) {
+	if len(g.at) > maxSocketPath {
+		return fmt.Errorf("%s is too long a path for a socket; choose a shorter folder of sockets (socketDir)", g.at)
+	}
+	if g.link == nil {
+		if g.link, err = packetSocket(a.relayed.Netns, a.relayed.Interface, unix.ETH_P_ALL); err != nil {
+			return err
+		}
+		if err := markRelay(g.link); err != nil {
+			return err
+		}
+	}
+	program := &s.Programs.Guests
+	folder, err := g.makeFolder(program.User)
+	if err != nil {
+		return err
+	}
+	with.program = program
+	with.pass("--link-fd", g.link)
+	// A path that leads there for who may not enter the folders above.
+	with.own(folder)
+	inside := filepath.Join("/proc/self/fd", strconv.Itoa(with.give(folder)), made)
+	with.add("--vhost-socket", inside, "--class", a.relayed.Device.Class)
+	if a.relayed.Mode != capture.None {
+		with.add("--records")
+	}
+	g.listens = false
+	return nil
+}
+
+// markRelay has what leaves by the socket pass where nothing else of the pod does.
+func markRelay(socket *os.File) error {
+	raw, err := socket.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var refused error
+	err = raw.Control(func(fd uintptr) { refused = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_MARK, vm.RelayMark) })
+	if err := errors.Join(err, refused); err != nil {
+		return fmt.Errorf("mark the packet socket of the relay: %w", err)
+	}
+	return nil
+}
+
+// makeFolder makes the folder in which the relay makes its socket, and removes that of one that was killed.
+func (g *guestSource) makeFolder(user User) (*os.File, error) {
+	path := g.folder()
+	err := os.RemoveAll(path)
+	if err == nil {
+		err = os.Mkdir(path, 0o700)
+	}
+	if err == nil && user.GID != uint32(os.Getgid()) {
+		err = os.Chown(path, os.Getuid(), int(user.GID))
+	}
+	if err == nil {
+		err = os.Chmod(path, 0o730)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("make a folder for the socket of vhost-user: %w", err)
+	}
+	descriptor, err := unix.Open(path, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, &fs.PathError{Op: "open", Path: path, Err: err}
+	}
+	return os.NewFile(uintptr(descriptor), path), nil
+}
+
+// look gives the socket its name once the relay listens.
+func (g *guestSource) look(s *Supervisor, a *attachment) (taken bool) {
+	if a.process == nil || !a.process.running() {
+		return false
+	}
+	if !g.listens {
+		g.listen(s, a)
+	}
+	return a.counters.taken()
+}
+
+func (g *guestSource) listen(s *Supervisor, a *attachment) {
+	err := g.publish(a.relayed.Device.Owner)
+	if errors.Is(err, fs.ErrNotExist) {
+		s.awaited = true // it does not listen yet
+		return
+	}
+	if err != nil {
+		a.log.Warn("the socket of vhost-user cannot be put where the virtual machine looks for it", "path", g.at, "error", err)
+		a.process.end() // another one is started
+		return
+	}
+	g.listens = true
+}
+
+// publish returns fs.ErrNotExist until the relay listens: its socket has no name before.
+func (g *guestSource) publish(owner int) error {
+	from := filepath.Join(g.folder(), made)
+	const sameGroup = -1
+	if err := os.Lchown(from, owner, sameGroup); err != nil {
+		return err
+	}
+	if err := os.Rename(from, g.at); err != nil {
+		return err
+	}
+	return os.Remove(g.folder())
+}
+
+func (g *guestSource) isReady() bool { return g.listens }
+
+func (g *guestSource) holds(*Supervisor, *attachment) bool { return true }
+
+func (g *guestSource) frames(a *attachment, counted map[string]uint64) {
+	counted["bypassed"] = a.counters.value(atBypassed)
+	counted["back-handed"], counted["back-dropped"] = a.counters.value(atBackHanded), a.counters.value(atBackDropped)
+}
+
+// stop removes the socket, so that no machine finds one at which nobody listens.
+func (g *guestSource) stop() error {
+	if err := os.Remove(g.at); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("remove the socket of vhost-user: %w", err)
+	}
+	return nil
+}
+
+func (g *guestSource) release() error {
+	all := os.RemoveAll(g.folder())
+	if g.link != nil {
+		all = errors.Join(all, g.link.Close())
+	}
+	return all
+}

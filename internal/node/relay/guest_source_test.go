@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package relay
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/kubernetsn/kubernetsn/internal/node/capture"
+	"github.com/kubernetsn/kubernetsn/internal/node/cni"
+	"github.com/kubernetsn/kubernetsn/internal/shared/device"
+	"github.com/kubernetsn/kubernetsn/internal/shared/testenv"
+)
+
+// machineUser is whose process a virtual machine is.
+const machineUser = 107
+
+// machine is a pod whose interface a virtual machine has by vhost-user. Nobody but root may enter the folders above its folder.
+func (c *captures) machine(t *testing.T, name string) cni.RelayedAttachment {
+	t.Helper()
+	testenv.Program(t, "ktsn-relay-vhost")
+	pod := c.pod(t, name)
+	pod.Device = device.Device{Kind: device.VhostUser, Queues: 1, Class: device.ClassRecord, Owner: machineUser}
+	return pod
+}
+
+// listened tells whether the machine finds a socket of its own at which somebody listens.
+func listened(t *testing.T, pod *cni.RelayedAttachment) bool {
+	t.Helper()
+	is, err := os.Lstat(pod.VhostSocket())
+	if errors.Is(err, fs.ErrNotExist) {
+		return false
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	owner := is.Sys().(*syscall.Stat_t)
+	if owner.Uid != machineUser || is.Mode() != fs.ModeSocket|0o660 {
+		t.Fatalf("the socket is of user %d, with mode %v", owner.Uid, is.Mode())
+	}
+	connected, err := net.Dial("unix", pod.VhostSocket())
+	if err != nil {
+		return false
+	}
+	connected.Close()
+	return true
+}
+
+func TestAMachineFindsTheSocketOfItsRelay(t *testing.T) {
+	testenv.Root(t)
+	of := &captures{}
+	pod, captured := of.machine(t, "machine"), of.pod(t, "captured")
+	of.set(pod, captured)
+	s, end := supervised(t, of)
+	first := processOf(t, s, &pod)
+	processOf(t, s, &captured)
+	if !listened(t, &pod) {
+		t.Error("the relay runs, and nobody listens")
+	}
+	if relayOf(t, of.states[pod.PortName()]) != 0 || isThere(pod.TapName()) {
+		t.Error("there is a device for captured frames")
+	}
+	if got := statusOf(s, &pod); got.Device != pod.Device || got.Frames["back-handed"] != 0 {
+		t.Errorf("its status is %+v", got)
+	}
+	if _, counted := statusOf(s, &pod).Frames["bypassed"]; !counted {
+		t.Error("frames past ktsnd are not counted")
+	}
+
+	if err := syscall.Kill(first, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "another relay that listens", func() bool {
+		is := statusOf(s, &pod)
+		return is.Running && is.PID != first && listened(t, &pod)
+	})
+	end()
+	left, err := os.ReadDir(filepath.Dir(pod.Socket))
+	if err != nil || len(left) > 0 {
+		t.Errorf("it leaves %v, %v", left, err)
+	}
+}
+
+func TestTheSocketOfAMachineGoesWithIt(t *testing.T) {
+	testenv.Root(t)
+	of := &captures{}
+	pod := of.machine(t, "machine")
+	// What a killed relay has left.
+	if err := os.MkdirAll(device.SocketFolder(pod.VhostSocket()), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(device.SocketFolder(pod.VhostSocket()), made), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	of.set(pod)
+	s, _ := supervised(t, of)
+	processOf(t, s, &pod)
+	of.set()
+	s.Wake()
+	eventually(t, "the end of the socket", func() bool {
+		left, err := os.ReadDir(filepath.Dir(pod.Socket))
+		return err == nil && len(left) == 0
+	})
+}
+
+func TestARelayOfAMachineHasRecordsWhereTheNetworkCapturesThem(t *testing.T) {
+	testenv.Root(t)
+	of := &captures{}
+	with, without := of.machine(t, "with"), of.machine(t, "without")
+	without.Mode, without.Device.Class, without.Device.Queues = capture.None, device.ClassQueue, 4
+	of.set(with, without)
+	s, _ := supervised(t, of)
+	for _, test := range []struct {
+		pod     *cni.RelayedAttachment
+		records bool
+		class   string
+	}{{&with, true, "record"}, {&without, false, "queue"}} {
+		line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", processOf(t, s, test.pod)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		arguments := strings.ReplaceAll(string(line), "\x00", " ")
+		if strings.Contains(arguments, "--records") != test.records || !strings.Contains(arguments, "--class "+test.class) || strings.Contains(arguments, "--connect") {
+			t.Errorf("%s: the relay's arguments are %s", test.pod.Identity, arguments)
+		}
+	}
+}
+
+func TestARelayOfAMachineThatIsMissingIsNamed(t *testing.T) {
+	testenv.Root(t)
+	of := &captures{}
+	pod := of.machine(t, "machine")
+	of.set(pod)
+	s, _ := supervisedWith(t, of, Programs{Guests: Program{Path: "/nowhere/ktsn-relay-vhost", User: User{65533, 65533}}})
+	eventually(t, "a sentence", func() bool { return statusOf(s, &pod).Failure != nil })
+	if said := statusOf(s, &pod).Failure.Error(); !strings.Contains(said, "there is no program /nowhere/ktsn-relay-vhost") {
+		t.Errorf("it said %q", said)
+	}
+}

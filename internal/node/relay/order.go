@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package relay
+
+import (
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strconv"
+)
+
+// firstDescriptor is the number of the first file that a program is given beside the standard ones.
+const firstDescriptor = 3
+
+// order is how a relay is to be started.
+type order struct {
+	program   *Program
+	arguments []string
+	files     []*os.File
+	// owned files are closed with the order.
+	owned []*os.File
+}
+
+// newOrder has what every relay is given.
+func newOrder(packet, folder *os.File, counters *counters, socket string) *order {
+	o := &order{}
+	o.pass("--packet-fd", packet)
+	o.pass("--socket-dir-fd", folder)
+	o.pass("--counters-fd", counters.file)
+	o.add("--socket-name", filepath.Base(socket))
+	return o
+}
+
+func (o *order) add(arguments ...string) { o.arguments = append(o.arguments, arguments...) }
+
+// pass gives a file by an option.
+func (o *order) pass(option string, file *os.File) { o.add(option, strconv.Itoa(o.give(file))) }
+
+// give gives a file, and returns the number that it has for the relay.
+func (o *order) give(file *os.File) (number int) {
+	o.files = append(o.files, file)
+	return firstDescriptor + len(o.files) - 1
+}
+
+// own has a file be closed with the order.
+func (o *order) own(file *os.File) { o.owned = append(o.owned, file) }
+
+func (o *order) close() {
+	for _, file := range o.owned {
+		file.Close()
+	}
+}
+
+// start starts the relay. changed is called when it has ended.
+func (o *order) start(on *starter, log *slog.Logger, changed func()) (*process, error) {
+	return o.program.run(on, o.arguments, o.files, log, changed)
+}
