@@ -18,6 +18,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/node/capture"
 	"github.com/kubernetsn/kubernetsn/internal/node/overlay"
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
+	"github.com/kubernetsn/kubernetsn/internal/shared/device"
 	"github.com/kubernetsn/kubernetsn/internal/shared/subcommands"
 )
 
@@ -68,7 +69,7 @@ func readCapture(endpoints []control.AttachedEndpoint) []capture.At {
 	all := []capture.At{}
 	for _, endpoint := range endpoints {
 		one, err := capture.ReadBoth(endpoint.Netns, endpoint.Interface)
-		one.Identity = endpoint.Identity
+		one.Identity, one.Device = endpoint.Identity, deviceIn(endpoint.Netns, endpoint.Interface)
 		if err != nil {
 			one.Failure = err.Error()
 		}
@@ -79,9 +80,9 @@ func readCapture(endpoints []control.AttachedEndpoint) []capture.At {
 
 func printCapture(out io.Writer, all []capture.At, names podNames) error {
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintf(table, "%s\tINTERFACE\tCAPTURE\tRELAY\tTIMED\tOTHERS\tDROPPED\tOF PROGRAMS\n", names.head("POD", "IDENTITY"))
+	fmt.Fprintf(table, "%s\tINTERFACE\tDEVICE\tCAPTURE\tRELAY\tTIMED\tOTHERS\tDROPPED\tOF PROGRAMS\n", names.head("POD", "IDENTITY"))
 	for _, one := range all {
-		fmt.Fprintf(table, "%s\t%s\t%s\n", names.cells(one.Identity), one.Interface, strings.Join(captureCells(&one), "\t"))
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", names.cells(one.Identity), one.Interface, one.Device, strings.Join(captureCells(&one), "\t"))
 	}
 	return table.Flush()
 }
@@ -91,6 +92,8 @@ func captureCells(one *capture.At) []string {
 	switch {
 	case one.Failure != "":
 		return []string{"unknown: " + one.Failure, "", "", "", "", ""}
+	case one.Device == device.VhostUser:
+		return []string{"by its relay", "", "", "", "", ""}
 	case !one.Attached:
 		return []string{"let pass", "", "", "", "", ""}
 	}

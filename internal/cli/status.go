@@ -24,6 +24,7 @@ type state struct {
 	Status    *control.Status            `json:"status"`
 	Instance  *control.Instance          `json:"instance"`
 	Endpoints []control.AttachedEndpoint `json:"endpoints"`
+	Devices   []machineDevice            `json:"devices"`
 	Pods      []control.Pod              `json:"pods"`
 	Limits    []control.NetworkLimits    `json:"network-limits"`
 	Clocks    []control.NetworkClock     `json:"network-clocks"`
@@ -85,6 +86,7 @@ func readState(ctx context.Context, client *control.Client) (*state, error) {
 	if current.Endpoints, err = client.Endpoints(ctx); err != nil {
 		return nil, err
 	}
+	current.Devices = devicesOf(current.Endpoints)
 	if current.Pods, err = client.Pods(ctx); err != nil {
 		return nil, err
 	}
@@ -119,6 +121,9 @@ func printText(out io.Writer, current *state, wide bool) error {
 	for _, endpoint := range current.Endpoints {
 		fmt.Fprintf(table, "endpoint\t%s %s, VNI %d, %s, MTU %d, %s\n", names.called(endpoint.Identity), endpoint.Interface,
 			endpoint.VNI, endpoint.MAC, endpoint.MTU, endpoint.Netns)
+	}
+	for _, machine := range current.Devices {
+		fmt.Fprintf(table, "machine\t%s %s, by %s\n", names.called(machine.Identity), machine.Interface, machine.Device)
 	}
 	for _, peer := range current.Peers {
 		fmt.Fprintf(table, "peer\t%s, VNI %d, %v\n", peer.Address, peer.VNI, peer.Subnets)

@@ -9,7 +9,9 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"os/exec"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -316,10 +318,28 @@ func TestCheckNamesWhatAMachineLacks(t *testing.T) {
 			must(t, check())
 			test.breaks(t, pod)
 			refused(t, check(), 106, test.want)
-			if bytes.HasSuffix([]byte(test.want), []byte("it is back")) {
+			if strings.HasSuffix(test.want, "it is back") {
 				must(t, check())
 			}
 		})
+	}
+}
+
+func TestTheDeviceOfAMachineIsShown(t *testing.T) {
+	lab := newLab(t)
+	lab.a.startDaemon(t)
+	for _, device := range []string{"tap", "vhost-user"} {
+		pod := lab.a.newPod(t)
+		pod.add(t, lab.a.config(fields{"device": device}))
+		for _, command := range [][]string{{"status"}, {"node", "capture", "--output", "wide"}} {
+			output, err := exec.Command(program(t, "ktsn"), append(command, "--control", lab.a.control())...).CombinedOutput()
+			shown := slices.ContainsFunc(strings.Split(string(output), "\n"), func(line string) bool {
+				return strings.Contains(line, pod.identity()) && strings.Contains(line, device)
+			})
+			if err != nil || !shown {
+				t.Errorf("%v does not show it: %v\n%s", command, err, output)
+			}
+		}
 	}
 }
 

@@ -23,10 +23,28 @@ func (d *Doctor) pastLibrary(ctx context.Context, pod *corev1.Pod) {
 		return
 	}
 	for i := range all {
-		if all[i].Identity == string(pod.UID) {
-			d.pastLibraryAt(pod, &all[i])
-			d.relayOf(&all[i])
+		if all[i].Identity != string(pod.UID) {
+			continue
 		}
+		d.machineAt(pod, &all[i])
+		if all[i].Device == v1alpha1.DeviceVhostUser {
+			continue // all of it goes through its relay, of which Events and metrics speak
+		}
+		d.pastLibraryAt(pod, &all[i])
+		d.relayOf(&all[i])
+	}
+}
+
+// machineAt says how a virtual machine in the pod has the interface.
+func (d *Doctor) machineAt(pod *corev1.Pod, at *capture.At) {
+	about := "virtual machine at " + at.Interface
+	wanted := pod.Annotations[v1alpha1.DeviceAnnotation]
+	switch {
+	case wanted == at.Device && wanted != "":
+		d.ok(about, "is connected by %s", wanted)
+	case wanted != "":
+		d.say(Bad, about, makeAnew, "is to be connected by %s, and is not: the annotation %s was added after the pod was made, or what connects it was removed",
+			wanted, v1alpha1.DeviceAnnotation)
 	}
 }
 

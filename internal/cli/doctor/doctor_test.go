@@ -298,8 +298,14 @@ func TestEachFaultIsNamedWithWhatToDo(t *testing.T) {
 			w.captured[0].Refused, w.captured[0].Programs = map[string]uint64{"not-captured": 7}, []capture.Program{{Name: "a\x1bb", Refused: 5, PID: 12}}
 		}, Bad, `7 messages with a transmit time were dropped because nothing is captured on this network; messages past the library were sent by program "a\x1bb" (5, process 12 of the node)`},
 		"one that nobody can name": {"pod", func(w *world) { w.captured[0].Refused = map[string]uint64{"clock": 1} }, Bad, "sent by a program that could not be told"},
-		"a captured program":       {"pod", func(w *world) { w.captured[0].Captured = 3 }, OK, "3 messages with a transmit time passed it by and were captured"},
-		"no relay":                 {"pod", func(w *world) { w.captured[0].Node.NoRelay = 3 }, Bad, "3 messages with a transmit time were dropped because no relay ran"},
+		"a virtual machine": {"pod", func(w *world) {
+			w.pod.Annotations["kubernetsn.io/device"], w.captured[0].Device = "tap", "tap"
+		}, OK, "is connected by tap"},
+		"a virtual machine that was added": {"pod", func(w *world) { w.pod.Annotations["kubernetsn.io/device"] = "tap" }, Bad, "is to be connected by tap, and is not"},
+		"a virtual machine's volume": {"pod", func(w *world) { w.pod.Annotations["kubernetsn.io/device"] = "vhost-user" }, OK,
+			"has added attachment and volume, for a virtual machine by vhost-user"},
+		"a captured program": {"pod", func(w *world) { w.captured[0].Captured = 3 }, OK, "3 messages with a transmit time passed it by and were captured"},
+		"no relay":           {"pod", func(w *world) { w.captured[0].Node.NoRelay = 3 }, Bad, "3 messages with a transmit time were dropped because no relay ran"},
 		"a relay that answers": {"pod", func(w *world) {
 			w.captured[0].Mode, w.captured[0].Node = capture.All, capture.PortCount{RelayIfindex: 4, HeartbeatAge: 1e6, Untimed: 8}
 		}, OK, "answers; 8 frames without a transmit time went through ktsnd"},

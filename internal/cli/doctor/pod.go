@@ -219,6 +219,10 @@ func (d *Doctor) mutated(pod *corev1.Pod, names []string) {
 			"the pod lacks %s: the annotation was added after the pod was made, or the webhook was not there", strings.Join(lacks, ", "))
 		return
 	}
+	if wanted := pod.Annotations[v1alpha1.DeviceAnnotation]; wanted != "" {
+		d.ok(about, "has added attachment and volume, for a virtual machine by %s", wanted)
+		return
+	}
 	d.ok(about, "has added attachment, volume and LD_PRELOAD")
 }
 

@@ -152,6 +152,8 @@ func (c *PortCount) Dropped() map[string]uint64 {
 type At struct {
 	Identity  string `json:"identity"`
 	Interface string `json:"interface"`
+	// Device is how a virtual machine has the interface: tap or vhost-user, past which nothing is counted here; empty: none has it.
+	Device string `json:"device,omitempty"`
 	Count
 	// Node is the count at the node's end.
 	Node PortCount `json:"node"`

@@ -26,8 +26,8 @@ import (
 
 // Names of programs and filters at the pod's end of an interface of vhost-user.
 const (
-	deaf = "ktsn_deaf"
-	mute = "ktsn_mute"
+	deaf   = "ktsn_deaf"
+	silent = "ktsn_silent"
 )
 
 // RelayMark is that of the relay's packet socket (SO_MARK): by it the relay alone sends at an interface of vhost-user.
@@ -116,7 +116,7 @@ func LeaveToRelay(interfaceName string) error {
 	if err != nil {
 		return err
 	}
-	return attach(link, netlink.HANDLE_MIN_EGRESS, mute, asm.Instructions{
+	return attach(link, netlink.HANDLE_MIN_EGRESS, silent, asm.Instructions{
 		asm.LoadMem(asm.R2, asm.R1, atMark, asm.Word),
 		asm.Mov.Imm(asm.R0, actDrop),
 		asm.JNE.Imm32(asm.R2, RelayMark, "end"),
@@ -128,12 +128,27 @@ func LeaveToRelay(interfaceName string) error {
 // CheckLeft puts back what LeaveToRelay has made, and says so.
 func CheckLeft(interfaceName string) error {
 	again := func() error { return LeaveToRelay(interfaceName) }
-	return errors.Join(restored(interfaceName, netlink.HANDLE_MIN_INGRESS, deaf, again), restored(interfaceName, netlink.HANDLE_MIN_EGRESS, mute, again))
+	return errors.Join(restored(interfaceName, netlink.HANDLE_MIN_INGRESS, deaf, again), restored(interfaceName, netlink.HANDLE_MIN_EGRESS, silent, again))
 }
 
-// IsLeftToRelay tells whether LeaveToRelay was called for an interface.
-func IsLeftToRelay(interfaceName string) (bool, error) {
-	return capture.HasFilter(interfaceName, netlink.HANDLE_MIN_INGRESS, deaf)
+// DeviceAt is the device of the virtual machine that has an interface of the pod; empty: none has it.
+func DeviceAt(interfaceName string) (kind string, err error) {
+	left, err := capture.HasFilter(interfaceName, netlink.HANDLE_MIN_INGRESS, deaf)
+	if err != nil {
+		return "", err
+	}
+	if left {
+		return device.VhostUser, nil
+	}
+	name, err := device.TapName(interfaceName)
+	if err != nil {
+		return "", nil //nolint:nilerr // then there is none
+	}
+	tap, err := FindTap(name)
+	if err != nil || tap == nil {
+		return "", err
+	}
+	return device.Tap, nil
 }
 
 // restored puts back a filter that somebody removed, and says so.
