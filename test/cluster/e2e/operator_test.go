@@ -230,6 +230,7 @@ func TestOneAnnotation(t *testing.T) {
 	})
 	t.Run("messages that libktsn.so does not see leave at their time", func(t *testing.T) { captured(ctx, t, namespace, listener) })
 	t.Run("all frames of a network go through ktsnd", func(t *testing.T) { capturedWholly(ctx, t, namespace) })
+	t.Run("virtual machines in pods are on a network", func(t *testing.T) { machines(ctx, t, namespace, listener) })
 	t.Run("datagrams come past the bridge, and into rings", func(t *testing.T) { receivedShort(ctx, t, namespace) })
 	t.Run("two networks at once", func(t *testing.T) { twoNetworks(ctx, t, namespace, talker) })
 	t.Run("a schedule begins on all nodes in one cycle", func(t *testing.T) { schedules(ctx, t) })
@@ -522,6 +523,8 @@ func refusals(ctx context.Context, t *testing.T, namespace string) {
 	}{
 		"an unknown network":               {annotated(waiting("refused", ""), "nowhere"), "there is no TSNNetwork nowhere"},
 		"a namespace that is not allowed":  {annotated(waiting("refused", ""), "elsewhere"), "may not be on TSNNetwork elsewhere"},
+		"a virtual machine that moves":     {moving(annotated(waiting("refused", ""), "tsn")), "cannot migrate while it runs"},
+		"a device that there is not":       {deviceOf(annotated(waiting("refused", ""), "tsn"), "macvtap"), `kubernetsn.io/device is "macvtap"; give tap or vhost-user`},
 		"an annotation that names nothing": {annotated(waiting("refused", ""), "tsn,,second"), `"" is no name`},
 	} {
 		t.Run(name, func(t *testing.T) {
