@@ -230,22 +230,44 @@ func TestThePodsKernelDoesNotAnswerInTheNameOfItsVirtualMachine(t *testing.T) {
 }
 
 func TestAVirtualMachineHearsByTheTapOfItsPod(t *testing.T) {
-	m := newMachines(t, fields{"device": "tap", "device-queues": 2})
-	tap := openTap(t, m.guest)
-	send := packets(t, m.other, machineEtherType)
-	frame := machineFrame(hardwareAddress(t, m.guest), hardwareAddress(t, m.other), machineEtherType, []byte("for the machine"))
-	if _, err := unix.Write(send, frame); err != nil {
-		t.Fatal(err)
+	for name, changes := range map[string]fields{
+		"by the bridge": {"device": "tap", "device-queues": 2},
+		// Others' come past the bridge there.
+		"on a network that redirects": {"device": "tap", "device-queues": 2, "receive": fields{"redirect": true}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := newMachines(t, changes)
+			tap := openTap(t, m.guest)
+			sendDatagram(t, m.other, addressOf(m.result, true), hardwareAddress(t, m.guest), "for the machine")
+			must(t, tap.SetReadDeadline(time.Now().Add(patience)))
+			got := make([]byte, 2048)
+			for {
+				n, err := tap.Read(got)
+				must(t, err)
+				if bytes.Contains(got[:n], []byte("for the machine")) {
+					return
+				}
+			}
+		})
 	}
-	must(t, tap.SetReadDeadline(time.Now().Add(patience)))
-	got := make([]byte, 2048)
-	for {
-		n, err := tap.Read(got)
-		must(t, err)
-		if bytes.Contains(got[:n], []byte("for the machine")) {
-			return
+}
+
+// sendDatagram sends to an address whose machine is not there to say where it is.
+func sendDatagram(t *testing.T, from *pod, to netip.Addr, at net.HardwareAddr, text string) {
+	t.Helper()
+	on(t, from.Namespace, podIf, func(link netlink.Link) error {
+		err := netlink.NeighSet(&netlink.Neigh{LinkIndex: link.Attrs().Index, IP: to.AsSlice(), HardwareAddr: at, State: netlink.NUD_PERMANENT})
+		if err != nil {
+			return err
 		}
-	}
+		socket, err := net.Dial("udp4", netip.AddrPortFrom(to, 9).String())
+		if err != nil {
+			return err
+		}
+		defer socket.Close()
+		_, err = socket.Write([]byte(text))
+		return err
+	})
 }
 
 func TestWhatBelongsToAMachineGoesWithItsPod(t *testing.T) {

@@ -89,6 +89,9 @@ func (r *request) chooseDevice(known *arguments) (err error) {
 	if r.Device, err = device.Parse(r.deviceAsked); err != nil {
 		return invalid("%v", err)
 	}
+	if r.Device.Exists() {
+		r.Receive.Redirect = false // to the pod's kernel, which has nothing to do with them
+	}
 	return nil
 }
 
