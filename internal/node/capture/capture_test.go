@@ -117,7 +117,7 @@ func TestThePortKnowsItsRelay(t *testing.T) {
 		errSet := now.SetRelay(42)
 		relay, errRelay := now.Relay()
 		mode, errMode := ReadPort(nodeEnd)
-		if relay != 42 || mode.RelayIfindex != 42 || Mode(mode.Mode) != All {
+		if relay != 42 || mode.RelayIfindex != 42 || mode.Mode != All {
 			t.Errorf("of relay 42 it says %d, %+v", relay, mode)
 		}
 		return errors.Join(errRead, errSet, errRelay, errMode)

@@ -8,7 +8,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strconv"
 
 	"golang.org/x/sys/unix"
 
@@ -60,7 +59,7 @@ func (g *guestSource) begin(s *Supervisor, a *attachment, with *order) (err erro
 	with.pass("--link-fd", g.link)
 	// A path that leads there for who may not enter the folders above.
 	with.own(folder)
-	inside := filepath.Join("/proc/self/fd", strconv.Itoa(with.give(folder)), made)
+	inside := fmt.Sprintf("/proc/self/fd/%d/%s", with.give(folder), made)
 	with.add("--vhost-socket", inside, "--class", a.relayed.Device.Class)
 	if a.relayed.Mode != capture.None {
 		with.add("--records")
