@@ -5,7 +5,7 @@
 GO    := scripts/go.sh
 BUILD := build
 # Those with code of our own.
-MODULES := . images test/cluster
+MODULES := . images kubevirt test/cluster
 # Asked when something is linked only.
 LINK = -s -w -X 'github.com/kubernetsn/kubernetsn/internal/shared/version.commit=$(shell scripts/commit.sh)'
 # The same source gives the same programs, wherever it stands; and what tests compile is what programs need.
@@ -160,6 +160,7 @@ build: deps ## all programs into bin/
 	@install -C -m 644 $(BUILD)/datapath/capture/capture.bpf.o internal/node/capture/object/
 	@install -C -m 644 $(BUILD)/datapath/receive/receive.bpf.o internal/node/receive/object/
 	@CGO_ENABLED=0 $(GO) build -ldflags="$(LINK)" -o bin/ ./cmd/...
+	@CGO_ENABLED=0 $(GO) build -C kubevirt -ldflags="$(LINK)" -o ../bin/ ./cmd/...
 	@CGO_ENABLED=0 $(GO) -C scripts/cni-plugins build -ldflags='-s -w' -o ../../bin/ \
 		github.com/containernetworking/plugins/plugins/ipam/static
 	@CGO_ENABLED=0 $(GO) build -ldflags='-s -w' -o bin/ktsn-conformance-guest ./test/conformance/guest

@@ -83,6 +83,7 @@ start_fuzz
 export KTSN_BIN_DIR=$PWD/bin
 start_go cni -timeout 10m
 run_go go "Go"
+run_go kubevirt "Go, the sidecar of KubeVirt"
 CGO_ENABLED=1 run_go race "Go, with the race detector, what does without Kubernetes" -race
 finish_go cni "the network plugin, in network namespaces, begun before these"
 finish_fuzz

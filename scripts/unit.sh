@@ -14,6 +14,7 @@ c=$!
 trap 'finish $c' EXIT
 run_go unit "Go" -short
 run_go unit-images "Go, the image builder" -short
+run_go unit-kubevirt "Go, the sidecar of KubeVirt" -short
 run_go unit-cluster "Go, the cluster's own parts" -short
 echo "== C"
 wait "$c"

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package domain
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/beevik/etree"
+)
+
+// Domain is one that is being edited.
+type Domain struct {
+	document *etree.Document
+	root     *etree.Element
+}
+
+// Parse reads a domain.
+func Parse(text []byte) (*Domain, error) {
+	document := etree.NewDocument()
+	document.ReadSettings.PreserveCData = true
+	document.ReadSettings.ValidateInput = true
+	if err := document.ReadFromBytes(bytes.TrimSpace(text)); err != nil {
+		return nil, fmt.Errorf("read the domain's XML: %w", err)
+	}
+	root := document.Root()
+	if root == nil || root.FullTag() != "domain" {
+		return nil, errors.New("the XML is no domain of libvirt: its first element is not <domain>")
+	}
+	return &Domain{document, root}, nil
+}
+
+// Bytes is the domain's XML.
+func (d *Domain) Bytes() ([]byte, error) { return d.document.WriteToBytes() }
+
+// Processors is how many the machine begins with. More may be added while it runs.
+func (d *Domain) Processors() (int, error) {
+	if all := d.root.FindElements("./vcpus/vcpu[@enabled='yes']"); len(all) > 0 {
+		return len(all), nil
+	}
+	one := d.root.SelectElement("vcpu")
+	if one == nil {
+		return 1, nil
+	}
+	text := one.SelectAttrValue("current", strings.TrimSpace(one.Text()))
+	count, err := strconv.Atoi(text)
+	if err != nil || count < 1 {
+		return 0, fmt.Errorf("the domain has %q virtual processors, which is no number above 0", text)
+	}
+	return count, nil
+}
+
+// child finds a child element, or makes it.
+func child(of *etree.Element, tag string) *etree.Element {
+	if found := of.SelectElement(tag); found != nil {
+		return found
+	}
+	return of.CreateElement(tag)
+}
+
+// hasAlias tells whether a device has that alias.
+func hasAlias(device *etree.Element, alias string) bool {
+	found := device.SelectElement("alias")
+	return found != nil && found.SelectAttrValue("name", "") == alias
+}

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package machine
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+)
+
+const (
+	// primaryInterface is that of the pod's own network.
+	primaryInterface = "eth0"
+	// podPrefix and podDigits make the names of all others.
+	podPrefix = "pod"
+	podDigits = 11
+)
+
+// podInterface is the interface of a network in the pod: KubeVirt says it in the status, or makes its name of the network's.
+func (vmi *instance) podInterface(network string) string {
+	for _, one := range vmi.Status.Interfaces {
+		if one.Name == network && one.PodInterfaceName != "" {
+			return one.PodInterfaceName
+		}
+	}
+	for _, one := range vmi.Spec.Networks {
+		if one.Name == network && (one.Multus == nil || one.Multus.Default) {
+			return primaryInterface
+		}
+	}
+	sum := sha256.Sum256([]byte(network))
+	return podPrefix + hex.EncodeToString(sum[:])[:podDigits]
+}

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package sidecar
+
+import (
+	"errors"
+	"fmt"
+	"net"
+
+	"github.com/kubernetsn/kubernetsn/internal/guest/hosttime"
+	"github.com/kubernetsn/kubernetsn/internal/shared/device"
+	"github.com/kubernetsn/kubernetsn/kubevirt/internal/domain"
+	"github.com/kubernetsn/kubernetsn/kubevirt/internal/machine"
+)
+
+// Definer makes the domains of virtual machines that are on networks.
+type Definer struct {
+	// Binding is the name under which KubeVirt knows this program.
+	Binding string
+	// Clock is the socket by which a machine asks for the node's time, where QEMU makes it; "": it has none.
+	Clock string
+	pod   pod
+}
+
+// Define returns the domain with its network devices. A machine that is on no network has its domain back as it is.
+func (d *Definer) Define(instance, text []byte) ([]byte, error) {
+	asked, err := machine.Read(instance, d.Binding)
+	if err != nil {
+		return nil, err
+	}
+	chosen, err := d.choose(asked)
+	if err != nil || len(chosen) == 0 {
+		return text, err
+	}
+	if asked.Arriving {
+		return nil, errors.New("a virtual machine on a network of KuberneTSN cannot be migrated: its queues and the frames that wait for their times " +
+			"are the other node's; cancel the migration, and stop the machine and start it anew")
+	}
+	made, err := domain.Parse(text)
+	if err != nil {
+		return nil, err
+	}
+	queues, err := queuesOf(asked.Device, made)
+	if err != nil {
+		return nil, err
+	}
+	for i := range chosen {
+		if err := d.connect(made, asked, &chosen[i], queues); err != nil {
+			return nil, err
+		}
+	}
+	if asked.Device.Is(device.VhostUser) {
+		made.ShareMemory()
+	}
+	if d.Clock != "" {
+		made.AddChannel(hosttime.PortName, d.Clock)
+	}
+	return made.Bytes()
+}
+
+// choose are the interfaces of the machine's that are on networks. Those of the annotation are there unless KubeVirt has attached the
+// network by another name.
+func (d *Definer) choose(asked *machine.Machine) ([]machine.Interface, error) {
+	chosen := asked.Interfaces
+	for _, one := range asked.Annotated {
+		if _, there := d.pod.link(one.Pod); there {
+			chosen = append(chosen, one)
+		}
+	}
+	if len(asked.Annotated) > 0 && len(chosen) == 0 {
+		return nil, fmt.Errorf("the virtual machine is to be on a network (kubernetsn.io/network), and its pod has no interface %s; see the events of the pod",
+			asked.Annotated[0].Pod)
+	}
+	return chosen, nil
+}
+
+// queuesOf is how many pairs of queues an interface has: Linux makes no more active than the machine has processors.
+func queuesOf(as device.Device, in *domain.Domain) (int, error) {
+	processors, err := in.Processors()
+	if err != nil {
+		return 0, err
+	}
+	if as.Queues > 1 && processors < 2 {
+		return 0, fmt.Errorf("%d queues (kubernetsn.io/%s) need a virtual machine with at least 2 processors, and it has %d: with one, a queue waits while "+
+			"another is served, and classes do not hold; give it more processors or one queue", as.Queues, device.QueuesName, processors)
+	}
+	return min(as.Queues, processors), nil
+}
+
+func (d *Definer) connect(made *domain.Domain, asked *machine.Machine, one *machine.Interface, queues int) error {
+	found, err := attachmentOf(d.pod, one.Pod, asked.Device)
+	if err != nil {
+		return fmt.Errorf("interface %s of the virtual machine: %w", one.Name, err)
+	}
+	if err := sameAddress(one, found); err != nil {
+		return err
+	}
+	return made.SetInterface(&domain.Interface{
+		Name: one.Name, Tap: found.tap, Socket: found.socket, Address: found.address, Model: asked.Model, MTU: found.mtu, Queues: queues,
+		PCIAddress: one.PCIAddress, ACPIIndex: one.ACPIIndex, BootOrder: one.BootOrder, Down: one.Down,
+	})
+}
+
+// sameAddress refuses a machine whose frames nobody would send.
+func sameAddress(one *machine.Interface, found *attachment) error {
+	if one.Address == "" {
+		return nil
+	}
+	if wanted, err := net.ParseMAC(one.Address); err != nil || wanted.String() != found.address {
+		return fmt.Errorf("interface %s of the virtual machine is to have the hardware address %s, and the pod's interface has %s, the only one whose "+
+			"frames are sent; leave macAddress out", one.Name, one.Address, found.address)
+	}
+	return nil
+}

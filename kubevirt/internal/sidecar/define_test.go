@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package sidecar
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/beevik/etree"
+)
+
+// madePod is a pod in which tsn-cni has made these interfaces.
+type madePod map[string]link
+
+func (p madePod) link(name string) (link, bool) {
+	found, there := p[name]
+	return found, there
+}
+
+var (
+	tsn   = link{"0a:58:0a:2a:01:02", 1450}
+	blue  = madePod{"eth0": {"02:00:00:00:00:09", 1500}, "pod16477688c0e": tsn, "tap16477688c0e": {}}
+	first = madePod{"eth0": {"02:00:00:00:00:09", 1500}, "tsn0": tsn, "taptsn0": {}}
+)
+
+func example(t *testing.T, name string) []byte {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("../../testdata", name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
+
+// with is an instance with another annotation.
+func with(instance []byte, annotation, value string) []byte {
+	return bytes.Replace(instance, []byte(`"annotations":{`), []byte(`"annotations":{"kubernetsn.io/`+annotation+`":"`+value+`",`), 1)
+}
+
+// taken removes what was added, and returns it and the rest, in the form of an XML that was read and written.
+func taken(t *testing.T, text []byte, paths ...string) (added []string, rest string) {
+	t.Helper()
+	document := etree.NewDocument()
+	if err := document.ReadFromBytes(bytes.TrimSpace(text)); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range paths {
+		found := document.FindElements(path)
+		if len(found) != 1 {
+			t.Fatalf("%s is there %d times in\n%s", path, len(found), text)
+		}
+		one := etree.NewDocument()
+		one.SetRoot(found[0].Copy())
+		written, err := one.WriteToString()
+		if err != nil {
+			t.Fatal(err)
+		}
+		added = append(added, written)
+		found[0].Parent().RemoveChild(found[0])
+	}
+	rest, err := document.WriteToString()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return added, rest
+}
+
+const (
+	blueDevice = `./domain/devices/interface/alias[@name='ua-blue']/..`
+	firstOne   = `./domain/devices/interface/alias[@name='ua-tsn0']/..`
+	clock      = `./domain/devices/channel/target[@name='org.kubernetsn.clock']/..`
+	memory     = `./domain/memoryBacking`
+	access     = `./domain/memoryBacking/access`
+)
+
+const (
+	offloads   = `<host gso="off" tso4="off" tso6="off" ecn="off" ufo="off"/><guest tso4="off" tso6="off" ecn="off" ufo="off"/></driver>`
+	clockThere = `<channel type="unix"><source mode="bind" path="/hooks/hook-sidecar-0/userdata/clock.sock"/><target type="virtio" name="org.kubernetsn.clock"/></channel>`
+)
+
+func TestADomainOfKubeVirtGetsItsInterfacesAndIsAsItWasOtherwise(t *testing.T) {
+	for name, test := range map[string]struct {
+		instance    []byte
+		domain      string
+		pod         madePod
+		paths, want []string
+	}{
+		"by the binding, with a tap": {
+			example(t, "binding.json"), "binding.xml", blue, []string{blueDevice, clock},
+			[]string{`<interface type="ethernet"><mac address="0a:58:0a:2a:01:02"/><target dev="tap16477688c0e" managed="no"/>` +
+				`<model type="virtio-non-transitional"/><mtu size="1450"/><driver>` + offloads + `<alias name="ua-blue"/><rom enabled="no"/></interface>`, clockThere},
+		},
+		"by the annotation alone, with several queues": {
+			with(example(t, "annotation.json"), "device-queues", "8"), "annotation.xml", first, []string{firstOne, clock},
+			[]string{`<interface type="ethernet"><mac address="0a:58:0a:2a:01:02"/><target dev="taptsn0" managed="no"/>` +
+				`<model type="virtio-non-transitional"/><mtu size="1450"/><driver queues="2">` + offloads + `<alias name="ua-tsn0"/><rom enabled="no"/></interface>`, clockThere},
+		},
+		"with huge pages, by vhost-user": {
+			bytes.Replace(example(t, "hugepages.json"), []byte(`"tap"`), []byte(`"vhost-user"`), 1), "hugepages.xml", blue, []string{blueDevice, clock, access},
+			[]string{`<interface type="vhostuser"><mac address="0a:58:0a:2a:01:02"/><source type="unix" path="/run/ktsn/pod16477688c0e.vhost.sock" mode="client">` +
+				`<reconnect enabled="yes" timeout="1"/></source><model type="virtio-non-transitional"/><mtu size="1426"/><driver/><alias name="ua-blue"/>` +
+				`<rom enabled="no"/></interface>`, clockThere, `<access mode="shared"/>`},
+		},
+		"by vhost-user": {
+			bytes.Replace(example(t, "alone.json"), []byte(`"tap"`), []byte(`"vhost-user"`), 1), "alone.xml", blue, []string{blueDevice, clock, memory},
+			[]string{`<interface type="vhostuser"><mac address="0a:58:0a:2a:01:02"/><source type="unix" path="/run/ktsn/pod16477688c0e.vhost.sock" mode="client">` +
+				`<reconnect enabled="yes" timeout="1"/></source><model type="virtio-non-transitional"/><mtu size="1426"/><driver/><alias name="ua-blue"/>` +
+				`<rom enabled="no"/></interface>`, clockThere, `<memoryBacking><source type="memfd"/><access mode="shared"/></memoryBacking>`},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			definer := &Definer{Binding: "kubernetsn", Clock: "/hooks/hook-sidecar-0/userdata/clock.sock", pod: test.pod}
+			before := example(t, test.domain)
+			after, err := definer.Define(test.instance, before)
+			if err != nil {
+				t.Fatal(err)
+			}
+			added, rest := taken(t, after, test.paths...)
+			for i := range test.want {
+				if added[i] != test.want[i] {
+					t.Errorf("got\n%s\nwant\n%s", added[i], test.want[i])
+				}
+			}
+			if _, was := taken(t, before); rest != was {
+				t.Errorf("the rest is\n%s\nand was\n%s", rest, was)
+			}
+		})
+	}
+}
+
+func TestAMachineWithoutNetworkStaysAsItIs(t *testing.T) {
+	instance := bytes.ReplaceAll(example(t, "binding.json"), []byte("kubernetsn"), []byte("another"))
+	domain := example(t, "binding.xml")
+	got, err := (&Definer{Binding: "kubernetsn", pod: blue}).Define(instance, domain)
+	if err != nil || !bytes.Equal(got, domain) {
+		t.Errorf("got %s, %v", got, err)
+	}
+}
+
+func TestAMachineThatCannotBeConnectedDoesNotStart(t *testing.T) {
+	binding, annotation := example(t, "binding.json"), example(t, "annotation.json")
+	for want, test := range map[string]struct {
+		instance []byte
+		domain   string
+		pod      madePod
+	}{
+		"2 queues (kubernetsn.io/device-queues) need a virtual machine with at least 2 processors, and it has 1: ": {
+			with(example(t, "single.json"), "device-queues", "2"), "single.xml", blue},
+		"a virtual machine on a network of KuberneTSN cannot be migrated: ":                       {example(t, "target.json"), "binding.xml", blue},
+		"interface blue of the virtual machine: the pod has no interface pod16477688c0e; attach ": {binding, "binding.xml", madePod{"eth0": {}}},
+		"interface blue of the virtual machine: the pod's interface pod16477688c0e has no tap tap16477688c0e; ": {
+			binding, "binding.xml", madePod{"pod16477688c0e": tsn}},
+		"the virtual machine is to be on a network (kubernetsn.io/network), and its pod has no interface tsn0; see ": {
+			annotation, "annotation.xml", madePod{"eth0": {}}},
+		"interface blue of the virtual machine is to have the hardware address 02:00:00:00:00:05, and the pod's interface has 0a:58:0a:2a:01:02, ": {
+			bytes.Replace(binding, []byte(`"name":"blue",`), []byte(`"name":"blue","macAddress":"02:00:00:00:00:05",`), 1), "binding.xml", blue},
+		"read the domain's XML: ":            {binding, "binding.json", blue},
+		"read the virtual machine instance:": {example(t, "binding.xml"), "binding.xml", blue},
+		`annotation kubernetsn.io/device is "macvtap"; give tap or vhost-user`: {
+			bytes.Replace(annotation, []byte(`"tap"`), []byte(`"macvtap"`), 1), "annotation.xml", first},
+	} {
+		got, err := (&Definer{Binding: "kubernetsn", pod: test.pod}).Define(test.instance, example(t, test.domain))
+		if err == nil || !strings.HasPrefix(err.Error(), want) {
+			t.Errorf("got %s, %v; want %s", got, err, want)
+		}
+	}
+}

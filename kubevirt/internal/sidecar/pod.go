@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package sidecar
+
+import (
+	"fmt"
+	"net"
+	"path/filepath"
+
+	"github.com/kubernetsn/kubernetsn/internal/shared/device"
+)
+
+// link is an interface of the pod.
+type link struct {
+	address string
+	mtu     int
+}
+
+// pod is what tsn-cni has made: it is the pod in which this program runs, but for tests.
+type pod interface {
+	// link returns false if there is none of that name.
+	link(name string) (link, bool)
+}
+
+// ownPod is the pod of this process.
+type ownPod struct{}
+
+func (ownPod) link(name string) (link, bool) {
+	found, err := net.InterfaceByName(name)
+	if err != nil {
+		return link{}, false // the only error in one's own namespace
+	}
+	return link{found.HardwareAddr.String(), found.MTU}, true
+}
+
+// socketFolder is that of the pod's volume, in each container.
+const socketFolder = "/run/ktsn"
+
+// recordBytes stand in front of a frame with a transmit time. A tap of tsn-cni's is larger by them; a relay of vhost-user is not.
+const recordBytes = 24
+
+// attachment is what tsn-cni has made of an interface for the machine.
+type attachment struct {
+	tap, socket, address string
+	mtu                  int
+}
+
+// attachmentOf finds it.
+func attachmentOf(in pod, name string, as device.Device) (*attachment, error) {
+	found, there := in.link(name)
+	if !there {
+		return nil, fmt.Errorf("the pod has no interface %s; attach it to a network of KuberneTSN, by its annotation kubernetsn.io/network", name)
+	}
+	made := &attachment{address: found.address, mtu: found.mtu}
+	if as.Is(device.VhostUser) {
+		made.socket = filepath.Join(socketFolder, device.SocketName(name))
+		made.mtu -= recordBytes
+		return made, nil
+	}
+	tap, err := device.TapName(name)
+	if err != nil {
+		return nil, err
+	}
+	if _, there := in.link(tap); !there {
+		return nil, fmt.Errorf("the pod's interface %s has no tap %s; have tsn-cni make it, by the annotation kubernetsn.io/device: tap", name, tap)
+	}
+	made.tap = tap
+	return made, nil
+}
