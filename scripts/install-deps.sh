@@ -16,6 +16,7 @@ packages_test="tshark binutils musl-tools chromium mandoc podman runc isochron l
 # Rust comes from rustup, too.
 command -v rustc >/dev/null || packages_test="$packages_test rustc"
 packages_conformance="qemu-system-x86 cpio"
+packages_libvirt="libvirt-daemon libvirt-daemon-driver-qemu libvirt-clients util-linux"
 packages_fuzz="libclang-rt-14-dev"
 packages_cluster="containerd runc etcd-server nftables iptables tini runit procps gcc libc6-dev ethtool iputils-ping
 	$packages_ovs $packages_conformance"
@@ -24,7 +25,7 @@ packages_lint="clang-format-14 clang-tidy-14 shellcheck"
 case "${1:-}" in
 build) packages="$packages_build $packages_run" ;;
 images) packages="$packages_build $packages_run $packages_tools $packages_ovs" ;;
-test) packages="$packages_build $packages_run $packages_test $packages_fuzz $packages_conformance" ;;
+test) packages="$packages_build $packages_run $packages_test $packages_fuzz $packages_conformance $packages_libvirt" ;;
 cluster) packages="$packages_run $packages_cluster" ;;
 fuzz) packages="$packages_build $packages_fuzz llvm-14" ;; # llvm-14: line numbers in what it finds
 conformance) packages="$packages_run $packages_conformance" ;;

@@ -15,12 +15,8 @@ func (d *Domain) AddChannel(name, socket string) {
 	}
 	channel := etree.NewElement("channel")
 	channel.CreateAttr("type", "unix")
-	source := channel.CreateElement("source")
-	source.CreateAttr("mode", "bind")
-	source.CreateAttr("path", socket)
-	target := channel.CreateElement("target")
-	target.CreateAttr("type", "virtio")
-	target.CreateAttr("name", name)
+	element(channel, "source", "mode", "bind", "path", socket)
+	element(channel, "target", "type", "virtio", "name", name)
 	addDevice(devices, channel)
 }
 

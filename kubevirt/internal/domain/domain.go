@@ -61,6 +61,15 @@ func child(of *etree.Element, tag string) *etree.Element {
 	return of.CreateElement(tag)
 }
 
+// element makes a child element with attributes: a name and a value each.
+func element(in *etree.Element, tag string, attributes ...string) *etree.Element {
+	made := in.CreateElement(tag)
+	for at := 0; at < len(attributes); at += 2 {
+		made.CreateAttr(attributes[at], attributes[at+1])
+	}
+	return made
+}
+
 // hasAlias tells whether a device has that alias.
 func hasAlias(device *etree.Element, alias string) bool {
 	found := device.SelectElement("alias")

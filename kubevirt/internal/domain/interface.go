@@ -42,6 +42,9 @@ func (d *Domain) SetInterface(i *Interface) error {
 	if err != nil {
 		return err
 	}
+	if i.Tap == "" {
+		d.overrideMTU(i)
+	}
 	devices := child(d.root, "devices")
 	for _, old := range devices.SelectElements("interface") {
 		if hasAlias(old, aliasPrefix+i.Name) {
@@ -56,13 +59,7 @@ func (d *Domain) SetInterface(i *Interface) error {
 
 func (i *Interface) element() (*etree.Element, error) {
 	made := etree.NewElement("interface")
-	add := func(tag string, attributes ...string) *etree.Element {
-		element := made.CreateElement(tag)
-		for at := 0; at < len(attributes); at += 2 {
-			element.CreateAttr(attributes[at], attributes[at+1])
-		}
-		return element
-	}
+	add := func(tag string, attributes ...string) *etree.Element { return element(made, tag, attributes...) }
 	add("mac", "address", i.Address)
 	if i.Tap != "" {
 		made.CreateAttr("type", "ethernet")
@@ -70,12 +67,12 @@ func (i *Interface) element() (*etree.Element, error) {
 	} else {
 		made.CreateAttr("type", "vhostuser")
 		// The back end may be another one after an upgrade of the node.
-		reconnect := add("source", "type", "unix", "path", i.Socket, "mode", "client").CreateElement("reconnect")
-		reconnect.CreateAttr("enabled", "yes")
-		reconnect.CreateAttr("timeout", "1")
+		element(add("source", "type", "unix", "path", i.Socket, "mode", "client"), "reconnect", "enabled", "yes", "timeout", "1")
 	}
 	add("model", "type", i.Model)
-	add("mtu", "size", strconv.Itoa(i.MTU))
+	if i.Tap != "" {
+		add("mtu", "size", strconv.Itoa(i.MTU))
+	}
 	i.addDriver(made)
 	add("alias", "name", aliasPrefix+i.Name)
 	if i.Down {

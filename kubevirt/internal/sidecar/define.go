@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 
 	"github.com/kubernetsn/kubernetsn/internal/guest/hosttime"
 	"github.com/kubernetsn/kubernetsn/internal/shared/device"
@@ -63,7 +64,8 @@ func (d *Definer) Define(instance, text []byte) ([]byte, error) {
 func (d *Definer) choose(asked *machine.Machine) ([]machine.Interface, error) {
 	chosen := asked.Interfaces
 	for _, one := range asked.Annotated {
-		if _, there := d.pod.link(one.Pod); there {
+		_, there := d.pod.link(one.Pod)
+		if there && !slices.ContainsFunc(chosen, func(other machine.Interface) bool { return other.Pod == one.Pod }) {
 			chosen = append(chosen, one)
 		}
 	}

@@ -73,11 +73,13 @@ const (
 	firstOne   = `./domain/devices/interface/alias[@name='ua-tsn0']/..`
 	clock      = `./domain/devices/channel/target[@name='org.kubernetsn.clock']/..`
 	memory     = `./domain/memoryBacking`
+	override   = `./domain/qemu:override`
 	access     = `./domain/memoryBacking/access`
 )
 
 const (
 	offloads   = `<host gso="off" tso4="off" tso6="off" ecn="off" ufo="off"/><guest tso4="off" tso6="off" ecn="off" ufo="off"/></driver>`
+	overridden = `<qemu:override><qemu:device alias="ua-blue"><qemu:frontend><qemu:property name="host_mtu" type="unsigned" value="1426"/></qemu:frontend></qemu:device></qemu:override>`
 	clockThere = `<channel type="unix"><source mode="bind" path="/hooks/hook-sidecar-0/userdata/clock.sock"/><target type="virtio" name="org.kubernetsn.clock"/></channel>`
 )
 
@@ -98,17 +100,23 @@ func TestADomainOfKubeVirtGetsItsInterfacesAndIsAsItWasOtherwise(t *testing.T) {
 			[]string{`<interface type="ethernet"><mac address="0a:58:0a:2a:01:02"/><target dev="taptsn0" managed="no"/>` +
 				`<model type="virtio-non-transitional"/><mtu size="1450"/><driver queues="2">` + offloads + `<alias name="ua-tsn0"/><rom enabled="no"/></interface>`, clockThere},
 		},
+		"by the binding and the annotation, once": {
+			bytes.Replace(example(t, "binding.json"), []byte(`"status":{`), []byte(`"status":{"interfaces":[{"name":"blue","podInterfaceName":"tsn0"}],`), 1),
+			"binding.xml", first, []string{blueDevice, clock},
+			[]string{`<interface type="ethernet"><mac address="0a:58:0a:2a:01:02"/><target dev="taptsn0" managed="no"/>` +
+				`<model type="virtio-non-transitional"/><mtu size="1450"/><driver>` + offloads + `<alias name="ua-blue"/><rom enabled="no"/></interface>`, clockThere},
+		},
 		"with huge pages, by vhost-user": {
-			bytes.Replace(example(t, "hugepages.json"), []byte(`"tap"`), []byte(`"vhost-user"`), 1), "hugepages.xml", blue, []string{blueDevice, clock, access},
+			bytes.Replace(example(t, "hugepages.json"), []byte(`"tap"`), []byte(`"vhost-user"`), 1), "hugepages.xml", blue, []string{blueDevice, clock, override, access},
 			[]string{`<interface type="vhostuser"><mac address="0a:58:0a:2a:01:02"/><source type="unix" path="/run/ktsn/pod16477688c0e.vhost.sock" mode="client">` +
-				`<reconnect enabled="yes" timeout="1"/></source><model type="virtio-non-transitional"/><mtu size="1426"/><driver/><alias name="ua-blue"/>` +
-				`<rom enabled="no"/></interface>`, clockThere, `<access mode="shared"/>`},
+				`<reconnect enabled="yes" timeout="1"/></source><model type="virtio-non-transitional"/><driver/><alias name="ua-blue"/><rom enabled="no"/></interface>`,
+				clockThere, overridden, `<access mode="shared"/>`},
 		},
 		"by vhost-user": {
-			bytes.Replace(example(t, "alone.json"), []byte(`"tap"`), []byte(`"vhost-user"`), 1), "alone.xml", blue, []string{blueDevice, clock, memory},
+			bytes.Replace(example(t, "alone.json"), []byte(`"tap"`), []byte(`"vhost-user"`), 1), "alone.xml", blue, []string{blueDevice, clock, override, memory},
 			[]string{`<interface type="vhostuser"><mac address="0a:58:0a:2a:01:02"/><source type="unix" path="/run/ktsn/pod16477688c0e.vhost.sock" mode="client">` +
-				`<reconnect enabled="yes" timeout="1"/></source><model type="virtio-non-transitional"/><mtu size="1426"/><driver/><alias name="ua-blue"/>` +
-				`<rom enabled="no"/></interface>`, clockThere, `<memoryBacking><source type="memfd"/><access mode="shared"/></memoryBacking>`},
+				`<reconnect enabled="yes" timeout="1"/></source><model type="virtio-non-transitional"/><driver/><alias name="ua-blue"/><rom enabled="no"/></interface>`,
+				clockThere, overridden, `<memoryBacking><source type="memfd"/><access mode="shared"/></memoryBacking>`},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

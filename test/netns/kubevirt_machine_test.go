@@ -1,0 +1,288 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build vm
+
+package netns_test
+
+import (
+	"bytes"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/kubernetsn/kubernetsn/internal/bench/process"
+	"github.com/kubernetsn/kubernetsn/internal/bench/topology"
+	"github.com/kubernetsn/kubernetsn/internal/shared/device"
+	"github.com/kubernetsn/kubernetsn/internal/shared/testenv"
+	"github.com/kubernetsn/kubernetsn/test/internal/guest"
+)
+
+// hypervisor is libvirt in a namespace, as virt-launcher has it: a session's, of a user without privileges, and of nobody else.
+type hypervisor struct {
+	where  *topology.Namespace
+	folder string
+	daemon *process.Process
+}
+
+// hypervisorDomain is the domain's name in kubevirt/testdata/alone.xml.
+const hypervisorDomain = "plant_alone"
+
+// startHypervisor starts one that sees folders ("/here:/there") at other places as well.
+func startHypervisor(t *testing.T, where *topology.Namespace, shown ...string) *hypervisor {
+	t.Helper()
+	for _, name := range []string{"libvirtd", "virsh"} {
+		if _, err := exec.LookPath(name); err != nil {
+			testenv.Missing(t, name+" is missing; run scripts/install-deps.sh test")
+		}
+	}
+	h := &hypervisor{where: where, folder: publicDir(t)}
+	for _, name := range []string{"run", "config", "cache", "data", "hooks", "hooks/c", "hooks/c/userdata", "private"} {
+		folder := filepath.Join(h.folder, name)
+		if err := os.Mkdir(folder, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chown(folder, nobody, nobody); err != nil {
+			t.Fatal(err)
+		}
+	}
+	h.daemon = start(t, where, "libvirtd", h.daemonCommand(shown))
+	return h
+}
+
+// hypervisorScript shows folders at other places, and runs libvirt for a user without privileges. Virtual machines end with it, because
+// it is the first process of a namespace.
+const hypervisorScript = `mount --make-rprivate / && mount -t proc proc /proc || exit
+	for shown in "$@"; do mount --bind "${shown%:*}" "${shown#*:}" || exit; done
+	trap exit TERM
+	setpriv --reuid "$0" --regid "$0" --clear-groups libvirtd --config /dev/null & wait $!`
+
+func (h *hypervisor) daemonCommand(shown []string) *exec.Cmd {
+	command := h.command("sh", append([]string{"-c", hypervisorScript, strconv.Itoa(nobody)}, shown...)...)
+	command.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWPID | unix.CLONE_NEWNS}
+	return command
+}
+
+// command is one of that user, who finds all of libvirt's in the folder.
+func (h *hypervisor) command(name string, arguments ...string) *exec.Cmd {
+	command := asNobody(exec.Command(name, arguments...))
+	command.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + h.folder}
+	for variable, folder := range map[string]string{"RUNTIME_DIR": "run", "CONFIG_HOME": "config", "CACHE_HOME": "cache", "DATA_HOME": "data"} {
+		command.Env = append(command.Env, "XDG_"+variable+"="+filepath.Join(h.folder, folder))
+	}
+	return command
+}
+
+func (h *hypervisor) virsh(arguments ...string) (string, error) {
+	command := h.command("virsh", append([]string{"--connect", "qemu:///session"}, arguments...)...)
+	var said bytes.Buffer
+	command.Stdout, command.Stderr = &said, &said
+	err := h.where.Do(command.Run)
+	return said.String(), err
+}
+
+// boot defines a domain and starts it.
+func (h *hypervisor) boot(t *testing.T, domain string) {
+	t.Helper()
+	path := filepath.Join(h.folder, "domain.xml")
+	if err := os.WriteFile(path, []byte(domain), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for deadline := time.Now().Add(patience); ; time.Sleep(50 * time.Millisecond) {
+		if _, err := os.Stat(filepath.Join(h.folder, "run/libvirt/libvirt-sock")); err == nil {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("libvirtd does not listen: %s", h.daemon.Stderr())
+		}
+	}
+	for _, arguments := range [][]string{{"define", path}, {"start", hypervisorDomain}} {
+		if said, err := h.virsh(arguments...); err != nil {
+			t.Fatalf("virsh %q: %v: %s\nlibvirtd says: %s\nthe domain is %s", arguments, err, said, h.daemon.Stderr(), domain)
+		}
+	}
+}
+
+// log is what QEMU has said.
+func (h *hypervisor) log() string {
+	text, _ := os.ReadFile(filepath.Join(h.folder, "cache/libvirt/qemu/log", hypervisorDomain+".log"))
+	return string(text)
+}
+
+// defined is the domain that virt-launcher gets from the sidecar, with the files of the machine in their places. The domain is one
+// that KubeVirt has made.
+func (h *hypervisor) defined(t *testing.T, kind string) string {
+	t.Helper()
+	kernel, _ := machineFiles(t)
+	instance := filepath.Join(h.folder, "instance.json")
+	asked := strings.NewReplacer(`"kubernetsn.io/device":"tap"`, `"kubernetsn.io/device":"`+kind+`","kubernetsn.io/device-queues":"2"`,
+		`"status":{`, `"status":{"interfaces":[{"name":"blue","podInterfaceName":"`+topology.PodInterface+`"}],`)
+	if err := os.WriteFile(instance, []byte(asked.Replace(readText(t, "../../kubevirt/testdata/alone.json"))), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	command := exec.Command(program(t, "ktsn-kubevirt"), "define", "--instance", instance, "--hooks", filepath.Join(h.folder, "hooks"), "--container", "c")
+	command.Stdin = strings.NewReader(readText(t, "../../kubevirt/testdata/alone.xml"))
+	var made, said bytes.Buffer
+	command.Stdout, command.Stderr = &made, &said
+	if err := h.where.Do(command.Run); err != nil {
+		t.Fatalf("ktsn-kubevirt: %v: %s", err, said.String())
+	}
+	return strings.NewReplacer(`type="kvm"`, `type="qemu"`, "/var/run/kubevirt/container-disks/kernel-boot", filepath.Dir(kernel),
+		"/var/run/kubevirt-private/f4686d2c-6e8d-4335-b8fd-81bee22f4814", filepath.Join(h.folder, "private")).Replace(made.String())
+}
+
+func readText(t *testing.T, path string) string {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// machineAnswers sends frames until one comes back from the machine, which takes a while to boot.
+func (h *hypervisor) machineAnswers(t *testing.T, send, there int, frame []byte) []byte {
+	t.Helper()
+	for deadline := time.Now().Add(bootPatience); time.Now().Before(deadline); {
+		if _, err := unix.Write(send, frame); err != nil {
+			t.Fatal(err)
+		}
+		if back := receiveFrame(t, there, 200*time.Millisecond); back != nil {
+			return back
+		}
+	}
+	t.Fatalf("the machine does not answer; QEMU says: %s", h.log())
+	return nil
+}
+
+// checkClock looks whether QEMU has made the socket by which the machine asks for the node's time.
+func (h *hypervisor) checkClock(t *testing.T) {
+	t.Helper()
+	connection, err := net.Dial("unix", filepath.Join(h.folder, "hooks/c/userdata/clock.sock"))
+	if err != nil {
+		t.Errorf("the machine cannot ask for the node's time: %v", err)
+		return
+	}
+	connection.Close()
+}
+
+func TestGuestsOfKubeVirtAreConnectedByATap(t *testing.T) {
+	l := newLab(t)
+	name, err := device.TapName(topology.PodInterface)
+	if err != nil {
+		t.Fatal(err)
+	}
+	own := interfaceMAC(t, l.PodA)
+	makeTap(t, l.PodA, name)
+	h := startHypervisor(t, l.PodA)
+	h.boot(t, h.defined(t, device.Tap))
+	send, there := boundTo(t, l.PodA, name), packetSocket(t, l.PodA, name)
+	from := []byte{2, 0, 0, 0, 0, 9}
+	frame := fmt.Appendf(slices.Concat(own, from, []byte{carriedEtherType >> 8, carriedEtherType & 0xff}), "%-46s", "and back")
+	back := h.machineAnswers(t, send, there, frame)
+	if want := slices.Concat(from, own, frame[12:]); !bytes.Equal(back, want) {
+		t.Errorf("%x comes back, want %x", back, want)
+	}
+	h.checkClock(t)
+	if said, err := h.virsh("dumpxml", hypervisorDomain); err != nil || !strings.Contains(said, "<driver queues='2'>") || !strings.Contains(said, "<host gso='off' tso4='off'") {
+		t.Errorf("the domain is %s, %v", said, err)
+	}
+}
+
+// makeTap makes one with several queues, which that user may open, as tsn-cni does.
+func makeTap(t *testing.T, where *topology.Namespace, name string) {
+	t.Helper()
+	attributes := netlink.NewLinkAttrs()
+	attributes.Name = name
+	tap := &netlink.Tuntap{
+		LinkAttrs: attributes, Mode: netlink.TUNTAP_MODE_TAP, Flags: netlink.TUNTAP_MULTI_QUEUE_DEFAULTS | netlink.TUNTAP_VNET_HDR,
+		Owner: nobody, Group: nobody, // a group that is root's would be asked for as well
+	}
+	if err := where.Do(func() error {
+		if err := netlink.LinkAdd(tap); err != nil {
+			return err
+		}
+		return netlink.LinkSetUp(tap)
+	}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// packetSocket hears what the machine sends at a tap.
+func packetSocket(t *testing.T, where *topology.Namespace, name string) int {
+	t.Helper()
+	fd := boundTo(t, where, name)
+	var protocol uint16 = carriedEtherType
+	if err := where.Do(func() error {
+		link, err := net.InterfaceByName(name)
+		if err != nil {
+			return err
+		}
+		return unix.Bind(fd, &unix.SockaddrLinklayer{Protocol: protocol<<8 | protocol>>8, Ifindex: link.Index})
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return fd
+}
+
+func TestGuestsOfKubeVirtAreConnectedByVhostUser(t *testing.T) {
+	rig := newGuestRig(t, 2, false, "--records")
+	_, client := rig.startDaemon(t)
+	rig.startRelay(t)
+	rig.awaitSocket(t)
+	emulator, shown := publicQEMU(t)
+	h := startHypervisor(t, rig.PodA, shown...)
+	domain := strings.Replace(h.defined(t, device.VhostUser), "/run/ktsn/"+device.SocketName(topology.PodInterface), rig.path, 1)
+	domain = strings.Replace(domain, "<devices>", "<devices><emulator>"+emulator+"</emulator>", 1)
+	h.boot(t, domain)
+	send, there := boundTo(t, rig.PodB, topology.PodInterface), listenFrames(t, rig.PodB, carriedEtherType)
+	h.machineAnswers(t, send, there, rig.toMachine("and back"))
+	for receiveFrame(t, there, 200*time.Millisecond) != nil {
+	}
+	at := nowTAI(t) + int64(time.Second)
+	text := fmt.Sprintf("at %d", at)
+	if _, err := unix.Write(send, rig.toMachine(text)); err != nil {
+		t.Fatal(err)
+	}
+	if back := arrivedText(t, there); back != text {
+		t.Errorf("%q comes back, want %q", back, text)
+	}
+	if now := nowTAI(t); now < at {
+		t.Errorf("a frame arrives %d ns before its time", at-now)
+	}
+	left(t, client, 1)
+	h.checkClock(t)
+	// The machine looks for a relay that comes again.
+	kill(t, rig.relay)
+	rig.startRelay(t)
+	rig.echoed(t, send, there, "with another relay")
+}
+
+// publicQEMU is a program that runs the QEMU of bookworm-backports, for every user, where the folders are shown: that of Debian 12
+// ends when a machine with interrupt vectors looks for a device of vhost-user. QEMU ends as well when it finds modules of another one.
+func publicQEMU(t *testing.T) (path string, shown []string) {
+	t.Helper()
+	qemu := guest.QEMU(t, "../..")
+	from, to := filepath.Dir(filepath.Dir(qemu[0])), publicDir(t)
+	modules, err := filepath.Glob(filepath.Join(from, "lib/*/qemu"))
+	if err != nil || len(modules) != 1 {
+		t.Fatalf("the modules of QEMU are %q, %v", modules, err)
+	}
+	shown = []string{from + ":" + to, modules[0] + ":/usr" + strings.TrimPrefix(modules[0], from)}
+	path = filepath.Join(publicDir(t), "qemu")
+	script := "#!/bin/sh\nexec " + strings.ReplaceAll(strings.Join(qemu, " "), from, to) + ` "$@"` + "\n"
+	if err := os.WriteFile(path, []byte(script), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	return path, shown
+}
