@@ -110,6 +110,8 @@ func TestPagesAndHelpKnowTheSameOptions(t *testing.T) {
 	switched := maps.Clone(common)
 	maps.Copy(switched, pageOptions(section(t, "ktsn.1", ".Ss ktsn ovs"), true))
 	helps := map[string]string{"--help": "", "-h": ""}
+	sidecar := pageOptions(section(t, "ktsn-kubevirt.8", ".Sh OPTIONS"), true)
+	delete(sidecar, "-limit")
 	for name, test := range map[string]struct {
 		program, command string
 		page, heading    string
@@ -119,6 +121,8 @@ func TestPagesAndHelpKnowTheSameOptions(t *testing.T) {
 		"ktsnd":                     {"ktsnd", "", "ktsnd.8", ".Sh OPTIONS", true, nil},
 		"ktsn-realtime":             {"ktsn-realtime", "", "ktsn-realtime.8", ".Sh OPTIONS", true, nil},
 		"ktsn-relay":                {"ktsn-relay", "", "ktsn-relay.8", ".Sh OPTIONS", true, nil},
+		"ktsn-kubevirt":             {"ktsn-kubevirt", "", "ktsn-kubevirt.8", ".Sh OPTIONS", true, nil},
+		"ktsn-kubevirt define":      {"ktsn-kubevirt", "define", "ktsn-kubevirt.8", ".Ss ktsn-kubevirt define", true, sidecar},
 		"ktsn-guest run":            {"ktsn-guest", "run", "ktsn-guest.8", ".Ss ktsn-guest run", true, helps},
 		"ktsn-guest status":         {"ktsn-guest", "status", "ktsn-guest.8", ".Ss ktsn-guest status", true, helps},
 		"ktsn-guest detach":         {"ktsn-guest", "detach", "ktsn-guest.8", ".Ss ktsn-guest detach", true, helps},

@@ -61,7 +61,7 @@ func serve(ctx context.Context, arguments []string, stdout, stderr io.Writer) er
 func (s *Sidecar) register(flags *flag.FlagSet) {
 	flags.StringVar(&s.Binding, "binding", defaultBinding, "`NAME` under which KubeVirt's configuration has this plugin")
 	flags.StringVar(&s.Folder, "hooks", defaultFolder, "`FOLDER` of KubeVirt's hooks")
-	flags.StringVar(&s.Container, "container", "", "`NAME` of this container (default: $"+containerVariable+")")
+	flags.StringVar(&s.Container, "container", "", "`NAME` of this container; without it "+containerVariable+" has it")
 }
 
 func (s *Sidecar) check() error {
