@@ -164,7 +164,7 @@ build: deps ## all programs into bin/
 	@CGO_ENABLED=0 $(GO) -C scripts/cni-plugins build -ldflags='-s -w' -o ../../bin/ \
 		github.com/containernetworking/plugins/plugins/ipam/static
 	@CGO_ENABLED=0 $(GO) build -ldflags='-s -w' -o bin/ktsn-conformance-guest ./test/conformance/guest
-	@CGO_ENABLED=0 $(GO) build -ldflags='-s -w' -o bin/ktsn-test-first ./test/internal/guest/first
+	@CGO_ENABLED=0 $(GO) build -ldflags='-s -w' -o bin/ktsn-test-first ./internal/bench/guestmachine/first
 	@[ "$$(uname -m)" != x86_64 ] || CGO_ENABLED=0 $(GO) build -ldflags='-s -w' -o bin/ktsn-clock-guest ./test/clock/guest
 	@CGO_ENABLED=0 $(GO) build -ldflags='-s -w' -o bin/ktsn-test-talker ./test/netns/talker
 	@CGO_ENABLED=0 $(GO) build -ldflags='-s -w' -o bin/ktsn-test-machine ./test/netns/machine

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kubernetsn/kubernetsn/internal/bench/guestclock"
 	"github.com/kubernetsn/kubernetsn/internal/node/clock"
 	"github.com/kubernetsn/kubernetsn/test/clock/lab"
 	"github.com/kubernetsn/kubernetsn/test/clock/shared"
@@ -65,11 +66,11 @@ func (s *scene) rate() {
 
 // slope of what a clock said over the host's counter, between the most exact readings of the first and the last quarter, and how uncertain
 // that is, as a share.
-func slope(readings []lab.Reading) (rate, within float64) {
+func slope(readings []guestclock.Reading) (rate, within float64) {
 	if len(readings) < 8 {
 		return 1, 1
 	}
-	exact := func(a, b lab.Reading) int { return cmp.Compare(a.Within, b.Within) }
+	exact := func(a, b guestclock.Reading) int { return cmp.Compare(a.Within, b.Within) }
 	first, last := slices.MinFunc(readings[:len(readings)/4], exact), slices.MinFunc(readings[len(readings)*3/4:], exact)
 	passed := float64(last.Host - first.Host)
 	return float64(last.TAI-first.TAI) / passed, float64(first.Within+last.Within) / passed

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kubernetsn/kubernetsn/internal/bench/guestclock"
 	"github.com/kubernetsn/kubernetsn/internal/node/clock"
 	"github.com/kubernetsn/kubernetsn/internal/shared/testenv"
 	"github.com/kubernetsn/kubernetsn/test/clock/lab"
@@ -267,7 +268,7 @@ func is(state clock.State) func(*lab.Belief) bool {
 // wrong is how far the subject's clock is from the main guest's now.
 func (s *scene) wrong() time.Duration {
 	s.t.Helper()
-	time.Sleep(4 * shared.SampleEvery)
+	time.Sleep(4 * guestclock.SampleEvery)
 	readings := s.subject.Readings(0)
 	truth := lab.NewTruth(s.main.Readings(0))
 	for i := len(readings) - 1; i >= 0; i-- {

@@ -21,12 +21,13 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"github.com/kubernetsn/kubernetsn/internal/bench/guestmachine"
+	"github.com/kubernetsn/kubernetsn/internal/bench/guestmachine/guestmachinetest"
 	"github.com/kubernetsn/kubernetsn/internal/node/capture"
 	"github.com/kubernetsn/kubernetsn/internal/node/vm"
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
 	"github.com/kubernetsn/kubernetsn/internal/shared/stats"
 	"github.com/kubernetsn/kubernetsn/internal/shared/testenv"
-	"github.com/kubernetsn/kubernetsn/test/internal/guest"
 )
 
 // guestPatience is for a virtual machine, which takes half a minute on an idle machine.
@@ -132,9 +133,9 @@ func (c *captured) bootGuest(t *testing.T, m *virtualMachine, program string, ar
 		t.Fatal(err)
 	}
 	out := t.TempDir()
-	qemu := guest.QEMU(t, root)
-	machine := guest.Machine{
-		Base: guest.Kernel(t, root), First: testenv.Program(t, "ktsn-test-first"), Out: out, Processors: m.VCPUs, MemoryMiB: 512,
+	qemu := guestmachinetest.QEMU(t, root)
+	machine := guestmachine.Machine{
+		Base: guestmachinetest.Kernel(t, root), First: testenv.Program(t, "ktsn-test-first"), Out: out, Processors: m.VCPUs, MemoryMiB: 512,
 		Shown:   []string{root, filepath.Dir(program)},
 		QEMU:    append([]string{"ip", "netns", "exec", c.NodeA.Name()}, qemu...),
 		Devices: argumentsOf(m.Machine),
@@ -142,12 +143,12 @@ func (c *captured) bootGuest(t *testing.T, m *virtualMachine, program string, ar
 	start(t, c.NodeA, "ktsn vm clock", exec.Command(testenv.Program(t, "ktsn"), "vm", "clock", "--socket", m.Clock))
 	ctx, cancel := context.WithTimeout(t.Context(), guestPatience)
 	defer cancel()
-	status, err := machine.Run(ctx, guest.Command{
+	status, err := machine.Run(ctx, guestmachine.Command{
 		Dir: filepath.Join(root, "test/netns"),
 		Arguments: append([]string{"testdata/guest.sh", testenv.Program(t, "ktsn-guest"), m.Prefixes[0].String(), strconv.Itoa(m.MTU), program},
 			arguments...),
 	})
-	said, _ := os.ReadFile(filepath.Join(out, guest.LogFile))
+	said, _ := os.ReadFile(filepath.Join(out, guestmachine.LogFile))
 	ran, _ := os.ReadFile(filepath.Join(out, "run"))
 	if err != nil || status != 0 {
 		t.Fatalf("the virtual machine: %v, status %d\n%s\n%s", err, status, said, ran)

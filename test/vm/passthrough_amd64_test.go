@@ -9,8 +9,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kubernetsn/kubernetsn/internal/bench/guestmachine"
+	"github.com/kubernetsn/kubernetsn/internal/bench/guestmachine/guestmachinetest"
 	"github.com/kubernetsn/kubernetsn/internal/shared/testenv"
-	"github.com/kubernetsn/kubernetsn/test/internal/guest"
 )
 
 const (
@@ -37,13 +38,13 @@ func TestPassthrough(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	machine := guest.Machine{
-		Base: guest.Kernel(t, root), First: testenv.Program(t, "ktsn-test-first"), Out: t.TempDir(), Processors: 2, MemoryMiB: 2048, Shown: []string{root},
-		QEMU: guest.QEMU(t, root), Chipset: "q35", Devices: passthroughDevices, KernelOptions: []string{"intel_iommu=on"},
+	machine := guestmachine.Machine{
+		Base: guestmachinetest.Kernel(t, root), First: testenv.Program(t, "ktsn-test-first"), Out: t.TempDir(), Processors: 2, MemoryMiB: 2048, Shown: []string{root},
+		QEMU: guestmachinetest.QEMU(t, root), Chipset: "q35", Devices: passthroughDevices, KernelOptions: []string{"intel_iommu=on"},
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	status, err := machine.Run(ctx, guest.Command{
+	status, err := machine.Run(ctx, guestmachine.Command{
 		Dir:         filepath.Join(root, "test/netns"),
 		Arguments:   []string{testenv.Program(t, "ktsn-inside-tests"), "-test.v", "-test.run", "^Test(ACardIsTaken|TheKernelExecutes|TheKernelHas)", "-test.timeout", patience.String()},
 		Environment: []string{"KTSN_BIN_DIR=" + filepath.Dir(machine.First), "KTSN_GUEST_KERNEL=" + machine.Base},
@@ -51,5 +52,5 @@ func TestPassthrough(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	machine.Report(t, status)
+	guestmachinetest.Report(t, &machine, status)
 }

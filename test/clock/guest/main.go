@@ -16,13 +16,12 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
-	"github.com/kubernetsn/kubernetsn/test/clock/shared"
+	"github.com/kubernetsn/kubernetsn/internal/bench/guestclock"
 )
 
 const (
 	modulesFile = "/modules"
 	lineDevice  = "/dev/ttyS1"
-	pageDevices = "/sys/bus/pci/devices/*/resource2"
 	networkCard = "eth0"
 	// addressOption is how the kernel's command line gives the network card's address.
 	addressOption = "guest.address="
@@ -48,7 +47,7 @@ func run() error {
 		return err
 	}
 	defer line.Close()
-	go sample(page)
+	go func() { fmt.Fprintln(os.Stderr, "guest:", guestclock.Sampling(page)) }()
 	return newServer(page, line).serve()
 }
 
@@ -144,8 +143,8 @@ func openLine() (*os.File, error) {
 }
 
 // openPage finds the memory that the host shares by its size.
-func openPage() (*shared.Page, error) {
-	page, err := findPage()
+func openPage() (*guestclock.Page, error) {
+	page, err := guestclock.FindPage()
 	if err != nil {
 		return nil, fmt.Errorf("memory that the host shares: %w", err)
 	}

@@ -16,6 +16,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/kubernetsn/kubernetsn/internal/bench/guestclock"
 	"github.com/kubernetsn/kubernetsn/test/clock/shared"
 )
 
@@ -24,7 +25,7 @@ const answerPatience = time.Minute
 
 // server does what the host asks for. Programs that were started speak between replies.
 type server struct {
-	page     *shared.Page
+	page     *guestclock.Page
 	requests *json.Decoder
 
 	mu      sync.Mutex
@@ -32,7 +33,7 @@ type server struct {
 	started map[string]*os.Process
 }
 
-func newServer(page *shared.Page, line io.ReadWriter) *server {
+func newServer(page *guestclock.Page, line io.ReadWriter) *server {
 	return &server{page: page, requests: json.NewDecoder(line), replies: json.NewEncoder(line), started: map[string]*os.Process{}}
 }
 
@@ -116,11 +117,11 @@ func (s *server) start(program *shared.Program) error {
 
 func (s *server) follow(name string, command *exec.Cmd, output io.Reader) {
 	for lines := bufio.NewScanner(output); lines.Scan(); {
-		if err := s.say(shared.Message{Name: name, Line: lines.Text(), TSC: shared.TSC()}); err != nil {
+		if err := s.say(shared.Message{Name: name, Line: lines.Text(), TSC: guestclock.TSC()}); err != nil {
 			fmt.Fprintln(os.Stderr, "guest: tell what", name, "said:", err)
 		}
 	}
-	ended := shared.Message{Name: name, Ended: true, TSC: shared.TSC()}
+	ended := shared.Message{Name: name, Ended: true, TSC: guestclock.TSC()}
 	if err := command.Wait(); err != nil {
 		ended.Error = err.Error()
 	}

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/kubernetsn/kubernetsn/internal/node/clock"
+
+	"github.com/kubernetsn/kubernetsn/internal/bench/guestclock"
 )
 
 // Belief is what `ktsn node clock --follow` said in a guest.
@@ -31,7 +33,7 @@ type Believer struct {
 // Beliefs are those so far.
 func (b *Believer) Beliefs() ([]Belief, error) {
 	for _, message := range b.Guest.Said(b.Name)[len(b.beliefs):] {
-		belief := Belief{Host: b.Guest.counter.host(message.TSC)}
+		belief := Belief{Host: b.Guest.counter.Host(message.TSC)}
 		if err := json.Unmarshal([]byte(message.Line), &belief.Report); err != nil {
 			return nil, fmt.Errorf("%s of %s says %q (%s): %w", b.Name, b.Guest.Name, message.Line, message.Error, err)
 		}
@@ -45,7 +47,7 @@ func Judge(beliefs []Belief, need clock.Need) []Belief {
 	var judge clock.Judge
 	judged := make([]Belief, len(beliefs))
 	for i, belief := range beliefs {
-		estimate := clock.Estimate{At: time.Unix(0, 0).Add(duration(belief.Host)), Source: belief.Source,
+		estimate := clock.Estimate{At: time.Unix(0, 0).Add(guestclock.Duration(belief.Host)), Source: belief.Source,
 			Bound: time.Duration(belief.BoundNs), DriftPPB: belief.DriftPPB}
 		if belief.LostNs != nil {
 			estimate.Lost = estimate.At.Add(-time.Duration(*belief.LostNs))
@@ -59,9 +61,9 @@ func Judge(beliefs []Belief, need clock.Need) []Belief {
 
 // Bound is what the belief says of the error at a later moment, by the host's counter.
 func (b *Belief) Bound(host int64) time.Duration {
-	age := duration(host - b.Host)
+	age := guestclock.Duration(host - b.Host)
 	return time.Duration(b.BoundNs) + time.Duration(float64(b.DriftPPB)*age.Seconds())
 }
 
 // After is how much later a belief is than another.
-func (b *Belief) After(other *Belief) time.Duration { return duration(b.Host - other.Host) }
+func (b *Belief) After(other *Belief) time.Duration { return guestclock.Duration(b.Host - other.Host) }

@@ -7,6 +7,8 @@ package lab
 import (
 	"slices"
 	"time"
+
+	"github.com/kubernetsn/kubernetsn/internal/bench/guestclock"
 )
 
 // Comparison is what a guest's beliefs are worth beside the true error of its clock.
@@ -24,18 +26,18 @@ type Comparison struct {
 
 // Mistake is a reading at which the bound was wrong.
 type Mistake struct {
-	Reading            Reading
+	Reading            guestclock.Reading
 	Error, Uncertainty time.Duration
 	Bound              time.Duration
 	Belief             Belief
 }
 
 // Age is how old the belief was.
-func (m *Mistake) Age() time.Duration { return duration(m.Reading.Host - m.Belief.Host) }
+func (m *Mistake) Age() time.Duration { return guestclock.Duration(m.Reading.Host - m.Belief.Host) }
 
 // Compare compares readings with the beliefs of the time. truths has that of each grandmaster, by its identity: a belief names its own.
 // A step of the clock is seen by the first belief that counts one more.
-func Compare(readings []Reading, beliefs []Belief, truths map[string]*Truth) *Comparison {
+func Compare(readings []guestclock.Reading, beliefs []Belief, truths map[string]*Truth) *Comparison {
 	c := &Comparison{}
 	var step unseen
 	next := 0 // beliefs up to this reading
@@ -55,7 +57,7 @@ func Compare(readings []Reading, beliefs []Belief, truths map[string]*Truth) *Co
 		}
 	}
 	if step.happened {
-		c.Unseen = max(c.Unseen, duration(readings[len(readings)-1].Host-step.host))
+		c.Unseen = max(c.Unseen, guestclock.Duration(readings[len(readings)-1].Host-step.host))
 	}
 	return c
 }
@@ -75,11 +77,11 @@ func (u *unseen) happen(host int64, counted uint64) {
 
 func (c *Comparison) see(step *unseen, belief *Belief) {
 	if step.happened && belief.Steps > step.counted {
-		c.Unseen, step.happened = max(c.Unseen, duration(belief.Host-step.host)), false
+		c.Unseen, step.happened = max(c.Unseen, guestclock.Duration(belief.Host-step.host)), false
 	}
 }
 
-func (c *Comparison) compare(reading Reading, belief *Belief, truths map[string]*Truth) {
+func (c *Comparison) compare(reading guestclock.Reading, belief *Belief, truths map[string]*Truth) {
 	truth := truths[belief.Grandmaster]
 	if belief.BoundNs < 0 || truth == nil {
 		return

@@ -18,6 +18,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/kubernetsn/kubernetsn/internal/bench/guestclock"
 	"github.com/kubernetsn/kubernetsn/test/clock/shared"
 )
 
@@ -25,14 +26,14 @@ import (
 type Guest struct {
 	Plan
 
-	page    *shared.Page
+	page    *guestclock.Page
 	command *exec.Cmd
 	line    net.Conn
 	ended   chan struct{}
 	// console is what it said, once ended is closed.
 	console string
 	// counter is what is known of its processor's counter.
-	counter Counter
+	counter guestclock.Counter
 
 	mu      sync.Mutex
 	asked   int
@@ -192,4 +193,4 @@ func (g *Guest) Exchange(ctx context.Context, times int) error {
 }
 
 // Counter is what is known of the guest's counter.
-func (g *Guest) Counter() Counter { return g.counter }
+func (g *Guest) Counter() guestclock.Counter { return g.counter }

@@ -6,14 +6,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kubernetsn/kubernetsn/internal/bench/guestclock"
 	"github.com/kubernetsn/kubernetsn/internal/node/clock"
-	"github.com/kubernetsn/kubernetsn/test/clock/shared"
 )
 
 func TestExchangesBoundTheConstant(t *testing.T) {
 	const constant = -5_000_000_000
-	var counter Counter
-	for _, one := range []shared.Exchange{
+	var counter guestclock.Counter
+	for _, one := range []guestclock.Exchange{
 		{Before: 10_000_000_000, Guest: 5_000_000_900, After: 10_000_001_000},
 		{Before: 20_000_000_000, Guest: 15_000_000_100, After: 20_000_001_000},
 	} {
@@ -22,21 +22,21 @@ func TestExchangesBoundTheConstant(t *testing.T) {
 	if counter.Least != constant-100 || counter.Most != constant+100 || counter.Exchanges != 2 {
 		t.Errorf("the constant %d was bounded by %+v", constant, counter)
 	}
-	if got := counter.host(10_000_000_000); got != 15_000_000_000 {
+	if got := counter.Host(10_000_000_000); got != 15_000_000_000 {
 		t.Errorf("the host's counter is %d", got)
 	}
-	counter.Narrow(shared.Exchange{Before: 30_000_000_000, Guest: 25_000_005_000, After: 30_000_001_000})
+	counter.Narrow(guestclock.Exchange{Before: 30_000_000_000, Guest: 25_000_005_000, After: 30_000_001_000})
 	if counter.Width() >= 0 {
 		t.Errorf("a counter that went on by itself is one with a constant: %+v", counter)
 	}
 }
 
 // clockOf makes readings, one each 20 ms, of a clock that is so many nanoseconds ahead of the host's and so many millionths too fast.
-func clockOf(ahead int64, ppm float64, readings int) []Reading {
-	all := make([]Reading, readings)
+func clockOf(ahead int64, ppm float64, readings int) []guestclock.Reading {
+	all := make([]guestclock.Reading, readings)
 	for i := range all {
 		after := float64(i) * 20e6
-		all[i] = Reading{Host: int64(hertz() * after / 1e9), Within: 100, TAI: 1e18 + ahead + int64(after*(1+ppm/1e6))}
+		all[i] = guestclock.Reading{Host: int64(guestclock.Hertz() * after / 1e9), Within: 100, TAI: 1e18 + ahead + int64(after*(1+ppm/1e6))}
 	}
 	return all
 }
@@ -45,14 +45,14 @@ func TestTheTrueErrorIsThatBetweenTwoReadings(t *testing.T) {
 	truth := NewTruth(clockOf(0, 0, 100))
 	subject := clockOf(5000, 100, 100)
 	for i := range subject { // not at the same moments
-		subject[i].Host += int64(hertz() * 0.007)
+		subject[i].Host += int64(guestclock.Hertz() * 0.007)
 		subject[i].TAI += 7_000_700
 	}
 	wrong, within, known := truth.Error(subject[50])
 	if want := 5000*time.Nanosecond + 1007*time.Millisecond*100/1_000_000; !known || (wrong-want).Abs() > 5*time.Nanosecond {
 		t.Errorf("the error is %v (known: %v), and should be %v", wrong, known, want)
 	}
-	if want := 2 * duration(100); within != want { // each is rounded by itself
+	if want := 2 * guestclock.Duration(100); within != want { // each is rounded by itself
 		t.Errorf("the error is uncertain by %v, and should be by %v", within, want)
 	}
 	if _, _, known := truth.Error(subject[99]); known {
@@ -68,7 +68,7 @@ func TestTheTrueErrorIsThatBetweenTwoReadings(t *testing.T) {
 }
 
 // at is a belief in a bound at the time of a reading.
-func at(reading Reading, bound time.Duration) Belief {
+func at(reading guestclock.Reading, bound time.Duration) Belief {
 	return Belief{Host: reading.Host - 1, Report: clock.Report{BoundNs: int64(bound), DriftPPB: 10_000, Grandmaster: "gm"}}
 }
 

@@ -9,6 +9,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"net"
 	"os"
 	"os/exec"
@@ -18,6 +19,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/kubernetsn/kubernetsn/internal/bench/guestclock"
 	"github.com/kubernetsn/kubernetsn/test/clock/shared"
 )
 
@@ -95,10 +97,10 @@ func (m *Machine) Boot(ctx context.Context, network *Network, plan Plan) (*Guest
 	if err := os.WriteFile(memory, nil, 0o600); err != nil {
 		return nil, err
 	}
-	if err := os.Truncate(memory, shared.PageBytes); err != nil {
+	if err := os.Truncate(memory, guestclock.PageBytes); err != nil {
 		return nil, err
 	}
-	page, err := shared.Map(memory)
+	page, err := guestclock.Map(memory)
 	if err != nil {
 		return nil, err
 	}
@@ -127,7 +129,7 @@ func (m *Machine) arguments(network *Network, guest *Guest, memory, line string)
 	arguments := []string{"netns", "exec", network.namespace, "qemu-system-x86_64", "-nodefaults", "-display", "none", "-no-reboot",
 		"-machine", "pc,accel=tcg,hpet=off", "-cpu", "max", "-smp", "1", "-m", "256",
 		"-kernel", filepath.Join(m.Base, "vmlinuz"), "-initrd", m.initial(), "-append", kernel,
-		"-object", fmt.Sprintf("memory-backend-file,id=page,share=on,mem-path=%s,size=%d", memory, shared.PageBytes),
+		"-object", fmt.Sprintf("memory-backend-file,id=page,share=on,mem-path=%s,size=%d", memory, guestclock.PageBytes),
 		"-device", "ivshmem-plain,memdev=page",
 		"-serial", "stdio", "-chardev", "socket,id=line,path=" + line, "-serial", "chardev:line"}
 	for _, bridge := range guest.bridges() {
@@ -195,4 +197,9 @@ func (g *Guest) End() string {
 	_ = g.command.Process.Kill() // it may have ended
 	<-g.ended
 	return g.console
+}
+
+// kiloHertz is the rate that a guest's kernel is told, so that its clock is so much too fast.
+func kiloHertz(ppm int) int64 {
+	return int64(math.Round(guestclock.Hertz() / 1e3 * (1 - float64(ppm)/1e6)))
 }

@@ -11,9 +11,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kubernetsn/kubernetsn/internal/bench/guestmachine"
+	"github.com/kubernetsn/kubernetsn/internal/bench/guestmachine/guestmachinetest"
 	"github.com/kubernetsn/kubernetsn/internal/shared/testenv"
 	"github.com/kubernetsn/kubernetsn/test/cluster/internal/components"
-	"github.com/kubernetsn/kubernetsn/test/internal/guest"
 )
 
 const (
@@ -34,11 +35,11 @@ func TestANodeWithCgroupsOfVersion2(t *testing.T) {
 
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	status, err := machine.Run(ctx, guest.Command{
+	status, err := machine.Run(ctx, guestmachine.Command{
 		Dir:       filepath.Join(root, "test/cluster/guest/inside"),
 		Arguments: []string{testenv.Program(t, "ktsn-guest-tests"), "-test.v", "-test.timeout", patience.String()},
 		Environment: []string{
-			"KTSN_GUEST=" + guest.OutDir, "KTSN_BIN_DIR=" + filepath.Dir(machine.First), "KTSN_IMAGES=" + filepath.Join(root, "out/images"),
+			"KTSN_GUEST=" + guestmachine.OutDir, "KTSN_BIN_DIR=" + filepath.Dir(machine.First), "KTSN_IMAGES=" + filepath.Join(root, "out/images"),
 			"KTSN_KUBERNETES_DIR=" + built.Programs["kubernetes"], "KTSN_PLUGINS=" + built.Programs["cniplugins"], "KTSN_PAUSE=" + pauseOf(t, built),
 			"KTSN_CSI_KUBELET=" + csiKubelet,
 		},
@@ -46,17 +47,17 @@ func TestANodeWithCgroupsOfVersion2(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	machine.Report(t, status)
+	guestmachinetest.Report(t, &machine, status)
 }
 
 // newMachine is one that sees the repository and some other folders.
-func newMachine(t *testing.T, root string, memoryMiB int, shown ...string) guest.Machine {
+func newMachine(t *testing.T, root string, memoryMiB int, shown ...string) guestmachine.Machine {
 	t.Helper()
 	if _, err := exec.LookPath("qemu-system-x86_64"); err != nil {
 		testenv.Missing(t, "qemu-system-x86_64 is missing; run scripts/install-deps.sh cluster")
 	}
-	return guest.Machine{
-		Base: guest.Kernel(t, root), First: testenv.Program(t, "ktsn-test-first"), Out: outDir(t), Processors: 2, MemoryMiB: memoryMiB,
+	return guestmachine.Machine{
+		Base: guestmachinetest.Kernel(t, root), First: testenv.Program(t, "ktsn-test-first"), Out: outDir(t), Processors: 2, MemoryMiB: memoryMiB,
 		Shown: append([]string{root}, shown...),
 	}
 }

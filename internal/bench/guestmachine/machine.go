@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package guest
+package guestmachine
 
 import (
 	"bytes"
@@ -126,6 +126,24 @@ func (m *Machine) boot(ctx context.Context, initial string) (string, error) {
 	// The death signal is sent when the thread ends that started the machine.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
+	command := m.qemu(initial)
+	command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	var console bytes.Buffer
+	command.Stdout, command.Stderr = &console, &console
+	if err := command.Start(); err != nil {
+		return "", err
+	}
+	stop := context.AfterFunc(ctx, func() { _ = command.Process.Kill() }) // it may have just ended
+	err := command.Wait()
+	stop()
+	if ctx.Err() != nil {
+		err = fmt.Errorf("%w (%w)", ctx.Err(), err)
+	}
+	return console.String(), err
+}
+
+// qemu is the command that runs the machine, with more arguments.
+func (m *Machine) qemu(initial string, more ...string) *exec.Cmd {
 	share := func(tag, path, more string) []string {
 		return []string{"-fsdev", "local,id=" + tag + ",path=" + path + ",security_model=none,multidevs=remap" + more,
 			"-device", "virtio-9p-pci,fsdev=" + tag + ",mount_tag=" + tag}
@@ -146,11 +164,15 @@ func (m *Machine) boot(ctx context.Context, initial string) (string, error) {
 		"-append", strings.Join(append([]string{"console=ttyS0 quiet panic=-1 nokaslr mitigations=off"}, m.KernelOptions...), " "), "-serial", "stdio")
 	arguments = append(arguments, share(hostTag, "/", ",readonly=on")...)
 	arguments = append(arguments, share(outTag, m.Out, "")...)
-	command := exec.CommandContext(ctx, qemu[0], append(arguments, m.Devices...)...)
-	command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	console, err := command.CombinedOutput()
-	if ctx.Err() != nil {
-		err = fmt.Errorf("%w (%w)", ctx.Err(), err)
+	return exec.Command(qemu[0], append(append(arguments, m.Devices...), more...)...)
+}
+
+// QEMUOf is Machine.QEMU with the program that is in the folder which scripts/guest-qemu.sh prints.
+func QEMUOf(folder string) []string {
+	usr := filepath.Join(folder, "qemu", "usr")
+	// The last one is where Debian 12's QEMU has the programs of network cards.
+	return []string{
+		filepath.Join(usr, "bin", "qemu-system-x86_64"), "-L", filepath.Join(usr, "share", "qemu"), "-L", filepath.Join(usr, "share", "seabios"),
+		"-L", "/usr/share/qemu",
 	}
-	return string(console), err
 }

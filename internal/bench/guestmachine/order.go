@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package guest
+package guestmachine
 
 // order is what the first process is told, in orderFile of the initial file system.
 type order struct {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package guest
+// Package guestmachinetest prepares what virtual machines of tests need, and reports tests that ran in one.
+package guestmachinetest
 
 import (
 	"context"
@@ -12,27 +13,23 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kubernetsn/kubernetsn/internal/bench/guestmachine"
 	"github.com/kubernetsn/kubernetsn/internal/shared/testenv"
 )
 
 // fetchPatience is for the packages that a machine is made of.
 const fetchPatience = 5 * time.Minute
 
-// Kernel prepares what a machine boots, by the repository's script, and returns Machine.Base.
+// Kernel prepares what a machine boots, by the repository's script, and returns guestmachine.Machine.Base.
 func Kernel(t *testing.T, repository string) string {
 	t.Helper()
 	return prepared(t, filepath.Join(repository, "scripts", "guest-kernel.sh"))
 }
 
-// QEMU prepares the QEMU of bookworm-backports, by the repository's script, and returns Machine.QEMU.
+// QEMU prepares the QEMU of bookworm-backports, by the repository's script, and returns guestmachine.Machine.QEMU.
 func QEMU(t *testing.T, repository string) []string {
 	t.Helper()
-	usr := filepath.Join(prepared(t, filepath.Join(repository, "scripts", "guest-qemu.sh")), "qemu", "usr")
-	// The last one is where Debian 12's QEMU has the programs of network cards.
-	return []string{
-		filepath.Join(usr, "bin", "qemu-system-x86_64"), "-L", filepath.Join(usr, "share", "qemu"), "-L", filepath.Join(usr, "share", "seabios"),
-		"-L", "/usr/share/qemu",
-	}
+	return guestmachine.QEMUOf(prepared(t, filepath.Join(repository, "scripts", "guest-qemu.sh")))
 }
 
 // prepared returns the folder that a script prints.
@@ -54,9 +51,9 @@ var result = regexp.MustCompile(`(?m)^( *)--- (PASS|FAIL|SKIP): (\S+) \(.*\)$`)
 
 // Report makes a subtest of each test that was run in the machine, which ended with that status. What failed is shown with all
 // that was said.
-func (m *Machine) Report(t *testing.T, status int) {
+func Report(t *testing.T, m *guestmachine.Machine, status int) {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(m.Out, LogFile))
+	text, err := os.ReadFile(filepath.Join(m.Out, guestmachine.LogFile))
 	if err != nil {
 		t.Fatal(err)
 	}

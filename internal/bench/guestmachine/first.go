@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package guest
+package guestmachine
 
 import (
 	"encoding/json"

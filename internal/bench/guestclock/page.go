@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//go:build linux && amd64
-
-package shared
+package guestclock
 
 import (
 	"errors"

@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Command first is the first process of a virtual machine, and, with the argument agent, what does there what its host asks; see
+// package guestmachine.
+package main
+
+import (
+	"fmt"
+	"os"
+	"slices"
+
+	"github.com/kubernetsn/kubernetsn/internal/bench/guestmachine"
+)
+
+func main() {
+	if slices.Equal(os.Args[1:], guestmachine.AgentArguments) {
+		fmt.Fprintln(os.Stderr, "agent:", guestmachine.Agent())
+		os.Exit(1)
+	}
+	guestmachine.Main()
+}
