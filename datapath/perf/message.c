@@ -5,7 +5,14 @@
 #include <string.h>
 #include <time.h>
 
-#define MAGIC 0x54534e50u /* "TSNP" */
+#define MAGIC           0x54534e50u /* "TSNP" */
+#define SHORT_MAGIC     0x5473u     /* "Ts" */
+#define SHORT_TIME_BITS 62
+
+/* Clocks by their number in a short header. */
+static const uint8_t short_clocks[] = {CLOCK_REALTIME, CLOCK_MONOTONIC, CLOCK_TAI};
+
+enum { SHORT_CLOCKS = sizeof(short_clocks) / sizeof(short_clocks[0]) };
 
 static void put_u32(uint8_t *at, uint32_t value)
 {
@@ -45,10 +52,65 @@ static uint8_t pattern_byte(uint32_t seed, uint32_t offset)
 	return (uint8_t)(seed + offset * 167u + (offset >> 8) * 13u);
 }
 
-void message_encode(uint8_t *payload, const struct message_header *header)
+static void write_pattern(uint8_t *payload, uint32_t from, const struct message_header *header)
 {
 	uint32_t seed = pattern_seed(header->run_id, header->sequence);
 
+	for (uint32_t i = from; i < header->payload_bytes; i++)
+		payload[i] = pattern_byte(seed, i);
+}
+
+static bool pattern_intact(const uint8_t *payload, uint32_t from, const struct message_header *header)
+{
+	uint32_t seed = pattern_seed(header->run_id, header->sequence);
+	uint8_t difference = 0;
+
+	for (uint32_t i = from; i < header->payload_bytes; i++)
+		difference |= payload[i] ^ pattern_byte(seed, i);
+	return difference == 0;
+}
+
+/* The check of a short header, over all of its bytes but its own. */
+static uint8_t short_check(const uint8_t *payload, uint32_t payload_bytes)
+{
+	uint32_t sum = pattern_seed(get_u32(payload), get_u32(payload + 4) & MESSAGE_SHORT_SEQUENCE_MAX) +
+		       payload_bytes;
+
+	sum = pattern_seed(sum, get_u32(payload + 8));
+	sum = pattern_seed(sum, get_u32(payload + 12));
+	/* All bits take part. */
+	sum ^= sum >> 16;
+	return (uint8_t)(sum ^ sum >> 8);
+}
+
+static void encode_short(uint8_t *payload, const struct message_header *header)
+{
+	uint64_t clock = 0;
+
+	while (clock < SHORT_CLOCKS - 1 && short_clocks[clock] != header->clock)
+		clock++;
+	put_u32(payload, SHORT_MAGIC << 16 | (header->run_id & MESSAGE_SHORT_RUN_ID_MAX));
+	put_u32(payload + 4, header->sequence & MESSAGE_SHORT_SEQUENCE_MAX);
+	put_i64(payload + 8, (int64_t)(clock << SHORT_TIME_BITS | (uint64_t)header->txtime_ns));
+	payload[4] = short_check(payload, header->payload_bytes);
+}
+
+static void decode_short(const uint8_t *payload, size_t received_bytes, struct message_header *header)
+{
+	uint64_t time = (uint64_t)get_i64(payload + 8);
+	uint64_t clock = time >> SHORT_TIME_BITS;
+
+	header->version = MESSAGE_VERSION;
+	header->is_short = true;
+	header->clock = clock < SHORT_CLOCKS ? short_clocks[clock] : UINT8_MAX;
+	header->run_id = get_u32(payload) & MESSAGE_SHORT_RUN_ID_MAX;
+	header->sequence = get_u32(payload + 4) & MESSAGE_SHORT_SEQUENCE_MAX;
+	header->txtime_ns = (int64_t)(time & ((1ull << SHORT_TIME_BITS) - 1));
+	header->payload_bytes = (uint32_t)received_bytes;
+}
+
+static void encode_long(uint8_t *payload, const struct message_header *header)
+{
 	put_u32(payload, MAGIC);
 	payload[4] = header->version;
 	payload[5] = header->clock;
@@ -58,13 +120,23 @@ void message_encode(uint8_t *payload, const struct message_header *header)
 	put_u32(payload + 12, header->sequence);
 	put_i64(payload + 16, header->txtime_ns);
 	put_u32(payload + 24, header->payload_bytes);
-	for (uint32_t i = MESSAGE_HEADER_BYTES; i < header->payload_bytes; i++)
-		payload[i] = pattern_byte(seed, i);
+}
+
+void message_encode(uint8_t *payload, const struct message_header *header)
+{
+	bool is_short = header->payload_bytes < MESSAGE_LONG_BYTES;
+
+	(is_short ? encode_short : encode_long)(payload, header);
+	write_pattern(payload, is_short ? MESSAGE_MIN_BYTES : MESSAGE_HEADER_BYTES, header);
 }
 
 int message_decode(const uint8_t *payload, size_t received_bytes, struct message_header *header)
 {
 	memset(header, 0, sizeof(*header));
+	if (received_bytes >= MESSAGE_MIN_BYTES && get_u32(payload) >> 16 == SHORT_MAGIC) {
+		decode_short(payload, received_bytes, header);
+		return 0;
+	}
 	if (received_bytes < MESSAGE_HEADER_BYTES || get_u32(payload) != MAGIC)
 		return -EBADMSG;
 	header->version = payload[4];
@@ -76,23 +148,18 @@ int message_decode(const uint8_t *payload, size_t received_bytes, struct message
 	return 0;
 }
 
-static bool pattern_intact(const uint8_t *payload, const struct message_header *header)
-{
-	uint32_t seed = pattern_seed(header->run_id, header->sequence);
-	uint8_t difference = 0;
-
-	for (uint32_t i = MESSAGE_HEADER_BYTES; i < header->payload_bytes; i++)
-		difference |= payload[i] ^ pattern_byte(seed, i);
-	return difference == 0;
-}
-
 int message_verify(const uint8_t *payload, size_t received_bytes, const struct message_header *header)
 {
+	bool is_short = header->is_short;
+
 	if (header->version != MESSAGE_VERSION || !message_clock_known(header->clock))
 		return -EPROTO;
-	if (header->payload_bytes != received_bytes || received_bytes < MESSAGE_MIN_BYTES)
+	if (header->payload_bytes != received_bytes || (received_bytes < MESSAGE_LONG_BYTES) != is_short)
 		return -EMSGSIZE;
-	return pattern_intact(payload, header) ? 0 : -EILSEQ;
+	if (is_short && payload[4] != short_check(payload, header->payload_bytes))
+		return -EILSEQ;
+	return pattern_intact(payload, is_short ? MESSAGE_MIN_BYTES : MESSAGE_HEADER_BYTES, header) ? 0
+												    : -EILSEQ;
 }
 
 bool message_clock_known(uint8_t clock)

@@ -10,6 +10,14 @@
  *
  * The pattern depends on run id, sequence and offset, so that a byte that was changed, moved, or taken
  * from another message is noticed.
+ *
+ * Messages below MESSAGE_LONG_BYTES have a short header, which is all there is of one with 16 bytes:
+ *
+ *   0       2        4       5          8                                16
+ *   | magic | run id | check | sequence | clock (2 bits), txtime_ns (62) | pattern ...
+ *
+ * It has the low 16 bits of the run id and the low 24 of the sequence. The check is over the whole header and
+ * the length: 255 of 256 changed headers are noticed.
  */
 #ifndef KTSN_PERF_MESSAGE_H
 #define KTSN_PERF_MESSAGE_H
@@ -21,14 +29,20 @@
 enum {
 	MESSAGE_VERSION = 1,
 	MESSAGE_HEADER_BYTES = 28,
-	/* Some pattern in every message. */
-	MESSAGE_MIN_BYTES = 40,
+	/* From here on there is some pattern behind the long header. */
+	MESSAGE_LONG_BYTES = 40,
+	/* The short header without a pattern. */
+	MESSAGE_MIN_BYTES = 16,
 	/* What UDP over IPv4 can carry: 65535 - 20 - 8. */
 	MESSAGE_MAX_BYTES = 65507,
+	/* What the short header has room for. */
+	MESSAGE_SHORT_RUN_ID_MAX = 0xffff,
+	MESSAGE_SHORT_SEQUENCE_MAX = 0xffffff,
 };
 
 struct message_header {
 	uint8_t version;
+	bool is_short; /* of a message that was decoded */
 	uint8_t clock; /* the clockid_t of txtime_ns, by its Linux number */
 	uint32_t run_id;
 	uint32_t sequence;      /* from 0 */
@@ -36,7 +50,10 @@ struct message_header {
 	uint32_t payload_bytes; /* of the whole message, this header included */
 };
 
-/* Writes header and pattern: header->payload_bytes bytes, at least MESSAGE_MIN_BYTES. */
+/*
+ * Writes header and pattern: header->payload_bytes bytes, at least MESSAGE_MIN_BYTES. The header is short or
+ * long by that length.
+ */
 void message_encode(uint8_t *payload, const struct message_header *header);
 
 /*

@@ -53,6 +53,16 @@ static int check(const struct talker_options *options)
 			"without --flood and --sockets.\n");
 		return -EINVAL;
 	}
+	if (options->payload_bytes < MESSAGE_LONG_BYTES &&
+	    (options->run_id > MESSAGE_SHORT_RUN_ID_MAX || options->count - 1 > MESSAGE_SHORT_SEQUENCE_MAX)) {
+		fprintf(stderr,
+			"tsnperf talker: --size of %" PRId64
+			", which has room for a --run-id up to %d and a --count up "
+			"to %d; give less of them, or a --size from %d on.\n",
+			options->payload_bytes, MESSAGE_SHORT_RUN_ID_MAX, MESSAGE_SHORT_SEQUENCE_MAX + 1,
+			MESSAGE_LONG_BYTES);
+		return -EINVAL;
+	}
 	if (options->offset_ns < options->cycle_ns)
 		return 0;
 	fprintf(stderr,
@@ -104,8 +114,8 @@ int talker_options_parse(int argc, char **argv, struct talker_options *options)
 		 .accepted = "0 to less than the cycle, as in 150us",
 		 .help = "transmit times lie so long after the beginning of each cycle\n(default: 0)"},
 		{"size", "BYTES", option_number, &options->payload_bytes, .minimum = MESSAGE_MIN_BYTES,
-		 .maximum = MESSAGE_MAX_BYTES, .accepted = "40 to 65507 bytes of UDP payload",
-		 .help = "UDP payload of a message, 40 to 65507 (default: 64)"},
+		 .maximum = MESSAGE_MAX_BYTES, .accepted = "16 to 65507 bytes of UDP payload",
+		 .help = "UDP payload of a message, 16 to 65507 (default: 64)"},
 		{"count", "N", option_number, &options->count, .minimum = 1, .maximum = RECORDS_MAX,
 		 .accepted = "1 to 100000000 messages", .help = "messages to send (default: 1000)"},
 		{"clock", "CLOCK", option_clock, &options->clock, .accepted = "tai, realtime or monotonic",

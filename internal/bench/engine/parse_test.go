@@ -149,7 +149,7 @@ func TestBadProfilesAreRefusedInASentence(t *testing.T) {
 		"a workload's foreign path":       {"paths: [direct]\nworkloads: [{name: plain, paths: [host]}]", "workload plain has path host, which is not among the paths"},
 		"gates without gates":             {"paths: [direct, host]\nworkloads: [{name: gates, paths: [host]}]", "only path direct has gates"},
 		"a workload of one message":       {"paths: [direct]\nworkloads: [{name: plain, messages: 1}]", "workload plain with 1 messages"},
-		"a payload without a header":      {"paths: [direct]\npayloads:\n  - 64\n  - 16", "p.yaml:4: payloads: a payload of 16 bytes; give 40 to 1422"},
+		"a payload without a header":      {"paths: [direct]\npayloads:\n  - 64\n  - 15", "p.yaml:4: payloads: a payload of 15 bytes; give 16 to 1422"},
 		"a payload beyond the link":       {"paths: [direct]\npayloads: [1423]", "a payload of 1423 bytes"},
 		"a payload twice":                 {"paths: [direct]\npayloads: [64, 64]", "given twice"},
 		"a payload in words":              {"paths: [direct]\npayloads: [many]", `an item is "many"; must be a whole number`},

@@ -79,7 +79,6 @@ func notMeasured(nodes *topology.Topology) []results.Gap {
 		{What: "a network card: serialisation, propagation, interrupts, stamps of hardware", Why: "the link is a veth pair"},
 		{What: "the error of clock synchronisation between hosts", Why: "both nodes are on one machine and have one clock"},
 		untimedHost(tcIn(nodes.NodeB)),
-		{What: "messages of 16 B (one of the paper's payloads)", Why: "tsnperf's own header takes 40 B"},
 	}
 }
 

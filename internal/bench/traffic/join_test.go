@@ -31,7 +31,7 @@ const besideOffset = 600
 // frame is a tap's packet with the message of that run and sequence.
 func frame(t *testing.T, runID, sequence uint32, tai int64) wiretap.Packet {
 	t.Helper()
-	payload := make([]byte, tsnperf.MinPayload)
+	payload := make([]byte, 40)
 	binary.BigEndian.PutUint32(payload, 0x54534e50)
 	payload[4] = 1
 	binary.BigEndian.PutUint32(payload[8:], runID)

@@ -13,9 +13,18 @@ const (
 	messageVersion = 1
 	// messageHeaderBytes is the length of the header that opens the payload.
 	messageHeaderBytes = 28
-	// MinPayload is the shortest message, in bytes of UDP payload.
-	MinPayload = 40
+	// longBytes is the length from which on a message has that header, and below which a short one.
+	longBytes = 40
+	// MinPayload is the shortest message, in bytes of UDP payload: a short header.
+	MinPayload = 16
+
+	shortMagic    = 0x5473 // "Ts"
+	shortSequence = 1<<24 - 1
+	shortTimeBits = 62
 )
+
+// shortClocks are the clocks by their number in a short header: CLOCK_REALTIME, CLOCK_MONOTONIC, CLOCK_TAI.
+var shortClocks = [...]uint8{0, 1, 11}
 
 // ErrNotAMessage is returned for a payload that no tsnperf sent.
 var ErrNotAMessage = errors.New("not a message of tsnperf")
@@ -28,13 +37,16 @@ type Message struct {
 	Sequence uint32
 	// Txtime is the requested transmit time in nanoseconds of Clock.
 	Txtime int64
-	// PayloadBytes is the length of the whole message.
+	// PayloadBytes is the length of the whole message; 0 of one with a short header, which does not have it.
 	PayloadBytes uint32
 }
 
 // DecodeMessage reads the header at the start of a payload, of which the rest may have been cut off.
 func DecodeMessage(payload []byte) (Message, error) {
 	order := binary.BigEndian
+	if len(payload) >= MinPayload && order.Uint16(payload) == shortMagic {
+		return decodeShort(payload)
+	}
 	if len(payload) < messageHeaderBytes || order.Uint32(payload) != messageMagic {
 		return Message{}, ErrNotAMessage
 	}
@@ -50,7 +62,19 @@ func DecodeMessage(payload []byte) (Message, error) {
 	}, nil
 }
 
-// EncodeMessage writes the header and the pattern behind it into a payload of PayloadBytes.
+// decodeShort reads a short header. Whether it was changed says the listener.
+func decodeShort(payload []byte) (Message, error) {
+	order := binary.BigEndian
+	timed := order.Uint64(payload[8:])
+	clock := timed >> shortTimeBits
+	if clock >= uint64(len(shortClocks)) {
+		return Message{}, fmt.Errorf("message of clock %d", clock)
+	}
+	return Message{Clock: shortClocks[clock], RunID: uint32(order.Uint16(payload[2:])), Sequence: order.Uint32(payload[4:]) & shortSequence,
+		Txtime: int64(timed & (1<<shortTimeBits - 1))}, nil
+}
+
+// EncodeMessage writes the long header and the pattern behind it into a payload of PayloadBytes, 40 at least.
 func EncodeMessage(payload []byte, m *Message) {
 	order := binary.BigEndian
 	order.PutUint32(payload, messageMagic)

@@ -19,9 +19,12 @@ func TestMessageHeaderIsRead(t *testing.T) {
 			Txtime: 1700000000000000000, PayloadBytes: 64}, nil},
 		"bytes behind it do not matter": {header + "ffff", Message{Clock: 11, RunID: 7, Sequence: 258,
 			Txtime: 1700000000000000000, PayloadBytes: 64}, nil},
-		"a byte too short":   {header[:54], Message{}, ErrNotAMessage},
-		"another magic":      {"55" + header[2:], Message{}, ErrNotAMessage},
-		"nothing whatsoever": {"", Message{}, ErrNotAMessage},
+		"a short header": {"5473" + "0007" + "aa" + "000102" + "97979cfe362a0000", Message{Clock: 11, RunID: 7, Sequence: 258,
+			Txtime: 1700000000000000000}, nil},
+		"a byte too short for one": {"5473" + "0007" + "aa" + "000102" + "97979cfe362a00", Message{}, ErrNotAMessage},
+		"a byte too short":         {header[:54], Message{}, ErrNotAMessage},
+		"another magic":            {"55" + header[2:], Message{}, ErrNotAMessage},
+		"nothing whatsoever":       {"", Message{}, ErrNotAMessage},
 	} {
 		t.Run(name, func(t *testing.T) {
 			payload, err := hex.DecodeString(test.payload)
