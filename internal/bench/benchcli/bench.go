@@ -19,6 +19,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/bench/clustertarget"
 	"github.com/kubernetsn/kubernetsn/internal/bench/engine"
 	"github.com/kubernetsn/kubernetsn/internal/bench/experiment"
+	"github.com/kubernetsn/kubernetsn/internal/bench/guestrig"
 	"github.com/kubernetsn/kubernetsn/internal/bench/netnstarget"
 	"github.com/kubernetsn/kubernetsn/internal/bench/netnstestbed"
 	"github.com/kubernetsn/kubernetsn/internal/bench/report"
@@ -199,6 +200,11 @@ func (b *benchRun) open(ctx context.Context, profile *engine.Profile, progress i
 	programs, err := netnstarget.FindPrograms(b.binDir, slices.ContainsFunc(profile.Paths, results.ThroughKtsnd))
 	if err != nil {
 		return nil, err
+	}
+	if profile.InGuests() {
+		if programs.Guests, err = guestrig.Find(b.binDir); err != nil {
+			return nil, err
+		}
 	}
 	if os.Geteuid() == 0 {
 		if err := topology.Sweep(progress); err != nil {

@@ -64,7 +64,7 @@ func newDemo(env *subcommands.Environment) *cobra.Command {
 	flags.IntVar(&config.Alternations, "alternations", 5, "pieces in which they are sent, the paths taking turns")
 	flags.IntSliceVar(&config.Payloads, "payloads", []int{64, 256, 1024}, "bytes of UDP payload")
 	flags.DurationVar(&config.Cycle, "cycle", time.Millisecond, "time between two messages")
-	flags.StringSliceVar(&config.Paths, "paths", engine.AllPaths, "paths to compare")
+	flags.StringSliceVar(&config.Paths, "paths", engine.PodPaths, "paths to compare")
 	flags.StringSliceVar(&config.Workloads, "workloads", demo.AllWorkloads, "conditions under which to measure")
 	flags.BoolVar(&short, "short", false, "200 messages of 64 B in one piece, without workloads keep-awake and pmd-sleep")
 	flags.BoolVar(&quiet, "quiet", false, "no progress")

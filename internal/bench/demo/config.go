@@ -5,6 +5,7 @@ package demo
 import (
 	"fmt"
 	"io"
+	"slices"
 	"time"
 
 	"github.com/kubernetsn/kubernetsn/internal/bench/engine"
@@ -76,6 +77,9 @@ func (c *Config) check() error {
 			workload == results.WorkloadSaturated || workload == results.WorkloadGatesIperf3 {
 			return fmt.Errorf("workload %s is not the demo's, which has %v; `ktsn bench` measures it", workload, AllWorkloads)
 		}
+	}
+	if at := slices.IndexFunc(c.Paths, results.InGuest); at >= 0 {
+		return fmt.Errorf("path %s is not the demo's, which has %v; `ktsn bench run vm` measures it", c.Paths[at], engine.PodPaths)
 	}
 	if fault := c.profile().Check(); fault != nil {
 		return fault

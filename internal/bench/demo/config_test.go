@@ -19,7 +19,7 @@ func validConfig() Config {
 		Alternations: 5,
 		Payloads:     []int{64, 256, 1024},
 		Cycle:        time.Millisecond,
-		Paths:        engine.AllPaths,
+		Paths:        engine.PodPaths,
 		Workloads:    AllWorkloads,
 		Now:          time.Now,
 	}
@@ -33,7 +33,7 @@ func TestPathThatTheMachineDoesNotHaveIsSkippedWithALine(t *testing.T) {
 	if slices.Contains(config.Workloads, "pmd-sleep") || config.check() != nil {
 		t.Errorf("its workload stays: %v, %v", config.Workloads, config.check())
 	}
-	if slices.Contains(config.Paths, "ovs") || len(config.Paths) != len(engine.AllPaths)-1 || said.String() != "Path ovs is skipped: no hugepages\n" {
+	if slices.Contains(config.Paths, "ovs") || len(config.Paths) != len(engine.PodPaths)-1 || said.String() != "Path ovs is skipped: no hugepages\n" {
 		t.Errorf("it measures %v and says %q", config.Paths, said.String())
 	}
 	config = validConfig()

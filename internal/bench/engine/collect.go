@@ -204,8 +204,10 @@ func (e *entry) addWitness(record *Record) {
 	both := []results.Alternation{{Counts: alternation.Counts}, {Counts: record.Observed.Counts}}
 	alternation.Counts = results.PoolCounts(both)
 	alternation.LaunchError, alternation.Port = stats.Summarize(seen.launch), stats.Summarize(seen.port)
+	alternation.RequestError = stats.SummarizeJitter(seen.request)
 	alternation.MachineCores, alternation.MemoryBytes = record.Observed.MachineCores, record.Observed.MemoryBytes
 	e.samples.launch = append(e.samples.launch, seen.launch...)
+	e.samples.request = append(e.samples.request, seen.request...)
 	e.samples.port = append(e.samples.port, seen.port...)
 }
 

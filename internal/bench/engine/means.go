@@ -37,6 +37,7 @@ const (
 	othersOptions = "ktsnd's options are those of the cluster, which a bench leaves alone"
 	// flannelSpin is what a profile may call primary-spin, and the tests of the chart do.
 	flannelSpin    = "flannel-spin"
+	betweenGuests  = "it is between virtual machines that the bench boots on two nodes of this machine, and not in a cluster"
 	othersSchedule = "the schedule is that of the cluster, which a bench leaves alone"
 )
 
@@ -64,6 +65,10 @@ var Cluster = &Means{
 		results.WorkloadSaturated},
 	Missing: map[string]string{
 		results.PathOVS:                 clustersUplink,
+		results.PathGuestTap:            betweenGuests,
+		results.PathGuestVhost:          betweenGuests,
+		results.PathGuestReleased:       betweenGuests,
+		results.WorkloadGuestLoad:       betweenGuests,
 		"flannel":                       primaryInstead,
 		flannelSpin:                     primaryInstead + ", or " + results.PathPrimarySpin + " with a talker that spins",
 		"flannel-host-gw":               primaryInstead,

@@ -46,7 +46,7 @@ func TestEveryMessageAskedForIsSent(t *testing.T) {
 			t.Errorf("%s gets %d messages, want 3000", key, messages)
 		}
 	}
-	if want := 6*3*2 + 4*1*2; len(sent) != want {
+	if want := 7*3*2 + 4*1*2; len(sent) != want {
 		t.Errorf("%d different runs, want %d", len(sent), want)
 	}
 }

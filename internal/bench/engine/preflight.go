@@ -52,6 +52,9 @@ func expected(profile *Profile) (*Facts, error) {
 			of := func() *stats.Summary { return &stats.Summary{} }
 			all := results.Distributions{Latency: of(), ClockError: results.OneClock(), Jitter: &stats.Jitter{}, LaunchError: of(), DepartureError: of(), Port: of(),
 				SendCall: of()}
+			if results.InGuest(run.Path) {
+				all.RequestError = &stats.Jitter{}
+			}
 			if !HasGates(run.Workload) {
 				all.SendingCores = new(float64)
 			}

@@ -147,7 +147,7 @@ func (p *Profile) Check() *Fault {
 		return nil
 	}
 	for _, check := range []func() *Fault{p.checkTarget, p.checkPaths, p.checkWorkloads, p.checkPayloads, p.checkCycles, p.checkNumbers,
-		p.checkWindow, p.checkTogether} {
+		p.checkWindow, p.checkTogether, p.checkGuests} {
 		if fault := check(); fault != nil {
 			return fault
 		}
@@ -340,6 +340,31 @@ func (p *Profile) checkTogether() *Fault {
 	case p.Idle > 0 && !direct:
 		return fault("idle", -1, "%v without path %s, and so without a ktsnd to watch; add the path, or leave idle out", p.Idle,
 			p.means().Direct)
+	}
+	return nil
+}
+
+// InGuests tells whether a path is between virtual machines.
+func (p *Profile) InGuests() bool { return slices.ContainsFunc(p.Paths, results.InGuest) }
+
+// checkGuests finds what virtual machines cannot be measured with.
+func (p *Profile) checkGuests() *Fault {
+	names := p.workloadNames()
+	if at := slices.Index(names, results.WorkloadGuestLoad); at >= 0 && !p.InGuests() {
+		return fault("workloads", at, "workload %s and no path between virtual machines; add one of %v, or leave the workload out",
+			results.WorkloadGuestLoad, guestPaths)
+	}
+	if !p.InGuests() {
+		return nil
+	}
+	if !slices.Contains(p.Paths, results.PathDirect) {
+		return fault("paths", -1, "paths between virtual machines and not path %s, with which they are compared; add it", results.PathDirect)
+	}
+	for i, name := range names {
+		if HasGates(name) || name == results.WorkloadTalkers || name == results.WorkloadKeepAwake {
+			return fault("workloads", i, "workload %s and paths between virtual machines, which are not measured with it; leave one of "+
+				"them out", name)
+		}
 	}
 	return nil
 }

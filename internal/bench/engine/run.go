@@ -79,6 +79,8 @@ type Setting struct {
 	Serial int
 	// OVS has ktsnd, and all else that the pod sends, go through Open vSwitch.
 	OVS bool
+	// Guests asks for a virtual machine on each node.
+	Guests bool
 	// PMDMaxSleep is how long the polling of that Open vSwitch may pause; 0: it never does.
 	PMDMaxSleep time.Duration
 	// GatesCycle asks for a schedule with that cycle; 0 is none.

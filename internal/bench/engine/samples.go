@@ -13,6 +13,8 @@ import (
 // sample, or none (coordinated omission).
 type samples struct {
 	latency, jitter, launch, departure, port, call []int64
+	// request is launch by what the application asked for, where that is another time.
+	request []int64
 	// handover is when the application called the send function.
 	handover []int64
 }
@@ -33,6 +35,9 @@ func samplesOf(messages []results.Message, cycleNs int64) samples {
 		}
 		if message.Wire != 0 {
 			s.launch = append(s.launch, message.Wire-message.Txtime)
+			if message.Asked != 0 {
+				s.request = append(s.request, message.Wire-message.Asked)
+			}
 			if message.Departed != 0 {
 				s.port = append(s.port, message.Wire-message.Departed)
 			}
@@ -55,6 +60,7 @@ func (s *samples) add(more *samples) {
 	s.latency = append(s.latency, more.latency...)
 	s.jitter = append(s.jitter, more.jitter...)
 	s.launch = append(s.launch, more.launch...)
+	s.request = append(s.request, more.request...)
 	s.departure = append(s.departure, more.departure...)
 	s.port = append(s.port, more.port...)
 	s.call = append(s.call, more.call...)
@@ -66,6 +72,7 @@ func (s *samples) describe(d *results.Distributions) {
 	d.Latency = stats.Summarize(s.latency)
 	d.Jitter = stats.SummarizeJitter(s.jitter)
 	d.LaunchError = stats.Summarize(s.launch)
+	d.RequestError = stats.SummarizeJitter(s.request)
 	d.DepartureError = stats.Summarize(s.departure)
 	d.Port = stats.Summarize(s.port)
 	d.SendCall = stats.Summarize(s.call)

@@ -26,12 +26,17 @@ const (
 )
 
 // AllPaths are the paths between namespaces of this machine, in the order in which they take turns.
-var AllPaths = []string{results.PathDirect, results.PathKernelVXLANSpin, results.PathKernelVXLAN, results.PathHostSpin,
+var AllPaths = slices.Concat(PodPaths, guestPaths)
+
+// PodPaths are those without virtual machines.
+var PodPaths = []string{results.PathDirect, results.PathKernelVXLANSpin, results.PathKernelVXLAN, results.PathHostSpin,
 	results.PathHost, results.PathOVS}
+
+var guestPaths = []string{results.PathGuestTap, results.PathGuestVhost, results.PathGuestReleased}
 
 // AllWorkloads are the workloads in the order in which they are measured.
 var AllWorkloads = []string{results.WorkloadPlain, results.WorkloadUnsampled, results.WorkloadTalkers,
-	results.WorkloadCompeting, results.WorkloadSaturated, results.WorkloadKeepAwake, results.WorkloadPMDSleep,
+	results.WorkloadCompeting, results.WorkloadSaturated, results.WorkloadGuestLoad, results.WorkloadKeepAwake, results.WorkloadPMDSleep,
 	results.WorkloadGates, results.WorkloadGatesSaturated, results.WorkloadKernelSaturated,
 	results.WorkloadGatesIperf3}
 
@@ -63,7 +68,7 @@ func throughOVS(workload string) Setting {
 
 // settingOf is how a workload wants the target.
 func settingOf(workload string, cycle time.Duration, profile *Profile, daemon bool) Setting {
-	setting := Setting{Daemon: daemon, KeepAwake: workload == results.WorkloadKeepAwake}
+	setting := Setting{Daemon: daemon, KeepAwake: workload == results.WorkloadKeepAwake, Guests: profile.InGuests()}
 	if HasGates(workload) {
 		setting.GatesCycle, setting.Window, setting.VLAN = cycle, profile.Window, profile.VLAN
 	}

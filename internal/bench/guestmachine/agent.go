@@ -33,7 +33,7 @@ type agent struct {
 
 // Agent serves the session until the machine ends. It is a command of the machine (Command).
 func Agent() error {
-	if err := command("/", "modprobe", "virtio_console").Run(); err != nil {
+	if err := exec.Command("modprobe", "virtio_console").Run(); err != nil {
 		return fmt.Errorf("load the module of virtio ports: %w", err)
 	}
 	port, err := openPort(agentPort)
@@ -102,7 +102,7 @@ func (a *agent) start(one request) {
 		a.end(one.ID, errors.New("the request asks for nothing"))
 		return
 	}
-	program := command("/", one.Run...)
+	program := exec.Command(one.Run[0], one.Run[1:]...)
 	program.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	lines, writer := io.Pipe()
 	program.Stdout, program.Stderr = writer, writer

@@ -164,7 +164,7 @@ func (m *Machine) qemu(initial string, more ...string) *exec.Cmd {
 		"-append", strings.Join(append([]string{"console=ttyS0 quiet panic=-1 nokaslr mitigations=off"}, m.KernelOptions...), " "), "-serial", "stdio")
 	arguments = append(arguments, share(hostTag, "/", ",readonly=on")...)
 	arguments = append(arguments, share(outTag, m.Out, "")...)
-	return exec.Command(qemu[0], append(append(arguments, m.Devices...), more...)...)
+	return exec.Command(qemu[0], append(append(arguments, more...), m.Devices...)...)
 }
 
 // QEMUOf is Machine.QEMU with the program that is in the folder which scripts/guest-qemu.sh prints.

@@ -26,6 +26,8 @@ const (
 	// bootPoll is how often QEMU's socket is looked for, stopGrace how long QEMU may take to end.
 	bootPoll  = 50 * time.Millisecond
 	stopGrace = 5 * time.Second
+	// endedGrace is how long after its last sign of life a machine that fails has ended for certain.
+	endedGrace = 500 * time.Millisecond
 	// exchanges of counters bound the guest's; each takes some microseconds.
 	exchanges = 2000
 )
@@ -42,6 +44,7 @@ type Session struct {
 	Counter guestclock.Counter
 
 	name    string
+	log     string
 	console bytes.Buffer // once QEMU has ended
 	port    net.Conn
 
@@ -64,7 +67,7 @@ func (m *Machine) Open(ctx context.Context, where process.Starter, name string) 
 	if err := os.Truncate(page, guestclock.PageBytes); err != nil {
 		return nil, err
 	}
-	s := &Session{name: name, waiting: map[int]chan reply{}}
+	s := &Session{name: name, log: filepath.Join(m.Out, LogFile), waiting: map[int]chan reply{}}
 	if s.Page, err = guestclock.Map(page); err != nil {
 		return nil, err
 	}
@@ -283,8 +286,9 @@ func (p *Program) Stop() error {
 func (s *Session) explain(err error) error {
 	select {
 	case <-s.Process.Done():
-		return fmt.Errorf("%w: %w; its console says:\n%s", err, s.Process.Ended(), s.console.String())
-	default:
+		said, _ := os.ReadFile(s.log) // what there is
+		return fmt.Errorf("%w: %w; its console says:\n%sand its agent:\n%s", err, s.Process.Ended(), s.console.String(), said)
+	case <-time.After(endedGrace):
 		return err
 	}
 }

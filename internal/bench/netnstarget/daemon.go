@@ -41,6 +41,8 @@ type daemon struct {
 
 // daemonSetting is how a block of runs wants ktsnd.
 type daemonSetting struct {
+	// receiving is of node b's, which sends nothing: virtual machines receive by its relays.
+	receiving bool
 	cpu       int
 	spin      time.Duration
 	keepAwake bool
@@ -58,8 +60,12 @@ type daemonSetting struct {
 
 // arguments are those of a ktsnd in this setting.
 func (setting *daemonSetting) arguments(controlSocket string) []string {
+	local := topology.NodeAddressA
+	if setting.receiving {
+		local = topology.NodeAddressB
+	}
 	arguments := []string{"--interface", topology.PhysicalInterface,
-		"--local-address", topology.NodeAddressA.String(),
+		"--local-address", local.String(),
 		"--control", controlSocket,
 		"--log-level", "warning",
 		"--fifo", strconv.Itoa(fifoPriority),
@@ -91,8 +97,11 @@ func (setting *daemonSetting) arguments(controlSocket string) []string {
 // startDaemon returns once ktsnd answers.
 func startDaemon(ctx context.Context, nodes *topology.Topology, program string,
 	setting daemonSetting) (_ *daemon, err error) {
-	controlSocket := filepath.Join(nodes.Dir, "control.sock")
-	started, err := process.Start(nodes.NodeA, "ktsnd", exec.Command(program, setting.arguments(controlSocket)...))
+	node, controlSocket := nodes.NodeA, filepath.Join(nodes.Dir, "control.sock")
+	if setting.receiving {
+		node, controlSocket = nodes.NodeB, filepath.Join(nodes.Dir, "control-b.sock")
+	}
+	started, err := process.Start(node, "ktsnd", exec.Command(program, setting.arguments(controlSocket)...))
 	if err != nil {
 		return nil, err
 	}

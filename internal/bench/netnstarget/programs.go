@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 
 	"github.com/kubernetsn/kubernetsn/internal/bench/cniruntime"
+	"github.com/kubernetsn/kubernetsn/internal/bench/guestrig"
 )
 
 // Programs are the absolute paths of what was built.
@@ -20,6 +21,8 @@ type Programs struct {
 	tsnperf string
 	// plugins is the folder of the network plugins.
 	plugins string
+	// Guests are what virtual machines are made of; nil: there are none.
+	Guests *guestrig.Parts
 	// sums are SHA-256 sums by name, so that nobody takes two builds for one.
 	sums map[string]string
 }

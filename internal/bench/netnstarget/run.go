@@ -51,6 +51,13 @@ func (l *Target) perform(ctx context.Context, r engine.Run) (*engine.Outcome, er
 		return nil, err
 	}
 	var watched results.Distributions
+	if r.Workload == results.WorkloadGuestLoad {
+		release, err := l.guests.load()
+		if err != nil {
+			return nil, err
+		}
+		defer release()
+	}
 	if r.Unsampled {
 		if err := l.traffic(ctx, r, seen, &watched); err != nil {
 			return nil, err
@@ -63,6 +70,9 @@ func (l *Target) perform(ctx context.Context, r engine.Run) (*engine.Outcome, er
 		return nil, err
 	}
 	outcome.Observed.ClockError = results.OneClock()
+	if seen.GuestClock != nil {
+		outcome.Observed.ClockError = seen.GuestClock
+	}
 	outcome.Observed.MachineCores, outcome.Observed.MemoryBytes = watched.MachineCores, watched.MemoryBytes
 	return outcome, nil
 }
@@ -103,6 +113,9 @@ func (l *Target) openTap(r engine.Run) (tap *wiretap.Tap, err error) {
 
 // traffic runs listener and talkers and reads what they, and ktsnd, have to say.
 func (l *Target) traffic(ctx context.Context, r engine.Run, seen *traffic.Observation, watched *results.Distributions) error {
+	if results.InGuest(r.Path) {
+		return l.guestTraffic(ctx, r, seen, watched)
+	}
 	listenerFile := filepath.Join(l.nodes.Dir, "listener.csv")
 	listener, err := l.startListener(ctx, r, seen, listenerFile)
 	if err != nil {

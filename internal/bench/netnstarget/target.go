@@ -11,6 +11,7 @@ import (
 
 	"github.com/kubernetsn/kubernetsn/internal/bench/cniruntime"
 	"github.com/kubernetsn/kubernetsn/internal/bench/engine"
+	"github.com/kubernetsn/kubernetsn/internal/bench/guestrig"
 	"github.com/kubernetsn/kubernetsn/internal/bench/ovsnode"
 	"github.com/kubernetsn/kubernetsn/internal/bench/results"
 	"github.com/kubernetsn/kubernetsn/internal/bench/topology"
@@ -34,6 +35,9 @@ type Target struct {
 	daemon *daemon
 	// ovs is nil where nothing goes through Open vSwitch.
 	ovs *ovsnode.Node
+	// guests is nil where no path is between virtual machines, and guestParts what these are made of.
+	guests     *guests
+	guestParts *guestrig.Parts
 	// stamping is nil when no run is sampled.
 	stamping *stamping
 	// lastRunID tells the messages of a run from those of others.
@@ -63,7 +67,7 @@ func Open(ctx context.Context, programs *Programs, profile *engine.Profile) (_ *
 	}
 	l := &Target{nodes: nodes, programs: *programs, pinning: pinning, scheduling: scheduling,
 		spins: slices.ContainsFunc(profile.Paths, results.Spins), wiring: cniruntime.Wire(nodes, programs.plugins, podIdentity),
-		environment: engine.Environment{SenderCPU: pinning.sender, ListenerCPU: pinning.listener, LeadNs: traffic.LeadOf(results.WorkloadPlain, 0, engine.Window{}).Nanoseconds(),
+		guestParts: programs.Guests, environment: engine.Environment{SenderCPU: pinning.sender, ListenerCPU: pinning.listener, LeadNs: traffic.LeadOf(results.WorkloadPlain, 0, engine.Window{}).Nanoseconds(),
 			TalkerSpinNs: scheduling.spin.Nanoseconds(), TalkerPriority: scheduling.fifo,
 			Programs: programs.sums, Clock: clock, NotMeasured: notMeasured(nodes), Warnings: []string{}}}
 	// The receiving node needs no ktsnd.
@@ -103,7 +107,7 @@ func (l *Target) Close(ctx context.Context) error {
 // leave ends the setting.
 func (l *Target) leave(ctx context.Context) error {
 	l.prepared = false
-	err := l.wiring.A.Detach(ctx)
+	err := errors.Join(l.leaveGuests(), l.wiring.A.Detach(ctx))
 	if l.daemon != nil {
 		l.collectWarnings()
 		err = errors.Join(err, l.daemon.stop())
@@ -163,6 +167,9 @@ func (l *Target) enter(ctx context.Context, setting engine.Setting) (err error) 
 	}
 	if err := l.wiring.A.Attach(ctx, client, controlSocket); err != nil {
 		return err
+	}
+	if setting.Guests {
+		return l.enterGuests(ctx)
 	}
 	if setting.GatesCycle == 0 {
 		return nil

@@ -41,7 +41,12 @@ var looks = map[string]look{
 	"kernel-vxlan-spin": {orange, []vg.Length{14, 3}, "as kernel-vxlan, but the talker is awake before it sends, as ktsnd is: it reads the clock " +
 		"until the time"},
 	"host-spin": {black, []vg.Length{2, 4}, "as host, but the talker is awake before it sends"},
-	"ovs":       {purple, []vg.Length{8, 2, 2, 2}, "pod a, libktsn, ktsnd, OVS-DPDK, pod b"},
+	"guest-tap": {sky, []vg.Length{5, 2}, "emulated virtual machine a, a tap, the host’s relay, ktsnd, emulated virtual machine b; handed over ahead of " +
+		"its time with SO_TXTIME, and held on the host"},
+	"guest-vhost": {purple, []vg.Length{8, 2}, "as guest-tap, by vhost-user in place of taps"},
+	"guest-released": {vermillion, []vg.Length{3, 3}, "emulated virtual machine a, whose own etf holds the frame until its time, a tap, the kernel’s bridge and " +
+		"VXLAN, emulated virtual machine b"},
+	"ovs": {purple, []vg.Length{8, 2, 2, 2}, "pod a, libktsn, ktsnd, OVS-DPDK, pod b"},
 	"tsn": {sky, nil, "two pods on different nodes of a cluster, libktsn, ktsnd; handed over ahead of its time with " +
 		"SO_TXTIME"},
 	"primary": {orange, []vg.Length{7, 3}, "two pods on different nodes, by the network that each pod of the cluster has; the " +

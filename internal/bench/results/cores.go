@@ -5,7 +5,7 @@ package results
 import "github.com/kubernetsn/kubernetsn/internal/shared/stats"
 
 // sendingSide are the programs by which a message leaves.
-var sendingSide = []string{"talker", "ktsnd", "ovs-vswitchd"}
+var sendingSide = []string{"talker", "ktsnd", "ovs-vswitchd", "relay"}
 
 // AddSendingCores adds up what the programs of the sending side of a path take, where that is known of all of them.
 func (d *Distributions) AddSendingCores(path string) {

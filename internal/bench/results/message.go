@@ -9,11 +9,15 @@ import (
 	"fmt"
 	"io"
 	"strconv"
+	"strings"
 )
 
 // messageColumns opens every CSV file of messages.
 const messageColumns = "path,workload,payload_bytes,cycle_ns,alternation,talker,sequence,txtime_ns,send_start_ns," +
-	"send_end_ns,departed_ns,wire_ns,arrival_ns,errno"
+	"send_end_ns,departed_ns,wire_ns,arrival_ns,errno,asked_ns"
+
+// earlierColumns is without the columns that benches had not yet.
+var earlierColumns = strings.TrimSuffix(messageColumns, ",asked_ns")
 
 // keyColumns are those that are the same in all lines of a run.
 const keyColumns = 5
@@ -31,6 +35,9 @@ type Message struct {
 	Wire     int64
 	Arrival  int64
 	Errno    int
+	// Asked is the transmit time that the application asked for, by the true clock, where Txtime is what ktsnd was told: a virtual
+	// machine's clock is its own. 0: Txtime.
+	Asked int64
 }
 
 // MessageWriter writes messages as CSV. One goroutine.
@@ -65,6 +72,10 @@ func (w *MessageWriter) Write(key Key, alternation int, messages []Message) erro
 		}
 		line = append(line, ',')
 		line = strconv.AppendInt(line, int64(message.Errno), 10)
+		line = append(line, ',')
+		if message.Asked != 0 {
+			line = strconv.AppendInt(line, message.Asked, 10)
+		}
 		line = append(line, '\n')
 		if _, err := w.out.Write(line); err != nil {
 			return err
@@ -82,9 +93,11 @@ func (w *MessageWriter) Flush() error {
 // its lines.
 func ReadMessages(from *bufio.Reader) ([]Message, error) {
 	header, err := from.ReadString('\n')
-	if err != nil || header != messageColumns+"\n" {
+	columns := strings.TrimSuffix(header, "\n")
+	if err != nil || columns != messageColumns && columns != earlierColumns {
 		return nil, fmt.Errorf("read messages: the columns are %q instead of %q", header, messageColumns)
 	}
+	count := strings.Count(columns, ",") + 1 - keyColumns
 	var all []Message
 	for number := 2; ; number++ {
 		line, err := from.ReadSlice('\n')
@@ -94,7 +107,7 @@ func ReadMessages(from *bufio.Reader) ([]Message, error) {
 		if err != nil {
 			return nil, fmt.Errorf("read messages: line %d: %w", number, err)
 		}
-		message, ok := parseMessage(bytes.TrimSuffix(line, []byte("\n")))
+		message, ok := parseMessage(bytes.TrimSuffix(line, []byte("\n")), count)
 		if !ok {
 			return nil, fmt.Errorf("read messages: line %d is %q", number, line)
 		}
@@ -103,7 +116,7 @@ func ReadMessages(from *bufio.Reader) ([]Message, error) {
 }
 
 // parseMessage reads one line, quickly: there can be millions.
-func parseMessage(line []byte) (message Message, ok bool) {
+func parseMessage(line []byte, columns int) (message Message, ok bool) {
 	for range keyColumns {
 		_, rest, found := bytes.Cut(line, []byte(","))
 		if !found {
@@ -111,7 +124,7 @@ func parseMessage(line []byte) (message Message, ok bool) {
 		}
 		line = rest
 	}
-	var numbers [9]int64
+	var numbers [10]int64
 	column := 0
 	var number int64
 	negative := false
@@ -121,7 +134,7 @@ func parseMessage(line []byte) (message Message, ok bool) {
 			number = 10*number + int64(character-'0')
 		case character == '-' && number == 0:
 			negative = true
-		case character == ',' && column < len(numbers)-1:
+		case character == ',' && column < columns-1:
 			numbers[column] = signed(number, negative)
 			column, number, negative = column+1, 0, false
 		default:
@@ -130,8 +143,8 @@ func parseMessage(line []byte) (message Message, ok bool) {
 	}
 	numbers[column] = signed(number, negative)
 	return Message{Talker: int(numbers[0]), Sequence: uint32(numbers[1]), Txtime: numbers[2], SendStart: numbers[3],
-			SendEnd: numbers[4], Departed: numbers[5], Wire: numbers[6], Arrival: numbers[7], Errno: int(numbers[8])},
-		column == len(numbers)-1
+			SendEnd: numbers[4], Departed: numbers[5], Wire: numbers[6], Arrival: numbers[7], Errno: int(numbers[8]), Asked: numbers[9]},
+		column == columns-1
 }
 
 func signed(number int64, negative bool) int64 {

@@ -18,6 +18,11 @@ const (
 	PathHostSpin        = PathHost + spinning
 	// PathOVS is that of pods whose ktsnd sends through Open vSwitch.
 	PathOVS = "ovs"
+	// PathGuestTap and PathGuestVhost are between virtual machines on different nodes, by a tap and by vhost-user: the talker's host
+	// holds frames until their times. PathGuestReleased is by a tap, and the talker's own etf holds them.
+	PathGuestTap      = inGuest + "tap"
+	PathGuestVhost    = inGuest + "vhost"
+	PathGuestReleased = inGuest + "released"
 	// PathTSN is between pods through ktsnd, PathPrimary by the network that each pod has.
 	PathTSN     = "tsn"
 	PathPrimary = "primary"
@@ -28,6 +33,12 @@ const (
 // spinning ends the names of paths whose talker is awake before it sends.
 const spinning = "-spin"
 
+// inGuest begins the names of paths between virtual machines.
+const inGuest = "guest-"
+
+// InGuest tells whether a path is between virtual machines, whose clocks are their own.
+func InGuest(path string) bool { return strings.HasPrefix(path, inGuest) }
+
 // Spins tells whether a path's talker is awake before it sends. That of all others sleeps until then.
 func Spins(path string) bool { return strings.HasSuffix(path, spinning) }
 
@@ -36,7 +47,7 @@ func Route(path string) string { return strings.TrimSuffix(path, spinning) }
 
 // ThroughKtsnd tells whether a path's messages are ktsnd's, which sends them at their times.
 func ThroughKtsnd(path string) bool {
-	return path == PathDirect || path == PathTSN || path == PathOVS
+	return path == PathDirect || path == PathTSN || path == PathOVS || path == PathGuestTap || path == PathGuestVhost
 }
 
 // The workloads: what is beside the messages that are measured.
@@ -47,6 +58,8 @@ const (
 	WorkloadUnsampled = "unsampled"
 	// WorkloadWatched stands in ratios for the same with them, where plain runs are without.
 	WorkloadWatched = "watched"
+	// WorkloadGuestLoad keeps all processors of the talker's virtual machine busy, whichever path is measured.
+	WorkloadGuestLoad = "guest-load"
 	// WorkloadKeepAwake marks the runs in which ktsnd keeps its core from sleeping. Talker and ktsnd share
 	// that core, so it helps all paths alike.
 	WorkloadKeepAwake = "keep-awake"

@@ -93,19 +93,19 @@ func TestMessagesAreWrittenWithGapsWhereNothingWasSeen(t *testing.T) {
 	var text strings.Builder
 	writer := NewMessageWriter(&text)
 	err := errors.Join(
-		writer.Write(Key{"direct", WorkloadPlain, 64, 1000}, 1, []Message{{0, 0, 1000, 700, 701, 1001, 1002, 1009, 0}}),
-		writer.Write(Key{"host", WorkloadPlain, 256, 1000}, 2, []Message{{3, 1, 2000, 2001, 2003, 0, 0, 0, 105}}),
+		writer.Write(Key{"direct", WorkloadPlain, 64, 1000}, 1, []Message{{0, 0, 1000, 700, 701, 1001, 1002, 1009, 0, 0}}),
+		writer.Write(Key{"host", WorkloadPlain, 256, 1000}, 2, []Message{{3, 1, 2000, 2001, 2003, 0, 0, 0, 105, 1995}}),
 		writer.Flush())
 	want := messageColumns + "\n" +
-		"direct,plain,64,1000,1,0,0,1000,700,701,1001,1002,1009,0\n" +
-		"host,plain,256,1000,2,3,1,2000,2001,2003,,,,105\n"
+		"direct,plain,64,1000,1,0,0,1000,700,701,1001,1002,1009,0,\n" +
+		"host,plain,256,1000,2,3,1,2000,2001,2003,,,,105,1995\n"
 	if err != nil || text.String() != want {
 		t.Errorf("got %v\n%s", err, text.String())
 	}
 }
 
 func TestMessagesAreReadAsTheyWereWritten(t *testing.T) {
-	want := []Message{{0, 0, 1000, 700, 701, 1001, 1002, 1009, 0}, {3, 4294967295, 2000, 2001, 2003, 0, 0, 0, 105}}
+	want := []Message{{0, 0, 1000, 700, 701, 1001, 1002, 1009, 0, 0}, {3, 4294967295, 2000, 2001, 2003, 0, 0, 0, 105, 1995}}
 	var text strings.Builder
 	writer := NewMessageWriter(&text)
 	if err := errors.Join(writer.Write(Key{"direct", WorkloadPlain, 64, 1000}, 1, want), writer.Flush()); err != nil {

@@ -150,6 +150,9 @@ type Distributions struct {
 	// LaunchError is time on the wire, seen by a tap on the receiving end of the link, - requested
 	// transmit time.
 	LaunchError *stats.Summary `json:"launch_error_ns"`
+	// RequestError is time on the wire - the transmit time that the application asked for, by the true clock, where that is not what
+	// ktsnd was told, as in a virtual machine; null elsewhere. Its true time is known within ClockError.
+	RequestError *stats.Jitter `json:"request_error_ns,omitempty"`
 	// DepartureError is ktsnd's clock read that released the frame - requested transmit time.
 	DepartureError *stats.Summary `json:"departure_error_ns"`
 	// Port is time on the wire - the clock read that released the frame: what ktsnd's port takes, which is all of Open
@@ -333,15 +336,16 @@ func MedianOf(alternations []Alternation) Distributions {
 		}
 		return stats.MedianSummary(all)
 	}
-	jitters := make([]*stats.Jitter, len(alternations))
+	jitters, requests := make([]*stats.Jitter, len(alternations)), make([]*stats.Jitter, len(alternations))
 	for i, alternation := range alternations {
-		jitters[i] = alternation.Jitter
+		jitters[i], requests[i] = alternation.Jitter, alternation.RequestError
 	}
 	return Distributions{
 		Latency:        summaries(func(a Alternation) *stats.Summary { return a.Latency }),
 		ClockError:     WorstClock(alternations),
 		Jitter:         stats.MedianJitter(jitters),
 		LaunchError:    summaries(func(a Alternation) *stats.Summary { return a.LaunchError }),
+		RequestError:   stats.MedianJitter(requests),
 		DepartureError: summaries(func(a Alternation) *stats.Summary { return a.DepartureError }),
 		Port:           summaries(func(a Alternation) *stats.Summary { return a.Port }),
 		SendCall:       summaries(func(a Alternation) *stats.Summary { return a.SendCall }),

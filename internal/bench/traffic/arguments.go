@@ -22,6 +22,11 @@ const (
 	// firstTimeout ends it when none came at all.
 	firstTimeout = 10 * time.Second
 	// companionSlack is how much longer than the measured messages a companion may have to go on.
+	// guestIdleTimeout and guestFirstTimeout are those in a virtual machine, which is slow.
+	guestIdleTimeout  = 5 * time.Second
+	guestFirstTimeout = 20 * time.Second
+	// guestStart is how long after its start the first message of a talker in a virtual machine is due.
+	guestStart     = time.Second
 	companionSlack = 2 * time.Second
 	// endlessFlood is more messages than any run has room for: who floods is told when to end.
 	endlessFlood = 10_000_000
@@ -59,6 +64,16 @@ func MeasuredTalker(r engine.Run, number int, to netip.Addr) []string {
 		arguments = append(arguments, "--priority", strconv.Itoa(priority))
 	}
 	return arguments
+}
+
+// GuestTalker is what a talker in a virtual machine is told besides.
+func GuestTalker() []string { return []string{"--start", "+" + Nanoseconds(guestStart)} }
+
+// GuestListener is what the listener in a virtual machine is told. It sleeps, for its processors are the talker's host's, too.
+func GuestListener(r engine.Run, runID uint32, at netip.Addr) []string {
+	return []string{"listener", "--block", "--bind", netip.AddrPortFrom(at, ListenPort).String(), "--count", strconv.Itoa(r.Messages),
+		"--run-id", strconv.FormatUint(uint64(runID), 10), "--idle-timeout", Nanoseconds(guestIdleTimeout),
+		"--first-timeout", Nanoseconds(guestFirstTimeout)}
 }
 
 // Spin is what a talker is told that is awake so long before each send, with that priority of SCHED_FIFO; 0: ordinary scheduling.

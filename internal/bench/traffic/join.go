@@ -40,6 +40,8 @@ type Observation struct {
 	CPUCores   map[string]float64
 	// ClockError bounds the difference between sending and receiving clock.
 	ClockError time.Duration
+	// GuestClock is how wrong the clocks of virtual machines may be, whose times these were; nil of one clock.
+	GuestClock *results.ClockError
 	// Gates is nil in a run without a schedule.
 	Gates *Gates
 	// VLAN and PCP are the tag that the frames of the messages must have on the link; VLAN 0: none.
@@ -99,6 +101,7 @@ func (o *Observation) joinTalker(number int, onWire []wireMessage, result *engin
 			Wire:      wire[sent.Sequence],
 			Arrival:   arrivals[sent.Sequence],
 			Errno:     sent.Errno,
+			Asked:     sent.Asked,
 		}
 		result.Messages = append(result.Messages, message)
 		o.count(counts, &message)

@@ -14,6 +14,8 @@ const (
 	// that is late itself, and not a whole number of cycles, or its timer would interrupt ktsnd, which shares
 	// its processor, at the very moment of a departure.
 	lead = 2500 * time.Microsecond
+	// guestLead is that in a virtual machine, whose processors may stand still for as long.
+	guestLead = 100 * time.Millisecond
 	// priorityMeasured and priorityOther are SO_PRIORITY, and the classes that ktsnd maps them to; that of who
 	// floods is the default, 0, which is class 1 and needs no privilege.
 	priorityMeasured = 7
@@ -122,6 +124,9 @@ func LeadOf(workload string, cycle time.Duration, window engine.Window) time.Dur
 
 // LeadAmong is that of one of several talkers, whose timers expire in the middle between departures.
 func LeadAmong(r engine.Run) time.Duration {
+	if results.InGuest(r.Path) {
+		return guestLead
+	}
 	if r.Talkers < 2 {
 		return LeadOf(r.Workload, r.Cycle(), r.Window)
 	}

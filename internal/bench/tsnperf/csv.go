@@ -28,6 +28,8 @@ type Sent struct {
 	SendEnd   int64
 	// Errno is what the send call returned, 0 for success.
 	Errno int
+	// Asked is what Txtime was before it became ktsnd's, in a virtual machine; 0: Txtime.
+	Asked int64
 }
 
 // Received is a listener's record of one message; times are nanoseconds of the talker's clock.

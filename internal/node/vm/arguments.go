@@ -11,15 +11,21 @@ import (
 const clockArguments = "-device virtio-serial -device virtserialport,chardev=%[1]s-clock,name=org.kubernetsn.clock \\\n" +
 	"    -chardev socket,id=%[1]s-clock,path=%[2]s,server=on,wait=off"
 
-// QEMU are the arguments of QEMU that fit, as lines of a shell.
-func (m *Machine) QEMU() string {
-	net := fmt.Sprintf("-netdev tap,id=%s,ifname=%s,script=no,downscript=no,vhost=off", m.Name, m.Tap)
-	device := fmt.Sprintf("-device virtio-net-pci,netdev=%s,mac=%s,host_mtu=%d", m.Name, m.Address, m.MTU)
+// Interface are the arguments of QEMU that make the machine's interface.
+func (m *Machine) Interface() []string {
+	net := fmt.Sprintf("tap,id=%s,ifname=%s,script=no,downscript=no,vhost=off", m.Name, m.Tap)
+	device := fmt.Sprintf("virtio-net-pci,netdev=%s,mac=%s,host_mtu=%d", m.Name, m.Address, m.MTU)
 	if m.Queues > 1 {
 		net += fmt.Sprintf(",queues=%d", m.Queues)
 		device += fmt.Sprintf(",mq=on,vectors=%d", 2*m.Queues+2)
 	}
-	return strings.Join([]string{fmt.Sprintf("-smp %d", m.VCPUs), net, device, fmt.Sprintf(clockArguments, m.Name, m.Clock)}, " \\\n    ") + "\n"
+	return []string{"-netdev", net, "-device", device}
+}
+
+// QEMU are the arguments of QEMU that fit, as lines of a shell.
+func (m *Machine) QEMU() string {
+	made := m.Interface()
+	return strings.Join([]string{fmt.Sprintf("-smp %d", m.VCPUs), strings.Join(made[:2], " "), strings.Join(made[2:], " "), fmt.Sprintf(clockArguments, m.Name, m.Clock)}, " \\\n    ") + "\n"
 }
 
 // Libvirt is the same as elements of a domain.

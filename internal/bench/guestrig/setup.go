@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package guestrig
+
+import (
+	"context"
+	_ "embed"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/netip"
+	"strconv"
+	"time"
+
+	"github.com/kubernetsn/kubernetsn/internal/bench/topology"
+	"github.com/kubernetsn/kubernetsn/internal/shared/retry"
+)
+
+//go:embed interface.sh
+var interfaceScript string
+
+// etfDelta is how long before its time the machine's etf hands a frame to its interface. It has no other way to be in time, and an
+// emulated processor that is late by more drops the frame.
+const etfDelta = time.Millisecond
+
+// ReleasedPriority is the SO_PRIORITY whose frames the machine's etf holds.
+const ReleasedPriority = 1
+
+// beliefPatience is for ktsn-guest to know the host's time.
+const (
+	beliefPatience = 30 * time.Second
+	beliefPoll     = 100 * time.Millisecond
+)
+
+// setUp gives the machines' interfaces their addresses, and has ktsn-guest mark frames.
+func (r *Rig) setUp(ctx context.Context, a *Node) error {
+	if _, err := r.start(a.Namespace, "ktsn vm clock", "vm", "clock", "--socket", r.A.clockSocket()); err != nil {
+		return err
+	}
+	for _, one := range []struct{ machine, other *Machine }{{r.A, r.B}, {r.B, r.A}} {
+		for number, made := range one.machine.interfaces {
+			arguments := []string{"sh", "-c", interfaceScript, "interface.sh", made.name, made.mac, strconv.Itoa(made.mtu), strconv.Itoa(number + 100),
+				one.machine.Addresses[made.name].String(), netip.PrefixFrom(topology.PodAddressA, topology.PodPrefixBits).Masked().String(),
+				strconv.FormatInt(etfDelta.Nanoseconds(), 10)}
+			for _, far := range one.other.interfaces {
+				arguments = append(arguments, one.other.Addresses[far.name].String(), far.mac)
+			}
+			if said, err := one.machine.Run(ctx, arguments...); err != nil {
+				return fmt.Errorf("set interface %s up: %w (%s)", made.name, err, said)
+			}
+		}
+	}
+	var err error
+	if r.belief, err = r.A.Start(r.parts.program("ktsn-guest"), "run", "--interface", Tap, "--interface", Vhost); err != nil {
+		return err
+	}
+	return r.awaitBelief(ctx)
+}
+
+// Belief is what ktsn-guest says of an interface of machine a.
+type Belief struct {
+	Known bool `json:"known"`
+	// BoundNs is how far from the host's time what it knows may be.
+	BoundNs int64             `json:"bound_ns"`
+	AheadNs int64             `json:"host_tai_ahead_of_guest_ns"`
+	Sent    uint64            `json:"sent"`
+	Refused map[string]uint64 `json:"refused"`
+}
+
+// Believes asks it.
+func (r *Rig) Believes(ctx context.Context, name string) (Belief, error) {
+	said, err := r.A.Run(ctx, r.parts.program("ktsn-guest"), "status", "--interface", name, "-o", "json")
+	if err != nil {
+		return Belief{}, err
+	}
+	var all []Belief
+	if err := json.Unmarshal([]byte(said), &all); err != nil || len(all) != 1 {
+		return Belief{}, fmt.Errorf("ktsn-guest says %q: %w", said, err)
+	}
+	return all[0], nil
+}
+
+func (r *Rig) awaitBelief(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, beliefPatience)
+	defer cancel()
+	for {
+		belief, err := r.Believes(ctx, Tap)
+		if err == nil && belief.Known {
+			return nil
+		}
+		if pause := retry.Pause(ctx, beliefPoll); pause != nil {
+			return fmt.Errorf("wait until ktsn-guest knows the host's time: %w", errors.Join(pause, err))
+		}
+	}
+}

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package guestrig
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+
+	"golang.org/x/sys/unix"
+)
+
+// namespaces are those of machines that `ktsn vm attach` has connected for a bench: named by the process.
+var namespaces = regexp.MustCompile(`^ktsn-vm-[ab][tr](\d+)$`)
+
+// machineName is unique on this machine, and of at most 10 characters.
+func machineName(letter, name string) string {
+	return fmt.Sprintf("%s%.1s%d", letter, name, os.Getpid())
+}
+
+// sweep removes the network namespaces that rigs left whose process was killed. All else of them goes with the nodes'.
+func sweep() error {
+	found, err := filepath.Glob("/run/netns/ktsn-vm-*")
+	if err != nil {
+		return err
+	}
+	for _, path := range found {
+		match := namespaces.FindStringSubmatch(filepath.Base(path))
+		if match == nil {
+			continue
+		}
+		if _, err := os.Stat("/proc/" + match[1]); err == nil {
+			continue
+		}
+		if err := errors.Join(unix.Unmount(path, unix.MNT_DETACH), os.Remove(path)); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return fmt.Errorf("remove a network namespace that an earlier bench left: %w", err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package process
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+)
+
+// Children are the processes that a process has started and that still run.
+func Children(pid int) ([]int, error) {
+	files, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
+	if err != nil {
+		return nil, err
+	}
+	var all []int
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if errors.Is(err, os.ErrNotExist) {
+			continue // its thread has just ended
+		}
+		if err != nil {
+			return nil, err
+		}
+		for word := range strings.FieldsSeq(string(text)) {
+			child, err := strconv.Atoi(word)
+			if err != nil {
+				return nil, fmt.Errorf("read %s: %w", file, err)
+			}
+			all = append(all, child)
+		}
+	}
+	return all, nil
+}

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package traffic
+
+import (
+	"sort"
+	"time"
+
+	"github.com/kubernetsn/kubernetsn/internal/bench/tsnperf"
+	"github.com/kubernetsn/kubernetsn/internal/shared/control"
+)
+
+// TakeRequested has the transmit times of messages from a virtual machine be those that ktsnd was told: of the departures of the flow
+// that has most of them, each the next to a message, by less than half a cycle. What the machine knows of the host's time differs
+// from the true one by much less. A message without a departure keeps its time.
+func TakeRequested(sent []tsnperf.Sent, departures []control.Departure, cycle time.Duration) {
+	byFlow := map[uint64]map[int]int64{}
+	var most map[int]int64
+	for _, departure := range departures {
+		at := nearest(sent, departure.RequestedTAI)
+		if at < 0 || 2*max(departure.RequestedTAI-sent[at].Txtime, sent[at].Txtime-departure.RequestedTAI) >= cycle.Nanoseconds() {
+			continue
+		}
+		flow := byFlow[departure.Flow]
+		if flow == nil {
+			flow = map[int]int64{}
+			byFlow[departure.Flow] = flow
+		}
+		flow[at] = departure.RequestedTAI
+		if len(flow) > len(most) {
+			most = flow
+		}
+	}
+	for at, requested := range most {
+		sent[at].Txtime = requested
+	}
+}
+
+// nearest is the message whose time is the next; -1: there is none. The times grow.
+func nearest(sent []tsnperf.Sent, tai int64) int {
+	after := sort.Search(len(sent), func(i int) bool { return sent[i].Txtime >= tai })
+	switch {
+	case after == len(sent):
+		return after - 1
+	case after > 0 && tai-sent[after-1].Txtime < sent[after].Txtime-tai:
+		return after - 1
+	}
+	return after
+}
