@@ -8,9 +8,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net"
 	"net/netip"
 	"strconv"
 	"time"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
 
 	"github.com/kubernetsn/kubernetsn/internal/bench/topology"
 	"github.com/kubernetsn/kubernetsn/internal/shared/retry"
@@ -38,23 +42,52 @@ func (r *Rig) setUp(ctx context.Context, a *Node) error {
 		return err
 	}
 	for _, one := range []struct{ machine, other *Machine }{{r.A, r.B}, {r.B, r.A}} {
-		for number, made := range one.machine.interfaces {
+		machine := one.machine
+		for number, made := range machine.interfaces {
 			arguments := []string{"sh", "-c", interfaceScript, "interface.sh", made.name, made.mac, strconv.Itoa(made.mtu), strconv.Itoa(number + 100),
-				one.machine.Addresses[made.name].String(), netip.PrefixFrom(topology.PodAddressA, topology.PodPrefixBits).Masked().String(),
+				machine.Addresses[made.name].String(), netip.PrefixFrom(topology.PodAddressA, topology.PodPrefixBits).Masked().String(),
 				strconv.FormatInt(etfDelta.Nanoseconds(), 10)}
 			for _, far := range one.other.interfaces {
 				arguments = append(arguments, one.other.Addresses[far.name].String(), far.mac)
 			}
-			if said, err := one.machine.Run(ctx, arguments...); err != nil {
+			if said, err := machine.Run(ctx, arguments...); err != nil {
 				return fmt.Errorf("set interface %s up: %w (%s)", made.name, err, said)
 			}
 		}
+	}
+	if err := tellForwarding(a.Namespace, r.B, topology.NodeAddressB); err != nil {
+		return err
 	}
 	var err error
 	if r.belief, err = r.A.Start(r.parts.program("ktsn-guest"), "run", "--interface", Tap, "--interface", Vhost); err != nil {
 		return err
 	}
 	return r.awaitBelief(ctx)
+}
+
+// tellForwarding has a node know behind which other one the interfaces of the other's machine are: its machine hears nothing of them
+// by which it could learn that.
+func tellForwarding(on *topology.Namespace, machine *Machine, behind netip.Addr) error {
+	return on.Do(func() error {
+		tunnel, err := netlink.LinkByName(topology.TunnelName)
+		if err != nil {
+			return fmt.Errorf("find %s: %w", topology.TunnelName, err)
+		}
+		for _, one := range machine.interfaces {
+			mac, err := net.ParseMAC(one.mac)
+			if err != nil {
+				return err
+			}
+			entry := netlink.Neigh{LinkIndex: tunnel.Attrs().Index, Family: unix.AF_BRIDGE, HardwareAddr: mac}
+			entry.State, entry.Flags, entry.IP = netlink.NUD_PERMANENT, netlink.NTF_SELF, net.IP(behind.AsSlice())
+			errSelf := netlink.NeighSet(&entry)
+			entry.State, entry.Flags, entry.IP = netlink.NUD_NOARP, netlink.NTF_MASTER, nil
+			if err := errors.Join(errSelf, netlink.NeighSet(&entry)); err != nil {
+				return fmt.Errorf("tell a node where %s is: %w", one.mac, err)
+			}
+		}
+		return nil
+	})
 }
 
 // Belief is what ktsn-guest says of an interface of machine a.

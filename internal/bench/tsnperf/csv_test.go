@@ -11,14 +11,14 @@ import (
 
 func TestTalkerRecordsAreRead(t *testing.T) {
 	got, err := ReadTalker(strings.NewReader(talkerColumns + "\n0,1000,700,710,720,0\n1,2000,1700,1710,1720,105\n"))
-	want := []Sent{{0, 1000, 700, 710, 720, 0}, {1, 2000, 1700, 1710, 1720, 105}}
+	want := []Sent{{0, 1000, 700, 710, 720, 0, 0}, {1, 2000, 1700, 1710, 1720, 105, 0}}
 	if err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v, %v", got, err)
 	}
 }
 
 func TestTalkerRecordsAreReadAsTheyWereWritten(t *testing.T) {
-	want := []Sent{{0, 1000, 700, 710, 720, 0}, {1, 2000, 1700, 1710, 1720, 105}}
+	want := []Sent{{0, 1000, 700, 710, 720, 0, 0}, {1, 2000, 1700, 1710, 1720, 105, 0}}
 	var text strings.Builder
 	if err := WriteTalker(&text, want); err != nil {
 		t.Fatal(err)
