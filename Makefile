@@ -86,6 +86,14 @@ bench: build ## the full measurements (a quarter of an hour, root): tables and r
 	@KTSN_BIN_DIR=$(CURDIR)/bin $(GO) test $$(scripts/suite.sh messages) -count=1 -v
 	@bin/ktsn bench run kubernetsn --out out/bench/kubernetsn-$$(date +%Y%m%d-%H%M%S)
 
+.PHONY: bench-vm
+bench-vm: build ## profile vm: publisher and subscriber in emulated virtual machines, held on the host and released by the guest (root, a quarter of an hour)
+	@scripts/install-deps.sh conformance
+	@scripts/guest-kernel.sh >/dev/null
+	@scripts/guest-qemu.sh >/dev/null
+	@mkdir -p out/bench
+	@bin/ktsn bench run vm --out out/bench/vm-$$(date +%Y%m%d-%H%M%S)
+
 .PHONY: capture
 capture: build ## programs that libktsn cannot see, and all traffic of pods, beside libktsn and the kernel (root, five minutes)
 	@scripts/install-deps.sh test

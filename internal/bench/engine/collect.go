@@ -65,6 +65,10 @@ func (m *Manifest) summary() *results.Summary {
 	if profile.Experiment != "" {
 		messages = 0
 	}
+	var moreBudgets []int64
+	for _, budget := range profile.MoreBudgets {
+		moreBudgets = append(moreBudgets, budget.Nanoseconds())
+	}
 	return &results.Summary{
 		Schema: results.Schema,
 		Host:   host,
@@ -79,7 +83,7 @@ func (m *Manifest) summary() *results.Summary {
 			Gates:        environment.Gates,
 		},
 		Profile: &results.ProfileSummary{Name: profile.Name, About: profile.About, Experiment: profile.Experiment, Target: profile.means().Name, Runs: m.Runs, Window: profile.Window.summary(), VLAN: profile.VLAN, Seed: profile.Seed,
-			BudgetNs: profile.Budget.Nanoseconds(), MeanOverNs: profile.MeanOver.Nanoseconds(), Samplers: string(profile.Samplers),
+			BudgetNs: profile.Budget.Nanoseconds(), MoreBudgetsNs: moreBudgets, MeanOverNs: profile.MeanOver.Nanoseconds(), Samplers: string(profile.Samplers),
 			Programs: environment.Programs},
 		Clock:       &clock,
 		NotMeasured: slices.Concat(profile.gaps(), environment.NotMeasured),

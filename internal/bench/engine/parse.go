@@ -81,13 +81,30 @@ var readers = map[string]func(*Profile, *yaml.Node) error{
 	"vlan":              func(p *Profile, n *yaml.Node) (err error) { return Number(&p.VLAN, 1, 4094)(n) },
 	"samplers":          readSamplers,
 	"idle":              func(p *Profile, n *yaml.Node) (err error) { p.Idle, err = duration(n); return err },
-	"budget":            func(p *Profile, n *yaml.Node) (err error) { p.Budget, err = duration(n); return err },
+	"budget":            readBudget,
 	"mean-over":         func(p *Profile, n *yaml.Node) (err error) { p.MeanOver, err = duration(n); return err },
 	"max-clock-error":   readMaxClockError,
 	"seed":              readSeed,
 	"experiment":        readExperimentName,
 	"with":              func(*Profile, *yaml.Node) error { return nil }, // by the experiment, which may be named below it
 	"assert":            func(p *Profile, n *yaml.Node) (err error) { p.Assert, err = list(n, text); return err },
+}
+
+// readBudget reads one duration, or a list of them.
+func readBudget(p *Profile, n *yaml.Node) error {
+	if n.Kind != yaml.SequenceNode {
+		var err error
+		p.Budget, err = duration(n)
+		return err
+	}
+	all, err := list(n, duration)
+	if err == nil && len(all) == 0 {
+		err = errors.New("is empty; give a duration, or leave it out")
+	}
+	if err == nil {
+		p.Budget, p.MoreBudgets = all[0], all[1:]
+	}
+	return err
 }
 
 func (p *profileParser) parse(data []byte, on *Means) *inputerror.Error {

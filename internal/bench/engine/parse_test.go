@@ -85,7 +85,7 @@ func shippedOfMessages() []string {
 
 func TestShippedProfilesAreGood(t *testing.T) {
 	names := shippedOfMessages()
-	if strings.Join(names, " ") != "kata-cases kubernetsn quick saturation" {
+	if strings.Join(names, " ") != "kata-cases kubernetsn quick saturation vm" {
 		t.Errorf("they are %q", names)
 	}
 	for _, name := range names {
@@ -102,7 +102,7 @@ func TestShippedProfilesAreGood(t *testing.T) {
 			}
 		}
 		limit := map[string]time.Duration{"quick": 40 * time.Second, "kubernetsn": 6 * time.Minute, "saturation": 5 * time.Minute,
-			"kata-cases": 2 * time.Minute}[name]
+			"kata-cases": 2 * time.Minute, "vm": 5 * time.Minute}[name]
 		if planned > limit*9/10 {
 			t.Errorf("%s is planned to take %v, too close to %v", name, planned, limit)
 		}
@@ -122,6 +122,11 @@ func TestBadProfilesAreRefusedInASentence(t *testing.T) {
 		"an unknown field":               {"paths: [direct]\nmesages: 5", "p.yaml:2: mesages: is no field of a profile; those are about, assert"},
 		"a field twice":                  {"paths: [direct]\nseed: 1\nseed: 2", "p.yaml:3: seed: is given twice; line 2 has it, too"},
 		"an alias":                       {"paths: &p [direct]\nseed: 1", "p.yaml:1: paths: has an anchor or alias"},
+		"guests without a pod":           {"paths: [host, guest-tap]", "p.yaml:1: paths: paths between virtual machines and not path direct, with which they are compared; add it"},
+		"a load and no guests":           {"paths: [direct]\nworkloads: [guest-load]", "p.yaml:2: workloads: workload guest-load and no path between virtual machines"},
+		"gates and guests":               {"paths: [direct, guest-tap]\nworkloads: [gates]", "p.yaml:2: workloads: workload gates and paths between virtual machines"},
+		"budgets that fall":              {"paths: [direct]\nbudget: [1ms, 400us]", "p.yaml:2: budget: 400µs behind 1ms; give each once, the least first"},
+		"no budget in a list":            {"paths: [direct]\nbudget: []", "p.yaml:2: budget: is empty; give a duration"},
 		"no paths":                       {"seed: 1", "p.yaml: paths: no path; give at least one"},
 		"a path that is no list":         {"paths: direct", `p.yaml:1: paths: is "direct"; must be a list`},
 		"an unknown path":                {"paths:\n  - direct\n  - wire", `p.yaml:3: paths: no path is called "wire"`},

@@ -64,6 +64,8 @@ type Profile struct {
 	Idle time.Duration `json:"idle"`
 	// Budget is the latency that the application can bear, a line in the drawings; 0 is none.
 	Budget time.Duration `json:"budget"`
+	// MoreBudgets are further ones.
+	MoreBudgets []time.Duration `json:"more-budgets,omitempty"`
 	// MeanOver is how long a time each point of the means covers; 0: 10 s, or less where less was measured.
 	MeanOver time.Duration `json:"mean-over"`
 	// MaxClockError is the largest error of the clocks of both ends together with which a latency counts; 0: as large as the median
@@ -305,6 +307,11 @@ func (p *Profile) checkNumbers() *Fault {
 	} {
 		if number.value < number.least || number.value > number.most {
 			return fault(number.field, -1, "%d %s; give %d to %d%s", number.value, number.what, number.least, number.most, number.whatMay)
+		}
+	}
+	for i, budget := range p.MoreBudgets {
+		if budget <= p.Budget || budget > time.Second || slices.Contains(p.MoreBudgets[:i], budget) {
+			return fault("budget", i+1, "%v behind %v; give each once, the least first, and 1s at most", budget, p.Budget)
 		}
 	}
 	for _, span := range []struct {

@@ -211,6 +211,9 @@ type Program struct {
 
 // Start starts a program.
 func (s *Session) Start(arguments ...string) (*Program, error) {
+	if len(arguments) == 0 {
+		return nil, errors.New("the request asks for nothing")
+	}
 	id, replies, err := s.ask(request{Run: arguments})
 	if err != nil {
 		return nil, fmt.Errorf("start %s in %s: %w", arguments[0], s.name, err)

@@ -38,7 +38,11 @@ func endsOf(nodes *topology.Topology, path string) ends {
 
 // perform sends the messages of one run and observes them.
 func (l *Target) perform(ctx context.Context, r engine.Run) (*engine.Outcome, error) {
-	ctx, cancel := context.WithTimeout(ctx, r.Duration()+traffic.RunGrace)
+	grace := traffic.RunGrace
+	if results.InGuest(r.Path) {
+		grace += traffic.GuestGrace
+	}
+	ctx, cancel := context.WithTimeout(ctx, r.Duration()+grace)
 	defer cancel()
 	seen := &traffic.Observation{Talkers: traffic.Talkers(r, l.lastRunID+1), ViaDaemon: results.ThroughKtsnd(r.Path),
 		CPUCores: map[string]float64{}}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"time"
 
 	"gonum.org/v1/plot/plotter"
@@ -80,16 +81,17 @@ func meanFigure(prefix string, all []sampled, profile *results.ProfileSummary) (
 	if len(runs) == 0 {
 		return nil, nil
 	}
-	var budgetNs, chosenNs int64
+	var chosenNs int64
 	if profile != nil {
-		budgetNs, chosenNs = profile.BudgetNs, profile.MeanOverNs
+		chosenNs = profile.MeanOverNs
 	}
+	budgetsNs := profile.BudgetsNs()
 	interval := intervalFor(runs, chosenNs)
 	taken := make([]means, len(runs))
 	for i := range runs {
 		taken[i] = newMeans(runs[i].series, interval)
 	}
-	drawn, err := drawMeans(runs, taken, interval, budgetNs, fmt.Sprintf("Mean latency at %d B over the time measured", payload))
+	drawn, err := drawMeans(runs, taken, interval, budgetsNs, fmt.Sprintf("Mean latency at %d B over the time measured", payload))
 	if err != nil {
 		return nil, err
 	}
@@ -98,15 +100,19 @@ func meanFigure(prefix string, all []sampled, profile *results.ProfileSummary) (
 	if interval < paperInterval && chosenNs == 0 {
 		caption += " The paper takes 10 s; less than ten times that was measured."
 	}
-	if budgetNs > 0 {
-		caption += fmt.Sprintf(" The horizontal line is the budget of %s µs.", micros(budgetNs))
+	switch len(budgetsNs) {
+	case 0:
+	case 1:
+		caption += fmt.Sprintf(" The horizontal line is the budget of %s µs.", micros(budgetsNs[0]))
+	default:
+		caption += fmt.Sprintf(" The horizontal lines are the budgets of %s µs.", microsEach(budgetsNs))
 	}
 	return []figure{{ID: prefix + "means-figure", Title: fmt.Sprintf("Mean latency at %d B over time", payload), Caption: caption,
 		Keys: pathKeys(pathsOf(runs)), Drawings: []drawing{{"Mean latency, µs", drawn}},
-		Tables: []table{meanTable(prefix+"means", runs, taken, budgetNs)}, Data: []data{meanData(prefix+"means", runs, taken, interval)}}}, nil
+		Tables: []table{meanTable(prefix+"means", runs, taken, budgetsNs)}, Data: []data{meanData(prefix+"means", runs, taken, interval)}}}, nil
 }
 
-func drawMeans(runs []sampled, taken []means, interval time.Duration, budgetNs int64, label string) (*picture, error) {
+func drawMeans(runs []sampled, taken []means, interval time.Duration, budgetsNs []int64, label string) (*picture, error) {
 	p := newPlot()
 	p.Y.Scale, p.Y.Tick.Marker = symlog{}, upright
 	addGrid(p, false)
@@ -134,7 +140,7 @@ func drawMeans(runs []sampled, taken []means, interval time.Duration, budgetNs i
 	}
 	p.X.Min, p.X.Max = 0, float64(longest)*interval.Seconds()
 	p.X.Label.Text = "Time measured, s"
-	if budgetNs > 0 {
+	for _, budgetNs := range budgetsNs {
 		line := plotter.NewFunction(func(float64) float64 { return microseconds(budgetNs) })
 		line.LineStyle = draw.LineStyle{Color: ink, Width: vg.Points(1.2), Dashes: []vg.Length{4, 3}}
 		p.Add(line)
@@ -144,10 +150,23 @@ func drawMeans(runs []sampled, taken []means, interval time.Duration, budgetNs i
 	return &picture{p, wideWidth, halfHeight, label, pathsOf(runs), false, nil}, nil
 }
 
-func meanTable(id string, runs []sampled, taken []means, budgetNs int64) table {
+// microsEach lists times in µs.
+func microsEach(all []int64) string {
+	texts := make([]string, len(all))
+	for i, one := range all {
+		texts[i] = micros(one)
+	}
+	return strings.Join(texts, " and ")
+}
+
+func meanTable(id string, runs []sampled, taken []means, budgetsNs []int64) table {
 	head := []string{"means", "lowest", "middle", "highest", "of all"}
-	if budgetNs > 0 {
-		head = append(head, "means over the budget", "messages over it")
+	for _, budgetNs := range budgetsNs {
+		over := "the budget"
+		if len(budgetsNs) > 1 {
+			over = micros(budgetNs) + " µs"
+		}
+		head = append(head, "means over "+over, "messages over it")
 	}
 	at := 0
 	return newTable(id, "µs", runs, head, func(s *sampled) []cell {
@@ -158,10 +177,11 @@ func meanTable(id string, runs []sampled, taken []means, budgetNs int64) table {
 		}
 		cells := []cell{countCell(len(sorted)), timeCell(int64(sorted[0])), timeCell(int64(sorted[(len(sorted)-1)/2])),
 			timeCell(int64(sorted[len(sorted)-1])), timeCell(int64(mean(s.latencyNs)))}
-		switch {
-		case budgetNs > 0 && s.run.ClockError.DoubtOf() != "":
-			cells = append(cells, cell{Text: notJudged}, cell{Text: notJudged})
-		case budgetNs > 0:
+		for _, budgetNs := range budgetsNs {
+			if s.run.ClockError.DoubtOf() != "" {
+				cells = append(cells, cell{Text: notJudged}, cell{Text: notJudged})
+				continue
+			}
 			first, _ := slices.BinarySearch(sorted, float64(budgetNs)+1)
 			cells = append(cells, countCell(len(sorted)-first), shareCell(beyond(s.latencyNs, budgetNs)))
 		}

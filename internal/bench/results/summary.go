@@ -190,6 +190,8 @@ type ProfileSummary struct {
 	Seed uint64 `json:"seed"`
 	// BudgetNs is the latency that the application can bear; 0 when it said nothing.
 	BudgetNs int64 `json:"budget_ns"`
+	// MoreBudgetsNs are further ones, where the profile named several.
+	MoreBudgetsNs []int64 `json:"more_budgets_ns,omitempty"`
 	// MeanOverNs is how long a time each point of the drawn means covers; 0: the report chooses.
 	MeanOverNs int64 `json:"mean_over_ns"`
 	// Samplers is during which runs the bench watched the link and the programs: on (all), off (none), or apart: during
@@ -197,6 +199,14 @@ type ProfileSummary struct {
 	Samplers string `json:"samplers"`
 	// Programs are the SHA-256 sums of what was measured, by name.
 	Programs map[string]string `json:"programs"`
+}
+
+// BudgetsNs are all latencies that the application can bear; none when it said nothing.
+func (p *ProfileSummary) BudgetsNs() []int64 {
+	if p == nil || p.BudgetNs == 0 {
+		return nil
+	}
+	return append([]int64{p.BudgetNs}, p.MoreBudgetsNs...)
 }
 
 // Window is when in each cycle a gate is open, and when messages are due, counted from its opening.

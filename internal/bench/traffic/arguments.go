@@ -17,6 +17,8 @@ const (
 	talkerPort = 7800
 	// RunGrace is what a run may take beyond its messages before it counts as stuck.
 	RunGrace = 30 * time.Second
+	// GuestGrace is what a run in virtual machines may take more, on a busy host.
+	GuestGrace = time.Minute
 	// idleTimeout ends the listener when messages are missing.
 	idleTimeout = 2 * time.Second
 	// firstTimeout ends it when none came at all.
