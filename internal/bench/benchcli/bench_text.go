@@ -55,6 +55,9 @@ func printBench(out io.Writer, summary *results.Summary) error {
 	for _, gap := range summary.NotMeasured {
 		fmt.Fprintf(out, "not measured: %s: %s\n", gap.What, gap.Why)
 	}
+	if summary.Emulated != "" {
+		fmt.Fprintf(out, "EMULATED: %s\n", summary.Emulated)
+	}
 	for _, warning := range summary.Warnings {
 		fmt.Fprintf(out, "WARNING: %s%s\n", warner(summary), warning)
 	}

@@ -86,6 +86,7 @@ func (m *Manifest) summary() *results.Summary {
 			BudgetNs: profile.Budget.Nanoseconds(), MoreBudgetsNs: moreBudgets, MeanOverNs: profile.MeanOver.Nanoseconds(), Samplers: string(profile.Samplers),
 			Programs: environment.Programs},
 		Clock:       &clock,
+		Emulated:    environment.Emulated,
 		NotMeasured: slices.Concat(profile.gaps(), environment.NotMeasured),
 		Assertions:  []results.Assertion{},
 		Warnings:    append([]string{}, environment.Warnings...),

@@ -135,6 +135,8 @@ type Environment struct {
 	Clock    results.Clock     `json:"clock"`
 	// NotMeasured is what this target can never measure.
 	NotMeasured []results.Gap `json:"not_measured"`
+	// Emulated says what virtual machines the messages were between; empty: none.
+	Emulated string `json:"emulated,omitempty"`
 	// The rest is ktsnd's.
 	KtsndVersion      string   `json:"ktsnd_version"`
 	Scheduler         string   `json:"scheduler"`

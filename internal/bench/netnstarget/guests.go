@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/kubernetsn/kubernetsn/internal/bench/guestmachine"
 	"github.com/kubernetsn/kubernetsn/internal/bench/guestrig"
@@ -35,18 +34,15 @@ func (l *Target) enterGuests(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return l.describeGuests()
+	l.describeGuests()
+	return nil
 }
 
 // describeGuests says on each page what these machines are.
-func (l *Target) describeGuests() error {
+func (l *Target) describeGuests() {
 	kernel, qemu := l.guestParts.Version()
-	warning := fmt.Sprintf("The processors of the virtual machines are emulated (QEMU %s, Linux %s, 2 processors each, on one thread): their programs are "+
-		"orders of magnitude slower than with KVM. Compare within this run only", qemu, kernel)
-	if !slices.Contains(l.environment.Warnings, warning) {
-		l.environment.Warnings = append(l.environment.Warnings, warning)
-	}
-	return nil
+	l.environment.Emulated = fmt.Sprintf("The processors of the virtual machines are emulated (QEMU %s, Linux %s, 2 processors each, on one thread): their programs are "+
+		"orders of magnitude slower than with KVM. Compare within this run only.", qemu, kernel)
 }
 
 // leaveGuests ends them.

@@ -59,6 +59,9 @@ func tablesHead(summary *results.Summary) string {
 	if spinning := summary.SpinningTalkers(); spinning != "" {
 		lines = append(lines, "talkers that spin: "+spinning)
 	}
+	if summary.Emulated != "" {
+		lines = append(lines, "Emulated: "+summary.Emulated)
+	}
 	return "# " + title + "\n\n- " + strings.Join(lines, "\n- ") + "\n"
 }
 
@@ -122,7 +125,7 @@ func sectionMarkdown(section *results.Section) string {
 }
 
 func tablesOf(summary *results.Summary) []grid {
-	return []grid{messageGrid(summary.Runs), causeGrid(summary.Runs), classGrid(summary.Runs), limitGrid(summary.Figures),
+	return []grid{messageGrid(summary.Runs), causeGrid(summary.Runs), requestGrid(summary.Runs), classGrid(summary.Runs), limitGrid(summary.Figures),
 		ratioGrid(summary.Ratios), usageGrid(summary.Usage)}
 }
 
@@ -191,6 +194,23 @@ func causeGrid(runs []*results.Run) grid {
 			programs = append(programs, fmt.Sprintf("%s %.3f", name, run.CPUCores[name]))
 		}
 		g.rows = append(g.rows, append(row, strings.Join(programs, ", ")))
+	}
+	return g
+}
+
+// requestGrid is how far from what applications in virtual machines asked for their frames were on the wire.
+func requestGrid(runs []*results.Run) grid {
+	g := grid{title: "Between virtual machines: on the wire, counted from what the application asked for by the true clock, µs",
+		head: slices.Concat(keyHead, []string{"p50", "p99", "least", "p99 of the absolute value", "bound of what the talker’s machine knows"})}
+	for _, run := range runs {
+		if of := run.RequestError; of != nil {
+			bound := ""
+			if run.ClockError != nil && run.ClockError.Talker != nil {
+				bound = results.Micros(*run.ClockError.Talker)
+			}
+			g.rows = append(g.rows, slices.Concat(keyCells(run), []string{results.Micros(of.P50), results.Micros(of.P99), results.Micros(of.Min),
+				results.Micros(of.AbsP99), bound}))
+		}
 	}
 	return g
 }

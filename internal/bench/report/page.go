@@ -63,7 +63,9 @@ type part struct {
 	Nodes, Warner string
 	Machine       []entry
 	Warnings      []string
-	Problems      []string
+	// Emulated says what virtual machines there were.
+	Emulated string
+	Problems []string
 }
 
 // figures are all drawings of a part.
@@ -172,6 +174,7 @@ func newPart(measurement *Measurement, prefix string) (*part, error) {
 		Warner:      "ktsnd says",
 		Machine:     machine(summary),
 		Warnings:    summary.Warnings,
+		Emulated:    summary.Emulated,
 		Problems:    summary.Problems,
 		Idle:        idle(summary.Idle),
 	}

@@ -161,8 +161,8 @@ func cdfTable(id string, runs []sampled, limit int64) table {
 
 // causesTable says how latency comes about, and what it costs.
 func causesTable(id string, runs []sampled) table {
-	head := []string{"departure p50", "p99", "launch p50", "p99", "port p50", "p99", "send call p50", "p99",
-		"lost", "early", "late", "sending side, cores", "talker", "ktsnd", "listener", "machine"}
+	head := []string{"departure p50", "p99", "launch p50", "p99", "request p50", "p99", "least", "port p50", "p99", "send call p50", "p99",
+		"lost", "early", "late", "sending side, cores", "talker", "ktsnd", "relay", "listener", "machine"}
 	switched := slices.ContainsFunc(runs, func(s sampled) bool { return s.run.Path == results.PathOVS })
 	if switched {
 		head = append(head, "Open vSwitch", "its share")
@@ -201,8 +201,16 @@ func switchCells(run *results.Run) []cell {
 	return []cell{coresCell(cores, known), shareCell(*run.SwitchShare)}
 }
 
+// requestCells are of messages between virtual machines, whose applications ask by clocks of their own.
+func requestCells(request *stats.Jitter) []cell {
+	if request == nil {
+		return noCells(3)
+	}
+	return []cell{timeCell(request.P50), timeCell(request.P99), timeCell(request.Min)}
+}
+
 func causesCells(run *results.Run) []cell {
-	cells := slices.Concat(pairCells(run.DepartureError), pairCells(run.LaunchError), pairCells(run.Port), pairCells(run.SendCall))
+	cells := slices.Concat(pairCells(run.DepartureError), pairCells(run.LaunchError), requestCells(run.RequestError), pairCells(run.Port), pairCells(run.SendCall))
 	cells = append(cells, zeroCell(run.Lost), zeroCell(run.Early))
 	if run.Late != nil {
 		cells = append(cells, countCell(int(*run.Late)))
@@ -210,7 +218,7 @@ func causesCells(run *results.Run) []cell {
 		cells = append(cells, noCells(1)...)
 	}
 	cells = append(cells, knownCoresCell(run.SendingCores))
-	for _, program := range []string{"talker", "ktsnd", "listener"} {
+	for _, program := range []string{"talker", "ktsnd", "relay", "listener"} {
 		share, known := run.CPUCores[program]
 		cells = append(cells, coresCell(share, known))
 	}

@@ -40,6 +40,8 @@ type Summary struct {
 	NotMeasured []Gap `json:"not_measured"`
 	// Figures compares with what the project wants to reach.
 	Figures []Figure `json:"figures"`
+	// Emulated says in a sentence what virtual machines the messages were between; empty where there were none.
+	Emulated string `json:"emulated,omitempty"`
 	// Warnings are what ktsnd had to say.
 	Warnings []string `json:"warnings"`
 	// Problems says in sentences what makes the measurement invalid or a failure; empty when nothing does.
