@@ -30,10 +30,10 @@ func samplesOf(messages []results.Message, cycleNs int64) samples {
 		}
 		s.call = append(s.call, message.SendEnd-message.SendStart)
 		s.handover = append(s.handover, message.SendStart-message.Txtime)
-		if message.Departed != 0 {
+		if message.Departed != 0 && message.InTime() {
 			s.departure = append(s.departure, message.Departed-message.Txtime)
 		}
-		if message.Wire != 0 {
+		if message.Wire != 0 && message.InTime() {
 			s.launch = append(s.launch, message.Wire-message.Txtime)
 			if message.Asked != 0 {
 				s.request = append(s.request, message.Wire-message.Asked)

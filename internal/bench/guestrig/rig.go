@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/kubernetsn/kubernetsn/internal/bench/cniruntime"
+	"github.com/kubernetsn/kubernetsn/internal/bench/guestclock"
 	"github.com/kubernetsn/kubernetsn/internal/bench/guestmachine"
 	"github.com/kubernetsn/kubernetsn/internal/bench/process"
 	"github.com/kubernetsn/kubernetsn/internal/bench/topology"
@@ -167,9 +168,16 @@ func (r *Rig) bootOne(ctx context.Context, machine *Machine, node *Node, name st
 		devices = append(devices, one.devices...)
 	}
 	plan := guestmachine.Machine{Base: r.parts.Kernel, First: r.parts.program("ktsn-test-first"), Out: machine.Out, Processors: Processors,
-		MemoryMiB: memoryMiB, Shown: []string{r.parts.Programs}, QEMU: guestmachine.QEMUOf(r.parts.QEMU), Devices: devices}
+		MemoryMiB: memoryMiB, Shown: []string{r.parts.Programs}, QEMU: guestmachine.QEMUOf(r.parts.QEMU), Devices: devices,
+		Chipset: "pc,hpet=off", KernelOptions: clockOptions()}
 	machine.Session, err = plan.Open(ctx, node.Namespace, name)
 	return err
+}
+
+// clockOptions have the machine's clock go by its processor's counter at that one's rate. The kernel would compare it with other
+// clocks, find it unstable when the emulation stands still, and lose time by the next one.
+func clockOptions() []string {
+	return []string{"clocksource=tsc", "tsc=reliable", fmt.Sprintf("tsc_early_khz=%.0f", guestclock.Hertz()/1e3)}
 }
 
 func (m *Machine) clockSocket() string { return filepath.Join(m.Out, "clock.sock") }

@@ -40,6 +40,13 @@ type Message struct {
 	Asked int64
 }
 
+// guestAheadNs is how long before its time a message between virtual machines must have been handed over.
+const guestAheadNs = 50_000_000
+
+// InTime tells whether a message was handed over early enough for its times to say something of who held it: an emulated machine
+// may stand still for longer than it sends ahead.
+func (m *Message) InTime() bool { return m.Asked == 0 || m.SendEnd <= m.Txtime-guestAheadNs }
+
 // MessageWriter writes messages as CSV. One goroutine.
 type MessageWriter struct {
 	out *bufio.Writer

@@ -116,6 +116,9 @@ type Counts struct {
 	// Late is how many ktsnd counted as having left after their time, for any reason; null for paths
 	// without ktsnd, which count nothing.
 	Late *uint64 `json:"late"`
+	// HandedOverLate are messages between virtual machines that were handed over less than 50 ms before their times. They are not in
+	// errors of departure, launch and request.
+	HandedOverLate int `json:"handed_over_late,omitempty"`
 	// Gates says of each class that had something to send how its frames kept to its window, the most important
 	// class first; null in runs without a schedule.
 	Gates []GateFrames `json:"gates"`
@@ -305,6 +308,7 @@ func PoolCounts(alternations []Alternation) Counts {
 		sum.Corrupt += alternation.Corrupt
 		sum.Duplicated += alternation.Duplicated
 		sum.Early += alternation.Early
+		sum.HandedOverLate += alternation.HandedOverLate
 		if alternation.Late != nil {
 			if sum.Late == nil {
 				sum.Late = new(uint64)

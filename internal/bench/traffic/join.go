@@ -215,6 +215,9 @@ func (o *Observation) count(counts *results.Counts, message *results.Message) {
 		return
 	}
 	counts.Sent++
+	if !message.InTime() {
+		counts.HandedOverLate++
+	}
 	if message.Arrival != 0 {
 		counts.Received++
 	}
