@@ -59,7 +59,7 @@ func openPort(name string) (*os.File, error) {
 	}
 	for _, file := range files {
 		if text, err := os.ReadFile(file); err == nil && strings.TrimSpace(string(text)) == name {
-			return os.OpenFile(filepath.Join("/dev", filepath.Base(filepath.Dir(file))), os.O_RDWR, 0)
+			return os.OpenFile("/dev/"+filepath.Base(filepath.Dir(file)), os.O_RDWR, 0)
 		}
 	}
 	return nil, fmt.Errorf("there is no virtio port %s", name)

@@ -26,7 +26,9 @@ func openSession(t *testing.T) *Session {
 	t.Cleanup(func() {
 		here.Close()
 		there.Close()
-		<-ended
+		if err := <-ended; err == nil {
+			t.Error("an agent whose host has gone goes on")
+		}
 		a.mu.Lock()
 		defer a.mu.Unlock()
 		for _, left := range a.running {

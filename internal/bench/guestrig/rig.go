@@ -119,7 +119,10 @@ func Open(ctx context.Context, parts *Parts, nodes *topology.Topology, a, b Node
 	if err := r.boot(ctx, &a, &b); err != nil {
 		return nil, err
 	}
-	return r, r.setUp(ctx, &a)
+	if err := r.setUp(ctx, &a); err != nil {
+		return nil, err
+	}
+	return r, nil
 }
 
 // publish makes the folder, with the relays' programs.
@@ -155,7 +158,7 @@ func (r *Rig) boot(ctx context.Context, a, b *Node) error {
 	both.Wait()
 	for _, machine := range []*Machine{r.A, r.B} {
 		if machine.Session != nil {
-			r.closers = append(r.closers, machine.Session.Close)
+			r.closers = append(r.closers, machine.Close)
 		}
 	}
 	return errors.Join(errs[:]...)

@@ -13,8 +13,6 @@ const (
 	messageVersion = 1
 	// messageHeaderBytes is the length of the header that opens the payload.
 	messageHeaderBytes = 28
-	// longBytes is the length from which on a message has that header, and below which a short one.
-	longBytes = 40
 	// MinPayload is the shortest message, in bytes of UDP payload: a short header.
 	MinPayload = 16
 

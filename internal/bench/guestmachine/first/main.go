@@ -15,7 +15,7 @@ import (
 func main() {
 	if slices.Equal(os.Args[1:], guestmachine.AgentArguments) {
 		fmt.Fprintln(os.Stderr, "agent:", guestmachine.Agent())
-		os.Exit(1)
+		return
 	}
 	guestmachine.Main()
 }
