@@ -124,7 +124,7 @@ func addAll(ctx context.Context, m manager.Manager, options *Options, live clien
 			return err
 		}
 	}
-	m.GetWebhookServer().Register(podhook.Path, &webhook.Admission{Handler: &podhook.Handler{Cached: m.GetClient(), Live: m.GetAPIReader()}})
+	m.GetWebhookServer().Register(podhook.Path, &webhook.Admission{Handler: &podhook.Handler{Cached: m.GetClient(), Live: m.GetAPIReader(), Kata: options.Kata}})
 	if err := m.AddHealthzCheck("alive", healthz.Ping); err != nil {
 		return err
 	}

@@ -8,6 +8,7 @@ import (
 	"io"
 	"time"
 
+	"github.com/kubernetsn/kubernetsn/internal/cluster/webhook"
 	"github.com/kubernetsn/kubernetsn/internal/shared/command"
 )
 
@@ -23,6 +24,8 @@ type Options struct {
 	Health, Metrics string
 	// Linger is for how long a node without pods keeps ktsnd and agent.
 	Linger time.Duration
+	// Kata has the handlers of RuntimeClasses that are Kata's.
+	Kata webhook.Kata
 	// CertificateName is for tests, whose webhook has no Service: the name in the certificate.
 	CertificateName string
 	// AgentPatience is for tests, which do not wait long: for how long a report counts without an agent that is ready, 0 for two minutes.
@@ -52,6 +55,8 @@ func Parse(arguments []string, stdout io.Writer) (*Options, error) {
 	flags.IntVar(&o.Port, "port", 9443, "`PORT` of the webhook")
 	flags.StringVar(&o.Health, "health-address", ":8081", "`ADDRESS` of /healthz and /readyz")
 	flags.StringVar(&o.Metrics, "metrics-address", ":8080", "`ADDRESS` of /metrics, 0 for none")
+	flags.Var(&o.Kata, "kata", "`HANDLER=veth` or HANDLER=FOLDER, with commas between: handlers of RuntimeClasses that are Kata's, whose pods have their network devices "+
+		"in the network namespace, or by files in the folder (dan_conf)")
 	flags.DurationVar(&o.Linger, "linger", time.Minute, "for how long a node keeps ktsnd and agent after its last pod on a network")
 	if err := command.Parse(flags, help, arguments, stdout); err != nil {
 		return nil, err

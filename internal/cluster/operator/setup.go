@@ -12,6 +12,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	nodev1 "k8s.io/api/node/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -38,6 +39,9 @@ const nodeField = "spec.nodeName"
 // AddToScheme makes known all that the operator reads with types.
 func AddToScheme(scheme *runtime.Scheme) error {
 	if err := corev1.AddToScheme(scheme); err != nil {
+		return err
+	}
+	if err := nodev1.AddToScheme(scheme); err != nil {
 		return err
 	}
 	return v1alpha1.AddToScheme(scheme)

@@ -36,8 +36,9 @@ func isLauncher(pod *corev1.Pod) bool { return pod.Labels[launcherLabel] == laun
 var errMigration = errors.New("a virtual machine on a network cannot migrate while it runs: its transmit times and its relay are those of the node " +
 	"on which it is; stop it and start it on the other node, or take it off the network before")
 
-// deviceOf reads how a virtual machine in the pod is connected. Of one of KubeVirt the annotation is added, for who reads the pod later.
-func deviceOf(pod *corev1.Pod) (device.Device, error) {
+// deviceOf reads how a virtual machine in the pod is connected. Of one of KubeVirt or Kata the annotation is added, for who reads the
+// pod later.
+func deviceOf(pod *corev1.Pod, kata string) (device.Device, error) {
 	if _, moves := pod.Labels[migrationLabel]; moves {
 		return device.Device{}, errMigration
 	}
@@ -52,6 +53,9 @@ func deviceOf(pod *corev1.Pod) (device.Device, error) {
 	}
 	if _, given := asked[device.OwnerName]; !given && isLauncher(pod) {
 		asked[device.OwnerName] = strconv.Itoa(qemuUser)
+	}
+	if err := kataDevice(pod, kata, asked); err != nil {
+		return device.Device{}, err
 	}
 	wanted, err := device.Parse(asked)
 	if err != nil {
@@ -76,7 +80,11 @@ func checkBeside(pod *corev1.Pod, wanted device.Device) error {
 
 // deviceArguments are those of tsn-cni.
 func deviceArguments(wanted device.Device) map[string]any {
-	return map[string]any{
+	arguments := map[string]any{
 		device.KindName: wanted.Kind, device.QueuesName: wanted.Queues, device.ClassName: wanted.Class, device.OwnerName: wanted.Owner,
 	}
+	if wanted.DAN != "" {
+		arguments[device.DANName] = wanted.DAN
+	}
+	return arguments
 }

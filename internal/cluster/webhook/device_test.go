@@ -31,7 +31,7 @@ func TestAVirtualMachineIsConnectedAsThePodSays(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			pod := parsePod(t, test.pod)
 			for range 2 { // it may come twice
-				if err := mutate(pod, "ns", []string{"tsn"}); err != nil {
+				if err := mutate(pod, "ns", []string{"tsn"}, ""); err != nil {
 					t.Fatal(err)
 				}
 				if got := pod.Annotations[nettypes.NetworkAttachmentAnnot]; got != test.attachments {
@@ -51,7 +51,7 @@ func TestAVirtualMachineIsConnectedAsThePodSays(t *testing.T) {
 
 func TestAMachineThatCannotBeConnectedIsRefused(t *testing.T) {
 	for name, test := range map[string]struct{ pod, sentence string }{
-		"another device":       {annotated(", kubernetsn.io/device: macvtap", one), `annotation kubernetsn.io/device is "macvtap"; give tap or vhost-user`},
+		"another device":       {annotated(", kubernetsn.io/device: macvtap", one), `annotation kubernetsn.io/device is "macvtap"; give tap, vhost-user or veth`},
 		"too many queues":      {annotated(", kubernetsn.io/device: tap, kubernetsn.io/device-queues: '9'", one), `annotation kubernetsn.io/device-queues is "9"; give a number from 1 to 8`},
 		"another class":        {annotated(", kubernetsn.io/device: tap, kubernetsn.io/device-class: dscp", one), `annotation kubernetsn.io/device-class is "dscp"; give one of record, pcp, queue`},
 		"an owner by name":     {annotated(", kubernetsn.io/device: tap, kubernetsn.io/device-owner: qemu", one), `annotation kubernetsn.io/device-owner is "qemu"; give a number`},
@@ -64,7 +64,7 @@ func TestAMachineThatCannotBeConnectedIsRefused(t *testing.T) {
 			"a virtual machine on a network cannot migrate while it runs: its transmit times and its relay are those of the node on which it is; stop it and start it on the other node"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			err := mutate(parsePod(t, test.pod), "ns", []string{"tsn"})
+			err := mutate(parsePod(t, test.pod), "ns", []string{"tsn"}, "")
 			if err == nil || !strings.Contains(err.Error(), test.sentence) {
 				t.Errorf("got %v, want %q", err, test.sentence)
 			}

@@ -28,6 +28,8 @@ const Path = "/mutate-pod"
 type Handler struct {
 	// Cached answers at once, and may not know yet what Live does.
 	Cached, Live client.Reader
+	// Kata has the handlers of RuntimeClasses that are Kata's; empty: nobody looks at RuntimeClasses.
+	Kata Kata
 }
 
 // refusal is for the pod's owner; other errors are the cluster's.
@@ -80,7 +82,11 @@ func (h *Handler) put(ctx context.Context, pod *corev1.Pod, namespace, value str
 			clocked = append(clocked, name)
 		}
 	}
-	if err := mutate(pod, namespace, networks); err != nil {
+	kata, err := h.kataOf(ctx, pod)
+	if err != nil {
+		return err
+	}
+	if err := mutate(pod, namespace, networks, kata); err != nil {
 		return refusal{err}
 	}
 	avoidLost(pod, clocked)

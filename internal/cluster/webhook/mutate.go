@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
+	"github.com/kubernetsn/kubernetsn/internal/shared/device"
 	"github.com/kubernetsn/kubernetsn/internal/shared/tsnnetwork"
 )
 
@@ -25,19 +26,34 @@ const (
 	receive = "KTSN_RECEIVE"
 )
 
-// mutate puts a pod on networks. What it has done before it leaves alone, so that a pod may come twice. The error is
-// for the pod's owner; the pod is of no use then.
-func mutate(pod *corev1.Pod, namespace string, networks []string) error {
+// mutate puts a pod on networks, whose virtual machine of Kata has its devices where kata says (see kataOf). What it has done before
+// it leaves alone, so that a pod may come twice. The error is for the pod's owner; the pod is of no use then.
+func mutate(pod *corev1.Pod, namespace string, networks []string, kata string) error {
 	if err := checkPod(pod); err != nil {
 		return err
 	}
-	machine, err := deviceOf(pod)
+	machine, err := deviceOf(pod, kata)
 	if err != nil {
 		return err
 	}
 	if err := attach(pod, namespace, networks, machine); err != nil {
 		return err
 	}
+	// A socket of the node does not reach into Kata's machine.
+	if !machine.IsOfRuntime() {
+		if err := addToContainers(pod, machine); err != nil {
+			return err
+		}
+	}
+	if pod.Labels == nil {
+		pod.Labels = map[string]string{}
+	}
+	pod.Labels[v1alpha1.PodLabel] = v1alpha1.LabelValue
+	return nil
+}
+
+// addToContainers gives containers the pod's volume, and has their programs use it.
+func addToContainers(pod *corev1.Pod, machine device.Device) error {
 	containers, err := chosen(pod)
 	if err != nil {
 		return err
@@ -60,10 +76,6 @@ func mutate(pod *corev1.Pod, namespace string, networks []string) error {
 			addReceive(container)
 		}
 	}
-	if pod.Labels == nil {
-		pod.Labels = map[string]string{}
-	}
-	pod.Labels[v1alpha1.PodLabel] = v1alpha1.LabelValue
 	return nil
 }
 

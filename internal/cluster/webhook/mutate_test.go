@@ -44,7 +44,7 @@ func TestAPodIsPutOnItsNetworks(t *testing.T) {
   initContainers: [{name: prepare}, {name: proxy, restartPolicy: Always}],
   containers: [{name: app, env: [{name: A, value: b}], volumeMounts: [{name: data, mountPath: /data}]}, {name: log}],
   volumes: [{name: data, emptyDir: {}}]`))
-	if err := mutate(pod, "ns", []string{"tsn", "second"}); err != nil {
+	if err := mutate(pod, "ns", []string{"tsn", "second"}, ""); err != nil {
 		t.Fatal(err)
 	}
 	want := parsePod(t, `
@@ -72,7 +72,7 @@ spec:
 	if asText(t, pod) != asText(t, want) {
 		t.Errorf("got  %s\nwant %s", asText(t, pod), asText(t, want))
 	}
-	if err := mutate(pod, "ns", []string{"tsn", "second"}); err != nil || asText(t, pod) != asText(t, want) {
+	if err := mutate(pod, "ns", []string{"tsn", "second"}, ""); err != nil || asText(t, pod) != asText(t, want) {
 		t.Errorf("changed when it came a second time, %v: %s", err, asText(t, pod))
 	}
 }
@@ -112,7 +112,7 @@ func TestWhatAPodHasIsKept(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			pod := parsePod(t, test.pod)
-			if err := mutate(pod, "ns", []string{"tsn"}); err != nil {
+			if err := mutate(pod, "ns", []string{"tsn"}, ""); err != nil {
 				t.Fatal(err)
 			}
 			if got := asText(t, pod); !strings.Contains(got, test.want) {
@@ -144,7 +144,7 @@ func TestWhatCannotWorkIsRefused(t *testing.T) {
 		"attachments that are none":  {annotated(networksKey+"'[{'", one), "annotation k8s.v1.cni.cncf.io/networks cannot be read"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			err := mutate(parsePod(t, test.pod), "ns", []string{"tsn"})
+			err := mutate(parsePod(t, test.pod), "ns", []string{"tsn"}, "")
 			if err == nil || !strings.Contains(err.Error(), test.sentence) {
 				t.Errorf("got %v, want %q", err, test.sentence)
 			}

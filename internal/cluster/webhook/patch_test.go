@@ -24,7 +24,7 @@ func patched(t *testing.T, text string) (got, want map[string]any) {
 		t.Fatal(err)
 	}
 	before := pod.DeepCopy()
-	if err := mutate(pod, "ns", []string{"tsn"}); err != nil {
+	if err := mutate(pod, "ns", []string{"tsn"}, ""); err != nil {
 		t.Fatal(err)
 	}
 	if err := json.Unmarshal(applied(t, raw, patchOf(before, pod)), &got); err != nil {
@@ -76,11 +76,11 @@ func TestFieldsOfANewerAPIServerStay(t *testing.T) {
 
 func TestAPodThatCameBeforeIsNotPatched(t *testing.T) {
 	pod := parsePod(t, annotated("", one))
-	if err := mutate(pod, "ns", []string{"tsn"}); err != nil {
+	if err := mutate(pod, "ns", []string{"tsn"}, ""); err != nil {
 		t.Fatal(err)
 	}
 	before := pod.DeepCopy()
-	if err := mutate(pod, "ns", []string{"tsn"}); err != nil {
+	if err := mutate(pod, "ns", []string{"tsn"}, ""); err != nil {
 		t.Fatal(err)
 	}
 	if p := patchOf(before, pod); len(p) > 0 {

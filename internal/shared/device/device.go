@@ -7,6 +7,7 @@ package device
 import (
 	"cmp"
 	"fmt"
+	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -18,6 +19,8 @@ const (
 	Tap = "tap"
 	// VhostUser is a socket at which a relay serves the machine's queues.
 	VhostUser = "vhost-user"
+	// Veth is the pod's interface itself: the container runtime, Kata's, makes a tap and redirects between both.
+	Veth = "veth"
 )
 
 // What may say the class of a frame.
@@ -44,6 +47,9 @@ type Device struct {
 	Class  string `json:"class"`
 	// Owner is the user whose process the machine is; 0: root.
 	Owner int `json:"owner"`
+	// DAN is the folder in which Kata's runtime looks for the devices of its pods, instead of in their network namespaces (directly
+	// attachable network); "": it does not.
+	DAN string `json:"dan,omitempty"`
 }
 
 // Names of what is asked for, as arguments of tsn-cni and behind the slash of annotations.
@@ -52,10 +58,11 @@ const (
 	QueuesName = "device-queues"
 	ClassName  = "device-class"
 	OwnerName  = "device-owner"
+	DANName    = "device-dan"
 )
 
 // Names are all of them.
-var Names = []string{KindName, QueuesName, ClassName, OwnerName}
+var Names = []string{KindName, QueuesName, ClassName, OwnerName, DANName}
 
 // maxOwner is the largest number of a user; the next one means none.
 const maxOwner = 1<<32 - 2
@@ -71,10 +78,10 @@ func Parse(asked map[string]string) (Device, error) {
 		}
 		return Device{}, nil
 	}
-	if kind != Tap && kind != VhostUser {
-		return Device{}, fmt.Errorf("%s is %q; give %s or %s", KindName, kind, Tap, VhostUser)
+	if kind != Tap && kind != VhostUser && kind != Veth {
+		return Device{}, fmt.Errorf("%s is %q; give %s, %s or %s", KindName, kind, Tap, VhostUser, Veth)
 	}
-	made := Device{Kind: kind, Class: cmp.Or(asked[ClassName], Classes[0])}
+	made := Device{Kind: kind, Class: cmp.Or(asked[ClassName], Classes[0]), DAN: asked[DANName]}
 	var err error
 	if made.Queues, err = number(asked, QueuesName, 1, 1, MaxQueues); err != nil {
 		return Device{}, err
@@ -89,8 +96,24 @@ func Parse(asked map[string]string) (Device, error) {
 		return Device{}, fmt.Errorf("%s is %s, and the device has one pair of queues, so that all frames would be of one class; give %s of 2 or more",
 			ClassName, ClassQueue, QueuesName)
 	}
-	return made, nil
+	return made, made.checkRuntime()
 }
+
+// checkRuntime finds what the runtime that makes the machine cannot do.
+func (d Device) checkRuntime() error {
+	switch {
+	case d.Kind == Veth && d.Class == ClassQueue:
+		return fmt.Errorf("%s is %s, and of a %s nobody sees by which queue a frame left the machine; give %s or %s", ClassName, d.Class, Veth, ClassRecord, ClassPCP)
+	case d.Kind == Veth && d.DAN != "":
+		return fmt.Errorf("%s is %q, and a device of kind %s is found in the network namespace; leave one of them out", DANName, d.DAN, Veth)
+	case d.DAN != "" && !path.IsAbs(d.DAN):
+		return fmt.Errorf("%s is %q, which is no absolute path", DANName, d.DAN)
+	}
+	return nil
+}
+
+// IsOfRuntime tells whether the container runtime opens the device, and not a program in the pod's containers.
+func (d Device) IsOfRuntime() bool { return d.Kind == Veth || d.DAN != "" }
 
 func number(asked map[string]string, name string, otherwise, least, most int) (int, error) {
 	text, given := asked[name]
