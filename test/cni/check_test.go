@@ -62,7 +62,7 @@ func TestCheckNamesEveryDifference(t *testing.T) {
 			})
 		}, "tsn0 in the pod lacks the address 10.42.1.9/24; the pod lacks the route to 10.42.0.0/16 through tsn0"},
 		"its filter is gone": {func(t *testing.T, p *pod) { on(t, p.Namespace, podIf, removeFilters) },
-			"tsn0 in the pod had lost the filter against datagrams that libktsn.so does not see; it is back"},
+			"tsn0 of the pod had lost a filter for datagrams that libktsn.so does not see; it is back"},
 		"it lacks its route": {func(t *testing.T, p *pod) {
 			on(t, p.Namespace, podIf, func(link netlink.Link) error {
 				_, to, _ := net.ParseCIDR("10.42.0.0/16")

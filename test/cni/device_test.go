@@ -33,7 +33,10 @@ const (
 var vnetHeader = make([]byte, 10)
 
 // openTap opens a queue of a pod's tap, as QEMU does.
-func openTap(t *testing.T, p *pod) *os.File {
+func openTap(t *testing.T, p *pod) *os.File { return openTapAs(t, p, podTap, unix.IFF_MULTI_QUEUE) }
+
+// openTapAs opens a tap, and makes it if it is not there.
+func openTapAs(t *testing.T, p *pod, name string, more uint16) *os.File {
 	t.Helper()
 	var file *os.File
 	must(t, p.Do(func() error {
@@ -41,15 +44,15 @@ func openTap(t *testing.T, p *pod) *os.File {
 		if err != nil {
 			return err
 		}
-		request, err := unix.NewIfreq(podTap)
+		request, err := unix.NewIfreq(name)
 		if err != nil {
 			return err
 		}
-		request.SetUint16(unix.IFF_TAP | unix.IFF_NO_PI | unix.IFF_VNET_HDR | unix.IFF_MULTI_QUEUE)
+		request.SetUint16(unix.IFF_TAP | unix.IFF_NO_PI | unix.IFF_VNET_HDR | more)
 		if err := unix.IoctlIfreq(fd, unix.TUNSETIFF, request); err != nil {
 			return err
 		}
-		file = os.NewFile(uintptr(fd), podTap)
+		file = os.NewFile(uintptr(fd), name)
 		return nil
 	}))
 	t.Cleanup(func() { file.Close() })
@@ -57,26 +60,44 @@ func openTap(t *testing.T, p *pod) *os.File {
 }
 
 // packets is a packet socket of one EtherType at a pod's interface.
-func packets(t *testing.T, p *pod, etherType uint16) int {
+func packets(t *testing.T, p *pod, etherType uint16) (fd int) {
 	t.Helper()
-	var fd int
-	must(t, p.Do(func() error {
-		link, err := netlink.LinkByName(podIf)
-		if err != nil {
-			return err
-		}
-		fd, err = unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0)
-		if err != nil {
-			return err
-		}
-		wait := unix.NsecToTimeval(int64(patience))
-		if err := unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &wait); err != nil {
-			return err
-		}
-		return unix.Bind(fd, &unix.SockaddrLinklayer{Protocol: etherType<<8 | etherType>>8, Ifindex: link.Attrs().Index})
+	must(t, p.Do(func() (err error) {
+		fd, err = packetsAt(podIf, etherType)
+		return err
 	}))
 	t.Cleanup(func() { _ = unix.Close(fd) })
 	return fd
+}
+
+// packetsAt is one at an interface of the network namespace that this is called in.
+func packetsAt(name string, etherType uint16) (int, error) {
+	link, err := netlink.LinkByName(name)
+	if err != nil {
+		return -1, err
+	}
+	fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return -1, err
+	}
+	wait := unix.NsecToTimeval(int64(patience))
+	if err := unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &wait); err != nil {
+		return fd, err
+	}
+	return fd, unix.Bind(fd, &unix.SockaddrLinklayer{Protocol: etherType<<8 | etherType>>8, Ifindex: link.Attrs().Index})
+}
+
+// awaitAt waits for a frame with a text at a tap.
+func awaitAt(t *testing.T, tap *os.File, text string) {
+	t.Helper()
+	must(t, tap.SetReadDeadline(time.Now().Add(patience)))
+	for frame := make([]byte, 2048); ; {
+		n, err := tap.Read(frame)
+		must(t, err)
+		if bytes.Contains(frame[:n], []byte(text)) {
+			return
+		}
+	}
 }
 
 // arrives waits for a frame with a text, and says when it came.
@@ -239,15 +260,7 @@ func TestAVirtualMachineHearsByTheTapOfItsPod(t *testing.T) {
 			m := newMachines(t, changes)
 			tap := openTap(t, m.guest)
 			sendDatagram(t, m.other, addressOf(m.result, true), hardwareAddress(t, m.guest), "for the machine")
-			must(t, tap.SetReadDeadline(time.Now().Add(patience)))
-			got := make([]byte, 2048)
-			for {
-				n, err := tap.Read(got)
-				must(t, err)
-				if bytes.Contains(got[:n], []byte("for the machine")) {
-					return
-				}
-			}
+			awaitAt(t, tap, "for the machine")
 		})
 	}
 }

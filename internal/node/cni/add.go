@@ -135,6 +135,9 @@ func (a *adding) run(ctx context.Context) (_ *current.Result, err error) {
 		return nil, err
 	}
 	fault.Point("registered")
+	if err := a.attachToKata(); err != nil {
+		return nil, err
+	}
 	if err := a.node.Forwarding(ctx, plugged.Port); err != nil {
 		return nil, err
 	}

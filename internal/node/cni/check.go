@@ -55,6 +55,7 @@ func check(ctx context.Context, r *request) error {
 	all = errors.Join(all, node.CheckNetwork(ctx, &r.Overlay),
 		node.CheckPort(&r.Overlay, &r.Attachment, overlay.PortMTU(want.mtu, frontBytes(made.Capture)), want.mac),
 		made.checkGuard(),
+		made.checkKata(),
 		made.checkRings(ctx, node),
 		r.checkEndpoint(ctx, want))
 	if errors.Is(all, errKtsndSilent) {

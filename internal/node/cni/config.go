@@ -105,6 +105,7 @@ var fields = map[string]func(*Config, json.RawMessage) error{
 	device.QueuesName: deviceField(device.QueuesName),
 	device.ClassName:  deviceField(device.ClassName),
 	device.OwnerName:  deviceField(device.OwnerName),
+	device.DANName:    deviceField(device.DANName),
 	"clock":           func(c *Config, raw json.RawMessage) error { return decode(raw, &c.NeedsClock, "true or false") },
 }
 

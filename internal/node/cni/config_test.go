@@ -281,7 +281,7 @@ func TestTheDeviceIsThatOfThePodElseThatOfTheNetwork(t *testing.T) {
 		"the pod's before":                      {change{"device": "vhost-user", "args": change{"cni": change{"device": "tap"}}}, "DEVICE=vhost-user", tap, ""},
 		"that of CNI_ARGS before the network's": {change{"device": "vhost-user"}, "DEVICE=tap", tap, ""},
 		"partly from each":                      {change{"device": "tap", "device-queues": 4, "args": change{"cni": change{"device-class": "queue"}}}, "DEVICE_OWNER=107", several, ""},
-		"another":                               {change{"device": "macvtap"}, "", device.Device{}, `device is "macvtap"; give tap or vhost-user`},
+		"another":                               {change{"device": "macvtap"}, "", device.Device{}, `device is "macvtap"; give tap, vhost-user or veth`},
 		"too many queues":                       {nil, "DEVICE=tap;DEVICE_QUEUES=9", device.Device{}, `device-queues is "9"; give a number from 1 to 8`},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -324,7 +324,7 @@ func TestWhatCannotBeAttachedIsRefused(t *testing.T) {
 		"a socket's path":       {"c1", change{"socketDir": "/" + strings.Repeat("x", 95)}, 7, "socketDir: /" + strings.Repeat("x", 95) + "/c1/app.sock has 108 characters, a socket's path at most 107; choose a shorter folder"},
 		"names that do not fit": {strings.Repeat("x", 128), change{"name": strings.Repeat("n", 100)}, 4, "CNI_CONTAINERID: the names of network, container, interface and identity have 364 bytes together; at most 246 fit"},
 		"a class by queue where nothing goes through ktsnd": {"c1", change{"device": "tap", "device-queues": 2, "device-class": "queue"}, 7,
-			`device-class: the class of a frame at a tap is by queue only where all frames go through ktsnd; have the network capture "All", or leave the field out`},
+			`device-class: the class of a frame is by queue only where all frames go through ktsnd; have the network capture "All", or leave the field out`},
 		"vhost-user without ktsnd": {"c1", change{"device": "vhost-user", "controlSocket": "", "uplink": "eno1"}, 7,
 			"device: with vhost-user all frames go through ktsnd, and there is none (controlSocket is empty); give tap, or a node with ktsnd"},
 		"vhost-user without a folder": {"c1", change{"device": "vhost-user"}, 7, "socketDir: missing; the socket of vhost-user stands in the pod's folder there"},

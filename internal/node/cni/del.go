@@ -31,7 +31,7 @@ func (r *request) detach(ctx context.Context, node *overlay.Node, records record
 	fault.Point("unregistered")
 	errUnplug := node.Unplug(ctx, made.network(), &r.Attachment)
 	fault.Point("unplugged")
-	all = errors.Join(all, errUnplug, sweepRings())
+	all = errors.Join(all, errUnplug, made.detachFromKata(), sweepRings())
 	if errUnplug == nil {
 		// Not before: whoever gets the address next may be on this bridge.
 		all = errors.Join(all, r.ipam(ctx, "DEL"))

@@ -33,7 +33,7 @@ func deviceField(name string) func(*Config, json.RawMessage) error {
 
 // deviceValue reads a text or a number, whichever belongs to the name.
 func deviceValue(name string, raw json.RawMessage) (string, error) {
-	if name == device.KindName || name == device.ClassName {
+	if name == device.KindName || name == device.ClassName || name == device.DANName {
 		var text string
 		err := decode(raw, &text, "a text")
 		return text, err
@@ -79,7 +79,7 @@ func (c *Config) readDeviceOfPod(text []byte) error {
 func (r *request) chooseDevice(known *arguments) (err error) {
 	for name, value := range map[string]string{
 		device.KindName: string(known.DEVICE), device.QueuesName: string(known.DEVICE_QUEUES),
-		device.ClassName: string(known.DEVICE_CLASS), device.OwnerName: string(known.DEVICE_OWNER),
+		device.ClassName: string(known.DEVICE_CLASS), device.OwnerName: string(known.DEVICE_OWNER), device.DANName: string(known.DEVICE_DAN),
 	} {
 		if value != "" {
 			r.askForDevice(map[string]string{name: value})
@@ -106,11 +106,11 @@ func (r *request) checkDevice() error {
 	case r.Device.Is(device.VhostUser):
 		return r.checkVhostUser()
 	}
-	if _, err := device.TapName(r.Interface); err != nil {
+	if _, err := device.TapName(r.Interface); err != nil && r.Device.Is(device.Tap) {
 		return environment("CNI_IFNAME: %v", err)
 	}
 	if r.Device.Class != device.ClassRecord && r.Capture != capture.All {
-		return invalid(`%s: the class of a frame at a tap is by %s only where all frames go through ktsnd; have the network capture "All", `+
+		return invalid(`%s: the class of a frame is by %s only where all frames go through ktsnd; have the network capture "All", `+
 			`or leave the field out`, device.ClassName, r.Device.Class)
 	}
 	return nil
@@ -132,8 +132,8 @@ func (r *request) checkVhostUser() error {
 
 // classBy is what says the class of a frame without a record at the node's end.
 func classBy(of device.Device) capture.ClassBy {
-	if !of.Is(device.Tap) {
-		return capture.ClassByRecord
+	if of.Is(device.VhostUser) {
+		return capture.ClassByRecord // its relay knows
 	}
 	by, err := capture.ParseClassBy(of.Class)
 	if err != nil {
@@ -160,7 +160,7 @@ const ethernetBytes = 14
 
 // connectMachine makes the device of the pod's virtual machine, before anything can come in at the pod's interface.
 func (a *adding) connectMachine(mtu int) error {
-	if !a.Device.Exists() {
+	if !a.Device.Exists() || a.Device.Is(device.Veth) {
 		return nil
 	}
 	if err := a.netns.Do(func(ns.NetNS) error { return a.makeDevice(mtu) }); err != nil {

@@ -129,9 +129,11 @@ func (r *request) guard() error {
 	return nil
 }
 
-// isGuarded tells whether the pod's interface has the program. At one of vhost-user the pod's kernel says nothing at all.
+// isGuarded tells whether the pod's interface has the program. At one of vhost-user the pod's kernel says nothing at all. One that
+// Kata takes has none of our filters: Kata adds the queueing discipline ingress, which the kernel refuses beside clsact. Nothing
+// of the pod but the machine sends there.
 func isGuarded(unseen string, of device.Device) bool {
-	return unseen != unseenPass && !of.Is(device.VhostUser)
+	return unseen != unseenPass && !of.Is(device.VhostUser) && !of.Is(device.Veth)
 }
 
 // isDiverted tells whether the node's end has the program. Frames of vhost-user go to ktsnd past it.
@@ -152,7 +154,7 @@ func (r *request) divert(portName string) error {
 
 // checkGuard puts back programs that somebody removed, and says so: datagrams may have left early.
 func (r *record) checkGuard() error {
-	if !isGuarded(r.Unseen, r.Device) {
+	if !r.hasPrograms() {
 		return nil
 	}
 	now, err := r.guard()
@@ -162,7 +164,12 @@ func (r *record) checkGuard() error {
 	if err != nil || !now.Back {
 		return err
 	}
-	return fmt.Errorf("%s in the pod had lost the filter against datagrams that libktsn.so does not see; it is back", r.Interface)
+	return fmt.Errorf("%s of the pod had lost a filter for datagrams that libktsn.so does not see; it is back", r.Interface)
+}
+
+// hasPrograms tells whether one of the interface's ends has a program.
+func (r *record) hasPrograms() bool {
+	return isGuarded(r.Unseen, r.Device) || (r.Unseen != unseenPass && isDiverted(r.Capture, r.Device))
 }
 
 // Guarded is an interface whose datagrams are looked at.
@@ -185,7 +192,7 @@ func Guard(stateDir string) ([]Guarded, error) {
 	var all []Guarded
 	var failed error
 	for _, r := range made {
-		if !isGuarded(r.Unseen, r.Device) {
+		if !r.hasPrograms() {
 			continue
 		}
 		one, err := r.guard()
@@ -209,7 +216,7 @@ func (r *record) guard() (Guarded, error) {
 	if err := r.guardPort(&one); err != nil {
 		return one, err
 	}
-	if one.Attached && one.Mode == r.Capture {
+	if !isGuarded(r.Unseen, r.Device) || (one.Attached && one.Mode == r.Capture) {
 		return one, nil
 	}
 	one.Back = one.Back || !one.Former

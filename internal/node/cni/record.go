@@ -60,7 +60,8 @@ func (r *request) record() *record {
 		Device:    r.Device,
 		AppSocket: r.socketPath(),
 	}
-	if r.CreateSocket {
+	// No volume has the socket of a pod whose machine the runtime makes.
+	if r.CreateSocket || r.Device.IsOfRuntime() {
 		made.Socket = r.socketPath()
 	}
 	return made

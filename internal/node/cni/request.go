@@ -49,6 +49,7 @@ type arguments struct {
 	DEVICE_QUEUES              types.UnmarshallableString
 	DEVICE_CLASS               types.UnmarshallableString
 	DEVICE_OWNER               types.UnmarshallableString
+	DEVICE_DAN                 types.UnmarshallableString
 	// IP and GATEWAY are the IPAM plugins'.
 	IP      types.UnmarshallableString
 	GATEWAY types.UnmarshallableString

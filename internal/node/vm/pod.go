@@ -61,6 +61,22 @@ func (t *Tap) JoinPod(interfaceName string) error {
 	return redirect(link, netlink.HANDLE_MIN_INGRESS, tap, 0)
 }
 
+// JoinInterface does so for an interface of another plugin's, whatever is at its other end.
+func (t *Tap) JoinInterface(interfaceName string) error {
+	tap, err := netlink.LinkByName(t.Name)
+	if err != nil {
+		return fmt.Errorf("look for the tap %s in the pod: %w", t.Name, err)
+	}
+	link, err := netlink.LinkByName(interfaceName)
+	if err != nil {
+		return fmt.Errorf("look for %s in the pod: %w", interfaceName, err)
+	}
+	if err := redirect(tap, netlink.HANDLE_MIN_INGRESS, link, 0); err != nil {
+		return err
+	}
+	return redirect(link, netlink.HANDLE_MIN_INGRESS, tap, 0)
+}
+
 // CheckPod names what is not as Make and JoinPod have made it.
 func (t *Tap) CheckPod(interfaceName string) error {
 	link, err := netlink.LinkByName(t.Name)

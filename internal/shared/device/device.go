@@ -99,6 +99,9 @@ func Parse(asked map[string]string) (Device, error) {
 	return made, made.checkRuntime()
 }
 
+// kataFolder is Kata's own, of which dan_conf is a part by default.
+const kataFolder = "/run/kata-containers/"
+
 // checkRuntime finds what the runtime that makes the machine cannot do.
 func (d Device) checkRuntime() error {
 	switch {
@@ -106,8 +109,9 @@ func (d Device) checkRuntime() error {
 		return fmt.Errorf("%s is %s, and of a %s nobody sees by which queue a frame left the machine; give %s or %s", ClassName, d.Class, Veth, ClassRecord, ClassPCP)
 	case d.Kind == Veth && d.DAN != "":
 		return fmt.Errorf("%s is %q, and a device of kind %s is found in the network namespace; leave one of them out", DANName, d.DAN, Veth)
-	case d.DAN != "" && !path.IsAbs(d.DAN):
-		return fmt.Errorf("%s is %q, which is no absolute path", DANName, d.DAN)
+	case d.DAN != "" && !strings.HasPrefix(path.Clean(d.DAN)+"/", kataFolder):
+		// A pod's owner can write it, and the plugin writes there as root.
+		return fmt.Errorf("%s is %q; give a folder in %s, such as %sdans, which Kata's dan_conf is", DANName, d.DAN, kataFolder, kataFolder)
 	}
 	return nil
 }

@@ -26,8 +26,8 @@ func TestADeviceIsReadWithItsDefaults(t *testing.T) {
 
 func TestADeviceThatCannotBeIsRefusedByTheNameThatIsWrong(t *testing.T) {
 	for want, asked := range map[string]map[string]string{
-		`device is "macvtap"; give tap, vhost-user or veth`:                       {"device": "macvtap"},
-		`device is ""; give tap, vhost-user or veth`:                              {"device": ""},
+		`device is "macvtap"; give tap, vhost-user or veth`:                 {"device": "macvtap"},
+		`device is ""; give tap, vhost-user or veth`:                        {"device": ""},
 		`device-queues is "2", and there is no device; give device as well`: {"device-queues": "2"},
 		`device-owner is "107", and there is no device`:                     {"device-owner": "107"},
 		`device-queues is "0"; give a number from 1 to 8`:                   {"device": "tap", "device-queues": "0"},

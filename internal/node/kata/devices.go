@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kata
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+)
+
+// Devices are those of a pod's machine.
+type Devices struct {
+	// Netns is the path of the network namespace in which taps are.
+	Netns   string   `json:"netns"`
+	Devices []Device `json:"devices"`
+}
+
+// Device is an interface of the machine.
+type Device struct {
+	// Name and Address are those of the interface in the machine.
+	Name    string      `json:"name"`
+	Address string      `json:"guest_mac"`
+	Back    Back        `json:"device"`
+	Network NetworkInfo `json:"network_info"`
+}
+
+// Types of what is behind a device.
+const (
+	HostTap   = "host-tap"
+	VhostUser = "vhost-user"
+)
+
+// Back is what is behind a device on the node.
+type Back struct {
+	Type string `json:"type"`
+	// TapName is of a HostTap, Path the socket of VhostUser.
+	TapName string `json:"tap_name,omitempty"`
+	Path    string `json:"path,omitempty"`
+	// Queues are pairs; 0: as many as Kata's configuration says.
+	Queues int `json:"queue_num,omitempty"`
+}
+
+// NetworkInfo is how the machine sets up the interface.
+type NetworkInfo struct {
+	Interface Interface  `json:"interface"`
+	Routes    []Route    `json:"routes"`
+	Neighbors []Neighbor `json:"neighbors"`
+}
+
+// Interface has addresses with the lengths of their prefixes.
+type Interface struct {
+	Addresses []string `json:"ip_addresses"`
+	MTU       int      `json:"mtu"`
+	// Type is what Kata's agent is told; it does not look at it.
+	Type  string `json:"ntype"`
+	Flags uint32 `json:"flags"`
+}
+
+// Route is one of the machine; an empty destination is the default.
+type Route struct {
+	Destination string `json:"dest"`
+	Gateway     string `json:"gateway"`
+	Source      string `json:"source"`
+	// Scope is rtm_scope of linux/rtnetlink.h.
+	Scope int `json:"scope"`
+}
+
+// Neighbor is an entry that the machine need not look for.
+type Neighbor struct {
+	Address         string `json:"ip_address"`
+	HardwareAddress string `json:"hardware_addr"`
+	// State is ndm_state of linux/neighbour.h.
+	State int `json:"state"`
+}
+
+// Path is the file of a sandbox in Kata's folder.
+func Path(folder, sandbox string) string { return filepath.Join(folder, sandbox+".json") }
+
+// Write puts the devices of a sandbox where Kata's runtime looks for them. Nobody sees half of a file.
+func (d *Devices) Write(folder, sandbox string) error {
+	text, err := json.MarshalIndent(d, "", "  ")
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(folder, 0o755); err != nil {
+		return fmt.Errorf("make the folder of Kata's network devices: %w", err)
+	}
+	path := Path(folder, sandbox)
+	next := path + ".next"
+	if err := os.WriteFile(next, append(text, '\n'), 0o644); err != nil {
+		return fmt.Errorf("write Kata's network devices: %w", err)
+	}
+	if err := os.Rename(next, path); err != nil {
+		return errors.Join(fmt.Errorf("write Kata's network devices: %w", err), os.Remove(next))
+	}
+	return nil
+}
+
+// Remove removes the file of a sandbox. That there is none is no error.
+func Remove(folder, sandbox string) error {
+	for _, path := range []string{Path(folder, sandbox), Path(folder, sandbox) + ".next"} {
+		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("remove Kata's network devices: %w", err)
+		}
+	}
+	return nil
+}

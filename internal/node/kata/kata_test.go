@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kata
+
+import (
+	"encoding/json"
+	"errors"
+	"net"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"testing"
+
+	"github.com/vishvananda/netlink"
+
+	"github.com/kubernetsn/kubernetsn/internal/bench/topology"
+	"github.com/kubernetsn/kubernetsn/internal/shared/testenv"
+)
+
+// asKata is a file as Kata's runtime reads it, with all that it knows of taps and vhost-user: version 3.2x, structs DanConfig to
+// ARPNeighbor of runtime-rs, crates/resource/src/network/dan.rs. It ignores what it does not know; a field of another name would be lost.
+const asKata = `{
+	"netns": "/run/netns/pod",
+	"devices": [{
+		"name": "eth0", "guest_mac": "0a:58:0a:2a:01:02",
+		"device": {"type": "host-tap", "tap_name": "tapeth0", "queue_num": 1, "queue_size": 0},
+		"network_info": {
+			"interface": {"ip_addresses": ["10.42.1.2/24"], "mtu": 1450, "ntype": "tuntap", "flags": 0},
+			"routes": [{"dest": "10.1.0.0/16", "source": "10.42.1.2", "gateway": "10.42.1.1", "scope": 0, "flags": 0, "mtu": 0}],
+			"neighbors": [{"ip_address": "10.42.1.1", "hardware_addr": "0a:58:0a:2a:01:01", "state": 128, "flags": 0}]
+		}
+	}, {
+		"name": "tsn0", "guest_mac": "0a:58:0a:2a:01:03",
+		"device": {"type": "vhost-user", "path": "/run/ktsn/pods/u/tsn0.vhost.sock", "queue_num": 2, "queue_size": 0},
+		"network_info": {"interface": {"ip_addresses": ["10.43.1.2/24"], "mtu": 1450, "ntype": "tuntap", "flags": 0}, "routes": [], "neighbors": []}
+	}]
+}`
+
+// keys are the paths of an object's fields, with lists left out.
+func keys(prefix string, of any, into map[string]bool) {
+	switch value := of.(type) {
+	case map[string]any:
+		for name, inner := range value {
+			into[prefix+name] = true
+			keys(prefix+name+".", inner, into)
+		}
+	case []any:
+		for _, inner := range value {
+			keys(prefix, inner, into)
+		}
+	}
+}
+
+func keysOf(t *testing.T, text []byte) map[string]bool {
+	t.Helper()
+	var all any
+	if err := json.Unmarshal(text, &all); err != nil {
+		t.Fatal(err)
+	}
+	found := map[string]bool{}
+	keys("", all, found)
+	return found
+}
+
+func TestAFileHasTheFieldsThatKataReads(t *testing.T) {
+	var read Devices
+	if err := json.Unmarshal([]byte(asKata), &read); err != nil {
+		t.Fatal(err)
+	}
+	folder := filepath.Join(t.TempDir(), "dans")
+	if err := read.Write(folder, "sandbox"); err != nil {
+		t.Fatal(err)
+	}
+	written, err := os.ReadFile(Path(folder, "sandbox"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	known := keysOf(t, []byte(asKata))
+	for key := range keysOf(t, written) {
+		if !known[key] {
+			t.Errorf("Kata does not know the field %s", key)
+		}
+	}
+	var again Devices
+	if err := json.Unmarshal(written, &again); err != nil || !reflect.DeepEqual(read, again) || again.Devices[1].Back.Path == "" || again.Devices[0].Network.Neighbors[0].State != 128 {
+		t.Errorf("%+v was written as %+v, %v", read, again, err)
+	}
+	if err := errors.Join(Remove(folder, "sandbox"), Remove(folder, "sandbox")); err != nil {
+		t.Error(err)
+	}
+	if left, err := os.ReadDir(folder); err != nil || len(left) > 0 {
+		t.Errorf("left are %v, %v", left, err)
+	}
+}
+
+func TestTheMachineSetsUpItsInterfaceLikeThePods(t *testing.T) {
+	testenv.Root(t)
+	id, err := topology.NewID()
+	if err != nil {
+		t.Fatal(err)
+	}
+	pod, err := topology.NewNamespace(id.String() + "-kata")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := pod.Destroy(); err != nil {
+			t.Error(err)
+		}
+	})
+	var info NetworkInfo
+	if err := pod.Do(func() (err error) { info, err = readAfterSetup(); return err }); err != nil {
+		t.Fatal(err)
+	}
+	if !slices.Equal(info.Interface.Addresses, []string{"10.42.1.2/24", "fd42::2/64"}) || info.Interface.MTU != 1450 {
+		t.Errorf("the interface is %+v", info.Interface)
+	}
+	if want := []Route{{Gateway: "10.42.1.1"}, {Destination: "10.1.0.0/16", Gateway: "10.42.1.1"}}; !slices.Equal(info.Routes, want) {
+		t.Errorf("routes are %+v, want %+v", info.Routes, want)
+	}
+	if want := []Neighbor{{"10.42.1.1", "0a:58:0a:2a:01:01", netlink.NUD_PERMANENT}}; !slices.Equal(info.Neighbors, want) {
+		t.Errorf("neighbours are %+v, want %+v", info.Neighbors, want)
+	}
+}
+
+// readAfterSetup gives an interface of this network namespace what plugins give, and reads it.
+func readAfterSetup() (NetworkInfo, error) {
+	attributes := netlink.NewLinkAttrs()
+	attributes.Name, attributes.MTU = "eth0", 1450
+	if err := netlink.LinkAdd(&netlink.Veth{LinkAttrs: attributes, PeerName: "other"}); err != nil {
+		return NetworkInfo{}, err
+	}
+	link, err := netlink.LinkByName("eth0")
+	if err != nil {
+		return NetworkInfo{}, err
+	}
+	other, err := netlink.LinkByName("other")
+	if err != nil {
+		return NetworkInfo{}, err
+	}
+	gateway := net.IPv4(10, 42, 1, 1)
+	far := net.IPNet{IP: net.IPv4(10, 1, 0, 0), Mask: net.CIDRMask(16, 32)}
+	ipv4, ipv6 := net.IPNet{IP: net.IPv4(10, 42, 1, 2), Mask: net.CIDRMask(24, 32)}, net.IPNet{IP: net.ParseIP("fd42::2"), Mask: net.CIDRMask(64, 128)}
+	for _, step := range []func() error{
+		func() error { return netlink.LinkSetUp(other) },
+		func() error { return netlink.LinkSetUp(link) },
+		func() error { return netlink.AddrAdd(link, &netlink.Addr{IPNet: &ipv4}) },
+		func() error { return netlink.AddrAdd(link, &netlink.Addr{IPNet: &ipv6}) },
+		func() error { return netlink.RouteAdd(&netlink.Route{LinkIndex: link.Attrs().Index, Gw: gateway}) },
+		func() error {
+			return netlink.RouteAdd(&netlink.Route{LinkIndex: link.Attrs().Index, Gw: gateway, Dst: &far})
+		},
+		func() error {
+			return netlink.NeighAdd(&netlink.Neigh{LinkIndex: link.Attrs().Index, IP: gateway, State: netlink.NUD_PERMANENT,
+				HardwareAddr: net.HardwareAddr{0x0a, 0x58, 0x0a, 0x2a, 1, 1}})
+		},
+	} {
+		if err := step(); err != nil {
+			return NetworkInfo{}, err
+		}
+	}
+	return ReadInterface(link)
+}

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package kata
+
+import (
+	"fmt"
+	"net"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// permanent are the states of neighbours that nobody has to look for.
+const permanent = unix.NUD_PERMANENT | unix.NUD_NOARP
+
+// ReadInterface reads what the plugins of a pod's network gave to one of its interfaces, so that the machine sets up its own alike. It
+// runs in the pod's network namespace.
+func ReadInterface(link netlink.Link) (NetworkInfo, error) {
+	info := NetworkInfo{Interface: Interface{Addresses: []string{}, MTU: link.Attrs().MTU, Type: "tuntap"}, Routes: []Route{}, Neighbors: []Neighbor{}}
+	for _, read := range []func(netlink.Link) error{info.readAddresses, info.readRoutes, info.readNeighbors} {
+		if err := read(link); err != nil {
+			return info, fmt.Errorf("read how %s is set up: %w", link.Attrs().Name, err)
+		}
+	}
+	return info, nil
+}
+
+func (n *NetworkInfo) readAddresses(link netlink.Link) error {
+	addresses, err := netlink.AddrList(link, netlink.FAMILY_ALL)
+	for _, address := range addresses {
+		// The machine's kernel makes its own of the link.
+		if !address.IP.IsLinkLocalUnicast() {
+			n.Interface.Addresses = append(n.Interface.Addresses, address.IPNet.String())
+		}
+	}
+	return err
+}
+
+// readRoutes leaves out those that follow from the addresses.
+func (n *NetworkInfo) readRoutes(link netlink.Link) error {
+	routes, err := netlink.RouteList(link, netlink.FAMILY_ALL)
+	for _, route := range routes {
+		if route.Protocol == unix.RTPROT_KERNEL || (route.Dst != nil && route.Dst.IP.IsLinkLocalUnicast()) {
+			continue
+		}
+		made := Route{Gateway: text(route.Gw), Source: text(route.Src), Scope: int(route.Scope)}
+		if route.Dst != nil && !isDefault(route.Dst) {
+			made.Destination = route.Dst.String()
+		}
+		n.Routes = append(n.Routes, made)
+	}
+	return err
+}
+
+func isDefault(destination *net.IPNet) bool {
+	ones, _ := destination.Mask.Size()
+	return ones == 0
+}
+
+func text(ip net.IP) string {
+	if ip == nil {
+		return ""
+	}
+	return ip.String()
+}
+
+func (n *NetworkInfo) readNeighbors(link netlink.Link) error {
+	neighbors, err := netlink.NeighList(link.Attrs().Index, netlink.FAMILY_ALL)
+	for _, neighbor := range neighbors {
+		if neighbor.State&permanent != 0 && neighbor.IP != nil && !neighbor.IP.IsMulticast() && len(neighbor.HardwareAddr) == 6 {
+			n.Neighbors = append(n.Neighbors, Neighbor{Address: neighbor.IP.String(), HardwareAddress: neighbor.HardwareAddr.String(), State: neighbor.State})
+		}
+	}
+	return err
+}
