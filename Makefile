@@ -176,6 +176,7 @@ build: deps ## all programs into bin/
 	@[ "$$(uname -m)" != x86_64 ] || CGO_ENABLED=0 $(GO) build -ldflags='-s -w' -o bin/ktsn-clock-guest ./test/clock/guest
 	@CGO_ENABLED=0 $(GO) build -ldflags='-s -w' -o bin/ktsn-test-talker ./test/netns/talker
 	@CGO_ENABLED=0 $(GO) build -ldflags='-s -w' -o bin/ktsn-test-machine ./test/netns/machine
+	@CGO_ENABLED=0 $(GO) build -ldflags='-s -w' -o bin/ktsn-test-inside ./test/netns/inside
 
 .PHONY: deps
 deps:

@@ -21,6 +21,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"github.com/kubernetsn/kubernetsn/internal/bench/cniruntime"
 	"github.com/kubernetsn/kubernetsn/internal/bench/guestmachine"
 	"github.com/kubernetsn/kubernetsn/internal/bench/guestmachine/guestmachinetest"
 	"github.com/kubernetsn/kubernetsn/internal/node/capture"
@@ -49,8 +50,14 @@ type virtualMachine struct {
 // attachMachine connects one to the network of pod a, until the test's end.
 func (c *captured) attachMachine(t *testing.T, options ...string) *virtualMachine {
 	t.Helper()
+	return c.attachMachineAs(t, machineName, c.wiring.A.Another("", nil, neighborAddress), options...)
+}
+
+// attachMachineAs connects one of any name and with the addresses of a side.
+func (c *captured) attachMachineAs(t *testing.T, name string, side *cniruntime.Side, options ...string) *virtualMachine {
+	t.Helper()
 	confDir, stateDir := t.TempDir(), t.TempDir()
-	network, text, err := c.wiring.A.Another("", nil, neighborAddress).Configuration(c.control)
+	network, text, err := side.Configuration(c.control)
 	if err == nil {
 		err = os.WriteFile(filepath.Join(confDir, "10-tsn.conflist"), text, 0o644)
 	}
@@ -58,11 +65,11 @@ func (c *captured) attachMachine(t *testing.T, options ...string) *virtualMachin
 		t.Fatal(err)
 	}
 	made := &virtualMachine{stateDir: stateDir}
-	said := c.vm(t, append([]string{"attach", machineName, "--network", network, "--conf-dir", confDir, "--plugin-dir", filepath.Dir(program(t, "tsn-cni")),
+	said := c.vm(t, append([]string{"attach", name, "--network", network, "--conf-dir", confDir, "--plugin-dir", filepath.Dir(program(t, "tsn-cni")),
 		"--state-dir", stateDir, "-o", "json"}, options...)...)
 	t.Cleanup(func() {
-		if _, err := os.Stat(filepath.Join(stateDir, machineName+".json")); err == nil {
-			c.vm(t, "detach", machineName, "--state-dir", stateDir)
+		if _, err := os.Stat(filepath.Join(stateDir, name+".json")); err == nil {
+			c.vm(t, "detach", name, "--state-dir", stateDir)
 		}
 	})
 	if err := json.Unmarshal(said, &made.Machine); err != nil {

@@ -1,0 +1,240 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build vm
+
+package netns_test
+
+import (
+	"bytes"
+	"encoding/binary"
+	"net"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/kubernetsn/kubernetsn/internal/bench/cniruntime"
+	"github.com/kubernetsn/kubernetsn/internal/bench/process"
+	"github.com/kubernetsn/kubernetsn/internal/bench/topology"
+	"github.com/kubernetsn/kubernetsn/internal/node/capture"
+	"github.com/kubernetsn/kubernetsn/internal/shared/control"
+)
+
+// address is one of each family.
+type address struct{ four, six netip.Addr }
+
+var (
+	ofPodA  = address{topology.PodAddressA, podAddress6A}
+	ofPodB  = address{topology.PodAddressB, podAddress6B}
+	ofTap   = address{neighborAddress, netip.MustParseAddr("fd00:42:1::3")}
+	ofVhost = address{netip.MustParseAddr("10.42.1.4"), netip.MustParseAddr("fd00:42:1::4")}
+	ofOther = address{netip.MustParseAddr("10.42.2.3"), netip.MustParseAddr("fd00:42:2::3")}
+)
+
+// both is an address of each family as a command line has it.
+func (a address) both() []netip.Addr { return []netip.Addr{a.four, a.six} }
+
+// otherName is the machine of node b.
+var otherName = "w" + machineName[1:]
+
+const (
+	// vhostPod is the pod to which the machine of node a belongs by vhost-user.
+	vhostPod = "test-vhost"
+	// tapDevice and vhostDevice are the interfaces in the machines. That of vhost-user is in a network namespace of its own, so that no
+	// frame takes the other one.
+	tapDevice, vhostDevice = "tap0", "vhost0"
+	inVhost                = "ip netns exec vhost "
+)
+
+// machines are two of them, a node each, whose frames are all captured:
+//
+//	node a: one with two processors; two queues at a tap, two by vhost-user
+//	node b: one with one processor and one queue, at a tap
+type machines struct {
+	// a and b are the lab as it is seen from each node.
+	a, b *captured
+	// one and other are the machines; tap and otherTap how they are connected.
+	one, other    *session
+	tap, otherTap *virtualMachine
+	// vhost is the pod for vhost-user, relays what runs its relay.
+	vhost     *topology.Namespace
+	vhostMAC  net.HardwareAddr
+	vhostPath string
+	relays    *process.Process
+}
+
+// seenFromB is the lab with its nodes exchanged.
+func (c *captured) seenFromB(t *testing.T) *captured {
+	t.Helper()
+	exchanged := *c.Topology
+	exchanged.NodeA, exchanged.NodeB, exchanged.PodA, exchanged.PodB = c.NodeB, c.NodeA, c.PodB, c.PodA
+	dir := publicDir(t)
+	return &captured{
+		lab:    &lab{Topology: &exchanged, dir: dir, control: filepath.Join(dir, "control.sock")},
+		wiring: &cniruntime.Wiring{A: c.wiring.B, B: c.wiring.A},
+	}
+}
+
+// newMachines returns when both can be told what to do, and have their addresses.
+func newMachines(t *testing.T) *machines {
+	t.Helper()
+	m := &machines{a: newCaptured(t, capture.All, "--link-speed", "1Gbit")}
+	m.startOtherNode(t)
+	m.tap = m.a.attachMachineAs(t, machineName, withBoth(m.a.wiring.A, ofTap, podSubnet6B), "--vcpus", "2", "--queues", "2")
+	m.otherTap = m.b.attachMachineAs(t, otherName, withBoth(m.b.wiring.A, ofOther, podSubnet6A))
+	m.attachVhost(t)
+	m.a.awaitRelay(t, machineIdentity)
+	m.b.awaitRelay(t, "vm-"+otherName)
+	m.one = newSession(t, m.a.NodeA, 2, append(argumentsOf(m.tap.Machine), m.vhostArguments()...)...)
+	m.other = newSession(t, m.b.NodeA, 1, argumentsOf(m.otherTap.Machine)...)
+	m.one.say = func() string { return "\nktsn vm relay says: " + m.relays.Stderr() }
+	for _, s := range []*session{m.one, m.other} {
+		s.boot(t)
+		t.Cleanup(func() { s.close(t) })
+	}
+	for _, s := range []*session{m.one, m.other} {
+		s.await(t)
+	}
+	start(t, m.a.NodeA, "ktsn vm clock", exec.Command(program(t, "ktsn"), "vm", "clock", "--socket", m.tap.Clock))
+	m.setUp(t)
+	return m
+}
+
+// startOtherNode has ktsnd and relays serve node b, whose pod is attached already.
+func (m *machines) startOtherNode(t *testing.T) {
+	t.Helper()
+	m.b = m.a.seenFromB(t)
+	m.b.wiring.A.Capture(capture.All)
+	m.b.startBareDaemon(t, "--local-address", topology.NodeAddressB.String(), "--link-speed", "1Gbit")
+	m.b.startRelays(t)
+	if err := m.b.client.PeerAdd(t.Context(), control.Peer{VNI: topology.VNI, Address: topology.NodeAddressA,
+		Subnets: []netip.Prefix{topology.PodSubnetA, podSubnet6A}}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// withBoth is another pod of the node, with an address of each family.
+func withBoth(side *cniruntime.Side, own address, remote netip.Prefix) *cniruntime.Side {
+	another := side.Another("", nil, own.four)
+	another.Also(netip.PrefixFrom(own.six, podPrefixBits6), remote)
+	return another
+}
+
+// attachVhost attaches a pod in which nothing runs, and starts the relay of a machine that belongs to it.
+func (m *machines) attachVhost(t *testing.T) {
+	t.Helper()
+	pod, err := topology.NewNamespace(m.a.NodeA.Name() + "-vhost")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := pod.Destroy(); err != nil {
+			t.Error(err)
+		}
+	})
+	side := m.a.wiring.A.Another(vhostPod, pod, ofVhost.four)
+	side.Also(netip.PrefixFrom(ofVhost.six, podPrefixBits6), podSubnet6B)
+	side.Capture(capture.None)
+	m.a.attachSide(t, side)
+	// The machine has the addresses, and the pod's kernel would answer in its name.
+	ip(t, pod, "address", "flush", "dev", topology.PodInterface)
+	m.vhost, m.vhostMAC = pod, interfaceMAC(t, pod)
+	sockets := publicDir(t)
+	if err := os.Chmod(sockets, 0o777); err != nil {
+		t.Fatal(err)
+	}
+	m.vhostPath = filepath.Join(sockets, "vhost.sock")
+	m.relays = start(t, m.a.NodeA, "ktsn vm relay", exec.Command(program(t, "ktsn"), "vm", "relay", "--netns", pod.Path(), "--socket", side.Socket(),
+		"--vhost-socket", m.vhostPath, "--queues", "2", "--vcpus", "2", "--records",
+		"--relay-binary", publicCopy(t, "ktsn-relay-vhost"), "--relay-user", strconv.Itoa(nobody)))
+}
+
+// vhostArguments are those of QEMU for vhost-user.
+func (m *machines) vhostArguments() []string {
+	memory := strconv.Itoa(sessionMiB) + "M"
+	return []string{
+		"-object", "memory-backend-memfd,id=mem,share=on,size=" + memory, "-numa", "node,memdev=mem",
+		"-chardev", "socket,id=vhost,server=on,path=" + m.vhostPath,
+		"-netdev", "vhost-user,id=vhost,chardev=vhost,queues=2",
+		"-device", "virtio-net-pci,netdev=vhost,mq=on,vectors=6,mac=" + m.vhostMAC.String(),
+	}
+}
+
+// setUp gives the machines their names of interfaces, their addresses, and an echo of datagrams.
+func (m *machines) setUp(t *testing.T) {
+	t.Helper()
+	m.one.run(t, nameDevices, m.tap.Address, tapDevice)
+	m.one.run(t, nameDevices, m.vhostMAC, vhostDevice)
+	m.one.run(t, "ip netns add vhost && ip link set %[1]s netns vhost && %[2]sip link set lo up", vhostDevice, inVhost)
+	m.one.run(t, setUpDevice, "", tapDevice, m.tap.MTU, ofTap.four, ofTap.six)
+	// A record is 24 bytes.
+	m.one.run(t, setUpDevice, inVhost, vhostDevice, m.tap.MTU-recordBytes, ofVhost.four, ofVhost.six)
+	m.other.run(t, nameDevices, m.otherTap.Address, tapDevice)
+	m.other.run(t, setUpDevice, "", tapDevice, m.otherTap.MTU, ofOther.four, ofOther.six)
+}
+
+const (
+	nameDevices = `for folder in /sys/class/net/*; do
+	[ "$(cat "$folder/address")" != %s ] || ip link set "${folder##*/}" name %s
+done`
+	setUpDevice = `%[1]ssysctl -q -w net.ipv6.conf.%[2]s.accept_dad=0
+%[1]sip link set %[2]s mtu %[3]d up
+%[1]sip address add %[4]s/16 dev %[2]s
+%[1]sip address add %[5]s/32 dev %[2]s
+%[1]s$inside echo :7 >/tmp/echo.%[2]s 2>&1 &`
+)
+
+// bothPaths are the ways of the machine of node a: what stands in front of a command there, and its interface.
+func (m *machines) bothPaths() map[string]guestPath {
+	return map[string]guestPath{
+		"tap":        {machineIdentity, "", tapDevice, ofTap, m.tap.MTU, m.tap.Address},
+		"vhost-user": {vhostPod, inVhost, vhostDevice, ofVhost, m.tap.MTU - recordBytes, m.vhostMAC.String()},
+	}
+}
+
+// guestPath is an interface of a machine. Identity is what ktsnd calls it, in what stands in front of a command that uses it.
+type guestPath struct {
+	identity, in, device string
+	own                  address
+	mtu                  int
+	mac                  string
+}
+
+// linkAddress is the address of the link that `ip -brief` shows.
+func linkAddress(t *testing.T, shown string) netip.Addr {
+	t.Helper()
+	for field := range strings.FieldsSeq(shown) {
+		if prefix, err := netip.ParsePrefix(field); err == nil {
+			return prefix.Addr()
+		}
+	}
+	t.Fatalf("there is no address in %q", shown)
+	return netip.Addr{}
+}
+
+func parseMAC(t *testing.T, text string) net.HardwareAddr {
+	t.Helper()
+	mac, err := net.ParseMAC(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return mac
+}
+
+// innerTag is the tag of a frame that came through the tunnel from a hardware address.
+func innerTag(frame, from []byte) (tag uint16, is bool) {
+	const tunnelBytes = vniAt + 4
+	if len(frame) < tunnelBytes+16 {
+		return 0, false
+	}
+	inner := frame[tunnelBytes:]
+	if !bytes.Equal(inner[6:12], from) || binary.BigEndian.Uint16(inner[12:]) != unix.ETH_P_8021Q {
+		return 0, false
+	}
+	return binary.BigEndian.Uint16(inner[14:]), true
+}

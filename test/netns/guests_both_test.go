@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build vm
+
+package netns_test
+
+import (
+	"fmt"
+	"net/netip"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"github.com/kubernetsn/kubernetsn/internal/bench/topology"
+)
+
+// Both machines take most of half a minute to begin: all that two real guests show is here.
+func TestGuestsOfBothNodes(t *testing.T) {
+	m := newMachines(t)
+	for _, part := range []struct {
+		name string
+		run  func(*testing.T)
+	}{
+		{"reach pods and each other over both paths", m.reachAll},
+		{"find hardware addresses by ARP and ND", m.findNeighbors},
+		{"are reached by pods", m.areReached},
+		{"send the largest packet and none that is larger", m.largest},
+		{"send tagged frames with their priority", m.tagged},
+		{"have frames held until their times, of all clocks and lengths", m.held},
+	} {
+		t.Run(part.name, part.run)
+	}
+}
+
+// echoIn answers datagrams in a pod, until the test's end.
+func echoIn(t *testing.T, pod *topology.Namespace) {
+	t.Helper()
+	start(t, pod, "echo", exec.Command(program(t, "ktsn-test-inside"), "echo", ":7"))
+}
+
+// bytesBefore are those of IP and UDP, or of IP and ICMP.
+func bytesBefore(of netip.Addr) int {
+	if of.Is4() {
+		return 20 + 8
+	}
+	return 40 + 8
+}
+
+// askTo is the command that has datagrams echoed, up to those that fill an MTU.
+func askTo(to netip.Addr, mtu int) []string {
+	return []string{"ask", "--to", netip.AddrPortFrom(to, 7).String(), "--most", fmt.Sprint(mtu - bytesBefore(to))}
+}
+
+func (m *machines) reachAll(t *testing.T) {
+	echoIn(t, m.a.PodA)
+	echoIn(t, m.a.PodB)
+	for name, way := range m.bothPaths() {
+		for _, peer := range []address{ofPodA, ofPodB, ofOther} {
+			for _, to := range peer.both() {
+				t.Run(name+" to "+to.String(), func(t *testing.T) {
+					m.one.run(t, "%sping -n -q -c 1 -W 10 %s", way.in, to)
+					m.one.run(t, "%s$inside %s", way.in, strings.Join(askTo(to, way.mtu), " "))
+				})
+			}
+		}
+	}
+}
+
+func (m *machines) findNeighbors(t *testing.T) {
+	for name, way := range m.bothPaths() {
+		for peer, mac := range map[address]string{
+			ofPodA: interfaceMAC(t, m.a.PodA).String(), ofPodB: interfaceMAC(t, m.a.PodB).String(), ofOther: m.otherTap.Address,
+		} {
+			for _, of := range peer.both() {
+				if got := neighborOf(m.one.run(t, "%sip neighbor show %s dev %s", way.in, of, way.device)); got != mac {
+					t.Errorf("by %s the machine takes %q for the hardware address of %s, which has %s", name, got, of, mac)
+				}
+			}
+		}
+		for _, of := range way.own.both() {
+			if got := neighborOf(m.other.run(t, "ip neighbor show %s dev %s", of, tapDevice)); got != way.mac {
+				t.Errorf("the other machine takes %q for the hardware address of %s, which has %s", got, of, way.mac)
+			}
+		}
+	}
+}
+
+// neighborOf is the hardware address that iproute2 shows of a neighbour.
+func neighborOf(shown string) string {
+	_, behind, _ := strings.Cut(shown, "lladdr ")
+	mac, _, _ := strings.Cut(behind, " ")
+	return mac
+}
+
+func (m *machines) areReached(t *testing.T) {
+	ways := m.bothPaths()
+	ways["one queue"] = guestPath{own: ofOther, mtu: m.otherTap.MTU}
+	for name, way := range ways {
+		for from, pod := range map[string]*topology.Namespace{"pod a": m.a.PodA, "pod b": m.a.PodB} {
+			for _, to := range way.own.both() {
+				t.Run(fmt.Sprintf("%s at %s from %s", name, to, from), func(t *testing.T) {
+					checkEchoes(t, pod, to)
+					asked := start(t, pod, "ask", exec.Command(program(t, "ktsn-test-inside"), askTo(to, way.mtu)...))
+					if err := finish(t, asked); err != nil {
+						t.Errorf("%v: %s", err, asked.Stderr())
+					}
+				})
+			}
+		}
+	}
+}
+
+func (m *machines) largest(t *testing.T) {
+	for name, way := range m.bothPaths() {
+		for _, to := range ofOther.both() {
+			t.Run(name+" to "+to.String(), func(t *testing.T) {
+				fits := way.mtu - bytesBefore(to)
+				m.one.run(t, "%sping -n -q -c 1 -W 10 -M do -s %d %s", way.in, fits, to)
+				said := m.one.fails(t, "%sping -n -c 1 -W 1 -M do -s %d %s 2>&1", way.in, fits+1, to)
+				if !strings.Contains(strings.ToLower(said), "message too long") {
+					t.Errorf("of one byte more the machine's kernel says %q", said)
+				}
+			})
+		}
+	}
+}
+
+// tagged has the machines speak in a VLAN of their own, over the addresses of the link.
+func (m *machines) tagged(t *testing.T) {
+	const vlan, priority = 7, 5 // the kernel's own questions for addresses have 7, and get the same
+	const make = `ip link show vlan7 >/dev/null 2>&1 || ip link add link %[1]s name vlan7 type vlan id %[2]d egress-qos-map 0:%[3]d 7:%[3]d
+sysctl -q -w net.ipv6.conf.vlan7.accept_dad=0
+ip link set vlan7 up`
+	m.other.run(t, make, tapDevice, vlan, priority)
+	there := linkAddress(t, m.other.run(t, "ip -6 -brief address show dev vlan7 scope link"))
+	for name, way := range m.bothPaths() {
+		t.Run(name, func(t *testing.T) {
+			// In the network namespace of the interface.
+			m.one.run(t, way.in+"sh -euc '%s'", fmt.Sprintf(make, way.device, vlan, priority))
+			tap := m.a.openTap(t, 2000)
+			m.one.run(t, "%sping -n -q -c 3 -i 0.2 -W 10 %s%%vlan7", way.in, there)
+			capture, err := tap.Stop()
+			if err != nil {
+				t.Fatal(err)
+			}
+			own, tags := []byte(parseMAC(t, way.mac)), 0
+			for _, packet := range capture.Packets {
+				if tag, is := innerTag(packet.Head, own); is {
+					if tags++; tag != priority<<13|vlan {
+						t.Errorf("a frame of the machine has the tag %#04x", tag)
+					}
+				}
+			}
+			if tags < 3 {
+				t.Errorf("%d tagged frames of the machine were on the wire", tags)
+			}
+		})
+	}
+}

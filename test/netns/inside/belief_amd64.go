@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/kubernetsn/kubernetsn/internal/bench/guestclock"
+	"github.com/kubernetsn/kubernetsn/internal/bench/txtime"
+	"github.com/kubernetsn/kubernetsn/internal/node/capture"
+)
+
+// believed is what the program at the interface takes for the host's time at a moment of this machine's counter.
+type believed struct {
+	Before, After       uint64
+	TAI, Ahead, BoundNs int64
+	// Known tells that frames are sent with it.
+	Known bool
+}
+
+// belief writes what is believed, every 20 ms, a JSON object a line. It answers exchanges of counters before it begins: over a page
+// of memory that a device shares with the host.
+func belief(arguments []string) error {
+	flags := flag.NewFlagSet("belief", flag.ExitOnError)
+	device := flags.String("device", "", "interface of ktsn-guest")
+	answers := flags.Int("answers", 0, "exchanges of counters to answer first")
+	duration := flags.Duration("for", time.Second, "how long to write")
+	_ = flags.Parse(arguments) // it ends the program
+	if *answers > 0 {
+		page, err := findPage()
+		if err == nil {
+			err = page.Answer(*answers, time.Minute)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	out := json.NewEncoder(os.Stdout)
+	for until := time.Now().Add(*duration); time.Now().Before(until); time.Sleep(20 * time.Millisecond) {
+		one, err := readBelief(*device)
+		if err == nil {
+			err = out.Encode(one)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// readBelief reads the clock between two reads of the counter, a few times, and takes the quickest.
+func readBelief(device string) (best believed, err error) {
+	_, clock, err := capture.ReadGuest(device)
+	if err != nil {
+		return best, err
+	}
+	for range 4 {
+		one := believed{Before: guestclock.TSC(), TAI: txtime.Now(unix.CLOCK_TAI)}
+		one.After = guestclock.TSC()
+		if best.After == 0 || one.After-one.Before < best.After-best.Before {
+			best = one
+		}
+	}
+	best.Ahead, best.BoundNs = clock.AheadNs[0], int64(clock.BoundNs)
+	best.Known = clock.UntilNs > uint64(txtime.Now(unix.CLOCK_MONOTONIC))
+	return best, nil
+}
+
+// findPage maps the memory of the device of the type ivshmem.
+func findPage() (*guestclock.Page, error) {
+	found, err := filepath.Glob("/sys/bus/pci/devices/*/resource2")
+	if err != nil {
+		return nil, err
+	}
+	for _, path := range found {
+		info, err := os.Stat(path)
+		if err != nil {
+			return nil, fmt.Errorf("look for the shared memory: %w", err)
+		}
+		if info.Size() == guestclock.PageBytes {
+			return guestclock.Map(path)
+		}
+	}
+	return nil, errors.New("no device shares memory with the host")
+}
