@@ -17,6 +17,8 @@ import (
 const (
 	// ingress is BPF_F_INGRESS of linux/bpf.h: as if it had come in there.
 	ingress = 1
+	// stolen is TC_ACT_STOLEN of linux/pkt_cls.h: the frame ends here.
+	stolen = 4
 	// The redirection at the node's end is behind other filters of its ingress, and the only one of its egress.
 	filterHandle   = 1
 	filterPriority = 1
@@ -90,16 +92,26 @@ func join(tapName, portName string) error {
 	if err != nil {
 		return fmt.Errorf("the node's end of the interface, %s: %w", portName, err)
 	}
-	if err := redirect(tap, netlink.HANDLE_MIN_INGRESS, port, ingress); err != nil {
+	if err := attach(tap, netlink.HANDLE_MIN_INGRESS, redirection, copyInto(port)); err != nil {
 		return err
 	}
-	return redirect(port, netlink.HANDLE_MIN_EGRESS, tap, 0)
+	return attach(port, netlink.HANDLE_MIN_EGRESS, redirection, sendTo(tap))
 }
 
-func redirect(at netlink.Link, parent uint32, to netlink.Link, flags int32) error {
-	return attach(at, parent, redirection, asm.Instructions{
-		asm.Mov.Imm(asm.R1, int32(to.Attrs().Index)), asm.Mov.Imm(asm.R2, flags), asm.FnRedirect.Call(), asm.Return(),
-	})
+// copyInto has a clone of the frame come in at a link. The frame itself belongs to the socket by which QEMU wrote it: the filter of the
+// tunnel (overlay/filter) drops what programs of the node send into it, and would take the frame for that. A clone is nobody's.
+func copyInto(link netlink.Link) asm.Instructions {
+	return asm.Instructions{
+		asm.Mov.Imm(asm.R2, int32(link.Attrs().Index)), asm.Mov.Imm(asm.R3, ingress), asm.FnCloneRedirect.Call(),
+		asm.Mov.Imm(asm.R0, stolen), asm.Return(),
+	}
+}
+
+// sendTo has the frame leave at a link.
+func sendTo(link netlink.Link) asm.Instructions {
+	return asm.Instructions{
+		asm.Mov.Imm(asm.R1, int32(link.Attrs().Index)), asm.Mov.Imm(asm.R2, 0), asm.FnRedirect.Call(), asm.Return(),
+	}
 }
 
 // attach puts a program of that name at one side of an interface, in the place of one that is there.

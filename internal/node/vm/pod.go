@@ -58,7 +58,7 @@ func (t *Tap) JoinPod(interfaceName string) error {
 	if err != nil {
 		return err
 	}
-	return redirect(link, netlink.HANDLE_MIN_INGRESS, tap, 0)
+	return attach(link, netlink.HANDLE_MIN_INGRESS, redirection, sendTo(tap))
 }
 
 // JoinInterface does so for an interface of another plugin's, whatever is at its other end.

@@ -1,0 +1,323 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build vm
+
+package netns_test
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"math"
+	"net"
+	"net/netip"
+	"os"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/gopacket/gopacket"
+	"github.com/gopacket/gopacket/layers"
+	"golang.org/x/sys/unix"
+
+	"github.com/kubernetsn/kubernetsn/internal/bench/topology"
+	"github.com/kubernetsn/kubernetsn/internal/bench/txtime"
+	"github.com/kubernetsn/kubernetsn/internal/node/capture"
+)
+
+// virtioHeaderBytes is what stands in front of each frame in a tap of QEMU's.
+const virtioHeaderBytes = 10
+
+// enemy is who sends whatever it likes: a machine at its tap, or a pod at its interface.
+type enemy struct {
+	mac  net.HardwareAddr
+	from netip.Addr
+	send func(*testing.T, []byte)
+}
+
+// machineEnemy is the virtual machine in QEMU's place: what it writes into the tap no driver has looked at.
+func (c *captured) machineEnemy(t *testing.T, m *virtualMachine) *enemy {
+	t.Helper()
+	tap := c.openMachineTap(t, m)
+	return &enemy{mac: parseMAC(t, m.Address), from: neighborAddress, send: func(t *testing.T, frame []byte) {
+		t.Helper()
+		writeTap(tap, make([]byte, virtioHeaderBytes), frame)
+	}}
+}
+
+// writeTap writes a frame; the kernel refuses some, which is as good as dropping them.
+func writeTap(tap *os.File, header, frame []byte) { _, _ = tap.Write(slices.Concat(header, frame)) }
+
+func (c *captured) openMachineTap(t *testing.T, m *virtualMachine) *os.File {
+	t.Helper()
+	fd := -1
+	if err := c.NodeA.Do(func() (err error) {
+		if fd, err = unix.Open("/dev/net/tun", unix.O_RDWR|unix.O_CLOEXEC|unix.O_NONBLOCK, 0); err != nil {
+			return err
+		}
+		request, err := unix.NewIfreq(m.Tap)
+		if err != nil {
+			return err
+		}
+		request.SetUint16(unix.IFF_TAP | unix.IFF_NO_PI | unix.IFF_VNET_HDR)
+		return unix.IoctlIfreq(fd, unix.TUNSETIFF, request)
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return owned(t, fd, m.Tap)
+}
+
+// podEnemy is pod a.
+func (c *captured) podEnemy(t *testing.T) *enemy {
+	t.Helper()
+	fd := c.packetSender(t, false)
+	return &enemy{mac: interfaceMAC(t, c.PodA), from: topology.PodAddressA, send: func(t *testing.T, frame []byte) {
+		t.Helper()
+		if _, err := unix.Write(fd, frame); err != nil {
+			t.Fatal(err)
+		}
+	}}
+}
+
+// lie is a frame in which an enemy pretends to be somebody else.
+type lie func(t *testing.T, e *enemy, victim net.HardwareAddr, payload []byte) []byte
+
+// datagramFrom is a frame of pod a's or the machine's to pod b; change says what is a lie in it.
+func datagramFrom(change func(*framing)) lie {
+	return func(t *testing.T, e *enemy, victim net.HardwareAddr, payload []byte) []byte {
+		f := &framing{source: e.mac, destination: victim, from: e.from, to: topology.PodAddressB, port: listenPort, inside: payload}
+		change(f)
+		return f.frame(t, txtime.Now(unix.CLOCK_TAI)+soon.Nanoseconds())
+	}
+}
+
+// claims is an answer of ARP or ND that says of an address that it is the enemy's.
+func claims(family int, of netip.Addr) lie {
+	return func(t *testing.T, e *enemy, victim net.HardwareAddr, payload []byte) []byte {
+		ether := &layers.Ethernet{SrcMAC: e.mac, DstMAC: victim}
+		var all []gopacket.SerializableLayer
+		if family == unix.AF_INET {
+			ether.EthernetType = layers.EthernetTypeARP
+			all = []gopacket.SerializableLayer{ether, &layers.ARP{
+				AddrType: layers.LinkTypeEthernet, Protocol: layers.EthernetTypeIPv4, HwAddressSize: 6, ProtAddressSize: 4, Operation: layers.ARPReply,
+				SourceHwAddress: e.mac, SourceProtAddress: of.AsSlice(), DstHwAddress: victim, DstProtAddress: topology.PodAddressB.AsSlice(),
+			}}
+		} else {
+			ether.EthernetType = layers.EthernetTypeIPv6
+			ip := &layers.IPv6{Version: 6, HopLimit: 255, NextHeader: layers.IPProtocolICMPv6, SrcIP: of.AsSlice(), DstIP: podAddress6B.AsSlice()}
+			icmp := &layers.ICMPv6{TypeCode: layers.CreateICMPv6TypeCode(layers.ICMPv6TypeNeighborAdvertisement, 0)}
+			if err := icmp.SetNetworkLayerForChecksum(ip); err != nil {
+				t.Fatal(err)
+			}
+			all = []gopacket.SerializableLayer{ether, ip, icmp, &layers.ICMPv6NeighborAdvertisement{Flags: 0x60, TargetAddress: of.AsSlice(),
+				Options: layers.ICMPv6Options{{Type: layers.ICMPv6OptTargetAddress, Data: e.mac}}}}
+		}
+		buffer := gopacket.NewSerializeBuffer()
+		err := gopacket.SerializeLayers(buffer, gopacket.SerializeOptions{FixLengths: true, ComputeChecksums: true}, append(all, gopacket.Payload(payload))...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return buffer.Bytes()
+	}
+}
+
+// lies by name. Those with a record are checked by ktsnd in every mode, the others where all is captured.
+var lies = map[string]struct {
+	recorded bool
+	make     lie
+}{
+	"another hardware address":             {false, datagramFrom(func(f *framing) { f.source = foreign })},
+	"another address":                      {false, datagramFrom(func(f *framing) { f.from = stranger })},
+	"the address of a pod of its node":     {false, datagramFrom(func(f *framing) { f.from = netip.MustParseAddr("10.42.1.4") })},
+	"the address that it sends to":         {false, datagramFrom(func(f *framing) { f.from = topology.PodAddressB })},
+	"another address behind a tag":         {false, datagramFrom(func(f *framing) { f.tag, f.from = &layers.Dot1Q{Priority: 5, VLANIdentifier: 7}, stranger })},
+	"a claim of another address by ARP":    {false, claims(unix.AF_INET, stranger)},
+	"a claim of another address by ND":     {false, claims(unix.AF_INET6, netip.MustParseAddr("fd00:42:1::77"))},
+	"a record with a foreign frame":        {true, datagramFrom(func(f *framing) { f.record, f.source = &ownRecord{version: 1}, foreign })},
+	"a record with another source":         {true, datagramFrom(func(f *framing) { f.record = &ownRecord{version: 1, source: foreign} })},
+	"a record with another address inside": {true, datagramFrom(func(f *framing) { f.record, f.from = &ownRecord{version: 1}, stranger })},
+	"a priority that was not granted":      {true, datagramFrom(func(f *framing) { f.record = &ownRecord{version: 1, what: 7} })},
+	"a record without a time":              {true, datagramFrom(func(f *framing) { f.record, f.from = &ownRecord{version: 1, what: 3 << 4}, stranger })},
+	"a record with a bit that is unused":   {true, datagramFrom(func(f *framing) { f.record = &ownRecord{version: 1, what: 0x80} })},
+	"a record without a frame":             {true, datagramFrom(func(f *framing) { f.record = &ownRecord{version: 1, cut: recordBytes} })},
+	"half a record":                        {true, datagramFrom(func(f *framing) { f.record = &ownRecord{version: 1, cut: 20} })},
+}
+
+// arrives sends a lie, and tells whether pod b gets it. An enemy whose frame the bridge forwards because ktsnd had no processor for
+// 50 ms says nothing, and sends another one.
+func (c *captured) arrives(t *testing.T, e *enemy, pod string, make lie) bool {
+	t.Helper()
+	for deadline := time.Now().Add(patience); ; {
+		passed := c.port(t, pod).Passed
+		payload := fmt.Appendf(nil, "lie %d", txtime.Now(unix.CLOCK_TAI))
+		there := listenFrames(t, c.PodB, unix.ETH_P_ALL)
+		e.send(t, make(t, e, interfaceMAC(t, c.PodB), payload))
+		came := comes(t, there, payload)
+		if c.port(t, pod).Passed == passed || c.port(t, pod).Mode != capture.All {
+			return came
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("the bridge goes on to forward frames")
+		}
+	}
+}
+
+func comes(t *testing.T, there int, payload []byte) bool {
+	t.Helper()
+	for until := time.Now().Add(3 * soon); time.Now().Before(until); {
+		if frame := receiveFrame(t, there, soon); bytes.Contains(frame, payload) {
+			return true
+		}
+	}
+	return false
+}
+
+// A machine gets as far as a pod with what it says of itself: nowhere by a record, and nowhere at all where all is captured.
+func TestGuestsPretendNoMoreThanPods(t *testing.T) {
+	for _, mode := range []capture.Mode{capture.Timed, capture.All} {
+		t.Run(mode.String(), func(t *testing.T) {
+			c := newCaptured(t, mode)
+			m := c.attachMachine(t)
+			c.awaitRelay(t, machineIdentity)
+			machine, pod := c.machineEnemy(t, m), c.podEnemy(t)
+			for name, one := range lies {
+				t.Run(name, func(t *testing.T) {
+					before := c.droppedOfAll(t)
+					got := c.arrives(t, machine, machineIdentity, one.make)
+					counted := c.droppedOfAll(t) - before
+					if (one.recorded || mode == capture.All) && (got || counted == 0) {
+						t.Errorf("it arrives: %v; %d are counted as dropped", got, counted)
+					}
+					if as := c.arrives(t, pod, identity, one.make); got != as {
+						t.Errorf("of the machine it arrives: %v, of a pod: %v", got, as)
+					}
+				})
+			}
+			c.checkMachineServed(t, machine)
+			c.checkServed(t)
+		})
+	}
+}
+
+// droppedOfAll is dropped for every pod and machine of the node.
+func (c *captured) droppedOfAll(t *testing.T) uint64 {
+	t.Helper()
+	return relayDrops(t, c.relays) + counters(t, c.client).Dropped()
+}
+
+// checkMachineServed checks that a frame of the machine with a record leaves at its time.
+func (c *captured) checkMachineServed(t *testing.T, e *enemy) {
+	t.Helper()
+	tap := c.openTap(t, 100)
+	at := txtime.Now(unix.CLOCK_TAI) + soon.Nanoseconds()
+	honest := &framing{source: e.mac, destination: interfaceMAC(t, c.PodB), from: e.from, to: topology.PodAddressB, port: listenPort, payloadBytes: 64,
+		record: &ownRecord{version: 1}}
+	e.send(t, honest.frame(t, at))
+	if seen := marksOn(t, tap, 1); len(seen) != 1 || seen[0].wireTAI < at {
+		t.Errorf("an honest frame of the machine for %d: %+v", at, seen)
+	}
+}
+
+// Whatever stands in a record or in front of it, ktsnd and the relay go on, and nothing is early that was taken for a record.
+func TestGuestsForgeRecordsInVain(t *testing.T) {
+	c := newCaptured(t, capture.Timed)
+	m := c.attachMachine(t)
+	c.awaitRelay(t, machineIdentity)
+	e := c.machineEnemy(t, m)
+	frame := func(at int64, record *ownRecord) []byte {
+		f := &framing{source: e.mac, destination: interfaceMAC(t, c.PodB), from: e.from, to: topology.PodAddressB, port: listenPort, payloadBytes: 64, record: record}
+		return f.frame(t, at)
+	}
+	relays, daemon := c.relayPIDs(t), c.daemon.PID()
+	tap := c.openTap(t, 10_000)
+	for what := range 256 {
+		e.send(t, frame(txtime.Now(unix.CLOCK_TAI)+soon.Nanoseconds(), &ownRecord{version: 1, what: uint8(what)}))
+	}
+	before := counters(t, c.client).DropHorizon
+	for _, at := range []int64{math.MaxInt64, txtime.Now(unix.CLOCK_TAI) + int64(365*24*time.Hour)} {
+		e.send(t, frame(at, &ownRecord{version: 1}))
+	}
+	for _, at := range []int64{math.MinInt64, -1, 0, 1} { // long ago
+		e.send(t, frame(at, &ownRecord{version: 1}))
+	}
+	whole := frame(0, &ownRecord{version: 1})
+	for cut := range whole {
+		e.send(t, whole[:cut])
+	}
+	inner := frame(txtime.Now(unix.CLOCK_TAI), &ownRecord{version: 1})
+	e.send(t, recorded(inner, txtime.Now(unix.CLOCK_TAI)+soon.Nanoseconds()))
+	e.send(t, tagged(inner, 5))
+	e.send(t, tagged(tagged(inner, 5), 3))
+	time.Sleep(2 * soon)
+	if far := counters(t, c.client).DropHorizon - before; far < 2 {
+		t.Errorf("%d frames counted as too far ahead, want 2 at least", far)
+	}
+	seen := marksOn(t, tap, 0)
+	for _, one := range seen {
+		if early := one.txtime - one.wireTAI; early > 0 && early < int64(time.Hour) {
+			t.Errorf("a frame left %v early: %x", time.Duration(early), one.frame.Head)
+		}
+	}
+	if got := c.relayPIDs(t); !slices.Equal(got, relays) || c.daemon.PID() != daemon {
+		t.Errorf("the relays were %v and are %v; they say: %s", relays, got, c.relays.Stderr())
+	}
+	c.checkMachineServed(t, e)
+	c.checkServed(t)
+}
+
+// What a driver says of checksums and segments in front of a frame may be a lie, too.
+func TestGuestsLieAboutOffloadsInVain(t *testing.T) {
+	for _, mode := range []capture.Mode{capture.Timed, capture.All} {
+		t.Run(mode.String(), func(t *testing.T) {
+			c := newCaptured(t, mode)
+			m := c.attachMachine(t)
+			c.awaitRelay(t, machineIdentity)
+			tap := c.openMachineTap(t, m)
+			e := &enemy{mac: parseMAC(t, m.Address), from: neighborAddress, send: func(_ *testing.T, frame []byte) {
+				writeTap(tap, make([]byte, virtioHeaderBytes), frame)
+			}}
+			f := &framing{source: e.mac, destination: interfaceMAC(t, c.PodB), from: e.from, to: topology.PodAddressB, port: listenPort, payloadBytes: 1400}
+			relays := c.relayPIDs(t)
+			for _, record := range []*ownRecord{nil, {version: 1}} {
+				f.record = record
+				for flags := range uint8(4) {
+					for _, kind := range []uint8{0, 1, 3, 4, 5, 0x80, 0x81, 0xff} {
+						for _, lengths := range [][4]uint16{{}, {14, 100, 34, 6}, {0xffff, 1, 0, 0}, {54, 8, 0xffff, 0xffff}, {34, 0, 34, 6}, {62, 1400, 1480, 16}} {
+							header := []byte{flags, kind}
+							for _, length := range lengths {
+								header = binary.NativeEndian.AppendUint16(header, length)
+							}
+							writeTap(tap, header, f.frame(t, txtime.Now(unix.CLOCK_TAI)))
+						}
+					}
+				}
+			}
+			if got := c.relayPIDs(t); !slices.Equal(got, relays) {
+				t.Errorf("the relays were %v and are %v; they say: %s", relays, got, c.relays.Stderr())
+			}
+			c.awaitQuiet(t)
+			c.checkMachineServed(t, e)
+			c.checkServed(t)
+		})
+	}
+}
+
+// On a network that captures nothing a record is part of a frame of local experiments, which the bridge forwards as it is.
+func TestGuestsRecordsMeanNothingWhereNothingIsCaptured(t *testing.T) {
+	c := newCaptured(t, capture.Timed)
+	side := c.wiring.A.Another("", nil, neighborAddress)
+	side.Capture(capture.None)
+	m := c.attachMachineAs(t, machineName, side)
+	e := c.machineEnemy(t, m)
+	before := counters(t, c.client)
+	there := listenFrames(t, c.PodB, etherType)
+	record := datagramFrom(func(f *framing) { f.record = &ownRecord{version: 1, what: 7} })(t, e, interfaceMAC(t, c.PodB), []byte("nobody's"))
+	e.send(t, record)
+	if got := receiveFrame(t, there, patience); !bytes.Equal(got, record) {
+		t.Errorf("%x arrives, and %x was sent", got, record)
+	}
+	if after := counters(t, c.client); after.Taken != before.Taken {
+		t.Errorf("ktsnd took %d frames", after.Taken-before.Taken)
+	}
+	c.checkServed(t)
+}
