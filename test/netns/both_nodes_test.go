@@ -7,11 +7,14 @@ package netns_test
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
+	"fmt"
 	"net"
 	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -56,6 +59,8 @@ const (
 //	node a: one with two processors; two queues at a tap, two by vhost-user
 //	node b: one with one processor and one queue, at a tap
 type machines struct {
+	// whole is the test that has all of it.
+	whole *testing.T
 	// a and b are the lab as it is seen from each node.
 	a, b *captured
 	// one and other are the machines; tap and otherTap how they are connected.
@@ -66,6 +71,9 @@ type machines struct {
 	vhostMAC  net.HardwareAddr
 	vhostPath string
 	relays    *process.Process
+	// page is the file of the memory that machine and test share; clock tells the machine the time.
+	page  string
+	clock *process.Process
 }
 
 // seenFromB is the lab with its nodes exchanged.
@@ -83,14 +91,14 @@ func (c *captured) seenFromB(t *testing.T) *captured {
 // newMachines returns when both can be told what to do, and have their addresses.
 func newMachines(t *testing.T) *machines {
 	t.Helper()
-	m := &machines{a: newCaptured(t, capture.All, "--link-speed", "1Gbit")}
+	m := &machines{whole: t, a: newCaptured(t, capture.All, "--link-speed", "1Gbit")}
 	m.startOtherNode(t)
 	m.tap = m.a.attachMachineAs(t, machineName, withBoth(m.a.wiring.A, ofTap, podSubnet6B), "--vcpus", "2", "--queues", "2")
 	m.otherTap = m.b.attachMachineAs(t, otherName, withBoth(m.b.wiring.A, ofOther, podSubnet6A))
 	m.attachVhost(t)
 	m.a.awaitRelay(t, machineIdentity)
 	m.b.awaitRelay(t, "vm-"+otherName)
-	m.one = newSession(t, m.a.NodeA, 2, append(argumentsOf(m.tap.Machine), m.vhostArguments()...)...)
+	m.one = newSession(t, m.a.NodeA, 2, slices.Concat(argumentsOf(m.tap.Machine), m.vhostArguments(), m.pageArguments(t))...)
 	m.other = newSession(t, m.b.NodeA, 1, argumentsOf(m.otherTap.Machine)...)
 	m.one.say = func() string { return "\nktsn vm relay says: " + m.relays.Stderr() }
 	for _, s := range []*session{m.one, m.other} {
@@ -100,8 +108,9 @@ func newMachines(t *testing.T) *machines {
 	for _, s := range []*session{m.one, m.other} {
 		s.await(t)
 	}
-	start(t, m.a.NodeA, "ktsn vm clock", exec.Command(program(t, "ktsn"), "vm", "clock", "--socket", m.tap.Clock))
-	m.setUp(t)
+	m.startClock()
+	m.setUpOne(t)
+	m.setUpOther(t)
 	return m
 }
 
@@ -165,8 +174,24 @@ func (m *machines) vhostArguments() []string {
 	}
 }
 
-// setUp gives the machines their names of interfaces, their addresses, and an echo of datagrams.
-func (m *machines) setUp(t *testing.T) {
+// pageArguments give the machine memory that this process has, too: both read their counters by it (internal/bench/guestclock).
+func (m *machines) pageArguments(t *testing.T) []string {
+	t.Helper()
+	const bytes = 8 << 20
+	m.page = filepath.Join(publicDir(t), "page")
+	if err := errors.Join(os.WriteFile(m.page, nil, 0o600), os.Truncate(m.page, bytes)); err != nil {
+		t.Fatal(err)
+	}
+	return []string{"-object", fmt.Sprintf("memory-backend-file,id=page,share=on,mem-path=%s,size=%d", m.page, bytes), "-device", "ivshmem-plain,memdev=page"}
+}
+
+// startClock tells the machine of node a the time, until the end of the whole.
+func (m *machines) startClock() {
+	m.clock = start(m.whole, m.a.NodeA, "ktsn vm clock", exec.Command(program(m.whole, "ktsn"), "vm", "clock", "--socket", m.tap.Clock))
+}
+
+// setUpOne gives the machine of node a names of interfaces, addresses, and an echo of datagrams.
+func (m *machines) setUpOne(t *testing.T) {
 	t.Helper()
 	m.one.run(t, nameDevices, m.tap.Address, tapDevice)
 	m.one.run(t, nameDevices, m.vhostMAC, vhostDevice)
@@ -174,6 +199,11 @@ func (m *machines) setUp(t *testing.T) {
 	m.one.run(t, setUpDevice, "", tapDevice, m.tap.MTU, ofTap.four, ofTap.six)
 	// A record is 24 bytes.
 	m.one.run(t, setUpDevice, inVhost, vhostDevice, m.tap.MTU-recordBytes, ofVhost.four, ofVhost.six)
+}
+
+// setUpOther does it for the one of node b.
+func (m *machines) setUpOther(t *testing.T) {
+	t.Helper()
 	m.other.run(t, nameDevices, m.otherTap.Address, tapDevice)
 	m.other.run(t, setUpDevice, "", tapDevice, m.otherTap.MTU, ofOther.four, ofOther.six)
 }

@@ -3,6 +3,7 @@
 package netns_test
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -147,12 +148,19 @@ func (c *captured) portName(t *testing.T, pod string) string {
 	return ""
 }
 
-// relayDrops are the frames that relays have dropped, or lost when they were killed, by the counters that a supervisor holds for
-// them: datapath/relay/counters.h.
+// relayDrops are the frames that relays have dropped, or lost when they were killed.
 func relayDrops(t *testing.T, supervisor *process.Process) uint64 {
 	t.Helper()
-	const atDropped, countersBytes = 128, 512
 	sum := uint64(0)
+	for _, counted := range relayCounters(t, supervisor) {
+		sum += counted.drops()
+	}
+	return sum
+}
+
+// relayCounters are what a supervisor holds for its relays: datapath/relay/counters.h.
+func relayCounters(t *testing.T, supervisor *process.Process) (all []relayed) {
+	t.Helper()
 	files, err := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", supervisor.PID()))
 	if err != nil {
 		t.Fatal(err)
@@ -161,13 +169,15 @@ func relayDrops(t *testing.T, supervisor *process.Process) uint64 {
 		if to, err := os.Readlink(file); err != nil || !strings.Contains(to, "ktsn-relay-counters") {
 			continue
 		}
-		counters, err := os.ReadFile(file)
-		if err != nil || len(counters) < countersBytes {
-			t.Fatalf("read the counters of a relay: %d bytes, %v", len(counters), err)
+		text, err := os.ReadFile(file)
+		var counted relayed
+		if err == nil {
+			err = binary.Read(bytes.NewReader(text), binary.NativeEndian, &counted)
 		}
-		for at := atDropped; at < countersBytes; at += 8 {
-			sum += binary.NativeEndian.Uint64(counters[at:])
+		if err != nil {
+			t.Fatalf("read the counters of a relay: %d bytes, %v", len(text), err)
 		}
+		all = append(all, counted)
 	}
-	return sum
+	return all
 }

@@ -7,9 +7,16 @@ package netns_test
 import (
 	"encoding/json"
 	"fmt"
+	"os/exec"
+	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
+	"time"
 
+	"golang.org/x/sys/unix"
+
+	"github.com/kubernetsn/kubernetsn/internal/bench/guestmachine"
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
 )
 
@@ -44,44 +51,60 @@ func timed(traced []control.TracedMessage) []control.TracedMessage {
 	return slices.DeleteFunc(traced, func(one control.TracedMessage) bool { return one.Outcome == "untimed" })
 }
 
-// held sends datagrams of each kind. Those of the machine's CLOCK_TAI are compared with what it knows of the host's.
+// held has programs in the machine send datagrams of each kind: one of this repository, and a static one of C that knows nothing of
+// all this.
 func (m *machines) held(t *testing.T) {
+	const program = "sender"
+	p := &plan{to: atPodB, count: heldCount, clock: unix.CLOCK_TAI, leadNs: 150_000_000, cycle: 10_000_000}
+	sender := cProgram(t, muslCompiler(t), "sendmsg", p)
+	copyTo(t, sender.Path, filepath.Join(m.one.machine.Out, program))
 	for name, way := range m.bothPaths() {
 		t.Run(name, func(t *testing.T) {
 			m.followHost(t, way)
-			for kind, options := range map[string]string{
-				"by CLOCK_TAI":       "--clock tai",
-				"by CLOCK_MONOTONIC": "--clock monotonic",
-				"by CLOCK_REALTIME":  "--clock realtime",
-				"the largest":        fmt.Sprintf("--clock tai --bytes %d", way.mtu-bytesBefore(ofPodB.four)),
+			for kind, command := range map[string]string{
+				"a static program's": filepath.Join(guestmachine.OutDir, program) + " " + strings.Join(sender.Args[1:], " "),
+				"by CLOCK_MONOTONIC": sendInside + "--clock monotonic",
+				"by CLOCK_REALTIME":  sendInside + "--clock realtime",
+				"the largest":        sendInside + fmt.Sprintf("--bytes %d", way.mtu-bytesBefore(ofPodB.four)),
 			} {
-				t.Run(kind, func(t *testing.T) { m.heldOnce(t, way, options) })
+				t.Run(kind, func(t *testing.T) { m.heldOnce(t, way, command) })
 			}
 		})
 	}
+	t.Run("a pod's, for comparison", func(t *testing.T) {
+		listener := listen(t, m.a.PodB, "udp", atPodB)
+		following := m.a.followPodA(t)
+		m.a.send(t, exec.Command(sender.Path, sender.Args[1:]...))
+		checkMarksReceived(t, texts(t, listener), heldCount)
+		t.Logf("departure errors: %s", departures(timed(following.stop())))
+	})
 }
 
 const heldCount = 30
 
-func (m *machines) heldOnce(t *testing.T, way guestPath, options string) {
+// sendInside sends heldCount datagrams, by CLOCK_TAI without an option.
+var sendInside = fmt.Sprintf("$inside send --to %s --count %d --cycle 10ms --lead 150ms ", atPodB, heldCount)
+
+func (m *machines) heldOnce(t *testing.T, way guestPath, command string) {
+	t.Helper()
 	listener := listen(t, m.a.PodB, "udp", atPodB)
 	tap := m.a.openTap(t, 4*heldCount)
 	following := m.a.follow(t, way.identity)
 	before := m.believes(t, way)
-	m.one.run(t, "%s$inside send --to %s --count %d --cycle 10ms --lead 150ms %s", way.in, atPodB, heldCount, options)
+	m.one.run(t, "%s%s", way.in, command)
 	after := m.believes(t, way)
 	seen := marksOn(t, tap, heldCount)
 	traced := timed(following.stop())
 	if after.Sent-before.Sent != heldCount || len(after.Refused) > 0 {
 		t.Errorf("ktsn-guest says %+v before and %+v after", before, after)
 	}
-	if options[:len("--clock tai")] == "--clock tai" {
-		checkHeld(t, traced, seen, heldCount, before, after)
-	} else {
+	if strings.Contains(command, "--clock") {
 		checkNoneEarly(t, traced, seen, heldCount)
+	} else {
+		checkHeld(t, traced, seen, heldCount, before, after)
 	}
 	checkMarksReceived(t, texts(t, listener), heldCount)
-	t.Logf("departure errors: %s; the host's time is known within %d ns", departures(traced), after.BoundNs)
+	t.Logf("departure errors: %s; the host's time is known within %v", departures(traced), time.Duration(after.BoundNs))
 }
 
 // checkNoneEarly is checkHeld without the machine's clock: what ktsnd was told is not compared with what the program asked for.

@@ -6,7 +6,6 @@ package netns_test
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -19,16 +18,12 @@ import (
 	"time"
 
 	"github.com/vishvananda/netlink"
-	"golang.org/x/sys/unix"
 
 	"github.com/kubernetsn/kubernetsn/internal/bench/cniruntime"
-	"github.com/kubernetsn/kubernetsn/internal/bench/guestmachine"
-	"github.com/kubernetsn/kubernetsn/internal/bench/guestmachine/guestmachinetest"
 	"github.com/kubernetsn/kubernetsn/internal/node/capture"
 	"github.com/kubernetsn/kubernetsn/internal/node/vm"
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
 	"github.com/kubernetsn/kubernetsn/internal/shared/stats"
-	"github.com/kubernetsn/kubernetsn/internal/shared/testenv"
 )
 
 // guestPatience is for a virtual machine, which takes half a minute on an idle machine.
@@ -114,79 +109,9 @@ type guestStatus struct {
 	Refused map[string]uint64 `json:"refused"`
 }
 
-func readGuestStatus(t *testing.T, path string) guestStatus {
-	t.Helper()
-	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var all []guestStatus
-	if err := json.Unmarshal(text, &all); err != nil || len(all) != 1 {
-		t.Fatalf("ktsn-guest says %q: %v", text, err)
-	}
-	return all[0]
-}
-
 // argumentsOf are those that `ktsn vm attach` prints, but for the number of processors.
 func argumentsOf(m *vm.Machine) []string {
 	return strings.Fields(strings.ReplaceAll(strings.TrimPrefix(m.QEMU(), fmt.Sprintf("-smp %d", m.VCPUs)), "\\\n", ""))
-}
-
-// bootGuest runs a program in a virtual machine with ktsn-guest, and returns what that said before and after it.
-func (c *captured) bootGuest(t *testing.T, m *virtualMachine, program string, arguments ...string) (before, after guestStatus) {
-	t.Helper()
-	root, err := filepath.Abs("../..")
-	if err != nil {
-		t.Fatal(err)
-	}
-	out := t.TempDir()
-	qemu := guestmachinetest.QEMU(t, root)
-	machine := guestmachine.Machine{
-		Base: guestmachinetest.Kernel(t, root), First: testenv.Program(t, "ktsn-test-first"), Out: out, Processors: m.VCPUs, MemoryMiB: 512,
-		Shown:   []string{root, filepath.Dir(program)},
-		QEMU:    append([]string{"ip", "netns", "exec", c.NodeA.Name()}, qemu...),
-		Devices: argumentsOf(m.Machine),
-	}
-	start(t, c.NodeA, "ktsn vm clock", exec.Command(testenv.Program(t, "ktsn"), "vm", "clock", "--socket", m.Clock))
-	ctx, cancel := context.WithTimeout(t.Context(), guestPatience)
-	defer cancel()
-	status, err := machine.Run(ctx, guestmachine.Command{
-		Dir: filepath.Join(root, "test/netns"),
-		Arguments: append([]string{"testdata/guest.sh", testenv.Program(t, "ktsn-guest"), m.Prefixes[0].String(), strconv.Itoa(m.MTU), program},
-			arguments...),
-	})
-	said, _ := os.ReadFile(filepath.Join(out, guestmachine.LogFile))
-	ran, _ := os.ReadFile(filepath.Join(out, "run"))
-	if err != nil || status != 0 {
-		t.Fatalf("the virtual machine: %v, status %d\n%s\n%s", err, status, said, ran)
-	}
-	t.Logf("%s%s", said, ran)
-	return readGuestStatus(t, filepath.Join(out, "before")), readGuestStatus(t, filepath.Join(out, "after"))
-}
-
-func TestGuestsFramesAreHeldOnTheHostUntilTheirTime(t *testing.T) {
-	const count = 200
-	c := newCaptured(t, capture.Timed)
-	p := &plan{to: atPodB, count: count, clock: unix.CLOCK_TAI, leadNs: 100_000_000, cycle: 10_000_000}
-	sender := cProgram(t, muslCompiler(t), "sendmsg", p)
-	listener := listen(t, c.PodB, "udp", atPodB)
-	tap := c.openTap(t, 2*count)
-	m := c.attachMachine(t, "--vcpus", "2", "--queues", "2")
-	following := c.follow(t, machineIdentity)
-	before, after := c.bootGuest(t, m, sender.Path, sender.Args[1:]...)
-	traced := following.stop()
-	if !before.Known || !after.Known || after.Sent != count || len(after.Refused) > 0 {
-		t.Errorf("ktsn-guest says %+v before and %+v after", before, after)
-	}
-	checkHeld(t, traced, marksOn(t, tap, count), count, before, after)
-	checkMarksReceived(t, texts(t, listener), count)
-
-	// The same program in a pod, for comparison.
-	listener = listen(t, c.PodB, "udp", atPodB)
-	following = c.followPodA(t)
-	c.send(t, exec.Command(sender.Path, sender.Args[1:]...))
-	checkMarksReceived(t, texts(t, listener), count)
-	t.Logf("departure errors of the guest %s, of a pod %s", departures(traced), departures(following.stop()))
 }
 
 // checkHeld checks that all left once, in order, not before their times by the host's clock, and that these are the guest's.

@@ -158,7 +158,7 @@ func (s *session) begin(t *testing.T, script string) (finish func(*testing.T) (s
 	}
 	return func(t *testing.T) (string, error) {
 		t.Helper()
-		got := s.answer(t, guestPatience)
+		got := s.answer(t, time.Minute)
 		if got.Number != s.number {
 			t.Fatalf("the virtual machine answers %+v to request %d", got, s.number)
 		}

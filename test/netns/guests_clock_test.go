@@ -1,0 +1,264 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build vm && amd64
+
+package netns_test
+
+import (
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"math"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/kubernetsn/kubernetsn/internal/bench/txtime"
+	"github.com/kubernetsn/kubernetsn/internal/guest/hosttime"
+	"github.com/kubernetsn/kubernetsn/internal/shared/stats"
+	"github.com/kubernetsn/kubernetsn/internal/bench/guestclock"
+)
+
+// believed is what the machine takes for the host's time, between two reads of its counter: test/netns/inside.
+type believed struct {
+	Before, After       uint64
+	TAI, Ahead, BoundNs int64
+	Known               bool
+}
+
+// reading is the host's clock at its counter.
+type reading struct {
+	tsc uint64
+	tai int64
+}
+
+// bounded compares what the machine believes with the truth: its counter is the host's plus a constant, which exchanges over shared
+// memory bound to microseconds, and the host's clock is read beside.
+func (m *machines) bounded(t *testing.T) {
+	way := m.bothPaths()["tap"]
+	m.followHost(t, way)
+	t.Run("idle", func(t *testing.T) { m.checkBound(t, way, "", func() {}) })
+	t.Run("with its processors loaded", func(t *testing.T) {
+		m.checkBound(t, way, "for _ in 1 2 3; do timeout 5 sh -c 'while :; do :; done' >/dev/null 2>&1 & done\n", func() {})
+	})
+	t.Run("while QEMU is stopped for two seconds", func(t *testing.T) {
+		m.checkBound(t, way, "", func() { m.pauseQEMU(t, 2*time.Second) })
+	})
+}
+
+func (m *machines) pauseQEMU(t *testing.T, pause time.Duration) {
+	t.Helper()
+	if err := syscall.Kill(m.one.pid(t), syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(pause)
+	if err := syscall.Kill(m.one.pid(t), syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (m *machines) checkBound(t *testing.T, way guestPath, before string, meanwhile func()) {
+	t.Helper()
+	const exchanges = 3000
+	page, err := guestclock.Map(m.page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	finish := m.one.begin(t, fmt.Sprintf("%s$inside belief --device %s --answers %d --for 3s", before, way.device, exchanges))
+	asked, err := page.Ask(exchanges, time.Minute)
+	if err != nil {
+		t.Fatal(err)
+	}
+	end, readings := make(chan struct{}), make(chan []reading)
+	go func() { readings <- readHost(end) }()
+	meanwhile()
+	said, err := finish(t)
+	close(end)
+	truth := <-readings
+	if err != nil {
+		t.Fatal(err)
+	}
+	least, most := constant(asked)
+	if most < least {
+		t.Fatal("the machine's counter is not the host's plus a constant")
+	}
+	checkBelieved(t, said, truth, least, most)
+}
+
+// constant is what the machine's counter is ahead of the host's, at least and at most.
+func constant(asked []guestclock.Exchange) (least, most int64) {
+	least, most = math.MinInt64, math.MaxInt64
+	for _, one := range asked {
+		least, most = max(least, int64(one.Guest-one.After)), min(most, int64(one.Guest-one.Before))
+	}
+	return least, most
+}
+
+// readHost reads clock and counter of the host until the end.
+func readHost(end <-chan struct{}) (all []reading) {
+	for {
+		best, took := reading{}, uint64(math.MaxUint64)
+		for range 4 {
+			before := guestclock.TSC()
+			tai := txtime.Now(unix.CLOCK_TAI)
+			if after := guestclock.TSC(); after-before < took {
+				best, took = reading{before + (after-before)/2, tai}, after-before
+			}
+		}
+		all = append(all, best)
+		select {
+		case <-end:
+			return all
+		case <-time.After(5 * time.Millisecond):
+		}
+	}
+}
+
+// checkBelieved checks that no belief is further from the truth than its bound and what the comparison itself is uncertain by.
+func checkBelieved(t *testing.T, said string, truth []reading, least, most int64) {
+	t.Helper()
+	perTick := float64(truth[len(truth)-1].tai-truth[0].tai) / float64(truth[len(truth)-1].tsc-truth[0].tsc)
+	width := int64(float64(most-least) / 2 * perTick)
+	var errors, bounds []int64
+	for line := range strings.Lines(said) {
+		var one believed
+		if err := json.Unmarshal([]byte(line), &one); err != nil {
+			t.Fatalf("%q: %v", line, err)
+		}
+		at := one.Before + (one.After-one.Before)/2 - uint64(least+(most-least)/2)
+		tai, known := taiAt(truth, at)
+		if !one.Known || !known {
+			continue
+		}
+		within := width + int64(float64(one.After-one.Before)/2*perTick) + 1000 // of the host's own reading
+		wrong := one.TAI + one.Ahead - tai
+		if wrong > one.BoundNs+within || wrong < -one.BoundNs-within {
+			t.Errorf("what the machine believes is wrong by %d ns, and its bound is %d; the comparison is uncertain by %d", wrong, one.BoundNs, within)
+		}
+		errors, bounds = append(errors, max(wrong, -wrong)), append(bounds, one.BoundNs)
+	}
+	if len(errors) < 10 {
+		t.Fatalf("there are %d beliefs to compare:\n%s", len(errors), said)
+	}
+	slices.Sort(errors)
+	slices.Sort(bounds)
+	t.Logf("%d beliefs; true error p50 %v, p99 %v, most %v; bound p50 %v, most %v; compared within %v", len(errors),
+		time.Duration(stats.Percentile(errors, stats.P50)), time.Duration(stats.Percentile(errors, stats.P99)), time.Duration(errors[len(errors)-1]),
+		time.Duration(stats.Percentile(bounds, stats.P50)), time.Duration(bounds[len(bounds)-1]), time.Duration(width))
+}
+
+// taiAt is the host's clock between two readings that are close to each other.
+func taiAt(all []reading, tsc uint64) (int64, bool) {
+	behind, _ := slices.BinarySearchFunc(all, tsc, func(r reading, tsc uint64) int {
+		if r.tsc <= tsc {
+			return -1
+		}
+		return 1
+	})
+	if behind == 0 || behind == len(all) {
+		return 0, false
+	}
+	before, after := all[behind-1], all[behind]
+	part := float64(tsc-before.tsc) / float64(after.tsc-before.tsc)
+	return before.tai + int64(math.Round(part*float64(after.tai-before.tai))), true
+}
+
+// contradicted has clocks jump: the machine stands still by its hypervisor's doing, and the host's clock is set.
+func (m *machines) contradicted(t *testing.T) {
+	way := m.bothPaths()["tap"]
+	t.Run("the machine stands still", func(t *testing.T) {
+		m.followHost(t, way)
+		jumps := m.jumpsSaid(t, way)
+		m.one.qmp.do(t, "stop", nil)
+		time.Sleep(2 * time.Second)
+		m.one.qmp.do(t, "cont", nil)
+		m.awaitJump(t, way, jumps+1)
+		m.checkBound(t, way, "", func() {})
+		m.heldOnce(t, way, sendInside)
+	})
+	t.Run("the host's clock is set", func(t *testing.T) {
+		if err := m.clock.Stop(patience); err != nil {
+			t.Fatal(err)
+		}
+		step := m.serveSteppedClock(t)
+		m.followHost(t, way)
+		before := m.believes(t, way)
+		for i, by := range []time.Duration{300 * time.Millisecond, 0} {
+			jumps := m.jumpsSaid(t, way)
+			step <- by
+			m.awaitJump(t, way, jumps+1)
+			after := m.believes(t, way)
+			moved := time.Duration(after.AheadNs - before.AheadNs)
+			if off := (moved - by).Abs(); off > time.Duration(before.BoundNs+after.BoundNs)+time.Millisecond {
+				t.Errorf("step %d: what the host is ahead has moved by %v, and its clock was set by %v", i, moved, by)
+			}
+		}
+	})
+	m.startClock()
+}
+
+const jumpSaid = "the host's clock was set, or this machine stood still"
+
+func (m *machines) jumpsSaid(t *testing.T, way guestPath) int {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(m.one.machine.Out, "ktsn-guest."+way.device))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.Count(string(text), jumpSaid)
+}
+
+func (m *machines) awaitJump(t *testing.T, way guestPath, want int) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); m.jumpsSaid(t, way) < want; time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("ktsn-guest never says %q", jumpSaid)
+		}
+	}
+}
+
+// serveSteppedClock is `ktsn vm clock` with a clock that is set when the test says so.
+func (m *machines) serveSteppedClock(t *testing.T) chan<- time.Duration {
+	t.Helper()
+	conn, err := net.Dial("unix", m.tap.Clock)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	stepped := &steppedClock{Conn: conn, step: make(chan time.Duration, 1)}
+	go func() { ended <- hosttime.Serve(ctx, stepped, 0) }()
+	t.Cleanup(func() {
+		cancel()
+		<-ended
+	})
+	return stepped.step
+}
+
+// steppedClock adds to the times of replies.
+type steppedClock struct {
+	net.Conn
+	step chan time.Duration
+	by   time.Duration
+}
+
+// Write changes both readings of CLOCK_TAI in hosttime.Reply.
+func (s *steppedClock) Write(reply []byte) (int, error) {
+	select {
+	case s.by = <-s.step:
+	default:
+	}
+	changed := slices.Clone(reply)
+	for _, at := range []int{8, 16} {
+		binary.LittleEndian.PutUint64(changed[at:], binary.LittleEndian.Uint64(changed[at:])+uint64(s.by))
+	}
+	return s.Conn.Write(changed)
+}

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build vm
+
+package netns_test
+
+import (
+	"net"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/kubernetsn/kubernetsn/internal/bench/guestmachine/guestmachinetest"
+)
+
+// The relay offers no log of dirty memory, without which QEMU refuses to move a machine away from the frames that its relay holds.
+// The machine's processors do not even run here.
+func TestGuestsByVhostUserAreNotMigrated(t *testing.T) {
+	root, err := filepath.Abs("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	rig := newGuestRig(t, 1, true)
+	rig.startRelay(t)
+	control := filepath.Join(publicDir(t), "qmp.sock")
+	qemu := append(guestmachinetest.QEMU(t, root), "-nodefaults", "-display", "none", "-S", "-machine", "q35,accel=tcg", "-m", "64",
+		"-object", "memory-backend-memfd,id=mem,size=64M,share=on", "-numa", "node,memdev=mem",
+		"-chardev", "socket,id=tsn,server=on,path="+rig.path, "-netdev", "vhost-user,id=tsn,chardev=tsn",
+		"-device", "virtio-net-pci,netdev=tsn,mac="+net.HardwareAddr(rig.own).String(),
+		"-qmp", "unix:"+control+",server=on,wait=off")
+	machine := start(t, rig.NodeA, "qemu", exec.Command("sh", append([]string{"-c", `umask 0; exec "$0" "$@"`}, qemu...)...))
+	var conn net.Conn
+	for deadline := time.Now().Add(patience); conn == nil; time.Sleep(10 * time.Millisecond) {
+		if conn, err = net.Dial("unix", control); err != nil && time.Now().After(deadline) {
+			t.Fatalf("%v; QEMU says: %s; the relay says: %s", err, machine.Stderr(), rig.relay.Stderr())
+		}
+	}
+	defer conn.Close()
+	q := newQMP(t, conn)
+	refused := q.try(t, "migrate", map[string]any{"uri": "exec:cat >/dev/null"})
+	if !strings.Contains(refused, "vhost-user backend lacks") {
+		t.Errorf("QEMU says %q of a migration", refused)
+	}
+	t.Log(refused)
+}
