@@ -35,6 +35,7 @@ func TestGuestsOfBothNodes(t *testing.T) {
 		{"know the host's time within their bound", m.bounded, true},
 		{"begin their bound anew when a clock jumps", m.contradicted, true},
 		{"outlive ktsnd and relays", m.outlive, false},
+		{"flood all queues beside a pod's messages", m.flood, false},
 		{"begin again when they are reset", m.reset, false},
 		{"begin again when QEMU is killed", m.killed, true},
 	} {
