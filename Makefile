@@ -99,6 +99,12 @@ capture: build ## programs that libktsn cannot see, and all traffic of pods, bes
 	@scripts/install-deps.sh test
 	@scripts/figures.sh capture
 
+.PHONY: guests
+guests: build ## virtual machines in all that is done to them: clocks that jump, kills, a flood, frames they release themselves (root, five minutes)
+	@scripts/install-deps.sh test
+	@scripts/install-deps.sh conformance
+	@KTSN_GUESTS=1 scripts/figures.sh guests
+
 .PHONY: receive
 receive: build ## datagrams past the bridge and into receive rings, beside the kernel's path (root, five minutes)
 	@scripts/install-deps.sh test

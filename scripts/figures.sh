@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Usage: figures.sh SUITE, of scripts/suites: a test that measures (test/netns/*_bench_test.go). Prints each figure as it comes; all of
+# Usage: figures.sh SUITE, of scripts/suites: tests that measure (test/netns). Prints each figure as it comes; all of
 # them with their limits are in out/SUITE/figures.json. A limit that is missed fails nothing: the machine may be busy. Called by
-# `make capture` and `make receive`.
+# `make capture`, `make receive` and `make guests`.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit 1
 out=out/$1

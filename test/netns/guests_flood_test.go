@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//go:build vm && amd64
+//go:build vm
 
 package netns_test
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//go:build vm && amd64
+//go:build vm
 
 package netns_test
 
@@ -21,10 +21,10 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/kubernetsn/kubernetsn/internal/bench/guestclock"
 	"github.com/kubernetsn/kubernetsn/internal/bench/txtime"
 	"github.com/kubernetsn/kubernetsn/internal/guest/hosttime"
 	"github.com/kubernetsn/kubernetsn/internal/shared/stats"
-	"github.com/kubernetsn/kubernetsn/internal/bench/guestclock"
 )
 
 // believed is what the machine takes for the host's time, between two reads of its counter: test/netns/inside.

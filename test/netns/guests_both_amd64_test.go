@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-//go:build vm && amd64
+//go:build vm
 
 package netns_test
 
@@ -34,6 +34,7 @@ func TestGuestsOfBothNodes(t *testing.T) {
 		{"have frames held until their times, of all clocks and lengths", m.held, false},
 		{"know the host's time within their bound", m.bounded, true},
 		{"begin their bound anew when a clock jumps", m.contradicted, true},
+		{"release messages themselves, beside those that are held", m.released, true},
 		{"outlive ktsnd and relays", m.outlive, false},
 		{"flood all queues beside a pod's messages", m.flood, false},
 		{"begin again when they are reset", m.reset, false},
