@@ -71,10 +71,10 @@ func (t *Tap) JoinInterface(interfaceName string) error {
 	if err != nil {
 		return fmt.Errorf("look for %s in the pod: %w", interfaceName, err)
 	}
-	if err := redirect(tap, netlink.HANDLE_MIN_INGRESS, link, 0); err != nil {
+	if err := attach(tap, netlink.HANDLE_MIN_INGRESS, redirection, sendTo(link)); err != nil {
 		return err
 	}
-	return redirect(link, netlink.HANDLE_MIN_INGRESS, tap, 0)
+	return attach(link, netlink.HANDLE_MIN_INGRESS, redirection, sendTo(tap))
 }
 
 // CheckPod names what is not as Make and JoinPod have made it.
