@@ -23,6 +23,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/bench/topology"
 	"github.com/kubernetsn/kubernetsn/internal/bench/txtime"
 	"github.com/kubernetsn/kubernetsn/internal/node/capture"
+	"github.com/kubernetsn/kubernetsn/internal/shared/control"
 )
 
 // virtioHeaderBytes is what stands in front of each frame in a tap of QEMU's.
@@ -249,9 +250,7 @@ func TestGuestsForgeRecordsInVain(t *testing.T) {
 	e.send(t, tagged(inner, 5))
 	e.send(t, tagged(tagged(inner, 5), 3))
 	time.Sleep(2 * soon)
-	if far := counters(t, c.client).DropHorizon - before; far < 2 {
-		t.Errorf("%d frames counted as too far ahead, want 2 at least", far)
-	}
+	await(t, c.client, "what is too far ahead is dropped", func(counted control.Counters) bool { return counted.DropHorizon >= before+2 })
 	seen := marksOn(t, tap, 0)
 	for _, one := range seen {
 		if early := one.txtime - one.wireTAI; early > 0 && early < int64(time.Hour) {
