@@ -141,6 +141,13 @@ e2e: images ## a real Kubernetes cluster of two nodes on this machine, and the t
 	@CGO_ENABLED=0 $(GO) build -C test/cluster -ldflags="$(LINK)" -o ../../bin/ ./cmd/ktsn-cluster
 	@scripts/e2e.sh
 
+.PHONY: kubevirt
+kubevirt: build ## KubeVirt itself in a cluster of its own, and a virtual machine on a network (root, minutes, the first time more)
+	@scripts/install-deps.sh kubevirt
+	@CGO_ENABLED=0 $(GO) build -C images -ldflags='-s -w' -o ../bin/ ./cmd/ktsn-images
+	@CGO_ENABLED=0 $(GO) build -C test/cluster -ldflags="$(LINK)" -o ../../bin/ ./cmd/ktsn-cluster
+	@scripts/kubevirt.sh
+
 .PHONY: upgrades
 upgrades: ## 20 upgrades of the chart under load, in a cluster of its own (root, a quarter of an hour)
 	@E2E_UPGRADES=20 E2E_RUN='^(TestUpgradesUnderLoadLoseNoMessage|TestARollbackInTheMiddle.*)$$' $(MAKE) --no-print-directory e2e
