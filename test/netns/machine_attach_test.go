@@ -6,6 +6,7 @@ package netns_test
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -73,6 +74,14 @@ func TestGuestsSocketIsMadeByWhoRunsIt(t *testing.T) {
 	const owner = 1234
 	c := newCaptured(t, capture.Timed)
 	m := c.attachMachine(t, "--owner", "1234")
+	// As QEMU opens it, run by that user.
+	open := exec.Command("perl", "-e", `open(my $tun, "+<", "/dev/net/tun") or die $!; `+
+		`ioctl($tun, 0x400454ca, pack("Z16 s x22", $ARGV[0], 0x5002)) or die "$!\n"`, m.Tap)
+	open.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: owner, Gid: owner}}
+	var said []byte
+	if err := c.NodeA.Do(func() (err error) { said, err = open.CombinedOutput(); return err }); err != nil {
+		t.Errorf("its user cannot open the tap: %v: %s", err, said)
+	}
 	about, err := os.Stat(filepath.Dir(m.Clock))
 	if err != nil {
 		t.Fatal(err)

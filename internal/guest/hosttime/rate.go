@@ -22,6 +22,6 @@ func clockDrift() int64 {
 	if _, err := unix.Adjtimex(&state); err != nil {
 		return slewPPB // it only fails for what is set
 	}
-	rate := int64(state.Freq)*1000>>freqBits + (int64(state.Tick)-usualTick)*tickPPB
+	rate := state.Freq*1000>>freqBits + (state.Tick-usualTick)*tickPPB
 	return slewPPB + max(rate, -rate)
 }

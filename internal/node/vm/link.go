@@ -5,6 +5,8 @@ package vm
 import (
 	"errors"
 	"fmt"
+	"os/user"
+	"strconv"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
@@ -46,7 +48,8 @@ func (t *Tap) Make() error {
 		tap.Flags = netlink.TUNTAP_MULTI_QUEUE_DEFAULTS | netlink.TUNTAP_VNET_HDR
 	}
 	if t.Owner >= 0 {
-		tap.Owner = uint32(t.Owner)
+		// Who opens it must be in the tap's group as well, which is root's unless it is said.
+		tap.Owner, tap.Group = uint32(t.Owner), groupOf(t.Owner)
 	}
 	if err := netlink.LinkAdd(tap); err != nil {
 		return fmt.Errorf("make the tap %s: %w", t.Name, err)
@@ -65,6 +68,19 @@ func (t *Tap) Make() error {
 		}
 	}
 	return nil
+}
+
+// groupOf is the user's group as far as this machine knows the user, else the one of the same number, as of KubeVirt's 107.
+func groupOf(owner int) uint32 {
+	number := strconv.Itoa(owner)
+	if known, err := user.LookupId(number); err == nil {
+		number = known.Gid
+	}
+	group, err := strconv.ParseUint(number, 10, 32)
+	if err != nil {
+		return uint32(owner)
+	}
+	return uint32(group)
 }
 
 // RemoveTap removes it. That it is not there, or somebody else's, is no error.
