@@ -3,6 +3,7 @@
 package cli
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -13,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/kubernetsn/kubernetsn/internal/node/vm"
+	"github.com/kubernetsn/kubernetsn/internal/shared/device"
 	"github.com/kubernetsn/kubernetsn/internal/shared/subcommands"
 )
 
@@ -27,8 +29,8 @@ func newVMAttach(env *subcommands.Environment) *cobra.Command {
 		Use:   "attach NAME --network NETWORK",
 		Short: "Connect a virtual machine to a network",
 		Long: "Connects a virtual machine to a network of this node, and prints the arguments of QEMU or libvirt, and the guest's\n" +
-			"commands, that fit. The network is one of CNI's configurations with tsn-cni. The machine sends and receives at a tap;\n" +
-			"for ktsnd it is what a pod is. Without Kubernetes; there the pod of a machine is attached like any other.",
+			"commands, that fit. The network is one of CNI's configurations with tsn-cni. The machine sends and receives at a tap,\n" +
+			"or by vhost-user; for ktsnd it is what a pod is. Relays must run (ktsn-agent, or `ktsn node relay`). Without Kubernetes; there the pod of a machine is attached like any other.",
 		Args: subcommands.OneArgument("the virtual machine's name"),
 		RunE: func(command *cobra.Command, arguments []string) error {
 			if err := subcommands.CheckChoice("output", format, "qemu", "libvirt", "json"); err != nil {
@@ -50,9 +52,11 @@ func newVMAttach(env *subcommands.Environment) *cobra.Command {
 	flags.StringVar(&m.ConfDir, "conf-dir", vm.DefaultConfDir, "folder of CNI's configurations")
 	flags.StringSliceVar(&m.PluginDirs, "plugin-dir", []string{vm.DefaultPluginDir}, "folder of CNI's plugins; can be repeated")
 	flags.StringVar(&m.Address, "mac", "", "the machine's hardware address (default: one of tsn-cni's)")
+	flags.StringVar(&m.Device, "device", device.Tap, "`tap` or vhost-user")
+	flags.StringVar(&m.Class, "class", device.ClassRecord, "what says a frame's class: `record`, pcp or queue; pcp and queue of a tap need a network that captures All")
 	flags.IntVar(&m.Queues, "queues", 1, "pairs of queues of its interface, 1 to 8; more than 1 needs 2 virtual processors")
 	flags.IntVar(&m.VCPUs, "vcpus", 1, "virtual processors of the machine")
-	flags.IntVar(&m.Owner, "owner", -1, "`UID` that may open the tap without a privilege (default: root alone)")
+	flags.IntVar(&m.Owner, "owner", -1, "`UID` that may open the tap or the socket without a privilege (default: root alone)")
 	flags.StringVarP(&format, "output", "o", "qemu", "qemu, libvirt or json")
 	return command
 }
@@ -132,13 +136,13 @@ func newVMList(env *subcommands.Environment) *cobra.Command {
 
 func writeMachines(out io.Writer, all []*vm.Machine) error {
 	table := tabwriter.NewWriter(out, 0, 8, 2, ' ', 0)
-	_, err := fmt.Fprintln(table, "NAME\tNETWORK\tTAP\tQUEUES\tHARDWARE ADDRESS\tADDRESSES")
+	_, err := fmt.Fprintln(table, "NAME\tNETWORK\tDEVICE\tQUEUES\tHARDWARE ADDRESS\tADDRESSES")
 	for _, m := range all {
 		var addresses []string
 		for _, prefix := range m.Prefixes {
 			addresses = append(addresses, prefix.String())
 		}
-		_, errLine := fmt.Fprintf(table, "%s\t%s\t%s\t%d\t%s\t%s\n", m.Name, m.Network, m.Tap, m.Queues, m.Address, strings.Join(addresses, ","))
+		_, errLine := fmt.Fprintf(table, "%s\t%s\t%s\t%d\t%s\t%s\n", m.Name, m.Network, cmp.Or(m.Tap, m.Device), m.Queues, m.Address, strings.Join(addresses, ","))
 		err = errors.Join(err, errLine)
 	}
 	return errors.Join(err, table.Flush())

@@ -29,9 +29,9 @@ type captured struct {
 	wiring *cniruntime.Wiring
 	daemon *process.Process
 	client *control.Client
-	// relays is the supervisor, nil where there is none; relayProgram is what it starts.
-	relays       *process.Process
-	relayProgram string
+	// relays is the supervisor, nil where there is none; relayProgram and vhostProgram are what it starts.
+	relays                     *process.Process
+	relayProgram, vhostProgram string
 }
 
 // newCaptured returns when the relay of pod a serves.
@@ -83,7 +83,10 @@ func (c *captured) startRelays(t *testing.T) {
 	if c.relayProgram == "" {
 		c.relayProgram = publicCopy(t, "ktsn-relay") // a user without privileges runs it
 	}
-	c.relays = start(t, c.NodeA, "ktsn node relay", c.ktsn(t, "relay", "--relay-binary", c.relayProgram))
+	if c.vhostProgram == "" {
+		c.vhostProgram = publicCopy(t, "ktsn-relay-vhost")
+	}
+	c.relays = start(t, c.NodeA, "ktsn node relay", c.ktsn(t, "relay", "--relay-binary", c.relayProgram, "--vhost-relay-binary", c.vhostProgram))
 }
 
 // ktsn is a command of `ktsn node` for node a.

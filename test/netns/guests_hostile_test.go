@@ -49,9 +49,13 @@ func (c *captured) machineEnemy(t *testing.T, m *virtualMachine) *enemy {
 // writeTap writes a frame; the kernel refuses some, which is as good as dropping them.
 func writeTap(tap *os.File, header, frame []byte) { _, _ = tap.Write(slices.Concat(header, frame)) }
 
+// openMachineTap opens a queue of a machine's tap, as QEMU does: the first call the first queue.
 func (c *captured) openMachineTap(t *testing.T, m *virtualMachine) *os.File {
 	t.Helper()
-	fd := -1
+	fd, flags := -1, uint16(unix.IFF_TAP|unix.IFF_NO_PI|unix.IFF_VNET_HDR)
+	if m.Queues > 1 {
+		flags |= unix.IFF_MULTI_QUEUE
+	}
 	if err := c.NodeA.Do(func() (err error) {
 		if fd, err = unix.Open("/dev/net/tun", unix.O_RDWR|unix.O_CLOEXEC|unix.O_NONBLOCK, 0); err != nil {
 			return err
@@ -60,7 +64,7 @@ func (c *captured) openMachineTap(t *testing.T, m *virtualMachine) *os.File {
 		if err != nil {
 			return err
 		}
-		request.SetUint16(unix.IFF_TAP | unix.IFF_NO_PI | unix.IFF_VNET_HDR)
+		request.SetUint16(flags)
 		return unix.IoctlIfreq(fd, unix.TUNSETIFF, request)
 	}); err != nil {
 		t.Fatal(err)

@@ -5,13 +5,16 @@
 package netns_test
 
 import (
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/vishvananda/netlink"
 
@@ -88,6 +91,68 @@ func TestGuestsSocketIsMadeByWhoRunsIt(t *testing.T) {
 	}
 	if uid := about.Sys().(*syscall.Stat_t).Uid; uid != owner || about.Mode().Perm() != 0o750 {
 		t.Errorf("the folder of the clock's socket is of user %d, with mode %v", uid, about.Mode())
+	}
+}
+
+func TestGuestsByVhostUserAreServedByTheRelaysOfTheirNode(t *testing.T) {
+	c := newCaptured(t, capture.Timed)
+	m := c.attachMachine(t, "--device", "vhost-user", "--queues", "2", "--vcpus", "2", "--owner", strconv.Itoa(nobody))
+	// QEMU's user must come as far as the socket.
+	for dir := filepath.Dir(m.Socket); len(dir) > len("/run"); dir = filepath.Dir(dir) {
+		if err := os.Chmod(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	own, err := net.ParseMAC(m.Address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rig := &guestRig{lab: c.lab, guestProgram: publicCopy(t, "ktsn-test-guest"), pairs: 2, path: m.Socket, own: own, podB: interfaceMAC(t, c.PodB), relay: c.relays}
+	rig.startGuest(t)
+	there := listenFrames(t, c.PodB, carriedEtherType)
+	at := nowTAI(t) + int64(100*time.Millisecond)
+	rig.send(t, 1, recorded(rig.frame(own, "at its time"), at))
+	if text := arrivedText(t, there); text != "at its time" || nowTAI(t) < at {
+		t.Errorf("%q arrives at %d, and was due at %d", text, nowTAI(t), at)
+	}
+	c.vm(t, "detach", machineName, "--state-dir", m.stateDir)
+	if _, err := os.Stat(m.Socket); !os.IsNotExist(err) {
+		t.Errorf("its socket is left: %v", err)
+	}
+}
+
+// A tap's queue is its class, and a frame of class 5 may leave in another window than one of class 0.
+func TestGuestsHaveTheClassOfTheirQueueAtATap(t *testing.T) {
+	c := newCaptured(t, capture.All)
+	m := c.attachMachine(t, "--queues", "8", "--vcpus", "2", "--class", "queue")
+	var taps []*os.File
+	for range 8 {
+		taps = append(taps, c.openMachineTap(t, m))
+	}
+	own, err := net.ParseMAC(m.Address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rig := &guestRig{lab: c.lab, own: own, podB: interfaceMAC(t, c.PodB)}
+	there := listenFrames(t, c.PodB, carriedEtherType)
+	following := c.follow(t, machineIdentity)
+	c.awaitRelay(t, machineIdentity)
+	const queue = 5
+	// Until the relay answers, frames are the bridge's.
+	for range 20 {
+		writeTap(taps[queue], make([]byte, virtioHeaderBytes), rig.frame(own, "by queue"))
+		if text := arrivedText(t, there); text != "by queue" {
+			t.Fatalf("%q arrives", text)
+		}
+	}
+	traced := following.stop()
+	if len(traced) == 0 {
+		t.Fatal("ktsnd saw none of the frames")
+	}
+	for _, one := range traced {
+		if one.TrafficClass != queue {
+			t.Errorf("its class is %d: %+v", one.TrafficClass, one)
+		}
 	}
 }
 

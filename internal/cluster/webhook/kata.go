@@ -74,6 +74,9 @@ func kataDevice(pod *corev1.Pod, kata string, asked map[string]string) error {
 	case kata == device.Veth && given && kind != device.Veth:
 		return fmt.Errorf("annotation %s is %q, and the runtime of the pod, Kata, takes the interface itself (%s); remove the annotation", v1alpha1.DeviceAnnotation,
 			kind, device.Veth)
+	case kata == device.Veth && asked[device.ClassName] == device.ClassQueue:
+		return fmt.Errorf("annotation %s is %s, and of a %s nobody sees by which queue a frame left the machine; give %s or %s", v1alpha1.DeviceClassAnnotation,
+			device.ClassQueue, device.Veth, device.ClassRecord, device.ClassPCP)
 	case kata == device.Veth:
 		asked[device.KindName] = device.Veth
 	case kind == device.Veth:

@@ -5,47 +5,86 @@ package vm
 import (
 	"fmt"
 	"strings"
+
+	"github.com/kubernetsn/kubernetsn/internal/shared/device"
 )
 
 // clockArguments are those of the virtio port by which a guest asks for the node's time.
 const clockArguments = "-device virtio-serial -device virtserialport,chardev=%[1]s-clock,name=org.kubernetsn.clock \\\n" +
 	"    -chardev socket,id=%[1]s-clock,path=%[2]s,server=on,wait=off"
 
-// Interface are the arguments of QEMU that make the machine's interface.
+// sharedMemory lets a relay of vhost-user read the queues.
+const sharedMemory = "memory-backend-memfd,id=%s-memory,size=SIZE,share=on"
+
+// Interface are the arguments of QEMU that make the machine's interface. Of vhost-user the machine's memory must be shared besides.
 func (m *Machine) Interface() []string {
+	made := "virtio-net-pci,netdev=" + m.Name + ",mac=" + m.Address + fmt.Sprintf(",host_mtu=%d", m.MTU)
+	if m.Queues > 1 {
+		// Two interrupts for each pair, one for the queue of commands, one for changes of the device.
+		made += fmt.Sprintf(",mq=on,vectors=%d", 2*m.Queues+2)
+	}
+	if m.Device == device.VhostUser {
+		return []string{
+			"-chardev", fmt.Sprintf("socket,id=%s-vhost,path=%s,reconnect=1", m.Name, m.Socket),
+			"-netdev", fmt.Sprintf("vhost-user,id=%[1]s,chardev=%[1]s-vhost,queues=%[2]d", m.Name, m.Queues), "-device", made,
+		}
+	}
 	net := fmt.Sprintf("tap,id=%s,ifname=%s,script=no,downscript=no,vhost=off", m.Name, m.Tap)
-	device := fmt.Sprintf("virtio-net-pci,netdev=%s,mac=%s,host_mtu=%d", m.Name, m.Address, m.MTU)
 	if m.Queues > 1 {
 		net += fmt.Sprintf(",queues=%d", m.Queues)
-		device += fmt.Sprintf(",mq=on,vectors=%d", 2*m.Queues+2)
 	}
-	return []string{"-netdev", net, "-device", device}
+	return []string{"-netdev", net, "-device", made}
 }
 
 // QEMU are the arguments of QEMU that fit, as lines of a shell.
 func (m *Machine) QEMU() string {
+	lines := []string{fmt.Sprintf("-smp %d", m.VCPUs)}
+	if m.Device == device.VhostUser {
+		lines = append(lines, "-object "+fmt.Sprintf(sharedMemory, m.Name)+" -numa node,memdev="+m.Name+"-memory")
+	}
 	made := m.Interface()
-	return strings.Join([]string{fmt.Sprintf("-smp %d", m.VCPUs), strings.Join(made[:2], " "), strings.Join(made[2:], " "), fmt.Sprintf(clockArguments, m.Name, m.Clock)}, " \\\n    ") + "\n"
+	for i := 0; i < len(made); i += 2 {
+		lines = append(lines, made[i]+" "+made[i+1])
+	}
+	return strings.Join(append(lines, fmt.Sprintf(clockArguments, m.Name, m.Clock)), " \\\n    ") + "\n"
 }
 
 // Libvirt is the same as elements of a domain.
 func (m *Machine) Libvirt() string {
-	driver := "\n  <driver name='qemu'/>"
+	queues := ""
 	if m.Queues > 1 {
-		driver = fmt.Sprintf("\n  <driver name='qemu' queues='%d'/>", m.Queues)
+		queues = fmt.Sprintf(" queues='%d'", m.Queues)
 	}
 	return fmt.Sprintf(`<vcpu>%d</vcpu>
-<interface type='ethernet'>
-  <mac address='%s'/>
-  <target dev='%s' managed='no'/>
-  <model type='virtio'/>
-  <mtu size='%d'/>%s
-</interface>
-<channel type='unix'>
+%s<channel type='unix'>
   <source mode='bind' path='%s'/>
   <target type='virtio' name='org.kubernetsn.clock'/>
 </channel>
-`, m.VCPUs, m.Address, m.Tap, m.MTU, driver, m.Clock)
+`, m.VCPUs, m.libvirtInterface(queues), m.Clock)
+}
+
+func (m *Machine) libvirtInterface(queues string) string {
+	if m.Device == device.VhostUser {
+		return fmt.Sprintf(`<memoryBacking><source type='memfd'/><access mode='shared'/></memoryBacking>
+<interface type='vhostuser'>
+  <mac address='%s'/>
+  <source type='unix' path='%s' mode='client'>
+    <reconnect enabled='yes' timeout='1'/>
+  </source>
+  <model type='virtio'/>
+  <mtu size='%d'/>
+  <driver%s/>
+</interface>
+`, m.Address, m.Socket, m.MTU, queues)
+	}
+	return fmt.Sprintf(`<interface type='ethernet'>
+  <mac address='%s'/>
+  <target dev='%s' managed='no'/>
+  <model type='virtio'/>
+  <mtu size='%d'/>
+  <driver name='qemu'%s/>
+</interface>
+`, m.Address, m.Tap, m.MTU, queues)
 }
 
 // Guest are commands for the machine.

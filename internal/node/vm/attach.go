@@ -4,6 +4,7 @@ package vm
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -16,6 +17,8 @@ import (
 	"github.com/containernetworking/cni/pkg/types"
 	current "github.com/containernetworking/cni/pkg/types/100"
 	"github.com/vishvananda/netlink"
+
+	"github.com/kubernetsn/kubernetsn/internal/shared/device"
 )
 
 // attaching is an Attach under way.
@@ -43,7 +46,10 @@ func (n *Node) Attach(ctx context.Context, m *Machine) error {
 	if err != nil {
 		return err
 	}
-	m.Tap, m.Clock = m.tapName(), n.clockSocket(m)
+	m.Clock = n.clockSocket(m)
+	if m.Device == device.Tap {
+		m.Tap = m.tapName()
+	}
 	a := &attaching{Machine: m, node: n, list: list}
 	if err := a.run(ctx); err != nil {
 		for _, undo := range slices.Backward(a.undo) {
@@ -114,10 +120,33 @@ func (a *attaching) attachInterface(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("attach an interface for %s to network %s: %w", a.Name, a.Network, err)
 	}
-	return a.read(result)
+	if err := a.read(result); err != nil {
+		return err
+	}
+	if a.Device == device.VhostUser {
+		a.Socket, err = a.vhostSocket()
+	}
+	return err
 }
 
+// vhostSocket is where the relay listens. Results before version 1.1 of CNI do not say it.
+func (a *attaching) vhostSocket() (string, error) {
+	for _, plugin := range a.list.Plugins {
+		var asked struct {
+			SocketDir string `json:"socketDir"`
+		}
+		if json.Unmarshal(plugin.Bytes, &asked) == nil && asked.SocketDir != "" {
+			return filepath.Join(asked.SocketDir, a.containerID(), device.SocketName(interfaceName)), nil
+		}
+	}
+	return "", fmt.Errorf("no plugin of network %s has a socketDir, in which the socket of %s would be", a.Network, device.VhostUser)
+}
+
+// makeTap makes the device of one that has it on the node. A relay of vhost-user makes its socket itself.
 func (a *attaching) makeTap(context.Context) error {
+	if a.Device != device.Tap {
+		return nil
+	}
 	tap := &Tap{Name: a.Tap, MTU: a.MTU + FrontBytes, Queues: a.Queues, Owner: a.Owner}
 	if err := tap.Make(); err != nil {
 		return err

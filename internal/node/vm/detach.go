@@ -27,8 +27,10 @@ func (n *Node) Detach(ctx context.Context, name string, force bool) error {
 	if err != nil {
 		return err
 	}
-	if err := RemoveTap(m.Tap); err != nil {
-		return err
+	if m.Tap != "" {
+		if err := RemoveTap(m.Tap); err != nil {
+			return err
+		}
 	}
 	left := n.deleteInterface(ctx, m)
 	if left != nil && !force {

@@ -8,6 +8,8 @@ import (
 	"net"
 	"net/netip"
 	"regexp"
+	"slices"
+	"strings"
 
 	"github.com/kubernetsn/kubernetsn/internal/shared/device"
 )
@@ -20,14 +22,19 @@ type Machine struct {
 	// ConfDir and PluginDirs are where its configuration and the plugins were.
 	ConfDir    string   `json:"conf_dir"`
 	PluginDirs []string `json:"plugin_dirs"`
+	// Device is device.Tap or device.VhostUser, Class one of device.Classes.
+	Device string `json:"device"`
+	Class  string `json:"class"`
 	// Queues is how many pairs the machine's interface has, VCPUs how many processors the machine.
 	Queues int `json:"queues"`
 	VCPUs  int `json:"vcpus"`
-	// Owner may open the tap, without a privilege; -1: root alone.
+	// Owner may open the tap or the socket, without a privilege; -1: root alone.
 	Owner int `json:"owner"`
-	// Tap is QEMU's interface, Port the node's end of the interface that tsn-cni has made.
-	Tap  string `json:"tap"`
-	Port string `json:"port"`
+	// Tap is QEMU's interface, or Socket that of vhost-user at which a relay listens. Port is the node's end of the interface that
+	// tsn-cni has made.
+	Tap    string `json:"tap,omitempty"`
+	Socket string `json:"socket,omitempty"`
+	Port   string `json:"port"`
 	// Clock is the socket by which the machine asks for the node's time; QEMU makes it.
 	Clock string `json:"clock"`
 	// Address, Prefixes, Gateways and MTU are what the machine's interface is to have.
@@ -59,6 +66,15 @@ func (m *Machine) Check() error {
 	if m.Queues > 1 && m.VCPUs < 2 {
 		return fmt.Errorf("%d queues need a machine with at least 2 virtual processors, and it has %d: with one, a queue waits while another "+
 			"is served, and classes do not hold; give it more processors or one queue", m.Queues, m.VCPUs)
+	}
+	if m.Device != device.Tap && m.Device != device.VhostUser {
+		return fmt.Errorf("%q is no device of a virtual machine; give %s or %s", m.Device, device.Tap, device.VhostUser)
+	}
+	if !slices.Contains(device.Classes, m.Class) {
+		return fmt.Errorf("%q does not say the class of a frame; give one of %s", m.Class, strings.Join(device.Classes, ", "))
+	}
+	if m.Class == device.ClassQueue && m.Queues == 1 {
+		return errors.New("the class is by queue, and there is one: all frames would be of one class; give the machine more")
 	}
 	if m.Address != "" {
 		if address, err := net.ParseMAC(m.Address); err != nil || len(address) != 6 || address[0]&1 != 0 {

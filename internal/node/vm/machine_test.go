@@ -9,7 +9,7 @@ import (
 )
 
 func TestWhatCannotBeIsSaidBeforeAnythingIsMade(t *testing.T) {
-	right := Machine{Name: "plc-1", Network: "tsn", Queues: 4, VCPUs: 2, Owner: -1}
+	right := Machine{Name: "plc-1", Network: "tsn", Device: "tap", Class: "record", Queues: 4, VCPUs: 2, Owner: -1}
 	for name, test := range map[string]struct {
 		change func(*Machine)
 		part   string
@@ -24,6 +24,9 @@ func TestWhatCannotBeIsSaidBeforeAnythingIsMade(t *testing.T) {
 		"too many queues":                 {change: func(m *Machine) { m.Queues = 9 }, part: "9 queues"},
 		"several queues of one processor": {change: func(m *Machine) { m.VCPUs = 1 }, part: "4 queues need a machine with at least 2 virtual processors"},
 		"no processor":                    {change: func(m *Machine) { m.Queues, m.VCPUs = 1, 0 }, part: "less than 1"},
+		"another device":                  {change: func(m *Machine) { m.Device = "macvtap" }, part: `"macvtap" is no device of a virtual machine; give tap or vhost-user`},
+		"another class":                   {change: func(m *Machine) { m.Class = "dscp" }, part: `"dscp" does not say the class of a frame; give one of record, pcp, queue`},
+		"a class by one queue":            {change: func(m *Machine) { m.Class, m.Queues = "queue", 1 }, part: "all frames would be of one class"},
 		"a hardware address of a group":   {change: func(m *Machine) { m.Address = "01:00:5e:00:00:01" }, part: "no hardware address of one"},
 		"no hardware address":             {change: func(m *Machine) { m.Address = "x" }, part: `"x"`},
 	} {
@@ -38,7 +41,7 @@ func TestWhatCannotBeIsSaidBeforeAnythingIsMade(t *testing.T) {
 
 func TestArgumentsFitTheMachine(t *testing.T) {
 	m := Machine{
-		Name: "plc-1", Queues: 4, VCPUs: 2, Tap: "ktsn-plc-1", Address: "0a:58:0a:2a:01:02", MTU: 1450, Clock: "/run/ktsn/vm/plc-1.clock.sock",
+		Name: "plc-1", Device: "tap", Queues: 4, VCPUs: 2, Tap: "ktsn-plc-1", Address: "0a:58:0a:2a:01:02", MTU: 1450, Clock: "/run/ktsn/vm/plc-1.clock.sock",
 		Prefixes: []netip.Prefix{netip.MustParsePrefix("10.42.1.2/16")},
 	}
 	for _, part := range []string{"-smp 2", "ifname=ktsn-plc-1", "queues=4", "mq=on,vectors=10", "mac=0a:58:0a:2a:01:02", "host_mtu=1450", "path=/run/ktsn/vm/plc-1.clock.sock"} {
@@ -51,7 +54,19 @@ func TestArgumentsFitTheMachine(t *testing.T) {
 			t.Errorf("libvirt's lack %q:\n%s", part, m.Libvirt())
 		}
 	}
-	m.Queues = 1
+	m.Device, m.Socket = "vhost-user", "/run/ktsn/pods/vm-plc-1/tsn0.vhost.sock"
+	for _, part := range []string{"memory-backend-memfd,id=plc-1-memory,size=SIZE,share=on -numa node,memdev=plc-1-memory", "path=" + m.Socket + ",reconnect=1",
+		"vhost-user,id=plc-1,chardev=plc-1-vhost,queues=4", "mq=on,vectors=10", "host_mtu=1450"} {
+		if !strings.Contains(m.QEMU(), part) {
+			t.Errorf("QEMU's lack %q:\n%s", part, m.QEMU())
+		}
+	}
+	for _, part := range []string{"<access mode='shared'/>", "<source type='unix' path='" + m.Socket + "' mode='client'>", "<driver queues='4'/>", "<mtu size='1450'/>"} {
+		if !strings.Contains(m.Libvirt(), part) {
+			t.Errorf("libvirt's lack %q:\n%s", part, m.Libvirt())
+		}
+	}
+	m.Device, m.Queues = "tap", 1
 	if text := m.QEMU() + m.Libvirt(); strings.Contains(text, "queues=") || strings.Contains(text, "mq=on") {
 		t.Errorf("with one queue they are\n%s", text)
 	}

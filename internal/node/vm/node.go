@@ -10,9 +10,12 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 
 	"github.com/containernetworking/cni/libcni"
 	"golang.org/x/sys/unix"
+
+	"github.com/kubernetsn/kubernetsn/internal/shared/device"
 )
 
 // Where things are, unless the command line says something else.
@@ -65,12 +68,27 @@ func (n *Node) runtime(m *Machine) *libcni.CNIConfig {
 }
 
 func (m *Machine) attachment() *libcni.RuntimeConf {
-	conf := &libcni.RuntimeConf{ContainerID: m.containerID(), NetNS: namespacePath(m.namespaceName()), IfName: interfaceName}
+	conf := &libcni.RuntimeConf{
+		ContainerID: m.containerID(), NetNS: namespacePath(m.namespaceName()), IfName: interfaceName,
+		Args: append([][2]string{{"IgnoreUnknown", "1"}}, m.deviceArguments()...),
+	}
 	if m.Address != "" {
 		conf.CapabilityArgs = map[string]any{"mac": m.Address}
-		conf.Args = [][2]string{{"IgnoreUnknown", "1"}, {"MAC", m.Address}}
+		conf.Args = append(conf.Args, [2]string{"MAC", m.Address})
 	}
 	return conf
+}
+
+// deviceArguments tell tsn-cni how the machine is connected. The tap is the node's, and Attach's: for tsn-cni somebody else takes the
+// interface.
+func (m *Machine) deviceArguments() [][2]string {
+	kind := m.Device
+	if kind == device.Tap {
+		kind = device.Veth
+	}
+	return [][2]string{
+		{"DEVICE", kind}, {"DEVICE_CLASS", m.Class}, {"DEVICE_QUEUES", strconv.Itoa(m.Queues)}, {"DEVICE_OWNER", strconv.Itoa(max(m.Owner, 0))},
+	}
 }
 
 // leftOver is an attachment whose network namespace is gone.

@@ -19,7 +19,7 @@ const (
 	Tap = "tap"
 	// VhostUser is a socket at which a relay serves the machine's queues.
 	VhostUser = "vhost-user"
-	// Veth is the pod's interface itself: the container runtime, Kata's, makes a tap and redirects between both.
+	// Veth is the pod's interface itself: the container runtime, Kata's, or `ktsn vm attach` makes a tap and redirects between both.
 	Veth = "veth"
 )
 
@@ -105,8 +105,6 @@ const kataFolder = "/run/kata-containers/"
 // checkRuntime finds what the runtime that makes the machine cannot do.
 func (d Device) checkRuntime() error {
 	switch {
-	case d.Kind == Veth && d.Class == ClassQueue:
-		return fmt.Errorf("%s is %s, and of a %s nobody sees by which queue a frame left the machine; give %s or %s", ClassName, d.Class, Veth, ClassRecord, ClassPCP)
 	case d.Kind == Veth && d.DAN != "":
 		return fmt.Errorf("%s is %q, and a device of kind %s is found in the network namespace; leave one of them out", DANName, d.DAN, Veth)
 	case d.DAN != "" && !strings.HasPrefix(path.Clean(d.DAN)+"/", kataFolder):
