@@ -46,8 +46,8 @@ func frames(arguments []string) error {
 			sent++
 		}
 	}
-	fmt.Println(sent)
-	return nil
+	_, err = fmt.Fprintln(os.Stdout, sent)
+	return err
 }
 
 func readFrames(path string) (all [][]byte, err error) {
