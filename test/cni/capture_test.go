@@ -180,7 +180,7 @@ func TestAFilterThatWasRemovedIsPutBack(t *testing.T) {
 	for name, mend := range map[string]func(*testing.T, *pod){
 		"by CHECK": func(t *testing.T, p *pod) {
 			err := lab.a.runtime.CheckNetworkList(t.Context(), list(t, config), p.attachment())
-			if err == nil || !strings.Contains(err.Error(), "had lost the filter") {
+			if err == nil || !strings.Contains(err.Error(), "had lost a filter") {
 				t.Errorf("CHECK said %v", err)
 			}
 			must(t, lab.a.runtime.CheckNetworkList(t.Context(), list(t, config), p.attachment()))

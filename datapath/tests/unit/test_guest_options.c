@@ -71,7 +71,7 @@ static void what_is_wrong_is_said(void **state)
 		{REQUIRED " --class all",
 		 "ktsn-relay-vhost: --class: \"all\" is none of record, pcp, queue\n"},
 		{REQUIRED " --vhost-socket v.sock",
-		 "\"v.sock\" is no absolute path of less than 108 bytes\n"},
+		 "\"v.sock\" is no absolute path of less than 104 bytes\n"},
 		{REQUIRED " --link-fd 900", "ktsn-relay-vhost: --link-fd: file descriptor 900 is not open; "
 					    "pass it on to ktsn-relay-vhost\n"},
 		{REQUIRED " more",

@@ -145,7 +145,7 @@ func TestTheMachineLearnsTheNodesTime(t *testing.T) {
 	defer port.Close()
 	_ = port.SetDeadline(time.Now().Add(patience))
 	// The follower of hosttime is tested with its server; here it is enough that somebody answers.
-	if err := binary.Write(port, binary.LittleEndian, hosttime.Request{Magic: 0x3151544b, Number: 7}); err != nil {
+	if err := binary.Write(port, binary.LittleEndian, hosttime.Request{Magic: 0x3251544b, Number: 7}); err != nil {
 		t.Fatal(err)
 	}
 	var reply hosttime.Reply

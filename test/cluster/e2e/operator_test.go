@@ -524,7 +524,7 @@ func refusals(ctx context.Context, t *testing.T, namespace string) {
 		"an unknown network":               {annotated(waiting("refused", ""), "nowhere"), "there is no TSNNetwork nowhere"},
 		"a namespace that is not allowed":  {annotated(waiting("refused", ""), "elsewhere"), "may not be on TSNNetwork elsewhere"},
 		"a virtual machine that moves":     {moving(annotated(waiting("refused", ""), "tsn")), "cannot migrate while it runs"},
-		"a device that there is not":       {deviceOf(annotated(waiting("refused", ""), "tsn"), "macvtap"), `kubernetsn.io/device is "macvtap"; give tap or vhost-user`},
+		"a device that there is not":       {deviceOf(annotated(waiting("refused", ""), "tsn"), "macvtap"), `kubernetsn.io/device is "macvtap"; give tap, vhost-user or veth`},
 		"an annotation that names nothing": {annotated(waiting("refused", ""), "tsn,,second"), `"" is no name`},
 	} {
 		t.Run(name, func(t *testing.T) {
