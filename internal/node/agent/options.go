@@ -88,6 +88,7 @@ func Parse(arguments []string, stdout io.Writer) (*Options, error) {
 	relayUser := relay.DefaultUser
 	flags.StringVar(&o.Relays.Captured.Path, "relay-binary", "/usr/lib/ktsn/ktsn-relay", "`PATH` of ktsn-relay, which takes captured frames to ktsnd")
 	flags.StringVar(&o.Relays.Guests.Path, "vhost-relay-binary", "/usr/lib/ktsn/ktsn-relay-vhost", "`PATH` of ktsn-relay-vhost, which serves virtual machines by vhost-user")
+	flags.IntVar(&o.Relays.Guests.Most, "vhost-relays", 16, "how many of these may run; each takes some 9 MiB of this program's memory")
 	flags.StringVar(&relayUser, "relay-user", relayUser, "`UID[:GID]` as which they run")
 	through := addOVSOptions(flags)
 	if err := command.Parse(flags, usage, arguments, stdout); err != nil {
@@ -104,6 +105,9 @@ func Parse(arguments []string, stdout io.Writer) (*Options, error) {
 	o.Relays.Captured.User, o.Relays.Guests.User = user, user
 	if o.Node == "" {
 		return nil, fmt.Errorf("--node is missing; %w", command.ErrUsage)
+	}
+	if o.Relays.Guests.Most < 1 {
+		return nil, fmt.Errorf("--vhost-relays %d: give at least 1; %w", o.Relays.Guests.Most, command.ErrUsage)
 	}
 	if o.SweepEvery < time.Second {
 		return nil, fmt.Errorf("--sweep-every %v: give at least 1s; %w", o.SweepEvery, command.ErrUsage)

@@ -144,3 +144,22 @@ func TestARelayOfAMachineThatIsMissingIsNamed(t *testing.T) {
 		t.Errorf("it said %q", said)
 	}
 }
+
+func TestMachinesLeavePlaceForOthersRelays(t *testing.T) {
+	machine := func() *attachment {
+		return &attachment{relayed: cni.RelayedAttachment{Device: device.Device{Kind: device.VhostUser}}}
+	}
+	running := machine()
+	running.process = &process{}
+	s := &Supervisor{Programs: Programs{Guests: Program{Most: 1}}, attached: map[string]*attachment{"a": running, "b": machine(), "c": {}}}
+	if err := s.mayStart(s.attached["b"]); err == nil || !strings.Contains(err.Error(), "runs 1 relays of vhost-user already and starts no more") {
+		t.Errorf("another machine's relay: %v", err)
+	}
+	if err := s.mayStart(s.attached["c"]); err != nil {
+		t.Errorf("a captured pod's relay: %v", err)
+	}
+	s.Programs.Guests.Most = 0
+	if err := s.mayStart(s.attached["b"]); err != nil {
+		t.Errorf("without a limit: %v", err)
+	}
+}

@@ -53,6 +53,8 @@ type Program struct {
 	// Path is where ktsn-relay is.
 	Path string
 	User User
+	// Most is how many of it may run; 0: as many as a node has relays at all.
+	Most int
 }
 
 // Check says what keeps the program from being started.

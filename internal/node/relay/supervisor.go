@@ -15,6 +15,7 @@ import (
 
 	"github.com/kubernetsn/kubernetsn/internal/node/cni"
 	"github.com/kubernetsn/kubernetsn/internal/node/overlay"
+	"github.com/kubernetsn/kubernetsn/internal/shared/device"
 )
 
 const (
@@ -190,12 +191,31 @@ func (s *Supervisor) settle(port string, wanted *cni.RelayedAttachment, now time
 		}
 		s.attached[port] = a
 	}
-	if a.process == nil && s.running() >= mostRelays {
-		a.fail(fmt.Errorf("the node runs %d relays already and starts no more", mostRelays), now)
-		return
+	if a.process == nil {
+		if err := s.mayStart(a); err != nil {
+			a.fail(err, now)
+			return
+		}
 	}
 	a.settle(s, now)
 }
+
+// mayStart says why there is no place for another relay of a kind: those of virtual machines take so much memory that a node's pods
+// could use up all that relays have.
+func (s *Supervisor) mayStart(a *attachment) error {
+	if s.running(anyKind) >= mostRelays {
+		return fmt.Errorf("the node runs %d relays already and starts no more", mostRelays)
+	}
+	if most := s.Programs.Guests.Most; a.isOfGuest() && most > 0 && s.running((*attachment).isOfGuest) >= most {
+		return fmt.Errorf("the node runs %d relays of vhost-user already and starts no more; ktsn-agent's option --vhost-relays (value "+
+			"agent.vhostRelays of the chart) says how many", most)
+	}
+	return nil
+}
+
+func anyKind(*attachment) bool { return true }
+
+func (a *attachment) isOfGuest() bool { return a.relayed.Device.Is(device.VhostUser) }
 
 // await looks again soon for a port that the plugin is about to make, or has just removed; not as soon once it has been missing
 // for long: its pod may be gone without the plugin.
@@ -208,10 +228,10 @@ func (s *Supervisor) await(port string, now time.Time) {
 	}
 }
 
-func (s *Supervisor) running() int {
+func (s *Supervisor) running(is func(*attachment) bool) int {
 	count := 0
 	for _, a := range s.attached {
-		if a.process != nil {
+		if a.process != nil && is(a) {
 			count++
 		}
 	}
