@@ -85,6 +85,16 @@ func TestGuestsSocketIsMadeByWhoRunsIt(t *testing.T) {
 	if err := c.NodeA.Do(func() (err error) { said, err = open.CombinedOutput(); return err }); err != nil {
 		t.Errorf("its user cannot open the tap: %v: %s", err, said)
 	}
+	listen := exec.Command("perl", "-MIO::Socket::UNIX", "-e", `IO::Socket::UNIX->new(Local => $ARGV[0], Listen => 1) or die "$!\n"; unlink $ARGV[0]`, m.Clock)
+	listen.SysProcAttr = open.SysProcAttr
+	for dir := m.stateDir; dir != os.TempDir(); dir = filepath.Dir(dir) { // those that testing makes are root's
+		if err := os.Chmod(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if said, err := listen.CombinedOutput(); err != nil {
+		t.Errorf("its user cannot make the clock's socket: %v: %s", err, said)
+	}
 	about, err := os.Stat(filepath.Dir(m.Clock))
 	if err != nil {
 		t.Fatal(err)

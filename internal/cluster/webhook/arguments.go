@@ -41,6 +41,9 @@ func annotationOf(argument string) string {
 	case receiveArgument:
 		return v1alpha1.ReceiveAnnotation
 	}
+	if argument == device.DANName {
+		return v1alpha1.DeviceAnnotation // which the runtime class stands beside
+	}
 	return deviceAnnotations[argument]
 }
 

@@ -6,7 +6,6 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"path"
 	"slices"
 	"strings"
 
@@ -39,8 +38,8 @@ func (k *Kata) Set(text string) error {
 	}
 	for part := range strings.SplitSeq(text, ",") {
 		handler, where, _ := strings.Cut(part, "=")
-		if handler == "" || (where != device.Veth && !path.IsAbs(where)) {
-			return fmt.Errorf("%q: give HANDLER=%s, or HANDLER= and the absolute path of a folder", part, device.Veth)
+		if handler == "" || (where != device.Veth && !device.IsDANFolder(where)) {
+			return fmt.Errorf("%q: give HANDLER=%s, or HANDLER= and a folder in /run/kata-containers", part, device.Veth)
 		}
 		read[handler] = where
 	}

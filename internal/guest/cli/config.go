@@ -83,13 +83,16 @@ WantedBy=multi-user.target
 `
 }
 
+// slowly keeps chronyd from slewing the clock faster, in millionths, than ktsn-guest expects between two looks.
+const slowly = "maxslewrate 500\nmakestep 0.001 3\n"
+
 // chronyLines are for chrony.conf. Both clocks are the host's CLOCK_REALTIME.
 func chronyLines(ptp string) string {
 	if ptp != "" {
-		return "refclock PHC " + ptp + " poll 0 dpoll -2 offset 0 stratum 2\nmakestep 0.001 3\n"
+		return "refclock PHC " + ptp + " poll 0 dpoll -2 offset 0 stratum 2\n" + slowly
 	}
 	// The bound that ktsn-guest has where machines are emulated; chronyd takes half of a delay for an error.
-	return "refclock SOCK " + chronySocket + " poll 0 filter 8 delay 0.001 stratum 2\nmakestep 0.001 3\n"
+	return "refclock SOCK " + chronySocket + " poll 0 filter 8 delay 0.001 stratum 2\n" + slowly
 }
 
 func userData(interfaces []string, ptp string) string {

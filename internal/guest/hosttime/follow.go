@@ -275,11 +275,12 @@ func (f *Follower) clock() capture.GuestClock {
 	return clock
 }
 
-// step returns by how much the clock may move against the counter until the next look: twice as much as it did since the last.
+// step returns by how much the clock may move against the counter until the next look: twice as much as it did since the last, and not
+// less than by a slew that the kernel may begin at any moment.
 func (s *slew) step(apart int64) int64 {
 	if s.known {
 		s.perTickNs = max(apart-s.apart, s.apart-apart)
 	}
 	s.known, s.apart = true, apart
-	return 2 * s.perTickNs
+	return max(2*s.perTickNs, tick.Nanoseconds()*slewPPB/1e9)
 }

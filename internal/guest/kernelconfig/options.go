@@ -65,6 +65,6 @@ var Options = []Option{
 	{Name: "IGB", Part: Card, For: "Intel's I210 and I350"},
 	{Name: "IGC", Part: Card, For: "Intel's I225 and I226"},
 
-	{Name: "IKCONFIG", Part: Held, For: "ktsn-guest check, which then needs no file", Comfort: true},
-	{Name: "IKCONFIG_PROC", Part: Held, For: "ktsn-guest check, which then needs no file", Comfort: true},
+	{Name: "IKCONFIG", Part: Held, For: "ktsn-guest kernel check, which then needs no file", Comfort: true},
+	{Name: "IKCONFIG_PROC", Part: Held, For: "ktsn-guest kernel check, which then needs no file", Comfort: true},
 }

@@ -152,7 +152,7 @@ func tapOf(attachment *overlay.Attachment, of device.Device, mtu int) (*vm.Tap, 
 	if owner == 0 {
 		owner = -1 // root may anyway
 	}
-	return &vm.Tap{Name: name, MTU: min(mtu+vm.FrontBytes, maxMTU-ethernetBytes), Queues: of.Queues, Owner: owner}, nil
+	return &vm.Tap{Name: name, MTU: min(mtu+vm.FrontBytes, maxMTU-ethernetBytes), Queues: of.Queues, Owner: owner, Group: of.Owner}, nil
 }
 
 // ethernetBytes are those of a header, which the kernel counts for a tap.

@@ -85,7 +85,7 @@ func (d *Devices) Write(folder, sandbox string) error {
 	if err != nil {
 		return err
 	}
-	if err := os.MkdirAll(folder, 0o755); err != nil {
+	if err := makeFolder(folder); err != nil {
 		return fmt.Errorf("make the folder of Kata's network devices: %w", err)
 	}
 	path := Path(folder, sandbox)
@@ -97,6 +97,22 @@ func (d *Devices) Write(folder, sandbox string) error {
 		return errors.Join(fmt.Errorf("write Kata's network devices: %w", err), os.Remove(next))
 	}
 	return nil
+}
+
+// makeFolder makes it. What is there must not lead elsewhere.
+func makeFolder(folder string) error {
+	if err := os.MkdirAll(filepath.Dir(folder), 0o755); err != nil {
+		return err
+	}
+	err := os.Mkdir(folder, 0o755)
+	if !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	is, err := os.Lstat(folder)
+	if err == nil && !is.IsDir() {
+		err = fmt.Errorf("%s is no folder", folder)
+	}
+	return err
 }
 
 // Remove removes the file of a sandbox. That there is none is no error.

@@ -29,7 +29,7 @@ func (n *NetworkInfo) readAddresses(link netlink.Link) error {
 	addresses, err := netlink.AddrList(link, netlink.FAMILY_ALL)
 	for _, address := range addresses {
 		// The machine's kernel makes its own of the link.
-		if !address.IP.IsLinkLocalUnicast() {
+		if !isOfLink(address.IP) {
 			n.Interface.Addresses = append(n.Interface.Addresses, address.IPNet.String())
 		}
 	}
@@ -40,7 +40,7 @@ func (n *NetworkInfo) readAddresses(link netlink.Link) error {
 func (n *NetworkInfo) readRoutes(link netlink.Link) error {
 	routes, err := netlink.RouteList(link, netlink.FAMILY_ALL)
 	for _, route := range routes {
-		if route.Protocol == unix.RTPROT_KERNEL || (route.Dst != nil && route.Dst.IP.IsLinkLocalUnicast()) {
+		if route.Protocol == unix.RTPROT_KERNEL || (route.Dst != nil && isOfLink(route.Dst.IP)) {
 			continue
 		}
 		made := Route{Gateway: text(route.Gw), Source: text(route.Src), Scope: int(route.Scope)}
@@ -51,6 +51,10 @@ func (n *NetworkInfo) readRoutes(link netlink.Link) error {
 	}
 	return err
 }
+
+// isOfLink tells whether the kernel makes addresses like this one by itself. Of IPv4 somebody has given them: gateways of pods are
+// called so.
+func isOfLink(ip net.IP) bool { return ip.To4() == nil && ip.IsLinkLocalUnicast() }
 
 func isDefault(destination *net.IPNet) bool {
 	ones, _ := destination.Mask.Size()

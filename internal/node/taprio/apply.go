@@ -28,7 +28,9 @@ func Apply(ctx context.Context, table *control.GateParameterTable, o *Options) (
 	if err != nil {
 		return err
 	}
+	touched := false
 	for _, command := range commands {
+		touched = touched || command[0] == "tc"
 		if command.setsQueues() && o.hasQueues() {
 			continue
 		}
@@ -36,6 +38,9 @@ func Apply(ctx context.Context, table *control.GateParameterTable, o *Options) (
 			command = append(Command{"ip", "link", "set", "dev", o.vlanDevice()}, o.vlanType()...)
 		}
 		if err := command.run(ctx); err != nil {
+			if !touched {
+				return err
+			}
 			return errors.Join(err, o.undo(context.WithoutCancel(ctx), there))
 		}
 	}

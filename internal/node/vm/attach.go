@@ -9,8 +9,10 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
+	"os/user"
 	"path/filepath"
 	"slices"
+	"strconv"
 
 	"github.com/containernetworking/cni/libcni"
 	"github.com/containernetworking/cni/pkg/invoke"
@@ -93,7 +95,10 @@ func (a *attaching) note(context.Context) error {
 func (a *attaching) makeSocketFolder(context.Context) error {
 	folder := filepath.Dir(a.Clock)
 	a.undo = append(a.undo, func() error { return os.RemoveAll(folder) })
-	err := os.MkdirAll(folder, 0o750)
+	err := os.MkdirAll(filepath.Dir(folder), 0o755)
+	if err == nil {
+		err = os.Mkdir(folder, 0o750)
+	}
 	if err == nil && a.Owner >= 0 {
 		err = os.Chown(folder, a.Owner, -1)
 	}
@@ -142,12 +147,25 @@ func (a *attaching) vhostSocket() (string, error) {
 	return "", fmt.Errorf("no plugin of network %s has a socketDir, in which the socket of %s would be", a.Network, device.VhostUser)
 }
 
+// groupOf is the group of a user of this node, or the one of the same number.
+func groupOf(owner int) int {
+	known, err := user.LookupId(strconv.Itoa(owner))
+	if err != nil {
+		return owner
+	}
+	group, err := strconv.Atoi(known.Gid)
+	if err != nil {
+		return owner
+	}
+	return group
+}
+
 // makeTap makes the device of one that has it on the node. A relay of vhost-user makes its socket itself.
 func (a *attaching) makeTap(context.Context) error {
 	if a.Device != device.Tap {
 		return nil
 	}
-	tap := &Tap{Name: a.Tap, MTU: a.MTU + FrontBytes, Queues: a.Queues, Owner: a.Owner}
+	tap := &Tap{Name: a.Tap, MTU: a.MTU + FrontBytes, Queues: a.Queues, Owner: a.Owner, Group: groupOf(a.Owner)}
 	if err := tap.Make(); err != nil {
 		return err
 	}

@@ -5,8 +5,6 @@ package vm
 import (
 	"errors"
 	"fmt"
-	"os/user"
-	"strconv"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
@@ -35,8 +33,8 @@ type Tap struct {
 	MTU int
 	// Queues are pairs.
 	Queues int
-	// Owner may open it without a privilege; negative: root alone.
-	Owner int
+	// Owner may open it without a privilege, being of Group; negative: root alone.
+	Owner, Group int
 }
 
 // Make makes it, up.
@@ -49,7 +47,7 @@ func (t *Tap) Make() error {
 	}
 	if t.Owner >= 0 {
 		// Who opens it must be in the tap's group as well, which is root's unless it is said.
-		tap.Owner, tap.Group = uint32(t.Owner), groupOf(t.Owner)
+		tap.Owner, tap.Group = uint32(t.Owner), uint32(t.Group)
 	}
 	if err := netlink.LinkAdd(tap); err != nil {
 		return fmt.Errorf("make the tap %s: %w", t.Name, err)
@@ -68,19 +66,6 @@ func (t *Tap) Make() error {
 		}
 	}
 	return nil
-}
-
-// groupOf is the user's group as far as this machine knows the user, else the one of the same number, as of KubeVirt's 107.
-func groupOf(owner int) uint32 {
-	number := strconv.Itoa(owner)
-	if known, err := user.LookupId(number); err == nil {
-		number = known.Gid
-	}
-	group, err := strconv.ParseUint(number, 10, 32)
-	if err != nil {
-		return uint32(owner)
-	}
-	return uint32(group)
 }
 
 // RemoveTap removes it. That it is not there, or somebody else's, is no error.

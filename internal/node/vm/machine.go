@@ -37,7 +37,7 @@ type Machine struct {
 	Port   string `json:"port"`
 	// Clock is the socket by which the machine asks for the node's time; QEMU makes it.
 	Clock string `json:"clock"`
-	// Address, Prefixes, Gateways and MTU are what the machine's interface is to have.
+	// Address, Prefixes and MTU are what the machine's interface is to have.
 	Address  string         `json:"address"`
 	Prefixes []netip.Prefix `json:"prefixes"`
 	MTU      int            `json:"mtu"`

@@ -102,13 +102,19 @@ func Parse(asked map[string]string) (Device, error) {
 // kataFolder is Kata's own, of which dan_conf is a part by default.
 const kataFolder = "/run/kata-containers/"
 
+// IsDANFolder tells whether a folder is directly in Kata's own. A pod's owner can name it, and the plugin writes there as root; further
+// down there are files of pods.
+func IsDANFolder(folder string) bool {
+	dir, name := path.Split(folder)
+	return dir == kataFolder && name != "" && name != "." && name != ".."
+}
+
 // checkRuntime finds what the runtime that makes the machine cannot do.
 func (d Device) checkRuntime() error {
 	switch {
 	case d.Kind == Veth && d.DAN != "":
 		return fmt.Errorf("%s is %q, and a device of kind %s is found in the network namespace; leave one of them out", DANName, d.DAN, Veth)
-	case d.DAN != "" && !strings.HasPrefix(path.Clean(d.DAN)+"/", kataFolder):
-		// A pod's owner can write it, and the plugin writes there as root.
+	case d.DAN != "" && !IsDANFolder(d.DAN):
 		return fmt.Errorf("%s is %q; give a folder in %s, such as %sdans, which Kata's dan_conf is", DANName, d.DAN, kataFolder, kataFolder)
 	}
 	return nil

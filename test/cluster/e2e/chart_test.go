@@ -409,9 +409,9 @@ func TestTheAgentWithoutTheRightToLookAtProgramsServesPods(t *testing.T) {
 		}
 	})
 	host := under.Nodes[0].Name
-	// SYS_ADMIN, NET_RAW, NET_ADMIN, SETUID, SETGID and KILL: bits 21, 13, 12, 7, 6 and 5.
+	// SYS_ADMIN, NET_RAW, NET_ADMIN, SETUID, SETGID, KILL and CHOWN: bits 21, 13, 12, 7, 6, 5 and 0.
 	said := onNode(ctx, t, host, "sh", "-c", "grep -h -E '^(CapPrm|CapEff|CapBnd|CapInh)' /proc/$(pgrep -x ktsn-agent)/status")
-	if want := "CapInh:\t0000000000000000\nCapPrm:\t00000000002030e0\nCapEff:\t00000000002030e0\nCapBnd:\t00000000002030e0\n"; said != want {
+	if want := "CapInh:\t0000000000000000\nCapPrm:\t00000000002030e1\nCapEff:\t00000000002030e1\nCapBnd:\t00000000002030e1\n"; said != want {
 		t.Errorf("the agent has %q, want %q", said, want)
 	}
 	newCompany(ctx, t).arrives(ctx, t)
