@@ -257,11 +257,11 @@ func (f *Follower) clock() capture.GuestClock {
 	}
 	var widest int64
 	for i, id := range clocks {
-		before, now, after := read(unix.CLOCK_MONOTONIC_RAW), read(id), read(unix.CLOCK_MONOTONIC_RAW)
-		f.interval.Advance(after)
-		apart := before + (after-before)/2 - now
+		looked := lookAt(id)
+		f.interval.Advance(looked.after)
+		apart := looked.before + looked.width()/2 - looked.now
 		clock.AheadNs[i] = f.interval.Ahead() + apart
-		widest = max(widest, (after-before+1)/2+f.slews[i].step(apart))
+		widest = max(widest, (looked.width()+1)/2+f.slews[i].step(apart))
 	}
 	bound := f.interval.Bound() + widest
 	clock.BoundNs = uint64(bound)
@@ -273,6 +273,32 @@ func (f *Follower) clock() capture.GuestClock {
 		clock.UntilNs = uint64(read(unix.CLOCK_MONOTONIC) + lasts)
 	}
 	return clock
+}
+
+// look is a reading of a clock between two of the counter.
+type look struct{ before, now, after int64 }
+
+func (l look) width() int64 { return l.after - l.before }
+
+const (
+	// looks are how often a clock is read at most for one reading, narrow is when it is good enough. The machine may stand still between
+	// two instructions, and what was read around such a moment says little.
+	looks  = 8
+	narrow = 20_000
+)
+
+// lookAt returns the narrowest of some looks at a clock.
+func lookAt(id int32) (best look) {
+	for i := range looks {
+		one := look{read(unix.CLOCK_MONOTONIC_RAW), read(id), read(unix.CLOCK_MONOTONIC_RAW)}
+		if i == 0 || one.width() < best.width() {
+			best = one
+		}
+		if best.width() <= narrow {
+			break
+		}
+	}
+	return best
 }
 
 // step returns by how much the clock may move against the counter until the next look: twice as much as it did since the last, and not
