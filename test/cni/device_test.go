@@ -178,6 +178,12 @@ func TestAVirtualMachineSendsByTheTapOfItsPod(t *testing.T) {
 		return nil
 	})
 	tap, there := openTap(t, m.guest), packets(t, m.other, machineEtherType)
+	m.sendsBy(t, tap, there)
+}
+
+// sendsBy has the machine send by its tap: at once, at a time, and as much as the interface allows, behind a record.
+func (m *machines) sendsBy(t *testing.T, tap *os.File, there int) {
+	t.Helper()
 	own, to := hardwareAddress(t, m.guest), hardwareAddress(t, m.other)
 	send := func(frame []byte) {
 		if _, err := tap.Write(slices.Concat(vnetHeader, frame)); err != nil {

@@ -13,7 +13,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -59,23 +58,9 @@ func TestAMachineOfKataSendsByTheInterfaceThatKataTakes(t *testing.T) {
 	m.a.awaitTaps(t, m.guest)
 	tap, there := filteredByKata(t, m.guest), packets(t, m.other, machineEtherType)
 	must(t, m.a.runtime.CheckNetworkList(t.Context(), list(t, m.config), m.guest.attachment()))
-	own, to := hardwareAddress(t, m.guest), hardwareAddress(t, m.other)
-	send := func(frame []byte) {
-		if _, err := tap.Write(slices.Concat(vnetHeader, frame)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	send(machineFrame(to, own, machineEtherType, []byte("at once")))
-	arrives(t, there, "at once")
-	at := time.Now().Add(300 * time.Millisecond)
-	send(behindRecord(machineFrame(to, own, machineEtherType, []byte("at its time")), at))
-	if came := arrives(t, there, "at its time"); came.Before(at) {
-		t.Errorf("a frame arrives %v before its time", at.Sub(came))
-	}
 	// Kata gives the machine the interface's MTU; the record of the largest frame goes beyond it.
-	send(behindRecord(machineFrame(to, own, machineEtherType, append([]byte("the largest"), make([]byte, 1450-11)...)), time.Now()))
-	arrives(t, there, "the largest")
-
+	m.sendsBy(t, tap, there)
+	own, to := hardwareAddress(t, m.guest), hardwareAddress(t, m.other)
 	_, err := unix.Write(packets(t, m.other, machineEtherType), machineFrame(own, to, machineEtherType, []byte("for the machine")))
 	must(t, err)
 	awaitAt(t, tap, "for the machine")
