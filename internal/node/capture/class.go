@@ -2,7 +2,11 @@
 
 package capture
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/kubernetsn/kubernetsn/internal/shared/device"
+)
 
 // ClassBy says where the class of a virtual machine's frame without a record comes from. The values are those of enum
 // ktsn_capture_class in datapath/capture/record.h.
@@ -18,7 +22,7 @@ const (
 	ClassByQueue
 )
 
-var classNames = []string{ClassByRecord: "record", ClassByPCP: "pcp", ClassByQueue: "queue"}
+var classNames = []string{ClassByRecord: device.ClassRecord, ClassByPCP: device.ClassPCP, ClassByQueue: device.ClassQueue}
 
 // ParseClassBy reads what arguments and annotations name.
 func ParseClassBy(text string) (ClassBy, error) {

@@ -43,26 +43,18 @@ const (
 // JoinPod has what comes in at the tap come in at the node's end of the pod's interface, past the pod's kernel, and what comes in at the
 // interface leave at the tap.
 func (t *Tap) JoinPod(interfaceName string) error {
-	tap, err := netlink.LinkByName(t.Name)
-	if err != nil {
-		return fmt.Errorf("look for the tap %s in the pod: %w", t.Name, err)
-	}
-	link, err := netlink.LinkByName(interfaceName)
-	if err != nil {
-		return fmt.Errorf("look for %s in the pod: %w", interfaceName, err)
-	}
 	// In one step: the queue of the tap is still known at the node's end.
-	err = attach(tap, netlink.HANDLE_MIN_INGRESS, redirection, asm.Instructions{
-		asm.Mov.Imm(asm.R1, int32(link.Attrs().Index)), asm.Mov.Imm(asm.R2, 0), asm.FnRedirectPeer.Call(), asm.Return(),
+	return t.join(interfaceName, func(link netlink.Link) asm.Instructions {
+		return asm.Instructions{
+			asm.Mov.Imm(asm.R1, int32(link.Attrs().Index)), asm.Mov.Imm(asm.R2, 0), asm.FnRedirectPeer.Call(), asm.Return(),
+		}
 	})
-	if err != nil {
-		return err
-	}
-	return attach(link, netlink.HANDLE_MIN_INGRESS, redirection, sendTo(tap))
 }
 
 // JoinInterface does so for an interface of another plugin's, whatever is at its other end.
-func (t *Tap) JoinInterface(interfaceName string) error {
+func (t *Tap) JoinInterface(interfaceName string) error { return t.join(interfaceName, sendTo) }
+
+func (t *Tap) join(interfaceName string, onward func(netlink.Link) asm.Instructions) error {
 	tap, err := netlink.LinkByName(t.Name)
 	if err != nil {
 		return fmt.Errorf("look for the tap %s in the pod: %w", t.Name, err)
@@ -71,7 +63,7 @@ func (t *Tap) JoinInterface(interfaceName string) error {
 	if err != nil {
 		return fmt.Errorf("look for %s in the pod: %w", interfaceName, err)
 	}
-	if err := attach(tap, netlink.HANDLE_MIN_INGRESS, redirection, sendTo(link)); err != nil {
+	if err := attach(tap, netlink.HANDLE_MIN_INGRESS, redirection, onward(link)); err != nil {
 		return err
 	}
 	return attach(link, netlink.HANDLE_MIN_INGRESS, redirection, sendTo(tap))
