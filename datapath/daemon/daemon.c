@@ -4,6 +4,7 @@
  */
 #include "daemon.h"
 
+#include "associations.h"
 #include "clock.h"
 #include "control_server.h"
 #include "handover.h"
@@ -25,6 +26,7 @@
 #include "vhost_socket.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -49,6 +51,7 @@ struct daemon {
 	struct node node;
 	struct control_server *control;
 	int control_fd;
+	char generations_path[PATH_MAX];
 	bool handed_over;
 	struct event_source signals;
 	struct switch_link switch_link; /* of uplink ovs */
@@ -174,6 +177,7 @@ static int loop_begin(struct daemon *daemon)
 		.strategy = daemon->options.strategy,
 		.link_speed_bps = daemon->options.link_speed_bps,
 		.guard_band_ns = daemon->options.guard_band_ns,
+		.vxlan_port = daemon->options.vxlan_port,
 		.cpu = daemon->options.cpu,
 		.fifo_priority = daemon->options.fifo_priority,
 	};
@@ -260,9 +264,17 @@ static int node_begin(struct daemon *daemon)
 		.guard_band_ns = daemon->options.guard_band_ns,
 	};
 
-	return node_init(&daemon->node, daemon->events, daemon->loop, &daemon->uplink, &shaping,
-			 &daemon->options.limits, daemon->options.ring_slots,
-			 daemon->options.ring_memory_bytes);
+	int err = node_init(&daemon->node, daemon->events, daemon->loop, &daemon->uplink, &shaping,
+			    &daemon->options.limits, daemon->options.ring_slots,
+			    daemon->options.ring_memory_bytes);
+
+	if (err)
+		return err;
+	/* Beside the control socket, which is one ktsnd's after the other. */
+	snprintf(daemon->generations_path, sizeof(daemon->generations_path), "%s.generations",
+		 daemon->options.control_path);
+	associations_generations_at(&daemon->node.routing, daemon->generations_path);
+	return 0;
 }
 
 static void awake_start(struct daemon *daemon)

@@ -28,6 +28,7 @@ static const char help[] =
 	"  --interface NAME       the node's interface towards the other nodes (required)\n"
 	"  --local-address IPV4   tunnel source address (default: the interface's first)\n"
 	"  --vxlan-port N         UDP port of the tunnel (default: 4789)\n"
+	"  --encrypted-port N     the same of networks that are encrypted, inside ESP (default: 4793)\n"
 	"  --device DEVICE        send on this DPDK device (a PCI address, or net_NAME,arguments) instead "
 	"of\n"
 	"                         a packet socket on the interface; addresses are still the interface's\n"
@@ -99,6 +100,7 @@ enum option_id {
 	INTERFACE = OPT_FIRST,
 	LOCAL_ADDRESS,
 	VXLAN_PORT,
+	ENCRYPTED_PORT,
 	DEVICE,
 	UPLINK,
 	VHOST_SOCKET,
@@ -137,6 +139,7 @@ static const struct option long_options[] = {
 	{"interface", required_argument, NULL, INTERFACE},
 	{"local-address", required_argument, NULL, LOCAL_ADDRESS},
 	{"vxlan-port", required_argument, NULL, VXLAN_PORT},
+	{"encrypted-port", required_argument, NULL, ENCRYPTED_PORT},
 	{"device", required_argument, NULL, DEVICE},
 	{"uplink", required_argument, NULL, UPLINK},
 	{"vhost-socket", required_argument, NULL, VHOST_SOCKET},
@@ -363,6 +366,7 @@ static int option_read(struct options *options, int id, const char *value, int64
 	case LOG_LEVEL:
 		return log_level_read(id, value, &options->log_level);
 	case VXLAN_PORT:
+	case ENCRYPTED_PORT:
 		return number_read(id, value, 1, 65535, number);
 	case CPU:
 		return cpu_read(id, value, number);
@@ -397,6 +401,9 @@ static void number_store(struct options *options, int id, int64_t number)
 	switch (id) {
 	case VXLAN_PORT:
 		options->vxlan_port = (uint16_t)number;
+		break;
+	case ENCRYPTED_PORT:
+		options->encrypted_port = (uint16_t)number;
 		break;
 	case VLAN:
 		options->vlan_id = (uint16_t)number;
@@ -461,6 +468,11 @@ static enum options_result check(const struct options *options, int argc, char *
 	else if (!options->interface)
 		fprintf(stderr,
 			"ktsnd: --interface is missing; name the node's interface towards the others\n");
+	else if (options->encrypted_port == options->vxlan_port)
+		fprintf(stderr,
+			"ktsnd: --encrypted-port %u: is the port of networks that are not encrypted "
+			"(--vxlan-port); give another one\n",
+			options->encrypted_port);
 	else if (options->uplink == UPLINK_OVS && options->device)
 		fprintf(stderr, "ktsnd: --device with --uplink ovs: the device is Open vSwitch's; give it to "
 				"`ktsn ovs setup`\n");
@@ -486,6 +498,7 @@ static void defaults_set(struct options *options)
 	*options = (struct options){
 		.control_path = "/run/ktsn/control.sock",
 		.vxlan_port = 4789,
+		.encrypted_port = 4793,
 		.cpu = -1,
 		.latency_device = "/dev/cpu_dma_latency",
 		.fifo_priority = 50,

@@ -27,6 +27,7 @@ struct options {
 	const char *instance_name; /* NULL: none */
 	uint32_t local_address_be; /* 0: the interface's first */
 	uint16_t vxlan_port;
+	uint16_t encrypted_port;
 	int cpu; /* -1: any */
 	int fifo_priority;
 	int64_t spin_ns;

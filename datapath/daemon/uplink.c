@@ -127,6 +127,7 @@ int uplink_find(const struct options *options, struct uplink *uplink)
 	}
 	snprintf(uplink->interface, sizeof(uplink->interface), "%s", options->interface);
 	uplink->vxlan_port = options->vxlan_port;
+	uplink->encrypted_port = options->encrypted_port;
 	uplink->vlan_id = options->vlan_id;
 	uplink->local_address_be = options->local_address_be;
 	uplink->switched = options->uplink == UPLINK_OVS;

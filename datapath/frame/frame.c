@@ -2,6 +2,7 @@
 #include "frame.h"
 
 #include "checksum.h"
+#include "esp.h"
 
 #include <assert.h>
 #include <endian.h>
@@ -16,7 +17,8 @@ enum {
 	IPV4_VERSION_AND_WORDS = 0x45, /* version 4, header of five 32-bit words: no options */
 	IPV4_DONT_FRAGMENT = 0x4000,
 	IPV4_BYTES_MAX = 65535,
-	IP_PROTOCOL_UDP = 17,
+	IP_PROTOCOL_UDP = KTSN_ESP_NEXT_HEADER_UDP,
+	IP_PROTOCOL_ESP = 50,
 	IPV6_VERSION_SHIFT = 28,
 	IPV6_TRAFFIC_CLASS_SHIFT = 20,
 	IPV6_FLOW_LABEL_MASK = 0xfffff,
@@ -141,16 +143,17 @@ static uint64_t ipv4_sum(const struct ipv4_header *header)
 }
 
 /* The id of an atomic datagram, which nobody may fragment, means nothing and is 0 (RFC 6864 section 4.1). */
-static uint8_t *put_ipv4(uint8_t *at, const struct ktsn_frame_path *path, size_t udp_bytes)
+static uint8_t *put_ipv4(uint8_t *at, const struct ktsn_frame_path *path, uint8_t protocol,
+			 size_t content_bytes)
 {
 	struct ipv4_header header = {
 		.version_and_words = IPV4_VERSION_AND_WORDS,
 		.tos = path->tos,
-		.total_bytes_be = htobe16((uint16_t)(KTSN_IPV4_HEADER_BYTES + udp_bytes)),
+		.total_bytes_be = htobe16((uint16_t)(KTSN_IPV4_HEADER_BYTES + content_bytes)),
 		.id_be = path->fragmentable ? htobe16(path->id) : 0,
 		.fragment_be = path->fragmentable ? 0 : htobe16(IPV4_DONT_FRAGMENT),
 		.ttl = path->ttl,
-		.protocol = IP_PROTOCOL_UDP,
+		.protocol = protocol,
 		.source_be = path->source_ipv4_be,
 		.destination_be = path->destination_ipv4_be,
 	};
@@ -218,7 +221,12 @@ static uint8_t *put_outer(uint8_t *at, const struct ktsn_frame_tunnel *tunnel, s
 	assert(tunnel->vni <= VXLAN_VNI_MAX);
 	at = tunnel->vlan_id ? put_tagged_ethernet(at, &tunnel->outer, tunnel)
 			     : put_ethernet(at, &tunnel->outer);
-	at = put_ipv4(at, &tunnel->outer, udp_bytes);
+	if (tunnel->esp) {
+		at = put_ipv4(at, &tunnel->outer, IP_PROTOCOL_ESP, ktsn_esp_bytes(udp_bytes));
+		at = ktsn_esp_put(at, udp_bytes);
+	} else {
+		at = put_ipv4(at, &tunnel->outer, IP_PROTOCOL_UDP, udp_bytes);
+	}
 	at = put(at, &udp, sizeof(udp));
 	return put(at, &vxlan, sizeof(vxlan));
 }
@@ -250,7 +258,8 @@ static uint8_t *put_inner(uint8_t *at, const struct ktsn_frame_path *path,
 	udp = udp_header(path, udp_bytes);
 	if (!path->unchecked)
 		udp.checksum_be = udp_checksum_be(path, udp, payload, payload_bytes);
-	at = path->kind == KTSN_FRAME_IPV4 ? put_ipv4(at, path, udp_bytes) : put_ipv6(at, path, udp_bytes);
+	at = path->kind == KTSN_FRAME_IPV4 ? put_ipv4(at, path, IP_PROTOCOL_UDP, udp_bytes)
+					   : put_ipv6(at, path, udp_bytes);
 	return put(at, &udp, sizeof(udp));
 }
 
@@ -264,11 +273,13 @@ int ktsn_frame_build(uint8_t *frame, size_t capacity_bytes, const struct ktsn_fr
 		     const struct ktsn_frame_tunnel *tunnel, size_t payload_bytes)
 {
 	size_t header_bytes = ktsn_frame_header_bytes(inner, tunnel);
-	/* The outermost datagram is the longest: if its length fits into 16 bits, all lengths do. */
-	size_t payload_bytes_max = IPV4_BYTES_MAX - (header_bytes - outer_ethernet_bytes(tunnel));
+	size_t frame_bytes =
+		header_bytes + payload_bytes + ktsn_frame_trailer_bytes(inner, tunnel, payload_bytes);
 	uint8_t *at = frame;
 
-	if (payload_bytes > payload_bytes_max || header_bytes + payload_bytes > capacity_bytes)
+	/* The outermost datagram is the longest: if its length fits into 16 bits, all lengths do. */
+	if (payload_bytes > IPV4_BYTES_MAX || frame_bytes - outer_ethernet_bytes(tunnel) > IPV4_BYTES_MAX ||
+	    frame_bytes > capacity_bytes)
 		return -EMSGSIZE;
 	if (tunnel && !tunnel->switched)
 		at = put_outer(at, tunnel, inner_header_bytes(inner) + payload_bytes);
@@ -283,7 +294,16 @@ size_t ktsn_frame_header_bytes(const struct ktsn_frame_path *inner, const struct
 	if (tunnel->switched)
 		return inner_header_bytes(inner) + KTSN_VLAN_TAG_BYTES;
 	return inner_header_bytes(inner) + KTSN_TUNNEL_HEADER_BYTES - KTSN_ETHER_HEADER_BYTES +
-	       outer_ethernet_bytes(tunnel);
+	       outer_ethernet_bytes(tunnel) + (tunnel->esp ? KTSN_ESP_HEAD_BYTES : 0);
+}
+
+size_t ktsn_frame_trailer_bytes(const struct ktsn_frame_path *inner, const struct ktsn_frame_tunnel *tunnel,
+				size_t payload_bytes)
+{
+	size_t udp_bytes =
+		KTSN_UDP_HEADER_BYTES + KTSN_VXLAN_HEADER_BYTES + inner_header_bytes(inner) + payload_bytes;
+
+	return tunnel && tunnel->esp ? ktsn_esp_bytes(udp_bytes) - KTSN_ESP_HEAD_BYTES - udp_bytes : 0;
 }
 
 /* 64 bits of the inner flow's addresses. */

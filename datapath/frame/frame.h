@@ -11,6 +11,8 @@
  *   | Ethernet 14 | VLAN 4 | IPv4 20 | UDP 8 | VXLAN 8 | Ethernet 14 | IPv4 20 or IPv6 40 | UDP 8 | payload |
  *    `----- outer, if tunnelled; VLAN if tagged -------'  `--------------- inner ----------------'
  *
+ * In a tunnel that is to be encrypted, ESP stands between IPv4 and UDP, and behind the payload (esp.h).
+ *
  * An inner path of kind KTSN_FRAME_ETHERNET has its payload behind the inner Ethernet header. Where a switch
  * of this node does the tunnelling, the outer headers are left to it and the tag stands in the inner Ethernet
  * header.
@@ -97,12 +99,14 @@ struct ktsn_frame_tunnel {
 	/* A switch of this node puts the frame into the tunnel: only the tag is ours, in the inner frame, and
 	 * tells the switch which network it belongs to. `outer` and `vni` are not looked at. */
 	bool switched;
+	/* With room for ESP, by which the caller encrypts the frame before it leaves. Not with `switched`. */
+	bool esp;
 };
 
 /*
  * Builds the headers for a payload of payload_bytes that is (or will be) placed at the returned offset.
  * `tunnel` may be NULL. Returns the number of header bytes written at `frame`, which is where the payload
- * starts; or -EMSGSIZE when headers and payload do not fit into capacity_bytes or a 16-bit length.
+ * starts; or -EMSGSIZE when headers, payload and trailer do not fit into capacity_bytes or a 16-bit length.
  *
  * The UDP checksum of the inner datagram is computed over the payload already in place, so the caller
  * copies the payload first (to `frame + ktsn_frame_header_bytes(inner, tunnel)`), then builds. A computed
@@ -115,6 +119,10 @@ int ktsn_frame_build(uint8_t *frame, size_t capacity_bytes, const struct ktsn_fr
 
 /* Bytes in front of the payload. */
 size_t ktsn_frame_header_bytes(const struct ktsn_frame_path *inner, const struct ktsn_frame_tunnel *tunnel);
+
+/* Bytes behind the payload: what ESP needs there. */
+size_t ktsn_frame_trailer_bytes(const struct ktsn_frame_path *inner, const struct ktsn_frame_tunnel *tunnel,
+				size_t payload_bytes);
 
 /*
  * Source port of the outer UDP header: a hash of the inner flow in 49152-65535, so that the underlay

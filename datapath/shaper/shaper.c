@@ -416,6 +416,16 @@ const struct ktsn_shaper_packet *ktsn_shaper_peek(struct ktsn_shaper *shaper, in
 	return ktsn_shaper_peek_behind(shaper, now_tai_ns, now_tai_ns);
 }
 
+struct ktsn_shaper_packet *ktsn_shaper_peek_next(struct ktsn_shaper *shaper, int64_t now_tai_ns,
+						 int64_t until_tai_ns)
+{
+	const struct selection *selection = selection_find(shaper, now_tai_ns);
+
+	if (selection->at_tai_ns > until_tai_ns || selection->verdict != KTSN_SEND)
+		return NULL;
+	return class_first(shaper, selection->traffic_class);
+}
+
 int64_t ktsn_shaper_due_after(const struct ktsn_shaper *shaper, unsigned int lowest_class, int64_t now_tai_ns)
 {
 	int64_t due_tai_ns = KTSN_SHAPER_NEVER;

@@ -131,6 +131,11 @@ const struct ktsn_shaper_packet *ktsn_shaper_peek(struct ktsn_shaper *shaper, in
 const struct ktsn_shaper_packet *ktsn_shaper_peek_behind(struct ktsn_shaper *shaper, int64_t now_tai_ns,
 							 int64_t until_tai_ns);
 
+/* The packet that will come back next, at `until` at the latest, to be sent, if nothing is enqueued before;
+ * NULL: there is none. Its sizes and times stay as they are. */
+struct ktsn_shaper_packet *ktsn_shaper_peek_next(struct ktsn_shaper *shaper, int64_t now_tai_ns,
+						 int64_t until_tai_ns);
+
 /* Takes out any packet, whatever its time; NULL when there is none. For those that get other times. */
 struct ktsn_shaper_packet *ktsn_shaper_take(struct ktsn_shaper *shaper);
 

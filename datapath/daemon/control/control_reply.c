@@ -4,6 +4,7 @@
 #include "clocks.h"
 #include "control_admission.h"
 #include "control_clock.h"
+#include "control_encryption.h"
 #include "control_text.h"
 #include "flow.h"
 #include "peers.h"
@@ -217,10 +218,15 @@ static void page_add(struct page *page, json_t *entry)
 }
 
 /* When all entries of the list have been asked for. */
+static json_t *page_json(const struct page *page, const char *name)
+{
+	return json_pack("{si ss si so}", "version", CONTROL_VERSION, "reply", name, "total",
+			 (int)page->position, name, page->entries);
+}
+
 static char *page_reply(const struct page *page, const char *name)
 {
-	return text_of(json_pack("{si ss si so}", "version", CONTROL_VERSION, "reply", name, "total",
-				 (int)page->position, name, page->entries));
+	return text_of(page_json(page, name));
 }
 
 char *control_reply_endpoints(const struct node *node, uint32_t offset, uint32_t limit)
@@ -477,6 +483,34 @@ char *control_reply_groups(const struct node *node, uint32_t offset, uint32_t li
 		if (page_wants(&page))
 			page_add(&page, peer_groups_json(peer));
 	return page_reply(&page, "groups");
+}
+
+char *control_reply_network_encryptions(const struct node *node, uint32_t offset, uint32_t limit)
+{
+	struct page page = page_begin(offset, limit);
+
+	for (const struct network_encryption *n = encryption_networks(&node->routing); n; n = n->next)
+		if (page_wants(&page))
+			page_add(&page, control_network_encryption_json(n));
+	return page_reply(&page, "network-encryptions");
+}
+
+char *control_reply_security_associations(const struct node *node, uint32_t offset, uint32_t limit)
+{
+	struct page page = page_begin(offset, limit);
+	json_t *reply;
+
+	for (const struct associated_peer *peer = associations_peers(&node->routing); peer;
+	     peer = peer->next) {
+		const struct association_state state = association_state_of(peer);
+
+		if (page_wants(&page))
+			page_add(&page, control_association_json(&state));
+	}
+	reply = page_json(&page, "security-associations");
+	json_object_set_new(reply, "used-generation",
+			    json_integer(associations_used_generation(&node->routing)));
+	return text_of(reply);
 }
 
 char *control_reply_departures(const struct departure *records, uint32_t count, uint64_t overwritten)

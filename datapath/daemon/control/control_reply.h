@@ -70,6 +70,9 @@ char *control_reply_flows(const struct node *node, uint32_t offset, uint32_t lim
 char *control_reply_peers(const struct node *node, uint32_t offset, uint32_t limit);
 /* Of which groups the pods of this node, and of each peer, are known to be members. */
 char *control_reply_groups(const struct node *node, uint32_t offset, uint32_t limit);
+char *control_reply_network_encryptions(const struct node *node, uint32_t offset, uint32_t limit);
+/* Without keys. */
+char *control_reply_security_associations(const struct node *node, uint32_t offset, uint32_t limit);
 char *control_reply_departures(const struct departure *records, uint32_t count, uint64_t overwritten);
 /* Records are numbered from 1 again: `before` is the number of the last before the trace. */
 char *control_reply_trace(const struct trace_record *records, uint32_t count, uint64_t before,

@@ -3,6 +3,7 @@
 
 #include "control_admission.h"
 #include "control_clock.h"
+#include "control_encryption.h"
 #include "control_json.h"
 #include "control_schedule.h"
 #include "control_text.h"
@@ -165,6 +166,23 @@ static int subnets_read(const json_t *value, struct control_request *request, st
 				i + 1);
 	}
 	return 0;
+}
+
+static int peer_read(const json_t *value, struct control_request *request, struct refusal *refusal)
+{
+	if (!json_is_string(value) || inet_pton(AF_INET, json_string_value(value), &request->address_be) != 1)
+		return refuse(refusal, "peer", "must be an IPv4 address such as 192.0.2.1");
+	return 0;
+}
+
+static int encryption_read(const json_t *value, struct control_request *request, struct refusal *refusal)
+{
+	return control_encryption_read(value, &request->encryption, refusal);
+}
+
+static int associations_read(const json_t *value, struct control_request *request, struct refusal *refusal)
+{
+	return control_associations_read(value, &request->associations, refusal);
 }
 
 static int sources_read(const json_t *value, struct control_request *request, struct refusal *refusal)
@@ -361,6 +379,14 @@ static const struct request_description {
 	{"peer-del", CONTROL_PEER_DEL, {VNI, ADDRESS}},
 	{"peers", CONTROL_PEERS, {OFFSET, LIMIT}},
 	{"groups", CONTROL_GROUPS, {OFFSET, LIMIT}},
+	{"network-encryption-set",
+	 CONTROL_NETWORK_ENCRYPTION_SET,
+	 {VNI, {"encryption", encryption_read, REQUIRED}}},
+	{"network-encryptions", CONTROL_NETWORK_ENCRYPTIONS, {OFFSET, LIMIT}},
+	{"security-associations-set",
+	 CONTROL_SECURITY_ASSOCIATIONS_SET,
+	 {{"peer", peer_read, REQUIRED}, {"associations", associations_read, REQUIRED}}},
+	{"security-associations", CONTROL_SECURITY_ASSOCIATIONS, {OFFSET, LIMIT}},
 	{"departures", CONTROL_DEPARTURES, {{"after", after_read, REQUIRED}, LIMIT}},
 	{"trace-start",
 	 CONTROL_TRACE_START,

@@ -5,6 +5,7 @@
 #ifndef KTSN_DAEMON_CONTROL_REQUEST_H
 #define KTSN_DAEMON_CONTROL_REQUEST_H
 
+#include "association.h"
 #include "endpoint_admission.h"
 #include "instance.h"
 #include "peers.h"
@@ -37,6 +38,10 @@ enum control_request_type {
 	CONTROL_PEER_ADD,
 	CONTROL_PEER_DEL,
 	CONTROL_PEERS,
+	CONTROL_NETWORK_ENCRYPTION_SET,
+	CONTROL_NETWORK_ENCRYPTIONS,
+	CONTROL_SECURITY_ASSOCIATIONS_SET,
+	CONTROL_SECURITY_ASSOCIATIONS,
 	CONTROL_GROUPS,
 	CONTROL_DEPARTURES,
 	CONTROL_TRACE_START,
@@ -68,6 +73,8 @@ struct control_request {
 	uint32_t address_be;
 	struct subnet subnets[PEER_SUBNETS_MAX];
 	uint32_t subnet_count;
+	enum loop_encryption encryption;
+	struct association_list associations; /* to be wiped after it was served */
 	uint32_t offset;
 	uint32_t limit;
 	uint64_t after;

@@ -3,6 +3,7 @@
 
 #include "clock.h"
 #include "clocks.h"
+#include "control_encryption.h"
 #include "control_reply_schedule.h"
 #include "control_request.h"
 #include "control_schedule.h"
@@ -185,6 +186,17 @@ static char *hand_over(struct client *client, uint32_t records)
 	return NULL;
 }
 
+/* An older one would send in clear. */
+static int successor_encrypts(const struct node *node, uint32_t records, struct refusal *refusal)
+{
+	if (records >= HANDOVER_VERSION_ENCRYPTION || !encryption_required(&node->routing))
+		return 0;
+	return refuse(refusal, "records",
+		      "must be at least %d while a network requires encryption, of which that ktsnd knows "
+		      "nothing; stop this ktsnd first",
+		      HANDOVER_VERSION_ENCRYPTION);
+}
+
 /* The youngest of a node serves: one that is older would be replaced by this one's pod again. */
 static char *take_over(struct client *client, const struct control_request *r)
 {
@@ -199,6 +211,8 @@ static char *take_over(struct client *client, const struct control_request *r)
 	else if (r->records < HANDOVER_VERSION_OLDEST)
 		err = refuse(&refusal, "records", "must be at least %d; stop this ktsnd first",
 			     HANDOVER_VERSION_OLDEST);
+	else
+		err = successor_encrypts(server->node, r->records, &refusal);
 	return err ? control_reply_error(&refusal) : hand_over(client, r->records);
 }
 
@@ -324,6 +338,10 @@ static char *list_reply(struct node *node, const struct control_request *r)
 		return control_reply_peers(node, r->offset, r->limit);
 	case CONTROL_GROUPS:
 		return control_reply_groups(node, r->offset, r->limit);
+	case CONTROL_NETWORK_ENCRYPTIONS:
+		return control_reply_network_encryptions(node, r->offset, r->limit);
+	case CONTROL_SECURITY_ASSOCIATIONS:
+		return control_reply_security_associations(node, r->offset, r->limit);
 	default:
 		return NULL;
 	}
@@ -345,7 +363,9 @@ static char *request_serve(struct client *client, const struct control_request *
 	case CONTROL_TAKE_OVER:
 		return take_over(client, r);
 	case CONTROL_HAND_OVER:
-		return hand_over(client, HANDOVER_VERSION_OLDEST);
+		return successor_encrypts(node, HANDOVER_VERSION_OLDEST, &refusal)
+			       ? control_reply_error(&refusal)
+			       : hand_over(client, HANDOVER_VERSION_OLDEST);
 	case CONTROL_DEPARTURES:
 		return departures_reply(server, r);
 	case CONTROL_TRACE_START:
@@ -361,7 +381,16 @@ static char *request_serve(struct client *client, const struct control_request *
 	case CONTROL_FLOWS:
 	case CONTROL_PEERS:
 	case CONTROL_GROUPS:
+	case CONTROL_NETWORK_ENCRYPTIONS:
+	case CONTROL_SECURITY_ASSOCIATIONS:
 		return list_reply(node, r);
+	case CONTROL_NETWORK_ENCRYPTION_SET:
+		return change_reply(routing_encryption_set(&node->routing, r->vni, r->encryption, &refusal),
+				    &refusal);
+	case CONTROL_SECURITY_ASSOCIATIONS_SET:
+		return change_reply(
+			associations_set(&node->routing, r->address_be, &r->associations, &refusal),
+			&refusal);
 	case CONTROL_NETWORK_LIMITS_SET:
 		return change_reply(node_network_limits_set(node, r->vni, &r->limits, &refusal), &refusal);
 	case CONTROL_CLOCK_SET:
@@ -436,6 +465,10 @@ static void client_readable(struct event_source *source)
 		reply = control_reply_error(&refusal);
 	else
 		reply = request_serve(client, &request);
+	/* Keys may have been in them. */
+	explicit_bzero(&request.associations, sizeof(request.associations));
+	explicit_bzero(server->request,
+		       (size_t)bytes < sizeof(server->request) ? (size_t)bytes : sizeof(server->request));
 	sent = reply && send(source->fd, reply, strlen(reply), MSG_DONTWAIT | MSG_NOSIGNAL) >= 0;
 	free(reply);
 	if (!sent)
@@ -473,6 +506,7 @@ int control_server_create(struct control_server **created, struct node *node, in
 
 	if (!server)
 		return -ENOMEM;
+	control_json_wipe();
 	server->node = node;
 	server->fixed = *fixed;
 	server->listener = (struct event_source){.fd = listen_fd, .readable = client_accept, .owner = server};

@@ -2,6 +2,7 @@
 /*
  * The predecessor's side of a hand-over.
  */
+#include "associations.h"
 #include "attachments.h"
 #include "clock.h"
 #include "clocks.h"
@@ -177,6 +178,42 @@ static int network_clock_give(struct giving *giving, const struct network_clock 
 	return give(giving, HANDOVER_NETWORK_CLOCK, NULL, 0);
 }
 
+static int network_encryption_give(struct giving *giving, const struct network_encryption *network)
+{
+	struct handover_encryption *to = &blank(giving)->encryption;
+
+	to->vni = network->vni;
+	to->encryption = network->encryption;
+	return give(giving, HANDOVER_ENCRYPTION, NULL, 0);
+}
+
+static int associations_give(struct giving *giving, const struct associated_peer *peer)
+{
+	struct handover_associations *to = &blank(giving)->associations;
+	int err;
+
+	to->peer_be = peer->address_be;
+	to->list = peer->list;
+	err = give(giving, HANDOVER_ASSOCIATIONS, NULL, 0);
+	explicit_bzero(&giving->record, sizeof(giving->record));
+	return err;
+}
+
+/* One that understands none of it would send in clear; where that is allowed it may. */
+static int encryption_give(struct giving *giving)
+{
+	const struct routing *routing = &giving->node->routing;
+	int err = 0;
+
+	if (giving->version < HANDOVER_VERSION_ENCRYPTION)
+		return 0;
+	for (const struct network_encryption *n = encryption_networks(routing); n && !err; n = n->next)
+		err = network_encryption_give(giving, n);
+	for (const struct associated_peer *p = associations_peers(routing); p && !err; p = p->next)
+		err = associations_give(giving, p);
+	return err;
+}
+
 static int flow_give(struct giving *giving, const struct flow *flow)
 {
 	struct handover_flow *to = &blank(giving)->flow;
@@ -329,6 +366,8 @@ static int surroundings_give(struct giving *giving, int control_fd)
 		err = clock_give(giving);
 	for (const struct network_clock *n = giving->node->clocks.networks; n && !err; n = n->next)
 		err = network_clock_give(giving, n);
+	if (!err)
+		err = encryption_give(giving);
 	for (const struct pod *pod = giving->node->pods; pod && !err; pod = pod->next)
 		err = pod_give(giving, pod);
 	for (const struct ring_charge *k = giving->node->ring_charges.kept; k && !err; k = k->next)

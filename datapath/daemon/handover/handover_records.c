@@ -36,6 +36,10 @@ static size_t length_of(enum handover_type type)
 		return LENGTH_WITH(clock);
 	case HANDOVER_NETWORK_CLOCK:
 		return LENGTH_WITH(network_clock);
+	case HANDOVER_ENCRYPTION:
+		return LENGTH_WITH(encryption);
+	case HANDOVER_ASSOCIATIONS:
+		return LENGTH_WITH(associations);
 	case HANDOVER_POD_NAME:
 		return LENGTH_WITH(pod_name);
 	case HANDOVER_TIMED_SOCKET:

@@ -8,11 +8,13 @@
  * length of its type, and a release may add fields at the end of a type: who does not know them passes them
  * over, and reads 0 where they are missing. A type that is not known is passed over as well. From version 5
  * on there may be relays' processes: an older successor does not get them, and would send their frames
- * wrongly.
+ * wrongly. From version 6 on networks may be encrypted: an older successor would send their messages in
+ * clear, and does not get to take over while a network requires it.
  */
 #ifndef KTSN_DAEMON_HANDOVER_RECORDS_H
 #define KTSN_DAEMON_HANDOVER_RECORDS_H
 
+#include "association.h"
 #include "clock_state.h"
 #include "endpoint_admission.h"
 #include "node_state.h"
@@ -26,7 +28,9 @@
 #include <stddef.h>
 
 enum {
-	HANDOVER_VERSION = 5,
+	HANDOVER_VERSION = 6,
+	/* The first with networks that are encrypted. */
+	HANDOVER_VERSION_ENCRYPTION = 6,
 	/* The first with flows of frames and untimed rings, and with clocks of networks. */
 	HANDOVER_VERSION_FRAMES = 5,
 	HANDOVER_VERSION_CLOCKS = 5,
@@ -57,6 +61,8 @@ enum handover_type {
 	HANDOVER_KEPT_RING,      /* behind the pods; likewise */
 	HANDOVER_CLOCK,          /* before the endpoints; likewise */
 	HANDOVER_NETWORK_CLOCK,  /* behind that one; likewise */
+	HANDOVER_ENCRYPTION,     /* before the endpoints; of version 6 */
+	HANDOVER_ASSOCIATIONS,   /* likewise */
 	HANDOVER_RECEIVE,        /* of the process before it; likewise: then its rings stay without a user */
 };
 
@@ -107,6 +113,17 @@ struct handover_clock {
 struct handover_network_clock {
 	uint32_t vni;
 	struct clock_need need;
+};
+
+struct handover_encryption {
+	uint32_t vni;
+	uint32_t encryption;
+};
+
+/* All that were given: the successor uses one that its predecessor has not. */
+struct handover_associations {
+	uint32_t peer_be;
+	struct association_list list;
 };
 
 struct handover_pod_name {
@@ -181,6 +198,8 @@ struct handover_record {
 		struct handover_network_limits network_limits;
 		struct handover_clock clock;
 		struct handover_network_clock network_clock;
+		struct handover_encryption encryption;
+		struct handover_associations associations;
 		struct handover_pod_name pod_name;
 		struct handover_timed_socket timed_socket;
 		struct handover_process process;

@@ -2,6 +2,7 @@
 /*
  * The successor's side of a hand-over.
  */
+#include "associations.h"
 #include "clock.h"
 #include "clocks.h"
 #include "flow_notifications.h"
@@ -128,6 +129,30 @@ static void network_clock_take(struct taking *taking)
 	need.reason[CLOCK_REASON_MAX] = '\0';
 	if (need.on_loss < ON_LOSSES)
 		(void)node_network_clock_set(taking->node, taking->record.network_clock.vni, &need, &refusal);
+}
+
+static void network_encryption_take(struct taking *taking)
+{
+	const struct handover_encryption *from = &taking->record.encryption;
+	struct refusal refusal;
+
+	/* What this one does not know is more than it knows. */
+	if (routing_encryption_set(&taking->node->routing, from->vni,
+				   from->encryption < LOOP_ENCRYPTIONS ? from->encryption : LOOP_REQUIRED,
+				   &refusal))
+		log_warning("take-over: encryption of network %u: %s", from->vni, refusal.message);
+}
+
+/* Where all have been used the node's agent gives more. */
+static void associations_take(struct taking *taking)
+{
+	struct handover_associations *from = &taking->record.associations;
+	struct refusal refusal;
+
+	if (from->list.count <= ASSOCIATIONS_PER_PEER_MAX &&
+	    associations_set(&taking->node->routing, from->peer_be, &from->list, &refusal) == -EINVAL)
+		log_warning("take-over: %s: %s", refusal.field, refusal.message);
+	explicit_bzero(from, sizeof(*from));
 }
 
 static void pod_name_take(struct taking *taking)
@@ -276,6 +301,12 @@ static void record_take(struct taking *taking)
 		break;
 	case HANDOVER_NETWORK_CLOCK:
 		network_clock_take(taking);
+		break;
+	case HANDOVER_ENCRYPTION:
+		network_encryption_take(taking);
+		break;
+	case HANDOVER_ASSOCIATIONS:
+		associations_take(taking);
 		break;
 	case HANDOVER_POD_NAME:
 		pod_name_take(taking);

@@ -105,12 +105,13 @@ static void message_fill(struct loop *loop, struct packet *packet, const struct 
 			 const struct ktsn_ring_taken *taken, struct loop_destination *destination,
 			 int64_t txtime_tai_ns)
 {
-	size_t headers_bytes =
-		ktsn_frame_header_bytes(&destination->route.path, route_tunnel(&destination->route));
 	struct message *message = &packet->own;
-	uint8_t *payload = packet->frame.data + headers_bytes;
+	uint8_t *payload;
 
 	packet->message = message;
+	packet->payload_at = (uint16_t)ktsn_frame_header_bytes(&destination->route.path,
+							       route_tunnel(&destination->route));
+	payload = packet_payload(packet);
 	memcpy(payload, ktsn_ring_taken_payload(&ring->consumer, taken->slot), taken->payload_bytes);
 	message->slot = taken->slot;
 	message->payload_bytes = taken->payload_bytes;
@@ -214,12 +215,10 @@ static void message_count_taken(struct loop *loop, struct packet *packet)
 static bool message_admitted(const struct packet *packet)
 {
 	const struct message *message = packet->message;
-	const struct loop_route *route = &message->destination->route;
-	size_t headers_bytes = ktsn_frame_header_bytes(&route->path, route_tunnel(route));
 
-	return route->path.kind != KTSN_FRAME_ETHERNET ||
+	return message->destination->route.path.kind != KTSN_FRAME_ETHERNET ||
 	       admission_allows(message->destination, message->ethertype_be, message->priority,
-				packet->frame.data + headers_bytes, message->payload_bytes);
+				packet_payload(packet), message->payload_bytes);
 }
 
 int message_accept(struct loop *loop, struct loop_ring *ring, const struct ktsn_ring_taken *taken)

@@ -20,6 +20,9 @@ enum loop_command_type {
 	COMMAND_DESTINATION_ADMISSION, /* destination, admission: its sources before are retired */
 	COMMAND_ATTACHMENT_CLOCK,      /* attachment, clock: of its network, from now on */
 	COMMAND_ATTACHMENT_CLOSE,      /* attachment: retire it; no destination has it any more */
+	COMMAND_ASSOCIATION,           /* association: for its node from now on; that before is retired */
+	COMMAND_ASSOCIATION_NONE,      /* address_be: the node has none any more; likewise */
+	COMMAND_ENCRYPTION,            /* index: a network; encryption: of what waits, too */
 	COMMAND_RING_REFUSE,           /* ring, refused: by these networks of its pod, from now on */
 	COMMAND_GATES,                 /* gates: from now on; those before are retired */
 	COMMAND_CLASSES,               /* classes */
@@ -38,6 +41,9 @@ struct loop_command {
 	struct loop_admission admission;
 	struct loop_attachment *attachment;
 	enum loop_clock clock;
+	struct loop_association *association;
+	uint32_t address_be;
+	enum loop_encryption encryption;
 	uint64_t refused; /* as in the header of a ring */
 	struct loop_gates *gates;
 	struct loop_classes classes;

@@ -41,12 +41,17 @@
 	X(drop_no_window, "drop-no-window") /* no window of their class is ever long enough */               \
 	X(drop_source, "drop-source")       /* from an address, or of a priority, that is not their pod's */ \
 	X(drop_stale, "drop-stale")         /* untimed, and too old when their ring was taken over */        \
-	X(drop_clock, "drop-clock")   /* held for too long by a clock that is lost, or refused for it */     \
-	X(clock_lost, "clock-lost")   /* sent by a clock that is lost to their network */                    \
-	X(uncertain, "uncertain")     /* departing when another ktsnd ended: sent or not, not again */       \
-	X(copies_sent, "copies-sent") /* frames of messages that went to several */                          \
-	X(copies_dropped, "copies-dropped")   /* of their copies that did not leave */                       \
-	X(copies_pruned, "copies-pruned")     /* not made: nobody there is a member of the group */          \
+	X(drop_clock, "drop-clock") /* held for too long by a clock that is lost, or refused for it */       \
+	X(drop_no_association,                                                                               \
+	  "drop-no-association")              /* to be encrypted, and there was no key for their node */     \
+	X(sealed, "sealed")                   /* frames encrypted; the next two are among them, or not */    \
+	X(sealed_again, "sealed-again")       /* of them those that another one overtook */                  \
+	X(clear_preferred, "clear-preferred") /* frames that left in clear for want of a key */              \
+	X(clock_lost, "clock-lost")           /* sent by a clock that is lost to their network */            \
+	X(uncertain, "uncertain")           /* departing when another ktsnd ended: sent or not, not again */ \
+	X(copies_sent, "copies-sent")       /* frames of messages that went to several */                    \
+	X(copies_dropped, "copies-dropped") /* of their copies that did not leave */                         \
+	X(copies_pruned, "copies-pruned")   /* not made: nobody there is a member of the group */            \
 	X(copies_left_out, "copies-left-out") /* not made: a message has no more than LOOP_COPIES_MAX */     \
 	X(reports, "reports")                 /* drops that their application is told of */                  \
 	X(reports_lost, "reports-lost")       /* that it is not told of, because it does not read reports */ \

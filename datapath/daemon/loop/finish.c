@@ -8,11 +8,14 @@
 #include "loop_state.h"
 #include "message.h"
 #include "quotas.h"
+#include "seal.h"
 
 void packet_finish(struct loop *loop, struct packet *packet, bool frame_sent)
 {
 	struct message *message = packet->message;
 
+	if (packet->association)
+		seal_forget(loop, packet);
 	if (!frame_sent)
 		ktsn_port_frame_free(loop->config.port, &packet->frame);
 	quota_pending_add(loop, message->flow->ring->quota, (uint32_t)-1);

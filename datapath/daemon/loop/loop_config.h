@@ -21,6 +21,7 @@ struct loop_config {
 	int64_t delta_ns;              /* strategy etf: one that would be later than this is dropped */
 	enum ktsn_strategy strategy;
 	uint64_t link_speed_bps; /* 0: frames take no time */
+	uint16_t vxlan_port;     /* of what leaves in clear although it was to be encrypted */
 	int64_t guard_band_ns;   /* a frame must have left so long before its gate shuts */
 	int cpu;                 /* to run on; -1: any */
 	int fifo_priority;       /* SCHED_FIFO; 0: ordinary scheduling */

@@ -11,7 +11,9 @@
 
 #include "address.h"
 #include "counters.h"
+#include "esp.h"
 #include "frame.h"
+#include "gcm.h"
 #include "quota.h"
 #include "ring_consumer.h"
 #include "shaper.h"
@@ -34,6 +36,7 @@ enum loop_object_kind {
 	LOOP_REPLICATION,
 	LOOP_SOURCES,
 	LOOP_ATTACHMENT,
+	LOOP_ASSOCIATION,
 };
 
 /* What can be retired. `owner` is the control thread's own. */
@@ -50,11 +53,34 @@ enum loop_destination_state {
 	DESTINATION_CLOSED,      /* endpoint or peer is gone: messages are dropped */
 };
 
+/* Whether frames of a network are encrypted on their way to other nodes. */
+enum loop_encryption {
+	LOOP_CLEAR,
+	LOOP_PREFERRED, /* to nodes for which there is an association; to others they go in clear */
+	LOOP_REQUIRED,  /* or are dropped */
+	LOOP_ENCRYPTIONS,
+};
+
+/* By which frames to one node are sealed (seal.h). The loop's until it is retired. */
+struct loop_association {
+	struct loop_object object;
+	struct loop_association *next; /* of the same bucket */
+	uint32_t address_be;           /* of the node */
+	uint32_t spi;
+	uint8_t salt[KTSN_ESP_SALT_BYTES];
+	_Atomic uint32_t sequence; /* the last number given: no other is given twice. Any thread reads it */
+	uint32_t departing;        /* the highest number of those that have left, or are leaving */
+	uint32_t sealed;           /* packets that have neither left nor been dropped */
+	bool replaced;
+	struct ktsn_gcm_key *key;
+};
+
 /* Where frames of a destination go; replaced as a whole by DESTINATION_UPDATE. */
 struct loop_route {
 	enum loop_destination_state state;
 	struct ktsn_frame_path path;
 	struct ktsn_frame_tunnel tunnel;
+	enum loop_encryption encryption; /* of what goes through the tunnel */
 	uint32_t bridge_link_index; /* to a pod of this node: onto this bridge, or out of this port of one,
 				     * without tunnel; 0: the uplink */
 	uint32_t payload_max_bytes;

@@ -124,6 +124,12 @@ struct loop_sending {
 	bool clock_doubted; /* this round sent nothing, to look at the clocks first */
 };
 
+/* Associations, by the node that they are for. seal.c */
+enum { SEAL_BUCKETS = 1024 };
+struct loop_seal {
+	struct loop_association *buckets[SEAL_BUCKETS];
+};
+
 /* yield.c */
 struct loop_yield {
 	int64_t frame_ns;           /* how long the port has been taking for each frame */
@@ -205,6 +211,7 @@ struct loop {
 	struct loop_held held;
 	struct loop_replications replication;
 	struct loop_sending send;
+	struct loop_seal seal;
 	struct loop_yield yield;
 	struct loop_waiting wait;
 	struct loop_rest rest;

@@ -53,13 +53,17 @@ struct packet {
 	 * lines that must be fetched are what the shaper costs. */
 	alignas(KTSN_CACHE_LINE_BYTES) struct ktsn_shaper_packet shaper;
 	struct ktsn_port_frame frame;
-	struct message *message; /* whose frame it is */
-	enum egress_id egress;
-	enum late_reason late_reason;
-	bool held;              /* of a message, and not in the pool */
-	bool overrun;           /* it was on the link when its gate shut */
-	int64_t refused_tai_ns; /* first by the port; 0: not yet */
-	struct packet *next;    /* in the pool, or among those whose copies are being made */
+	struct message *message;              /* whose frame it is */
+	uint8_t egress;                       /* enum egress_id */
+	uint8_t late_reason;                  /* enum late_reason */
+	bool held;                            /* of a message, and not in the pool */
+	bool overrun;                         /* it was on the link when its gate shut */
+	uint8_t encryption;                   /* enum loop_encryption, of a frame for the uplink */
+	bool esp;                             /* the frame has room for ESP */
+	uint16_t payload_at;                  /* where the payload is in the frame */
+	struct loop_association *association; /* by which the frame is sealed; NULL: it is not */
+	int64_t refused_tai_ns;               /* first by the port; 0: not yet */
+	struct packet *next;                  /* in the pool, or among those whose copies are being made */
 	struct message own; /* of the packet that was taken for it: of the first copy, if there are several */
 	/* An odd number of lines, or the first lines of all packets share a part of the sets of a cache. */
 	alignas(KTSN_CACHE_LINE_BYTES) uint8_t apart[KTSN_CACHE_LINE_BYTES];
@@ -76,6 +80,11 @@ static_assert(offsetof(struct packet, own.called_tai_ns) == 3 * KTSN_CACHE_LINE_
 static inline struct packet *message_packet(const struct message *message)
 {
 	return container_of(message, struct packet, own);
+}
+
+static inline uint8_t *packet_payload(const struct packet *packet)
+{
+	return packet->frame.data + packet->payload_at;
 }
 
 #endif

@@ -31,24 +31,17 @@ enum {
 	COPIES_AT_ONCE = 32,
 };
 
-static uint8_t *payload_place(struct packet *packet, const struct loop_route *route)
+/* Where the copy of that number goes; whether it is encrypted on its way the network says now. */
+static struct loop_route copy_route(const struct message *message, const struct loop_replication *replication,
+				    uint32_t number)
 {
-	return packet->frame.data + ktsn_frame_header_bytes(&route->path, route_tunnel(route));
-}
-
-/* Where taking put it: behind the longest headers. */
-static uint8_t *payload_taken_to(struct packet *packet)
-{
-	const struct loop_route *common = &packet->message->destination->route;
-
-	return packet->frame.data + ktsn_frame_header_bytes(&common->path, &common->tunnel);
-}
-
-/* Where the copy of that number goes. */
-static struct loop_route copy_route(const struct loop_replication *replication, uint32_t number)
-{
+	const struct loop_route *now = &message->destination->route;
 	const struct loop_copy *copy = &replication->copies[number];
 	struct loop_route route = replication->common;
+
+	route.encryption = now->encryption;
+	route.tunnel.esp = now->tunnel.esp;
+	route.tunnel.outer.destination_port_be = now->tunnel.outer.destination_port_be;
 
 	route.bridge_link_index = copy->bridge_link_index;
 	route.tunnel.outer.destination_ipv4_be = copy->remote_be;
@@ -76,10 +69,22 @@ static void copies_drop_count(struct loop *loop, uint32_t count)
 	counter_add(&loop->counters.copies_dropped, count);
 }
 
+static void copy_payload_put(struct packet *copy, const struct message *message,
+			     const struct loop_route *route)
+{
+	size_t place = ktsn_frame_header_bytes(&route->path, route_tunnel(route));
+
+	/* One that does not fit is found out when its frame is built. */
+	if (place + message->payload_bytes > copy->frame.capacity_bytes)
+		return;
+	copy->payload_at = (uint16_t)place;
+	memcpy(packet_payload(copy), message->payload, message->payload_bytes);
+}
+
 /* The next copy after the first. */
 static void copy_make(struct loop *loop, struct message *message)
 {
-	const struct loop_route route = copy_route(message->replication, message->copies_unmade--);
+	const struct loop_route route = copy_route(message, message->replication, message->copies_unmade--);
 	struct packet *copy = packet_alloc(loop);
 
 	loop->replication.promised--;
@@ -89,7 +94,7 @@ static void copy_make(struct loop *loop, struct message *message)
 		return;
 	}
 	copy_init(loop, copy, message);
-	memcpy(payload_place(copy, &route), message->payload, message->payload_bytes);
+	copy_payload_put(copy, message, &route);
 	message->copies_left++;
 	frame_shape(loop, copy, &route);
 }
@@ -97,12 +102,11 @@ static void copy_make(struct loop *loop, struct message *message)
 /* Last, since with its last copy the message may end, and its destination, and what that goes to. */
 static void first_make(struct loop *loop, struct message *message)
 {
-	const struct loop_route route = copy_route(message->replication, 0);
+	const struct loop_route route = copy_route(message, message->replication, 0);
 	struct packet *first = message_packet(message);
 
 	message->replication->messages--;
 	replication_retire_if_done(loop, message->replication);
-	memmove(payload_place(first, &route), message->payload, message->payload_bytes);
 	frame_shape(loop, first, &route);
 }
 
@@ -145,7 +149,7 @@ static void replication_begin(struct loop *loop, struct message *message)
 	quota_pending_add(loop, quota, message->copies_unmade);
 	message->replication = replication;
 	replication->messages++;
-	message->payload = payload_taken_to(message_packet(message));
+	message->payload = packet_payload(message_packet(message));
 	replication_add(loop, quota, message_packet(message));
 }
 
@@ -187,11 +191,8 @@ void replication_continue(struct loop *loop)
 /* As if it had a route of its own. */
 static void single_shape(struct loop *loop, struct packet *packet, const struct loop_replication *replication)
 {
-	const struct loop_route route = copy_route(replication, 0);
-	uint8_t *place = payload_place(packet, &route), *taken_to = payload_taken_to(packet);
+	const struct loop_route route = copy_route(packet->message, replication, 0);
 
-	if (place != taken_to)
-		memmove(place, taken_to, packet->message->payload_bytes);
 	frame_shape(loop, packet, &route);
 }
 

@@ -13,6 +13,7 @@
 #include "pending.h"
 #include "quotas.h"
 #include "retire.h"
+#include "seal.h"
 #include "take.h"
 #include "throttle.h"
 #include "watch.h"
@@ -166,6 +167,15 @@ static void execute(struct loop *loop, const struct loop_command *command)
 	case COMMAND_ATTACHMENT_CLOSE:
 		held_clock_set(loop, command->attachment, LOOP_CLOCK_GOOD);
 		object_retire(loop, &command->attachment->object);
+		break;
+	case COMMAND_ASSOCIATION:
+		seal_association_set(loop, command->association);
+		break;
+	case COMMAND_ASSOCIATION_NONE:
+		seal_association_none(loop, command->address_be);
+		break;
+	case COMMAND_ENCRYPTION:
+		seal_network_set(loop, command->index, command->encryption);
 		break;
 	case COMMAND_RING_REFUSE:
 		held_refusal_set(command->ring, command->refused);

@@ -13,6 +13,7 @@
 #include "loop_state.h"
 #include "message.h"
 #include "quotas.h"
+#include "seal.h"
 #include "yield.h"
 
 enum {
@@ -35,8 +36,11 @@ enum {
 /* Stays on the clock for the last stretch before a departure. Returns the time. */
 static int64_t last_stretch(struct loop *loop, int64_t now_tai_ns)
 {
-	int64_t due_tai_ns = egress_departure_next(loop, now_tai_ns);
+	int64_t due_tai_ns;
 
+	if (seal_ahead(loop, now_tai_ns))
+		now_tai_ns = clock_tai_ns();
+	due_tai_ns = egress_departure_next(loop, now_tai_ns);
 	if (due_tai_ns == KTSN_SHAPER_NEVER || due_tai_ns - now_tai_ns > LAST_STRETCH_NS)
 		return now_tai_ns;
 	return clock_tai_spin(now_tai_ns, due_tai_ns);
@@ -96,6 +100,14 @@ static uint32_t burst_collect(struct loop *loop, struct egress *egress, int64_t 
 			(*dropped)++;
 			continue;
 		}
+		if (next->encryption && !seal_possible(loop, next)) {
+			packet_drop(loop,
+				    (struct packet *)ktsn_shaper_withdraw(egress->shaper, now_tai_ns,
+									  until_tai_ns),
+				    &loop->counters.drop_no_association);
+			(*dropped)++;
+			continue;
+		}
 		shaped = ktsn_shaper_dequeue_behind(egress->shaper, now_tai_ns, until_tai_ns, &verdict);
 		if (verdict != KTSN_SEND) {
 			packet_drop(loop, (struct packet *)shaped,
@@ -105,6 +117,8 @@ static uint32_t burst_collect(struct loop *loop, struct egress *egress, int64_t 
 			continue;
 		}
 		burst[count] = (struct packet *)shaped;
+		if (burst[count]->encryption)
+			seal_departing(loop, burst[count]);
 		burst_note(loop, burst[count]);
 		ktsn_ring_depart(&burst[count]->message->flow->ring->consumer, burst[count]->message->slot);
 		count++;
@@ -162,6 +176,8 @@ static void packet_refused(struct loop *loop, struct packet *packet, int64_t now
 	/* A message of which a copy has left must never be sent again, even by a successor. */
 	if (!packet->message->replicated || !packet->message->copies_sent)
 		ktsn_ring_undepart(&packet->message->flow->ring->consumer, packet->message->slot);
+	if (packet->association)
+		seal_refused(packet);
 	if (!packet->refused_tai_ns)
 		packet->refused_tai_ns = now_tai_ns;
 	if (now_tai_ns - packet->refused_tai_ns > PORT_TIMEOUT_NS) {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "deferred_free.h"
 
+#include "associations.h"
 #include "flow_notifications.h"
 #include "flows.h"
 #include "processes.h"
@@ -25,6 +26,9 @@ static void object_free(struct node *node, enum loop_object_kind kind, void *own
 		break;
 	case LOOP_DESTINATION:
 		destination_free(owner);
+		break;
+	case LOOP_ASSOCIATION:
+		association_free(owner);
 		break;
 	case LOOP_GATES:
 	case LOOP_REPLICATION:

@@ -3,6 +3,7 @@
 
 #include "clock.h"
 #include "container_of.h"
+#include "encryption.h"
 #include "log.h"
 #include "pod_thread.h"
 #include "socket_identity.h"
@@ -17,7 +18,8 @@
 
 enum { LEFT_MAX = 65536, LEFT_MS = 10000 };
 
-/* 0 when an endpoint in the socket's namespace asks for receive rings; -ENOTSUP: none does. */
+/* 0 when an endpoint in the socket's namespace asks for receive rings; -ENOTSUP: none does; -EPROTONOSUPPORT:
+ * of an encrypted network only. */
 static int namespace_allowed(const struct pod *pod, uint64_t netns_cookie)
 {
 	int err = pod->endpoints.first ? -EPERM : -ENETDOWN;
@@ -25,9 +27,10 @@ static int namespace_allowed(const struct pod *pod, uint64_t netns_cookie)
 	for (const struct endpoint *e = pod->endpoints.first; e; e = e->next) {
 		if (e->ns->cookie != netns_cookie)
 			continue;
-		if (e->receive)
+		if (e->receive && encryption_of(&pod->node->routing, e->vni) == LOOP_CLEAR)
 			return 0;
-		err = -ENOTSUP;
+		if (err != -EPROTONOSUPPORT)
+			err = e->receive ? -EPROTONOSUPPORT : -ENOTSUP;
 	}
 	return err;
 }
@@ -291,6 +294,8 @@ static int serve(struct process *process, struct app_request *from, struct ktsn_
 
 	if (err == -ENOTSUP || process->relay)
 		return refuse_socket(process, RECEIVE_NOT_ASKED, 0);
+	if (err == -EPROTONOSUPPORT)
+		return refuse_socket(process, RECEIVE_ENCRYPTED, 0);
 	if (err)
 		return err;
 	if (from->receive.refusal)

@@ -21,6 +21,7 @@ const char *receive_refusal_text(enum receive_refusal refusal)
 		[RECEIVE_OPTION] =
 			"it asked for a socket option that only the kernel serves, such as SO_TIMESTAMPING",
 		[RECEIVE_SHARED] = "it was passed to another process, which may have no libktsn (SCM_RIGHTS)",
+		[RECEIVE_ENCRYPTED] = "its network is encrypted, and only the kernel decrypts",
 	};
 
 	return texts[refusal];

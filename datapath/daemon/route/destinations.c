@@ -3,6 +3,7 @@
 
 #include "attachments.h"
 #include "clock.h"
+#include "encryption.h"
 #include "log.h"
 #include "replication_lists.h"
 
@@ -385,6 +386,22 @@ void destinations_mtus_changed(const struct routing *routing)
 		if (route->frames.payload_max_bytes != before.payload_max_bytes ||
 		    route->frames.tagged_max_bytes != before.tagged_max_bytes)
 			destination_tell(d);
+	}
+}
+
+void destinations_encryption_changed(const struct routing *routing, uint32_t vni)
+{
+	for (struct destination *d = routing->destinations; d; d = d->next) {
+		struct route *route = &d->route;
+		const struct endpoint *sender =
+			d->endpoint_gone ? NULL : endpoint_at(routing, route->ns, route->link_index);
+
+		if (d->endpoint_gone || route->vni != vni || route->local)
+			continue;
+		encryption_route_fill(routing, vni, &route->frames);
+		if (sender)
+			route_payload_max_find(route, sender);
+		destination_tell(d);
 	}
 }
 

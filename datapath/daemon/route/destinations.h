@@ -55,6 +55,8 @@ void destinations_endpoint_gone(const struct routing *routing, const struct endp
 void destinations_admission_changed(const struct routing *routing, const struct endpoint *endpoint);
 /* Links carry longer or shorter messages. */
 void destinations_mtus_changed(const struct routing *routing);
+/* A network asks for more encryption, or less. */
+void destinations_encryption_changed(const struct routing *routing, uint32_t vni);
 
 /* Has replication lists follow routing->receivers: at once, and not more often than every 100 ms, however
  * many peers are told one by one. Returns ms until it wants to be called again, -1: not. */

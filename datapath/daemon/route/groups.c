@@ -3,6 +3,7 @@
 
 #include "bridge_ports.h"
 #include "clock.h"
+#include "encryption.h"
 #include "group_tap.h"
 #include "tunnels.h"
 
@@ -40,7 +41,8 @@ bool groups_port_wants(const struct groups *groups, const struct bridge_port *po
 
 bool groups_peer_wants(const struct groups *groups, const struct peer *peer, const struct ktsn_address *group)
 {
-	return !groups || !group || peer_groups_want(&peer->groups, group, clock_monotonic_ms());
+	return !groups || !group || encryption_of(groups->routing, peer->vni) != LOOP_CLEAR ||
+	       peer_groups_want(&peer->groups, group, clock_monotonic_ms());
 }
 
 /* The tunnel of a network on this node. NULL when it has none; *several when it has more than one. */
@@ -89,7 +91,7 @@ static size_t announcement_frame(const struct routing *routing, const struct kts
 				 const struct ktsn_frame_path *path, const struct group_list *list,
 				 uint16_t lifetime_s, uint8_t frame[PACKET_BYTES_MAX])
 {
-	uint32_t mtu_bytes = tunnel_mtu_bytes(routing);
+	uint32_t mtu_bytes = tunnel_mtu_bytes(routing, tunnel->vni);
 	size_t room_bytes =
 		mtu_bytes < GROUP_ANNOUNCEMENT_BYTES_MAX ? mtu_bytes : GROUP_ANNOUNCEMENT_BYTES_MAX;
 	size_t bytes = group_announcement_build(frame + ktsn_frame_header_bytes(path, tunnel), room_bytes,
@@ -110,6 +112,9 @@ static int announcement_send(struct groups *groups, const struct peer *peer, con
 	size_t bytes;
 	int err;
 
+	/* In clear they would tell everybody, and everybody could tell anything: peers know of no groups. */
+	if (encryption_of(routing, peer->vni) != LOOP_CLEAR)
+		return 0;
 	memcpy(path.source_mac, routing->uplink.mac, sizeof(path.source_mac));
 	memcpy(path.destination_mac, group_announcement_mac, sizeof(path.destination_mac));
 	tunnel_fill(&tunnel, routing, &path, peer->vni);
@@ -252,7 +257,7 @@ static void packet_take(struct groups *groups)
 	const struct group_packet *packet = &groups->packet;
 	struct peer *peer = peer_find(groups->routing, packet->vni, packet->node_be);
 
-	if (!peer)
+	if (!peer || encryption_of(groups->routing, packet->vni) != LOOP_CLEAR)
 		return;
 	if (peer_groups_take(&peer->groups, packet, clock_monotonic_ms()))
 		groups->routing->receivers.changed = true;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "routes.h"
 
+#include "encryption.h"
 #include "group_frames.h"
 #include "peers.h"
 #include "replication_lists.h"
@@ -31,8 +32,8 @@ static uint32_t payload_max_bytes(const struct route *route, const struct endpoi
 {
 	uint32_t headers_bytes = header_bytes(&route->frames.path);
 	uint32_t sender_bytes = sender->mtu_bytes + tag_bytes;
-	uint32_t other_bytes =
-		route->local ? route->local->mtu_bytes + tag_bytes : tunnel_mtu_bytes(route->routing);
+	uint32_t other_bytes = route->local ? route->local->mtu_bytes + tag_bytes
+					    : tunnel_mtu_bytes(route->routing, sender->vni);
 	uint32_t least_bytes = sender_bytes < other_bytes ? sender_bytes : other_bytes;
 
 	return least_bytes > headers_bytes ? least_bytes - headers_bytes : 0;
@@ -141,6 +142,7 @@ static void group_mac_fill(struct ktsn_frame_path *path, const struct ktsn_addre
 static int several_find(struct route *route, const struct endpoint *sender)
 {
 	tunnel_fill(&route->frames.tunnel, route->routing, &route->frames.path, sender->vni);
+	encryption_route_fill(route->routing, sender->vni, &route->frames);
 	route_payload_max_find(route, sender);
 	return replication_find(route, sender);
 }
@@ -156,6 +158,7 @@ static int unicast_find(struct route *route, const struct endpoint *sender)
 	if (ktsn_address_is_link_local(&route->address) && !routing->uplink.switched)
 		return several_find(route, sender);
 	tunnel_fill(&route->frames.tunnel, routing, &route->frames.path, sender->vni);
+	encryption_route_fill(routing, sender->vni, &route->frames);
 	route_payload_max_find(route, sender);
 	return underlay_find(route);
 }

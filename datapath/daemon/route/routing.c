@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "routing.h"
 
+#include "associations.h"
 #include "bridge_ports.h"
 #include "destinations.h"
 #include "forwarding.h"
@@ -85,9 +86,13 @@ int routing_init(struct routing *routing, struct loop *loop, struct events *even
 	err = namespace_get(&routing->namespaces, NULL, &routing->own_ns);
 	if (err)
 		return err;
-	err = groups_init(routing, events);
-	if (err)
+	err = encryption_init(routing);
+	if (!err)
+		err = groups_init(routing, events);
+	if (err) {
+		encryption_fini(routing);
 		namespace_put(routing->own_ns);
+	}
 	return err;
 }
 
@@ -103,6 +108,8 @@ void routing_fini(struct routing *routing)
 {
 	groups_fini(routing);
 	forwarding_fini(routing);
+	associations_fini(routing);
+	encryption_fini(routing);
 	free(routing->ports.entries);
 	namespace_put(routing->own_ns);
 }
@@ -121,6 +128,7 @@ int routing_tick(struct routing *routing)
 	routing->ports.changed = false;
 	due_ms = events_earlier(neighbors_tick(&routing->namespaces), mtus_tick(routing));
 	due_ms = events_earlier(due_ms, groups_tick(routing->groups));
+	due_ms = events_earlier(due_ms, associations_tick(routing));
 	return events_earlier(due_ms, destinations_tick(routing));
 }
 
@@ -134,6 +142,24 @@ int routing_peer_add(struct routing *routing, uint32_t vni, uint32_t address_be,
 		destinations_peers_changed(routing, vni);
 	}
 	return err;
+}
+
+int routing_encryption_set(struct routing *routing, uint32_t vni, enum loop_encryption encryption,
+			   struct refusal *refusal)
+{
+	int err;
+
+	if (encryption == encryption_of(routing, vni))
+		return 0;
+	err = encryption_network_set(routing, vni, encryption, refusal);
+	if (err)
+		return err;
+	/* In this order: what is made by the old routes until then waits, and is found. */
+	destinations_encryption_changed(routing, vni);
+	loop_command(
+		routing->loop,
+		&(struct loop_command){.type = COMMAND_ENCRYPTION, .index = vni, .encryption = encryption});
+	return 0;
 }
 
 int routing_peer_del(struct routing *routing, uint32_t vni, uint32_t address_be)

@@ -24,5 +24,9 @@ int routing_tick(struct routing *routing);
 int routing_peer_add(struct routing *routing, uint32_t vni, uint32_t address_be, const struct subnet *subnets,
 		     uint32_t subnet_count, struct refusal *refusal);
 int routing_peer_del(struct routing *routing, uint32_t vni, uint32_t address_be);
+/* Replaces what a network asks, of messages that wait as well. 0, -ENOMEM, or -EINVAL with *refusal filled
+ * in; then nothing changed. */
+int routing_encryption_set(struct routing *routing, uint32_t vni, enum loop_encryption encryption,
+			   struct refusal *refusal);
 
 #endif

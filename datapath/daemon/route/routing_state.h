@@ -26,8 +26,9 @@ struct uplink {
 	uint8_t mac[6];
 	uint32_t local_address_be;
 	uint16_t vxlan_port;
-	uint16_t vlan_id; /* 0: frames carry no tag */
-	bool switched;    /* Open vSwitch puts frames into the tunnel, not ktsnd */
+	uint16_t encrypted_port; /* of networks that are encrypted */
+	uint16_t vlan_id;        /* 0: frames carry no tag */
+	bool switched;           /* Open vSwitch puts frames into the tunnel, not ktsnd */
 };
 
 /* Links of ktsnd's namespace that are ports of bridges (bridge_ports.h). */
@@ -75,6 +76,7 @@ struct routing {
 	struct bridge_ports ports;
 	struct forwarding forwarding;
 	struct mtus mtus;
+	struct encryption *encryption; /* encryption.h */
 };
 
 #endif

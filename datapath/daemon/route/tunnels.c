@@ -2,6 +2,7 @@
 #include "tunnels.h"
 
 #include "clock.h"
+#include "encryption.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -14,11 +15,13 @@ enum {
 	NO_NEXT_HOP_MS = 1000,
 };
 
-uint32_t tunnel_mtu_bytes(const struct routing *routing)
+uint32_t tunnel_mtu_bytes(const struct routing *routing, uint32_t vni)
 {
 	uint32_t mtu_bytes = routing->uplink.mtu_bytes;
+	uint32_t around_bytes = KTSN_TUNNEL_HEADER_BYTES +
+				(encryption_of(routing, vni) == LOOP_CLEAR ? 0 : KTSN_ESP_OVERHEAD_BYTES_MAX);
 
-	return mtu_bytes > KTSN_TUNNEL_HEADER_BYTES ? mtu_bytes - KTSN_TUNNEL_HEADER_BYTES : 0;
+	return mtu_bytes > around_bytes ? mtu_bytes - around_bytes : 0;
 }
 
 void tunnel_fill(struct ktsn_frame_tunnel *tunnel, const struct routing *routing,

@@ -23,6 +23,6 @@ int tunnel_reach(const struct routing *routing, uint32_t remote_be, struct ktsn_
  * the peer's; NULL: there is no way. */
 struct neighbor *tunnel_next_hop(struct routing *routing, struct peer *peer);
 /* What the tunnel leaves of the uplink's MTU. */
-uint32_t tunnel_mtu_bytes(const struct routing *routing);
+uint32_t tunnel_mtu_bytes(const struct routing *routing, uint32_t vni);
 
 #endif

@@ -39,19 +39,21 @@ struct mode {
 	uint64_t link_speed_bps;
 	int64_t spread_ns; /* transmit times lie so far off their order */
 	bool producer;     /* fills the rings while the loop runs */
+	bool encrypted;
 };
 #define GBIT UINT64_C(1000000000)
 /* So late may all be under the strategies that drop what is late. */
 #define PATIENCE_NS INT64_C(1000000000000)
 
 static const struct mode modes[] = {
-	{"tas, 10 Gbit/s", KTSN_STRATEGY_TAS, 10 * GBIT, 0, false},
-	{"strict-priority, 10 Gbit/s", KTSN_STRATEGY_STRICT_PRIORITY, 10 * GBIT, 0, false},
-	{"etf, 10 Gbit/s", KTSN_STRATEGY_ETF, 10 * GBIT, 0, false},
-	{"etf-deadline, 10 Gbit/s", KTSN_STRATEGY_ETF_DEADLINE, 10 * GBIT, 0, false},
-	{"tas, link without limit", KTSN_STRATEGY_TAS, 0, 0, false},
-	{"tas, 10 Gbit/s, times in any order", KTSN_STRATEGY_TAS, 10 * GBIT, 10 * MS, false},
-	{"tas, 10 Gbit/s, producer on another processor", KTSN_STRATEGY_TAS, 10 * GBIT, 0, true},
+	{"tas, 10 Gbit/s", KTSN_STRATEGY_TAS, 10 * GBIT, 0, false, false},
+	{"strict-priority, 10 Gbit/s", KTSN_STRATEGY_STRICT_PRIORITY, 10 * GBIT, 0, false, false},
+	{"etf, 10 Gbit/s", KTSN_STRATEGY_ETF, 10 * GBIT, 0, false, false},
+	{"etf-deadline, 10 Gbit/s", KTSN_STRATEGY_ETF_DEADLINE, 10 * GBIT, 0, false, false},
+	{"tas, link without limit", KTSN_STRATEGY_TAS, 0, 0, false, false},
+	{"tas, 10 Gbit/s, times in any order", KTSN_STRATEGY_TAS, 10 * GBIT, 10 * MS, false, false},
+	{"tas, 10 Gbit/s, producer on another processor", KTSN_STRATEGY_TAS, 10 * GBIT, 0, true, false},
+	{"tas, 10 Gbit/s, encrypted", KTSN_STRATEGY_TAS, 10 * GBIT, 0, false, true},
 };
 enum { MODES = sizeof(modes) / sizeof(modes[0]) };
 
@@ -72,13 +74,14 @@ struct bed {
 	struct ktsn_port *port;
 	struct loop *loop;
 	struct loop_gates *gates;
+	struct loop_association *association; /* NULL: nothing is encrypted */
 	struct application applications[RINGS];
 	uint32_t messages; /* of all applications */
 	int64_t begin_tai_ns;
 	uint64_t random;
 };
 
-static struct loop_route route(void)
+static struct loop_route route(bool encrypted)
 {
 	struct ktsn_frame_path inner = {
 		.source_mac = {0x02, 0, 0, 0, 0, 0x0a},
@@ -95,6 +98,8 @@ static struct loop_route route(void)
 				  .payload_max_bytes = PAYLOAD_BYTES};
 
 	made.tunnel.outer.destination_port_be = htobe16(4789);
+	made.tunnel.esp = encrypted;
+	made.encryption = encrypted ? LOOP_REQUIRED : LOOP_CLEAR;
 	return made;
 }
 
@@ -134,7 +139,7 @@ static void application_open(struct bed *bed, struct application *application, u
 	application->destination = bench_alloc(sizeof(*application->destination));
 	application->destination->flow = application->flow;
 	application->destination->ring = application->ring;
-	application->destination->route = route();
+	application->destination->route = route(bed->mode->encrypted);
 	application->destination->priority = (uint8_t)(number % KTSN_CLASSES);
 	loop_command(bed->loop, &(struct loop_command){.type = COMMAND_FLOW_OPEN,
 						       .ring = application->ring,
@@ -218,6 +223,26 @@ static void gates_set(struct bed *bed)
 	loop_command(bed->loop, &(struct loop_command){.type = COMMAND_GATES, .gates = bed->gates});
 }
 
+/* For the node that all send to. */
+static void association_give(struct bed *bed)
+{
+	static const uint8_t key[KTSN_GCM_KEY_BYTES] = {1};
+	enum { ALIGN = 64 };
+	uint8_t *memory = aligned_alloc(
+		ALIGN, (2 * ALIGN + sizeof(*bed->association) + ktsn_gcm_key_bytes()) / ALIGN * ALIGN);
+
+	bench_must(memory != NULL && ktsn_gcm_begin() == 0, "cannot encrypt");
+	bed->association = (struct loop_association *)memory;
+	*bed->association = (struct loop_association){
+		.address_be = route(true).tunnel.outer.destination_ipv4_be,
+		.spi = 0x01020304,
+		.key = (struct ktsn_gcm_key *)(memory +
+					       (sizeof(*bed->association) + ALIGN - 1) / ALIGN * ALIGN)};
+	ktsn_gcm_key_expand(bed->association->key, key);
+	loop_command(bed->loop,
+		     &(struct loop_command){.type = COMMAND_ASSOCIATION, .association = bed->association});
+}
+
 static void bed_init(struct bed *bed, const struct mode *mode, uint32_t messages, int cpu)
 {
 	struct loop_config config = {
@@ -235,6 +260,8 @@ static void bed_init(struct bed *bed, const struct mode *mode, uint32_t messages
 	bed->port = config.port = port_null_create(PACKETS, BUFFER_BYTES);
 	must(loop_create(&bed->loop, &config), "make the loop");
 	gates_set(bed);
+	if (mode->encrypted)
+		association_give(bed);
 	bed->begin_tai_ns = clock_tai_ns();
 	port_null_expect(bed->port, messages);
 	for (uint32_t i = 0; i < RINGS; i++)
@@ -254,6 +281,7 @@ static void bed_fini(struct bed *bed)
 	for (uint32_t i = 0; i < RINGS; i++)
 		application_close(&bed->applications[i]);
 	free(bed->gates);
+	free(bed->association);
 }
 
 /* Those would be waited for in vain. */

@@ -19,4 +19,7 @@ void bench_loop(struct bench_report *report, const struct bench_plan *plan);
 /* Peers: look-ups, changes, and those with members of a group. */
 void bench_peers(struct bench_report *report, const struct bench_plan *plan);
 
+/* Frames that are encrypted. */
+void bench_seal(struct bench_report *report, const struct bench_plan *plan);
+
 #endif

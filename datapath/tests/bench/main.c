@@ -13,10 +13,10 @@ static const struct bench_plan short_plan = {
 
 static const char help[] =
 	"ktsn-datapath-bench: what a packet costs between ring and port and in the queue of transmit times, "
-	"and what peers cost\n"
+	"and what peers and encryption cost\n"
 	"\n"
 	"  --out FILE   write the results there as JSON\n"
-	"  --only WHAT  queues, shaper, loop or peers\n"
+	"  --only WHAT  queues, shaper, loop, peers or seal\n"
 	"  --short      as little as shows that everything works; the figures mean nothing\n"
 	"  --help       this\n"
 	"\n"
@@ -35,8 +35,11 @@ static int finish(const struct bench_report *report, const struct bench_plan *pl
 static const struct {
 	const char *name;
 	void (*run)(struct bench_report *report, const struct bench_plan *plan);
-} suites[] = {
-	{"queues", bench_queue}, {"shaper", bench_shaper}, {"loop", bench_loop}, {"peers", bench_peers}};
+} suites[] = {{"queues", bench_queue},
+	      {"shaper", bench_shaper},
+	      {"loop", bench_loop},
+	      {"peers", bench_peers},
+	      {"seal", bench_seal}};
 
 /* -EINVAL when there is no such suite. */
 static int suites_run(struct bench_report *report, const struct bench_plan *plan, const char *only)
@@ -50,7 +53,7 @@ static int suites_run(struct bench_report *report, const struct bench_plan *plan
 		result = 0;
 	}
 	if (result)
-		fprintf(stderr, "ktsn-datapath-bench: --only %s: it is queues, shaper, loop or peers\n",
+		fprintf(stderr, "ktsn-datapath-bench: --only %s: it is queues, shaper, loop, peers or seal\n",
 			only);
 	return result;
 }

@@ -3,6 +3,7 @@
  * Frames of any addresses, sizes and buffers: what is built lies in its buffer, its lengths and checksums are
  * right as a receiver sees them, and what does not fit is refused.
  */
+#include "esp.h"
 #include "frame.h"
 
 #include <endian.h>
@@ -10,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { IPV4_BYTES_MAX = 65535 };
+enum { IPV4_BYTES_MAX = 65535, UDP = 17, ESP = 50, PORT_IN_CLEAR = 4789 };
 
 /* The whole of what decides over a frame, as the input gives it; the payload follows. */
 struct request {
@@ -47,9 +48,9 @@ static uint32_t ones_sum(const uint8_t *data, size_t bytes, uint32_t sum)
 	return sum;
 }
 
-static void ipv4_check(const uint8_t *ip, size_t bytes)
+static void ipv4_check(const uint8_t *ip, size_t bytes, uint8_t protocol)
 {
-	must(ip[0] == 0x45 && ip[9] == 17);
+	must(ip[0] == 0x45 && ip[9] == protocol);
 	must(be16_at(ip + 2) == bytes);
 	must(ones_sum(ip, KTSN_IPV4_HEADER_BYTES, 0) == 0xffff);
 }
@@ -103,27 +104,52 @@ static void tag_check(const uint8_t *frame, const struct ktsn_frame_tunnel *tunn
 	must(be16_at(frame + 14) == ((uint32_t)tunnel->pcp << 13 | tunnel->vlan_id));
 }
 
-/* Returns where the inner frame begins. */
-static const uint8_t *tunnel_check(const uint8_t *frame, size_t bytes, const struct ktsn_frame_tunnel *tunnel)
+/* A part of a frame. */
+struct part {
+	const uint8_t *at;
+	size_t bytes;
+};
+
+/* Of what is behind an IP header returns the datagram inside ESP (RFC 4303 section 2). */
+static struct part esp_check(struct part content)
+{
+	struct part datagram = {content.at + KTSN_ESP_HEAD_BYTES, 0};
+	const uint8_t *icv = content.at + content.bytes - KTSN_ESP_ICV_BYTES;
+	uint8_t padding = icv[-2];
+
+	must(icv[-1] == KTSN_ESP_NEXT_HEADER_UDP && padding < 4 && (icv - datagram.at) % 4 == 0);
+	for (uint8_t i = 0; i < padding; i++)
+		must(icv[i - 2 - padding] == i + 1);
+	datagram.bytes = (size_t)(icv - datagram.at) - 2 - padding;
+	return datagram;
+}
+
+/* Returns the inner frame. */
+static struct part tunnel_check(const uint8_t *frame, size_t bytes, const struct ktsn_frame_tunnel *tunnel)
 {
 	const uint8_t *ip = frame + KTSN_ETHER_HEADER_BYTES;
 	const uint8_t *vxlan;
+	struct part datagram;
 
 	if (tunnel->vlan_id) {
 		tag_check(frame, tunnel);
 		ip += KTSN_VLAN_TAG_BYTES;
 	}
 	must(be16_at(ip - 2) == 0x0800);
-	ipv4_check(ip, bytes - (size_t)(ip - frame));
-	udp_check(ip + KTSN_IPV4_HEADER_BYTES, bytes - (size_t)(ip - frame) - KTSN_IPV4_HEADER_BYTES, false,
-		  8);
+	ipv4_check(ip, bytes - (size_t)(ip - frame), tunnel->esp ? ESP : UDP);
+	datagram = (struct part){ip + KTSN_IPV4_HEADER_BYTES,
+				 bytes - (size_t)(ip - frame) - KTSN_IPV4_HEADER_BYTES};
+	if (tunnel->esp)
+		datagram = esp_check(datagram);
+	udp_check(datagram.at, datagram.bytes, false, 8);
 	macs_check(frame, &tunnel->outer);
 	ipv4_addresses_check(ip, &tunnel->outer);
-	ports_check(ip + KTSN_IPV4_HEADER_BYTES, &tunnel->outer);
-	vxlan = ip + KTSN_IPV4_HEADER_BYTES + KTSN_UDP_HEADER_BYTES;
+	ports_check(datagram.at, &tunnel->outer);
+	vxlan = datagram.at + KTSN_UDP_HEADER_BYTES;
 	must(vxlan[0] == 0x08 && vxlan[7] == 0);
 	must(((uint32_t)vxlan[4] << 16 | (uint32_t)vxlan[5] << 8 | vxlan[6]) == tunnel->vni);
-	return vxlan + KTSN_VXLAN_HEADER_BYTES;
+	return (struct part){vxlan + KTSN_VXLAN_HEADER_BYTES,
+			     datagram.bytes - KTSN_UDP_HEADER_BYTES - KTSN_VXLAN_HEADER_BYTES};
 }
 
 /* A frame of which tag_bytes behind the addresses are a tag. */
@@ -145,7 +171,7 @@ static void inner_check(const uint8_t *inner, size_t bytes, size_t tag_bytes,
 		must(ktsn_frame_flow_label(path) && ktsn_frame_flow_label(path) < 1 << 20);
 	} else {
 		must(be16_at(ip - 2) == 0x0800);
-		ipv4_check(ip, ip_bytes);
+		ipv4_check(ip, ip_bytes, UDP);
 		ipv4_addresses_check(ip, path);
 		udp_check(ip + KTSN_IPV4_HEADER_BYTES, ip_bytes - KTSN_IPV4_HEADER_BYTES, !path->unchecked,
 			  8);
@@ -162,19 +188,41 @@ static void switched_check(const uint8_t *frame, size_t bytes, const struct requ
 	     bytes - KTSN_VLAN_TAG_BYTES + KTSN_TUNNEL_HEADER_BYTES);
 }
 
-static void frame_check(const uint8_t *frame, size_t bytes, const struct request *request)
+/* Where the parts are that will be encrypted, and that it leaves in clear as if it had been made so. */
+static void esp_parts_check(uint8_t *frame, size_t bytes, const struct request *request)
+{
+	const struct ktsn_esp esp = ktsn_esp_find(frame, bytes);
+	struct request clear = *request;
+	struct part inner;
+
+	must(esp.text == esp.header + KTSN_ESP_HEAD_BYTES && esp.icv == esp.text + esp.text_bytes);
+	must(esp.icv + KTSN_ESP_ICV_BYTES == frame + bytes);
+	must(ktsn_esp_destination_be(&esp) == request->tunnel.outer.destination_ipv4_be);
+	ktsn_esp_number(&esp, 0x01020304, 0x05060708);
+	must(ktsn_esp_sequence(&esp) == 0x05060708 && be16_at(esp.header) == 0x0102);
+	clear.tunnel.esp = false;
+	clear.tunnel.outer.destination_port_be = htobe16(PORT_IN_CLEAR);
+	bytes = ktsn_esp_remove(frame, bytes, htobe16(PORT_IN_CLEAR));
+	inner = tunnel_check(frame, bytes, &clear.tunnel);
+	inner_check(inner.at, inner.bytes, 0, &clear.inner);
+}
+
+static void frame_check(uint8_t *frame, size_t bytes, const struct request *request)
 {
 	if (request->tunnelled && request->tunnel.switched) {
 		switched_check(frame, bytes, request);
 	} else {
-		const uint8_t *inner =
-			request->tunnelled ? tunnel_check(frame, bytes, &request->tunnel) : frame;
+		struct part inner = {frame, bytes};
 
-		inner_check(inner, bytes - (size_t)(inner - frame), 0, &request->inner);
+		if (request->tunnelled)
+			inner = tunnel_check(frame, bytes, &request->tunnel);
+		inner_check(inner.at, inner.bytes, 0, &request->inner);
 		must(ktsn_frame_sdu_bytes(bytes, request->tunnelled ? &request->tunnel : NULL) < bytes);
 	}
 	must(be16toh(ktsn_frame_tunnel_source_port_be(&request->inner)) >= 49152);
 	must(ktsn_frame_wire_bytes(bytes) >= KTSN_ETHER_MIN_BYTES + KTSN_WIRE_OVERHEAD_BYTES);
+	if (request->tunnelled && request->tunnel.esp)
+		esp_parts_check(frame, bytes, request);
 }
 
 /* Any byte of the input is not a bool yet. */
@@ -203,6 +251,8 @@ static void request_tame(struct request *request)
 	request->tunnel.vlan_id %= 4095;
 	request->tunnel.pcp &= 7;
 	bool_tame(&request->tunnel.switched);
+	bool_tame(&request->tunnel.esp);
+	request->tunnel.esp = request->tunnel.esp && !request->tunnel.switched;
 	if (request->tunnel.switched && !request->tunnel.vlan_id)
 		request->tunnel.vlan_id = 1;
 	request->tunnelled &= 1;
@@ -214,7 +264,8 @@ static void build(const struct request *request, const uint8_t *payload, size_t 
 {
 	const struct ktsn_frame_tunnel *tunnel = request->tunnelled ? &request->tunnel : NULL;
 	size_t headers_bytes = ktsn_frame_header_bytes(&request->inner, tunnel);
-	size_t bytes = headers_bytes + request->payload_bytes;
+	size_t trailer_bytes = ktsn_frame_trailer_bytes(&request->inner, tunnel, request->payload_bytes);
+	size_t bytes = headers_bytes + request->payload_bytes + trailer_bytes;
 	size_t short_bytes = request->spare_bytes < bytes ? request->spare_bytes : bytes;
 	size_t capacity_bytes = request->too_small % 2 ? bytes - short_bytes : bytes + request->spare_bytes;
 	/* Behind the outer headers' Ethernet and tag, or the inner one's: what IPv4 must be able to count. */
@@ -225,7 +276,7 @@ static void build(const struct request *request, const uint8_t *payload, size_t 
 
 	must(frame != NULL);
 	memset(frame, 0xa5, capacity_bytes);
-	for (size_t i = headers_bytes; i < bytes && i < capacity_bytes && payload_bytes; i++)
+	for (size_t i = headers_bytes; i < bytes - trailer_bytes && i < capacity_bytes && payload_bytes; i++)
 		frame[i] = payload[i % payload_bytes];
 	result = ktsn_frame_build(frame, capacity_bytes, &request->inner, tunnel, request->payload_bytes);
 	if (capacity_bytes < bytes)

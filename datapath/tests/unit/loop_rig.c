@@ -34,6 +34,7 @@ void rig_create(struct rig *rig, const struct rig_config *config)
 		.spin_ns = 60000,
 		.late_after_ns = config->late_after_ns,
 		.delta_ns = config->delta_ns,
+		.vxlan_port = 4789,
 		.cpu = -1,
 	};
 
@@ -107,7 +108,8 @@ uint64_t rig_drops(const struct rig *rig)
 	       counter_read(&counters->drop_txtime) + counter_read(&counters->drop_missed) +
 	       counter_read(&counters->drop_max_sdu) + counter_read(&counters->drop_no_window) +
 	       counter_read(&counters->drop_horizon) + counter_read(&counters->drop_stale) +
-	       counter_read(&counters->drop_source) + counter_read(&counters->drop_clock);
+	       counter_read(&counters->drop_no_association) + counter_read(&counters->drop_source) +
+	       counter_read(&counters->drop_clock);
 }
 
 static void books_check(const struct rig *rig)

@@ -31,6 +31,7 @@
 	}
 #define EXAMPLE_SUBNETS .subnets = {IPV4_SUBNET(10, 42, 2, 0, 24), IPV6_SUBNET}, .subnet_count = 2
 
+#include "encryption.h"
 #include "flow.h"
 #include "node.h"
 #include "pod_thread.h"
@@ -86,6 +87,17 @@ static const struct example {
 	  .clock_need = {.max_error_ns = 10000, .on_loss = ON_LOSS_HOLD, .good = true}}},
 	{"network-clock-drop.request.json", {.type = CONTROL_NETWORK_CLOCK_SET, .vni = 42}},
 	{"network-clocks.request.json", {.type = CONTROL_NETWORK_CLOCKS, .limit = 100}},
+	{"network-encryption-set.request.json",
+	 {.type = CONTROL_NETWORK_ENCRYPTION_SET, .vni = 42, .encryption = LOOP_REQUIRED}},
+	{"network-encryptions.request.json", {.type = CONTROL_NETWORK_ENCRYPTIONS, .limit = 100}},
+	{"security-associations-set.request.json",
+	 {.type = CONTROL_SECURITY_ASSOCIATIONS_SET,
+	  .associations = {2,
+			   {{0x01020304, 7, {0,   1,   2,   3,   4,   5,   6,    7,    8,    9,
+					     0xa, 0xb, 0xc, 0xd, 0xe, 0xf, 0x10, 0x11, 0x12, 0x13}},
+			    {UINT32_MAX, 8, {0xf0, 0xf1, 0xf2, 0xf3, 0xf4, 0xf5, 0xf6, 0xf7, 0xf8, 0xf9,
+					     0xfa, 0xfb, 0xfc, 0xfd, 0xfe, 0xff, 0x20, 0x21, 0x22, 0x23}}}}}},
+	{"security-associations.request.json", {.type = CONTROL_SECURITY_ASSOCIATIONS, .limit = 100}},
 	{"flows.request.json", {.type = CONTROL_FLOWS, .limit = 100}},
 	{"peer-add.request.json", {.type = CONTROL_PEER_ADD, .vni = 42, EXAMPLE_SUBNETS}},
 	{"peer-del.request.json", {.type = CONTROL_PEER_DEL, .vni = 42}},
@@ -162,7 +174,8 @@ static void clocks_compare(const struct control_request *request, const struct c
 
 static void request_compare(const struct control_request *request, const struct control_request *expected)
 {
-	bool has_address = expected->type == CONTROL_PEER_ADD || expected->type == CONTROL_PEER_DEL;
+	bool has_address = expected->type == CONTROL_PEER_ADD || expected->type == CONTROL_PEER_DEL ||
+			   expected->type == CONTROL_SECURITY_ASSOCIATIONS_SET;
 
 	assert_int_equal(request->type, expected->type);
 	assert_string_equal(request->identity, expected->identity);
@@ -187,6 +200,8 @@ static void request_compare(const struct control_request *request, const struct 
 	assert_int_equal(request->strategy, expected->strategy);
 	assert_memory_equal(&request->limits, &expected->limits, sizeof(expected->limits));
 	clocks_compare(request, expected);
+	assert_int_equal(request->encryption, expected->encryption);
+	assert_memory_equal(&request->associations, &expected->associations, sizeof(expected->associations));
 	assert_memory_equal(request->traffic_class_map, expected->traffic_class_map, CONTROL_PRIORITIES);
 	assert_memory_equal(request->priority_code_points, expected->priority_code_points, KTSN_CLASSES);
 }
@@ -255,7 +270,9 @@ static void counters_fill(struct counters *counters)
 		{&counters->reports_lost, 1},     {&counters->untimed, 7},
 		{&counters->drop_stale, 1},       {&counters->drop_source, 1},
 		{&counters->late_clock, 2},       {&counters->drop_clock, 3},
-		{&counters->clock_lost, 4},
+		{&counters->clock_lost, 4},       {&counters->drop_no_association, 2},
+		{&counters->sealed, 900},         {&counters->sealed_again, 3},
+		{&counters->clear_preferred, 1},
 	};
 
 	memset(counters, 0, sizeof(*counters));
@@ -390,6 +407,25 @@ static void network_limits_are_the_example(void **state)
 
 	(void)state;
 	reply_compare("network-limits.reply.json", control_reply_network_limits(&node, 0, 100));
+}
+
+static void encryption_is_the_example(void **state)
+{
+	struct network_encryption networks[2] = {{42, LOOP_REQUIRED, &networks[1]},
+						 {43, LOOP_PREFERRED, NULL}};
+	const struct loop_association used = {.sequence = 1000};
+	struct associated_peer peer = {.address_be = htonl(0xc0000202),
+				       .current = 1,
+				       .list = {4, {{256, 7, {0}}, {UINT32_MAX, 8, {0}}}},
+				       .used = &used};
+	_Atomic uint64_t used_generation = 8;
+	struct encryption encryption = {
+		.networks = networks, .peers = &peer, .generations = {.used = &used_generation}};
+	struct node node = {.routing.encryption = &encryption};
+
+	(void)state;
+	reply_compare("network-encryptions.reply.json", control_reply_network_encryptions(&node, 0, 100));
+	reply_compare("security-associations.reply.json", control_reply_security_associations(&node, 0, 100));
 }
 
 static void network_clocks_are_the_example(void **state)
@@ -647,9 +683,17 @@ static void refusal_that_is_not_utf8_is_still_a_reply(void **state)
 #define PEERS(offset, limit)     "{" V "\"request\":\"peers\",\"offset\":" offset ",\"limit\":" limit "}"
 #define CLOCK_SET(clock)         "{" V "\"request\":\"clock-set\",\"clock\":" clock "}"
 #define NETWORK_CLOCK_SET(clock) "{" V "\"request\":\"network-clock-set\",\"vni\":1,\"clock\":" clock "}"
-#define LIMITS_SET(limits)       "{" V "\"request\":\"network-limits-set\",\"vni\":1,\"limits\":" limits "}"
-#define S10                      "aaaaaaaaaa"
-#define S50                      S10 S10 S10 S10 S10
+#define ENCRYPTION_SET(value)                                                                                \
+	"{" V "\"request\":\"network-encryption-set\",\"vni\":1,\"encryption\":" value "}"
+#define ASSOCIATIONS_SET(list)                                                                               \
+	"{" V "\"request\":\"security-associations-set\",\"peer\":\"192.0.2.2\",\"associations\":" list "}"
+#define ASSOCIATION(spi, key, generation)                                                                    \
+	"{\"spi\":" spi ",\"key\":\"" key "\",\"generation\":" generation "}"
+#define KEY_A              "000102030405060708090a0b0c0d0e0f10111213"
+#define KEY_B              "000102030405060708090a0b0c0d0e0f10111214"
+#define LIMITS_SET(limits) "{" V "\"request\":\"network-limits-set\",\"vni\":1,\"limits\":" limits "}"
+#define S10                "aaaaaaaaaa"
+#define S50                S10 S10 S10 S10 S10
 
 /* Requests that are refused, the field that is named, and words of the sentence. */
 static const struct bad_request {
@@ -793,6 +837,35 @@ static const struct bad_request {
 	{NETWORK_CLOCK_SET("{\"max-error-ns\":1,\"on-loss\":\"hold\",\"good\":true,\"reason\":null}"),
 	 "clock.reason", "is null; must be a sentence of at most 512 bytes"},
 	{"{" V "\"request\":\"network-clock-set\",\"vni\":1}", "clock", "missing"},
+	{ENCRYPTION_SET("\"Required\""), "encryption",
+	 "is \"Required\"; must be none, preferred or required"},
+	{ENCRYPTION_SET("true"), "encryption", "is true; must be none, preferred or required"},
+	{"{" V "\"request\":\"network-encryption-set\",\"vni\":1}", "encryption", "missing"},
+	{"{" V "\"request\":\"security-associations-set\",\"peer\":\"::1\",\"associations\":[]}", "peer",
+	 "must be an IPv4 address"},
+	{"{" V "\"request\":\"security-associations-set\",\"peer\":\"192.0.2.2\"}", "associations",
+	 "missing"},
+	{ASSOCIATIONS_SET("{}"), "associations", "must be a list"},
+	{ASSOCIATIONS_SET("[0,0,0,0,0,0,0,0,0]"), "associations", "has 9 entries; must have 0 to 8"},
+	{ASSOCIATIONS_SET("[7]"), "associations[0]", "must be an object"},
+	{ASSOCIATIONS_SET("[" ASSOCIATION("255", KEY_A, "1") "]"), "associations[0].spi",
+	 "is 255; must be a whole number from 256 to 4294967295"},
+	{ASSOCIATIONS_SET("[" ASSOCIATION("256", KEY_A, "0") "]"), "associations[0].generation",
+	 "is 0; must be a whole number from 1"},
+	{ASSOCIATIONS_SET("[" ASSOCIATION("256", KEY_A "1", "1") "]"), "associations[0].key",
+	 "must be a string of 40 hexadecimal digits: 16 bytes of the key, 4 of the salt"},
+	{ASSOCIATIONS_SET("[" ASSOCIATION("256", "x" S10 S10 S10 "aaaaaaaaa", "1") "]"),
+	 "associations[0].key", "must be a string of 40 hexadecimal digits"},
+	{ASSOCIATIONS_SET("[{\"spi\":256,\"key\":7,\"generation\":1}]"), "associations[0].key",
+	 "must be a string of 40 hexadecimal digits"},
+	{ASSOCIATIONS_SET("[{\"spi\":256,\"key\":\"" KEY_A "\",\"generation\":1,\"x\":1}]"),
+	 "associations[0]", "unknown field \"x\""},
+	{ASSOCIATIONS_SET("[" ASSOCIATION("256", KEY_A, "2") "," ASSOCIATION("257", KEY_B, "2") "]"),
+	 "associations[1]", "generation 2 comes after 2; give them in ascending order"},
+	{ASSOCIATIONS_SET("[" ASSOCIATION("256", KEY_A, "1") "," ASSOCIATION("256", KEY_B, "2") "]"),
+	 "associations[1]", "has the spi 256 of entry 0; give each its own"},
+	{ASSOCIATIONS_SET("[" ASSOCIATION("256", KEY_A, "1") "," ASSOCIATION("257", KEY_A, "2") "]"),
+	 "associations[1]", "has the key of entry 0; give each its own"},
 	{PEERS("-1", "1"), "offset", "from 0 to"},
 	{PEERS("4294967296", "1"), "offset", "from 0 to 4294967295"},
 	{PEERS("0", "0"), "limit", "from 1 to 1000"},
@@ -990,6 +1063,7 @@ int main(void)
 		cmocka_unit_test(pods_are_the_example),
 		cmocka_unit_test(network_limits_are_the_example),
 		cmocka_unit_test(network_clocks_are_the_example),
+		cmocka_unit_test(encryption_is_the_example),
 		cmocka_unit_test(flows_are_the_example),
 		cmocka_unit_test(peers_are_the_example),
 		cmocka_unit_test(groups_are_the_example),

@@ -163,8 +163,12 @@ static long send_untimed(const void *data, size_t bytes, int flags)
 static int datagram_take(uint8_t payload[PAYLOAD])
 {
 	struct ktsn_ring_taken taken;
+	int found;
 
-	if (ktsn_ring_take(&process.pair.consumer, &taken) != 1)
+	do
+		found = ktsn_ring_take(&process.pair.consumer, &taken);
+	while (found == -EAGAIN); /* not known yet */
+	if (found != 1)
 		return -1;
 	memcpy(payload, ktsn_ring_taken_payload(&process.pair.consumer, taken.slot), taken.payload_bytes);
 	assert_int_equal(taken.flow, NUMBER);

@@ -219,6 +219,10 @@ static const struct bad_line {
 	{"--interface a --local-address 0.0.0.0", "ktsnd: --local-address 0.0.0.0: must be an IPv4"},
 	{"--interface a --vxlan-port 0", "ktsnd: --vxlan-port 0: must be a number from 1 to 65535"},
 	{"--interface a --vxlan-port 65536", "ktsnd: --vxlan-port 65536: must be a number from 1 to 65535"},
+	{"--interface a --encrypted-port 0", "ktsnd: --encrypted-port 0: must be a number from 1 to 65535"},
+	{"--interface a --encrypted-port 4789", "ktsnd: --encrypted-port 4789: is the port of networks that "
+						"are not encrypted (--vxlan-port); give another "
+						"one"},
 	{"--interface a --vxlan-port 4789x", "ktsnd: --vxlan-port 4789x: must be a number"},
 	{"--interface a --control run/c", "ktsnd: --control run/c: must be an absolute path"},
 	{"--interface a --instance-dir run", "ktsnd: --instance-dir run: must be an absolute path"},
@@ -295,6 +299,8 @@ static void help_names_the_options_and_defaults(void **state)
 		"--local-address IPV4",
 		"--vxlan-port N",
 		"(default: 4789)",
+		"--encrypted-port N",
+		"(default: 4793)",
 		"--device DEVICE",
 		"--uplink KIND",
 		"(default: direct)",

@@ -4,6 +4,7 @@
  * with the kernel's own maps, pinned in a file system of their own. Needs namespaces of its own and bpf();
  * without them the tests are skipped.
  */
+#include "encryption.h"
 #include "node.h"
 #include "pods.h"
 #include "port_fake.h"
@@ -502,6 +503,25 @@ static void nothing_is_done_where_nobody_asked(void **state)
 	hang_up(application);
 }
 
+/* Of whoever sends to the port of the tunnel in clear, nothing may come into one. */
+static void an_encrypted_network_gets_no_rings(void **state)
+{
+	int application = application_connect(), fd = socket_bound(SOCK_DGRAM);
+	struct refusal refusal;
+
+	(void)state;
+	assert_int_equal(encryption_network_set(&bed.node.routing, the_pod()->endpoints.first->vni,
+						LOOP_PREFERRED, &refusal),
+			 0);
+	assert_int_equal(ask(application, KTSN_APP_RECEIVE_OPEN, fd).status, -ENOTSUP);
+	assert_int_equal(the_pod()->receive.why, RECEIVE_ENCRYPTED);
+	assert_int_equal(the_pod()->receive.refusals[RECEIVE_ENCRYPTED], 1);
+	assert_int_equal(entered(cookie_of(fd)), 0);
+	assert_false(has_filter(fd));
+	close(fd);
+	hang_up(application);
+}
+
 static void a_pod_has_no_more_rings_than_it_may(void **state)
 {
 	int application = application_connect(), fds[SOCKETS + 1];
@@ -866,6 +886,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(what_cannot_be_served_stays_with_the_kernel, set_up,
 						tear_down),
 		cmocka_unit_test_setup_teardown(nothing_is_done_where_nobody_asked, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(an_encrypted_network_gets_no_rings, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(a_pod_has_no_more_rings_than_it_may, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(a_pod_has_no_more_than_its_share_of_the_maps, set_up,
 						tear_down),

@@ -553,6 +553,25 @@ static void frames_that_are_due_may_be_given_behind_one_another(void **state)
 	rig_destroy(rig);
 }
 
+/* Whoever prepares a frame ahead does not take it out. */
+static void next_is_shown_ahead_of_its_time(void **state)
+{
+	struct rig *rig = rig_create(KTSN_STRATEGY_TAS);
+	struct ktsn_shaper_packet first = packet_of(2 * MS, 1, 125), earlier = packet_of(MS, 0, 125);
+
+	(void)state;
+	assert_null(ktsn_shaper_peek_next(rig->shaper, 0, 9 * MS));
+	takes(rig, &first, 0);
+	assert_null(ktsn_shaper_peek_next(rig->shaper, 0, 2 * MS - 1));
+	assert_ptr_equal(ktsn_shaper_peek_next(rig->shaper, 0, 2 * MS), &first);
+	takes(rig, &earlier, 0);
+	assert_ptr_equal(ktsn_shaper_peek_next(rig->shaper, 0, 2 * MS), &earlier);
+	leaves(rig, MS, &earlier);
+	assert_ptr_equal(ktsn_shaper_peek_next(rig->shaper, MS, 3 * MS), &first);
+	leaves(rig, 2 * MS, &first);
+	rig_destroy(rig);
+}
+
 static void nothing_is_given_behind_others_before_its_gate_opens_or_past_its_end(void **state)
 {
 	struct rig *rig = rig_create(KTSN_STRATEGY_TAS);
@@ -1115,6 +1134,7 @@ int main(void)
 		cmocka_unit_test(deadlines_that_are_held_become_transmit_times_under_another_strategy),
 		cmocka_unit_test(strategy_changes_lose_nothing_that_is_held),
 		cmocka_unit_test(frames_that_are_due_may_be_given_behind_one_another),
+		cmocka_unit_test(next_is_shown_ahead_of_its_time),
 		cmocka_unit_test(nothing_is_given_behind_others_before_its_gate_opens_or_past_its_end),
 		cmocka_unit_test(frame_behind_another_overruns_by_what_is_before_it_too),
 		cmocka_unit_test(packet_that_the_port_refused_keeps_its_place),

@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Which networks are encrypted. The agent says it, and by which keys (associations.h).
+ *
+ * Control thread.
+ */
+#ifndef KTSN_DAEMON_ENCRYPTION_H
+#define KTSN_DAEMON_ENCRYPTION_H
+
+#include "association.h"
+#include "generations.h"
+#include "loop_objects.h"
+#include "refusal.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* More than anybody has. */
+enum { NETWORKS_ENCRYPTED_MAX = 4096, PEERS_ASSOCIATED_MAX = 4096 };
+
+struct used_association;
+struct loop_route;
+struct routing;
+
+/* "none", "preferred", "required". */
+extern const char *const loop_encryption_names[LOOP_ENCRYPTIONS];
+
+/* A network that asks for encryption. */
+struct network_encryption {
+	uint32_t vni;
+	enum loop_encryption encryption;
+	struct network_encryption *next;
+};
+
+/* A node with associations. */
+struct associated_peer {
+	uint32_t address_be;
+	uint32_t current; /* of the list */
+	struct association_list list;
+	const struct loop_association *used; /* the current one, as the loop has it */
+	struct associated_peer *next;
+};
+
+struct encryption {
+	struct network_encryption *networks;
+	uint32_t network_count;
+	struct associated_peer *peers;
+	uint32_t peer_count;
+	struct used_association *used; /* all that the loop has, or had, and that have not been freed */
+	struct generations generations;
+};
+
+/* 0 or -ENOMEM. */
+int encryption_init(struct routing *routing);
+void encryption_fini(struct routing *routing);
+
+/* Replaces what a network asks, for routes that are filled from then on (routing.h). 0, -ENOMEM, or -EINVAL
+ * with *refusal filled in; then nothing changed. */
+int encryption_network_set(struct routing *routing, uint32_t vni, enum loop_encryption encryption,
+			   struct refusal *refusal);
+enum loop_encryption encryption_of(const struct routing *routing, uint32_t vni);
+/* What that means for the frames of a route. */
+void encryption_route_fill(const struct routing *routing, uint32_t vni, struct loop_route *frames);
+
+/* Those that ask. */
+const struct network_encryption *encryption_networks(const struct routing *routing);
+bool encryption_required(const struct routing *routing);
+
+/* What the switch puts into its tunnels is out of ktsnd's reach. 0, or -EINVAL with *refusal filled in. */
+int encryption_switched_refuse(const struct routing *routing, const char *field, struct refusal *refusal);
+
+#endif

@@ -1,0 +1,505 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Frames that are encrypted: the loop with its real thread and clock. All that leaves is decrypted with the
+ * key of its SPI, and its number is above all that left under that SPI before: none comes twice, in whatever
+ * order messages are sent, refused by the port, overtaken, or given other keys.
+ */
+#include "clock.h"
+#include "loop_bench.h"
+#include "test_random.h"
+
+#include <endian.h>
+#include <errno.h>
+#include <linux/errqueue.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+enum {
+	KEY_ALIGN = 64,
+	NODE_A = 0xc0000202,
+	NODE_B = 0xc0000203,
+	SPI_FIRST = 1000, /* of all that tests make, one after the other */
+	SPIS = 4096,
+	NUMBER_BYTES = 8,
+};
+
+/* ---- associations ---- */
+
+static struct loop_association *association_make(uint32_t spi, uint32_t address)
+{
+	size_t bytes = sizeof(struct loop_association) + KEY_ALIGN + ktsn_gcm_key_bytes();
+	const uint8_t key[KTSN_GCM_KEY_BYTES] = {(uint8_t)spi, (uint8_t)(spi >> 8), 0x5a};
+	struct loop_association *association =
+		aligned_alloc(KEY_ALIGN, (bytes + KEY_ALIGN - 1) / KEY_ALIGN * KEY_ALIGN);
+
+	assert_int_equal(ktsn_gcm_begin(), 0);
+	assert_non_null(association);
+	memset(association, 0, sizeof(*association));
+	association->object = (struct loop_object){.kind = LOOP_ASSOCIATION, .owner = association};
+	association->address_be = htobe32(address);
+	association->spi = spi;
+	memcpy(association->salt, &spi, sizeof(association->salt));
+	association->key =
+		(struct ktsn_gcm_key *)((uint8_t *)association +
+					(sizeof(*association) + KEY_ALIGN - 1) / KEY_ALIGN * KEY_ALIGN);
+	ktsn_gcm_key_expand(association->key, key);
+	return association;
+}
+
+static void association_give(struct bench *bench, struct loop_association *association)
+{
+	loop_command(bench->rig.loop,
+		     &(struct loop_command){.type = COMMAND_ASSOCIATION, .association = association});
+	rig_wait_commands(&bench->rig);
+}
+
+static void association_take_away(struct bench *bench, uint32_t address)
+{
+	loop_command(bench->rig.loop, &(struct loop_command){.type = COMMAND_ASSOCIATION_NONE,
+							     .address_be = htobe32(address)});
+	rig_wait_commands(&bench->rig);
+}
+
+/* ---- destinations ---- */
+
+static struct loop_route route_make(enum loop_encryption encryption, uint32_t address)
+{
+	struct loop_route route = rig_route(DESTINATION_RESOLVED);
+
+	route.encryption = encryption;
+	route.tunnel.esp = encryption != LOOP_CLEAR;
+	route.tunnel.outer.destination_ipv4_be = htobe32(address);
+	route.tunnel.outer.destination_port_be = htobe16(encryption ? 4793 : 4789);
+	return route;
+}
+
+static void route_set(struct bench *bench, struct loop_destination *destination,
+		      const struct loop_route *route)
+{
+	loop_command(bench->rig.loop, &(struct loop_command){.type = COMMAND_DESTINATION_UPDATE,
+							     .destination = destination,
+							     .route = *route});
+	rig_wait_commands(&bench->rig);
+}
+
+static int set_up(void **state)
+{
+	struct bench *bench;
+	struct loop_route route = route_make(LOOP_REQUIRED, NODE_A);
+
+	if (bench_set_up(state))
+		return -1;
+	bench = *state;
+	route_set(bench, bench->destination, &route);
+	return 0;
+}
+
+static int tear_down(void **state)
+{
+	struct bench *bench = *state;
+
+	association_take_away(bench, NODE_A);
+	association_take_away(bench, NODE_B);
+	return bench_tear_down(state);
+}
+
+#define SEAL_TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+
+/* ---- what has left ---- */
+
+struct seen {
+	uint32_t sequence[SPIS]; /* the last of each SPI */
+	uint32_t sealed, clear;
+};
+
+/* Into `payload`, of a frame on the wire. */
+static void frame_look(const struct bench *bench, size_t index, struct seen *seen,
+		       char payload[RIG_PAYLOAD_BYTES])
+{
+	enum { BEFORE_INNER = 16, INNER = 42, BEFORE_TRAILER = BEFORE_INNER + INNER };
+	uint8_t frame[RIG_BUFFER_BYTES];
+	uint32_t bytes = 0, spi_be, text_bytes;
+	const uint8_t *sent = ktsn_port_fake_sent(bench->rig.port, index, &bytes);
+	uint8_t nonce[KTSN_ESP_NONCE_BYTES];
+	struct loop_association *association;
+	struct ktsn_esp esp;
+
+	assert_non_null(sent);
+	memcpy(frame, sent, bytes);
+	if (frame[23] == 17) {
+		assert_int_equal(frame[36] << 8 | frame[37], 4789);
+		rig_sent_text(&bench->rig, index, payload);
+		seen->clear++;
+		return;
+	}
+	assert_int_equal(frame[23], 50);
+	esp = ktsn_esp_find(frame, bytes);
+	memcpy(&spi_be, esp.header, sizeof(spi_be));
+	association = association_make(be32toh(spi_be), NODE_A);
+	assert_in_range(association->spi, SPI_FIRST, SPI_FIRST + SPIS - 1);
+	assert_true(ktsn_esp_sequence(&esp) > seen->sequence[association->spi - SPI_FIRST]);
+	seen->sequence[association->spi - SPI_FIRST] = ktsn_esp_sequence(&esp);
+	ktsn_esp_nonce(&esp, association->salt, nonce);
+	assert_true(ktsn_gcm_open(association->key, nonce, esp.header, KTSN_ESP_HEADER_BYTES, esp.text,
+				  esp.text_bytes, esp.icv));
+	assert_int_equal(esp.text[2] << 8 | esp.text[3], 4793);
+	text_bytes = (uint32_t)esp.text_bytes - 2 - esp.text[esp.text_bytes - 2] - BEFORE_TRAILER;
+	assert_true(text_bytes < RIG_PAYLOAD_BYTES);
+	memcpy(payload, esp.text + BEFORE_TRAILER, text_bytes);
+	payload[text_bytes] = '\0';
+	seen->sealed++;
+	free(association);
+}
+
+/* All of them. */
+static struct seen frames_look(const struct bench *bench)
+{
+	struct seen seen = {{0}, 0, 0};
+	char payload[RIG_PAYLOAD_BYTES];
+
+	for (size_t i = 0; i < ktsn_port_fake_sent_count(bench->rig.port); i++)
+		frame_look(bench, i, &seen, payload);
+	return seen;
+}
+
+static void assert_carries(const struct bench *bench, size_t index, unsigned int number)
+{
+	struct seen seen = {{0}, 0, 0};
+	char payload[RIG_PAYLOAD_BYTES], expected[NUMBER_BYTES];
+
+	frame_look(bench, index, &seen, payload);
+	snprintf(expected, sizeof(expected), "%u", number);
+	assert_string_equal(payload, expected);
+}
+
+/* ---- tests ---- */
+
+static void frames_are_numbered_in_the_order_of_departures(void **state)
+{
+	struct bench *bench = *state;
+	int64_t first_tai_ns = clock_tai_ns() + 30 * MS;
+
+	association_give(bench, association_make(SPI_FIRST, NODE_A));
+	for (unsigned int i = BENCH_MANY; i-- > 0;)
+		bench_send_number(bench, i, first_tai_ns + (int64_t)i * 20000);
+	bench_skip_if_due(first_tai_ns);
+	bench_wait_sent(bench, BENCH_MANY);
+	assert_int_equal(frames_look(bench).sealed, BENCH_MANY);
+	for (unsigned int i = 0; i < BENCH_MANY; i++)
+		assert_carries(bench, i, i);
+	assert_int_equal(frames_look(bench).sequence[0], counter_read(&bench->counters->sealed));
+}
+
+/* It is sealed when the other comes, which leaves first. */
+static void what_is_overtaken_gets_a_new_number(void **state)
+{
+	enum { ROUNDS = 100 };
+	struct bench *bench = *state;
+
+	association_give(bench, association_make(SPI_FIRST, NODE_A));
+	for (unsigned int i = 0; i < ROUNDS; i++) {
+		int64_t now_tai_ns = clock_tai_ns();
+
+		bench_send_number(bench, 1, now_tai_ns + 900000);
+		usleep(50);
+		bench_send_number(bench, 2, now_tai_ns + 600000);
+		bench_wait_sent(bench, 2 * (i + 1));
+	}
+	assert_int_equal(frames_look(bench).sealed, 2 * ROUNDS);
+	assert_true(counter_read(&bench->counters->sealed_again) > 0);
+	/* Each number is of a frame that left, or of one that was overtaken. */
+	assert_int_equal(counter_read(&bench->counters->sealed),
+			 2 * ROUNDS + counter_read(&bench->counters->sealed_again));
+	assert_int_equal(frames_look(bench).sequence[0], counter_read(&bench->counters->sealed));
+}
+
+static void what_the_port_refuses_leaves_with_its_number(void **state)
+{
+	struct bench *bench = *state;
+
+	association_give(bench, association_make(SPI_FIRST, NODE_A));
+	ktsn_port_fake_limit_next(bench->rig.port, 5, 0);
+	for (unsigned int i = 0; i < 10; i++)
+		bench_send_number(bench, i, clock_tai_ns() + 20 * MS);
+	bench_wait_sent(bench, 10);
+	assert_int_equal(frames_look(bench).sealed, 10);
+	assert_int_equal(frames_look(bench).sequence[0], 10);
+}
+
+static void numbers_of_frames_that_fail_are_not_given_again(void **state)
+{
+	struct bench *bench = *state;
+
+	association_give(bench, association_make(SPI_FIRST, NODE_A));
+	ktsn_port_fake_fail_next(bench->rig.port, 3);
+	for (unsigned int i = 0; i < 10; i++)
+		bench_send_number(bench, i, clock_tai_ns() + 20 * MS);
+	rig_wait_counter(&bench->rig, &bench->counters->drop_port, 3);
+	bench_wait_sent(bench, 7);
+	assert_int_equal(frames_look(bench).sequence[0], 10);
+}
+
+static void without_a_key_nothing_leaves_where_encryption_is_required(void **state)
+{
+	struct bench *bench = *state;
+
+	bench_send_number(bench, 0, clock_tai_ns() + 5 * MS);
+	rig_wait_counter(&bench->rig, &bench->counters->drop_no_association, 1);
+	association_give(bench, association_make(SPI_FIRST, NODE_A));
+	bench_send_number(bench, 1, clock_tai_ns() + 5 * MS);
+	bench_wait_sent(bench, 1);
+	assert_carries(bench, 0, 1);
+	association_take_away(bench, NODE_A);
+	bench_send_number(bench, 2, clock_tai_ns() + 5 * MS);
+	rig_wait_counter(&bench->rig, &bench->counters->drop_no_association, 2);
+	assert_int_equal(ktsn_port_fake_sent_count(bench->rig.port), 1);
+}
+
+static void application_that_asks_is_told_that_there_is_no_key(void **state)
+{
+	struct bench *bench = *state;
+	struct ktsn_ring_report report;
+
+	bench->flow->report = true;
+	bench_send_number(bench, 0, clock_tai_ns() + 5 * MS);
+	rig_wait_counter(&bench->rig, &bench->counters->reports, 1);
+	assert_int_equal(counter_read(&bench->counters->drop_no_association), 1);
+	assert_int_equal(ktsn_ring_report_take(&bench->ring.producer, 0, &report), 0);
+	assert_int_equal(report.code, SO_EE_CODE_TXTIME_MISSED);
+	ktsn_ring_report_done(&bench->ring.producer, report.slot);
+}
+
+static void without_a_key_frames_leave_in_clear_where_encryption_is_preferred(void **state)
+{
+	struct loop_route route = route_make(LOOP_PREFERRED, NODE_A);
+	struct bench *bench = *state;
+
+	route_set(bench, bench->destination, &route);
+	bench_send_number(bench, 0, clock_tai_ns() + 5 * MS);
+	bench_wait_sent(bench, 1);
+	assert_int_equal(frames_look(bench).clear, 1);
+	assert_carries(bench, 0, 0);
+	assert_int_equal(counter_read(&bench->counters->clear_preferred), 1);
+	association_give(bench, association_make(SPI_FIRST, NODE_A));
+	bench_send_number(bench, 1, clock_tai_ns() + 5 * MS);
+	bench_wait_sent(bench, 2);
+	assert_int_equal(frames_look(bench).sealed, 1);
+	assert_carries(bench, 1, 1);
+}
+
+/* One that is sealed already goes with the key of the moment when it leaves. */
+static void other_keys_hold_for_all_that_leaves_from_then_on(void **state)
+{
+	struct bench *bench = *state;
+	struct seen seen;
+
+	association_give(bench, association_make(SPI_FIRST, NODE_A));
+	for (unsigned int i = 0; i < 20; i++) {
+		bench_send_number(bench, i, clock_tai_ns() + 900000);
+		usleep(50);
+		association_give(bench, association_make(SPI_FIRST + 1 + i, NODE_A));
+		bench_wait_sent(bench, i + 1);
+	}
+	seen = frames_look(bench);
+	assert_int_equal(seen.sealed, 20);
+	/* All but the last were replaced, and no packet has them any more. */
+	rig_collect(&bench->rig);
+	assert_int_equal(bench->rig.retired_count, 20);
+}
+
+/* The most that a number can be is given once. */
+static void after_the_last_number_nothing_leaves(void **state)
+{
+	struct loop_association *association = association_make(SPI_FIRST, NODE_A);
+	struct bench *bench = *state;
+
+	association->sequence = UINT32_MAX - 2;
+	association_give(bench, association);
+	for (unsigned int i = 0; i < 5; i++) {
+		bench_send_number(bench, i, clock_tai_ns() + 2 * MS);
+		rig_wait_pending(&bench->rig, 0);
+	}
+	rig_wait_counter(&bench->rig, &bench->counters->drop_no_association, 3);
+	assert_int_equal(frames_look(bench).sealed, 2);
+	assert_int_equal(frames_look(bench).sequence[0], UINT32_MAX);
+}
+
+static void network_set(struct bench *bench, enum loop_encryption encryption)
+{
+	struct loop_route route = route_make(encryption, NODE_A);
+
+	route_set(bench, bench->destination, &route);
+	loop_command(
+		bench->rig.loop,
+		&(struct loop_command){.type = COMMAND_ENCRYPTION, .index = 42, .encryption = encryption});
+	rig_wait_commands(&bench->rig);
+}
+
+static void what_waits_does_not_leave_in_clear_once_encryption_is_required(void **state)
+{
+	struct bench *bench = *state;
+	int64_t txtime_tai_ns = clock_tai_ns() + 100 * MS;
+
+	network_set(bench, LOOP_CLEAR);
+	bench_send_number(bench, 0, txtime_tai_ns);
+	rig_wait_pending(&bench->rig, 1);
+	network_set(bench, LOOP_REQUIRED);
+	association_give(bench, association_make(SPI_FIRST, NODE_A));
+	bench_skip_if_due(txtime_tai_ns);
+	rig_wait_counter(&bench->rig, &bench->counters->drop_no_association, 1);
+	assert_int_equal(ktsn_port_fake_sent_count(bench->rig.port), 0);
+}
+
+static void what_waits_stays_encrypted_when_encryption_is_asked_no_more(void **state)
+{
+	struct bench *bench = *state;
+	int64_t txtime_tai_ns = clock_tai_ns() + 100 * MS;
+
+	association_give(bench, association_make(SPI_FIRST, NODE_A));
+	bench_send_number(bench, 0, txtime_tai_ns);
+	rig_wait_pending(&bench->rig, 1);
+	network_set(bench, LOOP_CLEAR);
+	bench_send_number(bench, 1, txtime_tai_ns + 1000);
+	bench_skip_if_due(txtime_tai_ns);
+	bench_wait_sent(bench, 2);
+	assert_int_equal(frames_look(bench).sealed, 1);
+	assert_int_equal(frames_look(bench).clear, 1);
+}
+
+/* It was taken behind other headers than it leaves behind. */
+static void what_waits_for_an_address_follows_its_network(void **state)
+{
+	struct loop_route route = route_make(LOOP_CLEAR, NODE_A);
+	struct bench *bench = *state;
+
+	association_give(bench, association_make(SPI_FIRST, NODE_A));
+	route.state = DESTINATION_RESOLVING;
+	route_set(bench, bench->destination, &route);
+	bench_send_number(bench, 7, clock_tai_ns() + 2 * MS);
+	rig_wait_pending(&bench->rig, 1);
+	route = route_make(LOOP_REQUIRED, NODE_A);
+	route_set(bench, bench->destination, &route);
+	bench_wait_sent(bench, 1);
+	assert_int_equal(frames_look(bench).sealed, 1);
+	assert_carries(bench, 0, 7);
+}
+
+static struct loop_replication *copies_make(void)
+{
+	struct loop_replication *copies = calloc(1, sizeof(*copies) + 3 * sizeof(copies->copies[0]));
+
+	assert_non_null(copies);
+	copies->object = (struct loop_object){.kind = LOOP_REPLICATION, .owner = copies};
+	copies->count = 3;
+	copies->common = route_make(LOOP_REQUIRED, 0);
+	copies->copies[0].remote_be = htobe32(NODE_A);
+	copies->copies[1].remote_be = htobe32(NODE_B);
+	copies->copies[2].bridge_link_index = 7;
+	return copies;
+}
+
+/* The one onto a bridge of this node stays as it is. */
+static void copies_are_sealed_for_the_node_that_each_goes_to(void **state)
+{
+	struct loop_replication *copies = copies_make();
+	struct bench *bench = *state;
+	const struct loop_command update = {.type = COMMAND_DESTINATION_UPDATE,
+					    .destination = bench->destination,
+					    .route = route_make(LOOP_REQUIRED, 0),
+					    .replication = copies};
+	uint32_t bytes, sealed = 0;
+
+	association_give(bench, association_make(SPI_FIRST, NODE_A));
+	association_give(bench, association_make(SPI_FIRST + 1, NODE_B));
+	loop_command(bench->rig.loop, &update);
+	rig_wait_commands(&bench->rig);
+	bench_send_number(bench, 1, clock_tai_ns() + 5 * MS);
+	bench->rig.sent_to_several = 1;
+	bench_wait_sent(bench, 1);
+	for (size_t i = 0; i < 3; i++) {
+		const uint8_t *frame = ktsn_port_fake_sent(bench->rig.port, i, &bytes);
+		struct seen seen = {{0}, 0, 0};
+		char payload[RIG_PAYLOAD_BYTES];
+
+		if (bytes == KTSN_INNER_HEADER_BYTES + 1)
+			continue;
+		frame_look(bench, i, &seen, payload);
+		assert_string_equal(payload, "1");
+		assert_int_equal(seen.sequence[frame[33] == (NODE_A & 0xff) ? 0 : 1], 1);
+		sealed++;
+	}
+	assert_int_equal(sealed, 2);
+	free(copies);
+}
+
+/* Of two nodes, with keys that change, a port that refuses and fails, and times that come in any order. */
+static void no_number_comes_twice_whatever_happens(void **state)
+{
+	struct test_random random = test_random_seeded("loop_seal");
+	struct loop_route route = route_make(LOOP_REQUIRED, NODE_B);
+	uint32_t rounds = (uint32_t)test_random_rounds(2000), spi = SPI_FIRST;
+	struct bench *bench = *state;
+	struct loop_destination *other =
+		rig_destination_open(&bench->rig, &bench->ring, 1, bench->flow, DESTINATION_RESOLVED);
+	struct seen seen;
+
+	route_set(bench, other, &route);
+	association_give(bench, association_make(spi++, NODE_A));
+	association_give(bench, association_make(spi++, NODE_B));
+	for (uint32_t i = 0; i < rounds; i++) {
+		rig_send(&bench->ring,
+			 &(struct rig_message){.destination = (uint32_t)test_random_below(&random, 2),
+					       .clock = KTSN_CLOCK_TAI,
+					       .txtime_ns = clock_tai_ns() +
+							    (int64_t)test_random_below(&random, 1500000),
+					       .text = "text"});
+		if (test_random_below(&random, 50) == 0 && spi < SPI_FIRST + SPIS)
+			association_give(
+				bench,
+				association_make(spi++, test_random_below(&random, 2) ? NODE_A : NODE_B));
+		if (test_random_below(&random, 20) == 0)
+			ktsn_port_fake_limit_next(bench->rig.port,
+						  1 + (uint32_t)test_random_below(&random, 3),
+						  (uint32_t)test_random_below(&random, 3));
+		if (test_random_below(&random, 60) == 0)
+			ktsn_port_fake_fail_next(bench->rig.port,
+						 1 + (uint32_t)test_random_below(&random, 2));
+		if (test_random_below(&random, 4) == 0)
+			usleep((useconds_t)test_random_below(&random, 400));
+	}
+	ktsn_port_fake_limit_next(bench->rig.port, 0, 0);
+	rig_wait_pending(&bench->rig, 0);
+	seen = frames_look(bench);
+	assert_int_equal(seen.sealed + counter_read(&bench->counters->drop_port), rounds);
+	assert_int_equal(seen.clear, 0);
+	assert_true(counter_read(&bench->counters->sealed_again) > 0);
+	rig_destination_close(&bench->rig, &bench->ring, 1);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		SEAL_TEST(frames_are_numbered_in_the_order_of_departures),
+		SEAL_TEST(what_is_overtaken_gets_a_new_number),
+		SEAL_TEST(what_the_port_refuses_leaves_with_its_number),
+		SEAL_TEST(numbers_of_frames_that_fail_are_not_given_again),
+		SEAL_TEST(without_a_key_nothing_leaves_where_encryption_is_required),
+		SEAL_TEST(application_that_asks_is_told_that_there_is_no_key),
+		SEAL_TEST(without_a_key_frames_leave_in_clear_where_encryption_is_preferred),
+		SEAL_TEST(other_keys_hold_for_all_that_leaves_from_then_on),
+		SEAL_TEST(after_the_last_number_nothing_leaves),
+		SEAL_TEST(what_waits_does_not_leave_in_clear_once_encryption_is_required),
+		SEAL_TEST(what_waits_stays_encrypted_when_encryption_is_asked_no_more),
+		SEAL_TEST(what_waits_for_an_address_follows_its_network),
+		SEAL_TEST(copies_are_sealed_for_the_node_that_each_goes_to),
+		SEAL_TEST(no_number_comes_twice_whatever_happens),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
