@@ -5,7 +5,7 @@
 GO    := scripts/go.sh
 BUILD := build
 # Those with code of our own.
-MODULES := . images kubevirt test/cluster
+MODULES := . images kubevirt federator test/cluster test/cluster/kata
 # Asked when something is linked only.
 LINK = -s -w -X 'github.com/kubernetsn/kubernetsn/internal/shared/version.commit=$(shell scripts/commit.sh)'
 # The same source gives the same programs, wherever it stands; and what tests compile is what programs need.
@@ -94,6 +94,23 @@ bench-vm: build ## profile vm: publisher and subscriber in emulated virtual mach
 	@mkdir -p out/bench
 	@bin/ktsn bench run vm --out out/bench/vm-$$(date +%Y%m%d-%H%M%S)
 
+.PHONY: bench-kata
+bench-kata: build ## profile kata-cases in emulated virtual machines: no schedule, the host's, the machine's own (root, ten minutes)
+	@scripts/install-deps.sh test
+	@scripts/install-deps.sh conformance
+	@scripts/guest-kernel.sh >/dev/null
+	@scripts/guest-qemu.sh >/dev/null
+	@mkdir -p out/bench
+	@bin/ktsn bench run kata-cases --target guest --out out/bench/kata-$$(date +%Y%m%d-%H%M%S) \
+		--assert 'guest-tap.gates-iperf3.median_of_alternations.scheduled_ns.span_p99_9 <= 1.5 * guest-tap.gates.median_of_alternations.scheduled_ns.span_p99_9'
+
+.PHONY: bench-links
+bench-links: build ## profiles links and many-links: links between pods beside Flannel and the bare link, a thousand of them (root, half an hour)
+	@scripts/install-deps.sh test
+	@mkdir -p out/bench
+	@bin/ktsn bench run links --out out/bench/links-$$(date +%Y%m%d-%H%M%S)
+	@bin/ktsn bench run many-links --out out/bench/many-links-$$(date +%Y%m%d-%H%M%S)
+
 .PHONY: capture
 capture: build ## programs that libktsn cannot see, and all traffic of pods, beside libktsn and the kernel (root, five minutes)
 	@scripts/install-deps.sh test
@@ -124,8 +141,9 @@ helm:
 CHART_VALUES ?= $(addprefix --values ,$(wildcard out/images/values.yaml))
 
 .PHONY: chart
-chart: helm ## check the Helm chart and render plain manifests, into out/chart/
+chart: helm ## check the Helm charts and render plain manifests, into out/chart/
 	@bin/helm lint --quiet --strict --kube-version 1.34.0 --set image.prefix=registry.example.org/kubernetsn,image.tag=dev charts/kubernetsn
+	@bin/helm lint --quiet --strict --kube-version 1.34.0 --set image.prefix=registry.example.org/kubernetsn,image.tag=dev,program.tlsSecret=tls charts/federator
 	@mkdir -p out/chart
 	@if [ -n "$(CHART_VALUES)" ]; then \
 		bin/helm template kubernetsn charts/kubernetsn --no-hooks --kube-version 1.34.0 $(CHART_VALUES) >out/chart/kubernetsn.yaml; \
@@ -138,8 +156,30 @@ chart: helm ## check the Helm chart and render plain manifests, into out/chart/
 e2e: images ## a real Kubernetes cluster of two nodes on this machine, and the tests in it (root)
 	@$(MAKE) --no-print-directory chart # of the images that there are now
 	@scripts/install-deps.sh cluster || [ "$$CI" != true ] # where it cannot be, the tests are skipped
-	@CGO_ENABLED=0 $(GO) build -C test/cluster -ldflags="$(LINK)" -o ../../bin/ ./cmd/ktsn-cluster
+	@CGO_ENABLED=0 $(GO) build -C test/cluster -ldflags="$(LINK)" -o ../../bin/ ./cmd/...
+	@CGO_ENABLED=0 $(GO) build -C test/cluster/kata -ldflags='-s -w' -o ../../../bin/ ./cmd/...
 	@scripts/e2e.sh
+
+.PHONY: federation
+federation: images ## a hub and two clusters of one node, what they use at rest, and the tests of them (root, a quarter of an hour)
+	@$(MAKE) --no-print-directory helm
+	@scripts/install-deps.sh cluster || [ "$$CI" != true ] # where it cannot be, the tests are skipped
+	@CGO_ENABLED=0 $(GO) build -C test/cluster -ldflags="$(LINK)" -o ../../bin/ ./cmd/ktsn-cluster
+	@scripts/federation.sh
+
+.PHONY: bench-federation
+bench-federation: images ## what it costs that clusters act together, and what they withstand: figures (root, half an hour)
+	@$(MAKE) --no-print-directory helm
+	@scripts/install-deps.sh cluster
+	@CGO_ENABLED=0 $(GO) build -C test/cluster -ldflags="$(LINK)" -o ../../bin/ ./cmd/ktsn-cluster
+	@scripts/bench-federation.sh
+
+.PHONY: bench-healing
+bench-healing: images ## how long a client of a link is not answered when what it needs dies, in a cluster and across (root, an hour)
+	@$(MAKE) --no-print-directory helm
+	@scripts/install-deps.sh cluster
+	@CGO_ENABLED=0 $(GO) build -C test/cluster -ldflags="$(LINK)" -o ../../bin/ ./cmd/...
+	@scripts/bench-healing.sh
 
 .PHONY: kubevirt
 kubevirt: build ## KubeVirt itself in a cluster of its own, and a virtual machine on a network (root, minutes, the first time more)
@@ -175,13 +215,14 @@ build: deps ## all programs into bin/
 		$(BUILD)/datapath/tests/programs/ktsn-test-txtime $(BUILD)/datapath/tests/programs/ktsn-test-calls \
 		$(BUILD)/datapath/tests/programs/ktsn-test-threads $(BUILD)/datapath/tests/programs/ktsn-test-receive \
 		$(BUILD)/datapath/tests/programs/ktsn-test-guest \
-		$(BUILD)/datapath/tests/programs/ktsn-test-drain \
+		$(BUILD)/datapath/tests/programs/ktsn-test-drain $(BUILD)/datapath/tests/programs/ktsn-test-sctp \
 		$(BUILD)/datapath/tests/programs/ktsn-test-hostile-guest \
 		$(BUILD)/datapath/tests/replay/ktsn-shaper-replay bin/
 	@install -C -m 644 $(BUILD)/datapath/capture/capture.bpf.o internal/node/capture/object/
 	@install -C -m 644 $(BUILD)/datapath/receive/receive.bpf.o internal/node/receive/object/
 	@CGO_ENABLED=0 $(GO) build -ldflags="$(LINK)" -o bin/ ./cmd/...
 	@CGO_ENABLED=0 $(GO) build -C kubevirt -ldflags="$(LINK)" -o ../bin/ ./cmd/...
+	@CGO_ENABLED=0 $(GO) build -C federator -ldflags="$(LINK)" -o ../bin/ ./cmd/...
 	@CGO_ENABLED=0 $(GO) -C scripts/cni-plugins build -ldflags='-s -w' -o ../../bin/ \
 		github.com/containernetworking/plugins/plugins/ipam/static
 	@CGO_ENABLED=0 $(GO) build -ldflags='-s -w' -o bin/ktsn-conformance-guest ./test/conformance/guest

@@ -7,10 +7,13 @@
 #   KTSN_REALTIME=530000,370000  its option --realtime: on the first node ktsnd, and two talkers that spin (bench_test.go),
 #                 on the second as much as two ktsnd need in an upgrade
 #   E2E_RUN=REGEX run only these tests in the cluster
+#   E2E_LONG=1    the experiment of the paper with enough messages for figures
 #   E2E_UPGRADES=20  upgrade the chart so often under load, instead of once
 set -um # -m: what runs for long is a process group, which an interruption ends as a whole
 cd "$(dirname "$0")/.." || exit 1
 . scripts/tally.sh
+. scripts/aloud.sh
+. scripts/federation/bed.sh
 
 out=out/e2e log=$logs/log
 # Where API servers and etcd of tests have their folders, which those of a killed test leave. Paths of sockets are short, and so is this.
@@ -32,6 +35,7 @@ end() {
 	finish
 	rm -rf "$servers"
 	remove_others
+	federation_down
 	if [ "${KTSN_KEEP:-}" = 1 ]; then
 		echo "The cluster stays: bin/ktsn-cluster --name $KTSN_CLUSTER status"
 	elif ! bin/ktsn-cluster --name "$KTSN_CLUSTER" down; then
@@ -39,26 +43,6 @@ end() {
 	fi
 }
 trap end EXIT
-
-# As those of tally.sh, but for what is seen meanwhile: one line a test and its result, subtests included, and what failed tests say.
-# A cluster's tests take long.
-go_test() { # suite, flags...
-	local suite
-	suite=$(scripts/suite.sh "$1") || return
-	# shellcheck disable=SC2086 # a list of words
-	CGO_ENABLED=0 scripts/go.sh test $suite "${fresh[@]}" -v "${@:2}" 2>&1 | tee "$logs/$1" |
-		grep --line-buffered -vE '^ *=== |^(PASS|FAIL|exit status)$|^(ok|\?|FAIL)\s'
-	return "${PIPESTATUS[0]}"
-}
-
-count_go() { # suite, PASS, FAIL or SKIP
-	grep -cE "^ *--- $2: " "$logs/$1"
-}
-
-report_go() { # suite, status, seconds if it was begun just before
-	[ "$2" -eq 0 ] && [ $strict = 0 ] || failures_of_go_text "$1" "$logs/$1" || [ "$2" -eq 0 ] || failure "$1" "$logs/$1"
-	report_counts "$2" "$(count_go "$1" PASS)" "$(count_go "$1" FAIL)" "$(count_go "$1" SKIP)" "${3:-}"
-}
 
 fail() { # what, log if there is one
 	failure "$1" "${2:-/dev/null}"
@@ -109,10 +93,24 @@ else
 fi
 run_go images "the image builder"
 run_go cluster-parts "the cluster's own parts"
+run_go kata-parts "the stand-in for Kata's runtime"
+TMPDIR=$servers start_go hub -timeout 15m # like the operator's, it mostly waits for an API server
 TMPDIR=$servers run_go operator "the operator, with an API server" -timeout 15m
+finish_go hub "the federator, with a hub's API server, begun before the operator"
 # Longer than its tests wait for one thing, so that they say what they waited for.
 TMPDIR=$servers run_go scale "many nodes, with an API server, short form" -timeout 20m
-[ -z "$beside" ] || finish_go guest "a node with cgroups of version 2, in a virtual machine, begun before these"
+[ -z "${beside[guest]:-}" ] || finish_go guest "a node with cgroups of version 2, in a virtual machine, begun before these"
+
+in_federation() { KTSN_FEDERATION_SHORT=1 run_go federation-short "in the federation" -timeout 20m; }
+
+echo "== a federation, short form"
+run federation_up
+case $? in
+0) in_federation ;;
+3) KTSN_NO_CLUSTER=$(federation_why_not) in_federation ;; # this machine cannot; the tests give the reason
+*) fail "the federation did not come up" "$federation_log" ;;
+esac
+federation_down
 
 echo "== the cluster"
 remove_others

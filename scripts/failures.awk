@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-# Which tests of Go failed, and the last lines of what each said, of the output of `go test -json`. Of a test with subtests those that
-# failed are named, and a package only where no test of it failed. A test without an end is one that the time was up for. With `skips`
-# tests that were skipped count as failed.
+# Which tests of Go failed, and the first and last lines of what each said, of the output of `go test -json`: the first thing that was wrong
+# may stand before long logs. Of a test with subtests those that failed are named, and a package only where no test of it failed. A test
+# without an end is one that the time was up for. With `skips` tests that were skipped count as failed.
 #
-#     awk -v last=15 -v skips=0 -f events.awk -f failures.awk LOG
+#     awk -v first=10 -v last=15 -v skips=0 -f events.awk -f failures.awk LOG
 
 { key = test(); action = field("Action") }
 
@@ -30,6 +30,9 @@ END {
 		key = keys[i]
 		if (!(key in failed) || key in parent) continue
 		print "-- " key
-		for (line = said[key] > last ? said[key] - last : 0; line < said[key]; line++) print "   " lines[key, line]
+		for (line = 0; line < said[key]; line++) {
+			if (line < first || line >= said[key] - last) print "   " lines[key, line]
+			else if (line == first) print "   ... " said[key] - last - first " more lines"
+		}
 	}
 }

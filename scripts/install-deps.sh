@@ -6,7 +6,7 @@
 set -eu
 
 packages_build="gcc meson ninja-build pkg-config libdpdk-dev libjansson-dev libmnl-dev libcap-dev
-	libseccomp-dev libcmocka-dev clang-14 libbpf-dev"
+	libseccomp-dev libcmocka-dev libusrsctp-dev clang-14 libbpf-dev libipsec-mb-dev"
 packages_run="iproute2 kmod"
 packages_ovs="openvswitch-switch-dpdk"
 packages_clock="linuxptp"
@@ -18,7 +18,7 @@ command -v rustc >/dev/null || packages_test="$packages_test rustc"
 packages_conformance="qemu-system-x86 cpio"
 packages_libvirt="libvirt-daemon libvirt-daemon-driver-qemu libvirt-clients util-linux"
 packages_fuzz="libclang-rt-14-dev"
-packages_cluster="containerd runc etcd-server nftables iptables tini runit procps gcc libc6-dev ethtool iputils-ping
+packages_cluster="containerd runc etcd-server nftables iptables tini runit procps gcc libc6-dev ethtool iputils-ping xz-utils
 	$packages_ovs $packages_conformance"
 packages_lint="clang-format-14 clang-tidy-14 shellcheck"
 

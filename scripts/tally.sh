@@ -4,12 +4,13 @@
 # What runs is a process group (set -m), which an interruption ends as a whole.
 
 passed=0 failed=0 skipped=0
-failures='' # a line "-- NAME" for each failed test, and the last lines of what it said
-last=15
+failures='' # a line "-- NAME" for each failed test, and the last lines of what it said, of tests of Go also the first
+first=10 last=15
 strict=0 skips_of_c='' # in CI none may be skipped
 [ "${CI:-}" != true ] || strict=1 skips_of_c='|SKIP'
 logs=$(mktemp -d)
-job='' beside=''
+job=''
+declare -A beside=() # suites that run beside what follows, and their processes
 # Tests run anew each time. Without this flag Go repeats the result of tests whose code and files are unchanged.
 fresh=(-count=1)
 
@@ -18,7 +19,7 @@ finish() { # jobs...
 	local group
 	trap - EXIT
 	trap '' INT TERM
-	for group in $job $beside "$@"; do
+	for group in $job "${beside[@]}" "$@"; do
 		kill -- "-$group" 2>/dev/null
 		wait "$group" 2>/dev/null
 	done
@@ -49,7 +50,7 @@ failures_of() { # suite, log, failed lines, other lines
 # With the tests that were skipped where none may be. Fails where there are none.
 failures_of_go() { # output of `go test -json`
 	local text
-	text=$(awk -v last=$last -v skips=$strict -f scripts/events.awk -f scripts/failures.awk "$1")
+	text=$(awk -v first=$first -v last=$last -v skips=$strict -f scripts/events.awk -f scripts/failures.awk "$1")
 	failures+=$text$'\n'
 	[ -n "$text" ]
 }
@@ -105,18 +106,18 @@ run_go() { # suite, name, flags...
 	report_go "$1" $? $((SECONDS - began))
 }
 
-# Beside what follows, and its report comes later. One at a time.
+# Beside what follows, and its report comes later.
 start_go() { # suite, flags...
 	go_test "$@" >"$logs/$1.said" &
-	beside=$!
+	beside[$1]=$!
 }
 
 finish_go() { # suite, name
 	local status began=$SECONDS
 	echo "== $2"
-	wait "$beside"
+	wait "${beside[$1]}"
 	status=$?
-	beside=''
+	unset "beside[$1]"
 	cat "$logs/$1.said"
 	echo "waited for it another $((SECONDS - began)) s"
 	report_go "$1" $status
@@ -150,7 +151,7 @@ told() { # fail or skip, log
 repeat_failures() {
 	[ -n "${failures//$'\n'/}" ] || return
 	echo
-	echo "== What failed, with the last $last lines of each"
+	echo "== What failed, with some lines of each"
 	grep -v '^$' <<<"$failures"
 	echo
 	echo "Failed:"

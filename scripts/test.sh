@@ -81,9 +81,10 @@ run_meson "C, ThreadSanitizer" build-tsan -Db_sanitize=thread -Db_lundef=false
 start_fuzz
 # Beside it what is hardly ever about time: unit tests, mostly compiled, and the network plugin, which waits for the kernel.
 export KTSN_BIN_DIR=$PWD/bin
-start_go cni -timeout 10m
+start_go cni -timeout 20m
 run_go go "Go"
 run_go kubevirt "Go, the sidecar of KubeVirt"
+run_go federator "Go, the federator"
 CGO_ENABLED=1 run_go race "Go, with the race detector, what does without Kubernetes" -race
 finish_go cni "the network plugin, in network namespaces, begun before these"
 finish_fuzz

@@ -15,7 +15,9 @@ trap 'finish $c' EXIT
 run_go unit "Go" -short
 run_go unit-images "Go, the image builder" -short
 run_go unit-kubevirt "Go, the sidecar of KubeVirt" -short
+run_go unit-federator "Go, the federator" -short
 run_go unit-cluster "Go, the cluster's own parts" -short
+run_go unit-kata "Go, the stand-in for Kata's runtime" -short
 echo "== C"
 wait "$c"
 status=$?
@@ -26,7 +28,7 @@ if [ $skipped -gt 0 ]; then
 	echo
 	echo "Skipped:"
 	{
-		for suite in unit unit-images unit-cluster; do
+		for suite in unit unit-images unit-federator unit-cluster unit-kata; do
 			told skip "$logs/$suite" | sed -n 's/^ *[^ ]*_test\.go:[0-9]*: //p'
 		done
 		sed -n 's/.* SKIP .*/a program of C tests, see build\/meson-logs\/testlog.txt/p' "$logs/meson"

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package v1alpha1 holds the object that a user of KuberneTSN writes, TSNNetwork, those by which operator and agents
-// work together, TSNNode and TSNPeers, and the names of annotations and labels.
+// Package v1alpha1 holds the objects that a user of KuberneTSN writes, TSNNetwork and TSNService, those by which operator and agents
+// work together, TSNNode, TSNPeers and TSNLink, the one by which a cluster tells a hub where pods run, TSNWorkload, and the names of
+// annotations and labels.
 //
 // What is generated from this package are the files of the CustomResourceDefinitions, deep copies, and the reference in
 // docs/; `make generate` does so, and a test compares.
@@ -21,7 +22,8 @@ var GroupVersion = schema.GroupVersion{Group: "kubernetsn.io", Version: "v1alpha
 
 // AddToScheme makes the objects known to a scheme.
 func AddToScheme(scheme *runtime.Scheme) error {
-	scheme.AddKnownTypes(GroupVersion, &TSNNetwork{}, &TSNNetworkList{}, &TSNNode{}, &TSNNodeList{}, &TSNPeers{}, &TSNPeersList{})
+	scheme.AddKnownTypes(GroupVersion, &TSNNetwork{}, &TSNNetworkList{}, &TSNNode{}, &TSNNodeList{}, &TSNPeers{}, &TSNPeersList{},
+		&TSNWorkload{}, &TSNWorkloadList{}, &TSNService{}, &TSNServiceList{}, &TSNLink{}, &TSNLinkList{})
 	metav1.AddToGroupVersion(scheme, GroupVersion)
 	return nil
 }

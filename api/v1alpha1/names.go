@@ -14,8 +14,9 @@ const (
 	// ReceiveAnnotation of a pod: "ring" has datagrams of other nodes for its sockets come into memory that libktsn.so reads, on
 	// networks whose spec.receive.rings is Allowed. It counts when the pod is made.
 	ReceiveAnnotation = "kubernetsn.io/receive"
-	// DeviceAnnotation of a pod says that a virtual machine in it has the pod's interfaces, and how it is connected: "tap" or "vhost-user".
-	// Pods of KubeVirt have "tap" without it. It counts when the pod is made.
+	// DeviceAnnotation of a pod says that a virtual machine in it has the pod's interfaces, and how it is connected: "tap", "vhost-user" or "vfio".
+	// Pods of KubeVirt have "tap" without it, those of Kata what fits their runtime, "veth" where it takes the interface itself. It counts
+	// when the pod is made.
 	DeviceAnnotation = "kubernetsn.io/device"
 	// DeviceQueuesAnnotation of a pod is how many pairs of queues the machine's interface has, 1 to 8; 1 without it.
 	DeviceQueuesAnnotation = "kubernetsn.io/device-queues"
@@ -23,13 +24,21 @@ const (
 	DeviceClassAnnotation = "kubernetsn.io/device-class"
 	// DeviceOwnerAnnotation of a pod is the number of the user whose process the machine is; 107 in pods of KubeVirt, and root elsewhere.
 	DeviceOwnerAnnotation = "kubernetsn.io/device-owner"
-	// PodLabel is given to pods with the annotation kubernetsn.io/network when they are made. By it they are found. Its value is
-	// true.
+	// PodLabel is given to pods with the annotation kubernetsn.io/network, or with labels of links, when they are made. By it they are found.
+	// Its value is true.
 	PodLabel = "kubernetsn.io/on-network"
 	// NodeLabel is given to nodes on which there are such pods. ktsnd and its agent run there. Its value is true.
 	NodeLabel = "kubernetsn.io/active"
 	// TunnelAddressAnnotation of a node: its tunnels end at this IPv4 address, and not at its InternalIP.
 	TunnelAddressAnnotation = "kubernetsn.io/tunnel-address"
+	// WorkloadLabel of an object and its pods names the workload to which they belong, in a cluster of a hub.
+	WorkloadLabel = "federation.kubernetsn.io/workload"
+	// ClientLabelPrefix and the name of a TSNService, or SERVICE.NAMESPACE, are the label of a pod that wants a link. Its value is the name of the
+	// interface.
+	ClientLabelPrefix = "client.kubernetsn.io/"
+	// EndpointLabelPrefix and the name of a TSNService are the label of a pod to which links may lead. Its value is what the names of
+	// the interfaces begin with; a number follows.
+	EndpointLabelPrefix = "endpoint.kubernetsn.io/"
 	// NetworkLabel of a NetworkAttachmentDefinition or of TSNPeers names the TSNNetwork that it was made for.
 	NetworkLabel = "kubernetsn.io/tsnnetwork"
 )
@@ -38,6 +47,10 @@ const (
 const (
 	// Finalizer is that of a TSNNetwork, which it keeps as long as there are pods on it.
 	Finalizer = "kubernetsn.io/in-use"
+	// HubHeartbeat is the ConfigMap in the operator's namespace that a hub renews in each of its clusters: Karmada does not bring Leases.
+	HubHeartbeat = "kubernetsn-hub"
+	// HubObservedAt is the key of the time, in RFC 3339, at which the hub renewed it.
+	HubObservedAt = "observedAt"
 	// CSIDriver is the driver of the volume that gives a pod the folder with libktsn.so and the pod's own socket.
 	CSIDriver = "csi.kubernetsn.io"
 )
@@ -59,6 +72,8 @@ const (
 	DeviceTap = "tap"
 	// DeviceVhostUser : by a socket of vhost-user in the pod's volume.
 	DeviceVhostUser = "vhost-user"
+	// DeviceVFIO : by a network card of the node, of those that the network has (spec.cards).
+	DeviceVFIO = "vfio"
 )
 
 // Values of a TSNNetwork's spec.receive.path.
@@ -124,6 +139,67 @@ const (
 	// ConditionClockSynchronized of a node says that its clock is good enough for the network's spec.clock; of a network, that those of
 	// all its nodes are. Without spec.clock there is none.
 	ConditionClockSynchronized = "ClockSynchronized"
+	// ConditionHubSeen of a network with spec.ipv4.part says that the hub, which gave the part, has been heard of lately. What holds in the
+	// cluster does not depend on it: only nodes that join other clusters are not learnt while it is false.
+	ConditionHubSeen = "HubSeen"
+)
+
+// Types of conditions of a TSNLink.
+const (
+	// ConditionClientPlugged says that the client has its interface.
+	ConditionClientPlugged = "ClientPlugged"
+	// ConditionEndpointPlugged says that the endpoint has its interface.
+	ConditionEndpointPlugged = "EndpointPlugged"
+	// ConditionUp says that the ends reach each other with packets of the link's MTU.
+	ConditionUp = "Up"
+	// ConditionAdmitted says whether the operator lets agents plug a link that it did not make.
+	ConditionAdmitted = "Admitted"
+)
+
+// Names of links.
+const (
+	// LinkMakerLabel of a TSNLink says who made it, and who may remove it: MakerOperator or MakerFederator.
+	LinkMakerLabel = "kubernetsn.io/link-maker"
+	// MakerOperator : ktsn-operator, for two pods of its cluster.
+	MakerOperator = "operator"
+	// MakerFederator : ktsn-federator, for pods of two clusters.
+	MakerFederator = "federator"
+	// ServiceLabel of what was made for a TSNService names it.
+	ServiceLabel = "kubernetsn.io/tsnservice"
+	// LinksAttachment is the NetworkAttachmentDefinition, in the operator's namespace, of pods with links.
+	LinksAttachment = "kubernetsn-links"
+	// LinkNetwork is the name that all links have together where networks have theirs: on nodes, and in what clusters sign. No TSNNetwork has it.
+	LinkNetwork = "kubernetsn-link"
+	// LinkDomain ends the long names of pods at the ends of links. ICANN reserves .internal for private use.
+	LinkDomain = "tsn.internal"
+)
+
+// Values of a TSNService's spec.routes.behind.
+const (
+	// BehindEndpoint : the addresses are behind the endpoint.
+	BehindEndpoint = "Endpoint"
+	// BehindClient : they are behind the client.
+	BehindClient = "Client"
+)
+
+// Values of a TSNService's spec.prefer.
+const (
+	// PreferSameNode : an endpoint of the client's node, else of its cluster, else any.
+	PreferSameNode = "SameNode"
+	// PreferSameCluster : an endpoint of the client's cluster, else any.
+	PreferSameCluster = "SameCluster"
+	// PreferAny : the endpoint with the fewest links.
+	PreferAny = "Any"
+)
+
+// Values of spec.encryption.
+const (
+	// EncryptionNone : frames go from node to node in clear.
+	EncryptionNone = "None"
+	// EncryptionPreferred : they are encrypted where the nodes can: on a network, while all of its nodes can.
+	EncryptionPreferred = "Preferred"
+	// EncryptionRequired : they are encrypted, or do not go.
+	EncryptionRequired = "Required"
 )
 
 // Reasons of Events of nodes.
@@ -163,6 +239,16 @@ const (
 	ReasonInUse = "InUse"
 	// ReasonOverlaps : an older network has the VNI or a part of the range.
 	ReasonOverlaps = "Overlaps"
+	// ReasonSpanOfHub : the network has spec.span, which only a hub reads.
+	ReasonSpanOfHub = "SpanOfHub"
+	// ReasonMTUTooLarge : spec.mtu is larger than what the uplinks of some nodes leave.
+	ReasonMTUTooLarge = "MTUTooLarge"
+	// ReasonHubRenewed : the hub renews its heartbeat.
+	ReasonHubRenewed = "HubRenewed"
+	// ReasonHubSilent : the hub has not renewed its heartbeat for a while.
+	ReasonHubSilent = "HubSilent"
+	// ReasonHubNeverSeen : the hub has not given the cluster its heartbeat yet.
+	ReasonHubNeverSeen = "HubNeverSeen"
 	// ReasonSelectorInvalid : the network's namespaceSelector cannot be read, as the sentence says.
 	ReasonSelectorInvalid = "SelectorInvalid"
 	// ReasonRelayAway : a captured interface has no relay, so that its frames wait and are then dropped. The sentence says why.
@@ -188,6 +274,30 @@ const (
 	// ReasonClocksDiffer : nodes whose clocks are good by themselves follow different clocks, or count TAI differently, as the sentence
 	// says, so that nobody knows how far apart they are.
 	ReasonClocksDiffer = "ClocksDiffer"
+	// ReasonServiceMissing : a pod's label names a TSNService that does not exist.
+	ReasonServiceMissing = "ServiceMissing"
+	// ReasonServiceForbidden : a TSNService does not take the pod as what its label says, as the sentence explains.
+	ReasonServiceForbidden = "ServiceForbidden"
+	// ReasonLabelInvalid : a label of links has a value that is no name of an interface.
+	ReasonLabelInvalid = "LabelInvalid"
+	// ReasonNoEndpoint : no pod of the cluster that is ready offers a service.
+	ReasonNoEndpoint = "NoEndpoint"
+	// ReasonNoElement : an element of a chain has no pod that is ready.
+	ReasonNoElement = "NoElement"
+	// ReasonLimitReached : all endpoints of a service have as many links as spec.limits allows.
+	ReasonLimitReached = "LimitReached"
+	// ReasonChainWaited : the links behind the first one of a chain are not up yet.
+	ReasonChainWaited = "WaitingForChain"
+	// ReasonChainLoop : a chain would lead back to itself, or services wait for each other.
+	ReasonChainLoop = "ChainLoop"
+	// ReasonNodeUnfit : links cannot end on the node, as the sentence explains.
+	ReasonNodeUnfit = "NodeUnfit"
+	// ReasonLinked : a client has got a link.
+	ReasonLinked = "Linked"
+	// ReasonHealed : a client's link has been replaced by one to another pod.
+	ReasonHealed = "Healed"
+	// ReasonUnlinked : a link has been removed, as the sentence explains.
+	ReasonUnlinked = "Unlinked"
 	// ReasonForeignAttachment : a NetworkAttachmentDefinition of the network's name is somebody else's.
 	ReasonForeignAttachment = "ForeignAttachment"
 )

@@ -8,7 +8,8 @@ import (
 
 // TSNNetworkStatus is what has become of a network.
 type TSNNetworkStatus struct {
-	// conditions: Ready, Degraded, ScheduleAccepted, and ClockSynchronized if the network has spec.clock.
+	// conditions: Ready, Degraded, ScheduleAccepted, ClockSynchronized if the network has spec.clock, and HubSeen if it has
+	// spec.ipv4.part.
 	// +listType=map
 	// +listMapKey=type
 	// +optional
@@ -31,6 +32,24 @@ type TSNNetworkStatus struct {
 	// +listType=atomic
 	// +optional
 	NodeProblems []NodeProblem `json:"nodeProblems,omitempty"`
+	// mtu is the most that pods' interfaces of the network can have on all of its nodes, in bytes, on a network with spec.ipv4.part; 0: not
+	// known.
+	// +optional
+	MTU int32 `json:"mtu,omitempty"`
+	// peers are the network's nodes in this cluster, on a network with spec.ipv4.part: a hub tells the other clusters of them. There are
+	// no more than 1000; where there are more, the condition Degraded says so.
+	// +kubebuilder:validation:MaxItems=1000
+	// +listType=map
+	// +listMapKey=name
+	// +optional
+	Peers []PeerNode `json:"peers,omitempty"`
+	// clusterKeys are the public keys by which clusters sign their nodes, on a network with spec.encryption: the one without a name is
+	// this cluster's, the others are those that it has pinned. Nodes believe no other.
+	// +kubebuilder:validation:MaxItems=256
+	// +listType=map
+	// +listMapKey=cluster
+	// +optional
+	ClusterKeys []ClusterKey `json:"clusterKeys,omitempty"`
 	// nodes is deprecated: a node's part of the network and what its agent says of it are in the TSNNode of its name. It is
 	// written only while agents of an older release read it.
 	// +listType=map
@@ -70,6 +89,9 @@ type NodeProblem struct {
 	// +optional
 	Message string `json:"message,omitempty"`
 }
+
+// MaxSpanPeers is how many nodes of a cluster a network's status names.
+const MaxSpanPeers = 1000
 
 // MaxNodeProblems is how many nodes a network's status names.
 const MaxNodeProblems = 50

@@ -22,6 +22,7 @@ import (
 // +kubebuilder:printcolumn:name="Clocks",type=string,JSONPath=`.status.conditions[?(@.type=="ClockSynchronized")].status`
 // +kubebuilder:printcolumn:name="Schedule",type=string,JSONPath=`.status.conditions[?(@.type=="ScheduleAccepted")].reason`,priority=1
 // +kubebuilder:printcolumn:name="Capture",type=string,JSONPath=`.spec.capture`,priority=1
+// +kubebuilder:printcolumn:name="Encryption",type=string,JSONPath=`.spec.encryption`,priority=1
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:validation:XValidation:rule="self.metadata.name.matches('^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$')",message="metadata.name must have 1 to 63 small letters, digits and hyphens: it also names the pods' attachments"
 type TSNNetwork struct {
@@ -49,6 +50,10 @@ type TSNNetworkList struct {
 // TSNNetworkSpec is what a network shall be.
 //
 // +kubebuilder:validation:XValidation:rule="has(self.ipv6) == has(oldSelf.ipv6)",message="ipv6 cannot be added to or taken from a network that pods may be on; make another TSNNetwork"
+// +kubebuilder:validation:XValidation:rule="has(self.ipv4.part) == has(oldSelf.ipv4.part)",message="ipv4.part cannot be added to or taken from a network that pods may be on: nodes would get other addresses; make another TSNNetwork"
+// +kubebuilder:validation:XValidation:rule="!has(self.ipv6) || has(self.ipv6.part) == has(self.ipv4.part)",message="ipv4.part and ipv6.part must be given together: a cluster has a part of each range or of none"
+// +kubebuilder:validation:XValidation:rule="has(self.span) == has(oldSelf.span)",message="span cannot be added to or taken from a network: clusters have parts of it; make another TSNNetwork"
+// +kubebuilder:validation:XValidation:rule="!has(self.span) || !has(self.ipv4.part)",message="span and ipv4.part exclude each other: a hub has the one, a member cluster the other"
 type TSNNetworkSpec struct {
 	// vni is the VXLAN network identifier, another one for each network. It cannot be changed.
 	// +kubebuilder:validation:Minimum=1
@@ -63,6 +68,8 @@ type TSNNetworkSpec struct {
 	// +kubebuilder:validation:XValidation:rule="!isCIDR(self.cidr) || (cidr(self.cidr).prefixLength() <= self.nodePrefixLength && self.nodePrefixLength - cidr(self.cidr).prefixLength() <= 16)",message="ipv4.nodePrefixLength must be that of cidr or up to 16 more: it divides the range among nodes"
 	// +kubebuilder:validation:XValidation:rule="self.nodePrefixLength <= 30",message="ipv4.nodePrefixLength must be at most 30, or no address would be left for pods"
 	// +kubebuilder:validation:XValidation:rule="!isCIDR(self.cidr) || !isCIDR(oldSelf.cidr) || cidr(self.cidr).containsCIDR(cidr(oldSelf.cidr))",message="ipv4.cidr can only grow: the range before must lie in it, because pods have addresses of it"
+	// +kubebuilder:validation:XValidation:rule="!has(self.part) || isCIDR(self.part) && isCIDR(self.cidr) && cidr(self.part).ip().family() == 4 && cidr(self.cidr).containsCIDR(cidr(self.part)) && cidr(self.part) == cidr(self.part).masked() && cidr(self.part).prefixLength() <= self.nodePrefixLength",message="ipv4.part must be a range of IPv4 in ipv4.cidr that is not smaller than a node's part, such as 10.42.16.0/20"
+	// +kubebuilder:validation:XValidation:rule="!has(self.part) || !has(oldSelf.part) || !isCIDR(self.part) || !isCIDR(oldSelf.part) || cidr(self.part).containsCIDR(cidr(oldSelf.part))",message="ipv4.part can only grow: the part before must lie in it, because pods have addresses of it"
 	// +required
 	IPv4 Range4 `json:"ipv4,omitzero"`
 
@@ -71,10 +78,18 @@ type TSNNetworkSpec struct {
 	// +kubebuilder:validation:XValidation:rule="!isCIDR(self.cidr) || cidr(self.cidr) == cidr(self.cidr).masked()",message="ipv6.cidr has bits set behind its prefix; write the range's first address, such as fd42::/48"
 	// +kubebuilder:validation:XValidation:rule="!isCIDR(self.cidr) || (cidr(self.cidr).prefixLength() <= self.nodePrefixLength && self.nodePrefixLength - cidr(self.cidr).prefixLength() <= 16)",message="ipv6.nodePrefixLength must be that of cidr or up to 16 more: it divides the range among nodes"
 	// +kubebuilder:validation:XValidation:rule="!isCIDR(self.cidr) || !isCIDR(oldSelf.cidr) || cidr(self.cidr).containsCIDR(cidr(oldSelf.cidr))",message="ipv6.cidr can only grow: the range before must lie in it, because pods have addresses of it"
+	// +kubebuilder:validation:XValidation:rule="!has(self.part) || isCIDR(self.part) && isCIDR(self.cidr) && cidr(self.part).ip().family() == 6 && cidr(self.cidr).containsCIDR(cidr(self.part)) && cidr(self.part) == cidr(self.part).masked() && cidr(self.part).prefixLength() <= self.nodePrefixLength",message="ipv6.part must be a range of IPv6 in ipv6.cidr that is not smaller than a node's part, such as fd42:0:0:1000::/52"
+	// +kubebuilder:validation:XValidation:rule="!has(self.part) || !has(oldSelf.part) || !isCIDR(self.part) || !isCIDR(oldSelf.part) || cidr(self.part).containsCIDR(cidr(oldSelf.part))",message="ipv6.part can only grow: the part before must lie in it, because pods have addresses of it"
 	// +optional
 	IPv6 *Range6 `json:"ipv6,omitempty"`
 
-	// mtu of the pods' interfaces in bytes. By default, or 0, it is what the uplink leaves: its own less 50.
+	// span stretches the network over several clusters. Only a hub reads it: ktsn-federator divides the ranges among the clusters and
+	// gives each of them the network with its ipv4.part and without span.
+	// +optional
+	Span *Span `json:"span,omitempty"`
+
+	// mtu of the pods' interfaces in bytes. By default, or 0, it is what the uplink leaves: its own less 50, and less 37 more
+	// with encryption.
 	// +kubebuilder:validation:XValidation:rule="self == 0 || (self >= 1280 && self <= 65535)",message="mtu must be 1280 to 65535 bytes, or 0 for what the uplink leaves"
 	// +optional
 	MTU int32 `json:"mtu,omitempty"`
@@ -114,6 +129,24 @@ type TSNNetworkSpec struct {
 	// +optional
 	Capture string `json:"capture,omitempty"`
 
+	// encryption says whether frames between nodes are encrypted (ESP with AES-GCM). None: they are not. Preferred: they are while all
+	// nodes of the network can; else all of them are sent in clear, and the condition Degraded names a node that cannot. Required: what
+	// cannot be encrypted is not sent, and pods are refused on nodes that cannot. With Preferred and Required interfaces have an MTU
+	// that is less by 37. The value may be changed while pods run: frames are lost until all nodes have learnt of it, and pods with a
+	// larger MTU than fits get the smaller one.
+	// +kubebuilder:validation:Enum=None;Preferred;Required
+	// +kubebuilder:default=None
+	// +optional
+	Encryption string `json:"encryption,omitempty"`
+
+	// cards are PCI addresses of network cards, such as 0000:02:00.0, that pods of Kata with the annotation kubernetsn.io/device: vfio
+	// get, one each, in the place of an interface on the network. A node gives those of them that it has and does not use itself.
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:items:Pattern=`^([0-9a-f]{4,8}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]$`
+	// +listType=set
+	// +optional
+	Cards []string `json:"cards,omitempty"`
+
 	// receive says how datagrams of other nodes reach the pods. Without it they take the kernel's path.
 	// +optional
 	Receive *Receive `json:"receive,omitempty"`
@@ -146,6 +179,11 @@ type Range4 struct {
 	// +kubebuilder:default=24
 	// +optional
 	NodePrefixLength int32 `json:"nodePrefixLength,omitempty"`
+	// part is this cluster's share of cidr, such as 10.42.16.0/20, on a network that several clusters are on; its nodes have their parts of it.
+	// A hub gives it. It can grow, and not shrink.
+	// +kubebuilder:validation:MaxLength=18
+	// +optional
+	Part string `json:"part,omitempty"`
 }
 
 // Range6 is a range of IPv6 that is divided among nodes.
@@ -161,6 +199,11 @@ type Range6 struct {
 	// +kubebuilder:default=64
 	// +optional
 	NodePrefixLength int32 `json:"nodePrefixLength,omitempty"`
+	// part is this cluster's share of cidr, such as fd42:0:0:1000::/52, on a network that several clusters are on; its nodes have their parts of it.
+	// A hub gives it. It can grow, and not shrink.
+	// +kubebuilder:validation:MaxLength=43
+	// +optional
+	Part string `json:"part,omitempty"`
 }
 
 // Uplink is the interface of some nodes towards the others.
@@ -203,4 +246,18 @@ type TrafficClasses struct {
 	// +kubebuilder:default={1,0,2,3,4,5,6,7}
 	// +optional
 	PriorityCodePoints []int32 `json:"priorityCodePoints,omitempty"`
+}
+
+// Span says over which clusters a network stretches.
+type Span struct {
+	// clusters selects the clusters by the labels of Karmada's Cluster objects. By default all are selected.
+	// +optional
+	Clusters *metav1.LabelSelector `json:"clusters,omitempty"`
+	// clusterPrefixLength is the prefix length of a cluster's part of spec.ipv4.cidr. spec.ipv6.cidr is divided into as many parts. It
+	// cannot be changed.
+	// +kubebuilder:validation:Minimum=8
+	// +kubebuilder:validation:Maximum=30
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="clusterPrefixLength cannot be changed; make another TSNNetwork and move the pods to it"
+	// +required
+	ClusterPrefixLength int32 `json:"clusterPrefixLength"`
 }

@@ -54,6 +54,13 @@ type TSNNodeSpec struct {
 	// +kubebuilder:validation:MaxLength=63
 	// +optional
 	Gates string `json:"gates,omitempty"`
+	// clusterKeys are those by which the nodes at the other ends of the node's encrypted links are believed: this cluster's, and the pinned
+	// ones of other clusters. A node without such links has none.
+	// +kubebuilder:validation:MaxItems=256
+	// +listType=map
+	// +listMapKey=cluster
+	// +optional
+	ClusterKeys []ClusterKey `json:"clusterKeys,omitempty"`
 }
 
 // NodeNetwork is a node's part of a network.
@@ -90,6 +97,19 @@ type TSNNodeStatus struct {
 	// clock is what holds of the node's clock.
 	// +optional
 	Clock *NodeClock `json:"clock,omitempty"`
+	// keys are those of the node while it is on a network, or has a link, with encryption: the one that it uses, and while keys change the next or the last one.
+	// +kubebuilder:validation:MaxItems=2
+	// +listType=map
+	// +listMapKey=id
+	// +optional
+	Keys []NodeKey `json:"keys,omitempty"`
+	// sender are the generations of the keys by which the node encrypts.
+	// +optional
+	Sender *SenderGenerations `json:"sender,omitempty"`
+	// encryptionUnavailable says why the node cannot encrypt, while it is on a network, or has a link, with encryption; empty: it can.
+	// +kubebuilder:validation:MaxLength=1024
+	// +optional
+	EncryptionUnavailable string `json:"encryptionUnavailable,omitempty"`
 	// networks are those of spec.networks that the agent has looked at.
 	// +kubebuilder:validation:MaxItems=1024
 	// +listType=map
@@ -114,11 +134,14 @@ type NodeNetworkStatus struct {
 	// linkSpeed of that interface.
 	// +optional
 	LinkSpeed string `json:"linkSpeed,omitempty"`
+	// mtu is the most that pods' interfaces can have there: what the uplink leaves, in bytes; 0: not known.
+	// +optional
+	MTU int32 `json:"mtu,omitempty"`
 	// scheduleHash is that of the schedule which the node's ktsnd executes.
 	// +optional
 	ScheduleHash string `json:"scheduleHash,omitempty"`
-	// conditions: Ready, ScheduleOperational if the network has a schedule, CaptureOperational if frames of its pods are captured, and
-	// ClockSynchronized if the network has spec.clock.
+	// conditions: Ready, ScheduleOperational if the network has a schedule, CaptureOperational if frames of its pods are captured,
+	// ClockSynchronized if the network has spec.clock, and EncryptionOperational if it has spec.encryption.
 	// +kubebuilder:validation:MaxItems=16
 	// +listType=map
 	// +listMapKey=type

@@ -49,6 +49,11 @@ type TSNPeersSpec struct {
 	// +kubebuilder:validation:MaxLength=63
 	// +optional
 	Cluster string `json:"cluster,omitempty"`
+	// clusterKey is the public key (Ed25519, base64) by which the nodes' cluster signs them, on a network with spec.encryption. It is
+	// believed if it is the one that this cluster has pinned.
+	// +kubebuilder:validation:MaxLength=44
+	// +optional
+	ClusterKey string `json:"clusterKey,omitempty"`
 	// nodes of the network.
 	// +kubebuilder:validation:MaxItems=100
 	// +listType=map
@@ -79,4 +84,26 @@ type PeerNode struct {
 	// +kubebuilder:validation:XValidation:rule="self == '' || isCIDR(self) && cidr(self).ip().family() == 6",message="ipv6 must be a range of IPv6, such as fd42:0:0:1::/64"
 	// +optional
 	IPv6 string `json:"ipv6,omitempty"`
+	// mtu is the most that pods' interfaces of the network can have on the node, in bytes; 0: not known.
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=65535
+	// +optional
+	MTU int32 `json:"mtu,omitempty"`
+	// keys are those of the node, of which the first one is in use, on a network with spec.encryption. One without any has not announced
+	// them yet, or cannot encrypt.
+	// +kubebuilder:validation:MaxItems=2
+	// +listType=map
+	// +listMapKey=id
+	// +optional
+	Keys []NodeKey `json:"keys,omitempty"`
+	// sender are the generations of the keys by which the node encrypts.
+	// +optional
+	Sender *SenderGenerations `json:"sender,omitempty"`
+	// cannotEncrypt tells that the node cannot encrypt.
+	// +optional
+	CannotEncrypt bool `json:"cannotEncrypt,omitempty"`
+	// signature is that of the node's cluster over the network's name and all of the above but mtu (Ed25519, base64).
+	// +kubebuilder:validation:MaxLength=88
+	// +optional
+	Signature string `json:"signature,omitempty"`
 }

@@ -252,7 +252,7 @@ func TestTheProjectsImagesAreReproducible(t *testing.T) {
 	built := programs(t)
 	// The same programs as somebody else's build left them: elsewhere, later, with other modes.
 	elsewhere := t.TempDir()
-	for _, name := range []string{"ktsnd", "ktsn", "ktsn-agent", "ktsn-operator", "ktsn-guest", "ktsn-kubevirt", "ktsn-ptp", "ktsn-realtime", "ktsn-relay", "ktsn-relay-vhost", "tsn-cni", "tsnperf",
+	for _, name := range []string{"ktsnd", "ktsn", "ktsn-agent", "ktsn-operator", "ktsn-guest", "ktsn-kubevirt", "ktsn-federator", "ktsn-ptp", "ktsn-realtime", "ktsn-wait", "ktsn-relay", "ktsn-relay-vhost", "tsn-cni", "tsnperf",
 		"libktsn.so", "slim/libktsn.so"} {
 		content, err := os.ReadFile(filepath.Join(built, name))
 		if err != nil {

@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/kubernetsn/kubernetsn/internal/node/capture"
+	"github.com/kubernetsn/kubernetsn/internal/node/machine"
 	"github.com/kubernetsn/kubernetsn/internal/node/overlay"
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
 	"github.com/kubernetsn/kubernetsn/internal/shared/device"
@@ -67,15 +68,31 @@ func showCapture(ctx context.Context, out io.Writer, client *control.Client, for
 // readCapture reads the counts of all interfaces. What fails of one is said in its place.
 func readCapture(endpoints []control.AttachedEndpoint) []capture.At {
 	all := []capture.At{}
+	machines := machine.Look(endpoints)
 	for _, endpoint := range endpoints {
-		one, err := capture.ReadBoth(endpoint.Netns, endpoint.Interface)
-		one.Identity, one.Device = endpoint.Identity, deviceIn(endpoint.Netns, endpoint.Interface)
+		kind := deviceAt(machines, &endpoint)
+		read := capture.ReadBoth
+		if kind == device.Veth { // the pod's end is Kata's
+			read = capture.ReadNodes
+		}
+		one, err := read(endpoint.Netns, endpoint.Interface)
+		one.Identity, one.Device = endpoint.Identity, kind
 		if err != nil {
 			one.Failure = err.Error()
 		}
 		all = append(all, one)
 	}
 	return all
+}
+
+// deviceAt is the kind of device at an endpoint; "": no machine has it.
+func deviceAt(machines []machine.Machine, endpoint *control.AttachedEndpoint) string {
+	for i := range machines {
+		if machines[i].Identity == endpoint.Identity && machines[i].Interface == endpoint.Interface {
+			return machines[i].Device
+		}
+	}
+	return ""
 }
 
 func printCapture(out io.Writer, all []capture.At, names podNames) error {
@@ -94,6 +111,10 @@ func captureCells(one *capture.At) []string {
 		return []string{"unknown: " + one.Failure, "", "", "", "", ""}
 	case one.Device == device.VhostUser:
 		return []string{"by its relay", "", "", "", "", ""}
+	case one.Device == device.Veth && one.Node.Attached:
+		return []string{
+			one.Node.Mode.String(), relayText(&one.Node), strconv.FormatUint(one.Node.Timed, 10), othersText(&one.Node), droppedText(one.Dropped()), "",
+		}
 	case !one.Attached:
 		return []string{"let pass", "", "", "", "", ""}
 	}

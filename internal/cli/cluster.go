@@ -20,6 +20,7 @@ import (
 
 	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
 	"github.com/kubernetsn/kubernetsn/internal/cli/clusterreader"
+	"github.com/kubernetsn/kubernetsn/internal/shared/podstatus"
 	"github.com/kubernetsn/kubernetsn/internal/shared/subcommands"
 	"github.com/kubernetsn/kubernetsn/internal/shared/tsnnetwork"
 )
@@ -69,6 +70,7 @@ type overview struct {
 	Agents    []podState            `json:"agents"`
 	Networks  []v1alpha1.TSNNetwork `json:"networks"`
 	Nodes     []v1alpha1.TSNNode    `json:"nodes"`
+	Links     []v1alpha1.TSNLink    `json:"links"`
 }
 
 // podState is a pod of ours.
@@ -85,6 +87,9 @@ func readOverview(ctx context.Context, c *clusterreader.Cluster) (*overview, err
 		return nil, err
 	}
 	if all.Nodes, err = listNodes(ctx, c); err != nil {
+		return nil, err
+	}
+	if all.Links, err = listLinks(ctx, c); err != nil {
 		return nil, err
 	}
 	for selector, into := range map[string]*[]podState{
@@ -104,7 +109,7 @@ func podStates(ctx context.Context, c *clusterreader.Cluster, selector string) (
 	}
 	states := []podState{}
 	for i := range pods {
-		states = append(states, podState{pods[i].Spec.NodeName, pods[i].Name, clusterreader.Ready(&pods[i])})
+		states = append(states, podState{pods[i].Spec.NodeName, pods[i].Name, podstatus.Ready(&pods[i])})
 	}
 	slices.SortStableFunc(states, func(a, b podState) int { return cmp.Compare(rankOf(a.Ready), rankOf(b.Ready)) })
 	return states, nil
@@ -137,7 +142,10 @@ func printOverview(out io.Writer, all *overview) error {
 		fmt.Fprintln(out)
 		printNetwork(out, table, &all.Networks[i], statesOf(all.Networks[i].Name, all.Nodes))
 	}
-	return table.Flush()
+	if err := table.Flush(); err != nil {
+		return err
+	}
+	return printLinks(out, table, all.Links)
 }
 
 func printNetwork(out, table io.Writer, network *v1alpha1.TSNNetwork, nodes []nodeState) {
@@ -145,8 +153,8 @@ func printNetwork(out, table io.Writer, network *v1alpha1.TSNNetwork, nodes []no
 	if network.Spec.IPv6 != nil {
 		ranges += ", " + network.Spec.IPv6.CIDR
 	}
-	fmt.Fprintf(out, "network %s: VNI %d, %s, %d pods, capture %s, receive %s\n", network.Name, network.Spec.VNI, ranges, network.Status.Pods, orDash(network.Spec.Capture),
-		receiveInShort(network.Spec.Receive))
+	fmt.Fprintf(out, "network %s: VNI %d, %s, %d pods, capture %s, receive %s, encryption %s\n", network.Name, network.Spec.VNI, ranges, network.Status.Pods, orDash(network.Spec.Capture),
+		receiveInShort(network.Spec.Receive), orDash(network.Spec.Encryption))
 	if limits, err := tsnnetwork.LimitsOf(network); err == nil && limits.Any() {
 		fmt.Fprintf(out, "  limits of a pod: %s\n", limitsLine(limits))
 	}
@@ -163,12 +171,13 @@ func printNetwork(out, table io.Writer, network *v1alpha1.TSNNetwork, nodes []no
 	if len(nodes) == 0 {
 		return
 	}
-	fmt.Fprintln(table, "  node\taddresses\tpods\tuplink\tspeed\tready\tschedule\tcaptured\tclock")
+	fmt.Fprintln(table, "  node\taddresses\tpods\tuplink\tspeed\tready\tschedule\tcaptured\tclock\tencrypted")
 	for _, node := range nodes[:min(len(nodes), maxRows)] {
 		addresses := strings.TrimSpace(node.IPv4 + " " + node.IPv6)
-		fmt.Fprintf(table, "  %s\t%s\t%d\t%s\t%s\t%s\t%s\t%s\t%s\n", node.Name, addresses, node.Pods, orDash(node.Uplink), orDash(node.LinkSpeed),
+		fmt.Fprintf(table, "  %s\t%s\t%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", node.Name, addresses, node.Pods, orDash(node.Uplink), orDash(node.LinkSpeed),
 			inShort(node.Conditions, v1alpha1.ConditionReady), inShort(node.Conditions, v1alpha1.ConditionScheduleOperational),
-			inShort(node.Conditions, v1alpha1.ConditionCaptureOperational), clockInShort(network, node.Conditions))
+			inShort(node.Conditions, v1alpha1.ConditionCaptureOperational), clockInShort(network, node.Conditions),
+			inShort(node.Conditions, v1alpha1.ConditionEncryptionOperational))
 	}
 	printMore(table, "  ", len(nodes))
 }

@@ -21,7 +21,7 @@ const (
 
 // answerWith maps requests to the files of the protocol's documentation that answer them; all others get ok.
 var answerWith = map[string]string{"status": "status", "instance": "instance", "endpoints": "endpoints", "peers": "peers", "groups": "groups", "schedule-get": "schedule",
-	"pods": "pods", "network-limits": "network-limits", "network-clocks": "network-clocks", "flows": "flows", "departures": "departures", "trace-read": "trace"}
+	"pods": "pods", "network-limits": "network-limits", "network-clocks": "network-clocks", "network-encryptions": "network-encryptions", "security-associations": "security-associations", "flows": "flows", "departures": "departures", "trace-read": "trace"}
 
 // fakeDaemon plays ktsnd with the replies that the protocol's documentation gives, but for those in instead. It
 // returns its control socket, and a function that returns the requests so far but those for reading.
@@ -76,7 +76,8 @@ func TestStatusIsShown(t *testing.T) {
 			"factory/axis-1  1              1200      2        3              1                it has a filter of its own\n",
 			"7     factory/axis-1  4712     10.42.1.2:40000  10.42.2.2:7788  CLOCK_TAI                 5      1000   990   4     7        3        71ns\n",
 			"[::]:40001       any             CLOCK_MONOTONIC deadline  1 ",
-			"tsn0, VNI 42", "limits          VNI 42, of a pod: 4 processes, rate 2000/s, horizon 1s\n", "192.0.2.2, VNI 42, [10.42.2.0/24 fd00:42:2::/64]", "late-wakeup       2", "late-gate         4", "sent-bridge       2", "share-doorbells   3", "limit-refusals    5", "drop-horizon      0", "drop-max-sdu      2",
+			"tsn0, VNI 42", "limits          VNI 42, of a pod: 4 processes, rate 2000/s, horizon 1s\n", "192.0.2.2, VNI 42, [10.42.2.0/24 fd00:42:2::/64]", "late-wakeup          2", "late-gate            4", "sent-bridge          2", "share-doorbells      3", "limit-refusals       5", "drop-horizon         0", "drop-max-sdu         2",
+			"encryption      VNI 42: required\n", "association     to 192.0.2.2: SPI 0xffffffff, generation 8, 1000 frames sealed, 2 more to come\n", "drop-no-association  2",
 			"class  PCP  SO_PRIORITY  pending  sent  late  dropped  transmission-overrun\n" +
 				"7      7    7 15         2        900   5     2        3\n"}},
 		"as text with identities": {"wide", []string{

@@ -25,6 +25,6 @@ func newRoot(env *subcommands.Environment) *cobra.Command {
 			"gives it schedules. In a Kubernetes cluster it shows networks and nodes, and says what is missing.",
 		version.Line("ktsn"))
 	root.AddCommand(newDemo(env), newBench(env), newNode(env), newRun(env), newOVS(env), newStatus(env), newProbe(env), newTop(env), newTrace(env),
-		newSchedule(env), newStrategy(env), newClasses(env), newClock(env), newVM(env), newDoctor(env))
+		newSchedule(env), newStrategy(env), newClasses(env), newClock(env), newVM(env), newDoctor(env), newFed(env))
 	return root
 }

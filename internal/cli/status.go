@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/kubernetsn/kubernetsn/internal/cli/top"
+	"github.com/kubernetsn/kubernetsn/internal/node/machine"
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
 	"github.com/kubernetsn/kubernetsn/internal/shared/schedule"
 	"github.com/kubernetsn/kubernetsn/internal/shared/subcommands"
@@ -24,14 +25,15 @@ type state struct {
 	Status    *control.Status            `json:"status"`
 	Instance  *control.Instance          `json:"instance"`
 	Endpoints []control.AttachedEndpoint `json:"endpoints"`
-	Devices   []machineDevice            `json:"devices"`
+	Devices   []machine.Machine          `json:"devices"`
 	Pods      []control.Pod              `json:"pods"`
 	Limits    []control.NetworkLimits    `json:"network-limits"`
 	Clocks    []control.NetworkClock     `json:"network-clocks"`
-	Flows     []control.Flow             `json:"flows"`
-	Peers     []control.Peer             `json:"peers"`
-	Groups    []control.NodeGroups       `json:"groups"`
-	Schedule  *control.Schedule          `json:"schedule"`
+	encryptionState
+	Flows    []control.Flow       `json:"flows"`
+	Peers    []control.Peer       `json:"peers"`
+	Groups   []control.NodeGroups `json:"groups"`
+	Schedule *control.Schedule    `json:"schedule"`
 }
 
 func newStatus(env *subcommands.Environment) *cobra.Command {
@@ -86,7 +88,7 @@ func readState(ctx context.Context, client *control.Client) (*state, error) {
 	if current.Endpoints, err = client.Endpoints(ctx); err != nil {
 		return nil, err
 	}
-	current.Devices = devicesOf(current.Endpoints)
+	current.Devices = machine.Look(current.Endpoints)
 	if current.Pods, err = client.Pods(ctx); err != nil {
 		return nil, err
 	}
@@ -94,6 +96,9 @@ func readState(ctx context.Context, client *control.Client) (*state, error) {
 		return nil, err
 	}
 	if current.Clocks, err = networkClocks(ctx, client); err != nil {
+		return nil, err
+	}
+	if current.encryptionState, err = encryption(ctx, client); err != nil {
 		return nil, err
 	}
 	if current.Flows, err = client.Flows(ctx); err != nil {
@@ -122,12 +127,16 @@ func printText(out io.Writer, current *state, wide bool) error {
 		fmt.Fprintf(table, "endpoint\t%s %s, VNI %d, %s, MTU %d, %s\n", names.called(endpoint.Identity), endpoint.Interface,
 			endpoint.VNI, endpoint.MAC, endpoint.MTU, endpoint.Netns)
 	}
-	for _, machine := range current.Devices {
-		fmt.Fprintf(table, "machine\t%s %s, by %s\n", names.called(machine.Identity), machine.Interface, machine.Device)
+	for _, one := range current.Devices {
+		fmt.Fprintf(table, "machine\t%s %s, by %s\n", names.called(one.Identity), one.Interface, one.Connection)
+		for _, fault := range one.Faults {
+			fmt.Fprintf(table, "\t  %s\n", fault.Text)
+		}
 	}
 	for _, peer := range current.Peers {
 		fmt.Fprintf(table, "peer\t%s, VNI %d, %v\n", peer.Address, peer.VNI, peer.Subnets)
 	}
+	printEncryption(table, &current.encryptionState)
 	for _, node := range current.Groups {
 		fmt.Fprintf(table, "groups\t%s, VNI %d: %s\n", node.Address, node.VNI, groupsSummary(&node))
 	}
@@ -345,6 +354,10 @@ func printCounters(out io.Writer, counters control.Counters) {
 		{"drop-source", "not sent: from a foreign address, or of a priority that was not granted", counters.DropSource},
 		{"drop-stale", "not sent: without a time, and too old when ktsnd began to serve it", counters.DropStale},
 		{"drop-clock", "not sent: their network's clock was lost for too long, or it refuses messages then", counters.DropClock},
+		{"drop-no-association", "not sent: to be encrypted, and there is no key for their node", counters.DropNoAssociation},
+		{"sealed", "frames encrypted", counters.Sealed},
+		{"sealed-again", "of them a second time: another one overtook them", counters.SealedAgain},
+		{"clear-preferred", "frames in clear to nodes without a key, where encryption is preferred", counters.ClearPreferred},
 		{"uncertain", "left or not: leaving when another ktsnd ended", counters.Uncertain},
 		{"reports", "not sent, and the application is told", counters.Reports},
 		{"reports-lost", "not sent, and not told: the application reads no reports", counters.ReportsLost},

@@ -28,7 +28,10 @@ const tracePause = 100 * time.Millisecond
 const traceLong = `Follows single messages: when the application called, when ktsnd took the message, when it was due, when it left
 or was dropped, and what became of it. One line a message, as it ends, until N messages or an interrupt.
 Times are in ns relative to the transmit time, which stands in the line; "-" where the library did not say when
-the call began. POD is the name that it has in a cluster, else its identity; "-" where the flow had ended.`
+the call began. POD is the name that it has in a cluster, else its identity; "-" where the flow had ended.
+
+With --chain it shows instead over which links the packets of a pod of a Kubernetes cluster go, pod by pod, whether each
+link is up and keeps transmit times, and who answers packets that are really sent.`
 
 // traceOptions are what a trace follows.
 type traceOptions struct {
@@ -41,6 +44,8 @@ type traceOptions struct {
 func newTrace(env *subcommands.Environment) *cobra.Command {
 	var path string
 	var options traceOptions
+	var ofChain chainOptions
+	var whole bool
 	command := &cobra.Command{
 		Use:   "trace",
 		Short: "Follow single messages from the call to the wire",
@@ -50,6 +55,13 @@ func newTrace(env *subcommands.Environment) *cobra.Command {
 			if err := checkFormat(options.format, "text", "wide", "json"); err != nil {
 				return err
 			}
+			if whole {
+				ofChain.control, ofChain.pod, ofChain.format = path, options.pod, options.format
+				return traceChain(command.Context(), &ofChain, env.Stdout)
+			}
+			if ofChain.to != "" || ofChain.interfaceName != "" {
+				return errors.New("--to and --interface are of --chain; add it")
+			}
 			err := withLastingClient(command.Context(), path, func(ctx context.Context, client *control.Client) error {
 				return trace(ctx, client, options, env.Stdout, env.Stderr)
 			})
@@ -57,7 +69,11 @@ func newTrace(env *subcommands.Environment) *cobra.Command {
 		},
 	}
 	addControl(command, &path)
+	addWhere(command, &ofChain.where)
 	flags := command.Flags()
+	flags.BoolVar(&whole, "chain", false, "show the way of the packets of --pod over its links, in a Kubernetes cluster")
+	flags.StringVar(&ofChain.interfaceName, "interface", "", "with --chain: only the link by the pod's interface of this `NAME`")
+	flags.StringVar(&ofChain.to, "to", "", "with --chain: ask who forwards packets from a pod of this node to this `ADDRESS`")
 	flags.StringVar(&options.pod, "pod", "", "only messages of the pod of this name, such as default/app, or identity")
 	flags.Uint64Var(&options.flow, "flow", 0, "only messages of the flow of this number; 0: all")
 	flags.Uint64Var(&options.count, "count", 0, "end after so many messages; 0: go on")

@@ -123,18 +123,23 @@ func libvirtAddress(address string) string {
 }
 
 func newPassthroughUnbind(env *subcommands.Environment) *cobra.Command {
-	return &cobra.Command{
+	var force bool
+	command := &cobra.Command{
 		Use:   "unbind PCI",
 		Short: "Give a card back to the kernel",
 		Long: "Gives a network card back to the driver from which `ktsn vm passthrough bind` took it. Refuses a card that a ktsnd or a\n" +
-			"virtual machine has open.",
+			"virtual machine has open, and one that was given to a pod, unless --force is given.",
 		Args: subcommands.OneArgument("the card's PCI address, such as 0000:02:00.0"),
 		RunE: func(_ *cobra.Command, arguments []string) error {
 			address, err := passthrough.ParseAddress(arguments[0])
 			if err != nil {
 				return subcommands.Usage(err)
 			}
-			device, err := passthrough.NewBus().Unbind(address)
+			unbind := passthrough.NewBus().Unbind
+			if force {
+				unbind = passthrough.NewBus().UnbindAnyway
+			}
+			device, err := unbind(address)
 			if err == nil {
 				_, err = fmt.Fprintf(env.Stdout, "%s belongs to %s again; its interfaces: %s\n", device.Address, device.Driver,
 					orNone(strings.Join(device.Interfaces, " ")))
@@ -142,4 +147,6 @@ func newPassthroughUnbind(env *subcommands.Environment) *cobra.Command {
 			return err
 		},
 	}
+	command.Flags().BoolVar(&force, "force", false, "also if the card belongs to a pod, which loses it")
+	return command
 }

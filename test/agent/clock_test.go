@@ -19,7 +19,9 @@ import (
 
 	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
 	"github.com/kubernetsn/kubernetsn/internal/node/agent/clocks"
+	"github.com/kubernetsn/kubernetsn/internal/node/agent/encryption"
 	"github.com/kubernetsn/kubernetsn/internal/node/agent/gates"
+	"github.com/kubernetsn/kubernetsn/internal/node/agent/network"
 	"github.com/kubernetsn/kubernetsn/internal/node/clock"
 	"github.com/kubernetsn/kubernetsn/internal/node/relay"
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
@@ -90,8 +92,9 @@ func startClocked(ctx context.Context, t *testing.T) *clocked {
 		},
 	}
 	reports := &gates.Reconciler{
+		MTU:    func(string, *network.Joined) int { return 1450 },
 		Client: admin, Node: clockedNode, State: watching.State, Version: "1", Well: func() error { return nil }, Switch: func() error { return nil },
-		Relays: func() []relay.Status { return nil }, Clock: follower, Now: time.Now, Log: log,
+		Relays: func() []relay.Status { return nil }, Clock: follower, Encryption: &encryption.Judge{}, Now: time.Now, Log: log,
 		Do: func(ctx context.Context, ask func(context.Context, gates.Ktsnd) error) error {
 			return ask(ctx, ktsnd{})
 		},

@@ -6,6 +6,7 @@ toolchain go1.26.8
 
 require (
 	github.com/container-storage-interface/spec v1.13.0
+	github.com/containernetworking/plugins v1.9.1
 	github.com/kubernetsn/kubernetsn/images v0.0.0
 	github.com/moby/sys/capability v0.4.0
 	github.com/opencontainers/runtime-spec v1.2.1
@@ -21,7 +22,6 @@ require (
 require (
 	github.com/HdrHistogram/hdrhistogram-go v1.4.0 // indirect
 	github.com/cilium/ebpf v0.22.0 // indirect
-	github.com/containernetworking/plugins v1.9.1 // indirect
 	github.com/google/go-cmp v0.7.0 // indirect
 	github.com/google/nftables v0.3.0 // indirect
 	github.com/gopacket/gopacket v1.7.7 // indirect

@@ -20,6 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/kubernetsn/kubernetsn/internal/node/capture"
+	"github.com/kubernetsn/kubernetsn/internal/shared/testenv"
 )
 
 const (
@@ -105,7 +106,7 @@ func arrives(t *testing.T, at int, text string) time.Time {
 	t.Helper()
 	frame := make([]byte, 2048)
 	for {
-		n, err := unix.Read(at, frame)
+		n, err := testenv.Read(at, frame)
 		if err != nil {
 			t.Fatalf("%q does not arrive: %v", text, err)
 		}
@@ -220,7 +221,7 @@ func answers(t *testing.T, at int, from net.HardwareAddr) (count int) {
 		if ready == 0 {
 			return count
 		}
-		n, err := unix.Read(at, frame)
+		n, err := testenv.Read(at, frame)
 		must(t, err)
 		if n >= 22 && bytes.Equal(frame[6:12], from) && frame[21] == 2 {
 			count++
@@ -414,7 +415,7 @@ func TestNobodyButTheRelaySendsAtAnInterfaceOfVhostUser(t *testing.T) {
 		t.Fatal(err)
 	}
 	frame := make([]byte, 2048)
-	n, err := unix.Read(there, frame)
+	n, err := testenv.Read(there, frame)
 	must(t, err)
 	if !bytes.Contains(frame[:n], []byte("by the relay")) {
 		t.Errorf("%q arrives", frame[:n])

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/cilium/ebpf"
+	"github.com/vishvananda/netlink"
 
 	"github.com/kubernetsn/kubernetsn/internal/node/cni"
 	"github.com/kubernetsn/kubernetsn/internal/node/overlay"
@@ -151,6 +152,38 @@ func TestTheProgramFollowsPeers(t *testing.T) {
 	change(overlay.Change{Peer: peer}, overlay.Change{Peer: other})
 	if got := lab.a.peerEntries(t); got != 2 {
 		t.Errorf("of a peer of a network without a tunnel, too, there are %d entries, want 2", got)
+	}
+}
+
+// A network that comes to be encrypted: what a stranger sends in clear, in the name of a peer, must reach no ring any more.
+func TestTheProgramBelievesNobodyOfAnEncryptedNetwork(t *testing.T) {
+	lab := newLab(t)
+	lab.a.startDaemon(t)
+	lab.a.withoutRings(t)
+	pod := lab.a.newPod(t)
+	config := lab.a.config(fields{"receive": fields{"rings": true}, "args": fields{"cni": fields{"receive": "ring"}}})
+	address := addressOf(pod.add(t, config), true).String()
+	lab.a.ktsn(t, "node", "peers", "add", "--vni", "42", "192.0.2.2", "10.42.2.0/24")
+	if count := lab.a.peerEntries(t); count == 0 {
+		t.Fatal("the program knows no peer of a network that is not encrypted")
+	}
+	must(t, lab.a.Do(func() error {
+		tunnel, err := netlink.LinkByName(tunnelName)
+		if err != nil {
+			return err
+		}
+		return netlink.LinkSetAlias(tunnel, "tsn-cni:1 encrypted")
+	}))
+	lab.a.ktsn(t, "node", "peers", "add", "--vni", "42", "192.0.2.3", "10.42.3.0/24")
+	if count := lab.a.peerEntries(t); count != 0 {
+		t.Errorf("the program believes %d sources of an encrypted network", count)
+	}
+	second := lab.a.newPod(t)
+	must(t, lab.a.Do(func() error { _, err := receive.Detach(receive.DefaultDir); return err }))
+	must(t, lab.a.runtime.CheckNetworkList(t.Context(), list(t, config), pod.attachment()))
+	second.add(t, config)
+	if got := strings.Join(lab.a.rings(t), " "); got != "" {
+		t.Errorf("the program knows %q, %q before, on an encrypted network", got, address)
 	}
 }
 

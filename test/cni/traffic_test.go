@@ -353,11 +353,16 @@ func (n *node) counters(t *testing.T) control.Counters {
 // startListener returns once it listens.
 func (r *reachable) startListener(t *testing.T, in *pod, file string, count int) *process.Process {
 	t.Helper()
+	return startListenerAt(t, in, netip.AddrPortFrom(r.address(in, true), 7788), file, count)
+}
+
+func startListenerAt(t *testing.T, in *pod, at netip.AddrPort, file string, count int) *process.Process {
+	t.Helper()
 	readable, writable, err := os.Pipe()
 	must(t, err)
 	defer readable.Close()
 	command := exec.Command(program(t, "tsnperf"), "listener", "--block", "--quiet", "--csv", file, "--ready-fd", "3",
-		"--bind", netip.AddrPortFrom(r.address(in, true), 7788).String(), "--count", strconv.Itoa(count),
+		"--bind", at.String(), "--count", strconv.Itoa(count),
 		"--first-timeout", "5s", "--idle-timeout", "2s")
 	command.ExtraFiles = []*os.File{writable}
 	listener, err := process.Start(in.Namespace, "listener", command)

@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/kubernetsn/kubernetsn/internal/bench/process"
+	"github.com/kubernetsn/kubernetsn/internal/shared/testenv"
 )
 
 // frontEnd stands in the place of QEMU at the socket of a pod's virtual machine, and runs as QEMU's user.
@@ -149,7 +150,7 @@ func TestARecordIsTakenOnlyWhereTheNetworkCapturesFramesWithATime(t *testing.T) 
 	guest.send(t, behindRecord(machineFrame(to, own, machineEtherType, []byte("with a record")), time.Now()))
 	guest.send(t, machineFrame(to, own, machineEtherType, []byte("without one")))
 	frame := make([]byte, 2048)
-	n, err := unix.Read(there, frame)
+	n, err := testenv.Read(there, frame)
 	must(t, err)
 	if !bytes.Contains(frame[:n], []byte("without one")) {
 		t.Errorf("%q arrives", frame[:n])

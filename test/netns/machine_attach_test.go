@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -183,5 +184,18 @@ func TestGuestsAreDetachedByForceWhenTheirPluginIsGone(t *testing.T) {
 	}
 	if _, err := os.Stat("/run/netns/ktsn-vm-" + machineName); !os.IsNotExist(err) {
 		t.Errorf("its network namespace is left: %v", err)
+	}
+}
+
+func TestGuestsThatHaveATapOfTheNodeAreShownSo(t *testing.T) {
+	c := newCaptured(t, capture.Timed)
+	c.attachMachine(t)
+	var said []byte
+	err := c.NodeA.Do(func() (err error) {
+		said, err = exec.Command(program(t, "ktsn"), "status", "--control", c.control).CombinedOutput()
+		return err
+	})
+	if err != nil || !regexp.MustCompile(`(?m)^machine +\S+ tsn0, by a tap of the node$`).Match(said) || strings.Contains(string(said), "nothing has taken") {
+		t.Errorf("%v: %s", err, said)
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/kubernetsn/kubernetsn/internal/bench/topology"
+	"github.com/kubernetsn/kubernetsn/internal/shared/testenv"
 )
 
 // etherType is one that no protocol of this machine uses (IEEE Std 802, local experimental).
@@ -62,10 +63,7 @@ func receiveAny(t *testing.T, fd int, wait time.Duration) (frame []byte, ours bo
 	if err := unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &timeout); err != nil {
 		t.Fatal(err)
 	}
-	length, from, err := unix.Recvfrom(fd, buffer, 0)
-	for errors.Is(err, unix.EINTR) {
-		length, from, err = unix.Recvfrom(fd, buffer, 0)
-	}
+	length, from, err := testenv.Receive(fd, buffer)
 	if errors.Is(err, unix.EAGAIN) {
 		return nil, false
 	}

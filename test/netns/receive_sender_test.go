@@ -4,7 +4,6 @@ package netns_test
 
 import (
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net/netip"
@@ -19,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/kubernetsn/kubernetsn/internal/bench/topology"
+	"github.com/kubernetsn/kubernetsn/internal/shared/testenv"
 )
 
 // askedSender is pod b, which sends what a ktsn-test-receive asks for.
@@ -149,10 +149,7 @@ func (s *askedSender) serve() {
 	var had []byte
 	buffer := make([]byte, 4096)
 	for {
-		n, err := unix.Read(s.channel, buffer)
-		if errors.Is(err, unix.EINTR) {
-			continue
-		}
+		n, err := testenv.Read(s.channel, buffer)
 		if err != nil || n == 0 {
 			return
 		}
@@ -258,12 +255,8 @@ func (s *askedSender) mark(from int) error {
 	if err := unix.Sendto(from, []byte("marker"), 0, sockaddrOf(s.markerAt)); err != nil {
 		return err
 	}
-	for {
-		_, _, err := unix.Recvfrom(s.marker, make([]byte, 16), 0)
-		if !errors.Is(err, unix.EINTR) {
-			return err
-		}
-	}
+	_, _, err := testenv.Receive(s.marker, make([]byte, 16))
+	return err
 }
 
 // warm has pods know each other's link addresses: what waits for an answer comes later than what does not.

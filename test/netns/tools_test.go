@@ -26,6 +26,12 @@ repetitions: 2
 experiment: throughput
 with: {duration: 1s, mtus: [1500], pings: 10}
 `
+	shortLinks = `name: short
+paths: [flannel, link, tsn]
+repetitions: 1
+experiment: links
+with: {parts: [timed, transfers, many], tests: [tcp, sctp, ping], underlays: [flat, routed], mtus: [1500], duration: 1s, pings: 10, messages: 200, links: [10], rest: 1s}
+`
 	shortDDS = `name: short
 paths: [host, tsn]
 paths-if-possible: [flannel]
@@ -123,6 +129,35 @@ func TestThroughputIsInterruptedGoesOnAndIsReported(t *testing.T) {
 	}
 	if figures, err := os.ReadFile(filepath.Join(out, "figures.csv")); err != nil || !strings.Contains(string(figures), "\ntsn,udp-1500,,,2,received_bps,") {
 		t.Errorf("figures: %v: %s", err, figures)
+	}
+}
+
+func TestLinksAreMeasuredAndReported(t *testing.T) {
+	needTools(t, "iperf3", "ping")
+	program(t, "ktsn-test-sctp")
+	out := filepath.Join(t.TempDir(), "bench")
+	command, said := benchCommand(t, shortLinks, out)
+	if err := command.Run(); err != nil {
+		t.Fatalf("%v: %s", err, said)
+	}
+	summary := resultstest.Read(t, out)
+	for _, table := range []struct {
+		section, name string
+		cells         int
+		want          []string
+	}{
+		{"beside-flannel", "medians", 1, []string{"tcp-1500", "sctp-1500", "ping-1500", "tcp-1500-routed", "sctp-1500-routed", "ping-1500-routed"}},
+		{"throughput", "transfers", 4, []string{"flannel TCP 1500 1450", "link TCP 1500 1450", "flannel TCP 1500, routed 1450", "link TCP 1500, routed 1450",
+			"flannel SCTP 1500 1450", "link SCTP 1500 1450", "flannel SCTP 1500, routed 1450", "link SCTP 1500, routed 1450"}},
+		{"timed", "messages", 1, []string{"link", "tsn"}},
+		{"many", "plugged", 1, []string{"10"}},
+	} {
+		if rows := rowsOf(t, summary, table.section, table.name, table.cells); !slices.Equal(rows, table.want) {
+			t.Errorf("%s of %s: %q", table.name, table.section, rows)
+		}
+	}
+	if len(summary.Problems) > 0 {
+		t.Errorf("problems: %q", summary.Problems)
 	}
 }
 

@@ -54,6 +54,9 @@ func TestWhatIsAllowedInANetwork(t *testing.T) {
 		"no more of clocks":           spec("clock: {}"),
 		"all of clocks":               spec("clock: {maxError: 999999999ns, holdover: 0s, onLoss: Hold}"),
 		"clocks for long":             spec("clock: {maxError: 1ms, holdover: 999999h, onLoss: Refuse}"),
+		"a part of the cluster's":     "spec: {vni: 1, ipv4: {cidr: 10.42.0.0/16, part: 10.42.16.0/20}}",
+		"a part of each range":        "spec: {vni: 1, ipv4: {cidr: 10.42.0.0/16, part: 10.42.16.0/20}, ipv6: {cidr: 'fd42::/48', part: 'fd42:0:0:1000::/52'}}",
+		"a span":                      spec("span: {clusters: {matchLabels: {site: a}}, clusterPrefixLength: 20}"),
 		"namespaces":                  spec("namespaceSelector: {matchLabels: {a: b}}"),
 		"the schedule of the example": spec("schedule:") + indent(t, "../../docs/examples/schedule.yaml"),
 	} {
@@ -100,6 +103,11 @@ func TestARefusalSaysWhatIsWrong(t *testing.T) {
 		"too many parts":       {"spec: {vni: 1, ipv4: {cidr: 10.0.0.0/8, nodePrefixLength: 25}}", "up to 16 more"},
 		"a part of nothing":    {"spec: {vni: 1, ipv4: {cidr: 10.0.0.0/24, nodePrefixLength: 31}}", "at most 30"},
 		"IPv4 for IPv6":        {spec("ipv6: {cidr: 10.43.0.0/16}"), "ipv6.cidr must be a range of IPv6"},
+		"a part outside":       {"spec: {vni: 1, ipv4: {cidr: 10.42.0.0/16, part: 10.43.16.0/20}}", "ipv4.part must be a range of IPv4 in ipv4.cidr"},
+		"a part with bits":     {"spec: {vni: 1, ipv4: {cidr: 10.42.0.0/16, part: 10.42.17.0/20}}", "ipv4.part must be a range of IPv4 in ipv4.cidr"},
+		"less than a node's":   {"spec: {vni: 1, ipv4: {cidr: 10.42.0.0/16, part: 10.42.17.0/25}}", "not smaller than a node's part"},
+		"a part of one range":  {"spec: {vni: 1, ipv4: {cidr: 10.42.0.0/16, part: 10.42.16.0/20}, ipv6: {cidr: 'fd42::/48'}}", "ipv4.part and ipv6.part must be given together"},
+		"a hub's and its own":  {"spec: {vni: 1, ipv4: {cidr: 10.42.0.0/16, part: 10.42.16.0/20}, span: {clusterPrefixLength: 20}}", "span and ipv4.part exclude each other"},
 		"a small mtu":          {spec("mtu: 100"), "mtu must be 1280 to 65535 bytes, or 0"},
 		"an interface's name":  {spec("uplinks: [{interface: 'a b'}]"), "interface must be the name of a network interface"},
 		"another uplink":       {spec("uplinks: [{interface: a, type: other}]"), "Unsupported value: \"other\""},
@@ -157,6 +165,8 @@ func TestWhatCanBeChanged(t *testing.T) {
 		"another range":            {[]string{"ipv4", "cidr"}, "10.52.0.0/16", "ipv4.cidr can only grow"},
 		"other parts":              {[]string{"ipv4", "nodePrefixLength"}, int64(25), "nodePrefixLength cannot be changed"},
 		"the vni":                  {[]string{"vni"}, int64(7), "vni cannot be changed"},
+		"a part where was none":    {[]string{"ipv4", "part"}, "10.42.16.0/20", "ipv4.part cannot be added"},
+		"a span where was none":    {[]string{"span"}, map[string]any{"clusterPrefixLength": int64(20)}, "span cannot be added to or taken from a network"},
 		"ipv6 where was none":      {[]string{"ipv6"}, map[string]any{"cidr": "fd42::/48"}, "ipv6 cannot be added"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -175,5 +185,25 @@ func TestWhatCanBeChanged(t *testing.T) {
 				t.Errorf("got %v, want %q", err, test.sentence)
 			}
 		})
+	}
+}
+
+func TestASpanCannotBeTakenAway(t *testing.T) {
+	ctx := needServer(t)
+	made := parseNetwork(t, fmt.Sprintf("metadata: {generateName: spanned-}\n%s", spec("span: {clusterPrefixLength: 20}")))
+	made.SetName("")
+	if err := admin.Create(ctx, made); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = admin.Delete(context.WithoutCancel(ctx), made) })
+	if err := unstructured.SetNestedField(made.Object, "2us", "spec", "clock", "maxError"); err != nil {
+		t.Fatal(err)
+	}
+	if err := admin.Update(ctx, made, client.DryRunAll); err != nil {
+		t.Errorf("another change is refused: %v", err)
+	}
+	unstructured.RemoveNestedField(made.Object, "spec", "span")
+	if err := admin.Update(ctx, made, client.DryRunAll); err == nil || !strings.Contains(err.Error(), "span cannot be added to or taken from a network") {
+		t.Errorf("got %v", err)
 	}
 }

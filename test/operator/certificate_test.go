@@ -27,7 +27,7 @@ import (
 
 const certificates = "certificates"
 
-// ofSecrets is what the chart's Role allows with Secrets.
+// ofSecrets is what the chart's Role allows with the Secret of the certificate.
 func ofSecrets(t *testing.T) rbacv1.PolicyRule {
 	t.Helper()
 	text, err := os.ReadFile("../../charts/kubernetsn/templates/operator-rbac.yaml")
@@ -36,14 +36,14 @@ func ofSecrets(t *testing.T) rbacv1.PolicyRule {
 	}
 	var found []rbacv1.PolicyRule
 	for line := range strings.Lines(string(text)) {
-		if strings.Contains(line, "resources: [secrets]") {
+		if strings.Contains(line, "resources: [secrets], resourceNames: [ktsn-operator-certificate]") {
 			if err := yaml.UnmarshalStrict([]byte(line), &found); err != nil {
 				t.Fatal(err)
 			}
 		}
 	}
 	if len(found) != 1 {
-		t.Fatalf("the chart has rules %v about Secrets", found)
+		t.Fatalf("the chart has rules %v about the certificate", found)
 	}
 	return found[0]
 }

@@ -82,7 +82,7 @@ func startOperator(ctx context.Context) error {
 	options := &operator.Options{
 		Namespace: system, Service: "ktsn-operator", Secret: "ktsn-operator-certificate", Webhook: "kubernetsn", Port: port,
 		Health: "127.0.0.1:0", Metrics: "0", Linger: linger, CertificateName: "localhost",
-		AgentPatience: agentPatience,
+		AgentPatience: agentPatience, WaitImage: "none",
 	}
 	ended, finished := make(chan error, 1), make(chan struct{})
 	run, cancel := context.WithCancel(ctx)
@@ -134,8 +134,9 @@ func webhookConfiguration(name string, port int) *admissionv1.MutatingWebhookCon
 				Rule:       admissionv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"pods"}},
 			}},
 			MatchConditions: []admissionv1.MatchCondition{{
-				Name:       "annotated",
-				Expression: "has(object.metadata.annotations) && '" + v1alpha1.NetworkAnnotation + "' in object.metadata.annotations",
+				Name: "annotated-or-linked",
+				Expression: "'" + v1alpha1.NetworkAnnotation + "' in object.metadata.?annotations.orValue({}) || object.metadata.?labels.orValue({}).exists(label, " +
+					"label.startsWith('" + v1alpha1.ClientLabelPrefix + "') || label.startsWith('" + v1alpha1.EndpointLabelPrefix + "'))",
 			}},
 		}},
 	}

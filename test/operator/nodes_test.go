@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -143,7 +144,7 @@ func TestPeersAreWhereTheirNodesSay(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := v1alpha1.PeerNode{Name: "where-without", Address: "198.51.100.7", IPv4: "10.232.1.0/24", IPv6: "fd32:0:0:1::/64"}
-	if peers.Spec.Network != "where" || peers.Spec.Cluster != "" || peers.Spec.Nodes[1] != want {
+	if peers.Spec.Network != "where" || peers.Spec.Cluster != "" || !equality.Semantic.DeepEqual(peers.Spec.Nodes[1], want) {
 		t.Errorf("the peers are %+v, want %+v among them", peers.Spec, want)
 	}
 	if owners := peers.OwnerReferences; len(owners) != 1 || owners[0].Kind != "TSNNetwork" || owners[0].UID != network.UID {
@@ -332,4 +333,31 @@ func TestOfPeersTheOperatorHasItsClustersOnly(t *testing.T) {
 		}
 		return errNotYet
 	})
+}
+
+// The operator signs the keys that a node's agent announces.
+func TestNobodyButItsAgentSaysTheKeysOfANode(t *testing.T) {
+	ctx := needPolicy(t)
+	create(ctx, t, newNode("announced-node"), newNetwork("announced", 209, "10.209.0.0/16"))
+	create(ctx, t, onNetwork("announced-one", "default", "announced", "announced-node"))
+	eventually(ctx, t, func() error { return get(ctx, stateOf("announced-node")) })
+	agent, err := agentOf("announced-node")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const agents = "keys, sender and encryptionUnavailable of a TSNNode's status are for the ktsn-agent of the node to say"
+	for what, test := range map[string]struct{ status, sentence string }{
+		"keys":                       {`"keys":[{"id":"a","algorithm":"X25519","publicKey":"AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=","notBefore":"2026-11-28T08:00:00Z"}]`, agents},
+		"generations":                {`"sender":{"kernel":1,"ktsnd":4}`, agents},
+		"why it cannot encrypt":      {`"encryptionUnavailable":"it has no ESP"`, agents},
+		"something that is no key's": {`"agentVersion":"1"`, ""},
+	} {
+		patch := client.RawPatch(types.MergePatchType, []byte(`{"status":{`+test.status+`}}`))
+		if err := says(admin.Status().Patch(ctx, stateOf("announced-node"), patch, client.DryRunAll), test.sentence); err != nil {
+			t.Errorf("somebody says %s: %v", what, err)
+		}
+		if err := says(agent.Status().Patch(ctx, stateOf("announced-node"), patch, client.DryRunAll), ""); err != nil {
+			t.Errorf("its agent says %s: %v", what, err)
+		}
+	}
 }

@@ -22,8 +22,8 @@ import (
 
 const (
 	annotationCounts = "the annotation kubernetsn.io/network counts when a pod is made"
-	labelStays       = "the label kubernetsn.io/on-network says that a pod was made with the annotation"
-	labelAlone       = "the pod has the label kubernetsn.io/on-network and not the annotation kubernetsn.io/network; remove the label"
+	labelStays       = "the label kubernetsn.io/on-network says that a pod was made with the annotation kubernetsn.io/network or with labels of links"
+	labelAlone       = "the pod has the label kubernetsn.io/on-network and neither the annotation kubernetsn.io/network nor a label of links; remove the label"
 )
 
 var (

@@ -41,6 +41,9 @@ to the folder given by --out: each run with all its messages as it is made, and 
 (docs/bench-profiles.md describes it) or one that is shipped: ` + strings.Join(engine.ShippedProfiles(), ", ") + `.
 Needs root.
 
+With --target guest it is between virtual machines on these nodes, which are emulated: without a schedule (guest-kernel), with
+ktsnd's (guest-tap), and with the machine's own (guest-taprio).
+
 With --kubeconfig it is between pods on two nodes of a cluster: through KuberneTSN (tsn), by the network that each pod has
 (primary), and by that of the nodes (host), the last two also with talkers that are awake before they send (primary-spin,
 host-spin). The pods are in a namespace that is made for them and removed. The estimated error of both
@@ -56,6 +59,7 @@ type benchRun struct {
 	env        *subcommands.Environment
 	out        string
 	binDir     string
+	target     string
 	cluster    clustertarget.Where
 	format     string
 	assertions []string
@@ -79,6 +83,7 @@ func newBenchRun(env *subcommands.Environment) *cobra.Command {
 	flags := command.Flags()
 	flags.StringVar(&b.out, "out", "", "folder for the runs and the report; new, or that of the same bench to go on")
 	flags.StringVar(&b.binDir, "bin-dir", filepath.Dir(env.Executable), "folder of ktsnd, libktsn.so and tsnperf")
+	flags.StringVar(&b.target, "target", engine.Namespaces.Name, "between what on this machine: namespaces (pods), or guest (virtual machines)")
 	flags.StringVar(&b.cluster.Kubeconfig, "kubeconfig", "", "measure in the cluster that this file names")
 	flags.StringVar(&b.cluster.Context, "context", "", "one of the file's contexts (default: its current one)")
 	flags.StringVar(&b.cluster.Namespace, "namespace", "ktsn-bench", "namespace for the pods in the cluster; made and removed")
@@ -94,10 +99,15 @@ func newBenchRun(env *subcommands.Environment) *cobra.Command {
 // checkFlags finds options of a cluster without one, and the other way round.
 func (b *benchRun) checkFlags(flags *pflag.FlagSet) error {
 	if b.cluster.Kubeconfig != "" {
-		if flags.Changed("bin-dir") {
-			return subcommands.Usage(errors.New("--bin-dir and --kubeconfig; a cluster has its own programs: leave one of them out"))
+		for name, why := range map[string]string{"bin-dir": "a cluster has its own programs", "target": "a cluster is a target of its own"} {
+			if flags.Changed(name) {
+				return subcommands.Usage(fmt.Errorf("--%s and --kubeconfig; %s: leave one of them out", name, why))
+			}
 		}
 		return nil
+	}
+	if err := subcommands.CheckChoice("--target", b.target, engine.Namespaces.Name, engine.Guest.Name); err != nil {
+		return err
 	}
 	for _, name := range []string{"context", "namespace", "network", "image", "any-clock", "kubeconfig"} {
 		if flags.Changed(name) {
@@ -111,6 +121,9 @@ func (b *benchRun) checkFlags(flags *pflag.FlagSet) error {
 func (b *benchRun) means() *engine.Means {
 	if b.cluster.Kubeconfig != "" {
 		return engine.Cluster
+	}
+	if b.target == engine.Guest.Name {
+		return engine.Guest
 	}
 	return engine.Namespaces
 }

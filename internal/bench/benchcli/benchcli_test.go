@@ -32,7 +32,13 @@ func TestBadCommandLinesAreRefusedInOneSentence(t *testing.T) {
 		"a cycle that nobody can keep": {[]string{"ktsn", "demo", "--cycle", "1ns"}, subcommands.ExitFailure, "a cycle of 1ns"},
 		"programs that were not built": {[]string{"ktsn", "demo", "--bin-dir", empty}, subcommands.ExitFailure, ""},
 		"a bench without its folder":   {[]string{"ktsn", "bench", "run", "quick"}, subcommands.ExitUsage, "no --out"},
-		"a bench without its profile":  {[]string{"ktsn", "bench", "run"}, subcommands.ExitUsage, "no PROFILE; `ktsn bench run --help`"},
+		"a bench of another target": {[]string{"ktsn", "bench", "run", "quick", "--out", empty, "--target", "moon"}, subcommands.ExitUsage,
+			"--target"},
+		"two targets": {[]string{"ktsn", "bench", "run", "quick", "--out", empty, "--target", "guest", "--kubeconfig", empty}, subcommands.ExitUsage,
+			"--target and --kubeconfig; a cluster is a target of its own: leave one of them out"},
+		"an experiment in machines": {[]string{"ktsn", "bench", "run", "scale", "--out", empty, "--target", "guest"}, subcommands.ExitFailure,
+			"target: is namespaces, and --target asks for virtual machines"},
+		"a bench without its profile": {[]string{"ktsn", "bench", "run"}, subcommands.ExitUsage, "no PROFILE; `ktsn bench run --help`"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			status, stdout, stderr := called(t, test.arguments...)

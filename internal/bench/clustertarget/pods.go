@@ -15,6 +15,7 @@ import (
 
 	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
 	"github.com/kubernetsn/kubernetsn/internal/bench/results"
+	"github.com/kubernetsn/kubernetsn/internal/shared/podstatus"
 	"github.com/kubernetsn/kubernetsn/internal/shared/retry"
 )
 
@@ -27,7 +28,7 @@ const (
 	tsnInterface = "tsn0"
 	// annotations of Multus: what a pod asks for, and what it got.
 	networksWanted = "k8s.v1.cni.cncf.io/networks"
-	networksGiven  = "k8s.v1.cni.cncf.io/network-status"
+	networksGiven  = podstatus.MultusAnnotation
 	// startTimeout is how long the pods may take to be ready, a slow registry included.
 	startTimeout = 3 * time.Minute
 	// ktsndTimeout is how long ktsnd may take to be ready when the pods are: it has begun before them.

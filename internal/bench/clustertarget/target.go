@@ -226,7 +226,7 @@ func (l *Target) describe(profile *engine.Profile) {
 	e := &l.environment
 	e.SenderCPU, e.ListenerCPU = l.pinning.Sender, l.pinning.Listener
 	e.TalkerSpinNs, e.TalkerPriority = l.scheduling.spin.Nanoseconds(), l.scheduling.priority(spinning(profile.Paths))
-	e.LeadNs = traffic.LeadOf(results.WorkloadPlain, 0, engine.Window{}).Nanoseconds()
+	e.LeadNs = traffic.LeadOfPlain(profile).Nanoseconds()
 	e.Programs = map[string]string{}
 	for _, pod := range l.pods {
 		e.Programs["image of tsnperf"] = imageID(pod, container)

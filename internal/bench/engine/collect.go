@@ -112,6 +112,8 @@ type collector struct {
 // entry is one run of the results while it grows.
 type entry struct {
 	run results.Run
+	// of is one of its runs, without what differs among them.
+	of Run
 	// The samples of all alternations, for percentiles over them together.
 	samples samples
 	// parts are the latencies by repetition.
@@ -180,7 +182,8 @@ func entryIn(entries *[]*entry, key results.Key) *entry {
 }
 
 func (e *entry) add(record *Record) {
-	measured := samplesOf(record.Messages, record.Run.CycleNs)
+	measured := samplesOf(record.Messages, &record.Run)
+	e.of = record.Run
 	alternation := record.Observed
 	measured.describe(&alternation.Distributions)
 	e.run.Alternations = append(e.run.Alternations, alternation)
@@ -204,15 +207,17 @@ func (e *entry) addWitness(record *Record) {
 	if len(e.run.Alternations) == 0 {
 		return // a store that somebody else wrote
 	}
-	seen := samplesOf(record.Messages, record.Run.CycleNs)
+	seen := samplesOf(record.Messages, &record.Run)
 	alternation := &e.run.Alternations[len(e.run.Alternations)-1]
 	both := []results.Alternation{{Counts: alternation.Counts}, {Counts: record.Observed.Counts}}
 	alternation.Counts = results.PoolCounts(both)
 	alternation.LaunchError, alternation.Port = stats.Summarize(seen.launch), stats.Summarize(seen.port)
 	alternation.RequestError = stats.SummarizeJitter(seen.request)
+	alternation.Scheduled = stats.SummarizeSpread(seen.scheduled)
 	alternation.MachineCores, alternation.MemoryBytes = record.Observed.MachineCores, record.Observed.MemoryBytes
 	e.samples.launch = append(e.samples.launch, seen.launch...)
 	e.samples.request = append(e.samples.request, seen.request...)
+	e.samples.scheduled = append(e.samples.scheduled, seen.scheduled...)
 	e.samples.port = append(e.samples.port, seen.port...)
 }
 

@@ -15,32 +15,26 @@ import (
 // from the beginning of a cycle, as its programs (sample-app-taprio, nl-calc) count them.
 type indicator struct {
 	id, title, axis, about string
-	// of takes the samples of an entry; due is how long behind the beginning of the cycle its messages are due.
-	of func(e *entry, due int64) []int64
-	// shareOf names a share of the samples, those for which counts says so; empty: none.
+	// of takes the samples of an entry.
+	of func(e *entry) []int64
+	// shareOf names a share of the samples, those for which counts says so of an entry's run; empty: none.
 	shareOf string
-	counts  func(w Window, ns int64) bool
+	counts  func(r *Run, ns int64) bool
 }
 
 var allIndicators = []indicator{
 	{"scheduled", "scheduled times", "From the beginning of the cycle to the receiving end of the link, µs",
 		"from the beginning of a cycle to when the frame comes off the link at the receiver",
-		func(e *entry, due int64) []int64 { return later(e.samples.launch, due) },
-		"in the window", func(w Window, ns int64) bool { return ns >= w.Open.Nanoseconds() && ns < w.Close.Nanoseconds() }},
+		func(e *entry) []int64 { return e.samples.scheduled },
+		"in the window", func(r *Run, ns int64) bool {
+			return ns >= r.Window.Open.Nanoseconds() && ns < r.Window.Close.Nanoseconds()
+		}},
 	{"application", "RT application latency", "From the beginning of the cycle to the send call, µs",
 		"from the beginning of a cycle to when the application calls the send function",
-		func(e *entry, due int64) []int64 { return later(e.samples.handover, due) },
-		"after the time due", func(w Window, ns int64) bool { return ns > w.Transmit().Nanoseconds() }},
+		func(e *entry) []int64 { return e.samples.application },
+		"after the time due", func(r *Run, ns int64) bool { return ns > r.ahead().Nanoseconds() }},
 	{"network-jitter", "TSN network jitter", "Scheduled time − mean of all, µs", "a scheduled time − the mean of all of its case",
-		func(e *entry, _ int64) []int64 { return fromMean(e.samples.launch) }, "", nil},
-}
-
-func later(samples []int64, by int64) []int64 {
-	all := make([]int64, len(samples))
-	for i, sample := range samples {
-		all[i] = sample + by
-	}
-	return all
+		func(e *entry) []int64 { return fromMean(e.samples.scheduled) }, "", nil},
 }
 
 func fromMean(samples []int64) []int64 {
@@ -48,7 +42,12 @@ func fromMean(samples []int64) []int64 {
 	for _, sample := range samples {
 		sum += sample
 	}
-	return later(samples, -sum/max(int64(len(samples)), 1))
+	mean := sum / max(int64(len(samples)), 1)
+	all := make([]int64, len(samples))
+	for i, sample := range samples {
+		all[i] = sample - mean
+	}
+	return all
 }
 
 // indicators is the section of a profile with a window; nil where nothing of it was measured.
@@ -59,22 +58,23 @@ func (c *collector) indicators() *results.Section {
 	section := &results.Section{ID: "indicators", Title: "Scheduled times, application, network jitter",
 		About: "The indicators of the experiment with TSN in Kata containers, over all messages of each case. Where there is no schedule a message " +
 			"is due at the beginning of the cycle."}
+	section.About += c.aboutGuests()
 	if c.profile.VLAN != 0 {
 		section.About += fmt.Sprintf(" Frames of ktsnd carry VLAN %d and the priority of their class, which the tap has checked of each.", c.profile.VLAN)
 	}
 	for _, one := range allIndicators {
 		table := results.SectionTable{ID: one.id + "-table", Title: one.title + ", µs: " + one.about,
-			Head: []string{"case", "messages", "min", "p1", "p50", "p99", "max", "max − min", "p99 − p1"}}
+			Head: []string{"case", "messages", "min", "p1", "p50", "p99", "max", "max − min", "p99 − p1", "p99.9 − p0.1"}}
 		if one.shareOf != "" {
 			table.Head = append(table.Head, one.shareOf)
 		}
 		for number, entry := range c.entries {
-			samples := slices.Sorted(slices.Values(one.of(entry, c.due(entry))))
+			samples := slices.Sorted(slices.Values(one.of(entry)))
 			if len(samples) == 0 {
 				continue
 			}
 			name := entry.run.Workload + ", " + entry.run.Path
-			table.Rows = append(table.Rows, append(indicatorRow(name, samples), c.share(&one, entry, samples)...))
+			table.Rows = append(table.Rows, append(indicatorRow(name, samples), share(&one, entry, samples)...))
 			section.Charts = append(section.Charts, one.chart(number, name, samples))
 		}
 		section.Tables = append(section.Tables, table)
@@ -89,7 +89,7 @@ func (c *collector) indicators() *results.Section {
 }
 
 // share is that of the samples for which the indicator has a column; it means nothing without a schedule.
-func (c *collector) share(of *indicator, e *entry, samples []int64) []string {
+func share(of *indicator, e *entry, samples []int64) []string {
 	switch {
 	case of.shareOf == "":
 		return nil
@@ -98,26 +98,35 @@ func (c *collector) share(of *indicator, e *entry, samples []int64) []string {
 	}
 	count := 0
 	for _, ns := range samples {
-		if of.counts(c.profile.Window, ns) {
+		if of.counts(&e.of, ns) {
 			count++
 		}
 	}
 	return []string{fmt.Sprintf("%.2f %%", 100*float64(count)/float64(len(samples)))}
 }
 
-// due is how long behind the beginning of the cycle an entry's messages are due.
-func (c *collector) due(e *entry) int64 {
-	if HasGates(e.run.Workload) {
-		return c.profile.Window.Transmit().Nanoseconds()
+// aboutGuests says how the cases differ between virtual machines; nothing of pods.
+func (c *collector) aboutGuests() string {
+	if !c.profile.InGuests() {
+		return ""
 	}
-	return 0
+	about := fmt.Sprintf(" Cycles are those of the host's clock, by which the machine's was set. Under a schedule a message is handed over whole cycles earlier, at least %v "+
+		"ahead; the application's latency is from the beginning of that cycle. Messages that were handed over less than 50 ms ahead are not in scheduled times.", GuestLead)
+	if early := c.profile.Window.GuestEarly; early > 0 && slices.Contains(c.profile.Paths, results.PathGuestTap) {
+		about += fmt.Sprintf(" On path %s messages are due %v earlier, because the machine knows the host's time no better, and the gate holds them until it opens.",
+			results.PathGuestTap, early)
+	}
+	if stretch := c.profile.Window.Stretch; stretch > 1 && slices.Contains(c.profile.Paths, results.PathGuestTaprio) {
+		about += fmt.Sprintf(" On path %s the machine's kernel executes the schedule: cycle, window and offset are %d times as long there.", results.PathGuestTaprio, stretch)
+	}
+	return about
 }
 
 func indicatorRow(name string, sorted []int64) []string {
 	row := []string{name, strconv.Itoa(len(sorted))}
 	at := func(hundredths int) int64 { return stats.Percentile(sorted, hundredths) }
 	first, last := sorted[0], sorted[len(sorted)-1]
-	for _, ns := range []int64{first, at(100), at(5000), at(9900), last, last - first, at(9900) - at(100)} {
+	for _, ns := range []int64{first, at(100), at(stats.P50), at(stats.P99), last, last - first, at(stats.P99) - at(100), at(stats.P99_9) - at(stats.P0_1)} {
 		row = append(row, results.Micros(ns))
 	}
 	return row
@@ -162,9 +171,12 @@ func (c *collector) besideTable() *results.SectionTable {
 	table := &results.SectionTable{ID: "iperf3-table", Title: "iperf3 beside the messages, UDP as fast as it can",
 		Head: []string{"repetition", "arrived, Mbit/s", "lost, %"}}
 	for _, entry := range c.entries {
-		lost := entry.values[ValueIperf3Lost]
+		lost, name := entry.values[ValueIperf3Lost], entry.run.Workload
+		if c.profile.InGuests() {
+			name += ", " + entry.run.Path
+		}
 		for i, bps := range entry.values[ValueIperf3Bps] {
-			table.Rows = append(table.Rows, []string{fmt.Sprintf("%s %d", entry.run.Workload, i+1), fmt.Sprintf("%.0f", bps/1e6),
+			table.Rows = append(table.Rows, []string{fmt.Sprintf("%s %d", name, i+1), fmt.Sprintf("%.0f", bps/1e6),
 				fmt.Sprintf("%.1f", 100*lost[i])})
 		}
 	}

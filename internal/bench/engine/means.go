@@ -17,7 +17,9 @@ type Means struct {
 	// Paths in the order in which they take turns. Direct is the one through ktsnd, Kernel the kernel's between pods.
 	Paths          []string
 	Direct, Kernel string
-	Workloads      []string
+	// Gated are the paths with a schedule.
+	Gated     []string
+	Workloads []string
 	// Missing are the paths and workloads that only other kinds have, and why.
 	Missing map[string]string
 	// Counterparts stand for the paths of other kinds in a profile that names no target.
@@ -39,6 +41,9 @@ const (
 	flannelSpin    = "flannel-spin"
 	betweenGuests  = "it is between virtual machines that the bench boots on two nodes of this machine, and not in a cluster"
 	othersSchedule = "the schedule is that of the cluster, which a bench leaves alone"
+	guestsSchedule = "it is between virtual machines that have a schedule, and this bench is between pods; `--target guest` asks for them"
+	onlyPods       = "it is not between virtual machines; leave `--target guest` out"
+	onlyCases      = "it is not measured between virtual machines with a schedule; leave `--target guest` out"
 )
 
 // Namespaces are the network namespaces of this machine.
@@ -47,11 +52,32 @@ var Namespaces = &Means{
 	Paths:     AllPaths,
 	Direct:    results.PathDirect,
 	Kernel:    results.PathKernelVXLAN,
+	Gated:     []string{results.PathDirect},
 	Workloads: AllWorkloads,
 	Missing: map[string]string{results.PathTSN: betweenPods, results.PathPrimary: betweenPods, "flannel": betweenPods,
 		results.PathPrimarySpin: betweenPods, flannelSpin: betweenPods,
-		"flannel-host-gw": betweenPods},
+		"flannel-host-gw": betweenPods, results.PathGuestKernel: guestsSchedule, results.PathGuestTaprio: guestsSchedule},
 	Idle: true, Options: true,
+}
+
+// Guest are virtual machines on two network namespaces of this machine, in the cases of the experiment with TSN in Kata containers.
+var Guest = &Means{
+	Name:   "guest",
+	Paths:  casePaths,
+	Direct: results.PathGuestTap,
+	Kernel: results.PathGuestKernel,
+	Gated:  []string{results.PathGuestTap, results.PathGuestTaprio},
+	Workloads: []string{results.WorkloadPlain, results.WorkloadCompeting, results.WorkloadSaturated, results.WorkloadGuestLoad,
+		results.WorkloadGates, results.WorkloadGatesIperf3},
+	Missing: map[string]string{
+		results.PathDirect: onlyPods, results.PathKernelVXLAN: onlyPods, results.PathKernelVXLANSpin: onlyPods, results.PathHost: onlyPods,
+		results.PathHostSpin: onlyPods, results.PathOVS: onlyPods, results.PathGuestVhost: onlyCases, results.PathGuestReleased: onlyCases,
+		results.WorkloadUnsampled: onlyCases, results.WorkloadTalkers: onlyCases, results.WorkloadKeepAwake: onlyCases,
+		results.WorkloadPMDSleep: onlyPods, results.WorkloadGatesSaturated: onlyCases, results.WorkloadKernelSaturated: onlyCases,
+	},
+	Counterparts: map[string]string{results.PathDirect: results.PathGuestTap, results.PathKernelVXLAN: results.PathGuestKernel},
+	Overhead:     3 * time.Second, // programs are started in emulated machines
+	Options:      true,
 }
 
 // Cluster is a cluster, between pods on different nodes.
@@ -61,6 +87,7 @@ var Cluster = &Means{
 		results.PathHost},
 	Direct: results.PathTSN,
 	Kernel: results.PathPrimary,
+	Gated:  []string{results.PathTSN},
 	Workloads: []string{results.WorkloadPlain, results.WorkloadTalkers, results.WorkloadCompeting,
 		results.WorkloadSaturated},
 	Missing: map[string]string{
@@ -68,6 +95,8 @@ var Cluster = &Means{
 		results.PathGuestTap:            betweenGuests,
 		results.PathGuestVhost:          betweenGuests,
 		results.PathGuestReleased:       betweenGuests,
+		results.PathGuestKernel:         betweenGuests,
+		results.PathGuestTaprio:         betweenGuests,
 		results.WorkloadGuestLoad:       betweenGuests,
 		"flannel":                       primaryInstead,
 		flannelSpin:                     primaryInstead + ", or " + results.PathPrimarySpin + " with a talker that spins",
@@ -88,16 +117,19 @@ var Cluster = &Means{
 		results.PathKernelVXLANSpin: results.PathPrimarySpin, flannelSpin: results.PathPrimarySpin},
 }
 
-// noIdle is why a cluster's ktsnd is not watched with nothing to send.
-const noIdle = "the ktsnd of a cluster may have something to send for others"
+// noIdle is why the ktsnd of a cluster, or of virtual machines, is not watched with nothing to send.
+const noIdle = "its ktsnd may have something to send for others"
 
 // means is what there is to measure the profile with.
 func (p *Profile) means() *Means {
 	if placed := p.onTestbed(); placed != nil {
 		return placed.Means(p.Target)
 	}
-	if p.Target == Cluster.Name {
+	switch p.Target {
+	case Cluster.Name:
 		return Cluster
+	case Guest.Name:
+		return Guest
 	}
 	return Namespaces
 }
@@ -185,8 +217,11 @@ func (p *Profile) checkTarget() *Fault {
 			return fault("workloads", i, "workload %s cannot be measured: %s; leave it out", workload.Name, why)
 		}
 	}
+	if p.Experiment != "" && p.Target == Guest.Name {
+		return fault("experiment", -1, "%s, and no experiment is made in virtual machines; leave `--target guest` out", p.Experiment)
+	}
 	if p.Idle > 0 && !on.Idle {
-		return fault("idle", -1, "%v in a cluster: %s; leave it out", p.Idle, noIdle)
+		return fault("idle", -1, "%v in a %s: %s; leave it out", p.Idle, on.Name, noIdle)
 	}
 	if p.Spin != defaultSpin && !on.Options {
 		return fault("spin", -1, "%v in a cluster: %s; leave it out", p.Spin, othersOptions)
@@ -197,10 +232,15 @@ func (p *Profile) checkTarget() *Fault {
 	return nil
 }
 
-// otherTarget is the end of a sentence about a profile for another kind of targets.
-func otherTarget(asked string) error {
-	if asked == Cluster.Name {
+// otherTarget is the end of a sentence about a profile for another kind of targets than there is.
+func otherTarget(asked string, there *Means) error {
+	switch {
+	case asked == Cluster.Name:
 		return fmt.Errorf("is %s, and no --kubeconfig says which; give one", asked)
+	case there == Cluster:
+		return fmt.Errorf("is %s, and --kubeconfig asks for a cluster; leave one of them out", asked)
+	case there == Guest:
+		return fmt.Errorf("is %s, and --target asks for virtual machines; leave one of them out", asked)
 	}
-	return fmt.Errorf("is %s, and --kubeconfig asks for a cluster; leave one of them out", asked)
+	return fmt.Errorf("is %s, and this bench is between network namespaces; give --target %s", asked, asked)
 }

@@ -77,6 +77,7 @@ var readers = map[string]func(*Profile, *yaml.Node) error{
 	"talkers":           func(p *Profile, n *yaml.Node) (err error) { p.Talkers, err = number(n); return err },
 	"pinning":           readPinning,
 	"spin":              func(p *Profile, n *yaml.Node) (err error) { p.Spin, err = duration(n); return err },
+	"lead":              func(p *Profile, n *yaml.Node) (err error) { p.Lead, err = duration(n); return err },
 	"window":            readWindow,
 	"vlan":              func(p *Profile, n *yaml.Node) (err error) { return Number(&p.VLAN, 1, 4094)(n) },
 	"samplers":          readSamplers,
@@ -135,7 +136,7 @@ func (p *profileParser) parse(data []byte, on *Means) *inputerror.Error {
 	case "":
 		p.profile.settle(on)
 	default:
-		return p.locate(fault("target", -1, "%v", otherTarget(p.profile.Target)))
+		return p.locate(fault("target", -1, "%v", otherTarget(p.profile.Target, on)))
 	}
 	if fault := p.profile.Check(); fault != nil {
 		return p.locate(fault)
@@ -313,8 +314,8 @@ func members[F ~func(*yaml.Node) error](n *yaml.Node, what string, readers map[s
 }
 
 func readTarget(p *Profile, n *yaml.Node) error {
-	if n.Value != Namespaces.Name && n.Value != Cluster.Name {
-		return fmt.Errorf("is %s; must be %s or %s", shown(n), Namespaces.Name, Cluster.Name)
+	if n.Value != Namespaces.Name && n.Value != Guest.Name && n.Value != Cluster.Name {
+		return fmt.Errorf("is %s; must be %s, %s or %s", shown(n), Namespaces.Name, Guest.Name, Cluster.Name)
 	}
 	p.Target = n.Value
 	return nil

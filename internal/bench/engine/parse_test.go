@@ -4,6 +4,8 @@ package engine
 
 import (
 	"errors"
+	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -138,12 +140,20 @@ func TestBadProfilesAreRefusedInASentence(t *testing.T) {
 		"a window that ends first":       {"paths: [direct]\nworkloads: [gates]\nwindow: {open: 200us, close: 100us}", "p.yaml:3: window: from 200µs to 100µs; give one of at least 50µs"},
 		"a window past the cycle":        {"paths: [direct]\nworkloads: [gates]\nwindow: {open: 950us, close: 1050us}", "p.yaml:3: window: from 950µs to 1.05ms in a cycle of 1ms"},
 		"a window that is the cycle":     {"paths: [direct]\nworkloads: [gates]\nwindow: {open: 0us, close: 1ms}", "leaves some of the cycle to others"},
+		"a stretch past all cycles":      {"paths: [direct]\nworkloads: [gates]\nwindow: {open: 200us, close: 300us, stretch: 101}", "has stretch, which is 101; give 1 to 100"},
+		"a stretch past gates' cycles":   {"paths: [direct]\ncycles: [20ms]\nworkloads: [gates]\nwindow: {open: 200us, close: 300us, stretch: 20}", "stretched to a cycle of 400ms; give a stretch with which it is at most 100ms"},
+		"machines before the cycle":      {"paths: [direct]\nworkloads: [gates]\nwindow: {open: 200us, close: 300us, guest-early: 201us}", "messages of virtual machines 201µs earlier in a cycle of 1ms; give 0s to 200µs"},
+		"a path of machines with gates":  {"paths: [direct, guest-taprio]", "path guest-taprio cannot be measured: it is between virtual machines that have a schedule"},
+		"machines that nobody asked for": {"paths: [guest-tap]\ntarget: guest", "p.yaml:2: target: is guest, and this bench is between network namespaces; give --target guest"},
+		"a lead too short to wake up":    {"paths: [direct]\nlead: 100us", "p.yaml:2: lead: 100µs in a cycle of 1ms; give 500µs to 400ms"},
+		"a lead of too many messages":    {"paths: [direct]\ncycles: [10ms, 100us]\nlead: 50ms", "p.yaml:3: lead: 50ms in a cycle of 100µs; give 500µs to 40ms"},
+		"a lead of several talkers":      {"paths: [direct]\nworkloads: [talkers]\nlead: 5ms", "p.yaml:3: lead: 5ms, and workload talkers, whose lead depends on the number of talkers"},
 		"an offset past the window":      {"paths: [direct]\nworkloads: [gates]\nwindow: {open: 0us, close: 100us, offset: 100us}", "an offset of 100µs in a window of 100µs; give less"},
 		"a window without a schedule":    {"paths: [direct]\nwindow: {open: 0us, close: 100us}", "p.yaml:2: window: given, and no workload with a schedule"},
 		"a VLAN without a schedule":      {"paths: [direct]\nvlan: 3", "p.yaml:2: vlan: given, and no workload with a schedule; add some of"},
 		"a VLAN that cannot be":          {"paths: [direct]\nworkloads: [gates]\nvlan: 4095", "p.yaml:3: vlan: is 4095; give 1 to 4094"},
-		"half a window":                  {"paths: [direct]\nwindow: {from: 1us}", "has from, which is no field of a window; those are close, offset, open"},
-		"an unknown target":              {"paths: [direct]\ntarget: cloud", `p.yaml:2: target: is "cloud"; must be namespaces or cluster`},
+		"half a window":                  {"paths: [direct]\nwindow: {from: 1us}", "has from, which is no field of a window; those are close, guest-early, offset, open, stretch"},
+		"an unknown target":              {"paths: [direct]\ntarget: cloud", `p.yaml:2: target: is "cloud"; must be namespaces, guest or cluster`},
 		"an unknown workload":            {"paths: [direct]\nworkloads: [chaos]", `p.yaml:2: workloads: no workload is called "chaos"`},
 		"no workload":                    {"paths: [direct]\nworkloads: []", "no workload; give at least one"},
 		"a workload twice":               {"paths: [direct]\nworkloads:\n  - plain\n  - {name: plain}", "p.yaml:4: workloads: workload plain is given twice"},
@@ -200,7 +210,7 @@ func TestBadProfilesAreRefusedInASentence(t *testing.T) {
 
 func TestProfilesThatAreNotThereAreNamed(t *testing.T) {
 	if _, err := ReadProfile("fast", Namespaces); err == nil || !strings.Contains(err.Error(), "fast is neither a file nor a shipped profile; those are ") ||
-		!strings.Contains(err.Error(), " kata-cases, kubernetsn, quick") {
+		!strings.Contains(err.Error(), " kata-cases, kubernetsn, links, many-links, quick") {
 		t.Errorf("got %v", err)
 	}
 	path := filepath.Join(t.TempDir(), "mine.yaml")
@@ -225,4 +235,44 @@ func FuzzParseProfile(f *testing.F) {
 			t.Errorf("got %+v, %v", profile, err)
 		}
 	})
+}
+
+func TestKatasCasesAreThoseOfVirtualMachinesToo(t *testing.T) {
+	profile, err := ReadProfile("kata-cases", Guest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, of := range []string{"", "median_of_alternations."} {
+		if err := Preflight(profile, "guest-tap.gates-iperf3."+of+"scheduled_ns.span_p99_9 <= 1.5 * guest-tap.gates."+of+"scheduled_ns.span_p99_9"); err != nil {
+			t.Error(err)
+		}
+	}
+	settings := map[Setting]bool{}
+	sent := map[string]int{}
+	for _, block := range Plan(profile) {
+		settings[block.Setting] = true
+		for _, run := range block.Runs {
+			if run.Number > 0 {
+				sent[fmt.Sprintf("%s %s %v", run.Workload, run.Path, run.Cycle())] += run.Messages
+			}
+		}
+	}
+	if len(settings) != 1 {
+		t.Errorf("the machines are booted for %d settings", len(settings))
+	}
+	if want := map[string]int{"plain guest-kernel 2ms": 10000, "gates guest-tap 2ms": 10000, "gates guest-taprio 40ms": 500,
+		"gates-iperf3 guest-tap 2ms": 10000, "gates-iperf3 guest-taprio 40ms": 500}; !maps.Equal(sent, want) {
+		t.Errorf("planned are %v", sent)
+	}
+	for name, test := range map[string]struct{ profile, want string }{
+		"paths of pods":             {"paths: [host]", "path host cannot be measured: it is not between virtual machines"},
+		"a schedule without window": {"paths: [direct]\nworkloads: [plain, gates]", "p.yaml:2: workloads: workload gates between virtual machines and no window"},
+		"pods by name":              {"paths: [direct]\ntarget: namespaces", "is namespaces, and --target asks for virtual machines"},
+		"a path that has no schedule": {"paths: [direct, kernel-vxlan]\nworkloads: [{name: gates, paths: [kernel-vxlan]}]\nwindow: {open: 200us, close: 300us}",
+			"only path guest-tap or guest-taprio has gates"},
+	} {
+		if got, err := ParseProfile("p.yaml", []byte(test.profile), Guest); err == nil || !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%s: %+v, %v", name, got, err)
+		}
+	}
 }

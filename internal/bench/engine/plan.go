@@ -52,7 +52,7 @@ func Plan(profile *Profile) []Block {
 			}
 			current = &group.setting
 			for _, turn := range group.turns(repetition) {
-				turn.Window, turn.VLAN = profile.Window, profile.VLAN
+				turn.Window, turn.VLAN, turn.LeadNs = profile.Window.On(turn.Path), profile.VLAN, profile.Lead.Nanoseconds()
 				for _, run := range profile.watched(turn) {
 					number++
 					if !run.Witness { // which belongs to the one before
@@ -89,7 +89,7 @@ func group(profile *Profile) []settingGroup {
 	for _, cycle := range profile.Cycles {
 		for _, workload := range workloads {
 			others, ovs := byUplink(piecesOf(profile, workload, cycle))
-			groups = addPieces(groups, settingOf(workload.Name, cycle, profile, daemon), others)
+			groups = addPieces(groups, settingOf(workload, cycle, profile, daemon), others)
 			groups = addPieces(groups, throughOVS(workload.Name), ovs)
 		}
 	}
@@ -129,11 +129,14 @@ func piecesOf(profile *Profile, workload Workload, cycle time.Duration) []piece 
 		talkers = profile.Talkers
 	}
 	paths, payloads, messages := profile.forWorkload(workload)
-	longest := longestRun(workload.Name, cycle, talkers)
 	for _, payload := range payloads {
 		for _, path := range paths {
+			// A cycle that is longer has fewer messages, so that all paths take as long.
+			stretch := profile.Window.stretchOn(path)
+			cycle, messages := cycle*time.Duration(stretch), max(messages/stretch, 2)
 			one := piece{key: results.Key{Path: path, Workload: workload.Name, PayloadBytes: payload, CycleNs: cycle.Nanoseconds()},
 				talkers: talkers}
+			longest := longestRun(workload.Name, path, cycle, talkers)
 			count := (messages + longest - 1) / longest
 			for i := range count {
 				one.messages = append(one.messages, messages*(i+1)/count-messages*i/count)
@@ -207,7 +210,7 @@ func warmUps(profile *Profile, pieces []piece, repetition int) []Run {
 		if !seen[piece.key.Path] {
 			seen[piece.key.Path] = true
 			runs = append(runs, Run{Key: piece.key, Repetition: repetition, Messages: max(profile.WarmUp/piece.talkers, 2),
-				Talkers: piece.talkers, Window: profile.Window, VLAN: profile.VLAN})
+				Talkers: piece.talkers, Window: profile.Window.On(piece.key.Path), VLAN: profile.VLAN, LeadNs: profile.Lead.Nanoseconds()})
 		}
 	}
 	return runs

@@ -55,6 +55,9 @@ func expected(profile *Profile) (*Facts, error) {
 			if results.InGuest(run.Path) {
 				all.RequestError = &stats.Jitter{}
 			}
+			if run.Window != (Window{}) {
+				all.Scheduled = &stats.Spread{}
+			}
 			if !HasGates(run.Workload) {
 				all.SendingCores = new(float64)
 			}

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/kubernetsn/kubernetsn/internal/bench/results"
@@ -27,7 +28,9 @@ const (
 	defaultSpin    = 120 * time.Microsecond
 	maxSpin        = 10 * time.Millisecond
 	maxRepetitions = 10_000
-	maxMessages    = 10_000_000
+	// mostWaiting are the messages that ktsnd holds of one process.
+	mostWaiting = 400
+	maxMessages = 10_000_000
 )
 
 // Profile says what to measure.
@@ -54,6 +57,8 @@ type Profile struct {
 	// Spin is how long ktsnd is awake before a departure at most, and how long before each send the talkers of paths that
 	// spin are: the same, so that neither has more of the processor for it.
 	Spin time.Duration `json:"spin"`
+	// Lead is how long before their times messages are handed over where there is no schedule; 0: as long as the path needs.
+	Lead time.Duration `json:"lead,omitempty"`
 	// Window is that of the measured messages in the schedule.
 	Window Window `json:"window"`
 	// VLAN is the tag on the frames of workloads with a schedule, 1 to 4094; 0: none.
@@ -225,9 +230,9 @@ func (p *Profile) checkWorkloads() *Fault {
 				return fault("workloads", i, "workload %s has path %s, and it is about the polling of path %s alone; leave its paths out",
 					workload.Name, path, results.PathOVS)
 			}
-			if HasGates(workload.Name) && path != direct {
+			if gated := p.means().Gated; HasGates(workload.Name) && !slices.Contains(gated, path) {
 				return fault("workloads", i, "workload %s has path %s, and only path %s has gates; leave its paths out",
-					workload.Name, path, direct)
+					workload.Name, path, strings.Join(gated, " or "))
 			}
 		}
 		if fault := checkSizes("workloads", i, workload.Payloads); fault != nil {
@@ -344,6 +349,11 @@ func (p *Profile) checkTogether() *Fault {
 	case p.Samplers != SamplersOn && slices.Contains(names, results.WorkloadUnsampled):
 		return fault("samplers", -1, "%s, and workload %s, which then is the same as %s; leave the workload out, or give samplers: on",
 			p.Samplers, results.WorkloadUnsampled, results.WorkloadPlain)
+	case p.Lead != 0 && slices.Contains(names, results.WorkloadTalkers):
+		return fault("lead", -1, "%v, and workload %s, whose lead depends on the number of talkers; leave one of them out", p.Lead, results.WorkloadTalkers)
+	case p.Lead != 0 && (p.Lead < leastLead || p.Lead > mostWaiting*slices.Min(p.Cycles)):
+		return fault("lead", -1, "%v in a cycle of %v; give %v to %v, because ktsnd holds %d messages of a process", p.Lead, slices.Min(p.Cycles), leastLead,
+			mostWaiting*slices.Min(p.Cycles), mostWaiting)
 	case p.Idle > 0 && !direct:
 		return fault("idle", -1, "%v without path %s, and so without a ktsnd to watch; add the path, or leave idle out", p.Idle,
 			p.means().Direct)
@@ -364,6 +374,9 @@ func (p *Profile) checkGuests() *Fault {
 	if !p.InGuests() {
 		return nil
 	}
+	if p.Target == Guest.Name {
+		return p.checkCases()
+	}
 	if !slices.Contains(p.Paths, results.PathDirect) {
 		return fault("paths", -1, "paths between virtual machines and not path %s, with which they are compared; add it", results.PathDirect)
 	}
@@ -372,6 +385,15 @@ func (p *Profile) checkGuests() *Fault {
 			return fault("workloads", i, "workload %s and paths between virtual machines, which are not measured with it; leave one of "+
 				"them out", name)
 		}
+	}
+	return nil
+}
+
+// checkCases finds what the machines whose clocks are set by their hosts' cannot be measured with.
+func (p *Profile) checkCases() *Fault {
+	if at := slices.IndexFunc(p.workloadNames(), HasGates); at >= 0 && p.Window == (Window{}) {
+		return fault("workloads", at, "workload %s between virtual machines and no window; give one, such as "+
+			"{open: 1200us, close: 1300us, offset: 50us}", p.Workloads[at].Name)
 	}
 	return nil
 }
@@ -390,7 +412,7 @@ func (p *Profile) forWorkload(workload Workload) (paths []string, payloads []int
 	}
 	direct := p.means().Direct
 	if HasGates(workload.Name) {
-		paths = slices.DeleteFunc(slices.Clone(paths), func(path string) bool { return path != direct })
+		paths = slices.DeleteFunc(slices.Clone(paths), func(path string) bool { return !slices.Contains(p.means().Gated, path) })
 	}
 	if needsDirect(workload.Name) && !slices.Contains(p.Paths, direct) {
 		paths = nil
@@ -414,7 +436,7 @@ func (p *Profile) gaps() []results.Gap {
 	}
 	for _, workload := range p.Workloads {
 		if paths, _, _ := p.forWorkload(workload); HasGates(workload.Name) && len(p.Paths) > 1 && len(paths) > 0 {
-			all = append(all, results.Gap{What: "workload " + workload.Name + " on other paths than " + p.means().Direct,
+			all = append(all, results.Gap{What: "workload " + workload.Name + " on other paths than " + strings.Join(p.means().Gated, " and "),
 				Why: "the kernel's paths have no gates"})
 		}
 	}

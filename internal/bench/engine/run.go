@@ -25,6 +25,8 @@ type Run struct {
 	Window Window `json:"window,omitzero"`
 	// VLAN is the tag of the profile; 0: none.
 	VLAN int `json:"vlan,omitempty"`
+	// LeadNs is that of the profile; 0: the path's.
+	LeadNs int64 `json:"lead_ns,omitempty"`
 	// Unsampled asks the target to watch neither link nor programs.
 	Unsampled bool `json:"unsampled,omitempty"`
 	// Witness marks the runs that are watched in the place of those before them, which are not: what they say of the wire

@@ -83,7 +83,7 @@ func (r *Runner) performRun(ctx context.Context, run Run) error {
 		return err
 	}
 	outcome.TookNs = int64(r.Now().Sub(begin))
-	if err := r.Progress.ended(run, samplesOf(outcome.Messages, run.CycleNs).latency); err != nil {
+	if err := r.Progress.ended(run, samplesOf(outcome.Messages, &run).latency); err != nil {
 		return err
 	}
 	if run.Number == 0 {

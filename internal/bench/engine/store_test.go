@@ -399,7 +399,7 @@ func TestPauseOfTheTalkerMakesAllMessagesLateThatWereDue(t *testing.T) {
 		messages = append(messages, results.Message{Sequence: uint32(i), Txtime: due + 1, SendStart: now + 1, SendEnd: now + 1001, Arrival: now + 5001})
 		now += 1000
 	}
-	got := samplesOf(messages, cycle).latency
+	got := samplesOf(messages, &Run{Key: results.Key{CycleNs: cycle}}).latency
 	if len(got) != 100 {
 		t.Fatalf("%d samples, want 100", len(got))
 	}

@@ -34,6 +34,9 @@ var PodPaths = []string{results.PathDirect, results.PathKernelVXLANSpin, results
 
 var guestPaths = []string{results.PathGuestTap, results.PathGuestVhost, results.PathGuestReleased}
 
+// casePaths are those between virtual machines whose clocks are set by their hosts', with and without a schedule.
+var casePaths = []string{results.PathGuestKernel, results.PathGuestTap, results.PathGuestTaprio}
+
 // AllWorkloads are the workloads in the order in which they are measured.
 var AllWorkloads = []string{results.WorkloadPlain, results.WorkloadUnsampled, results.WorkloadTalkers,
 	results.WorkloadCompeting, results.WorkloadSaturated, results.WorkloadGuestLoad, results.WorkloadKeepAwake, results.WorkloadPMDSleep,
@@ -67,17 +70,25 @@ func throughOVS(workload string) Setting {
 }
 
 // settingOf is how a workload wants the target.
-func settingOf(workload string, cycle time.Duration, profile *Profile, daemon bool) Setting {
-	setting := Setting{Daemon: daemon, KeepAwake: workload == results.WorkloadKeepAwake, Guests: profile.InGuests()}
-	if HasGates(workload) {
+func settingOf(workload Workload, cycle time.Duration, profile *Profile, daemon bool) Setting {
+	setting := Setting{Daemon: daemon, KeepAwake: workload.Name == results.WorkloadKeepAwake, Guests: profile.InGuests()}
+	if HasGates(workload.Name) || profile.besideSchedule(workload) {
 		setting.GatesCycle, setting.Window, setting.VLAN = cycle, profile.Window, profile.VLAN
 	}
 	return setting
 }
 
+// besideSchedule tells whether a workload may be measured while there is a schedule, which its paths have nothing to do with: virtual
+// machines take long to boot.
+func (p *Profile) besideSchedule(workload Workload) bool {
+	paths, _, _ := p.forWorkload(workload)
+	return p.Target == Guest.Name && slices.ContainsFunc(p.workloadNames(), HasGates) && slices.Equal(paths, []string{results.PathGuestKernel})
+}
+
 // longestRun is how many messages of each talker a run can have: what ktsnd remembers of departures bounds it.
-func longestRun(workload string, cycle time.Duration, talkers int) int {
-	if HasGates(workload) && workload != results.WorkloadGatesIperf3 { // which ktsnd never sees
+func longestRun(workload, path string, cycle time.Duration, talkers int) int {
+	floods := HasGates(workload) && workload != results.WorkloadGatesIperf3 // which ktsnd never sees
+	if floods && !slices.Contains(casePaths, path) {
 		return max(int(gatesRunTime/cycle), 2)
 	}
 	return maxMessagesPerRun / talkers

@@ -5,6 +5,7 @@ package experiment
 import (
 	"github.com/kubernetsn/kubernetsn/internal/bench/engine"
 	"github.com/kubernetsn/kubernetsn/internal/bench/experiment/dds"
+	"github.com/kubernetsn/kubernetsn/internal/bench/experiment/links"
 	"github.com/kubernetsn/kubernetsn/internal/bench/experiment/scale"
 	"github.com/kubernetsn/kubernetsn/internal/bench/experiment/throughput"
 )
@@ -12,6 +13,7 @@ import (
 // Register makes all experiments known to profiles.
 func Register() {
 	engine.Register(dds.Name, dds.New)
+	engine.Register(links.Name, links.New)
 	engine.Register(scale.Name, scale.New)
 	engine.Register(throughput.Name, throughput.New)
 }

@@ -16,6 +16,8 @@ import (
 	"syscall"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/kubernetsn/kubernetsn/internal/bench/guestclock"
 )
 
@@ -76,6 +78,8 @@ func (a *agent) serve(port io.Reader) error {
 			a.stop(one.ID)
 		case one.Answer > 0:
 			a.end(one.ID, a.page.Answer(one.Answer, answerPatience))
+		case one.Step != 0:
+			a.end(one.ID, step(one.Step))
 		default:
 			a.start(one)
 		}
@@ -94,6 +98,20 @@ func (a *agent) end(id int, err error) {
 		last.Error = err.Error()
 	}
 	a.say(last)
+}
+
+// step sets the clock by a difference, and takes no time that would be missing then.
+func step(by int64) error {
+	seconds := by / 1e9
+	if by%1e9 < 0 {
+		seconds--
+	}
+	change := unix.Timex{Modes: unix.ADJ_SETOFFSET | unix.ADJ_NANO}
+	change.Time.Sec, change.Time.Usec = seconds, by-seconds*1e9
+	if _, err := unix.Adjtimex(&change); err != nil {
+		return fmt.Errorf("set the clock by %d ns: %w", by, err)
+	}
+	return nil
 }
 
 // start runs a program, and does not wait for it.

@@ -17,6 +17,8 @@ type request struct {
 	Stop bool `json:"stop,omitempty"`
 	// Answer answers so many exchanges of counters (guestclock.Page.Answer).
 	Answer int `json:"answer,omitempty"`
+	// Step sets the machine's clock forward, or back below 0, by so many nanoseconds.
+	Step int64 `json:"step,omitempty"`
 }
 
 // reply belongs to the request with its ID. The first message of an agent has none.

@@ -193,6 +193,22 @@ func (s *Session) Exchange(ctx context.Context) error {
 	return nil
 }
 
+// Step sets the machine's clock forward by a duration, or back.
+func (s *Session) Step(ctx context.Context, by time.Duration) error {
+	if by == 0 {
+		return nil
+	}
+	_, replies, err := s.ask(request{Step: by.Nanoseconds()})
+	if err != nil {
+		return fmt.Errorf("set the clock of %s: %w", s.name, err)
+	}
+	last, err := s.await(ctx, replies)
+	if err := errors.Join(err, last.failure()); err != nil {
+		return fmt.Errorf("set the clock of %s: %w", s.name, err)
+	}
+	return nil
+}
+
 func (r *reply) failure() error {
 	if r.Error == "" {
 		return nil

@@ -32,8 +32,8 @@ type attached struct {
 	devices []string
 }
 
-// releasedQueues are the pairs of the interface with queueing disciplines: each class has its own.
-const releasedQueues = 2
+// queues are the pairs of the interfaces with queueing disciplines: each class has its own.
+var queues = map[string]int{Released: 2, Gated: 4}
 
 func (r *Rig) attach(ctx context.Context, machine *Machine, node *Node, letter, name string) error {
 	var made *attached
@@ -51,11 +51,8 @@ func (r *Rig) attach(ctx context.Context, machine *Machine, node *Node, letter, 
 
 // attachTap connects a machine by `ktsn vm attach`. Frames are captured where ktsn-guest marks them.
 func (r *Rig) attachTap(machine *Machine, node *Node, letter, name string) (*attached, error) {
-	side, queues, socket := node.Side.Another("", nil, machine.Addresses[name]), 1, ""
-	switch {
-	case name == Released:
-		queues = releasedQueues
-	case letter == "a":
+	side, pairs, socket := node.Side.Another("", nil, machine.Addresses[name]), max(queues[name], 1), ""
+	if letter == "a" && pairs == 1 {
 		side.Capture(capture.Timed)
 		socket = node.Control
 	}
@@ -72,7 +69,7 @@ func (r *Rig) attachTap(machine *Machine, node *Node, letter, name string) (*att
 	}
 	called := machineName(letter, name)
 	said, err := r.vm(node, "attach", called, "--network", network, "--conf-dir", dir, "--plugin-dir", r.parts.Programs, "--state-dir", dir,
-		"--vcpus", strconv.Itoa(Processors), "--queues", strconv.Itoa(queues), "-o", "json")
+		"--vcpus", strconv.Itoa(Processors), "--queues", strconv.Itoa(pairs), "-o", "json")
 	if err != nil {
 		return nil, err
 	}

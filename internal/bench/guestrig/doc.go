@@ -6,6 +6,7 @@
 //	 tap       ktsn-guest, tap, ktsn-relay, ktsnd ──► tap
 //	 vhost     ktsn-guest, ktsn-relay-vhost, ktsnd ─► vhost (ktsn-relay-vhost)
 //	 released  mqprio and etf, tap, bridge ─────────► tap
+//	 gated     taprio and etf, tap, bridge ─────────► tap
 //
 // Both machines are booted once and go on until Close. QEMU emulates their processors.
 package guestrig

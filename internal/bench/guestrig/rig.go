@@ -37,7 +37,11 @@ const (
 	Tap      = "tap"
 	Vhost    = "vhost"
 	Released = "released"
+	Gated    = "gated"
 )
+
+// Interfaces are those that machines get, by their names.
+type Interfaces struct{ A, B []string }
 
 // Node is one node with its daemon.
 type Node struct {
@@ -73,15 +77,27 @@ type Rig struct {
 	belief  *guestmachine.Program
 }
 
+// marked are the interfaces of machine a whose frames ktsn-guest marks.
+func (r *Rig) marked() []string {
+	var all []string
+	for _, one := range r.A.interfaces {
+		if one.name == Tap || one.name == Vhost {
+			all = append(all, one.name)
+		}
+	}
+	return all
+}
+
 // The addresses of the machines' interfaces.
 var (
 	addressesA = map[string]netip.Addr{Tap: netip.MustParseAddr("10.42.1.21"), Vhost: netip.MustParseAddr("10.42.1.22"),
-		Released: netip.MustParseAddr("10.42.1.23")}
+		Released: netip.MustParseAddr("10.42.1.23"), Gated: netip.MustParseAddr("10.42.1.24")}
 	addressesB = map[string]netip.Addr{Tap: netip.MustParseAddr("10.42.2.21"), Vhost: netip.MustParseAddr("10.42.2.22")}
 )
 
-// Open connects and boots both machines, or leaves nothing behind.
-func Open(ctx context.Context, parts *Parts, nodes *topology.Topology, a, b Node) (_ *Rig, err error) {
+// Open connects and boots both machines, or leaves nothing behind. Both have the interface Tap, by which ktsn-guest knows the host's
+// time.
+func Open(ctx context.Context, parts *Parts, nodes *topology.Topology, a, b Node, has Interfaces) (_ *Rig, err error) {
 	if err := sweep(); err != nil {
 		return nil, err
 	}
@@ -99,7 +115,7 @@ func Open(ctx context.Context, parts *Parts, nodes *topology.Topology, a, b Node
 		node    *Node
 		name    string
 		names   []string
-	}{{r.A, &a, "a", []string{Tap, Vhost, Released}}, {r.B, &b, "b", []string{Tap, Vhost}}} {
+	}{{r.A, &a, "a", has.A}, {r.B, &b, "b", has.B}} {
 		one.machine.Out = filepath.Join(nodes.Dir, "machine-"+one.name)
 		if err := os.Mkdir(one.machine.Out, 0o755); err != nil {
 			return nil, err

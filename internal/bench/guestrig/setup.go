@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
 	"strconv"
 	"time"
 
@@ -44,8 +45,8 @@ func (r *Rig) setUp(ctx context.Context, a *Node) error {
 	for _, one := range []struct{ machine, other *Machine }{{r.A, r.B}, {r.B, r.A}} {
 		machine := one.machine
 		for number, made := range machine.interfaces {
-			arguments := []string{"sh", "-c", interfaceScript, "interface.sh", made.name, made.mac, strconv.Itoa(made.mtu), strconv.Itoa(number + 100),
-				machine.Addresses[made.name].String(), netip.PrefixFrom(topology.PodAddressA, topology.PodPrefixBits).Masked().String(),
+			arguments := []string{"sh", "-c", interfaceScript, "interface.sh", made.name, made.mac, strconv.Itoa(made.mtu), table(number),
+				machine.Addresses[made.name].String(), everywhere,
 				strconv.FormatInt(etfDelta.Nanoseconds(), 10)}
 			for _, far := range one.other.interfaces {
 				arguments = append(arguments, one.other.Addresses[far.name].String(), far.mac)
@@ -59,10 +60,41 @@ func (r *Rig) setUp(ctx context.Context, a *Node) error {
 		return err
 	}
 	var err error
-	if r.belief, err = r.A.Start(r.parts.program("ktsn-guest"), "run", "--interface", Tap, "--interface", Vhost); err != nil {
+	follow := []string{r.parts.program("ktsn-guest"), "run"}
+	for _, name := range r.marked() {
+		follow = append(follow, "--interface", name)
+	}
+	if r.belief, err = r.A.Start(follow...); err != nil {
 		return err
 	}
 	return r.awaitBelief(ctx)
+}
+
+// everywhere is where all pods and machines are.
+var everywhere = netip.PrefixFrom(topology.PodAddressA, topology.PodPrefixBits).Masked().String()
+
+// table is the routing table of what is sent from the address of an interface.
+func table(number int) string { return strconv.Itoa(number + 100) }
+
+// Tag has what is sent from the address of an interface of machine a leave by that interface's VLAN device, which there is, and machine b
+// take such frames at Tap.
+func (r *Rig) Tag(ctx context.Context, name string, vlan int) error {
+	id := strconv.Itoa(vlan)
+	tagged := name + "." + id
+	number := slices.IndexFunc(r.A.interfaces, func(made *attached) bool { return made.name == name })
+	sends := [][]string{{"ip", "route", "replace", everywhere, "dev", tagged, "src", r.A.Addresses[name].String(), "table", table(number)}}
+	for _, far := range r.B.interfaces {
+		sends = append(sends, []string{"ip", "neighbour", "replace", r.B.Addresses[far.name].String(), "lladdr", far.mac, "dev", tagged, "nud", "permanent"})
+	}
+	receives := [][]string{{"ip", "link", "add", "link", Tap, "name", Tap + "." + id, "type", "vlan", "id", id}, {"ip", "link", "set", Tap + "." + id, "up"}}
+	for machine, commands := range map[*Machine][][]string{r.A: sends, r.B: receives} {
+		for _, command := range commands {
+			if said, err := machine.Run(ctx, command...); err != nil {
+				return fmt.Errorf("send by VLAN %d: %w (%s)", vlan, err, said)
+			}
+		}
+	}
+	return nil
 }
 
 // tellForwarding has a node know behind which other one the interfaces of the other's machine are: its machine hears nothing of them
@@ -111,6 +143,18 @@ func (r *Rig) Believes(ctx context.Context, name string) (Belief, error) {
 		return Belief{}, fmt.Errorf("ktsn-guest says %q: %w", said, err)
 	}
 	return all[0], nil
+}
+
+// SetClock sets the clock of machine a by what ktsn-guest knows of the host's, as a program would that follows the host's.
+func (r *Rig) SetClock(ctx context.Context) error {
+	belief, err := r.Believes(ctx, Tap)
+	if err != nil {
+		return err
+	}
+	if err := r.A.Step(ctx, time.Duration(belief.AheadNs)); err != nil {
+		return err
+	}
+	return r.awaitBelief(ctx)
 }
 
 func (r *Rig) awaitBelief(ctx context.Context) error {

@@ -13,7 +13,7 @@ import (
 )
 
 // namespaces are those of machines that `ktsn vm attach` has connected for a bench: named by the process.
-var namespaces = regexp.MustCompile(`^ktsn-vm-[ab][tr](\d+)$`)
+var namespaces = regexp.MustCompile(`^ktsn-vm-[ab][trg](\d+)$`)
 
 // machineName is unique on this machine, and of at most 10 characters.
 func machineName(letter, name string) string {

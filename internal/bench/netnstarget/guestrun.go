@@ -5,7 +5,6 @@ package netnstarget
 import (
 	"context"
 	"fmt"
-	"net/netip"
 	"path/filepath"
 	"strconv"
 	"time"
@@ -45,6 +44,11 @@ type guestRun struct {
 func (l *Target) guestTraffic(ctx context.Context, r engine.Run, seen *traffic.Observation, watched *results.Distributions) error {
 	g := &guestRun{Target: l, r: r, seen: seen, held: seen.ViaDaemon}
 	g.from, g.to = interfaceOf(r.Path)
+	if l.followed {
+		if err := l.guests.SetClock(ctx); err != nil {
+			return err
+		}
+	}
 	if err := g.believe(ctx); err != nil {
 		return err
 	}
@@ -129,20 +133,21 @@ func (g *guestRun) talkInGuests(ctx context.Context) (err error) {
 	if err := listener.Await(ctx, "listening on"); err != nil {
 		return err
 	}
+	saturated, err := g.startIperf3(ctx, g.r)
+	defer saturated.stop()
+	if err != nil {
+		return err
+	}
 	if g.before, err = guestrig.ReadHost(); err != nil {
 		return err
 	}
 	if err := retry.Pause(ctx, clockMargin); err != nil {
 		return err
 	}
-	arguments := append([]string{g.programs.tsnperf, "talker", "--quiet", "--clock", "tai"}, traffic.MeasuredTalker(g.r, 0, b.Addresses[g.to])...)
-	arguments = append(arguments, traffic.Records(talker.RunID, inGuest(guestTalkerFile))...)
-	arguments = append(arguments, traffic.GuestTalker()...)
-	arguments = append(arguments, "--cpu-time", inGuest(guestCPUFile), "--bind", netip.AddrPortFrom(a.Addresses[g.from], 0).Addr().String())
-	if !g.held {
-		arguments = append(arguments, "--priority", strconv.Itoa(guestrig.ReleasedPriority))
+	if _, err := a.Run(ctx, g.talker()...); err != nil {
+		return err
 	}
-	if _, err := a.Run(ctx, arguments...); err != nil {
+	if err := saturated.finish(ctx, g.seen); err != nil {
 		return err
 	}
 	if _, err := listener.Wait(ctx); err != nil {
@@ -155,6 +160,22 @@ func (g *guestRun) talkInGuests(ctx context.Context) (err error) {
 		return err
 	}
 	return retry.Pause(ctx, clockMargin)
+}
+
+// talker is the program that sends in a machine, with its arguments.
+func (g *guestRun) talker() []string {
+	a, b := g.guests.A, g.guests.B
+	arguments := append([]string{g.programs.tsnperf, "talker", "--quiet", "--clock", "tai"}, traffic.MeasuredTalker(g.r, 0, b.Addresses[g.to])...)
+	arguments = append(arguments, traffic.Records(g.seen.Talkers[0].RunID, inGuest(guestTalkerFile))...)
+	arguments = append(arguments, traffic.GuestTalker()...)
+	arguments = append(arguments, "--cpu-time", inGuest(guestCPUFile), "--bind", a.Addresses[g.from].String())
+	switch g.r.Path {
+	case results.PathGuestReleased:
+		arguments = append(arguments, "--priority", strconv.Itoa(guestrig.ReleasedPriority))
+	case results.PathGuestKernel:
+		arguments = append(arguments, "--no-txtime")
+	}
+	return arguments
 }
 
 // inGuest is a file of a machine's, as it is called there.
@@ -175,7 +196,9 @@ func (g *guestRun) inHostTime() error {
 				return fmt.Errorf("the talker's times: %w", err)
 			}
 		}
-		sent[i].Asked = sent[i].Txtime
+		if g.r.Path != results.PathGuestKernel { // which asks for no time
+			sent[i].Asked = sent[i].Txtime
+		}
 	}
 	traffic.TakeRequested(sent, g.seen.Departures, g.r.Cycle())
 	for i := range g.seen.Received {

@@ -6,10 +6,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"time"
 
+	"github.com/kubernetsn/kubernetsn/internal/bench/engine"
 	"github.com/kubernetsn/kubernetsn/internal/bench/guestmachine"
 	"github.com/kubernetsn/kubernetsn/internal/bench/guestrig"
 	"github.com/kubernetsn/kubernetsn/internal/bench/results"
+	"github.com/kubernetsn/kubernetsn/internal/bench/traffic"
+	"github.com/kubernetsn/kubernetsn/internal/node/taprio"
 )
 
 // guests are the virtual machines of a setting, and the ktsnd of node b, by which the listener's receives with vhost-user.
@@ -22,7 +27,7 @@ type guests struct {
 var spinning = []string{"sh", "-c", "while :; do :; done"}
 
 // enterGuests boots a virtual machine on each node.
-func (l *Target) enterGuests(ctx context.Context) error {
+func (l *Target) enterGuests(ctx context.Context, setting engine.Setting) error {
 	receiver, err := startDaemon(ctx, l.nodes, l.programs.ktsnd, daemonSetting{receiving: true, cpu: l.pinning.listener, spin: l.scheduling.spin})
 	if err != nil {
 		return err
@@ -30,12 +35,56 @@ func (l *Target) enterGuests(ctx context.Context) error {
 	l.guests = &guests{receiver: receiver}
 	l.guests.Rig, err = guestrig.Open(ctx, l.guestParts, l.nodes,
 		guestrig.Node{Namespace: l.nodes.NodeA, Side: l.wiring.A, Client: l.daemon.client, Control: l.daemon.control},
-		guestrig.Node{Namespace: l.nodes.NodeB, Side: l.wiring.B, Client: receiver.client, Control: receiver.control})
+		guestrig.Node{Namespace: l.nodes.NodeB, Side: l.wiring.B, Client: receiver.client, Control: receiver.control}, l.guestInterfaces)
 	if err != nil {
 		return err
 	}
 	l.describeGuests()
-	return nil
+	if setting.GatesCycle == 0 || !slices.Contains(l.guestInterfaces.A, guestrig.Gated) {
+		return nil
+	}
+	return l.guests.schedule(ctx, setting)
+}
+
+// schedule has the kernel of the talker's machine execute the schedule on the interface for that, by the commands that
+// `ktsn schedule export` prints. The window of the messages is longer there, and etf may hand a frame over when it opens.
+func (g *guests) schedule(ctx context.Context, setting engine.Setting) error {
+	window, cycle := setting.Window.On(results.PathGuestTaprio), setting.GatesCycle*time.Duration(max(setting.Window.Stretch, 1))
+	options := taprio.Options{Device: guestrig.Gated, Classes: traffic.KernelClasses, ETF: true, ETFClasses: []int{traffic.KernelWindowClass},
+		Delta: max(window.Offset, leastDelta), VLAN: setting.VLAN}
+	options.CodePoints[traffic.KernelWindowClass] = traffic.KernelWindowPCP
+	commands, err := taprio.Commands(traffic.KernelScheduleOf(cycle, window), &options)
+	if err != nil {
+		return fmt.Errorf("write the schedule of the talker's machine: %w", err)
+	}
+	for _, command := range commands {
+		if said, err := g.A.Run(ctx, command...); err != nil {
+			return fmt.Errorf("have the talker's machine execute the schedule: %w (%s)", err, said)
+		}
+	}
+	if setting.VLAN == 0 {
+		return nil
+	}
+	return g.Tag(ctx, guestrig.Gated, setting.VLAN)
+}
+
+// leastDelta of etf is that of a window whose messages are due when it opens.
+const leastDelta = 100 * time.Microsecond
+
+// interfacesFor are those by which the messages of a profile go between virtual machines.
+func interfacesFor(profile *engine.Profile) guestrig.Interfaces {
+	has := guestrig.Interfaces{A: []string{guestrig.Tap}, B: []string{guestrig.Tap}}
+	add := func(to *[]string, name string) {
+		if !slices.Contains(*to, name) {
+			*to = append(*to, name)
+		}
+	}
+	for _, path := range profile.Paths {
+		from, to := interfaceOf(path)
+		add(&has.A, from)
+		add(&has.B, to)
+	}
+	return has
 }
 
 // describeGuests says on each page what these machines are.
@@ -85,6 +134,8 @@ func interfaceOf(path string) (from, to string) {
 		return guestrig.Vhost, guestrig.Vhost
 	case results.PathGuestReleased:
 		return guestrig.Released, guestrig.Tap
+	case results.PathGuestTaprio:
+		return guestrig.Gated, guestrig.Tap
 	}
 	return guestrig.Tap, guestrig.Tap
 }

@@ -26,6 +26,8 @@ const (
 	iperf3Port = 5201
 	// iperf3Slack is how much longer than the messages iperf3 sends, so that it begins before and ends after them.
 	iperf3Slack = 2 * time.Second
+	// iperf3GuestSlack is for a talker in an emulated machine, which is slow to start.
+	iperf3GuestSlack = 8 * time.Second
 )
 
 // Iperf3Missing says what to do where a profile wants iperf3 and there is none.
@@ -92,7 +94,11 @@ func yield(program *process.Process) error {
 }
 
 func (l *Target) startClient(ctx context.Context, r engine.Run, s *saturation) error {
-	lasts := (r.Duration() + iperf3Slack).Round(time.Second)
+	lasts := r.Duration() + iperf3Slack
+	if results.InGuest(r.Path) {
+		lasts += iperf3GuestSlack
+	}
+	lasts = lasts.Round(time.Second)
 	test := iperf3.Test{Server: topology.PodAddressB, Port: iperf3Port, UDP: true, BufferBytes: engine.FloodPayload, Duration: lasts}
 	command := exec.Command(iperf3.Program, append(test.ClientArguments(), l.yielding()...)...)
 	s.said.Reset()

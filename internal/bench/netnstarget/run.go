@@ -48,8 +48,10 @@ func (l *Target) perform(ctx context.Context, r engine.Run) (*engine.Outcome, er
 		CPUCores: map[string]float64{}}
 	l.lastRunID += uint32(r.Talkers)
 	if engine.HasGates(r.Workload) {
-		seen.Gates = &traffic.Gates{Cycle: r.Cycle(), Window: r.Window}
 		seen.VLAN, seen.PCP = r.VLAN, uint8(traffic.PriorityOf(r))
+		if seen.ViaDaemon {
+			seen.Gates = &traffic.Gates{Cycle: r.Cycle(), Window: r.Window}
+		}
 	}
 	if err := l.stamp(!r.Unsampled); err != nil {
 		return nil, err

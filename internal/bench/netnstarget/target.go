@@ -38,6 +38,9 @@ type Target struct {
 	// guests is nil where no path is between virtual machines, and guestParts what these are made of.
 	guests     *guests
 	guestParts *guestrig.Parts
+	// guestInterfaces are those by which messages go between them; followed tells that the talker's machine has the host's clock.
+	guestInterfaces guestrig.Interfaces
+	followed        bool
 	// stamping is nil when no run is sampled.
 	stamping *stamping
 	// lastRunID tells the messages of a run from those of others.
@@ -67,7 +70,7 @@ func Open(ctx context.Context, programs *Programs, profile *engine.Profile) (_ *
 	}
 	l := &Target{nodes: nodes, programs: *programs, pinning: pinning, scheduling: scheduling,
 		spins: slices.ContainsFunc(profile.Paths, results.Spins), wiring: cniruntime.Wire(nodes, programs.plugins, podIdentity),
-		guestParts: programs.Guests, environment: engine.Environment{SenderCPU: pinning.sender, ListenerCPU: pinning.listener, LeadNs: traffic.LeadOf(results.WorkloadPlain, 0, engine.Window{}).Nanoseconds(),
+		guestParts: programs.Guests, guestInterfaces: interfacesFor(profile), followed: profile.Target == engine.Guest.Name, environment: engine.Environment{SenderCPU: pinning.sender, ListenerCPU: pinning.listener, LeadNs: traffic.LeadOfPlain(profile).Nanoseconds(),
 			TalkerSpinNs: scheduling.spin.Nanoseconds(), TalkerPriority: scheduling.fifo,
 			Programs: programs.sums, Clock: clock, NotMeasured: notMeasured(nodes), Warnings: []string{}}}
 	// The receiving node needs no ktsnd.
@@ -169,12 +172,14 @@ func (l *Target) enter(ctx context.Context, setting engine.Setting) (err error) 
 		return err
 	}
 	if setting.Guests {
-		return l.enterGuests(ctx)
+		if err := l.enterGuests(ctx, setting); err != nil {
+			return err
+		}
 	}
 	if setting.GatesCycle == 0 {
 		return nil
 	}
-	return l.setSchedule(ctx, setting.GatesCycle, setting.Window)
+	return l.setSchedule(ctx, setting)
 }
 
 func (l *Target) daemonSetting(setting engine.Setting) daemonSetting {
@@ -188,12 +193,16 @@ func (l *Target) daemonSetting(setting engine.Setting) daemonSetting {
 	return wanted
 }
 
-func (l *Target) setSchedule(ctx context.Context, cycle time.Duration, window engine.Window) error {
-	schedule, err := l.daemon.setSchedule(ctx, cycle, window)
+func (l *Target) setSchedule(ctx context.Context, setting engine.Setting) error {
+	schedule, err := l.daemon.setSchedule(ctx, setting.GatesCycle, setting.Window)
 	if err != nil {
 		return err
 	}
-	l.environment.Gates = &results.GateSetup{LeadNs: traffic.LeadOf(results.WorkloadGates, cycle, window).Nanoseconds(),
+	lead := traffic.LeadOf(results.WorkloadGates, setting.GatesCycle, setting.Window)
+	if setting.Guests {
+		lead = setting.Window.On(results.PathGuestTap).Lead(setting.GatesCycle, results.PathGuestTap)
+	}
+	l.environment.Gates = &results.GateSetup{LeadNs: lead.Nanoseconds(),
 		LinkSpeedBps: schedule.LinkSpeedBps, GuardBandNs: schedule.GuardBandNs}
 	return nil
 }

@@ -4,7 +4,6 @@ package netnstarget
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -13,6 +12,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/bench/results"
 	"github.com/kubernetsn/kubernetsn/internal/bench/traffic"
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
+	"github.com/kubernetsn/kubernetsn/internal/shared/retry"
 )
 
 // drainTimeout is how long ktsnd may take to send what it was handed: hundreds of messages, in windows.
@@ -118,9 +118,7 @@ func (w *watch) finishGates(ctx context.Context, r engine.Run, seen *traffic.Obs
 // drain waits until ktsnd has taken so many messages since the watch began, and holds none. That some are missing
 // after a while the frames will tell.
 func (w *watch) drain(ctx context.Context, messages uint64) error {
-	ctx, cancel := context.WithTimeout(ctx, drainTimeout)
-	defer cancel()
-	for {
+	for until := time.Now().Add(drainTimeout); time.Now().Before(until); {
 		status, err := w.daemon.client.Status(ctx)
 		if err != nil {
 			return fmt.Errorf("wait until ktsnd has sent everything: %w", err)
@@ -128,13 +126,9 @@ func (w *watch) drain(ctx context.Context, messages uint64) error {
 		if status.Counters.Taken-w.status.Counters.Taken >= messages && status.Pending == 0 {
 			return nil
 		}
-		select {
-		case <-ctx.Done():
-			if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-				return nil
-			}
-			return ctx.Err()
-		case <-time.After(readyPoll):
+		if err := retry.Pause(ctx, readyPoll); err != nil {
+			return err
 		}
 	}
+	return nil
 }

@@ -7,11 +7,15 @@
 //	flannel          pod a, veth, bridge, route into VXLAN without learning        -> VXLAN, route, bridge, veth, pods b
 //	flannel-host-gw  pod a, veth, bridge, route to the other node                  -> route, bridge, veth, pods b
 //	tsn              pod a, libktsn, veth, bridge, VXLAN of tsn-cni; ktsnd on both -> VXLAN, bridge, veth, pods b
+//	link             the same with a point-to-point link of tsn-cni, fixed addresses -> one pod b only
 //
 // The devices, addresses and routes of flannel and flannel-host-gw are those that Flannel sets up with its backends vxlan and
 // host-gw, made here without it. Network tsn is attached by tsn-cni; programs in its pods have libktsn preloaded as a pod with
 // the annotation has, and what they send without a transmit time is the kernel's.
 //
-// What each file does: networks (what is made), flannel and tsn (one kind each), ktsnd (the daemon on a node), link (devices).
+// The nodes are on one link, or in two subnets with a router between.
+//
+// What each file does: networks (what is made), flannel, tsn and plugged (one kind each), nodes and ktsnd (the daemons), link
+// (devices), testbed (all of it for experiments).
 // Threads: one goroutine.
 package netnstestbed

@@ -71,7 +71,7 @@ func (n *Networks) makeRouted(by *routed) error {
 	}
 	for _, side := range []int{sideA, sideB} {
 		other := sideA + sideB - side
-		if err := n.node(side).Do(func() error { return by.lead(other, hardware[other]) }); err != nil {
+		if err := n.node(side).Do(func() error { return by.lead(other, n.nodeAddress(other), hardware[other]) }); err != nil {
 			return err
 		}
 	}
@@ -98,10 +98,10 @@ func (n *Networks) makeSide(by *routed, side int) (net.HardwareAddr, error) {
 	if by.tunnel == "" {
 		return nil, nil
 	}
-	return by.makeTunnel(side, mtu)
+	return by.makeTunnel(n.nodeAddress(side), side, mtu)
 }
 
-func (r *routed) makeTunnel(side, mtu int) (net.HardwareAddr, error) {
+func (r *routed) makeTunnel(local netip.Addr, side, mtu int) (net.HardwareAddr, error) {
 	uplink, err := netlink.LinkByName(topology.PhysicalInterface)
 	if err != nil {
 		return nil, fmt.Errorf("find %s: %w", topology.PhysicalInterface, err)
@@ -109,7 +109,7 @@ func (r *routed) makeTunnel(side, mtu int) (net.HardwareAddr, error) {
 	attributes := netlink.NewLinkAttrs()
 	attributes.Name, attributes.MTU = r.tunnel, mtu
 	tunnel := &netlink.Vxlan{LinkAttrs: attributes, VxlanId: flannelVNI, VtepDevIndex: uplink.Attrs().Index,
-		SrcAddr: net.IP(nodeAddress[side].AsSlice()), Port: flannelPort}
+		SrcAddr: net.IP(local.AsSlice()), Port: flannelPort}
 	if err := netlink.LinkAdd(tunnel); err != nil {
 		return nil, fmt.Errorf("make VXLAN device %s: %w", r.tunnel, err)
 	}
@@ -138,16 +138,16 @@ func (r *routed) preparePod(side, number int) error {
 }
 
 // lead tells a node of the other one.
-func (r *routed) lead(other int, hardware net.HardwareAddr) error {
+func (r *routed) lead(other int, node netip.Addr, hardware net.HardwareAddr) error {
 	subnet := netip.PrefixFrom(r.address(other, 0), subnetBits)
 	if r.tunnel == "" {
-		return route(subnet, nodeAddress[other], topology.PhysicalInterface, false)
+		return route(subnet, node, topology.PhysicalInterface, false)
 	}
 	if err := route(subnet, r.address(other, 0), r.tunnel, true); err != nil {
 		return err
 	}
 	return onLink(r.tunnel, "tell of the other node", func(link netlink.Link) error {
-		index, end := link.Attrs().Index, net.IP(nodeAddress[other].AsSlice())
+		index, end := link.Attrs().Index, net.IP(node.AsSlice())
 		err := netlink.NeighSet(&netlink.Neigh{LinkIndex: index, State: netlink.NUD_PERMANENT, Type: unix.RTN_UNICAST,
 			IP: net.IP(r.address(other, 0).AsSlice()), HardwareAddr: hardware})
 		if err != nil {

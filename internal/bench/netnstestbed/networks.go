@@ -21,10 +21,11 @@ const (
 	Flannel       = "flannel"
 	FlannelHostGW = "flannel-host-gw"
 	TSN           = "tsn"
+	Link          = "link"
 )
 
 // All are the networks there are.
-var All = []string{Host, Flannel, FlannelHostGW, TSN}
+var All = []string{Host, Flannel, FlannelHostGW, TSN, Link}
 
 // The MTU of the link between the nodes, and how many pods node b can have.
 const (
@@ -41,9 +42,11 @@ type Wanted struct {
 	Networks []string
 	// LinkMTU is that of the link between the nodes.
 	LinkMTU int
+	// Routed puts a router between the nodes, which are in two subnets then, as those of two clusters.
+	Routed bool
 	// Pods are on node b.
 	Pods int
-	// Programs is the folder of ktsnd, libktsn.so, tsn-cni and static, for network tsn.
+	// Programs is the folder of ktsnd, libktsn.so, tsn-cni and static, for networks tsn and link.
 	Programs string
 }
 
@@ -58,6 +61,9 @@ type End struct {
 	where       *topology.Namespace
 }
 
+// Do calls a function on a thread that is in the end's namespace.
+func (e *End) Do(call func() error) error { return e.where.Do(call) }
+
 // Namespace is what programs are started in.
 func (e *End) Namespace() process.Starter { return e.where }
 
@@ -67,7 +73,8 @@ type Networks struct {
 	nodes  *topology.Topology
 	// more are the pods of node b but its first.
 	more []*topology.Namespace
-	tsn  *tsn
+	// managed is nil where no network needs it.
+	managed *managed
 }
 
 // Create makes the networks, or leaves nothing behind.
@@ -78,7 +85,11 @@ func Create(ctx context.Context, wanted Wanted) (_ *Networks, err error) {
 	if wanted.LinkMTU < MinMTU || wanted.LinkMTU > MaxMTU || wanted.Pods < 1 || wanted.Pods > MaxPods {
 		return nil, fmt.Errorf("an MTU of %d and %d pods; give %d to %d, and 1 to %d", wanted.LinkMTU, wanted.Pods, MinMTU, MaxMTU, MaxPods)
 	}
-	nodes, err := topology.Create(ctx)
+	create := topology.Create
+	if wanted.Routed {
+		create = topology.CreateRouted
+	}
+	nodes, err := create(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -88,16 +99,33 @@ func Create(ctx context.Context, wanted Wanted) (_ *Networks, err error) {
 			err = errors.Join(err, n.Close(context.WithoutCancel(ctx)))
 		}
 	}()
-	for _, node := range []*topology.Namespace{nodes.NodeA, nodes.NodeB} {
-		if err := node.Do(func() error { return setMTU(topology.PhysicalInterface, wanted.LinkMTU) }); err != nil {
-			return nil, err
-		}
+	if err := n.setMTU(); err != nil {
+		return nil, err
 	}
 	if err := n.makePods(); err != nil {
 		return nil, err
 	}
 	err = n.makeNetworks(ctx)
 	return n, err
+}
+
+// setMTU sets that of the link between the nodes.
+func (n *Networks) setMTU() error {
+	for _, node := range []*topology.Namespace{n.nodes.NodeA, n.nodes.NodeB} {
+		if err := node.Do(func() error { return setMTU(topology.PhysicalInterface, n.wanted.LinkMTU) }); err != nil {
+			return err
+		}
+	}
+	if n.nodes.Router == nil {
+		return nil
+	}
+	return n.nodes.Router.Do(func() error {
+		var err error
+		for _, name := range topology.RouterInterfaces {
+			err = errors.Join(err, setMTU(name, n.wanted.LinkMTU))
+		}
+		return err
+	})
 }
 
 func (n *Networks) makePods() error {
@@ -122,10 +150,15 @@ func (n *Networks) makeNetworks(ctx context.Context) error {
 		var err error
 		switch network {
 		case Host:
-		case Flannel, FlannelHostGW:
+		case FlannelHostGW, Flannel:
+			if n.wanted.Routed && network == FlannelHostGW {
+				return fmt.Errorf("network %s needs both nodes on one link, and a router is between them", network)
+			}
 			err = n.makeRouted(routedBy[network])
 		case TSN:
-			n.tsn, err = n.makeTSN(ctx)
+			err = n.makeTSN(ctx)
+		case Link:
+			err = n.makeLink(ctx)
 		default:
 			err = fmt.Errorf("no network is called %q; give some of %v", network, All)
 		}
@@ -157,7 +190,12 @@ const (
 	sideB = 2
 )
 
-var nodeAddress = map[int]netip.Addr{sideA: topology.NodeAddressA, sideB: topology.NodeAddressB}
+func (n *Networks) nodeAddress(side int) netip.Addr {
+	if side == sideA {
+		return n.nodes.AddressA
+	}
+	return n.nodes.AddressB
+}
 
 // Near is the end on node a.
 func (n *Networks) Near(network string) *End { return n.end(network, sideA, 0) }
@@ -172,37 +210,41 @@ func (n *Networks) Far(network string, count int) []*End {
 }
 
 func (n *Networks) end(network string, side, number int) *End {
-	end := &End{where: n.node(side), Address: nodeAddress[side], Interface: topology.PhysicalInterface, MTU: n.wanted.LinkMTU}
+	end := &End{where: n.node(side), Address: n.nodeAddress(side), Interface: topology.PhysicalInterface, MTU: n.wanted.LinkMTU}
 	if network == Host {
 		return end
 	}
 	end.where = n.pods(side)[number]
-	if network == TSN {
-		end.Address, end.Interface, end.MTU = tsnAddress(side, number), topology.PodInterface, n.wanted.LinkMTU-EncapsulationBytes
-		end.Environment = n.tsn.environment(side, number)
+	switch network {
+	case TSN:
+		end.Address, end.Interface = tsnAddress(side, number), topology.PodInterface
+	case Link:
+		end.Address, end.Interface = linkAddress(0, side), linkInterface(0, side)
+	default:
+		by := routedBy[network]
+		end.Address, end.Interface, end.MTU = by.podAddress(side, number), by.device, by.mtu(n.wanted.LinkMTU)
 		return end
 	}
-	by := routedBy[network]
-	end.Address, end.Interface, end.MTU = by.podAddress(side, number), by.device, by.mtu(n.wanted.LinkMTU)
+	end.MTU, end.Environment = n.wanted.LinkMTU-EncapsulationBytes, n.managed.environment(side, number)
 	return end
 }
 
 // Dir is a folder for files of programs, which goes away with the networks.
 func (n *Networks) Dir() string { return n.nodes.Dir }
 
-// Daemons are the ktsnd of both nodes by what to call them; none without network tsn.
+// Daemons are the ktsnd of both nodes by what to call them; none where no network needs them.
 func (n *Networks) Daemons() map[string]*process.Process {
-	if n.tsn == nil {
+	if n.managed == nil {
 		return nil
 	}
-	return n.tsn.daemons()
+	return n.managed.daemons()
 }
 
 // Close removes everything.
 func (n *Networks) Close(ctx context.Context) error {
 	var err error
-	if n.tsn != nil {
-		err = n.tsn.close(context.WithoutCancel(ctx))
+	if n.managed != nil {
+		err = n.managed.close(context.WithoutCancel(ctx), n.node)
 	}
 	for _, pod := range slices.Backward(n.more) {
 		err = errors.Join(err, pod.Destroy())

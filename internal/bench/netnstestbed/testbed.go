@@ -10,6 +10,7 @@ import (
 	"net/netip"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -28,15 +29,16 @@ import (
 type Testbed struct {
 	paths    []string
 	programs string
+	routed   bool
 	networks *Networks
 }
 
-// Open makes nothing yet. Programs is the folder of what was built, which path tsn needs.
+// Open makes nothing yet. Programs is the folder of what was built, which paths tsn and link need.
 func Open(profile *engine.Profile, programs string) (*Testbed, error) {
 	if os.Geteuid() != 0 {
 		return nil, errors.New("network namespaces are made by root only; try it with sudo")
 	}
-	if slices.Contains(profile.Paths, TSN) {
+	if slices.Contains(profile.Paths, TSN) || slices.Contains(profile.Paths, Link) {
 		if err := CheckPrograms(programs); err != nil {
 			return nil, err
 		}
@@ -72,17 +74,23 @@ func (l *Testbed) Close(ctx context.Context) error {
 	return err
 }
 
+// Route has further ends be those of nodes with a router between, or without.
+func (l *Testbed) Route(routed bool) { l.routed = routed }
+
+// Networks are those that Ends has made last.
+func (l *Testbed) Networks() *Networks { return l.networks }
+
 // Ends makes the networks, if others are there.
 func (l *Testbed) Ends(ctx context.Context, network string, linkMTU, far int) (testbed.End, []testbed.End, error) {
 	if linkMTU == 0 {
 		linkMTU = MinMTU
 	}
-	if l.networks == nil || l.networks.wanted.LinkMTU != linkMTU || l.networks.wanted.Pods < far {
+	if l.networks == nil || l.networks.wanted.LinkMTU != linkMTU || l.networks.wanted.Routed != l.routed || l.networks.wanted.Pods < far {
 		if err := l.Close(ctx); err != nil {
 			return nil, nil, err
 		}
 		var err error
-		l.networks, err = Create(ctx, Wanted{Networks: l.paths, LinkMTU: linkMTU, Pods: far, Programs: l.programs})
+		l.networks, err = Create(ctx, Wanted{Networks: l.paths, LinkMTU: linkMTU, Routed: l.routed, Pods: far, Programs: l.programs})
 		if err != nil {
 			l.networks = nil
 			return nil, nil, err
@@ -90,12 +98,12 @@ func (l *Testbed) Ends(ctx context.Context, network string, linkMTU, far int) (t
 	}
 	var all []testbed.End
 	for _, end := range l.networks.Far(network, far) {
-		all = append(all, &placed{end})
+		all = append(all, &placed{end, l.programs})
 	}
-	return &placed{l.networks.Near(network)}, all, nil
+	return &placed{l.networks.Near(network), l.programs}, all, nil
 }
 
-// Watch counts the processor time of both ktsnd, and of the machine.
+// Watch counts the processor time of both ktsnd, of the machine, and of what its kernel does with packets.
 func (l *Testbed) Watch(context.Context) (func() (map[string]float64, error), error) {
 	begin := time.Now()
 	busy, err := results.BusyTime()
@@ -103,6 +111,10 @@ func (l *Testbed) Watch(context.Context) (func() (map[string]float64, error), er
 		return nil, err
 	}
 	stolen, err := results.StolenTime()
+	if err != nil {
+		return nil, err
+	}
+	packets, err := results.SoftIRQTime()
 	if err != nil {
 		return nil, err
 	}
@@ -126,6 +138,11 @@ func (l *Testbed) Watch(context.Context) (func() (map[string]float64, error), er
 			return nil, err
 		}
 		used[testbed.Stolen] = float64(stolenAfter - stolen)
+		packetsAfter, err := results.SoftIRQTime()
+		if err != nil {
+			return nil, err
+		}
+		used[testbed.PacketCores] = float64(packetsAfter-packets) / float64(elapsed)
 		for name, daemon := range daemons {
 			select {
 			case <-daemon.Done():
@@ -143,7 +160,23 @@ func (l *Testbed) Watch(context.Context) (func() (map[string]float64, error), er
 }
 
 // placed is an end as a place has it.
-type placed struct{ end *End }
+type placed struct {
+	end *End
+	// programs is the folder of this project's.
+	programs string
+}
+
+// find looks for a program among this project's, and then where the others are.
+func (p *placed) find(name string) (string, error) {
+	own, err := filepath.Abs(filepath.Join(p.programs, name))
+	if err != nil {
+		return "", err
+	}
+	if path, err := exec.LookPath(own); err == nil {
+		return path, nil
+	}
+	return exec.LookPath(name)
+}
 
 func (p *placed) Address() netip.Addr { return p.end.Address }
 
@@ -151,7 +184,7 @@ func (p *placed) MTU() int { return p.end.MTU }
 
 // Start starts a program in the end's namespace.
 func (p *placed) Start(_ context.Context, command *testbed.Command) (testbed.Program, error) {
-	path, err := exec.LookPath(command.Program)
+	path, err := p.find(command.Program)
 	if err != nil {
 		return nil, testbed.Missing(command)
 	}

@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -56,9 +57,18 @@ func send(t *testing.T, from, to *End, bytes int) (source netip.Addr, arrived bo
 }
 
 func TestEachPodOfEachNetworkIsReached(t *testing.T) {
-	for name, mtu := range map[string]int{"with a link of 1500": 1500, "with a link of 8900": 8900} {
+	withHostGW, without := []string{Host, Flannel, FlannelHostGW, TSN}, []string{Host, Flannel, TSN, Link}
+	for name, wanted := range map[string]Wanted{
+		"with a link of 1500":                   {Networks: withHostGW, LinkMTU: 1500, Pods: 2},
+		"with a link of 8900":                   {Networks: withHostGW, LinkMTU: 8900, Pods: 2},
+		"by a link between two pods":            {Networks: All, LinkMTU: 1500, Pods: 1},
+		"by a link alone":                       {Networks: []string{Link}, LinkMTU: 8950, Pods: 1},
+		"with a router between, of 1500 bytes":  {Networks: without, LinkMTU: 1500, Routed: true, Pods: 1},
+		"with a router between, of 8950 bytes ": {Networks: without, LinkMTU: 8950, Routed: true, Pods: 1},
+	} {
 		t.Run(name, func(t *testing.T) {
-			n, err := Create(t.Context(), Wanted{Networks: All, LinkMTU: mtu, Pods: 2, Programs: programs(t)})
+			wanted.Programs = programs(t)
+			n, err := Create(t.Context(), wanted)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -67,22 +77,32 @@ func TestEachPodOfEachNetworkIsReached(t *testing.T) {
 					t.Error(err)
 				}
 			}()
-			for _, network := range All {
-				near := n.Near(network)
-				for i, far := range n.Far(network, 2) {
-					const headers = 28
-					if source, arrived := send(t, near, far, near.MTU-headers); !arrived || source != near.Address {
-						t.Errorf("%s, pod %d: the largest datagram arrived: %v, from %v", network, i+1, arrived, source)
-					}
-					if got := mtuOf(t, far); got != far.MTU || near.MTU != far.MTU {
-						t.Errorf("%s, pod %d: MTU %d, said to be %d and %d", network, i+1, got, near.MTU, far.MTU)
-					}
-				}
-			}
-			if len(n.Daemons()) != 2 {
-				t.Errorf("%d daemons", len(n.Daemons()))
-			}
+			checkReached(t, n)
 		})
+	}
+}
+
+// checkReached sends the largest datagram to each pod of each network.
+func checkReached(t *testing.T, n *Networks) {
+	t.Helper()
+	for _, network := range n.wanted.Networks {
+		near := n.Near(network)
+		for i, far := range n.Far(network, n.wanted.Pods) {
+			const headers = 28
+			if source, arrived := send(t, near, far, near.MTU-headers); !arrived || source != near.Address {
+				t.Errorf("%s, pod %d: the largest datagram arrived: %v, from %v", network, i+1, arrived, source)
+			}
+			if got := mtuOf(t, far); got != far.MTU || near.MTU != far.MTU {
+				t.Errorf("%s, pod %d: MTU %d, said to be %d and %d", network, i+1, got, near.MTU, far.MTU)
+			}
+		}
+	}
+	want := 0
+	if slices.Contains(n.wanted.Networks, TSN) || slices.Contains(n.wanted.Networks, Link) {
+		want = 2
+	}
+	if len(n.Daemons()) != want {
+		t.Errorf("%d daemons, want %d", len(n.Daemons()), want)
 	}
 }
 
@@ -140,6 +160,8 @@ func TestWhatCannotBeMadeIsRefusedAndNothingIsLeft(t *testing.T) {
 		wanted Wanted
 		want   string
 	}{
+		"host-gw over a router":     {Wanted{Networks: []string{FlannelHostGW}, LinkMTU: 1500, Routed: true, Pods: 1, Programs: dir}, "needs both nodes on one link"},
+		"a link with three ends":    {Wanted{Networks: []string{Link}, LinkMTU: 1500, Pods: 2, Programs: dir}, "a link has two ends"},
 		"an MTU too small":          {Wanted{Networks: All, LinkMTU: 1400, Pods: 1, Programs: dir}, "an MTU of 1400 and 1 pods; give 1500 to 9000"},
 		"no pod":                    {Wanted{Networks: All, LinkMTU: 1500, Programs: dir}, "0 pods"},
 		"a network that nobody has": {Wanted{Networks: []string{Host, "weave"}, LinkMTU: 1500, Pods: 1, Programs: dir}, `no network is called "weave"`},

@@ -8,15 +8,12 @@ import (
 	"fmt"
 	"io"
 	"net/netip"
-	"os"
 	"path/filepath"
-	"strconv"
 	"time"
 
 	"github.com/containernetworking/cni/libcni"
 
 	"github.com/kubernetsn/kubernetsn/internal/bench/cniruntime"
-	"github.com/kubernetsn/kubernetsn/internal/bench/process"
 	"github.com/kubernetsn/kubernetsn/internal/bench/topology"
 	"github.com/kubernetsn/kubernetsn/internal/node/overlay"
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
@@ -27,23 +24,11 @@ const (
 	lockTime   = 10 * time.Second
 )
 
-// tsn is the network of tsn-cni, with a ktsnd on each node.
-type tsn struct {
-	library string
-	sides   map[int]*tsnSide
-}
-
-type tsnSide struct {
-	ktsnd   *ktsnd
-	runtime *libcni.CNIConfig
-	dir     string
-	// attached are the pods that are to be detached.
-	attached []attachment
-}
-
+// attachment is one of a pod to network tsn.
 type attachment struct {
-	list *libcni.NetworkConfigList
-	pod  *libcni.RuntimeConf
+	runtime *libcni.CNIConfig
+	list    *libcni.NetworkConfigList
+	pod     *libcni.RuntimeConf
 }
 
 var tsnSubnet = map[int]netip.Prefix{sideA: topology.PodSubnetA, sideB: topology.PodSubnetB}
@@ -54,117 +39,70 @@ func tsnAddress(side, number int) netip.Addr {
 	return netip.AddrFrom4(bytes)
 }
 
-// Programs that network tsn needs.
-var tsnPrograms = append([]string{"ktsnd", "libktsn.so"}, cniruntime.Plugins...)
-
-// CheckPrograms says how to make what network tsn needs and is missing.
-func CheckPrograms(dir string) error {
-	for _, name := range tsnPrograms {
-		if _, err := os.Stat(filepath.Join(dir, name)); err != nil {
-			return fmt.Errorf("%s is missing; run `make build`, or name its folder with --bin-dir", filepath.Join(dir, name))
+// makeTSN attaches all pods to the network of tsn-cni.
+func (n *Networks) makeTSN(ctx context.Context) error {
+	if err := n.manage(ctx); err != nil {
+		return err
+	}
+	for number, side := range n.managed.sides {
+		if err := n.tellTSN(ctx, number, side); err != nil {
+			return err
+		}
+		for i, pod := range n.pods(number) {
+			if err := n.attach(ctx, pod, number, i); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
 }
 
-func (n *Networks) makeTSN(ctx context.Context) (_ *tsn, err error) {
-	programs, err := filepath.Abs(n.wanted.Programs)
-	if err != nil {
-		return nil, err
-	}
-	if err := CheckPrograms(programs); err != nil {
-		return nil, err
-	}
-	t := &tsn{library: filepath.Join(programs, "libktsn.so"), sides: map[int]*tsnSide{}}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, t.close(context.WithoutCancel(ctx)))
-		}
-	}()
-	for _, side := range []int{sideA, sideB} {
-		if t.sides[side], err = n.startSide(ctx, side, programs); err != nil {
-			return nil, err
-		}
-		for number, pod := range n.pods(side) {
-			if err := t.sides[side].attach(ctx, pod, side, number); err != nil {
-				return nil, err
-			}
-		}
-	}
-	return t, nil
-}
-
-func (n *Networks) startSide(ctx context.Context, side int, programs string) (*tsnSide, error) {
-	s := &tsnSide{dir: filepath.Join(n.nodes.Dir, "node-"+strconv.Itoa(side))}
-	if err := os.Mkdir(s.dir, 0o700); err != nil {
-		return nil, err
-	}
-	s.runtime = cniruntime.New(n.node(side).Path(), []string{programs}, filepath.Join(s.dir, "cache"), io.Discard)
-	var err error
-	s.ktsnd, err = startKtsnd(ctx, n.node(side), filepath.Join(programs, "ktsnd"), nodeAddress[side].String(), filepath.Join(s.dir, "control.sock"))
-	if err != nil {
-		return nil, err
-	}
-	other := sideA + sideB - side
-	peer := control.Peer{VNI: topology.VNI, Address: nodeAddress[other], Subnets: []netip.Prefix{tsnSubnet[other]}}
-	err = n.node(side).Do(func() error {
-		node, err := overlay.Open(s.state(), lockTime)
+// tellTSN tells a node of the other one's pods.
+func (n *Networks) tellTSN(ctx context.Context, number int, side *managedSide) error {
+	other := sideA + sideB - number
+	peer := control.Peer{VNI: topology.VNI, Address: n.nodeAddress(other), Subnets: []netip.Prefix{tsnSubnet[other]}}
+	err := n.node(number).Do(func() error {
+		node, err := overlay.Open(side.state(), lockTime)
 		if err != nil {
 			return err
 		}
 		defer node.Close()
-		return node.PeerAdd(ctx, peer, s.ktsnd.client)
+		return node.PeerAdd(ctx, peer, side.ktsnd.client)
 	})
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("tell a node of the other: %w", err), s.ktsnd.stop())
+		return fmt.Errorf("tell a node of the other: %w", err)
 	}
-	return s, nil
+	return nil
 }
 
-func (s *tsnSide) state() string { return filepath.Join(s.dir, "state") }
-
-func podID(side, number int) string {
-	return fmt.Sprintf("pod-%d-%d", side, number+1)
-}
-
-func (s *tsnSide) attach(ctx context.Context, pod *topology.Namespace, side, number int) error {
-	address := netip.PrefixFrom(tsnAddress(side, number), topology.PodPrefixBits)
+func (n *Networks) attach(ctx context.Context, pod *topology.Namespace, number, podNumber int) error {
+	side := n.managed.sides[number]
+	address := netip.PrefixFrom(tsnAddress(number, podNumber), topology.PodPrefixBits)
 	list, err := cniruntime.List(cniVersion, TSN, map[string]any{
 		"type": "tsn-cni", "vni": topology.VNI, "bridge": topology.BridgeName, "tunnel": topology.TunnelName, "port": topology.VXLANPort,
-		"uplink": topology.PhysicalInterface, "localAddress": nodeAddress[side].String(), "stateDir": s.state(),
-		"controlSocket": s.ktsnd.socket, "socketDir": filepath.Join(s.dir, "pods"),
+		"uplink": topology.PhysicalInterface, "localAddress": n.nodeAddress(number).String(), "stateDir": side.state(),
+		"controlSocket": side.ktsnd.socket, "socketDir": filepath.Join(side.dir, "pods"),
 		"ipam": map[string]any{"type": "static", "addresses": []map[string]string{{"address": address.String()}}},
 	})
 	if err != nil {
 		return err
 	}
-	one := attachment{list, &libcni.RuntimeConf{ContainerID: podID(side, number), NetNS: pod.Path(), IfName: topology.PodInterface}}
-	if _, err := s.runtime.AddNetworkList(ctx, one.list, one.pod); err != nil {
+	one := attachment{
+		runtime: cniruntime.New(n.node(number).Path(), []string{n.managed.programs}, filepath.Join(side.dir, "cache"), io.Discard),
+		list:    list,
+		pod:     &libcni.RuntimeConf{ContainerID: podID(number, podNumber), NetNS: pod.Path(), IfName: topology.PodInterface},
+	}
+	if _, err := one.runtime.AddNetworkList(ctx, one.list, one.pod); err != nil {
 		return fmt.Errorf("attach %s: %w", one.pod.ContainerID, err)
 	}
-	s.attached = append(s.attached, one)
+	side.attached = append(side.attached, one)
 	return nil
 }
 
-// environment has libktsn preloaded, and its pod's socket.
-func (t *tsn) environment(side, number int) []string {
-	return []string{"LD_PRELOAD=" + t.library, "KTSN_SOCKET=" + filepath.Join(t.sides[side].dir, "pods", podID(side, number), "app.sock")}
-}
-
-func (t *tsn) daemons() map[string]*process.Process {
-	return map[string]*process.Process{"ktsnd_a": t.sides[sideA].ktsnd.process, "ktsnd_b": t.sides[sideB].ktsnd.process}
-}
-
-func (t *tsn) close(ctx context.Context) error {
+func (s *managedSide) detach(ctx context.Context) error {
 	var err error
-	for _, side := range t.sides {
-		if side == nil {
-			continue
-		}
-		for _, one := range side.attached {
-			err = errors.Join(err, side.runtime.DelNetworkList(ctx, one.list, one.pod))
-		}
-		err = errors.Join(err, side.ktsnd.stop())
+	for _, one := range s.attached {
+		err = errors.Join(err, one.runtime.DelNetworkList(ctx, one.list, one.pod))
 	}
 	return err
 }

@@ -440,6 +440,9 @@ func aboutWorkload(workload string, summary *results.Summary) string {
 	if summary.Profile.VLAN != 0 {
 		tag = fmt.Sprintf(" ktsnd’s frames have the tag of VLAN %d and the priority of their class.", summary.Profile.VLAN)
 	}
+	if summary.Emulated != "" && window.GuestEarlyNs > 0 {
+		tag += fmt.Sprintf(" Where the host of a virtual machine holds them they are due %s µs earlier.", micros(window.GuestEarlyNs))
+	}
 	return fmt.Sprintf("A schedule: from %s to %s µs of each cycle the gate is open for class 6 alone, of which the messages are, and they are due "+
 		"%s µs behind its opening; the rest of the cycle is that of all other classes.%s %s", micros(window.OpenNs), micros(window.CloseNs),
 		micros(window.OffsetNs), tag, more)

@@ -67,6 +67,15 @@ func StolenTime() (time.Duration, error) {
 	return times[stolen], nil
 }
 
+// SoftIRQTime is the time that all cores together have processed packets, and other software interrupts, since boot.
+func SoftIRQTime() (time.Duration, error) {
+	times, err := cpuTimes()
+	if err != nil {
+		return 0, fmt.Errorf("read the time of software interrupts: %w", err)
+	}
+	return times[softIRQ], nil
+}
+
 // BusyTime is the time that all cores together have worked since boot.
 func BusyTime() (time.Duration, error) {
 	times, err := cpuTimes()
@@ -86,6 +95,7 @@ func BusyTime() (time.Duration, error) {
 const (
 	idle      = 3
 	ioWait    = 4
+	softIRQ   = 6
 	stolen    = 7
 	cpuFields = 8
 )

@@ -23,6 +23,10 @@ const (
 	PathGuestTap      = inGuest + "tap"
 	PathGuestVhost    = inGuest + "vhost"
 	PathGuestReleased = inGuest + "released"
+	// PathGuestKernel is between them without transmit times: the talker sleeps until the time and sends. On PathGuestTaprio the
+	// talker's own taprio executes the schedule, and an etf below it holds frames.
+	PathGuestKernel = inGuest + "kernel"
+	PathGuestTaprio = inGuest + "taprio"
 	// PathTSN is between pods through ktsnd, PathPrimary by the network that each pod has.
 	PathTSN     = "tsn"
 	PathPrimary = "primary"

@@ -158,6 +158,9 @@ type Distributions struct {
 	// RequestError is time on the wire - the transmit time that the application asked for, by the true clock, where that is not what
 	// ktsnd was told, as in a virtual machine; null elsewhere. Its true time is known within ClockError.
 	RequestError *stats.Jitter `json:"request_error_ns,omitempty"`
+	// Scheduled is from the beginning of a cycle until a message was on the wire, by the clock of that end; null without a window of
+	// the profile. SpanP99_9 says how wide it is.
+	Scheduled *stats.Spread `json:"scheduled_ns,omitempty"`
 	// DepartureError is ktsnd's clock read that released the frame - requested transmit time.
 	DepartureError *stats.Summary `json:"departure_error_ns"`
 	// Port is time on the wire - the clock read that released the frame: what ktsnd's port takes, which is all of Open
@@ -214,11 +217,15 @@ func (p *ProfileSummary) BudgetsNs() []int64 {
 	return append([]int64{p.BudgetNs}, p.MoreBudgetsNs...)
 }
 
-// Window is when in each cycle a gate is open, and when messages are due, counted from its opening.
+// Window is when in each cycle a gate is open, and when messages are due, counted from its opening. Where an emulated machine's kernel
+// executes the schedule all of it, and the cycle, is Stretch times as long; 0: once. Where the machine's host does, messages are due
+// GuestEarlyNs earlier.
 type Window struct {
-	OpenNs   int64 `json:"open_ns"`
-	CloseNs  int64 `json:"close_ns"`
-	OffsetNs int64 `json:"offset_ns"`
+	OpenNs       int64 `json:"open_ns"`
+	CloseNs      int64 `json:"close_ns"`
+	OffsetNs     int64 `json:"offset_ns"`
+	Stretch      int   `json:"stretch,omitempty"`
+	GuestEarlyNs int64 `json:"guest_early_ns,omitempty"`
 }
 
 // Clock says how far two times of one message can be wrong against each other.
@@ -353,8 +360,9 @@ func MedianOf(alternations []Alternation) Distributions {
 		return stats.MedianSummary(all)
 	}
 	jitters, requests := make([]*stats.Jitter, len(alternations)), make([]*stats.Jitter, len(alternations))
+	scheduled := make([]*stats.Spread, len(alternations))
 	for i, alternation := range alternations {
-		jitters[i], requests[i] = alternation.Jitter, alternation.RequestError
+		jitters[i], requests[i], scheduled[i] = alternation.Jitter, alternation.RequestError, alternation.Scheduled
 	}
 	return Distributions{
 		Latency:        summaries(func(a Alternation) *stats.Summary { return a.Latency }),
@@ -362,6 +370,7 @@ func MedianOf(alternations []Alternation) Distributions {
 		Jitter:         stats.MedianJitter(jitters),
 		LaunchError:    summaries(func(a Alternation) *stats.Summary { return a.LaunchError }),
 		RequestError:   stats.MedianJitter(requests),
+		Scheduled:      stats.MedianSpread(scheduled),
 		DepartureError: summaries(func(a Alternation) *stats.Summary { return a.DepartureError }),
 		Port:           summaries(func(a Alternation) *stats.Summary { return a.Port }),
 		SendCall:       summaries(func(a Alternation) *stats.Summary { return a.SendCall }),

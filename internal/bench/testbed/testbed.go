@@ -18,6 +18,8 @@ const (
 	Flannel       = "flannel"
 	FlannelHostGW = "flannel-host-gw"
 	TSN           = "tsn"
+	// Link is a point-to-point link between two pods.
+	Link = "link"
 	// Primary is the network that each pod of a cluster has, whichever it is.
 	Primary = "primary"
 )
@@ -106,7 +108,9 @@ func Because(err, ended error) error {
 // share of one.
 const (
 	MachineCores = "machine_cores"
-	Cores        = "_cores"
+	// PacketCores is the part of it that the kernel's packet processing takes outside of system calls (softirq).
+	PacketCores = "softirq_cores"
+	Cores       = "_cores"
 	// Stolen is what the hypervisor gave to others.
 	Stolen = "stolen_ns"
 )
@@ -141,6 +145,11 @@ func Observe(ctx context.Context, here Testbed, outcome *engine.Outcome, do func
 // is known.
 func HasMulticast(path string) bool {
 	return path == Host || path == TSN
+}
+
+// Router is a testbed whose nodes can also have a router between them, as those of two clusters.
+type Router interface {
+	Route(routed bool)
 }
 
 // Finder is a place that has a discovery of its own for who takes part in an experiment.

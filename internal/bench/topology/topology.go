@@ -62,15 +62,24 @@ type Topology struct {
 	NodeB *Namespace
 	PodA  *Namespace
 	PodB  *Namespace
+	// Router is between the nodes; nil where one link joins them.
+	Router *Namespace
+	// AddressA and AddressB are the nodes' on their physical interfaces.
+	AddressA, AddressB netip.Addr
 }
 
-// Create makes a topology whose nodes reach each other and whose pods have no network yet, or leaves nothing behind.
-func Create(ctx context.Context) (_ *Topology, err error) {
+// Create makes a topology whose nodes are on one link and whose pods have no network yet, or leaves nothing behind.
+func Create(ctx context.Context) (*Topology, error) {
+	return createJoined(ctx, NodeAddressB, (*Topology).linkNodes)
+}
+
+// createJoined joins the nodes, of which b has the given address, by a function.
+func createJoined(ctx context.Context, addressB netip.Addr, join func(*Topology) error) (_ *Topology, err error) {
 	id, err := NewID()
 	if err != nil {
 		return nil, err
 	}
-	t := &Topology{ID: id, Dir: filepath.Join(runDir, id.String())}
+	t := &Topology{ID: id, Dir: filepath.Join(runDir, id.String()), AddressA: NodeAddressA, AddressB: addressB}
 	success := false
 	defer func() {
 		if !success {
@@ -80,11 +89,11 @@ func Create(ctx context.Context) (_ *Topology, err error) {
 	if err := os.Mkdir(t.Dir, 0o700); err != nil {
 		return nil, fmt.Errorf("make directory for sockets: %w", err)
 	}
-	for _, step := range []func() error{t.makeNamespaces, t.linkNodes} {
+	for _, step := range []func(*Topology) error{(*Topology).makeNamespaces, join} {
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		if err := step(); err != nil {
+		if err := step(t); err != nil {
 			return nil, err
 		}
 	}
@@ -115,10 +124,10 @@ func (t *Topology) linkNodes() error {
 	if err := makeVeth(t.NodeA, PhysicalInterface, t.NodeB, PhysicalInterface, physicalMTU); err != nil {
 		return fmt.Errorf("link the nodes: %w", err)
 	}
-	if err := addAddress(t.NodeA, PhysicalInterface, NodeAddressA, nodePrefixBits); err != nil {
+	if err := addAddress(t.NodeA, PhysicalInterface, t.AddressA, nodePrefixBits); err != nil {
 		return fmt.Errorf("link the nodes: %w", err)
 	}
-	if err := addAddress(t.NodeB, PhysicalInterface, NodeAddressB, nodePrefixBits); err != nil {
+	if err := addAddress(t.NodeB, PhysicalInterface, t.AddressB, nodePrefixBits); err != nil {
 		return fmt.Errorf("link the nodes: %w", err)
 	}
 	return nil
@@ -128,7 +137,7 @@ func (t *Topology) linkNodes() error {
 // does nothing.
 func (t *Topology) Destroy() error {
 	var all error
-	for _, namespace := range []*Namespace{t.PodA, t.PodB, t.NodeA, t.NodeB} {
+	for _, namespace := range []*Namespace{t.PodA, t.PodB, t.NodeA, t.NodeB, t.Router} {
 		if namespace != nil {
 			all = errors.Join(all, namespace.Destroy())
 		}

@@ -30,7 +30,7 @@ type window struct {
 
 func windows(cycle time.Duration, wanted engine.Window) []window {
 	if wanted != (engine.Window{}) {
-		return []window{{1 << priorityWindow, wanted.Open, wanted.Close}, {^uint8(1 << priorityWindow), wanted.Close % cycle, wanted.Open}}
+		return apart(1<<priorityWindow, 0xff, cycle, wanted)
 	}
 	all := make([]window, len(shares))
 	var at time.Duration
@@ -40,6 +40,11 @@ func windows(cycle time.Duration, wanted engine.Window) []window {
 		at = end
 	}
 	return all
+}
+
+// apart gives a window to some of all classes, and the rest of the cycle to the others.
+func apart(to, all uint8, cycle time.Duration, wanted engine.Window) []window {
+	return []window{{to, wanted.Open, wanted.Close}, {all &^ to, wanted.Close % cycle, wanted.Open}}
 }
 
 // windowOf is when in the cycle the gate of a class is open; each class has one window, which may go over the end of the
@@ -64,11 +69,11 @@ func (w window) contains(tai int64, cycle time.Duration) bool {
 	return phase >= w.open && phase < w.close
 }
 
-// entries are the windows in the order in which they begin, from the beginning of the cycle to its end: one that goes
+// entries are windows in the order in which they begin, from the beginning of the cycle to its end: one that goes
 // over it is two.
-func entries(cycle time.Duration, wanted engine.Window) []window {
+func entries(cycle time.Duration, windows []window) []window {
 	var all []window
-	for _, w := range windows(cycle, wanted) {
+	for _, w := range windows {
 		if w.open < w.close {
 			all = append(all, w)
 			continue
@@ -82,12 +87,32 @@ func entries(cycle time.Duration, wanted engine.Window) []window {
 
 // ScheduleOf is what ktsnd is asked for. The base time is that of the clock, so cycles begin at whole multiples.
 func ScheduleOf(cycle time.Duration, wanted engine.Window) *control.GateParameterTable {
+	return tableOf(cycle, windows(cycle, wanted))
+}
+
+// KernelClasses are those of the experiment with TSN in Kata containers: to which of four each SO_PRIORITY leads. KernelWindowClass is
+// the one of the measured messages.
+var KernelClasses = control.TrafficClassMap{3, 3, 3, 3, 3, 3, KernelWindowClass, 3, 3, 3, 3, 3, 3, 3, 3, 3}
+
+// KernelWindowClass is the class of the measured messages in a kernel's schedule, and KernelWindowPCP the priority in their tags.
+const (
+	KernelWindowClass = 1
+	KernelWindowPCP   = priorityWindow
+)
+
+// KernelScheduleOf is the same schedule for a kernel with KernelClasses.
+func KernelScheduleOf(cycle time.Duration, wanted engine.Window) *control.GateParameterTable {
+	const classes = 0b1111
+	return tableOf(cycle, apart(1<<KernelWindowClass, classes, cycle, wanted))
+}
+
+func tableOf(cycle time.Duration, windows []window) *control.GateParameterTable {
 	table := &control.GateParameterTable{
 		GateEnabled:     true,
 		AdminGateStates: 0xff,
 		AdminCycleTime:  control.CycleTime{Numerator: uint32(cycle.Nanoseconds()), Denominator: 1e9},
 	}
-	for i, window := range entries(cycle, wanted) {
+	for i, window := range entries(cycle, windows) {
 		table.AdminControlList.Entries = append(table.AdminControlList.Entries, control.GateControlEntry{
 			Index:             uint32(i),
 			OperationName:     control.SetGateStates,

@@ -252,3 +252,58 @@ func TestDeparturesOfOthersAreNotTaken(t *testing.T) {
 		t.Errorf("departures are %v", got)
 	}
 }
+
+func TestAKernelsScheduleHasItsOwnClasses(t *testing.T) {
+	const cycle = 40 * time.Millisecond
+	wanted := engine.Window{Open: 24 * time.Millisecond, Close: 26 * time.Millisecond, Offset: time.Millisecond}
+	table := KernelScheduleOf(cycle, wanted)
+	var intervals []uint32
+	var states []uint8
+	for _, entry := range table.AdminControlList.Entries {
+		intervals, states = append(intervals, entry.TimeIntervalValue), append(states, entry.GateStatesValue)
+	}
+	if !slices.Equal(intervals, []uint32{24_000_000, 2_000_000, 14_000_000}) || !slices.Equal(states, []uint8{0b1101, 0b0010, 0b1101}) {
+		t.Errorf("the schedule is %v, %b", intervals, states)
+	}
+	r := engine.Run{Key: results.Key{Path: results.PathGuestTaprio, Workload: results.WorkloadGates, CycleNs: cycle.Nanoseconds()}, Talkers: 1, Window: wanted}
+	if class := KernelClasses[PriorityOf(r)]; class != KernelWindowClass {
+		t.Errorf("messages are of class %d", class)
+	}
+	if lead := LeadAmong(r); lead != 105*time.Millisecond {
+		t.Errorf("they are handed over %v ahead, which is not at the beginning of a cycle", lead)
+	}
+}
+
+func TestFramesOfAMachineAreJudgedByTheTimesThatKtsndWasTold(t *testing.T) {
+	// The machine's clock is 7 ahead; ktsnd reports an overrun by the time that it was told.
+	seen := withGates(t)
+	seen.Capture.Packets[2] = frame(t, testRun, 0, testBase+300)
+	for i := range seen.Talkers[0].Sent {
+		seen.Talkers[0].Sent[i].Txtime -= 7
+		seen.Departures[i].RequestedTAI -= 7
+	}
+	seen.Departures[0].Overrun = true
+	for name, machine := range map[string]*results.ClockError{"a machine": {}, "a pod": nil} {
+		seen.GuestClock = machine
+		outcome, err := Join(seen)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if reported := !strings.Contains(strings.Join(outcome.Problems, "; "), "reported no overrun"); reported != (machine != nil) {
+			t.Errorf("%s: problems %q", name, outcome.Problems)
+		}
+	}
+}
+
+func TestTalkersHandOverAsTheProfileSays(t *testing.T) {
+	for path, own := range map[string]time.Duration{results.PathDirect: lead, results.PathGuestTap: engine.GuestLead} {
+		r := engine.Run{Key: results.Key{Path: path, Workload: results.WorkloadPlain, CycleNs: 10_000_000}, Talkers: 1}
+		if got := LeadAmong(r); got != own {
+			t.Errorf("%s: %v ahead, not %v", path, got, own)
+		}
+		r.LeadNs = 102_500_000
+		if got := LeadAmong(r); got != 102500*time.Microsecond {
+			t.Errorf("%s: %v ahead, and the profile says 102.5 ms", path, got)
+		}
+	}
+}

@@ -60,6 +60,7 @@ func Join(seen *Observation) (*engine.Outcome, error) {
 		if onWire, err = wireMessages(seen.Capture.Packets); err != nil {
 			return nil, err
 		}
+		seen.retime(onWire)
 	}
 	result := &engine.Outcome{}
 	counts := &result.Observed.Counts
@@ -81,6 +82,24 @@ func Join(seen *Observation) (*engine.Outcome, error) {
 	result.Values = seen.Values
 	result.Problems = slices.Concat(findProblems(seen, result), gateProblems, seen.wrongTags(onWire), seen.Problems)
 	return result, nil
+}
+
+// retime gives frames of a virtual machine's messages the times that ktsnd was told: they carry those of the machine's clock.
+func (o *Observation) retime(onWire []wireMessage) {
+	if o.GuestClock == nil {
+		return
+	}
+	for number := range o.Talkers {
+		told := map[uint32]int64{}
+		for _, sent := range o.Talkers[number].Sent {
+			told[sent.Sequence] = sent.Txtime
+		}
+		for i := range onWire {
+			if txtime, known := told[onWire[i].sequence]; known && onWire[i].runID == o.Talkers[number].RunID {
+				onWire[i].txtime = txtime
+			}
+		}
+	}
 }
 
 // joinTalker follows the messages of one talker.
@@ -159,7 +178,7 @@ func wireMessages(packets []wiretap.Packet) ([]wireMessage, error) {
 		if err != nil {
 			return nil, fmt.Errorf("dissect frame: %w", err)
 		}
-		messages = append(messages, wireMessage{message.RunID, message.Sequence, message.Txtime, packet.TAI, packet.VLAN})
+		messages = append(messages, wireMessage{message.RunID, message.Sequence, message.Txtime, packet.TAI, cmp.Or(packet.VLAN, datagram.VLAN)})
 	}
 	return messages, nil
 }

@@ -3,6 +3,7 @@
 package traffic
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/kubernetsn/kubernetsn/internal/bench/engine"
@@ -14,8 +15,6 @@ const (
 	// that is late itself, and not a whole number of cycles, or its timer would interrupt ktsnd, which shares
 	// its processor, at the very moment of a departure.
 	lead = 2500 * time.Microsecond
-	// guestLead is that in a virtual machine, whose processors may stand still for as long.
-	guestLead = 100 * time.Millisecond
 	// priorityMeasured and priorityOther are SO_PRIORITY, and the classes that ktsnd maps them to; that of who
 	// floods is the default, 0, which is class 1 and needs no privilege.
 	priorityMeasured = 7
@@ -23,8 +22,6 @@ const (
 	priorityFlood    = 0
 	// priorityWindow is that of the measured messages in the window of a profile, as in the paper whose cases those are.
 	priorityWindow = 6
-	// leastWindowLead is what a talker that wakes at the beginning of a cycle must be ahead of its messages.
-	leastWindowLead = 500 * time.Microsecond
 	// gatesLeadTenths of a cycle is how long before their transmit times the talkers of classes 7 and 6 hand
 	// messages over: 2.9 cycles, so that their timers expire 0.1 of a cycle behind a departure of theirs, when
 	// ktsnd, which shares their processor, has nothing to send. On a virtual machine a timer holds up for tens of
@@ -115,17 +112,24 @@ func LeadOf(workload string, cycle time.Duration, window engine.Window) time.Dur
 	case window == (engine.Window{}):
 		return gatesLeadTenths * cycle / 10
 	}
-	ahead := window.Transmit()
-	for ahead < leastWindowLead {
-		ahead += cycle
-	}
-	return ahead
+	return window.Lead(cycle, results.PathDirect)
+}
+
+// LeadOfPlain is that of a profile's messages without a schedule, of a pod.
+func LeadOfPlain(profile *engine.Profile) time.Duration {
+	return cmp.Or(profile.Lead, lead)
 }
 
 // LeadAmong is that of one of several talkers, whose timers expire in the middle between departures.
 func LeadAmong(r engine.Run) time.Duration {
+	if r.LeadNs != 0 && !engine.HasGates(r.Workload) {
+		return time.Duration(r.LeadNs)
+	}
 	if results.InGuest(r.Path) {
-		return guestLead
+		if engine.HasGates(r.Workload) {
+			return r.Window.Lead(r.Cycle(), r.Path)
+		}
+		return engine.GuestLead
 	}
 	if r.Talkers < 2 {
 		return LeadOf(r.Workload, r.Cycle(), r.Window)

@@ -23,7 +23,9 @@ type Datagram struct {
 	OuterSource, OuterDestination netip.Addr
 	// SourceMAC and DestinationMAC are those of the frame the datagram is directly in.
 	SourceMAC, DestinationMAC net.HardwareAddr
-	Source, Destination       netip.AddrPort
+	// VLAN is the tag of that frame; nil without one, and of a frame directly on the link, whose tag the kernel keeps apart.
+	VLAN                *VLANTag
+	Source, Destination netip.AddrPort
 	// Payload may be cut off: a tap keeps only the beginning of a frame.
 	Payload []byte
 }
@@ -57,11 +59,20 @@ func (d *Datagram) take(frame []byte) error {
 	if err := ethernet.DecodeFromBytes(frame, gopacket.NilDecodeFeedback); err != nil {
 		return err
 	}
-	if ethernet.EthernetType != layers.EthernetTypeIPv4 {
-		return fmt.Errorf("%s: %w", ethernet.EthernetType, ErrOther)
+	kind, content := ethernet.EthernetType, ethernet.Payload
+	if kind == layers.EthernetTypeDot1Q {
+		var tag layers.Dot1Q
+		if err := tag.DecodeFromBytes(content, gopacket.NilDecodeFeedback); err != nil {
+			return err
+		}
+		d.VLAN = &VLANTag{ID: tag.VLANIdentifier, PCP: tag.Priority}
+		kind, content = tag.Type, tag.Payload
+	}
+	if kind != layers.EthernetTypeIPv4 {
+		return fmt.Errorf("%s: %w", kind, ErrOther)
 	}
 	var ip layers.IPv4
-	if err := ip.DecodeFromBytes(ethernet.Payload, gopacket.NilDecodeFeedback); err != nil {
+	if err := ip.DecodeFromBytes(content, gopacket.NilDecodeFeedback); err != nil {
 		return err
 	}
 	if ip.Protocol != layers.IPProtocolUDP {

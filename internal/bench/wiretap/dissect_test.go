@@ -5,6 +5,7 @@ package wiretap
 import (
 	"net"
 	"net/netip"
+	"strings"
 	"testing"
 
 	"github.com/gopacket/gopacket"
@@ -39,6 +40,11 @@ func TestInnermostDatagramIsFound(t *testing.T) {
 	tunnelled := build(t, append(append(append(datagram(2, 4789), &layers.VXLAN{ValidIDFlag: true, VNI: 42}),
 		datagram(1, 7000)...), payload)...)
 
+	inner := datagram(1, 7000)
+	inner[0].(*layers.Ethernet).EthernetType = layers.EthernetTypeDot1Q
+	inner = append([]gopacket.SerializableLayer{inner[0], &layers.Dot1Q{VLANIdentifier: 3, Priority: 6, Type: layers.EthernetTypeIPv4}}, inner[1:]...)
+	tagged := build(t, append(append(append(datagram(2, 4789), &layers.VXLAN{ValidIDFlag: true, VNI: 42}), inner...), payload)...)
+
 	for name, test := range map[string]struct {
 		frame       []byte
 		vni         uint32
@@ -46,6 +52,7 @@ func TestInnermostDatagramIsFound(t *testing.T) {
 		payload     string
 	}{
 		"without a tunnel":             {plain, 0, "", "the payload, and so on"},
+		"inside VXLAN, with a tag":     {tagged, 42, "10.42.2.1", "the payload, and so on"},
 		"inside VXLAN":                 {tunnelled, 42, "10.42.2.1", "the payload, and so on"},
 		"inside VXLAN and cut by snap": {tunnelled[:len(tunnelled)-11], 42, "10.42.2.1", "the payload"},
 	} {
@@ -59,6 +66,9 @@ func TestInnermostDatagramIsFound(t *testing.T) {
 			}
 			if test.outerSource != "" && got.OuterSource != netip.MustParseAddr(test.outerSource) {
 				t.Errorf("tunnel from %s", got.OuterSource)
+			}
+			if strings.HasSuffix(name, "a tag") != (got.VLAN != nil) || got.VLAN != nil && *got.VLAN != (VLANTag{ID: 3, PCP: 6}) {
+				t.Errorf("the tag is %+v", got.VLAN)
 			}
 			if got.Source.String() != "10.42.1.1:1" || got.Destination.String() != "10.42.1.2:7000" {
 				t.Errorf("from %s to %s", got.Source, got.Destination)

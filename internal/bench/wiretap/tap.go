@@ -165,22 +165,27 @@ func udpFilter() []unix.SockFilter {
 	}
 }
 
-// udpFilterWithout leaves out what has the port as its destination in the innermost header. Shorter frames have no such.
+// udpFilterWithout leaves out what has the port as its destination in the innermost header. Shorter frames have no such, and nobody
+// looks behind an inner tag.
 func udpFilterWithout(port uint16) []unix.SockFilter {
 	const (
 		etherTypeAt     = 12
 		protocolAt      = 14 + 9
 		outerPortAt     = 14 + 20 + 2
-		innerProtocolAt = 14 + 20 + 8 + 8 + protocolAt
-		innerPortAt     = 14 + 20 + 8 + 8 + outerPortAt
+		inner           = 14 + 20 + 8 + 8
+		innerTypeAt     = inner + etherTypeAt
+		innerProtocolAt = inner + protocolAt
+		innerPortAt     = inner + outerPortAt
 	)
 	return []unix.SockFilter{
 		{Code: unix.BPF_LD | unix.BPF_H | unix.BPF_ABS, K: etherTypeAt},
-		{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, K: unix.ETH_P_IP, Jf: 9},
+		{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, K: unix.ETH_P_IP, Jf: 11},
 		{Code: unix.BPF_LD | unix.BPF_B | unix.BPF_ABS, K: protocolAt},
-		{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, K: unix.IPPROTO_UDP, Jf: 7},
+		{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, K: unix.IPPROTO_UDP, Jf: 9},
 		{Code: unix.BPF_LD | unix.BPF_H | unix.BPF_ABS, K: outerPortAt},
-		{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, K: vxlanPort, Jf: 4},
+		{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, K: vxlanPort, Jf: 6},
+		{Code: unix.BPF_LD | unix.BPF_H | unix.BPF_ABS, K: innerTypeAt},
+		{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, K: unix.ETH_P_8021Q, Jt: 4},
 		{Code: unix.BPF_LD | unix.BPF_B | unix.BPF_ABS, K: innerProtocolAt},
 		{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, K: unix.IPPROTO_UDP, Jf: 3},
 		{Code: unix.BPF_LD | unix.BPF_H | unix.BPF_ABS, K: innerPortAt},

@@ -109,6 +109,8 @@ func TestPagesAndHelpKnowTheSameOptions(t *testing.T) {
 	delete(common, "--version")
 	switched := maps.Clone(common)
 	maps.Copy(switched, pageOptions(section(t, "ktsn.1", ".Ss ktsn ovs"), true))
+	federated := maps.Clone(common)
+	maps.Copy(federated, pageOptions(section(t, "ktsn.1", ".Ss ktsn fed"), true))
 	helps := map[string]string{"--help": "", "-h": ""}
 	sidecar := pageOptions(section(t, "ktsn-kubevirt.8", ".Sh OPTIONS"), true)
 	delete(sidecar, "-limit")
@@ -120,8 +122,10 @@ func TestPagesAndHelpKnowTheSameOptions(t *testing.T) {
 	}{
 		"ktsnd":                     {"ktsnd", "", "ktsnd.8", ".Sh OPTIONS", true, nil},
 		"ktsn-realtime":             {"ktsn-realtime", "", "ktsn-realtime.8", ".Sh OPTIONS", true, nil},
+		"ktsn-wait":                 {"ktsn-wait", "", "ktsn-wait.8", ".Sh OPTIONS", true, nil},
 		"ktsn-relay":                {"ktsn-relay", "", "ktsn-relay.8", ".Sh OPTIONS", true, nil},
 		"ktsn-kubevirt":             {"ktsn-kubevirt", "", "ktsn-kubevirt.8", ".Sh OPTIONS", true, nil},
+		"ktsn-federator":            {"ktsn-federator", "", "ktsn-federator.8", ".Sh OPTIONS", true, nil},
 		"ktsn-kubevirt define":      {"ktsn-kubevirt", "define", "ktsn-kubevirt.8", ".Ss ktsn-kubevirt define", true, sidecar},
 		"ktsn-guest run":            {"ktsn-guest", "run", "ktsn-guest.8", ".Ss ktsn-guest run", true, helps},
 		"ktsn-guest status":         {"ktsn-guest", "status", "ktsn-guest.8", ".Ss ktsn-guest status", true, helps},
@@ -145,6 +149,17 @@ func TestPagesAndHelpKnowTheSameOptions(t *testing.T) {
 		"ktsn bench compare":        {"ktsn-bench", "bench compare", "ktsn-bench.1", ".Ss ktsn bench compare", true, common},
 		"ktsn run":                  {"ktsn", "run", "ktsn.1", ".Ss ktsn run", true, common},
 		"ktsn doctor":               {"ktsn", "doctor", "ktsn.1", ".Ss ktsn doctor", true, common},
+		"ktsn fed join":             {"ktsn", "fed join", "ktsn.1", ".Ss ktsn fed join", true, federated},
+		"ktsn fed enroll":           {"ktsn", "fed enroll", "ktsn.1", ".Ss ktsn fed enroll", true, federated},
+		"ktsn fed unjoin":           {"ktsn", "fed unjoin", "ktsn.1", ".Ss ktsn fed unjoin", true, federated},
+		"ktsn fed clusters":         {"ktsn", "fed clusters", "ktsn.1", ".Ss ktsn fed clusters", true, federated},
+		"ktsn fed deploy":           {"ktsn", "fed deploy", "ktsn.1", ".Ss ktsn fed deploy", true, federated},
+		"ktsn fed move":             {"ktsn", "fed move", "ktsn.1", ".Ss ktsn fed move", true, federated},
+		"ktsn fed delete":           {"ktsn", "fed delete", "ktsn.1", ".Ss ktsn fed delete", true, federated},
+		"ktsn fed where":            {"ktsn", "fed where", "ktsn.1", ".Ss ktsn fed where", true, federated},
+		"ktsn fed networks":         {"ktsn", "fed networks", "ktsn.1", ".Ss ktsn fed networks", true, federated},
+		"ktsn fed events":           {"ktsn", "fed events", "ktsn.1", ".Ss ktsn fed events", true, federated},
+		"ktsn fed watch":            {"ktsn", "fed watch", "ktsn.1", ".Ss ktsn fed watch", true, federated},
 		"ktsn ovs setup":            {"ktsn", "ovs setup", "ktsn.1", ".Ss ktsn ovs setup", true, switched},
 		"ktsn ovs status":           {"ktsn", "ovs status", "ktsn.1", ".Ss ktsn ovs status", true, switched},
 		"ktsn ovs teardown":         {"ktsn", "ovs teardown", "ktsn.1", ".Ss ktsn ovs teardown", true, switched},

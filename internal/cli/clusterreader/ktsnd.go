@@ -16,6 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/httpstream"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/remotecommand"
+
+	"github.com/kubernetsn/kubernetsn/internal/shared/podstatus"
 )
 
 // What selects the pods of the chart: those with a node's ktsnd, those with its agent, those of the operator.
@@ -40,7 +42,7 @@ func (c *Cluster) PodsOn(ctx context.Context, node, selector string) ([]corev1.P
 
 // askable is the pod of several ktsnd in which ktsn is run: one that is ready, or one that runs. Each reaches the ktsnd that serves.
 func askable(pods []corev1.Pod) *corev1.Pod {
-	for _, good := range []func(*corev1.Pod) bool{Ready, running} {
+	for _, good := range []func(*corev1.Pod) bool{podstatus.Ready, running} {
 		for i := range pods {
 			if good(&pods[i]) {
 				return &pods[i]
@@ -48,13 +50,6 @@ func askable(pods []corev1.Pod) *corev1.Pod {
 		}
 	}
 	return nil
-}
-
-// Ready tells whether a pod is.
-func Ready(pod *corev1.Pod) bool {
-	return slices.ContainsFunc(pod.Status.Conditions, func(condition corev1.PodCondition) bool {
-		return condition.Type == corev1.PodReady && condition.Status == corev1.ConditionTrue
-	})
 }
 
 func running(pod *corev1.Pod) bool {
@@ -76,6 +71,18 @@ func (c *Cluster) Ktsn(ctx context.Context, node string, out io.Writer, argument
 	if err != nil {
 		return fmt.Errorf("ask ktsnd on node %s, in pod %s/%s: %w %s", node, pod.Namespace, pod.Name, err,
 			strings.TrimPrefix(strings.TrimSpace(complaint.String()), "ktsn: "))
+	}
+	return nil
+}
+
+// Run runs a command in a container of a pod of anybody's, and copies what it says to out. The error has what it complained of. It may
+// take 15 s and say 1 MiB.
+func (c *Cluster) Run(ctx context.Context, pod *corev1.Pod, container string, out io.Writer, command ...string) error {
+	complaint, err := ofTenants.hold(ctx, out, func(ctx context.Context, stdout, stderr io.Writer) error {
+		return c.execute(ctx, pod, container, command, stdout, stderr)
+	})
+	if err != nil {
+		return fmt.Errorf("run %s in container %s of pod %s/%s: %w %s", command[0], container, pod.Namespace, pod.Name, err, strings.TrimSpace(complaint))
 	}
 	return nil
 }

@@ -26,8 +26,10 @@ var (
 	Events      = schema.GroupVersionResource{Version: "v1", Resource: "events"}
 	CSINodes    = schema.GroupVersionResource{Group: "storage.k8s.io", Version: "v1", Resource: "csinodes"}
 	Networks    = v1alpha1.GroupVersion.WithResource("tsnnetworks")
+	TSNLinks    = v1alpha1.GroupVersion.WithResource("tsnlinks")
 	TSNNodes    = v1alpha1.GroupVersion.WithResource("tsnnodes")
 	Attachments = schema.GroupVersionResource{Group: "k8s.cni.cncf.io", Version: "v1", Resource: "network-attachment-definitions"}
+	Runtimes    = schema.GroupVersionResource{Group: "node.k8s.io", Version: "v1", Resource: "runtimeclasses"}
 	Webhooks    = schema.GroupVersionResource{Group: "admissionregistration.k8s.io", Version: "v1", Resource: "mutatingwebhookconfigurations"}
 )
 

@@ -13,6 +13,7 @@ import (
 
 	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
 	"github.com/kubernetsn/kubernetsn/internal/node/capture"
+	"github.com/kubernetsn/kubernetsn/internal/shared/device"
 )
 
 // pastLibrary says whether programs of the pod send past libktsn.so, and what becomes of that.
@@ -27,8 +28,12 @@ func (d *Doctor) pastLibrary(ctx context.Context, pod *corev1.Pod) {
 			continue
 		}
 		d.machineAt(pod, &all[i])
-		if all[i].Device == v1alpha1.DeviceVhostUser {
+		switch all[i].Device {
+		case v1alpha1.DeviceVhostUser:
 			continue // all of it goes through its relay, of which Events and metrics speak
+		case device.Veth:
+			d.capturedOf(&all[i])
+			continue
 		}
 		d.pastLibraryAt(pod, &all[i])
 		d.relayOf(&all[i])
@@ -45,6 +50,24 @@ func (d *Doctor) machineAt(pod *corev1.Pod, at *capture.At) {
 	case wanted != "":
 		d.say(Bad, about, makeAnew, "is to be connected by %s, and is not: the annotation %s was added after the pod was made, or what connects it was removed",
 			wanted, v1alpha1.DeviceAnnotation)
+	}
+}
+
+// capturedOf says what becomes of frames of a machine that has the interface itself: they are captured at the node's end alone.
+func (d *Doctor) capturedOf(at *capture.At) {
+	about := "frames of " + at.Interface
+	switch {
+	case at.Failure != "":
+		d.say(Note, about, "", "could not be looked at: %s", at.Failure)
+	case !at.Node.Attached:
+		d.say(Bad, about, "have them captured (spec.capture: Timed of the TSNNetwork) and make the pod anew", "nothing captures frames of the machine, so those with a "+
+			"transmit time do not reach ktsnd")
+	case !at.Node.HasRelay():
+		d.say(Bad, about, "see the log of ktsn-agent on the node", "their relay is away, so those with a transmit time are dropped: %d so far", at.Node.NoRelay)
+	case len(at.Dropped()) > 0:
+		d.say(Note, about, remedy(at), "%s; %d reached ktsnd", droppedText(at.Dropped()), at.Node.Timed)
+	default:
+		d.ok(about, "%d with a transmit time and %d others went to ktsnd", at.Node.Timed, at.Node.Untimed)
 	}
 }
 

@@ -11,11 +11,13 @@ import (
 	"strings"
 	"unicode"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/kubernetsn/kubernetsn/internal/cli/clusterreader"
 	"github.com/kubernetsn/kubernetsn/internal/node/capture"
 	"github.com/kubernetsn/kubernetsn/internal/node/hostsettings"
+	"github.com/kubernetsn/kubernetsn/internal/node/machine"
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
 )
 
@@ -46,6 +48,7 @@ type State struct {
 	Pods      []control.Pod              `json:"pods"`
 	Flows     []control.Flow             `json:"flows"`
 	Clocks    []control.NetworkClock     `json:"network-clocks"`
+	Devices   []machine.Machine          `json:"devices"`
 }
 
 // Doctor looks.
@@ -57,6 +60,8 @@ type Doctor struct {
 	AskCapture func(ctx context.Context, node string) ([]capture.At, error)
 	// AskSettings asks how a node's machine is set up.
 	AskSettings func(ctx context.Context, node string) ([]hostsettings.Setting, error)
+	// AskGuest runs ktsn-guest in a container of a pod, and returns what it says, also if it fails.
+	AskGuest func(ctx context.Context, pod *corev1.Pod, container string, arguments ...string) (string, error)
 
 	found []Finding
 }
@@ -77,6 +82,11 @@ func New(c *clusterreader.Cluster) *Doctor {
 			err = ask(ctx, c, node, &all, "node", "settings")
 			return all, err
 		},
+		AskGuest: func(ctx context.Context, pod *corev1.Pod, container string, arguments ...string) (string, error) {
+			var said bytes.Buffer
+			err := c.Run(ctx, pod, container, &said, append([]string{guestProgram}, arguments...)...)
+			return said.String(), err
+		},
 	}
 }
 
@@ -96,9 +106,10 @@ func (d *Doctor) say(level Level, about, mend, text string, arguments ...any) {
 	if len(arguments) > 0 {
 		text = fmt.Sprintf(text, arguments...)
 	}
-	text = strings.TrimSpace(strings.Map(printable, text))
-	d.found = append(d.found, Finding{Level: level, About: about, Text: text, Mend: mend})
+	d.found = append(d.found, Finding{Level: level, About: clean(about), Text: clean(text), Mend: clean(mend)})
 }
+
+func clean(text string) string { return strings.TrimSpace(strings.Map(printable, text)) }
 
 // printable keeps a finding on one line, and a terminal from what the pod's owner wrote into annotations and messages.
 func printable(r rune) rune {

@@ -27,6 +27,7 @@ import (
 
 // world is a cluster in which all is well; tests spoil it.
 type world struct {
+	links    []v1alpha1.TSNLink
 	pod      corev1.Pod
 	ktsndPod corev1.Pod
 	standBy  corev1.Pod
@@ -43,6 +44,11 @@ type world struct {
 	captured []capture.At
 	settings []hostsettings.Setting
 	events   []corev1.Event
+	// handler is that of RuntimeClass kata; "": there is no such class.
+	handler string
+	// guest is what ktsn-guest says, by all its arguments or the first, errGuest how it ends.
+	guest    map[string]string
+	errGuest error
 	// nodes and pods are further ones.
 	nodes []corev1.Node
 	pods  []corev1.Pod
@@ -115,7 +121,8 @@ func (w *world) doctor(t *testing.T) *Doctor {
 	t.Helper()
 	lists := map[schema.GroupVersionResource]string{clusterreader.Pods: "PodList", clusterreader.Nodes: "NodeList", clusterreader.Namespaces: "NamespaceList",
 		clusterreader.Events: "EventList", clusterreader.CSINodes: "CSINodeList", clusterreader.Networks: "TSNNetworkList", clusterreader.TSNNodes: "TSNNodeList",
-		clusterreader.Attachments: "NetworkAttachmentDefinitionList", clusterreader.Webhooks: "MutatingWebhookConfigurationList"}
+		clusterreader.TSNLinks: "TSNLinkList",
+		clusterreader.Runtimes: "RuntimeClassList", clusterreader.Attachments: "NetworkAttachmentDefinitionList", clusterreader.Webhooks: "MutatingWebhookConfigurationList"}
 	client := fake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), lists)
 	add := func(resource schema.GroupVersionResource, kind string, object any) {
 		t.Helper()
@@ -148,10 +155,16 @@ func (w *world) doctor(t *testing.T) *Doctor {
 	if w.state.Name != "" {
 		add(clusterreader.TSNNodes, "TSNNode", &w.state)
 	}
+	for i := range w.links {
+		add(clusterreader.TSNLinks, "TSNLink", &w.links[i])
+	}
 	add(clusterreader.CSINodes, "CSINode", &map[string]any{"metadata": map[string]any{"name": "a"},
 		"spec": map[string]any{"drivers": []any{map[string]any{"name": w.driver}}}})
 	if w.attached {
 		add(clusterreader.Attachments, "NetworkAttachmentDefinition", &map[string]any{"metadata": map[string]any{"name": "tsn", "namespace": "default"}})
+	}
+	if w.handler != "" {
+		add(clusterreader.Runtimes, "RuntimeClass", &map[string]any{"metadata": map[string]any{"name": "kata"}, "handler": w.handler})
 	}
 	for i := range w.events {
 		add(clusterreader.Events, "Event", &w.events[i])
@@ -161,7 +174,16 @@ func (w *world) doctor(t *testing.T) *Doctor {
 	return &Doctor{Cluster: &clusterreader.Cluster{Client: client, System: clusterreader.DefaultSystem},
 		AskKtsnd:    func(context.Context, string) (*State, error) { return &w.ktsnd, w.errKtsnd },
 		AskCapture:  func(context.Context, string) ([]capture.At, error) { return w.captured, w.errKtsnd },
-		AskSettings: func(context.Context, string) ([]hostsettings.Setting, error) { return w.settings, w.errKtsnd }}
+		AskSettings: func(context.Context, string) ([]hostsettings.Setting, error) { return w.settings, w.errKtsnd },
+		AskGuest: func(_ context.Context, _ *corev1.Pod, container string, arguments ...string) (string, error) {
+			if container != "ktsn-guest" {
+				return "", fmt.Errorf("container %s has no ktsn-guest", container)
+			}
+			if of, is := w.guest[strings.Join(arguments, " ")]; is {
+				return of, w.errGuest
+			}
+			return w.guest[arguments[0]], w.errGuest
+		}}
 }
 
 // look has the doctor look at the pod, the node and the cluster.
@@ -363,6 +385,14 @@ func TestEachFaultIsNamedWithWhatToDo(t *testing.T) {
 			w.state.Status.Networks[0].Conditions = append(w.state.Status.Networks[0].Conditions, metav1.Condition{
 				Type: v1alpha1.ConditionCaptureOperational, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonRelayAway, Message: "killed"})
 		}, Bad, "captured frames do not go through ktsnd: RelayAway: killed"},
+		"a node that cannot encrypt": {"node", func(w *world) {
+			w.state.Status.Networks[0].Conditions = append(w.state.Status.Networks[0].Conditions, metav1.Condition{
+				Type: v1alpha1.ConditionEncryptionOperational, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonEncryptionUnavailable, Message: "no ESP"})
+		}, Bad, "frames are not encrypted as they shall be: EncryptionUnavailable: no ESP"},
+		"a node that waits for keys": {"node", func(w *world) {
+			w.state.Status.Networks[0].Conditions = append(w.state.Status.Networks[0].Conditions, metav1.Condition{
+				Type: v1alpha1.ConditionEncryptionOperational, Status: metav1.ConditionUnknown, Reason: v1alpha1.ReasonKeysWaited, Message: "node b"})
+		}, Note, "frames are not encrypted as they shall be yet: node b"},
 		"a held up ktsnd": {"node", func(w *world) { w.ktsnd.Status.Counters.LateWakeup = 2 }, Note, "2 were late because ktsnd was"},
 		"a stopped ktsnd": {"node", func(w *world) {
 			w.ktsnd.Status.RealtimeBudget = control.RealtimeBudget{RuntimeNs: 2e8, PeriodNs: 1e9, Stops: 3, StoppedNs: 12e7, Source: "cgroup"}

@@ -50,6 +50,7 @@ func (d *Doctor) Node(ctx context.Context, name string) ([]Finding, error) {
 		}
 		d.clocksOnNode(ctx, state)
 	}
+	d.links(ctx, "links of node "+name, onNode(name))
 	d.ktsndOnNode(ctx, name)
 	d.settings(ctx, name)
 	return d.take(), nil
@@ -168,6 +169,21 @@ func (d *Doctor) networkOnNode(network string, node *v1alpha1.TSNNode) {
 	captured := meta.FindStatusCondition(said.Conditions, v1alpha1.ConditionCaptureOperational)
 	if captured != nil && captured.Status == metav1.ConditionFalse {
 		d.say(Bad, about, "see the logs of ktsn-agent and ktsnd on the node", "captured frames do not go through ktsnd: %s: %s", captured.Reason, captured.Message)
+	}
+	d.encryptionOnNode(about, said)
+}
+
+// encryptionOnNode says whether the network's frames are encrypted as they shall be.
+func (d *Doctor) encryptionOnNode(about string, said *v1alpha1.NodeNetworkStatus) {
+	is := meta.FindStatusCondition(said.Conditions, v1alpha1.ConditionEncryptionOperational)
+	switch {
+	case is == nil:
+	case is.Status == metav1.ConditionTrue:
+		d.ok(about, "frames to all other nodes are encrypted")
+	case is.Status == metav1.ConditionFalse:
+		d.say(Bad, about, "docs/encryption.md says what each reason means", "frames are not encrypted as they shall be: %s: %s", is.Reason, is.Message)
+	default:
+		d.say(Note, about, "wait a moment; else see the logs of ktsn-agent there and of ktsn-operator", "frames are not encrypted as they shall be yet: %s", is.Message)
 	}
 }
 

@@ -19,13 +19,14 @@ import (
 
 	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
 	"github.com/kubernetsn/kubernetsn/internal/cli/clusterreader"
+	"github.com/kubernetsn/kubernetsn/internal/shared/podstatus"
 	"github.com/kubernetsn/kubernetsn/internal/shared/tsnnetwork"
 )
 
 // Multus' annotations: what a pod is to be attached to, and what came of it.
 const (
 	attachedTo     = "k8s.v1.cni.cncf.io/networks"
-	attachedStatus = "k8s.v1.cni.cncf.io/network-status"
+	attachedStatus = podstatus.MultusAnnotation
 )
 
 const makeAnew = "delete the pod, so that whatever made it makes it anew"
@@ -67,6 +68,7 @@ func (d *Doctor) Pod(ctx context.Context, namespace, name string) ([]Finding, er
 		return d.take(), nil
 	}
 	networks := d.networksOf(ctx, pod, names)
+	d.kata(ctx, pod)
 	d.mutated(pod, names)
 	for _, network := range names {
 		d.attachment(ctx, pod.Namespace, network)
@@ -82,8 +84,13 @@ func (d *Doctor) Pod(ctx context.Context, namespace, name string) ([]Finding, er
 		}
 		d.attached(pod, names)
 		d.running(pod)
-		d.inKtsnd(ctx, pod, networks)
-		d.pastLibrary(ctx, pod)
+		if pod.Annotations[v1alpha1.DeviceAnnotation] == v1alpha1.DeviceVFIO {
+			d.cards(ctx, pod, names) // of which ktsnd knows nothing
+		} else {
+			d.inKtsnd(ctx, pod, networks)
+			d.pastLibrary(ctx, pod)
+			d.guest(ctx, pod, names)
+		}
 	}
 	d.events(ctx, pod)
 	return d.take(), nil
@@ -211,7 +218,7 @@ func (d *Doctor) mutated(pod *corev1.Pod, names []string) {
 		}
 	}
 	hasVolume := func(volume corev1.Volume) bool { return volume.CSI != nil && volume.CSI.Driver == v1alpha1.CSIDriver }
-	if !slices.ContainsFunc(pod.Spec.Volumes, hasVolume) {
+	if !isOfKata(pod) && !slices.ContainsFunc(pod.Spec.Volumes, hasVolume) {
 		lacks = append(lacks, "the volume of "+v1alpha1.CSIDriver)
 	}
 	if len(lacks) > 0 {
@@ -219,11 +226,14 @@ func (d *Doctor) mutated(pod *corev1.Pod, names []string) {
 			"the pod lacks %s: the annotation was added after the pod was made, or the webhook was not there", strings.Join(lacks, ", "))
 		return
 	}
-	if wanted := pod.Annotations[v1alpha1.DeviceAnnotation]; wanted != "" {
+	switch wanted := pod.Annotations[v1alpha1.DeviceAnnotation]; {
+	case isOfKata(pod):
+		d.ok(about, "has added the attachment, for a virtual machine of Kata by %s", wanted)
+	case wanted != "":
 		d.ok(about, "has added attachment and volume, for a virtual machine by %s", wanted)
-		return
+	default:
+		d.ok(about, "has added attachment, volume and LD_PRELOAD")
 	}
-	d.ok(about, "has added attachment, volume and LD_PRELOAD")
 }
 
 func (d *Doctor) attachment(ctx context.Context, namespace, network string) {
@@ -318,22 +328,25 @@ func (d *Doctor) inKtsnd(ctx context.Context, pod *corev1.Pod, networks []v1alph
 		return
 	}
 	one := &state.Pods[at]
+	d.machines(pod, state)
 	switch {
 	case one.Path == "":
 		d.say(Bad, about, "look at the agent on the node: `ktsn doctor --node "+pod.Spec.NodeName+"`", "the pod has no socket of ktsnd: its volume is missing")
 	case one.Endpoints == 0:
 		d.say(Bad, about, makeAnew, "ktsnd knows no interface of the pod")
+	case one.RelayConnections == 0 && isOfKata(pod):
+		d.say(Bad, about, "see the log of ktsn-agent on the node", "no relay serves the pod's machine, so its frames with a transmit time do not leave")
 	case one.Processes == 0 && one.RelayConnections == 0:
 		d.say(Note, about, "a program asks with SO_TXTIME; static programs, Go programs and those that are set-uid do so past libktsn.so, and are captured where the network does",
 			"no process of the pod has asked for transmit times yet")
 	default:
-		d.flows(state, uid, one)
+		d.flows(state, uid, one, isOfKata(pod))
 	}
 	d.rings(pod, networks, one)
 }
 
 // flows says how the pod's messages fare.
-func (d *Doctor) flows(state *State, uid string, one *controlPod) {
+func (d *Doctor) flows(state *State, uid string, one *controlPod, machine bool) {
 	const about = "messages"
 	var sent, late, dropped uint64
 	for _, flow := range state.Flows {
@@ -341,9 +354,12 @@ func (d *Doctor) flows(state *State, uid string, one *controlPod) {
 			sent, late, dropped = sent+flow.Sent, late+flow.Late, dropped+flow.Dropped
 		}
 	}
-	if one.Processes > 0 {
+	switch {
+	case one.Processes > 0:
 		d.ok("ktsnd", "serves the pod: processes %d, timed sockets %d", one.Processes, one.Sockets)
-	} else {
+	case machine:
+		d.ok("ktsnd", "serves the pod's machine by its relay")
+	default:
 		d.ok("ktsnd", "serves the pod by its relay alone: no process has asked for transmit times through libktsn.so")
 	}
 	switch {
@@ -376,7 +392,11 @@ func (d *Doctor) events(ctx context.Context, pod *corev1.Pod) {
 	})
 	slices.SortFunc(all, func(a, b corev1.Event) int { return a.LastTimestamp.Compare(b.LastTimestamp.Time) })
 	for _, event := range all[max(0, len(all)-mostEvents):] {
-		d.say(Note, "Event", "", "%s: %s", event.Reason, strings.TrimSpace(event.Message))
+		level, mend := Note, ""
+		if isOfNoRuntime(&event) {
+			level, mend = Bad, noRuntimeMend
+		}
+		d.say(level, "Event", mend, "%s: %s", event.Reason, strings.TrimSpace(event.Message))
 	}
 }
 

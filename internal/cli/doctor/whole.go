@@ -11,6 +11,7 @@ import (
 
 	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
 	"github.com/kubernetsn/kubernetsn/internal/cli/clusterreader"
+	"github.com/kubernetsn/kubernetsn/internal/shared/podstatus"
 )
 
 // webhook is what of a MutatingWebhookConfiguration counts.
@@ -39,6 +40,7 @@ func (d *Doctor) Whole(ctx context.Context) ([]Finding, error) {
 	for i := range networks {
 		d.conditions("network "+networks[i].Name, &networks[i])
 	}
+	d.links(ctx, "links", everyLink)
 	d.activeNodes(ctx)
 	return d.take(), nil
 }
@@ -52,7 +54,7 @@ func (d *Doctor) operator(ctx context.Context) {
 	}
 	ready := 0
 	for i := range pods {
-		if clusterreader.Ready(&pods[i]) {
+		if podstatus.Ready(&pods[i]) {
 			ready++
 		}
 	}
@@ -126,7 +128,7 @@ func (d *Doctor) unwell(ctx context.Context, nodes []corev1.Node) []corev1.Node 
 		}
 		ready[selector] = map[string]bool{}
 		for i := range pods {
-			if clusterreader.Ready(&pods[i]) {
+			if podstatus.Ready(&pods[i]) {
 				ready[selector][pods[i].Spec.NodeName] = true
 			}
 		}

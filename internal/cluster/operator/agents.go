@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
+	"github.com/kubernetsn/kubernetsn/internal/shared/podstatus"
 )
 
 // agentPatience is for how long what a node has reported counts without an agent that is ready. An upgrade ends the old agent before
@@ -86,7 +87,7 @@ func (a *agentIndex) set(pod *corev1.Pod) (node string) {
 	}
 	key := types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}
 	before, known := a.pods[key]
-	after := agentPod{pod.Spec.NodeName, isReady(pod)}
+	after := agentPod{pod.Spec.NodeName, podstatus.Ready(pod)}
 	if known && before == after {
 		return ""
 	}
@@ -243,12 +244,6 @@ func (a *agentIndex) isSynced() {
 		defer a.mu.Unlock()
 		a.began = a.now()
 		close(a.synced)
-	})
-}
-
-func isReady(pod *corev1.Pod) bool {
-	return slices.ContainsFunc(pod.Status.Conditions, func(is corev1.PodCondition) bool {
-		return is.Type == corev1.PodReady && is.Status == corev1.ConditionTrue
 	})
 }
 

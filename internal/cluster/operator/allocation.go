@@ -3,14 +3,16 @@
 package operator
 
 import (
+	"cmp"
 	"maps"
 	"net/netip"
 	"slices"
 
 	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
+	"github.com/kubernetsn/kubernetsn/internal/shared/tsnnetwork"
 )
 
-// allocateAll divides a network's ranges among those of the nodes that have pods on it, and that had a part before. A
+// allocateAll divides a network's ranges, or this cluster's parts of them, among those of the nodes that have pods on it, and that had a part before. A
 // node has a part of each range or of none.
 func allocateAll(network *v1alpha1.TSNNetwork, have map[string]part, nodes *nodeSet, used *usage) (parts map[string]part, without []string, err error) {
 	exist := slices.Collect(maps.Keys(nodes.all))
@@ -25,20 +27,20 @@ func allocateAll(network *v1alpha1.TSNNetwork, have map[string]part, nodes *node
 		// Those without stay invalid, and are no parts.
 		have4[node], have6[node] = part.ipv4, part.ipv6
 	}
-	range4, err := newWhole(network.Spec.IPv4.CIDR, network.Spec.IPv4.NodePrefixLength)
+	range4, err := tsnnetwork.NewWhole(cmp.Or(network.Spec.IPv4.Part, network.Spec.IPv4.CIDR), network.Spec.IPv4.NodePrefixLength)
 	if err != nil {
 		return nil, nil, err
 	}
-	parts4, without := range4.allocate(have4, exist, wanted)
+	parts4, without := range4.Allocate(have4, exist, wanted)
 	parts6 := map[string]netip.Prefix{}
 	if network.Spec.IPv6 != nil {
-		range6, err := newWhole(network.Spec.IPv6.CIDR, network.Spec.IPv6.NodePrefixLength)
+		range6, err := tsnnetwork.NewWhole(cmp.Or(network.Spec.IPv6.Part, network.Spec.IPv6.CIDR), network.Spec.IPv6.NodePrefixLength)
 		if err != nil {
 			return nil, nil, err
 		}
 		wanted = slices.DeleteFunc(wanted, func(node string) bool { return slices.Contains(without, node) })
 		var without6 []string
-		parts6, without6 = range6.allocate(have6, exist, wanted)
+		parts6, without6 = range6.Allocate(have6, exist, wanted)
 		without = append(without, without6...)
 	}
 	parts = make(map[string]part, len(parts4))

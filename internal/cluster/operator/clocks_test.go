@@ -441,7 +441,7 @@ func TestANodeThatAnswersWithoutAnAgentIsLost(t *testing.T) {
 
 func TestOfANodeIsKeptWhatSaysHowItsClockIs(t *testing.T) {
 	began := metav1.NewTime(time.Unix(77, 0))
-	kept, err := slimNode(&corev1.Node{
+	kept, err := slimNode(nil)(&corev1.Node{
 		ObjectMeta: metav1.ObjectMeta{Name: "a", Labels: map[string]string{"own": "own", v1alpha1.NodeLabel: "true", v1alpha1.ClockLabelPrefix + "old": "lost"}},
 		Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{
 			{Type: corev1.NodeDiskPressure, Status: corev1.ConditionFalse},

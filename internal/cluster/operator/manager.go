@@ -11,6 +11,7 @@ import (
 
 	"github.com/go-logr/logr"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -54,16 +55,24 @@ func Run(ctx context.Context, options *Options, config *rest.Config, nowTAI func
 	if err := waitForServer(ctx, live, log); err != nil {
 		return err
 	}
+	switched, err := switchedSelector(options.SwitchedNodes)
+	if err != nil {
+		return err
+	}
+	lease, err := leaseOf(options, config)
+	if err != nil {
+		return err
+	}
 	certificates := newServer(options, live, log)
 	timeout := shutdownTimeout
 	m, err := ctrl.NewManager(config, manager.Options{
 		Scheme: scheme, Logger: logger,
-		LeaderElection: true, LeaderElectionID: "ktsn-operator", LeaderElectionNamespace: options.Namespace,
+		LeaderElection: true, LeaderElectionID: leaseName, LeaderElectionNamespace: options.Namespace, LeaderElectionResourceLockInterface: lease,
 		// It ends as soon as it is no leader any more.
 		LeaderElectionReleaseOnCancel: true,
 		HealthProbeBindAddress:        options.Health,
 		Metrics:                       server.Options{BindAddress: options.Metrics},
-		Cache:                         Cache(),
+		Cache:                         Cache(options.Namespace, selectedKeys(switched)...),
 		GracefulShutdownTimeout:       &timeout,
 		WebhookServer: webhook.NewServer(webhook.Options{Port: options.Port, TLSOpts: []func(*tls.Config){func(c *tls.Config) {
 			c.MinVersion = tls.VersionTLS13
@@ -119,12 +128,16 @@ func addAll(ctx context.Context, m manager.Manager, options *Options, live clien
 		return err
 	}
 	renewer := &certificate.Renewer{Places: places(options), Client: live, Now: time.Now, Log: log}
-	for _, runnable := range []manager.Runnable{certificates, renewer} {
+	attachment := &linksAttachment{client: live, namespace: options.Namespace, log: log}
+	for _, runnable := range []manager.Runnable{certificates, renewer, attachment} {
 		if err := m.Add(runnable); err != nil {
 			return err
 		}
 	}
-	m.GetWebhookServer().Register(podhook.Path, &webhook.Admission{Handler: &podhook.Handler{Cached: m.GetClient(), Live: m.GetAPIReader(), Kata: options.Kata}})
+	m.GetWebhookServer().Register(podhook.Path, &webhook.Admission{Handler: &podhook.Handler{
+		Cached: m.GetClient(), Live: m.GetAPIReader(), Kata: options.Kata,
+		Links: podhook.Links{Namespace: options.Namespace, Image: options.WaitImage, PullPolicy: corev1.PullPolicy(options.WaitPullPolicy)},
+	}})
 	if err := m.AddHealthzCheck("alive", healthz.Ping); err != nil {
 		return err
 	}

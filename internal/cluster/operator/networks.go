@@ -19,6 +19,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
+	"github.com/kubernetsn/kubernetsn/internal/cluster/links"
+	"github.com/kubernetsn/kubernetsn/internal/shared/tsnnetwork"
 )
 
 // Networks makes true what TSNNetworks ask for.
@@ -27,6 +29,8 @@ type Networks struct {
 	// Live reads past the cache.
 	Live   client.Reader
 	Events record.EventRecorder
+	// Namespace is the operator's own.
+	Namespace string
 	// NowTAI is the time by which nodes agree, in nanoseconds.
 	NowTAI func() int64
 	shared *shared
@@ -44,9 +48,10 @@ type Networks struct {
 	differs map[string]time.Time
 }
 
-func newNetworks(shared *shared, cluster client.Client, events record.EventRecorder, nowTAI func() int64) *Networks {
+func newNetworks(shared *shared, cluster client.Client, events record.EventRecorder, namespace string, nowTAI func() int64) *Networks {
+	shared.keys = &keys{client: cluster, live: shared.live, namespace: namespace}
 	return &Networks{
-		Client: cluster, Live: shared.live, Events: events, NowTAI: nowTAI, shared: shared, pace: newPace(time.Now),
+		Client: cluster, Live: shared.live, Events: events, Namespace: namespace, NowTAI: nowTAI, shared: shared, pace: newPace(time.Now),
 		attached: map[string]attached{}, said: map[string]map[string]bool{}, saidNode: map[string]string{}, differs: map[string]time.Time{},
 	}
 }
@@ -186,7 +191,7 @@ func (r *Networks) linger(ctx context.Context, network *v1alpha1.TSNNetwork, all
 	r.askNodes(network, all, nodes, used, parts)
 	return r.tell(ctx, network, &outcome{
 		used: used, parts: parts, request: network.Status.Schedule, found: append(found, problem...),
-		older: nodes.older(all) || !nodes.know(network, parts), reports: reportsOf(network, used, nodes),
+		older: nodes.older(all) || !nodes.know(network, parts), reports: reportsOf(network, used, nodes), keys: network.Status.ClusterKeys,
 	})
 }
 
@@ -194,9 +199,12 @@ func (r *Networks) linger(ctx context.Context, network *v1alpha1.TSNNetwork, all
 func (r *Networks) serve(ctx context.Context, network *v1alpha1.TSNNetwork, all []v1alpha1.TSNNetwork, nodes *nodeSet,
 	used *usage) (reconcile.Result, error) {
 	is := &outcome{used: used}
-	if other, why := conflict(network, all); other != "" {
-		is.found = append(is.found, finding{reason: v1alpha1.ReasonOverlaps, blocks: true,
-			text: fmt.Sprintf("network %s has %s, and was there first; give this one others", other, why)})
+	conflict, err := r.conflict(ctx, network, all)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	if conflict != "" {
+		is.found = append(is.found, finding{reason: v1alpha1.ReasonOverlaps, blocks: true, text: conflict})
 		if len(r.shared.parts.of(network.Name)) == 0 {
 			return r.tell(ctx, network, is)
 		}
@@ -210,6 +218,18 @@ func (r *Networks) serve(ctx context.Context, network *v1alpha1.TSNNetwork, all 
 		return reconcile.Result{}, err
 	}
 	is.found = append(is.found, problem...)
+	var peers v1alpha1.TSNPeersList // the cache's own, and only read
+	if err := r.Client.List(ctx, &peers, client.UnsafeDisableDeepCopy); err != nil {
+		return reconcile.Result{}, fmt.Errorf("list the peers of network %s: %w", network.Name, err)
+	}
+	if is.keys, problem, err = r.shared.keys.clusterKeys(ctx, network, peers.Items); err != nil {
+		return reconcile.Result{}, err
+	}
+	is.found = append(is.found, problem...)
+	if is.span, problem, err = r.spanOf(ctx, network, nodes); err != nil {
+		return reconcile.Result{}, err
+	}
+	is.found = append(is.found, append(problem, tooLarge(network, nodes, used)...)...)
 	is.older = nodes.older(all) || !nodes.know(network, is.parts)
 	r.askNodes(network, all, nodes, used, is.parts)
 	is.request, problem = schedule(network, owner(all), nodes, r.NowTAI())
@@ -221,6 +241,24 @@ func (r *Networks) serve(ctx context.Context, network *v1alpha1.TSNNetwork, all 
 		is.found = append(is.found, finding{reason: v1alpha1.ReasonClocksDiffer, text: is.differ, once: v1alpha1.ReasonClocksDiffer})
 	}
 	return r.tell(ctx, network, is)
+}
+
+// conflict says what of a network is another's, "" if nothing is.
+func (r *Networks) conflict(ctx context.Context, network *v1alpha1.TSNNetwork, all []v1alpha1.TSNNetwork) (string, error) {
+	if other, why := tsnnetwork.Conflict(network, all); other != "" {
+		return fmt.Sprintf("network %s has %s, and was there first; give this one others", other, why), nil
+	}
+	if network.Spec.VNI >= v1alpha1.FirstLinkVNI {
+		return fmt.Sprintf("spec.vni is %d, and those from %d on are links'; make the network anew with a smaller one", network.Spec.VNI, v1alpha1.FirstLinkVNI), nil
+	}
+	var services v1alpha1.TSNServiceList
+	if err := r.Client.List(ctx, &services, client.UnsafeDisableDeepCopy); err != nil {
+		return "", fmt.Errorf("list the services: %w", err)
+	}
+	if other, which := links.NetworkConflict(network, services.Items); other != "" {
+		return fmt.Sprintf("%s has addresses of the same range, %s, and was there first; give this network others", other, which), nil
+	}
+	return "", nil
 }
 
 // attachmentFinding divides what went wrong with attachments into what a person must mend and the rest.

@@ -45,7 +45,7 @@ func inCluster(t *testing.T, objects ...client.Object) *Networks {
 	}
 	shared.pods.isSynced()
 	shared.agents.isSynced()
-	return newNetworks(shared, cluster, record.NewFakeRecorder(100), func() int64 { return 0 })
+	return newNetworks(shared, cluster, record.NewFakeRecorder(100), "kubernetsn", func() int64 { return 0 })
 }
 
 // lookAt has the controller look at the network, and returns it.

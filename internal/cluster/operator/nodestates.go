@@ -78,10 +78,15 @@ func (r *NodeStates) look(ctx context.Context, name string) (waits bool, err err
 	if gone || len(parts) == 0 && !active(&node) {
 		return waits, r.remove(ctx, have)
 	}
+	var told []v1alpha1.ClusterKey
+	if have != nil {
+		told = have.Spec.ClusterKeys
+	}
 	spec, err := r.spec(ctx, name, parts)
 	if err != nil {
 		return false, err
 	}
+	spec.ClusterKeys = r.shared.links.of(name, told)
 	return waits, r.write(ctx, have, &node, spec)
 }
 
@@ -163,7 +168,7 @@ func (r *NodeStates) write(ctx context.Context, have *v1alpha1.TSNNode, node *co
 	patch, err := json.Marshal(map[string]any{
 		"metadata": map[string]any{"ownerReferences": owners},
 		// What is empty would be left as it is.
-		"spec": map[string]any{"networks": spec.Networks, "gates": spec.Gates},
+		"spec": map[string]any{"networks": spec.Networks, "gates": spec.Gates, "clusterKeys": spec.ClusterKeys},
 	})
 	if err != nil {
 		return err

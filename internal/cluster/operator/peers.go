@@ -51,66 +51,64 @@ func (r *Peers) look(ctx context.Context, name string) error {
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("look at network %s: %w", name, err)
 	}
-	wanted := map[string]v1alpha1.PeerNode{}
+	wanted, clusterKey := map[string]v1alpha1.PeerNode{}, ""
 	if err == nil {
-		if wanted, err = r.wanted(ctx, name); err != nil {
+		if wanted, clusterKey, err = r.wanted(ctx, &network); err != nil {
 			return err
 		}
 	} else {
 		defer r.pace.forget(name) // what is written below is the last
 	}
-	return r.write(ctx, name, &network, wanted)
+	return r.write(ctx, name, &network, wanted, clusterKey)
 }
 
-// wanted are the nodes that shall be peers.
-func (r *Peers) wanted(ctx context.Context, network string) (map[string]v1alpha1.PeerNode, error) {
+// wanted are the nodes that shall be peers, and the key by which they are signed, "" where they are not.
+func (r *Peers) wanted(ctx context.Context, network *v1alpha1.TSNNetwork) (wanted map[string]v1alpha1.PeerNode, clusterKey string, err error) {
 	nodes, err := listNodes(ctx, r.Client, r.shared.agents)
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
-	addresses, _ := tsnnetwork.TunnelAddresses(nodes.list)
-	wanted := map[string]v1alpha1.PeerNode{}
-	for name, part := range r.shared.parts.of(network) {
-		node, address := nodes.all[name], addresses[name]
-		if node == nil || !address.IsValid() {
-			continue
-		}
-		ipv4, ipv6 := part.texts()
-		// Others hear of a part when the node itself can have heard of it, and never of one that was another's a moment ago.
-		told := networkOf(nodes.states[name], network)
-		if told != nil && told.IPv4 == ipv4 && told.IPv6 == ipv6 && (active(node) || told.Pods > 0) {
-			wanted[name] = v1alpha1.PeerNode{Name: name, Address: address.String(), IPv4: ipv4, IPv6: ipv6}
-		}
+	signer, err := r.shared.keys.signer(ctx, network)
+	if err != nil {
+		return nil, "", err
 	}
-	return wanted, nil
+	if signer != nil {
+		clusterKey = signer.Public().String()
+	}
+	wanted = map[string]v1alpha1.PeerNode{}
+	for _, peer := range r.shared.peersOf(network, nodes, signer) {
+		peer.MTU = 0 // nodes of one cluster have the network's, and a report of it is no news for all of them
+		wanted[peer.Name] = peer
+	}
+	return wanted, clusterKey, nil
 }
 
 // write changes the TSNPeers that are not as they shall be.
-func (r *Peers) write(ctx context.Context, name string, network *v1alpha1.TSNNetwork, wanted map[string]v1alpha1.PeerNode) error {
+func (r *Peers) write(ctx context.Context, name string, network *v1alpha1.TSNNetwork, wanted map[string]v1alpha1.PeerNode, clusterKey string) error {
 	var list v1alpha1.TSNPeersList
 	if err := r.Client.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
 		return fmt.Errorf("list the peers of network %s: %w", name, err)
 	}
-	var have []shard
+	var have []tsnnetwork.Shard
 	objects, foreign := map[int]*v1alpha1.TSNPeers{}, map[int]bool{}
 	for i := range list.Items {
 		peers := &list.Items[i]
-		switch number := shardNumber(name, peers.Name); {
+		switch number := tsnnetwork.ShardNumber(name, peers.Name); {
 		case number < 0:
 		case peers.Labels[v1alpha1.NetworkLabel] != name || peers.Labels[managedBy] != string(fieldOwner) || peers.Spec.Cluster != "":
 			foreign[number] = true
 		default:
 			objects[number] = peers.DeepCopy()
-			have = append(have, shard{number: number, nodes: peers.Spec.Nodes})
+			have = append(have, tsnnetwork.Shard{Number: number, Nodes: peers.Spec.Nodes})
 		}
 	}
 	var all error
-	for _, shard := range divide(have, wanted, foreign) {
-		object := objects[shard.number]
+	for _, shard := range tsnnetwork.DivideShards(have, wanted, foreign) {
+		object := objects[shard.Number]
 		// A network that was made anew has another identity.
-		kept := object != nil && equality.Semantic.DeepEqual(object.OwnerReferences, ownedBy(network))
-		if shard.changed || !kept || len(shard.nodes) == 0 {
-			if err := r.writeShard(ctx, network, name, object, shard); err != nil {
+		kept := object != nil && equality.Semantic.DeepEqual(object.OwnerReferences, ownedBy(network)) && object.Spec.ClusterKey == clusterKey
+		if shard.Changed || !kept || len(shard.Nodes) == 0 {
+			if err := r.writeShard(ctx, network, name, object, shard, clusterKey); err != nil {
 				all = errors.Join(all, err)
 				continue
 			}
@@ -120,8 +118,8 @@ func (r *Peers) write(ctx context.Context, name string, network *v1alpha1.TSNNet
 	return all
 }
 
-func (r *Peers) writeShard(ctx context.Context, network *v1alpha1.TSNNetwork, name string, have *v1alpha1.TSNPeers, shard shard) error {
-	at := shardName(name, shard.number)
+func (r *Peers) writeShard(ctx context.Context, network *v1alpha1.TSNNetwork, name string, have *v1alpha1.TSNPeers, shard tsnnetwork.Shard, clusterKey string) error {
+	at := tsnnetwork.ShardName(name, shard.Number)
 	var err error
 	switch {
 	case have == nil:
@@ -130,12 +128,12 @@ func (r *Peers) writeShard(ctx context.Context, network *v1alpha1.TSNNetwork, na
 				Name: at, Labels: map[string]string{v1alpha1.NetworkLabel: name, managedBy: string(fieldOwner)},
 				OwnerReferences: ownedBy(network),
 			},
-			Spec: v1alpha1.TSNPeersSpec{Network: name, Nodes: shard.nodes},
+			Spec: v1alpha1.TSNPeersSpec{Network: name, ClusterKey: clusterKey, Nodes: shard.Nodes},
 		}, fieldOwner)
-	case len(shard.nodes) == 0:
+	case len(shard.Nodes) == 0:
 		err = client.IgnoreNotFound(r.Client.Delete(ctx, have))
 	default:
-		have.Spec.Nodes, have.OwnerReferences = shard.nodes, ownedBy(network)
+		have.Spec.Nodes, have.Spec.ClusterKey, have.OwnerReferences = shard.Nodes, clusterKey, ownedBy(network)
 		err = r.Client.Update(ctx, have, fieldOwner)
 	}
 	if err != nil {

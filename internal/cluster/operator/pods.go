@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
+	"github.com/kubernetsn/kubernetsn/internal/shared/podstatus"
 	"github.com/kubernetsn/kubernetsn/internal/shared/tsnnetwork"
 )
 
@@ -57,9 +58,6 @@ func newPodIndex() *podIndex {
 	return &podIndex{pods: map[types.NamespacedName]*indexed{}, used: map[string]*usage{}, synced: make(chan struct{})}
 }
 
-// networkStatus is written by Multus when a pod is attached.
-const networkStatus = "k8s.v1.cni.cncf.io/network-status"
-
 // namedPods is how many pods a sentence names.
 const namedPods = 5
 
@@ -74,7 +72,7 @@ func (p *podIndex) set(pod *corev1.Pod) differences {
 	key := types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}
 	before := p.pods[key]
 	now := &indexed{annotation: pod.Annotations[v1alpha1.NetworkAnnotation], node: pod.Spec.NodeName}
-	if pod.Spec.NodeName != "" && pod.Annotations[networkStatus] == "" && pod.DeletionTimestamp == nil {
+	if pod.Spec.NodeName != "" && pod.Annotations[podstatus.MultusAnnotation] == "" && pod.DeletionTimestamp == nil {
 		now.pod = pod
 	}
 	if before != nil && before.annotation == now.annotation {

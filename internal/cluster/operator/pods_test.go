@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/tools/record"
 
 	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
+	"github.com/kubernetsn/kubernetsn/internal/shared/podstatus"
 )
 
 // podOn is a pod on networks; node may be "".
@@ -27,7 +28,7 @@ func podOn(name, networks, node string) *corev1.Pod {
 func TestPodsAreCountedAsTheyComeAndGo(t *testing.T) {
 	index := newPodIndex()
 	attached := podOn("a1", "x", "node-1")
-	attached.Annotations[networkStatus] = "known"
+	attached.Annotations[podstatus.MultusAnnotation] = "known"
 	ends := podOn("a2", "x,y", "node-1")
 	ends.DeletionTimestamp = &metav1.Time{}
 	set := func(pod *corev1.Pod) func() differences { return func() differences { return index.set(pod) } }

@@ -28,7 +28,7 @@ import (
 const aboutRemove = `Usage: ktsn-operator remove [OPTION]...
 
 Removes all TSNNetworks of the cluster, and waits until the operator has removed what belongs to them. Refuses while
-there are pods on them, and changes nothing then. Runs in a pod, before helm uninstalls the chart.
+there are pods on them or with links, and changes nothing then. Runs in a pod, before helm uninstalls the chart.
 
 Options:
 `
@@ -36,9 +36,13 @@ Options:
 // remove is the command of the chart's hook.
 func remove(ctx context.Context, arguments []string, stdout io.Writer) error {
 	flags := flag.NewFlagSet("ktsn-operator remove", flag.ContinueOnError)
+	namespace := flags.String("namespace", "", "`NAME` of the operator's own namespace (required)")
 	timeout := flags.Duration("timeout", time.Minute, "how long all of it may take")
 	if err := command.Parse(flags, aboutRemove, arguments, stdout); err != nil {
 		return err
+	}
+	if *namespace == "" {
+		return fmt.Errorf("--namespace is missing; %w", command.ErrUsage)
 	}
 	config, err := rest.InClusterConfig()
 	if err != nil {
@@ -54,12 +58,12 @@ func remove(ctx context.Context, arguments []string, stdout io.Writer) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, *timeout)
 	defer cancel()
-	return Remove(ctx, cluster)
+	return Remove(ctx, cluster, *namespace)
 }
 
 // Remove removes all networks, unless there are pods on them, and takes the operator's labels off nodes that still have
-// them. The agents go with theirs, when their kubelets do not need them any more.
-func Remove(ctx context.Context, cluster client.Client) error {
+// them, and the attachment of pods with links. The agents go with theirs, when their kubelets do not need them any more.
+func Remove(ctx context.Context, cluster client.Client, namespace string) error {
 	var names []string
 	err := retry.Until(ctx, askEvery, func() (err error) {
 		names, err = onNetworks(ctx, cluster)
@@ -69,7 +73,7 @@ func Remove(ctx context.Context, cluster client.Client) error {
 		return err
 	}
 	if len(names) > 0 {
-		return fmt.Errorf("%d pods are on networks; remove them first, and what makes them: %s", len(names), strings.Join(some(names), ", "))
+		return fmt.Errorf("%d pods are on networks or have links; remove them first, and what makes them: %s", len(names), strings.Join(some(names), ", "))
 	}
 	if err := retry.Until(ctx, askEvery, func() error { return deleteNetworks(ctx, cluster) }); err != nil {
 		return err
@@ -77,7 +81,16 @@ func Remove(ctx context.Context, cluster client.Client) error {
 	if err := retry.Until(ctx, askEvery, func() error { return areGone(ctx, cluster) }); err != nil {
 		return err
 	}
-	return retry.Until(ctx, askEvery, func() error { return unlabel(ctx, cluster) })
+	if err := retry.Until(ctx, askEvery, func() error { return unlabel(ctx, cluster) }); err != nil {
+		return err
+	}
+	return retry.Until(ctx, askEvery, func() error {
+		err := cluster.Delete(ctx, newLinksAttachment(namespace))
+		if err != nil && !meta.IsNoMatchError(err) && !apierrors.IsNotFound(err) {
+			return fmt.Errorf("remove the NetworkAttachmentDefinition %s: %w", v1alpha1.LinksAttachment, err)
+		}
+		return nil
+	})
 }
 
 // askEvery is how often to look whether something has happened.

@@ -27,7 +27,7 @@ func TestNodesLoseTheLabelWithTheNetworks(t *testing.T) {
 	node, other := labelledNode(), labelledNode()
 	other.Name, other.Labels = "b", map[string]string{v1alpha1.ClockLabelPrefix + "gone": v1alpha1.ClockLost, "own": "own"}
 	r := inCluster(t, node, other)
-	if err := Remove(t.Context(), r.Client); err != nil {
+	if err := Remove(t.Context(), r.Client, "kubernetsn-system"); err != nil {
 		t.Fatal(err)
 	}
 	for name, want := range map[string]int{"a": 0, "b": 1} {
@@ -40,8 +40,8 @@ func TestNodesLoseTheLabelWithTheNetworks(t *testing.T) {
 
 func TestNothingIsRemovedWhileThereArePods(t *testing.T) {
 	r := inCluster(t, labelledNode(), aPod("default"))
-	err := Remove(t.Context(), r.Client)
-	if err == nil || !strings.Contains(err.Error(), "1 pods are on networks; remove them first") || !strings.Contains(err.Error(), "default/pod") {
+	err := Remove(t.Context(), r.Client, "kubernetsn-system")
+	if err == nil || !strings.Contains(err.Error(), "1 pods are on networks or have links; remove them first") || !strings.Contains(err.Error(), "default/pod") {
 		t.Fatal(err)
 	}
 	node := &corev1.Node{}
@@ -75,7 +75,7 @@ func TestAnAPIServerThatIsAwayIsAskedAgain(t *testing.T) {
 		}
 		return nil
 	})
-	if err := Remove(t.Context(), cluster); err != nil {
+	if err := Remove(t.Context(), cluster, "kubernetsn-system"); err != nil {
 		t.Fatal(err)
 	}
 	if len(asked) != 3 {
@@ -95,7 +95,7 @@ func TestNetworksWhoseKindIsGoneAreGone(t *testing.T) {
 		}
 		return nil
 	})
-	if err := Remove(t.Context(), cluster); err != nil {
+	if err := Remove(t.Context(), cluster, "kubernetsn-system"); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -114,7 +114,7 @@ func TestTheSentenceSaysWhatKeepsANetwork(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
 			defer cancel()
-			if err := Remove(ctx, inCluster(t, test.network).Client); err == nil || !strings.Contains(err.Error(), test.want) {
+			if err := Remove(ctx, inCluster(t, test.network).Client, "kubernetsn-system"); err == nil || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("got %v, want %q", err, test.want)
 			}
 		})

@@ -82,6 +82,7 @@ const (
 	breaksSchedule
 	breaksClock
 	breaksCapture
+	breaksEncryption
 	isUnknown
 	isAwaited
 )
@@ -134,6 +135,10 @@ func problemsOf(network *v1alpha1.TSNNetwork, reports []report, leftOut map[stri
 		if capture != nil && capture.Status == metav1.ConditionFalse {
 			found(breaksCapture, is.node, v1alpha1.ConditionCaptureOperational, capture.Reason, capture.Message)
 		}
+		encryption := meta.FindStatusCondition(is.conditions, v1alpha1.ConditionEncryptionOperational)
+		if encryption != nil && encryption.Status == metav1.ConditionFalse && (ready == nil || ready.Reason != v1alpha1.ReasonEncryptionUnavailable) {
+			found(breaksEncryption, is.node, v1alpha1.ConditionEncryptionOperational, encryption.Reason, encryption.Message)
+		}
 	}
 	slices.SortStableFunc(all, func(a, b problem) int { return cmp.Compare(a.rank, b.rank) })
 	return all
@@ -160,7 +165,7 @@ func findingsOf(problems []problem) []finding {
 // blocks tells whether it may keep pods from being attached: of other problems those that are there take the harm. A bad clock keeps
 // pods from one node only, and the scheduler knows of it.
 func (p *problem) blocks() bool {
-	return p.rank != breaksSchedule && p.rank != breaksClock && p.rank != breaksCapture
+	return p.rank != breaksSchedule && p.rank != breaksClock && p.rank != breaksCapture && p.rank != breaksEncryption
 }
 
 // worst are the problems that the network's status names.

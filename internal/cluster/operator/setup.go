@@ -15,6 +15,7 @@ import (
 	nodev1 "k8s.io/api/node/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/util/workqueue"
@@ -31,6 +32,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
+	"github.com/kubernetsn/kubernetsn/internal/cluster/links"
+	"github.com/kubernetsn/kubernetsn/internal/shared/podstatus"
 )
 
 // nodeField is the index of pods by their node.
@@ -47,8 +50,10 @@ func AddToScheme(scheme *runtime.Scheme) error {
 	return v1alpha1.AddToScheme(scheme)
 }
 
-// Cache is what the operator keeps of a cluster: of pods only those on networks, and of all only what it reads.
-func Cache() cache.Options {
+// Cache is what the operator keeps of a cluster: of pods only those on networks, of its namespace's ConfigMaps only the hub's heartbeat, and of all only
+// what it reads.
+// Of nodes it keeps these labels, besides the operator's own.
+func Cache(namespace string, nodeLabels ...string) cache.Options {
 	return cache.Options{
 		DefaultTransform: cache.TransformStripManagedFields(),
 		ByObject: map[client.Object]cache.ByObject{
@@ -56,7 +61,10 @@ func Cache() cache.Options {
 				Label:     labels.SelectorFromSet(labels.Set{v1alpha1.PodLabel: v1alpha1.LabelValue}),
 				Transform: slimPod,
 			},
-			&corev1.Node{}: {Transform: slimNode},
+			&corev1.Node{}: {Transform: slimNode(nodeLabels)},
+			&corev1.ConfigMap{}: {Namespaces: map[string]cache.Config{
+				namespace: {FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, v1alpha1.HubHeartbeat)},
+			}},
 		},
 	}
 }
@@ -68,26 +76,46 @@ func slimPod(object any) (any, error) {
 		return object, nil
 	}
 	annotations := map[string]string{v1alpha1.NetworkAnnotation: pod.Annotations[v1alpha1.NetworkAnnotation]}
-	if pod.Annotations[networkStatus] != "" {
-		annotations[networkStatus] = "known"
+	if pod.Annotations[podstatus.MultusAnnotation] != "" {
+		annotations[podstatus.MultusAnnotation] = "known"
 	}
-	return &corev1.Pod{
+	slim := &corev1.Pod{
 		TypeMeta: pod.TypeMeta, ObjectMeta: slimMeta(&pod.ObjectMeta, annotations, podLabel), Spec: corev1.PodSpec{NodeName: pod.Spec.NodeName},
-	}, nil
+	}
+	if links.HasLinkLabel(pod.Labels) { // services may select by any of its labels
+		slim.Labels, slim.Status.Phase, slim.Status.Conditions = pod.Labels, pod.Status.Phase, readiness(pod)
+	}
+	return slim, nil
+}
+
+// readiness is the condition by which a pod is ready.
+func readiness(pod *corev1.Pod) []corev1.PodCondition {
+	for _, is := range pod.Status.Conditions {
+		if is.Type == corev1.PodReady {
+			return []corev1.PodCondition{{Type: is.Type, Status: is.Status, LastTransitionTime: is.LastTransitionTime}}
+		}
+	}
+	return nil
 }
 
 // slimNode keeps of a node what says where its tunnels end, whether it has an agent, of what networks its clock is too bad, and whether
 // its kubelet answers.
-func slimNode(object any) (any, error) {
-	node, ok := object.(*corev1.Node)
-	if !ok {
+func slimNode(labels []string) func(any) (any, error) {
+	keep := func(name string) bool { return nodeLabel(name) || slices.Contains(labels, name) }
+	return func(object any) (any, error) {
+		if node, ok := object.(*corev1.Node); ok {
+			return slimOf(node, keep), nil
+		}
 		return object, nil
 	}
+}
+
+func slimOf(node *corev1.Node, keep func(label string) bool) *corev1.Node {
 	var annotations map[string]string
 	if given, has := node.Annotations[v1alpha1.TunnelAddressAnnotation]; has {
 		annotations = map[string]string{v1alpha1.TunnelAddressAnnotation: given}
 	}
-	slim := &corev1.Node{TypeMeta: node.TypeMeta, ObjectMeta: slimMeta(&node.ObjectMeta, annotations, nodeLabel)}
+	slim := &corev1.Node{TypeMeta: node.TypeMeta, ObjectMeta: slimMeta(&node.ObjectMeta, annotations, keep)}
 	for _, is := range node.Status.Conditions {
 		if is.Type == corev1.NodeReady { // without the heartbeat, which changes each time
 			slim.Status.Conditions = []corev1.NodeCondition{{Type: is.Type, Status: is.Status, LastTransitionTime: is.LastTransitionTime}}
@@ -98,7 +126,7 @@ func slimNode(object any) (any, error) {
 			slim.Status.Addresses = append(slim.Status.Addresses, address)
 		}
 	}
-	return slim, nil
+	return slim
 }
 
 // agentSelector selects the pods of agents; those of the release before have them together with ktsnd.
@@ -128,11 +156,7 @@ func slimAgent(object any) (any, error) {
 		return object, nil
 	}
 	slim := &corev1.Pod{TypeMeta: pod.TypeMeta, ObjectMeta: slimMeta(&pod.ObjectMeta, nil, nil), Spec: corev1.PodSpec{NodeName: pod.Spec.NodeName}}
-	for _, is := range pod.Status.Conditions {
-		if is.Type == corev1.PodReady {
-			slim.Status.Conditions = []corev1.PodCondition{{Type: is.Type, Status: is.Status, LastTransitionTime: is.LastTransitionTime}}
-		}
-	}
+	slim.Status.Conditions = readiness(pod)
 	return slim, nil
 }
 
@@ -177,7 +201,7 @@ func Add(ctx context.Context, m manager.Manager, options *Options, nowTAI func()
 	if err != nil {
 		return fmt.Errorf("watch the agents: %w", err)
 	}
-	if err := addNetworks(m, shared, agents, nowTAI); err != nil {
+	if err := addNetworks(m, shared, agents, options.Namespace, nowTAI); err != nil {
 		return fmt.Errorf("watch the networks: %w", err)
 	}
 	if err := addNodeStates(m, shared); err != nil {
@@ -191,6 +215,16 @@ func Add(ctx context.Context, m manager.Manager, options *Options, nowTAI func()
 	}
 	if err := addClockLabels(m, shared); err != nil {
 		return fmt.Errorf("watch the nodes' clocks: %w", err)
+	}
+	if err := addWorkloads(m); err != nil {
+		return fmt.Errorf("watch the workloads: %w", err)
+	}
+	switched, err := switchedSelector(options.SwitchedNodes)
+	if err != nil {
+		return err
+	}
+	if err := addLinks(m, shared, options.Namespace, switched); err != nil {
+		return fmt.Errorf("watch the links: %w", err)
 	}
 	return nil
 }
@@ -207,7 +241,7 @@ const (
 	nodeWorkers = 8
 )
 
-func addNetworks(m manager.Manager, shared *shared, agents cache.Cache, nowTAI func() int64) error {
+func addNetworks(m manager.Manager, shared *shared, agents cache.Cache, namespace string, nowTAI func() int64) error {
 	every := later(gather, everyNetwork(m.GetClient()))
 	gathered := later(gatherCounts, everyNetwork(m.GetClient()))
 	return ctrl.NewControllerManagedBy(m).Named("networks").
@@ -221,8 +255,14 @@ func addNetworks(m manager.Manager, shared *shared, agents cache.Cache, nowTAI f
 		Watches(&v1alpha1.TSNNode{}, handler.Funcs{UpdateFunc: shared.heard}, builder.WithPredicates(stateChanged)).
 		Watches(&v1alpha1.TSNNode{}, later(gatherReports, networksOfState), builder.WithPredicates(stateChanged)).
 		Watches(&v1alpha1.TSNNode{}, later(gather, networksOfClock), builder.WithPredicates(clockChanged)).
+		Watches(&v1alpha1.TSNPeers{}, later(gather, func(_ context.Context, object client.Object) []string {
+			return []string{object.GetLabels()[v1alpha1.NetworkLabel]}
+		}), builder.WithPredicates(ofOthers)).
+		Watches(&corev1.ConfigMap{}, later(gather, networksThat(m.GetClient(), stretched))).
+		// So may a service.
+		Watches(&v1alpha1.TSNService{}, every, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&corev1.Namespace{}, every, builder.WithPredicates(predicate.Or[client.Object](predicate.LabelChangedPredicate{}, comesOrGoes))).
-		Complete(newNetworks(shared, m.GetClient(), m.GetEventRecorderFor("ktsn-operator"), nowTAI))
+		Complete(newNetworks(shared, m.GetClient(), m.GetEventRecorderFor("ktsn-operator"), namespace, nowTAI))
 }
 
 func addNodeStates(m manager.Manager, shared *shared) error {
@@ -240,9 +280,9 @@ func addPeers(m manager.Manager, shared *shared) error {
 		return []string{object.GetLabels()[v1alpha1.NetworkLabel]}
 	})
 	return ctrl.NewControllerManagedBy(m).Named("peers").
-		For(&v1alpha1.TSNNetwork{}, builder.WithPredicates(comesOrGoes)).
+		For(&v1alpha1.TSNNetwork{}, builder.WithPredicates(predicate.Or[client.Object](comesOrGoes, encryptionChanged))).
 		Watches(&v1alpha1.TSNPeers{}, network, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
-		Watches(&v1alpha1.TSNNode{}, later(gather, networksOfState), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(&v1alpha1.TSNNode{}, later(gather, networksOfState), builder.WithPredicates(predicate.Or[client.Object](predicate.GenerationChangedPredicate{}, keysChanged))).
 		Watches(&corev1.Node{}, later(gatherCounts, everyNetwork(m.GetClient())), builder.WithPredicates(nodeMoves)).
 		Watches(&corev1.Node{}, later(gather, networksOfNode(shared)), builder.WithPredicates(activeChanged)).
 		Complete(&Peers{Client: m.GetClient(), shared: shared, pace: newPace(time.Now)})
@@ -258,6 +298,21 @@ var nodeMoves = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		before.Annotations[v1alpha1.TunnelAddressAnnotation] != after.Annotations[v1alpha1.TunnelAddressAnnotation] ||
 		!slices.Equal(before.Status.Addresses, after.Status.Addresses)
 }}
+
+// encryptionChanged leaves out changes of a network after which it is as encrypted as before.
+var encryptionChanged = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+	return e.ObjectOld.(*v1alpha1.TSNNetwork).Spec.Encryption != e.ObjectNew.(*v1alpha1.TSNNetwork).Spec.Encryption
+}}
+
+// keysChanged leaves out changes of what a node says after which it encrypts as before.
+var keysChanged = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+	before, after := &e.ObjectOld.(*v1alpha1.TSNNode).Status, &e.ObjectNew.(*v1alpha1.TSNNode).Status
+	return !equality.Semantic.DeepEqual(before.Keys, after.Keys) || !equality.Semantic.DeepEqual(before.Sender, after.Sender) ||
+		before.EncryptionUnavailable != after.EncryptionUnavailable
+}}
+
+// ofOthers leaves out this cluster's TSNPeers.
+var ofOthers = predicate.NewPredicateFuncs(func(object client.Object) bool { return object.(*v1alpha1.TSNPeers).Spec.Cluster != "" })
 
 // activeChanged leaves out changes of a node after which there is an agent as before.
 var activeChanged = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
@@ -291,14 +346,21 @@ func later(delay time.Duration, names func(context.Context, client.Object) []str
 
 // everyNetwork names the networks of a cache.
 func everyNetwork(reader client.Reader) func(context.Context, client.Object) []string {
+	return networksThat(reader, func(*v1alpha1.TSNNetwork) bool { return true })
+}
+
+// networksThat names those for which a function is true.
+func networksThat(reader client.Reader, is func(*v1alpha1.TSNNetwork) bool) func(context.Context, client.Object) []string {
 	return func(ctx context.Context, _ client.Object) []string {
 		var all v1alpha1.TSNNetworkList
 		if err := reader.List(ctx, &all, client.UnsafeDisableDeepCopy); err != nil {
 			return nil // of the cache, which has them
 		}
 		var names []string
-		for _, network := range all.Items {
-			names = append(names, network.Name)
+		for i := range all.Items {
+			if is(&all.Items[i]) {
+				names = append(names, all.Items[i].Name)
+			}
 		}
 		return names
 	}

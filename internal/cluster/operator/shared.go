@@ -21,6 +21,8 @@ type shared struct {
 	pods   *podIndex
 	agents *agentIndex
 	parts  *ledger
+	keys   *keys
+	links  *linkKeys
 	// nodes asks for a TSNNode to be looked at.
 	nodes *requests
 	// clocks asks for a node's labels of its clock to be looked at.
@@ -28,7 +30,7 @@ type shared struct {
 }
 
 func newShared(live client.Reader, agents *agentIndex) *shared {
-	return &shared{live: live, pods: newPodIndex(), agents: agents, parts: &ledger{}, nodes: newRequests(), clocks: newRequests()}
+	return &shared{live: live, pods: newPodIndex(), agents: agents, parts: &ledger{}, links: &linkKeys{}, nodes: newRequests(), clocks: newRequests()}
 }
 
 // ready returns when pods, agents and parts are known.

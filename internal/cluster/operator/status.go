@@ -65,13 +65,17 @@ type outcome struct {
 	// differ says how the nodes' clocks differ, "" if they do not; again is when to look again, 0 for no matter when.
 	differ string
 	again  time.Duration
+	span   span
+	// keys are those that the network's nodes believe.
+	keys []v1alpha1.ClusterKey
 }
 
 // status is what of a network's status is the operator's.
 func (o *outcome) status(network *v1alpha1.TSNNetwork) *v1alpha1.TSNNetworkStatus {
 	status := &v1alpha1.TSNNetworkStatus{
-		Conditions: conditions(network, o.request, o.found, clockCondition(network, o.reports, o.differ)), Pods: o.used.total, Schedule: o.request,
-		NodeCounts: countNodes(o), NodeProblems: worst(o.problems),
+		Conditions: conditions(network, o.request, o.found, clockCondition(network, o.reports, o.differ), o.span.hub), Pods: o.used.total, Schedule: o.request,
+		NodeCounts: countNodes(o), NodeProblems: worst(o.problems), Peers: o.span.peers, MTU: o.span.mtu,
+		ClusterKeys: o.keys,
 	}
 	status.NodesReady = fmt.Sprintf("%d/%d", status.NodeCounts.Ready, status.NodeCounts.WithPods)
 	if o.older {
@@ -89,6 +93,9 @@ func (r *Networks) tell(ctx context.Context, network *v1alpha1.TSNNetwork, is *o
 	}
 	if is.again > 0 {
 		again = min(again, is.again)
+	}
+	if is.span.left > 0 {
+		again = min(again, is.span.left)
 	}
 	for i := range is.reports {
 		if left := is.reports[i].left; left > 0 {
@@ -153,27 +160,29 @@ func (r *Networks) makeEvents(network *v1alpha1.TSNNetwork, found []finding) {
 func pressing(network *v1alpha1.TSNNetwork, status *v1alpha1.TSNNetworkStatus) bool {
 	ready := meta.FindStatusCondition(network.Status.Conditions, v1alpha1.ConditionReady)
 	return ready == nil || ready.ObservedGeneration != network.Generation ||
+		!equality.Semantic.DeepEqual(network.Status.ClusterKeys, status.ClusterKeys) ||
 		!equality.Semantic.DeepEqual(network.Status.Schedule, status.Schedule) || !sameParts(network.Status.Nodes, status.Nodes)
 }
 
 // sameStatus tells whether there is nothing to write.
 func sameStatus(have, want *v1alpha1.TSNNetworkStatus) bool {
-	return sameParts(have.Nodes, want.Nodes) && have.Pods == want.Pods && have.NodesReady == want.NodesReady &&
+	return sameParts(have.Nodes, want.Nodes) && have.MTU == want.MTU && equality.Semantic.DeepEqual(have.Peers, want.Peers) &&
+		equality.Semantic.DeepEqual(have.ClusterKeys, want.ClusterKeys) && have.Pods == want.Pods && have.NodesReady == want.NodesReady &&
 		equality.Semantic.DeepEqual(have.NodeCounts, want.NodeCounts) && equality.Semantic.DeepEqual(have.NodeProblems, want.NodeProblems) &&
 		equality.Semantic.DeepEqual(have.Schedule, want.Schedule) && equality.Semantic.DeepEqual(have.Conditions, want.Conditions)
 }
 
-// conditions are the network's, of which those that stay as they are keep their time.
-func conditions(network *v1alpha1.TSNNetwork, request *v1alpha1.ScheduleRequest, found []finding, clock *metav1.Condition) []metav1.Condition {
+// conditions are the network's, of which those that stay as they are keep their time. Of more, which may be nil, some networks have none.
+func conditions(network *v1alpha1.TSNNetwork, request *v1alpha1.ScheduleRequest, found []finding, more ...*metav1.Condition) []metav1.Condition {
 	all := conditionSet{generation: network.Generation}
+	more = slices.DeleteFunc(more, func(one *metav1.Condition) bool { return one == nil })
+	has := []string{v1alpha1.ConditionReady, v1alpha1.ConditionDegraded, v1alpha1.ConditionScheduleAccepted}
+	for _, one := range more {
+		has = append(has, one.Type)
+	}
 	for _, condition := range network.Status.Conditions {
-		switch condition.Type {
-		case v1alpha1.ConditionReady, v1alpha1.ConditionDegraded, v1alpha1.ConditionScheduleAccepted:
+		if slices.Contains(has, condition.Type) {
 			all.list = append(all.list, condition)
-		case v1alpha1.ConditionClockSynchronized:
-			if clock != nil {
-				all.list = append(all.list, condition)
-			}
 		}
 	}
 	blocking := slices.DeleteFunc(slices.Clone(found), func(f finding) bool { return !f.blocks })
@@ -188,8 +197,8 @@ func conditions(network *v1alpha1.TSNNetwork, request *v1alpha1.ScheduleRequest,
 	} else {
 		all.set(v1alpha1.ConditionDegraded, metav1.ConditionFalse, v1alpha1.ReasonAsAsked, "nothing is missing")
 	}
-	if clock != nil {
-		all.set(clock.Type, clock.Status, clock.Reason, clock.Message)
+	for _, one := range more {
+		all.set(one.Type, one.Status, one.Reason, one.Message)
 	}
 	all.setSchedule(network, request, found)
 	return all.list

@@ -22,6 +22,16 @@ type attachment struct {
 	Arguments map[string]any `json:"cni-args,omitempty"`
 	Interface string         `json:"interface"`
 	Name      string         `json:"name"`
+	// Namespace is that of the definition, "" for the pod's own.
+	Namespace string `json:"namespace,omitempty"`
+}
+
+// full is the definition's name as annotations have it.
+func (a *attachment) full() string {
+	if a.Namespace == "" {
+		return a.Name
+	}
+	return a.Namespace + "/" + a.Name
 }
 
 // argumentsKey is where an attachment has them.

@@ -17,41 +17,63 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/tsnnetwork"
 )
 
-// attach names networks in the annotation by which Multus attaches pods, beside what it names already. The first
-// network's interface is tsn0, the second's tsn1, and so on.
+// attach names networks in the annotation by which Multus attaches pods. The first network's interface is tsn0, the second's tsn1, and so
+// on.
 func attach(pod *corev1.Pod, namespace string, networks []string, machine device.Device) error {
-	text := pod.Annotations[nettypes.NetworkAttachmentAnnot]
-	var have []*nettypes.NetworkSelectionElement
-	if strings.TrimSpace(text) != "" {
-		if err := withoutNull(text); err != nil {
-			return err
-		}
-		var err error
-		if have, err = netutils.ParseNetworkAnnotation(text, namespace); err != nil {
-			return fmt.Errorf("annotation %s cannot be read, so no network can be added to it: %w", nettypes.NetworkAttachmentAnnot, err)
-		}
-	}
 	arguments, err := argumentsOf(pod, machine)
 	if err != nil {
 		return err
 	}
+	var all []attachment
 	for number, network := range networks {
-		wanted := attachment{Name: network, Interface: tsnnetwork.InterfaceOf(number), Arguments: arguments}
-		at, err := attached(have, namespace, &wanted)
+		all = append(all, attachment{Name: network, Interface: tsnnetwork.InterfaceOf(number), Arguments: arguments})
+	}
+	return addAttachments(pod, namespace, all)
+}
+
+// addAttachments adds to the annotation of Multus what it does not name already.
+func addAttachments(pod *corev1.Pod, namespace string, all []attachment) error {
+	text := pod.Annotations[nettypes.NetworkAttachmentAnnot]
+	have, err := attachmentsOf(pod, namespace)
+	if err != nil {
+		return err
+	}
+	for i := range all {
+		wanted := &all[i]
+		at, err := attached(have, namespace, wanted)
 		if err != nil {
 			return err
 		}
 		if at >= 0 {
-			text, err = completeAttachment(text, have, at, &wanted)
+			text, err = completeAttachment(text, have, at, wanted)
 		} else {
-			text, err = appendAttachment(text, have, &wanted)
+			text, err = appendAttachment(text, have, wanted)
 		}
 		if err != nil {
 			return err
 		}
 	}
-	pod.Annotations[nettypes.NetworkAttachmentAnnot] = text // there are annotations, or the webhook were not asked
+	if pod.Annotations == nil {
+		pod.Annotations = map[string]string{}
+	}
+	pod.Annotations[nettypes.NetworkAttachmentAnnot] = text
 	return nil
+}
+
+// attachmentsOf reads the annotation of Multus.
+func attachmentsOf(pod *corev1.Pod, namespace string) ([]*nettypes.NetworkSelectionElement, error) {
+	text := pod.Annotations[nettypes.NetworkAttachmentAnnot]
+	if strings.TrimSpace(text) == "" {
+		return nil, nil
+	}
+	if err := withoutNull(text); err != nil {
+		return nil, err
+	}
+	have, err := netutils.ParseNetworkAnnotation(text, namespace)
+	if err != nil {
+		return nil, fmt.Errorf("annotation %s cannot be read, so no network can be added to it: %w", nettypes.NetworkAttachmentAnnot, err)
+	}
+	return have, nil
 }
 
 // withoutNull refuses a null among JSON's attachments, by which the library panics.
@@ -65,6 +87,9 @@ func withoutNull(text string) error {
 
 // attached finds a network among the attachments, -1 if it is not there, and refuses another one of its interface.
 func attached(have []*nettypes.NetworkSelectionElement, namespace string, wanted *attachment) (at int, err error) {
+	if wanted.Namespace != "" {
+		namespace = wanted.Namespace
+	}
 	for at, element := range have {
 		switch {
 		case element.Name == wanted.Name && element.Namespace == namespace:
@@ -127,7 +152,7 @@ func appendAttachment(text string, have []*nettypes.NetworkSelectionElement, wan
 		if text != "" {
 			text += ","
 		}
-		return text + wanted.Name + "@" + wanted.Interface, nil
+		return text + wanted.full() + "@" + wanted.Interface, nil
 	}
 	list, err := asJSON(text, have)
 	if err != nil {

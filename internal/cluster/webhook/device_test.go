@@ -51,7 +51,7 @@ func TestAVirtualMachineIsConnectedAsThePodSays(t *testing.T) {
 
 func TestAMachineThatCannotBeConnectedIsRefused(t *testing.T) {
 	for name, test := range map[string]struct{ pod, sentence string }{
-		"another device":       {annotated(", kubernetsn.io/device: macvtap", one), `annotation kubernetsn.io/device is "macvtap"; give tap, vhost-user or veth`},
+		"another device":       {annotated(", kubernetsn.io/device: macvtap", one), `annotation kubernetsn.io/device is "macvtap"; give tap, vhost-user, veth or vfio`},
 		"too many queues":      {annotated(", kubernetsn.io/device: tap, kubernetsn.io/device-queues: '9'", one), `annotation kubernetsn.io/device-queues is "9"; give a number from 1 to 8`},
 		"another class":        {annotated(", kubernetsn.io/device: tap, kubernetsn.io/device-class: dscp", one), `annotation kubernetsn.io/device-class is "dscp"; give one of record, pcp, queue`},
 		"an owner by name":     {annotated(", kubernetsn.io/device: tap, kubernetsn.io/device-owner: qemu", one), `annotation kubernetsn.io/device-owner is "qemu"; give a number`},

@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
+	"github.com/kubernetsn/kubernetsn/internal/cluster/links"
 	"github.com/kubernetsn/kubernetsn/internal/shared/tsnnetwork"
 )
 
@@ -30,6 +31,8 @@ type Handler struct {
 	Cached, Live client.Reader
 	// Kata has the handlers of RuntimeClasses that are Kata's; empty: nobody looks at RuntimeClasses.
 	Kata Kata
+	// Links is what pods with links are given.
+	Links Links
 }
 
 // refusal is for the pod's owner; other errors are the cluster's.
@@ -47,12 +50,8 @@ func (h *Handler) Handle(ctx context.Context, request admission.Request) admissi
 		return admission.Allowed("").WithWarnings(
 			"kubelet has started this pod from a file of its node, and nothing can be added to it: it is on no network")
 	}
-	value, named := pod.Annotations[v1alpha1.NetworkAnnotation]
-	if !named {
-		return admission.Allowed("") // the API server does not ask for these
-	}
 	before := pod.DeepCopy()
-	err := h.put(ctx, pod, request.Namespace, value)
+	warnings, err := h.change(ctx, pod, request.Namespace)
 	var refused refusal
 	if errors.As(err, &refused) {
 		return admission.Denied(err.Error())
@@ -60,37 +59,59 @@ func (h *Handler) Handle(ctx context.Context, request admission.Request) admissi
 	if err != nil {
 		return admission.Errored(http.StatusInternalServerError, err)
 	}
-	return admission.Patched("", patchOf(before, pod)...)
+	return admission.Patched("", patchOf(before, pod)...).WithWarnings(warnings...)
 }
 
-// put puts a pod on the networks that its annotation names.
-func (h *Handler) put(ctx context.Context, pod *corev1.Pod, namespace, value string) error {
+// change gives a pod what its annotation and its labels ask for. The API server does not ask about pods that have neither.
+func (h *Handler) change(ctx context.Context, pod *corev1.Pod, namespace string) (warnings []string, err error) {
+	if value, named := pod.Annotations[v1alpha1.NetworkAnnotation]; named {
+		warning, err := h.put(ctx, pod, namespace, value)
+		if err != nil {
+			return nil, err
+		}
+		if warning != "" {
+			warnings = append(warnings, warning)
+		}
+	}
+	if !links.HasLinkLabel(pod.Labels) {
+		return warnings, nil
+	}
+	more, err := h.link(ctx, pod, namespace)
+	return append(warnings, more...), err
+}
+
+// put puts a pod on the networks that its annotation names. The warning is for who makes it.
+func (h *Handler) put(ctx context.Context, pod *corev1.Pod, namespace, value string) (warning string, err error) {
 	networks, err := tsnnetwork.NetworksOf(value)
 	if err != nil {
-		return refusal{err}
+		return "", refusal{err}
 	}
 	var clocked []string // those that ask something of clocks
 	for _, name := range networks {
 		network, err := h.network(ctx, name)
 		if err != nil {
-			return err
+			return "", err
 		}
 		if err := h.mayJoin(ctx, namespace, network); err != nil {
-			return err
+			return "", err
+		}
+		if pod.Annotations[v1alpha1.DeviceAnnotation] == v1alpha1.DeviceVFIO && len(network.Spec.Cards) == 0 {
+			return "", refusal{fmt.Errorf("annotation %s is %s, and TSNNetwork %s has no cards for pods (spec.cards); give %s, or leave the annotation out",
+				v1alpha1.DeviceAnnotation, v1alpha1.DeviceVFIO, name, v1alpha1.DeviceTap)}
 		}
 		if network.Spec.Clock != nil {
 			clocked = append(clocked, name)
 		}
 	}
-	kata, err := h.kataOf(ctx, pod)
+	kata, warning, err := h.kataOf(ctx, pod)
 	if err != nil {
-		return err
+		return "", err
 	}
 	if err := mutate(pod, namespace, networks, kata); err != nil {
-		return refusal{err}
+		return "", refusal{err}
 	}
 	avoidLost(pod, clocked)
-	return nil
+	return warning, nil
 }
 
 // network finds one.
@@ -131,7 +152,10 @@ func (h *Handler) mayJoin(ctx context.Context, namespace string, network *v1alph
 // get asks the API server itself for what the cache does not know: it may have been made a moment ago. What it returns is the
 // cache's own, and only to be read: a network of many nodes is large.
 func (h *Handler) get(ctx context.Context, name string, into client.Object) error {
-	key := types.NamespacedName{Name: name}
+	return h.getIn(ctx, types.NamespacedName{Name: name}, into)
+}
+
+func (h *Handler) getIn(ctx context.Context, key types.NamespacedName, into client.Object) error {
 	err := h.Cached.Get(ctx, key, into, client.UnsafeDisableDeepCopy)
 	if apierrors.IsNotFound(err) {
 		err = h.Live.Get(ctx, key, into)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
 	"github.com/kubernetsn/kubernetsn/internal/shared/device"
+	"github.com/kubernetsn/kubernetsn/internal/shared/tsnnetwork"
 )
 
 // Kata says of each handler of RuntimeClasses that is Kata's where its pods' network devices are: device.Veth for the pod's network
@@ -47,36 +48,56 @@ func (k *Kata) Set(text string) error {
 	return nil
 }
 
-// kataOf is where the network devices of a pod are if its runtime is Kata, else "".
-func (h *Handler) kataOf(ctx context.Context, pod *corev1.Pod) (string, error) {
+// kataOf is where the network devices of a pod are if its runtime is Kata, else "". A runtime that seems to be Kata, and that the
+// operator was not told of, is worth a warning.
+func (h *Handler) kataOf(ctx context.Context, pod *corev1.Pod) (where, warning string, err error) {
 	name := pod.Spec.RuntimeClassName
-	if name == nil || len(h.Kata) == 0 {
-		return "", nil
+	switch {
+	case name == nil:
+		return "", "", nil
+	case len(h.Kata) == 0: // then it may not read RuntimeClasses, whose handlers mostly have their names
+		return "", warnOfKata("RuntimeClass", *name), nil
 	}
 	class := &nodev1.RuntimeClass{}
 	if err := h.get(ctx, *name, class); apierrors.IsNotFound(err) {
-		return "", refusal{fmt.Errorf("runtimeClassName is %s, and there is no such RuntimeClass, so nobody knows how the pod's interface is to be connected; "+
+		return "", "", refusal{fmt.Errorf("runtimeClassName is %s, and there is no such RuntimeClass, so nobody knows how the pod's interface is to be connected; "+
 			"`kubectl get runtimeclasses` lists those that there are", *name)}
 	} else if err != nil {
-		return "", fmt.Errorf("look for RuntimeClass %s: %w", *name, err)
+		return "", "", fmt.Errorf("look for RuntimeClass %s: %w", *name, err)
 	}
-	return h.Kata[class.Handler], nil
+	where, known := h.Kata[class.Handler]
+	if !known {
+		warning = warnOfKata("handler", class.Handler)
+	}
+	return where, warning, nil
+}
+
+// warnOfKata is a sentence for who makes a pod by a runtime of such a name; "" if that is not Kata's.
+func warnOfKata(what, name string) string {
+	if !strings.HasPrefix(name, tsnnetwork.KataHandlers) {
+		return ""
+	}
+	return fmt.Sprintf("%s %s of the pod seems to be Kata's, and kata.handlers of the chart does not name it: programs in its machine would not reach "+
+		"their networks; name the handler there and make the pod anew", what, name)
 }
 
 // kataDevice says how the pod's virtual machine is connected that Kata makes, unless the pod says it.
-func kataDevice(pod *corev1.Pod, kata string, asked map[string]string) error {
-	if kata == "" {
+func kataDevice(pod *corev1.Pod, where string, asked map[string]string) error {
+	if where == "" {
 		return nil
 	}
 	kind, given := asked[device.KindName]
 	switch {
-	case kata == device.Veth && given && kind != device.Veth:
+	case where == device.Veth && kind == device.VFIO:
+		return fmt.Errorf("annotation %s is %q, and a card reaches the machine by a file of network devices, which the runtime of the pod does not read (kata.handlers of "+
+			"the chart says %s); take a RuntimeClass whose handler has a folder there", v1alpha1.DeviceAnnotation, kind, where)
+	case where == device.Veth && given && kind != device.Veth:
 		return fmt.Errorf("annotation %s is %q, and the runtime of the pod, Kata, takes the interface itself (%s); remove the annotation", v1alpha1.DeviceAnnotation,
 			kind, device.Veth)
-	case kata == device.Veth && asked[device.ClassName] == device.ClassQueue:
+	case where == device.Veth && asked[device.ClassName] == device.ClassQueue:
 		return fmt.Errorf("annotation %s is %s, and of a %s nobody sees by which queue a frame left the machine; give %s or %s", v1alpha1.DeviceClassAnnotation,
 			device.ClassQueue, device.Veth, device.ClassRecord, device.ClassPCP)
-	case kata == device.Veth:
+	case where == device.Veth:
 		asked[device.KindName] = device.Veth
 	case kind == device.Veth:
 		return fmt.Errorf("annotation %s is %q, and the runtime of the pod, Kata, does not look into the network namespace; give %s or %s", v1alpha1.DeviceAnnotation,
@@ -85,23 +106,11 @@ func kataDevice(pod *corev1.Pod, kata string, asked map[string]string) error {
 		if !given {
 			asked[device.KindName] = device.Tap
 		}
-		asked[device.DANName] = kata
+		asked[device.DANName] = where
 	}
 	if err := checkProcessors(pod, asked[device.QueuesName]); err != nil {
 		return err
 	}
 	pod.Annotations[v1alpha1.DeviceAnnotation] = asked[device.KindName]
 	return nil
-}
-
-// processors is Kata's annotation for those of a pod's machine.
-const processors = "io.katacontainers.config.hypervisor.default_vcpus"
-
-// checkProcessors refuses several queues of a machine that says itself that it has one processor.
-func checkProcessors(pod *corev1.Pod, queues string) error {
-	if pod.Annotations[processors] != "1" || queues == "" || queues == "1" {
-		return nil
-	}
-	return fmt.Errorf("annotation %s is %q, and the pod's machine has one processor (annotation %s): a queue would wait while another is served; "+
-		"give it two, or one queue", v1alpha1.DeviceQueuesAnnotation, queues, processors)
 }

@@ -4,22 +4,29 @@ package webhook
 
 import (
 	"context"
+	"encoding/json"
 	"strings"
 	"testing"
 
 	nettypes "github.com/k8snetworkplumbingwg/network-attachment-definition-client/pkg/apis/k8s.cni.cncf.io/v1"
+	admissionv1 "k8s.io/api/admission/v1"
 	nodev1 "k8s.io/api/node/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
 )
 
 const (
-	dans    = "/run/kata-containers/dans"
-	inKata  = "runtimeClassName: kata, " + one
-	danArgs = `"device-dan":"/run/kata-containers/dans",`
+	dans   = "/run/kata-containers/dans"
+	inKata = "runtimeClassName: kata, " + one
+	// twoProcessors is an annotation.
+	twoProcessors = "io.katacontainers.config.hypervisor.default_vcpus: '2'"
+	danArgs       = `"device-dan":"/run/kata-containers/dans",`
 )
 
 func TestAPodOfKataHasAnInterfaceForItsMachine(t *testing.T) {
@@ -30,7 +37,9 @@ func TestAPodOfKataHasAnInterfaceForItsMachine(t *testing.T) {
 			`[{"cni-args":{"device":"veth","device-class":"pcp","device-owner":0,"device-queues":1},"interface":"tsn0","name":"tsn"}]`},
 		"directly attached": {annotated("", inKata), dans,
 			`[{"cni-args":{"device":"tap","device-class":"record",` + danArgs + `"device-owner":0,"device-queues":1},"interface":"tsn0","name":"tsn"}]`},
-		"directly attached by vhost-user": {annotated(", kubernetsn.io/device: vhost-user, kubernetsn.io/device-queues: '2'", inKata), dans,
+		"given a card": {annotated(", kubernetsn.io/device: vfio", inKata), dans,
+			`[{"cni-args":{"device":"vfio","device-class":"record",` + danArgs + `"device-owner":0,"device-queues":1},"interface":"tsn0","name":"tsn"}]`},
+		"directly attached by vhost-user": {annotated(", kubernetsn.io/device: vhost-user, kubernetsn.io/device-queues: '2', "+twoProcessors, inKata), dans,
 			`[{"cni-args":{"device":"vhost-user","device-class":"record",` + danArgs + `"device-owner":0,"device-queues":2},"interface":"tsn0","name":"tsn"}]`},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -59,10 +68,12 @@ func TestAPodOfKataThatCannotBeConnectedIsRefused(t *testing.T) {
 			`annotation kubernetsn.io/device is "tap", and the runtime of the pod, Kata, takes the interface itself (veth); remove the annotation`},
 		"a veth that Kata does not see": {annotated(", kubernetsn.io/device: veth", inKata), dans,
 			`annotation kubernetsn.io/device is "veth", and the runtime of the pod, Kata, does not look into the network namespace; give tap or vhost-user`},
+		"a card where Kata reads no file": {annotated(", kubernetsn.io/device: vfio", inKata), "veth",
+			`annotation kubernetsn.io/device is "vfio", and a card reaches the machine by a file of network devices, which the runtime of the pod does not read`},
+		"a card without Kata":   {annotated(", kubernetsn.io/device: vfio", one), "", "device is vfio, and no runtime finds the card"},
+		"several queues of one": {annotated(", kubernetsn.io/device: vfio, kubernetsn.io/device-queues: '2', "+twoProcessors, inKata), dans, "queues, classes and owner are the card's own"},
 		"classes by a queue that nobody sees": {annotated(", kubernetsn.io/device-class: queue, kubernetsn.io/device-queues: '2'", inKata), "veth",
 			"annotation kubernetsn.io/device-class is queue, and of a veth nobody sees by which queue a frame left the machine"},
-		"several queues of one processor": {annotated(", kubernetsn.io/device-queues: '2', io.katacontainers.config.hypervisor.default_vcpus: '1'", inKata), dans,
-			`annotation kubernetsn.io/device-queues is "2", and the pod's machine has one processor`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			err := mutate(parsePod(t, test.pod), "ns", []string{"tsn"}, test.kata)
@@ -88,24 +99,75 @@ func (c classes) Get(_ context.Context, key client.ObjectKey, into client.Object
 func (c classes) List(context.Context, client.ObjectList, ...client.ListOption) error { return nil }
 
 func TestTheHandlerOfAPodsRuntimeClassCounts(t *testing.T) {
-	server := classes{"kata": "kata-qemu", "gvisor": "runsc"}
+	server := classes{"kata": "kata-qemu", "gvisor": "runsc", "fc": "kata-fc"}
 	h := &Handler{Cached: classes{}, Live: server, Kata: Kata{"kata-qemu": "veth"}}
-	for name, test := range map[string]struct{ spec, want, sentence string }{
-		"none":              {spec: one},
-		"Kata's":            {spec: inKata, want: "veth"},
-		"another runtime's": {spec: "runtimeClassName: gvisor, " + one},
-		"of a class that is not there": {spec: "runtimeClassName: missing, " + one,
-			sentence: "runtimeClassName is missing, and there is no such RuntimeClass"},
+	without := &Handler{Cached: classes{}, Live: classes{}}
+	of := func(class string) string { return "runtimeClassName: " + class + ", " + one }
+	for name, test := range map[string]struct {
+		handler                 *Handler
+		spec                    string
+		want, warning, sentence string
+	}{
+		"none":              {handler: h, spec: one},
+		"Kata's":            {handler: h, spec: inKata, want: "veth"},
+		"another runtime's": {handler: h, spec: of("gvisor")},
+		"one of Kata's that the operator was not told of": {handler: h, spec: of("fc"),
+			warning: "handler kata-fc of the pod seems to be Kata's, and kata.handlers of the chart does not name it"},
+		"of a class that is not there":         {handler: h, spec: of("missing"), sentence: "runtimeClassName is missing, and there is no such RuntimeClass"},
+		"where the operator was told of none":  {handler: without, spec: of("missing")},
+		"and the class has the name of Kata's": {handler: without, spec: of("kata-clh"), warning: "RuntimeClass kata-clh of the pod seems to be Kata's"},
 	} {
-		got, err := h.kataOf(t.Context(), parsePod(t, annotated("", test.spec)))
-		if got != test.want || (err == nil) != (test.sentence == "") || (err != nil && !strings.Contains(err.Error(), test.sentence)) {
-			t.Errorf("%s: %q, %v", name, got, err)
+		got, warning, err := test.handler.kataOf(t.Context(), parsePod(t, annotated("", test.spec)))
+		if got != test.want || !strings.HasPrefix(warning, test.warning) || (warning == "") != (test.warning == "") ||
+			(err == nil) != (test.sentence == "") || (err != nil && !strings.Contains(err.Error(), test.sentence)) {
+			t.Errorf("%s: %q, %q, %v", name, got, warning, err)
 		}
 	}
-	h.Kata = nil
-	if got, err := h.kataOf(t.Context(), parsePod(t, annotated("", "runtimeClassName: missing, "+one))); got != "" || err != nil {
-		t.Errorf("without Kata: %q, %v", got, err)
+}
+
+func TestAWarningReachesWhoMakesThePod(t *testing.T) {
+	pod, err := json.Marshal(parsePod(t, annotated("", "runtimeClassName: kata-clh, "+one)))
+	if err != nil {
+		t.Fatal(err)
 	}
+	cache := oneNetwork{network: &v1alpha1.TSNNetwork{ObjectMeta: metav1.ObjectMeta{Name: "tsn"}}}
+	request := admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{Namespace: "ns", Object: runtime.RawExtension{Raw: pod}}}
+	response := (&Handler{Cached: cache, Live: cache}).Handle(t.Context(), request)
+	if !response.Allowed || len(response.Patches) == 0 || len(response.Warnings) != 1 || !strings.Contains(response.Warnings[0], "kata.handlers of the chart") {
+		t.Errorf("the response is %+v", response)
+	}
+}
+
+func TestANetworkWithoutCardsGivesNone(t *testing.T) {
+	pod, err := json.Marshal(parsePod(t, annotated(", kubernetsn.io/device: vfio", inKata)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for cards, allowed := range map[string]bool{"": false, "0000:02:00.0": true} {
+		network := &v1alpha1.TSNNetwork{ObjectMeta: metav1.ObjectMeta{Name: "tsn"}}
+		if cards != "" {
+			network.Spec.Cards = []string{cards}
+		}
+		both := cardNetwork{classes{"kata": "kata-rs"}, oneNetwork{network: network}}
+		request := admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{Namespace: "ns", Object: runtime.RawExtension{Raw: pod}}}
+		response := (&Handler{Cached: both, Live: both, Kata: Kata{"kata-rs": dans}}).Handle(t.Context(), request)
+		if response.Allowed != allowed || (!allowed && !strings.Contains(response.Result.Message, "TSNNetwork tsn has no cards for pods (spec.cards)")) {
+			t.Errorf("cards %q: %+v", cards, response)
+		}
+	}
+}
+
+// cardNetwork is an API server that has RuntimeClasses and a network.
+type cardNetwork struct {
+	classes
+	network oneNetwork
+}
+
+func (c cardNetwork) Get(ctx context.Context, key client.ObjectKey, into client.Object, options ...client.GetOption) error {
+	if _, ok := into.(*nodev1.RuntimeClass); ok {
+		return c.classes.Get(ctx, key, into, options...)
+	}
+	return c.network.Get(ctx, key, into, options...)
 }
 
 func TestHandlersAreReadAsTheyAreWritten(t *testing.T) {

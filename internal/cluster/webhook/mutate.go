@@ -29,7 +29,7 @@ const (
 // mutate puts a pod on networks, whose virtual machine of Kata has its devices where kata says (see kataOf). What it has done before
 // it leaves alone, so that a pod may come twice. The error is for the pod's owner; the pod is of no use then.
 func mutate(pod *corev1.Pod, namespace string, networks []string, kata string) error {
-	if err := checkPod(pod); err != nil {
+	if err := checkPod(pod, "the annotation "+v1alpha1.NetworkAnnotation); err != nil {
 		return err
 	}
 	machine, err := deviceOf(pod, kata)
@@ -45,11 +45,16 @@ func mutate(pod *corev1.Pod, namespace string, networks []string, kata string) e
 			return err
 		}
 	}
+	mark(pod)
+	return nil
+}
+
+// mark gives a pod the label by which it is found.
+func mark(pod *corev1.Pod) {
 	if pod.Labels == nil {
 		pod.Labels = map[string]string{}
 	}
 	pod.Labels[v1alpha1.PodLabel] = v1alpha1.LabelValue
-	return nil
 }
 
 // addToContainers gives containers the pod's volume, and has their programs use it.
@@ -79,13 +84,13 @@ func addToContainers(pod *corev1.Pod, machine device.Device) error {
 	return nil
 }
 
-func checkPod(pod *corev1.Pod) error {
+// checkPod refuses pods that can have no interface of their own. By is what asks for one.
+func checkPod(pod *corev1.Pod, by string) error {
 	switch {
 	case pod.Spec.HostNetwork:
-		return fmt.Errorf("the pod has hostNetwork: true and so no interface of its own for a network; remove hostNetwork, or the annotation %s",
-			v1alpha1.NetworkAnnotation)
+		return fmt.Errorf("the pod has hostNetwork: true and so no interface of its own for a network; remove hostNetwork, or %s", by)
 	case pod.Spec.OS != nil && pod.Spec.OS.Name == corev1.Windows:
-		return fmt.Errorf("the pod is for Windows (spec.os.name), and networks are for Linux; remove the annotation %s", v1alpha1.NetworkAnnotation)
+		return fmt.Errorf("the pod is for Windows (spec.os.name), and networks are for Linux; remove %s", by)
 	}
 	return nil
 }

@@ -14,15 +14,27 @@ import (
 // the types here do not know, stay as they are.
 type patch []jsonpatch.JsonPatchOperation
 
-// patchOf finds what mutate and avoidLost may have changed: annotations, labels, volumes, variables and mounts of containers, affinity.
+// patchOf finds what mutate and avoidLost may have changed: annotations, labels, volumes, variables and mounts of containers, affinity,
+// and a first init container.
 func patchOf(before, after *corev1.Pod) patch {
 	var p patch
 	p.texts("/metadata/annotations", before.Annotations, after.Annotations)
 	p.texts("/metadata/labels", before.Labels, after.Labels)
-	p.containers("/spec/initContainers", before.Spec.InitContainers, after.Spec.InitContainers)
+	inits, waits, was := withoutWaiter(before, after)
+	p.containers("/spec/initContainers", before.Spec.InitContainers, inits)
 	p.containers("/spec/containers", before.Spec.Containers, after.Spec.Containers)
 	tail(&p, "/spec/volumes", before.Spec.Volumes, after.Spec.Volumes)
 	p.affinity(before.Spec.Affinity, after.Spec.Affinity)
+	switch { // behind the others, whose numbers it changes
+	case waits == nil:
+	case len(before.Spec.InitContainers) == 0:
+		p.add("/spec/initContainers", []corev1.Container{*waits})
+	default:
+		if was >= 0 {
+			p = append(p, jsonpatch.NewOperation("remove", fmt.Sprintf("/spec/initContainers/%d", was), nil))
+		}
+		p.add("/spec/initContainers/0", *waits)
+	}
 	return p
 }
 

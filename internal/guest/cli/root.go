@@ -24,6 +24,6 @@ func newRoot(env *subcommands.Environment) *cobra.Command {
 		"ktsn-guest runs in a virtual machine, and has frames with a transmit time (SO_TXTIME) carry it to the host, in the host's\n"+
 			"time. There ktsnd holds each frame until its time, although the machine's processors may not run then.",
 		version.Line("ktsn-guest"))
-	root.AddCommand(newRun(env), newStatus(env), newDetach(), newConfig(env), newKernel(env))
+	root.AddCommand(newRun(env), newStatus(env), newDetach(), newConfig(env), newInterface(env), newKernel(env))
 	return root
 }

@@ -30,7 +30,7 @@ type status struct {
 }
 
 func newStatus(env *subcommands.Environment) *cobra.Command {
-	var interfaces []string
+	var chosen interfaces
 	var format string
 	command := &cobra.Command{
 		Use:   "status --interface NAME",
@@ -39,13 +39,14 @@ func newStatus(env *subcommands.Environment) *cobra.Command {
 			"host's CLOCK_TAI is ahead of this machine's, and how many frames with a transmit time left with a record or were dropped.",
 		Args: subcommands.NoArguments,
 		RunE: func(*cobra.Command, []string) error {
-			if err := checkInterfaces(interfaces); err != nil {
+			names, err := chosen.resolve()
+			if err != nil {
 				return subcommands.Usage(err)
 			}
 			if err := subcommands.CheckChoice("output", format, "text", "json"); err != nil {
 				return err
 			}
-			all, err := readAll(interfaces)
+			all, err := readAll(names)
 			if err != nil {
 				return err
 			}
@@ -55,7 +56,7 @@ func newStatus(env *subcommands.Environment) *cobra.Command {
 			return writeStatus(env.Stdout, all)
 		},
 	}
-	addInterfaces(command, &interfaces)
+	chosen.add(command)
 	command.Flags().StringVarP(&format, "output", "o", "text", "text or json")
 	return command
 }

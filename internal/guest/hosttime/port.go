@@ -3,6 +3,7 @@
 package hosttime
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -10,6 +11,8 @@ import (
 
 	"golang.org/x/sys/unix"
 )
+
+var errNoPort = errors.New("this machine has no virtio port")
 
 // OpenPort opens the virtio port of that name.
 func OpenPort(name string) (Port, error) {
@@ -30,5 +33,5 @@ func OpenPort(name string) (Port, error) {
 		}
 		return os.NewFile(uintptr(fd), path), nil
 	}
-	return nil, fmt.Errorf("this machine has no virtio port %q; give it one as docs/virtual-machines.md of KuberneTSN says", name)
+	return nil, fmt.Errorf("%w %q; give it one as docs/virtual-machines.md of KuberneTSN says", errNoPort, name)
 }

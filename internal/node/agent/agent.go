@@ -10,6 +10,7 @@ import (
 	"net/netip"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -27,15 +28,18 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/node/agent/clocks"
 	"github.com/kubernetsn/kubernetsn/internal/node/agent/csi"
 	"github.com/kubernetsn/kubernetsn/internal/node/agent/daemon"
+	"github.com/kubernetsn/kubernetsn/internal/node/agent/encryption"
 	"github.com/kubernetsn/kubernetsn/internal/node/agent/health"
 	"github.com/kubernetsn/kubernetsn/internal/node/agent/install"
 	"github.com/kubernetsn/kubernetsn/internal/node/agent/metrics"
 	"github.com/kubernetsn/kubernetsn/internal/node/agent/network"
 	"github.com/kubernetsn/kubernetsn/internal/node/agent/objects"
+	"github.com/kubernetsn/kubernetsn/internal/node/agent/pathmtu"
 	"github.com/kubernetsn/kubernetsn/internal/node/agent/peers"
 	"github.com/kubernetsn/kubernetsn/internal/node/agent/privilege"
 	"github.com/kubernetsn/kubernetsn/internal/node/agent/removal"
 	"github.com/kubernetsn/kubernetsn/internal/node/agent/sweep"
+	"github.com/kubernetsn/kubernetsn/internal/node/overlay"
 	"github.com/kubernetsn/kubernetsn/internal/node/relay"
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
 )
@@ -88,11 +92,17 @@ type agent struct {
 	sweeper *sweep.Sweeper
 	relays  *relay.Supervisor
 	clock   *clocks.Follower
+	paths   *pathmtu.Prober
+	// encryption has the node's encrypted networks encrypted, and judge says whether they are; nil where the networks are those of a file.
+	encryption *encryption.Reconciler
+	judge      *encryption.Judge
+	// links plugs links; nil before it does.
+	links atomic.Pointer[linking]
 	// left is closed when kubelet is not served any more.
 	left chan struct{}
 	// again asks the peers' reconciler to look, gatesAgain that of the schedule, limitsAgain that of the limits, clockAgain that of
-	// reports of the clock.
-	again, gatesAgain, limitsAgain, clockAgain chan event.GenericEvent
+	// reports of the clock, encryptionAgain that of encryption.
+	again, gatesAgain, limitsAgain, clockAgain, encryptionAgain chan event.GenericEvent
 }
 
 // Run serves the node until ctx ends.
@@ -101,7 +111,8 @@ func Run(ctx context.Context, options *Options, platform *Platform, config *rest
 		Options: options, platform: platform, log: log, link: daemon.Link{Path: options.Control},
 		host:  &install.Node{Root: options.Host, List: install.DefaultList},
 		again: make(chan event.GenericEvent, 1), gatesAgain: make(chan event.GenericEvent, 1),
-		limitsAgain: make(chan event.GenericEvent, 1), clockAgain: make(chan event.GenericEvent, 1), left: make(chan struct{}),
+		limitsAgain: make(chan event.GenericEvent, 1), clockAgain: make(chan event.GenericEvent, 1),
+		encryptionAgain: make(chan event.GenericEvent, 1), left: make(chan struct{}),
 	}
 	var err error
 	if a.metrics, err = metrics.New(platform.Registry); err != nil {
@@ -129,7 +140,8 @@ func Run(ctx context.Context, options *Options, platform *Platform, config *rest
 	if err := a.addObjects(start); err != nil {
 		return err
 	}
-	for _, add := range []func() error{a.addRelays, a.addClock, a.addGates, a.addLimits, a.addPeers, a.addResync, a.addSweeper, a.addCSI, a.addPoller, a.addWatcher} {
+	addLinks := func() error { return a.addLinks(start) }
+	for _, add := range []func() error{a.addRelays, a.addClock, a.addPaths, a.addEncryption, a.addGates, a.addLimits, a.addPeers, a.addResync, a.addSweeper, a.addCSI, a.addPoller, a.addWatcher, addLinks} {
 		if err := add(); err != nil {
 			return err
 		}
@@ -183,7 +195,7 @@ func (a *agent) addObjects(start objects.Start) error {
 	a.objects = &objects.Informer{
 		Client: watching, Node: a.Node, Wait: start.Wait, Log: a.log.With("part", "objects"),
 		Changed: func() {
-			again(a.again, a.gatesAgain, a.limitsAgain, a.clockAgain)
+			again(a.again, a.gatesAgain, a.limitsAgain, a.clockAgain, a.encryptionAgain)
 			a.clock.Again()
 		},
 	}
@@ -205,6 +217,7 @@ func (a *agent) addPeers() error {
 			return a.link.Do(ctx, func(ctx context.Context, client *control.Client) error { return ask(ctx, client) })
 		},
 		Configure: a.configure,
+		Links:     func() (map[uint32]bool, error) { return overlay.LinkVNIs(a.StateDir) },
 		Through:   through,
 		Report:    func(err error) { a.board.Set(partNetworks, err) },
 		LeftOut:   a.metrics.LeftOut,
@@ -213,7 +226,7 @@ func (a *agent) addPeers() error {
 		},
 	}
 	if a.FromCluster {
-		r.Plan = &peers.FromCluster{Nodes: a.manager.GetClient(), Node: a.Node, State: a.objects.State}
+		r.Plan = &peers.FromCluster{Nodes: a.manager.GetClient(), Node: a.Node, State: a.objects.State, Encryption: a.judge.Look, EncryptedPort: a.EncryptedPort}
 		r.Linger, r.Patience = lingerPeers, keepPeers
 	}
 	// All events are the same one: there is one thing to look at.
@@ -279,6 +292,7 @@ func (a *agent) addResync() error {
 		Told: func() {
 			again(a.again, a.gatesAgain, a.limitsAgain)
 			a.clock.Teller.Anew()
+			a.tellEncryption()
 		},
 	}
 	return a.manager.Add(manager.RunnableFunc(resync.Run))

@@ -424,7 +424,8 @@ func TestThePolicyOnPodsComesAndGoesWithTheOperator(t *testing.T) {
 	if bytes.Contains(bytes.Join(without, nil), []byte("ValidatingAdmissionPolicy")) {
 		t.Error("there is a policy without the operator, whose label and annotation they keep, or which they hold")
 	}
-	for _, name := range []string{"kubernetsn-webhook", "kubernetsn-attachments", "kubernetsn-networks", "kubernetsn-node-label", "kubernetsn-nodes", "kubernetsn-peers"} {
+	for _, name := range []string{"kubernetsn-webhook", "kubernetsn-attachments", "kubernetsn-networks", "kubernetsn-node-label", "kubernetsn-nodes", "kubernetsn-cluster-keys", "kubernetsn-peers",
+		"kubernetsn-node-keys", "kubernetsn-admitted"} {
 		object(t, objects, "ValidatingAdmissionPolicy", name, &admissionv1.ValidatingAdmissionPolicy{})
 		object(t, objects, "ValidatingAdmissionPolicyBinding", name, &binding)
 		if !slices.Equal(binding.Spec.ValidationActions, []admissionv1.ValidationAction{admissionv1.Deny}) || binding.Spec.PolicyName != name {
@@ -444,6 +445,40 @@ func TestOnlyWhoNeedsItGetsTheNodesCgroups(t *testing.T) {
 		})
 		if got != want {
 			t.Errorf("ktsnd.cgroupV1=%s: the cgroups are mounted: %v", value, got)
+		}
+	}
+}
+
+// Kata mounts the root filesystems and volumes of its pods below /run/kata-containers.
+func TestKtsnSeesOnlyTheFoldersInWhichKataFindsDevices(t *testing.T) {
+	const dans, others = "/run/kata-containers/dans", "/run/kata-containers/others"
+	for value, want := range map[string][]string{
+		"":                             nil,
+		"kata.handlers.kata-qemu=veth": nil,
+		"kata.handlers.a=" + dans + ",kata.handlers.b=veth,kata.handlers.c=" + dans + ",kata.handlers.d=" + others: {dans, others},
+	} {
+		objects, err := render(t, "--set", value)
+		if err != nil {
+			t.Fatal(err)
+		}
+		pod := &daemonSet(t, objects, "ktsnd").Spec.Template.Spec
+		var mounted, ofHost []string
+		for _, mount := range pod.Containers[0].VolumeMounts {
+			if !strings.HasPrefix(mount.MountPath, "/run/kata") {
+				continue
+			}
+			mounted = append(mounted, mount.MountPath)
+			if propagation := mount.MountPropagation; !mount.ReadOnly || propagation == nil || *propagation != corev1.MountPropagationHostToContainer {
+				t.Errorf("%q: without what is unmounted on the node it keeps that: %+v", value, mount)
+			}
+		}
+		for _, volume := range pod.Volumes {
+			if volume.HostPath != nil && strings.HasPrefix(volume.HostPath.Path, "/run/kata") {
+				ofHost = append(ofHost, volume.HostPath.Path)
+			}
+		}
+		if !slices.Equal(mounted, want) || !slices.Equal(ofHost, want) {
+			t.Errorf("%q: of the node's folders %q are mounted at %q, want %q", value, ofHost, mounted, want)
 		}
 	}
 }

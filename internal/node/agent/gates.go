@@ -33,7 +33,7 @@ func (a *agent) addGates() error {
 		return nil
 	}
 	r := &gates.Reconciler{
-		Client: a.manager.GetClient(), Node: a.Node, State: a.objects.State, Version: a.Version, Well: a.wellForNetworks, Switch: a.switchTrouble, Relays: a.relays.Status, Clock: a.clock, Now: time.Now, Log: a.log.With("part", "schedule"),
+		Client: a.manager.GetClient(), Node: a.Node, State: a.objects.State, Version: a.Version, Well: a.wellForNetworks, Switch: a.switchTrouble, Relays: a.relays.Status, MTU: a.mtu, Encryption: a.judge, Clock: a.clock, Now: time.Now, Log: a.log.With("part", "schedule"),
 		Do: func(ctx context.Context, ask func(context.Context, gates.Ktsnd) error) error {
 			return a.link.Do(ctx, func(ctx context.Context, client *control.Client) error { return ask(ctx, client) })
 		},

@@ -95,6 +95,7 @@ func mapper() meta.RESTMapper {
 	add(v1alpha1.GroupVersion, "TSNNode", "tsnnodes", meta.RESTScopeRoot)
 	add(v1alpha1.GroupVersion, "TSNNetwork", "tsnnetworks", meta.RESTScopeRoot)
 	add(v1alpha1.GroupVersion, "TSNPeers", "tsnpeers", meta.RESTScopeRoot)
+	add(v1alpha1.GroupVersion, "TSNLink", "tsnlinks", meta.RESTScopeNamespace)
 	return known
 }
 

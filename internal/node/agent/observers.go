@@ -84,7 +84,10 @@ func (p plugin) List() ([]cni.Attached, error) {
 }
 
 // Detach detaches by the configuration that the node has of the network; of one that is gone, what matters is known.
-func (p plugin) Detach(_ context.Context, attached *cni.Attached) error {
+func (p plugin) Detach(ctx context.Context, attached *cni.Attached) error {
+	if attached.OfLinks() {
+		return cni.DetachLinks(ctx, &cni.LinkOptions{StateDir: p.StateDir, ControlSocket: p.Control, Patience: daemon.Patience}, attached)
+	}
 	config, err := os.ReadFile(filepath.Join(p.Host, p.ConfDir, attached.Network+".conf"))
 	if errors.Is(err, fs.ErrNotExist) {
 		// Addresses are given back by container, whatever the range.
@@ -133,7 +136,7 @@ func (a *agent) addWatcher() error {
 		Do: func(ctx context.Context, ask func(context.Context, watch.Ktsnd) error) error {
 			return a.link.Do(ctx, func(ctx context.Context, client *control.Client) error { return ask(ctx, client) })
 		},
-		Unseen:   func() ([]cni.Guarded, error) { return cni.Guard(a.StateDir) },
+		Unseen:   (&cni.GuardRound{StateDir: a.StateDir}).Look,
 		Back:     a.relays.Compare,
 		Dropped:  a.metrics.Unseen,
 		Diverted: a.metrics.Diverted,

@@ -6,11 +6,13 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"math"
 	"path/filepath"
 	"strings"
 	"time"
 
 	"github.com/kubernetsn/kubernetsn/internal/node/agent/csi"
+	"github.com/kubernetsn/kubernetsn/internal/node/agent/network"
 	"github.com/kubernetsn/kubernetsn/internal/node/overlay"
 	"github.com/kubernetsn/kubernetsn/internal/node/relay"
 	"github.com/kubernetsn/kubernetsn/internal/shared/command"
@@ -44,6 +46,8 @@ type Options struct {
 	Proc string
 	// Health and Metrics are addresses to listen on; "0" is none.
 	Health, Metrics string
+	// EncryptedPort is the UDP port of the tunnels of encrypted networks.
+	EncryptedPort uint16
 	// SweepEvery is the time between two looks for what pods left.
 	SweepEvery time.Duration
 	// OVS is the Open vSwitch that the node's ktsnd sends through; nil: by itself.
@@ -85,6 +89,7 @@ func Parse(arguments []string, stdout io.Writer) (*Options, error) {
 	flags.StringVar(&o.Health, "health-address", "127.0.0.1:9471", "`ADDRESS` of /healthz and /readyz, 0 for none")
 	flags.StringVar(&o.Metrics, "metrics-address", ":9470", "`ADDRESS` of /metrics, 0 for none")
 	flags.DurationVar(&o.SweepEvery, "sweep-every", time.Minute, "look so often for what pods left; it is removed at the second look")
+	encryptedPort := flags.Uint("encrypted-port", overlay.EncryptedPort, "UDP `PORT` of the tunnels of encrypted networks; ktsnd has the same")
 	relayUser := relay.DefaultUser
 	flags.StringVar(&o.Relays.Captured.Path, "relay-binary", "/usr/lib/ktsn/ktsn-relay", "`PATH` of ktsn-relay, which takes captured frames to ktsnd")
 	flags.StringVar(&o.Relays.Guests.Path, "vhost-relay-binary", "/usr/lib/ktsn/ktsn-relay-vhost", "`PATH` of ktsn-relay-vhost, which serves virtual machines by vhost-user")
@@ -109,6 +114,11 @@ func Parse(arguments []string, stdout io.Writer) (*Options, error) {
 	if o.Relays.Guests.Most < 1 {
 		return nil, fmt.Errorf("--vhost-relays %d: give at least 1; %w", o.Relays.Guests.Most, command.ErrUsage)
 	}
+	if *encryptedPort < 1 || *encryptedPort > math.MaxUint16 || *encryptedPort == network.DefaultPort {
+		return nil, fmt.Errorf("--encrypted-port %d: give 1 to %d, but not %d, which is that of clear tunnels; %w", *encryptedPort, math.MaxUint16,
+			network.DefaultPort, command.ErrUsage)
+	}
+	o.EncryptedPort = uint16(*encryptedPort)
 	if o.SweepEvery < time.Second {
 		return nil, fmt.Errorf("--sweep-every %v: give at least 1s; %w", o.SweepEvery, command.ErrUsage)
 	}

@@ -62,14 +62,15 @@ func load(name string, mode Mode, by ClassBy) (*ebpf.Collection, error) {
 		only.Maps[of] = spec.Maps[of]
 	}
 	var options ebpf.CollectionOptions
-	if name != divertProgram && mode != None {
-		// It takes tens of milliseconds to read, therefore once.
-		kernel, err := btf.LoadKernelSpec()
+	if name != divertProgram {
+		kernel, err := kernelTypes()
 		if err != nil {
 			return nil, fmt.Errorf("read the kernel's BTF: %w", err)
 		}
-		if err := checkClock(kernel); err != nil {
-			return nil, err
+		if mode != None {
+			if err := checkClock(kernel); err != nil {
+				return nil, err
+			}
 		}
 		options.Programs.KernelTypes = kernel
 	}

@@ -152,7 +152,7 @@ func (c *PortCount) Dropped() map[string]uint64 {
 type At struct {
 	Identity  string `json:"identity"`
 	Interface string `json:"interface"`
-	// Device is how a virtual machine has the interface: tap or vhost-user, past which nothing is counted here; empty: none has it.
+	// Device is how a virtual machine has the interface: tap, veth or vhost-user, past which nothing is counted here; empty: none has it.
 	Device string `json:"device,omitempty"`
 	Count
 	// Node is the count at the node's end.
@@ -177,14 +177,26 @@ func ReadBoth(netns, interfaceName string) (At, error) {
 	if at.Count, err = ReadIn(netns, interfaceName); err != nil || !at.Attached || at.Mode == None {
 		return at, err
 	}
-	port, err := otherEnd(netns, interfaceName)
-	if err != nil {
-		return at, err
-	}
-	if at.Node, err = ReadPort(port); err == nil {
-		at.Node.RelayGone, err = isGone(at.Node.RelayIfindex)
-	}
+	err = at.readNodes(netns)
 	return at, err
+}
+
+// ReadNodes reads the count of the node's end alone.
+func ReadNodes(netns, interfaceName string) (At, error) {
+	at := At{Interface: interfaceName}
+	err := at.readNodes(netns)
+	return at, err
+}
+
+func (a *At) readNodes(netns string) error {
+	port, err := otherEnd(netns, a.Interface)
+	if err != nil {
+		return err
+	}
+	if a.Node, err = ReadPort(port); err == nil {
+		a.Node.RelayGone, err = isGone(a.Node.RelayIfindex)
+	}
+	return err
 }
 
 // isGone tells whether a relay's device that a program was told of is not there. It ends with the process that made it.

@@ -16,8 +16,10 @@ import (
 	"github.com/containernetworking/plugins/pkg/ns"
 
 	"github.com/kubernetsn/kubernetsn/internal/node/fault"
+	"github.com/kubernetsn/kubernetsn/internal/node/kata"
 	"github.com/kubernetsn/kubernetsn/internal/node/overlay"
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
+	"github.com/kubernetsn/kubernetsn/internal/shared/device"
 )
 
 // adding is an ADD under way.
@@ -28,12 +30,24 @@ type adding struct {
 	daemon  *daemon
 	netns   ns.NetNS
 	undo    []func() error
+	// card is the device of a machine that has one in the place of an interface.
+	card *kata.Device
 }
 
 // add attaches a container and prints the result.
 func add(ctx context.Context, r *request) error {
 	if err := r.checkAttachment(); err != nil {
 		return err
+	}
+	switch {
+	case r.Links:
+		return addSandbox(r)
+	case r.Link != nil:
+		result, err := plugLink(ctx, r)
+		if err != nil {
+			return err
+		}
+		return r.print(result)
 	}
 	netns, err := r.openNetns()
 	if err != nil {
@@ -46,6 +60,9 @@ func add(ctx context.Context, r *request) error {
 	}
 	defer daemon.close()
 	if err := r.checkClock(ctx, daemon); err != nil {
+		return err
+	}
+	if err := r.checkEncryption(); err != nil {
 		return err
 	}
 	node, records, err := r.open()
@@ -109,8 +126,13 @@ func (a *adding) run(ctx context.Context) (_ *current.Result, err error) {
 	if err != nil {
 		return nil, err
 	}
-	a.undo = append(a.undo, func() error { return a.ipam(context.WithoutCancel(ctx), "DEL") })
+	a.undo = append(a.undo, a.unlessCard(func() error { return a.ipam(context.WithoutCancel(ctx), "DEL") }))
 	fault.Point("addressed")
+	if a.Device.Is(device.VFIO) {
+		made, err := a.attachCard(ctx, result)
+		success = err == nil
+		return made, err
+	}
 	plugged, address, err := a.plug(ctx, result)
 	if err != nil {
 		return nil, err
@@ -148,19 +170,19 @@ func (a *adding) run(ctx context.Context) (_ *current.Result, err error) {
 	return a.result(result, plugged, address), nil
 }
 
-// remember writes the record. One that is there is a killed ADD's, unless its port is there, too.
+// remember writes the record. One that is there is a killed ADD's, unless its port or card is there, too.
 func (a *adding) remember() error {
-	if a.records.read(&a.Attachment) != nil {
+	if before := a.records.read(&a.Attachment); before != nil {
 		plugged, err := a.node.Plugged(&a.Attachment)
 		if err != nil {
 			return err
 		}
-		if plugged {
+		if plugged || before.hasCard() {
 			return coded(CodeExists, fmt.Errorf("container %s is attached to network %s as %s already; call DEL first",
 				a.ContainerID, a.Network, a.Interface))
 		}
 	}
-	a.undo = append(a.undo, func() error { return a.records.remove(&a.Attachment) })
+	a.undo = append(a.undo, a.unlessCard(func() error { return a.records.remove(&a.Attachment) }))
 	return a.records.write(a.record())
 }
 
@@ -187,6 +209,7 @@ func (a *adding) plug(ctx context.Context, result *current.Result) (*overlay.Plu
 	}
 	port := &overlay.Port{
 		Attachment: a.Attachment, HardwareAddress: address, Netns: int(a.netns.Fd()), FrontBytes: frontBytes(a.Capture),
+		Note: a.note(),
 	}
 	plugged, err := a.node.Plug(ctx, &a.Overlay, port, a.daemon.timed())
 	if err != nil {
@@ -212,6 +235,9 @@ func (a *adding) register(ctx context.Context) error {
 			return err
 		}
 		fault.Point("socket-made")
+	}
+	if err := a.encrypt(ctx); err != nil {
+		return err
 	}
 	a.undo = append(a.undo, func() error {
 		return a.daemon.EndpointDel(context.WithoutCancel(ctx), a.Identity, a.Interface)

@@ -45,6 +45,9 @@ func List(stateDir string, node *overlay.Node) ([]Attached, error) {
 	return all, nil
 }
 
+// OfLinks tells whether it is a link, or the sandbox of a pod with links. DetachLinks detaches these.
+func (a *Attached) OfLinks() bool { return a.Network == SandboxNetwork || a.Network == LinkNetwork }
+
 // Detach does what a runtime's DEL would, for one that is not going to call it. config is the network's configuration,
 // and pluginDir has the IPAM plugin.
 func Detach(attachment *overlay.Attachment, config []byte, pluginDir string) error {

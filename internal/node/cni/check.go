@@ -32,6 +32,9 @@ type expected struct {
 
 // check compares what there is with what ADD made, and names all differences at once.
 func check(ctx context.Context, r *request) error {
+	if r.ofLinks() {
+		return checkLinks(ctx, r)
+	}
 	want, err := r.expected()
 	if err != nil {
 		return err
@@ -49,6 +52,12 @@ func check(ctx context.Context, r *request) error {
 	made := records.read(&r.Attachment)
 	if made == nil {
 		made = r.record()
+	}
+	if !made.hasPort() {
+		if err := errors.Join(made.checkCard(), made.checkKata()); err != nil {
+			return coded(CodeDiffers, err)
+		}
+		return r.ipam(ctx, "CHECK")
 	}
 
 	all := netns.Do(func(ns.NetNS) error { return errors.Join(r.checkPod(want), made.checkDevice(want.mtu)) })

@@ -40,6 +40,10 @@ const (
 	CodeFilter = 108
 	// CodeClock: the network asks for a good clock, and that of the node is not good enough or nobody knows. Later it may be.
 	CodeClock = 109
+	// CodeCard: no network card of the node can be given to the pod.
+	CodeCard = 110
+	// CodeEncryption: the network requires encryption, and the node cannot encrypt.
+	CodeEncryption = 111
 )
 
 // coded is an error with the code that a runtime is told.
@@ -85,6 +89,8 @@ func codeOf(kind overlay.Kind) uint {
 		return CodeAddressTaken
 	case overlay.NoFilter:
 		return CodeFilter
+	case overlay.NoEncryption:
+		return CodeEncryption
 	case overlay.TooLarge:
 		return types.ErrInvalidNetworkConfig
 	}

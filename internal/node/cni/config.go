@@ -66,6 +66,8 @@ type Config struct {
 	Grants *control.Grants
 	// NeedsClock tells that pods are attached only while the node's clock is good enough for the network.
 	NeedsClock bool
+	// Unencryptable is why pods cannot be attached to a network that requires encryption, "" if they can.
+	Unencryptable string
 	// Receive is how datagrams reach the pod, as far as the kernel and ktsnd can.
 	Receive receiving
 	// Capture says what goes through the pod's relay.
@@ -74,10 +76,16 @@ type Config struct {
 	ringsAllowed, ringsAsked bool
 	// wanted is what the configuration, or the pod, asks for of that; nil: nothing.
 	wanted *capture.Mode
+	// Cards are PCI addresses of network cards that pods with a device of device.VFIO get, one each.
+	Cards []string
 	// deviceAsked is what is asked for of a device, by name; deviceOfPod is what args.cni does.
 	deviceAsked, deviceOfPod map[string]string
 	// asksForLess tells that the pod does where everything is captured.
 	asksForLess bool
+	// Links has the sandbox remembered, for links that others plug into it, and no interface made.
+	Links bool
+	// Link is the link to plug, nil for an attachment to a network.
+	Link *Link
 }
 
 // fields are those of this plugin's own; each entry reads one.
@@ -101,12 +109,17 @@ var fields = map[string]func(*Config, json.RawMessage) error{
 	"grants":          (*Config).readGrants,
 	"capture":         (*Config).readCapture,
 	"receive":         (*Config).readReceive,
+	"cards":           (*Config).readCards,
 	device.KindName:   deviceField(device.KindName),
 	device.QueuesName: deviceField(device.QueuesName),
 	device.ClassName:  deviceField(device.ClassName),
 	device.OwnerName:  deviceField(device.OwnerName),
 	device.DANName:    deviceField(device.DANName),
-	"clock":           func(c *Config, raw json.RawMessage) error { return decode(raw, &c.NeedsClock, "true or false") },
+	"encryption":      (*Config).readEncryption,
+
+	"links": func(c *Config, raw json.RawMessage) error { return decode(raw, &c.Links, "true or false") },
+	"link":  (*Config).readLink,
+	"clock": func(c *Config, raw json.RawMessage) error { return decode(raw, &c.NeedsClock, "true or false") },
 }
 
 // standardFields are those of the specification and of what libcni and Multus add.
@@ -164,6 +177,11 @@ func ParseConfig(text []byte) (*Config, error) {
 // complete fills in what depends on other fields, and checks what only makes sense together.
 func (c *Config) complete() error {
 	network := &c.Overlay
+	if c.ofLinks() {
+		if err := c.completeLinks(); err != nil || c.Links {
+			return err
+		}
+	}
 	if network.VNI == 0 {
 		return invalid("vni: missing; give the VXLAN network identifier, 1 to %d", overlay.MaxVNI)
 	}
@@ -193,7 +211,7 @@ func (c *Config) readStandard(text []byte, all map[string]json.RawMessage) error
 	if err := json.Unmarshal(text, &c.Standard); err != nil {
 		return invalid("%v", explainType(err))
 	}
-	if c.Standard.IPAM.Type == "" {
+	if c.Standard.IPAM.Type == "" && all["links"] == nil && all["link"] == nil {
 		return invalid(`ipam: missing, or without type; name an IPAM plugin, such as {"type": "host-local", ...}`)
 	}
 	if _, there := all["prevResult"]; there {

@@ -82,6 +82,9 @@ func TestBadConfigurationsAreRefusedInOneSentence(t *testing.T) {
 			`localAddress: "2001:db8::1" is no IPv4 address; give the tunnel's source address on the uplink`, false},
 		"a local address with a prefix": {change{"localAddress": "192.0.2.1/24"},
 			`localAddress: "192.0.2.1/24" is no IPv4 address; give the tunnel's source address on the uplink`, false},
+		"cards as text": {change{"cards": "0000:02:00.0"}, `cards: "0000:02:00.0" is not a list of PCI addresses`, false},
+		"a card that is none": {change{"cards": []string{"eth0"}},
+			"cards: \"eth0\" is no PCI address; give one as `lspci -D` shows it, such as 0000:02:00.0", false},
 		"port 0":           {change{"port": 0}, "port: 0 is out of range; give 1 to 65535", false},
 		"an MTU too small": {change{"mtu": 1000}, "mtu: 1000 is too small; give at least 1280, or 0 for what the uplink allows", false},
 		"an MTU too large": {change{"mtu": 70000}, "mtu: 70000 is out of range; give 0 to 65535", false},
@@ -281,7 +284,8 @@ func TestTheDeviceIsThatOfThePodElseThatOfTheNetwork(t *testing.T) {
 		"the pod's before":                      {change{"device": "vhost-user", "args": change{"cni": change{"device": "tap"}}}, "DEVICE=vhost-user", tap, ""},
 		"that of CNI_ARGS before the network's": {change{"device": "vhost-user"}, "DEVICE=tap", tap, ""},
 		"partly from each":                      {change{"device": "tap", "device-queues": 4, "args": change{"cni": change{"device-class": "queue"}}}, "DEVICE_OWNER=107", several, ""},
-		"another":                               {change{"device": "macvtap"}, "", device.Device{}, `device is "macvtap"; give tap, vhost-user or veth`},
+		"another":                               {change{"device": "macvtap"}, "", device.Device{}, `device is "macvtap"; give tap, vhost-user, veth or vfio`},
+		"a card without a runtime that gets it": {change{"device": "vfio"}, "", device.Device{}, "device is vfio, and no runtime finds the card: it is for pods of Kata that have their devices from a file (device-dan)"},
 		"too many queues":                       {nil, "DEVICE=tap;DEVICE_QUEUES=9", device.Device{}, `device-queues is "9"; give a number from 1 to 8`},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -51,6 +52,11 @@ func ended(err error) bool {
 	return errors.Is(err, errKtsndSilent) && (errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, syscall.ENOENT))
 }
 
+// cutOff tells whether the error says that ktsnd ended while it was asked.
+func cutOff(err error) bool {
+	return errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, io.EOF)
+}
+
 func (d *daemon) close() {
 	if d != nil {
 		d.Close()
@@ -58,7 +64,7 @@ func (d *daemon) close() {
 }
 
 // timed is the daemon as package overlay knows it: a nil interface for none.
-func (d *daemon) timed() overlay.Timed {
+func (d *daemon) timed() overlay.TimedLinks {
 	if d == nil {
 		return nil
 	}

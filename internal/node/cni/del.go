@@ -18,7 +18,24 @@ func del(ctx context.Context, r *request) error {
 	}
 	defer node.Close()
 	// An interrupted DEL would leave more to do than one that goes on.
-	return r.detach(context.WithoutCancel(ctx), node, records)
+	ctx = context.WithoutCancel(ctx)
+	err = r.takeAway(ctx, node, records)
+	if cutOff(err) {
+		// ktsnd has ended meanwhile. Another one answers, or none runs; runtimes do not always ask again.
+		err = r.takeAway(ctx, node, records)
+	}
+	return err
+}
+
+// takeAway removes what the request asks for, which may be done again.
+func (r *request) takeAway(ctx context.Context, node *overlay.Node, records records) error {
+	switch {
+	case r.Links:
+		return r.removeSandbox(ctx, node, records)
+	case r.Link != nil:
+		return r.unplugLink(ctx, node, records)
+	}
+	return r.detach(ctx, node, records)
 }
 
 // detach removes all of an attachment. The record goes last, and stays if something else could not be removed.
@@ -27,11 +44,16 @@ func (r *request) detach(ctx context.Context, node *overlay.Node, records record
 	if made == nil {
 		made = r.record()
 	}
+	if !made.hasPort() {
+		if err := made.giveBackCard(); err != nil {
+			return err // the machine may still send by it, from the pod's address
+		}
+	}
 	all := errors.Join(made.removeDevice(), unregister(ctx, made, records))
 	fault.Point("unregistered")
 	errUnplug := node.Unplug(ctx, made.network(), &r.Attachment)
 	fault.Point("unplugged")
-	all = errors.Join(all, errUnplug, made.detachFromKata(), sweepRings())
+	all = errors.Join(all, errUnplug, made.detachFromKata(records), sweepRings())
 	if errUnplug == nil {
 		// Not before: whoever gets the address next may be on this bridge.
 		all = errors.Join(all, r.ipam(ctx, "DEL"))

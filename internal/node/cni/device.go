@@ -105,6 +105,8 @@ func (r *request) checkDevice() error {
 			device.KindName)
 	case r.Device.Is(device.VhostUser):
 		return r.checkVhostUser()
+	case r.Device.Is(device.VFIO):
+		return r.checkVFIO()
 	}
 	if _, err := device.TapName(r.Interface); err != nil && r.Device.Is(device.Tap) {
 		return environment("CNI_IFNAME: %v", err)
@@ -242,8 +244,8 @@ func (r *record) checkDevice(mtu int) error {
 	return tap.CheckPod(r.Interface)
 }
 
-// foundDevice is what the kernel knows of the device of an attachment whose record was lost. Of one of vhost-user it does not know
-// enough.
+// foundDevice is what the kernel knows of the device of an attachment whose record was lost and for whose note there was no room. Of
+// one of vhost-user, or one that Kata takes, it does not know enough.
 func foundDevice(netns string, attachment *overlay.Attachment, by capture.ClassBy) (found device.Device, err error) {
 	name, err := device.TapName(attachment.Interface)
 	if err != nil {

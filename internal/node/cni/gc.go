@@ -26,17 +26,24 @@ func gc(ctx context.Context, r *request) error {
 	}
 	defer node.Close()
 	ctx = context.WithoutCancel(ctx)
-	known, err := r.knownAttachments(node, records)
+	if r.ofLinks() {
+		return r.collectSandboxes(ctx, node, records, valid)
+	}
+	known, err := knownAttachments(r.Standard.Name, node, records)
 	if err != nil {
 		return err
 	}
-	var all error
-	for key, attachment := range known {
+	errCards := r.giveBackStrays(valid)
+	all := errCards
+	for key, found := range known {
 		if !valid[key] {
-			all = errors.Join(all, r.collect(ctx, node, records, &attachment))
+			all = errors.Join(all, r.collect(ctx, node, records, &found))
 		}
 	}
 	all = errors.Join(all, r.forgetStrays(ctx, node, records), node.Sweep(ctx, &r.Overlay), sweepRings())
+	if errCards != nil {
+		return all // the plugin would free the addresses of their machines
+	}
 	if err := r.ipam(ctx, "GC"); err != nil && !unsupported(err) {
 		all = errors.Join(all, err)
 	}
@@ -67,9 +74,9 @@ func (r *request) validAttachments() (map[types.GCAttachment]bool, error) {
 	return valid, nil
 }
 
-// knownAttachments are those of the network in the records and in the kernel.
-func (r *request) knownAttachments(node *overlay.Node, records records) (map[types.GCAttachment]overlay.Attachment, error) {
-	recorded, err := records.list(r.Standard.Name)
+// knownAttachments are those of a network in the records and in the kernel.
+func knownAttachments(network string, node *overlay.Node, records records) (map[types.GCAttachment]overlay.Found, error) {
+	recorded, err := records.list(network)
 	if err != nil {
 		return nil, err
 	}
@@ -77,24 +84,26 @@ func (r *request) knownAttachments(node *overlay.Node, records records) (map[typ
 	if err != nil {
 		return nil, err
 	}
-	known := map[types.GCAttachment]overlay.Attachment{}
+	known := map[types.GCAttachment]overlay.Found{}
 	for _, attachment := range recorded {
-		known[types.GCAttachment{ContainerID: attachment.ContainerID, IfName: attachment.Interface}] = attachment
+		known[types.GCAttachment{ContainerID: attachment.ContainerID, IfName: attachment.Interface}] = overlay.Found{Attachment: attachment}
 	}
 	for _, port := range found {
-		if port.Network == r.Standard.Name {
-			known[types.GCAttachment{ContainerID: port.ContainerID, IfName: port.Interface}] = port.Attachment
+		if port.Network == network {
+			known[types.GCAttachment{ContainerID: port.ContainerID, IfName: port.Interface}] = port
 		}
 	}
 	return known, nil
 }
 
 // collect does what DEL would.
-func (r *request) collect(ctx context.Context, node *overlay.Node, records records, attachment *overlay.Attachment) error {
+func (r *request) collect(ctx context.Context, node *overlay.Node, records records, found *overlay.Found) error {
 	stale := *r
-	stale.Attachment = *attachment
-	if made := records.read(attachment); made != nil {
+	stale.Attachment = found.Attachment
+	if made := records.read(&found.Attachment); made != nil {
 		stale.Attachment, stale.netns, stale.args = made.Attachment, made.Netns, made.Args
+	} else if noted := (record{}); noted.takeNote(found.Note) == nil {
+		stale.Device, stale.netns = noted.Device, netnsPath(found.NetnsID)
 	}
 	if stale.Identity == "" {
 		stale.Identity = stale.ContainerID

@@ -95,6 +95,8 @@ func (c *Config) readAskedOfPod(text []byte) error {
 // chooseCapture says what is captured, from what is asked for.
 func (c *Config) chooseCapture() error {
 	switch {
+	case c.wanted == nil && c.Link != nil:
+		c.Capture = capture.None // a pod can have a thousand links, and each relay is a process
 	case c.wanted == nil && c.ControlSocket != "" && c.Unseen != unseenPass:
 		c.Capture = capture.Timed
 	case c.wanted == nil || *c.wanted == capture.None:
@@ -185,7 +187,7 @@ type Guarded struct {
 // Guard makes sure that the interfaces of the node that shall have the programs have them, and reads what these did. Those
 // of pods that are gone are left out. What fails of one interface is in the error, beside what was found of the rest.
 func Guard(stateDir string) ([]Guarded, error) {
-	made, err := records{stateDir}.all()
+	made, err := records{stateDir}.withPorts()
 	if err != nil {
 		return nil, err
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/containernetworking/plugins/pkg/ns"
 	"github.com/vishvananda/netlink"
 
+	"github.com/kubernetsn/kubernetsn/internal/node/fault"
 	"github.com/kubernetsn/kubernetsn/internal/node/kata"
 	"github.com/kubernetsn/kubernetsn/internal/node/vm"
 	"github.com/kubernetsn/kubernetsn/internal/shared/device"
@@ -24,18 +25,41 @@ func (a *adding) attachToKata() error {
 	if a.Device.DAN == "" {
 		return nil
 	}
-	made := a.record()
-	a.undo = append(a.undo, made.detachFromKata)
+	a.undo = append(a.undo, func() error { return a.record().detachFromKata(a.records) })
 	devices := &kata.Devices{Netns: a.netns.Path()}
 	err := a.netns.Do(func(ns.NetNS) (err error) {
 		devices.Devices, err = a.kataDevices()
 		return err
 	})
 	if err == nil {
+		err = a.addCards(devices)
+	}
+	if err == nil {
 		err = devices.Write(a.Device.DAN, a.ContainerID)
 	}
 	if err != nil {
 		return fmt.Errorf("attach the pod's interfaces to its machine of Kata: %w", err)
+	}
+	fault.Point("kata-told")
+	return nil
+}
+
+// addCards adds the cards of the machine: this attachment's, and those that are in the file already. The network namespace knows
+// nothing of them.
+func (a *adding) addCards(devices *kata.Devices) error {
+	before, err := kata.Read(a.Device.DAN, a.ContainerID)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if err == nil {
+		for _, one := range before.Devices {
+			if one.Back.Type == kata.VFIO && one.Name != a.Interface {
+				devices.Devices = append(devices.Devices, one)
+			}
+		}
+	}
+	if a.card != nil {
+		devices.Devices = append(devices.Devices, *a.card)
 	}
 	return nil
 }
@@ -82,37 +106,94 @@ func (a *adding) kataBack(link netlink.Link) (kata.Back, error) {
 		return kata.Back{}, err
 	}
 	if there == nil {
-		there = &vm.Tap{Name: tapName, MTU: link.Attrs().MTU, Queues: 1, Owner: -1}
-		if err := there.Make(); err != nil {
+		if err := joinOther(&vm.Tap{Name: tapName, MTU: link.Attrs().MTU, Queues: 1, Owner: -1}, name); err != nil {
 			return kata.Back{}, err
-		}
-		if err := there.JoinInterface(name); err != nil {
-			return kata.Back{}, errors.Join(err, vm.RemoveTap(tapName))
 		}
 	}
 	return kata.Back{Type: kata.HostTap, TapName: tapName, Queues: max(own.Queues, 1)}, nil
 }
 
+// joinOther makes a tap for an interface of another plugin's. Who calls it has it undone.
+func joinOther(tap *vm.Tap, interfaceName string) error {
+	if err := tap.Make(); err != nil {
+		return err
+	}
+	fault.Point("kata-tap-made")
+	if err := tap.JoinInterface(interfaceName); err != nil {
+		return err
+	}
+	fault.Point("kata-tap-joined")
+	return nil
+}
+
 // attachedAs is the device of an interface of the pod that this plugin made; none of one that others did.
 func (a *adding) attachedAs(name string) (device.Device, error) {
-	all, err := a.records.all()
+	all, err := a.records.ofContainer(a.ContainerID)
 	if err != nil {
 		return device.Device{}, err
 	}
 	for _, one := range all {
-		if one.ContainerID == a.ContainerID && one.Interface == name {
+		if one.Interface == name {
 			return one.Device, nil
 		}
 	}
 	return device.Device{}, nil
 }
 
-// detachFromKata removes the file. Taps end with the pod's network namespace; those of other plugins' interfaces are removed with it.
-func (r *record) detachFromKata() error {
+// detachFromKata undoes attachToKata. As long as another interface of the pod is in the file, the file stays, and with it the taps of
+// other plugins' interfaces.
+func (r *record) detachFromKata(records records) error {
 	if r.Device.DAN == "" {
 		return nil
 	}
-	return kata.Remove(r.Device.DAN, r.ContainerID)
+	all, err := records.ofContainer(r.ContainerID)
+	if err != nil {
+		return err
+	}
+	own := map[string]bool{r.Interface: true}
+	for _, other := range all {
+		if other.Interface != r.Interface && other.Device.DAN == r.Device.DAN {
+			return kata.RemoveDevice(r.Device.DAN, r.ContainerID, r.Interface)
+		}
+		own[other.Interface] = own[other.Interface] || other.Device.Exists()
+	}
+	if err := kata.Remove(r.Device.DAN, r.ContainerID); err != nil {
+		return err
+	}
+	fault.Point("kata-untold")
+	if err := r.leaveOthers(own); err != nil {
+		return fmt.Errorf("take the taps of Kata's machine from the pod: %w", err)
+	}
+	return nil
+}
+
+// leaveOthers takes their taps from the pod's interfaces, except for those whose devices are of this plugin. A pod that is gone has
+// taken them along.
+func (r *record) leaveOthers(own map[string]bool) error {
+	if r.Netns == "" || isGone(r.Netns) {
+		return nil
+	}
+	err := ns.WithNetNSPath(r.Netns, func(ns.NetNS) error {
+		links, err := netlink.LinkList()
+		if err != nil {
+			return fmt.Errorf("list the pod's interfaces: %w", err)
+		}
+		var all error
+		for _, link := range links {
+			name := link.Attrs().Name
+			tapName, errName := device.TapName(name)
+			if own[name] || errName != nil {
+				continue
+			}
+			all = errors.Join(all, vm.LeaveInterface(tapName, name))
+			fault.Point("kata-tap-left")
+		}
+		return all
+	})
+	if errors.As(err, &ns.NSPathNotExistErr{}) {
+		return nil
+	}
+	return err
 }
 
 // checkKata names what Kata's runtime would not find.

@@ -33,7 +33,13 @@ func rebuild(ctx context.Context, node *overlay.Node, records records, client *c
 		}
 		made, err := rebuiltRecord(ctx, &found[i], client, controlSocket)
 		if err == nil {
+			err = made.findEncryption(node)
+		}
+		if err == nil {
 			err = records.write(made)
+		}
+		if err == nil && made.Socket != "" {
+			err = records.useSocket(&made.Attachment)
 		}
 		if err != nil {
 			all = errors.Join(all, fmt.Errorf("interface %s of container %s: its record is lost: %w", found[i].Interface, found[i].ContainerID, err))
@@ -44,7 +50,7 @@ func rebuild(ctx context.Context, node *overlay.Node, records records, client *c
 	return count, all
 }
 
-// rebuiltRecord is what the kernel and ktsnd still know. The pod's socket is in neither.
+// rebuiltRecord is what the kernel and ktsnd still know. The pod's socket is in neither, unless a virtual machine has the interface.
 func rebuiltRecord(ctx context.Context, found *overlay.Found, client *control.Client, controlSocket string) (*record, error) {
 	path := netnsPath(found.NetnsID)
 	if path == "" || found.VNI == 0 {
@@ -60,11 +66,24 @@ func rebuiltRecord(ctx context.Context, found *overlay.Found, client *control.Cl
 		VNI: found.VNI, Bridge: found.Bridge, Tunnel: found.Tunnel, ControlSocket: controlSocket, Capture: captured.Mode,
 	}
 	made.Receive = wasReceiving(found.PortName())
-	if made.Device, err = foundDevice(path, &found.Attachment, captured.ClassBy); err != nil {
+	if found.Note == "" {
+		made.Device, err = foundDevice(path, &found.Attachment, captured.ClassBy)
+	} else {
+		err = made.takeNote(found.Note)
+	}
+	if err != nil {
 		return nil, err
 	}
 	err = made.findSources(ctx, client)
 	return made, err
+}
+
+// findEncryption has the tunnel of a link tell whether it is encrypted.
+func (r *record) findEncryption(node *overlay.Node) (err error) {
+	if r.Network == LinkNetwork {
+		r.Encrypted, err = node.IsEncrypted(r.Tunnel)
+	}
+	return err
 }
 
 // findSources has ktsnd tell from which addresses the pod may send. A ktsnd that was started anew does not know it; then it is

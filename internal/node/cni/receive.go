@@ -20,6 +20,9 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/node/receive"
 )
 
+// errDecrypted is that the program at the uplink sees nothing of what is for a pod.
+var errDecrypted = errors.New("the network is encrypted, and the kernel decrypts")
+
 // receiving is how datagrams reach a pod besides the kernel's ordinary path.
 type receiving struct {
 	// Rings: sockets get receive rings. Redirect: datagrams go straight to the pod's interface.
@@ -116,6 +119,9 @@ func (r *record) endpointOfRings() (one *receive.Endpoint, uplink string, err er
 		return nil, "", fmt.Errorf("look for %s: %w", r.Tunnel, err)
 	}
 	tunnel, ok := link.(*netlink.Vxlan)
+	if ok && overlay.IsEncrypted(tunnel) {
+		return nil, "", errDecrypted
+	}
 	if !ok || tunnel.SrcAddr.To4() == nil || tunnel.VtepDevIndex == 0 {
 		return nil, "", fmt.Errorf("%s is no VXLAN device with an uplink and an IPv4 address of its own", r.Tunnel)
 	}
@@ -247,7 +253,7 @@ func (r *record) checkRings(ctx context.Context, node *overlay.Node) error {
 // RestoreReceive tells the program at the uplinks of all attachments that asked for receive rings. What cannot be done of one is
 // in the error, beside how many are known to the program.
 func RestoreReceive(ctx context.Context, stateDir string, node *overlay.Node) (count int, all error) {
-	made, err := records{stateDir}.all()
+	made, err := records{stateDir}.withPorts()
 	if err != nil {
 		return 0, err
 	}
@@ -255,7 +261,11 @@ func RestoreReceive(ctx context.Context, stateDir string, node *overlay.Node) (c
 		if !r.Receive.any() || isGone(r.Netns) {
 			continue
 		}
-		if err := r.receiveIntoRings(ctx, node); err != nil {
+		err := r.receiveIntoRings(ctx, node)
+		if errors.Is(err, errDecrypted) {
+			continue
+		}
+		if err != nil {
 			all = errors.Join(all, fmt.Errorf("interface %s of container %s: %w", r.Interface, r.ContainerID, err))
 			continue
 		}
@@ -277,7 +287,7 @@ func OpenNode(stateDir string, patience time.Duration) (*overlay.Node, error) {
 
 // tellRings tells of the interfaces only; peers, and the program itself, are the caller's.
 func (r records) tellRings(maps *receive.Maps) error {
-	made, all := r.all()
+	made, all := r.withPorts()
 	for _, one := range made {
 		if !one.Receive.any() || isGone(one.Netns) {
 			continue
@@ -286,7 +296,7 @@ func (r records) tellRings(maps *receive.Maps) error {
 		if err == nil {
 			err = maps.PutEndpoint(endpoint)
 		}
-		if err != nil {
+		if err != nil && !errors.Is(err, errDecrypted) {
 			all = errors.Join(all, fmt.Errorf("interface %s of container %s: %w", one.Interface, one.ContainerID, err))
 		}
 	}

@@ -9,7 +9,9 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+	"time"
 
 	"github.com/kubernetsn/kubernetsn/internal/node/capture"
 	"github.com/kubernetsn/kubernetsn/internal/node/overlay"
@@ -46,6 +48,17 @@ type record struct {
 	Receive receiving `json:"receive,omitzero"`
 	// Device is how a virtual machine in the pod is connected.
 	Device device.Device `json:"device,omitzero"`
+	// Sandbox tells that there is no interface: others plug links into the sandbox.
+	Sandbox bool `json:"sandbox,omitempty"`
+	// Link is the link of the interface, nil for one on a network.
+	Link *Link `json:"link,omitempty"`
+	// MTU is that of the link's interface, TunnelPort the UDP port of its tunnel.
+	MTU        int    `json:"mtu,omitempty"`
+	TunnelPort uint16 `json:"tunnelPort,omitempty"`
+	// Encrypted tells that the link's tunnel sends nothing in clear.
+	Encrypted bool `json:"encrypted,omitempty"`
+	// ForwardBefore is what the pod's kernel had of the settings by which it forwards, by family, before links changed them.
+	ForwardBefore map[string]string `json:"forwardBefore,omitempty"`
 }
 
 const recordVersion = 1
@@ -59,17 +72,26 @@ func (r *request) record() *record {
 		Receive:   r.Receive,
 		Device:    r.Device,
 		AppSocket: r.socketPath(),
+		Sandbox:   r.Links,
+		Link:      r.Link,
+	}
+	if r.Link != nil {
+		made.MTU, made.TunnelPort, made.ForwardBefore = r.Overlay.MTU, r.Overlay.Port, r.forwardBefore
+		made.Encrypted = r.Overlay.Encrypted
 	}
 	// No volume has the socket of a pod whose machine the runtime makes.
-	if r.CreateSocket || r.Device.IsOfRuntime() {
+	if made.hasPort() && (r.CreateSocket || r.Device.IsOfRuntime()) {
 		made.Socket = r.socketPath()
 	}
 	return made
 }
 
+// hasPort tells whether the attachment has a port on the node's bridge. One with a card has none, nor has a sandbox for links.
+func (r *record) hasPort() bool { return !r.Device.Is(device.VFIO) && !r.Sandbox }
+
 // network is that of the record, as far as removing needs it.
 func (r *record) network() *overlay.Network {
-	return &overlay.Network{VNI: r.VNI, Bridge: r.Bridge, Tunnel: r.Tunnel}
+	return &overlay.Network{VNI: r.VNI, Bridge: r.Bridge, Tunnel: r.Tunnel, PointToPoint: r.Network == LinkNetwork, Encrypted: r.Encrypted}
 }
 
 // records is the part of the state directory that remembers attachments:
@@ -118,6 +140,15 @@ func (s records) read(attachment *overlay.Attachment) *record {
 		return nil
 	}
 	return &found
+}
+
+// since is when a record was written last; the zero value for none.
+func (s records) since(attachment *overlay.Attachment) time.Time {
+	file, err := os.Stat(s.path(attachment))
+	if err != nil {
+		return time.Time{}
+	}
+	return file.ModTime()
 }
 
 func (s records) remove(attachment *overlay.Attachment) error {
@@ -187,6 +218,12 @@ func (s records) releaseSocket(attachment *overlay.Attachment) (last bool, err e
 
 // all reads the records of all networks, those that can be read.
 func (s records) all() ([]*record, error) {
+	return s.those(func(*overlay.Attachment) bool { return true })
+}
+
+// those reads the records whose network, container and interface are chosen, of all networks. On a node with many links the others need
+// not be read.
+func (s records) those(chosen func(*overlay.Attachment) bool) ([]*record, error) {
 	networks, err := s.networks()
 	if err != nil {
 		return nil, err
@@ -197,23 +234,56 @@ func (s records) all() ([]*record, error) {
 		if err != nil {
 			return nil, err
 		}
-		for _, attachment := range attachments {
-			if r := s.read(&attachment); r != nil {
-				made = append(made, r)
-			}
-		}
+		made = append(made, s.readThose(attachments, chosen)...)
 	}
 	return made, nil
 }
 
+// readThose reads the records of the chosen of some attachments, those that can be read.
+func (s records) readThose(attachments []overlay.Attachment, chosen func(*overlay.Attachment) bool) (made []*record) {
+	for i := range attachments {
+		if !chosen(&attachments[i]) {
+			continue
+		}
+		if r := s.read(&attachments[i]); r != nil {
+			made = append(made, r)
+		}
+	}
+	return made
+}
+
+// withPorts reads the records of attachments that have ports.
+func (s records) withPorts() ([]*record, error) {
+	made, err := s.all()
+	return slices.DeleteFunc(made, func(r *record) bool { return !r.hasPort() }), err
+}
+
+// countPorts is how many attachments of a network have ports. One whose record cannot be read may.
+func (s records) countPorts(network string) (count int, err error) {
+	attachments, err := s.list(network)
+	for i := range attachments {
+		if r := s.read(&attachments[i]); r == nil || r.hasPort() {
+			count++
+		}
+	}
+	return count, err
+}
+
+// ofContainer reads the records of a container's attachments.
+func (s records) ofContainer(id string) ([]*record, error) {
+	return s.those(func(one *overlay.Attachment) bool { return one.ContainerID == id })
+}
+
 // replaced tells whether another container has that interface of the pod now, in a network namespace that is there.
 func (s records) replaced(old *record) (bool, error) {
-	made, err := s.all()
+	made, err := s.those(func(other *overlay.Attachment) bool {
+		return other.Interface == old.Interface && other.ContainerID != old.ContainerID
+	})
 	if err != nil {
 		return false, err
 	}
 	for _, other := range made {
-		if other.Identity != old.Identity || other.Interface != old.Interface || other.ContainerID == old.ContainerID {
+		if other.Identity != old.Identity {
 			continue
 		}
 		if _, err := os.Stat(other.Netns); err == nil {

@@ -31,7 +31,7 @@ func (a *RelayedAttachment) VhostSocket() string {
 
 // Relayed lists the attachments of the node whose frames go through a relay, also those whose pod has just gone.
 func Relayed(stateDir string) ([]RelayedAttachment, error) {
-	made, err := records{stateDir}.all()
+	made, err := records{stateDir}.withPorts()
 	if err != nil {
 		return nil, err
 	}

@@ -34,6 +34,8 @@ type request struct {
 	Device device.Device
 	// sources are known once the pod has its addresses.
 	sources *control.Sources
+	// forwardBefore is what the record has of it.
+	forwardBefore map[string]string
 }
 
 // arguments are those of CNI_ARGS that are known; runtimes that set others set IgnoreUnknown, too. Names are the
@@ -114,11 +116,16 @@ func (r *request) checkAttachment() error {
 	if r.MAC == "" {
 		return nil
 	}
-	address, err := net.ParseMAC(r.MAC)
-	if err != nil || len(address) != 6 || address[0]&1 != 0 || address.String() == "00:00:00:00:00:00" {
+	if !isHardwareAddress(r.MAC) {
 		return invalid("mac: %q is no hardware address for an interface; give one such as 0a:58:0a:2a:01:02", r.MAC)
 	}
 	return nil
+}
+
+// isHardwareAddress tells whether an interface can have it.
+func isHardwareAddress(text string) bool {
+	address, err := net.ParseMAC(text)
+	return err == nil && len(address) == 6 && address[0]&1 == 0 && address.String() != "00:00:00:00:00:00"
 }
 
 // socketPath is where the pod's applications reach ktsnd; "" when this plugin does not know.

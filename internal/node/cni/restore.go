@@ -39,23 +39,19 @@ func Restore(ctx context.Context, stateDir string, node *overlay.Node, client *c
 	done.Rebuilt = rebuilt
 	_, err := node.Guard(ctx)
 	all = errors.Join(all, err)
-	peers, err := node.Peers()
+	made, err := records.withPorts()
 	all = errors.Join(all, err)
-	for _, peer := range peers {
-		if err := client.PeerAdd(ctx, peer); err != nil {
-			all = errors.Join(all, fmt.Errorf("peer %s of network %d: %w", peer.Address, peer.VNI, err))
-			continue
-		}
-		done.Peers++
+	refused, err := restoreEncryption(ctx, node, client, made)
+	all = errors.Join(all, err)
+	if refused == nil {
+		return done, all // never in clear what may be encrypted
 	}
-	made, err := records.all()
-	all = errors.Join(all, err)
+	count, err := restorePeers(ctx, node, client, refused)
+	done.Peers, all = count, errors.Join(all, err)
 	attached := len(made)
-	made = slices.DeleteFunc(made, func(r *record) bool {
-		_, err := os.Stat(r.Netns)
-		return errors.Is(err, os.ErrNotExist)
-	})
+	made = slices.DeleteFunc(made, func(r *record) bool { return isGone(r.Netns) })
 	done.Gone = attached - len(made)
+	made = slices.DeleteFunc(made, func(r *record) bool { return refused[r.VNI] })
 	daemon := &daemon{client}
 	for _, r := range made {
 		if err := daemon.addEndpoint(ctx, r); err != nil {
@@ -70,6 +66,25 @@ func Restore(ctx context.Context, stateDir string, node *overlay.Node, client *c
 	sockets, err := restoreSockets(ctx, daemon, made)
 	done.Sockets = sockets
 	return done, errors.Join(all, err)
+}
+
+// restorePeers tells ktsnd of the peers of all networks but these.
+func restorePeers(ctx context.Context, node *overlay.Node, client *control.Client, but map[uint32]bool) (count int, all error) {
+	peers, err := node.Peers()
+	all = errors.Join(all, err)
+	ofLinks, err := node.LinkPeers()
+	all = errors.Join(all, err)
+	for _, peer := range slices.Concat(peers, ofLinks) {
+		if but[peer.VNI] {
+			continue
+		}
+		if err := client.PeerAdd(ctx, peer); err != nil {
+			all = errors.Join(all, fmt.Errorf("peer %s of network %d: %w", peer.Address, peer.VNI, err))
+			continue
+		}
+		count++
+	}
+	return count, all
 }
 
 func restoreSockets(ctx context.Context, daemon *daemon, made []*record) (int, error) {

@@ -67,10 +67,15 @@ func (r *request) deviceInterfaces(mtu int) []*current.Interface {
 
 // print writes a result in the version of the configuration.
 func (r *request) print(result *current.Result) error {
-	if later, err := version.GreaterThanOrEqualTo(r.Standard.CNIVersion, "1.1.0"); err == nil && !later {
+	leaveOutLater(result, r.Standard.CNIVersion)
+	return types.PrintResult(result, r.Standard.CNIVersion)
+}
+
+// leaveOutLater takes out of a result what an older version of the specification does not know.
+func leaveOutLater(result *current.Result, of string) {
+	if later, err := version.GreaterThanOrEqualTo(of, "1.1.0"); err == nil && !later {
 		for _, made := range result.Interfaces {
-			made.Mtu, made.SocketPath = 0, "" // came with 1.1
+			made.Mtu, made.SocketPath, made.PciID = 0, "", "" // came with 1.1
 		}
 	}
-	return types.PrintResult(result, r.Standard.CNIVersion)
 }

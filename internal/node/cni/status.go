@@ -4,6 +4,7 @@ package cni
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -20,12 +21,15 @@ func status(ctx context.Context, r *request) error {
 		return err
 	}
 	defer node.Close()
-	attached, err := records.list(r.Standard.Name)
+	if r.ofLinks() {
+		return r.statusOfLinks(ctx)
+	}
+	attached, err := records.countPorts(r.Standard.Name)
 	if err != nil {
 		return err
 	}
-	if err := r.checkNode(ctx, node, len(attached)); err != nil {
-		return unavailable(len(attached) > 0, err)
+	if err := r.checkNode(ctx, node, attached); err != nil {
+		return unavailable(attached > 0, err)
 	}
 	if err := r.checkStateDir(); err != nil {
 		return unavailable(false, err)
@@ -60,7 +64,7 @@ func (r *request) checkNode(ctx context.Context, node *overlay.Node, attached in
 	if err != nil {
 		return err
 	}
-	return r.checkClock(ctx, daemon)
+	return errors.Join(r.checkClock(ctx, daemon), r.checkEncryption())
 }
 
 // checkEndpoints finds a ktsnd that was started anew and that nobody told of the attachments.

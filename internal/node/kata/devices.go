@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 )
 
 // Devices are those of a pod's machine.
@@ -31,6 +32,7 @@ type Device struct {
 const (
 	HostTap   = "host-tap"
 	VhostUser = "vhost-user"
+	VFIO      = "vfio"
 )
 
 // Back is what is behind a device on the node.
@@ -39,6 +41,8 @@ type Back struct {
 	// TapName is of a HostTap, Path the socket of VhostUser.
 	TapName string `json:"tap_name,omitempty"`
 	Path    string `json:"path,omitempty"`
+	// Card is the PCI address of VFIO.
+	Card string `json:"pci_device_id,omitempty"`
 	// Queues are pairs; 0: as many as Kata's configuration says.
 	Queues int `json:"queue_num,omitempty"`
 }
@@ -59,7 +63,7 @@ type Interface struct {
 	Flags uint32 `json:"flags"`
 }
 
-// Route is one of the machine; an empty destination is the default.
+// Route is one of the machine; an empty destination is the default, of the family of gateway or source.
 type Route struct {
 	Destination string `json:"dest"`
 	Gateway     string `json:"gateway"`
@@ -123,4 +127,30 @@ func Remove(folder, sandbox string) error {
 		}
 	}
 	return nil
+}
+
+// RemoveDevice takes a device out of the file of a sandbox. That it is not there is no error.
+func RemoveDevice(folder, sandbox, name string) error {
+	devices, err := Read(folder, sandbox)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	devices.Devices = slices.DeleteFunc(devices.Devices, func(one Device) bool { return one.Name == name })
+	return devices.Write(folder, sandbox)
+}
+
+// Read reads the devices of a sandbox.
+func Read(folder, sandbox string) (*Devices, error) {
+	text, err := os.ReadFile(Path(folder, sandbox))
+	if err != nil {
+		return nil, fmt.Errorf("read Kata's network devices: %w", err)
+	}
+	devices := &Devices{}
+	if err := json.Unmarshal(text, devices); err != nil {
+		return nil, fmt.Errorf("read Kata's network devices in %s: %w", Path(folder, sandbox), err)
+	}
+	return devices, nil
 }

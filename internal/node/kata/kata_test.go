@@ -13,13 +13,14 @@ import (
 	"testing"
 
 	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
 
 	"github.com/kubernetsn/kubernetsn/internal/bench/topology"
 	"github.com/kubernetsn/kubernetsn/internal/shared/testenv"
 )
 
-// asKata is a file as Kata's runtime reads it, with all that it knows of taps and vhost-user: version 3.2x, structs DanConfig to
-// ARPNeighbor of runtime-rs, crates/resource/src/network/dan.rs. It ignores what it does not know; a field of another name would be lost.
+// asKata is a file as Kata's runtime reads it, with all that it knows of taps, vhost-user and VFIO: version 3.2x with pull request 13802,
+// structs DanConfig to ARPNeighbor of runtime-rs, crates/resource/src/network/dan.rs. It ignores what it does not know; a field of another name would be lost.
 const asKata = `{
 	"netns": "/run/netns/pod",
 	"devices": [{
@@ -34,6 +35,9 @@ const asKata = `{
 		"name": "tsn0", "guest_mac": "0a:58:0a:2a:01:03",
 		"device": {"type": "vhost-user", "path": "/run/ktsn/pods/u/tsn0.vhost.sock", "queue_num": 2, "queue_size": 0},
 		"network_info": {"interface": {"ip_addresses": ["10.43.1.2/24"], "mtu": 1450, "ntype": "tuntap", "flags": 0}, "routes": [], "neighbors": []}
+	}, {
+		"name": "tsn1", "guest_mac": "52:54:00:12:34:56", "device": {"type": "vfio", "pci_device_id": "0000:02:00.0"},
+		"network_info": {"interface": {"ip_addresses": ["10.44.1.2/24"], "mtu": 1500, "ntype": "tuntap", "flags": 0}, "routes": [], "neighbors": []}
 	}]
 }`
 
@@ -83,7 +87,8 @@ func TestAFileHasTheFieldsThatKataReads(t *testing.T) {
 		}
 	}
 	var again Devices
-	if err := json.Unmarshal(written, &again); err != nil || !reflect.DeepEqual(read, again) || again.Devices[1].Back.Path == "" || again.Devices[0].Network.Neighbors[0].State != 128 {
+	if err := json.Unmarshal(written, &again); err != nil || !reflect.DeepEqual(read, again) || again.Devices[1].Back.Path == "" || again.Devices[2].Back.Card == "" ||
+		again.Devices[0].Network.Neighbors[0].State != 128 {
 		t.Errorf("%+v was written as %+v, %v", read, again, err)
 	}
 	if err := errors.Join(Remove(folder, "sandbox"), Remove(folder, "sandbox")); err != nil {
@@ -116,13 +121,18 @@ func TestTheMachineSetsUpItsInterfaceLikeThePods(t *testing.T) {
 	if !slices.Equal(info.Interface.Addresses, []string{"10.42.1.2/24", "fd42::2/64"}) || info.Interface.MTU != 1450 {
 		t.Errorf("the interface is %+v", info.Interface)
 	}
-	if want := []Route{{Gateway: "10.42.1.1"}, {Destination: "10.1.0.0/16", Gateway: "10.42.1.1"}}; !slices.Equal(info.Routes, want) {
+	// Something of each must tell its family.
+	want := []Route{{Gateway: "10.42.1.1"}, {Destination: "0.0.0.0/0", Scope: unix.RT_SCOPE_LINK}, {Destination: "10.1.0.0/16", Gateway: "10.42.1.1"},
+		{Destination: "::/0"}}
+	if !slices.Equal(info.Routes, want) {
 		t.Errorf("routes are %+v, want %+v", info.Routes, want)
 	}
 	if want := []Neighbor{{"10.42.1.1", "0a:58:0a:2a:01:01", netlink.NUD_PERMANENT}}; !slices.Equal(info.Neighbors, want) {
 		t.Errorf("neighbours are %+v, want %+v", info.Neighbors, want)
 	}
 }
+
+func everywhere(ip net.IP) *net.IPNet { return &net.IPNet{IP: ip, Mask: net.CIDRMask(0, 8*len(ip))} }
 
 // readAfterSetup gives an interface of this network namespace what plugins give, and reads it.
 func readAfterSetup() (NetworkInfo, error) {
@@ -150,6 +160,12 @@ func readAfterSetup() (NetworkInfo, error) {
 		func() error { return netlink.RouteAdd(&netlink.Route{LinkIndex: link.Attrs().Index, Gw: gateway}) },
 		func() error {
 			return netlink.RouteAdd(&netlink.Route{LinkIndex: link.Attrs().Index, Gw: gateway, Dst: &far})
+		},
+		func() error {
+			return netlink.RouteAdd(&netlink.Route{LinkIndex: link.Attrs().Index, Dst: everywhere(net.IPv4zero.To4()), Scope: netlink.SCOPE_LINK, Priority: 100})
+		},
+		func() error {
+			return netlink.RouteAdd(&netlink.Route{LinkIndex: link.Attrs().Index, Dst: everywhere(net.IPv6zero)})
 		},
 		func() error {
 			return netlink.NeighAdd(&netlink.Neigh{LinkIndex: link.Attrs().Index, IP: gateway, State: netlink.NUD_PERMANENT,

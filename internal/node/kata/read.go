@@ -36,7 +36,8 @@ func (n *NetworkInfo) readAddresses(link netlink.Link) error {
 	return err
 }
 
-// readRoutes leaves out those that follow from the addresses.
+// readRoutes leaves out those that follow from the addresses. A default is without a destination, as Kata's own are, unless nothing else
+// of it tells its family: runtime-rs refuses such a file.
 func (n *NetworkInfo) readRoutes(link netlink.Link) error {
 	routes, err := netlink.RouteList(link, netlink.FAMILY_ALL)
 	for _, route := range routes {
@@ -44,7 +45,7 @@ func (n *NetworkInfo) readRoutes(link netlink.Link) error {
 			continue
 		}
 		made := Route{Gateway: text(route.Gw), Source: text(route.Src), Scope: int(route.Scope)}
-		if route.Dst != nil && !isDefault(route.Dst) {
+		if route.Dst != nil && (!isDefault(route.Dst) || (made.Gateway == "" && made.Source == "")) {
 			made.Destination = route.Dst.String()
 		}
 		n.Routes = append(n.Routes, made)

@@ -38,6 +38,13 @@ func (n *Node) CheckNetwork(ctx context.Context, network *Network) error {
 		return fmt.Errorf("VXLAN device %s is missing", network.Tunnel)
 	}
 	all := n.fits(network, have)
+	if network.PointToPoint && ours(have.bridge) {
+		sealed, err := n.isSealed(have.bridge)
+		if err == nil && !sealed {
+			err = fmt.Errorf("pods can reach the node by bridge %s", network.Bridge)
+		}
+		all = errors.Join(all, err)
+	}
 	for _, link := range []netlink.Link{have.bridge, have.tunnel} {
 		if !isUp(link) {
 			all = errors.Join(all, fmt.Errorf("%s is down", link.Attrs().Name))
@@ -60,7 +67,7 @@ func (n *Node) checkUplink(tunnel *netlink.Vxlan) error {
 }
 
 func (n *Node) checkPeers(network *Network, tunnel *netlink.Vxlan) error {
-	peers, err := n.readPeers()
+	peers, err := n.peersOf(network)
 	if err != nil {
 		return err
 	}
@@ -70,7 +77,7 @@ func (n *Node) checkPeers(network *Network, tunnel *netlink.Vxlan) error {
 	}
 	var all error
 	for _, peer := range peers {
-		if peer.VNI == network.VNI && !targets[peer.Address] {
+		if !targets[peer.Address] {
 			all = errors.Join(all, fmt.Errorf("%s does not know peer %s", tunnel.Name, peer.Address))
 		}
 	}

@@ -23,6 +23,8 @@ const (
 	TooLarge
 	// NoFilter: the kernel cannot keep foreign packets out of the tunnel.
 	NoFilter
+	// NoEncryption: the kernel cannot encrypt what the network has encrypted.
+	NoEncryption
 )
 
 // Error is an error of a kind.

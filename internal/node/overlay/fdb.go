@@ -67,7 +67,7 @@ func (n *Node) checkOwner(port netlink.Link, address net.HardwareAddr) error {
 }
 
 func describeOwner(port netlink.Link) string {
-	if attachment, ok := parseAlias(port.Attrs().Alias); ok {
+	if attachment, _, ok := parseAlias(port.Attrs().Alias); ok {
 		return fmt.Sprintf("container %s, interface %s, network %s", attachment.ContainerID, attachment.Interface, attachment.Network)
 	}
 	return "the pod behind " + port.Attrs().Name

@@ -92,11 +92,14 @@ func (n *Node) guardedWith(peers []control.Peer) (*filter.Wanted, error) {
 	if err != nil {
 		return nil, err
 	}
-	open := map[int]bool{}
+	open, sealed := map[int]bool{}, map[int]bool{}
 	for _, bridge := range bridges {
-		if ours(bridge) && bridge.Attrs().Alias != openAlias {
+		switch {
+		case ours(bridge) && bridge.Attrs().Alias == sealAlias: // closed by itself
+			sealed[bridge.Attrs().Index] = true
+		case ours(bridge) && bridge.Attrs().Alias != openAlias:
 			wanted.Closed = append(wanted.Closed, bridge.Attrs().Name)
-		} else {
+		default:
 			open[bridge.Attrs().Index] = true
 		}
 	}
@@ -105,7 +108,16 @@ func (n *Node) guardedWith(peers []control.Peer) (*filter.Wanted, error) {
 		return nil, err
 	}
 	for _, link := range tunnels {
-		if tunnel, ok := link.(*netlink.Vxlan); ok && ours(link) {
+		tunnel, ok := link.(*netlink.Vxlan)
+		switch {
+		case !ok || !ours(link):
+		case sealed[tunnel.MasterIndex]:
+			peer, err := n.linkPeer(uint32(tunnel.VxlanId))
+			if err != nil {
+				return nil, err
+			}
+			wanted.Links = append(wanted.Links, *linkOf(tunnel, peer))
+		default:
 			wanted.Tunnels = append(wanted.Tunnels, filter.Tunnel{
 				VNI: uint32(tunnel.VxlanId), Port: uint16(tunnel.Port), Uplink: tunnel.VtepDevIndex, Open: open[tunnel.MasterIndex],
 			})
@@ -117,7 +129,18 @@ func (n *Node) guardedWith(peers []control.Peer) (*filter.Wanted, error) {
 // closeOff closes the network's bridge, or opens it, as the network says, and has the filter see to that and to the tunnel.
 // The lock is held.
 func (n *Node) closeOff(network *Network, have devices) error {
-	if ours(have.bridge) {
+	switch {
+	case !ours(have.bridge):
+	case network.PointToPoint:
+		if err := n.seal(have.bridge); err != nil {
+			return err
+		}
+		if have.tunnel != nil && ours(have.tunnel) {
+			err := n.openLink(network, have.tunnel)
+			fault.Point("network-guarded")
+			return err
+		}
+	default:
 		if err := n.setAccess(have.bridge, network.NodeAccess); err != nil {
 			return err
 		}

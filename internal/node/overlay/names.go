@@ -70,13 +70,17 @@ func (a *Attachment) Check() error {
 	return nil
 }
 
-// parseAlias reads what alias wrote.
-func parseAlias(text string) (Attachment, bool) {
-	parts := strings.Split(text, " ")
-	if len(parts) != 5 || parts[0] != aliasPrefix {
-		return Attachment{}, false
+// parseAlias reads what alias wrote, and what of a note stands behind it.
+func parseAlias(text string) (of Attachment, note string, ok bool) {
+	const parts = 5
+	read := strings.SplitN(text, " ", parts+1)
+	if len(read) < parts || read[0] != aliasPrefix {
+		return Attachment{}, "", false
 	}
-	return Attachment{Network: parts[1], ContainerID: parts[2], Interface: parts[3], Identity: parts[4]}, true
+	if len(read) > parts {
+		note = read[parts]
+	}
+	return Attachment{Network: read[1], ContainerID: read[2], Interface: read[3], Identity: read[4]}, note, true
 }
 
 // HardwareAddress derives a pod interface's address from its IP address: 0a:58 and the four bytes of IPv4, as

@@ -57,11 +57,15 @@ func TestDefaultNamesFit(t *testing.T) {
 
 func TestAliasesAreReadBack(t *testing.T) {
 	attachment := Attachment{Network: "tsn", ContainerID: "c1", Interface: "tsn0", Identity: "uid"}
-	if got, ok := parseAlias(attachment.alias()); !ok || got != attachment {
-		t.Errorf("%q is read as %+v, %v", attachment.alias(), got, ok)
+	for note, kept := range map[string]bool{"": true, "tap,1": true, "a folder with spaces": true, strings.Repeat("n", 240): false} {
+		port := Port{Attachment: attachment, Note: note}
+		got, read, ok := parseAlias(port.alias())
+		if !ok || got != attachment || (read == note) != kept || len(port.alias()) > maxAliasBytes {
+			t.Errorf("%q is read as %+v, %q, %v", port.alias(), got, read, ok)
+		}
 	}
-	for _, text := range []string{"", "eth0", "tsn-cni:2 tsn c1 tsn0 uid", "tsn-cni:1 tsn c1 tsn0", "tsn-cni:1 tsn c1 tsn0 uid more"} {
-		if got, ok := parseAlias(text); ok {
+	for _, text := range []string{"", "eth0", "tsn-cni:2 tsn c1 tsn0 uid", "tsn-cni:1 tsn c1 tsn0"} {
+		if got, _, ok := parseAlias(text); ok {
 			t.Errorf("%q is read as %+v", text, got)
 		}
 	}

@@ -28,6 +28,9 @@ func (n *Node) ensure(ctx context.Context, network *Network, timed Timed) (have 
 		if err := n.fits(network, have); err != nil {
 			return have, err
 		}
+		if err := n.protectPort(network); err != nil {
+			return have, err
+		}
 		return have, n.closeOff(network, have)
 	}
 	made := devices{}
@@ -48,6 +51,9 @@ func (n *Node) ensure(ctx context.Context, network *Network, timed Timed) (have 
 		made.bridge = have.bridge
 	}
 	fault.Point("bridge-made")
+	if err := n.protectPort(network); err != nil {
+		return have, err
+	}
 	if have.tunnel == nil {
 		if have.tunnel, err = n.makeTunnel(network, uplink); err != nil {
 			return have, err
@@ -126,7 +132,7 @@ func (n *Node) makeTunnel(network *Network, uplink *uplinkDevice) (*netlink.Vxla
 		VtepDevIndex: uplink.index,
 		SrcAddr:      net.IP(uplink.address.AsSlice()),
 		Port:         int(network.Port),
-		Learning:     true,
+		Learning:     !network.PointToPoint,
 	}
 	if err := n.kernel.LinkAdd(tunnel); err != nil {
 		if errors.Is(err, errExist) {
@@ -165,18 +171,23 @@ func (n *Node) completeTunnel(network *Network, have devices) error {
 	if err := withoutIPv6(network.Tunnel); err != nil {
 		return err
 	}
+	if err := n.markEncrypted(network, have.tunnel); err != nil {
+		return err
+	}
 	if err := n.kernel.LinkSetMaster(have.tunnel, have.bridge); err != nil {
 		return fmt.Errorf("add %s to bridge %s: %w", network.Tunnel, network.Bridge, err)
 	}
 	have.tunnel.MasterIndex = have.bridge.Index
-	peers, err := n.readPeers()
+	if network.PointToPoint {
+		if err := n.kernel.LinkSetLearning(have.tunnel, false); err != nil {
+			return fmt.Errorf("keep bridge port %s from learning: %w", network.Tunnel, err)
+		}
+	}
+	peers, err := n.peersOf(network)
 	if err != nil {
 		return err
 	}
 	for _, peer := range peers {
-		if peer.VNI != network.VNI {
-			continue
-		}
 		if err := n.flood(have.tunnel, peer.Address); err != nil {
 			return err
 		}
@@ -216,7 +227,7 @@ func (n *Node) clear(network *Network) error {
 		return err
 	}
 	if have.bridge == nil {
-		return errors.Join(n.unmake(devices{tunnel: have.onlyOurs().tunnel}), n.guard())
+		return n.unmakeUnused(network, devices{tunnel: have.onlyOurs().tunnel})
 	}
 	unused := have.onlyOurs()
 	for range maxDumps {
@@ -231,9 +242,21 @@ func (n *Node) clear(network *Network) error {
 		if found.others {
 			unused.bridge = nil
 		}
-		return errors.Join(n.unmake(unused), n.guard())
+		return n.unmakeUnused(network, unused)
 	}
 	return err
+}
+
+// unmakeUnused removes devices that no pod uses, and has the filter know.
+func (n *Node) unmakeUnused(network *Network, unused devices) error {
+	err := n.unmake(unused)
+	if !network.PointToPoint {
+		return errors.Join(err, n.guard())
+	}
+	if unused.tunnel == nil {
+		return err
+	}
+	return errors.Join(err, n.closeLink(network, unused.tunnel))
 }
 
 // link is a nil interface for no tunnel.

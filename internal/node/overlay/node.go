@@ -27,6 +27,10 @@ type Node struct {
 	patience time.Duration
 	// apply makes the filter of the node's tunnels and bridges what it shall be.
 	apply func(*filter.Wanted) (changed []string, err error)
+	// protect keeps clear packets from tunnels to a port.
+	protect func(port uint16) error
+	// changeLink tells the filter of one link, which it must be as it shall be for.
+	changeLink func(before, after *filter.Link) error
 	// receiveDir is where the program for receive rings has its maps.
 	receiveDir string
 	// pods tells a program for receive rings that knows nothing of the node's pods; nil: nobody here knows them.
@@ -43,7 +47,10 @@ func Open(stateDir string, patience time.Duration) (*Node, error) {
 	if err != nil {
 		return nil, fmt.Errorf("ask the kernel about devices: %w", err)
 	}
-	return &Node{kernel: kernel, dir: stateDir, patience: patience, apply: filter.Apply, receiveDir: receive.DefaultDir}, nil
+	return &Node{
+		kernel: kernel, dir: stateDir, patience: patience, apply: filter.Apply, protect: protect, changeLink: filter.ChangeLink,
+		receiveDir: receive.DefaultDir,
+	}, nil
 }
 
 // Close ends the work; what was made stays.
@@ -63,8 +70,14 @@ type Network struct {
 	Uplink string
 	// LocalAddress is the tunnel's source; the zero value: ktsnd's, or the uplink's first.
 	LocalAddress netip.Addr
+	// Overhead is what encryption may add to a frame, in bytes.
+	Overhead int
+	// Encrypted has frames to and from other nodes be encrypted, or dropped.
+	Encrypted bool
 	// NodeAccess lets pods reach the node through the bridge.
 	NodeAccess bool
+	// PointToPoint tells that there is one port here, and one behind the tunnel: nothing is to be learnt of who is where.
+	PointToPoint bool
 }
 
 // devices are a network's devices as they are.

@@ -37,6 +37,17 @@ type Port struct {
 	// FrontBytes is how much longer than a frame of the pod one at the node's end can be: by what stands in front of a
 	// captured one.
 	FrontBytes int
+	// Note is kept with the port, for whoever finds it without a record. One for which the names leave no room is not.
+	Note string
+}
+
+// alias is how the port is written on itself.
+func (p *Port) alias() string {
+	alias := p.Attachment.alias()
+	if p.Note == "" || len(alias)+1+len(p.Note) > maxAliasBytes {
+		return alias
+	}
+	return alias + " " + p.Note
 }
 
 // maxMTU is that of a veth device.
@@ -115,6 +126,40 @@ func (n *Node) makePair(port *Port, plugged *Plugged, bridgeIndex int) error {
 		return errors.Join(fmt.Errorf("add %s to bridge %s: %w", plugged.Port, plugged.Bridge, err), n.remove(pair))
 	}
 	return nil
+}
+
+// Mend makes what is missing of a port that is there, and of its network's devices: what a killed Plug has not done, or somebody has undone.
+func (n *Node) Mend(ctx context.Context, network *Network, port *Port, timed Timed) error {
+	bridgeIndex, err := n.ensureLocked(ctx, network, timed)
+	if err != nil {
+		return err
+	}
+	link, err := n.link(port.PortName())
+	if err == nil && link == nil {
+		err = fmt.Errorf("%s has disappeared", port.PortName())
+	}
+	if err != nil {
+		return err
+	}
+	if link.Attrs().MasterIndex != bridgeIndex {
+		if err := n.kernel.LinkSetMasterByIndex(link, bridgeIndex); err != nil {
+			return fmt.Errorf("add %s to bridge %s: %w", port.PortName(), network.Bridge, err)
+		}
+	}
+	return n.finishPort(port, &Plugged{Port: port.PortName(), Bridge: network.Bridge})
+}
+
+func (n *Node) ensureLocked(ctx context.Context, network *Network, timed Timed) (bridgeIndex int, err error) {
+	unlock, err := n.lock(ctx)
+	if err != nil {
+		return 0, err
+	}
+	defer unlock()
+	have, err := n.ensure(ctx, network, timed)
+	if err != nil {
+		return 0, err
+	}
+	return have.bridge.Index, nil
 }
 
 // explainPair tells which of the two names was there already.
@@ -223,10 +268,15 @@ type Found struct {
 	VNI            uint32
 	// NetnsID is the node's number for the pod's network namespace, negative for one that has no number.
 	NetnsID int
+	// Note is that of the port; "": it has none.
+	Note string
 }
 
 // Attachments lists the ports of all networks of this node.
-func (n *Node) Attachments() ([]Found, error) {
+func (*Node) Attachments() ([]Found, error) { return Attachments() }
+
+// Attachments lists the ports of all networks of the network namespace in which it is called.
+func Attachments() ([]Found, error) {
 	links, err := listLinks(choice{})
 	if err != nil {
 		return nil, err
@@ -248,11 +298,11 @@ func (n *Node) Attachments() ([]Found, error) {
 	}
 	var all []Found
 	for _, link := range links {
-		attachment, ok := parseAlias(link.Attrs().Alias)
+		attachment, note, ok := parseAlias(link.Attrs().Alias)
 		if !ok || !ours(link) {
 			continue
 		}
-		found := Found{Attachment: attachment, Bridge: names[link.Attrs().MasterIndex], NetnsID: link.Attrs().NetNsID}
+		found := Found{Attachment: attachment, Bridge: names[link.Attrs().MasterIndex], NetnsID: link.Attrs().NetNsID, Note: note}
 		tunnel := tunnels[link.Attrs().MasterIndex]
 		found.Tunnel, found.VNI = tunnel.name, tunnel.vni
 		all = append(all, found)

@@ -55,7 +55,11 @@ func (n *Node) tellReceive(peers []control.Peer) error {
 		if !ok {
 			continue // no datagram of it is taken
 		}
-		if err := maps.SetPeers(uint32(tunnel.VxlanId), node, peers); err != nil {
+		believed := peers
+		if encrypted(tunnel) {
+			believed = nil // what comes in clear for an encrypted network is nobody's, also where it was sent in clear before
+		}
+		if err := maps.SetPeers(uint32(tunnel.VxlanId), node, believed); err != nil {
 			return err
 		}
 	}

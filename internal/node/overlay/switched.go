@@ -29,6 +29,15 @@ func CheckSwitched(uplink string, vni uint32) error {
 		"give it another number, or take the node out of it", vni, MaxSwitchedVNI)
 }
 
+// CheckLinks says why links cannot be plugged on a node whose ktsnd has this uplink; nil when they can.
+func CheckLinks(uplink string) error {
+	if uplink != uplinkSwitched {
+		return nil
+	}
+	return fmt.Errorf("ktsnd of this node sends through Open vSwitch, which carries networks 1 to %d, and links have larger numbers; "+
+		"start it with --uplink direct, or have the pod run on another node", MaxSwitchedVNI)
+}
+
 func leadsIntoSwitch(link netlink.Link) bool { return link.Attrs().Group == SwitchGroup }
 
 // egress is what leads from the network's bridge to the other nodes; nil for nothing.

@@ -4,6 +4,7 @@ package overlay
 
 import (
 	"context"
+	"net"
 	"net/netip"
 
 	"github.com/vishvananda/netlink"
@@ -17,6 +18,15 @@ const EncapsulationBytes = 14 + 8 + 8 + 20
 
 // MinMTU is what IPv6 needs of a link (RFC 8200); less would do for IPv4 only.
 const MinMTU = 1280
+
+// MostMTU is the most that pods' interfaces can have with an uplink by this interface, 0 if there is no such interface.
+func MostMTU(uplink string) int {
+	link, err := net.InterfaceByName(uplink)
+	if err != nil {
+		return 0
+	}
+	return max(0, link.MTU-EncapsulationBytes)
+}
 
 // Timed is ktsnd, as far as networks are concerned; nil stands for a node without one.
 type Timed interface {
@@ -38,7 +48,7 @@ func (n *Network) mtu(uplink *uplinkDevice) int {
 	if n.MTU != 0 {
 		return n.MTU
 	}
-	return uplink.mtu - EncapsulationBytes
+	return uplink.mtu - EncapsulationBytes - n.Overhead
 }
 
 // resolveUplink finds the interface that the network names, or ktsnd's. Timed and other traffic must leave by
@@ -94,9 +104,9 @@ func (n *Node) readUplink(network *Network, uplink *uplinkDevice) error {
 		return failed(NoUplink, "the uplink %s is down; set it up first", uplink.name)
 	}
 	uplink.index, uplink.mtu = link.Attrs().Index, link.Attrs().MTU
-	if most := uplink.mtu - EncapsulationBytes; network.mtu(uplink) > most {
+	if most := uplink.mtu - EncapsulationBytes - network.Overhead; network.mtu(uplink) > most {
 		return failed(TooLarge, "an MTU of %d does not fit: the uplink %s carries %d bytes and the tunnel takes %d of them; give at most %d",
-			network.MTU, uplink.name, uplink.mtu, EncapsulationBytes, most)
+			network.MTU, uplink.name, uplink.mtu, EncapsulationBytes+network.Overhead, most)
 	}
 	if network.mtu(uplink) < MinMTU {
 		return failed(NoUplink, "the uplink %s carries %d bytes, which leaves less than %d in the tunnel; raise its MTU",

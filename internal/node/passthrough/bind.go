@@ -41,8 +41,18 @@ func (b *Bus) Bind(ctx context.Context, address string) (*Device, error) {
 	return b.Read(address)
 }
 
-// Unbind gives a device back to the driver that it had before Bind, or to the kernel's choice when that is not known.
+// Unbind gives a device back to the driver that it had before Bind, or to the kernel's choice when that is not known. It refuses one that
+// belongs to somebody: his machine may be about to open it.
 func (b *Bus) Unbind(address string) (*Device, error) {
+	if owner := b.Claimed(address); owner != "" {
+		return nil, fmt.Errorf("%s belongs to %s (network, container, interface and pod), whose machine may just start: remove the pod, which gives it back",
+			address, owner)
+	}
+	return b.UnbindAnyway(address)
+}
+
+// UnbindAnyway unbinds a device whomever it belongs to, which is forgotten.
+func (b *Bus) UnbindAnyway(address string) (*Device, error) {
 	device, err := b.Read(address)
 	if err != nil {
 		return nil, err
@@ -178,9 +188,12 @@ func (b *Bus) noted(address string) string {
 	return strings.TrimSpace(string(text))
 }
 
+// forget removes what is noted of a card: its driver, and whose it is.
 func (b *Bus) forget(address string) error {
-	if err := os.Remove(b.notePath(address)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
+	for _, path := range []string{b.notePath(address), b.claimPath(address)} {
+		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
 	}
 	return nil
 }

@@ -69,3 +69,18 @@ func (d *Device) groupReasons() []string {
 	return []string{fmt.Sprintf("IOMMU group %d has devices that the node uses: %s; a group goes to one user as a whole, so move the card to "+
 		"another slot, or give these away as well", d.Group, strings.Join(others, ", "))}
 }
+
+// GivenAway names the other devices of a device's IOMMU group that somebody was given: a group goes to one user as a whole, and the
+// kernel refuses a second one.
+func (b *Bus) GivenAway(device *Device) (others []string) {
+	for _, other := range device.Others {
+		switch owner := b.Claimed(other.Address); {
+		case other.Class>>16 == classBridge:
+		case owner != "":
+			others = append(others, fmt.Sprintf("%s (of %s)", other.Address, owner))
+		case other.Driver == VFIO:
+			others = append(others, fmt.Sprintf("%s (driver %s)", other.Address, VFIO))
+		}
+	}
+	return others
+}

@@ -180,3 +180,69 @@ func TestInterfacesOfDevicesBehindABridgeAreNotItsOwn(t *testing.T) {
 		t.Errorf("%+v, %v", device, err)
 	}
 }
+
+func TestACardBelongsToOneAtATime(t *testing.T) {
+	m := newMachine(t)
+	m.add(card, "0x020000", "igb", "7", "eth1")
+	for _, step := range []struct {
+		owner string
+		own   bool
+	}{{"first", true}, {"first", true}, {"second", false}} {
+		if own, err := m.Claim(card, step.owner); err != nil || own != step.own {
+			t.Errorf("%s claims it: %v, %v", step.owner, own, err)
+		}
+	}
+	if _, err := m.Unbind(card); err == nil || !strings.Contains(err.Error(), card+" belongs to first") {
+		t.Errorf("the administrator takes it: %v", err)
+	}
+	// What is not his he cannot give back.
+	if err := m.GiveBack(card, "second"); err != nil || m.Claimed(card) != "first" {
+		t.Errorf("another gives it back: %v; it is of %q", err, m.Claimed(card))
+	}
+	if err := m.GiveBack(card, "first"); err != nil || m.Claimed(card) != "" {
+		t.Errorf("its owner gives it back: %v; it is of %q", err, m.Claimed(card))
+	}
+	if own, err := m.Claim(card, "first"); err != nil || !own {
+		t.Fatal(own, err)
+	}
+	if _, err := m.UnbindAnyway(card); err != nil || m.Claimed(card) != "" {
+		t.Errorf("the administrator takes it anyway: %v; it is of %q", err, m.Claimed(card))
+	}
+	if own, err := m.Claim("0000:ff:00.0", "first"); err != nil || !own {
+		t.Errorf("one that is gone is claimed: %v, %v", own, err)
+	}
+	if err := m.GiveBack("0000:ff:00.0", "first"); err != nil || m.Claimed("0000:ff:00.0") != "" {
+		t.Errorf("one that is gone is given back: %v", err)
+	}
+}
+
+func TestAGroupIsGivenToOneAlone(t *testing.T) {
+	const sibling = "0000:02:00.1"
+	for name, test := range map[string]struct {
+		class, driver, owner, want string
+	}{
+		"the node has the other one":                      {class: "0x020000", driver: "igb"},
+		"nobody has it":                                   {class: "0x020000"},
+		"it is a bridge":                                  {class: "0x060400", driver: VFIO},
+		"a program has it by vfio-pci":                    {class: "0x020000", driver: VFIO, want: sibling + " (driver vfio-pci)"},
+		"it belongs to somebody who has not bound it yet": {class: "0x020000", driver: "igb", owner: "pod", want: sibling + " (of pod)"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := newMachine(t)
+			m.add(card, "0x020000", "igb", "7", "eth1")
+			m.add(sibling, test.class, test.driver, "7")
+			if test.owner != "" {
+				if _, err := m.Claim(sibling, test.owner); err != nil {
+					t.Fatal(err)
+				}
+			}
+			device, err := m.Read(card)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := strings.Join(m.GivenAway(device), " "); got != test.want {
+				t.Errorf("it says %q, want %q", got, test.want)
+			}
+		})
+	}
+}

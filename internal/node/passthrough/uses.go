@@ -12,9 +12,9 @@ import (
 // openVSwitch is the type of a datapath of Open vSwitch in the kernel, of whose ports nobody else knows how they hang together.
 const openVSwitch = "openvswitch"
 
-// Uses tells what this node would lose with an interface: addresses and default routes of it, and of the bridges, bonds, VLANs
-// and others that are on it, in this network namespace. Addresses of the link alone (fe80::) count for nothing. A port of Open vSwitch
-// is in use whatever is on it.
+// Uses tells what this node would lose with an interface, in this network namespace: its addresses and default routes, and the tunnels,
+// VLANs and others that it carries, or the bridge or bond of which it is a port, with those of theirs. Addresses of the link alone (fe80::)
+// count for nothing.
 func Uses(name string) ([]string, error) {
 	link, err := netlink.LinkByName(name)
 	if err != nil {
@@ -24,8 +24,8 @@ func Uses(name string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	var uses []string
-	for _, one := range stacked(link, links) {
+	above, uses := stacked(link, links)
+	for _, one := range append([]netlink.Link{link}, above...) {
 		more, err := usesOf(one)
 		if err != nil {
 			return nil, err
@@ -35,23 +35,41 @@ func Uses(name string) ([]string, error) {
 	return uses, nil
 }
 
-// stacked is the link and all that are on top of it.
-func stacked(link netlink.Link, links []netlink.Link) []netlink.Link {
+// stacked are all links that are on top of one, and how each is.
+func stacked(link netlink.Link, links []netlink.Link) (above []netlink.Link, how []string) {
 	found := []netlink.Link{link}
 	seen := map[int]bool{link.Attrs().Index: true}
 	for i := 0; i < len(found); i++ {
 		below := found[i].Attrs()
 		for _, one := range links {
-			above := one.Attrs()
-			// The parent of one with a number of a namespace is in that one, and that of a veth is its peer.
-			isChild := above.ParentIndex == below.Index && above.NetNsID < 0 && one.Type() != "veth"
-			if !seen[above.Index] && (isChild || above.Index == below.MasterIndex) {
-				seen[above.Index] = true
-				found = append(found, one)
+			relation := relationOf(below, one)
+			if relation == "" || seen[one.Attrs().Index] {
+				continue
+			}
+			seen[one.Attrs().Index] = true
+			found = append(found, one)
+			if one.Type() != openVSwitch { // of which usesOf says more
+				how = append(how, fmt.Sprintf("%s %s %s (%s)", below.Name, relation, one.Attrs().Name, one.Type()))
 			}
 		}
 	}
-	return found
+	return found[1:], how
+}
+
+// relationOf is what a link has to do with another one on top of it; "": that is not.
+func relationOf(below *netlink.LinkAttrs, one netlink.Link) string {
+	above := one.Attrs()
+	tunnel, isTunnel := one.(*netlink.Vxlan)
+	switch {
+	case above.Index == below.MasterIndex:
+		return "is a port of"
+	case isTunnel && tunnel.VtepDevIndex == below.Index:
+		return "carries"
+	// The parent of one with a number of a namespace is in that one, and that of a veth is its peer.
+	case above.ParentIndex == below.Index && above.NetNsID < 0 && one.Type() != "veth":
+		return "carries"
+	}
+	return ""
 }
 
 func usesOf(link netlink.Link) ([]string, error) {

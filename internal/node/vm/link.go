@@ -11,6 +11,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"github.com/kubernetsn/kubernetsn/internal/node/capture"
 	"github.com/kubernetsn/kubernetsn/internal/node/overlay"
 )
 
@@ -99,6 +100,11 @@ func join(tapName, portName string) error {
 	return attach(port, netlink.HANDLE_MIN_EGRESS, redirection, sendTo(tap))
 }
 
+// IsJoined tells whether the node's end of an interface sends to a tap of the node, as Attach has it.
+func IsJoined(portName string) (bool, error) {
+	return capture.HasFilter(portName, netlink.HANDLE_MIN_EGRESS, redirection)
+}
+
 // copyInto has a clone of the frame come in at a link. The frame itself belongs to the socket by which QEMU wrote it: the filter of the
 // tunnel (overlay/filter) drops what programs of the node send into it, and would take the frame for that. A clone is nobody's.
 func copyInto(link netlink.Link) asm.Instructions {
@@ -115,6 +121,12 @@ func sendTo(link netlink.Link) asm.Instructions {
 	}
 }
 
+func clsactOf(link netlink.Link) *netlink.Clsact {
+	return &netlink.Clsact{QdiscAttrs: netlink.QdiscAttrs{
+		LinkIndex: link.Attrs().Index, Handle: netlink.MakeHandle(0xffff, 0), Parent: netlink.HANDLE_CLSACT,
+	}}
+}
+
 // attach puts a program of that name at one side of an interface, in the place of one that is there.
 func attach(at netlink.Link, parent uint32, name string, instructions asm.Instructions) error {
 	program, err := ebpf.NewProgram(&ebpf.ProgramSpec{Name: name, Type: ebpf.SchedCLS, License: "Apache-2.0", Instructions: instructions})
@@ -122,10 +134,7 @@ func attach(at netlink.Link, parent uint32, name string, instructions asm.Instru
 		return fmt.Errorf("load the program %s for %s: %w", name, at.Attrs().Name, err)
 	}
 	defer program.Close() // the filter keeps it
-	clsact := &netlink.Clsact{QdiscAttrs: netlink.QdiscAttrs{
-		LinkIndex: at.Attrs().Index, Handle: netlink.MakeHandle(0xffff, 0), Parent: netlink.HANDLE_CLSACT,
-	}}
-	if err := netlink.QdiscAdd(clsact); err != nil && !errors.Is(err, unix.EEXIST) {
+	if err := netlink.QdiscAdd(clsactOf(at)); err != nil && !errors.Is(err, unix.EEXIST) {
 		return fmt.Errorf("add the queueing discipline clsact to %s: %w", at.Attrs().Name, err)
 	}
 	err = netlink.FilterReplace(&netlink.BpfFilter{

@@ -386,6 +386,13 @@ type Counters struct {
 	DropStale uint64 `json:"drop-stale"`
 	// DropClock waited for their network's clock for too long, or were handed over although it refuses messages.
 	DropClock uint64 `json:"drop-clock"`
+	// DropNoAssociation were to be encrypted, and ktsnd had no key for their node.
+	DropNoAssociation uint64 `json:"drop-no-association"`
+	// Sealed is the number of frames encrypted, SealedAgain of those that another one overtook, ClearPreferred of those that left
+	// in clear for want of a key, as their network allows.
+	Sealed         uint64 `json:"sealed"`
+	SealedAgain    uint64 `json:"sealed-again"`
+	ClearPreferred uint64 `json:"clear-preferred"`
 	// ClockLost are those of Sent that left by a clock that was lost.
 	ClockLost uint64 `json:"clock-lost"`
 	// Uncertain is the number of messages that were leaving when the ktsnd before this one was killed: they
@@ -428,5 +435,5 @@ func (c Counters) Late() uint64 {
 func (c Counters) Dropped() uint64 {
 	return c.DropInvalid + c.DropHorizon + c.DropUnresolved + c.DropPort + c.DropClosed +
 		c.DropMissed + c.DropTxtime + c.DropMaxSDU + c.DropNoWindow +
-		c.DropSource + c.DropStale + c.DropClock
+		c.DropSource + c.DropStale + c.DropClock + c.DropNoAssociation
 }

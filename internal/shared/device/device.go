@@ -19,9 +19,14 @@ const (
 	Tap = "tap"
 	// VhostUser is a socket at which a relay serves the machine's queues.
 	VhostUser = "vhost-user"
+	// VFIO is a network card of the node, which the container runtime, Kata's, gives to the machine.
+	VFIO = "vfio"
 	// Veth is the pod's interface itself: the container runtime, Kata's, or `ktsn vm attach` makes a tap and redirects between both.
 	Veth = "veth"
 )
+
+// kinds are all of them.
+var kinds = []string{Tap, VhostUser, Veth, VFIO}
 
 // What may say the class of a frame.
 const (
@@ -50,6 +55,8 @@ type Device struct {
 	// DAN is the folder in which Kata's runtime looks for the devices of its pods, instead of in their network namespaces (directly
 	// attachable network); "": it does not.
 	DAN string `json:"dan,omitempty"`
+	// Card is the PCI address of the one of VFIO, once it is chosen.
+	Card string `json:"card,omitempty"`
 }
 
 // Names of what is asked for, as arguments of tsn-cni and behind the slash of annotations.
@@ -78,8 +85,8 @@ func Parse(asked map[string]string) (Device, error) {
 		}
 		return Device{}, nil
 	}
-	if kind != Tap && kind != VhostUser && kind != Veth {
-		return Device{}, fmt.Errorf("%s is %q; give %s, %s or %s", KindName, kind, Tap, VhostUser, Veth)
+	if !slices.Contains(kinds, kind) {
+		return Device{}, fmt.Errorf("%s is %q; give %s, %s, %s or %s", KindName, kind, Tap, VhostUser, Veth, VFIO)
 	}
 	made := Device{Kind: kind, Class: cmp.Or(asked[ClassName], Classes[0]), DAN: asked[DANName]}
 	var err error
@@ -112,6 +119,10 @@ func IsDANFolder(folder string) bool {
 // checkRuntime finds what the runtime that makes the machine cannot do.
 func (d Device) checkRuntime() error {
 	switch {
+	case d.Kind == VFIO && d.DAN == "":
+		return fmt.Errorf("%s is %s, and no runtime finds the card: it is for pods of Kata that have their devices from a file (%s)", KindName, VFIO, DANName)
+	case d.Kind == VFIO && (d.Queues != 1 || d.Class != Classes[0] || d.Owner != 0):
+		return fmt.Errorf("%s is %s, and queues, classes and owner are the card's own; leave %s, %s and %s out", KindName, VFIO, QueuesName, ClassName, OwnerName)
 	case d.Kind == Veth && d.DAN != "":
 		return fmt.Errorf("%s is %q, and a device of kind %s is found in the network namespace; leave one of them out", DANName, d.DAN, Veth)
 	case d.DAN != "" && !IsDANFolder(d.DAN):
@@ -143,6 +154,9 @@ func (d Device) Exists() bool { return d.Kind != "" }
 
 // String says it in a few words.
 func (d Device) String() string {
+	if d.Kind == VFIO {
+		return VFIO + " " + d.Card
+	}
 	queues := "1 queue"
 	if d.Queues != 1 {
 		queues = strconv.Itoa(d.Queues) + " queues"

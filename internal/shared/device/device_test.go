@@ -26,8 +26,8 @@ func TestADeviceIsReadWithItsDefaults(t *testing.T) {
 
 func TestADeviceThatCannotBeIsRefusedByTheNameThatIsWrong(t *testing.T) {
 	for want, asked := range map[string]map[string]string{
-		`device is "macvtap"; give tap, vhost-user or veth`:                 {"device": "macvtap"},
-		`device is ""; give tap, vhost-user or veth`:                        {"device": ""},
+		`device is "macvtap"; give tap, vhost-user, veth or vfio`:           {"device": "macvtap"},
+		`device is ""; give tap, vhost-user, veth or vfio`:                  {"device": ""},
 		`device-queues is "2", and there is no device; give device as well`: {"device-queues": "2"},
 		`device-owner is "107", and there is no device`:                     {"device-owner": "107"},
 		`device-queues is "0"; give a number from 1 to 8`:                   {"device": "tap", "device-queues": "0"},
@@ -35,6 +35,8 @@ func TestADeviceThatCannotBeIsRefusedByTheNameThatIsWrong(t *testing.T) {
 		`device-queues is "two"; give a number from 1 to 8`:                 {"device": "tap", "device-queues": "two"},
 		`device-owner is "-1"; give a number from 0 to 4294967294`:          {"device": "tap", "device-owner": "-1"},
 		`device-class is "dscp"; give one of record, pcp, queue`:            {"device": "tap", "device-class": "dscp"},
+		`device is vfio, and no runtime finds the card`:                     {"device": "vfio"},
+		`device is vfio, and queues, classes and owner are the card's own`:  {"device": "vfio", "device-queues": "2", "device-dan": "/run/kata-containers/dans"},
 		`device-class is queue, and the device has one pair of queues`:      {"device": "tap", "device-class": "queue"},
 	} {
 		if got, err := Parse(asked); err == nil || !strings.HasPrefix(err.Error(), want) {

@@ -9,6 +9,7 @@ import (
 
 // Percentiles are named in hundredths of a percent: integers, so that p99.9 needs no rounding.
 const (
+	P0_1  = 10
 	P50   = 5000
 	P90   = 9000
 	P99   = 9900
@@ -31,6 +32,24 @@ type Jitter struct {
 	Summary
 	AbsP50 int64 `json:"abs_p50"`
 	AbsP99 int64 `json:"abs_p99"`
+}
+
+// Spread is a distribution and how wide it is.
+type Spread struct {
+	Summary
+	P0_1 int64 `json:"p0_1"`
+	// SpanP99_9 is from P0_1 to P99_9.
+	SpanP99_9 int64 `json:"span_p99_9"`
+}
+
+// SummarizeSpread describes samples; nil when there are none.
+func SummarizeSpread(samples []int64) *Spread {
+	all := Summarize(samples)
+	if all == nil {
+		return nil
+	}
+	least := Percentile(slices.Sorted(slices.Values(samples)), P0_1)
+	return &Spread{*all, least, all.P99_9 - least}
 }
 
 // Summarize describes samples, in any order, which it leaves as they are; nil when there are none.
@@ -147,6 +166,23 @@ func MedianJitter(jitters []*Jitter) *Jitter {
 		Summary: *MedianSummary(signed),
 		AbsP50:  medianOf(jitters, func(j *Jitter) int64 { return j.AbsP50 }),
 		AbsP99:  medianOf(jitters, func(j *Jitter) int64 { return j.AbsP99 }),
+	}
+}
+
+// MedianSpread is the median of each figure; nil when there are none.
+func MedianSpread(spreads []*Spread) *Spread {
+	spreads = withoutNil(spreads)
+	if len(spreads) == 0 {
+		return nil
+	}
+	all := make([]*Summary, len(spreads))
+	for i, spread := range spreads {
+		all[i] = &spread.Summary
+	}
+	return &Spread{
+		Summary:   *MedianSummary(all),
+		P0_1:      medianOf(spreads, func(s *Spread) int64 { return s.P0_1 }),
+		SpanP99_9: medianOf(spreads, func(s *Spread) int64 { return s.SpanP99_9 }),
 	}
 }
 

@@ -86,7 +86,11 @@ func TestMedianOverAlternationsTakesEachFigureByItself(t *testing.T) {
 	if want := (&Jitter{Summary{P50: 2}, 5, 8}); !reflect.DeepEqual(jitter, want) {
 		t.Errorf("got %+v, want %+v", jitter, want)
 	}
-	if MedianSummary(nil) != nil || MedianJitter([]*Jitter{nil}) != nil {
+	spread := MedianSpread([]*Spread{{Summary{P50: 1}, 5, 9}, nil, {Summary{P50: 2}, 4, 7}, {Summary{P50: 3}, 6, 8}})
+	if want := (&Spread{Summary{P50: 2}, 5, 8}); !reflect.DeepEqual(spread, want) {
+		t.Errorf("got %+v, want %+v", spread, want)
+	}
+	if MedianSummary(nil) != nil || MedianJitter([]*Jitter{nil}) != nil || MedianSpread([]*Spread{nil}) != nil {
 		t.Error("figures out of nothing")
 	}
 	if got := Median([]float64{0.3, 0.1, 0.2, 0.4}); got != 0.25 {
@@ -134,5 +138,15 @@ func TestAPercentileNeedsTenSamplesAboveIt(t *testing.T) {
 				t.Errorf("%v, want %v", got, test.want)
 			}
 		})
+	}
+}
+
+func TestSpreadIsBetweenPercentilesAtBothEnds(t *testing.T) {
+	got := SummarizeSpread(upTo(10_000))
+	if got.P0_1 != 10 || got.P99_9 != 9990 || got.SpanP99_9 != 9980 || got.Min != 1 {
+		t.Errorf("got %+v", got)
+	}
+	if SummarizeSpread(nil) != nil {
+		t.Error("a spread of nothing")
 	}
 }

@@ -18,7 +18,7 @@ var answer = regexp.MustCompile(`^([a-z-]+) (\d+\.\d+\.\d+) \(([0-9a-f]{12}(?:\+
 func TestEveryProgramSaysWhichVersionItIs(t *testing.T) {
 	commits := map[string]string{}
 	for program, compiler := range map[string]string{
-		"ktsn": "go", "ktsn-agent": "go", "ktsn-operator": "go", "ktsn-realtime": "go", "ktsnd": "gcc", "tsnperf": "gcc",
+		"ktsn": "go", "ktsn-agent": "go", "ktsn-operator": "go", "ktsn-realtime": "go", "ktsn-wait": "go", "ktsnd": "gcc", "tsnperf": "gcc",
 	} {
 		said, err := exec.Command(testenv.Program(t, program), "--version").Output()
 		if err != nil {
@@ -49,13 +49,15 @@ func TestThePluginTellsAPersonItsVersion(t *testing.T) {
 	}
 }
 
-func TestTheChartHasTheVersionOfThePrograms(t *testing.T) {
-	chart, err := os.ReadFile("../../../charts/kubernetsn/Chart.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if want := "\nversion: " + Number() + "\n"; !strings.Contains(string(chart), want) {
-		t.Errorf("Chart.yaml has not %q", want)
+func TestTheChartsHaveTheVersionOfThePrograms(t *testing.T) {
+	for _, name := range []string{"kubernetsn", "federator"} {
+		chart, err := os.ReadFile("../../../charts/" + name + "/Chart.yaml")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want := "\nversion: " + Number() + "\n"; !strings.Contains(string(chart), want) {
+			t.Errorf("Chart.yaml of %s has not %q", name, want)
+		}
 	}
 }
 

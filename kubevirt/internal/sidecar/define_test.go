@@ -167,7 +167,7 @@ func TestAMachineThatCannotBeConnectedDoesNotStart(t *testing.T) {
 			bytes.Replace(binding, []byte(`"name":"blue",`), []byte(`"name":"blue","macAddress":"02:00:00:00:00:05",`), 1), "binding.xml", blue},
 		"read the domain's XML: ":            {binding, "binding.json", blue},
 		"read the virtual machine instance:": {example(t, "binding.xml"), "binding.xml", blue},
-		`annotation kubernetsn.io/device is "macvtap"; give tap, vhost-user or veth`: {
+		`annotation kubernetsn.io/device is "macvtap"; give tap, vhost-user, veth or vfio`: {
 			bytes.Replace(annotation, []byte(`"tap"`), []byte(`"macvtap"`), 1), "annotation.xml", first},
 	} {
 		got, err := (&Definer{Binding: "kubernetsn", pod: test.pod}).Define(test.instance, example(t, test.domain))

@@ -6,8 +6,6 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
-	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -18,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kubernetsn/kubernetsn/test/cluster/internal/cgroups"
+	helmchart "github.com/kubernetsn/kubernetsn/test/cluster/internal/chart"
 	"github.com/kubernetsn/kubernetsn/test/cluster/internal/kube"
 	"github.com/kubernetsn/kubernetsn/test/cluster/internal/node"
 )
@@ -119,11 +118,7 @@ func chartFolder(t *testing.T) string {
 // helm runs helm with the rights of the cluster's administrator.
 func helm(ctx context.Context, t *testing.T, arguments ...string) (string, error) {
 	t.Helper()
-	command := exec.CommandContext(ctx, program(t, "helm"), arguments...)
-	dir := t.TempDir()
-	command.Env = append(os.Environ(), "KUBECONFIG="+under.Kubeconfig(), "HELM_CACHE_HOME="+dir, "HELM_CONFIG_HOME="+dir, "HELM_DATA_HOME="+dir)
-	said, err := command.CombinedOutput()
-	return string(said), err
+	return helmchart.Helm(ctx, program(t, "helm"), under.Kubeconfig(), arguments...)
 }
 
 // removeTSN removes what needTSN made, because there is one ktsnd on a node.

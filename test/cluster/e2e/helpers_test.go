@@ -17,8 +17,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes/scheme"
-	"k8s.io/client-go/tools/remotecommand"
 
 	"github.com/kubernetsn/kubernetsn/test/cluster/internal/components"
 	"github.com/kubernetsn/kubernetsn/test/cluster/internal/kube"
@@ -269,15 +267,8 @@ func run(ctx context.Context, pod *corev1.Pod, container string, command ...stri
 
 // runTo is run for who looks at what the command prints while it runs.
 func runTo(ctx context.Context, pod *corev1.Pod, container string, stdout, stderr io.Writer, command ...string) error {
-	request := client.CoreV1().RESTClient().Post().Namespace(pod.Namespace).Resource("pods").Name(pod.Name).
-		SubResource("exec").VersionedParams(&corev1.PodExecOptions{
-		Container: container, Command: command, Stdout: true, Stderr: true,
-	}, scheme.ParameterCodec)
-	executor, err := remotecommand.NewSPDYExecutor(config, "POST", request.URL())
-	if err != nil {
-		return err
-	}
-	return executor.StreamWithContext(ctx, remotecommand.StreamOptions{Stdout: stdout, Stderr: stderr})
+	in := kube.Container{Namespace: pod.Namespace, Pod: pod.Name, Name: container}
+	return kube.Exec(ctx, config, client, in, stdout, stderr, command...)
 }
 
 // herald keeps what is written to it, and tells when something was.

@@ -17,8 +17,8 @@ import (
 )
 
 // listing prints, on a node, all that pods leave when something goes wrong: interfaces, network namespaces, addresses
-// that were given away, what the plugins remember, cgroups, mounts, folders, and the runtime's processes. Not Flannel's bridge, which
-// comes with a node's first pod and stays.
+// that were given away, what the plugins remember, cgroups, mounts, folders, the runtime's processes, and files and processes of machines
+// of Kata's. Not Flannel's bridge, which comes with a node's first pod and stays.
 const listing = `
 ip -o link | awk -F': ' '{ sub(/@.*/, "", $2); if ($2 != "cni0") print "interface " $2 }'
 ls /run/netns | sed 's/^/network namespace /'
@@ -27,6 +27,9 @@ find /var/lib/kubelet/pods -mindepth 1 -maxdepth 1
 find /sys/fs/cgroup/kubepods /sys/fs/cgroup/cpu/kubepods /sys/fs/cgroup/memory/kubepods -type d 2>/dev/null
 awk '{ print "mount " $5 }' /proc/self/mountinfo
 pgrep -a containerd-shim | sed 's/.* -id \([0-9a-f]*\).*/shim \1/'
+find /run/kata /run/kata-containers/dans /run/kata-containers/shared/sandboxes -mindepth 1 -maxdepth 1 2>/dev/null
+pgrep qemu-system | sed 's/^/machine /'
+pgrep -f '[k]tsn vm clock' | sed 's/^/clock of machine /'
 `
 
 // inventory is what there is on a node, but for what is named after the system's own pods: those may be replaced

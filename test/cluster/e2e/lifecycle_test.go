@@ -10,17 +10,15 @@ import (
 	"net/netip"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"sync"
 	"syscall"
 	"testing"
 	"time"
 
-	"github.com/kubernetsn/kubernetsn/test/cluster/internal/cgroups"
 	"github.com/kubernetsn/kubernetsn/test/cluster/internal/cluster"
 	"github.com/kubernetsn/kubernetsn/test/cluster/internal/kube"
-	"github.com/kubernetsn/kubernetsn/test/cluster/internal/network"
+	"github.com/kubernetsn/kubernetsn/test/cluster/internal/leftovers"
 	"github.com/kubernetsn/kubernetsn/test/cluster/internal/plan"
 )
 
@@ -78,63 +76,14 @@ func (s *second) run(ctx context.Context, t *testing.T, name string, arguments .
 	return string(said)
 }
 
-// left lists all that there is of the cluster on this machine.
-func (s *second) left(t *testing.T) []string {
-	t.Helper()
-	left := network.Left(s.plan)
-	folders, err := cgroups.Find(s.plan.Cgroup())
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, folder := range folders {
-		left = append(left, "cgroup "+folder)
-	}
-	if _, err := os.Stat(s.plan.Dir); !errors.Is(err, os.ErrNotExist) {
-		left = append(left, "files "+s.plan.Dir)
-	}
-	mounts, err := os.ReadFile("/proc/self/mountinfo")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if strings.Contains(string(mounts), s.plan.Dir) || strings.Contains(string(mounts), s.plan.Prefix()) {
-		left = append(left, "mounts")
-	}
-	return append(left, s.processes(t)...)
-}
-
-// processes are those that are in the cluster's cgroups or name its folder. One that has ended and only waits for this
-// machine's first process to collect it is none.
-func (s *second) processes(t *testing.T) []string {
-	t.Helper()
-	var found []string
-	folders, err := filepath.Glob("/proc/[0-9]*")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, folder := range folders {
-		cgroup, _ := os.ReadFile(filepath.Join(folder, "cgroup"))   // it may have ended
-		command, _ := os.ReadFile(filepath.Join(folder, "cmdline")) // likewise
-		root, _ := os.Readlink(filepath.Join(folder, "root"))       // likewise
-		if ended(folder) {
-			continue
-		}
-		if strings.Contains(string(cgroup), s.plan.Prefix()) || bytes.Contains(command, []byte(s.plan.Dir)) || strings.HasPrefix(root, s.plan.Dir) {
-			found = append(found, fmt.Sprintf("process %s %q", filepath.Base(folder), command))
-		}
-	}
-	return found
-}
-
-// ended tells of a folder in /proc whether the process in it is a zombie, or not there any more.
-func ended(folder string) bool {
-	status, err := os.ReadFile(filepath.Join(folder, "status"))
-	return err != nil || strings.Contains(string(status), "\nState:\tZ")
-}
-
 // isGone fails the test unless nothing is left of the cluster.
 func (s *second) isGone(t *testing.T) {
 	t.Helper()
-	if left := s.left(t); len(left) > 0 {
+	left, err := leftovers.Of(s.plan)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(left) > 0 {
 		t.Errorf("left: %s", strings.Join(left, "\n      "))
 	}
 }

@@ -192,24 +192,10 @@ func TestOneAnnotation(t *testing.T) {
 	needTwoNodes(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Minute) // more than others have
 	t.Cleanup(cancel)
-	program(t, "helm")
-	removeChart(ctx, t)
-	noRelease(ctx, t)
-	removeTSN(ctx, t)
-	nodesBefore, before, inventory := nodeFiles(ctx, t), objects(ctx, t), inventories(ctx, t)
-	arguments := slices.Concat([]string{"install", release, chartFolder(t), "--wait", "--timeout", "2m"}, chartValues,
-		[]string{"--set", "operator.enabled=true", "--set", "operator.linger=2s"})
-	if said, err := helm(ctx, t, arguments...); err != nil {
-		t.Fatalf("%v: %s", err, said)
-	}
-	uninstalled := false
-	t.Cleanup(func() {
-		if !uninstalled {
-			ctx := context.WithoutCancel(ctx)
-			said, err := helm(ctx, t, "uninstall", release, "--wait", "--timeout", "3m")
-			t.Logf("removed after a failure: %v %s", err, said)
-		}
-	})
+	var nodesBefore map[string]string
+	var before map[string]bool
+	var inventory map[string]map[string]bool
+	uninstalled := withOperator(ctx, t, func() { nodesBefore, before, inventory = nodeFiles(ctx, t), objects(ctx, t), inventories(ctx, t) }, kataValues...)
 	applyText(ctx, t, theNetworks)
 	t.Run("ktsn bench measures with pods of its own", func(t *testing.T) { benchOnATSNNetwork(ctx, t) })
 	namespace := newNamespace(ctx, t, restricted)
@@ -231,6 +217,7 @@ func TestOneAnnotation(t *testing.T) {
 	t.Run("messages that libktsn.so does not see leave at their time", func(t *testing.T) { captured(ctx, t, namespace, listener) })
 	t.Run("all frames of a network go through ktsnd", func(t *testing.T) { capturedWholly(ctx, t, namespace) })
 	t.Run("virtual machines in pods are on a network", func(t *testing.T) { machines(ctx, t, namespace, listener) })
+	t.Run("pods of Kata are on a network", func(t *testing.T) { kataPods(ctx, t) })
 	t.Run("datagrams come past the bridge, and into rings", func(t *testing.T) { receivedShort(ctx, t, namespace) })
 	t.Run("two networks at once", func(t *testing.T) { twoNetworks(ctx, t, namespace, talker) })
 	t.Run("a schedule begins on all nodes in one cycle", func(t *testing.T) { schedules(ctx, t) })
@@ -242,14 +229,14 @@ func TestOneAnnotation(t *testing.T) {
 	t.Run("operators are killed while pods come and go", func(t *testing.T) { operatorsKilled(ctx, t, namespace) })
 	t.Run("uninstall refuses, then leaves nothing", func(t *testing.T) {
 		said, err := helm(ctx, t, "uninstall", release, "--wait", "--timeout", "3m")
-		if err == nil || !strings.Contains(said, "pods are on networks; remove them first") || !strings.Contains(said, namespace+"/"+talker.Name) {
+		if err == nil || !strings.Contains(said, "pods are on networks or have links; remove them first") || !strings.Contains(said, namespace+"/"+talker.Name) {
 			t.Fatalf("got %v, %q", err, said)
 		}
 		deleteNamespace(t, namespace)
 		if said, err := helm(ctx, t, "uninstall", release, "--wait", "--timeout", "5m"); err != nil {
 			t.Fatalf("%v: %s", err, said)
 		}
-		uninstalled = true
+		uninstalled()
 		leftNothing(ctx, t, nodesBefore, before)
 		leavesNothing(ctx, t, inventory)
 	})
@@ -524,7 +511,7 @@ func refusals(ctx context.Context, t *testing.T, namespace string) {
 		"an unknown network":               {annotated(waiting("refused", ""), "nowhere"), "there is no TSNNetwork nowhere"},
 		"a namespace that is not allowed":  {annotated(waiting("refused", ""), "elsewhere"), "may not be on TSNNetwork elsewhere"},
 		"a virtual machine that moves":     {moving(annotated(waiting("refused", ""), "tsn")), "cannot migrate while it runs"},
-		"a device that there is not":       {deviceOf(annotated(waiting("refused", ""), "tsn"), "macvtap"), `kubernetsn.io/device is "macvtap"; give tap, vhost-user or veth`},
+		"a device that there is not":       {deviceOf(annotated(waiting("refused", ""), "tsn"), "macvtap"), `kubernetsn.io/device is "macvtap"; give tap, vhost-user, veth or vfio`},
 		"an annotation that names nothing": {annotated(waiting("refused", ""), "tsn,,second"), `"" is no name`},
 	} {
 		t.Run(name, func(t *testing.T) {

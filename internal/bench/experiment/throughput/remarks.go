@@ -16,20 +16,20 @@ import (
 // compare has each network beside the bare link, and the tsn network beside the other overlay.
 func (r *report) compare(tests []string, value string, unit float64, unitName string) []string {
 	var remarks []string
-	_, each := r.groups(tests)
-	each(func(_ int, test string, mtu int) {
+	for _, c := range r.groups(tests) {
 		for _, pair := range [][2]string{{testbed.Flannel, testbed.Host}, {testbed.FlannelHostGW, testbed.Host}, {testbed.Primary, testbed.Host},
-			{testbed.TSN, testbed.Host}, {testbed.TSN, testbed.Flannel}, {testbed.TSN, testbed.FlannelHostGW}, {testbed.TSN, testbed.Primary}} {
-			one, ok := r.estimate(pair[0], test, mtu, value)
-			other, both := r.estimate(pair[1], test, mtu, value)
+			{testbed.TSN, testbed.Host}, {testbed.TSN, testbed.Flannel}, {testbed.TSN, testbed.FlannelHostGW}, {testbed.TSN, testbed.Primary},
+			{testbed.Link, testbed.Host}, {testbed.Link, testbed.Flannel}} {
+			one, ok := r.estimate(pair[0], c, value)
+			other, both := r.estimate(pair[1], c, value)
 			ratio, known := stats.QuotientOf(one, other)
 			if !ok || !both || !known {
 				continue
 			}
-			remarks = append(remarks, fmt.Sprintf("%s, %s: %s over %s and %s over %s, %s.", titles[test], mtuText(mtu),
+			remarks = append(remarks, fmt.Sprintf("%s: %s over %s and %s over %s, %s.", c.title(),
 				one.Text(unit, 2)+" "+unitName, pair[0], other.Text(unit, 2)+" "+unitName, pair[1], relation(ratio)))
 		}
-	})
+	}
 	return remarks
 }
 
@@ -54,8 +54,8 @@ func (r *report) grow(tests []string, value string) []string {
 	for _, test := range tests {
 		var ratios []string
 		for _, path := range r.profile.Paths {
-			one, ok := r.estimate(path, test, large, value)
-			other, both := r.estimate(path, test, small, value)
+			one, ok := r.estimate(path, cell{test, r.underlays()[0], large}, value)
+			other, both := r.estimate(path, cell{test, r.underlays()[0], small}, value)
 			if ratio, known := stats.QuotientOf(one, other); ok && both && known {
 				ratios = append(ratios, fmt.Sprintf("%.2f over %s (%s)", ratio.Value, path, testbed.Range(ratio)))
 			}
@@ -75,16 +75,15 @@ func (r *report) mostOf(names []string) []string {
 	var remarks []string
 	for _, name := range names {
 		most, at := stats.Estimate{}, ""
-		_, each := r.groups(r.Tests)
-		each(func(_ int, test string, mtu int) {
+		for _, c := range r.groups(r.Tests) {
 			for _, path := range r.profile.Paths {
-				if e, ok := r.estimate(path, test, mtu, name); ok && (at == "" || e.Mean > most.Mean) {
-					most, at = e, fmt.Sprintf("%s over %s, %s", titles[test], path, mtuText(mtu))
+				if e, ok := r.estimate(path, c, name); ok && (at == "" || e.Mean > most.Mean) {
+					most, at = e, fmt.Sprintf("%s over %s", c.title(), path)
 				}
 			}
-		})
+		}
 		switch {
-		case at == "" || name == testbed.MachineCores:
+		case at == "" || name == testbed.MachineCores || name == testbed.PacketCores:
 		case most.Mean < smallest:
 			remarks = append(remarks, fmt.Sprintf("%s took less than %v of a core in each test.", heads([]string{name})[0], smallest))
 		default:

@@ -5,6 +5,7 @@ package throughput
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -22,18 +23,29 @@ const Name = "throughput"
 const (
 	tcp  = "tcp"
 	udp  = "udp"
+	sctp = "sctp"
 	echo = "ping"
+)
+
+// The underlays: what is between the nodes.
+const (
+	flat   = "flat"
+	routed = "routed"
 )
 
 // Experiment is what a profile can set of it.
 type Experiment struct {
 	Tests []string `json:"tests"`
+	// Underlays are what is between the nodes: one link, or a router, as between those of two clusters.
+	Underlays []string `json:"underlays,omitempty"`
 	// MTUs are those of the link between the nodes; a tunnel takes its part of them.
 	MTUs []int `json:"mtus"`
 	// Duration is how long each transfer is counted, after a second that is not.
 	Duration time.Duration `json:"duration"`
 	// BufferBytes is what UDP sends at once.
 	BufferBytes int `json:"buffer"`
+	// MessageBytes are those of a message of SCTP.
+	MessageBytes int `json:"message,omitempty"`
 	// Pings of PingBytes each are sent every PingInterval.
 	Pings        int           `json:"pings"`
 	PingBytes    int           `json:"ping-bytes"`
@@ -42,17 +54,19 @@ type Experiment struct {
 
 // New has the paper's settings, but for the durations.
 func New() engine.Experiment {
-	return &Experiment{Tests: []string{tcp, udp, echo}, MTUs: []int{1500, 8900}, Duration: 3 * time.Second, BufferBytes: 60_000,
-		Pings: 200, PingBytes: 56, PingInterval: 10 * time.Millisecond}
+	return &Experiment{Tests: []string{tcp, udp, echo}, Underlays: []string{flat}, MTUs: []int{1500, 8900}, Duration: 3 * time.Second,
+		BufferBytes: 60_000, MessageBytes: 1400, Pings: 200, PingBytes: 56, PingInterval: 10 * time.Millisecond}
 }
 
 // Fields are what a profile can say below `with`.
 func (e *Experiment) Fields() map[string]engine.Field {
 	return map[string]engine.Field{
-		"tests":         engine.Words(&e.Tests, tcp, udp, echo),
+		"tests":         engine.Words(&e.Tests, tcp, udp, sctp, echo),
+		"underlays":     engine.Words(&e.Underlays, flat, routed),
 		"mtus":          engine.Numbers(&e.MTUs, 1500, 9000),
 		"duration":      engine.Span(&e.Duration, time.Second, 10*time.Minute),
 		"buffer":        engine.Number(&e.BufferBytes, 16, iperf3.MaxUDPBytes),
+		"message":       engine.Number(&e.MessageBytes, 16, mostMessageBytes),
 		"pings":         engine.Number(&e.Pings, 2, 100_000),
 		"ping-bytes":    engine.Number(&e.PingBytes, 16, 8900),
 		"ping-interval": engine.Span(&e.PingInterval, 2*time.Millisecond, 10*time.Second),
@@ -60,7 +74,10 @@ func (e *Experiment) Fields() map[string]engine.Field {
 }
 
 // Check finds what cannot be measured.
-func (e *Experiment) Check(*engine.Profile) error {
+func (e *Experiment) Check(profile *engine.Profile) error {
+	if err := e.checkTarget(profile); err != nil {
+		return err
+	}
 	if e.Duration%time.Second != 0 {
 		return fmt.Errorf("duration: %v; iperf3 knows whole seconds, such as 3s", e.Duration)
 	}
@@ -72,28 +89,41 @@ func (e *Experiment) Check(*engine.Profile) error {
 	return nil
 }
 
+// checkTarget finds what only namespaces have.
+func (e *Experiment) checkTarget(profile *engine.Profile) error {
+	switch {
+	case slices.Contains(e.Underlays, routed) && slices.Contains(profile.Paths, testbed.FlannelHostGW):
+		return fmt.Errorf("underlays: path %s needs both nodes on one link; leave it or %s out", testbed.FlannelHostGW, routed)
+	case profile.Target != engine.Cluster.Name:
+		return nil
+	case slices.Contains(e.Tests, sctp):
+		return fmt.Errorf("tests: %s is measured between network namespaces only; leave it out", sctp)
+	case slices.Contains(e.Underlays, routed):
+		return fmt.Errorf("underlays: a bench leaves the nodes of a cluster where they are; leave %s out", routed)
+	}
+	return nil
+}
+
 // Compared are throughput and round trips.
-func (*Experiment) Compared() []string { return []string{valueBps, valueMean, valueP50} }
+func (*Experiment) Compared() []string { return []string{ValueBps, ValueMean, ValueP50} }
 
 // Means are the networks to measure over.
-func (*Experiment) Means(target string) *engine.Means { return testbed.Means(target) }
+func (*Experiment) Means(target string) *engine.Means { return testbed.PointToPoint(target) }
 
 // omitted is left out of the count of iperf3, in which TCP finds its pace.
 const omitted = time.Second
 
-// Cases are all tests with each MTU; networks are innermost.
+// Cases are all tests with each underlay and MTU; networks are innermost.
 func (e *Experiment) Cases(profile *engine.Profile) []engine.Case {
 	var all []engine.Case
-	for _, mtu := range e.mtus(profile) {
-		for _, test := range e.Tests {
-			lasts := e.Duration + omitted + 500*time.Millisecond
-			if test == echo {
-				lasts = time.Duration(e.Pings)*e.PingInterval + 300*time.Millisecond
-			}
-			for _, path := range profile.Paths {
-				all = append(all, engine.Case{Name: caseName(test, mtu), Path: path, LastsNs: lasts.Nanoseconds(),
-					Of: map[string]string{"test": test, "mtu": strconv.Itoa(mtu)}})
-			}
+	for _, c := range e.cells(profile, e.Tests) {
+		lasts := e.Duration + omitted + 500*time.Millisecond
+		if c.test == echo {
+			lasts = time.Duration(e.Pings)*e.PingInterval + 300*time.Millisecond
+		}
+		for _, path := range profile.Paths {
+			all = append(all, engine.Case{Name: c.name(), Path: path, LastsNs: lasts.Nanoseconds(),
+				Of: map[string]string{"test": c.test, "mtu": strconv.Itoa(c.mtu), "underlay": c.underlay}})
 		}
 	}
 	return all
@@ -109,18 +139,51 @@ func (e *Experiment) mtus(profile *engine.Profile) []int {
 	return e.MTUs
 }
 
-func caseName(test string, mtu int) string { return fmt.Sprintf("%s-%d", test, mtu) }
+// underlays are at least one: a bench of an older release has none.
+func (e *Experiment) underlays() []string {
+	if len(e.Underlays) == 0 {
+		return []string{flat}
+	}
+	return e.Underlays
+}
+
+// cell is what is measured over each network.
+type cell struct {
+	test, underlay string
+	mtu            int
+}
+
+func (c cell) name() string {
+	name := fmt.Sprintf("%s-%d", c.test, c.mtu)
+	if c.underlay == routed {
+		name += "-" + routed
+	}
+	return name
+}
+
+// cells are those of some tests. The order has as few changes of the networks as can be.
+func (e *Experiment) cells(profile *engine.Profile, tests []string) []cell {
+	var all []cell
+	for _, underlay := range e.underlays() {
+		for _, mtu := range e.mtus(profile) {
+			for _, test := range tests {
+				all = append(all, cell{test, underlay, mtu})
+			}
+		}
+	}
+	return all
+}
 
 // The names of values.
 const (
-	valueBps         = "received_bps"
+	ValueBps         = "received_bps"
 	valueLost        = "lost_share"
 	valueRetransmits = "retransmits"
 	valueClient      = "iperf3_client_cores"
 	valueServer      = "iperf3_server_cores"
-	valueMean        = "round_trip_mean_ns"
-	valueP50         = "round_trip_p50_ns"
-	valueP99         = "round_trip_p99_ns"
+	ValueMean        = "round_trip_mean_ns"
+	ValueP50         = "round_trip_p50_ns"
+	ValueP99         = "round_trip_p99_ns"
 	valueUnanswered  = "unanswered"
 	valueMTU         = "network_mtu_bytes"
 	sampleRoundTrips = "round_trip_ns"
@@ -136,6 +199,9 @@ func (e *Experiment) Perform(ctx context.Context, target engine.Target, _ *engin
 	if err != nil {
 		return nil, err
 	}
+	if router, ok := here.(testbed.Router); ok {
+		router.Route(c.Of["underlay"] == routed)
+	}
 	near, far, err := here.Ends(ctx, c.Path, mtu, 1)
 	if err != nil {
 		return nil, err
@@ -145,10 +211,14 @@ func (e *Experiment) Perform(ctx context.Context, target engine.Target, _ *engin
 		outcome.Values[valueMTU] = float64(mtu)
 	}
 	err = testbed.Observe(ctx, here, outcome, func() error {
-		if c.Of["test"] == echo {
+		switch test := c.Of["test"]; test {
+		case echo:
 			return e.ping(ctx, near, far[0], outcome)
+		case sctp:
+			return e.associate(ctx, near, far[0], outcome)
+		default:
+			return e.transfer(ctx, near, far[0], test == udp, outcome)
 		}
-		return e.transfer(ctx, near, far[0], c.Of["test"] == udp, outcome)
 	})
 	if err != nil {
 		return nil, err
@@ -169,8 +239,8 @@ func (e *Experiment) ping(ctx context.Context, near, far testbed.End, outcome *e
 	}
 	outcome.Said[ping.Program] = said
 	outcome.Samples = map[string][]int64{sampleRoundTrips: result.RoundTripsNs}
-	outcome.Values[valueMean], outcome.Values[valueUnanswered] = result.MeanNs(), float64(result.Sent-result.Received)
-	outcome.Values[valueP50], outcome.Values[valueP99] = float64(result.Percentile(50)), float64(result.Percentile(99))
+	outcome.Values[ValueMean], outcome.Values[valueUnanswered] = result.MeanNs(), float64(result.Sent-result.Received)
+	outcome.Values[ValueP50], outcome.Values[ValueP99] = float64(result.Percentile(50)), float64(result.Percentile(99))
 	return nil
 }
 
@@ -191,7 +261,7 @@ func (e *Experiment) transfer(ctx context.Context, near, far testbed.End, datagr
 		return err
 	}
 	outcome.Said[iperf3.Program] = said
-	outcome.Values[valueBps], outcome.Values[valueClient], outcome.Values[valueServer] = result.ReceivedBps, result.ClientCores, result.ServerCores
+	outcome.Values[ValueBps], outcome.Values[valueClient], outcome.Values[valueServer] = result.ReceivedBps, result.ClientCores, result.ServerCores
 	if datagrams {
 		outcome.Values[valueLost] = result.LostShare
 	} else {

@@ -3,6 +3,7 @@
 package throughput
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -36,11 +37,11 @@ func TestWhatCannotBeMeasuredIsASentence(t *testing.T) {
 	} {
 		e := New().(*Experiment)
 		change(e)
-		if err := e.Check(nil); err == nil || !strings.Contains(err.Error(), want) {
+		if err := e.Check(&engine.Profile{}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v; want %q", err, want)
 		}
 	}
-	if err := New().Check(nil); err != nil {
+	if err := New().Check(&engine.Profile{}); err != nil {
 		t.Errorf("the defaults: %v", err)
 	}
 }
@@ -50,7 +51,7 @@ func measured(test string, value string, by map[string][]float64) []engine.Measu
 	var all []engine.Measured
 	for path, values := range by {
 		for i, one := range values {
-			all = append(all, engine.Measured{Case: engine.Case{Name: caseName(test, 1500), Path: path}, Repetition: i + 1,
+			all = append(all, engine.Measured{Case: engine.Case{Name: cell{test, flat, 1500}.name(), Path: path}, Repetition: i + 1,
 				Outcome: &engine.Outcome{Values: map[string]float64{value: one}}})
 		}
 	}
@@ -84,7 +85,7 @@ func TestRemarksSayNoMoreThanTheFigures(t *testing.T) {
 		"nothing whatever ": {nil, nil, []string{"over"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			said := reportOf(measured(tcp, valueBps, test.by))
+			said := reportOf(measured(tcp, ValueBps, test.by))
 			for _, want := range test.has {
 				if !strings.Contains(said, want) {
 					t.Errorf("no %q in %q", want, said)
@@ -102,7 +103,7 @@ func TestRemarksSayNoMoreThanTheFigures(t *testing.T) {
 func TestATableHasARowForWhatWasMeasuredOnly(t *testing.T) {
 	e := New().(*Experiment)
 	e.MTUs = []int{1500}
-	all := measured(udp, valueBps, map[string][]float64{testbed.Host: {2e9, 4e9}, testbed.TSN: {1e9, 2e9}})
+	all := measured(udp, ValueBps, map[string][]float64{testbed.Host: {2e9, 4e9}, testbed.TSN: {1e9, 2e9}})
 	findings := e.Report(&engine.Profile{Paths: []string{testbed.Host, testbed.Flannel, testbed.TSN}}, all)
 	rows := findings.Sections[0].Tables[0].Rows
 	if len(rows) != 2 || rows[1][0] != testbed.TSN || rows[1][5] != "1.500 ± 0.500" || rows[1][6] != "50.0 %" {
@@ -110,5 +111,47 @@ func TestATableHasARowForWhatWasMeasuredOnly(t *testing.T) {
 	}
 	if points := findings.Sections[0].Charts[0].Lines[2].Points; len(points) != 1 || points[0].Low != 1 || points[0].High != 2 {
 		t.Errorf("%+v", points)
+	}
+}
+
+func TestCasesOfAnUnderlayFollowEachOther(t *testing.T) {
+	e := New().(*Experiment)
+	e.Tests, e.Underlays, e.MTUs = []string{tcp, echo}, []string{flat, routed}, []int{1500, 8950}
+	var names []string
+	for _, one := range e.Cases(&engine.Profile{Paths: []string{testbed.Link}}) {
+		names = append(names, one.Name)
+	}
+	want := []string{"tcp-1500", "ping-1500", "tcp-8950", "ping-8950", "tcp-1500-routed", "ping-1500-routed", "tcp-8950-routed", "ping-8950-routed"}
+	if !slices.Equal(names, want) {
+		t.Errorf("%q", names)
+	}
+}
+
+func TestWhatOnlyNamespacesHaveIsRefusedOfAClusterInASentence(t *testing.T) {
+	for want, test := range map[string]struct {
+		change func(*Experiment)
+		on     engine.Profile
+	}{
+		"tests: sctp is measured between network namespaces only":   {func(e *Experiment) { e.Tests = []string{sctp} }, engine.Profile{Target: engine.Cluster.Name}},
+		"underlays: a bench leaves the nodes of a cluster":          {func(e *Experiment) { e.Underlays = []string{routed} }, engine.Profile{Target: engine.Cluster.Name}},
+		"underlays: path flannel-host-gw needs both nodes on one l": {func(e *Experiment) { e.Underlays = []string{routed} }, engine.Profile{Paths: []string{testbed.FlannelHostGW}}},
+	} {
+		e := New().(*Experiment)
+		test.change(e)
+		if err := e.Check(&test.on); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v; want %q", err, want)
+		}
+	}
+}
+
+func TestWhatAnAssociationCarriedIsRead(t *testing.T) {
+	rate, err := rateOf(`{"bytes": 60009600, "elapsed_ns": 2000000000, "from": "10.99.0.1"}`)
+	if err != nil || rate != 240038400 {
+		t.Errorf("%v, %v", rate, err)
+	}
+	for said, want := range map[string]string{"": "printed no JSON", `{"bytes": 0, "elapsed_ns": 0}`: "arrived behind the first second"} {
+		if _, err := rateOf(said); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v", said, err)
+		}
 	}
 }

@@ -10,11 +10,13 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
+	"github.com/kubernetsn/kubernetsn/internal/node/agent/encryption"
 	"github.com/kubernetsn/kubernetsn/internal/node/agent/network"
 	"github.com/kubernetsn/kubernetsn/internal/node/relay"
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
@@ -27,6 +29,13 @@ type Ktsnd interface {
 	Schedule(ctx context.Context) (*control.Schedule, error)
 	ScheduleSet(ctx context.Context, table *control.GateParameterTable) error
 	TrafficClassesSet(ctx context.Context, classes control.TrafficClassMap, points control.PriorityCodePoints) error
+}
+
+// Encryption says how networks are encrypted.
+type Encryption interface {
+	Announced() encryption.Announcement
+	// Condition is nil for a network that is not to be encrypted; refused is why pods cannot be on it.
+	Condition(joined *network.Joined) (is *metav1.Condition, refused string)
 }
 
 // Reconciler has ktsnd execute what the networks ask for, and says what holds.
@@ -47,6 +56,10 @@ type Reconciler struct {
 	Switch func() error
 	// Relays says how those of the node's captured interfaces are.
 	Relays func() []relay.Status
+	// MTU is the most that pods' interfaces of a network can have with an uplink by this interface, 0 if that is not known.
+	MTU func(uplink string, joined *network.Joined) int
+	// Encryption says how networks are encrypted, and what the node's keys are.
+	Encryption Encryption
 	// Clock says how the node's clock is.
 	Clock Clock
 	Now   func() time.Time

@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
+	"github.com/kubernetsn/kubernetsn/internal/node/agent/encryption"
 	"github.com/kubernetsn/kubernetsn/internal/node/agent/network"
 	"github.com/kubernetsn/kubernetsn/internal/node/relay"
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
@@ -71,12 +72,26 @@ type lab struct {
 	// unswitched is why there is no Open vSwitch.
 	unswitched error
 	clock      fakeClock
+	encryption fakeEncryption
 	// relays are those of the node's captured interfaces.
 	relays []relay.Status
 	// state is what the API server says, TSNNode aside; now is the time; written counts reports.
 	state   network.Cluster
 	now     time.Time
 	written int
+}
+
+// fakeEncryption says what the test has it say.
+type fakeEncryption struct {
+	own     encryption.Announcement
+	is      *metav1.Condition
+	refused string
+}
+
+func (e *fakeEncryption) Announced() encryption.Announcement { return e.own }
+
+func (e *fakeEncryption) Condition(*network.Joined) (*metav1.Condition, string) {
+	return e.is, e.refused
 }
 
 func newLab(t *testing.T, about *v1alpha1.TSNNetwork) *lab {
@@ -103,7 +118,7 @@ func newLab(t *testing.T, about *v1alpha1.TSNNetwork) *lab {
 			}}),
 		Node: "a", Version: "1.1", State: func() network.Cluster { return l.state },
 		Well: func() error { return l.well }, Switch: func() error { return l.unswitched }, Now: func() time.Time { return l.now },
-		Relays: func() []relay.Status { return l.relays }, Clock: &l.clock, Log: slog.New(slog.DiscardHandler),
+		MTU: func(string, *network.Joined) int { return 1450 }, Relays: func() []relay.Status { return l.relays }, Clock: &l.clock, Encryption: &l.encryption, Log: slog.New(slog.DiscardHandler),
 		Do: func(ctx context.Context, ask func(context.Context, Ktsnd) error) error {
 			if l.running != nil {
 				return l.running

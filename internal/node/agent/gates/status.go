@@ -17,7 +17,11 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/node/overlay"
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
 	"github.com/kubernetsn/kubernetsn/internal/shared/schedule"
+	"github.com/kubernetsn/kubernetsn/internal/shared/tsnnetwork"
 )
+
+// mostOfSentence is below what the API server takes, 1,024 bytes.
+const mostOfSentence = 1000
 
 // status is what the node is to say of itself and its networks. Of those that are not known it says what it said before.
 func (r *Reconciler) status(state *network.Cluster, before *v1alpha1.TSNNodeStatus, node *corev1.Node, now *seen) *v1alpha1.TSNNodeStatus {
@@ -25,6 +29,8 @@ func (r *Reconciler) status(state *network.Cluster, before *v1alpha1.TSNNodeStat
 	if now.status != nil {
 		after.KtsndVersion = now.status.KtsndVersion
 	}
+	own := r.Encryption.Announced()
+	after.Keys, after.Sender, after.EncryptionUnavailable = own.Keys, own.Sender, tsnnetwork.Shorten(own.Unavailable, mostOfSentence)
 	for i := range state.Networks {
 		name, about := state.Networks[i].Part.Name, state.Networks[i].Object
 		said := v1alpha1.NodeNetworkStatus{Name: name}
@@ -34,7 +40,7 @@ func (r *Reconciler) status(state *network.Cluster, before *v1alpha1.TSNNodeStat
 		}
 		switch {
 		case about != nil:
-			after.Networks = append(after.Networks, r.statusOf(state, about, said.Conditions, node, now))
+			after.Networks = append(after.Networks, r.statusOf(state, &state.Networks[i], said.Conditions, node, now))
 		case at >= 0:
 			after.Networks = append(after.Networks, said)
 		}
@@ -44,13 +50,25 @@ func (r *Reconciler) status(state *network.Cluster, before *v1alpha1.TSNNodeStat
 }
 
 // statusOf is what the node says of a network of which it said these conditions before.
-func (r *Reconciler) statusOf(state *network.Cluster, about *v1alpha1.TSNNetwork, before []metav1.Condition, node *corev1.Node,
+func (r *Reconciler) statusOf(state *network.Cluster, joined *network.Joined, before []metav1.Condition, node *corev1.Node,
 	now *seen) v1alpha1.NodeNetworkStatus {
+	about := joined.Object
 	after := v1alpha1.NodeNetworkStatus{Name: about.Name, ObservedGeneration: about.Generation, Conditions: slices.Clone(before)}
 	if now.status != nil {
 		after.Uplink, after.LinkSpeed = now.status.Interface, schedule.LinkSpeed(now.status.LinkSpeedBps)
+		after.MTU = int32(r.MTU(now.status.Interface, joined))
 	}
-	r.set(&after, about, r.ready(about, node, now))
+	encrypted, refused := r.Encryption.Condition(joined)
+	ready := r.ready(about, node, now)
+	if refused != "" && ready.Status == metav1.ConditionTrue {
+		ready.Status, ready.Reason, ready.Message = metav1.ConditionFalse, v1alpha1.ReasonEncryptionUnavailable, refused
+	}
+	r.set(&after, about, ready)
+	if encrypted != nil {
+		r.set(&after, about, *encrypted)
+	} else {
+		meta.RemoveStatusCondition(&after.Conditions, v1alpha1.ConditionEncryptionOperational)
+	}
 	if request := about.Status.Schedule; request != nil {
 		condition := operational(about, about.Name == state.Node.Spec.Gates, now)
 		if condition.Status == metav1.ConditionTrue {

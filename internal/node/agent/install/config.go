@@ -45,8 +45,14 @@ func Config(n *network.Network, parts []netip.Prefix) ([]byte, error) {
 	if n.Redirect || n.Rings {
 		fields["receive"] = object{"redirect": n.Redirect, "rings": n.Rings}
 	}
+	if len(n.Cards) > 0 {
+		fields["cards"] = n.Cards
+	}
 	if n.Clock {
 		fields["clock"] = true
+	}
+	if n.Overhead > 0 {
+		fields["encryption"] = object{"overhead": n.Overhead, "active": n.Encrypted, "refused": n.Refused}
 	}
 	if n.Uplink != "" {
 		fields["uplink"] = n.Uplink

@@ -33,12 +33,16 @@ type Joined struct {
 
 // Member is a node of a network.
 type Member struct {
-	// Node is its name, "" for a node of another cluster.
-	Node string
+	// Node is its name, in its cluster: "" is this one.
+	Node, Cluster string
 	// Address is where its tunnels end.
 	Address netip.Addr
 	// Subnets are its parts of the network's ranges.
 	Subnets []netip.Prefix
+	// Said is what its cluster says of it, as it was signed; nil in clusters without an operator.
+	Said *v1alpha1.PeerNode
+	// ClusterKey is the key by which its cluster says it signs.
+	ClusterKey string
 }
 
 // MembersOf reads a TSNPeers. An entry that is none is left out, and in faults.
@@ -51,9 +55,8 @@ func MembersOf(object *v1alpha1.TSNPeers) (members []Member, faults []error) {
 			faults = append(faults, fmt.Errorf("TSNPeers %s: node %s: %w", object.Name, entry.Name, err))
 			continue
 		}
-		if object.Spec.Cluster == "" {
-			member.Node = entry.Name
-		}
+		member.Node, member.Cluster = entry.Name, object.Spec.Cluster
+		member.Said, member.ClusterKey = entry, object.Spec.ClusterKey
 		members = append(members, member)
 	}
 	return members, faults
@@ -80,7 +83,8 @@ func parsePart(ipv4, ipv6 string) ([]netip.Prefix, error) {
 // Network is the network as its object describes it.
 func (j *Joined) Network() (Network, error) {
 	spec := &j.Object.Spec
-	made := Network{Name: j.Object.Name, VNI: uint32(spec.VNI), MTU: int(spec.MTU), Port: defaultPort, Capture: spec.Capture, Clock: spec.Clock != nil}
+	made := Network{Name: j.Object.Name, VNI: uint32(spec.VNI), MTU: int(spec.MTU), Port: DefaultPort, Capture: spec.Capture, Cards: spec.Cards,
+		Clock: spec.Clock != nil}
 	made.receive(spec.Receive)
 	whole, err := netip.ParsePrefix(spec.IPv4.CIDR)
 	if err != nil {
@@ -94,6 +98,33 @@ func (j *Joined) Network() (Network, error) {
 		made.Ranges = append(made.Ranges, Range{whole, int(spec.IPv6.NodePrefixLength)})
 	}
 	return made, nil
+}
+
+// Trespasses says what is wrong with the addresses of a node of another cluster, nil if nothing is: they must lie in the network, and not in
+// this cluster's part of it. Who says where nodes of other clusters are does not take away the addresses of pods here.
+func (j *Joined) Trespasses(member *Member) error {
+	spec := &j.Object.Spec
+	ranges := []struct{ whole, part string }{{spec.IPv4.CIDR, spec.IPv4.Part}}
+	if spec.IPv6 != nil {
+		ranges = append(ranges, struct{ whole, part string }{spec.IPv6.CIDR, spec.IPv6.Part})
+	}
+	for _, subnet := range member.Subnets {
+		lies := false
+		for _, of := range ranges {
+			whole, err := netip.ParsePrefix(of.whole)
+			lies = lies || err == nil && whole.Bits() <= subnet.Bits() && whole.Contains(subnet.Addr())
+			if part, err := netip.ParsePrefix(of.part); err == nil && part.Overlaps(subnet) {
+				return fmt.Errorf("its %s lies in this cluster's part of network %s, %s", subnet, j.Part.Name, part)
+			}
+		}
+		if !lies {
+			return fmt.Errorf("its %s is no part of network %s", subnet, j.Part.Name)
+		}
+	}
+	if spec.IPv4.Part == "" {
+		return fmt.Errorf("network %s has no spec.ipv4.part, and so is this cluster's only", j.Part.Name)
+	}
+	return nil
 }
 
 // Parts are the node's own, nil as long as it has no part of each range.

@@ -22,6 +22,7 @@ func aNetwork() *v1alpha1.TSNNetwork {
 			VNI: 42, MTU: 1400, Capture: v1alpha1.CaptureAll, Clock: &v1alpha1.ClockRequirement{},
 			Receive: &v1alpha1.Receive{Path: v1alpha1.ReceiveRedirect, Rings: v1alpha1.RingsAllowed}, IPv4: v1alpha1.Range4{CIDR: "10.42.0.0/16", NodePrefixLength: 24},
 			IPv6:    &v1alpha1.Range6{CIDR: "fd42::/48", NodePrefixLength: 64},
+			Cards:   []string{"0000:02:00.0"},
 			Uplinks: []v1alpha1.Uplink{{Interface: "eno2", NodeSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"rack": "1"}}}},
 		},
 	}
@@ -29,7 +30,7 @@ func aNetwork() *v1alpha1.TSNNetwork {
 
 func TestANetworkIsWhatItsObjectSays(t *testing.T) {
 	n, err := (&Joined{Object: aNetwork()}).Network()
-	if got := fmt.Sprintf("%+v", n); err != nil || got != "{Name:tsn VNI:42 MTU:1400 Uplink: Port:4789 Capture:All Redirect:true Rings:true Clock:true Ranges:"+
+	if got := fmt.Sprintf("%+v", n); err != nil || got != "{Name:tsn VNI:42 MTU:1400 Uplink: Port:4789 Capture:All Redirect:true Rings:true Cards:[0000:02:00.0] Overhead:0 Encrypted:false Refused: Clock:true Ranges:"+
 		"[{Prefix:10.42.0.0/16 NodeBits:24} {Prefix:fd42::/48 NodeBits:64}]}" {
 		t.Errorf("got %s, %v", got, err)
 	}
@@ -68,12 +69,19 @@ func TestMembersAreThoseOfTheShard(t *testing.T) {
 		{Name: "b", Address: "192.0.2.2", IPv4: "10.42.2.0/24"},
 	}}}
 	for cluster, want := range map[string]string{
-		"":      "[{a 192.0.2.1 [10.42.1.0/24 fd42:0:0:1::/64]} {b 192.0.2.2 [10.42.2.0/24]}]",
-		"other": "[{ 192.0.2.1 [10.42.1.0/24 fd42:0:0:1::/64]} { 192.0.2.2 [10.42.2.0/24]}]",
+		"":      "[a  192.0.2.1 [10.42.1.0/24 fd42:0:0:1::/64] b  192.0.2.2 [10.42.2.0/24]]",
+		"other": "[a other 192.0.2.1 [10.42.1.0/24 fd42:0:0:1::/64] b other 192.0.2.2 [10.42.2.0/24]]",
 	} {
 		shard.Spec.Cluster = cluster
 		members, faults := MembersOf(shard)
-		if got := fmt.Sprint(members); got != want || len(faults) != 2 || !strings.HasPrefix(faults[0].Error(), "TSNPeers tsn-0: node wrong: ") {
+		var got []string
+		for _, m := range members {
+			got = append(got, fmt.Sprint(m.Node, " ", m.Cluster, " ", m.Address, " ", m.Subnets))
+			if said := m.Said; said == nil || said.Name != m.Node {
+				t.Errorf("of node %s its cluster says %v", m.Node, said)
+			}
+		}
+		if got := fmt.Sprint(got); got != want || len(faults) != 2 || !strings.HasPrefix(faults[0].Error(), "TSNPeers tsn-0: node wrong: ") {
 			t.Errorf("cluster %q: got %s, %v", cluster, got, faults)
 		}
 	}

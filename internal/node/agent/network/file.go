@@ -21,8 +21,10 @@ type File struct{ Path string }
 const (
 	defaultNodeBits  = 24
 	defaultNodeBits6 = 64
-	defaultPort      = 4789
 )
+
+// DefaultPort is the UDP port of tunnels that are not encrypted.
+const DefaultPort = 4789
 
 // document is the form of the file.
 type document struct {
@@ -84,7 +86,7 @@ func (e *entry) network() (Network, error) {
 	}
 	made.receive(e.Receive)
 	if made.Port == 0 {
-		made.Port = defaultPort
+		made.Port = DefaultPort
 	}
 	for _, r := range e.Ranges {
 		prefix, err := netip.ParsePrefix(r.CIDR)

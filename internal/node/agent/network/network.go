@@ -29,6 +29,13 @@ type Network struct {
 	Capture string
 	// Redirect: datagrams go from the uplink straight to the pods' interfaces. Rings: pods that ask have receive rings.
 	Redirect, Rings bool
+	// Cards are PCI addresses of network cards that pods may have.
+	Cards []string
+	// Overhead is what encryption may add to a frame, in bytes; Encrypted tells that frames are encrypted, and Refused why pods cannot be
+	// on the network because they cannot be.
+	Overhead  int
+	Encrypted bool
+	Refused   string
 	// Clock tells that pods start only while the node's clock is good enough for the network.
 	Clock bool
 	// Ranges are divided among the nodes.

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -55,7 +56,7 @@ func (i *Informer) setNode(node *v1alpha1.TSNNode) {
 
 // sameTask tells whether two specs ask for the same, whatever the number of pods.
 func sameTask(a, b *v1alpha1.TSNNodeSpec) bool {
-	return a.Gates == b.Gates && slices.EqualFunc(a.Networks, b.Networks, func(a, b v1alpha1.NodeNetwork) bool {
+	return a.Gates == b.Gates && slices.Equal(a.ClusterKeys, b.ClusterKeys) && slices.EqualFunc(a.Networks, b.Networks, func(a, b v1alpha1.NodeNetwork) bool {
 		return a.Name == b.Name && a.IPv4 == b.IPv4 && a.IPv6 == b.IPv6
 	})
 }
@@ -89,11 +90,15 @@ func (i *Informer) setNetwork(one *followed, object *v1alpha1.TSNNetwork) {
 
 // slim keeps of a network what agents read. The rest changes whenever any node says anything.
 func slim(object *v1alpha1.TSNNetwork) *v1alpha1.TSNNetwork {
+	status := v1alpha1.TSNNetworkStatus{Schedule: object.Status.Schedule, ClusterKeys: object.Status.ClusterKeys}
+	if is := meta.FindStatusCondition(object.Status.Conditions, v1alpha1.ConditionHubSeen); is != nil {
+		status.Conditions = []metav1.Condition{{Type: is.Type, Status: is.Status}}
+	}
 	return &v1alpha1.TSNNetwork{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: object.Name, UID: object.UID, Generation: object.Generation, CreationTimestamp: object.CreationTimestamp,
 		},
-		Spec: object.Spec, Status: v1alpha1.TSNNetworkStatus{Schedule: object.Status.Schedule},
+		Spec: object.Spec, Status: status,
 	}
 }
 

@@ -11,8 +11,11 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/kubernetsn/kubernetsn/internal/node/agent/encryption"
 	"github.com/kubernetsn/kubernetsn/internal/node/agent/network"
+	"github.com/kubernetsn/kubernetsn/internal/node/xfrm"
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
+	"github.com/kubernetsn/kubernetsn/internal/shared/tsnnetwork"
 )
 
 // FromCluster plans by what the operator has written: the node's TSNNode, and the TSNPeers of its networks.
@@ -23,6 +26,9 @@ type FromCluster struct {
 	Node string
 	// State is what the API server has said.
 	State func() network.Cluster
+	// Encryption says how a network is encrypted, nil where it is not to be; EncryptedPort is the port of the tunnels of those that are.
+	Encryption    func(joined *network.Joined) *encryption.Verdict
+	EncryptedPort uint16
 }
 
 func (f *FromCluster) plan(ctx context.Context) (*plan, error) {
@@ -36,7 +42,7 @@ func (f *FromCluster) plan(ctx context.Context) (*plan, error) {
 		return nil, fmt.Errorf("look at node %s: %w", f.Node, err)
 	}
 	for i := range state.Networks {
-		if err := made.join(&state.Networks[i]); err != nil {
+		if err := f.join(made, &state.Networks[i]); err != nil {
 			made.unknown = errors.Join(made.unknown, err)
 		}
 	}
@@ -44,7 +50,7 @@ func (f *FromCluster) plan(ctx context.Context) (*plan, error) {
 }
 
 // join plans for a network of the node's.
-func (p *plan) join(joined *network.Joined) error {
+func (f *FromCluster) join(p *plan, joined *network.Joined) error {
 	if joined.Object == nil {
 		return fmt.Errorf("the API server has not said yet what network %s is", joined.Part.Name)
 	}
@@ -56,25 +62,51 @@ func (p *plan) join(joined *network.Joined) error {
 	if err != nil {
 		return err
 	}
+	verdict := f.encrypt(&made, joined)
 	uplink, err := network.UplinkOf(joined.Object, p.own)
 	made.Uplink = uplink.Interface
-	if err == nil && parts != nil { // else the node's state says why; its peers are those of the network nevertheless
+	if err == nil && parts != nil && (verdict == nil || verdict.Unknown == "") { // else the node's state says why; its peers are those of the network nevertheless
 		p.parts[made.Name] = parts
 	}
 	p.networks = append(p.networks, made)
-	p.meet(made.VNI, joined)
+	if verdict != nil && verdict.Unknown != "" {
+		p.unsure[made.VNI] = errors.New(verdict.Unknown)
+		return nil
+	}
+	p.meet(made.VNI, joined, verdict)
 	return nil
 }
 
-// meet plans the peers of a network. The first one of an address counts.
-func (p *plan) meet(vni uint32, joined *network.Joined) {
+// encrypt says in a network how it is encrypted.
+func (f *FromCluster) encrypt(made *network.Network, joined *network.Joined) *encryption.Verdict {
+	if f.Encryption == nil {
+		return nil
+	}
+	verdict := f.Encryption(joined)
+	if verdict == nil {
+		return nil
+	}
+	made.Overhead, made.Encrypted, made.Refused = xfrm.OverheadBytes, verdict.Active, verdict.Refused
+	if verdict.Active {
+		made.Port = f.EncryptedPort
+	}
+	return verdict
+}
+
+// meet plans the peers of a network. The first one of an address counts. Of an encrypted network those are peers to whom frames can be
+// encrypted.
+func (p *plan) meet(vni uint32, joined *network.Joined, verdict *encryption.Verdict) {
 	present := false
 	for _, shard := range joined.Shards {
 		for _, member := range shard {
 			at := key{vni, member.Address}
-			if member.Node == p.own.Name {
+			if err := p.foreign(joined, &member); err != nil {
+				p.fault(member.Cluster+"/"+member.Node, err)
+				continue
+			}
+			if member.Cluster == "" && member.Node == p.own.Name {
 				present = true
-			} else if _, known := p.peers[at]; !known {
+			} else if _, known := p.peers[at]; !known && speaks(verdict, &member) {
 				p.peers[at] = control.Peer{VNI: vni, Address: member.Address, Subnets: member.Subnets}
 			}
 		}
@@ -86,4 +118,28 @@ func (p *plan) meet(vni uint32, joined *network.Joined) {
 		p.unsure[vni] = fmt.Errorf("the other nodes of network %s are not told of this one; Events of the Node say why, unless its part is new",
 			joined.Part.Name)
 	}
+}
+
+// speaks tells whether frames to a node leave in the form that the network asks for.
+func speaks(verdict *encryption.Verdict, member *network.Member) bool {
+	if verdict == nil || !verdict.Active {
+		return true
+	}
+	trusted := verdict.Peers[member.Address]
+	return trusted != nil && trusted.Name == member.Node
+}
+
+// foreign says why a node of another cluster cannot be a peer, nil if it can.
+func (p *plan) foreign(joined *network.Joined, member *network.Member) error {
+	if member.Cluster == "" {
+		return nil
+	}
+	err := joined.Trespasses(member)
+	if own, _ := tsnnetwork.TunnelAddress(p.own); err == nil && own == member.Address {
+		err = fmt.Errorf("its address %s is this node's", own)
+	}
+	if err != nil {
+		return fmt.Errorf("a node of cluster %s is no peer: %w", member.Cluster, err)
+	}
+	return nil
 }

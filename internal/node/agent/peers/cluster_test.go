@@ -227,3 +227,53 @@ func BenchmarkPlan(b *testing.B) {
 		})
 	}
 }
+
+// remote is a node of cluster south with this part.
+func remote(number int, part string) network.Member {
+	made := member(number)
+	made.Cluster, made.Node, made.Subnets = "south", "node1", []netip.Prefix{netip.MustParsePrefix(part)}
+	return made
+}
+
+func TestNodesOfAnotherClusterBecomePeers(t *testing.T) {
+	state := clusterOf([]network.Member{member(1), member(2)}, []network.Member{remote(9, "10.42.64.0/24")})
+	state.Networks[0].Object.Spec.IPv4.Part = "10.42.0.0/20"
+	l := newLab(state)
+	reconcileOnce(t, l.Reconciler)
+	want := "42 192.0.2.2 [10.42.2.0/24] flooded true told [10.42.2.0/24]; 42 192.0.2.9 [10.42.64.0/24] flooded true told [10.42.64.0/24]"
+	if got := l.on.text(); got != want || *l.said != nil {
+		t.Errorf("peers are %s, %v, want %s", got, *l.said, want)
+	}
+}
+
+func TestWhatAnotherClusterSaysTakesNothingFromThisOne(t *testing.T) {
+	for what, test := range map[string]struct {
+		remote network.Member
+		part   string
+		want   string
+	}{
+		"a part of this cluster's":   {remote(9, "10.42.2.0/24"), "10.42.0.0/20", "its 10.42.2.0/24 lies in this cluster's part of network tsn, 10.42.0.0/20"},
+		"a range around it":          {remote(9, "10.42.0.0/16"), "10.42.0.0/20", "lies in this cluster's part"},
+		"addresses outside":          {remote(9, "10.96.0.0/24"), "10.42.0.0/20", "its 10.96.0.0/24 is no part of network tsn"},
+		"this node's address":        {remote(1, "10.42.64.0/24"), "10.42.0.0/20", "its address 192.0.2.1 is this node's"},
+		"a network of one's own":     {remote(9, "10.42.64.0/24"), "", "network tsn has no spec.ipv4.part"},
+		"the address of a neighbour": {remote(2, "10.42.64.0/24"), "10.42.0.0/20", ""},
+	} {
+		t.Run(what, func(t *testing.T) {
+			state := clusterOf([]network.Member{member(1), member(2)}, []network.Member{test.remote})
+			state.Networks[0].Object.Spec.IPv4.Part = test.part
+			l := newLab(state)
+			made, err := l.Plan.plan(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if said := made.faults["south/node1"]; test.want == "" && said != nil || test.want != "" && (said == nil || !strings.Contains(said.Error(), test.want)) {
+				t.Errorf("said %v, want %q", said, test.want)
+			}
+			reconcileOnce(t, l.Reconciler)
+			if got := l.on.text(); got != "42 192.0.2.2 [10.42.2.0/24] flooded true told [10.42.2.0/24]" {
+				t.Errorf("peers are %s", got)
+			}
+		})
+	}
+}

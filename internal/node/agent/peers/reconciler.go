@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -55,6 +56,8 @@ type Reconciler struct {
 	Configure func(networks []network.Network, parts map[string][]netip.Prefix, all bool) error
 	// Through sets up who makes the tunnels, where ktsnd and kernel do not: Open vSwitch; nil where there is none.
 	Through func(ctx context.Context, tunnels Tunnels) error
+	// Links are the networks that links are, whose peers are those of the links; nil: there are none.
+	Links func() (map[uint32]bool, error)
 	// Report is told how it went, as far as this node is concerned.
 	Report func(error)
 	// LeftOut is told how many nodes are left out of the networks, for their own faults.
@@ -158,6 +161,9 @@ func (r *Reconciler) apply(ctx context.Context, plan *plan, ktsnd Ktsnd) error {
 	if err != nil {
 		return err
 	}
+	if err := r.leaveOutLinks(have); err != nil {
+		return err
+	}
 	all := r.guard(ctx, kernel)
 	changes := r.leaving(plan, have)
 	for at, peer := range plan.peers {
@@ -173,6 +179,19 @@ func (r *Reconciler) apply(ctx context.Context, plan *plan, ktsnd Ktsnd) error {
 		all = errors.Join(all, fmt.Errorf("tell of the other nodes: %w", err))
 	}
 	return all
+}
+
+// leaveOutLinks leaves out the peers of links. Records are read behind the peers: a link's is written before its peer, and removed after.
+func (r *Reconciler) leaveOutLinks(have map[key]known) error {
+	if r.Links == nil {
+		return nil
+	}
+	links, err := r.Links()
+	if err != nil {
+		return err
+	}
+	maps.DeleteFunc(have, func(at key, _ known) bool { return links[at.vni] })
+	return nil
 }
 
 // maxLogged is how many changes are logged one by one.

@@ -19,6 +19,9 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/node/cni"
 	"github.com/kubernetsn/kubernetsn/internal/node/overlay"
 	"github.com/kubernetsn/kubernetsn/internal/node/receive"
+	"github.com/kubernetsn/kubernetsn/internal/node/xfrm"
+
+	"github.com/kubernetsn/kubernetsn/internal/shared/control"
 )
 
 // Node is what is removed from a node.
@@ -71,6 +74,9 @@ func (n *Node) Clean(ctx context.Context) error {
 	if err := kernel.ChangePeers(ctx, gone, nil); err != nil {
 		return err
 	}
+	if err := forgetKeys(); err != nil {
+		return err
+	}
 	// Without bridges, tunnels and peers there is no filter, whoever left one.
 	if _, err := kernel.Guard(ctx); err != nil {
 		return err
@@ -90,6 +96,19 @@ func (n *Node) Clean(ctx context.Context) error {
 	}
 	// With the list of what was installed.
 	return n.removeAll(n.StateDir)
+}
+
+// forgetKeys has the kernel forget keys and policies of encrypted networks. They are found whatever their port was.
+func forgetKeys() error {
+	kernel, err := xfrm.Open(overlay.EncryptedPort)
+	if err == nil {
+		err = kernel.Clear()
+		kernel.Close()
+	}
+	if errors.Is(err, xfrm.ErrUnavailable) {
+		return nil // a kernel that cannot encrypt has none
+	}
+	return err
 }
 
 func (n *Node) removeAll(path string) error {
@@ -144,6 +163,13 @@ func (n *Node) detachGone(kernel *overlay.Node) error {
 		if !one.Gone {
 			return fmt.Errorf("interface %s of container %s is attached to network %s; remove its pod first", one.Interface, one.ContainerID, one.Network)
 		}
+		if one.OfLinks() {
+			options := &cni.LinkOptions{StateDir: n.StateDir, ControlSocket: control.DefaultPath, Patience: linkPatience}
+			if err := cni.DetachLinks(context.Background(), options, &one); err != nil {
+				return fmt.Errorf("detach container %s, which is gone: %w", one.ContainerID, err)
+			}
+			continue
+		}
 		config, err := os.ReadFile(filepath.Join(n.ConfDir, one.Network+confSuffix))
 		if err != nil {
 			return fmt.Errorf("detach container %s, which is gone: %w", one.ContainerID, err)
@@ -154,6 +180,9 @@ func (n *Node) detachGone(kernel *overlay.Node) error {
 	}
 	return nil
 }
+
+// linkPatience is how long to wait for others that change the node's networks.
+const linkPatience = 10 * time.Second
 
 // confSuffix ends the names of configurations.
 const confSuffix = ".conf"

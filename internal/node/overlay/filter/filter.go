@@ -29,6 +29,23 @@ func Apply(wanted *Wanted) (changed []string, err error) {
 	return changed, err
 }
 
+// ChangeLink changes what the filter holds to for a link, nil for nothing, without reading the filter. It fails, and changes nothing, where the
+// filter is not what it should be.
+func ChangeLink(before, after *Link) error {
+	k, err := open()
+	if err != nil {
+		return explain(err)
+	}
+	defer k.close()
+	if err := k.fill(before.contents(), after.contents()); err != nil {
+		return err
+	}
+	if err := k.Flush(); err != nil {
+		return fmt.Errorf("tell the filter of a link: %w", explain(err))
+	}
+	return nil
+}
+
 func apply(wanted *Wanted) (changed []string, err error) {
 	k, err := open()
 	if err != nil {

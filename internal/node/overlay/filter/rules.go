@@ -59,14 +59,14 @@ type chain struct {
 // chains are those of family inet. The one that another jumps to comes first.
 func chains() []chain {
 	return []chain{
-		{chainTagged, nil, append([]rule{
+		{chainTagged, nil, append(inner(atType+tagBytes),
 			drop(ReasonSource, isType(atType+tagBytes, unix.ETH_P_8021Q)...),
 			drop(ReasonSource, isType(atType+tagBytes, unix.ETH_P_8021AD)...),
-		}, inner(atType+tagBytes)...)},
-		{chainInside, nil, append([]rule{
+		)},
+		{chainInside, nil, append(inner(atType),
 			jump(chainTagged, isType(atType, unix.ETH_P_8021Q)...),
 			jump(chainTagged, isType(atType, unix.ETH_P_8021AD)...),
-		}, inner(atType)...)},
+		)},
 		{chainTunnel, nil, []rule{
 			drop(ReasonIPv6, meta(expr.MetaKeyNFPROTO), equal(unix.NFPROTO_IPV6)),
 			drop(ReasonUplink, metaTo(0, expr.MetaKeyIIF), load(1, atVNI, 3), notIn(setUplinks)),
@@ -88,7 +88,7 @@ func chains() []chain {
 func closing() []rule { return []rule{drop(ReasonToNode)} }
 
 // inner checks the source of the frame inside, whose EtherType is at that offset. Frames that are neither IP nor ARP have no
-// address that could be wrong.
+// address that could be wrong. What comes most is what the first rule accepts: each rule costs every packet behind it.
 func inner(at uint32) []rule {
 	const (
 		ipv4Source, ipv6Source, arpSource = 2 + 12, 2 + 8, 2 + 14
@@ -99,14 +99,14 @@ func inner(at uint32) []rule {
 	is := func(etherType uint16, more ...expr.Any) []expr.Any { return append(isType(at, etherType), more...) }
 	advertisement := is(unix.ETH_P_IPV6, load(0, at+ipv6Next, 1), equal(unix.IPPROTO_ICMPV6), load(0, at+icmpv6Type, 1), equal(136))
 	return []rule{
+		accept(is(unix.ETH_P_IP, append(source(ipv4Source, 4), in(setSources4))...)...),
+		// The querier of multicast groups need not have an address (RFC 4541).
+		accept(is(unix.ETH_P_IP, load(0, at+ipv4Source, 4), equal(0, 0, 0, 0))...),
+		drop(ReasonSource, is(unix.ETH_P_IP)...),
 		// Who looks whether an address is free (RFC 5227) has none yet.
 		accept(is(unix.ETH_P_ARP, load(0, at+arpSource, 4), equal(0, 0, 0, 0))...),
 		accept(is(unix.ETH_P_ARP, append(source(arpSource, 4), in(setSources4))...)...),
 		drop(ReasonSource, is(unix.ETH_P_ARP)...),
-		// The querier of multicast groups need not have an address (RFC 4541).
-		accept(is(unix.ETH_P_IP, load(0, at+ipv4Source, 4), equal(0, 0, 0, 0))...),
-		accept(is(unix.ETH_P_IP, append(source(ipv4Source, 4), in(setSources4))...)...),
-		drop(ReasonSource, is(unix.ETH_P_IP)...),
 		// A neighbour says where an address is, whatever address it says that from.
 		drop(ReasonSource, append(append(advertisement, notLinkLocal(at+ndTarget)...),
 			append(source(ndTarget, 16), notIn(setSources6))...)...),

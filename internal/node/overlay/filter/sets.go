@@ -4,6 +4,7 @@ package filter
 
 import (
 	"encoding/binary"
+	"maps"
 	"slices"
 
 	"github.com/google/nftables"
@@ -102,6 +103,11 @@ func (w *Wanted) contents() map[string]elements {
 	}
 	for _, bridge := range w.Closed {
 		add(setClosed, nameKey(bridge))
+	}
+	for i := range w.Links {
+		for set, of := range w.Links[i].contents() {
+			maps.Copy(all[set], of)
+		}
 	}
 	return all
 }

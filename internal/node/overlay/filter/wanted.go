@@ -25,11 +25,27 @@ type Wanted struct {
 	Tunnels []Tunnel
 	// Peers are the other nodes of all networks, also of those without a tunnel here.
 	Peers []control.Peer
+	// Links are the node's links, each a network of its own.
+	Links []Link
 	// Closed names the bridges by which pods shall not reach the node.
 	Closed []string
 }
 
-func (w *Wanted) empty() bool { return len(w.Tunnels)+len(w.Peers)+len(w.Closed) == 0 }
+func (w *Wanted) empty() bool { return len(w.Tunnels)+len(w.Peers)+len(w.Links)+len(w.Closed) == 0 }
+
+// Link is a network with one tunnel and at most one peer, which has no part in what is wanted of others.
+type Link struct {
+	Tunnel
+	Peers []control.Peer
+}
+
+// contents are what a link adds to the sets; nothing for nil.
+func (l *Link) contents() map[string]elements {
+	if l == nil {
+		return map[string]elements{}
+	}
+	return (&Wanted{Tunnels: []Tunnel{l.Tunnel}, Peers: l.Peers}).contents()
+}
 
 // defaultPort is VXLAN's, for networks that have no tunnel on this node yet.
 const defaultPort = 4789

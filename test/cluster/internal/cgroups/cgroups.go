@@ -216,3 +216,23 @@ func removeFolders(name string, insist bool) ([]string, error) {
 	}
 	return Find(name)
 }
+
+// Enter moves this process into a cgroup, which it makes if need be. One hierarchy is enough for Remove to find it.
+func Enter(name string) error {
+	all, err := Hierarchies(ownMounts)
+	if err != nil {
+		return err
+	}
+	hierarchy, err := OfController(all, "pids")
+	if err != nil {
+		return err
+	}
+	folder := filepath.Join(hierarchy.Path, name)
+	if err := os.MkdirAll(folder, 0o755); err != nil {
+		return fmt.Errorf("enter cgroup %s: %w", name, err)
+	}
+	if err := os.WriteFile(filepath.Join(folder, "cgroup.procs"), []byte(strconv.Itoa(os.Getpid())), 0); err != nil {
+		return fmt.Errorf("enter cgroup %s: %w", name, err)
+	}
+	return nil
+}

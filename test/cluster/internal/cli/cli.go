@@ -80,7 +80,8 @@ func newRoot(s *shared) *cobra.Command {
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.PersistentFlags().StringVar(&s.name, "name", "ktsn", "of the cluster; those of different names do not meet")
 	root.PersistentFlags().StringVar(&s.dir, "dir", cluster.DefaultDir, "folder for the files of all clusters")
-	root.AddCommand(newUp(s), newDown(s), newStatus(s), newLoad(s), newKubeconfig(s), newLogs(s), newNode(s), newBuild(s))
+	root.AddCommand(newUp(s), newDown(s), newStatus(s), newLoad(s), newKubeconfig(s), newLogs(s), newNode(s), newUsage(s), newBuild(s),
+		newHub(s), newJoin(s), newUnjoin(s), newWAN(s))
 	return root
 }
 

@@ -21,6 +21,9 @@ func TestCommandLinesThatAreNotUnderstood(t *testing.T) {
 		"an argument too few":         {"node cut", exitUsage, "cut takes the name of a node"},
 		"a service is missing":        {"node restart node1", exitUsage, "restart takes the name of a node and of a service"},
 		"a subnet that is none":       {"up --subnet 10.1.2.3", exitUsage, `--subnet: "10.1.2.3" is no IPv4 prefix; give one such as`},
+		"a hub that is not named":     {"join", exitUsage, "--hub is missing; give the name of the hub"},
+		"a hub to kill that is none":  {"hub kill", exitFailure, "there is no such cluster"},
+		"a WAN of no hub":             {"wan cut east", exitFailure, "there is no such cluster"},
 		"a cluster that there is not": {"status", exitFailure, "there is no such cluster; `ktsn-cluster up` makes one"},
 	} {
 		t.Run(name, func(t *testing.T) {

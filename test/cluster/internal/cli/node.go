@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -48,9 +49,27 @@ func newLogs(s *shared) *cobra.Command {
 	return command
 }
 
+func newUsage(s *shared) *cobra.Command {
+	var during time.Duration
+	command := &cobra.Command{
+		Use:   "usage",
+		Short: "Print what the programs of the cluster, or of the hub, use of memory and processors",
+		Args:  exactly(0, "no arguments"),
+		RunE: func(command *cobra.Command, _ []string) error {
+			c, err := s.open()
+			if err != nil {
+				return err
+			}
+			return c.PrintUsage(command.Context(), during, s.stdout)
+		},
+	}
+	command.Flags().DurationVar(&during, "during", 10*time.Second, "how long it looks at processors")
+	return command
+}
+
 func newNode(s *shared) *cobra.Command {
 	command := &cobra.Command{
-		Use: "node", Short: "Switch nodes on and off, cut them off, look into them",
+		Use: "node", Short: "Switch nodes on and off, cut them off, freeze them, look into them",
 		Args: cobra.ArbitraryArgs, RunE: onlySubcommands,
 	}
 	on := func(use, short string, f func(context.Context, *cluster.Cluster, string) error) *cobra.Command {
@@ -74,6 +93,12 @@ func newNode(s *shared) *cobra.Command {
 		}),
 		on("cut", "Pull a node's cable; start puts it back", func(ctx context.Context, c *cluster.Cluster, host string) error {
 			return c.CutNode(ctx, host)
+		}),
+		on("freeze", "Stop all processes of a node, which then answers nothing", func(_ context.Context, c *cluster.Cluster, host string) error {
+			return c.Freeze(host)
+		}),
+		on("thaw", "Have a frozen node go on", func(_ context.Context, c *cluster.Cluster, host string) error {
+			return c.Thaw(host)
 		}),
 		newRestart(s), newExec(s))
 	return command

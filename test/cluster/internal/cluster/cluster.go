@@ -29,7 +29,9 @@ const DefaultDir = "/var/lib/ktsn-cluster"
 type Options struct {
 	Name string
 	// Dir holds the folders of all clusters.
-	Dir    string
+	Dir string
+	// Hub asks for the hub of a federation, which has no nodes.
+	Hub    bool
 	Nodes  int
 	Subnet netip.Prefix
 	// Builder makes what a cluster consists of.

@@ -9,6 +9,13 @@
 // whatever is there, after a complete start as after one that was killed at any step, and may itself be killed
 // and repeated. The folder of the cluster goes last.
 //
+// The hub of a federation is one of these with a machine alone, and with the WAN to which members are connected:
+//
+//	up    build ► plan saved ► network ► machine ► control plane ready ► Karmada's manifests ► Karmada ready ► WAN ► ready
+//	join  router of the member ► agent's image ► registration ► the hub finds it ready
+//
+// A member's router is the member's, and goes with it; the WAN goes with the hub.
+//
 // One program at a time changes a cluster: it holds a lock on the folder, which the kernel releases when the
 // program ends in whatever way.
 package cluster

@@ -15,7 +15,6 @@ import (
 	"golang.org/x/sync/errgroup"
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/kubernetsn/kubernetsn/test/cluster/internal/cgroups"
 	"github.com/kubernetsn/kubernetsn/test/cluster/internal/components"
 	"github.com/kubernetsn/kubernetsn/test/cluster/internal/kube"
 	"github.com/kubernetsn/kubernetsn/test/cluster/internal/network"
@@ -47,7 +46,7 @@ type start struct {
 // Up makes a cluster and waits until it can be used. One that is up already is left alone; what an interrupted
 // start left is removed first.
 func Up(ctx context.Context, options Options) (*Cluster, error) {
-	p, err := plan.New(options.Name, options.Dir, options.Nodes, options.Subnet)
+	p, err := newPlan(options)
 	if err != nil {
 		return nil, err
 	}
@@ -83,6 +82,13 @@ func Up(ctx context.Context, options Options) (*Cluster, error) {
 	return c, nil
 }
 
+func newPlan(options Options) (*plan.Plan, error) {
+	if options.Hub {
+		return plan.NewHub(options.Name, options.Dir, options.Subnet)
+	}
+	return plan.New(options.Name, options.Dir, options.Nodes, options.Subnet)
+}
+
 // existing returns the cluster if it is up, and removes what is left of one that is not.
 func (c *Cluster) existing(ctx context.Context, options Options) (*Cluster, error) {
 	found, err := Open(c.Name, options.Dir)
@@ -101,7 +107,10 @@ func (c *Cluster) existing(ctx context.Context, options Options) (*Cluster, erro
 		fmt.Fprintf(options.Progress, "removing what an unfinished start of cluster %s left\n", c.Name)
 		return nil, found.removeKeepingLock(ctx)
 	}
-	if len(found.Nodes) != options.Nodes || (options.Subnet.IsValid() && found.Subnet != options.Subnet) {
+	if found.Hub != options.Hub {
+		return nil, fmt.Errorf("there is a cluster or a hub of the name %s already; take it down first, or give this one another --name", c.Name)
+	}
+	if len(found.Nodes) != len(c.Nodes) || (options.Subnet.IsValid() && found.Subnet != options.Subnet) {
 		return nil, fmt.Errorf("cluster %s is up with %d nodes in %s; take it down first, or give this one another --name",
 			c.Name, len(found.Nodes), found.Subnet)
 	}
@@ -129,7 +138,11 @@ func (c *Cluster) removeKeepingLock(ctx context.Context) error {
 
 func (s *start) build(ctx context.Context) error {
 	s.options.Builder.Log = s.say
-	built, err := s.options.Builder.Build(ctx)
+	build := s.options.Builder.Build
+	if s.Hub {
+		build = s.options.Builder.BuildHub
+	}
+	built, err := build(ctx)
 	s.built = built
 	return err
 }
@@ -143,7 +156,11 @@ func (s *start) bringUp(ctx context.Context) error {
 	err := s.makeNodes(ctx)
 	if err == nil {
 		s.say("nodes are running")
-		if err = s.startKubernetes(ctx); err != nil && !errors.Is(ctx.Err(), context.Canceled) {
+		complete := s.startKubernetes
+		if s.Hub {
+			complete = s.startHub
+		}
+		if err = complete(ctx); err != nil && !errors.Is(ctx.Err(), context.Canceled) {
 			err = errors.Join(err, s.Explain())
 		}
 	}
@@ -171,86 +188,6 @@ func (s *start) chooseSubnet(context.Context) error {
 		s.NextSubnet()
 	}
 	return network.CheckFree(s.Plan)
-}
-
-// makeNodes makes the network and switches the nodes on.
-func (s *start) makeNodes(ctx context.Context) error {
-	credentials, err := kube.NewCredentials(s.Plan)
-	if err != nil {
-		return err
-	}
-	admin, err := credentials.Kubeconfig("kubernetes-admin", "system:masters")
-	if err != nil {
-		return err
-	}
-	if err := os.WriteFile(s.Kubeconfig(), admin, 0o600); err != nil {
-		return err
-	}
-	if err := network.CreateSwitch(ctx, s.Plan); err != nil {
-		return err
-	}
-	budgets := make([]int, len(s.Nodes))
-	if cgroups.RealtimeDivided() {
-		budgets = perNode(s.options.RealtimeBudgets, len(s.Nodes))
-	}
-	if sum := sumOf(budgets); sum > 0 {
-		if err := cgroups.GiveRealtime(ctx, s.Cgroup(), sum); err != nil {
-			return err
-		}
-	}
-	for i, host := range s.Nodes {
-		if err := s.makeNode(ctx, credentials, host, budgets[i]); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// perNode gives each of so many nodes its budget: those without one of their own have the last.
-func perNode(budgets []int, nodes int) []int {
-	all := make([]int, nodes)
-	for i := range all {
-		if len(budgets) > 0 {
-			all[i] = budgets[min(i, len(budgets)-1)]
-		}
-	}
-	return all
-}
-
-func sumOf(numbers []int) int {
-	sum := 0
-	for _, number := range numbers {
-		sum += number
-	}
-	return sum
-}
-
-func (s *start) makeNode(ctx context.Context, credentials *kube.Credentials, host plan.Node, budget int) error {
-	version, err := cgroups.Version()
-	if err != nil {
-		return err
-	}
-	setup, err := kube.Setup(credentials, host, "kubernetsn.io/pause:"+components.Tag, version)
-	if err != nil {
-		return err
-	}
-	setup.Programs = map[string]string{kube.Programs: s.built.Programs["kubernetes"]}
-	setup.Plugins, err = filepath.Glob(filepath.Join(s.built.Programs["cniplugins"], "*"))
-	if err != nil {
-		return err
-	}
-	place := s.Place(host.Name)
-	place.RealtimeBudget = budget
-	if err := node.WriteRoot(s.Root(host.Name), host.Name, setup); err != nil {
-		return err
-	}
-	if err := node.WriteSpec(place, setup); err != nil {
-		return err
-	}
-	if err := network.CreateNode(ctx, s.Plan, host); err != nil {
-		return err
-	}
-	return node.Start(ctx, place)
 }
 
 // startKubernetes waits for the control plane and gives the cluster what it has from the beginning.

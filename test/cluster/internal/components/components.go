@@ -32,15 +32,18 @@ type component struct {
 
 const versionPackage = "k8s.io/component-base/version"
 
+// kubernetes is what hubs have, too.
+var kubernetes = component{
+	name: Kubernetes,
+	tags: "selinux,notest,grpcnotrace", // those of releases
+	flags: "-X " + versionPackage + ".gitVersion=" + KubernetesVersion +
+		" -X " + versionPackage + ".gitMajor=1 -X " + versionPackage + ".gitMinor=" + kubernetesMinor +
+		" -X " + versionPackage + ".gitTreeState=clean",
+}
+
 // inventory is in the order in which it is best to start: the largest first.
 var inventory = []component{
-	{
-		name: "kubernetes",
-		tags: "selinux,notest,grpcnotrace", // those of releases
-		flags: "-X " + versionPackage + ".gitVersion=" + KubernetesVersion +
-			" -X " + versionPackage + ".gitMajor=1 -X " + versionPackage + ".gitMinor=" + kubernetesMinor +
-			" -X " + versionPackage + ".gitTreeState=clean",
-	},
+	kubernetes,
 	{name: "flannel", cgo: true}, // its UDP backend is C
 	{name: "coredns", packages: "."},
 	{name: "multus"},

@@ -38,13 +38,18 @@ func TestAKeyStandsForAllThatABuildDependsOn(t *testing.T) {
 	}
 }
 
-func TestTheVersionIsThatOfTheModule(t *testing.T) {
-	text, err := os.ReadFile("../../components/kubernetes/go.mod")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if want := "k8s.io/kubernetes " + KubernetesVersion + " "; !strings.Contains(string(text), want) {
-		t.Errorf("go.mod does not require %q", want)
+func TestTheVersionsAreThoseOfTheModules(t *testing.T) {
+	for component, want := range map[string]string{
+		Kubernetes: "k8s.io/kubernetes " + KubernetesVersion + " ",
+		Karmada:    karmadaModule + " " + KarmadaVersion + " ",
+	} {
+		text, err := os.ReadFile("../../components/" + component + "/go.mod")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(string(text), want) {
+			t.Errorf("%s/go.mod does not require %q", component, want)
+		}
 	}
 }
 

@@ -113,3 +113,11 @@ func SystemReady(client kubernetes.Interface, nodes int) func(context.Context) e
 func daemonSetReady(set *appsv1.DaemonSet, nodes int) bool {
 	return set.Status.ObservedGeneration >= set.Generation && int(set.Status.NumberReady) >= nodes
 }
+
+// Restarts counts how often containers of a pod were started again.
+func Restarts(pod *corev1.Pod) (count int32) {
+	for i := range pod.Status.ContainerStatuses {
+		count += pod.Status.ContainerStatuses[i].RestartCount
+	}
+	return count
+}

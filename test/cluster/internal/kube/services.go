@@ -27,13 +27,21 @@ type values struct {
 	PauseImage                               string
 	// CgroupVersion is 1 or 2: kubelet takes version 1 only where it is told to.
 	CgroupVersion int
+	// KataHandlers are handlers of the container runtime, each with the name of its configuration.
+	KataHandlers map[string]string
+}
+
+// kataHandlers are of a runtime that takes the pod's network interfaces, one that reads which devices there are from files, and one of the
+// first kind of which nobody tells KuberneTSN.
+var kataHandlers = map[string]string{
+	"kata-qemu": "configuration-qemu.toml", "kata-dan": "configuration-dan.toml", "kata-unnamed": "configuration-qemu.toml",
 }
 
 // Setup says what a node consists of, without programs and plugins, on a machine with cgroups of that version.
 func Setup(c *Credentials, host plan.Node, pauseImage string, cgroupVersion int) (node.Setup, error) {
 	v := values{
 		Plan: c.plan, Node: host, PodCIDR: plan.PodCIDR, ServiceCIDR: plan.ServiceCIDR, DNSService: plan.DNSService,
-		Domain: plan.Domain, PauseImage: pauseImage, CgroupVersion: cgroupVersion,
+		Domain: plan.Domain, PauseImage: pauseImage, CgroupVersion: cgroupVersion, KataHandlers: kataHandlers,
 	}
 	f := files{}
 	services := workerServices(host)
@@ -94,68 +102,18 @@ func workerServices(host plan.Node) []node.Service {
 }
 
 func controlPlaneServices(host plan.Node) []node.Service {
-	address := host.Address.String()
 	return []node.Service{
-		{Name: "etcd", Command: []string{
-			"/usr/bin/etcd",
-			"--data-dir=/var/lib/etcd",
-			"--listen-client-urls=https://127.0.0.1:2379",
-			"--advertise-client-urls=https://127.0.0.1:2379",
-			"--listen-peer-urls=https://127.0.0.1:2380",
-			"--initial-advertise-peer-urls=https://127.0.0.1:2380",
-			"--initial-cluster=default=https://127.0.0.1:2380",
-			"--client-cert-auth", "--peer-client-cert-auth",
-			"--trusted-ca-file=" + pkiDir + "etcd-ca.crt", "--peer-trusted-ca-file=" + pkiDir + "etcd-ca.crt",
-			"--cert-file=" + pkiDir + "etcd.crt", "--peer-cert-file=" + pkiDir + "etcd.crt",
-			"--key-file=" + pkiDir + "etcd.key", "--peer-key-file=" + pkiDir + "etcd.key",
-		}},
-		{Name: "kube-apiserver", Command: []string{
-			Programs + "/kube-apiserver",
-			"--advertise-address=" + address,
-			fmt.Sprintf("--secure-port=%d", plan.APIPort),
-			"--allow-privileged=true",
-			"--authorization-mode=Node,RBAC",
+		etcd(),
+		{Name: "kube-apiserver", Command: append(apiServer(host),
 			"--enable-admission-plugins=NodeRestriction",
 			"--admission-control-config-file=/etc/kubernetes/admission.yaml",
-			"--client-ca-file=" + pkiDir + "ca.crt",
-			"--tls-cert-file=" + pkiDir + "apiserver.crt", "--tls-private-key-file=" + pkiDir + "apiserver.key",
-			"--etcd-servers=https://127.0.0.1:2379",
-			"--etcd-cafile=" + pkiDir + "etcd-ca.crt",
-			"--etcd-certfile=" + pkiDir + "apiserver-etcd-client.crt",
-			"--etcd-keyfile=" + pkiDir + "apiserver-etcd-client.key",
-			"--kubelet-certificate-authority=" + pkiDir + "ca.crt",
-			"--kubelet-client-certificate=" + pkiDir + "apiserver-kubelet-client.crt",
-			"--kubelet-client-key=" + pkiDir + "apiserver-kubelet-client.key",
-			"--kubelet-preferred-address-types=InternalIP",
-			"--proxy-client-cert-file=" + pkiDir + "front-proxy-client.crt",
-			"--proxy-client-key-file=" + pkiDir + "front-proxy-client.key",
-			"--requestheader-client-ca-file=" + pkiDir + "front-proxy-ca.crt",
-			"--requestheader-allowed-names=front-proxy-client",
-			"--requestheader-extra-headers-prefix=X-Remote-Extra-",
-			"--requestheader-group-headers=X-Remote-Group",
-			"--requestheader-username-headers=X-Remote-User",
-			"--service-account-issuer=https://kubernetes.default.svc." + plan.Domain,
-			"--service-account-key-file=" + pkiDir + "sa.pub",
-			"--service-account-signing-key-file=" + pkiDir + "sa.key",
-			"--service-cluster-ip-range=" + plan.ServiceCIDR,
-		}},
-		{Name: "kube-controller-manager", Command: []string{
-			Programs + "/kube-controller-manager",
-			"--kubeconfig=/etc/kubernetes/kube-controller-manager.kubeconfig",
-			"--authentication-kubeconfig=/etc/kubernetes/kube-controller-manager.kubeconfig",
-			"--authorization-kubeconfig=/etc/kubernetes/kube-controller-manager.kubeconfig",
-			"--allocate-node-cidrs=true", "--cluster-cidr=" + plan.PodCIDR,
-			"--client-ca-file=" + pkiDir + "ca.crt",
-			"--cluster-signing-cert-file=" + pkiDir + "ca.crt", "--cluster-signing-key-file=" + pkiDir + "ca.key",
-			"--requestheader-client-ca-file=" + pkiDir + "front-proxy-ca.crt",
-			"--root-ca-file=" + pkiDir + "ca.crt",
-			"--service-account-private-key-file=" + pkiDir + "sa.key",
-			"--use-service-account-credentials=true",
-			"--leader-elect=false",
+		)},
+		{Name: "kube-controller-manager", Command: append(controllerManager(),
+			"--allocate-node-cidrs=true", "--cluster-cidr="+plan.PodCIDR,
 			"--flex-volume-plugin-dir=/var/lib/kubelet/volumeplugins",
 			// A node that is gone is noticed sooner than by default, so that tests need not wait for it.
 			"--node-monitor-grace-period=20s",
-		}},
+		)},
 		{Name: "kube-scheduler", Command: []string{
 			Programs + "/kube-scheduler",
 			"--kubeconfig=/etc/kubernetes/kube-scheduler.kubeconfig",
@@ -163,5 +121,76 @@ func controlPlaneServices(host plan.Node) []node.Service {
 			"--authorization-kubeconfig=/etc/kubernetes/kube-scheduler.kubeconfig",
 			"--leader-elect=false",
 		}},
+	}
+}
+
+func etcd() node.Service {
+	return node.Service{Name: "etcd", Command: []string{
+		"/usr/bin/etcd",
+		"--data-dir=/var/lib/etcd",
+		"--listen-client-urls=https://127.0.0.1:2379",
+		"--advertise-client-urls=https://127.0.0.1:2379",
+		"--listen-peer-urls=https://127.0.0.1:2380",
+		"--initial-advertise-peer-urls=https://127.0.0.1:2380",
+		"--initial-cluster=default=https://127.0.0.1:2380",
+		"--client-cert-auth", "--peer-client-cert-auth",
+		"--trusted-ca-file=" + pkiDir + "etcd-ca.crt", "--peer-trusted-ca-file=" + pkiDir + "etcd-ca.crt",
+		"--cert-file=" + pkiDir + "etcd.crt", "--peer-cert-file=" + pkiDir + "etcd.crt",
+		"--key-file=" + pkiDir + "etcd.key", "--peer-key-file=" + pkiDir + "etcd.key",
+	}}
+}
+
+// etcdClient are the options with which an API server reaches etcd.
+func etcdClient() []string {
+	return []string{
+		"--etcd-servers=https://127.0.0.1:2379",
+		"--etcd-cafile=" + pkiDir + "etcd-ca.crt",
+		"--etcd-certfile=" + pkiDir + "apiserver-etcd-client.crt",
+		"--etcd-keyfile=" + pkiDir + "apiserver-etcd-client.key",
+	}
+}
+
+// apiServer is what those of clusters and of hubs have in common.
+func apiServer(host plan.Node) []string {
+	return append([]string{
+		Programs + "/kube-apiserver",
+		"--advertise-address=" + host.Address.String(),
+		fmt.Sprintf("--secure-port=%d", plan.APIPort),
+		"--allow-privileged=true",
+		"--authorization-mode=Node,RBAC",
+		"--client-ca-file=" + pkiDir + "ca.crt",
+		"--tls-cert-file=" + pkiDir + "apiserver.crt", "--tls-private-key-file=" + pkiDir + "apiserver.key",
+		"--kubelet-certificate-authority=" + pkiDir + "ca.crt",
+		"--kubelet-client-certificate=" + pkiDir + "apiserver-kubelet-client.crt",
+		"--kubelet-client-key=" + pkiDir + "apiserver-kubelet-client.key",
+		"--kubelet-preferred-address-types=InternalIP",
+		"--proxy-client-cert-file=" + pkiDir + "front-proxy-client.crt",
+		"--proxy-client-key-file=" + pkiDir + "front-proxy-client.key",
+		"--requestheader-client-ca-file=" + pkiDir + "front-proxy-ca.crt",
+		"--requestheader-allowed-names=front-proxy-client",
+		"--requestheader-extra-headers-prefix=X-Remote-Extra-",
+		"--requestheader-group-headers=X-Remote-Group",
+		"--requestheader-username-headers=X-Remote-User",
+		"--service-account-issuer=https://kubernetes.default.svc." + plan.Domain,
+		"--service-account-key-file=" + pkiDir + "sa.pub",
+		"--service-account-signing-key-file=" + pkiDir + "sa.key",
+		"--service-cluster-ip-range=" + plan.ServiceCIDR,
+	}, etcdClient()...)
+}
+
+// controllerManager is what those of clusters and of hubs have in common.
+func controllerManager() []string {
+	return []string{
+		Programs + "/kube-controller-manager",
+		"--kubeconfig=/etc/kubernetes/kube-controller-manager.kubeconfig",
+		"--authentication-kubeconfig=/etc/kubernetes/kube-controller-manager.kubeconfig",
+		"--authorization-kubeconfig=/etc/kubernetes/kube-controller-manager.kubeconfig",
+		"--client-ca-file=" + pkiDir + "ca.crt",
+		"--cluster-signing-cert-file=" + pkiDir + "ca.crt", "--cluster-signing-key-file=" + pkiDir + "ca.key",
+		"--requestheader-client-ca-file=" + pkiDir + "front-proxy-ca.crt",
+		"--root-ca-file=" + pkiDir + "ca.crt",
+		"--service-account-private-key-file=" + pkiDir + "sa.key",
+		"--use-service-account-credentials=true",
+		"--leader-elect=false",
 	}
 }

@@ -51,25 +51,28 @@ func CheckFree(p *plan.Plan) error {
 	return nil
 }
 
+// addBridge makes a bridge in a network namespace of its own.
+func addBridge(ctx context.Context, namespace string) error {
+	if err := addNamespace(ctx, namespace); err != nil {
+		return err
+	}
+	if err := batch(ctx, namespace, "link add "+bridge+" type bridge", "link set "+bridge+" up"); err != nil {
+		return err
+	}
+	// Frames that pass are nobody's business here, whatever the kernel's default is.
+	const filter = "/proc/sys/net/bridge/bridge-nf-call-iptables"
+	if _, err := os.Stat(filter); err != nil {
+		return nil // it has no filter of bridges
+	}
+	return inNamespace(ctx, namespace, "sh", "-c", "echo 0 >"+filter)
+}
+
 // CreateSwitch makes the bridge between the nodes, and this machine's link to it.
 func CreateSwitch(ctx context.Context, p *plan.Plan) error {
-	if err := addNamespace(ctx, p.Switch()); err != nil {
+	if err := addBridge(ctx, p.Switch()); err != nil {
 		return err
 	}
-	err := batch(ctx, p.Switch(),
-		"link add "+bridge+" type bridge",
-		"link set "+bridge+" up")
-	if err != nil {
-		return err
-	}
-	// Frames between nodes are nobody's business here, whatever the kernel's default is.
-	filter := "/proc/sys/net/bridge/bridge-nf-call-iptables"
-	if _, err := os.Stat(filter); err == nil {
-		if err := inNamespace(ctx, p.Switch(), "sh", "-c", "echo 0 >"+filter); err != nil {
-			return err
-		}
-	}
-	err = batch(ctx, "", fmt.Sprintf("link add %s type veth peer name %s netns %s", p.MachineLink(), machinePort, p.Switch()))
+	err := batch(ctx, "", fmt.Sprintf("link add %s type veth peer name %s netns %s", p.MachineLink(), machinePort, p.Switch()))
 	if err != nil {
 		return err
 	}
@@ -84,7 +87,7 @@ func CreateSwitch(ctx context.Context, p *plan.Plan) error {
 }
 
 // CreateNode makes a node's network namespace and connects it. Services' addresses are routed to the uplink so
-// that the node's own programs reach them; there is no other way out.
+// that the node's own programs reach them; there is no other way out but the router of a federation.
 func CreateNode(ctx context.Context, p *plan.Plan, node plan.Node) error {
 	namespace := p.Namespace(node.Name)
 	if err := addNamespace(ctx, namespace); err != nil {
@@ -99,11 +102,15 @@ func CreateNode(ctx context.Context, p *plan.Plan, node plan.Node) error {
 	if err != nil {
 		return err
 	}
-	return batch(ctx, namespace,
+	err = batch(ctx, namespace,
 		"link set lo up",
 		fmt.Sprintf("addr add %s dev %s", netip.PrefixFrom(node.Address, p.Subnet.Bits()), plan.Uplink),
 		fmt.Sprintf("link set %s up", plan.Uplink),
 		fmt.Sprintf("route add %s dev %s src %s", plan.ServiceCIDR, plan.Uplink, node.Address))
+	if err != nil {
+		return err
+	}
+	return routeNode(ctx, p, node)
 }
 
 // SetConnected cuts a node off the others, as if its cable were pulled at the switch, or connects it again.

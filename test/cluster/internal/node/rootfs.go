@@ -74,7 +74,9 @@ func WriteRoot(root, host string, setup Setup) error {
 		}
 	}
 	for name, file := range baseFiles(host, setup.ID) {
-		setup.Files[name] = file
+		if _, given := setup.Files[name]; !given {
+			setup.Files[name] = file
+		}
 	}
 	for _, service := range setup.Services {
 		setup.Files[service.file()] = File{Content: service.script(), Mode: 0o755}

@@ -9,4 +9,10 @@
 //	                            └───────────────────────────────┘
 //
 // Switch and nodes are network namespaces. Only the interface ktsnc<id> is this machine's.
+//
+// The clusters of a federation have a router each, and so has the hub, whose network namespaces also include the WAN:
+//
+//	switch             router                     WAN (of the hub)
+//	br0 ──── router ─── eth0 .2    wan .<number> ─── site-<id> ┐
+//	                                                         br0 ─── the routers of others
 package plan

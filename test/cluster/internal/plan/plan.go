@@ -31,7 +31,12 @@ const (
 // MaxNodes is what the machine's memory and the addresses of one subnet allow at most.
 const MaxNodes = 20
 
-const firstNodeHost = 11
+// The addresses of a subnet that have a purpose; the rest are nodes'.
+const (
+	machineHost   = 1
+	routerHost    = 2
+	firstNodeHost = 11
+)
 
 // addressPool is where subnets come from: the range for benchmarks (RFC 2544), which nobody routes.
 var addressPool = netip.MustParsePrefix("198.18.0.0/15")
@@ -46,6 +51,8 @@ type Plan struct {
 	Dir string `json:"dir"`
 	// ID is in all names on this machine.
 	ID string `json:"id"`
+	// Hub says that this is no cluster with nodes but the hub of a federation, a machine alone.
+	Hub bool `json:"hub,omitempty"`
 }
 
 // Node is a machine of the cluster.
@@ -82,6 +89,19 @@ func New(name, root string, nodes int, subnet netip.Prefix) (*Plan, error) {
 	return plan, nil
 }
 
+// HubHost is what the machine of a hub is called.
+const HubHost = "hub"
+
+// NewHub plans the hub of a federation: what a control plane needs is on its only machine.
+func NewHub(name, root string, subnet netip.Prefix) (*Plan, error) {
+	plan, err := New(name, root, 1, subnet)
+	if err != nil {
+		return nil, err
+	}
+	plan.Hub, plan.Nodes[0].Name = true, HubHost
+	return plan, nil
+}
+
 // NextSubnet moves the nodes to the subnet behind, for when this machine uses the one that followed from the name.
 func (p *Plan) NextSubnet() {
 	bytes := p.Subnet.Addr().As4()
@@ -106,7 +126,10 @@ func host(subnet netip.Prefix, number int) netip.Addr {
 }
 
 // Machine is this machine's address among the nodes.
-func (p *Plan) Machine() netip.Addr { return host(p.Subnet, 1) }
+func (p *Plan) Machine() netip.Addr { return host(p.Subnet, machineHost) }
+
+// RouterAddress is that of the cluster's router among the nodes, if it is part of a federation.
+func (p *Plan) RouterAddress() netip.Addr { return host(p.Subnet, routerHost) }
 
 // ControlPlane is the node that also runs the control plane.
 func (p *Plan) ControlPlane() Node { return p.Nodes[0] }
@@ -123,13 +146,24 @@ func (p *Plan) Node(name string) (Node, error) {
 }
 
 // Prefix opens the name of each network namespace and the cgroup.
-func (p *Plan) Prefix() string { return "ktsnc-" + p.ID }
+func (p *Plan) Prefix() string { return prefix + p.ID }
+
+const prefix = "ktsnc-"
 
 // Namespace is the network namespace of a node.
 func (p *Plan) Namespace(node string) string { return p.Prefix() + "-" + node }
 
 // Switch is the network namespace with the bridge that joins the nodes.
 func (p *Plan) Switch() string { return p.Prefix() + "-switch" }
+
+// Router is the network namespace of the router between the nodes and the WAN of a federation.
+func (p *Plan) Router() string { return RouterOf(p.ID) }
+
+// RouterOf is the Router of the cluster with that ID.
+func RouterOf(id string) string { return prefix + id + "-router" }
+
+// WAN is the network namespace of the network between the routers of a federation, of which this is the hub.
+func (p *Plan) WAN() string { return p.Prefix() + "-wan" }
 
 // MachineLink is this machine's interface towards the nodes.
 func (p *Plan) MachineLink() string { return "ktsnc" + p.ID }

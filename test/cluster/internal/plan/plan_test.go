@@ -109,3 +109,20 @@ func TestPlanIsReadBackAsItWasSaved(t *testing.T) {
 		t.Errorf("got %+v, want %+v", read, plan)
 	}
 }
+
+func TestAHubIsOneMachineWithARouterBesideIt(t *testing.T) {
+	hub, err := NewHub("fed", "/nowhere", netip.MustParsePrefix("198.18.7.0/24"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(hub.Nodes) != 1 || hub.ControlPlane().Name != HubHost || !hub.Hub {
+		t.Errorf("it is %+v", hub)
+	}
+	addresses := map[netip.Addr]bool{hub.Machine(): true, hub.RouterAddress(): true, hub.ControlPlane().Address: true}
+	if len(addresses) != 3 {
+		t.Errorf("machine, router and hub have %v", addresses)
+	}
+	if hub.Router() != RouterOf(hub.ID) {
+		t.Errorf("its router is %s, and of its ID %s", hub.Router(), RouterOf(hub.ID))
+	}
+}

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package links
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+)
+
+// kernelMemory is what the kernel itself has: of the machine, so that others change it, too.
+func kernelMemory() (bytes float64, err error) {
+	text, err := os.ReadFile("/proc/meminfo")
+	if err != nil {
+		return 0, err
+	}
+	found := 0
+	for line := range strings.Lines(string(text)) {
+		name, rest, _ := strings.Cut(line, ":")
+		if name != "Slab" && name != "Percpu" {
+			continue
+		}
+		kilobytes, err := strconv.ParseFloat(strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(rest), "kB")), 64)
+		if err != nil {
+			return 0, fmt.Errorf("read %s of /proc/meminfo: %w", name, err)
+		}
+		bytes += kilobytes * 1024
+		found++
+	}
+	if found != 2 {
+		return 0, fmt.Errorf("/proc/meminfo has %d of Slab and Percpu", found)
+	}
+	return bytes, nil
+}
+
+// residentMemory is that of a program.
+func residentMemory(pid int) (bytes float64, err error) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", pid))
+	if err != nil {
+		return 0, err
+	}
+	fields := strings.Fields(string(text))
+	if len(fields) < 2 {
+		return 0, fmt.Errorf("/proc/%d/statm is %q", pid, text)
+	}
+	pages, err := strconv.ParseFloat(fields[1], 64)
+	return pages * float64(os.Getpagesize()), err
+}

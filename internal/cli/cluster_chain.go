@@ -1,0 +1,247 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/netip"
+	"slices"
+	"strings"
+	"text/tabwriter"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+
+	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
+	"github.com/kubernetsn/kubernetsn/internal/cli/clusterreader"
+	"github.com/kubernetsn/kubernetsn/internal/node/hops"
+	"github.com/kubernetsn/kubernetsn/internal/shared/control"
+)
+
+// chainOptions say of which pod's links the way is followed.
+type chainOptions struct {
+	where
+	control, pod, interfaceName, to, format string
+}
+
+// chainStep is one link of a chain.
+type chainStep struct {
+	Link     string           `json:"link"`
+	Client   v1alpha1.LinkEnd `json:"client"`
+	Endpoint v1alpha1.LinkEnd `json:"endpoint"`
+	VNI      int32            `json:"vni"`
+	Up       bool             `json:"up"`
+	// Timed tells that messages keep their transmit times on this link.
+	Timed bool `json:"timed"`
+	// Reason says why it is not up.
+	Reason string `json:"reason,omitempty"`
+}
+
+// chain is the way of a pod's packets over links.
+type chain struct {
+	Service string      `json:"service"`
+	Steps   []chainStep `json:"steps"`
+	// Hops are who answered packets of the client; Fault says why nobody was asked.
+	Hops  []hops.Hop `json:"hops"`
+	Fault string     `json:"fault,omitempty"`
+}
+
+// traceChain shows the ways of a pod over its links, or with an address asks for the way there from a pod of this node.
+func traceChain(ctx context.Context, o *chainOptions, out io.Writer) error {
+	if o.pod == "" {
+		return errors.New("--pod is missing: the way of which pod's packets is it")
+	}
+	if o.to != "" {
+		return o.ask(ctx, out)
+	}
+	c, err := o.open()
+	if err != nil {
+		return err
+	}
+	chains, err := readChains(ctx, c, o.pod, o.interfaceName)
+	if err != nil {
+		return err
+	}
+	for i := range chains {
+		chains[i].trace(ctx, c)
+	}
+	if o.format == "json" {
+		return printJSON(out, chains)
+	}
+	return printChains(out, chains)
+}
+
+// ask asks from a pod of this node.
+func (o *chainOptions) ask(ctx context.Context, out io.Writer) error {
+	to, err := netip.ParseAddr(o.to)
+	if err != nil {
+		return fmt.Errorf("--to %q: give an IP address", o.to)
+	}
+	var endpoints []control.AttachedEndpoint
+	var identity string
+	err = withClient(ctx, o.control, func(ctx context.Context, client *control.Client) error {
+		pods, err := client.Pods(ctx)
+		if err != nil {
+			return err
+		}
+		if identity, err = identityOf(pods, o.pod); err != nil {
+			return fmt.Errorf("--pod %w", err)
+		}
+		endpoints, err = client.Endpoints(ctx)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	at := slices.IndexFunc(endpoints, func(one control.AttachedEndpoint) bool {
+		return one.Identity == identity && one.Interface == o.interfaceName
+	})
+	if at < 0 {
+		return fmt.Errorf("--interface %q: ktsnd knows none of that name of pod %s; `ktsn status` lists them", o.interfaceName, o.pod)
+	}
+	found, err := hops.Find(ctx, endpoints[at].Netns, o.interfaceName, to)
+	switch {
+	case err != nil:
+		return err
+	case o.format == "json":
+		return printJSON(out, found)
+	}
+	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	printHops(table, found, nil)
+	return table.Flush()
+}
+
+// readChains finds the links of which a pod is the client at the beginning, and those that follow.
+func readChains(ctx context.Context, c *clusterreader.Cluster, pod, interfaceName string) ([]chain, error) {
+	namespace, name, ok := strings.Cut(pod, "/")
+	if !ok {
+		namespace, name = "default", pod
+	}
+	links, err := clusterreader.List[v1alpha1.TSNLink](ctx, c, clusterreader.TSNLinks, "", "", "")
+	if err != nil {
+		return nil, fmt.Errorf("list the cluster's TSNLinks: %w", err)
+	}
+	slices.SortFunc(links, func(a, b v1alpha1.TSNLink) int { return strings.Compare(a.Name, b.Name) })
+	var chains []chain
+	for i := range links {
+		client := &links[i].Spec.Client
+		if client.Namespace == namespace && client.Pod == name && links[i].Spec.Hop == 0 && (interfaceName == "" || client.Interface == interfaceName) {
+			chains = append(chains, chain{Service: links[i].Spec.Service, Steps: follow(links, &links[i])})
+		}
+	}
+	if len(chains) == 0 {
+		return nil, fmt.Errorf("pod %s/%s is the client of no link; `kubectl get tsnlinks -A` lists them", namespace, name)
+	}
+	return chains, nil
+}
+
+// follow are the steps from the first on. A pod in the middle has one link onwards.
+func follow(links []v1alpha1.TSNLink, first *v1alpha1.TSNLink) []chainStep {
+	var steps []chainStep
+	for at := first; at != nil && len(steps) < hops.Most; {
+		steps = append(steps, stepOf(at))
+		next := slices.IndexFunc(links, func(one v1alpha1.TSNLink) bool {
+			return one.Spec.Service == at.Spec.Service && one.Spec.Hop == at.Spec.Hop+1 && one.Spec.Client.UID == at.Spec.Endpoint.UID
+		})
+		if next < 0 {
+			break
+		}
+		at = &links[next]
+	}
+	return steps
+}
+
+func stepOf(link *v1alpha1.TSNLink) chainStep {
+	step := chainStep{
+		Link: link.Namespace + "/" + link.Name, Client: link.Spec.Client, Endpoint: link.Spec.Endpoint, VNI: link.Spec.VNI, Timed: link.Spec.Hop == 0,
+		Reason: "nobody has said whether it is up",
+	}
+	if is := meta.FindStatusCondition(link.Status.Conditions, v1alpha1.ConditionUp); is != nil {
+		step.Up, step.Reason = is.Status == "True", is.Message
+	}
+	return step
+}
+
+// trace sends packets from the client, on its node, to the last endpoint.
+func (ch *chain) trace(ctx context.Context, c *clusterreader.Cluster) {
+	first, last := &ch.Steps[0].Client, &ch.Steps[len(ch.Steps)-1].Endpoint
+	to, err := netip.ParsePrefix(last.Addresses[0])
+	if err != nil {
+		ch.Fault = fmt.Sprintf("the last endpoint has the address %q", last.Addresses[0])
+		return
+	}
+	var answer bytes.Buffer
+	err = c.Ktsn(ctx, first.Node, &answer, "trace", "--chain", "--pod", first.UID, "--interface", first.Interface, "--to", to.Addr().String(), "--output", "json")
+	if err == nil {
+		err = json.Unmarshal(answer.Bytes(), &ch.Hops)
+	}
+	if err != nil {
+		ch.Fault = err.Error()
+	}
+}
+
+func printChains(out io.Writer, chains []chain) error {
+	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	for i := range chains {
+		ch := &chains[i]
+		fmt.Fprintf(table, "service %s\n", ch.Service)
+		for at := range ch.Steps {
+			step := &ch.Steps[at]
+			state, times := "up", "forwarded at once"
+			if !step.Up {
+				state = "not up: " + step.Reason
+			}
+			if step.Timed {
+				times = "timed"
+			}
+			fmt.Fprintf(table, "  %s\t%s\tto\t%s\tVNI %d\t%s\t%s\n", step.Link, endName(&step.Client), endName(&step.Endpoint), step.VNI, times, state)
+		}
+		if ch.Fault != "" {
+			fmt.Fprintf(table, "  no packet was sent: %s\n", ch.Fault)
+			continue
+		}
+		printHops(table, ch.Hops, ch.Steps)
+	}
+	return table.Flush()
+}
+
+func endName(end *v1alpha1.LinkEnd) string {
+	where := end.Node
+	if end.Cluster != "" {
+		where = end.Cluster + "/" + where
+	}
+	return fmt.Sprintf("%s/%s %s on %s", end.Namespace, end.Pod, end.Interface, where)
+}
+
+// printHops says who answered, and which pod it is if a step has the address.
+func printHops(table io.Writer, found []hops.Hop, steps []chainStep) {
+	for _, hop := range found {
+		switch {
+		case !hop.Address.IsValid():
+			fmt.Fprintf(table, "  hop %d\tnobody answered\n", hop.TTL)
+		default:
+			fmt.Fprintf(table, "  hop %d\t%s\t%v\t%s\n", hop.TTL, hop.Address, hop.After, podAt(steps, hop.Address))
+		}
+	}
+	if len(found) > 0 && !found[len(found)-1].Arrived {
+		fmt.Fprintln(table, "  packets do not arrive at the last endpoint")
+	}
+}
+
+// podAt is the pod in the chain that has an address.
+func podAt(steps []chainStep, address netip.Addr) string {
+	for i := range steps {
+		for _, end := range []*v1alpha1.LinkEnd{&steps[i].Endpoint, &steps[i].Client} {
+			for _, text := range end.Addresses {
+				if own, err := netip.ParsePrefix(text); err == nil && own.Addr() == address {
+					return endName(end)
+				}
+			}
+		}
+	}
+	return ""
+}

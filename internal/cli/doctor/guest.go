@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package doctor
+
+import (
+	"context"
+	"encoding/json"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kubernetsn/kubernetsn/internal/guest/kernelconfig"
+	"github.com/kubernetsn/kubernetsn/internal/node/capture"
+	"github.com/kubernetsn/kubernetsn/internal/shared/tsnnetwork"
+)
+
+const (
+	guestProgram = "ktsn-guest"
+	guestDocs    = "docs/kata.md says what the machine needs"
+)
+
+// guestStatus is what of `ktsn-guest status --output json` counts.
+type guestStatus struct {
+	Interface string            `json:"interface"`
+	Known     bool              `json:"known"`
+	BoundNs   uint64            `json:"bound_ns"`
+	Sent      uint64            `json:"sent"`
+	Refused   map[string]uint64 `json:"refused"`
+}
+
+// guest says whether frames leave the pod's machine with their transmit time. Machines of Kata run the pod's containers; into others
+// nobody looks from here.
+func (d *Doctor) guest(ctx context.Context, pod *corev1.Pod, networks []string) {
+	if !isOfKata(pod) {
+		return
+	}
+	const about = "guest"
+	container := guestContainer(pod)
+	if container == "" {
+		d.say(Note, about, guestDocs+"; a machine whose own queueing disciplines release frames, or that sends by class alone, does without",
+			"no container of the pod runs %s, so frames leave the machine without their transmit time", guestProgram)
+		return
+	}
+	d.guestKernel(ctx, pod, container, Bad, kernelconfig.Held)
+	d.guestKernel(ctx, pod, container, Note, kernelconfig.Clock)
+	arguments := []string{"status", "--output", "json"}
+	var asked []string
+	for i := range networks {
+		asked = append(asked, tsnnetwork.InterfaceOf(i))
+		arguments = append(arguments, "--interface", asked[i])
+	}
+	d.taiOffset(ctx, pod)
+	said, err := d.AskGuest(ctx, pod, container, arguments...)
+	if err != nil {
+		d.unseen(about, err)
+		return
+	}
+	var all []guestStatus
+	if err := json.Unmarshal([]byte(said), &all); err != nil {
+		d.unseen(about, err)
+		return
+	}
+	for _, name := range asked {
+		at := slices.IndexFunc(all, func(one guestStatus) bool { return one.Interface == name })
+		if at < 0 {
+			d.say(Note, about+" at "+name, "the container must run the "+guestProgram+" of this release", "%s was asked, and says nothing of this interface", guestProgram)
+			continue
+		}
+		d.guestAt(&all[at])
+	}
+}
+
+// guestContainer is the name of the container that runs ktsn-guest; "": none does.
+func guestContainer(pod *corev1.Pod) string {
+	name, _ := guestCommand(pod)
+	return name
+}
+
+// guestCommand is the container that runs ktsn-guest, with the words behind that; "": none does.
+func guestCommand(pod *corev1.Pod) (container string, arguments []string) {
+	for _, one := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
+		words := slices.Concat(one.Command, one.Args)
+		at := slices.IndexFunc(words, func(word string) bool { return path.Base(word) == guestProgram })
+		if at >= 0 && slices.Contains(words[at:], "run") {
+			return one.Name, words[at+1:]
+		}
+	}
+	return "", nil
+}
+
+func (d *Doctor) guestAt(at *guestStatus) {
+	about := "guest at " + at.Interface
+	switch unsure := at.Refused[capture.ReasonUnsure]; {
+	case !at.Known:
+		d.say(Bad, about, "the log of "+guestProgram+" says why; Kata's machines have no virtio port, and on KVM the host's clock is read by ptp_kvm (docs/kata.md)",
+			"the host's time is not known in the machine, so frames with a transmit time are dropped there: %d so far", unsure)
+	case unsure > 0:
+		d.say(Note, about, "the log of "+guestProgram+" says since when the host's time is known", "the host's time is known within %v; before it was, or while it "+
+			"was not, %d frames with a transmit time were dropped, and %d left", time.Duration(at.BoundNs), unsure, at.Sent)
+	default:
+		d.ok(about, "the host's time is known within %v, and %d frames left with their transmit time", time.Duration(at.BoundNs), at.Sent)
+	}
+}
+
+// taiOffset compares what ktsn-guest is told of the node's CLOCK_TAI with what that is. By ptp_kvm a wrong one is off by whole seconds,
+// which nobody in the machine can see.
+func (d *Doctor) taiOffset(ctx context.Context, pod *corev1.Pod) {
+	const option, about = "--tai-offset", "guest's CLOCK_TAI"
+	_, words := guestCommand(pod)
+	told := optionOf(words, option)
+	if told == "" || optionOf(words, "--host-clock") == "port" {
+		return
+	}
+	state, err := d.AskKtsnd(ctx, pod.Spec.NodeName)
+	if err != nil || state.Status == nil {
+		return // said where ktsnd is looked at
+	}
+	if is := strconv.Itoa(state.Status.Clock.TAIOffsetS); told != is {
+		d.say(Bad, about, "give "+guestProgram+" "+option+" "+is+", or have the node's kernel told (docs/clocks.md), and make the pod anew",
+			"%s has %s %s, and on node %s CLOCK_TAI is %s s ahead: by ptp_kvm frames leave off by the difference", guestProgram, option, told, pod.Spec.NodeName, is)
+	}
+}
+
+// optionOf is the value of an option among the words of a command; "": it is not there.
+func optionOf(words []string, option string) string {
+	for i, word := range words {
+		if value, is := strings.CutPrefix(word, option+"="); is {
+			return value
+		}
+		if word == option && i+1 < len(words) {
+			return words[i+1]
+		}
+	}
+	return ""
+}
+
+// guestKernel names what the machine's kernel lacks of some parts. It is a note of parts that only some machines need all of.
+func (d *Doctor) guestKernel(ctx context.Context, pod *corev1.Pod, container string, level Level, parts ...kernelconfig.Part) {
+	var names []string
+	for _, part := range parts {
+		names = append(names, string(part))
+	}
+	about := "guest's kernel, for " + strings.Join(names, " and ")
+	said, err := d.AskGuest(ctx, pod, container, "kernel", "check", "--for", strings.Join(names, ","))
+	var missing []string
+	for line := range strings.Lines(said) {
+		if strings.HasPrefix(line, "CONFIG_") {
+			missing = append(missing, strings.TrimSpace(line))
+		}
+	}
+	switch {
+	case len(missing) > 0:
+		d.say(level, about, "`ktsn-guest kernel config` prints a fragment for Kata's kernel builder", "%s", strings.Join(missing, "; "))
+	case err != nil:
+		d.unseen(about, err)
+	default:
+		d.ok(about, "%s", said)
+	}
+}

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"go.yaml.in/yaml/v3"
+
+	"github.com/kubernetsn/kubernetsn/internal/shared/subcommands"
+)
+
+const fedLong = `Asks ktsn-federator, which has clusters act together. All is done with the rights that the token has at the hub.
+
+The federator is found by --server, --ca and --token-file, or by a file in YAML with the keys server, ca (a file), and token or
+tokenFile, which --config or KTSN_FED_CONFIG names.`
+
+func newFed(env *subcommands.Environment) *cobra.Command {
+	at := &fedServer{}
+	group := subcommands.Group("fed", "Have clusters act together: join, deploy, move, look where things run",
+		newFedJoin(env, at), newFedEnroll(env, at), newFedUnjoin(env, at), newFedClusters(env, at), newFedDeploy(env, at), newFedMove(env, at), newFedDelete(env, at),
+		newFedWhere(env, at), newFedNetworks(env, at), newFedLinks(env, at), newFedEvents(env, at), newFedWatch(env, at))
+	group.Long = fedLong
+	at.add(group)
+	return group
+}
+
+// fedServer is where the federator is, and who asks.
+type fedServer struct{ config, server, ca, token, tokenFile string }
+
+// add has all commands of a group take the options.
+func (s *fedServer) add(group *cobra.Command) {
+	flags := group.PersistentFlags()
+	flags.StringVar(&s.config, "config", os.Getenv("KTSN_FED_CONFIG"), "`FILE` that says how to reach the federator (KTSN_FED_CONFIG)")
+	flags.StringVar(&s.server, "server", "", "`URL` of the federator, such as https://federator.example.org:8443")
+	flags.StringVar(&s.ca, "ca", "", "`FILE` with the certificate of the federator's authority in PEM; without it, those of this machine count")
+	flags.StringVar(&s.token, "token", "", "bearer `TOKEN` of the hub; others on this machine can read it")
+	flags.StringVar(&s.tokenFile, "token-file", "", "`FILE` with the token")
+}
+
+// fedConfig is the file.
+type fedConfig struct {
+	Server    string `yaml:"server"`
+	CA        string `yaml:"ca"`
+	Token     string `yaml:"token"`
+	TokenFile string `yaml:"tokenFile"`
+}
+
+// open reads the files. Options count more than the configuration's.
+func (s *fedServer) open() (*fedClient, error) {
+	if err := s.read(); err != nil {
+		return nil, err
+	}
+	if s.server == "" {
+		return nil, subcommands.Usage(fmt.Errorf("no federator is named; give --server, or --config"))
+	}
+	if s.token == "" && s.tokenFile != "" {
+		text, err := os.ReadFile(s.tokenFile)
+		if err != nil {
+			return nil, fmt.Errorf("read the token: %w", err)
+		}
+		s.token = strings.TrimSpace(string(text))
+	}
+	if s.token == "" {
+		return nil, subcommands.Usage(fmt.Errorf("there is no token; give --token-file, or one in the file of --config"))
+	}
+	return newFedClient(s.server, s.ca, s.token)
+}
+
+func (s *fedServer) read() error {
+	if s.config == "" {
+		return nil
+	}
+	text, err := os.ReadFile(s.config)
+	if err != nil {
+		return fmt.Errorf("read how to reach the federator: %w", err)
+	}
+	var file fedConfig
+	if err := yaml.Unmarshal(text, &file); err != nil {
+		return fmt.Errorf("read how to reach the federator: %s: %w", s.config, err)
+	}
+	for _, one := range []struct {
+		option *string
+		value  string
+	}{{&s.server, file.Server}, {&s.ca, file.CA}} {
+		if *one.option == "" {
+			*one.option = one.value
+		}
+	}
+	if s.token == "" && s.tokenFile == "" {
+		s.token, s.tokenFile = file.Token, file.TokenFile
+	}
+	return nil
+}
+
+// splitWorkload reads NAMESPACE/NAME.
+func splitWorkload(text string) (namespace, name string, err error) {
+	namespace, name, found := strings.Cut(text, "/")
+	if !found || namespace == "" || name == "" || strings.Contains(name, "/") {
+		return "", "", subcommands.Usage(fmt.Errorf("%q is no workload; write NAMESPACE/NAME, such as default/web", text))
+	}
+	return namespace, name, nil
+}

@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"bytes"
+	"crypto/sha256"
+	_ "embed"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"text/template"
+
+	"github.com/spf13/cobra"
+
+	"github.com/kubernetsn/kubernetsn/internal/shared/federation"
+)
+
+// defaultAgentImage is Karmada's own.
+const defaultAgentImage = "docker.io/karmada/karmada-agent:v1.18.2"
+
+//go:embed fed_agent.yaml
+var agentManifestText string
+
+var agentManifest = template.Must(template.New("agent").Parse(agentManifestText))
+
+// agentFiles are what is written for a cluster's agent.
+type agentFiles struct{ kubeconfig, manifest, image string }
+
+// add has a command take where they are written.
+func (f *agentFiles) add(command *cobra.Command) {
+	flags := command.Flags()
+	flags.StringVar(&f.kubeconfig, "agent-kubeconfig", "", "`FILE` to write, by which karmada-agent reaches the hub, with a new key")
+	flags.StringVar(&f.manifest, "agent-manifest", "", "`FILE` to write, for kubectl apply in the cluster: karmada-agent, with a new key")
+	flags.StringVar(&f.image, "agent-image", defaultAgentImage, "`IMAGE` of karmada-agent in that manifest")
+}
+
+func (f *agentFiles) none() bool { return f.kubeconfig == "" && f.manifest == "" }
+
+// write writes the files, whose contents have a key in them.
+func (f *agentFiles) write(cluster string, kubeconfig []byte) error {
+	if f.kubeconfig != "" {
+		if err := writePrivate(f.kubeconfig, kubeconfig); err != nil {
+			return fmt.Errorf("write how the agent reaches the hub: %w", err)
+		}
+	}
+	if f.manifest == "" {
+		return nil
+	}
+	sum := sha256.Sum256(kubeconfig)
+	image, err := json.Marshal(f.image) // which is a text of YAML
+	if err != nil {
+		return fmt.Errorf("write the manifest of the agent: %w", err)
+	}
+	var text bytes.Buffer
+	if err := agentManifest.Execute(&text, map[string]string{
+		"Cluster": cluster, "Image": string(image), "Kubeconfig": base64.StdEncoding.EncodeToString(kubeconfig), "Sum": "sha256-" + hex.EncodeToString(sum[:8]),
+	}); err != nil {
+		return fmt.Errorf("write the manifest of the agent: %w", err)
+	}
+	if err := writePrivate(f.manifest, text.Bytes()); err != nil {
+		return fmt.Errorf("write the manifest of the agent: %w", err)
+	}
+	return nil
+}
+
+// print says what is left to do with the files.
+func (f *agentFiles) print(out io.Writer, cluster string) {
+	if f.kubeconfig != "" {
+		fmt.Fprintf(out, agentSteps, f.kubeconfig, cluster, f.kubeconfig, cluster)
+	}
+	if f.manifest != "" {
+		fmt.Fprintf(out, agentStep, f.manifest, cluster, f.manifest)
+	}
+}
+
+const agentStep = `%s has karmada-agent of cluster %s and its key. In the cluster:
+
+    kubectl apply -f %s
+`
+
+// agentSteps are what is left to do with the file. With report-secrets as it is by default, the agent would give the hub credentials of the cluster. The
+// controller that renews the certificate is off by default, and knows no other Secret than this.
+const agentSteps = `%s says how karmada-agent of cluster %s reaches the hub. In the cluster, give it to the agent by this Secret:
+
+    kubectl create namespace karmada-system
+    kubectl -n karmada-system create secret generic karmada-kubeconfig --from-file=karmada-kubeconfig=%s
+
+The agent mounts the Secret at /etc/karmada and runs as follows. It may read and write that Secret, and renews its certificate there.
+
+    karmada-agent --karmada-kubeconfig=/etc/karmada/karmada-kubeconfig --cluster-name=%s --report-secrets=None --leader-elect-resource-namespace=karmada-cluster '--controllers=*,certRotation'
+`
+
+// writePrivate makes or replaces a file that only its owner reads. At no time others can, and there is never half of it.
+func writePrivate(file string, text []byte) error {
+	made, err := os.CreateTemp(filepath.Dir(file), "."+filepath.Base(file)+"-*") // of mode 0600
+	if err != nil {
+		return err
+	}
+	_, err = made.Write(text)
+	if err = errors.Join(err, made.Close()); err == nil {
+		err = os.Rename(made.Name(), file)
+	}
+	if err != nil {
+		return errors.Join(err, os.Remove(made.Name()))
+	}
+	return nil
+}
+
+// agentKubeconfig is JSON, which is YAML.
+func agentKubeconfig(cluster string, signed *federation.Certificate, key []byte) ([]byte, error) {
+	encode := base64.StdEncoding.EncodeToString
+	hub := map[string]any{"server": signed.Server, "certificate-authority-data": encode([]byte(signed.CA))}
+	user := map[string]any{"client-certificate-data": encode([]byte(signed.Certificate)), "client-key-data": encode(key)}
+	name := federation.AgentUser + cluster
+	text, err := json.MarshalIndent(map[string]any{
+		"apiVersion": "v1", "kind": "Config", "current-context": "hub",
+		"clusters": []any{map[string]any{"name": "hub", "cluster": hub}},
+		"users":    []any{map[string]any{"name": name, "user": user}},
+		"contexts": []any{map[string]any{"name": "hub", "context": map[string]any{"cluster": "hub", "user": name}}},
+	}, "", "  ")
+	if err != nil {
+		return nil, fmt.Errorf("write how the agent reaches the hub: %w", err)
+	}
+	return append(text, '\n'), nil
+}

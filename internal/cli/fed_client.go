@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/kubernetsn/kubernetsn/internal/shared/federation"
+)
+
+const (
+	// fedPatience is for how long the federator may take: as long as it takes for workloads to be drained.
+	fedPatience = 5 * time.Minute
+	// fedDial is for how long a connection may take.
+	fedDial = 10 * time.Second
+	// maxFedAnswer is how much of an answer is read.
+	maxFedAnswer = 64 << 20
+)
+
+// fedClient asks a federator.
+type fedClient struct {
+	http   *http.Client
+	server string
+	token  string
+}
+
+func newFedClient(server, caFile, token string) (*fedClient, error) {
+	address, err := url.Parse(server)
+	if err != nil || address.Host == "" || address.Scheme != "https" && address.Scheme != "http" {
+		return nil, fmt.Errorf("%q is no address of a federator; write one such as https://federator.example.org:8443", server)
+	}
+	if address.Scheme == "http" && !isLoopback(address.Hostname()) {
+		return nil, fmt.Errorf("%s would get the token unencrypted; write https://", server)
+	}
+	authorities, err := readAuthorities(caFile)
+	if err != nil {
+		return nil, err
+	}
+	transport := &http.Transport{
+		DialContext:         (&net.Dialer{Timeout: fedDial}).DialContext,
+		TLSClientConfig:     &tls.Config{MinVersion: tls.VersionTLS13, RootCAs: authorities},
+		TLSHandshakeTimeout: fedDial, ForceAttemptHTTP2: true, Proxy: http.ProxyFromEnvironment,
+	}
+	return &fedClient{http: &http.Client{Transport: transport}, server: strings.TrimSuffix(server, "/"), token: token}, nil
+}
+
+func isLoopback(host string) bool {
+	address, err := netip.ParseAddr(host)
+	return host == "localhost" || err == nil && address.IsLoopback()
+}
+
+// readAuthorities is nil for those of the machine.
+func readAuthorities(file string) (*x509.CertPool, error) {
+	if file == "" {
+		return nil, nil
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return nil, fmt.Errorf("read the federator's authority: %w", err)
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(text) {
+		return nil, fmt.Errorf("%s has no certificate in PEM", file)
+	}
+	return pool, nil
+}
+
+// do sends a request and reads the answer into a value; both may be nil.
+func (c *fedClient) do(ctx context.Context, method, path string, body, into any) error {
+	ctx, cancel := context.WithTimeout(ctx, fedPatience)
+	defer cancel()
+	answer, err := c.send(ctx, method, path, body)
+	if err != nil {
+		return err
+	}
+	defer answer.Body.Close()
+	if into == nil {
+		return nil
+	}
+	if err := json.NewDecoder(io.LimitReader(answer.Body, maxFedAnswer)).Decode(into); err != nil {
+		return fmt.Errorf("read the federator's answer: %w", err)
+	}
+	return nil
+}
+
+// send returns the answer, unless it says why there is none.
+func (c *fedClient) send(ctx context.Context, method, path string, body any) (*http.Response, error) {
+	var text io.Reader
+	if body != nil {
+		raw, err := json.Marshal(body)
+		if err != nil {
+			return nil, fmt.Errorf("write the request: %w", err)
+		}
+		text = bytes.NewReader(raw)
+	}
+	request, err := http.NewRequestWithContext(ctx, method, c.server+path, text)
+	if err != nil {
+		return nil, fmt.Errorf("write the request: %w", err)
+	}
+	request.Header.Set("Authorization", "Bearer "+c.token)
+	if body != nil {
+		request.Header.Set("Content-Type", "application/json")
+	}
+	answer, err := c.http.Do(request)
+	if err != nil {
+		var failure *url.Error
+		if errors.As(err, &failure) {
+			err = failure.Err // without the address once more
+		}
+		return nil, fmt.Errorf("ask the federator at %s: %w", c.server, err)
+	}
+	if answer.StatusCode < http.StatusBadRequest {
+		return answer, nil
+	}
+	defer answer.Body.Close()
+	return nil, readProblem(answer)
+}
+
+// readProblem is why there is no other answer.
+func readProblem(answer *http.Response) error {
+	var problem federation.Problem
+	text, err := io.ReadAll(io.LimitReader(answer.Body, federation.MaxBody))
+	if err != nil || json.Unmarshal(text, &problem) != nil || problem.Detail == "" {
+		return fmt.Errorf("the federator answers %s", answer.Status)
+	}
+	said := []string{problem.Detail}
+	for _, detail := range problem.Errors {
+		said = append(said, strings.TrimSpace(detail.Location+" "+detail.Message))
+	}
+	return errors.New(strings.Join(said, "; "))
+}
+
+// watch has tell called for each change until the federator has no more, or ctx ends.
+func (c *fedClient) watch(ctx context.Context, path string, tell func(*federation.Change) error) error {
+	answer, err := c.send(ctx, http.MethodGet, path, nil)
+	if err != nil {
+		return err
+	}
+	defer answer.Body.Close()
+	lines := bufio.NewScanner(answer.Body)
+	lines.Buffer(nil, maxFedAnswer)
+	event := ""
+	for lines.Scan() {
+		if name, is := strings.CutPrefix(lines.Text(), "event: "); is {
+			event = name
+		}
+		data, is := strings.CutPrefix(lines.Text(), "data: ")
+		if !is {
+			continue
+		}
+		if event == "problem" {
+			var problem federation.Problem
+			_ = json.Unmarshal([]byte(data), &problem) // what cannot be read says nothing
+			return fmt.Errorf("the federator ends the watch: %s", problem.Detail)
+		}
+		var change federation.Change
+		if err := json.Unmarshal([]byte(data), &change); err != nil {
+			return fmt.Errorf("read what the federator says: %w", err)
+		}
+		if err := tell(&change); err != nil {
+			return err
+		}
+	}
+	if ctx.Err() != nil {
+		return nil
+	}
+	return lines.Err()
+}

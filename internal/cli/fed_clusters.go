@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"github.com/kubernetsn/kubernetsn/internal/shared/federation"
+	"github.com/kubernetsn/kubernetsn/internal/shared/subcommands"
+)
+
+func newFedClusters(env *subcommands.Environment, at *fedServer) *cobra.Command {
+	format := "text"
+	command := &cobra.Command{
+		Use: "clusters", Short: "List the members", Args: subcommands.NoArguments,
+		RunE: func(command *cobra.Command, _ []string) error {
+			var list federation.Clusters
+			return at.show(command, format, "/api/v1/clusters", &list, func() error { return printClusters(env.Stdout, list.Items) })
+		},
+	}
+	addFormat(command, &format)
+	return command
+}
+
+func printClusters(out io.Writer, clusters []federation.Cluster) error {
+	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "cluster\tmode\tready\tnodes\tversion\tauthority\tlabels\tmessage")
+	for _, cluster := range clusters {
+		ready := cluster.Ready
+		if cluster.Leaving {
+			ready = "leaving"
+		}
+		fmt.Fprintf(table, "%s\t%s\t%s\t%d/%d\t%s\t%s\t%s\t%s\n", cluster.Name, cluster.Mode, ready, cluster.NodesReady, cluster.Nodes, orDash(cluster.KubernetesVersion),
+			strings.ToLower(cluster.Pin), orDash(joinLabels(cluster.Labels)), orDash(cluster.Message))
+	}
+	return table.Flush()
+}
+
+func joinLabels(labels map[string]string) string {
+	var all []string
+	for key, value := range labels {
+		all = append(all, key+"="+value)
+	}
+	slices.Sort(all)
+	return strings.Join(all, ",")
+}
+
+const fedJoinLong = `Makes a cluster a member. With mode Pull, an agent in the cluster asks the hub, which needs no way to the cluster and gets none of
+its credentials if the agent runs as is printed; what its agent needs for its first certificate is printed, or used at once with
+--agent-manifest or --agent-kubeconfig. With mode Push, the hub reaches the cluster by the address and token of --member-kubeconfig, and keeps them.
+
+The fingerprint of the cluster's authority is kept, and cannot be changed while the cluster is a member. It is read from
+--member-kubeconfig. With mode Pull, that file stays on this machine; by it the cluster is asked for its id, the UID of its
+namespace kube-system.`
+
+func newFedJoin(env *subcommands.Environment, at *fedServer) *cobra.Command {
+	request := &federation.JoinRequest{}
+	var mode, kubeconfig string
+	var files agentFiles
+	command := &cobra.Command{
+		Use: "join CLUSTER", Short: "Make a cluster a member", Long: fedJoinLong, Args: subcommands.OneArgument("name of a cluster"),
+		RunE: func(command *cobra.Command, arguments []string) error {
+			request.Name = arguments[0]
+			if err := completeJoin(command.Context(), request, mode, kubeconfig); err != nil {
+				return err
+			}
+			client, err := at.open()
+			if err != nil {
+				return err
+			}
+			var joined federation.Joined
+			if err := client.do(command.Context(), http.MethodPost, "/api/v1/clusters", request, &joined); err != nil {
+				return err
+			}
+			if joined.Bootstrap == nil {
+				fmt.Fprintf(env.Stdout, "cluster %s is a member in mode Push\n", request.Name)
+				return nil
+			}
+			if files.none() {
+				printBootstrap(env.Stdout, request.Name, client.server, joined.Bootstrap)
+				return nil
+			}
+			client.token = joined.Bootstrap.Token
+			return enroll(command.Context(), client, request.Name, &files, env.Stdout)
+		},
+	}
+	flags := command.Flags()
+	flags.StringVar(&mode, "mode", "pull", "pull or push")
+	flags.StringVar(&request.Fingerprint, "fingerprint", "", "of the cluster's authority: sha256: and 64 hexadecimal `DIGITS`")
+	flags.StringVar(&request.ID, "id", "", "`UID` of the cluster's namespace kube-system, for mode pull without --member-kubeconfig")
+	flags.StringVar(&kubeconfig, "member-kubeconfig", "", "`FILE` by which the cluster is reached")
+	flags.StringToStringVar(&request.Labels, "label", nil, "`KEY=VALUE` of the cluster, by which networks choose clusters")
+	flags.StringVar(&request.Region, "region", "", "`NAME` of the cluster's region")
+	files.add(command)
+	return command
+}
+
+// completeJoin reads what a kubeconfig of the cluster says.
+func completeJoin(ctx context.Context, request *federation.JoinRequest, mode, kubeconfig string) error {
+	switch strings.ToLower(mode) {
+	case "pull":
+		request.Mode = federation.Pull
+	case "push":
+		request.Mode = federation.Push
+	default:
+		return subcommands.Usage(fmt.Errorf("--mode %q is none; write pull or push", mode))
+	}
+	if kubeconfig == "" {
+		if request.Mode == federation.Push {
+			return subcommands.Usage(fmt.Errorf("mode push needs --member-kubeconfig"))
+		}
+		if request.ID == "" {
+			return subcommands.Usage(fmt.Errorf("mode pull needs --member-kubeconfig or --id: the agent of a cluster must know that the cluster is meant"))
+		}
+		return nil
+	}
+	member, err := readMember(kubeconfig)
+	if err != nil {
+		return err
+	}
+	if request.Fingerprint != "" && request.Fingerprint != member.fingerprint {
+		return fmt.Errorf("--fingerprint is %s, and that of the authority in %s is %s", request.Fingerprint, kubeconfig, member.fingerprint)
+	}
+	request.Fingerprint = member.fingerprint
+	if request.Mode == federation.Push {
+		request.Endpoint, request.CA, request.Token = member.server, member.ca, member.token
+		return nil
+	}
+	if request.ID == "" {
+		request.ID, err = readMemberID(ctx, kubeconfig)
+	}
+	return err
+}
+
+func printBootstrap(out io.Writer, name, server string, bootstrap *federation.Bootstrap) {
+	fmt.Fprintf(out, `cluster %s may join in mode Pull until %s. For the cluster, make the manifest of its karmada-agent, and apply it there:
+
+    ktsn fed enroll %s --server %s --token-file bootstrap-token --agent-manifest karmada-agent.yaml
+    kubectl apply -f karmada-agent.yaml
+
+The file bootstrap-token has this line, which lets whoever has it get the certificate of an agent:
+
+    %s
+`, name, bootstrap.ExpiresAt.Format("15:04:05 MST"), name, server, bootstrap.Token)
+}
+
+func newFedEnroll(env *subcommands.Environment, at *fedServer) *cobra.Command {
+	var files agentFiles
+	command := &cobra.Command{
+		Use: "enroll CLUSTER --agent-manifest FILE", Short: "Get the certificate of a member's agent, with the token that join gave",
+		Long: "Makes a key, has the hub sign a certificate for it, and writes both into a manifest of karmada-agent, or into a file by which it reaches the\n" +
+			"hub. The key does not leave this machine. The token is that of `ktsn fed join`, or of who may approve certificates at the hub: so the\n" +
+			"credentials of an agent are replaced.",
+		Args: subcommands.OneArgument("name of a cluster"),
+		RunE: func(command *cobra.Command, arguments []string) error {
+			if files.none() {
+				return subcommands.Usage(fmt.Errorf("no file is named; give --agent-manifest or --agent-kubeconfig"))
+			}
+			client, err := at.open()
+			if err != nil {
+				return err
+			}
+			return enroll(command.Context(), client, arguments[0], &files, env.Stdout)
+		},
+	}
+	files.add(command)
+	return command
+}
+
+func newFedUnjoin(env *subcommands.Environment, at *fedServer) *cobra.Command {
+	var force bool
+	command := &cobra.Command{
+		Use: "unjoin CLUSTER", Short: "Drain and remove a member",
+		Long: "Takes workloads from a cluster that are on others as well, when they are ready there, and removes the cluster. Workloads that are on\n" +
+			"it alone stand in the way; with --force they stay on it, and belong to it alone.",
+		Args: subcommands.OneArgument("name of a cluster"),
+		RunE: func(command *cobra.Command, arguments []string) error {
+			client, err := at.open()
+			if err != nil {
+				return err
+			}
+			path := "/api/v1/clusters/" + url.PathEscape(arguments[0])
+			if force {
+				path += "?force=true"
+			}
+			var told federation.Unjoined
+			if err := client.do(command.Context(), http.MethodDelete, path, nil, &told); err != nil {
+				return err
+			}
+			for _, workload := range told.Drained {
+				fmt.Fprintf(env.Stdout, "taken from it: %s\n", workload)
+			}
+			for _, workload := range told.Left {
+				fmt.Fprintf(env.Stdout, "left on it: %s\n", workload)
+			}
+			fmt.Fprintln(env.Stdout, told.Message)
+			return nil
+		},
+	}
+	command.Flags().BoolVar(&force, "force", false, "remove it at once")
+	return command
+}

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"github.com/kubernetsn/kubernetsn/internal/shared/federation"
+	"github.com/kubernetsn/kubernetsn/internal/shared/subcommands"
+)
+
+func newFedLinks(env *subcommands.Environment, at *fedServer) *cobra.Command {
+	format, namespace := "text", ""
+	command := &cobra.Command{
+		Use: "links [SERVICE]", Short: "Show services over clusters, and the links between clusters",
+		Long: "Shows the TSNServices of the hub, and the links that no cluster makes alone. Links within a cluster are its own; `ktsn fed where` shows\n" +
+			"those of a workload's pods.",
+		Args: func(command *cobra.Command, arguments []string) error {
+			return subcommands.NoArguments(command, arguments[min(1, len(arguments)):])
+		},
+		RunE: func(command *cobra.Command, arguments []string) error {
+			query := ofNamespace(namespace)
+			if len(arguments) > 0 {
+				query.Set("service", arguments[0])
+			}
+			var list federation.Links
+			return at.show(command, format, withQuery("/api/v1/links", query), &list, func() error { return printFederatedLinks(env.Stdout, &list) })
+		},
+	}
+	addFormat(command, &format)
+	addNamespace(command, &namespace)
+	return command
+}
+
+func printFederatedLinks(out io.Writer, links *federation.Links) error {
+	for _, service := range links.Services {
+		fmt.Fprintf(out, "service %s/%s: %d endpoints, %d of %d clients linked\n", service.Namespace, service.Name, service.Endpoints, service.Linked, service.Clients)
+		for _, condition := range service.Conditions {
+			fmt.Fprintf(out, "  %s: %s, %s\n", condition.Type, condition.Status, condition.Message)
+		}
+	}
+	if len(links.Items) == 0 {
+		return nil
+	}
+	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "service\thop\tclient\tinterface\taddresses\tendpoint\tinterface\tup\tmtu\tvni")
+	for i := range links.Items {
+		link := &links.Items[i]
+		fmt.Fprintf(table, "%s/%s\t%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%d\n", link.Namespace, link.Service, link.Hop, endInShort(&link.Client), link.Client.Interface,
+			strings.Join(link.Client.Addresses, ","), endInShort(&link.Endpoint), link.Endpoint.Interface, upInShort(link), orDash(numberOrNone(link.MTU)), link.VNI)
+	}
+	return table.Flush()
+}
+
+func endInShort(end *federation.LinkEnd) string {
+	return end.Cluster + "/" + end.Namespace + "/" + end.Pod
+}
+
+func numberOrNone(number int32) string {
+	if number == 0 {
+		return ""
+	}
+	return strconv.Itoa(int(number))
+}
+
+// upInShort says whether a link is up, or what is missing.
+func upInShort(link *federation.Link) string {
+	if link.Up {
+		return "yes"
+	}
+	for _, kind := range []string{"ClientPlugged", "EndpointPlugged", "Up"} {
+		for _, condition := range link.Conditions {
+			if condition.Type == kind && condition.Status != "True" {
+				return "no: " + condition.Message
+			}
+		}
+	}
+	return "no"
+}
+
+// linksInShort are those of a pod.
+func linksInShort(links []federation.PodLink) string {
+	var all []string
+	for _, link := range links {
+		one := link.Service + " " + link.Interface + " "
+		switch {
+		case link.Peer == "":
+			one += "(waits for it)"
+		case !link.Up:
+			one += "to " + link.Peer + " (not up)"
+		default:
+			one += "to " + link.Peer
+		}
+		all = append(all, one)
+	}
+	return strings.Join(all, "; ")
+}

@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/kubernetsn/kubernetsn/internal/shared/federation"
+	"github.com/kubernetsn/kubernetsn/internal/shared/subcommands"
+)
+
+// fedPoll is how often a workload is looked at that is waited for.
+const fedPoll = 500 * time.Millisecond
+
+func workloadPath(namespace, name string) string {
+	return "/api/v1/workloads/" + url.PathEscape(namespace) + "/" + url.PathEscape(name)
+}
+
+const fedDeployLong = `Puts the objects of a manifest on clusters, each of them all. Manifests are those of kubectl; - is standard input. What is wrong is
+found before anything is changed. The same again completes or changes what is there.
+
+--network has the objects' pods be on TSNNetworks, as does the annotation kubernetsn.io/network of an object or of its pods. --client has
+them want a link to an endpoint of a TSNService, by an interface of this name, and --endpoint be endpoints, with interfaces whose names
+begin so; the labels client.kubernetsn.io/SERVICE and endpoint.kubernetsn.io/SERVICE of pods in the manifest do the same.`
+
+func newFedDeploy(env *subcommands.Environment, at *fedServer) *cobra.Command {
+	request := &federation.DeployRequest{}
+	var file string
+	command := &cobra.Command{
+		Use: "deploy NAMESPACE/NAME -f FILE --clusters NAMES", Short: "Put the objects of a manifest on clusters", Long: fedDeployLong,
+		Args: subcommands.OneArgument("workload"),
+		RunE: func(command *cobra.Command, arguments []string) error {
+			var err error
+			if request.Namespace, request.Name, err = splitWorkload(arguments[0]); err != nil {
+				return err
+			}
+			if file == "" || len(request.Clusters) == 0 {
+				return subcommands.Usage(fmt.Errorf("a manifest and clusters are needed; give -f and --clusters"))
+			}
+			if request.Manifest, err = readManifest(file, command.InOrStdin()); err != nil {
+				return err
+			}
+			client, err := at.open()
+			if err != nil {
+				return err
+			}
+			var told federation.Workload
+			if err := client.do(command.Context(), http.MethodPost, "/api/v1/workloads", request, &told); err != nil {
+				return err
+			}
+			verb := "is on"
+			if request.DryRun {
+				verb = "could be on"
+			}
+			fmt.Fprintf(env.Stdout, "workload %s/%s %s %s: %d objects\n", told.Namespace, told.Name, verb, strings.Join(told.Clusters, ", "), len(told.Objects))
+			return nil
+		},
+	}
+	flags := command.Flags()
+	flags.StringVarP(&file, "file", "f", "", "`FILE` with the manifest")
+	flags.StringSliceVar(&request.Clusters, "clusters", nil, "`NAMES` of clusters, with commas between")
+	flags.StringSliceVar(&request.Networks, "network", nil, "`NAMES` of TSNNetworks, with commas between")
+	flags.StringToStringVar(&request.Clients, "client", nil, "`SERVICE=IFNAME`: have the pods want a link, with an interface of this name")
+	flags.StringToStringVar(&request.Endpoints, "endpoint", nil, "`SERVICE=PREFIX`: have the pods be endpoints, with interfaces whose names begin so")
+	flags.BoolVar(&request.DryRun, "dry-run", false, "only check")
+	return command
+}
+
+func readManifest(file string, stdin io.Reader) (string, error) {
+	if file != "-" {
+		opened, err := os.Open(file)
+		if err != nil {
+			return "", fmt.Errorf("read the manifest: %w", err)
+		}
+		defer opened.Close()
+		stdin = opened
+	}
+	text, err := io.ReadAll(io.LimitReader(stdin, federation.MaxBody+1))
+	if err != nil {
+		return "", fmt.Errorf("read the manifest: %w", err)
+	}
+	if len(text) > federation.MaxBody {
+		return "", fmt.Errorf("the manifest is larger than %d bytes; divide it among several workloads", federation.MaxBody)
+	}
+	return string(text), nil
+}
+
+func newFedMove(env *subcommands.Environment, at *fedServer) *cobra.Command {
+	request := &federation.MoveRequest{}
+	var timeout time.Duration
+	var wait bool
+	command := &cobra.Command{
+		Use: "move NAMESPACE/NAME --to NAMES", Short: "Have a workload be on other clusters",
+		Long: "Places a workload on the new clusters as well, waits until it is ready there and its clients have their links, and takes it from the\n" +
+			"others then. If this is not so in time, it stays where it was. The move goes on without this command.",
+		Args: subcommands.OneArgument("workload"),
+		RunE: func(command *cobra.Command, arguments []string) error {
+			namespace, name, err := splitWorkload(arguments[0])
+			if err != nil {
+				return err
+			}
+			if len(request.To) == 0 {
+				return subcommands.Usage(fmt.Errorf("no cluster is named; give --to"))
+			}
+			request.TimeoutSeconds = int32(min(timeout, 24*time.Hour) / time.Second)
+			client, err := at.open()
+			if err != nil {
+				return err
+			}
+			var told federation.Workload
+			if err := client.do(command.Context(), http.MethodPost, workloadPath(namespace, name)+"/move", request, &told); err != nil || !wait {
+				return err
+			}
+			return awaitMove(command.Context(), client, &told, env.Stdout)
+		},
+	}
+	flags := command.Flags()
+	flags.StringSliceVar(&request.To, "to", nil, "`NAMES` of the clusters, with commas between")
+	flags.DurationVar(&timeout, "timeout", 5*time.Minute, "for how long the workload may take to be ready there")
+	flags.BoolVar(&wait, "wait", true, "wait until it has moved")
+	return command
+}
+
+// awaitMove says what is awaited until a move has ended.
+func awaitMove(ctx context.Context, client *fedClient, told *federation.Workload, out io.Writer) error {
+	said := ""
+	for {
+		move := told.Move
+		if move == nil {
+			return fmt.Errorf("the federator tells nothing of the move of %s/%s", told.Namespace, told.Name)
+		}
+		if line := strings.TrimSuffix(strings.ToLower(move.Phase)+": "+move.Message, ": "); line != said {
+			said = line
+			fmt.Fprintln(out, line)
+		}
+		switch move.Phase {
+		case federation.MoveDone:
+			return nil
+		case federation.MoveFailed:
+			return fmt.Errorf("workload %s/%s has not moved: %s", told.Namespace, told.Name, move.Message)
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(fedPoll):
+		}
+		*told = federation.Workload{Namespace: told.Namespace, Name: told.Name}
+		if err := client.do(ctx, http.MethodGet, workloadPath(told.Namespace, told.Name), nil, told); err != nil {
+			return err
+		}
+	}
+}
+
+func newFedDelete(env *subcommands.Environment, at *fedServer) *cobra.Command {
+	return &cobra.Command{
+		Use: "delete NAMESPACE/NAME", Short: "Remove a workload from its clusters", Args: subcommands.OneArgument("workload"),
+		RunE: func(command *cobra.Command, arguments []string) error {
+			namespace, name, err := splitWorkload(arguments[0])
+			if err != nil {
+				return err
+			}
+			client, err := at.open()
+			if err != nil {
+				return err
+			}
+			if err := client.do(command.Context(), http.MethodDelete, workloadPath(namespace, name), nil, nil); err != nil {
+				return err
+			}
+			fmt.Fprintf(env.Stdout, "workload %s/%s is being removed\n", namespace, name)
+			return nil
+		},
+	}
+}

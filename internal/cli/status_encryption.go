@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/kubernetsn/kubernetsn/internal/shared/control"
+)
+
+// encryptionState is what networks ask for, and what frames to other nodes are sealed by. Nothing of it is a key.
+type encryptionState struct {
+	Networks     []control.NetworkEncryption `json:"network-encryptions"`
+	Associations []control.AssociationState  `json:"security-associations"`
+}
+
+// encryption is empty of a ktsnd of a release before encryption.
+func encryption(ctx context.Context, client *control.Client) (encryptionState, error) {
+	state := encryptionState{[]control.NetworkEncryption{}, []control.AssociationState{}}
+	networks, err := client.NetworkEncryptions(ctx)
+	if refusal := (*control.Error)(nil); errors.As(err, &refusal) && refusal.Field == "request" {
+		return state, nil
+	}
+	if err != nil {
+		return state, err
+	}
+	state.Networks = networks
+	state.Associations, err = client.SecurityAssociations(ctx)
+	return state, err
+}
+
+func printEncryption(out io.Writer, state *encryptionState) {
+	for _, network := range state.Networks {
+		fmt.Fprintf(out, "encryption\tVNI %d: %s\n", network.VNI, network.Encryption)
+	}
+	for _, one := range state.Associations {
+		fmt.Fprintf(out, "association\tto %s: SPI %#x, generation %d, %d frames sealed, %d more to come\n",
+			one.Peer, one.SPI, one.Generation, one.Sequence, one.AssociationsLeft)
+	}
+}

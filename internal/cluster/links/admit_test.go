@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package links
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
+)
+
+// admittedWorld is a cluster with a client, an element of a chain, and links of a hub's: from the client to the element, and from that to an
+// endpoint elsewhere.
+func admittedWorld() (w *world, first, second *v1alpha1.TSNLink) {
+	w = newWorld(1)
+	w.Services = []v1alpha1.TSNService{newService("plant", "10.200.0.0/24")}
+	w.Services[0].Spec.Chain = []v1alpha1.ChainElement{element("filter")}
+	w.Services[0].Spec.Routes = []v1alpha1.ServiceRoute{{To: "10.9.0.0/16"}}
+	client := *w.client("node0", "plant")
+	middle := *w.middle("node0", "plant", "filter")
+	end := func(pod *Pod, name, address string) v1alpha1.LinkEnd {
+		return v1alpha1.LinkEnd{Namespace: "ns", Pod: pod.Name, UID: pod.UID, Node: pod.Node, NodeAddress: "192.0.2.1", Interface: name, Addresses: []string{address}}
+	}
+	link := func(name string, hop, vni int32, from, to v1alpha1.LinkEnd) v1alpha1.TSNLink {
+		return v1alpha1.TSNLink{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, Labels: map[string]string{v1alpha1.LinkMakerLabel: v1alpha1.MakerFederator}},
+			Spec: v1alpha1.TSNLinkSpec{Service: "plant", Hop: hop, VNI: vni, Client: from, Endpoint: to}}
+	}
+	w.Links = []v1alpha1.TSNLink{
+		link("first-hub", 0, v1alpha1.LastLinkVNI, end(&client, "up", "10.200.0.0/31"), end(&middle, "from5000", "10.200.0.1/31")),
+		link("second-hub", 1, v1alpha1.LastLinkVNI-1, end(&middle, "on", "10.200.0.2/31"), end(&Pod{Name: "far", UID: "far"}, "down5000", "10.200.0.3/31")),
+	}
+	first, second = &w.Links[0], &w.Links[1]
+	first.Spec.Client.Names = []string{"filter.plant.ns.tsn.internal"}
+	first.Spec.Client.Routes = []string{"10.9.0.0/16", "10.200.0.3/32"}
+	first.Spec.Client.Hosts = []v1alpha1.LinkHost{{Name: "plant", Addresses: []string{"10.200.0.3"}}, {Name: "plant.ns.tsn.internal", Addresses: []string{"10.200.0.3"}}}
+	first.Spec.Endpoint.Forward, second.Spec.Client.Forward = []string{"IPv4"}, []string{"IPv4"}
+	first.Spec.Endpoint.Names = []string{"pod1.plant.ns.tsn.internal"}
+	return w, first, second
+}
+
+func TestALinkOfAHubIsAdmittedIfPodsOfTheClusterAskedForIt(t *testing.T) {
+	for name, test := range map[string]struct {
+		change func(w *world, first, second *v1alpha1.TSNLink)
+		// refusals of the first and the second link; "" of one that is admitted.
+		first, second string
+	}{
+		"as it was asked for": {func(*world, *v1alpha1.TSNLink, *v1alpha1.TSNLink) {}, "", ""},
+		"of a service that is not there": {func(_ *world, first, _ *v1alpha1.TSNLink) { first.Spec.Service = "other" },
+			"there is no TSNService ns/other in this cluster", ""},
+		"of a pod without the label": {func(w *world, _, _ *v1alpha1.TSNLink) { w.Pods[0].Labels = nil },
+			"the client, pod ns/pod1: its labels do not ask TSNService ns/plant for interface up", ""},
+		"for another interface": {func(_ *world, first, _ *v1alpha1.TSNLink) { first.Spec.Client.Interface = "eth0" },
+			"its labels do not ask TSNService ns/plant for interface eth0", ""},
+		"for another interface of an element": {func(_ *world, first, _ *v1alpha1.TSNLink) { first.Spec.Endpoint.Interface = "eth0" },
+			"the endpoint, pod ns/pod2: its labels do not ask", ""},
+		"from a namespace that may not": {func(w *world, _, _ *v1alpha1.TSNLink) { w.Pods[0].Namespace = "else" }, "its labels do not ask", ""},
+		"past the chain":                {func(_ *world, _, second *v1alpha1.TSNLink) { second.Spec.Hop = 2 }, "", "its labels do not ask"},
+		"of another range": {func(_ *world, first, _ *v1alpha1.TSNLink) { first.Spec.Client.Addresses = []string{"10.1.0.0/31"} },
+			"address 10.1.0.0/31 is of no range of TSNService ns/plant", ""},
+		"with the range itself": {func(_ *world, _, second *v1alpha1.TSNLink) {
+			second.Spec.Endpoint.Addresses = []string{"10.200.0.0/16"}
+		},
+			"", "the endpoint, pod ns/far: address 10.200.0.0/16 is of no range"},
+		"with a route to all": {func(_ *world, first, _ *v1alpha1.TSNLink) { first.Spec.Client.Routes = []string{"0.0.0.0/1"} },
+			"route 0.0.0.0/1 leads to no address of links of TSNService ns/plant, and is not in its spec.routes", ""},
+		"with a name of another's": {func(_ *world, first, _ *v1alpha1.TSNLink) { first.Spec.Client.Names = []string{"api.bank.example"} },
+			"name api.bank.example is neither plant nor one under plant.ns.tsn.internal", ""},
+		"with a host of another's name": {func(_ *world, first, _ *v1alpha1.TSNLink) { first.Spec.Client.Hosts[0].Name = "kubernetes.default.svc" },
+			"name kubernetes.default.svc is neither", ""},
+		"with a host elsewhere": {func(_ *world, first, _ *v1alpha1.TSNLink) {
+			first.Spec.Client.Hosts[0].Addresses = []string{"192.0.2.1"}
+		},
+			"192.0.2.1, the address of plant, is of no range", ""},
+		"that has a client forward": {func(_ *world, first, _ *v1alpha1.TSNLink) { first.Spec.Client.Forward = []string{"IPv4"} },
+			"forwarding of IPv4 is in no element of spec.chain", ""},
+		"with the number of another": {func(_ *world, first, second *v1alpha1.TSNLink) { second.Spec.VNI = first.Spec.VNI },
+			"", "TSNLink ns/first-hub has its VXLAN network identifier, 16777215"},
+		"in clear, of a service that requires encryption": {func(w *world, first, second *v1alpha1.TSNLink) {
+			w.Services[0].Spec.Encryption = v1alpha1.EncryptionRequired
+			first.Spec.Encryption, second.Spec.Encryption = v1alpha1.EncryptionNone, v1alpha1.EncryptionPreferred
+		}, "its encryption is None, and TSNService ns/plant asks for Required", "its encryption is Preferred, and TSNService ns/plant asks for Required"},
+		"in clear, of a service that prefers encryption": {func(w *world, _, second *v1alpha1.TSNLink) {
+			w.Services[0].Spec.Encryption, second.Spec.Encryption = v1alpha1.EncryptionPreferred, v1alpha1.EncryptionRequired
+		}, "its encryption is None, and TSNService ns/plant asks for Preferred", ""},
+		"with an address of another": {func(_ *world, first, second *v1alpha1.TSNLink) {
+			second.Spec.Endpoint.Addresses = first.Spec.Client.Addresses
+		}, "", "TSNLink ns/first-hub has its address 10.200.0.0"},
+		"with an address of one of the operator's that is younger": {func(w *world, _, second *v1alpha1.TSNLink) {
+			own := *second.DeepCopy()
+			own.Name, own.Labels, own.Spec.VNI = "own", map[string]string{v1alpha1.LinkMakerLabel: v1alpha1.MakerOperator}, v1alpha1.FirstLinkVNI
+			own.CreationTimestamp = metav1.Time{Time: start}
+			w.Links = append(slices.Clone(w.Links), own)
+		}, "", "TSNLink ns/own has its address 10.200.0.2"},
+		"with an address of the cluster's own part": {func(w *world, _, _ *v1alpha1.TSNLink) { w.Services[0].Spec.IPv4.Part = "10.200.0.2/31" },
+			"", "address 10.200.0.2/31 is of the part of TSNService ns/plant that is this cluster's own"},
+		"with addresses of another's part": {func(w *world, _, _ *v1alpha1.TSNLink) { w.Services[0].Spec.IPv4.Part = "10.200.0.128/25" }, "", ""},
+		"of pods of other clusters":        {func(w *world, _, _ *v1alpha1.TSNLink) { w.Pods = nil }, "none", "none"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w, first, second := admittedWorld()
+			test.change(w, first, second)
+			said := map[string]string{"first-hub": "none", "second-hub": "none"}
+			for _, one := range Plan(&w.Input).Admitted {
+				said[one.Link.Name] = ""
+				if one.Refusal != nil {
+					said[one.Link.Name] = one.Refusal.Error()
+				}
+			}
+			for link, want := range map[string]string{"first-hub": test.first, "second-hub": test.second} {
+				if got := said[link]; (got == "") != (want == "") || !strings.Contains(got, want) {
+					t.Errorf("of %s it says %q, want %q", link, got, want)
+				}
+			}
+		})
+	}
+}
+
+func TestTheHubAdmitsNothing(t *testing.T) {
+	w, _, _ := admittedWorld()
+	w.Maker = v1alpha1.MakerFederator
+	if all := Plan(&w.Input).Admitted; len(all) > 0 {
+		t.Errorf("it says %v", all)
+	}
+}

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package links
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
+)
+
+// findLoops tells services whose clients wait for pods that wait, in the end, for a link of the same service: a client's containers start
+// when its link is up, and a pod is an endpoint when it is ready.
+func (p *planner) findLoops(groups map[Key]*group, waits map[Key][]*member) {
+	waitsFor := map[string]map[Key]bool{} // the services that pods wait for, by the pods' UIDs
+	for key, clients := range waits {
+		for _, client := range clients {
+			if waitsFor[client.pod.UID] == nil {
+				waitsFor[client.pod.UID] = map[Key]bool{}
+			}
+			waitsFor[client.pod.UID][key] = true
+		}
+	}
+	next := func(key Key) []Key {
+		found := map[string]Key{}
+		if len(waits[key]) == 0 || groups[key] == nil {
+			return nil
+		}
+		for _, stage := range groups[key].stages {
+			for _, one := range stage {
+				for service := range waitsFor[one.pod.UID] {
+					found[service.String()] = service
+				}
+			}
+		}
+		var all []Key
+		for _, name := range sortedKeys(found) {
+			all = append(all, found[name])
+		}
+		return all
+	}
+	for key := range waits {
+		if round := findRound(key, key, next, map[Key]bool{}); round != nil && p.out.Services[key] != nil {
+			var names []string
+			for _, one := range round {
+				names = append(names, one.String())
+			}
+			p.out.Services[key].put(Finding{v1alpha1.ReasonChainLoop, fmt.Sprintf("services wait for each other: %s; each has clients that start when they have a link, "+
+				"and endpoints that are clients of the next. Take a label client.kubernetsn.io/ from the pods of one", strings.Join(names, " -> "))})
+		}
+	}
+}
+
+// findRound finds a way from a service back to it.
+func findRound(from, to Key, next func(Key) []Key, seen map[Key]bool) []Key {
+	for _, one := range next(from) {
+		if one == to {
+			return []Key{from, to}
+		}
+		if seen[one] {
+			continue
+		}
+		seen[one] = true
+		if rest := findRound(one, to, next, seen); rest != nil {
+			return append([]Key{from}, rest...)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package links
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
+)
+
+// nameBytes of a link's name tell it from others of its service.
+const nameBytes = 5
+
+// Name is that of the link that a pod has of a service for an interface and a hop.
+func Name(service, clientUID, clientInterface string, hop int) string {
+	hash := sha256.Sum256([]byte(clientUID + "\x00" + clientInterface + "\x00" + strconv.Itoa(hop)))
+	return service + "-" + hex.EncodeToString(hash[:nameBytes])
+}
+
+// hubSuffix ends the names of links that a hub makes: a client's link within its cluster and the one that takes its place have different ones, so
+// that neither waits for the other to be gone.
+const hubSuffix = "-hub"
+
+// name is that of a pod's link of a hop.
+func (r *pairing) name(from *member, hop int) string {
+	name := Name(r.service.Name, from.pod.UID, from.wants, hop)
+	if r.maker == v1alpha1.MakerFederator {
+		name += hubSuffix
+	}
+	return name
+}
+
+func compareLinks(a, b *v1alpha1.TSNLink) int {
+	return cmp.Or(strings.Compare(a.Namespace, b.Namespace), strings.Compare(a.Spec.Service, b.Spec.Service), cmp.Compare(a.Spec.Hop, b.Spec.Hop),
+		strings.Compare(a.Name, b.Name))
+}
+
+// newLink gives a link its number, addresses and interfaces.
+func (r *pairing) newLink(from, to *member, hop int) (*v1alpha1.TSNLink, *Finding) {
+	service := r.service
+	link := &v1alpha1.TSNLink{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: service.Namespace, Name: r.name(from, hop),
+			Labels: map[string]string{v1alpha1.LinkMakerLabel: r.maker},
+		},
+		Spec: v1alpha1.TSNLinkSpec{
+			Service: service.Name, Hop: int32(hop), MTU: service.Spec.MTU, Encryption: service.Spec.Encryption,
+			Client:   r.end(from, from.wants),
+			Endpoint: r.end(to, r.pool.endpointInterface(to.pod.UID, to.offers)),
+		},
+	}
+	if problem := r.addresses(link); problem != nil {
+		return nil, problem
+	}
+	first, last := v1alpha1.FirstLinkVNI, v1alpha1.LastLinkVNI
+	if given := service.Spec.VNIs; given != nil {
+		first, last = given.First, given.Last
+	}
+	vni, free := r.pool.vni(first, last)
+	if !free {
+		return nil, &Finding{v1alpha1.ReasonRangeUsedUp, fmt.Sprintf("all VXLAN network identifiers from %d to %d are other links'; have a hub give the cluster more (spec.vnis), "+
+			"or have fewer links", first, last)}
+	}
+	link.Spec.VNI = vni
+	return link, nil
+}
+
+func (r *pairing) end(one *member, name string) v1alpha1.LinkEnd {
+	return v1alpha1.LinkEnd{
+		Namespace: one.pod.Namespace, Pod: one.pod.Name, UID: one.pod.UID, Node: one.pod.Node,
+		NodeAddress: r.in.Nodes[one.pod.Node].Address.String(), Interface: name,
+	}
+}
+
+// addresses gives both ends theirs, the lower one to the client.
+func (r *pairing) addresses(link *v1alpha1.TSNLink) *Finding {
+	for _, given := range []*v1alpha1.LinkRange{r.service.Spec.IPv4, r.service.Spec.IPv6} {
+		if given == nil {
+			continue
+		}
+		text := cmp.Or(given.Part, given.LinkCIDR)
+		within, err := netip.ParsePrefix(text)
+		if err != nil {
+			return &Finding{v1alpha1.ReasonRangeUsedUp, fmt.Sprintf("range %q is none: %v", text, err)}
+		}
+		pair, free := r.pool.pair(within.Masked())
+		if !free {
+			return &Finding{v1alpha1.ReasonRangeUsedUp, fmt.Sprintf("no addresses of %s are left for another link; its range is used up. "+
+				"Make another TSNService with a larger one", text)}
+		}
+		client := pair.Addr()
+		link.Spec.Client.Addresses = append(link.Spec.Client.Addresses, netip.PrefixFrom(client, pair.Bits()).String())
+		link.Spec.Endpoint.Addresses = append(link.Spec.Endpoint.Addresses, netip.PrefixFrom(client.Next(), pair.Bits()).String())
+	}
+	return nil
+}
+
+// addressesOf are those of an end of a link, without prefix lengths.
+func addressesOf(end *v1alpha1.LinkEnd) []netip.Addr {
+	var all []netip.Addr
+	for _, text := range end.Addresses {
+		if prefix, err := netip.ParsePrefix(text); err == nil {
+			all = append(all, prefix.Addr())
+		}
+	}
+	return all
+}
+
+func texts[One fmt.Stringer](of []One) []string {
+	var all []string
+	for _, one := range of {
+		all = append(all, one.String())
+	}
+	return all
+}
+
+// hostRoutes are the ranges that have one address each.
+func hostRoutes(of []netip.Addr) []netip.Prefix {
+	var all []netip.Prefix
+	for _, address := range of {
+		all = append(all, netip.PrefixFrom(address, address.BitLen()))
+	}
+	return all
+}
+
+// sortedRoutes are ranges in their order, each once, no more than an end of a link may have.
+func sortedRoutes(of []netip.Prefix) []string {
+	slices.SortFunc(of, func(a, b netip.Prefix) int {
+		return cmp.Or(a.Addr().Compare(b.Addr()), cmp.Compare(a.Bits(), b.Bits()))
+	})
+	of = slices.Compact(of)
+	return texts(of[:min(len(of), maxRoutes)])
+}

@@ -1,0 +1,256 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package links
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
+)
+
+// put puts a finding before the others.
+func (s *ServicePlan) put(one Finding) { s.Found = slices.Insert(s.Found, 0, one) }
+
+// say says what there is of the service.
+func (r *pairing) say() *ServicePlan {
+	last := len(r.stages) - 1
+	said := &ServicePlan{Found: slices.Clone(r.found)}
+	said.Status.Endpoints, said.Status.Clients = int32(len(r.stages[last])), int32(len(r.clients))
+	for hop, stage := range r.stages {
+		for _, one := range stage {
+			if r.serves(one) {
+				pod := r.servicePod(one, one.offers)
+				if one.element != "" {
+					pod.Onward = one.wants
+				}
+				pod.Element, pod.Links = one.element, r.load[hop][one.pod.UID]-r.foreign[hop][one.pod.UID]
+				said.Status.Offers = append(said.Status.Offers, pod)
+			}
+		}
+	}
+	for _, found := range r.clientPaths {
+		if found.up {
+			said.Status.Linked++
+		}
+	}
+	said.Status.Offers = bounded(said.Status.Offers)
+	said.Status.Wants, said.Status.Left = r.wants()
+	said.Status.Nodes = r.nodesOf(&said.Status)
+	said.Found = append(said.Found, r.missing()...)
+	return said
+}
+
+// wants are the clients that the cluster alone cannot link, those without any link first, so that each gets its turn; and the clients of
+// links that a hub has made that are not among these any more.
+func (r *pairing) wants() (wants []v1alpha1.ServicePod, left []string) {
+	var linked []v1alpha1.ServicePod
+	still := map[string]bool{}
+	for _, found := range r.clientPaths {
+		node, known := r.in.Nodes[found.from.pod.Node]
+		if found.link != nil && r.isOwn(found.link) && found.sound || found.next != nil && found.sound || !known || node.Unfit != "" {
+			continue
+		}
+		pod := r.servicePod(found.from, found.from.wants)
+		still[pod.UID] = true
+		if r.hub[slot{pod.UID, 0}] != nil {
+			linked = append(linked, pod)
+		} else {
+			wants = append(wants, pod)
+		}
+	}
+	for at, link := range r.hub {
+		if at.hop == 0 && !still[at.uid] && r.isHere(link) {
+			left = append(left, at.uid)
+		}
+	}
+	slices.Sort(left)
+	wants = slices.Concat(bounded(wants), bounded(linked))
+	return wants[:min(len(wants), v1alpha1.MaxServicePods)], left[:min(len(left), v1alpha1.MaxServicePods)]
+}
+
+// isHere tells whether the client of a hub's link is, or was, a pod of this cluster: its node is, or no other end is here.
+func (r *pairing) isHere(link *v1alpha1.TSNLink) bool {
+	on := func(end *v1alpha1.LinkEnd) bool {
+		node, known := r.in.Nodes[end.Node]
+		return r.pods[end.UID] != nil || known && node.Address.String() == end.NodeAddress
+	}
+	return on(&link.Spec.Client) || !on(&link.Spec.Endpoint)
+}
+
+// nodesOf are the keys of the nodes of offers and wants, by which a hub has links between clusters encrypted.
+func (r *pairing) nodesOf(status *v1alpha1.TSNServiceStatus) []v1alpha1.ServiceNode {
+	if !r.service.Spec.Encrypted() {
+		return nil
+	}
+	keys := map[string]*v1alpha1.LinkNodeKeys{}
+	for _, pods := range [][]v1alpha1.ServicePod{status.Wants, status.Offers} {
+		for i := range pods {
+			if known := r.in.Nodes[pods[i].Node].Keys; known != nil {
+				keys[pods[i].Node] = known
+			}
+		}
+	}
+	var all []v1alpha1.ServiceNode
+	for _, name := range sortedKeys(keys) {
+		all = append(all, v1alpha1.ServiceNode{Name: name, NodeKeys: *keys[name]})
+	}
+	return all[:min(len(all), v1alpha1.MaxServiceNodes)]
+}
+
+func bounded(pods []v1alpha1.ServicePod) []v1alpha1.ServicePod {
+	slices.SortFunc(pods, func(a, b v1alpha1.ServicePod) int { return compareTexts(a.Namespace, b.Namespace, a.Pod, b.Pod) })
+	return pods[:min(len(pods), v1alpha1.MaxServicePods)]
+}
+
+func (r *pairing) servicePod(one *member, name string) v1alpha1.ServicePod {
+	node := r.in.Nodes[one.pod.Node]
+	return v1alpha1.ServicePod{Namespace: one.pod.Namespace, Pod: one.pod.Name, UID: one.pod.UID, Node: one.pod.Node,
+		NodeAddress: node.Address.String(), Interface: name, MTU: node.MTU}
+}
+
+// missing is why clients have no link, each reason once with the first client, and that there is no endpoint.
+func (r *pairing) missing() []Finding {
+	var all []Finding
+	counts := map[string]int{}
+	for _, client := range r.clientPaths {
+		if client.link != nil || client.why.Reason == v1alpha1.ReasonNodeWaited || client.why.Reason == v1alpha1.ReasonOverlaps {
+			continue
+		}
+		if counts[client.why.Reason]++; counts[client.why.Reason] == 1 {
+			all = append(all, client.why)
+		}
+	}
+	for i := range all {
+		count := counts[all[i].Reason]
+		all[i].Text = fmt.Sprintf("%d of %d clients have no link: %s", count, len(r.clients), all[i].Text)
+	}
+	if len(all) == 0 && len(r.clients) == 0 {
+		for hop := range r.stages {
+			if r.ready(hop) > 0 {
+				continue
+			}
+			if why := r.whyNone(hop, r.ready(hop), 0); why.Reason == v1alpha1.ReasonNoEndpoint || why.Reason == v1alpha1.ReasonNoElement {
+				return []Finding{why}
+			}
+		}
+	}
+	return all
+}
+
+// ready counts the pods to which links of a hop can lead.
+func (r *pairing) ready(hop int) int {
+	count := 0
+	for _, one := range r.stages[hop] {
+		if r.serves(one) {
+			count++
+		}
+	}
+	return count
+}
+
+// whyNone says why a link has nowhere to lead.
+func (r *pairing) whyNone(hop, ready, full int) Finding {
+	what, reason := "is an endpoint", v1alpha1.ReasonNoEndpoint
+	if hop < len(r.service.Spec.Chain) {
+		what, reason = "is element "+r.service.Spec.Chain[hop].Name+" of the chain", v1alpha1.ReasonNoElement
+	}
+	switch {
+	case ready > 0 && full == ready:
+		return Finding{v1alpha1.ReasonLimitReached, fmt.Sprintf("each pod that %s has %d links already (spec.limits.linksPerEndpoint); raise the limit, or start more such pods",
+			what, r.limit)}
+	case ready > 0:
+		return Finding{reason, fmt.Sprintf("no other pod that %s can be linked to now", what)}
+	case len(r.stages[hop]) > 0:
+		first := r.stages[hop][0]
+		return Finding{reason, fmt.Sprintf("no pod that %s can be linked to: of %d none is ready on a node that is (%s: %s)", what, len(r.stages[hop]),
+			first.pod.Full(), r.faultOf(first))}
+	}
+	return Finding{reason, fmt.Sprintf("no pod of namespace %s %s: none has %s", r.key.Namespace, what, r.labelsOf(hop))}
+}
+
+// labelsOf says which labels a pod must have for links of a hop to lead to it.
+func (r *pairing) labelsOf(hop int) string {
+	endpoint := v1alpha1.EndpointLabelPrefix + r.key.Name
+	if hop < len(r.service.Spec.Chain) {
+		return "the labels " + v1alpha1.ClientLabelPrefix + r.key.Name + " and " + endpoint + ", and those of its selector"
+	}
+	if r.service.Spec.Endpoint != nil {
+		return "the label " + endpoint + " and those of spec.endpoint"
+	}
+	return "the label " + endpoint
+}
+
+// faultOf says what keeps links from leading to a pod.
+func (r *pairing) faultOf(one *member) string {
+	node, known := r.in.Nodes[one.pod.Node]
+	switch {
+	case one.pod.Node == "":
+		return "it has no node yet"
+	case one.pod.Going:
+		return "it is being deleted"
+	case !known:
+		return "its node " + one.pod.Node + " is gone"
+	case node.Unfit != "":
+		return node.Unfit
+	case !node.Ready:
+		return "its node " + one.pod.Node + " is not ready"
+	case !one.pod.Ready:
+		return "it is not ready"
+	}
+	return ""
+}
+
+// whyNotFrom says why a pod gets no new link at all, with an empty reason if nothing speaks against one.
+func (r *pairing) whyNotFrom(from *member) Finding {
+	node, known := r.in.Nodes[from.pod.Node]
+	switch {
+	case r.blocked != nil:
+		return *r.blocked
+	case from.pod.Node == "":
+		return Finding{v1alpha1.ReasonNodeWaited, "the pod has no node yet"}
+	case from.pod.Going:
+		return Finding{v1alpha1.ReasonNodeWaited, "the pod is being deleted"}
+	case !known || !node.Ready:
+		return Finding{v1alpha1.ReasonNodeWaited, fmt.Sprintf("node %s of the pod is not ready", from.pod.Node)}
+	case node.Unfit != "":
+		return Finding{v1alpha1.ReasonNodeUnfit, fmt.Sprintf("no link can end on node %s of the pod: %s", from.pod.Node, node.Unfit)}
+	}
+	return Finding{}
+}
+
+// fault says what is wrong with a link that is replaced.
+func (r *pairing) fault(link *v1alpha1.TSNLink, hop int) string {
+	one := r.find(hop, link.Spec.Endpoint.UID)
+	if one == nil {
+		return "gone"
+	}
+	if text := r.faultOf(one); text != "" {
+		return "no endpoint any more: " + text
+	}
+	if down, is := downFor(link, r.in.Now); is && down >= Patience {
+		return fmt.Sprintf("not reached (for %v)", down.Round(1e9))
+	}
+	return "cut off from the rest of the chain"
+}
+
+// whyNot says why a link that there is is not needed.
+func (r *pairing) whyNot(at slot, link *v1alpha1.TSNLink) string {
+	client := link.Spec.Client.Namespace + "/" + link.Spec.Client.Pod
+	pod := r.pods[at.uid]
+	switch {
+	case pod == nil:
+		return fmt.Sprintf("pod %s is gone", client)
+	case pod.Ended:
+		return fmt.Sprintf("the containers of pod %s have ended", client)
+	case at.hop >= len(r.stages):
+		return "the chain has become shorter"
+	case r.hub[at] != nil:
+		return fmt.Sprintf("pod %s has a link to another cluster instead", client)
+	case r.pods[link.Spec.Endpoint.UID] != nil && r.find(at.hop, link.Spec.Endpoint.UID) == nil:
+		return fmt.Sprintf("pod %s/%s does not offer TSNService %s any more", link.Spec.Endpoint.Namespace, link.Spec.Endpoint.Pod, r.key)
+	case at.hop > 0:
+		return "no client's way leads over it"
+	}
+	return fmt.Sprintf("pod %s is no client of TSNService %s any more", client, r.key)
+}

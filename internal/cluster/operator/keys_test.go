@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package operator
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
+	"github.com/kubernetsn/kubernetsn/internal/shared/clusterkey"
+)
+
+// encryptedNetwork is one of two clusters, and node a has said its key.
+func encryptedNetwork(more ...client.Object) []client.Object {
+	network := stretchedNetwork()
+	network.Spec.Encryption = v1alpha1.EncryptionRequired
+	all := servingNode(1413)
+	all[1].(*v1alpha1.TSNNode).Status.Keys = []v1alpha1.NodeKey{{ID: "one", Algorithm: v1alpha1.KeyAlgorithm, PublicKey: "AAAA"}}
+	all[1].(*v1alpha1.TSNNode).Status.Sender = &v1alpha1.SenderGenerations{Kernel: 1, Ktsnd: 4}
+	return append(append(all, network), more...)
+}
+
+// foreignPeers say that south signs by a key.
+func foreignPeers(key string) *v1alpha1.TSNPeers {
+	return &v1alpha1.TSNPeers{ObjectMeta: metav1.ObjectMeta{Name: "old.south-0", Labels: map[string]string{v1alpha1.NetworkLabel: "old"}},
+		Spec: v1alpha1.TSNPeersSpec{Network: "old", Cluster: "south", ClusterKey: key}}
+}
+
+func newKey(t *testing.T) clusterkey.Public {
+	t.Helper()
+	key, err := clusterkey.New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return key.Public()
+}
+
+// pinned are the pins of the cluster.
+func (r *Networks) pinned(t *testing.T) map[string]string {
+	t.Helper()
+	var pins corev1.ConfigMap
+	if err := client.IgnoreNotFound(r.Client.Get(t.Context(), client.ObjectKey{Namespace: "kubernetsn", Name: v1alpha1.ClusterKeyPins}, &pins)); err != nil {
+		t.Fatal(err)
+	}
+	return pins.Data
+}
+
+func TestTheClusterSignsItsNodes(t *testing.T) {
+	r := inCluster(t, encryptedNetwork()...)
+	status := r.lookAt(t).Status
+	if len(status.ClusterKeys) != 1 || status.ClusterKeys[0].Cluster != "" || len(status.Peers) != 1 {
+		t.Fatalf("nodes believe %v, and the hub is told of %v", status.ClusterKeys, status.Peers)
+	}
+	own, err := clusterkey.Parse(status.ClusterKeys[0].PublicKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := own.Verify("old", &status.Peers[0]); err != nil || len(status.Peers[0].Keys) != 1 || status.Peers[0].Sender.Ktsnd != 4 {
+		t.Errorf("%v: %v", status.Peers[0], err)
+	}
+	writer := &Peers{Client: r.Client, shared: r.shared, pace: newPace(time.Now)}
+	if err := writer.look(t.Context(), "old"); err != nil {
+		t.Fatal(err)
+	}
+	var peers v1alpha1.TSNPeers
+	if err := r.Client.Get(t.Context(), client.ObjectKey{Name: "old-0"}, &peers); err != nil {
+		t.Fatal(err)
+	}
+	if err := own.Verify("old", &peers.Spec.Nodes[0]); err != nil || peers.Spec.ClusterKey != own.String() {
+		t.Errorf("%v: %v", peers.Spec, err)
+	}
+	// Another operator goes on with the key.
+	r.shared.keys = &keys{client: r.Client, live: r.Client, namespace: "kubernetsn"}
+	again, err := r.shared.keys.signer(t.Context(), get(t, r))
+	if err != nil || again.Public() != own {
+		t.Errorf("the next operator has another key: %v", err)
+	}
+}
+
+func TestANetworkThatIsNotEncryptedNeedsNoKey(t *testing.T) {
+	network := stretchedNetwork()
+	status := inCluster(t, append(servingNode(1450), network, foreignPeers(newKey(t).String()))...).lookAt(t).Status
+	if status.ClusterKeys != nil || status.Peers[0].Signature != "" {
+		t.Errorf("%v, %v", status.ClusterKeys, status.Peers)
+	}
+}
+
+func TestTheFirstKeyOfAClusterIsPinned(t *testing.T) {
+	first, second := newKey(t), newKey(t)
+	r := inCluster(t, encryptedNetwork(foreignPeers(first.String()))...)
+	status := r.lookAt(t).Status
+	if got := r.pinned(t)["south"]; got != first.String() || len(status.ClusterKeys) != 2 || status.ClusterKeys[1].PublicKey != first.String() {
+		t.Fatalf("pinned is %q, nodes believe %v", got, status.ClusterKeys)
+	}
+	peers := foreignPeers(second.String())
+	if err := r.Client.Get(t.Context(), client.ObjectKeyFromObject(peers), peers); err != nil {
+		t.Fatal(err)
+	}
+	peers.Spec.ClusterKey = second.String()
+	if err := r.Client.Update(t.Context(), peers); err != nil {
+		t.Fatal(err)
+	}
+	r.pace = newPace(time.Now)
+	status = r.lookAt(t).Status
+	is := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionDegraded)
+	if is.Reason != v1alpha1.ReasonClusterKeyDiffers || !strings.Contains(is.Message, "cluster south: its cluster signs by "+second.Fingerprint()+", and "+first.Fingerprint()+" is pinned") {
+		t.Errorf("Degraded is %v", is)
+	}
+	if got := r.pinned(t)["south"]; got != first.String() || status.ClusterKeys[1].PublicKey != first.String() {
+		t.Errorf("pinned is %q, nodes believe %v", got, status.ClusterKeys)
+	}
+	// The administrator believes the new one.
+	pins := &corev1.ConfigMap{}
+	if err := r.Client.Get(t.Context(), client.ObjectKey{Namespace: "kubernetsn", Name: v1alpha1.ClusterKeyPins}, pins); err != nil {
+		t.Fatal(err)
+	}
+	delete(pins.Data, "south")
+	if err := r.Client.Update(t.Context(), pins); err != nil {
+		t.Fatal(err)
+	}
+	r.pace = newPace(time.Now)
+	if status = r.lookAt(t).Status; status.ClusterKeys[1].PublicKey != second.String() {
+		t.Errorf("nodes believe %v", status.ClusterKeys)
+	}
+}
+
+func TestAKeyThatWasGivenIsNotReplacedByTheFirstOne(t *testing.T) {
+	given, says := newKey(t), newKey(t)
+	pins := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "kubernetsn", Name: v1alpha1.ClusterKeyPins}, Data: map[string]string{"south": given.String()}}
+	r := inCluster(t, encryptedNetwork(foreignPeers(says.String()), pins)...)
+	status := r.lookAt(t).Status
+	if status.ClusterKeys[1].PublicKey != given.String() || meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionDegraded).Reason != v1alpha1.ReasonClusterKeyDiffers {
+		t.Errorf("nodes believe %v", status.ClusterKeys)
+	}
+}
+
+func TestADamagedKeyOfTheClusterIsNotReplaced(t *testing.T) {
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "kubernetsn", Name: v1alpha1.ClusterKeySecret}, Data: map[string][]byte{v1alpha1.ClusterKeyField: []byte("short")}}
+	r := inCluster(t, encryptedNetwork(secret)...)
+	if _, err := r.shared.keys.signer(t.Context(), get(t, r)); err == nil || !strings.Contains(err.Error(), "field ed25519-seed: the cluster's key has 5 bytes") {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package operator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
+	"github.com/kubernetsn/kubernetsn/internal/cluster/links"
+)
+
+// admit says of links of others whether agents may plug them, where that was not said yet.
+func (r *Links) admit(ctx context.Context, all []links.Admission) error {
+	var errs []error
+	for i := range all {
+		link := all[i].Link
+		conditions := append([]metav1.Condition(nil), link.Status.Conditions...)
+		if !meta.SetStatusCondition(&conditions, admitted(&all[i])) {
+			continue
+		}
+		fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(meta.FindStatusCondition(conditions, v1alpha1.ConditionAdmitted))
+		if err != nil {
+			return err
+		}
+		object := &unstructured.Unstructured{Object: map[string]any{"status": map[string]any{"conditions": []any{fields}}}}
+		object.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("TSNLink"))
+		object.SetNamespace(link.Namespace)
+		object.SetName(link.Name)
+		object.SetUID(link.UID) // of another link of the name nothing is said
+		err = r.Client.Status().Patch(ctx, object, client.Apply, fieldOwner, client.ForceOwnership)
+		if client.IgnoreNotFound(err) != nil {
+			errs = append(errs, fmt.Errorf("say whether agents may plug link %s/%s: %w", link.Namespace, link.Name, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// admitted is the condition that says so.
+func admitted(one *links.Admission) metav1.Condition {
+	is := metav1.Condition{Type: v1alpha1.ConditionAdmitted, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonAsAsked, ObservedGeneration: one.Link.Generation}
+	if one.Refusal != nil {
+		is.Status, is.Reason, is.Message = metav1.ConditionFalse, v1alpha1.ReasonServiceForbidden, one.Refusal.Error()
+	}
+	return is
+}

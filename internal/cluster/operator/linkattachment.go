@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package operator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
+)
+
+// linksConfiguration is what Multus has the runtime do for pods with links: tsn-cni remembers the sandbox, and makes no interface. The
+// chart's policy on attachments of the operator has the same text.
+const linksConfiguration = `{"cniVersion":"1.1.0","name":"` + v1alpha1.LinksAttachment + `","type":"tsn-cni","links":true}`
+
+// linksAttachment keeps the NetworkAttachmentDefinition of pods with links, in the operator's own namespace.
+type linksAttachment struct {
+	client    client.Client
+	namespace string
+	log       *slog.Logger
+}
+
+// Start looks at it now and then: clusters without Multus have no such kind to watch.
+func (l *linksAttachment) Start(ctx context.Context) error {
+	said := ""
+	for {
+		after := repeatEvery
+		if err := l.apply(ctx); err != nil {
+			after = retryAfter
+			if !errors.Is(err, errMultus) {
+				after = againAfter * 10
+			}
+			if said != err.Error() {
+				said = err.Error()
+				l.log.Warn("pods cannot have links yet", "error", err)
+			}
+		} else {
+			said = ""
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(after):
+		}
+	}
+}
+
+func (l *linksAttachment) apply(ctx context.Context) error {
+	attachment := newLinksAttachment(l.namespace)
+	attachment.SetLabels(map[string]string{managedBy: string(fieldOwner)})
+	if err := unstructured.SetNestedField(attachment.Object, linksConfiguration, "spec", "config"); err != nil {
+		return err
+	}
+	err := l.client.Apply(ctx, client.ApplyConfigurationFromUnstructured(attachment), fieldOwner, client.ForceOwnership)
+	if meta.IsNoMatchError(err) {
+		return errMultus
+	}
+	if err != nil {
+		return fmt.Errorf("make NetworkAttachmentDefinition %s/%s: %w", l.namespace, v1alpha1.LinksAttachment, err)
+	}
+	return nil
+}
+
+func newLinksAttachment(namespace string) *unstructured.Unstructured {
+	return newAttachment(v1alpha1.LinksAttachment, namespace)
+}

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package operator
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
+	"github.com/kubernetsn/kubernetsn/internal/cluster/links"
+	"github.com/kubernetsn/kubernetsn/internal/shared/podstatus"
+	"github.com/kubernetsn/kubernetsn/internal/shared/tsnnetwork"
+)
+
+// input is what the cache has of all that links depend on. Its objects are the cache's own, and only read.
+func (r *Links) input(ctx context.Context) (*links.Input, error) {
+	in := &links.Input{Namespaces: map[string]map[string]string{}, Failed: r.failed, Now: r.now()}
+	var services v1alpha1.TSNServiceList
+	var all v1alpha1.TSNLinkList
+	var networks v1alpha1.TSNNetworkList
+	var pods corev1.PodList
+	var namespaces corev1.NamespaceList
+	for _, list := range []client.ObjectList{&services, &all, &networks, &pods, &namespaces} {
+		if err := r.Client.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
+			return nil, fmt.Errorf("list what links depend on: %w", err)
+		}
+	}
+	in.Services, in.Networks = services.Items, networks.Items
+	var err error
+	if in.Links, in.Released, err = r.ledger.Look(ctx, all.Items); err != nil {
+		return nil, err
+	}
+	in.Pods = linkPods(pods.Items, in.Links)
+	for i := range namespaces.Items {
+		in.Namespaces[namespaces.Items[i].Name] = namespaces.Items[i].Labels
+	}
+	set, err := listNodes(ctx, r.Client, nil)
+	if err != nil {
+		return nil, err
+	}
+	in.Nodes = r.nodes(set)
+	return in, r.sign(ctx, in, set.states)
+}
+
+// linkPods are the pods with labels of links, and those at the ends of links.
+func linkPods(pods []corev1.Pod, all []v1alpha1.TSNLink) []links.Pod {
+	linked := make(map[string]bool, 2*len(all))
+	for i := range all {
+		linked[all[i].Spec.Client.UID], linked[all[i].Spec.Endpoint.UID] = true, true
+	}
+	var are []links.Pod
+	for i := range pods {
+		pod := &pods[i]
+		if !links.HasLinkLabel(pod.Labels) && !linked[string(pod.UID)] {
+			continue
+		}
+		are = append(are, links.Pod{
+			Namespace: pod.Namespace, Name: pod.Name, UID: string(pod.UID), Node: pod.Spec.NodeName, Labels: pod.Labels,
+			Ready: podstatus.Ready(pod), Going: pod.DeletionTimestamp != nil, Ended: ended(pod),
+		})
+	}
+	return are
+}
+
+// ended tells whether the containers of a pod have ended for good.
+func ended(pod *corev1.Pod) bool {
+	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
+}
+
+// nodes are those of the cluster, with what keeps links from them.
+func (r *Links) nodes(set *nodeSet) map[string]links.Node {
+	addresses, faults := tsnnetwork.TunnelAddresses(set.list)
+	are := make(map[string]links.Node, len(set.all))
+	for name, node := range set.all {
+		is := links.Node{Address: addresses[name], Ready: nodeReady(node), MTU: leastOf(set.states[name])}
+		switch {
+		case faults[name] != nil:
+			is.Unfit = faults[name].Error()
+		case r.Switched != nil && r.Switched.Matches(labels.Set(node.Labels)):
+			is.Unfit = fmt.Sprintf("its uplink is Open vSwitch's, where a link's number (%d and more) cannot be a VLAN (4094 at most); place the pod on another node",
+				v1alpha1.FirstLinkVNI)
+		}
+		if !is.Address.IsValid() {
+			is.Address = netip.IPv4Unspecified()
+		}
+		are[name] = is
+	}
+	return are
+}
+
+// nodeReady tells whether a node's kubelet answers.
+func nodeReady(node *corev1.Node) bool {
+	for _, is := range node.Status.Conditions {
+		if is.Type == corev1.NodeReady {
+			return is.Status == corev1.ConditionTrue
+		}
+	}
+	return false
+}
+
+// leastOf is the least that a node's agent says of interfaces of pods, 0 if it says nothing.
+func leastOf(state *v1alpha1.TSNNode) int32 {
+	var least int32
+	if state == nil {
+		return 0
+	}
+	for i := range state.Status.Networks {
+		if mtu := state.Status.Networks[i].MTU; mtu > 0 && (least == 0 || mtu < least) {
+			least = mtu
+		}
+	}
+	return least
+}

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package operator
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
+	"github.com/kubernetsn/kubernetsn/internal/cluster/links"
+	"github.com/kubernetsn/kubernetsn/internal/shared/clusterkey"
+)
+
+// fromHub are encrypted links of a hub from a pod of a node to nodes of other clusters, of which each has a key.
+func fromHub(t *testing.T, clusters ...string) (*links.Input, *links.Result) {
+	t.Helper()
+	in, plan := &links.Input{Pods: []links.Pod{{UID: "here"}}}, &links.Result{}
+	for _, cluster := range clusters {
+		key, err := clusterkey.New()
+		if err != nil {
+			t.Fatal(err)
+		}
+		in.Links = append(in.Links, v1alpha1.TSNLink{Spec: v1alpha1.TSNLinkSpec{Encryption: v1alpha1.EncryptionRequired,
+			Client:   v1alpha1.LinkEnd{UID: "here", Node: "near"},
+			Endpoint: v1alpha1.LinkEnd{UID: "there", Cluster: cluster, Node: "far", NodeKeys: &v1alpha1.LinkNodeKeys{ClusterKey: key.Public().String()}}}})
+	}
+	for i := range in.Links {
+		plan.Admitted = append(plan.Admitted, links.Admission{Link: &in.Links[i]})
+	}
+	return in, plan
+}
+
+func TestALinkThatIsNotAdmittedHasNoClusterPinned(t *testing.T) {
+	shared := inCluster(t).shared
+	r := newLinks(shared, shared.keys.client, "kubernetsn", nil, nil)
+	told := func(in *links.Input, plan *links.Result) []v1alpha1.ClusterKey {
+		t.Helper()
+		if err := r.tellKeys(t.Context(), in, plan); err != nil {
+			t.Fatal(err)
+		}
+		return shared.links.of("near", nil)
+	}
+	in, plan := fromHub(t, "north")
+	plan.Admitted[0].Refusal = errors.New("nobody asks for it")
+	if keys := told(in, plan); keys != nil {
+		t.Errorf("the node is told of %v", keys)
+	}
+	if keys := told(in, &links.Result{}); keys != nil {
+		t.Errorf("before it was looked at, the node is told of %v", keys)
+	}
+	plan.Admitted[0].Refusal = nil
+	if keys := told(in, plan); len(keys) != 2 || keys[1].Cluster != "north" {
+		t.Errorf("once admitted, the node is told of %v", keys)
+	}
+}
+
+func TestANodeIsToldOfAsManyClustersAsItsTSNNodeTakes(t *testing.T) {
+	shared := inCluster(t).shared
+	r := newLinks(shared, shared.keys.client, "kubernetsn", nil, nil)
+	clusters := []string{"real"}
+	for range 2 {
+		in, plan := fromHub(t, clusters...)
+		if err := r.tellKeys(t.Context(), in, plan); err != nil {
+			t.Fatal(err)
+		}
+		for i := range v1alpha1.MostClusterKeys {
+			clusters = append(clusters, fmt.Sprintf("invented%03d", i))
+		}
+	}
+	keys := shared.links.of("near", nil)
+	has := map[string]bool{}
+	for _, one := range keys {
+		has[one.Cluster] = true
+	}
+	if len(keys) != v1alpha1.MostClusterKeys || !has[""] || !has["real"] {
+		t.Errorf("it is told of %d clusters, of this one: %v, of the one that it was told of before: %v", len(keys), has[""], has["real"])
+	}
+}

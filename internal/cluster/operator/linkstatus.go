@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package operator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
+	"github.com/kubernetsn/kubernetsn/internal/cluster/links"
+)
+
+// quietReasons are of what is about to be otherwise by itself.
+var quietReasons = []string{v1alpha1.ReasonNodeWaited, v1alpha1.ReasonChainWaited}
+
+// tell writes the status of services, and an Event for each sentence that is new. Again is when to write what it is too early for.
+func (r *Links) tell(ctx context.Context, in *links.Input, plan *links.Result) (again time.Duration, err error) {
+	are := map[string]bool{}
+	for i := range in.Pods {
+		pod := &in.Pods[i]
+		are[pod.UID] = true
+		r.event(pod.UID, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name, UID: types.UID(pod.UID)}}, plan.Pods[pod.UID])
+	}
+	var all []error
+	for i := range in.Services {
+		service := &in.Services[i]
+		said := plan.Services[links.Key{Namespace: service.Namespace, Name: service.Name}]
+		if said == nil {
+			continue // it is being deleted
+		}
+		are[string(service.UID)] = true
+		r.event(string(service.UID), service, said.Found)
+		wait, err := r.status(ctx, service, said)
+		again = sooner(again, wait)
+		all = append(all, err)
+	}
+	r.forgetOthers(are)
+	return again, errors.Join(all...)
+}
+
+// event makes one for each finding that is new, as long as it is found.
+func (r *Links) event(uid string, object runtime.Object, found []links.Finding) {
+	before := r.said[uid]
+	if len(found) == 0 {
+		delete(r.said, uid)
+		return
+	}
+	now := map[string]bool{}
+	for _, one := range found {
+		if slices.Contains(quietReasons, one.Reason) {
+			continue
+		}
+		if !before[one.Reason] {
+			r.Events.Event(object, corev1.EventTypeWarning, one.Reason, one.Text)
+		}
+		now[one.Reason] = true // by which alone it is new: numbers in the text change
+	}
+	r.said[uid] = now
+}
+
+// status writes that of a service, if it has changed.
+func (r *Links) status(ctx context.Context, service *v1alpha1.TSNService, said *links.ServicePlan) (wait time.Duration, err error) {
+	status := said.Status
+	ready := serviceCondition(service, said)
+	status.Conditions = slices.Clone(service.Status.Conditions)
+	meta.SetStatusCondition(&status.Conditions, ready)
+	if equality.Semantic.DeepEqual(service.Status, status) {
+		return 0, nil
+	}
+	key := service.Namespace + "/" + service.Name
+	if wait := r.pace.wait(key, writeEvery); wait > 0 {
+		return wait, nil
+	}
+	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&status)
+	if err != nil {
+		return 0, err
+	}
+	object := &unstructured.Unstructured{Object: map[string]any{"status": fields}}
+	object.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("TSNService"))
+	object.SetNamespace(service.Namespace)
+	object.SetName(service.Name)
+	object.SetUID(service.UID)
+	err = r.Client.Status().Patch(ctx, object, client.Apply, fieldOwner, client.ForceOwnership)
+	if client.IgnoreNotFound(err) != nil {
+		return 0, fmt.Errorf("write the status of TSNService %s: %w", key, err)
+	}
+	r.pace.done(key)
+	return 0, nil
+}
+
+// serviceCondition is Ready.
+func serviceCondition(service *v1alpha1.TSNService, said *links.ServicePlan) metav1.Condition {
+	ready := metav1.Condition{Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonAsAsked,
+		Message: "clients get their links", ObservedGeneration: service.Generation}
+	if len(said.Found) == 0 {
+		return ready
+	}
+	var texts []string
+	for _, one := range said.Found {
+		texts = append(texts, one.Text)
+	}
+	ready.Status, ready.Reason, ready.Message = metav1.ConditionFalse, said.Found[0].Reason, strings.Join(some(texts), "; ")
+	if slices.Contains(quietReasons, ready.Reason) {
+		ready.Status = metav1.ConditionUnknown
+	}
+	return ready
+}

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package operator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
+	"github.com/kubernetsn/kubernetsn/internal/cluster/links"
+)
+
+// linkWorkers is how many links are written at a time.
+const linkWorkers = 8
+
+// carryOut deletes, makes and changes links. What fails is planned again.
+func (r *Links) carryOut(ctx context.Context, in *links.Input, plan *links.Result) error {
+	var leaving []*v1alpha1.TSNLink
+	for i := range plan.Delete {
+		leaving = append(leaving, plan.Delete[i].Link)
+	}
+	if err := r.ledger.Release(ctx, leaving...); err != nil {
+		return err
+	}
+	healed := map[string]string{}
+	var mu sync.Mutex // guards the ledger while links are written at a time
+	err := atOnce(plan.Delete, func(removal *links.Removal) error {
+		link := removal.Link
+		err := r.Client.Delete(ctx, &v1alpha1.TSNLink{ObjectMeta: metav1.ObjectMeta{Namespace: link.Namespace, Name: link.Name}},
+			client.Preconditions{UID: &link.UID})
+		if client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("remove link %s/%s: %w", link.Namespace, link.Name, err)
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		r.ledger.Removed(link.UID)
+		healed[link.Name] = removal.Why
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	owners := map[links.Key]types.UID{}
+	for i := range in.Services {
+		owners[links.Key{Namespace: in.Services[i].Namespace, Name: in.Services[i].Name}] = in.Services[i].UID
+	}
+	made := map[string]bool{}
+	err = atOnce(slices.Concat(plan.Make, plan.Change), func(link *v1alpha1.TSNLink) error {
+		isNew := link.UID == ""
+		written, err := r.apply(ctx, link, owners[links.Key{Namespace: link.Namespace, Name: link.Spec.Service}])
+		if err != nil {
+			return fmt.Errorf("write link %s/%s: %w", link.Namespace, link.Name, err)
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		r.ledger.Wrote(written)
+		if isNew {
+			made[link.Name] = true
+			r.sayMade(&link.Spec, healed[link.Name])
+		}
+		return nil
+	})
+	for i := range plan.Delete {
+		if link := plan.Delete[i].Link; !made[link.Name] {
+			r.Events.Event(podOf(&link.Spec.Client), corev1.EventTypeNormal, v1alpha1.ReasonUnlinked,
+				fmt.Sprintf("the link to TSNService %s/%s was removed: %s", link.Namespace, link.Spec.Service, plan.Delete[i].Why))
+		}
+	}
+	return err
+}
+
+func (r *Links) sayMade(spec *v1alpha1.TSNLinkSpec, instead string) {
+	text := fmt.Sprintf("interface %s is linked to pod %s/%s for TSNService %s", spec.Client.Interface, spec.Endpoint.Namespace, spec.Endpoint.Pod, spec.Service)
+	reason := v1alpha1.ReasonLinked
+	if instead != "" {
+		reason, text = v1alpha1.ReasonHealed, text+": "+instead
+	}
+	r.Events.Event(podOf(&spec.Client), corev1.EventTypeNormal, reason, text)
+}
+
+func podOf(end *v1alpha1.LinkEnd) *corev1.Pod {
+	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: end.Namespace, Name: end.Pod, UID: types.UID(end.UID)}}
+}
+
+// apply makes or changes a link, and returns it as the API server has it.
+func (r *Links) apply(ctx context.Context, link *v1alpha1.TSNLink, owner types.UID) (*v1alpha1.TSNLink, error) {
+	spec, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&link.Spec)
+	if err != nil {
+		return nil, err
+	}
+	object := &unstructured.Unstructured{Object: map[string]any{"spec": spec}}
+	object.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("TSNLink"))
+	object.SetNamespace(link.Namespace)
+	object.SetName(link.Name)
+	object.SetUID(link.UID) // so that one that has gone is not made again by what was to change it
+	object.SetLabels(map[string]string{v1alpha1.LinkMakerLabel: v1alpha1.MakerOperator, managedBy: string(fieldOwner)})
+	yes := true
+	object.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: v1alpha1.GroupVersion.String(), Kind: "TSNService", Name: link.Spec.Service, UID: owner,
+		Controller: &yes}})
+	if err := r.Client.Patch(ctx, object, client.Apply, fieldOwner, client.ForceOwnership); err != nil {
+		return nil, err
+	}
+	written := &v1alpha1.TSNLink{}
+	return written, runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, written)
+}
+
+// atOnce does something with each of many, several at a time.
+func atOnce[One any](all []One, do func(*One) error) error {
+	results := make([]error, len(all))
+	next := make(chan int)
+	var workers sync.WaitGroup
+	for range min(linkWorkers, len(all)) {
+		workers.Add(1)
+		go func() {
+			defer workers.Done()
+			for at := range next {
+				results[at] = do(&all[at])
+			}
+		}()
+	}
+	for at := range all {
+		next <- at
+	}
+	close(next)
+	workers.Wait()
+	return errors.Join(results...)
+}
+
+// forgetOthers forgets what was said to objects that are gone.
+func (r *Links) forgetOthers(are map[string]bool) {
+	maps.DeleteFunc(r.said, func(uid string, _ map[string]bool) bool { return !are[uid] })
+}

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package operator
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/selection"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
+	"github.com/kubernetsn/kubernetsn/internal/shared/podstatus"
+)
+
+// Workloads says in each TSNWorkload where its pods run, for a hub.
+type Workloads struct {
+	Client client.Client
+	// Pods has those of workloads.
+	Pods client.Reader
+	// pace bounds how often one is written. It is the controller's one worker's.
+	pace *pace
+}
+
+// workloadPods is a cache of the pods that belong to workloads of a hub. The manager's own has pods on networks, and no others.
+func workloadPods(m manager.Manager) (cache.Cache, error) {
+	has, err := labels.NewRequirement(v1alpha1.WorkloadLabel, selection.Exists, nil)
+	if err != nil {
+		return nil, err
+	}
+	made, err := cache.New(m.GetConfig(), cache.Options{
+		HTTPClient: m.GetHTTPClient(), Scheme: m.GetScheme(), Mapper: m.GetRESTMapper(), DefaultTransform: cache.TransformStripManagedFields(),
+		ByObject: map[client.Object]cache.ByObject{&corev1.Pod{}: {Label: labels.NewSelector().Add(*has)}},
+	})
+	if err != nil {
+		return nil, err
+	}
+	return made, m.Add(made)
+}
+
+func addWorkloads(m manager.Manager) error {
+	pods, err := workloadPods(m)
+	if err != nil {
+		return err
+	}
+	of := handler.TypedEnqueueRequestsFromMapFunc(func(_ context.Context, pod *corev1.Pod) []reconcile.Request {
+		return []reconcile.Request{{NamespacedName: client.ObjectKey{Namespace: pod.Namespace, Name: pod.Labels[v1alpha1.WorkloadLabel]}}}
+	})
+	workloads := &Workloads{Client: m.GetClient(), Pods: pods, pace: newPace(time.Now)}
+	return ctrl.NewControllerManagedBy(m).Named("workloads").
+		For(&v1alpha1.TSNWorkload{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		WatchesRawSource(source.Kind(pods, &corev1.Pod{}, of)).
+		Watches(&v1alpha1.TSNLink{}, handler.EnqueueRequestsFromMapFunc(workloads.linked)).
+		Complete(workloads)
+}
+
+// Reconcile looks at one workload.
+func (r *Workloads) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+	workload := &v1alpha1.TSNWorkload{}
+	err := r.Client.Get(ctx, request.NamespacedName, workload)
+	if apierrors.IsNotFound(err) {
+		r.pace.forget(request.String())
+		return reconcile.Result{}, nil
+	}
+	if err != nil {
+		return reconcile.Result{}, fmt.Errorf("look at workload %s: %w", request, err)
+	}
+	status, err := r.status(ctx, workload)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	if equality.Semantic.DeepEqual(&workload.Status, status) {
+		return reconcile.Result{}, nil
+	}
+	if wait := r.pace.wait(request.String(), writeEvery); wait > 0 {
+		return reconcile.Result{RequeueAfter: wait}, nil
+	}
+	before := workload.DeepCopy()
+	workload.Status = *status
+	err = r.Client.Status().Patch(ctx, workload, client.MergeFrom(before), fieldOwner)
+	if client.IgnoreNotFound(err) != nil {
+		return reconcile.Result{}, fmt.Errorf("say where workload %s runs: %w", request, err)
+	}
+	r.pace.done(request.String())
+	return reconcile.Result{}, nil
+}
+
+// status is where the pods of a workload run.
+func (r *Workloads) status(ctx context.Context, workload *v1alpha1.TSNWorkload) (*v1alpha1.TSNWorkloadStatus, error) {
+	var pods corev1.PodList
+	err := r.Pods.List(ctx, &pods, client.InNamespace(workload.Namespace), client.MatchingLabels{v1alpha1.WorkloadLabel: workload.Name},
+		client.UnsafeDisableDeepCopy)
+	if err != nil {
+		return nil, fmt.Errorf("list the pods of workload %s/%s: %w", workload.Namespace, workload.Name, err)
+	}
+	links, err := r.linksOf(ctx, pods.Items)
+	if err != nil {
+		return nil, err
+	}
+	status := &v1alpha1.TSNWorkloadStatus{Total: int32(len(pods.Items))}
+	for i := range pods.Items {
+		at := podstatus.Place(&pods.Items[i])
+		at.Links = links[pods.Items[i].UID]
+		if at.Ready {
+			status.Ready++
+		}
+		status.Pods = append(status.Pods, at)
+	}
+	slices.SortFunc(status.Pods, func(a, b v1alpha1.WorkloadPod) int { return strings.Compare(a.Name, b.Name) })
+	status.Pods = status.Pods[:min(len(status.Pods), v1alpha1.MaxWorkloadPods)]
+	return status, nil
+}

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package operator
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
+	"github.com/kubernetsn/kubernetsn/internal/shared/podstatus"
+)
+
+// controlled has workload ns/arm, and these objects beside it.
+func controlled(t *testing.T, objects ...client.Object) *Workloads {
+	t.Helper()
+	scheme := runtime.NewScheme()
+	if err := AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	objects = append(objects, &v1alpha1.TSNWorkload{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "arm"}})
+	cluster := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithStatusSubresource(&v1alpha1.TSNWorkload{}).Build()
+	return &Workloads{Client: cluster, Pods: cluster, pace: newPace(time.Now)}
+}
+
+func (r *Workloads) lookAt(t *testing.T) (v1alpha1.TSNWorkloadStatus, reconcile.Result) {
+	t.Helper()
+	request := reconcile.Request{NamespacedName: client.ObjectKey{Namespace: "ns", Name: "arm"}}
+	result, err := r.Reconcile(t.Context(), request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	workload := &v1alpha1.TSNWorkload{}
+	if err := r.Client.Get(t.Context(), request.NamespacedName, workload); err != nil {
+		t.Fatal(err)
+	}
+	return workload.Status, result
+}
+
+// armPod belongs to a workload, and is on network tsn.
+func armPod(namespace, name, workload string) *corev1.Pod {
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: map[string]string{v1alpha1.WorkloadLabel: workload},
+			Annotations: map[string]string{v1alpha1.NetworkAnnotation: "tsn",
+				podstatus.MultusAnnotation: `[{"name":"cbr0","interface":"eth0","ips":["10.0.0.7"]},{"name":"ns/tsn","interface":"tsn0","ips":["10.42.16.7"]}]`}},
+		Spec: corev1.PodSpec{NodeName: "a", Containers: []corev1.Container{{Name: "control", Image: "arm:1"}}},
+		Status: corev1.PodStatus{Phase: corev1.PodRunning, PodIPs: []corev1.PodIP{{IP: "10.0.0.7"}},
+			Conditions:        []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}},
+			ContainerStatuses: []corev1.ContainerStatus{{Name: "control", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}}},
+	}
+}
+
+func TestAWorkloadSaysWhereItsPodsRun(t *testing.T) {
+	status, _ := controlled(t, armPod("ns", "arm-2", "arm"), armPod("ns", "arm-1", "arm"), armPod("ns", "leg", "leg"), armPod("other", "arm-3", "arm")).lookAt(t)
+	if status.Total != 2 || status.Ready != 2 || len(status.Pods) != 2 || status.Pods[0].Name != "arm-1" {
+		t.Fatalf("said %+v", status)
+	}
+	got, want := fmt.Sprintf("%+v", status.Pods[1]), "{Name:arm-2 Node:a Phase:Running Ready:true Addresses:[10.0.0.7] "+
+		"Networks:[{Network:tsn Interface:tsn0 Addresses:[10.42.16.7]}] Links:[] Containers:[{Name:control Image:arm:1 State:Running}]}"
+	if got != want {
+		t.Errorf("said %s, want %s", got, want)
+	}
+}
+
+func TestALargeWorkloadNamesSomeOfItsPods(t *testing.T) {
+	var pods []client.Object
+	for number := range v1alpha1.MaxWorkloadPods + 5 {
+		pods = append(pods, armPod("ns", fmt.Sprintf("arm-%03d", number), "arm"))
+	}
+	status, _ := controlled(t, pods...).lookAt(t)
+	if status.Total != v1alpha1.MaxWorkloadPods+5 || len(status.Pods) != v1alpha1.MaxWorkloadPods {
+		t.Errorf("said %d pods, and named %d", status.Total, len(status.Pods))
+	}
+}
+
+func TestAWorkloadIsWrittenOnceASecondAtMost(t *testing.T) {
+	r := controlled(t)
+	if status, result := r.lookAt(t); status.Total != 0 || result.RequeueAfter != 0 {
+		t.Fatalf("without pods: %+v, %v", status, result)
+	}
+	for number, name := range []string{"arm-1", "arm-2"} {
+		if err := r.Client.Create(t.Context(), armPod("ns", name, "arm")); err != nil {
+			t.Fatal(err)
+		}
+		status, result := r.lookAt(t)
+		if status.Total != 1 || (result.RequeueAfter > 0) != (number == 1) {
+			t.Errorf("after %s: %d pods, again after %v", name, status.Total, result.RequeueAfter)
+		}
+	}
+}
+
+func TestAWorkloadThatIsGoneIsNoFault(t *testing.T) {
+	r := controlled(t)
+	request := reconcile.Request{NamespacedName: client.ObjectKey{Namespace: "ns", Name: "leg"}}
+	if result, err := r.Reconcile(t.Context(), request); err != nil || result.RequeueAfter != 0 {
+		t.Errorf("got %v, %v", result, err)
+	}
+}

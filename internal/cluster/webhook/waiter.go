@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package webhook
+
+import (
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/kubernetsn/kubernetsn/internal/cluster/links"
+)
+
+const (
+	// waiterName is that of the init container which ends when the links of a client are up.
+	waiterName = "ktsn-wait"
+	waiter     = "/usr/bin/ktsn-wait"
+	// tokenPath is where the API server mounts a pod's token in containers that have nothing there.
+	tokenPath = "/var/run/secrets/kubernetes.io/serviceaccount"
+	// waiterUser owns nothing.
+	waiterUser = 65532
+)
+
+// waitsFor are the interfaces without which containers of a pod should not start. A pod in the middle of a chain is not one of them: it has to be
+// ready before a link leads to it.
+func waitsFor(roles []links.Role) []string {
+	var names []string
+	for i := range roles {
+		role := &roles[i]
+		offers := func(other links.Role) bool {
+			return !other.Client && other.Service == role.Service && other.Namespace == role.Namespace
+		}
+		if role.Client && !slices.ContainsFunc(roles, offers) {
+			names = append(names, role.Interface)
+		}
+	}
+	return names
+}
+
+// addWaiter has a client's containers wait for its links.
+func (l *Links) addWaiter(pod *corev1.Pod, roles []links.Role) error {
+	names := waitsFor(roles)
+	if len(names) == 0 {
+		return nil
+	}
+	volume, err := addVolume(pod)
+	if err != nil {
+		return err
+	}
+	made, inits := l.waiter(volume, names), slices.Clone(pod.Spec.InitContainers)
+	own := func(one *corev1.Container) bool {
+		return slices.Equal(one.Command, made.Command) && slices.Equal(one.Args, made.Args)
+	}
+	at := slices.IndexFunc(inits, isWaiter)
+	if slices.ContainsFunc(pod.Spec.Containers, isWaiter) || at >= 0 && !own(&inits[at]) {
+		return fmt.Errorf("the pod has a container %s of its own, which is the name of the one that waits for its links; rename it", waiterName)
+	}
+	if at >= 0 { // another webhook may have put something before it since
+		made = inits[at]
+		inits = slices.Delete(inits, at, at+1)
+	}
+	pod.Spec.InitContainers = slices.Insert(inits, 0, made)
+	return nil
+}
+
+func isWaiter(one corev1.Container) bool { return one.Name == waiterName }
+
+// waiter has no token and no privilege. Its limits are its requests, so that a Guaranteed pod stays one.
+func (l *Links) waiter(volume string, names []string) corev1.Container {
+	no, yes, user := false, true, int64(waiterUser)
+	needs := corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("20m"), corev1.ResourceMemory: resource.MustParse("24Mi")}
+	return corev1.Container{
+		Name: waiterName, Image: l.Image, ImagePullPolicy: l.PullPolicy, Command: []string{waiter}, Args: names,
+		TerminationMessagePolicy: corev1.TerminationMessageFallbackToLogsOnError,
+		Resources:                corev1.ResourceRequirements{Requests: needs, Limits: needs},
+		SecurityContext: &corev1.SecurityContext{
+			RunAsNonRoot: &yes, RunAsUser: &user, RunAsGroup: &user, AllowPrivilegeEscalation: &no, ReadOnlyRootFilesystem: &yes,
+			Capabilities:   &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
+			SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
+		},
+		VolumeMounts: []corev1.VolumeMount{
+			{Name: volume, MountPath: mountPath, ReadOnly: true},
+			{Name: volume, MountPath: tokenPath, ReadOnly: true}, // so that the API server mounts no token there
+		},
+	}
+}
+
+// withoutWaiter divides the init containers of a changed pod into those that it had, in their order, and the waiter, nil if that is where it was.
+// Was is where that is, -1 if it is new.
+func withoutWaiter(before, after *corev1.Pod) (inits []corev1.Container, waits *corev1.Container, was int) {
+	was = slices.IndexFunc(before.Spec.InitContainers, isWaiter)
+	now := after.Spec.InitContainers
+	switch {
+	case len(now) == 0 || !isWaiter(now[0]) || was == 0:
+		return now, nil, was
+	case was < 0:
+		return now[1:], &now[0], was
+	}
+	return slices.Insert(slices.Clone(now[1:]), was, now[0]), &now[0], was
+}

@@ -1,0 +1,278 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/vishvananda/netlink"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
+	"github.com/kubernetsn/kubernetsn/internal/node/agent/daemon"
+	"github.com/kubernetsn/kubernetsn/internal/node/agent/linkprobe"
+	"github.com/kubernetsn/kubernetsn/internal/node/agent/links"
+	"github.com/kubernetsn/kubernetsn/internal/node/agent/objects"
+	"github.com/kubernetsn/kubernetsn/internal/node/cni"
+	"github.com/kubernetsn/kubernetsn/internal/node/overlay"
+	"github.com/kubernetsn/kubernetsn/internal/shared/control"
+)
+
+const (
+	// plugAtOnce is how many links are plugged at once; what they do to the node's networks they do in turns.
+	plugAtOnce = 4
+	// sandboxesEvery is how often it is looked for new sandboxes, namesEvery for files that kubelet has overwritten, leftEvery for what is left
+	// of links that there are no more.
+	sandboxesEvery = 50 * time.Millisecond
+	namesEvery     = time.Second
+	leftEvery      = 30 * time.Second
+	// uplinkFor is for how long what ktsnd says of its uplink counts.
+	uplinkFor = 5 * time.Second
+	// reportsPerSecond bounds what is written into links' status.
+	reportsPerSecond = 100
+	// waiting is how many links may be waiting to be looked at.
+	waiting = 4096
+)
+
+// linking plugs links into the node's pods.
+type linking struct {
+	*agent
+	objects    *objects.Links
+	sandboxes  *cni.SandboxList
+	prober     *linkprobe.Prober
+	reconciler *links.Reconciler
+	events     chan event.TypedGenericEvent[*v1alpha1.TSNLink]
+	uplink     uplinkCache
+}
+
+// addLinks plugs links where the networks are the cluster's: those of a file have none.
+func (a *agent) addLinks(start objects.Start) error {
+	if !a.FromCluster {
+		return nil
+	}
+	watching, err := client.NewWithWatch(a.manager.GetConfig(), client.Options{
+		Scheme: a.manager.GetScheme(), Mapper: a.manager.GetRESTMapper(), HTTPClient: a.manager.GetHTTPClient(),
+	})
+	if err != nil {
+		return fmt.Errorf("prepare to watch the node's links: %w", err)
+	}
+	writing, err := a.statusWriter()
+	if err != nil {
+		return err
+	}
+	log := a.log.With("part", "links")
+	l := &linking{agent: a, events: make(chan event.TypedGenericEvent[*v1alpha1.TSNLink], waiting)}
+	l.objects = &objects.Links{Client: watching, Node: a.Node, Wait: start.Wait, Changed: l.changed, Log: log}
+	l.sandboxes = &cni.SandboxList{StateDir: a.StateDir}
+	l.prober = &linkprobe.Prober{Changed: l.probed, Log: log}
+	l.reconciler = &links.Reconciler{
+		Node: a.Node, Objects: l.objects, Sandboxes: l.sandboxes, Plugin: l, Prober: l.prober,
+		Files: &links.Files{PodDir: a.volumes.PodDir}, Hosts: &links.Hosts{Dir: filepath.Join(a.Kubelet, "pods")},
+		Carried: l.carried, HasPod: func(ctx context.Context, uid string) bool { _, has := a.nameOf(ctx, uid); return has },
+		Status: writing, Now: time.Now, Log: log,
+	}
+	l.reconciler.Encryption, l.reconciler.EncryptedPort = a.judge.Link, a.EncryptedPort
+	l.reconciler.Again(l.again)
+	a.links.Store(l)
+	for _, run := range []manager.RunnableFunc{l.objects.Run, l.prober.Run, l.watchSandboxes, l.keepNames, l.lookForLeft} {
+		if err := a.manager.Add(run); err != nil {
+			return err
+		}
+	}
+	return ctrl.NewControllerManagedBy(a.manager).Named("links").
+		WatchesRawSource(source.TypedChannel(l.events, &handler.TypedEnqueueRequestForObject[*v1alpha1.TSNLink]{}, source.WithBufferSize[*v1alpha1.TSNLink, ctrl.Request](waiting))).
+		WithOptions(controller.Options{MaxConcurrentReconciles: plugAtOnce}).
+		Complete(l.reconciler)
+}
+
+// statusWriter writes what has become of links. It has a limit of its own: a thousand links may come up at once, and the API server knows to
+// keep itself from too much.
+func (a *agent) statusWriter() (client.SubResourceWriter, error) {
+	config := rest.CopyConfig(a.manager.GetConfig())
+	config.QPS, config.Burst = reportsPerSecond, 2*reportsPerSecond
+	made, err := client.New(config, client.Options{Scheme: a.manager.GetScheme(), Mapper: a.manager.GetRESTMapper()})
+	if err != nil {
+		return nil, fmt.Errorf("prepare to say what has become of links: %w", err)
+	}
+	return made.Status(), nil
+}
+
+// again has a link looked at; the zero value has it looked for what is left of others.
+func (l *linking) again(name types.NamespacedName) {
+	l.events <- event.TypedGenericEvent[*v1alpha1.TSNLink]{Object: &v1alpha1.TSNLink{ObjectMeta: metav1.ObjectMeta{Namespace: name.Namespace, Name: name.Name}}}
+}
+
+// changed has a link looked at, and what its encryption depends on.
+func (l *linking) changed(name types.NamespacedName) {
+	if link := l.objects.Get(name); link == nil || link.Spec.Encrypted() {
+		again(l.encryptionAgain)
+	}
+	l.again(name)
+}
+
+// all are the node's links, and whether these are all.
+func (l *linking) all() (all []*v1alpha1.TSNLink, known bool) {
+	names, known := l.objects.All()
+	for _, name := range names {
+		if link := l.objects.Get(name); link != nil {
+			all = append(all, link)
+		}
+	}
+	return all, known
+}
+
+// encryptedAgain has links looked at that ask for encryption.
+func (l *linking) encryptedAgain() {
+	all, _ := l.all()
+	for _, link := range all {
+		if link.Spec.Encrypted() {
+			l.again(client.ObjectKeyFromObject(link))
+		}
+	}
+}
+
+// probed has the link looked at that has an interface.
+func (l *linking) probed(key string) {
+	if name, ok := l.reconciler.Owner(key); ok {
+		l.again(name)
+	}
+}
+
+// watchSandboxes has links looked at whose pods get a sandbox.
+func (l *linking) watchSandboxes(ctx context.Context) error {
+	return each(ctx, sandboxesEvery, func() {
+		changed, err := l.sandboxes.Look()
+		if err != nil {
+			l.log.Error("look for sandboxes", "error", err)
+		}
+		if len(changed) == 0 {
+			return
+		}
+		of := map[string]bool{}
+		for _, uid := range changed {
+			of[uid] = true
+		}
+		names, _ := l.objects.All()
+		for _, name := range names {
+			if link := l.objects.Get(name); link != nil && (of[link.Spec.Client.UID] || of[link.Spec.Endpoint.UID]) {
+				l.again(name)
+			}
+		}
+	})
+}
+
+// keepNames puts names back that kubelet has overwritten.
+func (l *linking) keepNames(ctx context.Context) error {
+	return each(ctx, namesEvery, func() {
+		if err := l.reconciler.Hosts.Look(); err != nil {
+			l.log.Error("names of linked pods", "error", err)
+		}
+	})
+}
+
+// lookForLeft has it looked, now and then, for what is left of links that there are no more.
+func (l *linking) lookForLeft(ctx context.Context) error {
+	return each(ctx, leftEvery, func() { l.again(types.NamespacedName{}) })
+}
+
+// each does something at once, and again and again until ctx ends.
+func each(ctx context.Context, every time.Duration, do func()) error {
+	ticks := time.NewTicker(every)
+	defer ticks.Stop()
+	for {
+		do()
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticks.C:
+		}
+	}
+}
+
+func (l *linking) options() *cni.LinkOptions {
+	return &cni.LinkOptions{StateDir: l.StateDir, ControlSocket: l.Control, Patience: daemon.Patience}
+}
+
+// Plug implements links.Plugin.
+func (l *linking) Plug(ctx context.Context, plan *cni.LinkPlan) error {
+	return cni.PlugLink(ctx, l.options(), plan)
+}
+
+// Unplug implements links.Plugin.
+func (l *linking) Unplug(ctx context.Context, plugged *cni.Plugged) error {
+	return cni.UnplugLink(ctx, l.options(), plugged)
+}
+
+// Plugged implements links.Plugin.
+func (l *linking) Plugged(interfaceName string) ([]cni.Plugged, error) {
+	return cni.PluggedLinks(l.StateDir, interfaceName)
+}
+
+// Ports implements links.Plugin.
+func (l *linking) Ports() (map[string]bool, error) {
+	found, err := netlink.LinkList()
+	if err != nil && !errors.Is(err, netlink.ErrDumpInterrupted) {
+		return nil, fmt.Errorf("list the node's interfaces: %w", err)
+	}
+	all := map[string]bool{}
+	for _, link := range found {
+		all[link.Attrs().Name] = true
+	}
+	return all, nil
+}
+
+// carried is what the node's uplink, and the way to another node, carry.
+func (l *linking) carried(ctx context.Context, other netip.Addr, foreign bool) (links.Carried, error) {
+	status, err := l.uplink.get(ctx, l.link)
+	if err != nil {
+		return links.Carried{}, err
+	}
+	if err := overlay.CheckLinks(status.Uplink); err != nil {
+		return links.Carried{}, err
+	}
+	carried := links.Carried{Uplink: overlay.MostMTU(status.Interface), Own: status.LocalAddress}
+	if foreign && other.IsValid() && carried.Uplink > 0 {
+		carried.Path = l.paths.Least([]netip.Addr{other}, carried.Uplink+overlay.EncapsulationBytes) - overlay.EncapsulationBytes
+	}
+	return carried, nil
+}
+
+// uplinkCache is what ktsnd has said of itself lately, for many links at once.
+type uplinkCache struct {
+	mu     sync.Mutex
+	status *control.Status
+	at     time.Time
+}
+
+func (c *uplinkCache) get(ctx context.Context, link daemon.Link) (*control.Status, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.status != nil && time.Since(c.at) < uplinkFor {
+		return c.status, nil
+	}
+	err := link.Do(ctx, func(ctx context.Context, client *control.Client) (err error) {
+		c.status, err = client.Status(ctx)
+		return err
+	})
+	if err != nil {
+		c.status = nil
+		return nil, err
+	}
+	c.at = time.Now()
+	return c.status, nil
+}

@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package links
+
+import (
+	"context"
+	"log/slog"
+	"maps"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
+	"github.com/kubernetsn/kubernetsn/internal/node/agent/encryption"
+	"github.com/kubernetsn/kubernetsn/internal/node/agent/linkprobe"
+	"github.com/kubernetsn/kubernetsn/internal/node/cni"
+)
+
+// fakeCluster has links, a pod of the UID "e", and what is said of links.
+type fakeCluster struct {
+	client.SubResourceWriter
+	links map[types.NamespacedName]*v1alpha1.TSNLink
+	said  []string
+}
+
+func (f *fakeCluster) Get(name types.NamespacedName) *v1alpha1.TSNLink { return f.links[name] }
+
+func (f *fakeCluster) All() ([]types.NamespacedName, bool) {
+	return slices.Collect(maps.Keys(f.links)), true
+}
+
+func (f *fakeCluster) Of(identity string) (cni.Sandbox, bool) {
+	return cni.Sandbox{Identity: identity, ContainerID: "c1"}, identity == "e"
+}
+
+func (f *fakeCluster) Patch(_ context.Context, object client.Object, _ client.Patch, _ ...client.SubResourcePatchOption) error {
+	conditions, _, err := unstructured.NestedSlice(object.(*unstructured.Unstructured).Object, "status", "conditions")
+	for _, one := range conditions {
+		is := one.(map[string]any)
+		message, _ := is["message"].(string)
+		f.said = append(f.said, object.GetName()+" "+is["type"].(string)+" "+is["status"].(string)+": "+message)
+	}
+	return err
+}
+
+// hubs is a link of a hub's, whose endpoint is a pod of the node's, and which asks for encryption.
+func hubs(name, asked string, is admission) *v1alpha1.TSNLink {
+	link := aSide(asked, false, true).link
+	link.Name, link.Namespace, link.Generation, link.Spec.Endpoint.Node = name, "ns", 2, "n"
+	link.Labels = map[string]string{v1alpha1.LinkMakerLabel: v1alpha1.MakerFederator}
+	said := metav1.Condition{Type: v1alpha1.ConditionAdmitted, Status: metav1.ConditionTrue, ObservedGeneration: link.Generation}
+	switch is {
+	case refused:
+		said.Status = metav1.ConditionFalse
+	case unknown:
+		said.ObservedGeneration--
+	}
+	meta.SetStatusCondition(&link.Status.Conditions, said)
+	return link
+}
+
+// pluggedAs is what the plugin has of a link's endpoint.
+func pluggedAs(link *v1alpha1.TSNLink, encrypted bool) cni.Plugged {
+	end := &link.Spec.Endpoint
+	one := cni.Plugged{Sandbox: cni.Sandbox{Identity: end.UID, ContainerID: "c1"}, Interface: end.Interface, VNI: uint32(link.Spec.VNI), Encrypted: encrypted}
+	one.Link.Addresses, _ = prefixes("addresses", end.Addresses)
+	return one
+}
+
+// aNode is an agent that has just started.
+func aNode(t *testing.T, plugin *fakePlugin, links ...*v1alpha1.TSNLink) (*Reconciler, *fakeCluster) {
+	t.Helper()
+	cluster := &fakeCluster{links: map[types.NamespacedName]*v1alpha1.TSNLink{}}
+	for _, link := range links {
+		cluster.links[client.ObjectKeyFromObject(link)] = link
+	}
+	folder := t.TempDir()
+	if err := os.Mkdir(filepath.Join(folder, "e"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	return &Reconciler{
+		Node: "n", Objects: cluster, Sandboxes: cluster, Status: cluster, Plugin: plugin, Prober: &linkprobe.Prober{}, Now: time.Now,
+		Files: &Files{PodDir: func(uid string) string { return filepath.Join(folder, uid) }}, Hosts: &Hosts{Dir: t.TempDir()}, Log: slog.New(slog.DiscardHandler),
+		Carried: func(context.Context, netip.Addr, bool) (Carried, error) { return Carried{Uplink: 1450}, nil },
+		Encryption: func(encryption.LinkMode, *v1alpha1.LinkEnd, *v1alpha1.LinkEnd) encryption.LinkState {
+			return encryption.LinkState{Unknown: "nobody looked"}
+		},
+	}, cluster
+}
+
+func reconciled(t *testing.T, r *Reconciler, name string) {
+	t.Helper()
+	if _, err := r.Reconcile(t.Context(), reconcile.Request{NamespacedName: types.NamespacedName{Namespace: "ns", Name: name}}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestWhatMustBeEncryptedDoesNotStayInClearWhileSomethingIsNotKnown(t *testing.T) {
+	for what, is := range map[string]admission{"how it is encrypted": admitted, "whether it may be": unknown} {
+		for asked, want := range map[string]string{v1alpha1.EncryptionRequired: "e view0", v1alpha1.EncryptionPreferred: ""} {
+			link := hubs("a", asked, is)
+			plugin := &fakePlugin{plugged: []cni.Plugged{pluggedAs(link, false)}}
+			r, cluster := aNode(t, plugin, link)
+			r.ends.plug("e view0", client.ObjectKeyFromObject(link), &cni.LinkPlan{}, time.Now())
+			reconciled(t, r, "a")
+			if got := strings.Join(plugin.unplugged, ","); got != want {
+				t.Errorf("%s is not known, %s: unplugged %q", what, asked, got)
+			}
+			if said := strings.Join(cluster.said, "; "); strings.Contains(said, "EndpointPlugged False") != (want != "") {
+				t.Errorf("%s is not known, %s: it says %q", what, asked, said)
+			}
+		}
+	}
+}
+
+func TestALinkThatIsRefusedIsUnpluggedUnlessItIsAnothers(t *testing.T) {
+	for what, test := range map[string]struct {
+		other      admission
+		deleted    bool
+		vni        int32
+		hasStarted bool
+		want       string
+	}{
+		"there is no other":                     {other: refused, want: "e view0"},
+		"the other is plugged":                  {other: admitted, hasStarted: true},
+		"the other was, by a former agent":      {other: admitted},
+		"nobody has said what the other may be": {other: unknown},
+		"the other is being deleted":            {other: admitted, deleted: true, want: "e view0"},
+		"the other has another number":          {other: admitted, vni: 1, want: "e view0"},
+	} {
+		link, other := hubs("a", "", refused), hubs("b", "", test.other)
+		other.Spec.VNI += test.vni
+		if test.deleted {
+			other.DeletionTimestamp = &metav1.Time{}
+		}
+		plugin := &fakePlugin{plugged: []cni.Plugged{pluggedAs(link, false)}}
+		r, cluster := aNode(t, plugin, link, other)
+		if test.hasStarted {
+			r.ends.plug("e view0", client.ObjectKeyFromObject(other), &cni.LinkPlan{}, time.Now())
+		}
+		reconciled(t, r, "a")
+		if got := strings.Join(plugin.unplugged, ","); got != test.want {
+			t.Errorf("%s: unplugged %q", what, got)
+		}
+		if said := strings.Join(cluster.said, "; "); !strings.Contains(said, "a EndpointPlugged False: the link is not what pods") {
+			t.Errorf("%s: it says %q", what, said)
+		}
+		if _, told := r.ends.ownerOf("e view0"); told != test.hasStarted {
+			t.Errorf("%s: the agent has forgotten the other: %v", what, !told)
+		}
+		if files, err := filepath.Glob(r.Files.PodDir("e/*/*")); err != nil || len(files) > 0 != (test.want != "") {
+			t.Errorf("%s: the pod was told %v, %v", what, files, err)
+		}
+	}
+}
+
+func TestALinkThatAFormerAgentHasPluggedStaysUntilTheOperatorHasLookedAtIt(t *testing.T) {
+	for what, test := range map[string]struct {
+		encrypted, bySelf bool
+		change            func(*cni.Plugged)
+		// says is a part of what it says, "" if it says nothing.
+		says, unplugged string
+	}{
+		"it is there":                    {encrypted: true},
+		"it is there in clear":           {says: "EndpointPlugged False: ktsn-operator has not said yet", unplugged: "e view0"},
+		"of another number":              {encrypted: true, change: func(one *cni.Plugged) { one.VNI++ }, says: "has not said yet"},
+		"with another address":           {encrypted: true, change: func(one *cni.Plugged) { one.Link.Addresses = nil }, says: "has not said yet"},
+		"as it was when it was admitted": {encrypted: true, bySelf: true, change: func(one *cni.Plugged) { one.Link.Addresses = nil }},
+		"of a sandbox that has gone":     {encrypted: true, change: func(one *cni.Plugged) { one.ContainerID = "c0" }, says: "has not said yet"},
+	} {
+		link := hubs("a", v1alpha1.EncryptionRequired, unknown)
+		plugged := pluggedAs(link, test.encrypted)
+		if test.change != nil {
+			test.change(&plugged)
+		}
+		plugin := &fakePlugin{plugged: []cni.Plugged{plugged}}
+		r, cluster := aNode(t, plugin, link)
+		if test.bySelf {
+			r.ends.plug("e view0", client.ObjectKeyFromObject(link), &cni.LinkPlan{}, time.Now())
+		}
+		reconciled(t, r, "a")
+		if got := strings.Join(plugin.unplugged, ","); got != test.unplugged {
+			t.Errorf("%s: unplugged %q", what, got)
+		}
+		if said := strings.Join(cluster.said, "; "); !strings.Contains(said, test.says) || (said == "") != (test.says == "") {
+			t.Errorf("%s: it says %q", what, said)
+		}
+	}
+}
+
+func TestNamesStayWhileALinkWaitsForTheOperator(t *testing.T) {
+	for is, want := range map[admission]bool{unknown: true, refused: false} {
+		r, _ := aNode(t, &fakePlugin{}, hubs("a", "", is))
+		var path string
+		left := kubelets + hostsBegin + "\n10.200.5.1\tshop\n" + hostsEnd + "\n"
+		r.Hosts, path = aPod(t, left)
+		for range 2 {
+			if err := r.sweep(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got := read(t, path); (got == left) != want {
+			t.Errorf("admission %v: the file is %q", is, got)
+		}
+	}
+}

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package links
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
+	"github.com/kubernetsn/kubernetsn/internal/node/agent/encryption"
+	"github.com/kubernetsn/kubernetsn/internal/node/cni"
+)
+
+// secrecy is what there is to say of a link's encryption.
+type secrecy struct {
+	// note is how its frames go, and silent why none can.
+	note, silent string
+}
+
+// errNotKnown is that it is not known yet how a link is encrypted.
+var errNotKnown = errors.New("not known yet")
+
+// encrypt has the plan of an end be encrypted as it shall. A link that requires encryption is plugged only when both nodes have keys; one that
+// was plugged stays so without them, and nothing passes.
+func (r *Reconciler) encrypt(s *side, plan *cni.LinkPlan) (secrecy, error) {
+	if s.local || !s.link.Spec.Encrypted() {
+		return secrecy{}, nil
+	}
+	mode := encryption.LinkMode(s.requires())
+	is := r.Encryption(mode, s.own, s.other)
+	switch {
+	case is.Unknown != "":
+		return secrecy{}, fmt.Errorf("how the link is encrypted is %w: %s", errNotKnown, is.Unknown)
+	case is.Refused != "":
+		return secrecy{}, fmt.Errorf("the service requires encryption, and %s", is.Refused)
+	case is.Clear != "":
+		return secrecy{note: "frames to the other node leave in clear, as the service's encryption allows: " + is.Clear}, nil
+	case is.Silent != "" && !s.wasPlugged():
+		return secrecy{}, fmt.Errorf("frames to the other node are to be encrypted, and %s", is.Silent)
+	}
+	plan.Encrypted, plan.Port = true, r.EncryptedPort
+	made := secrecy{note: "frames to the other node are encrypted"}
+	if is.Silent != "" {
+		made.silent = "frames to the other node are to be encrypted, and are not sent: " + is.Silent
+	}
+	return made, nil
+}
+
+// requires tells whether nothing of the link may go in clear.
+func (s *side) requires() bool {
+	return s.link.Spec.Encryption == v1alpha1.EncryptionRequired && !s.local
+}
+
+// wasPlugged tells whether this end is plugged, as far as has been said.
+func (s *side) wasPlugged() bool {
+	is := s.last(s.condition(), nil)
+	return is != nil && is.Status == metav1.ConditionTrue
+}
+
+// unplugClear unplugs an end that would send in clear what must not be.
+func (r *Reconciler) unplugClear(ctx context.Context, s *side) (unplugged bool, err error) {
+	if !s.requires() {
+		return false, nil
+	}
+	all, err := r.Plugin.Plugged(s.own.Interface)
+	if err != nil {
+		return false, err
+	}
+	for i := range all {
+		if one := &all[i]; one.Identity == s.own.UID && one.Interface == s.own.Interface && !one.Encrypted {
+			unplugged, err = true, errors.Join(err, r.unplug(ctx, s.key(), one))
+		}
+	}
+	return unplugged, err
+}

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package links
+
+import (
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// aPod is the folder of a pod's file, which says this.
+func aPod(t *testing.T, content string) (h *Hosts, path string) {
+	t.Helper()
+	h = &Hosts{Dir: t.TempDir()}
+	path = filepath.Join(h.Dir, "u1", "etc-hosts")
+	if err := os.Mkdir(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(content), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return h, path
+}
+
+func read(t *testing.T, path string) string {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+const kubelets = "# Kubernetes-managed hosts file.\n127.0.0.1\tlocalhost\n10.0.0.7\tapp\n"
+
+func TestNamesComeAndGoInTheSameFile(t *testing.T) {
+	h, path := aPod(t, kubelets)
+	before, err := os.Stat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	peers := []netip.Addr{netip.MustParseAddr("10.200.5.1"), netip.MustParseAddr("fd00::1")}
+	for _, name := range []string{"up1", "up0"} {
+		if err := h.Set("u1", name, peers, []string{"shop", "shop.default"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	lines := "10.200.5.1\tshop\tshop.default\nfd00::1\tshop\tshop.default\n"
+	if got := read(t, path); got != kubelets+hostsBegin+"\n"+lines+lines+hostsEnd+"\n" {
+		t.Errorf("the file is %q", got)
+	}
+	for _, name := range []string{"up0", "up1"} {
+		if err := h.Set("u1", name, nil, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if after, err := os.Stat(path); err != nil || !os.SameFile(before, after) {
+		t.Errorf("it is another file: %v", err)
+	}
+	if got := read(t, path); got != kubelets {
+		t.Errorf("without links the file is %q", got)
+	}
+}
+
+func TestWhatIsNoNameIsNotWritten(t *testing.T) {
+	h, path := aPod(t, kubelets)
+	for _, name := range []string{"a b", "a\n127.0.0.1 bank", "", "-a", strings.Repeat("a", 300), "#a"} {
+		err := h.Set("u1", "up0", []netip.Addr{netip.MustParseAddr("10.200.5.1")}, []string{name})
+		if err == nil || !strings.Contains(err.Error(), "is no name of a host") {
+			t.Errorf("%q: %v", name, err)
+		}
+	}
+	if got := read(t, path); got != kubelets {
+		t.Errorf("the file is %q", got)
+	}
+}
+
+func TestABlockThatAFormerAgentLeftIsReplaced(t *testing.T) {
+	for name, left := range map[string]string{
+		"whole":    kubelets + hostsBegin + "\n10.1.1.1\told\n" + hostsEnd + "\n",
+		"cut off":  kubelets + hostsBegin + "\n10.1.1.1\told\n10.1.",
+		"not last": kubelets[:33] + hostsBegin + "\n10.1.1.1\told\n" + hostsEnd + "\n" + kubelets[33:],
+	} {
+		t.Run(name, func(t *testing.T) {
+			h, path := aPod(t, left)
+			if err := h.Set("u1", "up0", []netip.Addr{netip.MustParseAddr("10.200.5.1")}, []string{"shop"}); err != nil {
+				t.Fatal(err)
+			}
+			if got := read(t, path); got != kubelets+hostsBegin+"\n10.200.5.1\tshop\n"+hostsEnd+"\n" {
+				t.Errorf("the file is %q", got)
+			}
+			if err := (&Hosts{Dir: h.Dir}).Clean(); err != nil {
+				t.Fatal(err)
+			}
+			if got := read(t, path); got != kubelets {
+				t.Errorf("after cleaning the file is %q", got)
+			}
+		})
+	}
+}
+
+func TestAPodWithoutAFileIsNoError(t *testing.T) {
+	h := &Hosts{Dir: t.TempDir()}
+	if err := h.Set("u9", "up0", []netip.Addr{netip.MustParseAddr("10.200.5.1")}, []string{"shop"}); err != nil {
+		t.Error(err)
+	}
+	if err := os.Mkdir(filepath.Join(h.Dir, "u9"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(h.Dir, "u9", "etc-hosts")
+	if err := os.WriteFile(path, []byte(kubelets), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := h.Look(); err != nil || !strings.Contains(read(t, path), "10.200.5.1\tshop\n") {
+		t.Errorf("%v, %q", err, read(t, path))
+	}
+}

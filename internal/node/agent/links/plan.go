@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package links
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+
+	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
+	"github.com/kubernetsn/kubernetsn/internal/node/cni"
+	"github.com/kubernetsn/kubernetsn/internal/node/overlay"
+	"github.com/kubernetsn/kubernetsn/internal/node/xfrm"
+)
+
+// side is one end of a link, as its own node sees it.
+type side struct {
+	link       *v1alpha1.TSNLink
+	own, other *v1alpha1.LinkEnd
+	isClient   bool
+	sandbox    cni.Sandbox
+	// hasSandbox tells that there is a sandbox; local that the other end is on this node as well.
+	hasSandbox, local bool
+}
+
+// condition is the one by which this end says whether it is plugged.
+func (s *side) condition() string {
+	if s.isClient {
+		return v1alpha1.ConditionClientPlugged
+	}
+	return v1alpha1.ConditionEndpointPlugged
+}
+
+// plan is what this end shall be.
+func (s *side) plan(node *Carried) (*cni.LinkPlan, error) {
+	spec := &s.link.Spec
+	mtu, err := s.mtu(node)
+	if err != nil {
+		return nil, err
+	}
+	clientMAC, endpointMAC := cni.LinkMACs(uint32(spec.VNI))
+	made := &cni.LinkPlan{Sandbox: s.sandbox, Interface: s.own.Interface, VNI: uint32(spec.VNI), MTU: mtu}
+	made.Link = cni.Link{MAC: clientMAC.String(), Forward: s.own.Forward, Peer: cni.LinkPeer{MAC: endpointMAC.String()}}
+	if !s.isClient {
+		made.Link.MAC, made.Link.Peer.MAC = made.Link.Peer.MAC, made.Link.MAC
+	}
+	if made.Link.Addresses, err = prefixes("addresses", s.own.Addresses); err != nil {
+		return nil, err
+	}
+	peer, err := prefixes("addresses of the other end", s.other.Addresses)
+	if err != nil {
+		return nil, err
+	}
+	for _, one := range peer {
+		made.Link.Peer.Addresses = append(made.Link.Peer.Addresses, one.Addr())
+	}
+	if made.Link.Routes, err = prefixes("routes", s.own.Routes); err != nil {
+		return nil, err
+	}
+	made.Link.Peer.Node, err = s.peerNode(node.Own)
+	return made, err
+}
+
+// peerNode is where the other end's tunnels end, nowhere if that is here.
+func (s *side) peerNode(own netip.Addr) (netip.Addr, error) {
+	if s.local {
+		return netip.Addr{}, nil
+	}
+	address, err := netip.ParseAddr(s.other.NodeAddress)
+	if err == nil {
+		err = cni.CheckNodeAddress(address)
+	}
+	if err != nil {
+		return netip.Addr{}, fmt.Errorf("the address of the other end's node: %w", err)
+	}
+	if address == own {
+		return netip.Addr{}, fmt.Errorf("the address of node %s%s is this node's own, %s, and pod %s/%s is not here; correct the address, or wait until "+
+			"the pod is", s.other.Node, ofCluster(s.other.Cluster), address, s.other.Namespace, s.other.Pod)
+	}
+	return address, nil
+}
+
+func ofCluster(name string) string {
+	if name == "" {
+		return ""
+	}
+	return " of cluster " + name
+}
+
+func prefixes(what string, texts []string) ([]netip.Prefix, error) {
+	var all []netip.Prefix
+	for _, text := range texts {
+		one, err := netip.ParsePrefix(text)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %q is no address with the length of its prefix", what, text)
+		}
+		all = append(all, one)
+	}
+	return all, nil
+}
+
+// mtu is what the interface gets: what is asked for; else what the link was seen to carry, or as long as it was not tried, what the
+// node and the way carry.
+func (s *side) mtu(node *Carried) (int, error) {
+	most := node.Uplink
+	if node.Path > 0 && !s.local {
+		most = min(most, node.Path)
+	}
+	if most == 0 {
+		return 0, errors.New("it is not known what the node's uplink carries; see that ktsnd runs")
+	}
+	if s.link.Spec.Encrypted() && !s.local {
+		most -= xfrm.OverheadBytes
+	}
+	wanted := int(s.link.Spec.MTU)
+	switch {
+	case wanted > most && s.local:
+		return 0, fmt.Errorf("spec.mtu is %d, and links of this node carry %d; give at most that", wanted, most)
+	case wanted > most:
+		return 0, fmt.Errorf("spec.mtu is %d, and the way from this node to %s carries %d; give at most that", wanted, s.other.NodeAddress, most)
+	case wanted != 0:
+		return wanted, nil
+	}
+	if seen := int(s.link.Status.MeasuredMTU); seen > 0 {
+		most = min(most, seen)
+	}
+	if most < overlay.MinMTU {
+		return 0, fmt.Errorf("the way from this node to %s carries %d bytes, and links need %d", s.other.NodeAddress, most, overlay.MinMTU)
+	}
+	return most, nil
+}

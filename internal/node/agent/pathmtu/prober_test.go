@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package pathmtu
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/netip"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// lab is a Prober that finds these, and how often it has asked and told.
+type lab struct {
+	*Prober
+	mu          sync.Mutex // of what follows
+	finds       map[netip.Addr]int
+	asked, told int
+}
+
+func newLab(t *testing.T, finds map[netip.Addr]int) *lab {
+	t.Helper()
+	l := &lab{finds: finds}
+	l.Prober = &Prober{
+		Find: func(_ context.Context, to netip.Addr, largest int) (int, error) {
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			l.asked++
+			if found := l.finds[to]; found > 0 {
+				return min(found, largest), nil
+			}
+			return 0, ErrSilent
+		},
+		Changed: func() { l.told++ }, Now: time.Now, Log: slog.New(slog.DiscardHandler),
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() { ended <- l.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil && !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+	})
+	synctest.Wait()
+	return l
+}
+
+// find has a path carry so much from now on, or be silent with 0.
+func (l *lab) find(host netip.Addr, bytes int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.finds[host] = bytes
+}
+
+var a, b = netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("192.0.2.2")
+
+func TestTheLeastOfAllPathsCounts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLab(t, map[netip.Addr]int{a: 1400, b: 1500})
+		if least := l.Least([]netip.Addr{a, b}, 1500); least != 1500 {
+			t.Errorf("before anything is known it is %d, want what the node can send", least)
+		}
+		synctest.Wait()
+		if least := l.Least([]netip.Addr{a, b}, 1500); least != 1400 || l.asked != 2 || l.told != 2 {
+			t.Errorf("it is %d, asked %d times and told %d times", least, l.asked, l.told)
+		}
+		if least := l.Least([]netip.Addr{b}, 1500); least != 1500 {
+			t.Errorf("of one path it is %d", least)
+		}
+	})
+}
+
+func TestAPathThatIsSilentIsAskedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLab(t, map[netip.Addr]int{})
+		l.Least([]netip.Addr{a}, 1500)
+		synctest.Wait()
+		if least := l.Least([]netip.Addr{a}, 1500); least != 1500 || l.told != 0 {
+			t.Errorf("of a silent path it is %d, told %d times", least, l.told)
+		}
+		l.find(a, 1390)
+		time.Sleep(again + time.Second)
+		synctest.Wait()
+		if least := l.Least([]netip.Addr{a}, 1500); least != 1390 || l.told != 1 {
+			t.Errorf("of a path that answers it is %d, told %d times", least, l.told)
+		}
+		l.find(a, 0)
+		time.Sleep(knownFor + time.Second)
+		synctest.Wait()
+		if least := l.Least([]netip.Addr{a}, 1500); least != 1390 {
+			t.Errorf("of a path that does not answer any more it is %d", least)
+		}
+	})
+}
+
+func TestAnotherUplinkIsAskedForAnew(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLab(t, map[netip.Addr]int{a: 9000})
+		l.Least([]netip.Addr{a}, 1500)
+		synctest.Wait()
+		l.Least([]netip.Addr{a}, 9000)
+		synctest.Wait()
+		if least := l.Least([]netip.Addr{a}, 9000); least != 9000 || l.asked != 2 {
+			t.Errorf("it is %d after %d questions", least, l.asked)
+		}
+	})
+}
+
+func TestAPathThatNobodyAsksForIsForgotten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLab(t, map[netip.Addr]int{a: 1400})
+		l.Least([]netip.Addr{a}, 1500)
+		synctest.Wait()
+		time.Sleep(24 * time.Hour)
+		synctest.Wait()
+		if l.asked > 4 || len(l.paths) != 0 {
+			t.Errorf("asked %d times, and %d paths are known", l.asked, len(l.paths))
+		}
+	})
+}

@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cni
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/kubernetsn/kubernetsn/internal/node/overlay"
+	"github.com/kubernetsn/kubernetsn/internal/node/passthrough"
+	"github.com/kubernetsn/kubernetsn/internal/shared/device"
+)
+
+const firstCard, secondCard = "0000:01:00.0", "0000:02:00.0"
+
+// IOMMU groups of both cards.
+var apart, together = [2]string{"1", "2"}, [2]string{"1", "1"}
+
+// busOfCards shows both cards, each with an interface that this machine has, in these IOMMU groups. It is of plain files, and what
+// a program called modprobe does is the kernel's part.
+func busOfCards(t *testing.T, groups [2]string, modprobe string) *passthrough.Bus {
+	t.Helper()
+	dir := t.TempDir()
+	bus := &passthrough.Bus{Sys: filepath.Join(dir, "sys"), Dev: filepath.Join(dir, "dev"), StateDir: filepath.Join(dir, "state"),
+		Uses: func(string) ([]string, error) { return nil, nil }}
+	for address, group := range map[string]string{firstCard: groups[0], secondCard: groups[1]} {
+		folder := filepath.Join(bus.Sys, "bus/pci/devices", address)
+		groupFolder := filepath.Join(bus.Sys, "kernel/iommu_groups", group)
+		all := errors.Join(os.MkdirAll(filepath.Join(folder, "net/lo"), 0o755), os.MkdirAll(filepath.Join(groupFolder, "devices", address), 0o755),
+			os.Symlink(groupFolder, filepath.Join(folder, "iommu_group")), os.Symlink("/drivers/igb", filepath.Join(folder, "driver")))
+		for name, content := range map[string]string{"vendor": "0x8086", "device": "0x10c9", "class": "0x020000", "driver_override": ""} {
+			all = errors.Join(all, os.WriteFile(filepath.Join(folder, name), []byte(content), 0o644))
+		}
+		if all != nil {
+			t.Fatal(all)
+		}
+	}
+	programs := filepath.Join(dir, "bin")
+	script := "#!/bin/sh\ncd " + filepath.Join(bus.Sys, "bus/pci/devices") + " || exit\n" + modprobe + "\n"
+	if err := errors.Join(os.MkdirAll(programs, 0o755), os.WriteFile(filepath.Join(programs, "modprobe"), []byte(script), 0o755)); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", programs+":"+os.Getenv("PATH"))
+	before := nodeBus
+	nodeBus = func() *passthrough.Bus { return bus }
+	t.Cleanup(func() { nodeBus = before })
+	return bus
+}
+
+// giveTo gives a card to another driver.
+func giveTo(t *testing.T, bus *passthrough.Bus, address, driver string) {
+	t.Helper()
+	link := filepath.Join(bus.Sys, "bus/pci/devices", address, "driver")
+	if err := errors.Join(os.Remove(link), os.Symlink("/drivers/"+driver, link)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// addingCards is an ADD to a network with both cards that has remembered the attachment.
+func addingCards(t *testing.T) *adding {
+	t.Helper()
+	r := &request{Config: &Config{Cards: []string{firstCard, secondCard}}, Device: device.Device{Kind: device.VFIO},
+		Attachment: overlay.Attachment{Network: "tsn", ContainerID: "c", Interface: "tsn0", Identity: "uid"}}
+	return &adding{request: r, records: records{t.TempDir()}}
+}
+
+func TestAnAddTriesNoOtherCardWhileItHasOneThatStaysWithVFIO(t *testing.T) {
+	// It is bound, and then something fails; and somebody has the group open.
+	bus := busOfCards(t, apart, "ln -sfn /drivers/vfio-pci "+firstCard+"/driver; exit 1")
+	if err := os.MkdirAll(filepath.Join(bus.Dev, "vfio/1"), 0o755); err != nil { // no file that could be opened
+		t.Fatal(err)
+	}
+	a, freed := addingCards(t), false
+	a.undo = []func() error{a.unlessCard(func() error { return a.records.remove(&a.Attachment) }), a.unlessCard(func() error { freed = true; return nil })}
+	_, err := a.takeCard(t.Context())
+	if err == nil || !strings.Contains(err.Error(), firstCard+": load vfio-pci") || strings.Contains(err.Error(), secondCard) {
+		t.Errorf("it says %v", err)
+	}
+	for _, undo := range slices.Backward(a.undo) {
+		_ = undo() // which fails, as before
+	}
+	record := a.records.read(&a.Attachment)
+	if record == nil || record.Device.Card != firstCard || bus.Claimed(firstCard) != record.owner() || bus.Claimed(secondCard) != "" || freed {
+		t.Errorf("DEL finds %+v; cards belong to %v; the address was freed: %v", record, bus.Claims(), freed)
+	}
+}
+
+func TestAnAddThatHasNoCardLeavesNothing(t *testing.T) {
+	bus := busOfCards(t, apart, "exit 1")
+	a, freed := addingCards(t), false
+	a.undo = []func() error{a.unlessCard(func() error { return a.records.remove(&a.Attachment) }), a.unlessCard(func() error { freed = true; return nil })}
+	_, err := a.takeCard(t.Context())
+	if err == nil || !strings.Contains(err.Error(), secondCard+": load vfio-pci") {
+		t.Errorf("it says %v", err)
+	}
+	for _, undo := range slices.Backward(a.undo) {
+		if err := undo(); err != nil {
+			t.Error(err)
+		}
+	}
+	if record := a.records.read(&a.Attachment); record != nil || len(bus.Claims()) > 0 || !freed {
+		t.Errorf("left are %+v and %v; the address was freed: %v", record, bus.Claims(), freed)
+	}
+}
+
+func TestACardWhoseGroupAnotherMachineHasIsRefused(t *testing.T) {
+	bus := busOfCards(t, together, "exit 1")
+	if _, err := bus.Claim(firstCard, "tsn:other:tsn0:uid"); err != nil {
+		t.Fatal(err)
+	}
+	giveTo(t, bus, firstCard, passthrough.VFIO)
+	a := addingCards(t)
+	_, err := a.takeCard(t.Context())
+	if want := secondCard + ": of IOMMU group 1 others were given away: " + firstCard + " (of tsn:other:tsn0:uid)"; err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("it says %v, want %q", err, want)
+	}
+	if a.records.read(&a.Attachment) != nil || bus.Claimed(secondCard) != "" {
+		t.Error("something was changed before it was refused")
+	}
+}
+
+func TestTwoThatTakeCardsOfOneGroupAtOnceDoNotBothGetOne(t *testing.T) {
+	bus := busOfCards(t, together, "exit 1")
+	giveTo(t, bus, secondCard, "pci-stub")
+	a := addingCards(t)
+	found, err := canTake(bus, firstCard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := bus.Claim(secondCard, "tsn:other:tsn0:uid"); err != nil {
+		t.Fatal(err)
+	}
+	if err := a.claimCard(bus, found); err == nil || bus.Claimed(firstCard) != "" {
+		t.Errorf("it says %v, and the card is of %q", err, bus.Claimed(firstCard))
+	}
+}
+
+func TestACardThatCannotBeClaimedIsSaidWithWhatFailed(t *testing.T) {
+	bus := busOfCards(t, apart, "exit 1")
+	if err := os.WriteFile(bus.StateDir, nil, 0o644); err != nil { // no folder can be made there
+		t.Fatal(err)
+	}
+	_, err := addingCards(t).takeCard(t.Context())
+	if err == nil || strings.Contains(err.Error(), "belongs to") || !strings.Contains(err.Error(), "not a directory") {
+		t.Errorf("it says %v", err)
+	}
+}

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cni
+
+import (
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/kubernetsn/kubernetsn/internal/node/overlay"
+)
+
+// settled is how old a folder's time must be to say that nothing has changed since it was read: kernels before 6.13 have times of a few
+// milliseconds, in which a record can come after the look.
+const settled = 100 * time.Millisecond
+
+// SandboxList knows the sandboxes for links, and reads each record once. All functions may be called by any goroutine.
+type SandboxList struct {
+	StateDir string
+
+	mu       sync.Mutex
+	modified time.Time
+	known    map[string]Sandbox // by the names of the records
+}
+
+// Look reads what has come since the last look, and returns the identities whose sandboxes have come or gone. Where nothing has, it costs
+// one call of the kernel.
+func (l *SandboxList) Look() ([]string, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	of := records{l.StateDir}
+	folder, err := os.Stat(of.folder(SandboxNetwork))
+	if os.IsNotExist(err) {
+		return l.replace(time.Time{}, nil), nil
+	}
+	if err != nil || folder.ModTime().Equal(l.modified) && time.Since(l.modified) > settled {
+		return nil, err
+	}
+	entries, err := os.ReadDir(of.folder(SandboxNetwork))
+	if err != nil {
+		return nil, err
+	}
+	now := map[string]Sandbox{}
+	for _, entry := range entries {
+		name := entry.Name()
+		if known, ok := l.known[name]; ok {
+			now[name] = known
+			continue
+		}
+		containerID, interfaceName, ok := strings.Cut(name, separator)
+		if !ok || strings.HasSuffix(name, overlay.Unfinished) {
+			continue
+		}
+		attachment := overlay.Attachment{Network: SandboxNetwork, ContainerID: containerID, Interface: interfaceName}
+		if r := of.read(&attachment); r != nil {
+			now[name] = Sandbox{r.ContainerID, r.Identity, filepath.Clean(r.Netns), of.since(&attachment)}
+		}
+	}
+	return l.replace(folder.ModTime(), now), nil
+}
+
+// replace returns the identities of what is new and what has gone. The lock is held.
+func (l *SandboxList) replace(modified time.Time, now map[string]Sandbox) []string {
+	changed := map[string]bool{}
+	for name, one := range l.known {
+		if _, stays := now[name]; !stays {
+			changed[one.Identity] = true
+		}
+	}
+	for name, one := range now {
+		if _, known := l.known[name]; !known {
+			changed[one.Identity] = true
+		}
+	}
+	l.known, l.modified = now, modified
+	return slices.Collect(maps.Keys(changed))
+}
+
+// Of is the youngest sandbox of an identity whose network namespace is there.
+func (l *SandboxList) Of(identity string) (found Sandbox, ok bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, one := range l.known {
+		if one.Identity == identity && !isGone(one.Netns) && (!ok || one.Since.After(found.Since)) {
+			found, ok = one, true
+		}
+	}
+	return found, ok
+}

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package machine
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/kubernetsn/kubernetsn/internal/node/cni"
+	"github.com/kubernetsn/kubernetsn/internal/node/passthrough"
+	"github.com/kubernetsn/kubernetsn/internal/shared/device"
+)
+
+// withCards are the machines to which cards of the node were given.
+func withCards(bus *passthrough.Bus) (all []Machine) {
+	claims := bus.Claims()
+	for _, address := range slices.Sorted(maps.Keys(claims)) {
+		owner, ok := cni.CardOwner(claims[address])
+		if !ok {
+			continue
+		}
+		one := Machine{Identity: owner.Identity, Interface: owner.Interface, Device: device.VFIO, Connection: "network card " + address}
+		switch card, err := bus.Read(address); {
+		case err != nil:
+			one.lacks(anew, "%v", err)
+		case card.Driver != passthrough.VFIO:
+			one.lacks(anew, "card %s has the driver %q, not %s, so that no machine can have it", address, card.Driver, passthrough.VFIO)
+		}
+		all = append(all, one)
+	}
+	return all
+}

@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package overlay
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+
+	"github.com/vishvananda/netlink"
+
+	"github.com/kubernetsn/kubernetsn/internal/node/fault"
+	"github.com/kubernetsn/kubernetsn/internal/node/xfrm"
+)
+
+// EncryptedPort is the UDP port of the tunnels of encrypted networks unless told otherwise: by it the kernel tells them from the others.
+const EncryptedPort = 4793
+
+// encryptedAlias is the alias of a tunnel of this package whose packets are encrypted.
+const encryptedAlias = "tsn-cni:1 encrypted"
+
+// protect has the kernel neither send nor take clear packets of tunnels to a port.
+func protect(port uint16) error {
+	kernel, err := xfrm.Open(port)
+	if err != nil {
+		return err
+	}
+	defer kernel.Close()
+	return kernel.Protect()
+}
+
+// protectPort comes before a tunnel of an encrypted network can send anything.
+func (n *Node) protectPort(network *Network) error {
+	if !network.Encrypted {
+		return nil
+	}
+	err := n.protect(network.Port)
+	if errors.Is(err, xfrm.ErrUnavailable) {
+		return failed(NoEncryption, "network %d is encrypted: %w", network.VNI, err)
+	}
+	return err
+}
+
+func (n *Node) markEncrypted(network *Network, tunnel *netlink.Vxlan) error {
+	if !network.Encrypted || encrypted(tunnel) {
+		return nil
+	}
+	if err := n.kernel.LinkSetAlias(tunnel, encryptedAlias); err != nil {
+		return fmt.Errorf("set the alias of %s: %w", tunnel.Name, err)
+	}
+	tunnel.Alias = encryptedAlias
+	return nil
+}
+
+func encrypted(tunnel *netlink.Vxlan) bool { return tunnel.Alias == encryptedAlias }
+
+// Egress is the device by which a network's frames leave the node.
+type Egress struct {
+	Name string
+	// Encrypted tells that they are encrypted, or not sent. It is so of a tunnel with the network VNI.
+	Encrypted bool
+	VNI       uint32
+}
+
+// Egresses are those of this node that are finished: of others, as of a network that has none, nobody can tell yet whether it is encrypted.
+func (n *Node) Egresses() ([]Egress, error) {
+	links, err := listLinks(choice{})
+	if err != nil {
+		return nil, err
+	}
+	var all []Egress
+	for _, link := range links {
+		tunnel, ok := link.(*netlink.Vxlan)
+		switch {
+		case leadsIntoSwitch(link), ok && !ours(link), ok && !encrypted(tunnel) && isUp(link):
+			all = append(all, Egress{Name: link.Attrs().Name})
+		case ok && encrypted(tunnel):
+			all = append(all, Egress{Name: tunnel.Name, Encrypted: true, VNI: uint32(tunnel.VxlanId)})
+		}
+	}
+	return all, nil
+}
+
+// IsEncrypted tells whether a tunnel is one of this package whose packets are encrypted.
+func IsEncrypted(tunnel *netlink.Vxlan) bool { return ours(tunnel) && encrypted(tunnel) }
+
+// IsEncrypted tells whether there is a tunnel of this package of a name, whose packets are encrypted.
+func (n *Node) IsEncrypted(name string) (bool, error) {
+	link, err := n.link(name)
+	tunnel, ok := link.(*netlink.Vxlan)
+	return ok && IsEncrypted(tunnel), err
+}
+
+func (n *Node) ownTunnels() ([]*netlink.Vxlan, error) {
+	links, err := listLinks(choice{kind: "vxlan"})
+	var all []*netlink.Vxlan
+	for _, link := range links {
+		if tunnel, ok := link.(*netlink.Vxlan); ok && ours(link) {
+			all = append(all, tunnel)
+		}
+	}
+	return all, err
+}
+
+// sendsInClear tells whether another port of a link is here, whose tunnel is finished and is not encrypted.
+func (n *Node) sendsInClear(network *Network) (bool, error) {
+	link, err := n.link(network.Tunnel)
+	tunnel, ok := link.(*netlink.Vxlan)
+	return ok && !encrypted(tunnel) && isUp(tunnel), err
+}
+
+// forgetEncryption has ktsnd not keep that a link was encrypted. The lock is held.
+func forgetEncryption(ctx context.Context, network *Network, timed TimedLinks) error {
+	if !network.Encrypted || timed == nil {
+		return nil
+	}
+	return timed.Encrypt(ctx, network.VNI, false)
+}
+
+// Tuning is what the tunnel of a network shall be.
+type Tuning struct {
+	VNI       uint32
+	Port      uint16
+	Encrypted bool
+	// MTU is the most of bridge and tunnel, in bytes, 0 for what they have.
+	MTU int
+}
+
+// Retune has tunnels that are there be what they shall be, and says which networks got another one. The kernel cannot change the port of
+// one, so that frames are lost while another takes its place; none is sent in clear by an encrypted one.
+func (n *Node) Retune(ctx context.Context, wanted []Tuning, timed Timed) (changed []uint32, err error) {
+	unlock, err := n.lock(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
+	tunnels, err := n.ownTunnels()
+	if err != nil {
+		return nil, err
+	}
+	byVNI := map[uint32]*netlink.Vxlan{}
+	for _, tunnel := range tunnels {
+		byVNI[uint32(tunnel.VxlanId)] = tunnel
+	}
+	var all error
+	for i := range wanted {
+		want, tunnel := &wanted[i], byVNI[wanted[i].VNI]
+		done, err := n.retuneOne(ctx, tunnel, want, timed)
+		if err != nil {
+			all = errors.Join(all, fmt.Errorf("make the tunnel of network %d anew: %w", want.VNI, err))
+			continue
+		}
+		if done {
+			changed = append(changed, want.VNI)
+		}
+	}
+	return changed, all
+}
+
+// retuneOne makes a tunnel anew that is another than wanted, or of which only the bridge is left: a program was killed in between.
+func (n *Node) retuneOne(ctx context.Context, tunnel *netlink.Vxlan, want *Tuning, timed Timed) (done bool, err error) {
+	if tunnel != nil {
+		if !differs(tunnel, want) {
+			return false, nil
+		}
+		return true, n.retune(tunnel, want)
+	}
+	bridge, err := n.link(BridgeName(want.VNI))
+	if err != nil || bridge == nil || !ours(bridge) {
+		return false, err
+	}
+	network := &Network{
+		VNI: want.VNI, Bridge: BridgeName(want.VNI), Tunnel: TunnelName(want.VNI), Port: want.Port, MTU: bridge.Attrs().MTU, Encrypted: want.Encrypted,
+		NodeAccess: bridge.Attrs().Alias == openAlias,
+	}
+	have, err := n.find(network)
+	if err != nil || have.switched != nil || have.tunnel != nil {
+		return false, err
+	}
+	_, err = n.ensure(ctx, network, timed)
+	return err == nil, err
+}
+
+func differs(tunnel *netlink.Vxlan, want *Tuning) bool {
+	return tunnel.Port != int(want.Port) || encrypted(tunnel) != want.Encrypted || want.MTU > 0 && tunnel.MTU > want.MTU
+}
+
+// retune makes a tunnel anew.
+func (n *Node) retune(tunnel *netlink.Vxlan, want *Tuning) error {
+	network := &Network{VNI: want.VNI, Tunnel: tunnel.Name, Port: want.Port, MTU: tunnel.MTU, Encrypted: want.Encrypted}
+	if want.MTU > 0 {
+		network.MTU = min(network.MTU, want.MTU)
+	}
+	if err := n.protectPort(network); err != nil {
+		return err
+	}
+	master, err := n.kernel.LinkByIndex(tunnel.MasterIndex)
+	if err != nil {
+		return fmt.Errorf("look for the bridge of %s: %w", tunnel.Name, err)
+	}
+	bridge, ok := master.(*netlink.Bridge)
+	if !ok {
+		return fmt.Errorf("%s is no port of a bridge", tunnel.Name)
+	}
+	network.Bridge, network.NodeAccess = bridge.Name, bridge.Alias == openAlias
+	if err := n.remove(tunnel); err != nil {
+		return err
+	}
+	fault.Point("tunnel-retuned")
+	address, _ := netip.AddrFromSlice(tunnel.SrcAddr.To4())
+	made, err := n.makeTunnel(network, &uplinkDevice{index: tunnel.VtepDevIndex, address: address})
+	if err != nil {
+		return err
+	}
+	if ours(bridge) && bridge.MTU > network.MTU {
+		if err := n.kernel.LinkSetMTU(bridge, network.MTU); err != nil {
+			return fmt.Errorf("set the MTU of %s: %w", bridge.Name, err)
+		}
+	}
+	return n.complete(network, devices{bridge: bridge, tunnel: made})
+}

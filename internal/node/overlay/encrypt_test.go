@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package overlay
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"runtime"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/kubernetsn/kubernetsn/internal/bench/topology"
+	"github.com/kubernetsn/kubernetsn/internal/node/xfrm"
+	"github.com/kubernetsn/kubernetsn/internal/shared/control"
+	"github.com/kubernetsn/kubernetsn/internal/shared/testenv"
+)
+
+const tuned = 4242
+
+// enterNamespace has the rest of the test run in a network namespace of its own with an uplink: its thread, which ends with the test.
+func enterNamespace(t *testing.T) {
+	t.Helper()
+	testenv.Root(t)
+	id, err := topology.NewID()
+	must(t, err)
+	made, err := topology.NewNamespace(id.String() + "-tunnel")
+	must(t, err)
+	t.Cleanup(func() {
+		if err := made.Destroy(); err != nil {
+			t.Error(err)
+		}
+	})
+	file, err := os.Open(made.Path())
+	must(t, err)
+	defer file.Close()
+	runtime.LockOSThread()
+	must(t, unix.Setns(int(file.Fd()), unix.CLONE_NEWNET))
+	attributes := netlink.NewLinkAttrs()
+	attributes.Name, attributes.MTU = "up0", 1500
+	must(t, netlink.LinkAdd(&netlink.Veth{LinkAttrs: attributes, PeerName: "up1"}))
+	for _, name := range []string{"up0", "up1"} {
+		link, err := netlink.LinkByName(name)
+		must(t, err)
+		must(t, netlink.LinkSetUp(link))
+		if name == "up0" {
+			address, err := netlink.ParseAddr("192.0.2.1/24")
+			must(t, err)
+			must(t, netlink.AddrAdd(link, address))
+		}
+	}
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// tunnelNow says what the network's tunnel is.
+func tunnelNow(t *testing.T, node *Node) string {
+	t.Helper()
+	network := &Network{Bridge: BridgeName(tuned), Tunnel: TunnelName(tuned)}
+	have, err := node.find(network)
+	must(t, err)
+	if have.tunnel == nil {
+		return "none"
+	}
+	floods, err := node.floods(have.tunnel)
+	must(t, err)
+	return fmt.Sprint(have.tunnel.Port, " ", have.tunnel.MTU, " ", encrypted(have.tunnel), " ", isUp(have.tunnel), " ", have.tunnel.MasterIndex == have.bridge.Index, " ",
+		have.bridge.MTU, " ", len(floods))
+}
+
+func TestARunningNetworkIsEncryptedAndBack(t *testing.T) {
+	enterNamespace(t)
+	node := openNode(t, t.TempDir(), time.Second)
+	protected := 0
+	node.protect = func(port uint16) error { // before there is a tunnel that could send
+		if protected++; port != EncryptedPort || protected == 1 && strings.HasPrefix(tunnelNow(t, node), strconv.Itoa(EncryptedPort)) {
+			t.Errorf("port %d is protected, and the tunnel is %s", port, tunnelNow(t, node))
+		}
+		return nil
+	}
+	must(t, node.PeerAdd(t.Context(), control.Peer{VNI: tuned, Address: netip.MustParseAddr("192.0.2.2"), Subnets: []netip.Prefix{netip.MustParsePrefix("10.42.2.0/24")}}, nil))
+	plain := &Network{VNI: tuned, Bridge: BridgeName(tuned), Tunnel: TunnelName(tuned), Port: 4789, Uplink: "up0"}
+	_, err := node.ensure(t.Context(), plain, nil)
+	must(t, err)
+	step := func(what string, want Tuning, tunnel string, changes int) {
+		t.Helper()
+		want.VNI = tuned
+		for _, count := range []int{changes, 0} {
+			changed, err := node.Retune(t.Context(), []Tuning{want, {VNI: tuned + 1, Port: 1}}, nil)
+			if err != nil || len(changed) != count {
+				t.Errorf("%s: changed %v, %v", what, changed, err)
+			}
+		}
+		if got := tunnelNow(t, node); got != tunnel {
+			t.Errorf("%s: the tunnel is %s, want %s", what, got, tunnel)
+		}
+	}
+	step("as it is", Tuning{Port: 4789}, "4789 1450 false true true 1450 1", 0)
+	step("encrypted", Tuning{Port: EncryptedPort, Encrypted: true, MTU: 1413}, "4793 1413 true true true 1413 1", 1)
+	if all, err := node.Egresses(); err != nil || fmt.Sprint(all) != "[{tsnvx4242 true 4242}]" || protected != 1 {
+		t.Errorf("there are %v, %v; protected %d times", all, err, protected)
+	}
+	step("a smaller path", Tuning{Port: EncryptedPort, Encrypted: true, MTU: 1363}, "4793 1363 true true true 1363 1", 1)
+	tunnel, err := netlink.LinkByName(TunnelName(tuned))
+	must(t, err)
+	must(t, netlink.LinkDel(tunnel)) // a program was killed before it made another one
+	node.protect = func(uint16) error { return nil }
+	_, err = node.Retune(t.Context(), []Tuning{{VNI: tuned, Port: EncryptedPort, Encrypted: true}}, atUplink{&fakeKtsnd{}})
+	must(t, err)
+	if got := tunnelNow(t, node); got != "4793 1363 true true true 1363 1" {
+		t.Errorf("made again, the tunnel is %s", got)
+	}
+	step("in clear", Tuning{Port: 4789}, "4789 1363 false true true 1363 1", 1)
+	tunnel, err = netlink.LinkByName(TunnelName(tuned))
+	must(t, err)
+	for up, want := range map[bool]string{false: "[]", true: "[{tsnvx4242 false 0}]"} { // a program was killed before it had marked the tunnel, or not
+		must(t, map[bool]func(netlink.Link) error{false: netlink.LinkSetDown, true: netlink.LinkSetUp}[up](tunnel))
+		if all, err := node.Egresses(); err != nil || fmt.Sprint(all) != want {
+			t.Errorf("there are %v, %v; want %s", all, err, want)
+		}
+	}
+	must(t, netlink.LinkSetUp(tunnel))
+	node.protect = func(uint16) error { return xfrm.ErrUnavailable }
+	if _, err := node.Retune(t.Context(), []Tuning{{VNI: tuned, Port: EncryptedPort, Encrypted: true}}, nil); !errors.Is(err, xfrm.ErrUnavailable) {
+		t.Errorf("without a kernel that can: %v", err)
+	}
+	if got := tunnelNow(t, node); got != "4789 1363 false true true 1363 1" {
+		t.Errorf("the tunnel is %s", got)
+	}
+}
+
+// atUplink is a ktsnd that sends by the test's uplink.
+type atUplink struct{ *fakeKtsnd }
+
+func (atUplink) Status(context.Context) (*control.Status, error) {
+	return &control.Status{Interface: "up0", LocalAddress: netip.MustParseAddr("192.0.2.1")}, nil
+}
+
+func TestAnEncryptedTunnelLeavesRoom(t *testing.T) {
+	enterNamespace(t)
+	node := openNode(t, t.TempDir(), time.Second)
+	node.protect = func(uint16) error { return nil }
+	network := &Network{VNI: tuned, Bridge: BridgeName(tuned), Tunnel: TunnelName(tuned), Port: EncryptedPort, Uplink: "up0", Overhead: xfrm.OverheadBytes, Encrypted: true}
+	larger := *network
+	larger.MTU = 1414
+	if _, err := node.ensure(t.Context(), &larger, nil); err == nil || !strings.Contains(err.Error(), "the tunnel takes 87 of them; give at most 1413") {
+		t.Error(err)
+	}
+	_, err := node.ensure(t.Context(), network, nil)
+	must(t, err)
+	if got := tunnelNow(t, node); got != "4793 1413 true true true 1413 0" {
+		t.Errorf("the tunnel is %s", got)
+	}
+	other := *network
+	other.VNI, other.Bridge, other.Tunnel = tuned+1, BridgeName(tuned+1), TunnelName(tuned+1)
+	node.protect = func(uint16) error { return xfrm.ErrUnavailable }
+	if _, err := node.ensure(t.Context(), &other, nil); kindOf(err) != NoEncryption {
+		t.Error(err)
+	}
+	if have, err := node.find(&other); err != nil || have.tunnel != nil || have.bridge != nil {
+		t.Errorf("left: %v, %v", have, err)
+	}
+}

@@ -1,0 +1,318 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package overlay
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/vishvananda/netlink"
+
+	"github.com/kubernetsn/kubernetsn/internal/node/fault"
+	"github.com/kubernetsn/kubernetsn/internal/node/overlay/filter"
+	"github.com/kubernetsn/kubernetsn/internal/shared/control"
+)
+
+// A node may have a thousand links, each a network of its own. What is done for one must not depend on how many there are: its peer has a
+// file of its own, and the filter is told of what it lacks without being read. Guard, which reads all, puts right what somebody else changes.
+
+// linksDir has a file for each link, named after its VNI: the peer behind the tunnel, or null for a link between two pods of this node.
+const linksDir = "links"
+
+func (n *Node) linkPath(vni uint32) string {
+	return filepath.Join(n.dir, linksDir, strconv.FormatUint(uint64(vni), 10))
+}
+
+// LinkVNIs are the networks of links, by the state directory.
+func LinkVNIs(stateDir string) (map[uint32]bool, error) {
+	entries, err := os.ReadDir(filepath.Join(stateDir, linksDir))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("list the links: %w", err)
+	}
+	all := map[uint32]bool{}
+	for _, entry := range entries {
+		if vni, err := strconv.ParseUint(strings.TrimSuffix(entry.Name(), Unfinished), 10, 32); err == nil {
+			all[uint32(vni)] = true
+		}
+	}
+	return all, nil
+}
+
+// LinkPeers are the peers of all links.
+func (n *Node) LinkPeers() ([]control.Peer, error) {
+	vnis, err := LinkVNIs(n.dir)
+	if err != nil {
+		return nil, err
+	}
+	var all []control.Peer
+	for vni := range vnis {
+		peer, err := n.linkPeer(vni)
+		if err != nil {
+			return nil, err
+		}
+		if peer != nil {
+			all = append(all, *peer)
+		}
+	}
+	return all, nil
+}
+
+// linkPeer is the peer of a link, nil if it has none, or if its file is damaged.
+func (n *Node) linkPeer(vni uint32) (*control.Peer, error) {
+	peer, _, err := n.readLinkPeer(vni)
+	if errors.Is(err, errDamaged) {
+		return nil, nil
+	}
+	return peer, err
+}
+
+// errDamaged is of a file that is half of one, of a machine that has crashed, or that somebody has changed.
+var errDamaged = errors.New("it is damaged")
+
+func (n *Node) readLinkPeer(vni uint32) (peer *control.Peer, known bool, err error) {
+	text, err := os.ReadFile(n.linkPath(vni))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, false, nil
+	}
+	if err != nil {
+		return nil, false, fmt.Errorf("read the peer of a link: %w", err)
+	}
+	if json.Unmarshal(text, &peer) != nil {
+		return nil, true, errDamaged
+	}
+	return peer, true, nil
+}
+
+// linkPeerBefore is the peer that is to be forgotten: of a damaged file, that which ktsnd knows.
+func (n *Node) linkPeerBefore(ctx context.Context, vni uint32, timed TimedLinks) (peer *control.Peer, known bool, err error) {
+	peer, known, err = n.readLinkPeer(vni)
+	if !errors.Is(err, errDamaged) {
+		return peer, known, err
+	}
+	if timed == nil {
+		return nil, true, nil
+	}
+	all, err := timed.Peers(ctx)
+	if err != nil {
+		return nil, true, fmt.Errorf("ask ktsnd for the peer of a link, whose file is damaged: %w", err)
+	}
+	for i := range all {
+		if all[i].VNI == vni {
+			return &all[i], true, nil
+		}
+	}
+	return nil, true, nil
+}
+
+// peersOf are the peers of a network.
+func (n *Node) peersOf(network *Network) ([]control.Peer, error) {
+	if network.PointToPoint {
+		peer, err := n.linkPeer(network.VNI)
+		if peer == nil {
+			return nil, err
+		}
+		return []control.Peer{*peer}, err
+	}
+	peers, err := n.readPeers()
+	var all []control.Peer
+	for i := range peers {
+		if peers[i].VNI == network.VNI {
+			all = append(all, peers[i])
+		}
+	}
+	return all, err
+}
+
+// TimedLinks is ktsnd as links need it.
+type TimedLinks interface {
+	Timed
+	// Peers lists those of all networks.
+	Peers(context.Context) ([]control.Peer, error)
+	// Encrypt has nothing of a network be sent in clear, or everything.
+	Encrypt(ctx context.Context, vni uint32, required bool) error
+}
+
+// SetLinkPeer makes a node the only peer of a link, which may be plugged; nil is none, for a link between two pods of this node. Either all
+// of it is done or nothing.
+func (n *Node) SetLinkPeer(ctx context.Context, network *Network, peer *control.Peer, timed TimedLinks) (err error) {
+	if peer != nil {
+		if err := CheckPeer(*peer); err != nil {
+			return err
+		}
+	}
+	unlock, err := n.lock(ctx)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	before, known, err := n.linkPeerBefore(ctx, network.VNI, timed)
+	if err != nil {
+		return err
+	}
+	var undo undoing
+	defer undo.onError(&err)
+	undo.add(func() error { return n.writeLinkPeer(network.VNI, before, known) })
+	if err := n.writeLinkPeer(network.VNI, peer, true); err != nil {
+		return err
+	}
+	fault.Point("link-peer-written")
+	undo.add(func() error { return n.changeLinkPeer(network, peer, before) })
+	if err := n.changeLinkPeer(network, before, peer); err != nil {
+		return err
+	}
+	fault.Point("link-peer-flooded")
+	if timed == nil {
+		return nil
+	}
+	if network.Encrypted { // before there is a peer to send to
+		if !known {
+			undo.add(func() error { return timed.Encrypt(context.WithoutCancel(ctx), network.VNI, false) })
+		}
+		if err := timed.Encrypt(ctx, network.VNI, true); err != nil {
+			return err
+		}
+	}
+	undo.add(func() error { return tellLinkPeer(context.WithoutCancel(ctx), timed, peer, before) })
+	return tellLinkPeer(ctx, timed, before, peer)
+}
+
+// ForgetLink forgets the peer of a link, and that it was encrypted, when none of its ports is left here: its number will be another's. A link
+// that is not known is no error.
+func (n *Node) ForgetLink(ctx context.Context, network *Network, timed TimedLinks) error {
+	unlock, err := n.lock(ctx)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	bridge, err := n.link(network.Bridge)
+	if err != nil {
+		return err
+	}
+	if bridge != nil {
+		if inClear, err := n.sendsInClear(network); err != nil || !inClear {
+			return err
+		}
+		return forgetEncryption(ctx, network, timed)
+	}
+	peer, known, err := n.linkPeerBefore(ctx, network.VNI, timed)
+	if err != nil {
+		return err
+	}
+	if timed != nil {
+		if err := tellLinkPeer(ctx, timed, peer, nil); err != nil {
+			return err
+		}
+	}
+	if err := forgetEncryption(ctx, network, timed); err != nil || !known {
+		return err
+	}
+	if err := n.writeLinkPeer(network.VNI, nil, false); err != nil {
+		return err
+	}
+	if left, err := LinkVNIs(n.dir); err != nil || len(left) > 0 {
+		return err
+	}
+	return n.guard() // which is not needed any more, if there is nothing else
+}
+
+func (n *Node) writeLinkPeer(vni uint32, peer *control.Peer, known bool) error {
+	path := n.linkPath(vni)
+	if !known {
+		for _, name := range []string{path, path + Unfinished} {
+			if err := os.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+				return fmt.Errorf("forget the peer of a link: %w", err)
+			}
+		}
+		_ = os.Remove(filepath.Dir(path)) // succeeds when it was the last
+		return nil
+	}
+	text, err := json.Marshal(peer)
+	if err == nil {
+		err = os.MkdirAll(filepath.Dir(path), 0o700)
+	}
+	if err == nil {
+		err = WriteFile(path, text)
+	}
+	if err != nil {
+		return fmt.Errorf("remember the peer of a link: %w", err)
+	}
+	return nil
+}
+
+func tellLinkPeer(ctx context.Context, timed Timed, before, peer *control.Peer) error {
+	if before != nil && (peer == nil || peer.Address != before.Address) {
+		if err := timed.PeerDel(ctx, before.VNI, before.Address); err != nil {
+			return err
+		}
+	}
+	if peer == nil {
+		return nil
+	}
+	return timed.PeerAdd(ctx, *peer)
+}
+
+// changeLinkPeer has filter and tunnel know another peer, if there is the tunnel. The lock is held.
+func (n *Node) changeLinkPeer(network *Network, before, peer *control.Peer) error {
+	link, err := n.link(network.Tunnel)
+	if err != nil {
+		return err
+	}
+	tunnel, ok := link.(*netlink.Vxlan)
+	if !ok || !ours(tunnel) {
+		return nil
+	}
+	if err := n.guardLink(linkOf(tunnel, before), linkOf(tunnel, peer)); err != nil {
+		return err
+	}
+	if before != nil && (peer == nil || peer.Address != before.Address) {
+		if err := n.unflood(tunnel, before.Address); err != nil {
+			return err
+		}
+	}
+	if peer == nil {
+		return nil
+	}
+	return n.flood(tunnel, peer.Address)
+}
+
+// linkOf is what the filter holds to for a link.
+func linkOf(tunnel *netlink.Vxlan, peer *control.Peer) *filter.Link {
+	made := &filter.Link{Tunnel: filter.Tunnel{VNI: uint32(tunnel.VxlanId), Port: uint16(tunnel.Port), Uplink: tunnel.VtepDevIndex}}
+	if peer != nil {
+		made.Peers = []control.Peer{*peer}
+	}
+	return made
+}
+
+// guardLink changes the filter from what it holds to for a link, nil for nothing, to something else. The lock is held.
+func (n *Node) guardLink(before, after *filter.Link) error {
+	if n.changeLink(before, after) == nil {
+		return nil
+	}
+	return n.guard() // it is not what it should be, or not there
+}
+
+// openLink has the filter let in what comes to a link's tunnel from its peer.
+func (n *Node) openLink(network *Network, tunnel *netlink.Vxlan) error {
+	peer, err := n.linkPeer(network.VNI)
+	if err != nil {
+		return err
+	}
+	return n.guardLink(nil, linkOf(tunnel, peer))
+}
+
+// closeLink undoes openLink.
+func (n *Node) closeLink(network *Network, tunnel *netlink.Vxlan) error {
+	peer, err := n.linkPeer(network.VNI)
+	if err != nil {
+		return err
+	}
+	return n.guardLink(linkOf(tunnel, peer), nil)
+}

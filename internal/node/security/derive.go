@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package security
+
+import (
+	"crypto/ecdh"
+	"crypto/hkdf"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/binary"
+	"fmt"
+	"net/netip"
+)
+
+// Sender is a program that encrypts: each counts its packets itself.
+type Sender byte
+
+// Senders of a node.
+const (
+	Kernel Sender = 1
+	Ktsnd  Sender = 2
+)
+
+// KeyBytes are those of AES-128, and the four of the salt (RFC 4106).
+const KeyBytes = 16 + 4
+
+// leastSPI is the first that is not reserved (RFC 4303).
+const leastSPI = 256
+
+// salt is that of HKDF. Another form of keys needs another one.
+const salt = "kubernetsn esp rfc4106 aes128 v1"
+
+// Association is a key for one direction, of one sender in one of its lives.
+type Association struct {
+	SPI        uint32
+	Key        [KeyBytes]byte
+	Generation uint32
+}
+
+// Public is the public half of a node's key.
+type Public [32]byte
+
+// ParsePublic reads a public key in base64.
+func ParsePublic(text string) (Public, error) {
+	var made Public
+	raw, err := base64.StdEncoding.DecodeString(text)
+	if err != nil || len(raw) != len(made) {
+		return made, fmt.Errorf("%q is no public key of a node, which has %d bytes in base64", text, len(made))
+	}
+	copy(made[:], raw)
+	return made, nil
+}
+
+// String is the key as ParsePublic reads it.
+func (p Public) String() string { return base64.StdEncoding.EncodeToString(p[:]) }
+
+// End is a node as the other one sees it.
+type End struct {
+	Address netip.Addr
+	Key     Public
+}
+
+// secret is what only the nodes with two keys know.
+type secret []byte
+
+func newSecret(own *ecdh.PrivateKey, other Public) (secret, error) {
+	public, err := ecdh.X25519().NewPublicKey(other[:])
+	if err != nil {
+		return nil, fmt.Errorf("read a node's public key: %w", err)
+	}
+	shared, err := own.ECDH(public)
+	if err != nil {
+		return nil, fmt.Errorf("use a node's public key: %w", err)
+	}
+	return hkdf.Extract(sha256.New, shared, []byte(salt))
+}
+
+// derive is the association by which one end sends to the other.
+func (s secret) derive(from, to End, sender Sender, generation uint32) (Association, error) {
+	var info []byte
+	for _, end := range []End{from, to} {
+		address := end.Address.As16()
+		info = append(append(info, address[:]...), end.Key[:]...)
+	}
+	info = binary.BigEndian.AppendUint32(append(info, byte(sender)), generation)
+	made := Association{Generation: generation}
+	raw, err := hkdf.Expand(sha256.New, s, string(info), KeyBytes+4)
+	if err != nil {
+		return made, fmt.Errorf("derive a key: %w", err)
+	}
+	copy(made.Key[:], raw)
+	made.SPI = leastSPI + uint32(uint64(binary.BigEndian.Uint32(raw[KeyBytes:]))*(1<<32-leastSPI)>>32)
+	return made, nil
+}

@@ -1,0 +1,307 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package security
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// lab is a node with a clock that the test moves.
+type lab struct {
+	t            *testing.T
+	dir, witness string
+	address      netip.Addr
+	now          time.Time
+	ring         *Keyring
+	why          string
+	senders      map[Sender]*Outgoing
+}
+
+func newLab(t *testing.T, number byte) *lab {
+	t.Helper()
+	l := &lab{t: t, dir: t.TempDir(), witness: t.TempDir(), address: netip.AddrFrom4([4]byte{192, 0, 2, number}), now: time.Unix(1e9, 0)}
+	l.start()
+	return l
+}
+
+// start starts the node's agent.
+func (l *lab) start() {
+	l.t.Helper()
+	var err error
+	l.ring, l.why, err = Open(l.dir, l.witness, DefaultTimes, func() time.Time { return l.now })
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	l.senders = map[Sender]*Outgoing{}
+	for sender, width := range map[Sender]uint32{Kernel: 1, Ktsnd: 3} {
+		if l.senders[sender], err = NewOutgoing(l.ring, sender, width); err != nil {
+			l.t.Fatal(err)
+		}
+	}
+}
+
+func (l *lab) end() End { return End{l.address, l.ring.Current().Public} }
+
+func (l *lab) file() string { return filepath.Join(l.dir, fileName) }
+
+// reserve hands out some generations.
+func (l *lab) reserve(sender Sender) {
+	l.t.Helper()
+	_, err := l.ring.reserve(sender, 0, 7)
+	must(l.t, err)
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func read(t *testing.T, path string) []byte {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	must(t, err)
+	return text
+}
+
+func yes(Public) bool { return true }
+func no(Public) bool  { return false }
+
+// TestNoKeyIsHandedOutTwice does at random what happens to nodes.
+func TestNoKeyIsHandedOutTwice(t *testing.T) {
+	for seed := range uint64(5) {
+		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
+			random := rand.New(rand.NewPCG(seed, 28))
+			a, b := newLab(t, 1), newLab(t, 2)
+			handed := map[[KeyBytes]byte]string{}
+			backup := read(t, a.file())
+			for step := range 150 {
+				event := random.IntN(12)
+				switch event {
+				case 0:
+					a.start()
+				case 1:
+					must(t, os.Remove(a.file()))
+					a.start()
+				case 2:
+					backup = read(t, a.file())
+				case 3:
+					must(t, os.WriteFile(a.file(), backup, 0o600))
+					a.start()
+				case 4: // a boot
+					must(t, os.Remove(filepath.Join(a.witness, witnessName)))
+					a.start()
+				case 5: // after a disk was restored
+					must(t, os.WriteFile(a.file(), backup, 0o600))
+					must(t, os.Remove(filepath.Join(a.witness, witnessName)))
+					a.start()
+				case 6:
+					must(t, os.WriteFile(a.file(), backup[:len(backup)/2], 0o600))
+					a.start()
+				case 7, 8:
+					a.now = a.now.Add(time.Duration(random.IntN(40)) * time.Minute)
+					_, err := a.ring.Roll(yes, yes, no)
+					must(t, err)
+				case 9:
+					b.now = b.now.Add(time.Hour)
+					_, err := b.ring.Roll(yes, yes, no)
+					must(t, err)
+				case 10: // ktsnd was replaced
+					must(t, a.senders[Ktsnd].Renew())
+				}
+				for sender, from := range a.senders {
+					taken := from.Taken(b.end())
+					all, err := from.Take(a.address, b.end())
+					must(t, err)
+					if taken != (all == nil) {
+						t.Fatalf("step %d: taken %v, and got %d", step, taken, len(all))
+					}
+					for _, one := range all {
+						at := fmt.Sprint("step ", step, " event ", event, " sender ", sender, " generation ", one.Generation)
+						if before, twice := handed[one.Key]; twice {
+							t.Fatalf("%s: handed out before, at %s", at, before)
+						}
+						handed[one.Key] = at
+						received, err := b.ring.Current().Incoming(a.end(), b.address, sender, one.Generation)
+						if err != nil || received != one {
+							t.Fatalf("%s: the other end has %v, %v", at, received, err)
+						}
+						if one.SPI < leastSPI {
+							t.Fatalf("%s: SPI %d", at, one.SPI)
+						}
+					}
+				}
+			}
+			if len(handed) < 150 {
+				t.Errorf("only %d keys", len(handed))
+			}
+		})
+	}
+}
+
+func TestDirectionsAndSendersHaveKeysOfTheirOwn(t *testing.T) {
+	a, b := newLab(t, 1), newLab(t, 2)
+	seen := map[[KeyBytes]byte]string{}
+	spis := map[uint32]bool{}
+	for _, one := range []struct{ from, to *lab }{{a, b}, {b, a}} {
+		for _, sender := range []Sender{Kernel, Ktsnd} {
+			for generation := range uint32(3) {
+				made, err := one.to.ring.Current().Incoming(one.from.end(), one.to.address, sender, generation)
+				must(t, err)
+				name := fmt.Sprint(one.from.address, sender, generation)
+				if seen[made.Key] != "" {
+					t.Errorf("%s and %s have one key", name, seen[made.Key])
+				}
+				seen[made.Key], spis[made.SPI] = name, true
+			}
+		}
+	}
+	if len(spis) != 12 {
+		t.Errorf("%d SPIs for 12 associations", len(spis))
+	}
+}
+
+func TestAnAgentThatStartsAgainKeepsItsKeysAndOnlyThen(t *testing.T) {
+	for what, test := range map[string]struct {
+		do   func(*lab)
+		keep bool
+		why  string
+	}{
+		"and nothing else":                      {func(*lab) {}, true, ""},
+		"without its file":                      {func(l *lab) { must(t, os.Remove(l.file())) }, false, "does not exist"},
+		"after a boot":                          {func(l *lab) { must(t, os.Remove(filepath.Join(l.witness, witnessName))) }, false, "witness.json does not exist"},
+		"with a damaged file":                   {func(l *lab) { must(t, os.WriteFile(l.file(), []byte("{"), 0o600)) }, false, "is damaged"},
+		"with a file without a key":             {func(l *lab) { l.ring.current = nil; must(t, l.ring.save()) }, false, "cannot be read"},
+		"killed between file and witness":       {func(l *lab) { l.ring.store.witnessDir = t.TempDir(); l.reserve(Ktsnd) }, true, ""},
+		"with a file that was restored":         {func(l *lab) { old := read(t, l.file()); l.reserve(Kernel); must(t, os.WriteFile(l.file(), old, 0o600)) }, false, "is older than what was used"},
+		"with the file of another installation": {func(l *lab) { must(t, os.WriteFile(l.file(), read(t, newLab(t, 9).file()), 0o600)) }, false, "is older"},
+	} {
+		t.Run(what, func(t *testing.T) {
+			l := newLab(t, 1)
+			key, last := l.ring.Current().Public, l.ring.last[Ktsnd]
+			test.do(l)
+			l.start()
+			if kept := l.ring.Current().Public == key; kept != test.keep || !strings.Contains(l.why, test.why) || test.keep && l.ring.last[Ktsnd] <= last {
+				t.Errorf("kept its key: %v, because %q", kept, l.why)
+			}
+		})
+	}
+}
+
+func TestTheKeysAreRootsAlone(t *testing.T) {
+	l := newLab(t, 1)
+	for _, path := range []string{l.file(), filepath.Join(l.witness, witnessName)} {
+		info, err := os.Stat(path)
+		if err != nil || info.Mode().Perm() != 0o600 {
+			t.Errorf("%s: %v, %v", path, info.Mode(), err)
+		}
+	}
+	must(t, Remove(l.dir, l.witness))
+	must(t, Remove(l.dir, l.witness))
+	left, err := os.ReadDir(l.dir)
+	if err != nil || len(left) != 0 {
+		t.Errorf("left: %v, %v", left, err)
+	}
+}
+
+func TestAKeyIsAnnouncedBeforeItIsUsedAndAcceptedAfterwards(t *testing.T) {
+	l := newLab(t, 1)
+	first := l.ring.Current().Public
+	roll := func(after time.Duration, told func(Public) bool, want bool) {
+		t.Helper()
+		l.now = l.now.Add(after)
+		changed, err := l.ring.Roll(told, told, no)
+		if err != nil || changed != want {
+			t.Fatalf("changed %v, %v", changed, err)
+		}
+	}
+	roll(59*time.Minute, yes, false)
+	roll(time.Minute, func(Public) bool { return false }, false) // nobody hears of this node
+	roll(0, yes, true)
+	if l.ring.Current().Public != first || len(l.ring.Announced()) != 2 {
+		t.Fatalf("in use is %v of %d", l.ring.Current().Public, len(l.ring.Announced()))
+	}
+	second := l.ring.Announced()[1].Public
+	roll(9*time.Minute, yes, false)
+	roll(time.Minute, func(key Public) bool { return key == first }, false) // others do not know it yet
+	roll(time.Hour, yes, true)
+	if l.ring.Current().Public != second || len(l.ring.Announced()) != 2 {
+		t.Fatalf("in use is %v of %d", l.ring.Current().Public, len(l.ring.Announced()))
+	}
+	l.start() // in between
+	if changed, err := l.ring.Roll(no, yes, func(key Public) bool { return key == first }); changed || err != nil {
+		t.Errorf("changed %v, %v", changed, err)
+	}
+	roll(time.Hour, func(Public) bool { return false }, false) // others may still send to the last one
+	for _, step := range []struct {
+		after time.Duration
+		want  bool
+	}{{9 * time.Minute, false}, {time.Minute, true}} {
+		l.now = l.now.Add(step.after)
+		if changed, err := l.ring.Roll(no, yes, no); changed != step.want || err != nil {
+			t.Errorf("%v later: changed %v, %v", step.after, changed, err)
+		}
+	}
+	if len(l.ring.Announced()) != 1 {
+		t.Errorf("%d are accepted", len(l.ring.Announced()))
+	}
+}
+
+func TestWhatCannotBeWrittenIsNotUsed(t *testing.T) {
+	l := newLab(t, 1)
+	if _, err := l.senders[Ktsnd].Take(l.address, End{netip.MustParseAddr("192.0.2.2"), l.ring.Current().Public}); err != nil {
+		t.Fatal(err)
+	}
+	l.ring.store.dir = filepath.Join(l.file(), "no folder")
+	if err := l.senders[Ktsnd].Renew(); err == nil {
+		t.Error("generations were handed out that are nowhere written")
+	}
+	l.now = l.now.Add(time.Hour)
+	if _, err := l.ring.Roll(yes, yes, no); err == nil || len(l.ring.Announced()) != 1 {
+		t.Errorf("%d keys, %v", len(l.ring.Announced()), err)
+	}
+}
+
+func TestAKeyThatGivesNoSecretIsRefused(t *testing.T) {
+	l := newLab(t, 1)
+	if _, err := l.senders[Kernel].Take(l.address, End{netip.MustParseAddr("192.0.2.2"), Public{}}); err == nil {
+		t.Error("a key of zeros was used")
+	}
+}
+
+func TestAReceiverTakesGenerationsAroundTheAnnouncedOne(t *testing.T) {
+	for sender, tests := range map[Sender]map[int64]string{
+		Kernel: {-1: "[]", 0: "[]", 1: "[1 2 3 4]", 7: "[6 7 8 9 10]", 1 << 40: "[]"},
+		Ktsnd:  {0: "[]", 1: "[1 2 3 4 5 6]", 7: "[6 7 8 9 10 11 12]", math.MaxUint32 - 4: "[]"},
+	} {
+		for announced, want := range tests {
+			if got := fmt.Sprint(Window(sender, announced)); got != want {
+				t.Errorf("around %d of %d: %s, want %s", announced, sender, got, want)
+			}
+		}
+		taken := Window(sender, 7)
+		last := taken[len(taken)-1]
+		if !Reaches(sender, 7, last) || Reaches(sender, 7, last+1) || Before(sender, last) != 7 {
+			t.Error("what reaches is not what the window has")
+		}
+	}
+}
+
+// A life that follows the announced one is taken as a whole: no part of it is ahead of the window.
+func TestAReceiverTakesTheNextLifeOfKtsnd(t *testing.T) {
+	const announced = 7
+	for generation := uint32(announced); generation < announced+2*KtsndLife; generation++ {
+		if !Reaches(Ktsnd, announced, generation) {
+			t.Errorf("those that were told %d do not take %d", announced, generation)
+		}
+	}
+}

@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package xfrm
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+const (
+	// Reqid marks states and the policies of peers: "tsn" in ASCII.
+	Reqid = 0x74736e
+	// OverheadBytes is the most that ESP adds to a packet: its header, the initialization vector, up to 3 bytes of padding, their length and
+	// the next header, and the integrity check value.
+	OverheadBytes = 8 + 8 + 3 + 2 + 16
+
+	// priorityPeer is before priorityRest: policies with a smaller one come first.
+	priorityPeer = Reqid
+	priorityRest = Reqid + 1
+)
+
+// ErrUnavailable is that the kernel cannot encrypt.
+var ErrUnavailable = errors.New("the kernel has no ESP with AES-GCM, by which networks are encrypted; load its modules (xfrm_user, esp4, and of the crypto API gcm and seqiv)")
+
+// Kernel is the node's kernel.
+type Kernel struct {
+	handle *netlink.Handle
+	port   uint16
+}
+
+// Open begins to work, for tunnels to a port.
+func Open(port uint16) (*Kernel, error) {
+	handle, err := netlink.NewHandle(unix.NETLINK_XFRM)
+	if err != nil {
+		return nil, fmt.Errorf("ask the kernel about encryption: %w", explain(err))
+	}
+	return &Kernel{handle, port}, nil
+}
+
+// Close ends the work; what was made stays.
+func (k *Kernel) Close() { k.handle.Close() }
+
+// Protect makes the policies without which a tunnel to the port would send and take clear packets. Where they are, it does nothing.
+func (k *Kernel) Protect() error {
+	have, err := k.policies()
+	if err != nil {
+		return err
+	}
+	for _, policy := range k.protection() {
+		if slices.ContainsFunc(have, func(one netlink.XfrmPolicy) bool { return same(&one, &policy) }) {
+			continue
+		}
+		// Adding one that is there, and is another, is refused; updating is not.
+		if err := k.handle.XfrmPolicyUpdate(&policy); err != nil {
+			return fmt.Errorf("keep clear packets from UDP port %d: %w", k.port, explain(err))
+		}
+	}
+	return nil
+}
+
+// protection are the policies that are for everybody.
+func (k *Kernel) protection() []netlink.XfrmPolicy {
+	anywhere := netip.IPv4Unspecified()
+	in := k.policy(netlink.XFRM_DIR_IN, netip.Prefix{}, priorityRest)
+	in.Tmpls = []netlink.XfrmPolicyTmpl{template(anywhere, anywhere)}
+	out := k.policy(netlink.XFRM_DIR_OUT, netip.Prefix{}, priorityRest)
+	out.Action = netlink.XFRM_POLICY_BLOCK
+	return []netlink.XfrmPolicy{in, out}
+}
+
+// policy selects what is sent to the tunnels' port, to all where the prefix is not valid.
+func (k *Kernel) policy(direction netlink.Dir, to netip.Prefix, priority int) netlink.XfrmPolicy {
+	made := netlink.XfrmPolicy{Dir: direction, Proto: unix.IPPROTO_UDP, DstPort: int(k.port), Priority: priority}
+	if to.IsValid() {
+		made.Dst = network(to)
+	} else {
+		made.Dst = network(netip.PrefixFrom(netip.IPv4Unspecified(), 0))
+	}
+	made.Src = network(netip.PrefixFrom(netip.IPv4Unspecified(), 0))
+	return made
+}
+
+func network(prefix netip.Prefix) *net.IPNet {
+	return &net.IPNet{IP: prefix.Addr().AsSlice(), Mask: net.CIDRMask(prefix.Bits(), prefix.Addr().BitLen())}
+}
+
+func template(from, to netip.Addr) netlink.XfrmPolicyTmpl {
+	return netlink.XfrmPolicyTmpl{
+		Src: from.AsSlice(), Dst: to.AsSlice(), Proto: netlink.XFRM_PROTO_ESP, Mode: netlink.XFRM_MODE_TRANSPORT, Reqid: Reqid,
+	}
+}
+
+// same tells whether two policies select the same and say the same.
+func same(a, b *netlink.XfrmPolicy) bool {
+	return a.Dir == b.Dir && a.Priority == b.Priority && a.Action == b.Action && a.Proto == b.Proto && a.DstPort == b.DstPort &&
+		prefixOf(a.Dst) == prefixOf(b.Dst) && len(a.Tmpls) == len(b.Tmpls)
+}
+
+// prefixOf is 0.0.0.0/0 for nil, as the kernel's lists have it.
+func prefixOf(of *net.IPNet) netip.Prefix {
+	if of == nil {
+		return netip.PrefixFrom(netip.IPv4Unspecified(), 0)
+	}
+	address, _ := netip.AddrFromSlice(of.IP)
+	bits, _ := of.Mask.Size()
+	return netip.PrefixFrom(address.Unmap(), bits)
+}
+
+// policies are those that this package made.
+func (k *Kernel) policies() ([]netlink.XfrmPolicy, error) {
+	all, err := listed(func() ([]netlink.XfrmPolicy, error) { return k.handle.XfrmPolicyList(netlink.FAMILY_V4) })
+	if err != nil {
+		return nil, fmt.Errorf("list the policies of encryption: %w", explain(err))
+	}
+	return slices.DeleteFunc(all, func(one netlink.XfrmPolicy) bool {
+		return one.Proto != unix.IPPROTO_UDP || one.Priority != priorityPeer && one.Priority != priorityRest
+	}), nil
+}
+
+// Peers are the nodes to which packets leave by ESP.
+func (k *Kernel) Peers() ([]netip.Addr, error) {
+	all, err := k.policies()
+	if err != nil {
+		return nil, err
+	}
+	var peers []netip.Addr
+	for i := range all {
+		if all[i].Priority == priorityPeer && all[i].DstPort == int(k.port) {
+			peers = append(peers, prefixOf(all[i].Dst).Addr())
+		}
+	}
+	return peers, nil
+}
+
+// AddPeer has packets to a node leave by ESP.
+func (k *Kernel) AddPeer(own, peer netip.Addr) error {
+	policy := k.peer(peer)
+	policy.Tmpls = []netlink.XfrmPolicyTmpl{template(own, peer)}
+	if err := k.handle.XfrmPolicyUpdate(&policy); err != nil {
+		return fmt.Errorf("have packets to %s encrypted: %w", peer, explain(err))
+	}
+	return nil
+}
+
+// RemovePeer has packets to a node not leave any more.
+func (k *Kernel) RemovePeer(peer netip.Addr) error {
+	policy := k.peer(peer)
+	if err := k.handle.XfrmPolicyDel(&policy); err != nil && !errors.Is(err, unix.ENOENT) {
+		return fmt.Errorf("forget that packets to %s are encrypted: %w", peer, explain(err))
+	}
+	return nil
+}
+
+func (k *Kernel) peer(peer netip.Addr) netlink.XfrmPolicy {
+	return k.policy(netlink.XFRM_DIR_OUT, netip.PrefixFrom(peer, peer.BitLen()), priorityPeer)
+}
+
+// Clear removes all states and policies of this package, also those for other ports.
+func (k *Kernel) Clear() error {
+	states, err := k.States()
+	if err != nil {
+		return err
+	}
+	var all error
+	for i := range states {
+		all = errors.Join(all, k.RemoveState(states[i].Name))
+	}
+	policies, err := k.policies()
+	all = errors.Join(all, err)
+	for i := range policies {
+		if err := k.handle.XfrmPolicyDel(&policies[i]); err != nil && !errors.Is(err, unix.ENOENT) {
+			all = errors.Join(all, fmt.Errorf("remove a policy of encryption: %w", err))
+		}
+	}
+	return all
+}
+
+// listed reads a list again that changed meanwhile.
+func listed[T any](list func() ([]T, error)) (all []T, err error) {
+	const tries = 10
+	for range tries {
+		if all, err = list(); !errors.Is(err, netlink.ErrDumpInterrupted) {
+			break
+		}
+	}
+	return all, err
+}
+
+// explain says what it means that the kernel does not know what it was asked.
+func explain(err error) error {
+	for _, unknown := range []error{unix.EPROTONOSUPPORT, unix.EAFNOSUPPORT, unix.EOPNOTSUPP, unix.ENOSYS, unix.ESOCKTNOSUPPORT} {
+		if errors.Is(err, unknown) {
+			return fmt.Errorf("%w (%w)", ErrUnavailable, unknown)
+		}
+	}
+	return err
+}

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package xfrm
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net/netip"
+
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netlink/nl"
+	"golang.org/x/sys/unix"
+)
+
+const (
+	// algorithm is AES-128-GCM as ESP uses it, with the salt behind the key.
+	algorithm = "rfc4106(gcm(aes))"
+	icvBits   = 128
+	// replayWindow is how many packets a receiver looks back, the most that Linux can. ktsnd seals in the order of departures, and
+	// departures of different classes may pass each other.
+	replayWindow = 4096
+	wordBits     = 32
+)
+
+// Name is what the kernel knows a state by.
+type Name struct {
+	From, To netip.Addr
+	SPI      uint32
+}
+
+// State is a key for one direction.
+type State struct {
+	Name
+	Key [16 + 4]byte
+	// Incoming states take packets, and only those that are new; others make them.
+	Incoming bool
+}
+
+// Found is a state of the kernel.
+type Found struct {
+	Name
+	// Packets is how many it has made or taken.
+	Packets uint64
+}
+
+// States are those that this package made.
+func (k *Kernel) States() ([]Found, error) {
+	all, err := listed(func() ([]netlink.XfrmState, error) { return k.handle.XfrmStateList(netlink.FAMILY_V4) })
+	if err != nil {
+		return nil, fmt.Errorf("list the keys of encryption: %w", explain(err))
+	}
+	var found []Found
+	for i := range all {
+		one := &all[i]
+		from, okFrom := netip.AddrFromSlice(one.Src)
+		to, okTo := netip.AddrFromSlice(one.Dst)
+		if one.Reqid == Reqid && one.Proto == netlink.XFRM_PROTO_ESP && okFrom && okTo {
+			found = append(found, Found{Name{from.Unmap(), to.Unmap(), uint32(one.Spi)}, one.Statistics.Packets})
+		}
+	}
+	return found, nil
+}
+
+// AddState gives the kernel a key. It is an error if there is a state of that name, which may be another's.
+func (k *Kernel) AddState(state *State) error {
+	request := nl.NewNetlinkRequest(nl.XFRM_MSG_NEWSA, unix.NLM_F_CREATE|unix.NLM_F_EXCL|unix.NLM_F_ACK)
+	request.AddData(k.describe(state))
+	key := &nl.XfrmAlgoAEAD{AlgKeyLen: uint32(len(state.Key)) * 8, AlgICVLen: icvBits, AlgKey: state.Key[:]}
+	copy(key.AlgName[:], algorithm)
+	request.AddData(nl.NewRtAttr(nl.XFRMA_ALG_AEAD, key.Serialize()))
+	if state.Incoming {
+		request.AddData(nl.NewRtAttr(nl.XFRMA_REPLAY_ESN_VAL, emptyWindow()))
+	}
+	if _, err := request.Execute(unix.NETLINK_XFRM, 0); err != nil {
+		return fmt.Errorf("give the kernel the key from %s to %s with SPI %#x: %w", state.From, state.To, state.SPI, explain(err))
+	}
+	return nil
+}
+
+// describe is the state without its key. One for packets that come in takes them from its peer's address only: ESP in transport mode
+// does not protect the addresses themselves.
+func (k *Kernel) describe(state *State) *nl.XfrmUsersaInfo {
+	info := &nl.XfrmUsersaInfo{Family: unix.AF_INET, Reqid: Reqid, Mode: uint8(netlink.XFRM_MODE_TRANSPORT)}
+	info.Id.Proto, info.Id.Spi = uint8(netlink.XFRM_PROTO_ESP), nl.Swap32(state.SPI)
+	info.Id.Daddr.FromIP(state.To.AsSlice())
+	info.Saddr.FromIP(state.From.AsSlice())
+	info.Sel.Family, info.Sel.Proto = unix.AF_INET, unix.IPPROTO_UDP
+	info.Sel.Daddr, info.Sel.Saddr = info.Id.Daddr, info.Saddr
+	info.Sel.PrefixlenD, info.Sel.PrefixlenS = uint8(state.To.BitLen()), uint8(state.From.BitLen())
+	info.Sel.Dport, info.Sel.DportMask = nl.Swap16(k.port), ^uint16(0)
+	for _, limit := range []*uint64{&info.Lft.SoftByteLimit, &info.Lft.HardByteLimit, &info.Lft.SoftPacketLimit, &info.Lft.HardPacketLimit} {
+		*limit = nl.XFRM_INF
+	}
+	return info
+}
+
+// emptyWindow is a struct xfrm_replay_state_esn (linux/xfrm.h) with its bitmap: without the flag of extended sequence numbers it is a
+// window that is larger than the older form can have.
+func emptyWindow() []byte {
+	const words = replayWindow / wordBits
+	raw := make([]byte, 6*4+words*4)
+	binary.NativeEndian.PutUint32(raw, words)
+	binary.NativeEndian.PutUint32(raw[5*4:], replayWindow)
+	return raw
+}
+
+// RemoveState has the kernel forget a key. That it has none of the name is no error.
+func (k *Kernel) RemoveState(name Name) error {
+	err := k.handle.XfrmStateDel(&netlink.XfrmState{
+		Src: name.From.AsSlice(), Dst: name.To.AsSlice(), Spi: int(name.SPI), Proto: netlink.XFRM_PROTO_ESP, Mode: netlink.XFRM_MODE_TRANSPORT,
+	})
+	if err != nil && !errors.Is(err, unix.ESRCH) {
+		return fmt.Errorf("have the kernel forget the key from %s to %s with SPI %#x: %w", name.From, name.To, name.SPI, explain(err))
+	}
+	return nil
+}

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package xfrm
+
+import (
+	"errors"
+	"os"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/kubernetsn/kubernetsn/internal/shared/testenv"
+)
+
+// TestAKernelWithoutESPIsSaidToBeOne asks this machine's kernel, whichever it is. What one with ESP does is tested in a virtual machine.
+func TestAKernelWithoutESPIsSaidToBeOne(t *testing.T) {
+	testenv.Root(t)
+	namespace := func() string {
+		text, err := os.Readlink("/proc/self/ns/net")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return text
+	}
+	before := namespace()
+	err := Try()
+	if err != nil && (!errors.Is(err, ErrUnavailable) || !strings.Contains(err.Error(), "esp4")) {
+		t.Error(err)
+	}
+	t.Logf("this kernel: %v", err)
+	if after := namespace(); after != before {
+		t.Errorf("the process is in another network namespace")
+	}
+}
+
+func TestOtherErrorsAreNotTakenForALackOfESP(t *testing.T) {
+	for _, err := range []error{unix.EPERM, unix.EEXIST, unix.ENOMEM} {
+		if explained := explain(err); errors.Is(explained, ErrUnavailable) {
+			t.Errorf("%v: %v", err, explained)
+		}
+	}
+}

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package podstatus reads of a pod where it runs and what it is attached to.
+package podstatus
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
+)
+
+// Ready tells whether a pod serves.
+func Ready(pod *corev1.Pod) bool {
+	return slices.ContainsFunc(pod.Status.Conditions, func(is corev1.PodCondition) bool {
+		return is.Type == corev1.PodReady && is.Status == corev1.ConditionTrue
+	})
+}
+
+// Place is where a pod runs, and its networks.
+func Place(pod *corev1.Pod) v1alpha1.WorkloadPod {
+	at := v1alpha1.WorkloadPod{Name: pod.Name, Node: pod.Spec.NodeName, Phase: string(pod.Status.Phase), Ready: Ready(pod), Networks: Networks(pod)}
+	for _, address := range pod.Status.PodIPs {
+		at.Addresses = append(at.Addresses, address.IP)
+	}
+	for i := range pod.Spec.Containers {
+		container := &pod.Spec.Containers[i]
+		at.Containers = append(at.Containers, v1alpha1.WorkloadContainer{
+			Name: container.Name, Image: container.Image, State: stateOf(pod, container.Name),
+		})
+	}
+	return at
+}
+
+func stateOf(pod *corev1.Pod, container string) string {
+	for i := range pod.Status.ContainerStatuses {
+		is := &pod.Status.ContainerStatuses[i]
+		switch {
+		case is.Name != container:
+		case is.State.Running != nil:
+			return "Running"
+		case is.State.Terminated != nil:
+			return "Terminated"
+		case is.State.Waiting != nil:
+			return "Waiting"
+		}
+	}
+	return "Unknown"
+}
+
+// MultusAnnotation is that by which Multus says what a pod was attached to.
+const MultusAnnotation = "k8s.v1.cni.cncf.io/network-status"
+
+// Networks are the TSNNetworks of a pod, with what Multus says of them.
+func Networks(pod *corev1.Pod) []v1alpha1.WorkloadNetwork {
+	var attached []struct {
+		Name      string   `json:"name"`
+		Interface string   `json:"interface"`
+		IPs       []string `json:"ips"`
+	}
+	_ = json.Unmarshal([]byte(pod.Annotations[MultusAnnotation]), &attached) // what cannot be read is not told
+	var networks []v1alpha1.WorkloadNetwork
+	for name := range strings.SplitSeq(pod.Annotations[v1alpha1.NetworkAnnotation], ",") {
+		if name = strings.TrimSpace(name); name == "" {
+			continue
+		}
+		on := v1alpha1.WorkloadNetwork{Network: name}
+		for _, one := range attached {
+			if one.Name == name || strings.HasSuffix(one.Name, "/"+name) {
+				on.Interface = one.Interface
+				on.Addresses = append(on.Addresses, one.IPs...)
+			}
+		}
+		networks = append(networks, on)
+	}
+	return networks
+}

@@ -1,0 +1,56 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# How long a client of a link is not answered when endpoint, agent, ktsnd, operator, node, hub or WAN dies: in a cluster of two nodes, and
+# then across the bed of federation.sh. Tables are in out/bench-healing. Called by `make bench-healing`, after the images.
+#
+#   HEALING_RUN=REGEX  run only these tests
+set -um # -m: what runs for long is a process group, which an interruption ends as a whole
+cd "$(dirname "$0")/.." || exit 1
+. scripts/tally.sh
+. scripts/aloud.sh
+. scripts/federation/bed.sh
+
+export KTSN_BIN_DIR=$PWD/bin KTSN_HEALING_OUT=$PWD/out/bench-healing
+# Runs in different working copies do not meet.
+KTSN_CLUSTER=healing-$(pwd | sha256sum | head -c 6)
+export KTSN_CLUSTER
+
+cluster_down() { [ ! -d "/var/lib/ktsn-cluster/$KTSN_CLUSTER" ] || bin/ktsn-cluster --name "$KTSN_CLUSTER" down; }
+
+end() {
+	# shellcheck disable=SC2119 # without jobs of its own
+	finish
+	cluster_down
+	federation_down
+}
+trap end EXIT
+
+cluster_up() {
+	local image
+	cluster_down
+	bin/ktsn-cluster --name "$KTSN_CLUSTER" up --realtime "${KTSN_REALTIME:-0}" || return
+	for image in out/images/*.tar; do
+		bin/ktsn-cluster --name "$KTSN_CLUSTER" load "$image" || return
+	done
+}
+
+did_not_come_up() { # which
+	failure "$1 did not come up" /dev/null
+	failed=$((failed + 1))
+}
+
+rm -rf "$KTSN_HEALING_OUT" && mkdir -p "$KTSN_HEALING_OUT"
+# One after the other: together they are too many nodes for this kernel's limits.
+if run cluster_up; then
+	run_go healing "in a cluster of two nodes" -timeout 60m ${HEALING_RUN:+-run "$HEALING_RUN"}
+else
+	did_not_come_up "the cluster"
+fi
+cluster_down
+if run federation_up; then
+	run_go federation-healing "in a federation" -timeout 60m ${HEALING_RUN:+-run "$HEALING_RUN"}
+else
+	did_not_come_up "the federation"
+fi
+end
+verdict

@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"slices"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kubernetsn/kubernetsn/internal/bench/tsnperf"
+	"github.com/kubernetsn/kubernetsn/test/cluster/internal/asker"
+	"github.com/kubernetsn/kubernetsn/test/cluster/internal/kube"
+	"github.com/kubernetsn/kubernetsn/test/cluster/internal/node"
+)
+
+const (
+	askerName = "asker"
+	// asksBefore is for how long a client asks before something dies, and answered for how long it was answered in the end.
+	asksBefore, answered = 3 * time.Second, 3 * time.Second
+)
+
+// watchedService is the one whose clients ask all the time.
+const watchedService = `
+apiVersion: kubernetsn.io/v1alpha1
+kind: TSNService
+metadata: {name: watched, namespace: %[1]s}
+spec:
+  ipv4: {linkCIDR: 10.202.0.0/16}
+  ipv6: {linkCIDR: "fd00:202::/64"}
+  prefer: SameCluster
+`
+
+// watched is a client that asks its endpoint all the time, in a namespace that may mount the asker from its node.
+type watched struct {
+	namespace               string
+	client, endpoint, spare *corev1.Pod
+	// began is when the client was answered, died when something did.
+	began, died time.Time
+	restarts    int32
+	// mend makes good what has died for longer, nil: nothing has.
+	mend func(ctx context.Context, t *testing.T)
+}
+
+// newWatched makes a namespace with the service, and brings the asker to the nodes.
+func newWatched(ctx context.Context, t *testing.T) *watched {
+	t.Helper()
+	for _, host := range under.Nodes {
+		if err := asker.Bring(ctx, under.Place(host.Name), program(t, "ktsn-test-asker")); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			if _, err := node.Output(context.WithoutCancel(ctx), under.Place(host.Name), nil, "rm", "-rf", asker.Folder); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	w := &watched{namespace: newNamespace(ctx, t, privileged)}
+	applyText(ctx, t, fmt.Sprintf(watchedService, w.namespace))
+	return w
+}
+
+// asking is a client that asks, and in which timed messages can be sent.
+func asking(name, host string) *corev1.Pod {
+	pod := labelled(waiting(name, host), "client.kubernetsn.io/watched=cam")
+	asks := *pod.Spec.Containers[0].DeepCopy()
+	asks.Name, asks.Args = askerName, nil
+	asks.Command = []string{asker.Program, "--name", "watched", "--port", fmt.Sprint(udpPort)}
+	asks.VolumeMounts = append(asks.VolumeMounts, corev1.VolumeMount{Name: askerName, MountPath: asker.Folder, ReadOnly: true})
+	pod.Spec.Containers = append(pod.Spec.Containers, asks)
+	pod.Spec.Volumes = append(pod.Spec.Volumes, corev1.Volume{Name: askerName, VolumeSource: corev1.VolumeSource{
+		HostPath: &corev1.HostPathVolumeSource{Path: asker.Folder},
+	}})
+	return pod
+}
+
+// answering is an endpoint, to which timed messages can be sent as well.
+func answering(name, host string) *corev1.Pod {
+	pod := labelled(agnhost(name, host), "endpoint.kubernetsn.io/watched=view")
+	pod.Spec.Containers = append(pod.Spec.Containers, waiting(name, host).Spec.Containers...)
+	return pod
+}
+
+// begins makes the pods: the client on the first node, its endpoint on the second, and where it is wanted another one on a node.
+func (w *watched) begins(ctx context.Context, t *testing.T, spareOn string) {
+	t.Helper()
+	w.endpoint = start(ctx, t, w.namespace, answering("endpoint", under.Nodes[1].Name))[0]
+	w.client = start(ctx, t, w.namespace, asking("client", under.Nodes[0].Name))[0]
+	waitLink(ctx, t, w.client, w.endpoint)
+	if spareOn != "" {
+		w.spare = start(ctx, t, w.namespace, answering("spare", spareOn))[0]
+	}
+	w.isAnswered(ctx, t, w.endpoint)
+	w.restarts, w.began = kube.Restarts(w.client), time.Now()
+	time.Sleep(asksBefore)
+}
+
+// ends removes the pods.
+func (w *watched) ends(ctx context.Context, t *testing.T) {
+	t.Helper()
+	pods := client.CoreV1().Pods(w.namespace)
+	if err := pods.DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{}); err != nil {
+		t.Error(err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	if err := kube.Wait(ctx, func(ctx context.Context) error {
+		list, err := pods.List(ctx, metav1.ListOptions{})
+		if err == nil && len(list.Items) > 0 {
+			err = fmt.Errorf("%d pods are still there", len(list.Items))
+		}
+		return err
+	}); err != nil {
+		t.Error(err)
+	}
+}
+
+// rows are the client's own.
+func (w *watched) rows(ctx context.Context) ([]asker.Row, error) {
+	text, err := logs(ctx, w.client, askerName)
+	if err != nil {
+		return nil, err
+	}
+	return asker.Read(text)
+}
+
+// isAnswered waits until the client is answered, by one of these pods, and by its present link.
+func (w *watched) isAnswered(ctx context.Context, t *testing.T, by ...*corev1.Pod) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	if err := kube.Wait(ctx, func(ctx context.Context) error {
+		link, err := linkOf(ctx, w.client)
+		if err != nil || link == nil {
+			return fmt.Errorf("the client has no link: %w", err)
+		}
+		if !slices.ContainsFunc(by, func(pod *corev1.Pod) bool { return string(pod.UID) == link.Spec.Endpoint.UID }) {
+			return fmt.Errorf("the link leads to %s", link.Spec.Endpoint.Pod)
+		}
+		rows, err := w.rows(ctx)
+		if err != nil {
+			return err
+		}
+		at, from := asker.Last(rows)
+		if at.Before(w.died) || time.Since(at) > time.Second || !slices.Contains(link.Spec.Endpoint.Addresses, netip.PrefixFrom(from, 31).String()) {
+			return fmt.Errorf("the last answer came %v ago, from %s, and the link leads to %v", time.Since(at), from, link.Spec.Endpoint.Addresses)
+		}
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// judged is what became of the client's questions since something died, and of the client.
+func (w *watched) judged(ctx context.Context, t *testing.T, name string) asker.Outcome {
+	t.Helper()
+	time.Sleep(asker.Decided)
+	rows, err := w.rows(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := asker.Outcome{Name: name}
+	found.Add(asker.Judge(rows, w.began, w.died), asker.Judge(rows, w.died, time.Now().Add(-asker.Decided)))
+	now, err := client.CoreV1().Pods(w.namespace).Get(ctx, w.client.Name, metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	found.Kept = now.UID == w.client.UID && kube.Restarts(now) == w.restarts
+	link, err := linkOf(ctx, w.client)
+	if err != nil || link == nil {
+		t.Fatalf("the client has no link: %v", err)
+	}
+	found.To = link.Spec.Endpoint.Pod
+	t.Logf("%s", &found)
+	return found
+}
+
+// timedOver sends timed messages over the client's link for so long, from now on.
+func (w *watched) timedOver(ctx context.Context, t *testing.T, id int, lasts time.Duration) (wait func() *asker.Timed) {
+	t.Helper()
+	const cycle = 10 * time.Millisecond
+	link := waitLink(ctx, t, w.client, w.endpoint)
+	address, count := addressOf(t, &link.Spec.Endpoint, true).String(), fmt.Sprint(int(lasts/cycle))
+	done := make(chan *asker.Timed)
+	go func() {
+		defer close(done)
+		got, err := talkOnce(ctx, w.client, w.endpoint, address, id, []string{"--count", count, "--cycle", cycle.String(), "--lead", "5ms"},
+			[]string{"--count", count, "--block", "--idle-timeout", "20s"}, nil)
+		if err != nil {
+			t.Errorf("timed messages: %v", err)
+			return
+		}
+		done <- timedOf(&got)
+	}()
+	return func() *asker.Timed { return <-done }
+}
+
+// timedOf is what became of timed messages.
+func timedOf(got *exchange) *asker.Timed {
+	made := &asker.Timed{Sent: len(got.sent)}
+	arrivals := map[uint32]int64{}
+	for i := range got.received {
+		arrivals[got.received[i].Sequence] = got.received[i].Arrival
+	}
+	made.Lost = made.Sent - len(arrivals)
+	slices.SortFunc(got.received, func(a, b tsnperf.Received) int { return int(a.Arrival - b.Arrival) })
+	for i := 1; i < len(got.received); i++ {
+		made.Gap = max(made.Gap, time.Duration(got.received[i].Arrival-got.received[i-1].Arrival))
+	}
+	return made
+}
+
+// killEverywhere kills a program on all nodes.
+func killEverywhere(ctx context.Context, t *testing.T, names ...string) {
+	t.Helper()
+	for _, name := range names {
+		for _, host := range under.Nodes {
+			if _, err := node.Output(ctx, under.Place(host.Name), nil, "sh", "-c", "pkill -KILL -x "+name+" || [ $? -eq 1 ]"); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}

@@ -1,0 +1,258 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build healing
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kubernetsn/kubernetsn/test/cluster/internal/kube"
+)
+
+// kills has programs be killed on all nodes.
+func kills(names ...string) func(*watched, context.Context, *testing.T) {
+	return func(_ *watched, ctx context.Context, t *testing.T) {
+		t.Helper()
+		killEverywhere(ctx, t, names...)
+		time.Sleep(answered) // kubelet notices
+	}
+}
+
+// then has the second follow the first soon.
+func then(first, second func(*watched, context.Context, *testing.T)) func(*watched, context.Context, *testing.T) {
+	return func(w *watched, ctx context.Context, t *testing.T) {
+		t.Helper()
+		first(w, ctx, t)
+		second(w, ctx, t)
+	}
+}
+
+// deaths are all that is tried.
+func deaths() []death {
+	const first, second = 0, 1
+	all := []death{
+		{name: "endpoint's pod is deleted", spare: first, die: (*watched).deleteEndpoint},
+		{name: "endpoint's pod is deleted, the other endpoint is on its node", spare: second, die: (*watched).deleteEndpoint},
+		{name: "endpoint's pod is deleted, and made anew", spare: nowhere, die: (*watched).remakeEndpoint},
+		{name: "endpoint's program is killed", spare: first, die: (*watched).killEndpoint},
+		{name: "endpoint's program is killed, there is no other endpoint", spare: nowhere, die: (*watched).killEndpoint, stays: true},
+		{name: "client's pod is deleted, and made anew", spare: first, die: (*watched).remakeClient, stays: true},
+		{name: "agents of both nodes are killed", spare: first, die: kills("ktsn-agent"), stays: true, unnoticed: true, timed: 15 * time.Second},
+		{name: "ktsnd of both nodes is killed", spare: first, die: kills("ktsnd"), stays: true, timed: 15 * time.Second},
+		{name: "agents and ktsnd of both nodes are killed", spare: first, die: kills("ktsn-agent", "ktsnd"), stays: true, timed: 15 * time.Second},
+		{name: "both operators are killed", spare: first, die: kills("ktsn-operator"), stays: true, unnoticed: true, timed: 15 * time.Second},
+		{name: "operators, agents and ktsnd are killed", spare: first, die: kills("ktsn-operator", "ktsn-agent", "ktsnd"), stays: true, timed: 15 * time.Second},
+		{name: "endpoint's pod is deleted while there is no operator for 5 s", spare: first, die: withoutOperator((*watched).deleteEndpoint)},
+		{name: "endpoint's pod is deleted while the client's agent hangs for 5 s and is killed", spare: first, die: (*watched).deleteWithoutAgent},
+		{name: "the API server is killed, then endpoint's pod is deleted", spare: first, die: then((*watched).killServer, (*watched).deleteEndpoint)},
+		{name: "endpoint's node is switched off", spare: first, die: (*watched).stopNode},
+		{name: "endpoint's node is switched off, and with it the operator that leads", spare: first, die: then((*watched).leadsThere, (*watched).stopNode)},
+		{name: "endpoint's node is cut off", spare: first, die: (*watched).cutNode},
+	}
+	for _, other := range []string{"ktsn-agent", "ktsnd", "ktsn-operator"} {
+		kill := func(_ *watched, ctx context.Context, t *testing.T) { killEverywhere(ctx, t, other) }
+		all = append(all,
+			death{name: "each " + other + " is killed, then endpoint's pod deleted", spare: first, die: then(kill, (*watched).deleteEndpoint)},
+			death{name: "endpoint's pod is deleted, then each " + other + " killed", spare: first, die: then((*watched).deleteEndpoint, kill)})
+	}
+	return all
+}
+
+func (w *watched) deleteEndpoint(ctx context.Context, t *testing.T) {
+	t.Helper()
+	if err := client.CoreV1().Pods(w.namespace).Delete(ctx, w.endpoint.Name, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// remakeEndpoint has another pod of that name come as soon as the first has gone, as a Deployment would.
+func (w *watched) remakeEndpoint(ctx context.Context, t *testing.T) {
+	t.Helper()
+	w.deleteEndpoint(ctx, t)
+	waitGone(ctx, t, w.namespace, w.endpoint.Name)
+	w.spare = start(ctx, t, w.namespace, answering("endpoint", under.Nodes[1].Name))[0]
+}
+
+// remakeClient has another client of that name come, which its endpoint does not notice. What is counted is the new one's.
+func (w *watched) remakeClient(ctx context.Context, t *testing.T) {
+	t.Helper()
+	before := w.client.UID
+	if err := client.CoreV1().Pods(w.namespace).Delete(ctx, w.client.Name, metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	waitGone(ctx, t, w.namespace, w.client.Name)
+	w.client = start(ctx, t, w.namespace, asking("client", under.Nodes[0].Name))[0]
+	w.began, w.restarts = w.died, kube.Restarts(w.client)
+	endpoint := waitReady(ctx, t, w.namespace, w.endpoint.Name)
+	if w.client.UID == before || endpoint.UID != w.endpoint.UID || kube.Restarts(endpoint) > 0 {
+		t.Errorf("the client is not another one, or the endpoint is: %+v", endpoint.Status)
+	}
+}
+
+// waitGone waits until there is no pod of that name.
+func waitGone(ctx context.Context, t *testing.T, namespace, name string) {
+	t.Helper()
+	if err := kube.Wait(ctx, func(ctx context.Context) error {
+		_, err := client.CoreV1().Pods(namespace).Get(ctx, name, metav1.GetOptions{})
+		if apierrors.IsNotFound(err) {
+			return nil
+		}
+		return fmt.Errorf("%s is still there: %w", name, err)
+	}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// killEndpoint kills the program that answers, and not its pod.
+func (w *watched) killEndpoint(ctx context.Context, t *testing.T) {
+	t.Helper()
+	onNode(ctx, t, w.endpoint.Spec.NodeName, "sh", "-c",
+		`kill -KILL $(grep -l `+string(w.endpoint.UID)+` $(grep -lx agnhost /proc/[0-9]*/comm | sed s/comm/cgroup/) | cut -d/ -f3)`)
+}
+
+// withoutOperator has something die while nobody pairs.
+func withoutOperator(die func(*watched, context.Context, *testing.T)) func(*watched, context.Context, *testing.T) {
+	return func(w *watched, ctx context.Context, t *testing.T) {
+		t.Helper()
+		scaleOperator(ctx, t, 0)
+		defer scaleOperator(ctx, t, 2)
+		w.died = time.Now()
+		die(w, ctx, t)
+		time.Sleep(away)
+	}
+}
+
+// scaleOperator has there be so many, and waits until it is so.
+func scaleOperator(ctx context.Context, t *testing.T, replicas int32) {
+	t.Helper()
+	deployments := client.AppsV1().Deployments(chartSystem)
+	scale, err := deployments.GetScale(ctx, "ktsn-operator", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	scale.Spec.Replicas = replicas
+	if _, err := deployments.UpdateScale(ctx, "ktsn-operator", scale, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if replicas > 0 {
+		return
+	}
+	if err := kube.Wait(ctx, func(ctx context.Context) error {
+		list, err := client.CoreV1().Pods(chartSystem).List(ctx, metav1.ListOptions{LabelSelector: operatorPods})
+		if err == nil && len(list.Items) > 0 {
+			err = fmt.Errorf("%d operators are still there", len(list.Items))
+		}
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+const operatorPods = "app.kubernetes.io/component=operator"
+
+// deleteWithoutAgent has nobody at the client's node plug anything meanwhile.
+func (w *watched) deleteWithoutAgent(ctx context.Context, t *testing.T) {
+	t.Helper()
+	host := w.client.Spec.NodeName
+	onNode(ctx, t, host, "pkill", "-STOP", "-x", "ktsn-agent")
+	w.deleteEndpoint(ctx, t)
+	time.Sleep(away)
+	killOn(ctx, t, host, "ktsn-agent")
+}
+
+// killServer kills the API server, which is started again.
+func (w *watched) killServer(ctx context.Context, t *testing.T) {
+	t.Helper()
+	killOn(ctx, t, under.ControlPlane().Name, "kube-apiserver")
+	if err := kube.Wait(ctx, kube.ControlPlaneReady(client)); err != nil {
+		t.Fatal(err)
+	}
+	w.died = time.Now()
+}
+
+// stopNode has the endpoint's node lose its power, which comes back when the test has ended.
+func (w *watched) stopNode(ctx context.Context, t *testing.T) {
+	t.Helper()
+	w.died = time.Now()
+	w.loses(ctx, t, under.StopNode)
+}
+
+func (w *watched) cutNode(ctx context.Context, t *testing.T) {
+	t.Helper()
+	w.loses(ctx, t, under.CutNode)
+}
+
+func (w *watched) loses(ctx context.Context, t *testing.T, how func(context.Context, string) error) {
+	t.Helper()
+	host := w.endpoint.Spec.NodeName
+	w.mend = func(ctx context.Context, t *testing.T) { comeBack(ctx, t, under.Nodes[1]) }
+	if err := how(ctx, host); err != nil {
+		t.Fatal(err)
+	}
+	died := w.died
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	go func() { // which is only told
+		for ctx.Err() == nil {
+			node, err := client.CoreV1().Nodes().Get(ctx, host, metav1.GetOptions{})
+			if err == nil && !nodeIsReady(node) {
+				t.Logf("Kubernetes found the node not ready %.1f s after", time.Since(died).Seconds())
+				return
+			}
+			time.Sleep(100 * time.Millisecond)
+		}
+	}()
+	w.isAnswered(ctx, t, w.spare)
+	waitForNode(ctx, t, host, corev1.ConditionUnknown)
+}
+
+func nodeIsReady(node *corev1.Node) bool {
+	for _, is := range node.Status.Conditions {
+		if is.Type == corev1.NodeReady {
+			return is.Status == corev1.ConditionTrue
+		}
+	}
+	return false
+}
+
+// leader is the operator that works.
+func leader(ctx context.Context) (*corev1.Pod, error) {
+	lease, err := client.CoordinationV1().Leases(chartSystem).Get(ctx, "ktsn-operator", metav1.GetOptions{})
+	if err != nil {
+		return nil, err
+	}
+	if lease.Spec.HolderIdentity == nil {
+		return nil, fmt.Errorf("no operator leads")
+	}
+	name, _, _ := strings.Cut(*lease.Spec.HolderIdentity, "_")
+	return client.CoreV1().Pods(chartSystem).Get(ctx, name, metav1.GetOptions{})
+}
+
+// leadsThere has the operator that leads be one on the endpoint's node.
+func (w *watched) leadsThere(ctx context.Context, t *testing.T) {
+	t.Helper()
+	if err := kube.Wait(ctx, func(ctx context.Context) error {
+		leads, err := leader(ctx)
+		if err != nil {
+			return err
+		}
+		if leads.Spec.NodeName == w.endpoint.Spec.NodeName {
+			return nil
+		}
+		if leads.DeletionTimestamp == nil {
+			err = client.CoreV1().Pods(chartSystem).Delete(ctx, leads.Name, metav1.DeleteOptions{})
+		}
+		return fmt.Errorf("the operator that leads is on %s: %w", leads.Spec.NodeName, err)
+	}); err != nil {
+		t.Fatal(err)
+	}
+}

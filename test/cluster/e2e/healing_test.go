@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build healing
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kubernetsn/kubernetsn/test/cluster/internal/asker"
+	"github.com/kubernetsn/kubernetsn/test/cluster/internal/cgroups"
+	"github.com/kubernetsn/kubernetsn/test/cluster/internal/kube"
+)
+
+// death is something that dies under a client that is answered all the time.
+type death struct {
+	name string
+	// spare tells where there is another endpoint: on the client's node, 0, or that of the first endpoint, 1; -1: nowhere.
+	spare int
+	// die has it die, and returns once whatever shall come back can do so.
+	die func(w *watched, ctx context.Context, t *testing.T)
+	// stays tells that the client keeps its endpoint, and unnoticed that nothing may be lost.
+	stays, unnoticed bool
+	// timed is for how long timed messages are sent as well; only where the endpoint stays.
+	timed time.Duration
+}
+
+const (
+	nowhere = -1
+	// away is for how long something is away that is not only started again.
+	away = 5 * time.Second
+)
+
+// TestHealing measures how long a client is not answered when what its link needs dies. `make bench-healing` runs it.
+func TestHealing(t *testing.T) {
+	ctx := needTwoNodes(t)
+	budget, err := cgroups.Realtime(under.Cgroup())
+	if err != nil && cgroups.RealtimeDivided() {
+		t.Fatal(err)
+	}
+	// Where nodes have no real-time budget, each start of ktsnd would wait for some first.
+	withOperator(ctx, t, func() {}, "--set", "operator.linger=1h", "--set", fmt.Sprintf("ktsnd.cgroupV1=%v", cgroups.RealtimeDivided() && budget > 0))
+	w := newWatched(ctx, t)
+	var all []asker.Outcome
+	t.Cleanup(func() {
+		if folder := os.Getenv("KTSN_HEALING_OUT"); folder != "" {
+			if err := asker.Write(folder, "cluster", all); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	for i, one := range deaths() {
+		t.Run(one.name, func(t *testing.T) {
+			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+			defer cancel()
+			all = append(all, w.dies(ctx, t, &one, 100*i))
+		})
+	}
+}
+
+// dies has something die, and tells what became of the client.
+func (w *watched) dies(ctx context.Context, t *testing.T, one *death, id int) asker.Outcome {
+	t.Helper()
+	renewChart(ctx, t)
+	defer func() {
+		ctx := context.WithoutCancel(ctx)
+		if w.mend != nil {
+			w.mend(ctx, t)
+		}
+		w.ends(ctx, t)
+	}()
+	spareOn := ""
+	if one.spare != nowhere {
+		spareOn = under.Nodes[one.spare].Name
+	}
+	*w = watched{namespace: w.namespace}
+	w.begins(ctx, t, spareOn)
+	var timed func() *asker.Timed
+	if one.timed > 0 {
+		timed = w.timedOver(ctx, t, id, one.timed)
+		time.Sleep(asksBefore)
+	}
+	w.died = time.Now()
+	one.die(w, ctx, t)
+	if one.stays {
+		waitForChart(ctx, t)
+		w.isAnswered(ctx, t, w.endpoint)
+	} else {
+		w.isAnswered(ctx, t, w.spare)
+	}
+	time.Sleep(answered)
+	var timedFound *asker.Timed
+	if timed != nil {
+		timedFound = timed()
+	}
+	found := w.judged(ctx, t, one.name)
+	found.Timed = timedFound
+	if !found.Kept {
+		t.Error("the client was replaced or started again")
+	}
+	if one.unnoticed && (found.Lost > 0 || timedFound != nil && timedFound.Lost > 0) {
+		t.Errorf("messages were lost: %s", &found)
+	}
+	return found
+}
+
+// renewChart replaces pods of the chart with a container that was started again: kubelet waits ever longer before it does that.
+func renewChart(ctx context.Context, t *testing.T) {
+	t.Helper()
+	pods, err := client.CoreV1().Pods(chartSystem).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	old := map[types.UID]bool{}
+	for i := range pods.Items {
+		if pod := &pods.Items[i]; kube.Restarts(pod) > 0 {
+			old[pod.UID] = true
+			if err := client.CoreV1().Pods(chartSystem).Delete(ctx, pod.Name, metav1.DeleteOptions{}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	if err := kube.Wait(ctx, func(ctx context.Context) error {
+		pods, err := client.CoreV1().Pods(chartSystem).List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return err
+		}
+		for i := range pods.Items {
+			if pod := &pods.Items[i]; old[pod.UID] || !podReady(pod) && pod.Status.Phase == corev1.PodRunning {
+				return fmt.Errorf("%s is not ready, or that of before", pod.Name)
+			}
+		}
+		_, err = leader(ctx)
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,270 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build healing
+
+package federation
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
+	"github.com/kubernetsn/kubernetsn/test/cluster/internal/asker"
+	"github.com/kubernetsn/kubernetsn/test/cluster/internal/components"
+	"github.com/kubernetsn/kubernetsn/test/cluster/internal/kube"
+	"github.com/kubernetsn/kubernetsn/test/cluster/internal/node"
+)
+
+const (
+	// asksBefore is for how long a client asks before something dies, and answered for how long it was answered in the end.
+	asksBefore, answered = 5 * time.Second, 3 * time.Second
+)
+
+// mayMount lets pods of a namespace mount folders of their nodes, in all members.
+func mayMount(ctx context.Context, t *testing.T, namespace string) {
+	t.Helper()
+	const label = "pod-security.kubernetes.io/enforce"
+	patch := fmt.Appendf(nil, `{"metadata":{"labels":{%q:"privileged"}}}`, label)
+	if _, err := hub.client.CoreV1().Namespaces().Patch(ctx, namespace, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	for _, member := range members {
+		await(ctx, t, func(ctx context.Context) error {
+			found, err := member.client.CoreV1().Namespaces().Get(ctx, namespace, metav1.GetOptions{})
+			if err == nil && found.Labels[label] != "privileged" {
+				err = fmt.Errorf("%s: the labels of %s are %v", member.Name, namespace, found.Labels)
+			}
+			return err
+		})
+	}
+}
+
+// bringAsker brings the asker, which is in no image, to a member's nodes.
+func (p *place) bringAsker(ctx context.Context, t *testing.T) {
+	t.Helper()
+	for _, host := range p.Nodes {
+		if err := asker.Bring(ctx, p.Place(host.Name), program(t, "ktsn-test-asker")); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// askingPod is a client of a service, which asks by both versions of IP.
+func askingPod(namespace, name, service string) string {
+	return fmt.Sprintf(`
+apiVersion: v1
+kind: Pod
+metadata: {namespace: %[1]s, name: %[3]s, labels: {client.kubernetsn.io/%[4]s: cam}}
+spec:
+  terminationGracePeriodSeconds: 0
+  automountServiceAccountToken: false
+  volumes: [{name: asker, hostPath: {path: %[2]s}}]
+  containers:
+    - {name: asker, image: "localhost/kubernetsn/tsnperf:dev", imagePullPolicy: Never, command: [%[2]s/asker, --name, %[4]s],
+       volumeMounts: [{name: asker, mountPath: %[2]s, readOnly: true}]}
+    - {name: asker6, image: "localhost/kubernetsn/tsnperf:dev", imagePullPolicy: Never, command: [%[2]s/asker, --name, %[4]s, "-6"],
+       volumeMounts: [{name: asker, mountPath: %[2]s, readOnly: true}]}
+`, namespace, asker.Folder, name, service)
+}
+
+// answeringPod is one that answers, with labels.
+func answeringPod(namespace, name, labels string) string {
+	return fmt.Sprintf(`
+apiVersion: v1
+kind: Pod
+metadata: {namespace: %[1]s, name: %[2]s, labels: {%[3]s}}
+spec:
+  terminationGracePeriodSeconds: 0
+  automountServiceAccountToken: false
+  containers:
+    - name: agnhost
+      image: "kubernetsn.io/agnhost:%[4]s"
+      imagePullPolicy: Never
+      args: [netexec, --http-port=8080, --udp-port=8081]
+      readinessProbe: {httpGet: {path: /healthz, port: 8080}, periodSeconds: 1}
+`, namespace, name, labels, components.Tag)
+}
+
+// watched is a client in east that asks its endpoint in west all the time.
+type watched struct {
+	namespace   string
+	east, west  *place
+	client      *corev1.Pod
+	began, died time.Time
+	restarts    int32
+	// lost6 is how many messages of IPv6 were lost, since something died.
+	lost6 int
+}
+
+// pod waits until one is ready.
+func (p *place) pod(ctx context.Context, t *testing.T, namespace, name string) *corev1.Pod {
+	t.Helper()
+	var pod *corev1.Pod
+	await(ctx, t, func(ctx context.Context) (err error) {
+		pod, err = p.client.CoreV1().Pods(namespace).Get(ctx, name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		for i := range pod.Status.Conditions {
+			if is := &pod.Status.Conditions[i]; is.Type == corev1.PodReady && is.Status == corev1.ConditionTrue {
+				return nil
+			}
+		}
+		return fmt.Errorf("pod %s is %s", name, pod.Status.Phase)
+	})
+	return pod
+}
+
+// begins makes the pods, and where it is wanted another endpoint in the client's cluster, which does not take it.
+func (w *watched) begins(ctx context.Context, t *testing.T, spare bool) {
+	t.Helper()
+	w.west.apply(ctx, t, answeringPod(w.namespace, "endpoint", "endpoint.kubernetsn.io/watched: view"))
+	w.west.pod(ctx, t, w.namespace, "endpoint")
+	w.east.apply(ctx, t, askingPod(w.namespace, "client", "watched"))
+	w.client = w.east.pod(ctx, t, w.namespace, "client")
+	w.isAnswered(ctx, t, w.west)
+	if spare {
+		w.east.apply(ctx, t, answeringPod(w.namespace, "spare", "endpoint.kubernetsn.io/watched: view"))
+		w.east.pod(ctx, t, w.namespace, "spare")
+	}
+	w.restarts, w.began = kube.Restarts(w.client), time.Now()
+	time.Sleep(asksBefore) // in which the hub hears of the spare one
+}
+
+// ends removes the pods.
+func (w *watched) ends(ctx context.Context, t *testing.T) {
+	t.Helper()
+	for _, member := range []*place{w.east, w.west} {
+		pods := member.client.CoreV1().Pods(w.namespace)
+		if err := pods.DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{}); err != nil {
+			t.Error(err)
+		}
+	}
+	for _, at := range []*place{hub, w.east, w.west} {
+		await(ctx, t, func(ctx context.Context) error {
+			list, err := at.dynamic.Resource(tsnlinks).Namespace(w.namespace).List(ctx, metav1.ListOptions{})
+			if err == nil && len(list.Items) > 0 {
+				err = fmt.Errorf("%s has %d links", at.Name, len(list.Items))
+			}
+			return err
+		})
+	}
+}
+
+// rows are those of an asker of the client.
+func (w *watched) rows(ctx context.Context, container string) ([]asker.Row, error) {
+	text, err := w.east.client.CoreV1().Pods(w.namespace).GetLogs(w.client.Name, &corev1.PodLogOptions{Container: container}).DoRaw(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return asker.Read(string(text))
+}
+
+// isAnswered waits until the client is answered over its present link, which leads to that cluster, by both versions of IP.
+func (w *watched) isAnswered(ctx context.Context, t *testing.T, by *place) {
+	t.Helper()
+	await(ctx, t, func(ctx context.Context) error {
+		var link v1alpha1.TSNLink
+		if err := w.east.linkedTo(w.namespace, "watched", by, &link)(ctx); err != nil {
+			return err
+		}
+		for _, container := range []string{"asker", "asker6"} {
+			rows, err := w.rows(ctx, container)
+			if err != nil {
+				return err
+			}
+			at, from := asker.Last(rows)
+			if at.Before(w.died) || time.Since(at) > time.Second || !slices.ContainsFunc(link.Spec.Endpoint.Addresses, func(text string) bool {
+				prefix, err := netip.ParsePrefix(text)
+				return err == nil && prefix.Addr() == from
+			}) {
+				return fmt.Errorf("the last answer to %s came %v ago, from %s, and the link leads to %v", container, time.Since(at), from, link.Spec.Endpoint.Addresses)
+			}
+		}
+		return nil
+	})
+}
+
+// judged is what became of the client's questions since something died, and of the client.
+func (w *watched) judged(ctx context.Context, t *testing.T, name string, to *place) asker.Outcome {
+	t.Helper()
+	time.Sleep(answered + asker.Decided)
+	until := time.Now().Add(-asker.Decided)
+	rows, err := w.rows(ctx, "asker")
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := asker.Outcome{Name: name, To: to.as}
+	found.Add(asker.Judge(rows, w.began, w.died), asker.Judge(rows, w.died, until))
+	rows, err = w.rows(ctx, "asker6")
+	if err != nil {
+		t.Fatal(err)
+	}
+	found6 := asker.Judge(rows, w.died, until)
+	w.lost6 = found6.Lost
+	now := w.east.pod(ctx, t, w.namespace, w.client.Name)
+	found.Kept = now.UID == w.client.UID && kube.Restarts(now) == w.restarts
+	if !found.Kept {
+		t.Error("the client was replaced or started again")
+	}
+	t.Logf("%s; by IPv6 %.2f s, %d of %d lost", &found, found6.Gap.Seconds(), found6.Lost, found6.Sent)
+	return found
+}
+
+// killAll kills programs of a member, of which some may not run.
+func (p *place) killAll(ctx context.Context, t *testing.T, names ...string) {
+	t.Helper()
+	for _, host := range p.Nodes {
+		for _, name := range names {
+			if _, err := node.Output(ctx, p.Place(host.Name), nil, "sh", "-c", "pkill -KILL -x "+name+" || [ $? -eq 1 ]"); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
+// renewChart replaces pods of the chart with a container that was started again: kubelet waits ever longer before it does that.
+func (p *place) renewChart(ctx context.Context, t *testing.T) {
+	t.Helper()
+	const namespace = "kubernetsn-system"
+	pods, err := p.client.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var old []string
+	for i := range pods.Items {
+		if pod := &pods.Items[i]; kube.Restarts(pod) > 0 {
+			old = append(old, pod.Name)
+			if err := p.client.CoreV1().Pods(namespace).Delete(ctx, pod.Name, metav1.DeleteOptions{}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	await(ctx, t, func(ctx context.Context) error {
+		pods, err := p.client.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return err
+		}
+		var wait []string
+		for i := range pods.Items {
+			pod := &pods.Items[i]
+			ready := slices.ContainsFunc(pod.Status.ContainerStatuses, func(is corev1.ContainerStatus) bool { return is.Ready })
+			if slices.Contains(old, pod.Name) || pod.Status.Phase == corev1.PodRunning && !ready {
+				wait = append(wait, pod.Name)
+			}
+		}
+		if len(wait) > 0 {
+			return fmt.Errorf("%s: %s are not ready, or those of before", p.Name, strings.Join(wait, ", "))
+		}
+		return nil
+	})
+}

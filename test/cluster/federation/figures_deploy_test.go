@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build bench
+
+package federation
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+
+	"github.com/kubernetsn/kubernetsn/test/cluster/internal/kube"
+)
+
+// hasSettled asks whether all pods of a member run and none is being removed.
+func (p *place) hasSettled(ctx context.Context) error {
+	list, err := p.client.CoreV1().Pods("").List(ctx, metav1.ListOptions{})
+	if err != nil {
+		return err
+	}
+	for i := range list.Items {
+		pod := &list.Items[i]
+		if pod.DeletionTimestamp != nil || pod.Status.Phase == corev1.PodPending {
+			return fmt.Errorf("%s: pod %s/%s is %s, removed since %v", p.Name, pod.Namespace, pod.Name, pod.Status.Phase, pod.DeletionTimestamp)
+		}
+	}
+	return nil
+}
+
+// arrival is when a Deployment was there, and when it had a ready pod.
+type arrival struct{ came, ready time.Time }
+
+// arrives tells when a Deployment comes and has so many ready pods, by a watch that begins now. One without a version would have an API server with an etcd
+// before 3.5 wait for news of the kind.
+func (p *place) arrives(ctx context.Context, t *testing.T, namespace, name string, replicas int32) <-chan arrival {
+	t.Helper()
+	only := metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, name).String()}
+	list, err := p.client.AppsV1().Deployments(namespace).List(ctx, only)
+	if err != nil {
+		t.Fatal(err)
+	}
+	only.ResourceVersion = list.ResourceVersion
+	watching, err := p.client.AppsV1().Deployments(namespace).Watch(ctx, only)
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := make(chan arrival, 1)
+	go func() {
+		defer watching.Stop()
+		var seen arrival
+		for range watching.ResultChan() {
+			if seen.came.IsZero() {
+				seen.came = time.Now()
+			}
+			if p.runs(namespace, name, replicas)(ctx) == nil {
+				seen.ready = time.Now()
+				at <- seen
+				return
+			}
+		}
+	}()
+	return at
+}
+
+// stages are until when a deployment had come how far.
+type stages struct{ hub, came, ready time.Duration }
+
+// everywhereWithin is how long it takes from do until a Deployment runs in both members; of one that is given to the hub also until that has it.
+func (b *bench) everywhereWithin(ctx context.Context, t *testing.T, name string, throughHub bool, do func() error) (took stages) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	places := []*place{b.east, b.west}
+	if throughHub {
+		places = append(places, hub)
+	}
+	arriving := make([]<-chan arrival, len(places))
+	for i, at := range places {
+		replicas := int32(1)
+		if at == hub {
+			replicas = int32(len(members)) // of all of them
+		}
+		arriving[i] = at.arrives(ctx, t, b.namespace, name, replicas)
+	}
+	began := time.Now()
+	if err := do(); err != nil {
+		t.Fatal(err)
+	}
+	for i, at := range arriving {
+		select {
+		case seen := <-at:
+			if places[i] == hub {
+				took.hub = seen.came.Sub(began)
+			} else {
+				took.came, took.ready = max(took.came, seen.came.Sub(began)), max(took.ready, seen.ready.Sub(began))
+			}
+		case <-ctx.Done():
+			t.Fatalf("%s: %s has not all of its pods within %v", places[i].Name, name, patience)
+		}
+	}
+	return took
+}
+
+// applied is how `kubectl apply --server-side` gives a manifest to a member, the look at what kinds there are included.
+func (p *place) applied(ctx context.Context, text string) error {
+	applier, err := kube.NewApplier(p.config)
+	if err != nil {
+		return err
+	}
+	return applier.Apply(ctx, strings.NewReader(text))
+}
+
+// applyBoth applies a manifest in both members side by side.
+func (b *bench) applyBoth(ctx context.Context, text string) error {
+	failed := make(chan error, 1)
+	go func() { failed <- b.west.applied(ctx, text) }()
+	if err := b.east.applied(ctx, text); err != nil {
+		return err
+	}
+	return <-failed
+}
+
+// deploys is how often each way is measured.
+const deploys = 10
+
+// deploy compares a deployment by command to both members with what it replaces.
+func (b *bench) deploy(ctx context.Context, t *testing.T) {
+	var direct, through []stages
+	for turn := range times(deploys) {
+		ways := []func(){
+			func() {
+				name := fmt.Sprintf("direct-%d", turn)
+				direct = append(direct, b.everywhereWithin(ctx, t, name, false, func() error { return b.applyBoth(ctx, deployment(b.namespace, name, 1)) }))
+				b.removeDirect(ctx, t, name)
+			},
+			func() {
+				name := fmt.Sprintf("through-%d", turn)
+				b.f.write(name, deployment(b.namespace, name, 1))
+				through = append(through, b.everywhereWithin(ctx, t, name, true, func() error {
+					_, err := b.f.try(ctx, "deploy", b.namespace+"/"+name, "-f", filepath.Join(b.f.folder, name), "--clusters", b.east.as+","+b.west.as)
+					return err
+				}))
+				b.f.run(ctx, "delete", b.namespace+"/"+name)
+			},
+		}
+		for i := range ways {
+			ways[(turn+i)%len(ways)]()
+			for _, member := range members {
+				member.rests(ctx, t)
+			}
+		}
+	}
+	ready := func(of stages) time.Duration { return of.ready }
+	b.add(t,
+		ratioOfMedians("deploy to running in two clusters: `ktsn fed deploy` ÷ apply in both", staged(through, ready), staged(direct, ready)).most(1.3),
+		over("`ktsn fed deploy` until it runs in both", "s", staged(through, ready)...),
+		over("apply in both, side by side, until it runs in both", "s", staged(direct, ready)...),
+	)
+	rows := [][]string{{"seconds", "until the hub has the Deployment", "from there until both clusters have it", "from there until it runs in both"}}
+	for name, all := range map[string][]stages{"`ktsn fed deploy`": through, "apply in both": direct} {
+		rows = append(rows, []string{
+			name, ranged(staged(all, func(of stages) time.Duration { return of.hub })), ranged(staged(all, func(of stages) time.Duration { return of.came - of.hub })),
+			ranged(staged(all, func(of stages) time.Duration { return of.ready - of.came })),
+		})
+	}
+	b.section("Deployments", fmt.Sprintf("Where the time goes, %d times each. The first part is the command, the federator and the hub's API server, the second Karmada's programs and\n"+
+		"its agents, the third the clusters' own. \"Apply in both\" has no hub: its first part is 0, its second the API servers of the clusters.", len(direct)), rows)
+}
+
+// staged are durations of deployments, in seconds.
+func staged(all []stages, of func(stages) time.Duration) []float64 {
+	var values []float64
+	for _, one := range all {
+		values = append(values, of(one).Seconds())
+	}
+	return values
+}
+
+// removeDirect removes a Deployment from both members and waits until it is gone.
+func (b *bench) removeDirect(ctx context.Context, t *testing.T, name string) {
+	t.Helper()
+	for _, member := range members {
+		if err := member.client.AppsV1().Deployments(b.namespace).Delete(ctx, name, metav1.DeleteOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

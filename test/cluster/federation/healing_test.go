@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build healing
+
+package federation
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kubernetsn/kubernetsn/test/cluster/internal/asker"
+	"github.com/kubernetsn/kubernetsn/test/cluster/internal/kube"
+)
+
+// death is something that dies while a link across is used.
+type death struct {
+	name string
+	// spare tells that there is another endpoint, in the client's cluster, and moves that the client gets it.
+	spare, moves bool
+	// unnoticed tells that nothing may be lost.
+	unnoticed bool
+	die       func(d *dying, ctx context.Context, t *testing.T)
+	// mend makes good what stays dead, after the client was answered again; nil: nothing does.
+	mend func(d *dying, ctx context.Context, t *testing.T)
+}
+
+// dying is what deaths have at hand.
+type dying struct {
+	*watched
+	f *federator
+}
+
+const (
+	// away is for how long something is away that comes back.
+	away = 10 * time.Second
+	// noticed is how long it takes until what was killed is there again.
+	noticed = 5 * time.Second
+)
+
+const watchedAcross = `
+apiVersion: kubernetsn.io/v1alpha1
+kind: TSNService
+metadata: {namespace: %s, name: watched}
+spec: {ipv4: {linkCIDR: 10.62.0.0/16}, ipv6: {linkCIDR: "fd00:62::/64"}, clusters: [%s, %s]}
+`
+
+// killsIn has programs be killed in both clusters.
+func killsIn(names ...string) func(*dying, context.Context, *testing.T) {
+	return func(d *dying, ctx context.Context, t *testing.T) {
+		t.Helper()
+		for _, member := range []*place{d.east, d.west} {
+			member.killAll(ctx, t, names...)
+		}
+		time.Sleep(noticed)
+	}
+}
+
+func deathsAcross() []death {
+	return []death{
+		{name: "agents of both clusters are killed", unnoticed: true, die: killsIn("ktsn-agent")},
+		{name: "ktsnd of both clusters is killed", unnoticed: true, die: killsIn("ktsnd")},
+		{name: "operators of both clusters are killed", unnoticed: true, die: killsIn("ktsn-operator")},
+		{name: "hub is killed, and comes back after 10 s", unnoticed: true, die: (*dying).killHub},
+		{name: "WAN is cut for 10 s", die: (*dying).cutWAN},
+		{name: "hub is killed and WAN cut, for 10 s", die: (*dying).killHubAndWAN},
+		{name: "endpoint's pod is deleted", spare: true, moves: true, die: (*dying).deleteEndpoint},
+		{name: "WAN is cut for 10 s, there is an endpoint nearby", spare: true, die: (*dying).cutWAN},
+		{name: "endpoint's pod is deleted while there is no hub for 10 s", spare: true, moves: true, die: (*dying).deleteWithoutHub},
+		{name: "endpoint's cluster is cut off", spare: true, moves: true, die: (*dying).cutCluster, mend: (*dying).mendCluster},
+	}
+}
+
+// TestHealing measures how long a client is not answered by an endpoint in another cluster when something dies. `make bench-healing`
+// runs it.
+func TestHealing(t *testing.T) {
+	needCharts(t)
+	ctx, f := needFederator(t)
+	w := &watched{namespace: newNamespace(ctx, t), east: members[0], west: members[1]}
+	mayMount(ctx, t, w.namespace)
+	names := []string{"watched", "filtered"}
+	hub.apply(ctx, t, fmt.Sprintf(watchedAcross+"---"+filteredAcross, w.namespace, w.east.as, w.west.as, w.namespace, w.east.as, w.west.as))
+	t.Cleanup(func() {
+		for _, at := range append([]*place{hub}, members...) {
+			for _, name := range names {
+				if err := at.dynamic.Resource(services).Namespace(w.namespace).Delete(context.WithoutCancel(ctx), name, metav1.DeleteOptions{}); err != nil {
+					t.Errorf("%s: %v", at.Name, err)
+				}
+			}
+		}
+	})
+	for _, member := range members {
+		for _, name := range names {
+			await(ctx, t, member.hasPart(w.namespace, name))
+		}
+		member.bringAsker(ctx, t)
+	}
+	var all []asker.Outcome
+	t.Cleanup(func() {
+		if folder := os.Getenv("KTSN_HEALING_OUT"); folder != "" {
+			if err := asker.Write(folder, "federation", all); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	t.Run("a chain leads through the other cluster", func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+		defer cancel()
+		chained := &watched{namespace: w.namespace, east: w.east, west: w.west}
+		defer chained.ends(context.WithoutCancel(ctx), t)
+		all = append(all, chained.chain(ctx, t))
+	})
+	for _, one := range deathsAcross() {
+		t.Run(one.name, func(t *testing.T) {
+			ctx, cancel := context.WithTimeout(t.Context(), 6*time.Minute)
+			defer cancel()
+			d := &dying{watched: &watched{namespace: w.namespace, east: w.east, west: w.west}, f: f}
+			all = append(all, d.dies(ctx, t, &one))
+		})
+	}
+}
+
+// dies has something die, and tells what became of the client.
+func (d *dying) dies(ctx context.Context, t *testing.T, one *death) asker.Outcome {
+	t.Helper()
+	d.f.startIfEnded()
+	for _, member := range members {
+		await(ctx, t, kube.MemberReady(hub.client, member.as))
+		member.renewChart(ctx, t)
+	}
+	defer d.ends(context.WithoutCancel(ctx), t)
+	if one.mend != nil {
+		defer one.mend(d, context.WithoutCancel(ctx), t)
+	}
+	d.begins(ctx, t, one.spare)
+	d.died = time.Now()
+	one.die(d, ctx, t)
+	to := d.west
+	if one.moves {
+		to = d.east
+	}
+	d.isAnswered(ctx, t, to)
+	found := d.judged(ctx, t, one.name, to)
+	if one.unnoticed && found.Lost+d.lost6 > 0 {
+		t.Errorf("messages were lost: %s; by IPv6 %d", &found, d.lost6)
+	}
+	return found
+}
+
+func (d *dying) deleteEndpoint(ctx context.Context, t *testing.T) {
+	t.Helper()
+	if err := d.west.client.CoreV1().Pods(d.namespace).Delete(ctx, "endpoint", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (d *dying) killHub(ctx context.Context, t *testing.T) {
+	t.Helper()
+	killHub(ctx, t)
+	time.Sleep(away)
+	d.f.t = t
+	d.f.startHub(ctx)
+}
+
+func (d *dying) deleteWithoutHub(ctx context.Context, t *testing.T) {
+	t.Helper()
+	killHub(ctx, t)
+	d.died = time.Now()
+	d.deleteEndpoint(ctx, t)
+	time.Sleep(away)
+	d.f.t = t
+	d.f.startHub(ctx)
+}
+
+// cutWAN cuts the endpoint's cluster off from the WAN for some time.
+func (d *dying) cutWAN(ctx context.Context, t *testing.T) {
+	t.Helper()
+	d.died = time.Now()
+	if err := hub.CutSite(ctx, d.west.Name); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := hub.MendSite(context.WithoutCancel(ctx), d.west.Name); err != nil {
+			t.Error(err)
+		}
+	}()
+	time.Sleep(away)
+}
+
+func (d *dying) killHubAndWAN(ctx context.Context, t *testing.T) {
+	t.Helper()
+	killHub(ctx, t)
+	d.cutWAN(ctx, t)
+	d.f.t = t
+	d.f.startHub(ctx)
+}
+
+// cutCluster pulls the cable of the endpoint's node, which is all of its cluster.
+func (d *dying) cutCluster(ctx context.Context, t *testing.T) {
+	t.Helper()
+	d.died = time.Now()
+	if err := d.west.CutNode(ctx, d.west.ControlPlane().Name); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (d *dying) mendCluster(ctx context.Context, t *testing.T) {
+	t.Helper()
+	if err := d.west.StartNode(ctx, d.west.ControlPlane().Name); err != nil {
+		t.Error(err)
+	}
+	await(ctx, t, kube.MemberReady(hub.client, d.west.as))
+}

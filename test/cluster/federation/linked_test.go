@@ -1,0 +1,249 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package federation
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
+)
+
+var (
+	services  = v1alpha1.GroupVersion.WithResource("tsnservices")
+	tsnlinks  = v1alpha1.GroupVersion.WithResource("tsnlinks")
+	linkCount = 300
+)
+
+// service is a TSNService of the hub on the first two members.
+func service(namespace, name, linkCIDR string) string {
+	return fmt.Sprintf(`
+---
+apiVersion: kubernetsn.io/v1alpha1
+kind: TSNService
+metadata: {namespace: %s, name: %s}
+spec: {ipv4: {linkCIDR: %s}, clusters: [%s, %s]}
+`, namespace, name, linkCIDR, members[0].as, members[1].as)
+}
+
+// linkedPod is a pod with a label of links that runs a program of the image.
+func linkedPod(namespace, name, label, value string, arguments ...string) string {
+	said, _ := json.Marshal(arguments) // texts
+	return fmt.Sprintf(`
+---
+apiVersion: v1
+kind: Pod
+metadata: {namespace: %s, name: %s, labels: {%s: %s}}
+spec:
+  terminationGracePeriodSeconds: 0
+  automountServiceAccountToken: false
+  restartPolicy: Never
+  containers:
+    - {name: tsnperf, image: "localhost/kubernetsn/tsnperf:dev", imagePullPolicy: Never, args: %s}
+`, namespace, name, label, value, said)
+}
+
+// links are those of a service in a place.
+func (p *place) links(ctx context.Context, namespace, service string) ([]v1alpha1.TSNLink, error) {
+	list, err := p.dynamic.Resource(tsnlinks).Namespace(namespace).List(ctx, metav1.ListOptions{FieldSelector: "spec.service=" + service})
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", p.Name, err)
+	}
+	links := make([]v1alpha1.TSNLink, len(list.Items))
+	for i := range list.Items {
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(list.Items[i].Object, &links[i]); err != nil {
+			return nil, err
+		}
+	}
+	return links, nil
+}
+
+// linkedTo asks whether the one client of a service has a link that is up to an endpoint in a cluster, as its own cluster sees it.
+func (p *place) linkedTo(namespace, service string, other *place, found *v1alpha1.TSNLink) func(context.Context) error {
+	return func(ctx context.Context) error {
+		links, err := p.links(ctx, namespace, service)
+		if err != nil {
+			return err
+		}
+		for i := range links {
+			if cluster := links[i].Spec.Endpoint.Cluster; cluster != other.as && (cluster != "" || p != other) {
+				continue
+			}
+			if meta.IsStatusConditionTrue(links[i].Status.Conditions, v1alpha1.ConditionUp) {
+				*found = links[i]
+				return nil
+			}
+		}
+		return fmt.Errorf("%s: no link of service %s to cluster %s is up: %+v", p.Name, service, other.as, links)
+	}
+}
+
+// hasPart asks whether a member has a service with a part of its range.
+func (p *place) hasPart(namespace, service string) func(context.Context) error {
+	return func(ctx context.Context) error {
+		object, err := p.dynamic.Resource(services).Namespace(namespace).Get(ctx, service, metav1.GetOptions{})
+		if err != nil {
+			return fmt.Errorf("%s: %w", p.Name, err)
+		}
+		made := &v1alpha1.TSNService{}
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, made); err != nil {
+			return err
+		}
+		if made.Spec.IPv4.Part == "" || made.Spec.VNIs == nil || len(made.Spec.Clusters) > 0 {
+			return fmt.Errorf("%s has the service %+v", p.Name, made.Spec)
+		}
+		return nil
+	}
+}
+
+func TestPodsOfTwoClustersAreLinked(t *testing.T) {
+	needCharts(t)
+	ctx, f := needFederator(t)
+	east, west := members[0], members[1]
+	namespace := newNamespace(ctx, t)
+	hub.apply(ctx, t, service(namespace, "plant", "10.60.0.0/16")+service(namespace, "report", "10.61.0.0/16"))
+	t.Cleanup(func() {
+		ctx := context.WithoutCancel(ctx)
+		for _, name := range []string{"plant", "report"} {
+			for _, at := range append([]*place{hub}, members...) {
+				if err := at.dynamic.Resource(services).Namespace(namespace).Delete(ctx, name, metav1.DeleteOptions{}); err != nil {
+					t.Errorf("%s: %v", at.Name, err)
+				}
+			}
+		}
+	})
+	for _, member := range []*place{east, west} {
+		await(ctx, t, member.hasPart(namespace, "plant"))
+		await(ctx, t, member.hasPart(namespace, "report"))
+	}
+	l := &acrossClusters{f: f, namespace: namespace, east: east, west: west}
+	t.Run("a client starts when its link to the other cluster is up", func(t *testing.T) { l.starts(ctx, t) })
+	t.Run("timed messages go over a link", func(t *testing.T) { l.carries(ctx, t) })
+	t.Run("an endpoint that comes nearby takes no client", func(t *testing.T) { l.stays(ctx, t) })
+	t.Run("it takes the client whose endpoint has gone", func(t *testing.T) { l.heals(ctx, t) })
+	t.Run("nothing is left of links", func(t *testing.T) { l.ends(ctx, t) })
+}
+
+// acrossClusters is what the parts of the test have in common.
+type acrossClusters struct {
+	f          *federator
+	namespace  string
+	east, west *place
+	link       v1alpha1.TSNLink
+}
+
+// deploy puts pods that do nothing on a cluster, with an option of links.
+func (l *acrossClusters) deploy(ctx context.Context, name string, on *place, option, value string) {
+	l.f.write(name+".yaml", deployment(l.namespace, name, 1))
+	l.f.run(ctx, "deploy", l.namespace+"/"+name, "-f", filepath.Join(l.f.folder, name+".yaml"), "--clusters", on.as, option, value)
+}
+
+func (l *acrossClusters) starts(ctx context.Context, t *testing.T) {
+	l.deploy(ctx, "plc", l.west, "--endpoint", "plant=line")
+	await(ctx, t, l.west.runs(l.namespace, "plc", 1))
+	took(t, "the client is ready after another", func() {
+		l.deploy(ctx, "arm", l.east, "--client", "plant=bus0")
+		await(ctx, t, l.east.runs(l.namespace, "arm", 1))
+	})
+	await(ctx, t, l.east.linkedTo(l.namespace, "plant", l.west, &l.link))
+	t.Logf("the link was up %v after it was made", l.link.Status.Since.Sub(l.link.CreationTimestamp.Time).Round(time.Millisecond))
+	await(ctx, t, func(ctx context.Context) error {
+		said, err := l.f.try(ctx, "links", "plant", "-n", l.namespace)
+		if err == nil && (!strings.Contains(said, "1 of 1 clients linked") || !strings.Contains(said, "  yes  ")) {
+			err = fmt.Errorf("links says %s", said)
+		}
+		return err
+	})
+	t.Logf("links says:\n%s", l.f.run(ctx, "links", "plant", "-n", l.namespace))
+	await(ctx, t, func(ctx context.Context) error {
+		said, err := l.f.try(ctx, "where", l.namespace+"/arm")
+		if err == nil && !strings.Contains(said, "plant bus0 to "+l.west.as+"/"+l.namespace+"/plc-") {
+			err = fmt.Errorf("where says %s", said)
+		}
+		return err
+	})
+}
+
+func (l *acrossClusters) carries(ctx context.Context, t *testing.T) {
+	count := strconv.Itoa(linkCount)
+	l.west.apply(ctx, t, linkedPod(l.namespace, "listener", "endpoint.kubernetsn.io/report", "from", "listener", "--bind", "0.0.0.0:7788", "--count", count, "--block",
+		"--first-timeout", "90s", "--csv", "/dev/stdout", "--quiet"))
+	// The endpoint of the first link of the hub's part.
+	l.east.apply(ctx, t, linkedPod(l.namespace, "talker", "client.kubernetsn.io/report", "to", "talker", "--to", "10.61.0.1:7788", "--count", count, "--cycle", "2ms", "--lead", "1ms"))
+	l.east.ended(ctx, t, l.namespace, "talker")
+	arrived, early, err := arrivals(l.west.ended(ctx, t, l.namespace, "listener"))
+	if err != nil || arrived != linkCount || early > 0 {
+		t.Errorf("%d of %d messages arrived, %d of them early, %v", arrived, linkCount, early, err)
+	}
+	t.Logf("%d of %d messages arrived, %d of them early", arrived, linkCount, early)
+}
+
+// client is the one pod that is a client of plant.
+func (l *acrossClusters) client(ctx context.Context, t *testing.T) *corev1.Pod {
+	t.Helper()
+	pods := l.east.pods(ctx, t, l.namespace, "arm")
+	if len(pods) != 1 {
+		t.Fatalf("%d pods of arm", len(pods))
+	}
+	return &pods[0]
+}
+
+func (l *acrossClusters) stays(ctx context.Context, t *testing.T) {
+	l.deploy(ctx, "spare", l.east, "--endpoint", "plant=line")
+	await(ctx, t, l.east.runs(l.namespace, "spare", 1))
+	for range 10 {
+		time.Sleep(time.Second)
+		links, err := l.east.links(ctx, l.namespace, "plant")
+		if err != nil || len(links) != 1 || links[0].UID != l.link.UID {
+			t.Fatalf("the links are %+v, %v", links, err)
+		}
+	}
+}
+
+func (l *acrossClusters) heals(ctx context.Context, t *testing.T) {
+	before := l.client(ctx, t)
+	l.f.run(ctx, "delete", l.namespace+"/plc")
+	took(t, "the client has another link after another", func() {
+		await(ctx, t, l.east.linkedTo(l.namespace, "plant", l.east, &l.link))
+	})
+	if now := l.client(ctx, t); now.UID != before.UID || now.Status.ContainerStatuses[0].RestartCount != before.Status.ContainerStatuses[0].RestartCount {
+		t.Errorf("the client was restarted: %+v", now.Status)
+	}
+	await(ctx, t, func(ctx context.Context) error {
+		links, err := l.west.links(ctx, l.namespace, "plant")
+		if err == nil && len(links) > 0 {
+			err = fmt.Errorf("%s still has %+v", l.west.Name, links)
+		}
+		return err
+	})
+}
+
+func (l *acrossClusters) ends(ctx context.Context, t *testing.T) {
+	l.f.run(ctx, "delete", l.namespace+"/arm")
+	l.f.run(ctx, "delete", l.namespace+"/spare")
+	for name, member := range map[string]*place{"talker": l.east, "listener": l.west} {
+		if err := member.client.CoreV1().Pods(l.namespace).Delete(ctx, name, metav1.DeleteOptions{}); err != nil {
+			t.Error(err)
+		}
+	}
+	for _, at := range []*place{hub, l.east, l.west} {
+		await(ctx, t, func(ctx context.Context) error {
+			list, err := at.dynamic.Resource(tsnlinks).Namespace(l.namespace).List(ctx, metav1.ListOptions{})
+			if err == nil && len(list.Items) > 0 {
+				err = fmt.Errorf("%s has %d links", at.Name, len(list.Items))
+			}
+			return err
+		})
+	}
+}

@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package federation
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"github.com/kubernetsn/kubernetsn/test/cluster/internal/cluster"
+	"github.com/kubernetsn/kubernetsn/test/cluster/internal/kube"
+	"github.com/kubernetsn/kubernetsn/test/cluster/internal/plan"
+)
+
+// place is the hub or a member.
+type place struct {
+	*cluster.Cluster
+	// as is what the hub calls a member.
+	as      string
+	config  *rest.Config
+	client  kubernetes.Interface
+	dynamic dynamic.Interface
+}
+
+// The federation under test, hub nil without one.
+var (
+	hub     *place
+	members []*place
+	whyNot  string
+)
+
+const (
+	firstFew = 10 * time.Second
+	// patience is how long anything may take that takes seconds on an idle machine.
+	patience = 2 * time.Minute
+)
+
+func TestMain(m *testing.M) {
+	ctx, cancel := context.WithTimeout(context.Background(), firstFew)
+	if err := connect(ctx); err != nil {
+		hub, whyNot = nil, err.Error()
+	}
+	cancel()
+	os.Exit(m.Run())
+}
+
+func connect(ctx context.Context) error {
+	// Whoever tried to start one knows best why there is none.
+	if reason := os.Getenv("KTSN_NO_CLUSTER"); reason != "" {
+		return errors.New(reason)
+	}
+	name := os.Getenv("KTSN_FEDERATION")
+	if name == "" {
+		return errors.New("KTSN_FEDERATION names no hub; `make federation` makes one")
+	}
+	found, err := cluster.OpenHub(name, clusterDir())
+	if err != nil {
+		return err
+	}
+	if hub, err = reach(found); err != nil {
+		return err
+	}
+	if err := kube.Wait(ctx, kube.HubServes(hub.client)); err != nil {
+		return err
+	}
+	return findMembers(ctx)
+}
+
+func reach(c *cluster.Cluster) (*place, error) {
+	config, err := c.Config()
+	if err != nil {
+		return nil, err
+	}
+	client, err := kubernetes.NewForConfig(config)
+	if err != nil {
+		return nil, err
+	}
+	objects, err := dynamic.NewForConfig(config)
+	return &place{Cluster: c, config: config, client: client, dynamic: objects}, err
+}
+
+// findMembers tells by their API servers which members are which clusters on the hub's WAN, in the order in which they came.
+func findMembers(ctx context.Context) error {
+	text, err := hub.client.Discovery().RESTClient().Get().AbsPath("/apis/cluster.karmada.io/v1alpha1/clusters").DoRaw(ctx)
+	if err != nil {
+		return err
+	}
+	var list struct {
+		Items []struct {
+			Metadata struct{ Name string }
+			Spec     struct {
+				APIEndpoint string `json:"apiEndpoint"`
+			}
+		}
+	}
+	if err := json.Unmarshal(text, &list); err != nil {
+		return err
+	}
+	names := map[string]string{}
+	for _, item := range list.Items {
+		names[item.Spec.APIEndpoint] = item.Metadata.Name
+	}
+	sites, err := hub.Sites()
+	if err != nil {
+		return err
+	}
+	for _, site := range sites {
+		c, err := cluster.Open(site.Name, clusterDir())
+		if errors.Is(err, plan.ErrNone) {
+			continue // it was taken down
+		}
+		if err != nil {
+			return err
+		}
+		if name, joined := names[c.Server()]; joined {
+			member, err := reach(c)
+			if err != nil {
+				return err
+			}
+			member.as = name
+			members = append(members, member)
+		}
+	}
+	if len(members) < 2 {
+		return fmt.Errorf("hub %s has %d members, and the tests need two; `ktsn-cluster join` makes a cluster one", hub.Name, len(members))
+	}
+	return nil
+}
+
+func clusterDir() string {
+	if dir := os.Getenv("KTSN_CLUSTER_DIR"); dir != "" {
+		return dir
+	}
+	return cluster.DefaultDir
+}
+
+func skip(t *testing.T, reason string) {
+	t.Helper()
+	if os.Getenv("CI") == "true" || os.Getenv("KTSN_REQUIRE") == "1" {
+		t.Fatal(reason)
+	}
+	t.Skip(reason)
+}
+
+// needFederation has a hub that finds all members ready, which the test before may have disturbed, and bounds what a test does.
+func needFederation(t *testing.T) context.Context {
+	t.Helper()
+	if hub == nil {
+		skip(t, whyNot)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+	t.Cleanup(cancel)
+	for _, member := range members {
+		await(ctx, t, kube.MemberReady(hub.client, member.as))
+		await(ctx, t, kube.NodesReady(member.client, len(member.Nodes)))
+	}
+	return ctx
+}
+
+// await asks until a question is answered with nil.
+func await(ctx context.Context, t *testing.T, question func(context.Context) error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	if err := kube.Wait(ctx, question); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// program is the path of a built program.
+func program(t *testing.T, name string) string {
+	t.Helper()
+	dir := os.Getenv("KTSN_BIN_DIR")
+	if dir == "" {
+		dir = "../../../bin"
+	}
+	path, err := filepath.Abs(filepath.Join(dir, name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(path); err != nil {
+		skip(t, path+" is missing; run `make build bin/"+name+"`")
+	}
+	return path
+}

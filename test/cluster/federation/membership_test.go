@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build federation
+
+package federation
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os/exec"
+	"strings"
+	"testing"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
+	"github.com/kubernetsn/kubernetsn/test/cluster/internal/kube"
+)
+
+// membership runs `ktsn-cluster join` or `unjoin` for a member.
+func (p *place) membership(ctx context.Context, t *testing.T, command string, options ...string) {
+	t.Helper()
+	arguments := append([]string{"--name", p.Name, "--dir", clusterDir(), command, "--hub", hub.Name, "--as", p.as}, options...)
+	took(t, p.as+" "+command, func() {
+		if said, err := exec.CommandContext(ctx, program(t, "ktsn-cluster"), arguments...).CombinedOutput(); err != nil {
+			t.Errorf("%q: %v: %s", arguments, err, said)
+		}
+	})
+}
+
+// syncMode is how work comes to a member.
+func (p *place) syncMode(ctx context.Context, t *testing.T) string {
+	t.Helper()
+	text, err := hub.client.Discovery().RESTClient().Get().AbsPath("/apis/cluster.karmada.io/v1alpha1/clusters", p.as).DoRaw(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var found struct {
+		Spec struct {
+			SyncMode string `json:"syncMode"`
+		} `json:"spec"`
+	}
+	if err := json.Unmarshal(text, &found); err != nil {
+		t.Fatal(err)
+	}
+	return found.Spec.SyncMode
+}
+
+// forgetHeartbeat removes the federator's, which the next federator makes again: while something is propagated to a member Karmada's own tool waits
+// for ever for the member to leave.
+func (p *place) forgetHeartbeat(ctx context.Context, t *testing.T) {
+	t.Helper()
+	err := hub.client.CoreV1().ConfigMaps(federatorNamespace).Delete(ctx, v1alpha1.HubHeartbeat, metav1.DeleteOptions{})
+	if err != nil && !apierrors.IsNotFound(err) {
+		t.Fatal(err)
+	}
+	await(ctx, t, func(ctx context.Context) error {
+		list, err := hub.dynamic.Resource(works).Namespace("karmada-es-"+p.as).List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return err
+		}
+		for i := range list.Items {
+			if text, _ := list.Items[i].MarshalJSON(); strings.Contains(string(text), v1alpha1.HubHeartbeat) {
+				return fmt.Errorf("%s still has Work %s", p.as, list.Items[i].GetName())
+			}
+		}
+		return nil
+	})
+}
+
+func TestAMemberLeavesAndJoinsAgainInEitherMode(t *testing.T) {
+	ctx := needFederation(t)
+	leaving := members[len(members)-1]
+	leaving.forgetHeartbeat(ctx, t)
+	t.Cleanup(func() {
+		ctx := context.WithoutCancel(ctx)
+		if kube.MemberReady(hub.client, leaving.as)(ctx) != nil {
+			leaving.membership(ctx, t, "join")
+		}
+	})
+	leaving.membership(ctx, t, "unjoin")
+	if err := kube.MemberReady(hub.client, leaving.as)(ctx); err == nil {
+		t.Error("the hub still has it")
+	}
+	for _, mode := range []struct {
+		name    string
+		options []string
+	}{{"Push", []string{"--push"}}, {"Pull", nil}} {
+		leaving.membership(ctx, t, "join", mode.options...)
+		if got := leaving.syncMode(ctx, t); got != mode.name {
+			t.Errorf("its mode is %s, want %s", got, mode.name)
+		}
+		namespace := newNamespace(ctx, t)
+		hub.apply(ctx, t, deployment(namespace, "joined", 1)+everywhere(namespace, "joined"))
+		for _, member := range members {
+			await(ctx, t, member.runs(namespace, "joined", 1))
+		}
+		if mode.name == "Push" {
+			leaving.membership(ctx, t, "unjoin", mode.options...)
+		}
+	}
+}

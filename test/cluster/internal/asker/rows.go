@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package asker
+
+import (
+	"fmt"
+	"io"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Row is a message.
+type Row struct {
+	Number uint64
+	Sent   time.Time
+	// Answered is zero of a message that nobody answered in time.
+	Answered time.Time
+	// Peer is who was asked, not valid where nobody had the name.
+	Peer netip.Addr
+}
+
+func (r *Row) write(out io.Writer) error {
+	var answered int64
+	if !r.Answered.IsZero() {
+		answered = r.Answered.UnixNano()
+	}
+	peer := "-"
+	if r.Peer.IsValid() {
+		peer = r.Peer.String()
+	}
+	_, err := fmt.Fprintln(out, r.Number, r.Sent.UnixNano(), answered, peer)
+	return err
+}
+
+// Read reads what an asker has written. The last line may be half of one.
+func Read(text string) ([]Row, error) {
+	var rows []Row
+	for line := range strings.Lines(text) {
+		if !strings.HasSuffix(line, "\n") {
+			break
+		}
+		var row Row
+		var sent, answered int64
+		var peer string
+		if _, err := fmt.Sscan(line, &row.Number, &sent, &answered, &peer); err != nil {
+			return nil, fmt.Errorf("a row %q of an asker: %w", line, err)
+		}
+		row.Sent = time.Unix(0, sent)
+		if answered != 0 {
+			row.Answered = time.Unix(0, answered)
+		}
+		if peer != "-" {
+			var err error
+			if row.Peer, err = netip.ParseAddr(peer); err != nil {
+				return nil, fmt.Errorf("a row %q of an asker: %w", line, err)
+			}
+		}
+		rows = append(rows, row)
+	}
+	return rows, nil
+}
+
+// Findings are what rows say of a time.
+type Findings struct {
+	Sent, Lost int
+	// Gap is the longest time without an answer, which began at GapFrom.
+	Gap     time.Duration
+	GapFrom time.Time
+}
+
+// Judge looks at what was sent within a time, and at the answers that came. The time before the first answer and that after the last
+// one count.
+func Judge(rows []Row, from, to time.Time) Findings {
+	var found Findings
+	at := []time.Time{from}
+	for i := range rows {
+		row := &rows[i]
+		if !row.Sent.Before(from) && row.Sent.Before(to) {
+			found.Sent++
+			if row.Answered.IsZero() {
+				found.Lost++
+			}
+		}
+		if row.Answered.After(from) && row.Answered.Before(to) {
+			at = append(at, row.Answered)
+		}
+	}
+	at = append(at, to)
+	slices.SortFunc(at, time.Time.Compare)
+	for i := 1; i < len(at); i++ {
+		if gap := at[i].Sub(at[i-1]); gap > found.Gap {
+			found.Gap, found.GapFrom = gap, at[i-1]
+		}
+	}
+	return found
+}
+
+// Last is when the last answer came, zero where none did, and from whom.
+func Last(rows []Row) (at time.Time, from netip.Addr) {
+	for i := range rows {
+		if rows[i].Answered.After(at) {
+			at, from = rows[i].Answered, rows[i].Peer
+		}
+	}
+	return at, from
+}

@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cluster
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/kubernetsn/kubernetsn/test/cluster/internal/cgroups"
+	"github.com/kubernetsn/kubernetsn/test/cluster/internal/network"
+	"github.com/kubernetsn/kubernetsn/test/cluster/internal/wanlink"
+)
+
+// The smallest MTU of IPv4's hosts, and that of the cables.
+const (
+	minMTU = 576
+	maxMTU = 1500
+)
+
+// SetMTU says how large packets may be on the WAN between a cluster and the others.
+func (c *Cluster) SetMTU(ctx context.Context, name string, mtu int) error {
+	if mtu < minMTU || mtu > maxMTU {
+		return fmt.Errorf("an MTU of %d is not possible; give one from %d to %d", mtu, minMTU, maxMTU)
+	}
+	unlock, err := lock(c.Name, c.Dir)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	sites, err := c.Sites()
+	if err != nil {
+		return err
+	}
+	at := slices.IndexFunc(sites, func(site network.Site) bool { return site.Name == name })
+	if at < 0 {
+		return c.notConnected(name)
+	}
+	sites[at].MTU = mtu
+	if err := c.saveSites(sites); err != nil {
+		return err
+	}
+	return network.Route(ctx, sites)
+}
+
+// SetDelay has packets take so long between a cluster and the WAN, in each direction; 0 takes the delay away.
+func (c *Cluster) SetDelay(ctx context.Context, name string, delay time.Duration) error {
+	if delay < 0 {
+		return fmt.Errorf("a delay of %v is not possible; give 0 or more", delay)
+	}
+	unlock, err := lock(c.Name, c.Dir)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	site, err := c.Site(name)
+	if err != nil {
+		return err
+	}
+	if err := c.setDelay(ctx, site, delay); err != nil {
+		return fmt.Errorf("delay packets of cluster %s: %w", name, err)
+	}
+	return nil
+}
+
+// delayCgroup is where the program is that delays a site's packets, so that it is found by whoever ends it.
+func (c *Cluster) delayCgroup(site network.Site) string {
+	return filepath.Join(c.Cgroup(), "delay-"+site.ID)
+}
+
+// setDelay is SetDelay under the hub's lock.
+func (c *Cluster) setDelay(ctx context.Context, site network.Site, delay time.Duration) error {
+	if err := cgroups.Remove(ctx, c.delayCgroup(site)); err != nil {
+		return err
+	}
+	if delay == 0 {
+		return network.CloseSiteLink(ctx, c.Plan, site)
+	}
+	if err := network.OpenSiteLink(ctx, c.Plan, site); err != nil {
+		return err
+	}
+	return c.startDelay(ctx, site, delay)
+}
+
+// startDelay starts this program anew as the one that runs CarryDelayed, and waits until it does.
+func (c *Cluster) startDelay(ctx context.Context, site network.Site, delay time.Duration) error {
+	self, err := delayProgram()
+	if err != nil {
+		return err
+	}
+	log, err := os.Create(filepath.Join(c.Dir, "delay-"+site.ID+".log"))
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	command := exec.CommandContext(context.WithoutCancel(ctx), self, "--name", c.Name, "--dir", filepath.Dir(c.Dir),
+		"wan", "carry", site.Name, "--delay", delay.String())
+	command.Stderr = log
+	command.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	said, err := command.StdoutPipe()
+	if err != nil {
+		return err
+	}
+	if err := command.Start(); err != nil {
+		return err
+	}
+	line, _ := bufio.NewReader(said).ReadString('\n') // ends with the program
+	if strings.TrimSpace(line) == carrying {
+		return command.Process.Release()
+	}
+	err = command.Wait()
+	why, _ := os.ReadFile(log.Name()) // better an error without a reason than none
+	return fmt.Errorf("%s wan carry: %w: %s", self, err, strings.TrimSpace(string(why)))
+}
+
+// delayProgram is this one, or the one that tests name.
+func delayProgram() (string, error) {
+	if program := os.Getenv("KTSN_CLUSTER_PROGRAM"); program != "" {
+		return program, nil
+	}
+	return os.Executable()
+}
+
+const carrying = "carrying"
+
+// CarryDelayed delays packets of a cluster until it is killed. It says so when it has begun.
+func (c *Cluster) CarryDelayed(name string, delay time.Duration, stdout io.Writer) error {
+	site, err := c.Site(name)
+	if err != nil {
+		return err
+	}
+	if err := cgroups.Enter(c.delayCgroup(site)); err != nil {
+		return err
+	}
+	port, cable := network.DelayEnds(site)
+	err = wanlink.Run(network.Path(c.WAN()), port, cable, delay, func() { fmt.Fprintln(stdout, carrying) })
+	return errors.Join(fmt.Errorf("packets of cluster %s are lost", name), err)
+}

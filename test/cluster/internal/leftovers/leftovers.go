@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package leftovers looks for what a cluster or hub that was taken down has left on this machine. It is for tests.
+package leftovers
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/kubernetsn/kubernetsn/test/cluster/internal/cgroups"
+	"github.com/kubernetsn/kubernetsn/test/cluster/internal/network"
+	"github.com/kubernetsn/kubernetsn/test/cluster/internal/plan"
+)
+
+// Of lists all that there is of a cluster on this machine.
+func Of(p *plan.Plan) ([]string, error) {
+	left := network.Left(p)
+	folders, err := cgroups.Find(p.Cgroup())
+	if err != nil {
+		return nil, err
+	}
+	for _, folder := range folders {
+		left = append(left, "cgroup "+folder)
+	}
+	if _, err := os.Stat(p.Dir); !errors.Is(err, os.ErrNotExist) {
+		left = append(left, "files "+p.Dir)
+	}
+	mounts, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		return nil, err
+	}
+	if strings.Contains(string(mounts), p.Dir) || strings.Contains(string(mounts), p.Prefix()) {
+		left = append(left, "mounts")
+	}
+	found, err := processes(p)
+	return append(left, found...), err
+}
+
+// processes are those that are in the cluster's cgroups or name its folder. One that has ended and only waits for this
+// machine's first process to collect it is none.
+func processes(p *plan.Plan) ([]string, error) {
+	var found []string
+	folders, err := filepath.Glob("/proc/[0-9]*")
+	if err != nil {
+		return nil, err
+	}
+	for _, folder := range folders {
+		cgroup, _ := os.ReadFile(filepath.Join(folder, "cgroup"))   // it may have ended
+		command, _ := os.ReadFile(filepath.Join(folder, "cmdline")) // likewise
+		root, _ := os.Readlink(filepath.Join(folder, "root"))       // likewise
+		if ended(folder) {
+			continue
+		}
+		if strings.Contains(string(cgroup), p.Prefix()) || bytes.Contains(command, []byte(p.Dir)) || strings.HasPrefix(root, p.Dir) {
+			found = append(found, fmt.Sprintf("process %s %q", filepath.Base(folder), command))
+		}
+	}
+	return found, nil
+}
+
+// ended tells of a folder in /proc whether the process in it is a zombie, or not there any more.
+func ended(folder string) bool {
+	status, err := os.ReadFile(filepath.Join(folder, "status"))
+	return err != nil || strings.Contains(string(status), "\nState:\tZ")
+}

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"net"
+	"time"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/kubernetsn/kubernetsn/test/cluster/kata/internal/protocol"
+)
+
+// cardPatience is how long the kernel may need to find a card whose driver was just loaded.
+const cardPatience = 20 * time.Second
+
+// setUp gives a card its name and what the pod's interface has.
+func setUp(what *protocol.Interface) error {
+	link, err := findCard(what.Address)
+	if err != nil {
+		return err
+	}
+	for _, step := range []func() error{
+		func() error { return netlink.LinkSetName(link, what.Name) },
+		func() error { return netlink.LinkSetMTU(link, what.MTU) },
+		func() error { return addAddresses(link, what.IPs) },
+		func() error { return netlink.LinkSetUp(link) },
+		func() error { return addRoutes(link, what.Routes) },
+		func() error { return addNeighbors(link, what.Neighbors) },
+	} {
+		if err := step(); err != nil {
+			return fmt.Errorf("set up %s: %w", what.Name, err)
+		}
+	}
+	return nil
+}
+
+// findCard knows it by its hardware address, as Kata's agent does.
+func findCard(address string) (netlink.Link, error) {
+	wanted, err := net.ParseMAC(address)
+	if err != nil {
+		return nil, err
+	}
+	for deadline := time.Now().Add(cardPatience); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
+		links, err := netlink.LinkList()
+		if err != nil {
+			return nil, err
+		}
+		for _, link := range links {
+			if bytes.Equal(link.Attrs().HardwareAddr, wanted) {
+				return link, nil
+			}
+		}
+	}
+	return nil, fmt.Errorf("the machine has no network card %s", address)
+}
+
+func addAddresses(link netlink.Link, all []string) error {
+	for _, text := range all {
+		address, err := netlink.ParseAddr(text)
+		if err != nil {
+			return err
+		}
+		address.Flags = unix.IFA_F_NODAD // the pod's interface on the node has asked already
+		if err := netlink.AddrAdd(link, address); err != nil {
+			return fmt.Errorf("add address %s: %w", text, err)
+		}
+	}
+	return nil
+}
+
+// addRoutes adds those of the link first, by which the kernel finds gateways.
+func addRoutes(link netlink.Link, all []protocol.Route) error {
+	for _, gateways := range []bool{false, true} {
+		for _, one := range all {
+			if (one.Gateway != "") != gateways {
+				continue
+			}
+			route := &netlink.Route{LinkIndex: link.Attrs().Index, Gw: net.ParseIP(one.Gateway), Src: net.ParseIP(one.Source), Scope: netlink.Scope(one.Scope)}
+			if one.Destination != "" {
+				_, destination, err := net.ParseCIDR(one.Destination)
+				if err != nil {
+					return err
+				}
+				route.Dst = destination
+			}
+			if err := netlink.RouteAdd(route); err != nil && !errors.Is(err, unix.EEXIST) {
+				return fmt.Errorf("add route %+v: %w", one, err)
+			}
+		}
+	}
+	return nil
+}
+
+func addNeighbors(link netlink.Link, all []protocol.Neighbor) error {
+	for _, one := range all {
+		address, err := net.ParseMAC(one.Address)
+		if err != nil {
+			return err
+		}
+		neighbor := &netlink.Neigh{LinkIndex: link.Attrs().Index, IP: net.ParseIP(one.IP), HardwareAddr: address, State: one.State}
+		if err := netlink.NeighSet(neighbor); err != nil {
+			return fmt.Errorf("add neighbour %+v: %w", one, err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package machine
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"sync"
+
+	"github.com/kubernetsn/kubernetsn/test/cluster/kata/internal/protocol"
+)
+
+// ErrEnded is said of a machine that is no longer there.
+var ErrEnded = errors.New("the machine has ended")
+
+// Agent is the agent of a machine, seen from its node. Calls may be concurrent.
+type Agent struct {
+	port net.Conn
+
+	mu      sync.Mutex
+	ended   bool
+	number  int
+	waiting map[int]chan protocol.Reply
+	// processes are those that run, by their ID.
+	processes map[string]*Process
+}
+
+// Process is one that runs in the machine, or has run.
+type Process struct {
+	stdout, stderr io.Writer
+	ended          chan int
+}
+
+// Ended gives the exit status, once. It is closed without one if the machine ends before.
+func (p *Process) Ended() <-chan int { return p.ended }
+
+func newAgent(port net.Conn) *Agent {
+	a := &Agent{port: port, waiting: map[int]chan protocol.Reply{0: make(chan protocol.Reply, 1)}, processes: map[string]*Process{}}
+	return a
+}
+
+// await waits until the agent is there.
+func (a *Agent) await(ctx context.Context) error {
+	there := a.waiting[0]
+	go a.listen()
+	_, err := receive(ctx, there)
+	return err
+}
+
+// listen hands on what the agent says until the machine ends. A reader of a process's output that does not read holds all up.
+func (a *Agent) listen() {
+	defer a.end()
+	for replies := json.NewDecoder(a.port); ; {
+		var one protocol.Reply
+		if err := replies.Decode(&one); err != nil {
+			return
+		}
+		if one.Process != "" {
+			a.ofProcess(&one)
+			continue
+		}
+		a.mu.Lock()
+		to := a.waiting[one.Number]
+		delete(a.waiting, one.Number)
+		a.mu.Unlock()
+		if to != nil {
+			to <- one
+		}
+	}
+}
+
+func (a *Agent) ofProcess(one *protocol.Reply) {
+	a.mu.Lock()
+	process := a.processes[one.Process]
+	if one.Ended {
+		delete(a.processes, one.Process)
+	}
+	a.mu.Unlock()
+	switch {
+	case process == nil:
+	case one.Ended:
+		process.ended <- one.Status
+		close(process.ended)
+	case one.Stream == protocol.Stdout:
+		_, _ = process.stdout.Write(one.Data) // to a reader that may have gone
+	case one.Stream == protocol.Stderr:
+		_, _ = process.stderr.Write(one.Data)
+	}
+}
+
+func (a *Agent) end() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.ended = true
+	a.port.Close()
+	for _, to := range a.waiting {
+		close(to)
+	}
+	for _, process := range a.processes {
+		close(process.ended)
+	}
+	clear(a.waiting)
+	clear(a.processes)
+}
+
+func receive(ctx context.Context, from <-chan protocol.Reply) (protocol.Reply, error) {
+	select {
+	case one, there := <-from:
+		if !there {
+			return one, ErrEnded
+		}
+		return one, nil
+	case <-ctx.Done():
+		return protocol.Reply{}, fmt.Errorf("wait for the machine's agent: %w", ctx.Err())
+	}
+}
+
+// ask returns when the agent has done it.
+func (a *Agent) ask(ctx context.Context, one protocol.Request) error {
+	answered, err := a.send(&one)
+	if err != nil {
+		return err
+	}
+	reply, err := receive(ctx, answered)
+	if err == nil && reply.Error != "" {
+		err = fmt.Errorf("the machine's agent: %s", reply.Error)
+	}
+	return err
+}
+
+func (a *Agent) send(one *protocol.Request) (<-chan protocol.Reply, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.ended {
+		return nil, ErrEnded
+	}
+	a.number++
+	one.Number = a.number
+	answered := make(chan protocol.Reply, 1)
+	a.waiting[one.Number] = answered
+	return answered, json.NewEncoder(a.port).Encode(one)
+}
+
+// SetUp sets a network card up.
+func (a *Agent) SetUp(ctx context.Context, what *protocol.Interface) error {
+	return a.ask(ctx, protocol.Request{Interface: what})
+}
+
+// Start starts a process, whose output goes to the writers.
+func (a *Agent) Start(ctx context.Context, what *protocol.Process, stdout, stderr io.Writer) (*Process, error) {
+	process := &Process{stdout: stdout, stderr: stderr, ended: make(chan int, 1)}
+	a.mu.Lock()
+	if a.ended {
+		a.mu.Unlock()
+		return nil, ErrEnded
+	}
+	a.processes[what.ID] = process // before it can say anything
+	a.mu.Unlock()
+	if err := a.ask(ctx, protocol.Request{Start: what}); err != nil {
+		a.mu.Lock()
+		delete(a.processes, what.ID)
+		a.mu.Unlock()
+		return nil, err
+	}
+	return process, nil
+}
+
+// Signal sends a signal to a process, and to those that it has started.
+func (a *Agent) Signal(ctx context.Context, process string, number int) error {
+	return a.ask(ctx, protocol.Request{Signal: &protocol.Signal{Process: process, Number: number}})
+}

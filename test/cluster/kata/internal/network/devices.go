@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package network
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+
+	"github.com/kubernetsn/kubernetsn/test/cluster/kata/internal/protocol"
+)
+
+// devices has what Kata reads of a file: structs DanConfig to ARPNeighbor of runtime-rs, crates/resource/src/network/dan.rs. These are no
+// types of whoever writes such files, so that both can be wrong independently.
+type devices struct {
+	Netns   *string  `json:"netns"`
+	Devices []device `json:"devices"`
+}
+
+type device struct {
+	Name    string `json:"name"`
+	Address string `json:"guest_mac"`
+	Back    struct {
+		Type    string `json:"type"`
+		TapName string `json:"tap_name"`
+		Queues  int    `json:"queue_num"`
+	} `json:"device"`
+	Info struct {
+		Interface struct {
+			Addresses []string `json:"ip_addresses"`
+			MTU       int      `json:"mtu"`
+		} `json:"interface"`
+		Routes []struct {
+			Destination string `json:"dest"`
+			Source      string `json:"source"`
+			Gateway     string `json:"gateway"`
+			Scope       int    `json:"scope"`
+		} `json:"routes"`
+		Neighbors []struct {
+			Address         string `json:"ip_address"`
+			HardwareAddress string `json:"hardware_addr"`
+			State           int    `json:"state"`
+		} `json:"neighbors"`
+	} `json:"network_info"`
+}
+
+// ReadDevices reads the devices of a file, and the network namespace in which the taps are ("" for this one). That there is no file is
+// fs.ErrNotExist: the machine then has the interfaces of the pod's network namespace.
+func ReadDevices(path string) (netns string, cards []Card, err error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return "", nil, err
+	}
+	var read devices
+	if err := json.Unmarshal(text, &read); err != nil {
+		return "", nil, fmt.Errorf("%s: %w", path, err)
+	}
+	if read.Netns != nil {
+		netns = *read.Netns
+	}
+	for _, one := range read.Devices {
+		if one.Back.Type != "host-tap" {
+			return "", nil, fmt.Errorf("%s: device %s is of type %q, and this runtime has host-tap only", path, one.Name, one.Back.Type)
+		}
+		cards = append(cards, one.card())
+	}
+	return netns, cards, nil
+}
+
+func (d *device) card() Card {
+	made := protocol.Interface{Name: d.Name, Address: d.Address, MTU: d.Info.Interface.MTU, IPs: d.Info.Interface.Addresses}
+	for _, route := range d.Info.Routes {
+		made.Routes = append(made.Routes, protocol.Route{Destination: route.Destination, Gateway: route.Gateway, Source: route.Source, Scope: route.Scope})
+	}
+	for _, neighbor := range d.Info.Neighbors {
+		made.Neighbors = append(made.Neighbors, protocol.Neighbor{IP: neighbor.Address, Address: neighbor.HardwareAddress, State: neighbor.State})
+	}
+	return Card{Tap: d.Back.TapName, Queues: max(d.Back.Queues, 1), Interface: made}
+}

@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cni_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/containernetworking/cni/libcni"
+	"github.com/containernetworking/cni/pkg/types"
+
+	"github.com/kubernetsn/kubernetsn/internal/node/kata"
+	"github.com/kubernetsn/kubernetsn/internal/node/passthrough"
+)
+
+// cardOf is the address of a card that no machine has.
+func cardOf(t *testing.T) string {
+	t.Helper()
+	return fmt.Sprintf("fff%x:%02x:%02x.7", os.Getpid()>>13&0xf, os.Getpid()>>5&0xff, os.Getpid()&0x1f)
+}
+
+// claimed has a card belong to a pod's attachment to a network, until the test's end.
+func claimed(t *testing.T, network string, p *pod) string {
+	t.Helper()
+	bus, card := passthrough.NewBus(), cardOf(t)
+	owner := network + ":" + p.id + ":" + podIf + ":" + p.uid
+	if own, err := bus.Claim(card, owner); err != nil || !own {
+		t.Fatalf("claim: %v, %v", own, err)
+	}
+	t.Cleanup(func() {
+		if err := bus.GiveBack(card, owner); err != nil {
+			t.Error(err)
+		}
+	})
+	return card
+}
+
+// stays keeps a card from being given back, as one does that a machine has open, until the function that it returns is called.
+func stays(t *testing.T, card string) (end func()) {
+	t.Helper()
+	inTheWay := filepath.Join(passthrough.NewBus().StateDir, card)
+	must(t, os.MkdirAll(filepath.Join(inTheWay, "x"), 0o755))
+	end = func() { must(t, os.RemoveAll(inTheWay)) }
+	t.Cleanup(end)
+	return end
+}
+
+// hasCardInstead writes into the pod's record that it has the card, and into Kata's file.
+func hasCardInstead(t *testing.T, p *pod, network, folder, card string) (record string) {
+	t.Helper()
+	record = filepath.Join(p.node.dir, "state/attachments", network, p.id+":"+podIf)
+	text, err := os.ReadFile(record)
+	must(t, err)
+	made := map[string]any{}
+	must(t, json.Unmarshal(text, &made))
+	made["device"] = map[string]any{"kind": "vfio", "card": card, "dan": folder}
+	text, err = json.Marshal(made)
+	must(t, errors.Join(err, os.WriteFile(record, text, 0o600)))
+	devices := kata.Devices{Devices: []kata.Device{{Name: podIf, Back: kata.Back{Type: kata.VFIO, Card: card}}}}
+	must(t, devices.Write(folder, p.id))
+	return record
+}
+
+// networkOfCards is a network that no other test has, because all nodes of tests have one kernel's cards.
+func networkOfCards(t *testing.T, n *node) (string, *libcni.NetworkConfigList) {
+	t.Helper()
+	name := fmt.Sprintf("cards-%d", os.Getpid())
+	return name, rename(t, name, n.config(nil))
+}
+
+func TestAPodKeepsItsAddressUntilItsCardIsGivenBack(t *testing.T) {
+	for name, remove := range map[string]func(*pod, *libcni.NetworkConfigList) error{
+		"by DEL": func(p *pod, configs *libcni.NetworkConfigList) error {
+			return p.node.runtime.DelNetworkList(t.Context(), configs, p.attachment())
+		},
+		"by GC": func(p *pod, configs *libcni.NetworkConfigList) error {
+			return p.node.forgetful(t, shipped(t)).GCNetworkList(t.Context(), configs, &libcni.GCArgs{ValidAttachments: []types.GCAttachment{}})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			lab := newLab(t)
+			network, configs := networkOfCards(t, lab.a)
+			pod, folder := lab.a.newPod(t), danFolder(t)
+			if _, err := lab.a.runtime.AddNetworkList(t.Context(), configs, pod.attachment()); err != nil {
+				t.Fatal(err)
+			}
+			card := claimed(t, network, pod)
+			record := hasCardInstead(t, pod, network, folder, card)
+			addresses := glob(t, filepath.Join(lab.a.dir, "ipam", network, "10.*"))
+			if len(addresses) != 1 {
+				t.Fatalf("given away are %q", addresses)
+			}
+			things := []string{addresses[0], record, kata.Path(folder, pod.id)}
+			end := stays(t, card)
+			if err := remove(pod, configs); err == nil {
+				t.Error("it did not fail")
+			}
+			for _, thing := range things {
+				if _, err := os.Stat(thing); err != nil {
+					t.Errorf("while its machine has the card, gone is %s", thing)
+				}
+			}
+			end()
+			must(t, remove(pod, configs))
+			for _, thing := range things {
+				if _, err := os.Stat(thing); err == nil {
+					t.Errorf("left is %s", thing)
+				}
+			}
+			if owner := passthrough.NewBus().Claimed(card); owner != "" {
+				t.Errorf("the card is of %q", owner)
+			}
+		})
+	}
+}
+
+func TestACardOfWhichNoRecordTellsIsGivenBack(t *testing.T) {
+	lab := newLab(t)
+	network, configs := networkOfCards(t, lab.a)
+	pod, bus := lab.a.newPod(t), passthrough.NewBus()
+	card := claimed(t, network, pod)
+	runtime := lab.a.forgetful(t, shipped(t))
+	valid := []types.GCAttachment{{ContainerID: pod.id, IfName: podIf}}
+	must(t, runtime.GCNetworkList(t.Context(), configs, &libcni.GCArgs{ValidAttachments: valid}))
+	if bus.Claimed(card) == "" {
+		t.Error("it was taken from a pod that there is")
+	}
+	must(t, runtime.GCNetworkList(t.Context(), rename(t, "other", lab.a.config(fields{"vni": 43})), &libcni.GCArgs{ValidAttachments: []types.GCAttachment{}}))
+	if bus.Claimed(card) == "" {
+		t.Error("it was taken from a pod of another network")
+	}
+	must(t, runtime.GCNetworkList(t.Context(), configs, &libcni.GCArgs{ValidAttachments: []types.GCAttachment{}}))
+	if owner := bus.Claimed(card); owner != "" {
+		t.Errorf("it is of %q", owner)
+	}
+	if again := claimed(t, network, pod); again != card {
+		t.Fatal(again)
+	}
+	must(t, runtime.DelNetworkList(t.Context(), rename(t, network, lab.a.config(fields{"device": "vfio", "device-dan": danFolder(t), "cards": []string{card}})), pod.attachment()))
+	if owner := bus.Claimed(card); owner != "" {
+		t.Errorf("after DEL it is of %q", owner)
+	}
+}

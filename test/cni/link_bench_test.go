@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cni_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/kubernetsn/kubernetsn/internal/node/agent/linkprobe"
+	"github.com/kubernetsn/kubernetsn/internal/node/cni"
+	"github.com/kubernetsn/kubernetsn/internal/node/overlay"
+)
+
+// manyLinks is how many links BenchmarkManyLinks makes between two nodes; KTSN_LINKS says another number.
+const manyLinks = 1000
+
+// BenchmarkManyLinks plugs many links of two nodes, has all of them probed from their clients, and says what that costs at rest.
+func BenchmarkManyLinks(b *testing.B) {
+	count := manyLinks
+	if text := os.Getenv("KTSN_LINKS"); text != "" {
+		var err error
+		count, err = strconv.Atoi(text)
+		must(b, err)
+	}
+	for range b.N {
+		lab := newLab(b)
+		lab.a.startDaemon(b)
+		lab.b.startDaemon(b)
+		before := memoryOfKernel(b)
+		endpoint := lab.b.newPod(b)
+		var clients []*pod
+		var plans [2][]*cni.LinkPlan
+		for i := range count {
+			if i%100 == 0 {
+				clients = append(clients, lab.a.newPod(b))
+			}
+			client := clients[len(clients)-1]
+			plans[0] = append(plans[0], planOf(b, i, client, lab.b, true))
+			plans[1] = append(plans[1], planOf(b, i, endpoint, lab.a, false))
+		}
+		began := time.Now()
+		var took [2][]time.Duration
+		var both sync.WaitGroup
+		for at, n := range []*node{lab.a, lab.b} {
+			both.Go(func() {
+				options := &cni.LinkOptions{StateDir: filepath.Join(n.dir, "state"), ControlSocket: n.control(), Patience: patience}
+				_ = n.Do(func() error {
+					for _, plan := range plans[at] {
+						one := time.Now()
+						if err := cni.PlugLink(context.Background(), options, plan); err != nil {
+							b.Errorf("plug %s: %v", plan.Interface, err)
+							return nil
+						}
+						took[at] = append(took[at], time.Since(one))
+					}
+					return nil
+				})
+			})
+		}
+		both.Wait()
+		b.ReportMetric(time.Since(began).Seconds(), "s-setup")
+		for at := range took {
+			all := took[at]
+			if len(all) < count {
+				b.FailNow()
+			}
+			b.Logf("node %d: the first 10 links %v each, the last 10 %v each", at, mean(all[:10]), mean(all[len(all)-10:]))
+		}
+		b.ReportMetric(float64(memoryOfKernel(b)-before)/float64(2*count), "KiB-kernel/end")
+		b.ReportMetric(float64(lab.a.residentKiB(b)), "KiB-ktsnd")
+		probeAtRest(b, plans[0])
+		cpu := lab.a.processorOfDaemon(b)
+		time.Sleep(5 * time.Second)
+		b.ReportMetric((lab.a.processorOfDaemon(b)-cpu).Seconds()/5*100, "%cpu-ktsnd")
+		one := time.Now()
+		round := &cni.GuardRound{StateDir: filepath.Join(lab.a.dir, "state")}
+		_ = lab.a.Do(func() error { _, err := round.Look(); return err })
+		b.ReportMetric(float64(time.Since(one).Milliseconds()), "ms-guard")
+		one = time.Now()
+		_ = lab.a.Do(func() error { _, err := overlay.LinkVNIs(filepath.Join(lab.a.dir, "state")); return err })
+		b.ReportMetric(float64(time.Since(one).Milliseconds()), "ms-records")
+		one = time.Now()
+		unplugAll(b, lab, plans)
+		b.ReportMetric(time.Since(one).Seconds(), "s-removal")
+	}
+}
+
+func planOf(b *testing.B, number int, p *pod, other *node, client bool) *cni.LinkPlan {
+	b.Helper()
+	clientMAC, endpointMAC := cni.LinkMACs(uint32(linkVNI + number))
+	ends := []string{fmt.Sprintf("10.201.%d.%d/31", number/128, 2*(number%128)), fmt.Sprintf("10.201.%d.%d/31", number/128, 2*(number%128)+1)}
+	made := &cni.LinkPlan{
+		Sandbox: cni.Sandbox{ContainerID: p.id, Identity: p.uid, Netns: p.Path()}, Interface: fmt.Sprintf("l%d", number),
+		VNI: uint32(linkVNI + number), MTU: 1450,
+	}
+	made.Link = cni.Link{MAC: clientMAC.String(), Peer: cni.LinkPeer{MAC: endpointMAC.String(), Node: other.address}}
+	if !client {
+		slices.Reverse(ends)
+		made.Link.MAC, made.Link.Peer.MAC = made.Link.Peer.MAC, made.Link.MAC
+	}
+	made.Link.Addresses, made.Link.Peer.Addresses = prefixesOf(ends[:1]), addressesOf(ends[1:])
+	return made
+}
+
+// probeAtRest has all links be up, and then says what asking them costs.
+func probeAtRest(b *testing.B, plans []*cni.LinkPlan) {
+	b.Helper()
+	prober := &linkprobe.Prober{Changed: func(string) {}, Log: quiet()}
+	ctx, stop := context.WithCancel(context.Background())
+	defer stop()
+	var run sync.WaitGroup
+	defer run.Wait()
+	run.Go(func() { _ = prober.Run(ctx) })
+	defer stop()
+	began := time.Now()
+	for _, plan := range plans {
+		prober.Watch(plan.Interface, &linkprobe.Target{
+			Netns: plan.Netns, Interface: plan.Interface, Own: plan.Link.Addresses[0].Addr(), Peer: plan.Link.Peer.Addresses[0], MTU: plan.MTU,
+		})
+	}
+	up := func() (count int) {
+		for _, plan := range plans {
+			if finding, _ := prober.Of(plan.Interface); finding.Up {
+				count++
+			}
+		}
+		return count
+	}
+	for deadline := time.Now().Add(patience); up() < len(plans); time.Sleep(50 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			b.Fatalf("%d of %d links are up", up(), len(plans))
+		}
+	}
+	b.ReportMetric(time.Since(began).Seconds(), "s-up")
+	time.Sleep(2 * time.Second)
+	const rest = 10 * time.Second
+	before := processorOfSelf(b)
+	time.Sleep(rest)
+	b.ReportMetric((processorOfSelf(b)-before).Seconds()/rest.Seconds()*100, "%cpu-probe")
+	if got := up(); got != len(plans) {
+		b.Errorf("at rest %d of %d are up", got, len(plans))
+	}
+}
+
+func unplugAll(b *testing.B, lab *lab, plans [2][]*cni.LinkPlan) {
+	b.Helper()
+	var both sync.WaitGroup
+	for at, n := range []*node{lab.a, lab.b} {
+		both.Go(func() {
+			options := &cni.LinkOptions{StateDir: filepath.Join(n.dir, "state"), ControlSocket: n.control(), Patience: patience}
+			_ = n.Do(func() error {
+				for _, plan := range plans[at] {
+					if err := cni.UnplugLink(context.Background(), options, &cni.Plugged{Sandbox: plan.Sandbox, Interface: plan.Interface, VNI: plan.VNI}); err != nil {
+						b.Errorf("unplug %s: %v", plan.Interface, err)
+					}
+				}
+				return nil
+			})
+		})
+	}
+	both.Wait()
+}
+
+func mean(all []time.Duration) time.Duration {
+	var sum time.Duration
+	for _, one := range all {
+		sum += one
+	}
+	return sum / time.Duration(len(all))
+}
+
+func processorOfSelf(b *testing.B) time.Duration {
+	b.Helper()
+	var used syscall.Rusage
+	must(b, syscall.Getrusage(syscall.RUSAGE_SELF, &used))
+	return time.Duration(used.Utime.Nano() + used.Stime.Nano())
+}
+
+// memoryOfKernel is what the machine's kernel has for itself, in KiB; others use it as well.
+func memoryOfKernel(b *testing.B) int {
+	b.Helper()
+	text, err := os.ReadFile("/proc/meminfo")
+	must(b, err)
+	sum := 0
+	for line := range strings.Lines(string(text)) {
+		fields := strings.Fields(line)
+		if slices.Contains([]string{"Slab:", "Percpu:", "VmallocUsed:", "KernelStack:"}, fields[0]) {
+			value, err := strconv.Atoi(fields[1])
+			must(b, err)
+			sum += value
+		}
+	}
+	return sum
+}
+
+// residentKiB is the memory of the node's ktsnd.
+func (n *node) residentKiB(b *testing.B) int {
+	b.Helper()
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", n.daemon.PID()))
+	must(b, err)
+	for line := range strings.Lines(string(text)) {
+		if fields := strings.Fields(line); fields[0] == "VmRSS:" {
+			value, err := strconv.Atoi(fields[1])
+			must(b, err)
+			return value
+		}
+	}
+	return 0
+}
+
+// processorOfDaemon is what the node's ktsnd has used.
+func (n *node) processorOfDaemon(b *testing.B) time.Duration {
+	b.Helper()
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", n.daemon.PID()))
+	must(b, err)
+	fields := strings.Fields(string(text)[strings.LastIndex(string(text), ")")+1:])
+	user, err := strconv.Atoi(fields[11])
+	must(b, err)
+	system, err := strconv.Atoi(fields[12])
+	must(b, err)
+	return time.Duration(user+system) * 10 * time.Millisecond
+}

@@ -1,0 +1,265 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cni_test
+
+import (
+	"bytes"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"io"
+	"math/big"
+	"net"
+	"net/netip"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/vishvananda/netlink"
+
+	"github.com/kubernetsn/kubernetsn/internal/bench/netnstestbed"
+	"github.com/kubernetsn/kubernetsn/internal/bench/process"
+)
+
+// The tests of this file have the rows of Table I of Osmani, Kauppinen, Komu, Tarkoma (Multi-Cloud Connectivity for Kubernetes in 5G
+// Networks) as their names: what telecommunication asks of the network of pods. docs/links-table.md names what else proves a row.
+
+// ofTable is a link between pods of two nodes.
+func ofTable(t *testing.T) *linked {
+	t.Helper()
+	lab := newLinkLab(t)
+	l := newLinked(lab.a.newPod(t), lab.b.newPod(t), linkVNI)
+	l.plug(t)
+	return l
+}
+
+// address is the end's of IPv4.
+func (e *end) address() netip.Addr { return netip.MustParsePrefix(e.addresses[0]).Addr() }
+
+// TestTableSecondNetwork has pods on a network, of which they get two links more while they run: three interfaces, each for itself.
+func TestTableSecondNetwork(t *testing.T) {
+	r := newReachable(t)
+	for i := range 2 {
+		l := newLinked(r.a1, r.b1, linkVNI+i)
+		l.client.name, l.endpoint.name = l.client.name+"x"[:i], l.endpoint.name+"x"[:i]
+		l.plug(t)
+		checkUDP(t, r.a1, r.b1, l.client.address(), l.endpoint.address(), largest(true))
+	}
+	checkUDP(t, r.a1, r.b1, r.address(r.a1, true), r.address(r.b1, true), largest(true))
+	must(t, r.a1.Do(func() error {
+		interfaces, err := net.Interfaces()
+		if len(interfaces) != 4 { // with the loopback
+			t.Errorf("the pod has %v", interfaces)
+		}
+		return err
+	}))
+}
+
+// TestTableServiceFunctionChains has a packet pass a pod in the middle, which sees it, on its way there and back.
+func TestTableServiceFunctionChains(t *testing.T) {
+	lab := newLinkLab(t)
+	client, middle, endpoint := lab.a.newPod(t), lab.b.newPod(t), lab.a.newPod(t)
+	first, second := newLinked(client, middle, linkVNI), newLinked(middle, endpoint, linkVNI+1)
+	first.endpoint.forward, second.client.forward = []string{"IPv4"}, []string{"IPv4"}
+	first.client.routes, second.endpoint.routes = []string{"10.200.6.0/31"}, []string{"10.200.5.0/31"}
+	first.plug(t)
+	second.plug(t)
+	before := forwarded(t, middle, second.client.name)
+	checkUDP(t, client, endpoint, first.client.address(), second.endpoint.address(), 1000)
+	checkUDP(t, endpoint, client, second.endpoint.address(), first.client.address(), 1000)
+	checkTCP(t, client, endpoint, second.endpoint.address())
+	if after := forwarded(t, middle, second.client.name); after < before+3 {
+		t.Errorf("the pod in the middle has forwarded %d frames", after-before)
+	}
+}
+
+// forwarded is what a pod has sent at an interface.
+func forwarded(t *testing.T, p *pod, name string) (frames uint64) {
+	t.Helper()
+	must(t, p.Do(func() error {
+		link, err := netlink.LinkByName(name)
+		if err == nil {
+			frames = link.Attrs().Statistics.TxPackets
+		}
+		return err
+	}))
+	return frames
+}
+
+// TestTableMultiCluster has a link join pods whose nodes are in two subnets with a router between, as those of two clusters.
+func TestTableMultiCluster(t *testing.T) {
+	n, err := netnstestbed.Create(t.Context(), netnstestbed.Wanted{Networks: []string{netnstestbed.Link}, LinkMTU: 1500, Routed: true, Pods: 1,
+		Programs: shipped(t)})
+	must(t, err)
+	t.Cleanup(func() { must(t, n.Close(t.Context())) })
+	near, far := n.Near(netnstestbed.Link), n.Far(netnstestbed.Link, 1)[0]
+	command := exec.Command("ping", "-n", "-c", "2", "-W", "5", "-M", "do", "-s", "1422", far.Address.String())
+	started, err := process.Start(near.Namespace(), "ping", command)
+	must(t, err)
+	must(t, started.Wait())
+}
+
+// TestTableTLSAndVPN has a TLS session over a link. The link that is a VPN itself is an encrypted one.
+func TestTableTLSAndVPN(t *testing.T) {
+	l := ofTable(t)
+	certificate, pool := selfSigned(t, l.endpoint.address())
+	var listener net.Listener
+	must(t, l.endpoint.Do(func() (err error) {
+		listener, err = tls.Listen("tcp", netip.AddrPortFrom(l.endpoint.address(), 0).String(), &tls.Config{Certificates: []tls.Certificate{certificate}})
+		return err
+	}))
+	defer listener.Close()
+	go func() {
+		conn, err := listener.Accept()
+		if err == nil {
+			_, _ = io.Copy(conn, conn)
+			conn.Close()
+		}
+	}()
+	var conn *tls.Conn
+	must(t, l.client.Do(func() (err error) {
+		conn, err = tls.DialWithDialer(&net.Dialer{Timeout: patience}, "tcp", listener.Addr().String(), &tls.Config{RootCAs: pool})
+		return err
+	}))
+	defer conn.Close()
+	must(t, conn.SetDeadline(time.Now().Add(patience)))
+	text := bytes.Repeat([]byte("x"), 100_000)
+	_, err := conn.Write(text)
+	must(t, errors.Join(err, conn.CloseWrite()))
+	got, err := io.ReadAll(conn)
+	if err != nil || !bytes.Equal(got, text) {
+		t.Errorf("%d bytes came back: %v", len(got), err)
+	}
+}
+
+// selfSigned is a certificate for an address, and who trusts it.
+func selfSigned(t *testing.T, address netip.Addr) (tls.Certificate, *x509.CertPool) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	must(t, err)
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour), IPAddresses: []net.IP{address.AsSlice()}}
+	made, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	must(t, err)
+	parsed, err := x509.ParseCertificate(made)
+	must(t, err)
+	pool := x509.NewCertPool()
+	pool.AddCert(parsed)
+	return tls.Certificate{Certificate: [][]byte{made}, PrivateKey: key}, pool
+}
+
+// TestTableNoNAT has the receiver see the address and port that the sender has, over UDP and TCP, in both directions.
+func TestTableNoNAT(t *testing.T) {
+	l := ofTable(t)
+	for _, ends := range [][2]*end{{l.client, l.endpoint}, {l.endpoint, l.client}} {
+		from, to := ends[0], ends[1]
+		listener, talker := listenUDP(t, to.pod, to.address()), listenUDP(t, from.pod, from.address())
+		_, err := talker.WriteTo([]byte("who"), listener.LocalAddr())
+		must(t, err)
+		_, sender, err := listener.ReadFromUDPAddrPort(make([]byte, 100))
+		if own := talker.LocalAddr().(*net.UDPAddr).AddrPort(); err != nil || sender.Port() != own.Port() || sender.Addr().Unmap() != from.address() {
+			t.Errorf("a datagram of %s comes from %s: %v", own, sender, err)
+		}
+		if seen, own := acceptedFrom(t, from, to); seen != own {
+			t.Errorf("a connection of %s comes from %s", own, seen)
+		}
+	}
+}
+
+// acceptedFrom is the address that a server sees of a connection, and the client's own.
+func acceptedFrom(t *testing.T, from, to *end) (seen, own string) {
+	t.Helper()
+	var listener, conn = net.Listener(nil), net.Conn(nil)
+	must(t, to.Do(func() (err error) {
+		listener, err = net.Listen("tcp", netip.AddrPortFrom(to.address(), 0).String())
+		return err
+	}))
+	defer listener.Close()
+	must(t, from.Do(func() (err error) {
+		conn, err = net.DialTimeout("tcp", listener.Addr().String(), patience)
+		return err
+	}))
+	defer conn.Close()
+	accepted, err := listener.Accept()
+	must(t, err)
+	defer accepted.Close()
+	return accepted.RemoteAddr().String(), conn.LocalAddr().String()
+}
+
+// TestTableSCTP has an association in packets of IP protocol 132, with a stack of its own, for the kernel need not have SCTP.
+func TestTableSCTP(t *testing.T) {
+	l := ofTable(t)
+	sctp := program(t, "ktsn-test-sctp")
+	server := exec.Command(sctp, "server", l.endpoint.address().String(), "5001", "0")
+	var said bytes.Buffer
+	server.Stdout = &said
+	serving, err := process.Start(l.endpoint.Namespace, "SCTP server", server)
+	must(t, err)
+	client, err := process.Start(l.client.Namespace, "SCTP client", exec.Command(sctp, "client", l.client.address().String(),
+		l.endpoint.address().String(), "5001", "1", "1400"))
+	must(t, err)
+	must(t, errors.Join(client.Wait(), serving.Wait()))
+	var got struct {
+		Bytes int64
+		From  string
+	}
+	must(t, json.Unmarshal(said.Bytes(), &got))
+	if got.Bytes < 1<<20 || got.From != l.client.address().String() {
+		t.Errorf("%d bytes came from %s", got.Bytes, got.From)
+	}
+}
+
+// TestTableUDP has datagrams of all sizes arrive, fragmented where they do not fit, both ways.
+func TestTableUDP(t *testing.T) {
+	l := ofTable(t)
+	for _, ends := range [][2]*end{{l.client, l.endpoint}, {l.endpoint, l.client}} {
+		for _, size := range []int{1, largest(true), largest(true) + 1, 9000, 60_000} {
+			listener, talker := listenUDP(t, ends[1].pod, ends[1].address()), listenUDP(t, ends[0].pod, ends[0].address())
+			sent := bytes.Repeat([]byte{byte(size)}, size)
+			_, err := talker.WriteTo(sent, listener.LocalAddr())
+			must(t, err)
+			got := make([]byte, 1<<16)
+			count, _, err := listener.ReadFromUDPAddrPort(got)
+			if err != nil || !bytes.Equal(got[:count], sent) {
+				t.Errorf("of %d bytes %d arrive: %v", size, count, err)
+			}
+		}
+	}
+}
+
+// TestTableHardwareAcceleration has what a pod sends with a transmit time leave by ktsnd's DPDK port, past the kernel, and the link
+// leave to the device what devices can do: checksums and segmentation are not done for each packet on the way.
+func TestTableHardwareAcceleration(t *testing.T) {
+	l := ofTable(t)
+	l.checkTimed(t)
+	for _, own := range []*end{l.client, l.endpoint} {
+		features := featuresOf(t, own)
+		for _, name := range []string{"tx-checksumming", "scatter-gather", "tcp-segmentation-offload", "generic-segmentation-offload"} {
+			if !slices.Contains(features, name+": on") {
+				t.Errorf("%s has %s off: %q", own.name, name, features)
+			}
+		}
+	}
+}
+
+// featuresOf are the features of a link's interface that are not fixed, or are on.
+func featuresOf(t *testing.T, own *end) []string {
+	t.Helper()
+	var said bytes.Buffer
+	command := exec.Command("ethtool", "-k", own.name)
+	command.Stdout, command.Env = &said, append(os.Environ(), "LC_ALL=C")
+	started, err := process.Start(own.Namespace, "ethtool", command)
+	must(t, err)
+	must(t, started.Wait())
+	var all []string
+	for line := range strings.Lines(said.String()) {
+		all = append(all, strings.TrimSuffix(strings.TrimSpace(line), " [fixed]"))
+	}
+	return all
+}

@@ -1,0 +1,333 @@
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build insidevm
+
+package netns_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
+	"github.com/kubernetsn/kubernetsn/internal/bench/topology"
+	"github.com/kubernetsn/kubernetsn/internal/node/agent/encryption"
+	"github.com/kubernetsn/kubernetsn/internal/node/agent/network"
+	"github.com/kubernetsn/kubernetsn/internal/node/cni"
+	"github.com/kubernetsn/kubernetsn/internal/node/overlay"
+	"github.com/kubernetsn/kubernetsn/internal/node/security"
+	"github.com/kubernetsn/kubernetsn/internal/node/xfrm"
+	"github.com/kubernetsn/kubernetsn/internal/shared/clusterkey"
+	"github.com/kubernetsn/kubernetsn/internal/shared/control"
+)
+
+const linkMTU = 1500 - 50 - 37
+
+// linkNode is a node of a cluster of its own, with ktsnd, and the end of a link that requires encryption.
+type linkNode struct {
+	*topology.Namespace
+	lab            *encryptedLinkLab
+	name, cluster  string
+	address, inPod netip.Addr
+	pod            *topology.Namespace
+	options        *cni.LinkOptions
+	client         *control.Client
+	key            *clusterkey.Private
+	agent          *encryption.Reconciler
+	podInterface   string
+	socket         string
+	withheld       bool
+	plugged        *cni.Plugged
+}
+
+// encryptedLinkLab is two such nodes on a wire that somebody listens to.
+type encryptedLinkLab struct {
+	*secretLab
+	ends []*linkNode
+}
+
+func newEncryptedLinkLab(t *testing.T) *encryptedLinkLab {
+	t.Helper()
+	id, err := topology.NewID()
+	check(t, err)
+	l := &encryptedLinkLab{secretLab: &secretLab{t: t, now: time.Now()}}
+	l.wire = l.namespace(id.String() + "-wire")
+	check(t, l.wire.Do(func() error { return addBridge("wire") }))
+	for i, name := range []string{"a", "b"} {
+		n := &linkNode{Namespace: l.namespace(id.String() + "-" + name), lab: l, name: name, cluster: "of-" + name, pod: l.namespace(id.String() + "-pod-" + name),
+			address: netip.AddrFrom4([4]byte{192, 0, 2, byte(i + 1)}), inPod: netip.AddrFrom4([4]byte{10, 200, 0, byte(i)}), podInterface: "up" + name}
+		check(t, l.wire.Do(func() error { return plugNode(name, n.Path()) }))
+		check(t, n.Do(func() error { return errors.Join(up("lo"), giveAddress("phys0", n.address.String()+"/24", 1500)) }))
+		dir := t.TempDir()
+		n.options = &cni.LinkOptions{StateDir: dir, ControlSocket: filepath.Join(dir, "control.sock"), Uplink: "phys0", Patience: patience}
+		daemon := start(t, n.Namespace, "ktsnd", exec.Command(program(t, "ktsnd"), "--interface", "phys0", "--local-address", n.address.String(),
+			"--control", n.options.ControlSocket))
+		// An emulated processor takes a while where others are busy, too.
+		for end := time.Now().Add(3 * time.Minute); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
+			if _, err := os.Stat(n.options.ControlSocket); err == nil {
+				break
+			}
+		}
+		n.client = connect(t, daemon, n.options.ControlSocket)
+		n.key, err = clusterkey.New()
+		check(t, err)
+		n.start(dir)
+		n.openSocket(dir)
+		l.ends = append(l.ends, n)
+	}
+	return l
+}
+
+// openSocket lets the pod's applications reach ktsnd.
+func (n *linkNode) openSocket(dir string) {
+	n.socket = filepath.Join(dir, "app.sock")
+	check(n.lab.t, n.client.SocketAdd(n.lab.t.Context(), n.identity(), n.socket))
+}
+
+func (n *linkNode) identity() string { return "uid-" + n.name }
+
+func (n *linkNode) other() *linkNode {
+	if n.lab.ends[0] == n {
+		return n.lab.ends[1]
+	}
+	return n.lab.ends[0]
+}
+
+// start starts what the agent does for encryption.
+func (n *linkNode) start(dir string) {
+	witness := n.lab.t.TempDir()
+	n.agent = encryption.New(encryption.Reconciler{
+		Judge: &encryption.Judge{Node: n.name}, State: n.state, Links: n.links, Now: n.lab.time, Linger: keysLinger, Settle: time.Second, Changed: func() {},
+		Own: func(context.Context) (netip.Addr, error) { return n.address, nil }, Try: xfrm.Try,
+		OpenKernel: func() (encryption.Kernel, error) { return xfrm.Open(overlay.EncryptedPort) },
+		OpenKeys: func() (*security.Keyring, string, error) {
+			return security.Open(filepath.Join(dir, "keys"), witness, security.DefaultTimes, n.lab.time)
+		},
+		RemoveKeys: func() error { return security.Remove(filepath.Join(dir, "keys"), witness) },
+		Do: func(ctx context.Context, ask func(context.Context, encryption.Ktsnd) error) error {
+			return ask(ctx, n.client)
+		},
+		Retune: func(context.Context, []encryption.Tunnel) error { return nil },
+		MTU:    func(*network.Joined) int { return 0 }, Log: slog.New(slog.DiscardHandler),
+	})
+}
+
+// state is what the node's operator has said: by which keys to believe.
+func (n *linkNode) state() network.Cluster {
+	other := n.other()
+	return network.Cluster{Node: &v1alpha1.TSNNode{Spec: v1alpha1.TSNNodeSpec{ClusterKeys: []v1alpha1.ClusterKey{
+		{PublicKey: n.key.Public().String()}, {Cluster: other.cluster, PublicKey: other.key.Public().String()},
+	}}}}
+}
+
+// end is the node's end of the link as the hub has written it.
+func (n *linkNode) end() v1alpha1.LinkEnd {
+	made := v1alpha1.LinkEnd{Cluster: n.cluster, Node: n.name, NodeAddress: n.address.String()}
+	if own := n.agent.Judge.Announced(); len(own.Keys) > 0 && !n.withheld {
+		made.NodeKeys = &v1alpha1.LinkNodeKeys{Keys: own.Keys, Sender: own.Sender}
+		n.key.SignLinkNode(n.name, n.address.String(), made.NodeKeys)
+	}
+	return made
+}
+
+// links is the link as the hub has made it and the cluster's operator has admitted it.
+func (n *linkNode) links() ([]*v1alpha1.TSNLink, bool) {
+	return []*v1alpha1.TSNLink{{Spec: v1alpha1.TSNLinkSpec{
+		Encryption: v1alpha1.EncryptionRequired, Client: n.lab.ends[0].end(), Endpoint: n.lab.ends[1].end(),
+	}, Status: v1alpha1.TSNLinkStatus{Conditions: []metav1.Condition{{Type: v1alpha1.ConditionAdmitted, Status: metav1.ConditionTrue}}}}}, true
+}
+
+// says is how the node says that the link is encrypted.
+func (n *linkNode) says() encryption.LinkState {
+	here, there := n.end(), n.other().end()
+	return n.agent.Judge.Link(encryption.LinkRequired, &here, &there)
+}
+
+// plug plugs the node's end, as the agent does.
+func (n *linkNode) plug() {
+	n.lab.t.Helper()
+	other := n.other()
+	clientMAC, endpointMAC := cni.LinkMACs(uint32(v1alpha1.FirstLinkVNI))
+	if n.lab.ends[0] != n {
+		clientMAC, endpointMAC = endpointMAC, clientMAC
+	}
+	sandbox := cni.Sandbox{ContainerID: n.name, Identity: n.identity(), Netns: n.pod.Path()}
+	plan := &cni.LinkPlan{Sandbox: sandbox, Interface: n.podInterface, VNI: uint32(v1alpha1.FirstLinkVNI), MTU: linkMTU, Port: overlay.EncryptedPort, Encrypted: true,
+		Link: cni.Link{Addresses: []netip.Prefix{netip.PrefixFrom(n.inPod, 31)}, MAC: clientMAC.String(),
+			Peer: cni.LinkPeer{Addresses: []netip.Addr{other.inPod}, MAC: endpointMAC.String(), Node: other.address}}}
+	check(n.lab.t, n.Do(func() error { return cni.PlugLink(n.lab.t.Context(), n.options, plan) }))
+	n.plugged = &cni.Plugged{Sandbox: sandbox, Interface: n.podInterface, VNI: plan.VNI}
+}
+
+// look has the agents look, each in its node.
+func (l *encryptedLinkLab) look() {
+	l.t.Helper()
+	l.pass(time.Second)
+	for _, n := range l.ends {
+		check(l.t, n.Do(func() error {
+			_, err := n.agent.Reconcile(l.t.Context(), requestOfAll)
+			return err
+		}))
+	}
+}
+
+// sends tells whether kernel and ktsnd have keys for the other node.
+func (n *linkNode) sends() bool {
+	found := false
+	check(n.lab.t, n.Do(func() error {
+		kernel, err := xfrm.Open(overlay.EncryptedPort)
+		if err != nil {
+			return err
+		}
+		defer kernel.Close()
+		states, err := kernel.States()
+		for i := range states {
+			found = found || states[i].To == n.other().address
+		}
+		return err
+	}))
+	told, err := n.client.SecurityAssociations(n.lab.t.Context())
+	check(n.lab.t, err)
+	return found && len(told) == 1 && told[0].Generation > 0
+}
+
+func (n *linkNode) ping(count int) error {
+	command := exec.Command("ping", "-n", "-c", strconv.Itoa(count), "-i", "0.2", "-W", "2", "-M", "do", "-s", strconv.Itoa(linkMTU-28), n.other().inPod.String())
+	return n.pod.Do(func() error {
+		if output, err := command.CombinedOutput(); err != nil {
+			return fmt.Errorf("ping: %w: %s", err, output)
+		}
+		return nil
+	})
+}
+
+// onWire counts packets of ESP since the last look, and says of all that are not what they are.
+func (p *wireEnd) onWire() (sealed int, others []string) {
+	for _, frame := range p.frames() {
+		switch {
+		case isIPv4(frame, protocolESP):
+			sealed++
+		case isIPv4(frame, protocolUDP) || bytes.Contains(frame, []byte("kubernetsn")):
+			others = append(others, fmt.Sprintf("%x", frame[:min(len(frame), 64)]))
+		}
+	}
+	return sealed, others
+}
+
+// TestTheKernelEncryptsLinks has a link between clusters that requires encryption, plugged as the agent plugs it: ktsnd, tunnel and keys together.
+func TestTheKernelEncryptsLinks(t *testing.T) {
+	l := newEncryptedLinkLab(t)
+	a, b := l.ends[0], l.ends[1]
+	wire := l.tap("b")
+	l.look()
+	if is := a.says(); !strings.Contains(is.Silent, "node of-b/b has not announced keys yet") {
+		t.Errorf("before there are keys, node a says %+v", is)
+	}
+	a.plug()
+	b.plug()
+	if err := a.ping(1); err == nil {
+		t.Error("before there are keys, the ends reach each other")
+	}
+	a.talk(t, 5)
+	if sealed, others := wire.onWire(); sealed != 0 || len(others) != 0 {
+		t.Errorf("before there are keys, the wire carries %d packets of ESP and %q", sealed, others)
+	}
+	for end := time.Now().Add(20 * time.Second); !a.sends() || !b.sends(); time.Sleep(50 * time.Millisecond) {
+		if l.look(); time.Now().After(end) {
+			t.Fatalf("node a says %+v, node b %+v", a.says(), b.says())
+		}
+	}
+	if a.says() != (encryption.LinkState{}) || b.says() != (encryption.LinkState{}) {
+		t.Errorf("node a says %+v, node b %+v", a.says(), b.says())
+	}
+	t.Run("pings of the link's MTU and timed messages pass, and the wire carries ESP only", func(t *testing.T) {
+		const pings, messages = 5, 20
+		wire.onWire()
+		check(t, a.ping(pings))
+		listener, file := b.listen(t, messages)
+		a.talk(t, messages)
+		check(t, listener())
+		lines, err := os.ReadFile(file)
+		check(t, err)
+		if got := strings.Count(string(lines), "\n") - 1; got != messages {
+			t.Errorf("of %d timed messages %d came", messages, got)
+		}
+		status, err := a.client.Status(t.Context())
+		check(t, err)
+		if sealed, others := wire.onWire(); sealed < 2*pings+messages || len(others) != 0 || status.Counters.Sealed < messages {
+			t.Errorf("the wire carries %d packets of ESP, of which ktsnd has sealed %d, and %q", sealed, status.Counters.Sealed, others)
+		}
+	})
+	t.Run("a node whose keys are withdrawn is not heard, and nothing goes in clear", func(t *testing.T) {
+		a.withheld = true
+		for range int(keysLinger/time.Second) + 3 {
+			l.look()
+		}
+		if is := b.says(); is.Silent == "" || is.Clear != "" {
+			t.Errorf("node b says %+v", is)
+		}
+		wire.onWire()
+		if err := b.ping(1); err == nil {
+			t.Error("the ends still reach each other")
+		}
+		b.talk(t, 5)
+		if sealed, others := wire.onWire(); sealed != 0 || len(others) != 0 {
+			t.Errorf("the wire carries %d packets of ESP and %q", sealed, others)
+		}
+		status, err := b.client.Status(t.Context())
+		check(t, err)
+		if status.Counters.DropNoAssociation == 0 {
+			t.Error("ktsnd of node b has dropped nothing")
+		}
+	})
+	t.Run("an unplugged link leaves ktsnd nothing of its number", func(t *testing.T) {
+		for _, n := range l.ends {
+			check(t, n.Do(func() error { return cni.UnplugLink(t.Context(), n.options, n.plugged) }))
+			left, err := n.client.NetworkEncryptions(t.Context())
+			check(t, err)
+			if len(left) != 0 {
+				t.Errorf("ktsnd of node %s still encrypts %v", n.name, left)
+			}
+		}
+	})
+}
+
+// talk sends timed messages to the other end's pod.
+func (n *linkNode) talk(t *testing.T, count int) {
+	t.Helper()
+	talker := exec.Command(program(t, "tsnperf"), "talker", "--quiet", "--count", strconv.Itoa(count), "--cycle", "20ms", "--lead", "10ms",
+		"--to", netip.AddrPortFrom(n.other().inPod, talkPort).String())
+	talker.Env = append(os.Environ(), "LD_PRELOAD="+program(t, "libktsn.so"), "KTSN_SOCKET="+n.socket)
+	_ = start(t, n.pod, "talker", talker).Wait() // what became of the messages is looked at elsewhere
+}
+
+// listen takes timed messages in the pod; the function waits until all have come, or none comes any more.
+func (n *linkNode) listen(t *testing.T, count int) (wait func() error, file string) {
+	t.Helper()
+	readable, writable, err := os.Pipe()
+	check(t, err)
+	defer readable.Close()
+	file = filepath.Join(t.TempDir(), "listener.csv")
+	command := exec.Command(program(t, "tsnperf"), "listener", "--block", "--quiet", "--csv", file, "--ready-fd", "3", "--bind",
+		netip.AddrPortFrom(n.inPod, talkPort).String(), "--count", strconv.Itoa(count), "--first-timeout", "20s", "--idle-timeout", "5s")
+	command.ExtraFiles = []*os.File{writable}
+	listener := start(t, n.pod, "listener", command)
+	writable.Close()
+	check(t, readable.SetReadDeadline(time.Now().Add(patience)))
+	if _, err := readable.Read(make([]byte, 1)); err != nil {
+		t.Fatalf("the listener is not ready: %v; it says: %s", err, listener.Stderr())
+	}
+	return listener.Wait, file
+}

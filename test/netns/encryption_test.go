@@ -1,0 +1,359 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package netns_test
+
+import (
+	"crypto/aes"
+	"crypto/cipher"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os/exec"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/kubernetsn/kubernetsn/internal/bench/process"
+	"github.com/kubernetsn/kubernetsn/internal/bench/topology"
+	"github.com/kubernetsn/kubernetsn/internal/shared/control"
+)
+
+const (
+	// encryptedPort is the UDP port of VXLAN inside ESP.
+	encryptedPort = 4793
+	// firstSPI is that of generation 0.
+	firstSPI = 0x1000
+	protoESP = 50
+	ipBytes  = 20
+	etherAt  = 14
+	espHead  = 16
+	// innerTypeAt is where the EtherType of the inner frame stands behind the outer IP header.
+	innerTypeAt = 8 + 8 + 12
+)
+
+// associations are those of the generations from first on.
+func associations(first, count uint32) (all []control.SecurityAssociation) {
+	for generation := first; generation < first+count; generation++ {
+		all = append(all, association(generation))
+	}
+	return all
+}
+
+func association(generation uint32) control.SecurityAssociation {
+	one := control.SecurityAssociation{SPI: firstSPI + generation, Generation: generation}
+	for i := range one.Key {
+		one.Key[i] = byte(generation) + byte(i)
+	}
+	return one
+}
+
+// decrypter plays node b's kernel, which need not know ESP here: what comes for it is decrypted by Go's own AES-GCM and put onto
+// node b's bridge.
+type decrypter struct {
+	fd, bridge int
+	done       chan struct{}
+	// key is that of an SPI, as node b has it now.
+	key func(spi uint32) (control.AssociationKey, bool)
+
+	mu sync.Mutex
+	// last is the last number of each SPI, in the order of arrival.
+	last          map[uint32]uint32
+	opened, clear int
+	wrong         []string
+}
+
+func (l *lab) startDecrypter(t *testing.T) *decrypter {
+	t.Helper()
+	return l.startDecrypterBy(t, func(spi uint32) (control.AssociationKey, bool) { return association(spi - firstSPI).Key, true })
+}
+
+func (l *lab) startDecrypterBy(t *testing.T, key func(spi uint32) (control.AssociationKey, bool)) *decrypter {
+	t.Helper()
+	d := &decrypter{done: make(chan struct{}), last: map[uint32]uint32{}, key: key}
+	if err := l.NodeB.Do(d.open); err != nil {
+		t.Fatal(err)
+	}
+	go d.run()
+	t.Cleanup(func() {
+		d.stop()
+		unix.Close(d.fd)
+	})
+	return d
+}
+
+func (d *decrypter) open() error {
+	physical, err := net.InterfaceByName(topology.PhysicalInterface)
+	if err != nil {
+		return err
+	}
+	bridge, err := net.InterfaceByName(topology.BridgeName)
+	if err != nil {
+		return err
+	}
+	d.bridge = bridge.Index
+	if d.fd, err = unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0); err != nil {
+		return err
+	}
+	wait := unix.Timeval{Usec: 100_000}
+	return errors.Join(
+		unix.SetsockoptInt(d.fd, unix.SOL_PACKET, unix.PACKET_IGNORE_OUTGOING, 1),
+		unix.SetsockoptInt(d.fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, 8<<20),
+		unix.SetsockoptTimeval(d.fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &wait),
+		unix.Bind(d.fd, &unix.SockaddrLinklayer{Protocol: 0x0008, Ifindex: physical.Index})) // IPv4
+}
+
+func (d *decrypter) run() {
+	frame := make([]byte, 2048)
+	for {
+		n, _, err := unix.Recvfrom(d.fd, frame, 0)
+		if err == nil {
+			d.take(frame[:n])
+			continue
+		}
+		select {
+		case <-d.done:
+			return
+		default:
+		}
+	}
+}
+
+func (d *decrypter) stop() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	select {
+	case <-d.done:
+	default:
+		close(d.done)
+	}
+}
+
+func (d *decrypter) take(frame []byte) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if len(frame) < etherAt+ipBytes+espHead {
+		return
+	}
+	content := frame[etherAt+ipBytes:]
+	switch frame[etherAt+9] {
+	case unix.IPPROTO_UDP:
+		// What the kernel sends is the agent's to encrypt: here it asks for hardware addresses in clear.
+		if binary.BigEndian.Uint16(content[2:]) == topology.VXLANPort && len(content) > innerTypeAt+2 &&
+			binary.BigEndian.Uint16(content[innerTypeAt:]) != unix.ETH_P_ARP {
+			d.clear++
+		}
+	case protoESP:
+		inner, err := d.decrypt(content[:int(binary.BigEndian.Uint16(frame[etherAt+2:]))-ipBytes])
+		if err == nil {
+			err = unix.Sendto(d.fd, inner, 0, &unix.SockaddrLinklayer{Ifindex: d.bridge})
+		}
+		if err != nil {
+			d.wrong = append(d.wrong, err.Error())
+		}
+	}
+}
+
+// decrypt returns the Ethernet frame inside.
+func (d *decrypter) decrypt(esp []byte) ([]byte, error) {
+	spi, sequence := binary.BigEndian.Uint32(esp), binary.BigEndian.Uint32(esp[4:])
+	if sequence <= d.last[spi] {
+		return nil, fmt.Errorf("SPI %#x: number %d comes after %d", spi, sequence, d.last[spi])
+	}
+	d.last[spi] = sequence
+	key, known := d.key(spi)
+	if !known {
+		return nil, fmt.Errorf("SPI %#x, number %d: node b has no such key", spi, sequence)
+	}
+	block, err := aes.NewCipher(key[:16])
+	if err != nil {
+		return nil, err
+	}
+	gcm, err := cipher.NewGCM(block)
+	if err != nil {
+		return nil, err
+	}
+	nonce := append(append([]byte{}, key[16:]...), esp[8:16]...)
+	text, err := gcm.Open(nil, nonce, esp[espHead:], esp[:8])
+	if err != nil {
+		return nil, fmt.Errorf("SPI %#x, number %d: %w", spi, sequence, err)
+	}
+	datagram := text[:len(text)-2-int(text[len(text)-2])]
+	if text[len(text)-1] != unix.IPPROTO_UDP || binary.BigEndian.Uint16(datagram[2:]) != encryptedPort ||
+		binary.BigEndian.Uint32(datagram[12:])>>8 != topology.VNI {
+		return nil, fmt.Errorf("SPI %#x, number %d: inside is %x", spi, sequence, datagram[:16])
+	}
+	d.opened++
+	return datagram[16:], nil
+}
+
+// check returns how many frames were decrypted, and under how many SPIs.
+func (d *decrypter) check(t *testing.T) (opened, spis int) {
+	t.Helper()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, what := range d.wrong {
+		t.Error(what)
+	}
+	if d.clear != 0 {
+		t.Errorf("%d frames came in clear", d.clear)
+	}
+	return d.opened, len(d.last)
+}
+
+// startEncrypting is startDaemon of a network that requires encryption, told in the order in which the agent tells it.
+func (l *lab) startEncrypting(t *testing.T, keys []control.SecurityAssociation) (*process.Process, *control.Client) {
+	t.Helper()
+	daemon := start(t, l.NodeA, "ktsnd", exec.Command(program(t, "ktsnd"), l.daemonArguments()...))
+	client := connect(t, daemon, l.control)
+	if err := errors.Join(client.SetNetworkEncryption(t.Context(), topology.VNI, control.EncryptionRequired),
+		client.SetSecurityAssociations(t.Context(), topology.NodeAddressB, keys)); err != nil {
+		t.Fatal(err)
+	}
+	l.attach(t, client, daemon)
+	return daemon, client
+}
+
+func TestEncryptedMessagesComeAtTheirTimesAndNoneInClear(t *testing.T) {
+	const count = 1000
+	lab := newLab(t)
+	_, client := lab.startEncrypting(t, associations(1, 3))
+	decrypter := lab.startDecrypter(t)
+	running := lab.startFlow(t, "--cycle", "1ms", "--lead", "5ms", "--size", "200", "--count", strconv.Itoa(count))
+	left(t, client, count)
+	var total sum
+	total.add(settled(t, client))
+	if err := finish(t, running.talker); err != nil {
+		t.Error(err)
+	}
+	running.drain(t)
+	running.checkNoneLost(t, total)
+	if opened, spis := decrypter.check(t); opened != count || spis != 1 {
+		t.Errorf("%d messages were decrypted, by %d associations", opened, spis)
+	}
+	state, err := client.SecurityAssociations(t.Context())
+	if err != nil || len(state) != 1 || state[0].Generation != 1 || state[0].Sequence < count || state[0].AssociationsLeft != 2 {
+		t.Errorf("ktsnd seals by %+v, %v", state, err)
+	}
+	said := lab.ask(t, "status")
+	key := association(1).Key
+	if !strings.Contains(said, "VNI 42: required") || !strings.Contains(said, "to 192.0.2.2: SPI 0x1001, generation 1, ") ||
+		strings.Contains(strings.ToLower(said), hex.EncodeToString(key[:8])) {
+		t.Errorf("ktsn status says:\n%s", said)
+	}
+}
+
+// TestNoNumberComesTwiceWhoeverSends gives each ktsnd the same list, as an agent that knows of nothing would.
+func TestNoNumberComesTwiceWhoeverSends(t *testing.T) {
+	lab := newLab(t)
+	list := associations(1, 8)
+	daemon, client := lab.startEncrypting(t, list)
+	decrypter := lab.startDecrypter(t)
+	running := lab.startFlow(t, "--cycle", "500us", "--lead", "20ms")
+	var total sum
+	for life := range 6 {
+		served(t, client, 100)
+		total.add(counters(t, client))
+		if life%2 == 0 {
+			kill(t, daemon)
+			daemon, client = lab.startEncrypting(t, list)
+		} else {
+			daemon, client = lab.takeOver(t, daemon)
+		}
+		state, err := client.SecurityAssociations(t.Context())
+		if err != nil || len(state) != 1 || state[0].Generation != uint32(life)+2 {
+			t.Errorf("ktsnd number %d seals by %+v, %v", life+2, state, err)
+		}
+	}
+	served(t, client, 100)
+	total.add(running.end(t, client))
+	running.checkConserved(t, total)
+	if opened, spis := decrypter.check(t); opened < 700 || spis != 7 {
+		t.Errorf("%d messages were decrypted, by %d associations", opened, spis)
+	}
+}
+
+func TestWithoutAKeyNothingOfARequiredNetworkLeaves(t *testing.T) {
+	lab := newLab(t)
+	_, client := lab.startEncrypting(t, nil)
+	decrypter := lab.startDecrypter(t)
+	running := lab.startFlow(t, "--cycle", "1ms")
+	await(t, client, "messages are dropped", func(c control.Counters) bool { return c.DropNoAssociation >= 50 })
+	if err := client.SetSecurityAssociations(t.Context(), topology.NodeAddressB, associations(1, 1)); err != nil {
+		t.Fatal(err)
+	}
+	left(t, client, 50)
+	running.end(t, client)
+	if opened, _ := decrypter.check(t); opened < 50 {
+		t.Errorf("%d messages were decrypted", opened)
+	}
+}
+
+func TestAnOlderKtsndDoesNotTakeOverWhatRequiresEncryption(t *testing.T) {
+	lab := newLab(t)
+	_, client := lab.startEncrypting(t, associations(1, 2))
+	for _, request := range []string{`{"version":1,"request":"take-over","records":5,"boot-id":"","born-ns":0}`, `{"version":1,"request":"hand-over"}`} {
+		said := lab.askRaw(t, request)
+		if !strings.Contains(said, "must be at least 6 while a network requires encryption") {
+			t.Errorf("%s: %s", request, said)
+		}
+	}
+	if _, err := client.Status(t.Context()); err != nil {
+		t.Error(err)
+	}
+}
+
+// askRaw sends a request as it is to ktsnd.
+func (l *lab) askRaw(t *testing.T, request string) string {
+	t.Helper()
+	conn, err := net.Dial("unixpacket", l.control)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if err := conn.SetDeadline(time.Now().Add(patience)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := conn.Write([]byte(request)); err != nil {
+		t.Fatal(err)
+	}
+	reply := make([]byte, 64<<10)
+	n, err := conn.Read(reply)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(reply[:n])
+}
+
+// TestBadRequestsOfEncryptionChangeNothing is about what only a running ktsnd can refuse.
+func TestBadRequestsOfEncryptionChangeNothing(t *testing.T) {
+	lab := newLab(t)
+	_, client := lab.startEncrypting(t, associations(5, 2))
+	for name, test := range map[string]struct {
+		peer  netip.Addr
+		list  []control.SecurityAssociation
+		words string
+	}{
+		"of its own address": {topology.NodeAddressA, associations(9, 1), "local node's own address"},
+		"of old generations": {topology.NodeAddressB, associations(1, 2), "the newest generation is 2, and 5 is in use"},
+		"out of order":       {topology.NodeAddressB, []control.SecurityAssociation{association(8), association(7)}, "ascending order"},
+		"of another key": {topology.NodeAddressB, []control.SecurityAssociation{{SPI: firstSPI + 5, Generation: 5}},
+			"in use with another spi or key"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if err := client.SetSecurityAssociations(t.Context(), test.peer, test.list); err == nil || !strings.Contains(err.Error(), test.words) {
+				t.Errorf("ktsnd says %v", err)
+			}
+		})
+	}
+	state, err := client.SecurityAssociations(t.Context())
+	if err != nil || len(state) != 1 || state[0].Generation != 5 || state[0].AssociationsLeft != 1 {
+		t.Errorf("ktsnd seals by %+v, %v", state, err)
+	}
+}

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package operator
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
+)
+
+// linkOfHub is one from a pod of the cluster to one elsewhere.
+func linkOfHub(namespace, service, uid, node string) *v1alpha1.TSNLink {
+	return &v1alpha1.TSNLink{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: service + "-0123456789-hub", Labels: map[string]string{v1alpha1.LinkMakerLabel: v1alpha1.MakerFederator}},
+		Spec: v1alpha1.TSNLinkSpec{Service: service, VNI: v1alpha1.LastLinkVNI,
+			Client: v1alpha1.LinkEnd{Namespace: namespace, Pod: "client", UID: uid, Node: node, NodeAddress: "192.0.2.1", Interface: "up", Addresses: []string{"10.214.0.0/31"}},
+			Endpoint: v1alpha1.LinkEnd{Namespace: namespace, Pod: "far", UID: "far", Cluster: "west", Node: "far", NodeAddress: "192.0.2.2", Interface: "down5000",
+				Addresses: []string{"10.214.0.1/31"}}},
+	}
+}
+
+func TestTheOperatorAdmitsALinkOfAHubAsLongAsAPodAsksForIt(t *testing.T) {
+	ctx := needOperator(t)
+	lab := newLinkLab(ctx, t, "links-admitted", newService("s", "10.214.0.0/24"))
+	from := lab.pod(t, "client", 0, clientOf("s"), false)
+	link := linkOfHub(lab.namespace, "s", string(from.UID), from.Spec.NodeName)
+	create(ctx, t, link)
+	admitted := func(status metav1.ConditionStatus, sentence string) {
+		t.Helper()
+		eventually(ctx, t, func() error {
+			if err := get(ctx, link); err != nil {
+				return err
+			}
+			is := meta.FindStatusCondition(link.Status.Conditions, v1alpha1.ConditionAdmitted)
+			if is == nil || is.Status != status || is.ObservedGeneration != link.Generation || !strings.Contains(is.Message, sentence) {
+				return fmt.Errorf("it says %+v, want %s, %q", is, status, sentence)
+			}
+			return nil
+		})
+	}
+	admitted(metav1.ConditionTrue, "")
+	routes := func(list string) {
+		t.Helper()
+		if err := admin.Patch(ctx, link, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"client":{"routes":`+list+`}}}`))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	routes(`["10.0.0.0/8"]`)
+	admitted(metav1.ConditionFalse, "route 10.0.0.0/8 leads to no address of links of TSNService links-admitted/s, and is not in its spec.routes")
+	routes("null")
+	admitted(metav1.ConditionTrue, "")
+	if err := admin.Patch(ctx, from, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"client.kubernetsn.io/s":null}}}`))); err != nil {
+		t.Fatal(err)
+	}
+	admitted(metav1.ConditionFalse, "the client, pod links-admitted/client: its labels do not ask TSNService links-admitted/s for interface up")
+}
+
+func TestNobodyButTheOperatorMakesItsLinks(t *testing.T) {
+	ctx := needPolicy(t)
+	const itsAlone = "is ktsn-operator's, which alone makes and changes such"
+	link := linkOfHub("default", "nothing", "nobody", "nowhere")
+	create(ctx, t, link)
+	pretended := link.DeepCopy()
+	pretended.Name, pretended.ResourceVersion, pretended.UID = "nothing-pretended", "", ""
+	pretended.Labels[v1alpha1.LinkMakerLabel] = v1alpha1.MakerOperator
+	if err := says(admin.Create(ctx, pretended, client.DryRunAll), itsAlone); err != nil {
+		t.Error(err)
+	}
+	label := []byte(`{"metadata":{"labels":{"kubernetsn.io/link-maker":"operator"}}}`)
+	if err := says(admin.Patch(ctx, link.DeepCopy(), client.RawPatch(types.MergePatchType, label), client.DryRunAll), itsAlone); err != nil {
+		t.Error(err)
+	}
+}
+
+// The clients of this test may do all: what is refused, a policy refuses.
+func TestNobodyButTheOperatorAdmitsALink(t *testing.T) {
+	ctx := needPolicy(t)
+	link := linkOfHub("default", "nothing-to-admit", "nobody", "nowhere")
+	create(ctx, t, link)
+	agent, err := agentOf("nowhere")
+	if err != nil {
+		t.Fatal(err)
+	}
+	operator, err := client.New(operatorsAccount(), client.Options{Scheme: scheme})
+	if err != nil {
+		t.Fatal(err)
+	}
+	conditions := func(admitted string) client.Patch {
+		const one = `{"type":%q,"status":%q,"reason":"Test","message":"","lastTransitionTime":"2026-11-28T08:00:00Z"}`
+		text := fmt.Sprintf(one, v1alpha1.ConditionEndpointPlugged, "True")
+		if admitted != "" {
+			text += "," + fmt.Sprintf(one, v1alpha1.ConditionAdmitted, admitted)
+		}
+		return client.RawPatch(types.MergePatchType, []byte(`{"status":{"conditions":[`+text+`]}}`))
+	}
+	const operators = "the condition Admitted of a TSNLink is for ktsn-operator to say"
+	if err := says(admin.Status().Patch(ctx, link.DeepCopy(), conditions("True"), client.DryRunAll), operators); err != nil {
+		t.Errorf("somebody who brings it: %v", err)
+	}
+	// Two policies refuse it, and either may be named.
+	if err := says(agent.Status().Patch(ctx, link.DeepCopy(), conditions("True"), client.DryRunAll), "denied request"); err != nil {
+		t.Errorf("an agent: %v", err)
+	}
+	if err := says(admin.Status().Patch(ctx, link.DeepCopy(), conditions(""), client.DryRunAll), ""); err != nil {
+		t.Errorf("another condition: %v", err)
+	}
+	if err := operator.Status().Patch(ctx, link.DeepCopy(), conditions("False")); err != nil {
+		t.Fatalf("the operator: %v", err)
+	}
+	for what, test := range map[string]struct{ admitted, sentence string }{
+		"another word": {"True", operators}, "a removed one": {"", operators}, "the same word": {"False", ""},
+	} {
+		if err := says(admin.Status().Patch(ctx, link.DeepCopy(), conditions(test.admitted), client.DryRunAll), test.sentence); err != nil {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+}
