@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package api
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	tsn "github.com/kubernetsn/kubernetsn/api/v1alpha1"
+	"github.com/kubernetsn/kubernetsn/federator/internal/hub"
+	"github.com/kubernetsn/kubernetsn/federator/internal/spread"
+	"github.com/kubernetsn/kubernetsn/internal/shared/federation"
+)
+
+type joinInput struct{ Body federation.JoinRequest }
+
+type unjoinInput struct {
+	Name  string `path:"name" maxLength:"48" doc:"Name of the cluster."`
+	Force bool   `query:"force" doc:"Remove the cluster although workloads are on it alone. They stay on it, and belong to it alone."`
+}
+
+type certificateInput struct {
+	Name string `path:"name" maxLength:"48" doc:"Name of the cluster."`
+	Body federation.CertificateRequest
+}
+
+func (a *API) registerClusters(to huma.API) {
+	tags := []string{"clusters"}
+	serve(a, to, huma.Operation{OperationID: "list-clusters", Method: http.MethodGet, Path: "/api/v1/clusters", Tags: tags, Summary: "The members"},
+		func(ctx context.Context, s *session, _ *struct{}) (*federation.Clusters, error) {
+			return s.clusters.List(ctx)
+		})
+	serve(a, to, huma.Operation{
+		OperationID: "join-cluster", Method: http.MethodPost, Path: "/api/v1/clusters", Tags: tags, Summary: "Make a cluster a member",
+		DefaultStatus: http.StatusCreated, Errors: []int{http.StatusConflict},
+	}, func(ctx context.Context, s *session, input *joinInput) (*federation.Joined, error) {
+		return s.clusters.Join(ctx, &input.Body)
+	})
+	serve(a, to, huma.Operation{
+		OperationID: "certify-agent", Method: http.MethodPost, Path: "/api/v1/clusters/{name}/certificate", Tags: tags,
+		Summary: "Have the certificate of a member's agent signed", Errors: []int{http.StatusGatewayTimeout},
+	}, func(ctx context.Context, s *session, input *certificateInput) (*federation.Certificate, error) {
+		return s.clusters.Certificate(ctx, input.Name, &input.Body)
+	})
+	serve(a, to, huma.Operation{
+		OperationID: "unjoin-cluster", Method: http.MethodDelete, Path: "/api/v1/clusters/{name}", Tags: tags, Summary: "Drain and remove a member",
+		Errors: []int{http.StatusNotFound, http.StatusConflict, http.StatusGatewayTimeout},
+	}, unjoin)
+}
+
+// unjoin drains a member and removes it.
+func unjoin(ctx context.Context, s *session, input *unjoinInput) (*federation.Unjoined, error) {
+	cluster, err := s.clusters.Get(ctx, input.Name)
+	if err != nil {
+		return nil, err
+	}
+	shared, alone, err := s.workloads.On(ctx, input.Name)
+	if err != nil {
+		return nil, err
+	}
+	if len(alone) > 0 && !input.Force {
+		return nil, hub.Faultf(http.StatusConflict, "workloads are on cluster %s alone: %s; move or delete them, or leave them there with force", input.Name, spread.Names(alone))
+	}
+	told := &federation.Unjoined{Cluster: input.Name, Drained: []string{}, Left: []string{}}
+	if input.Force {
+		told.Left = append(append(told.Left, alone...), shared...)
+	} else {
+		told.Drained = append(told.Drained, shared...)
+		if err := s.workloads.Drain(ctx, input.Name, shared); err != nil {
+			return nil, err
+		}
+	}
+	kept, err := s.clusters.Remove(ctx, cluster)
+	if err != nil {
+		return nil, err
+	}
+	told.Message = "Karmada removes cluster " + input.Name + "; what was left on it stays there, and belongs to it alone"
+	if len(kept) > 0 {
+		told.Message += fmt.Sprintf("; it has not removed its ends of links over clusters: remove there, if it has them, the TSNLinks %s; "+
+			"`kubectl delete tsnlinks -A -l %s=%s` removes there all that the hub has made", spread.Names(kept), tsn.LinkMakerLabel, tsn.MakerFederator)
+	}
+	return told, nil
+}

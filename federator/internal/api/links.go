@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package api
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/kubernetsn/kubernetsn/federator/internal/services"
+	"github.com/kubernetsn/kubernetsn/internal/shared/federation"
+)
+
+type linksInput struct {
+	Namespace string `query:"namespace" maxLength:"63" doc:"Only what is in this namespace."`
+	Service   string `query:"service" maxLength:"30" doc:"Only the service with this name and its links."`
+}
+
+func (a *API) registerLinks(to huma.API) {
+	serve(a, to, huma.Operation{
+		OperationID: "list-links", Method: http.MethodGet, Path: "/api/v1/links", Tags: []string{"views"},
+		Summary: "Services over clusters, and the links that no cluster makes alone",
+	}, func(ctx context.Context, s *session, input *linksInput) (*federation.Links, error) {
+		return services.List(ctx, s.kept, input.Namespace, input.Service)
+	})
+}

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package clusters
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/karmada-io/karmada/pkg/apis/cluster/v1alpha1"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kubernetsn/kubernetsn/federator/internal/hub"
+	"github.com/kubernetsn/kubernetsn/internal/shared/federation"
+)
+
+// Service answers for one caller.
+type Service struct {
+	// Client acts as the caller.
+	Client client.Client
+	// Own acts as the federator. It is used for agents that ask for their first certificate, who may do nothing at the hub.
+	Own client.Client
+	// User is the caller.
+	User authenticationv1.UserInfo
+	// Server and CA are how agents reach the hub.
+	Server string
+	CA     []byte
+	// Now is the time.
+	Now func() time.Time
+}
+
+// List returns all clusters.
+func (s *Service) List(ctx context.Context) (*federation.Clusters, error) {
+	var list v1alpha1.ClusterList
+	if err := s.Client.List(ctx, &list); err != nil {
+		return nil, fmt.Errorf("list the clusters: %w", err)
+	}
+	all := &federation.Clusters{Items: []federation.Cluster{}}
+	for i := range list.Items {
+		all.Items = append(all.Items, Describe(&list.Items[i], s.pin(ctx, &list.Items[i])))
+	}
+	return all, nil
+}
+
+// pin tells whether what the hub knows of a cluster is of the authority that was given. Who may not read the cluster's credentials does
+// not learn it.
+func (s *Service) pin(ctx context.Context, cluster *v1alpha1.Cluster) string {
+	pinned, reference := cluster.Annotations[federation.FingerprintAnnotation], cluster.Spec.SecretRef
+	if pinned == "" || reference == nil {
+		return federation.PinUnknown
+	}
+	var secret corev1.Secret
+	if err := s.Client.Get(ctx, types.NamespacedName{Namespace: reference.Namespace, Name: reference.Name}, &secret); err != nil {
+		return federation.PinUnknown
+	}
+	return comparePin(pinned, secret.Data[v1alpha1.SecretCADataKey])
+}
+
+// Describe is a cluster as it is told.
+func Describe(cluster *v1alpha1.Cluster, pin string) federation.Cluster {
+	told := federation.Cluster{
+		Name: cluster.Name, Mode: string(cluster.Spec.SyncMode), Ready: string(metav1.ConditionUnknown), Message: "the cluster has not reported yet",
+		KubernetesVersion: cluster.Status.KubernetesVersion, Region: cluster.Spec.Region, Labels: cluster.Labels,
+		Fingerprint: cluster.Annotations[federation.FingerprintAnnotation], Pin: pin, Leaving: hub.Leaving(cluster),
+	}
+	if ready := meta.FindStatusCondition(cluster.Status.Conditions, v1alpha1.ClusterConditionReady); ready != nil {
+		told.Ready, told.Message = string(ready.Status), ready.Message
+		if ready.Status == metav1.ConditionTrue {
+			told.Message = ""
+		}
+	}
+	if nodes := cluster.Status.NodeSummary; nodes != nil {
+		told.Nodes, told.NodesReady = nodes.TotalNum, nodes.ReadyNum
+	}
+	return told
+}
+
+// Require reads clusters that must be there and stay.
+func Require(ctx context.Context, c client.Client, names []string) error {
+	for _, name := range names {
+		var cluster v1alpha1.Cluster
+		err := c.Get(ctx, types.NamespacedName{Name: name}, &cluster)
+		switch {
+		case apierrors.IsNotFound(err):
+			return hub.Faultf(http.StatusUnprocessableEntity, "there is no cluster %s; `ktsn fed clusters` lists them", name)
+		case err != nil:
+			return fmt.Errorf("look at cluster %s: %w", name, err)
+		case hub.Leaving(&cluster):
+			return hub.Faultf(http.StatusConflict, "cluster %s is being removed", name)
+		}
+	}
+	return nil
+}

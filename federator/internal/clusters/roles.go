@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package clusters
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/karmada-io/karmada/pkg/apis/cluster/v1alpha1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kubernetsn/kubernetsn/federator/internal/hub"
+	"github.com/kubernetsn/kubernetsn/internal/shared/federation"
+)
+
+// agentRoles are the rights of a cluster's agent at the hub, under the names that `karmadactl register` gives them. They are of
+// less extent: the agent makes and changes no Cluster, since its own is there before it as it wants it, and gives the hub no Secrets. Karmada's API server
+// takes changes of all of a Cluster with its status, so that this keeps an agent from mistakes, and not from lies.
+func agentRoles(cluster string) []client.Object {
+	name := fmt.Sprintf("system:karmada:%s:agent", cluster)
+	own := []string{cluster}
+	return []client.Object{
+		&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name}, Rules: []rbacv1.PolicyRule{
+			{APIGroups: []string{"cluster.karmada.io"}, Resources: []string{"clusters"}, ResourceNames: own, Verbs: []string{"get", "delete"}},
+			{APIGroups: []string{"cluster.karmada.io"}, Resources: []string{"clusters"}, Verbs: []string{"list", "watch"}},
+			{APIGroups: []string{"cluster.karmada.io"}, Resources: []string{"clusters/status"}, ResourceNames: own, Verbs: []string{"update"}},
+			{APIGroups: []string{"config.karmada.io"}, Resources: []string{"resourceinterpreterwebhookconfigurations", "resourceinterpretercustomizations"},
+				Verbs: []string{"get", "list", "watch"}},
+			{APIGroups: []string{""}, Resources: []string{"namespaces"}, Verbs: []string{"get"}},
+			{APIGroups: []string{"certificates.k8s.io"}, Resources: []string{"certificatesigningrequests"}, Verbs: []string{"get", "create"}},
+			{APIGroups: []string{""}, Resources: []string{"services"}, Verbs: []string{"list", "watch"}},
+			{APIGroups: []string{""}, Resources: []string{"events"}, Verbs: []string{"patch", "create", "update"}},
+		}},
+		&rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: name}, RoleRef: reference("ClusterRole", name), Subjects: agent(cluster)},
+		&rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: hub.ExecutionNamespace(cluster), Name: name + "-work"}, Rules: []rbacv1.PolicyRule{
+			{APIGroups: []string{"work.karmada.io"}, Resources: []string{"works"}, Verbs: []string{"get", "create", "list", "watch", "update", "delete"}},
+			{APIGroups: []string{"work.karmada.io"}, Resources: []string{"works/status"}, Verbs: []string{"patch", "update"}},
+		}},
+		&rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: hub.ExecutionNamespace(cluster), Name: name + "-work"},
+			RoleRef: reference("Role", name+"-work"), Subjects: agent(cluster)},
+		// Its sign of life, and the lease of its replicas. In the namespaces of others it could take those of the hub's own programs.
+		&rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: hub.ClusterNamespace, Name: name + "-lease"}, Rules: []rbacv1.PolicyRule{
+			{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, Verbs: []string{"create"}},
+			{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, ResourceNames: []string{cluster, "karmada-agent-" + cluster}, Verbs: []string{"get", "update"}},
+		}},
+		&rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: hub.ClusterNamespace, Name: name + "-lease"},
+			RoleRef: reference("Role", name+"-lease"), Subjects: agent(cluster)},
+	}
+}
+
+func reference(kind, name string) rbacv1.RoleRef {
+	return rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: kind, Name: name}
+}
+
+func agent(cluster string) []rbacv1.Subject {
+	return []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: federation.AgentUser + cluster}}
+}
+
+// ensureRoles makes them. They go with the Cluster, when its agent has cleaned up.
+func (s *Service) ensureRoles(ctx context.Context, cluster *v1alpha1.Cluster) error {
+	for _, object := range agentRoles(cluster.Name) {
+		object.SetLabels(map[string]string{hub.SystemLabel: hub.SystemValue, federation.ManagedBy: federation.Manager})
+		object.SetOwnerReferences(ownedBy(cluster))
+		err := s.Client.Create(ctx, object)
+		if apierrors.IsAlreadyExists(err) {
+			err = s.Client.Update(ctx, object)
+		}
+		if err != nil {
+			return fmt.Errorf("give rights to the agent of cluster %s: %w", cluster.Name, err)
+		}
+	}
+	return nil
+}

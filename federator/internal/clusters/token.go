@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package clusters
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/karmada-io/karmada/pkg/apis/cluster/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kubernetsn/kubernetsn/federator/internal/hub"
+	"github.com/kubernetsn/kubernetsn/internal/shared/federation"
+)
+
+// Bootstrap tokens are Kubernetes' own: Secrets of this type in kube-system, which its controllers remove when they have expired.
+const (
+	tokenNamespace = "kube-system"
+	tokenType      = corev1.SecretType("bootstrap.kubernetes.io/token")
+	// tokenGroup, with the name of a cluster behind it, is that of who has a token for the cluster's agent. The group has no rights at the hub. That
+	// of Karmada's own tokens may ask for the certificates of all agents, and Karmada approves them.
+	tokenGroup = "system:bootstrappers:kubernetsn:"
+	// tokenUser, with the token's id behind it, is what Kubernetes calls who has one.
+	tokenUser = "system:bootstrap:"
+	// tokenName, with the token's id behind it, is the Secret of one.
+	tokenName = "bootstrap-token-"
+	// tokenLife is for how long an agent can get its first certificate.
+	tokenLife = time.Hour
+	// clusterLabel of a token names the cluster for which it was made.
+	clusterLabel = "federation.kubernetsn.io/cluster"
+)
+
+// bootstrap makes a token by which the agent of a cluster gets its first certificate. It goes with the Cluster.
+func (s *Service) bootstrap(ctx context.Context, member *v1alpha1.Cluster) (*federation.Bootstrap, error) {
+	// Its form is [a-z0-9]{6}.[a-z0-9]{16}. The text has 26 letters of 32 kinds, 128 bits.
+	text := strings.ToLower(rand.Text())
+	cluster, id, secret := member.Name, text[:6], text[6:22]
+	expires := s.Now().Add(tokenLife).UTC().Truncate(time.Second)
+	object := &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: tokenNamespace, Name: tokenName + id, OwnerReferences: ownedBy(member),
+			Labels: map[string]string{clusterLabel: cluster, federation.ManagedBy: federation.Manager},
+		},
+		Type: tokenType,
+		StringData: map[string]string{
+			"token-id": id, "token-secret": secret, "expiration": expires.Format(time.RFC3339), "auth-extra-groups": tokenGroup + cluster,
+			"usage-bootstrap-authentication": "true",
+			"description":                    "for the agent of cluster " + cluster,
+		},
+	}
+	if err := s.Client.Create(ctx, object); err != nil {
+		return nil, fmt.Errorf("make a token for the agent of cluster %s: %w", cluster, err)
+	}
+	return &federation.Bootstrap{Server: s.Server, CA: string(s.CA), Token: id + "." + secret, ExpiresAt: expires}, nil
+}
+
+// enrolling tells for which cluster's agent the caller has a token, and whether the caller has one.
+func (s *Service) enrolling() (cluster string, is bool) {
+	for _, group := range s.User.Groups {
+		if cluster, is = strings.CutPrefix(group, tokenGroup); is && strings.HasPrefix(s.User.Username, tokenUser) {
+			return cluster, true
+		}
+	}
+	return "", false
+}
+
+// spend removes the caller's token, which nobody else has used then.
+func (s *Service) spend(ctx context.Context) error {
+	id := strings.TrimPrefix(s.User.Username, tokenUser)
+	err := s.Own.Delete(ctx, &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: tokenNamespace, Name: tokenName + id}})
+	if apierrors.IsNotFound(err) {
+		return hub.Faultf(http.StatusForbidden, "the token was used already, and is good for one certificate; `ktsn fed join` gives another")
+	}
+	if err != nil {
+		return fmt.Errorf("remove the token: %w", err)
+	}
+	return nil
+}

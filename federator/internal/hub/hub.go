@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package hub
+
+import (
+	"fmt"
+
+	"github.com/karmada-io/karmada/pkg/apis/cluster/v1alpha1"
+	policyv1alpha1 "github.com/karmada-io/karmada/pkg/apis/policy/v1alpha1"
+	workv1alpha1 "github.com/karmada-io/karmada/pkg/apis/work/v1alpha1"
+	workv1alpha2 "github.com/karmada-io/karmada/pkg/apis/work/v1alpha2"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	inventory "sigs.k8s.io/cluster-inventory-api/apis/v1alpha1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+
+	tsn "github.com/kubernetsn/kubernetsn/api/v1alpha1"
+)
+
+// Scheme has the types of all that is read and written at the hub.
+func Scheme() (*runtime.Scheme, error) {
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{
+		clientgoscheme.AddToScheme, v1alpha1.Install, policyv1alpha1.Install, workv1alpha1.Install, workv1alpha2.Install, inventory.AddToScheme,
+		tsn.AddToScheme,
+	} {
+		if err := add(scheme); err != nil {
+			return nil, fmt.Errorf("know the types of the hub: %w", err)
+		}
+	}
+	return scheme, nil
+}
+
+// Hub is the hub's API server.
+type Hub struct {
+	// Own acts as the federator.
+	Own client.WithWatch
+
+	config *rest.Config
+	scheme *runtime.Scheme
+	mapper meta.RESTMapper
+}
+
+// Open prepares the work with an API server. It asks nothing yet.
+func Open(config *rest.Config) (*Hub, error) {
+	scheme, err := Scheme()
+	if err != nil {
+		return nil, err
+	}
+	config = rest.CopyConfig(config)
+	// The API server shares its work out among users itself.
+	config.QPS = -1
+	httpClient, err := rest.HTTPClientFor(config)
+	if err != nil {
+		return nil, fmt.Errorf("prepare the work with the hub: %w", err)
+	}
+	mapper, err := apiutil.NewDynamicRESTMapper(config, httpClient)
+	if err != nil {
+		return nil, fmt.Errorf("prepare the work with the hub: %w", err)
+	}
+	h := &Hub{config: config, scheme: scheme, mapper: mapper}
+	h.Own, err = client.NewWithWatch(config, client.Options{Scheme: scheme, Mapper: mapper, HTTPClient: httpClient})
+	if err != nil {
+		return nil, fmt.Errorf("prepare the work with the hub: %w", err)
+	}
+	return h, nil
+}
+
+// Config is how the federator itself reaches the hub.
+func (h *Hub) Config() *rest.Config { return rest.CopyConfig(h.config) }
+
+// Impersonated is how the hub is reached as a user.
+func (h *Hub) Impersonated(user authenticationv1.UserInfo) *rest.Config {
+	config := h.Config()
+	extra := make(map[string][]string, len(user.Extra))
+	for key, values := range user.Extra {
+		extra[key] = values
+	}
+	config.Impersonate = rest.ImpersonationConfig{UserName: user.Username, UID: user.UID, Groups: user.Groups, Extra: extra}
+	return config
+}
+
+// As acts as a user.
+func (h *Hub) As(user authenticationv1.UserInfo) (client.WithWatch, error) {
+	made, err := client.NewWithWatch(h.Impersonated(user), client.Options{Scheme: h.scheme, Mapper: h.mapper})
+	if err != nil {
+		return nil, fmt.Errorf("act as %s at the hub: %w", user.Username, err)
+	}
+	return made, nil
+}
+
+// Answers is why the hub does not answer, as long as it never has.
+func (h *Hub) Answers() error {
+	if _, err := h.mapper.RESTMapping(corev1.SchemeGroupVersion.WithKind("ConfigMap").GroupKind(), corev1.SchemeGroupVersion.Version); err != nil {
+		return fmt.Errorf("ask the hub: %w", err)
+	}
+	return nil
+}
+
+// Knows tells whether the hub has a kind.
+func (h *Hub) Knows(kind schema.GroupVersionKind) bool {
+	_, err := h.mapper.RESTMapping(kind.GroupKind(), kind.Version)
+	return err == nil
+}

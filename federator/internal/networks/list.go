@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package networks
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+
+	policyv1alpha1 "github.com/karmada-io/karmada/pkg/apis/policy/v1alpha1"
+	workv1alpha2 "github.com/karmada-io/karmada/pkg/apis/work/v1alpha2"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	tsn "github.com/kubernetsn/kubernetsn/api/v1alpha1"
+	"github.com/kubernetsn/kubernetsn/federator/internal/hub"
+	"github.com/kubernetsn/kubernetsn/federator/internal/spread"
+	"github.com/kubernetsn/kubernetsn/internal/shared/federation"
+)
+
+// Name is that of a network's policies.
+func Name(network string) string { return "kubernetsn-network-" + network }
+
+// List returns the networks of the hub.
+func List(ctx context.Context, kept hub.Lister) (*federation.Networks, error) {
+	var (
+		list      tsn.TSNNetworkList
+		overrides policyv1alpha1.ClusterOverridePolicyList
+		bindings  workv1alpha2.ClusterResourceBindingList
+	)
+	for _, one := range []struct {
+		what string
+		into client.ObjectList
+	}{{"list the networks", &list}, {"list what clusters have of networks", &overrides}, {"list what clusters say of networks", &bindings}} {
+		if err := kept.List(ctx, one.into); err != nil {
+			return nil, fmt.Errorf("%s: %w", one.what, err)
+		}
+	}
+	all := &federation.Networks{Items: []federation.Network{}}
+	for i := range list.Items {
+		network := &list.Items[i]
+		told := Describe(network)
+		if at := slices.IndexFunc(overrides.Items, func(one policyv1alpha1.ClusterOverridePolicy) bool { return one.Name == Name(network.Name) }); at >= 0 {
+			addParts(told, &overrides.Items[at], reportsIn(bindings.Items, network.Name))
+		}
+		all.Items = append(all.Items, *told)
+	}
+	slices.SortFunc(all.Items, func(a, b federation.Network) int { return cmp.Compare(a.Name, b.Name) })
+	return all, nil
+}
+
+// reportsIn are what clusters say of a network.
+func reportsIn(bindings []workv1alpha2.ClusterResourceBinding, network string) map[string]report {
+	at := slices.IndexFunc(bindings, func(one workv1alpha2.ClusterResourceBinding) bool {
+		return one.Name == spread.BindingName("TSNNetwork", network)
+	})
+	if at < 0 {
+		return nil
+	}
+	return spread.Reports[reportedStatus](&bindings[at].Status)
+}
+
+// addParts tells the parts of a network. One that is not stretched has none.
+func addParts(told *federation.Network, override *policyv1alpha1.ClusterOverridePolicy, reports map[string]report) {
+	for cluster, of := range sharesOf(override) {
+		report := reports[cluster]
+		told.Clusters = append(told.Clusters, federation.NetworkOnCluster{
+			Cluster: cluster, IPv4: of.ipv4, IPv6: of.ipv6, Applied: report.Applied, Nodes: len(report.Status.Peers), MTU: report.Status.MTU,
+		})
+	}
+	slices.SortFunc(told.Clusters, func(a, b federation.NetworkOnCluster) int { return cmp.Compare(a.Cluster, b.Cluster) })
+}
+
+// Describe is a network as it is told, without its parts.
+func Describe(network *tsn.TSNNetwork) *federation.Network {
+	told := &federation.Network{
+		Name: network.Name, VNI: network.Spec.VNI, IPv4: network.Spec.IPv4.CIDR, Clusters: []federation.NetworkOnCluster{}, Conditions: []federation.Condition{},
+	}
+	if network.Spec.IPv6 != nil {
+		told.IPv6 = network.Spec.IPv6.CIDR
+	}
+	for _, condition := range network.Status.Conditions {
+		told.Conditions = append(told.Conditions, federation.Condition{
+			Type: condition.Type, Status: string(condition.Status), Reason: condition.Reason, Message: condition.Message,
+		})
+	}
+	return told
+}
+
+// report is what a cluster says of its part of a network.
+type report = spread.Report[reportedStatus]
+
+// reportedStatus is what is read of a member's status: it is another's word.
+type reportedStatus struct {
+	Peers      []tsn.PeerNode     `json:"peers"`
+	MTU        int32              `json:"mtu"`
+	Conditions []metav1.Condition `json:"conditions"`
+	// ClusterKeys are the keys that the cluster's nodes believe, of which the one without a name is its own.
+	ClusterKeys []tsn.ClusterKey `json:"clusterKeys"`
+}
+
+// readReports reads what Karmada has brought up from the clusters.
+func readReports(ctx context.Context, c client.Reader, network string) (map[string]report, error) {
+	var binding workv1alpha2.ClusterResourceBinding
+	err := c.Get(ctx, types.NamespacedName{Name: spread.BindingName("TSNNetwork", network)}, &binding)
+	if client.IgnoreNotFound(err) != nil {
+		return nil, fmt.Errorf("look at what clusters say of network %s: %w", network, err)
+	}
+	return spread.Reports[reportedStatus](&binding.Status), nil
+}

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package networks
+
+import (
+	policyv1alpha1 "github.com/karmada-io/karmada/pkg/apis/policy/v1alpha1"
+
+	"github.com/kubernetsn/kubernetsn/federator/internal/spread"
+)
+
+// Paths in a TSNNetwork that clusters have otherwise than the hub.
+const (
+	spanPath     = "/spec/span"
+	ipv4PartPath = "/spec/ipv4/part"
+	ipv6PartPath = "/spec/ipv6/part"
+	mtuPath      = "/spec/mtu"
+	baseTimePath = "/spec/schedule/admin-base-time"
+)
+
+// share is what a cluster has of a network.
+type share struct{ ipv4, ipv6 string }
+
+// sharesOf reads back what clusters have of a network.
+func sharesOf(override *policyv1alpha1.ClusterOverridePolicy) map[string]share {
+	shares := map[string]share{}
+	for i := range override.Spec.OverrideRules {
+		var of share
+		rule := &override.Spec.OverrideRules[i]
+		cluster := spread.ClusterOf(rule)
+		spread.Read(rule, ipv6PartPath, &of.ipv6)
+		if spread.Read(rule, ipv4PartPath, &of.ipv4) && cluster != "" {
+			shares[cluster] = of
+		}
+	}
+	return shares
+}
+
+// mtuOf is the MTU that clusters have, 0 if none is set.
+func mtuOf(override *policyv1alpha1.ClusterOverridePolicy) int32 {
+	for i := range override.Spec.OverrideRules {
+		var mtu int32
+		if spread.Read(&override.Spec.OverrideRules[i], mtuPath, &mtu) {
+			return mtu
+		}
+	}
+	return 0
+}

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package networks
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	policyv1alpha1 "github.com/karmada-io/karmada/pkg/apis/policy/v1alpha1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	tsn "github.com/kubernetsn/kubernetsn/api/v1alpha1"
+	"github.com/kubernetsn/kubernetsn/federator/internal/spread"
+	"github.com/kubernetsn/kubernetsn/internal/shared/federation"
+	"github.com/kubernetsn/kubernetsn/internal/shared/tsnnetwork"
+)
+
+// peersName is that of what says where the nodes of a cluster are, before the number.
+func peersName(network, cluster string) string { return network + "." + cluster }
+
+// shardsOf are the TSNPeers of a network, by cluster and number.
+type shardsOf map[string]map[int]*tsn.TSNPeers
+
+// nodes are those of a cluster of which the others are told already, in the order of their names.
+func (s shardsOf) nodes(cluster string) []tsn.PeerNode {
+	var all []tsn.PeerNode
+	for _, peers := range s[cluster] {
+		all = append(all, peers.Spec.Nodes...)
+	}
+	slices.SortFunc(all, func(a, b tsn.PeerNode) int { return strings.Compare(a.Name, b.Name) })
+	return all
+}
+
+func (s *Stretcher) readShards(ctx context.Context, network string) (shardsOf, error) {
+	var list tsn.TSNPeersList
+	if err := s.Live.List(ctx, &list, client.MatchingLabels{tsn.NetworkLabel: network, federation.ManagedBy: federation.Manager}); err != nil {
+		return nil, fmt.Errorf("list the peers: %w", err)
+	}
+	have := shardsOf{}
+	for i := range list.Items {
+		peers := &list.Items[i]
+		number := tsnnetwork.ShardNumber(peersName(network, peers.Spec.Cluster), peers.Name)
+		if number < 0 {
+			continue
+		}
+		if have[peers.Spec.Cluster] == nil {
+			have[peers.Spec.Cluster] = map[int]*tsn.TSNPeers{}
+		}
+		have[peers.Spec.Cluster][number] = peers
+	}
+	return have, nil
+}
+
+// writePeers tells all clusters where the nodes of the others are. TSNPeers that have become empty stay: clusters would
+// keep what the hub merely forgets, with its nodes.
+func (s *Stretcher) writePeers(ctx context.Context, network *tsn.TSNNetwork, p *plan, v *view, wanted map[string]map[string]tsn.PeerNode) error {
+	have := v.told
+	clusters := map[string]bool{}
+	for cluster := range have {
+		clusters[cluster] = true
+	}
+	for cluster := range wanted {
+		clusters[cluster] = true
+	}
+	var all error
+	for _, cluster := range slices.Sorted(maps.Keys(clusters)) {
+		err := s.writePeersOf(ctx, network, p, cluster, v.clusterKey(cluster), have[cluster], wanted[cluster])
+		if apierrors.IsInvalid(err) {
+			p.found = append(p.found, spread.Finding{Reason: spread.ReasonUntrusted,
+				Text: fmt.Sprintf("of cluster %s other clusters are not told anything new: what it says of its nodes cannot be: %s", cluster, spread.Quoted(err.Error()))})
+			continue
+		}
+		all = errors.Join(all, err)
+	}
+	return all
+}
+
+// clusterKey is the key by which a cluster says that it signs its nodes, or said when it last said something. Nodes and signatures are
+// carried as they are: who has the hub can withhold them, and make up none.
+func (v *view) clusterKey(cluster string) string {
+	if !v.reports[cluster].Told {
+		for _, peers := range v.told[cluster] {
+			return peers.Spec.ClusterKey
+		}
+		return ""
+	}
+	for _, key := range v.reports[cluster].Status.ClusterKeys {
+		if key.Cluster == "" {
+			return key.PublicKey
+		}
+	}
+	return ""
+}
+
+func (s *Stretcher) writePeersOf(ctx context.Context, network *tsn.TSNNetwork, p *plan, cluster, clusterKey string, have map[int]*tsn.TSNPeers, wanted map[string]tsn.PeerNode) error {
+	var shards []tsnnetwork.Shard
+	for number, peers := range have {
+		shards = append(shards, tsnnetwork.Shard{Number: number, Nodes: peers.Spec.Nodes})
+	}
+	var of []policyv1alpha1.ResourceSelector
+	for _, shard := range tsnnetwork.DivideShards(shards, wanted, nil) {
+		name := tsnnetwork.ShardName(peersName(network.Name, cluster), shard.Number)
+		of = append(of, selector("TSNPeers", name))
+		if err := s.writeShard(ctx, network, cluster, clusterKey, name, have[shard.Number], shard); err != nil {
+			return err
+		}
+	}
+	slices.SortFunc(of, func(a, b policyv1alpha1.ResourceSelector) int { return strings.Compare(a.Name, b.Name) })
+	others := slices.DeleteFunc(slices.Clone(p.selected), func(other string) bool { return other == cluster })
+	// They are the hub's alone, also those that a cluster kept when it left.
+	return s.writePropagation(ctx, network, "kubernetsn-peers-"+peersName(network.Name, cluster), of, others, policyv1alpha1.ConflictOverwrite)
+}
+
+func (s *Stretcher) writeShard(ctx context.Context, network *tsn.TSNNetwork, cluster, clusterKey, name string, have *tsn.TSNPeers, shard tsnnetwork.Shard) error {
+	object := &tsn.TSNPeers{ObjectMeta: owned(network, name), Spec: tsn.TSNPeersSpec{Network: network.Name, Cluster: cluster}}
+	if have != nil {
+		object = have.DeepCopy()
+		object.OwnerReferences = owned(network, "").OwnerReferences
+	}
+	object.Spec.Nodes, object.Spec.ClusterKey = shard.Nodes, clusterKey
+	return spread.Save(ctx, s.Client, have, object)
+}

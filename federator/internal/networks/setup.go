@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package networks
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/karmada-io/karmada/pkg/apis/cluster/v1alpha1"
+	policyv1alpha1 "github.com/karmada-io/karmada/pkg/apis/policy/v1alpha1"
+	workv1alpha2 "github.com/karmada-io/karmada/pkg/apis/work/v1alpha2"
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	tsn "github.com/kubernetsn/kubernetsn/api/v1alpha1"
+	"github.com/kubernetsn/kubernetsn/federator/internal/spread"
+)
+
+// Add has a manager run it. One network is looked at after the other: two could want the same.
+func (s *Stretcher) Add(to manager.Manager) error {
+	labelled := handler.EnqueueRequestsFromMapFunc(func(_ context.Context, object client.Object) []reconcile.Request {
+		return named(object.GetLabels()[tsn.NetworkLabel])
+	})
+	bound := handler.EnqueueRequestsFromMapFunc(func(_ context.Context, object client.Object) []reconcile.Request {
+		if binding, is := object.(*workv1alpha2.ClusterResourceBinding); is && binding.Spec.Resource.Kind == "TSNNetwork" {
+			return named(binding.Spec.Resource.Name)
+		}
+		return nil
+	})
+	every := handler.EnqueueRequestsFromMapFunc(s.every)
+	changed := builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, spread.Leaving))
+	err := ctrl.NewControllerManagedBy(to).Named("networks").For(&tsn.TSNNetwork{}).
+		// A network or service that is gone or has become another no longer stands in the way of others.
+		Watches(&tsn.TSNNetwork{}, every, changed).
+		Watches(&tsn.TSNService{}, every, changed).
+		// Clusters report each few seconds.
+		Watches(&v1alpha1.Cluster{}, every, builder.WithPredicates(predicate.Or(predicate.LabelChangedPredicate{}, spread.Leaving))).
+		Watches(&workv1alpha2.ClusterResourceBinding{}, bound, builder.WithPredicates(spread.Reported)).
+		Watches(&policyv1alpha1.ClusterOverridePolicy{}, labelled).
+		Watches(&policyv1alpha1.ClusterPropagationPolicy{}, labelled).
+		Watches(&tsn.TSNPeers{}, labelled).
+		Complete(s)
+	if err != nil {
+		return fmt.Errorf("prepare the networks: %w", err)
+	}
+	return nil
+}
+
+func named(network string) []reconcile.Request {
+	if network == "" {
+		return nil
+	}
+	return []reconcile.Request{{NamespacedName: types.NamespacedName{Name: network}}}
+}
+
+// every are all networks.
+func (s *Stretcher) every(ctx context.Context, _ client.Object) []reconcile.Request {
+	var list tsn.TSNNetworkList
+	if err := s.Client.List(ctx, &list); err != nil {
+		s.Log.Error("the networks cannot be listed", "error", err)
+		return nil
+	}
+	var all []reconcile.Request
+	for i := range list.Items {
+		all = append(all, named(list.Items[i].Name)...)
+	}
+	return all
+}

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package networks
+
+import (
+	"context"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	tsn "github.com/kubernetsn/kubernetsn/api/v1alpha1"
+	"github.com/kubernetsn/kubernetsn/federator/internal/spread"
+)
+
+// tell writes into a network's status what has become of it.
+func (s *Stretcher) tell(ctx context.Context, network *tsn.TSNNetwork, p *plan, reports map[string]report) error {
+	changed := network.DeepCopy()
+	for _, condition := range []metav1.Condition{spread.Ready("network", p.found, p.on(reports)), spread.Degraded(p.found)} {
+		condition.ObservedGeneration = network.Generation
+		meta.SetStatusCondition(&changed.Status.Conditions, condition)
+	}
+	if equality.Semantic.DeepEqual(network.Status, changed.Status) {
+		return nil
+	}
+	if err := s.Client.Status().Update(ctx, changed, spread.FieldOwner); err != nil {
+		return fmt.Errorf("write its status: %w", err)
+	}
+	return nil
+}
+
+// on is how the network is on the clusters that shall have it.
+func (p *plan) on(reports map[string]report) []spread.On {
+	var on []spread.On
+	for _, cluster := range p.selected {
+		of := reports[cluster]
+		on = append(on, spread.On{Cluster: cluster, Applied: of.Applied, Message: of.Message, Conditions: of.Status.Conditions})
+	}
+	return on
+}

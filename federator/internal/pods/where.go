@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package pods
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/karmada-io/karmada/pkg/apis/cluster/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+
+	tsn "github.com/kubernetsn/kubernetsn/api/v1alpha1"
+	"github.com/kubernetsn/kubernetsn/federator/internal/hub"
+	"github.com/kubernetsn/kubernetsn/federator/internal/workloads"
+	"github.com/kubernetsn/kubernetsn/internal/shared/federation"
+	"github.com/kubernetsn/kubernetsn/internal/shared/podstatus"
+)
+
+const (
+	// askedAtOnce is how many clusters are asked at a time, and patience for how long one is waited for.
+	askedAtOnce = 8
+	patience    = 5 * time.Second
+)
+
+// Finder answers for one caller.
+type Finder struct {
+	// Kept lists for the caller, and Config acts as the caller.
+	Kept      hub.Lister
+	Config    *rest.Config
+	Workloads *workloads.Service
+}
+
+// place is a cluster that has workloads of a namespace.
+type place struct{ cluster, namespace string }
+
+// Where tells where the pods of workloads run: of all, of a namespace's or of one.
+func (f *Finder) Where(ctx context.Context, namespace, workload string) (*federation.Pods, error) {
+	list, reports, err := f.Workloads.Reported(ctx, namespace)
+	if err != nil {
+		return nil, err
+	}
+	reached, err := f.reachable(ctx)
+	if err != nil {
+		return nil, err
+	}
+	chosen := slices.DeleteFunc(list.Items, func(one federation.Workload) bool { return workload != "" && one.Name != workload })
+	answers := f.askAll(ctx, unreported(chosen, reports), reached)
+	all := &federation.Pods{Items: []federation.Pod{}, Unseen: []federation.Unseen{}}
+	for i := range chosen {
+		for _, cluster := range chosen[i].Clusters {
+			if said, has := reports[nameOf(&chosen[i])][cluster]; has {
+				addReported(all, &chosen[i], cluster, &said)
+			} else {
+				addAnswered(all, &chosen[i], cluster, answers[place{cluster, chosen[i].Namespace}])
+			}
+		}
+	}
+	slices.SortFunc(all.Items, func(a, b federation.Pod) int {
+		return cmp.Or(strings.Compare(a.Workload, b.Workload), strings.Compare(a.Cluster, b.Cluster), strings.Compare(a.Name, b.Name))
+	})
+	return all, nil
+}
+
+func nameOf(workload *federation.Workload) types.NamespacedName {
+	return types.NamespacedName{Namespace: workload.Namespace, Name: workload.Name}
+}
+
+// unreported are where workloads are of which a cluster says nothing itself.
+func unreported(chosen []federation.Workload, said workloads.Reports) []place {
+	var all []place
+	for i := range chosen {
+		for _, cluster := range chosen[i].Clusters {
+			at := place{cluster, chosen[i].Namespace}
+			if _, has := said[nameOf(&chosen[i])][cluster]; !has && !slices.Contains(all, at) {
+				all = append(all, at)
+			}
+		}
+	}
+	return all
+}
+
+// addReported adds what a cluster says itself.
+func addReported(all *federation.Pods, of *federation.Workload, cluster string, said *tsn.TSNWorkloadStatus) {
+	for i := range said.Pods {
+		all.Items = append(all.Items, describe(&said.Pods[i], cluster, nameOf(of).String()))
+	}
+	if more := said.Total - int32(len(said.Pods)); more > 0 {
+		all.Unseen = append(all.Unseen, federation.Unseen{Workload: nameOf(of).String(), Cluster: cluster, Replicas: &said.Total, Ready: &said.Ready,
+			Reason: fmt.Sprintf("the cluster names %d pods of a workload at most; %d more are there", tsn.MaxWorkloadPods, more)})
+	}
+}
+
+// addAnswered adds what a cluster answered, or why it did not.
+func addAnswered(all *federation.Pods, of *federation.Workload, cluster string, said answer) {
+	if said.reason != "" {
+		all.Unseen = append(all.Unseen, unseen(of, cluster, said.reason))
+		return
+	}
+	for i := range said.pods {
+		if said.pods[i].Labels[tsn.WorkloadLabel] == of.Name {
+			pod := podstatus.Place(&said.pods[i])
+			all.Items = append(all.Items, describe(&pod, cluster, nameOf(of).String()))
+		}
+	}
+}
+
+// reachable says of each cluster why the hub does not reach it, "" if it does.
+func (f *Finder) reachable(ctx context.Context) (map[string]string, error) {
+	var list v1alpha1.ClusterList
+	if err := f.Kept.List(ctx, &list); err != nil {
+		return nil, fmt.Errorf("list the clusters: %w", err)
+	}
+	reasons := map[string]string{}
+	for i := range list.Items {
+		cluster := &list.Items[i]
+		switch {
+		case !meta.IsStatusConditionTrue(cluster.Status.Conditions, v1alpha1.ClusterConditionReady):
+			reasons[cluster.Name] = "the cluster is not ready"
+		case cluster.Spec.ImpersonatorSecretRef == nil || cluster.Spec.APIEndpoint == "":
+			reasons[cluster.Name] = "the hub does not reach the cluster, whose agent gave it no credentials (mode Pull)"
+		case cluster.Spec.ImpersonatorSecretRef.Namespace != hub.ClusterNamespace || cluster.Spec.ImpersonatorSecretRef.Name != hub.Impersonator(cluster.Name):
+			// Its agent can write what it likes; Karmada would send the credentials of another member to the address it names.
+			reasons[cluster.Name] = "the cluster names credentials that are not its own"
+		default:
+			reasons[cluster.Name] = ""
+		}
+	}
+	return reasons, nil
+}
+
+// answer is what a cluster says of a namespace.
+type answer struct {
+	pods   []corev1.Pod
+	reason string
+}
+
+// askAll asks clusters, some at a time.
+func (f *Finder) askAll(ctx context.Context, asked []place, reached map[string]string) map[place]answer {
+	var (
+		mu      sync.Mutex
+		waiting sync.WaitGroup
+		turns   = make(chan struct{}, askedAtOnce)
+		answers = map[place]answer{}
+	)
+	for _, at := range asked {
+		reason, known := reached[at.cluster]
+		if !known {
+			reason = "there is no such cluster any more"
+		}
+		if reason != "" {
+			mu.Lock()
+			answers[at] = answer{reason: reason}
+			mu.Unlock()
+			continue
+		}
+		turns <- struct{}{}
+		waiting.Go(func() {
+			defer func() { <-turns }()
+			said := f.ask(ctx, at)
+			mu.Lock()
+			defer mu.Unlock()
+			answers[at] = said
+		})
+	}
+	waiting.Wait()
+	return answers
+}
+
+// ask asks a cluster by Karmada's proxy.
+func (f *Finder) ask(ctx context.Context, at place) answer {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	config := rest.CopyConfig(f.Config)
+	config.Host = strings.TrimSuffix(config.Host, "/") + "/apis/cluster.karmada.io/v1alpha1/clusters/" + at.cluster + "/proxy"
+	config.APIPath, config.GroupVersion = "/api", &corev1.SchemeGroupVersion
+	config.NegotiatedSerializer = scheme.Codecs.WithoutConversion()
+	asker, err := rest.RESTClientFor(config)
+	if err != nil {
+		return answer{reason: err.Error()}
+	}
+	var list corev1.PodList
+	err = asker.Get().Namespace(at.namespace).Resource("pods").Param("labelSelector", tsn.WorkloadLabel).Do(ctx).Into(&list)
+	if err != nil {
+		return answer{reason: "the cluster does not tell of its pods: " + err.Error()}
+	}
+	return answer{pods: list.Items}
+}
+
+// unseen is what the hub knows of a workload in a cluster that it does not reach.
+func unseen(of *federation.Workload, cluster, reason string) federation.Unseen {
+	told := federation.Unseen{Workload: of.Namespace + "/" + of.Name, Cluster: cluster, Reason: reason}
+	for _, object := range of.Objects {
+		for _, on := range object.Clusters {
+			if on.Cluster == cluster && on.Replicas != nil {
+				told.Replicas, told.Ready = add(told.Replicas, on.Replicas), add(told.Ready, on.Ready)
+			}
+		}
+	}
+	return told
+}
+
+func add(sum, more *int32) *int32 {
+	total := *more
+	if sum != nil {
+		total += *sum
+	}
+	return &total
+}

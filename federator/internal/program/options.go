@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package program
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+
+	"github.com/kubernetsn/kubernetsn/internal/shared/command"
+)
+
+// Options are those of the command line.
+type Options struct {
+	// Kubeconfig is how the hub is reached, "" as a pod of it.
+	Kubeconfig string
+	// Listen is the address of the API, with the files of its certificate.
+	Listen, Certificate, Key string
+	// HubAddress is how agents of clusters reach the hub, "" as the federator does.
+	HubAddress string
+	// Namespace is the federator's at the hub, and that of KuberneTSN in the clusters.
+	Namespace string
+	// Health and Metrics are addresses to listen on; Metrics may be "0".
+	Health, Metrics string
+	// Listening is for tests: it is told the address of the API.
+	Listening func(net.Addr)
+}
+
+const help = `Usage: ktsn-federator [OPTION]...
+
+Serves the REST API by which clusters join a federation, and by which workloads are put on them, moved and removed;
+stretches TSNNetworks with spec.span over the clusters; gives TSNServices to them, and links pods of different clusters.
+The hub is Karmada's API server. What a request asks for is done there as the user whose bearer token it has, so that
+the hub's RBAC decides. There is no other state than the objects of the hub. Several may run: all answer requests, one
+does the rest. The chart federator starts it. GET /openapi.json describes the API, and ` + "`ktsn fed`" + ` uses it.
+
+Options:
+`
+
+// Parse reads the options.
+func Parse(arguments []string, stdout io.Writer) (*Options, error) {
+	o := &Options{}
+	flags := flag.NewFlagSet("ktsn-federator", flag.ContinueOnError)
+	flags.StringVar(&o.Kubeconfig, "kubeconfig", "", "`FILE` that says how to reach the hub; without it, as a pod of the hub")
+	flags.StringVar(&o.Listen, "listen", ":8443", "`ADDRESS` of the API")
+	flags.StringVar(&o.Certificate, "certificate", "", "`FILE` with the API's certificate in PEM, read again when it changes")
+	flags.StringVar(&o.Key, "key", "", "`FILE` with the certificate's key in PEM")
+	flags.StringVar(&o.HubAddress, "hub-address", "", "`URL` at which agents of clusters reach the hub; without it, that at which the federator does")
+	flags.StringVar(&o.Namespace, "namespace", "kubernetsn-system", "`NAME` of the federator's namespace at the hub, which is KuberneTSN's in the clusters")
+	flags.StringVar(&o.Health, "health-address", ":8081", "`ADDRESS` of /healthz and /readyz")
+	flags.StringVar(&o.Metrics, "metrics-address", "127.0.0.1:8080", "`ADDRESS` of /metrics, which asks nobody who they are; 0 for none")
+	if err := command.Parse(flags, help, arguments, stdout); err != nil {
+		return nil, err
+	}
+	if err := o.check(); err != nil {
+		return nil, fmt.Errorf("%w; %w", err, command.ErrUsage)
+	}
+	return o, nil
+}
+
+func (o *Options) check() error {
+	switch {
+	case o.Namespace == "":
+		return errors.New("--namespace is empty")
+	case (o.Certificate == "") != (o.Key == ""):
+		return errors.New("--certificate and --key go together")
+	case o.Certificate == "" && !loopback(o.Listen):
+		return fmt.Errorf("--listen %s can be reached from elsewhere, and bearer tokens must not go there unencrypted; give --certificate and --key", o.Listen)
+	}
+	return nil
+}
+
+// loopback tells whether only this machine reaches an address.
+func loopback(address string) bool {
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		return false
+	}
+	ip, err := netip.ParseAddr(host)
+	return err == nil && ip.IsLoopback()
+}

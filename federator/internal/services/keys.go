@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package services
+
+import (
+	"fmt"
+
+	tsn "github.com/kubernetsn/kubernetsn/api/v1alpha1"
+)
+
+// What a TSNLink can have of keys (api/v1alpha1): with more the API server refuses it as a whole.
+const (
+	clusterKeyAtMost, signatureAtMost, keyIDAtMost, publicKeyAtMost = 44, 88, 32, 44
+
+	keysAtMost = 2
+)
+
+// keysOf are the keys of a pod's node, as its cluster has signed them, or as links have them while the cluster says nothing of the node, or what
+// cannot be, which why tells. They are carried as they are: who has the hub can withhold them, and make up none.
+func (v *view) keysOf(one *claim, own []tsn.TSNLink) (keys *tsn.LinkNodeKeys, why string) {
+	nodes := v.reports[one.cluster].Status.Nodes
+	for i := range nodes {
+		if nodes[i].Name != one.Node {
+			continue
+		}
+		if why = impossibleKeys(&nodes[i].NodeKeys); why == "" {
+			return &nodes[i].NodeKeys, ""
+		}
+		break
+	}
+	for i := range own {
+		for _, end := range []*tsn.LinkEnd{&own[i].Spec.Client, &own[i].Spec.Endpoint} {
+			if end.Cluster == one.cluster && end.Node == one.Node && end.NodeAddress == one.NodeAddress && end.NodeKeys != nil {
+				return end.NodeKeys, why
+			}
+		}
+	}
+	return nil, why
+}
+
+// impossibleKeys says why keys are none that a link can have, "" if they are.
+func impossibleKeys(keys *tsn.LinkNodeKeys) string {
+	switch {
+	case len(keys.ClusterKey) > clusterKeyAtMost:
+		return fmt.Sprintf("clusterKey has %d characters, and %d at most can be", len(keys.ClusterKey), clusterKeyAtMost)
+	case len(keys.Signature) > signatureAtMost:
+		return fmt.Sprintf("signature has %d characters, and %d at most can be", len(keys.Signature), signatureAtMost)
+	case len(keys.Keys) > keysAtMost:
+		return fmt.Sprintf("there are %d, and %d at most can be", len(keys.Keys), keysAtMost)
+	case keys.Sender != nil && (keys.Sender.Kernel < 0 || keys.Sender.Ktsnd < 0):
+		return "sender is negative"
+	}
+	seen := map[string]bool{}
+	for i := range keys.Keys {
+		key := &keys.Keys[i]
+		switch {
+		case key.ID == "" || len(key.ID) > keyIDAtMost || seen[key.ID]:
+			return fmt.Sprintf("%q is no id, or is there twice", key.ID)
+		case key.Algorithm != tsn.KeyAlgorithm:
+			return fmt.Sprintf("%q is no algorithm, %s is", key.Algorithm, tsn.KeyAlgorithm)
+		case len(key.PublicKey) > publicKeyAtMost:
+			return fmt.Sprintf("publicKey has %d characters, and %d at most can be", len(key.PublicKey), publicKeyAtMost)
+		}
+		seen[key.ID] = true
+	}
+	return ""
+}

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package services
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/karmada-io/karmada/pkg/apis/cluster/v1alpha1"
+
+	tsn "github.com/kubernetsn/kubernetsn/api/v1alpha1"
+	"github.com/kubernetsn/kubernetsn/federator/internal/hub"
+	"github.com/kubernetsn/kubernetsn/federator/internal/spread"
+	"github.com/kubernetsn/kubernetsn/internal/cluster/links"
+)
+
+const (
+	// reasonPartsInvalid : the ranges cannot be divided, or no longer as they were.
+	reasonPartsInvalid = "PartsInvalid"
+	// reasonClusterUnknown : spec.clusters names a cluster that is no member.
+	reasonClusterUnknown = "ClusterUnknown"
+)
+
+// plan is what shall become of a service.
+type plan struct {
+	// selected are the clusters that shall have it, and shares the parts, also of others that had one.
+	selected []string
+	shares   map[string]share
+	// hub is what links have that the federator makes.
+	hub   share
+	found []spread.Finding
+}
+
+func blocked(reason, format string, arguments ...any) *plan {
+	return &plan{found: []spread.Finding{{Reason: reason, Text: fmt.Sprintf(format, arguments...), Blocks: true}}}
+}
+
+// newPlan divides a service among clusters.
+func newPlan(service *tsn.TSNService, v *view) *plan {
+	if what, which := links.Conflict(service, v.services, v.networks); what != "" {
+		return blocked(tsn.ReasonOverlaps, "%s is older and has addresses of the same range, %s; take another linkCIDR, in another TSNService", what, which)
+	}
+	divided, err := newAllocation(service)
+	if err != nil {
+		return blocked(reasonPartsInvalid, "%v", err)
+	}
+	wanted, unknown := selectedBy(service.Spec.Clusters, v.clusters)
+	p := &plan{hub: divided.share(hubPart)}
+	if len(unknown) > 0 {
+		p.found = append(p.found, spread.Finding{Reason: reasonClusterUnknown,
+			Text: "spec.clusters names what is no member: " + spread.Some(unknown) + "; correct it, or make them members"})
+	}
+	have := sharesOf(v.override)
+	var without []string
+	p.shares, without = divided.allocate(have, spread.Oldest(v.clusters), wanted)
+	if changed := p.moves(have); len(changed) > 0 {
+		return blocked(reasonPartsInvalid, "links have addresses of the parts of %s, which would become others; take the change of spec.ipv4 or spec.ipv6 back, or make "+
+			"another TSNService", spread.Names(changed))
+	}
+	p.selected = slices.DeleteFunc(wanted, func(cluster string) bool { return slices.Contains(without, cluster) })
+	if len(without) > 0 {
+		p.found = append(p.found, spread.Finding{Reason: tsn.ReasonRangeUsedUp, Text: fmt.Sprintf("%s has parts for %d clusters beside the hub's own, and none is left for %s; "+
+			"make another TSNService with a larger range", rangesIn(service), divided.count-1, spread.Some(without))})
+	}
+	return p
+}
+
+// moves are the clusters that would get other parts than they have.
+func (p *plan) moves(have map[string]share) []string {
+	var changed []string
+	for _, cluster := range slices.Sorted(maps.Keys(p.shares)) {
+		of, has := have[cluster]
+		now := p.shares[cluster]
+		if has && (of.ipv4 != "" && of.ipv4 != now.ipv4 || of.ipv6 != "" && of.ipv6 != now.ipv6 || of.vnis != now.vnis) {
+			changed = append(changed, cluster)
+		}
+	}
+	return changed
+}
+
+// selectedBy are the members among some clusters, all without a name, and the names of others.
+func selectedBy(names []string, clusters []v1alpha1.Cluster) (selected, unknown []string) {
+	for i := range clusters {
+		if !hub.Leaving(&clusters[i]) && (len(names) == 0 || slices.Contains(names, clusters[i].Name)) {
+			selected = append(selected, clusters[i].Name)
+		}
+	}
+	slices.Sort(selected)
+	for _, name := range names {
+		if !slices.Contains(selected, name) {
+			unknown = append(unknown, name)
+		}
+	}
+	return selected, unknown
+}
+
+// rangesIn are those of a service's links, for a sentence.
+func rangesIn(service *tsn.TSNService) string {
+	var texts []string
+	for _, prefix := range links.Ranges(service) {
+		texts = append(texts, prefix.String())
+	}
+	return "linkCIDR " + strings.Join(texts, " and ")
+}

@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package services
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"time"
+
+	"github.com/karmada-io/karmada/pkg/apis/cluster/v1alpha1"
+	policyv1alpha1 "github.com/karmada-io/karmada/pkg/apis/policy/v1alpha1"
+	workv1alpha2 "github.com/karmada-io/karmada/pkg/apis/work/v1alpha2"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	tsn "github.com/kubernetsn/kubernetsn/api/v1alpha1"
+	"github.com/kubernetsn/kubernetsn/federator/internal/spread"
+	"github.com/kubernetsn/kubernetsn/internal/cluster/linkledger"
+	"github.com/kubernetsn/kubernetsn/internal/cluster/links"
+	"github.com/kubernetsn/kubernetsn/internal/shared/federation"
+)
+
+// Spreader has services be on clusters.
+type Spreader struct {
+	Client client.Client
+	// Live reads what must not be old: which part is whose.
+	Live client.Reader
+	// Namespace is where what links had is kept.
+	Namespace string
+	Now       func() time.Time
+	// Events tell whoever watches a service of its links.
+	Events events.EventRecorder
+	Log    *slog.Logger
+
+	// What follows is the controller's one worker's.
+
+	// failed are pairs of pods between which links did not come up.
+	failed map[types.NamespacedName]links.Failures
+	ledger *linkledger.Ledger
+}
+
+// Reconcile looks at one service.
+func (s *Spreader) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+	service := &tsn.TSNService{}
+	err := s.Client.Get(ctx, request.NamespacedName, service)
+	if client.IgnoreNotFound(err) != nil {
+		return reconcile.Result{}, fmt.Errorf("look at service %s: %w", request, err)
+	}
+	var again time.Duration
+	if err != nil || service.DeletionTimestamp != nil {
+		delete(s.failed, request.NamespacedName)
+		again, err = s.endAll(ctx, request.NamespacedName)
+	} else {
+		again, err = s.spread(ctx, service)
+	}
+	if spread.IsStale(err) {
+		return reconcile.Result{RequeueAfter: spread.AgainAfter}, nil
+	}
+	if err != nil {
+		return reconcile.Result{}, fmt.Errorf("have service %s be on clusters: %w", request, err)
+	}
+	return reconcile.Result{RequeueAfter: again}, nil
+}
+
+// view is what is known when a service is looked at.
+type view struct {
+	services []tsn.TSNService
+	networks []tsn.TSNNetwork
+	clusters []v1alpha1.Cluster
+	override *policyv1alpha1.OverridePolicy
+	reports  map[string]report
+	// links are all that the federator has made, and nodes the clusters that have addresses of nodes, by what networks tell.
+	links []tsn.TSNLink
+	nodes map[string]string
+	// released have what links had that have gone lately.
+	released []tsn.TSNLink
+}
+
+// silence is for how long the hub has not heard of a cluster, 0 if it hears of it.
+func (v *view) silence(cluster string, now time.Time) time.Duration {
+	for i := range v.clusters {
+		if of := &v.clusters[i]; of.Name == cluster {
+			since := of.CreationTimestamp.Time
+			if ready := meta.FindStatusCondition(of.Status.Conditions, v1alpha1.ClusterConditionReady); ready != nil {
+				if ready.Status == metav1.ConditionTrue {
+					return 0
+				}
+				since = ready.LastTransitionTime.Time
+			}
+			return max(now.Sub(since), 1)
+		}
+	}
+	return unheard
+}
+
+// report is what a cluster says of its part of a service.
+type report = spread.Report[tsn.TSNServiceStatus]
+
+func (s *Spreader) look(ctx context.Context, service *tsn.TSNService) (*view, error) {
+	var services tsn.TSNServiceList
+	if err := s.Client.List(ctx, &services); err != nil {
+		return nil, fmt.Errorf("list the services: %w", err)
+	}
+	var networks tsn.TSNNetworkList
+	if err := s.Client.List(ctx, &networks); err != nil {
+		return nil, fmt.Errorf("list the networks: %w", err)
+	}
+	var clusters v1alpha1.ClusterList
+	if err := s.Client.List(ctx, &clusters); err != nil {
+		return nil, fmt.Errorf("list the clusters: %w", err)
+	}
+	override := &policyv1alpha1.OverridePolicy{}
+	at := types.NamespacedName{Namespace: service.Namespace, Name: policyName(service.Name)}
+	if err := client.IgnoreNotFound(s.Live.Get(ctx, at, override)); err != nil {
+		return nil, fmt.Errorf("look at who has which part: %w", err)
+	}
+	binding := &workv1alpha2.ResourceBinding{}
+	at.Name = spread.BindingName("TSNService", service.Name)
+	if err := client.IgnoreNotFound(s.Client.Get(ctx, at, binding)); err != nil {
+		return nil, fmt.Errorf("look at what clusters say: %w", err)
+	}
+	var peers tsn.TSNPeersList
+	if err := s.Client.List(ctx, &peers, client.MatchingLabels{federation.ManagedBy: federation.Manager}); err != nil {
+		return nil, fmt.Errorf("list the peers: %w", err)
+	}
+	made, released, err := s.allLinks(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return &view{
+		links: made, released: released, nodes: nodesOf(peers.Items, clusters.Items), services: services.Items, networks: networks.Items, clusters: clusters.Items, override: override,
+		reports: spread.Reports[tsn.TSNServiceStatus](&binding.Status),
+	}, nil
+}
+
+// nodesOf are the clusters of nodes' addresses. One that is no member any more keeps no address from others.
+func nodesOf(all []tsn.TSNPeers, members []v1alpha1.Cluster) map[string]string {
+	clusters := map[string]string{}
+	for i := range all {
+		cluster := all[i].Spec.Cluster
+		if !slices.ContainsFunc(members, func(member v1alpha1.Cluster) bool { return member.Name == cluster }) {
+			continue
+		}
+		for _, node := range all[i].Spec.Nodes {
+			clusters[node.Address] = cluster
+		}
+	}
+	return clusters
+}
+
+func (s *Spreader) spread(ctx context.Context, service *tsn.TSNService) (again time.Duration, err error) {
+	v, err := s.look(ctx, service)
+	if err != nil {
+		return 0, err
+	}
+	p := newPlan(service, v)
+	if !spread.Blocked(p.found) {
+		again, err = s.serve(ctx, service, p, v)
+	}
+	var foreign spread.ForeignError
+	if errors.As(err, &foreign) {
+		p.found, err = append(p.found, spread.Finding{Reason: spread.ReasonForeign, Text: foreign.Error(), Blocks: true}), nil
+	}
+	if err != nil {
+		return 0, err
+	}
+	return again, s.tell(ctx, service, p, v)
+}
+
+// serve has the service be on its clusters, and links be as they shall.
+func (s *Spreader) serve(ctx context.Context, service *tsn.TSNService, p *plan, v *view) (again time.Duration, err error) {
+	if err := s.write(ctx, service, p, v); err != nil {
+		return 0, err
+	}
+	key := client.ObjectKeyFromObject(service)
+	decided := pair(service, p, v, s.failed[key], s.Now())
+	s.failed[key] = decided.failed
+	err = s.join(ctx, service, v, decided)
+	if slices.ContainsFunc(decided.found, func(one spread.Finding) bool { return one.Reason == tsn.ReasonRangeUsedUp }) {
+		decided.wait(s.ledger.Frees())
+	}
+	p.found = append(p.found, decided.found...)
+	return decided.again, err
+}

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package services
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/karmada-io/karmada/pkg/apis/cluster/v1alpha1"
+	policyv1alpha1 "github.com/karmada-io/karmada/pkg/apis/policy/v1alpha1"
+	workv1alpha2 "github.com/karmada-io/karmada/pkg/apis/work/v1alpha2"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	tsn "github.com/kubernetsn/kubernetsn/api/v1alpha1"
+	"github.com/kubernetsn/kubernetsn/federator/internal/hub"
+	"github.com/kubernetsn/kubernetsn/federator/internal/spread"
+	"github.com/kubernetsn/kubernetsn/internal/cluster/linkledger"
+	"github.com/kubernetsn/kubernetsn/internal/cluster/links"
+)
+
+// Add has a manager run it. One service is looked at after the other: two could want the same.
+func (s *Spreader) Add(to manager.Manager) error {
+	s.failed = map[types.NamespacedName]links.Failures{}
+	released := &linkledger.Store{Client: s.Client, Live: s.Live, At: types.NamespacedName{Namespace: s.Namespace, Name: ReleasedName}, Owner: spread.FieldOwner}
+	s.ledger = linkledger.New(released, s.Now)
+	labelled := handler.EnqueueRequestsFromMapFunc(func(_ context.Context, object client.Object) []reconcile.Request {
+		return named(object.GetNamespace(), object.GetLabels()[tsn.ServiceLabel])
+	})
+	bound := handler.EnqueueRequestsFromMapFunc(func(_ context.Context, object client.Object) []reconcile.Request {
+		if binding, is := object.(*workv1alpha2.ResourceBinding); is && binding.Spec.Resource.Kind == "TSNService" {
+			return named(binding.Namespace, binding.Spec.Resource.Name)
+		}
+		return nil
+	})
+	every := handler.EnqueueRequestsFromMapFunc(s.every)
+	changed := builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, spread.Leaving))
+	err := ctrl.NewControllerManagedBy(to).Named("services").For(&tsn.TSNService{}, changed).
+		// A service or network that is gone or has become another no longer stands in the way of others.
+		Watches(&tsn.TSNService{}, every, changed).
+		Watches(&tsn.TSNNetwork{}, every, changed).
+		Watches(&v1alpha1.Cluster{}, every, builder.WithPredicates(clusterChanged)).
+		Watches(&workv1alpha2.ResourceBinding{}, bound, builder.WithPredicates(spread.Reported)).
+		Watches(&policyv1alpha1.OverridePolicy{}, labelled, changed).
+		Watches(&policyv1alpha1.PropagationPolicy{}, labelled, changed).
+		Watches(&tsn.TSNLink{}, labelled, builder.WithPredicates(predicate.Or(linkledger.Matters, spread.Leaving))).
+		Complete(s)
+	if err != nil {
+		return fmt.Errorf("prepare the services: %w", err)
+	}
+	return nil
+}
+
+// clusterChanged are updates by which a cluster becomes ready or unready, or begins to leave. Clusters report each few seconds.
+var clusterChanged = predicate.Funcs{UpdateFunc: func(changed event.UpdateEvent) bool {
+	before, is := changed.ObjectOld.(*v1alpha1.Cluster)
+	now, are := changed.ObjectNew.(*v1alpha1.Cluster)
+	return !is || !are || isReady(before) != isReady(now) || hub.Leaving(before) != hub.Leaving(now)
+}}
+
+func isReady(cluster *v1alpha1.Cluster) bool {
+	return meta.IsStatusConditionTrue(cluster.Status.Conditions, v1alpha1.ClusterConditionReady)
+}
+
+func named(namespace, service string) []reconcile.Request {
+	if service == "" {
+		return nil
+	}
+	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: namespace, Name: service}}}
+}
+
+// every are all services.
+func (s *Spreader) every(ctx context.Context, _ client.Object) []reconcile.Request {
+	var list tsn.TSNServiceList
+	if err := s.Client.List(ctx, &list); err != nil {
+		s.Log.Error("the services cannot be listed", "error", err)
+		return nil
+	}
+	var all []reconcile.Request
+	for i := range list.Items {
+		all = append(all, named(list.Items[i].Namespace, list.Items[i].Name)...)
+	}
+	return all
+}

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package services
+
+import (
+	"context"
+	"fmt"
+	"math"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	tsn "github.com/kubernetsn/kubernetsn/api/v1alpha1"
+	"github.com/kubernetsn/kubernetsn/federator/internal/spread"
+)
+
+// count adds what a cluster says that it has, which may be anything.
+func count(sum *int32, said int32) {
+	*sum += min(max(said, 0), math.MaxInt32-*sum)
+}
+
+// tell writes into a service's status what has become of it.
+func (s *Spreader) tell(ctx context.Context, service *tsn.TSNService, p *plan, v *view) error {
+	changed := service.DeepCopy()
+	changed.Status.Endpoints, changed.Status.Clients, changed.Status.Linked = 0, 0, 0
+	var on []spread.On
+	for _, cluster := range p.selected {
+		of := v.reports[cluster]
+		on = append(on, spread.On{Cluster: cluster, Applied: of.Applied, Message: of.Message, Conditions: of.Status.Conditions})
+	}
+	for _, of := range v.reports {
+		count(&changed.Status.Endpoints, of.Status.Endpoints)
+		count(&changed.Status.Clients, of.Status.Clients)
+		count(&changed.Status.Linked, of.Status.Linked)
+	}
+	for _, condition := range []metav1.Condition{spread.Ready("service", p.found, on), spread.Degraded(p.found)} {
+		condition.ObservedGeneration = service.Generation
+		meta.SetStatusCondition(&changed.Status.Conditions, condition)
+	}
+	if equality.Semantic.DeepEqual(service.Status, changed.Status) {
+		return nil
+	}
+	if err := s.Client.Status().Update(ctx, changed, spread.FieldOwner); err != nil {
+		return fmt.Errorf("write its status: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package services
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+
+	policyv1alpha1 "github.com/karmada-io/karmada/pkg/apis/policy/v1alpha1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	tsn "github.com/kubernetsn/kubernetsn/api/v1alpha1"
+	"github.com/kubernetsn/kubernetsn/federator/internal/spread"
+	"github.com/kubernetsn/kubernetsn/internal/shared/federation"
+)
+
+// policyName is that of a service's policies.
+func policyName(service string) string { return "kubernetsn-service-" + service }
+
+// owned is the metadata of what is made for a service, and goes with it.
+func owned(service *tsn.TSNService, name string) metav1.ObjectMeta {
+	return metav1.ObjectMeta{
+		Namespace: service.Namespace, Name: name, Labels: labelsOf(service.Name),
+		OwnerReferences: []metav1.OwnerReference{{APIVersion: tsn.GroupVersion.String(), Kind: "TSNService", Name: service.Name, UID: service.UID}},
+	}
+}
+
+func labelsOf(service string) map[string]string {
+	return map[string]string{tsn.ServiceLabel: service, federation.ManagedBy: federation.Manager}
+}
+
+// selector selects one of our objects.
+func selector(kind string, name types.NamespacedName) policyv1alpha1.ResourceSelector {
+	return policyv1alpha1.ResourceSelector{APIVersion: tsn.GroupVersion.String(), Kind: kind, Namespace: name.Namespace, Name: name.Name}
+}
+
+// write makes the policies: first who has which part, then on which clusters the service is, so that no cluster gets it without a part.
+func (s *Spreader) write(ctx context.Context, service *tsn.TSNService, p *plan, v *view) error {
+	if err := s.writeOverride(ctx, service, p, v.override); err != nil {
+		return err
+	}
+	return s.writePropagation(ctx, service, p)
+}
+
+func (s *Spreader) writeOverride(ctx context.Context, service *tsn.TSNService, p *plan, override *policyv1alpha1.OverridePolicy) error {
+	if !spread.Ours(override, tsn.ServiceLabel, service.Name) {
+		return spread.ForeignError{Object: "OverridePolicy " + service.Namespace + "/" + override.Name, For: "service"}
+	}
+	before := override.DeepCopy()
+	if override.ResourceVersion == "" {
+		override.ObjectMeta = owned(service, policyName(service.Name))
+	}
+	override.OwnerReferences = owned(service, "").OwnerReferences
+	override.Spec.ResourceSelectors = []policyv1alpha1.ResourceSelector{selector("TSNService", client.ObjectKeyFromObject(service))}
+	override.Spec.OverrideRules = []policyv1alpha1.RuleWithCluster{}
+	for _, cluster := range slices.Sorted(maps.Keys(p.shares)) {
+		override.Spec.OverrideRules = append(override.Spec.OverrideRules, p.shares[cluster].fields(service).Rule(cluster))
+	}
+	return spread.Save(ctx, s.Client, before, override)
+}
+
+// writePropagation has a service be on its clusters. Without any the policy goes.
+func (s *Spreader) writePropagation(ctx context.Context, service *tsn.TSNService, p *plan) error {
+	policy := &policyv1alpha1.PropagationPolicy{}
+	name := types.NamespacedName{Namespace: service.Namespace, Name: policyName(service.Name)}
+	if err := client.IgnoreNotFound(s.Live.Get(ctx, name, policy)); err != nil {
+		return fmt.Errorf("look at policy %s: %w", name, err)
+	}
+	if !spread.Ours(policy, tsn.ServiceLabel, service.Name) {
+		return spread.ForeignError{Object: "PropagationPolicy " + name.String(), For: "service"}
+	}
+	if len(p.selected) == 0 {
+		if policy.ResourceVersion == "" {
+			return nil
+		}
+		return client.IgnoreNotFound(s.Client.Delete(ctx, policy))
+	}
+	before := policy.DeepCopy()
+	if policy.ResourceVersion == "" {
+		policy.ObjectMeta = owned(service, name.Name)
+	}
+	policy.OwnerReferences = owned(service, "").OwnerReferences
+	of := []policyv1alpha1.ResourceSelector{selector("TSNService", client.ObjectKeyFromObject(service))}
+	// A service of that name that a cluster made itself is its own.
+	spread.Propagate(&policy.Spec, of, p.selected, policyv1alpha1.ConflictAbort)
+	return spread.Save(ctx, s.Client, before, policy)
+}

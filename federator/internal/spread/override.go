@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package spread
+
+import (
+	"encoding/json"
+	"slices"
+
+	policyv1alpha1 "github.com/karmada-io/karmada/pkg/apis/policy/v1alpha1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+)
+
+// Fields are what a cluster has otherwise than the hub.
+type Fields []policyv1alpha1.PlaintextOverrider
+
+// Set has a field be a value, which must be one that JSON can write. The operation of JSON Patch that adds also replaces.
+func (f *Fields) Set(path string, value any) {
+	raw, err := json.Marshal(value)
+	if err != nil {
+		panic(err) // only values of plain types are set
+	}
+	*f = append(*f, policyv1alpha1.PlaintextOverrider{Path: path, Operator: policyv1alpha1.OverriderOpAdd, Value: apiextensionsv1.JSON{Raw: raw}})
+}
+
+// Remove has a field not be there.
+func (f *Fields) Remove(path string) {
+	*f = append(*f, policyv1alpha1.PlaintextOverrider{Path: path, Operator: policyv1alpha1.OverriderOpRemove})
+}
+
+// Rule has a cluster have these fields.
+func (f Fields) Rule(cluster string) policyv1alpha1.RuleWithCluster {
+	return policyv1alpha1.RuleWithCluster{
+		TargetCluster: &policyv1alpha1.ClusterAffinity{ClusterNames: []string{cluster}}, Overriders: policyv1alpha1.Overriders{Plaintext: f},
+	}
+}
+
+// Read reads a value that a rule sets, and tells whether there is one.
+func Read(rule *policyv1alpha1.RuleWithCluster, path string, into any) bool {
+	all := rule.Overriders.Plaintext
+	at := slices.IndexFunc(all, func(one policyv1alpha1.PlaintextOverrider) bool { return one.Path == path })
+	return at >= 0 && json.Unmarshal(all[at].Value.Raw, into) == nil
+}
+
+// ClusterOf is the cluster of a rule, "" if it has not exactly one.
+func ClusterOf(rule *policyv1alpha1.RuleWithCluster) string {
+	if rule.TargetCluster == nil || len(rule.TargetCluster.ClusterNames) != 1 {
+		return ""
+	}
+	return rule.TargetCluster.ClusterNames[0]
+}

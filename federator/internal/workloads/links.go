@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package workloads
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	policyv1alpha1 "github.com/karmada-io/karmada/pkg/apis/policy/v1alpha1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	tsn "github.com/kubernetsn/kubernetsn/api/v1alpha1"
+	"github.com/kubernetsn/kubernetsn/internal/cluster/links"
+	"github.com/kubernetsn/kubernetsn/internal/shared/federation"
+)
+
+// askedLabels are the labels of pods that were asked for.
+func askedLabels(request *federation.DeployRequest) map[string]string {
+	asked := map[string]string{}
+	for service, name := range request.Clients {
+		asked[tsn.ClientLabelPrefix+service] = name
+	}
+	for service, prefix := range request.Endpoints {
+		asked[tsn.EndpointLabelPrefix+service] = prefix
+	}
+	return asked
+}
+
+// labelAll gives the pods of a workload's objects the labels that were asked for.
+func labelAll(request *federation.DeployRequest, objects []*unstructured.Unstructured) error {
+	asked := askedLabels(request)
+	withPods := false
+	for _, object := range objects {
+		withPods = withPods || podMetadata(object) != nil
+		if err := labelPods(object, asked); err != nil {
+			return err
+		}
+		if _, err := rolesOf(object); err != nil {
+			return err
+		}
+	}
+	if len(asked) > 0 && !withPods {
+		return invalid("links are asked for, and nothing in the manifest has pods")
+	}
+	return nil
+}
+
+// reachServices refuses what the labels of the objects' pods cannot be on clusters.
+func (s *Service) reachServices(ctx context.Context, request *federation.DeployRequest, objects []*unstructured.Unstructured) error {
+	asked := askedLabels(request)
+	var things []func() error
+	for _, object := range objects {
+		roles, err := rolesOf(object)
+		if err != nil {
+			return err
+		}
+		for _, role := range roles {
+			things = append(things, func() error {
+				known, err := s.serves(ctx, &role, request.Clusters)
+				if _, must := asked[role.Label]; err == nil && must && !known {
+					err = invalid("there is no TSNService %s in namespace %s at the hub", role.Service, role.Namespace)
+				}
+				return err
+			})
+		}
+	}
+	return firstOf(things...)
+}
+
+// labelPods labels the pods of an object. What the manifest says otherwise is not replaced.
+func labelPods(object *unstructured.Unstructured, asked map[string]string) error {
+	path := podMetadata(object)
+	if path == nil || len(asked) == 0 {
+		return nil
+	}
+	have, _, err := unstructured.NestedStringMap(object.Object, append(slices.Clone(path), "labels")...)
+	if err != nil {
+		return invalid("%s has labels of its pods that cannot be read: %v", called(object), err)
+	}
+	for _, key := range slices.Sorted(maps.Keys(asked)) {
+		if other, has := have[key]; has && other != asked[key] {
+			return invalid("the pods of %s have label %s with %q in the manifest, and %q was asked for", called(object), key, other, asked[key])
+		}
+	}
+	labels := maps.Clone(asked)
+	maps.Copy(labels, have)
+	if err := unstructured.SetNestedStringMap(object.Object, labels, append(slices.Clone(path), "labels")...); err != nil {
+		return fmt.Errorf("label the pods of %s: %w", called(object), err)
+	}
+	return nil
+}
+
+// rolesOf are what the labels of an object's pods make of them.
+func rolesOf(object *unstructured.Unstructured) ([]links.Role, error) {
+	path := podMetadata(object)
+	if path == nil {
+		return nil, nil
+	}
+	labels, _, err := unstructured.NestedStringMap(object.Object, append(slices.Clone(path), "labels")...)
+	if err != nil {
+		return nil, invalid("%s has labels of its pods that cannot be read: %v", called(object), err)
+	}
+	roles, wrong := links.RolesOf(labels, object.GetNamespace())
+	for _, one := range wrong {
+		return nil, invalid("pods of %s: %v", called(object), one)
+	}
+	if err := links.Clashes(roles, nil); err != nil {
+		return nil, invalid("pods of %s: %v", called(object), err)
+	}
+	return roles, nil
+}
+
+// serves refuses clusters on which a service is not, and tells whether the hub knows the service. Others are clusters' own.
+func (s *Service) serves(ctx context.Context, role *links.Role, clusters []string) (known bool, err error) {
+	var service tsn.TSNService
+	err = s.Client.Get(ctx, types.NamespacedName{Namespace: role.Namespace, Name: role.Service}, &service)
+	if apierrors.IsNotFound(err) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("look at service %s/%s: %w", role.Namespace, role.Service, err)
+	}
+	if only := service.Spec.Clusters; len(only) > 0 {
+		if missing := without(clusters, only); len(missing) > 0 {
+			return true, invalid("TSNService %s/%s is not on cluster %s: its spec.clusters names %s", role.Namespace, role.Service, strings.Join(missing, ", "), strings.Join(only, ", "))
+		}
+	}
+	return true, nil
+}
+
+// servicesReach refuses clusters on which the services of a workload's pods are not.
+func (s *Service) servicesReach(ctx context.Context, policy *policyv1alpha1.PropagationPolicy, clusters []string) error {
+	for _, of := range policy.Spec.ResourceSelectors {
+		object := &unstructured.Unstructured{}
+		object.SetAPIVersion(of.APIVersion)
+		object.SetKind(of.Kind)
+		err := s.Client.Get(ctx, types.NamespacedName{Namespace: policy.Namespace, Name: of.Name}, object)
+		if client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("look at %s %s: %w", of.Kind, of.Name, err)
+		}
+		if err != nil {
+			continue
+		}
+		roles, err := rolesOf(object)
+		if err != nil {
+			return err
+		}
+		for i := range roles {
+			if _, err := s.serves(ctx, &roles[i], clusters); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// clients names the objects of a workload whose pods want links.
+func (p *progress) clients() []string {
+	var names []string
+	for i := range p.works {
+		for _, manifest := range p.works[i].Spec.Workload.Manifests {
+			object := &unstructured.Unstructured{}
+			if object.UnmarshalJSON(manifest.Raw) != nil || rests(object) {
+				continue
+			}
+			roles, err := rolesOf(object)
+			wants := slices.ContainsFunc(roles, func(role links.Role) bool { return role.Client })
+			if name := called(object); err == nil && wants && !slices.Contains(names, name) {
+				names = append(names, name)
+			}
+		}
+	}
+	return names
+}
+
+// awaitedLinks says which link of a pod in a cluster is awaited, by what its operator reports; "" if none is.
+func (p *progress) awaitedLinks(names []string, cluster string) string {
+	said, has := p.reported(cluster)
+	if !has {
+		return fmt.Sprintf("cluster %s has not said whether the pods of %s are linked, which KuberneTSN there reports", cluster, strings.Join(names, ", "))
+	}
+	linked := 0
+	for i := range said.Pods {
+		pod := &said.Pods[i]
+		for _, link := range pod.Links {
+			switch {
+			case link.Client && link.Peer == "":
+				return fmt.Sprintf("pod %s in cluster %s has no link to service %s yet", pod.Name, cluster, link.Service)
+			case link.Client && !link.Up:
+				return fmt.Sprintf("the link of pod %s in cluster %s to %s (service %s) is not up", pod.Name, cluster, link.Peer, link.Service)
+			case link.Client:
+				linked++
+			}
+		}
+	}
+	if linked == 0 {
+		return fmt.Sprintf("no pod of %s in cluster %s has a link yet", strings.Join(names, ", "), cluster)
+	}
+	return ""
+}

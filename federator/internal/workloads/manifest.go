@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package workloads
+
+import (
+	"bufio"
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+	"sigs.k8s.io/yaml"
+
+	"github.com/kubernetsn/kubernetsn/federator/internal/hub"
+	"github.com/kubernetsn/kubernetsn/internal/shared/federation"
+)
+
+func invalid(format string, arguments ...any) error {
+	return hub.Faultf(http.StatusUnprocessableEntity, format, arguments...)
+}
+
+// parse reads the objects of a manifest, which shall be in a namespace.
+func parse(manifest, namespace string) ([]*unstructured.Unstructured, error) {
+	reader := utilyaml.NewYAMLReader(bufio.NewReader(strings.NewReader(manifest)))
+	var objects []*unstructured.Unstructured
+	seen := map[string]bool{}
+	for number := 1; ; number++ {
+		document, err := reader.Read()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return nil, invalid("document %d of the manifest cannot be read: %v", number, err)
+		}
+		object, err := parseOne(document, number)
+		if err != nil {
+			return nil, err
+		}
+		if object == nil {
+			continue
+		}
+		if err := place(object, namespace, number); err != nil {
+			return nil, err
+		}
+		kind := object.GroupVersionKind().GroupKind()
+		name := kind.String() + " " + object.GetName()
+		if seen[name] {
+			return nil, invalid("%s is twice in the manifest", called(object))
+		}
+		seen[name] = true
+		objects = append(objects, object)
+	}
+	switch {
+	case len(objects) == 0:
+		return nil, invalid("the manifest has no objects")
+	case len(objects) > federation.MaxObjects:
+		return nil, invalid("the manifest has %d objects; a workload has at most %d, so make several", len(objects), federation.MaxObjects)
+	}
+	return objects, nil
+}
+
+// called names an object for people.
+func called(object *unstructured.Unstructured) string {
+	return object.GetKind() + " " + object.GetName()
+}
+
+// parseOne is nil for a document without content.
+func parseOne(document []byte, number int) (*unstructured.Unstructured, error) {
+	var content any
+	if err := yaml.UnmarshalStrict(document, &content); err != nil {
+		return nil, invalid("document %d of the manifest is no YAML: %s", number, strings.TrimPrefix(err.Error(), "error converting YAML to JSON: yaml: "))
+	}
+	if content == nil {
+		return nil, nil
+	}
+	fields, is := content.(map[string]any)
+	if !is {
+		return nil, invalid("document %d of the manifest is no object of Kubernetes: it has no fields such as apiVersion and kind", number)
+	}
+	object := &unstructured.Unstructured{Object: fields}
+	switch {
+	case object.GetAPIVersion() == "":
+		return nil, invalid("document %d of the manifest has no apiVersion", number)
+	case object.GetKind() == "":
+		return nil, invalid("document %d of the manifest has no kind", number)
+	case object.IsList():
+		return nil, invalid("document %d of the manifest is a list; write its objects as documents of their own, with --- between", number)
+	case object.GetName() == "":
+		return nil, invalid("%s in document %d of the manifest has no metadata.name, by which clusters know it", object.GetKind(), number)
+	}
+	if _, found, err := unstructured.NestedMap(fields, "metadata"); err != nil || !found {
+		return nil, invalid("%s in document %d of the manifest has a metadata that cannot be read: %v", object.GetKind(), number, err)
+	}
+	return object, nil
+}
+
+// place puts an object into the workload's namespace.
+func place(object *unstructured.Unstructured, namespace string, number int) error {
+	switch group, _, _ := strings.Cut(object.GetAPIVersion(), "/"); {
+	case object.GetNamespace() != "" && object.GetNamespace() != namespace:
+		return invalid("%s in document %d of the manifest is in namespace %s, and the workload in %s; make a workload for each namespace",
+			called(object), number, object.GetNamespace(), namespace)
+	case strings.HasSuffix(group, ".karmada.io"):
+		return invalid("%s in document %d of the manifest is Karmada's own; policies are made from the clusters that are named", called(object), number)
+	}
+	object.SetNamespace(namespace)
+	// What another server has put there.
+	object.SetResourceVersion("")
+	object.SetUID("")
+	object.SetManagedFields(nil)
+	unstructured.RemoveNestedField(object.Object, "status")
+	unstructured.RemoveNestedField(object.Object, "metadata", "creationTimestamp")
+	return nil
+}

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package workloads
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/karmada-io/karmada/pkg/apis/cluster/v1alpha1"
+	policyv1alpha1 "github.com/karmada-io/karmada/pkg/apis/policy/v1alpha1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	tsn "github.com/kubernetsn/kubernetsn/api/v1alpha1"
+)
+
+// reaches refuses clusters over which a network is not stretched, and tells whether the hub knows the network. One that is not stretched may be
+// anywhere.
+func (s *Service) reaches(ctx context.Context, name string, clusters []string) (known bool, err error) {
+	var network tsn.TSNNetwork
+	err = s.Client.Get(ctx, types.NamespacedName{Name: name}, &network)
+	if apierrors.IsNotFound(err) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("look at network %s: %w", name, err)
+	}
+	if network.Spec.Span == nil || network.Spec.Span.Clusters == nil {
+		return true, nil
+	}
+	chooses, err := metav1.LabelSelectorAsSelector(network.Spec.Span.Clusters)
+	if err != nil {
+		return true, invalid("TSNNetwork %s has a spec.span.clusters that cannot be read: %v", name, err)
+	}
+	for _, cluster := range clusters {
+		var member v1alpha1.Cluster
+		if err := s.Client.Get(ctx, types.NamespacedName{Name: cluster}, &member); err != nil {
+			return true, fmt.Errorf("look at cluster %s: %w", cluster, err)
+		}
+		if !chooses.Matches(labels.Set(member.Labels)) {
+			return true, invalid("TSNNetwork %s is not on cluster %s: its spec.span.clusters chooses those with %s", name, cluster, metav1.FormatLabelSelector(network.Spec.Span.Clusters))
+		}
+	}
+	return true, nil
+}
+
+// networksReach refuses clusters over which the networks of a workload's pods are not stretched.
+func (s *Service) networksReach(ctx context.Context, policy *policyv1alpha1.PropagationPolicy, clusters []string) error {
+	var objects []*unstructured.Unstructured
+	for _, of := range policy.Spec.ResourceSelectors {
+		object := &unstructured.Unstructured{}
+		object.SetAPIVersion(of.APIVersion)
+		object.SetKind(of.Kind)
+		err := s.Client.Get(ctx, types.NamespacedName{Namespace: policy.Namespace, Name: of.Name}, object)
+		if client.IgnoreNotFound(err) != nil {
+			return fmt.Errorf("look at %s %s: %w", of.Kind, of.Name, err)
+		}
+		objects = append(objects, object)
+	}
+	return s.allReach(ctx, networksOf(objects), clusters)
+}
+
+// allReach refuses clusters over which one of the networks is not stretched. Of networks that the hub does not know, clusters may have their own.
+func (s *Service) allReach(ctx context.Context, networks, clusters []string) error {
+	for _, name := range networks {
+		if _, err := s.reaches(ctx, name, clusters); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// networksOf are those that pods of objects are on.
+func networksOf(objects []*unstructured.Unstructured) []string {
+	var all []string
+	for _, object := range objects {
+		if at := podMetadata(object); at != nil {
+			on, _, _ := unstructured.NestedString(object.Object, append(at, "annotations", tsn.NetworkAnnotation)...)
+			all = append(all, on)
+		}
+	}
+	return strings.FieldsFunc(join(all...), func(r rune) bool { return r == ',' })
+}

@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package workloads
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	policyv1alpha1 "github.com/karmada-io/karmada/pkg/apis/policy/v1alpha1"
+	workv1alpha1 "github.com/karmada-io/karmada/pkg/apis/work/v1alpha1"
+	workv1alpha2 "github.com/karmada-io/karmada/pkg/apis/work/v1alpha2"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kubernetsn/kubernetsn/federator/internal/hub"
+	"github.com/kubernetsn/kubernetsn/federator/internal/spread"
+	"github.com/kubernetsn/kubernetsn/internal/shared/federation"
+)
+
+// progress is what Karmada has made of a workload: what is read of its objects before a policy is changed.
+type progress struct {
+	policy   *policyv1alpha1.PropagationPolicy
+	bindings map[objectKey]*workv1alpha2.ResourceBinding
+	works    []workv1alpha1.Work
+}
+
+// readProgress reads it.
+func readProgress(ctx context.Context, c client.Reader, policy *policyv1alpha1.PropagationPolicy) (*progress, error) {
+	bindings, err := bindingsOf(ctx, c, policy)
+	if err != nil {
+		return nil, err
+	}
+	p := &progress{policy: policy, bindings: bindings}
+	p.works, err = spread.Works(ctx, c, affected(policy), p.ids())
+	return p, err
+}
+
+// affected are the clusters on which a workload is, shall be or was.
+func affected(policy *policyv1alpha1.PropagationPolicy) []string {
+	all := placedOn(policy)
+	if move, err := readMove(policy); err == nil && move != nil {
+		all = append(append(all, move.From...), move.To...)
+	}
+	return slices.Compact(slices.Sorted(slices.Values(all)))
+}
+
+// ids are by what Karmada knows the bindings of a workload.
+func (p *progress) ids() []string {
+	var ids []string
+	for _, of := range p.policy.Spec.ResourceSelectors {
+		if binding := p.bindingOf(&of); binding != nil {
+			if id := binding.Labels[workv1alpha2.ResourceBindingPermanentIDLabel]; id != "" {
+				ids = append(ids, id)
+			}
+		}
+	}
+	return ids
+}
+
+func (p *progress) bindingOf(of *policyv1alpha1.ResourceSelector) *workv1alpha2.ResourceBinding {
+	return p.bindings[objectKey{p.policy.Namespace, of.APIVersion, of.Kind, of.Name}]
+}
+
+// ready tells whether a workload is ready on clusters, and its pods linked, and what is awaited if it is not.
+func (p *progress) ready(clusters []string) (is bool, awaited string) {
+	for _, of := range p.policy.Spec.ResourceSelectors {
+		if of.Kind == reportKind {
+			continue // a workload runs where nobody says so, too
+		}
+		binding := p.bindingOf(&of)
+		for _, cluster := range clusters {
+			if why := awaitedOf(&of, binding, cluster); why != "" {
+				return false, why
+			}
+			if p.leaves(binding, cluster) {
+				return false, fmt.Sprintf("cluster %s has not removed the former %s %s yet", cluster, of.Kind, of.Name)
+			}
+		}
+	}
+	if names := p.unjudged(); len(names) > 0 {
+		for _, cluster := range clusters {
+			if why := p.awaitedPods(names, cluster); why != "" {
+				return false, why
+			}
+		}
+	}
+	if names := p.clients(); len(names) > 0 {
+		for _, cluster := range clusters {
+			if why := p.awaitedLinks(names, cluster); why != "" {
+				return false, why
+			}
+		}
+	}
+	return true, ""
+}
+
+// leaves tells whether a cluster is still to remove what it had of a binding before. What it says is about that then: its agent may be away, and come
+// back to remove it.
+func (p *progress) leaves(binding *workv1alpha2.ResourceBinding, cluster string) bool {
+	id := binding.Labels[workv1alpha2.ResourceBindingPermanentIDLabel]
+	return slices.ContainsFunc(p.works, func(work workv1alpha1.Work) bool {
+		return work.DeletionTimestamp != nil && work.Namespace == hub.ExecutionNamespace(cluster) && id != "" &&
+			work.Labels[workv1alpha2.ResourceBindingPermanentIDLabel] == id
+	})
+}
+
+// isGiven tells whether Karmada has given an object to a cluster.
+func isGiven(binding *workv1alpha2.ResourceBinding, cluster string) bool {
+	return slices.ContainsFunc(binding.Spec.Clusters, func(target workv1alpha2.TargetCluster) bool { return target.Name == cluster })
+}
+
+func awaitedOf(of *policyv1alpha1.ResourceSelector, binding *workv1alpha2.ResourceBinding, cluster string) string {
+	name := of.Kind + " " + of.Name
+	if binding == nil {
+		return name + " has not been looked at by Karmada yet"
+	}
+	if !isGiven(binding, cluster) {
+		return fmt.Sprintf("%s has not been given to cluster %s by Karmada yet", name, cluster)
+	}
+	at := slices.IndexFunc(binding.Status.AggregatedStatus, func(item workv1alpha2.AggregatedStatusItem) bool { return item.ClusterName == cluster })
+	if at < 0 {
+		return fmt.Sprintf("cluster %s has not reported %s yet", cluster, name)
+	}
+	on := onCluster(&binding.Status.AggregatedStatus[at])
+	switch {
+	case !on.Applied && on.Message != "":
+		return fmt.Sprintf("cluster %s does not take %s: %s", cluster, name, on.Message)
+	case !on.Applied:
+		return fmt.Sprintf("cluster %s has not taken %s yet", cluster, name)
+	case on.Health == federation.Healthy, on.Health == federation.HealthUnknown && !hasPods(of.Kind):
+		return ""
+	case on.Replicas != nil:
+		return fmt.Sprintf("%s has %d of %d pods ready in cluster %s", name, *on.Ready, *on.Replicas, cluster)
+	}
+	return fmt.Sprintf("%s is not healthy in cluster %s", name, cluster)
+}
+
+// released tells whether clusters would remove the workload, would Karmada take it from them now: what it keeps of the policy has reached
+// all that it made.
+func (p *progress) released(clusters []string) bool {
+	if keeps(p.policy) {
+		return false
+	}
+	for _, of := range p.policy.Spec.ResourceSelectors {
+		if binding := p.bindingOf(&of); binding != nil && ptr.Deref(binding.Spec.PreserveResourcesOnDeletion, false) {
+			return false
+		}
+	}
+	return !slices.ContainsFunc(p.in(clusters), func(work workv1alpha1.Work) bool { return ptr.Deref(work.Spec.PreserveResourcesOnDeletion, false) })
+}
+
+// in are the Works in clusters that are not being removed.
+func (p *progress) in(clusters []string) []workv1alpha1.Work {
+	var namespaces []string
+	for _, cluster := range clusters {
+		namespaces = append(namespaces, hub.ExecutionNamespace(cluster))
+	}
+	var all []workv1alpha1.Work
+	for _, work := range p.works {
+		if work.DeletionTimestamp == nil && slices.Contains(namespaces, work.Namespace) {
+			all = append(all, work)
+		}
+	}
+	return all
+}
+
+// gone tells whether Karmada has taken the workload from clusters.
+func (p *progress) gone(clusters []string) bool { return len(p.in(clusters)) == 0 }

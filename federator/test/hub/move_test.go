@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package hub
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	policyv1alpha1 "github.com/karmada-io/karmada/pkg/apis/policy/v1alpha1"
+
+	"github.com/kubernetsn/kubernetsn/internal/shared/federation"
+)
+
+// moved is a workload that is on one cluster, and shall be on another.
+type moved struct {
+	t                          *testing.T
+	f                          *running
+	k                          *karmada
+	token, one, two, namespace string
+}
+
+func newMoved(t *testing.T) *moved {
+	t.Helper()
+	return newMovedOf(t, deployment("web"))
+}
+
+func newMovedOf(t *testing.T, manifest string) *moved {
+	t.Helper()
+	m := &moved{t: t, f: startFederator(t), token: newAdmin(t), one: newCluster(t, "Push"), two: newCluster(t, "Push"), namespace: newNamespace(t)}
+	m.k = startKarmada(t, m.namespace, m.one)
+	m.f.must(m.token, "POST", "/api/v1/workloads",
+		federation.DeployRequest{Name: "web", Namespace: m.namespace, Manifest: manifest, Clusters: []string{m.one}}, nil)
+	eventually(t, "it is on the first cluster", func() bool { return len(m.k.seen()) > 0 && m.state().Objects[0].Clusters != nil })
+	return m
+}
+
+func (m *moved) path() string { return "/api/v1/workloads/" + m.namespace + "/web" }
+
+// begin asks for the move.
+func (m *moved) begin(seconds int32) {
+	m.t.Helper()
+	m.f.must(m.token, "POST", m.path()+"/move", federation.MoveRequest{To: []string{m.two}, TimeoutSeconds: seconds}, nil)
+}
+
+func (m *moved) state() *federation.Workload {
+	m.t.Helper()
+	var told federation.Workload
+	m.f.must(m.token, "GET", m.path(), nil, &told)
+	return &told
+}
+
+func (m *moved) await(phase string) *federation.Workload {
+	m.t.Helper()
+	var told *federation.Workload
+	eventually(m.t, "the move is "+phase, func() bool {
+		told = m.state()
+		return told.Move != nil && told.Move.Phase == phase
+	})
+	return told
+}
+
+// keepsAgain tells whether the policy says that clusters keep what the hub forgets.
+func (m *moved) keepsAgain() bool {
+	m.t.Helper()
+	var policy policyv1alpha1.PropagationPolicy
+	get(m.t, m.namespace, "web", &policy)
+	return *policy.Spec.PreserveResourcesOnDeletion
+}
+
+func TestAMoveMakesBeforeItBreaks(t *testing.T) {
+	m := newMoved(t)
+	m.begin(60)
+	eventually(t, "the new cluster is awaited", func() bool {
+		told := m.state()
+		return told.Move.Phase == federation.MovePlacing && strings.Contains(told.Move.Message, "0 of 2 pods ready in cluster "+m.two)
+	})
+	if told := m.state(); !slices.Equal(told.Clusters, []string{m.one, m.two}) {
+		t.Errorf("it is on %v while the new one is awaited", told.Clusters)
+	}
+	m.f.refused(m.token, "POST", m.path()+"/move", federation.MoveRequest{To: []string{m.one}}, http.StatusConflict, "is moving to "+m.two)
+	m.f.refused(m.token, "POST", "/api/v1/workloads",
+		federation.DeployRequest{Name: "web", Namespace: m.namespace, Manifest: deployment("web"), Clusters: []string{m.one, m.two}}, http.StatusConflict, "is moving")
+	m.begin(60) // the same move goes on
+	m.k.heal(m.two)
+	told := m.await(federation.MoveDone)
+	if !slices.Equal(told.Clusters, []string{m.two}) || !strings.Contains(told.Move.By, "user-") {
+		t.Errorf("it is on %v, moved by %q", told.Clusters, told.Move.By)
+	}
+	if removed, kept := m.k.became(); !slices.Equal(removed, []string{m.one}) || len(kept) > 0 {
+		t.Errorf("clusters %v removed it, %v kept it", removed, kept)
+	}
+	if want := []string{"web: " + m.one, "web: " + m.one + "," + m.two, "web: " + m.two}; !slices.Equal(m.k.seen(), want) {
+		t.Errorf("placed on %v, want %v", m.k.seen(), want)
+	}
+	if !m.keepsAgain() {
+		t.Error("the policy does not preserve any more")
+	}
+}
+
+func TestAMoveThatFailsLeavesTheWorkloadWhereItWas(t *testing.T) {
+	m := newMoved(t)
+	m.begin(5)
+	told := m.await(federation.MoveFailed)
+	if !slices.Equal(told.Clusters, []string{m.one}) || !strings.Contains(told.Move.Message, "not ready on "+m.two+" within 5s") ||
+		!strings.Contains(told.Move.Message, "it stays on "+m.one) {
+		t.Errorf("it is on %v: %q", told.Clusters, told.Move.Message)
+	}
+	if removed, kept := m.k.became(); !slices.Equal(removed, []string{m.two}) || len(kept) > 0 {
+		t.Errorf("clusters %v removed it, %v kept it", removed, kept)
+	}
+	if !m.keepsAgain() {
+		t.Error("the policy does not preserve any more")
+	}
+	m.k.heal(m.two)
+	m.begin(60)
+	m.await(federation.MoveDone)
+}
+
+// job is a manifest of a kind whose pods Karmada does not judge.
+const job = `apiVersion: batch/v1
+kind: Job
+metadata: {name: web}
+spec:
+  template:
+    spec: {restartPolicy: Never, containers: [{name: main, image: registry.example.org/main}]}
+`
+
+func TestAMoveWaitsForPodsOfAnyKind(t *testing.T) {
+	m := newMovedOf(t, job)
+	m.begin(60)
+	awaited := func(words string) {
+		t.Helper()
+		eventually(t, "what is awaited is told", func() bool {
+			told := m.state()
+			return told.Move.Phase == federation.MovePlacing && strings.Contains(told.Move.Message, words)
+		})
+	}
+	awaited("cluster " + m.two + " has not said whether the pods of Job web are ready")
+	m.k.say(m.two, `{"total":0,"ready":0}`)
+	awaited("Job web has no pods in cluster " + m.two)
+	m.k.say(m.two, `{"total":2,"ready":0,"pods":[{"name":"a","phase":"Succeeded","ready":false},{"name":"b","phase":"Pending","ready":false}]}`)
+	awaited("1 of 2 pods of Job web are ready in cluster " + m.two)
+	m.k.say(m.two, `{"total":2,"ready":1,"pods":[{"name":"a","phase":"Succeeded","ready":false},{"name":"b","phase":"Running","ready":true}]}`)
+	m.await(federation.MoveDone)
+}
+
+func TestAMoveGoesOnAfterTheFederatorWasAway(t *testing.T) {
+	m := newMoved(t)
+	m.begin(60)
+	m.await(federation.MovePlacing)
+	m.f.stop()
+	m.k.heal(m.two)
+	eventually(t, "it is on both without a federator", func() bool {
+		seen := m.k.seen()
+		return seen[len(seen)-1] == "web: "+m.one+","+m.two
+	})
+	m.f = startFederator(t)
+	m.await(federation.MoveDone)
+	if removed, kept := m.k.became(); !slices.Equal(removed, []string{m.one}) || len(kept) > 0 {
+		t.Errorf("clusters %v removed it, %v kept it", removed, kept)
+	}
+}
+
+func TestAMoveToWhereNothingIsIsRefused(t *testing.T) {
+	m := newMoved(t)
+	m.f.refused(m.token, "POST", m.path()+"/move", federation.MoveRequest{To: []string{"nowhere"}}, http.StatusUnprocessableEntity, "there is no cluster nowhere")
+	m.f.refused(m.token, "POST", m.path()+"x/move", federation.MoveRequest{To: []string{m.two}}, http.StatusNotFound, "there is no workload")
+	if told := m.state(); told.Move != nil || !slices.Equal(told.Clusters, []string{m.one}) {
+		t.Errorf("it is on %v, %+v", told.Clusters, told.Move)
+	}
+}

@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package hub
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	policyv1alpha1 "github.com/karmada-io/karmada/pkg/apis/policy/v1alpha1"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	tsn "github.com/kubernetsn/kubernetsn/api/v1alpha1"
+	"github.com/kubernetsn/kubernetsn/internal/shared/federation"
+)
+
+func get(t *testing.T, namespace, name string, object client.Object) {
+	t.Helper()
+	if err := admin.Get(context.Background(), types.NamespacedName{Namespace: namespace, Name: name}, object); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestAWorkloadIsPlacedAndToldAndRemoved(t *testing.T) {
+	f := startFederator(t)
+	token, one, two, namespace := newAdmin(t), newCluster(t, "Pull"), newCluster(t, "Push"), newNamespace(t)
+	k := startKarmada(t, namespace, one)
+	request := federation.DeployRequest{Name: "web", Namespace: namespace, Manifest: deployment("web") + "---\n" + configMap("conf"), Clusters: []string{two, one}}
+	f.must(token, "POST", "/api/v1/workloads", request, nil)
+
+	var policy policyv1alpha1.PropagationPolicy
+	get(t, namespace, "web", &policy)
+	if got := policy.Spec.Placement.ClusterAffinity.ClusterNames; !slices.Equal(got, []string{one, two}) {
+		t.Errorf("placed on %v", got)
+	}
+	if policy.Spec.PreserveResourcesOnDeletion == nil || !*policy.Spec.PreserveResourcesOnDeletion || policy.Spec.ConflictResolution != policyv1alpha1.ConflictAbort {
+		t.Errorf("the policy does not preserve, or overwrites: %+v", policy.Spec)
+	}
+	var told federation.Workload
+	eventually(t, "all is reported", func() bool {
+		f.must(token, "GET", "/api/v1/workloads/"+namespace+"/web", nil, &told)
+		return len(told.Objects) == 2 && len(told.Objects[0].Clusters) == 2 && told.Objects[0].Clusters[0].Applied && *told.Objects[0].Clusters[0].Ready == 2 &&
+			*told.Objects[0].Clusters[1].Ready == 0 && told.Objects[0].Clusters[1].Health == federation.Unhealthy
+	})
+	eventually(t, "the list has the same", func() bool {
+		var list federation.Workloads
+		f.must(token, "GET", "/api/v1/workloads?namespace="+namespace, nil, &list)
+		told = federation.Workload{}
+		f.must(token, "GET", "/api/v1/workloads/"+namespace+"/web", nil, &told)
+		return len(list.Items) == 1 && reflect.DeepEqual(list.Items[0], told)
+	})
+	// The same again changes nothing, but for the policy's mark of the deployment.
+	var made appsv1.Deployment
+	get(t, namespace, "web", &made)
+	before, madeBefore := policy.Generation, made.Generation
+	f.must(token, "POST", "/api/v1/workloads", request, nil)
+	get(t, namespace, "web", &policy)
+	get(t, namespace, "web", &made)
+	if policy.Generation != before || made.Generation != madeBefore {
+		t.Errorf("the policy was changed from %d to %d, and the Deployment from %d to %d", before, policy.Generation, madeBefore, made.Generation)
+	}
+
+	f.must(token, "DELETE", "/api/v1/workloads/"+namespace+"/web", nil, nil)
+	f.refused(token, "GET", "/api/v1/workloads/"+namespace+"/web", nil, http.StatusNotFound, "there is no workload "+namespace+"/web")
+	for name, object := range map[string]client.Object{"web": &appsv1.Deployment{}, "conf": &corev1.ConfigMap{}} {
+		if err := admin.Get(t.Context(), types.NamespacedName{Namespace: namespace, Name: name}, object); !apierrors.IsNotFound(err) {
+			t.Errorf("%s is left: %v", name, err)
+		}
+	}
+	eventually(t, "both clusters have removed it", func() bool {
+		removed, kept := k.became()
+		if len(kept) > 0 {
+			t.Fatalf("clusters %v kept it", kept)
+		}
+		return slices.Equal(removed, []string{one, two})
+	})
+}
+
+func TestPodsAreLabelledAndPutOnNetworks(t *testing.T) {
+	f := startFederator(t)
+	token, cluster, namespace := newAdmin(t), newCluster(t, "Push"), newNamespace(t)
+	network := newNetwork(t, "line", nil)
+	manifest := strings.Replace(deployment("web"), "metadata: {name: web}", "metadata: {name: web, annotations: {kubernetsn.io/network: 'other,"+network+"'}}", 1)
+	f.must(token, "POST", "/api/v1/workloads",
+		federation.DeployRequest{Name: "w", Namespace: namespace, Manifest: manifest, Clusters: []string{cluster}, Networks: []string{network}}, nil)
+	var made appsv1.Deployment
+	get(t, namespace, "web", &made)
+	pods := made.Spec.Template
+	if pods.Labels[tsn.WorkloadLabel] != "w" || pods.Labels["app"] != "web" || made.Labels[tsn.WorkloadLabel] != "w" {
+		t.Errorf("labels %v of pods, %v of the object", pods.Labels, made.Labels)
+	}
+	if got := pods.Annotations[tsn.NetworkAnnotation]; got != "other,"+network {
+		t.Errorf("the pods are on %q", got)
+	}
+}
+
+func TestADryRunChangesNothing(t *testing.T) {
+	f := startFederator(t)
+	token, cluster, namespace := newAdmin(t), newCluster(t, "Push"), newNamespace(t)
+	var told federation.Workload
+	f.must(token, "POST", "/api/v1/workloads",
+		federation.DeployRequest{Name: "w", Namespace: namespace, Manifest: configMap("c"), Clusters: []string{cluster}, DryRun: true}, &told)
+	if len(told.Objects) != 1 || !slices.Equal(told.Clusters, []string{cluster}) {
+		t.Errorf("told %+v", told)
+	}
+	f.refused(token, "GET", "/api/v1/workloads/"+namespace+"/w", nil, http.StatusNotFound)
+	if err := admin.Get(t.Context(), types.NamespacedName{Namespace: namespace, Name: "c"}, &corev1.ConfigMap{}); !apierrors.IsNotFound(err) {
+		t.Errorf("the object was made: %v", err)
+	}
+}
+
+func TestAWorkloadIsNotReplacedByWhatWouldTakeSomethingAway(t *testing.T) {
+	f := startFederator(t)
+	token, one, two, namespace := newAdmin(t), newCluster(t, "Push"), newCluster(t, "Push"), newNamespace(t)
+	post := func(manifest string, clusters ...string) federation.DeployRequest {
+		return federation.DeployRequest{Name: "w", Namespace: namespace, Manifest: manifest, Clusters: clusters}
+	}
+	f.must(token, "POST", "/api/v1/workloads", post(configMap("a"), one), nil)
+	f.refused(token, "POST", "/api/v1/workloads", post(configMap("b"), one), http.StatusConflict, "has ConfigMap a, and the manifest does not")
+	f.refused(token, "POST", "/api/v1/workloads", post(configMap("a"), two), http.StatusConflict, "is on "+one+" as well; move it")
+	f.must(token, "POST", "/api/v1/workloads", post(configMap("a")+"---\n"+configMap("b"), one, two), nil)
+	foreign := &policyv1alpha1.PropagationPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "x"}}
+	foreign.Spec.ResourceSelectors = []policyv1alpha1.ResourceSelector{{APIVersion: "v1", Kind: "ConfigMap"}}
+	create(t, foreign)
+	f.refused(token, "DELETE", "/api/v1/workloads/"+namespace+"/x", nil, http.StatusConflict, "made by somebody else")
+}
+
+func TestFiveHundredObjectsAreToldOf(t *testing.T) {
+	f := startFederator(t)
+	token, cluster, namespace := newAdmin(t), newCluster(t, "Push"), newNamespace(t)
+	const each = 50
+	var waiting sync.WaitGroup
+	for i := range 500 / each {
+		var manifest strings.Builder
+		for j := range each {
+			manifest.WriteString("---\n" + configMap(fmt.Sprintf("c-%d-%d", i, j)))
+		}
+		waiting.Go(func() {
+			f.must(token, "POST", "/api/v1/workloads",
+				federation.DeployRequest{Name: fmt.Sprintf("w-%d", i), Namespace: namespace, Manifest: manifest.String(), Clusters: []string{cluster}}, nil)
+		})
+	}
+	waiting.Wait()
+	eventually(t, "all are told", func() bool {
+		var list federation.Workloads
+		f.must(token, "GET", "/api/v1/workloads?namespace="+namespace, nil, &list)
+		count := 0
+		for _, one := range list.Items {
+			count += len(one.Objects)
+		}
+		return len(list.Items) == 500/each && count == 500
+	})
+}

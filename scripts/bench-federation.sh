@@ -1,0 +1,39 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# What it costs that clusters act together, and what they withstand: the bed of federation.sh with a second node in the first cluster, and
+# the figures of test/cluster/federation, in out/bench-federation. A limit that is missed fails nothing: the machine may be busy. Called
+# by `make bench-federation`, after the images.
+#
+#   KTSN_FEDERATION_TRIAL=1  a few turns of each, to try the bench itself
+set -um # -m: what runs for long is a process group, which an interruption ends as a whole
+cd "$(dirname "$0")/.." || exit 1
+. scripts/tally.sh
+. scripts/aloud.sh
+. scripts/federation/bed.sh
+
+export KTSN_BIN_DIR=$PWD/bin KTSN_FEDERATION_OUT=$PWD/out/bench-federation KTSN_FEDERATION_EAST_NODES=2
+
+end() {
+	# shellcheck disable=SC2119 # without jobs of its own
+	finish
+	federation_down
+}
+trap end EXIT
+
+rm -rf "$KTSN_FEDERATION_OUT" && mkdir -p "$KTSN_FEDERATION_OUT"
+echo "== a hub and two members"
+run federation_up
+case $? in
+0) ;;
+3) # this machine cannot; the test gives the reason
+	KTSN_NO_CLUSTER=$(federation_why_not)
+	export KTSN_NO_CLUSTER
+	;;
+*)
+	failure "the federation did not come up" "$federation_log"
+	failed=$((failed + 1))
+	;;
+esac
+run_go federation-figures "figures" -timeout 60m
+end
+verdict

@@ -1,0 +1,48 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# Clusters that act together and stand alone: a hub, which is Karmada, and two members, what they use at rest, and the tests of them
+# (test/cluster/federation). Closes with one line that counts the tests. Called by `make federation`, after the images.
+#
+#   KTSN_KEEP=1           leave all of it up at the end
+#   FEDERATION_RUN=REGEX  run only these tests
+set -um # -m: what runs for long is a process group, which an interruption ends as a whole
+cd "$(dirname "$0")/.." || exit 1
+. scripts/tally.sh
+. scripts/aloud.sh
+. scripts/federation/bed.sh
+
+out=out/federation
+export KTSN_BIN_DIR=$PWD/bin
+
+end() {
+	# shellcheck disable=SC2119 # without jobs of its own
+	finish
+	if [ "${KTSN_KEEP:-}" = 1 ]; then
+		echo "The federation stays: bin/ktsn-cluster --name $KTSN_FEDERATION status"
+	else
+		federation_down
+	fi
+}
+trap end EXIT
+
+rm -rf "$out" && mkdir -p "$out"
+echo "== a hub and two members"
+run federation_up
+case $? in
+0)
+	echo "== at rest"
+	run sleep 30 # until caches are filled
+	federation_usage 30s | tee "$out/usage.txt"
+	;;
+3) # this machine cannot; the tests give the reason
+	KTSN_NO_CLUSTER=$(federation_why_not)
+	export KTSN_NO_CLUSTER
+	;;
+*)
+	failure "the federation did not come up" "$federation_log"
+	failed=$((failed + 1))
+	;;
+esac
+run_go federation "in the federation" -timeout 45m ${FEDERATION_RUN:+-run "$FEDERATION_RUN"}
+end
+verdict
