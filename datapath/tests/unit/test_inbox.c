@@ -353,6 +353,31 @@ static void reads_both_queues_in_turns(void **state)
 	rig_end(&rig);
 }
 
+/* The kernel begins to stamp what it receives a while after the first socket asked for it
+ * (net_enable_timestamp()), and stamps what is read until then when it is read. */
+static void kernel_stamps_await(struct rig *rig)
+{
+	const struct timespec pause = {.tv_nsec = 2000000};
+	struct timespec read_at, stamp;
+
+	do {
+		char data[ROOM], control[CMSG_SPACE(sizeof(stamp))];
+		struct iovec iov = {data, sizeof(data)};
+		struct msghdr message = {.msg_iov = &iov,
+					 .msg_iovlen = 1,
+					 .msg_control = control,
+					 .msg_controllen = sizeof(control)};
+
+		kernel_put(rig, "first");
+		nanosleep(&pause, NULL);
+		clock_gettime(CLOCK_REALTIME, &read_at);
+		assert_true(recvmsg(rig->fd, &message, MSG_DONTWAIT) > 0);
+		assert_non_null(CMSG_FIRSTHDR(&message));
+		memcpy(&stamp, CMSG_DATA(CMSG_FIRSTHDR(&message)), sizeof(stamp));
+	} while (stamp.tv_sec > read_at.tv_sec ||
+		 (stamp.tv_sec == read_at.tv_sec && stamp.tv_nsec >= read_at.tv_nsec));
+}
+
 static void orders_both_queues_by_time_stamps(void **state)
 {
 	static const int stamps[] = {ABI_SO_TIMESTAMPNS_OLD};
@@ -364,6 +389,7 @@ static void orders_both_queues_by_time_stamps(void **state)
 	rig_begin(&rig, AF_INET, AF_INET);
 	options_set(rig.fd, SOL_SOCKET, stamps, 1);
 	assert_true(inbox_options_read(rig.fd, AF_INET, (uint32_t *)&rig.inbox.wants));
+	kernel_stamps_await(&rig);
 	for (size_t i = 0; i < sizeof(order) / sizeof(*order); i++) {
 		if (strcmp(order[i], "ring") == 0) {
 			ring_put(&rig, "ring");
