@@ -8,9 +8,11 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	tsn "github.com/kubernetsn/kubernetsn/api/v1alpha1"
 	"github.com/kubernetsn/kubernetsn/federator/internal/spread"
+	"github.com/kubernetsn/kubernetsn/internal/cluster/linkledger"
 )
 
 // full is one cluster with many clients and another one with an endpoint.
@@ -92,20 +94,165 @@ func TestMoreClientsAreLinkedThanAStatusNames(t *testing.T) {
 func TestAClusterThatNamesClientsThatThereAreNotLeavesRoomForOthers(t *testing.T) {
 	c := newFull(t, 150, "10.60.0.0/20") // of which the hub has 32 links
 	found := c.rounds()
-	if len(c.links) != 16 {
-		t.Errorf("the cluster has %d links, and its share is 16", len(c.links))
+	if len(c.links) != 30 {
+		t.Errorf("the cluster has %d links, and its share is all but what is kept for the other one", len(c.links))
 	}
 	at := slices.IndexFunc(found, func(one spread.Finding) bool { return one.Reason == reasonShareUsedUp })
-	if at < 0 || !strings.Contains(found[at].Text, "134 more clients of cluster c0 wait: 16 of its clients are linked") {
+	if at < 0 || !strings.Contains(found[at].Text, "120 more clients of cluster c0 wait: 30 of its clients are linked") {
 		t.Errorf("found is %+v", found)
 	}
-	honest := c.reports["c1"]
-	want := tsn.ServicePod{Namespace: "ns", Pod: "arm", UID: "arm", Node: "n0", NodeAddress: "192.0.3.1", Interface: "bus0"}
-	honest.Status.Wants = []tsn.ServicePod{want}
-	honest.Status.Offers[0].Links = 0
-	c.reports["c1"] = honest
+	arms := c.others(3)
 	c.rounds()
-	if !c.isLinked(&want) {
-		t.Error("the client of the other cluster is not linked")
+	if !c.isLinked(&arms[0]) || !c.isLinked(&arms[1]) || c.isLinked(&arms[2]) {
+		t.Error("two clients of the other cluster are linked, and no more, before one of the first one's has gone")
+	}
+	c.clients = slices.DeleteFunc(c.clients, func(pod tsn.ServicePod) bool { return pod.UID == "uid7" })
+	c.rounds()
+	c.later()
+	if !c.isLinked(&arms[2]) || len(c.links) != 32 {
+		t.Errorf("the room that is free goes to who has less than a fair share: %t, of %d links", c.isLinked(&arms[2]), len(c.links))
+	}
+}
+
+// others has the cluster with the endpoint have clients as well, to which that endpoint gives links.
+func (c *full) others(count int) (pods []tsn.ServicePod) {
+	for number := range count {
+		name := fmt.Sprintf("arm%d", number)
+		pods = append(pods, tsn.ServicePod{Namespace: "ns", Pod: name, UID: name, Node: "n0", NodeAddress: "192.0.3.1", Interface: "bus0"})
+	}
+	of := c.reports["c1"]
+	of.Status.Wants = pods
+	c.reports["c1"] = of
+	return pods
+}
+
+// later is when what has gone is free.
+func (c *full) later() {
+	c.now = c.now.Add(linkledger.ReleasedFor)
+	c.rounds()
+}
+
+// newAboveShare has a cluster have more than a fair share of a room that is used up, which another one asks for.
+func newAboveShare(t *testing.T) *full {
+	t.Helper()
+	c := newFull(t, 30, "10.60.0.0/20")
+	c.rounds()
+	c.others(16)
+	c.rounds()
+	if of := c.linksBy(); of["c0"] != 30 || of["c1"] != 2 {
+		t.Fatalf("there are links %v", of)
+	}
+	return c
+}
+
+func (c *full) linksBy() map[string]int {
+	of := map[string]int{}
+	for i := range c.links {
+		of[c.links[i].Spec.Client.Cluster]++
+	}
+	return of
+}
+
+func TestLinksOfAClusterAboveItsShareAreReplaced(t *testing.T) {
+	c := newAboveShare(t)
+	of := c.reports["c1"]
+	of.Status.Offers = []tsn.ServicePod{{Namespace: "ns", Pod: "next", UID: "next", Node: "n0", NodeAddress: "192.0.3.1", Interface: "line"}}
+	c.reports["c1"] = of
+	c.rounds()
+	c.later()
+	if of := c.linksBy(); of["c0"] != 30 || of["c1"] != 2 {
+		t.Errorf("there are links %v", of)
+	}
+	for i := range c.links {
+		if c.links[i].Spec.Endpoint.Pod != "next" {
+			t.Errorf("%s is linked to %s", c.links[i].Spec.Client.Pod, c.links[i].Spec.Endpoint.Pod)
+		}
+	}
+}
+
+func TestAPodTakesTheLinkOfTheOneOfItsNameAboveTheShareToo(t *testing.T) {
+	for name, gap := range map[string]bool{"at once": false, "a while after it": true} {
+		t.Run(name, func(t *testing.T) {
+			c := newAboveShare(t)
+			next := c.clients[5]
+			next.UID = "next"
+			if gap {
+				c.clients = slices.Delete(c.clients, 5, 6)
+				c.rounds()
+				c.now = c.now.Add(linkledger.ReleasedFor / 2)
+				c.clients = append(c.clients, next)
+			} else {
+				c.clients[5] = next
+			}
+			c.rounds()
+			c.later()
+			if of := c.linksBy(); !c.isLinked(&next) || of["c0"] != 30 || of["c1"] != 2 {
+				t.Errorf("there are links %v, and the next pod has one: %t", of, c.isLinked(&next))
+			}
+		})
+	}
+}
+
+func TestAPodOfAnotherNameWaitsBehindThoseWhoHaveLess(t *testing.T) {
+	c := newAboveShare(t)
+	next := c.clients[5]
+	next.UID, next.Pod = "next", "zzz"
+	c.clients[5] = next
+	c.rounds()
+	c.later()
+	if of := c.linksBy(); of["c0"] != 29 || of["c1"] != 3 {
+		t.Errorf("there are links %v", of)
+	}
+}
+
+func TestNoClientLosesItsLinkForOthers(t *testing.T) {
+	for seed := range uint64(30) {
+		t.Run(fmt.Sprintf("seed %d", seed), func(t *testing.T) {
+			c := newFull(t, 0, "10.60.0.0/24") // of which the hub has 8 links
+			source := rand.New(rand.NewPCG(seed, 31))
+			for step := range 60 {
+				had := map[string]bool{}
+				for i := range c.links {
+					had[c.links[i].Spec.Client.UID] = true
+				}
+				c.change(source, step)
+				for _, of := range c.reports {
+					for _, pod := range of.Status.Wants {
+						if had[pod.UID] && !c.isLinked(&pod) {
+							t.Fatalf("step %d: %s has lost its link", step, pod.Pod)
+						}
+					}
+				}
+				if len(c.links) > 8 {
+					t.Fatalf("step %d: there are %d links", step, len(c.links))
+				}
+			}
+		})
+	}
+}
+
+// change has clients come and go in both clusters.
+func (c *full) change(source *rand.Rand, step int) {
+	for number, cluster := range []string{"c0", "c1"} {
+		of := c.reports[cluster]
+		wants := slices.Clone(of.Status.Wants)
+		for range source.IntN(4) {
+			name := fmt.Sprintf("pod%d-%d-%d", number, step, source.IntN(9))
+			if !slices.ContainsFunc(wants, func(pod tsn.ServicePod) bool { return pod.UID == name }) {
+				wants = append(wants, tsn.ServicePod{Namespace: "ns", Pod: name, UID: name, Node: "n0", NodeAddress: fmt.Sprintf("192.0.%d.1", 2+number), Interface: "bus0"})
+			}
+		}
+		for range source.IntN(4) {
+			if len(wants) > 0 {
+				at := source.IntN(len(wants))
+				wants = slices.Delete(wants, at, at+1)
+			}
+		}
+		of.Told, of.Applied, of.Status.Wants = true, true, wants
+		c.reports[cluster] = of
+	}
+	c.now = c.now.Add(time.Duration(source.IntN(20)) * time.Second)
+	for range 2 {
+		c.round()
 	}
 }

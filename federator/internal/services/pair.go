@@ -46,7 +46,7 @@ type pairing struct {
 func pair(service *tsn.TSNService, p *plan, v *view, failed links.Failures, now time.Time) *pairing {
 	own, others := split(v.links, service)
 	believed, found := believe(service, p, v, own)
-	found = append(found, believed.share(p, own)...)
+	found = append(found, believed.share(p, own, v.replaced)...)
 	in := &links.Input{
 		Services: []tsn.TSNService{*atHub(service, p)}, Pods: believed.asPods(own), Nodes: map[string]links.Node{}, Links: own,
 		Networks: v.networks, Released: slices.Concat(others, v.released), Failed: failed, Now: now, Maker: tsn.MakerFederator, FirstInterface: firstInterface,

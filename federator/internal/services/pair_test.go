@@ -32,7 +32,7 @@ type fleet struct {
 	failed  links.Failures
 	made    int
 	has     map[string]string
-	// gone says when links went, by their numbers and addresses.
+	// gone says when links went, by their numbers, their addresses and whose they were.
 	gone map[string]time.Time
 }
 
@@ -127,9 +127,13 @@ func (f *fleet) round() *pairing {
 	f.failed = made.failed
 	for _, removal := range made.remove {
 		f.released = append(f.released, *removal.Link)
-		for _, what := range given(removal.Link) {
+		for _, what := range append(given(removal.Link), linkledger.ClientOfLink(removal.Link)) {
 			f.gone[what] = f.now
 		}
+	}
+	f.replaced = map[string]bool{}
+	for what, at := range f.gone {
+		f.replaced[what] = f.now.Sub(at) < 2*linkledger.ReleasedFor
 	}
 	f.released = slices.DeleteFunc(f.released, func(link tsn.TSNLink) bool { return f.now.Sub(f.gone[given(&link)[0]]) >= linkledger.ReleasedFor })
 	f.links = slices.DeleteFunc(slices.Clone(f.links), func(link tsn.TSNLink) bool { return leaves(made.remove, &link) })

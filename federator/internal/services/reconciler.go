@@ -79,8 +79,9 @@ type view struct {
 	// links are all that the federator has made, and nodes the clusters that have addresses of nodes, by what networks tell.
 	links []tsn.TSNLink
 	nodes map[string]string
-	// released have what links had that have gone lately.
+	// released have what links had that have gone lately, and replaced tells whose links they were.
 	released []tsn.TSNLink
+	replaced map[string]bool
 }
 
 // silence is for how long the hub has not heard of a cluster, 0 if it hears of it.
@@ -135,7 +136,7 @@ func (s *Spreader) look(ctx context.Context, service *tsn.TSNService) (*view, er
 		return nil, err
 	}
 	return &view{
-		links: made, released: released, nodes: nodesOf(peers.Items, clusters.Items), services: services.Items, networks: networks.Items, clusters: clusters.Items, override: override,
+		links: made, released: released, replaced: s.ledger.Clients(), nodes: nodesOf(peers.Items, clusters.Items), services: services.Items, networks: networks.Items, clusters: clusters.Items, override: override,
 		reports: spread.Reports[tsn.TSNServiceStatus](&binding.Status),
 	}, nil
 }

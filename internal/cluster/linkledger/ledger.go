@@ -15,6 +15,8 @@ import (
 const (
 	// ReleasedFor is for how long numbers and addresses of a link that is gone are not used again: nodes remove it a little later.
 	ReleasedFor = 30 * time.Second
+	// clientFor is for how long it is known whose link has gone: a little longer, so that its next link can have what it leaves.
+	clientFor = 2 * ReleasedFor
 	// cacheKnowsAfter is when the cache knows what was written, if that is still so.
 	cacheKnowsAfter = 30 * time.Second
 )
@@ -106,12 +108,12 @@ func (l *Ledger) compare(links []v1alpha1.TSNLink) {
 		}
 	}
 	l.last = are
-	maps.DeleteFunc(l.released, func(_ types.UID, of release) bool { return l.now().Sub(of.At) >= ReleasedFor })
+	maps.DeleteFunc(l.released, func(_ types.UID, of release) bool { return l.now().Sub(of.At) >= clientFor })
 }
 
 // release notes that what a link has is free, and may still be on nodes.
 func (l *Ledger) release(link *v1alpha1.TSNLink) {
 	_, known := l.released[link.UID]
-	l.released[link.UID] = release{VNI: link.Spec.VNI, Addresses: slices.Clone(link.Spec.Client.Addresses), At: l.now()}
+	l.released[link.UID] = release{VNI: link.Spec.VNI, Addresses: slices.Clone(link.Spec.Client.Addresses), At: l.now(), Client: ClientOfLink(link)}
 	l.unsaved = l.unsaved || !known
 }

@@ -136,7 +136,7 @@ func TestWhatIsStoredIsBounded(t *testing.T) {
 	all, now := map[types.UID]release{}, time.Unix(1000, 0)
 	for number := range storedAtMost + 500 {
 		uid := types.UID(fmt.Sprintf("11111111-2222-3333-4444-%012d", number))
-		all[uid] = release{VNI: v1alpha1.LastLinkVNI, At: now.Add(time.Duration(number)), Addresses: []string{"255.255.255.254/31", "ffff:ffff:ffff:ffff:ffff:ffff:ffff:fffe/127"}}
+		all[uid] = release{Client: ClientOf("ns", "plant", "east", "ns", string(uid)), VNI: v1alpha1.LastLinkVNI, At: now.Add(time.Duration(number)), Addresses: []string{"255.255.255.254/31", "ffff:ffff:ffff:ffff:ffff:ffff:ffff:fffe/127"}}
 	}
 	kept := youngest(all, storedAtMost)
 	text, err := json.Marshal(kept)
@@ -163,5 +163,30 @@ func TestTheLedgerSaysWhenTheFirstNumberIsFreeAgain(t *testing.T) {
 	}
 	if l.Frees() != 10*time.Second {
 		t.Errorf("the first is free after %v", l.Frees())
+	}
+}
+
+func TestWhoseLinkHasGoneIsKnownUntilTheNextOneCanHaveItsPlace(t *testing.T) {
+	clock, store := &atOneTime{now: time.Unix(1000, 0)}, aStore(t)
+	first := New(store, clock.Now)
+	link := aLink("one", 1)
+	link.Spec.Service, link.Spec.Client = "plant", v1alpha1.LinkEnd{Cluster: "east", Namespace: "ns", Pod: "arm", Addresses: []string{"one"}}
+	if err := first.Release(t.Context(), &link); err != nil {
+		t.Fatal(err)
+	}
+	clock.now = clock.now.Add(ReleasedFor)
+	next := New(store, clock.Now) // after a restart
+	_, released, err := next.Look(t.Context(), nil)
+	if err != nil || len(released) > 0 || next.Frees() != 0 {
+		t.Fatalf("released are %v, and the next is free after %v: %v", released, next.Frees(), err)
+	}
+	for pod, want := range map[string]bool{"arm": true, "leg": false} {
+		if has := next.Clients()[ClientOf("ns", "plant", "east", "ns", pod)]; has != want {
+			t.Errorf("%s had a link a moment ago: %t", pod, has)
+		}
+	}
+	clock.now = clock.now.Add(clientFor - ReleasedFor)
+	if _, _, err := next.Look(t.Context(), nil); err != nil || len(next.Clients()) > 0 {
+		t.Errorf("known are %v: %v", next.Clients(), err)
 	}
 }

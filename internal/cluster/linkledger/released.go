@@ -23,6 +23,8 @@ type release struct {
 	VNI       int32     `json:"vni"`
 	Addresses []string  `json:"addresses"`
 	At        time.Time `json:"at"`
+	// Client is whose link it was, as ClientOf has it. Older versions did not keep it.
+	Client string `json:"client,omitempty"`
 }
 
 // link has of a link what others may not have.
@@ -93,7 +95,9 @@ func (l *Ledger) Look(ctx context.Context, cached []v1alpha1.TSNLink) (links, re
 	}
 	links = l.look(cached)
 	for _, of := range l.released {
-		released = append(released, of.link())
+		if l.now().Sub(of.At) < ReleasedFor {
+			released = append(released, of.link())
+		}
 	}
 	return links, released, nil
 }
@@ -138,8 +142,8 @@ func (l *Ledger) Release(ctx context.Context, links ...*v1alpha1.TSNLink) error 
 func (l *Ledger) Frees() time.Duration {
 	var first time.Duration
 	for _, of := range l.released {
-		if left := ReleasedFor - l.now().Sub(of.At); first == 0 || left < first {
-			first = max(left, time.Millisecond)
+		if left := ReleasedFor - l.now().Sub(of.At); left > 0 && (first == 0 || left < first) {
+			first = left
 		}
 	}
 	return first

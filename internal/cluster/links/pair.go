@@ -250,18 +250,29 @@ func (r *pairing) link(made *path, to *member, have *v1alpha1.TSNLink) {
 	link, problem := r.newLink(made.from, to, made.hop)
 	if problem != nil {
 		made.why = *problem
-		if have != nil {
+		switch {
+		case have == nil:
+		case problem.Reason == v1alpha1.ReasonRangeUsedUp && r.find(made.hop, have.Spec.Endpoint.UID) == nil:
+			// It leads nowhere, and the next one finds room in what it leaves.
+			made.link = nil
+			r.replace(made, have, "the next link has its place when that is free")
+		default:
 			r.pool.take(have)
 		}
 		return
 	}
 	if have != nil {
-		r.load[made.hop][have.Spec.Endpoint.UID]--
-		r.out.Delete = append(r.out.Delete, Removal{have, fmt.Sprintf("pod %s is %s; pod %s takes its place", have.Spec.Endpoint.Namespace+"/"+have.Spec.Endpoint.Pod,
-			r.fault(have, made.hop), to.pod.Full())})
-		delete(r.own, slot{made.from.pod.UID, made.hop})
+		r.replace(made, have, fmt.Sprintf("pod %s takes its place", to.pod.Full()))
 	}
 	r.load[made.hop][to.pod.UID]++
 	r.pool.take(link)
 	made.link, made.sound, made.up = link, true, false
+}
+
+// replace has the link of a path removed. then is what comes next.
+func (r *pairing) replace(of *path, have *v1alpha1.TSNLink, then string) {
+	endpoint := &have.Spec.Endpoint
+	r.load[of.hop][endpoint.UID]--
+	r.out.Delete = append(r.out.Delete, Removal{have, fmt.Sprintf("pod %s/%s is %s; %s", endpoint.Namespace, endpoint.Pod, r.fault(have, of.hop), then)})
+	delete(r.own, slot{of.from.pod.UID, of.hop})
 }

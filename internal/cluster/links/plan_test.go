@@ -365,3 +365,30 @@ func TestALinkOfTheFederatorCounts(t *testing.T) {
 		t.Errorf("got %+v", link)
 	}
 }
+
+func TestWhereARangeIsUsedUpLinksGiveTheirPlaceToTheirNextOnes(t *testing.T) {
+	w := newWorld(1)
+	w.Services = append(w.Services, newService("s", "10.200.0.0/30")) // room for two
+	old := w.endpoint("node0", "s").UID
+	clients := []Pod{*w.client("node0", "s"), *w.client("node0", "s")}
+	w.settle(t)
+	next := w.endpoint("node0", "s").UID
+	if plan := w.settle(t); len(w.Links) != 2 {
+		t.Fatalf("there are %d links: %+v", len(w.Links), plan.Pods)
+	}
+	w.pod(old).Ready = false // and may be again: nothing else can be made
+	if w.settle(t); len(w.Links) != 2 {
+		t.Errorf("there are %d links to a pod that is not ready", len(w.Links))
+	}
+	w.removePod(old)
+	if w.settle(t); len(w.Links) != 0 {
+		t.Errorf("%d links to a pod that is gone stay", len(w.Links))
+	}
+	w.Released = nil // after a while
+	w.settle(t)
+	for i := range clients {
+		if link := w.linkOf(&clients[i], 0); link == nil || link.Spec.Endpoint.UID != next {
+			t.Errorf("%s has the link %+v", clients[i].Name, link)
+		}
+	}
+}

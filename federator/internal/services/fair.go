@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package services
+
+import "sort"
+
+// reserveOf the room are kept free for clusters that ask for less now: a cluster that comes later, or lies less, finds some.
+const reserveOf = 8
+
+// ask is what a cluster has of a room, and what it wants, which is no less.
+type ask struct{ has, wants int }
+
+// reserve is what each of some clusters can have of a room at any time.
+func reserve(room, clusters int) int {
+	if clusters == 0 {
+		return 0
+	}
+	return min(max(room/reserveOf/clusters, 1), room/clusters)
+}
+
+// fairly divides a room: max-min fair, with nothing taken from who has it, and a reserve for each that wants less. All have the same level but
+// those that want less, and those that have more. Of what is left, one each goes to the first that want more, in the order of the clusters.
+func fairly(room int, asks []ask) []int {
+	kept := reserve(room, len(asks))
+	most := 0
+	for _, one := range asks {
+		most = max(most, one.wants, kept)
+	}
+	at := func(level int) (sum int) {
+		for _, one := range asks {
+			sum += max(one.has, min(max(one.wants, kept), level))
+		}
+		return sum
+	}
+	level := sort.Search(most, func(level int) bool { return at(level+1) > room })
+	left := room - at(level)
+	given := make([]int, len(asks))
+	for i, one := range asks {
+		given[i] = max(one.has, min(one.wants, level))
+		if left > 0 && one.wants > given[i] && given[i] == level {
+			given[i]++
+			left--
+		}
+	}
+	return given
+}
