@@ -56,22 +56,12 @@ func (s *Spreader) allLinks(ctx context.Context) (are, released []tsn.TSNLink, e
 
 // join carries out what was decided of a service's links. Links that go come first: they may have the names of those that come.
 func (s *Spreader) join(ctx context.Context, service *tsn.TSNService, v *view, decided *pairing) error {
-	goes := map[string]bool{}
-	var leave []*tsn.TSNLink
-	for _, removal := range decided.remove {
-		goes[removal.Link.Name] = true
-		leave = append(leave, removal.Link)
-	}
-	gone, err := s.end(ctx, leave)
-	if err != nil {
+	if err := s.leave(ctx, service, decided); err != nil {
 		return err
 	}
+	goes := map[string]bool{}
 	for _, removal := range decided.remove {
-		if !slices.Contains(gone, removal.Link) {
-			decided.wait(releasing)
-			continue
-		}
-		s.say(service, tsn.ReasonUnlinked, "link %s of %s to %s was removed: %s", removal.Link.Name, endOf(&removal.Link.Spec.Client), endOf(&removal.Link.Spec.Endpoint), removal.Why)
+		goes[removal.Link.Name] = true
 	}
 	for i := range v.links {
 		if link := &v.links[i]; link.Namespace == service.Namespace && link.Spec.Service == service.Name && !goes[link.Name] {
@@ -99,6 +89,35 @@ func (s *Spreader) join(ctx context.Context, service *tsn.TSNService, v *view, d
 		}
 	}
 	return nil
+}
+
+// leave removes the links of a service that shall go and may, and looks again for the others.
+func (s *Spreader) leave(ctx context.Context, service *tsn.TSNService, decided *pairing) error {
+	var leave []*tsn.TSNLink
+	for _, removal := range decided.remove {
+		leave = append(leave, removal.Link)
+	}
+	gone, err := s.end(ctx, leave)
+	if err != nil {
+		return err
+	}
+	for _, removal := range decided.remove {
+		if !slices.Contains(gone, removal.Link) {
+			decided.wait(releasing)
+			continue
+		}
+		s.say(service, tsn.ReasonUnlinked, "link %s of %s to %s was removed: %s", removal.Link.Name, endOf(&removal.Link.Spec.Client), endOf(&removal.Link.Spec.Endpoint), removal.Why)
+	}
+	return nil
+}
+
+// endLeaving removes the links of a service of which nothing else is changed, as long as something blocks it, that have an end in a cluster that leaves: once
+// the cluster has left, nobody can remove its end.
+func (s *Spreader) endLeaving(ctx context.Context, service *tsn.TSNService, v *view) (again time.Duration, err error) {
+	own, _ := split(v.links, service)
+	decided := &pairing{remove: v.leaving(own, nil)}
+	err = s.leave(ctx, service, decided)
+	return decided.again, err
 }
 
 // begin makes a link, once Karmada has forgotten one of its name: it makes nothing of a new object as long as it has the old one's binding.

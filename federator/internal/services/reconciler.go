@@ -169,6 +169,9 @@ func (s *Spreader) spread(ctx context.Context, service *tsn.TSNService) (again t
 	if errors.As(err, &foreign) {
 		p.found, err = append(p.found, spread.Finding{Reason: spread.ReasonForeign, Text: foreign.Error(), Blocks: true}), nil
 	}
+	if err == nil && spread.Blocked(p.found) {
+		again, err = s.endLeaving(ctx, service, v)
+	}
 	if err != nil {
 		return 0, err
 	}

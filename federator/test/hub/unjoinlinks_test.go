@@ -30,7 +30,12 @@ func newLinked(t *testing.T) (s *served, link tsn.TSNLink) {
 // newSolelyLinked has pod arm of the first cluster be linked to pod plc of the second, which is the only endpoint.
 func newSolelyLinked(t *testing.T) (s *served, said map[string]tsn.TSNServiceStatus, link tsn.TSNLink) {
 	t.Helper()
-	s = newServed(t, 3, nil)
+	return newSolelyLinkedOf(t, nil)
+}
+
+func newSolelyLinkedOf(t *testing.T, change func(*tsn.TSNService)) (s *served, said map[string]tsn.TSNServiceStatus, link tsn.TSNLink) {
+	t.Helper()
+	s = newServed(t, 3, change)
 	said = map[string]tsn.TSNServiceStatus{
 		s.clusters[0]: wants(s.want("arm", "192.0.2.1")), s.clusters[1]: offers(s.offer("plc", "192.0.2.2")), s.clusters[2]: {},
 	}
@@ -72,6 +77,30 @@ func TestWhenAClusterLeavesItsEndpointsAreReplacedFirst(t *testing.T) {
 
 func TestWhenTheClusterOfTheOnlyEndpointLeavesTheLinkEnds(t *testing.T) {
 	s, _, _ := newSolelyLinked(t)
+	if said := s.leave(s.clusters[1]); strings.Contains(said, "TSNLinks") {
+		t.Errorf("says %s", said)
+	}
+	if removed, kept := s.k.becameOfLinks(); !slices.Contains(removed, s.clusters[1]) || len(kept) > 0 {
+		t.Errorf("%v removed the link, and %v kept it", removed, kept)
+	}
+	if links := s.links(); len(links) > 0 {
+		t.Errorf("there are %v", links)
+	}
+}
+
+// TestWhenAClusterLeavesTheLinksOfABlockedServiceEndAsWell has an older network grow into the range of the service.
+func TestWhenAClusterLeavesTheLinksOfABlockedServiceEndAsWell(t *testing.T) {
+	needHub(t)
+	line := newNetwork(t, "line", func(network *tsn.TSNNetwork) { network.Spec.IPv4.CIDR = "10.88.0.0/17" })
+	s, _, link := newSolelyLinkedOf(t, func(service *tsn.TSNService) { service.Spec.IPv4.LinkCIDR = "10.88.128.0/24" })
+	var network tsn.TSNNetwork
+	get(t, "", line, &network)
+	network.Spec.IPv4.CIDR = "10.88.0.0/16"
+	if err := admin.Update(t.Context(), &network); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the service is blocked", func() bool { return s.condition(tsn.ConditionReady).Reason == tsn.ReasonOverlaps })
+	s.stays(&link)
 	if said := s.leave(s.clusters[1]); strings.Contains(said, "TSNLinks") {
 		t.Errorf("says %s", said)
 	}
