@@ -181,7 +181,7 @@ func newFedUnjoin(env *subcommands.Environment, at *fedServer) *cobra.Command {
 	command := &cobra.Command{
 		Use: "unjoin CLUSTER", Short: "Drain and remove a member",
 		Long: "Takes workloads from a cluster that are on others as well, when they are ready there, and removes the cluster. Workloads that are on\n" +
-			"it alone stand in the way; with --force they stay on it, and belong to it alone.",
+			"it alone stand in the way; with --force they stay on it, and belong to it alone. The same command again waits for what goes on.",
 		Args: subcommands.OneArgument("name of a cluster"),
 		RunE: func(command *cobra.Command, arguments []string) error {
 			client, err := at.open()

@@ -6,10 +6,12 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 
 	tsn "github.com/kubernetsn/kubernetsn/api/v1alpha1"
+	"github.com/kubernetsn/kubernetsn/federator/internal/clusters"
 	"github.com/kubernetsn/kubernetsn/federator/internal/hub"
 	"github.com/kubernetsn/kubernetsn/federator/internal/spread"
 	"github.com/kubernetsn/kubernetsn/internal/shared/federation"
@@ -51,7 +53,7 @@ func (a *API) registerClusters(to huma.API) {
 	}, unjoin)
 }
 
-// unjoin drains a member and removes it.
+// unjoin drains a member and removes it. Of one that is being removed already it tells what goes on, and waits along: it is too late to drain it.
 func unjoin(ctx context.Context, s *session, input *unjoinInput) (*federation.Unjoined, error) {
 	cluster, err := s.clusters.Get(ctx, input.Name)
 	if err != nil {
@@ -61,11 +63,12 @@ func unjoin(ctx context.Context, s *session, input *unjoinInput) (*federation.Un
 	if err != nil {
 		return nil, err
 	}
-	if len(alone) > 0 && !input.Force {
+	goes := cluster.DeletionTimestamp != nil
+	if len(alone) > 0 && !input.Force && !goes {
 		return nil, hub.Faultf(http.StatusConflict, "workloads are on cluster %s alone: %s; move or delete them, or leave them there with force", input.Name, spread.Names(alone))
 	}
 	told := &federation.Unjoined{Cluster: input.Name, Drained: []string{}, Left: []string{}}
-	if input.Force {
+	if input.Force || goes {
 		told.Left = append(append(told.Left, alone...), shared...)
 	} else {
 		told.Drained = append(told.Drained, shared...)
@@ -73,14 +76,27 @@ func unjoin(ctx context.Context, s *session, input *unjoinInput) (*federation.Un
 			return nil, err
 		}
 	}
-	kept, err := s.clusters.Remove(ctx, cluster)
+	removal, err := s.clusters.Remove(ctx, cluster)
 	if err != nil {
 		return nil, err
 	}
-	told.Message = "Karmada removes cluster " + input.Name + "; what was left on it stays there, and belongs to it alone"
-	if len(kept) > 0 {
-		told.Message += fmt.Sprintf("; it has not removed its ends of links over clusters: remove there, if it has them, the TSNLinks %s; "+
-			"`kubectl delete tsnlinks -A -l %s=%s` removes there all that the hub has made", spread.Names(kept), tsn.LinkMakerLabel, tsn.MakerFederator)
-	}
+	told.Message = sayRemoval(input.Name, removal)
 	return told, nil
+}
+
+// sayRemoval says what has become of the removal of a member.
+func sayRemoval(cluster string, of *clusters.Removal) string {
+	said := "cluster " + cluster + " has left"
+	if !of.Left {
+		said = fmt.Sprintf("Karmada still removes cluster %s, which has %d of the objects that the hub gave it; the same command waits for it again", cluster, of.Given)
+	}
+	if of.Since != nil {
+		said = fmt.Sprintf("cluster %s was being removed already, since %s; %s", cluster, of.Since.UTC().Format(time.RFC3339), said)
+	}
+	said += "; what was left on it stays there, and belongs to it alone"
+	if len(of.Kept) > 0 {
+		said += fmt.Sprintf("; it has not removed its ends of links over clusters: remove there, if it has them, the TSNLinks %s; "+
+			"`kubectl delete tsnlinks -A -l %s=%s` removes there all that the hub has made", spread.Names(of.Kept), tsn.LinkMakerLabel, tsn.MakerFederator)
+	}
+	return said
 }

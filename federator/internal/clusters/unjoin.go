@@ -12,6 +12,7 @@ import (
 	"github.com/karmada-io/karmada/pkg/apis/cluster/v1alpha1"
 	workv1alpha1 "github.com/karmada-io/karmada/pkg/apis/work/v1alpha1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -43,16 +44,34 @@ const (
 	workFinalizer = "karmada.io/execution-controller"
 )
 
-// Remove has Karmada remove a member. What is on it stays there, and belongs to it alone from then on, but for its ends of links over clusters:
-// these end first, and it tells which of them the cluster has nevertheless kept. Asked again, it completes what was begun.
-func (s *Service) Remove(ctx context.Context, cluster *v1alpha1.Cluster) (kept []string, err error) {
-	if kept, err = s.beginLeaving(ctx, cluster); err != nil {
+// Removal is what has become of the removal of a member.
+type Removal struct {
+	// Since is when somebody has had Karmada remove it before, nil if nobody has.
+	Since *metav1.Time
+	// Left : it is no member any more. Otherwise the hub still has Given of what it was given.
+	Left  bool
+	Given int
+	// Kept are links over clusters that the cluster may have kept.
+	Kept []string
+}
+
+// Remove has Karmada remove a member, and waits a while for it. What is on it stays there, and belongs to it alone from then on, but for its ends of links
+// over clusters: these end first, and it tells which of them the cluster has nevertheless kept. Asked again, it completes what was begun; asked by two at
+// once, both are told the same.
+func (s *Service) Remove(ctx context.Context, cluster *v1alpha1.Cluster) (*Removal, error) {
+	of := &Removal{Since: cluster.DeletionTimestamp}
+	var err error
+	if of.Kept, err = s.beginLeaving(ctx, cluster); apierrors.IsNotFound(err) {
+		of.Left = true // somebody else has completed it
+		return of, nil
+	}
+	if err != nil {
 		return nil, err
 	}
-	if err := s.awaitLeft(ctx, cluster); err != nil {
+	if err := s.awaitLeft(ctx, cluster, of); err != nil {
 		return nil, fmt.Errorf("see cluster %s leave: %w", cluster.Name, err)
 	}
-	return kept, nil
+	return of, nil
 }
 
 // beginLeaving has a cluster be deleted, or changes nothing that stays: one that shall leave and does not gets no workloads and no links.
@@ -115,13 +134,17 @@ func (s *Service) tryKeep(ctx context.Context, cluster string) error {
 
 // awaitLeft lets go of what a cluster was given where nobody else does, so that the cluster does not leave for ever. Karmada removes the namespace of the
 // Works, in which the agent's rights are as well: they may be gone before the agent has used them. And a cluster in push mode may not be reached.
-func (s *Service) awaitLeft(ctx context.Context, cluster *v1alpha1.Cluster) error {
-	for end := s.Now().Add(leavePatience); s.Now().Before(end); {
-		err := s.Client.Get(ctx, client.ObjectKeyFromObject(cluster), &v1alpha1.Cluster{})
-		if err != nil {
-			return client.IgnoreNotFound(err)
+func (s *Service) awaitLeft(ctx context.Context, cluster *v1alpha1.Cluster, of *Removal) error {
+	for end := s.Now().Add(leavePatience); ; {
+		is := &v1alpha1.Cluster{}
+		err := s.Client.Get(ctx, client.ObjectKeyFromObject(cluster), is)
+		if of.Left = apierrors.IsNotFound(err) || err == nil && is.UID != cluster.UID; of.Left {
+			return nil
 		}
-		if err := s.letGo(ctx, cluster.Name); err != nil {
+		if err != nil {
+			return err
+		}
+		if of.Given, err = s.letGo(ctx, cluster.Name); err != nil || !s.Now().Before(end) {
 			return err
 		}
 		select {
@@ -130,13 +153,13 @@ func (s *Service) awaitLeft(ctx context.Context, cluster *v1alpha1.Cluster) erro
 		case <-time.After(leavePoll):
 		}
 	}
-	return nil
 }
 
-func (s *Service) letGo(ctx context.Context, cluster string) error {
+// letGo returns how much a cluster has of what it was given.
+func (s *Service) letGo(ctx context.Context, cluster string) (given int, err error) {
 	works, err := s.worksOf(ctx, cluster)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	for i := range works {
 		work := &works[i]
@@ -146,9 +169,9 @@ func (s *Service) letGo(ctx context.Context, cluster string) error {
 		free := work.DeepCopy()
 		if controllerutil.RemoveFinalizer(free, workFinalizer) {
 			if err := client.IgnoreNotFound(s.Client.Patch(ctx, free, client.MergeFrom(work))); err != nil {
-				return err
+				return 0, err
 			}
 		}
 	}
-	return nil
+	return len(works), nil
 }

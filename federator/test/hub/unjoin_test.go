@@ -3,7 +3,11 @@
 package hub
 
 import (
+	"net/http"
+	"slices"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/karmada-io/karmada/pkg/apis/cluster/v1alpha1"
 	workv1alpha1 "github.com/karmada-io/karmada/pkg/apis/work/v1alpha1"
@@ -59,4 +63,103 @@ func TestAClusterLeavesWhoseAgentMayNothingAnyMore(t *testing.T) {
 	if told := <-left; told.Cluster != name {
 		t.Errorf("told %+v", told)
 	}
+}
+
+// held has a cluster be there until it is let go of.
+func held(t *testing.T, name string) (letGo func()) {
+	t.Helper()
+	change := func(finalizers ...string) {
+		t.Helper()
+		var cluster v1alpha1.Cluster
+		get(t, "", name, &cluster)
+		cluster.Finalizers = finalizers
+		if err := admin.Update(t.Context(), &cluster); err != nil {
+			t.Fatal(err)
+		}
+	}
+	change("karmada.io/cluster-controller")
+	return func() { t.Helper(); change() }
+}
+
+// unjoined is what is said of one that was asked for.
+type unjoined struct {
+	status  int
+	problem string
+	told    federation.Unjoined
+}
+
+// unjoin asks for it, and does not wait for the answer.
+func unjoin(f *running, token, cluster, query string) <-chan *unjoined {
+	answer := make(chan *unjoined, 1)
+	go func() {
+		of := &unjoined{}
+		of.status, of.problem = f.call(token, "DELETE", "/api/v1/clusters/"+cluster+query, nil, &of.told)
+		answer <- of
+	}()
+	return answer
+}
+
+func leaves(t *testing.T, name string) {
+	t.Helper()
+	eventually(t, "the cluster is being removed", func() bool {
+		var cluster v1alpha1.Cluster
+		get(t, "", name, &cluster)
+		return cluster.DeletionTimestamp != nil
+	})
+}
+
+func TestWhoUnjoinsAClusterThatIsBeingRemovedIsToldSoAndWaitsAlong(t *testing.T) {
+	f, token, name, namespace := startFederator(t), newAdmin(t), newCluster(t, "Push"), newNamespace(t)
+	startKarmada(t, namespace, name)
+	f.must(token, "POST", "/api/v1/workloads", federation.DeployRequest{Name: "web", Namespace: namespace, Manifest: deployment("web"), Clusters: []string{name}}, nil)
+	letGo := held(t, name)
+	first := unjoin(f, token, name, "?force=true")
+	leaves(t, name)
+	second, third := unjoin(f, token, name, ""), unjoin(f, token, name, "?force=true")
+	select {
+	case of := <-second:
+		t.Errorf("is answered before the cluster has left: %+v", of)
+	case of := <-third:
+		t.Errorf("is answered before the cluster has left: %+v", of)
+	case <-time.After(2 * time.Second):
+	}
+	letGo()
+	if of := <-first; of.status != http.StatusOK || !strings.HasPrefix(of.told.Message, "cluster "+name+" has left") {
+		t.Errorf("the first one is told %+v", of)
+	}
+	for _, answer := range []<-chan *unjoined{second, third} {
+		of := <-answer
+		if of.status != http.StatusOK || !strings.Contains(of.told.Message, "cluster "+name+" was being removed already, since ") ||
+			!strings.Contains(of.told.Message, "has left") || !slices.Equal(of.told.Left, []string{namespace + "/web"}) {
+			t.Errorf("told %+v", of)
+		}
+	}
+	f.refused(token, "DELETE", "/api/v1/clusters/"+name, nil, http.StatusNotFound, "there is no cluster "+name)
+}
+
+func TestAClusterThatIsBeingDrainedLeavesAtOnceByForce(t *testing.T) {
+	f, token, one, two, namespace := startFederator(t), newAdmin(t), newCluster(t, "Push"), newCluster(t, "Push"), newNamespace(t)
+	k := startKarmada(t, namespace, one) // so that draining waits for the other one
+	f.must(token, "POST", "/api/v1/workloads", federation.DeployRequest{Name: "web", Namespace: namespace, Manifest: deployment("web"), Clusters: []string{one, two}}, nil)
+	first := unjoin(f, token, one, "")
+	var told federation.Workload
+	eventually(t, "it is being drained", func() bool {
+		f.must(token, "GET", "/api/v1/workloads/"+namespace+"/web", nil, &told)
+		return told.Move != nil && told.Move.Phase == federation.MovePlacing
+	})
+	second := unjoin(f, token, one, "") // waits for the same move
+	by := <-unjoin(f, token, one, "?force=true")
+	if by.status != http.StatusOK || !slices.Equal(by.told.Left, []string{namespace + "/web"}) || !strings.HasPrefix(by.told.Message, "cluster "+one+" has left") {
+		t.Fatalf("by force told %+v", by)
+	}
+	k.heal(two)
+	for _, answer := range []<-chan *unjoined{first, second} {
+		if of := <-answer; of.status != http.StatusOK || !strings.HasPrefix(of.told.Message, "cluster "+one+" has left") {
+			t.Errorf("whoever drained it is told %+v", of)
+		}
+	}
+	eventually(t, "it is on the other one alone", func() bool {
+		f.must(token, "GET", "/api/v1/workloads/"+namespace+"/web", nil, &told)
+		return slices.Equal(told.Clusters, []string{two})
+	})
 }

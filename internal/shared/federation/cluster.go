@@ -92,6 +92,6 @@ type Clusters struct {
 type Unjoined struct {
 	Cluster string   `json:"cluster"`
 	Drained []string `json:"drained" doc:"Workloads that are on other clusters too and were taken from this one, as NAMESPACE/NAME."`
-	Left    []string `json:"left" doc:"With force: workloads that were on this cluster alone, as NAMESPACE/NAME."`
+	Left    []string `json:"left" doc:"Workloads that stay on this cluster, with force or because it was being removed already, as NAMESPACE/NAME."`
 	Message string   `json:"message"`
 }
