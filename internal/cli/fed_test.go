@@ -17,6 +17,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"go.yaml.in/yaml/v3"
 
@@ -104,7 +105,10 @@ func TestACommandOfTheFederationAsksOnceAndTellsTheAnswer(t *testing.T) {
 				Conditions: []federation.Condition{{Type: "EndpointPlugged", Status: "False", Message: "it has no room"}}}}},
 		"GET /api/v1/networks": federation.Networks{Items: []federation.Network{{Name: "line", VNI: 7, IPv4: "10.42.0.0/16",
 			Clusters: []federation.NetworkOnCluster{{Cluster: "a", IPv4: "10.42.0.0/20", Applied: true, Nodes: 3, MTU: 1450}}}}},
-		"GET /api/v1/events?namespace=default": federation.Events{Items: []federation.Event{{Type: "Warning", Namespace: "default", Object: "Work/x", Reason: "Failed", Message: "two\nlines"}}},
+		"GET /api/v1/events?namespace=default": federation.Events{Items: []federation.Event{
+			{At: time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC), First: time.Date(2026, 1, 2, 2, 0, 0, 0, time.UTC), Count: 3, Type: "Warning", Namespace: "default",
+				Object: "Work/x", Reason: "Failed", Message: "two\nlines"},
+			{At: time.Date(2026, 1, 2, 1, 0, 0, 0, time.UTC), Count: 1, Type: "Normal", Object: "Cluster/a", Reason: "Once"}}},
 		"DELETE /api/v1/workloads/default/web": "",
 		"DELETE /api/v1/clusters/a?force=true": federation.Unjoined{Cluster: "a", Left: []string{"default/web"}, Message: "it goes"},
 		"POST /api/v1/workloads/default/web/move": func() federation.Workload {
@@ -128,7 +132,7 @@ func TestACommandOfTheFederationAsksOnceAndTellsTheAnswer(t *testing.T) {
 		"links": {[]string{"links", "bus", "-n", "default"}, "GET /api/v1/links?namespace=default&service=bus", 0, []string{"service default/bus: 2 endpoints, 1 of 3 clients linked",
 			"Degraded: True, of cluster c", "default/bus", "a/default/arm", "b/default/plc", "no: it has no room", "16711680"}},
 		"networks":      {[]string{"networks"}, "GET /api/v1/networks", 0, []string{"network line: VNI 7, 10.42.0.0/16", "10.42.0.0/20", "1450"}},
-		"events":        {[]string{"events", "-n", "default"}, "GET /api/v1/events?namespace=default", 0, []string{"default Work/x", "two lines"}},
+		"events":        {[]string{"events", "-n", "default"}, "GET /api/v1/events?namespace=default", 0, []string{"default Work/x", "two lines", "2026-01-02 03:04:05 (x3 over 1h4m5s)", "2026-01-02 01:00:00   "}},
 		"delete":        {[]string{"delete", "default/web"}, "DELETE /api/v1/workloads/default/web", 0, []string{"is being removed"}},
 		"unjoin":        {[]string{"unjoin", "a", "--force"}, "DELETE /api/v1/clusters/a?force=true", 0, []string{"left on it: default/web", "it goes"}},
 		"move":          {[]string{"move", "default/web", "--to", "b,c", "--timeout", "1m"}, `POST /api/v1/workloads/default/web/move {"to":["b","c"],"timeoutSeconds":60}`, 0, []string{"done"}},

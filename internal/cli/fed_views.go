@@ -12,6 +12,7 @@ import (
 	"strings"
 	"syscall"
 	"text/tabwriter"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -165,9 +166,18 @@ func printEvents(out io.Writer, events []federation.Event) error {
 	fmt.Fprintln(table, "at\ttype\tobject\treason\tmessage")
 	for _, event := range events {
 		object := strings.TrimPrefix(event.Namespace+" "+event.Object, " ")
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n", event.At.Format("2006-01-02 15:04:05"), event.Type, object, event.Reason, strings.ReplaceAll(event.Message, "\n", " "))
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n", whenSeen(&event), event.Type, object, event.Reason, strings.ReplaceAll(event.Message, "\n", " "))
 	}
 	return table.Flush()
+}
+
+// whenSeen is when an event was seen last, and how often since when, as kubectl shows it.
+func whenSeen(event *federation.Event) string {
+	at := event.At.Format("2006-01-02 15:04:05")
+	if event.Count > 1 {
+		at += fmt.Sprintf(" (x%d over %s)", event.Count, event.At.Sub(event.First).Round(time.Second))
+	}
+	return at
 }
 
 func newFedWatch(env *subcommands.Environment, at *fedServer) *cobra.Command {

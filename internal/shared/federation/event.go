@@ -4,15 +4,16 @@ package federation
 
 import "time"
 
-// Event is what happened to an object of the hub.
+// Event is what happened to an object of the hub, once or several times.
 type Event struct {
-	At        time.Time `json:"at"`
+	At        time.Time `json:"at" doc:"When it was seen last."`
+	First     time.Time `json:"first" doc:"When it was seen first."`
 	Type      string    `json:"type" doc:"Normal or Warning."`
 	Namespace string    `json:"namespace,omitempty"`
 	Object    string    `json:"object" doc:"KIND/NAME"`
 	Reason    string    `json:"reason"`
 	Message   string    `json:"message"`
-	Count     int32     `json:"count"`
+	Count     int32     `json:"count" doc:"How often it was seen: equal events are told once."`
 }
 
 // Events is a list of them, the youngest first.
