@@ -74,8 +74,27 @@ func RolesOf(labels map[string]string, namespace string) (roles []Role, wrong []
 		roles = append(roles, role)
 	}
 	slices.SortFunc(roles, func(a, b Role) int { return strings.Compare(a.Label, b.Label) })
+	roles, twice := onceEach(roles)
+	wrong = append(wrong, twice...)
 	slices.SortFunc(wrong, func(a, b *LabelError) int { return strings.Compare(a.Label, b.Label) })
 	return roles, wrong
+}
+
+// onceEach leaves out labels of services of which a pod is a client by another label: its own namespace can be written and left out.
+func onceEach(roles []Role) (once []Role, wrong []*LabelError) {
+	for i := range roles {
+		role := &roles[i]
+		at := slices.IndexFunc(once, func(other Role) bool {
+			return role.Client && other.Client && role.Service == other.Service && role.Namespace == other.Namespace
+		})
+		if at < 0 {
+			once = append(once, *role)
+			continue
+		}
+		wrong = append(wrong, &LabelError{role.Label, fmt.Errorf("labels %s and %s ask TSNService %s/%s for a link each, and a pod gets one of a service; remove one of them",
+			once[at].Label, role.Label, role.Namespace, role.Service)})
+	}
+	return once, wrong
 }
 
 func roleOf(key, value, namespace string) (Role, error) {

@@ -33,6 +33,18 @@ func TestALabelThatCannotBeSaysWhy(t *testing.T) {
 	}
 }
 
+func TestTwoLabelsOfOneServiceAreOneTooMany(t *testing.T) {
+	labels := map[string]string{"client.kubernetsn.io/camera": "cam", "client.kubernetsn.io/camera.ns": "other", "endpoint.kubernetsn.io/camera": "view"}
+	const want = "labels client.kubernetsn.io/camera and client.kubernetsn.io/camera.ns ask TSNService ns/camera for a link each, and a pod gets one of a service; remove one"
+	roles, wrong := RolesOf(labels, "ns")
+	if len(roles) != 2 || len(wrong) != 1 || wrong[0].Label != "client.kubernetsn.io/camera.ns" || !strings.Contains(wrong[0].Error(), want) {
+		t.Errorf("got %+v, %v", roles, wrong)
+	}
+	if roles, wrong := RolesOf(labels, "elsewhere"); len(roles) != 3 || len(wrong) != 0 {
+		t.Errorf("of two services of one name, got %+v, %v", roles, wrong)
+	}
+}
+
 func TestInterfacesThatClash(t *testing.T) {
 	for name, test := range map[string]struct {
 		labels map[string]string

@@ -268,6 +268,35 @@ func TestLoopsAreNamed(t *testing.T) {
 			t.Errorf("got %+v", found)
 		}
 	})
+	t.Run("of a pod that two elements select", func(t *testing.T) {
+		w := newWorld(1)
+		service := newService("s", "10.200.0.0/16")
+		service.Spec.Chain = []v1alpha1.ChainElement{element("a"), element("b")}
+		service.Spec.Chain[1].Selector = service.Spec.Chain[0].Selector
+		w.Services = append(w.Services, service)
+		pod := *w.middle("node0", "s", "a")
+		w.endpoint("node0", "s")
+		client := *w.client("node0", "s")
+		plan := w.settle(t)
+		const text = "is selected by several elements of spec.chain of TSNService ns/s (a, b), so that the chain would lead through it twice; let one select it"
+		found := plan.Services[Key{"ns", "s"}].Found
+		if told := plan.Pods[pod.UID]; len(told) != 1 || told[0].Reason != v1alpha1.ReasonChainLoop || !strings.Contains(told[0].Text, text) ||
+			len(found) == 0 || found[0].Reason != v1alpha1.ReasonChainLoop || !strings.Contains(found[0].Text, "pod "+pod.Full()+": the pod "+text) {
+			t.Errorf("got %+v, %+v", told, found)
+		}
+		if told := plan.Pods[client.UID]; len(w.Links) != 0 || len(told) != 1 || told[0].Reason != v1alpha1.ReasonNoElement {
+			t.Errorf("%d links, and the client is told %+v", len(w.Links), told)
+		}
+	})
+	t.Run("of a service whose endpoint is its own client", func(t *testing.T) {
+		w := newWorld(1)
+		w.Services = append(w.Services, newService("x", "10.200.0.0/16"))
+		pod := w.add("node0", map[string]string{v1alpha1.ClientLabelPrefix + "x.ns": "up", v1alpha1.EndpointLabelPrefix + "x": "down"})
+		plan := w.settle(t)
+		if told := plan.Pods[pod.UID]; len(w.Links) != 0 || len(told) != 1 || !strings.Contains(told[0].Text, "has no spec.chain; remove one of the two labels") {
+			t.Errorf("%d links, and the pod is told %+v", len(w.Links), told)
+		}
+	})
 	t.Run("of an element that is also the endpoint", func(t *testing.T) {
 		w := newWorld(1)
 		service := newService("s", "10.200.0.0/16")

@@ -24,17 +24,22 @@ import (
 	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
 )
 
-// services is a cluster with two services, a namespace that may use one of them, and a network.
+// services is a cluster with three services, a namespace that may use one of them, and a network.
 type services struct{ client.Reader }
 
 func (services) Get(_ context.Context, key client.ObjectKey, into client.Object, _ ...client.GetOption) error {
 	switch object := into.(type) {
 	case *v1alpha1.TSNService:
-		if key.Namespace == "ns" && (key.Name == "camera" || key.Name == "chained") {
+		if key.Namespace == "ns" && slices.Contains([]string{"camera", "chained", "looped"}, key.Name) {
 			object.Namespace, object.Name = key.Namespace, key.Name
 			object.Spec.ClientNamespaces = &metav1.LabelSelector{MatchLabels: map[string]string{"site": "a"}}
 			if key.Name == "chained" {
 				object.Spec.Chain = []v1alpha1.ChainElement{{Name: "filter", Selector: metav1.LabelSelector{MatchLabels: map[string]string{"app": "filter"}}}}
+			}
+			if key.Name == "looped" {
+				object.Spec.Endpoint = &metav1.LabelSelector{MatchLabels: map[string]string{"end": "yes"}}
+				object.Spec.Chain = []v1alpha1.ChainElement{{Name: "filter", Selector: metav1.LabelSelector{MatchLabels: map[string]string{"app": "filter"}}},
+					{Name: "second", Selector: metav1.LabelSelector{MatchLabels: map[string]string{"twice": "yes"}}}}
 			}
 			return nil
 		}
@@ -193,11 +198,17 @@ func TestAPodThatCanHaveNoLinkIsRefused(t *testing.T) {
 			"the pod has an interface tsn0 already (of TSNNetwork tsn)"},
 		"with an interface that Multus names": {"ns", "metadata: {labels: {client.kubernetsn.io/camera: net1}, annotations: {k8s.v1.cni.cncf.io/networks: other}}\nspec: {" + one + "}",
 			"the pod has an interface net1 already (of network ns/other)"},
-		"of both roles without a chain": {"ns", labelled("client.kubernetsn.io/camera: a, endpoint.kubernetsn.io/camera: b", one), "has no spec.chain; remove one of the two labels"},
-		"of both roles and no element":  {"ns", labelled("client.kubernetsn.io/chained: a, endpoint.kubernetsn.io/chained: b", one), "no element of spec.chain of TSNService ns/chained selects it"},
-		"of too many services":          {"ns", labelled(strings.Join(many, ", "), one), "the pod is a client of 17 services"},
-		"on the node's network":         {"ns", labelled("client.kubernetsn.io/camera: a", "hostNetwork: true, "+one), "remove hostNetwork, or the label client.kubernetsn.io/camera"},
-		"of Kata":                       {"ns", labelled("client.kubernetsn.io/camera: a", "runtimeClassName: kata, "+one), "its runtime is Kata"},
+		"of both roles without a chain":  {"ns", labelled("client.kubernetsn.io/camera: a, endpoint.kubernetsn.io/camera: b", one), "has no spec.chain; remove one of the two labels"},
+		"of both roles and no element":   {"ns", labelled("client.kubernetsn.io/chained: a, endpoint.kubernetsn.io/chained: b", one), "no element of spec.chain of TSNService ns/chained selects it"},
+		"with two labels of one service": {"ns", labelled("client.kubernetsn.io/camera: a, client.kubernetsn.io/camera.ns: b", one), "ask TSNService ns/camera for a link each"},
+		"that is in a chain twice": {"ns", labelled("app: filter, twice: \"yes\", client.kubernetsn.io/looped: a, endpoint.kubernetsn.io/looped: b", one),
+			"selected by several elements of spec.chain of TSNService ns/looped (filter, second), so that the chain would lead through it twice; let one select it"},
+		"that is element and endpoint": {"ns", labelled("app: filter, end: \"yes\", client.kubernetsn.io/looped: a, endpoint.kubernetsn.io/looped: b", one),
+			"the pod is element filter of the chain of TSNService ns/looped and, by spec.endpoint, its endpoint, so that the chain would be a loop"},
+		"that would be linked to itself": {"ns", labelled("client.kubernetsn.io/camera.ns: a, endpoint.kubernetsn.io/camera: b", one), "has no spec.chain; remove one of the two labels"},
+		"of too many services":           {"ns", labelled(strings.Join(many, ", "), one), "the pod is a client of 17 services"},
+		"on the node's network":          {"ns", labelled("client.kubernetsn.io/camera: a", "hostNetwork: true, "+one), "remove hostNetwork, or the label client.kubernetsn.io/camera"},
+		"of Kata":                        {"ns", labelled("client.kubernetsn.io/camera: a", "runtimeClassName: kata, "+one), "its runtime is Kata"},
 		"with a device": {"ns", "metadata: {labels: {client.kubernetsn.io/camera: a}, annotations: {kubernetsn.io/device: tap}}\nspec: {" + one + "}",
 			"a virtual machine has its interfaces"},
 		"with a container of the waiter's name": {"ns", labelled("client.kubernetsn.io/camera: a", "containers: [{name: ktsn-wait}]"),
