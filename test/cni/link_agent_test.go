@@ -140,16 +140,34 @@ func setUplink(t *testing.T, n *node, up bool) {
 func TestAnMTUThatTheWayDoesNotCarryIsNamed(t *testing.T) {
 	lab := newAgentsLab(t)
 	narrow(t, lab.b, 1400)
-	fixed := lab.link("fixed", newLinked(lab.sandbox(t, lab.a), lab.sandbox(t, lab.b), linkVNI), func(spec *v1alpha1.TSNLinkSpec) { spec.MTU = 1450 })
+	client := lab.sandbox(t, lab.a)
+	fixed := lab.link("fixed", newLinked(client, lab.sandbox(t, lab.b), linkVNI), func(spec *v1alpha1.TSNLinkSpec) { spec.MTU = 1450 })
 	adapts := lab.link("adapts", newLinked(lab.sandbox(t, lab.a), lab.sandbox(t, lab.b), linkVNI+1), nil)
 	eventually(t, "both numbers are named", func() bool {
 		is := lab.await(t, fixed, v1alpha1.ConditionUp, metav1.ConditionFalse)
-		return strings.Contains(is.Message, "spec.mtu is 1450, and the way") || strings.Contains(is.Message, "an MTU of 1450 bytes, and its way carries 1")
+		return saysMTU(is.Message)
 	})
+	// The client's containers do not start, and ktsn-wait says why.
+	files := filepath.Join(client.node.podDir(client.uid), linkfile.Folder, "up0")
+	eventually(t, "the waiting pod is told both numbers", func() bool {
+		text, err := os.ReadFile(files + linkfile.Waiting)
+		return err == nil && saysMTU(string(text))
+	})
+	if _, err := os.Stat(files); err == nil {
+		t.Error("the pod is told that the link was up")
+	}
 	lab.await(t, adapts, v1alpha1.ConditionUp, metav1.ConditionTrue)
 	if got := lab.links.Get(adapts).Status.MeasuredMTU; got < 1346 || got > 1354 {
 		t.Errorf("it measured %d bytes", got)
 	}
+}
+
+// saysMTU tells whether a sentence names the MTU that was asked for, the one that was found, and what to do.
+func saysMTU(text string) bool {
+	if strings.Contains(text, "spec.mtu is 1450, and the way") {
+		return strings.Contains(text, " carries 13") && strings.Contains(text, "; give at most that")
+	}
+	return strings.Contains(text, "an MTU of 1450 bytes, and its way carries 13") && strings.Contains(text, "; set spec.mtu of the service to at most 13")
 }
 
 // narrow has a node's wire take less.
@@ -211,4 +229,22 @@ func TestAnEndpointsNodeThatIsThisOneIsRefused(t *testing.T) {
 		}
 		lab.links.remove(link)
 	}
+}
+
+func TestAnInterfaceThatThePodHasIsNamedAndStays(t *testing.T) {
+	lab := newAgentsLab(t)
+	client := lab.sandbox(t, lab.a)
+	must(t, client.Do(func() error { return netlink.LinkAdd(&netlink.Bridge{LinkAttrs: named("up0")}) }))
+	before := lab.a.inventory(t, client)
+	link := lab.link("shop-1", newLinked(client, lab.sandbox(t, lab.b), linkVNI), nil)
+	const want = "the pod has an interface up0 already; give the attachment, or the label of the link, another name"
+	eventually(t, "the interface is named", func() bool {
+		return strings.Contains(lab.await(t, link, v1alpha1.ConditionClientPlugged, metav1.ConditionFalse).Message, want)
+	})
+	file := filepath.Join(client.node.podDir(client.uid), linkfile.Folder, "up0"+linkfile.Waiting)
+	eventually(t, "the waiting pod is told", func() bool {
+		text, err := os.ReadFile(file)
+		return err == nil && strings.Contains(string(text), "link to service shop: not plugged: ") && strings.Contains(string(text), want)
+	})
+	checkSame(t, "after the refusal", before, lab.a.inventory(t, client))
 }

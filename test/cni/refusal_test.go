@@ -107,7 +107,7 @@ func TestAnAddThatCannotSucceedSaysWhyAndLeavesNothing(t *testing.T) {
 			},
 			want: "make VXLAN device tsnvx42: another one carries network 42 on UDP port 4789 already; name it as the tunnel, or choose another vni"},
 		"an interface that the pod has": {at: func(at *libcni.RuntimeConf) { at.IfName = "lo" }, code: 102,
-			want: "the pod has an interface lo already; give the attachment another name"},
+			want: "the pod has an interface lo already; give the attachment, or the label of the link, another name"},
 		"a namespace that is not there": {at: func(at *libcni.RuntimeConf) { at.NetNS = "/run/netns/nowhere" }, code: 4,
 			want: `CNI_NETNS: failed to Statfs "/run/netns/nowhere": no such file or directory; give the path of the container's network namespace`},
 		"a namespace that is none": {at: func(at *libcni.RuntimeConf) { at.NetNS = "/etc/hostname" }, code: 4, want: "CNI_NETNS: "},

@@ -171,7 +171,7 @@ func (n *Node) explainPair(port *Port, plugged *Plugged, err error) error {
 		return failed(Exists, "container %s is attached to network %s as %s already; call DEL first",
 			port.ContainerID, port.Network, port.Interface)
 	}
-	return failed(Exists, "the pod has an interface %s already; give the attachment another name", port.Interface)
+	return failed(Exists, "the pod has an interface %s already; give the attachment, or the label of the link, another name", port.Interface)
 }
 
 // finishPort does what needs no lock: the port cannot be mistaken for unused any more.

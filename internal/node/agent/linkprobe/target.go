@@ -207,8 +207,8 @@ func (a *asked) found() {
 	case fits+1 == a.MTU: // which may have been lost
 		return
 	case fits < leastMTU:
-		a.finding = Finding{Sentence: fmt.Sprintf("the link's interfaces have an MTU of %d bytes, and packets of %d bytes do not come through; "+
-			"links need %d", a.MTU, leastMTU, leastMTU)}
+		a.finding = Finding{Sentence: fmt.Sprintf("the link's interfaces have an MTU of %d bytes, and packets of %d bytes, which links need, do not come through; "+
+			"raise the MTU of the nodes' uplinks and of what is between them", a.MTU, leastMTU)}
 	case a.Adapt:
 		a.finding = Finding{Up: true, MTU: fits}
 		a.MTU = fits

@@ -125,7 +125,8 @@ func (s *side) mtu(node *Carried) (int, error) {
 		most = min(most, seen)
 	}
 	if most < overlay.MinMTU {
-		return 0, fmt.Errorf("the way from this node to %s carries %d bytes, and links need %d", s.other.NodeAddress, most, overlay.MinMTU)
+		return 0, fmt.Errorf("the way from this node to %s carries %d bytes, and links need %d; raise the MTU of the nodes' uplinks and of what is between them",
+			s.other.NodeAddress, most, overlay.MinMTU)
 	}
 	return most, nil
 }

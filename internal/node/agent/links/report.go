@@ -3,6 +3,7 @@
 package links
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -149,14 +150,15 @@ func (s *side) up(done *outcome) metav1.Condition {
 		is.Reason = reasonMTU
 	}
 	if is.Status == metav1.ConditionFalse && done.err == nil {
-		if sentence := s.othersSentence(); sentence != "" {
-			is.Message = sentence
-		}
-		if done.silent != "" {
-			is.Message = done.silent
-		}
+		is.Message = s.whyNotUp(done)
 	}
 	return is
+}
+
+// whyNotUp says why a link that is plugged here is not up: that nothing may be sent without keys before that the other end is not plugged, and this
+// before that nothing is heard.
+func (s *side) whyNotUp(done *outcome) string {
+	return cmp.Or(done.silent, s.othersSentence(), done.finding.Sentence)
 }
 
 // othersSentence says what is missing at the other end, "" if it is plugged.
@@ -240,11 +242,7 @@ func (r *Reconciler) tell(s *side, done *outcome) error {
 		}
 		return errors.Join(errNames, r.Files.Up(uid, s.about(mtu)))
 	}
-	sentence := done.finding.Sentence
-	if others := s.othersSentence(); others != "" {
-		sentence = others
-	}
-	return errors.Join(errNames, r.Files.Wait(uid, interfaceName, fmt.Sprintf("link to service %s: plugged here; %s", s.link.Spec.Service, sentence)))
+	return errors.Join(errNames, r.Files.Wait(uid, interfaceName, fmt.Sprintf("link to service %s: plugged here; %s", s.link.Spec.Service, s.whyNotUp(done))))
 }
 
 // further are the hosts that an end reaches behind the other one.

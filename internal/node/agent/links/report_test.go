@@ -6,6 +6,8 @@ import (
 	"context"
 	"log/slog"
 	"net/netip"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -87,6 +89,21 @@ func TestALinkIsEncryptedOrSaysThatItIsNot(t *testing.T) {
 				t.Errorf("that nothing can be sent is said by %q", secret.silent)
 			}
 		})
+	}
+}
+
+func TestAPodIsToldThatNothingIsSentWithoutKeys(t *testing.T) {
+	dir := t.TempDir()
+	r := &Reconciler{Now: time.Now, Files: &Files{PodDir: func(string) string { return dir }}, Hosts: &Hosts{Dir: t.TempDir()}}
+	s := aSide(v1alpha1.EncryptionRequired, false, true)
+	const why = "frames to the other node are to be encrypted, and are not sent: node west/a: its cluster signs by another key"
+	done := &outcome{mtu: 1413, finding: linkprobe.Finding{Sentence: "10.200.0.0, the other end, does not answer"}, secrecy: secrecy{silent: why}}
+	if err := r.tell(s, done); err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(filepath.Join(dir, "links", "view0.waiting"))
+	if err != nil || string(text) != "link to service camera: plugged here; "+why+"\n" {
+		t.Errorf("it is told %q: %v", text, err)
 	}
 }
 
