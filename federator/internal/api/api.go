@@ -64,6 +64,7 @@ func probed(writer http.ResponseWriter, err error) {
 func config() huma.Config {
 	// A list without members is [], in requests and answers.
 	huma.DefaultArrayNullable = false
+	huma.NewError = newError
 	config := huma.DefaultConfig("ktsn-federator", Version)
 	config.Info.Description = "Clusters that act together: who is a member, what runs where, and how it moves. All is done at the hub as whoever sends the request, and " +
 		"the hub's RBAC decides."

@@ -20,12 +20,12 @@ import (
 type joinInput struct{ Body federation.JoinRequest }
 
 type unjoinInput struct {
-	Name  string `path:"name" maxLength:"48" doc:"Name of the cluster."`
+	Name  string `path:"name" maxLength:"48" pattern:"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$" patternDescription:"small letters, digits and hyphens" doc:"Name of the cluster."`
 	Force bool   `query:"force" doc:"Remove the cluster although workloads are on it alone. They stay on it, and belong to it alone."`
 }
 
 type certificateInput struct {
-	Name string `path:"name" maxLength:"48" doc:"Name of the cluster."`
+	Name string `path:"name" maxLength:"48" pattern:"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$" patternDescription:"small letters, digits and hyphens" doc:"Name of the cluster."`
 	Body federation.CertificateRequest
 }
 

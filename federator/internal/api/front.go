@@ -23,7 +23,7 @@ import (
 // front stands before the API: it bounds requests, finds out who asks, and writes a line for each request.
 type front struct {
 	reviewer Reviewer
-	behind   http.Handler
+	behind   *http.ServeMux
 	audit    *slog.Logger
 	now      func() time.Time
 }
@@ -66,6 +66,10 @@ func (f *front) serve(writer *observed, request *http.Request) {
 		return
 	}
 	writer.subject = subjectOf(body)
+	if err := nothingAt(f.behind, request); err != nil {
+		refuse(writer, err)
+		return
+	}
 	// The request has been read; what is watched may take as long as it likes.
 	_ = http.NewResponseController(writer).SetReadDeadline(time.Time{})
 	f.behind.ServeHTTP(writer, request.WithContext(context.WithValue(request.Context(), userKey{}, *user)))

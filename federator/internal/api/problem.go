@@ -61,3 +61,14 @@ func statusOf(err error) int {
 	}
 	return http.StatusInternalServerError
 }
+
+// ofHuma makes an error as huma does by itself.
+var ofHuma = huma.NewError
+
+// newError says of a request that does not fit the document what to do; what is wrong is in the details.
+func newError(status int, message string, details ...error) huma.StatusError {
+	if message == "validation failed" {
+		message = "the request does not fit /openapi.json; correct what is named"
+	}
+	return ofHuma(status, message, details...)
+}

@@ -15,8 +15,8 @@ import (
 )
 
 type podsInput struct {
-	Namespace string `query:"namespace" maxLength:"63" doc:"Only what is in this namespace."`
-	Workload  string `query:"workload" maxLength:"63" doc:"Only the pods of the workload with this name."`
+	Namespace string `query:"namespace" maxLength:"63" pattern:"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$" patternDescription:"small letters, digits and hyphens" doc:"Only what is in this namespace."`
+	Workload  string `query:"workload" maxLength:"63" pattern:"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$" patternDescription:"small letters, digits and hyphens" doc:"Only the pods of the workload with this name."`
 }
 
 func (a *API) registerViews(to huma.API) {

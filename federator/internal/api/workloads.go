@@ -14,17 +14,17 @@ import (
 type deployInput struct{ Body federation.DeployRequest }
 
 type namespaceInput struct {
-	Namespace string `query:"namespace" maxLength:"63" doc:"Only what is in this namespace."`
+	Namespace string `query:"namespace" maxLength:"63" pattern:"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$" patternDescription:"small letters, digits and hyphens" doc:"Only what is in this namespace."`
 }
 
 type workloadInput struct {
-	Namespace string `path:"namespace" maxLength:"63" doc:"Namespace of the workload."`
-	Name      string `path:"name" maxLength:"63" doc:"Name of the workload."`
+	Namespace string `path:"namespace" maxLength:"63" pattern:"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$" patternDescription:"small letters, digits and hyphens" doc:"Namespace of the workload."`
+	Name      string `path:"name" maxLength:"63" pattern:"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$" patternDescription:"small letters, digits and hyphens" doc:"Name of the workload."`
 }
 
 type moveInput struct {
-	Namespace string `path:"namespace" maxLength:"63" doc:"Namespace of the workload."`
-	Name      string `path:"name" maxLength:"63" doc:"Name of the workload."`
+	Namespace string `path:"namespace" maxLength:"63" pattern:"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$" patternDescription:"small letters, digits and hyphens" doc:"Namespace of the workload."`
+	Name      string `path:"name" maxLength:"63" pattern:"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$" patternDescription:"small letters, digits and hyphens" doc:"Name of the workload."`
 	Body      federation.MoveRequest
 }
 

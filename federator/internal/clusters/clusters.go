@@ -15,9 +15,11 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kubernetsn/kubernetsn/federator/internal/hub"
+	"github.com/kubernetsn/kubernetsn/federator/internal/spread"
 	"github.com/kubernetsn/kubernetsn/internal/shared/federation"
 )
 
@@ -63,21 +65,21 @@ func (s *Service) pin(ctx context.Context, cluster *v1alpha1.Cluster) string {
 	return comparePin(pinned, secret.Data[v1alpha1.SecretCADataKey])
 }
 
-// Describe is a cluster as it is told.
+// Describe is a cluster as it is told. Of its status the cluster's agent can write what it likes.
 func Describe(cluster *v1alpha1.Cluster, pin string) federation.Cluster {
 	told := federation.Cluster{
 		Name: cluster.Name, Mode: string(cluster.Spec.SyncMode), Ready: string(metav1.ConditionUnknown), Message: "the cluster has not reported yet",
-		KubernetesVersion: cluster.Status.KubernetesVersion, Region: cluster.Spec.Region, Labels: cluster.Labels,
+		KubernetesVersion: spread.Quoted(cluster.Status.KubernetesVersion), Region: cluster.Spec.Region, Labels: cluster.Labels,
 		Fingerprint: cluster.Annotations[federation.FingerprintAnnotation], Pin: pin, Leaving: hub.Leaving(cluster),
 	}
 	if ready := meta.FindStatusCondition(cluster.Status.Conditions, v1alpha1.ClusterConditionReady); ready != nil {
-		told.Ready, told.Message = string(ready.Status), ready.Message
+		told.Ready, told.Message = string(ready.Status), spread.Quoted(ready.Message)
 		if ready.Status == metav1.ConditionTrue {
 			told.Message = ""
 		}
 	}
 	if nodes := cluster.Status.NodeSummary; nodes != nil {
-		told.Nodes, told.NodesReady = nodes.TotalNum, nodes.ReadyNum
+		told.Nodes, told.NodesReady = max(nodes.TotalNum, 0), max(nodes.ReadyNum, 0)
 	}
 	return told
 }
@@ -85,6 +87,9 @@ func Describe(cluster *v1alpha1.Cluster, pin string) federation.Cluster {
 // Require reads clusters that must be there and stay.
 func Require(ctx context.Context, c client.Client, names []string) error {
 	for _, name := range names {
+		if len(validation.IsDNS1123Label(name)) > 0 {
+			return hub.Faultf(http.StatusUnprocessableEntity, "%q is no name of a cluster; `ktsn fed clusters` lists them", spread.Quoted(name))
+		}
 		var cluster v1alpha1.Cluster
 		err := c.Get(ctx, types.NamespacedName{Name: name}, &cluster)
 		switch {

@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"sync"
@@ -88,13 +89,15 @@ func unreported(chosen []federation.Workload, said workloads.Reports) []place {
 	return all
 }
 
-// addReported adds what a cluster says itself.
+// addReported adds what a cluster says itself. Karmada brings it up as it is: no API server has looked at it.
 func addReported(all *federation.Pods, of *federation.Workload, cluster string, said *tsn.TSNWorkloadStatus) {
-	for i := range said.Pods {
-		all.Items = append(all.Items, describe(&said.Pods[i], cluster, nameOf(of).String()))
+	named := said.Pods[:min(len(said.Pods), tsn.MaxWorkloadPods)]
+	for i := range named {
+		all.Items = append(all.Items, describe(&named[i], cluster, nameOf(of).String()))
 	}
-	if more := said.Total - int32(len(said.Pods)); more > 0 {
-		all.Unseen = append(all.Unseen, federation.Unseen{Workload: nameOf(of).String(), Cluster: cluster, Replicas: &said.Total, Ready: &said.Ready,
+	total, ready := max(said.Total, 0), max(said.Ready, 0)
+	if more := total - int32(len(named)); more > 0 {
+		all.Unseen = append(all.Unseen, federation.Unseen{Workload: nameOf(of).String(), Cluster: cluster, Replicas: &total, Ready: &ready,
 			Reason: fmt.Sprintf("the cluster names %d pods of a workload at most; %d more are there", tsn.MaxWorkloadPods, more)})
 	}
 }
@@ -209,9 +212,10 @@ func unseen(of *federation.Workload, cluster, reason string) federation.Unseen {
 }
 
 func add(sum, more *int32) *int32 {
-	total := *more
+	total := int64(*more)
 	if sum != nil {
-		total += *sum
+		total += int64(*sum)
 	}
-	return &total
+	bounded := int32(min(total, math.MaxInt32))
+	return &bounded
 }

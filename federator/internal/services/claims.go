@@ -196,7 +196,7 @@ func impossible(one *claim, service *tsn.TSNService) string {
 	if one.offer && one.Namespace != service.Namespace {
 		return "is offered, and is not in the service's namespace " + service.Namespace
 	}
-	if one.MTU != 0 && (one.MTU < 1280 || one.MTU > 65535) {
+	if one.MTU != 0 && !isMTU(one.MTU) {
 		return fmt.Sprintf("is on a node with an MTU of %d", one.MTU)
 	}
 	address, err := netip.ParseAddr(one.NodeAddress)
@@ -210,3 +210,6 @@ func impossible(one *claim, service *tsn.TSNService) string {
 	}
 	return ""
 }
+
+// isMTU tells whether a link can have an MTU.
+func isMTU(mtu int32) bool { return mtu >= 1280 && mtu <= 65535 }

@@ -75,7 +75,10 @@ func (r *Reflector) Reconcile(ctx context.Context, request reconcile.Request) (r
 func reflect(link *tsn.TSNLink, reports map[string]spread.Report[tsn.TSNLinkStatus]) {
 	client, endpoint := reports[link.Spec.Client.Cluster], reports[link.Spec.Endpoint.Cluster]
 	if client.Told {
-		link.Status.MeasuredMTU, link.Status.Since = client.Status.MeasuredMTU, client.Status.Since
+		link.Status.MeasuredMTU, link.Status.Since = 0, client.Status.Since
+		if mtu := client.Status.MeasuredMTU; isMTU(mtu) {
+			link.Status.MeasuredMTU = mtu
+		}
 		take(link, &client.Status, tsn.ConditionClientPlugged, tsn.ConditionUp)
 	}
 	if endpoint.Told {

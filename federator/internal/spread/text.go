@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"strings"
 	"time"
+	"unicode"
 	"unicode/utf8"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -24,9 +25,14 @@ const (
 	moreAtMost = 32
 )
 
-// Quoted is another's text, as much of it as may stand in a sentence.
+// Quoted is another's text, as much of it as may stand in a sentence: on one line, and without what a terminal obeys.
 func Quoted(text string) string {
-	text = strings.ToValidUTF8(text, string(utf8.RuneError))
+	text = strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) {
+			return ' '
+		}
+		return r
+	}, strings.ToValidUTF8(text, string(utf8.RuneError)))
 	count := 0
 	for at := range text {
 		if count++; count > quotedAtMost {

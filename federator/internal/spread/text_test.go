@@ -75,6 +75,7 @@ func TestSentencesSayHowMuchTheyLeaveOut(t *testing.T) {
 		Quoted(long):                                     long,
 		Quoted(long + "xyz"):                             long + "... and 3 more characters",
 		Quoted("a\xffb"):                                 "a\uFFFDb",
+		Quoted("up\n\x1b[2J\u009bdown\t"):                "up  [2J down ",
 		Some([]string{"a", "b", "c"}):                    "a; b; c",
 		Some([]string{"a", "b", "c", "d"}):               "a; b; c; and 1 more",
 		Names([]string{"a", "b"}):                        "a, b",

@@ -148,7 +148,8 @@ func (s *Service) known(object *unstructured.Unstructured) error {
 	mapping, err := s.Client.RESTMapper().RESTMapping(kind.GroupKind(), kind.Version)
 	switch {
 	case meta.IsNoMatchError(err):
-		return invalid("the hub knows no kind %s of %s; install its CustomResourceDefinition there, or correct apiVersion and kind", object.GetKind(), object.GetAPIVersion())
+		return invalid("%s: the hub knows no kind %s of %s; install its CustomResourceDefinition there, or correct apiVersion and kind", called(object), object.GetKind(),
+			object.GetAPIVersion())
 	case err != nil:
 		return fmt.Errorf("look for kind %s of %s: %w", object.GetKind(), object.GetAPIVersion(), err)
 	case mapping.Scope.Name() != meta.RESTScopeNameNamespace:

@@ -9,11 +9,13 @@ import (
 	"net/http"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/api/validation/path"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/yaml"
 
 	"github.com/kubernetsn/kubernetsn/federator/internal/hub"
+	"github.com/kubernetsn/kubernetsn/federator/internal/spread"
 	"github.com/kubernetsn/kubernetsn/internal/shared/federation"
 )
 
@@ -63,7 +65,7 @@ func parse(manifest, namespace string) ([]*unstructured.Unstructured, error) {
 
 // called names an object for people.
 func called(object *unstructured.Unstructured) string {
-	return object.GetKind() + " " + object.GetName()
+	return spread.Quoted(object.GetKind() + " " + object.GetName())
 }
 
 // parseOne is nil for a document without content.
@@ -90,10 +92,26 @@ func parseOne(document []byte, number int) (*unstructured.Unstructured, error) {
 	case object.GetName() == "":
 		return nil, invalid("%s in document %d of the manifest has no metadata.name, by which clusters know it", object.GetKind(), number)
 	}
-	if _, found, err := unstructured.NestedMap(fields, "metadata"); err != nil || !found {
-		return nil, invalid("%s in document %d of the manifest has a metadata that cannot be read: %v", object.GetKind(), number, err)
+	return object, checkMetadata(object, number)
+}
+
+// maxName is how long names of objects are at most.
+const maxName = 253
+
+// checkMetadata refuses what would be no name in a path, or would be replaced unread.
+func checkMetadata(object *unstructured.Unstructured, number int) error {
+	if length := len(object.GetName()); length > maxName {
+		return invalid("%s in document %d of the manifest has a metadata.name of %d characters; names have at most %d", object.GetKind(), number, length, maxName)
 	}
-	return object, nil
+	if wrong := path.IsValidPathSegmentName(object.GetName()); len(wrong) > 0 {
+		return invalid("%s in document %d of the manifest has the metadata.name %q, which %s", object.GetKind(), number, object.GetName(), strings.Join(wrong, " and "))
+	}
+	for _, field := range []string{"labels", "annotations"} {
+		if _, _, err := unstructured.NestedStringMap(object.Object, "metadata", field); err != nil {
+			return invalid("%s in document %d of the manifest has metadata.%s that are no texts by names: %v", called(object), number, field, err)
+		}
+	}
+	return nil
 }
 
 // place puts an object into the workload's namespace.

@@ -18,3 +18,21 @@ func TestObjectsOfOneNameInTwoGroupsAreTwo(t *testing.T) {
 		t.Errorf("an object in two versions: %v", err)
 	}
 }
+
+func TestAnObjectWhoseNameOrMetadataCannotBeIsNamed(t *testing.T) {
+	const map7 = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: "
+	for manifest, words := range map[string]string{
+		map7 + "a/b}\n":                         `ConfigMap in document 2 of the manifest has the metadata.name "a/b", which may not contain '/'`,
+		map7 + `".."}` + "\n":                   `has the metadata.name "..", which may not be '..'`,
+		map7 + strings.Repeat("a", 300) + "}\n": "ConfigMap in document 2 of the manifest has a metadata.name of 300 characters; names have at most 253",
+		map7 + "7}\n":                           "has no metadata.name, by which clusters know it",
+		map7 + "b, labels: 7}\n":                "ConfigMap b in document 2 of the manifest has metadata.labels that are no texts by names",
+		map7 + "b, annotations: {a: 7}}\n":      "ConfigMap b in document 2 of the manifest has metadata.annotations that are no texts by names",
+		"apiVersion: v1\nkind: [a]\n":           "document 1 of the manifest has no kind",
+		"apiVersion: v1\nkind: A\nmetadata:\n":  "A in document 1 of the manifest has no metadata.name",
+	} {
+		if _, err := parse(manifest, "default"); err == nil || !strings.Contains(err.Error(), words) {
+			t.Errorf("%.200q: %v, want %q", manifest, err, words)
+		}
+	}
+}

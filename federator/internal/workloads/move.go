@@ -41,6 +41,11 @@ func (s *Service) Move(ctx context.Context, namespace, name string, request *fed
 		return s.Get(ctx, namespace, name)
 	case have != nil && !have.Ended():
 		return nil, hub.Faultf(http.StatusConflict, "workload %s/%s is moving to %s already; wait until it has moved", namespace, name, strings.Join(have.To, ", "))
+	case slices.Equal(placedOn(policy), to) && have != nil && slices.Equal(have.To, to):
+		return s.Get(ctx, namespace, name) // whoever asks may have lost the answer
+	case slices.Equal(placedOn(policy), to):
+		return nil, hub.Faultf(http.StatusConflict, "workload %s/%s is on %s already, and nowhere else; name the clusters that shall have it instead",
+			namespace, name, strings.Join(to, ", "))
 	}
 	if err := clusters.Require(ctx, s.Client, to); err != nil {
 		return nil, err

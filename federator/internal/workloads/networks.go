@@ -14,14 +14,19 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	tsn "github.com/kubernetsn/kubernetsn/api/v1alpha1"
+	"github.com/kubernetsn/kubernetsn/federator/internal/spread"
 )
 
 // reaches refuses clusters over which a network is not stretched, and tells whether the hub knows the network. One that is not stretched may be
 // anywhere.
 func (s *Service) reaches(ctx context.Context, name string, clusters []string) (known bool, err error) {
+	if len(validation.IsDNS1123Subdomain(name)) > 0 {
+		return false, invalid("%q is no name of a TSNNetwork; `ktsn fed networks` lists them", spread.Quoted(name))
+	}
 	var network tsn.TSNNetwork
 	err = s.Client.Get(ctx, types.NamespacedName{Name: name}, &network)
 	if apierrors.IsNotFound(err) {

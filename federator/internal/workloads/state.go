@@ -173,7 +173,7 @@ type replicas struct {
 
 func onCluster(item *workv1alpha2.AggregatedStatusItem) federation.OnCluster {
 	on := federation.OnCluster{
-		Cluster: item.ClusterName, Applied: item.Applied, Message: item.AppliedMessage, Health: cmp.Or(string(item.Health), federation.HealthUnknown),
+		Cluster: item.ClusterName, Applied: item.Applied, Message: spread.Quoted(item.AppliedMessage), Health: cmp.Or(string(item.Health), federation.HealthUnknown),
 	}
 	var counted replicas
 	if item.Status == nil || json.Unmarshal(item.Status.Raw, &counted) != nil {
@@ -181,9 +181,15 @@ func onCluster(item *workv1alpha2.AggregatedStatusItem) federation.OnCluster {
 	}
 	switch {
 	case counted.Replicas != nil:
-		on.Replicas, on.Ready = counted.Replicas, &counted.ReadyReplicas
+		on.Replicas, on.Ready = counts(*counted.Replicas, counted.ReadyReplicas)
 	case counted.DesiredNumberScheduled != nil:
-		on.Replicas, on.Ready = counted.DesiredNumberScheduled, &counted.NumberReady
+		on.Replicas, on.Ready = counts(*counted.DesiredNumberScheduled, counted.NumberReady)
 	}
 	return on
+}
+
+// counts are numbers of pods as a cluster says them, which are not below zero.
+func counts(replicas, ready int32) (*int32, *int32) {
+	replicas, ready = max(replicas, 0), max(ready, 0)
+	return &replicas, &ready
 }

@@ -45,7 +45,7 @@ func (p *progress) awaitedPods(names []string, cluster string) string {
 	switch {
 	case !has:
 		return fmt.Sprintf("cluster %s has not said whether the pods of %s are ready, which KuberneTSN there reports", cluster, strings.Join(names, ", "))
-	case said.Total == 0:
+	case said.Total <= 0:
 		return fmt.Sprintf("%s has no pods in cluster %s yet", strings.Join(names, ", "), cluster)
 	}
 	ready := said.Ready

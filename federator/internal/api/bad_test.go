@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	"k8s.io/client-go/rest"
+
+	"github.com/kubernetsn/kubernetsn/federator/internal/hub"
+	"github.com/kubernetsn/kubernetsn/internal/shared/federation"
+)
+
+// anybody believes every token.
+type anybody struct{}
+
+func (anybody) Review(context.Context, string) (*authenticationv1.UserInfo, error) {
+	return &authenticationv1.UserInfo{Username: "anybody"}, nil
+}
+
+// asked counts requests to a hub, which refuses all.
+type asked struct{ count int }
+
+func (a *asked) RoundTrip(*http.Request) (*http.Response, error) {
+	a.count++
+	return nil, context.DeadlineExceeded
+}
+
+// hubless is the API of a federator whose hub must not be asked.
+func hubless(t *testing.T) (http.Handler, *asked) {
+	t.Helper()
+	count := &asked{}
+	of, err := hub.Open(&rest.Config{Host: "https://hub.example.org", Transport: count})
+	if err != nil {
+		t.Fatal(err)
+	}
+	made := &API{Hub: of, Now: time.Now, Audit: slog.New(slog.DiscardHandler), Reviewer: anybody{}}
+	return made.Handler(), count
+}
+
+func send(handler http.Handler, method, path, body string) (status int, said string) {
+	request := httptest.NewRequest(method, path, strings.NewReader(body))
+	request.Header.Set("Authorization", "Bearer token")
+	if body != "" {
+		request.Header.Set("Content-Type", "application/json")
+	}
+	answer := httptest.NewRecorder()
+	handler.ServeHTTP(answer, request)
+	var problem federation.Problem
+	if json.Unmarshal(answer.Body.Bytes(), &problem) != nil || problem.Detail == "" {
+		return answer.Code, "NO PROBLEM: " + answer.Body.String()
+	}
+	for _, one := range problem.Errors {
+		problem.Detail += "; " + one.Location + ": " + one.Message
+	}
+	return answer.Code, problem.Detail
+}
+
+func TestARequestThatCannotBeIsRefusedBeforeTheHubIsAsked(t *testing.T) {
+	long := strings.Repeat("a", 70)
+	const web = "/api/v1/workloads/default/web"
+	for name, test := range map[string]struct {
+		method, path, body string
+		status             int
+		says               string
+	}{
+		"a list":                         {"POST", "/api/v1/workloads", "[]", 422, "the request does not fit /openapi.json; correct what is named; body: expected object"},
+		"a text":                         {"POST", "/api/v1/workloads", `"web"`, 422, "object"},
+		"a number":                       {"POST", "/api/v1/clusters", "7", 422, "object"},
+		"null":                           {"POST", "/api/v1/clusters", "null", 422, "object"},
+		"nothing":                        {"POST", "/api/v1/clusters", "", 400, "body"},
+		"half of an object":              {"POST", "/api/v1/clusters", `{"name":"a"`, 400, "unexpected"},
+		"an object and more":             {"POST", "/api/v1/clusters", `{"name":"a","id":"b"} x`, 400, "invalid character"},
+		"a field of another type":        {"POST", "/api/v1/clusters", `{"name":7}`, 422, "body.name: expected string"},
+		"an unknown field":               {"POST", web + "/move", `{"to":["a"],"force":true}`, 422, "body.force: unexpected property"},
+		"an unknown query":               {"GET", "/api/v1/workloads?name=web", "", 422, "name"},
+		"a cluster with a slash":         {"DELETE", "/api/v1/clusters/a%2Fb", "", 422, "path.name"},
+		"a cluster with dots":            {"DELETE", "/api/v1/clusters/%2E%2E", "", 404, "there is nothing"},
+		"a cluster without a name":       {"DELETE", "/api/v1/clusters/", "", 404, "there is nothing"},
+		"a cluster with a long name":     {"DELETE", "/api/v1/clusters/" + long, "", 422, "path.name"},
+		"a workload with a slash":        {"GET", "/api/v1/workloads/default/a%2Fb", "", 422, "path.name"},
+		"a workload with a long name":    {"POST", "/api/v1/workloads/default/" + long + "/move", `{"to":["a"]}`, 422, "path.name"},
+		"a workload without a namespace": {"GET", "/api/v1/workloads//web", "", 404, "there is nothing"},
+		"a namespace with a slash":       {"GET", "/api/v1/workloads/a%2Fb/web", "", 422, "path.namespace"},
+		"a namespace of a query":         {"GET", "/api/v1/pods?namespace=a%2Fb", "", 422, "query.namespace"},
+		"a deployment without a name":    {"POST", "/api/v1/workloads", `{"name":"","manifest":"a","clusters":["a"]}`, 422, "body.name"},
+		"a deployment into no namespace": {"POST", "/api/v1/workloads", `{"name":"a","namespace":"a/b","manifest":"a","clusters":["a"]}`, 422, "body.namespace"},
+		"a deployment on one twice":      {"POST", "/api/v1/workloads", `{"name":"a","manifest":"a","clusters":["a","a"]}`, 422, "body.clusters"},
+		"a move to nowhere":              {"POST", web + "/move", `{"to":[]}`, 422, "body.to"},
+		"a move in no time":              {"POST", web + "/move", `{"to":["a"],"timeoutSeconds":1}`, 422, "body.timeoutSeconds"},
+		"a move that takes an age":       {"POST", web + "/move", `{"to":["a"],"timeoutSeconds":99999999999}`, 422, "body.timeoutSeconds"},
+		"what there is not":              {"GET", "/api/v2/workloads", "", 404, "there is nothing at /api/v2/workloads"},
+		"what cannot be done":            {"PUT", web, "{}", 405, "PUT"},
+		"a body that is too large":       {"POST", "/api/v1/workloads", strings.Repeat("x", federation.MaxBody+1), 413, "divide the manifest"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			handler, hub := hubless(t)
+			status, said := send(handler, test.method, test.path, test.body)
+			t.Logf("%d %s", status, said)
+			if status != test.status || !strings.Contains(said, test.says) {
+				t.Errorf("%d %.300q, want %d with %q", status, said, test.status, test.says)
+			}
+			if hub.count > 0 {
+				t.Errorf("the hub was asked %d times", hub.count)
+			}
+		})
+	}
+}
