@@ -3,7 +3,10 @@
 package cli
 
 import (
+	"bytes"
+	"errors"
 	"fmt"
+	"io"
 	"os"
 	"strings"
 
@@ -20,6 +23,7 @@ tokenFile, which --config or KTSN_FED_CONFIG names.`
 
 func newFed(env *subcommands.Environment) *cobra.Command {
 	at := &fedServer{}
+	env = &subcommands.Environment{Executable: env.Executable, Stdout: printable{env.Stdout}, Stderr: env.Stderr}
 	group := subcommands.Group("fed", "Have clusters act together: join, deploy, move, look where things run",
 		newFedJoin(env, at), newFedEnroll(env, at), newFedUnjoin(env, at), newFedClusters(env, at), newFedDeploy(env, at), newFedMove(env, at), newFedDelete(env, at),
 		newFedWhere(env, at), newFedNetworks(env, at), newFedLinks(env, at), newFedEvents(env, at), newFedWatch(env, at))
@@ -79,8 +83,10 @@ func (s *fedServer) read() error {
 		return fmt.Errorf("read how to reach the federator: %w", err)
 	}
 	var file fedConfig
-	if err := yaml.Unmarshal(text, &file); err != nil {
-		return fmt.Errorf("read how to reach the federator: %s: %w", s.config, err)
+	decoder := yaml.NewDecoder(bytes.NewReader(text))
+	decoder.KnownFields(true)
+	if err := decoder.Decode(&file); err != nil && !errors.Is(err, io.EOF) {
+		return fmt.Errorf("read how to reach the federator: %s, whose keys are server, ca, token and tokenFile: %w", s.config, err)
 	}
 	for _, one := range []struct {
 		option *string

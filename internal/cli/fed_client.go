@@ -142,7 +142,7 @@ func readProblem(answer *http.Response) error {
 	for _, detail := range problem.Errors {
 		said = append(said, strings.TrimSpace(detail.Location+" "+detail.Message))
 	}
-	return errors.New(strings.Join(said, "; "))
+	return errors.New(withoutControls(strings.Join(said, "; ")))
 }
 
 // watch has tell called for each change until the federator has no more, or ctx ends.
@@ -166,7 +166,7 @@ func (c *fedClient) watch(ctx context.Context, path string, tell func(*federatio
 		if event == "problem" {
 			var problem federation.Problem
 			_ = json.Unmarshal([]byte(data), &problem) // what cannot be read says nothing
-			return fmt.Errorf("the federator ends the watch: %s", problem.Detail)
+			return fmt.Errorf("the federator ends the watch: %s", withoutControls(problem.Detail))
 		}
 		var change federation.Change
 		if err := json.Unmarshal([]byte(data), &change); err != nil {

@@ -183,6 +183,45 @@ func TestAManifestIsSentAsItIs(t *testing.T) {
 	}
 }
 
+func TestARefusalNamesTheFileAndWhatIsWrongInIt(t *testing.T) {
+	const said = "document 2 of the manifest is no YAML: line 1: did not find expected ',' or ']'"
+	f := newFederator(t, map[string]any{
+		"POST /api/v1/workloads": federation.Problem{Status: 422, Detail: said},
+		"GET /api/v1/events":     federation.Events{Items: []federation.Event{{Object: "Work/x", Message: "up\x1b[2J\u009bdown"}}},
+		"GET /api/v1/clusters":   federation.Problem{Status: 403, Detail: "not\x1b[31m you"},
+	})
+	write := func(name, text string) string {
+		file := filepath.Join(f.files.folder, name)
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return file
+	}
+	wrong, large := write("wrong.yaml", "kind: A\n---\n[\n"), write("large.yaml", strings.Repeat("#", federation.MaxBody+1))
+	for name, test := range map[string]struct {
+		arguments []string
+		says      string
+	}{
+		"of a manifest":             {[]string{"deploy", "default/web", "-f", wrong, "--clusters", "a"}, wrong + " for workload default/web: " + said},
+		"of one that is too large":  {[]string{"deploy", "default/web", "-f", large, "--clusters", "a"}, large + ": the manifest is larger than 1048576 bytes; divide it"},
+		"of one that is not":        {[]string{"deploy", "default/web", "-f", wrong + "s", "--clusters", "a"}, wrong + "s: no such file"},
+		"of a configuration":        {[]string{"--config", write("fed2.yaml", "sever: https://a\n"), "clusters"}, "fed2.yaml, whose keys are server, ca, token and tokenFile: "},
+		"of an empty configuration": {[]string{"--config", write("fed3.yaml", ""), "clusters"}, "no federator is named; give --server, or --config"},
+		"of no workload":            {[]string{"move", "default/a/b", "--to", "a"}, `"default/a/b" is no workload; write NAMESPACE/NAME`},
+		"with what terminals obey":  {[]string{"clusters"}, "not [31m you"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			status, _, stderr := f.run(t, test.arguments...)
+			if status == 0 || !strings.Contains(stderr, test.says) {
+				t.Errorf("status %d, said %q, want %q in it", status, stderr, test.says)
+			}
+		})
+	}
+	if _, stdout, _ := f.run(t, "events"); !strings.Contains(stdout, "up [2J down") {
+		t.Errorf("a terminal would obey %q", stdout)
+	}
+}
+
 func TestATokenGoesNowhereUnencryptedOrToAStranger(t *testing.T) {
 	f := newFederator(t, nil)
 	for name, test := range map[string]struct {

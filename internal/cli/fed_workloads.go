@@ -55,7 +55,7 @@ func newFedDeploy(env *subcommands.Environment, at *fedServer) *cobra.Command {
 			}
 			var told federation.Workload
 			if err := client.do(command.Context(), http.MethodPost, "/api/v1/workloads", request, &told); err != nil {
-				return err
+				return fmt.Errorf("%s for workload %s: %w", file, arguments[0], err)
 			}
 			verb := "is on"
 			if request.DryRun {
@@ -89,7 +89,7 @@ func readManifest(file string, stdin io.Reader) (string, error) {
 		return "", fmt.Errorf("read the manifest: %w", err)
 	}
 	if len(text) > federation.MaxBody {
-		return "", fmt.Errorf("the manifest is larger than %d bytes; divide it among several workloads", federation.MaxBody)
+		return "", fmt.Errorf("%s: the manifest is larger than %d bytes; divide it among several workloads", file, federation.MaxBody)
 	}
 	return string(text), nil
 }
