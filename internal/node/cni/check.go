@@ -63,7 +63,7 @@ func check(ctx context.Context, r *request) error {
 	all := netns.Do(func(ns.NetNS) error { return errors.Join(r.checkPod(want), made.checkDevice(want.mtu)) })
 	all = errors.Join(all, node.CheckNetwork(ctx, &r.Overlay),
 		node.CheckPort(&r.Overlay, &r.Attachment, overlay.PortMTU(want.mtu, frontBytes(made.Capture)), want.mac),
-		made.checkGuard(),
+		made.checkGuard(node),
 		made.checkKata(),
 		made.checkRings(ctx, node),
 		r.checkEndpoint(ctx, want))

@@ -154,8 +154,20 @@ func (r *request) divert(portName string) error {
 	return nil
 }
 
-// checkGuard puts back programs that somebody removed, and says so: datagrams may have left early.
-func (r *record) checkGuard() error {
+// checkGuard puts back programs that somebody removed, and says so: datagrams may have left early, and frames reached the node.
+func (r *record) checkGuard(node *overlay.Node) error {
+	return errors.Join(r.checkReserved(node), r.checkPrograms())
+}
+
+func (r *record) checkReserved(node *overlay.Node) error {
+	missing, err := node.KeepReserved(r.PortName())
+	if err != nil || !missing {
+		return err
+	}
+	return fmt.Errorf("%s lacked the filter that keeps what the pod sends to addresses of bridges from the node; it is back", r.PortName())
+}
+
+func (r *record) checkPrograms() error {
 	if !r.hasPrograms() {
 		return nil
 	}
@@ -191,9 +203,15 @@ func Guard(stateDir string) ([]Guarded, error) {
 	if err != nil {
 		return nil, err
 	}
+	node, err := OpenNode(stateDir, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer node.Close()
 	var all []Guarded
 	var failed error
 	for _, r := range made {
+		failed = errors.Join(failed, r.keepReserved(node))
 		if !r.hasPrograms() {
 			continue
 		}
@@ -206,6 +224,14 @@ func Guard(stateDir string) ([]Guarded, error) {
 		}
 	}
 	return all, failed
+}
+
+// keepReserved has nothing reach the node that the pod sends to addresses of bridges; former releases had no filter for that.
+func (r *record) keepReserved(node *overlay.Node) error {
+	if _, err := node.KeepReserved(r.PortName()); err != nil {
+		return fmt.Errorf("interface %s of container %s: %w", r.Interface, r.ContainerID, err)
+	}
+	return nil
 }
 
 // guard looks at one interface, at both of its ends.

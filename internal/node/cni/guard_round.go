@@ -29,13 +29,23 @@ func (g *GuardRound) Look() ([]Guarded, error) {
 	if err != nil {
 		return nil, err
 	}
-	made = slices.DeleteFunc(made, func(r *record) bool { return !r.hasPrograms() })
+	node, err := OpenNode(g.StateDir, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer node.Close()
 	turn := g.turn(made)
 	var all []Guarded
 	var failed error
 	seen := map[string]Guarded{}
 	for _, r := range made {
 		name := r.PortName()
+		if r.Link == nil || turn[name] {
+			failed = errors.Join(failed, r.keepReserved(node))
+		}
+		if !r.hasPrograms() {
+			continue
+		}
 		if known, was := g.seen[name]; r.Link != nil && was && !turn[name] {
 			seen[name] = known
 			all = append(all, known)

@@ -161,7 +161,7 @@ func (r *record) checkLink(ctx context.Context, node *overlay.Node) error {
 	all := ns.WithNetNSPath(r.Netns, func(ns.NetNS) error { return errors.Join(made.checkPod(want), r.Link.checkPod(r.Interface)) })
 	return errors.Join(all, node.CheckNetwork(ctx, &made.Overlay),
 		node.CheckPort(&made.Overlay, &r.Attachment, overlay.PortMTU(r.MTU, frontBytes(r.Capture)), want.mac),
-		r.checkGuard(), made.checkEndpoint(ctx, want))
+		r.checkGuard(node), made.checkEndpoint(ctx, want))
 }
 
 // checkPod compares what the link has in the pod beside its interface. It runs inside the pod's network namespace.

@@ -196,6 +196,9 @@ func (n *Node) finishPort(port *Port, plugged *Plugged) error {
 	if err := n.kernel.LinkSetLearning(link, false); err != nil {
 		return fmt.Errorf("keep bridge port %s from learning: %w", plugged.Port, err)
 	}
+	if _, err := n.keepReserved(link); err != nil {
+		return err
+	}
 	if err := n.kernel.LinkSetUp(link); err != nil {
 		return fmt.Errorf("set %s up: %w", plugged.Port, err)
 	}

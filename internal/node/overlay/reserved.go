@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package overlay
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// A bridge forwards no frame to the addresses that 802.1Q reserves for bridges themselves, 01:80:c2:00:00:00 to 0f. The kernel takes such a
+// frame at the bridge's port, in the node's name: the filter at the bridge does not see it, and IPv4 or ARP in it would reach the node. A
+// program at the node's end of each pod's interface drops what is sent there. It stands behind ktsn_divert, which shows it what it leaves to
+// the bridge.
+
+const (
+	reservedName     = "ktsn_reserved"
+	reservedHandle   = 1
+	reservedPriority = 2
+	// goesOn is TC_ACT_UNSPEC of linux/pkt_cls.h.
+	goesOn = -1
+)
+
+// reservedProgram is loaded once by a process. The filters keep it.
+var reservedProgram = sync.OnceValues(func() (*ebpf.Program, error) {
+	program, err := ebpf.NewProgram(&ebpf.ProgramSpec{
+		Name: reservedName, Type: ebpf.SchedCLS, License: "GPL",
+		Instructions: asm.Instructions{
+			asm.Mov.Reg(asm.R6, asm.R1), // where LoadAbs looks for the packet
+			asm.LoadAbs(0, asm.Word),
+			asm.JNE.Imm(asm.R0, 0x0180c200, "other"),
+			asm.LoadAbs(4, asm.Half),
+			asm.JGT.Imm(asm.R0, 0x000f, "other"),
+			asm.Mov.Imm(asm.R0, dropped),
+			asm.Return(),
+			asm.Mov.Imm(asm.R0, goesOn).WithSymbol("other"),
+			asm.Return(),
+		},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("load the program that drops frames for bridges: %w", err)
+	}
+	return program, nil
+})
+
+// KeepReserved makes sure that nothing that a pod sends to reserved addresses reaches the node by a port, and tells whether something was
+// missing. A port that is gone needs nothing, and bridges that somebody else made are theirs to guard.
+func (n *Node) KeepReserved(portName string) (missing bool, err error) {
+	port, err := n.link(portName)
+	if err != nil || port == nil {
+		return false, err
+	}
+	missing, err = n.keepReserved(port)
+	if errors.Is(err, errNoDevice) {
+		return false, nil
+	}
+	return missing, err
+}
+
+func (n *Node) keepReserved(port netlink.Link) (missing bool, err error) {
+	own, err := n.isOnOwnBridge(port)
+	if err != nil || !own {
+		return false, err
+	}
+	kept, err := n.keepsReserved(port)
+	if err != nil || kept {
+		return false, err
+	}
+	program, err := reservedProgram()
+	if err != nil {
+		return true, err
+	}
+	clsact := &netlink.Clsact{QdiscAttrs: netlink.QdiscAttrs{
+		LinkIndex: port.Attrs().Index, Handle: netlink.MakeHandle(0xffff, 0), Parent: netlink.HANDLE_CLSACT,
+	}}
+	if err := n.kernel.QdiscAdd(clsact); err != nil && !errors.Is(err, unix.EEXIST) {
+		return true, fmt.Errorf("close %s to the node (sch_ingress): %w", port.Attrs().Name, err)
+	}
+	filter := &netlink.BpfFilter{
+		FilterAttrs: netlink.FilterAttrs{
+			LinkIndex: port.Attrs().Index, Parent: netlink.HANDLE_MIN_INGRESS, Handle: reservedHandle, Priority: reservedPriority,
+			Protocol: unix.ETH_P_ALL,
+		},
+		Fd: program.FD(), Name: reservedName, DirectAction: true,
+	}
+	if err := n.kernel.FilterReplace(filter); err != nil {
+		return true, fmt.Errorf("close %s to the node (cls_bpf): %w", port.Attrs().Name, err)
+	}
+	return true, nil
+}
+
+func (n *Node) isOnOwnBridge(port netlink.Link) (bool, error) {
+	if port.Attrs().MasterIndex == 0 {
+		return false, nil
+	}
+	bridge, err := n.kernel.LinkByIndex(port.Attrs().MasterIndex)
+	if errors.As(err, &netlink.LinkNotFoundError{}) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("look for the bridge of %s: %w", port.Attrs().Name, err)
+	}
+	return ours(bridge), nil
+}
+
+// keepsReserved tells whether the program is there.
+func (n *Node) keepsReserved(port netlink.Link) (bool, error) {
+	filters, err := n.kernel.FilterList(port, netlink.HANDLE_MIN_INGRESS)
+	if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOENT) {
+		return false, nil // no clsact
+	}
+	if err != nil {
+		return false, fmt.Errorf("list the filters of %s: %w", port.Attrs().Name, err)
+	}
+	return slices.ContainsFunc(filters, func(filter netlink.Filter) bool {
+		program, ok := filter.(*netlink.BpfFilter)
+		return ok && program.Name == reservedName
+	}), nil
+}

@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cni_test
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/gopacket/gopacket"
+	"github.com/gopacket/gopacket/layers"
+	"github.com/vishvananda/netlink"
+
+	"github.com/kubernetsn/kubernetsn/internal/node/cni"
+	"github.com/kubernetsn/kubernetsn/internal/node/overlay"
+)
+
+// bridgesOwn are addresses that the kernel takes at a bridge's port in different ways.
+var bridgesOwn = []net.HardwareAddr{
+	{0x01, 0x80, 0xc2, 0, 0, 0x02}, {0x01, 0x80, 0xc2, 0, 0, 0x03}, {0x01, 0x80, 0xc2, 0, 0, 0x0e}, {0x01, 0x80, 0xc2, 0, 0, 0x0f},
+}
+
+// trust has the node take packets by an interface whatever their source.
+func (n *node) trust(t *testing.T, portName string) {
+	t.Helper()
+	must(t, n.Do(func() error {
+		for _, name := range []string{"all", portName} {
+			if err := os.WriteFile(filepath.Join("/proc/sys/net/ipv4/conf", name, "rp_filter"), []byte("0"), 0); err != nil {
+				return err
+			}
+		}
+		return nil
+	}))
+}
+
+// reaches tells whether a datagram reaches a program of the node that a pod puts into a frame to an address of bridges.
+func (s *service) reaches(t *testing.T, p *pod, interfaceName string, from netip.Addr, destination net.HardwareAddr) bool {
+	t.Helper()
+	text := fmt.Sprintf("to %v", destination)
+	ip := &layers.IPv4{Version: 4, TTL: 64, Protocol: layers.IPProtocolUDP, SrcIP: from.AsSlice(), DstIP: p.node.address.AsSlice()}
+	udp := &layers.UDP{SrcPort: 7788, DstPort: layers.UDPPort(s.port())}
+	must(t, udp.SetNetworkLayerForChecksum(ip))
+	source := macOf(t, p.Namespace, interfaceName)
+	sendRaw(t, p.Namespace, interfaceName, ethernet(t, source, destination, layers.EthernetTypeIPv4, nil, ip, udp, gopacket.Payload(text)))
+	// What a veth pair carries is with the receiver when it is sent, or dropped.
+	must(t, p.node.Do(func() error {
+		return sendText(netip.AddrPortFrom(netip.MustParseAddr("127.0.0.1"), s.port()), "end "+text)
+	}))
+	return s.hears(t, text, "end "+text)
+}
+
+// removeReserved removes the filter, as somebody could, or as a former release has left the port.
+func (n *node) removeReserved(t *testing.T, portName string) {
+	t.Helper()
+	on(t, n.Namespace, portName, func(link netlink.Link) error {
+		filters, err := netlink.FilterList(link, netlink.HANDLE_MIN_INGRESS)
+		if err != nil {
+			return err
+		}
+		for _, filter := range filters {
+			if program, ok := filter.(*netlink.BpfFilter); ok && program.Name == "ktsn_reserved" {
+				return netlink.FilterDel(filter)
+			}
+		}
+		return fmt.Errorf("%s has no filter ktsn_reserved", portName)
+	})
+}
+
+func TestFramesToTheAddressesOfBridgesDoNotReachTheNode(t *testing.T) {
+	lab := newLinkLab(t)
+	l := newLinked(lab.a.newPod(t), lab.b.newPod(t), linkVNI)
+	l.plug(t)
+	cases := map[string]*offender{"of a link": {
+		pod: l.client.pod, name: l.client.name, address: netip.MustParsePrefix(l.client.addresses[0]).Addr(),
+		port:  linkPortOf(l.client.pod, l.client.name),
+		check: func(t *testing.T) error { return l.check(t, l.client) },
+		again: func(t *testing.T) { must(t, l.plugWith(t, lab.a.runtime, l.client)) },
+	}}
+	for _, mode := range []string{"None", "Timed", "All"} {
+		config := lab.a.config(fields{"capture": mode})
+		p := lab.a.newPod(t)
+		result := p.add(t, config)
+		cases["of a network that captures "+mode] = &offender{
+			pod: p, name: podIf, address: addressOf(result, true), port: result.Interfaces[1].Name,
+			check: func(t *testing.T) error {
+				return lab.a.runtime.CheckNetworkList(t.Context(), list(t, config), p.attachment())
+			},
+		}
+	}
+	service := lab.a.serve(t)
+	for name, o := range cases {
+		t.Run(name, func(t *testing.T) { o.offend(t, service) })
+	}
+}
+
+// offender is a pod that sends to addresses of bridges.
+type offender struct {
+	*pod
+	name, port string
+	address    netip.Addr
+	check      func(*testing.T) error
+	// again plugs it once more; nil: that is not done.
+	again func(*testing.T)
+}
+
+func linkPortOf(p *pod, interfaceName string) string {
+	return (&overlay.Attachment{Network: cni.LinkNetwork, ContainerID: p.id, Interface: interfaceName}).PortName()
+}
+
+func (o *offender) offend(t *testing.T, service *service) {
+	o.node.trust(t, o.port)
+	reach := func(when string, want bool) {
+		t.Helper()
+		for _, destination := range bridgesOwn {
+			if got := service.reaches(t, o.pod, o.name, o.address, destination); got != want {
+				t.Errorf("%s: what is sent to %v reaches the node: %v", when, destination, got)
+			}
+		}
+	}
+	reach("as it was attached", false)
+	must(t, o.check(t))
+	o.node.removeReserved(t, o.port)
+	reach("without the filter", true) // or nothing is shown by the rest
+	if err := o.check(t); err == nil || !strings.Contains(err.Error(), "lacked the filter that keeps what the pod sends to addresses of bridges") {
+		t.Errorf("CHECK says %v", err)
+	}
+	reach("after CHECK", false)
+	o.node.removeReserved(t, o.port)
+	must(t, o.node.Do(func() error {
+		_, err := (&cni.GuardRound{StateDir: filepath.Join(o.node.dir, "state")}).Look()
+		return err
+	}))
+	reach("after ktsn-agent has looked", false)
+	if o.again != nil {
+		o.node.removeReserved(t, o.port)
+		o.again(t)
+		reach("plugged again", false)
+	}
+	must(t, o.check(t))
+}
