@@ -4,6 +4,7 @@
 # then across the bed of federation.sh. Tables are in out/bench-healing. Called by `make bench-healing`, after the images.
 #
 #   HEALING_RUN=REGEX  run only these tests
+#   KTSN_REALTIME=0    each cluster's option --realtime
 set -um # -m: what runs for long is a process group, which an interruption ends as a whole
 cd "$(dirname "$0")/.." || exit 1
 . scripts/tally.sh
@@ -14,6 +15,9 @@ export KTSN_BIN_DIR=$PWD/bin KTSN_HEALING_OUT=$PWD/out/bench-healing
 # Runs in different working copies do not meet.
 KTSN_CLUSTER=healing-$(pwd | sha256sum | head -c 6)
 export KTSN_CLUSTER
+# The same in both beds, so that timed messages of both can be compared.
+export KTSN_REALTIME=${KTSN_REALTIME:-0}
+export KTSN_FEDERATION_REALTIME=${KTSN_FEDERATION_REALTIME:-$KTSN_REALTIME}
 
 cluster_down() { [ ! -d "/var/lib/ktsn-cluster/$KTSN_CLUSTER" ] || bin/ktsn-cluster --name "$KTSN_CLUSTER" down; }
 
@@ -28,7 +32,7 @@ trap end EXIT
 cluster_up() {
 	local image
 	cluster_down
-	bin/ktsn-cluster --name "$KTSN_CLUSTER" up --realtime "${KTSN_REALTIME:-0}" || return
+	bin/ktsn-cluster --name "$KTSN_CLUSTER" up --realtime "$KTSN_REALTIME" || return
 	for image in out/images/*.tar; do
 		bin/ktsn-cluster --name "$KTSN_CLUSTER" load "$image" || return
 	done

@@ -13,7 +13,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/kubernetsn/kubernetsn/internal/bench/tsnperf"
 	"github.com/kubernetsn/kubernetsn/test/cluster/internal/asker"
 	"github.com/kubernetsn/kubernetsn/test/cluster/internal/kube"
 	"github.com/kubernetsn/kubernetsn/test/cluster/internal/node"
@@ -195,24 +194,9 @@ func (w *watched) timedOver(ctx context.Context, t *testing.T, id int, lasts tim
 			t.Errorf("timed messages: %v", err)
 			return
 		}
-		done <- timedOf(&got)
+		done <- asker.JudgeTimed(got.sent, got.received)
 	}()
 	return func() *asker.Timed { return <-done }
-}
-
-// timedOf is what became of timed messages.
-func timedOf(got *exchange) *asker.Timed {
-	made := &asker.Timed{Sent: len(got.sent)}
-	arrivals := map[uint32]int64{}
-	for i := range got.received {
-		arrivals[got.received[i].Sequence] = got.received[i].Arrival
-	}
-	made.Lost = made.Sent - len(arrivals)
-	slices.SortFunc(got.received, func(a, b tsnperf.Received) int { return int(a.Arrival - b.Arrival) })
-	for i := 1; i < len(got.received); i++ {
-		made.Gap = max(made.Gap, time.Duration(got.received[i].Arrival-got.received[i-1].Arrival))
-	}
-	return made
 }
 
 // killEverywhere kills a program on all nodes.

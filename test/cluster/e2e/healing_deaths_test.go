@@ -27,6 +27,14 @@ func kills(names ...string) func(*watched, context.Context, *testing.T) {
 	}
 }
 
+// killsAtOnce is kills, and what follows does so before anybody notices.
+func killsAtOnce(name string) func(*watched, context.Context, *testing.T) {
+	return func(_ *watched, ctx context.Context, t *testing.T) {
+		t.Helper()
+		killEverywhere(ctx, t, name)
+	}
+}
+
 // then has the second follow the first soon.
 func then(first, second func(*watched, context.Context, *testing.T)) func(*watched, context.Context, *testing.T) {
 	return func(w *watched, ctx context.Context, t *testing.T) {
@@ -45,7 +53,7 @@ func deaths() []death {
 		{name: "endpoint's pod is deleted, and made anew", spare: nowhere, die: (*watched).remakeEndpoint},
 		{name: "endpoint's program is killed", spare: first, die: (*watched).killEndpoint},
 		{name: "endpoint's program is killed, there is no other endpoint", spare: nowhere, die: (*watched).killEndpoint, stays: true},
-		{name: "client's pod is deleted, and made anew", spare: first, die: (*watched).remakeClient, stays: true},
+		{name: "client's pod is deleted, and made anew", spare: first, die: (*watched).remakeClient, stays: true, anew: true},
 		{name: "agents of both nodes are killed", spare: first, die: kills("ktsn-agent"), stays: true, unnoticed: true, timed: 15 * time.Second},
 		{name: "ktsnd of both nodes is killed", spare: first, die: kills("ktsnd"), stays: true, timed: 15 * time.Second},
 		{name: "agents and ktsnd of both nodes are killed", spare: first, die: kills("ktsn-agent", "ktsnd"), stays: true, timed: 15 * time.Second},
@@ -53,16 +61,22 @@ func deaths() []death {
 		{name: "operators, agents and ktsnd are killed", spare: first, die: kills("ktsn-operator", "ktsn-agent", "ktsnd"), stays: true, timed: 15 * time.Second},
 		{name: "endpoint's pod is deleted while there is no operator for 5 s", spare: first, die: withoutOperator((*watched).deleteEndpoint)},
 		{name: "endpoint's pod is deleted while the client's agent hangs for 5 s and is killed", spare: first, die: (*watched).deleteWithoutAgent},
-		{name: "the API server is killed, then endpoint's pod is deleted", spare: first, die: then((*watched).killServer, (*watched).deleteEndpoint)},
-		{name: "endpoint's node is switched off", spare: first, die: (*watched).stopNode},
-		{name: "endpoint's node is switched off, and with it the operator that leads", spare: first, die: then((*watched).leadsThere, (*watched).stopNode)},
+		{name: "the API server is killed, then endpoint's pod deleted", spare: first, die: then((*watched).killServer, (*watched).deleteEndpoint)},
+		{name: "endpoint's pod is deleted, then the API server killed", spare: first, die: then((*watched).deleteEndpoint, (*watched).killServer)},
+		{name: "endpoint's node is switched off", spare: first, die: nodeIsOff(nil)},
+		{name: "endpoint's node is switched off, and with it the operator that leads", spare: first, die: then((*watched).leadsThere, nodeIsOff(nil))},
 		{name: "endpoint's node is cut off", spare: first, die: (*watched).cutNode},
 	}
 	for _, other := range []string{"ktsn-agent", "ktsnd", "ktsn-operator"} {
-		kill := func(_ *watched, ctx context.Context, t *testing.T) { killEverywhere(ctx, t, other) }
+		kill := killsAtOnce(other)
 		all = append(all,
 			death{name: "each " + other + " is killed, then endpoint's pod deleted", spare: first, die: then(kill, (*watched).deleteEndpoint)},
 			death{name: "endpoint's pod is deleted, then each " + other + " killed", spare: first, die: then((*watched).deleteEndpoint, kill)})
+	}
+	for _, other := range []string{"ktsn-agent", "ktsn-operator"} {
+		all = append(all,
+			death{name: "each " + other + " is killed, then endpoint's node switched off", spare: first, die: then(killsAtOnce(other), nodeIsOff(nil))},
+			death{name: "endpoint's node is switched off, then " + other + " of the client's node killed", spare: first, die: nodeIsOff(killsNearby(other))})
 	}
 	return all
 }
@@ -176,27 +190,39 @@ func (w *watched) killServer(ctx context.Context, t *testing.T) {
 	if err := kube.Wait(ctx, kube.ControlPlaneReady(client)); err != nil {
 		t.Fatal(err)
 	}
-	w.died = time.Now()
 }
 
-// stopNode has the endpoint's node lose its power, which comes back when the test has ended.
-func (w *watched) stopNode(ctx context.Context, t *testing.T) {
-	t.Helper()
-	w.died = time.Now()
-	w.loses(ctx, t, under.StopNode)
+// killsNearby has a program be killed on the client's node.
+func killsNearby(name string) func(*watched, context.Context, *testing.T) {
+	return func(w *watched, ctx context.Context, t *testing.T) {
+		t.Helper()
+		killOn(ctx, t, w.client.Spec.NodeName, name)
+	}
+}
+
+// nodeIsOff has the endpoint's node lose its power, which comes back when the test has ended, and something follow soon; nil: nothing.
+func nodeIsOff(next func(*watched, context.Context, *testing.T)) func(*watched, context.Context, *testing.T) {
+	return func(w *watched, ctx context.Context, t *testing.T) {
+		t.Helper()
+		w.died = time.Now()
+		w.loses(ctx, t, under.StopNode, next)
+	}
 }
 
 func (w *watched) cutNode(ctx context.Context, t *testing.T) {
 	t.Helper()
-	w.loses(ctx, t, under.CutNode)
+	w.loses(ctx, t, under.CutNode, nil)
 }
 
-func (w *watched) loses(ctx context.Context, t *testing.T, how func(context.Context, string) error) {
+func (w *watched) loses(ctx context.Context, t *testing.T, how func(context.Context, string) error, next func(*watched, context.Context, *testing.T)) {
 	t.Helper()
 	host := w.endpoint.Spec.NodeName
 	w.mend = func(ctx context.Context, t *testing.T) { comeBack(ctx, t, under.Nodes[1]) }
 	if err := how(ctx, host); err != nil {
 		t.Fatal(err)
+	}
+	if next != nil {
+		next(w, ctx, t)
 	}
 	died := w.died
 	ctx, cancel := context.WithTimeout(ctx, patience)

@@ -6,6 +6,7 @@ package federation
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -18,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
+	"github.com/kubernetsn/kubernetsn/internal/bench/tsnperf"
 	"github.com/kubernetsn/kubernetsn/test/cluster/internal/asker"
 	"github.com/kubernetsn/kubernetsn/test/cluster/internal/components"
 	"github.com/kubernetsn/kubernetsn/test/cluster/internal/kube"
@@ -58,6 +60,12 @@ func (p *place) bringAsker(ctx context.Context, t *testing.T) {
 	}
 }
 
+// waitingContainer is one in which timed messages are sent and received.
+const waitingContainer = `
+    - {name: tsnperf, image: "localhost/kubernetsn/tsnperf:dev", imagePullPolicy: Never,
+       args: [listener, --bind, "127.0.0.1:0", --block, --first-timeout, "0", --quiet]}
+`
+
 // askingPod is a client of a service, which asks by both versions of IP.
 func askingPod(namespace, name, service string) string {
 	return fmt.Sprintf(`
@@ -73,7 +81,7 @@ spec:
        volumeMounts: [{name: asker, mountPath: %[2]s, readOnly: true}]}
     - {name: asker6, image: "localhost/kubernetsn/tsnperf:dev", imagePullPolicy: Never, command: [%[2]s/asker, --name, %[4]s, "-6"],
        volumeMounts: [{name: asker, mountPath: %[2]s, readOnly: true}]}
-`, namespace, asker.Folder, name, service)
+%[5]s`, namespace, asker.Folder, name, service, waitingContainer)
 }
 
 // answeringPod is one that answers, with labels.
@@ -91,7 +99,7 @@ spec:
       imagePullPolicy: Never
       args: [netexec, --http-port=8080, --udp-port=8081]
       readinessProbe: {httpGet: {path: /healthz, port: 8080}, periodSeconds: 1}
-`, namespace, name, labels, components.Tag)
+%[5]s`, namespace, name, labels, components.Tag, waitingContainer)
 }
 
 // watched is a client in east that asks its endpoint in west all the time.
@@ -138,6 +146,47 @@ func (w *watched) begins(ctx context.Context, t *testing.T, spare bool) {
 	}
 	w.restarts, w.began = kube.Restarts(w.client), time.Now()
 	time.Sleep(asksBefore) // in which the hub hears of the spare one
+}
+
+// timedOver sends timed messages over the client's link for so long, from now on.
+func (w *watched) timedOver(ctx context.Context, t *testing.T, lasts time.Duration) (wait func() *asker.Timed) {
+	t.Helper()
+	const cycle, port = 10 * time.Millisecond, "7788"
+	var link v1alpha1.TSNLink
+	await(ctx, t, w.east.linkedTo(w.namespace, "watched", w.west, &link))
+	var to netip.Addr
+	for _, text := range link.Spec.Endpoint.Addresses {
+		if prefix, err := netip.ParsePrefix(text); err == nil && prefix.Addr().Is4() {
+			to = prefix.Addr()
+		}
+	}
+	count := fmt.Sprint(int(lasts / cycle))
+	listening := w.west.begin(ctx, kube.Container{Namespace: w.namespace, Pod: "endpoint", Name: "tsnperf"}, "/usr/bin/tsnperf", "listener",
+		"--bind", "0.0.0.0:"+port, "--count", count, "--block", "--first-timeout", "30s", "--idle-timeout", "20s", "--csv", "/dev/stdout", "--ready-fd", "2", "--quiet")
+	listening.hasBegun(t)
+	talking := w.east.begin(ctx, kube.Container{Namespace: w.namespace, Pod: w.client.Name, Name: "tsnperf"}, "/usr/bin/tsnperf", "talker",
+		"--to", to.String()+":"+port, "--count", count, "--cycle", cycle.String(), "--lead", "5ms", "--start", "+1s", "--csv", "/dev/stdout", "--quiet")
+	return func() *asker.Timed {
+		sent, errSent := talking.said()
+		received, errReceived := listening.said()
+		timed, err := judgeTimed(sent, received)
+		if err := errors.Join(errSent, errReceived, err); err != nil {
+			t.Errorf("timed messages: %v", err)
+		}
+		return timed
+	}
+}
+
+func judgeTimed(talker, listener string) (*asker.Timed, error) {
+	sent, err := tsnperf.ReadTalker(strings.NewReader(talker))
+	if err != nil {
+		return nil, err
+	}
+	received, err := tsnperf.ReadListener(strings.NewReader(listener))
+	if err != nil {
+		return nil, err
+	}
+	return asker.JudgeTimed(sent, received), nil
 }
 
 // ends removes the pods.

@@ -24,7 +24,9 @@ type death struct {
 	spare, moves bool
 	// unnoticed tells that nothing may be lost.
 	unnoticed bool
-	die       func(d *dying, ctx context.Context, t *testing.T)
+	// timed is for how long timed messages are sent as well; only where the endpoint stays.
+	timed time.Duration
+	die   func(d *dying, ctx context.Context, t *testing.T)
 	// mend makes good what stays dead, after the client was answered again; nil: nothing does.
 	mend func(d *dying, ctx context.Context, t *testing.T)
 }
@@ -56,22 +58,53 @@ func killsIn(names ...string) func(*dying, context.Context, *testing.T) {
 		for _, member := range []*place{d.east, d.west} {
 			member.killAll(ctx, t, names...)
 		}
-		time.Sleep(noticed)
 	}
 }
 
+// killsAt has ktsnd be killed at one end.
+func killsAt(end func(*dying) *place) func(*dying, context.Context, *testing.T) {
+	return func(d *dying, ctx context.Context, t *testing.T) {
+		t.Helper()
+		end(d).killAll(ctx, t, "ktsnd")
+	}
+}
+
+// then has the second follow the first soon.
+func then(first, second func(*dying, context.Context, *testing.T)) func(*dying, context.Context, *testing.T) {
+	return func(d *dying, ctx context.Context, t *testing.T) {
+		t.Helper()
+		first(d, ctx, t)
+		second(d, ctx, t)
+	}
+}
+
+// andIsBack waits until what was killed is there again.
+func andIsBack(die func(*dying, context.Context, *testing.T)) func(*dying, context.Context, *testing.T) {
+	return then(die, func(*dying, context.Context, *testing.T) { time.Sleep(noticed) })
+}
+
 func deathsAcross() []death {
+	const timed = 15 * time.Second
+	client, endpoint := func(d *dying) *place { return d.east }, func(d *dying) *place { return d.west }
 	return []death{
-		{name: "agents of both clusters are killed", unnoticed: true, die: killsIn("ktsn-agent")},
-		{name: "ktsnd of both clusters is killed", unnoticed: true, die: killsIn("ktsnd")},
-		{name: "operators of both clusters are killed", unnoticed: true, die: killsIn("ktsn-operator")},
-		{name: "hub is killed, and comes back after 10 s", unnoticed: true, die: (*dying).killHub},
+		{name: "agents of both clusters are killed", unnoticed: true, timed: timed, die: andIsBack(killsIn("ktsn-agent"))},
+		{name: "ktsnd of the client's cluster is killed", unnoticed: true, timed: timed, die: andIsBack(killsAt(client))},
+		{name: "ktsnd of the endpoint's cluster is killed", unnoticed: true, timed: timed, die: andIsBack(killsAt(endpoint))},
+		{name: "ktsnd of both clusters is killed", unnoticed: true, timed: timed, die: andIsBack(killsIn("ktsnd"))},
+		{name: "operators of both clusters are killed", unnoticed: true, timed: timed, die: andIsBack(killsIn("ktsn-operator"))},
+		{name: "hub is killed, and comes back after 10 s", unnoticed: true, timed: 3 * timed, die: (*dying).killHub},
 		{name: "WAN is cut for 10 s", die: (*dying).cutWAN},
 		{name: "hub is killed and WAN cut, for 10 s", die: (*dying).killHubAndWAN},
 		{name: "endpoint's pod is deleted", spare: true, moves: true, die: (*dying).deleteEndpoint},
-		{name: "WAN is cut for 10 s, there is an endpoint nearby", spare: true, die: (*dying).cutWAN},
+		{name: "operators of both clusters are killed, then endpoint's pod deleted", spare: true, moves: true, die: then(killsIn("ktsn-operator"), (*dying).deleteEndpoint)},
+		{name: "endpoint's pod is deleted, then operators of both clusters killed", spare: true, moves: true, die: then((*dying).deleteEndpoint, killsIn("ktsn-operator"))},
 		{name: "endpoint's pod is deleted while there is no hub for 10 s", spare: true, moves: true, die: (*dying).deleteWithoutHub},
-		{name: "endpoint's cluster is cut off", spare: true, moves: true, die: (*dying).cutCluster, mend: (*dying).mendCluster},
+		{name: "WAN is cut for 10 s, there is an endpoint nearby", spare: true, die: (*dying).cutWAN},
+		{name: "hub is killed and WAN cut until another endpoint answers", spare: true, moves: true, die: (*dying).cutAll, mend: (*dying).mendAll},
+		{name: "endpoint's cluster is cut off for 20 s, there is no other endpoint", die: offFor((*dying).cutCluster, (*dying).mendCluster)},
+		{name: "programs of the endpoint's cluster hang for 20 s, there is no other endpoint", die: offFor((*dying).freezeCluster, (*dying).thawCluster)},
+		{name: "endpoint's cluster is cut off until another endpoint answers", spare: true, moves: true, die: (*dying).cutCluster, mend: (*dying).mendCluster},
+		{name: "programs of the endpoint's cluster hang until another endpoint answers", spare: true, moves: true, die: (*dying).freezeCluster, mend: (*dying).thawCluster},
 	}
 }
 
@@ -100,26 +133,28 @@ func TestHealing(t *testing.T) {
 		member.bringAsker(ctx, t)
 	}
 	var all []asker.Outcome
-	t.Cleanup(func() {
+	// Each time, so that a run that is interrupted leaves what it has found.
+	found := func(one asker.Outcome) {
+		all = append(all, one)
 		if folder := os.Getenv("KTSN_HEALING_OUT"); folder != "" {
 			if err := asker.Write(folder, "federation", all); err != nil {
 				t.Error(err)
 			}
 		}
-	})
+	}
 	t.Run("a chain leads through the other cluster", func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 		defer cancel()
 		chained := &watched{namespace: w.namespace, east: w.east, west: w.west}
 		defer chained.ends(context.WithoutCancel(ctx), t)
-		all = append(all, chained.chain(ctx, t))
+		found(chained.chain(ctx, t))
 	})
 	for _, one := range deathsAcross() {
 		t.Run(one.name, func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 6*time.Minute)
 			defer cancel()
 			d := &dying{watched: &watched{namespace: w.namespace, east: w.east, west: w.west}, f: f}
-			all = append(all, d.dies(ctx, t, &one))
+			found(d.dies(ctx, t, &one))
 		})
 	}
 }
@@ -130,6 +165,7 @@ func (d *dying) dies(ctx context.Context, t *testing.T, one *death) asker.Outcom
 	d.f.startIfEnded()
 	for _, member := range members {
 		await(ctx, t, kube.MemberReady(hub.client, member.as))
+		await(ctx, t, kube.NodesReady(member.client, len(member.Nodes)))
 		member.renewChart(ctx, t)
 	}
 	defer d.ends(context.WithoutCancel(ctx), t)
@@ -137,6 +173,11 @@ func (d *dying) dies(ctx context.Context, t *testing.T, one *death) asker.Outcom
 		defer one.mend(d, context.WithoutCancel(ctx), t)
 	}
 	d.begins(ctx, t, one.spare)
+	var timed func() *asker.Timed
+	if one.timed > 0 {
+		timed = d.timedOver(ctx, t, one.timed)
+		time.Sleep(asksBefore)
+	}
 	d.died = time.Now()
 	one.die(d, ctx, t)
 	to := d.west
@@ -144,8 +185,15 @@ func (d *dying) dies(ctx context.Context, t *testing.T, one *death) asker.Outcom
 		to = d.east
 	}
 	d.isAnswered(ctx, t, to)
+	var timedFound *asker.Timed
+	if timed != nil {
+		timedFound = timed()
+	}
 	found := d.judged(ctx, t, one.name, to)
-	if one.unnoticed && found.Lost+d.lost6 > 0 {
+	if found.Timed = timedFound; found.Timed != nil {
+		t.Logf("timed: %.2f s, %d of %d lost", found.Timed.Gap.Seconds(), found.Timed.Lost, found.Timed.Sent)
+	}
+	if one.unnoticed && (found.Lost+d.lost6 > 0 || found.Timed != nil && found.Timed.Lost > 0) {
 		t.Errorf("messages were lost: %s; by IPv6 %d", &found, d.lost6)
 	}
 	return found
@@ -197,6 +245,51 @@ func (d *dying) killHubAndWAN(ctx context.Context, t *testing.T) {
 	d.cutWAN(ctx, t)
 	d.f.t = t
 	d.f.startHub(ctx)
+}
+
+// cutAll has the hub and the WAN be away until they are mended.
+func (d *dying) cutAll(ctx context.Context, t *testing.T) {
+	t.Helper()
+	killHub(ctx, t)
+	d.died = time.Now()
+	if err := hub.CutSite(ctx, d.west.Name); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (d *dying) mendAll(ctx context.Context, t *testing.T) {
+	t.Helper()
+	if err := hub.MendSite(ctx, d.west.Name); err != nil {
+		t.Error(err)
+	}
+	d.f.t = t
+	d.f.startHub(ctx)
+}
+
+// offFor has the endpoint's cluster be off for some time.
+func offFor(off, on func(*dying, context.Context, *testing.T)) func(*dying, context.Context, *testing.T) {
+	return func(d *dying, ctx context.Context, t *testing.T) {
+		t.Helper()
+		defer on(d, context.WithoutCancel(ctx), t)
+		off(d, ctx, t)
+		time.Sleep(2 * away)
+	}
+}
+
+// freezeCluster stops all programs of the endpoint's cluster; its kernel goes on.
+func (d *dying) freezeCluster(_ context.Context, t *testing.T) {
+	t.Helper()
+	if err := d.west.Freeze(d.west.ControlPlane().Name); err != nil {
+		t.Error(err)
+	}
+}
+
+func (d *dying) thawCluster(ctx context.Context, t *testing.T) {
+	t.Helper()
+	if err := d.west.Thaw(d.west.ControlPlane().Name); err != nil {
+		t.Error(err)
+	}
+	await(ctx, t, kube.MemberReady(hub.client, d.west.as))
 }
 
 // cutCluster pulls the cable of the endpoint's node, which is all of its cluster.

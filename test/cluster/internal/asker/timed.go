@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package asker
+
+import (
+	"slices"
+	"time"
+
+	"github.com/kubernetsn/kubernetsn/internal/bench/tsnperf"
+)
+
+// JudgeTimed looks at timed messages, and at those of them that arrived.
+func JudgeTimed(sent []tsnperf.Sent, received []tsnperf.Received) *Timed {
+	numbers := map[uint32]bool{}
+	at := make([]int64, len(received))
+	for i := range received {
+		numbers[received[i].Sequence] = true
+		at[i] = received[i].Arrival
+	}
+	made := &Timed{Sent: len(sent), Lost: len(sent) - len(numbers)}
+	slices.Sort(at)
+	for i := 1; i < len(at); i++ {
+		made.Gap = max(made.Gap, time.Duration(at[i]-at[i-1]))
+	}
+	return made
+}
