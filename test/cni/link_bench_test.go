@@ -4,6 +4,7 @@ package cni_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -157,14 +158,16 @@ func unplugAll(b *testing.B, lab *lab, plans [2][]*cni.LinkPlan) {
 	for at, n := range []*node{lab.a, lab.b} {
 		both.Go(func() {
 			options := &cni.LinkOptions{StateDir: filepath.Join(n.dir, "state"), ControlSocket: n.control(), Patience: patience}
-			_ = n.Do(func() error {
+			err := n.Do(func() error {
+				var all []*cni.Plugged
 				for _, plan := range plans[at] {
-					if err := cni.UnplugLink(context.Background(), options, &cni.Plugged{Sandbox: plan.Sandbox, Interface: plan.Interface, VNI: plan.VNI}); err != nil {
-						b.Errorf("unplug %s: %v", plan.Interface, err)
-					}
+					all = append(all, &cni.Plugged{Sandbox: plan.Sandbox, Interface: plan.Interface, VNI: plan.VNI})
 				}
-				return nil
+				return errors.Join(cni.UnplugLinks(context.Background(), options, all)...)
 			})
+			if err != nil {
+				b.Errorf("unplug all: %v", err)
+			}
 		})
 	}
 	both.Wait()

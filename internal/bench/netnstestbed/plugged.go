@@ -81,17 +81,20 @@ func (n *Networks) plugEnd(ctx context.Context, number, side int) error {
 	return n.node(side).Do(func() error { return cni.PlugLink(ctx, at.linkOptions(), plan) })
 }
 
-// UnplugLink takes a link out of both pods.
-func (n *Networks) UnplugLink(ctx context.Context, number int) error {
+// UnplugLinks takes links 1 to number out of both pods, of a side together, as ktsn-agent does.
+func (n *Networks) UnplugLinks(ctx context.Context, number int) error {
 	var err error
 	for _, side := range []int{sideA, sideB} {
 		at := n.managed.sides[side]
-		found := slices.IndexFunc(at.plugged, func(p cni.Plugged) bool { return p.VNI == uint32(firstLinkVNI+number) })
-		if found < 0 {
-			continue
+		var leaving []*cni.Plugged
+		stays := func(p *cni.Plugged) bool { return p.VNI <= firstLinkVNI || p.VNI > uint32(firstLinkVNI+number) }
+		for i := range at.plugged {
+			if !stays(&at.plugged[i]) {
+				leaving = append(leaving, &at.plugged[i])
+			}
 		}
-		err = errors.Join(err, n.node(side).Do(func() error { return cni.UnplugLink(ctx, at.linkOptions(), &at.plugged[found]) }))
-		at.plugged = slices.Delete(at.plugged, found, found+1)
+		err = errors.Join(err, n.node(side).Do(func() error { return errors.Join(cni.UnplugLinks(ctx, at.linkOptions(), leaving)...) }))
+		at.plugged = slices.DeleteFunc(at.plugged, func(p cni.Plugged) bool { return !stays(&p) })
 	}
 	return err
 }

@@ -34,8 +34,10 @@ import (
 )
 
 const (
-	// plugAtOnce is how many links are plugged at once; what they do to the node's networks they do in turns.
+	// plugAtOnce is how many links are plugged at once; what they do to the node's networks they do in turns. lookAtOnce is how many are looked
+	// at: as many can be unplugged together.
 	plugAtOnce = 4
+	lookAtOnce = 32
 	// sandboxesEvery is how often it is looked for new sandboxes, namesEvery for files that kubelet has overwritten, leftEvery for what is left
 	// of links that there are no more.
 	sandboxesEvery = 50 * time.Millisecond
@@ -58,6 +60,9 @@ type linking struct {
 	reconciler *links.Reconciler
 	events     chan event.TypedGenericEvent[*v1alpha1.TSNLink]
 	uplink     uplinkCache
+	// plugging has room for those that are plugged at once.
+	plugging  chan struct{}
+	unplugger unplugger
 }
 
 // addLinks plugs links where the networks are the cluster's: those of a file have none.
@@ -76,7 +81,8 @@ func (a *agent) addLinks(start objects.Start) error {
 		return err
 	}
 	log := a.log.With("part", "links")
-	l := &linking{agent: a, events: make(chan event.TypedGenericEvent[*v1alpha1.TSNLink], waiting)}
+	l := &linking{agent: a, events: make(chan event.TypedGenericEvent[*v1alpha1.TSNLink], waiting), plugging: make(chan struct{}, plugAtOnce)}
+	l.unplugger.unplug = func(ctx context.Context, all []*cni.Plugged) []error { return cni.UnplugLinks(ctx, l.options(), all) }
 	l.objects = &objects.Links{Client: watching, Node: a.Node, Wait: start.Wait, Changed: l.changed, Log: log}
 	l.sandboxes = &cni.SandboxList{StateDir: a.StateDir}
 	l.prober = &linkprobe.Prober{Changed: l.probed, Log: log}
@@ -96,7 +102,7 @@ func (a *agent) addLinks(start objects.Start) error {
 	}
 	return ctrl.NewControllerManagedBy(a.manager).Named("links").
 		WatchesRawSource(source.TypedChannel(l.events, &handler.TypedEnqueueRequestForObject[*v1alpha1.TSNLink]{}, source.WithBufferSize[*v1alpha1.TSNLink, ctrl.Request](waiting))).
-		WithOptions(controller.Options{MaxConcurrentReconciles: plugAtOnce}).
+		WithOptions(controller.Options{MaxConcurrentReconciles: lookAtOnce}).
 		Complete(l.reconciler)
 }
 
@@ -210,12 +216,18 @@ func (l *linking) options() *cni.LinkOptions {
 
 // Plug implements links.Plugin.
 func (l *linking) Plug(ctx context.Context, plan *cni.LinkPlan) error {
+	select {
+	case l.plugging <- struct{}{}:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	defer func() { <-l.plugging }()
 	return cni.PlugLink(ctx, l.options(), plan)
 }
 
 // Unplug implements links.Plugin.
 func (l *linking) Unplug(ctx context.Context, plugged *cni.Plugged) error {
-	return cni.UnplugLink(ctx, l.options(), plugged)
+	return l.unplugger.do(ctx, plugged)
 }
 
 // Plugged implements links.Plugin.

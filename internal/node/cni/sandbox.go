@@ -50,9 +50,9 @@ func forgetSandbox(ctx context.Context, node *overlay.Node, records records, san
 		return err
 	}
 	var all error
-	for _, link := range links {
-		if err := link.unplugLink(ctx, node, records); err != nil {
-			all = errors.Join(all, fmt.Errorf("link %s: %w", link.Interface, err))
+	for i, err := range unplugLinks(ctx, node, records, links) {
+		if err != nil {
+			all = errors.Join(all, fmt.Errorf("link %s: %w", links[i].Interface, err))
 		}
 	}
 	if all != nil {
@@ -114,16 +114,17 @@ func (r *request) collectSandboxes(ctx context.Context, node *overlay.Node, reco
 	if err != nil {
 		return errors.Join(all, err)
 	}
+	var left []*record
 	for key, found := range links {
 		if !containers[key.ContainerID] {
-			all = errors.Join(all, unplugFound(ctx, node, records, &found, r.ControlSocket))
+			left = append(left, foundLink(records, &found, r.ControlSocket))
 		}
 	}
-	return all
+	return errors.Join(all, errors.Join(unplugLinks(ctx, node, records, left)...))
 }
 
-// unplugFound unplugs a link that may have no record.
-func unplugFound(ctx context.Context, node *overlay.Node, records records, found *overlay.Found, controlSocket string) error {
+// foundLink is a link that may have no record.
+func foundLink(records records, found *overlay.Found, controlSocket string) *record {
 	made := records.read(&found.Attachment)
 	if made == nil {
 		made = &record{
@@ -131,7 +132,7 @@ func unplugFound(ctx context.Context, node *overlay.Node, records records, found
 			ControlSocket: controlSocket,
 		}
 	}
-	return made.unplugLink(ctx, node, records)
+	return made
 }
 
 // statusOfLinks tells whether links could be plugged.

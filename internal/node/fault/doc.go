@@ -12,7 +12,7 @@ const Variable = "KTSN_KILL_AT"
 var (
 	Add = []string{"recorded", "addressed", "locked", "bridge-made", "tunnel-made", "network-guarded", "network-made", "pair-made",
 		"plugged", "configured", "receiving", "socket-used", "socket-folder-made", "socket-made", "registered"}
-	Del   = []string{"endpoint-removed", "socket-released", "unregistered", "port-removed", "tunnel-removed", "unplugged", "unaddressed"}
+	Del   = []string{"endpoint-removed", "socket-released", "unregistered", "port-leaving", "network-leaving", "devices-removed", "unplugged", "unaddressed"}
 	Peers = []string{"peer-guarded", "peer-flooded", "peer-told"}
 	// Kata are passed when a pod of Kata with a directly attachable network is attached, KataDel when it is detached.
 	Kata    = []string{"kata-tap-made", "kata-tap-joined", "kata-told"}
@@ -20,7 +20,7 @@ var (
 	// Link are passed when a link is plugged, LinkDel when it is unplugged.
 	Link = []string{"recorded", "link-peer-written", "link-peer-flooded", "link-peer-told", "locked", "bridge-made", "tunnel-made", "network-guarded",
 		"network-made", "pair-made", "plugged", "configured", "registered"}
-	LinkDel = []string{"endpoint-removed", "unregistered", "port-removed", "tunnel-removed", "unplugged", "link-peer-forgotten"}
+	LinkDel = []string{"endpoint-removed", "unregistered", "port-leaving", "network-leaving", "devices-removed", "unplugged", "link-peer-forgotten"}
 	// Card are passed when such a pod is given a network card.
 	Card = []string{"card-chosen", "card-claimed", "card-bound"}
 )

@@ -28,6 +28,7 @@ func usersOf(bridge, tunnel netlink.Link) (users, error) {
 	var found users
 	err := eachLink(choice{master: bridge.Attrs().Index}, func(port netlink.Link) bool {
 		switch {
+		case isLeaving(port):
 		case ours(port) && port.Type() == "veth":
 			found.pods = true
 		case tunnel == nil || port.Attrs().Index != tunnel.Attrs().Index:

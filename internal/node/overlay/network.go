@@ -18,6 +18,9 @@ import (
 // of all, so that one of ours that is down is known to have been left half-made.
 func (n *Node) ensure(ctx context.Context, network *Network, timed Timed) (have devices, err error) {
 	have, err = n.find(network)
+	if err == nil {
+		have, err = n.finishLeaving(network, have)
+	}
 	if err != nil {
 		return have, err
 	}
@@ -201,7 +204,6 @@ func (n *Node) unmake(made devices) error {
 	if made.tunnel != nil {
 		err = n.remove(made.tunnel)
 	}
-	fault.Point("tunnel-removed")
 	if made.bridge != nil {
 		err = errors.Join(err, n.remove(made.bridge))
 	}
@@ -219,17 +221,32 @@ func (n *Node) remove(link netlink.Link) error {
 
 // clear removes the network's devices, as far as they are ours, when no pod uses them. The lock is held.
 func (n *Node) clear(network *Network) error {
+	unused, err := n.unused(network)
+	if err == nil {
+		err = n.leaveNetwork(unused)
+	}
+	if err == nil && unused != (devices{}) {
+		err = removeLeaving()
+	}
+	if err != nil {
+		return err
+	}
+	return n.unguard(network, unused)
+}
+
+// unused are the network's devices, as far as they are ours, that no pod uses. The lock is held.
+func (n *Node) unused(network *Network) (devices, error) {
 	have, err := n.find(network)
 	if err != nil {
 		if kindOf(err) == Foreign {
-			return nil // what is something else, is not ours
+			return devices{}, nil // what is something else, is not ours
 		}
-		return err
-	}
-	if have.bridge == nil {
-		return n.unmakeUnused(network, devices{tunnel: have.onlyOurs().tunnel})
+		return devices{}, err
 	}
 	unused := have.onlyOurs()
+	if have.bridge == nil {
+		return devices{tunnel: unused.tunnel}, nil
+	}
 	for range maxDumps {
 		var found users
 		found, err = usersOf(have.bridge, unused.egress())
@@ -237,26 +254,25 @@ func (n *Node) clear(network *Network) error {
 			continue
 		}
 		if err != nil || found.pods {
-			return err
+			return devices{}, err
 		}
 		if found.others {
 			unused.bridge = nil
 		}
-		return n.unmakeUnused(network, unused)
+		return devices{bridge: unused.bridge, tunnel: unused.tunnel}, nil
 	}
-	return err
+	return devices{}, err
 }
 
-// unmakeUnused removes devices that no pod uses, and has the filter know.
-func (n *Node) unmakeUnused(network *Network, unused devices) error {
-	err := n.unmake(unused)
+// unguard has the filter know that devices have gone. The lock is held.
+func (n *Node) unguard(network *Network, gone devices) error {
 	if !network.PointToPoint {
-		return errors.Join(err, n.guard())
+		return n.guard()
 	}
-	if unused.tunnel == nil {
-		return err
+	if gone.tunnel == nil {
+		return nil
 	}
-	return errors.Join(err, n.closeLink(network, unused.tunnel))
+	return n.closeLink(network, gone.tunnel)
 }
 
 // link is a nil interface for no tunnel.

@@ -131,7 +131,7 @@ func (n *Node) link(name string) (netlink.Link, error) {
 	return link, nil
 }
 
-func ours(link netlink.Link) bool { return link.Attrs().Group == LinkGroup }
+func ours(link netlink.Link) bool { return link.Attrs().Group == LinkGroup || isLeaving(link) }
 
 func isUp(link netlink.Link) bool { return link.Attrs().RawFlags&unix.IFF_UP != 0 }
 

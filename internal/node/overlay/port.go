@@ -119,13 +119,29 @@ func (n *Node) makePair(port *Port, plugged *Plugged, bridgeIndex int) error {
 		PeerTxQLen:       -1,
 		PeerMTU:          uint32(plugged.MTU),
 	}
-	if err := n.kernel.LinkAdd(pair); err != nil {
+	if err := n.addPair(pair); err != nil {
 		return n.explainPair(port, plugged, err)
 	}
 	if err := n.kernel.LinkSetMasterByIndex(pair, bridgeIndex); err != nil {
 		return errors.Join(fmt.Errorf("add %s to bridge %s: %w", plugged.Port, plugged.Bridge, err), n.remove(pair))
 	}
 	return nil
+}
+
+// addPair makes a veth pair. One of its name that a killed Unplug has left goes first.
+func (n *Node) addPair(pair *netlink.Veth) error {
+	err := n.kernel.LinkAdd(pair)
+	if !errors.Is(err, errExist) {
+		return err
+	}
+	former, errFormer := n.link(pair.Name)
+	if errFormer != nil || former == nil || !isLeaving(former) {
+		return err
+	}
+	if err := removeLeaving(); err != nil {
+		return err
+	}
+	return n.kernel.LinkAdd(pair)
 }
 
 // Mend makes what is missing of a port that is there, and of its network's devices: what a killed Plug has not done, or somebody has undone.
@@ -226,31 +242,10 @@ func (n *Node) Forwarding(ctx context.Context, portName string) error {
 	}
 }
 
-// Unplug removes an attachment's port and, when it was the network's last, the network's devices. What is gone
-// already is no error.
-func (n *Node) Unplug(ctx context.Context, network *Network, attachment *Attachment) error {
-	link, err := n.link(attachment.PortName())
-	if err != nil {
-		return err
-	}
-	if link != nil && ours(link) {
-		if err := n.remove(link); err != nil {
-			return err
-		}
-	}
-	fault.Point("port-removed")
-	unlock, err := n.lock(context.WithoutCancel(ctx))
-	if err != nil {
-		return err
-	}
-	defer unlock()
-	return n.clear(network)
-}
-
-// Plugged tells whether the attachment has its port.
+// Plugged tells whether the attachment has its port. One that a killed Unplug has left is as good as gone.
 func (n *Node) Plugged(attachment *Attachment) (bool, error) {
 	link, err := n.link(attachment.PortName())
-	return link != nil, err
+	return link != nil && !isLeaving(link), err
 }
 
 // Sweep removes the network's devices if no pod uses them, whoever was killed over them.

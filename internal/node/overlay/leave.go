@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package overlay
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netlink/nl"
+	"golang.org/x/sys/unix"
+
+	"github.com/kubernetsn/kubernetsn/internal/node/fault"
+)
+
+// To remove a device, the kernel waits until no processor uses it any more: some 20 ms on an idle machine, however many devices go together.
+// So devices are put into a group first, which is cheap, and the group is removed. A device of the group is as good as gone: whoever removes
+// the group next takes it along, also when who put it there was killed.
+
+// leavingGroup has the devices of this package that are about to be removed.
+const leavingGroup = LinkGroup + 1
+
+func isLeaving(link netlink.Link) bool { return link.Attrs().Group == leavingGroup }
+
+// leave has a device go with the next removal. One that has gone already is no error.
+func (n *Node) leave(link netlink.Link) error {
+	err := n.kernel.LinkSetGroup(link, leavingGroup)
+	if err == nil || errors.Is(err, errNoDevice) {
+		return nil
+	}
+	return fmt.Errorf("have %s be removed: %w", link.Attrs().Name, err)
+}
+
+// removeLeaving removes all devices that leave.
+func removeLeaving() error {
+	request := nl.NewNetlinkRequest(unix.RTM_DELLINK, unix.NLM_F_ACK)
+	request.AddData(nl.NewIfInfomsg(unix.AF_UNSPEC))
+	request.AddData(nl.NewRtAttr(unix.IFLA_GROUP, nl.Uint32Attr(leavingGroup)))
+	_, err := request.Execute(unix.NETLINK_ROUTE, 0)
+	if err == nil || errors.Is(err, errNoDevice) {
+		return nil
+	}
+	return fmt.Errorf("remove devices: %w", err)
+}
+
+// Leaving is an attachment that goes.
+type Leaving struct {
+	Network    *Network
+	Attachment *Attachment
+}
+
+// Unplug removes an attachment's port and, when it was the network's last, the network's devices. What is gone
+// already is no error.
+func (n *Node) Unplug(ctx context.Context, network *Network, attachment *Attachment) error {
+	return n.UnplugAll(ctx, []Leaving{{network, attachment}})[0]
+}
+
+// UnplugAll is Unplug for many, which takes hardly longer than for one. Each has an error of its own.
+func (n *Node) UnplugAll(ctx context.Context, all []Leaving) []error {
+	failed := make([]error, len(all))
+	for i := range all {
+		failed[i] = n.leavePort(all[i].Attachment)
+	}
+	fault.Point("port-leaving")
+	unlock, err := n.lock(context.WithoutCancel(ctx))
+	if err != nil {
+		return forAll(failed, err)
+	}
+	defer unlock()
+	unused := make([]devices, len(all))
+	for i := range all {
+		if failed[i] != nil {
+			continue // its port uses the network
+		}
+		if unused[i], failed[i] = n.unused(all[i].Network); failed[i] == nil {
+			failed[i] = n.leaveNetwork(unused[i])
+		}
+	}
+	fault.Point("network-leaving")
+	if err := removeLeaving(); err != nil {
+		return forAll(failed, err)
+	}
+	fault.Point("devices-removed")
+	for i := range all {
+		if failed[i] == nil {
+			failed[i] = n.unguard(all[i].Network, unused[i])
+		}
+	}
+	return failed
+}
+
+func forAll(failed []error, err error) []error {
+	for i := range failed {
+		failed[i] = errors.Join(failed[i], err)
+	}
+	return failed
+}
+
+func (n *Node) leavePort(attachment *Attachment) error {
+	link, err := n.link(attachment.PortName())
+	if err != nil || link == nil || !ours(link) {
+		return err
+	}
+	return n.leave(link)
+}
+
+// leaveNetwork has a network's devices go; nil stands for none.
+func (n *Node) leaveNetwork(unused devices) error {
+	var err error
+	if unused.tunnel != nil {
+		err = n.leave(unused.tunnel)
+	}
+	if unused.bridge != nil {
+		err = errors.Join(err, n.leave(unused.bridge))
+	}
+	return err
+}
+
+// finishLeaving removes what a killed Unplug has left of the network, whose names are needed again. The lock is held.
+func (n *Node) finishLeaving(network *Network, have devices) (devices, error) {
+	if (have.bridge == nil || !isLeaving(have.bridge)) && (have.tunnel == nil || !isLeaving(have.tunnel)) {
+		return have, nil
+	}
+	if err := removeLeaving(); err != nil {
+		return have, err
+	}
+	return n.find(network)
+}
