@@ -18,9 +18,12 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/linkfile"
 )
 
-// every is how often the files are looked for. The folder comes with the first of them, and is mounted read only from another mount
-// namespace; to look costs less than to be told.
-const every = 50 * time.Millisecond
+// often is how often the files are looked for where the kernel does not tell of them, seldom where it does: filesystems of the kernel's
+// users, such as FUSE, do not tell of all.
+const (
+	often  = 50 * time.Millisecond
+	seldom = time.Second
+)
 
 // repeat is how often what is missing is said again that has not changed, so that the end of a log shows it.
 const repeat = 5 * time.Minute
@@ -36,9 +39,26 @@ func Wait(ctx context.Context, dir string, interfaces []string, out io.Writer) e
 		}
 	}
 	w := &waiting{dir: dir, out: out, said: map[string]string{}, at: map[string]time.Time{}}
+	every := often
+	if told, err := newWatch(dir); err == nil {
+		defer told.close()
+		w.told, every = told, seldom
+	}
 	ticks := time.NewTicker(every)
 	defer ticks.Stop()
+	return w.wait(ctx, interfaces, ticks.C)
+}
+
+// wait looks when the kernel tells of a change, and at each tick.
+func (w *waiting) wait(ctx context.Context, interfaces []string, ticks <-chan time.Time) error {
+	var changed <-chan struct{}
+	if w.told != nil {
+		changed = w.told.changed
+	}
 	for {
+		if w.told != nil {
+			_ = w.told.follow() // else the next tick finds it
+		}
 		missing := 0
 		for _, name := range interfaces {
 			if !w.look(name, time.Now()) {
@@ -51,15 +71,18 @@ func Wait(ctx context.Context, dir string, interfaces []string, out io.Writer) e
 		select {
 		case <-ctx.Done():
 			return fmt.Errorf("ended while %d of %d links were not up", missing, len(interfaces))
-		case <-ticks.C:
+		case <-changed:
+		case <-ticks:
 		}
 	}
 }
 
 // waiting is what was said, by interface, and when.
 type waiting struct {
-	dir  string
-	out  io.Writer
+	dir string
+	out io.Writer
+	// told is nil where the kernel does not tell of changes.
+	told *watch
 	said map[string]string
 	at   map[string]time.Time
 }

@@ -4,6 +4,7 @@ package linkwait
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -66,7 +67,7 @@ func TestItWaitsForAllLinksAndSaysWhatIsMissing(t *testing.T) {
 	select {
 	case err := <-ended:
 		t.Fatalf("it ended although up1 is missing: %v", err)
-	case <-time.After(3 * every):
+	case <-time.After(3 * often):
 	}
 	write(t, filepath.Join(dir, "up1"), "{}")
 	select {
@@ -96,4 +97,73 @@ func TestNamesThatLeaveTheFolderAreRefused(t *testing.T) {
 			t.Errorf("%q: %v", name, err)
 		}
 	}
+}
+
+// begin waits for links without the poll, but for that of ticks.
+func begin(t *testing.T, dir string, watched bool, ticks <-chan time.Time, interfaces ...string) (out *text, ended chan error) {
+	t.Helper()
+	out, ended = &text{}, make(chan error, 1)
+	w := &waiting{dir: dir, out: out, said: map[string]string{}, at: map[string]time.Time{}}
+	if watched {
+		told, err := newWatch(dir)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(told.close)
+		w.told = told
+	}
+	go func() { ended <- w.wait(t.Context(), interfaces, ticks) }()
+	return out, ended
+}
+
+func checkEnds(t *testing.T, out *text, ended chan error) {
+	t.Helper()
+	select {
+	case err := <-ended:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(20 * time.Second):
+		t.Fatalf("it goes on: %s", out)
+	}
+}
+
+func TestTheKernelTellsOfFiles(t *testing.T) {
+	for name, before := range map[string]func(string) error{
+		"in a folder that is there":      func(dir string) error { return os.Mkdir(dir, 0o755) },
+		"in a folder that is to be made": func(string) error { return nil },
+		"in a folder that is made anew":  func(dir string) error { return os.Mkdir(dir, 0o755) },
+		"that are there from the beginning": func(dir string) error {
+			return errors.Join(os.Mkdir(dir, 0o755), os.WriteFile(filepath.Join(dir, "up0"), []byte("{}"), 0o644), os.WriteFile(filepath.Join(dir, "up1"), []byte("{}"), 0o644))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := filepath.Join(t.TempDir(), "links")
+			if err := before(dir); err != nil {
+				t.Fatal(err)
+			}
+			out, ended := begin(t, dir, true, nil, "up0", "up1")
+			if name != "that are there from the beginning" {
+				await(t, out, "up1: waiting: nobody has made a link yet")
+			}
+			if name == "in a folder that is made anew" {
+				if err := os.Remove(dir); err != nil {
+					t.Fatal(err)
+				}
+			}
+			write(t, filepath.Join(dir, "up0"), "{}")
+			await(t, out, "up0: up")
+			write(t, filepath.Join(dir, "up1"), "{}")
+			checkEnds(t, out, ended)
+		})
+	}
+}
+
+func TestItLooksByItselfWhereTheKernelDoesNotTell(t *testing.T) {
+	dir, ticks := filepath.Join(t.TempDir(), "links"), make(chan time.Time)
+	out, ended := begin(t, dir, false, ticks, "up0")
+	await(t, out, "up0: waiting: nobody has made a link yet")
+	write(t, filepath.Join(dir, "up0"), "{}")
+	ticks <- time.Time{}
+	checkEnds(t, out, ended)
 }
