@@ -99,7 +99,7 @@ func (r *Reconciler) tellKeys(ctx context.Context, own netip.Addr, w *wants, kts
 	next := r.ktsnd.Generation() + 2*ktsndWidth - 1
 	rekeyed := func(address netip.Addr, current bool) bool {
 		have := r.told[address]
-		return !current && have != nil && have.serial == r.ktsnd.Generation() && r.reaches(w.own[address], security.Ktsnd, next)
+		return !current && have != nil && have.serial == r.ktsnd.Generation() && r.reaches(address, w.own[address], security.Ktsnd, next)
 	}
 	if r.mustRenew(r.ktsnd, r.told, w, rekeyed) {
 		if err := r.ktsnd.Renew(); err != nil {
@@ -127,7 +127,7 @@ func (r *Reconciler) tellKeys(ctx context.Context, own netip.Addr, w *wants, kts
 
 func (r *Reconciler) tellKeysTo(ctx context.Context, own, address netip.Addr, peer *Trusted, w *wants, ktsnd Ktsnd) error {
 	to := security.End{Address: address, Key: peer.Keys[0]}
-	if have := r.told[address]; have != nil && have.serial == r.ktsnd.Generation() || !r.reached(w.own[address], r.ktsnd, security.Ktsnd) {
+	if have := r.told[address]; have != nil && have.serial == r.ktsnd.Generation() || !r.reached(address, w.own[address], r.ktsnd, security.Ktsnd) {
 		return nil
 	}
 	taken, err := r.ktsnd.Take(own, to)

@@ -194,6 +194,9 @@ func (r *Reconciler) addFar(w *wants, own netip.Addr, far []Far, keys []v1alpha1
 			continue
 		}
 		w.add(v)
+		if len(v.Peers) > 0 { // nobody waits for a node that has no keys: nothing is sent to it, and it is told when it has
+			w.awaited = append(w.awaited, v.Own)
+		}
 	}
 	for i := range far { // when all are known
 		if why := w.contested(far[i].Cluster, far[i].Address); why != "" {

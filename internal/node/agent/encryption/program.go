@@ -153,7 +153,7 @@ func (r *Reconciler) send(kernel Kernel, own netip.Addr, w *wants, have []xfrm.F
 
 func (r *Reconciler) sendTo(kernel Kernel, own, address netip.Addr, peer *Trusted, w *wants) error {
 	to := security.End{Address: address, Key: peer.Keys[0]}
-	if r.sent[address].is(r.ring.Current().Public, to, r.kernel) || !r.reached(w.own[address], r.kernel, security.Kernel) {
+	if r.sent[address].is(r.ring.Current().Public, to, r.kernel) || !r.reached(address, w.own[address], r.kernel, security.Kernel) {
 		return nil
 	}
 	all, err := r.kernel.Take(own, to)
@@ -173,16 +173,16 @@ func (h *handed) is(own security.Public, to security.End, by *security.Outgoing)
 	return h != nil && h.own == own && h.to == to && h.serial == by.Generation()
 }
 
-// reached tells whether a node that is told this of the present one takes what a sender would send by now.
-func (r *Reconciler) reached(own *Trusted, by *security.Outgoing, sender security.Sender) bool {
-	return r.reaches(own, sender, by.Generation())
+// reached tells whether the node at an address, which is told this of the present one, takes what a sender would send by now.
+func (r *Reconciler) reached(address netip.Addr, own *Trusted, by *security.Outgoing, sender security.Sender) bool {
+	return r.reaches(address, own, sender, by.Generation())
 }
 
-func (r *Reconciler) reaches(own *Trusted, sender security.Sender, generation uint32) bool {
+func (r *Reconciler) reaches(address netip.Addr, own *Trusted, sender security.Sender, generation uint32) bool {
 	if own == nil || r.settles() {
 		return false
 	}
-	announced := min(generationOf(sender, &own.Sender), r.settled[sender].value(r))
+	announced := min(generationOf(sender, &own.Sender), r.taken(address, sender))
 	known := false
 	for _, key := range own.Keys {
 		known = known || key == r.ring.Current().Public
@@ -191,7 +191,8 @@ func (r *Reconciler) reaches(own *Trusted, sender security.Sender, generation ui
 }
 
 // announced is the generation that the node announces of a sender: the one by which it sends to all, or an earlier one until it does, as
-// far as those that hear it take both. It never goes back: what was announced was in use everywhere.
+// far as those that hear it take both. It does not wait for peers that are silent: those have not heard of any of them. It never goes back:
+// what was announced was in use everywhere else.
 func (r *Reconciler) announced(by *security.Outgoing, sender security.Sender, have map[netip.Addr]*handed, w *wants) int64 {
 	sends := int64(by.Generation())
 	said := generationOf(sender, r.generations)
@@ -200,8 +201,9 @@ func (r *Reconciler) announced(by *security.Outgoing, sender security.Sender, ha
 			said = max(said, generationOf(sender, &own.Sender))
 		}
 	}
+	silent := r.silent()
 	for address := range w.peers {
-		if said > 0 && (have[address] == nil || have[address].serial != by.Generation()) {
+		if said > 0 && !silent[address] && (have[address] == nil || have[address].serial != by.Generation()) {
 			return min(sends, max(said, security.Before(sender, by.Generation())))
 		}
 	}

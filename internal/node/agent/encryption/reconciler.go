@@ -100,9 +100,11 @@ type Reconciler struct {
 	removed map[xfrm.Name]bool
 	// generations are those that the node announces.
 	generations *v1alpha1.SenderGenerations
-	// heard is since when the others have been told of the node's keys, and settled which generations they were told.
-	heard   map[security.Public]time.Time
-	settled map[security.Sender]*telling
+	// heard is since when others have been told of the node's keys, and first since when of its generations; hearings are what each peer has
+	// been told of these.
+	heard    map[security.Public]time.Time
+	first    map[said]time.Time
+	hearings map[netip.Addr]*hearing
 	// gone is since when peers have not been wanted any more.
 	gone map[netip.Addr]time.Time
 	// triedAt is when Try was called last, and clean tells that nothing of encryption is left here.
@@ -149,7 +151,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconc
 	if r.ring != nil {
 		result.RequeueAfter = min(result.RequeueAfter, max(time.Second, r.ring.Due().Sub(r.Now())))
 	}
-	if r.settles() {
+	if r.settles() || r.waitsForPeer() {
 		result.RequeueAfter = min(result.RequeueAfter, r.Settle)
 	}
 	if r.waits {
@@ -265,8 +267,8 @@ type wants struct {
 	complete bool
 	// hears tells that all that are told of the node's keys can hear of them now.
 	hears bool
-	// told are what others are told of this node, by network.
-	told []*Trusted
+	// told are what others are told of this node, by network, and awaited those of them without which its keys do not change.
+	told, awaited []*Trusted
 }
 
 func (r *Reconciler) wants(state *network.Cluster) *wants {
@@ -289,6 +291,7 @@ func (r *Reconciler) wants(state *network.Cluster) *wants {
 		}
 		w.known[vni], w.active[vni] = true, v.Active
 		w.add(v)
+		w.awaited = append(w.awaited, v.Own)
 		w.hears = w.hears && hears(joined.Object)
 	}
 	return w
@@ -311,12 +314,12 @@ func (w *wants) knowsFirst(key security.Public) bool {
 
 // all tells whether something holds of the keys of this node that others are told of, wherever they are told of them.
 func (w *wants) all(holds func([]security.Public) bool) bool {
-	for _, own := range w.told {
+	for _, own := range w.awaited {
 		if own == nil || !holds(own.Keys) {
 			return false
 		}
 	}
-	return w.hears && w.complete && len(w.told) > 0
+	return w.hears && w.complete && len(w.awaited) > 0
 }
 
 // serve does what is wanted: what others send is taken before anything is sent to them.
@@ -368,7 +371,7 @@ func (r *Reconciler) roll(w *wants) error {
 		r.sent, r.told, r.former, r.generations = map[netip.Addr]*handed{}, map[netip.Addr]*handed{}, map[netip.Addr]*handed{}, nil
 		r.floors, r.gone, r.removed = map[security.Public]v1alpha1.SenderGenerations{}, map[netip.Addr]time.Time{}, map[xfrm.Name]bool{}
 		r.heard = map[security.Public]time.Time{}
-		r.settled = map[security.Sender]*telling{security.Kernel: {}, security.Ktsnd: {}}
+		r.first, r.hearings = map[said]time.Time{}, map[netip.Addr]*hearing{}
 		if why == "" {
 			for _, key := range ring.Announced() {
 				r.heard[key.Public] = key.Made // others know it from before
@@ -434,6 +437,7 @@ func (r *Reconciler) leave(ctx context.Context, state *network.Cluster) error {
 		return err
 	}
 	r.ring, r.kernel, r.ktsnd, r.sent, r.told, r.former, r.gone = nil, nil, nil, nil, nil, nil, nil
+	r.hearings = nil
 	r.triedAt, r.clean = time.Time{}, true
 	return nil
 }
