@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net"
 	"net/netip"
 	"os"
@@ -322,6 +323,63 @@ func TestAKilledDelOfALinkIsCompleted(t *testing.T) {
 			l.unplug(t, l.client)
 			checkSame(t, "after DEL", before, lab.a.inventory(t, client))
 		})
+		t.Run(point+", then ADD", func(t *testing.T) {
+			must(t, l.plugWith(t, lab.a.runtime, l.client))
+			configs := rename(t, "kubernetsn-link", l.configOf(l.client))
+			mustBeKilled(t, lab.a.killedAt(t, point).DelNetworkList(t.Context(), configs, l.client.attachment()))
+			must(t, l.plugWith(t, lab.a.runtime, l.client))
+			lab.a.removeSomethingElse(t)
+			must(t, l.check(t, l.client))
+			l.unplug(t, l.client)
+			checkSame(t, "after DEL", before, lab.a.inventory(t, client))
+		})
+	}
+}
+
+// removeSomethingElse attaches and detaches another pod, whose devices go together with whatever a killed DEL has left.
+func (n *node) removeSomethingElse(t *testing.T) {
+	t.Helper()
+	other, config := n.newPod(t), n.config(nil)
+	other.add(t, config)
+	other.del(t, config)
+}
+
+// TestAPodIsAttachedWhereADelWasKilled has the pod that is detached be the last of its network, and the next come before DEL is completed.
+func TestAPodIsAttachedWhereADelWasKilled(t *testing.T) {
+	lab := newLab(t)
+	lab.a.startDaemon(t)
+	former, next := lab.a.newPod(t), lab.a.newPod(t)
+	before := lab.a.inventory(t, former, next)
+	config := lab.a.config(nil)
+	for _, point := range fault.Del {
+		t.Run(point, func(t *testing.T) {
+			former.add(t, config)
+			mustBeKilled(t, lab.a.killedAt(t, point).DelNetworkList(t.Context(), list(t, config), former.attachment()))
+			next.add(t, config)
+			former.del(t, config)
+			must(t, lab.a.runtime.CheckNetworkList(t.Context(), list(t, config), next.attachment()))
+			next.del(t, config)
+			checkSame(t, "after both", before, lab.a.inventory(t, former, next))
+		})
+	}
+}
+
+func TestASandboxIsForgottenWithItsLinks(t *testing.T) {
+	lab := newLinkLab(t)
+	client, endpoint := lab.a.newPod(t), lab.b.newPod(t)
+	before, forwarded := lab.a.inventory(t, client), forwarding(t, client)
+	_, err := lab.a.runtime.AddNetworkList(t.Context(), lab.a.sandboxes(t), client.attachment())
+	must(t, err)
+	const many = 40 // more than go together
+	for i := range many {
+		l := newLinked(client, endpoint, linkVNI+i)
+		l.client.name, l.client.forward = fmt.Sprintf("up%d", i), []string{"IPv4"}
+		must(t, l.plugWith(t, lab.a.runtime, l.client))
+	}
+	must(t, lab.a.runtime.DelNetworkList(t.Context(), lab.a.sandboxes(t), client.attachment()))
+	checkSame(t, "after DEL of the sandbox", before, lab.a.inventory(t, client))
+	if got := forwarding(t, client); got != forwarded {
+		t.Errorf("without links the pod forwards %s, and before %s", got, forwarded)
 	}
 }
 
