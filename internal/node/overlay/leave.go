@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/kubernetsn/kubernetsn/internal/node/fault"
+	"github.com/kubernetsn/kubernetsn/internal/node/overlay/filter"
 )
 
 // To remove a device, the kernel waits until no processor uses it any more: some 20 ms on an idle machine, however many devices go together.
@@ -82,10 +83,38 @@ func (n *Node) UnplugAll(ctx context.Context, all []Leaving) []error {
 		return forAll(failed, err)
 	}
 	fault.Point("devices-removed")
+	return n.unguardAll(all, unused, failed)
+}
+
+// unguardAll has the filter know that the devices of those that have not failed have gone: of all together, because it takes about as long
+// for one. The lock is held.
+func (n *Node) unguardAll(all []Leaving, gone []devices, failed []error) []error {
+	var changes []filter.LinkChange
+	networks, done := false, []int{}
 	for i := range all {
-		if failed[i] == nil {
-			failed[i] = n.unguard(all[i].Network, unused[i])
+		if failed[i] != nil {
+			continue
 		}
+		if !all[i].Network.PointToPoint {
+			networks, done = true, append(done, i)
+			continue
+		}
+		if gone[i].tunnel == nil {
+			continue
+		}
+		peer, err := n.linkPeer(all[i].Network.VNI)
+		if err != nil {
+			failed[i] = err
+			continue
+		}
+		changes, done = append(changes, filter.LinkChange{Before: linkOf(gone[i].tunnel, peer)}), append(done, i)
+	}
+	if len(done) == 0 || (!networks && n.changeLinks(changes) == nil) {
+		return failed
+	}
+	err := n.guard() // which reads all
+	for _, i := range done {
+		failed[i] = err
 	}
 	return failed
 }

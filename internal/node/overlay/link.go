@@ -293,7 +293,7 @@ func linkOf(tunnel *netlink.Vxlan, peer *control.Peer) *filter.Link {
 
 // guardLink changes the filter from what it holds to for a link, nil for nothing, to something else. The lock is held.
 func (n *Node) guardLink(before, after *filter.Link) error {
-	if n.changeLink(before, after) == nil {
+	if n.changeLinks([]filter.LinkChange{{Before: before, After: after}}) == nil {
 		return nil
 	}
 	return n.guard() // it is not what it should be, or not there
@@ -306,13 +306,4 @@ func (n *Node) openLink(network *Network, tunnel *netlink.Vxlan) error {
 		return err
 	}
 	return n.guardLink(nil, linkOf(tunnel, peer))
-}
-
-// closeLink undoes openLink.
-func (n *Node) closeLink(network *Network, tunnel *netlink.Vxlan) error {
-	peer, err := n.linkPeer(network.VNI)
-	if err != nil {
-		return err
-	}
-	return n.guardLink(linkOf(tunnel, peer), nil)
 }

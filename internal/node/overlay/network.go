@@ -231,7 +231,7 @@ func (n *Node) clear(network *Network) error {
 	if err != nil {
 		return err
 	}
-	return n.unguard(network, unused)
+	return n.unguardAll([]Leaving{{Network: network}}, []devices{unused}, []error{nil})[0]
 }
 
 // unused are the network's devices, as far as they are ours, that no pod uses. The lock is held.
@@ -262,17 +262,6 @@ func (n *Node) unused(network *Network) (devices, error) {
 		return devices{bridge: unused.bridge, tunnel: unused.tunnel}, nil
 	}
 	return devices{}, err
-}
-
-// unguard has the filter know that devices have gone. The lock is held.
-func (n *Node) unguard(network *Network, gone devices) error {
-	if !network.PointToPoint {
-		return n.guard()
-	}
-	if gone.tunnel == nil {
-		return nil
-	}
-	return n.closeLink(network, gone.tunnel)
 }
 
 // link is a nil interface for no tunnel.

@@ -29,8 +29,8 @@ type Node struct {
 	apply func(*filter.Wanted) (changed []string, err error)
 	// protect keeps clear packets from tunnels to a port.
 	protect func(port uint16) error
-	// changeLink tells the filter of one link, which it must be as it shall be for.
-	changeLink func(before, after *filter.Link) error
+	// changeLinks tells the filter of links, which it must be as it shall be for.
+	changeLinks func([]filter.LinkChange) error
 	// receiveDir is where the program for receive rings has its maps.
 	receiveDir string
 	// pods tells a program for receive rings that knows nothing of the node's pods; nil: nobody here knows them.
@@ -48,7 +48,7 @@ func Open(stateDir string, patience time.Duration) (*Node, error) {
 		return nil, fmt.Errorf("ask the kernel about devices: %w", err)
 	}
 	return &Node{
-		kernel: kernel, dir: stateDir, patience: patience, apply: filter.Apply, protect: protect, changeLink: filter.ChangeLink,
+		kernel: kernel, dir: stateDir, patience: patience, apply: filter.Apply, protect: protect, changeLinks: filter.ChangeLinks,
 		receiveDir: receive.DefaultDir,
 	}, nil
 }

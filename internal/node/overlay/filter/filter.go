@@ -29,19 +29,24 @@ func Apply(wanted *Wanted) (changed []string, err error) {
 	return changed, err
 }
 
-// ChangeLink changes what the filter holds to for a link, nil for nothing, without reading the filter. It fails, and changes nothing, where the
-// filter is not what it should be.
-func ChangeLink(before, after *Link) error {
+// LinkChange is what the filter holds to for a link, and what it shall hold to; nil is nothing.
+type LinkChange struct{ Before, After *Link }
+
+// ChangeLinks changes what the filter holds to for links, without reading the filter, in one transaction. It fails, and changes nothing, where
+// the filter is not what it should be.
+func ChangeLinks(all []LinkChange) error {
 	k, err := open()
 	if err != nil {
 		return explain(err)
 	}
 	defer k.close()
-	if err := k.fill(before.contents(), after.contents()); err != nil {
-		return err
+	for i := range all {
+		if err := k.fill(all[i].Before.contents(), all[i].After.contents()); err != nil {
+			return err
+		}
 	}
 	if err := k.Flush(); err != nil {
-		return fmt.Errorf("tell the filter of a link: %w", explain(err))
+		return fmt.Errorf("tell the filter of links: %w", explain(err))
 	}
 	return nil
 }
