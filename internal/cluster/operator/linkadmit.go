@@ -4,7 +4,6 @@ package operator
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -17,30 +16,34 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/cluster/links"
 )
 
-// admit says of links of others whether agents may plug them, where that was not said yet.
+// admit says of links of others whether agents may plug them, where that was not said yet. A hub may bring a thousand at once, so several are
+// written at a time. What is said holds of one link (UID) as it was looked at (generation); where that has changed, it is looked at again.
 func (r *Links) admit(ctx context.Context, all []links.Admission) error {
-	var errs []error
-	for i := range all {
-		link := all[i].Link
-		conditions := append([]metav1.Condition(nil), link.Status.Conditions...)
-		if !meta.SetStatusCondition(&conditions, admitted(&all[i])) {
-			continue
-		}
-		fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(meta.FindStatusCondition(conditions, v1alpha1.ConditionAdmitted))
-		if err != nil {
-			return err
-		}
-		object := &unstructured.Unstructured{Object: map[string]any{"status": map[string]any{"conditions": []any{fields}}}}
-		object.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("TSNLink"))
-		object.SetNamespace(link.Namespace)
-		object.SetName(link.Name)
-		object.SetUID(link.UID) // of another link of the name nothing is said
-		err = r.Client.Status().Patch(ctx, object, client.Apply, fieldOwner, client.ForceOwnership)
+	return atOnce(all, func(one *links.Admission) error {
+		err := r.admitOne(ctx, one)
 		if client.IgnoreNotFound(err) != nil {
-			errs = append(errs, fmt.Errorf("say whether agents may plug link %s/%s: %w", link.Namespace, link.Name, err))
+			return fmt.Errorf("say whether agents may plug link %s/%s: %w", one.Link.Namespace, one.Link.Name, err)
 		}
+		return nil
+	})
+}
+
+func (r *Links) admitOne(ctx context.Context, one *links.Admission) error {
+	link := one.Link
+	conditions := append([]metav1.Condition(nil), link.Status.Conditions...)
+	if !meta.SetStatusCondition(&conditions, admitted(one)) {
+		return nil
 	}
-	return errors.Join(errs...)
+	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(meta.FindStatusCondition(conditions, v1alpha1.ConditionAdmitted))
+	if err != nil {
+		return err
+	}
+	object := &unstructured.Unstructured{Object: map[string]any{"status": map[string]any{"conditions": []any{fields}}}}
+	object.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("TSNLink"))
+	object.SetNamespace(link.Namespace)
+	object.SetName(link.Name)
+	object.SetUID(link.UID) // of another link of the name nothing is said
+	return r.Client.Status().Patch(ctx, object, client.Apply, fieldOwner, client.ForceOwnership)
 }
 
 // admitted is the condition that says so.
