@@ -24,3 +24,22 @@ func BenchmarkAPlanOfAThousandServices(b *testing.B) {
 		Plan(&w.Input)
 	}
 }
+
+// BenchmarkAPlanOfOneLargeService has a thousand clients, each of which gets another of a thousand endpoints, as at its first plan.
+func BenchmarkAPlanOfOneLargeService(b *testing.B) {
+	for _, nodes := range []int{2, 100} {
+		b.Run(fmt.Sprintf("on %d nodes", nodes), func(b *testing.B) {
+			w := newWorld(nodes)
+			w.Services = append(w.Services, newService("large", "10.64.0.0/16"))
+			for i := range 1000 {
+				w.endpoint(fmt.Sprintf("node%d", i%nodes), "large")
+				w.client(fmt.Sprintf("node%d", (i+1)%nodes), "large")
+			}
+			for b.Loop() {
+				if made := len(Plan(&w.Input).Make); made != 1000 {
+					b.Fatalf("%d links", made)
+				}
+			}
+		})
+	}
+}
