@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -44,36 +45,44 @@ func (s *side) admission() admission {
 
 // keep leaves a link as it is until the operator has said whether it may be, also one that a former agent has plugged; unless it sends in
 // clear what must not be.
-func (r *Reconciler) keep(ctx context.Context, s *side) error {
+func (r *Reconciler) keep(ctx context.Context, s *side) (again time.Duration, err error) {
 	if r.isAnothers(s) {
-		return nil
+		return everyLook, nil
 	}
 	if _, err := r.unplugClear(ctx, s); err != nil {
-		return err
+		return everyLook, err
 	}
 	if r.ends.plugged(s.key()) != nil {
-		return nil // as the link was when it was admitted
+		return everyLook, nil // as the link was when it was admitted, and asked by this agent
 	}
-	if is, err := r.isPlugged(s); is || err != nil {
-		return err
+	kept, err := r.pluggedOf(s)
+	switch {
+	case err != nil:
+		return everyLook, err
+	case kept != nil:
+		return r.probeKept(ctx, s, kept)
 	}
-	return r.refuse(ctx, s, unknown)
+	return everyLook, r.refuse(ctx, s, unknown)
 }
 
-// isPlugged tells whether an end is plugged as its link says, by whichever agent.
-func (r *Reconciler) isPlugged(s *side) (bool, error) {
+// pluggedOf is what is plugged as the end's link says, by whichever agent, nil: nothing.
+func (r *Reconciler) pluggedOf(s *side) (*cni.Plugged, error) {
 	plugged, err := r.Plugin.Plugged(s.own.Interface)
 	if err != nil {
-		return false, err
+		return nil, err
 	}
 	own, err := prefixes("addresses", s.own.Addresses)
 	if err != nil {
-		return false, nil //nolint:nilerr // so none can be
+		return nil, nil //nolint:nilerr,nilnil // so none can be
 	}
-	return slices.ContainsFunc(plugged, func(one cni.Plugged) bool {
+	at := slices.IndexFunc(plugged, func(one cni.Plugged) bool {
 		return one.Identity == s.own.UID && one.ContainerID == s.sandbox.ContainerID && one.Interface == s.own.Interface &&
 			one.VNI == uint32(s.link.Spec.VNI) && slices.Equal(one.Link.Addresses, own)
-	}), nil
+	})
+	if at < 0 {
+		return nil, nil //nolint:nilnil // nothing is
+	}
+	return &plugged[at], nil
 }
 
 // refuse unplugs what is there of a link that may not be plugged, gives way to others, and says why.

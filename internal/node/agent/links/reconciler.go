@@ -155,7 +155,7 @@ func (r *Reconciler) look(ctx context.Context, s *side) (again time.Duration, er
 	case refused:
 		return everyLook, r.refuse(ctx, s, refused)
 	case unknown:
-		return everyLook, r.keep(ctx, s)
+		return r.keep(ctx, s)
 	}
 	if younger := r.ends.claim(key, s.link); younger != "" {
 		return everyLook, r.report(ctx, s, &outcome{err: fmt.Errorf("link %s has taken its place", younger)})
@@ -272,6 +272,8 @@ func (r *Reconciler) withoutSandbox(ctx context.Context, s *side) (time.Duration
 	had := r.ends.plugged(key) != nil
 	if had {
 		r.forget(s.own.UID, s.own.Interface, key)
+	} else {
+		r.Prober.Forget(key) // of what a former agent has plugged, and this one has kept
 	}
 	if !had && !r.HasPod(ctx, s.own.UID) {
 		return everyLook, nil // it is another cluster's, or comes later

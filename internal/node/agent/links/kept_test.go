@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package links
+
+import (
+	"net/netip"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
+	"github.com/kubernetsn/kubernetsn/internal/node/agent/linkprobe"
+	"github.com/kubernetsn/kubernetsn/internal/node/cni"
+)
+
+// toldProber finds what it is told to.
+type toldProber struct {
+	finding linkprobe.Finding
+	watched *linkprobe.Target
+}
+
+func (p *toldProber) Watch(_ string, target *linkprobe.Target) { p.watched = target }
+func (p *toldProber) Forget(string)                            { p.watched = nil }
+func (p *toldProber) Of(string) (linkprobe.Finding, bool)      { return p.finding, p.watched != nil }
+
+func TestALinkThatAFormerAgentHasPluggedIsAskedWhetherItIsUp(t *testing.T) {
+	for what, test := range map[string]struct {
+		finding linkprobe.Finding
+		says    string
+	}{
+		"no answer is due yet": {},
+		"it answers":           {finding: linkprobe.Finding{Up: true, MTU: 1413}},
+		"it does not":          {finding: linkprobe.Finding{Sentence: "10.0.0.1 does not answer"}, says: "a Up False: 10.0.0.1 does not answer"},
+	} {
+		link := hubs("a", "", unknown)
+		link.Spec.Client, link.Spec.Endpoint = link.Spec.Endpoint, link.Spec.Client
+		link.Spec.Client.Addresses, link.Spec.Endpoint.Node = []string{"10.0.0.0/31"}, "m"
+		for _, name := range []string{v1alpha1.ConditionClientPlugged, v1alpha1.ConditionEndpointPlugged, v1alpha1.ConditionUp} {
+			meta.SetStatusCondition(&link.Status.Conditions, metav1.Condition{Type: name, Status: metav1.ConditionTrue, Reason: "Former"})
+		}
+		end := &link.Spec.Client
+		kept := cni.Plugged{Sandbox: cni.Sandbox{Identity: end.UID, ContainerID: "c1"}, Interface: end.Interface, VNI: uint32(link.Spec.VNI), MTU: 1413}
+		kept.Link.Addresses, _ = prefixes("addresses", end.Addresses)
+		kept.Link.Peer.Addresses = []netip.Addr{netip.MustParseAddr("10.0.0.1")}
+		r, cluster := aNode(t, &fakePlugin{plugged: []cni.Plugged{kept}}, link)
+		prober := &toldProber{finding: test.finding}
+		r.Prober = prober
+		reconciled(t, r, "a")
+		if prober.watched == nil || prober.watched.Peer != kept.Link.Peer.Addresses[0] {
+			t.Fatalf("%s: it asks %v", what, prober.watched)
+		}
+		said := strings.Join(cluster.said, "; ")
+		if !strings.Contains(said, test.says) || (said == "") != (test.says == "") || strings.Contains(said, "ClientPlugged False") {
+			t.Errorf("%s: it says %q", what, said)
+		}
+	}
+}
