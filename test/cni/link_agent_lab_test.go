@@ -25,6 +25,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
+	"github.com/kubernetsn/kubernetsn/internal/node/agent/encryption"
 	"github.com/kubernetsn/kubernetsn/internal/node/agent/linkprobe"
 	agentlinks "github.com/kubernetsn/kubernetsn/internal/node/agent/links"
 	"github.com/kubernetsn/kubernetsn/internal/node/cni"
@@ -113,6 +114,9 @@ func (n *node) startLinkAgent(t testing.TB, name string, all *tsnLinks) *linkAge
 		Files: &agentlinks.Files{PodDir: a.podDir}, Hosts: &agentlinks.Hosts{Dir: filepath.Join(n.dir, "kubelet")},
 		Carried: a.carried, HasPod: func(context.Context, string) bool { return true },
 	}
+	a.reconciler.Encryption = func(encryption.LinkMode, *v1alpha1.LinkEnd, *v1alpha1.LinkEnd) encryption.LinkState {
+		return encryption.LinkState{Refused: "node " + name + " cannot encrypt"}
+	}
 	a.start(t)
 	return a
 }
@@ -181,6 +185,8 @@ func (a *linkAgent) Plug(ctx context.Context, plan *cni.LinkPlan) error {
 func (a *linkAgent) Unplug(ctx context.Context, plugged *cni.Plugged) error {
 	return cni.UnplugLink(ctx, a.options(), plugged)
 }
+
+func (a *linkAgent) Close(plugged *cni.Plugged) error { return cni.CloseLink(plugged) }
 
 func (a *linkAgent) Plugged(name string) ([]cni.Plugged, error) {
 	return cni.PluggedLinks(filepath.Join(a.dir, "state"), name)

@@ -230,6 +230,9 @@ func (l *linking) Unplug(ctx context.Context, plugged *cni.Plugged) error {
 	return l.unplugger.do(ctx, plugged)
 }
 
+// Close implements links.Plugin.
+func (l *linking) Close(plugged *cni.Plugged) error { return cni.CloseLink(plugged) }
+
 // Plugged implements links.Plugin.
 func (l *linking) Plugged(interfaceName string) ([]cni.Plugged, error) {
 	return cni.PluggedLinks(l.StateDir, interfaceName)

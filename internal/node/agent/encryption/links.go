@@ -134,8 +134,8 @@ func (j *Judge) Link(mode LinkMode, here, there *v1alpha1.LinkEnd) LinkState {
 	return LinkState{Unknown: fmt.Sprintf("the agent has not looked yet whether links to node %s can be encrypted", there.Node)}
 }
 
-// stateOf is what a verdict means for links.
-func stateOf(v *Verdict, f *Far) map[LinkMode]LinkState {
+// stateOf is what a verdict of a node means for its links. They are told where the node is one of several, so it is named.
+func stateOf(v *Verdict, node string, f *Far) map[LinkMode]LinkState {
 	every := func(is LinkState) map[LinkMode]LinkState {
 		return map[LinkMode]LinkState{LinkPreferred: is, LinkRequired: is}
 	}
@@ -146,9 +146,9 @@ func stateOf(v *Verdict, f *Far) map[LinkMode]LinkState {
 	case v.Unknown != "":
 		return every(LinkState{Unknown: v.Unknown})
 	case v.Refused != "":
-		return refused("this node cannot encrypt: " + v.Refused)
+		return refused("node " + node + " cannot encrypt: " + v.Refused)
 	case v.Cannot != "":
-		return refused(v.Cannot)
+		return refused(v.Cannot + "; the condition of that end says what it lacks")
 	case v.Peers[f.Address] != nil:
 		return every(LinkState{})
 	case len(v.Faults) > 0:
@@ -188,7 +188,7 @@ func (r *Reconciler) addFar(w *wants, own netip.Addr, far []Far, keys []v1alpha1
 	for i := range far {
 		one := &far[i]
 		v := r.Judge.lookAtFar(one, own, keys)
-		states[one.key()] = stateOf(v, one)
+		states[one.key()] = stateOf(v, r.Judge.Node, one)
 		if v.Unknown != "" {
 			w.complete = false
 			continue

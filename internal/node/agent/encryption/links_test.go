@@ -207,7 +207,7 @@ func TestANodeThatCannotEncryptHasLinksInClearOrNone(t *testing.T) {
 		w := newLinkWorld(t, asked)
 		w.nodes[1].cannot = errors.New("it has no ESP")
 		w.settle()
-		for of, want := range []string{"node south/node2 cannot encrypt", "this node cannot encrypt: it has no ESP"} {
+		for of, want := range []string{"node south/node2 cannot encrypt; the condition of that end says what it lacks", "node node2 cannot encrypt: it has no ESP"} {
 			is := w.state(of)
 			if (is.Refused == want) != (asked == v1alpha1.EncryptionRequired) || (is.Clear == want) != (asked == v1alpha1.EncryptionPreferred) || w.sends(of) {
 				t.Errorf("%s, %s says %+v", asked, w.nodes[of].name, is)

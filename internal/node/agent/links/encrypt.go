@@ -71,8 +71,24 @@ func (r *Reconciler) unplugClear(ctx context.Context, s *side) (unplugged bool, 
 	}
 	for i := range all {
 		if one := &all[i]; one.Identity == s.own.UID && one.Interface == s.own.Interface && !one.Encrypted {
+			r.close(one)
 			unplugged, err = true, errors.Join(err, r.unplug(ctx, s.key(), one))
 		}
 	}
 	return unplugged, err
+}
+
+// pull has the plugin unplug an end. What the pod still sends to the other one of an encrypted link does not take another way, in clear.
+func (r *Reconciler) pull(ctx context.Context, plugged *cni.Plugged) error {
+	if plugged.Encrypted {
+		r.close(plugged)
+	}
+	return r.Plugin.Unplug(ctx, plugged)
+}
+
+// close has a pod send nothing to the other end of a link. It may be that the pod has no network namespace any more.
+func (r *Reconciler) close(plugged *cni.Plugged) {
+	if err := r.Plugin.Close(plugged); err != nil {
+		r.Log.Warn("a pod may send to the other end of its link by another way", "uid", plugged.Identity, "interface", plugged.Interface, "error", err)
+	}
 }

@@ -37,6 +37,8 @@ type Sandboxes interface {
 type Plugin interface {
 	Plug(ctx context.Context, plan *cni.LinkPlan) error
 	Unplug(ctx context.Context, plugged *cni.Plugged) error
+	// Close has the pod refuse what is for the other end, until the link is plugged again.
+	Close(plugged *cni.Plugged) error
 	// Plugged are those that there are of an interface's name, "" for all.
 	Plugged(interfaceName string) ([]cni.Plugged, error)
 	// Ports are the names of the node's interfaces.
@@ -255,7 +257,7 @@ func (r *Reconciler) unplugOthers(ctx context.Context, s *side, plan *cni.LinkPl
 			continue
 		}
 		r.Prober.Forget(s.key())
-		if err := r.Plugin.Unplug(ctx, one); err != nil {
+		if err := r.pull(ctx, one); err != nil {
 			return fmt.Errorf("unplug what was there before: %w", err)
 		}
 	}
@@ -295,7 +297,9 @@ func (r *Reconciler) forget(uid, interfaceName, key string) {
 func (r *Reconciler) gone(ctx context.Context, name types.NamespacedName) error {
 	var all error
 	for key, plan := range r.ends.of(name) {
-		all = errors.Join(all, r.unplug(ctx, key, &cni.Plugged{Sandbox: plan.Sandbox, Interface: plan.Interface, VNI: plan.VNI}))
+		all = errors.Join(all, r.unplug(ctx, key, &cni.Plugged{
+			Sandbox: plan.Sandbox, Interface: plan.Interface, VNI: plan.VNI, Encrypted: plan.Encrypted, Link: plan.Link,
+		}))
 	}
 	for _, key := range r.ends.release(name) {
 		r.ends.again(key)
@@ -305,7 +309,7 @@ func (r *Reconciler) gone(ctx context.Context, name types.NamespacedName) error 
 
 func (r *Reconciler) unplug(ctx context.Context, key string, plugged *cni.Plugged) error {
 	r.Prober.Forget(key)
-	if err := r.Plugin.Unplug(ctx, plugged); err != nil {
+	if err := r.pull(ctx, plugged); err != nil {
 		return err
 	}
 	r.forget(plugged.Identity, plugged.Interface, key)

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
 	"github.com/kubernetsn/kubernetsn/internal/node/agent/encryption"
@@ -112,6 +113,13 @@ type fakePlugin struct {
 	Plugin
 	plugged   []cni.Plugged
 	unplugged []string
+	// closed are the pods that were to send to the other end by no other way.
+	closed []string
+}
+
+func (f *fakePlugin) Close(one *cni.Plugged) error {
+	f.closed = append(f.closed, one.Identity+" "+one.Interface)
+	return nil
 }
 
 func (f *fakePlugin) Plugged(string) ([]cni.Plugged, error) { return f.plugged, nil }
@@ -143,6 +151,26 @@ func TestWhatMustBeEncryptedIsUnpluggedWhereItIsInClear(t *testing.T) {
 			if got := strings.Join(plugin.unplugged, ","); (got == "e view0") != (want && !encrypted) || len(plugin.unplugged) > 1 || unplugged != (got != "") {
 				t.Errorf("%s, encrypted %v: unplugged %q, and says %v", asked, encrypted, got, unplugged)
 			}
+			if !slices.Equal(plugin.closed, plugin.unplugged) {
+				t.Errorf("%s, encrypted %v: unplugged %q, and closed %q", asked, encrypted, plugin.unplugged, plugin.closed)
+			}
+		}
+	}
+}
+
+func TestWhatWasForAnEncryptedLinkTakesNoOtherWay(t *testing.T) {
+	for encrypted, want := range map[bool]int{true: 1, false: 0} {
+		plugin := &fakePlugin{}
+		r := &Reconciler{
+			Plugin: plugin, Prober: &linkprobe.Prober{}, Files: &Files{PodDir: func(string) string { return t.TempDir() }},
+			Hosts: &Hosts{Dir: t.TempDir()}, Log: slog.New(slog.DiscardHandler),
+		}
+		r.ends.plug("e view0", types.NamespacedName{Name: "a"}, &cni.LinkPlan{Sandbox: cni.Sandbox{Identity: "e"}, Interface: "view0", Encrypted: encrypted}, time.Now())
+		if err := r.gone(t.Context(), types.NamespacedName{Name: "a"}); err != nil {
+			t.Fatal(err)
+		}
+		if len(plugin.unplugged) != 1 || len(plugin.closed) != want {
+			t.Errorf("encrypted %v: unplugged %q, and closed %q", encrypted, plugin.unplugged, plugin.closed)
 		}
 	}
 }

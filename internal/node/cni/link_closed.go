@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cni
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"github.com/containernetworking/plugins/pkg/ns"
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// closedMetric is that of the routes by which nothing leaves. Those of a link that is plugged go before them.
+const closedMetric = 1 << 24
+
+// CloseLink has the pod's kernel refuse what is for the other end of a link, or behind it, as long as the link is not plugged. By the pod's default
+// route it would leave the node in clear. The routes last until the link is plugged again, or the sandbox ends.
+func CloseLink(plugged *Plugged) error {
+	return ns.WithNetNSPath(plugged.Netns, func(ns.NetNS) error {
+		var all error
+		for _, to := range plugged.Link.closed() {
+			route := closedRoute(to)
+			if err := netlink.RouteReplace(&route); err != nil {
+				all = errors.Join(all, fmt.Errorf("have the pod refuse what is for %s: %w", to, err))
+			}
+		}
+		return all
+	})
+}
+
+// open has nothing refused any more that goes by a link, whichever link it went by before: of two routes the narrower one counts. It runs inside the
+// pod's network namespace.
+func (l *Link) open() error {
+	filter := &netlink.Route{Type: unix.RTN_UNREACHABLE, Protocol: linkRouteProtocol}
+	have, err := again(func() ([]netlink.Route, error) {
+		return netlink.RouteListFiltered(netlink.FAMILY_ALL, filter, netlink.RT_FILTER_TYPE|netlink.RT_FILTER_PROTOCOL)
+	})
+	if err != nil {
+		return fmt.Errorf("list what the pod refuses to send: %w", err)
+	}
+	for i := range have {
+		to, ok := prefixOf(have[i].Dst)
+		if !ok || !slices.ContainsFunc(l.closed(), to.Overlaps) {
+			continue
+		}
+		route := closedRoute(to)
+		if err := netlink.RouteDel(&route); err != nil && !errors.Is(err, unix.ESRCH) {
+			return fmt.Errorf("have the pod send to %s again: %w", to, err)
+		}
+	}
+	return nil
+}
+
+// closed are the ranges to which nothing may go but by the link.
+func (l *Link) closed() []netip.Prefix {
+	var all []netip.Prefix
+	for _, own := range l.Addresses {
+		all = append(all, own.Masked()) // both ends
+	}
+	return append(all, l.Routes...)
+}
+
+func closedRoute(to netip.Prefix) netlink.Route {
+	return netlink.Route{Type: unix.RTN_UNREACHABLE, Dst: ipNet(to), Priority: closedMetric, Protocol: linkRouteProtocol}
+}
