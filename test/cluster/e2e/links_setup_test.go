@@ -64,15 +64,6 @@ spec:
     - {name: filter, selector: {matchLabels: {app: between}}, forward: [IPv4]}
 `
 
-const theSecretService = `
-apiVersion: kubernetsn.io/v1alpha1
-kind: TSNService
-metadata: {name: secret, namespace: %[1]s}
-spec:
-  ipv4: {linkCIDR: 10.202.0.0/16}
-  encryption: Required
-`
-
 func labelled(pod *corev1.Pod, labels ...string) *corev1.Pod {
 	for _, label := range labels {
 		key, value, _ := strings.Cut(label, "=")

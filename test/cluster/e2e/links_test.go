@@ -4,7 +4,6 @@ package e2e
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -12,7 +11,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -39,7 +37,7 @@ func TestLinks(t *testing.T) {
 	t.Run("a pod without its label has no link", func(t *testing.T) { l.leaves(ctx, t) })
 	t.Run("an endpoint behind a pod sees the client's address", func(t *testing.T) { l.chain(ctx, t) })
 	t.Run("what cannot be is refused or said", func(t *testing.T) { l.refuses(ctx, t) })
-	t.Run("a link that requires encryption says what it lacks", func(t *testing.T) { l.encrypts(ctx, t) })
+	t.Run("what a service asks of encryption holds, and is said", func(t *testing.T) { l.encrypts(ctx, t) })
 	t.Run("links are up soon", func(t *testing.T) { l.measures(ctx, t) })
 	t.Run("nothing is left", func(t *testing.T) {
 		deleteNamespace(t, namespace)
@@ -240,50 +238,6 @@ func (l *linked) refuses(ctx context.Context, t *testing.T) {
 	_, err := client.CoreV1().Pods(l.namespace).Patch(ctx, l.joined.Name, types.MergePatchType, patch, metav1.PatchOptions{})
 	if err == nil || !strings.Contains(err.Error(), "can only be removed afterwards") {
 		t.Errorf("a label that was added to a running pod: %v", err)
-	}
-}
-
-// encrypts has a service whose links require encryption, between nodes whose kernel has no ESP: there is no link, and its conditions and ktsn-wait
-// say why. Where the kernel has it, the link is up.
-func (l *linked) encrypts(ctx context.Context, t *testing.T) {
-	applyText(ctx, t, fmt.Sprintf(theSecretService, l.namespace))
-	view := start(ctx, t, l.namespace, labelled(waiting("secret-view", under.Nodes[1].Name), "endpoint.kubernetsn.io/secret=view"))[0]
-	create(ctx, t, l.namespace, labelled(waiting("secret-client", under.Nodes[0].Name), "client.kubernetsn.io/secret=cam"))
-	pod, err := client.CoreV1().Pods(l.namespace).Get(ctx, "secret-client", metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	within, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	err = kube.Wait(within, func(ctx context.Context) error {
-		link, err := linkOf(ctx, pod)
-		if err != nil || link == nil {
-			return errors.Join(err, errors.New("the client has no link"))
-		}
-		for _, kind := range []string{v1alpha1.ConditionClientPlugged, v1alpha1.ConditionEndpointPlugged} {
-			is := meta.FindStatusCondition(link.Status.Conditions, kind)
-			switch {
-			case is == nil:
-				return fmt.Errorf("%s is not said", kind)
-			case is.Status == metav1.ConditionTrue && is.Message == "frames to the other node are encrypted":
-			case is.Status == metav1.ConditionFalse && strings.HasPrefix(is.Message, "the service requires encryption, and ") && strings.Contains(is.Message, "cannot encrypt"):
-			default:
-				return fmt.Errorf("%s is %s: %s", kind, is.Status, is.Message)
-			}
-		}
-		if end := link.Spec.Endpoint.NodeKeys; link.Spec.Endpoint.UID != string(view.UID) || end == nil || end.Signature == "" {
-			return fmt.Errorf("of its endpoint the link says %+v", link.Spec.Endpoint)
-		}
-		t.Log(link.Status.Conditions)
-		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, name := range []string{"secret-client", "secret-view"} {
-		if err := client.CoreV1().Pods(l.namespace).Delete(ctx, name, metav1.DeleteOptions{}); err != nil {
-			t.Fatal(err)
-		}
 	}
 }
 

@@ -112,10 +112,10 @@ func TestPodsOfTwoClustersAreLinked(t *testing.T) {
 	ctx, f := needFederator(t)
 	east, west := members[0], members[1]
 	namespace := newNamespace(ctx, t)
-	hub.apply(ctx, t, service(namespace, "plant", "10.60.0.0/16")+service(namespace, "report", "10.61.0.0/16"))
+	hub.apply(ctx, t, service(namespace, "plant", "10.60.0.0/16")+service(namespace, "report", "10.61.0.0/16")+secretService(namespace))
 	t.Cleanup(func() {
 		ctx := context.WithoutCancel(ctx)
-		for _, name := range []string{"plant", "report"} {
+		for _, name := range []string{"plant", "report", "secret"} {
 			for _, at := range append([]*place{hub}, members...) {
 				if err := at.dynamic.Resource(services).Namespace(namespace).Delete(ctx, name, metav1.DeleteOptions{}); err != nil {
 					t.Errorf("%s: %v", at.Name, err)
@@ -126,10 +126,12 @@ func TestPodsOfTwoClustersAreLinked(t *testing.T) {
 	for _, member := range []*place{east, west} {
 		await(ctx, t, member.hasPart(namespace, "plant"))
 		await(ctx, t, member.hasPart(namespace, "report"))
+		await(ctx, t, member.hasPart(namespace, "secret"))
 	}
 	l := &acrossClusters{f: f, namespace: namespace, east: east, west: west}
 	t.Run("a client starts when its link to the other cluster is up", func(t *testing.T) { l.starts(ctx, t) })
 	t.Run("timed messages go over a link", func(t *testing.T) { l.carries(ctx, t) })
+	t.Run("a link that requires encryption says what it lacks", func(t *testing.T) { l.encrypts(ctx, t) })
 	t.Run("an endpoint that comes nearby takes no client", func(t *testing.T) { l.stays(ctx, t) })
 	t.Run("it takes the client whose endpoint has gone", func(t *testing.T) { l.heals(ctx, t) })
 	t.Run("nothing is left of links", func(t *testing.T) { l.ends(ctx, t) })
