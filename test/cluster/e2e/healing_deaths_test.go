@@ -263,6 +263,34 @@ func leader(ctx context.Context) (*corev1.Pod, error) {
 	return client.CoreV1().Pods(chartSystem).Get(ctx, name, metav1.GetOptions{})
 }
 
+// operatorOn has one of the operators be on a node: the scheduler only prefers that they are on different ones.
+func operatorOn(ctx context.Context, t *testing.T, host string) {
+	t.Helper()
+	if err := kube.Wait(ctx, func(ctx context.Context) error {
+		leads, err := leader(ctx)
+		if err != nil {
+			return err
+		}
+		list, err := client.CoreV1().Pods(chartSystem).List(ctx, metav1.ListOptions{LabelSelector: operatorPods})
+		if err != nil {
+			return err
+		}
+		for i := range list.Items {
+			if pod := &list.Items[i]; pod.Spec.NodeName == host && podReady(pod) {
+				return nil
+			}
+		}
+		for i := range list.Items {
+			if pod := &list.Items[i]; pod.UID != leads.UID && pod.DeletionTimestamp == nil && podReady(pod) {
+				err = client.CoreV1().Pods(chartSystem).Delete(ctx, pod.Name, metav1.DeleteOptions{})
+			}
+		}
+		return fmt.Errorf("no operator is ready on %s: %w", host, err)
+	}); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // leadsThere has the operator that leads be one on the endpoint's node.
 func (w *watched) leadsThere(ctx context.Context, t *testing.T) {
 	t.Helper()

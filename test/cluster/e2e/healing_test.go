@@ -71,6 +71,7 @@ func TestHealing(t *testing.T) {
 func (w *watched) dies(ctx context.Context, t *testing.T, one *death, id int) asker.Outcome {
 	t.Helper()
 	renewChart(ctx, t)
+	operatorOn(ctx, t, under.Nodes[0].Name) // where the client will be, and which stays
 	defer func() {
 		ctx := context.WithoutCancel(ctx)
 		if w.mend != nil {

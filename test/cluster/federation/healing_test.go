@@ -289,6 +289,7 @@ func (d *dying) thawCluster(ctx context.Context, t *testing.T) {
 	if err := d.west.Thaw(d.west.ControlPlane().Name); err != nil {
 		t.Error(err)
 	}
+	await(ctx, t, kube.NodesReady(d.west.client, len(d.west.Nodes))) // the hub may not have missed it
 	await(ctx, t, kube.MemberReady(hub.client, d.west.as))
 }
 
@@ -306,5 +307,6 @@ func (d *dying) mendCluster(ctx context.Context, t *testing.T) {
 	if err := d.west.StartNode(ctx, d.west.ControlPlane().Name); err != nil {
 		t.Error(err)
 	}
+	await(ctx, t, kube.NodesReady(d.west.client, len(d.west.Nodes))) // the hub may not have missed it
 	await(ctx, t, kube.MemberReady(hub.client, d.west.as))
 }
