@@ -161,14 +161,16 @@ func (w *watched) timedOver(ctx context.Context, t *testing.T, lasts time.Durati
 		}
 	}
 	count := fmt.Sprint(int(lasts / cycle))
-	listening := w.west.begin(ctx, kube.Container{Namespace: w.namespace, Pod: "endpoint", Name: "tsnperf"}, "/usr/bin/tsnperf", "listener",
+	listening := kube.Begin(ctx, w.west.config, w.west.client, kube.Container{Namespace: w.namespace, Pod: "endpoint", Name: "tsnperf"}, "/usr/bin/tsnperf", "listener",
 		"--bind", "0.0.0.0:"+port, "--count", count, "--block", "--first-timeout", "30s", "--idle-timeout", "20s", "--csv", "/dev/stdout", "--ready-fd", "2", "--quiet")
-	listening.hasBegun(t)
-	talking := w.east.begin(ctx, kube.Container{Namespace: w.namespace, Pod: w.client.Name, Name: "tsnperf"}, "/usr/bin/tsnperf", "talker",
+	if err := listening.HasBegun(); err != nil {
+		t.Fatal(err)
+	}
+	talking := kube.Begin(ctx, w.east.config, w.east.client, kube.Container{Namespace: w.namespace, Pod: w.client.Name, Name: "tsnperf"}, "/usr/bin/tsnperf", "talker",
 		"--to", to.String()+":"+port, "--count", count, "--cycle", cycle.String(), "--lead", "5ms", "--start", "+1s", "--csv", "/dev/stdout", "--quiet")
 	return func() *asker.Timed {
-		sent, errSent := talking.said()
-		received, errReceived := listening.said()
+		sent, errSent := talking.Said()
+		received, errReceived := listening.Said()
 		timed, err := judgeTimed(sent, received)
 		if err := errors.Join(errSent, errReceived, err); err != nil {
 			t.Errorf("timed messages: %v", err)

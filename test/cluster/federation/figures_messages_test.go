@@ -17,6 +17,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/bench/tsnperf"
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
 	"github.com/kubernetsn/kubernetsn/internal/shared/stats"
+	"github.com/kubernetsn/kubernetsn/test/cluster/internal/kube"
 )
 
 const (
@@ -43,31 +44,33 @@ func (m *timed) add(more timed) {
 }
 
 // listen has a station listen for so many messages, and end when none came for so long.
-func (s *station) listen(ctx context.Context, t *testing.T, count int, idle time.Duration) *inPod {
+func (s *station) listen(ctx context.Context, t *testing.T, count int, idle time.Duration) *kube.Program {
 	t.Helper()
 	listening := s.start(ctx, perf, "/usr/bin/tsnperf", "listener", "--bind", "0.0.0.0:"+messagePort, "--count", strconv.Itoa(count), "--block",
 		"--first-timeout", "30s", "--idle-timeout", fmt.Sprintf("%.0fs", idle.Seconds()), "--csv", "/dev/stdout", "--ready-fd", "2", "--quiet")
-	listening.hasBegun(t)
+	if err := listening.HasBegun(); err != nil {
+		t.Fatal(err)
+	}
 	return listening
 }
 
 // talk has the sender send so many messages to a station.
-func (s *stations) talk(ctx context.Context, to *station, count int, cycle time.Duration) *inPod {
+func (s *stations) talk(ctx context.Context, to *station, count int, cycle time.Duration) *kube.Program {
 	return s.from.start(ctx, perf, "/usr/bin/tsnperf", "talker", "--to", to.address.String()+":"+messagePort, "--count", strconv.Itoa(count),
 		"--cycle", cycle.String(), "--lead", messageLead, "--start", "+200ms", "--csv", "/dev/stdout", "--quiet")
 }
 
 // records are what both ends have written.
-func records(t *testing.T, talking, listening *inPod) (sent []tsnperf.Sent, received []tsnperf.Received) {
+func records(t *testing.T, talking, listening *kube.Program) (sent []tsnperf.Sent, received []tsnperf.Received) {
 	t.Helper()
-	text, err := talking.said()
+	text, err := talking.Said()
 	if err == nil {
 		sent, err = tsnperf.ReadTalker(strings.NewReader(text))
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	text, err = listening.said()
+	text, err = listening.Said()
 	if err == nil {
 		received, err = tsnperf.ReadListener(strings.NewReader(text))
 	}
@@ -82,11 +85,11 @@ func (s *stations) turn(ctx context.Context, t *testing.T, to *station) timed {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	tracing := s.from.begin(ctx, s.ktsnd, "/usr/bin/ktsn", "trace", "--output", "json", "--count", strconv.Itoa(messagesATurn))
+	tracing := kube.Begin(ctx, s.from.config, s.from.client, s.ktsnd, "/usr/bin/ktsn", "trace", "--output", "json", "--count", strconv.Itoa(messagesATurn))
 	listening := to.listen(ctx, t, messagesATurn, 3*time.Second)
 	time.Sleep(traceBegins)
 	sent, received := records(t, s.talk(ctx, to, messagesATurn, messageCycle), listening)
-	text, err := tracing.said()
+	text, err := tracing.Said()
 	if err != nil {
 		t.Fatal(err)
 	}

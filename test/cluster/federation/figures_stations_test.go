@@ -116,6 +116,6 @@ func (s *station) daemon(ctx context.Context, t *testing.T) kube.Container {
 }
 
 // start starts a program in a station's container.
-func (s *station) start(ctx context.Context, container string, command ...string) *inPod {
-	return s.begin(ctx, kube.Container{Namespace: s.namespace, Pod: s.name, Name: container}, command...)
+func (s *station) start(ctx context.Context, container string, command ...string) *kube.Program {
+	return kube.Begin(ctx, s.config, s.client, kube.Container{Namespace: s.namespace, Pod: s.name, Name: container}, command...)
 }

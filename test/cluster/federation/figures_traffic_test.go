@@ -35,7 +35,7 @@ type way struct {
 
 // inside runs programs in a station.
 func (s *station) inside(ctx context.Context, command ...string) (string, error) {
-	return s.start(ctx, tools, command...).said()
+	return s.start(ctx, tools, command...).Said()
 }
 
 // beside runs programs on the node of a station, past all overlays.
