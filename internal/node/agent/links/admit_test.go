@@ -99,9 +99,10 @@ func aNode(t *testing.T, plugin *fakePlugin, links ...*v1alpha1.TSNLink) (*Recon
 	}, cluster
 }
 
-func reconciled(t *testing.T, r *Reconciler, name string) {
+// reconciled has the agent look at link a.
+func reconciled(t *testing.T, r *Reconciler) {
 	t.Helper()
-	if _, err := r.Reconcile(t.Context(), reconcile.Request{NamespacedName: types.NamespacedName{Namespace: "ns", Name: name}}); err != nil {
+	if _, err := r.Reconcile(t.Context(), reconcile.Request{NamespacedName: types.NamespacedName{Namespace: "ns", Name: "a"}}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -113,7 +114,7 @@ func TestWhatMustBeEncryptedDoesNotStayInClearWhileSomethingIsNotKnown(t *testin
 			plugin := &fakePlugin{plugged: []cni.Plugged{pluggedAs(link, false)}}
 			r, cluster := aNode(t, plugin, link)
 			r.ends.plug("e view0", client.ObjectKeyFromObject(link), &cni.LinkPlan{}, time.Now())
-			reconciled(t, r, "a")
+			reconciled(t, r)
 			if got := strings.Join(plugin.unplugged, ","); got != want {
 				t.Errorf("%s is not known, %s: unplugged %q", what, asked, got)
 			}
@@ -149,7 +150,7 @@ func TestALinkThatIsRefusedIsUnpluggedUnlessItIsAnothers(t *testing.T) {
 		if test.hasStarted {
 			r.ends.plug("e view0", client.ObjectKeyFromObject(other), &cni.LinkPlan{}, time.Now())
 		}
-		reconciled(t, r, "a")
+		reconciled(t, r)
 		if got := strings.Join(plugin.unplugged, ","); got != test.want {
 			t.Errorf("%s: unplugged %q", what, got)
 		}
@@ -189,7 +190,7 @@ func TestALinkThatAFormerAgentHasPluggedStaysUntilTheOperatorHasLookedAtIt(t *te
 		if test.bySelf {
 			r.ends.plug("e view0", client.ObjectKeyFromObject(link), &cni.LinkPlan{}, time.Now())
 		}
-		reconciled(t, r, "a")
+		reconciled(t, r)
 		if got := strings.Join(plugin.unplugged, ","); got != test.unplugged {
 			t.Errorf("%s: unplugged %q", what, got)
 		}

@@ -47,7 +47,7 @@ func TestALinkThatAFormerAgentHasPluggedIsAskedWhetherItIsUp(t *testing.T) {
 		r, cluster := aNode(t, &fakePlugin{plugged: []cni.Plugged{kept}}, link)
 		prober := &toldProber{finding: test.finding}
 		r.Prober = prober
-		reconciled(t, r, "a")
+		reconciled(t, r)
 		if prober.watched == nil || prober.watched.Peer != kept.Link.Peer.Addresses[0] {
 			t.Fatalf("%s: it asks %v", what, prober.watched)
 		}
