@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"reflect"
+	"strconv"
 	"testing"
 	"time"
 
@@ -79,7 +80,7 @@ func TestTheNumberOfEqualEventsIsBounded(t *testing.T) {
 func TestTheYoungestOfManyAreToldAfterEqualOnesWereFolded(t *testing.T) {
 	var all []corev1.Event
 	for number := range MaxEvents {
-		all = append(all, *anEvent(fmt.Sprintf("same%d", number), "Linked", "a", 1, number, number), *anEvent(fmt.Sprintf("other%d", number), "Linked", fmt.Sprint(number), 1, 0, 0))
+		all = append(all, *anEvent(fmt.Sprintf("same%d", number), "Linked", "a", 1, number, number), *anEvent(fmt.Sprintf("other%d", number), "Linked", strconv.Itoa(number), 1, 0, 0))
 	}
 	got := youngest(fold(all))
 	if len(got) != MaxEvents || got[0].Count != MaxEvents || got[1].Count != 1 {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strconv"
 	"testing"
 	"time"
 
@@ -42,8 +43,6 @@ type watched struct {
 	// began is when the client was answered, died when something did.
 	began, died time.Time
 	restarts    int32
-	// mend makes good what has died for longer, nil: nothing has.
-	mend func(ctx context.Context, t *testing.T)
 }
 
 // newWatched makes a namespace with the service, and brings the asker to the nodes.
@@ -69,7 +68,7 @@ func asking(name, host string) *corev1.Pod {
 	pod := labelled(waiting(name, host), "client.kubernetsn.io/watched=cam")
 	asks := *pod.Spec.Containers[0].DeepCopy()
 	asks.Name, asks.Args = askerName, nil
-	asks.Command = []string{asker.Program, "--name", "watched", "--port", fmt.Sprint(udpPort)}
+	asks.Command = []string{asker.Program, "--name", "watched", "--port", strconv.Itoa(udpPort)}
 	asks.VolumeMounts = append(asks.VolumeMounts, corev1.VolumeMount{Name: askerName, MountPath: asker.Folder, ReadOnly: true})
 	pod.Spec.Containers = append(pod.Spec.Containers, asks)
 	pod.Spec.Volumes = append(pod.Spec.Volumes, corev1.Volume{Name: askerName, VolumeSource: corev1.VolumeSource{
@@ -177,26 +176,6 @@ func (w *watched) judged(ctx context.Context, t *testing.T, name string) asker.O
 	found.To = link.Spec.Endpoint.Pod
 	t.Logf("%s", &found)
 	return found
-}
-
-// timedOver sends timed messages over the client's link for so long, from now on.
-func (w *watched) timedOver(ctx context.Context, t *testing.T, id int, lasts time.Duration) (wait func() *asker.Timed) {
-	t.Helper()
-	const cycle = 10 * time.Millisecond
-	link := waitLink(ctx, t, w.client, w.endpoint)
-	address, count := addressOf(t, &link.Spec.Endpoint, true).String(), fmt.Sprint(int(lasts/cycle))
-	done := make(chan *asker.Timed)
-	go func() {
-		defer close(done)
-		got, err := talkOnce(ctx, w.client, w.endpoint, address, id, []string{"--count", count, "--cycle", cycle.String(), "--lead", "5ms"},
-			[]string{"--count", count, "--block", "--idle-timeout", "20s"}, nil)
-		if err != nil {
-			t.Errorf("timed messages: %v", err)
-			return
-		}
-		done <- asker.JudgeTimed(got.sent, got.received)
-	}()
-	return func() *asker.Timed { return <-done }
 }
 
 // killEverywhere kills a program on all nodes.

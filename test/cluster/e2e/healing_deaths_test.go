@@ -63,9 +63,9 @@ func deaths() []death {
 		{name: "endpoint's pod is deleted while the client's agent hangs for 5 s and is killed", spare: first, die: (*watched).deleteWithoutAgent},
 		{name: "the API server is killed, then endpoint's pod deleted", spare: first, die: then((*watched).killServer, (*watched).deleteEndpoint)},
 		{name: "endpoint's pod is deleted, then the API server killed", spare: first, die: then((*watched).deleteEndpoint, (*watched).killServer)},
-		{name: "endpoint's node is switched off", spare: first, die: nodeIsOff(nil)},
-		{name: "endpoint's node is switched off, and with it the operator that leads", spare: first, die: then((*watched).leadsThere, nodeIsOff(nil))},
-		{name: "endpoint's node is cut off", spare: first, die: (*watched).cutNode},
+		{name: "endpoint's node is switched off", spare: first, nodeAway: true, die: nodeIsOff(nil)},
+		{name: "endpoint's node is switched off, and with it the operator that leads", spare: first, nodeAway: true, die: then((*watched).leadsThere, nodeIsOff(nil))},
+		{name: "endpoint's node is cut off", spare: first, nodeAway: true, die: (*watched).cutNode},
 	}
 	for _, other := range []string{"ktsn-agent", "ktsnd", "ktsn-operator"} {
 		kill := killsAtOnce(other)
@@ -75,8 +75,8 @@ func deaths() []death {
 	}
 	for _, other := range []string{"ktsn-agent", "ktsn-operator"} {
 		all = append(all,
-			death{name: "each " + other + " is killed, then endpoint's node switched off", spare: first, die: then(killsAtOnce(other), nodeIsOff(nil))},
-			death{name: "endpoint's node is switched off, then " + other + " of the client's node killed", spare: first, die: nodeIsOff(killsNearby(other))})
+			death{name: "each " + other + " is killed, then endpoint's node switched off", spare: first, nodeAway: true, die: then(killsAtOnce(other), nodeIsOff(nil))},
+			death{name: "endpoint's node is switched off, then " + other + " of the client's node killed", spare: first, nodeAway: true, die: nodeIsOff(killsNearby(other))})
 	}
 	return all
 }
@@ -217,7 +217,6 @@ func (w *watched) cutNode(ctx context.Context, t *testing.T) {
 func (w *watched) loses(ctx context.Context, t *testing.T, how func(context.Context, string) error, next func(*watched, context.Context, *testing.T)) {
 	t.Helper()
 	host := w.endpoint.Spec.NodeName
-	w.mend = func(ctx context.Context, t *testing.T) { comeBack(ctx, t, under.Nodes[1]) }
 	if err := how(ctx, host); err != nil {
 		t.Fatal(err)
 	}

@@ -8,6 +8,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"strconv"
 	"testing"
 	"time"
 
@@ -31,6 +32,8 @@ type death struct {
 	stays, unnoticed bool
 	// anew tells that it is the client itself that dies, and another one that is answered.
 	anew bool
+	// nodeAway tells that the endpoint's node is away until the end.
+	nodeAway bool
 	// timed is for how long timed messages are sent as well; only where the endpoint stays.
 	timed time.Duration
 }
@@ -74,8 +77,8 @@ func (w *watched) dies(ctx context.Context, t *testing.T, one *death, id int) as
 	operatorOn(ctx, t, under.Nodes[0].Name) // where the client will be, and which stays
 	defer func() {
 		ctx := context.WithoutCancel(ctx)
-		if w.mend != nil {
-			w.mend(ctx, t)
+		if one.nodeAway {
+			comeBack(ctx, t, under.Nodes[1])
 		}
 		w.ends(ctx, t)
 	}()
@@ -113,6 +116,26 @@ func (w *watched) dies(ctx context.Context, t *testing.T, one *death, id int) as
 		t.Errorf("messages were lost: %s", &found)
 	}
 	return found
+}
+
+// timedOver sends timed messages over the client's link for so long, from now on.
+func (w *watched) timedOver(ctx context.Context, t *testing.T, id int, lasts time.Duration) (wait func() *asker.Timed) {
+	t.Helper()
+	const cycle = 10 * time.Millisecond
+	link := waitLink(ctx, t, w.client, w.endpoint)
+	address, count := addressOf(t, &link.Spec.Endpoint, true).String(), strconv.Itoa(int(lasts/cycle))
+	done := make(chan *asker.Timed)
+	go func() {
+		defer close(done)
+		got, err := talkOnce(ctx, w.client, w.endpoint, address, id, []string{"--count", count, "--cycle", cycle.String(), "--lead", "5ms"},
+			[]string{"--count", count, "--block", "--idle-timeout", "20s"}, nil)
+		if err != nil {
+			t.Errorf("timed messages: %v", err)
+			return
+		}
+		done <- asker.JudgeTimed(got.sent, got.received)
+	}()
+	return func() *asker.Timed { return <-done }
 }
 
 // renewChart replaces pods of the chart with a container that was started again: kubelet waits ever longer before it does that.

@@ -222,15 +222,15 @@ func (s *secret) sends(ctx context.Context, t *testing.T, linkUp bool) {
 	if linkUp {
 		waitLink(ctx, t, s.client, s.view)
 	}
-	clear := s.seen(ctx, t, map[*corev1.Pod]netip.Addr{s.client: addressOf(t, &link.Spec.Endpoint, true), s.view: addressOf(t, &link.Spec.Client, true)})
+	inClear := s.seen(ctx, t, map[*corev1.Pod]netip.Addr{s.client: addressOf(t, &link.Spec.Endpoint, true), s.view: addressOf(t, &link.Spec.Client, true)})
 	want := linkUp && (s.lacks != nil || !link.Spec.Encrypted())
-	if (clear > 0) != want {
-		t.Errorf("encryption is %q, and %d datagrams were on the wire in clear", link.Spec.Encryption, clear)
+	if (inClear > 0) != want {
+		t.Errorf("encryption is %q, and %d datagrams were on the wire in clear", link.Spec.Encryption, inClear)
 	}
 }
 
 // seen counts datagrams in clear between the nodes.
-func (s *secret) seen(ctx context.Context, t *testing.T, to map[*corev1.Pod]netip.Addr) (clear int) {
+func (s *secret) seen(ctx context.Context, t *testing.T, to map[*corev1.Pod]netip.Addr) (inClear int) {
 	t.Helper()
 	namespaces := map[*corev1.Pod]string{}
 	for pod := range to {
@@ -256,9 +256,9 @@ func (s *secret) seen(ctx context.Context, t *testing.T, to map[*corev1.Pod]neti
 		}
 		for i := range capture.Packets {
 			if bytes.Contains(capture.Packets[i].Head, []byte(marked)) {
-				clear++
+				inClear++
 			}
 		}
 	}
-	return clear
+	return inClear
 }

@@ -30,8 +30,9 @@ func main() {
 	}
 	a.Port = uint16(*port)
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
-	defer stop()
-	if err := a.Run(ctx, os.Stdout); err != nil {
+	err := a.Run(ctx, os.Stdout)
+	stop()
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "ktsn-test-asker:", err)
 		os.Exit(1)
 	}
