@@ -47,6 +47,7 @@ if [ "$(id -u)" -ne 0 ] || ! command -v apt-get >/dev/null; then
 fi
 echo "Installing:$missing"
 export DEBIAN_FRONTEND=noninteractive
-apt-get -qq update
+patient="DPkg::Lock::Timeout=600" # another run may be at it
+apt-get -qq -o $patient update
 # shellcheck disable=SC2086 # a list of words
-apt-get -qq install --no-install-recommends $missing >/dev/null
+apt-get -qq -o $patient install --no-install-recommends $missing >/dev/null
