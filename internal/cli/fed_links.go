@@ -69,9 +69,15 @@ func numberOrNone(number int32) string {
 	return strconv.Itoa(int(number))
 }
 
-// upInShort says whether a link is up, or what is missing.
+// upInShort says whether a link is up, and how its frames go where the agent says that: a link may be in clear that prefers encryption. Of one that is
+// not up it says what is missing.
 func upInShort(link *federation.Link) string {
 	if link.Up {
+		for _, condition := range link.Conditions {
+			if condition.Type == "ClientPlugged" && condition.Message != "" {
+				return "yes: " + condition.Message
+			}
+		}
 		return "yes"
 	}
 	for _, kind := range []string{"ClientPlugged", "EndpointPlugged", "Up"} {
