@@ -38,27 +38,33 @@ func isGuarded(t *testing.T, p *pod) bool {
 	return count.Attached && port.Attached
 }
 
-// attachedProgram is the kernel's number of the program at one side of an interface, with those of its maps.
-func attachedProgram(t *testing.T, where *topology.Namespace, interfaceName string, parent uint32) (id ebpf.ProgramID, maps []ebpf.MapID) {
+// attachedPrograms are those of an interface's filters, and the maps that they have.
+func attachedPrograms(t *testing.T, where *topology.Namespace, interfaceName string, parent uint32) (ids []ebpf.ProgramID, maps []ebpf.MapID) {
 	t.Helper()
 	on(t, where, interfaceName, func(link netlink.Link) error {
 		filters, err := netlink.FilterList(link, parent)
-		if err != nil || len(filters) != 1 {
-			return errors.Join(err, errors.New("the interface has not one filter"))
-		}
-		id = ebpf.ProgramID(filters[0].(*netlink.BpfFilter).Id)
-		program, err := ebpf.NewProgramFromID(id)
-		if err != nil {
-			return err
-		}
-		defer program.Close()
-		info, err := program.Info()
-		if err == nil {
-			maps, _ = info.MapIDs()
+		for _, filter := range filters {
+			id := ebpf.ProgramID(filter.(*netlink.BpfFilter).Id)
+			of, errMaps := mapsOf(id)
+			ids, maps, err = append(ids, id), append(maps, of...), errors.Join(err, errMaps)
 		}
 		return err
 	})
-	return id, maps
+	return ids, maps
+}
+
+func mapsOf(id ebpf.ProgramID) ([]ebpf.MapID, error) {
+	program, err := ebpf.NewProgramFromID(id)
+	if err != nil {
+		return nil, err
+	}
+	defer program.Close()
+	info, err := program.Info()
+	if err != nil {
+		return nil, err
+	}
+	maps, _ := info.MapIDs()
+	return maps, nil
 }
 
 // awaitGone waits until the kernel does not know something any more: it frees a program when nobody can be in it.
@@ -83,13 +89,16 @@ func TestProgramsGoWithTheInterface(t *testing.T) {
 	pod := lab.a.newPod(t)
 	config := lab.a.config(nil)
 	pod.add(t, config)
-	inPod, mapsInPod := attachedProgram(t, pod.Namespace, podIf, netlink.HANDLE_MIN_EGRESS)
-	atPort, mapsAtPort := attachedProgram(t, lab.a.Namespace, portOf(pod), netlink.HANDLE_MIN_INGRESS)
+	inPod, mapsInPod := attachedPrograms(t, pod.Namespace, podIf, netlink.HANDLE_MIN_EGRESS)
+	atPort, mapsAtPort := attachedPrograms(t, lab.a.Namespace, portOf(pod), netlink.HANDLE_MIN_INGRESS)
 	if len(mapsInPod) == 0 || len(mapsAtPort) == 0 {
 		t.Fatal("the programs have no maps")
 	}
+	if len(inPod) != 1 || len(atPort) != 2 {
+		t.Errorf("%d programs in the pod, and %d at its port", len(inPod), len(atPort))
+	}
 	must(t, lab.a.runtime.DelNetworkList(t.Context(), list(t, config), pod.attachment()))
-	for _, id := range []ebpf.ProgramID{inPod, atPort} {
+	for _, id := range slices.Concat(inPod, atPort) {
 		awaitGone(t, fmt.Sprintf("program %d", id), func() (*ebpf.Program, error) { return ebpf.NewProgramFromID(id) })
 	}
 	for _, id := range slices.Concat(mapsInPod, mapsAtPort) {
