@@ -26,7 +26,13 @@ func (p *planner) admit(groups map[Key]*group) {
 	var having map[netip.Addr]*v1alpha1.TSNLink
 	for i := range p.in.Links {
 		link := &p.in.Links[i]
-		if p.isOwn(link) || p.pods[link.Spec.Client.UID] == nil && p.pods[link.Spec.Endpoint.UID] == nil {
+		if p.isOwn(link) {
+			continue
+		}
+		if p.pods[link.Spec.Client.UID] == nil && p.pods[link.Spec.Endpoint.UID] == nil {
+			if p.isForgotten(link) {
+				p.out.Delete = append(p.out.Delete, Removal{link, "the hub has forgotten it, and no pod of the cluster is at its ends"})
+			}
 			continue
 		}
 		refusal := p.refusal(link, groups[Key{link.Namespace, link.Spec.Service}])
@@ -71,10 +77,23 @@ func (p *planner) firstByAddress() map[netip.Addr]*v1alpha1.TSNLink {
 	return first
 }
 
-// goesBefore tells whether of two links that want the same the first gets it: one of the maker's, or else the older.
+// karmadaLabel is on what Karmada has in a cluster (util.ManagedByKarmadaLabel). It takes the label away from what it leaves there, as it may a link
+// whose next one, of the same name, comes too soon.
+const karmadaLabel = "karmada.io/managed"
+
+// isForgotten tells whether a link was made by a hub that looks after it no longer. It stays as long as pods have it.
+func (p *planner) isForgotten(link *v1alpha1.TSNLink) bool {
+	return p.maker == v1alpha1.MakerOperator && link.Labels[v1alpha1.LinkMakerLabel] == v1alpha1.MakerFederator && link.Labels[karmadaLabel] == ""
+}
+
+// goesBefore tells whether of two links that want the same the first gets it: one of the maker's, or else one that the hub looks after, or else the
+// older.
 func (p *planner) goesBefore(link, other *v1alpha1.TSNLink) bool {
 	if p.isOwn(link) != p.isOwn(other) {
 		return p.isOwn(link)
+	}
+	if p.isForgotten(link) != p.isForgotten(other) {
+		return p.isForgotten(other)
 	}
 	return cmp.Or(link.CreationTimestamp.Compare(other.CreationTimestamp.Time), compareLinks(link, other)) < 0
 }

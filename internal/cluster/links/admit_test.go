@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -123,5 +124,49 @@ func TestTheHubAdmitsNothing(t *testing.T) {
 	w.Maker = v1alpha1.MakerFederator
 	if all := Plan(&w.Input).Admitted; len(all) > 0 {
 		t.Errorf("it says %v", all)
+	}
+}
+
+// deleted are the names of links that a plan removes.
+func deleted(plan *Result) (names []string) {
+	for _, one := range plan.Delete {
+		names = append(names, one.Link.Name)
+	}
+	return names
+}
+
+func TestALinkThatTheHubHasForgottenGoesWithItsPods(t *testing.T) {
+	looksAfter := func(link *v1alpha1.TSNLink) { link.Labels[karmadaLabel] = "true" }
+	for name, test := range map[string]struct {
+		change func(w *world, first, second *v1alpha1.TSNLink)
+		want   []string
+	}{
+		"both pods are there":            {func(*world, *v1alpha1.TSNLink, *v1alpha1.TSNLink) {}, nil},
+		"no pod is there":                {func(w *world, _, _ *v1alpha1.TSNLink) { w.Pods = nil }, []string{"first-hub", "second-hub"}},
+		"one end's pod is there":         {func(w *world, _, _ *v1alpha1.TSNLink) { w.Pods = w.Pods[1:] }, nil},
+		"the hub looks after one":        {func(w *world, first, _ *v1alpha1.TSNLink) { w.Pods = nil; looksAfter(first) }, []string{"second-hub"}},
+		"somebody else made one by hand": {func(w *world, first, _ *v1alpha1.TSNLink) { w.Pods, first.Labels = nil, map[string]string{} }, []string{"second-hub"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w, first, second := admittedWorld()
+			test.change(w, first, second)
+			if got := deleted(Plan(&w.Input)); !slices.Equal(got, test.want) {
+				t.Errorf("%q go, want %q", got, test.want)
+			}
+		})
+	}
+}
+
+func TestALinkOfTheHubGoesBeforeOneThatItHasForgotten(t *testing.T) {
+	w, first, second := admittedWorld()
+	second.Spec.VNI = first.Spec.VNI
+	second.Labels[karmadaLabel] = "true"
+	second.CreationTimestamp = metav1.Time{Time: start.Add(time.Minute)}
+	said := map[string]bool{}
+	for _, one := range Plan(&w.Input).Admitted {
+		said[one.Link.Name] = one.Refusal == nil
+	}
+	if said["first-hub"] || !said["second-hub"] {
+		t.Errorf("admitted are %v", said)
 	}
 }
