@@ -88,7 +88,7 @@ var receiveCases = []receiveCase{
 	{"SO_REUSEPORT", "shares-a-port", 24, every, ""},
 	{"SO_REUSEPORT, and one of the sockets is not read", "shares-a-port-and-one-looks", some, ipv4, ""},
 	{"32 sockets", "many-sockets", 96, ipv4, ""},
-	{"32 sockets for a while", "many-sockets-for-a-while", 96, ipv4, ""},
+	{"32 sockets for a while", "many-sockets-for-a-while", 288, ipv4, ""},
 	{"copies by dup, dup2, dup3 and fcntl", "copies", 10, ipv4, ""},
 	{"a copy made before the first look", "copied-before-it-is-read", 5, ipv4, ""},
 	{"the original closed and its copy read", "original-closed", 2, ipv4, ""},

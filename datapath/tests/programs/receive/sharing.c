@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { MANY = 32, FLOWS = SOURCES, EACH = 4 };
+enum { MANY = 32, FLOWS = SOURCES, EACH = 4, ROUNDS = 10 };
 
 static void group_make(int group[2])
 {
@@ -110,7 +110,7 @@ static void has_many_sockets_for_a_while(void)
 
 	for (int i = 0; i < MANY; i++)
 		sockets[i] = bound_socket();
-	for (int round = 0; round < EACH; round++) {
+	for (int round = 0; round < ROUNDS; round++) {
 		for (int i = 0; i < MANY; i++) {
 			long received;
 
@@ -122,7 +122,7 @@ static void has_many_sockets_for_a_while(void)
 		}
 		sleep_ms(120);
 	}
-	say("right: %d of %d", right, MANY * EACH);
+	say("right: %d of %d", right, MANY * ROUNDS);
 	for (int i = 0; i < MANY; i++)
 		say_rest("rest", sockets[i]);
 }
