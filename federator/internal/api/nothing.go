@@ -11,14 +11,16 @@ import (
 )
 
 // nothingAt says why a request has no operation, nil if it has one. The mux says it in plain text, and sends whoever leaves a name out to
-// another path.
+// another path. No operation is begun to find out: nobody has said yet for whom.
 func nothingAt(mux *http.ServeMux, request *http.Request) error {
 	handler, pattern := mux.Handler(request)
 	if pattern != "" && path.Clean(request.URL.Path) == request.URL.Path {
 		return nil
 	}
 	answer := &headerOnly{header: http.Header{}}
-	handler.ServeHTTP(answer, request)
+	if pattern == "" {
+		handler.ServeHTTP(answer, request)
+	}
 	if answer.status == http.StatusMethodNotAllowed {
 		return hub.Faultf(answer.status, "there is no %s of %s; it takes %s", spread.Quoted(request.Method), spread.Quoted(request.URL.Path), answer.header.Get("Allow"))
 	}

@@ -19,6 +19,22 @@ import (
 // admit says of links of others whether agents may plug them, where that was not said yet. A hub may bring a thousand at once, so several are
 // written at a time. What is said holds of one link (UID) as it was looked at (generation); where that has changed, it is looked at again.
 func (r *Links) admit(ctx context.Context, all []links.Admission) error {
+	// Of two that want the same, the loser is refused before the other one may be plugged.
+	refused, others := []links.Admission{}, []links.Admission{}
+	for _, one := range all {
+		if one.Refusal != nil {
+			refused = append(refused, one)
+		} else {
+			others = append(others, one)
+		}
+	}
+	if err := r.admitAll(ctx, refused); err != nil {
+		return err
+	}
+	return r.admitAll(ctx, others)
+}
+
+func (r *Links) admitAll(ctx context.Context, all []links.Admission) error {
 	return atOnce(all, func(one *links.Admission) error {
 		err := r.admitOne(ctx, one)
 		if client.IgnoreNotFound(err) != nil {

@@ -31,8 +31,8 @@ func CloseLink(plugged *Plugged) error {
 	})
 }
 
-// open has nothing refused any more that goes by a link, whichever link it went by before: of two routes the narrower one counts. It runs inside the
-// pod's network namespace.
+// open has nothing refused any more that goes by a link, whichever link it went by before: of two routes the narrower one counts, so a wider refusal may
+// stay, and does, as it may be that of another link. It runs inside the pod's network namespace.
 func (l *Link) open() error {
 	filter := &netlink.Route{Type: unix.RTN_UNREACHABLE, Protocol: linkRouteProtocol}
 	have, err := again(func() ([]netlink.Route, error) {
@@ -43,7 +43,8 @@ func (l *Link) open() error {
 	}
 	for i := range have {
 		to, ok := prefixOf(have[i].Dst)
-		if !ok || !slices.ContainsFunc(l.closed(), to.Overlaps) {
+		covers := func(by netip.Prefix) bool { return by.Bits() <= to.Bits() && by.Contains(to.Addr()) }
+		if !ok || !slices.ContainsFunc(l.closed(), covers) {
 			continue
 		}
 		route := closedRoute(to)

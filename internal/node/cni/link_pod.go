@@ -54,7 +54,7 @@ func (r *request) configureLink() error {
 	if err := r.Link.setNeighbours(link); err != nil {
 		return err
 	}
-	return errors.Join(r.Link.setRoutes(link), r.Link.open())
+	return r.Link.setRoutes(link)
 }
 
 // guardOnce attaches the program that keeps untimed from timed, if it is not there.

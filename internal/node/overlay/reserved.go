@@ -27,8 +27,18 @@ const (
 	goesOn = -1
 )
 
-// reservedProgram is loaded once by a process. The filters keep it.
-var reservedProgram = sync.OnceValues(func() (*ebpf.Program, error) {
+// reserved is loaded once by a process, and again where that failed. The filters keep it.
+var reserved struct {
+	sync.Mutex
+	program *ebpf.Program
+}
+
+func reservedProgram() (*ebpf.Program, error) {
+	reserved.Lock()
+	defer reserved.Unlock()
+	if reserved.program != nil {
+		return reserved.program, nil
+	}
 	program, err := ebpf.NewProgram(&ebpf.ProgramSpec{
 		Name: reservedName, Type: ebpf.SchedCLS, License: "GPL",
 		Instructions: asm.Instructions{
@@ -46,8 +56,9 @@ var reservedProgram = sync.OnceValues(func() (*ebpf.Program, error) {
 	if err != nil {
 		return nil, fmt.Errorf("load the program that drops frames for bridges: %w", err)
 	}
+	reserved.program = program
 	return program, nil
-})
+}
 
 // KeepReserved makes sure that nothing that a pod sends to reserved addresses reaches the node by a port, and tells whether something was
 // missing. A port that is gone needs nothing, and bridges that somebody else made are theirs to guard.

@@ -43,6 +43,8 @@ type hearing struct {
 	senders map[security.Sender]*telling
 	// missing is since when the peer has not been told of what the node announces, nor of anything else; the zero value where it has been.
 	missing time.Time
+	// gone tells that it is no peer now: what it hears says nothing of others.
+	gone bool
 }
 
 // senders are those of a node.
@@ -61,6 +63,9 @@ func (r *Reconciler) taken(address netip.Addr, sender security.Sender) int64 {
 func (r *Reconciler) silent() map[netip.Addr]bool {
 	silent, heard := map[netip.Addr]bool{}, false
 	for address, one := range r.hearings {
+		if one.gone {
+			continue
+		}
 		heard = heard || one.missing.IsZero()
 		if !one.missing.IsZero() && r.Now().Sub(one.missing) >= silentAfter {
 			silent[address] = true
@@ -103,8 +108,9 @@ func (r *Reconciler) hear(w *wants) {
 	for address := range w.peers {
 		r.hearOf(address, w.own[address])
 	}
-	for address := range r.hearings {
-		if w.peers[address] == nil && !w.kept[address] && w.complete {
+	for address, one := range r.hearings {
+		one.gone = w.peers[address] == nil
+		if one.gone && !w.kept[address] && w.complete {
 			delete(r.hearings, address)
 		}
 	}
