@@ -56,8 +56,8 @@ static int reply_take(struct session *session, const struct ktsn_app_reply *repl
 {
 	struct session_pending pending = session->pending;
 
-	session->pending.type = 0;
-	switch (pending.type) {
+	session->pending.request.type = 0;
+	switch (pending.request.type) {
 	case KTSN_APP_FLOW_OPEN:
 		flow_take(session, pending.key.flow, reply, now_ns);
 		break;
@@ -73,14 +73,19 @@ static int reply_take(struct session *session, const struct ktsn_app_reply *repl
 	return reply->status;
 }
 
-/* An older ktsnd may have taken over. */
-static bool is_understood(const struct session *session, const struct ktsn_app_reply *reply)
+static bool is_answered(const struct session *session, const struct ktsn_app_reply *reply)
 {
-	return session->pending.type && reply->number == session->numbered &&
-	       reply->status != -EPROTONOSUPPORT;
+	return session->pending.request.type && reply->number == session->numbered;
 }
 
-/* The status of the reply; -EINPROGRESS without one. */
+static int pending_send(const struct session *session)
+{
+	return request_send(session->socket_fd, session->version, &session->pending.request,
+			    session->pending.fd_to_pass);
+}
+
+/* The status of the reply; -EINPROGRESS without one, also after the request was repeated because an older
+ * ktsnd has taken over. */
 static int reply_next(struct session *session, int64_t now_ns)
 {
 	struct ktsn_app_reply reply;
@@ -88,9 +93,16 @@ static int reply_next(struct session *session, int64_t now_ns)
 
 	if (err == -EAGAIN)
 		return -EINPROGRESS;
-	if (!err && is_understood(session, &reply))
+	if (!err && !is_answered(session, &reply))
+		err = -EPROTO;
+	if (!err && reply_lowers_version(&reply, &session->version)) {
+		err = pending_send(session);
+		if (!err)
+			return -EINPROGRESS;
+	}
+	if (!err && reply.status != -EPROTONOSUPPORT)
 		return reply_take(session, &reply, now_ns);
-	relay_log("lost the connection to ktsnd: %s", strerror(err ? -err : EPROTO));
+	relay_log("lost the connection to ktsnd: %s", strerror(err ? -err : EPROTONOSUPPORT));
 	session_disconnect(session);
 	return -EINPROGRESS;
 }
@@ -108,12 +120,13 @@ static int ask(struct session *session, struct ktsn_app_request *request, int fd
 {
 	int err;
 
-	if (!session_is_connected(session) || session->pending.type)
+	if (!session_is_connected(session) || session->pending.request.type)
 		return -EINPROGRESS;
 	session_bell_ring(session);
-	session->pending = (struct session_pending){.type = request->type, .asked_ns = now_ns, .key = *key};
 	request->number = ++session->numbered;
-	err = request_send(session->socket_fd, request, fd_to_pass);
+	session->pending = (struct session_pending){
+		.request = *request, .fd_to_pass = fd_to_pass, .asked_ns = now_ns, .key = *key};
+	err = pending_send(session);
 	if (!err && session->kind == RELAY_TIMED)
 		err = reply_wait(session->socket_fd, KTSN_APP_TIMEOUT_MS);
 	if (err == -ETIMEDOUT) {
@@ -158,7 +171,7 @@ static int flow_open(struct session *session, uint32_t index, int64_t now_ns)
 
 bool ask_is_answered_soon(const struct session *session, int64_t now_ns)
 {
-	return session->pending.type &&
+	return session->pending.request.type &&
 	       now_ns - session->pending.asked_ns < KTSN_APP_TIMEOUT_MS * INT64_C(1000000);
 }
 
@@ -195,7 +208,7 @@ int ask_destination(struct session *session, const struct destination_key *key, 
 	err = refusals_find(&session->refusals, key, now_ns);
 	if (err)
 		return err;
-	if (!session_is_connected(session) || session->pending.type)
+	if (!session_is_connected(session) || session->pending.request.type)
 		return -EINPROGRESS;
 	if (!refusals_request_take(&session->refusals, now_ns))
 		return -EDQUOT;
@@ -212,7 +225,7 @@ int ask_destination_again(struct session *session, struct destination **destinat
 	struct destination_key key = (*destination)->key;
 
 	if (now_ns - (*destination)->asked_ns < MTU_RETRY_NS || !session_is_connected(session) ||
-	    session->pending.type)
+	    session->pending.request.type)
 		return 0;
 	destination_close(session, *destination, now_ns);
 	return ask_destination(session, &key, now_ns, destination);

@@ -36,18 +36,26 @@ static int ring_map(struct session *session, int ring_fd, uint64_t bytes)
 	return 0;
 }
 
+/* Whether ktsnd and the relay have no version in common. A refusal in the version of the request is one of
+ * the ring's layout. */
+static bool version_is_refused(const struct session *session, const struct ktsn_app_reply *reply)
+{
+	return reply->status == -EPROTONOSUPPORT && reply->version != session->version;
+}
+
 static void version_note(struct session *session, const struct ktsn_app_reply *reply)
 {
 	struct relay_counters *counters = session->setup->counters;
-	bool too_old = reply->status == -EPROTONOSUPPORT && reply->version < KTSN_APP_VERSION_FRAMES;
+	bool refused = version_is_refused(session, reply);
+	bool too_old = refused && reply->version < session->version;
 
 	atomic_store_explicit(&counters->protocol, reply->version, memory_order_relaxed);
 	atomic_store_explicit(&counters->too_old, too_old, memory_order_relaxed);
-	if (too_old)
-		relay_log("ktsnd is too old to serve a relay: it speaks version %u of the application "
-			  "protocol, a relay needs version %d; upgrade ktsnd; until then captured frames "
-			  "wait",
-			  reply->version, KTSN_APP_VERSION_FRAMES);
+	if (refused)
+		relay_log("ktsnd speaks version %u of the application protocol, this relay versions %d to "
+			  "%u; bring %s to the other's release; until then captured frames wait",
+			  reply->version, KTSN_APP_VERSION_FRAMES, session->setup->version,
+			  too_old ? "ktsnd" : "ktsn-agent, which starts the relay,");
 }
 
 /* A descriptor that is taken is -1 in `fds` from here on. */
@@ -84,17 +92,15 @@ static int doorbell_take(struct session *session, const struct ktsn_app_reply *r
 }
 
 /* It does not pass with time, unless ktsnd does. */
-static bool ring_is_refused(const struct session *session, int err)
+static bool ring_is_refused(int err)
 {
-	return err == -EPROTO || err == -EBADMSG || err == -EPERM ||
-	       (err == -EPROTONOSUPPORT &&
-		!atomic_load_explicit(&session->setup->counters->too_old, memory_order_relaxed));
+	return err == -EPROTO || err == -EBADMSG || err == -EPERM || err == -EPROTONOSUPPORT;
 }
 
 static void ring_not_returned(struct session *session, int err)
 {
 	session->learning_since_ns = 0;
-	if (!ring_is_refused(session, err))
+	if (!ring_is_refused(err))
 		return;
 	relay_log("ktsnd does not want the ring of %s frames back: %s; the frames in it are lost",
 		  session->kind == RELAY_UNTIMED ? "untimed" : "timed", strerror(-err));
@@ -107,7 +113,6 @@ static int ring_reply_take(struct session *session, const struct ktsn_app_reply 
 {
 	int err;
 
-	version_note(session, reply);
 	if (!session->ring.header)
 		return ring_take(session, reply, fds);
 	err = doorbell_take(session, reply, fds);
@@ -186,12 +191,18 @@ static int resume_reply_take(struct session *session, int status)
 	return 0;
 }
 
-/* 0 when it was the last. */
+/* 0 when it was the last. -EPFNOSUPPORT: ktsnd and the relay have no version of the protocol in common. */
 static int reply_take(struct session *session, const struct ktsn_app_reply *reply, int fds[REPLY_FDS],
 		      int64_t now_ns)
 {
 	enum joining_step step = session->joining.step;
 
+	if (reply_lowers_version(reply, &session->version))
+		return -EINPROGRESS; /* the same request once more */
+	if (step == JOINING_RING || version_is_refused(session, reply))
+		version_note(session, reply);
+	if (version_is_refused(session, reply))
+		return -EPFNOSUPPORT;
 	if (step == JOINING_RING)
 		return ring_reply_take(session, reply, fds, now_ns);
 	if (step == JOINING_RESUME)
@@ -213,7 +224,7 @@ static int ask(struct session *session, const struct ktsn_app_request *request, 
 	       int64_t now_ns)
 {
 	session->joining.until_ns = now_ns + ANSWER_NS;
-	return request_send(session->joining.fd, request, fd_to_pass);
+	return request_send(session->joining.fd, session->version, request, fd_to_pass);
 }
 
 static int ring_ask(struct session *session, int64_t now_ns)
@@ -262,6 +273,8 @@ static int next_ask(struct session *session, int64_t now_ns)
 
 	advance(session);
 	switch (session->joining.step) {
+	case JOINING_RING:
+		return ring_ask(session, now_ns);
 	case JOINING_FLOW:
 		request = session_flow_request(session, session->joining.at);
 		return ask(session, &request, session->setup->packet_fd, now_ns);
@@ -283,6 +296,7 @@ int join_begin(struct session *session, int64_t now_ns)
 	if (fd < 0)
 		return fd;
 	session->joining = (struct joining){.fd = fd, .step = JOINING_RING};
+	session->version = session->setup->version; /* it may be another ktsnd than the last */
 	return ring_ask(session, now_ns);
 }
 

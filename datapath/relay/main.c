@@ -69,7 +69,8 @@ static int begin(const struct relay_options *options)
 	relay.bypass.fd = -1;
 	source_tap_init(&tap, options->source_fd);
 	relay.source = &tap.source;
-	relay.setup = (struct session_setup){options->socket_name, options->packet_fd, relay.counters};
+	relay.setup = (struct session_setup){options->socket_name, options->packet_fd, relay.counters,
+					     KTSN_APP_VERSION};
 	err = relay_init(&relay);
 	if (err)
 		return failed("cannot begin", err, "see the limits of open files and memory");

@@ -35,7 +35,6 @@ struct ktsn_app_request request_make(enum ktsn_app_type type)
 {
 	return (struct ktsn_app_request){
 		.magic = KTSN_APP_MAGIC,
-		.version = KTSN_APP_VERSION,
 		.type = (uint16_t)type,
 		.flow = KTSN_APP_NONE,
 		.destination = KTSN_APP_NONE,
@@ -56,12 +55,14 @@ static void fd_attach(struct msghdr *message, union fd_control *control, int fd)
 	memcpy(CMSG_DATA(cmsg), &fd, sizeof(int));
 }
 
-int request_send(int socket_fd, const struct ktsn_app_request *request, int fd_to_pass)
+int request_send(int socket_fd, uint16_t version, const struct ktsn_app_request *request, int fd_to_pass)
 {
-	struct iovec iov = {.iov_base = (void *)request, .iov_len = sizeof(*request)};
+	struct ktsn_app_request versioned = *request;
+	struct iovec iov = {.iov_base = &versioned, .iov_len = sizeof(versioned)};
 	struct msghdr message = {.msg_iov = &iov, .msg_iovlen = 1};
 	union fd_control control;
 
+	versioned.version = version;
 	if (fd_to_pass >= 0)
 		fd_attach(&message, &control, fd_to_pass);
 	return sendmsg(socket_fd, &message, MSG_NOSIGNAL) < 0 ? -errno : 0;
@@ -115,4 +116,13 @@ int reply_receive(int socket_fd, struct ktsn_app_reply *reply, int fds[REPLY_FDS
 	if (bytes == 0)
 		return -ECONNRESET;
 	return bytes == sizeof(*reply) && reply->magic == KTSN_APP_MAGIC ? 0 : -EPROTO;
+}
+
+bool reply_lowers_version(const struct ktsn_app_reply *reply, uint16_t *version)
+{
+	if (reply->status != -EPROTONOSUPPORT || reply->version >= *version ||
+	    reply->version < KTSN_APP_VERSION_FRAMES)
+		return false;
+	*version = reply->version;
+	return true;
 }

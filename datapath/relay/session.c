@@ -98,7 +98,7 @@ void session_disconnect(struct session *session)
 	if (session->joining.fd >= 0)
 		close(session->joining.fd);
 	session->socket_fd = session->joining.fd = -1;
-	session->pending.type = 0;
+	session->pending.request.type = 0;
 	session->space_flow = SESSION_FLOWS;
 	session->space_asked = false;
 	session->retry_ns = 0;
@@ -158,7 +158,7 @@ static void join_failed(struct session *session, int err, int64_t now_ns)
 	if (session->joining.fd >= 0)
 		close(session->joining.fd);
 	session->joining.fd = -1;
-	if (err != -EPROTONOSUPPORT && session->backoff_ns == BACKOFF_LONGEST_NS)
+	if (err != -EPFNOSUPPORT && session->backoff_ns == BACKOFF_LONGEST_NS)
 		relay_log("ktsnd does not serve %s frames: %s; they wait as long as there is room",
 			  called[session->kind], strerror(-err));
 	retry_later(session, now_ns);

@@ -19,6 +19,7 @@ struct session_setup {
 	const char *socket_name; /* in the current folder */
 	int packet_fd;           /* stands for the pod's interface */
 	struct relay_counters *counters;
+	uint16_t version; /* of the application protocol: the newest that the relay speaks */
 };
 
 struct session_flow {
@@ -30,8 +31,9 @@ struct session_flow {
 
 /* A request whose reply is still to come. */
 struct session_pending {
-	uint16_t type;    /* enum ktsn_app_type; 0: none */
-	int64_t asked_ns; /* CLOCK_MONOTONIC */
+	struct ktsn_app_request request; /* type 0: none */
+	int fd_to_pass;                  /* goes with the request; -1: none */
+	int64_t asked_ns;                /* CLOCK_MONOTONIC */
 	struct destination_key key;
 };
 
@@ -56,6 +58,7 @@ struct session {
 	int kind;      /* RELAY_TIMED or RELAY_UNTIMED */
 	int socket_fd; /* -1: ktsnd is away */
 	struct joining joining;
+	uint16_t version; /* of requests over this connection: the newest that ktsnd has not refused */
 	int ring_fd, doorbell_fd;
 	int space_fd;                   /* of a timed one: an eventfd, full until ktsnd notifies of space */
 	struct ktsn_ring_producer ring; /* header NULL: none yet */

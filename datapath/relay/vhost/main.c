@@ -107,7 +107,8 @@ static int begin(const struct vhost_options *options)
 	relay.all = true;
 	relay.source = &source.source;
 	relay.bypass.fd = options->link_fd;
-	relay.setup = (struct session_setup){options->socket_name, options->packet_fd, relay.counters};
+	relay.setup = (struct session_setup){options->socket_name, options->packet_fd, relay.counters,
+					     KTSN_APP_VERSION};
 	err = relay_init(&relay);
 	if (err)
 		return failed("cannot begin", err, "see the limits of open files and memory");

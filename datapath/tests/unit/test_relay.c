@@ -107,7 +107,8 @@ static void relay_prepare(bool all)
 	relay.source = &tap.source;
 	relay.counters = outside.counters;
 	relay.heartbeat = &heartbeat_map;
-	relay.setup = (struct session_setup){address.sun_path, outside.packet_fd, outside.counters};
+	relay.setup = (struct session_setup){address.sun_path, outside.packet_fd, outside.counters,
+					     KTSN_APP_VERSION};
 	assert_int_equal(relay_init(&relay), 0);
 }
 
@@ -265,7 +266,7 @@ static void hello_serve(int kind)
 
 	outside.connection[kind] = connection_accept();
 	(void)request_receive(outside.connection[kind], KTSN_APP_HELLO, &hello);
-	assert_int_equal(hello.version, KTSN_APP_VERSION);
+	assert_int_equal(hello.version, relay.setup.version);
 	assert_int_equal(hello.flags, kind == RELAY_UNTIMED ? KTSN_APP_UNTIMED : 0);
 	ring_give(kind, &hello);
 }
@@ -620,6 +621,66 @@ static void an_old_ktsnd_is_named_and_awaited(void **state)
 	relay_end();
 }
 
+static void version_refuse(int kind, enum ktsn_app_type type, uint16_t asked, uint16_t spoken)
+{
+	struct ktsn_app_request request;
+	struct ktsn_app_reply reply;
+	int fd = request_receive(outside.connection[kind], type, &request);
+
+	assert_int_equal(request.version, asked);
+	if (fd >= 0)
+		close(fd);
+	reply = reply_to(&request);
+	reply.status = -EPROTONOSUPPORT;
+	reply.version = spoken;
+	reply_send(outside.connection[kind], &reply, NULL, 0);
+}
+
+/* The relay of the next release, with this release's ktsnd. */
+static void relay_begin_newer(void)
+{
+	relay_prepare(false);
+	relay.setup.version = KTSN_APP_VERSION + 1;
+	relay_begin();
+}
+
+static void hello_serve_older(void)
+{
+	struct ktsn_app_request hello;
+
+	outside.connection[RELAY_TIMED] = connection_accept();
+	version_refuse(RELAY_TIMED, KTSN_APP_HELLO, KTSN_APP_VERSION + 1, KTSN_APP_VERSION);
+	(void)request_receive(outside.connection[RELAY_TIMED], KTSN_APP_HELLO, &hello);
+	assert_int_equal(hello.version, KTSN_APP_VERSION);
+	ring_give(RELAY_TIMED, &hello);
+}
+
+static void a_relay_comes_down_to_an_older_ktsnd(void **state)
+{
+	(void)state;
+	relay_begin_newer();
+	timed_put(0xc1);
+	hello_serve_older();
+	route_serve();
+	(void)frame_await(RELAY_TIMED);
+	assert_int_equal(outside.counters->too_old, 0);
+	assert_int_equal(outside.counters->protocol, KTSN_APP_VERSION);
+	relay_end();
+}
+
+/* A connection outlives a hand-over to an older ktsnd. */
+static void a_relay_repeats_any_request_for_an_older_ktsnd(void **state)
+{
+	(void)state;
+	relay_begin_newer();
+	timed_put(0xc1);
+	hello_serve(RELAY_TIMED);
+	version_refuse(RELAY_TIMED, KTSN_APP_FLOW_OPEN, KTSN_APP_VERSION + 1, KTSN_APP_VERSION);
+	route_serve();
+	(void)frame_await(RELAY_TIMED);
+	relay_end();
+}
+
 static void ktsnd_ends(void)
 {
 	close(outside.connection[RELAY_TIMED]);
@@ -628,15 +689,9 @@ static void ktsnd_ends(void)
 	count_await(&outside.counters->connected, 0);
 }
 
-static void a_ring_is_handed_to_the_next_ktsnd(void **state)
+/* The first ktsnd ends after the relay has handed it a frame, and another frame waits in the ring. */
+static void ktsnd_ends_with_a_ring(void)
 {
-	struct ktsn_app_request request;
-	struct ktsn_app_reply reply;
-	int fd, doorbell;
-
-	(void)state;
-	relay_prepare(false);
-	relay_begin();
 	timed_put(0xd1);
 	first_serve();
 	(void)frame_await(RELAY_TIMED);
@@ -645,6 +700,14 @@ static void a_ring_is_handed_to_the_next_ktsnd(void **state)
 	count_await(&outside.counters->handed[RELAY_TIMED], 2);
 	listen_again();
 	outside.connection[RELAY_TIMED] = connection_accept();
+}
+
+static void ring_returns(void)
+{
+	struct ktsn_app_request request;
+	struct ktsn_app_reply reply;
+	int fd, doorbell;
+
 	fd = request_receive(outside.connection[RELAY_TIMED], KTSN_APP_HAND_BACK, &request);
 	assert_true(is_same_file(fd, outside.memory[RELAY_TIMED].fd));
 	assert_int_equal(request.flags, 0);
@@ -664,6 +727,37 @@ static void a_ring_is_handed_to_the_next_ktsnd(void **state)
 	readable_await(doorbell);
 	close(doorbell);
 	relay_end();
+}
+
+static void a_ring_is_handed_to_the_next_ktsnd(void **state)
+{
+	(void)state;
+	relay_prepare(false);
+	relay_begin();
+	ktsnd_ends_with_a_ring();
+	ring_returns();
+}
+
+static void a_ring_is_handed_to_an_older_ktsnd(void **state)
+{
+	(void)state;
+	relay_begin_newer();
+	ktsnd_ends_with_a_ring();
+	version_refuse(RELAY_TIMED, KTSN_APP_HAND_BACK, KTSN_APP_VERSION + 1, KTSN_APP_VERSION);
+	ring_returns();
+}
+
+/* A ktsnd that is too new for the relay is followed by one that is not. */
+static void a_ring_waits_for_a_ktsnd_that_understands(void **state)
+{
+	(void)state;
+	relay_prepare(false);
+	relay_begin();
+	ktsnd_ends_with_a_ring();
+	version_refuse(RELAY_TIMED, KTSN_APP_HAND_BACK, KTSN_APP_VERSION, KTSN_APP_VERSION + 1);
+	close(outside.connection[RELAY_TIMED]);
+	outside.connection[RELAY_TIMED] = connection_accept();
+	ring_returns();
 }
 
 static void what_is_refused_for_good_does_not_hold_up_a_ring(void **state)
@@ -1075,6 +1169,10 @@ int main(void)
 		cmocka_unit_test(what_waited_for_the_relay_without_a_time_is_stale),
 		cmocka_unit_test(a_frame_without_record_is_dropped_where_only_timed_ones_are_captured),
 		cmocka_unit_test(an_old_ktsnd_is_named_and_awaited),
+		cmocka_unit_test(a_relay_comes_down_to_an_older_ktsnd),
+		cmocka_unit_test(a_relay_repeats_any_request_for_an_older_ktsnd),
+		cmocka_unit_test(a_ring_is_handed_to_an_older_ktsnd),
+		cmocka_unit_test(a_ring_waits_for_a_ktsnd_that_understands),
 		cmocka_unit_test(a_ring_is_handed_to_the_next_ktsnd),
 		cmocka_unit_test(what_is_refused_for_good_does_not_hold_up_a_ring),
 		cmocka_unit_test(a_ring_that_is_refused_is_replaced),
