@@ -105,7 +105,8 @@ func (c *Client) PodNameSet(ctx context.Context, identity, name string) error {
 	return c.command(ctx, podNameSetRequest{header("pod-name-set"), identity, name})
 }
 
-// EndpointAdd attaches a pod's interface. One of the release before sources, grants and receive rings is told of none of them.
+// EndpointAdd attaches a pod's interface. A ktsnd that does not know one of the fields refuses: without sources the pod could send from any
+// address, so the request is not repeated without them.
 func (c *Client) EndpointAdd(ctx context.Context, endpoint Endpoint) error {
 	if endpoint.Sources != nil {
 		complete := *endpoint.Sources
@@ -114,10 +115,8 @@ func (c *Client) EndpointAdd(ctx context.Context, endpoint Endpoint) error {
 		endpoint.Sources = &complete
 	}
 	err := c.command(ctx, endpointAddRequest{header("endpoint-add"), endpoint})
-	if refusal := (*Error)(nil); errors.As(err, &refusal) && refusal.unknownField() &&
-		(endpoint.Sources != nil || endpoint.Grants != nil || endpoint.Receive) {
-		endpoint.Sources, endpoint.Grants, endpoint.Receive = nil, nil, false
-		return c.command(ctx, endpointAddRequest{header("endpoint-add"), endpoint})
+	if refusal := (*Error)(nil); errors.As(err, &refusal) && refusal.unknownField() {
+		return fmt.Errorf("%w; upgrade the node's ktsnd to the release of its client", err)
 	}
 	return err
 }

@@ -11,6 +11,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -103,24 +104,27 @@ func TestCommandsSendTheirFields(t *testing.T) {
 	}
 }
 
-func TestAKtsndThatDoesNotKnowSourcesIsAskedWithoutThem(t *testing.T) {
-	asked := make(chan map[string]any, 2)
-	client := fakeDaemon(t, func(request map[string]any) string {
-		asked <- request
-		if request["sources"] != nil || request["grants"] != nil || request["receive"] != nil {
-			return `{"version":1,"error":{"field":"","message":"unknown field \"sources\"; endpoint-add does not have it"}}`
-		}
-		return `{"version":1,"reply":"ok"}`
-	})
-	endpoint := Endpoint{Identity: "pod", Interface: "tsn0", Netns: "/run/netns/pod", VNI: 42, Bridge: "br0", Sources: &Sources{},
-		Grants: &Grants{PriorityMax: 7}, Receive: true}
-	if err := client.EndpointAdd(t.Context(), endpoint); err != nil {
-		t.Fatal(err)
-	}
-	<-asked
-	want := "map[bridge:br0 identity:pod interface:tsn0 netns:/run/netns/pod request:endpoint-add version:1 vni:42]"
-	if got := fmt.Sprint(<-asked); got != want {
-		t.Errorf("asked again with %s, want %s", got, want)
+// TestEndpointAddFailsClosed: an endpoint without its sources could send from any address, so a ktsnd that knows a field less gets none.
+func TestEndpointAddFailsClosed(t *testing.T) {
+	for _, unknown := range []string{"sources", "grants", "receive"} {
+		t.Run(unknown, func(t *testing.T) {
+			asked := 0
+			client := fakeDaemon(t, func(request map[string]any) string {
+				asked++
+				if request[unknown] != nil {
+					return fmt.Sprintf(`{"version":1,"error":{"field":"","message":"unknown field \"%s\"; endpoint-add does not have it"}}`, unknown)
+				}
+				return `{"version":1,"reply":"ok"}`
+			})
+			err := client.EndpointAdd(t.Context(), Endpoint{Identity: "pod", Interface: "tsn0", Netns: "/run/netns/pod", VNI: 42,
+				Sources: &Sources{}, Grants: &Grants{PriorityMax: 7}, Receive: true})
+			if err == nil || !strings.Contains(err.Error(), unknown) || !strings.Contains(err.Error(), "upgrade the node's ktsnd") {
+				t.Errorf("EndpointAdd: %v", err)
+			}
+			if asked != 1 {
+				t.Errorf("ktsnd was asked %d times, want once", asked)
+			}
+		})
 	}
 }
 
