@@ -11,17 +11,23 @@ import (
 // Changes tells whether attachments have come or gone, without reading their records.
 type Changes struct {
 	StateDir string
-	// modified is when each folder of records was last changed.
+	// modified is when each folder of records was last changed; nil until all have settled.
 	modified map[string]time.Time
 }
 
-// Any tells whether there are any since it was last asked, and the first time that there are.
+// Any reports whether there may be changes since it was last asked. The first time, and shortly after a change, it is true.
 func (c *Changes) Any() bool {
-	now := c.look()
-	if c.modified != nil && maps.Equal(now, c.modified) {
+	readAt := time.Now()
+	times := c.look()
+	if c.modified != nil && maps.Equal(times, c.modified) {
 		return false
 	}
-	c.modified = now
+	c.modified = times
+	for _, modified := range times {
+		if !Settled(modified, readAt) {
+			c.modified = nil
+		}
+	}
 	return true
 }
 

@@ -14,16 +14,19 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/node/overlay"
 )
 
-// settled is how old a folder's time must be to say that nothing has changed since it was read: kernels before 6.13 have times of a few
-// milliseconds, in which a record can come after the look.
-const settled = 100 * time.Millisecond
+// settleAfter is well above the granularity of modification times: a few milliseconds in kernels before 6.13.
+const settleAfter = 100 * time.Millisecond
+
+// Settled reports whether each change after readAt gives the file or folder another modification time than this one. Right after a change
+// it does not: a second change in the same tick of the kernel's clock leaves the time as it is, so the content must be read once more.
+func Settled(modified, readAt time.Time) bool { return readAt.Sub(modified) > settleAfter }
 
 // SandboxList knows the sandboxes for links, and reads each record once. All functions may be called by any goroutine.
 type SandboxList struct {
 	StateDir string
 
 	mu       sync.Mutex
-	modified time.Time
+	modified time.Time          // of the folder when it was read; zero until it has settled
 	known    map[string]Sandbox // by the names of the records
 }
 
@@ -33,11 +36,12 @@ func (l *SandboxList) Look() ([]string, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	of := records{l.StateDir}
+	readAt := time.Now()
 	folder, err := os.Stat(of.folder(SandboxNetwork))
 	if os.IsNotExist(err) {
 		return l.replace(time.Time{}, nil), nil
 	}
-	if err != nil || folder.ModTime().Equal(l.modified) && time.Since(l.modified) > settled {
+	if err != nil || folder.ModTime().Equal(l.modified) {
 		return nil, err
 	}
 	entries, err := os.ReadDir(of.folder(SandboxNetwork))
@@ -59,6 +63,9 @@ func (l *SandboxList) Look() ([]string, error) {
 		if r := of.read(&attachment); r != nil {
 			now[name] = Sandbox{r.ContainerID, r.Identity, filepath.Clean(r.Netns), of.since(&attachment)}
 		}
+	}
+	if !Settled(folder.ModTime(), readAt) {
+		return l.replace(time.Time{}, now), nil
 	}
 	return l.replace(folder.ModTime(), now), nil
 }

@@ -18,6 +18,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/kubernetsn/kubernetsn/internal/node/cni"
 )
 
 // Hosts has pods know the other ends of their links by name. kubelet mounts a file of its own as a pod's /etc/hosts; the names stand in
@@ -34,8 +36,10 @@ type Hosts struct {
 type hostsOfPod struct {
 	// lines are those of each interface.
 	lines map[string]string
-	// modified is that of the file when it was seen to have the block.
+	// modified is that of the file when it was seen to have the block; zero until it has settled.
 	modified time.Time
+	// reported are the problems that Look has returned.
+	reported map[string]bool
 }
 
 const (
@@ -113,13 +117,22 @@ func hostsLines(addresses []netip.Addr, names []string) (string, error) {
 	return all.String(), nil
 }
 
-// Look puts back what kubelet has overwritten. Where nothing has changed, it costs one call of the kernel for each pod.
+// Look puts back what kubelet has overwritten. Where nothing has changed, it costs one call of the kernel for each pod. It returns each
+// problem of a pod once: a pod can cause them, and is looked at every second.
 func (h *Hosts) Look() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	var all error
 	for uid, pod := range h.pods {
-		all = errors.Join(all, h.write(uid, pod))
+		err := h.write(uid, pod)
+		if err == nil || pod.reported[err.Error()] {
+			continue
+		}
+		if pod.reported == nil {
+			pod.reported = map[string]bool{}
+		}
+		pod.reported[err.Error()] = true
+		all = errors.Join(all, err)
 	}
 	return all
 }
@@ -145,6 +158,7 @@ func (h *Hosts) Clean() error {
 // write makes a pod's file have its block. A pod of which no container was started has no file yet. The lock is held.
 func (h *Hosts) write(uid string, pod *hostsOfPod) error {
 	path := filepath.Join(h.Dir, uid, "etc-hosts")
+	readAt := time.Now()
 	about, err := os.Lstat(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -161,7 +175,9 @@ func (h *Hosts) write(uid string, pod *hostsOfPod) error {
 	if err := rewrite(path, pod.lines); err != nil {
 		return fmt.Errorf("have the pod know names: %w", err)
 	}
-	if about, err = os.Lstat(path); err == nil {
+	pod.modified = time.Time{}
+	if cni.Settled(about.ModTime(), readAt) {
+		// If rewrite changed the file, it has a later time, and the next look reads it once more.
 		pod.modified = about.ModTime()
 	}
 	return nil

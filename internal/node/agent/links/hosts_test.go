@@ -77,6 +77,62 @@ func TestWhatIsNoNameIsNotWritten(t *testing.T) {
 	}
 }
 
+// TestHostsOverwrittenInTheSameTick: kubelet's write can leave the modification time that the agent's write gave the file.
+func TestHostsOverwrittenInTheSameTick(t *testing.T) {
+	h, path := aPod(t, kubelets)
+	if err := h.Set("u1", "up0", []netip.Addr{netip.MustParseAddr("10.200.5.1")}, []string{"shop"}); err != nil {
+		t.Fatal(err)
+	}
+	want := read(t, path)
+	for _, look := range []string{"after Set", "after Look"} {
+		about, err := os.Stat(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(kubelets), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chtimes(path, about.ModTime(), about.ModTime()); err != nil {
+			t.Fatal(err)
+		}
+		if err := h.Look(); err != nil {
+			t.Fatal(err)
+		}
+		if got := read(t, path); got != want {
+			t.Errorf("%s: the file is %q", look, got)
+		}
+	}
+}
+
+func TestHostsProblemIsReportedOnce(t *testing.T) {
+	h, path := aPod(t, kubelets)
+	if err := h.Set("u1", "up0", []netip.Addr{netip.MustParseAddr("10.200.5.1")}, []string{"shop"}); err != nil {
+		t.Fatal(err)
+	}
+	want := read(t, path)
+	for look, reported := range []bool{true, false, false} {
+		if err := os.Truncate(path, mostFileBytes+1); err != nil {
+			t.Fatal(err)
+		}
+		if err := h.Look(); (err != nil) != reported {
+			t.Errorf("look %d: %v", look, err)
+		}
+	}
+	// The pod is served again when its file is one of kubelet's; that does not let it fill the log either.
+	if err := os.WriteFile(path, []byte(kubelets), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := h.Look(); err != nil || read(t, path) != want {
+		t.Errorf("mended: %v, %q", err, read(t, path))
+	}
+	if err := os.Truncate(path, mostFileBytes+1); err != nil {
+		t.Fatal(err)
+	}
+	if err := h.Look(); err != nil {
+		t.Errorf("reported again: %v", err)
+	}
+}
+
 func TestABlockThatAFormerAgentLeftIsReplaced(t *testing.T) {
 	for name, left := range map[string]string{
 		"whole":    kubelets + hostsBegin + "\n10.1.1.1\told\n" + hostsEnd + "\n",
