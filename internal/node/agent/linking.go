@@ -12,14 +12,12 @@ import (
 	"time"
 
 	"github.com/vishvananda/netlink"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
-	"sigs.k8s.io/controller-runtime/pkg/event"
-	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
@@ -47,8 +45,6 @@ const (
 	uplinkFor = 5 * time.Second
 	// reportsPerSecond bounds what is written into links' status.
 	reportsPerSecond = 100
-	// waiting is how many links may be waiting to be looked at.
-	waiting = 4096
 )
 
 // linking plugs links into the node's pods.
@@ -58,7 +54,7 @@ type linking struct {
 	sandboxes  *cni.SandboxList
 	prober     *linkprobe.Prober
 	reconciler *links.Reconciler
-	events     chan event.TypedGenericEvent[*v1alpha1.TSNLink]
+	due        dueLinks
 	uplink     uplinkCache
 	// plugging has room for those that are plugged at once.
 	plugging  chan struct{}
@@ -81,7 +77,7 @@ func (a *agent) addLinks(start objects.Start) error {
 		return err
 	}
 	log := a.log.With("part", "links")
-	l := &linking{agent: a, events: make(chan event.TypedGenericEvent[*v1alpha1.TSNLink], waiting), plugging: make(chan struct{}, plugAtOnce)}
+	l := &linking{agent: a, plugging: make(chan struct{}, plugAtOnce)}
 	l.unplugger.unplug = func(ctx context.Context, all []*cni.Plugged) []error { return cni.UnplugLinks(ctx, l.options(), all) }
 	l.objects = &objects.Links{Client: watching, Node: a.Node, Wait: start.Wait, Changed: l.changed, Log: log}
 	l.sandboxes = &cni.SandboxList{StateDir: a.StateDir}
@@ -101,7 +97,7 @@ func (a *agent) addLinks(start objects.Start) error {
 		}
 	}
 	return ctrl.NewControllerManagedBy(a.manager).Named("links").
-		WatchesRawSource(source.TypedChannel(l.events, &handler.TypedEnqueueRequestForObject[*v1alpha1.TSNLink]{}, source.WithBufferSize[*v1alpha1.TSNLink, ctrl.Request](waiting))).
+		WatchesRawSource(source.Func(l.due.start)).
 		WithOptions(controller.Options{MaxConcurrentReconciles: lookAtOnce}).
 		Complete(l.reconciler)
 }
@@ -118,9 +114,41 @@ func (a *agent) statusWriter() (client.SubResourceWriter, error) {
 	return made.Status(), nil
 }
 
-// again has a link looked at; the zero value has it looked for what is left of others.
+// again has a link looked at; the zero value has it looked for what is left of others. It does not block.
 func (l *linking) again(name types.NamespacedName) {
-	l.events <- event.TypedGenericEvent[*v1alpha1.TSNLink]{Object: &v1alpha1.TSNLink{ObjectMeta: metav1.ObjectMeta{Namespace: name.Namespace, Name: name.Name}}}
+	l.due.add(ctrl.Request{NamespacedName: name})
+}
+
+// dueLinks are the links to reconcile. Callers of add hold locks and run before the controller and after it, so add never waits for it.
+type dueLinks struct {
+	mu    sync.Mutex
+	queue workqueue.TypedRateLimitingInterface[ctrl.Request] // nil until the controller starts
+	early map[ctrl.Request]bool                              // added before that
+}
+
+func (d *dueLinks) add(request ctrl.Request) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	switch {
+	case d.queue != nil:
+		d.queue.Add(request)
+	case d.early == nil:
+		d.early = map[ctrl.Request]bool{request: true}
+	default:
+		d.early[request] = true
+	}
+}
+
+// start is a source of the controller, which gives its queue.
+func (d *dueLinks) start(_ context.Context, queue workqueue.TypedRateLimitingInterface[ctrl.Request]) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.queue = queue
+	for request := range d.early {
+		queue.Add(request)
+	}
+	d.early = nil
+	return nil
 }
 
 // changed has a link looked at, and what its encryption depends on.
