@@ -73,8 +73,11 @@ static struct flow *flow_of_unknown(int fd, const struct msghdr *message)
 	datagram_options_read(&flow->options, fd);
 	flow->left_to_kernel = session_get(&session) == -ENOTCONN;
 	flow->adoption_pending = !flow->left_to_kernel;
-	(void)flow_share(flow, fd);
-	return flow;
+	if (flow_share(flow, fd) != -EEXIST)
+		return flow;
+	/* Another thread sends its first message at the same time. */
+	flow_put(flow);
+	return flow_acquire(fd);
 }
 
 /* The descriptors of a control message that may be longer than the rest of the buffer says. */

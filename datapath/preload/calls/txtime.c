@@ -7,9 +7,11 @@
 #include "flow_end.h"
 #include "liveness.h"
 #include "next.h"
+#include "process_owner.h"
 #include "refresh.h"
 #include "socket_options.h"
 
+#include <errno.h>
 #include <linux/net_tstamp.h>
 #include <string.h>
 
@@ -76,13 +78,24 @@ static struct flow *flow_make(const struct sock_txtime *txtime, enum ktsn_clock 
 	return flow;
 }
 
+/* The last call decides: another thread may have sent meanwhile, or asked for another clock. -EEXIST: the
+ * flow is one of the parent's, in a child of vfork. */
+static int flow_replace(struct flow *flow, int fd)
+{
+	int err;
+
+	while ((err = flow_share(flow, fd)) == -EEXIST && process_is_owner())
+		descriptor_gone(fd);
+	return err;
+}
+
 /*
  * From here on the socket's timed messages go into the ring, or nowhere. 0 also when ktsnd has not answered:
  * the first message waits for the answer. The reason of ktsnd's refusal is returned to the application.
  */
 static int flow_enter(struct flow *flow, int fd, int session_err)
 {
-	int err = flow_share(flow, fd);
+	int err = flow_replace(flow, fd);
 
 	if (err)
 		return err;
@@ -122,7 +135,7 @@ int txtime_set(int fd, const void *value, socklen_t bytes)
 	flow->cookie = socket_cookie(fd);
 	datagram_options_read(&flow->options, fd);
 	if (flow->left_to_kernel)
-		(void)flow_share(flow, fd);
+		(void)flow_replace(flow, fd);
 	err = flow->left_to_kernel ? kernel_err : flow_enter(flow, fd, session_err);
 	flow_put(flow);
 	return err;

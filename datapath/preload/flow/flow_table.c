@@ -3,6 +3,7 @@
 
 #include "memory.h"
 
+#include <errno.h>
 #include <string.h>
 
 enum { CHUNK_BYTES = 64 * 1024 };
@@ -170,11 +171,17 @@ struct flow *flow_create(void)
 int flow_share(struct flow *flow, int fd)
 {
 	_Atomic(struct flow *) *entry = entry_make(fd);
+	struct flow *none = NULL;
 
 	if (!entry)
 		return -ENOMEM;
 	atomic_fetch_add_explicit(&flow->users, 1, memory_order_relaxed);
-	atomic_store_explicit(entry, flow, memory_order_release);
+	/* Release pairs with the acquire in flow_acquire(): the flow is filled in before it is seen. */
+	if (!atomic_compare_exchange_strong_explicit(entry, &none, flow, memory_order_release,
+						     memory_order_relaxed)) {
+		(void)flow_release(flow); /* not the last use: the caller's remains */
+		return -EEXIST;
+	}
 	atomic_store_explicit(&flow_entered, true, memory_order_relaxed);
 	return 0;
 }

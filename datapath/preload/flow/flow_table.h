@@ -30,8 +30,8 @@ struct flow *flow_ended_take(void);
  * without memory. */
 struct flow *flow_create(void);
 
-/* Enters an acquired flow for another descriptor of the same socket, whose entry must be empty. 0 or
- * -errno. The caller still holds the flow. */
+/* Enters an acquired flow for a descriptor of its socket. 0, -ENOMEM, or -EEXIST when the descriptor has a
+ * flow: another thread may have been faster. The caller still holds the flow. */
 int flow_share(struct flow *flow, int fd);
 
 /* Takes the descriptor's flow out of the table; acquired, or NULL. */

@@ -137,6 +137,52 @@ static void shared_flow_has_two_descriptors(void **state)
 	flow_dispose(flow);
 }
 
+/* Threads that all send their first message through one inherited descriptor. */
+struct adopters {
+	pthread_barrier_t start;
+	_Atomic int entered, exist;
+};
+
+enum { ADOPTERS = 4, ADOPTIONS = 2000, ADOPTED_FD = 6000 };
+
+static void *adopt(void *context)
+{
+	struct adopters *adopters = context;
+
+	for (int i = 0; i < ADOPTIONS; i++) {
+		struct flow *flow = flow_create();
+		int err;
+
+		pthread_barrier_wait(&adopters->start);
+		err = flow_share(flow, ADOPTED_FD + i);
+		atomic_fetch_add(err ? &adopters->exist : &adopters->entered, err == -EEXIST || !err);
+		release(flow);
+	}
+	return NULL;
+}
+
+static void only_one_thread_enters_a_flow(void **state)
+{
+	struct adopters adopters = {0};
+	pthread_t threads[ADOPTERS];
+
+	(void)state;
+	pthread_barrier_init(&adopters.start, NULL, ADOPTERS);
+	for (int i = 0; i < ADOPTERS; i++)
+		assert_int_equal(pthread_create(&threads[i], NULL, adopt, &adopters), 0);
+	for (int i = 0; i < ADOPTERS; i++)
+		pthread_join(threads[i], NULL);
+	pthread_barrier_destroy(&adopters.start);
+	assert_int_equal(adopters.entered, ADOPTIONS);
+	assert_int_equal(adopters.exist, (ADOPTERS - 1) * ADOPTIONS);
+	for (int i = 0; i < ADOPTIONS; i++) {
+		struct flow *flow = flow_remove(ADOPTED_FD + i);
+
+		assert_int_equal(users_of(flow), 1);
+		release(flow);
+	}
+}
+
 /* Descriptors that flow_each() came by. */
 struct visits {
 	int count;
@@ -354,6 +400,7 @@ int main(void)
 		cmocka_unit_test(last_descriptor_has_its_place),
 		cmocka_unit_test(removed_flow_lives_until_its_last_user),
 		cmocka_unit_test(shared_flow_has_two_descriptors),
+		cmocka_unit_test(only_one_thread_enters_a_flow),
 		cmocka_unit_test(each_flow_is_visited_once),
 		cmocka_unit_test(locks_are_open_after_fork),
 		cmocka_unit_test(reused_flow_remembers_nothing),
