@@ -10,6 +10,7 @@
 /* Weak: a program may run on a C library that does not offer it to us. Not <dlfcn.h>'s declaration,
  * which is not weak. */
 extern void *dlsym(void *handle, const char *name) __attribute__((weak));
+extern char *dlerror(void) __attribute__((weak));
 #define HANDLE_NEXT ((void *)-1L) /* RTLD_NEXT, the same in glibc and musl */
 
 /* The same for fork, which must run the handlers of the C library: glibc's other name for it. */
@@ -116,6 +117,9 @@ __attribute__((constructor)) static void look_up_all(void)
 		return;
 	for (int i = 0; i < CALLS; i++)
 		functions[i] = dlsym(HANDLE_NEXT, names[i]);
+	/* musl lacks some of them. The program finds no error but its own. */
+	if (dlerror)
+		(void)dlerror();
 }
 
 int next_socket(int domain, int type, int protocol)

@@ -2,6 +2,7 @@
 #include "shape.h"
 
 #include <arpa/inet.h>
+#include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -63,8 +64,11 @@ static int arguments_read(int argc, char **argv)
 
 int main(int argc, char **argv)
 {
+	const char *left = dlerror();
 	const struct shape *shape;
 
+	/* libktsn looks functions up before main; programs ask for the error of a look-up of their own. */
+	check(!left, "start without an error in dlerror()");
 	if (argc == 2 && strcmp(argv[1], "--list") == 0) {
 		list();
 		return 0;
