@@ -38,6 +38,7 @@ var shapes = []shape{
 	{"a copy made by dup2 over a timed socket", "copied-by-dup2-over-a-timed-socket", 5, 0},
 	{"dup2 over itself", "copied-by-dup2-over-itself", 4, 0},
 	{"an untimed socket put over it by dup2", "replaced-by-dup2-with-an-untimed-socket", 1, 1},
+	{"copies and close_range that are refused", "refused-over-a-timed-socket", 3, 0},
 	{"a copy made by dup3 that closes on exec", "copied-by-dup3-with-cloexec", 4, 0},
 	{"a copy made by fcntl", "copied-by-fcntl", 4, 0},
 	{"a copy made by fcntl that closes on exec", "copied-by-fcntl-with-cloexec", 4, 0},

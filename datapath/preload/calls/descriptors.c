@@ -10,6 +10,7 @@
 #include "next.h"
 #include "process_owner.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <linux/close_range.h>
@@ -95,21 +96,25 @@ EXPORT int dup(int fd)
 	return copy;
 }
 
-/* The kernel closes the target in one step with the copy. A descriptor of libktsn's own is not given up. */
-static int copy_prepare(int from, int to)
+/* The kernel closes the target in one step with the copy, and leaves it as it is where it refuses the call. A
+ * descriptor of libktsn's own is not given up. */
+static int copy_prepare(int from, int to, int flags)
 {
 	if (session_fd_is_internal(to)) {
 		errno = EBUSY;
 		return -1;
 	}
-	if (from != to)
-		descriptor_gone(to);
+	if (from == to || (flags & ~O_CLOEXEC) || !(flow_known(to) || (inboxes_wanted() && inbox_known(to))))
+		return 0;
+	if (next_fcntl(from, F_GETFD, NULL) < 0)
+		return -1;
+	descriptor_gone(to);
 	return 0;
 }
 
 EXPORT int dup2(int from, int to)
 {
-	int copy = copy_prepare(from, to) ? -1 : next_dup2(from, to);
+	int copy = copy_prepare(from, to, 0) ? -1 : next_dup2(from, to);
 
 	if (copy >= 0 && from != to)
 		descriptor_copied(from, to);
@@ -118,10 +123,13 @@ EXPORT int dup2(int from, int to)
 
 EXPORT int dup3(int from, int to, int flags)
 {
-	int copy = copy_prepare(from, to) ? -1 : next_dup3(from, to, flags);
+	int copy = copy_prepare(from, to, flags) ? -1 : next_dup3(from, to, flags);
 
-	if (copy >= 0)
-		descriptor_copied(from, to);
+	if (copy < 0)
+		return copy;
+	if (flags & ~O_CLOEXEC)
+		descriptor_gone(to); /* musl overlooks flags that the kernel refuses */
+	descriptor_copied(from, to);
 	return copy;
 }
 
@@ -185,7 +193,8 @@ static int range_close(unsigned int first, unsigned int last, int flags)
 
 EXPORT int close_range(unsigned int first, unsigned int last, int flags)
 {
-	if (first > last || first > INT_MAX || flags & (int)CLOSE_RANGE_CLOEXEC)
+	/* The call closes nothing, or the kernel refuses it. */
+	if (first > last || first > INT_MAX || flags & ~(int)CLOSE_RANGE_UNSHARE)
 		return next_close_range(first, last, flags);
 	descriptors_gone(first, last);
 	return range_close(first, last, flags);

@@ -81,6 +81,23 @@ static void replaced_by_dup2_with_an_untimed_socket(void)
 	check_time_refused(fd);
 }
 
+/* A refused call leaves its target open and timed. */
+static void refused_over_a_timed_socket(void)
+{
+	int fd = timed_socket();
+
+	check(dup2(-1, fd) < 0 && errno == EBADF, "be refused a copy of no descriptor");
+	check(dup3(-1, fd, O_CLOEXEC) < 0 && errno == EBADF, "be refused a copy of no descriptor by dup3");
+#ifdef __GLIBC__ /* musl overlooks the flag */
+	check(dup3(0, fd, O_APPEND) < 0 && errno == EINVAL, "be refused an unknown flag of dup3");
+#endif
+	check(!close_range ||
+		      (close_range((unsigned int)fd, (unsigned int)fd, 1 << 30) < 0 && errno == EINVAL),
+	      "be refused an unknown flag of close_range");
+	check_asked_for_txtime(fd);
+	send_three(fd, "a");
+}
+
 static void copied_by_dup3_with_cloexec(void)
 {
 	int fd = timed_socket();
@@ -280,6 +297,7 @@ const struct shape descriptor_shapes[] = {
 	{"copied-by-dup2-over-a-timed-socket", copied_by_dup2_over_a_timed_socket},
 	{"copied-by-dup2-over-itself", copied_by_dup2_over_itself},
 	{"replaced-by-dup2-with-an-untimed-socket", replaced_by_dup2_with_an_untimed_socket},
+	{"refused-over-a-timed-socket", refused_over_a_timed_socket},
 	{"copied-by-dup3-with-cloexec", copied_by_dup3_with_cloexec},
 	{"copied-by-fcntl", copied_by_fcntl},
 	{"copied-by-fcntl-with-cloexec", copied_by_fcntl_with_cloexec},

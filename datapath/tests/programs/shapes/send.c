@@ -67,6 +67,15 @@ void ask_for_txtime(int fd)
 	check(setsockopt(fd, SOL_SOCKET, SO_TXTIME, &option, sizeof(option)) == 0, "set SO_TXTIME");
 }
 
+void check_asked_for_txtime(int fd)
+{
+	struct txtime_option option = {0};
+	socklen_t bytes = sizeof(option);
+
+	check(getsockopt(fd, SOL_SOCKET, SO_TXTIME, &option, &bytes) == 0 && option.clockid == CLOCK_TAI,
+	      "find SO_TXTIME as it was set");
+}
+
 void connect_to(int fd, const struct sockaddr_in *to)
 {
 	check(connect(fd, (const struct sockaddr *)to, sizeof(*to)) == 0, "connect a socket");

@@ -48,6 +48,7 @@ int failure_count(void);
 /* Sockets; -1 and a failure when they cannot be made. */
 int udp_socket(void);
 void ask_for_txtime(int fd);
+void check_asked_for_txtime(int fd);
 void connect_to(int fd, const struct sockaddr_in *to);
 int timed_socket(void);   /* asks for SO_TXTIME on CLOCK_TAI, then connects */
 int untimed_socket(void); /* connected */
