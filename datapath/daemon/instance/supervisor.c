@@ -137,11 +137,12 @@ static int child_watch(struct supervisor *supervisor, int from_child)
 static int child_fork(struct supervisor *supervisor)
 {
 	const pid_t parent = getpid();
-	int from_to[2];
+	int from_to[2], err;
 
 	if (pipe2(from_to, O_CLOEXEC | O_NONBLOCK))
 		return -errno;
 	supervisor->child = fork();
+	err = -errno;
 	if (supervisor->child == 0) {
 		close(from_to[0]);
 		child_become(supervisor, parent, from_to[1]);
@@ -151,7 +152,7 @@ static int child_fork(struct supervisor *supervisor)
 		return child_watch(supervisor, from_to[0]);
 	supervisor->child = 0;
 	close(from_to[0]);
-	return -errno;
+	return err;
 }
 
 static void child_start(struct supervisor *supervisor)

@@ -97,12 +97,15 @@ static void reports_readable(struct event_source *source)
 int pod_threads_create(struct pod_threads **created, struct events *events)
 {
 	struct pod_threads *threads = calloc(1, sizeof(*threads));
-	int fd = threads ? eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK) : -1;
-	int err;
+	int fd, err;
 
+	if (!threads)
+		return -ENOMEM;
+	fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (fd < 0) {
+		err = -errno;
 		free(threads);
-		return threads ? -errno : -ENOMEM;
+		return err;
 	}
 	threads->events = events;
 	threads->reports = (struct event_source){.fd = fd, .readable = reports_readable, .owner = threads};

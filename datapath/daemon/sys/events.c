@@ -23,8 +23,10 @@ int events_create(struct events **created)
 		return -ENOMEM;
 	events->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
 	if (events->epoll_fd < 0) {
+		int err = -errno;
+
 		free(events);
-		return -errno;
+		return err;
 	}
 	*created = events;
 	return 0;
