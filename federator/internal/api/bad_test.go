@@ -54,6 +54,9 @@ func send(handler http.Handler, method, path, body string) (status int, said str
 	}
 	answer := httptest.NewRecorder()
 	handler.ServeHTTP(answer, request)
+	if (answer.Code == http.StatusMethodNotAllowed) != (answer.Header().Get("Allow") != "") {
+		return answer.Code, "Allow: " + answer.Header().Get("Allow")
+	}
 	var problem federation.Problem
 	if json.Unmarshal(answer.Body.Bytes(), &problem) != nil || problem.Detail == "" {
 		return answer.Code, "NO PROBLEM: " + answer.Body.String()

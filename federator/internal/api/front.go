@@ -66,7 +66,7 @@ func (f *front) serve(writer *observed, request *http.Request) {
 		return
 	}
 	writer.subject = subjectOf(body)
-	if err := nothingAt(f.behind, request); err != nil {
+	if err := nothingAt(writer, f.behind, request); err != nil {
 		refuse(writer, err)
 		return
 	}

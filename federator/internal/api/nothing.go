@@ -11,8 +11,8 @@ import (
 )
 
 // nothingAt says why a request has no operation, nil if it has one. The mux says it in plain text, and sends whoever leaves a name out to
-// another path. No operation is begun to find out: nobody has said yet for whom.
-func nothingAt(mux *http.ServeMux, request *http.Request) error {
+// another path. Which methods a path takes goes into the answer's header. No operation is begun to find out: nobody has said yet for whom.
+func nothingAt(writer http.ResponseWriter, mux *http.ServeMux, request *http.Request) error {
 	handler, pattern := mux.Handler(request)
 	if pattern != "" && path.Clean(request.URL.Path) == request.URL.Path {
 		return nil
@@ -22,7 +22,9 @@ func nothingAt(mux *http.ServeMux, request *http.Request) error {
 		handler.ServeHTTP(answer, request)
 	}
 	if answer.status == http.StatusMethodNotAllowed {
-		return hub.Faultf(answer.status, "there is no %s of %s; it takes %s", spread.Quoted(request.Method), spread.Quoted(request.URL.Path), answer.header.Get("Allow"))
+		allowed := answer.header.Get("Allow")
+		writer.Header().Set("Allow", allowed) // which RFC 9110 demands of this status
+		return hub.Faultf(answer.status, "there is no %s of %s; it takes %s", spread.Quoted(request.Method), spread.Quoted(request.URL.Path), allowed)
 	}
 	return hub.Faultf(http.StatusNotFound, "there is nothing at %s; names in a path are not empty, and /openapi.json says which paths there are",
 		spread.Quoted(request.URL.Path))
