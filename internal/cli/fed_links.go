@@ -69,16 +69,22 @@ func numberOrNone(number int32) string {
 	return strconv.Itoa(int(number))
 }
 
-// upInShort says whether a link is up, and how its frames go where the agent says that: a link may be in clear that prefers encryption. Of one that is
-// not up it says what is missing.
+// upInShort says whether a link is up, and how the frames of each end leave where its agent reports that: a link that prefers encryption may be in
+// clear in one direction. Of a link that is not up it says what is missing.
 func upInShort(link *federation.Link) string {
 	if link.Up {
-		for _, condition := range link.Conditions {
-			if condition.Type == "ClientPlugged" && condition.Message != "" {
-				return "yes: " + condition.Message
-			}
+		client, endpoint := messageOf(link, "ClientPlugged"), messageOf(link, "EndpointPlugged")
+		switch {
+		case client == endpoint && client == "":
+			return "yes"
+		case client == endpoint:
+			return "yes: " + client
+		case endpoint == "":
+			return "yes: client: " + client
+		case client == "":
+			return "yes: endpoint: " + endpoint
 		}
-		return "yes"
+		return "yes: client: " + client + "; endpoint: " + endpoint
 	}
 	for _, kind := range []string{"ClientPlugged", "EndpointPlugged", "Up"} {
 		for _, condition := range link.Conditions {
@@ -88,6 +94,15 @@ func upInShort(link *federation.Link) string {
 		}
 	}
 	return "no"
+}
+
+func messageOf(link *federation.Link, condition string) string {
+	for _, reported := range link.Conditions {
+		if reported.Type == condition {
+			return reported.Message
+		}
+	}
+	return ""
 }
 
 // linksInShort are those of a pod.

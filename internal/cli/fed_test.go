@@ -103,7 +103,8 @@ func TestACommandOfTheFederationAsksOnceAndTellsTheAnswer(t *testing.T) {
 			Items: []federation.Link{{Namespace: "default", Name: "bus-1", Service: "bus", VNI: 0xff0000, Client: federation.LinkEnd{Cluster: "a", Namespace: "default", Pod: "arm"},
 				Endpoint:   federation.LinkEnd{Cluster: "b", Namespace: "default", Pod: "plc"},
 				Conditions: []federation.Condition{{Type: "EndpointPlugged", Status: "False", Message: "it has no room"}}},
-				{Namespace: "default", Name: "bus-2", Service: "bus", Up: true, Conditions: []federation.Condition{{Type: "ClientPlugged", Status: "True", Message: "in clear"}}}}},
+				{Namespace: "default", Name: "bus-2", Service: "bus", Up: true, Conditions: []federation.Condition{{Type: "ClientPlugged", Status: "True", Message: "encrypted"},
+					{Type: "EndpointPlugged", Status: "True", Message: "in clear"}}}}},
 		"GET /api/v1/networks": federation.Networks{Items: []federation.Network{{Name: "line", VNI: 7, IPv4: "10.42.0.0/16",
 			Clusters: []federation.NetworkOnCluster{{Cluster: "a", IPv4: "10.42.0.0/20", Applied: true, Nodes: 3, MTU: 1450}}}}},
 		"GET /api/v1/events?namespace=default": federation.Events{Items: []federation.Event{
@@ -131,7 +132,7 @@ func TestACommandOfTheFederationAsksOnceAndTellsTheAnswer(t *testing.T) {
 		"where": {[]string{"where", "default/web"}, "GET /api/v1/pods?namespace=default&workload=web", 0, []string{"main", "Running", "web-1", "line 10.42.0.2", "2 of 2 pods ready", "not reached",
 			"bus bus0 to b/default/plc; store st0 (waits for it)"}},
 		"links": {[]string{"links", "bus", "-n", "default"}, "GET /api/v1/links?namespace=default&service=bus", 0, []string{"service default/bus: 2 endpoints, 1 of 3 clients linked",
-			"Degraded: True, of cluster c", "default/bus", "a/default/arm", "b/default/plc", "no: it has no room", "16711680", "yes: in clear"}},
+			"Degraded: True, of cluster c", "default/bus", "a/default/arm", "b/default/plc", "no: it has no room", "16711680", "yes: client: encrypted; endpoint: in clear"}},
 		"networks":      {[]string{"networks"}, "GET /api/v1/networks", 0, []string{"network line: VNI 7, 10.42.0.0/16", "10.42.0.0/20", "1450"}},
 		"events":        {[]string{"events", "-n", "default"}, "GET /api/v1/events?namespace=default", 0, []string{"default Work/x", "two lines", "2026-01-02 03:04:05 (x3 over 1h4m5s)", "2026-01-02 01:00:00   "}},
 		"delete":        {[]string{"delete", "default/web"}, "DELETE /api/v1/workloads/default/web", 0, []string{"is being removed"}},
