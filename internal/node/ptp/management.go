@@ -4,13 +4,13 @@ package ptp
 
 import (
 	"context"
+	"crypto/rand"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"net"
 	"os"
 	"path/filepath"
-	"strconv"
 	"time"
 )
 
@@ -66,10 +66,8 @@ func DialManagement(socket string, domain int) (*Management, error) {
 	if _, err := os.Stat(socket); err != nil {
 		return nil, fmt.Errorf("no ptp4l serves this node: %w", err)
 	}
-	own := filepath.Join(filepath.Dir(socket), askerName+strconv.Itoa(os.Getpid()))
-	if err := os.Remove(own); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return nil, err
-	}
+	// Not the process's ID: another goroutine may ask too, and a process of another PID namespace may have the same ID.
+	own := filepath.Join(filepath.Dir(socket), askerName+rand.Text())
 	connection, err := net.DialUnix("unixgram", &net.UnixAddr{Name: own, Net: "unixgram"}, &net.UnixAddr{Name: socket, Net: "unixgram"})
 	if err != nil {
 		_ = os.Remove(own)

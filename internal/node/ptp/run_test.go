@@ -385,3 +385,28 @@ func FuzzManagement(f *testing.F) {
 		}
 	})
 }
+
+// TestManagementSockets: two that ask at once have sockets of their own.
+func TestManagementSockets(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "ptp4l")
+	server, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer server.Close()
+	first, err := DialManagement(path, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer first.Close()
+	second, err := DialManagement(path, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := second.Close(); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat(first.own); err != nil {
+		t.Errorf("the second one removed the first one's socket: %v", err)
+	}
+}

@@ -5,6 +5,8 @@ package chrony
 
 import (
 	"context"
+	"crypto/rand"
+	"errors"
 	"fmt"
 	"math"
 	"net"
@@ -78,8 +80,9 @@ func dial(ctx context.Context, address string) (net.Conn, func(), error) {
 	if _, err := os.Stat(address); err != nil {
 		return nil, nil, fmt.Errorf("connect to chronyd: %w", err)
 	}
-	local := filepath.Join(filepath.Dir(address), "ktsn-"+strconv.Itoa(os.Getpid())+".sock")
-	_ = os.Remove(local)
+	removeOld(filepath.Dir(address))
+	// Not the process's ID: another goroutine may ask too, and a process of another PID namespace may have the same ID.
+	local := filepath.Join(filepath.Dir(address), socketPrefix+rand.Text()+".sock")
 	connection, err := net.DialUnix("unixgram", &net.UnixAddr{Name: local, Net: "unixgram"}, &net.UnixAddr{Name: address, Net: "unixgram"})
 	if err != nil {
 		_ = os.Remove(local)
@@ -92,6 +95,24 @@ func dial(ctx context.Context, address string) (net.Conn, func(), error) {
 		return nil, nil, fmt.Errorf("connect to chronyd: %w", err)
 	}
 	return connection, remove, nil
+}
+
+// socketPrefix begins the names of our sockets in chronyd's folder.
+const socketPrefix = "ktsn-"
+
+// removeOld removes our sockets whose processes were killed. Connecting to one that a process has open fails too, because it is connected
+// to chronyd, but not with ECONNREFUSED.
+func removeOld(folder string) {
+	names, _ := filepath.Glob(filepath.Join(folder, socketPrefix+"*.sock"))
+	for _, name := range names {
+		connection, err := net.DialUnix("unixgram", nil, &net.UnixAddr{Name: name, Net: "unixgram"})
+		switch {
+		case err == nil:
+			connection.Close()
+		case errors.Is(err, unix.ECONNREFUSED):
+			_ = os.Remove(name)
+		}
+	}
 }
 
 // open lets chronyd, which is another user, write to our socket; its folder keeps everybody else out. But the folder is that user's, who

@@ -10,6 +10,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"sync"
 	"testing"
 	"time"
 
@@ -176,3 +177,48 @@ type canned struct{ data []byte }
 
 func (c *canned) Read(into []byte) (int, error)     { return copy(into, c.data), nil }
 func (c *canned) Write(written []byte) (int, error) { return len(written), nil }
+
+// TestAskAtOnce: each that asks has a socket of its own, and keeps it. What a killed process left is removed.
+func TestAskAtOnce(t *testing.T) {
+	t.Parallel()
+	const askers = 4
+	var asked sync.WaitGroup
+	asked.Add(askers)
+	path := answerer(t, func([]byte) []byte {
+		asked.Done()
+		return tracking(0, 0xc0000201, 0, 0, 0, 0, 0)
+	})
+	left := filepath.Join(filepath.Dir(path), socketPrefix+"left.sock")
+	dead, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: left, Net: "unixgram"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	dead.Close()
+	results := make(chan error, askers)
+	for range askers {
+		go func() {
+			connection, remove, err := dial(t.Context(), path)
+			if err != nil {
+				results <- err
+				return
+			}
+			defer remove()
+			defer connection.Close()
+			_, err = connection.Write([]byte("request"))
+			asked.Wait() // all have dialled
+			if err == nil {
+				_ = connection.SetReadDeadline(time.Now().Add(time.Second))
+				_, err = connection.Read(make([]byte, 2048))
+			}
+			results <- err
+		}()
+	}
+	for range askers {
+		if err := <-results; err != nil {
+			t.Error(err)
+		}
+	}
+	if names, _ := filepath.Glob(filepath.Join(filepath.Dir(path), socketPrefix+"*")); len(names) > 0 {
+		t.Errorf("sockets are left: %v", names)
+	}
+}
