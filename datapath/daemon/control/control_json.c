@@ -53,6 +53,17 @@ int control_refuse(struct refusal *refusal, const struct control_place *place, c
 	return err;
 }
 
+/* Of a control character, C0, DEL or C1: terminals obey them. C1 is U+0080 to U+009F, in UTF-8 two bytes. */
+static bool is_of_control(const char *string, size_t at)
+{
+	unsigned char byte = (unsigned char)string[at], next = (unsigned char)string[at + 1];
+
+	if (byte == 0xc2)
+		return next >= 0x80 && next <= 0x9f;
+	return byte < 0x20 || byte == 0x7f ||
+	       (byte >= 0x80 && byte <= 0x9f && at > 0 && (unsigned char)string[at - 1] == 0xc2);
+}
+
 /* Only as much of a string as helps to find it, in one line. internal/shared/schedule quotes alike. */
 static void quoted_write(const char *string, char text[VALUE_CHARACTERS])
 {
@@ -70,7 +81,7 @@ static void quoted_write(const char *string, char text[VALUE_CHARACTERS])
 
 		if (byte == '"' || byte == '\\')
 			text[length++] = '\\';
-		if (byte < 0x20 || byte == 0x7f)
+		if (is_of_control(string, i))
 			length += (size_t)snprintf(text + length, VALUE_CHARACTERS - length, "\\x%02x", byte);
 		else
 			text[length++] = (char)byte;

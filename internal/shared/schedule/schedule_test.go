@@ -5,12 +5,15 @@ package schedule
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"reflect"
 	"strconv"
 	"strings"
 	"testing"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
 )
@@ -159,6 +162,19 @@ func change(t *testing.T, root any, place string, value any, remove bool) {
 	}
 }
 
+// escapeControls writes control characters, which a file of YAML has as escapes only; json.Marshal leaves C1 as they are.
+func escapeControls(text []byte) []byte {
+	var escaped []byte
+	for _, char := range string(text) {
+		if char >= 0x7f && unicode.IsControl(char) {
+			escaped = fmt.Appendf(escaped, `\u%04x`, char)
+		} else {
+			escaped = utf8.AppendRune(escaped, char)
+		}
+	}
+	return escaped
+}
+
 // TestRefusalsAreKtsndsOwn reads the file that the tests of ktsnd read.
 func TestRefusalsAreKtsndsOwn(t *testing.T) {
 	data, err := os.ReadFile(filepath.Join(protocol, "refusals", "schedule-set.json"))
@@ -193,7 +209,7 @@ func TestRefusalsAreKtsndsOwn(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			document, err := Parse("s.json", text)
+			document, err := Parse("s.json", escapeControls(text))
 			if test.OnlyThere {
 				if err != nil {
 					t.Error(err)

@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"go.yaml.in/yaml/v3"
 
@@ -82,14 +84,16 @@ func quote(text string) string {
 		text = strings.ToValidUTF8(text[:longestQuote], "")
 	}
 	quoted := []byte{'"'}
-	for _, one := range []byte(text) {
+	for _, char := range text {
 		switch {
-		case one == '"' || one == '\\':
-			quoted = append(quoted, '\\', one)
-		case one < 0x20 || one == 0x7f:
-			quoted = fmt.Appendf(quoted, `\x%02x`, one)
+		case char == '"' || char == '\\':
+			quoted = append(quoted, '\\', byte(char))
+		case unicode.IsControl(char): // C1 too, which terminals obey
+			for _, octet := range []byte(string(char)) {
+				quoted = fmt.Appendf(quoted, `\x%02x`, octet)
+			}
 		default:
-			quoted = append(quoted, one)
+			quoted = utf8.AppendRune(quoted, char)
 		}
 	}
 	return string(append(quoted, '"'))
