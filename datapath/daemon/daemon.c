@@ -173,6 +173,7 @@ static int loop_begin(struct daemon *daemon)
 		.departures = daemon->options.departures,
 		.spin_ns = daemon->options.spin_ns,
 		.late_after_ns = daemon->options.late_after_ns,
+		.stale_after_ns = daemon->options.stale_after_ns,
 		.delta_ns = daemon->options.delta_ns,
 		.strategy = daemon->options.strategy,
 		.link_speed_bps = daemon->options.link_speed_bps,

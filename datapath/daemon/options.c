@@ -69,6 +69,8 @@ static const char help[] =
 	"  --guard-band DURATION  a frame has left so long before its gate shuts (default: 20us)\n"
 	"  --vlan ID              put an 802.1Q tag with this VLAN on frames, 1 to 4094 (default: none)\n"
 	"  --late-after DURATION  count a departure as late from here on (default: 10us)\n"
+	"  --stale-after DURATION drop what the port has not taken so long after it was due and offered\n"
+	"                         (default: 100ms)\n"
 	"  --delta DURATION       under the strategy etf, drop what cannot leave within so long after its "
 	"time\n"
 	"                         (default: 500us)\n"
@@ -118,6 +120,7 @@ enum option_id {
 	GUARD_BAND,
 	VLAN,
 	LATE_AFTER,
+	STALE_AFTER,
 	DELTA,
 	SLOTS,
 	PACKETS,
@@ -157,6 +160,7 @@ static const struct option long_options[] = {
 	{"guard-band", required_argument, NULL, GUARD_BAND},
 	{"vlan", required_argument, NULL, VLAN},
 	{"late-after", required_argument, NULL, LATE_AFTER},
+	{"stale-after", required_argument, NULL, STALE_AFTER},
 	{"delta", required_argument, NULL, DELTA},
 	{"slots", required_argument, NULL, SLOTS},
 	{"packets", required_argument, NULL, PACKETS},
@@ -361,6 +365,8 @@ static int option_read(struct options *options, int id, const char *value, int64
 		return number_read(id, value, 1, 4094, number);
 	case LATE_AFTER:
 		return duration_read(id, value, 1000000000, &options->late_after_ns);
+	case STALE_AFTER:
+		return duration_read(id, value, 10000000000, &options->stale_after_ns);
 	case DELTA:
 		return duration_read(id, value, 1000000000, &options->delta_ns);
 	case LOG_LEVEL:
@@ -506,6 +512,7 @@ static void defaults_set(struct options *options)
 		.strategy = KTSN_STRATEGY_TAS,
 		.guard_band_ns = 20000,
 		.late_after_ns = 10000,
+		.stale_after_ns = 100000000,
 		.delta_ns = 500000,
 		.ring_slots = 512,
 		.packets = 4096,

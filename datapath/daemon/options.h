@@ -32,6 +32,7 @@ struct options {
 	int fifo_priority;
 	int64_t spin_ns;
 	int64_t late_after_ns;
+	int64_t stale_after_ns;
 	int64_t delta_ns;
 	enum ktsn_strategy strategy;
 	uint64_t link_speed_bps; /* 0: what the interface reports */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "port_dpdk.h"
 
+#include "packet_ring.h"
 #include "vhost_first.h"
 #include "vhost_left.h"
 #include "vhost_renew.h"
@@ -9,15 +10,11 @@
 #include <errno.h>
 #include <libgen.h>
 #include <limits.h>
-#include <linux/if_packet.h>
-#include <net/if.h>
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
-#include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -44,7 +41,6 @@ enum {
 	OWN_LINK_MS = 1000,                   /* until it is noticed that it has gone, at most */
 	MEMORY_FLOOR_MB = 64,
 	POOL_CACHE = 256,
-	PACKET_FD_MAX = 1024, /* ktsnd has few descriptors yet when it opens its port */
 };
 
 struct port_dpdk {
@@ -52,9 +48,9 @@ struct port_dpdk {
 	struct rte_mempool *pool;
 	uint16_t id;
 	uint64_t errors_seen;
-	int packet_fd;           /* the socket of net_af_packet, -1 for another device */
-	struct warm_up *warm_up; /* NULL for a device that does not send through the kernel */
-	bool watched;            /* Open vSwitch comes and goes */
+	struct packet_ring packet_ring; /* of net_af_packet; empty for another device */
+	struct warm_up *warm_up;        /* NULL for a device that does not send through the kernel */
+	bool watched;                   /* Open vSwitch comes and goes */
 	/* The socket to which it connects, as it was made: the file may be renamed since. */
 	char vhost_path[sizeof(((struct sockaddr_un *)0)->sun_path)];
 	void (*connected)(bool connected, void *context); /* NULL: nobody is told */
@@ -98,33 +94,41 @@ static uint32_t new_errors(struct port_dpdk *dpdk)
 	return (uint32_t)fresh;
 }
 
-/*
- * A packet socket whose link was down reports that once, at the next send, and leaves the frames in its ring:
- * they would go with the send after that. Sent now, if the link carries again. True when they left.
- */
-static bool left_after_all(const struct port_dpdk *dpdk)
+/* Of the frames that net_af_packet took, the last ones may not have left: they are the caller's again. */
+static uint32_t frames_withdraw(struct port_dpdk *dpdk, struct rte_mbuf **mbufs, uint32_t taken)
 {
-	return dpdk->packet_fd >= 0 && sendto(dpdk->packet_fd, NULL, 0, MSG_DONTWAIT, NULL, 0) >= 0;
+	uint32_t sent = taken - packet_ring_withdraw(&dpdk->packet_ring, taken);
+
+	rte_pktmbuf_free_bulk(mbufs, sent);
+	return sent;
 }
 
 static uint32_t frames_send(struct ktsn_port *port, struct ktsn_port_frame *frames, uint32_t count,
 			    uint32_t *errors)
 {
+	bool withdrawable = of(port)->packet_ring.slots != NULL;
 	struct rte_mbuf *mbufs[KTSN_PORT_BURST];
-	uint16_t sent;
+	uint32_t sent;
 
 	for (uint32_t i = 0; i < count; i++) {
 		mbufs[i] = frames[i].handle;
 		mbufs[i]->data_len = (uint16_t)frames[i].bytes;
 		mbufs[i]->pkt_len = frames[i].bytes;
+		/* DPDK releases a frame when it is in the ring. */
+		if (withdrawable)
+			rte_mbuf_refcnt_update(mbufs[i], 1);
 	}
 	sent = rte_eth_tx_burst(of(port)->id, 0, mbufs, (uint16_t)count);
 	*errors = new_errors(of(port));
-	if (*errors && left_after_all(of(port)))
-		*errors = 0;
 	if (*errors > sent)
 		*errors = sent;
-	return sent;
+	if (!withdrawable)
+		return sent;
+	/* DPDK counts those as errors that the kernel did not take, which are withdrawn. */
+	*errors = 0;
+	for (uint32_t i = sent; i < count; i++)
+		rte_mbuf_refcnt_update(mbufs[i], -1);
+	return frames_withdraw(of(port), mbufs, sent);
 }
 
 static void warm_up(struct ktsn_port *port)
@@ -144,6 +148,7 @@ static void destroy(struct ktsn_port *port)
 {
 	struct port_dpdk *dpdk = of(port);
 
+	packet_ring_close(&dpdk->packet_ring);
 	(void)rte_eth_dev_stop(dpdk->id);
 	(void)rte_eth_dev_close(dpdk->id);
 	rte_mempool_free(dpdk->pool);
@@ -387,25 +392,6 @@ static void last_line(const char *log, char *reason, size_t reason_bytes)
 	snprintf(reason, reason_bytes, "%.*s", (int)(end - start), log + start);
 }
 
-/* DPDK does not tell which descriptor its packet socket is; the kernel tells what each is bound to. */
-static int packet_fd_find(const char *interface)
-{
-	int link_index = (int)if_nametoindex(interface);
-	struct rlimit limit;
-
-	if (getrlimit(RLIMIT_NOFILE, &limit))
-		return -1;
-	for (int fd = 0; fd < (int)limit.rlim_cur && fd < PACKET_FD_MAX; fd++) {
-		struct sockaddr_ll bound = {0};
-		socklen_t bytes = sizeof(bound);
-
-		if (getsockname(fd, (struct sockaddr *)&bound, &bytes) == 0 &&
-		    bound.sll_family == AF_PACKET && bound.sll_ifindex == link_index)
-			return fd;
-	}
-	return -1;
-}
-
 static bool through_kernel(const struct ktsn_port_dpdk_config *config)
 {
 	return !config->device && !config->vhost_path;
@@ -422,6 +408,10 @@ static int port_open(struct port_dpdk **opened, const struct ktsn_port_dpdk_conf
 	err = eal_start_unpinned(config);
 	if (!err) {
 		err = config->vhost_path ? vhost_device_start(dpdk, config) : device_start(dpdk, config);
+		if (!err && through_kernel(config))
+			err = packet_ring_open(&dpdk->packet_ring, config->interface,
+					       af_packet_frame_bytes(config->link_mtu_bytes),
+					       AF_PACKET_FRAMES);
 		if (err)
 			(void)rte_eal_cleanup();
 	}
@@ -429,7 +419,6 @@ static int port_open(struct port_dpdk **opened, const struct ktsn_port_dpdk_conf
 		free(dpdk);
 		return err;
 	}
-	dpdk->packet_fd = through_kernel(config) ? packet_fd_find(config->interface) : -1;
 	if (through_kernel(config))
 		(void)warm_up_create(&dpdk->warm_up);
 	*opened = dpdk;

@@ -5,6 +5,7 @@ package netns_test
 import (
 	"os/exec"
 	"testing"
+	"time"
 
 	"github.com/vishvananda/netlink"
 
@@ -47,5 +48,65 @@ func TestWhatIsDueWhileTheUplinkIsDownIsDroppedAndCounted(t *testing.T) {
 	}
 	if count := settled(t, client); count.DropPort != 1 || count.Sent != 2 {
 		t.Errorf("ktsnd sent %d and dropped %d for its port, want 2 and 1", count.Sent, count.DropPort)
+	}
+}
+
+// flapUplink takes the link between the nodes away and gives it back, on each end in turn.
+func (l *lab) flapUplink(t *testing.T, flaps int, down, up time.Duration) {
+	t.Helper()
+	for i := range flaps {
+		node := []*topology.Namespace{l.NodeB, l.NodeA}[i%2]
+		ip(t, node, "link", "set", topology.PhysicalInterface, "down")
+		time.Sleep(down)
+		ip(t, node, "link", "set", topology.PhysicalInterface, "up")
+		time.Sleep(up)
+	}
+}
+
+// Between the loss of the carrier and ktsnd's notification a frame can be in the packet socket's ring, where the kernel would keep it.
+func TestNoMessageLeavesLongAfterAnUplinkFlap(t *testing.T) {
+	const staleAfter = 100 * time.Millisecond // ktsnd's default
+	lab := newLab(t)
+	_, client := lab.startDaemon(t, "--departures", "65536")
+	f := lab.startFlow(t, "--cycle", "250us", "--lead", "3ms", "--count", "1000000")
+	await(t, client, "messages leave", func(counted control.Counters) bool { return counted.Sent > 100 })
+	lab.flapUplink(t, 10, 2*staleAfter, 150*time.Millisecond)
+	counted := f.end(t, client)
+	departures, overwritten, err := client.Departures(t.Context(), 0)
+	if err != nil || overwritten > 0 {
+		t.Fatalf("%d departures were overwritten, error %v", overwritten, err)
+	}
+	departed := map[int64]int64{}
+	for _, departure := range departures {
+		departed[departure.RequestedTAI] = departure.DepartedTAI
+	}
+	seen := map[uint32]bool{}
+	for _, message := range f.received {
+		at, known := departed[message.Txtime]
+		switch age := time.Duration(message.Arrival - at); {
+		case !known:
+			t.Errorf("message %d arrived and is not among the departures", message.Sequence)
+		case age > staleAfter:
+			t.Errorf("message %d arrived %v after ktsnd counted it as sent", message.Sequence, age)
+		case message.Arrival < message.Txtime:
+			t.Errorf("message %d arrived %d ns before its transmit time", message.Sequence, message.Txtime-message.Arrival)
+		}
+		if seen[message.Sequence] {
+			t.Errorf("message %d arrived twice", message.Sequence)
+		}
+		seen[message.Sequence] = true
+	}
+	if counted.DropPort+counted.DropStale == 0 || counted.Sent != counted.OnTime+counted.Late() {
+		t.Errorf("sent %d, on time %d, late %d, drop-port %d, drop-stale %d: nothing was due without a carrier, or the sum is wrong",
+			counted.Sent, counted.OnTime, counted.Late(), counted.DropPort, counted.DropStale)
+	}
+	accepted := uint64(0)
+	for _, message := range f.sent {
+		if message.Errno == 0 {
+			accepted++
+		}
+	}
+	if counted.Sent+counted.Dropped() != accepted {
+		t.Errorf("%d messages were sent and %d dropped, of %d", counted.Sent, counted.Dropped(), accepted)
 	}
 }

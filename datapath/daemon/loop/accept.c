@@ -160,14 +160,14 @@ static bool room_for(const struct loop *loop, struct quota *quota, const struct 
 
 /* What waited in a ring while no ktsnd served it: in the time of a network that is for ever. When it was
  * handed over is the application's word, which concerns only itself. */
-static bool is_stale(const struct loop_ring *ring, const struct ktsn_ring_taken *taken)
+static bool is_stale(const struct loop *loop, const struct loop_ring *ring,
+		     const struct ktsn_ring_taken *taken)
 {
-	enum { STALE_NS = 100000000 };
 	int64_t age_ns;
 
 	return taken->recovered &&
 	       (__builtin_sub_overflow(ring->recovered_tai_ns, taken->txtime_ns, &age_ns) ||
-		age_ns > STALE_NS);
+		age_ns > loop->config.stale_after_ns);
 }
 
 /* Of an untimed message, whose time is now. */
@@ -176,7 +176,7 @@ static _Atomic uint64_t *untimed_rejection_counter(struct loop *loop, const stru
 						   int64_t *txtime_tai_ns)
 {
 	*txtime_tai_ns = loop->round.now_tai_ns;
-	return is_stale(ring, taken) ? &loop->counters.drop_stale : NULL;
+	return is_stale(loop, ring, taken) ? &loop->counters.drop_stale : NULL;
 }
 
 /* Why the message is rejected; NULL: it is not, and *txtime_tai_ns is its time. */

@@ -85,8 +85,7 @@ struct loop_budget_use loop_budget_use(const struct loop *loop);
 struct departures *loop_departures(struct loop *loop);
 struct trace *loop_trace(struct loop *loop);
 
-/* Whether the uplink carries frames. While it does not, what is due is dropped (drop-port): a packet socket
- * would keep the frames and send them when the link is back, seconds late. Any thread. */
+/* Whether the uplink carries frames. While it does not, what is due is dropped (drop-port). Any thread. */
 void loop_link_set(struct loop *loop, bool carrying);
 
 /* The epoll set of its thread, for those of doorbells.h. */

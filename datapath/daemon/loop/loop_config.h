@@ -18,7 +18,10 @@ struct loop_config {
 	uint32_t departures;           /* that are remembered at least; 0: DEPARTURES_KEPT_DEFAULT */
 	int64_t spin_ns;               /* awake this long before a departure */
 	int64_t late_after_ns;         /* a departure later than this after its time is not on time */
-	int64_t delta_ns;              /* strategy etf: one that would be later than this is dropped */
+	int64_t stale_after_ns; /* what the port does not take within this after it was first offered is
+				 * dropped; so is what had no time and is older than this when its ring is
+				 * taken over */
+	int64_t delta_ns;       /* strategy etf: one that would be later than this is dropped */
 	enum ktsn_strategy strategy;
 	uint64_t link_speed_bps; /* 0: frames take no time */
 	uint16_t vxlan_port;     /* of what leaves in clear although it was to be encrypted */

@@ -21,9 +21,8 @@ enum {
 	LAST_STRETCH_NS = 3000,
 	/* So long frames are sent in one go, and one burst longer: a slow port sends a few in that time. */
 	SEND_SPELL_NS = 20000,
-	/* A port without room is asked again after this time, and given up after PORT_TIMEOUT_NS. */
+	/* A port without room is asked again after this time. */
 	PORT_RETRY_NS = 20000,
-	PORT_TIMEOUT_NS = 1000000000,
 	/* Rounds are over in microseconds. */
 	LONG_ROUND_NS = 1000000,
 	/* Messages of one pod that the port is given at a time. */
@@ -170,7 +169,7 @@ static void packet_sent(struct loop *loop, struct packet *packet, int64_t depart
 	packet_finish(loop, packet, true);
 }
 
-/* The port had no room: the frame is offered again a little later, but not for ever. */
+/* The port did not take the frame: it is offered again a little later, until it is stale. */
 static void packet_refused(struct loop *loop, struct packet *packet, int64_t now_tai_ns)
 {
 	/* A message of which a copy has left must never be sent again, even by a successor. */
@@ -180,8 +179,8 @@ static void packet_refused(struct loop *loop, struct packet *packet, int64_t now
 		seal_refused(packet);
 	if (!packet->refused_tai_ns)
 		packet->refused_tai_ns = now_tai_ns;
-	if (now_tai_ns - packet->refused_tai_ns > PORT_TIMEOUT_NS) {
-		packet_drop(loop, packet, &loop->counters.drop_port);
+	if (now_tai_ns - packet->refused_tai_ns > loop->config.stale_after_ns) {
+		packet_drop(loop, packet, &loop->counters.drop_stale);
 		return;
 	}
 	packet->late_reason = LATE_PORT;

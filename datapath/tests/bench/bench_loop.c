@@ -249,6 +249,7 @@ static void bed_init(struct bed *bed, const struct mode *mode, uint32_t messages
 		.packets = PACKETS,
 		.spin_ns = 120000,
 		.late_after_ns = 10000,
+		.stale_after_ns = 100000000,
 		.delta_ns = PATIENCE_NS,
 		.strategy = mode->strategy,
 		.link_speed_bps = mode->link_speed_bps,

@@ -82,7 +82,11 @@ static bool network_prepare(void)
 static void loop_begin(void)
 {
 	struct loop_scheduling scheduling;
-	struct loop_config config = {.packets = PACKETS, .spin_ns = 20000, .late_after_ns = 10000, .cpu = -1};
+	struct loop_config config = {.packets = PACKETS,
+				     .spin_ns = 20000,
+				     .late_after_ns = 10000,
+				     .stale_after_ns = 100000000,
+				     .cpu = -1};
 
 	fixture.port = ktsn_port_fake_create(PACKETS, BUFFER_BYTES);
 	must(fixture.port != NULL);

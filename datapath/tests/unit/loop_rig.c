@@ -18,7 +18,7 @@
 #include <cmocka.h>
 
 /* What takes longer is taken for lost; sanitizers on a busy machine are slow. */
-enum { TIMEOUT_S = 30, POLL_US = 100 };
+enum { TIMEOUT_S = 30, POLL_US = 100, STALE_AFTER_NS = 1000000000 };
 
 struct rig_deferred {
 	enum loop_object_kind kind;
@@ -33,6 +33,7 @@ void rig_create(struct rig *rig, const struct rig_config *config)
 		.packets = config->packets,
 		.spin_ns = 60000,
 		.late_after_ns = config->late_after_ns,
+		.stale_after_ns = STALE_AFTER_NS,
 		.delta_ns = config->delta_ns,
 		.vxlan_port = 4789,
 		.cpu = -1,

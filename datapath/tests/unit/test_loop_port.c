@@ -102,13 +102,14 @@ static void frame_that_fails_holds_up_no_other(void **state)
 	rig_wait_retired(&bench->rig, 2 * (FLOWS - 1));
 }
 
-static void port_that_never_has_room_is_given_up(void **state)
+static void message_that_the_port_does_not_take_becomes_stale(void **state)
 {
 	struct bench *bench = *state;
 
 	ktsn_port_fake_limit_next(bench->rig.port, UINT32_MAX, 0);
 	bench_send_number(bench, 0, clock_tai_ns());
-	rig_wait_counter(&bench->rig, &bench->counters->drop_port, 1);
+	rig_wait_counter(&bench->rig, &bench->counters->drop_stale, 1);
+	assert_int_equal(counter_read(&bench->counters->drop_port), 0);
 	ktsn_port_fake_limit_next(bench->rig.port, 0, 0);
 	bench_send_number(bench, 1, clock_tai_ns());
 	bench_wait_sent(bench, 1);
@@ -150,7 +151,7 @@ int main(void)
 		BENCH_TEST(refusal_by_the_port_does_not_change_the_order),
 		BENCH_TEST(frames_that_the_port_fails_are_dropped),
 		BENCH_TEST(frame_that_fails_holds_up_no_other),
-		BENCH_TEST(port_that_never_has_room_is_given_up),
+		BENCH_TEST(message_that_the_port_does_not_take_becomes_stale),
 		BENCH_TEST(late_message_is_offered_to_the_port_as_often),
 		BENCH_TEST(what_is_due_while_the_link_is_down_is_dropped),
 	};

@@ -386,13 +386,13 @@ static void what_waited_for_long_when_a_ring_was_taken_over_is_stale(void **stat
 	int64_t now_tai_ns = clock_tai_ns();
 
 	*state = relay;
-	frame_send_as(&relay->untimed, "old", 0x0800, 0, now_tai_ns - 101 * MS);
+	frame_send_as(&relay->untimed, "old", 0x0800, 0, now_tai_ns - 1001 * MS);
 	frame_send_as(&relay->untimed, "before 1970", 0x0800, 0, INT64_MIN);
-	frame_send_as(&relay->untimed, "young", 0x0800, 0, now_tai_ns - 50 * MS);
+	frame_send_as(&relay->untimed, "young", 0x0800, 0, now_tai_ns - 900 * MS);
 	assert_int_equal(ktsn_ring_recover(&relay->untimed.ring->consumer), 0);
 	relay->untimed.ring->recovered_tai_ns = now_tai_ns;
 	/* One that comes after that is as old as it likes. */
-	frame_send_as(&relay->untimed, "late", 0x0800, 0, now_tai_ns - 1000 * MS);
+	frame_send_as(&relay->untimed, "late", 0x0800, 0, now_tai_ns - 2000 * MS);
 	rig_ring_announce(&relay->rig, &relay->untimed);
 	rig_start(&relay->rig);
 	sent_wait(relay, 2);

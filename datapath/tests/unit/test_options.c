@@ -97,6 +97,7 @@ static void only_the_interface_is_required(void **state)
 	assert_int_equal(options.cpu, -1);
 	assert_int_equal(options.fifo_priority, 50);
 	assert_int_equal(options.late_after_ns, 10000);
+	assert_int_equal(options.stale_after_ns, 100000000);
 	assert_int_equal(options.delta_ns, 500000);
 	assert_int_equal(options.ring_slots, 512);
 	assert_int_equal(options.packets, 4096);
@@ -189,6 +190,7 @@ static void durations_have_units(void **state)
 	assert_int_equal(parse_good("--interface a --spin 10ms").spin_ns, 10000000);
 	assert_int_equal(parse_good("--interface a --late-after 1000ms").late_after_ns, 1000000000);
 	assert_int_equal(parse_good("--interface a --late-after 1us").late_after_ns, 1000);
+	assert_int_equal(parse_good("--interface a --stale-after 10s").stale_after_ns, 10000000000);
 	assert_int_equal(parse_good("--interface a --delta 1000ms").delta_ns, 1000000000);
 	assert_int_equal(parse_good("--interface a --delta 0ns").delta_ns, 0);
 }
@@ -318,6 +320,7 @@ static void help_names_the_options_and_defaults(void **state)
 		"--latency-device PATH",
 		"/dev/cpu_dma_latency",
 		"--late-after DURATION",
+		"--stale-after DURATION",
 		"(default: 10us)",
 		"--delta DURATION",
 		"(default: 500us)",

@@ -86,7 +86,11 @@ static bool lives(uint32_t id)
 static void loop_begin(void)
 {
 	struct loop_scheduling scheduling;
-	struct loop_config config = {.packets = PACKETS, .spin_ns = 20000, .late_after_ns = 10000, .cpu = -1};
+	struct loop_config config = {.packets = PACKETS,
+				     .spin_ns = 20000,
+				     .late_after_ns = 10000,
+				     .stale_after_ns = 100000000,
+				     .cpu = -1};
 
 	bed.port = ktsn_port_fake_create(PACKETS, BUFFER_BYTES);
 	assert_non_null(bed.port);

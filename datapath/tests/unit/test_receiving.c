@@ -102,7 +102,11 @@ static void node_start(size_t memory_bytes)
 					    .memory_bytes = memory_bytes,
 					    .pending = PACKETS,
 					    .horizon_ns = INT64_C(1000000000)};
-	struct loop_config config = {.packets = PACKETS, .spin_ns = 20000, .late_after_ns = 10000, .cpu = -1};
+	struct loop_config config = {.packets = PACKETS,
+				     .spin_ns = 20000,
+				     .late_after_ns = 10000,
+				     .stale_after_ns = 100000000,
+				     .cpu = -1};
 	struct loop_scheduling scheduling;
 	struct refusal refusal;
 

@@ -371,8 +371,9 @@ type Counters struct {
 	// DropHorizon were further ahead than a pod's messages may be.
 	DropHorizon    uint64 `json:"drop-horizon"`
 	DropUnresolved uint64 `json:"drop-unresolved"`
-	DropPort       uint64 `json:"drop-port"`
-	DropClosed     uint64 `json:"drop-closed"`
+	// DropPort were reported as errors by the device, or were due while the link was down.
+	DropPort   uint64 `json:"drop-port"`
+	DropClosed uint64 `json:"drop-closed"`
 	// DropMissed and DropTxtime are strategy etf's: their time had passed when they were due, or when they were
 	// taken.
 	DropMissed uint64 `json:"drop-missed"`
@@ -382,7 +383,8 @@ type Counters struct {
 	DropNoWindow uint64 `json:"drop-no-window"`
 	// DropSource said that they were from somebody else than their pod, or had a priority that was not granted.
 	DropSource uint64 `json:"drop-source"`
-	// DropStale had no transmit time, and were too old when ktsnd took their ring over.
+	// DropStale were not taken by the port within ktsnd's --stale-after; or had no transmit time, and were too old when ktsnd took
+	// their ring over.
 	DropStale uint64 `json:"drop-stale"`
 	// DropClock waited for their network's clock for too long, or were handed over although it refuses messages.
 	DropClock uint64 `json:"drop-clock"`
