@@ -382,7 +382,11 @@ static int answer_wait(struct giving *giving, enum handover_type type)
 	int fds[HANDOVER_FDS_MAX];
 	int err = handover_receive(giving->fd, &giving->record, fds);
 
-	return err ? err : giving->record.type == type ? 0 : -EPROTO;
+	if (err)
+		return err;
+	/* An answer brings none. */
+	handover_fds_close(fds);
+	return giving->record.type == type ? 0 : -EPROTO;
 }
 
 /* Nothing more can come after this look; what came before it counts, or both would go on. */
@@ -453,7 +457,8 @@ int handover_give(struct node *node, int client_fd, int control_fd, uint32_t rec
 		err = giving.err;
 	}
 	if (err) {
-		log_warning("a ktsnd that wanted to take over did not: %s; this one goes on", strerror(-err));
+		log_warning("a ktsnd that wanted to take over did not: %s; this one goes on",
+			    handover_error_text(err));
 		return err;
 	}
 	log_info("another ktsnd has taken over");

@@ -87,14 +87,34 @@ static bool understood(const struct handover_record *record, size_t received)
 	return record->version > 3 && record->version <= HANDOVER_VERSION && record->bytes >= received;
 }
 
+void handover_fds_close(int fds[HANDOVER_FDS_MAX])
+{
+	for (size_t i = 0; i < HANDOVER_FDS_MAX; i++) {
+		if (fds[i] >= 0)
+			close(fds[i]);
+		fds[i] = -1;
+	}
+}
+
 static void descriptors_take(struct msghdr *message, int fds[HANDOVER_FDS_MAX])
 {
 	const struct cmsghdr *cmsg = CMSG_FIRSTHDR(message);
+	size_t bytes = cmsg ? cmsg->cmsg_len - CMSG_LEN(0) : 0;
 
 	for (size_t i = 0; i < HANDOVER_FDS_MAX; i++)
 		fds[i] = -1;
-	if (cmsg && cmsg->cmsg_level == SOL_SOCKET && cmsg->cmsg_type == SCM_RIGHTS)
-		memcpy(fds, CMSG_DATA(cmsg), cmsg->cmsg_len - CMSG_LEN(0));
+	if (cmsg && cmsg->cmsg_level == SOL_SOCKET && cmsg->cmsg_type == SCM_RIGHTS &&
+	    bytes <= HANDOVER_FDS_MAX * sizeof(int))
+		memcpy(fds, CMSG_DATA(cmsg), bytes);
+}
+
+static int record_check(const struct handover_record *record, ssize_t bytes, int flags)
+{
+	if (bytes == 0)
+		return -ECONNRESET;
+	if (flags & MSG_CTRUNC)
+		return -E2BIG;
+	return understood(record, (size_t)bytes) ? 0 : -EPROTONOSUPPORT;
 }
 
 int handover_receive(int fd, struct handover_record *record, int fds[HANDOVER_FDS_MAX])
@@ -105,21 +125,27 @@ int handover_receive(int fd, struct handover_record *record, int fds[HANDOVER_FD
 		.msg_iov = &iov,
 		.msg_iovlen = 1,
 		.msg_control = control.bytes,
-		.msg_controllen = sizeof(control.bytes),
+		/* Not CMSG_SPACE(), whose padding has room for one more: the kernel closes that one. */
+		.msg_controllen = CMSG_LEN(HANDOVER_FDS_MAX * sizeof(int)),
 	};
 	ssize_t bytes;
+	int err;
 
 	memset(record, 0, sizeof(*record));
 	bytes = recvmsg(fd, &message, MSG_CMSG_CLOEXEC);
 	if (bytes < 0)
 		return -errno;
 	descriptors_take(&message, fds);
-	if (bytes == 0)
-		return -ECONNRESET;
-	if (understood(record, (size_t)bytes))
-		return 0;
-	for (size_t i = 0; i < HANDOVER_FDS_MAX; i++)
-		if (fds[i] >= 0)
-			close(fds[i]);
-	return -EPROTONOSUPPORT;
+	err = record_check(record, bytes, message.msg_flags);
+	if (err)
+		handover_fds_close(fds);
+	return err;
+}
+
+const char *handover_error_text(int err)
+{
+	return err == -E2BIG
+		       ? "it sent a record with more descriptors than fit, or this ktsnd has no room for "
+			 "more (RLIMIT_NOFILE)"
+		       : strerror(-err);
 }

@@ -216,8 +216,12 @@ static_assert(sizeof(struct handover_record) >= HANDOVER_3_BYTES, "a record of v
 /* Sends a record of a type in a version; 0 or -errno. */
 int handover_send(int fd, struct handover_record *record, enum handover_type type, uint32_t version,
 		  const int *fds, size_t count);
-/* Receives one of any version that is understood, which it names. What a shorter one lacks is 0. 0 or -errno;
- * fds that come are the caller's, -1 where there is none. */
+/* Receives one of any version that is understood, which it names. What a shorter one lacks is 0. 0 or -errno,
+ * -E2BIG when not all of its descriptors could be received; fds that come are the caller's, -1 where there is
+ * none, and none at all after an error. */
 int handover_receive(int fd, struct handover_record *record, int fds[HANDOVER_FDS_MAX]);
+void handover_fds_close(int fds[HANDOVER_FDS_MAX]);
+/* Of a hand-over that failed. */
+const char *handover_error_text(int err);
 
 #endif

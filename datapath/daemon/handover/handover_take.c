@@ -348,9 +348,7 @@ static int records_take(struct taking *taking)
 			return err;
 		taking->version = taking->record.version;
 		record_take(taking);
-		for (size_t i = 0; i < HANDOVER_FDS_MAX; i++)
-			if (taking->fds[i] >= 0)
-				close(taking->fds[i]);
+		handover_fds_close(taking->fds);
 	} while (taking->record.type != HANDOVER_END);
 	return taking->control_fd >= 0 ? 0 : -EPROTO;
 }
@@ -391,6 +389,8 @@ static void rings_take(void *argument)
 	struct taking *taking = argument;
 
 	taking->err = handover_receive(taking->fd, &taking->record, taking->fds);
+	if (!taking->err)
+		handover_fds_close(taking->fds);
 	taking->paused_tai_ns = taking->record.paused_tai_ns;
 	if (!taking->err && taking->record.type != HANDOVER_STANDS)
 		taking->err = -EPROTO;
@@ -424,7 +424,7 @@ static const char *reason(int err)
 	case ETIMEDOUT:
 		return "it did not answer in time, and may have stopped; if it stays so, end it";
 	default:
-		return strerror(-err);
+		return handover_error_text(err);
 	}
 }
 

@@ -3,6 +3,7 @@
  * Records of a hand-over between two ktsnd of which one is older or newer than the other.
  */
 #include "handover_records.h"
+#include "unix_socket.h"
 
 #include <errno.h>
 #include <setjmp.h>
@@ -132,12 +133,58 @@ static void what_is_no_record_is_refused(void **state)
 	}
 }
 
+/* A whole record with so many descriptors; -errno. */
+static int send_with_fds(size_t count)
+{
+	struct handover_record sent = filled();
+	int fds[UNIX_FDS_MAX];
+
+	for (size_t i = 0; i < count; i++)
+		fds[i] = ends[0];
+	return handover_send(ends[0], &sent, HANDOVER_FLOW, HANDOVER_VERSION, fds, count);
+}
+
+static int lowest_free(void)
+{
+	int fd = dup(ends[0]);
+
+	close(fd);
+	return fd;
+}
+
+static void descriptors_beyond_what_a_record_has_are_refused_and_closed(void **state)
+{
+	const int before = lowest_free();
+
+	(void)state;
+	for (size_t count = 0; count <= UNIX_FDS_MAX; count++) {
+		/* What lies behind them on the stack is nobody's to write. */
+		struct {
+			int fds[HANDOVER_FDS_MAX];
+			uint32_t guard[4];
+		} at;
+		struct handover_record got;
+
+		memset(&at, 0xa5, sizeof(at));
+		assert_int_equal(send_with_fds(count), 0);
+		assert_int_equal(handover_receive(ends[1], &got, at.fds),
+				 count > HANDOVER_FDS_MAX ? -E2BIG : 0);
+		for (size_t i = 0; i < 4; i++)
+			assert_int_equal(at.guard[i], 0xa5a5a5a5);
+		for (size_t i = 0; i < HANDOVER_FDS_MAX; i++)
+			assert_int_equal(at.fds[i] >= 0, count <= HANDOVER_FDS_MAX && i < count);
+		handover_fds_close(at.fds);
+		assert_int_equal(lowest_free(), before);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(records_of_both_versions_arrive),
 		cmocka_unit_test(longer_shorter_and_unknown_ones_of_version_4_are_taken),
 		cmocka_unit_test(what_is_no_record_is_refused),
+		cmocka_unit_test(descriptors_beyond_what_a_record_has_are_refused_and_closed),
 	};
 
 	return cmocka_run_group_tests(tests, pair_make, pair_close);

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	ptp "github.com/facebook/time/ptp/protocol"
+	"golang.org/x/sys/unix"
 )
 
 // Client is a connection to one ptp4l, for one goroutine.
@@ -95,7 +96,8 @@ const mostPerSecond = 250
 
 // read takes what ptp4l sends until the connection is closed. It never waits for who asks: ptp4l's socket blocks when ours is full.
 func (c *Client) read() {
-	data, oob := make([]byte, mostOfMessage), make([]byte, 64)
+	// Room for the credentials alone: the kernel closes descriptors that a message brings.
+	data, oob := make([]byte, mostOfMessage), make([]byte, unix.CmsgSpace(unix.SizeofUcred))
 	for {
 		n, oobN, _, _, err := c.connection.ReadMsgUnix(data, oob)
 		switch {

@@ -4,6 +4,7 @@ package ptp4l_test
 
 import (
 	"errors"
+	"io"
 	"net"
 	"os"
 	"os/exec"
@@ -302,6 +303,43 @@ func answerForever(t *testing.T) {
 	}
 	ptp4ltest.Serve(t, unixConnection, example())
 	time.Sleep(time.Minute) // until the parent kills
+}
+
+func TestDescriptorsThatComeWithAMessageAreClosed(t *testing.T) {
+	t.Parallel()
+	folder := shortFolder(t)
+	socket, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: filepath.Join(folder, "ptp4l"), Net: "unixgram"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer socket.Close()
+	reading, writing, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer reading.Close()
+	go func() {
+		defer writing.Close()
+		if _, client, err := socket.ReadFromUnix(make([]byte, 1024)); err != nil {
+			t.Error(err)
+		} else if _, _, err := socket.WriteMsgUnix([]byte("garbage"), unix.UnixRights(int(writing.Fd())), client); err != nil {
+			t.Error(err)
+		}
+	}()
+	dialing := make(chan error)
+	go func() {
+		_, err := ptp4l.Dial(t.Context(), filepath.Join(folder, "ptp4l"), filepath.Join(folder, "local"))
+		dialing <- err
+	}()
+	if err := reading.SetReadDeadline(time.Now().Add(10 * time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := reading.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
+		t.Errorf("the descriptor stayed open: %v", err)
+	}
+	if err := <-dialing; err == nil {
+		t.Error("garbage is taken for an answer")
+	}
 }
 
 func TestAFloodCostsNeitherMemoryNorAnswers(t *testing.T) {
