@@ -7,9 +7,12 @@ import (
 	"fmt"
 
 	"github.com/karmada-io/karmada/pkg/apis/cluster/v1alpha1"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kubernetsn/kubernetsn/federator/internal/hub"
@@ -41,15 +44,18 @@ func agentRoles(cluster string) []client.Object {
 		}},
 		&rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: hub.ExecutionNamespace(cluster), Name: name + "-work"},
 			RoleRef: reference("Role", name+"-work"), Subjects: agent(cluster)},
-		// Its sign of life, and the lease of its replicas. In the namespaces of others it could take those of the hub's own programs.
+		// Its sign of life, and the lease of its replicas. In the namespaces of others it could take those of the hub's own programs. RBAC cannot
+		// limit `create` to names: an agent with that verb could take the leases of clusters that have not joined yet.
 		&rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: hub.ClusterNamespace, Name: name + "-lease"}, Rules: []rbacv1.PolicyRule{
-			{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, Verbs: []string{"create"}},
-			{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, ResourceNames: []string{cluster, "karmada-agent-" + cluster}, Verbs: []string{"get", "update"}},
+			{APIGroups: []string{"coordination.k8s.io"}, Resources: []string{"leases"}, ResourceNames: agentLeases(cluster), Verbs: []string{"get", "update"}},
 		}},
 		&rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: hub.ClusterNamespace, Name: name + "-lease"},
 			RoleRef: reference("Role", name+"-lease"), Subjects: agent(cluster)},
 	}
 }
+
+// agentLeases names the Leases of a cluster's agent: its heartbeat, and the leader election of its replicas.
+func agentLeases(cluster string) []string { return []string{cluster, "karmada-agent-" + cluster} }
 
 func reference(kind, name string) rbacv1.RoleRef {
 	return rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: kind, Name: name}
@@ -72,5 +78,41 @@ func (s *Service) ensureRoles(ctx context.Context, cluster *v1alpha1.Cluster) er
 			return fmt.Errorf("give rights to the agent of cluster %s: %w", cluster.Name, err)
 		}
 	}
+	return s.ensureLeases(ctx, cluster)
+}
+
+// ensureLeases creates the Leases that the agent may only read and update. A Lease of the same name that does not belong to this Cluster is replaced: the
+// agent would wait for its holder. It must not be called for a member whose agent runs.
+func (s *Service) ensureLeases(ctx context.Context, cluster *v1alpha1.Cluster) error {
+	for _, name := range agentLeases(cluster.Name) {
+		// Karmada compares the times of two renewals, and never counts one that follows on a Lease without a time.
+		wanted := &coordinationv1.Lease{
+			ObjectMeta: metav1.ObjectMeta{Namespace: hub.ClusterNamespace, Name: name, OwnerReferences: ownedBy(cluster),
+				Labels: map[string]string{hub.SystemLabel: hub.SystemValue, federation.ManagedBy: federation.Manager}},
+			Spec: coordinationv1.LeaseSpec{RenewTime: ptr.To(metav1.NewMicroTime(s.Now()))},
+		}
+		err := s.Client.Create(ctx, wanted.DeepCopy())
+		if apierrors.IsAlreadyExists(err) {
+			err = s.replaceLease(ctx, wanted)
+		}
+		if err != nil {
+			return fmt.Errorf("create Lease %s of the agent of cluster %s: %w", name, cluster.Name, err)
+		}
+	}
 	return nil
+}
+
+// replaceLease replaces a Lease, unless it has the same owner already.
+func (s *Service) replaceLease(ctx context.Context, wanted *coordinationv1.Lease) error {
+	existing := &coordinationv1.Lease{}
+	if err := s.Client.Get(ctx, client.ObjectKeyFromObject(wanted), existing); err != nil {
+		return err
+	}
+	if equality.Semantic.DeepEqual(existing.OwnerReferences, wanted.OwnerReferences) {
+		return nil
+	}
+	if err := client.IgnoreNotFound(s.Client.Delete(ctx, existing)); err != nil {
+		return err
+	}
+	return s.Client.Create(ctx, wanted)
 }
