@@ -41,7 +41,7 @@ func (s *fedServer) add(group *cobra.Command) {
 	flags.StringVar(&s.config, "config", os.Getenv("KTSN_FED_CONFIG"), "`FILE` that says how to reach the federator (KTSN_FED_CONFIG)")
 	flags.StringVar(&s.server, "server", "", "`URL` of the federator, such as https://federator.example.org:8443")
 	flags.StringVar(&s.ca, "ca", "", "`FILE` with the certificate of the federator's authority in PEM; without it, those of this machine count")
-	flags.StringVar(&s.token, "token", "", "bearer `TOKEN` of the hub; others on this machine can read it")
+	flags.StringVar(&s.token, "token", "", "bearer `TOKEN` of the hub for the audience ktsn-federator; others on this machine can read it")
 	flags.StringVar(&s.tokenFile, "token-file", "", "`FILE` with the token")
 }
 

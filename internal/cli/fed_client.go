@@ -17,6 +17,7 @@ import (
 	"net/netip"
 	"net/url"
 	"os"
+	"strconv"
 	"strings"
 	"time"
 
@@ -28,6 +29,9 @@ const (
 	fedPatience = 5 * time.Minute
 	// fedDial is for how long a connection may take.
 	fedDial = 10 * time.Second
+	// fedTries is how often a federator is asked that has too much to do, and maxFedWait bounds each pause that it asks for.
+	fedTries   = 5
+	maxFedWait = 10 * time.Second
 	// maxFedAnswer is how much of an answer is read.
 	maxFedAnswer = 64 << 20
 )
@@ -98,17 +102,37 @@ func (c *fedClient) do(ctx context.Context, method, path string, body, into any)
 	return nil
 }
 
-// send returns the answer, unless it says why there is none.
+// send returns the answer, unless it says why there is none. A federator that has too much to do is asked again a few times.
 func (c *fedClient) send(ctx context.Context, method, path string, body any) (*http.Response, error) {
-	var text io.Reader
+	var raw []byte
 	if body != nil {
-		raw, err := json.Marshal(body)
-		if err != nil {
+		var err error
+		if raw, err = json.Marshal(body); err != nil {
 			return nil, fmt.Errorf("write the request: %w", err)
 		}
-		text = bytes.NewReader(raw)
 	}
-	request, err := http.NewRequestWithContext(ctx, method, c.server+path, text)
+	for try := 1; ; try++ {
+		answer, err := c.sendOnce(ctx, method, path, raw)
+		if err != nil || answer.StatusCode < http.StatusBadRequest {
+			return answer, err
+		}
+		wait, err := strconv.Atoi(answer.Header.Get("Retry-After"))
+		if answer.StatusCode != http.StatusTooManyRequests || err != nil || try == fedTries {
+			defer answer.Body.Close()
+			return nil, readProblem(answer)
+		}
+		_ = answer.Body.Close() // it says nothing more
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-time.After(min(time.Duration(wait)*time.Second, maxFedWait)):
+		}
+	}
+}
+
+// sendOnce returns the answer, whatever its status is.
+func (c *fedClient) sendOnce(ctx context.Context, method, path string, body []byte) (*http.Response, error) {
+	request, err := http.NewRequestWithContext(ctx, method, c.server+path, bytes.NewReader(body))
 	if err != nil {
 		return nil, fmt.Errorf("write the request: %w", err)
 	}
@@ -124,11 +148,7 @@ func (c *fedClient) send(ctx context.Context, method, path string, body any) (*h
 		}
 		return nil, fmt.Errorf("ask the federator at %s: %w", c.server, err)
 	}
-	if answer.StatusCode < http.StatusBadRequest {
-		return answer, nil
-	}
-	defer answer.Body.Close()
-	return nil, readProblem(answer)
+	return answer, nil
 }
 
 // readProblem is why there is no other answer.

@@ -166,6 +166,26 @@ func TestACommandOfTheFederationAsksOnceAndTellsTheAnswer(t *testing.T) {
 	}
 }
 
+func TestABusyFederatorIsAskedAgain(t *testing.T) {
+	var bodies []string
+	busy := httptest.NewServer(http.HandlerFunc(func(writer http.ResponseWriter, request *http.Request) {
+		body, _ := io.ReadAll(request.Body)
+		bodies = append(bodies, string(body))
+		if len(bodies) < 3 {
+			writer.Header().Set("Retry-After", "0")
+			writer.WriteHeader(http.StatusTooManyRequests)
+		}
+	}))
+	t.Cleanup(busy.Close)
+	client, err := newFedClient(busy.URL, "", "secret")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := client.do(t.Context(), http.MethodPost, "/", "x", nil); err != nil || strings.Join(bodies, " ") != `"x" "x" "x"` {
+		t.Errorf("asked with %q: %v", bodies, err)
+	}
+}
+
 func TestAManifestIsSentAsItIs(t *testing.T) {
 	f := newFederator(t, map[string]any{"POST /api/v1/workloads": some})
 	file := filepath.Join(f.files.folder, "web.yaml")

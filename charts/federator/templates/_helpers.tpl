@@ -22,3 +22,14 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{ toYaml . }}
 {{- end }}
 {{- end }}
+{{- /* The same, as flow control names them. */}}
+{{- define "federator.flowSubjects" -}}
+- {kind: ServiceAccount, serviceAccount: {name: ktsn-federator, namespace: {{ .Values.namespace.name }}}}
+{{- range .Values.hub.subjects }}
+{{- if eq .kind "ServiceAccount" }}
+- {kind: ServiceAccount, serviceAccount: {name: {{ .name | quote }}, namespace: {{ .namespace | quote }}}}
+{{- else }}
+- {kind: {{ .kind }}, {{ lower .kind }}: {name: {{ .name | quote }}}}
+{{- end }}
+{{- end }}
+{{- end }}

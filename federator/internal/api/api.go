@@ -33,6 +33,8 @@ type API struct {
 	Now    func() time.Time
 	// Audit has a line for each request.
 	Audit *slog.Logger
+	// Audiences are those of the tokens that are accepted.
+	Audiences []string
 	// Reviewer tells whose a token is; nil: the hub does.
 	Reviewer Reviewer
 
@@ -40,16 +42,20 @@ type API struct {
 }
 
 // Handler is all of it.
-func (a *API) Handler() http.Handler {
+func (a *API) Handler() (http.Handler, error) {
 	mux := http.NewServeMux()
 	a.register(humago.New(mux, config()))
 	mux.HandleFunc("GET /healthz", func(writer http.ResponseWriter, _ *http.Request) { probed(writer, nil) })
 	mux.HandleFunc("GET /readyz", func(writer http.ResponseWriter, _ *http.Request) { probed(writer, a.Memory.Ready()) })
 	reviewer := a.Reviewer
 	if reviewer == nil {
-		reviewer = hubReviewer{a.Hub.Own}
+		asks, err := a.Hub.Reviewer(reviewsPerSecond, reviewBurst)
+		if err != nil {
+			return nil, err
+		}
+		reviewer = hubReviewer{asks, a.Audiences}
 	}
-	return &front{reviewer: reviewer, behind: mux, audit: a.Audit, now: a.Now}
+	return &front{reviews: newReviews(reviewer, a.Now), behind: mux, audit: a.Audit, now: a.Now}, nil
 }
 
 // probed answers a probe.
@@ -72,7 +78,7 @@ func config() huma.Config {
 	config.DocsPath, config.SchemasPath, config.CreateHooks = "", "", nil
 	config.RejectUnknownQueryParameters = true
 	config.Components.SecuritySchemes = map[string]*huma.SecurityScheme{
-		"bearer": {Type: "http", Scheme: "bearer", Description: "A token of the hub, such as of a ServiceAccount or of OpenID Connect."},
+		"bearer": {Type: "http", Scheme: "bearer", Description: "A token of a ServiceAccount of the hub for the audience of the federator, or another that its option --audience admits."},
 	}
 	config.Security = []map[string][]string{{"bearer": {}}}
 	return config
@@ -105,6 +111,10 @@ type session struct {
 
 func (a *API) open(ctx context.Context) (*session, error) {
 	user := caller(ctx)
+	config, err := a.Hub.Impersonated(user)
+	if err != nil {
+		return nil, err
+	}
 	acting, err := a.Hub.As(user)
 	if err != nil {
 		return nil, err
@@ -113,7 +123,7 @@ func (a *API) open(ctx context.Context) (*session, error) {
 	w := &workloads.Service{Client: acting, Kept: kept, Own: a.Hub.Own, Busy: &a.busy, User: user.Username, Now: a.Now}
 	return &session{
 		client: acting, kept: kept, workloads: w, clusters: &clusters.Service{Client: acting, Own: a.Hub.Own, User: user, Server: a.Server, CA: a.CA, Now: a.Now},
-		pods: &pods.Finder{Kept: kept, Config: a.Hub.Impersonated(user), Workloads: w},
+		pods: &pods.Finder{Kept: kept, Config: config, Workloads: w},
 	}, nil
 }
 
@@ -139,6 +149,6 @@ func serve[I, O any](a *API, to huma.API, operation huma.Operation, do func(ctx 
 func bounded(operation huma.Operation) huma.Operation {
 	// The front has read the body; a deadline would end what is watched.
 	operation.MaxBodyBytes, operation.BodyReadTimeout = federation.MaxBody, -1
-	operation.Errors = append(operation.Errors, http.StatusUnauthorized, http.StatusForbidden, http.StatusServiceUnavailable)
+	operation.Errors = append(operation.Errors, http.StatusUnauthorized, http.StatusForbidden, http.StatusTooManyRequests, http.StatusServiceUnavailable)
 	return operation
 }

@@ -34,6 +34,8 @@ func (a *asked) RoundTrip(*http.Request) (*http.Response, error) {
 	return nil, context.DeadlineExceeded
 }
 
+func discard() *slog.Logger { return slog.New(slog.DiscardHandler) }
+
 // hubless is the API of a federator whose hub must not be asked.
 func hubless(t *testing.T) (http.Handler, *asked) {
 	t.Helper()
@@ -42,8 +44,12 @@ func hubless(t *testing.T) (http.Handler, *asked) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	made := &API{Hub: of, Now: time.Now, Audit: slog.New(slog.DiscardHandler), Reviewer: anybody{}}
-	return made.Handler(), count
+	made := &API{Hub: of, Now: time.Now, Audit: discard(), Reviewer: anybody{}}
+	handler, err := made.Handler()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return handler, count
 }
 
 func send(handler http.Handler, method, path, body string) (status int, said string) {

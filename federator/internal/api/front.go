@@ -10,6 +10,7 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"strconv"
 	"strings"
 	"time"
 
@@ -22,10 +23,10 @@ import (
 
 // front stands before the API: it bounds requests, finds out who asks, and writes a line for each request.
 type front struct {
-	reviewer Reviewer
-	behind   *http.ServeMux
-	audit    *slog.Logger
-	now      func() time.Time
+	reviews *reviews
+	behind  *http.ServeMux
+	audit   *slog.Logger
+	now     func() time.Time
 }
 
 // open are paths that tell nothing of the hub.
@@ -54,7 +55,7 @@ func (f *front) note(seen *observed, request *http.Request, began time.Time) {
 }
 
 func (f *front) serve(writer *observed, request *http.Request) {
-	user, err := identify(request, f.reviewer)
+	user, err := identify(request, f.reviews)
 	if err != nil {
 		refuse(writer, err)
 		return
@@ -130,6 +131,9 @@ func refuse(writer http.ResponseWriter, err error) {
 	}
 	if answer.Status == http.StatusUnauthorized {
 		writer.Header().Set("WWW-Authenticate", "Bearer")
+	}
+	if answer.Status == http.StatusTooManyRequests {
+		writer.Header().Set("Retry-After", strconv.Itoa(int(retryAfter/time.Second)))
 	}
 	writer.Header().Set("Content-Type", "application/problem+json")
 	writer.WriteHeader(answer.Status)

@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"regexp"
+	"slices"
 	"strings"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -21,16 +23,34 @@ type Reviewer interface {
 }
 
 // hubReviewer asks the hub.
-type hubReviewer struct{ own client.Client }
+type hubReviewer struct {
+	asks      client.Client
+	audiences []string
+}
 
-// Review asks the hub whose a token is. A token that is wrong or has expired is a fault of who asked.
+// bootstrapToken is the form of Kubernetes' bootstrap tokens, which have no audience. Those of the federator have no rights at the hub.
+var bootstrapToken = regexp.MustCompile(`^[a-z0-9]{6}\.[a-z0-9]{16}$`)
+
+// Review asks the hub whose a token is. A token that is wrong, has expired or is for another audience is a fault of who asked.
 func (r hubReviewer) Review(ctx context.Context, token string) (*authenticationv1.UserInfo, error) {
 	review := &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token}}
-	if err := r.own.Create(ctx, review); err != nil {
+	enrolls := bootstrapToken.MatchString(token)
+	if !enrolls {
+		review.Spec.Audiences = r.audiences
+	}
+	if err := r.asks.Create(ctx, review); err != nil {
 		return nil, fmt.Errorf("ask the hub whose the token is: %w", err)
 	}
-	if !review.Status.Authenticated || review.Status.User.Username == "" {
-		return nil, hub.Faultf(http.StatusUnauthorized, "the hub does not know the bearer token: it is wrong, has expired or was withdrawn")
+	known := review.Status.Authenticated && review.Status.User.Username != ""
+	if enrolls {
+		known = known && strings.HasPrefix(review.Status.User.Username, "system:bootstrap:")
+	} else {
+		// An authenticator that ignores audiences accepts tokens for others, and returns none.
+		known = known && slices.ContainsFunc(review.Status.Audiences, func(audience string) bool { return slices.Contains(r.audiences, audience) })
+	}
+	if !known {
+		return nil, hub.Faultf(http.StatusUnauthorized, "the hub does not know the bearer token for the audience %s: it is wrong, has expired, was withdrawn or is for another audience; "+
+			"`kubectl create token ACCOUNT --audience %s` at the hub makes one", strings.Join(r.audiences, ", "), r.audiences[0])
 	}
 	return &review.Status.User, nil
 }
@@ -45,16 +65,16 @@ func caller(ctx context.Context) authenticationv1.UserInfo {
 }
 
 // errNoToken answers requests without a token.
-var errNoToken = hub.Faultf(http.StatusUnauthorized, "the request has no bearer token; send one of the hub's as \"Authorization: Bearer TOKEN\"")
+var errNoToken = hub.Faultf(http.StatusUnauthorized, "the request has no bearer token; send one of the hub as \"Authorization: Bearer TOKEN\"")
 
 // identify finds out who asks.
-func identify(request *http.Request, reviewer Reviewer) (*authenticationv1.UserInfo, error) {
+func identify(request *http.Request, reviews *reviews) (*authenticationv1.UserInfo, error) {
 	scheme, token, _ := strings.Cut(request.Header.Get("Authorization"), " ")
 	token = strings.TrimSpace(token)
 	if !strings.EqualFold(scheme, "Bearer") || token == "" {
 		return nil, errNoToken
 	}
-	user, err := reviewer.Review(request.Context(), token)
+	user, err := reviews.review(request.Context(), token, request.RemoteAddr)
 	var fault *hub.Fault
 	if err != nil && !errors.As(err, &fault) {
 		return nil, &hub.Fault{Status: http.StatusServiceUnavailable, Sentence: sentence(err)}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/karmada-io/karmada/pkg/apis/cluster/v1alpha1"
+	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -32,6 +33,9 @@ const (
 	tokenName = "bootstrap-token-"
 	// tokenLife is for how long an agent can get its first certificate.
 	tokenLife = time.Hour
+	// knownTries and knownPoll are how often, and in which distance, the hub is asked whether it knows a new token.
+	knownTries = 40
+	knownPoll  = 50 * time.Millisecond
 	// clusterLabel of a token names the cluster for which it was made.
 	clusterLabel = "federation.kubernetsn.io/cluster"
 )
@@ -57,7 +61,24 @@ func (s *Service) bootstrap(ctx context.Context, member *v1alpha1.Cluster) (*fed
 	if err := s.Client.Create(ctx, object); err != nil {
 		return nil, fmt.Errorf("make a token for the agent of cluster %s: %w", cluster, err)
 	}
-	return &federation.Bootstrap{Server: s.Server, CA: string(s.CA), Token: id + "." + secret, ExpiresAt: expires}, nil
+	token := id + "." + secret
+	s.awaitKnown(ctx, token)
+	return &federation.Bootstrap{Server: s.Server, CA: string(s.CA), Token: token, ExpiresAt: expires}, nil
+}
+
+// awaitKnown waits until the hub knows a new token, which takes it a moment. If it takes longer, the agent has to ask again.
+func (s *Service) awaitKnown(ctx context.Context, token string) {
+	for range knownTries {
+		review := &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token}}
+		if err := s.Own.Create(ctx, review); err != nil || review.Status.Authenticated {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(knownPoll):
+		}
+	}
 }
 
 // enrolling tells for which cluster's agent the caller has a token, and whether the caller has one.

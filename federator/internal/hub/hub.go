@@ -4,12 +4,13 @@ package hub
 
 import (
 	"fmt"
+	"net"
+	"time"
 
 	"github.com/karmada-io/karmada/pkg/apis/cluster/v1alpha1"
 	policyv1alpha1 "github.com/karmada-io/karmada/pkg/apis/policy/v1alpha1"
 	workv1alpha1 "github.com/karmada-io/karmada/pkg/apis/work/v1alpha1"
 	workv1alpha2 "github.com/karmada-io/karmada/pkg/apis/work/v1alpha2"
-	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -22,6 +23,9 @@ import (
 
 	tsn "github.com/kubernetsn/kubernetsn/api/v1alpha1"
 )
+
+// dialTimeout bounds a connection to the hub.
+const dialTimeout = 10 * time.Second
 
 // Scheme has the types of all that is read and written at the hub.
 func Scheme() (*runtime.Scheme, error) {
@@ -72,28 +76,24 @@ func Open(config *rest.Config) (*Hub, error) {
 	return h, nil
 }
 
+// Reviewer returns a client for TokenReviews. It has a connection and a rate limit of its own, so that requests of strangers delay neither the
+// controllers nor the lease.
+func (h *Hub) Reviewer(queriesPerSecond float32, burst int) (client.Client, error) {
+	config := h.Config()
+	config.QPS, config.Burst = queriesPerSecond, burst
+	// Transports are shared by equal configurations; one with its own dialer has its own connections.
+	if config.Transport == nil {
+		config.Dial = (&net.Dialer{Timeout: dialTimeout}).DialContext
+	}
+	reviewer, err := client.New(config, client.Options{Scheme: h.scheme, Mapper: h.mapper})
+	if err != nil {
+		return nil, fmt.Errorf("prepare the review of tokens: %w", err)
+	}
+	return reviewer, nil
+}
+
 // Config is how the federator itself reaches the hub.
 func (h *Hub) Config() *rest.Config { return rest.CopyConfig(h.config) }
-
-// Impersonated is how the hub is reached as a user.
-func (h *Hub) Impersonated(user authenticationv1.UserInfo) *rest.Config {
-	config := h.Config()
-	extra := make(map[string][]string, len(user.Extra))
-	for key, values := range user.Extra {
-		extra[key] = values
-	}
-	config.Impersonate = rest.ImpersonationConfig{UserName: user.Username, UID: user.UID, Groups: user.Groups, Extra: extra}
-	return config
-}
-
-// As acts as a user.
-func (h *Hub) As(user authenticationv1.UserInfo) (client.WithWatch, error) {
-	made, err := client.NewWithWatch(h.Impersonated(user), client.Options{Scheme: h.scheme, Mapper: h.mapper})
-	if err != nil {
-		return nil, fmt.Errorf("act as %s at the hub: %w", user.Username, err)
-	}
-	return made, nil
-}
 
 // Answers is why the hub does not answer, as long as it never has.
 func (h *Hub) Answers() error {

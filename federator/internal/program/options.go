@@ -9,8 +9,11 @@ import (
 	"io"
 	"net"
 	"net/netip"
+	"slices"
+	"strings"
 
 	"github.com/kubernetsn/kubernetsn/internal/shared/command"
+	"github.com/kubernetsn/kubernetsn/internal/shared/federation"
 )
 
 // Options are those of the command line.
@@ -23,6 +26,8 @@ type Options struct {
 	HubAddress string
 	// Namespace is the federator's at the hub, and that of KuberneTSN in the clusters.
 	Namespace string
+	// Audiences are those of the bearer tokens that requests may have.
+	Audiences []string
 	// Health and Metrics are addresses to listen on; Metrics may be "0".
 	Health, Metrics string
 	// Listening is for tests: it is told the address of the API.
@@ -50,11 +55,13 @@ func Parse(arguments []string, stdout io.Writer) (*Options, error) {
 	flags.StringVar(&o.Key, "key", "", "`FILE` with the certificate's key in PEM")
 	flags.StringVar(&o.HubAddress, "hub-address", "", "`URL` at which agents of clusters reach the hub; without it, that at which the federator does")
 	flags.StringVar(&o.Namespace, "namespace", "kubernetsn-system", "`NAME` of the federator's namespace at the hub, which is KuberneTSN's in the clusters")
+	audiences := flags.String("audience", federation.Audience, "`NAMES`, with commas between, of audiences; the token of a request is for one of them")
 	flags.StringVar(&o.Health, "health-address", ":8081", "`ADDRESS` of /healthz and /readyz")
 	flags.StringVar(&o.Metrics, "metrics-address", "127.0.0.1:8080", "`ADDRESS` of /metrics, which asks nobody who they are; 0 for none")
 	if err := command.Parse(flags, help, arguments, stdout); err != nil {
 		return nil, err
 	}
+	o.Audiences = strings.Split(*audiences, ",")
 	if err := o.check(); err != nil {
 		return nil, fmt.Errorf("%w; %w", err, command.ErrUsage)
 	}
@@ -65,6 +72,8 @@ func (o *Options) check() error {
 	switch {
 	case o.Namespace == "":
 		return errors.New("--namespace is empty")
+	case slices.Contains(o.Audiences, ""):
+		return errors.New("--audience has an empty name; without an audience, tokens for others would be accepted")
 	case (o.Certificate == "") != (o.Key == ""):
 		return errors.New("--certificate and --key go together")
 	case o.Certificate == "" && !loopback(o.Listen):

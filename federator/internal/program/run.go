@@ -146,8 +146,9 @@ func handler(options *Options, reached *hub.Hub, memory *hub.Memory, log *slog.L
 			return nil, fmt.Errorf("read the hub's authority: %w", err)
 		}
 	}
-	served := &api.API{Hub: reached, Memory: memory, Server: cmp.Or(options.HubAddress, config.Host), CA: ca, Now: time.Now, Audit: log.With("audit", true)}
-	return served.Handler(), nil
+	served := &api.API{Hub: reached, Memory: memory, Server: cmp.Or(options.HubAddress, config.Host), CA: ca, Audiences: options.Audiences, Now: time.Now,
+		Audit: log.With("audit", true)}
+	return served.Handler()
 }
 
 func addControllers(m manager.Manager, options *Options, log *slog.Logger) error {

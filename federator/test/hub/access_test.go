@@ -18,8 +18,12 @@ import (
 	"testing"
 	"time"
 
+	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kubernetsn/kubernetsn/internal/shared/federation"
 )
@@ -137,5 +141,57 @@ func TestWhoMayDeployButNotAKindChangesNothing(t *testing.T) {
 	f.must(user, "GET", "/api/v1/workloads?namespace="+namespace, nil, &list)
 	if len(list.Items) != 0 {
 		t.Errorf("workloads %v were made", list.Items)
+	}
+}
+
+func TestTokensAreForTheFederatorOnly(t *testing.T) {
+	f := startFederator(t)
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: newNamespace(t), Name: "anna"}}
+	create(t, account)
+	f.refused(tokenFor(t, account), "GET", "/api/v1/clusters", nil, http.StatusUnauthorized, "another audience", "--audience "+federation.Audience)
+	f.refused(tokenFor(t, account, "others"), "GET", "/api/v1/clusters", nil, http.StatusUnauthorized, "another audience")
+	token := tokenOf(t, account)
+	f.refused(token, "GET", "/api/v1/clusters", nil, http.StatusForbidden, ":anna")
+	direct := rest.AnonymousClientConfig(config)
+	direct.BearerToken = token
+	made, err := client.New(direct, client.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := made.List(t.Context(), &corev1.NamespaceList{}); !apierrors.IsUnauthorized(err) {
+		t.Errorf("at the hub itself the token for the federator gets %v", err)
+	}
+}
+
+// allowedAs tells whether the federator, with the rights that the chart gives it, may act as a user.
+func allowedAs(t *testing.T, federator *rest.Config, user string, groups ...string) error {
+	t.Helper()
+	as := rest.CopyConfig(federator)
+	as.Impersonate = rest.ImpersonationConfig{UserName: user, Groups: groups}
+	made, err := client.New(as, client.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return made.Create(t.Context(), &authenticationv1.SelfSubjectReview{})
+}
+
+func TestHubLetsTheFederatorBeOrdinaryAccountsOnly(t *testing.T) {
+	needHub(t)
+	federator := chartRights(t)
+	if err := allowedAs(t, federator, "system:serviceaccount:team:anna"); err != nil {
+		t.Errorf("as a ServiceAccount: %v", err)
+	}
+	for name, test := range map[string][]string{
+		"an administrator":                     {"anna", "system:masters"},
+		"a ServiceAccount in another group":    {"system:serviceaccount:team:anna", "system:masters"},
+		"a program of Kubernetes":              {"system:kube-controller-manager"},
+		"a user that the chart does not know":  {"anna@example.org"},
+		"a node":                               {"system:node:n1", "system:nodes"},
+		"an agent":                             {federation.AgentUser + "east", federation.AgentGroup},
+		"a user with a group that it has also": {"anna@example.org", "planners"},
+	} {
+		if err := allowedAs(t, federator, test[0], test[1:]...); !apierrors.IsForbidden(err) {
+			t.Errorf("as %s: %v", name, err)
+		}
 	}
 }

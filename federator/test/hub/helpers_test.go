@@ -70,7 +70,7 @@ func startFederatorOf(t *testing.T, config *rest.Config) *running {
 	ended := make(chan error, 1)
 	r := &running{t: t, log: &lines{}}
 	options := &program.Options{
-		Listen: "127.0.0.1:0", Namespace: system, Health: "0", Metrics: "0", Listening: func(address net.Addr) { addresses <- address },
+		Listen: "127.0.0.1:0", Namespace: system, Audiences: []string{federation.Audience}, Health: "0", Metrics: "0", Listening: func(address net.Addr) { addresses <- address },
 	}
 	go func() {
 		defer close(ended)
@@ -232,9 +232,16 @@ func newUser(t *testing.T, namespace string, inNamespace, everywhere []rbacv1.Po
 	return tokenOf(t, account)
 }
 
+// tokenOf is one of an account for the federator.
 func tokenOf(t *testing.T, account *corev1.ServiceAccount) string {
 	t.Helper()
-	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: ptr.To[int64](3600)}}
+	return tokenFor(t, account, federation.Audience)
+}
+
+// tokenFor is one of an account for audiences, without any for the API server of the hub.
+func tokenFor(t *testing.T, account *corev1.ServiceAccount, audiences ...string) string {
+	t.Helper()
+	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: ptr.To[int64](3600), Audiences: audiences}}
 	if err := admin.SubResource("token").Create(context.Background(), account, request); err != nil {
 		t.Fatal(err)
 	}

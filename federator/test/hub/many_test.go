@@ -145,8 +145,9 @@ func TestListsAskTheHubForRightsAndNothingElse(t *testing.T) {
 					t.Errorf("%s asks the hub for %s", path, one)
 				}
 			}
-			if len(seen) != reviews+1 {
-				t.Errorf("%s asks the hub %v, want one token and %d rights", path, seen, reviews)
+			// The token was reviewed a moment ago, or is again.
+			if rights := slices.DeleteFunc(slices.Clone(seen), func(one string) bool { return one == asksFor[0] }); len(rights) != reviews || len(seen) > reviews+1 {
+				t.Errorf("%s asks the hub %v, want one token at most and %d rights", path, seen, reviews)
 			}
 		}
 		slices.Sort(took)

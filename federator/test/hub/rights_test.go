@@ -46,7 +46,7 @@ func chartRights(t *testing.T) *rest.Config {
 		}
 	}
 	made := rest.AnonymousClientConfig(config)
-	made.BearerToken = tokenOf(t, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: system, Name: "ktsn-federator"}})
+	made.BearerToken = tokenFor(t, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: system, Name: "ktsn-federator"}})
 	return made
 }
 

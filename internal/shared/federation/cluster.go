@@ -57,6 +57,9 @@ const (
 	AgentGroup = "system:karmada:agents"
 )
 
+// Audience is that of the tokens by which users ask the federator. A token for it is no good at the API server of the hub.
+const Audience = "ktsn-federator"
+
 // What is known of a cluster's authority.
 const (
 	// PinMatches : what the hub knows of the cluster is of the authority that was given.
