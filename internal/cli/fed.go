@@ -25,7 +25,7 @@ func newFed(env *subcommands.Environment) *cobra.Command {
 	at := &fedServer{}
 	env = &subcommands.Environment{Executable: env.Executable, Stdout: printable{env.Stdout}, Stderr: env.Stderr}
 	group := subcommands.Group("fed", "Have clusters act together: join, deploy, move, look where things run",
-		newFedJoin(env, at), newFedEnroll(env, at), newFedUnjoin(env, at), newFedClusters(env, at), newFedDeploy(env, at), newFedMove(env, at), newFedDelete(env, at),
+		newFedJoin(env, at), newFedEnroll(env, at), newFedUnjoin(env, at), newFedRights(env), newFedClusters(env, at), newFedDeploy(env, at), newFedMove(env, at), newFedDelete(env, at),
 		newFedWhere(env, at), newFedNetworks(env, at), newFedLinks(env, at), newFedEvents(env, at), newFedWatch(env, at))
 	group.Long = fedLong
 	at.add(group)

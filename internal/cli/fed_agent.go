@@ -5,7 +5,7 @@ package cli
 import (
 	"bytes"
 	"crypto/sha256"
-	_ "embed"
+	"embed"
 	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
@@ -24,13 +24,16 @@ import (
 // defaultAgentImage is Karmada's own.
 const defaultAgentImage = "docker.io/karmada/karmada-agent:v1.18.2"
 
-//go:embed fed_agent.yaml
-var agentManifestText string
+//go:embed fed_agent.yaml fed_rights.yaml
+var agentManifestTexts embed.FS
 
-var agentManifest = template.Must(template.New("agent").Parse(agentManifestText))
+var agentManifest = template.Must(template.ParseFS(agentManifestTexts, "*.yaml"))
 
 // agentFiles are what is written for a cluster's agent.
-type agentFiles struct{ kubeconfig, manifest, image string }
+type agentFiles struct {
+	kubeconfig, manifest, image string
+	rights                      memberRights
+}
 
 // add has a command take where they are written.
 func (f *agentFiles) add(command *cobra.Command) {
@@ -38,6 +41,7 @@ func (f *agentFiles) add(command *cobra.Command) {
 	flags.StringVar(&f.kubeconfig, "agent-kubeconfig", "", "`FILE` to write, by which karmada-agent reaches the hub, with a new key")
 	flags.StringVar(&f.manifest, "agent-manifest", "", "`FILE` to write, for kubectl apply in the cluster: karmada-agent, with a new key")
 	flags.StringVar(&f.image, "agent-image", defaultAgentImage, "`IMAGE` of karmada-agent in that manifest")
+	f.rights.add(flags)
 }
 
 func (f *agentFiles) none() bool { return f.kubeconfig == "" && f.manifest == "" }
@@ -52,14 +56,18 @@ func (f *agentFiles) write(cluster string, kubeconfig []byte) error {
 	if f.manifest == "" {
 		return nil
 	}
+	rights, err := f.rights.complete()
+	if err != nil {
+		return err
+	}
 	sum := sha256.Sum256(kubeconfig)
 	image, err := json.Marshal(f.image) // which is a text of YAML
 	if err != nil {
 		return fmt.Errorf("write the manifest of the agent: %w", err)
 	}
 	var text bytes.Buffer
-	if err := agentManifest.Execute(&text, map[string]string{
-		"Cluster": cluster, "Image": string(image), "Kubeconfig": base64.StdEncoding.EncodeToString(kubeconfig), "Sum": "sha256-" + hex.EncodeToString(sum[:8]),
+	if err := agentManifest.ExecuteTemplate(&text, "fed_agent.yaml", map[string]any{
+		"Rights": rights, "Cluster": cluster, "Image": string(image), "Kubeconfig": base64.StdEncoding.EncodeToString(kubeconfig), "Sum": "sha256-" + hex.EncodeToString(sum[:8]),
 	}); err != nil {
 		return fmt.Errorf("write the manifest of the agent: %w", err)
 	}
@@ -75,11 +83,11 @@ func (f *agentFiles) print(out io.Writer, cluster string) {
 		fmt.Fprintf(out, agentSteps, f.kubeconfig, cluster, f.kubeconfig, cluster)
 	}
 	if f.manifest != "" {
-		fmt.Fprintf(out, agentStep, f.manifest, cluster, f.manifest)
+		fmt.Fprintf(out, agentStep, f.manifest, cluster, f.rights.String(), f.manifest)
 	}
 }
 
-const agentStep = `%s has karmada-agent of cluster %s and its key. In the cluster:
+const agentStep = `%s has karmada-agent of cluster %s and its key. %s In the cluster, after the chart kubernetsn:
 
     kubectl apply -f %s
 `
@@ -91,7 +99,8 @@ const agentSteps = `%s says how karmada-agent of cluster %s reaches the hub. In 
     kubectl create namespace karmada-system
     kubectl -n karmada-system create secret generic karmada-kubeconfig --from-file=karmada-kubeconfig=%s
 
-The agent mounts the Secret at /etc/karmada and runs as follows. It may read and write that Secret, and renews its certificate there.
+What the agent may do in the cluster, that Secret included, ` + "`ktsn fed rights`" + ` prints. The agent mounts the Secret at /etc/karmada, renews its certificate
+there, and runs as follows.
 
     karmada-agent --karmada-kubeconfig=/etc/karmada/karmada-kubeconfig --cluster-name=%s --report-secrets=None --leader-elect-resource-namespace=karmada-cluster '--controllers=*,certRotation'
 `

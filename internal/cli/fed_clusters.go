@@ -57,6 +57,7 @@ func joinLabels(labels map[string]string) string {
 const fedJoinLong = `Makes a cluster a member. With mode Pull, an agent in the cluster asks the hub, which needs no way to the cluster and gets none of
 its credentials if the agent runs as is printed; what its agent needs for its first certificate is printed, or used at once with
 --agent-manifest or --agent-kubeconfig. With mode Push, the hub reaches the cluster by the address and token of --member-kubeconfig, and keeps them.
+Whoever controls the hub has the rights of that agent or token in the cluster: by default those that ` + "`ktsn fed rights`" + ` prints.
 
 The fingerprint of the cluster's authority is kept, and cannot be changed while the cluster is a member. It is read from
 --member-kubeconfig. With mode Pull, that file stays on this machine; by it the cluster is asked for its id, the UID of its
@@ -70,6 +71,9 @@ func newFedJoin(env *subcommands.Environment, at *fedServer) *cobra.Command {
 		Use: "join CLUSTER", Short: "Make a cluster a member", Long: fedJoinLong, Args: subcommands.OneArgument("name of a cluster"),
 		RunE: func(command *cobra.Command, arguments []string) error {
 			request.Name = arguments[0]
+			if _, err := files.rights.complete(); err != nil {
+				return err
+			}
 			if err := completeJoin(command.Context(), request, mode, kubeconfig); err != nil {
 				return err
 			}
@@ -99,6 +103,7 @@ func newFedJoin(env *subcommands.Environment, at *fedServer) *cobra.Command {
 	flags.StringVar(&request.ID, "id", "", "`UID` of the cluster's namespace kube-system, for mode pull without --member-kubeconfig")
 	flags.StringVar(&kubeconfig, "member-kubeconfig", "", "`FILE` by which the cluster is reached")
 	flags.StringToStringVar(&request.Labels, "label", nil, "`KEY=VALUE` of the cluster, by which networks choose clusters")
+	flags.BoolVar(&request.Proxy, "proxy", false, "with mode push, let users of the hub ask the cluster by Karmada's proxy; the token needs the right to impersonate users there")
 	flags.StringVar(&request.Region, "region", "", "`NAME` of the cluster's region")
 	files.add(command)
 	return command

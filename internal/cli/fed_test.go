@@ -345,7 +345,7 @@ func checkAgentManifest(t *testing.T, f *federator, file string) {
 			t.Errorf("the manifest is without %q", words)
 		}
 	}
-	if len(kinds) != 6 {
+	if len(kinds) != 10 {
 		t.Errorf("the manifest has %d kinds", len(kinds))
 	}
 	if info, err := os.Stat(file); err != nil || info.Mode().Perm() != 0o600 {

@@ -80,8 +80,8 @@ func (s *Service) prepareAgent(ctx context.Context, cluster *v1alpha1.Cluster) (
 // check refuses what does not go together.
 func check(request *federation.JoinRequest) error {
 	if request.Mode == federation.Pull {
-		if request.Token != "" || request.CA != "" || request.Endpoint != "" {
-			return hub.Faultf(http.StatusUnprocessableEntity, "endpoint, ca and token are for mode Push; the hub does not reach a cluster in mode Pull, "+
+		if request.Token != "" || request.CA != "" || request.Endpoint != "" || request.Proxy {
+			return hub.Faultf(http.StatusUnprocessableEntity, "endpoint, ca, token and proxy are for mode Push; the hub does not reach a cluster in mode Pull, "+
 				"and shall not have its credentials")
 		}
 		if request.ID == "" {
@@ -161,7 +161,9 @@ func newCluster(request *federation.JoinRequest) *v1alpha1.Cluster {
 	if request.Mode == federation.Push {
 		cluster.Spec.APIEndpoint = request.Endpoint
 		cluster.Spec.SecretRef = &v1alpha1.LocalSecretReference{Namespace: hub.ClusterNamespace, Name: request.Name}
-		cluster.Spec.ImpersonatorSecretRef = &v1alpha1.LocalSecretReference{Namespace: hub.ClusterNamespace, Name: hub.Impersonator(request.Name)}
+		if request.Proxy {
+			cluster.Spec.ImpersonatorSecretRef = &v1alpha1.LocalSecretReference{Namespace: hub.ClusterNamespace, Name: hub.Impersonator(request.Name)}
+		}
 	}
 	return cluster
 }
@@ -180,9 +182,12 @@ func (s *Service) ensureNamespaces(ctx context.Context, cluster string) error {
 // keepCredentials puts those of a cluster in push mode where Karmada looks for them. Of a member they are replaced: so they rotate.
 // They go with the Cluster.
 func (s *Service) keepCredentials(ctx context.Context, request *federation.JoinRequest, cluster *v1alpha1.Cluster) error {
-	data := map[string][]byte{v1alpha1.SecretTokenKey: []byte(request.Token)}
 	full := map[string][]byte{v1alpha1.SecretTokenKey: []byte(request.Token), v1alpha1.SecretCADataKey: []byte(request.CA)}
-	for name, data := range map[string]map[string][]byte{request.Name: full, hub.Impersonator(request.Name): data} {
+	secrets := map[string]map[string][]byte{request.Name: full}
+	if cluster.Spec.ImpersonatorSecretRef != nil {
+		secrets[hub.Impersonator(request.Name)] = map[string][]byte{v1alpha1.SecretTokenKey: []byte(request.Token)}
+	}
+	for name, data := range secrets {
 		secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{
 			Namespace: hub.ClusterNamespace, Name: name, Labels: map[string]string{hub.SystemLabel: hub.SystemValue}, OwnerReferences: ownedBy(cluster),
 		}, Data: data}

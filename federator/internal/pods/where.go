@@ -128,6 +128,8 @@ func (f *Finder) reachable(ctx context.Context) (map[string]string, error) {
 		switch {
 		case !meta.IsStatusConditionTrue(cluster.Status.Conditions, v1alpha1.ClusterConditionReady):
 			reasons[cluster.Name] = "the cluster is not ready"
+		case cluster.Spec.SyncMode == v1alpha1.Push && cluster.Spec.ImpersonatorSecretRef == nil:
+			reasons[cluster.Name] = "users of the hub may not ask the cluster, which joined without a proxy"
 		case cluster.Spec.ImpersonatorSecretRef == nil || cluster.Spec.APIEndpoint == "":
 			reasons[cluster.Name] = "the hub does not reach the cluster, whose agent gave it no credentials (mode Pull)"
 		case cluster.Spec.ImpersonatorSecretRef.Namespace != hub.ClusterNamespace || cluster.Spec.ImpersonatorSecretRef.Name != hub.Impersonator(cluster.Name):

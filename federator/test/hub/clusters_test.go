@@ -188,10 +188,28 @@ func TestWhoseAuthorityAClusterHasIsTold(t *testing.T) {
 	if string(kept.Data["token"]) != "newer" || told(token).Pin != federation.PinMatches {
 		t.Errorf("the token is %q", kept.Data["token"])
 	}
-	for _, name := range []string{name, name + "-impersonator"} {
-		get(t, "karmada-cluster", name, &kept)
-		if len(kept.OwnerReferences) != 1 || kept.OwnerReferences[0].Kind != "Cluster" {
-			t.Errorf("Secret %s goes with %v", name, kept.OwnerReferences)
+	if len(kept.OwnerReferences) != 1 || kept.OwnerReferences[0].Kind != "Cluster" {
+		t.Errorf("Secret %s goes with %v", name, kept.OwnerReferences)
+	}
+}
+
+func TestProxyIsForUsersOnlyWhenAskedFor(t *testing.T) {
+	f, token, ca := startFederator(t), newAdmin(t), first(authority(t))
+	for name, proxy := range map[string]bool{unique("direct"): false, unique("proxied"): true} {
+		request := federation.JoinRequest{Name: name, Mode: "Push", Endpoint: "https://192.0.2.1:6443", CA: ca, Token: "first", Proxy: proxy}
+		f.must(token, "POST", "/api/v1/clusters", request, nil)
+		request.Token, request.Proxy = "second", false
+		f.must(token, "POST", "/api/v1/clusters", request, nil)
+		var cluster v1alpha1.Cluster
+		get(t, "", name, &cluster)
+		var kept corev1.Secret
+		err := admin.Get(t.Context(), types.NamespacedName{Namespace: "karmada-cluster", Name: name + "-impersonator"}, &kept)
+		if proxy {
+			if err != nil || cluster.Spec.ImpersonatorSecretRef == nil || string(kept.Data["token"]) != "second" || len(kept.OwnerReferences) != 1 {
+				t.Errorf("with a proxy the Secret is %v with %d owners, and named by %v", err, len(kept.OwnerReferences), cluster.Spec.ImpersonatorSecretRef)
+			}
+		} else if !apierrors.IsNotFound(err) || cluster.Spec.ImpersonatorSecretRef != nil {
+			t.Errorf("without a proxy the Secret is %v, and named by %v", err, cluster.Spec.ImpersonatorSecretRef)
 		}
 	}
 }

@@ -151,6 +151,7 @@ func TestPagesAndHelpKnowTheSameOptions(t *testing.T) {
 		"ktsn doctor":               {"ktsn", "doctor", "ktsn.1", ".Ss ktsn doctor", true, common},
 		"ktsn fed join":             {"ktsn", "fed join", "ktsn.1", ".Ss ktsn fed join", true, federated},
 		"ktsn fed enroll":           {"ktsn", "fed enroll", "ktsn.1", ".Ss ktsn fed enroll", true, federated},
+		"ktsn fed rights":           {"ktsn", "fed rights", "ktsn.1", ".Ss ktsn fed rights", true, federated},
 		"ktsn fed unjoin":           {"ktsn", "fed unjoin", "ktsn.1", ".Ss ktsn fed unjoin", true, federated},
 		"ktsn fed clusters":         {"ktsn", "fed clusters", "ktsn.1", ".Ss ktsn fed clusters", true, federated},
 		"ktsn fed deploy":           {"ktsn", "fed deploy", "ktsn.1", ".Ss ktsn fed deploy", true, federated},

@@ -23,6 +23,7 @@ type JoinRequest struct {
 	Endpoint    string            `json:"endpoint,omitempty" maxLength:"2048" doc:"Address of the cluster's API server. Push needs it."`
 	CA          string            `json:"ca,omitempty" maxLength:"65536" doc:"Certificate of the cluster's authority, in PEM. Push needs it."`
 	Token       string            `json:"token,omitempty" maxLength:"65536" doc:"Token of the hub in the cluster. Push needs it."`
+	Proxy       bool              `json:"proxy,omitempty" doc:"With Push: users of the hub may ask the cluster by Karmada's proxy. The token needs the right to impersonate users there, and to write ClusterRoles."`
 }
 
 // Joined is the answer to a JoinRequest.

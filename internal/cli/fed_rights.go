@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cli
+
+import (
+	"bytes"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/kubernetsn/kubernetsn/internal/shared/subcommands"
+)
+
+const (
+	limitedRights = "limited"
+	adminRights   = "admin"
+	// agentAccount is the ServiceAccount of karmada-agent, and agentSecret has its credentials.
+	agentAccount = "karmada-system/karmada-agent-sa"
+	agentSecret  = "karmada-kubeconfig"
+	agentRole    = "karmada-agent"
+)
+
+// workloadKinds are what a workload may consist of besides ConfigMaps and pods, as RESOURCE.GROUP. The hub can read them in all namespaces: therefore
+// there are no Secrets.
+var workloadKinds = []string{
+	"persistentvolumeclaims", "serviceaccounts", "services", "daemonsets.apps", "deployments.apps", "replicasets.apps", "statefulsets.apps",
+	"horizontalpodautoscalers.autoscaling", "cronjobs.batch", "jobs.batch", "virtualmachineinstances.kubevirt.io", "virtualmachines.kubevirt.io",
+	"networkpolicies.networking.k8s.io", "poddisruptionbudgets.policy",
+}
+
+// memberRights are what a hub may do in a member.
+type memberRights struct {
+	rights, podSecurity, system string
+	workloads, kinds            []string
+	// account is that of karmada-agent, or with mode Push that whose token the hub has.
+	account string
+}
+
+// add has a command take them.
+func (r *memberRights) add(flags *pflag.FlagSet) {
+	r.account = agentAccount
+	flags.StringVar(&r.rights, "agent-rights", limitedRights, "`RIGHTS` of the hub in the cluster: limited, or admin, by which who controls the hub is root on the cluster's nodes")
+	flags.StringSliceVar(&r.workloads, "workload-namespace", nil, "`NAMES` of namespaces of the cluster, with commas between, in which the hub may run workloads")
+	flags.StringSliceVar(&r.kinds, "workload-kind", nil, "more `KINDS` of which workloads may consist, such as ingresses.networking.k8s.io; the hub can read them in all namespaces")
+	flags.StringVar(&r.podSecurity, "pod-security", "baseline", "`LEVEL` of Pod Security that these namespaces get: restricted, baseline or privileged")
+	flags.StringVar(&r.system, "system-namespace", "kubernetsn-system", "`NAME` of the namespace of KuberneTSN in the cluster")
+}
+
+// kindsOfGroup are the resources of a group, for a template.
+type kindsOfGroup struct{ Group, Resources string }
+
+// rightsData is what the template of the rights has.
+type rightsData struct {
+	Role, Namespace, Account, Secret, System, PodSecurity string
+	Workloads                                             []string
+	Kinds                                                 []kindsOfGroup
+	Admin                                                 bool
+}
+
+var (
+	labelForm = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`)
+	kindForm  = regexp.MustCompile(`^[a-z0-9]+(\.[a-z0-9]([-a-z0-9.]*[a-z0-9])?)?$`)
+)
+
+// complete checks the options. What goes into the manifest must be safe there.
+func (r *memberRights) complete() (*rightsData, error) {
+	if err := subcommands.CheckChoice("--agent-rights", r.rights, limitedRights, adminRights); err != nil {
+		return nil, err
+	}
+	if err := subcommands.CheckChoice("--pod-security", r.podSecurity, "restricted", "baseline", "privileged"); err != nil {
+		return nil, err
+	}
+	namespace, account, _ := strings.Cut(r.account, "/")
+	for _, name := range append([]string{namespace, account, r.system}, r.workloads...) {
+		if !labelForm.MatchString(name) {
+			return nil, subcommands.Usage(fmt.Errorf("%q is no name of a namespace or an account; write small letters, digits and hyphens", name))
+		}
+	}
+	if at := slices.IndexFunc(r.workloads, r.isSystem); at >= 0 {
+		return nil, subcommands.Usage(fmt.Errorf("--workload-namespace %s is a namespace of the cluster's own programs; by pods there the hub would be root on the nodes. "+
+			"Name others, or give --agent-rights admin", r.workloads[at]))
+	}
+	data := &rightsData{
+		Role: account, Namespace: namespace, Account: account, System: r.system, PodSecurity: r.podSecurity, Workloads: r.workloads, Admin: r.rights == adminRights,
+	}
+	if r.account == agentAccount {
+		data.Role, data.Secret = agentRole, agentSecret
+	}
+	if len(r.workloads) == 0 {
+		return data, nil
+	}
+	return data, data.addKinds(append(slices.Clone(workloadKinds), r.kinds...))
+}
+
+// isSystem tells whether a namespace is one of those in which no workload of the hub belongs.
+func (r *memberRights) isSystem(namespace string) bool {
+	return namespace == r.system || strings.HasPrefix(namespace, "kube-") || strings.HasPrefix(namespace, "karmada-")
+}
+
+// addKinds adds kinds by their groups.
+func (d *rightsData) addKinds(kinds []string) error {
+	for _, kind := range slices.Compact(kinds) {
+		if !kindForm.MatchString(kind) {
+			return subcommands.Usage(fmt.Errorf("--workload-kind %q is no kind; write RESOURCE or RESOURCE.GROUP, such as ingresses.networking.k8s.io", kind))
+		}
+		resource, group, _ := strings.Cut(kind, ".")
+		at := slices.IndexFunc(d.Kinds, func(have kindsOfGroup) bool { return have.Group == group })
+		if at < 0 {
+			d.Kinds = append(d.Kinds, kindsOfGroup{Group: group, Resources: resource})
+			continue
+		}
+		d.Kinds[at].Resources += ", " + resource
+	}
+	return nil
+}
+
+// String says what the hub may do, for whoever applies a manifest.
+func (r *memberRights) String() string {
+	switch {
+	case r.rights == adminRights:
+		return "By it the hub administers the cluster: who controls the hub can read all Secrets and is root on the nodes."
+	case len(r.workloads) == 0:
+		return "By it the hub runs no workloads in the cluster: --workload-namespace names namespaces in which it may."
+	}
+	return "By it the hub runs workloads in the namespaces " + strings.Join(r.workloads, ", ") + " only, of the Pod Security level " + r.podSecurity + "."
+}
+
+const fedRightsLong = `Prints, for kubectl apply in a member, an account and its rights: what the hub may do there. The default account is that of
+karmada-agent, which has the same rights by the manifest of ` + "`ktsn fed join`" + `; apply them again for other namespaces of workloads. For mode Push
+name another account, and give the hub a token of it.
+
+With limited rights, the default, the hub writes networks, services and links, the namespaces that it has made, and workloads in the
+namespaces that are named. It reads nodes, pods, ConfigMaps and the kinds of workloads in all namespaces, and no Secrets.`
+
+func newFedRights(env *subcommands.Environment) *cobra.Command {
+	rights := &memberRights{}
+	command := &cobra.Command{
+		Use: "rights", Short: "Print what the hub may do in a member", Long: fedRightsLong, Args: subcommands.NoArguments,
+		RunE: func(*cobra.Command, []string) error {
+			data, err := rights.complete()
+			if err != nil {
+				return err
+			}
+			var text bytes.Buffer
+			if err := agentManifest.ExecuteTemplate(&text, "rights", data); err != nil {
+				return fmt.Errorf("write the rights: %w", err)
+			}
+			_, err = fmt.Fprintln(env.Stdout, text.String())
+			return err
+		},
+	}
+	rights.add(command.Flags())
+	command.Flags().StringVar(&rights.account, "account", agentAccount, "`NAMESPACE/NAME` of the ServiceAccount that gets the rights")
+	return command
+}
