@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
+	wire "github.com/kubernetsn/kubernetsn/internal/shared/federation"
 )
 
 // user is one of the hub, who may deploy in one namespace, or nothing.
@@ -27,7 +28,7 @@ func newUser(ctx context.Context, t *testing.T, f *federator, namespace, name st
 	t.Helper()
 	hub.apply(ctx, t, fmt.Sprintf("apiVersion: v1\nkind: ServiceAccount\nmetadata: {namespace: %s, name: %s}\n", namespace, name))
 	u := &user{f, namespace, name}
-	f.write(name, hub.tokenOf(ctx, t, namespace, name))
+	f.write(name, hub.tokenOf(ctx, t, namespace, name, wire.Audience))
 	return u
 }
 

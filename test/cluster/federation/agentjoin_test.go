@@ -7,7 +7,6 @@ package federation
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -95,11 +94,15 @@ func (j *joiner) applyFile(ctx context.Context, t *testing.T, file string) {
 	j.apply(ctx, t, string(text))
 }
 
-// worksFor deploys to the member, moves from it and back, and deletes.
-func (j *joiner) worksFor(ctx context.Context, t *testing.T) {
+// agentAccount is the account of an agent by the manifest that join writes.
+const agentAccount = agentSystem + "/karmada-agent-sa"
+
+// worksFor deploys to the member, moves from it and back, and deletes, in a namespace in which the hub may run workloads by an account.
+func (j *joiner) worksFor(ctx context.Context, t *testing.T, account string) {
 	t.Helper()
 	await(ctx, t, kube.MemberReady(hub.client, j.as))
 	namespace, other := newNamespace(ctx, t), members[0]
+	j.apply(ctx, t, j.f.run(ctx, "rights", "--account", account, "--workload-namespace", namespace))
 	j.f.deploy(ctx, namespace, j.place)
 	j.f.run(ctx, "move", namespace+"/web", "--to", other.as)
 	await(ctx, t, j.gone(namespace))
@@ -153,7 +156,7 @@ func TestAnAgentJoinsByTheManifestThatJoinWrites(t *testing.T) {
 		j.applyFile(ctx, t, manifest)
 		await(ctx, t, kube.MemberReady(hub.client, j.as))
 	})
-	j.worksFor(ctx, t)
+	j.worksFor(ctx, t, agentAccount)
 	j.agentIsForbiddenNothing(ctx, t)
 
 	t.Run("whose certificate is renewed", func(t *testing.T) {
@@ -172,14 +175,14 @@ func TestAnAgentJoinsByTheManifestThatJoinWrites(t *testing.T) {
 			})
 		})
 		j.restartAgent(ctx, t, "--cert-rotation-remaining-time-threshold=0.2", "--cert-rotation-checking-interval=5m")
-		j.worksFor(ctx, t)
+		j.worksFor(ctx, t, agentAccount)
 		j.agentIsForbiddenNothing(ctx, t)
 	})
 	t.Run("and gets other credentials", func(t *testing.T) {
 		f.run(ctx, "enroll", j.as, "--agent-manifest", manifest, "--agent-image", agentImage)
 		j.applyFile(ctx, t, manifest)
 		await(ctx, t, j.runs(agentSystem, "karmada-agent", 1))
-		j.worksFor(ctx, t)
+		j.worksFor(ctx, t, agentAccount)
 	})
 }
 
@@ -207,7 +210,7 @@ func TestAnAgentJoinsByATokenThatIsGoodForOnce(t *testing.T) {
 		t.Errorf("by a token for an agent clusters are listed: %s", said)
 	}
 	j.applyFile(ctx, t, manifest)
-	j.worksFor(ctx, t)
+	j.worksFor(ctx, t, agentAccount)
 	j.agentIsForbiddenNothing(ctx, t)
 	t.Run("and leaves with what was left there", func(t *testing.T) { j.leaves(ctx, t) })
 }
@@ -216,6 +219,7 @@ func TestAnAgentJoinsByATokenThatIsGoodForOnce(t *testing.T) {
 func (j *joiner) leaves(ctx context.Context, t *testing.T) {
 	t.Helper()
 	namespace := newNamespace(ctx, t)
+	j.apply(ctx, t, j.f.run(ctx, "rights", "--workload-namespace", namespace))
 	j.f.deploy(ctx, namespace, j.place)
 	before := j.uid(ctx, t, namespace, "web")
 	if said, err := j.f.try(ctx, "unjoin", j.as); err == nil {
@@ -233,25 +237,21 @@ func (j *joiner) leaves(ctx context.Context, t *testing.T) {
 	}
 }
 
-// pushKubeconfig is a file by which the hub reaches a member as a ServiceAccount of its own.
+// pushKubeconfig is a file by which the hub reaches a member as a ServiceAccount of its own, with limited rights.
 func (j *joiner) pushKubeconfig(ctx context.Context, t *testing.T, name string) string {
 	t.Helper()
-	j.apply(ctx, t, fmt.Sprintf(`
-apiVersion: v1
-kind: ServiceAccount
-metadata: {namespace: default, name: %[1]s}
----
-apiVersion: rbac.authorization.k8s.io/v1
-kind: ClusterRoleBinding
-metadata: {name: %[1]s}
-roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: cluster-admin}
-subjects: [{kind: ServiceAccount, namespace: default, name: %[1]s}]
-`, name))
+	j.apply(ctx, t, j.f.run(ctx, "rights", "--account", "default/"+name))
 	t.Cleanup(func() {
 		ctx := context.WithoutCancel(ctx)
 		j.withdraw(ctx, t, name)
-		if err := j.client.RbacV1().ClusterRoleBindings().Delete(ctx, name, metav1.DeleteOptions{}); err != nil {
-			t.Error(err)
+		every, policies := metav1.DeleteOptions{}, j.client.AdmissionregistrationV1()
+		for _, err := range []error{
+			j.client.RbacV1().ClusterRoleBindings().Delete(ctx, name, every), j.client.RbacV1().ClusterRoles().Delete(ctx, name, every),
+			policies.ValidatingAdmissionPolicyBindings().Delete(ctx, name, every), policies.ValidatingAdmissionPolicies().Delete(ctx, name, every),
+		} {
+			if err != nil {
+				t.Error(err)
+			}
 		}
 	})
 	file := "push-" + name
@@ -271,11 +271,11 @@ func TestTheTokenOfAMemberInPushModeIsReplaced(t *testing.T) {
 	ctx, f := needFederator(t)
 	j := newJoiner(ctx, t, f)
 	f.run(ctx, "join", j.as, "--mode", "push", "--member-kubeconfig", j.pushKubeconfig(ctx, t, "push-first"))
-	j.worksFor(ctx, t)
+	j.worksFor(ctx, t, "default/push-first")
 	if said := f.run(ctx, "clusters"); !strings.Contains(said, "matches") {
 		t.Errorf("the authority is not said to be the one that was given: %s", said)
 	}
 	f.run(ctx, "join", j.as, "--mode", "push", "--member-kubeconfig", j.pushKubeconfig(ctx, t, "push-second"))
 	j.withdraw(ctx, t, "push-first")
-	j.worksFor(ctx, t)
+	j.worksFor(ctx, t, "default/push-second")
 }

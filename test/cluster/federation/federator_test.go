@@ -23,6 +23,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	wire "github.com/kubernetsn/kubernetsn/internal/shared/federation"
 	"github.com/kubernetsn/kubernetsn/test/cluster/internal/chart"
 )
 
@@ -158,10 +159,11 @@ func (f *federator) run(ctx context.Context, arguments ...string) string {
 	return said
 }
 
-// tokenOf is one of a ServiceAccount.
-func (p *place) tokenOf(ctx context.Context, t *testing.T, namespace, name string) string {
+// tokenOf is one of a ServiceAccount for audiences, without any for the API server.
+func (p *place) tokenOf(ctx context.Context, t *testing.T, namespace, name string, audiences ...string) string {
 	t.Helper()
-	made, err := p.client.CoreV1().ServiceAccounts(namespace).CreateToken(ctx, name, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{Audiences: audiences}}
+	made, err := p.client.CoreV1().ServiceAccounts(namespace).CreateToken(ctx, name, request, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -182,7 +184,7 @@ func operatorToken(ctx context.Context, t *testing.T) string {
 	if err != nil && !apierrors.IsAlreadyExists(err) {
 		t.Fatal(err)
 	}
-	return hub.tokenOf(ctx, t, namespace, name)
+	return hub.tokenOf(ctx, t, namespace, name, wire.Audience)
 }
 
 // kubeconfigOf reaches the hub or a member with a token.
