@@ -3,6 +3,7 @@
 package cni_test
 
 import (
+	"context"
 	"errors"
 	"io/fs"
 	"net/netip"
@@ -117,6 +118,28 @@ func TestOnePodCanAskForReceiveRings(t *testing.T) {
 	must(t, lab.a.gc(t, lab.a.forgetful(t, shipped(t)), list(t, lab.a.config(nil))))
 	if got := lab.a.rings(t); len(got) != 0 {
 		t.Errorf("after GC the program knows %q", got)
+	}
+}
+
+func TestALostDelLeavesNoEntryForTheNextPod(t *testing.T) {
+	lab := newLab(t)
+	lab.a.withoutRings(t)
+	address := lab.a.subnet.Addr().Next().Next().Next().String()
+	fixed := static(address + "/24")
+	lost, next := lab.a.newPod(t), lab.a.newPod(t)
+	lost.add(t, lab.a.config(fields{"ipam": fixed, "receive": fields{"redirect": true}}))
+	if got := strings.Join(lab.a.rings(t), " "); got != address {
+		t.Fatalf("the program knows %q, want %s", got, address)
+	}
+	must(t, lost.Destroy()) // without DEL
+	configs := list(t, lab.a.config(fields{"ipam": fixed}))
+	t.Cleanup(func() { _ = next.node.runtime.DelNetworkList(context.Background(), configs, next.attachment()) })
+	eventually(t, "the kernel has removed the port of the pod", func() bool {
+		_, err := lab.a.runtime.AddNetworkList(t.Context(), configs, next.attachment())
+		return err == nil
+	})
+	if got := lab.a.rings(t); len(got) != 0 {
+		t.Errorf("for the next pod of the address, which is on the kernel's path, the program knows %q", got)
 	}
 }
 

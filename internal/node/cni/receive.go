@@ -81,10 +81,14 @@ func (a *adding) receiveIntoRings(ctx context.Context) {
 		fmt.Fprintf(os.Stderr, "tsn-cni: interface %s of container %s asks for receive rings, which its network does not offer "+
 			"(receive.rings); its datagrams are the kernel's\n", a.Interface, a.ContainerID)
 	}
+	made := a.record()
+	// The address may have been that of a pod whose DEL was lost. What the program knows of it has datagrams redirected to an interface that has gone.
+	if err := made.leaveToKernel(); err != nil {
+		fmt.Fprintf(os.Stderr, "tsn-cni: datagrams for interface %s of container %s may go to an earlier pod's interface: %v\n", a.Interface, a.ContainerID, err)
+	}
 	if !a.Receive.any() {
 		return
 	}
-	made := a.record()
 	a.undo = append(a.undo, made.leaveToKernel)
 	if err := made.receiveIntoRings(ctx, a.node); err != nil {
 		fmt.Fprintf(os.Stderr, "tsn-cni: datagrams for interface %s of container %s take the kernel's ordinary path: %v\n",
