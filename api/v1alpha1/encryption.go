@@ -12,7 +12,7 @@ func (s *TSNNetworkSpec) Encrypted() bool {
 	return s.Encryption == EncryptionPreferred || s.Encryption == EncryptionRequired
 }
 
-// MostClusterKeys is how many keys of clusters a TSNNode takes (spec.clusterKeys).
+// MostClusterKeys is how many keys of clusters a TSNNode takes (spec.clusterKeys), and how many clusters are pinned automatically.
 const MostClusterKeys = 256
 
 // Names of what keeps the keys of clusters.
@@ -42,6 +42,12 @@ const (
 	ReasonPeersWithoutKeys = "PeersWithoutKeys"
 	// ReasonClusterKeyDiffers : a cluster signs its nodes by another key than the one that was pinned. What was in force stays.
 	ReasonClusterKeyDiffers = "ClusterKeyDiffers"
+	// ReasonClusterKeyUnknown : no key of a cluster is pinned, and none is pinned automatically; the sentence says why.
+	ReasonClusterKeyUnknown = "ClusterKeyUnknown"
+	// ReasonClusterPartDiffers : a cluster signs nodes for a part of the network that is not its own. What was in force stays.
+	ReasonClusterPartDiffers = "ClusterPartDiffers"
+	// ReasonClusterKeysUnavailable : keys of clusters cannot be read or written. What nodes were told stays.
+	ReasonClusterKeysUnavailable = "ClusterKeysUnavailable"
 	// ReasonKeysWaited : the node's keys have not come back signed yet.
 	ReasonKeysWaited = "WaitingForKeys"
 )
@@ -97,6 +103,10 @@ type LinkNodeKeys struct {
 	// cannotEncrypt tells that the node cannot encrypt.
 	// +optional
 	CannotEncrypt bool `json:"cannotEncrypt,omitempty"`
+	// sequence grows with each change of the above. A reader that has accepted one rejects smaller ones.
+	// +kubebuilder:validation:Minimum=0
+	// +optional
+	Sequence int64 `json:"sequence,omitempty"`
 	// signature is that of the cluster over the node's name, the address of its tunnels, and all of the above (Ed25519, base64).
 	// +kubebuilder:validation:MaxLength=88
 	// +required
@@ -122,10 +132,19 @@ func (s *TSNServiceSpec) Encrypted() bool {
 type ClusterKey struct {
 	// cluster is its name at the hub; empty: this one.
 	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^([a-z0-9]([-a-z0-9]*[a-z0-9])?)?$`
 	// +required
 	Cluster string `json:"cluster"`
 	// publicKey has 32 bytes, in base64.
 	// +kubebuilder:validation:MaxLength=44
 	// +required
 	PublicKey string `json:"publicKey"`
+	// ipv4 is the part of the network's spec.ipv4 that the other cluster's nodes must lie in. Without it no node of that cluster is accepted.
+	// +kubebuilder:validation:MaxLength=18
+	// +optional
+	IPv4 string `json:"ipv4,omitempty"`
+	// ipv6 is the same of the network's spec.ipv6.
+	// +kubebuilder:validation:MaxLength=43
+	// +optional
+	IPv6 string `json:"ipv6,omitempty"`
 }

@@ -77,6 +77,7 @@ type TSNLinkSpec struct {
 type LinkEnd struct {
 	// cluster is the name of the pod's cluster; empty: the link's own.
 	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^([a-z0-9]([-a-z0-9]*[a-z0-9])?)?$`
 	// +optional
 	Cluster string `json:"cluster,omitempty"`
 	// namespace of the pod.

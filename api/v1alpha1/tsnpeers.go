@@ -47,6 +47,7 @@ type TSNPeersSpec struct {
 	Network string `json:"network"`
 	// cluster is the name of the nodes' cluster; empty: this one.
 	// +kubebuilder:validation:MaxLength=63
+	// +kubebuilder:validation:Pattern=`^([a-z0-9]([-a-z0-9]*[a-z0-9])?)?$`
 	// +optional
 	Cluster string `json:"cluster,omitempty"`
 	// clusterKey is the public key (Ed25519, base64) by which the nodes' cluster signs them, on a network with spec.encryption. It is
@@ -102,6 +103,18 @@ type PeerNode struct {
 	// cannotEncrypt tells that the node cannot encrypt.
 	// +optional
 	CannotEncrypt bool `json:"cannotEncrypt,omitempty"`
+	// clusterIPv4 is the part of the network's spec.ipv4 that the node's cluster has (its spec.ipv4.part), on a network with spec.encryption.
+	// +kubebuilder:validation:MaxLength=18
+	// +optional
+	ClusterIPv4 string `json:"clusterIPv4,omitempty"`
+	// clusterIPv6 is the same of the network's spec.ipv6.
+	// +kubebuilder:validation:MaxLength=43
+	// +optional
+	ClusterIPv6 string `json:"clusterIPv6,omitempty"`
+	// sequence grows with each change of what is signed. A reader that has accepted one rejects smaller ones.
+	// +kubebuilder:validation:Minimum=0
+	// +optional
+	Sequence int64 `json:"sequence,omitempty"`
 	// signature is that of the node's cluster over the network's name and all of the above but mtu (Ed25519, base64).
 	// +kubebuilder:validation:MaxLength=88
 	// +optional

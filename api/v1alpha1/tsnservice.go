@@ -72,6 +72,7 @@ type TSNServiceSpec struct {
 	// clusters are the names of the clusters on which the service is. Only a hub reads it. By default they are all.
 	// +kubebuilder:validation:MaxItems=100
 	// +kubebuilder:validation:items:MaxLength=63
+	// +kubebuilder:validation:items:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
 	// +listType=set
 	// +optional
 	Clusters []string `json:"clusters,omitempty"`

@@ -5,8 +5,6 @@ package operator
 import (
 	"context"
 	"fmt"
-	"maps"
-	"slices"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
@@ -25,6 +23,8 @@ type keys struct {
 	// live reads past the cache.
 	live      client.Reader
 	namespace string
+	// manual leaves it to the administrator to pin keys of other clusters.
+	manual bool
 
 	mu sync.Mutex
 	// own is nil as long as nobody needed it.
@@ -79,89 +79,28 @@ func (k *keys) make(ctx context.Context, at types.NamespacedName) (*clusterkey.P
 	return own, nil
 }
 
-// clusterKeys are the keys that nodes of a network believe: this cluster's, and those that are pinned of clusters that the network's
-// TSNPeers are of. A cluster of which none is pinned gets the one that it has now.
+// clusterKeys are the keys that nodes of a network trust: this cluster's, and those pinned of the clusters that the network's TSNPeers name. Where
+// keys cannot be read, nodes keep what they were told.
 func (k *keys) clusterKeys(ctx context.Context, network *v1alpha1.TSNNetwork, all []v1alpha1.TSNPeers) ([]v1alpha1.ClusterKey, []finding, error) {
-	own, err := k.signer(ctx, network)
-	if err != nil || own == nil {
-		return nil, nil, err
+	if !network.Spec.Encrypted() {
+		return nil, nil, nil
 	}
-	said := sayings{}
+	said := claims{}
 	for i := range all {
 		if spec := &all[i].Spec; spec.Network == network.Name {
-			said.add(spec.Cluster, spec.ClusterKey)
+			said.add(spec.Cluster, spec.ClusterKey, spec.Nodes)
 		}
 	}
-	return k.believed(ctx, own, said)
-}
-
-// sayings are the keys by which clusters say that they sign, by their names.
-type sayings map[string][]string
-
-func (s sayings) add(cluster, key string) {
-	if cluster != "" && key != "" && !slices.Contains(s[cluster], key) {
-		s[cluster] = append(s[cluster], key)
+	own, err := k.ownKey(ctx)
+	if err == nil {
+		var trusted []v1alpha1.ClusterKey
+		var found []finding
+		if trusted, found, err = k.trustedKeys(ctx, own, network, said); err == nil {
+			return fit(trusted, network.Status.ClusterKeys), found, nil
+		}
 	}
-}
-
-// believed are the cluster's own key and those that are pinned of these clusters.
-func (k *keys) believed(ctx context.Context, own *clusterkey.Private, said sayings) ([]v1alpha1.ClusterKey, []finding, error) {
-	believed := []v1alpha1.ClusterKey{{PublicKey: own.Public().String()}}
-	if len(said) == 0 {
-		return believed, nil, nil
-	}
-	pins, err := k.pins(ctx, said)
-	if err != nil {
+	if apierrors.IsConflict(err) {
 		return nil, nil, err
 	}
-	var found []finding
-	for _, cluster := range slices.Sorted(maps.Keys(said)) {
-		pinned, err := clusterkey.Parse(pins[cluster])
-		if err != nil {
-			found = append(found, finding{reason: v1alpha1.ReasonClusterKeyDiffers, text: fmt.Sprintf("cluster %s: ConfigMap %s: %v", cluster, v1alpha1.ClusterKeyPins, err)})
-			continue
-		}
-		believed = append(believed, v1alpha1.ClusterKey{Cluster: cluster, PublicKey: pinned.String()})
-		for _, says := range said[cluster] {
-			if says != pinned.String() {
-				found = append(found, finding{reason: v1alpha1.ReasonClusterKeyDiffers, text: "cluster " + cluster + ": " + clusterkey.Differs(pinned, says)})
-			}
-		}
-	}
-	return believed, found, nil
-}
-
-// pins are the keys that are pinned, of these clusters too: what they say is pinned where nothing is.
-func (k *keys) pins(ctx context.Context, said sayings) (map[string]string, error) {
-	at := types.NamespacedName{Namespace: k.namespace, Name: v1alpha1.ClusterKeyPins}
-	var have corev1.ConfigMap
-	err := k.live.Get(ctx, at, &have)
-	if client.IgnoreNotFound(err) != nil {
-		return nil, fmt.Errorf("read ConfigMap %s: %w", at, err)
-	}
-	pins, changed := maps.Clone(have.Data), false
-	if pins == nil {
-		pins = map[string]string{}
-	}
-	for cluster, says := range said {
-		if _, is := pins[cluster]; is || len(says) > 1 {
-			continue // two keys at once are no first one
-		}
-		if _, err := clusterkey.Parse(says[0]); err == nil {
-			pins[cluster], changed = says[0], true
-		}
-	}
-	if !changed {
-		return pins, nil
-	}
-	if err == nil {
-		have.Data = pins
-		err = k.client.Update(ctx, &have, fieldOwner)
-	} else {
-		err = k.client.Apply(ctx, corev1apply.ConfigMap(at.Name, at.Namespace).WithData(pins), fieldOwner)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("pin keys of clusters in ConfigMap %s: %w", at, err)
-	}
-	return pins, nil
+	return network.Status.ClusterKeys, []finding{{reason: v1alpha1.ReasonClusterKeysUnavailable, text: err.Error()}}, nil
 }

@@ -27,9 +27,12 @@ func encryptedNetwork(more ...client.Object) []client.Object {
 }
 
 // foreignPeers say that south signs by a key.
-func foreignPeers(key string) *v1alpha1.TSNPeers {
-	return &v1alpha1.TSNPeers{ObjectMeta: metav1.ObjectMeta{Name: "old.south-0", Labels: map[string]string{v1alpha1.NetworkLabel: "old"}},
-		Spec: v1alpha1.TSNPeersSpec{Network: "old", Cluster: "south", ClusterKey: key}}
+func foreignPeers(key string) *v1alpha1.TSNPeers { return peersFrom("south", key) }
+
+// peersFrom say that a cluster signs by a key.
+func peersFrom(cluster, key string, nodes ...v1alpha1.PeerNode) *v1alpha1.TSNPeers {
+	return &v1alpha1.TSNPeers{ObjectMeta: metav1.ObjectMeta{Name: "old." + strings.ReplaceAll(cluster, " ", "") + "-0", Labels: map[string]string{v1alpha1.NetworkLabel: "old"}},
+		Spec: v1alpha1.TSNPeersSpec{Network: "old", Cluster: cluster, ClusterKey: key, Nodes: nodes}}
 }
 
 func newKey(t *testing.T) clusterkey.Public {

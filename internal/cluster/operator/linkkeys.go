@@ -10,6 +10,7 @@ import (
 
 	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
 	"github.com/kubernetsn/kubernetsn/internal/cluster/links"
+	"github.com/kubernetsn/kubernetsn/internal/shared/clusterkey"
 )
 
 // linkKeys are the nodes with ends of encrypted links, and the keys of clusters by which they believe the other ends.
@@ -94,16 +95,31 @@ func (r *Links) sign(ctx context.Context, in *links.Input, states map[string]*v1
 	if err != nil {
 		return err
 	}
+	r.learn(own, in)
 	for name, node := range in.Nodes {
 		state := states[name]
 		if state == nil || len(state.Status.Keys) == 0 && state.Status.EncryptionUnavailable == "" {
 			continue
 		}
-		node.Keys = &v1alpha1.LinkNodeKeys{Keys: state.Status.Keys, Sender: state.Status.Sender, CannotEncrypt: state.Status.EncryptionUnavailable != ""}
-		own.SignLinkNode(name, node.Address.String(), node.Keys)
+		said := clusterkey.LinkNode(name, node.Address.String(), &v1alpha1.LinkNodeKeys{
+			Keys: state.Status.Keys, Sender: state.Status.Sender, CannotEncrypt: state.Status.EncryptionUnavailable != "",
+		})
+		r.shared.announced.sign(own, v1alpha1.LinkNetwork, said)
+		node.Keys = clusterkey.NodeKeys(own.Public(), said)
 		in.Nodes[name] = node
 	}
 	return nil
+}
+
+// learn takes from links what this cluster has signed of its nodes before.
+func (r *Links) learn(own *clusterkey.Private, in *links.Input) {
+	for i := range in.Links {
+		for _, end := range []*v1alpha1.LinkEnd{&in.Links[i].Spec.Client, &in.Links[i].Spec.Endpoint} {
+			if end.NodeKeys != nil && end.NodeKeys.ClusterKey == own.Public().String() {
+				r.shared.announced.learn(own, v1alpha1.LinkNetwork, *clusterkey.LinkNode(end.Node, end.NodeAddress, end.NodeKeys))
+			}
+		}
+	}
 }
 
 // tellKeys tells nodes with ends of encrypted links by which keys to believe the other ends. Links that are not admitted do not count: who makes
@@ -117,7 +133,7 @@ func (r *Links) tellKeys(ctx context.Context, in *links.Input, plan *links.Resul
 	for i := range in.Pods {
 		own[in.Pods[i].UID] = true
 	}
-	nodes, said := map[string]bool{}, sayings{}
+	nodes, said := map[string]bool{}, claims{}
 	for i := range in.Links {
 		link := &in.Links[i]
 		if link.Labels[v1alpha1.LinkMakerLabel] != v1alpha1.MakerOperator && !admitted[link] {
@@ -134,7 +150,7 @@ func (r *Links) tellKeys(ctx context.Context, in *links.Input, plan *links.Resul
 			}
 			nodes[here.Node] = true
 			if there.NodeKeys != nil && there.Cluster != here.Cluster {
-				said.add(there.Cluster, there.NodeKeys.ClusterKey)
+				said.add(there.Cluster, there.NodeKeys.ClusterKey, nil)
 			}
 		}
 	}
@@ -145,7 +161,7 @@ func (r *Links) tellKeys(ctx context.Context, in *links.Input, plan *links.Resul
 			return err
 		}
 		// That a cluster has another key than the pinned one is said by the links' conditions.
-		if keys, _, err = r.shared.keys.believed(ctx, key, said); err != nil {
+		if keys, _, err = r.shared.keys.trustedKeys(ctx, key, nil, said); err != nil {
 			return err
 		}
 		keys = fit(keys, r.shared.links.told())

@@ -125,6 +125,7 @@ func (r *Networks) look(ctx context.Context, request reconcile.Request) (reconci
 // forgetNetwork has the nodes told that a network is gone.
 func (r *Networks) forgetNetwork(name string, nodes *nodeSet) {
 	r.shared.parts.drop(name)
+	r.shared.announced.forget(name)
 	r.pace.forget(name)
 	delete(r.attached, name)
 	delete(r.said, name)

@@ -32,6 +32,8 @@ type Options struct {
 	WaitImage, WaitPullPolicy string
 	// SwitchedNodes selects by their labels the nodes whose uplink is Open vSwitch's; "": there are none.
 	SwitchedNodes string
+	// PinManually leaves it to the administrator to pin the keys of other clusters.
+	PinManually bool
 	// CertificateName is for tests, whose webhook has no Service: the name in the certificate.
 	CertificateName string
 	// AgentPatience is for tests, which do not wait long: for how long a report counts without an agent that is ready, 0 for two minutes.
@@ -51,6 +53,9 @@ TSNNetworks; its --help lists its options.
 Options:
 `
 
+// Values of --pinning.
+const pinningAutomatic, pinningManual = "Automatic", "Manual"
+
 // Parse reads the options.
 func Parse(arguments []string, stdout io.Writer) (*Options, error) {
 	o := &Options{}
@@ -68,6 +73,13 @@ func Parse(arguments []string, stdout io.Writer) (*Options, error) {
 	flags.StringVar(&o.WaitImage, "wait-image", "", "`IMAGE` with ktsn-wait, which waits in pods for their links (required)")
 	flags.StringVar(&o.WaitPullPolicy, "wait-pull-policy", "", "`POLICY` by which it is pulled: Always, IfNotPresent or Never")
 	flags.StringVar(&o.SwitchedNodes, "switched-nodes", "", "`SELECTOR` of the labels of nodes whose uplink is Open vSwitch's, where no link can end")
+	flags.Func("pinning", "`HOW` keys of other clusters are pinned: Automatic (the first one that is seen; default) or Manual", func(text string) error {
+		o.PinManually = text == pinningManual
+		if text != pinningManual && text != pinningAutomatic {
+			return fmt.Errorf("give %s or %s", pinningAutomatic, pinningManual)
+		}
+		return nil
+	})
 	flags.DurationVar(&o.Linger, "linger", time.Minute, "for how long a node keeps ktsnd and agent after its last pod on a network")
 	if err := command.Parse(flags, help, arguments, stdout); err != nil {
 		return nil, err

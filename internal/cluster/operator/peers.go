@@ -51,19 +51,23 @@ func (r *Peers) look(ctx context.Context, name string) error {
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("look at network %s: %w", name, err)
 	}
+	have, foreign, errList := r.have(ctx, name)
+	if errList != nil {
+		return errList
+	}
 	wanted, clusterKey := map[string]v1alpha1.PeerNode{}, ""
 	if err == nil {
-		if wanted, clusterKey, err = r.wanted(ctx, &network); err != nil {
+		if wanted, clusterKey, err = r.wanted(ctx, &network, have); err != nil {
 			return err
 		}
 	} else {
 		defer r.pace.forget(name) // what is written below is the last
 	}
-	return r.write(ctx, name, &network, wanted, clusterKey)
+	return r.write(ctx, name, &network, have, foreign, wanted, clusterKey)
 }
 
 // wanted are the nodes that shall be peers, and the key by which they are signed, "" where they are not.
-func (r *Peers) wanted(ctx context.Context, network *v1alpha1.TSNNetwork) (wanted map[string]v1alpha1.PeerNode, clusterKey string, err error) {
+func (r *Peers) wanted(ctx context.Context, network *v1alpha1.TSNNetwork, have map[int]*v1alpha1.TSNPeers) (wanted map[string]v1alpha1.PeerNode, clusterKey string, err error) {
 	nodes, err := listNodes(ctx, r.Client, r.shared.agents)
 	if err != nil {
 		return nil, "", err
@@ -75,6 +79,9 @@ func (r *Peers) wanted(ctx context.Context, network *v1alpha1.TSNNetwork) (wante
 	if signer != nil {
 		clusterKey = signer.Public().String()
 	}
+	for _, peers := range have {
+		r.shared.announced.learn(signer, network.Name, peers.Spec.Nodes...)
+	}
 	wanted = map[string]v1alpha1.PeerNode{}
 	for _, peer := range r.shared.peersOf(network, nodes, signer) {
 		peer.MTU = 0 // nodes of one cluster have the network's, and a report of it is no news for all of them
@@ -83,14 +90,13 @@ func (r *Peers) wanted(ctx context.Context, network *v1alpha1.TSNNetwork) (wante
 	return wanted, clusterKey, nil
 }
 
-// write changes the TSNPeers that are not as they shall be.
-func (r *Peers) write(ctx context.Context, name string, network *v1alpha1.TSNNetwork, wanted map[string]v1alpha1.PeerNode, clusterKey string) error {
+// have are the operator's TSNPeers of a network by their numbers; foreign are numbers of which somebody else has the name.
+func (r *Peers) have(ctx context.Context, name string) (objects map[int]*v1alpha1.TSNPeers, foreign map[int]bool, err error) {
 	var list v1alpha1.TSNPeersList
 	if err := r.Client.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
-		return fmt.Errorf("list the peers of network %s: %w", name, err)
+		return nil, nil, fmt.Errorf("list the peers of network %s: %w", name, err)
 	}
-	var have []tsnnetwork.Shard
-	objects, foreign := map[int]*v1alpha1.TSNPeers{}, map[int]bool{}
+	objects, foreign = map[int]*v1alpha1.TSNPeers{}, map[int]bool{}
 	for i := range list.Items {
 		peers := &list.Items[i]
 		switch number := tsnnetwork.ShardNumber(name, peers.Name); {
@@ -99,8 +105,17 @@ func (r *Peers) write(ctx context.Context, name string, network *v1alpha1.TSNNet
 			foreign[number] = true
 		default:
 			objects[number] = peers.DeepCopy()
-			have = append(have, tsnnetwork.Shard{Number: number, Nodes: peers.Spec.Nodes})
 		}
+	}
+	return objects, foreign, nil
+}
+
+// write changes the TSNPeers that are not as they shall be.
+func (r *Peers) write(ctx context.Context, name string, network *v1alpha1.TSNNetwork, objects map[int]*v1alpha1.TSNPeers, foreign map[int]bool,
+	wanted map[string]v1alpha1.PeerNode, clusterKey string) error {
+	var have []tsnnetwork.Shard
+	for number, peers := range objects {
+		have = append(have, tsnnetwork.Shard{Number: number, Nodes: peers.Spec.Nodes})
 	}
 	var all error
 	for _, shard := range tsnnetwork.DivideShards(have, wanted, foreign) {

@@ -201,7 +201,7 @@ func Add(ctx context.Context, m manager.Manager, options *Options, nowTAI func()
 	if err != nil {
 		return fmt.Errorf("watch the agents: %w", err)
 	}
-	if err := addNetworks(m, shared, agents, options.Namespace, nowTAI); err != nil {
+	if err := addNetworks(m, shared, agents, options, nowTAI); err != nil {
 		return fmt.Errorf("watch the networks: %w", err)
 	}
 	if err := addNodeStates(m, shared); err != nil {
@@ -241,9 +241,11 @@ const (
 	nodeWorkers = 8
 )
 
-func addNetworks(m manager.Manager, shared *shared, agents cache.Cache, namespace string, nowTAI func() int64) error {
+func addNetworks(m manager.Manager, shared *shared, agents cache.Cache, options *Options, nowTAI func() int64) error {
 	every := later(gather, everyNetwork(m.GetClient()))
 	gathered := later(gatherCounts, everyNetwork(m.GetClient()))
+	networks := newNetworks(shared, m.GetClient(), m.GetEventRecorderFor("ktsn-operator"), options.Namespace, nowTAI)
+	shared.keys.manual = options.PinManually
 	return ctrl.NewControllerManagedBy(m).Named("networks").
 		For(&v1alpha1.TSNNetwork{}).
 		// One that comes or goes may be in conflict with another.
@@ -262,7 +264,7 @@ func addNetworks(m manager.Manager, shared *shared, agents cache.Cache, namespac
 		// So may a service.
 		Watches(&v1alpha1.TSNService{}, every, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&corev1.Namespace{}, every, builder.WithPredicates(predicate.Or[client.Object](predicate.LabelChangedPredicate{}, comesOrGoes))).
-		Complete(newNetworks(shared, m.GetClient(), m.GetEventRecorderFor("ktsn-operator"), namespace, nowTAI))
+		Complete(networks)
 }
 
 func addNodeStates(m manager.Manager, shared *shared) error {

@@ -23,6 +23,8 @@ type shared struct {
 	parts  *ledger
 	keys   *keys
 	links  *linkKeys
+	// announced numbers what is signed of nodes.
+	announced *announcements
 	// nodes asks for a TSNNode to be looked at.
 	nodes *requests
 	// clocks asks for a node's labels of its clock to be looked at.
@@ -30,7 +32,7 @@ type shared struct {
 }
 
 func newShared(live client.Reader, agents *agentIndex) *shared {
-	return &shared{live: live, pods: newPodIndex(), agents: agents, parts: &ledger{}, links: &linkKeys{}, nodes: newRequests(), clocks: newRequests()}
+	return &shared{live: live, pods: newPodIndex(), agents: agents, parts: &ledger{}, links: &linkKeys{}, announced: newAnnouncements(time.Now), nodes: newRequests(), clocks: newRequests()}
 }
 
 // ready returns when pods, agents and parts are known.

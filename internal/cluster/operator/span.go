@@ -47,10 +47,12 @@ func (r *Networks) spanOf(ctx context.Context, network *v1alpha1.TSNNetwork, nod
 	var is span
 	var found []finding
 	signer, err := r.shared.keys.signer(ctx, network)
-	if err != nil {
-		return span{}, nil, err
+	if err == nil {
+		r.shared.announced.learn(signer, network.Name, network.Status.Peers...)
+		is.peers = r.shared.peersOf(network, nodes, signer)
+	} else { // clusterKeys reports it
+		is.peers = network.Status.Peers
 	}
-	is.peers = r.shared.peersOf(network, nodes, signer)
 	is.mtu = leastMTU(is.peers)
 	if count := len(is.peers); count > v1alpha1.MaxSpanPeers {
 		is.peers = is.peers[:v1alpha1.MaxSpanPeers]
@@ -79,7 +81,11 @@ func (s *shared) peersOf(of *v1alpha1.TSNNetwork, nodes *nodeSet, signer *cluste
 			peer := v1alpha1.PeerNode{Name: name, Address: address.String(), IPv4: ipv4, IPv6: ipv6, MTU: mtuOf(state, network)}
 			if signer != nil {
 				peer.Keys, peer.Sender, peer.CannotEncrypt = state.Status.Keys, state.Status.Sender, state.Status.EncryptionUnavailable != ""
-				signer.Sign(network, &peer)
+				peer.ClusterIPv4 = of.Spec.IPv4.Part
+				if of.Spec.IPv6 != nil {
+					peer.ClusterIPv6 = of.Spec.IPv6.Part
+				}
+				s.announced.sign(signer, network, &peer)
 			}
 			all = append(all, peer)
 		}

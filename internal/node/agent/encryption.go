@@ -50,7 +50,7 @@ func (a *agent) addEncryption() error {
 		OpenKeys: func() (*security.Keyring, string, error) {
 			return security.Open(a.keysDir(), a.runDir(), security.DefaultTimes, time.Now)
 		},
-		RemoveKeys: func() error { return security.Remove(a.keysDir(), a.runDir()) },
+		RemoveKeys: func() error { return security.Remove(a.keysDir(), a.runDir()) }, SeenDir: a.keysDir(),
 		Do: func(ctx context.Context, ask func(context.Context, encryption.Ktsnd) error) error {
 			return a.link.Do(ctx, func(ctx context.Context, client *control.Client) error { return ask(ctx, client) })
 		},

@@ -59,17 +59,24 @@ func (p *Private) Sign(network string, node *v1alpha1.PeerNode) {
 func LinkNode(name, address string, keys *v1alpha1.LinkNodeKeys) *v1alpha1.PeerNode {
 	node := &v1alpha1.PeerNode{Name: name, Address: address}
 	if keys != nil {
-		node.Keys, node.Sender, node.CannotEncrypt, node.Signature = keys.Keys, keys.Sender, keys.CannotEncrypt, keys.Signature
+		node.Keys, node.Sender, node.CannotEncrypt = keys.Keys, keys.Sender, keys.CannotEncrypt
+		node.Sequence, node.Signature = keys.Sequence, keys.Signature
 	}
 	return node
 }
 
+// NodeKeys is the form that links have of what a cluster has signed of a node.
+func NodeKeys(by Public, node *v1alpha1.PeerNode) *v1alpha1.LinkNodeKeys {
+	return &v1alpha1.LinkNodeKeys{
+		ClusterKey: by.String(), Keys: node.Keys, Sender: node.Sender, CannotEncrypt: node.CannotEncrypt, Sequence: node.Sequence, Signature: node.Signature,
+	}
+}
+
 // SignLinkNode signs the keys of a node at an end of encrypted links.
 func (p *Private) SignLinkNode(name, address string, keys *v1alpha1.LinkNodeKeys) {
-	keys.ClusterKey = p.Public().String()
 	node := LinkNode(name, address, keys)
 	p.Sign(v1alpha1.LinkNetwork, node)
-	keys.Signature = node.Signature
+	*keys = *NodeKeys(p.Public(), node)
 }
 
 // Public is the public half of a cluster's key.
@@ -112,10 +119,14 @@ func statement(network string, node *v1alpha1.PeerNode) []byte {
 	type key struct{ ID, Algorithm, PublicKey string }
 	said := struct {
 		Network, Name, Address, IPv4, IPv6 string
+		ClusterIPv4, ClusterIPv6           string
 		Keys                               []key
-		Kernel, Ktsnd                      int64
+		Kernel, Ktsnd, Sequence            int64
 		CannotEncrypt                      bool
-	}{Network: network, Name: node.Name, Address: node.Address, IPv4: node.IPv4, IPv6: node.IPv6, CannotEncrypt: node.CannotEncrypt}
+	}{
+		Network: network, Name: node.Name, Address: node.Address, IPv4: node.IPv4, IPv6: node.IPv6, ClusterIPv4: node.ClusterIPv4,
+		ClusterIPv6: node.ClusterIPv6, Sequence: node.Sequence, CannotEncrypt: node.CannotEncrypt,
+	}
 	for _, one := range node.Keys {
 		said.Keys = append(said.Keys, key{one.ID, one.Algorithm, one.PublicKey})
 	}

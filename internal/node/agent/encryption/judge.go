@@ -3,8 +3,10 @@
 package encryption
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -27,6 +29,9 @@ type Judge struct {
 	tried       bool
 	// good are nodes as they were last believed.
 	good map[goodKey]*Trusted
+	// seen are the newest statements about nodes, by goodKey.String; unsaved tells that they are newer than the file.
+	seen    map[string]security.Seen
+	unsaved bool
 	// own is what the node announces of itself.
 	own Announcement
 	// trouble is why not all is in force that shall be.
@@ -37,6 +42,9 @@ type Judge struct {
 
 // goodKey is a node as one network, or the node at the other end of links, knows it.
 type goodKey struct{ network, cluster, node string }
+
+// String is the key in the file of statements: no name has a blank.
+func (k goodKey) String() string { return k.network + " " + k.cluster + " " + k.node }
 
 // Announcement is what a node says of its keys.
 type Announcement struct {
@@ -49,9 +57,11 @@ type Announcement struct {
 // Trusted is a node whose cluster has signed what is said of it.
 type Trusted struct {
 	// Cluster is that which has signed it, "" for this node's.
-	Cluster       string
-	Name          string
-	Address       netip.Addr
+	Cluster string
+	Name    string
+	Address netip.Addr
+	// Subnets are its ranges of the network's addresses, none for a node at the other end of links.
+	Subnets       []netip.Prefix
 	Keys          []security.Public
 	Sender        v1alpha1.SenderGenerations
 	CannotEncrypt bool
@@ -117,11 +127,30 @@ func (j *Judge) Look(joined *network.Joined) *Verdict {
 	}
 	j.mu.Lock()
 	defer j.mu.Unlock()
+	parts := partsOf(joined.Object.Status.ClusterKeys)
 	return j.judge(&scene{
 		name: joined.Part.Name, good: joined.Part.Name, required: joined.Object.Spec.Encryption == v1alpha1.EncryptionRequired,
 		keys: keysOf(joined.Object.Status.ClusterKeys), shards: joined.Shards,
-		outside: func(member *network.Member) bool { return member.Cluster != "" && joined.Trespasses(member) != nil },
+		misplaced: func(member *network.Member) error {
+			if member.Cluster == "" {
+				return nil
+			}
+			return cmp.Or(joined.Trespasses(member), outsidePart(member, parts[member.Cluster]))
+		},
 	})
+}
+
+// outsidePart says which range of a node is not in its cluster's part of the network. Parts of clusters have no address in common.
+func outsidePart(member *network.Member, part clusterkey.Part) error {
+	for _, subnet := range member.Subnets {
+		switch {
+		case !part.IPv4.IsValid():
+			return fmt.Errorf("the operator has not pinned cluster %s's part of the network yet (ConfigMap %s)", member.Cluster, v1alpha1.ClusterKeyPins)
+		case !part.Has(subnet):
+			return fmt.Errorf("its %s is not in cluster %s's part of the network, %s", subnet, member.Cluster, part)
+		}
+	}
+	return nil
 }
 
 // scene is what there is to judge.
@@ -131,8 +160,8 @@ type scene struct {
 	required   bool
 	keys       map[string]clusterkey.Public
 	shards     [][]network.Member
-	// outside tells of nodes that are none of the network's. The peers' reconciler says so.
-	outside func(*network.Member) bool
+	// misplaced says why a node of another cluster cannot have its ranges of addresses.
+	misplaced func(*network.Member) error
 }
 
 // judge looks at all nodes. The lock is held.
@@ -172,9 +201,6 @@ func (j *Judge) judge(s *scene) *Verdict {
 
 // lookAt judges a node of a network, and says if it cannot encrypt.
 func (j *Judge) lookAt(s *scene, member *network.Member, v *Verdict) (cannot string) {
-	if s.outside(member) {
-		return ""
-	}
 	if member.Cluster == "" {
 		v.Local[member.Address] = true
 	}
@@ -207,26 +233,29 @@ func (j *Judge) lookAt(s *scene, member *network.Member, v *Verdict) (cannot str
 func (j *Judge) trust(s *scene, member *network.Member) (*Trusted, error) {
 	at := goodKey{s.good, member.Cluster, member.Node}
 	last := j.good[at]
-	if last != nil && last.Address != member.Address {
-		last = nil
-	}
-	if j.revoked(s, member) {
+	if last != nil && (last.Address != member.Address || j.revoked(s, member)) {
 		last = nil
 	}
 	key, pinned := s.keys[member.Cluster]
 	if !pinned {
-		return last, errors.New(noKey(member.Cluster))
+		return last, errors.New(noKey(member))
 	}
 	if member.ClusterKey != "" && member.ClusterKey != key.String() {
 		return last, &differsError{key, member.ClusterKey}
 	}
 	if member.Said.Signature == "" && len(member.Said.Keys) == 0 {
-		return &Trusted{Cluster: member.Cluster, Name: member.Node, Address: member.Address}, nil // nothing is said yet
+		return &Trusted{Cluster: member.Cluster, Name: member.Node, Address: member.Address}, nil // nothing is said yet, or any more
 	}
 	if err := key.Verify(s.name, member.Said); err != nil {
 		return last, err
 	}
-	made := &Trusted{Cluster: member.Cluster, Name: member.Node, Address: member.Address, CannotEncrypt: member.Said.CannotEncrypt, by: key}
+	if seen := j.seen[at.String()]; seen.ClusterKey == key.String() && member.Said.Sequence < seen.Sequence {
+		return last, fmt.Errorf("what is said of it (sequence %d) is older than what was accepted before (%d)", member.Said.Sequence, seen.Sequence)
+	}
+	if err := s.misplaced(member); err != nil {
+		return last, err
+	}
+	made := &Trusted{Cluster: member.Cluster, Name: member.Node, Address: member.Address, Subnets: member.Subnets, CannotEncrypt: member.Said.CannotEncrypt, by: key}
 	for i := range member.Said.Keys {
 		public, err := security.ParsePublic(member.Said.Keys[i].PublicKey)
 		if err != nil {
@@ -237,15 +266,56 @@ func (j *Judge) trust(s *scene, member *network.Member) (*Trusted, error) {
 	if member.Said.Sender != nil {
 		made.Sender = *member.Said.Sender
 	}
-	if last != nil && slices.Equal(last.Keys, made.Keys) { // who carries it may be late, and bring what was before
-		made.Sender.Kernel = max(made.Sender.Kernel, last.Sender.Kernel)
-		made.Sender.Ktsnd = max(made.Sender.Ktsnd, last.Sender.Ktsnd)
-	}
+	j.accept(at, made, member.Said.Sequence)
+	return made, nil
+}
+
+// accept remembers a statement about a node, so that no older one is accepted later.
+func (j *Judge) accept(at goodKey, made *Trusted, sequence int64) {
 	if j.good == nil {
 		j.good = map[goodKey]*Trusted{}
 	}
 	j.good[at] = made
-	return made, nil
+	now := security.Seen{ClusterKey: made.by.String(), Sequence: sequence}
+	if j.seen[at.String()] == now {
+		return
+	}
+	if j.seen == nil {
+		j.seen = map[string]security.Seen{}
+	}
+	j.seen[at.String()], j.unsaved = now, true
+}
+
+// remember takes what was accepted before the agent was started.
+func (j *Judge) remember(seen map[string]security.Seen) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.seen, j.unsaved = seen, false
+}
+
+// toSave are the newest statements, nil where the file has them.
+func (j *Judge) toSave() map[string]security.Seen {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if !j.unsaved {
+		return nil
+	}
+	j.unsaved = false
+	return maps.Clone(j.seen)
+}
+
+// unsavedNow tells whether the file does not have the newest statements.
+func (j *Judge) unsavedNow() bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.unsaved
+}
+
+// saveAgain says that what toSave returned was not saved.
+func (j *Judge) saveAgain() {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.unsaved = true
 }
 
 // revoked tells whether a node was believed by a key of its cluster in whose place another one was pinned.
@@ -263,11 +333,15 @@ func nameOf(member *network.Member) string {
 	return member.Cluster + "/" + member.Node
 }
 
-func noKey(cluster string) string {
-	if cluster == "" {
+func noKey(member *network.Member) string {
+	if member.Cluster == "" {
 		return "the operator has not said yet by which key this cluster signs its nodes"
 	}
-	return fmt.Sprintf("the operator has not pinned a key of cluster %s yet (ConfigMap %s)", cluster, v1alpha1.ClusterKeyPins)
+	signer := "an unknown key"
+	if key, err := clusterkey.Parse(member.ClusterKey); err == nil {
+		signer = key.Fingerprint()
+	}
+	return fmt.Sprintf("the operator has pinned no key of cluster %s (ConfigMap %s), which signs by %s", member.Cluster, v1alpha1.ClusterKeyPins, signer)
 }
 
 // differsError is that a cluster signs by another key than the one that is pinned.
@@ -289,6 +363,17 @@ func keysOf(said []v1alpha1.ClusterKey) map[string]clusterkey.Public {
 	return keys
 }
 
+// partsOf are the parts of the network that other clusters have.
+func partsOf(said []v1alpha1.ClusterKey) map[string]clusterkey.Part {
+	parts := map[string]clusterkey.Part{}
+	for _, one := range said {
+		if part, err := clusterkey.ParsePart(one.IPv4, one.IPv6); err == nil {
+			parts[one.Cluster] = part
+		}
+	}
+	return parts
+}
+
 // forget forgets nodes of networks that are not the node's any more.
 func (j *Judge) forget(state *network.Cluster, far []Far) {
 	known := map[string]bool{}
@@ -303,6 +388,12 @@ func (j *Judge) forget(state *network.Cluster, far []Far) {
 	for at := range j.good {
 		if !known[at.network] {
 			delete(j.good, at)
+		}
+	}
+	for at := range j.seen {
+		if name, _, _ := strings.Cut(at, " "); !known[name] {
+			delete(j.seen, at)
+			j.unsaved = true
 		}
 	}
 }

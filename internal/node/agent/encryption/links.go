@@ -95,7 +95,7 @@ func (j *Judge) lookAtFar(f *Far, own netip.Addr, keys []v1alpha1.ClusterKey) *V
 	defer j.mu.Unlock()
 	by := keysOf(keys)
 	return j.judge(&scene{
-		name: v1alpha1.LinkNetwork, good: f.good(), required: true, keys: by, outside: func(*network.Member) bool { return false },
+		name: v1alpha1.LinkNetwork, good: f.good(), required: true, keys: by, misplaced: func(*network.Member) error { return nil },
 		shards: [][]network.Member{{
 			f.member("", j.Node, own, believed(by, "", j.Node, own, f.Own)),
 			f.member(f.Cluster, f.Node, f.Address, believed(by, f.Cluster, f.Node, f.Address, f.Other)),

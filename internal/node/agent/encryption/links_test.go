@@ -55,7 +55,7 @@ func newLinkWorld(t *testing.T, asked string) *linkWorld {
 		w.keys[cluster], w.pinned[cluster] = key, key
 	}
 	for number := range 2 {
-		n := &node{w: w.world, name: fmt.Sprint("node", number+1), address: netip.AddrFrom4([4]byte{192, 0, 2, byte(number + 1)}), dir: memoryDir(t), witness: memoryDir(t)}
+		n := &node{w: w.world, name: fmt.Sprint("node", number+1), address: netip.AddrFrom4([4]byte{192, 0, 2, byte(number + 1)}), dir: memoryDir(t), witness: memoryDir(t), seen: memoryDir(t)}
 		n.kernel, n.ktsnd = &fakeKernel{node: n, states: map[xfrm.Name]*xfrm.State{}, peers: sets.New[netip.Addr]()}, newKtsnd(n)
 		w.nodes = append(w.nodes, n)
 		w.start(n)
@@ -110,7 +110,7 @@ func (w *linkWorld) publish() {
 			delete(w.said, n.name)
 			continue
 		}
-		keys := &v1alpha1.LinkNodeKeys{Keys: own.Keys, Sender: own.Sender, CannotEncrypt: own.Unavailable != ""}
+		keys := &v1alpha1.LinkNodeKeys{Keys: own.Keys, Sender: own.Sender, CannotEncrypt: own.Unavailable != "", Sequence: w.nextSequence()}
 		w.keys[clusterOfNode[n.name]].SignLinkNode(n.name, n.address.String(), keys)
 		w.carryKeys(keys)
 		w.said[n.name] = keys

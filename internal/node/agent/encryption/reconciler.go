@@ -66,6 +66,8 @@ type Reconciler struct {
 	// OpenKeys opens the node's keys, which RemoveKeys removes.
 	OpenKeys   func() (ring *security.Keyring, why string, err error)
 	RemoveKeys func() error
+	// SeenDir is the folder in which the newest statements about other nodes are kept, next to the node's keys; "": they are not.
+	SeenDir string
 	// Do has ask talk to ktsnd.
 	Do func(ctx context.Context, ask func(context.Context, Ktsnd) error) error
 	// Retune has the devices of networks that have some be what they shall be.
@@ -110,6 +112,9 @@ type Reconciler struct {
 	// triedAt is when Try was called last, and clean tells that nothing of encryption is left here.
 	triedAt time.Time
 	clean   bool
+	// remembers tells that the newest statements about other nodes have been read, and savedAt when they were written last.
+	remembers bool
+	savedAt   time.Time
 	// waits tells that all is undone when the tunnels of links are gone.
 	waits bool
 }
@@ -127,6 +132,8 @@ const (
 	tryAgain = time.Minute
 	// kernelWidth and ktsndWidth are how many associations a life of each gets.
 	kernelWidth, ktsndWidth = 1, security.KtsndLife
+	// saveEvery is how often the newest statements about other nodes are written at most.
+	saveEvery = 10 * time.Second
 	// mostPackets is after how many packets the kernel gets another key, long before its numbers of 32 bits are used up.
 	mostPackets = 1 << 31
 )
@@ -159,6 +166,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconc
 	}
 	if len(r.gone) > 0 {
 		result.RequeueAfter = min(result.RequeueAfter, r.Linger)
+	}
+	if r.remembers && r.Judge.unsavedNow() {
+		result.RequeueAfter = min(result.RequeueAfter, saveEvery)
 	}
 	return result, err
 }
@@ -221,9 +231,13 @@ func (r *Reconciler) all(ctx context.Context) error {
 	}
 	if !encrypted {
 		r.Judge.setFar(nil)
-		return r.leave(ctx, &state)
+		// Statements about other nodes are kept as long as the node is on the network: it may be encrypted again.
+		return errors.Join(r.leave(ctx, &state), r.saveSeen())
 	}
 	r.clean, r.waits = false, false
+	if err := r.remember(); err != nil {
+		return err
+	}
 	r.try()
 	own, err := r.Own(ctx)
 	if err != nil {
@@ -231,7 +245,42 @@ func (r *Reconciler) all(ctx context.Context) error {
 	}
 	wants := r.wants(&state)
 	r.addFar(wants, own, far, state.Node.Spec.ClusterKeys)
-	return errors.Join(r.serve(ctx, &state, own, wants), wants.disputes())
+	return errors.Join(r.serve(ctx, &state, own, wants), wants.disputes(), r.saveSeen())
+}
+
+// remember reads, before anything is judged, which statements about other nodes were accepted last.
+func (r *Reconciler) remember() error {
+	if r.remembers || r.SeenDir == "" {
+		return nil
+	}
+	seen, damaged, err := security.LoadSeen(r.SeenDir)
+	if err != nil {
+		return err
+	}
+	if damaged != "" {
+		r.Log.Warn("older statements about other nodes may be accepted once", "reason", damaged)
+	}
+	r.Judge.remember(seen)
+	r.remembers = true
+	return nil
+}
+
+// saveSeen writes which statements about other nodes were accepted last.
+func (r *Reconciler) saveSeen() error {
+	now := r.Now()
+	if !r.remembers || now.Sub(r.savedAt) < saveEvery {
+		return nil
+	}
+	seen := r.Judge.toSave()
+	if seen == nil {
+		return nil
+	}
+	if err := security.SaveSeen(r.SeenDir, seen); err != nil {
+		r.Judge.saveAgain()
+		return err
+	}
+	r.savedAt = now
+	return nil
 }
 
 // try looks whether the node can encrypt.

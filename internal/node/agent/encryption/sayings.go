@@ -27,7 +27,7 @@ func believed(keys map[string]clusterkey.Public, cluster, node string, address n
 	for _, one := range all {
 		signed := pinned && (one.ClusterKey == "" || one.ClusterKey == key.String()) &&
 			key.Verify(v1alpha1.LinkNetwork, clusterkey.LinkNode(node, address.String(), one)) == nil
-		if signed && (found == nil || isLater(one, found)) {
+		if signed && (found == nil || one.Sequence > found.Sequence) {
 			found = one
 		}
 	}
@@ -35,12 +35,4 @@ func believed(keys map[string]clusterkey.Public, cluster, node string, address n
 		return all[0]
 	}
 	return found
-}
-
-// isLater tells which of two announcements of a node is the later one.
-func isLater(a, b *v1alpha1.LinkNodeKeys) bool {
-	if a.Sender == nil || b.Sender == nil {
-		return b.Sender == nil && a.Sender != nil
-	}
-	return a.Sender.Kernel > b.Sender.Kernel || a.Sender.Ktsnd > b.Sender.Ktsnd || len(a.Keys) > len(b.Keys)
 }

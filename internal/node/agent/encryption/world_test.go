@@ -38,6 +38,8 @@ type world struct {
 	carry  func(*v1alpha1.TSNPeers)
 	// lossy tells that something was done by which packets are lost for a moment.
 	lossy bool
+	// sequence is the number of the last statement.
+	sequence int64
 	// sent are all keys that anybody was given for sending.
 	sent map[[security.KeyBytes]byte]string
 }
@@ -50,15 +52,17 @@ type published struct {
 // node is one of them, with the agent's part.
 type node struct {
 	*Reconciler
-	w            *world
-	name         string
-	address      netip.Addr
-	dir, witness string
-	kernel       *fakeKernel
-	ktsnd        *fakeKtsnd
-	cannot       error
-	tunnels      []Tunnel
-	err          error
+	w                  *world
+	name               string
+	address            netip.Addr
+	dir, witness, seen string
+	kernel             *fakeKernel
+	ktsnd              *fakeKtsnd
+	cannot             error
+	tunnels            []Tunnel
+	err                error
+	// more are nodes of another cluster, nil: there are none.
+	more *v1alpha1.TSNPeers
 	// late is how long the API server takes to tell the node of something.
 	late time.Duration
 }
@@ -87,7 +91,7 @@ func newWorld(t *testing.T, encryption string, count int) *world {
 
 func (w *world) add(number int) *node {
 	n := &node{w: w, name: fmt.Sprint("node", number), address: netip.AddrFrom4([4]byte{192, 0, 2, byte(number)}),
-		dir: memoryDir(w.t), witness: memoryDir(w.t)}
+		dir: memoryDir(w.t), witness: memoryDir(w.t), seen: memoryDir(w.t)}
 	n.kernel, n.ktsnd = &fakeKernel{node: n, states: map[xfrm.Name]*xfrm.State{}, peers: sets.New[netip.Addr]()}, newKtsnd(n)
 	n.start()
 	w.nodes = append(w.nodes, n)
@@ -115,11 +119,11 @@ func (n *node) start() {
 		OpenKeys: func() (*security.Keyring, string, error) {
 			return security.Open(n.dir, n.witness, security.DefaultTimes, func() time.Time { return n.w.now })
 		},
-		RemoveKeys: func() error { return security.Remove(n.dir, n.witness) },
-		Do:         func(ctx context.Context, ask func(context.Context, Ktsnd) error) error { return ask(ctx, n.ktsnd) },
-		Retune:     func(_ context.Context, wanted []Tunnel) error { n.tunnels = wanted; return nil },
-		MTU:        func(*network.Joined) int { return 1413 },
-		Log:        slog.New(slog.DiscardHandler),
+		RemoveKeys: func() error { return security.Remove(n.dir, n.witness) }, SeenDir: n.seen,
+		Do:     func(ctx context.Context, ask func(context.Context, Ktsnd) error) error { return ask(ctx, n.ktsnd) },
+		Retune: func(_ context.Context, wanted []Tunnel) error { n.tunnels = wanted; return nil },
+		MTU:    func(*network.Joined) int { return 1413 },
+		Log:    slog.New(slog.DiscardHandler),
 	})
 }
 
@@ -131,8 +135,16 @@ func (n *node) state() network.Cluster {
 	if len(faults) > 0 {
 		n.w.t.Fatal(faults)
 	}
+	shards := [][]network.Member{members}
+	if n.more != nil {
+		others, faults := network.MembersOf(n.more)
+		if len(faults) > 0 {
+			n.w.t.Fatal(faults)
+		}
+		shards = append(shards, others)
+	}
 	return network.Cluster{Node: &v1alpha1.TSNNode{}, Networks: []network.Joined{{
-		Part: v1alpha1.NodeNetwork{Name: "line"}, Object: n.w.network, Shards: [][]network.Member{members},
+		Part: v1alpha1.NodeNetwork{Name: "line"}, Object: n.w.network, Shards: shards,
 	}}}
 }
 
@@ -154,12 +166,19 @@ func (w *world) publish() {
 		own := n.Judge.Announced()
 		entry := v1alpha1.PeerNode{Name: n.name, Address: n.address.String(), IPv4: fmt.Sprintf("10.42.%d.0/24", n.address.As4()[3]),
 			Keys: own.Keys, Sender: own.Sender, CannotEncrypt: own.Unavailable != ""}
+		entry.Sequence = w.nextSequence()
 		w.key.Sign("line", &entry)
 		w.shard.Spec.Nodes = append(w.shard.Spec.Nodes, entry)
 	}
 	const kept = 8
 	w.former = append(w.former, published{w.now, w.shard})
 	w.former = w.former[max(0, len(w.former)-kept):]
+}
+
+// nextSequence numbers statements of the operator.
+func (w *world) nextSequence() int64 {
+	w.sequence++
+	return w.sequence
 }
 
 // look has an agent look, and checks that what anybody sends can be received.

@@ -94,19 +94,23 @@ func (f *FromCluster) encrypt(made *network.Network, joined *network.Joined) *en
 }
 
 // meet plans the peers of a network. The first one of an address counts. Of an encrypted network those are peers to whom frames can be
-// encrypted.
+// encrypted, with the ranges of addresses that their clusters have signed, whatever the objects say now.
 func (p *plan) meet(vni uint32, joined *network.Joined, verdict *encryption.Verdict) {
 	present := false
 	for _, shard := range joined.Shards {
 		for _, member := range shard {
 			at := key{vni, member.Address}
+			trusted := signed(verdict, &member)
+			if trusted != nil {
+				member.Subnets = trusted.Subnets
+			}
 			if err := p.foreign(joined, &member); err != nil {
 				p.fault(member.Cluster+"/"+member.Node, err)
 				continue
 			}
 			if member.Cluster == "" && member.Node == p.own.Name {
 				present = true
-			} else if _, known := p.peers[at]; !known && speaks(verdict, &member) {
+			} else if _, known := p.peers[at]; !known && (verdict == nil || !verdict.Active || trusted != nil) {
 				p.peers[at] = control.Peer{VNI: vni, Address: member.Address, Subnets: member.Subnets}
 			}
 		}
@@ -120,13 +124,16 @@ func (p *plan) meet(vni uint32, joined *network.Joined, verdict *encryption.Verd
 	}
 }
 
-// speaks tells whether frames to a node leave in the form that the network asks for.
-func speaks(verdict *encryption.Verdict, member *network.Member) bool {
+// signed is what a node's cluster has signed of it, nil where that is nothing, or the network's frames are not encrypted.
+func signed(verdict *encryption.Verdict, member *network.Member) *encryption.Trusted {
 	if verdict == nil || !verdict.Active {
-		return true
+		return nil
 	}
 	trusted := verdict.Peers[member.Address]
-	return trusted != nil && trusted.Name == member.Node
+	if trusted == nil || trusted.Name != member.Node || trusted.Cluster != member.Cluster {
+		return nil
+	}
+	return trusted
 }
 
 // foreign says why a node of another cluster cannot be a peer, nil if it can.

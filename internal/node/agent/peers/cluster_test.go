@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
+	"github.com/kubernetsn/kubernetsn/internal/node/agent/encryption"
 	"github.com/kubernetsn/kubernetsn/internal/node/agent/network"
 	"github.com/kubernetsn/kubernetsn/internal/node/agent/repeat"
 )
@@ -275,5 +276,23 @@ func TestWhatAnotherClusterSaysTakesNothingFromThisOne(t *testing.T) {
 				t.Errorf("peers are %s", got)
 			}
 		})
+	}
+}
+
+// TestPeersHaveSignedRanges has TSNPeers name other ranges of a node than its cluster has signed.
+func TestPeersHaveSignedRanges(t *testing.T) {
+	changed := remote(9, "10.42.80.0/24")
+	impostor := changed
+	impostor.Cluster = "evil"
+	state := clusterOf([]network.Member{member(1)}, []network.Member{impostor}, []network.Member{changed})
+	state.Networks[0].Object.Spec.IPv4.Part = "10.42.0.0/20"
+	l := newLab(state)
+	trusted := &encryption.Trusted{Cluster: "south", Name: "node1", Address: changed.Address, Subnets: []netip.Prefix{netip.MustParsePrefix("10.42.64.0/24")}}
+	l.Plan.(*FromCluster).Encryption = func(*network.Joined) *encryption.Verdict {
+		return &encryption.Verdict{Active: true, Peers: map[netip.Addr]*encryption.Trusted{changed.Address: trusted}}
+	}
+	reconcileOnce(t, l.Reconciler)
+	if got := l.on.text(); got != "42 192.0.2.9 [10.42.64.0/24] flooded true told [10.42.64.0/24]" {
+		t.Errorf("peers are %s", got)
 	}
 }

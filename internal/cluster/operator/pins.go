@@ -1,0 +1,269 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package operator
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation"
+	corev1apply "k8s.io/client-go/applyconfigurations/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
+	"github.com/kubernetsn/kubernetsn/internal/shared/clusterkey"
+	"github.com/kubernetsn/kubernetsn/internal/shared/tsnnetwork"
+)
+
+// claim is what other clusters are said to sign by, and what is said to be signed, whoever says it.
+type claim struct {
+	keys  []string
+	nodes []*v1alpha1.PeerNode
+}
+
+// claims are those of clusters, by their names.
+type claims map[string]*claim
+
+func (c claims) add(cluster, key string, nodes []v1alpha1.PeerNode) {
+	if cluster == "" || key == "" {
+		return
+	}
+	if c[cluster] == nil {
+		c[cluster] = &claim{}
+	}
+	if !slices.Contains(c[cluster].keys, key) {
+		c[cluster].keys = append(c[cluster].keys, key)
+	}
+	for i := range nodes {
+		c[cluster].nodes = append(c[cluster].nodes, &nodes[i])
+	}
+}
+
+// trustedKeys are the cluster's own key and those pinned of the clusters in claims, with these clusters' parts of a network; network is nil for
+// links, which have none. What is not pinned yet is, unless that is left to the administrator. An error means that nothing is known.
+func (k *keys) trustedKeys(ctx context.Context, own *clusterkey.Private, network *v1alpha1.TSNNetwork, said claims) ([]v1alpha1.ClusterKey, []finding, error) {
+	trusted := []v1alpha1.ClusterKey{{PublicKey: own.Public().String()}}
+	if len(said) == 0 {
+		return trusted, nil, nil
+	}
+	at := types.NamespacedName{Namespace: k.namespace, Name: v1alpha1.ClusterKeyPins}
+	config := &corev1.ConfigMap{}
+	err := k.live.Get(ctx, at, config)
+	if client.IgnoreNotFound(err) != nil {
+		return nil, nil, fmt.Errorf("read ConfigMap %s: %w", at, err)
+	}
+	set := parsePins(config.Data, own.Public(), network)
+	for _, cluster := range slices.Sorted(maps.Keys(said)) {
+		set.update(cluster, said[cluster], k.manual)
+	}
+	if len(set.changed) > 0 {
+		if err := k.writePins(ctx, at, config, err == nil, set); apierrors.IsConflict(err) {
+			return nil, nil, err
+		} else if err != nil {
+			unwritten := finding{reason: v1alpha1.ReasonClusterKeysUnavailable, text: fmt.Sprintf("pin keys of clusters in ConfigMap %s: %v", at, err)}
+			set.found = append(set.found, unwritten)
+			set.pins = parsePins(config.Data, own.Public(), network).pins
+		}
+	}
+	return append(trusted, set.of(said)...), set.found, nil
+}
+
+func (k *keys) writePins(ctx context.Context, at types.NamespacedName, config *corev1.ConfigMap, exists bool, set *pinSet) error {
+	data := maps.Clone(config.Data)
+	if data == nil {
+		data = map[string]string{}
+	}
+	for cluster := range set.changed {
+		data[cluster] = set.pins[cluster].String()
+	}
+	if !exists {
+		return k.client.Apply(ctx, corev1apply.ConfigMap(at.Name, at.Namespace).WithData(data), fieldOwner)
+	}
+	updated := config.DeepCopy()
+	updated.Data = data
+	return k.client.Update(ctx, updated, fieldOwner)
+}
+
+// pinSet is the pinned clusters, as far as they concern a network.
+type pinSet struct {
+	own     clusterkey.Public
+	network *v1alpha1.TSNNetwork
+	pins    map[string]*clusterkey.Pin
+	// damaged are entries that are no pins.
+	damaged map[string]error
+	changed map[string]bool
+	found   []finding
+}
+
+func parsePins(data map[string]string, own clusterkey.Public, network *v1alpha1.TSNNetwork) *pinSet {
+	set := &pinSet{own: own, network: network, pins: map[string]*clusterkey.Pin{}, damaged: map[string]error{}, changed: map[string]bool{}}
+	for cluster, text := range data {
+		pin, err := clusterkey.ParsePin(text)
+		if err != nil {
+			set.damaged[cluster] = err
+			continue
+		}
+		set.pins[cluster] = pin
+	}
+	return set
+}
+
+func (s *pinSet) report(reason, format string, values ...any) {
+	s.found = append(s.found, finding{reason: reason, text: fmt.Sprintf(format, values...)})
+}
+
+// update compares the pin of a cluster with what is said of it.
+func (s *pinSet) update(cluster string, said *claim, manual bool) {
+	if err := s.damaged[cluster]; err != nil {
+		s.report(v1alpha1.ReasonClusterKeyDiffers, "cluster %s: ConfigMap %s: %v", cluster, v1alpha1.ClusterKeyPins, err)
+		return
+	}
+	pin := s.pins[cluster]
+	if pin == nil {
+		key, err := s.firstKey(cluster, said, manual)
+		if err != nil {
+			s.report(v1alpha1.ReasonClusterKeyUnknown, "cluster %q: %v", cluster, err)
+			return
+		}
+		pin = &clusterkey.Pin{Key: key, Parts: map[string]clusterkey.Part{}}
+		s.pins[cluster], s.changed[cluster] = pin, true
+	}
+	for _, key := range said.keys {
+		if key != pin.Key.String() {
+			s.report(v1alpha1.ReasonClusterKeyDiffers, "cluster %s: %s", cluster, clusterkey.Differs(pin.Key, key))
+		}
+	}
+	if s.network != nil {
+		s.updatePart(cluster, pin, said.nodes)
+	}
+}
+
+// firstKey is the key to pin of a cluster that has none.
+func (s *pinSet) firstKey(cluster string, said *claim, manual bool) (key clusterkey.Public, err error) {
+	if wrong := validation.IsDNS1123Label(cluster); len(wrong) > 0 {
+		return key, fmt.Errorf("no key of it can be pinned, because it is not the name of a cluster: %s", strings.Join(wrong, "; "))
+	}
+	if len(said.keys) > 1 { // two keys at once are no first one
+		return key, fmt.Errorf("it is said to sign by %d different keys; pin the right one in ConfigMap %s", len(said.keys), v1alpha1.ClusterKeyPins)
+	}
+	if key, err = clusterkey.Parse(said.keys[0]); err != nil {
+		return key, err
+	}
+	if key == s.own {
+		return key, fmt.Errorf("it signs by %s, which is this cluster's own key", key.Fingerprint())
+	}
+	for _, other := range slices.Sorted(maps.Keys(s.pins)) {
+		if s.pins[other].Key == key {
+			return key, fmt.Errorf("it signs by %s, which is pinned as the key of cluster %s; a key belongs to one cluster", key.Fingerprint(), other)
+		}
+	}
+	if manual {
+		return key, fmt.Errorf("it signs by %s, and keys are pinned manually (value encryption.pinning); compare the fingerprint with the cluster's "+
+			"administrator, then add the key to ConfigMap %s", key.Fingerprint(), v1alpha1.ClusterKeyPins)
+	}
+	if count := len(s.pins) + len(s.damaged); count >= v1alpha1.MostClusterKeys {
+		return key, fmt.Errorf("it signs by %s, which is not pinned because %d clusters are already; remove those that have left from ConfigMap %s",
+			key.Fingerprint(), count, v1alpha1.ClusterKeyPins)
+	}
+	return key, nil
+}
+
+// updatePart pins the part of the network for which a cluster has signed nodes. A part can grow; it cannot move, or take addresses of others.
+func (s *pinSet) updatePart(cluster string, pin *clusterkey.Pin, nodes []*v1alpha1.PeerNode) {
+	network := s.network.Name
+	if part, pinned := pin.Parts[network]; pinned && !s.inNetwork(part) { // of a network of that name that there was before
+		delete(pin.Parts, network)
+		s.changed[cluster] = true
+	}
+	for _, part := range signedParts(network, pin, nodes) {
+		pinned, is := pin.Parts[network]
+		switch {
+		case is && pinned.Contains(part): // as it is, or was before it grew
+		case is && !part.Contains(pinned):
+			s.report(v1alpha1.ReasonClusterPartDiffers, "cluster %s signs nodes for %s of network %s, and %s is pinned as its part; if that is right, correct it in "+
+				"ConfigMap %s", cluster, part, network, pinned, v1alpha1.ClusterKeyPins)
+		case !s.inNetwork(part):
+			s.report(v1alpha1.ReasonClusterPartDiffers, "cluster %s signs nodes for %s, which is not in network %s", cluster, part, network)
+		case s.claimant(cluster, part) != "":
+			s.report(v1alpha1.ReasonClusterPartDiffers, "cluster %s signs nodes for %s of network %s, and %s has addresses of it; they are not accepted",
+				cluster, part, network, s.claimant(cluster, part))
+		default:
+			pin.Parts[network] = part
+			s.changed[cluster] = true
+		}
+	}
+	if part, pinned := pin.Parts[network]; pinned && s.claimant(cluster, part) != "" {
+		s.report(v1alpha1.ReasonClusterPartDiffers, "cluster %s has %s of network %s pinned, and %s has addresses of it; correct ConfigMap %s", cluster, part, network,
+			s.claimant(cluster, part), v1alpha1.ClusterKeyPins)
+	}
+}
+
+// signedParts are the parts for which a cluster has signed nodes, the smaller ones first, but for the one that is pinned.
+func signedParts(network string, pin *clusterkey.Pin, nodes []*v1alpha1.PeerNode) []clusterkey.Part {
+	var parts []clusterkey.Part
+	for _, node := range nodes {
+		part, err := clusterkey.ParsePart(node.ClusterIPv4, node.ClusterIPv6)
+		if err != nil || part == pin.Parts[network] || slices.Contains(parts, part) || pin.Key.Verify(network, node) != nil {
+			continue
+		}
+		parts = append(parts, part)
+	}
+	slices.SortFunc(parts, func(a, b clusterkey.Part) int { return cmp.Compare(b.IPv4.Bits(), a.IPv4.Bits()) })
+	return parts
+}
+
+// inNetwork tells whether a part lies in the network's ranges.
+func (s *pinSet) inNetwork(part clusterkey.Part) bool {
+	whole := clusterkey.Part{}
+	for _, prefix := range tsnnetwork.Ranges(s.network) {
+		if prefix.Addr().Is4() {
+			whole.IPv4 = prefix
+		} else {
+			whole.IPv6 = prefix
+		}
+	}
+	return whole.Contains(part)
+}
+
+// claimant is who else has addresses of a cluster's part, "" for nobody.
+func (s *pinSet) claimant(cluster string, part clusterkey.Part) string {
+	ipv6 := ""
+	if s.network.Spec.IPv6 != nil {
+		ipv6 = s.network.Spec.IPv6.Part
+	}
+	if own, err := clusterkey.ParsePart(s.network.Spec.IPv4.Part, ipv6); err == nil && own.Overlaps(part) {
+		return "this cluster"
+	}
+	for _, other := range slices.Sorted(maps.Keys(s.pins)) {
+		if other != cluster && s.pins[other].Parts[s.network.Name].Overlaps(part) {
+			return "cluster " + other
+		}
+	}
+	return ""
+}
+
+// of are the keys of clusters, with their parts where nobody else has those.
+func (s *pinSet) of(said claims) []v1alpha1.ClusterKey {
+	var all []v1alpha1.ClusterKey
+	for _, cluster := range slices.Sorted(maps.Keys(said)) {
+		pin := s.pins[cluster]
+		if pin == nil {
+			continue
+		}
+		key := v1alpha1.ClusterKey{Cluster: cluster, PublicKey: pin.Key.String()}
+		if s.network != nil {
+			if part := pin.Parts[s.network.Name]; s.claimant(cluster, part) == "" {
+				key.IPv4, key.IPv6 = part.Texts()
+			}
+		}
+		all = append(all, key)
+	}
+	return all
+}

@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package encryption
+
+import (
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
+	"github.com/kubernetsn/kubernetsn/internal/node/security"
+	"github.com/kubernetsn/kubernetsn/internal/node/xfrm"
+	"github.com/kubernetsn/kubernetsn/internal/shared/clusterkey"
+)
+
+// replay has nodes hear an older statement about one of them.
+func (w *world) replay(old v1alpha1.PeerNode) {
+	w.carry = func(peers *v1alpha1.TSNPeers) {
+		for i := range peers.Spec.Nodes {
+			if peers.Spec.Nodes[i].Name == old.Name {
+				peers.Spec.Nodes[i] = *old.DeepCopy()
+			}
+		}
+	}
+}
+
+func TestOlderStatements(t *testing.T) {
+	t.Run("keys that have changed", func(t *testing.T) {
+		w := newWorld(t, v1alpha1.EncryptionRequired, 2)
+		w.settle()
+		a, b := w.nodes[0], w.nodes[1]
+		old, first := w.shard.DeepCopy().Spec.Nodes[1], b.ring.Current().Public
+		for range 12 {
+			w.pass(10 * time.Minute)
+			w.settle()
+		}
+		if slices.ContainsFunc(b.ring.Announced(), func(key *security.Key) bool { return key.Public == first }) {
+			t.Fatal("the node's key has not changed")
+		}
+		w.replay(old)
+		for range 2 {
+			if a.look(); a.uses(b, first) || !strings.Contains(a.condition(), "PeersWithoutKeys node node2: what is said of it (sequence ") {
+				t.Errorf("it says %s; the old key is used: %v", a.condition(), a.uses(b, first))
+			}
+			w.now = w.now.Add(saveEvery)
+		}
+		a.start()
+		if a.look(); a.uses(b, first) || !strings.Contains(a.condition(), "is older than what was accepted before") {
+			t.Errorf("an agent that was restarted says %s; the old key is used: %v", a.condition(), a.uses(b, first))
+		}
+	})
+	t.Run("a node that could not encrypt", func(t *testing.T) {
+		w := newWorld(t, v1alpha1.EncryptionPreferred, 2)
+		a, b := w.nodes[0], w.nodes[1]
+		b.cannot = xfrm.ErrUnavailable
+		w.settle()
+		old := w.shard.DeepCopy().Spec.Nodes[1]
+		w.lossy, b.cannot = true, nil
+		w.now = w.now.Add(tryAgain)
+		w.settle()
+		w.mustSpeak()
+		w.replay(old)
+		if a.look(); !a.tunnels[0].Encrypted || !a.speaks(b) {
+			t.Errorf("the network is in clear: %s", a.condition())
+		}
+	})
+	t.Run("while the network is not encrypted for a moment", func(t *testing.T) {
+		w := newWorld(t, v1alpha1.EncryptionRequired, 2)
+		w.settle()
+		old := w.shard.DeepCopy().Spec.Nodes[1]
+		w.publish()
+		w.lossy = true
+		w.now = w.now.Add(saveEvery)
+		w.settle()
+		for _, encryption := range []string{v1alpha1.EncryptionNone, v1alpha1.EncryptionRequired} {
+			w.network.Spec.Encryption = encryption
+			w.replay(old)
+			w.nodes[0].look()
+		}
+		if got := w.nodes[0].condition(); !strings.Contains(got, "is older than what was accepted before") {
+			t.Errorf("it says %s", got)
+		}
+	})
+}
+
+// TestRangesOfOtherClusters has clusters sign nodes for ranges of addresses.
+func TestRangesOfOtherClusters(t *testing.T) {
+	const part = "10.42.16.0/20"
+	for name, test := range map[string]struct {
+		ipv4, pinned string
+		carry        func(*v1alpha1.PeerNode)
+		says         string
+		believed     bool
+	}{
+		"in its own part":         {ipv4: "10.42.17.0/24", pinned: part, believed: true},
+		"in a third one's":        {ipv4: "10.42.33.0/24", pinned: part, says: "its 10.42.33.0/24 is not in cluster south's part of the network, " + part},
+		"where no part is pinned": {ipv4: "10.42.17.0/24", says: "the operator has not pinned cluster south's part of the network yet"},
+		"in this cluster's":       {ipv4: "10.42.3.0/24", pinned: "10.42.0.0/18", says: "its 10.42.3.0/24 lies in this cluster's part of network line"},
+		"changed on the way": {ipv4: "10.42.17.0/24", pinned: part, carry: func(n *v1alpha1.PeerNode) { n.IPv4 = "10.42.18.0/24" },
+			says: clusterkey.ErrSignature.Error()},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, v1alpha1.EncryptionRequired, 1)
+			w.lossy = true
+			w.network.Spec.IPv4.Part = "10.42.0.0/20"
+			key, err := clusterkey.New()
+			must(t, err)
+			w.network.Status.ClusterKeys = append(w.network.Status.ClusterKeys, v1alpha1.ClusterKey{Cluster: "south", PublicKey: key.Public().String(), IPv4: test.pinned})
+			ring, _, err := security.Open(memoryDir(t), memoryDir(t), security.DefaultTimes, func() time.Time { return w.now })
+			must(t, err)
+			public := ring.Current().Public
+			far := v1alpha1.PeerNode{Name: "x", Address: "192.0.2.9", IPv4: test.ipv4, ClusterIPv4: test.pinned, Sequence: 1,
+				Keys: []v1alpha1.NodeKey{{ID: public.ID(), Algorithm: v1alpha1.KeyAlgorithm, PublicKey: public.String()}}, Sender: &v1alpha1.SenderGenerations{Kernel: 1, Ktsnd: 1}}
+			key.Sign("line", &far)
+			if test.carry != nil {
+				test.carry(&far)
+			}
+			a := w.nodes[0]
+			a.more = &v1alpha1.TSNPeers{Spec: v1alpha1.TSNPeersSpec{Network: "line", Cluster: "south", ClusterKey: key.Public().String(), Nodes: []v1alpha1.PeerNode{far}}}
+			w.settle()
+			state := a.state()
+			trusted := a.Judge.Look(&state.Networks[0]).Peers[netip.MustParseAddr("192.0.2.9")]
+			if (trusted != nil) != test.believed || trusted != nil && trusted.Subnets[0].String() != test.ipv4 {
+				t.Errorf("it is trusted as %+v", trusted)
+			}
+			if got := a.condition(); test.says != "" && !strings.Contains(got, test.says) {
+				t.Errorf("it says %s, want %s", got, test.says)
+			}
+		})
+	}
+}
+
+// TestSignedRangesStay has a hub move the ranges of a node of another cluster that was trusted before.
+func TestSignedRangesStay(t *testing.T) {
+	w := newWorld(t, v1alpha1.EncryptionRequired, 2)
+	w.settle()
+	for what, change := range map[string]func(*v1alpha1.PeerNode){
+		"another range":    func(n *v1alpha1.PeerNode) { n.IPv4 = "10.42.7.0/24" },
+		"and no signature": func(n *v1alpha1.PeerNode) { n.IPv4, n.Signature = "10.42.7.0/24", "" },
+	} {
+		w.carry = func(peers *v1alpha1.TSNPeers) { change(&peers.Spec.Nodes[1]) }
+		state := w.nodes[0].state()
+		trusted := w.nodes[0].Judge.Look(&state.Networks[0]).Peers[w.nodes[1].address]
+		if trusted == nil || trusted.Subnets[0].String() != "10.42.2.0/24" {
+			t.Errorf("with %s it is trusted as %+v", what, trusted)
+		}
+	}
+}
