@@ -21,7 +21,14 @@ const (
 	ClusterKeySecret = "kubernetsn-cluster-key"
 	// ClusterKeyField : its field with the private key: 32 bytes, the seed of an Ed25519 key.
 	ClusterKeyField = "ed25519-seed"
-	// ClusterKeyPins : the ConfigMap in the operator's namespace with the public keys of other clusters, by the names of these.
+	// ClusterKeySuccessionField : its field with the former public keys, each with its signature of the next one.
+	ClusterKeySuccessionField = "succession"
+	// ClusterKeyRolledField : its field with the value of RollAnnotation for which the key was replaced last.
+	ClusterKeyRolledField = "rolled"
+	// RollAnnotation of the Secret: another value than before has the operator replace the cluster's key.
+	RollAnnotation = "kubernetsn.io/roll"
+	// ClusterKeyPins : the ConfigMap in the operator's namespace with the public keys of other clusters and their parts of networks, by the
+	// names of these clusters.
 	ClusterKeyPins = "kubernetsn-cluster-keys"
 	// KeyAlgorithm : that of nodes' keys.
 	KeyAlgorithm = "X25519"
@@ -42,6 +49,8 @@ const (
 	ReasonPeersWithoutKeys = "PeersWithoutKeys"
 	// ReasonClusterKeyDiffers : a cluster signs its nodes by another key than the one that was pinned. What was in force stays.
 	ReasonClusterKeyDiffers = "ClusterKeyDiffers"
+	// ReasonEncryptionBelowMinimum : spec.encryption asks for less than the cluster's minimum, which is in force.
+	ReasonEncryptionBelowMinimum = "EncryptionBelowMinimum"
 	// ReasonClusterKeyUnknown : no key of a cluster is pinned, and none is pinned automatically; the sentence says why.
 	ReasonClusterKeyUnknown = "ClusterKeyUnknown"
 	// ReasonClusterPartDiffers : a cluster signs nodes for a part of the network that is not its own. What was in force stays.
@@ -91,6 +100,11 @@ type LinkNodeKeys struct {
 	// +kubebuilder:validation:MaxLength=44
 	// +required
 	ClusterKey string `json:"clusterKey"`
+	// clusterKeySuccession has former keys of the cluster, each with its signature of the next one (KEY:SIGNATURE in base64, blanks between), the
+	// last one first. Who has pinned one of them pins clusterKey instead.
+	// +kubebuilder:validation:MaxLength=600
+	// +optional
+	ClusterKeySuccession string `json:"clusterKeySuccession,omitempty"`
 	// keys of the node, of which the first one is in use. One without any has not announced them yet, or cannot encrypt.
 	// +kubebuilder:validation:MaxItems=2
 	// +listType=map
@@ -139,6 +153,11 @@ type ClusterKey struct {
 	// +kubebuilder:validation:MaxLength=44
 	// +required
 	PublicKey string `json:"publicKey"`
+	// succession has former keys of this cluster, each with its signature of the next one, as clusterKeySuccession of TSNPeers has. A hub takes it
+	// to other clusters.
+	// +kubebuilder:validation:MaxLength=600
+	// +optional
+	Succession string `json:"succession,omitempty"`
 	// ipv4 is the part of the network's spec.ipv4 that the other cluster's nodes must lie in. Without it no node of that cluster is accepted.
 	// +kubebuilder:validation:MaxLength=18
 	// +optional

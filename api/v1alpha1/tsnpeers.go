@@ -55,6 +55,11 @@ type TSNPeersSpec struct {
 	// +kubebuilder:validation:MaxLength=44
 	// +optional
 	ClusterKey string `json:"clusterKey,omitempty"`
+	// clusterKeySuccession has former keys of the cluster, each with its signature of the next one (KEY:SIGNATURE in base64, blanks between), the
+	// last one first. Who has pinned one of them pins clusterKey instead.
+	// +kubebuilder:validation:MaxLength=600
+	// +optional
+	ClusterKeySuccession string `json:"clusterKeySuccession,omitempty"`
 	// nodes of the network.
 	// +kubebuilder:validation:MaxItems=100
 	// +listType=map

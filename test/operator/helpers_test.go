@@ -4,6 +4,7 @@ package operator
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"log/slog"
 	"net"
@@ -83,6 +84,11 @@ func startOperator(ctx context.Context) error {
 		Namespace: system, Service: "ktsn-operator", Secret: "ktsn-operator-certificate", Webhook: "kubernetsn", Port: port,
 		Health: "127.0.0.1:0", Metrics: "0", Linger: linger, CertificateName: "localhost",
 		AgentPatience: agentPatience, WaitImage: "none",
+	}
+	minimum := flag.NewFlagSet("minimum", flag.ContinueOnError)
+	options.Minimum.AddFlags(minimum)
+	if err := minimum.Parse([]string{"--encryption-minimum-of=floor=Required", "--encryption-minimum-of=floor-links/floor=Required"}); err != nil {
+		return err
 	}
 	ended, finished := make(chan error, 1), make(chan struct{})
 	run, cancel := context.WithCancel(ctx)

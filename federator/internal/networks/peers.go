@@ -82,22 +82,22 @@ func (s *Stretcher) writePeers(ctx context.Context, network *tsn.TSNNetwork, p *
 
 // clusterKey is the key by which a cluster says that it signs its nodes, or said when it last said something. Nodes and signatures are
 // carried as they are: who has the hub can withhold them, and make up none.
-func (v *view) clusterKey(cluster string) string {
+func (v *view) clusterKey(cluster string) tsn.ClusterKey {
 	if !v.reports[cluster].Told {
 		for _, peers := range v.told[cluster] {
-			return peers.Spec.ClusterKey
+			return tsn.ClusterKey{PublicKey: peers.Spec.ClusterKey, Succession: peers.Spec.ClusterKeySuccession}
 		}
-		return ""
+		return tsn.ClusterKey{}
 	}
 	for _, key := range v.reports[cluster].Status.ClusterKeys {
 		if key.Cluster == "" {
-			return key.PublicKey
+			return key
 		}
 	}
-	return ""
+	return tsn.ClusterKey{}
 }
 
-func (s *Stretcher) writePeersOf(ctx context.Context, network *tsn.TSNNetwork, p *plan, cluster, clusterKey string, have map[int]*tsn.TSNPeers, wanted map[string]tsn.PeerNode) error {
+func (s *Stretcher) writePeersOf(ctx context.Context, network *tsn.TSNNetwork, p *plan, cluster string, clusterKey tsn.ClusterKey, have map[int]*tsn.TSNPeers, wanted map[string]tsn.PeerNode) error {
 	var shards []tsnnetwork.Shard
 	for number, peers := range have {
 		shards = append(shards, tsnnetwork.Shard{Number: number, Nodes: peers.Spec.Nodes})
@@ -116,12 +116,12 @@ func (s *Stretcher) writePeersOf(ctx context.Context, network *tsn.TSNNetwork, p
 	return s.writePropagation(ctx, network, "kubernetsn-peers-"+peersName(network.Name, cluster), of, others, policyv1alpha1.ConflictOverwrite)
 }
 
-func (s *Stretcher) writeShard(ctx context.Context, network *tsn.TSNNetwork, cluster, clusterKey, name string, have *tsn.TSNPeers, shard tsnnetwork.Shard) error {
+func (s *Stretcher) writeShard(ctx context.Context, network *tsn.TSNNetwork, cluster string, clusterKey tsn.ClusterKey, name string, have *tsn.TSNPeers, shard tsnnetwork.Shard) error {
 	object := &tsn.TSNPeers{ObjectMeta: owned(network, name), Spec: tsn.TSNPeersSpec{Network: network.Name, Cluster: cluster}}
 	if have != nil {
 		object = have.DeepCopy()
 		object.OwnerReferences = owned(network, "").OwnerReferences
 	}
-	object.Spec.Nodes, object.Spec.ClusterKey = shard.Nodes, clusterKey
+	object.Spec.Nodes, object.Spec.ClusterKey, object.Spec.ClusterKeySuccession = shard.Nodes, clusterKey.PublicKey, clusterKey.Succession
 	return spread.Save(ctx, s.Client, have, object)
 }

@@ -10,7 +10,7 @@ import (
 
 // What a TSNLink can have of keys (api/v1alpha1): with more the API server refuses it as a whole.
 const (
-	clusterKeyAtMost, signatureAtMost, keyIDAtMost, publicKeyAtMost = 44, 88, 32, 44
+	clusterKeyAtMost, successionAtMost, signatureAtMost, keyIDAtMost, publicKeyAtMost = 44, 600, 88, 32, 44
 
 	keysAtMost = 2
 )
@@ -43,6 +43,10 @@ func impossibleKeys(keys *tsn.LinkNodeKeys) string {
 	switch {
 	case len(keys.ClusterKey) > clusterKeyAtMost:
 		return fmt.Sprintf("clusterKey has %d characters, and %d at most can be", len(keys.ClusterKey), clusterKeyAtMost)
+	case len(keys.ClusterKeySuccession) > successionAtMost:
+		return fmt.Sprintf("clusterKeySuccession has %d characters, and %d at most can be", len(keys.ClusterKeySuccession), successionAtMost)
+	case keys.Sequence < 0:
+		return "sequence is negative"
 	case len(keys.Signature) > signatureAtMost:
 		return fmt.Sprintf("signature has %d characters, and %d at most can be", len(keys.Signature), signatureAtMost)
 	case len(keys.Keys) > keysAtMost:

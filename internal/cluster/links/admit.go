@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
+	"github.com/kubernetsn/kubernetsn/internal/shared/tsnnetwork"
 )
 
 // Admission says whether agents may plug a link that somebody else made, as a hub does.
@@ -115,7 +116,7 @@ func (p *planner) refusal(link *v1alpha1.TSNLink, g *group) error {
 	if g == nil {
 		return fmt.Errorf("there is no TSNService %s/%s in this cluster, by which pods ask for the link", link.Namespace, link.Spec.Service)
 	}
-	if own := g.service.Spec.Encryption; secrecy(link.Spec.Encryption) < secrecy(own) {
+	if own := g.service.Spec.Encryption; tsnnetwork.LessEncrypted(link.Spec.Encryption, own) {
 		return fmt.Errorf("its encryption is %s, and TSNService %s asks for %s", cmp.Or(link.Spec.Encryption, v1alpha1.EncryptionNone), keyOf(g.service), own)
 	}
 	asked := g.askedFor(int(link.Spec.Hop))
@@ -147,11 +148,6 @@ func (p *planner) refusal(link *v1alpha1.TSNLink, g *group) error {
 		}
 	}
 	return nil
-}
-
-// secrecy orders what can be asked of encryption, from the least.
-func secrecy(asked string) int {
-	return slices.Index([]string{v1alpha1.EncryptionNone, v1alpha1.EncryptionPreferred, v1alpha1.EncryptionRequired}, cmp.Or(asked, v1alpha1.EncryptionNone))
 }
 
 // asked is what a service asks for of links of a hop.

@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -25,11 +26,21 @@ type keys struct {
 	namespace string
 	// manual leaves it to the administrator to pin keys of other clusters.
 	manual bool
+	now    func() time.Time
 
 	mu sync.Mutex
-	// own is nil as long as nobody needed it.
-	own *clusterkey.Private
+	// own is nil as long as nobody needed it. It was read at readAt.
+	own    *clusterkey.Private
+	readAt time.Time
+	// rollError is why the key was not replaced as asked, nil if it was.
+	rollError error
 }
+
+const (
+	// readKeyEvery is how often the Secret is read at most, and lookForRollEvery how often networks and links look whether the key is to be replaced.
+	readKeyEvery     = 5 * time.Second
+	lookForRollEvery = time.Minute
+)
 
 // signer is the cluster's own key, of networks that are encrypted; nil for others.
 func (k *keys) signer(ctx context.Context, network *v1alpha1.TSNNetwork) (*clusterkey.Private, error) {
@@ -39,17 +50,20 @@ func (k *keys) signer(ctx context.Context, network *v1alpha1.TSNNetwork) (*clust
 	return k.ownKey(ctx)
 }
 
-// ownKey is the cluster's own key. The first time, it is made.
+// ownKey is the cluster's own key. The first time, it is made; when the Secret has another annotation kubernetsn.io/roll, it is replaced. A Secret
+// that cannot be read, or is gone, changes nothing while the operator runs.
 func (k *keys) ownKey(ctx context.Context) (*clusterkey.Private, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.own != nil {
+	if k.own != nil && k.now().Sub(k.readAt) < readKeyEvery {
 		return k.own, nil
 	}
 	at := types.NamespacedName{Namespace: k.namespace, Name: v1alpha1.ClusterKeySecret}
 	var secret corev1.Secret
 	err := k.live.Get(ctx, at, &secret)
 	switch {
+	case err != nil && k.own != nil:
+		return k.own, nil
 	case apierrors.IsNotFound(err):
 		return k.make(ctx, at)
 	case err != nil:
@@ -60,8 +74,12 @@ func (k *keys) ownKey(ctx context.Context) (*clusterkey.Private, error) {
 		return nil, fmt.Errorf("secret %s, field %s: %w; restore the Secret, or remove it and have other clusters pin the new key",
 			at, v1alpha1.ClusterKeyField, err)
 	}
-	k.own = own
-	return own, nil
+	own.Succession = string(secret.Data[v1alpha1.ClusterKeySuccessionField])
+	k.own, k.readAt, k.rollError = own, k.now(), nil
+	if asked := secret.Annotations[v1alpha1.RollAnnotation]; asked != string(secret.Data[v1alpha1.ClusterKeyRolledField]) && asked != "" {
+		k.roll(ctx, &secret, asked)
+	}
+	return k.own, nil
 }
 
 // make makes the cluster's key. It is applied, not created: the right to create a Secret of one name only covers no other request.
@@ -75,8 +93,35 @@ func (k *keys) make(ctx context.Context, at types.NamespacedName) (*clusterkey.P
 	if err := k.client.Apply(ctx, apply, fieldOwner); err != nil {
 		return nil, fmt.Errorf("make Secret %s: %w", at, err)
 	}
-	k.own = own
+	k.own, k.readAt = own, k.now()
 	return own, nil
+}
+
+// roll replaces the cluster's key by one that it signs, as was asked. Where that fails, the present key stays, and a finding says so.
+func (k *keys) roll(ctx context.Context, secret *corev1.Secret, asked string) {
+	next, err := k.own.Succeed()
+	if err == nil {
+		apply := corev1apply.Secret(secret.Name, secret.Namespace).WithResourceVersion(secret.ResourceVersion).
+			WithLabels(map[string]string{"app.kubernetes.io/name": "kubernetsn"}).WithData(map[string][]byte{
+			v1alpha1.ClusterKeyField: next.Seed(), v1alpha1.ClusterKeySuccessionField: []byte(next.Succession), v1alpha1.ClusterKeyRolledField: []byte(asked),
+		})
+		err = k.client.Apply(ctx, apply, fieldOwner, client.ForceOwnership)
+	}
+	if err != nil {
+		k.rollError = fmt.Errorf("replace the key in Secret %s/%s: %w", secret.Namespace, secret.Name, err)
+		return
+	}
+	k.own = next
+}
+
+// troubles are what is wrong with the cluster's own key.
+func (k *keys) troubles() []finding {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.rollError == nil {
+		return nil
+	}
+	return []finding{{reason: v1alpha1.ReasonClusterKeysUnavailable, text: k.rollError.Error()}}
 }
 
 // clusterKeys are the keys that nodes of a network trust: this cluster's, and those pinned of the clusters that the network's TSNPeers name. Where
@@ -88,7 +133,7 @@ func (k *keys) clusterKeys(ctx context.Context, network *v1alpha1.TSNNetwork, al
 	said := claims{}
 	for i := range all {
 		if spec := &all[i].Spec; spec.Network == network.Name {
-			said.add(spec.Cluster, spec.ClusterKey, spec.Nodes)
+			said.add(spec.Cluster, spec.ClusterKey, spec.ClusterKeySuccession, spec.Nodes)
 		}
 	}
 	own, err := k.ownKey(ctx)
@@ -96,7 +141,7 @@ func (k *keys) clusterKeys(ctx context.Context, network *v1alpha1.TSNNetwork, al
 		var trusted []v1alpha1.ClusterKey
 		var found []finding
 		if trusted, found, err = k.trustedKeys(ctx, own, network, said); err == nil {
-			return fit(trusted, network.Status.ClusterKeys), found, nil
+			return fit(trusted, network.Status.ClusterKeys), append(found, k.troubles()...), nil
 		}
 	}
 	if apierrors.IsConflict(err) {

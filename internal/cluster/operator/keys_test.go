@@ -3,17 +3,20 @@
 package operator
 
 import (
+	"flag"
 	"strings"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
 	"github.com/kubernetsn/kubernetsn/internal/shared/clusterkey"
+	"github.com/kubernetsn/kubernetsn/internal/shared/tsnnetwork"
 )
 
 // encryptedNetwork is one of two clusters, and node a has said its key.
@@ -79,7 +82,7 @@ func TestTheClusterSignsItsNodes(t *testing.T) {
 		t.Errorf("%v: %v", peers.Spec, err)
 	}
 	// Another operator goes on with the key.
-	r.shared.keys = &keys{client: r.Client, live: r.Client, namespace: "kubernetsn"}
+	r.shared.keys = &keys{client: r.Client, live: r.Client, namespace: "kubernetsn", now: time.Now}
 	again, err := r.shared.keys.signer(t.Context(), get(t, r))
 	if err != nil || again.Public() != own {
 		t.Errorf("the next operator has another key: %v", err)
@@ -148,5 +151,89 @@ func TestADamagedKeyOfTheClusterIsNotReplaced(t *testing.T) {
 	r := inCluster(t, encryptedNetwork(secret)...)
 	if _, err := r.shared.keys.signer(t.Context(), get(t, r)); err == nil || !strings.Contains(err.Error(), "field ed25519-seed: the cluster's key has 5 bytes") {
 		t.Error(err)
+	}
+}
+
+// minimum is what the operator was started with.
+func minimum(t *testing.T, arguments ...string) *tsnnetwork.EncryptionMinimum {
+	t.Helper()
+	made, flags := &tsnnetwork.EncryptionMinimum{}, flag.NewFlagSet("test", flag.ContinueOnError)
+	made.AddFlags(flags)
+	if err := flags.Parse(arguments); err != nil {
+		t.Fatal(err)
+	}
+	return made
+}
+
+// TestEncryptionMinimum has a hub turn the encryption of a network off, and bring a link in clear.
+func TestEncryptionMinimum(t *testing.T) {
+	objects := encryptedNetwork(foreignPeers(newKey(t).String()))
+	r := inCluster(t, objects...)
+	r.shared.minimum = minimum(t, "--encryption-minimum=Required")
+	before := r.lookAt(t).Status
+	lowered := get(t, r)
+	lowered.Spec.Encryption = v1alpha1.EncryptionNone
+	if err := r.Client.Update(t.Context(), lowered); err != nil {
+		t.Fatal(err)
+	}
+	r.pace = newPace(time.Now)
+	network := r.lookAt(t)
+	if got := degraded(&network.Status); !strings.Contains(got, "EncryptionBelowMinimum: spec.encryption is None, and the minimum of this cluster is Required") {
+		t.Errorf("it says %q", got)
+	}
+	if !equality.Semantic.DeepEqual(network.Status.ClusterKeys, before.ClusterKeys) || network.Spec.Encryption != v1alpha1.EncryptionNone {
+		t.Errorf("nodes are told of %v, before of %v; the spec has %s", network.Status.ClusterKeys, before.ClusterKeys, network.Spec.Encryption)
+	}
+	writer := &Peers{Client: r.Client, shared: r.shared, pace: newPace(time.Now)}
+	if err := writer.look(t.Context(), "old"); err != nil {
+		t.Fatal(err)
+	}
+	var peers v1alpha1.TSNPeers
+	if err := r.Client.Get(t.Context(), client.ObjectKey{Name: "old-0"}, &peers); err != nil {
+		t.Fatal(err)
+	}
+	if peers.Spec.Nodes[0].Signature == "" || peers.Spec.ClusterKey == "" {
+		t.Errorf("agents are told %+v", peers.Spec)
+	}
+}
+
+// rolled is the network after the administrator asked for another key of the cluster, and its status.
+func (r *Networks) rolled(t *testing.T, asked string) *v1alpha1.TSNNetworkStatus {
+	t.Helper()
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "kubernetsn", Name: v1alpha1.ClusterKeySecret}}
+	if err := r.Client.Get(t.Context(), client.ObjectKeyFromObject(secret), secret); err != nil {
+		t.Fatal(err)
+	}
+	secret.Annotations = map[string]string{v1alpha1.RollAnnotation: asked}
+	if err := r.Client.Update(t.Context(), secret); err != nil {
+		t.Fatal(err)
+	}
+	r.shared.keys.readAt = time.Time{}
+	r.pace = newPace(time.Now)
+	return &r.lookAt(t).Status
+}
+
+func TestTheClustersKeyIsRolled(t *testing.T) {
+	r := inCluster(t, encryptedNetwork()...)
+	first := r.lookAt(t).Status.ClusterKeys[0]
+	second := r.rolled(t, "one").ClusterKeys[0]
+	if again := r.rolled(t, "one").ClusterKeys[0]; second.PublicKey == first.PublicKey || again != second {
+		t.Fatalf("asked once, the keys are %s, %s, and %s", first.PublicKey, second.PublicKey, again.PublicKey)
+	}
+	third := r.rolled(t, "two").ClusterKeys[0]
+	public := map[string]clusterkey.Public{}
+	for _, one := range []v1alpha1.ClusterKey{first, second, third} {
+		key, err := clusterkey.Parse(one.PublicKey)
+		if err != nil {
+			t.Fatal(err)
+		}
+		public[one.PublicKey] = key
+	}
+	if !public[third.PublicKey].Succeeds(public[first.PublicKey], third.Succession) || public[first.PublicKey].Succeeds(public[third.PublicKey], third.Succession) {
+		t.Errorf("the last key's succession is %q", third.Succession)
+	}
+	next := &keys{client: r.Client, live: r.Client, namespace: "kubernetsn", now: time.Now}
+	if own, err := next.ownKey(t.Context()); err != nil || own.Public() != public[third.PublicKey] || own.Succession != third.Succession {
+		t.Errorf("the next operator has another key: %v", err)
 	}
 }

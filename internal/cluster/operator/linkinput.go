@@ -30,7 +30,15 @@ func (r *Links) input(ctx context.Context) (*links.Input, error) {
 			return nil, fmt.Errorf("list what links depend on: %w", err)
 		}
 	}
-	in.Services, in.Networks = services.Items, networks.Items
+	in.Networks = networks.Items
+	r.raised = map[links.Key]string{}
+	for _, service := range services.Items { // copies, as far as they are changed
+		key := links.Key{Namespace: service.Namespace, Name: service.Name}
+		if said := r.shared.minimum.Raise(&service.Spec.Encryption, key.Namespace+"/"+key.Name); said != "" {
+			r.raised[key] = said
+		}
+		in.Services = append(in.Services, service)
+	}
 	var err error
 	if in.Links, in.Released, err = r.ledger.Look(ctx, all.Items); err != nil {
 		return nil, err

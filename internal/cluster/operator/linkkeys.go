@@ -105,7 +105,7 @@ func (r *Links) sign(ctx context.Context, in *links.Input, states map[string]*v1
 			Keys: state.Status.Keys, Sender: state.Status.Sender, CannotEncrypt: state.Status.EncryptionUnavailable != "",
 		})
 		r.shared.announced.sign(own, v1alpha1.LinkNetwork, said)
-		node.Keys = clusterkey.NodeKeys(own.Public(), said)
+		node.Keys = own.NodeKeys(said)
 		in.Nodes[name] = node
 	}
 	return nil
@@ -150,7 +150,7 @@ func (r *Links) tellKeys(ctx context.Context, in *links.Input, plan *links.Resul
 			}
 			nodes[here.Node] = true
 			if there.NodeKeys != nil && there.Cluster != here.Cluster {
-				said.add(there.Cluster, there.NodeKeys.ClusterKey, nil)
+				said.add(there.Cluster, there.NodeKeys.ClusterKey, there.NodeKeys.ClusterKeySuccession, nil)
 			}
 		}
 	}

@@ -5,7 +5,10 @@ package operator
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
 	"github.com/kubernetsn/kubernetsn/internal/cluster/links"
@@ -75,5 +78,25 @@ func TestANodeIsToldOfAsManyClustersAsItsTSNNodeTakes(t *testing.T) {
 	}
 	if len(keys) != v1alpha1.MostClusterKeys || !has[""] || !has["real"] {
 		t.Errorf("it is told of %d clusters, of this one: %v, of the one that it was told of before: %v", len(keys), has[""], has["real"])
+	}
+}
+
+// TestLinksHaveTheMinimumOfEncryption has a hub's TSNService ask for none.
+func TestLinksHaveTheMinimumOfEncryption(t *testing.T) {
+	service := &v1alpha1.TSNService{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "plant"},
+		Spec: v1alpha1.TSNServiceSpec{IPv4: &v1alpha1.LinkRange{LinkCIDR: "10.60.0.0/16"}, Encryption: v1alpha1.EncryptionNone}}
+	shared := inCluster(t, service).shared
+	shared.minimum = minimum(t, "--encryption-minimum-of=default/plant=Required")
+	r := newLinks(shared, shared.keys.client, "kubernetsn", nil, nil)
+	in, err := r.input(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := in.Services[0].Spec.Encryption; got != v1alpha1.EncryptionRequired {
+		t.Errorf("its links have %s", got)
+	}
+	ready := serviceCondition(&in.Services[0], &links.ServicePlan{}, r.raised[links.Key{Namespace: "default", Name: "plant"}])
+	if ready.Reason != v1alpha1.ReasonEncryptionBelowMinimum || !strings.Contains(ready.Message, "spec.encryption is None, and the minimum of this cluster is Required") {
+		t.Errorf("it says %+v", ready)
 	}
 }

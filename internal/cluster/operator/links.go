@@ -36,6 +36,8 @@ type Links struct {
 	pace *pace
 	// said are the sentences of which there has been an Event, by the UIDs of pods and services.
 	said map[string]map[string]bool
+	// raised says of services that they ask for less encryption than the cluster's minimum.
+	raised map[links.Key]string
 	// rest is until when no plan is made, so that plans take a part of a processor only.
 	rest time.Time
 }
@@ -75,6 +77,9 @@ func (r *Links) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.R
 		return reconcile.Result{}, err
 	}
 	again = sooner(again, plan.Again)
+	if encrypts(in) {
+		again = sooner(again, lookForRollEvery)
+	}
 	if plan.UsedUp() {
 		again = sooner(again, r.ledger.Frees())
 	}

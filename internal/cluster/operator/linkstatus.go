@@ -74,7 +74,7 @@ func (r *Links) event(uid string, object runtime.Object, found []links.Finding) 
 // status writes that of a service, if it has changed.
 func (r *Links) status(ctx context.Context, service *v1alpha1.TSNService, said *links.ServicePlan) (wait time.Duration, err error) {
 	status := said.Status
-	ready := serviceCondition(service, said)
+	ready := serviceCondition(service, said, r.raised[links.Key{Namespace: service.Namespace, Name: service.Name}])
 	status.Conditions = slices.Clone(service.Status.Conditions)
 	meta.SetStatusCondition(&status.Conditions, ready)
 	if equality.Semantic.DeepEqual(service.Status, status) {
@@ -101,11 +101,14 @@ func (r *Links) status(ctx context.Context, service *v1alpha1.TSNService, said *
 	return 0, nil
 }
 
-// serviceCondition is Ready.
-func serviceCondition(service *v1alpha1.TSNService, said *links.ServicePlan) metav1.Condition {
+// serviceCondition is Ready. raised says that the service asks for less encryption than it has, "" where it does not.
+func serviceCondition(service *v1alpha1.TSNService, said *links.ServicePlan, raised string) metav1.Condition {
 	ready := metav1.Condition{Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonAsAsked,
 		Message: "clients get their links", ObservedGeneration: service.Generation}
 	if len(said.Found) == 0 {
+		if raised != "" {
+			ready.Reason, ready.Message = v1alpha1.ReasonEncryptionBelowMinimum, ready.Message+"; "+raised
+		}
 		return ready
 	}
 	var texts []string

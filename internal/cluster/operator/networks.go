@@ -49,7 +49,7 @@ type Networks struct {
 }
 
 func newNetworks(shared *shared, cluster client.Client, events record.EventRecorder, namespace string, nowTAI func() int64) *Networks {
-	shared.keys = &keys{client: cluster, live: shared.live, namespace: namespace}
+	shared.keys = &keys{client: cluster, live: shared.live, namespace: namespace, now: time.Now}
 	return &Networks{
 		Client: cluster, Live: shared.live, Events: events, Namespace: namespace, NowTAI: nowTAI, shared: shared, pace: newPace(time.Now),
 		attached: map[string]attached{}, said: map[string]map[string]bool{}, saidNode: map[string]string{}, differs: map[string]time.Time{},
@@ -200,6 +200,9 @@ func (r *Networks) linger(ctx context.Context, network *v1alpha1.TSNNetwork, all
 func (r *Networks) serve(ctx context.Context, network *v1alpha1.TSNNetwork, all []v1alpha1.TSNNetwork, nodes *nodeSet,
 	used *usage) (reconcile.Result, error) {
 	is := &outcome{used: used}
+	if raised := r.shared.minimum.Raise(&network.Spec.Encryption, network.Name); raised != "" {
+		is.found = append(is.found, finding{reason: v1alpha1.ReasonEncryptionBelowMinimum, text: raised})
+	}
 	conflict, err := r.conflict(ctx, network, all)
 	if err != nil {
 		return reconcile.Result{}, err

@@ -10,6 +10,7 @@ import (
 
 	"github.com/kubernetsn/kubernetsn/internal/cluster/webhook"
 	"github.com/kubernetsn/kubernetsn/internal/shared/command"
+	"github.com/kubernetsn/kubernetsn/internal/shared/tsnnetwork"
 )
 
 // Options are those of the operator's command line.
@@ -34,6 +35,8 @@ type Options struct {
 	SwitchedNodes string
 	// PinManually leaves it to the administrator to pin the keys of other clusters.
 	PinManually bool
+	// Minimum is the least encryption of networks and links.
+	Minimum tsnnetwork.EncryptionMinimum
 	// CertificateName is for tests, whose webhook has no Service: the name in the certificate.
 	CertificateName string
 	// AgentPatience is for tests, which do not wait long: for how long a report counts without an agent that is ready, 0 for two minutes.
@@ -80,6 +83,7 @@ func Parse(arguments []string, stdout io.Writer) (*Options, error) {
 		}
 		return nil
 	})
+	o.Minimum.AddFlags(flags)
 	flags.DurationVar(&o.Linger, "linger", time.Minute, "for how long a node keeps ktsnd and agent after its last pod on a network")
 	if err := command.Parse(flags, help, arguments, stdout); err != nil {
 		return nil, err

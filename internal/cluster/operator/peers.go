@@ -72,6 +72,7 @@ func (r *Peers) wanted(ctx context.Context, network *v1alpha1.TSNNetwork, have m
 	if err != nil {
 		return nil, "", err
 	}
+	r.shared.minimum.Raise(&network.Spec.Encryption, network.Name)
 	signer, err := r.shared.keys.signer(ctx, network)
 	if err != nil {
 		return nil, "", err

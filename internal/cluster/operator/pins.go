@@ -24,22 +24,27 @@ import (
 
 // claim is what other clusters are said to sign by, and what is said to be signed, whoever says it.
 type claim struct {
-	keys  []string
-	nodes []*v1alpha1.PeerNode
+	keys []string
+	// successions are of these keys.
+	successions map[string]string
+	nodes       []*v1alpha1.PeerNode
 }
 
 // claims are those of clusters, by their names.
 type claims map[string]*claim
 
-func (c claims) add(cluster, key string, nodes []v1alpha1.PeerNode) {
+func (c claims) add(cluster, key, succession string, nodes []v1alpha1.PeerNode) {
 	if cluster == "" || key == "" {
 		return
 	}
 	if c[cluster] == nil {
-		c[cluster] = &claim{}
+		c[cluster] = &claim{successions: map[string]string{}}
 	}
 	if !slices.Contains(c[cluster].keys, key) {
 		c[cluster].keys = append(c[cluster].keys, key)
+	}
+	if succession != "" {
+		c[cluster].successions[key] = succession
 	}
 	for i := range nodes {
 		c[cluster].nodes = append(c[cluster].nodes, &nodes[i])
@@ -49,7 +54,7 @@ func (c claims) add(cluster, key string, nodes []v1alpha1.PeerNode) {
 // trustedKeys are the cluster's own key and those pinned of the clusters in claims, with these clusters' parts of a network; network is nil for
 // links, which have none. What is not pinned yet is, unless that is left to the administrator. An error means that nothing is known.
 func (k *keys) trustedKeys(ctx context.Context, own *clusterkey.Private, network *v1alpha1.TSNNetwork, said claims) ([]v1alpha1.ClusterKey, []finding, error) {
-	trusted := []v1alpha1.ClusterKey{{PublicKey: own.Public().String()}}
+	trusted := []v1alpha1.ClusterKey{{PublicKey: own.Public().String(), Succession: own.Succession}}
 	if len(said) == 0 {
 		return trusted, nil, nil
 	}
@@ -135,11 +140,7 @@ func (s *pinSet) update(cluster string, said *claim, manual bool) {
 		pin = &clusterkey.Pin{Key: key, Parts: map[string]clusterkey.Part{}}
 		s.pins[cluster], s.changed[cluster] = pin, true
 	}
-	for _, key := range said.keys {
-		if key != pin.Key.String() {
-			s.report(v1alpha1.ReasonClusterKeyDiffers, "cluster %s: %s", cluster, clusterkey.Differs(pin.Key, key))
-		}
-	}
+	s.follow(cluster, pin, said)
 	if s.network != nil {
 		s.updatePart(cluster, pin, said.nodes)
 	}
@@ -156,13 +157,8 @@ func (s *pinSet) firstKey(cluster string, said *claim, manual bool) (key cluster
 	if key, err = clusterkey.Parse(said.keys[0]); err != nil {
 		return key, err
 	}
-	if key == s.own {
-		return key, fmt.Errorf("it signs by %s, which is this cluster's own key", key.Fingerprint())
-	}
-	for _, other := range slices.Sorted(maps.Keys(s.pins)) {
-		if s.pins[other].Key == key {
-			return key, fmt.Errorf("it signs by %s, which is pinned as the key of cluster %s; a key belongs to one cluster", key.Fingerprint(), other)
-		}
+	if other := s.ownerOf(key); other != "" {
+		return key, fmt.Errorf("it signs by %s, which is the key of %s; a key belongs to one cluster", key.Fingerprint(), other)
 	}
 	if manual {
 		return key, fmt.Errorf("it signs by %s, and keys are pinned manually (value encryption.pinning); compare the fingerprint with the cluster's "+
@@ -173,6 +169,38 @@ func (s *pinSet) firstKey(cluster string, said *claim, manual bool) (key cluster
 			key.Fingerprint(), count, v1alpha1.ClusterKeyPins)
 	}
 	return key, nil
+}
+
+// follow pins the key that the pinned one has signed as its successor, and reports other keys. A former key is neither pinned nor reported: objects
+// that a hub brings do not change at once.
+func (s *pinSet) follow(cluster string, pin *clusterkey.Pin, said *claim) {
+	for _, text := range said.keys {
+		next, err := clusterkey.Parse(text)
+		if err == nil && next.Succeeds(pin.Key, said.successions[text]) && s.ownerOf(next) == "" {
+			pin.Key = next
+			s.changed[cluster] = true
+		}
+	}
+	for _, text := range said.keys {
+		former, err := clusterkey.Parse(text)
+		if former == pin.Key || err == nil && pin.Key.Succeeds(former, said.successions[pin.Key.String()]) {
+			continue
+		}
+		s.report(v1alpha1.ReasonClusterKeyDiffers, "cluster %s: %s", cluster, clusterkey.Differs(pin.Key, text))
+	}
+}
+
+// ownerOf is the cluster whose key a key is, "" for none.
+func (s *pinSet) ownerOf(key clusterkey.Public) string {
+	if key == s.own {
+		return "this cluster"
+	}
+	for _, other := range slices.Sorted(maps.Keys(s.pins)) {
+		if s.pins[other].Key == key {
+			return "cluster " + other
+		}
+	}
+	return ""
 }
 
 // updatePart pins the part of the network for which a cluster has signed nodes. A part can grow; it cannot move, or take addresses of others.

@@ -129,7 +129,7 @@ func TestClustersThatAreNotPinned(t *testing.T) {
 	}{
 		"a name that is none":      {cluster: "a b", says: `cluster "a b": no key of it can be pinned, because it is not the name of a cluster`},
 		"keys are pinned manually": {cluster: "south", manual: true, says: `cluster "south": it signs by ` + first.Fingerprint() + ", and keys are pinned manually"},
-		"a key of two clusters":    {cluster: "south", pins: map[string]string{"north": first.String()}, says: "it signs by " + first.Fingerprint() + ", which is pinned as the key of cluster north"},
+		"a key of two clusters":    {cluster: "south", pins: map[string]string{"north": first.String()}, says: "it signs by " + first.Fingerprint() + ", which is the key of cluster north"},
 		"too many clusters":        {cluster: "south", pins: full, says: "is not pinned because 256 clusters are already"},
 		"an entry that is no pin":  {cluster: "south", pins: map[string]string{"south": "no key"}, says: "cluster south: ConfigMap kubernetsn-cluster-keys:"},
 		"a part that is none":      {cluster: "south", pins: map[string]string{"south": first.String() + "\nold 10.42"}, says: `line "old 10.42": "10.42" is no range of IPv4`},
@@ -196,7 +196,7 @@ func TestKeysThatCannotBeReadOrWritten(t *testing.T) {
 			}
 			r := inCluster(t, objects...)
 			broken := interceptor.NewClient(r.Client.(client.WithWatch), test.calls)
-			r.shared.keys = &keys{client: broken, live: broken, namespace: "kubernetsn"}
+			r.shared.keys = &keys{client: broken, live: broken, namespace: "kubernetsn", now: time.Now}
 			status := r.lookAt(t).Status
 			if got := told(&status); got != test.told {
 				t.Errorf("nodes are told of %q, want %q", got, test.told)
@@ -239,5 +239,61 @@ func TestStatementsAreNumbered(t *testing.T) {
 	}
 	if third := statement(a, 3); third.Sequence != second.Sequence+1 {
 		t.Errorf("the next leader gives the next statement the number %d after %d", third.Sequence, second.Sequence)
+	}
+}
+
+// TestAKeyThatIsRolledIsFollowed has south sign by another key than the one that is pinned.
+func TestAKeyThatIsRolledIsFollowed(t *testing.T) {
+	next := func(of *clusterkey.Private) *clusterkey.Private {
+		key, err := of.Succeed()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return key
+	}
+	first, stranger := privateKey(t), privateKey(t)
+	second := next(first)
+	third := next(second)
+	far := third
+	for range 3 {
+		far = next(far)
+	}
+	peers := func(key *clusterkey.Private, succession string) *v1alpha1.TSNPeers {
+		made := peersFrom("south", key.Public().String(), nodeOf(key, "a", "10.42.16.0/20"))
+		made.Spec.ClusterKeySuccession = succession
+		return made
+	}
+	late := peers(first, "")
+	late.Name += "1"
+	for name, test := range map[string]struct {
+		pinned  *clusterkey.Private
+		peers   []*v1alpha1.TSNPeers
+		want    *clusterkey.Private
+		differs bool
+	}{
+		"one step":                     {first, []*v1alpha1.TSNPeers{peers(second, second.Succession)}, second, false},
+		"two steps":                    {first, []*v1alpha1.TSNPeers{peers(third, third.Succession)}, third, false},
+		"while another object is old":  {first, []*v1alpha1.TSNPeers{late, peers(second, second.Succession)}, second, false},
+		"not back":                     {second, []*v1alpha1.TSNPeers{peers(first, "")}, second, true},
+		"more steps than are told of":  {first, []*v1alpha1.TSNPeers{peers(far, far.Succession)}, first, true},
+		"without a word of the former": {first, []*v1alpha1.TSNPeers{peers(second, "")}, first, true},
+		"signed by somebody else":      {first, []*v1alpha1.TSNPeers{peers(stranger, second.Succession)}, first, true},
+		"what is no succession":        {first, []*v1alpha1.TSNPeers{peers(second, "x:y :")}, first, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			objects := []client.Object{pinsOf(map[string]string{"south": test.pinned.Public().String() + "\nold 10.42.16.0/20"})}
+			for _, one := range test.peers {
+				objects = append(objects, one.DeepCopy())
+			}
+			r := inCluster(t, encryptedNetwork(objects...)...)
+			r.shared.keys.manual = true
+			status := r.lookAt(t).Status
+			if got := r.pinned(t)["south"]; got != test.want.Public().String()+"\nold 10.42.16.0/20" || status.ClusterKeys[1].PublicKey != test.want.Public().String() {
+				t.Errorf("pinned is %q, want %s", got, test.want.Public())
+			}
+			if got := degraded(&status); strings.HasPrefix(got, v1alpha1.ReasonClusterKeyDiffers) != test.differs {
+				t.Errorf("it says %q", got)
+			}
+		})
 	}
 }

@@ -197,6 +197,7 @@ func Add(ctx context.Context, m manager.Manager, options *Options, nowTAI func()
 		return fmt.Errorf("index pods by node: %w", err)
 	}
 	shared := newShared(m.GetAPIReader(), newAgentIndex(cmp.Or(options.AgentPatience, agentPatience), time.Now))
+	shared.minimum = &options.Minimum
 	agents, err := agentPods(m, options.Namespace)
 	if err != nil {
 		return fmt.Errorf("watch the agents: %w", err)
@@ -282,7 +283,7 @@ func addPeers(m manager.Manager, shared *shared) error {
 		return []string{object.GetLabels()[v1alpha1.NetworkLabel]}
 	})
 	return ctrl.NewControllerManagedBy(m).Named("peers").
-		For(&v1alpha1.TSNNetwork{}, builder.WithPredicates(predicate.Or[client.Object](comesOrGoes, encryptionChanged))).
+		For(&v1alpha1.TSNNetwork{}, builder.WithPredicates(predicate.Or[client.Object](comesOrGoes, encryptionChanged, ownKeyChanged))).
 		Watches(&v1alpha1.TSNPeers{}, network, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&v1alpha1.TSNNode{}, later(gather, networksOfState), builder.WithPredicates(predicate.Or[client.Object](predicate.GenerationChangedPredicate{}, keysChanged))).
 		Watches(&corev1.Node{}, later(gatherCounts, everyNetwork(m.GetClient())), builder.WithPredicates(nodeMoves)).
@@ -305,6 +306,21 @@ var nodeMoves = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 var encryptionChanged = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 	return e.ObjectOld.(*v1alpha1.TSNNetwork).Spec.Encryption != e.ObjectNew.(*v1alpha1.TSNNetwork).Spec.Encryption
 }}
+
+// ownKeyChanged leaves out changes of a network after which this cluster's key is the same.
+var ownKeyChanged = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+	return ownKeyOf(e.ObjectOld.(*v1alpha1.TSNNetwork)) != ownKeyOf(e.ObjectNew.(*v1alpha1.TSNNetwork))
+}}
+
+// ownKeyOf is this cluster's key, as nodes of a network are told.
+func ownKeyOf(network *v1alpha1.TSNNetwork) string {
+	for _, key := range network.Status.ClusterKeys {
+		if key.Cluster == "" {
+			return key.PublicKey
+		}
+	}
+	return ""
+}
 
 // keysChanged leaves out changes of what a node says after which it encrypts as before.
 var keysChanged = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {

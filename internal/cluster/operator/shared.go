@@ -12,6 +12,8 @@ import (
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/kubernetsn/kubernetsn/internal/shared/tsnnetwork"
 )
 
 // shared is what the controllers have in common.
@@ -23,6 +25,8 @@ type shared struct {
 	parts  *ledger
 	keys   *keys
 	links  *linkKeys
+	// minimum is the least encryption of networks and links.
+	minimum *tsnnetwork.EncryptionMinimum
 	// announced numbers what is signed of nodes.
 	announced *announcements
 	// nodes asks for a TSNNode to be looked at.

@@ -91,6 +91,9 @@ func (r *Networks) tell(ctx context.Context, network *v1alpha1.TSNNetwork, is *o
 	if len(is.found) > 0 {
 		again = retryAfter
 	}
+	if len(is.keys) > 0 {
+		again = min(again, lookForRollEvery)
+	}
 	if is.again > 0 {
 		again = min(again, is.again)
 	}

@@ -193,7 +193,7 @@ func (a *agent) addObjects(start objects.Start) error {
 		return fmt.Errorf("prepare to watch the node's objects: %w", err)
 	}
 	a.objects = &objects.Informer{
-		Client: watching, Node: a.Node, Wait: start.Wait, Log: a.log.With("part", "objects"),
+		Client: watching, Node: a.Node, Minimum: &a.Minimum, Wait: start.Wait, Log: a.log.With("part", "objects"),
 		Changed: func() {
 			again(a.again, a.gatesAgain, a.limitsAgain, a.clockAgain, a.encryptionAgain)
 			a.clock.Again()

@@ -79,7 +79,7 @@ func (a *agent) addLinks(start objects.Start) error {
 	log := a.log.With("part", "links")
 	l := &linking{agent: a, plugging: make(chan struct{}, plugAtOnce)}
 	l.unplugger.unplug = func(ctx context.Context, all []*cni.Plugged) []error { return cni.UnplugLinks(ctx, l.options(), all) }
-	l.objects = &objects.Links{Client: watching, Node: a.Node, Wait: start.Wait, Changed: l.changed, Log: log}
+	l.objects = &objects.Links{Client: watching, Node: a.Node, Minimum: &a.Minimum, Wait: start.Wait, Changed: l.changed, Log: log}
 	l.sandboxes = &cni.SandboxList{StateDir: a.StateDir}
 	l.prober = &linkprobe.Prober{Changed: l.probed, Log: log}
 	l.reconciler = &links.Reconciler{

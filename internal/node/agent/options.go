@@ -17,6 +17,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/node/relay"
 	"github.com/kubernetsn/kubernetsn/internal/shared/command"
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
+	"github.com/kubernetsn/kubernetsn/internal/shared/tsnnetwork"
 )
 
 // Options are those of the agent's command line.
@@ -48,6 +49,8 @@ type Options struct {
 	Health, Metrics string
 	// EncryptedPort is the UDP port of the tunnels of encrypted networks.
 	EncryptedPort uint16
+	// Minimum is the least encryption of networks and links.
+	Minimum tsnnetwork.EncryptionMinimum
 	// SweepEvery is the time between two looks for what pods left.
 	SweepEvery time.Duration
 	// OVS is the Open vSwitch that the node's ktsnd sends through; nil: by itself.
@@ -90,6 +93,7 @@ func Parse(arguments []string, stdout io.Writer) (*Options, error) {
 	flags.StringVar(&o.Metrics, "metrics-address", ":9470", "`ADDRESS` of /metrics, 0 for none")
 	flags.DurationVar(&o.SweepEvery, "sweep-every", time.Minute, "look so often for what pods left; it is removed at the second look")
 	encryptedPort := flags.Uint("encrypted-port", overlay.EncryptedPort, "UDP `PORT` of the tunnels of encrypted networks; ktsnd has the same")
+	o.Minimum.AddFlags(flags)
 	relayUser := relay.DefaultUser
 	flags.StringVar(&o.Relays.Captured.Path, "relay-binary", "/usr/lib/ktsn/ktsn-relay", "`PATH` of ktsn-relay, which takes captured frames to ktsnd")
 	flags.StringVar(&o.Relays.Guests.Path, "vhost-relay-binary", "/usr/lib/ktsn/ktsn-relay-vhost", "`PATH` of ktsn-relay-vhost, which serves virtual machines by vhost-user")

@@ -21,7 +21,11 @@ import (
 const purpose = "kubernetsn peer node v1\x00"
 
 // Private is the key of a cluster.
-type Private struct{ key ed25519.PrivateKey }
+type Private struct {
+	key ed25519.PrivateKey
+	// Succession has the former keys, as Succeed writes it; "" for none.
+	Succession string
+}
 
 // New makes a key.
 func New() (*Private, error) {
@@ -29,7 +33,7 @@ func New() (*Private, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make the cluster's key: %w", err)
 	}
-	return &Private{key}, nil
+	return &Private{key: key}, nil
 }
 
 // FromSeed reads a key that Seed wrote.
@@ -37,7 +41,7 @@ func FromSeed(seed []byte) (*Private, error) {
 	if len(seed) != ed25519.SeedSize {
 		return nil, fmt.Errorf("the cluster's key has %d bytes, and the seed of an Ed25519 key has %d", len(seed), ed25519.SeedSize)
 	}
-	return &Private{ed25519.NewKeyFromSeed(seed)}, nil
+	return &Private{key: ed25519.NewKeyFromSeed(seed)}, nil
 }
 
 // Seed is the key as it is kept.
@@ -66,9 +70,10 @@ func LinkNode(name, address string, keys *v1alpha1.LinkNodeKeys) *v1alpha1.PeerN
 }
 
 // NodeKeys is the form that links have of what a cluster has signed of a node.
-func NodeKeys(by Public, node *v1alpha1.PeerNode) *v1alpha1.LinkNodeKeys {
+func (p *Private) NodeKeys(node *v1alpha1.PeerNode) *v1alpha1.LinkNodeKeys {
 	return &v1alpha1.LinkNodeKeys{
-		ClusterKey: by.String(), Keys: node.Keys, Sender: node.Sender, CannotEncrypt: node.CannotEncrypt, Sequence: node.Sequence, Signature: node.Signature,
+		ClusterKey: p.Public().String(), ClusterKeySuccession: p.Succession, Keys: node.Keys, Sender: node.Sender, CannotEncrypt: node.CannotEncrypt,
+		Sequence: node.Sequence, Signature: node.Signature,
 	}
 }
 
@@ -76,7 +81,7 @@ func NodeKeys(by Public, node *v1alpha1.PeerNode) *v1alpha1.LinkNodeKeys {
 func (p *Private) SignLinkNode(name, address string, keys *v1alpha1.LinkNodeKeys) {
 	node := LinkNode(name, address, keys)
 	p.Sign(v1alpha1.LinkNetwork, node)
-	*keys = *NodeKeys(p.Public(), node)
+	*keys = *p.NodeKeys(node)
 }
 
 // Public is the public half of a cluster's key.

@@ -148,3 +148,44 @@ func TestSignedRangesStay(t *testing.T) {
 		}
 	}
 }
+
+// TestTheClustersKeyIsRolled has nodes hear of the new key before and after what is signed by it: nothing is lost.
+func TestTheClustersKeyIsRolled(t *testing.T) {
+	for name, keyFirst := range map[string]bool{"the key comes first": true, "the statements come first": false} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, v1alpha1.EncryptionRequired, 2)
+			w.settle()
+			next, err := w.key.Succeed()
+			must(t, err)
+			key := func() { w.network.Status.ClusterKeys = []v1alpha1.ClusterKey{{PublicKey: next.Public().String()}} }
+			statements := func() {
+				w.key = next
+				w.publish()
+			}
+			steps := []func(){key, statements}
+			if !keyFirst {
+				slices.Reverse(steps)
+			}
+			old := w.shard.DeepCopy().Spec.Nodes[1]
+			for _, step := range steps {
+				step()
+				for range 2 {
+					w.now = w.now.Add(time.Second)
+					for _, n := range w.nodes {
+						n.look()
+					}
+					w.mustSpeak()
+				}
+			}
+			w.settle()
+			w.mustSpeak()
+			if got := w.nodes[0].condition(); !strings.HasPrefix(got, "True ") {
+				t.Errorf("it says %s", got)
+			}
+			w.replay(old)
+			if w.nodes[0].look(); !strings.Contains(w.nodes[0].condition(), clusterkey.ErrSignature.Error()) {
+				t.Errorf("of what the former key has signed it says %s", w.nodes[0].condition())
+			}
+		})
+	}
+}

@@ -19,6 +19,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
 	"github.com/kubernetsn/kubernetsn/internal/node/agent/network"
 	"github.com/kubernetsn/kubernetsn/internal/shared/retry"
+	"github.com/kubernetsn/kubernetsn/internal/shared/tsnnetwork"
 )
 
 // Informer keeps the objects of one node.
@@ -29,6 +30,8 @@ type Informer struct {
 	Node string
 	// Wait returns before the first request, with an error when ctx has ended; nil: at once.
 	Wait func(ctx context.Context) error
+	// Minimum is the least encryption that the cluster accepts; networks that ask for less have that.
+	Minimum *tsnnetwork.EncryptionMinimum
 	// Changed is called when something has changed that somebody may have to act upon. It must not block.
 	Changed func()
 	Log     *slog.Logger

@@ -4,13 +4,16 @@ package objects
 
 import (
 	"context"
+	"flag"
 	"log/slog"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
+	"github.com/kubernetsn/kubernetsn/internal/shared/tsnnetwork"
 )
 
 // lab is an informer whose watches the test is. What it watches with an API server is tested in test/agent.
@@ -169,5 +172,32 @@ func TestANetworkThatIsGoneIsKnownUntilTheNodeHasLeftIt(t *testing.T) {
 	l.watches[0].changed(aNode())
 	if state := l.State(); len(state.Networks) != 0 || len(l.networks) != 0 {
 		t.Errorf("it is still known: %+v", state)
+	}
+}
+
+// TestTheMinimumOfEncryption has a hub turn the encryption of a network and a link off.
+func TestTheMinimumOfEncryption(t *testing.T) {
+	minimum, flags := &tsnnetwork.EncryptionMinimum{}, flag.NewFlagSet("test", flag.ContinueOnError)
+	minimum.AddFlags(flags)
+	if err := flags.Parse([]string{"--encryption-minimum=Required"}); err != nil {
+		t.Fatal(err)
+	}
+	l := newLab(t)
+	l.Minimum = minimum
+	one := &followed{}
+	for _, asked := range []string{v1alpha1.EncryptionRequired, v1alpha1.EncryptionNone, ""} {
+		network := aNetwork()
+		network.Spec.Encryption = asked
+		l.setNetwork(one, network)
+		if got := one.object.Spec.Encryption; got != v1alpha1.EncryptionRequired {
+			t.Errorf("a network that asks for %q has %q", asked, got)
+		}
+		all := &Links{Minimum: minimum, Changed: func(types.NamespacedName) {}}
+		link := &v1alpha1.TSNLink{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "x"}, Spec: v1alpha1.TSNLinkSpec{Encryption: asked}}
+		all.replace(0, []client.Object{link.DeepCopy()})
+		all.set(0, client.ObjectKeyFromObject(link), link.DeepCopy())
+		if got := all.Get(client.ObjectKeyFromObject(link)).Spec.Encryption; got != v1alpha1.EncryptionRequired {
+			t.Errorf("a link that asks for %q has %q", asked, got)
+		}
 	}
 }

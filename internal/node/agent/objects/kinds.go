@@ -79,6 +79,7 @@ func (i *Informer) networkOf(name string, one *followed) *watched {
 
 func (i *Informer) setNetwork(one *followed, object *v1alpha1.TSNNetwork) {
 	object = slim(object)
+	i.Minimum.Raise(&object.Spec.Encryption, object.Name)
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	before := one.object

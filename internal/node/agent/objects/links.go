@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
+	"github.com/kubernetsn/kubernetsn/internal/shared/tsnnetwork"
 )
 
 // Links keeps the TSNLinks of which an end is on a node of this name. The API server chooses them by either end, so there are two watches,
@@ -24,6 +25,8 @@ type Links struct {
 	Node string
 	// Wait returns before the first request, with an error when ctx has ended; nil: at once.
 	Wait func(ctx context.Context) error
+	// Minimum is the least encryption that the cluster accepts; links that ask for less have that.
+	Minimum *tsnnetwork.EncryptionMinimum
 	// Changed is called with each link that has changed, come or gone. It must not block.
 	Changed func(types.NamespacedName)
 	Log     *slog.Logger
@@ -66,8 +69,7 @@ func (l *Links) watched(end int) *watched {
 func (l *Links) replace(end int, all []client.Object) {
 	now := map[types.NamespacedName]*v1alpha1.TSNLink{}
 	for _, one := range all {
-		link := one.(*v1alpha1.TSNLink)
-		link.ManagedFields = nil
+		link := l.trim(one.(*v1alpha1.TSNLink))
 		now[client.ObjectKeyFromObject(link)] = link
 	}
 	l.mu.Lock()
@@ -91,11 +93,17 @@ func (l *Links) set(end int, name types.NamespacedName, link *v1alpha1.TSNLink) 
 	case link == nil:
 		delete(l.byEnd[end], name)
 	default:
-		link.ManagedFields = nil
-		l.byEnd[end][name] = link
+		l.byEnd[end][name] = l.trim(link)
 	}
 	l.mu.Unlock()
 	l.Changed(name)
+}
+
+// trim makes of a link what agents go by.
+func (l *Links) trim(link *v1alpha1.TSNLink) *v1alpha1.TSNLink {
+	link.ManagedFields = nil
+	l.Minimum.Raise(&link.Spec.Encryption, link.Namespace+"/"+link.Spec.Service)
+	return link
 }
 
 // Get is a link as it was heard of last, nil if it is none of the node's. Nobody changes what is in it.
