@@ -204,6 +204,16 @@ func (n *Node) retune(tunnel *netlink.Vxlan, want *Tuning) error {
 		return fmt.Errorf("%s is no port of a bridge", tunnel.Name)
 	}
 	network.Bridge, network.NodeAccess = bridge.Name, bridge.Alias == openAlias
+	if want.Encrypted {
+		// Until there is an encrypted tunnel, which may fail, the program at the uplink would go on to take clear datagrams.
+		peers, err := n.readPeers()
+		if err != nil {
+			return err
+		}
+		if err := n.keepReceiveTold(peers, want.VNI); err != nil {
+			return err
+		}
+	}
 	if err := n.remove(tunnel); err != nil {
 		return err
 	}

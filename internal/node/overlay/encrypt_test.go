@@ -8,16 +8,19 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
+	"path/filepath"
 	"runtime"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/cilium/ebpf"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
 	"github.com/kubernetsn/kubernetsn/internal/bench/topology"
+	"github.com/kubernetsn/kubernetsn/internal/node/receive"
 	"github.com/kubernetsn/kubernetsn/internal/node/xfrm"
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
 	"github.com/kubernetsn/kubernetsn/internal/shared/testenv"
@@ -146,6 +149,56 @@ type atUplink struct{ *fakeKtsnd }
 
 func (atUplink) Status(context.Context) (*control.Status, error) {
 	return &control.Status{Interface: "up0", LocalAddress: netip.MustParseAddr("192.0.2.1")}, nil
+}
+
+// TestNothingInClearIsTakenWhileATunnelIsReplaced has the encrypted tunnel of a network not be made.
+func TestNothingInClearIsTakenWhileATunnelIsReplaced(t *testing.T) {
+	enterNamespace(t)
+	root := t.TempDir()
+	if err := unix.Mount("test", root, "bpf", 0, ""); err != nil {
+		testenv.Missing(t, fmt.Sprintf("no BPF filesystem: %v", err))
+	}
+	t.Cleanup(func() { must(t, unix.Unmount(root, unix.MNT_DETACH)) })
+	node := openNode(t, t.TempDir(), time.Second)
+	node.receiveDir, node.protect = filepath.Join(root, "receive"), func(uint16) error { return nil }
+	if _, err := receive.Attach(node.receiveDir, "up0"); err != nil {
+		testenv.Missing(t, fmt.Sprintf("the program for receive rings cannot be attached; run `make build`: %v", err))
+	}
+	defer func() {
+		_, err := receive.Detach(node.receiveDir)
+		must(t, err)
+	}()
+	own, err := receive.OfNode(node.receiveDir)
+	must(t, err)
+	peers, err := ebpf.LoadPinnedMap(filepath.Join(own, "peers"), nil)
+	must(t, err)
+	defer peers.Close()
+	plain := &Network{VNI: tuned, Bridge: BridgeName(tuned), Tunnel: TunnelName(tuned), Port: 4789, Uplink: "up0"}
+	_, err = node.ensure(t.Context(), plain, nil)
+	must(t, err)
+	peer := control.Peer{VNI: tuned, Address: netip.MustParseAddr("192.0.2.2"), Subnets: []netip.Prefix{netip.MustParsePrefix("10.42.2.0/24")}}
+	must(t, node.PeerAdd(t.Context(), peer, nil))
+	count := func(want int) {
+		t.Helper()
+		got, key, value, entries := 0, [36]byte{}, byte(0), peers.Iterate()
+		for entries.Next(&key, &value) {
+			got++
+		}
+		if err := entries.Err(); err != nil || got != want {
+			t.Errorf("the program takes datagrams of %d sources, want %d: %v", got, want, err)
+		}
+	}
+	count(2) // the subnet, and all of IPv6
+	other := netlink.NewLinkAttrs()
+	other.Name = "other"
+	must(t, netlink.LinkAdd(&netlink.Vxlan{LinkAttrs: other, VxlanId: tuned, Port: EncryptedPort}))
+	if _, err := node.Retune(t.Context(), []Tuning{{VNI: tuned, Port: EncryptedPort, Encrypted: true}}, nil); kindOf(err) != Foreign {
+		t.Errorf("another device has the network's number and port: %v", err)
+	}
+	if got := tunnelNow(t, node); got != "none" {
+		t.Errorf("the tunnel is %s", got)
+	}
+	count(0)
 }
 
 func TestAnEncryptedTunnelLeavesRoom(t *testing.T) {

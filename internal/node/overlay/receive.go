@@ -7,6 +7,7 @@ import (
 	"errors"
 	"log/slog"
 	"net/netip"
+	"slices"
 
 	"github.com/vishvananda/netlink"
 
@@ -29,8 +30,8 @@ func (n *Node) TellReceive(ctx context.Context) error {
 	return n.tellReceive(peers)
 }
 
-// tellReceive is the same with the lock held, and with other peers.
-func (n *Node) tellReceive(peers []control.Peer) error {
+// tellReceive is the same with the lock held, and with other peers. Of networks that are about to be encrypted nothing is taken.
+func (n *Node) tellReceive(peers []control.Peer, encrypting ...uint32) error {
 	maps, err := receive.Open(n.receiveDir)
 	if errors.Is(err, receive.ErrOtherRelease) {
 		maps, err = n.reloadReceive()
@@ -56,7 +57,7 @@ func (n *Node) tellReceive(peers []control.Peer) error {
 			continue // no datagram of it is taken
 		}
 		believed := peers
-		if encrypted(tunnel) {
+		if encrypted(tunnel) || slices.Contains(encrypting, uint32(tunnel.VxlanId)) {
 			believed = nil // what comes in clear for an encrypted network is nobody's, also where it was sent in clear before
 		}
 		if err := maps.SetPeers(uint32(tunnel.VxlanId), node, believed); err != nil {
@@ -68,8 +69,8 @@ func (n *Node) tellReceive(peers []control.Peer) error {
 
 // keepReceiveTold is tellReceive for those who change peers. A program that cannot be told is taken off, and datagrams take the
 // kernel's path: peers and pods do not wait for it, and it does not go on to believe peers that have gone.
-func (n *Node) keepReceiveTold(peers []control.Peer) error {
-	err := n.tellReceive(peers)
+func (n *Node) keepReceiveTold(peers []control.Peer, encrypting ...uint32) error {
+	err := n.tellReceive(peers, encrypting...)
 	if err == nil {
 		return nil
 	}
