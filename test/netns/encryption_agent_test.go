@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net/netip"
 	"os/exec"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -40,8 +41,11 @@ const (
 type keyedNodes struct {
 	key    *clusterkey.Private
 	agents [2]*keyedNode
+	times  security.Times
 
 	mu sync.Mutex
+	// carry changes what agents hear, nil: nobody does.
+	carry func([]v1alpha1.PeerNode)
 	// told is what agents hear of each other, and keys are those of node a among it that came first.
 	told []v1alpha1.PeerNode
 	keys map[string]bool
@@ -124,13 +128,15 @@ func (withoutKtsnd) SetSecurityAssociations(context.Context, netip.Addr, []contr
 func (withoutKtsnd) UsedGeneration(context.Context) (uint32, error) { return 0, nil }
 
 // startAgents has both agents look, until the test ends.
-func (l *lab) startAgents(t *testing.T) *keyedNodes {
+func (l *lab) startAgents(t *testing.T) *keyedNodes { return l.startAgentsWith(t, quickTimes) }
+
+func (l *lab) startAgentsWith(t *testing.T, times security.Times) *keyedNodes {
 	t.Helper()
 	key, err := clusterkey.New()
 	if err != nil {
 		t.Fatal(err)
 	}
-	n := &keyedNodes{key: key, keys: map[string]bool{}}
+	n := &keyedNodes{key: key, times: times, keys: map[string]bool{}}
 	askKtsnd := func(ctx context.Context, ask func(context.Context, encryption.Ktsnd) error) error {
 		client, err := control.Dial(ctx, l.control)
 		if err != nil {
@@ -165,7 +171,7 @@ func (n *keyedNodes) agent(t *testing.T, name string, address netip.Addr,
 		Own: func(context.Context) (netip.Addr, error) { return address, nil }, Try: func() error { return nil },
 		OpenKernel: func() (encryption.Kernel, error) { return kernel, nil },
 		OpenKeys: func() (*security.Keyring, string, error) {
-			return security.Open(dir, witness, quickTimes, time.Now)
+			return security.Open(dir, witness, n.times, time.Now)
 		},
 		RemoveKeys: func() error { return security.Remove(dir, witness) }, Do: do,
 		Retune: func(context.Context, []encryption.Tunnel) error { return nil },
@@ -191,7 +197,7 @@ func (n *keyedNodes) operate(ctx context.Context) {
 		for _, one := range n.agents {
 			own := one.Judge.Announced()
 			entry := v1alpha1.PeerNode{Name: one.name, Address: one.address.String(), IPv4: fmt.Sprintf("10.42.%d.0/24", one.address.As4()[3]),
-				Keys: own.Keys, Sender: own.Sender}
+				Keys: own.Keys, Sender: own.Sender, Sequence: time.Now().UnixMicro()}
 			n.key.Sign("tsn", &entry)
 			all = append(all, entry)
 		}
@@ -212,8 +218,11 @@ func (n *keyedNodes) operate(ctx context.Context) {
 func (n *keyedNodes) state() network.Cluster {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	public := n.key.Public().String()
-	peers := &v1alpha1.TSNPeers{Spec: v1alpha1.TSNPeersSpec{Network: "tsn", ClusterKey: public, Nodes: n.told}}
+	public, told := n.key.Public().String(), slices.Clone(n.told)
+	if n.carry != nil && len(told) > 0 {
+		n.carry(told)
+	}
+	peers := &v1alpha1.TSNPeers{Spec: v1alpha1.TSNPeersSpec{Network: "tsn", ClusterKey: public, Nodes: told}}
 	members, _ := network.MembersOf(peers)
 	return network.Cluster{Node: &v1alpha1.TSNNode{}, Networks: []network.Joined{{
 		Part: v1alpha1.NodeNetwork{Name: "tsn"}, Shards: [][]network.Member{members},
@@ -221,6 +230,14 @@ func (n *keyedNodes) state() network.Cluster {
 			VNI: topology.VNI, Encryption: v1alpha1.EncryptionRequired, IPv4: v1alpha1.Range4{CIDR: "10.42.0.0/16", NodePrefixLength: 24},
 		}, Status: v1alpha1.TSNNetworkStatus{ClusterKeys: []v1alpha1.ClusterKey{{PublicKey: public}}}},
 	}}}
+}
+
+// hear has agents hear something else of node b from now on, and returns what they heard.
+func (n *keyedNodes) hear(change func(b *v1alpha1.PeerNode)) (before v1alpha1.PeerNode) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.carry = func(told []v1alpha1.PeerNode) { change(&told[1]) }
+	return *n.told[1].DeepCopy()
 }
 
 // keyCount is how many keys node a has used.
