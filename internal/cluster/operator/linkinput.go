@@ -52,7 +52,8 @@ func (r *Links) input(ctx context.Context) (*links.Input, error) {
 		return nil, err
 	}
 	in.Nodes = r.nodes(set)
-	return in, r.sign(ctx, in, set.states)
+	r.sign(ctx, in, set.states)
+	return in, nil
 }
 
 // linkPods are the pods with labels of links, and those at the ends of links.

@@ -86,14 +86,16 @@ func encrypts(in *links.Input) bool {
 		slices.ContainsFunc(in.Links, func(one v1alpha1.TSNLink) bool { return one.Spec.Encrypted() })
 }
 
-// sign has the nodes' keys signed, where links ask for encryption. A node that has said nothing of keys has none.
-func (r *Links) sign(ctx context.Context, in *links.Input, states map[string]*v1alpha1.TSNNode) error {
+// sign has the nodes' keys signed, where links ask for encryption. A node that has said nothing of keys has none. Without the cluster's key nodes
+// have what links say of them, so that all other links go on; tellKeys returns the error.
+func (r *Links) sign(ctx context.Context, in *links.Input, states map[string]*v1alpha1.TSNNode) {
 	if !encrypts(in) {
-		return nil
+		return
 	}
 	own, err := r.shared.keys.ownKey(ctx)
 	if err != nil {
-		return err
+		keepKeys(in)
+		return
 	}
 	r.learn(own, in)
 	for name, node := range in.Nodes {
@@ -108,7 +110,19 @@ func (r *Links) sign(ctx context.Context, in *links.Input, states map[string]*v1
 		node.Keys = own.NodeKeys(said)
 		in.Nodes[name] = node
 	}
-	return nil
+}
+
+// keepKeys gives nodes of the cluster the newest keys that links have of them.
+func keepKeys(in *links.Input) {
+	for i := range in.Links {
+		for _, end := range []*v1alpha1.LinkEnd{&in.Links[i].Spec.Client, &in.Links[i].Spec.Endpoint} {
+			node, known := in.Nodes[end.Node]
+			if known && end.NodeKeys != nil && node.Address.String() == end.NodeAddress && (node.Keys == nil || node.Keys.Sequence < end.NodeKeys.Sequence) {
+				node.Keys = end.NodeKeys
+				in.Nodes[end.Node] = node
+			}
+		}
+	}
 }
 
 // learn takes from links what this cluster has signed of its nodes before.

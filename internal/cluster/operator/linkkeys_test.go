@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
@@ -98,5 +99,25 @@ func TestLinksHaveTheMinimumOfEncryption(t *testing.T) {
 	ready := serviceCondition(&in.Services[0], &links.ServicePlan{}, r.raised[links.Key{Namespace: "default", Name: "plant"}])
 	if ready.Reason != v1alpha1.ReasonEncryptionBelowMinimum || !strings.Contains(ready.Message, "spec.encryption is None, and the minimum of this cluster is Required") {
 		t.Errorf("it says %+v", ready)
+	}
+}
+
+// TestLinksGoOnWithoutTheClustersKey has a Secret that is damaged.
+func TestLinksGoOnWithoutTheClustersKey(t *testing.T) {
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "kubernetsn", Name: v1alpha1.ClusterKeySecret}, Data: map[string][]byte{v1alpha1.ClusterKeyField: []byte("short")}}
+	objects := append(servingNode(1413), secret)
+	for i, keys := range []*v1alpha1.LinkNodeKeys{{Sequence: 1}, {Sequence: 2}, nil} {
+		link := &v1alpha1.TSNLink{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: fmt.Sprint("link", i)}}
+		link.Spec.Encryption, link.Spec.Client = v1alpha1.EncryptionRequired, v1alpha1.LinkEnd{Node: "a", NodeAddress: "192.0.2.1", NodeKeys: keys}
+		objects = append(objects, link)
+	}
+	shared := inCluster(t, objects...).shared
+	r := newLinks(shared, shared.keys.client, "kubernetsn", nil, nil)
+	in, err := r.input(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if keys := in.Nodes["a"].Keys; keys == nil || keys.Sequence != 2 {
+		t.Errorf("node a has the keys %+v", keys)
 	}
 }
