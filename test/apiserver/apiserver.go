@@ -10,10 +10,12 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -66,7 +68,8 @@ func start(resources []string) (config *rest.Config, stop func() error, err erro
 	return config, server.Stop, nil
 }
 
-// New prepares one for tests that start it their own way. The error says what is missing.
+// New prepares one for tests that start it their own way. The error says what is missing. An interruption of the tests stops it: API server
+// and etcd are in process groups of their own, which no signal to the tests' group reaches.
 func New(resources ...string) (*envtest.Environment, error) {
 	dir := os.Getenv("KTSN_KUBERNETES_DIR")
 	if dir == "" {
@@ -76,7 +79,7 @@ func New(resources ...string) (*envtest.Environment, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w; scripts/install-deps.sh cluster installs it", err)
 	}
-	return &envtest.Environment{
+	server := &envtest.Environment{
 		ControlPlane: envtest.ControlPlane{
 			APIServer: &envtest.APIServer{Path: filepath.Join(dir, "kube-apiserver")},
 			Etcd:      &envtest.Etcd{Path: etcd},
@@ -85,5 +88,19 @@ func New(resources ...string) (*envtest.Environment, error) {
 		ErrorIfCRDPathMissing:    true,
 		ControlPlaneStartTimeout: time.Minute,
 		ControlPlaneStopTimeout:  time.Minute,
-	}, nil
+	}
+	stopWhenInterrupted(server)
+	return server, nil
+}
+
+func stopWhenInterrupted(server *envtest.Environment) {
+	interrupted := make(chan os.Signal, 1)
+	signal.Notify(interrupted, unix.SIGINT, unix.SIGTERM, unix.SIGHUP)
+	go func() {
+		<-interrupted
+		if err := server.Stop(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+		}
+		os.Exit(130)
+	}()
 }
