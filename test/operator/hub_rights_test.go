@@ -95,10 +95,11 @@ func TestStolenHubIsBounded(t *testing.T) {
 	hub := theHub(ctx, t)
 	own, made := newNetwork("hub-own", 244, "10.244.0.0/24"), hubNetwork("hub-made", 245, "10.245.0.0/24")
 	config, key := &corev1.ConfigMap{ObjectMeta: named(plant, "own", nil)}, &corev1.Secret{ObjectMeta: named(system, "hub-key", nil)}
+	beside := &corev1.Secret{ObjectMeta: named(plant, "beside", nil)}
 	certificate := &corev1.Secret{ObjectMeta: named(agentNamespace, "karmada-kubeconfig", nil)}
 	foreign := &v1alpha1.TSNPeers{ObjectMeta: named("", "hub-foreign", nil), Spec: v1alpha1.TSNPeersSpec{Network: "hub-made", Cluster: "west", Nodes: []v1alpha1.PeerNode{}}}
 	mine := newNamespace("hub-mine", byKarmada)
-	create(ctx, t, own, config, key, certificate, foreign)
+	create(ctx, t, own, config, key, beside, certificate, foreign)
 	for name, err := range map[string]error{
 		"a network":   hub.Create(ctx, made),
 		"a namespace": hub.Create(ctx, mine),
@@ -125,6 +126,7 @@ func TestStolenHubIsBounded(t *testing.T) {
 		"reads Secrets":                           {hub.List(ctx, &corev1.SecretList{}), notAllowed},
 		"reads a key":                             {hub.Get(ctx, client.ObjectKeyFromObject(key), key), notAllowed},
 		"writes a Secret of a workload":           {hub.Create(ctx, &corev1.Secret{ObjectMeta: named(plant, "s", nil)}, dry), notAllowed},
+		"reads a Secret beside its workload":      {hub.Get(ctx, client.ObjectKeyFromObject(beside), beside), ""},
 		"reads its certificate":                   {hub.Get(ctx, client.ObjectKeyFromObject(certificate), certificate), ""},
 		"renews its certificate":                  {hub.Update(ctx, certificate, dry), ""},
 		"starts pods of the system":               {hub.Create(ctx, daemons, dry), notAllowed},
