@@ -186,7 +186,7 @@ func TestTooManyTokensAreToldWhenToAskAgain(t *testing.T) {
 	handler := &front{reviews: newReviewed(t).reviews, behind: http.NewServeMux(), audit: discard(), now: time.Now}
 	var last *httptest.ResponseRecorder
 	for i := range sourceReviewBurst + 1 {
-		request := httptest.NewRequest("GET", "/api/v1/clusters", http.NoBody)
+		request := httptest.NewRequest(http.MethodGet, "/api/v1/clusters", http.NoBody)
 		request.Header.Set("Authorization", fmt.Sprintf("Bearer bad%d", i))
 		last = httptest.NewRecorder()
 		handler.ServeHTTP(last, request)

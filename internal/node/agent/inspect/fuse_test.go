@@ -12,20 +12,22 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Requests of the FUSE protocol (linux/fuse.h) that opening a file takes.
+// Requests of the FUSE protocol (linux/fuse.h) that opening and mapping a file takes.
 const (
-	fuseLookup, fuseGetattr, fuseOpen, fuseInit = 1, 3, 14, 26
+	fuseLookup, fuseGetattr, fuseOpen, fuseRead = 1, 3, 14, 15
+	fuseInit                                    = 26
 	fuseForget, fuseInterrupt, fuseBatchForget  = 2, 36, 42
 	fuseHeaderBytes                             = 40
 )
 
-// silentFS is a file system of which every name is a file that can be looked at and does not answer when it is opened.
+// silentFS is a file system of which every name is a file that can be looked at and does not answer when it is opened, or when it is read.
 type silentFS struct {
 	dir string
 	end func()
 }
 
-func mountSilent(t *testing.T) *silentFS {
+// mountSilent mounts one. With opens, files can be opened and mapped.
+func mountSilent(t *testing.T, opens bool) *silentFS {
 	t.Helper()
 	if os.Geteuid() != 0 {
 		t.Skip("mounting needs root")
@@ -51,13 +53,13 @@ func mountSilent(t *testing.T) *silentFS {
 	t.Cleanup(fs.end)
 	go func() {
 		defer close(served)
-		serveSilently(fd)
+		serveSilently(fd, opens)
 	}()
 	return fs
 }
 
 // serveSilently answers until the file system is unmounted.
-func serveSilently(fd int) {
+func serveSilently(fd int, opens bool) {
 	request := make([]byte, 128<<10)
 	for {
 		count, err := unix.Read(fd, request)
@@ -67,14 +69,14 @@ func serveSilently(fd int) {
 		if err != nil || count < fuseHeaderBytes {
 			return
 		}
-		if answer := answerOf(request[:count]); answer != nil {
+		if answer := answerOf(request[:count], opens); answer != nil {
 			_, _ = unix.Write(fd, answer)
 		}
 	}
 }
 
 // answerOf is what the kernel gets, nil where it gets nothing.
-func answerOf(request []byte) []byte {
+func answerOf(request []byte, opens bool) []byte {
 	order := binary.LittleEndian
 	node := order.Uint64(request[16:])
 	var body []byte
@@ -91,7 +93,12 @@ func answerOf(request []byte) []byte {
 		body = append(body, attributes(2)...)
 	case fuseGetattr:
 		body = append(make([]byte, 16, 104), attributes(node)...)
-	case fuseOpen, fuseForget, fuseInterrupt, fuseBatchForget:
+	case fuseOpen:
+		if !opens {
+			return nil
+		}
+		body = make([]byte, 16)
+	case fuseRead, fuseForget, fuseInterrupt, fuseBatchForget:
 		return nil
 	default:
 		problem = -int32(unix.ENOSYS)

@@ -3,8 +3,11 @@
 package inspect
 
 import (
+	"errors"
 	"fmt"
+	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime/debug"
 	"slices"
@@ -151,7 +154,7 @@ func TestAProgramsNameIsOneLineOfAnEvent(t *testing.T) {
 // A file of a FUSE file system whose server does not answer: what waits for it cannot be killed.
 func TestAFileThatDoesNotAnswerHoldsUpNobody(t *testing.T) {
 	t.Parallel() // it waits
-	silent := mountSilent(t)
+	silent := mountSilent(t, false)
 	dir := t.TempDir()
 	process(t, dir, 17, podCgroup, podPreload, "", filepath.Join(silent.dir, "program"))
 	i := inspector(t, dir)
@@ -180,6 +183,57 @@ func TestAFileThatDoesNotAnswerHoldsUpNobody(t *testing.T) {
 	// The file system has gone, and with it the program.
 	if said, err := i.Without(t.Context(), podUID); err != nil || len(said) > 0 {
 		t.Errorf("said %q, %v", said, err)
+	}
+}
+
+// mapsItsEnvironment maps a file over a page of its own environment.
+const mapsItsEnvironment = `
+#include <fcntl.h>
+#include <stdint.h>
+#include <sys/mman.h>
+#include <unistd.h>
+extern char **environ;
+int main(int argc, char **argv)
+{
+	uintptr_t page = ((uintptr_t)environ[0] + 8191) & ~4095UL;
+	int fd = open(argv[1], O_RDONLY);
+	if (argc != 2 || fd < 0 || mmap((void *)page, 4096, PROT_READ, MAP_PRIVATE | MAP_FIXED, fd, 0) == MAP_FAILED)
+		return 1;
+	write(1, "x", 1);
+	return pause();
+}
+`
+
+func TestMappedMemoryThatDoesNotAnswerHoldsUpNobody(t *testing.T) {
+	t.Parallel() // it waits
+	silent := mountSilent(t, true)
+	mapping := exec.CommandContext(t.Context(), buildSource(t, mapsItsEnvironment, "-static"), filepath.Join(silent.dir, "memory"))
+	mapping.Env = []string{"LARGE=" + strings.Repeat("x", 64<<10)}
+	ready, err := mapping.StdoutPipe()
+	if err == nil {
+		err = mapping.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		silent.end()
+		_ = mapping.Process.Kill() // it may have ended
+		_ = mapping.Wait()
+	})
+	if _, err := io.ReadFull(ready, make([]byte, 1)); err != nil {
+		t.Fatalf("the program does not map its environment: %v", err)
+	}
+	dir := t.TempDir()
+	process(t, dir, 17, podCgroup, podPreload, "", mapping.Path)
+	environment := filepath.Join(dir, "17", "environ")
+	if err := errors.Join(os.Remove(environment), os.Symlink(fmt.Sprintf("/proc/%d/environ", mapping.Process.Pid), environment)); err != nil {
+		t.Fatal(err)
+	}
+	i := inspector(t, dir)
+	// The kernel reads an environment from anonymous memory only (FOLL_ANON), so the pod hides it and holds up nothing.
+	if said, err := i.Without(t.Context(), podUID); err != nil || len(said) > 0 || i.running.Load() > 0 {
+		t.Errorf("said %q, %v, and %d processes hang", said, err, i.running.Load())
 	}
 }
 

@@ -33,9 +33,14 @@ func process(t *testing.T, dir string, pid int, cgroup, environment, maps, progr
 // build makes a small static program that is not Go's.
 func build(t *testing.T, flags ...string) string {
 	t.Helper()
+	return buildSource(t, "int main(void) { return 0; }\n", flags...)
+}
+
+func buildSource(t *testing.T, text string, flags ...string) string {
+	t.Helper()
 	dir := t.TempDir()
 	source, program := filepath.Join(dir, "p.c"), filepath.Join(dir, "p")
-	if err := os.WriteFile(source, []byte("int main(void) { return 0; }\n"), 0o600); err != nil {
+	if err := os.WriteFile(source, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	said, err := exec.CommandContext(t.Context(), "cc", append(flags, "-o", program, source)...).CombinedOutput()
