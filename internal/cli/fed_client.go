@@ -117,11 +117,11 @@ func (c *fedClient) send(ctx context.Context, method, path string, body any) (*h
 			return answer, err
 		}
 		wait, err := strconv.Atoi(answer.Header.Get("Retry-After"))
+		problem := readProblem(answer)
+		_ = answer.Body.Close() // it has been read
 		if answer.StatusCode != http.StatusTooManyRequests || err != nil || try == fedTries {
-			defer answer.Body.Close()
-			return nil, readProblem(answer)
+			return nil, problem
 		}
-		_ = answer.Body.Close() // it says nothing more
 		select {
 		case <-ctx.Done():
 			return nil, ctx.Err()

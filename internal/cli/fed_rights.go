@@ -93,7 +93,10 @@ func (r *memberRights) complete() (*rightsData, error) {
 	if len(r.workloads) == 0 {
 		return data, nil
 	}
-	return data, data.addKinds(append(slices.Clone(workloadKinds), r.kinds...))
+	if err := data.addKinds(append(slices.Clone(workloadKinds), r.kinds...)); err != nil {
+		return nil, err
+	}
+	return data, nil
 }
 
 // isSystem tells whether a namespace is one of those in which no workload of the hub belongs.
