@@ -1,7 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # Runs the go command, installing one from Debian's backports where there is none that can fetch the
-# toolchain that go.mod names (Go 1.21 or newer can). Usage: go.sh build ./...
+# toolchain that go.mod names (Go 1.21 or newer can). Without C unless told CGO_ENABLED=1, so that tests and programs
+# are compiled from the same packages. Usage: go.sh build ./...
 set -eu
 
 backports_go=/usr/lib/go-1.23/bin/go
@@ -50,4 +51,5 @@ fi
 # A Go that is older than go.mod asks for fetches the toolchain that go.mod names.
 "$go" version >/dev/null 2>&1 || export GOTOOLCHAIN=auto
 case "$go" in "$backports_go") export GOTOOLCHAIN=auto ;; esac
+export CGO_ENABLED="${CGO_ENABLED:-0}"
 exec "$go" "$@"

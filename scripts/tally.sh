@@ -90,13 +90,12 @@ count() { # file, line's beginning
 	awk -v line="$2" '$0 ~ line { sum += $NF } END { print sum + 0 }' "$1"
 }
 
-# Go: one event a line, tests and their results, subtests included. Without C, as the programs, so that dependencies are compiled
-# once for all, unless told CGO_ENABLED=1.
+# Go: one event a line, tests and their results, subtests included.
 go_test() { # suite, flags...
 	local suite
 	suite=$(scripts/suite.sh "$1") || return
 	# shellcheck disable=SC2086 # a list of words
-	CGO_ENABLED=${CGO_ENABLED:-0} scripts/go.sh test $suite "${fresh[@]}" -json "${@:2}" >"$logs/$1" 2>"$logs/$1.err"
+	scripts/go.sh test $suite "${fresh[@]}" -json "${@:2}" >"$logs/$1" 2>"$logs/$1.err"
 }
 
 run_go() { # suite, name, flags...
