@@ -292,3 +292,18 @@ func TestPodsWithoutIPv6AddressesHaveNoIPv6AndOthersDo(t *testing.T) {
 		})
 	}
 }
+
+// TestDelWithACardInTheLeavingGroup: the kernel removes no device of a group in which one cannot be removed, as the loopback device or a
+// network card.
+func TestDelWithACardInTheLeavingGroup(t *testing.T) {
+	lab := newLab(t)
+	lab.a.startDaemon(t)
+	const leavingGroup = 7631727
+	on(t, lab.a.Namespace, "lo", func(lo netlink.Link) error { return netlink.LinkSetGroup(lo, leavingGroup) })
+	pod := lab.a.newPod(t)
+	before := lab.a.inventory(t, pod)
+	config := lab.a.config(nil)
+	pod.add(t, config)
+	pod.del(t, config)
+	checkSame(t, "after DEL", before, lab.a.inventory(t, pod))
+}

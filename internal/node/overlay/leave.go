@@ -33,16 +33,33 @@ func (n *Node) leave(link netlink.Link) error {
 	return fmt.Errorf("have %s be removed: %w", link.Attrs().Name, err)
 }
 
-// removeLeaving removes all devices that leave.
-func removeLeaving() error {
+// removeLeaving removes all devices that leave. The kernel removes none while one of the group cannot be removed, such as a network card
+// that somebody put there. That one stays, and the others are removed one after another.
+func (n *Node) removeLeaving() error {
 	request := nl.NewNetlinkRequest(unix.RTM_DELLINK, unix.NLM_F_ACK)
 	request.AddData(nl.NewIfInfomsg(unix.AF_UNSPEC))
 	request.AddData(nl.NewRtAttr(unix.IFLA_GROUP, nl.Uint32Attr(leavingGroup)))
 	_, err := request.Execute(unix.NETLINK_ROUTE, 0)
-	if err == nil || errors.Is(err, errNoDevice) {
+	switch {
+	case err == nil || errors.Is(err, errNoDevice):
 		return nil
+	case !errors.Is(err, unix.EOPNOTSUPP):
+		return fmt.Errorf("remove devices: %w", err)
 	}
-	return fmt.Errorf("remove devices: %w", err)
+	links, err := n.kernel.LinkList()
+	if err != nil && !errors.Is(err, netlink.ErrDumpInterrupted) {
+		return fmt.Errorf("list the devices to remove: %w", err)
+	}
+	var failed error
+	for _, link := range links {
+		if !isLeaving(link) {
+			continue
+		}
+		if err := n.remove(link); !errors.Is(err, unix.EOPNOTSUPP) {
+			failed = errors.Join(failed, err)
+		}
+	}
+	return failed
 }
 
 // Leaving is an attachment that goes.
@@ -79,7 +96,7 @@ func (n *Node) UnplugAll(ctx context.Context, all []Leaving) []error {
 		}
 	}
 	fault.Point("network-leaving")
-	if err := removeLeaving(); err != nil {
+	if err := n.removeLeaving(); err != nil {
 		return forAll(failed, err)
 	}
 	fault.Point("devices-removed")
@@ -151,7 +168,7 @@ func (n *Node) finishLeaving(network *Network, have devices) (devices, error) {
 	if (have.bridge == nil || !isLeaving(have.bridge)) && (have.tunnel == nil || !isLeaving(have.tunnel)) {
 		return have, nil
 	}
-	if err := removeLeaving(); err != nil {
+	if err := n.removeLeaving(); err != nil {
 		return have, err
 	}
 	return n.find(network)

@@ -226,7 +226,7 @@ func (n *Node) clear(network *Network) error {
 		err = n.leaveNetwork(unused)
 	}
 	if err == nil && unused != (devices{}) {
-		err = removeLeaving()
+		err = n.removeLeaving()
 	}
 	if err != nil {
 		return err

@@ -138,7 +138,7 @@ func (n *Node) addPair(pair *netlink.Veth) error {
 	if errFormer != nil || former == nil || !isLeaving(former) {
 		return err
 	}
-	if err := removeLeaving(); err != nil {
+	if err := n.removeLeaving(); err != nil {
 		return err
 	}
 	return n.kernel.LinkAdd(pair)
