@@ -26,6 +26,7 @@
 #include "vhost_socket.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <limits.h>
 #include <signal.h>
 #include <stdio.h>
@@ -47,6 +48,7 @@ struct daemon {
 	int64_t budget_read_ms;
 	struct keep_awake awake;
 	struct realtime_worker *realtime_worker;
+	struct realtime_worker *delivery_starter;
 	struct events *events;
 	struct node node;
 	struct control_server *control;
@@ -110,10 +112,44 @@ static int port_start(struct daemon *daemon)
 	return err ? err : port_open(daemon, &config);
 }
 
+/* A thread that the worker is to start. */
+struct thread_wanted {
+	pthread_t *thread;
+	const pthread_attr_t *attributes;
+	void *(*run)(void *argument);
+	void *argument;
+	int err;
+};
+
+static void thread_make(void *argument)
+{
+	struct thread_wanted *wanted = argument;
+
+	wanted->err = -pthread_create(wanted->thread, wanted->attributes, wanted->run, wanted->argument);
+}
+
+/* It has the worker's priority, and its processors. */
+static int delivery_thread_start(void *starter, pthread_t *thread, const pthread_attr_t *attributes,
+				 void *(*run)(void *argument), void *argument)
+{
+	struct thread_wanted wanted = {thread, attributes, run, argument, 0};
+
+	realtime_worker_run(starter, thread_make, &wanted);
+	return wanted.err;
+}
+
 static int bridge_port_start(struct daemon *daemon)
 {
-	int err = ktsn_port_bridge_create(&daemon->bridge_port, daemon->port);
+	const struct realtime_worker_config starter = {
+		.name = "ktsnd-deliver", .nice = -20, .off_cpu = daemon->options.cpu};
+	int err = realtime_worker_create(&daemon->delivery_starter, &starter);
 
+	if (!err)
+		err = ktsn_port_bridge_create(
+			&daemon->bridge_port, daemon->port,
+			&(struct ktsn_delivery_config){.thread_start = delivery_thread_start,
+						       .starter = daemon->delivery_starter,
+						       .share_percent = daemon->options.receiver_share});
 	if (err)
 		log_error("cannot open a packet socket for the bridges: %s", strerror(-err));
 	return err;
@@ -187,9 +223,12 @@ static int loop_begin(struct daemon *daemon)
 	if (!err)
 		err = loop_start(daemon->loop, &daemon->scheduling);
 	if (!err)
-		err = realtime_worker_create(&daemon->realtime_worker,
-					     daemon->scheduling.fifo ? daemon->options.fifo_priority : 0,
-					     daemon->options.cpu);
+		err = realtime_worker_create(
+			&daemon->realtime_worker,
+			&(struct realtime_worker_config){
+				.name = "ktsnd-realtime",
+				.fifo_priority = daemon->scheduling.fifo ? daemon->options.fifo_priority : 0,
+				.off_cpu = daemon->options.cpu});
 	if (!err)
 		budget_read(daemon);
 	if (err)
@@ -364,6 +403,22 @@ static int serve(struct daemon *daemon)
 	return 0;
 }
 
+/* What has left the loop for pods of this node, and has not reached them. A successor's loop is not kept
+ * waiting for that (handover_give.c): then what was left was held. */
+static void deliveries_finish(const struct daemon *daemon)
+{
+	enum { TIMEOUT_NS = 100000000 };
+	uint64_t waiting;
+
+	if (!daemon->handed_over)
+		ktsn_port_receivers_hold(daemon->bridge_port, TIMEOUT_NS);
+	waiting = ktsn_port_delivery_counts(daemon->bridge_port).waiting;
+	if (waiting)
+		log_warning("%" PRIu64 " frames to pods of this node are lost: their receivers had more than "
+			    "their share (--receiver-share)",
+			    waiting);
+}
+
 /* Its sockets and rings are this ktsnd's to end, unless another one has them now. */
 static int control_run(struct daemon *daemon)
 {
@@ -384,6 +439,7 @@ static int control_run(struct daemon *daemon)
 	 * that has left to some of its receivers first leaves to the others. */
 	loop_pause(daemon->loop);
 	loop_stop(daemon->loop);
+	deliveries_finish(daemon);
 	if (daemon->handed_over)
 		supervised_handed_over(daemon->events);
 	else
@@ -450,6 +506,7 @@ static int daemon_run(struct daemon *daemon, const sigset_t *told_to_end)
 		close(daemon->signals.fd);
 	events_destroy(daemon->events);
 	ktsn_port_destroy(daemon->bridge_port);
+	realtime_worker_destroy(daemon->delivery_starter);
 	if (daemon->uplink.switched)
 		switched_port_leave(daemon);
 	else

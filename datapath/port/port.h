@@ -20,8 +20,25 @@ struct ktsn_port_frame {
 	uint8_t *data;           /* first byte of the Ethernet header */
 	uint32_t capacity_bytes; /* room at data */
 	uint32_t bytes;          /* frame length, set by the caller before send */
-	uint32_t link_index;     /* where it leaves, of a port that serves several links; others ignore it */
+	/* Of a port that serves several links; others ignore both. */
+	uint32_t link_index;     /* where it leaves */
+	uint32_t receiver_index; /* the link of its receiver, which it waits and pays for */
 	void *handle;            /* the port's own */
+};
+
+/* One for whom a port keeps a queue, because what is sent to it may take any time. What every implementation
+ * begins with. */
+struct ktsn_port_receiver {
+	uint32_t link_index;
+	struct ktsn_port_receiver *next; /* the port's, for the loop thread */
+};
+
+/* What became of frames that such a port took. */
+struct ktsn_port_delivery_counts {
+	uint64_t waiting;           /* now */
+	uint64_t delivered, failed; /* the link refused it, or its receiver ended */
+	uint64_t limited;           /* times that a receiver had taken more than its share */
+	uint64_t cost_ns;           /* what all of them took */
 };
 
 struct ktsn_port_ops {
@@ -40,6 +57,21 @@ struct ktsn_port_ops {
 	void (*warm_up)(struct ktsn_port *port);
 	/* Called on the loop thread once, before its first use of the port there. */
 	void (*thread_attach)(struct ktsn_port *port);
+	/*
+	 * Of a port with receivers; all NULL: it has none, and sends in the call. The control thread begins
+	 * and ends them; in between the loop thread uses those that it was given. For a link of none there is
+	 * one that serves all such links.
+	 */
+	int (*receiver_begin)(struct ktsn_port *port, uint32_t link_index,
+			      struct ktsn_port_receiver **receiver);
+	void (*receiver_end)(struct ktsn_port *port, struct ktsn_port_receiver *receiver);
+	void (*receiver_use)(struct ktsn_port *port, struct ktsn_port_receiver *receiver);
+	void (*receiver_leave)(struct ktsn_port *port, struct ktsn_port_receiver *receiver);
+	/* Waits until receivers have what was sent to them, but not for longer, and then holds what is left;
+	 * a time below 0: goes on. Control thread, while the loop stands still. */
+	void (*receivers_hold)(struct ktsn_port *port, int64_t timeout_ns);
+	/* Any thread. */
+	struct ktsn_port_delivery_counts (*delivery_counts)(struct ktsn_port *port);
 	void (*destroy)(struct ktsn_port *port);
 };
 
@@ -76,6 +108,26 @@ static inline void ktsn_port_thread_attach(struct ktsn_port *port)
 {
 	if (port->ops->thread_attach)
 		port->ops->thread_attach(port);
+}
+
+/* 0 with a receiver, or with NULL where the port has none, or is NULL; or -errno. */
+static inline int ktsn_port_receiver_begin(struct ktsn_port *port, uint32_t link_index,
+					   struct ktsn_port_receiver **receiver)
+{
+	*receiver = NULL;
+	return port && port->ops->receiver_begin ? port->ops->receiver_begin(port, link_index, receiver) : 0;
+}
+
+static inline void ktsn_port_receivers_hold(struct ktsn_port *port, int64_t timeout_ns)
+{
+	if (port && port->ops->receivers_hold)
+		port->ops->receivers_hold(port, timeout_ns);
+}
+
+static inline struct ktsn_port_delivery_counts ktsn_port_delivery_counts(struct ktsn_port *port)
+{
+	return port && port->ops->delivery_counts ? port->ops->delivery_counts(port)
+						  : (struct ktsn_port_delivery_counts){.delivered = 0};
 }
 
 static inline void ktsn_port_destroy(struct ktsn_port *port)

@@ -17,10 +17,16 @@
  */
 enum { SEND_BUFFER_BYTES = 256 << 20 };
 
+enum { BUCKETS = 256 };
+
 struct port_bridge {
 	struct ktsn_port port;
 	struct ktsn_port *buffers;
 	int fd;
+	struct ktsn_deliveries *deliveries;
+	/* The loop's. */
+	struct ktsn_port_receiver *others; /* of links that have none of their own */
+	struct ktsn_port_receiver *buckets[BUCKETS];
 };
 
 static struct port_bridge *of(struct ktsn_port *port)
@@ -38,30 +44,91 @@ static void frame_free(struct ktsn_port *port, struct ktsn_port_frame *frame)
 	ktsn_port_frame_free(of(port)->buffers, frame);
 }
 
-static int frame_send(const struct port_bridge *bridge, const struct ktsn_port_frame *frame)
+/* In the receiver's thread. */
+static int frame_send(void *context, uint32_t link_index, const uint8_t *frame, uint32_t bytes)
 {
+	const struct port_bridge *bridge = context;
 	struct sockaddr_ll link = {
 		.sll_family = AF_PACKET,
 		.sll_protocol = htons(ETH_P_IP),
-		.sll_ifindex = (int)frame->link_index,
+		.sll_ifindex = (int)link_index,
 		.sll_halen = ETH_ALEN,
 	};
 
-	memcpy(link.sll_addr, frame->data, ETH_ALEN);
-	return sendto(bridge->fd, frame->data, frame->bytes, MSG_DONTWAIT, (const struct sockaddr *)&link,
-		      sizeof(link)) < 0
+	memcpy(link.sll_addr, frame, ETH_ALEN);
+	return sendto(bridge->fd, frame, bytes, MSG_DONTWAIT, (const struct sockaddr *)&link, sizeof(link)) <
+			       0
 		       ? -errno
 		       : 0;
 }
 
-/* A frame that failed, be it that its receiver is slow, is the last of those taken, so that the caller knows
- * which it was. None is refused: that would hold up what follows for other receivers. */
+/* ---- receivers ---- */
+
+static struct ktsn_port_receiver **bucket(struct port_bridge *bridge, uint32_t link_index)
+{
+	return &bridge->buckets[link_index % BUCKETS];
+}
+
+static struct ktsn_port_receiver *receiver_of(struct port_bridge *bridge, uint32_t link_index)
+{
+	struct ktsn_port_receiver *receiver = *bucket(bridge, link_index);
+
+	while (receiver && receiver->link_index != link_index)
+		receiver = receiver->next;
+	return receiver ? receiver : bridge->others;
+}
+
+static int receiver_begin(struct ktsn_port *port, uint32_t link_index, struct ktsn_port_receiver **receiver)
+{
+	return ktsn_delivery_begin(of(port)->deliveries, link_index, receiver);
+}
+
+static void receiver_end(struct ktsn_port *port, struct ktsn_port_receiver *receiver)
+{
+	(void)port;
+	ktsn_delivery_end(receiver);
+}
+
+static void receiver_use(struct ktsn_port *port, struct ktsn_port_receiver *receiver)
+{
+	struct ktsn_port_receiver **first = bucket(of(port), receiver->link_index);
+
+	receiver->next = *first;
+	*first = receiver;
+}
+
+static void receiver_leave(struct ktsn_port *port, struct ktsn_port_receiver *receiver)
+{
+	struct ktsn_port_receiver **at = bucket(of(port), receiver->link_index);
+
+	while (*at != receiver)
+		at = &(*at)->next;
+	*at = receiver->next;
+}
+
+static void receivers_hold(struct ktsn_port *port, int64_t timeout_ns)
+{
+	if (timeout_ns < 0)
+		ktsn_deliveries_go_on(of(port)->deliveries);
+	else
+		(void)ktsn_deliveries_hold(of(port)->deliveries, timeout_ns);
+}
+
+static struct ktsn_port_delivery_counts delivery_counts(struct ktsn_port *port)
+{
+	return ktsn_deliveries_counts(of(port)->deliveries);
+}
+
+/* ---- the port ---- */
+
+/* A frame that failed, because the queue of its receiver is full, is the last of those taken, so that the
+ * caller knows which it was. None is refused: that would hold up what follows for other receivers. */
 static uint32_t frames_send(struct ktsn_port *port, struct ktsn_port_frame *frames, uint32_t count,
 			    uint32_t *errors)
 {
 	*errors = 0;
 	for (uint32_t i = 0; i < count; i++) {
-		int err = frame_send(of(port), &frames[i]);
+		int err = ktsn_delivery_put(receiver_of(of(port), frames[i].receiver_index), &frames[i]);
 
 		frame_free(port, &frames[i]);
 		if (err) {
@@ -74,6 +141,9 @@ static uint32_t frames_send(struct ktsn_port *port, struct ktsn_port_frame *fram
 
 static void destroy(struct ktsn_port *port)
 {
+	/* One that is held up still sends through it; the process ends now. */
+	if (!ktsn_deliveries_destroy(of(port)->deliveries))
+		return;
 	close(of(port)->fd);
 	free(port);
 }
@@ -82,6 +152,12 @@ static const struct ktsn_port_ops ops = {
 	.frame_alloc = frame_alloc,
 	.frame_free = frame_free,
 	.send = frames_send,
+	.receiver_begin = receiver_begin,
+	.receiver_end = receiver_end,
+	.receiver_use = receiver_use,
+	.receiver_leave = receiver_leave,
+	.receivers_hold = receivers_hold,
+	.delivery_counts = delivery_counts,
 	.destroy = destroy,
 };
 
@@ -97,7 +173,19 @@ static int socket_open(int *fd)
 	return setsockopt(*fd, SOL_PACKET, PACKET_QDISC_BYPASS, &bypass, sizeof(bypass)) ? -errno : 0;
 }
 
-int ktsn_port_bridge_create(struct ktsn_port **port, struct ktsn_port *buffers)
+static int deliveries_create(struct port_bridge *bridge, const struct ktsn_delivery_config *config)
+{
+	struct ktsn_delivery_config complete = *config;
+	int err;
+
+	complete.send = frame_send;
+	complete.context = bridge;
+	err = ktsn_deliveries_create(&bridge->deliveries, &complete);
+	return err ? err : ktsn_delivery_begin(bridge->deliveries, 0, &bridge->others);
+}
+
+int ktsn_port_bridge_create(struct ktsn_port **port, struct ktsn_port *buffers,
+			    const struct ktsn_delivery_config *config)
 {
 	struct port_bridge *bridge = calloc(1, sizeof(*bridge));
 	int err;
@@ -107,7 +195,10 @@ int ktsn_port_bridge_create(struct ktsn_port **port, struct ktsn_port *buffers)
 	bridge->port.ops = &ops;
 	bridge->buffers = buffers;
 	err = socket_open(&bridge->fd);
+	if (!err)
+		err = deliveries_create(bridge, config);
 	if (err) {
+		(void)ktsn_deliveries_destroy(bridge->deliveries);
 		if (bridge->fd >= 0)
 			close(bridge->fd);
 		free(bridge);

@@ -87,7 +87,7 @@ func TestChaosBesideAHostileNeighbor(t *testing.T) {
 		priority int
 	}{{"same class", 0}, {"higher class", 6}} {
 		t.Run(class.name, func(t *testing.T) {
-			byMode := beside(t, append([]string{alone}, hostileModes...), turns, time.Second, class.priority)
+			byMode := beside(t, append([]string{alone}, hostileModes...), turns, time.Second, class.priority, (*hostile).prepareGroup)
 			without := baselineOf(byMode[alone])
 			record(t, reported(class.name+", no neighbour: departure error p99, median of the turns", float64(without.p99), "ns"))
 			for _, mode := range hostileModes {

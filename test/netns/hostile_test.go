@@ -32,10 +32,11 @@ const (
 
 // hostile is a second pod on node a, one that does not use libktsn.
 type hostile struct {
-	lab    *lab
-	pod    *topology.Namespace
-	socket string
-	cpus   string // as taskset takes them; "": any
+	lab      *lab
+	pod      *topology.Namespace
+	socket   string
+	cpus     string              // as taskset takes them; "": any
+	receiver *topology.Namespace // a third pod, if it was added
 }
 
 // addHostile attaches it to a running ktsnd.
@@ -61,11 +62,7 @@ type attack struct {
 
 func (h *hostile) start(t *testing.T, mode string, duration time.Duration) *attack {
 	t.Helper()
-	command := attackOf(t, h.socket, mode, netip.AddrPortFrom(topology.PodAddressB, hostilePort), duration)
-	if h.cpus != "" {
-		command = exec.Command("taskset", append([]string{"-c", h.cpus}, command.Args...)...)
-	}
-	return startAttack(t, h.pod, mode, command)
+	return startAttack(t, h.pod, mode, h.on(attackOf(t, h.socket, mode, netip.AddrPortFrom(topology.PodAddressB, hostilePort), duration)))
 }
 
 // startMode starts the program in a pod that has that socket.

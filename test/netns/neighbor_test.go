@@ -82,7 +82,7 @@ const alone = "alone"
 var achievement = map[string]string{
 	"flood": "filled", "bell": "rings", "scribble": "written", "churn": "rounds", "register": "registered", "punch": "tried", "collapse": "tried", "keep": "kept", "sparse": "handed",
 	"watchers": "writes", "watchers-close": "closes", "sleepers": "told", "group": "messages", "handback": "handed",
-	"netlink": "tried",
+	"netlink": "tried", "pollers": "pollers",
 }
 
 // replies are how long ktsnd took to answer on its control socket, asked again and again until stop is called.
@@ -170,8 +170,16 @@ func (h *hostile) try(t *testing.T, client *control.Client, mode string, length 
 	const before, after = 150 * time.Millisecond, 50 * time.Millisecond
 	var running *attack
 	copied := copiesSent(t, client)
-	if mode != alone {
+	achieves := achievement[mode]
+	if to, sends := receiverModes[mode]; sends {
+		var receiving *attack
+		receiving, running = h.startSending(t, to, before+length+after)
+		defer kill(t, receiving.Process)
+		achieves = "messages"
+	} else if mode != alone {
 		running = h.start(t, mode, before+length+after)
+	}
+	if running != nil {
 		awaitSaid(t, running.Process, "begun")
 	}
 	time.Sleep(before)
@@ -181,7 +189,7 @@ func (h *hostile) try(t *testing.T, client *control.Client, mode string, length 
 	taken.replies = asking.stop()
 	taken.to = clockTAI()
 	if running != nil {
-		if said := running.achieved(t); said[achievement[mode]] == 0 {
+		if said := running.achieved(t); said[achieves] == 0 {
 			short = fmt.Sprintf("the neighbour achieved nothing: %v", said)
 		} else if copied = copiesSent(t, client) - copied; mode == "group" && copied < 10*nobodies {
 			short = fmt.Sprintf("%d messages to the group left as %d frames", said["messages"], copied)
@@ -251,7 +259,8 @@ func (o turn) fare(traced []control.TracedMessage, sent []tsnperf.Sent, received
 
 // beside sends periodic messages from pod a, at that priority, while a neighbour has its turns in each mode, and without
 // it between them, and returns how they fared by mode.
-func beside(t *testing.T, modes []string, turns int, length time.Duration, priority int) map[string][]fared {
+func beside(t *testing.T, modes []string, turns int, length time.Duration, priority int,
+	prepare func(*hostile, *testing.T, *control.Client)) map[string][]fared {
 	t.Helper()
 	const cycle = time.Millisecond
 	lab := newLab(t)
@@ -264,7 +273,7 @@ func beside(t *testing.T, modes []string, turns int, length time.Duration, prior
 	if last := runtime.NumCPU() - 1; last > 0 {
 		enemy.cpus = fmt.Sprintf("0-%d", last-1)
 	}
-	enemy.prepareGroup(t, client)
+	prepare(enemy, t, client)
 	lab.startCounter(t)
 	good := listenFor(t, lab.PodB, atPodB, forGood)
 	following := lab.followPodA(t)
@@ -285,7 +294,7 @@ func beside(t *testing.T, modes []string, turns int, length time.Duration, prior
 	for i, one := range all {
 		result := one.fare(traced, good.sent, good.received)
 		result.memoryBytes = memory[i]
-		t.Logf("%-14s %v", one.mode, result)
+		t.Logf("%-23s %v", one.mode, result)
 		byMode[one.mode] = append(byMode[one.mode], result)
 	}
 	return byMode
@@ -308,7 +317,7 @@ func TestAHostileNeighborDelaysNoDepartures(t *testing.T) {
 		t.Skip("one processor: the neighbour has the one that ktsnd has")
 	}
 	const turns, length, spare = 5, 300 * time.Millisecond, 2 * time.Millisecond
-	byMode := beside(t, []string{alone, "watchers", "group"}, turns, length, 0)
+	byMode := beside(t, []string{alone, "watchers", "group"}, turns, length, 0, (*hostile).prepareGroup)
 	limit := 4*bestP90(byMode[alone]) + spare
 	for mode, all := range byMode {
 		if p90 := bestP90(all); p90 > limit {

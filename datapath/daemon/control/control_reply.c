@@ -89,6 +89,8 @@ static json_t *counters_json(const struct control_status *status)
 			    json_integer((json_int_t)status->library_counts.kernel_path));
 	json_object_set_new(root, "unanswered", json_integer((json_int_t)status->library_counts.unanswered));
 	json_object_set_new(root, "limit-refusals", json_integer((json_int_t)status->limit_refusals));
+	json_object_set_new(root, "share-receiver", json_integer((json_int_t)status->delivery.limited));
+	json_object_set_new(root, "delivery-failed", json_integer((json_int_t)status->delivery.failed));
 	return root;
 }
 

@@ -12,6 +12,7 @@
 #include "departures.h"
 #include "keep_awake.h"
 #include "loop.h"
+#include "port.h"
 #include "realtime_budget.h"
 #include "trace.h"
 
@@ -49,6 +50,7 @@ struct control_status {
 	const struct counters *counters;
 	struct library_counts library_counts;
 	uint64_t limit_refusals;
+	struct ktsn_port_delivery_counts delivery;
 	uint64_t ring_memory_bytes, ring_memory_max_bytes;
 	struct clock_state clock;
 	const struct node_clocks *clocks;

@@ -12,6 +12,7 @@
 #include "log.h"
 #include "notifiers.h"
 #include "peers.h"
+#include "port.h"
 #include "processes_taken.h"
 #include "realtime_worker.h"
 #include "receiving.h"
@@ -27,6 +28,9 @@ enum {
 	READY_TIMEOUT_S = 10,
 	/* The loop stands still for the answer. */
 	TAKEN_TIMEOUT_S = 1,
+	/* The same for frames that receivers of this node have not got yet: most have within microseconds. */
+	DELIVERY_TIMEOUT_NS = 2000000,
+	DELIVERY_GO_ON = -1,
 };
 
 /* One that is being given. */
@@ -428,6 +432,8 @@ static void rings_give(void *argument)
 	timeout_set(giving->fd, TAKEN_TIMEOUT_S);
 	blank(giving)->paused_tai_ns = clock_tai_ns();
 	loop_pause(giving->node->loop);
+	/* What waits for pods of this node goes before what the successor sends there. */
+	ktsn_port_receivers_hold(loop_bridge_port(giving->node->loop), DELIVERY_TIMEOUT_NS);
 	if (giving->version < HANDOVER_VERSION_CLOCKS)
 		node_refusals_hide(giving->node, true);
 	err = give(giving, HANDOVER_STANDS, NULL, 0);
@@ -437,6 +443,7 @@ static void rings_give(void *argument)
 	if (!giving->err)
 		return;
 	node_refusals_hide(giving->node, false);
+	ktsn_port_receivers_hold(loop_bridge_port(giving->node->loop), DELIVERY_GO_ON);
 	loop_resume(giving->node->loop);
 }
 

@@ -24,6 +24,8 @@ enum loop_command_type {
 	COMMAND_ASSOCIATION_NONE,      /* address_be: the node has none any more; likewise */
 	COMMAND_ENCRYPTION,            /* index: a network; encryption: of what waits, too */
 	COMMAND_RING_REFUSE,           /* ring, refused: by these networks of its pod, from now on */
+	COMMAND_RECEIVER_OPEN,         /* receiver: frames for its link are queued for it from now on */
+	COMMAND_RECEIVER_CLOSE,        /* receiver: no longer; retire it */
 	COMMAND_GATES,                 /* gates: from now on; those before are retired */
 	COMMAND_CLASSES,               /* classes */
 	COMMAND_STRATEGY,              /* strategy */
@@ -42,6 +44,7 @@ struct loop_command {
 	struct loop_attachment *attachment;
 	enum loop_clock clock;
 	struct loop_association *association;
+	struct loop_receiver *receiver;
 	uint32_t address_be;
 	enum loop_encryption encryption;
 	uint64_t refused; /* as in the header of a ring */

@@ -33,9 +33,10 @@
 	X(drop_unresolved, "drop-unresolved") /* nobody answered for their destination */                    \
 	X(drop_port,                                                                                         \
 	  "drop-port") /* the port reported an error, or had no room for long, or its link is down */        \
-	X(drop_closed, "drop-closed") /* their endpoint or peer was removed */                               \
-	X(drop_missed, "drop-missed") /* etf: their time had passed when they were due */                    \
-	X(drop_txtime, "drop-txtime") /* etf: their time had passed when they were taken, or was not */      \
+	X(drop_receiver, "drop-receiver") /* the queue of their receiver, a pod of this node, was full */    \
+	X(drop_closed, "drop-closed")     /* their endpoint or peer was removed */                           \
+	X(drop_missed, "drop-missed")     /* etf: their time had passed when they were due */                \
+	X(drop_txtime, "drop-txtime")     /* etf: their time had passed when they were taken, or was not */  \
 	/* of the kind, deadline or not, that the strategy is for */                                         \
 	X(drop_max_sdu, "drop-max-sdu")     /* larger than the queue-max-sdu of their class */               \
 	X(drop_no_window, "drop-no-window") /* no window of their class is ever long enough */               \

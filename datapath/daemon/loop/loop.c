@@ -230,6 +230,11 @@ void loop_link_set(struct loop *loop, bool carrying)
 	atomic_store_explicit(&loop->control.link_down, !carrying, memory_order_relaxed);
 }
 
+struct ktsn_port *loop_bridge_port(const struct loop *loop)
+{
+	return loop->config.bridge_port;
+}
+
 int loop_epoll_fd(const struct loop *loop)
 {
 	return loop->wait.epoll_fd;

@@ -88,6 +88,10 @@ struct trace *loop_trace(struct loop *loop);
 /* Whether the uplink carries frames. While it does not, what is due is dropped (drop-port). Any thread. */
 void loop_link_set(struct loop *loop, bool carrying);
 
+/* The port onto the bridges of this node, whose receivers the control thread begins and ends; NULL: there is
+ * none. */
+struct ktsn_port *loop_bridge_port(const struct loop *loop);
+
 /* The epoll set of its thread, for those of doorbells.h. */
 int loop_epoll_fd(const struct loop *loop);
 

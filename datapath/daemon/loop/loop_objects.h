@@ -37,7 +37,10 @@ enum loop_object_kind {
 	LOOP_SOURCES,
 	LOOP_ATTACHMENT,
 	LOOP_ASSOCIATION,
+	LOOP_RECEIVER,
 };
+
+struct ktsn_port_receiver;
 
 /* What can be retired. `owner` is the control thread's own. */
 struct loop_object {
@@ -81,8 +84,10 @@ struct loop_route {
 	struct ktsn_frame_path path;
 	struct ktsn_frame_tunnel tunnel;
 	enum loop_encryption encryption; /* of what goes through the tunnel */
-	uint32_t bridge_link_index; /* to a pod of this node: onto this bridge, or out of this port of one,
-				     * without tunnel; 0: the uplink */
+	uint32_t bridge_link_index;   /* to a pod of this node: onto this bridge, or out of this port of one,
+				       * without tunnel; 0: the uplink */
+	uint32_t receiver_link_index; /* of what goes onto a bridge: the port that is its receiver's, or the
+				       * bridge */
 	uint32_t payload_max_bytes;
 	uint32_t tagged_max_bytes; /* the same of a message of a flow of frames that begins with a VLAN tag */
 };
@@ -107,6 +112,12 @@ struct loop_replication {
 	uint32_t count;
 	struct loop_route common; /* what their routes have in common */
 	struct loop_copy copies[];
+};
+
+/* Of messages to pods of this node: a port of a bridge. The loop's from RECEIVER_OPEN until it is retired. */
+struct loop_receiver {
+	struct loop_object object;
+	struct ktsn_port_receiver *port_receiver;
 };
 
 /* Whose addresses frames may have. Immutable; replaced as a whole by DESTINATION_ADMISSION. */

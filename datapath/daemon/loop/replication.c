@@ -43,7 +43,7 @@ static struct loop_route copy_route(const struct message *message, const struct 
 	route.tunnel.esp = now->tunnel.esp;
 	route.tunnel.outer.destination_port_be = now->tunnel.outer.destination_port_be;
 
-	route.bridge_link_index = copy->bridge_link_index;
+	route.bridge_link_index = route.receiver_link_index = copy->bridge_link_index;
 	route.tunnel.outer.destination_ipv4_be = copy->remote_be;
 	memcpy(route.tunnel.outer.destination_mac, copy->underlay_next_hop, KTSN_ETHER_ADDR_BYTES);
 	return route;

@@ -131,6 +131,14 @@ static void gates_take(struct loop *loop, struct loop_gates *gates)
 		object_retire(loop, &before->object);
 }
 
+static void receiver_close(struct loop *loop, struct loop_receiver *receiver)
+{
+	struct ktsn_port *port = loop->egress[EGRESS_BRIDGE].port;
+
+	port->ops->receiver_leave(port, receiver->port_receiver);
+	object_retire(loop, &receiver->object);
+}
+
 static void execute(struct loop *loop, const struct loop_command *command)
 {
 	switch (command->type) {
@@ -179,6 +187,13 @@ static void execute(struct loop *loop, const struct loop_command *command)
 		break;
 	case COMMAND_RING_REFUSE:
 		held_refusal_set(command->ring, command->refused);
+		break;
+	case COMMAND_RECEIVER_OPEN:
+		loop->egress[EGRESS_BRIDGE].port->ops->receiver_use(loop->egress[EGRESS_BRIDGE].port,
+								    command->receiver->port_receiver);
+		break;
+	case COMMAND_RECEIVER_CLOSE:
+		receiver_close(loop, command->receiver);
 		break;
 	case COMMAND_GATES:
 		gates_take(loop, command->gates);

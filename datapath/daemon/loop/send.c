@@ -220,12 +220,15 @@ static uint32_t burst_offer(struct loop *loop, struct egress *egress, struct pac
 		frames[i] = burst[i]->frame;
 	taken = ktsn_port_send(egress->port, frames, count, &errors);
 	overruns_find(loop, burst, taken);
-	/* Which of them failed the device does not say: the last ones are counted. */
+	/* Which of them failed the device does not say: the last ones are counted. Onto a bridge that is for
+	 * want of room in the queue of the receiver. */
 	for (uint32_t i = 0; i < taken - errors; i++)
 		/* NOLINTNEXTLINE(clang-analyzer-core.*): the caller filled in `count` of them */
 		packet_sent(loop, burst[i], now_tai_ns);
 	for (uint32_t i = taken - errors; i < taken; i++) {
-		packet_drop_count(loop, burst[i], &loop->counters.drop_port);
+		packet_drop_count(loop, burst[i],
+				  egress == &loop->egress[EGRESS_BRIDGE] ? &loop->counters.drop_receiver
+									 : &loop->counters.drop_port);
 		packet_finish(loop, burst[i], true);
 	}
 	*failed = errors > 0;

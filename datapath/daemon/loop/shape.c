@@ -61,6 +61,7 @@ static int packet_build(struct loop *loop, struct packet *packet, const struct l
 	/* Or it would leave with room for ESP, and unsealed. */
 	assert(!packet->esp || packet->encryption);
 	frame->link_index = route->bridge_link_index;
+	frame->receiver_index = route->receiver_link_index;
 	return 0;
 }
 

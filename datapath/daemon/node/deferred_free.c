@@ -2,6 +2,7 @@
 #include "deferred_free.h"
 
 #include "associations.h"
+#include "bridge_receivers.h"
 #include "flow_notifications.h"
 #include "flows.h"
 #include "processes.h"
@@ -29,6 +30,9 @@ static void object_free(struct node *node, enum loop_object_kind kind, void *own
 		break;
 	case LOOP_ASSOCIATION:
 		association_free(owner);
+		break;
+	case LOOP_RECEIVER:
+		bridge_receiver_free(&node->routing, owner);
 		break;
 	case LOOP_GATES:
 	case LOOP_REPLICATION:

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "node.h"
 
+#include "bridge_receivers.h"
 #include "clock_steps.h"
 #include "clocks.h"
 #include "deferred_free.h"
@@ -100,6 +101,7 @@ void node_close(struct node *node)
 
 void node_fini(struct node *node)
 {
+	bridge_receivers_close(&node->routing);
 	deferred_free_all(node);
 	while (node->closing)
 		process_free(node, node->closing);

@@ -2,6 +2,7 @@
 #include "endpoints.h"
 
 #include "attachments.h"
+#include "bridge_receivers.h"
 #include "frame.h"
 
 #include <errno.h>
@@ -220,6 +221,9 @@ int endpoint_insert(struct routing *routing, struct endpoint_set *set, struct en
 	set->first = endpoint;
 	routing->endpoint_count++;
 	routing->receivers.changed = true;
+	/* Before its first message. */
+	routing->bridge_receivers.changed = true;
+	bridge_receivers_follow(routing);
 	return 0;
 }
 
@@ -233,7 +237,7 @@ void endpoint_remove(struct routing *routing, struct endpoint_set *set, struct e
 	attachment_put(routing, endpoint->attachment);
 	endpoint->attachment = NULL;
 	routing->endpoint_count--;
-	routing->receivers.changed = true;
+	routing->receivers.changed = routing->bridge_receivers.changed = true;
 }
 
 struct endpoint *endpoint_named(const struct endpoint_set *set, const char *interface)

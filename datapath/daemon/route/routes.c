@@ -79,6 +79,18 @@ static bool local_take(struct route *route, const struct endpoint *sender, const
 	return true;
 }
 
+/* Whose queue a frame waits in that goes onto a bridge. With a hardware address that is not the receiver's,
+ * which the sender's own table of neighbours may say, the bridge gives it to others: that is not the
+ * receiver's to pay. */
+static void receiver_find(struct route *route)
+{
+	struct loop_route *frames = &route->frames;
+	bool known = route->local && route->local->port_link_index &&
+		     endpoint_admits_mac(&route->local->admission, frames->path.destination_mac);
+
+	frames->receiver_link_index = known ? route->local->port_link_index : frames->bridge_link_index;
+}
+
 /* More than the kernel lets anybody have takes a privilege, which whoever wrote the request need not have:
  * the kernel checks it for the socket. So it is the endpoint that has it. */
 static bool priority_granted(const struct route_query *query, const struct endpoint *sender)
@@ -314,6 +326,8 @@ void route_apply(struct route *route)
 
 	if (route->next_hop)
 		memcpy(frames->path.destination_mac, route->next_hop->entry.mac, 6);
+	if (frames->bridge_link_index)
+		receiver_find(route);
 	if (route->underlay_next_hop)
 		memcpy(frames->tunnel.outer.destination_mac, route->underlay_next_hop->entry.mac, 6);
 	frames->state = route->replication ? replication_state(route) : state_of_one(route);

@@ -3,6 +3,7 @@
 
 #include "associations.h"
 #include "bridge_ports.h"
+#include "bridge_receivers.h"
 #include "destinations.h"
 #include "forwarding.h"
 #include "groups.h"
@@ -122,10 +123,11 @@ int routing_tick(struct routing *routing)
 	 * as it likes. */
 	if (routing->ports.changed && (bridge_ports_read(routing) || !routing->ports.told)) {
 		routing->ports.told = true;
-		routing->receivers.changed = true;
+		routing->receivers.changed = routing->bridge_receivers.changed = true;
 		groups_ports_changed(routing->groups);
 	}
 	routing->ports.changed = false;
+	bridge_receivers_follow(routing);
 	due_ms = events_earlier(neighbors_tick(&routing->namespaces), mtus_tick(routing));
 	due_ms = events_earlier(due_ms, groups_tick(routing->groups));
 	due_ms = events_earlier(due_ms, associations_tick(routing));

@@ -40,6 +40,12 @@ struct bridge_ports {
 	bool changed; /* links of ktsnd's namespace have, and with them maybe ports of bridges */
 };
 
+/* Receivers of this node (bridge_receivers.h). */
+struct bridge_receivers {
+	struct bridge_receiver *first;
+	bool changed; /* endpoints or ports have, since these followed them */
+};
+
 /* Where hardware addresses are (forwarding.h). */
 struct forwarding {
 	struct hash_table *entries; /* NULL while there are none */
@@ -74,6 +80,7 @@ struct routing {
 	struct attachment *attachments; /* also of endpoints that are gone, while destinations have them */
 	struct destination *destinations;
 	struct bridge_ports ports;
+	struct bridge_receivers bridge_receivers;
 	struct forwarding forwarding;
 	struct mtus mtus;
 	struct encryption *encryption; /* encryption.h */

@@ -8,9 +8,11 @@
 #include <sched.h>
 #include <stdbool.h>
 #include <stdlib.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 struct realtime_worker {
-	int fifo_priority, off_cpu;
+	struct realtime_worker_config config;
 	pthread_t thread;
 	pthread_mutex_t lock;
 	pthread_cond_t changed;
@@ -23,12 +25,14 @@ struct realtime_worker {
 static void *worker_run(void *argument)
 {
 	struct realtime_worker *worker = argument;
-	const struct sched_param param = {.sched_priority = worker->fifo_priority};
+	const struct sched_param param = {.sched_priority = worker->config.fifo_priority};
 
-	realtime_stay_off(worker->off_cpu);
+	realtime_stay_off(worker->config.off_cpu);
 	/* Without it the thread is as good as the one that waits for it. */
-	if (worker->fifo_priority > 0)
+	if (worker->config.fifo_priority > 0)
 		(void)pthread_setschedparam(pthread_self(), SCHED_FIFO, &param);
+	if (worker->config.nice)
+		(void)setpriority(PRIO_PROCESS, (id_t)gettid(), worker->config.nice);
 	pthread_mutex_lock(&worker->lock);
 	while (!worker->ends) {
 		if (worker->run) {
@@ -42,15 +46,14 @@ static void *worker_run(void *argument)
 	return NULL;
 }
 
-int realtime_worker_create(struct realtime_worker **created, int fifo_priority, int off_cpu)
+int realtime_worker_create(struct realtime_worker **created, const struct realtime_worker_config *config)
 {
 	struct realtime_worker *worker = calloc(1, sizeof(*worker));
 	int err;
 
 	if (!worker)
 		return -ENOMEM;
-	worker->fifo_priority = fifo_priority;
-	worker->off_cpu = off_cpu;
+	worker->config = *config;
 	pthread_mutex_init(&worker->lock, NULL);
 	pthread_cond_init(&worker->changed, NULL);
 	err = pthread_create(&worker->thread, NULL, worker_run, worker);
@@ -58,7 +61,7 @@ int realtime_worker_create(struct realtime_worker **created, int fifo_priority, 
 		free(worker);
 		return -err;
 	}
-	pthread_setname_np(worker->thread, "ktsnd-realtime");
+	pthread_setname_np(worker->thread, config->name);
 	*created = worker;
 	return 0;
 }

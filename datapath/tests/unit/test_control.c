@@ -253,7 +253,7 @@ static void counters_fill(struct counters *counters)
 		_Atomic uint64_t *counter;
 		uint64_t value;
 	} values[] = {
-		{&counters->taken, 1009},         {&counters->sent, 997},
+		{&counters->taken, 1012},         {&counters->sent, 997},
 		{&counters->sent_bridge, 2},      {&counters->share_pending, 1},
 		{&counters->share_rate, 2},       {&counters->share_doorbells, 3},
 		{&counters->on_time, 980},        {&counters->late_taken, 3},
@@ -272,7 +272,7 @@ static void counters_fill(struct counters *counters)
 		{&counters->late_clock, 2},       {&counters->drop_clock, 3},
 		{&counters->clock_lost, 4},       {&counters->drop_no_association, 2},
 		{&counters->sealed, 900},         {&counters->sealed_again, 3},
-		{&counters->clear_preferred, 1},
+		{&counters->clear_preferred, 1},  {&counters->drop_receiver, 3},
 	};
 
 	memset(counters, 0, sizeof(*counters));
@@ -320,6 +320,7 @@ static void status_is_the_example(void **state)
 		.counters = &counters,
 		.library_counts = {.kernel_path = 0, .unanswered = 6},
 		.limit_refusals = 5,
+		.delivery = {.limited = 7, .failed = 4},
 		.ring_memory_bytes = 860160,
 		.ring_memory_max_bytes = 536870912,
 		.clock = {37, true, 16000, 1000, -1250, 10000000},

@@ -372,8 +372,10 @@ type Counters struct {
 	DropHorizon    uint64 `json:"drop-horizon"`
 	DropUnresolved uint64 `json:"drop-unresolved"`
 	// DropPort were reported as errors by the device, or were due while the link was down.
-	DropPort   uint64 `json:"drop-port"`
-	DropClosed uint64 `json:"drop-closed"`
+	DropPort uint64 `json:"drop-port"`
+	// DropReceiver found the queue of their receiver full, a pod of the same node.
+	DropReceiver uint64 `json:"drop-receiver"`
+	DropClosed   uint64 `json:"drop-closed"`
 	// DropMissed and DropTxtime are strategy etf's: their time had passed when they were due, or when they were
 	// taken.
 	DropMissed uint64 `json:"drop-missed"`
@@ -426,6 +428,11 @@ type Counters struct {
 	Unanswered uint64 `json:"unanswered"`
 	// LimitRefusals are connections, sockets and rings that a pod asked for above its limits.
 	LimitRefusals uint64 `json:"limit-refusals"`
+	// ShareReceiver is how often frames to a pod of this node had to wait because receiving took more than the pod's share of a
+	// processor.
+	ShareReceiver uint64 `json:"share-receiver"`
+	// DeliveryFailed are frames that left for a pod of this node and did not reach it: its link was down, or gone.
+	DeliveryFailed uint64 `json:"delivery-failed"`
 }
 
 // Late is the number of messages that left after their time, for whichever reason.
@@ -435,7 +442,7 @@ func (c Counters) Late() uint64 {
 
 // Dropped is the number of messages that were taken and never left.
 func (c Counters) Dropped() uint64 {
-	return c.DropInvalid + c.DropHorizon + c.DropUnresolved + c.DropPort + c.DropClosed +
+	return c.DropInvalid + c.DropHorizon + c.DropUnresolved + c.DropPort + c.DropReceiver + c.DropClosed +
 		c.DropMissed + c.DropTxtime + c.DropMaxSDU + c.DropNoWindow +
 		c.DropSource + c.DropStale + c.DropClock + c.DropNoAssociation
 }

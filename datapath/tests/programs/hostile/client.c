@@ -204,8 +204,11 @@ void client_close(struct client *client)
 
 int socket_to(const struct target *target)
 {
-	int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	int one = 1, fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 
+	/* The target may be everybody. */
+	if (fd >= 0)
+		(void)setsockopt(fd, SOL_SOCKET, SO_BROADCAST, &one, sizeof(one));
 	if (fd >= 0 && connect(fd, (const struct sockaddr *)&target->to, sizeof(target->to))) {
 		int err = -errno;
 

@@ -44,8 +44,14 @@ int mode_ask(const struct target *target);
 int mode_watchers(const struct target *target);
 int mode_watchers_close(const struct target *target);
 int mode_sleepers(const struct target *target);
+int mode_pollers(const struct target *target);
 int mode_group(const struct target *target);
 int mode_handback(const struct target *target);
+
+/* receiver_modes.c: what makes frames expensive to receive, and a sender of them */
+int mode_receivers(const struct target *target);
+int mode_receivers_filter(const struct target *target);
+int mode_steady(const struct target *target);
 
 /* netlink_modes.c: what takes CAP_NET_ADMIN in the pod's network namespace */
 int mode_netlink(const struct target *target);

@@ -29,6 +29,8 @@ enum {
 	GROUP_EVERY_US = 1000,
 	HAND_BACK_THREADS = 16,
 	RINGS_OF_A_THREAD = 12,
+	POLLERS = 250,
+	POLL_EVERY_US = 10,
 };
 
 struct watchers {
@@ -195,6 +197,57 @@ int mode_sleepers(const struct target *target)
 	}
 	say("sleepers", sleepers);
 	say("told", told);
+	return 0;
+}
+
+/* ---- a slot that many wait for ---- */
+
+static int poller_open(struct client *client, const struct target *target)
+{
+	struct watchers none;
+	int socket_fd = socket_to(target), space_fd, err;
+
+	if (socket_fd < 0)
+		return socket_fd;
+	err = client_flow_open(client, socket_fd);
+	close(socket_fd);
+	if (err)
+		return err;
+	space_fd = space_hand_over(client, &none, 0);
+	/* ktsnd's copy lives. */
+	if (space_fd >= 0)
+		close(space_fd);
+	return space_fd < 0 ? space_fd : 0;
+}
+
+static void pollers_announce(const struct client *client)
+{
+	for (int w = 0; w < KTSN_RING_FLOWS / KTSN_RING_WORD_BITS; w++)
+		atomic_store(&client->ring->space_polled[w], UINT64_MAX);
+	atomic_store(&client->ring->space_pollers, 1);
+}
+
+/* Each slot that is given back wakes all of them. */
+int mode_pollers(const struct target *target)
+{
+	const long count = wanted(target, POLLERS);
+	struct client client;
+	long pollers = 0, messages = 0;
+	int err = client_open(&client, target);
+
+	if (err)
+		return complain("get a ring and a flow", err);
+	while (pollers < count && poller_open(&client, target) == 0)
+		pollers++;
+	for (; time_left(target); messages++) {
+		pollers_announce(&client);
+		client_publish(&client, (uint32_t)messages % client.slot_count, now_ns(CLOCK_TAI),
+			       PAYLOAD_BYTES);
+		client_ring(&client);
+		usleep(POLL_EVERY_US);
+	}
+	say("pollers", pollers);
+	client_close(&client);
 	return 0;
 }
 

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package netns_test
+
+import (
+	"maps"
+	"net/netip"
+	"os/exec"
+	"runtime"
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/kubernetsn/kubernetsn/internal/bench/topology"
+	"github.com/kubernetsn/kubernetsn/internal/shared/control"
+)
+
+const receiverIdentity = "receiver"
+
+var (
+	receiverAddress = netip.MustParseAddr("10.42.1.4")
+	receiverGroup   = netip.MustParseAddr("239.1.1.1")
+	everybody       = netip.MustParseAddr("10.42.255.255")
+)
+
+// crowd is sockets of a third pod on node a that make each frame expensive to receive, and how often it is sent one.
+type crowd struct {
+	sockets  int
+	filtered bool // each with a filter that takes some 20 us
+	to       netip.Addr
+	every    time.Duration
+}
+
+// receiverModes are what the neighbour sends to such a pod. The last one is a sender that means no harm.
+var receiverModes = map[string]crowd{
+	"receivers-5000":          {5000, false, receiverAddress, time.Millisecond},
+	"receivers-20000":         {20000, false, receiverAddress, time.Millisecond},
+	"receivers-broadcast":     {2000, false, everybody, time.Millisecond},
+	"receivers-group":         {2000, false, receiverGroup, time.Millisecond},
+	"receivers-filter":        {1, true, receiverAddress, time.Millisecond},
+	"receivers-filter-50":     {50, true, receiverGroup, 2 * time.Millisecond},
+	"receivers-filter-1000":   {1000, true, receiverGroup, 20 * time.Millisecond},
+	"receivers-filter-second": {1000, true, receiverGroup, time.Second},
+	"receivers-filter-few":    {1000, true, receiverGroup, 100 * time.Millisecond},
+}
+
+// addReceiver attaches the third pod, and has the neighbour reach it.
+func (h *hostile) addReceiver(t *testing.T, client *control.Client) {
+	t.Helper()
+	h.receiver = addPod(t, h.lab.NodeA, "3", receiverAddress)
+	for _, pod := range []*topology.Namespace{h.pod, h.receiver} {
+		ip(t, pod, "route", "replace", "239.0.0.0/8", "dev", topology.PodInterface)
+	}
+	onBridge(t, client, hostileIdentity, h.pod)
+	onBridge(t, client, receiverIdentity, h.receiver)
+}
+
+// startSending opens the sockets and then has the neighbour send to them for a while.
+func (h *hostile) startSending(t *testing.T, to crowd, duration time.Duration) (receiving, sending *attack) {
+	t.Helper()
+	mode := "receivers"
+	if to.filtered {
+		mode = "receivers-filter"
+	}
+	at := netip.AddrPortFrom(to.to, hostilePort)
+	receiving = startAttack(t, h.receiver, mode, h.on(withCount(attackOf(t, h.socket, mode, at, duration+patience), to.sockets)))
+	awaitSaid(t, receiving.Process, "begun")
+	sending = startAttack(t, h.pod, "steady", h.on(withCount(attackOf(t, h.socket, "steady", at, duration), int(to.every/time.Microsecond))))
+	return receiving, sending
+}
+
+// on runs a command on the processors that the neighbour may have.
+func (h *hostile) on(command *exec.Cmd) *exec.Cmd {
+	if h.cpus == "" {
+		return command
+	}
+	return exec.Command("taskset", append([]string{"-c", h.cpus}, command.Args...)...)
+}
+
+func withCount(command *exec.Cmd, count int) *exec.Cmd {
+	command.Args = append(command.Args, strconv.Itoa(count))
+	return command
+}
+
+func TestAReceiverOfTheNodeDelaysNoDepartures(t *testing.T) {
+	if runtime.NumCPU() < 2 {
+		t.Skip("one processor: the receiver has the one that ktsnd has")
+	}
+	modes := append([]string{alone, "pollers"}, slices.Sorted(maps.Keys(receiverModes))...)
+	byMode := beside(t, modes, 3, time.Second, 0, (*hostile).addReceiver)
+	_ = byMode
+}
