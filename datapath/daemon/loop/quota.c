@@ -17,6 +17,9 @@ enum { RING_WORKS_PER_SECOND = 500, RING_WORKS_BURST_NS = 30000000 };
 /* So many sockets a program may open when it begins, and a hundred a second after that. */
 enum { RECEIVE_WORKS_PER_SECOND = 100, RECEIVE_WORKS_BURST = 1024 };
 
+/* Each takes the control thread and the pod's thread a microsecond or two. */
+enum { NOTIFICATIONS_PER_SECOND = 16000, NOTIFICATIONS_BURST_NS = 2000000 };
+
 static void rate_set(struct quota_rate *rate, uint32_t per_second)
 {
 	atomic_store_explicit(&rate->interval_ns, per_second ? NS_PER_SECOND / per_second : 0,
@@ -72,6 +75,8 @@ struct quota *quota_create(const struct quota_limits *limits, uint32_t *live)
 	rate_set(&quota->ring_works, RING_WORKS_PER_SECOND);
 	quota->receive_works.burst_ns = RECEIVE_WORKS_BURST * NS_PER_SECOND / RECEIVE_WORKS_PER_SECOND;
 	rate_set(&quota->receive_works, RECEIVE_WORKS_PER_SECOND);
+	quota->notifications.burst_ns = NOTIFICATIONS_BURST_NS;
+	rate_set(&quota->notifications, NOTIFICATIONS_PER_SECOND);
 	quota_limits_set(quota, limits);
 	return quota;
 }

@@ -60,6 +60,7 @@ struct quota {
 	bool pod_gone;
 	struct quota_rate ring_works;    /* rings that are made or handed back, and so closed again */
 	struct quota_rate receive_works; /* receive rings that are made */
+	struct quota_rate notifications; /* of its sockets, that there is space or a report */
 	/* The loop thread's, and read by the other. */
 	_Atomic uint32_t pending;
 	/* The loop thread's. */

@@ -23,6 +23,7 @@ static void object_free(struct node *node, enum loop_object_kind kind, void *own
 		process_free(node, owner);
 		break;
 	case LOOP_FLOW:
+		notifications_forget(node, owner);
 		flow_free(owner);
 		break;
 	case LOOP_DESTINATION:
@@ -86,7 +87,7 @@ static void first_free(struct node *node)
 
 void deferred_free_run(struct node *node)
 {
-	/* A flow that was retired may still be on the list of those to be woken. */
+	/* A flow that was retired may still be on the list of those to be woken, and rests from here on. */
 	if (node->deferred)
 		notifications_serve(node);
 	while (node->deferred && loop_commands_passed(node->loop, node->deferred->mark))

@@ -25,6 +25,7 @@ struct flow {
 	uint32_t destinations_next;
 	struct destination *connected;
 	struct notifier *error_notifier, *space_notifier; /* NULL: nobody waits for that */
+	int64_t notified_tai_ns;                          /* last, by either */
 	bool closed; /* its number stays taken until the loop is done with it */
 	bool ended;  /* in the ktsnd it was taken over from: closed once its messages are taken */
 };

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "flow_notifications.h"
 
+#include "clock.h"
+
 void flow_notify(struct flow *flow, uint32_t why)
 {
 	if (why & NOTIFY_REPORT)
@@ -26,16 +28,65 @@ void flow_notifiers_close(struct flow *flow)
 	flow->error_notifier = flow->space_notifier = NULL;
 }
 
+/* A pod that gets slots back one by one would have each of its sockets notified of each. In a millisecond
+ * many become free. */
+static bool notify_now(struct flow *flow, int64_t now_tai_ns)
+{
+	enum { NOTIFY_EVERY_NS = 1000000 };
+	int64_t since_ns = now_tai_ns - flow->notified_tai_ns;
+
+	/* Less than no time: the clock was set back. */
+	if (since_ns >= 0 && since_ns < NOTIFY_EVERY_NS)
+		return false;
+	return quota_rate_take(&flow->process->quota->notifications, now_tai_ns);
+}
+
+/* Behind those that rest already. */
+static void resting_append(struct node *node, struct loop_flow *flows)
+{
+	struct loop_flow **last = &node->notifications_resting;
+
+	while (*last)
+		last = &(*last)->notify_next;
+	*last = flows;
+}
+
 void notifications_serve(struct node *node)
 {
-	struct loop_flow *flow = loop_notifications(node->loop);
+	struct loop_flow **at = &node->notifications_resting;
+	int64_t now_tai_ns = clock_tai_ns();
 
-	while (flow) {
-		struct loop_flow *next = flow->notify_next;
+	resting_append(node, loop_notifications(node->loop));
+	while (*at) {
+		struct loop_flow *loop_flow = *at;
+		struct flow *flow = loop_flow->object.owner;
 
+		if (!notify_now(flow, now_tai_ns)) {
+			at = &loop_flow->notify_next;
+			continue;
+		}
+		flow->notified_tai_ns = now_tai_ns;
+		*at = loop_flow->notify_next;
 		/* From here on it may be in the list again. */
-		flow_notify(flow->object.owner,
-			    atomic_exchange_explicit(&flow->notify, 0, memory_order_acq_rel));
-		flow = next;
+		flow_notify(flow, atomic_exchange_explicit(&loop_flow->notify, 0, memory_order_acq_rel));
 	}
+}
+
+int notifications_tick(struct node *node)
+{
+	enum { REST_MS = 1 };
+
+	if (node->notifications_resting)
+		notifications_serve(node);
+	return node->notifications_resting ? REST_MS : -1;
+}
+
+void notifications_forget(struct node *node, const struct flow *flow)
+{
+	struct loop_flow **at = &node->notifications_resting;
+
+	while (*at && *at != flow->loop)
+		at = &(*at)->notify_next;
+	if (*at)
+		*at = flow->loop->notify_next;
 }

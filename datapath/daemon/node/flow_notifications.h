@@ -12,7 +12,12 @@ void flow_notify(struct flow *flow, uint32_t why);
 /* The notifier becomes the flow's. */
 void flow_notifier_set(struct flow *flow, struct notifier *notifier);
 void flow_notifiers_close(struct flow *flow);
-/* Notifies all flows that the loop wants to be notified. */
+/* Notifies the flows that the loop wants to be notified, each once a millisecond at most, and those of a pod
+ * as often as its quota allows; the others rest. */
 void notifications_serve(struct node *node);
+/* The same. Returns ms until flows that rest are due, -1: there are none. */
+int notifications_tick(struct node *node);
+/* Of one that will be freed. */
+void notifications_forget(struct node *node, const struct flow *flow);
 
 #endif

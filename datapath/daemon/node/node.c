@@ -83,7 +83,7 @@ int node_tick(struct node *node)
 	connections_wake(node);
 	return events_earlier(
 		events_earlier(events_earlier(events_earlier(routing_tick(&node->routing), clocks_tick(node)),
-					      receiving_tick(node)),
+					      events_earlier(receiving_tick(node), notifications_tick(node))),
 			       node->deferred ? DEFERRED_MS : -1),
 		events_earlier(node->listeners_resting ? LISTENERS_MS : -1,
 			       events_earlier(node->connections_resting ? CONNECTIONS_MS : -1,

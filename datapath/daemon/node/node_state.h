@@ -66,6 +66,8 @@ struct node {
 	struct pod *pods;
 	struct event_source retired;       /* the loop gives objects back */
 	struct event_source notifications; /* and wants applications to be notified */
+	struct loop_flow
+		*notifications_resting; /* flows that were notified not long ago (flow_notifications.h) */
 	struct pod_threads *threads;
 	struct doorbells *doorbells;
 	uint32_t listeners_resting;

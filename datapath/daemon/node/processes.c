@@ -4,6 +4,7 @@
 #include "clock.h"
 #include "clocks.h"
 #include "doorbell_works.h"
+#include "flow_notifications.h"
 #include "flows.h"
 #include "pod_limits.h"
 #include "pod_thread.h"
@@ -124,8 +125,10 @@ void process_free(struct node *node, struct process *process)
 	list_remove(&node->closing, process);
 	destination_table_free(&process->destinations);
 	for (uint32_t i = 0; i < LOOP_FLOWS_PER_RING; i++)
-		if (process->flows[i])
+		if (process->flows[i]) {
+			notifications_forget(node, process->flows[i]);
 			flow_free(process->flows[i]);
+		}
 	if (process->ring) {
 		doorbell_end(process);
 		ktsn_ring_memory_destroy(&process->memory);

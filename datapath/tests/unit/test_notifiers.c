@@ -4,6 +4,11 @@
  */
 #include "flow_notifications.h"
 
+#include "clock.h"
+#include "loop.h"
+#include "notifications.h"
+#include "port_fake.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -191,6 +196,62 @@ static void space_is_announced_by_emptying_an_eventfd(void **state)
 	close(fd);
 }
 
+/* As the loop pushes them for each slot that becomes free. */
+static void all_push(struct node *node, struct loop_flow *loop_flows, int count)
+{
+	for (int i = 0; i < count; i++)
+		notification_push(node->loop, &loop_flows[i], NOTIFY_SPACE);
+	notifications_serve(node);
+}
+
+static int resting_count(const struct loop_flow *loop_flows, int count)
+{
+	int resting = 0;
+
+	for (int i = 0; i < count; i++)
+		resting += atomic_load(&loop_flows[i].notify) != 0;
+	return resting;
+}
+
+enum { SOCKETS = 250, AT_ONCE_MAX = 100 };
+
+static void sockets_are_notified_no_more_often_than_their_pod_may(void **state)
+{
+	struct pair *pair = *state;
+	struct ktsn_port *port = ktsn_port_fake_create(64, 2048);
+	struct loop_config config = {.packets = 64, .cpu = -1, .port = port, .bridge_port = port};
+	struct flow *flows = calloc(SOCKETS, sizeof(*flows));
+	struct loop_flow *loop_flows = calloc(SOCKETS, sizeof(*loop_flows));
+	struct node node = {.notifications_resting = NULL};
+	uint32_t quotas = 0;
+	int64_t began_tai_ns = clock_tai_ns();
+
+	assert_int_equal(loop_create(&node.loop, &config), 0);
+	pair->process.quota = quota_create(&(struct quota_limits){.processes = 1}, &quotas);
+	for (int i = 0; i < SOCKETS; i++) {
+		flows[i] = (struct flow){.process = &pair->process, .loop = &loop_flows[i]};
+		loop_flows[i].object.owner = &flows[i];
+	}
+	all_push(&node, loop_flows, SOCKETS);
+	assert_true(resting_count(loop_flows, SOCKETS) > SOCKETS - AT_ONCE_MAX);
+	/* Those that rest are notified in the end, but for one that is freed before. */
+	notifications_forget(&node, &flows[0]);
+	while (notifications_tick(&node) > 0)
+		usleep(1000);
+	assert_int_equal(resting_count(loop_flows + 1, SOCKETS - 1), 0);
+	assert_true(clock_tai_ns() - began_tai_ns > 10000000);
+	/* A socket of its own as well, however many slots become free. */
+	all_push(&node, &loop_flows[1], 1);
+	all_push(&node, &loop_flows[1], 1);
+	assert_true(resting_count(&loop_flows[1], 1) == 1 ||
+		    clock_tai_ns() - flows[1].notified_tai_ns > 1000000);
+	quota_put(pair->process.quota);
+	loop_destroy(node.loop);
+	ktsn_port_destroy(port);
+	free(loop_flows);
+	free(flows);
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
@@ -199,6 +260,7 @@ int main(void)
 		TEST(application_cannot_hold_up_its_error_notification),
 		TEST(sockets_that_could_lead_elsewhere_are_refused),
 		TEST(space_is_announced_by_emptying_an_eventfd),
+		TEST(sockets_are_notified_no_more_often_than_their_pod_may),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
