@@ -1,0 +1,268 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Receivers with queues and threads of their own: order, room, what one that is expensive may take, and that
+ * nothing is lost without being counted.
+ */
+#include "delivery.h"
+
+#include "share.h"
+
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+enum {
+	LINKS = 3,
+	PATIENCE_MS = 20000,
+	DEAD_LINK = 2,
+	FRAME_BYTES_MAX = 1500,
+};
+
+/* What is on the other side. */
+struct bed {
+	struct ktsn_deliveries *deliveries;
+	struct ktsn_port_receiver *receivers[LINKS];
+	_Atomic uint32_t got[LINKS]; /* frames */
+	_Atomic uint32_t disordered;
+	_Atomic int64_t frame_ns[LINKS]; /* how long it takes to receive one */
+	_Atomic bool shut;               /* receiving waits */
+};
+
+/* Of the thread, so that what else the machine does makes no frame shorter. */
+static int64_t used_ns(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+	return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+/* A frame has its number in front, and is filled with its last byte. */
+static int receive(void *context, uint32_t link_index, const uint8_t *frame, uint32_t bytes)
+{
+	struct bed *bed = context;
+	int64_t until_ns = used_ns() + atomic_load(&bed->frame_ns[link_index]);
+	uint32_t number;
+
+	while (atomic_load(&bed->shut))
+		usleep(100);
+	while (used_ns() < until_ns)
+		;
+	memcpy(&number, frame, sizeof(number));
+	if (number != atomic_load(&bed->got[link_index]) || frame[bytes - 1] != (uint8_t)number)
+		atomic_fetch_add(&bed->disordered, 1);
+	atomic_fetch_add(&bed->got[link_index], 1);
+	return link_index == DEAD_LINK ? -ENETDOWN : 0;
+}
+
+static int set_up(void **state)
+{
+	struct bed *bed = calloc(1, sizeof(*bed));
+	const struct ktsn_delivery_config config = {.send = receive, .context = bed, .share_percent = 50};
+
+	*state = bed;
+	if (!bed || ktsn_deliveries_create(&bed->deliveries, &config))
+		return -1;
+	for (uint32_t i = 0; i < LINKS; i++)
+		if (ktsn_delivery_begin(bed->deliveries, i, &bed->receivers[i]))
+			return -1;
+	return 0;
+}
+
+static int tear_down(void **state)
+{
+	struct bed *bed = *state;
+
+	atomic_store(&bed->shut, false);
+	if (bed->deliveries && !ktsn_deliveries_destroy(bed->deliveries))
+		return -1;
+	free(bed);
+	return 0;
+}
+
+static int put(struct bed *bed, uint32_t link_index, uint32_t number, uint32_t bytes)
+{
+	uint8_t data[FRAME_BYTES_MAX];
+	const struct ktsn_port_frame frame = {.data = data, .bytes = bytes, .link_index = link_index};
+
+	memcpy(data, &number, sizeof(number));
+	data[bytes - 1] = (uint8_t)number;
+	return ktsn_delivery_put(bed->receivers[link_index], &frame);
+}
+
+static void await(const struct bed *bed, uint32_t link_index, uint32_t frames)
+{
+	for (int ms = 0; atomic_load(&bed->got[link_index]) < frames; ms++) {
+		assert_true(ms < PATIENCE_MS);
+		usleep(1000);
+	}
+}
+
+static struct ktsn_port_delivery_counts counts(const struct bed *bed)
+{
+	return ktsn_deliveries_counts(bed->deliveries);
+}
+
+/* Round the end of the queue many times, full, empty and in between. */
+static void frames_arrive_in_their_order(void **state)
+{
+	enum { FRAMES = 20000 };
+	struct bed *bed = *state;
+
+	for (uint32_t n = 0; n < FRAMES; n++) {
+		uint32_t bytes = 60 + (n * 7919) % (FRAME_BYTES_MAX - 60 + 1);
+
+		while (put(bed, 0, n, bytes) == -ENOBUFS)
+			usleep(100);
+		if (n % 1000 == 0)
+			await(bed, 0, n);
+	}
+	await(bed, 0, FRAMES);
+	assert_int_equal(atomic_load(&bed->disordered), 0);
+}
+
+static void frame_is_refused_when_the_queue_is_full(void **state)
+{
+	struct bed *bed = *state;
+	uint32_t frames = 0;
+
+	atomic_store(&bed->shut, true);
+	while (put(bed, 0, frames, FRAME_BYTES_MAX) == 0)
+		frames++;
+	assert_in_range(frames, 300, 400);
+	assert_int_equal(counts(bed).waiting, frames);
+	/* Others have queues of their own. */
+	assert_int_equal(put(bed, 1, 0, FRAME_BYTES_MAX), 0);
+	atomic_store(&bed->shut, false);
+	await(bed, 0, frames);
+	await(bed, 1, 1);
+	assert_int_equal(put(bed, 0, frames, FRAME_BYTES_MAX), 0);
+	await(bed, 0, frames + 1);
+	assert_int_equal(atomic_load(&bed->disordered), 0);
+}
+
+/* A frame of 20 ms is followed by one 8 s later at the earliest: 400 times 10 ms of its share, of which it
+ * gets 50 %, less what it may take at once. */
+static void expensive_receiver_waits_and_others_do_not(void **state)
+{
+	enum { FRAMES = 100 };
+	struct bed *bed = *state;
+
+	atomic_store(&bed->frame_ns[0], 20000000);
+	for (uint32_t n = 0; n < FRAMES; n++) {
+		assert_int_equal(put(bed, 0, n, 100), 0);
+		assert_int_equal(put(bed, 1, n, 100), 0);
+	}
+	await(bed, 1, FRAMES);
+	await(bed, 0, 1);
+	usleep(200000);
+	assert_int_equal(atomic_load(&bed->got[0]), 1);
+	assert_int_equal(counts(bed).limited, 1);
+	assert_int_equal(counts(bed).waiting, FRAMES - 1);
+	assert_true(counts(bed).cost_ns > 19000000);
+	/* One that ends gives up what it would have to wait for, and counts it. */
+	ktsn_delivery_end(bed->receivers[0]);
+	while (counts(bed).waiting)
+		usleep(1000);
+	assert_int_equal(counts(bed).failed, FRAMES - 1);
+	assert_int_equal(counts(bed).delivered, FRAMES + 1);
+}
+
+static void cheap_frames_are_sent_before_the_receiver_ends(void **state)
+{
+	enum { FRAMES = 1000 };
+	struct bed *bed = *state;
+
+	for (uint32_t n = 0; n < FRAMES; n++)
+		assert_int_equal(put(bed, 1, n, 100), 0);
+	ktsn_delivery_end(bed->receivers[1]);
+	await(bed, 1, FRAMES);
+	assert_int_equal(counts(bed).failed, 0);
+}
+
+static void frames_that_the_link_refuses_are_counted(void **state)
+{
+	struct bed *bed = *state;
+
+	for (uint32_t n = 0; n < 10; n++)
+		assert_int_equal(put(bed, DEAD_LINK, n, 100), 0);
+	await(bed, DEAD_LINK, 10);
+	while (counts(bed).waiting)
+		usleep(100);
+	assert_int_equal(counts(bed).failed, 10);
+}
+
+/* As when another ktsnd takes over: what was sent before is there, or waits until this one goes on. */
+static void hold_waits_for_what_is_queued(void **state)
+{
+	struct bed *bed = *state;
+
+	for (uint32_t n = 0; n < 100; n++)
+		assert_int_equal(put(bed, 1, n, 100), 0);
+	ktsn_deliveries_hold(bed->deliveries, (int64_t)PATIENCE_MS * 1000000);
+	assert_int_equal(atomic_load(&bed->got[1]), 100);
+	assert_int_equal(put(bed, 1, 100, 100), 0);
+	usleep(20000);
+	assert_int_equal(atomic_load(&bed->got[1]), 100);
+	ktsn_deliveries_go_on(bed->deliveries);
+	await(bed, 1, 101);
+	atomic_store(&bed->frame_ns[0], 50000000);
+	assert_int_equal(put(bed, 0, 0, 100), 0);
+	ktsn_deliveries_hold(bed->deliveries, 1000000);
+	assert_int_equal(counts(bed).waiting, 1);
+	ktsn_deliveries_go_on(bed->deliveries);
+}
+
+static void share_gets_smaller_the_longer_a_frame_takes(void **state)
+{
+	static const struct {
+		int64_t cost_ns, every_ns;
+	} cases[] = {
+		{10000, 20000},           /* 50 % */
+		{100000, 200000},         /* 50 % */
+		{1000000, 20000000},      /* 5 % */
+		{20000000, 8000000000},   /* 0.25 % */
+		{900000000, 200000000000} /* counts as 100 ms */
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct ktsn_share share;
+		int64_t at_ns = 0;
+
+		ktsn_share_init(&share, 50, at_ns);
+		/* What it may take at once is over. */
+		share.balance_ns = 0;
+		for (int n = 0; n < 100; n++) {
+			ktsn_share_charge(&share, cases[i].cost_ns);
+			at_ns += ktsn_share_wait_ns(&share, at_ns);
+			assert_int_equal(ktsn_share_wait_ns(&share, at_ns), 0);
+		}
+		assert_in_range((uint64_t)at_ns, (uint64_t)cases[i].every_ns * 99,
+				(uint64_t)cases[i].every_ns * 101);
+	}
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+	const struct CMUnitTest tests[] = {
+		TEST(frames_arrive_in_their_order),
+		TEST(frame_is_refused_when_the_queue_is_full),
+		TEST(expensive_receiver_waits_and_others_do_not),
+		TEST(cheap_frames_are_sent_before_the_receiver_ends),
+		TEST(frames_that_the_link_refuses_are_counted),
+		TEST(hold_waits_for_what_is_queued),
+		cmocka_unit_test(share_gets_smaller_the_longer_a_frame_takes),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
