@@ -103,3 +103,33 @@ func TestChaosBesideAHostileNeighbor(t *testing.T) {
 		})
 	}
 }
+
+// TestChaosBesideAReceiver measures what receivers of the same node do to a good pod, however expensive they are. The limits are those
+// of departures that nothing but the machine delays.
+func TestChaosBesideAReceiver(t *testing.T) {
+	const turns, least = 3, 10 * time.Microsecond
+	modes := append([]string{alone, "pollers"}, slices.Sorted(maps.Keys(receiverModes))...)
+	byMode := beside(t, modes, turns, time.Second, 0, (*hostile).addReceiver)
+	without, worst := baselineOf(byMode[alone]), worstOf(byMode[alone])
+	limit := max(least, without.p99*6/5)
+	record(t, reported("no receiver: departure error p99, median of the turns", float64(without.p99), "ns"),
+		reported("no receiver: departure error max", float64(worst), "ns"))
+	for _, mode := range modes[1:] {
+		with, lost := summarize(byMode[mode])
+		bestP99, bestReply := best(byMode[mode])
+		reply, _ := aside(byMode[mode])
+		name := "beside " + mode + ": "
+		judge(t, limited(name+"departure error p99", float64(with), "ns", float64(limit)), without.departuresTell && bestP99 > departureLimit(without.p99))
+		judge(t, limited(name+"departure error max", float64(worstOf(byMode[mode])), "ns", float64(worst+time.Millisecond)), false)
+		judge(t, limited(name+"messages lost", float64(lost), "messages", 0), true)
+		judge(t, limited(name+"control replies p99, median of the turns", float64(reply), "ns", float64(controlLimit)), without.repliesTell && bestReply > controlLimit)
+	}
+}
+
+func worstOf(all []fared) time.Duration {
+	var worst time.Duration
+	for _, one := range all {
+		worst = max(worst, one.worst)
+	}
+	return worst
+}

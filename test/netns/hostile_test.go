@@ -292,6 +292,7 @@ func TestHostilePodHurtsOnlyItself(t *testing.T) {
 		{mode: "watchers", achieves: "writes", sends: true},
 		{mode: "watchers-close", achieves: "closes"},
 		{mode: "sleepers", achieves: "told", sends: true},
+		{mode: "pollers", achieves: "pollers", sends: true},
 		{mode: "handback", achieves: "handed"},
 		{mode: "linger", achieves: "held"},
 		{mode: "notifier", achieves: "held"},
