@@ -29,6 +29,9 @@ enum {
 	/* A frame that takes longer may have been preempted: then it is looked at. */
 	SUSPICIOUS_NS = 20000,
 	POLL_NS = 50000,
+	/* A thread that was woken for a frame that is not there yet looks for it for so long: somewhat longer
+	 * than the loop is awake before a departure. */
+	EXPECT_NS = 200000,
 	END_TIMEOUT_NS = 1000000000,
 };
 
@@ -87,6 +90,14 @@ static void wake(const struct delivery *delivery)
 
 /* ---- the loop ---- */
 
+static void wake_if_asleep(struct delivery *delivery)
+{
+	if (!atomic_load_explicit(&delivery->sleeps, memory_order_seq_cst))
+		return;
+	atomic_store_explicit(&delivery->sleeps, false, memory_order_relaxed);
+	wake(delivery);
+}
+
 static struct entry *entry_at(const struct delivery *delivery, uint64_t position)
 {
 	return (struct entry *)(void *)(delivery->queue + position % QUEUE_BYTES);
@@ -128,11 +139,13 @@ int ktsn_delivery_put(struct ktsn_port_receiver *receiver, const struct ktsn_por
 	/* Before the look at `sleeps`: either the thread sees the frame, or it is seen to sleep. The same
 	 * order the other way round is in sleep_until_wanted(). */
 	atomic_store_explicit(&delivery->tail, tail + skipped + bytes, memory_order_seq_cst);
-	if (atomic_load_explicit(&delivery->sleeps, memory_order_seq_cst)) {
-		atomic_store_explicit(&delivery->sleeps, false, memory_order_relaxed);
-		wake(delivery);
-	}
+	wake_if_asleep(delivery);
 	return 0;
+}
+
+void ktsn_delivery_expect(struct ktsn_port_receiver *receiver)
+{
+	wake_if_asleep(of(receiver));
 }
 
 /* ---- the receiver's thread ---- */
@@ -219,12 +232,27 @@ static void event_wait(struct delivery *delivery, int64_t timeout_ns)
 	delivery->waited_ns = waited_read(delivery);
 }
 
+/* The receiver pays for this as well. */
+static void stay_awake(struct delivery *delivery)
+{
+	int64_t began_ns = now_ns(), at_ns = began_ns;
+
+	(void)ktsn_share_wait_ns(&delivery->share, began_ns);
+	if (!ktsn_share_spare(&delivery->share))
+		return;
+	while (is_empty(delivery) && !atomic_load(&delivery->ends) && at_ns - began_ns < EXPECT_NS)
+		at_ns = now_ns();
+	delivery->share.balance_ns -= at_ns - began_ns;
+}
+
 static void sleep_until_wanted(struct delivery *delivery)
 {
 	atomic_store_explicit(&delivery->sleeps, true, memory_order_seq_cst);
 	if (is_empty(delivery) && !atomic_load(&delivery->ends))
 		event_wait(delivery, -1);
 	atomic_store_explicit(&delivery->sleeps, false, memory_order_relaxed);
+	if (is_empty(delivery))
+		stay_awake(delivery);
 }
 
 /* False: the frames that are left are given up. */

@@ -47,6 +47,10 @@ void ktsn_delivery_end(struct ktsn_port_receiver *receiver);
 /* Copies the frame into the receiver's queue. 0, or -ENOBUFS: it is full. Loop thread. */
 int ktsn_delivery_put(struct ktsn_port_receiver *receiver, const struct ktsn_port_frame *frame);
 
+/* A frame will be there at once: the thread wakes up, and for a fraction of a millisecond stays awake for it.
+ * Loop thread. */
+void ktsn_delivery_expect(struct ktsn_port_receiver *receiver);
+
 /* Waits until all that is queued has been sent, or the time is over; then holds what is left, until it is
  * told to go on. While the loop stands still. Control thread. */
 void ktsn_deliveries_hold(struct ktsn_deliveries *deliveries, int64_t timeout_ns);

@@ -67,6 +67,8 @@ struct ktsn_port_ops {
 	void (*receiver_end)(struct ktsn_port *port, struct ktsn_port_receiver *receiver);
 	void (*receiver_use)(struct ktsn_port *port, struct ktsn_port_receiver *receiver);
 	void (*receiver_leave)(struct ktsn_port *port, struct ktsn_port_receiver *receiver);
+	/* A frame for that link is about to be sent: its receiver gets ready. Loop thread, as warm_up. */
+	void (*receiver_expect)(struct ktsn_port *port, uint32_t link_index);
 	/* Waits until receivers have what was sent to them, but not for longer, and then holds what is left;
 	 * a time below 0: goes on. Control thread, while the loop stands still. */
 	void (*receivers_hold)(struct ktsn_port *port, int64_t timeout_ns);
@@ -116,6 +118,12 @@ static inline int ktsn_port_receiver_begin(struct ktsn_port *port, uint32_t link
 {
 	*receiver = NULL;
 	return port && port->ops->receiver_begin ? port->ops->receiver_begin(port, link_index, receiver) : 0;
+}
+
+static inline void ktsn_port_receiver_expect(struct ktsn_port *port, uint32_t link_index)
+{
+	if (port->ops->receiver_expect)
+		port->ops->receiver_expect(port, link_index);
 }
 
 static inline void ktsn_port_receivers_hold(struct ktsn_port *port, int64_t timeout_ns)

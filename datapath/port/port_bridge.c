@@ -106,6 +106,11 @@ static void receiver_leave(struct ktsn_port *port, struct ktsn_port_receiver *re
 	*at = receiver->next;
 }
 
+static void receiver_expect(struct ktsn_port *port, uint32_t link_index)
+{
+	ktsn_delivery_expect(receiver_of(of(port), link_index));
+}
+
 static void receivers_hold(struct ktsn_port *port, int64_t timeout_ns)
 {
 	if (timeout_ns < 0)
@@ -156,6 +161,7 @@ static const struct ktsn_port_ops ops = {
 	.receiver_end = receiver_end,
 	.receiver_use = receiver_use,
 	.receiver_leave = receiver_leave,
+	.receiver_expect = receiver_expect,
 	.receivers_hold = receivers_hold,
 	.delivery_counts = delivery_counts,
 	.destroy = destroy,

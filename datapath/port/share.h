@@ -15,6 +15,7 @@
 #ifndef KTSN_PORT_SHARE_H
 #define KTSN_PORT_SHARE_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 enum {
@@ -42,6 +43,13 @@ static inline void ktsn_share_charge(struct ktsn_share *share, int64_t cost_ns)
 	if (cost_ns > KTSN_SHARE_CHEAP_NS)
 		cost_ns = cost_ns * cost_ns / KTSN_SHARE_CHEAP_NS;
 	share->balance_ns -= cost_ns;
+}
+
+/* For something that a frame can do without, and that therefore must never make one wait: only while half of
+ * what it may take at once is there. */
+static inline bool ktsn_share_spare(const struct ktsn_share *share)
+{
+	return share->balance_ns > KTSN_SHARE_BURST_NS / 2;
 }
 
 /* How long the next frame has to wait; 0: it need not. */

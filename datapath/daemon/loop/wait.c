@@ -157,12 +157,26 @@ static bool warm_up_due(const struct loop *loop, int64_t now_tai_ns, int64_t dep
 	       left_ns <= loop->wait.lead_ns && left_ns > 2 * loop->wait.warm_up_ns + WARM_UP_SPARE_NS;
 }
 
+/* What the next departure needs: the port of the uplink, or the thread of a receiver of this node, which
+ * takes tens of microseconds to wake up. */
+static void departure_prepare(struct loop *loop, int64_t now_tai_ns, int64_t departure_tai_ns)
+{
+	const struct egress *bridge = &loop->egress[EGRESS_BRIDGE];
+	const struct packet *local =
+		(const struct packet *)ktsn_shaper_peek_next(bridge->shaper, now_tai_ns, departure_tai_ns);
+
+	if (local)
+		ktsn_port_receiver_expect(bridge->port, local->frame.receiver_index);
+	else
+		ktsn_port_warm_up(loop->config.port);
+}
+
 /* Awake, and nothing due for a while. */
 static void spare_time_use(struct loop *loop, int64_t now_tai_ns, int64_t departure_tai_ns)
 {
 	if (warm_up_due(loop, now_tai_ns, departure_tai_ns)) {
 		loop->wait.warmed_tai_ns = departure_tai_ns;
-		ktsn_port_warm_up(loop->config.port);
+		departure_prepare(loop, now_tai_ns, departure_tai_ns);
 		/* A moving average. */
 		loop->wait.warm_up_ns += (clock_tai_ns() - now_tai_ns - loop->wait.warm_up_ns) / 16;
 	} else if (now_tai_ns - loop->wait.doorbells_polled_tai_ns > DOORBELL_POLL_NS) {
