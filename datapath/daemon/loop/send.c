@@ -208,6 +208,19 @@ static void overruns_find(struct loop *loop, struct packet *burst[], uint32_t co
 	}
 }
 
+/* The port took it, and it did not leave. Of a device it is not known whether it was this one; onto a bridge
+ * it is: the queue of its receiver is full. */
+static void packet_failed(struct loop *loop, const struct egress *egress, struct packet *packet)
+{
+	bool known = egress == &loop->egress[EGRESS_BRIDGE];
+	_Atomic uint64_t *reason = known ? &loop->counters.drop_receiver : &loop->counters.drop_port;
+
+	packet_drop_count(loop, packet, reason);
+	if (known && !packet->message->replicated)
+		message_report(loop, packet->message, reason);
+	packet_finish(loop, packet, true);
+}
+
 /* Offers the frames to the port, once. Returns how many it took; *failed tells that some of those did not
  * leave. */
 static uint32_t burst_offer(struct loop *loop, struct egress *egress, struct packet *burst[], uint32_t count,
@@ -220,17 +233,12 @@ static uint32_t burst_offer(struct loop *loop, struct egress *egress, struct pac
 		frames[i] = burst[i]->frame;
 	taken = ktsn_port_send(egress->port, frames, count, &errors);
 	overruns_find(loop, burst, taken);
-	/* Which of them failed the device does not say: the last ones are counted. Onto a bridge that is for
-	 * want of room in the queue of the receiver. */
+	/* Which of them failed the device does not say: the last ones are counted. */
 	for (uint32_t i = 0; i < taken - errors; i++)
 		/* NOLINTNEXTLINE(clang-analyzer-core.*): the caller filled in `count` of them */
 		packet_sent(loop, burst[i], now_tai_ns);
-	for (uint32_t i = taken - errors; i < taken; i++) {
-		packet_drop_count(loop, burst[i],
-				  egress == &loop->egress[EGRESS_BRIDGE] ? &loop->counters.drop_receiver
-									 : &loop->counters.drop_port);
-		packet_finish(loop, burst[i], true);
-	}
+	for (uint32_t i = taken - errors; i < taken; i++)
+		packet_failed(loop, egress, burst[i]);
 	*failed = errors > 0;
 	return taken;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A frame takes the port longer than the link: with a packet socket the sender does the kernel's work, on a
- * veth the receiver's as well. So a late frame is not begun when another comes due before it would be over.
+ * A frame takes the port longer than the link: with a packet socket the sender does the kernel's work. So a
+ * late frame is not begun when another comes due before it would be over.
  *
  *               |<-- it would be at the port -->|
  *   ------------+------------------+------------+--> time
@@ -17,7 +17,9 @@
 #include "loop_state.h"
 
 enum {
-	/* One that takes longer was interrupted. */
+	/* One that takes longer was interrupted: what a receiver of this node costs is not in it
+	 * (port/delivery.h). Where the uplink is a veth it may be the other end's work, for which no
+	 * departure should wait. */
 	FRAME_LONGEST_NS = 20000,
 	/* A frame may take so many times its average. */
 	FRAME_SPARE = 2,

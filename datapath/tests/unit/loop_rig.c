@@ -110,7 +110,7 @@ uint64_t rig_drops(const struct rig *rig)
 	       counter_read(&counters->drop_max_sdu) + counter_read(&counters->drop_no_window) +
 	       counter_read(&counters->drop_horizon) + counter_read(&counters->drop_stale) +
 	       counter_read(&counters->drop_no_association) + counter_read(&counters->drop_source) +
-	       counter_read(&counters->drop_clock);
+	       counter_read(&counters->drop_clock) + counter_read(&counters->drop_receiver);
 }
 
 static void books_check(const struct rig *rig)

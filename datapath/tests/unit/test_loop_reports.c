@@ -111,6 +111,26 @@ static void message_that_waited_in_vain_is_reported_as_missed(void **state)
 	assert_to_be_woken(bench, NOTIFY_REPORT);
 }
 
+/* A pod of this node, whose queue is full. */
+static void message_without_room_at_its_receiver_is_reported_as_missed(void **state)
+{
+	struct bench *bench = *state;
+	struct loop_route route = rig_route(DESTINATION_RESOLVED);
+
+	route.bridge_link_index = route.receiver_link_index = 7;
+	loop_command(bench->rig.loop, &(struct loop_command){.type = COMMAND_DESTINATION_UPDATE,
+							     .destination = bench->destination,
+							     .route = route});
+	rig_wait_commands(&bench->rig);
+	ktsn_port_fake_fail_next(bench->rig.port, 1);
+	rig_send(&bench->ring,
+		 &(struct rig_message){.clock = KTSN_CLOCK_TAI, .txtime_ns = clock_tai_ns(), .text = "full"});
+	rig_wait_counter(&bench->rig, &bench->counters->drop_receiver, 1);
+	rig_wait_pending(&bench->rig, 0);
+	assert_report(bench, SO_EE_CODE_TXTIME_MISSED, "full");
+	assert_int_equal(counter_read(&bench->counters->drop_port), 0);
+}
+
 static void socket_that_did_not_ask_is_not_told(void **state)
 {
 	struct bench *bench = *state;
@@ -166,6 +186,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		TEST(message_that_cannot_be_is_reported_with_its_headers),
 		TEST(message_that_waited_in_vain_is_reported_as_missed),
+		TEST(message_without_room_at_its_receiver_is_reported_as_missed),
 		TEST(socket_that_did_not_ask_is_not_told),
 		TEST(message_of_nobody_is_reported_to_nobody),
 		TEST(application_that_reads_nothing_can_go_on_sending),
