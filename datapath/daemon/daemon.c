@@ -149,7 +149,7 @@ static int bridge_port_start(struct daemon *daemon)
 			&daemon->bridge_port, daemon->port,
 			&(struct ktsn_delivery_config){.thread_start = delivery_thread_start,
 						       .starter = daemon->delivery_starter,
-						       .share_percent = daemon->options.receiver_share});
+						       .quota_percent = daemon->options.receiver_quota});
 	if (err)
 		log_error("cannot open a packet socket for the bridges: %s", strerror(-err));
 	return err;
@@ -408,15 +408,15 @@ static int serve(struct daemon *daemon)
 static void deliveries_finish(const struct daemon *daemon)
 {
 	enum { TIMEOUT_NS = 100000000 };
-	uint64_t waiting;
+	uint64_t queued;
 
 	if (!daemon->handed_over)
 		ktsn_port_receivers_hold(daemon->bridge_port, TIMEOUT_NS);
-	waiting = ktsn_port_delivery_counts(daemon->bridge_port).waiting;
-	if (waiting)
+	queued = ktsn_port_delivery_counts(daemon->bridge_port).queued;
+	if (queued)
 		log_warning("%" PRIu64 " frames to pods of this node are lost: their receivers had more than "
-			    "their share (--receiver-share)",
-			    waiting);
+			    "their share (--receiver-quota)",
+			    queued);
 }
 
 /* Its sockets and rings are this ktsnd's to end, unless another one has them now. */

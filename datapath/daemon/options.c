@@ -92,7 +92,7 @@ static const char help[] =
 	"  --pod-doorbells N      times a second that one pod may wake ktsnd, 0 for any number (default: "
 	"50000)\n"
 	"  --pod-horizon DURATION transmit times further ahead than this are refused (default: 60s)\n"
-	"  --receiver-share N     percent of a processor that messages may take of the node on their way "
+	"  --receiver-quota N     percent of a processor that messages may take of the node on their way "
 	"into "
 	"one\n"
 	"                         pod of it, 1 to 100; a frame that takes longer than 100us counts several "
@@ -139,7 +139,7 @@ enum option_id {
 	POD_RATE,
 	POD_DOORBELLS,
 	POD_HORIZON,
-	RECEIVER_SHARE,
+	RECEIVER_QUOTA,
 	LOG_LEVEL,
 	HELP,
 	VERSION,
@@ -180,7 +180,7 @@ static const struct option long_options[] = {
 	{"pod-rate", required_argument, NULL, POD_RATE},
 	{"pod-doorbells", required_argument, NULL, POD_DOORBELLS},
 	{"pod-horizon", required_argument, NULL, POD_HORIZON},
-	{"receiver-share", required_argument, NULL, RECEIVER_SHARE},
+	{"receiver-quota", required_argument, NULL, RECEIVER_QUOTA},
 	{"log-level", required_argument, NULL, LOG_LEVEL},
 	{"help", no_argument, NULL, HELP},
 	{"version", no_argument, NULL, VERSION},
@@ -400,7 +400,7 @@ static int option_read(struct options *options, int id, const char *value, int64
 	case RING_MEMORY:
 	case POD_MEMORY:
 		return number_read(id, value, 1, 1048576, number);
-	case RECEIVER_SHARE:
+	case RECEIVER_QUOTA:
 		return number_read(id, value, 1, 100, number);
 	case POD_RATE:
 	case POD_DOORBELLS:
@@ -460,8 +460,8 @@ static void number_store(struct options *options, int id, int64_t number)
 	case POD_DOORBELLS:
 		options->limits.doorbell_rate = (uint32_t)number;
 		break;
-	case RECEIVER_SHARE:
-		options->receiver_share = (uint32_t)number;
+	case RECEIVER_QUOTA:
+		options->receiver_quota = (uint32_t)number;
 		break;
 	case KEEP_AWAKE:
 		options->keep_awake = true;
@@ -537,7 +537,7 @@ static void defaults_set(struct options *options)
 			   .message_rate = 100000,
 			   .doorbell_rate = 50000,
 			   .horizon_ns = INT64_C(60000000000)},
-		.receiver_share = 50,
+		.receiver_quota = 50,
 		.log_level = LOG_LEVEL_INFO,
 	};
 }

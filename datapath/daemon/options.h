@@ -43,7 +43,7 @@ struct options {
 	uint32_t packets;
 	uint32_t departures;        /* that are remembered */
 	struct quota_limits limits; /* of each pod */
-	uint32_t receiver_share;    /* of a processor, for a receiver of this node; percent */
+	uint32_t receiver_quota;    /* of a processor, for a receiver of this node; percent */
 	bool keep_awake;
 	const char *latency_device; /* that keep_awake opens; empty: none */
 	bool take_over;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "delivery.h"
 
-#include "share.h"
+#include "receiver_quota.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -54,7 +54,7 @@ struct delivery {
 	alignas(LINE_BYTES) _Atomic uint64_t head; /* the thread's */
 	_Atomic bool sleeps;                       /* the thread does, and the loop has to wake it */
 	/* The thread's own. */
-	alignas(LINE_BYTES) struct ktsn_share share;
+	alignas(LINE_BYTES) struct ktsn_receiver_quota quota;
 	int schedstat_fd;
 	int64_t waited_ns; /* for a processor, ever; -1: unknown */
 };
@@ -215,7 +215,7 @@ static void frame_send(struct delivery *delivery, const struct entry *entry)
 				   entry->bytes);
 
 	cost_ns = cost_of(delivery, now_ns() - began_ns);
-	ktsn_share_charge(&delivery->share, cost_ns);
+	ktsn_receiver_quota_charge(&delivery->quota, cost_ns);
 	atomic_fetch_add_explicit(err ? &all->failed : &all->delivered, 1, memory_order_relaxed);
 	atomic_fetch_add_explicit(&all->cost_ns, (uint64_t)cost_ns, memory_order_relaxed);
 }
@@ -237,12 +237,12 @@ static void stay_awake(struct delivery *delivery)
 {
 	int64_t began_ns = now_ns(), at_ns = began_ns;
 
-	(void)ktsn_share_wait_ns(&delivery->share, began_ns);
-	if (!ktsn_share_spare(&delivery->share))
+	(void)ktsn_receiver_quota_wait_ns(&delivery->quota, began_ns);
+	if (!ktsn_receiver_quota_spare(&delivery->quota))
 		return;
 	while (is_empty(delivery) && !atomic_load(&delivery->ends) && at_ns - began_ns < EXPECT_NS)
 		at_ns = now_ns();
-	delivery->share.balance_ns -= at_ns - began_ns;
+	delivery->quota.balance_ns -= at_ns - began_ns;
 }
 
 static void sleep_until_wanted(struct delivery *delivery)
@@ -262,7 +262,7 @@ static bool may_send(struct delivery *delivery)
 
 	for (;;) {
 		bool ends = atomic_load(&delivery->ends);
-		int64_t wait_ns = ktsn_share_wait_ns(&delivery->share, now_ns());
+		int64_t wait_ns = ktsn_receiver_quota_wait_ns(&delivery->quota, now_ns());
 
 		if (atomic_load(&delivery->all->held))
 			wait_ns = POLL_NS;
@@ -401,7 +401,7 @@ int ktsn_delivery_begin(struct ktsn_deliveries *deliveries, uint32_t link_index,
 	memset(delivery, 0, sizeof(*delivery));
 	delivery->receiver.link_index = link_index;
 	delivery->all = deliveries;
-	ktsn_share_init(&delivery->share, deliveries->config.share_percent, now_ns());
+	ktsn_receiver_quota_init(&delivery->quota, deliveries->config.quota_percent, now_ns());
 	delivery->queue = mmap(NULL, QUEUE_BYTES + STACK_BYTES, PROT_READ | PROT_WRITE,
 			       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	delivery->stack = delivery->queue + QUEUE_BYTES;
@@ -486,7 +486,7 @@ struct ktsn_port_delivery_counts ktsn_deliveries_counts(struct ktsn_deliveries *
 	uint64_t queued = atomic_load_explicit(&deliveries->queued, memory_order_relaxed);
 
 	return (struct ktsn_port_delivery_counts){
-		.waiting = queued > delivered + failed ? queued - delivered - failed : 0,
+		.queued = queued > delivered + failed ? queued - delivered - failed : 0,
 		.delivered = delivered,
 		.failed = failed,
 		.limited = atomic_load_explicit(&deliveries->limited, memory_order_relaxed),

@@ -5,7 +5,7 @@
  * copies for each. What that costs is up to the pod that receives, and must not be spent in the loop.
  *
  *   loop ---- ktsn_delivery_put() ----> queue ----> the receiver's thread ---- send() ----> the pod's end
- *             copies the frame                      measures each, charges the receiver (share.h)
+ *             copies the frame                      measures each, charges the receiver (receiver_quota.h)
  *
  * Threads: as the functions say. A receiver's thread is of ordinary priority, or of whatever the starter of
  * threads has: nothing that it does counts as the loop's.
@@ -28,7 +28,7 @@ struct ktsn_delivery_config {
 	int (*thread_start)(void *starter, pthread_t *thread, const pthread_attr_t *attributes,
 			    void *(*run)(void *argument), void *argument);
 	void *starter;
-	uint32_t share_percent; /* of a processor, for each receiver */
+	uint32_t quota_percent; /* of a processor, for each receiver */
 };
 
 /* 0 or -errno. Control thread. */

@@ -35,7 +35,7 @@ struct ktsn_port_receiver {
 
 /* What became of frames that such a port took. */
 struct ktsn_port_delivery_counts {
-	uint64_t waiting;           /* now */
+	uint64_t queued;            /* now */
 	uint64_t delivered, failed; /* the link refused it, or its receiver ended */
 	uint64_t limited;           /* times that a receiver had taken more than its share */
 	uint64_t cost_ns;           /* what all of them took */

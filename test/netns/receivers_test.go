@@ -22,8 +22,8 @@ var (
 	everybody       = netip.MustParseAddr("10.42.255.255")
 )
 
-// crowd is sockets of a third pod on node a that make each frame expensive to receive, and how often it is sent one.
-type crowd struct {
+// receiverLoad is sockets of a third pod on node a that make each frame expensive to receive, and how often it is sent one.
+type receiverLoad struct {
 	sockets  int
 	filtered bool // each with a filter that takes some 20 us
 	to       netip.Addr
@@ -31,7 +31,7 @@ type crowd struct {
 }
 
 // receiverModes are what the neighbour sends to such a pod. The last one is a sender that means no harm.
-var receiverModes = map[string]crowd{
+var receiverModes = map[string]receiverLoad{
 	"receivers-5000":          {5000, false, receiverAddress, time.Millisecond},
 	"receivers-20000":         {20000, false, receiverAddress, time.Millisecond},
 	"receivers-broadcast":     {2000, false, everybody, time.Millisecond},
@@ -55,7 +55,7 @@ func (h *hostile) addReceiver(t *testing.T, client *control.Client) {
 }
 
 // startSending opens the sockets and then has the neighbour send to them for a while.
-func (h *hostile) startSending(t *testing.T, to crowd, duration time.Duration) (receiving, sending *attack) {
+func (h *hostile) startSending(t *testing.T, to receiverLoad, duration time.Duration) (receiving, sending *attack) {
 	t.Helper()
 	mode := "receivers"
 	if to.filtered {

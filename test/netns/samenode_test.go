@@ -100,3 +100,32 @@ func TestMessagesToPodsOfTheSameNodeNeverReachTheWire(t *testing.T) {
 		t.Errorf("%d frames on the wire, want none", len(seen.packets))
 	}
 }
+
+// TestMessagesToAPodOfTheSameNodeKeepTheirOrder has ktsnd replaced in place while they are sent.
+func TestMessagesToAPodOfTheSameNodeKeepTheirOrder(t *testing.T) {
+	lab := newLab(t)
+	neighbor := lab.addNeighbor(t)
+	daemon, client := lab.startDaemon(t)
+	onBridge(t, client, "neighbor", neighbor)
+	onBridge(t, client, identity, lab.PodA)
+	at := netip.AddrPortFrom(neighborAddress, listenPort)
+	f := listenFor(t, neighbor, at, forGood)
+	f.talker = lab.startTalker(t, f.talkerFile, "--to", at.String(), "--cycle", "200us", "--lead", "2ms")
+	for range 3 {
+		served(t, client, 500)
+		daemon, client = lab.takeOver(t, daemon)
+	}
+	served(t, client, 500)
+	f.end(t, client)
+	if lost := f.lost(t); len(lost) > 0 {
+		t.Errorf("%d messages are lost", len(lost))
+	}
+	for i := 1; i < len(f.received); i++ {
+		if f.received[i].Sequence < f.received[i-1].Sequence {
+			t.Fatalf("message %d came after %d:%s", f.received[i].Sequence, f.received[i-1].Sequence, arrivals(f.received, i))
+		}
+	}
+	if failed := settled(t, client).DeliveryFailed; failed != 0 {
+		t.Errorf("%d frames did not reach their receiver", failed)
+	}
+}

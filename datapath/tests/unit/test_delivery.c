@@ -5,7 +5,7 @@
  */
 #include "delivery.h"
 
-#include "share.h"
+#include "receiver_quota.h"
 
 #include <errno.h>
 #include <setjmp.h>
@@ -66,7 +66,7 @@ static int receive(void *context, uint32_t link_index, const uint8_t *frame, uin
 static int set_up(void **state)
 {
 	struct bed *bed = calloc(1, sizeof(*bed));
-	const struct ktsn_delivery_config config = {.send = receive, .context = bed, .share_percent = 50};
+	const struct ktsn_delivery_config config = {.send = receive, .context = bed, .quota_percent = 50};
 
 	*state = bed;
 	if (!bed || ktsn_deliveries_create(&bed->deliveries, &config))
@@ -138,7 +138,7 @@ static void frame_is_refused_when_the_queue_is_full(void **state)
 	while (put(bed, 0, frames, FRAME_BYTES_MAX) == 0)
 		frames++;
 	assert_in_range(frames, 300, 400);
-	assert_int_equal(counts(bed).waiting, frames);
+	assert_int_equal(counts(bed).queued, frames);
 	/* Others have queues of their own. */
 	assert_int_equal(put(bed, 1, 0, FRAME_BYTES_MAX), 0);
 	atomic_store(&bed->shut, false);
@@ -166,11 +166,11 @@ static void expensive_receiver_waits_and_others_do_not(void **state)
 	usleep(200000);
 	assert_int_equal(atomic_load(&bed->got[0]), 1);
 	assert_int_equal(counts(bed).limited, 1);
-	assert_int_equal(counts(bed).waiting, FRAMES - 1);
+	assert_int_equal(counts(bed).queued, FRAMES - 1);
 	assert_true(counts(bed).cost_ns > 19000000);
 	/* One that ends gives up what it would have to wait for, and counts it. */
 	ktsn_delivery_end(bed->receivers[0]);
-	while (counts(bed).waiting)
+	while (counts(bed).queued)
 		usleep(1000);
 	assert_int_equal(counts(bed).failed, FRAMES - 1);
 	assert_int_equal(counts(bed).delivered, FRAMES + 1);
@@ -195,7 +195,7 @@ static void frames_that_the_link_refuses_are_counted(void **state)
 	for (uint32_t n = 0; n < 10; n++)
 		assert_int_equal(put(bed, DEAD_LINK, n, 100), 0);
 	await(bed, DEAD_LINK, 10);
-	while (counts(bed).waiting)
+	while (counts(bed).queued)
 		usleep(100);
 	assert_int_equal(counts(bed).failed, 10);
 }
@@ -217,7 +217,7 @@ static void hold_waits_for_what_is_queued(void **state)
 	atomic_store(&bed->frame_ns[0], 50000000);
 	assert_int_equal(put(bed, 0, 0, 100), 0);
 	ktsn_deliveries_hold(bed->deliveries, 1000000);
-	assert_int_equal(counts(bed).waiting, 1);
+	assert_int_equal(counts(bed).queued, 1);
 	ktsn_deliveries_go_on(bed->deliveries);
 }
 
@@ -235,16 +235,16 @@ static void share_gets_smaller_the_longer_a_frame_takes(void **state)
 
 	(void)state;
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-		struct ktsn_share share;
+		struct ktsn_receiver_quota quota;
 		int64_t at_ns = 0;
 
-		ktsn_share_init(&share, 50, at_ns);
+		ktsn_receiver_quota_init(&quota, 50, at_ns);
 		/* What it may take at once is over. */
-		share.balance_ns = 0;
+		quota.balance_ns = 0;
 		for (int n = 0; n < 100; n++) {
-			ktsn_share_charge(&share, cases[i].cost_ns);
-			at_ns += ktsn_share_wait_ns(&share, at_ns);
-			assert_int_equal(ktsn_share_wait_ns(&share, at_ns), 0);
+			ktsn_receiver_quota_charge(&quota, cases[i].cost_ns);
+			at_ns += ktsn_receiver_quota_wait_ns(&quota, at_ns);
+			assert_int_equal(ktsn_receiver_quota_wait_ns(&quota, at_ns), 0);
 		}
 		assert_in_range((uint64_t)at_ns, (uint64_t)cases[i].every_ns * 99,
 				(uint64_t)cases[i].every_ns * 101);
