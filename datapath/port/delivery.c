@@ -24,7 +24,11 @@ enum {
 	 * is never full takes no more memory. Longer than any frame. */
 	REWIND_BYTES = 64 << 10,
 	ENTRY_ALIGN_BYTES = 8,
+#ifdef __SANITIZE_THREAD__
+	STACK_BYTES = 2 << 20, /* it keeps much beside each thread's stack */
+#else
 	STACK_BYTES = 256 << 10,
+#endif
 	LINE_BYTES = 64,
 	/* A frame that takes longer may have been preempted: then it is looked at. */
 	SUSPICIOUS_NS = 20000,
