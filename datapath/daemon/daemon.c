@@ -132,8 +132,9 @@ static void thread_make(void *argument)
 static int delivery_thread_start(void *starter, pthread_t *thread, const pthread_attr_t *attributes,
 				 void *(*run)(void *argument), void *argument)
 {
-	struct thread_wanted wanted = {thread, attributes, run, argument, 0};
+	struct thread_wanted wanted = {.attributes = attributes, .run = run, .argument = argument};
 
+	wanted.thread = thread;
 	realtime_worker_run(starter, thread_make, &wanted);
 	return wanted.err;
 }

@@ -36,6 +36,8 @@ enum {
 	/* A thread that was woken for a frame that is not there yet looks for it for so long: somewhat longer
 	 * than the loop is awake before a departure. */
 	EXPECT_NS = 200000,
+	/* What has waited for so long, for the receiver's quota or for a processor, is of no use any more. */
+	STALE_NS = 1000000000,
 	END_TIMEOUT_NS = 1000000000,
 };
 
@@ -43,6 +45,7 @@ enum {
 struct entry {
 	uint32_t bytes; /* of the frame; 0: the rest up to the end of the queue is not used */
 	uint32_t link_index;
+	int64_t queued_ns; /* on CLOCK_MONOTONIC */
 };
 
 struct delivery {
@@ -136,7 +139,8 @@ int ktsn_delivery_put(struct ktsn_port_receiver *receiver, const struct ktsn_por
 	if (skipped)
 		entry_at(delivery, tail)->bytes = 0;
 	entry = entry_at(delivery, tail + skipped);
-	*entry = (struct entry){.bytes = frame->bytes, .link_index = frame->link_index};
+	*entry =
+		(struct entry){.bytes = frame->bytes, .link_index = frame->link_index, .queued_ns = now_ns()};
 	memcpy(entry + 1, frame->data, frame->bytes);
 	atomic_store_explicit(queued, atomic_load_explicit(queued, memory_order_relaxed) + 1,
 			      memory_order_relaxed);
@@ -259,12 +263,12 @@ static void sleep_until_wanted(struct delivery *delivery)
 		stay_awake(delivery);
 }
 
-/* False: the frames that are left are given up. */
-static bool may_send(struct delivery *delivery)
+/* Waits for the receiver's quota. False: the frame is given up. */
+static bool may_send(struct delivery *delivery, int64_t queued_ns)
 {
 	bool limited = false;
 
-	for (;;) {
+	while (now_ns() - queued_ns < STALE_NS) {
 		bool ends = atomic_load(&delivery->ends);
 		int64_t wait_ns = ktsn_receiver_quota_wait_ns(&delivery->quota, now_ns());
 
@@ -277,8 +281,9 @@ static bool may_send(struct delivery *delivery)
 		if (ends)
 			return false;
 		limited = true;
-		event_wait(delivery, wait_ns);
+		event_wait(delivery, wait_ns < STALE_NS ? wait_ns : STALE_NS);
 	}
+	return false;
 }
 
 static void frames_send(struct delivery *delivery)
@@ -286,7 +291,7 @@ static void frames_send(struct delivery *delivery)
 	const struct entry *entry;
 
 	while ((entry = queue_first(delivery))) {
-		if (may_send(delivery))
+		if (may_send(delivery, entry->queued_ns))
 			frame_send(delivery, entry);
 		else
 			atomic_fetch_add_explicit(&delivery->all->failed, 1, memory_order_relaxed);

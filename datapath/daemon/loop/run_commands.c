@@ -131,6 +131,21 @@ static void gates_take(struct loop *loop, struct loop_gates *gates)
 		object_retire(loop, &before->object);
 }
 
+static void strategy_take(struct loop *loop, enum ktsn_strategy strategy)
+{
+	for (int i = 0; i < EGRESSES; i++)
+		ktsn_shaper_strategy_set(loop->egress[i].shaper, strategy);
+	loop->shaping.strategy = strategy;
+	watch_forget(loop);
+}
+
+static void receiver_open(const struct loop *loop, const struct loop_receiver *receiver)
+{
+	struct ktsn_port *port = loop->egress[EGRESS_BRIDGE].port;
+
+	port->ops->receiver_use(port, receiver->port_receiver);
+}
+
 static void receiver_close(struct loop *loop, struct loop_receiver *receiver)
 {
 	struct ktsn_port *port = loop->egress[EGRESS_BRIDGE].port;
@@ -189,8 +204,7 @@ static void execute(struct loop *loop, const struct loop_command *command)
 		held_refusal_set(command->ring, command->refused);
 		break;
 	case COMMAND_RECEIVER_OPEN:
-		loop->egress[EGRESS_BRIDGE].port->ops->receiver_use(loop->egress[EGRESS_BRIDGE].port,
-								    command->receiver->port_receiver);
+		receiver_open(loop, command->receiver);
 		break;
 	case COMMAND_RECEIVER_CLOSE:
 		receiver_close(loop, command->receiver);
@@ -202,10 +216,7 @@ static void execute(struct loop *loop, const struct loop_command *command)
 		loop->shaping.classes = command->classes;
 		break;
 	case COMMAND_STRATEGY:
-		for (int i = 0; i < EGRESSES; i++)
-			ktsn_shaper_strategy_set(loop->egress[i].shaper, command->strategy);
-		loop->shaping.strategy = command->strategy;
-		watch_forget(loop);
+		strategy_take(loop, command->strategy);
 		break;
 	case COMMAND_LIMITS:
 		quota_wake_by(loop, clock_tai_ns());
