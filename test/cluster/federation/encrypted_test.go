@@ -87,9 +87,9 @@ func (l *acrossClusters) verifies(ctx context.Context, at *place, link *v1alpha1
 		if end.Cluster == at.as {
 			continue // its own key, which is pinned nowhere
 		}
-		key, err := clusterkey.Parse(pins.Data[end.Cluster])
+		pin, err := clusterkey.ParsePin(pins.Data[end.Cluster])
 		if err == nil {
-			err = key.Verify(v1alpha1.LinkNetwork, clusterkey.LinkNode(end.Node, end.NodeAddress, end.NodeKeys))
+			err = pin.Key.Verify(v1alpha1.LinkNetwork, clusterkey.LinkNode(end.Node, end.NodeAddress, end.NodeKeys))
 		}
 		if err != nil {
 			return fmt.Errorf("%s does not believe what is said of node %s of %s: %w", at.Name, end.Node, end.Cluster, err)
