@@ -53,8 +53,8 @@ func (s *service) reaches(t *testing.T, p *pod, interfaceName string, from netip
 	return s.hears(t, text, "end "+text)
 }
 
-// removeReserved removes the filter, as somebody could, or as a former release has left the port.
-func (n *node) removeReserved(t *testing.T, portName string) {
+// removeFilter removes a filter at the node's end, as somebody could, or as a former release has left the port.
+func (n *node) removeFilter(t *testing.T, portName, prefix string) {
 	t.Helper()
 	on(t, n.Namespace, portName, func(link netlink.Link) error {
 		filters, err := netlink.FilterList(link, netlink.HANDLE_MIN_INGRESS)
@@ -62,11 +62,11 @@ func (n *node) removeReserved(t *testing.T, portName string) {
 			return err
 		}
 		for _, filter := range filters {
-			if program, ok := filter.(*netlink.BpfFilter); ok && program.Name == "ktsn_reserved" {
+			if program, ok := filter.(*netlink.BpfFilter); ok && strings.HasPrefix(program.Name, prefix) {
 				return netlink.FilterDel(filter)
 			}
 		}
-		return fmt.Errorf("%s has no filter ktsn_reserved", portName)
+		return fmt.Errorf("%s has no filter %s", portName, prefix)
 	})
 }
 
@@ -123,20 +123,20 @@ func (o *offender) offend(t *testing.T, service *service) {
 	}
 	reach("as it was attached", false)
 	must(t, o.check(t))
-	o.node.removeReserved(t, o.port)
+	o.node.removeFilter(t, o.port, "ktsn_reserved")
 	reach("without the filter", true) // or nothing is shown by the rest
 	if err := o.check(t); err == nil || !strings.Contains(err.Error(), "lacked the filter that keeps what the pod sends to addresses of bridges") {
 		t.Errorf("CHECK says %v", err)
 	}
 	reach("after CHECK", false)
-	o.node.removeReserved(t, o.port)
+	o.node.removeFilter(t, o.port, "ktsn_reserved")
 	must(t, o.node.Do(func() error {
 		_, err := (&cni.GuardRound{StateDir: filepath.Join(o.node.dir, "state")}).Look()
 		return err
 	}))
 	reach("after ktsn-agent has looked", false)
 	if o.again != nil {
-		o.node.removeReserved(t, o.port)
+		o.node.removeFilter(t, o.port, "ktsn_reserved")
 		o.again(t)
 		reach("plugged again", false)
 	}

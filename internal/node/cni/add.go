@@ -141,6 +141,9 @@ func (a *adding) run(ctx context.Context) (_ *current.Result, err error) {
 	if err := a.rememberSources(result, address); err != nil {
 		return nil, err
 	}
+	if err := a.record().keepPortFilters(a.node); err != nil {
+		return nil, err
+	}
 	if err := a.divert(plugged.Port); err != nil {
 		return nil, err
 	}

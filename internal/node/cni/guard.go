@@ -11,6 +11,7 @@ import (
 
 	"github.com/kubernetsn/kubernetsn/internal/node/capture"
 	"github.com/kubernetsn/kubernetsn/internal/node/overlay"
+	"github.com/kubernetsn/kubernetsn/internal/shared/control"
 	"github.com/kubernetsn/kubernetsn/internal/shared/device"
 )
 
@@ -156,7 +157,24 @@ func (r *request) divert(portName string) error {
 
 // checkGuard puts back programs that somebody removed, and says so: datagrams may have left early, and frames reached the node.
 func (r *record) checkGuard(node *overlay.Node) error {
-	return errors.Join(r.checkReserved(node), r.checkPrograms())
+	return errors.Join(r.checkReserved(node), r.checkNeighbors(node), r.checkPrograms())
+}
+
+func (r *record) checkNeighbors(node *overlay.Node) error {
+	missing, err := node.KeepNeighbors(r.PortName(), r.neighborSources())
+	if err != nil || !missing {
+		return err
+	}
+	return fmt.Errorf("%s lacked the filter that drops ARP and neighbour discovery for addresses that are not the pod's; it is back", r.PortName())
+}
+
+// neighborSources are the addresses for which the pod may answer; nil: any. A link has two ends, and what one of them says concerns the
+// other alone.
+func (r *record) neighborSources() *control.Sources {
+	if r.Link != nil {
+		return nil
+	}
+	return r.Sources
 }
 
 func (r *record) checkReserved(node *overlay.Node) error {
@@ -211,7 +229,7 @@ func Guard(stateDir string) ([]Guarded, error) {
 	var all []Guarded
 	var failed error
 	for _, r := range made {
-		failed = errors.Join(failed, r.keepReserved(node))
+		failed = errors.Join(failed, r.keepPortFilters(node))
 		if !r.hasPrograms() {
 			continue
 		}
@@ -226,9 +244,11 @@ func Guard(stateDir string) ([]Guarded, error) {
 	return all, failed
 }
 
-// keepReserved has nothing reach the node that the pod sends to addresses of bridges; former releases had no filter for that.
-func (r *record) keepReserved(node *overlay.Node) error {
-	if _, err := node.KeepReserved(r.PortName()); err != nil {
+// keepPortFilters restores the filters at the node's end that concern other pods and the node; former releases had none.
+func (r *record) keepPortFilters(node *overlay.Node) error {
+	_, err := node.KeepReserved(r.PortName())
+	_, errNeighbors := node.KeepNeighbors(r.PortName(), r.neighborSources())
+	if err := errors.Join(err, errNeighbors); err != nil {
 		return fmt.Errorf("interface %s of container %s: %w", r.Interface, r.ContainerID, err)
 	}
 	return nil

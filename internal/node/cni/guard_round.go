@@ -41,7 +41,7 @@ func (g *GuardRound) Look() ([]Guarded, error) {
 	for _, r := range made {
 		name := r.PortName()
 		if r.Link == nil || turn[name] {
-			failed = errors.Join(failed, r.keepReserved(node))
+			failed = errors.Join(failed, r.keepPortFilters(node))
 		}
 		if !r.hasPrograms() {
 			continue

@@ -21,7 +21,7 @@ import (
 
 const (
 	reservedName     = "ktsn_reserved"
-	reservedHandle   = 1
+	portFilterHandle = 1
 	reservedPriority = 2
 	// goesOn is TC_ACT_UNSPEC of linux/pkt_cls.h.
 	goesOn = -1
@@ -75,15 +75,34 @@ func (n *Node) KeepReserved(portName string) (missing bool, err error) {
 }
 
 func (n *Node) keepReserved(port netlink.Link) (missing bool, err error) {
+	return n.keepFilter(port, portFilter{
+		name: reservedName, priority: reservedPriority,
+		load: func() (*ebpf.Program, func() error, error) {
+			program, err := reservedProgram()
+			return program, func() error { return nil }, err
+		},
+	})
+}
+
+// portFilter is a program at the node's end of a pod's interface. The kernel runs the one of the lowest priority first.
+type portFilter struct {
+	name     string
+	priority uint16
+	// load loads the program, and returns what closes it once the filter has it.
+	load func() (*ebpf.Program, func() error, error)
+}
+
+// keepFilter makes sure that a port of a bridge of this package has the filter, and reports whether it was missing.
+func (n *Node) keepFilter(port netlink.Link, wanted portFilter) (missing bool, err error) {
 	own, err := n.isOnOwnBridge(port)
 	if err != nil || !own {
 		return false, err
 	}
-	kept, err := n.keepsReserved(port)
+	kept, err := n.hasFilter(port, wanted.name)
 	if err != nil || kept {
 		return false, err
 	}
-	program, err := reservedProgram()
+	program, done, err := wanted.load()
 	if err != nil {
 		return true, err
 	}
@@ -91,19 +110,19 @@ func (n *Node) keepReserved(port netlink.Link) (missing bool, err error) {
 		LinkIndex: port.Attrs().Index, Handle: netlink.MakeHandle(0xffff, 0), Parent: netlink.HANDLE_CLSACT,
 	}}
 	if err := n.kernel.QdiscAdd(clsact); err != nil && !errors.Is(err, unix.EEXIST) {
-		return true, fmt.Errorf("close %s to the node (sch_ingress): %w", port.Attrs().Name, err)
+		return true, errors.Join(fmt.Errorf("guard %s (sch_ingress): %w", port.Attrs().Name, err), done())
 	}
 	filter := &netlink.BpfFilter{
 		FilterAttrs: netlink.FilterAttrs{
-			LinkIndex: port.Attrs().Index, Parent: netlink.HANDLE_MIN_INGRESS, Handle: reservedHandle, Priority: reservedPriority,
+			LinkIndex: port.Attrs().Index, Parent: netlink.HANDLE_MIN_INGRESS, Handle: portFilterHandle, Priority: wanted.priority,
 			Protocol: unix.ETH_P_ALL,
 		},
-		Fd: program.FD(), Name: reservedName, DirectAction: true,
+		Fd: program.FD(), Name: wanted.name, DirectAction: true,
 	}
 	if err := n.kernel.FilterReplace(filter); err != nil {
-		return true, fmt.Errorf("close %s to the node (cls_bpf): %w", port.Attrs().Name, err)
+		return true, errors.Join(fmt.Errorf("guard %s (cls_bpf): %w", port.Attrs().Name, err), done())
 	}
-	return true, nil
+	return true, done()
 }
 
 func (n *Node) isOnOwnBridge(port netlink.Link) (bool, error) {
@@ -120,8 +139,8 @@ func (n *Node) isOnOwnBridge(port netlink.Link) (bool, error) {
 	return ours(bridge), nil
 }
 
-// keepsReserved tells whether the program is there.
-func (n *Node) keepsReserved(port netlink.Link) (bool, error) {
+// hasFilter tells whether the port has a filter of that name.
+func (n *Node) hasFilter(port netlink.Link, name string) (bool, error) {
 	filters, err := n.kernel.FilterList(port, netlink.HANDLE_MIN_INGRESS)
 	if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOENT) {
 		return false, nil // no clsact
@@ -131,6 +150,6 @@ func (n *Node) keepsReserved(port netlink.Link) (bool, error) {
 	}
 	return slices.ContainsFunc(filters, func(filter netlink.Filter) bool {
 		program, ok := filter.(*netlink.BpfFilter)
-		return ok && program.Name == reservedName
+		return ok && program.Name == name
 	}), nil
 }

@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cni_test
+
+import (
+	"bytes"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gopacket/gopacket"
+	"github.com/gopacket/gopacket/layers"
+	"github.com/vishvananda/netlink"
+
+	"github.com/kubernetsn/kubernetsn/internal/node/cni"
+)
+
+const neighborsFilter = "ktsn_neighbors"
+
+// arpOf is ARP or RARP of a sender to one who asked, or to all.
+func arpOf(t *testing.T, etherType layers.EthernetType, operation uint16, from net.HardwareAddr, sender netip.Addr, to net.HardwareAddr, target netip.Addr, mark string, tags ...layers.EthernetType) frame {
+	t.Helper()
+	return ethernet(t, from, to, etherType, tags, &layers.ARP{
+		AddrType: layers.LinkTypeEthernet, Protocol: layers.EthernetTypeIPv4, HwAddressSize: 6, ProtAddressSize: 4, Operation: operation,
+		SourceHwAddress: from, SourceProtAddress: sender.AsSlice(), DstHwAddress: to, DstProtAddress: target.AsSlice(),
+	}, gopacket.Payload(mark))
+}
+
+// discovery is a message of neighbour discovery behind so many headers of destination options.
+func discovery(t *testing.T, kind uint8, from net.HardwareAddr, source netip.Addr, target netip.Addr, extensions int, mark string) frame {
+	t.Helper()
+	body := append(make([]byte, 4), target.AsSlice()...)
+	option := byte(1)
+	switch kind {
+	case layers.ICMPv6TypeNeighborAdvertisement:
+		option, body[0] = 2, 0x20 // override
+	case layers.ICMPv6TypeRouterSolicitation:
+		body = body[:4]
+	}
+	body = append(append(body, option, 1), from...)
+	padded := make([]byte, (2+len(mark)+7)/8*8) // as an option that nobody knows
+	padded[0], padded[1] = 253, byte(len(padded)/8)
+	copy(padded[2:], mark)
+	body = append(body, padded...)
+	ip := &layers.IPv6{Version: 6, HopLimit: 255, NextHeader: layers.IPProtocolICMPv6, SrcIP: source.AsSlice(), DstIP: net.ParseIP("ff02::1")}
+	icmp := &layers.ICMPv6{TypeCode: layers.CreateICMPv6TypeCode(kind, 0)}
+	must(t, icmp.SetNetworkLayerForChecksum(ip))
+	inside := serialize(t, icmp, gopacket.Payload(body))
+	for range extensions {
+		inside = append([]byte{byte(ip.NextHeader), 0, 1, 4, 0, 0, 0, 0}, inside...)
+		ip.NextHeader = layers.IPProtocolIPv6Destination
+	}
+	return ethernet(t, from, net.HardwareAddr{0x33, 0x33, 0, 0, 0, 1}, layers.EthernetTypeIPv6, nil, ip, gopacket.Payload(inside))
+}
+
+// endOf is the mark of what is sent after a frame, in which the frame's own does not stand.
+func endOf(mark string) string { return "end of " + strings.ReplaceAll(mark, " ", "_") }
+
+// linkLocal is the address that follows from a hardware address.
+func linkLocal(mac net.HardwareAddr) netip.Addr {
+	return netip.AddrFrom16([16]byte{0xfe, 0x80, 8: mac[0] ^ 2, mac[1], mac[2], 0xff, 0xfe, mac[3], mac[4], mac[5]})
+}
+
+// neighborOf is the hardware address that a pod's kernel has for an address, nil for none.
+func neighborOf(t *testing.T, p *pod, address netip.Addr) (found net.HardwareAddr) {
+	t.Helper()
+	on(t, p.Namespace, podIf, func(link netlink.Link) error {
+		entries, err := netlink.NeighList(link.Attrs().Index, netlink.FAMILY_ALL)
+		for _, entry := range entries {
+			if entry.IP.Equal(address.AsSlice()) {
+				found = entry.HardwareAddr
+			}
+		}
+		return err
+	})
+	return found
+}
+
+// TestAPodAnswersForNoAddressButItsOwn has pod a2 claim the address of pod b1, first without the filter, which shows what each frame does.
+func TestAPodAnswersForNoAddressButItsOwn(t *testing.T) {
+	r := newReachable(t)
+	attacker, victim := r.a2, r.b1
+	forged := macOf(t, attacker.Namespace, podIf)
+	toVictim, own := macOf(t, r.a1.Namespace, podIf), r.address(r.a1, true)
+	claimed4, claimed6 := r.address(victim, true), r.address(victim, false)
+	tag, serviceTag := layers.EthernetTypeDot1Q, layers.EthernetTypeQinQ
+	reply := func(mark string, tags ...layers.EthernetType) frame {
+		return arpOf(t, layers.EthernetTypeARP, layers.ARPReply, forged, claimed4, toVictim, own, mark, tags...)
+	}
+	attacks := map[string]struct {
+		address netip.Addr // whose entry it overwrites; not valid: none's
+		frame   func(mark string) frame
+	}{
+		"an ARP reply":                         {claimed4, func(mark string) frame { return reply(mark) }},
+		"an ARP reply with a priority tag":     {claimed4, func(mark string) frame { return reply(mark, tag) }},
+		"an ARP reply with two priority tags":  {claimed4, func(mark string) frame { return reply(mark, tag, tag) }},
+		"an ARP reply with a service tag":      {netip.Addr{}, func(mark string) frame { return reply(mark, serviceTag) }},
+		"an ARP reply with five priority tags": {netip.Addr{}, func(mark string) frame { return reply(mark, tag, tag, tag, tag, tag) }},
+		"an ARP reply to all": {claimed4, func(mark string) frame {
+			return arpOf(t, layers.EthernetTypeARP, layers.ARPReply, forged, claimed4, broadcast, own, mark)
+		}},
+		"an ARP request": {claimed4, func(mark string) frame {
+			return arpOf(t, layers.EthernetTypeARP, layers.ARPRequest, forged, claimed4, broadcast, own, mark)
+		}},
+		"a gratuitous ARP request": {claimed4, func(mark string) frame {
+			return arpOf(t, layers.EthernetTypeARP, layers.ARPRequest, forged, claimed4, broadcast, claimed4, mark)
+		}},
+		"a RARP reply": {netip.Addr{}, func(mark string) frame {
+			return arpOf(t, layers.EthernetType(0x8035), 4, forged, claimed4, broadcast, own, mark)
+		}},
+		"a neighbour advertisement": {claimed6, func(mark string) frame {
+			return discovery(t, layers.ICMPv6TypeNeighborAdvertisement, forged, r.address(attacker, false), claimed6, 0, mark)
+		}},
+		"a neighbour advertisement behind three headers": {claimed6, func(mark string) frame {
+			return discovery(t, layers.ICMPv6TypeNeighborAdvertisement, forged, r.address(attacker, false), claimed6, 3, mark)
+		}},
+		"a neighbour advertisement behind nine headers": {netip.Addr{}, func(mark string) frame {
+			return discovery(t, layers.ICMPv6TypeNeighborAdvertisement, forged, r.address(attacker, false), claimed6, 9, mark)
+		}},
+		"a neighbour advertisement of a link-local address": {linkLocal(macOf(t, victim.Namespace, podIf)), func(mark string) frame {
+			return discovery(t, layers.ICMPv6TypeNeighborAdvertisement, forged, r.address(attacker, false), linkLocal(macOf(t, victim.Namespace, podIf)), 0, mark)
+		}},
+		"a neighbour solicitation": {claimed6, func(mark string) frame {
+			return discovery(t, layers.ICMPv6TypeNeighborSolicitation, forged, claimed6, r.address(r.a1, false), 0, mark)
+		}},
+		"a search for duplicates of the address": {netip.Addr{}, func(mark string) frame {
+			return discovery(t, layers.ICMPv6TypeNeighborSolicitation, forged, netip.IPv6Unspecified(), claimed6, 0, mark)
+		}},
+		"a router solicitation": {netip.Addr{}, func(mark string) frame {
+			return discovery(t, layers.ICMPv6TypeRouterSolicitation, forged, claimed6, netip.IPv6Unspecified(), 0, mark)
+		}},
+	}
+	heard := listen(t, r.a1)
+	arrives := func(mark string, sent frame) bool {
+		sendRaw(t, attacker.Namespace, podIf, sent)
+		sendRaw(t, attacker.Namespace, podIf, ethernet(t, forged, toVictim, layers.EthernetType(0x88b6), nil, gopacket.Payload(endOf(mark))))
+		return heard.hears(t, mark, endOf(mark))
+	}
+	truth := macOf(t, victim.Namespace, podIf)
+	resolve := func(address netip.Addr) {
+		on(t, r.a1.Namespace, podIf, func(link netlink.Link) error {
+			return netlink.NeighSet(&netlink.Neigh{LinkIndex: link.Attrs().Index, IP: address.AsSlice(), HardwareAddr: truth, State: netlink.NUD_STALE})
+		})
+		time.Sleep(20 * time.Millisecond) // a reply of the same tick is taken for the younger one's copy
+	}
+	// Else the kernel keeps an entry for a second against ARP replies.
+	must(t, r.a1.Do(func() error { return os.WriteFile("/proc/sys/net/ipv4/neigh/"+podIf+"/locktime", []byte("0"), 0) }))
+	attacker.node.removeFilter(t, portOf(attacker), neighborsFilter)
+	for name, attack := range attacks {
+		if attack.address.IsValid() {
+			resolve(attack.address)
+		}
+		if !arrives("forged before: "+name, attack.frame("forged before: "+name)) {
+			t.Errorf("%s does not arrive without the filter; this test has no meaning", name)
+		}
+		if attack.address.IsValid() && !bytes.Equal(neighborOf(t, r.a1, attack.address), forged) {
+			t.Errorf("%s overwrites nothing without the filter: the entry of %v is %v", name, attack.address, neighborOf(t, r.a1, attack.address))
+		}
+	}
+	must(t, attacker.node.Do(func() error {
+		_, err := (&cni.GuardRound{StateDir: filepath.Join(attacker.node.dir, "state")}).Look()
+		return err
+	}))
+	for _, address := range []netip.Addr{claimed4, claimed6} {
+		resolve(address)
+	}
+	for name, attack := range attacks {
+		if arrives("forged after: "+name, attack.frame("forged after: "+name)) {
+			t.Errorf("%s arrives", name)
+		}
+	}
+	for _, address := range []netip.Addr{claimed4, claimed6} {
+		if at := neighborOf(t, r.a1, address); !bytes.Equal(at, truth) {
+			t.Errorf("after the attacks pod a1 has %v at %v, which is at %v", address, at, truth)
+		}
+		ping(t, r.a1, address, 56)
+	}
+	r.checkOwnDiscovery(t, arrives, forged)
+}
+
+// checkOwnDiscovery checks that a2 can say where it is itself.
+func (r *reachable) checkOwnDiscovery(t *testing.T, arrives func(string, frame) bool, mac net.HardwareAddr) {
+	t.Helper()
+	own4, own6, to := r.address(r.a2, true), r.address(r.a2, false), r.address(r.a1, true)
+	hidden := netip.MustParseAddr("fe80::1234:5678:9abc:def0")
+	const advertisement, solicitation = layers.ICMPv6TypeNeighborAdvertisement, layers.ICMPv6TypeNeighborSolicitation
+	for name, frame := range map[string]frame{
+		"ARP of itself":                     arpOf(t, layers.EthernetTypeARP, layers.ARPReply, mac, own4, broadcast, own4, "ARP of itself"),
+		"ARP with a tag":                    arpOf(t, layers.EthernetTypeARP, layers.ARPReply, mac, own4, broadcast, own4, "ARP with a tag", layers.EthernetTypeDot1Q),
+		"an ARP probe":                      arpOf(t, layers.EthernetTypeARP, layers.ARPRequest, mac, netip.IPv4Unspecified(), broadcast, to, "an ARP probe"),
+		"an advertisement":                  discovery(t, advertisement, mac, own6, own6, 0, "an advertisement"),
+		"one of its link-local address":     discovery(t, advertisement, mac, linkLocal(mac), linkLocal(mac), 1, "one of its link-local address"),
+		"one of an address without a MAC":   discovery(t, advertisement, mac, hidden, hidden, 0, "one of an address without a MAC"),
+		"a solicitation":                    discovery(t, solicitation, mac, own6, r.address(r.b1, false), 0, "a solicitation"),
+		"a search for duplicates":           discovery(t, solicitation, mac, netip.IPv6Unspecified(), own6, 0, "a search for duplicates"),
+		"a router solicitation from none":   discovery(t, layers.ICMPv6TypeRouterSolicitation, mac, netip.IPv6Unspecified(), own6, 0, "a router solicitation from none"),
+		"a datagram from another's address": inFrame(t, mac, r.address(r.b1, true), r.a1, to, "a datagram from another's address"),
+	} {
+		if !arrives(name, frame) {
+			t.Errorf("%s does not arrive", name)
+		}
+	}
+}
+
+// A network's sourceAddresses are addresses for which each of its pods may answer. CHECK restores the filter and reports it.
+func TestAPodAnswersForTheAddressesOfItsNetwork(t *testing.T) {
+	lab := newLab(t)
+	config := lab.a.config(fields{"sourceAddresses": []string{"10.43.0.0/16", "fd00:43::/64"}})
+	router, other := lab.a.newPod(t), lab.a.newPod(t)
+	router.add(t, config)
+	other.add(t, config)
+	mac, heard := macOf(t, router.Namespace, podIf), listen(t, other)
+	check := func(when string, foreign bool) {
+		t.Helper()
+		for address, want := range map[string]bool{"10.43.7.7": true, "10.44.7.7": foreign, "fd00:43::7": true, "fd00:43:0:1::7": foreign} {
+			mark, at := when+" "+address+" .", netip.MustParseAddr(address)
+			frame := arpOf(t, layers.EthernetTypeARP, layers.ARPReply, mac, at, broadcast, at, mark)
+			if at.Is6() {
+				frame = discovery(t, layers.ICMPv6TypeNeighborAdvertisement, mac, linkLocal(mac), at, 0, mark)
+			}
+			sendRaw(t, router.Namespace, podIf, frame)
+			sendRaw(t, router.Namespace, podIf, ethernet(t, mac, broadcast, layers.EthernetType(0x88b6), nil, gopacket.Payload(endOf(mark))))
+			if got := heard.hears(t, mark, endOf(mark)); got != want {
+				t.Errorf("%s: the announcement of %s arrives: %v", when, address, got)
+			}
+		}
+	}
+	check("attached", false)
+	router.node.removeFilter(t, portOf(router), neighborsFilter)
+	check("without the filter", true)
+	err := lab.a.runtime.CheckNetworkList(t.Context(), list(t, config), router.attachment())
+	if err == nil || !strings.Contains(err.Error(), "lacked the filter that drops ARP and neighbour discovery") {
+		t.Errorf("CHECK reports %v", err)
+	}
+	check("after CHECK", false)
+	must(t, lab.a.runtime.CheckNetworkList(t.Context(), list(t, config), router.attachment()))
+}
