@@ -48,6 +48,14 @@ static const struct mode {
 	{"receive", mode_receive, "opens COUNT receive rings, and reads none"},
 	{"receive-churn", mode_receive_churn, "opens receive rings and gives them back, over and over"},
 	{"register", mode_register, "registers its socket anew, over and over"},
+	{"arp", mode_arp, "answers ARP for all pods (this and the following: CAP_NET_RAW, on tsn0)"},
+	{"nd", mode_nd, "does the same by neighbour discovery of IPv6"},
+	{"fdb", mode_fdb, "sends from the hardware addresses of other pods"},
+	{"fragments", mode_fragments, "sends overlapping fragments of IPv4 as any pod"},
+	{"extensions", mode_extensions, "sends chains of IPv6 extension headers"},
+	{"membership", mode_membership, "joins any number of groups, as any pod, and asks for members"},
+	{"neighbours", mode_neighbours, "has others answer to any number of addresses"},
+	{"vxlan", mode_vxlan, "sends packets of a tunnel inside the tunnel"},
 };
 
 enum { MODES = sizeof(modes) / sizeof(modes[0]) };

@@ -56,6 +56,16 @@ int mode_steady(const struct target *target);
 /* netlink_modes.c: what takes CAP_NET_ADMIN in the pod's network namespace */
 int mode_netlink(const struct target *target);
 
+/* wire_modes.c: what takes CAP_NET_RAW, frames past ktsnd */
+int mode_arp(const struct target *target);
+int mode_nd(const struct target *target);
+int mode_fdb(const struct target *target);
+int mode_fragments(const struct target *target);
+int mode_extensions(const struct target *target);
+int mode_membership(const struct target *target);
+int mode_neighbours(const struct target *target);
+int mode_vxlan(const struct target *target);
+
 /* Publishes into every slot that has become free. Returns how many. */
 long ring_fill(const struct client *client, int64_t txtime_ns);
 
