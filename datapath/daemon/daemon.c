@@ -99,7 +99,9 @@ static int port_start(struct daemon *daemon)
 		.buffer_bytes = daemon->uplink.mtu_bytes + KTSN_ETHER_HEADER_BYTES + KTSN_VLAN_TAG_BYTES,
 		.cpu = options->cpu,
 		.connected = switch_link_changed,
+		.withdrawn = switch_link_withdrawn,
 		.context = &daemon->switch_link,
+		.stale_after_ns = options->stale_after_ns,
 	};
 	int err = 0;
 

@@ -45,6 +45,16 @@ void switch_link_changed(bool connected, void *context)
 		return;
 }
 
+void switch_link_withdrawn(uint32_t frames, void *context)
+{
+	struct switch_link *link = context;
+
+	atomic_fetch_add(&link->withdrawn, frames);
+	/* As above. */
+	if (eventfd_write(link->changes.fd, 1))
+		return;
+}
+
 bool switch_link_await(const struct switch_link *link)
 {
 	int connected_ms = 0;
@@ -78,7 +88,13 @@ void switch_link_drain(uint32_t (*unfetched)(const struct ktsn_port *port), cons
 static void say(struct switch_link *link)
 {
 	bool connected = atomic_load(&link->connected);
+	uint32_t withdrawn = atomic_exchange(&link->withdrawn, 0);
 
+	if (withdrawn)
+		log_warning("Open vSwitch fetches nothing: %u frames that counted as sent are withdrawn, and "
+			    "what is due "
+			    "waits for --stale-after",
+			    withdrawn);
 	if (connected && !link->logged)
 		log_info("Open vSwitch is connected to %s", link->path);
 	else if (!connected)

@@ -5,6 +5,7 @@
 #include "vhost_first.h"
 #include "vhost_left.h"
 #include "vhost_renew.h"
+#include "vhost_stall.h"
 #include "warm_up.h"
 
 #include <errno.h>
@@ -51,9 +52,11 @@ struct port_dpdk {
 	struct packet_ring packet_ring; /* of net_af_packet; empty for another device */
 	struct warm_up *warm_up;        /* NULL for a device that does not send through the kernel */
 	bool watched;                   /* Open vSwitch comes and goes */
+	struct vhost_stall stall;       /* with it */
 	/* The socket to which it connects, as it was made: the file may be renamed since. */
 	char vhost_path[sizeof(((struct sockaddr_un *)0)->sun_path)];
 	void (*connected)(bool connected, void *context); /* NULL: nobody is told */
+	void (*withdrawn)(uint32_t frames, void *context);
 	void *context;
 };
 
@@ -110,6 +113,9 @@ static uint32_t frames_send(struct ktsn_port *port, struct ktsn_port_frame *fram
 	struct rte_mbuf *mbufs[KTSN_PORT_BURST];
 	uint32_t sent;
 
+	*errors = 0;
+	if (vhost_stalled(&of(port)->stall))
+		return 0;
 	for (uint32_t i = 0; i < count; i++) {
 		mbufs[i] = frames[i].handle;
 		mbufs[i]->data_len = (uint16_t)frames[i].bytes;
@@ -148,6 +154,8 @@ static void destroy(struct ktsn_port *port)
 {
 	struct port_dpdk *dpdk = of(port);
 
+	if (dpdk->watched)
+		vhost_stall_end(&dpdk->stall);
 	packet_ring_close(&dpdk->packet_ring);
 	(void)rte_eth_dev_stop(dpdk->id);
 	(void)rte_eth_dev_close(dpdk->id);
@@ -287,18 +295,38 @@ bool ktsn_port_dpdk_connected(const struct ktsn_port *port)
 	       (rte_eth_link_get_nowait(dpdk->id, &link) == 0 && link.link_status == RTE_ETH_LINK_UP);
 }
 
-uint32_t ktsn_port_dpdk_unfetched(const struct ktsn_port *port)
+/* NULL: there is none. */
+static struct vhost_descriptor *vhost_ring(const struct port_dpdk *dpdk)
 {
-	const struct port_dpdk *dpdk = (const struct port_dpdk *)port;
 	const struct rte_memzone *ring;
 	char name[RTE_MEMZONE_NAMESIZE];
 
 	/* DPDK's name for the memory of the one transmit queue of a virtio device. */
 	snprintf(name, sizeof(name), "port%u_vq1", dpdk->id);
 	ring = dpdk->watched ? rte_memzone_lookup(name) : NULL;
-	if (!ring || ring->len < VHOST_DESCRIPTORS * sizeof(struct vhost_descriptor))
-		return 0;
-	return vhost_left(ring->addr, VHOST_DESCRIPTORS);
+	return ring && ring->len >= VHOST_DESCRIPTORS * sizeof(struct vhost_descriptor) ? ring->addr : NULL;
+}
+
+uint32_t ktsn_port_dpdk_unfetched(const struct ktsn_port *port)
+{
+	struct vhost_descriptor *ring = vhost_ring((const struct port_dpdk *)port);
+
+	return ring ? vhost_left(ring, VHOST_DESCRIPTORS) : 0;
+}
+
+static struct vhost_descriptor *connected_ring(void *context)
+{
+	struct port_dpdk *dpdk = context;
+
+	return ktsn_port_dpdk_connected(&dpdk->port) ? vhost_ring(dpdk) : NULL;
+}
+
+static void withdrawn(uint32_t frames, void *context)
+{
+	struct port_dpdk *dpdk = context;
+
+	if (dpdk->withdrawn)
+		dpdk->withdrawn(frames, dpdk->context);
 }
 
 static int link_changed(uint16_t id, enum rte_eth_event_type event, void *context, void *nothing)
@@ -320,6 +348,7 @@ static int link_watch(struct port_dpdk *dpdk, const struct ktsn_port_dpdk_config
 	dpdk->watched = true;
 	snprintf(dpdk->vhost_path, sizeof(dpdk->vhost_path), "%s", config->vhost_path);
 	dpdk->connected = config->connected;
+	dpdk->withdrawn = config->withdrawn;
 	dpdk->context = config->context;
 	return rte_eth_dev_callback_register(dpdk->id, RTE_ETH_EVENT_INTR_LSC, link_changed, dpdk);
 }
@@ -376,7 +405,16 @@ static int vhost_device_start(struct port_dpdk *dpdk, const struct ktsn_port_dpd
 	for (int i = 0;
 	     i < OWN_LINK_MS && !err && vhost_first_came() && ktsn_port_dpdk_connected(&dpdk->port); i++)
 		usleep(1000);
-	return err;
+	if (err)
+		return err;
+	dpdk->stall = (struct vhost_stall){
+		.ring = connected_ring,
+		.withdrawn = withdrawn,
+		.context = dpdk,
+		.ring_count = VHOST_DESCRIPTORS,
+		.stale_after_ns = config->stale_after_ns,
+	};
+	return vhost_stall_begin(&dpdk->stall);
 }
 
 /* The last line that DPDK logged: what it had to say about the failure. */

@@ -20,7 +20,10 @@ struct ktsn_port_dpdk_config {
 	int cpu;                 /* of the thread that will send, -1: any */
 	/* With vhost_path: Open vSwitch has come or gone; on a thread of DPDK's. */
 	void (*connected)(bool connected, void *context);
+	/* It fetched nothing for stale_after_ns: so many frames that were taken will not leave. Likewise. */
+	void (*withdrawn)(uint32_t frames, void *context);
 	void *context;
+	int64_t stale_after_ns;
 };
 
 /*

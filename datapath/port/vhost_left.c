@@ -49,3 +49,8 @@ uint32_t vhost_left(const struct vhost_descriptor *ring, uint32_t count)
 	}
 	return count;
 }
+
+uint32_t vhost_oldest(const struct vhost_descriptor *ring, uint32_t count, uint32_t left)
+{
+	return (next_place(ring, count) + count - left) % count;
+}

@@ -25,4 +25,7 @@ enum {
 /* How many of the frames that were made available are not used. While this side makes none available. */
 uint32_t vhost_left(const struct vhost_descriptor *ring, uint32_t count);
 
+/* The place of the first of them. */
+uint32_t vhost_oldest(const struct vhost_descriptor *ring, uint32_t count, uint32_t left);
+
 #endif

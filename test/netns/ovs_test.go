@@ -387,6 +387,43 @@ func TestOpenVSwitchIsFoundThoughItsDatabaseMissesIt(t *testing.T) {
 	}
 }
 
+// A stopped ovs-vswitchd fetches all that is in the queue when it goes on.
+func TestNoMessageLeavesLongAfterOpenVSwitchStoodStill(t *testing.T) {
+	const staleAfter, slack = 100 * time.Millisecond, 20 * time.Millisecond
+	lab := newOVSLab(t)
+	daemon, client := lab.startOVSDaemon(t)
+	lab.awaitConnected(t)
+	running := lab.startFlow(t, "--cycle", "1ms", "--lead", "5ms")
+	for range 3 {
+		served(t, client, counters(t, client).Taken+200)
+		for _, number := range []syscall.Signal{syscall.SIGSTOP, syscall.SIGCONT} {
+			if err := lab.node.Signal(number); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(5 * staleAfter)
+		}
+	}
+	served(t, client, counters(t, client).Taken+200)
+	counted := running.end(t, client)
+	departures, overwritten, err := client.Departures(t.Context(), 0)
+	if err != nil || overwritten > 0 {
+		t.Fatalf("%d departures were overwritten, error %v", overwritten, err)
+	}
+	departed := map[int64]int64{}
+	for _, departure := range departures {
+		departed[departure.RequestedTAI] = departure.DepartedTAI
+	}
+	for _, message := range running.received {
+		if age := time.Duration(message.Arrival - departed[message.Txtime]); age > staleAfter+slack {
+			t.Errorf("message %d arrived %v after ktsnd counted it as sent", message.Sequence, age)
+		}
+	}
+	if !strings.Contains(daemon.Stderr(), "Open vSwitch fetches nothing") || counted.DropStale == 0 {
+		t.Errorf("ktsnd dropped %d as stale, and logged %s", counted.DropStale, daemon.Stderr())
+	}
+	t.Logf("sent %d, on time %d, late %d, drop-stale %d, drop-port %d; %d lost", counted.Sent, counted.OnTime, counted.Late(), counted.DropStale, counted.DropPort, len(running.lost(t)))
+}
+
 // awaitSaid waits until a program has said that.
 func awaitSaid(t *testing.T, running *process.Process, text string) {
 	t.Helper()

@@ -75,6 +75,7 @@ static void one_at_a_time_over_many_laps(void **state)
 	for (uint32_t i = 0; i < 5 * COUNT; i++) {
 		make(1);
 		assert_int_equal(vhost_left(ring, COUNT), 1);
+		assert_int_equal(vhost_oldest(ring, COUNT, 1), i % COUNT);
 		fetch(1);
 		assert_int_equal(vhost_left(ring, COUNT), 0);
 	}

@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "vhost_stall.h"
+
+#include <string.h>
+#include <time.h>
+
+#include <rte_alarm.h>
+
+enum {
+	LOOKS = 5,
+	NS_PER_US = 1000,
+	SHORTEST_LOOK_NS = 1000000,
+	VIRTIO_HEADER_BYTES = 12, /* in front of each frame, VIRTIO 1.1 section 5.1.6 */
+	ETHERNET_HEADER_BYTES = 14,
+};
+
+/* To an address that 802.1D bridges, and Open vSwitch, do not forward: of PAUSE, which says nothing. */
+static const uint8_t nothing[ETHERNET_HEADER_BYTES] = {0x01, 0x80, 0xc2, 0, 0, 0x01, [12] = 0x88, 0x08};
+
+static int64_t look_ns(const struct vhost_stall *stall)
+{
+	int64_t ns = stall->stale_after_ns / LOOKS;
+
+	return ns < SHORTEST_LOOK_NS ? SHORTEST_LOOK_NS : ns;
+}
+
+static void overwrite(struct vhost_descriptor *descriptor)
+{
+	uint8_t *at = (uint8_t *)(uintptr_t)descriptor->address + VIRTIO_HEADER_BYTES;
+	uint32_t bytes = descriptor->bytes;
+
+	if (bytes < VIRTIO_HEADER_BYTES + sizeof(nothing))
+		return;
+	memcpy(at, nothing, sizeof(nothing));
+	memset(at + sizeof(nothing), 0, bytes - VIRTIO_HEADER_BYTES - sizeof(nothing));
+}
+
+static void look_at(struct vhost_stall *stall, struct vhost_descriptor *ring, int64_t now_ns)
+{
+	uint32_t left = ring ? vhost_left(ring, stall->ring_count) : 0;
+	uint32_t oldest = left ? vhost_oldest(ring, stall->ring_count, left) : 0;
+	int64_t unmoved_ns;
+
+	if (!left || oldest != stall->oldest || !stall->since_ns) {
+		stall->oldest = oldest;
+		stall->since_ns = left ? now_ns : 0;
+		stall->overwritten = false;
+		stall->stalled = false;
+		return;
+	}
+	unmoved_ns = now_ns - stall->since_ns;
+	/* Frames may have been added since the last look, but none after this one. */
+	if (!stall->stalled) {
+		stall->stalled = unmoved_ns >= look_ns(stall) / 2;
+		return;
+	}
+	if (stall->overwritten || unmoved_ns < stall->stale_after_ns - 2 * look_ns(stall))
+		return;
+	for (uint32_t i = 0; i < left; i++)
+		overwrite(&ring[(oldest + i) % stall->ring_count]);
+	stall->overwritten = true;
+	if (stall->withdrawn)
+		stall->withdrawn(left, stall->context);
+}
+
+static void look(void *context)
+{
+	struct vhost_stall *stall = context;
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	look_at(stall, stall->ring(stall->context), now.tv_sec * INT64_C(1000000000) + now.tv_nsec);
+	(void)vhost_stall_begin(stall);
+}
+
+int vhost_stall_begin(struct vhost_stall *stall)
+{
+	return rte_eal_alarm_set((uint64_t)look_ns(stall) / NS_PER_US, look, stall);
+}
+
+void vhost_stall_end(struct vhost_stall *stall)
+{
+	(void)rte_eal_alarm_cancel(look, stall);
+}
