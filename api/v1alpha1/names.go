@@ -251,6 +251,8 @@ const (
 	ReasonHubNeverSeen = "HubNeverSeen"
 	// ReasonSelectorInvalid : the network's namespaceSelector cannot be read, as the sentence says.
 	ReasonSelectorInvalid = "SelectorInvalid"
+	// ReasonNamespaceNotSelected : pods name the network, and its namespaceSelector does not select their namespace. They do not count.
+	ReasonNamespaceNotSelected = "NamespaceNotSelected"
 	// ReasonRelayAway : a captured interface has no relay, so that its frames wait and are then dropped. The sentence says why.
 	ReasonRelayAway = "RelayAway"
 	// ReasonKtsndTooOld : the node's ktsnd is of a release that takes no captured frames, or that knows nothing of networks' clocks.

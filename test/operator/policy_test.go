@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -23,6 +24,7 @@ import (
 const (
 	annotationCounts = "the annotation kubernetsn.io/network counts when a pod is made"
 	labelStays       = "the label kubernetsn.io/on-network says that a pod was made with the annotation kubernetsn.io/network or with labels of links"
+	noStaticPods     = "kubelet starts it from a file of its node, and nothing can be added to it"
 	labelAlone       = "the pod has the label kubernetsn.io/on-network and neither the annotation kubernetsn.io/network nor a label of links; remove the label"
 )
 
@@ -132,6 +134,61 @@ func TestOnlyAnnotatedPodsAreMadeWithTheLabel(t *testing.T) {
 				t.Error(err)
 			}
 		})
+	}
+}
+
+// mirrorPod is what kubelet creates for a static pod, and anybody else can.
+func mirrorPod(name string, labels, annotations map[string]string) *corev1.Pod {
+	pod := plainPod(name, "default")
+	pod.Spec.NodeName, pod.Labels, pod.Annotations = "mirror-node", labels, map[string]string{corev1.MirrorPodAnnotationKey: "x"}
+	for key, value := range annotations {
+		pod.Annotations[key] = value
+	}
+	return pod
+}
+
+func TestStaticPodsJoinNothing(t *testing.T) {
+	ctx := needPolicy(t)
+	network := newNetwork("mirrored", 199, "10.199.0.0/16")
+	network.Spec.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"tenant": "a"}}
+	create(ctx, t, newNode("mirror-node"), network)
+	on, named := map[string]string{v1alpha1.PodLabel: v1alpha1.LabelValue}, map[string]string{v1alpha1.NetworkAnnotation: "mirrored"}
+	for name, test := range map[string]struct {
+		pod      *corev1.Pod
+		sentence string
+	}{
+		"nothing of ours":          {mirrorPod("plain", map[string]string{"tier": "control-plane"}, nil), ""},
+		"a network":                {mirrorPod("named", nil, named), noStaticPods},
+		"a network, and the label": {mirrorPod("both", on, named), noStaticPods},
+		"the label alone":          {mirrorPod("alone", on, nil), noStaticPods},
+		"an endpoint":              {mirrorPod("endpoint", map[string]string{v1alpha1.EndpointLabelPrefix + "s": "e"}, nil), noStaticPods},
+		"a client":                 {mirrorPod("client", map[string]string{v1alpha1.ClientLabelPrefix + "s": "c"}, nil), noStaticPods},
+		"an endpoint, marked": {mirrorPod("marked", map[string]string{v1alpha1.EndpointLabelPrefix + "s": "e", v1alpha1.PodLabel: v1alpha1.LabelValue}, nil),
+			noStaticPods},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if err := says(admin.Create(ctx, test.pod, client.DryRunAll), test.sentence); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	// The policy alone refuses them, too: the webhook may be another's.
+	unasked, err := client.New(operatorsAccount(), client.Options{Scheme: scheme})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := says(unasked.Create(ctx, mirrorPod("alone", on, nil), client.DryRunAll), noStaticPods); err != nil {
+		t.Error(err)
+	}
+	static := mirrorPod("static", nil, nil)
+	create(ctx, t, static)
+	static.Status.Phase = corev1.PodRunning
+	if err := admin.Status().Update(ctx, static); err != nil {
+		t.Errorf("the status of a static pod: %v", err)
+	}
+	patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"kubernetsn.io/on-network":"true"},"annotations":{"kubernetsn.io/network":"mirrored"}}}`))
+	if err := admin.Patch(ctx, static, patch, client.DryRunAll); err == nil {
+		t.Error("a static pod was put on a network")
 	}
 }
 

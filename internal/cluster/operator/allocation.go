@@ -13,12 +13,17 @@ import (
 )
 
 // allocateAll divides a network's ranges, or this cluster's parts of them, among those of the nodes that have pods on it, and that had a part before. A
-// node has a part of each range or of none.
+// node has a part of each range or of none. A node keeps its part while pods run there that do not count any more: they still have its addresses.
 func allocateAll(network *v1alpha1.TSNNetwork, have map[string]part, nodes *nodeSet, used *usage) (parts map[string]part, without []string, err error) {
 	exist := slices.Collect(maps.Keys(nodes.all))
 	var wanted []string
 	for node := range used.onNode {
 		if nodes.all[node] != nil {
+			wanted = append(wanted, node)
+		}
+	}
+	for node := range used.keeps {
+		if _, has := have[node]; has && used.onNode[node] == 0 && nodes.all[node] != nil {
 			wanted = append(wanted, node)
 		}
 	}

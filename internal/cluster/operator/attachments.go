@@ -87,12 +87,12 @@ func allowed(ctx context.Context, reader client.Reader, network *v1alpha1.TSNNet
 			return nil, &selectorError{err}
 		}
 	}
-	var namespaces corev1.NamespaceList
-	if err := reader.List(ctx, &namespaces, client.MatchingLabelsSelector{Selector: selector}, client.UnsafeDisableDeepCopy); err != nil {
-		return nil, fmt.Errorf("list the namespaces: %w", err)
+	namespaces, err := namespacesOf(ctx, reader, selector)
+	if err != nil {
+		return nil, err
 	}
 	names := map[string]bool{}
-	for _, namespace := range namespaces.Items {
+	for _, namespace := range namespaces {
 		if namespace.DeletionTimestamp == nil {
 			names[namespace.Name] = true
 		}

@@ -65,7 +65,7 @@ func linkPods(pods []corev1.Pod, all []v1alpha1.TSNLink) []links.Pod {
 	var are []links.Pod
 	for i := range pods {
 		pod := &pods[i]
-		if !links.HasLinkLabel(pod.Labels) && !linked[string(pod.UID)] {
+		if isMirror(pod) || !links.HasLinkLabel(pod.Labels) && !linked[string(pod.UID)] {
 			continue
 		}
 		are = append(are, links.Pod{

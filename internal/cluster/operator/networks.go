@@ -112,9 +112,13 @@ func (r *Networks) look(ctx context.Context, request reconcile.Request) (reconci
 		r.forgetNetwork(request.Name, nodes)
 		return reconcile.Result{}, nil
 	}
-	used := r.shared.pods.usage(network.Name)
+	namespaces, err := selected(ctx, r.Client, network)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	used := r.shared.pods.usage(network.Name, namespaces)
 	if network.DeletionTimestamp != nil {
-		return r.finish(ctx, network, all.Items, nodes, used)
+		return r.finish(ctx, network, all.Items, nodes, used, namespaces)
 	}
 	if err := r.hold(ctx, network); err != nil {
 		return reconcile.Result{}, err
@@ -160,12 +164,12 @@ func (r *Networks) hold(ctx context.Context, network *v1alpha1.TSNNetwork) error
 
 // finish lets a network go that was deleted, once nobody is on it.
 func (r *Networks) finish(ctx context.Context, network *v1alpha1.TSNNetwork, all []v1alpha1.TSNNetwork, nodes *nodeSet,
-	used *usage) (reconcile.Result, error) {
+	used *usage, namespaces namespaceSet) (reconcile.Result, error) {
 	if !controllerutil.ContainsFinalizer(network, v1alpha1.Finalizer) {
 		return reconcile.Result{}, nil
 	}
 	if used.total > 0 {
-		return r.linger(ctx, network, all, nodes, used)
+		return r.linger(ctx, network, all, nodes, used, namespaces)
 	}
 	if err := r.attach(ctx, network, nil, nil); err != nil && !errors.Is(err, errMultus) {
 		return reconcile.Result{}, err
@@ -182,8 +186,8 @@ func (r *Networks) finish(ctx context.Context, network *v1alpha1.TSNNetwork, all
 // linger keeps a network that was deleted as it is, as long as pods are on it: agents do what they were asked, and would take
 // peers and schedule away from these pods with it.
 func (r *Networks) linger(ctx context.Context, network *v1alpha1.TSNNetwork, all []v1alpha1.TSNNetwork, nodes *nodeSet,
-	used *usage) (reconcile.Result, error) {
-	names := strings.Join(some(r.shared.pods.names(network.Name)), ", ")
+	used *usage, namespaces namespaceSet) (reconcile.Result, error) {
+	names := strings.Join(some(r.shared.pods.names(network.Name, namespaces)), ", ")
 	found := []finding{{reason: v1alpha1.ReasonInUse, text: "it was deleted, and goes when these pods are gone: " + names, blocks: true}}
 	parts, problem, err := r.divide(network, nodes, used)
 	if err != nil {
@@ -213,8 +217,14 @@ func (r *Networks) serve(ctx context.Context, network *v1alpha1.TSNNetwork, all 
 			return r.tell(ctx, network, is)
 		}
 	}
-	problem, err := r.admit(ctx, network, used.namespaces)
+	withPods := maps.Clone(used.namespaces) // also those whose pods do not count: Multus may need their attachments until they are gone
+	maps.Copy(withPods, used.excluded)
+	problem, err := r.admit(ctx, network, withPods)
 	if err != nil {
+		return reconcile.Result{}, err
+	}
+	is.found = append(is.found, problem...)
+	if problem, err = r.exclude(ctx, network, used); err != nil {
 		return reconcile.Result{}, err
 	}
 	is.found = append(is.found, problem...)

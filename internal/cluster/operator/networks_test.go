@@ -217,6 +217,50 @@ func TestAPodMadeToLookAttachedOpensNoNamespace(t *testing.T) {
 	}
 }
 
+// TestOtherNamespacesDoNotCount has pods of namespaces that the network does not select, and a mirror pod.
+func TestOtherNamespacesDoNotCount(t *testing.T) {
+	network := deleted()
+	network.DeletionTimestamp = nil
+	network.Spec.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"tenant": "a"}}
+	mirror := aPod("allowed")
+	mirror.Name, mirror.Annotations[corev1.MirrorPodAnnotationKey] = "mirror", "x"
+	other := aPod("other")
+	other.Spec.NodeName = "b"
+	objects := []client.Object{
+		network, aPod("allowed"), mirror, other, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a"}}, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "b"}},
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "allowed", Labels: map[string]string{"tenant": "a"}}},
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "other"}},
+	}
+	r := inCluster(t, objects...)
+	for range 2 {
+		r.lookAt(t)
+	}
+	is := get(t, r)
+	degraded := meta.FindStatusCondition(is.Status.Conditions, v1alpha1.ConditionDegraded)
+	if is.Status.Pods != 1 || degraded == nil || !strings.Contains(degraded.Message, "do not count: other") {
+		t.Errorf("the network counts %d pods, and is %+v", is.Status.Pods, degraded)
+	}
+	if parts := r.shared.parts.of("old"); parts["a"] == (part{}) || parts["b"] != (part{}) {
+		t.Errorf("the subnets are %v, want one of node a only", parts)
+	}
+	told := 0
+	for events := r.Events.(*record.FakeRecorder).Events; len(events) > 0; {
+		if event := <-events; strings.Contains(event, "so the pod does not count") && strings.Contains(event, v1alpha1.ReasonNamespaceNotSelected) {
+			told++
+		}
+	}
+	if told != 1 {
+		t.Errorf("%d Events are about the pod, want 1", told)
+	}
+	network.Spec.NamespaceSelector = nil
+	if err := r.Client.Update(t.Context(), network); err != nil {
+		t.Fatal(err)
+	}
+	if r.lookAt(t); get(t, r).Status.Pods != 2 {
+		t.Errorf("the network counts %d pods, want both once it selects all", get(t, r).Status.Pods)
+	}
+}
+
 func TestASelectorThatIsNoneIsSaidInTheStatus(t *testing.T) {
 	network := deleted()
 	network.DeletionTimestamp = nil

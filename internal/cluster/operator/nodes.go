@@ -14,6 +14,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
+	"github.com/kubernetsn/kubernetsn/internal/cluster/links"
+	"github.com/kubernetsn/kubernetsn/internal/shared/tsnnetwork"
 )
 
 // NodeLabels labels the nodes on which there are pods of networks, so that ktsnd and its agent run there. The label
@@ -36,13 +38,12 @@ func (l *NodeLabels) Reconcile(ctx context.Context, request reconcile.Request) (
 		delete(l.idle, request.Name)
 		return reconcile.Result{}, client.IgnoreNotFound(err)
 	}
-	var pods corev1.PodList // of which only matters whether there is one
-	err := l.Client.List(ctx, &pods, client.MatchingFields{nodeField: node.Name}, client.Limit(1), client.UnsafeDisableDeepCopy)
+	needed, err := l.needed(ctx, node.Name)
 	if err != nil {
-		return reconcile.Result{}, fmt.Errorf("list the pods of node %s: %w", node.Name, err)
+		return reconcile.Result{}, err
 	}
 	labelled := node.Labels[v1alpha1.NodeLabel] == v1alpha1.LabelValue
-	if len(pods.Items) > 0 {
+	if needed {
 		delete(l.idle, node.Name)
 		if labelled {
 			return reconcile.Result{}, nil
@@ -57,6 +58,54 @@ func (l *NodeLabels) Reconcile(ctx context.Context, request reconcile.Request) (
 		return reconcile.Result{RequeueAfter: left}, nil
 	}
 	return reconcile.Result{}, l.label(ctx, &node, "null")
+}
+
+// needed reports whether a pod on the node has links, or is on a network that selects its namespace.
+func (l *NodeLabels) needed(ctx context.Context, node string) (bool, error) {
+	var pods corev1.PodList
+	if err := l.Client.List(ctx, &pods, client.MatchingFields{nodeField: node}, client.UnsafeDisableDeepCopy); err != nil {
+		return false, fmt.Errorf("list the pods of node %s: %w", node, err)
+	}
+	selections := map[string]namespaceSet{}
+	for i := range pods.Items {
+		pod := &pods.Items[i]
+		if isMirror(pod) {
+			continue
+		}
+		if links.HasLinkLabel(pod.Labels) {
+			return true, nil
+		}
+		names, err := tsnnetwork.NetworksOf(networksAsked(pod))
+		if err != nil {
+			continue
+		}
+		for _, name := range names {
+			namespaces, known := selections[name]
+			if !known {
+				if namespaces, err = l.selected(ctx, name); err != nil {
+					return false, err
+				}
+				selections[name] = namespaces
+			}
+			if namespaces.has(pod.Namespace) {
+				return true, nil
+			}
+		}
+	}
+	return false, nil
+}
+
+// selected has the namespaces that a network selects. A network that the cache does not have counts as one of all namespaces.
+func (l *NodeLabels) selected(ctx context.Context, name string) (namespaceSet, error) {
+	network := &v1alpha1.TSNNetwork{}
+	err := l.Client.Get(ctx, types.NamespacedName{Name: name}, network, client.UnsafeDisableDeepCopy)
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("look at network %s: %w", name, err)
+	}
+	return selected(ctx, l.Client, network)
 }
 
 // lingers is for how long a node without pods still keeps its label.

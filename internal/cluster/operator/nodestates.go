@@ -137,14 +137,20 @@ func (r *NodeStates) remove(ctx context.Context, have *v1alpha1.TSNNode) error {
 	return nil
 }
 
-func (r *NodeStates) spec(ctx context.Context, node string, parts map[string]part) (*v1alpha1.TSNNodeSpec, error) {
+func (r *NodeStates) spec(ctx context.Context, node string, parts map[string]part) (spec *v1alpha1.TSNNodeSpec, err error) {
 	var networks v1alpha1.TSNNetworkList
 	if err := r.Client.List(ctx, &networks, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("list the networks: %w", err)
 	}
-	spec := &v1alpha1.TSNNodeSpec{Gates: owner(networks.Items)}
+	spec = &v1alpha1.TSNNodeSpec{Gates: owner(networks.Items)}
 	for _, network := range slices.Sorted(maps.Keys(parts)) {
-		of := v1alpha1.NodeNetwork{Name: network, Pods: r.shared.pods.onNode(network, node)}
+		var namespaces namespaceSet
+		if object := find(networks.Items, network); object != nil {
+			if namespaces, err = selected(ctx, r.Client, object); err != nil {
+				return nil, err
+			}
+		}
+		of := v1alpha1.NodeNetwork{Name: network, Pods: r.shared.pods.onNode(network, node, namespaces)}
 		of.IPv4, of.IPv6 = parts[network].texts()
 		spec.Networks = append(spec.Networks, of)
 	}

@@ -5,18 +5,17 @@ package operator
 import (
 	"context"
 	"fmt"
-	"maps"
 	"slices"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
 	"github.com/kubernetsn/kubernetsn/internal/shared/podstatus"
 	"github.com/kubernetsn/kubernetsn/internal/shared/tsnnetwork"
 )
@@ -28,16 +27,25 @@ type usage struct {
 	// namespaces counts the pods of each.
 	namespaces map[string]int32
 	total      int32
+	// excluded counts, by namespace, the pods that name the network and may not be on it; keeps has their nodes. They count in none of the
+	// fields above.
+	excluded map[string]int32
+	keeps    map[string]bool
 }
 
-func newUsage() *usage { return &usage{onNode: map[string]int32{}, namespaces: map[string]int32{}} }
+func newUsage() *usage {
+	return &usage{onNode: map[string]int32{}, namespaces: map[string]int32{}, excluded: map[string]int32{}, keeps: map[string]bool{}}
+}
+
+// place is where a pod is: node is "" as long as it has none.
+type place struct{ namespace, node string }
 
 // podIndex counts the pods of each network as they come and go, so that nobody counts ten thousand because one was made. Any
 // goroutine may use it.
 type podIndex struct {
 	mu   sync.Mutex
 	pods map[types.NamespacedName]*indexed
-	used map[string]*usage
+	used map[string]map[place]int32
 	// synced is closed when all pods that there were at the beginning are in it.
 	synced chan struct{}
 	once   sync.Once
@@ -48,6 +56,7 @@ type indexed struct {
 	annotation string
 	networks   []string
 	node       string
+	uid        types.UID
 	// pod is the cache's own while its node has not attached it yet, else nil.
 	pod *corev1.Pod
 	// told are the networks of which it was told that they have no place for it.
@@ -55,7 +64,7 @@ type indexed struct {
 }
 
 func newPodIndex() *podIndex {
-	return &podIndex{pods: map[types.NamespacedName]*indexed{}, used: map[string]*usage{}, synced: make(chan struct{})}
+	return &podIndex{pods: map[types.NamespacedName]*indexed{}, used: map[string]map[place]int32{}, synced: make(chan struct{})}
 }
 
 // namedPods is how many pods a sentence names.
@@ -71,13 +80,13 @@ func (p *podIndex) set(pod *corev1.Pod) differences {
 	defer p.mu.Unlock()
 	key := types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}
 	before := p.pods[key]
-	now := &indexed{annotation: pod.Annotations[v1alpha1.NetworkAnnotation], node: pod.Spec.NodeName}
+	now := &indexed{annotation: networksAsked(pod), node: pod.Spec.NodeName, uid: pod.UID}
 	if pod.Spec.NodeName != "" && pod.Annotations[podstatus.MultusAnnotation] == "" && pod.DeletionTimestamp == nil {
 		now.pod = pod
 	}
 	if before != nil && before.annotation == now.annotation {
 		if before.node == now.node { // it counts as it did
-			before.pod = now.pod
+			before.pod, before.uid = now.pod, now.uid
 			return nil
 		}
 		now.networks = before.networks
@@ -107,60 +116,72 @@ func (p *podIndex) count(namespace string, one *indexed, by int32, made differen
 		return
 	}
 	for _, name := range one.networks {
-		used := p.used[name]
-		if used == nil {
-			used = newUsage()
-			p.used[name] = used
+		if p.used[name] == nil {
+			p.used[name] = map[place]int32{}
 		}
-		used.total += by
-		another := add(used.namespaces, namespace, by)
-		if one.node != "" {
-			another = add(used.onNode, one.node, by) || another
+		used, at := p.used[name], place{namespace, one.node}
+		before := used[at]
+		if used[at] += by; used[at] == 0 {
+			delete(used, at)
 		}
-		made[name] = made[name] || another
-		if used.total == 0 {
+		made[name] = made[name] || before == 0 || before+by == 0
+		if len(used) == 0 {
 			delete(p.used, name)
 		}
 	}
 }
 
-// add tells whether the key has come or gone.
-func add(counts map[string]int32, key string, by int32) bool {
-	before := counts[key]
-	if counts[key] += by; counts[key] == 0 {
-		delete(counts, key)
-	}
-	return before == 0 || before+by == 0
-}
-
-// usage is a copy of what is known of a network.
-func (p *podIndex) usage(network string) *usage {
+// usage counts the pods of a network in the selected namespaces.
+func (p *podIndex) usage(network string, namespaces namespaceSet) *usage {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	used := p.used[network]
-	if used == nil {
-		return newUsage()
+	used := newUsage()
+	for at, count := range p.used[network] {
+		if !namespaces.has(at.namespace) {
+			used.excluded[at.namespace] += count
+			used.keeps[at.node] = true
+			continue
+		}
+		used.total += count
+		used.namespaces[at.namespace] += count
+		if at.node != "" {
+			used.onNode[at.node] += count
+		}
 	}
-	return &usage{onNode: maps.Clone(used.onNode), namespaces: maps.Clone(used.namespaces), total: used.total}
+	return used
 }
 
-// onNode counts a node's pods on a network.
-func (p *podIndex) onNode(network, node string) int32 {
+// onNode counts a node's pods on a network, of the selected namespaces.
+func (p *podIndex) onNode(network, node string, namespaces namespaceSet) (total int32) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if used := p.used[network]; used != nil {
-		return used.onNode[node]
+	for at, count := range p.used[network] {
+		if at.node == node && namespaces.has(at.namespace) {
+			total += count
+		}
 	}
-	return 0
+	return total
 }
 
-// names are those of a network's pods.
-func (p *podIndex) names(network string) []string {
+// excluded are the pods that name a network and are in one of these namespaces, by what an Event needs of them.
+func (p *podIndex) excluded(network string, namespaces map[string]int32) (pods []*corev1.Pod) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for key, pod := range p.pods {
+		if namespaces[key.Namespace] > 0 && slices.Contains(pod.networks, network) {
+			pods = append(pods, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name, UID: pod.uid}})
+		}
+	}
+	return pods
+}
+
+// names are those of a network's pods in the selected namespaces.
+func (p *podIndex) names(network string, namespaces namespaceSet) []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	var names []string
 	for key, pod := range p.pods {
-		if slices.Contains(pod.networks, network) {
+		if namespaces.has(key.Namespace) && slices.Contains(pod.networks, network) {
 			names = append(names, key.Namespace+"/"+key.Name)
 		}
 	}

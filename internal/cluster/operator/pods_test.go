@@ -59,7 +59,7 @@ func TestPodsAreCountedAsTheyComeAndGo(t *testing.T) {
 		if got := fmt.Sprint(step.do()); got != step.networks {
 			t.Errorf("%s: looked at are %s, want %s", step.what, got, step.networks)
 		}
-		used := index.usage("x")
+		used := index.usage("x", nil)
 		if nodes, spaces := fmt.Sprint(used.onNode), fmt.Sprint(used.namespaces); used.total != step.total || nodes != step.nodes || spaces != step.spaces {
 			t.Errorf("%s: %d pods, %s, %s, want %d, %s, %s", step.what, used.total, nodes, spaces, step.total, step.nodes, step.spaces)
 		}
@@ -70,8 +70,8 @@ func TestPodsAreCountedAsTheyComeAndGo(t *testing.T) {
 	if index.tellOnce(attached, "x") {
 		t.Error("a pod that is gone is told something")
 	}
-	if used := index.usage("x"); used.total != 0 || len(index.used) != 1 || !reflect.DeepEqual(index.names("y"), []string{"ns-b/b1"}) {
-		t.Errorf("at last there are %+v, %v", used, index.names("y"))
+	if used := index.usage("x", nil); used.total != 0 || len(index.used) != 1 || !reflect.DeepEqual(index.names("y", nil), []string{"ns-b/b1"}) {
+		t.Errorf("at last there are %+v, %v", used, index.names("y", nil))
 	}
 }
 

@@ -103,7 +103,11 @@ func onNetworks(ctx context.Context, cluster client.Client) ([]string, error) {
 		return nil, fmt.Errorf("list the pods on networks: %w", err)
 	}
 	var names []string
-	for _, pod := range pods.Items {
+	for i := range pods.Items {
+		if isMirror(&pods.Items[i]) {
+			continue
+		}
+		pod := &pods.Items[i]
 		names = append(names, pod.Namespace+"/"+pod.Name)
 	}
 	slices.Sort(names)

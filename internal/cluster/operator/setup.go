@@ -76,6 +76,9 @@ func slimPod(object any) (any, error) {
 		return object, nil
 	}
 	annotations := map[string]string{v1alpha1.NetworkAnnotation: pod.Annotations[v1alpha1.NetworkAnnotation]}
+	if isMirror(pod) {
+		annotations[corev1.MirrorPodAnnotationKey] = "known"
+	}
 	if pod.Annotations[podstatus.MultusAnnotation] != "" {
 		annotations[podstatus.MultusAnnotation] = "known"
 	}
@@ -411,6 +414,23 @@ func networksOfClock(ctx context.Context, object client.Object) []string {
 	return append(networksOfState(ctx, object), object.(*v1alpha1.TSNNode).Spec.Gates)
 }
 
+// nodesOfPods names the nodes of the pods that an object, by its name, is about.
+func nodesOfPods(reader client.Reader, about func(pod *corev1.Pod, name string) bool) func(context.Context, client.Object) []string {
+	return func(ctx context.Context, object client.Object) []string {
+		var pods corev1.PodList
+		if err := reader.List(ctx, &pods, client.UnsafeDisableDeepCopy); err != nil {
+			return nil // of the cache, which has them
+		}
+		nodes := map[string]bool{}
+		for i := range pods.Items {
+			if about(&pods.Items[i], object.GetName()) {
+				nodes[pods.Items[i].Spec.NodeName] = true
+			}
+		}
+		return slices.Collect(maps.Keys(nodes))
+	}
+}
+
 func addNodeLabels(m manager.Manager, linger time.Duration) error {
 	nodeOfPod := later(0, func(_ context.Context, object client.Object) []string {
 		if name := object.(*corev1.Pod).Spec.NodeName; name != "" {
@@ -424,5 +444,11 @@ func addNodeLabels(m manager.Manager, linger time.Duration) error {
 	return ctrl.NewControllerManagedBy(m).Named("node-labels").
 		For(&corev1.Node{}, builder.WithPredicates(predicate.LabelChangedPredicate{})).
 		Watches(&corev1.Pod{}, nodeOfPod, builder.WithPredicates(moves)).
+		Watches(&corev1.Namespace{}, later(gather, nodesOfPods(m.GetClient(), func(pod *corev1.Pod, namespace string) bool {
+			return pod.Namespace == namespace
+		})), builder.WithPredicates(predicate.LabelChangedPredicate{})).
+		Watches(&v1alpha1.TSNNetwork{}, later(gather, nodesOfPods(m.GetClient(), func(pod *corev1.Pod, network string) bool {
+			return strings.Contains(networksAsked(pod), network)
+		})), builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Complete(&NodeLabels{Client: m.GetClient(), Linger: linger, Now: time.Now})
 }

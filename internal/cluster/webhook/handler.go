@@ -35,6 +35,11 @@ type Handler struct {
 	Links Links
 }
 
+// mirrorRefused is why a static pod gets neither a network nor links. The policy kubernetsn-pods gives the same message.
+const mirrorRefused = "the pod has the annotation " + corev1.MirrorPodAnnotationKey + ": kubelet starts it from a file of its node, and nothing can be added to it, " +
+	"so that it can be on no network and have no links; remove the annotation " + v1alpha1.NetworkAnnotation + " and the labels " +
+	v1alpha1.ClientLabelPrefix + " and " + v1alpha1.EndpointLabelPrefix + " from the file, or make the pod at the API server"
+
 // refusal is for the pod's owner; other errors are the cluster's.
 type refusal struct{ error }
 
@@ -47,8 +52,7 @@ func (h *Handler) Handle(ctx context.Context, request admission.Request) admissi
 		return admission.Errored(http.StatusBadRequest, fmt.Errorf("read the pod: %w", err))
 	}
 	if _, static := pod.Annotations[corev1.MirrorPodAnnotationKey]; static {
-		return admission.Allowed("").WithWarnings(
-			"kubelet has started this pod from a file of its node, and nothing can be added to it: it is on no network")
+		return admission.Denied(mirrorRefused)
 	}
 	before := pod.DeepCopy()
 	warnings, err := h.change(ctx, pod, request.Namespace)
