@@ -150,6 +150,15 @@ struct {
 	__type(value, struct ktsn_guest_clock);
 } guest SEC(".maps");
 
+// The widest bound, in nanoseconds, with which a time was written since the entry was cleared. Processors
+// may lose each other's update; the next frame repeats it.
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u64);
+} widest SEC(".maps");
+
 static __always_inline void count(__u32 what)
 {
 	__u64 *sum = bpf_map_lookup_elem(&counts, &what);
@@ -283,14 +292,29 @@ struct when {
 	int clock;
 };
 
+// Keeps the widest bound with which a time was written.
+static __always_inline void note_bound(const struct ktsn_guest_clock *known, __u64 now_ns)
+{
+	__u32 only = 0;
+	__u64 *most = bpf_map_lookup_elem(&widest, &only);
+	__u64 bound_ns = known->bound_ns;
+
+	if (now_ns > known->at_ns)
+		bound_ns += (now_ns - known->at_ns) * known->drift_ppb / 1000000000 + 1;
+	if (most && bound_ns > *most)
+		*most = bound_ns;
+}
+
 // Returns 0, or -1 when nobody knows well enough what time the host has.
 static __always_inline int make_hosts(struct when *when)
 {
 	__u32 only = 0;
 	const struct ktsn_guest_clock *known = bpf_map_lookup_elem(&guest, &only);
+	__u64 now_ns = bpf_ktime_get_ns();
 
-	if (!known || bpf_ktime_get_ns() >= known->until_ns)
+	if (!known || now_ns >= known->until_ns)
 		return -1;
+	note_bound(known, now_ns);
 	if (when->clock == KTSN_RECORD_TAI)
 		when->time += known->ahead_ns[KTSN_RECORD_TAI];
 	else if (when->clock == KTSN_RECORD_MONOTONIC)

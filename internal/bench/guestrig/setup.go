@@ -126,15 +126,17 @@ func tellForwarding(on *topology.Namespace, machine *Machine, behind netip.Addr)
 type Belief struct {
 	Known bool `json:"known"`
 	// BoundNs is how far from the host's time what it knows may be.
-	BoundNs int64             `json:"bound_ns"`
-	AheadNs int64             `json:"host_tai_ahead_of_guest_ns"`
-	Sent    uint64            `json:"sent"`
-	Refused map[string]uint64 `json:"refused"`
+	BoundNs int64 `json:"bound_ns"`
+	// WidestBoundNs is the widest with which a frame left since the last call of Believes.
+	WidestBoundNs int64             `json:"widest_bound_ns"`
+	AheadNs       int64             `json:"host_tai_ahead_of_guest_ns"`
+	Sent          uint64            `json:"sent"`
+	Refused       map[string]uint64 `json:"refused"`
 }
 
 // Believes asks it.
 func (r *Rig) Believes(ctx context.Context, name string) (Belief, error) {
-	said, err := r.A.Run(ctx, r.parts.program("ktsn-guest"), "status", "--interface", name, "-o", "json")
+	said, err := r.A.Run(ctx, r.parts.program("ktsn-guest"), "status", "--clear", "--interface", name, "-o", "json")
 	if err != nil {
 		return Belief{}, err
 	}

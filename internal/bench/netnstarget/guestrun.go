@@ -35,9 +35,11 @@ type guestRun struct {
 	// held tells that the host holds the frames.
 	held   bool
 	before guestrig.HostReading
-	// boundNs is the largest that ktsn-guest said of what it knows, in a run whose frames are held.
+	// boundNs is the widest with which a frame of the run left its machine, where frames are held.
 	boundNs int64
 	belief  guestrig.Belief
+	// asked tells that belief is that from before the run.
+	asked bool
 }
 
 // guestTraffic runs listener and talker in virtual machines, and reads what they, and ktsnd, have to say, in this machine's time.
@@ -83,11 +85,11 @@ func (g *guestRun) believe(ctx context.Context) error {
 		return err
 	}
 	for reason, count := range belief.Refused {
-		if since := count - g.belief.Refused[reason]; g.boundNs != 0 && since > 0 {
+		if since := count - g.belief.Refused[reason]; g.asked && since > 0 {
 			g.seen.Problems = append(g.seen.Problems, fmt.Sprintf("ktsn-guest dropped %d messages: %s", since, reason))
 		}
 	}
-	g.boundNs, g.belief = max(g.boundNs, belief.BoundNs), belief
+	g.boundNs, g.belief, g.asked = belief.WidestBoundNs, belief, true
 	return nil
 }
 
@@ -206,10 +208,8 @@ func (g *guestRun) inHostTime() error {
 			return fmt.Errorf("the listener's times: %w", err)
 		}
 	}
-	talker, listener := max(g.boundNs, a.Within.Nanoseconds()), b.Within.Nanoseconds()
-	if g.held {
-		talker = g.boundNs
-	}
+	// The comparison itself is uncertain by as much as the true clocks are.
+	talker, listener := g.boundNs+a.Within.Nanoseconds(), b.Within.Nanoseconds()
 	g.seen.GuestClock = results.ClockErrorOf(&talker, &listener)
 	return nil
 }

@@ -21,22 +21,26 @@ import (
 // status is what is known of an interface.
 type status struct {
 	Interface string `json:"interface"`
-	// Known tells whether the host's time is, Bound how far it may be wrong.
-	Known   bool              `json:"known"`
-	BoundNs uint64            `json:"bound_ns"`
-	AheadNs int64             `json:"host_tai_ahead_of_guest_ns"`
-	Sent    uint64            `json:"sent"`
-	Refused map[string]uint64 `json:"refused,omitempty"`
+	// Known tells whether the host's time is, BoundNs how far it may be wrong now. WidestBoundNs is the widest bound with which a frame
+	// left since it was last cleared.
+	Known         bool              `json:"known"`
+	BoundNs       uint64            `json:"bound_ns"`
+	WidestBoundNs uint64            `json:"widest_bound_ns"`
+	AheadNs       int64             `json:"host_tai_ahead_of_guest_ns"`
+	Sent          uint64            `json:"sent"`
+	Refused       map[string]uint64 `json:"refused,omitempty"`
 }
 
 func newStatus(env *subcommands.Environment) *cobra.Command {
 	var chosen interfaces
 	var format string
+	var clearWidest bool
 	command := &cobra.Command{
 		Use:   "status --interface NAME",
 		Short: "Show how well the host's time is known, and what was sent and dropped",
-		Long: "Shows for each interface whether the host's time is known, how far what is known may be from the truth, by how much the\n" +
-			"host's CLOCK_TAI is ahead of this machine's, and how many frames with a transmit time left with a record or were dropped.",
+		Long: "Shows for each interface whether the host's time is known, how far what is known may be from the truth now and was at most\n" +
+			"for any frame that left, by how much the host's CLOCK_TAI is ahead of this machine's, and how many frames with a transmit\n" +
+			"time left with a record or were dropped.",
 		Args: subcommands.NoArguments,
 		RunE: func(*cobra.Command, []string) error {
 			names, err := chosen.resolve()
@@ -46,7 +50,7 @@ func newStatus(env *subcommands.Environment) *cobra.Command {
 			if err := subcommands.CheckChoice("output", format, "text", "json"); err != nil {
 				return err
 			}
-			all, err := readAll(names)
+			all, err := readAll(names, clearWidest)
 			if err != nil {
 				return err
 			}
@@ -58,10 +62,11 @@ func newStatus(env *subcommands.Environment) *cobra.Command {
 	}
 	chosen.add(command)
 	command.Flags().StringVarP(&format, "output", "o", "text", "text or json")
+	command.Flags().BoolVar(&clearWidest, "clear", false, "afterwards begin again with the widest bound")
 	return command
 }
 
-func readAll(interfaces []string) ([]status, error) {
+func readAll(interfaces []string, clearWidest bool) ([]status, error) {
 	var now unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &now); err != nil {
 		return nil, err
@@ -72,8 +77,13 @@ func readAll(interfaces []string) ([]status, error) {
 		if err != nil {
 			return nil, err
 		}
+		widest, err := capture.WidestBound(name, clearWidest)
+		if err != nil {
+			return nil, err
+		}
+		nowNs := uint64(now.Nano())
 		all = append(all, status{
-			Interface: name, Known: clock.UntilNs > uint64(now.Nano()), BoundNs: clock.BoundNs, AheadNs: clock.AheadNs[0],
+			Interface: name, Known: clock.UntilNs > nowNs, BoundNs: clock.BoundAt(nowNs), WidestBoundNs: widest, AheadNs: clock.AheadNs[0],
 			Sent: count.Captured, Refused: count.Refused,
 		})
 	}
@@ -87,7 +97,8 @@ func writeStatus(out io.Writer, all []status) error {
 		if one.Known {
 			known = fmt.Sprintf("is known, within %v: CLOCK_TAI is %v ahead", time.Duration(one.BoundNs), time.Duration(one.AheadNs))
 		}
-		fmt.Fprintf(&text, "%s: the host's time %s\n  %d frames left with their transmit time\n", one.Interface, known, one.Sent)
+		fmt.Fprintf(&text, "%s: the host's time %s\n  %d frames left with their transmit time, within %v at most\n", one.Interface, known, one.Sent,
+			time.Duration(one.WidestBoundNs))
 		for _, reason := range slices.Sorted(maps.Keys(one.Refused)) {
 			fmt.Fprintf(&text, "  %d were dropped: %s\n", one.Refused[reason], capture.Explain(reason))
 		}

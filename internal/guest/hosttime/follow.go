@@ -77,8 +77,8 @@ type Follower struct {
 
 // slew is how a clock moves against the counter.
 type slew struct {
-	known            bool
-	apart, perTickNs int64
+	known                bool
+	apart, raw, movedPPB int64
 }
 
 // clocks are those of records, in the order of enum ktsn_record_clock.
@@ -255,22 +255,26 @@ func (f *Follower) clock() capture.GuestClock {
 	if f.interval.Exchanges == 0 {
 		return clock
 	}
-	var widest int64
+	var width, slewed int64
+	clock.AtNs = uint64(read(unix.CLOCK_MONOTONIC)) // before the looks: the time that they take counts as growth
 	for i, id := range clocks {
 		looked := lookAt(id)
 		f.interval.Advance(looked.after)
 		apart := looked.before + looked.width()/2 - looked.now
 		clock.AheadNs[i] = f.interval.Ahead() + apart
-		widest = max(widest, (looked.width()+1)/2+f.slews[i].step(apart))
+		width, slewed = max(width, (looked.width()+1)/2), max(slewed, f.slews[i].ratePPB(apart, looked.after))
 	}
-	bound := f.interval.Bound() + widest
-	clock.BoundNs = uint64(bound)
+	// Both clocks may move against the counter from now on: the bound holds at each moment until the next look, however late that is.
+	grows := f.interval
+	grows.DriftPPB += slewed
+	bound := grows.Bound() + width
+	clock.BoundNs, clock.DriftPPB = uint64(bound), uint64(grows.DriftPPB)
 	lasts := lasting.Nanoseconds()
 	if limit := f.limit(); limit > 0 {
-		lasts = min(lasts, f.interval.Lasts(limit-widest))
+		lasts = min(lasts, grows.Lasts(limit-width))
 	}
 	if lasts > 0 {
-		clock.UntilNs = uint64(read(unix.CLOCK_MONOTONIC) + lasts)
+		clock.UntilNs = clock.AtNs + uint64(lasts)
 	}
 	return clock
 }
@@ -301,12 +305,16 @@ func lookAt(id int32) (best look) {
 	return best
 }
 
-// step returns by how much the clock may move against the counter until the next look: twice as much as it did since the last, and not
-// less than by a slew that the kernel may begin at any moment.
-func (s *slew) step(apart int64) int64 {
-	if s.known {
-		s.perTickNs = max(apart-s.apart, s.apart-apart)
+// ratePPB returns how fast the clock may move against the counter from now on: twice as fast as it did lately, and not slower than by a
+// slew that the kernel may begin at any moment. Looks closer to each other than half a tick say too little of its rate.
+func (s *slew) ratePPB(apart, raw int64) int64 {
+	elapsed := raw - s.raw
+	if s.known && elapsed < tick.Nanoseconds()/2 {
+		return max(2*s.movedPPB, slewPPB)
 	}
-	s.known, s.apart = true, apart
-	return max(2*s.perTickNs, tick.Nanoseconds()*slewPPB/1e9)
+	if s.known {
+		s.movedPPB = int64(float64(max(apart-s.apart, s.apart-apart)) / float64(elapsed) * 1e9)
+	}
+	s.known, s.apart, s.raw = true, apart, raw
+	return max(2*s.movedPPB, slewPPB)
 }

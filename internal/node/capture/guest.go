@@ -4,6 +4,8 @@ package capture
 
 import (
 	"fmt"
+	"math"
+	"math/bits"
 
 	"github.com/cilium/ebpf"
 	"github.com/vishvananda/netlink"
@@ -18,8 +20,22 @@ type GuestClock struct {
 	UntilNs uint64
 	// AheadNs are CLOCK_TAI of the host less the guest's CLOCK_TAI, CLOCK_MONOTONIC and CLOCK_REALTIME.
 	AheadNs [3]int64
-	// BoundNs is how far that may be from the truth, when it was written.
-	BoundNs uint64
+	// BoundNs is how far that may be from the truth at AtNs, CLOCK_MONOTONIC of the guest. It grows by DriftPPB billionths of the time
+	// that passes.
+	BoundNs, AtNs, DriftPPB uint64
+}
+
+// BoundAt returns the bound at a later CLOCK_MONOTONIC of the guest, in nanoseconds.
+func (c *GuestClock) BoundAt(monotonicNs uint64) uint64 {
+	if monotonicNs <= c.AtNs {
+		return c.BoundNs
+	}
+	high, low := bits.Mul64(monotonicNs-c.AtNs, c.DriftPPB)
+	if high >= 1e9 {
+		return math.MaxUint64
+	}
+	grown, _ := bits.Div64(high, low, 1e9)
+	return c.BoundNs + grown + 1
 }
 
 // AttachGuest has the program look at all that leaves by an interface of this virtual machine. What has a transmit time gets a
@@ -66,6 +82,24 @@ func (g *Guest) Close() error { return g.clock.Close() }
 
 // Set tells the program.
 func (g *Guest) Set(clock GuestClock) error { return g.clock.Put(uint32(0), &clock) }
+
+// WidestBound returns the widest bound with which a transmit time left the interface since it was cleared, in nanoseconds; 0: none left.
+func WidestBound(interfaceName string, clearIt bool) (uint64, error) {
+	maps, err := guestHook.open(interfaceName)
+	if err != nil {
+		return 0, err
+	}
+	defer maps.close()
+	var widest uint64
+	err = maps[widestMap].Lookup(uint32(0), &widest)
+	if err == nil && clearIt {
+		err = maps[widestMap].Put(uint32(0), uint64(0))
+	}
+	if err != nil {
+		return 0, fmt.Errorf("read the widest bound of %s: %w", interfaceName, err)
+	}
+	return widest, nil
+}
 
 // ReadGuest reads the count of a guest's interface, and what its program knows of the host's time.
 func ReadGuest(interfaceName string) (Count, GuestClock, error) {

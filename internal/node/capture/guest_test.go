@@ -103,3 +103,31 @@ func TestAGuestsProgramGoesAsItCame(t *testing.T) {
 		return nil
 	})
 }
+
+func TestTheWidestBoundOfAGuestIsKept(t *testing.T) {
+	const boundNs, driftPPB = 5_000, 1_000_000
+	w, guest := newGuest(t)
+	at := monotonicIn(-time.Second)
+	if err := guest.Set(GuestClock{UntilNs: monotonicIn(time.Minute), BoundNs: boundNs, AtNs: at, DriftPPB: driftPPB}); err != nil {
+		t.Fatal(err)
+	}
+	w.send(t, &message{payload: bytes.Repeat([]byte("x"), 64), clock: unix.CLOCK_TAI, timeNs: 1})
+	if frames := w.sent(t); len(frames) != 1 {
+		t.Fatalf("%d frames left", len(frames))
+	}
+	read := func(clearIt bool) (widest uint64) {
+		do(t, w.pod, func() (err error) {
+			widest, err = WidestBound(podEnd, clearIt)
+			return err
+		})
+		return widest
+	}
+	// A second of drift by a thousandth, and a little more until the frame left and was read.
+	clock := GuestClock{BoundNs: boundNs, AtNs: at, DriftPPB: driftPPB}
+	if widest, most := read(true), clock.BoundAt(monotonicIn(0)); widest < boundNs+1_000_000 || widest > most {
+		t.Errorf("the widest bound is %d ns, not from %d to %d", widest, boundNs+1_000_000, most)
+	}
+	if widest := read(false); widest != 0 {
+		t.Errorf("the widest bound is %d ns after it was cleared", widest)
+	}
+}

@@ -24,6 +24,7 @@ const (
 	controlMap     = "control"
 	heartbeatMap   = "heartbeat"
 	guestMap       = "guest"
+	widestMap      = "widest"
 )
 
 // RecordBytes is how much longer a captured frame is at the node's end: KTSN_RECORD_BYTES of datapath/capture/record.h.
@@ -33,7 +34,7 @@ const RecordBytes = 24
 var mapsOf = map[string][]string{
 	captureProgram: {countsMap, programsMap, stateMap},
 	divertProgram:  {countsMap, stateMap, controlMap, heartbeatMap},
-	guestProgram:   {countsMap, programsMap, stateMap, guestMap},
+	guestProgram:   {countsMap, programsMap, stateMap, guestMap, widestMap},
 }
 
 // object has the compiled programs, once `make build` has put them there. The folder is embedded as a whole so that this

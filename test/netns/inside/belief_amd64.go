@@ -71,8 +71,9 @@ func readBelief(device string) (best believed, err error) {
 			best = one
 		}
 	}
-	best.Ahead, best.BoundNs = clock.AheadNs[0], int64(clock.BoundNs)
-	best.Known = clock.UntilNs > uint64(txtime.Now(unix.CLOCK_MONOTONIC))
+	now := uint64(txtime.Now(unix.CLOCK_MONOTONIC))
+	best.Ahead, best.BoundNs = clock.AheadNs[0], int64(clock.BoundAt(now))
+	best.Known = clock.UntilNs > now
 	return best, nil
 }
 
