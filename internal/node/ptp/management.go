@@ -67,7 +67,7 @@ func DialManagement(socket string, domain int) (*Management, error) {
 		return nil, fmt.Errorf("no ptp4l serves this node: %w", err)
 	}
 	// Not the process's ID: another goroutine may ask too, and a process of another PID namespace may have the same ID.
-	own := filepath.Join(filepath.Dir(socket), askerName+rand.Text())
+	own := filepath.Join(filepath.Dir(socket), askerName+rand.Text()[:8])
 	connection, err := net.DialUnix("unixgram", &net.UnixAddr{Name: own, Net: "unixgram"}, &net.UnixAddr{Name: socket, Net: "unixgram"})
 	if err != nil {
 		_ = os.Remove(own)

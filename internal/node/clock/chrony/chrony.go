@@ -82,7 +82,7 @@ func dial(ctx context.Context, address string) (net.Conn, func(), error) {
 	}
 	removeOld(filepath.Dir(address))
 	// Not the process's ID: another goroutine may ask too, and a process of another PID namespace may have the same ID.
-	local := filepath.Join(filepath.Dir(address), socketPrefix+rand.Text()+".sock")
+	local := filepath.Join(filepath.Dir(address), socketPrefix+rand.Text()[:8]+".sock")
 	connection, err := net.DialUnix("unixgram", &net.UnixAddr{Name: local, Net: "unixgram"}, &net.UnixAddr{Name: address, Net: "unixgram"})
 	if err != nil {
 		_ = os.Remove(local)
