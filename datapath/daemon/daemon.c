@@ -414,8 +414,8 @@ static void deliveries_finish(const struct daemon *daemon)
 	uint64_t queued;
 
 	if (!daemon->handed_over)
-		ktsn_port_receivers_hold(daemon->bridge_port, TIMEOUT_NS);
-	queued = ktsn_port_delivery_counts(daemon->bridge_port).queued;
+		loop_receivers_hold(daemon->loop, TIMEOUT_NS);
+	queued = loop_delivery_counts(daemon->loop).queued;
 	if (queued)
 		log_warning("%" PRIu64 " frames to pods of this node are lost: their receivers had more than "
 			    "their share (--receiver-quota)",

@@ -12,7 +12,6 @@
 #include "departures.h"
 #include "keep_awake.h"
 #include "loop.h"
-#include "port.h"
 #include "realtime_budget.h"
 #include "trace.h"
 

@@ -97,7 +97,7 @@ static char *status_reply(struct control_server *server)
 	status.budget_use = loop_budget_use(node->loop);
 	status.library_counts = library_counts_sum(node);
 	status.limit_refusals = node->limit_refusals;
-	status.delivery = ktsn_port_delivery_counts(loop_bridge_port(node->loop));
+	status.delivery = loop_delivery_counts(node->loop);
 	status.ring_memory_bytes = node->ring_charges.bytes;
 	status.ring_memory_max_bytes = node->ring_charges.bytes_max;
 	status.processor_time_ns = clock_ns(CLOCK_PROCESS_CPUTIME_ID);

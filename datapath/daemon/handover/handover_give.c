@@ -12,7 +12,6 @@
 #include "log.h"
 #include "notifiers.h"
 #include "peers.h"
-#include "port.h"
 #include "processes_taken.h"
 #include "realtime_worker.h"
 #include "receiving.h"
@@ -433,7 +432,7 @@ static void rings_give(void *argument)
 	blank(giving)->paused_tai_ns = clock_tai_ns();
 	loop_pause(giving->node->loop);
 	/* What waits for pods of this node goes before what the successor sends there. */
-	ktsn_port_receivers_hold(loop_bridge_port(giving->node->loop), DELIVERY_TIMEOUT_NS);
+	loop_receivers_hold(giving->node->loop, DELIVERY_TIMEOUT_NS);
 	if (giving->version < HANDOVER_VERSION_CLOCKS)
 		node_refusals_hide(giving->node, true);
 	err = give(giving, HANDOVER_STANDS, NULL, 0);
@@ -443,7 +442,7 @@ static void rings_give(void *argument)
 	if (!giving->err)
 		return;
 	node_refusals_hide(giving->node, false);
-	ktsn_port_receivers_hold(loop_bridge_port(giving->node->loop), DELIVERY_GO_ON);
+	loop_receivers_hold(giving->node->loop, DELIVERY_GO_ON);
 	loop_resume(giving->node->loop);
 }
 

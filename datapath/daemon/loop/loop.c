@@ -230,9 +230,24 @@ void loop_link_set(struct loop *loop, bool carrying)
 	atomic_store_explicit(&loop->control.link_down, !carrying, memory_order_relaxed);
 }
 
-struct ktsn_port *loop_bridge_port(const struct loop *loop)
+int loop_receiver_begin(const struct loop *loop, uint32_t link_index, struct ktsn_port_receiver **receiver)
 {
-	return loop->config.bridge_port;
+	return ktsn_port_receiver_begin(loop->config.bridge_port, link_index, receiver);
+}
+
+void loop_receiver_end(const struct loop *loop, struct ktsn_port_receiver *receiver)
+{
+	loop->config.bridge_port->ops->receiver_end(loop->config.bridge_port, receiver);
+}
+
+void loop_receivers_hold(const struct loop *loop, int64_t timeout_ns)
+{
+	ktsn_port_receivers_hold(loop->config.bridge_port, timeout_ns);
+}
+
+struct ktsn_port_delivery_counts loop_delivery_counts(const struct loop *loop)
+{
+	return ktsn_port_delivery_counts(loop->config.bridge_port);
 }
 
 int loop_epoll_fd(const struct loop *loop)

@@ -88,9 +88,15 @@ struct trace *loop_trace(struct loop *loop);
 /* Whether the uplink carries frames. While it does not, what is due is dropped (drop-port). Any thread. */
 void loop_link_set(struct loop *loop, bool carrying);
 
-/* The port onto the bridges of this node, whose receivers the control thread begins and ends; NULL: there is
- * none. */
-struct ktsn_port *loop_bridge_port(const struct loop *loop);
+/* Receivers of this node: of the port onto its bridges, which may have none, or be NULL (port.h). One begins
+ * with 0, NULL where there are none, or -errno, before the command that gives it to the loop. */
+int loop_receiver_begin(const struct loop *loop, uint32_t link_index, struct ktsn_port_receiver **receiver);
+/* One that the loop has retired. */
+void loop_receiver_end(const struct loop *loop, struct ktsn_port_receiver *receiver);
+/* While the loop stands still; below 0: they go on. */
+void loop_receivers_hold(const struct loop *loop, int64_t timeout_ns);
+/* Any thread. */
+struct ktsn_port_delivery_counts loop_delivery_counts(const struct loop *loop);
 
 /* The epoll set of its thread, for those of doorbells.h. */
 int loop_epoll_fd(const struct loop *loop);

@@ -4,7 +4,6 @@
 #include "bridge_ports.h"
 #include "endpoint.h"
 #include "log.h"
-#include "port.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -29,8 +28,7 @@ static struct bridge_receiver *receiver_find(const struct routing *routing, uint
 static int receiver_begin(struct routing *routing, uint32_t link_index)
 {
 	struct bridge_receiver *receiver = calloc(1, sizeof(*receiver));
-	int err = receiver ? ktsn_port_receiver_begin(loop_bridge_port(routing->loop), link_index,
-						      &receiver->loop.port_receiver)
+	int err = receiver ? loop_receiver_begin(routing->loop, link_index, &receiver->loop.port_receiver)
 			   : -ENOMEM;
 
 	/* Of a port without receivers there is none. */
@@ -128,8 +126,6 @@ void bridge_receivers_close(struct routing *routing)
 
 void bridge_receiver_free(struct routing *routing, struct bridge_receiver *receiver)
 {
-	struct ktsn_port *port = loop_bridge_port(routing->loop);
-
-	port->ops->receiver_end(port, receiver->loop.port_receiver);
+	loop_receiver_end(routing->loop, receiver->loop.port_receiver);
 	free(receiver);
 }
