@@ -142,3 +142,39 @@ func (o *offender) offend(t *testing.T, service *service) {
 	}
 	must(t, o.check(t))
 }
+
+// TestReservedAddressesFromAPeerNode: what another machine of the underlay sends through the tunnel does not reach the node either.
+func TestReservedAddressesFromAPeerNode(t *testing.T) {
+	lab := newLab(t)
+	lab.a.startDaemon(t)
+	lab.a.newPod(t).add(t, lab.a.config(nil))
+	lab.a.ktsn(t, "node", "peers", "add", "--vni", "42", lab.b.address.String(), lab.b.subnet.String())
+	lab.a.trust(t, tunnelName)
+	service := lab.a.serve(t)
+	reaches := func(destination net.HardwareAddr) bool {
+		text := fmt.Sprintf("to %v", destination)
+		ip := &layers.IPv4{Version: 4, TTL: 64, Protocol: layers.IPProtocolUDP, SrcIP: net.IPv4(10, 42, 2, 77).To4(), DstIP: lab.a.address.AsSlice()}
+		udp := &layers.UDP{SrcPort: 7788, DstPort: layers.UDPPort(service.port())}
+		must(t, udp.SetNetworkLayerForChecksum(ip))
+		inside := ethernet(t, net.HardwareAddr{2, 0, 0, 0, 0, 7}, destination, layers.EthernetTypeIPv4, nil, ip, udp, gopacket.Payload(text))
+		outerIP := &layers.IPv4{Version: 4, TTL: 64, Protocol: layers.IPProtocolUDP, SrcIP: lab.b.address.AsSlice(), DstIP: lab.a.address.AsSlice()}
+		outerUDP := &layers.UDP{SrcPort: 50000, DstPort: 4789}
+		must(t, outerUDP.SetNetworkLayerForChecksum(outerIP))
+		sendRaw(t, lab.b.Namespace, uplinkName, ethernet(t, macOf(t, lab.b.Namespace, uplinkName), macOf(t, lab.a.Namespace, uplinkName),
+			layers.EthernetTypeIPv4, nil, outerIP, outerUDP, &layers.VXLAN{ValidIDFlag: true, VNI: vni}, gopacket.Payload(inside)))
+		must(t, lab.a.Do(func() error {
+			return sendText(netip.AddrPortFrom(netip.MustParseAddr("127.0.0.1"), service.port()), "end "+text)
+		}))
+		return service.hears(t, text, "end "+text)
+	}
+	for _, filtered := range []bool{true, false} {
+		if !filtered {
+			lab.a.removeReserved(t, tunnelName) // or nothing is shown
+		}
+		for _, destination := range bridgesOwn {
+			if got := reaches(destination); got == filtered {
+				t.Errorf("with the filter %v: what is sent to %v reaches the node: %v", filtered, destination, got)
+			}
+		}
+	}
+}

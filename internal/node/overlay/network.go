@@ -181,6 +181,9 @@ func (n *Node) completeTunnel(network *Network, have devices) error {
 		return fmt.Errorf("add %s to bridge %s: %w", network.Tunnel, network.Bridge, err)
 	}
 	have.tunnel.MasterIndex = have.bridge.Index
+	if _, err := n.keepReserved(have.tunnel); err != nil {
+		return err
+	}
 	if network.PointToPoint {
 		if err := n.kernel.LinkSetLearning(have.tunnel, false); err != nil {
 			return fmt.Errorf("keep bridge port %s from learning: %w", network.Tunnel, err)

@@ -16,8 +16,8 @@ import (
 
 // A bridge forwards no frame to the addresses that 802.1Q reserves for bridges themselves, 01:80:c2:00:00:00 to 0f. The kernel takes such a
 // frame at the bridge's port, in the node's name: the filter at the bridge does not see it, and IPv4 or ARP in it would reach the node. A
-// program at the node's end of each pod's interface drops what is sent there. It stands behind ktsn_divert, which shows it what it leaves to
-// the bridge.
+// program drops it at the node's end of each pod's interface, behind ktsn_divert, which shows it what it leaves to the bridge, and at each
+// tunnel, for what other machines of the underlay send. ktsnd's announcements, which have such an address, are read at the uplink.
 
 const (
 	reservedName     = "ktsn_reserved"
