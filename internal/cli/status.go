@@ -185,7 +185,8 @@ func printDaemon(out io.Writer, status *control.Status) {
 	fmt.Fprintf(out, "budget\t%s\n", budgetLine(&status.RealtimeBudget))
 	fmt.Fprintf(out, "serving\t%d sockets, %d endpoints, %d peers, %d processes, %d flows, %d messages pending\n",
 		status.Sockets, status.Endpoints, status.Peers, status.Processes, status.Flows, status.Pending)
-	fmt.Fprintf(out, "rings\t%d of %d KiB\n", status.RingMemoryBytes>>10, status.RingMemoryMaxBytes>>10)
+	fmt.Fprintf(out, "rings\t%d of %d KiB, %d KiB of removed pods\n", status.RingMemoryBytes>>10, status.RingMemoryMaxBytes>>10,
+		status.RingMemoryRemovedBytes>>10)
 }
 
 // printInstance says which of a node's ktsnd this is; one without a name is the only one.

@@ -4,6 +4,7 @@ package netns_test
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -43,15 +44,21 @@ type hostile struct {
 func (l *lab) addHostile(t *testing.T, client *control.Client) *hostile {
 	t.Helper()
 	added := &hostile{lab: l, pod: l.addNeighbor(t), socket: filepath.Join(l.dir, "hostile.sock")}
-	err := errors.Join(
-		client.SocketAdd(t.Context(), hostileIdentity, added.socket),
-		client.EndpointAdd(t.Context(), control.Endpoint{Identity: hostileIdentity, Interface: topology.PodInterface,
-			Netns: added.pod.Path(), VNI: topology.VNI}))
-	if err != nil {
+	if err := added.attach(t.Context(), client); err != nil {
 		t.Fatal(err)
 	}
 	ip(t, added.pod, "link", "set", "lo", "up")
 	return added
+}
+
+// attach tells ktsnd of the hostile pod, again.
+func (h *hostile) attach(ctx context.Context, client *control.Client) error {
+	return errors.Join(client.SocketAdd(ctx, hostileIdentity, h.socket),
+		client.EndpointAdd(ctx, control.Endpoint{Identity: hostileIdentity, Interface: topology.PodInterface, Netns: h.pod.Path(), VNI: topology.VNI}))
+}
+
+func (h *hostile) remove(ctx context.Context, client *control.Client) error {
+	return errors.Join(client.SocketDel(ctx, hostileIdentity), client.EndpointDel(ctx, hostileIdentity, topology.PodInterface))
 }
 
 // attack is one run of the hostile program.

@@ -3,7 +3,6 @@
 package netns_test
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -127,28 +126,36 @@ func TestRingsThatAPodKeepsCountUntilItLetsGo(t *testing.T) {
 	}
 }
 
-// A pod that is gone cannot be held to its quota any more, and what it kept counts for the node.
-func TestRingsOfAPodThatIsRemovedCountForTheNode(t *testing.T) {
+// removedRingBytes is what rings of removed pods take.
+func removedRingBytes(t *testing.T, client *control.Client) int {
+	t.Helper()
+	return int(statusOf(t, client).RingMemoryRemovedBytes)
+}
+
+// A pod that is gone cannot be held to its quota any more. What it kept counts apart: other pods have what they had.
+func TestRingsOfAPodThatIsRemovedCountApart(t *testing.T) {
 	t.Parallel()
 	lab := newLab(t)
 	daemon, client := lab.startDaemon(t, "--pod-memory", "8", "--ring-memory", "16")
 	enemy := lab.addHostile(t, client)
 	keeping := enemy.start(t, "keep", patience)
 	time.Sleep(500 * time.Millisecond)
-	if err := errors.Join(client.SocketDel(t.Context(), hostileIdentity), client.EndpointDel(t.Context(), hostileIdentity, "tsn0")); err != nil {
+	if err := enemy.remove(t.Context(), client); err != nil {
 		t.Fatal(err)
 	}
-	counted := ringBytes(t, client)
-	if counted < 6<<20 {
-		t.Errorf("%d bytes are counted of a pod that kept its rings", counted)
+	counted := removedRingBytes(t, client)
+	if living := ringBytes(t, client); counted < 6<<20 || living != 0 {
+		t.Errorf("%d bytes are counted of a pod that kept its rings, %d of others", counted, living)
 	}
 	// It goes on with the next ktsnd.
 	_, client = lab.takeOver(t, daemon)
-	if after := ringBytes(t, client); after != counted {
+	if after := removedRingBytes(t, client); after != counted {
 		t.Errorf("%d bytes are counted after ktsnd was replaced, %d before", after, counted)
 	}
 	kill(t, keeping.Process)
-	awaitRingBytes(t, client, 0)
+	awaitStatus(t, client, "rings of the removed pod are freed", func(status *control.Status) bool {
+		return status.RingMemoryRemovedBytes == 0
+	})
 }
 
 // With a memory limit that the rings fit into, as the chart sets it, ktsnd refuses more of them and is not killed.

@@ -18,7 +18,8 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- end }}
 {{- /* What ktsnd may have: the rings of all pods and the rest. */}}
 {{- define "kubernetsn.ktsndMemory" -}}
-{{ add .Values.ktsnd.ringMemoryMiB .Values.ktsnd.ownMemoryMiB }}Mi
+{{- /* The fourth is that of pods that were removed (datapath/daemon/node/ring_charges.h). */}}
+{{- add .Values.ktsnd.ringMemoryMiB (div (int .Values.ktsnd.ringMemoryMiB) 4) .Values.ktsnd.ownMemoryMiB }}Mi
 {{- end }}
 {{- define "kubernetsn.networks" -}}
 {{ toYaml (dict "networks" (ternary (list) .Values.networks .Values.operator.enabled)) }}

@@ -163,6 +163,8 @@ char *control_reply_status(const struct control_status *status)
 	json_object_set_new(body, "clock", clock_json(status));
 	json_object_set_new(body, "processor-time-ns", json_integer((json_int_t)status->processor_time_ns));
 	json_object_set_new(body, "ring-memory-bytes", json_integer((json_int_t)status->ring_memory_bytes));
+	json_object_set_new(body, "ring-memory-removed-bytes",
+			    json_integer((json_int_t)status->ring_memory_removed_bytes));
 	json_object_set_new(body, "ring-memory-max-bytes",
 			    json_integer((json_int_t)status->ring_memory_max_bytes));
 	json_object_update(body, shaper);

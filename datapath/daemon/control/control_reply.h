@@ -50,7 +50,7 @@ struct control_status {
 	struct library_counts library_counts;
 	uint64_t limit_refusals;
 	struct ktsn_port_delivery_counts delivery;
-	uint64_t ring_memory_bytes, ring_memory_max_bytes;
+	uint64_t ring_memory_bytes, ring_memory_removed_bytes, ring_memory_max_bytes;
 	struct clock_state clock;
 	const struct node_clocks *clocks;
 	int64_t clock_bound_ns; /* by what was said, now; -1: not known */

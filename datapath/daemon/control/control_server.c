@@ -99,6 +99,7 @@ static char *status_reply(struct control_server *server)
 	status.limit_refusals = node->limit_refusals;
 	status.delivery = loop_delivery_counts(node->loop);
 	status.ring_memory_bytes = node->ring_charges.bytes;
+	status.ring_memory_removed_bytes = node->ring_charges.removed_bytes;
 	status.ring_memory_max_bytes = node->ring_charges.bytes_max;
 	status.processor_time_ns = clock_ns(CLOCK_PROCESS_CPUTIME_ID);
 	clock_state_read(&status.clock);

@@ -11,6 +11,8 @@ enum {
 	LOOK_EVERY_MS = 100,
 	/* A look at one takes about a microsecond. */
 	LOOKS_MAX = 64,
+	/* Of what the pods may have: so much of removed ones counts apart. */
+	REMOVED_FRACTION = 4,
 };
 
 void ring_charges_init(struct ring_charges *charges, uint64_t bytes_max)
@@ -19,9 +21,15 @@ void ring_charges_init(struct ring_charges *charges, uint64_t bytes_max)
 	charges->kept_end = &charges->kept;
 }
 
+/* Among which sum it counts. */
+static uint64_t *sum_of(struct ring_charges *charges, const struct quota *quota)
+{
+	return !quota || quota->pod_gone ? &charges->removed_bytes : &charges->bytes;
+}
+
 static void charge_free(struct ring_charges *charges, struct ring_charge *charge)
 {
-	charges->bytes -= charge->bytes;
+	*sum_of(charges, charge->quota) -= charge->bytes;
 	if (charge->quota)
 		charge->quota->ring_bytes -= charge->bytes;
 	quota_put(charge->quota);
@@ -85,7 +93,10 @@ static bool pod_has_room(const struct quota *quota, size_t bytes)
 
 static bool node_has_room(const struct ring_charges *charges, size_t bytes)
 {
-	return charges->bytes + bytes <= charges->bytes_max;
+	const uint64_t apart = charges->bytes_max / REMOVED_FRACTION;
+	uint64_t beyond = charges->removed_bytes > apart ? charges->removed_bytes - apart : 0;
+
+	return charges->bytes + beyond + bytes <= charges->bytes_max;
 }
 
 static struct ring_charge **kept_find(struct ring_charges *charges, uint32_t map_id)
@@ -121,7 +132,7 @@ static struct ring_charge *charge_create(uint32_t map_id, size_t bytes)
 
 static void charge_begin(struct ring_charges *charges, struct ring_charge *charge, struct quota *quota)
 {
-	charges->bytes += charge->bytes;
+	*sum_of(charges, quota) += charge->bytes;
 	charge->quota = quota;
 	if (!quota)
 		return;
@@ -176,6 +187,8 @@ void ring_charges_keep(struct ring_charges *charges, struct quota *quota, uint32
 void ring_charges_pod_gone(struct ring_charges *charges, struct quota *quota)
 {
 	quota->pod_gone = true;
+	charges->bytes -= quota->ring_bytes;
+	charges->removed_bytes += quota->ring_bytes;
 	for (struct ring_charge *charge = charges->kept; charge; charge = charge->next)
 		if (charge->quota == quota)
 			pod_forget(charge);

@@ -2,7 +2,9 @@
 /*
  * The memory of rings, charged to the pod that asked for it and to the node, from before it is made until the
  * kernel has freed it. A process that hung up may keep its ring's descriptor and mapping: the memory is there
- * as long, and counts as long, also after its pod was removed.
+ * as long, and counts as long, also after its pod was removed. Then it counts apart, up to a fourth of what
+ * all pods may have: what is left of pods that were removed takes nothing from those that there are. What is
+ * more than that counts among theirs, so that the memory of all has a bound.
  *
  * The kernel tells nobody when a map ends, so kept ones are looked at: a few each time, ten times a second
  * and when a pod asks for more than is left. Control thread.
@@ -24,8 +26,9 @@ struct ring_charge {
 };
 
 struct ring_charges {
-	uint64_t bytes;     /* of all rings */
-	uint64_t bytes_max; /* what they may take together */
+	uint64_t bytes;         /* of the rings of pods that there are */
+	uint64_t removed_bytes; /* of those that were removed */
+	uint64_t bytes_max;     /* what the former may take together */
 	/* ktsnd has done with them, and somebody else has not: the one to be looked at first is the first. */
 	struct ring_charge *kept, **kept_end;
 	uint32_t kept_count;
@@ -50,7 +53,7 @@ void ring_charge_end(struct ring_charges *charges, struct ring_charge *charge);
 /* One that another ktsnd had done with. quota NULL: its pod is gone. */
 void ring_charges_keep(struct ring_charges *charges, struct quota *quota, uint32_t map_id, size_t bytes);
 
-/* The quota's pod is removed: what it kept counts for the node only. */
+/* The quota's pod is removed: what it has and kept counts apart, for the node only. */
 void ring_charges_pod_gone(struct ring_charges *charges, struct quota *quota);
 
 /* Returns ms until it is due again, -1: not. */

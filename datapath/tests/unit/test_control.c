@@ -322,6 +322,7 @@ static void status_is_the_example(void **state)
 		.limit_refusals = 5,
 		.delivery = {.limited = 7, .failed = 4},
 		.ring_memory_bytes = 860160,
+		.ring_memory_removed_bytes = 4096,
 		.ring_memory_max_bytes = 536870912,
 		.clock = {37, true, 16000, 1000, -1250, 10000000},
 		.clocks = &clocks,

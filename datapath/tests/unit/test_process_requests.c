@@ -621,8 +621,20 @@ static void flags_of_a_ring_that_are_not_known_are_refused(void **state)
 	hang_up(&one);
 }
 
-static void rings_of_a_pod_that_is_gone_count_for_the_node(void **state)
+/* How many rings more the node has room for. */
+static uint64_t rings_allowed(void)
 {
+	uint64_t count = 0;
+
+	while (ring_charges_allow(&bed.node.ring_charges, bed.node.pods->quota, 0,
+				  (count + 1) * bed.ring_bytes))
+		count++;
+	return count;
+}
+
+static void rings_of_a_pod_that_is_gone_count_apart(void **state)
+{
+	struct ring_charges *charges = &bed.node.ring_charges;
 	struct application one = begun(0), two;
 
 	(void)state;
@@ -633,11 +645,19 @@ static void rings_of_a_pod_that_is_gone_count_for_the_node(void **state)
 	assert_null(pod_find(&bed.node, "pod0"));
 	hang_up(&two);
 	assert_int_equal(bed.node.quota_count, PODS - 1);
-	assert_int_equal(charged(), 2 * bed.ring_bytes);
-	bed.lives = false;
-	for (int ms = 0; charged() && ms < PATIENCE_MS; ms++)
-		daemon_work();
 	assert_int_equal(charged(), 0);
+	assert_int_equal(charges->removed_bytes, 2 * bed.ring_bytes);
+	bed.node.pods->quota->limits.memory_bytes = UINT64_MAX;
+	charges->bytes_max = 8 * bed.ring_bytes;
+	assert_int_equal(rings_allowed(), 8);
+	/* A fourth of it is one of them. */
+	charges->bytes_max = 4 * bed.ring_bytes;
+	assert_int_equal(rings_allowed(), 3);
+	bed.lives = false;
+	for (int ms = 0; charges->removed_bytes && ms < PATIENCE_MS; ms++)
+		daemon_work();
+	assert_int_equal(charges->removed_bytes, 0);
+	assert_int_equal(rings_allowed(), 4);
 	close(one.ring_fd);
 	close(two.ring_fd);
 }
@@ -703,7 +723,7 @@ int main(void)
 		TEST(relay_quota_outlives_its_pod_with_the_ring),
 		TEST(untimed_ring_comes_back_as_one),
 		TEST(flags_of_a_ring_that_are_not_known_are_refused),
-		TEST(rings_of_a_pod_that_is_gone_count_for_the_node),
+		TEST(rings_of_a_pod_that_is_gone_count_apart),
 		TEST(a_connection_ends_whose_doorbell_cannot_be_heard_after_a_take_over),
 	};
 

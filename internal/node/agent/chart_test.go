@@ -339,11 +339,11 @@ func TestTheRingsFitIntoTheMemoryOfKtsnd(t *testing.T) {
 		rings     string
 		limit     string
 	}{
-		"by default":                {nil, "512", "896Mi"},
-		"with more for rings":       {[]string{"--set", "ktsnd.ringMemoryMiB=2048"}, "2048", "2432Mi"},
-		"with more for the rest":    {[]string{"--set", "ktsnd.ownMemoryMiB=1024"}, "512", "1536Mi"},
-		"with a core of ktsnd's":    {[]string{"--set", "ktsnd.exclusiveCore=true,ktsnd.ringMemoryMiB=64"}, "64", "448Mi"},
-		"with a limit of processor": {[]string{"--set", "ktsnd.resources.limits.cpu=2"}, "512", "896Mi"},
+		"by default":                {nil, "512", "1Gi"},
+		"with more for rings":       {[]string{"--set", "ktsnd.ringMemoryMiB=2048"}, "2048", "2944Mi"},
+		"with more for the rest":    {[]string{"--set", "ktsnd.ownMemoryMiB=1024"}, "512", "1664Mi"},
+		"with a core of ktsnd's":    {[]string{"--set", "ktsnd.exclusiveCore=true,ktsnd.ringMemoryMiB=64"}, "64", "464Mi"},
+		"with a limit of processor": {[]string{"--set", "ktsnd.resources.limits.cpu=2"}, "512", "1Gi"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			objects, err := render(t, test.arguments...)

@@ -197,11 +197,13 @@ type Status struct {
 	Flows          int            `json:"flows"`
 	Pending        int            `json:"pending"`
 	// RingMemoryBytes is what all rings take, those included that processes kept when they hung up.
-	RingMemoryBytes    uint64        `json:"ring-memory-bytes"`
-	RingMemoryMaxBytes uint64        `json:"ring-memory-max-bytes"`
-	Classes            []ClassStatus `json:"classes"`
-	Counters           Counters      `json:"counters"`
-	Clock              Clock         `json:"clock"`
+	RingMemoryBytes uint64 `json:"ring-memory-bytes"`
+	// RingMemoryRemovedBytes is what rings of removed pods take that the kernel has not freed yet.
+	RingMemoryRemovedBytes uint64        `json:"ring-memory-removed-bytes"`
+	RingMemoryMaxBytes     uint64        `json:"ring-memory-max-bytes"`
+	Classes                []ClassStatus `json:"classes"`
+	Counters               Counters      `json:"counters"`
+	Clock                  Clock         `json:"clock"`
 }
 
 // FIFOPriority is the SCHED_FIFO priority of the sending loop, 0 where it has ordinary scheduling.

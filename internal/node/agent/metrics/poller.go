@@ -146,7 +146,8 @@ func (p *Poller) countNode(status *control.Status) error {
 	for kind, count := range map[string]int{
 		"sockets": status.Sockets, "endpoints": status.Endpoints, "peers": status.Peers, "processes": status.Processes,
 		"flows": status.Flows, "pending": status.Pending,
-		"ring_memory_bytes": int(status.RingMemoryBytes), "ring_memory_max_bytes": int(status.RingMemoryMaxBytes),
+		"ring_memory_bytes": int(status.RingMemoryBytes), "ring_memory_removed_bytes": int(status.RingMemoryRemovedBytes),
+		"ring_memory_max_bytes": int(status.RingMemoryMaxBytes),
 	} {
 		p.Metrics.things.WithLabelValues(kind).Set(float64(count))
 	}
