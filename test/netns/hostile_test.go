@@ -306,6 +306,12 @@ func TestHostilePodHurtsOnlyItself(t *testing.T) {
 		{mode: "locked", achieves: "held"},
 		{mode: "unread", achieves: "left"},
 		{mode: "register", achieves: "registered", sends: true},
+		{mode: "immortal", achieves: "left"},
+		{mode: "immortal2", achieves: "rings"},
+		{mode: "audience", achieves: "replies"},
+		{mode: "faulted", achieves: "held"},
+		{mode: "ends", achieves: "connections"},
+		{mode: "returns", achieves: "returned"},
 	} {
 		t.Run(test.mode, func(t *testing.T) {
 			t.Parallel()

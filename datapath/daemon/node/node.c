@@ -87,7 +87,8 @@ int node_tick(struct node *node)
 			       node->deferred ? DEFERRED_MS : -1),
 		events_earlier(node->listeners_resting ? LISTENERS_MS : -1,
 			       events_earlier(node->connections_resting ? CONNECTIONS_MS : -1,
-					      ring_charges_tick(&node->ring_charges))));
+					      events_earlier(ring_charges_tick(&node->ring_charges),
+							     pod_threads_tick(node->threads)))));
 }
 
 void node_close(struct node *node)
@@ -107,6 +108,8 @@ void node_fini(struct node *node)
 		process_free(node, node->closing);
 	deferred_free_all(node);
 	ring_charges_fini(&node->ring_charges);
+	/* A thread that waits for what only another work closes would outlive a ktsnd that is killed. */
+	pod_threads_settle(node->threads);
 	/* Pods that were handed over, or not taken over after all, still have theirs, until ktsnd ends. */
 	if (!node->pods) {
 		pod_threads_destroy(node->threads);

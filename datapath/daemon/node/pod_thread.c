@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "pod_thread.h"
 
+#include "clock.h"
 #include "container_of.h"
 
 #include <errno.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdlib.h>
@@ -16,8 +18,17 @@
 enum {
 	/* What runs here needs little; a debugger of memory wants more than that. */
 	STACK_BYTES = 256 << 10,
-	/* For threads to end, and how often their works are looked after meanwhile. */
-	END_TIMEOUT_MS = 1000,
+	/* A work that takes so long waits for its pod, and its system call is interrupted; of a pod that is
+	 * removed each is. */
+	HELD_MS = 2000,
+	LOOK_MS = 100,
+	LOOK_REMOVED_MS = 10,
+	/* A close() that takes so long, of a pod that is removed, cannot be interrupted. */
+	STUCK_MS = 1000,
+	/* So many threads at most are left in one: each is a thread of the machine. */
+	STUCK_MAX = 256,
+	/* For works to be done and threads to end, and how often they are looked after meanwhile. */
+	END_TIMEOUT_MS = 3000,
 	END_LOOK_MS = 5,
 };
 
@@ -28,22 +39,41 @@ struct work_queue {
 struct pod_threads {
 	struct events *events;
 	struct event_source reports;
-	pthread_mutex_t lock;
+	int64_t look_ms;        /* when to look again at what runs for how long; the control thread's */
+	_Atomic uint32_t works; /* of all threads, that have not ended */
+	pthread_mutex_t lock;   /* may be held when a thread's is taken */
 	/* Under the lock. */
 	struct work_queue ran;
-	uint32_t live;
+	struct pod_thread *first;
+	uint32_t workers, stuck;
+};
+
+/* One thread of the kernel, which does a pod's works. */
+struct worker {
+	struct pod_thread *thread;
+	/* Under the thread's lock. */
+	pid_t tid;        /* 0: it has not begun */
+	int64_t since_ms; /* when it began its work; 0: it waits for one */
+	bool closes;      /* it is in pod_thread_close_now() */
+	bool replaced;    /* another one does the works */
+	struct worker *next;
 };
 
 struct pod_thread {
 	struct pod_threads *all;
-	uint32_t users; /* the control thread's */
+	struct pod_thread *next; /* under the lock of all */
+	uint32_t users;          /* the control thread's */
 	_Atomic uint32_t backlog;
 	pthread_mutex_t lock;
 	pthread_cond_t wanted;
 	/* Under the lock. */
 	struct work_queue queue;
+	struct worker *workers; /* the first does the works; the others end with the one that they are at */
+	int64_t removed_ms;     /* since when the pod is removed; 0: it is not */
 	bool ends;
 };
+
+static _Thread_local struct worker *self; /* NULL in threads that are no pod's */
 
 static void queue_init(struct work_queue *queue)
 {
@@ -94,8 +124,21 @@ static void reports_readable(struct event_source *source)
 	pod_threads_serve(source->owner);
 }
 
+/* Nothing to do: it is enough that the system call ends. */
+static void interrupted(int signal)
+{
+	(void)signal;
+}
+
+static int interrupting_signal(void)
+{
+	return SIGRTMIN + 1;
+}
+
 int pod_threads_create(struct pod_threads **created, struct events *events)
 {
+	/* Without SA_RESTART. */
+	const struct sigaction action = {.sa_handler = interrupted};
 	struct pod_threads *threads = calloc(1, sizeof(*threads));
 	int fd, err;
 
@@ -117,6 +160,7 @@ int pod_threads_create(struct pod_threads **created, struct events *events)
 	}
 	queue_init(&threads->ran);
 	pthread_mutex_init(&threads->lock, NULL);
+	sigaction(interrupting_signal(), &action, NULL);
 	*created = threads;
 	return 0;
 }
@@ -126,23 +170,51 @@ static bool any_lives(struct pod_threads *threads)
 	bool lives;
 
 	pthread_mutex_lock(&threads->lock);
-	lives = threads->live > 0;
+	lives = threads->workers > 0;
 	pthread_mutex_unlock(&threads->lock);
 	return lives;
 }
 
+/* Whether it is over in time. */
+static bool end_await(struct pod_threads *threads, bool (*goes_on)(struct pod_threads *threads))
+{
+	bool on = true;
+
+	for (int ms = 0; on && ms < END_TIMEOUT_MS; ms += END_LOOK_MS) {
+		(void)pod_threads_tick(threads);
+		on = goes_on(threads);
+		pod_threads_serve(threads);
+		if (on)
+			usleep(END_LOOK_MS * 1000);
+	}
+	return !on;
+}
+
+static bool any_works(struct pod_threads *threads)
+{
+	return atomic_load(&threads->works) > 0;
+}
+
+void pod_threads_settle(struct pod_threads *threads)
+{
+	pthread_mutex_lock(&threads->lock);
+	for (struct pod_thread *thread = threads->first; thread; thread = thread->next)
+		pod_thread_removed(thread);
+	pthread_mutex_unlock(&threads->lock);
+	(void)end_await(threads, any_works);
+}
+
 void pod_threads_destroy(struct pod_threads *threads)
 {
+	bool ended;
+
 	if (!threads)
 		return;
 	/* A work may be the last user of its thread. */
-	for (int ms = 0; ms < END_TIMEOUT_MS && any_lives(threads); ms += END_LOOK_MS) {
-		usleep(END_LOOK_MS * 1000);
-		pod_threads_serve(threads);
-	}
+	ended = end_await(threads, any_lives);
 	events_remove(threads->events, &threads->reports);
 	/* One that is held up still has use for the rest; ktsnd ends now. */
-	if (any_lives(threads))
+	if (!ended)
 		return;
 	close(threads->reports.fd);
 	pthread_mutex_destroy(&threads->lock);
@@ -160,13 +232,18 @@ static void capabilities_drop(void)
 	(void)syscall(SYS_capset, &header, none);
 }
 
-static struct pod_work *work_await(struct pod_thread *thread)
+/* NULL: the worker is to end. */
+static struct pod_work *work_await(struct worker *worker)
 {
-	struct pod_work *work;
+	struct pod_thread *thread = worker->thread;
+	struct pod_work *work = NULL;
 
 	pthread_mutex_lock(&thread->lock);
-	while (!(work = queue_pop(&thread->queue)) && !thread->ends)
+	worker->since_ms = 0;
+	while (thread->workers == worker && !(work = queue_pop(&thread->queue)) && !thread->ends)
 		pthread_cond_wait(&thread->wanted, &thread->lock);
+	if (work)
+		worker->since_ms = clock_monotonic_ms();
 	pthread_mutex_unlock(&thread->lock);
 	return work;
 }
@@ -181,57 +258,96 @@ static void report(struct pod_threads *all, struct pod_work *work)
 	(void)!write(all->reports.fd, &one, sizeof(one));
 }
 
-static void live_add(struct pod_threads *all, int count)
+static void thread_free(struct pod_thread *thread)
 {
-	pthread_mutex_lock(&all->lock);
-	all->live += (uint32_t)count;
-	pthread_mutex_unlock(&all->lock);
-}
-
-static void thread_end(struct pod_thread *thread)
-{
-	struct pod_threads *all = thread->all;
-
 	pthread_mutex_destroy(&thread->lock);
 	pthread_cond_destroy(&thread->wanted);
 	free(thread);
-	live_add(all, -1);
 }
 
-static void *thread_run(void *argument)
+static void worker_unlink(struct worker *worker)
 {
-	struct pod_thread *thread = argument;
+	struct worker **at = &worker->thread->workers;
+
+	while (*at != worker)
+		at = &(*at)->next;
+	*at = worker->next;
+}
+
+/* With the last of them, and when nobody uses it any more, the thread ends. */
+static void worker_end(struct worker *worker)
+{
+	struct pod_thread *thread = worker->thread, **at;
+	struct pod_threads *all = thread->all;
+	bool last;
+
+	/* So that nobody looks at a thread that is freed. */
+	pthread_mutex_lock(&all->lock);
+	pthread_mutex_lock(&thread->lock);
+	worker_unlink(worker);
+	last = !thread->workers;
+	pthread_mutex_unlock(&thread->lock);
+	for (at = &all->first; last && *at != thread; at = &(*at)->next)
+		;
+	if (last)
+		*at = thread->next;
+	all->workers--;
+	all->stuck -= worker->replaced;
+	pthread_mutex_unlock(&all->lock);
+	if (last)
+		thread_free(thread);
+	free(worker);
+}
+
+static void *worker_run(void *argument)
+{
+	struct worker *worker = argument;
+	struct pod_thread *thread = worker->thread;
 	struct pod_work *work;
 
+	self = worker;
 	capabilities_drop();
-	while ((work = work_await(thread))) {
+	pthread_mutex_lock(&thread->lock);
+	worker->tid = gettid();
+	pthread_mutex_unlock(&thread->lock);
+	while ((work = work_await(worker))) {
 		/* run() may free it. */
 		bool reports = work->done != NULL;
 
 		work->run(work);
-		atomic_fetch_sub_explicit(&thread->backlog, 1, memory_order_relaxed);
 		if (reports)
 			report(thread->all, work);
+		atomic_fetch_sub_explicit(&thread->backlog, 1, memory_order_relaxed);
+		atomic_fetch_sub(&thread->all->works, 1);
 	}
-	thread_end(thread);
+	worker_end(worker);
 	return NULL;
 }
 
-static int thread_create(struct pod_thread *thread)
+/* Under the locks, and it is the first then. 0 or -errno. */
+static int worker_start(struct pod_thread *thread)
 {
+	struct worker *worker = calloc(1, sizeof(*worker));
 	pthread_attr_t attributes;
 	pthread_t created;
 	int err;
 
+	if (!worker)
+		return -ENOMEM;
+	worker->thread = thread;
 	pthread_attr_init(&attributes);
 	pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
 	pthread_attr_setstacksize(&attributes, STACK_BYTES);
-	live_add(thread->all, 1);
-	err = pthread_create(&created, &attributes, thread_run, thread);
-	if (err)
-		live_add(thread->all, -1);
+	err = pthread_create(&created, &attributes, worker_run, worker);
 	pthread_attr_destroy(&attributes);
-	return -err;
+	if (err) {
+		free(worker);
+		return -err;
+	}
+	worker->next = thread->workers;
+	thread->workers = worker;
+	thread->all->workers++;
+	return 0;
 }
 
 int pod_thread_start(struct pod_threads *threads, struct pod_thread **started)
@@ -246,13 +362,20 @@ int pod_thread_start(struct pod_threads *threads, struct pod_thread **started)
 	queue_init(&thread->queue);
 	pthread_mutex_init(&thread->lock, NULL);
 	pthread_cond_init(&thread->wanted, NULL);
-	err = thread_create(thread);
-	if (err) {
-		free(thread);
-		return err;
+	pthread_mutex_lock(&threads->lock);
+	pthread_mutex_lock(&thread->lock);
+	err = worker_start(thread);
+	pthread_mutex_unlock(&thread->lock);
+	if (!err) {
+		thread->next = threads->first;
+		threads->first = thread;
 	}
-	*started = thread;
-	return 0;
+	pthread_mutex_unlock(&threads->lock);
+	if (err)
+		thread_free(thread);
+	else
+		*started = thread;
+	return err;
 }
 
 void pod_thread_get(struct pod_thread *thread)
@@ -273,6 +396,7 @@ void pod_thread_put(struct pod_thread *thread)
 
 void pod_thread_do(struct pod_thread *thread, struct pod_work *work)
 {
+	atomic_fetch_add(&thread->all->works, 1);
 	atomic_fetch_add_explicit(&thread->backlog, 1, memory_order_relaxed);
 	pthread_mutex_lock(&thread->lock);
 	queue_push(&thread->queue, work);
@@ -285,7 +409,93 @@ uint32_t pod_thread_backlog(const struct pod_thread *thread)
 	return atomic_load_explicit(&thread->backlog, memory_order_relaxed);
 }
 
+/* ---- works that take long ---- */
+
+void pod_thread_removed(struct pod_thread *thread)
+{
+	pthread_mutex_lock(&thread->lock);
+	if (!thread->removed_ms)
+		thread->removed_ms = clock_monotonic_ms();
+	pthread_mutex_unlock(&thread->lock);
+	thread->all->look_ms = 0;
+}
+
+/* The call that one is in ends with EINTR, or ends what it waits for; one that is about to make one is
+ * interrupted the next time. */
+static void workers_interrupt(const struct pod_thread *thread)
+{
+	for (const struct worker *worker = thread->workers; worker; worker = worker->next)
+		if (worker->since_ms && worker->tid)
+			(void)syscall(SYS_tgkill, getpid(), worker->tid, interrupting_signal());
+}
+
+/* Another one does the rest: what the first has the kernel close may end with that alone. */
+static void worker_replace(struct pod_thread *thread)
+{
+	struct worker *stuck = thread->workers;
+
+	if (thread->all->stuck == STUCK_MAX || worker_start(thread))
+		return;
+	stuck->replaced = true;
+	thread->all->stuck++;
+}
+
+/* Under the lock of all. Whether it is to be looked at soon. */
+static bool thread_look(struct pod_thread *thread, int64_t now_ms)
+{
+	const struct worker *worker;
+	bool busy_removed;
+
+	pthread_mutex_lock(&thread->lock);
+	worker = thread->workers;
+	busy_removed = thread->removed_ms && worker->since_ms;
+	if (busy_removed || (worker->since_ms && now_ms - worker->since_ms >= HELD_MS))
+		workers_interrupt(thread);
+	if (busy_removed && worker->closes && now_ms - worker->since_ms >= STUCK_MS &&
+	    now_ms - thread->removed_ms >= STUCK_MS)
+		worker_replace(thread);
+	pthread_mutex_unlock(&thread->lock);
+	return busy_removed;
+}
+
+int pod_threads_tick(struct pod_threads *threads)
+{
+	int64_t now_ms;
+	bool soon = false;
+
+	if (!any_works(threads))
+		return -1;
+	now_ms = clock_monotonic_ms();
+	if (now_ms < threads->look_ms)
+		return (int)(threads->look_ms - now_ms);
+	pthread_mutex_lock(&threads->lock);
+	for (struct pod_thread *thread = threads->first; thread; thread = thread->next)
+		soon |= thread_look(thread, now_ms);
+	pthread_mutex_unlock(&threads->lock);
+	threads->look_ms = now_ms + (soon ? LOOK_REMOVED_MS : LOOK_MS);
+	return soon ? LOOK_REMOVED_MS : LOOK_MS;
+}
+
 /* ---- closing ---- */
+
+static void closes_set(bool closes)
+{
+	pthread_mutex_lock(&self->thread->lock);
+	self->closes = closes;
+	pthread_mutex_unlock(&self->thread->lock);
+}
+
+void pod_thread_close_now(int fd)
+{
+	if (fd < 0)
+		return;
+	if (self)
+		closes_set(true);
+	/* Its number is free at once, and it is closed also where this is interrupted. */
+	close(fd);
+	if (self)
+		closes_set(false);
+}
 
 struct closing {
 	struct pod_work work;
@@ -296,7 +506,7 @@ static void closing_run(struct pod_work *work)
 {
 	struct closing *closing = container_of(work, struct closing, work);
 
-	close(closing->fd);
+	pod_thread_close_now(closing->fd);
 	free(closing);
 }
 

@@ -11,6 +11,10 @@
  *
  * What is done for one pod is done in the order in which it was asked for. The thread has no capabilities and
  * sees nothing of ktsnd but its works. All functions are for the control thread, run() excepted.
+ *
+ * What a close() waits for may be closed by a later work only: the peer of a socket, the server of a file
+ * system. So a call that takes long is interrupted by a signal, again and again, and where that is of no use,
+ * after the removal of the pod, another thread does the rest. See docs/decisions/0008.
  */
 #ifndef KTSN_DAEMON_POD_THREAD_H
 #define KTSN_DAEMON_POD_THREAD_H
@@ -33,6 +37,10 @@ struct pod_work {
 int pod_threads_create(struct pod_threads **threads, struct events *events);
 /* Calls done() of the works that have run. */
 void pod_threads_serve(struct pod_threads *threads);
+/* Interrupts works that take long. Returns ms until it is due again, -1: not. */
+int pod_threads_tick(struct pod_threads *threads);
+/* ktsnd ends: has them do what is left to do, as if all pods were removed. Waits, but not for long. */
+void pod_threads_settle(struct pod_threads *threads);
 /* When all of them were put. Waits for them to end, but not for long: one of them may be held up. */
 void pod_threads_destroy(struct pod_threads *threads);
 
@@ -42,9 +50,15 @@ void pod_thread_get(struct pod_thread *thread);
 /* With its last user it does what is left to do, and ends. NULL is harmless. */
 void pod_thread_put(struct pod_thread *thread);
 
+/* Its pod is removed, and nothing is left to it but to close what the pod had: nobody is waited for any more.
+ */
+void pod_thread_removed(struct pod_thread *thread);
+
 void pod_thread_do(struct pod_thread *thread, struct pod_work *work);
 /* Closes it after all that was asked for before. -1 is harmless. */
 void pod_thread_close(struct pod_thread *thread, int fd);
+/* The last that a work does: a close() for which nobody waits but this thread. -1 is harmless. Any thread. */
+void pod_thread_close_now(int fd);
 /* How many works have not ended. */
 uint32_t pod_thread_backlog(const struct pod_thread *thread);
 

@@ -8,6 +8,7 @@
 #include "pod_limits.h"
 #include "pod_thread.h"
 #include "processes.h"
+#include "receiving.h"
 #include "unix_socket.h"
 
 #include <errno.h>
@@ -68,6 +69,7 @@ static void pod_unlink_if_empty(struct pod *pod)
 		ring_charges_pod_gone(&pod->node->ring_charges, pod->relay_quota);
 	quota_put(pod->quota);
 	quota_put(pod->relay_quota);
+	pod_thread_removed(pod->thread);
 	pod_thread_put(pod->thread);
 	free(pod);
 }
@@ -86,6 +88,7 @@ static void socket_close(struct pod *pod)
 	pod_thread_close(pod->thread, pod->listener.fd);
 	pod->listener.fd = -1;
 	pod->node->socket_count--;
+	receiving_end_all(pod);
 	while (pod->processes)
 		process_close(pod->processes);
 }

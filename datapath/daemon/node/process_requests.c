@@ -8,10 +8,9 @@
 #include "requests.h"
 #include "ring_map.h"
 #include "ring_support.h"
-#include "unix_socket.h"
 
 #include <errno.h>
-#include <sys/socket.h>
+#include <fcntl.h>
 
 /* Said once per pod, when ktsnd answers again. */
 static void unanswered_log(struct process *process)
@@ -247,36 +246,27 @@ static void request_serve(struct process *process, struct app_request *from, str
 		flow_request_serve(process, from, reply);
 }
 
-/* The descriptors that go with a reply: the ring and its doorbell, or the doorbell of a ring handed back. */
-static size_t reply_fds(const struct process *process, const struct ktsn_app_reply *reply,
-			int fds[UNIX_FDS_MAX])
+/* The descriptors that go with a reply: the ring and its doorbell, or the doorbell of a ring handed back;
+ * those of a receive ring are there. Copies, because the process may end before the reply is sent. */
+static int reply_fds_fill(const struct process *process, struct app_request *request)
 {
-	if (reply->status)
+	const struct ktsn_app_reply *reply = &request->reply;
+	int fds[2] = {-1, -1};
+
+	if (reply->status || reply->type == KTSN_APP_RECEIVE_OPEN)
 		return 0;
 	if (reply->type == KTSN_APP_HELLO) {
 		fds[0] = process->memory.fd;
 		fds[1] = process->doorbell_fd;
-		return 2;
-	}
-	if (reply->type == KTSN_APP_RECEIVE_OPEN) {
-		fds[0] = process->request->reply_fds[0];
-		fds[1] = process->request->reply_fds[1];
-		return 2;
-	}
-	if (reply->type == KTSN_APP_HAND_BACK) {
+	} else if (reply->type == KTSN_APP_HAND_BACK) {
 		fds[0] = process->doorbell_fd;
-		return 1;
+	}
+	for (int i = 0; i < 2 && fds[i] >= 0; i++) {
+		request->reply_fds[i] = fcntl(fds[i], F_DUPFD_CLOEXEC, 0);
+		if (request->reply_fds[i] < 0)
+			return -errno;
 	}
 	return 0;
-}
-
-/* An application that does not read its replies loses its connection rather than holding up ktsnd. */
-static int reply_send(struct process *process, const struct ktsn_app_reply *reply)
-{
-	int fds[UNIX_FDS_MAX];
-
-	return unix_send(process->connection.fd, reply, sizeof(*reply), fds, reply_fds(process, reply, fds),
-			 MSG_DONTWAIT);
 }
 
 static void reply_fill(struct process *process, struct app_request *request)
@@ -309,19 +299,25 @@ void process_request_serve(struct process *process)
 	struct app_request *request = process->request;
 	int err = request->got < 0 ? request->got : 0;
 
-	if (request->got > 0 && !request->finishing) {
+	if (request->replying)
+		err = request->sent_err;
+	else if (request->finishing)
+		receive_open_finish(process, request, &request->reply);
+	else if (request->got > 0)
 		reply_fill(process, request);
+	if (request->got > 0 && !request->replying) {
 		/* Before the reply: a copy of a socket that stays open here would keep its port bound, and
 		 * who closes a socket may ask at once for a ring of its copy. */
-		if (request->socket_fd >= 0 || request->filter_goes) {
+		if (!request->finishing && (request->socket_fd >= 0 || request->filter_goes)) {
 			app_request_finish(request);
 			return;
 		}
+		err = reply_fds_fill(process, request);
+		if (!err) {
+			app_request_reply(request);
+			return;
+		}
 	}
-	if (request->finishing)
-		receive_open_finish(process, request, &request->reply);
-	if (request->got > 0)
-		err = reply_send(process, &request->reply);
 	app_request_clear(request);
 	request_end(process, err);
 }

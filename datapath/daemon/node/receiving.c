@@ -187,20 +187,43 @@ static bool one_end(struct process *process, struct receive_user **at)
 	return last;
 }
 
+static size_t users_count(const struct process *process)
+{
+	size_t count = 0;
+
+	for (const struct receive_user *user = process->receiving; user; user = user->next)
+		count++;
+	return count;
+}
+
+static void users_end(struct process *process, struct removing *removing)
+{
+	while (process->receiving)
+		(void)user_end(process->pod, &process->receiving, removing);
+}
+
 void receiving_end(struct process *process)
+{
+	size_t most = users_count(process);
+	struct removing *removing = most ? removing_make(process->pod->node, most) : NULL;
+
+	users_end(process, removing);
+	if (removing)
+		pod_thread_do(process->thread, &removing->work);
+}
+
+void receiving_end_all(struct pod *pod)
 {
 	struct removing *removing;
 	size_t most = 0;
 
-	for (const struct receive_user *user = process->receiving; user; user = user->next)
-		most++;
-	if (!most)
-		return;
-	removing = removing_make(process->pod->node, most);
-	while (process->receiving)
-		(void)user_end(process->pod, &process->receiving, removing);
+	for (const struct process *p = pod->processes; p; p = p->next)
+		most += users_count(p);
+	removing = most ? removing_make(pod->node, most) : NULL;
+	for (struct process *p = pod->processes; p; p = p->next)
+		users_end(p, removing);
 	if (removing)
-		pod_thread_do(process->thread, &removing->work);
+		pod_thread_do(pod->thread, &removing->work);
 }
 
 static enum receive_refusal room_judge(struct pod *pod, uint32_t ring_id, size_t bytes)

@@ -5,6 +5,7 @@
 #include "doorbell_works.h"
 #include "doorbells.h"
 #include "notifiers.h"
+#include "unix_socket.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -12,37 +13,24 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* Descriptors that a request may bring; what comes beyond the one that is wanted is closed. */
-enum { REQUEST_FDS_MAX = 4 };
-
+/* A request brings one descriptor at most. */
 union request_control {
-	char bytes[CMSG_SPACE(REQUEST_FDS_MAX * sizeof(int))];
+	char bytes[CMSG_SPACE(sizeof(int))];
 	struct cmsghdr align;
 };
 
 /* ---- the pod's thread ---- */
 
-/* The first descriptor is the caller's, the rest are closed. */
+/* -1: none. */
 static int passed_fd_of(struct msghdr *message)
 {
-	int first = -1;
+	const struct cmsghdr *cmsg = CMSG_FIRSTHDR(message);
+	int fd = -1;
 
-	for (struct cmsghdr *c = CMSG_FIRSTHDR(message); c; c = CMSG_NXTHDR(message, c)) {
-		size_t count = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
-
-		if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
-			continue;
-		for (size_t i = 0; i < count; i++) {
-			int fd;
-
-			memcpy(&fd, CMSG_DATA(c) + i * sizeof(int), sizeof(int));
-			if (first < 0)
-				first = fd;
-			else
-				close(fd);
-		}
-	}
-	return first;
+	if (cmsg && cmsg->cmsg_level == SOL_SOCKET && cmsg->cmsg_type == SCM_RIGHTS &&
+	    cmsg->cmsg_len == CMSG_LEN(sizeof(int)))
+		memcpy(&fd, CMSG_DATA(cmsg), sizeof(int));
+	return fd;
 }
 
 /* In version 3 a request has one length; later ones may have more at their end than is known here. */
@@ -60,7 +48,8 @@ static int request_receive(struct app_request *request, int *passed_fd)
 		.msg_iov = &iov,
 		.msg_iovlen = 1,
 		.msg_control = control.bytes,
-		.msg_controllen = sizeof(control.bytes),
+		/* What is too many the kernel closes, so that nothing of it is in ktsnd's table. */
+		.msg_controllen = CMSG_LEN(sizeof(int)),
 	};
 	ssize_t bytes;
 
@@ -170,8 +159,20 @@ static void socket_finish(struct app_request *request)
 		return; /* its ring was removed before this was run */
 	if (request->filter_goes)
 		receive_socket_detach(request->socket_fd);
-	close(request->socket_fd);
+	pod_thread_close_now(request->socket_fd);
 	request->socket_fd = -1;
+}
+
+/* The other end may have any number of watchers, and all of them are woken. An application that does not read
+ * its replies loses its connection. */
+static void reply_send(struct app_request *request)
+{
+	size_t count = 0;
+
+	while (count < 2 && request->reply_fds[count] >= 0)
+		count++;
+	request->sent_err = unix_send(request->connection_fd, &request->reply, sizeof(request->reply),
+				      request->reply_fds, count, MSG_DONTWAIT);
 }
 
 static void request_run(struct pod_work *work)
@@ -179,6 +180,10 @@ static void request_run(struct pod_work *work)
 	struct app_request *request = container_of(work, struct app_request, work);
 	int fd = -1;
 
+	if (request->replying) {
+		reply_send(request);
+		return;
+	}
 	if (request->finishing) {
 		socket_finish(request);
 		return;
@@ -189,8 +194,7 @@ static void request_run(struct pod_work *work)
 	if (request->got > 0 && makes_ring(request))
 		doorbell_prepare(request);
 	/* Before the reply: a copy of a socket that stays open here would keep its port bound. */
-	if (fd >= 0)
-		close(fd);
+	pod_thread_close_now(fd);
 }
 
 /* ---- the control thread ---- */
@@ -206,15 +210,16 @@ void app_request_clear(struct app_request *request)
 {
 	notifier_close(request->thread, request->notifier);
 	pod_thread_close(request->thread, request->socket_fd);
-	/* Maps and a program: nobody is waited for. */
+	/* A program: nobody is waited for. */
 	fd_close(&request->filter_fd);
-	fd_close(&request->reply_fds[0]);
-	fd_close(&request->reply_fds[1]);
-	request->socket_fd = -1;
+	/* The last copy of a doorbell has whoever watches it woken. */
+	pod_thread_close(request->thread, request->reply_fds[0]);
+	pod_thread_close(request->thread, request->reply_fds[1]);
+	request->socket_fd = request->reply_fds[0] = request->reply_fds[1] = -1;
 	receive_maps_close(&request->entering);
 	request->control = NULL;
 	request->enter_err = 0;
-	request->finishing = request->filter_goes = request->opens = false;
+	request->finishing = request->replying = request->filter_goes = request->opens = false;
 	pod_thread_close(request->thread, request->memory_fd);
 	doorbell_discard(request->thread, request->doorbells, request->doorbell_set_fd, request->doorbell_fd);
 	request->notifier = NULL;
@@ -226,6 +231,13 @@ static void request_free(struct app_request *request)
 	app_request_clear(request);
 	pod_thread_put(request->thread);
 	free(request);
+}
+
+/* Each time that it is given to the pod's thread. */
+static void request_do(struct app_request *request)
+{
+	request->busy = true;
+	pod_thread_do(request->thread, &request->work);
 }
 
 static void request_done(struct pod_work *work)
@@ -260,17 +272,22 @@ struct app_request *app_request_create(struct process *process, void (*serve)(st
 
 void app_request_begin(struct app_request *request)
 {
-	request->busy = true;
 	request->has_ring = request->process->ring;
 	if (pod_receives(request->process->pod))
 		request->filter_fd = receive_filter_open(request->process->pod->node->receive.folder);
-	pod_thread_do(request->thread, &request->work);
+	request_do(request);
 }
 
 void app_request_finish(struct app_request *request)
 {
-	request->busy = request->finishing = true;
-	pod_thread_do(request->thread, &request->work);
+	request->finishing = true;
+	request_do(request);
+}
+
+void app_request_reply(struct app_request *request)
+{
+	request->replying = true;
+	request_do(request);
 }
 
 void app_request_abandon(struct app_request *request)

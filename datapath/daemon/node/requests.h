@@ -4,8 +4,10 @@
  *
  *   control thread: the connection is readable
  *   pod's thread:   receives, looks at the descriptor that comes with it, closes what is not kept
- *   control thread: serves (process_requests.h), replies, waits for the next; or, of a socket that is kept
- *   until then, has the pod's thread close it, and then replies
+ *   control thread: serves (process_requests.h); of a socket that is kept until then, has the pod's thread
+ *   close it, and serves the rest
+ *   pod's thread:   replies
+ *   control thread: waits for the next
  */
 #ifndef KTSN_DAEMON_REQUESTS_H
 #define KTSN_DAEMON_REQUESTS_H
@@ -47,8 +49,10 @@ struct app_request {
 	bool opens; /* the process had not opened the socket before */
 	bool filter_goes;
 	bool finishing;
+	bool replying;
 	int reply_fds[2]; /* what goes with the reply; -1: nothing */
 	struct ktsn_app_reply reply;
+	int sent_err; /* of sending it */
 };
 
 /* For a process that has a connection; `serve` is called with each request that was read. NULL when out of
@@ -59,6 +63,8 @@ void app_request_begin(struct app_request *request);
 /* The pod's thread closes the socket that came with the request, and it is served once more, with
  * `finishing`. */
 void app_request_finish(struct app_request *request);
+/* The pod's thread sends the reply, and it is served once more, with `replying`. */
+void app_request_reply(struct app_request *request);
 /* It ends when it can. */
 void app_request_abandon(struct app_request *request);
 /* Its descriptors, as far as they were not taken. */

@@ -4,20 +4,30 @@
  */
 #include "pod_thread.h"
 
+#include <limits.h>
+#include <netinet/in.h>
 #include <poll.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <sys/capability.h>
 #include <sys/socket.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <cmocka.h>
 
-enum { WORKS = 100, PATIENCE_MS = 10000 };
+enum {
+	WORKS = 100,
+	PAIRS = 20,
+	PATIENCE_MS = 10000,
+	HELD_MS = 1900, /* a work of a pod that lives is not interrupted before */
+	REMOVAL_MS = 5000,
+};
 
 struct fixture {
 	struct events *events;
@@ -152,6 +162,121 @@ static void what_is_left_is_done_when_a_thread_ends(void **state)
 	close(pair[1]);
 }
 
+/* A TCP connection over loopback that nobody reads: the close of the first waits for the second. */
+static void lingering_make(int fds[2])
+{
+	struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+	const struct linger linger = {.l_onoff = 1, .l_linger = INT_MAX};
+	socklen_t length = sizeof(address);
+	static char block[65536];
+	int listener = socket(AF_INET, SOCK_STREAM, 0);
+
+	fds[0] = socket(AF_INET, SOCK_STREAM, 0);
+	assert_int_equal(bind(listener, (struct sockaddr *)&address, length), 0);
+	assert_int_equal(listen(listener, 1), 0);
+	assert_int_equal(getsockname(listener, (struct sockaddr *)&address, &length), 0);
+	assert_int_equal(connect(fds[0], (struct sockaddr *)&address, length), 0);
+	fds[1] = accept(listener, NULL, NULL);
+	close(listener);
+	while (send(fds[0], block, sizeof(block), MSG_DONTWAIT) > 0)
+		;
+	assert_int_equal(setsockopt(fds[0], SOL_SOCKET, SO_LINGER, &linger, sizeof(linger)), 0);
+}
+
+static int64_t now_ms(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+/* How long it took until all was done. */
+static int64_t works_await(const struct fixture *fixture)
+{
+	const int64_t began_ms = now_ms();
+
+	while (pod_thread_backlog(fixture->thread) && now_ms() - began_ms < PATIENCE_MS) {
+		(void)pod_threads_tick(fixture->threads);
+		assert_int_equal(events_run_once(fixture->events, 1), 0);
+	}
+	assert_int_equal(pod_thread_backlog(fixture->thread), 0);
+	return now_ms() - began_ms;
+}
+
+static void close_that_waits_for_a_later_one_ends(void **state)
+{
+	struct fixture *fixture = *state;
+	int fds[PAIRS][2];
+
+	for (int i = 0; i < PAIRS; i++) {
+		lingering_make(fds[i]);
+		pod_thread_close(fixture->thread, fds[i][0]);
+	}
+	for (int i = 0; i < PAIRS; i++)
+		pod_thread_close(fixture->thread, fds[i][1]);
+	pod_thread_removed(fixture->thread);
+	assert_true(works_await(fixture) < REMOVAL_MS);
+}
+
+static void close_of_a_pod_that_lives_is_interrupted_too(void **state)
+{
+	struct fixture *fixture = *state;
+	int fds[2];
+
+	lingering_make(fds);
+	pod_thread_close(fixture->thread, fds[0]);
+	pod_thread_close(fixture->thread, fds[1]);
+	assert_in_range(works_await(fixture), HELD_MS, REMOVAL_MS);
+}
+
+int __real_close(int fd);
+int __wrap_close(int fd);
+
+static int stuck_fd = -1;
+static atomic_bool stuck, unstuck;
+
+/* As of a file whose server does not answer: no signal ends it. */
+int __wrap_close(int fd)
+{
+	if (fd >= 0 && fd == stuck_fd) {
+		stuck = true;
+		while (!unstuck)
+			usleep(1000);
+	}
+	return __real_close(fd);
+}
+
+static void run_unstick(struct pod_work *work)
+{
+	((struct test_work *)work)->ran = true;
+	unstuck = true;
+}
+
+static void close_that_cannot_be_interrupted_leaves_the_rest_to_another_thread(void **state)
+{
+	struct fixture *fixture = *state;
+	struct test_work rest = {{run_unstick, done_in_order, NULL}, fixture, 0, false, false};
+
+	stuck_fd = dup(fixture->hold[0]);
+	stuck = unstuck = false;
+	pod_thread_close(fixture->thread, stuck_fd);
+	pod_thread_do(fixture->thread, &rest.work);
+	/* Not of a pod that lives: it waits for itself. */
+	while (!stuck)
+		usleep(1000);
+	for (int ms = 0; ms < HELD_MS; ms += 10) {
+		(void)pod_threads_tick(fixture->threads);
+		usleep(10000);
+	}
+	assert_false(unstuck);
+	pod_thread_removed(fixture->thread);
+	assert_true(works_await(fixture) < REMOVAL_MS);
+	assert_true(rest.ran);
+	done_await(fixture, 1);
+	stuck_fd = -1;
+}
+
 static void threads_have_no_privileges(void **state)
 {
 	struct fixture *fixture = *state;
@@ -170,6 +295,9 @@ int main(void)
 		TEST(thread_that_is_held_up_holds_up_no_other),
 		TEST(what_is_left_is_done_when_a_thread_ends),
 		TEST(threads_have_no_privileges),
+		TEST(close_that_waits_for_a_later_one_ends),
+		TEST(close_of_a_pod_that_lives_is_interrupted_too),
+		TEST(close_that_cannot_be_interrupted_leaves_the_rest_to_another_thread),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -11,6 +11,7 @@ enum {
 	PIPELINED = 16,
 	UNREAD_AT_ONCE = 16,
 	LINGER_S = 3,
+	BUFFER_BYTES = 4096,
 	/* An answer that takes so long was held up. */
 	HELD_NS = 500000000,
 	NAP_US = 1000,
@@ -21,26 +22,25 @@ enum {
 
 /* ---- a socket whose last close waits ---- */
 
-struct lingering {
-	int fd, peer, listener;
-};
-
-static void lingering_close(struct lingering *lingering)
+static void lingering_close(const struct lingering *lingering)
 {
 	close(lingering->peer);
 	close(lingering->listener);
 }
 
-/* A TCP connection over loopback that nobody reads. */
-static int lingering_open(struct lingering *lingering)
+int lingering_open(struct lingering *lingering, int linger_s)
 {
 	struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-	const struct linger linger = {.l_onoff = 1, .l_linger = LINGER_S};
+	const struct linger linger = {.l_onoff = 1, .l_linger = linger_s};
 	socklen_t length = sizeof(address);
 	static char block[65536];
+	/* Little is enough to fill them. */
+	const int bytes = BUFFER_BYTES;
 
 	lingering->fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	lingering->listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	(void)setsockopt(lingering->fd, SOL_SOCKET, SO_SNDBUF, &bytes, sizeof(bytes));
+	(void)setsockopt(lingering->listener, SOL_SOCKET, SO_RCVBUF, &bytes, sizeof(bytes));
 	if (bind(lingering->listener, (struct sockaddr *)&address, length) ||
 	    listen(lingering->listener, 1) ||
 	    getsockname(lingering->listener, (struct sockaddr *)&address, &length) ||
@@ -74,7 +74,7 @@ static int lingering_pass(struct client *client, long *held)
 	struct ktsn_app_request request = client_request(KTSN_APP_FLOW_OPEN);
 	struct lingering lingering;
 	int64_t asked_ns = now_ns(CLOCK_MONOTONIC);
-	int asked = 0, err = lingering_open(&lingering);
+	int asked = 0, err = lingering_open(&lingering, LINGER_S);
 
 	if (err)
 		return err;
@@ -135,7 +135,7 @@ static int notifier_fill(const struct notifier *notifier)
 {
 	struct client sender = {.fd = notifier->near_fd};
 	struct lingering lingering;
-	int err = lingering_open(&lingering);
+	int err = lingering_open(&lingering, LINGER_S);
 
 	if (!err)
 		err = client_send(&sender, "", 1, lingering.fd);
@@ -270,7 +270,7 @@ static int unread_leave_all(const struct target *target, long *left)
 	int err = 0;
 
 	for (int i = 0; i < UNREAD_AT_ONCE && !err; i++)
-		err = lingering_open(&lingering[i]);
+		err = lingering_open(&lingering[i], LINGER_S);
 	for (int i = 0; i < UNREAD_AT_ONCE && !err; i++, (*left)++)
 		err = unread_leave(target, &lingering[i]);
 	if (err)

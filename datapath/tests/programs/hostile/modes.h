@@ -48,6 +48,17 @@ int mode_pollers(const struct target *target);
 int mode_group(const struct target *target);
 int mode_handback(const struct target *target);
 
+int mode_audience(const struct target *target);
+
+/* removal_modes.c: what makes a close wait for what only a later one ends */
+int mode_immortal(const struct target *target);
+int mode_immortal2(const struct target *target);
+int mode_fuse(const struct target *target);
+int mode_faulted(const struct target *target);
+int mode_ends(const struct target *target);
+int mode_refill(const struct target *target);
+int mode_returns(const struct target *target);
+
 /* receiver_modes.c: what makes frames expensive to receive, and a sender of them */
 int mode_receivers(const struct target *target);
 int mode_receivers_filter(const struct target *target);
@@ -65,6 +76,12 @@ int mode_extensions(const struct target *target);
 int mode_membership(const struct target *target);
 int mode_neighbours(const struct target *target);
 int mode_vxlan(const struct target *target);
+
+/* A TCP connection over loopback that nobody reads: the last close of `fd` waits for `peer`, so long. */
+struct lingering {
+	int fd, peer, listener;
+};
+int lingering_open(struct lingering *lingering, int linger_s);
 
 /* Publishes into every slot that has become free. Returns how many. */
 long ring_fill(const struct client *client, int64_t txtime_ns);

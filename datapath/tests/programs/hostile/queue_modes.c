@@ -104,6 +104,30 @@ int mode_watchers(const struct target *target)
 	return 0;
 }
 
+/* Each reply wakes them all, in whichever thread sends it. */
+int mode_audience(const struct target *target)
+{
+	struct ktsn_app_request request = client_request(KTSN_APP_RESUME);
+	struct ktsn_app_reply reply;
+	struct watchers watchers;
+	struct client client;
+	long replies = 0;
+	int err = client_open(&client, target);
+
+	if (err)
+		return complain("get a ring and a flow", err);
+	watchers_put(&watchers, client.fd, wanted(target, WATCHERS));
+	for (; time_left(target) && !err; replies++) {
+		err = client_call(&client, &request, -1, &reply);
+		err = err == -EPROTO ? 0 : err;
+	}
+	say("watchers", watchers.count);
+	say("replies", replies);
+	watchers_end(&watchers);
+	client_close(&client);
+	return err ? complain("have an answer", err) : 0;
+}
+
 /* The eventfd stays open here, so that ktsnd leaves a long queue each time. */
 int mode_watchers_close(const struct target *target)
 {
