@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -155,6 +156,47 @@ func TestRemovedPodsStarveNobody(t *testing.T) {
 	lab.goodTraffic(t, 50, func() {})
 	idle(t, client)
 	awaitGone(t, daemon, client, descriptors, threads)
+}
+
+// Where pods have used up what there is for them, ktsnd still answers on its control socket.
+func TestControlSocketHasDescriptorsInReserve(t *testing.T) {
+	t.Parallel()
+	const limit = 1000
+	lab := newLab(t)
+	daemon, client := lab.startDaemon(t, "--pod-processes", "4096", "--slots", "64")
+	if err := unix.Prlimit(daemon.PID(), unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: limit, Max: limit}, nil); err != nil {
+		t.Fatal(err)
+	}
+	enemy := lab.addHostile(t, client)
+	idle(t, client)
+	descriptors, threads := len(keptOpen(t, daemon.PID())), threadsOf(t, daemon)
+	var running *attack
+	lab.goodTraffic(t, 1000, func() { running = enemy.start(t, "many", 1500*time.Millisecond) })
+	// Another one while the pod has them.
+	many := enemy.start(t, "many", 2*time.Second)
+	awaitSaid(t, many.Process, "begun")
+	time.Sleep(time.Second)
+	if open := len(descriptorsOf(t, daemon.PID())); open < limit*3/4 {
+		t.Errorf("ktsnd has %d descriptors, too few for the test to mean anything", open)
+	}
+	command := exec.Command(program(t, "ktsn"), "status", "--control", lab.control)
+	began := time.Now()
+	if output, err := command.CombinedOutput(); err != nil {
+		t.Errorf("ktsn status: %v: %s", err, output)
+	}
+	if took := time.Since(began); took > removalLimit {
+		t.Errorf("the control socket took %v to answer", took)
+	}
+	peers, err := control.Dial(t.Context(), lab.control)
+	if err != nil {
+		t.Fatal(err)
+	}
+	peers.Close()
+	running.achieved(t)
+	many.achieved(t)
+	idle(t, client)
+	awaitGone(t, daemon, client, descriptors, threads)
+	lab.goodTraffic(t, 50, func() {})
 }
 
 // A pod that is just being removed keeps no ktsnd from being replaced, and the next one owes it nothing.

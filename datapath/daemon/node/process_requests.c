@@ -42,6 +42,15 @@ static bool untimed_asked(const struct ktsn_app_request *request)
 	return request->version >= KTSN_APP_VERSION_FRAMES && request->flags & KTSN_APP_UNTIMED;
 }
 
+/* Of what keeps some open; counts when there are none. */
+static int descriptors_allowed(const struct process *process)
+{
+	if (app_requests_descriptors_left())
+		return 0;
+	process->pod->node->limit_refusals++;
+	return -EMFILE;
+}
+
 static int ring_allowed(const struct process *process, const struct ktsn_app_request *request)
 {
 	if (!ring_flags_known(request))
@@ -50,7 +59,9 @@ static int ring_allowed(const struct process *process, const struct ktsn_app_req
 		return -EPERM;
 	if (process->ring)
 		return -EALREADY;
-	return process->pod->node->process_count > LOOP_RINGS_MAX ? -EMFILE : 0;
+	if (process->pod->node->process_count > LOOP_RINGS_MAX)
+		return -EMFILE;
+	return descriptors_allowed(process);
 }
 
 /* Of the map of that number, or (0) of one to be made; counts when it is not. */
@@ -196,6 +207,13 @@ static bool version_known(const struct ktsn_app_request *request)
 	return request->version >= KTSN_APP_VERSION_OLDEST && request->version <= KTSN_APP_VERSION;
 }
 
+static void flow_wake(struct process *process, struct app_request *from, struct ktsn_app_reply *reply)
+{
+	reply->status = descriptors_allowed(process);
+	if (!reply->status)
+		flow_notifier_request(process, from, reply);
+}
+
 static void flow_request_serve(struct process *process, struct app_request *from,
 			       struct ktsn_app_reply *reply)
 {
@@ -208,7 +226,7 @@ static void flow_request_serve(struct process *process, struct app_request *from
 	else if (message->type == KTSN_APP_FLOW_CLOSE)
 		flow_close_request(process, message, reply);
 	else if (message->type == KTSN_APP_FLOW_WAKE)
-		flow_notifier_request(process, from, reply);
+		flow_wake(process, from, reply);
 	else if (message->type == KTSN_APP_DESTINATION)
 		flow_destination_request(process, message, reply);
 	else if (message->type == KTSN_APP_DESTINATION_CLOSE && message->version >= KTSN_APP_VERSION_FRAMES)

@@ -19,6 +19,12 @@ union request_control {
 	struct cmsghdr align;
 };
 
+/* What a request may have open at once: what comes with it, its doorbell with its set, a ring or the maps. */
+enum { REQUEST_FDS = 8 };
+
+/* The control thread's: requests that are in the threads of pods. */
+static uint32_t running;
+
 /* ---- the pod's thread ---- */
 
 /* -1: none. */
@@ -233,10 +239,16 @@ static void request_free(struct app_request *request)
 	free(request);
 }
 
+bool app_requests_descriptors_left(void)
+{
+	return unix_descriptors_left((running + 1) * REQUEST_FDS);
+}
+
 /* Each time that it is given to the pod's thread. */
 static void request_do(struct app_request *request)
 {
 	request->busy = true;
+	running++;
 	pod_thread_do(request->thread, &request->work);
 }
 
@@ -244,6 +256,7 @@ static void request_done(struct pod_work *work)
 {
 	struct app_request *request = container_of(work, struct app_request, work);
 
+	running--;
 	request->busy = false;
 	if (request->process)
 		request->serve(request->process);

@@ -55,6 +55,8 @@ struct app_request {
 	int sent_err; /* of sending it */
 };
 
+/* Whether there are descriptors for another connection or request of a pod, whatever those under way take. */
+bool app_requests_descriptors_left(void);
 /* For a process that has a connection; `serve` is called with each request that was read. NULL when out of
  * memory. */
 struct app_request *app_request_create(struct process *process, void (*serve)(struct process *process));

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/time.h>
@@ -19,6 +20,9 @@ enum {
 	/* Whoever else starts is quick. A pod that sees its folder can lock it for as long as it likes. */
 	LOCK_TRIES = 20,
 	LOCK_RETRY_US = 1000,
+	/* Descriptors that pods do not get: that part of what the limit allows, and at most so many. */
+	KEPT_FRACTION = 8,
+	KEPT_MAX = 256,
 	/* Of /proc/PID/status: what is looked for is in its first half. */
 	STATUS_BYTES = 4096,
 };
@@ -234,6 +238,25 @@ static void spare_open(void)
 {
 	if (spare_fd < 0)
 		spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+}
+
+/* The kernel gives the lowest number that is free: those below it are in use. */
+bool unix_descriptors_left(unsigned int wanted)
+{
+	struct rlimit limit;
+	unsigned int kept;
+	int free_fd;
+
+	spare_open();
+	free_fd = spare_fd < 0 ? -1 : fcntl(spare_fd, F_DUPFD_CLOEXEC, 0);
+	if (free_fd < 0)
+		return false;
+	close(free_fd);
+	if (getrlimit(RLIMIT_NOFILE, &limit))
+		return true;
+	kept = limit.rlim_cur / KEPT_FRACTION < KEPT_MAX ? (unsigned int)(limit.rlim_cur / KEPT_FRACTION)
+							 : KEPT_MAX;
+	return (unsigned int)free_fd + wanted + kept < limit.rlim_cur;
 }
 
 int unix_accept(int listen_fd, bool *refused)

@@ -40,6 +40,10 @@ bool unix_is_listened_at(const char *path);
  * the same, or it would be offered again without end, and *refused says that the caller is to close it. */
 int unix_accept(int listen_fd, bool *refused);
 
+/* Whether there are descriptors for pods: so many, and those that are kept for the control socket, what is
+ * asked for on it, and works that are under way. */
+bool unix_descriptors_left(unsigned int wanted);
+
 /* Sends a message with descriptors, UNIX_FDS_MAX at most; `flags` as of sendmsg(), without SIGPIPE in any
  * case. 0 or -errno. */
 enum { UNIX_FDS_MAX = 4 };
