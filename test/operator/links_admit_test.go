@@ -3,10 +3,12 @@
 package operator
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"testing"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -72,6 +74,28 @@ func TestNobodyButTheOperatorMakesItsLinks(t *testing.T) {
 	pretended.Labels[v1alpha1.LinkMakerLabel] = v1alpha1.MakerOperator
 	if err := says(admin.Create(ctx, pretended, client.DryRunAll), itsAlone); err != nil {
 		t.Error(err)
+	}
+	own := pretended.DeepCopy()
+	own.Name = "nothing-own"
+	own.OwnerReferences = []metav1.OwnerReference{{APIVersion: v1alpha1.GroupVersion.String(), Kind: "TSNService", Name: "nothing", UID: "x"}}
+	operator := theOperator(t)
+	if err := operator.Create(ctx, own); err != nil {
+		t.Fatal(err)
+	}
+	// The operator that runs removes the link soon, as one of no service.
+	t.Cleanup(func() { _ = operator.Delete(context.WithoutCancel(ctx), own) })
+	asked := 0
+	for _, labels := range []string{`null`, `{"kubernetsn.io/link-maker":null}`, `{"kubernetsn.io/link-maker":"federator"}`} {
+		patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":`+labels+`}}`))
+		if err := admin.Patch(ctx, own.DeepCopy(), patch, client.DryRunAll); apierrors.IsNotFound(err) {
+			continue
+		} else if err := says(err, itsAlone); err != nil {
+			t.Errorf("labels %s for a link of the operator: %v", labels, err)
+		}
+		asked++
+	}
+	if asked == 0 {
+		t.Error("the link was gone before anything was asked of it")
 	}
 	label := []byte(`{"metadata":{"labels":{"kubernetsn.io/link-maker":"operator"}}}`)
 	if err := says(admin.Patch(ctx, link.DeepCopy(), client.RawPatch(types.MergePatchType, label), client.DryRunAll), itsAlone); err != nil {

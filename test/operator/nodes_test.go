@@ -93,7 +93,7 @@ func TestANodeIsToldWhatItShallDo(t *testing.T) {
 	create(ctx, t, two)
 	isTold(ctx, t, state, "told-1=10.230.0.0/24,2 told-2=10.231.0.0/24,1 gates=told-2")
 	// What somebody else writes there does not stay.
-	if err := admin.Patch(ctx, state, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"networks":[],"gates":"x"}}`))); err != nil {
+	if err := theOperator(t).Patch(ctx, state, client.RawPatch(types.MergePatchType, []byte(`{"spec":{"networks":[],"gates":"x"}}`))); err != nil {
 		t.Fatal(err)
 	}
 	isTold(ctx, t, state, "told-1=10.230.0.0/24,2 told-2=10.231.0.0/24,1 gates=told-2")

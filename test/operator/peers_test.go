@@ -42,6 +42,7 @@ func TestWhatIsAllowedInPeers(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			peers := newPeers("judged-0", "judged", good)
+			peers.Spec.Cluster = "plant-1" // those of this cluster the operator alone writes
 			test.change(peers)
 			if err := says(admin.Create(ctx, peers, client.DryRunAll), test.sentence); err != nil {
 				t.Error(err)
@@ -49,6 +50,7 @@ func TestWhatIsAllowedInPeers(t *testing.T) {
 		})
 	}
 	kept := newPeers("kept-0", "kept", good)
+	kept.Spec.Cluster = "plant-1"
 	create(ctx, t, kept)
 	kept.Spec.Network = "another"
 	if err := says(admin.Update(ctx, kept, client.DryRunAll), "spec.network of TSNPeers cannot be changed"); err != nil {

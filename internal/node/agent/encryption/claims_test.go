@@ -122,3 +122,24 @@ func TestAnAddressThatTwoOtherClustersClaimIsNeithers(t *testing.T) {
 	w.settle()
 	w.mustSpeak()
 }
+
+// TestUnsignedNodesDisputeNoAddress has somebody write a node of this cluster at the address of another cluster's node.
+func TestUnsignedNodesDisputeNoAddress(t *testing.T) {
+	w := newWorld(t, v1alpha1.EncryptionRequired, 2)
+	a, b := w.nodes[0], w.nodes[1]
+	w.nodes = w.nodes[:1] // b is north's
+	w.publish()
+	key := w.claim(a, "north", b)
+	w.settle()
+	if !a.uses(b, key) {
+		t.Fatal("node1 does not send to the node of cluster north")
+	}
+	w.carry = func(shard *v1alpha1.TSNPeers) {
+		shard.Spec.Nodes = append(shard.Spec.Nodes, v1alpha1.PeerNode{Name: "forged", Address: b.address.String(), IPv4: "10.42.9.0/24"})
+	}
+	w.publish()
+	w.pass(20 * time.Second)
+	if !a.uses(b, key) {
+		t.Error("a node that the cluster has not signed takes the address of a node of cluster north")
+	}
+}

@@ -93,7 +93,7 @@ type Verdict struct {
 	// in force stays.
 	Differs bool
 	Kept    map[netip.Addr]bool
-	// Local are the addresses of the nodes of this node's cluster, whether they have keys or not.
+	// Local are the addresses of the nodes of this node's cluster that the cluster has signed.
 	Local map[netip.Addr]bool
 }
 
@@ -201,11 +201,11 @@ func (j *Judge) judge(s *scene) *Verdict {
 
 // lookAt judges a node of a network, and says if it cannot encrypt.
 func (j *Judge) lookAt(s *scene, member *network.Member, v *Verdict) (cannot string) {
-	if member.Cluster == "" {
-		v.Local[member.Address] = true
-	}
 	name := nameOf(member)
 	trusted, err := j.trust(s, member)
+	if member.Cluster == "" && trusted != nil && trusted.by != (clusterkey.Public{}) {
+		v.Local[member.Address] = true
+	}
 	if err != nil {
 		v.Faults = append(v.Faults, fmt.Sprintf("node %s: %v", name, err))
 		v.Differs = v.Differs || isDiffers(err)

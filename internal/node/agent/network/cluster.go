@@ -3,6 +3,7 @@
 package network
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 
@@ -100,13 +101,19 @@ func (j *Joined) Network() (Network, error) {
 	return made, nil
 }
 
-// Trespasses says what is wrong with the addresses of a node of another cluster, nil if nothing is: they must lie in the network, and not in
-// this cluster's part of it. Who says where nodes of other clusters are does not take away the addresses of pods here.
+// Trespasses returns what is wrong with the subnets of another node, nil if nothing is. Subnets of a node of this cluster lie in this cluster's part of
+// the network, which is all of it where there is no part. Those of a node of another cluster lie in the network outside that part, so that a hub does
+// not take away the addresses of pods here.
 func (j *Joined) Trespasses(member *Member) error {
 	spec := &j.Object.Spec
 	ranges := []struct{ whole, part string }{{spec.IPv4.CIDR, spec.IPv4.Part}}
 	if spec.IPv6 != nil {
 		ranges = append(ranges, struct{ whole, part string }{spec.IPv6.CIDR, spec.IPv6.Part})
+	}
+	if member.Cluster == "" {
+		for i := range ranges {
+			ranges[i].whole, ranges[i].part = cmp.Or(ranges[i].part, ranges[i].whole), ""
+		}
 	}
 	for _, subnet := range member.Subnets {
 		lies := false
@@ -121,7 +128,7 @@ func (j *Joined) Trespasses(member *Member) error {
 			return fmt.Errorf("its %s is no part of network %s", subnet, j.Part.Name)
 		}
 	}
-	if spec.IPv4.Part == "" {
+	if member.Cluster != "" && spec.IPv4.Part == "" {
 		return fmt.Errorf("network %s has no spec.ipv4.part, and so is this cluster's only", j.Part.Name)
 	}
 	return nil

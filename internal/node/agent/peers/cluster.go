@@ -104,7 +104,7 @@ func (p *plan) meet(vni uint32, joined *network.Joined, verdict *encryption.Verd
 			if trusted != nil {
 				member.Subnets = trusted.Subnets
 			}
-			if err := p.foreign(joined, &member); err != nil {
+			if err := p.impossible(joined, &member); err != nil {
 				p.fault(member.Cluster+"/"+member.Node, err)
 				continue
 			}
@@ -136,17 +136,20 @@ func signed(verdict *encryption.Verdict, member *network.Member) *encryption.Tru
 	return trusted
 }
 
-// foreign says why a node of another cluster cannot be a peer, nil if it can.
-func (p *plan) foreign(joined *network.Joined, member *network.Member) error {
-	if member.Cluster == "" {
+// impossible returns why a node cannot be a peer, nil if it can.
+func (p *plan) impossible(joined *network.Joined, member *network.Member) error {
+	if member.Cluster == "" && member.Node == p.own.Name {
 		return nil
 	}
 	err := joined.Trespasses(member)
 	if own, _ := tsnnetwork.TunnelAddress(p.own); err == nil && own == member.Address {
 		err = fmt.Errorf("its address %s is this node's", own)
 	}
-	if err != nil {
-		return fmt.Errorf("a node of cluster %s is no peer: %w", member.Cluster, err)
+	switch {
+	case err == nil:
+		return nil
+	case member.Cluster == "":
+		return fmt.Errorf("node %s is no peer: %w", member.Node, err)
 	}
-	return nil
+	return fmt.Errorf("a node of cluster %s is no peer: %w", member.Cluster, err)
 }

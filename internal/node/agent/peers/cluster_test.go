@@ -84,6 +84,33 @@ func TestTheMembersOfANetworkBecomePeers(t *testing.T) {
 	}
 }
 
+// TestANodeOutsideItsClustersPartIsNoPeer has TSNPeers without a cluster that somebody else than the operator wrote.
+func TestANodeOutsideItsClustersPartIsNoPeer(t *testing.T) {
+	for name, test := range map[string]struct {
+		part, subnet, address string
+		peers                 int
+	}{
+		"in the network":                {"", "10.42.7.0/24", "192.0.2.7", 2},
+		"outside the network":           {"", "10.43.7.0/24", "192.0.2.7", 1},
+		"all addresses":                 {"", "0.0.0.0/0", "192.0.2.7", 1},
+		"in the cluster's part":         {"10.42.0.0/20", "10.42.7.0/24", "192.0.2.7", 2},
+		"outside the cluster's part":    {"10.42.0.0/20", "10.42.16.0/24", "192.0.2.7", 1},
+		"at this node's tunnel address": {"", "10.42.7.0/24", "192.0.2.1", 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			forged := member(7)
+			forged.Address, forged.Subnets = netip.MustParseAddr(test.address), []netip.Prefix{netip.MustParsePrefix(test.subnet)}
+			state := clusterOf([]network.Member{member(1), member(2)}, []network.Member{forged})
+			state.Networks[0].Object.Spec.IPv4.Part = test.part
+			l := newLab(state)
+			reconcileOnce(t, l.Reconciler)
+			if len(l.on.told) != test.peers {
+				t.Errorf("ktsnd knows %v, want %d peers", l.on.told, test.peers)
+			}
+		})
+	}
+}
+
 func TestAPeerThatIsNotPlannedAnyMoreStaysForAWhile(t *testing.T) {
 	l := newLab(clusterOf([]network.Member{member(1), member(2), member(3)}))
 	reconcileOnce(t, l.Reconciler)
