@@ -150,7 +150,22 @@ func TestPeersAreWhereTheirNodesSay(t *testing.T) {
 	if owners := peers.OwnerReferences; len(owners) != 1 || owners[0].Kind != "TSNNetwork" || owners[0].UID != network.UID {
 		t.Errorf("the peers are of %+v, and do not go with their network", owners)
 	}
-	// An address that is another's is nobody's but its first owner's.
+	// A node keeps its address, whatever an older node names or reports.
+	annotate(good, "198.51.100.7")
+	arePeers(ctx, t, "where", "map[where-0:[where-without]]")
+	eventually(ctx, t, func() error { return hasEvent(ctx, "where-good", v1alpha1.ReasonTSNNodeLeftOut) })
+	annotate(good, "")
+	arePeers(ctx, t, "where", "map[where-0:[where-good where-without]]")
+	for _, step := range []struct{ reported, peers string }{
+		{"198.51.100.7", "map[where-0:[where-without]]"},
+		{good.Status.Addresses[0].Address, "map[where-0:[where-good where-without]]"},
+	} {
+		patch := fmt.Sprintf(`{"status":{"addresses":[{"type":"InternalIP","address":%q}]}}`, step.reported)
+		if err := admin.Status().Patch(ctx, good.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(patch))); err != nil {
+			t.Fatal(err)
+		}
+		arePeers(ctx, t, "where", step.peers)
+	}
 	annotate(without, good.Status.Addresses[0].Address)
 	arePeers(ctx, t, "where", "map[where-0:[where-good]]")
 }

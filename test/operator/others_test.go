@@ -87,9 +87,9 @@ func TestNodesDoNotGiveThemselvesAddresses(t *testing.T) {
 		t.Errorf("a node registers itself without an address: %v", err)
 	}
 	for annotations, sentence := range map[string]string{
-		`{"kubernetsn.io/tunnel-address":"192.0.2.2"}`:                                  nodeAddresses,
-		`{"kubernetsn.io/tunnel-address":null}`:                                         nodeAddresses,
-		`{"range.kubernetsn.io/tsn":"10.42.1.0/24"}`:                                    nodeAddresses,
+		`{"kubernetsn.io/tunnel-address":"192.0.2.2"}`:                                   nodeAddresses,
+		`{"kubernetsn.io/tunnel-address":null}`:                                          nodeAddresses,
+		`{"range.kubernetsn.io/tsn":"10.42.1.0/24"}`:                                     nodeAddresses,
 		`{"kubernetsn.io/tunnel-address":"192.0.2.1","volumes.kubernetes.io/csi":"yes"}`: "",
 	} {
 		patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":`+annotations+`}}`))

@@ -14,7 +14,6 @@ import (
 	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
 	"github.com/kubernetsn/kubernetsn/internal/cluster/links"
 	"github.com/kubernetsn/kubernetsn/internal/shared/podstatus"
-	"github.com/kubernetsn/kubernetsn/internal/shared/tsnnetwork"
 )
 
 // input is what the cache has of all that links depend on. Its objects are the cache's own, and only read.
@@ -47,7 +46,7 @@ func (r *Links) input(ctx context.Context) (*links.Input, error) {
 	for i := range namespaces.Items {
 		in.Namespaces[namespaces.Items[i].Name] = namespaces.Items[i].Labels
 	}
-	set, err := listNodes(ctx, r.Client, nil)
+	set, err := listNodes(ctx, r.Client, nil, r.shared.tunnels)
 	if err != nil {
 		return nil, err
 	}
@@ -83,13 +82,12 @@ func ended(pod *corev1.Pod) bool {
 
 // nodes are those of the cluster, with what keeps links from them.
 func (r *Links) nodes(set *nodeSet) map[string]links.Node {
-	addresses, faults := tsnnetwork.TunnelAddresses(set.list)
 	are := make(map[string]links.Node, len(set.all))
 	for name, node := range set.all {
-		is := links.Node{Address: addresses[name], Ready: nodeReady(node), MTU: leastOf(set.states[name])}
+		is := links.Node{Address: set.addresses[name], Ready: nodeReady(node), MTU: leastOf(set.states[name])}
 		switch {
-		case faults[name] != nil:
-			is.Unfit = faults[name].Error()
+		case set.faults[name] != nil:
+			is.Unfit = set.faults[name].Error()
 		case r.Switched != nil && r.Switched.Matches(labels.Set(node.Labels)):
 			is.Unfit = fmt.Sprintf("its uplink is Open vSwitch's, where a link's number (%d and more) cannot be a VLAN (4094 at most); place the pod on another node",
 				v1alpha1.FirstLinkVNI)

@@ -25,7 +25,7 @@ func TestNodesWhereNoLinkCanEnd(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	set, err := listNodes(t.Context(), r.Client, nil)
+	set, err := listNodes(t.Context(), r.Client, nil, &tunnels{})
 	if err != nil {
 		t.Fatal(err)
 	}

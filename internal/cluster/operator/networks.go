@@ -103,7 +103,7 @@ func (r *Networks) look(ctx context.Context, request reconcile.Request) (reconci
 	if err := r.Client.List(ctx, &all, client.UnsafeDisableDeepCopy); err != nil {
 		return reconcile.Result{}, fmt.Errorf("list the networks: %w", err)
 	}
-	nodes, err := listNodes(ctx, r.Client, r.shared.agents)
+	nodes, err := listNodes(ctx, r.Client, r.shared.agents, r.shared.tunnels)
 	if err != nil {
 		return reconcile.Result{}, err
 	}
@@ -341,7 +341,7 @@ func (r *Networks) usedUp(network *v1alpha1.TSNNetwork, without []string) findin
 // leftOut says why nodes with pods on the network are no peers, in an Event of each as well.
 func (r *Networks) leftOut(network *v1alpha1.TSNNetwork, nodes *nodeSet, used *usage) map[string]error {
 	out := map[string]error{}
-	for name, err := range nodes.unreachable() {
+	for name, err := range nodes.faults {
 		if used.onNode[name] == 0 {
 			continue
 		}

@@ -5,7 +5,10 @@ package operator
 import (
 	"context"
 	"fmt"
+	"maps"
+	"net/netip"
 	"slices"
+	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -18,12 +21,13 @@ import (
 type nodeSet struct {
 	all    map[string]*corev1.Node
 	states map[string]*v1alpha1.TSNNode
-	// list is the same as all.
-	list   []corev1.Node
-	agents *agentIndex
+	// addresses are where the nodes' tunnels end, by name; faults has the reasons why the others have none.
+	addresses map[string]netip.Addr
+	faults    map[string]error
+	agents    *agentIndex
 }
 
-func listNodes(ctx context.Context, reader client.Reader, agents *agentIndex) (*nodeSet, error) {
+func listNodes(ctx context.Context, reader client.Reader, agents *agentIndex, tunnels *tunnels) (*nodeSet, error) {
 	var nodes corev1.NodeList
 	if err := reader.List(ctx, &nodes, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("list the nodes: %w", err)
@@ -33,8 +37,12 @@ func listNodes(ctx context.Context, reader client.Reader, agents *agentIndex) (*
 		return nil, fmt.Errorf("list the TSNNodes: %w", err)
 	}
 	set := &nodeSet{
-		all: make(map[string]*corev1.Node, len(nodes.Items)), states: make(map[string]*v1alpha1.TSNNode, len(states.Items)), list: nodes.Items,
+		all: make(map[string]*corev1.Node, len(nodes.Items)), states: make(map[string]*v1alpha1.TSNNode, len(states.Items)),
 		agents: agents,
+	}
+	var err error
+	if set.addresses, set.faults, err = tunnels.assign(ctx, reader, nodes.Items); err != nil {
+		return nil, err
 	}
 	for i := range nodes.Items {
 		set.all[nodes.Items[i].Name] = &nodes.Items[i]
@@ -45,10 +53,34 @@ func listNodes(ctx context.Context, reader client.Reader, agents *agentIndex) (*
 	return set, nil
 }
 
-// unreachable says why nodes have no address for tunnels.
-func (s *nodeSet) unreachable() map[string]error {
-	_, faults := tsnnetwork.TunnelAddresses(s.list)
-	return faults
+// tunnels remembers which node has which tunnel address. A node keeps its address until it asks for another one or is gone, so that no other node takes
+// it by reporting or naming it. A new operator learns the addresses from the TSNPeers of its cluster, which nobody but the operator writes.
+type tunnels struct {
+	mu   sync.Mutex
+	held map[string]netip.Addr
+}
+
+// assign gives nodes their addresses; faults has the reasons why the others have none.
+func (t *tunnels) assign(ctx context.Context, reader client.Reader, nodes []corev1.Node) (addresses map[string]netip.Addr, faults map[string]error, err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.held == nil {
+		var all v1alpha1.TSNPeersList
+		if err := reader.List(ctx, &all, client.UnsafeDisableDeepCopy); err != nil {
+			return nil, nil, fmt.Errorf("list the peers: %w", err)
+		}
+		t.held = map[string]netip.Addr{}
+		for i := range all.Items {
+			for _, node := range all.Items[i].Spec.Nodes {
+				if address, err := netip.ParseAddr(node.Address); err == nil && all.Items[i].Spec.Cluster == "" {
+					t.held[node.Name] = address
+				}
+			}
+		}
+	}
+	addresses, faults = tsnnetwork.TunnelAddresses(nodes, t.held)
+	t.held = addresses
+	return maps.Clone(addresses), faults, nil
 }
 
 // older tells whether agents of an older release read their parts in the networks' status: those have some of the time before the

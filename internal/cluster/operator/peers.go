@@ -68,7 +68,7 @@ func (r *Peers) look(ctx context.Context, name string) error {
 
 // wanted are the nodes that shall be peers, and the key by which they are signed, "" where they are not.
 func (r *Peers) wanted(ctx context.Context, network *v1alpha1.TSNNetwork, have map[int]*v1alpha1.TSNPeers) (wanted map[string]v1alpha1.PeerNode, clusterKey string, err error) {
-	nodes, err := listNodes(ctx, r.Client, r.shared.agents)
+	nodes, err := listNodes(ctx, r.Client, r.shared.agents, r.shared.tunnels)
 	if err != nil {
 		return nil, "", err
 	}

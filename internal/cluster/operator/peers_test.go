@@ -84,3 +84,20 @@ func TestNamesThatAreTakenAreLeftAlone(t *testing.T) {
 		t.Errorf("the peers are %+v, %v", made, err)
 	}
 }
+
+// TestANewOperatorKeepsTunnelAddresses has TSNPeers of the operator before, of which an older node reports the address of a younger one.
+func TestANewOperatorKeepsTunnelAddresses(t *testing.T) {
+	node := func(name string, age time.Duration) *corev1.Node {
+		return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, CreationTimestamp: metav1.NewTime(time.Unix(1e6, 0).Add(-age))},
+			Status: corev1.NodeStatus{Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "192.0.2.1"}}}}
+	}
+	peers := func(cluster, node string) *v1alpha1.TSNPeers {
+		return &v1alpha1.TSNPeers{ObjectMeta: metav1.ObjectMeta{Name: "old-" + node}, Spec: v1alpha1.TSNPeersSpec{
+			Network: "old", Cluster: cluster, Nodes: []v1alpha1.PeerNode{{Name: node, Address: "192.0.2.1", IPv4: "10.42.0.0/24"}}}}
+	}
+	r := inCluster(t, node("older", time.Hour), node("younger", time.Minute), peers("", "younger"), peers("plant", "older"))
+	set, err := listNodes(t.Context(), r.Client, nil, r.shared.tunnels)
+	if err != nil || len(set.addresses) != 1 || !set.addresses["younger"].IsValid() || set.faults["older"] == nil {
+		t.Errorf("the tunnels end at %v, %v, %v", set.addresses, set.faults, err)
+	}
+}

@@ -29,6 +29,8 @@ type shared struct {
 	minimum *tsnnetwork.EncryptionMinimum
 	// announced numbers what is signed of nodes.
 	announced *announcements
+	// tunnels has the nodes' tunnel addresses.
+	tunnels *tunnels
 	// nodes asks for a TSNNode to be looked at.
 	nodes *requests
 	// clocks asks for a node's labels of its clock to be looked at.
@@ -36,7 +38,7 @@ type shared struct {
 }
 
 func newShared(live client.Reader, agents *agentIndex) *shared {
-	return &shared{live: live, pods: newPodIndex(), agents: agents, parts: &ledger{}, links: &linkKeys{}, announced: newAnnouncements(time.Now), nodes: newRequests(), clocks: newRequests()}
+	return &shared{live: live, pods: newPodIndex(), agents: agents, parts: &ledger{}, links: &linkKeys{}, announced: newAnnouncements(time.Now), tunnels: &tunnels{}, nodes: newRequests(), clocks: newRequests()}
 }
 
 // ready returns when pods, agents and parts are known.

@@ -66,11 +66,10 @@ func (r *Networks) spanOf(ctx context.Context, network *v1alpha1.TSNNetwork, nod
 // peersOf are the nodes of a network that shall be peers, in the order of their names, with their keys where these are signed.
 func (s *shared) peersOf(of *v1alpha1.TSNNetwork, nodes *nodeSet, signer *clusterkey.Private) []v1alpha1.PeerNode {
 	network := of.Name
-	addresses, _ := tsnnetwork.TunnelAddresses(nodes.list)
 	var all []v1alpha1.PeerNode
 	parts := s.parts.of(network)
 	for _, name := range slices.Sorted(maps.Keys(parts)) {
-		node, state, address := nodes.all[name], nodes.states[name], addresses[name]
+		node, state, address := nodes.all[name], nodes.states[name], nodes.addresses[name]
 		if node == nil || !address.IsValid() {
 			continue
 		}

@@ -24,38 +24,79 @@ func TunnelAddress(node *corev1.Node) (netip.Addr, error) {
 		}
 		return address, nil
 	}
-	for _, known := range node.Status.Addresses {
-		address, err := netip.ParseAddr(known.Address)
-		if known.Type == corev1.NodeInternalIP && err == nil && address.Is4() {
-			return address, nil
-		}
+	if all := internalIPs(node); len(all) > 0 {
+		return all[0], nil
 	}
 	return netip.Addr{}, fmt.Errorf("it has no IPv4 InternalIP; annotate it with %s", v1alpha1.TunnelAddressAnnotation)
 }
 
-// TunnelAddresses are those of all nodes, by name. One address has one node, the oldest; faults say why the others have none.
-func TunnelAddresses(nodes []corev1.Node) (addresses map[string]netip.Addr, faults map[string]error) {
+// TunnelAddresses returns the tunnel addresses of all nodes by name; faults has the reasons why the others have none. One address has one node: the
+// holder, as long as it claims the address; else a node of which it is an InternalIP; else the oldest that names it in its annotation. An annotation
+// gives no node the InternalIP of another. holders are nodes with the addresses that they had before, nil where nobody knows.
+func TunnelAddresses(nodes []corev1.Node, holders map[string]netip.Addr) (addresses map[string]netip.Addr, faults map[string]error) {
 	addresses, faults = map[string]netip.Addr{}, map[string]error{}
-	oldest := make([]*corev1.Node, len(nodes))
+	claims := make([]claim, 0, len(nodes))
+	internal := make(map[netip.Addr]string, len(nodes))
 	for i := range nodes {
-		oldest[i] = &nodes[i]
+		made := claim{node: &nodes[i], rank: named}
+		var err error
+		if made.address, err = TunnelAddress(made.node); err != nil {
+			faults[made.node.Name] = err
+		}
+		for _, address := range internalIPs(made.node) {
+			internal[address] = made.node.Name
+			if address == made.address {
+				made.rank = native
+			}
+		}
+		if made.address.IsValid() && holders[made.node.Name] == made.address {
+			made.rank = held
+		}
+		claims = append(claims, made)
 	}
-	slices.SortFunc(oldest, func(a, b *corev1.Node) int {
-		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), strings.Compare(a.Name, b.Name))
+	slices.SortFunc(claims, func(a, b claim) int {
+		return cmp.Or(cmp.Compare(a.rank, b.rank), a.node.CreationTimestamp.Compare(b.node.CreationTimestamp.Time), strings.Compare(a.node.Name, b.node.Name))
 	})
 	owner := make(map[netip.Addr]string, len(nodes))
-	for _, node := range oldest {
-		address, err := TunnelAddress(node)
-		other, known := owner[address]
+	for _, one := range claims {
+		name := one.node.Name
+		other, known := owner[one.address]
 		switch {
-		case err != nil:
-			faults[node.Name] = err
+		case faults[name] != nil:
+		case one.rank == named && internal[one.address] != "":
+			faults[name] = fmt.Errorf("annotation %s: %s is the InternalIP of node %s; give it an address of this node", v1alpha1.TunnelAddressAnnotation,
+				one.address, internal[one.address])
 		case known:
-			faults[node.Name] = fmt.Errorf("its tunnel's address %s is node %s's; annotate it with another %s", address, other,
+			faults[name] = fmt.Errorf("its tunnel's address %s is node %s's; annotate it with another %s", one.address, other,
 				v1alpha1.TunnelAddressAnnotation)
 		default:
-			addresses[node.Name], owner[address] = address, node.Name
+			addresses[name], owner[one.address] = one.address, name
 		}
 	}
 	return addresses, faults
+}
+
+// claim is a node that wants an address.
+type claim struct {
+	node    *corev1.Node
+	address netip.Addr
+	rank    int
+}
+
+// Ranks of claims: the first one gets the address.
+const (
+	held = iota
+	native
+	named
+)
+
+// internalIPs returns the node's InternalIPs of IPv4.
+func internalIPs(node *corev1.Node) (addresses []netip.Addr) {
+	for _, known := range node.Status.Addresses {
+		address, err := netip.ParseAddr(known.Address)
+		if known.Type == corev1.NodeInternalIP && err == nil && address.Is4() {
+			addresses = append(addresses, address)
+		}
+	}
+	return addresses
 }

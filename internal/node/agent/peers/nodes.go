@@ -50,7 +50,7 @@ func wanted(own string, nodes []corev1.Node, networks []network.Network) *plan {
 	for i := range nodes {
 		described = append(described, describe(&nodes[i]))
 	}
-	addresses, unreachable := tsnnetwork.TunnelAddresses(nodes)
+	addresses, unreachable := tsnnetwork.TunnelAddresses(nodes, nil)
 	for _, n := range networks {
 		assigned, faults := network.Assign(&n, described)
 		for name, err := range faults {

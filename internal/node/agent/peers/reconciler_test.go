@@ -250,7 +250,7 @@ func TestANodeWithAFaultIsLeftOutAndNobodyElse(t *testing.T) {
 		"node2": {peers1 + "; " + peers4, "node node2 has no part of network tsn: it has no spec.podCIDR"},
 		"node3": {peers1 + "; " + peers4, "node node3 is not reached on network tsn: it has no IPv4 InternalIP; annotate it with kubernetsn.io/tunnel-address"},
 		"node5": {peers1 + "; " + peers4, "node node5 has no part of network tsn: its 10.42.0.0/20 and 10.42.0.0/24 of node node1 overlap"},
-		"node6": {peers1 + "; " + peers4, "node node6 is not reached on network tsn: its tunnel's address 192.0.2.4 is node node4's"},
+		"node6": {peers1 + "; " + peers4, "node node6 is not reached on network tsn: annotation kubernetsn.io/tunnel-address: 192.0.2.4 is the InternalIP of node node4"},
 	} {
 		t.Run("as "+own+" sees it", func(t *testing.T) {
 			on := newFakeNode()
