@@ -29,6 +29,9 @@ const (
 	PodLabel = "kubernetsn.io/on-network"
 	// NodeLabel is given to nodes on which there are such pods. ktsnd and its agent run there. Its value is true.
 	NodeLabel = "kubernetsn.io/active"
+	// LinkRoutesAnnotation of a pod has the ranges, between commas, in which it takes routes (spec.routes) of TSNServices of other namespaces. Without it the
+	// pod takes none of them.
+	LinkRoutesAnnotation = "kubernetsn.io/link-routes"
 	// TunnelAddressAnnotation of a node: its tunnels end at this IPv4 address, and not at its InternalIP.
 	TunnelAddressAnnotation = "kubernetsn.io/tunnel-address"
 	// WorkloadLabel of an object and its pods names the workload to which they belong, in a cluster of a hub.

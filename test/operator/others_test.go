@@ -4,8 +4,10 @@ package operator
 
 import (
 	"context"
+	"strings"
 	"testing"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -103,6 +105,83 @@ func TestNodesDoNotGiveThemselvesAddresses(t *testing.T) {
 		}
 		if err := says(admin.Patch(ctx, node.DeepCopy(), patch, client.DryRunAll), ""); err != nil {
 			t.Errorf("an administrator changes %s: %v", annotations, err)
+		}
+	}
+}
+
+// TestServicesStayInTheirRanges is what who may make TSNServices in a namespace cannot do.
+func TestServicesStayInTheirRanges(t *testing.T) {
+	ctx := needPolicy(t)
+	const (
+		noRange = "is in none of the ranges that links may have here (value links.allowedRanges"
+		noRoute = "is in none of the ranges to which links may have routes here (value links.allowedRoutes"
+
+		reserved = "has addresses that are reserved here (value links.reservedRanges"
+	)
+	service := newService("ranged", "10.197.0.0/24")
+	service.Namespace = "default"
+	service.Spec.Routes = []v1alpha1.ServiceRoute{{To: "10.9.0.0/16"}}
+	create(ctx, t, service)
+	for name, test := range map[string]struct {
+		change   func(*v1alpha1.TSNServiceSpec)
+		sentence string
+	}{
+		"a private range":           {func(*v1alpha1.TSNServiceSpec) {}, ""},
+		"all of a private range":    {func(s *v1alpha1.TSNServiceSpec) { s.IPv4.LinkCIDR = "192.168.0.0/16" }, ""},
+		"unique local addresses":    {func(s *v1alpha1.TSNServiceSpec) { s.IPv6 = &v1alpha1.LinkRange{LinkCIDR: "fd00:200::/64"} }, ""},
+		"half of all addresses":     {func(s *v1alpha1.TSNServiceSpec) { s.IPv4.LinkCIDR = "128.0.0.0/1" }, "linkCIDR 128.0.0.0/1 " + noRange},
+		"all addresses":             {func(s *v1alpha1.TSNServiceSpec) { s.IPv4.LinkCIDR = "0.0.0.0/0" }, "linkCIDR 0.0.0.0/0 " + noRange},
+		"more than a private range": {func(s *v1alpha1.TSNServiceSpec) { s.IPv4.LinkCIDR = "10.0.0.0/7" }, noRange},
+		"others' addresses of IPv6": {func(s *v1alpha1.TSNServiceSpec) { s.IPv6 = &v1alpha1.LinkRange{LinkCIDR: "2001:db8::/64"} }, noRange},
+		"a route to half of all": {func(s *v1alpha1.TSNServiceSpec) {
+			s.Routes = []v1alpha1.ServiceRoute{{To: "10.9.0.0/16"}, {To: "0.0.0.0/1"}}
+		}, "route 0.0.0.0/1 " + noRoute},
+		"a route to an address": {func(s *v1alpha1.TSNServiceSpec) { s.Routes[0].To = "8.8.8.8/32" }, "route 8.8.8.8/32 " + noRoute},
+		"a private route":       {func(s *v1alpha1.TSNServiceSpec) { s.Routes[0].To = "192.168.7.0/24" }, ""},
+		"a reserved range":      {func(s *v1alpha1.TSNServiceSpec) { s.IPv4.LinkCIDR = "10.194.7.0/24" }, "10.194.7.0/24 " + reserved},
+		"more than one":         {func(s *v1alpha1.TSNServiceSpec) { s.IPv4.LinkCIDR = "10.128.0.0/9" }, "10.128.0.0/9 " + reserved},
+		"a reserved route":      {func(s *v1alpha1.TSNServiceSpec) { s.Routes[0].To = "10.194.0.10/32" }, "10.194.0.10/32 " + reserved},
+		"what is no range":      {func(s *v1alpha1.TSNServiceSpec) { s.Routes[0].To = "x" }, "to must be a range"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			made := newService("ranged-new", "10.197.1.0/24")
+			made.Namespace, made.Spec.Routes = "default", []v1alpha1.ServiceRoute{{To: "10.9.0.0/16"}}
+			test.change(&made.Spec)
+			if err := says(admin.Create(ctx, made, client.DryRunAll), test.sentence); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	for routes, sentence := range map[string]string{
+		`[{"to":"10.9.0.0/16"},{"to":"128.0.0.0/1"}]`: "route 128.0.0.0/1 " + noRoute,
+		`[{"to":"10.10.0.0/16"}]`:                     "",
+		`[]`:                                          "",
+	} {
+		patch := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"routes":`+routes+`}}`))
+		if err := says(admin.Patch(ctx, service.DeepCopy(), patch, client.DryRunAll), sentence); err != nil {
+			t.Errorf("routes %s: %v", routes, err)
+		}
+	}
+}
+
+// TestTheClustersRangesAreNoLinks is about ranges that the operator knows from the cluster's own objects.
+func TestTheClustersRangesAreNoLinks(t *testing.T) {
+	ctx := needOperator(t)
+	node := newNode("reserved-node")
+	node.Spec.PodCIDR, node.Spec.PodCIDRs = "10.196.3.0/24", []string{"10.196.3.0/24"}
+	create(ctx, t, node)
+	pods, routed := newService("pods", "10.196.0.0/16"), newService("routed", "10.195.0.0/24")
+	routed.Spec.Routes = []v1alpha1.ServiceRoute{{To: "10.196.3.7/32"}}
+	lab := newLinkLab(ctx, t, "links-reserved", pods, routed)
+	for service, sentence := range map[*v1alpha1.TSNService]string{
+		pods:   "pods of node reserved-node has addresses of the same range, 10.196.3.0/24; make another TSNService with another range",
+		routed: "route 10.196.3.7/32 is set in no pod: pods of node reserved-node has addresses of it, 10.196.3.0/24",
+	} {
+		text := lab.service(t, service, func(_ *v1alpha1.TSNServiceStatus, ready *metav1.Condition) bool {
+			return ready.Reason == v1alpha1.ReasonOverlaps
+		})
+		if !strings.Contains(text, sentence) {
+			t.Errorf("%s says %q, want %q", service.Name, text, sentence)
 		}
 	}
 }

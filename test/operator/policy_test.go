@@ -50,7 +50,7 @@ const helm = "../../bin/helm"
 // applyChart makes what helm renders of some templates.
 func applyChart(ctx context.Context, templates ...string) error {
 	arguments := []string{"template", "x", "../../charts/kubernetsn", "--kube-version", "1.34.0",
-		"--set", "image.prefix=registry.example.org/kubernetsn,image.tag=dev"}
+		"--set", "image.prefix=registry.example.org/kubernetsn,image.tag=dev,links.reservedRanges={10.194.0.0/16}"}
 	for _, name := range templates {
 		arguments = append(arguments, "--show-only", "templates/"+name)
 	}
@@ -72,7 +72,7 @@ func applyChart(ctx context.Context, templates ...string) error {
 
 // applyPolicies waits until the API server goes by them.
 func applyPolicies(ctx context.Context) error {
-	if err := applyChart(ctx, "operator-pods.yaml", "operator-status.yaml", "operator-own.yaml"); err != nil {
+	if err := applyChart(ctx, "operator-pods.yaml", "operator-status.yaml", "operator-own.yaml", "operator-services.yaml"); err != nil {
 		return err
 	}
 	probe := newNetwork("policy-probe", 219, "10.219.0.0/16")

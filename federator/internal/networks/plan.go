@@ -15,7 +15,6 @@ import (
 
 	tsn "github.com/kubernetsn/kubernetsn/api/v1alpha1"
 	"github.com/kubernetsn/kubernetsn/federator/internal/spread"
-	"github.com/kubernetsn/kubernetsn/internal/cluster/links"
 	"github.com/kubernetsn/kubernetsn/internal/shared/tsnnetwork"
 )
 
@@ -35,9 +34,6 @@ type plan struct {
 func newPlan(network *tsn.TSNNetwork, v *view) *plan {
 	if other, why := tsnnetwork.Conflict(network, v.networks); other != "" {
 		return blocked(tsn.ReasonOverlaps, "network %s is older and has %s; this one is not stretched", other, why)
-	}
-	if what, which := links.NetworkConflict(network, v.services); what != "" {
-		return blocked(tsn.ReasonOverlaps, "%s is older and has addresses of the same range, %s; this network is not stretched", what, which)
 	}
 	ranges, err := newRanges(network)
 	if err != nil {

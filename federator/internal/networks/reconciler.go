@@ -50,7 +50,6 @@ func (s *Stretcher) Reconcile(ctx context.Context, request reconcile.Request) (r
 // view is what is known when a network is looked at.
 type view struct {
 	networks []tsn.TSNNetwork
-	services []tsn.TSNService
 	clusters []v1alpha1.Cluster
 	override *policyv1alpha1.ClusterOverridePolicy
 	reports  map[string]report
@@ -62,10 +61,6 @@ func (s *Stretcher) look(ctx context.Context, name string) (*view, error) {
 	var networks tsn.TSNNetworkList
 	if err := s.Client.List(ctx, &networks); err != nil {
 		return nil, fmt.Errorf("list the networks: %w", err)
-	}
-	var services tsn.TSNServiceList
-	if err := s.Client.List(ctx, &services); err != nil {
-		return nil, fmt.Errorf("list the services: %w", err)
 	}
 	var clusters v1alpha1.ClusterList
 	if err := s.Client.List(ctx, &clusters); err != nil {
@@ -80,7 +75,7 @@ func (s *Stretcher) look(ctx context.Context, name string) (*view, error) {
 		return nil, err
 	}
 	told, err := s.readShards(ctx, name)
-	return &view{networks: networks.Items, services: services.Items, clusters: clusters.Items, override: override, reports: reports, told: told}, err
+	return &view{networks: networks.Items, clusters: clusters.Items, override: override, reports: reports, told: told}, err
 }
 
 func (s *Stretcher) stretch(ctx context.Context, network *tsn.TSNNetwork) error {

@@ -36,9 +36,8 @@ func (s *Stretcher) Add(to manager.Manager) error {
 	every := handler.EnqueueRequestsFromMapFunc(s.every)
 	changed := builder.WithPredicates(predicate.Or(predicate.GenerationChangedPredicate{}, spread.Leaving))
 	err := ctrl.NewControllerManagedBy(to).Named("networks").For(&tsn.TSNNetwork{}).
-		// A network or service that is gone or has become another no longer stands in the way of others.
+		// A network that is gone or has become another no longer stands in the way of others.
 		Watches(&tsn.TSNNetwork{}, every, changed).
-		Watches(&tsn.TSNService{}, every, changed).
 		// Clusters report each few seconds.
 		Watches(&v1alpha1.Cluster{}, every, builder.WithPredicates(predicate.Or(predicate.LabelChangedPredicate{}, spread.Leaving))).
 		Watches(&workv1alpha2.ClusterResourceBinding{}, bound, builder.WithPredicates(spread.Reported)).

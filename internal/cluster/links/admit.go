@@ -120,6 +120,7 @@ func (p *planner) refusal(link *v1alpha1.TSNLink, g *group) error {
 		return fmt.Errorf("its encryption is %s, and TSNService %s asks for %s", cmp.Or(link.Spec.Encryption, v1alpha1.EncryptionNone), keyOf(g.service), own)
 	}
 	asked := g.askedFor(int(link.Spec.Hop))
+	asked.in = p.in
 	for _, one := range []struct {
 		what     string
 		end      *v1alpha1.LinkEnd
@@ -152,6 +153,7 @@ func (p *planner) refusal(link *v1alpha1.TSNLink, g *group) error {
 
 // asked is what a service asks for of links of a hop.
 type asked struct {
+	in             *Input
 	service        *v1alpha1.TSNService
 	ranges, routes []netip.Prefix
 	// parts are of the operator's own links.
@@ -220,6 +222,8 @@ func (a *asked) of(end *v1alpha1.LinkEnd, forwards []string) error {
 	for _, text := range end.Routes {
 		if to, err := netip.ParsePrefix(text); err != nil || !a.has(to) && !slices.Contains(a.routes, to) {
 			return fmt.Errorf("route %s leads to no address of links of TSNService %s, and is not in its spec.routes", text, keyOf(a.service))
+		} else if taken := a.in.reserved(to); taken != nil {
+			return fmt.Errorf("%s has addresses of route %s, %s", taken.What, to, taken.Range)
 		}
 	}
 	for _, forward := range end.Forward {

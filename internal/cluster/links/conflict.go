@@ -5,7 +5,7 @@ package links
 import (
 	"fmt"
 	"net/netip"
-	"time"
+	"slices"
 
 	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
 	"github.com/kubernetsn/kubernetsn/internal/shared/tsnnetwork"
@@ -16,20 +16,49 @@ func (r *pairing) conflict() *Finding {
 	if len(r.found) > 0 && r.found[0].Reason == v1alpha1.ReasonSelectorInvalid {
 		return &r.found[0]
 	}
+	blocked := ""
 	if what, which := r.aged.conflict(r.service); what != "" {
-		r.found = append(r.found, Finding{v1alpha1.ReasonOverlaps, fmt.Sprintf("%s has addresses of the same range, %s, and was there first; "+
-			"make another TSNService with another range", what, which)})
-		return &r.found[len(r.found)-1]
+		blocked = fmt.Sprintf("%s has addresses of the same range, %s, and goes before this service", what, which)
+	} else if taken := r.in.reserved(Ranges(r.service)...); taken != nil {
+		blocked = fmt.Sprintf("%s has addresses of the same range, %s", taken.What, taken.Range)
+	}
+	for _, route := range r.service.Spec.Routes {
+		to, err := netip.ParsePrefix(route.To)
+		if taken := r.in.reserved(to); err == nil && taken != nil {
+			r.found = append(r.found, Finding{v1alpha1.ReasonOverlaps, fmt.Sprintf("route %s is set in no pod: %s has addresses of it, %s; "+
+				"take it out of spec.routes", to, taken.What, taken.Range)})
+		}
+	}
+	if blocked == "" {
+		return nil
+	}
+	r.found = slices.Insert(r.found, 0, Finding{v1alpha1.ReasonOverlaps, blocked + "; make another TSNService with another range"})
+	return &r.found[0]
+}
+
+// Reserved is a range of the cluster's own, which neither links nor their routes may have, and what has its addresses.
+type Reserved struct {
+	Range netip.Prefix
+	What  string
+}
+
+// reserved returns the first of the cluster's own ranges with an address of these, nil if there is none.
+func (in *Input) reserved(ranges ...netip.Prefix) *Reserved {
+	for i := range in.Reserved {
+		if tsnnetwork.Overlap(ranges, []netip.Prefix{in.Reserved[i].Range}).IsValid() {
+			return &in.Reserved[i]
+		}
 	}
 	return nil
 }
 
-// Conflict names an older service or network that has addresses of a service's range, and the range.
+// Conflict names a network, or an older service, that has addresses of a service's range, and the range. An administrator makes networks, so that a
+// service, which a tenant can make, takes no range away from them.
 func Conflict(service *v1alpha1.TSNService, services []v1alpha1.TSNService, networks []v1alpha1.TSNNetwork) (what, which string) {
 	return newAged(services, networks).conflict(service)
 }
 
-// aged are services and networks from the oldest to the youngest, with their ranges: sorted and parsed once for all that are compared with them.
+// aged are services from the oldest to the youngest, and networks, with their ranges: sorted and parsed once for all that are compared with them.
 type aged struct {
 	services []*v1alpha1.TSNService
 	networks []v1alpha1.TSNNetwork
@@ -62,27 +91,8 @@ func (a *aged) conflict(service *v1alpha1.TSNService) (what, which string) {
 		}
 	}
 	for i := range a.networks {
-		if !isOlder(a.networks[i].CreationTimestamp.Time, service.CreationTimestamp.Time) {
-			break
-		}
 		if both := tsnnetwork.Overlap(own, a.ofNetworks[i]); both.IsValid() {
 			return "TSNNetwork " + a.networks[i].Name, both.String()
-		}
-	}
-	return "", ""
-}
-
-// isOlder tells whether a network goes before a service: of those that were made in one second, networks do.
-func isOlder(network, service time.Time) bool { return !network.After(service) }
-
-// NetworkConflict names an older service that has addresses of a network's range, and the range.
-func NetworkConflict(network *v1alpha1.TSNNetwork, services []v1alpha1.TSNService) (what, which string) {
-	for _, service := range byAge(services) {
-		if isOlder(network.CreationTimestamp.Time, service.CreationTimestamp.Time) {
-			break
-		}
-		if both := tsnnetwork.Overlap(tsnnetwork.Ranges(network), Ranges(service)); both.IsValid() {
-			return "TSNService " + keyOf(service).String(), both.String()
 		}
 	}
 	return "", ""

@@ -52,6 +52,8 @@ type Input struct {
 	Links      []v1alpha1.TSNLink
 	Networks   []v1alpha1.TSNNetwork
 	Namespaces map[string]map[string]string // labels by name
+	// Reserved are ranges of the cluster's own.
+	Reserved []Reserved
 	// Released are links that were deleted a moment ago, whose numbers and addresses nodes may still have.
 	Released []v1alpha1.TSNLink
 	// Failed are pairs of pods between which a link did not come up, and until when that counts.

@@ -3,6 +3,7 @@
 package links
 
 import (
+	"net/netip"
 	"reflect"
 	"slices"
 	"strings"
@@ -334,9 +335,40 @@ func TestTheYoungerOfTwoWithOneRangeGetsNoLinks(t *testing.T) {
 			t.Errorf("%s: %+v", name, found)
 		}
 	}
+	// A network that comes later goes before a service all the same: its administrator does not wait for a tenant.
 	w.Networks[0].CreationTimestamp.Time = start.Add(time.Hour)
-	if what, _ := NetworkConflict(&w.Networks[0], w.Services); what != "TSNService ns/beside" {
-		t.Errorf("the younger network is in conflict with %q", what)
+	if what, _ := Conflict(&w.Services[len(w.Services)-1], w.Services, w.Networks); what != "TSNNetwork net" {
+		t.Errorf("the older service is in conflict with %q", what)
+	}
+}
+
+// TestTheClustersOwnAddressesAreNoLinks has services whose ranges or routes have addresses of the cluster's own.
+func TestTheClustersOwnAddressesAreNoLinks(t *testing.T) {
+	w := newWorld(1)
+	for _, text := range []string{"10.96.0.0/12", "10.244.3.0/24"} {
+		w.Reserved = append(w.Reserved, Reserved{netip.MustParsePrefix(text), "the cluster's Services"})
+	}
+	inside, around, routed := newService("inside", "10.96.7.0/24"), newService("around", "10.128.0.0/9"), newService("routed", "10.9.0.0/16")
+	routed.Spec.Routes = []v1alpha1.ServiceRoute{{To: "0.0.0.0/1"}, {To: "10.96.0.10/32"}, {To: "192.168.7.0/24"}}
+	w.Services = append(w.Services, inside, around, routed)
+	for _, service := range w.Services {
+		w.endpoint("node0", service.Name)
+		w.client("node0", service.Name)
+	}
+	plan := w.settle(t)
+	if len(w.Links) != 1 || w.Links[0].Spec.Service != "routed" || !slices.Equal(w.Links[0].Spec.Client.Routes, []string{"192.168.7.0/24"}) {
+		t.Errorf("the links are %+v", w.Links)
+	}
+	for name, texts := range map[string][]string{
+		"inside": {"the cluster's Services has addresses of the same range, 10.96.0.0/12"}, "around": {"the cluster's Services has addresses of the same range, 10.244.3.0/24"},
+		"routed": {"route 0.0.0.0/1 is set in no pod", "route 10.96.0.10/32 is set in no pod"},
+	} {
+		found := plan.Services[Key{"ns", name}].Found
+		for i, text := range texts {
+			if len(found) != len(texts) || found[i].Reason != v1alpha1.ReasonOverlaps || !strings.HasPrefix(found[i].Text, text) {
+				t.Errorf("%s: %+v, want %q", name, found, text)
+			}
+		}
 	}
 }
 

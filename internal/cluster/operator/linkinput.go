@@ -51,6 +51,9 @@ func (r *Links) input(ctx context.Context) (*links.Input, error) {
 		return nil, err
 	}
 	in.Nodes = r.nodes(set)
+	if in.Reserved, err = r.ranges.reserved(ctx, r.shared.live, set, r.now()); err != nil {
+		return nil, err
+	}
 	r.sign(ctx, in, set.states)
 	return in, nil
 }

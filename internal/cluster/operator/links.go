@@ -31,6 +31,7 @@ type Links struct {
 
 	now    func() time.Time
 	ledger *linkledger.Ledger
+	ranges clusterRanges
 	failed links.Failures
 	// pace bounds how often a service's status is written.
 	pace *pace

@@ -28,8 +28,10 @@ import (
 const gatherLinks = 10 * time.Millisecond
 
 // addLinks adds the controller. It has one request, for all services.
-func addLinks(m manager.Manager, shared *shared, namespace string, switched labels.Selector) error {
+func addLinks(m manager.Manager, shared *shared, namespace string, switched labels.Selector, reserved []links.Reserved) error {
 	look := later(gatherLinks, func(context.Context, client.Object) []string { return []string{"all"} })
+	r := newLinks(shared, m.GetClient(), namespace, m.GetEventRecorderFor("ktsn-operator"), switched)
+	r.ranges.own = reserved
 	return ctrl.NewControllerManagedBy(m).Named("links").
 		Watches(&v1alpha1.TSNService{}, look, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&v1alpha1.TSNLink{}, look, builder.WithPredicates(linkledger.Matters)).
@@ -38,7 +40,7 @@ func addLinks(m manager.Manager, shared *shared, namespace string, switched labe
 		Watches(&v1alpha1.TSNNode{}, look, builder.WithPredicates(predicate.Or[client.Object](mtuChanged, keysChanged))).
 		Watches(&v1alpha1.TSNNetwork{}, look, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&corev1.Namespace{}, look, builder.WithPredicates(predicate.LabelChangedPredicate{})).
-		Complete(newLinks(shared, m.GetClient(), namespace, m.GetEventRecorderFor("ktsn-operator"), switched))
+		Complete(r)
 }
 
 // switchedSelector reads which nodes have Open vSwitch.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"os"
 
 	"golang.org/x/sys/unix"
 	"k8s.io/client-go/rest"
@@ -27,6 +28,7 @@ func run(ctx context.Context, arguments []string, stdout, stderr io.Writer) erro
 	if err != nil {
 		return err
 	}
+	options.Reserved = ownServices(os.Getenv("KUBERNETES_SERVICE_HOST"), "/etc/resolv.conf")
 	config, err := rest.InClusterConfig()
 	if err != nil {
 		return fmt.Errorf("find the API server: %w; the operator runs in a pod with a service account", err)

@@ -19,7 +19,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
-	"github.com/kubernetsn/kubernetsn/internal/cluster/links"
 	"github.com/kubernetsn/kubernetsn/internal/shared/tsnnetwork"
 )
 
@@ -207,12 +206,8 @@ func (r *Networks) serve(ctx context.Context, network *v1alpha1.TSNNetwork, all 
 	if raised := r.shared.minimum.Raise(&network.Spec.Encryption, network.Name); raised != "" {
 		is.found = append(is.found, finding{reason: v1alpha1.ReasonEncryptionBelowMinimum, text: raised})
 	}
-	conflict, err := r.conflict(ctx, network, all)
-	if err != nil {
-		return reconcile.Result{}, err
-	}
-	if conflict != "" {
-		is.found = append(is.found, finding{reason: v1alpha1.ReasonOverlaps, blocks: true, text: conflict})
+	if taken := conflict(network, all); taken != "" {
+		is.found = append(is.found, finding{reason: v1alpha1.ReasonOverlaps, blocks: true, text: taken})
 		if len(r.shared.parts.of(network.Name)) == 0 {
 			return r.tell(ctx, network, is)
 		}
@@ -258,21 +253,14 @@ func (r *Networks) serve(ctx context.Context, network *v1alpha1.TSNNetwork, all 
 }
 
 // conflict says what of a network is another's, "" if nothing is.
-func (r *Networks) conflict(ctx context.Context, network *v1alpha1.TSNNetwork, all []v1alpha1.TSNNetwork) (string, error) {
+func conflict(network *v1alpha1.TSNNetwork, all []v1alpha1.TSNNetwork) string {
 	if other, why := tsnnetwork.Conflict(network, all); other != "" {
-		return fmt.Sprintf("network %s has %s, and was there first; give this one others", other, why), nil
+		return fmt.Sprintf("network %s has %s, and was there first; give this one others", other, why)
 	}
 	if network.Spec.VNI >= v1alpha1.FirstLinkVNI {
-		return fmt.Sprintf("spec.vni is %d, and those from %d on are links'; make the network anew with a smaller one", network.Spec.VNI, v1alpha1.FirstLinkVNI), nil
+		return fmt.Sprintf("spec.vni is %d, and those from %d on are links'; make the network anew with a smaller one", network.Spec.VNI, v1alpha1.FirstLinkVNI)
 	}
-	var services v1alpha1.TSNServiceList
-	if err := r.Client.List(ctx, &services, client.UnsafeDisableDeepCopy); err != nil {
-		return "", fmt.Errorf("list the services: %w", err)
-	}
-	if other, which := links.NetworkConflict(network, services.Items); other != "" {
-		return fmt.Sprintf("%s has addresses of the same range, %s, and was there first; give this network others", other, which), nil
-	}
-	return "", nil
+	return ""
 }
 
 // attachmentFinding divides what went wrong with attachments into what a person must mend and the rest.

@@ -8,6 +8,7 @@ import (
 	"io"
 	"time"
 
+	"github.com/kubernetsn/kubernetsn/internal/cluster/links"
 	"github.com/kubernetsn/kubernetsn/internal/cluster/webhook"
 	"github.com/kubernetsn/kubernetsn/internal/shared/command"
 	"github.com/kubernetsn/kubernetsn/internal/shared/tsnnetwork"
@@ -37,6 +38,8 @@ type Options struct {
 	PinManually bool
 	// Minimum is the least encryption of networks and links.
 	Minimum tsnnetwork.EncryptionMinimum
+	// Reserved are addresses of the cluster's own that the operator's container knows.
+	Reserved []links.Reserved
 	// CertificateName is for tests, whose webhook has no Service: the name in the certificate.
 	CertificateName string
 	// AgentPatience is for tests, which do not wait long: for how long a report counts without an agent that is ready, 0 for two minutes.

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	nodev1 "k8s.io/api/node/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -45,6 +46,9 @@ func AddToScheme(scheme *runtime.Scheme) error {
 		return err
 	}
 	if err := nodev1.AddToScheme(scheme); err != nil {
+		return err
+	}
+	if err := networkingv1.AddToScheme(scheme); err != nil {
 		return err
 	}
 	return v1alpha1.AddToScheme(scheme)
@@ -119,6 +123,7 @@ func slimOf(node *corev1.Node, keep func(label string) bool) *corev1.Node {
 		annotations = map[string]string{v1alpha1.TunnelAddressAnnotation: given}
 	}
 	slim := &corev1.Node{TypeMeta: node.TypeMeta, ObjectMeta: slimMeta(&node.ObjectMeta, annotations, keep)}
+	slim.Spec.PodCIDR, slim.Spec.PodCIDRs = node.Spec.PodCIDR, node.Spec.PodCIDRs
 	for _, is := range node.Status.Conditions {
 		if is.Type == corev1.NodeReady { // without the heartbeat, which changes each time
 			slim.Status.Conditions = []corev1.NodeCondition{{Type: is.Type, Status: is.Status, LastTransitionTime: is.LastTransitionTime}}
@@ -227,7 +232,7 @@ func Add(ctx context.Context, m manager.Manager, options *Options, nowTAI func()
 	if err != nil {
 		return err
 	}
-	if err := addLinks(m, shared, options.Namespace, switched); err != nil {
+	if err := addLinks(m, shared, options.Namespace, switched, options.Reserved); err != nil {
 		return fmt.Errorf("watch the links: %w", err)
 	}
 	return nil
@@ -265,8 +270,6 @@ func addNetworks(m manager.Manager, shared *shared, agents cache.Cache, options 
 			return []string{object.GetLabels()[v1alpha1.NetworkLabel]}
 		}), builder.WithPredicates(ofOthers)).
 		Watches(&corev1.ConfigMap{}, later(gather, networksThat(m.GetClient(), stretched))).
-		// So may a service.
-		Watches(&v1alpha1.TSNService{}, every, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&corev1.Namespace{}, every, builder.WithPredicates(predicate.Or[client.Object](predicate.LabelChangedPredicate{}, comesOrGoes))).
 		Complete(networks)
 }
@@ -300,7 +303,7 @@ var comesOrGoes = predicate.Funcs{UpdateFunc: func(event.UpdateEvent) bool { ret
 // nodeMoves leaves out changes of a node after which its tunnels end where they did.
 var nodeMoves = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 	before, after := e.ObjectOld.(*corev1.Node), e.ObjectNew.(*corev1.Node)
-	return before.UID != after.UID ||
+	return before.UID != after.UID || !slices.Equal(before.Spec.PodCIDRs, after.Spec.PodCIDRs) ||
 		before.Annotations[v1alpha1.TunnelAddressAnnotation] != after.Annotations[v1alpha1.TunnelAddressAnnotation] ||
 		!slices.Equal(before.Status.Addresses, after.Status.Addresses)
 }}

@@ -46,6 +46,9 @@ func (h *Handler) link(ctx context.Context, pod *corev1.Pod, namespace string) (
 	if err := checkLinked(pod, roles, where); err != nil {
 		return nil, refusal{err}
 	}
+	if _, err := tsnnetwork.LinkRoutesOf(pod.Annotations[v1alpha1.LinkRoutesAnnotation]); err != nil {
+		return nil, refusal{err}
+	}
 	for i := range roles {
 		warning, err := h.mayLink(ctx, pod, namespace, &roles[i])
 		if err != nil {

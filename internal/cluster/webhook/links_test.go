@@ -182,6 +182,15 @@ func TestAClientOfANamespaceThatMay(t *testing.T) {
 	}
 }
 
+func TestLinkRoutesAreRanges(t *testing.T) {
+	for annotation, allowed := range map[string]bool{"10.9.0.0/16, fd00::/8": true, "10.9.0.1/16": false, "10.9.0.1": false, "all": false} {
+		response, _ := review(t, "ns", "metadata: {labels: {client.kubernetsn.io/camera: cam}, annotations: {kubernetsn.io/link-routes: '"+annotation+"'}}\nspec: {"+one+"}")
+		if response.Allowed != allowed || !allowed && !strings.Contains(response.Result.Message, "annotation kubernetsn.io/link-routes") {
+			t.Errorf("%s: %+v", annotation, response.Result)
+		}
+	}
+}
+
 func TestAPodThatCanHaveNoLinkIsRefused(t *testing.T) {
 	many := make([]string, 0, 17)
 	for i := range 17 {

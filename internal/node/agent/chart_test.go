@@ -425,7 +425,8 @@ func TestThePolicyOnPodsComesAndGoesWithTheOperator(t *testing.T) {
 		t.Error("there is a policy without the operator, whose label and annotation they keep, or which they hold")
 	}
 	for _, name := range []string{"kubernetsn-webhook", "kubernetsn-attachments", "kubernetsn-networks", "kubernetsn-node-label", "kubernetsn-nodes", "kubernetsn-cluster-keys", "kubernetsn-peers",
-		"kubernetsn-node-keys", "kubernetsn-admitted", "kubernetsn-links-of-operator", "kubernetsn-peers-of-operator", "kubernetsn-node-addresses"} {
+		"kubernetsn-node-keys", "kubernetsn-admitted", "kubernetsn-links-of-operator", "kubernetsn-peers-of-operator", "kubernetsn-node-addresses",
+		"kubernetsn-services"} {
 		object(t, objects, "ValidatingAdmissionPolicy", name, &admissionv1.ValidatingAdmissionPolicy{})
 		object(t, objects, "ValidatingAdmissionPolicyBinding", name, &binding)
 		if !slices.Equal(binding.Spec.ValidationActions, []admissionv1.ValidationAction{admissionv1.Deny}) || binding.Spec.PolicyName != name {

@@ -12,13 +12,18 @@ import (
 	"time"
 
 	"github.com/vishvananda/netlink"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
@@ -86,7 +91,7 @@ func (a *agent) addLinks(start objects.Start) error {
 		Node: a.Node, Objects: l.objects, Sandboxes: l.sandboxes, Plugin: l, Prober: l.prober,
 		Files: &links.Files{PodDir: a.volumes.PodDir}, Hosts: &links.Hosts{Dir: filepath.Join(a.Kubelet, "pods")},
 		Carried: l.carried, HasPod: func(ctx context.Context, uid string) bool { _, has := a.nameOf(ctx, uid); return has },
-		Status: writing, Now: time.Now, Log: log,
+		Consent: l.consent, Status: writing, Now: time.Now, Log: log,
 	}
 	l.reconciler.Encryption, l.reconciler.EncryptedPort = a.judge.Link, a.EncryptedPort
 	l.reconciler.Again(l.again)
@@ -98,8 +103,36 @@ func (a *agent) addLinks(start objects.Start) error {
 	}
 	return ctrl.NewControllerManagedBy(a.manager).Named("links").
 		WatchesRawSource(source.Func(l.due.start)).
+		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(l.ofPod), builder.WithPredicates(consentChanged)).
 		WithOptions(controller.Options{MaxConcurrentReconciles: lookAtOnce}).
 		Complete(l.reconciler)
+}
+
+// consent returns the annotation by which a pod takes routes.
+func (l *linking) consent(ctx context.Context, end *v1alpha1.LinkEnd) (annotation string, known bool) {
+	pod := &corev1.Pod{}
+	err := l.manager.GetClient().Get(ctx, types.NamespacedName{Namespace: end.Namespace, Name: end.Pod}, pod, client.UnsafeDisableDeepCopy)
+	return pod.Annotations[v1alpha1.LinkRoutesAnnotation], err == nil && string(pod.UID) == end.UID
+}
+
+// consentChanged leaves out changes of a pod after which it takes the same routes.
+var consentChanged = predicate.Funcs{
+	CreateFunc: func(event.CreateEvent) bool { return false },
+	DeleteFunc: func(event.DeleteEvent) bool { return false },
+	UpdateFunc: func(e event.UpdateEvent) bool {
+		return e.ObjectOld.GetAnnotations()[v1alpha1.LinkRoutesAnnotation] != e.ObjectNew.GetAnnotations()[v1alpha1.LinkRoutesAnnotation]
+	},
+}
+
+// ofPod names the links of which a pod is the client.
+func (l *linking) ofPod(_ context.Context, pod client.Object) (requests []ctrl.Request) {
+	all, _ := l.all()
+	for _, link := range all {
+		if link.Spec.Client.UID == string(pod.GetUID()) {
+			requests = append(requests, ctrl.Request{NamespacedName: client.ObjectKeyFromObject(link)})
+		}
+	}
+	return requests
 }
 
 // statusWriter writes what has become of links. It has a limit of its own: a thousand links may come up at once, and the API server knows to

@@ -4,6 +4,7 @@ package tsnnetwork
 
 import (
 	"fmt"
+	"net/netip"
 	"regexp"
 	"slices"
 	"strings"
@@ -27,6 +28,22 @@ func NetworksOf(value string) ([]string, error) {
 
 // ContainersOf reads which containers a pod's annotation names.
 func ContainersOf(value string) ([]string, error) { return list(v1alpha1.ContainersAnnotation, value) }
+
+// LinkRoutesOf reads in which ranges a pod takes routes of services of other namespaces, none where the annotation is missing.
+func LinkRoutesOf(value string) (ranges []netip.Prefix, err error) {
+	if value == "" {
+		return nil, nil
+	}
+	for word := range strings.SplitSeq(value, ",") {
+		one, err := netip.ParsePrefix(strings.TrimSpace(word))
+		if err != nil || one != one.Masked() {
+			return nil, fmt.Errorf("annotation %s: %q is no range; give ranges written by their first addresses, such as 10.9.0.0/16, between commas",
+				v1alpha1.LinkRoutesAnnotation, Shorten(word, mostOfName))
+		}
+		ranges = append(ranges, one)
+	}
+	return ranges, nil
+}
 
 // InterfaceOf is the interface of a pod's network, counted from 0.
 func InterfaceOf(number int) string { return fmt.Sprintf("tsn%d", number) }

@@ -216,3 +216,50 @@ func TestNamesStayWhileALinkWaitsForTheOperator(t *testing.T) {
 		}
 	}
 }
+
+// TestClientsTakeRoutesThatTheyName has a service of another namespace whose owner gives its clients routes.
+func TestClientsTakeRoutesThatTheyName(t *testing.T) {
+	const chain = "10.200.0.3/32" // of a pod behind the first one
+	for name, test := range map[string]struct {
+		namespace, annotation string
+		unknown               bool
+		routes, left          string
+	}{
+		"nothing":               {"other", "", false, chain, "0.0.0.0/1, 10.96.0.10/32"},
+		"a range":               {"other", "10.96.0.0/12", false, "10.96.0.10/32 " + chain, "to 0.0.0.0/1; name"},
+		"all":                   {"other", "0.0.0.0/0, ::/0", false, "0.0.0.0/1 10.96.0.10/32 " + chain, ""},
+		"a part of a range":     {"other", "0.0.0.0/2", false, "10.96.0.10/32 " + chain, "0.0.0.0/1"},
+		"no range":              {"other", "10.96.0.10", false, "", ""},
+		"what nobody knows yet": {"other", "", true, "", ""},
+		"nothing, in its own":   {"ns", "", false, "0.0.0.0/1 10.96.0.10/32 " + chain, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, _ := aNode(t, &fakePlugin{})
+			r.Consent = func(context.Context, *v1alpha1.LinkEnd) (string, bool) { return test.annotation, !test.unknown }
+			s := aSide(v1alpha1.EncryptionNone, false, true)
+			s.isClient, s.link.Namespace, s.own.Namespace = true, "ns", test.namespace
+			s.own.Routes = []string{"0.0.0.0/1", "10.96.0.10/32", chain}
+			s.own.Hosts = []v1alpha1.LinkHost{{Name: "s", Addresses: []string{"10.200.0.3"}}}
+			plan, err := r.plan(t.Context(), s)
+			if test.routes == "" {
+				if err == nil {
+					t.Errorf("the plan is %+v", plan)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			var routes []string
+			for _, route := range plan.Link.Routes {
+				routes = append(routes, route.String())
+			}
+			if got := strings.Join(routes, " "); got != test.routes || !strings.Contains(s.left, test.left) || (test.left == "") != (s.left == "") {
+				t.Errorf("routes %s, message %q, want %s, %q", got, s.left, test.routes, test.left)
+			}
+			if plugged := r.reportOf(s, &outcome{mtu: 1450, left: s.left}).Conditions[0]; plugged.Message != s.left || plugged.Status != metav1.ConditionTrue {
+				t.Errorf("the condition is %+v", plugged)
+			}
+		})
+	}
+}

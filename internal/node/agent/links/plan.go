@@ -6,11 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
+	"strings"
 
 	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
 	"github.com/kubernetsn/kubernetsn/internal/node/cni"
 	"github.com/kubernetsn/kubernetsn/internal/node/overlay"
 	"github.com/kubernetsn/kubernetsn/internal/node/xfrm"
+	"github.com/kubernetsn/kubernetsn/internal/shared/tsnnetwork"
 )
 
 // side is one end of a link, as its own node sees it.
@@ -21,6 +24,8 @@ type side struct {
 	sandbox    cni.Sandbox
 	// hasSandbox tells that there is a sandbox; local that the other end is on this node as well.
 	hasSandbox, local bool
+	// left says which routes the pod does not take, "" if it takes all.
+	left string
 }
 
 // condition is the one by which this end says whether it is plugged.
@@ -59,6 +64,45 @@ func (s *side) plan(node *Carried) (*cni.LinkPlan, error) {
 	}
 	made.Link.Peer.Node, err = s.peerNode(node.Own)
 	return made, err
+}
+
+// consent leaves out the routes of a service of another namespace that the client does not take: the service's owner may change them at any time, and
+// could draw the client's other traffic to the endpoint. The annotation has the ranges in which the client takes routes. It always takes those to the
+// other pods of a chain, whose addresses are the service's.
+func (s *side) consent(plan *cni.LinkPlan, annotation string) error {
+	taken, err := tsnnetwork.LinkRoutesOf(annotation)
+	if err != nil {
+		return err
+	}
+	for i := range s.own.Hosts {
+		for _, text := range s.own.Hosts[i].Addresses {
+			if address, err := netip.ParseAddr(text); err == nil {
+				taken = append(taken, netip.PrefixFrom(address, address.BitLen()))
+			}
+		}
+	}
+	var left []string
+	plan.Link.Routes = slices.DeleteFunc(plan.Link.Routes, func(to netip.Prefix) bool {
+		if slices.ContainsFunc(taken, func(in netip.Prefix) bool { return in.Bits() <= to.Bits() && in.Contains(to.Addr()) }) {
+			return false
+		}
+		left = append(left, to.String())
+		return true
+	})
+	if len(left) > 0 {
+		s.left = fmt.Sprintf("the pod does not take routes of the service in namespace %s to %s; name these ranges, or larger ones, in its annotation %s",
+			s.link.Namespace, some(left), v1alpha1.LinkRoutesAnnotation)
+	}
+	return nil
+}
+
+// some names a few of many.
+func some(all []string) string {
+	const most = 5
+	if len(all) <= most {
+		return strings.Join(all, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(all[:most], ", "), len(all)-most)
 }
 
 // peerNode is where the other end's tunnels end, nowhere if that is here.

@@ -75,6 +75,9 @@ type Reconciler struct {
 	// Encryption tells how links with encryption to another node are encrypted, by tunnels to EncryptedPort.
 	Encryption    func(mode encryption.LinkMode, here, there *v1alpha1.LinkEnd) encryption.LinkState
 	EncryptedPort uint16
+	// Consent returns the annotation of a pod of the node with the ranges in which it takes routes of services of other namespaces; known tells whether the
+	// API server has told of the pod.
+	Consent func(ctx context.Context, end *v1alpha1.LinkEnd) (annotation string, known bool)
 	// HasPod tells whether a pod of the UID is the node's, whether or not its sandbox is known.
 	HasPod func(ctx context.Context, uid string) bool
 	// Status writes the links' status.
@@ -180,7 +183,7 @@ func (r *Reconciler) look(ctx context.Context, s *side) (again time.Duration, er
 		r.Log.Warn("a link cannot be plugged", "link", client.ObjectKeyFromObject(s.link), "end", s.name(), "error", oneLine(err))
 		return afterFailure, errors.Join(r.tell(s, &outcome{err: err}), r.report(ctx, s, &outcome{err: err}))
 	}
-	done := &outcome{mtu: plan.MTU, secrecy: secret}
+	done := &outcome{mtu: plan.MTU, secrecy: secret, left: s.left}
 	if s.isClient {
 		target := &linkprobe.Target{
 			Netns: plan.Netns, Interface: plan.Interface, Own: plan.Link.Addresses[0].Addr(), Peer: plan.Link.Peer.Addresses[0],
@@ -208,7 +211,18 @@ func (r *Reconciler) plan(ctx context.Context, s *side) (*cni.LinkPlan, error) {
 	if err != nil {
 		return nil, err
 	}
-	return s.plan(&carried)
+	made, err := s.plan(&carried)
+	if err != nil {
+		return nil, err
+	}
+	if !s.isClient || s.own.Namespace == s.link.Namespace {
+		return made, nil
+	}
+	annotation, known := r.Consent(ctx, s.own)
+	if !known {
+		return nil, fmt.Errorf("which routes pod %s/%s takes is %w", s.own.Namespace, s.own.Pod, errNotKnown)
+	}
+	return made, s.consent(made, annotation)
 }
 
 // plug plugs what is not plugged as it shall be. What nobody answers by is plugged again now and then, which mends it.

@@ -8,6 +8,8 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -28,6 +30,8 @@ type outcome struct {
 	mtu int
 	// finding is what is known of whether the link is up: of a client by its probe, of an endpoint by the link's status.
 	finding linkprobe.Finding
+	// left says which routes the pod does not take.
+	left string
 	secrecy
 }
 
@@ -100,7 +104,7 @@ func (s *side) saidBefore() *report {
 // reportOf says what there is to say of an end. The time of a condition that stays what it was is that which it had.
 func (r *Reconciler) reportOf(s *side, done *outcome) *report {
 	made := &report{}
-	plugged := metav1.Condition{Type: s.condition(), Status: metav1.ConditionTrue, Reason: reasonPlugged, Message: done.note}
+	plugged := metav1.Condition{Type: s.condition(), Status: metav1.ConditionTrue, Reason: reasonPlugged, Message: joined(done.note, done.left)}
 	if done.err != nil {
 		plugged.Status, plugged.Reason, plugged.Message = metav1.ConditionFalse, reasonNotPlugged, oneLine(done.err)
 	}
@@ -128,6 +132,11 @@ func (r *Reconciler) reportOf(s *side, done *outcome) *report {
 		made.Since = said.Since
 	}
 	return made
+}
+
+// joined joins messages, of which each may be "".
+func joined(messages ...string) string {
+	return strings.Join(slices.DeleteFunc(messages, func(one string) bool { return one == "" }), "; ")
 }
 
 // last is a condition as it was written last.
