@@ -34,7 +34,8 @@ func (c *clusterRanges) reserved(ctx context.Context, live client.Reader, nodes 
 	if c.listed.IsZero() || now.Sub(c.listed) >= repeatEvery {
 		var all networkingv1.ServiceCIDRList
 		err := live.List(ctx, &all)
-		if err != nil && !meta.IsNoMatchError(err) && !apierrors.IsNotFound(err) {
+		// Forbidden: the cluster got them by an upgrade, and the chart was rendered before.
+		if err != nil && !meta.IsNoMatchError(err) && !apierrors.IsNotFound(err) && !apierrors.IsForbidden(err) {
 			return nil, fmt.Errorf("list the ServiceCIDRs: %w", err)
 		}
 		c.listed, c.services = now, nil

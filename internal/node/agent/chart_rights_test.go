@@ -3,10 +3,17 @@
 package agent
 
 import (
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"sigs.k8s.io/yaml"
 )
 
 const controlPlane = "node-role.kubernetes.io/control-plane"
@@ -36,3 +43,122 @@ func TestOperatorsPreferTheControlPlane(t *testing.T) {
 		t.Errorf("operators run on %v, tolerate %+v, prefer %+v", spec.NodeSelector, spec.Tolerations, spec.Affinity)
 	}
 }
+
+// rights are the verbs of accounts: by account, scope, resource and names of objects, as in a row of the table in docs/security.md.
+type rights map[string]string
+
+func (r rights) add(account, scope, resource, names string, verbs []string) {
+	slices.Sort(verbs)
+	key := strings.Join([]string{account, scope, resource, names}, " | ")
+	r[key] = strings.Join(verbs, ", ")
+}
+
+// rightsOf reads what the roles of a rendered chart give to which accounts.
+func rightsOf(t *testing.T, objects [][]byte) rights {
+	t.Helper()
+	rules, made := map[string][]rbacv1.PolicyRule{}, rights{}
+	var bindings []rbacv1.ClusterRoleBinding // a RoleBinding has the same fields
+	for _, text := range objects {
+		var one struct {
+			Kind     string
+			Metadata struct{ Name string }
+			Rules    []rbacv1.PolicyRule
+		}
+		if err := yaml.Unmarshal(text, &one); err != nil {
+			t.Fatal(err)
+		}
+		switch one.Kind {
+		case "Role", "ClusterRole":
+			rules[one.Kind+" "+one.Metadata.Name] = one.Rules
+		case "RoleBinding", "ClusterRoleBinding":
+			var binding rbacv1.ClusterRoleBinding
+			if err := yaml.Unmarshal(text, &binding); err != nil {
+				t.Fatal(err)
+			}
+			bindings = append(bindings, binding)
+		}
+	}
+	bound := map[string]bool{}
+	for i := range bindings {
+		scope, role := "namespace", bindings[i].RoleRef.Kind+" "+bindings[i].RoleRef.Name
+		if bindings[i].Kind == "ClusterRoleBinding" {
+			scope = "cluster"
+		}
+		bound[role] = true
+		for _, subject := range bindings[i].Subjects {
+			if subject.Kind != rbacv1.ServiceAccountKind || subject.Namespace != "kubernetsn-system" {
+				t.Errorf("%s is given to %+v", role, subject)
+			}
+			for _, rule := range rules[role] {
+				if len(rule.NonResourceURLs) > 0 {
+					t.Errorf("%s has rules for %v, which the table has no column for", role, rule.NonResourceURLs)
+				}
+				for _, group := range rule.APIGroups {
+					for _, resource := range rule.Resources {
+						made.add(subject.Name, scope, strings.TrimSuffix(resource+"."+group, "."), strings.Join(rule.ResourceNames, ", "), rule.Verbs)
+					}
+				}
+			}
+		}
+	}
+	for role := range rules {
+		if !bound[role] {
+			t.Errorf("%s is given to nobody", role)
+		}
+	}
+	return made
+}
+
+// tableOfRights reads the table in docs/security.md.
+func tableOfRights(t *testing.T) rights {
+	t.Helper()
+	text, err := os.ReadFile("../../../docs/security.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, table, found := strings.Cut(string(text), "| account | in | resource | objects | verbs |\n|---|---|---|---|---|\n")
+	if !found {
+		t.Fatal("docs/security.md has no table of rights")
+	}
+	made := rights{}
+	for line := range strings.Lines(table) {
+		cells := strings.Split(strings.Trim(strings.TrimSpace(strings.ReplaceAll(line, "`", "")), "|"), "|")
+		if len(cells) != 5 {
+			break
+		}
+		for i := range cells {
+			cells[i] = strings.TrimSpace(cells[i])
+		}
+		made.add(cells[0], cells[1], cells[2], cells[3], strings.Split(cells[4], ", "))
+	}
+	return made
+}
+
+// TestRightsAreThoseOfTheTable compares each right that the chart gives with docs/security.md.
+func TestRightsAreThoseOfTheTable(t *testing.T) {
+	objects, err := render(t, "--set", "kata.handlers.kata-qemu=veth")
+	if err != nil {
+		t.Fatal(err)
+	}
+	given, table := rightsOf(t, objects), tableOfRights(t)
+	for _, key := range slices.Sorted(maps.Keys(given)) {
+		if table[key] != given[key] {
+			t.Errorf("the chart gives a right that docs/security.md has otherwise (%q): %s", table[key], row(key, given[key]))
+		}
+	}
+	for key, verbs := range table {
+		if _, has := given[key]; !has {
+			t.Errorf("docs/security.md has a right that the chart does not give: %s", row(key, verbs))
+		}
+	}
+	if objects, err = render(t, "--set", "operator.enabled=false"); err != nil {
+		t.Fatal(err)
+	}
+	for key, verbs := range rightsOf(t, objects) {
+		if table[key] != verbs {
+			t.Errorf("without the operator the chart gives another right: %s", row(key, verbs))
+		}
+	}
+}
+
+func row(key, verbs string) string { return fmt.Sprintf("| %s | %s |", key, verbs) }
