@@ -2,6 +2,7 @@
 /*
  * ktsn-relay: hands captured frames of a pod to ktsnd, as an application of the pod's.
  */
+#include "log.h"
 #include "options.h"
 #include "relay.h"
 #include "sandbox.h"
@@ -11,6 +12,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 /* Its size is what the frames that may wait take; pages that are not used are not there. */
@@ -81,8 +83,11 @@ static int begin(const struct relay_options *options)
 int main(int argc, char **argv)
 {
 	struct relay_options options;
-	int err = relay_options_parse(argc, argv, &options);
+	int err;
 
+	/* The number of a descriptor, if it was started by one. */
+	(void)prctl(PR_SET_NAME, relay_program, 0, 0, 0);
+	err = relay_options_parse(argc, argv, &options);
 	if (err)
 		return err > 0 ? 0 : 2;
 	if (begin(&options))

@@ -17,6 +17,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -122,6 +123,8 @@ int main(int argc, char **argv)
 	int err;
 
 	relay_program = "ktsn-relay-vhost";
+	/* The number of a descriptor, if it was started by one. */
+	(void)prctl(PR_SET_NAME, relay_program, 0, 0, 0);
 	err = vhost_options_parse(argc, argv, &options);
 	if (err)
 		return err > 0 ? 0 : 2;

@@ -12,10 +12,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 const (
@@ -64,7 +67,7 @@ func (p *Program) Check() error {
 		return p.explain(err)
 	}
 	if file.IsDir() || file.Mode()&0o001 == 0 {
-		return fmt.Errorf("user %d may not execute %s", p.User.UID, p.Path)
+		return fmt.Errorf("user %d may not execute %s; `chmod o+rx` it", p.User.UID, p.Path)
 	}
 	return nil
 }
@@ -77,10 +80,19 @@ type process struct {
 	err   error
 }
 
-// run starts a program with files as its descriptors from firstDescriptor on.
+// run starts a program with files as its descriptors from firstDescriptor on, and itself as the last one. The user of relays may be
+// unable to enter the folders above the program, so the program is opened here and executed by its descriptor.
 func (p *Program) run(on *starter, arguments []string, files []*os.File, log *slog.Logger, changed func()) (*process, error) {
-	command := exec.Command(p.Path, arguments...)
-	command.ExtraFiles = files
+	descriptor, err := unix.Open(p.Path, unix.O_PATH|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, p.explain(err)
+	}
+	program := os.NewFile(uintptr(descriptor), p.Path)
+	defer program.Close()
+	command := &exec.Cmd{
+		Path: fmt.Sprintf("/proc/self/fd/%d", firstDescriptor+len(files)), Args: append([]string{p.Path}, arguments...),
+		ExtraFiles: append(slices.Clone(files), program),
+	}
 	command.Env, command.Dir = []string{}, "/"
 	command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL, Credential: &syscall.Credential{Uid: p.User.UID, Gid: p.User.GID}}
 	if os.Getuid() == int(p.User.UID) && os.Getgid() == int(p.User.GID) {

@@ -4,7 +4,9 @@ package relay
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -214,7 +216,13 @@ func isThere(name string) bool {
 // process is the relay's number, by the tap that it reads.
 func processOf(t *testing.T, s *Supervisor, captured *cni.RelayedAttachment) int {
 	t.Helper()
-	eventually(t, "a relay of "+captured.Identity, func() bool { return statusOf(s, captured).Running })
+	eventually(t, "a relay of "+captured.Identity, func() bool {
+		status := statusOf(s, captured)
+		if errors.Is(status.Failure, fs.ErrPermission) {
+			t.Fatalf("the relay of %s cannot be started: %v", captured.Identity, status.Failure)
+		}
+		return status.Running
+	})
 	return statusOf(s, captured).PID
 }
 
@@ -291,6 +299,35 @@ func TestARelayHasNoPrivilegesAndOnlyItsDescriptors(t *testing.T) {
 	}
 	if got := relayOf(t, of.states[pod.PortName()]); got != link.Attrs().Index {
 		t.Errorf("frames go to device %d, want %d", got, link.Attrs().Index)
+	}
+}
+
+// A folder of root's, as the home of a user or a build with umask 077 is.
+func TestRelaysStartFromAFolderThatTheirUserCannotEnter(t *testing.T) {
+	testenv.Root(t)
+	of := &captures{}
+	captured, machine := of.pod(t, "captured"), of.machine(t, "machine")
+	of.set(captured, machine)
+	programs, closed := relays(t), t.TempDir()
+	if err := os.Chmod(closed, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for _, program := range []*Program{&programs.Captured, &programs.Guests} {
+		copied := filepath.Join(closed, filepath.Base(program.Path))
+		text, err := os.ReadFile(program.Path)
+		if err == nil {
+			err = errors.Join(os.WriteFile(copied, text, 0o755), os.Chmod(copied, 0o755)) // whatever the umask is
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		program.Path = copied
+	}
+	s, _ := supervisedWith(t, of, programs)
+	for pod, want := range map[*cni.RelayedAttachment]string{&captured: "ktsn-relay\n", &machine: "ktsn-relay-vhos\n"} {
+		if name, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", processOf(t, s, pod))); err != nil || string(name) != want {
+			t.Errorf("the relay is called %q, %v; want %q", name, err, want)
+		}
 	}
 }
 
