@@ -98,6 +98,7 @@ func Parse(arguments []string, stdout io.Writer) (*Options, error) {
 	flags.StringVar(&o.Relays.Captured.Path, "relay-binary", "/usr/lib/ktsn/ktsn-relay", "`PATH` of ktsn-relay, which takes captured frames to ktsnd")
 	flags.StringVar(&o.Relays.Guests.Path, "vhost-relay-binary", "/usr/lib/ktsn/ktsn-relay-vhost", "`PATH` of ktsn-relay-vhost, which serves virtual machines by vhost-user")
 	flags.IntVar(&o.Relays.Guests.Most, "vhost-relays", 16, "how many of these may run; each takes some 9 MiB of this program's memory")
+	flags.IntVar(&o.Relays.Guests.MostOfNamespace, "vhost-relays-per-namespace", 8, "how many of these may run for pods of one namespace")
 	flags.StringVar(&relayUser, "relay-user", relayUser, "`UID[:GID]` as which they run")
 	through := addOVSOptions(flags)
 	if err := command.Parse(flags, usage, arguments, stdout); err != nil {
@@ -117,6 +118,9 @@ func Parse(arguments []string, stdout io.Writer) (*Options, error) {
 	}
 	if o.Relays.Guests.Most < 1 {
 		return nil, fmt.Errorf("--vhost-relays %d: give at least 1; %w", o.Relays.Guests.Most, command.ErrUsage)
+	}
+	if o.Relays.Guests.MostOfNamespace < 1 {
+		return nil, fmt.Errorf("--vhost-relays-per-namespace %d: give at least 1; %w", o.Relays.Guests.MostOfNamespace, command.ErrUsage)
 	}
 	if *encryptedPort < 1 || *encryptedPort > math.MaxUint16 || *encryptedPort == network.DefaultPort {
 		return nil, fmt.Errorf("--encrypted-port %d: give 1 to %d, but not %d, which is that of clear tunnels; %w", *encryptedPort, math.MaxUint16,

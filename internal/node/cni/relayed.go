@@ -3,6 +3,8 @@
 package cni
 
 import (
+	"github.com/containernetworking/cni/pkg/types"
+
 	"github.com/kubernetsn/kubernetsn/internal/node/capture"
 	"github.com/kubernetsn/kubernetsn/internal/node/overlay"
 	"github.com/kubernetsn/kubernetsn/internal/shared/device"
@@ -20,8 +22,19 @@ type RelayedAttachment struct {
 	// Socket is the path of the pod's application socket; "" when the plugin was not told.
 	Socket        string
 	ControlSocket string
+	// Namespace is the pod's Kubernetes namespace; "" without Kubernetes.
+	Namespace string
 	// Device is how a virtual machine in the pod is connected.
 	Device device.Device
+}
+
+// namespaceOf returns the pod's namespace in CNI_ARGS, "" if it has none.
+func namespaceOf(args string) string {
+	var known arguments
+	if err := types.LoadArgs(args, &known); err != nil {
+		return "" // ADD refuses such arguments
+	}
+	return string(known.K8S_POD_NAMESPACE)
 }
 
 // VhostSocket is where a virtual machine of vhost-user is served.
@@ -42,7 +55,7 @@ func Relayed(stateDir string) ([]RelayedAttachment, error) {
 		}
 		all = append(all, RelayedAttachment{
 			Attachment: r.Attachment, Mode: r.Capture, Netns: r.Netns, Port: r.PortName(), Socket: r.AppSocket, ControlSocket: r.ControlSocket,
-			Device: r.Device,
+			Namespace: namespaceOf(r.Args), Device: r.Device,
 		})
 	}
 	return all, nil

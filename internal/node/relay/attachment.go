@@ -147,8 +147,9 @@ func (a *attachment) fail(err error, now time.Time) {
 // release takes it all apart. Frames that come from then on are dropped and counted by the filter, or the kernel forwards them.
 func (a *attachment) release() error {
 	all := a.source.stop()
-	if a.process != nil {
-		a.process.end()
+	if a.process != nil && !a.process.end() {
+		all = errors.Join(all, fmt.Errorf("process %d does not end, although it was killed: it waits for a file system of the pod's; its place "+
+			"stays taken", a.process.command.Process.Pid))
 	}
 	all = errors.Join(all, a.source.release())
 	if a.packet != nil {

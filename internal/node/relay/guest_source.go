@@ -124,7 +124,7 @@ func (g *guestSource) listen(s *Supervisor, a *attachment) {
 	}
 	if err != nil {
 		a.log.Warn("the socket of vhost-user cannot be put where the virtual machine looks for it", "path", g.at, "error", err)
-		a.process.end() // another one is started
+		_ = a.process.command.Process.Kill() // another one is started when it has ended, for which nobody waits here
 		return
 	}
 	g.listens = true

@@ -6,12 +6,15 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/kubernetsn/kubernetsn/internal/node/capture"
 	"github.com/kubernetsn/kubernetsn/internal/node/cni"
@@ -161,5 +164,72 @@ func TestMachinesLeavePlaceForOthersRelays(t *testing.T) {
 	s.Programs.Guests.Most = 0
 	if err := s.mayStart(s.attached["b"]); err != nil {
 		t.Errorf("without a limit: %v", err)
+	}
+}
+
+func TestMachinesOfANamespaceLeavePlaceForOthers(t *testing.T) {
+	machine := func(namespace string, running bool) *attachment {
+		a := &attachment{relayed: cni.RelayedAttachment{Namespace: namespace, Device: device.Device{Kind: device.VhostUser}}}
+		if running {
+			a.process = &process{}
+		}
+		return a
+	}
+	s := &Supervisor{
+		Programs: Programs{Guests: Program{Most: 4, MostOfNamespace: 2}},
+		attached: map[string]*attachment{"1": machine("greedy", true)}, unended: []*attachment{machine("greedy", true)},
+	}
+	for namespace, want := range map[string]string{"greedy": "runs 2 relays of vhost-user for pods of namespace greedy already", "other": "", "": ""} {
+		if err := s.mayStart(machine(namespace, false)); (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("namespace %q: %v, want %q", namespace, err, want)
+		}
+	}
+	s.attached["2"], s.attached["3"] = machine("other", true), machine("third", true)
+	if err := s.mayStart(machine("fourth", false)); err == nil || !strings.Contains(err.Error(), "--vhost-relays (value agent.vhostRelays") {
+		t.Errorf("a full node: %v", err)
+	}
+}
+
+// What a process has open of a file system that does not answer keeps it from ending, whatever kills it.
+func TestARelayThatCannotBeKilledHoldsUpNoOther(t *testing.T) {
+	testenv.Root(t)
+	silent := testenv.MountSilent(t)
+	open, err := os.Open(filepath.Join(silent.Dir, "memory"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	sleep, err := exec.LookPath("sleep")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &Supervisor{Log: slog.New(slog.NewTextHandler(t.Output(), nil)), starter: newStarter(), attached: map[string]*attachment{}}
+	defer s.starter.end()
+	program := Program{Path: sleep, User: User{65533, 65533}}
+	running, err := program.run(s.starter, []string{"60"}, []*os.File{open}, s.Log, func() {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := open.Close(); err != nil {
+		t.Fatal(err)
+	}
+	silent.Unanswered.Store(testenv.FuseFlush)
+	stuck := &attachment{
+		source: &capturedSource{}, process: running, log: s.Log,
+		relayed: cni.RelayedAttachment{Namespace: "greedy", Device: device.Device{Kind: device.VhostUser}},
+	}
+	began := time.Now()
+	s.release([]*attachment{stuck})
+	if took := time.Since(began); !running.running() || took > 2*endPatience+time.Second {
+		t.Fatalf("it took %v, and the process runs: %t", took, running.running())
+	}
+	if count := s.running((*attachment).isOfGuest); count != 1 {
+		t.Errorf("%d relays count, want the one that does not end", count)
+	}
+	silent.End()
+	eventually(t, "its end", func() bool { return !running.running() })
+	s.List, s.Changed = (&captures{}).List, (&captures{}).changed
+	s.look(time.Now())
+	if count := s.running((*attachment).isOfGuest); count != 0 {
+		t.Errorf("%d relays count after the end", count)
 	}
 }

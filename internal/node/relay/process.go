@@ -22,7 +22,7 @@ import (
 )
 
 const (
-	// endPatience is how long a relay may take to end.
+	// endPatience is how long a relay may take to end, and how long the kernel may take to end one that was killed.
 	endPatience = time.Second
 	// maxLines bounds what a relay logs in linesEvery.
 	maxLines   = 20
@@ -56,8 +56,9 @@ type Program struct {
 	// Path is where ktsn-relay is.
 	Path string
 	User User
-	// Most is how many of it may run; 0: as many as a node has relays at all.
-	Most int
+	// Most is how many of it may run on the node, MostOfNamespace how many of them for pods of one Kubernetes namespace; 0: as many
+	// as a node has relays at all.
+	Most, MostOfNamespace int
 }
 
 // Check says what keeps the program from being started.
@@ -153,13 +154,16 @@ func (p *process) running() bool {
 	}
 }
 
-// end has it end, with force if it does not.
-func (p *process) end() {
-	_ = p.command.Process.Signal(syscall.SIGTERM) // it may have ended
-	select {
-	case <-p.ended:
-	case <-time.After(endPatience):
-		_ = p.command.Process.Kill()
-		<-p.ended
+// end ends the relay, by SIGKILL if SIGTERM is not enough. It returns false after twice endPatience if the relay still runs: a relay
+// closes descriptors that a front end passed, and the kernel waits for the file system that they are of, however long that takes.
+func (p *process) end() bool {
+	for _, signal := range []syscall.Signal{syscall.SIGTERM, syscall.SIGKILL} {
+		_ = p.command.Process.Signal(signal) // it may have ended
+		select {
+		case <-p.ended:
+			return true
+		case <-time.After(endPatience):
+		}
 	}
+	return false
 }

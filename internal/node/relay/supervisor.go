@@ -52,6 +52,8 @@ type Supervisor struct {
 	// compare asks for a look at the programs at ports, which costs more than one at the rest.
 	compare  atomic.Bool
 	attached map[string]*attachment
+	// unended were released, and their relays were killed and still run.
+	unended []*attachment
 	// looked is when it looked last, awaited tells that something was there in part.
 	looked  time.Time
 	awaited bool
@@ -156,6 +158,7 @@ func (s *Supervisor) look(now time.Time) {
 		}
 	}
 	s.release(gone)
+	s.unended = slices.DeleteFunc(s.unended, func(a *attachment) bool { return !a.process.running() })
 	maps.DeleteFunc(s.missing, func(port string, _ time.Time) bool { return wanted[port] == nil })
 	for _, port := range slices.Sorted(maps.Keys(wanted)) {
 		s.settle(port, wanted[port], now)
@@ -200,15 +203,25 @@ func (s *Supervisor) settle(port string, wanted *cni.RelayedAttachment, now time
 	a.settle(s, now)
 }
 
-// mayStart says why there is no place for another relay of a kind: those of virtual machines take so much memory that a node's pods
-// could use up all that relays have.
+// mayStart returns why another relay must not be started. Relays of virtual machines take so much memory that a node's pods could use
+// up all that relays have, and pods of one namespace could leave none to others.
 func (s *Supervisor) mayStart(a *attachment) error {
 	if s.running(anyKind) >= mostRelays {
 		return fmt.Errorf("the node runs %d relays already and starts no more", mostRelays)
 	}
-	if most := s.Programs.Guests.Most; a.isOfGuest() && most > 0 && s.running((*attachment).isOfGuest) >= most {
+	if !a.isOfGuest() {
+		return nil
+	}
+	guests := &s.Programs.Guests
+	if guests.Most > 0 && s.running((*attachment).isOfGuest) >= guests.Most {
 		return fmt.Errorf("the node runs %d relays of vhost-user already and starts no more; ktsn-agent's option --vhost-relays (value "+
-			"agent.vhostRelays of the chart) says how many", most)
+			"agent.vhostRelays of the chart) sets how many", guests.Most)
+	}
+	namespace := a.relayed.Namespace
+	sameNamespace := func(other *attachment) bool { return other.isOfGuest() && other.relayed.Namespace == namespace }
+	if guests.MostOfNamespace > 0 && namespace != "" && s.running(sameNamespace) >= guests.MostOfNamespace {
+		return fmt.Errorf("the node runs %d relays of vhost-user for pods of namespace %s already and starts no more for them; ktsn-agent's option "+
+			"--vhost-relays-per-namespace (value agent.vhostRelaysPerNamespace of the chart) sets how many", guests.MostOfNamespace, namespace)
 	}
 	return nil
 }
@@ -228,6 +241,7 @@ func (s *Supervisor) await(port string, now time.Time) {
 	}
 }
 
+// running counts relays, with those that were killed and have not ended: these keep their memory.
 func (s *Supervisor) running(is func(*attachment) bool) int {
 	count := 0
 	for _, a := range s.attached {
@@ -235,10 +249,15 @@ func (s *Supervisor) running(is func(*attachment) bool) int {
 			count++
 		}
 	}
+	for _, a := range s.unended {
+		if is(a) {
+			count++
+		}
+	}
 	return count
 }
 
-// release ends several at once: each may take as long as a relay has to end.
+// release ends several at once: each may take twice endPatience. It keeps those whose relays still run then.
 func (s *Supervisor) release(all []*attachment) {
 	var ending sync.WaitGroup
 	for _, a := range all {
@@ -251,6 +270,11 @@ func (s *Supervisor) release(all []*attachment) {
 		}()
 	}
 	ending.Wait()
+	for _, a := range all {
+		if a.process != nil && a.process.running() {
+			s.unended = append(s.unended, a)
+		}
+	}
 }
 
 func (s *Supervisor) releaseAll() error {

@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/kubernetsn/kubernetsn/internal/shared/testenv"
 )
 
 // Modes of the test's program, which is what an Inspector starts here.
@@ -154,9 +156,10 @@ func TestAProgramsNameIsOneLineOfAnEvent(t *testing.T) {
 // A file of a FUSE file system whose server does not answer: what waits for it cannot be killed.
 func TestAFileThatDoesNotAnswerHoldsUpNobody(t *testing.T) {
 	t.Parallel() // it waits
-	silent := mountSilent(t, false)
+	silent := testenv.MountSilent(t)
+	silent.Unanswered.Store(testenv.FuseOpen)
 	dir := t.TempDir()
-	process(t, dir, 17, podCgroup, podPreload, "", filepath.Join(silent.dir, "program"))
+	process(t, dir, 17, podCgroup, podPreload, "", filepath.Join(silent.Dir, "program"))
 	i := inspector(t, dir)
 	i.Patience = time.Second
 	for round := range hangingMax {
@@ -175,7 +178,7 @@ func TestAFileThatDoesNotAnswerHoldsUpNobody(t *testing.T) {
 	if said, err := i.Without(t.Context(), podUID); err == nil || !strings.Contains(err.Error(), "4 processes that look at programs do not end") {
 		t.Errorf("said %q, %v", said, err)
 	}
-	silent.end()
+	silent.End()
 	deadline := time.Now().Add(10 * time.Second)
 	for i.running.Load() > 0 && time.Now().Before(deadline) {
 		time.Sleep(10 * time.Millisecond)
@@ -206,8 +209,9 @@ int main(int argc, char **argv)
 
 func TestMappedMemoryThatDoesNotAnswerHoldsUpNobody(t *testing.T) {
 	t.Parallel() // it waits
-	silent := mountSilent(t, true)
-	mapping := exec.CommandContext(t.Context(), buildSource(t, mapsItsEnvironment, "-static"), filepath.Join(silent.dir, "memory"))
+	silent := testenv.MountSilent(t)
+	silent.Unanswered.Store(testenv.FuseRead)
+	mapping := exec.CommandContext(t.Context(), buildSource(t, mapsItsEnvironment, "-static"), filepath.Join(silent.Dir, "memory"))
 	mapping.Env = []string{"LARGE=" + strings.Repeat("x", 64<<10)}
 	ready, err := mapping.StdoutPipe()
 	if err == nil {
@@ -217,7 +221,7 @@ func TestMappedMemoryThatDoesNotAnswerHoldsUpNobody(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		silent.end()
+		silent.End()
 		_ = mapping.Process.Kill() // it may have ended
 		_ = mapping.Wait()
 	})

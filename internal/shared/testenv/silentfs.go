@@ -1,33 +1,37 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package inspect
+package testenv
 
 import (
 	"encoding/binary"
 	"fmt"
 	"os"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"golang.org/x/sys/unix"
 )
 
-// Requests of the FUSE protocol (linux/fuse.h) that opening and mapping a file takes.
+// Requests of the FUSE protocol (linux/fuse.h) that opening, mapping and closing a file takes. FuseFlush is sent by each close of a descriptor.
 const (
-	fuseLookup, fuseGetattr, fuseOpen, fuseRead = 1, 3, 14, 15
-	fuseInit                                    = 26
-	fuseForget, fuseInterrupt, fuseBatchForget  = 2, 36, 42
-	fuseHeaderBytes                             = 40
+	fuseLookup, fuseGetattr, FuseOpen, FuseRead, FuseFlush, fuseInit = 1, 3, 14, 15, 25, 26
+	fuseForget, fuseInterrupt, fuseBatchForget                       = 2, 36, 42
+	fuseHeaderBytes                                                  = 40
 )
 
-// silentFS is a file system of which every name is a file that can be looked at and does not answer when it is opened, or when it is read.
-type silentFS struct {
-	dir string
-	end func()
+// SilentFS is a file system of which every name is a file.
+type SilentFS struct {
+	Dir string
+	// Unanswered is the kind of request that gets no answer, FuseOpen, FuseRead or FuseFlush; 0: all are answered.
+	Unanswered atomic.Uint32
+	// End unmounts it, and wakes processes that wait for it.
+	End func()
 }
 
-// mountSilent mounts one. With opens, files can be opened and mapped.
-func mountSilent(t *testing.T, opens bool) *silentFS {
+// MountSilent mounts such a file system until the test ends. While FuseFlush is unanswered the test's own process must not have a file
+// of it open: a program that it starts meanwhile waits for the flush before it is executed, and the test's process with it.
+func MountSilent(t *testing.T) *SilentFS {
 	t.Helper()
 	if os.Geteuid() != 0 {
 		t.Skip("mounting needs root")
@@ -36,30 +40,30 @@ func mountSilent(t *testing.T, opens bool) *silentFS {
 	if err != nil {
 		t.Fatalf("open /dev/fuse: %v", err)
 	}
-	fs := &silentFS{dir: t.TempDir()}
+	fs := &SilentFS{Dir: t.TempDir()}
 	options := fmt.Sprintf("fd=%d,rootmode=40000,user_id=0,group_id=0,allow_other", fd)
-	if err := unix.Mount("ktsn-test", fs.dir, "fuse", unix.MS_NOSUID|unix.MS_NODEV, options); err != nil {
+	if err := unix.Mount("ktsn-test", fs.Dir, "fuse", unix.MS_NOSUID|unix.MS_NODEV, options); err != nil {
 		t.Fatalf("mount a FUSE file system: %v", err)
 	}
 	served := make(chan struct{})
-	fs.end = sync.OnceFunc(func() {
+	fs.End = sync.OnceFunc(func() {
 		// What waits for the file system is woken by the unmount with MNT_FORCE, and the server's read as well.
-		if err := unix.Unmount(fs.dir, unix.MNT_FORCE|unix.MNT_DETACH); err != nil {
+		if err := unix.Unmount(fs.Dir, unix.MNT_FORCE|unix.MNT_DETACH); err != nil {
 			t.Errorf("unmount: %v", err)
 		}
 		<-served
 		unix.Close(fd)
 	})
-	t.Cleanup(fs.end)
+	t.Cleanup(fs.End)
 	go func() {
 		defer close(served)
-		serveSilently(fd, opens)
+		fs.serve(fd)
 	}()
 	return fs
 }
 
-// serveSilently answers until the file system is unmounted.
-func serveSilently(fd int, opens bool) {
+// serve answers until the file system is unmounted.
+func (fs *SilentFS) serve(fd int) {
 	request := make([]byte, 128<<10)
 	for {
 		count, err := unix.Read(fd, request)
@@ -69,19 +73,21 @@ func serveSilently(fd int, opens bool) {
 		if err != nil || count < fuseHeaderBytes {
 			return
 		}
-		if answer := answerOf(request[:count], opens); answer != nil {
+		if answer := answerOf(request[:count], fs.Unanswered.Load()); answer != nil {
 			_, _ = unix.Write(fd, answer)
 		}
 	}
 }
 
 // answerOf is what the kernel gets, nil where it gets nothing.
-func answerOf(request []byte, opens bool) []byte {
+func answerOf(request []byte, unanswered uint32) []byte {
 	order := binary.LittleEndian
 	node := order.Uint64(request[16:])
 	var body []byte
 	problem := int32(0)
-	switch order.Uint32(request[4:]) {
+	switch asked := order.Uint32(request[4:]); asked {
+	case unanswered, fuseForget, fuseInterrupt, fuseBatchForget:
+		return nil
 	case fuseInit:
 		body = make([]byte, 64)
 		order.PutUint32(body, 7)
@@ -93,13 +99,9 @@ func answerOf(request []byte, opens bool) []byte {
 		body = append(body, attributes(2)...)
 	case fuseGetattr:
 		body = append(make([]byte, 16, 104), attributes(node)...)
-	case fuseOpen:
-		if !opens {
-			return nil
-		}
+	case FuseFlush:
+	case FuseOpen:
 		body = make([]byte, 16)
-	case fuseRead, fuseForget, fuseInterrupt, fuseBatchForget:
-		return nil
 	default:
 		problem = -int32(unix.ENOSYS)
 	}
