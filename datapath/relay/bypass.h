@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The way past ktsnd, for frames without a transmit time: a packet socket on the interface itself, by which
- * they go to the kernel's bridge. Only for who has no kernel that forwards them otherwise: a guest.
+ * The way past ktsnd, for frames without a transmit time: a device or socket by which they go to the
+ * kernel's bridge. Only for who has no kernel that forwards them otherwise: a guest.
  *
  * The relay's thread.
  */
@@ -11,7 +11,8 @@
 #include "captured_frame.h"
 
 struct bypass {
-	int fd; /* a packet socket with PACKET_VNET_HDR, bound to the interface; -1: there is no such way */
+	int fd; /* a tap with IFF_VNET_HDR, or a packet socket with PACKET_VNET_HDR that is bound to the
+		 * interface; -1: there is no such way */
 	/* Of control frames in this second: nobody checks their addresses, therefore they are few. */
 	int64_t since_ns;
 	uint32_t control_bytes;

@@ -344,11 +344,11 @@ func TestCheckNamesWhatAMachineLacks(t *testing.T) {
 			on(t, p.Namespace, podTap, func(link netlink.Link) error { return netlink.LinkSetMTU(link, 1400) })
 		}, "tap taptsn0 in the pod has an MTU of 1400, not 1478"},
 		"its filter is gone": {"tap", func(t *testing.T, p *pod) { on(t, p.Namespace, podTap, removeFilters) },
-			"taptsn0 in the pod had lost the filter ktsn_vm of the pod's virtual machine; it is back"},
+			"taptsn0 had lost the filter ktsn_vm of the pod's virtual machine; it is back"},
 		"the interface's is gone": {"tap", func(t *testing.T, p *pod) { on(t, p.Namespace, podIf, removeFilters) },
-			"tsn0 in the pod had lost the filter ktsn_vm of the pod's virtual machine; it is back"},
+			"tsn0 had lost the filter ktsn_vm of the pod's virtual machine; it is back"},
 		"the interface of vhost-user is not left to the relay": {"vhost-user", func(t *testing.T, p *pod) { on(t, p.Namespace, podIf, removeFilters) },
-			"tsn0 in the pod had lost the filter ktsn_deaf of the pod's virtual machine; it is back"},
+			"tsn0 had lost the filter ktsn_deaf of the pod's virtual machine; it is back"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			pod := lab.a.newPod(t)

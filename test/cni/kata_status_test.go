@@ -98,6 +98,6 @@ func TestStatusSaysThatNobodyServesVhostUser(t *testing.T) {
 	way := "vhost-user, which Kata finds in " + kata.Path(folder, pod.id)
 	says(t, pod, way, fmt.Sprintf("there is no socket %s of vhost-user", pod.vhostSocket()))
 	lab.a.runRelays(t)
-	awaitSocket(t, pod.vhostSocket())
+	pod.awaitVhostSocket(t)
 	says(t, pod, way)
 }

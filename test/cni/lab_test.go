@@ -52,6 +52,7 @@ type node struct {
 	subnet  netip.Prefix
 	runtime *libcni.CNIConfig
 	daemon  *process.Process
+	relays  *process.Process
 	client  *control.Client
 }
 

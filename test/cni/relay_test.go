@@ -45,7 +45,19 @@ func (n *node) runRelays(t *testing.T) *process.Process {
 	started, err := process.Start(n.Namespace, "ktsn node relay", command)
 	must(t, err)
 	t.Cleanup(func() { _ = started.Stop(time.Second) })
+	n.relays = started
 	return started
+}
+
+// checkRelays fails the test where relays cannot be started, however long it would wait for one.
+func (n *node) checkRelays(t *testing.T) {
+	t.Helper()
+	if n.relays == nil {
+		return
+	}
+	if said := n.relays.Stderr(); strings.Contains(said, "permission denied") {
+		t.Fatalf("relays cannot be started: %s", said)
+	}
 }
 
 // taps are the devices of the node's relays: one that is there has somebody who reads it.
@@ -81,6 +93,7 @@ func (n *node) awaitTaps(t *testing.T, pods ...*pod) {
 		if len(taps) == len(pods) && told == len(pods) {
 			return
 		}
+		n.checkRelays(t)
 		if time.Now().After(deadline) {
 			t.Fatalf("there are the taps %v, and the programs of %d of %d pods know theirs", taps, told, len(pods))
 		}

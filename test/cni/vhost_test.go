@@ -6,8 +6,10 @@ import (
 	"bufio"
 	"bytes"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -16,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
 	"github.com/kubernetsn/kubernetsn/internal/bench/process"
@@ -45,7 +48,7 @@ func opened(t *testing.T, p *pod) {
 
 func (p *pod) startFrontEnd(t *testing.T) *frontEnd {
 	t.Helper()
-	awaitSocket(t, p.vhostSocket())
+	p.awaitVhostSocket(t)
 	opened(t, p)
 	// Where that user may execute it.
 	copied := filepath.Join(p.node.dir, "ktsn-test-guest")
@@ -97,12 +100,14 @@ func (f *frontEnd) send(t *testing.T, frame []byte) {
 	must(t, err)
 }
 
-func awaitSocket(t *testing.T, path string) {
+func (p *pod) awaitVhostSocket(t *testing.T) {
 	t.Helper()
+	path := p.vhostSocket()
 	for deadline := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
 		if _, err := os.Stat(path); err == nil {
 			return
 		}
+		p.node.checkRelays(t)
 		if time.Now().After(deadline) {
 			t.Fatalf("there is no %s", path)
 		}
@@ -155,4 +160,89 @@ func TestARecordIsTakenOnlyWhereTheNetworkCapturesFramesWithATime(t *testing.T) 
 	if !bytes.Contains(frame[:n], []byte("without one")) {
 		t.Errorf("%q arrives", frame[:n])
 	}
+}
+
+// sendsItself sends frames as a program of the pod with CAP_NET_RAW does, by every way past the filters of the pod's kernel.
+func (p *pod) sendsItself(t *testing.T, frame func(text string) []byte) {
+	t.Helper()
+	// SO_MARK takes CAP_NET_RAW since Linux 5.17. The first is the mark by which relays sent in former releases.
+	const bypass, mark = 1, 2
+	for how := range 4 {
+		must(t, p.Do(func() error {
+			fd, err := packetsAt(podIf, 0)
+			if err != nil {
+				return err
+			}
+			defer unix.Close(fd)
+			if how&mark != 0 {
+				err = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_MARK, 0x6b74736e)
+			}
+			if how&bypass != 0 {
+				err = errors.Join(err, unix.SetsockoptInt(fd, unix.SOL_PACKET, unix.PACKET_QDISC_BYPASS, 1))
+			}
+			if err != nil {
+				return err
+			}
+			// The pod's own filter may refuse it.
+			if _, err := unix.Write(fd, frame(fmt.Sprintf("forged, way %d", how))); err != nil && !errors.Is(err, unix.ENOBUFS) {
+				return err
+			}
+			return nil
+		}))
+	}
+}
+
+func TestPodOfAVirtualMachineSendsNothingPastItsRelay(t *testing.T) {
+	m := newMachines(t, fields{"device": "vhost-user", "device-owner": qemuUser, "capture": "All"})
+	there := packets(t, m.other, machineEtherType)
+	own, to := hardwareAddress(t, m.guest), hardwareAddress(t, m.other)
+	frame := func(text string) []byte { return machineFrame(to, own, machineEtherType, []byte(text)) }
+	first := func(want string) {
+		t.Helper()
+		came := make([]byte, 2048)
+		n, err := testenv.Read(there, came)
+		must(t, err)
+		if !bytes.Contains(came[:n], []byte(want)) {
+			t.Errorf("%q arrives, want %q", came[:n], want)
+		}
+	}
+	m.guest.sendsItself(t, frame) // while no relay runs
+	m.a.runRelays(t)
+	guest := m.guest.startFrontEnd(t)
+	m.guest.sendsItself(t, frame)
+	// To all: frames to a destination that ktsnd has been asked for wait in the ring for the next ktsnd.
+	everyone := net.HardwareAddr{0xff, 0xff, 0xff, 0xff, 0xff, 0xff}
+	guest.send(t, machineFrame(everyone, own, machineEtherType, []byte("through ktsnd")))
+	first("through ktsnd")
+
+	// Without the filters in the pod, which CAP_NET_ADMIN removes.
+	on(t, m.guest.Namespace, podIf, func(link netlink.Link) error {
+		return netlink.QdiscDel(&netlink.Clsact{QdiscAttrs: netlink.QdiscAttrs{
+			LinkIndex: link.Attrs().Index, Handle: netlink.MakeHandle(0xffff, 0), Parent: netlink.HANDLE_CLSACT,
+		}})
+	})
+	m.guest.sendsItself(t, frame)
+	must(t, m.a.daemon.Stop(patience))
+	m.guest.sendsItself(t, frame)
+	// The relay alone sends past ktsnd.
+	guest.send(t, frame("past ktsnd"))
+	first("past ktsnd")
+}
+
+func TestNodeEndOfAVirtualMachineIsClosedAgain(t *testing.T) {
+	m := newMachines(t, fields{"device": "vhost-user", "device-owner": qemuUser})
+	must(t, m.a.Do(func() error {
+		link, err := netlink.LinkByName(portOf(m.guest))
+		if err != nil {
+			return err
+		}
+		return netlink.FilterDel(&netlink.BpfFilter{FilterAttrs: netlink.FilterAttrs{
+			LinkIndex: link.Attrs().Index, Parent: netlink.HANDLE_MIN_INGRESS, Handle: 1, Priority: 1, Protocol: unix.ETH_P_ALL,
+		}})
+	}))
+	want := portOf(m.guest) + " had lost the filter ktsn_relayed of the pod's virtual machine; it is back"
+	if err := m.a.runtime.CheckNetworkList(t.Context(), list(t, m.config), m.guest.attachment()); err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("%v, want %q", err, want)
+	}
+	must(t, m.a.runtime.CheckNetworkList(t.Context(), list(t, m.config), m.guest.attachment()))
 }

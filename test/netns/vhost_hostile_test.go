@@ -12,9 +12,13 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/bench/process"
 )
 
+// ending has what the relay says when a mode ends it.
+var ending = map[string]string{"shrinks": "the guest's memory is gone", "disk": "passes memory that is no memfd"}
+
 // A front end that lies harms itself: the relay goes on, ktsnd gets nothing that is none, and the next front end is served. Whoever
-// takes its memory away under the relay ends it.
+// takes its memory away under the relay, or passes memory of a file system that may not answer, ends it.
 func TestVhostFrontEndThatLies(t *testing.T) {
+	whole := t
 	rig := newGuestRig(t, 1, false)
 	_, client := rig.startDaemon(t)
 	rig.startRelay(t)
@@ -32,9 +36,9 @@ func TestVhostFrontEndThatLies(t *testing.T) {
 			if err := finish(t, attack); err != nil {
 				t.Fatalf("%v: %s", err, attack.Stderr())
 			}
-			if mode == "shrinks" {
-				rig.endsWithASentence(t)
-				rig.startRelay(t)
+			if sentence := ending[mode]; sentence != "" {
+				rig.endsWithASentence(t, sentence)
+				rig.startRelay(whole) // for the modes that follow as well
 			}
 			rig.startGuest(t)
 			rig.send(t, 0, rig.frame(rig.own, "after "+mode))
@@ -59,9 +63,9 @@ func TestVhostFrontEndThatLies(t *testing.T) {
 }
 
 // endsWithASentence waits for the end of the relay.
-func (r *guestRig) endsWithASentence(t *testing.T) {
+func (r *guestRig) endsWithASentence(t *testing.T, sentence string) {
 	t.Helper()
-	if err := finish(t, r.relay); err == nil || !strings.Contains(r.relay.Stderr(), "the guest's memory is gone") {
+	if err := finish(t, r.relay); err == nil || !strings.Contains(r.relay.Stderr(), sentence) {
 		t.Errorf("it ended with %v and said %s", err, r.relay.Stderr())
 	}
 }

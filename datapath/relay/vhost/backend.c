@@ -12,7 +12,9 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/eventfd.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <rte_vhost.h>
@@ -143,6 +145,28 @@ static int ring_changed(int vid, uint16_t ring, int enable)
 	return 0;
 }
 
+/* ---- the memory of guests ---- */
+
+/* Whether this is the relay's thread, which maps what it was given itself. */
+static _Thread_local bool is_relays;
+
+/*
+ * Takes the place of libc's for librte_vhost, which maps what a front end passes. Only files in memory
+ * (memfd, tmpfs, hugetlbfs) have seals, and no file system is asked for them: one that does not answer would
+ * have the relay wait at each access. The relay ends, because librte_vhost reads the rings in the memory that
+ * it had before when it cannot map the next.
+ */
+void *mmap64(void *address, size_t bytes, int protection, int flags, int fd, off64_t offset)
+{
+	if (fd >= 0 && shared.event_fd >= 0 && !is_relays && fcntl(fd, F_GET_SEALS) < 0) {
+		relay_log("the front end passes memory that is no memfd and of no tmpfs or hugetlbfs; give "
+			  "the virtual machine such memory; the relay ends");
+		_exit(1);
+	}
+	/* NOLINTNEXTLINE(performance-no-int-to-ptr): it is an address */
+	return (void *)syscall(SYS_mmap, address, bytes, protection, flags, fd, offset);
+}
+
 /* ---- the relay's thread ---- */
 
 int backend_event_fd(void)
@@ -236,6 +260,7 @@ static int connect_to(const char *path)
 
 int backend_begin(const char *path, bool connects)
 {
+	is_relays = true;
 	shared.event_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
 	if (shared.event_fd < 0)
 		return -errno;

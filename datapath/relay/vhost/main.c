@@ -13,6 +13,7 @@
 #include "source_vhost.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <linux/if_packet.h>
 #include <signal.h>
 #include <stdio.h>
@@ -66,6 +67,8 @@ static int descriptors_prepare(const struct vhost_options *options, struct sourc
 	err = deliver_prepare(options->link_fd);
 	if (err)
 		return failed("--link-fd", err, "pass a packet socket that is bound to the interface");
+	if (options->past_fd >= 0 && fcntl(options->past_fd, F_SETFL, O_NONBLOCK))
+		return failed("--past-fd", -errno, "pass a tap, open for writing");
 	if (fchdir(options->socket_dir_fd))
 		return failed("--socket-dir-fd", -errno, "pass the folder of the pod's application socket");
 	err = relay_counters_open(options->counters_fd, &relay.counters);
@@ -107,7 +110,7 @@ static int begin(const struct vhost_options *options)
 		return err;
 	relay.all = true;
 	relay.source = &source.source;
-	relay.bypass.fd = options->link_fd;
+	relay.bypass.fd = options->past_fd >= 0 ? options->past_fd : options->link_fd;
 	relay.setup = (struct session_setup){options->socket_name, options->packet_fd, relay.counters,
 					     KTSN_APP_VERSION};
 	err = relay_init(&relay);

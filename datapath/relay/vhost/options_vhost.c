@@ -13,7 +13,8 @@
 
 static const char help[] =
 	"Usage: ktsn-relay-vhost --vhost-socket PATH [--connect] [--class record|pcp|queue] [--records]\n"
-	"                        --packet-fd N --link-fd N --socket-dir-fd N --socket-name NAME\n"
+	"                        --packet-fd N --link-fd N [--past-fd N] --socket-dir-fd N --socket-name "
+	"NAME\n"
 	"                        --counters-fd N\n"
 	"\n"
 	"Hands the frames that a virtual machine sends to ktsnd, which sends them at their times, and frames "
@@ -32,7 +33,8 @@ static const char help[] =
 	"stands for it\n"
 	"  --link-fd N          another, bound with ETH_P_ALL: from it come the frames for the virtual "
 	"machine, and\n"
-	"                       by it leaves what is not for ktsnd\n"
+	"                       by it leaves what is not for ktsnd, unless there is --past-fd\n"
+	"  --past-fd N          a tap with a header of virtio, by which leaves what is not for ktsnd\n"
 	"  --socket-dir-fd N    the folder of the pod's application socket\n"
 	"  --socket-name NAME   that socket's name in the folder\n"
 	"  --counters-fd N      a file in memory for what it counts\n"
@@ -47,6 +49,7 @@ enum option_id {
 	RECORDS,
 	PACKET_FD,
 	LINK_FD,
+	PAST_FD,
 	SOCKET_DIR_FD,
 	SOCKET_NAME,
 	COUNTERS_FD,
@@ -61,6 +64,7 @@ static const struct option long_options[] = {
 	{"records", no_argument, NULL, RECORDS},
 	{"packet-fd", required_argument, NULL, PACKET_FD},
 	{"link-fd", required_argument, NULL, LINK_FD},
+	{"past-fd", required_argument, NULL, PAST_FD},
 	{"socket-dir-fd", required_argument, NULL, SOCKET_DIR_FD},
 	{"socket-name", required_argument, NULL, SOCKET_NAME},
 	{"counters-fd", required_argument, NULL, COUNTERS_FD},
@@ -111,6 +115,8 @@ static int option_take(enum option_id id, struct vhost_options *options)
 		return option_fd_parse("packet-fd", optarg, &options->packet_fd);
 	case LINK_FD:
 		return option_fd_parse("link-fd", optarg, &options->link_fd);
+	case PAST_FD:
+		return option_fd_parse("past-fd", optarg, &options->past_fd);
 	case SOCKET_DIR_FD:
 		return option_fd_parse("socket-dir-fd", optarg, &options->socket_dir_fd);
 	case SOCKET_NAME:
@@ -158,7 +164,7 @@ int vhost_options_parse(int argc, char **argv, struct vhost_options *options)
 	int id, err = 0;
 
 	*options = (struct vhost_options){
-		.packet_fd = -1, .link_fd = -1, .socket_dir_fd = -1, .counters_fd = -1};
+		.packet_fd = -1, .link_fd = -1, .past_fd = -1, .socket_dir_fd = -1, .counters_fd = -1};
 	while (!err && (id = getopt_long(argc, argv, "", long_options, NULL)) != -1)
 		err = option_take((enum option_id)id, options);
 	if (!err && optind < argc) {

@@ -5,7 +5,7 @@
 #include "frame_class.h"
 
 struct vhost_options {
-	int packet_fd, link_fd, socket_dir_fd, counters_fd; /* -1: not given */
+	int packet_fd, link_fd, past_fd, socket_dir_fd, counters_fd; /* -1: not given */
 	const char *socket_name;
 	const char *vhost_socket;
 	bool connects;

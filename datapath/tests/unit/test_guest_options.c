@@ -53,10 +53,12 @@ static void what_is_given_is_taken(void **state)
 	assert_int_equal(parse(REQUIRED), 0);
 	assert_string_equal(options.vhost_socket, "/run/v.sock");
 	assert_int_equal(options.link_fd, 1);
+	assert_int_equal(options.past_fd, -1);
 	assert_false(options.connects);
 	assert_false(options.records);
 	assert_int_equal(options.class_by, CLASS_BY_RECORD);
-	assert_int_equal(parse(REQUIRED " --connect --records --class queue"), 0);
+	assert_int_equal(parse(REQUIRED " --connect --records --class queue --past-fd 2"), 0);
+	assert_int_equal(options.past_fd, 2);
 	assert_true(options.connects);
 	assert_true(options.records);
 	assert_int_equal(options.class_by, CLASS_BY_QUEUE);

@@ -170,7 +170,7 @@ func (a *adding) connectMachine(mtu int) error {
 	}
 	a.undo = append(a.undo, a.record().removeDevice)
 	if a.Device.Is(device.VhostUser) {
-		return vm.SegmentAtPort(a.PortName())
+		return errors.Join(vm.SegmentAtPort(a.PortName()), vm.LeavePortToRelay(a.PortName()))
 	}
 	return nil
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/kubernetsn/kubernetsn/internal/node/capture"
 	"github.com/kubernetsn/kubernetsn/internal/node/overlay"
+	"github.com/kubernetsn/kubernetsn/internal/node/vm"
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
 	"github.com/kubernetsn/kubernetsn/internal/shared/device"
 )
@@ -139,7 +140,7 @@ func isGuarded(unseen string, of device.Device) bool {
 	return unseen != unseenPass && !of.Is(device.VhostUser) && !of.Is(device.Veth)
 }
 
-// isDiverted tells whether the node's end has the program. Frames of vhost-user go to ktsnd past it.
+// isDiverted tells whether the node's end has the program. At one of vhost-user it has another one, which drops all frames of the pod's.
 func isDiverted(mode capture.Mode, of device.Device) bool {
 	return mode != capture.None && !of.Is(device.VhostUser)
 }
@@ -157,7 +158,7 @@ func (r *request) divert(portName string) error {
 
 // checkGuard puts back programs that somebody removed, and says so: datagrams may have left early, and frames reached the node.
 func (r *record) checkGuard(node *overlay.Node) error {
-	return errors.Join(r.checkReserved(node), r.checkNeighbors(node), r.checkPrograms())
+	return errors.Join(r.checkReserved(node), r.checkNeighbors(node), r.checkPrograms(), r.keepToRelay())
 }
 
 func (r *record) checkNeighbors(node *overlay.Node) error {
@@ -229,7 +230,7 @@ func Guard(stateDir string) ([]Guarded, error) {
 	var all []Guarded
 	var failed error
 	for _, r := range made {
-		failed = errors.Join(failed, r.keepPortFilters(node))
+		failed = errors.Join(failed, r.keepPortFilters(node), r.keepToRelay())
 		if !r.hasPrograms() {
 			continue
 		}
@@ -252,6 +253,14 @@ func (r *record) keepPortFilters(node *overlay.Node) error {
 		return fmt.Errorf("interface %s of container %s: %w", r.Interface, r.ContainerID, err)
 	}
 	return nil
+}
+
+// keepToRelay restores the filter at the node's end of an interface of vhost-user, by which nothing but its relay's frames come in.
+func (r *record) keepToRelay() error {
+	if !r.Device.Is(device.VhostUser) {
+		return nil
+	}
+	return vm.CheckPort(r.PortName())
 }
 
 // guard looks at one interface, at both of its ends.

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/kubernetsn/kubernetsn/internal/node/capture"
+	"github.com/kubernetsn/kubernetsn/internal/node/overlay"
 	"github.com/kubernetsn/kubernetsn/internal/node/vm"
 	"github.com/kubernetsn/kubernetsn/internal/shared/device"
 )
@@ -24,8 +25,9 @@ import (
 type guestSource struct {
 	// at is the path of the socket.
 	at string
-	// link is a packet socket by which frames come for the machine, and leave past ktsnd.
+	// link is a packet socket by which frames come for the machine. By the tap frames leave past ktsnd.
 	link *os.File
+	tap  *overlay.Tap
 	// listens tells that its socket has its name.
 	listens bool
 }
@@ -46,9 +48,9 @@ func (g *guestSource) begin(s *Supervisor, a *attachment, with *order) (err erro
 		if g.link, err = packetSocket(a.relayed.Netns, a.relayed.Interface, unix.ETH_P_ALL); err != nil {
 			return err
 		}
-		if err := markRelay(g.link); err != nil {
-			return err
-		}
+	}
+	if err := g.makeTap(s, a); err != nil {
+		return err
 	}
 	program := &s.Programs.Guests
 	folder, err := g.makeFolder(program.User)
@@ -57,6 +59,7 @@ func (g *guestSource) begin(s *Supervisor, a *attachment, with *order) (err erro
 	}
 	with.program = program
 	with.pass("--link-fd", g.link)
+	with.pass("--past-fd", g.tap.File)
 	// A path that leads there for who may not enter the folders above.
 	with.own(folder)
 	inside := fmt.Sprintf("/proc/self/fd/%d/%s", with.give(folder), made)
@@ -68,17 +71,19 @@ func (g *guestSource) begin(s *Supervisor, a *attachment, with *order) (err erro
 	return nil
 }
 
-// markRelay has what leaves by the socket pass where nothing else of the pod does.
-func markRelay(socket *os.File) error {
-	raw, err := socket.SyscallConn()
+// makeTap makes the tap. Nothing is sent to it.
+func (g *guestSource) makeTap(s *Supervisor, a *attachment) error {
+	if g.tap != nil {
+		return nil
+	}
+	tap, err := s.Node.MakeTap(&a.relayed.Attachment)
 	if err != nil {
-		return err
+		return fmt.Errorf("make the relay's device: %w", err)
 	}
-	var refused error
-	err = raw.Control(func(fd uintptr) { refused = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_MARK, vm.RelayMark) })
-	if err := errors.Join(err, refused); err != nil {
-		return fmt.Errorf("mark the packet socket of the relay: %w", err)
+	if err := vm.SendPast(tap.Name, a.relayed.PortName()); err != nil {
+		return errors.Join(err, tap.Close())
 	}
+	g.tap = tap
 	return nil
 }
 
@@ -164,6 +169,9 @@ func (g *guestSource) release() error {
 	all := os.RemoveAll(g.folder())
 	if g.link != nil {
 		all = errors.Join(all, g.link.Close())
+	}
+	if g.tap != nil {
+		all = errors.Join(all, g.tap.Close())
 	}
 	return all
 }

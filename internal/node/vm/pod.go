@@ -19,19 +19,22 @@ import (
 //
 //	tap         QEMU ► tap ► (redirected) ► the node's end of the interface, ingress
 //	            QEMU ◄ tap ◄ (redirected) ◄ the pod's end of the interface, ingress
-//	vhost-user  QEMU ► shared memory ► relay
+//	vhost-user  QEMU ► shared memory ► relay ► ktsnd, or past it: ► the relay's tap ► (redirected) ► the node's end, ingress
 //	            QEMU ◄ shared memory ◄ relay ◄ packet socket ◄ the pod's end of the interface
 //
-// The pod's kernel hears nothing at the interface, at which it has the machine's addresses: it would answer in its name.
+// The pod's kernel hears nothing at the interface, at which it has the machine's addresses: it would answer in its name. At an interface
+// of vhost-user it sends nothing either, and the node's end drops what programs of the pod send past its kernel's filters.
 
-// Names of programs and filters at the pod's end of an interface of vhost-user.
+// Names of programs and filters at the ends of an interface of vhost-user.
 const (
-	deaf   = "ktsn_deaf"
-	silent = "ktsn_silent"
+	deaf    = "ktsn_deaf"
+	silent  = "ktsn_silent"
+	relayed = "ktsn_relayed"
 )
 
-// RelayMark is that of the relay's packet socket (SO_MARK): by it the relay alone sends at an interface of vhost-user.
-const RelayMark = 0x6b74736e
+// relayMark is the mark of frames that come from a relay's tap. A frame that comes from a pod has none: the kernel clears it at the
+// border of a network namespace.
+const relayMark = 0x6b74736e
 
 // Actions of linux/pkt_cls.h, and the place of the mark in struct __sk_buff.
 const (
@@ -124,13 +127,44 @@ func LeaveToRelay(interfaceName string) error {
 	if err != nil {
 		return err
 	}
-	return attach(link, netlink.HANDLE_MIN_EGRESS, silent, asm.Instructions{
+	return attach(link, netlink.HANDLE_MIN_EGRESS, silent, asm.Instructions{asm.Mov.Imm(asm.R0, actDrop), asm.Return()})
+}
+
+// LeavePortToRelay drops all frames that come in at the node's end of an interface of vhost-user, except for those of SendPast. It runs
+// in the node's network namespace, as does SendPast.
+func LeavePortToRelay(portName string) error {
+	port, err := netlink.LinkByName(portName)
+	if err != nil {
+		return fmt.Errorf("look for the node's end %s of the interface: %w", portName, err)
+	}
+	return attach(port, netlink.HANDLE_MIN_INGRESS, relayed, asm.Instructions{
 		asm.LoadMem(asm.R2, asm.R1, atMark, asm.Word),
 		asm.Mov.Imm(asm.R0, actDrop),
-		asm.JNE.Imm32(asm.R2, RelayMark, "end"),
+		asm.JNE.Imm32(asm.R2, relayMark, "end"),
+		asm.Mov.Imm(asm.R2, 0),
+		asm.StoreMem(asm.R1, atMark, asm.R2, asm.Word),
 		asm.Mov.Imm(asm.R0, actPass),
 		asm.Return().WithSymbol("end"),
 	})
+}
+
+// SendPast has frames that a relay writes to its tap come in at the node's end of the interface.
+func SendPast(tapName, portName string) error {
+	tap, err := netlink.LinkByName(tapName)
+	if err != nil {
+		return fmt.Errorf("look for the relay's tap %s: %w", tapName, err)
+	}
+	port, err := netlink.LinkByName(portName)
+	if err != nil {
+		return fmt.Errorf("look for the node's end %s of the interface: %w", portName, err)
+	}
+	mark := asm.Instructions{asm.Mov.Imm(asm.R2, relayMark), asm.StoreMem(asm.R1, atMark, asm.R2, asm.Word)}
+	return attach(tap, netlink.HANDLE_MIN_INGRESS, redirection, append(mark, copyInto(port)...))
+}
+
+// CheckPort restores the filter of LeavePortToRelay, and returns an error if it was missing.
+func CheckPort(portName string) error {
+	return restored(portName, netlink.HANDLE_MIN_INGRESS, relayed, func() error { return LeavePortToRelay(portName) })
 }
 
 // CheckLeft puts back what LeaveToRelay has made, and says so.
@@ -171,7 +205,7 @@ func restored(interfaceName string, parent uint32, name string, again func() err
 	if err := again(); err != nil {
 		return err
 	}
-	return fmt.Errorf("%s in the pod had lost the filter %s of the pod's virtual machine; it is back", interfaceName, name)
+	return fmt.Errorf("%s had lost the filter %s of the pod's virtual machine; it is back", interfaceName, name)
 }
 
 // segmentations are what the kernel would leave to the other side of a veth pair.

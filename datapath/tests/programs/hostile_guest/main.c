@@ -159,6 +159,24 @@ static void shrinks(struct wire *wire)
 	(void)!ftruncate(wire->memory_fd, 0);
 }
 
+/* A file of a disk, for which the back end waits when it reads it, as for one of a pod's file system. */
+static void disk(struct wire *wire)
+{
+	char path[] = "/var/tmp/ktsn-test-XXXXXX";
+	int fd = mkstemp(path);
+
+	if (fd < 0 || unlink(path) || ftruncate(fd, MEMORY_BYTES)) {
+		perror(path);
+		exit(1);
+	}
+	/* Of another size, or the back end keeps what it has. */
+	wire_memory_pass(wire, fd, MEMORY_BYTES / 2);
+	if (wire_is_served(wire)) {
+		fprintf(stderr, "ktsn-test-hostile-guest: a file of a disk is taken as memory\n");
+		exit(1);
+	}
+}
+
 static void messages(struct wire *wire)
 {
 	uint8_t bytes[256];
@@ -206,7 +224,7 @@ static const struct {
 	{"loops", loops},       {"itself", itself},     {"lengths", lengths},       {"outside", outside},
 	{"too-long", too_long}, {"indices", indices},   {"tables", tables},         {"noise", noise},
 	{"kicks", kicks},       {"messages", messages}, {"many-rings", many_rings}, {"stops", stops},
-	{"shrinks", shrinks},
+	{"disk", disk},         {"shrinks", shrinks},
 };
 
 static int run(const char *path, const char *mode)

@@ -72,18 +72,31 @@ static uint64_t number_ask(const struct wire *wire, uint32_t request)
 	return reply.number;
 }
 
-static void memory_share(struct wire *wire)
+int wire_is_served(const struct wire *wire)
+{
+	char reply[sizeof(struct header) + sizeof(uint64_t)];
+
+	wire_send(wire, GET_FEATURES, NULL, 0, -1);
+	return recv(wire->fd, reply, sizeof(reply), MSG_WAITALL) == sizeof(reply);
+}
+
+void wire_memory_pass(const struct wire *wire, int fd, uint64_t bytes)
 {
 	const struct {
 		uint32_t regions, padding;
 		uint64_t guest_address, bytes, user_address, offset;
-	} table = {.regions = 1, .bytes = MEMORY_BYTES, .user_address = USER_ADDRESS};
+	} table = {.regions = 1, .bytes = bytes, .user_address = USER_ADDRESS};
 
+	wire_send(wire, SET_MEM_TABLE, &table, sizeof(table), fd);
+}
+
+static void memory_share(struct wire *wire)
+{
 	wire->memory_fd = memfd_create("guest", MFD_CLOEXEC);
 	must(wire->memory_fd >= 0 && ftruncate(wire->memory_fd, MEMORY_BYTES) == 0, "memory");
 	wire->memory = mmap(NULL, MEMORY_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, wire->memory_fd, 0);
 	must(wire->memory != MAP_FAILED, "mmap");
-	wire_send(wire, SET_MEM_TABLE, &table, sizeof(table), wire->memory_fd);
+	wire_memory_pass(wire, wire->memory_fd, MEMORY_BYTES);
 }
 
 static void ring_begin(struct wire *wire, uint32_t index)

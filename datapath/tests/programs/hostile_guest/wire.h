@@ -46,6 +46,12 @@ struct wire {
 	uint8_t *memory;
 };
 
+/* Passes a file as the guest's memory of that size. */
+void wire_memory_pass(const struct wire *wire, int fd, uint64_t bytes);
+
+/* Whether the back end still answers. */
+int wire_is_served(const struct wire *wire);
+
 /* Sends a message as it is given; fd_to_pass -1: without. */
 void wire_send(const struct wire *wire, uint32_t request, const void *payload, uint32_t bytes,
 	       int fd_to_pass);
