@@ -147,6 +147,14 @@ type TSNNetworkSpec struct {
 	// +optional
 	Cards []string `json:"cards,omitempty"`
 
+	// cardNamespaces are the namespaces whose pods may have cards, by name. Pods of other namespaces get none; without any, no pod does.
+	// A machine with a card is on the wire: nothing that the network ensures holds for what it sends.
+	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:items:MaxLength=63
+	// +listType=set
+	// +optional
+	CardNamespaces []string `json:"cardNamespaces,omitempty"`
+
 	// receive says how datagrams of other nodes reach the pods. Without it they take the kernel's path.
 	// +optional
 	Receive *Receive `json:"receive,omitempty"`

@@ -880,6 +880,11 @@ func (in *TSNNetworkSpec) DeepCopyInto(out *TSNNetworkSpec) {
 		*out = make([]string, len(*in))
 		copy(*out, *in)
 	}
+	if in.CardNamespaces != nil {
+		in, out := &in.CardNamespaces, &out.CardNamespaces
+		*out = make([]string, len(*in))
+		copy(*out, *in)
+	}
 	if in.Receive != nil {
 		in, out := &in.Receive, &out.Receive
 		*out = new(Receive)

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -99,9 +100,8 @@ func (h *Handler) put(ctx context.Context, pod *corev1.Pod, namespace, value str
 		if err := h.mayJoin(ctx, namespace, network); err != nil {
 			return "", err
 		}
-		if pod.Annotations[v1alpha1.DeviceAnnotation] == v1alpha1.DeviceVFIO && len(network.Spec.Cards) == 0 {
-			return "", refusal{fmt.Errorf("annotation %s is %s, and TSNNetwork %s has no cards for pods (spec.cards); give %s, or leave the annotation out",
-				v1alpha1.DeviceAnnotation, v1alpha1.DeviceVFIO, name, v1alpha1.DeviceTap)}
+		if err := mayHaveCard(pod, namespace, network); err != nil {
+			return "", err
 		}
 		if network.Spec.Clock != nil {
 			clocked = append(clocked, name)
@@ -116,6 +116,22 @@ func (h *Handler) put(ctx context.Context, pod *corev1.Pod, namespace, value str
 	}
 	avoidLost(pod, clocked)
 	return warning, nil
+}
+
+// mayHaveCard returns why a pod that asks for a network card gets none of the network's.
+func mayHaveCard(pod *corev1.Pod, namespace string, network *v1alpha1.TSNNetwork) error {
+	asked := pod.Annotations[v1alpha1.DeviceAnnotation]
+	switch {
+	case asked != v1alpha1.DeviceVFIO:
+		return nil
+	case len(network.Spec.Cards) == 0:
+		return refusal{fmt.Errorf("annotation %s is %s, and TSNNetwork %s has no cards for pods (spec.cards); give %s, or leave the annotation out",
+			v1alpha1.DeviceAnnotation, asked, network.Name, v1alpha1.DeviceTap)}
+	case !slices.Contains(network.Spec.CardNamespaces, namespace):
+		return refusal{fmt.Errorf("annotation %s is %s, and pods of namespace %s may not have cards of TSNNetwork %s (spec.cardNamespaces); give %s, "+
+			"or leave the annotation out", v1alpha1.DeviceAnnotation, asked, namespace, network.Name, v1alpha1.DeviceTap)}
+	}
+	return nil
 }
 
 // network finds one.

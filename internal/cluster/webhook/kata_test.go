@@ -138,21 +138,27 @@ func TestAWarningReachesWhoMakesThePod(t *testing.T) {
 	}
 }
 
-func TestANetworkWithoutCardsGivesNone(t *testing.T) {
+func TestCardsAreGivenToNamespacesThatMayHaveThem(t *testing.T) {
 	pod, err := json.Marshal(parsePod(t, annotated(", kubernetsn.io/device: vfio", inKata)))
 	if err != nil {
 		t.Fatal(err)
 	}
-	for cards, allowed := range map[string]bool{"": false, "0000:02:00.0": true} {
+	for name, test := range map[string]struct {
+		cards, namespaces []string
+		want              string
+	}{
+		"no cards":               {nil, []string{"ns"}, "TSNNetwork tsn has no cards for pods (spec.cards)"},
+		"cards for nobody":       {[]string{"0000:02:00.0"}, nil, "pods of namespace ns may not have cards of TSNNetwork tsn (spec.cardNamespaces)"},
+		"cards for others":       {[]string{"0000:02:00.0"}, []string{"other"}, "pods of namespace ns may not have cards of TSNNetwork tsn"},
+		"cards of the namespace": {[]string{"0000:02:00.0"}, []string{"other", "ns"}, ""},
+	} {
 		network := &v1alpha1.TSNNetwork{ObjectMeta: metav1.ObjectMeta{Name: "tsn"}}
-		if cards != "" {
-			network.Spec.Cards = []string{cards}
-		}
+		network.Spec.Cards, network.Spec.CardNamespaces = test.cards, test.namespaces
 		both := cardNetwork{classes{"kata": "kata-rs"}, oneNetwork{network: network}}
 		request := admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{Namespace: "ns", Object: runtime.RawExtension{Raw: pod}}}
 		response := (&Handler{Cached: both, Live: both, Kata: Kata{"kata-rs": dans}}).Handle(t.Context(), request)
-		if response.Allowed != allowed || (!allowed && !strings.Contains(response.Result.Message, "TSNNetwork tsn has no cards for pods (spec.cards)")) {
-			t.Errorf("cards %q: %+v", cards, response)
+		if response.Allowed != (test.want == "") || (test.want != "" && !strings.Contains(response.Result.Message, test.want)) {
+			t.Errorf("%s: %+v", name, response)
 		}
 	}
 }

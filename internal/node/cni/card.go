@@ -268,5 +268,9 @@ func (r *request) checkVFIO() error {
 	if len(r.Cards) == 0 {
 		return invalid("%s: %s, and the network has no cards for pods; name some in cards", device.KindName, device.VFIO)
 	}
+	if namespace := namespaceOf(r.args); r.CardNamespaces != nil && !slices.Contains(r.CardNamespaces, namespace) {
+		return invalid("%s: %s, and pods of namespace %q may not have the network's cards; name it in cardNamespaces, or leave the device out",
+			device.KindName, device.VFIO, namespace)
+	}
 	return nil
 }

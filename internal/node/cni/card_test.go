@@ -68,6 +68,26 @@ func addingCards(t *testing.T) *adding {
 	return &adding{request: r, records: records{t.TempDir()}}
 }
 
+func TestCardsAreForPodsOfTheirNamespaces(t *testing.T) {
+	const other = "and pods of namespace \"other\" may not have the network's cards"
+	for name, test := range map[string]struct {
+		allowed []string
+		args    string
+		want    string
+	}{
+		"one of them":        {[]string{"control", "motion"}, "IgnoreUnknown=1;K8S_POD_NAMESPACE=motion", ""},
+		"another":            {[]string{"control"}, "IgnoreUnknown=1;K8S_POD_NAMESPACE=other", other},
+		"none is allowed":    {[]string{}, "IgnoreUnknown=1;K8S_POD_NAMESPACE=other", other},
+		"without Kubernetes": {[]string{"control"}, "", `pods of namespace "" may not`},
+		"nothing is said":    {nil, "IgnoreUnknown=1;K8S_POD_NAMESPACE=other", ""},
+	} {
+		r := &request{Config: &Config{Cards: []string{firstCard}, CardNamespaces: test.allowed}, args: test.args}
+		if err := r.checkVFIO(); (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%s: %v, want %q", name, err, test.want)
+		}
+	}
+}
+
 func TestAnAddTriesNoOtherCardWhileItHasOneThatStaysWithVFIO(t *testing.T) {
 	// It is bound, and then something fails; and somebody has the group open.
 	bus := busOfCards(t, apart, "ln -sfn /drivers/vfio-pci "+firstCard+"/driver; exit 1")

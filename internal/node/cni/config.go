@@ -78,6 +78,8 @@ type Config struct {
 	wanted *capture.Mode
 	// Cards are PCI addresses of network cards that pods with a device of device.VFIO get, one each.
 	Cards []string
+	// CardNamespaces are the Kubernetes namespaces whose pods may have one; nil: all pods may.
+	CardNamespaces []string
 	// deviceAsked is what is asked for of a device, by name; deviceOfPod is what args.cni does.
 	deviceAsked, deviceOfPod map[string]string
 	// asksForLess tells that the pod does where everything is captured.
@@ -110,6 +112,9 @@ var fields = map[string]func(*Config, json.RawMessage) error{
 	"capture":         (*Config).readCapture,
 	"receive":         (*Config).readReceive,
 	"cards":           (*Config).readCards,
+	"cardNamespaces": func(c *Config, raw json.RawMessage) error {
+		return decode(raw, &c.CardNamespaces, "a list of namespaces")
+	},
 	device.KindName:   deviceField(device.KindName),
 	device.QueuesName: deviceField(device.QueuesName),
 	device.ClassName:  deviceField(device.ClassName),

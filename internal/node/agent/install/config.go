@@ -47,6 +47,7 @@ func Config(n *network.Network, parts []netip.Prefix) ([]byte, error) {
 	}
 	if len(n.Cards) > 0 {
 		fields["cards"] = n.Cards
+		fields["cardNamespaces"] = append([]string{}, n.CardNamespaces...) // none: no pod gets a card
 	}
 	if n.Clock {
 		fields["clock"] = true

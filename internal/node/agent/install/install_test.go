@@ -101,7 +101,7 @@ func TestOnlyWhatWasInstalledIsRemoved(t *testing.T) {
 func TestTheConfigurationIsOneThatThePluginTakes(t *testing.T) {
 	for name, n := range map[string]network.Network{
 		"the smallest one": {Name: "tsn", VNI: 42, Port: 4789, Ranges: []network.Range{{Prefix: netip.MustParsePrefix("10.42.0.0/16"), NodeBits: 24}}},
-		"one with all": {Name: "tsn", VNI: 42, Port: 8472, MTU: 1400, Uplink: "eno1", Clock: true, Cards: []string{"0000:02:00.0"}, Ranges: []network.Range{
+		"one with all": {Name: "tsn", VNI: 42, Port: 8472, MTU: 1400, Uplink: "eno1", Clock: true, Cards: []string{"0000:02:00.0"}, CardNamespaces: []string{"control"}, Ranges: []network.Range{
 			{Prefix: netip.MustParsePrefix("10.42.0.0/16"), NodeBits: 24}, {Prefix: netip.MustParsePrefix("fd42::/48"), NodeBits: 64}}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -115,7 +115,7 @@ func TestTheConfigurationIsOneThatThePluginTakes(t *testing.T) {
 				t.Fatal(err)
 			}
 			if read.Overlay.VNI != n.VNI || read.Overlay.Port != n.Port || read.Overlay.MTU != n.MTU || read.Overlay.Uplink != n.Uplink ||
-				read.NeedsClock != n.Clock || !slices.Equal(read.Cards, n.Cards) || read.CreateSocket || read.SocketDir != PodSockets {
+				read.NeedsClock != n.Clock || !slices.Equal(read.Cards, n.Cards) || !slices.Equal(read.CardNamespaces, n.CardNamespaces) || read.CreateSocket || read.SocketDir != PodSockets {
 				t.Errorf("the plugin reads %+v", read)
 			}
 			for i, part := range parts {

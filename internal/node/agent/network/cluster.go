@@ -85,7 +85,7 @@ func parsePart(ipv4, ipv6 string) ([]netip.Prefix, error) {
 func (j *Joined) Network() (Network, error) {
 	spec := &j.Object.Spec
 	made := Network{Name: j.Object.Name, VNI: uint32(spec.VNI), MTU: int(spec.MTU), Port: DefaultPort, Capture: spec.Capture, Cards: spec.Cards,
-		Clock: spec.Clock != nil}
+		CardNamespaces: spec.CardNamespaces, Clock: spec.Clock != nil}
 	made.receive(spec.Receive)
 	whole, err := netip.ParsePrefix(spec.IPv4.CIDR)
 	if err != nil {

@@ -29,8 +29,8 @@ type Network struct {
 	Capture string
 	// Redirect: datagrams go from the uplink straight to the pods' interfaces. Rings: pods that ask have receive rings.
 	Redirect, Rings bool
-	// Cards are PCI addresses of network cards that pods may have.
-	Cards []string
+	// Cards are PCI addresses of network cards that pods of CardNamespaces may have.
+	Cards, CardNamespaces []string
 	// Overhead is what encryption may add to a frame, in bytes; Encrypted tells that frames are encrypted, and Refused why pods cannot be
 	// on the network because they cannot be.
 	Overhead  int
