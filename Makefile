@@ -18,7 +18,8 @@ help: ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: demo
-demo: build ## the main job on this machine: two nodes, real packets, the kernel's path beside it
+demo: build-demo ## the main job on this machine: two nodes, real packets, the kernel's path beside it
+	@scripts/install-deps.sh demo
 	@bin/ktsn demo --out out/demo
 
 .PHONY: test
@@ -80,10 +81,10 @@ clocks: build ## clocks that really differ, in virtual machines: what is believe
 bench: build ## the full measurements (a quarter of an hour, root): tables and reports in out/bench/
 	@mkdir -p out/bench
 	@$(BUILD)/datapath/tests/bench/ktsn-datapath-bench --out out/bench/shaper.json
-	@KTSN_BIN_DIR=$(CURDIR)/bin KTSN_BENCH_CALLS=$(CURDIR)/out/bench/calls.json \
+	@KTSN_BIN_DIR="$(CURDIR)/bin" KTSN_BENCH_CALLS="$(CURDIR)/out/bench/calls.json" \
 		$(GO) test $$(scripts/suite.sh calls) -count=1
-	@KTSN_BIN_DIR=$(CURDIR)/bin $(GO) test $$(scripts/suite.sh plugin) -count=1 -bench . -benchtime 100x
-	@KTSN_BIN_DIR=$(CURDIR)/bin $(GO) test $$(scripts/suite.sh messages) -count=1 -v
+	@KTSN_BIN_DIR="$(CURDIR)/bin" $(GO) test $$(scripts/suite.sh plugin) -count=1 -bench . -benchtime 100x
+	@KTSN_BIN_DIR="$(CURDIR)/bin" $(GO) test $$(scripts/suite.sh messages) -count=1 -v
 	@bin/ktsn bench run kubernetsn --out out/bench/kubernetsn-$$(date +%Y%m%d-%H%M%S)
 
 .PHONY: bench-vm
@@ -201,8 +202,8 @@ images: build ## container images as OCI archives, into out/images/
 	@mkdir -p bin/slim && strip --strip-unneeded -o bin/slim/libktsn.so bin/libktsn.so
 	@bin/ktsn-images --out out/images --source BIN=bin $(IMAGES_FLAGS) images/*.yaml
 
-.PHONY: build
-build: deps ## all programs into bin/
+.PHONY: build-demo
+build-demo: deps # what the demo needs: without what is Kubernetes' alone it is built in half the time
 	@test -f $(BUILD)/build.ninja || meson setup $(BUILD) >/dev/null
 	@ninja -C $(BUILD) --quiet
 	@mkdir -p bin
@@ -220,11 +221,15 @@ build: deps ## all programs into bin/
 		$(BUILD)/datapath/tests/replay/ktsn-shaper-replay bin/
 	@install -C -m 644 $(BUILD)/datapath/capture/capture.bpf.o internal/node/capture/object/
 	@install -C -m 644 $(BUILD)/datapath/receive/receive.bpf.o internal/node/receive/object/
+	@CGO_ENABLED=0 $(GO) build -ldflags="$(LINK)" -o bin/ ./cmd/ktsn ./cmd/ktsn-bench ./cmd/tsn-cni
+	@CGO_ENABLED=0 $(GO) -C scripts/cni-plugins build -ldflags='-s -w' -o ../../bin/ \
+		github.com/containernetworking/plugins/plugins/ipam/static
+
+.PHONY: build
+build: build-demo ## all programs into bin/
 	@CGO_ENABLED=0 $(GO) build -ldflags="$(LINK)" -o bin/ ./cmd/...
 	@CGO_ENABLED=0 $(GO) build -C kubevirt -ldflags="$(LINK)" -o ../bin/ ./cmd/...
 	@CGO_ENABLED=0 $(GO) build -C federator -ldflags="$(LINK)" -o ../bin/ ./cmd/...
-	@CGO_ENABLED=0 $(GO) -C scripts/cni-plugins build -ldflags='-s -w' -o ../../bin/ \
-		github.com/containernetworking/plugins/plugins/ipam/static
 	@CGO_ENABLED=0 $(GO) build -ldflags='-s -w' -o bin/ktsn-conformance-guest ./test/conformance/guest
 	@CGO_ENABLED=0 $(GO) build -ldflags='-s -w' -o bin/ktsn-test-first ./internal/bench/guestmachine/first
 	@[ "$$(uname -m)" != x86_64 ] || CGO_ENABLED=0 $(GO) build -ldflags='-s -w' -o bin/ktsn-clock-guest ./test/clock/guest

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # Installs what a target of the Makefile needs, on Debian 12, and says what it installs.
-# Usage: install-deps.sh build|images|test|cluster|kubevirt|fuzz|conformance|lint
+# Usage: install-deps.sh build|demo|images|test|cluster|kubevirt|fuzz|conformance|lint
 # Without root, or elsewhere, it names what is missing and exits with 1.
 set -eu
 
@@ -24,6 +24,7 @@ packages_lint="clang-format-14 clang-tidy-14 shellcheck"
 
 case "${1:-}" in
 build) packages="$packages_build $packages_run" ;;
+demo) packages="$packages_build $packages_run $packages_ovs" ;;
 images) packages="$packages_build $packages_run $packages_tools $packages_ovs" ;;
 test) packages="$packages_build $packages_run $packages_test $packages_fuzz $packages_conformance $packages_libvirt" ;;
 kubevirt) packages="$packages_build $packages_run $packages_cluster $packages_libvirt libvirt-dev seabios" ;;
@@ -31,7 +32,7 @@ cluster) packages="$packages_run $packages_cluster" ;;
 fuzz) packages="$packages_build $packages_fuzz llvm-14" ;; # llvm-14: line numbers in what it finds
 conformance) packages="$packages_run $packages_conformance" ;;
 lint) packages="$packages_lint" ;;
-*) echo "usage: $0 build|images|test|cluster|kubevirt|fuzz|conformance|lint" >&2; exit 2 ;;
+*) echo "usage: $0 build|demo|images|test|cluster|kubevirt|fuzz|conformance|lint" >&2; exit 2 ;;
 esac
 
 missing=""
