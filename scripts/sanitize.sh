@@ -16,9 +16,13 @@ cd "$(dirname "$0")/.." || exit 1
 
 [ $# -le 1 ] || { echo "usage: $0 [--short | TESTS]" >&2; exit 2; }
 
-build=build-asan reports=$PWD/out/sanitize
+umask 022 # tests start programs as other users, who read what the tests write
+build=build-asan out=$PWD/out/sanitize
+reports=$(mktemp -d) # everybody can come there, and spaces in its path would separate options of the sanitizers
 log=${SANITIZE_LOG:-} # for a caller that wants all that the tests said
-[ -n "$log" ] || { log=$(mktemp); trap 'rm -f "$log"' EXIT; }
+made=
+[ -n "$log" ] || made=$(mktemp) log=$made
+trap 'rm -rf "$made" "$reports"' EXIT
 
 # One test or more of each kind of thing that ktsnd and libktsn do.
 short_form='^TestMessagesArriveUnchangedFromThePodsOwnAddresses$'
@@ -66,8 +70,8 @@ build() {
 # AddressSanitizer's file from its own options, and aborts: AddressSanitizer's report of that is the file. libktsn.so brings the runtime into programs that have none, behind
 # their C library, which the runtime would otherwise not have.
 options() {
-	rm -rf "$reports"
-	mkdir -p "$reports"
+	rm -rf "$out"
+	mkdir -p "$out"
 	chmod 1777 "$reports"
 	export ASAN_OPTIONS=log_path=$reports/report:handle_abort=1:exitcode=99:verify_asan_link_order=0
 	ASAN_OPTIONS+=:detect_leaks=1:detect_stack_use_after_return=1:strict_string_checks=1
@@ -99,7 +103,8 @@ scripts/go.sh test $(scripts/suite.sh sanitized) -count=1 -v -timeout 60m -run "
 status=${PIPESTATUS[0]}
 passed=$(results PASS) failed=$(results FAIL) skipped=$(results SKIP)
 [ "$status" -eq 0 ] && [ $raced -eq 0 ] || [ "$failed" -gt 0 ] || failed=1
-for report in "$reports"/*; do
+find "$reports" -mindepth 1 -exec mv -t "$out" {} +
+for report in "$out"/*; do
 	[ -e "$report" ] || break
 	echo "== found by a sanitizer, $report:"
 	head -n 60 "$report"

@@ -3,6 +3,7 @@
 # Runs suites of tests and counts their results. Sourced by test.sh, unit.sh, soak.sh and e2e.sh, which close with `verdict`.
 # What runs is a process group (set -m), which an interruption ends as a whole.
 
+umask 022 # tests start programs as other users, who read what the tests write
 passed=0 failed=0 skipped=0
 failures='' # a line "-- NAME" for each failed test, and the last lines of what it said, of tests of Go also the first
 first=10 last=15

@@ -400,24 +400,3 @@ func TestTheClassOfATapIsWhatThePodAsksFor(t *testing.T) {
 		return err
 	}))
 }
-
-func TestNobodyButTheRelaySendsAtAnInterfaceOfVhostUser(t *testing.T) {
-	m := newMachines(t, fields{"device": "vhost-user"})
-	there := packets(t, m.other, machineEtherType)
-	own, to := hardwareAddress(t, m.guest), hardwareAddress(t, m.other)
-	socket := packets(t, m.guest, machineEtherType)
-	if _, err := unix.Write(socket, machineFrame(to, own, machineEtherType, []byte("by a program"))); !errors.Is(err, unix.ENOBUFS) {
-		t.Errorf("a program sends: %v", err)
-	}
-	const relayMark = 0x6b74736e
-	must(t, unix.SetsockoptInt(socket, unix.SOL_SOCKET, unix.SO_MARK, relayMark))
-	if _, err := unix.Write(socket, machineFrame(to, own, machineEtherType, []byte("by the relay"))); err != nil {
-		t.Fatal(err)
-	}
-	frame := make([]byte, 2048)
-	n, err := testenv.Read(there, frame)
-	must(t, err)
-	if !bytes.Contains(frame[:n], []byte("by the relay")) {
-		t.Errorf("%q arrives", frame[:n])
-	}
-}

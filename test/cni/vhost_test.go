@@ -56,6 +56,7 @@ func (p *pod) startFrontEnd(t *testing.T) *frontEnd {
 	must(t, err)
 	if _, err := os.Stat(copied); err != nil {
 		must(t, os.WriteFile(copied, text, 0o755))
+		must(t, os.Chmod(copied, 0o755)) // whatever the umask is
 	}
 	command := exec.Command(copied, p.vhostSocket(), "1", "connect")
 	command.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: qemuUser, Gid: qemuUser}}

@@ -260,7 +260,8 @@ func publicCopy(t *testing.T, name string) string {
 		t.Fatal(err)
 	}
 	path := filepath.Join(publicDir(t), name)
-	if err := os.WriteFile(path, content, 0o755); err != nil {
+	// Whatever the umask is.
+	if err := errors.Join(os.WriteFile(path, content, 0o755), os.Chmod(path, 0o755)); err != nil {
 		t.Fatal(err)
 	}
 	return path

@@ -74,7 +74,10 @@ func Open(ctx context.Context, programs *Programs, profile *engine.Profile) (_ *
 			TalkerSpinNs: scheduling.spin.Nanoseconds(), TalkerPriority: scheduling.fifo,
 			Programs: programs.sums, Clock: clock, NotMeasured: notMeasured(nodes), Warnings: []string{}}}
 	// The receiving node needs no ktsnd.
-	if err := l.wiring.B.Attach(ctx, nil, ""); err != nil {
+	if l.programs.library, err = nodes.Preloadable(programs.library); err == nil {
+		err = l.wiring.B.Attach(ctx, nil, "")
+	}
+	if err != nil {
 		return nil, errors.Join(err, nodes.Destroy())
 	}
 	return l, nil

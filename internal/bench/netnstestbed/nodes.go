@@ -56,7 +56,11 @@ func (n *Networks) manage(ctx context.Context) error {
 	if err := CheckPrograms(programs); err != nil {
 		return err
 	}
-	n.managed = &managed{programs: programs, library: filepath.Join(programs, "libktsn.so"), sides: map[int]*managedSide{}}
+	library, err := n.nodes.Preloadable(filepath.Join(programs, "libktsn.so"))
+	if err != nil {
+		return err
+	}
+	n.managed = &managed{programs: programs, library: library, sides: map[int]*managedSide{}}
 	for _, side := range []int{sideA, sideB} {
 		if err := n.startSide(ctx, side); err != nil {
 			return err

@@ -101,6 +101,15 @@ func createJoined(ctx context.Context, addressB netip.Addr, join func(*Topology)
 	return t, nil
 }
 
+// Preloadable returns another path of a library, for LD_PRELOAD, whose entries spaces and colons separate.
+func (t *Topology) Preloadable(library string) (string, error) {
+	link := filepath.Join(t.Dir, filepath.Base(library))
+	if err := os.Symlink(library, link); err != nil {
+		return "", fmt.Errorf("make a path of %s for LD_PRELOAD: %w", library, err)
+	}
+	return link, nil
+}
+
 func (t *Topology) makeNamespaces() error {
 	for _, made := range []struct {
 		role string

@@ -74,8 +74,16 @@ func (d *daemon) timed() overlay.TimedLinks {
 // addSocket has ktsnd listen where the pod's applications look for it. The folder is the pod's own; the runtime
 // or its user mounts it into the pod.
 func (d *daemon) addSocket(ctx context.Context, identity, path string) error {
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+	folder := filepath.Dir(path)
+	_, err := os.Stat(folder)
+	isMissing := errors.Is(err, fs.ErrNotExist)
+	if err := os.MkdirAll(folder, 0o755); err != nil {
 		return fmt.Errorf("make a folder for the pod's socket: %w", err)
+	}
+	if isMissing { // whatever the umask of the runtime is: relays and applications run as other users
+		if err := os.Chmod(folder, 0o755); err != nil {
+			return fmt.Errorf("make a folder for the pod's socket: %w", err)
+		}
 	}
 	fault.Point("socket-folder-made")
 	return d.SocketAdd(ctx, identity, path)

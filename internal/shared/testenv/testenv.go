@@ -7,6 +7,7 @@ package testenv
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 )
 
@@ -52,14 +53,21 @@ func BinDir(t testing.TB) string {
 	return dir
 }
 
-// Program is the path of a program that was built.
+// Program is the path of a program or library that was built. That of a library can be an entry of LD_PRELOAD.
 func Program(t testing.TB, name string) string {
 	t.Helper()
 	path := filepath.Join(BinDir(t), name)
 	if _, err := os.Stat(path); err != nil {
 		Missing(t, path+" is missing; run `make build`")
 	}
-	return path
+	if filepath.Ext(name) != ".so" || !strings.ContainsAny(path, " :") {
+		return path
+	}
+	link := filepath.Join(t.TempDir(), name)
+	if err := os.Symlink(path, link); err != nil {
+		t.Fatal(err)
+	}
+	return link
 }
 
 // sourceTree is the nearest folder upwards with a go.mod: tests run in that of their package.
