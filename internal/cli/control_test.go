@@ -64,7 +64,7 @@ func TestStatusIsShown(t *testing.T) {
 		want   []string
 	}{
 		"as text": {"text", []string{"direct on eno1, local address 192.0.2.1, untagged", "SCHED_FIFO priority 50 on CPU 1",
-			"strategy tas, link speed 1 Gbit/s, guard band 20µs", "instance        ktsnd-9wq4d; standing by: ktsnd-x7k2p\n", "rings           840 of 524288 KiB\n",
+			"strategy tas, link speed 1 Gbit/s, guard band 20µs", "instance        ktsnd-9wq4d; standing by: ktsnd-x7k2p\n", "rings           840 of 524288 KiB, 4 KiB of removed pods\n",
 			"budget          64% used, at most 98%, of 950ms of each 1s (kernel.sched_rt_runtime_us); 120 rests in gaps, 7 elsewhere; stopped by the kernel 1 times, 50ms in all; 2 pauses of the machine\n",
 			"clock           synchronized, error at most 850ns and growing by 120 ppb; set 2 times, last back by 37s\n",
 			"kernel's clock  TAI - UTC 37 s, synchronized, error 1µs, at most 16µs, frequency -1250 ppb, tick 10ms\n",

@@ -20,7 +20,7 @@ func TestRingsOfAPodAreMadeAndHandedBackAtABoundedRate(t *testing.T) {
 	enemy := lab.addHostile(t, client)
 	began := time.Now()
 	running := enemy.start(t, "handback", length)
-	asking := startMode(t, lab.PodA, lab.socket, "ask", length/2)
+	asking := startAsking(t, lab.PodA, lab.socket, length/2)
 	said := running.achieved(t)
 	most := atOnce + int(float64(perSecond)*time.Since(began).Seconds())
 	if said["handed"] == 0 || said["handed"] > most {

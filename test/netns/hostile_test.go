@@ -72,10 +72,10 @@ func (h *hostile) start(t *testing.T, mode string, duration time.Duration) *atta
 	return startAttack(t, h.pod, mode, h.on(attackOf(t, h.socket, mode, netip.AddrPortFrom(topology.PodAddressB, hostilePort), duration)))
 }
 
-// startMode starts the program in a pod that has that socket.
-func startMode(t *testing.T, pod *topology.Namespace, socket, mode string, duration time.Duration) *attack {
+// startAsking starts a pod that means well, and says how long ktsnd's answers took.
+func startAsking(t *testing.T, pod *topology.Namespace, socket string, duration time.Duration) *attack {
 	t.Helper()
-	return startAt(t, pod, socket, mode, netip.AddrPortFrom(topology.PodAddressB, hostilePort), duration)
+	return startAt(t, pod, socket, "ask", netip.AddrPortFrom(topology.PodAddressB, hostilePort), duration)
 }
 
 // startAt lets it send to that address.
@@ -356,7 +356,7 @@ func TestPodThatHoldsKtsndUpHoldsUpNobodyElse(t *testing.T) {
 			var running, asking *attack
 			lab.goodTraffic(t, 2000, func() {
 				running = enemy.start(t, mode, time.Second)
-				asking = startMode(t, lab.PodA, lab.socket, "ask", 4*time.Second)
+				asking = startAsking(t, lab.PodA, lab.socket, 4*time.Second)
 			})
 			// Either it was not held up or it was, for seconds.
 			const heldUp = time.Second

@@ -198,7 +198,7 @@ func TestAPodThatOpensRingsWithoutEndHasItsShareAndHoldsUpNobody(t *testing.T) {
 			c.goodTraffic(t, 10, func() {})
 			idle(t, c.client)
 			before := holdingsOf(t, c.daemon)
-			asking := startMode(t, c.PodA, c.socket, "ask", 2*time.Second)
+			asking := startAsking(t, c.PodA, c.socket, 2*time.Second)
 			enemy := c.attack(t, c.enemy.pod, mode, 2*time.Second, 0)
 			c.goodTraffic(t, 500, func() {})
 			pod, got := c.receives(t, hostileIdentity)

@@ -3,6 +3,7 @@
 package netns_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -24,35 +25,57 @@ import (
 const removalLimit = 5 * time.Second
 
 // leaving are the modes that leave something to ktsnd whose close waits for something that ktsnd closes later.
-var leaving = []struct{ mode, achieves string }{
-	{"immortal", "left"}, {"immortal2", "rings"}, {"fuse", "left"}, {"ends", "connections"}, {"refill", "sent"}, {"faulted", "held"},
+var leaving = []struct {
+	mode, achieves string
+	length         time.Duration
+}{
+	{"immortal", "left", 300 * time.Millisecond},
+	{"immortal2", "rings", 300 * time.Millisecond},
+	{"fuse", "left", 300 * time.Millisecond},
+	{"ends", "connections", 300 * time.Millisecond},
+	{"faulted", "held", 300 * time.Millisecond},
+	{"refill", "sent", 1500 * time.Millisecond},
 }
 
-func threadsOf(t *testing.T, running *process.Process) int {
-	t.Helper()
-	entries, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", running.PID()))
-	if err != nil {
-		t.Fatal(err)
+// possessions are what a ktsnd has beside the sets of doorbells that it keeps for the next rings.
+type possessions struct{ descriptors, threads int }
+
+func possessionsOf(running *process.Process) possessions {
+	folder := fmt.Sprintf("/proc/%d", running.PID())
+	threads, _ := os.ReadDir(filepath.Join(folder, "task"))
+	descriptors, _ := os.ReadDir(filepath.Join(folder, "fd"))
+	now := possessions{0, len(threads)}
+	for _, entry := range descriptors {
+		if kind, err := os.Readlink(filepath.Join(folder, "fd", entry.Name())); err == nil && kind != "anon_inode:[eventpoll]" {
+			now.descriptors++
+		}
 	}
-	return len(entries)
+	return now
 }
 
-// awaitGone waits until ktsnd has no more descriptors and threads than before, and no memory of rings.
-func awaitGone(t *testing.T, daemon *process.Process, client *control.Client, descriptors, threads int) {
-	t.Helper()
+// gone waits until ktsnd has no more than before, and no ring of a removed pod; it returns how long that took.
+func gone(ctx context.Context, daemon *process.Process, client *control.Client, before possessions) (time.Duration, error) {
 	began := time.Now()
-	for {
-		nowDescriptors, nowThreads := len(keptOpen(t, daemon.PID())), threadsOf(t, daemon)
-		status := statusOf(t, client)
-		if nowDescriptors <= descriptors && nowThreads <= threads && status.RingMemoryBytes+status.RingMemoryRemovedBytes == 0 {
-			t.Logf("gone after %v", time.Since(began).Round(time.Millisecond))
-			return
+	for ; ; time.Sleep(5 * time.Millisecond) {
+		now := possessionsOf(daemon)
+		status, err := client.Status(ctx)
+		if err != nil {
+			return 0, err
+		}
+		if now.descriptors <= before.descriptors && now.threads <= before.threads && status.RingMemoryRemovedBytes == 0 {
+			return time.Since(began), nil
 		}
 		if time.Since(began) > removalLimit {
-			t.Fatalf("%v after the removal ktsnd has %d descriptors, %d threads and rings of %d and %d bytes; before the pod came %d and %d",
-				removalLimit, nowDescriptors, nowThreads, status.RingMemoryBytes, status.RingMemoryRemovedBytes, descriptors, threads)
+			return 0, fmt.Errorf("%v after the removal ktsnd has %+v, and rings of %d bytes of it; before there was %+v", removalLimit, now,
+				status.RingMemoryRemovedBytes, before)
 		}
-		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+func awaitGone(t *testing.T, daemon *process.Process, client *control.Client, before possessions) {
+	t.Helper()
+	if _, err := gone(t.Context(), daemon, client, before); err != nil {
+		t.Fatal(err)
 	}
 }
 
@@ -82,6 +105,26 @@ func (a *attack) abortIfStuck(t *testing.T) {
 	}
 }
 
+// removed is how the removal of a pod went.
+type removed struct {
+	took time.Duration
+	err  error
+}
+
+// removeAfter removes the hostile pod when its program has ended, or after that time, and waits until nothing is left of it.
+func (h *hostile) removeAfter(ctx context.Context, client *control.Client, running *attack, after time.Duration, daemon *process.Process,
+	before possessions) removed {
+	select {
+	case <-running.Done():
+	case <-time.After(after):
+	}
+	if err := h.remove(ctx, client); err != nil {
+		return removed{0, err}
+	}
+	took, err := gone(ctx, daemon, client, before)
+	return removed{took, err}
+}
+
 // A pod that is removed takes all with it that ktsnd has of it, whatever it has passed, and disturbs nobody.
 func TestRemovedPodLeavesNothing(t *testing.T) {
 	for _, test := range leaving {
@@ -90,45 +133,37 @@ func TestRemovedPodLeavesNothing(t *testing.T) {
 			needsOf(t, test.mode)
 			lab := newLab(t)
 			daemon, client := lab.startDaemon(t)
-			lab.goodTraffic(t, 10, func() {})
-			idle(t, client)
-			descriptors, threads := len(keptOpen(t, daemon.PID())), threadsOf(t, daemon)
-			enemy := lab.addHostile(t, client)
+			remover, err := control.Dial(t.Context(), lab.control)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = remover.Close() })
+			var enemy *hostile
 			var running *attack
-			removed := make(chan error, 1)
+			ended := make(chan removed, 1)
 			replies := lab.askControl(t)
-			lab.goodTraffic(t, 1000, func() {
-				length := 300 * time.Millisecond
-				if test.mode == "refill" {
-					length = time.Second
-				}
-				running = enemy.start(t, test.mode, length)
+			lab.goodTraffic(t, 1500, func() {
+				before := possessionsOf(daemon)
+				enemy = lab.addHostile(t, client)
+				// The last one goes on for longer than the pod.
+				running = enemy.start(t, test.mode, test.length)
 				t.Cleanup(func() { running.abortIfStuck(t) })
 				go func() {
-					time.Sleep(300 * time.Millisecond)
-					if test.mode != "refill" {
-						<-running.Done()
-					}
-					remover, err := control.Dial(t.Context(), lab.control)
-					if err == nil {
-						err = enemy.remove(t.Context(), remover)
-						remover.Close()
-					}
-					removed <- err
+					ended <- enemy.removeAfter(t.Context(), remover, running, 500*time.Millisecond, daemon, before)
 				}()
 			})
-			if err := <-removed; err != nil {
-				t.Fatal(err)
+			result := <-ended
+			if result.err != nil {
+				t.Fatal(result.err)
 			}
 			if said := running.achieved(t); said[test.achieves] == 0 {
 				t.Errorf("the hostile pod achieved nothing: %v", said)
 			}
 			slowest := slices.Max(replies.stop())
-			t.Logf("slowest reply of the control socket %v", slowest)
+			t.Logf("removed in %v; slowest reply of the control socket %v", result.took.Round(time.Millisecond), slowest.Round(time.Microsecond))
 			if slowest > time.Second {
 				t.Errorf("the control socket took %v to answer", slowest)
 			}
-			awaitGone(t, daemon, client, descriptors, threads)
 			checkBooks(t, settled(t, client))
 		})
 	}
@@ -141,7 +176,7 @@ func TestRemovedPodsStarveNobody(t *testing.T) {
 	daemon, client := lab.startDaemon(t)
 	enemy := lab.addHostile(t, client)
 	idle(t, client)
-	descriptors, threads := len(keptOpen(t, daemon.PID())), threadsOf(t, daemon)
+	before := possessionsOf(daemon)
 	for range 4 {
 		if said := enemy.start(t, "immortal2", 500*time.Millisecond).achieved(t); said["rings"] < 100 {
 			t.Errorf("the hostile pod left %d rings", said["rings"])
@@ -149,13 +184,13 @@ func TestRemovedPodsStarveNobody(t *testing.T) {
 		if err := errors.Join(enemy.remove(t.Context(), client), enemy.attach(t.Context(), client)); err != nil {
 			t.Fatal(err)
 		}
-		if said := startMode(t, lab.PodA, lab.socket, "ask", 50*time.Millisecond).achieved(t); said["asked"] == 0 {
+		if said := startAsking(t, lab.PodA, lab.socket, 50*time.Millisecond).achieved(t); said["asked"] == 0 {
 			t.Errorf("another pod: %v", said)
 		}
 	}
 	lab.goodTraffic(t, 50, func() {})
 	idle(t, client)
-	awaitGone(t, daemon, client, descriptors, threads)
+	awaitGone(t, daemon, client, before)
 }
 
 // Where pods have used up what there is for them, ktsnd still answers on its control socket.
@@ -169,7 +204,7 @@ func TestControlSocketHasDescriptorsInReserve(t *testing.T) {
 	}
 	enemy := lab.addHostile(t, client)
 	idle(t, client)
-	descriptors, threads := len(keptOpen(t, daemon.PID())), threadsOf(t, daemon)
+	before := possessionsOf(daemon)
 	var running *attack
 	lab.goodTraffic(t, 1000, func() { running = enemy.start(t, "many", 1500*time.Millisecond) })
 	// Another one while the pod has them.
@@ -195,7 +230,7 @@ func TestControlSocketHasDescriptorsInReserve(t *testing.T) {
 	running.achieved(t)
 	many.achieved(t)
 	idle(t, client)
-	awaitGone(t, daemon, client, descriptors, threads)
+	awaitGone(t, daemon, client, before)
 	lab.goodTraffic(t, 50, func() {})
 }
 
@@ -207,6 +242,9 @@ func TestHandOverWhileAPodIsRemoved(t *testing.T) {
 			needsOf(t, mode)
 			lab := newLab(t)
 			daemon, client := lab.startDaemon(t)
+			lab.goodTraffic(t, 10, func() {})
+			idle(t, client)
+			before := possessionsOf(daemon)
 			enemy := lab.addHostile(t, client)
 			running := enemy.start(t, mode, 300*time.Millisecond)
 			t.Cleanup(func() { running.abortIfStuck(t) })
@@ -217,7 +255,7 @@ func TestHandOverWhileAPodIsRemoved(t *testing.T) {
 			var successor *process.Process
 			lab.goodTraffic(t, 500, func() { successor, client = lab.takeOver(t, daemon) })
 			idle(t, client)
-			awaitGone(t, successor, client, len(keptOpen(t, successor.PID())), threadsOf(t, successor))
+			awaitGone(t, successor, client, before)
 			lab.goodTraffic(t, 50, func() {})
 		})
 	}

@@ -286,7 +286,7 @@ static void *fuse_serve(void *argument)
 			fuse_answer(fd, in->unique, &opened, sizeof(opened));
 		closed = in->opcode == FUSE_FLUSH && in->pid == (uint32_t)getpid();
 		if (closed)
-			fuse_answer(fd, in->unique, NULL, 0);
+			fuse_answer(fd, in->unique, "", 0);
 	}
 	return NULL;
 }
@@ -303,9 +303,10 @@ static int fuse_mount(int *server_fd, pthread_t *serving)
 	snprintf(options, sizeof(options), "fd=%d,rootmode=100000,user_id=%d,group_id=%d", *server_fd,
 		 getuid(), getgid());
 	if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) ||
-	    mount("ktsn-test", path, "fuse", MS_NODEV | MS_NOSUID, options) ||
-	    pthread_create(serving, NULL, fuse_serve, server_fd))
+	    mount("ktsn-test", path, "fuse", MS_NODEV | MS_NOSUID, options))
 		err = -errno;
+	else
+		err = -pthread_create(serving, NULL, fuse_serve, server_fd);
 	fd = err ? err : open(path, O_RDWR | O_CLOEXEC);
 	if (fd < 0 && !err)
 		err = -errno;
@@ -322,7 +323,7 @@ int mode_fuse(const struct target *target)
 	int server_fd, file_fd, err;
 	struct client client;
 	struct statx status;
-	pthread_t serving;
+	pthread_t serving = 0;
 
 	if (unshare(CLONE_NEWNS) && unshare(CLONE_NEWUSER | CLONE_NEWNS))
 		return complain("have mounts of its own", -errno);
