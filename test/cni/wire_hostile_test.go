@@ -41,9 +41,10 @@ func TestAPodWithRawSocketsDisturbsNoOther(t *testing.T) {
 		{"neighbours", true}, {"vxlan", true},
 	} {
 		t.Run(attack.mode, func(t *testing.T) {
-			const spare, tries = 2 * time.Millisecond, 3
+			const spare, tries = 5 * time.Millisecond, 5
 			late := r.sendBeside(t, attack.mode, attack.ipv4)
 			for i := 1; i < tries && late > 4*quiet+spare; i++ { // what a busy machine does comes and goes
+				quiet = max(quiet, r.sendBeside(t, "", attack.ipv4))
 				late = min(late, r.sendBeside(t, attack.mode, attack.ipv4))
 			}
 			if late > 4*quiet+spare {
