@@ -103,9 +103,8 @@ func TestAReceiverThatCostsTooMuchIsLimited(t *testing.T) {
 	if said := sending.achieved(t); said["messages"] == 0 {
 		t.Errorf("the neighbour sent nothing: %v", said)
 	}
-	counted := settled(t, client)
-	if counted.ShareReceiver == 0 || counted.DeliveryFailed != 0 {
-		t.Errorf("%d times a receiver had more than its share, %d frames failed", counted.ShareReceiver, counted.DeliveryFailed)
+	if counted := settled(t, client); counted.ShareReceiver == 0 {
+		t.Error("the receiver never had more than its share")
 	}
 	kill(t, receiving.Process)
 	ip(t, lab.NodeA, "link", "del", "pod3")
