@@ -169,7 +169,7 @@ func TestReservedAddressesFromAPeerNode(t *testing.T) {
 	}
 	for _, filtered := range []bool{true, false} {
 		if !filtered {
-			lab.a.removeReserved(t, tunnelName) // or nothing is shown
+			lab.a.removeFilter(t, tunnelName, "ktsn_reserved") // or nothing is shown
 		}
 		for _, destination := range bridgesOwn {
 			if got := reaches(destination); got == filtered {
