@@ -75,7 +75,7 @@ func upInShort(link *federation.Link) string {
 	if link.Up {
 		client, endpoint := messageOf(link, "ClientPlugged"), messageOf(link, "EndpointPlugged")
 		switch {
-		case client == endpoint && client == "":
+		case client == "" && endpoint == "":
 			return "yes"
 		case client == endpoint:
 			return "yes: " + client

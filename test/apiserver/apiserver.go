@@ -97,10 +97,11 @@ func stopWhenInterrupted(server *envtest.Environment) {
 	interrupted := make(chan os.Signal, 1)
 	signal.Notify(interrupted, unix.SIGINT, unix.SIGTERM, unix.SIGHUP)
 	go func() {
-		<-interrupted
+		received := <-interrupted
 		if err := server.Stop(); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 		}
-		os.Exit(130)
+		signal.Reset()
+		_ = unix.Kill(os.Getpid(), received.(unix.Signal))
 	}()
 }

@@ -3,7 +3,7 @@
 package agent
 
 import (
-	"fmt"
+	"strconv"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -17,7 +17,7 @@ func TestLinkAgainNeverBlocks(t *testing.T) {
 	l := &linking{}
 	enqueue := func() {
 		for i := range links {
-			l.again(types.NamespacedName{Namespace: "default", Name: fmt.Sprint(i)})
+			l.again(types.NamespacedName{Namespace: "default", Name: strconv.Itoa(i)})
 		}
 	}
 	enqueue()
