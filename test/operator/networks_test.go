@@ -114,8 +114,12 @@ func TestARangeIsDividedAndUsedUp(t *testing.T) {
 }
 
 func hasEvent(ctx context.Context, pod, reason string) error {
+	return hasEventIn(ctx, "default", pod, reason)
+}
+
+func hasEventIn(ctx context.Context, namespace, pod, reason string) error {
 	var events corev1.EventList
-	if err := admin.List(ctx, &events, client.InNamespace("default")); err != nil {
+	if err := admin.List(ctx, &events, client.InNamespace(namespace)); err != nil {
 		return err
 	}
 	for _, event := range events.Items {
@@ -148,10 +152,40 @@ func TestAttachmentsFollowNamespaces(t *testing.T) {
 	eventually(ctx, t, func() error { return get(ctx, attachment("attach-other")) })
 	pod := onNetwork("attach-one", "attach-allowed", "attach", "")
 	create(ctx, t, pod)
-	allowed.Labels = nil
-	if err := admin.Update(ctx, allowed); err != nil {
-		t.Fatal(err)
+	selects := func(labels map[string]string) {
+		t.Helper()
+		if err := get(ctx, allowed); err != nil {
+			t.Fatal(err)
+		}
+		allowed.Labels = labels
+		if err := admin.Update(ctx, allowed); err != nil {
+			t.Fatal(err)
+		}
 	}
+	count := func(want int32) {
+		t.Helper()
+		eventually(ctx, t, func() error {
+			if err := get(ctx, network); err != nil {
+				return err
+			}
+			if network.Status.Pods != want {
+				return fmt.Errorf("the network counts %d pods, want %d", network.Status.Pods, want)
+			}
+			return nil
+		})
+	}
+	count(1)
+	// A pod of a namespace that is not selected any more does not count, and keeps its attachment.
+	selects(nil)
+	count(0)
+	eventually(ctx, t, func() error {
+		return hasEventIn(ctx, "attach-allowed", "attach-one", v1alpha1.ReasonNamespaceNotSelected)
+	})
+	if err := get(ctx, attachment("attach-allowed")); err != nil {
+		t.Errorf("the attachment of a pod has gone: %v", err)
+	}
+	selects(map[string]string{"attach": "yes"})
+	count(1)
 	// A pod is on it, so network and attachment stay until it has gone.
 	if err := admin.Delete(ctx, network); err != nil {
 		t.Fatal(err)
@@ -167,7 +201,8 @@ func TestAttachmentsFollowNamespaces(t *testing.T) {
 		!strings.Contains(err.Error(), "is being deleted") {
 		t.Errorf("a network that goes takes another pod: %v", err)
 	}
-	remove(ctx, t, pod)
+	// Once the pod does not count, nothing keeps the network.
+	selects(nil)
 	for _, object := range []client.Object{network, attachment("attach-allowed"), attachment("attach-other")} {
 		eventually(ctx, t, func() error {
 			if err := get(ctx, object); !apierrors.IsNotFound(err) {
