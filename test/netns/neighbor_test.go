@@ -82,7 +82,7 @@ const alone = "alone"
 var achievement = map[string]string{
 	"flood": "filled", "bell": "rings", "scribble": "written", "churn": "rounds", "register": "registered", "punch": "tried", "collapse": "tried", "keep": "kept", "sparse": "handed",
 	"watchers": "writes", "watchers-close": "closes", "sleepers": "told", "group": "messages", "handback": "handed",
-	"netlink": "tried", "pollers": "pollers",
+	"netlink": "tried", "pollers": "pollers", "audience": "replies", "returns": "returned", "faulted": "held",
 }
 
 // replies are how long ktsnd took to answer on its control socket, asked again and again until stop is called.

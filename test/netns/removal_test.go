@@ -160,7 +160,7 @@ func TestRemovedPodLeavesNothing(t *testing.T) {
 				t.Errorf("the hostile pod achieved nothing: %v", said)
 			}
 			slowest := slices.Max(replies.stop())
-			t.Logf("removed in %v; slowest reply of the control socket %v", result.took.Round(time.Millisecond), slowest.Round(time.Microsecond))
+			t.Logf("%s removed in %v; slowest reply of the control socket %v", test.mode, result.took.Round(time.Millisecond), slowest.Round(time.Microsecond))
 			if slowest > time.Second {
 				t.Errorf("the control socket took %v to answer", slowest)
 			}
@@ -173,12 +173,12 @@ func TestRemovedPodLeavesNothing(t *testing.T) {
 func TestRemovedPodsStarveNobody(t *testing.T) {
 	t.Parallel()
 	lab := newLab(t)
-	daemon, client := lab.startDaemon(t)
+	daemon, client := lab.startDaemon(t, "--ring-memory", "64", "--pod-memory", "32")
 	enemy := lab.addHostile(t, client)
 	idle(t, client)
 	before := possessionsOf(daemon)
 	for range 4 {
-		if said := enemy.start(t, "immortal2", 500*time.Millisecond).achieved(t); said["rings"] < 100 {
+		if said := enemy.start(t, "immortal2", 500*time.Millisecond).achieved(t); said["rings"] < 30 {
 			t.Errorf("the hostile pod left %d rings", said["rings"])
 		}
 		if err := errors.Join(enemy.remove(t.Context(), client), enemy.attach(t.Context(), client)); err != nil {

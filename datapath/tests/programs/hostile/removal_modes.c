@@ -132,6 +132,8 @@ int mode_immortal2(const struct target *target)
 	if (err)
 		return complain("leave rings behind a pair of sockets", err);
 	say("rings", rings);
+	/* Until ktsnd has read as far as it gets. */
+	usleep(50 * NAP_US);
 	rest(target);
 	return 0;
 }
