@@ -14,6 +14,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -116,8 +117,8 @@ func TestStolenHubIsBounded(t *testing.T) {
 	relabelled.Labels = levelled("").Labels
 	unlabelled := current(ctx, t, newNamespace(plant, nil))
 	unlabelled.Labels = nil
-	changed := own.DeepCopy()
-	changed.Spec.Encryption = v1alpha1.EncryptionNone
+	// Not by an update: an operator that runs changes networks meanwhile.
+	change := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"mtu":1400}}`))
 	dry := client.DryRunAll
 	for name, test := range map[string]struct {
 		err      error
@@ -134,8 +135,8 @@ func TestStolenHubIsBounded(t *testing.T) {
 		"starts a privileged pod":                 {hub.Create(ctx, privileged, dry), "violates PodSecurity"},
 		"starts a pod elsewhere":                  {hub.Create(ctx, plainPod("plain", "default"), dry), notAllowed},
 		"gives itself rights":                     {hub.Create(ctx, &rbacv1.RoleBinding{ObjectMeta: named(plant, "more", nil)}, dry), notAllowed},
-		"changes a network of its own":            {hub.Update(ctx, made, dry), ""},
-		"changes a network of the cluster":        {hub.Update(ctx, changed, dry), onlyItsOwn},
+		"changes a network of its own":            {hub.Patch(ctx, made.DeepCopy(), change, dry), ""},
+		"changes a network of the cluster":        {hub.Patch(ctx, own.DeepCopy(), change, dry), onlyItsOwn},
 		"removes a network of the cluster":        {hub.Delete(ctx, own, dry), onlyItsOwn},
 		"says how a network is":                   {hub.Status().Update(ctx, made, dry), notAllowed},
 		"gives a node a subnet":                   {hub.Create(ctx, &v1alpha1.TSNNode{ObjectMeta: named("", "hub-node", nil)}, dry), notAllowed},
