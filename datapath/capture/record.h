@@ -87,8 +87,8 @@ struct ktsn_guest_clock {
 	unsigned long long until_ns;
 	/* CLOCK_TAI of the host less this clock of the guest, by enum ktsn_record_clock. */
 	long long ahead_ns[3];
-	/* Half the width of what the host's time may be at at_ns, CLOCK_MONOTONIC of the guest. From then on it
-	 * grows by drift_ppb billionths of the time that passes. */
+	/* Half the width of what the host's time may be at at_ns, CLOCK_MONOTONIC of the guest. From then on
+	 * it grows by drift_ppb billionths of the time that passes. */
 	unsigned long long bound_ns;
 	unsigned long long at_ns;
 	unsigned long long drift_ppb;

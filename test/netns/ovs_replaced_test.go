@@ -111,9 +111,10 @@ func TestKtsndThatIsReplacedSaysWhatOpenVSwitchDidNotFetch(t *testing.T) {
 	if said == nil {
 		t.Fatalf("it does not say so but: %s", daemon.Stderr())
 	}
-	const queue = 512 // full on a machine so busy that four seconds take ten
-	if count, err := strconv.Atoi(said[1]); err != nil || count < 50 || count > queue {
-		t.Errorf("in four seconds, with a message each 20 ms, it is %s frames", said[1])
+	// It notices within --stale-after that nothing is fetched, and puts no more frames into the queue.
+	const queue = 512
+	if count, err := strconv.Atoi(said[1]); err != nil || count < 1 || count > queue {
+		t.Errorf("with a message each 20 ms, it is %s frames", said[1])
 	}
 }
 
