@@ -14,8 +14,8 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/retry"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
@@ -117,9 +117,17 @@ func TestStolenHubIsBounded(t *testing.T) {
 	relabelled.Labels = levelled("").Labels
 	unlabelled := current(ctx, t, newNamespace(plant, nil))
 	unlabelled.Labels = nil
-	// Not by an update: an operator that runs changes networks meanwhile.
-	change := client.RawPatch(types.MergePatchType, []byte(`{"spec":{"mtu":1400}}`))
 	dry := client.DryRunAll
+	// An operator that runs changes networks meanwhile.
+	change := func(network *v1alpha1.TSNNetwork) error {
+		return retry.RetryOnConflict(retry.DefaultBackoff, func() error {
+			if err := get(ctx, network); err != nil {
+				return err
+			}
+			network.Spec.MTU = 1400
+			return hub.Update(ctx, network, dry)
+		})
+	}
 	for name, test := range map[string]struct {
 		err      error
 		sentence string
@@ -135,8 +143,8 @@ func TestStolenHubIsBounded(t *testing.T) {
 		"starts a privileged pod":                 {hub.Create(ctx, privileged, dry), "violates PodSecurity"},
 		"starts a pod elsewhere":                  {hub.Create(ctx, plainPod("plain", "default"), dry), notAllowed},
 		"gives itself rights":                     {hub.Create(ctx, &rbacv1.RoleBinding{ObjectMeta: named(plant, "more", nil)}, dry), notAllowed},
-		"changes a network of its own":            {hub.Patch(ctx, made.DeepCopy(), change, dry), ""},
-		"changes a network of the cluster":        {hub.Patch(ctx, own.DeepCopy(), change, dry), onlyItsOwn},
+		"changes a network of its own":            {change(made.DeepCopy()), ""},
+		"changes a network of the cluster":        {change(own.DeepCopy()), onlyItsOwn},
 		"removes a network of the cluster":        {hub.Delete(ctx, own, dry), onlyItsOwn},
 		"says how a network is":                   {hub.Status().Update(ctx, made, dry), notAllowed},
 		"gives a node a subnet":                   {hub.Create(ctx, &v1alpha1.TSNNode{ObjectMeta: named("", "hub-node", nil)}, dry), notAllowed},
