@@ -440,19 +440,33 @@ static void worker_replace(struct pod_thread *thread)
 	thread->all->stuck++;
 }
 
+/* Since when the one that is busy longest has been in its call; 0: none is. Under the thread's lock. */
+static int64_t busy_since_ms(const struct pod_thread *thread)
+{
+	int64_t since_ms = 0;
+
+	for (const struct worker *worker = thread->workers; worker; worker = worker->next)
+		if (worker->since_ms && (!since_ms || worker->since_ms < since_ms))
+			since_ms = worker->since_ms;
+	return since_ms;
+}
+
 /* Under the lock of all. Whether it is to be looked at soon. */
 static bool thread_look(struct pod_thread *thread, int64_t now_ms)
 {
-	const struct worker *worker;
+	const struct worker *newest;
 	bool busy_removed;
+	int64_t since_ms;
 
 	pthread_mutex_lock(&thread->lock);
-	worker = thread->workers;
-	busy_removed = thread->removed_ms && worker->since_ms;
-	if (busy_removed || (worker->since_ms && now_ms - worker->since_ms >= HELD_MS))
+	since_ms = busy_since_ms(thread);
+	busy_removed = thread->removed_ms && since_ms;
+	if (busy_removed || (since_ms && now_ms - since_ms >= HELD_MS))
 		workers_interrupt(thread);
-	if (busy_removed && worker->closes && now_ms - worker->since_ms >= STUCK_MS &&
-	    now_ms - thread->removed_ms >= STUCK_MS)
+	newest = thread->workers;
+	/* Once only: its replacement ends when the queue is empty, and it is the newest again. */
+	if (busy_removed && newest->since_ms && newest->closes && !newest->replaced &&
+	    now_ms - newest->since_ms >= STUCK_MS && now_ms - thread->removed_ms >= STUCK_MS)
 		worker_replace(thread);
 	pthread_mutex_unlock(&thread->lock);
 	return busy_removed;

@@ -277,6 +277,48 @@ static void close_that_cannot_be_interrupted_leaves_the_rest_to_another_thread(v
 	stuck_fd = -1;
 }
 
+int __real_pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*run)(void *),
+			  void *argument);
+int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*run)(void *),
+			  void *argument);
+
+static int threads_created;
+
+int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*run)(void *),
+			  void *argument)
+{
+	threads_created++;
+	return __real_pthread_create(thread, attributes, run, argument);
+}
+
+static void ticks(const struct fixture *fixture, int ms)
+{
+	for (int64_t until_ms = now_ms() + ms; now_ms() < until_ms; usleep(5000))
+		(void)pod_threads_tick(fixture->threads);
+}
+
+/* Its replacement ends when the pod has gone and nothing is left to do; the stuck one is then alone again. */
+static void stuck_thread_is_replaced_once(void **state)
+{
+	struct fixture *fixture = *state;
+
+	stuck_fd = dup(fixture->hold[0]);
+	stuck = unstuck = false;
+	pod_thread_close(fixture->thread, stuck_fd);
+	while (!stuck)
+		usleep(1000);
+	threads_created = 0;
+	pod_thread_removed(fixture->thread);
+	ticks(fixture, 1500);
+	assert_int_equal(threads_created, 1);
+	pod_thread_put(fixture->thread);
+	fixture->thread = NULL;
+	ticks(fixture, 200);
+	assert_int_equal(threads_created, 1);
+	unstuck = true;
+	stuck_fd = -1;
+}
+
 static void threads_have_no_privileges(void **state)
 {
 	struct fixture *fixture = *state;
@@ -298,6 +340,7 @@ int main(void)
 		TEST(close_that_waits_for_a_later_one_ends),
 		TEST(close_of_a_pod_that_lives_is_interrupted_too),
 		TEST(close_that_cannot_be_interrupted_leaves_the_rest_to_another_thread),
+		TEST(stuck_thread_is_replaced_once),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
