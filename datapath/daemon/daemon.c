@@ -152,7 +152,8 @@ static int bridge_port_start(struct daemon *daemon)
 			&daemon->bridge_port, daemon->port,
 			&(struct ktsn_delivery_config){.thread_start = delivery_thread_start,
 						       .starter = daemon->delivery_starter,
-						       .quota_percent = daemon->options.receiver_quota});
+						       .quota_percent = daemon->options.receiver_quota,
+						       .stale_after_ns = daemon->options.stale_after_ns});
 	if (err)
 		log_error("cannot open a packet socket for the bridges: %s", strerror(-err));
 	return err;
@@ -406,20 +407,21 @@ static int serve(struct daemon *daemon)
 	return 0;
 }
 
-/* What has left the loop for pods of this node, and has not reached them. A successor's loop is not kept
- * waiting for that (handover_give.c): then what was left was held. */
+/* What has left the loop for pods of this node, and has not reached them. The successor's loop was not kept
+ * waiting for that (handover_give.c): what was left goes beside the successor's frames. */
 static void deliveries_finish(const struct daemon *daemon)
 {
-	enum { TIMEOUT_NS = 100000000 };
+	enum { GO_ON = -1, TIMEOUT_NS = 100000000 };
 	uint64_t queued;
 
-	if (!daemon->handed_over)
-		loop_receivers_hold(daemon->loop, TIMEOUT_NS);
+	loop_receivers_hold(daemon->loop, GO_ON);
+	loop_receivers_hold(daemon->loop, TIMEOUT_NS);
 	queued = loop_delivery_counts(daemon->loop).queued;
 	if (queued)
-		log_warning("%" PRIu64 " frames to pods of this node are lost: their receivers had more than "
-			    "their share (--receiver-quota)",
-			    queued);
+		log_warning("%" PRIu64
+			    " frames to pods of this node are lost: their receivers took more than "
+			    "their share (--receiver-quota), or had no processor for %d ms",
+			    queued, TIMEOUT_NS / 1000000);
 }
 
 /* Its sockets and rings are this ktsnd's to end, unless another one has them now. */

@@ -36,8 +36,6 @@ enum {
 	/* A thread that was woken for a frame that is not there yet looks for it for so long: somewhat longer
 	 * than the loop is awake before a departure. */
 	EXPECT_NS = 200000,
-	/* What has waited for so long, for the receiver's quota or for a processor, is of no use any more. */
-	STALE_NS = 1000000000,
 	END_TIMEOUT_NS = 1000000000,
 };
 
@@ -266,9 +264,10 @@ static void sleep_until_wanted(struct delivery *delivery)
 /* Waits for the receiver's quota. False: the frame is given up. */
 static bool may_send(struct delivery *delivery, int64_t queued_ns)
 {
+	const int64_t stale_after_ns = delivery->all->config.stale_after_ns;
 	bool limited = false;
 
-	while (now_ns() - queued_ns < STALE_NS) {
+	while (now_ns() - queued_ns < stale_after_ns) {
 		bool ends = atomic_load(&delivery->ends);
 		int64_t wait_ns = ktsn_receiver_quota_wait_ns(&delivery->quota, now_ns());
 
@@ -281,7 +280,7 @@ static bool may_send(struct delivery *delivery, int64_t queued_ns)
 		if (ends)
 			return false;
 		limited = true;
-		event_wait(delivery, wait_ns < STALE_NS ? wait_ns : STALE_NS);
+		event_wait(delivery, wait_ns < stale_after_ns ? wait_ns : stale_after_ns);
 	}
 	return false;
 }

@@ -29,6 +29,8 @@ struct ktsn_delivery_config {
 			    void *(*run)(void *argument), void *argument);
 	void *starter;
 	uint32_t quota_percent; /* of a processor, for each receiver */
+	int64_t stale_after_ns; /* a frame that has waited for so long, for the quota or for a processor, is
+				 * given up */
 };
 
 /* 0 or -errno. Control thread. */

@@ -66,7 +66,8 @@ static int receive(void *context, uint32_t link_index, const uint8_t *frame, uin
 static int set_up(void **state)
 {
 	struct bed *bed = calloc(1, sizeof(*bed));
-	const struct ktsn_delivery_config config = {.send = receive, .context = bed, .quota_percent = 50};
+	const struct ktsn_delivery_config config = {
+		.send = receive, .context = bed, .quota_percent = 50, .stale_after_ns = 1000000000};
 
 	*state = bed;
 	if (!bed || ktsn_deliveries_create(&bed->deliveries, &config))
