@@ -94,7 +94,7 @@ func TestProgramsGoWithTheInterface(t *testing.T) {
 	if len(mapsInPod) == 0 || len(mapsAtPort) == 0 {
 		t.Fatal("the programs have no maps")
 	}
-	if len(inPod) != 1 || len(atPort) != 2 {
+	if len(inPod) != 1 || len(atPort) != 3 {
 		t.Errorf("%d programs in the pod, and %d at its port", len(inPod), len(atPort))
 	}
 	must(t, lab.a.runtime.DelNetworkList(t.Context(), list(t, config), pod.attachment()))

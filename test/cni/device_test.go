@@ -150,6 +150,7 @@ type machines struct {
 	guest, other *pod
 	config       fields
 	result       *current.Result
+	otherResult  *current.Result
 }
 
 func newMachines(t *testing.T, changes fields) *machines {
@@ -162,7 +163,7 @@ func newMachines(t *testing.T, changes fields) *machines {
 	m.guest, m.other = m.a.newPod(t), m.b.newPod(t)
 	m.config = m.a.config(changes)
 	m.result = m.guest.add(t, m.config)
-	m.other.add(t, m.b.config(nil))
+	m.otherResult = m.other.add(t, m.b.config(nil))
 	return m
 }
 
@@ -243,7 +244,7 @@ func TestThePodsKernelDoesNotAnswerInTheNameOfItsVirtualMachine(t *testing.T) {
 			own, whose := hardwareAddress(t, m.other), addressOf(m.result, true)
 			socket := packets(t, m.other, unix.ETH_P_ARP)
 			heard := packets(t, m.guest, unix.ETH_P_ALL)
-			asked := netip.MustParseAddr("10.42.2.9")
+			asked := addressOf(m.otherResult, true)
 			broadcast := net.HardwareAddr{0xff, 0xff, 0xff, 0xff, 0xff, 0xff}
 			if _, err := unix.Write(socket, machineFrame(broadcast, own, unix.ETH_P_ARP, arpRequest(own, asked, whose))); err != nil {
 				t.Fatal(err)
