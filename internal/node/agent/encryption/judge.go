@@ -129,7 +129,8 @@ func (j *Judge) Look(joined *network.Joined) *Verdict {
 	defer j.mu.Unlock()
 	parts := partsOf(joined.Object.Status.ClusterKeys)
 	return j.judge(&scene{
-		name: joined.Part.Name, good: joined.Part.Name, required: joined.Object.Spec.Encryption == v1alpha1.EncryptionRequired,
+		successions: successionsOf(joined.Object.Status.ClusterKeys),
+		name:        joined.Part.Name, good: joined.Part.Name, required: joined.Object.Spec.Encryption == v1alpha1.EncryptionRequired,
 		keys: keysOf(joined.Object.Status.ClusterKeys), shards: joined.Shards,
 		misplaced: func(member *network.Member) error {
 			if member.Cluster == "" {
@@ -159,7 +160,9 @@ type scene struct {
 	name, good string
 	required   bool
 	keys       map[string]clusterkey.Public
-	shards     [][]network.Member
+	// successions are those of keys, by cluster. Other clusters' TSNPeers and links have theirs instead.
+	successions map[string]string
+	shards      [][]network.Member
 	// misplaced says why a node of another cluster cannot have its ranges of addresses.
 	misplaced func(*network.Member) error
 }
@@ -318,11 +321,34 @@ func (j *Judge) saveAgain() {
 	j.unsaved = true
 }
 
-// revoked tells whether a node was believed by a key of its cluster in whose place another one was pinned.
+// revoked reports whether the cluster's pinned key replaces, without being its successor, the key that signed the last accepted statement about a node.
+// A successor revokes nothing: the status can name it before the TSNPeers that it signs arrive. The first statement by the successor is accepted in
+// place of the former one.
 func (j *Judge) revoked(s *scene, member *network.Member) bool {
 	last := j.good[goodKey{s.good, member.Cluster, member.Node}]
 	key, pinned := s.keys[member.Cluster]
-	return last != nil && pinned && last.by != key
+	return last != nil && pinned && last.by != key && !s.succeeds(member.Cluster, key, last.by)
+}
+
+// succeeds reports whether the former key, or a successor of it, has signed a cluster's key.
+func (s *scene) succeeds(cluster string, key, former clusterkey.Public) bool {
+	if key.Succeeds(former, s.successions[cluster]) {
+		return true
+	}
+	tried := ""
+	for _, shard := range s.shards {
+		for i := range shard {
+			member := &shard[i]
+			if member.Cluster != cluster || member.ClusterKey != key.String() || member.Succession == tried {
+				continue
+			}
+			tried = member.Succession
+			if key.Succeeds(former, tried) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // nameOf names a node for people.
@@ -361,6 +387,15 @@ func keysOf(said []v1alpha1.ClusterKey) map[string]clusterkey.Public {
 		}
 	}
 	return keys
+}
+
+// successionsOf returns the successions of the keys by which clusters sign.
+func successionsOf(keys []v1alpha1.ClusterKey) map[string]string {
+	successions := map[string]string{}
+	for i := range keys {
+		successions[keys[i].Cluster] = keys[i].Succession
+	}
+	return successions
 }
 
 // partsOf are the parts of the network that other clusters have.

@@ -84,7 +84,7 @@ func (f *Far) good() string { return "link/" + f.Cluster + "/" + f.Node }
 func (f *Far) member(cluster, node string, address netip.Addr, keys *v1alpha1.LinkNodeKeys) network.Member {
 	made := network.Member{Node: node, Cluster: cluster, Address: address, Said: clusterkey.LinkNode(node, address.String(), keys)}
 	if keys != nil {
-		made.ClusterKey = keys.ClusterKey
+		made.ClusterKey, made.Succession = keys.ClusterKey, keys.ClusterKeySuccession
 	}
 	return made
 }
@@ -95,7 +95,7 @@ func (j *Judge) lookAtFar(f *Far, own netip.Addr, keys []v1alpha1.ClusterKey) *V
 	defer j.mu.Unlock()
 	by := keysOf(keys)
 	return j.judge(&scene{
-		name: v1alpha1.LinkNetwork, good: f.good(), required: true, keys: by, misplaced: func(*network.Member) error { return nil },
+		name: v1alpha1.LinkNetwork, good: f.good(), required: true, keys: by, successions: successionsOf(keys), misplaced: func(*network.Member) error { return nil },
 		shards: [][]network.Member{{
 			f.member("", j.Node, own, believed(by, "", j.Node, own, f.Own)),
 			f.member(f.Cluster, f.Node, f.Address, believed(by, f.Cluster, f.Node, f.Address, f.Other)),

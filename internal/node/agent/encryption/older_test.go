@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
+	"github.com/kubernetsn/kubernetsn/internal/node/agent/network"
 	"github.com/kubernetsn/kubernetsn/internal/node/security"
 	"github.com/kubernetsn/kubernetsn/internal/node/xfrm"
 	"github.com/kubernetsn/kubernetsn/internal/shared/clusterkey"
@@ -185,6 +186,67 @@ func TestTheClustersKeyIsRolled(t *testing.T) {
 			w.replay(old)
 			if w.nodes[0].look(); !strings.Contains(w.nodes[0].condition(), clusterkey.ErrSignature.Error()) {
 				t.Errorf("of what the former key has signed it says %s", w.nodes[0].condition())
+			}
+		})
+	}
+}
+
+// TestPeersStayWhileAClustersKeyIsRolled has a Judge learn of the successor of a cluster's key before and after a statement by it.
+func TestPeersStayWhileAClustersKeyIsRolled(t *testing.T) {
+	former, err := clusterkey.New()
+	must(t, err)
+	next, err := former.Succeed()
+	must(t, err)
+	other, err := clusterkey.New()
+	must(t, err)
+	peers := func(cluster, name, address string, key *clusterkey.Private) []network.Member {
+		entry := v1alpha1.PeerNode{Name: name, Address: address, IPv4: "10.42.17.0/24", ClusterIPv4: "10.42.16.0/20", Sequence: 1,
+			Keys: []v1alpha1.NodeKey{{PublicKey: security.Public{1}.String()}}}
+		key.Sign("line", &entry)
+		object := &v1alpha1.TSNPeers{Spec: v1alpha1.TSNPeersSpec{Network: "line", Cluster: cluster, ClusterKey: key.Public().String(), Nodes: []v1alpha1.PeerNode{entry}}}
+		if cluster != "" {
+			object.Spec.ClusterKeySuccession = key.Succession
+		}
+		members, faults := network.MembersOf(object)
+		if len(faults) > 0 {
+			t.Fatal(faults)
+		}
+		return members
+	}
+	type step struct{ pinned, signer *clusterkey.Private }
+	for name, test := range map[string]struct {
+		cluster string
+		steps   []step
+		stays   bool
+	}{
+		"status first":                 {"", []step{{next, former}, {next, next}}, true},
+		"statements first":             {"", []step{{former, next}, {next, next}}, true},
+		"a shard of another cluster":   {"south", []step{{next, former}, {next, next}}, true},
+		"a key that it has not signed": {"", []step{{other, former}}, false},
+		"its predecessor":              {"", []step{{next, next}, {former, next}}, false},
+		"a key of another cluster":     {"south", []step{{other, former}}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			judge := &Judge{Node: "node1"}
+			judge.SetUnavailable(nil)
+			for i, step := range append([]step{{former, former}}, test.steps...) {
+				key := v1alpha1.ClusterKey{Cluster: test.cluster, PublicKey: step.pinned.Public().String(), IPv4: "10.42.16.0/20"}
+				part := ""
+				shards := [][]network.Member{peers(test.cluster, "a", "192.0.2.9", step.signer)}
+				if test.cluster == "" {
+					key.Succession = step.pinned.Succession
+				} else { // another shard has arrived
+					part = "10.42.0.0/20"
+					shards = append(shards, peers(test.cluster, "b", "192.0.2.10", step.pinned))
+				}
+				verdict := judge.Look(&network.Joined{Part: v1alpha1.NodeNetwork{Name: "line"}, Shards: shards, Object: &v1alpha1.TSNNetwork{
+					Spec:   v1alpha1.TSNNetworkSpec{Encryption: v1alpha1.EncryptionRequired, IPv4: v1alpha1.Range4{CIDR: "10.42.0.0/16", Part: part, NodePrefixLength: 24}},
+					Status: v1alpha1.TSNNetworkStatus{ClusterKeys: []v1alpha1.ClusterKey{key}},
+				}})
+				want := test.stays || i < len(test.steps)
+				if has := verdict.Peers[netip.MustParseAddr("192.0.2.9")] != nil; has != want {
+					t.Errorf("step %d: the node is a peer: %v, want %v; %v", i, has, want, verdict.Faults)
+				}
 			}
 		})
 	}

@@ -44,6 +44,8 @@ type Member struct {
 	Said *v1alpha1.PeerNode
 	// ClusterKey is the key by which its cluster says it signs.
 	ClusterKey string
+	// Succession is that of ClusterKey, "" where there is none or it is this cluster's.
+	Succession string
 }
 
 // MembersOf reads a TSNPeers. An entry that is none is left out, and in faults.
@@ -58,6 +60,7 @@ func MembersOf(object *v1alpha1.TSNPeers) (members []Member, faults []error) {
 		}
 		member.Node, member.Cluster = entry.Name, object.Spec.Cluster
 		member.Said, member.ClusterKey = entry, object.Spec.ClusterKey
+		member.Succession = object.Spec.ClusterKeySuccession
 		members = append(members, member)
 	}
 	return members, faults
