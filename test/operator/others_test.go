@@ -3,7 +3,6 @@
 package operator
 
 import (
-	"context"
 	"strings"
 	"testing"
 
@@ -26,19 +25,15 @@ const (
 // TestNobodyElseWritesNodesOfTheCluster is what a hub's agent, with all rights for kubernetsn.io, cannot do.
 func TestNobodyElseWritesNodesOfTheCluster(t *testing.T) {
 	ctx := needPolicy(t)
-	operator := theOperator(t)
 	forged := newPeers("forged-0", "forged", v1alpha1.PeerNode{Name: "zz", Address: "192.0.2.9", IPv4: "10.42.1.0/25"})
 	foreign := forged.DeepCopy()
 	foreign.Name, foreign.Spec.Cluster = "forged.plant-0", "plant"
-	own := newPeers("forged-1", "forged", v1alpha1.PeerNode{Name: "a", Address: "192.0.2.1", IPv4: "10.42.2.0/24"})
 	create(ctx, t, foreign)
-	if err := operator.Create(ctx, own); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { remove(context.WithoutCancel(ctx), t, own) })
 	create(ctx, t, newNode("specs-node"), newNetwork("specs", 198, "10.198.0.0/16"), onNetwork("specs-one", "default", "specs", "specs-node"))
 	state := stateOf("specs-node")
 	eventually(ctx, t, func() error { return get(ctx, state) })
+	own := newPeers("specs-0", "specs")
+	eventually(ctx, t, func() error { return get(ctx, own) })
 	told := stateOf("forged-other")
 	told.Spec.Networks = []v1alpha1.NodeNetwork{{Name: "forged", IPv4: "10.42.2.0/24"}}
 	patch := func(object client.Object, text string) error {
@@ -56,6 +51,7 @@ func TestNobodyElseWritesNodesOfTheCluster(t *testing.T) {
 		"one of the cluster made another's":   {patch(own, `{"spec":{"cluster":"plant"}}`), operatorPeers},
 		"one of the cluster without a label":  {patch(own, `{"metadata":{"labels":null}}`), operatorPeers},
 		"one of the cluster, another network": {patch(own, `{"metadata":{"labels":{"kubernetsn.io/tsnnetwork":"x"}}}`), operatorPeers},
+		"one of the cluster, not managed":     {patch(own, `{"metadata":{"labels":{"app.kubernetes.io/managed-by":null}}}`), operatorPeers},
 		"its annotations":                     {patch(own, `{"metadata":{"annotations":{"a":"b"}}}`), ""},
 		"what a node shall do":                {patch(state, `{"spec":{"networks":[{"name":"forged","ipv4":"10.42.2.0/24"}]}}`), operatorSpecs},
 		"whose schedule it executes":          {patch(state, `{"spec":{"gates":"forged"}}`), operatorSpecs},

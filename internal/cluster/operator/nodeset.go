@@ -54,7 +54,7 @@ func listNodes(ctx context.Context, reader client.Reader, agents *agentIndex, tu
 }
 
 // tunnels remembers which node has which tunnel address. A node keeps its address until it asks for another one or is gone, so that no other node takes
-// it by reporting or naming it. A new operator learns the addresses from the TSNPeers of its cluster, which nobody but the operator writes.
+// it by reporting or naming it. A new operator learns the addresses from the TSNPeers that the operator has written.
 type tunnels struct {
 	mu   sync.Mutex
 	held map[string]netip.Addr
@@ -71,8 +71,11 @@ func (t *tunnels) assign(ctx context.Context, reader client.Reader, nodes []core
 		}
 		t.held = map[string]netip.Addr{}
 		for i := range all.Items {
+			if !isOwnShard(&all.Items[i]) {
+				continue
+			}
 			for _, node := range all.Items[i].Spec.Nodes {
-				if address, err := netip.ParseAddr(node.Address); err == nil && all.Items[i].Spec.Cluster == "" {
+				if address, err := netip.ParseAddr(node.Address); err == nil {
 					t.held[node.Name] = address
 				}
 			}

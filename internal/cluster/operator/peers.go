@@ -51,9 +51,14 @@ func (r *Peers) look(ctx context.Context, name string) error {
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("look at network %s: %w", name, err)
 	}
-	have, foreign, errList := r.have(ctx, name)
+	have, strays, foreign, errList := r.have(ctx, name)
 	if errList != nil {
 		return errList
+	}
+	for i := range strays {
+		if err := client.IgnoreNotFound(r.Client.Delete(ctx, &strays[i])); err != nil {
+			return fmt.Errorf("remove TSNPeers %s, which the operator has not made: %w", strays[i].Name, err)
+		}
 	}
 	wanted, clusterKey := map[string]v1alpha1.PeerNode{}, ""
 	if err == nil {
@@ -91,24 +96,37 @@ func (r *Peers) wanted(ctx context.Context, network *v1alpha1.TSNNetwork, have m
 	return wanted, clusterKey, nil
 }
 
-// have are the operator's TSNPeers of a network by their numbers; foreign are numbers of which somebody else has the name.
-func (r *Peers) have(ctx context.Context, name string) (objects map[int]*v1alpha1.TSNPeers, foreign map[int]bool, err error) {
+// have returns the operator's TSNPeers of a network by their numbers. It also returns strays, which agents would take for the operator's because they
+// have the network's label and no spec.cluster, and foreign, the numbers of which others have the names. A shard without the label managedBy is among
+// the operator's: write sets the label again.
+func (r *Peers) have(ctx context.Context, name string) (objects map[int]*v1alpha1.TSNPeers, strays []v1alpha1.TSNPeers, foreign map[int]bool, err error) {
 	var list v1alpha1.TSNPeersList
 	if err := r.Client.List(ctx, &list, client.UnsafeDisableDeepCopy); err != nil {
-		return nil, nil, fmt.Errorf("list the peers of network %s: %w", name, err)
+		return nil, nil, nil, fmt.Errorf("list the peers of network %s: %w", name, err)
 	}
 	objects, foreign = map[int]*v1alpha1.TSNPeers{}, map[int]bool{}
 	for i := range list.Items {
 		peers := &list.Items[i]
-		switch number := tsnnetwork.ShardNumber(name, peers.Name); {
-		case number < 0:
-		case peers.Labels[v1alpha1.NetworkLabel] != name || peers.Labels[managedBy] != string(fieldOwner) || peers.Spec.Cluster != "":
-			foreign[number] = true
-		default:
+		number := tsnnetwork.ShardNumber(name, peers.Name)
+		selected := name != "" && peers.Labels[v1alpha1.NetworkLabel] == name && peers.Spec.Cluster == ""
+		switch {
+		case selected && number >= 0 && peers.Spec.Network == name:
 			objects[number] = peers.DeepCopy()
+		case selected:
+			strays = append(strays, *peers.DeepCopy())
+		}
+		if number >= 0 && objects[number] == nil {
+			foreign[number] = true
 		}
 	}
-	return objects, foreign, nil
+	return objects, strays, foreign, nil
+}
+
+// isOwnShard reports whether TSNPeers have the name and the labels of those that the operator writes.
+func isOwnShard(peers *v1alpha1.TSNPeers) bool {
+	network := peers.Spec.Network
+	return peers.Spec.Cluster == "" && peers.Labels[v1alpha1.NetworkLabel] == network && peers.Labels[managedBy] == string(fieldOwner) &&
+		tsnnetwork.ShardNumber(network, peers.Name) >= 0
 }
 
 // write changes the TSNPeers that are not as they shall be.
@@ -122,7 +140,7 @@ func (r *Peers) write(ctx context.Context, name string, network *v1alpha1.TSNNet
 	for _, shard := range tsnnetwork.DivideShards(have, wanted, foreign) {
 		object := objects[shard.Number]
 		// A network that was made anew has another identity.
-		kept := object != nil && equality.Semantic.DeepEqual(object.OwnerReferences, ownedBy(network)) && object.Spec.ClusterKey == clusterKey
+		kept := object != nil && equality.Semantic.DeepEqual(object.OwnerReferences, ownedBy(network)) && object.Spec.ClusterKey == clusterKey && isOwnShard(object)
 		if shard.Changed || !kept || len(shard.Nodes) == 0 {
 			if err := r.writeShard(ctx, network, name, object, shard, clusterKey); err != nil {
 				all = errors.Join(all, err)
@@ -149,6 +167,7 @@ func (r *Peers) writeShard(ctx context.Context, network *v1alpha1.TSNNetwork, na
 	case len(shard.Nodes) == 0:
 		err = client.IgnoreNotFound(r.Client.Delete(ctx, have))
 	default:
+		have.Labels[managedBy] = string(fieldOwner)
 		have.Spec.Nodes, have.Spec.ClusterKey, have.OwnerReferences = shard.Nodes, clusterKey, ownedBy(network)
 		err = r.Client.Update(ctx, have, fieldOwner)
 	}

@@ -5,6 +5,7 @@ package operator
 import (
 	"context"
 	"errors"
+	"maps"
 	"testing"
 	"time"
 
@@ -91,13 +92,61 @@ func TestANewOperatorKeepsTunnelAddresses(t *testing.T) {
 		return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, CreationTimestamp: metav1.NewTime(time.Unix(1e6, 0).Add(-age))},
 			Status: corev1.NodeStatus{Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "192.0.2.1"}}}}
 	}
-	peers := func(cluster, node string) *v1alpha1.TSNPeers {
-		return &v1alpha1.TSNPeers{ObjectMeta: metav1.ObjectMeta{Name: "old-" + node}, Spec: v1alpha1.TSNPeersSpec{
-			Network: "old", Cluster: cluster, Nodes: []v1alpha1.PeerNode{{Name: node, Address: "192.0.2.1", IPv4: "10.42.0.0/24"}}}}
+	peers := func(name, cluster, manager, node string) *v1alpha1.TSNPeers {
+		return &v1alpha1.TSNPeers{
+			ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{v1alpha1.NetworkLabel: "old", managedBy: manager}},
+			Spec:       v1alpha1.TSNPeersSpec{Network: "old", Cluster: cluster, Nodes: []v1alpha1.PeerNode{{Name: node, Address: "192.0.2.1", IPv4: "10.42.0.0/24"}}},
+		}
 	}
-	r := inCluster(t, node("older", time.Hour), node("younger", time.Minute), peers("", "younger"), peers("plant", "older"))
-	set, err := listNodes(t.Context(), r.Client, nil, r.shared.tunnels)
-	if err != nil || len(set.addresses) != 1 || !set.addresses["younger"].IsValid() || set.faults["older"] == nil {
-		t.Errorf("the tunnels end at %v, %v, %v", set.addresses, set.faults, err)
+	operator := string(fieldOwner)
+	for name, other := range map[string]*v1alpha1.TSNPeers{
+		"of another cluster":           peers("old.plant-0", "plant", operator, "older"),
+		"of another manager":           peers("old-1", "", "somebody", "older"),
+		"of a name that is no shard's": peers("older", "", operator, "older"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := inCluster(t, node("older", time.Hour), node("younger", time.Minute), peers("old-0", "", operator, "younger"), other)
+			set, err := listNodes(t.Context(), r.Client, nil, r.shared.tunnels)
+			if err != nil || len(set.addresses) != 1 || !set.addresses["younger"].IsValid() || set.faults["older"] == nil {
+				t.Errorf("the tunnels end at %v, %v, %v", set.addresses, set.faults, err)
+			}
+		})
+	}
+}
+
+// TestOnlyTheOperatorsPeersStay has TSNPeers that were made while no policy kept others from it, and a shard without the label managedBy.
+func TestOnlyTheOperatorsPeersStay(t *testing.T) {
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a", Labels: map[string]string{v1alpha1.NodeLabel: v1alpha1.LabelValue}},
+		Status: corev1.NodeStatus{Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "192.0.2.1"}}}}
+	state := &v1alpha1.TSNNode{ObjectMeta: metav1.ObjectMeta{Name: "a"}, Spec: v1alpha1.TSNNodeSpec{Networks: []v1alpha1.NodeNetwork{{Name: "old", IPv4: "10.42.0.0/24"}}}}
+	peers := func(name, network, cluster, node string) *v1alpha1.TSNPeers {
+		return &v1alpha1.TSNPeers{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{v1alpha1.NetworkLabel: "old"}},
+			Spec: v1alpha1.TSNPeersSpec{Network: network, Cluster: cluster, Nodes: []v1alpha1.PeerNode{{Name: node, Address: "192.0.2.1", IPv4: "10.42.0.0/24"}}}}
+	}
+	unlabelled := peers("unlabelled", "old", "", "x")
+	unlabelled.Labels = nil
+	managed := peers("forged", "old", "", "x")
+	managed.Labels[managedBy] = string(fieldOwner)
+	network := deleted()
+	network.DeletionTimestamp = nil
+	n := inCluster(t, node, state, network, managed, peers("old-0", "old", "", "a"), peers("old-00", "old", "", "x"), peers("old-1", "other", "", "x"),
+		peers("old-2", "old", "", "x"), peers("old.plant-0", "old", "plant", "x"), unlabelled)
+	r := &Peers{Client: n.Client, shared: n.shared, pace: newPace(time.Now)}
+	if _, err := r.Reconcile(t.Context(), reconcile.Request{NamespacedName: client.ObjectKeyFromObject(network)}); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.look(t.Context(), ""); err != nil { // of TSNPeers without the label
+		t.Fatal(err)
+	}
+	var list v1alpha1.TSNPeersList
+	if err := r.Client.List(t.Context(), &list); err != nil {
+		t.Fatal(err)
+	}
+	left := map[string]string{}
+	for i := range list.Items {
+		left[list.Items[i].Name] = list.Items[i].Labels[managedBy] + " " + list.Items[i].Spec.Nodes[0].Name
+	}
+	if want := map[string]string{"old-0": string(fieldOwner) + " a", "old.plant-0": " x", "unlabelled": " x"}; !maps.Equal(left, want) {
+		t.Errorf("there are %v, want %v", left, want)
 	}
 }

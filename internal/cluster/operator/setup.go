@@ -290,7 +290,7 @@ func addPeers(m manager.Manager, shared *shared) error {
 	})
 	return ctrl.NewControllerManagedBy(m).Named("peers").
 		For(&v1alpha1.TSNNetwork{}, builder.WithPredicates(predicate.Or[client.Object](comesOrGoes, encryptionChanged, ownKeyChanged))).
-		Watches(&v1alpha1.TSNPeers{}, network, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		Watches(&v1alpha1.TSNPeers{}, network, builder.WithPredicates(predicate.Or[client.Object](predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}))).
 		Watches(&v1alpha1.TSNNode{}, later(gather, networksOfState), builder.WithPredicates(predicate.Or[client.Object](predicate.GenerationChangedPredicate{}, keysChanged))).
 		Watches(&corev1.Node{}, later(gatherCounts, everyNetwork(m.GetClient())), builder.WithPredicates(nodeMoves)).
 		Watches(&corev1.Node{}, later(gather, networksOfNode(shared)), builder.WithPredicates(activeChanged)).
