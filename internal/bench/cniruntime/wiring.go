@@ -171,6 +171,8 @@ func (s *Side) configs(controlSocket string) (*libcni.NetworkConfigList, error) 
 		"stateDir":      s.StateDir(),
 		"controlSocket": controlSocket,
 		"ipam":          map[string]any{"type": "static", "addresses": addresses},
+		// Those who use the wiring give pods of both nodes such addresses themselves.
+		"sourceAddresses": []string{"fd00:42::/32"},
 	}
 	if s.unseen != "" {
 		config["unseen"] = s.unseen
