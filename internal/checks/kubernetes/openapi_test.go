@@ -127,10 +127,10 @@ func (d *description) compile(version, name string) (*jsonschema.Schema, error) 
 	}
 	compiler := jsonschema.NewCompiler()
 	compiler.DefaultDraft(jsonschema.Draft7)
-	if err := compiler.AddResource("kubernetes.json", d.schema(version, name)); err != nil {
+	if err := compiler.AddResource("mem:///kubernetes.json", d.schema(version, name)); err != nil {
 		return nil, err
 	}
-	schema, err := compiler.Compile("kubernetes.json")
+	schema, err := compiler.Compile("mem:///kubernetes.json") // a relative one is a file, whose path may have spaces
 	if err == nil {
 		d.compiled[key] = schema
 	}

@@ -13,11 +13,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Requests of the FUSE protocol (linux/fuse.h) that opening, mapping and closing a file takes. FuseFlush is sent by each close of a descriptor.
+// Requests of the FUSE protocol (linux/fuse.h) that a test can leave unanswered: to open a file, to read it, which mapping it takes,
+// and to flush it, which each close of a descriptor sends.
 const (
-	fuseLookup, fuseGetattr, FuseOpen, FuseRead, FuseFlush, fuseInit = 1, 3, 14, 15, 25, 26
-	fuseForget, fuseInterrupt, fuseBatchForget                       = 2, 36, 42
-	fuseHeaderBytes                                                  = 40
+	FuseOpen  = 14
+	FuseRead  = 15
+	FuseFlush = 25
+)
+
+// Others that opening, mapping and closing a file takes.
+const (
+	fuseLookup, fuseGetattr, fuseInit          = 1, 3, 26
+	fuseForget, fuseInterrupt, fuseBatchForget = 2, 36, 42
+	fuseHeaderBytes                            = 40
 )
 
 // SilentFS is a file system of which every name is a file.
