@@ -44,7 +44,7 @@ func (l *Target) perform(ctx context.Context, r engine.Run) (*engine.Outcome, er
 	}
 	ctx, cancel := context.WithTimeout(ctx, r.Duration()+grace)
 	defer cancel()
-	seen := &traffic.Observation{Talkers: traffic.Talkers(r, l.lastRunID+1), ViaDaemon: results.ThroughKtsnd(r.Path),
+	seen := &traffic.Observation{Talkers: traffic.Talkers(r, l.lastRunID+1), ViaDaemon: results.ThroughKtsnd(r.Path), ViaSwitch: r.Path == results.PathOVS,
 		CPUCores: map[string]float64{}}
 	l.lastRunID += uint32(r.Talkers)
 	if engine.HasGates(r.Workload) {

@@ -187,6 +187,16 @@ func TestWhatGoesWrongIsFound(t *testing.T) {
 			func(o *Observation) { o.Received[0].Valid = false }, []string{"1 messages arrived with bytes changed", "1 messages were lost"}},
 		"a message that came twice": {
 			func(o *Observation) { o.Received = append(o.Received, o.Received[0]) }, []string{"1 messages arrived twice"}},
+		"a loss behind Open vSwitch is a result": {
+			func(o *Observation) {
+				o.ViaSwitch = true
+				o.Received, o.Departures = o.Received[1:], o.Departures[:2]
+			}, nil},
+		"a message early behind Open vSwitch": {
+			func(o *Observation) {
+				o.ViaSwitch = true
+				o.Capture.Packets[3].TAI -= 61
+			}, []string{"1 messages were early"}},
 		"a loss on the kernel's path is a result": {
 			func(o *Observation) {
 				o.ViaDaemon = false
