@@ -21,8 +21,8 @@ func aNetwork() *v1alpha1.TSNNetwork {
 		Spec: v1alpha1.TSNNetworkSpec{
 			VNI: 42, MTU: 1400, Capture: v1alpha1.CaptureAll, Clock: &v1alpha1.ClockRequirement{},
 			Receive: &v1alpha1.Receive{Path: v1alpha1.ReceiveRedirect, Rings: v1alpha1.RingsAllowed}, IPv4: v1alpha1.Range4{CIDR: "10.42.0.0/16", NodePrefixLength: 24},
-			IPv6:    &v1alpha1.Range6{CIDR: "fd42::/48", NodePrefixLength: 64},
-			Cards:   []string{"0000:02:00.0"},
+			IPv6:  &v1alpha1.Range6{CIDR: "fd42::/48", NodePrefixLength: 64},
+			Cards: []string{"0000:02:00.0"}, CardNamespaces: []string{"control"},
 			Uplinks: []v1alpha1.Uplink{{Interface: "eno2", NodeSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"rack": "1"}}}},
 		},
 	}
@@ -30,7 +30,7 @@ func aNetwork() *v1alpha1.TSNNetwork {
 
 func TestANetworkIsWhatItsObjectSays(t *testing.T) {
 	n, err := (&Joined{Object: aNetwork()}).Network()
-	if got := fmt.Sprintf("%+v", n); err != nil || got != "{Name:tsn VNI:42 MTU:1400 Uplink: Port:4789 Capture:All Redirect:true Rings:true Cards:[0000:02:00.0] Overhead:0 Encrypted:false Refused: Clock:true Ranges:"+
+	if got := fmt.Sprintf("%+v", n); err != nil || got != "{Name:tsn VNI:42 MTU:1400 Uplink: Port:4789 Capture:All Redirect:true Rings:true Cards:[0000:02:00.0] CardNamespaces:[control] Overhead:0 Encrypted:false Refused: Clock:true Ranges:"+
 		"[{Prefix:10.42.0.0/16 NodeBits:24} {Prefix:fd42::/48 NodeBits:64}]}" {
 		t.Errorf("got %s, %v", got, err)
 	}
