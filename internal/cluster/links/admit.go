@@ -9,6 +9,9 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
 	"github.com/kubernetsn/kubernetsn/internal/shared/tsnnetwork"
 )
@@ -121,6 +124,9 @@ func (p *planner) refusal(link *v1alpha1.TSNLink, g *group) error {
 	}
 	asked := g.askedFor(int(link.Spec.Hop))
 	asked.in = p.in
+	// A link that is up stays, as the operator's own do, when a network is made later, or a node says that it has another address.
+	condition := meta.FindStatusCondition(link.Status.Conditions, v1alpha1.ConditionAdmitted)
+	admitted := condition != nil && condition.Status == metav1.ConditionTrue && condition.ObservedGeneration == link.Generation
 	for _, one := range []struct {
 		what     string
 		end      *v1alpha1.LinkEnd
@@ -133,14 +139,18 @@ func (p *planner) refusal(link *v1alpha1.TSNLink, g *group) error {
 			return begins && isNumber(number)
 		}, asked.endpointForwards},
 	} {
-		if err := asked.addresses(one.end); err != nil {
+		err := asked.addresses(one.end)
+		if err == nil && !admitted {
+			err = p.in.taken(one.end)
+		}
+		if err != nil {
 			return fmt.Errorf("the %s, pod %s/%s: %w", one.what, one.end.Namespace, one.end.Pod, err)
 		}
 		pod := p.pods[one.end.UID]
 		if pod == nil {
 			continue
 		}
-		err := asked.of(one.end, one.forwards)
+		err = asked.of(one.end, one.forwards)
 		if members := asked.members[one.what]; !slices.ContainsFunc(members, func(m *member) bool { return m.pod == pod && one.is(m) }) {
 			err = fmt.Errorf("its labels do not ask TSNService %s for interface %s", keyOf(g.service), one.end.Interface)
 		}

@@ -3,6 +3,7 @@
 package links
 
 import (
+	"net/netip"
 	"slices"
 	"strings"
 	"testing"
@@ -97,6 +98,16 @@ func TestALinkOfAHubIsAdmittedIfPodsOfTheClusterAskedForIt(t *testing.T) {
 		}, "", "TSNLink ns/own has its address 10.200.0.2"},
 		"with an address of the cluster's own part": {func(w *world, _, _ *v1alpha1.TSNLink) { w.Services[0].Spec.IPv4.Part = "10.200.0.2/31" },
 			"", "address 10.200.0.2/31 is of the part of TSNService ns/plant that is this cluster's own"},
+		"with an address of the cluster's own": {func(w *world, _, _ *v1alpha1.TSNLink) {
+			w.Reserved = []Reserved{{netip.MustParsePrefix("10.200.0.0/31"), "the cluster DNS"}}
+		}, "the cluster DNS has address 10.200.0.0", ""},
+		"with an address of a network": {func(w *world, _, _ *v1alpha1.TSNLink) {
+			w.Networks = append(w.Networks, v1alpha1.TSNNetwork{ObjectMeta: metav1.ObjectMeta{Name: "line"}, Spec: v1alpha1.TSNNetworkSpec{IPv4: v1alpha1.Range4{CIDR: "10.200.0.2/31"}}})
+		}, "", "TSNNetwork line has address 10.200.0.2"},
+		"that was admitted before the network was made": {func(w *world, _, second *v1alpha1.TSNLink) {
+			w.Networks = append(w.Networks, v1alpha1.TSNNetwork{ObjectMeta: metav1.ObjectMeta{Name: "line"}, Spec: v1alpha1.TSNNetworkSpec{IPv4: v1alpha1.Range4{CIDR: "10.200.0.2/31"}}})
+			second.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionAdmitted, Status: metav1.ConditionTrue}}
+		}, "", ""},
 		"with addresses of another's part": {func(w *world, _, _ *v1alpha1.TSNLink) { w.Services[0].Spec.IPv4.Part = "10.200.0.128/25" }, "", ""},
 		"of pods of other clusters":        {func(w *world, _, _ *v1alpha1.TSNLink) { w.Pods = nil }, "none", "none"},
 	} {

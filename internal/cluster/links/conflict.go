@@ -52,6 +52,22 @@ func (in *Input) reserved(ranges ...netip.Prefix) *Reserved {
 	return nil
 }
 
+// taken returns which address of an end no link may have, because the cluster itself has it, or a network.
+func (in *Input) taken(end *v1alpha1.LinkEnd) error {
+	for _, address := range addressesOf(end) {
+		ranges := []netip.Prefix{netip.PrefixFrom(address, address.BitLen())}
+		if taken := in.reserved(ranges...); taken != nil {
+			return fmt.Errorf("%s has address %s, of %s", taken.What, address, taken.Range)
+		}
+		for i := range in.Networks {
+			if tsnnetwork.Overlap(ranges, tsnnetwork.Ranges(&in.Networks[i])).IsValid() {
+				return fmt.Errorf("TSNNetwork %s has address %s", in.Networks[i].Name, address)
+			}
+		}
+	}
+	return nil
+}
+
 // Conflict names a network, or an older service, that has addresses of a service's range, and the range. An administrator makes networks, so that a
 // service, which a tenant can make, takes no range away from them.
 func Conflict(service *v1alpha1.TSNService, services []v1alpha1.TSNService, networks []v1alpha1.TSNNetwork) (what, which string) {
