@@ -240,7 +240,18 @@ static void spare_open(void)
 		spare_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
 }
 
-/* The kernel gives the lowest number that is free: those below it are in use. */
+/* How many of the numbers that are kept are in use. */
+static unsigned int kept_used(rlim_t first, rlim_t limit)
+{
+	unsigned int used = 0;
+
+	for (rlim_t fd = first; fd < limit; fd++)
+		used += fcntl((int)fd, F_GETFD) >= 0;
+	return used;
+}
+
+/* The kernel gives the lowest number that is free. Where one has become free below numbers that are all in
+ * use, what is taken next with it comes from those that are kept: so a half of these stays free. */
 bool unix_descriptors_left(unsigned int wanted)
 {
 	struct rlimit limit;
@@ -256,7 +267,8 @@ bool unix_descriptors_left(unsigned int wanted)
 		return true;
 	kept = limit.rlim_cur / KEPT_FRACTION < KEPT_MAX ? (unsigned int)(limit.rlim_cur / KEPT_FRACTION)
 							 : KEPT_MAX;
-	return (unsigned int)free_fd + wanted + kept < limit.rlim_cur;
+	return (unsigned int)free_fd + wanted + kept < limit.rlim_cur &&
+	       kept_used(limit.rlim_cur - kept, limit.rlim_cur) <= kept / 2;
 }
 
 int unix_accept(int listen_fd, bool *refused)

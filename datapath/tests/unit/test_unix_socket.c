@@ -17,6 +17,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -219,6 +220,27 @@ static void who_must_not_block_is_told_that_nobody_is_accepted(void **state)
 	assert_false(unix_is_listened_at(path));
 }
 
+/* A low number that is free does not let pods take those that are kept. */
+static void descriptors_are_kept_beside_a_hole(void **state)
+{
+	enum { LIMIT = 400, KEPT = LIMIT / 8 };
+	struct rlimit before, limit;
+
+	(void)state;
+	assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+	limit = (struct rlimit){.rlim_cur = LIMIT, .rlim_max = before.rlim_max};
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
+	for (int fd = LIMIT - KEPT; fd < LIMIT - KEPT / 2; fd++)
+		assert_int_equal(dup2(STDOUT_FILENO, fd), fd);
+	assert_true(unix_descriptors_left(1));
+	assert_int_equal(dup2(STDOUT_FILENO, LIMIT - KEPT / 2), LIMIT - KEPT / 2);
+	assert_false(unix_descriptors_left(1));
+	for (int fd = LIMIT - KEPT; fd <= LIMIT - KEPT / 2; fd++)
+		close(fd);
+	assert_true(unix_descriptors_left(1));
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -228,6 +250,7 @@ int main(void)
 		cmocka_unit_test(who_must_not_block_is_told_that_nobody_is_accepted),
 		cmocka_unit_test(socket_that_a_dying_process_gave_away_stays),
 		cmocka_unit_test(socket_that_a_dead_process_gave_away_stays),
+		cmocka_unit_test(descriptors_are_kept_beside_a_hole),
 	};
 
 	return cmocka_run_group_tests(tests, folder_make, folder_remove);
