@@ -211,6 +211,15 @@ func (l *linked) chain(ctx context.Context, t *testing.T) {
 	if source := seenFrom(ctx, t, first, to.String()); source != want {
 		t.Errorf("the endpoint sees %s, and the client is %s", source, want)
 	}
+	// kubelet writes the file of names when a container starts, and the agent puts the names back within a second.
+	patient, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	if err := kube.Wait(patient, func(ctx context.Context) error {
+		_, err := dial(ctx, first, "http", "filtered", httpPort, "hostname", 1)
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
 	reaches(ctx, t, first, last, "filtered")
 	reaches(ctx, t, last, first, want.String())
 }
