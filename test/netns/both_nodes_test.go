@@ -178,7 +178,13 @@ func (m *machines) vhostArguments() []string {
 func (m *machines) pageArguments(t *testing.T) []string {
 	t.Helper()
 	const bytes = 8 << 20
-	m.page = filepath.Join(publicDir(t), "page")
+	// In memory, since a relay of vhost-user takes no other files.
+	memory, err := os.MkdirTemp("/dev/shm", "ktsn-test-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(memory) })
+	m.page = filepath.Join(memory, "page")
 	if err := errors.Join(os.WriteFile(m.page, nil, 0o600), os.Truncate(m.page, bytes)); err != nil {
 		t.Fatal(err)
 	}

@@ -16,6 +16,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/kubernetsn/kubernetsn/internal/bench/guestclock"
 	"github.com/kubernetsn/kubernetsn/internal/bench/process"
 )
@@ -37,6 +39,8 @@ var ErrEnded = errors.New("the virtual machine has ended")
 
 // Session is a virtual machine that runs until Close, and whose agent runs programs in it. Calls may be concurrent.
 type Session struct {
+	// memory is that of Page, which QEMU opens by the number of its descriptor.
+	memory *os.File
 	// Process is QEMU.
 	Process *process.Process
 	// Page is what the machine's clock says, Counter how its counter goes with this machine's.
@@ -59,15 +63,17 @@ func (m *Machine) Open(ctx context.Context, where process.Starter, name string) 
 	if !guestclock.Supported {
 		return nil, errors.New("virtual machines with a known clock are of amd64, and this machine is not")
 	}
-	page := filepath.Join(m.Out, "page")
 	socket := filepath.Join(m.Out, "agent.sock")
-	if err := os.WriteFile(page, nil, 0o600); err != nil {
+	// Not a file of a disk: a relay of vhost-user, which gets all shared memory of the machine, takes files in memory only.
+	fd, err := unix.MemfdCreate("ktsn-page", unix.MFD_CLOEXEC)
+	if err != nil {
+		return nil, fmt.Errorf("make the shared page: %w", err)
+	}
+	page := fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), fd)
+	s := &Session{name: name, log: filepath.Join(m.Out, LogFile), waiting: map[int]chan reply{}, memory: os.NewFile(uintptr(fd), page)}
+	if err := s.memory.Truncate(guestclock.PageBytes); err != nil {
 		return nil, err
 	}
-	if err := os.Truncate(page, guestclock.PageBytes); err != nil {
-		return nil, err
-	}
-	s := &Session{name: name, log: filepath.Join(m.Out, LogFile), waiting: map[int]chan reply{}}
 	if s.Page, err = guestclock.Map(page); err != nil {
 		return nil, err
 	}
