@@ -147,7 +147,7 @@ func TestAKernelWithoutBTFIsNamed(t *testing.T) {
 	lab := newLab(t)
 	lab.a.startDaemon(t)
 	dir := t.TempDir()
-	plugin := fmt.Sprintf("#!/bin/sh\nexec unshare --mount sh -c 'mount -t tmpfs none /sys/kernel/btf && exec %s'\n", filepath.Join(shipped(t), "tsn-cni"))
+	plugin := fmt.Sprintf("#!/bin/sh\nexec unshare --mount sh -c 'mount -t tmpfs none /sys/kernel/btf && exec \"$0\"' '%s'\n", filepath.Join(shipped(t), "tsn-cni"))
 	must(t, os.WriteFile(filepath.Join(dir, "tsn-cni"), []byte(plugin), 0o755)) //nolint:gosec // a program
 	pod := lab.a.newPod(t)
 	before := lab.a.inventory(t, pod)

@@ -81,7 +81,7 @@ func (s *session) boot(t *testing.T) {
 	ended := make(chan error, 1)
 	s.end, s.ended = cancel, ended
 	go func() {
-		script := "for module in virtio_net virtio_console sch_ingress cls_bpf 8021q; do modprobe $module; done; exec $0 serve " + sessionPort
+		script := "for module in virtio_net virtio_console sch_ingress cls_bpf 8021q; do modprobe $module; done; exec \"$0\" serve " + sessionPort
 		status, err := s.machine.Run(ctx, guestmachine.Command{Dir: "/", Arguments: []string{"sh", "-euc", script, testenv.Program(t, "ktsn-test-inside")}})
 		if err == nil && status != 0 {
 			err = fmt.Errorf("status %d", status)
@@ -152,7 +152,7 @@ func (s *session) begin(t *testing.T, script string) (finish func(*testing.T) (s
 	t.Helper()
 	s.number++
 	bin := testenv.BinDir(t)
-	request := map[string]any{"Number": s.number, "Script": fmt.Sprintf("PATH=%s:$PATH; inside=%s/ktsn-test-inside\n%s", bin, bin, script)}
+	request := map[string]any{"Number": s.number, "Script": fmt.Sprintf("PATH='%s':$PATH; inside=ktsn-test-inside\n%s", bin, script)}
 	if err := json.NewEncoder(s.port).Encode(request); err != nil {
 		t.Fatal(err)
 	}

@@ -172,7 +172,7 @@ func (s *Side) configs(controlSocket string) (*libcni.NetworkConfigList, error) 
 		"controlSocket": controlSocket,
 		"ipam":          map[string]any{"type": "static", "addresses": addresses},
 		// Those who use the wiring give pods of both nodes such addresses themselves.
-		"sourceAddresses": []string{"10.42.1.9/32", "10.42.2.3/32", "fd00:42::/32"},
+		"sourceAddresses": []string{"10.42.1.9/32", "10.42.2.3/32", "fd00:42:1::/124", "fd00:42:2::/124"},
 	}
 	if s.unseen != "" {
 		config["unseen"] = s.unseen
