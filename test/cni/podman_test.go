@@ -77,7 +77,7 @@ func (p *podman) run(t *testing.T, name string) (*process.Process, io.WriteClose
 	must(t, os.MkdirAll(sockets, 0o755))
 	command := p.command("run", "--rm", "--interactive", "--name", name, "--network", networkName+":interface_name="+podIf,
 		"--ulimit", "nofile=1024:1024", "--ulimit", "nproc=1024:1024", "--volume", "/usr:/usr:ro",
-		"--volume", filepath.Dir(program(t, "libktsn.so"))+":/opt:ro", "--volume", sockets+":/run/ktsn:ro",
+		"--volume", testenv.BinDir(t)+":/opt:ro", "--volume", sockets+":/run/ktsn:ro",
 		"--rootfs", filepath.Join(p.dir, "rootfs"), "/bin/sh")
 	stdin, err := command.StdinPipe()
 	must(t, err)
