@@ -15,7 +15,7 @@ count_go() { # suite, PASS, FAIL or SKIP
 	grep -cE "^ *--- $2: " "$logs/$1"
 }
 
-report_go() { # suite, status, seconds if it was begun just before
+report_go() { # suite, status
 	[ "$2" -eq 0 ] && [ $strict = 0 ] || failures_of_go_text "$1" "$logs/$1" || [ "$2" -eq 0 ] || failure "$1" "$logs/$1"
-	report_counts "$2" "$(count_go "$1" PASS)" "$(count_go "$1" FAIL)" "$(count_go "$1" SKIP)" "${3:-}"
+	report_counts "$1" "$2" "$(count_go "$1" PASS)" "$(count_go "$1" FAIL)" "$(count_go "$1" SKIP)"
 }

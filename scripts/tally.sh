@@ -78,6 +78,7 @@ report_meson() { # name, status, seconds
 	local status=$2 bad
 	grep -vE '^(ninja|Full log|$)' "$logs/meson"
 	echo "built and run in $3 s"
+	took "$1" "$3"
 	passed=$((passed + $(count "$logs/meson" '^Ok:')))
 	bad=$(($(count "$logs/meson" '^Fail:') + $(count "$logs/meson" '^Timeout:') + $(count "$logs/meson" '^Unexpected Pass:')))
 	[ "$status" -eq 0 ] || [ "$bad" -gt 0 ] || { bad=1; failure "$1: meson" "$logs/meson"; } # meson itself came to grief
@@ -99,16 +100,23 @@ go_test() { # suite, flags...
 	scripts/go.sh test $suite "${fresh[@]}" -json "${@:2}" >"$logs/$1" 2>"$logs/$1.err"
 }
 
+go_test_timed() { # suite, flags...
+	local began=$SECONDS status
+	go_test "$@"
+	status=$?
+	echo $((SECONDS - began)) >"$logs/$1.seconds"
+	return $status
+}
+
 run_go() { # suite, name, flags...
-	local began=$SECONDS
 	echo "== $2"
-	run go_test "$1" "${@:3}"
-	report_go "$1" $? $((SECONDS - began))
+	run go_test_timed "$1" "${@:3}"
+	report_go "$1" $?
 }
 
 # Beside what follows, and its report comes later.
 start_go() { # suite, flags...
-	go_test "$@" >"$logs/$1.said" &
+	go_test_timed "$@" >"$logs/$1.said" &
 	beside[$1]=$!
 }
 
@@ -123,7 +131,7 @@ finish_go() { # suite, name
 	report_go "$1" $status
 }
 
-report_go() { # suite, status, seconds if it was begun just before
+report_go() { # suite, status
 	local log=$logs/$1
 	events() { grep -c "\"Action\":\"$1\".*\"Test\":" "$log"; }
 	if [ "$2" -ne 0 ]; then
@@ -131,15 +139,22 @@ report_go() { # suite, status, seconds if it was begun just before
 		told fail "$log"
 	fi
 	[ "$2" -eq 0 ] && [ $strict = 0 ] || failures_of_go "$log" || [ "$2" -eq 0 ] || failure "$1" "$log.err"
-	report_counts "$2" "$(events pass)" "$(events fail)" "$(events skip)" "${3:-}"
+	report_counts "$1" "$2" "$(events pass)" "$(events fail)" "$(events skip)"
 }
 
 # Something failed where the status says so.
-report_counts() { # status, passed, failed, skipped, seconds if they are known
-	local bad=$3
-	[ "$1" -eq 0 ] || [ "$bad" -gt 0 ] || bad=1
-	echo "$2 passed, $bad failed, $4 skipped${5:+, in $5 s}"
-	passed=$((passed + $2)) failed=$((failed + bad)) skipped=$((skipped + $4))
+report_counts() { # suite, status, passed, failed, skipped
+	local bad=$4 seconds
+	seconds=$(cat "$logs/$1.seconds")
+	[ "$2" -eq 0 ] || [ "$bad" -gt 0 ] || bad=1
+	echo "$3 passed, $bad failed, $5 skipped, in $seconds s"
+	passed=$((passed + $3)) failed=$((failed + bad)) skipped=$((skipped + $5))
+	took "$1" "$seconds"
+	awk -v suite="$1" -f scripts/seconds.awk "$logs/$1" >>"$logs/timings"
+}
+
+took() { # suite, seconds
+	printf '%s\t\t%s\n' "$1" "$2" >>"$logs/timings"
 }
 
 # What tests of Go said that ended with that action.
@@ -158,8 +173,24 @@ repeat_failures() {
 	sed -n 's/^-- /   /p' <<<"$failures"
 }
 
+# The seconds of each suite, and of the slowest tests. out/timings.tsv has all of them (suite, test if it is one's, seconds), of
+# each suite those of its last run.
+report_timings() {
+	local kept=out/timings.tsv
+	[ -s "$logs/timings" ] || return
+	mkdir -p out
+	touch $kept
+	awk -F '\t' 'NR == FNR { ran[$1]; print; next } !($1 in ran)' "$logs/timings" $kept >"$logs/kept" && cp "$logs/kept" $kept
+	echo
+	echo "== Seconds of each suite, and of the twenty slowest tests"
+	awk -F '\t' '!$2 { printf "%8d  %s\n", $3, $1 }' "$logs/timings"
+	echo
+	sort -t "$(printf '\t')" -k 3,3rn "$logs/timings" | awk -F '\t' '$2 && n++ < 20 { printf "%8.1f  %s %s\n", $3, $1, $2 }'
+}
+
 # The last lines, and the exit status: 0 when nothing failed.
 verdict() {
+	report_timings
 	if [ $strict = 1 ] && [ $skipped -gt 0 ]; then
 		echo "tests were skipped, and in CI none may be"
 		failed=$((failed + skipped))

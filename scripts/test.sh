@@ -14,9 +14,12 @@ trap 'finish $fuzzing' EXIT
 start_fuzz() {
 	command -v clang-14 >/dev/null || return
 	{
+		began=$SECONDS
 		scripts/fuzz.sh --each 60 C
 		c=$?
-		scripts/fuzz.sh --each 60 Go FuzzFrames && exit $c
+		scripts/fuzz.sh --each 60 Go FuzzFrames && status=$c || status=1
+		echo $((SECONDS - began)) >"$logs/fuzz.seconds"
+		exit "$status"
 	} >"$logs/fuzz" 2>&1 &
 	fuzzing=$!
 }
@@ -37,6 +40,7 @@ finish_fuzz() {
 	bad=$(count_word "$logs/fuzz" FAIL)
 	[ "$bad" -eq 0 ] || failures_of "fuzzed" "$logs/fuzz" '^FAIL ' '^ok '
 	[ $status -eq 0 ] || [ "$bad" -gt 0 ] || { bad=1; failure "fuzzing" "$logs/fuzz"; } # a target could not be built
+	took fuzz "$(cat "$logs/fuzz.seconds")"
 	passed=$((passed + $(count_word "$logs/fuzz" ok))) failed=$((failed + bad))
 }
 
@@ -50,6 +54,7 @@ run_sanitized() {
 	}
 	read -r p f s < <(sed -n '$s/^\([0-9]*\) passed, \([0-9]*\) failed, \([0-9]*\) skipped$/\1 \2 \3/p' "$logs/sanitized")
 	echo "${p:-0} passed, ${f:-1} failed, ${s:-0} skipped, in $((SECONDS - began)) s"
+	took sanitized $((SECONDS - began))
 	passed=$((passed + ${p:-0})) failed=$((failed + ${f:-1})) skipped=$((skipped + ${s:-0}))
 }
 
