@@ -433,7 +433,8 @@ type Counters struct {
 	// ShareReceiver is how often frames to a pod of this node had to wait because receiving took more than the pod's share of a
 	// processor.
 	ShareReceiver uint64 `json:"share-receiver"`
-	// DeliveryFailed are frames that left for a pod of this node and did not reach it: its link was down, or gone.
+	// DeliveryFailed are frames that left for a pod of this node and did not reach it: its link was down or gone, or they waited for
+	// ktsnd's --stale-after.
 	DeliveryFailed uint64 `json:"delivery-failed"`
 }
 
