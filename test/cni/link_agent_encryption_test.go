@@ -8,12 +8,14 @@ import (
 	"net"
 	"net/netip"
 	"testing"
+	"time"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
+	"github.com/kubernetsn/kubernetsn/internal/node/agent/encryption"
 )
 
 // TestALinkThatComesToRequireEncryptionLeavesNoOtherWay has a link between nodes that cannot encrypt, and pods with a default route, as all have
@@ -48,6 +50,119 @@ func TestALinkThatComesToRequireEncryptionLeavesNoOtherWay(t *testing.T) {
 	for _, one := range []*end{made.client, made.endpoint} {
 		must(t, one.Do(refusesNothing))
 	}
+}
+
+// TestAnEncryptedLinkThatLosesItsPortLeavesNoOtherWay deletes the node's ends of links that must not leave the node in clear. Links between nodes are
+// plugged, and not up: agents are told that the tunnel is encrypted, and the kernel need not know ESP.
+func TestAnEncryptedLinkThatLosesItsPortLeavesNoOtherWay(t *testing.T) {
+	lab := newSealingLab(t)
+	for i, test := range []struct {
+		name, encryption string
+		endpoint         *node
+	}{
+		{"required_two_nodes", v1alpha1.EncryptionRequired, lab.b},
+		{"preferred_two_nodes", v1alpha1.EncryptionPreferred, lab.b},
+		{"required_one_node", v1alpha1.EncryptionRequired, lab.a},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			made := newLinked(lab.sandbox(t, lab.a), lab.sandbox(t, test.endpoint), linkVNI+i)
+			made.client.routes = []string{"10.9.0.0/16"}
+			for _, one := range []*end{made.client, made.endpoint} {
+				must(t, one.Do(addDefaultRoute))
+			}
+			link := lab.link(fmt.Sprintf("shop-%d", i), made, func(spec *v1alpha1.TSNLinkSpec) { spec.Encryption = test.encryption })
+			t.Cleanup(func() { lab.links.remove(link) })
+			lab.await(t, link, v1alpha1.ConditionClientPlugged, metav1.ConditionTrue)
+			lab.await(t, link, v1alpha1.ConditionEndpointPlugged, metav1.ConditionTrue)
+			if test.endpoint == lab.a {
+				lab.await(t, link, v1alpha1.ConditionUp, metav1.ConditionTrue)
+			}
+			for _, ends := range [][2]*end{{made.client, made.endpoint}, {made.endpoint, made.client}} {
+				to := append(addressesOf(ends[1].addresses), addressesOf(ends[0].routes)...)
+				lab.deletePort(t, ends[0])
+				for _, one := range to {
+					must(t, ends[0].Do(func() error { return isRefused(one) }))
+				}
+				lab.await(t, link, v1alpha1.ConditionUp, metav1.ConditionFalse)
+				must(t, lab.agent[ends[0].node].sweepOnce()) // the agent does so every 30 seconds
+				for _, one := range to {
+					awaitWay(t, ends[0], one)
+				}
+				if test.endpoint == lab.a {
+					lab.await(t, link, v1alpha1.ConditionUp, metav1.ConditionTrue)
+				}
+			}
+		})
+	}
+}
+
+// TestALinkInClearKeepsTheRefusalsOfOthers plugs a link in clear whose route has the addresses of an encrypted one.
+func TestALinkInClearKeepsTheRefusalsOfOthers(t *testing.T) {
+	lab := newSealingLab(t)
+	client := lab.sandbox(t, lab.a)
+	sealed, clear := newLinked(client, lab.sandbox(t, lab.b), linkVNI), newLinked(client, lab.sandbox(t, lab.b), linkVNI+1)
+	clear.client.name = "clear0"
+	clear.client.routes = []string{"10.0.0.0/8"}
+	must(t, client.Do(addDefaultRoute))
+	link := lab.link("sealed", sealed, func(spec *v1alpha1.TSNLinkSpec) { spec.Encryption = v1alpha1.EncryptionRequired })
+	lab.await(t, link, v1alpha1.ConditionClientPlugged, metav1.ConditionTrue)
+	lab.await(t, lab.link("clear", clear, nil), v1alpha1.ConditionUp, metav1.ConditionTrue)
+	lab.deletePort(t, sealed.client)
+	for _, to := range addressesOf(sealed.endpoint.addresses) {
+		must(t, client.Do(func() error { return isRefused(to) }))
+	}
+}
+
+// newSealingLab is two nodes whose agents are told that links between them are encrypted.
+func newSealingLab(t *testing.T) *linkLab {
+	t.Helper()
+	lab := newAgentsLab(t)
+	for _, agent := range lab.agent {
+		agent.reconciler.EncryptedPort = 4793
+		agent.reconciler.Encryption = func(encryption.LinkMode, *v1alpha1.LinkEnd, *v1alpha1.LinkEnd) encryption.LinkState {
+			return encryption.LinkState{}
+		}
+	}
+	return lab
+}
+
+// awaitWay waits until a pod sends to an address by the interface of its link.
+func awaitWay(t *testing.T, from *end, to netip.Addr) {
+	t.Helper()
+	var found []netlink.Route
+	var err error
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+		by := ""
+		must(t, from.Do(func() error {
+			if found, err = netlink.RouteGet(to.AsSlice()); err == nil && len(found) > 0 {
+				if link, err := netlink.LinkByIndex(found[0].LinkIndex); err == nil {
+					by = link.Attrs().Name
+				}
+			}
+			return nil
+		}))
+		if by == from.name {
+			return
+		}
+	}
+	t.Fatalf("the way to %s is %v, %v", to, found, err)
+}
+
+// deletePort has somebody delete the node's end of an interface.
+func (l *linkLab) deletePort(t *testing.T, of *end) {
+	t.Helper()
+	all, err := l.agent[of.node].Plugged(of.name)
+	must(t, err)
+	for i := range all {
+		if all[i].Identity == of.uid {
+			must(t, of.node.Do(func() error {
+				link, err := netlink.LinkByName(all[i].Port)
+				return errors.Join(err, netlink.LinkDel(link))
+			}))
+			return
+		}
+	}
+	t.Fatalf("%s of pod %s is not plugged", of.name, of.id)
 }
 
 // addDefaultRoute gives a pod one. It leads nowhere.

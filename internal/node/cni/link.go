@@ -163,7 +163,7 @@ func (p *plugging) finish(ctx context.Context) error {
 	if err := p.node.Forwarding(ctx, p.PortName()); err != nil {
 		return err
 	}
-	return p.netns.Do(func(ns.NetNS) error { return p.Link.open() }) // last: what fails before has refused what it refused
+	return p.open() // last: what fails before has refused what it refused
 }
 
 // change makes a link that is plugged what the configuration says. What cannot be changed without the pod noticing is refused.

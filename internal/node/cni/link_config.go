@@ -24,6 +24,9 @@ type Link struct {
 	Routes []netip.Prefix `json:"routes,omitempty"`
 	// Forward are the families, IPv4 and IPv6, that the pod's kernel forwards.
 	Forward []string `json:"forward,omitempty"`
+	// Closed has the pod's kernel refuse what is for the peer, or behind it, whenever the interface is missing. No configuration has it: ktsn-agent sets
+	// it for links whose frames must not leave the node in clear.
+	Closed bool `json:"closed,omitempty"`
 }
 
 // LinkPeer is the other end of a link.

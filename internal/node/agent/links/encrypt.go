@@ -27,6 +27,8 @@ var errNotKnown = errors.New("not known yet")
 // was plugged stays so without them, and nothing passes.
 func (r *Reconciler) encrypt(s *side, plan *cni.LinkPlan) (secrecy, error) {
 	if s.local || !s.link.Spec.Encrypted() {
+		// Frames to a pod of the node do not leave it; by the pod's default route they would.
+		plan.Link.Closed = s.link.Spec.Encryption == v1alpha1.EncryptionRequired
 		return secrecy{}, nil
 	}
 	mode := encryption.LinkMode(s.requires())
@@ -41,7 +43,7 @@ func (r *Reconciler) encrypt(s *side, plan *cni.LinkPlan) (secrecy, error) {
 	case is.Silent != "" && !s.wasPlugged():
 		return secrecy{}, fmt.Errorf("frames to the other node are to be encrypted, and %s", is.Silent)
 	}
-	plan.Encrypted, plan.Port = true, r.EncryptedPort
+	plan.Encrypted, plan.Port, plan.Link.Closed = true, r.EncryptedPort, true
 	made := secrecy{note: "frames to the other node are encrypted"}
 	if is.Silent != "" {
 		made.silent = "frames to the other node are to be encrypted, and are not sent: " + is.Silent
@@ -80,7 +82,7 @@ func (r *Reconciler) unplugClear(ctx context.Context, s *side) (unplugged bool, 
 
 // pull has the plugin unplug an end. What the pod still sends to the other one of an encrypted link does not take another way, in clear.
 func (r *Reconciler) pull(ctx context.Context, plugged *cni.Plugged) error {
-	if plugged.Encrypted {
+	if plugged.Encrypted || plugged.Link.Closed { // by a former agent it can be the first without the second
 		r.close(plugged)
 	}
 	return r.Plugin.Unplug(ctx, plugged)
