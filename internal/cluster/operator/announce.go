@@ -18,12 +18,13 @@ type announcements struct {
 	now func() time.Time
 
 	mu sync.Mutex
-	// last is the newest statement on each node, by network.
-	last map[string]map[string]v1alpha1.PeerNode
+	// last is the newest statement on each node of the cluster, by network, and floors the highest number of a node that is gone.
+	last   map[string]map[string]v1alpha1.PeerNode
+	floors map[string]int64
 }
 
 func newAnnouncements(now func() time.Time) *announcements {
-	return &announcements{now: now, last: map[string]map[string]v1alpha1.PeerNode{}}
+	return &announcements{now: now, last: map[string]map[string]v1alpha1.PeerNode{}, floors: map[string]int64{}}
 }
 
 // sign numbers and signs what is said of a node of a network. A statement that has not changed keeps its number.
@@ -33,7 +34,11 @@ func (a *announcements) sign(signer *clusterkey.Private, network string, node *v
 	last, known := a.last[network][node.Name]
 	node.Sequence = last.Sequence
 	if !known || !sameStatement(&last, node) {
-		node.Sequence = max(a.now().UnixMicro(), last.Sequence+1)
+		before := last.Sequence
+		if !known { // there may have been a node of the name
+			before = a.floors[network]
+		}
+		node.Sequence = max(a.now().UnixMicro(), before+1)
 	}
 	a.keep(network, node)
 	signer.Sign(network, node)
@@ -66,6 +71,19 @@ func (a *announcements) forget(network string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	delete(a.last, network)
+	delete(a.floors, network)
+}
+
+// forgetNodes forgets the nodes that the cluster no longer has. A later node of the same name gets a higher number than they had.
+func (a *announcements) forgetNodes(network string, has func(node string) bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for name := range a.last[network] {
+		if !has(name) {
+			a.floors[network] = max(a.floors[network], a.last[network][name].Sequence)
+			delete(a.last[network], name)
+		}
+	}
 }
 
 // sameStatement compares what is signed but for the number.

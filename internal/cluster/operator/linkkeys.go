@@ -98,6 +98,7 @@ func (r *Links) sign(ctx context.Context, in *links.Input, states map[string]*v1
 		return
 	}
 	r.learn(own, in)
+	r.shared.announced.forgetNodes(v1alpha1.LinkNetwork, func(node string) bool { _, has := in.Nodes[node]; return has })
 	for name, node := range in.Nodes {
 		state := states[name]
 		if state == nil || len(state.Status.Keys) == 0 && state.Status.EncryptionUnavailable == "" {

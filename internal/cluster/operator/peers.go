@@ -88,6 +88,7 @@ func (r *Peers) wanted(ctx context.Context, network *v1alpha1.TSNNetwork, have m
 	for _, peers := range have {
 		r.shared.announced.learn(signer, network.Name, peers.Spec.Nodes...)
 	}
+	r.shared.announced.forgetNodes(network.Name, func(node string) bool { return nodes.all[node] != nil })
 	wanted = map[string]v1alpha1.PeerNode{}
 	for _, peer := range r.shared.peersOf(network, nodes, signer) {
 		peer.MTU = 0 // nodes of one cluster have the network's, and a report of it is no news for all of them

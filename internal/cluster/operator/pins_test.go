@@ -297,3 +297,25 @@ func TestAKeyThatIsRolledIsFollowed(t *testing.T) {
 		})
 	}
 }
+
+// TestStatementsOnNodesThatAreGone has nodes come and go, and the clock fall back before one of the same name comes.
+func TestStatementsOnNodesThatAreGone(t *testing.T) {
+	key, now := privateKey(t), time.Unix(1e9, 0)
+	a := newAnnouncements(func() time.Time { return now })
+	highest := int64(0)
+	for i := range 100 {
+		node := v1alpha1.PeerNode{Name: fmt.Sprint("node", i)}
+		a.sign(key, "old", &node)
+		highest = max(highest, node.Sequence)
+		now = now.Add(time.Second)
+	}
+	a.forgetNodes("old", func(node string) bool { return node == "node7" })
+	if len(a.last["old"]) != 1 {
+		t.Errorf("%d statements are kept, want that on the node that is there", len(a.last["old"]))
+	}
+	now = now.Add(-time.Hour)
+	again := v1alpha1.PeerNode{Name: "node99"}
+	if a.sign(key, "old", &again); again.Sequence != highest+1 {
+		t.Errorf("another node of the name gets the number %d after %d", again.Sequence, highest)
+	}
+}

@@ -409,14 +409,32 @@ func partsOf(said []v1alpha1.ClusterKey) map[string]clusterkey.Part {
 	return parts
 }
 
-// forget forgets nodes of networks that are not the node's any more.
+// Bounds of what is kept about nodes that are not on the node's networks, or at the other ends of its links, any more.
+const (
+	// mostAbsent is how many nodes of a cluster: on each network, and at links.
+	mostAbsent = 1024
+	// mostAbsentClusters is how many clusters with links: as many as can be pinned without an administrator.
+	mostAbsentClusters = v1alpha1.MostClusterKeys
+)
+
+// forget forgets nodes of networks that are not the node's any more, and what is in force of nodes that no link leads to. Statements about the latter are
+// kept, so that who removes a link and makes it again cannot bring back an older one.
 func (j *Judge) forget(state *network.Cluster, far []Far) {
-	known := map[string]bool{}
+	known, present := map[string]bool{}, map[string]bool{}
 	for i := range state.Networks {
-		known[state.Networks[i].Part.Name] = true
+		joined := &state.Networks[i]
+		known[joined.Part.Name] = true
+		for _, shard := range joined.Shards {
+			for n := range shard {
+				present[goodKey{joined.Part.Name, shard[n].Cluster, shard[n].Node}.String()] = true
+			}
+		}
 	}
 	for i := range far {
-		known[far[i].good()] = true
+		good := far[i].good()
+		known[good] = true
+		present[goodKey{good, far[i].Cluster, far[i].Node}.String()] = true
+		present[goodKey{good, "", j.Node}.String()] = true
 	}
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -425,12 +443,54 @@ func (j *Judge) forget(state *network.Cluster, far []Far) {
 			delete(j.good, at)
 		}
 	}
+	absent := map[string][]string{} // by network and cluster, or by cluster alone for links
 	for at := range j.seen {
-		if name, _, _ := strings.Cut(at, " "); !known[name] {
+		name, rest, _ := strings.Cut(at, " ")
+		group := name + " " + strings.SplitN(rest, " ", 2)[0]
+		if link, is := strings.CutPrefix(name, linkPrefix); is {
+			group, _, _ = strings.Cut(link, "/")
+			group = linkPrefix + group
+		} else if !known[name] {
 			delete(j.seen, at)
 			j.unsaved = true
+			continue
+		}
+		if !present[at] {
+			absent[group] = append(absent[group], at)
 		}
 	}
+	j.bound(absent)
+}
+
+// bound drops the oldest statements about absent nodes beyond what is kept. A cluster cannot displace those of another by making up nodes. The lock is held.
+func (j *Judge) bound(absent map[string][]string) {
+	dropped := map[string]bool{}
+	newest := map[string]int64{}
+	var clusters []string
+	for group, all := range absent {
+		slices.SortFunc(all, func(a, b string) int { return cmp.Compare(j.seen[b].Sequence, j.seen[a].Sequence) })
+		newest[group] = j.seen[all[0]].Sequence
+		if strings.HasPrefix(group, linkPrefix) {
+			clusters = append(clusters, group)
+		}
+		for _, at := range all[min(mostAbsent, len(all)):] {
+			dropped[at] = true
+		}
+	}
+	slices.SortFunc(clusters, func(a, b string) int { return cmp.Compare(newest[b], newest[a]) })
+	for _, group := range clusters[min(mostAbsentClusters, len(clusters)):] {
+		for _, at := range absent[group] {
+			dropped[at] = true
+		}
+	}
+	if len(dropped) == 0 {
+		return
+	}
+	j.unsaved = true
+	for at := range dropped {
+		delete(j.seen, at)
+	}
+	maps.DeleteFunc(j.good, func(at goodKey, _ *Trusted) bool { return dropped[at.String()] })
 }
 
 // some names a few of many.

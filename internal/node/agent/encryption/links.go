@@ -77,8 +77,11 @@ type farKey struct {
 
 func (f *Far) key() farKey { return farKey{f.Cluster, f.Node, f.Address} }
 
-// good is the name by which nodes of the pair are remembered; that of a network has no slash.
-func (f *Far) good() string { return "link/" + f.Cluster + "/" + f.Node }
+// linkPrefix is what the names of pairs begin with; that of a network has no slash.
+const linkPrefix = "link/"
+
+// good is the name by which nodes of the pair are remembered.
+func (f *Far) good() string { return linkPrefix + f.Cluster + "/" + f.Node }
 
 // member is a node of the pair as one of a network.
 func (f *Far) member(cluster, node string, address netip.Addr, keys *v1alpha1.LinkNodeKeys) network.Member {

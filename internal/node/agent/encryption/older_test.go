@@ -3,6 +3,7 @@
 package encryption
 
 import (
+	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
@@ -249,5 +250,76 @@ func TestPeersStayWhileAClustersKeyIsRolled(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestOlderStatementsByNewLinks has a hub delete the last link to a node, and make it again with an older statement about the node.
+func TestOlderStatementsByNewLinks(t *testing.T) {
+	w := newLinkWorld(t, v1alpha1.EncryptionRequired)
+	w.settle()
+	w.mustSend("before")
+	a, b := w.nodes[0], w.nodes[1]
+	old, first := w.said[b.name].DeepCopy(), b.ring.Current().Public
+	for range 12 {
+		w.pass(10 * time.Minute)
+		w.settle()
+	}
+	w.lossy = true
+	links := a.Links
+	for name, restart := range map[string]bool{"running": false, "restarted": true} {
+		a.Links = func() ([]*v1alpha1.TSNLink, bool) { return nil, true }
+		w.now = w.now.Add(saveEvery)
+		a.look()
+		w.now = w.now.Add(saveEvery)
+		a.look()
+		if restart {
+			w.start(a)
+		}
+		newest := w.said[b.name]
+		w.said[b.name] = old
+		a.Links = links
+		if a.look(); a.uses(b, first) || !strings.Contains(w.state(0).Silent, "is older than what was accepted before") {
+			t.Errorf("%s, it says %+v; the old key is used: %v", name, w.state(0), a.uses(b, first))
+		}
+		w.said[b.name] = newest
+		if a.look(); strings.Contains(w.state(0).Silent, "is older") {
+			t.Errorf("%s, of the newest statement it says %+v", name, w.state(0))
+		}
+	}
+}
+
+// TestStatementsAboutAbsentNodesAreBounded has one cluster name very many nodes: the statements of others stay.
+func TestStatementsAboutAbsentNodesAreBounded(t *testing.T) {
+	j := &Judge{Node: "node1", seen: map[string]security.Seen{}}
+	add := func(good, cluster, node string, sequence int64) string {
+		at := goodKey{good, cluster, node}
+		j.accept(at, &Trusted{}, sequence)
+		return at.String()
+	}
+	kept := []string{add("link/south/x", "south", "x", 1), add("link/south/x", "", "node1", 1), add("line", "", "gone", 1), add("line", "", "node2", 1)}
+	for i := range 3 * mostAbsent {
+		name := fmt.Sprint("n", i)
+		add("link/evil/"+name, "evil", name, 1<<40+int64(i))
+		add("line", "evil", name, int64(i))
+	}
+	newest := fmt.Sprint("n", 3*mostAbsent-1)
+	kept = append(kept, goodKey{"link/evil/" + newest, "evil", newest}.String(), goodKey{"line", "evil", newest}.String(), goodKey{"line", "evil", "n0"}.String())
+	state := &network.Cluster{Networks: []network.Joined{{Part: v1alpha1.NodeNetwork{Name: "line"},
+		Shards: [][]network.Member{{{Node: "node2"}, {Cluster: "evil", Node: "n0"}}}}}}
+	j.forget(state, nil)
+	for _, at := range kept {
+		if _, is := j.seen[at]; !is {
+			t.Errorf("the statement about %s is gone", at)
+		}
+	}
+	if most := 2*mostAbsent + 5; len(j.seen) > most || len(j.good) > most {
+		t.Errorf("%d statements about absent nodes are kept, want %d at most", len(j.seen), most)
+	}
+	for i := range 2 * mostAbsentClusters {
+		cluster := fmt.Sprint("c", i)
+		add("link/"+cluster+"/x", cluster, "x", 1<<50+int64(i))
+	}
+	if j.forget(state, nil); len(j.seen) > mostAbsent+mostAbsentClusters+8 {
+		t.Errorf("%d statements about absent nodes are kept", len(j.seen))
 	}
 }
