@@ -72,7 +72,7 @@ func TestAHubCannotLowerEncryption(t *testing.T) {
 		t.Fatal(err)
 	}
 	text := condition(ctx, t, network, v1alpha1.ConditionDegraded, metav1.ConditionTrue, v1alpha1.ReasonEncryptionBelowMinimum)
-	if !strings.Contains(text, "spec.encryption is None, and the minimum of this cluster is Required") {
+	if !strings.Contains(text, "spec.encryption of TSNNetwork floor is None, and the minimum of this cluster for it is Required") {
 		t.Errorf("it says %q", text)
 	}
 	if err := get(ctx, network); err != nil || len(network.Status.ClusterKeys) != 1 || network.Spec.Encryption != v1alpha1.EncryptionNone {
@@ -114,7 +114,7 @@ func TestAHubCannotLowerEncryption(t *testing.T) {
 			return err
 		}
 		for _, is := range hub.Status.Conditions {
-			if is.Type == v1alpha1.ConditionAdmitted && is.Status == metav1.ConditionFalse && strings.Contains(is.Message, "its encryption is None, and TSNService floor-links/floor asks for Required") {
+			if is.Type == v1alpha1.ConditionAdmitted && is.Status == metav1.ConditionFalse && strings.Contains(is.Message, "its encryption is None, and links of TSNService floor-links/floor have Required here") {
 				return nil
 			}
 		}

@@ -120,7 +120,8 @@ func (p *planner) refusal(link *v1alpha1.TSNLink, g *group) error {
 		return fmt.Errorf("there is no TSNService %s/%s in this cluster, by which pods ask for the link", link.Namespace, link.Spec.Service)
 	}
 	if own := g.service.Spec.Encryption; tsnnetwork.LessEncrypted(link.Spec.Encryption, own) {
-		return fmt.Errorf("its encryption is %s, and TSNService %s asks for %s", cmp.Or(link.Spec.Encryption, v1alpha1.EncryptionNone), keyOf(g.service), own)
+		return fmt.Errorf("its encryption is %s, and links of TSNService %s have %s here, by its spec.encryption or the cluster's minimum; set spec.encryption to %s at the hub",
+			cmp.Or(link.Spec.Encryption, v1alpha1.EncryptionNone), keyOf(g.service), own, own)
 	}
 	asked := g.askedFor(int(link.Spec.Hop))
 	asked.in = p.in

@@ -83,10 +83,10 @@ func TestALinkOfAHubIsAdmittedIfPodsOfTheClusterAskedForIt(t *testing.T) {
 		"in clear, of a service that requires encryption": {func(w *world, first, second *v1alpha1.TSNLink) {
 			w.Services[0].Spec.Encryption = v1alpha1.EncryptionRequired
 			first.Spec.Encryption, second.Spec.Encryption = v1alpha1.EncryptionNone, v1alpha1.EncryptionPreferred
-		}, "its encryption is None, and TSNService ns/plant asks for Required", "its encryption is Preferred, and TSNService ns/plant asks for Required"},
+		}, "its encryption is None, and links of TSNService ns/plant have Required here", "its encryption is Preferred, and links of TSNService ns/plant have Required here"},
 		"in clear, of a service that prefers encryption": {func(w *world, _, second *v1alpha1.TSNLink) {
 			w.Services[0].Spec.Encryption, second.Spec.Encryption = v1alpha1.EncryptionPreferred, v1alpha1.EncryptionRequired
-		}, "its encryption is None, and TSNService ns/plant asks for Preferred", ""},
+		}, "its encryption is None, and links of TSNService ns/plant have Preferred here", ""},
 		"with an address of another": {func(_ *world, first, second *v1alpha1.TSNLink) {
 			second.Spec.Endpoint.Addresses = first.Spec.Client.Addresses
 		}, "", "TSNLink ns/first-hub has its address 10.200.0.0"},

@@ -178,7 +178,7 @@ func TestEncryptionMinimum(t *testing.T) {
 	}
 	r.pace = newPace(time.Now)
 	network := r.lookAt(t)
-	if got := degraded(&network.Status); !strings.Contains(got, "EncryptionBelowMinimum: spec.encryption is None, and the minimum of this cluster is Required") {
+	if got := degraded(&network.Status); !strings.Contains(got, "EncryptionBelowMinimum: spec.encryption of TSNNetwork old is None, and the minimum of this cluster for it is Required") {
 		t.Errorf("it says %q", got)
 	}
 	if !equality.Semantic.DeepEqual(network.Status.ClusterKeys, before.ClusterKeys) || network.Spec.Encryption != v1alpha1.EncryptionNone {

@@ -42,7 +42,11 @@ func (r *Links) tell(ctx context.Context, in *links.Input, plan *links.Result) (
 			continue // it is being deleted
 		}
 		are[string(service.UID)] = true
-		r.event(string(service.UID), service, said.Found)
+		found := slices.Clip(said.Found)
+		if raised := r.raised[links.Key{Namespace: service.Namespace, Name: service.Name}]; raised != "" {
+			found = append(found, links.Finding{Reason: v1alpha1.ReasonEncryptionBelowMinimum, Text: raised})
+		}
+		r.event(string(service.UID), service, found)
 		wait, err := r.status(ctx, service, said)
 		again = sooner(again, wait)
 		all = append(all, err)
@@ -116,6 +120,9 @@ func serviceCondition(service *v1alpha1.TSNService, said *links.ServicePlan, rai
 		texts = append(texts, one.Text)
 	}
 	ready.Status, ready.Reason, ready.Message = metav1.ConditionFalse, said.Found[0].Reason, strings.Join(some(texts), "; ")
+	if raised != "" {
+		ready.Message += "; " + raised
+	}
 	if slices.Contains(quietReasons, ready.Reason) {
 		ready.Status = metav1.ConditionUnknown
 	}

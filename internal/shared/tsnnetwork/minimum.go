@@ -64,14 +64,20 @@ func (m *EncryptionMinimum) Raise(encryption *string, name string) (said string)
 		return ""
 	}
 	minimum, is := m.of[name]
+	value := "encryption.minimumOf"
 	if !is {
-		minimum = m.all
+		minimum, value = m.all, "encryption.minimum"
 	}
 	asked := cmp.Or(*encryption, v1alpha1.EncryptionNone)
 	if !LessEncrypted(asked, minimum) {
 		return ""
 	}
 	*encryption = minimum
-	return fmt.Sprintf("spec.encryption is %s, and the minimum of this cluster is %s (value encryption.minimum), which is in force here; a cluster or node that "+
-		"goes by the spec is not reached", asked, minimum)
+	object := "TSNNetwork " + name
+	if strings.Contains(name, "/") {
+		object = "TSNService " + name
+	}
+	return fmt.Sprintf("spec.encryption of %s is %s, and the minimum of this cluster for it is %s (chart value %s): this cluster encrypts as the minimum says, and "+
+		"reaches no cluster that goes by %s; set spec.encryption to %s, at the hub if the hub made the object, or lower the chart value",
+		object, asked, minimum, value, asked, minimum)
 }

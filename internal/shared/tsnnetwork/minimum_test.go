@@ -43,6 +43,23 @@ func TestEncryptionMinimum(t *testing.T) {
 			t.Errorf("%v: %s asks for %q and has %q: %s", test.arguments, test.name, test.asked, got, said)
 		}
 	}
+	made, err := minimumOf(some...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string][]string{
+		"line":          {"of TSNNetwork line is None", "is Required (chart value encryption.minimumOf)", "set spec.encryption to Required"},
+		"default/plant": {"of TSNService default/plant is None", "(chart value encryption.minimumOf)"},
+		"other":         {"of TSNNetwork other is None", "is Preferred (chart value encryption.minimum)", "set spec.encryption to Preferred"},
+	} {
+		asked := "None"
+		said := made.Raise(&asked, name)
+		for _, text := range want {
+			if !strings.Contains(said, text) {
+				t.Errorf("%s: %q does not say %q", name, said, text)
+			}
+		}
+	}
 	for argument, want := range map[string]string{
 		"--encryption-minimum=all":              "give one of None, Preferred, Required",
 		"--encryption-minimum-of=Required":      "give the name of a TSNNetwork, or NAMESPACE/NAME of a TSNService",
