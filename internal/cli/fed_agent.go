@@ -33,6 +33,8 @@ var agentManifest = template.Must(template.ParseFS(agentManifestTexts, "*.yaml")
 type agentFiles struct {
 	kubeconfig, manifest, image string
 	rights                      memberRights
+	// keepRights : the manifest says nothing of the rights that the agent has in the cluster.
+	keepRights bool
 }
 
 // add has a command take where they are written.
@@ -56,9 +58,12 @@ func (f *agentFiles) write(cluster string, kubeconfig []byte) error {
 	if f.manifest == "" {
 		return nil
 	}
-	rights, err := f.rights.complete()
-	if err != nil {
-		return err
+	var rights *rightsData
+	if !f.keepRights {
+		var err error
+		if rights, err = f.rights.complete(); err != nil {
+			return err
+		}
 	}
 	sum := sha256.Sum256(kubeconfig)
 	image, err := json.Marshal(f.image) // which is a text of YAML
@@ -83,7 +88,11 @@ func (f *agentFiles) print(out io.Writer, cluster string) {
 		fmt.Fprintf(out, agentSteps, f.kubeconfig, cluster, f.kubeconfig, cluster)
 	}
 	if f.manifest != "" {
-		fmt.Fprintf(out, agentStep, f.manifest, cluster, f.rights.String(), f.manifest)
+		rights := "It leaves the agent's rights in the cluster as they are; an agent without any needs what `ktsn fed rights` prints."
+		if !f.keepRights {
+			rights = f.rights.String()
+		}
+		fmt.Fprintf(out, agentStep, f.manifest, cluster, rights, f.manifest)
 	}
 }
 

@@ -90,7 +90,7 @@ func newFedJoin(env *subcommands.Environment, at *fedServer) *cobra.Command {
 				return nil
 			}
 			if files.none() {
-				printBootstrap(env.Stdout, request.Name, client.server, joined.Bootstrap)
+				printBootstrap(env.Stdout, request.Name, client.server, &files.rights, joined.Bootstrap)
 				return nil
 			}
 			client.token = joined.Bootstrap.Token
@@ -146,16 +146,22 @@ func completeJoin(ctx context.Context, request *federation.JoinRequest, mode, ku
 	return err
 }
 
-func printBootstrap(out io.Writer, name, server string, bootstrap *federation.Bootstrap) {
+// printBootstrap prints how the agent gets its certificate. A first manifest has rights, so that the command names some.
+func printBootstrap(out io.Writer, name, server string, rights *memberRights, bootstrap *federation.Bootstrap) {
+	options := rights.given()
+	if len(options) == 0 {
+		options = []string{"--agent-rights", rights.rights}
+	}
 	fmt.Fprintf(out, `cluster %s may join in mode Pull until %s. For the cluster, make the manifest of its karmada-agent, and apply it there:
 
-    ktsn fed enroll %s --server %s --token-file bootstrap-token --agent-manifest karmada-agent.yaml
+    ktsn fed enroll %s --server %s --token-file bootstrap-token --agent-manifest karmada-agent.yaml \
+        %s
     kubectl apply -f karmada-agent.yaml
 
 The file bootstrap-token has this line, which lets whoever has it get the certificate of an agent:
 
     %s
-`, name, bootstrap.ExpiresAt.Format("15:04:05 MST"), name, server, bootstrap.Token)
+`, name, bootstrap.ExpiresAt.Format("15:04:05 MST"), name, server, strings.Join(options, " "), bootstrap.Token)
 }
 
 func newFedEnroll(env *subcommands.Environment, at *fedServer) *cobra.Command {
@@ -164,12 +170,18 @@ func newFedEnroll(env *subcommands.Environment, at *fedServer) *cobra.Command {
 		Use: "enroll CLUSTER --agent-manifest FILE", Short: "Get the certificate of a member's agent, with the token that join gave",
 		Long: "Makes a key, has the hub sign a certificate for it, and writes both into a manifest of karmada-agent, or into a file by which it reaches the\n" +
 			"hub. The key does not leave this machine. The token is that of `ktsn fed join`, or of who may approve certificates at the hub: so the\n" +
-			"credentials of an agent are replaced.",
+			"credentials of an agent are replaced. The manifest has the agent's rights in the cluster only if an option names some; otherwise those that\n" +
+			"it has stay.",
 		Args: subcommands.OneArgument("name of a cluster"),
 		RunE: func(command *cobra.Command, arguments []string) error {
 			if files.none() {
 				return subcommands.Usage(fmt.Errorf("no file is named; give --agent-manifest or --agent-kubeconfig"))
 			}
+			// A token is good for one certificate.
+			if _, err := files.rights.complete(); err != nil {
+				return err
+			}
+			files.keepRights = len(files.rights.given()) == 0
 			client, err := at.open()
 			if err != nil {
 				return err
@@ -186,7 +198,8 @@ func newFedUnjoin(env *subcommands.Environment, at *fedServer) *cobra.Command {
 	command := &cobra.Command{
 		Use: "unjoin CLUSTER", Short: "Drain and remove a member",
 		Long: "Takes workloads from a cluster that are on others as well, when they are ready there, and removes the cluster. Workloads that are on\n" +
-			"it alone stand in the way; with --force they stay on it, and belong to it alone. The same command again waits for what goes on.",
+			"it alone stand in the way; with --force they stay on it, and belong to it alone. The same command again waits for what goes on.\n" +
+			"The rights of the hub in the cluster stay there, as only an administrator of the cluster can remove them: the command prints how.",
 		Args: subcommands.OneArgument("name of a cluster"),
 		RunE: func(command *cobra.Command, arguments []string) error {
 			client, err := at.open()

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/kubernetsn/kubernetsn/internal/shared/federation"
 	"github.com/kubernetsn/kubernetsn/internal/shared/subcommands"
 )
 
@@ -21,7 +22,6 @@ const (
 	// agentAccount is the ServiceAccount of karmada-agent, and agentSecret has its credentials.
 	agentAccount = "karmada-system/karmada-agent-sa"
 	agentSecret  = "karmada-kubeconfig"
-	agentRole    = "karmada-agent"
 )
 
 // workloadKinds are what a workload may consist of besides ConfigMaps and pods, as RESOURCE.GROUP. The hub can read them in all namespaces: therefore
@@ -38,22 +38,40 @@ type memberRights struct {
 	workloads, kinds            []string
 	// account is that of karmada-agent, or with mode Push that whose token the hub has.
 	account string
+	// flags are those of the options above.
+	flags *pflag.FlagSet
 }
 
 // add has a command take them.
-func (r *memberRights) add(flags *pflag.FlagSet) {
-	r.account = agentAccount
+func (r *memberRights) add(to *pflag.FlagSet) {
+	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
+	r.account, r.flags = agentAccount, flags
 	flags.StringVar(&r.rights, "agent-rights", limitedRights, "`RIGHTS` of the hub in the cluster: limited, or admin, by which who controls the hub is root on the cluster's nodes")
 	flags.StringSliceVar(&r.workloads, "workload-namespace", nil, "`NAMES` of namespaces of the cluster, with commas between, in which the hub may run workloads")
 	flags.StringSliceVar(&r.kinds, "workload-kind", nil, "more `KINDS` of which workloads may consist, such as ingresses.networking.k8s.io; the hub can read them in all namespaces")
 	flags.StringVar(&r.podSecurity, "pod-security", "baseline", "`LEVEL` of Pod Security that these namespaces get: restricted, baseline or privileged")
 	flags.StringVar(&r.system, "system-namespace", "kubernetsn-system", "`NAME` of the namespace of KuberneTSN in the cluster")
+	to.AddFlagSet(flags)
+}
+
+// given returns the options that the command line has, as another command line takes them. complete has checked their values.
+func (r *memberRights) given() (options []string) {
+	r.flags.VisitAll(func(flag *pflag.Flag) {
+		value := flag.Value.String()
+		if list, isList := flag.Value.(pflag.SliceValue); isList {
+			value = strings.Join(list.GetSlice(), ",")
+		}
+		if flag.Changed {
+			options = append(options, "--"+flag.Name, value)
+		}
+	})
+	return options
 }
 
 // kindsOfGroup are the resources of a group, for a template.
 type kindsOfGroup struct{ Group, Resources string }
 
-// rightsData is what the template of the rights has.
+// rightsData is what the template of the rights has. Role is the name of the objects, and the value of their label.
 type rightsData struct {
 	Role, Namespace, Account, Secret, System, PodSecurity string
 	Workloads                                             []string
@@ -75,28 +93,49 @@ func (r *memberRights) complete() (*rightsData, error) {
 		return nil, err
 	}
 	namespace, account, _ := strings.Cut(r.account, "/")
-	for _, name := range append([]string{namespace, account, r.system}, r.workloads...) {
-		if !labelForm.MatchString(name) {
-			return nil, subcommands.Usage(fmt.Errorf("%q is no name of a namespace or an account; write small letters, digits and hyphens", name))
-		}
+	if !labelForm.MatchString(namespace) || !labelForm.MatchString(account) {
+		return nil, subcommands.Usage(fmt.Errorf("--account %q is no account; write NAMESPACE/NAME, both of small letters, digits and hyphens", r.account))
+	}
+	if err := checkNamespaces("--system-namespace", r.system); err != nil {
+		return nil, err
+	}
+	if err := checkNamespaces("--workload-namespace", r.workloads...); err != nil {
+		return nil, err
 	}
 	if at := slices.IndexFunc(r.workloads, r.isSystem); at >= 0 {
 		return nil, subcommands.Usage(fmt.Errorf("--workload-namespace %s is a namespace of the cluster's own programs; by pods there the hub would be root on the nodes. "+
 			"Name others, or give --agent-rights admin", r.workloads[at]))
 	}
+	// Accounts of other namespaces have the same names, and ClusterRoles such as "view" have names without a dot.
 	data := &rightsData{
-		Role: account, Namespace: namespace, Account: account, System: r.system, PodSecurity: r.podSecurity, Workloads: r.workloads, Admin: r.rights == adminRights,
+		Role: namespace + "." + account, Namespace: namespace, Account: account, System: r.system, PodSecurity: r.podSecurity, Workloads: r.workloads, Admin: r.rights == adminRights,
 	}
 	if r.account == agentAccount {
-		data.Role, data.Secret = agentRole, agentSecret
+		data.Role, data.Secret = federation.AgentRights, agentSecret
 	}
-	if len(r.workloads) == 0 {
-		return data, nil
+	if len(data.Role) > maxLabel {
+		return nil, subcommands.Usage(fmt.Errorf("--account %q has %d characters, and its rights have it as a label of %d at most; take a shorter name", r.account, len(data.Role), maxLabel))
 	}
 	if err := data.addKinds(append(slices.Clone(workloadKinds), r.kinds...)); err != nil {
 		return nil, err
 	}
+	if len(r.workloads) == 0 {
+		data.Kinds = nil
+	}
 	return data, nil
+}
+
+// maxLabel is the number of characters that the value of a label has at most.
+const maxLabel = 63
+
+// checkNamespaces checks names that an option gives.
+func checkNamespaces(option string, names ...string) error {
+	for _, name := range names {
+		if !labelForm.MatchString(name) {
+			return subcommands.Usage(fmt.Errorf("%s %q is no name of a namespace; write small letters, digits and hyphens", option, name))
+		}
+	}
+	return nil
 }
 
 // isSystem tells whether a namespace is one of those in which no workload of the hub belongs.
@@ -127,14 +166,19 @@ func (r *memberRights) String() string {
 	case r.rights == adminRights:
 		return "By it the hub administers the cluster: who controls the hub can read all Secrets and is root on the nodes."
 	case len(r.workloads) == 0:
-		return "By it the hub runs no workloads in the cluster: --workload-namespace names namespaces in which it may."
+		return "It names no namespace in which the hub may run workloads; --workload-namespace does."
 	}
-	return "By it the hub runs workloads in the namespaces " + strings.Join(r.workloads, ", ") + " only, of the Pod Security level " + r.podSecurity + "."
+	return "By it the hub runs workloads in the namespaces " + strings.Join(r.workloads, ", ") + ", of the Pod Security level " + r.podSecurity +
+		". Namespaces that were named before stay."
 }
 
 const fedRightsLong = `Prints, for kubectl apply in a member, an account and its rights: what the hub may do there. The default account is that of
 karmada-agent, which has the same rights by the manifest of ` + "`ktsn fed join`" + `; apply them again for other namespaces of workloads. For mode Push
 name another account, and give the hub a token of it.
+
+All objects but the namespaces of workloads have the label federation.kubernetsn.io/rights, with the name of the rights: karmada-agent, or that of
+the account as NAMESPACE.NAME. By it they are removed when the cluster leaves. Rights that are applied again replace the kinds that were given
+before, and add namespaces.
 
 With limited rights, the default, the hub writes networks, services and links, the namespaces that it has made, and workloads in the
 namespaces that are named. It reads nodes, pods, ConfigMaps and the kinds of workloads in all namespaces, and no Secrets.`

@@ -319,7 +319,7 @@ func TestAClusterJoinsAndItsAgentGetsAKeyThatStaysHere(t *testing.T) {
 // checkAgentManifest has a manifest written of an agent, with its credentials and an image of one's own.
 func checkAgentManifest(t *testing.T, f *federator, file string) {
 	t.Helper()
-	if status, stdout, stderr := f.run(t, "enroll", "a", "--agent-manifest", file, "--agent-image", "registry/agent: 1"); status != 0 || !strings.Contains(stdout, "kubectl apply -f "+file) {
+	if status, stdout, stderr := f.run(t, "enroll", "a", "--agent-manifest", file, "--agent-image", "registry/agent: 1", "--agent-rights", "limited"); status != 0 || !strings.Contains(stdout, "kubectl apply -f "+file) {
 		t.Fatalf("status %d, said %q and %q", status, stdout, stderr)
 	}
 	text, err := os.ReadFile(file)
@@ -353,5 +353,87 @@ func checkAgentManifest(t *testing.T, f *federator, file string) {
 	}
 	if status, _, stderr := f.run(t, "enroll", "a"); status != 2 || !strings.Contains(stderr, "give --agent-manifest or --agent-kubeconfig") {
 		t.Errorf("without a file: status %d, said %q", status, stderr)
+	}
+}
+
+// TestEnrollKeepsRights is about a member whose agent has rights: a manifest without any leaves them as they are.
+func TestEnrollKeepsRights(t *testing.T) {
+	f := newFederator(t, map[string]any{
+		"POST /api/v1/clusters":               federation.Joined{Bootstrap: &federation.Bootstrap{Token: "boot.strap"}},
+		"POST /api/v1/clusters/a/certificate": federation.Certificate{Server: "https://hub", CA: "authority", Certificate: "signed"},
+	})
+	file := filepath.Join(f.files.folder, "manifest")
+	for name, test := range map[string]struct {
+		options []string
+		kinds   string
+		says    string
+	}{
+		"none":       {nil, "Namespace Secret Deployment", "leaves the agent's rights in the cluster as they are"},
+		"a kind":     {[]string{"--workload-kind", "ingresses.networking.k8s.io"}, "ClusterRole", "names no namespace in which the hub may run workloads"},
+		"namespaces": {[]string{"--workload-namespace", "plant,lab"}, "ClusterRole", "in the namespaces plant, lab, of"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			status, stdout, stderr := f.run(t, append([]string{"enroll", "a", "--agent-manifest", file}, test.options...)...)
+			if status != 0 || !strings.Contains(stdout, test.says) {
+				t.Fatalf("status %d, said %q and %q, want %q in it", status, stdout, stderr, test.says)
+			}
+			text, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var kinds []string
+			for _, line := range strings.Split(string(text), "\n") {
+				if kind, is := strings.CutPrefix(line, "kind: "); is {
+					kinds = append(kinds, kind)
+				}
+			}
+			if all := strings.Join(kinds, " "); all != test.kinds && !strings.Contains(all, test.kinds+" ") {
+				t.Errorf("the manifest has %s, want %s", all, test.kinds)
+			}
+		})
+	}
+	// The token is good for one certificate.
+	asked := len(f.asked)
+	if status, _, stderr := f.run(t, "enroll", "a", "--agent-manifest", file, "--workload-namespace", "Plant"); status != 2 || len(f.asked) != asked {
+		t.Errorf("with a wrong name status %d, said %q, asked %q", status, stderr, f.asked[asked:])
+	}
+	// For a first manifest, which has rights.
+	for options, want := range map[string]string{"": "--agent-rights limited\n", "--workload-namespace=plant,lab": "--workload-namespace plant,lab\n"} {
+		if _, stdout, stderr := f.run(t, append([]string{"join", "a", "--id", "x"}, strings.Fields(options)...)...); !strings.Contains(stdout, want) {
+			t.Errorf("join %s says %q and %q, want %q in it", options, stdout, stderr, want)
+		}
+	}
+}
+
+func TestRightsHaveNamesOfTheirOwn(t *testing.T) {
+	for account, want := range map[string]string{
+		"": "karmada-agent", "karmada-system/hub": "karmada-system.hub", "default/hub": "default.hub", "default/view": "default.view", "default/karmada-agent": "default.karmada-agent",
+	} {
+		arguments := []string{"fed", "rights", "--workload-namespace", "plant"}
+		if account != "" {
+			arguments = append(arguments, "--account", account)
+		}
+		status, text, stderr := ktsn(t, arguments...)
+		if status != 0 {
+			t.Fatal(stderr)
+		}
+		label := "labels: {" + federation.RightsLabel + ": " + want + "}"
+		for _, part := range strings.Split(text, "\n---\n") {
+			if !strings.Contains(part, "kind: Namespace\n") && !strings.Contains(part, label) {
+				t.Errorf("account %q: %s has no %s", account, part, label)
+			}
+		}
+		if name := "kind: ClusterRole\nmetadata: {name: " + want + ","; !strings.Contains(text, name) {
+			t.Errorf("account %q: the rights have no %q", account, name)
+		}
+	}
+	for option, says := range map[string]string{
+		"--account=hub": "write NAMESPACE/NAME", "--account=a/b/c": "write NAMESPACE/NAME", "--account=a/" + strings.Repeat("x", 63): "take a shorter name",
+		"--workload-namespace=plant, lab": `--workload-namespace " lab" is no name`, "--system-namespace=A": `--system-namespace "A" is no name`,
+		"--workload-kind=A/B": `--workload-kind "A/B" is no kind`,
+	} {
+		if status, _, stderr := ktsn(t, "fed", "rights", option); status != 2 || !strings.Contains(stderr, says) {
+			t.Errorf("%s: status %d, said %q, want %q in it", option, status, stderr, says)
+		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
+	"github.com/karmada-io/karmada/pkg/apis/cluster/v1alpha1"
 
 	tsn "github.com/kubernetsn/kubernetsn/api/v1alpha1"
 	"github.com/kubernetsn/kubernetsn/federator/internal/clusters"
@@ -80,23 +81,37 @@ func unjoin(ctx context.Context, s *session, input *unjoinInput) (*federation.Un
 	if err != nil {
 		return nil, err
 	}
-	told.Message = sayRemoval(input.Name, removal)
+	told.Message = sayRemoval(cluster, removal)
 	return told, nil
 }
 
 // sayRemoval says what has become of the removal of a member.
-func sayRemoval(cluster string, of *clusters.Removal) string {
-	said := "cluster " + cluster + " has left"
+func sayRemoval(cluster *v1alpha1.Cluster, of *clusters.Removal) string {
+	said := "cluster " + cluster.Name + " has left"
 	if !of.Left {
-		said = fmt.Sprintf("Karmada still removes cluster %s, which has %d of the objects that the hub gave it; the same command waits for it again", cluster, of.Given)
+		said = fmt.Sprintf("Karmada still removes cluster %s, which has %d of the objects that the hub gave it; the same command waits for it again", cluster.Name, of.Given)
 	}
 	if of.Since != nil {
-		said = fmt.Sprintf("cluster %s was being removed already, since %s; %s", cluster, of.Since.UTC().Format(time.RFC3339), said)
+		said = fmt.Sprintf("cluster %s was being removed already, since %s; %s", cluster.Name, of.Since.UTC().Format(time.RFC3339), said)
 	}
 	said += "; what was left on it stays there, and belongs to it alone"
+	if of.Left {
+		said += "; " + sayRights(cluster.Spec.SyncMode)
+	}
 	if len(of.Kept) > 0 {
 		said += fmt.Sprintf("; it has not removed its ends of links over clusters: remove there, if it has them, the TSNLinks %s; "+
 			"`kubectl delete tsnlinks -A -l %s=%s` removes there all that the hub has made", spread.Names(of.Kept), tsn.LinkMakerLabel, tsn.MakerFederator)
 	}
 	return said
+}
+
+// sayRights says how the rights that the hub had in a cluster are removed there, which the hub itself may not do.
+func sayRights(mode v1alpha1.ClusterSyncMode) string {
+	const everywhere, inNamespaces = "clusterrolebinding,clusterrole,validatingadmissionpolicybinding,validatingadmissionpolicy", "serviceaccount,rolebinding,role"
+	remove, rights := "remove there", "NAMESPACE.NAME of the account whose token the hub had"
+	if mode == v1alpha1.Pull {
+		remove, rights = "remove there karmada-agent, by `kubectl delete namespace karmada-system`, and then", federation.AgentRights
+	}
+	return fmt.Sprintf("%s the rights of the hub: `kubectl delete %s -l %s=RIGHTS` and `kubectl delete %s -A -l %s=RIGHTS`, where RIGHTS is %s",
+		remove, everywhere, federation.RightsLabel, inNamespaces, federation.RightsLabel, rights)
 }

@@ -124,7 +124,8 @@ func TestWhoUnjoinsAClusterThatIsBeingRemovedIsToldSoAndWaitsAlong(t *testing.T)
 	case <-time.After(4 * time.Second): // in which both have been asked
 	}
 	letGo()
-	if of := <-first; of.status != http.StatusOK || !strings.HasPrefix(of.told.Message, "cluster "+name+" has left") {
+	if of := <-first; of.status != http.StatusOK || !strings.HasPrefix(of.told.Message, "cluster "+name+" has left") ||
+		!strings.Contains(of.told.Message, federation.RightsLabel+"=RIGHTS") {
 		t.Errorf("the first one is told %+v", of)
 	}
 	for _, answer := range []<-chan *unjoined{second, third} {

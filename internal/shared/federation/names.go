@@ -12,6 +12,10 @@ const (
 	FingerprintAnnotation = "federation.kubernetsn.io/fingerprint"
 	// LeavingAnnotation of a Cluster says that it shall leave, before it is deleted.
 	LeavingAnnotation = "federation.kubernetsn.io/leaving"
+	// RightsLabel of an object in a member says that it is of the rights of a hub there, by their name: AgentRights, or that of an account.
+	RightsLabel = "federation.kubernetsn.io/rights"
+	// AgentRights are those of karmada-agent.
+	AgentRights = "karmada-agent"
 	// ManagedBy is the label of what the federator makes, and Manager its value.
 	ManagedBy = "app.kubernetes.io/managed-by"
 	Manager   = "ktsn-federator"

@@ -14,11 +14,15 @@ import (
 	"testing"
 	"time"
 
+	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/kubernetsn/kubernetsn/internal/shared/federation"
 	"github.com/kubernetsn/kubernetsn/test/cluster/internal/components"
 	"github.com/kubernetsn/kubernetsn/test/cluster/internal/kube"
 )
@@ -32,6 +36,7 @@ type joiner struct {
 // newJoiner ends the membership of the last member, which joins again as it was when the test ends.
 func newJoiner(ctx context.Context, t *testing.T, f *federator) *joiner {
 	t.Helper()
+	needCharts(t) // rights of an agent are in the namespace of KuberneTSN, too
 	j := &joiner{members[len(members)-1], f}
 	t.Cleanup(func() {
 		ctx := context.WithoutCancel(ctx)
@@ -81,7 +86,32 @@ func (j *joiner) removeAgent(ctx context.Context, t *testing.T) {
 			t.Error(err)
 		}
 	}
+	j.removeRights(ctx, t, federation.AgentRights)
 	await(ctx, t, kube.KarmadaGone(j.client))
+}
+
+// removeRights removes those of an account in the member, as `ktsn fed unjoin` says. The policy would bind the next agent.
+func (j *joiner) removeRights(ctx context.Context, t *testing.T, rights string) {
+	t.Helper()
+	all := metav1.ListOptions{LabelSelector: federation.RightsLabel + "=" + rights}
+	for _, kind := range []schema.GroupVersionResource{
+		rbacv1.SchemeGroupVersion.WithResource("clusterrolebindings"), rbacv1.SchemeGroupVersion.WithResource("clusterroles"),
+		admissionv1.SchemeGroupVersion.WithResource("validatingadmissionpolicybindings"), admissionv1.SchemeGroupVersion.WithResource("validatingadmissionpolicies"),
+		corev1.SchemeGroupVersion.WithResource("serviceaccounts"), rbacv1.SchemeGroupVersion.WithResource("rolebindings"), rbacv1.SchemeGroupVersion.WithResource("roles"),
+	} {
+		list, err := j.dynamic.Resource(kind).List(ctx, all)
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		for i := range list.Items {
+			object := &list.Items[i]
+			err := j.dynamic.Resource(kind).Namespace(object.GetNamespace()).Delete(ctx, object.GetName(), metav1.DeleteOptions{})
+			if err != nil && !apierrors.IsNotFound(err) {
+				t.Error(err)
+			}
+		}
+	}
 }
 
 // applyFile applies a file that a command has written.
@@ -241,19 +271,7 @@ func (j *joiner) leaves(ctx context.Context, t *testing.T) {
 func (j *joiner) pushKubeconfig(ctx context.Context, t *testing.T, name string) string {
 	t.Helper()
 	j.apply(ctx, t, j.f.run(ctx, "rights", "--account", "default/"+name))
-	t.Cleanup(func() {
-		ctx := context.WithoutCancel(ctx)
-		j.withdraw(ctx, t, name)
-		every, policies := metav1.DeleteOptions{}, j.client.AdmissionregistrationV1()
-		for _, err := range []error{
-			j.client.RbacV1().ClusterRoleBindings().Delete(ctx, name, every), j.client.RbacV1().ClusterRoles().Delete(ctx, name, every),
-			policies.ValidatingAdmissionPolicyBindings().Delete(ctx, name, every), policies.ValidatingAdmissionPolicies().Delete(ctx, name, every),
-		} {
-			if err != nil {
-				t.Error(err)
-			}
-		}
-	})
+	t.Cleanup(func() { j.removeRights(context.WithoutCancel(ctx), t, "default."+name) })
 	file := "push-" + name
 	j.f.write(file, kubeconfigOf(j.place, j.tokenOf(ctx, t, "default", name)))
 	return filepath.Join(j.f.folder, file)
