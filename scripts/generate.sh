@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # Generates what follows from api/v1alpha1: deep copies, beside the types, the CustomResourceDefinitions and docs/reference.md, which
-# has names of the agent as well; and the OpenAPI document of ktsn-federator.
+# has names of the agent as well; what the chart federator has of the chart kubernetsn; and the OpenAPI document of ktsn-federator.
 # Usage: generate.sh [FOLDER], which takes the place of the source tree for what is written.
 set -eu
 cd "$(dirname "$0")/.."
@@ -21,5 +21,8 @@ mkdir -p "$to/charts/federator/files"
 for kind in tsnlinks tsnnetworks tsnpeers tsnservices tsnworkloads; do
 	cp "$to/charts/kubernetsn/files/kubernetsn.io_$kind.yaml" "$to/charts/federator/files/"
 done
+# And this policy.
+mkdir -p "$to/charts/federator/templates"
+cp charts/kubernetsn/templates/_services.tpl "$to/charts/federator/templates/"
 # Compared by a test of that module.
 [ "$to" != . ] || "$go" -C federator run ./openapi >docs/federation.openapi.json

@@ -37,8 +37,3 @@ ktsn-clock{{ with .name }}-{{ . }}{{ end }}
 ktsnd,ktsnd-ovs,ktsn-agent,ktsn-agent-ovs,ktsn-node,ktsn-node-ovs
 {{- range ((.Values.clock).ptp).interfaces | default (list dict) }},{{ include "kubernetsn.clock.name" . }}{{ end }}
 {{- end }}
-
-{{- /* A list of ranges, in CEL */}}
-{{- define "kubernetsn.cidrs" -}}
-[{{ range $i, $cidr := . }}{{ if $i }}, {{ end }}cidr('{{ $cidr }}'){{ end }}]
-{{- end }}

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/karmada-io/karmada/pkg/apis/cluster/v1alpha1"
@@ -17,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
 	tsn "github.com/kubernetsn/kubernetsn/api/v1alpha1"
@@ -24,15 +26,15 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/testenv"
 )
 
-// chartRights makes what the chart gives the federator at the hub, and returns how it reaches the hub with that.
-func chartRights(t *testing.T) *rest.Config {
+// chartObjects are those of a template of the chart.
+func chartObjects(t *testing.T, template string, options ...string) (all []*unstructured.Unstructured) {
 	t.Helper()
 	const helm = "../../../bin/helm"
 	if _, err := os.Stat(helm); err != nil {
 		testenv.Missing(t, "bin/helm is missing; `make helm` builds it")
 	}
-	text, err := exec.CommandContext(t.Context(), helm, "template", "x", "../../../charts/federator", "--kube-version", "1.34.0", "--set", "program.enabled=false",
-		"--show-only", "templates/hub-rights.yaml").Output()
+	arguments := []string{"template", "x", "../../../charts/federator", "--kube-version", "1.34.0", "--set", "program.enabled=false", "--show-only", "templates/" + template}
+	text, err := exec.CommandContext(t.Context(), helm, append(arguments, options...)...).Output()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -41,6 +43,15 @@ func chartRights(t *testing.T) *rest.Config {
 		if err := yaml.UnmarshalStrict(part, object); err != nil {
 			t.Fatal(err)
 		}
+		all = append(all, object)
+	}
+	return all
+}
+
+// chartRights makes what the chart gives the federator at the hub, and returns how it reaches the hub with that.
+func chartRights(t *testing.T) *rest.Config {
+	t.Helper()
+	for _, object := range chartObjects(t, "hub-rights.yaml") {
 		if err := admin.Create(context.Background(), object); err != nil && !apierrors.IsAlreadyExists(err) {
 			t.Fatal(err)
 		}
@@ -102,4 +113,38 @@ func linkOnce(t *testing.T, f *running, token string) {
 	eventually(t, "the link is up", func() bool { return l.isTrue(tsn.ConditionUp) })
 	l.report(map[string]tsn.TSNServiceStatus{l.clusters[0]: {}, l.clusters[1]: endpoint})
 	eventually(t, "the link is gone", func() bool { return len(l.links()) == 0 })
+}
+
+// TestServicesOfTheHubStayInTheirRanges is what who may make TSNServices in a namespace of the hub cannot do: the federator gives them to all clusters.
+func TestServicesOfTheHubStayInTheirRanges(t *testing.T) {
+	needHub(t)
+	for _, object := range chartObjects(t, "hub-services.yaml", "--set", "links.reservedRanges={10.96.0.0/12}") {
+		create(t, object)
+		t.Cleanup(func() {
+			if err := admin.Delete(context.Background(), object); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	namespace := newNamespace(t)
+	try := func(cidr, route string) string {
+		service := &tsn.TSNService{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "plant"}, Spec: tsn.TSNServiceSpec{
+			IPv4: &tsn.LinkRange{LinkCIDR: cidr}, Routes: []tsn.ServiceRoute{{To: route}}}}
+		if err := admin.Create(t.Context(), service, client.DryRunAll); err != nil {
+			return err.Error()
+		}
+		return ""
+	}
+	eventually(t, "the policy holds", func() bool { return try("0.0.0.0/0", "10.9.0.0/16") != "" })
+	for _, test := range []struct{ cidr, route, says string }{
+		{"10.60.0.0/16", "192.168.7.0/24", ""},
+		{"0.0.0.0/0", "10.9.0.0/16", "linkCIDR 0.0.0.0/0 is in none of the ranges that links may have here (value links.allowedRanges of the chart federator"},
+		{"10.60.0.0/16", "0.0.0.0/1", "route 0.0.0.0/1 is in none of the ranges"},
+		{"10.96.0.0/24", "10.9.0.0/16", "10.96.0.0/24 has addresses that are reserved here"},
+		{"10.60.0.0/16", "10.96.0.10/32", "10.96.0.10/32 has addresses that are reserved here"},
+	} {
+		if said := try(test.cidr, test.route); (said == "") != (test.says == "") || !strings.Contains(said, test.says) {
+			t.Errorf("a service of %s with a route to %s: %q, want %q", test.cidr, test.route, said, test.says)
+		}
+	}
 }
