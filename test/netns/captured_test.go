@@ -95,12 +95,15 @@ func (c *captured) ktsn(t *testing.T, arguments ...string) *exec.Cmd {
 	return exec.Command(program(t, "ktsn"), append(append([]string{"node"}, arguments...), "--state-dir", c.wiring.A.StateDir())...)
 }
 
-// restoreDaemon starts a ktsnd behind one that ended, and tells it what it has to know.
+// restoreDaemon starts a ktsnd after one that ended, and restores its pods and peers.
 func (c *captured) restoreDaemon(t *testing.T, options ...string) {
 	t.Helper()
 	c.startBareDaemon(t, options...)
-	if said, err := c.ktsn(t, "restore", "--control", c.control).CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, said)
+	command := c.ktsn(t, "restore", "--control", c.control)
+	var output []byte
+	err := c.NodeA.Do(func() (err error) { output, err = command.CombinedOutput(); return err }) // it makes the node's filter
+	if err != nil {
+		t.Fatalf("%v: %s", err, output)
 	}
 }
 

@@ -5,7 +5,7 @@ package netns_test
 import (
 	"testing"
 
-	"github.com/kubernetsn/kubernetsn/test/internal/bpffs"
+	"github.com/kubernetsn/kubernetsn/test/internal/testmain"
 )
 
-func TestMain(m *testing.M) { bpffs.Main(m) }
+func TestMain(m *testing.M) { testmain.Main(m) }
