@@ -76,6 +76,9 @@ func (a *adding) attachCard(ctx context.Context, ipam *current.Result) (*current
 	if err := a.attachToKata(); err != nil {
 		return nil, err
 	}
+	if err := ctx.Err(); err != nil { // the runtime waits no longer: nobody has the result
+		return nil, err
+	}
 	return a.cardResult(ipam, taken), nil
 }
 

@@ -3,6 +3,7 @@
 package cni
 
 import (
+	"context"
 	"errors"
 	"os"
 	"path/filepath"
@@ -10,9 +11,15 @@ import (
 	"strings"
 	"testing"
 
+	current "github.com/containernetworking/cni/pkg/types/100"
+	"github.com/containernetworking/plugins/pkg/ns"
+	"golang.org/x/sys/unix"
+
+	"github.com/kubernetsn/kubernetsn/internal/bench/topology"
 	"github.com/kubernetsn/kubernetsn/internal/node/overlay"
 	"github.com/kubernetsn/kubernetsn/internal/node/passthrough"
 	"github.com/kubernetsn/kubernetsn/internal/shared/device"
+	"github.com/kubernetsn/kubernetsn/internal/shared/testenv"
 )
 
 const firstCard, secondCard = "0000:01:00.0", "0000:02:00.0"
@@ -168,4 +175,107 @@ func TestACardThatCannotBeClaimedIsSaidWithWhatFailed(t *testing.T) {
 	if err == nil || strings.Contains(err.Error(), "belongs to") || !strings.Contains(err.Error(), "not a directory") {
 		t.Errorf("it says %v", err)
 	}
+}
+
+// bindAsWritten has the bus of plain files move cards between drivers as a kernel does: a card goes to the driver of its driver_override,
+// or back to igb. It moves the card when it is unbound, because the next write then waits until that is done.
+func bindAsWritten(t *testing.T, bus *passthrough.Bus) {
+	t.Helper()
+	drivers, probe, unbind := filepath.Join(bus.Sys, "bus/pci/drivers"), filepath.Join(bus.Sys, "bus/pci/drivers_probe"), filepath.Join(bus.Sys, "unbind")
+	must(t, errors.Join(unix.Mkfifo(probe, 0o600), unix.Mkfifo(unbind, 0o600)))
+	for _, driver := range []string{"igb", passthrough.VFIO} {
+		folder := filepath.Join(drivers, driver)
+		must(t, errors.Join(os.MkdirAll(folder, 0o755), os.Symlink(unbind, filepath.Join(folder, "unbind"))))
+	}
+	move := func(address, driver string) error {
+		link := filepath.Join(bus.Sys, "bus/pci/devices", address, "driver")
+		return errors.Join(os.Remove(link), os.Symlink(filepath.Join(drivers, driver), link))
+	}
+	must(t, move(firstCard, "igb"))
+	ended := make(chan error, 1)
+	go func() {
+		for {
+			address, err := os.ReadFile(unbind)
+			if err != nil || len(address) == 0 {
+				ended <- err
+				return
+			}
+			override, err := os.ReadFile(filepath.Join(bus.Sys, "bus/pci/devices", string(address), "driver_override"))
+			driver := passthrough.VFIO
+			if !strings.HasPrefix(string(override), driver) {
+				driver = "igb"
+			}
+			err = errors.Join(err, move(string(address), driver))
+			if _, errProbe := os.ReadFile(probe); err != nil || errProbe != nil {
+				ended <- errors.Join(err, errProbe)
+				return
+			}
+		}
+	}()
+	t.Cleanup(func() {
+		file, err := os.OpenFile(unbind, os.O_WRONLY, 0)
+		must(t, errors.Join(err, file.Close(), <-ended))
+	})
+}
+
+func TestAnAddThatFailsAfterItTookACardGivesItBack(t *testing.T) {
+	testenv.Root(t)
+	id, err := topology.NewID()
+	must(t, err)
+	pod, err := topology.NewNamespace(id.String() + "-card")
+	must(t, err)
+	t.Cleanup(func() { must(t, pod.Destroy()) })
+	netns, err := ns.GetNS(pod.Path())
+	must(t, err)
+	defer netns.Close()
+	for name, test := range map[string]struct {
+		late, noFolder bool
+		want           string
+	}{
+		"Kata's file cannot be written": {noFolder: true, want: "not a directory"},
+		"the runtime gave up":           {late: true, want: context.Canceled.Error()},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bus := busOfCards(t, apart, "exit 1")
+			bindAsWritten(t, bus)
+			a, freed := addingCards(t), false
+			a.netns, a.Device.DAN = netns, filepath.Join(t.TempDir(), "dans")
+			if test.noFolder {
+				must(t, os.WriteFile(a.Device.DAN, nil, 0o644))
+			}
+			a.undo = []func() error{a.unlessCard(func() error { return a.records.remove(&a.Attachment) }), a.unlessCard(func() error { freed = true; return nil })}
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			if test.late {
+				cancel()
+			}
+			if _, err := a.attachCard(ctx, &current.Result{}); err == nil || !strings.Contains(err.Error(), test.want) {
+				t.Fatalf("it says %v", err)
+			}
+			if driver := driverOf(t, bus, firstCard); driver != passthrough.VFIO {
+				t.Fatalf("it failed early: the driver is %q", driver)
+			}
+			for _, undo := range slices.Backward(a.undo) {
+				must(t, undo())
+			}
+			override, err := os.ReadFile(filepath.Join(bus.Sys, "bus/pci/devices", firstCard, "driver_override"))
+			must(t, err)
+			if driver := driverOf(t, bus, firstCard); driver != "igb" || !strings.HasPrefix(string(override), "\n") {
+				t.Errorf("the card has the driver %q, and its override is %q", driver, override)
+			}
+			left, err := os.ReadDir(bus.StateDir)
+			must(t, err)
+			files, _ := filepath.Glob(filepath.Join(a.Device.DAN, "*"))
+			if record := a.records.read(&a.Attachment); record != nil || len(left)+len(files) > 0 || !freed {
+				t.Errorf("left are the record %+v, notes %v and %v; the address was freed: %v", record, left, files, freed)
+			}
+		})
+	}
+}
+
+func driverOf(t *testing.T, bus *passthrough.Bus, address string) string {
+	t.Helper()
+	found, err := bus.Read(address)
+	must(t, err)
+	return found.Driver
 }

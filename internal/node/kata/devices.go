@@ -10,6 +10,8 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+
+	"golang.org/x/sys/unix"
 )
 
 // Devices are those of a pod's machine.
@@ -119,10 +121,13 @@ func makeFolder(folder string) error {
 	return err
 }
 
+// isAbsent tells whether an error means that there is no such file, also because the folder is a file itself.
+func isAbsent(err error) bool { return errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENOTDIR) }
+
 // Remove removes the file of a sandbox. That there is none is no error.
 func Remove(folder, sandbox string) error {
 	for _, path := range []string{Path(folder, sandbox), Path(folder, sandbox) + ".next"} {
-		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err := os.Remove(path); err != nil && !isAbsent(err) {
 			return fmt.Errorf("remove Kata's network devices: %w", err)
 		}
 	}
@@ -132,7 +137,7 @@ func Remove(folder, sandbox string) error {
 // RemoveDevice takes a device out of the file of a sandbox. That it is not there is no error.
 func RemoveDevice(folder, sandbox, name string) error {
 	devices, err := Read(folder, sandbox)
-	if errors.Is(err, fs.ErrNotExist) {
+	if isAbsent(err) {
 		return nil
 	}
 	if err != nil {
