@@ -327,7 +327,7 @@ func TestWhatCannotBeAttachedIsRefused(t *testing.T) {
 		"a multicast MAC":       {"c1", change{"runtimeConfig": change{"mac": "01:00:5e:00:00:01"}}, 7, `mac: "01:00:5e:00:00:01" is no hardware address for an interface; give one such as 0a:58:0a:2a:01:02`},
 		"a MAC of eight octets": {"c1", change{"runtimeConfig": change{"mac": "02:00:5e:00:00:01:02:03"}}, 7, `mac: "02:00:5e:00:00:01:02:03" is no hardware address for an interface; give one such as 0a:58:0a:2a:01:02`},
 		"a socket's path":       {"c1", change{"socketDir": "/" + strings.Repeat("x", 95)}, 7, "socketDir: /" + strings.Repeat("x", 95) + "/c1/app.sock has 108 characters, a socket's path at most 107; choose a shorter folder"},
-		"names that do not fit": {strings.Repeat("x", 128), change{"name": strings.Repeat("n", 100)}, 4, "CNI_CONTAINERID: the names of network, container, interface and identity have 364 bytes together; at most 246 fit"},
+		"names that do not fit": {strings.Repeat("x", 128), change{"name": strings.Repeat("n", 100)}, 4, "CNI_CONTAINERID: the names of network, container, interface and identity have 364 bytes together; at most 244 fit"},
 		"a class by queue where nothing goes through ktsnd": {"c1", change{"device": "tap", "device-queues": 2, "device-class": "queue"}, 7,
 			`device-class: the class of a frame is by queue only where all frames go through ktsnd; have the network capture "All", or leave the field out`},
 		"vhost-user without ktsnd": {"c1", change{"device": "vhost-user", "controlSocket": "", "uplink": "eno1"}, 7,

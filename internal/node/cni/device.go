@@ -244,8 +244,8 @@ func (r *record) checkDevice(mtu int) error {
 	return tap.CheckPod(r.Interface)
 }
 
-// foundDevice is what the kernel knows of the device of an attachment whose record was lost and for whose note there was no room. Of
-// one of vhost-user, or one that Kata takes, it does not know enough.
+// foundDevice returns the device of an attachment without a record and without a note: none, or the tap of a release that wrote no
+// overlay.NoteLost in place of a note that did not fit.
 func foundDevice(netns string, attachment *overlay.Attachment, by capture.ClassBy) (found device.Device, err error) {
 	name, err := device.TapName(attachment.Interface)
 	if err != nil {

@@ -66,9 +66,12 @@ func rebuiltRecord(ctx context.Context, found *overlay.Found, client *control.Cl
 		VNI: found.VNI, Bridge: found.Bridge, Tunnel: found.Tunnel, ControlSocket: controlSocket, Capture: captured.Mode,
 	}
 	made.Receive = wasReceiving(found.PortName())
-	if found.Note == "" {
+	switch found.Note {
+	case "":
 		made.Device, err = foundDevice(path, &found.Attachment, captured.ClassBy)
-	} else {
+	case overlay.NoteLost:
+		err = errors.New("a virtual machine has it, and the names of network, container and pod leave no room for its device in the alias; delete the pod so that it is recreated")
+	default:
 		err = made.takeNote(found.Note)
 	}
 	if err != nil {

@@ -5,6 +5,7 @@ package cni
 import (
 	"net"
 	"os"
+	"strings"
 	"testing"
 
 	"github.com/vishvananda/netlink"
@@ -13,7 +14,16 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/node/overlay"
 )
 
-func TestARebuiltRecordOfALinkKnowsThatItIsEncrypted(t *testing.T) {
+// rebuildLab is a node with an uplink and a pod.
+type rebuildLab struct {
+	node  *overlay.Node
+	dir   string
+	id    topology.ID
+	netns *os.File
+}
+
+func newRebuildLab(t *testing.T) *rebuildLab {
+	t.Helper()
 	node, dir := attachedNode(t)
 	attributes := netlink.NewLinkAttrs()
 	attributes.Name = "up0"
@@ -28,20 +38,49 @@ func TestARebuiltRecordOfALinkKnowsThatItIsEncrypted(t *testing.T) {
 	t.Cleanup(func() { must(t, pod.Destroy()) })
 	netns, err := os.Open(pod.Path())
 	must(t, err)
-	defer netns.Close()
+	t.Cleanup(func() { netns.Close() })
+	return &rebuildLab{node, dir, id, netns}
+}
+
+// plug attaches an interface of the pod to a network.
+func (l *rebuildLab) plug(t *testing.T, network *overlay.Network, interfaceName, note string) *overlay.Attachment {
+	t.Helper()
+	network.Uplink, network.MTU = "up0", 1400
+	attachment := overlay.Attachment{Network: LinkNetwork, ContainerID: l.id.String(), Interface: interfaceName, Identity: "pod"}
+	_, err := l.node.Plug(t.Context(), network, &overlay.Port{
+		Attachment: attachment, HardwareAddress: net.HardwareAddr{2, 0, 0, 0, 0, interfaceName[1]}, Netns: int(l.netns.Fd()), Note: note}, nil)
+	must(t, err)
+	return &attachment
+}
+
+func TestARebuiltRecordOfALinkKnowsThatItIsEncrypted(t *testing.T) {
+	lab := newRebuildLab(t)
 	for i, alias := range []string{"tsn-cni:1 encrypted", ""} {
 		network := linkNetwork(0x800000 + uint32(i))
-		network.Port, network.Uplink, network.MTU = 4700+uint16(i), "up0", 1400
-		attachment := overlay.Attachment{Network: LinkNetwork, ContainerID: id.String(), Interface: []string{"a0", "a1"}[i], Identity: "pod"}
-		_, err = node.Plug(t.Context(), &network, &overlay.Port{Attachment: attachment, HardwareAddress: net.HardwareAddr{2, 0, 0, 0, 0, byte(i)}, Netns: int(netns.Fd())}, nil)
-		must(t, err)
+		network.Port = 4700 + uint16(i)
+		attachment := lab.plug(t, &network, []string{"a0", "a1"}[i], "")
 		if alias != "" {
 			must(t, netlink.LinkSetAlias(&netlink.Vxlan{LinkAttrs: netlink.LinkAttrs{Name: network.Tunnel}}, alias))
 		}
-		count, err := rebuild(t.Context(), node, records{dir}, (&listening{}).serve(t), "")
+		count, err := rebuild(t.Context(), lab.node, records{lab.dir}, (&listening{}).serve(t), "")
 		must(t, err)
-		if made := (records{dir}).read(&attachment); count != 1 || made == nil || made.Encrypted != (alias != "") || made.VNI != network.VNI {
+		if made := (records{lab.dir}).read(attachment); count != 1 || made == nil || made.Encrypted != (alias != "") || made.VNI != network.VNI {
 			t.Errorf("of a tunnel with the alias %q %d records are rebuilt: %+v", alias, count, made)
 		}
+	}
+}
+
+func TestARecordWithoutTheDeviceOfItsMachineIsNotRebuilt(t *testing.T) {
+	lab := newRebuildLab(t)
+	network := linkNetwork(0x800000)
+	network.Port = 4700
+	note := "vhost-user,1,record,0,,timed,/" + strings.Repeat("d", 255) // longer than an alias
+	attachment := lab.plug(t, &network, "a0", note)
+	count, err := rebuild(t.Context(), lab.node, records{lab.dir}, (&listening{}).serve(t), "")
+	if count != 0 || err == nil || !strings.Contains(err.Error(), "delete the pod") {
+		t.Errorf("%d are rebuilt: %v", count, err)
+	}
+	if made := (records{lab.dir}).read(attachment); made != nil {
+		t.Errorf("the record is %+v", made)
 	}
 }

@@ -61,11 +61,12 @@ func (a *Attachment) alias() string {
 	return strings.Join([]string{aliasPrefix, a.Network, a.ContainerID, a.Interface, a.Identity}, " ")
 }
 
-// Check tells whether the attachment can be written on its port.
+// Check tells whether the attachment can be written on its port, with NoteLost at least.
 func (a *Attachment) Check() error {
-	if length := len(a.alias()); length > maxAliasBytes {
+	const limit = maxAliasBytes - len(" "+NoteLost)
+	if length := len(a.alias()); length > limit {
 		return fmt.Errorf("the names of network, container, interface and identity have %d bytes together; at most %d fit",
-			length-len(aliasPrefix), maxAliasBytes-len(aliasPrefix))
+			length-len(aliasPrefix), limit-len(aliasPrefix))
 	}
 	return nil
 }

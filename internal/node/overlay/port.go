@@ -37,15 +37,21 @@ type Port struct {
 	// FrontBytes is how much longer than a frame of the pod one at the node's end can be: by what stands in front of a
 	// captured one.
 	FrontBytes int
-	// Note is kept with the port, for whoever finds it without a record. One for which the names leave no room is not.
+	// Note is kept with the port, to be found without a record. NoteLost is kept in place of a note for which the names leave no room.
 	Note string
 }
+
+// NoteLost is the note of a port whose own did not fit.
+const NoteLost = "?"
 
 // alias is how the port is written on itself.
 func (p *Port) alias() string {
 	alias := p.Attachment.alias()
-	if p.Note == "" || len(alias)+1+len(p.Note) > maxAliasBytes {
+	switch {
+	case p.Note == "":
 		return alias
+	case len(alias)+1+len(p.Note) > maxAliasBytes:
+		return alias + " " + NoteLost
 	}
 	return alias + " " + p.Note
 }
