@@ -92,6 +92,9 @@ struct ktsn_ring_header {
 	alignas(KTSN_CACHE_LINE_BYTES) _Atomic int64_t doorbell_before_ns[KTSN_CLOCKS];
 	/* Written by ktsnd, on the line that a sender reads anyway: not 0 while called_tai_ns is wanted. */
 	_Atomic uint32_t trace;
+	/* Written by ktsnd, on the same line: how often the longest payload of a destination became less. The
+	 * library then asks again for the destinations of its sockets. */
+	_Atomic uint32_t mtus_lowered;
 	/* Written by ktsnd's loop, of untimed rings only: when it last went round, on CLOCK_MONOTONIC. At
 	 * least every 20 ms, so that a relay knows whether frames without a time still leave. */
 	_Atomic int64_t alive_ns;
@@ -147,6 +150,7 @@ struct ktsn_ring_slot {
 static_assert(offsetof(struct ktsn_ring_header, ready_summary) == 64, "layout is part of the protocol");
 static_assert(offsetof(struct ktsn_ring_header, doorbell_before_ns) == 128, "layout");
 static_assert(offsetof(struct ktsn_ring_header, trace) == 152, "layout");
+static_assert(offsetof(struct ktsn_ring_header, mtus_lowered) == 156, "layout");
 static_assert(offsetof(struct ktsn_ring_header, alive_ns) == 160, "layout");
 static_assert(offsetof(struct ktsn_ring_header, refused) == 168, "layout");
 static_assert(offsetof(struct ktsn_ring_header, next_sequence) == 192, "layout");

@@ -129,6 +129,12 @@ static inline void ktsn_ring_refused_set(struct ktsn_ring_consumer *ring, uint64
 	atomic_store_explicit(&ring->header->refused, refused, memory_order_seq_cst);
 }
 
+/* Tells producers that the longest payload of a destination became less. Any thread of ktsnd. */
+static inline void ktsn_ring_mtu_lowered(struct ktsn_ring_consumer *ring)
+{
+	atomic_fetch_add_explicit(&ring->header->mtus_lowered, 1, memory_order_relaxed);
+}
+
 /* Says when producers must ring. After this returns, ktsn_ring_ready() sees every message whose
  * producer did not see the new values. */
 void ktsn_ring_doorbell_set(struct ktsn_ring_consumer *ring, const int64_t before_ns[KTSN_CLOCKS]);

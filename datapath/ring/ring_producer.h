@@ -62,6 +62,12 @@ static inline void ktsn_ring_refuse_none(struct ktsn_ring_producer *ring)
 	atomic_store_explicit(&ring->header->refused, 0, memory_order_relaxed);
 }
 
+/* How often the longest payload of a destination became less. */
+static inline uint32_t ktsn_ring_mtus_lowered(const struct ktsn_ring_producer *ring)
+{
+	return atomic_load_explicit(&ring->header->mtus_lowered, memory_order_relaxed);
+}
+
 /* Whether ktsnd wants to know when send calls begin. */
 bool ktsn_ring_traced(const struct ktsn_ring_producer *ring);
 

@@ -102,6 +102,8 @@ static void destination_update(struct loop *loop, struct loop_destination *desti
 			object_retire(loop, &replication->object);
 		return;
 	}
+	if (route->payload_max_bytes < destination->route.payload_max_bytes)
+		ktsn_ring_mtu_lowered(&destination->ring->consumer);
 	destination->route = *route;
 	if (replication)
 		replication_take(loop, destination, replication);

@@ -60,6 +60,7 @@ struct flow {
 	/* CLOCK_MONOTONIC_COARSE. */
 	_Atomic int64_t error_looked_ns; /* when the kernel was asked for SO_ERROR last */
 	_Atomic int64_t asked_again_ns;  /* when ktsnd was asked last what it had answered already */
+	_Atomic uint32_t mtus_lowered;   /* ktsn_ring_mtus_lowered() before ktsnd was asked */
 
 	struct poll_state poll_state;
 	struct cork cork;

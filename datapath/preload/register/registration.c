@@ -33,6 +33,7 @@ static void number_begin(struct session *session, struct flow *flow, int fd)
 int flow_open(struct session *session, struct flow *flow, int fd, struct ktsn_app_request *request)
 {
 	bool fresh = flow->number_session != session->number;
+	uint32_t mtus_lowered = ktsn_ring_mtus_lowered(&session->ring);
 	struct ktsn_app_reply reply;
 	int err;
 
@@ -52,6 +53,7 @@ int flow_open(struct session *session, struct flow *flow, int fd, struct ktsn_ap
 				      memory_order_relaxed);
 	if (err)
 		return err;
+	atomic_store_explicit(&flow->mtus_lowered, mtus_lowered, memory_order_relaxed);
 	destination_write(&flow->destinations, &flow->destinations.connected, destination_of_reply(&reply));
 	flow->clock = (enum ktsn_clock)reply.clock;
 	if (reply.flags & KTSN_APP_DEADLINE)

@@ -44,9 +44,23 @@ static bool asked_again(struct flow *flow, int fd)
 	return flow_may_ask_again(flow) && flow_refresh(flow, fd) == 0;
 }
 
+/* ktsnd drops messages that are too long for a lowered MTU: the call is to refuse them. */
+static void lowered_mtu_follow(struct flow *flow, int fd)
+{
+	const struct session *session = session_existing();
+
+	if (session && atomic_load_explicit(&flow->session, memory_order_relaxed) == session->number &&
+	    atomic_load_explicit(&flow->mtus_lowered, memory_order_relaxed) !=
+		    ktsn_ring_mtus_lowered(&session->ring))
+		(void)asked_again(flow, fd);
+}
+
 long send_timed(struct flow *flow, int fd, const struct msghdr *message, int flags)
 {
-	long sent = cork_concerns(flow, flags) ? cork_send(flow, fd, message, flags) : CORK_NOTHING;
+	long sent;
+
+	lowered_mtu_follow(flow, fd);
+	sent = cork_concerns(flow, flags) ? cork_send(flow, fd, message, flags) : CORK_NOTHING;
 
 	if (sent != CORK_NOTHING) {
 		/* The joined message is dropped; the next one uses the new answer. */

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Sends timed messages of the sizes that standard input names, a line each: "first SIZE" on a socket that was opened at the
-beginning, "another SIZE" on one that is opened for it. Says how that went: "ok", or the name of the error.
+beginning, "another SIZE" on one that is opened for it. Says how that went: "ok", or the name of the error. For "option 0" it prints
+IP_MTU of the first socket.
 
     mtu.py ADDR PORT
 """
@@ -11,6 +12,7 @@ import sys
 import time
 
 SO_TXTIME = SCM_TXTIME = 61
+IP_MTU = 14
 
 
 def opened():
@@ -23,6 +25,9 @@ def opened():
 first = opened()
 for line in sys.stdin:
     which, size = line.split()
+    if which == "option":
+        print(first.getsockopt(socket.IPPROTO_IP, IP_MTU), flush=True)
+        continue
     try:
         timed = first if which == "first" else opened()
         txtime = struct.pack("q", time.clock_gettime_ns(time.CLOCK_TAI) + 10_000_000)
