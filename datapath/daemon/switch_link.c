@@ -45,11 +45,12 @@ void switch_link_changed(bool connected, void *context)
 		return;
 }
 
-void switch_link_withdrawn(uint32_t frames, void *context)
+void switch_link_withdrawn(uint32_t frames, uint32_t astray, void *context)
 {
 	struct switch_link *link = context;
 
 	atomic_fetch_add(&link->withdrawn, frames);
+	atomic_fetch_add(&link->astray, astray);
 	/* As above. */
 	if (eventfd_write(link->changes.fd, 1))
 		return;
@@ -78,23 +79,30 @@ void switch_link_drain(uint32_t (*unfetched)(const struct ktsn_port *port), cons
 		left = unfetched(port);
 	}
 	if (left > 0)
-		log_warning(
-			"Open vSwitch has not fetched the last %u frames, which counted as sent: they may be "
-			"lost; "
-			"see `ktsn ovs status`",
-			left);
+		log_warning("Open vSwitch has not fetched the last %u frames: they may be lost, and count as "
+			    "sent "
+			    "unless they were withdrawn; see `ktsn ovs status`",
+			    left);
 }
 
 static void say(struct switch_link *link)
 {
 	bool connected = atomic_load(&link->connected);
 	uint32_t withdrawn = atomic_exchange(&link->withdrawn, 0);
+	uint32_t astray = atomic_load(&link->astray);
 
+	if (astray && !link->astray_logged)
+		log_error(
+			"%u frames in the queue of Open vSwitch do not lie in buffers of ktsnd and were not "
+			"withdrawn: ovs-vswitchd changed the queue; check it, and restart it (this is logged "
+			"once)",
+			astray);
+	link->astray_logged = astray > 0;
 	if (withdrawn)
-		log_warning("Open vSwitch fetches nothing: %u frames that counted as sent are withdrawn, and "
-			    "what is due "
-			    "waits for --stale-after",
-			    withdrawn);
+		log_warning(
+			"Open vSwitch fetches nothing: the last %u frames are withdrawn (drop-stale), and "
+			"what is due waits for --stale-after",
+			withdrawn);
 	if (connected && !link->logged)
 		log_info("Open vSwitch is connected to %s", link->path);
 	else if (!connected)

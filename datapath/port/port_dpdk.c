@@ -32,7 +32,7 @@ enum {
 	EAL_ARGS_MAX = 16,
 	TX_DESCRIPTORS = 512,
 	/* Frames in each of the two queues that Open vSwitch shares with ktsnd. */
-	VHOST_DESCRIPTORS = 512,
+	VHOST_DESCRIPTORS = KTSN_PORT_DPDK_WITHDRAWN_MAX,
 	/*
 	 * Frames in the af_packet transmit ring. On a veth the far end reads a frame's bytes from this ring
 	 * until the receiver has taken the datagram, so the ring must be longer than the receiver's queue.
@@ -53,10 +53,11 @@ struct port_dpdk {
 	struct warm_up *warm_up;        /* NULL for a device that does not send through the kernel */
 	bool watched;                   /* Open vSwitch comes and goes */
 	struct vhost_stall stall;       /* with it */
+	uintptr_t *buffers;             /* of the pool, in ascending order; with it */
 	/* The socket to which it connects, as it was made: the file may be renamed since. */
 	char vhost_path[sizeof(((struct sockaddr_un *)0)->sun_path)];
 	void (*connected)(bool connected, void *context); /* NULL: nobody is told */
-	void (*withdrawn)(uint32_t frames, void *context);
+	void (*withdrawn)(uint32_t frames, uint32_t astray, void *context);
 	void *context;
 };
 
@@ -162,6 +163,7 @@ static void destroy(struct ktsn_port *port)
 	rte_mempool_free(dpdk->pool);
 	(void)rte_eal_cleanup();
 	warm_up_destroy(dpdk->warm_up);
+	free(dpdk->buffers);
 	free(dpdk);
 }
 
@@ -321,12 +323,44 @@ static struct vhost_descriptor *connected_ring(void *context)
 	return ktsn_port_dpdk_connected(&dpdk->port) ? vhost_ring(dpdk) : NULL;
 }
 
-static void withdrawn(uint32_t frames, void *context)
+static void withdrawn(uint32_t frames, uint32_t astray, void *context)
 {
 	struct port_dpdk *dpdk = context;
 
 	if (dpdk->withdrawn)
-		dpdk->withdrawn(frames, dpdk->context);
+		dpdk->withdrawn(frames, astray, dpdk->context);
+}
+
+/* DPDK's own header is not part of a buffer: frames lie behind it. */
+static void buffer_note(struct rte_mempool *pool, void *noted, void *mbuf, unsigned int index)
+{
+	const struct vhost_buffers *buffers = noted;
+
+	(void)pool;
+	if (index < buffers->count)
+		((uintptr_t *)buffers->first)[index] = (uintptr_t)mbuf + sizeof(struct rte_mbuf);
+}
+
+static int address_compare(const void *a, const void *b)
+{
+	uintptr_t first = *(const uintptr_t *)a, second = *(const uintptr_t *)b;
+
+	return first < second ? -1 : first > second;
+}
+
+/* The pool has a list as well, but in memory that Open vSwitch can write. */
+static int buffers_note(struct port_dpdk *dpdk, const struct ktsn_port_dpdk_config *config)
+{
+	uint32_t count = buffer_count(config);
+
+	dpdk->buffers = calloc(count, sizeof(*dpdk->buffers));
+	if (!dpdk->buffers)
+		return -ENOMEM;
+	dpdk->stall.buffers = (struct vhost_buffers){
+		.first = dpdk->buffers, .count = count, .bytes = buffer_bytes(config) + RTE_PKTMBUF_HEADROOM};
+	rte_mempool_obj_iter(dpdk->pool, buffer_note, &dpdk->stall.buffers);
+	qsort(dpdk->buffers, count, sizeof(*dpdk->buffers), address_compare);
+	return 0;
 }
 
 static int link_changed(uint16_t id, enum rte_eth_event_type event, void *context, void *nothing)
@@ -345,12 +379,16 @@ static int link_changed(uint16_t id, enum rte_eth_event_type event, void *contex
 
 static int link_watch(struct port_dpdk *dpdk, const struct ktsn_port_dpdk_config *config)
 {
+	int err;
+
 	dpdk->watched = true;
 	snprintf(dpdk->vhost_path, sizeof(dpdk->vhost_path), "%s", config->vhost_path);
 	dpdk->connected = config->connected;
 	dpdk->withdrawn = config->withdrawn;
 	dpdk->context = config->context;
-	return rte_eth_dev_callback_register(dpdk->id, RTE_ETH_EVENT_INTR_LSC, link_changed, dpdk);
+	err = buffers_note(dpdk, config);
+	return err ? err
+		   : rte_eth_dev_callback_register(dpdk->id, RTE_ETH_EVENT_INTR_LSC, link_changed, dpdk);
 }
 
 static int device_start(struct port_dpdk *dpdk, const struct ktsn_port_dpdk_config *config)
@@ -407,13 +445,11 @@ static int vhost_device_start(struct port_dpdk *dpdk, const struct ktsn_port_dpd
 		usleep(1000);
 	if (err)
 		return err;
-	dpdk->stall = (struct vhost_stall){
-		.ring = connected_ring,
-		.withdrawn = withdrawn,
-		.context = dpdk,
-		.ring_count = VHOST_DESCRIPTORS,
-		.stale_after_ns = config->stale_after_ns,
-	};
+	dpdk->stall.ring = connected_ring;
+	dpdk->stall.withdrawn = withdrawn;
+	dpdk->stall.context = dpdk;
+	dpdk->stall.ring_count = VHOST_DESCRIPTORS;
+	dpdk->stall.stale_after_ns = config->stale_after_ns;
 	return vhost_stall_begin(&dpdk->stall);
 }
 
@@ -454,6 +490,7 @@ static int port_open(struct port_dpdk **opened, const struct ktsn_port_dpdk_conf
 			(void)rte_eal_cleanup();
 	}
 	if (err) {
+		free(dpdk->buffers);
 		free(dpdk);
 		return err;
 	}

@@ -9,6 +9,9 @@
 
 #include <stdbool.h>
 
+/* Frames that Open vSwitch may not have fetched: as many as its queue holds. */
+enum { KTSN_PORT_DPDK_WITHDRAWN_MAX = 512 };
+
 struct ktsn_port_dpdk_config {
 	const char *interface; /* kernel network interface, sent on through net_af_packet */
 	const char *device;    /* instead: a DPDK device (PCI address or "net_...,args"); NULL */
@@ -20,8 +23,9 @@ struct ktsn_port_dpdk_config {
 	int cpu;                 /* of the thread that will send, -1: any */
 	/* With vhost_path: Open vSwitch has come or gone; on a thread of DPDK's. */
 	void (*connected)(bool connected, void *context);
-	/* It fetched nothing for stale_after_ns: so many frames that were taken will not leave. Likewise. */
-	void (*withdrawn)(uint32_t frames, void *context);
+	/* It fetched nothing: the last frames that were taken, so many, will not leave. So many further ones
+	 * in its queue were left as they are, because they are not in buffers of the port. Likewise. */
+	void (*withdrawn)(uint32_t frames, uint32_t astray, void *context);
 	void *context;
 	int64_t stale_after_ns;
 };

@@ -10,6 +10,7 @@ enum {
 	LOOKS = 5,
 	NS_PER_US = 1000,
 	SHORTEST_LOOK_NS = 1000000,
+	LONGEST_LOOK_NS = 20000000,
 	VIRTIO_HEADER_BYTES = 12, /* in front of each frame, VIRTIO 1.1 section 5.1.6 */
 	ETHERNET_HEADER_BYTES = 14,
 };
@@ -21,24 +22,47 @@ static int64_t look_ns(const struct vhost_stall *stall)
 {
 	int64_t ns = stall->stale_after_ns / LOOKS;
 
+	if (ns > LONGEST_LOOK_NS)
+		return LONGEST_LOOK_NS;
 	return ns < SHORTEST_LOOK_NS ? SHORTEST_LOOK_NS : ns;
 }
 
-static void overwrite(struct vhost_descriptor *descriptor)
+/* Whether all of it lies within one buffer. */
+static bool in_buffer(const struct vhost_buffers *buffers, uint64_t address, uint32_t bytes)
 {
-	uint8_t *at = (uint8_t *)(uintptr_t)descriptor->address + VIRTIO_HEADER_BYTES;
-	uint32_t bytes = descriptor->bytes;
+	uint32_t low = 0, high = buffers->count;
 
-	if (bytes < VIRTIO_HEADER_BYTES + sizeof(nothing))
-		return;
+	while (low < high) {
+		uint32_t middle = low + (high - low) / 2;
+
+		if (buffers->first[middle] <= address)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low > 0 && bytes <= buffers->bytes &&
+	       address - buffers->first[low - 1] <= buffers->bytes - bytes;
+}
+
+/* False: it was left alone. Each field is read once, because the other side may change it at any time. */
+static bool overwrite(const struct vhost_stall *stall, const struct vhost_descriptor *descriptor)
+{
+	uint64_t address = *(const volatile uint64_t *)&descriptor->address;
+	uint32_t bytes = *(const volatile uint32_t *)&descriptor->bytes;
+	uint8_t *at = (uint8_t *)(uintptr_t)address + VIRTIO_HEADER_BYTES;
+
+	if (bytes < VIRTIO_HEADER_BYTES + sizeof(nothing) || !in_buffer(&stall->buffers, address, bytes))
+		return false;
 	memcpy(at, nothing, sizeof(nothing));
 	memset(at + sizeof(nothing), 0, bytes - VIRTIO_HEADER_BYTES - sizeof(nothing));
+	return true;
 }
 
 static void look_at(struct vhost_stall *stall, struct vhost_descriptor *ring, int64_t now_ns)
 {
 	uint32_t left = ring ? vhost_left(ring, stall->ring_count) : 0;
 	uint32_t oldest = left ? vhost_oldest(ring, stall->ring_count, left) : 0;
+	uint32_t frames = 0;
 	int64_t unmoved_ns;
 
 	if (!left || oldest != stall->oldest || !stall->since_ns) {
@@ -57,10 +81,9 @@ static void look_at(struct vhost_stall *stall, struct vhost_descriptor *ring, in
 	if (stall->overwritten || unmoved_ns < stall->stale_after_ns - 2 * look_ns(stall))
 		return;
 	for (uint32_t i = 0; i < left; i++)
-		overwrite(&ring[(oldest + i) % stall->ring_count]);
+		frames += overwrite(stall, &ring[(oldest + i) % stall->ring_count]);
 	stall->overwritten = true;
-	if (stall->withdrawn)
-		stall->withdrawn(left, stall->context);
+	stall->withdrawn(frames, left - frames, stall->context);
 }
 
 static void look(void *context)

@@ -1,0 +1,301 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A queue that Open vSwitch does not fetch: the test is Open vSwitch, the clock and DPDK's alarms.
+ */
+#include "vhost_stall.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <string.h>
+#include <time.h>
+
+#include <cmocka.h>
+
+#define MS INT64_C(1000000)
+
+enum {
+	COUNT = 8,
+	BUFFERS = 4,
+	BUFFER_BYTES = 256,
+	GAP_BYTES = 64,
+	VIRTIO_HEADER_BYTES = 12,
+	FRAME_BYTES = 80
+};
+
+static const int64_t begin_ns = INT64_C(1000000000);
+
+static struct vhost_descriptor ring[COUNT];
+static uint8_t memory[BUFFERS * (BUFFER_BYTES + GAP_BYTES)];
+static uintptr_t first[BUFFERS];
+static struct vhost_stall stall;
+static uint32_t made, fetched, withdrawn, astray, reports;
+static int64_t now_ns, alarm_ns;
+static void (*alarm_run)(void *);
+
+int __wrap_clock_gettime(clockid_t clock, struct timespec *time);
+int __wrap_clock_gettime(clockid_t clock, struct timespec *time)
+{
+	assert_int_equal(clock, CLOCK_MONOTONIC);
+	*time = (struct timespec){.tv_sec = now_ns / 1000000000, .tv_nsec = now_ns % 1000000000};
+	return 0;
+}
+
+int rte_eal_alarm_set(uint64_t us, void (*run)(void *argument), void *argument);
+int rte_eal_alarm_set(uint64_t us, void (*run)(void *argument), void *argument)
+{
+	assert_ptr_equal(argument, &stall);
+	alarm_ns = now_ns + (int64_t)us * 1000;
+	alarm_run = run;
+	return 0;
+}
+
+int rte_eal_alarm_cancel(void (*run)(void *argument), void *argument);
+int rte_eal_alarm_cancel(void (*run)(void *argument), void *argument)
+{
+	assert_ptr_equal(argument, &stall);
+	assert_ptr_equal(run, alarm_run);
+	alarm_run = NULL;
+	return 1;
+}
+
+static struct vhost_descriptor *ring_get(void *context)
+{
+	return context;
+}
+
+static void withdraw(uint32_t frames, uint32_t left_alone, void *context)
+{
+	assert_ptr_equal(context, ring);
+	withdrawn += frames;
+	astray += left_alone;
+	reports++;
+}
+
+static void begin(int64_t stale_after_ns)
+{
+	memset(ring, 0, sizeof(ring));
+	memset(memory, 0xee, sizeof(memory));
+	for (uint32_t i = 0; i < BUFFERS; i++)
+		first[i] = (uintptr_t)memory + i * (BUFFER_BYTES + GAP_BYTES);
+	made = fetched = withdrawn = astray = reports = 0;
+	now_ns = begin_ns;
+	stall = (struct vhost_stall){.ring = ring_get,
+				     .withdrawn = withdraw,
+				     .context = ring,
+				     .ring_count = COUNT,
+				     .buffers = {first, BUFFERS, BUFFER_BYTES},
+				     .stale_after_ns = stale_after_ns};
+	assert_int_equal(vhost_stall_begin(&stall), 0);
+}
+
+/* The first lap has the bit set. */
+static void queue_at(uint64_t address, uint32_t bytes)
+{
+	struct vhost_descriptor *at = &ring[made % COUNT];
+
+	at->address = address;
+	at->bytes = bytes;
+	at->id = (uint16_t)(made % COUNT);
+	atomic_store(&at->flags, made / COUNT % 2 == 0 ? VHOST_AVAILABLE : VHOST_USED);
+	made++;
+}
+
+static void queue(void)
+{
+	queue_at(first[made % BUFFERS] + GAP_BYTES, VIRTIO_HEADER_BYTES + FRAME_BYTES);
+}
+
+static void fetch(void)
+{
+	struct vhost_descriptor *at = &ring[fetched % COUNT];
+
+	atomic_store(&at->flags, fetched / COUNT % 2 == 0 ? VHOST_AVAILABLE | VHOST_USED : 0);
+	fetched++;
+}
+
+/* The next look. */
+static void look(void)
+{
+	void (*run)(void *argument) = alarm_run;
+
+	now_ns = alarm_ns;
+	run(&stall);
+}
+
+static void look_until(int64_t end_ns)
+{
+	while (alarm_ns <= end_ns)
+		look();
+	now_ns = end_ns;
+}
+
+static bool is_overwritten(uint32_t buffer)
+{
+	const uint8_t *frame = (const uint8_t *)first[buffer] + GAP_BYTES + VIRTIO_HEADER_BYTES;
+
+	return frame[0] == 0x01 && frame[1] == 0x80 && frame[12] == 0x88 && frame[14] == 0 &&
+	       frame[FRAME_BYTES - 1] == 0 && frame[FRAME_BYTES] == 0xee;
+}
+
+static bool is_untouched(void)
+{
+	for (size_t i = 0; i < sizeof(memory); i++)
+		if (memory[i] != 0xee)
+			return false;
+	return true;
+}
+
+/* Whenever between two looks it was queued, and whatever --stale-after is. */
+static void frame_is_overwritten_before_it_is_stale(void **state)
+{
+	static const int64_t stale_after_ns[] = {10 * MS, 100 * MS, 150 * MS, 10000 * MS};
+
+	(void)state;
+	for (unsigned int i = 0; i < sizeof(stale_after_ns) / sizeof(stale_after_ns[0]); i++)
+		for (int64_t queued_ns = 0; queued_ns < 20 * MS; queued_ns += MS) {
+			begin(stale_after_ns[i]);
+			look_until(begin_ns + queued_ns);
+			queue();
+			look_until(begin_ns + queued_ns + stale_after_ns[i] - 1);
+			assert_int_equal(withdrawn, 1);
+			assert_true(is_overwritten(0));
+			/* Not so early that it could have left in time. */
+			begin(stale_after_ns[i]);
+			look_until(begin_ns + queued_ns);
+			queue();
+			look_until(begin_ns + queued_ns + stale_after_ns[i] * 2 / 5);
+			assert_int_equal(withdrawn, 0);
+		}
+}
+
+/* However long --stale-after is. */
+static void standstill_is_noticed_within_40_ms(void **state)
+{
+	static const int64_t stale_after_ns[] = {100 * MS, 1000 * MS, 10000 * MS};
+
+	(void)state;
+	for (unsigned int i = 0; i < sizeof(stale_after_ns) / sizeof(stale_after_ns[0]); i++) {
+		begin(stale_after_ns[i]);
+		look();
+		queue();
+		assert_false(vhost_stalled(&stall));
+		look_until(now_ns + 40 * MS);
+		assert_true(vhost_stalled(&stall));
+		assert_true(is_untouched());
+	}
+}
+
+static void queue_that_is_fetched_is_left_alone(void **state)
+{
+	(void)state;
+	begin(100 * MS);
+	for (int i = 0; i < 100; i++) {
+		queue();
+		queue();
+		look();
+		fetch();
+		fetch();
+		assert_false(vhost_stalled(&stall));
+	}
+	assert_int_equal(reports, 0);
+	assert_true(is_untouched());
+}
+
+static void port_takes_frames_again_when_one_is_fetched(void **state)
+{
+	(void)state;
+	begin(100 * MS);
+	for (int i = 0; i < BUFFERS; i++)
+		queue();
+	look_until(begin_ns + 500 * MS);
+	assert_true(vhost_stalled(&stall));
+	assert_int_equal(withdrawn, BUFFERS);
+	assert_int_equal(reports, 1);
+	for (uint32_t i = 0; i < BUFFERS; i++)
+		assert_true(is_overwritten(i));
+	fetch();
+	look();
+	assert_false(vhost_stalled(&stall));
+	while (fetched < made)
+		fetch();
+	look();
+	/* The next standstill. */
+	memset(memory, 0xee, sizeof(memory));
+	queue();
+	look_until(now_ns + 500 * MS);
+	assert_int_equal(withdrawn, BUFFERS + 1);
+	assert_true(is_overwritten(0));
+}
+
+/* Open vSwitch can write what is in the queue. */
+static void descriptor_that_points_elsewhere_is_left_alone(void **state)
+{
+	static uint8_t other[BUFFER_BYTES];
+	const uint64_t inside = (uintptr_t)memory;
+	const struct {
+		uint64_t address;
+		uint32_t bytes;
+	} bad[] = {
+		{(uintptr_t)other, sizeof(other)},
+		{inside - 1, FRAME_BYTES},
+		{inside, BUFFER_BYTES + 1},
+		{inside + 1, BUFFER_BYTES},
+		{inside + BUFFER_BYTES - 16, FRAME_BYTES},
+		{inside + BUFFER_BYTES + 1, 30}, /* between two buffers: DPDK's header */
+		{inside + sizeof(memory) - GAP_BYTES, FRAME_BYTES},
+		{1, FRAME_BYTES},
+		{UINT64_MAX - 16, UINT32_MAX},
+		{inside, UINT32_MAX},
+		{inside, VIRTIO_HEADER_BYTES},
+		{UINT64_MAX, 40},
+	};
+
+	(void)state;
+	for (unsigned int i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+		begin(100 * MS);
+		queue_at(bad[i].address, bad[i].bytes);
+		look_until(begin_ns + 500 * MS);
+		assert_int_equal(withdrawn, 0);
+		assert_int_equal(astray, 1);
+		assert_true(is_untouched());
+		assert_int_equal(other[0] | other[VIRTIO_HEADER_BYTES], 0);
+	}
+	begin(100 * MS);
+	queue_at((uintptr_t)memory, BUFFER_BYTES);
+	queue_at(first[BUFFERS - 1] + BUFFER_BYTES - 40, 40);
+	look_until(begin_ns + 500 * MS);
+	assert_int_equal(withdrawn, 2);
+	assert_int_equal(astray, 0);
+}
+
+static void nothing_is_looked_at_without_a_connection(void **state)
+{
+	(void)state;
+	begin(100 * MS);
+	queue();
+	look_until(begin_ns + 50 * MS);
+	assert_true(vhost_stalled(&stall));
+	stall.context = NULL;
+	look();
+	assert_false(vhost_stalled(&stall));
+	look_until(begin_ns + 500 * MS);
+	assert_int_equal(reports, 0);
+	vhost_stall_end(&stall);
+	assert_null(alarm_run);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(frame_is_overwritten_before_it_is_stale),
+		cmocka_unit_test(standstill_is_noticed_within_40_ms),
+		cmocka_unit_test(queue_that_is_fetched_is_left_alone),
+		cmocka_unit_test(port_takes_frames_again_when_one_is_fetched),
+		cmocka_unit_test(descriptor_that_points_elsewhere_is_left_alone),
+		cmocka_unit_test(nothing_is_looked_at_without_a_connection),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
