@@ -209,6 +209,7 @@ static int loop_begin(struct daemon *daemon)
 	struct loop_config config = {
 		.port = daemon->port,
 		.bridge_port = daemon->bridge_port,
+		.withdrawn_max = daemon->uplink.switched ? KTSN_PORT_DPDK_WITHDRAWN_MAX : 0,
 		.packets = daemon->options.packets,
 		.departures = daemon->options.departures,
 		.spin_ns = daemon->options.spin_ns,

@@ -48,7 +48,10 @@ void switch_link_changed(bool connected, void *context)
 void switch_link_withdrawn(uint32_t frames, uint32_t astray, void *context)
 {
 	struct switch_link *link = context;
+	struct loop *loop = atomic_load(&link->loop);
 
+	if (loop)
+		loop_frames_withdrawn(loop, frames);
 	atomic_fetch_add(&link->withdrawn, frames);
 	atomic_fetch_add(&link->astray, astray);
 	/* As above. */

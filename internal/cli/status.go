@@ -354,7 +354,7 @@ func printCounters(out io.Writer, counters control.Counters) {
 		{"drop-max-sdu", "not sent: larger than their class may be", counters.DropMaxSDU},
 		{"drop-no-window", "not sent: longer than all windows of their class", counters.DropNoWindow},
 		{"drop-source", "not sent: from a foreign address, or of a priority that was not granted", counters.DropSource},
-		{"drop-stale", "not sent: the port did not take them within --stale-after; or without a time, and too old at a take-over", counters.DropStale},
+		{"drop-stale", "not sent: the port did not take them, or Open vSwitch did not fetch them, within --stale-after; or without a time, and too old at a take-over", counters.DropStale},
 		{"drop-clock", "not sent: their network's clock was lost for too long, or it refuses messages then", counters.DropClock},
 		{"drop-no-association", "not sent: to be encrypted, and there is no key for their node", counters.DropNoAssociation},
 		{"sealed", "frames encrypted", counters.Sealed},

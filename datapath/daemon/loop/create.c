@@ -87,6 +87,7 @@ static void loop_free(struct loop *loop)
 		free(loop->egress[i].shaper);
 	free(loop->pool.packets);
 	departures_fini(&loop->departures);
+	withdrawals_fini(&loop->withdrawals);
 	free(loop);
 }
 
@@ -121,6 +122,8 @@ int loop_create(struct loop **created, const struct loop_config *config)
 		err = packets_create(loop);
 	if (!err)
 		err = departures_init(&loop->departures, config->departures);
+	if (!err)
+		err = withdrawals_init(&loop->withdrawals, config->withdrawn_max);
 	if (!err)
 		err = events_create(loop);
 	if (err) {

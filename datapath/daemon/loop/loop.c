@@ -230,6 +230,12 @@ void loop_link_set(struct loop *loop, bool carrying)
 	atomic_store_explicit(&loop->control.link_down, !carrying, memory_order_relaxed);
 }
 
+void loop_frames_withdrawn(struct loop *loop, uint32_t frames)
+{
+	withdrawals_report(loop, frames);
+	kick(loop);
+}
+
 int loop_receiver_begin(const struct loop *loop, uint32_t link_index, struct ktsn_port_receiver **receiver)
 {
 	return ktsn_port_receiver_begin(loop->config.bridge_port, link_index, receiver);

@@ -88,6 +88,9 @@ struct trace *loop_trace(struct loop *loop);
 /* Whether the uplink carries frames. While it does not, what is due is dropped (drop-port). Any thread. */
 void loop_link_set(struct loop *loop, bool carrying);
 
+/* The uplink's port withdrew the last `frames` that it took: they count as drop-stale. Any thread. */
+void loop_frames_withdrawn(struct loop *loop, uint32_t frames);
+
 /* Receivers of this node: of the port onto its bridges, which may have none, or be NULL (port.h). One begins
  * with 0, NULL where there are none, or -errno, before the command that gives it to the loop. */
 int loop_receiver_begin(const struct loop *loop, uint32_t link_index, struct ktsn_port_receiver **receiver);

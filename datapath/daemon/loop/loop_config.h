@@ -14,6 +14,8 @@
 struct loop_config {
 	struct ktsn_port *port;        /* of the uplink, with the buffers for all frames; outlives the loop */
 	struct ktsn_port *bridge_port; /* onto the bridges of this node, likewise; NULL: there is none */
+	uint32_t withdrawn_max;        /* frames that the uplink's port may withdraw after it took them
+					  (withdrawals.h) */
 	uint32_t packets;              /* messages that may be held at once, over all rings */
 	uint32_t departures;           /* that are remembered at least; 0: DEPARTURES_KEPT_DEFAULT */
 	int64_t spin_ns;               /* awake this long before a departure */

@@ -15,6 +15,7 @@
 #include "loop_config.h"
 #include "packet.h"
 #include "trace.h"
+#include "withdrawals.h"
 
 #include <pthread.h>
 
@@ -211,6 +212,7 @@ struct loop {
 	struct loop_held held;
 	struct loop_replications replication;
 	struct loop_sending send;
+	struct loop_withdrawals withdrawals;
 	struct loop_seal seal;
 	struct loop_yield yield;
 	struct loop_waiting wait;

@@ -27,11 +27,19 @@ static void departure_note(struct loop *loop, struct message *message, int64_t d
 			      departed_tai_ns - message->requested_tai_ns, memory_order_relaxed);
 }
 
-static bool clock_is_lost(const struct message *message)
+bool message_clock_lost(const struct loop *loop, const struct message *message,
+			const _Atomic uint64_t *lateness)
 {
 	const struct loop_attachment *attachment = message->destination->attachment;
 
-	return attachment && attachment->clock != LOOP_CLOCK_GOOD;
+	return loop->held.lost && lateness != &loop->counters.untimed && attachment &&
+	       attachment->clock != LOOP_CLOCK_GOOD;
+}
+
+/* Of a message that left: neither on time nor untimed. */
+static bool is_late(const struct loop *loop, const _Atomic uint64_t *lateness)
+{
+	return lateness != &loop->counters.on_time && lateness != &loop->counters.untimed;
 }
 
 void message_sent(struct loop *loop, struct message *message, _Atomic uint64_t *lateness,
@@ -39,23 +47,49 @@ void message_sent(struct loop *loop, struct message *message, _Atomic uint64_t *
 {
 	struct class_counters *class = class_counters(loop, message);
 	struct flow_counters *flow = &message->flow->counters;
-	bool untimed = lateness == &loop->counters.untimed;
-	bool late = lateness != &loop->counters.on_time && !untimed;
+	bool late = is_late(loop, lateness);
 
 	trace_end(loop, message, lateness, departed_tai_ns);
 	counter_add(lateness, 1);
 	counter_add(&class->late, late);
 	counter_add(&flow->sent, 1);
 	counter_add(&flow->late, late);
-	if (!untimed) {
+	if (lateness != &loop->counters.untimed)
 		departure_note(loop, message, departed_tai_ns);
-		if (loop->held.lost && clock_is_lost(message))
-			counter_add(&loop->counters.clock_lost, 1);
-	}
+	if (message_clock_lost(loop, message, lateness))
+		counter_add(&loop->counters.clock_lost, 1);
 	counter_add(&loop->counters.sent, 1);
 	counter_add(&loop->counters.sent_bridge,
 		    !message->replicated && message_packet(message)->egress == EGRESS_BRIDGE);
 	counter_add(&class->sent, 1);
+}
+
+void message_withdrawn(struct loop *loop, const struct sent_frame *frame)
+{
+	const uint64_t less = (uint64_t)-1;
+	struct class_counters *class = &loop->counters.classes[frame->traffic_class];
+
+	if (frame->copy) {
+		counter_add(&loop->counters.copies_sent, less);
+		counter_add(&loop->counters.copies_dropped, 1);
+	}
+	if (!frame->lateness)
+		return;
+	counter_add(frame->lateness, less);
+	counter_add(&loop->counters.sent, less);
+	counter_add(&class->sent, less);
+	counter_add(&class->dropped, 1);
+	if (is_late(loop, frame->lateness))
+		counter_add(&class->late, less);
+	if (frame->clock_lost)
+		counter_add(&loop->counters.clock_lost, less);
+	if (frame->flow) {
+		counter_add(&frame->flow->counters.sent, less);
+		counter_add(&frame->flow->counters.dropped, 1);
+		if (is_late(loop, frame->lateness))
+			counter_add(&frame->flow->counters.late, less);
+	}
+	counter_add(&loop->counters.drop_stale, 1);
 }
 
 void message_dropped(struct loop *loop, struct message *message, _Atomic uint64_t *reason)

@@ -30,6 +30,7 @@ void flow_retire_if_done(struct loop *loop, struct loop_flow *flow)
 	if (!flow->closed || flow->packets || flow->expectation.queued || flow->retired)
 		return;
 	flow->retired = true;
+	withdrawals_forget(loop, flow);
 	object_retire(loop, &flow->object);
 }
 

@@ -166,6 +166,8 @@ static void packet_sent(struct loop *loop, struct packet *packet, int64_t depart
 		copy_sent(loop, packet, lateness, departed_tai_ns);
 	else
 		message_sent(loop, packet->message, lateness, departed_tai_ns);
+	if (packet->egress == EGRESS_UPLINK)
+		withdrawals_note(loop, packet, lateness);
 	packet_finish(loop, packet, true);
 }
 
@@ -294,6 +296,7 @@ void loop_send(struct loop *loop)
 	const struct egress *bridge = &loop->egress[EGRESS_BRIDGE];
 	int64_t began_tai_ns = last_stretch(loop, clock_tai_ns()), now_tai_ns = began_tai_ns;
 
+	withdrawals_count(loop);
 	if (clock_in_doubt(loop, began_tai_ns))
 		return;
 	yield_begin(loop);

@@ -30,6 +30,7 @@ struct rig_deferred {
 void rig_create(struct rig *rig, const struct rig_config *config)
 {
 	struct loop_config loop_config = {
+		.withdrawn_max = RIG_WITHDRAWN_MAX,
 		.packets = config->packets,
 		.spin_ns = 60000,
 		.late_after_ns = config->late_after_ns,
@@ -125,7 +126,7 @@ static void books_check(const struct rig *rig)
 				 counter_read(&counters->late_gate) + counter_read(&counters->late_link) +
 				 counter_read(&counters->late_unresolved) +
 				 counter_read(&counters->late_clock) + counter_read(&counters->untimed));
-	assert_int_equal(sent - rig->sent_to_several + counter_read(&counters->copies_sent),
+	assert_int_equal(sent - rig->sent_to_several + counter_read(&counters->copies_sent) + rig->withdrawn,
 			 ktsn_port_fake_sent_count(rig->port));
 	assert_int_equal(ktsn_port_fake_buffers_in_use(rig->port), loop_pending(rig->loop));
 }

@@ -16,6 +16,7 @@ enum {
 	RIG_PAYLOAD_BYTES = 256,
 	RIG_HEADERS_BYTES = KTSN_TUNNEL_HEADER_BYTES + KTSN_INNER_HEADER_BYTES,
 	RIG_RETIRED_MAX = 16,
+	RIG_WITHDRAWN_MAX = 4,
 };
 
 struct rig_config {
@@ -36,6 +37,7 @@ struct rig {
 	uint32_t retired_count;
 	uint32_t sent_to_several; /* messages that left in copies, as the test knows: rig_fini() counts frames
 				   */
+	uint32_t withdrawn;       /* frames that the test reported as withdrawn */
 };
 
 /* An application process. */

@@ -443,6 +443,32 @@ static void a_loop_that_is_to_stand_sends_the_other_copies_first(void **state)
 	group_fini(&group, 1);
 }
 
+/* A message stays sent while a copy of it has left. */
+static void copies_may_be_withdrawn(void **state)
+{
+	struct group group;
+
+	(void)state;
+	group_init(&group, PACKETS, DESTINATION_RESOLVED, copies_make(1, true));
+	send_at(&group, clock_tai_ns() - 5 * MS, "both");
+	rig_wait_counter(&group.rig, &group.counters->sent, 1);
+	loop_frames_withdrawn(group.rig.loop, 1);
+	rig_wait_counter(&group.rig, &group.counters->copies_dropped, 1);
+	assert_int_equal(counter_read(&group.counters->copies_sent), 1);
+	assert_int_equal(counter_read(&group.counters->sent), 1);
+	group.rig.withdrawn = 1;
+	group_fini(&group, 1);
+
+	group_init(&group, PACKETS, DESTINATION_RESOLVED, copies_make(1, false));
+	send_at(&group, clock_tai_ns() - 5 * MS, "only");
+	rig_wait_counter(&group.rig, &group.counters->sent, 1);
+	loop_frames_withdrawn(group.rig.loop, 1);
+	rig_wait_counter(&group.rig, &group.counters->drop_stale, 1);
+	assert_int_equal(counter_read(&group.counters->sent), 0);
+	group.rig.withdrawn = 1;
+	group_fini(&group, 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -462,6 +488,7 @@ int main(void)
 		cmocka_unit_test(copies_beyond_what_a_pod_may_have_are_dropped),
 		cmocka_unit_test(closing_waits_for_every_copy),
 		cmocka_unit_test(a_loop_that_is_to_stand_sends_the_other_copies_first),
+		cmocka_unit_test(copies_may_be_withdrawn),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -143,6 +143,58 @@ static void what_is_due_while_the_link_is_down_is_dropped(void **state)
 	assert_int_equal(counter_read(&bench->counters->drop_port), 3);
 }
 
+/* The last ones that it took, and no more than it may withdraw. */
+static void frames_that_the_port_withdraws_become_stale(void **state)
+{
+	struct bench *bench = *state;
+	const struct class_counters *class = &bench->counters->classes[1];
+
+	for (unsigned int i = 0; i < 3; i++)
+		bench_send_number(bench, i, clock_tai_ns() - 5 * MS);
+	bench_wait_sent(bench, 3);
+	bench_send_number(bench, 3, 0);
+	bench_wait_sent(bench, 4);
+	loop_frames_withdrawn(bench->rig.loop, 2);
+	rig_wait_counter(&bench->rig, &bench->counters->drop_stale, 2);
+	assert_int_equal(counter_read(&bench->counters->sent), 2);
+	assert_int_equal(counter_read(&bench->flow->counters.sent), 2);
+	assert_int_equal(counter_read(&bench->flow->counters.dropped), 2);
+	assert_int_equal(counter_read(&class->sent), 2);
+	assert_int_equal(counter_read(&class->dropped), 2);
+	assert_int_equal(counter_read(&bench->counters->late_taken), counter_read(&class->late));
+	assert_int_equal(counter_read(&bench->counters->late_taken),
+			 counter_read(&bench->flow->counters.late));
+	for (unsigned int i = 0; i < RIG_WITHDRAWN_MAX; i++)
+		bench_send_number(bench, i, clock_tai_ns() - 5 * MS);
+	bench_wait_sent(bench, 2 + RIG_WITHDRAWN_MAX);
+	loop_frames_withdrawn(bench->rig.loop, RIG_WITHDRAWN_MAX + 1);
+	rig_wait_counter(&bench->rig, &bench->counters->drop_stale, 2 + RIG_WITHDRAWN_MAX);
+	bench_send_number(bench, 0, clock_tai_ns() - 5 * MS);
+	bench_wait_sent(bench, 3);
+	assert_int_equal(counter_read(&bench->counters->drop_stale), 2 + RIG_WITHDRAWN_MAX);
+	bench->rig.withdrawn = 2 + RIG_WITHDRAWN_MAX;
+}
+
+static void frame_may_be_withdrawn_after_its_socket_has_gone(void **state)
+{
+	struct bench *bench = *state;
+	struct loop_flow *flow = rig_flow_open(&bench->rig, &bench->ring, 1, 8, KTSN_CLOCK_TAI);
+
+	rig_destination_open(&bench->rig, &bench->ring, 1, flow, DESTINATION_RESOLVED);
+	rig_send(&bench->ring,
+		 &(struct rig_message){
+			 .flow = 1, .destination = 1, .clock = KTSN_CLOCK_TAI, .text = "of another socket"});
+	bench_wait_sent(bench, 1);
+	rig_destination_close(&bench->rig, &bench->ring, 1);
+	rig_flow_close(&bench->rig, &bench->ring, 1);
+	rig_wait_retired(&bench->rig, 2);
+	rig_collect(&bench->rig);
+	loop_frames_withdrawn(bench->rig.loop, 1);
+	rig_wait_counter(&bench->rig, &bench->counters->drop_stale, 1);
+	assert_int_equal(counter_read(&bench->counters->sent), 0);
+	bench->rig.withdrawn = 1;
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -154,6 +206,8 @@ int main(void)
 		BENCH_TEST(message_that_the_port_does_not_take_becomes_stale),
 		BENCH_TEST(late_message_is_offered_to_the_port_as_often),
 		BENCH_TEST(what_is_due_while_the_link_is_down_is_dropped),
+		BENCH_TEST(frames_that_the_port_withdraws_become_stale),
+		BENCH_TEST(frame_may_be_withdrawn_after_its_socket_has_gone),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -387,8 +387,8 @@ type Counters struct {
 	DropNoWindow uint64 `json:"drop-no-window"`
 	// DropSource said that they were from somebody else than their pod, or had a priority that was not granted.
 	DropSource uint64 `json:"drop-source"`
-	// DropStale were not taken by the port within ktsnd's --stale-after; or had no transmit time, and were too old when ktsnd took
-	// their ring over.
+	// DropStale were not taken by the port within ktsnd's --stale-after; or were withdrawn from it, because Open vSwitch did not
+	// fetch them, so that Sent and its parts went down; or had no transmit time, and were too old when ktsnd took their ring over.
 	DropStale uint64 `json:"drop-stale"`
 	// DropClock waited for their network's clock for too long, or were handed over although it refuses messages.
 	DropClock uint64 `json:"drop-clock"`

@@ -106,7 +106,7 @@ func (p *Poller) ask(ctx context.Context, ktsnd Ktsnd) error {
 	return nil
 }
 
-// more is what a counter has more than before. One that has less began anew, with another ktsnd.
+// more returns by how much a counter exceeds its value before. A counter that is lower was reset by another ktsnd.
 func more(now, before uint64) float64 {
 	if now < before {
 		before = 0
@@ -130,12 +130,17 @@ func (p *Poller) countNode(status *control.Status) error {
 			named: p.named, frames: p.frames,
 		}
 	}
+	// ktsnd takes from what it counted as sent when Open vSwitch does not fetch it, and a counter of Prometheus cannot go down: it
+	// stands still until ktsnd's has caught up.
 	for name, value := range counters {
+		value = max(value, p.counters[name])
+		counters[name] = value
 		p.Metrics.node.WithLabelValues(name).Add(more(value, p.counters[name]))
 	}
 	p.counters = counters
 	for _, class := range status.Classes {
 		before := p.classes[class.TrafficClass]
+		class.Sent, class.Late = max(class.Sent, before.Sent), max(class.Late, before.Late)
 		for result, delta := range map[string]float64{
 			"sent": more(class.Sent, before.Sent), "late": more(class.Late, before.Late), "dropped": more(class.Dropped, before.Dropped),
 		} {
@@ -227,6 +232,7 @@ func (p *Poller) countFlows(flows []control.Flow) {
 	for _, flow := range flows {
 		before, name := p.flows[flow.Number], p.named[flow.Identity]
 		class := strconv.Itoa(int(flow.TrafficClass))
+		flow.Sent, flow.Late = max(flow.Sent, before.Sent), max(flow.Late, before.Late)
 		for result, delta := range map[string]float64{
 			"taken": more(flow.Taken, before.Taken), "sent": more(flow.Sent, before.Sent),
 			"late": more(flow.Late, before.Late), "dropped": more(flow.Dropped, before.Dropped),

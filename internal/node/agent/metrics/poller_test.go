@@ -109,6 +109,29 @@ ktsn_pod_received_total{namespace="default",pod="pod-a",result="ring"} 20
 	}
 }
 
+// Open vSwitch did not fetch three of them.
+func TestMessagesThatAreNoLongerSentAreNotCountedTwice(t *testing.T) {
+	ktsnd := &fakeKtsnd{pods: []control.Pod{{Identity: "a"}}}
+	p, _ := newPoller(t, ktsnd)
+	for _, sent := range []uint64{10, 7, 9, 12} {
+		ktsnd.status = control.Status{
+			KtsndVersion: "1", Counters: control.Counters{Taken: 20, Sent: sent, OnTime: sent, DropStale: 20 - sent},
+			Classes: []control.ClassStatus{{TrafficClass: 3, Sent: sent, Late: sent}},
+		}
+		ktsnd.flows = []control.Flow{{Number: 1, Identity: "a", Taken: 20, Sent: sent, Late: sent}}
+		p.Poll(t.Context())
+	}
+	for _, counter := range []prometheus.Counter{
+		p.Metrics.node.WithLabelValues("sent"), p.Metrics.node.WithLabelValues("on-time"),
+		p.Metrics.class.WithLabelValues("3", "sent"), p.Metrics.class.WithLabelValues("3", "late"),
+		p.Metrics.messages.WithLabelValues("default", "pod-a", "0", "sent"), p.Metrics.messages.WithLabelValues("default", "pod-a", "0", "late"),
+	} {
+		if got := testutil.ToFloat64(counter); got != 12 {
+			t.Errorf("%s is %v, want 12", counter.Desc(), got)
+		}
+	}
+}
+
 func TestANewKtsndAndClosedSocketsTakeNothingBack(t *testing.T) {
 	ktsnd := &fakeKtsnd{
 		status: control.Status{KtsndVersion: "1", Counters: control.Counters{Taken: 10}}, pods: []control.Pod{{Identity: "a", Receive: control.PodReceive{Received: 10}}},
