@@ -62,9 +62,14 @@ struct daemon {
 	bool confined;
 };
 
-static void port_complain(const struct ktsn_port_dpdk_config *config, const char *reason)
+static void port_complain(const struct ktsn_port_dpdk_config *config, const char *reason, int err)
 {
-	if (config->vhost_path)
+	if (err == -ETIMEDOUT)
+		log_error("Open vSwitch connects to %s and does not answer: check that ovs-vswitchd runs and "
+			  "is "
+			  "not stopped, then start ktsnd again",
+			  config->vhost_path);
+	else if (config->vhost_path)
 		log_error("DPDK cannot make the socket %s: %s; check that its folder exists",
 			  config->vhost_path, reason);
 	else if (config->device)
@@ -84,7 +89,7 @@ static int port_open(struct daemon *daemon, const struct ktsn_port_dpdk_config *
 
 	umask(mask);
 	if (err)
-		port_complain(config, reason);
+		port_complain(config, reason, err);
 	return err;
 }
 

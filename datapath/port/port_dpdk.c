@@ -33,6 +33,7 @@ enum {
 	TX_DESCRIPTORS = 512,
 	/* Frames in each of the two queues that Open vSwitch shares with ktsnd. */
 	VHOST_DESCRIPTORS = KTSN_PORT_DPDK_WITHDRAWN_MAX,
+	VHOST_ATTEMPTS = 3, /* of VHOST_ANSWER_MS each */
 	/*
 	 * Frames in the af_packet transmit ring. On a veth the far end reads a frame's bytes from this ring
 	 * until the receiver has taken the datagram, so the ring must be longer than the receiver's queue.
@@ -420,25 +421,51 @@ static int device_start(struct port_dpdk *dpdk, const struct ktsn_port_dpdk_conf
 
 /* This side is the server, so that either may be restarted while the other goes on. Packed queues are begun
  * anew by whoever connects: frames that were left in them would leave then, seconds late. */
-static int vhost_device_make(const struct ktsn_port_dpdk_config *config)
+static int vhost_device_make(struct port_dpdk *dpdk, const struct ktsn_port_dpdk_config *config)
 {
 	char arguments[PATH_MAX + 64];
 
+	(void)dpdk;
 	snprintf(arguments, sizeof(arguments), "path=%s,server=1,packed_vq=1,queue_size=%u",
 		 config->vhost_path, VHOST_DESCRIPTORS);
 	return rte_eal_hotplug_add("vdev", "net_virtio_user0", arguments);
 }
 
-static int vhost_device_start(struct port_dpdk *dpdk, const struct ktsn_port_dpdk_config *config)
+/* A step in which DPDK asks Open vSwitch. -ETIMEDOUT: that is connected and does not answer. */
+static int answered(struct port_dpdk *dpdk, const struct ktsn_port_dpdk_config *config,
+		    int (*step)(struct port_dpdk *dpdk, const struct ktsn_port_dpdk_config *config))
+{
+	struct vhost_answer *answer;
+	int err = vhost_answer_begin(&answer, config->vhost_path);
+
+	if (err)
+		return err;
+	err = step(dpdk, config);
+	return vhost_answer_end(answer) && err ? -ETIMEDOUT : err;
+}
+
+static int vhost_device_begin(struct port_dpdk *dpdk, const struct ktsn_port_dpdk_config *config)
 {
 	int err = vhost_first_begin(config->vhost_path);
 
 	if (err)
 		return err;
-	err = vhost_device_make(config);
+	err = answered(dpdk, config, vhost_device_make);
 	if (!err)
-		err = device_start(dpdk, config);
+		err = answered(dpdk, config, device_start);
 	vhost_first_end(config->vhost_path);
+	return err;
+}
+
+static int vhost_device_start(struct port_dpdk *dpdk, const struct ktsn_port_dpdk_config *config)
+{
+	int err = vhost_device_begin(dpdk, config);
+
+	/* Again where it did not answer: ktsnd's own connection may be the first then. */
+	for (int i = 1; i < VHOST_ATTEMPTS && err == -ETIMEDOUT && !dpdk->pool; i++) {
+		(void)unlink(config->vhost_path);
+		err = vhost_device_begin(dpdk, config);
+	}
 	/* Whose own connection that was, nobody need hear of. */
 	for (int i = 0;
 	     i < OWN_LINK_MS && !err && vhost_first_came() && ktsn_port_dpdk_connected(&dpdk->port); i++)

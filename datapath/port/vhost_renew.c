@@ -53,7 +53,7 @@ static bool is_connection(int fd, const char *path)
 	return getpeername(fd, (struct sockaddr *)&peer, &bytes) == 0; /* not that which listens */
 }
 
-static void connection_end(void *path)
+void vhost_connection_end(const char *path)
 {
 	struct rlimit limit;
 
@@ -62,6 +62,11 @@ static void connection_end(void *path)
 	for (int fd = 0; fd < FD_MAX && (rlim_t)fd < limit.rlim_cur; fd++)
 		if (is_connection(fd, path))
 			(void)shutdown(fd, SHUT_RDWR);
+}
+
+static void connection_end(void *path)
+{
+	vhost_connection_end(path);
 }
 
 bool vhost_renew_due(const char *path)

@@ -23,4 +23,7 @@ FILE *vhost_renew_log(void);
  * little later. */
 bool vhost_renew_due(const char *path);
 
+/* Ends the connections to that socket: who waits for an answer gets an error. Any thread. */
+void vhost_connection_end(const char *path);
+
 #endif
