@@ -21,7 +21,7 @@ enum {
 	 * what the buffer of a socket of the receiver holds by default. */
 	QUEUE_BYTES = 512 << 10,
 	/* An empty queue begins at its beginning again once this much has been used of it, so that one which
-	 * is never full takes no more memory. Longer than any frame. */
+	 * is never full stays in the processor's cache. Longer than any frame. */
 	REWIND_BYTES = 64 << 10,
 	ENTRY_ALIGN_BYTES = 8,
 #ifdef __SANITIZE_THREAD__
@@ -353,7 +353,9 @@ int ktsn_deliveries_create(struct ktsn_deliveries **created, const struct ktsn_d
 static void delivery_free(struct delivery *delivery)
 {
 	if (delivery->queue != MAP_FAILED)
-		munmap(delivery->queue, QUEUE_BYTES + STACK_BYTES);
+		munmap(delivery->queue, QUEUE_BYTES);
+	if (delivery->stack != MAP_FAILED)
+		munmap(delivery->stack, STACK_BYTES);
 	free(delivery);
 }
 
@@ -398,6 +400,11 @@ static int thread_begin(struct delivery *delivery)
 	return err;
 }
 
+static void *memory_map(size_t bytes, int flags)
+{
+	return mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | flags, -1, 0);
+}
+
 int ktsn_delivery_begin(struct ktsn_deliveries *deliveries, uint32_t link_index,
 			struct ktsn_port_receiver **receiver)
 {
@@ -410,11 +417,14 @@ int ktsn_delivery_begin(struct ktsn_deliveries *deliveries, uint32_t link_index,
 	delivery->receiver.link_index = link_index;
 	delivery->all = deliveries;
 	ktsn_receiver_quota_init(&delivery->quota, deliveries->config.quota_percent, now_ns());
-	delivery->queue = mmap(NULL, QUEUE_BYTES + STACK_BYTES, PROT_READ | PROT_WRITE,
-			       MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	delivery->stack = delivery->queue + QUEUE_BYTES;
+	/* All of the queue has its pages from the beginning: the loop writes it, and must not wait for any.
+	 */
+	delivery->queue = memory_map(QUEUE_BYTES, MAP_POPULATE);
+	delivery->stack = memory_map(STACK_BYTES, 0);
 	delivery->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	err = delivery->queue == MAP_FAILED ? -ENOMEM : delivery->event_fd < 0 ? -errno : 0;
+	err = delivery->queue == MAP_FAILED || delivery->stack == MAP_FAILED ? -ENOMEM
+	      : delivery->event_fd < 0                                       ? -errno
+									     : 0;
 	if (!err)
 		err = thread_begin(delivery);
 	if (err) {

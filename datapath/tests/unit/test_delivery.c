@@ -14,6 +14,7 @@
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -152,6 +153,37 @@ static void frame_is_refused_when_the_queue_is_full(void **state)
 
 /* A frame of 20 ms is followed by one 8 s later at the earliest: 400 times 10 ms of its share, of which it
  * gets 50 %, less what it may take at once. */
+static long page_faults(void)
+{
+	struct rusage usage;
+
+	assert_int_equal(getrusage(RUSAGE_THREAD, &usage), 0);
+	return usage.ru_minflt;
+}
+
+/* The loop writes into it between two departures. */
+static void queue_has_its_pages_from_the_beginning(void **state)
+{
+	struct bed *bed = *state;
+	long before;
+	uint32_t n = 1;
+
+	atomic_store(&bed->shut, true);
+	assert_int_equal(put(bed, 1, 0, FRAME_BYTES_MAX), 0);
+	before = page_faults();
+	while (put(bed, 1, n, FRAME_BYTES_MAX) == 0)
+		n++;
+		/* Sanitizers have pages of their own beside those. */
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+	assert_in_range(page_faults() - before, 0, 2);
+#else
+	(void)before;
+#endif
+	assert_true(n > 300);
+	atomic_store(&bed->shut, false);
+	await(bed, 1, n);
+}
+
 static void expensive_receiver_waits_and_others_do_not(void **state)
 {
 	enum { FRAMES = 100 };
@@ -274,6 +306,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		TEST(frames_arrive_in_their_order),
 		TEST(frame_is_refused_when_the_queue_is_full),
+		TEST(queue_has_its_pages_from_the_beginning),
 		TEST(expensive_receiver_waits_and_others_do_not),
 		TEST(frames_that_waited_for_long_are_given_up),
 		TEST(cheap_frames_are_sent_before_the_receiver_ends),
