@@ -4,6 +4,7 @@ package operator
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"net/netip"
@@ -54,7 +55,7 @@ func listNodes(ctx context.Context, reader client.Reader, agents *agentIndex, tu
 }
 
 // tunnels remembers which node has which tunnel address. A node keeps its address until it asks for another one or is gone, so that no other node takes
-// it by reporting or naming it. A new operator learns the addresses from the TSNPeers that the operator has written.
+// it by reporting or naming it. A new operator learns the addresses from the TSNPeers and TSNLinks that operators have written or admitted.
 type tunnels struct {
 	mu   sync.Mutex
 	held map[string]netip.Addr
@@ -65,25 +66,69 @@ func (t *tunnels) assign(ctx context.Context, reader client.Reader, nodes []core
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.held == nil {
-		var all v1alpha1.TSNPeersList
-		if err := reader.List(ctx, &all, client.UnsafeDisableDeepCopy); err != nil {
-			return nil, nil, fmt.Errorf("list the peers: %w", err)
+		held := map[string]netip.Addr{}
+		if err := errors.Join(learnFromPeers(ctx, reader, held), learnFromLinks(ctx, reader, held)); err != nil {
+			return nil, nil, err
 		}
-		t.held = map[string]netip.Addr{}
-		for i := range all.Items {
-			if !isOwnShard(&all.Items[i]) {
-				continue
-			}
-			for _, node := range all.Items[i].Spec.Nodes {
-				if address, err := netip.ParseAddr(node.Address); err == nil {
-					t.held[node.Name] = address
-				}
-			}
-		}
+		t.held = held
 	}
 	addresses, faults = tsnnetwork.TunnelAddresses(nodes, t.held)
 	t.held = addresses
 	return maps.Clone(addresses), faults, nil
+}
+
+// learnFromPeers adds the nodes of networks.
+func learnFromPeers(ctx context.Context, reader client.Reader, held map[string]netip.Addr) error {
+	var all v1alpha1.TSNPeersList
+	if err := reader.List(ctx, &all, client.UnsafeDisableDeepCopy); err != nil {
+		return fmt.Errorf("list the peers: %w", err)
+	}
+	for i := range all.Items {
+		if !isOwnShard(&all.Items[i]) {
+			continue
+		}
+		for _, node := range all.Items[i].Spec.Nodes {
+			learnAddress(held, node.Name, node.Address)
+		}
+	}
+	return nil
+}
+
+// learnFromLinks adds nodes at ends of links, the operator's own links first. Of a hub's links, those ends count whose pods are the cluster's: other
+// clusters may have nodes of the same names.
+func learnFromLinks(ctx context.Context, reader client.Reader, held map[string]netip.Addr) error {
+	var all v1alpha1.TSNLinkList
+	var pods corev1.PodList
+	for _, list := range []client.ObjectList{&all, &pods} {
+		if err := reader.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
+			return fmt.Errorf("list links and pods: %w", err)
+		}
+	}
+	nodeOf := make(map[string]string, len(pods.Items)) // by UID
+	for i := range pods.Items {
+		nodeOf[string(pods.Items[i].UID)] = pods.Items[i].Spec.NodeName
+	}
+	for _, own := range []bool{true, false} {
+		for i := range all.Items {
+			link := &all.Items[i]
+			if !link.Admitted() || own != (link.Labels[v1alpha1.LinkMakerLabel] == v1alpha1.MakerOperator) {
+				continue
+			}
+			for _, end := range []*v1alpha1.LinkEnd{&link.Spec.Client, &link.Spec.Endpoint} {
+				if own || nodeOf[end.UID] == end.Node {
+					learnAddress(held, end.Node, end.NodeAddress)
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// learnAddress notes the first valid address of a node.
+func learnAddress(held map[string]netip.Addr, node, text string) {
+	if address, err := netip.ParseAddr(text); err == nil && !address.IsUnspecified() && !held[node].IsValid() {
+		held[node] = address
+	}
 }
 
 // older tells whether agents of an older release read their parts in the networks' status: those have some of the time before the

@@ -114,6 +114,40 @@ func TestANewOperatorKeepsTunnelAddresses(t *testing.T) {
 	}
 }
 
+// TestANewOperatorKeepsTunnelAddressesOfLinks has no networks: the nodes have ends of links only.
+func TestANewOperatorKeepsTunnelAddressesOfLinks(t *testing.T) {
+	node := func(name string, age time.Duration) *corev1.Node {
+		return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, CreationTimestamp: metav1.NewTime(time.Unix(1e6, 0).Add(-age))},
+			Status: corev1.NodeStatus{Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "192.0.2.1"}}}}
+	}
+	link := func(maker, node, uid string, admitted metav1.ConditionStatus) *v1alpha1.TSNLink {
+		made := &v1alpha1.TSNLink{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: maker + node, Labels: map[string]string{v1alpha1.LinkMakerLabel: maker}}}
+		made.Spec.Client, made.Spec.Endpoint = v1alpha1.LinkEnd{Node: "far", UID: "far", NodeAddress: "192.0.2.1"}, v1alpha1.LinkEnd{Node: node, UID: uid, NodeAddress: "192.0.2.1"}
+		made.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionAdmitted, Status: admitted}}
+		return made
+	}
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "p", UID: "own"}, Spec: corev1.PodSpec{NodeName: "younger"}}
+	for name, test := range map[string]struct {
+		links []client.Object
+		want  string
+	}{
+		"operators_link":       {[]client.Object{link(v1alpha1.MakerOperator, "younger", "any", metav1.ConditionUnknown)}, "younger"},
+		"admitted_link_of_hub": {[]client.Object{link(v1alpha1.MakerFederator, "younger", "own", metav1.ConditionTrue)}, "younger"},
+		"link_not_admitted":    {[]client.Object{link(v1alpha1.MakerFederator, "younger", "own", metav1.ConditionFalse)}, "older"},
+		"end_of_other_cluster": {[]client.Object{link(v1alpha1.MakerFederator, "younger", "foreign", metav1.ConditionTrue)}, "older"},
+		"no_link_names_a_node": {nil, "older"},
+		"pod_of_another_node":  {[]client.Object{link(v1alpha1.MakerFederator, "older", "own", metav1.ConditionTrue), link(v1alpha1.MakerOperator, "younger", "any", metav1.ConditionTrue)}, "younger"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := inCluster(t, append(test.links, node("older", time.Hour), node("younger", time.Minute), pod)...)
+			set, err := listNodes(t.Context(), r.Client, nil, r.shared.tunnels)
+			if err != nil || len(set.addresses) != 1 || !set.addresses[test.want].IsValid() {
+				t.Errorf("the tunnels end at %v, %v, %v", set.addresses, set.faults, err)
+			}
+		})
+	}
+}
+
 // TestOnlyTheOperatorsPeersStay has TSNPeers that were made while no policy kept others from it, and a shard without the label managedBy.
 func TestOnlyTheOperatorsPeersStay(t *testing.T) {
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a", Labels: map[string]string{v1alpha1.NodeLabel: v1alpha1.LabelValue}},
