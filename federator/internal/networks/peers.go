@@ -69,7 +69,7 @@ func (s *Stretcher) writePeers(ctx context.Context, network *tsn.TSNNetwork, p *
 	}
 	var all error
 	for _, cluster := range slices.Sorted(maps.Keys(clusters)) {
-		err := s.writePeersOf(ctx, network, p, cluster, v.clusterKey(cluster), have[cluster], wanted[cluster])
+		err := s.writePeersOf(ctx, network, p, v, cluster, wanted[cluster])
 		if apierrors.IsInvalid(err) {
 			p.found = append(p.found, spread.Finding{Reason: spread.ReasonUntrusted,
 				Text: fmt.Sprintf("of cluster %s other clusters are not told anything new: what it says of its nodes cannot be: %s", cluster, spread.Quoted(err.Error()))})
@@ -97,7 +97,8 @@ func (v *view) clusterKey(cluster string) tsn.ClusterKey {
 	return tsn.ClusterKey{}
 }
 
-func (s *Stretcher) writePeersOf(ctx context.Context, network *tsn.TSNNetwork, p *plan, cluster string, clusterKey tsn.ClusterKey, have map[int]*tsn.TSNPeers, wanted map[string]tsn.PeerNode) error {
+func (s *Stretcher) writePeersOf(ctx context.Context, network *tsn.TSNNetwork, p *plan, v *view, cluster string, wanted map[string]tsn.PeerNode) error {
+	have := v.told[cluster]
 	var shards []tsnnetwork.Shard
 	for number, peers := range have {
 		shards = append(shards, tsnnetwork.Shard{Number: number, Nodes: peers.Spec.Nodes})
@@ -106,14 +107,14 @@ func (s *Stretcher) writePeersOf(ctx context.Context, network *tsn.TSNNetwork, p
 	for _, shard := range tsnnetwork.DivideShards(shards, wanted, nil) {
 		name := tsnnetwork.ShardName(peersName(network.Name, cluster), shard.Number)
 		of = append(of, selector("TSNPeers", name))
-		if err := s.writeShard(ctx, network, cluster, clusterKey, name, have[shard.Number], shard); err != nil {
+		if err := s.writeShard(ctx, network, cluster, v.clusterKey(cluster), name, have[shard.Number], shard); err != nil {
 			return err
 		}
 	}
 	slices.SortFunc(of, func(a, b policyv1alpha1.ResourceSelector) int { return strings.Compare(a.Name, b.Name) })
 	others := slices.DeleteFunc(slices.Clone(p.selected), func(other string) bool { return other == cluster })
 	// They are the hub's alone, also those that a cluster kept when it left.
-	return s.writePropagation(ctx, network, "kubernetsn-peers-"+peersName(network.Name, cluster), of, others, policyv1alpha1.ConflictOverwrite)
+	return s.writePropagation(ctx, network, v, "kubernetsn-peers-"+peersName(network.Name, cluster), of, others, policyv1alpha1.ConflictOverwrite)
 }
 
 func (s *Stretcher) writeShard(ctx context.Context, network *tsn.TSNNetwork, cluster string, clusterKey tsn.ClusterKey, name string, have *tsn.TSNPeers, shard tsnnetwork.Shard) error {

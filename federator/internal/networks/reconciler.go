@@ -96,7 +96,7 @@ func (s *Stretcher) stretch(ctx context.Context, network *tsn.TSNNetwork) error 
 	if err != nil {
 		return err
 	}
-	return s.tell(ctx, network, p, v.reports)
+	return s.tell(ctx, network, p, v)
 }
 
 // write makes all objects: first who has which part, then on which clusters the network is, so that no cluster gets it without a part.
@@ -106,7 +106,7 @@ func (s *Stretcher) write(ctx context.Context, network *tsn.TSNNetwork, p *plan,
 	}
 	of := []policyv1alpha1.ResourceSelector{selector("TSNNetwork", network.Name)}
 	// A network of that name that a cluster made itself is its own.
-	if err := s.writePropagation(ctx, network, Name(network.Name), of, p.selected, policyv1alpha1.ConflictAbort); err != nil {
+	if err := s.writePropagation(ctx, network, v, Name(network.Name), of, p.selected, policyv1alpha1.ConflictAbort); err != nil {
 		return err
 	}
 	return s.writePeers(ctx, network, p, v, peers)
@@ -135,7 +135,7 @@ func (s *Stretcher) writeOverride(ctx context.Context, network *tsn.TSNNetwork, 
 }
 
 // writePropagation has objects be on clusters. Without any the policy goes.
-func (s *Stretcher) writePropagation(ctx context.Context, network *tsn.TSNNetwork, name string, of []policyv1alpha1.ResourceSelector, clusters []string,
+func (s *Stretcher) writePropagation(ctx context.Context, network *tsn.TSNNetwork, v *view, name string, of []policyv1alpha1.ResourceSelector, clusters []string,
 	conflict policyv1alpha1.ConflictResolution) error {
 	policy := &policyv1alpha1.ClusterPropagationPolicy{}
 	if err := client.IgnoreNotFound(s.Live.Get(ctx, types.NamespacedName{Name: name}, policy)); err != nil {
@@ -143,6 +143,9 @@ func (s *Stretcher) writePropagation(ctx context.Context, network *tsn.TSNNetwor
 	}
 	if !spread.Ours(policy, tsn.NetworkLabel, network.Name) {
 		return spread.ForeignError{Object: "ClusterPropagationPolicy " + name, For: "network"}
+	}
+	if len(of) > 0 {
+		clusters = spread.Placeable(v.clusters, of[0].Kind, clusters, &policy.Spec)
 	}
 	if len(clusters) == 0 || len(of) == 0 {
 		if policy.ResourceVersion == "" {

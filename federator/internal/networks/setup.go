@@ -39,7 +39,7 @@ func (s *Stretcher) Add(to manager.Manager) error {
 		// A network that is gone or has become another no longer stands in the way of others.
 		Watches(&tsn.TSNNetwork{}, every, changed).
 		// Clusters report each few seconds.
-		Watches(&v1alpha1.Cluster{}, every, builder.WithPredicates(predicate.Or(predicate.LabelChangedPredicate{}, spread.Leaving))).
+		Watches(&v1alpha1.Cluster{}, every, builder.WithPredicates(predicate.Or(predicate.LabelChangedPredicate{}, spread.Leaving, spread.KindsReported))).
 		Watches(&workv1alpha2.ClusterResourceBinding{}, bound, builder.WithPredicates(spread.Reported)).
 		Watches(&policyv1alpha1.ClusterOverridePolicy{}, labelled).
 		Watches(&policyv1alpha1.ClusterPropagationPolicy{}, labelled).

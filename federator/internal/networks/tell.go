@@ -3,6 +3,7 @@
 package networks
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 
@@ -15,9 +16,9 @@ import (
 )
 
 // tell writes into a network's status what has become of it.
-func (s *Stretcher) tell(ctx context.Context, network *tsn.TSNNetwork, p *plan, reports map[string]report) error {
+func (s *Stretcher) tell(ctx context.Context, network *tsn.TSNNetwork, p *plan, v *view) error {
 	changed := network.DeepCopy()
-	for _, condition := range []metav1.Condition{spread.Ready("network", p.found, p.on(reports)), spread.Degraded(p.found)} {
+	for _, condition := range []metav1.Condition{spread.Ready("network", p.found, p.on(v)), spread.Degraded(p.found)} {
 		condition.ObservedGeneration = network.Generation
 		meta.SetStatusCondition(&changed.Status.Conditions, condition)
 	}
@@ -31,11 +32,11 @@ func (s *Stretcher) tell(ctx context.Context, network *tsn.TSNNetwork, p *plan, 
 }
 
 // on is how the network is on the clusters that shall have it.
-func (p *plan) on(reports map[string]report) []spread.On {
+func (p *plan) on(v *view) []spread.On {
 	var on []spread.On
 	for _, cluster := range p.selected {
-		of := reports[cluster]
-		on = append(on, spread.On{Cluster: cluster, Applied: of.Applied, Message: of.Message, Conditions: of.Status.Conditions})
+		of := v.reports[cluster]
+		on = append(on, spread.On{Cluster: cluster, Applied: of.Applied, Message: cmp.Or(of.Message, spread.Lack(v.clusters, cluster, "TSNNetwork")), Conditions: of.Status.Conditions})
 	}
 	return on
 }

@@ -47,7 +47,7 @@ func (s *Spreader) Add(to manager.Manager) error {
 		// A service or network that is gone or has become another no longer stands in the way of others.
 		Watches(&tsn.TSNService{}, every, changed).
 		Watches(&tsn.TSNNetwork{}, every, changed).
-		Watches(&v1alpha1.Cluster{}, every, builder.WithPredicates(clusterChanged)).
+		Watches(&v1alpha1.Cluster{}, every, builder.WithPredicates(predicate.Or(clusterChanged, spread.KindsReported))).
 		Watches(&workv1alpha2.ResourceBinding{}, bound, builder.WithPredicates(spread.Reported)).
 		Watches(&policyv1alpha1.OverridePolicy{}, labelled, changed).
 		Watches(&policyv1alpha1.PropagationPolicy{}, labelled, changed).

@@ -3,6 +3,7 @@
 package services
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
@@ -27,7 +28,7 @@ func (s *Spreader) tell(ctx context.Context, service *tsn.TSNService, p *plan, v
 	var on []spread.On
 	for _, cluster := range p.selected {
 		of := v.reports[cluster]
-		on = append(on, spread.On{Cluster: cluster, Applied: of.Applied, Message: of.Message, Conditions: of.Status.Conditions})
+		on = append(on, spread.On{Cluster: cluster, Applied: of.Applied, Message: cmp.Or(of.Message, spread.Lack(v.clusters, cluster, "TSNService")), Conditions: of.Status.Conditions})
 	}
 	for _, of := range v.reports {
 		count(&changed.Status.Endpoints, of.Status.Endpoints)

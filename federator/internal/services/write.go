@@ -43,7 +43,7 @@ func (s *Spreader) write(ctx context.Context, service *tsn.TSNService, p *plan, 
 	if err := s.writeOverride(ctx, service, p, v.override); err != nil {
 		return err
 	}
-	return s.writePropagation(ctx, service, p)
+	return s.writePropagation(ctx, service, p, v)
 }
 
 func (s *Spreader) writeOverride(ctx context.Context, service *tsn.TSNService, p *plan, override *policyv1alpha1.OverridePolicy) error {
@@ -64,7 +64,7 @@ func (s *Spreader) writeOverride(ctx context.Context, service *tsn.TSNService, p
 }
 
 // writePropagation has a service be on its clusters. Without any the policy goes.
-func (s *Spreader) writePropagation(ctx context.Context, service *tsn.TSNService, p *plan) error {
+func (s *Spreader) writePropagation(ctx context.Context, service *tsn.TSNService, p *plan, v *view) error {
 	policy := &policyv1alpha1.PropagationPolicy{}
 	name := types.NamespacedName{Namespace: service.Namespace, Name: policyName(service.Name)}
 	if err := client.IgnoreNotFound(s.Live.Get(ctx, name, policy)); err != nil {
@@ -73,7 +73,8 @@ func (s *Spreader) writePropagation(ctx context.Context, service *tsn.TSNService
 	if !spread.Ours(policy, tsn.ServiceLabel, service.Name) {
 		return spread.ForeignError{Object: "PropagationPolicy " + name.String(), For: "service"}
 	}
-	if len(p.selected) == 0 {
+	clusters := spread.Placeable(v.clusters, "TSNService", p.selected, &policy.Spec)
+	if len(clusters) == 0 {
 		if policy.ResourceVersion == "" {
 			return nil
 		}
@@ -86,6 +87,6 @@ func (s *Spreader) writePropagation(ctx context.Context, service *tsn.TSNService
 	policy.OwnerReferences = owned(service, "").OwnerReferences
 	of := []policyv1alpha1.ResourceSelector{selector("TSNService", client.ObjectKeyFromObject(service))}
 	// A service of that name that a cluster made itself is its own.
-	spread.Propagate(&policy.Spec, of, p.selected, policyv1alpha1.ConflictAbort)
+	spread.Propagate(&policy.Spec, of, clusters, policyv1alpha1.ConflictAbort)
 	return spread.Save(ctx, s.Client, before, policy)
 }

@@ -8,10 +8,13 @@ import (
 	"strings"
 
 	"github.com/karmada-io/karmada/pkg/apis/cluster/v1alpha1"
+	policyv1alpha1 "github.com/karmada-io/karmada/pkg/apis/policy/v1alpha1"
 	workv1alpha2 "github.com/karmada-io/karmada/pkg/apis/work/v1alpha2"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
+
+	tsn "github.com/kubernetsn/kubernetsn/api/v1alpha1"
 )
 
 // Oldest are the names of clusters, the oldest first.
@@ -46,4 +49,41 @@ func statusOf(binding any) (*workv1alpha2.ResourceBindingStatus, bool) {
 		return &binding.Status, true
 	}
 	return nil, false
+}
+
+// KindsReported are updates by which a cluster reports other kinds of KuberneTSN than before.
+var KindsReported = predicate.Funcs{UpdateFunc: func(changed event.UpdateEvent) bool {
+	before, is := changed.ObjectOld.(*v1alpha1.Cluster)
+	now, are := changed.ObjectNew.(*v1alpha1.Cluster)
+	return !is || !are || !slices.Equal(kindsOf(before), kindsOf(now))
+}}
+
+// kindsOf are the kinds of KuberneTSN that a cluster reports.
+func kindsOf(cluster *v1alpha1.Cluster) []v1alpha1.APIResource {
+	for _, reported := range cluster.Status.APIEnablements {
+		if reported.GroupVersion == tsn.GroupVersion.String() {
+			return reported.Resources
+		}
+	}
+	return nil
+}
+
+// Lack says why a cluster cannot be given objects of a kind of KuberneTSN, "" if it can.
+func Lack(clusters []v1alpha1.Cluster, name, kind string) string {
+	at := slices.IndexFunc(clusters, func(cluster v1alpha1.Cluster) bool { return cluster.Name == name })
+	if at >= 0 && slices.ContainsFunc(kindsOf(&clusters[at]), func(reported v1alpha1.APIResource) bool { return reported.Kind == kind }) {
+		return ""
+	}
+	return "it does not report the kind " + kind + ", which the chart kubernetsn installs"
+}
+
+// Placeable are those of the wanted clusters that report a kind, and those that a policy names already. Karmada's scheduler passes over a cluster that does
+// not report the kind of an object, and looks again only when a policy, an object, or the labels of a cluster change: a policy that named the cluster before it
+// reports the kind would never bring the object there.
+func Placeable(clusters []v1alpha1.Cluster, kind string, wanted []string, policy *policyv1alpha1.PropagationSpec) []string {
+	var named []string
+	if affinity := policy.Placement.ClusterAffinity; affinity != nil {
+		named = affinity.ClusterNames
+	}
+	return slices.DeleteFunc(slices.Clone(wanted), func(name string) bool { return !slices.Contains(named, name) && Lack(clusters, name, kind) != "" })
 }

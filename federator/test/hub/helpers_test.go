@@ -25,6 +25,7 @@ import (
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	tsn "github.com/kubernetsn/kubernetsn/api/v1alpha1"
 	"github.com/kubernetsn/kubernetsn/federator/internal/program"
 	"github.com/kubernetsn/kubernetsn/internal/shared/federation"
 )
@@ -197,7 +198,7 @@ func create(t *testing.T, object client.Object) {
 	}
 }
 
-// newCluster makes a member that reports, which is removed with the test.
+// newCluster makes a member that reports, also the kinds of the chart, which is removed with the test.
 func newCluster(t *testing.T, mode v1alpha1.ClusterSyncMode) string {
 	t.Helper()
 	name := unique("member")
@@ -205,11 +206,21 @@ func newCluster(t *testing.T, mode v1alpha1.ClusterSyncMode) string {
 	create(t, cluster)
 	t.Cleanup(func() { _ = client.IgnoreNotFound(admin.Delete(context.Background(), cluster)) })
 	cluster.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ClusterConditionReady, Status: metav1.ConditionTrue, Reason: "ClusterReady", LastTransitionTime: metav1.Now()}}
+	cluster.Status.APIEnablements = reportedKinds("TSNLink", "TSNNetwork", "TSNPeers", "TSNService", "TSNWorkload")
 	if err := admin.Status().Update(context.Background(), cluster); err != nil {
 		t.Fatal(err)
 	}
 	create(t, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "karmada-es-" + name}})
 	return name
+}
+
+// reportedKinds are kinds of KuberneTSN as a cluster reports them.
+func reportedKinds(kinds ...string) []v1alpha1.APIEnablement {
+	reported := v1alpha1.APIEnablement{GroupVersion: tsn.GroupVersion.String(), Resources: []v1alpha1.APIResource{}}
+	for _, kind := range kinds {
+		reported.Resources = append(reported.Resources, v1alpha1.APIResource{Name: strings.ToLower(kind), Kind: kind})
+	}
+	return []v1alpha1.APIEnablement{reported}
 }
 
 // newUser makes a user with rules in a namespace, and others in the whole hub, and returns a token.

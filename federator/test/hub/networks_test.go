@@ -68,13 +68,19 @@ func newStretched(t *testing.T, change func(*tsn.TSNNetwork)) *stretched {
 func (s *stretched) member() string {
 	s.t.Helper()
 	name := newCluster(s.t, v1alpha1.Pull)
+	s.choose(name)
+	return name
+}
+
+// choose has the network be on a cluster.
+func (s *stretched) choose(name string) {
+	s.t.Helper()
 	var cluster v1alpha1.Cluster
 	get(s.t, "", name, &cluster)
 	cluster.Labels = map[string]string{"fleet": s.fleet}
 	if err := admin.Update(context.Background(), &cluster); err != nil {
 		s.t.Fatal(err)
 	}
-	return name
 }
 
 // told is the network as the API tells it.
@@ -401,4 +407,46 @@ func TestClustersAreToldThatTheHubIsThereAndAreInTheInventory(t *testing.T) {
 func TestNetworksAreToldToWhoMaySeeThem(t *testing.T) {
 	s := newStretched(t, nil)
 	s.f.refused(newUser(t, newNamespace(t), nil, seesClusters), "GET", "/api/v1/networks", nil, http.StatusForbidden, "tsnnetworks")
+}
+
+// TestAClusterIsPlacedWhenItReportsTheKind is about a chart that is installed after the cluster joined: Karmada's scheduler would pass over the cluster for good.
+func TestAClusterIsPlacedWhenItReportsTheKind(t *testing.T) {
+	s := newStretched(t, nil)
+	early, late := s.member(), newCluster(t, v1alpha1.Pull)
+	reports := func(kinds ...string) {
+		t.Helper()
+		var cluster v1alpha1.Cluster
+		get(t, "", late, &cluster)
+		cluster.Status.APIEnablements = reportedKinds(kinds...)
+		if err := admin.Status().Update(t.Context(), &cluster); err != nil {
+			t.Fatal(err)
+		}
+	}
+	reports("TSNPeers")
+	s.choose(late)
+	l := &served{t: t, f: s.f, token: s.token, namespace: newNamespace(t), service: unique("plant"), clusters: []string{early, late}}
+	l.make(l.service, nil)
+	network, peers, service := "kubernetsn-network-"+s.network, "kubernetsn-peers-"+s.network+"."+early, "kubernetsn-service-"+l.service
+	s.report(map[string]tsn.TSNNetworkStatus{early: {MTU: 1450, Peers: []tsn.PeerNode{node("n", "192.0.2.61", s.parts(2)[early])}}})
+	is := func(clusters ...string) func() bool {
+		return func() bool {
+			return slices.Equal(s.placed(network), clusters) && slices.Equal(l.placedBy(service), clusters)
+		}
+	}
+	both := slices.Sorted(slices.Values([]string{early, late}))
+	eventually(t, "the cluster that reports the kinds has network and service", is(early))
+	eventually(t, "the other one is told of its nodes", func() bool { return slices.Equal(s.placed(peers), []string{late}) })
+	for kind, text := range map[string]string{"TSNNetwork": s.condition(tsn.ConditionReady).Message, "TSNService": l.condition(tsn.ConditionReady).Message} {
+		if want := late + " (it does not report the kind " + kind + ", which the chart kubernetsn installs)"; !strings.Contains(text, want) {
+			t.Errorf("Ready says %q, want %q in it", text, want)
+		}
+	}
+	reports("TSNPeers", "TSNNetwork", "TSNService")
+	eventually(t, "both have network and service", is(both...))
+	// A report that lacks kinds, as where the cluster's API server did not answer for all, takes nothing from it.
+	reports()
+	reports("TSNLink")
+	s.member()
+	s.parts(3)
+	eventually(t, "the network is on a third cluster", func() bool { return len(s.placed(network)) == 3 })
 }
