@@ -336,6 +336,43 @@ static int cpu_read(int id, const char *text, int64_t *cpu)
 	return number_read(id, text, 0, (cpus < CPU_SETSIZE ? cpus : CPU_SETSIZE) - 1, cpu);
 }
 
+/* An option that is a plain number; 0 for others, which leave *number. */
+static int number_option_read(int id, const char *value, int64_t *number)
+{
+	switch (id) {
+	case VLAN:
+		return number_read(id, value, 1, 4094, number);
+	case VXLAN_PORT:
+	case ENCRYPTED_PORT:
+		return number_read(id, value, 1, 65535, number);
+	case CPU:
+		return cpu_read(id, value, number);
+	case FIFO:
+		return number_read(id, value, 0, 99, number);
+	case SLOTS:
+		return number_read(id, value, KTSN_RING_WORD_BITS, KTSN_RING_SLOTS_MAX, number);
+	case PACKETS:
+	case POD_PENDING:
+		return number_read(id, value, 64, 1048576, number);
+	case DEPARTURES:
+		return number_read(id, value, DEPARTURES_KEPT_MIN, DEPARTURES_KEPT_MAX, number);
+	case POD_PROCESSES:
+		return number_read(id, value, 1, LOOP_RINGS_MAX, number);
+	case POD_SOCKETS:
+		return number_read(id, value, 1, (int64_t)LOOP_RINGS_MAX * LOOP_FLOWS_PER_RING, number);
+	case RING_MEMORY:
+	case POD_MEMORY:
+		return number_read(id, value, 1, 1048576, number);
+	case RECEIVER_QUOTA:
+		return number_read(id, value, 1, 100, number);
+	case POD_RATE:
+	case POD_DOORBELLS:
+		return number_read(id, value, 0, 1000000000, number);
+	default:
+		return 0;
+	}
+}
+
 /* One option; those that are plain numbers come back in *number. */
 static int option_read(struct options *options, int id, const char *value, int64_t *number)
 {
@@ -369,8 +406,6 @@ static int option_read(struct options *options, int id, const char *value, int64
 		return link_speed_read(id, value, &options->link_speed_bps);
 	case GUARD_BAND:
 		return duration_read(id, value, 1000000000, &options->guard_band_ns);
-	case VLAN:
-		return number_read(id, value, 1, 4094, number);
 	case LATE_AFTER:
 		return duration_read(id, value, 1000000000, &options->late_after_ns);
 	case STALE_AFTER:
@@ -379,36 +414,10 @@ static int option_read(struct options *options, int id, const char *value, int64
 		return duration_read(id, value, 1000000000, &options->delta_ns);
 	case LOG_LEVEL:
 		return log_level_read(id, value, &options->log_level);
-	case VXLAN_PORT:
-	case ENCRYPTED_PORT:
-		return number_read(id, value, 1, 65535, number);
-	case CPU:
-		return cpu_read(id, value, number);
-	case FIFO:
-		return number_read(id, value, 0, 99, number);
-	case SLOTS:
-		return number_read(id, value, KTSN_RING_WORD_BITS, KTSN_RING_SLOTS_MAX, number);
-	case PACKETS:
-	case POD_PENDING:
-		return number_read(id, value, 64, 1048576, number);
-	case DEPARTURES:
-		return number_read(id, value, DEPARTURES_KEPT_MIN, DEPARTURES_KEPT_MAX, number);
-	case POD_PROCESSES:
-		return number_read(id, value, 1, LOOP_RINGS_MAX, number);
-	case POD_SOCKETS:
-		return number_read(id, value, 1, (int64_t)LOOP_RINGS_MAX * LOOP_FLOWS_PER_RING, number);
-	case RING_MEMORY:
-	case POD_MEMORY:
-		return number_read(id, value, 1, 1048576, number);
-	case RECEIVER_QUOTA:
-		return number_read(id, value, 1, 100, number);
-	case POD_RATE:
-	case POD_DOORBELLS:
-		return number_read(id, value, 0, 1000000000, number);
 	case POD_HORIZON:
 		return duration_read(id, value, INT64_C(86400000000000), &options->limits.horizon_ns);
 	default:
-		return 0;
+		return number_option_read(id, value, number);
 	}
 }
 
