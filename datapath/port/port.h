@@ -20,25 +20,25 @@ struct ktsn_port_frame {
 	uint8_t *data;           /* first byte of the Ethernet header */
 	uint32_t capacity_bytes; /* room at data */
 	uint32_t bytes;          /* frame length, set by the caller before send */
-	/* Of a port that serves several links; others ignore both. */
-	uint32_t link_index;     /* where it leaves */
-	uint32_t receiver_index; /* the link of its receiver, which it waits and pays for */
+	/* Ports that serve a single link ignore both. */
+	uint32_t link_index;     /* the link that sends the frame */
+	uint32_t receiver_index; /* the link of the receiver that is charged for the frame */
 	void *handle;            /* the port's own */
 };
 
-/* One for whom a port keeps a queue, because what is sent to it may take any time. What every implementation
- * begins with. */
+/* A receiver has a queue at the port, because a send to it may take any time. The structs of implementations
+ * begin with this one. */
 struct ktsn_port_receiver {
 	uint32_t link_index;
 	struct ktsn_port_receiver *next; /* the port's, for the loop thread */
 };
 
-/* What became of frames that such a port took. */
+/* Counts of the frames in receivers' queues. */
 struct ktsn_port_delivery_counts {
 	uint64_t queued;            /* now */
 	uint64_t delivered, failed; /* the link refused it, or its receiver ended */
-	uint64_t limited;           /* times that a receiver had taken more than its share */
-	uint64_t cost_ns;           /* what all of them took */
+	uint64_t limited;           /* how often a receiver had used more than its share */
+	uint64_t cost_ns;           /* time that the sends of all frames took */
 };
 
 struct ktsn_port_ops {
@@ -58,19 +58,19 @@ struct ktsn_port_ops {
 	/* Called on the loop thread once, before its first use of the port there. */
 	void (*thread_attach)(struct ktsn_port *port);
 	/*
-	 * Of a port with receivers; all NULL: it has none, and sends in the call. The control thread begins
-	 * and ends them; in between the loop thread uses those that it was given. For a link of none there is
-	 * one that serves all such links.
+	 * All NULL for a port that has no receivers and sends in the call. The control thread begins and ends
+	 * receivers; the loop thread uses one between receiver_use and receiver_leave. Links without a
+	 * receiver of their own share one.
 	 */
 	int (*receiver_begin)(struct ktsn_port *port, uint32_t link_index,
 			      struct ktsn_port_receiver **receiver);
 	void (*receiver_end)(struct ktsn_port *port, struct ktsn_port_receiver *receiver);
 	void (*receiver_use)(struct ktsn_port *port, struct ktsn_port_receiver *receiver);
 	void (*receiver_leave)(struct ktsn_port *port, struct ktsn_port_receiver *receiver);
-	/* A frame for that link is about to be sent: its receiver gets ready. Loop thread, as warm_up. */
+	/* Wakes the receiver of that link shortly before a frame for it is sent. Loop thread, as warm_up. */
 	void (*receiver_expect)(struct ktsn_port *port, uint32_t link_index);
-	/* Waits until receivers have what was sent to them, but not for longer, and then holds what is left;
-	 * a time below 0: goes on. Control thread, while the loop stands still. */
+	/* Waits until the queues of receivers are empty, for timeout_ns at most, and then keeps the rest in
+	 * them. A negative timeout has the receivers go on. Control thread, while the loop stands still. */
 	void (*receivers_hold)(struct ktsn_port *port, int64_t timeout_ns);
 	/* Any thread. */
 	struct ktsn_port_delivery_counts (*delivery_counts)(struct ktsn_port *port);

@@ -146,7 +146,7 @@ static uint32_t frames_send(struct ktsn_port *port, struct ktsn_port_frame *fram
 
 static void destroy(struct ktsn_port *port)
 {
-	/* One that is held up still sends through it; the process ends now. */
+	/* A receiver's thread that is still in a send uses the port; the process ends now. */
 	if (!ktsn_deliveries_destroy(of(port)->deliveries))
 		return;
 	close(of(port)->fd);

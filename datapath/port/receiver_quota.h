@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * How much processor time a receiver may take of the node: a token bucket that fills with a share of the time
- * that passes. A frame is paid for when it is over, because nobody knows before what it costs; what is owed
- * has to be waited for. A frame that takes longer than KTSN_RECEIVER_CHEAP_NS is charged as many times as it
- * takes that long, because nothing else runs on its processor meanwhile:
+ * The processor time that a receiver may use: a token bucket that fills with a share of the time that passes.
+ * A frame is charged after it was sent, because its cost is not known before. While the balance is negative
+ * the receiver waits. The charge of a frame that takes longer than KTSN_RECEIVER_CHEAP_NS is multiplied by
+ * the ratio of both, because nothing else runs on its processor meanwhile:
  *
  *   takes     is charged   share of a processor, at 50 %
  *   10 us     10 us        50 %
@@ -20,13 +20,13 @@
 
 enum {
 	KTSN_RECEIVER_CHEAP_NS = 100000,
-	KTSN_RECEIVER_LONGEST_NS = 100000000, /* a frame counts as no longer than this */
-	KTSN_RECEIVER_BURST_NS = 100000000,   /* what a receiver may take at once that took nothing before */
+	KTSN_RECEIVER_LONGEST_NS = 100000000, /* at most this is counted for a frame */
+	KTSN_RECEIVER_BURST_NS = 100000000,   /* the most that the bucket holds */
 };
 
 struct ktsn_receiver_quota {
-	int64_t balance_ns; /* below 0: it owes */
-	int64_t filled_ns;  /* the bucket was filled last, on CLOCK_MONOTONIC */
+	int64_t balance_ns; /* negative: the receiver waits */
+	int64_t filled_ns;  /* when the bucket was filled last, on CLOCK_MONOTONIC */
 	uint32_t percent;   /* of a processor */
 };
 
@@ -46,14 +46,14 @@ static inline void ktsn_receiver_quota_charge(struct ktsn_receiver_quota *quota,
 	quota->balance_ns -= cost_ns;
 }
 
-/* For something that a frame can do without, and that therefore must never make one wait: only while half of
- * what it may take at once is there. */
+/* Whether optional work may be done for the receiver: only while the bucket is half full, so that the work
+ * never makes a frame wait. */
 static inline bool ktsn_receiver_quota_spare(const struct ktsn_receiver_quota *quota)
 {
 	return quota->balance_ns > KTSN_RECEIVER_BURST_NS / 2;
 }
 
-/* How long the next frame has to wait; 0: it need not. */
+/* Fills the bucket, and returns how long the next frame has to wait; 0: not at all. */
 static inline int64_t ktsn_receiver_quota_wait_ns(struct ktsn_receiver_quota *quota, int64_t now_ns)
 {
 	quota->balance_ns += (now_ns - quota->filled_ns) * quota->percent / 100;

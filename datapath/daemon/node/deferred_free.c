@@ -87,7 +87,7 @@ static void first_free(struct node *node)
 
 void deferred_free_run(struct node *node)
 {
-	/* A flow that was retired may still be on the list of those to be woken, and rests from here on. */
+	/* A retired flow may still be in the loop's list of notifications: take it from there. */
 	if (node->deferred)
 		notifications_serve(node);
 	while (node->deferred && loop_commands_passed(node->loop, node->deferred->mark))

@@ -28,23 +28,23 @@ void flow_notifiers_close(struct flow *flow)
 	flow->error_notifier = flow->space_notifier = NULL;
 }
 
-/* A pod that gets slots back one by one would have each of its sockets notified of each. In a millisecond
- * many become free. */
+/* A socket is notified once a millisecond, in which many slots become free. Slots that become free one by one
+ * would notify each socket of the pod for each slot. */
 static bool notify_now(struct flow *flow, int64_t now_tai_ns)
 {
 	enum { NOTIFY_EVERY_NS = 1000000 };
 	int64_t since_ns = now_tai_ns - flow->notified_tai_ns;
 
-	/* Less than no time: the clock was set back. */
+	/* It is negative when the clock was set back. */
 	if (since_ns >= 0 && since_ns < NOTIFY_EVERY_NS)
 		return false;
 	return quota_rate_take(&flow->process->quota->notifications, now_tai_ns);
 }
 
-/* Behind those that rest already. */
-static void resting_append(struct node *node, struct loop_flow *flows)
+/* Appends flows after those that were left out before. */
+static void deferred_append(struct node *node, struct loop_flow *flows)
 {
-	struct loop_flow **last = &node->notifications_resting;
+	struct loop_flow **last = &node->notifications_deferred;
 
 	while (*last)
 		last = &(*last)->notify_next;
@@ -53,10 +53,10 @@ static void resting_append(struct node *node, struct loop_flow *flows)
 
 void notifications_serve(struct node *node)
 {
-	struct loop_flow **at = &node->notifications_resting;
+	struct loop_flow **at = &node->notifications_deferred;
 	int64_t now_tai_ns = clock_tai_ns();
 
-	resting_append(node, loop_notifications(node->loop));
+	deferred_append(node, loop_notifications(node->loop));
 	while (*at) {
 		struct loop_flow *loop_flow = *at;
 		struct flow *flow = loop_flow->object.owner;
@@ -74,16 +74,16 @@ void notifications_serve(struct node *node)
 
 int notifications_tick(struct node *node)
 {
-	enum { REST_MS = 1 };
+	enum { DEFERRED_MS = 1 };
 
-	if (node->notifications_resting)
+	if (node->notifications_deferred)
 		notifications_serve(node);
-	return node->notifications_resting ? REST_MS : -1;
+	return node->notifications_deferred ? DEFERRED_MS : -1;
 }
 
 void notifications_forget(struct node *node, const struct flow *flow)
 {
-	struct loop_flow **at = &node->notifications_resting;
+	struct loop_flow **at = &node->notifications_deferred;
 
 	while (*at && *at != flow->loop)
 		at = &(*at)->notify_next;

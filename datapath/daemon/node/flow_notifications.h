@@ -13,11 +13,11 @@ void flow_notify(struct flow *flow, uint32_t why);
 void flow_notifier_set(struct flow *flow, struct notifier *notifier);
 void flow_notifiers_close(struct flow *flow);
 /* Notifies the flows that the loop wants to be notified, each once a millisecond at most, and those of a pod
- * as often as its quota allows; the others rest. */
+ * as often as its quota allows; the others are due later. */
 void notifications_serve(struct node *node);
-/* The same. Returns ms until flows that rest are due, -1: there are none. */
+/* Notifies flows that were left out before and are due. Returns ms until the next one is due, -1: none. */
 int notifications_tick(struct node *node);
-/* Of one that will be freed. */
+/* Removes a flow that will be freed from the flows that are due later. */
 void notifications_forget(struct node *node, const struct flow *flow);
 
 #endif

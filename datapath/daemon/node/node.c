@@ -108,7 +108,8 @@ void node_fini(struct node *node)
 		process_free(node, node->closing);
 	deferred_free_all(node);
 	ring_charges_fini(&node->ring_charges);
-	/* A thread that waits for what only another work closes would outlive a ktsnd that is killed. */
+	/* A thread whose close() waits for a descriptor that a later work closes would outlive a killed
+	 * ktsnd. */
 	pod_threads_settle(node->threads);
 	/* Pods that were handed over, or not taken over after all, still have theirs, until ktsnd ends. */
 	if (!node->pods) {

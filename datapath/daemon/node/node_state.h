@@ -67,7 +67,7 @@ struct node {
 	struct event_source retired;       /* the loop gives objects back */
 	struct event_source notifications; /* and wants applications to be notified */
 	struct loop_flow
-		*notifications_resting; /* flows that were notified not long ago (flow_notifications.h) */
+		*notifications_deferred; /* flows that were notified not long ago (flow_notifications.h) */
 	struct pod_threads *threads;
 	struct doorbells *doorbells;
 	uint32_t listeners_resting;

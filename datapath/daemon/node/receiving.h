@@ -52,7 +52,7 @@ void receive_open_finish(struct process *process, struct app_request *from, stru
 
 /* The process ends, or has ended. */
 void receiving_end(struct process *process);
-/* All processes of the pod do: in one go, which takes the descriptors of the maps once. */
+/* receiving_end() for all processes of the pod, which takes the descriptors of the maps once. */
 void receiving_end_all(struct pod *pod);
 /* What another ktsnd knew of a socket that the process had opened. 0 or -errno. */
 int receiving_take_over(struct process *process, uint64_t cookie, const struct receive_ring *ring);

@@ -9,9 +9,9 @@
 
 enum {
 	LOOK_EVERY_MS = 100,
-	/* A look at one takes about a microsecond. */
+	/* Checking a ring takes about a microsecond. */
 	LOOKS_MAX = 64,
-	/* Of what the pods may have: so much of removed ones counts apart. */
+	/* Rings of removed pods may have this fraction of the limit, on top of it. */
 	REMOVED_FRACTION = 4,
 };
 
@@ -21,7 +21,7 @@ void ring_charges_init(struct ring_charges *charges, uint64_t bytes_max)
 	charges->kept_end = &charges->kept;
 }
 
-/* Among which sum it counts. */
+/* The sum that includes charges of this quota. */
 static uint64_t *sum_of(struct ring_charges *charges, const struct quota *quota)
 {
 	return !quota || quota->pod_gone ? &charges->removed_bytes : &charges->bytes;

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The memory of rings, charged to the pod that asked for it and to the node, from before it is made until the
- * kernel has freed it. A process that hung up may keep its ring's descriptor and mapping: the memory is there
- * as long, and counts as long, also after its pod was removed. Then it counts apart, up to a fourth of what
- * all pods may have: what is left of pods that were removed takes nothing from those that there are. What is
- * more than that counts among theirs, so that the memory of all has a bound.
+ * The memory of rings, charged to the pod that asked for it and to the node, from before the allocation until
+ * the kernel has freed it. A process that hung up may keep its ring's descriptor and mapping. The memory then
+ * still exists and is still charged, also after its pod was removed. The memory of removed pods has a sum of
+ * its own, up to a fourth of bytes_max, so that it takes nothing from other pods. Memory above that fourth is
+ * added to the sum of the other pods, so that all memory has a bound.
  *
- * The kernel tells nobody when a map ends, so kept ones are looked at: a few each time, ten times a second
+ * The kernel does not report the end of a map, so kept maps are polled: a few each time, ten times a second,
  * and when a pod asks for more than is left. Control thread.
  */
 #ifndef KTSN_DAEMON_RING_CHARGES_H
@@ -26,10 +26,10 @@ struct ring_charge {
 };
 
 struct ring_charges {
-	uint64_t bytes;         /* of the rings of pods that there are */
-	uint64_t removed_bytes; /* of those that were removed */
-	uint64_t bytes_max;     /* what the former may take together */
-	/* ktsnd has done with them, and somebody else has not: the one to be looked at first is the first. */
+	uint64_t bytes;         /* of the rings of existing pods */
+	uint64_t removed_bytes; /* of the rings of removed pods */
+	uint64_t bytes_max;     /* the limit of `bytes` */
+	/* Rings that ktsnd has closed and that another process still holds, in the order of polling. */
 	struct ring_charge *kept, **kept_end;
 	uint32_t kept_count;
 	int64_t look_ms; /* when to look next */
@@ -47,13 +47,13 @@ bool ring_charges_allow(struct ring_charges *charges, struct quota *quota, uint3
 struct ring_charge *ring_charge_make(struct ring_charges *charges, struct quota *quota, uint32_t map_id,
 				     size_t bytes);
 
-/* ktsnd has done with the ring: the charge goes on until all others have, too. */
+/* ktsnd has closed the ring: it stays charged until all other holders have closed it, too. */
 void ring_charge_end(struct ring_charges *charges, struct ring_charge *charge);
 
-/* One that another ktsnd had done with. quota NULL: its pod is gone. */
+/* Charges a ring that another ktsnd had closed. quota NULL: its pod is gone. */
 void ring_charges_keep(struct ring_charges *charges, struct quota *quota, uint32_t map_id, size_t bytes);
 
-/* The quota's pod is removed: what it has and kept counts apart, for the node only. */
+/* The quota's pod is removed: its rings count in removed_bytes from now on. */
 void ring_charges_pod_gone(struct ring_charges *charges, struct quota *quota);
 
 /* Returns ms until it is due again, -1: not. */

@@ -222,7 +222,7 @@ static void sockets_are_notified_no_more_often_than_their_pod_may(void **state)
 	struct loop_config config = {.packets = 64, .cpu = -1, .port = port, .bridge_port = port};
 	struct flow *flows = calloc(SOCKETS, sizeof(*flows));
 	struct loop_flow *loop_flows = calloc(SOCKETS, sizeof(*loop_flows));
-	struct node node = {.notifications_resting = NULL};
+	struct node node = {.notifications_deferred = NULL};
 	uint32_t quotas = 0;
 	int64_t began_tai_ns = clock_tai_ns();
 
