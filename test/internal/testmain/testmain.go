@@ -11,20 +11,18 @@ import (
 	"fmt"
 	"os"
 	"runtime"
-	"slices"
 	"syscall"
 	"testing"
 
-	"github.com/google/nftables"
 	"golang.org/x/sys/unix"
+
+	"github.com/kubernetsn/kubernetsn/internal/node/overlay/filter"
 )
 
 const (
 	path = "/sys/fs/bpf"
 	// mounted is in the environment of a program that was executed again in the mount namespace.
 	mounted = "KTSN_TEST_BPFFS"
-	// filterTable is the table of internal/node/overlay/filter.
-	filterTable = "kubernetsn"
 )
 
 // Main runs the tests and ends the program. The program is executed again in a mount namespace that has the filesystem; what it starts
@@ -40,20 +38,16 @@ func Main(m *testing.M) {
 	status := m.Run()
 	if !filtered && hasFilter() {
 		fmt.Fprintf(os.Stderr, "a test left nftables table %s in the machine's own network namespace: it ran ktsn or tsn-cni outside its node\n",
-			filterTable)
+			filter.Name)
 		status = 1
 	}
 	os.Exit(status)
 }
 
-// hasFilter returns false also where the tables cannot be listed: there none can be made.
+// hasFilter returns false also where filters cannot be listed: there none can be made.
 func hasFilter() bool {
-	kernel, err := nftables.New()
-	if err != nil {
-		return false
-	}
-	tables, err := kernel.ListTables()
-	return err == nil && slices.ContainsFunc(tables, func(table *nftables.Table) bool { return table.Name == filterTable })
+	counters, err := filter.Counters()
+	return err == nil && len(counters) > 0
 }
 
 // executeAgain returns only when it failed. A thread that has a mount namespace of its own becomes the whole process by exec, under
