@@ -7,6 +7,7 @@
 
 #include "loop_state.h"
 #include "realtime.h"
+#include "withdrawals.h"
 
 #include <errno.h>
 #include <stdlib.h>

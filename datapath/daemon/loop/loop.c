@@ -12,6 +12,7 @@
 #include "send.h"
 #include "take.h"
 #include "wait.h"
+#include "withdrawals.h"
 
 #include <sys/prctl.h>
 #include <unistd.h>

@@ -15,7 +15,6 @@
 #include "loop_config.h"
 #include "packet.h"
 #include "trace.h"
-#include "withdrawals.h"
 
 #include <pthread.h>
 
@@ -123,6 +122,22 @@ struct loop_replications {
 struct loop_sending {
 	uint64_t bursts;    /* given to a port, ever */
 	bool clock_doubted; /* this round sent nothing, to look at the clocks first */
+};
+
+/* How frames that the uplink took were counted. withdrawals.c; retire.c forgets flows */
+struct sent_frame {
+	/* Of its message; NULL: other copies of the message have left or may leave, so that it stays sent. */
+	_Atomic uint64_t *lateness;
+	struct loop_flow *flow; /* NULL: it is gone */
+	uint8_t traffic_class;
+	bool copy;
+	bool clock_lost;
+};
+
+struct loop_withdrawals {
+	struct sent_frame *frames; /* a ring; NULL: the port withdraws nothing */
+	uint32_t size, last, count;
+	_Atomic uint32_t reported; /* frames that were withdrawn, and not counted yet */
 };
 
 /* Associations, by the node that they are for. seal.c */

@@ -25,6 +25,14 @@ void object_retire(struct loop *loop, struct loop_object *object)
 		(void)!write(loop->retired.fd, &one, sizeof(one));
 }
 
+/* Frames of the flow may be withdrawn after it is freed. */
+static void withdrawals_forget(struct loop *loop, const struct loop_flow *flow)
+{
+	for (uint32_t i = 0; i < loop->withdrawals.size; i++)
+		if (loop->withdrawals.frames[i].flow == flow)
+			loop->withdrawals.frames[i].flow = NULL;
+}
+
 void flow_retire_if_done(struct loop *loop, struct loop_flow *flow)
 {
 	if (!flow->closed || flow->packets || flow->expectation.queued || flow->retired)

@@ -14,6 +14,7 @@
 #include "message.h"
 #include "quotas.h"
 #include "seal.h"
+#include "withdrawals.h"
 #include "yield.h"
 
 enum {

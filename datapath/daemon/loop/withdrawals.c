@@ -41,13 +41,6 @@ void withdrawals_note(struct loop *loop, const struct packet *packet, _Atomic ui
 	};
 }
 
-void withdrawals_forget(struct loop *loop, const struct loop_flow *flow)
-{
-	for (uint32_t i = 0; i < loop->withdrawals.size; i++)
-		if (loop->withdrawals.frames[i].flow == flow)
-			loop->withdrawals.frames[i].flow = NULL;
-}
-
 void withdrawals_report(struct loop *loop, uint32_t frames)
 {
 	/* Release pairs with the acquire in withdrawals_count(): the port took none meanwhile. */

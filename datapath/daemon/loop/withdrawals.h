@@ -13,28 +13,11 @@
 #define KTSN_LOOP_WITHDRAWALS_H
 
 #include <stdatomic.h>
-#include <stdbool.h>
 #include <stdint.h>
 
 struct loop;
-struct loop_flow;
+struct loop_withdrawals;
 struct packet;
-
-/* What was counted for one frame. */
-struct sent_frame {
-	/* Of its message; NULL: other copies of the message have left or may leave, so that it stays sent. */
-	_Atomic uint64_t *lateness;
-	struct loop_flow *flow; /* NULL: it is gone */
-	uint8_t traffic_class;
-	bool copy;
-	bool clock_lost;
-};
-
-struct loop_withdrawals {
-	struct sent_frame *frames; /* a ring; NULL: the port withdraws nothing */
-	uint32_t size, last, count;
-	_Atomic uint32_t reported; /* frames that were withdrawn, and not counted yet */
-};
 
 /* For a port that withdraws at most so many frames at a time; 0: none. 0 or -ENOMEM. */
 int withdrawals_init(struct loop_withdrawals *withdrawals, uint32_t frames_max);
@@ -42,8 +25,6 @@ void withdrawals_fini(struct loop_withdrawals *withdrawals);
 
 /* A frame that the uplink took has been counted, and its message has not ended yet. */
 void withdrawals_note(struct loop *loop, const struct packet *packet, _Atomic uint64_t *lateness);
-/* The flow is about to be freed. */
-void withdrawals_forget(struct loop *loop, const struct loop_flow *flow);
 /* Any thread: the port withdrew the last `frames` that it took. */
 void withdrawals_report(struct loop *loop, uint32_t frames);
 /* Counts what was reported. Before anything is sent: the last frames are those that were withdrawn. */
