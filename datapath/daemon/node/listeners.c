@@ -24,7 +24,7 @@ void listeners_wake(struct node *node)
 {
 	for (struct pod *pod = node->listeners_resting ? node->pods : NULL; pod; pod = pod->next) {
 		if (!pod->listener_rests || pod_thread_backlog(pod->thread) >= BACKLOG_MAX ||
-		    !app_requests_descriptors_left() || events_add(node->events, &pod->listener))
+		    !app_requests_descriptors_suffice() || events_add(node->events, &pod->listener))
 			continue;
 		pod->listener_rests = false;
 		node->listeners_resting--;
@@ -57,7 +57,7 @@ void listener_accept(struct event_source *listener)
 	bool refused;
 	int fd;
 
-	if (pod_thread_backlog(pod->thread) >= BACKLOG_MAX || !app_requests_descriptors_left()) {
+	if (pod_thread_backlog(pod->thread) >= BACKLOG_MAX || !app_requests_descriptors_suffice()) {
 		listener_rest(pod);
 		return;
 	}

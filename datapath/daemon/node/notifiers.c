@@ -64,7 +64,10 @@ static void error_raise(int fd, const struct notifier_names *names)
 	(void)sendto(fd, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL, (const struct sockaddr *)&names->own,
 		     names->own_bytes);
 	(void)connect(fd, (const struct sockaddr *)&names->peer, names->peer_bytes);
+	/* Closes also what the application queued here. */
+	pod_thread_closes(true);
 	(void)connect(fd, &nobody, sizeof(nobody));
+	pod_thread_closes(false);
 }
 
 /* The file's own flag is the application's as well: only RWF_NOWAIT is sure not to wait. Other kinds of files
@@ -106,9 +109,10 @@ static void raising_run(struct pod_work *work)
 static void closing_run(struct pod_work *work)
 {
 	struct notifier *notifier = container_of(work, struct notifier, closing);
+	int fd = notifier->fd;
 
-	close(notifier->fd);
 	free(notifier);
+	pod_thread_close_now(fd);
 }
 
 struct notifier *notifier_adopt(uint32_t why, const struct notifier_names *names, int fd)

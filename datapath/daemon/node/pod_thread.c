@@ -54,7 +54,7 @@ struct worker {
 	/* Under the thread's lock. */
 	pid_t tid;        /* 0: it has not begun */
 	int64_t since_ms; /* when it began its work; 0: it waits for one */
-	bool closes;      /* it is in pod_thread_close_now() */
+	bool closes;      /* as pod_thread_closes() */
 	bool replaced;    /* another one does the works */
 	struct worker *next;
 };
@@ -492,8 +492,10 @@ int pod_threads_tick(struct pod_threads *threads)
 
 /* ---- closing ---- */
 
-static void closes_set(bool closes)
+void pod_thread_closes(bool closes)
 {
+	if (!self)
+		return;
 	pthread_mutex_lock(&self->thread->lock);
 	self->closes = closes;
 	pthread_mutex_unlock(&self->thread->lock);
@@ -503,12 +505,10 @@ void pod_thread_close_now(int fd)
 {
 	if (fd < 0)
 		return;
-	if (self)
-		closes_set(true);
+	pod_thread_closes(true);
 	/* Its number is free at once, and it is closed also where this is interrupted. */
 	close(fd);
-	if (self)
-		closes_set(false);
+	pod_thread_closes(false);
 }
 
 struct closing {

@@ -45,7 +45,7 @@ static bool untimed_asked(const struct ktsn_app_request *request)
 /* Of what keeps some open; counts when there are none. */
 static int descriptors_allowed(const struct process *process)
 {
-	if (app_requests_descriptors_left())
+	if (app_requests_descriptors_suffice())
 		return 0;
 	process->pod->node->limit_refusals++;
 	return -EMFILE;

@@ -22,8 +22,9 @@ union request_control {
 /* What a request may have open at once: what comes with it, its doorbell with its set, a ring or the maps. */
 enum { REQUEST_FDS = 8 };
 
-/* The control thread's: requests that are in the threads of pods. */
-static uint32_t running;
+/* The control thread's: requests that were given to the threads of pods and have not come back, whether they
+ * have begun or wait there. */
+static uint32_t outstanding;
 
 /* ---- the pod's thread ---- */
 
@@ -239,16 +240,16 @@ static void request_free(struct app_request *request)
 	free(request);
 }
 
-bool app_requests_descriptors_left(void)
+bool app_requests_descriptors_suffice(void)
 {
-	return unix_descriptors_left((running + 1) * REQUEST_FDS);
+	return unix_descriptors_suffice((outstanding + 1) * REQUEST_FDS);
 }
 
 /* Each time that it is given to the pod's thread. */
 static void request_do(struct app_request *request)
 {
 	request->busy = true;
-	running++;
+	outstanding++;
 	pod_thread_do(request->thread, &request->work);
 }
 
@@ -256,7 +257,7 @@ static void request_done(struct pod_work *work)
 {
 	struct app_request *request = container_of(work, struct app_request, work);
 
-	running--;
+	outstanding--;
 	request->busy = false;
 	if (request->process)
 		request->serve(request->process);

@@ -55,8 +55,9 @@ struct app_request {
 	int sent_err; /* of sending it */
 };
 
-/* Whether there are descriptors for another connection or request of a pod, whatever those under way take. */
-bool app_requests_descriptors_left(void);
+/* Whether there are descriptors for another connection or request of a pod, if each request under way takes
+ * as many as it may, also those that wait in a pod's thread and have none yet. */
+bool app_requests_descriptors_suffice(void);
 /* For a process that has a connection; `serve` is called with each request that was read. NULL when out of
  * memory. */
 struct app_request *app_request_create(struct process *process, void (*serve)(struct process *process));

@@ -252,7 +252,7 @@ static unsigned int kept_used(rlim_t first, rlim_t limit)
 
 /* The kernel gives the lowest number that is free. Where one has become free below numbers that are all in
  * use, what is taken next with it comes from those that are kept: so a half of these stays free. */
-bool unix_descriptors_left(unsigned int wanted)
+bool unix_descriptors_suffice(unsigned int wanted)
 {
 	struct rlimit limit;
 	unsigned int kept;

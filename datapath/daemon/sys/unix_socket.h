@@ -42,7 +42,7 @@ int unix_accept(int listen_fd, bool *refused);
 
 /* Whether there are descriptors for pods: so many, and those that are kept for the control socket, what is
  * asked for on it, and works that are under way. */
-bool unix_descriptors_left(unsigned int wanted);
+bool unix_descriptors_suffice(unsigned int wanted);
 
 /* Sends a message with descriptors, UNIX_FDS_MAX at most; `flags` as of sendmsg(), without SIGPIPE in any
  * case. 0 or -errno. */

@@ -4,6 +4,9 @@
  */
 #include "pod_thread.h"
 
+#include "loop_objects.h"
+#include "notifiers.h"
+
 #include <limits.h>
 #include <netinet/in.h>
 #include <poll.h>
@@ -277,6 +280,26 @@ static void close_that_cannot_be_interrupted_leaves_the_rest_to_another_thread(v
 	stuck_fd = -1;
 }
 
+/* What the application queued on it is closed with it. */
+static void notifier_that_is_stuck_leaves_the_rest_to_another_thread(void **state)
+{
+	struct fixture *fixture = *state;
+	struct test_work rest = {{run_unstick, done_in_order, NULL}, fixture, 0, false, false};
+	const struct notifier_names names = {.own_bytes = 0};
+
+	stuck_fd = dup(fixture->hold[0]);
+	stuck = unstuck = false;
+	notifier_close(fixture->thread, notifier_adopt(NOTIFY_SPACE, &names, stuck_fd));
+	pod_thread_do(fixture->thread, &rest.work);
+	while (!stuck)
+		usleep(1000);
+	pod_thread_removed(fixture->thread);
+	assert_true(works_await(fixture) < REMOVAL_MS);
+	assert_true(rest.ran);
+	done_await(fixture, 1);
+	stuck_fd = -1;
+}
+
 int __real_pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*run)(void *),
 			  void *argument);
 int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*run)(void *),
@@ -340,6 +363,7 @@ int main(void)
 		TEST(close_that_waits_for_a_later_one_ends),
 		TEST(close_of_a_pod_that_lives_is_interrupted_too),
 		TEST(close_that_cannot_be_interrupted_leaves_the_rest_to_another_thread),
+		TEST(notifier_that_is_stuck_leaves_the_rest_to_another_thread),
 		TEST(stuck_thread_is_replaced_once),
 	};
 

@@ -232,12 +232,12 @@ static void descriptors_are_kept_beside_a_hole(void **state)
 	assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
 	for (int fd = LIMIT - KEPT; fd < LIMIT - KEPT / 2; fd++)
 		assert_int_equal(dup2(STDOUT_FILENO, fd), fd);
-	assert_true(unix_descriptors_left(1));
+	assert_true(unix_descriptors_suffice(1));
 	assert_int_equal(dup2(STDOUT_FILENO, LIMIT - KEPT / 2), LIMIT - KEPT / 2);
-	assert_false(unix_descriptors_left(1));
+	assert_false(unix_descriptors_suffice(1));
 	for (int fd = LIMIT - KEPT; fd <= LIMIT - KEPT / 2; fd++)
 		close(fd);
-	assert_true(unix_descriptors_left(1));
+	assert_true(unix_descriptors_suffice(1));
 	assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
 }
 
