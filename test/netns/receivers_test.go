@@ -82,13 +82,14 @@ func withCount(command *exec.Cmd, count int) *exec.Cmd {
 }
 
 // Before messages to pods of the node had threads of their own, departures were 7 ms late at p90 beside 1,000 members with filters, in
-// each turn, and 20 us beside 5,000 sockets.
+// each turn. Beside 5,000 sockets they were 20 us late: a limit that a busy machine keeps cannot tell that from nothing, so make chaos
+// alone measures that mode.
 func TestAReceiverOfTheNodeDelaysNoDepartures(t *testing.T) {
 	if runtime.NumCPU() < 2 {
 		t.Skip("one processor: the receiver has the one that ktsnd has")
 	}
 	const turns, length = 2, 300 * time.Millisecond
-	modes := []string{alone, "receivers-5000", "receivers-filter-1000"}
+	modes := []string{alone, "receivers-filter-1000"}
 	checkP90(t, beside(t, modes, turns, length, 0, (*hostile).addReceiver))
 }
 
