@@ -196,9 +196,11 @@ type Status struct {
 	Processes      int            `json:"processes"`
 	Flows          int            `json:"flows"`
 	Pending        int            `json:"pending"`
-	// RingMemoryBytes is what all rings take, those included that processes kept when they hung up.
+	// RingMemoryBytes is the memory of the rings of all pods that are not removed, including rings that a process still maps after it
+	// disconnected.
 	RingMemoryBytes uint64 `json:"ring-memory-bytes"`
-	// RingMemoryRemovedBytes is what rings of removed pods take that the kernel has not freed yet.
+	// RingMemoryRemovedBytes is the memory of rings of removed pods that the kernel has not freed yet. It is not part of
+	// RingMemoryBytes. What exceeds a fourth of RingMemoryMaxBytes counts towards that limit together with RingMemoryBytes.
 	RingMemoryRemovedBytes uint64        `json:"ring-memory-removed-bytes"`
 	RingMemoryMaxBytes     uint64        `json:"ring-memory-max-bytes"`
 	Classes                []ClassStatus `json:"classes"`
