@@ -199,7 +199,9 @@ static int64_t waited_read(const struct delivery *delivery)
 }
 
 /* What a frame took by the clock, less the time in which the thread waited for a processor. The thread's own
- * processor time would not do: a kernel may not charge soft interrupts to the thread that they run in. */
+ * processor time would not do: a kernel may not charge soft interrupts to the thread that they run in, and
+ * these are what receiving costs. Interrupts of the machine that come meanwhile are charged as well
+ * (receiver_quota.h). */
 static int64_t cost_of(struct delivery *delivery, int64_t took_ns)
 {
 	int64_t before_ns = delivery->waited_ns;
