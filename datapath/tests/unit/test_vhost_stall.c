@@ -31,8 +31,8 @@ static uint8_t memory[BUFFERS * (BUFFER_BYTES + GAP_BYTES)];
 static uintptr_t first[BUFFERS];
 static struct vhost_stall stall;
 static uint32_t made, fetched, withdrawn, astray, reports;
-static int64_t now_ns, alarm_ns;
-static void (*alarm_run)(void *);
+static int64_t now_ns, due_ns;
+static void (*due_run)(void *);
 
 int __wrap_clock_gettime(clockid_t clock, struct timespec *time);
 int __wrap_clock_gettime(clockid_t clock, struct timespec *time)
@@ -46,8 +46,8 @@ int rte_eal_alarm_set(uint64_t us, void (*run)(void *argument), void *argument);
 int rte_eal_alarm_set(uint64_t us, void (*run)(void *argument), void *argument)
 {
 	assert_ptr_equal(argument, &stall);
-	alarm_ns = now_ns + (int64_t)us * 1000;
-	alarm_run = run;
+	due_ns = now_ns + (int64_t)us * 1000;
+	due_run = run;
 	return 0;
 }
 
@@ -55,8 +55,8 @@ int rte_eal_alarm_cancel(void (*run)(void *argument), void *argument);
 int rte_eal_alarm_cancel(void (*run)(void *argument), void *argument)
 {
 	assert_ptr_equal(argument, &stall);
-	assert_ptr_equal(run, alarm_run);
-	alarm_run = NULL;
+	assert_ptr_equal(run, due_run);
+	due_run = NULL;
 	return 1;
 }
 
@@ -118,15 +118,15 @@ static void fetch(void)
 /* The next look. */
 static void look(void)
 {
-	void (*run)(void *argument) = alarm_run;
+	void (*run)(void *argument) = due_run;
 
-	now_ns = alarm_ns;
+	now_ns = due_ns;
 	run(&stall);
 }
 
 static void look_until(int64_t end_ns)
 {
-	while (alarm_ns <= end_ns)
+	while (due_ns <= end_ns)
 		look();
 	now_ns = end_ns;
 }
@@ -283,7 +283,7 @@ static void nothing_is_looked_at_without_a_connection(void **state)
 	look_until(begin_ns + 500 * MS);
 	assert_int_equal(reports, 0);
 	vhost_stall_end(&stall);
-	assert_null(alarm_run);
+	assert_null(due_run);
 }
 
 int main(void)
