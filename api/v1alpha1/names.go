@@ -263,8 +263,8 @@ const (
 	// ReasonAgentTooOld : the node's agent is of a release that says nothing of clocks, so that no pods of networks with spec.clock are placed
 	// there.
 	ReasonAgentTooOld = "AgentTooOld"
-	// ReasonKernelPath : frames without a transmit time leave by the kernel although they are to be captured, because ktsnd does not
-	// take them.
+	// ReasonKernelPath : frames without a transmit time are to be captured, and leave by the kernel, or are dropped if the schedule
+	// closes their gate at times, because ktsnd does not take them.
 	ReasonKernelPath = "KernelPath"
 	// ReasonClockHoldover : nobody keeps the node's clock any more; it is believed as long as its error stays within bounds.
 	ReasonClockHoldover = "ClockHoldover"

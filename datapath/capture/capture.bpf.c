@@ -82,6 +82,8 @@ enum count {
 	COUNT_CONTROL,
 	// ktsn_guest
 	COUNT_UNSURE,
+	// ktsn_divert
+	COUNT_GATED,
 	COUNTS
 };
 
@@ -414,6 +416,15 @@ static __always_inline int relay_answers(void)
 	return at_ns && age_ns <= KTSN_CAPTURE_HEARTBEAT_NS && age_ns >= -KTSN_CAPTURE_HEARTBEAT_NS;
 }
 
+// The relay's last word holds while it is away.
+static __always_inline int is_gated(__u8 of)
+{
+	__u32 only = 0;
+	const struct ktsn_capture_heartbeat *last = bpf_map_lookup_elem(&heartbeat, &only);
+
+	return last && (last->gated >> (of & KTSN_RECORD_PRIORITY_MASK) & 1);
+}
+
 // Reserved addresses, 01:80:c2:00:00:00 to 0f, are the bridge's own, and it forwards none of them.
 static __always_inline int is_for_the_bridge(const __u8 *address)
 {
@@ -514,13 +525,18 @@ static __always_inline int put_class_in_front(struct __sk_buff *packet, __u8 of)
 	return put_in_front(packet, &front);
 }
 
+// A frame whose gate is closed at times never passes it by the bridge: it waits in the device of a relay that
+// does not answer, which drops it if ktsnd is away, and is dropped here without a relay.
 static __always_inline int divert_untimed(struct __sk_buff *packet, const struct ktsn_capture_state *now)
 {
-	if (!relay_answers() || !has_relay(packet, now)) {
-		count(COUNT_PASSED);
-		return TC_ACT_UNSPEC;
+	__u8 of = priority(packet, now);
+	int gated = is_gated(of);
+
+	if (!has_relay(packet, now) || !(gated || relay_answers())) {
+		count(gated ? COUNT_GATED : COUNT_PASSED);
+		return gated ? TC_ACT_SHOT : TC_ACT_UNSPEC;
 	}
-	if (put_class_in_front(packet, priority(packet, now))) {
+	if (put_class_in_front(packet, of)) {
 		count(COUNT_NO_ROOM);
 		return TC_ACT_SHOT;
 	}

@@ -59,7 +59,7 @@ enum ktsn_capture_class {
 	KTSN_CAPTURE_CLASS_QUEUE = 2,
 };
 
-/* Without a younger heartbeat untimed frames go the kernel's way. */
+/* Without a younger heartbeat untimed frames go the kernel's way, but for those of gated priorities. */
 #define KTSN_CAPTURE_HEARTBEAT_NS 50000000LL
 
 /* The only entry of the map `heartbeat` of the program at the node's end of a pod's interface; the map can be
@@ -68,6 +68,9 @@ enum ktsn_capture_class {
 struct ktsn_capture_heartbeat {
 	/* CLOCK_MONOTONIC; 0: never. */
 	unsigned long long at_ns;
+	/* Bit p: the node's schedule closes the gate of priority p at times. It stays when relay or ktsnd are
+	 * away, so that no frame of these passes a closed gate by then. */
+	unsigned long long gated;
 };
 
 /* The only entry of the map `state` of each program. Root writes it. */

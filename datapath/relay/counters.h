@@ -18,6 +18,8 @@
  *   104  back-read     frames that were read for the guest behind the source, 112 back-handed: given to it,
  *   120  back-dropped  frames that it had no room for, or that it cannot take
  *   128  dropped       by reason (enum relay_drop)
+ *   504  gated         bit p: the node's schedule closes the gate of priority p at times; kept while ktsnd is
+ *                      away, so that the relay hands no frame of these to the kernel instead
  *
  * read - handed - bypassed - dropped frames are in the relay: the backlog, untimed frames whose destination
  * ktsnd has not told yet, and one. When a relay is killed they are lost; the next one counts them so
@@ -36,7 +38,7 @@
 
 #define RELAY_COUNTERS_MAGIC UINT64_C(0x79616c726e73746b)
 
-enum { RELAY_COUNTERS_VERSION = 1, RELAY_DROPS_MAX = 48 };
+enum { RELAY_COUNTERS_VERSION = 1, RELAY_DROPS_MAX = 47 };
 
 enum relay_drop {
 	RELAY_DROP_LOST = 0,         /* with a relay that was killed */
@@ -80,11 +82,13 @@ struct relay_counters {
 	_Atomic uint64_t back_handed;
 	_Atomic uint64_t back_dropped;
 	_Atomic uint64_t dropped[RELAY_DROPS_MAX];
+	_Atomic uint64_t gated;
 };
 
 static_assert(sizeof(struct relay_counters) == 512, "read by other programs");
 static_assert(offsetof(struct relay_counters, read) == 64, "read by other programs");
 static_assert(offsetof(struct relay_counters, dropped) == 128, "read by other programs");
+static_assert(offsetof(struct relay_counters, gated) == 504, "read by other programs");
 static_assert((int)RELAY_DROP_REASONS <= (int)RELAY_DROPS_MAX, "a place for each");
 
 /* Maps the file, makes it long enough, and begins it if it is new. 0, or -errno; -EPROTO when it is something

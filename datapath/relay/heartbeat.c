@@ -26,6 +26,9 @@ void heartbeat_renew(struct ktsn_capture_heartbeat *heartbeat, const struct sess
 	alive_ns = atomic_load_explicit(&untimed->ring.header->alive_ns, memory_order_relaxed);
 	if (now_ns - alive_ns > ALIVE_NS)
 		return;
+	atomic_store_explicit((_Atomic unsigned long long *)&heartbeat->gated,
+			      atomic_load_explicit(&untimed->ring.header->gated, memory_order_relaxed),
+			      memory_order_relaxed);
 	/* The kernel's program reads it at any time. */
 	atomic_store_explicit((_Atomic unsigned long long *)&heartbeat->at_ns, (unsigned long long)now_ns,
 			      memory_order_relaxed);

@@ -143,6 +143,23 @@ static void timed_take(struct relay *relay, const struct captured_frame *frame, 
 	backlog_changed(relay);
 }
 
+/* What ktsnd has said of gates holds until it says otherwise, also for the next relay. */
+static void gated_note(struct relay *relay)
+{
+	const struct ktsn_ring_header *header = relay->sessions[RELAY_UNTIMED].ring.header;
+
+	/* Pairs with the store in ring_tell() of ktsnd, which has not told a new ring yet. */
+	if (header && atomic_load_explicit(&header->alive_ns, memory_order_acquire))
+		atomic_store_explicit(&relay->counters->gated,
+				      atomic_load_explicit(&header->gated, memory_order_relaxed),
+				      memory_order_relaxed);
+}
+
+static bool is_gated(const struct relay *relay, const struct captured_frame *frame)
+{
+	return atomic_load_explicit(&relay->counters->gated, memory_order_relaxed) >> frame->priority & 1;
+}
+
 static bool bypassed(struct relay *relay, const struct captured_frame *frame)
 {
 	if (!bypass_send(&relay->bypass, frame))
@@ -160,7 +177,7 @@ static bool untimed_send(struct relay *relay, const struct captured_frame *frame
 
 	if (outcome == SEND_NO_DAEMON && ask_is_answered_soon(session, now_ns))
 		return false;
-	if (outcome == SEND_NO_DAEMON && bypassed(relay, frame))
+	if (outcome == SEND_NO_DAEMON && !is_gated(relay, frame) && bypassed(relay, frame))
 		return true;
 	if (outcome == SEND_RING_FULL)
 		reason = RELAY_DROP_NO_ROOM;
@@ -213,6 +230,7 @@ static int source_serve(struct relay *relay, int64_t now_ns)
 	struct captured_frame frame;
 	int got = 0;
 
+	gated_note(relay);
 	for (int i = 0; i < BATCH && relay->reading && got >= 0; i++) {
 		got = source_read(relay->source, relay->counters, &frame);
 		if (got > 0 && frame.timed)

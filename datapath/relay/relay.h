@@ -4,7 +4,7 @@
  *
  *   source -> record off -+- timed ---> backlog, if need be -> ring of timed frames
  *                         +- untimed -> held, if need be ---> ring of untimed frames, or dropped
- *                                  +-> bypass: the kernel, where that is allowed
+ *                                  +-> bypass: the kernel, where that is allowed and no gate is ever closed
  *
  * One thread. Where only timed frames are captured, a frame that cannot go on stops the reading: those behind
  * it wait in the tap, whose queue is bounded. Where all are captured, neither kind waits for the other: timed

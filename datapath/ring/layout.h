@@ -102,6 +102,9 @@ struct ktsn_ring_header {
 	 * transmit time now, because the node's clock is lost to them. A destination's bit in it came with
 	 * its number (struct ktsn_app_reply). */
 	_Atomic uint64_t refused;
+	/* Written by ktsnd's loop before alive_ns, of untimed rings only: bit p says that the schedule closes
+	 * the gate of priority p at times. A relay keeps it while ktsnd is away. */
+	_Atomic uint32_t gated;
 
 	/* Numbers messages in the order of their publication; breaks ties of equal transmit times. */
 	alignas(KTSN_CACHE_LINE_BYTES) _Atomic uint64_t next_sequence;
@@ -153,6 +156,7 @@ static_assert(offsetof(struct ktsn_ring_header, trace) == 152, "layout");
 static_assert(offsetof(struct ktsn_ring_header, mtus_lowered) == 156, "layout");
 static_assert(offsetof(struct ktsn_ring_header, alive_ns) == 160, "layout");
 static_assert(offsetof(struct ktsn_ring_header, refused) == 168, "layout");
+static_assert(offsetof(struct ktsn_ring_header, gated) == 176, "layout");
 static_assert(offsetof(struct ktsn_ring_header, next_sequence) == 192, "layout");
 static_assert(offsetof(struct ktsn_ring_header, unanswered) == 208, "layout");
 static_assert(offsetof(struct ktsn_ring_header, reserved) == 256, "layout");

@@ -28,6 +28,25 @@ const struct ktsn_schedule *ktsn_gates_oper(const struct ktsn_gates *gates, int6
 	return changed_before(gates, now_tai_ns) ? &gates->admin : &gates->oper;
 }
 
+static uint8_t windows_closing(const struct ktsn_windows *windows)
+{
+	uint8_t closing = 0;
+
+	for (unsigned int class = 0; class < KTSN_CLASSES; class ++)
+		if (windows->classes[class].longest_ns != KTSN_WINDOW_NEVER)
+			closing |= (uint8_t)(1U << class);
+	return closing;
+}
+
+uint8_t ktsn_gates_closing(const struct ktsn_gates *gates, int64_t now_tai_ns)
+{
+	uint8_t closing = changed_before(gates, now_tai_ns) ? 0 : windows_closing(&gates->oper_windows);
+
+	if (gates->config_change_tai_ns != KTSN_WINDOW_NEVER)
+		closing |= windows_closing(&gates->admin_windows);
+	return closing;
+}
+
 /* `gates` as they are from `now` on, without what is past and without what is pending. */
 static void operational_copy(const struct ktsn_gates *gates, int64_t now_tai_ns, struct ktsn_gates *copy)
 {

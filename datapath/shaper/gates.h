@@ -56,6 +56,10 @@ const struct ktsn_schedule *ktsn_gates_oper(const struct ktsn_gates *gates, int6
 /* oper-gate-states at `now`. */
 uint8_t ktsn_gates_states(const struct ktsn_gates *gates, int64_t now_tai_ns);
 
+/* The classes whose gate is closed at `now` or later, by the schedule in effect or by the one that is
+ * pending: bit c is class c. */
+uint8_t ktsn_gates_closing(const struct ktsn_gates *gates, int64_t now_tai_ns);
+
 /* The first window of a class that closes after `tai_ns`, across a change if it stays open. Where it opened
  * is exact unless it was open at the change. */
 struct ktsn_window ktsn_gates_window(const struct ktsn_gates *gates, unsigned int class, int64_t tai_ns);

@@ -143,7 +143,11 @@ func othersText(node *capture.PortCount) string {
 	if node.Mode != capture.All {
 		return ""
 	}
-	return fmt.Sprintf("%d captured, %d passed", node.Untimed, node.Passed+node.Control)
+	text := fmt.Sprintf("%d captured, %d passed", node.Untimed, node.Passed+node.Control)
+	if node.Gated > 0 {
+		text += fmt.Sprintf(", %d dropped", node.Gated)
+	}
+	return text
 }
 
 func droppedText(dropped map[string]uint64) string {

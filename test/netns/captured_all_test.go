@@ -13,6 +13,7 @@ import (
 	"os/exec"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -173,13 +174,24 @@ func TestTimedFramesBesideOtherTrafficOfTheirPodLeaveAtTheirTimes(t *testing.T) 
 	checkNotEarly(t, seen, count)
 }
 
-// The gates hold for all that a captured pod sends.
-func TestTrafficWithoutTimesLeavesInTheWindowsOfItsClass(t *testing.T) {
-	c := newCaptured(t, capture.All, "--link-speed", "1Gbit")
-	if err := c.client.ScheduleSet(t.Context(), threeWindows()); err != nil {
+// setSchedule has ktsnd execute a schedule that closes the gate of priority 0 at times, of which the port of pod a knows.
+func (c *captured) setSchedule(t *testing.T, table *control.GateParameterTable) {
+	t.Helper()
+	if err := c.client.ScheduleSet(t.Context(), table); err != nil {
 		t.Fatal(err)
 	}
 	waitForSchedule(t, c.client)
+	for deadline := time.Now().Add(patience); c.port(t, identity).GatedPriorities&1 == 0; time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("the port does not know of the gate")
+		}
+	}
+}
+
+// The gates hold for all that a captured pod sends, also while its relay gets no processor.
+func TestTrafficWithoutTimesLeavesInTheWindowsOfItsClass(t *testing.T) {
+	c := newCaptured(t, capture.All, "--link-speed", "1Gbit")
+	c.setSchedule(t, threeWindows())
 	before, passed := counters(t, c.client), c.counted(t).passed
 	tap := c.openTap(t, 20_000)
 	conn := ownSocket(t, c.PodA, unix.AF_INET, unix.SOCK_DGRAM)
@@ -189,29 +201,84 @@ func TestTrafficWithoutTimesLeavesInTheWindowsOfItsClass(t *testing.T) {
 		if err := unix.Sendto(conn, marked(i, 0, 64), 0, to); err != nil {
 			t.Fatal(err)
 		}
+		// For longer than a heartbeat lasts the relay gets no processor.
+		if i == 200 {
+			c.signalRelays(t, syscall.SIGSTOP)
+		} else if i == 300 {
+			c.signalRelays(t, syscall.SIGCONT)
+		}
 		time.Sleep(time.Millisecond)
 	}
 	seen := marksOn(t, tap, count)
 	if len(seen) != count {
 		t.Errorf("%d of %d on the wire", len(seen), count)
 	}
-	// The bridge forwards frames when ktsnd or the relay had no processor for 50 ms.
-	passed = c.counted(t).passed - passed
-	outside := uint64(0)
-	for i, one := range seen {
+	for _, one := range seen {
 		if at := one.wireTAI % (3 * window.Nanoseconds()) / window.Nanoseconds(); at != 2 {
-			outside++
-			t.Logf("message %d was on the wire in window %d", one.number, at)
-		}
-		if int(one.number) != i && passed == 0 {
-			t.Fatalf("message %d is in place %d", one.number, i)
+			t.Errorf("message %d was on the wire in window %d", one.number, at)
 		}
 	}
-	if outside > passed {
-		t.Errorf("%d were outside their window, and the bridge forwarded %d", outside, passed)
+	if more := c.counted(t).passed - passed; more != 0 {
+		t.Errorf("the bridge forwarded %d", more)
 	}
-	if after := counters(t, c.client); after.Late() != before.Late() || after.Untimed-before.Untimed+passed < count {
+	for i, one := range seen {
+		if int(one.number) != i {
+			t.Fatalf("message %d is in place %d of %v", one.number, i, numbersOf(seen))
+		}
+	}
+	if after := counters(t, c.client); after.Late() != before.Late() || after.Untimed-before.Untimed < count {
 		t.Errorf("counted %+v, before %+v", after, before)
+	}
+}
+
+func numbersOf(all []onWire) (numbers []uint32) {
+	for _, one := range all {
+		numbers = append(numbers, one.number)
+	}
+	return numbers
+}
+
+func (c *captured) signalRelays(t *testing.T, signal syscall.Signal) {
+	t.Helper()
+	for _, pid := range c.relayPIDs(t) {
+		if err := syscall.Kill(pid, signal); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// Without ktsnd no frame passes a gate that its schedule closes at times.
+func TestWithoutKtsndNothingPassesAGateThatCloses(t *testing.T) {
+	c := newCaptured(t, capture.All)
+	c.setSchedule(t, threeWindows())
+	checkEchoes(t, c.PodA, topology.PodAddressB)
+	time.Sleep(2 * heartbeat)
+	kill(t, c.daemon)
+	time.Sleep(2 * heartbeat)
+	const count = 20
+	tap, before := c.openTap(t, 1000), c.counted(t)
+	send := func() {
+		fd := ownSocket(t, c.PodA, unix.AF_INET, unix.SOCK_DGRAM)
+		for i := range count {
+			if err := unix.Sendto(fd, marked(i, 0, 64), 0, &unix.SockaddrInet4{Addr: topology.PodAddressB.As4(), Port: listenPort}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	untimed := c.port(t, identity).Untimed
+	send()
+	if more := c.port(t, identity).Untimed - untimed; more < count {
+		t.Errorf("%d of %d came to the relay", more, count)
+	}
+	relays, gated := c.relayPIDs(t), c.port(t, identity).Gated
+	kill(t, c.relays)
+	awaitEnd(t, relays)
+	send()
+	if more := c.port(t, identity).Gated - gated; more < count {
+		t.Errorf("without a relay %d of %d were dropped", more, count)
+	}
+	if seen := marksOn(t, tap, 0); len(seen) > 0 || c.counted(t).passed != before.passed {
+		t.Errorf("%d were on the wire, and the bridge forwarded %d", len(seen), c.counted(t).passed-before.passed)
 	}
 }
 
@@ -269,31 +336,22 @@ func shutAtFirst() *control.GateParameterTable {
 func TestFramesWithoutATimeThatWaitedTooLongAreDropped(t *testing.T) {
 	c := newCaptured(t, capture.All)
 	checkEchoes(t, c.PodA, topology.PodAddressB)
-	if err := c.client.ScheduleSet(t.Context(), shutAtFirst()); err != nil {
-		t.Fatal(err)
-	}
-	waitForSchedule(t, c.client)
+	c.setSchedule(t, shutAtFirst())
 	const count = 50
-	tap, passed := c.openTap(t, 1000), c.counted(t).passed
+	tap := c.openTap(t, 1000)
 	fd := ownSocket(t, c.PodA, unix.AF_INET, unix.SOCK_DGRAM)
 	for i := range count {
 		if err := unix.Sendto(fd, marked(i, 0, 64), 0, &unix.SockaddrInet4{Addr: topology.PodAddressB.As4(), Port: listenPort}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	// The bridge forwards frames when ktsnd or the relay had no processor for 50 ms.
-	waiting := func() int { return count - int(min(count, c.counted(t).passed-passed)) }
-	awaitStatus(t, c.client, "they wait", func(status *control.Status) bool { return status.Pending >= waiting() })
-	waited := waiting()
-	if waited == 0 {
-		t.Fatal("the bridge forwarded them all")
-	}
+	awaitStatus(t, c.client, "they wait", func(status *control.Status) bool { return status.Pending >= count })
 	kill(t, c.daemon)
 	time.Sleep(200 * time.Millisecond)
 	c.restoreDaemon(t)
-	await(t, c.client, "they are dropped", func(counted control.Counters) bool { return counted.DropStale >= uint64(waited) })
-	if seen := marksOn(t, tap, 0); len(seen) > count-waited {
-		t.Errorf("on the wire are %d of them, and the bridge forwarded %d", len(seen), count-waited)
+	await(t, c.client, "they are dropped", func(counted control.Counters) bool { return counted.DropStale >= count })
+	if seen := marksOn(t, tap, 0); len(seen) > 0 {
+		t.Errorf("on the wire are %d of them", len(seen))
 	}
 	checkEchoes(t, c.PodA, topology.PodAddressB)
 }

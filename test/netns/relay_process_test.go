@@ -41,7 +41,8 @@ type relayed struct {
 	Magic, Version, Relays, Connected, Protocol, TooOld, Backlog, HandedBack uint64
 	ReadTimed, ReadUntimed, HandedTimed, HandedUntimed                       uint64
 	Bypassed, BackRead, BackHanded, BackDropped                              uint64
-	Dropped                                                                  [48]uint64
+	Dropped                                                                  [47]uint64
+	Gated                                                                    uint64
 }
 
 // Indices of Dropped.

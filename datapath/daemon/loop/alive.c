@@ -15,16 +15,34 @@ enum {
 	SLEEP_MAX_TELLING_NS = 20000,
 };
 
-static void ring_tell(struct loop_ring *ring, int64_t now_ns)
+/* Bit p: the gate of priority p is closed at times. Only a Time-Aware Shaper has gates. */
+static uint32_t gated_priorities(const struct loop *loop)
 {
-	atomic_store_explicit(&ring->consumer.header->alive_ns, now_ns, memory_order_relaxed);
+	const struct loop_shaping *shaping = &loop->shaping;
+	uint32_t classes = 0, gated = 0;
+
+	if (shaping->gates && shaping->strategy == KTSN_STRATEGY_TAS)
+		classes = ktsn_gates_closing(&shaping->gates->gates, loop->round.began_tai_ns);
+	for (unsigned int priority = 0; classes && priority < LOOP_PRIORITIES; priority++)
+		gated |= (classes >> shaping->classes.of_priority[priority] & 1) << priority;
+	return gated;
+}
+
+static void ring_tell(const struct loop_alive *alive, struct loop_ring *ring, int64_t now_ns)
+{
+	struct ktsn_ring_header *header = ring->consumer.header;
+
+	atomic_store_explicit(&header->gated, alive->gated, memory_order_relaxed);
+	/* Pairs with the load in gated_note() of the relay. */
+	atomic_store_explicit(&header->alive_ns, now_ns, memory_order_release);
 }
 
 void alive_begin(struct loop *loop, struct loop_ring *ring)
 {
 	ring_list_add(&loop->alive.rings, &ring->untimed_entry);
 	loop->alive.count++;
-	ring_tell(ring, clock_ns(CLOCK_MONOTONIC));
+	loop->alive.gated = gated_priorities(loop);
+	ring_tell(&loop->alive, ring, clock_ns(CLOCK_MONOTONIC));
 }
 
 void alive_end(struct loop *loop, struct loop_ring *ring)
@@ -37,7 +55,7 @@ void alive_end(struct loop *loop, struct loop_ring *ring)
 
 static void next_tell(struct loop_alive *alive, int64_t now_ns)
 {
-	ring_tell(container_of(alive->rings, struct loop_ring, untimed_entry), now_ns);
+	ring_tell(alive, container_of(alive->rings, struct loop_ring, untimed_entry), now_ns);
 	alive->rings = alive->rings->next;
 	alive->left--;
 }
@@ -58,6 +76,7 @@ void alive_tell(struct loop *loop)
 
 	if (!alive->left && alive->rings && (age_ns < 0 || age_ns >= TELL_EVERY_NS)) {
 		alive->told_tai_ns = loop->round.began_tai_ns;
+		alive->gated = gated_priorities(loop);
 		alive->left = alive->count;
 	}
 	if (alive->left)

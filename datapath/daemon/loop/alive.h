@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Says in untimed rings that the loop goes round, so that their relays know when frames would wait in vain.
- * Loop thread only.
+ * Says in untimed rings that the loop goes round, so that their relays know when frames would wait in vain,
+ * and which priorities have a gate that is closed at times, so that frames of these do not pass ktsnd by
+ * then. Loop thread only.
  */
 #ifndef KTSN_LOOP_ALIVE_H
 #define KTSN_LOOP_ALIVE_H

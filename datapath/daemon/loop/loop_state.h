@@ -71,7 +71,8 @@ struct loop_watch {
 struct loop_alive {
 	struct ring_list_link *rings; /* those that are open, the next to be told first; NULL: none */
 	uint32_t count;
-	uint32_t left; /* so many are still to be told */
+	uint32_t left;  /* so many are still to be told */
+	uint32_t gated; /* as in struct ktsn_ring_header */
 	int64_t told_tai_ns;
 };
 

@@ -276,6 +276,26 @@ static void gates_that_are_not_enabled_stay_as_they_are_at_once(void **state)
 	assert_true(start_tai_ns == KTSN_WINDOW_NEVER);
 }
 
+static void classes_whose_gate_closes_are_those_of_what_is_in_effect_and_pending(void **state)
+{
+	const struct ktsn_gate_entry old_entries[] = {{6, 0xf0}, {4, 0xf1}}, new_entries[] = {{10, 0x7f}};
+	struct ktsn_schedule old_schedule = schedule_of(0, 10, old_entries, 2);
+	struct ktsn_schedule new_schedule = schedule_of(50, 10, new_entries, 1), disabled;
+	struct ktsn_gates none, before, gates;
+
+	(void)state;
+	ktsn_gates_init(&none);
+	assert_int_equal(ktsn_gates_closing(&none, 0), 0);
+	gates_of(&before, &old_schedule, 0);
+	assert_int_equal(ktsn_gates_closing(&before, 0), 0x0f);
+	ktsn_gates_change(&before, &new_schedule, 12, &gates);
+	assert_int_equal(ktsn_gates_closing(&gates, 49), 0x8f);
+	assert_int_equal(ktsn_gates_closing(&gates, 50), 0x80);
+	ktsn_schedule_init(&disabled);
+	ktsn_gates_change(&before, &disabled, 12, &gates);
+	assert_int_equal(ktsn_gates_closing(&gates, 12), 0);
+}
+
 /* ---- requests, against the state machines ---- */
 
 static void tick_check(const struct ktsn_gates *gates, const struct gate_machines *machines)
@@ -426,6 +446,7 @@ int main(void)
 		cmocka_unit_test(before_its_base_time_gates_are_as_admin_gate_states_say),
 		cmocka_unit_test(a_window_goes_on_across_a_change_that_leaves_its_gate_open),
 		cmocka_unit_test(gates_that_are_not_enabled_stay_as_they_are_at_once),
+		cmocka_unit_test(classes_whose_gate_closes_are_those_of_what_is_in_effect_and_pending),
 		cmocka_unit_test(a_change_asked_for_at_any_moment_happens_as_in_the_standards_machines),
 		cmocka_unit_test(only_a_running_schedule_counts_a_base_time_that_is_past),
 		cmocka_unit_test(random_requests_happen_as_in_the_standards_machines),

@@ -89,11 +89,43 @@ static void rings_that_end_meanwhile_are_not_told(void **state)
 	assert_true(alive_sleep_max(&loop, SLEEP_NS) == SLEEP_NS);
 }
 
+static void rings_are_told_which_priorities_have_a_gate_that_closes(void **state)
+{
+	static struct loop_gates gates;
+	struct ktsn_schedule schedule;
+
+	(void)state;
+	assert_int_equal(atomic_load(&headers[0].gated), 0);
+	ktsn_schedule_init(&schedule);
+	schedule.gate_states = 0xfe;
+	ktsn_gates_init(&gates.gates);
+	ktsn_gates_change(&gates.gates, &schedule, BEGAN_NS, &gates.gates);
+	loop.shaping = (struct loop_shaping){.gates = &gates, .classes.of_priority = {0, 1, 0}};
+	loop.shaping.strategy = KTSN_STRATEGY_TAS;
+	loop.shaping.classes.of_priority[15] = 7;
+	loop.round.began_tai_ns += 2 * MS;
+	alive_tell(&loop);
+	assert_int_equal(atomic_load(&headers[0].gated), 0x7ffd);
+	/* A ring that comes is told at once. */
+	atomic_store(&headers[1].gated, 0);
+	alive_end(&loop, &rings[1]);
+	alive_begin(&loop, &rings[1]);
+	assert_int_equal(atomic_load(&headers[1].gated), 0x7ffd);
+	/* Other strategies have no gates. */
+	loop.shaping.strategy = KTSN_STRATEGY_STRICT_PRIORITY;
+	loop.alive.left = 0;
+	loop.round.began_tai_ns += 2 * MS;
+	for (int round = 0; round <= RINGS / AT_ONCE_MAX; round++)
+		alive_tell(&loop);
+	assert_int_equal(atomic_load(&headers[0].gated), 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup(a_round_tells_a_few_and_some_rounds_all, set_up),
 		cmocka_unit_test_setup(rings_that_end_meanwhile_are_not_told, set_up),
+		cmocka_unit_test_setup(rings_are_told_which_priorities_have_a_gate_that_closes, set_up),
 	};
 
 	return cmocka_run_group_tests_name("loop_alive", tests, NULL, NULL);

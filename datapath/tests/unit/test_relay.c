@@ -558,6 +558,50 @@ static void the_heartbeat_waits_for_the_flow(void **state)
 	relay_end();
 }
 
+/* What ktsnd said of gates holds while it is away: a frame whose gate closes at times does not leave by the
+ * bridge. */
+static void a_gated_frame_does_not_pass_a_ktsnd_that_is_away(void **state)
+{
+	struct ktsn_ring_header *header;
+	int bridge[2];
+	char frame[64];
+
+	(void)state;
+	relay_prepare(true);
+	assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, bridge), 0);
+	relay.bypass.fd = bridge[0];
+	relay.stale_left = 0;
+	relay_begin();
+	hello_serve(RELAY_TIMED);
+	hello_serve(RELAY_UNTIMED);
+	flow_serve(RELAY_UNTIMED, KTSN_APP_NONE, FLOW, KTSN_CLOCK_TAI, 0);
+	header = outside.memory[RELAY_UNTIMED].address;
+	atomic_store(&header->gated, 1);
+	for (int i = 0; i < PATIENCE_MS && heartbeat() == 0; i++) {
+		atomic_store(&header->alive_ns, monotonic_ns());
+		usleep(1000);
+	}
+	assert_int_equal(heartbeat_map.gated, 1);
+	close(outside.listener);
+	for (int kind = 0; kind < RELAY_KINDS; kind++)
+		close(outside.connection[kind]);
+	count_await(&outside.counters->connected, 0);
+	untimed_put(1);
+	count_await(&outside.counters->dropped[RELAY_DROP_NO_DAEMON], 1);
+	assert_int_equal(outside.counters->gated, 1);
+	/* Gates that never close let it pass. */
+	atomic_store(&header->gated, 0);
+	untimed_put(2);
+	count_await(&outside.counters->bypassed, 1);
+	assert_true(recv(bridge[1], frame, sizeof(frame), 0) > 0);
+	assert_int_equal(recv(bridge[1], frame, sizeof(frame), 0), -1);
+	listen_again();
+	memset(outside.connection, 0, sizeof(outside.connection));
+	relay_end();
+	close(bridge[0]);
+	close(bridge[1]);
+}
+
 static void what_waited_for_the_relay_without_a_time_is_stale(void **state)
 {
 	enum { WAITED = 100 };
@@ -1166,6 +1210,7 @@ int main(void)
 		cmocka_unit_test(untimed_frames_have_a_ring_of_their_own),
 		cmocka_unit_test(the_heartbeat_follows_ktsnd),
 		cmocka_unit_test(the_heartbeat_waits_for_the_flow),
+		cmocka_unit_test(a_gated_frame_does_not_pass_a_ktsnd_that_is_away),
 		cmocka_unit_test(what_waited_for_the_relay_without_a_time_is_stale),
 		cmocka_unit_test(a_frame_without_record_is_dropped_where_only_timed_ones_are_captured),
 		cmocka_unit_test(an_old_ktsnd_is_named_and_awaited),

@@ -103,9 +103,10 @@ func (d *Doctor) relayOf(at *capture.At) {
 		d.ok(about, "has a device, where messages that pass libktsn.so by wait for it")
 	case !at.Node.Answers():
 		d.say(Bad, about, "see the logs of ktsn-agent and ktsnd on the node",
-			"does not answer, so frames without a transmit time leave by the kernel's bridge, past the gates")
+			"does not answer, so frames without a transmit time leave by the kernel's bridge, or are dropped if the schedule closes their gate at times")
 	default:
-		d.ok(about, "answers; %d frames without a transmit time went through ktsnd, %d by the kernel's bridge", at.Node.Untimed, at.Node.Passed)
+		d.ok(about, "answers; %d frames without a transmit time went through ktsnd, %d by the kernel's bridge, and %d were dropped while there was no relay",
+			at.Node.Untimed, at.Node.Passed, at.Node.Gated)
 	}
 }
 

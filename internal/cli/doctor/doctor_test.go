@@ -333,7 +333,7 @@ func TestEachFaultIsNamedWithWhatToDo(t *testing.T) {
 		}, OK, "answers; 8 frames without a transmit time went through ktsnd"},
 		"a relay that does not": {"pod", func(w *world) {
 			w.captured[0].Mode, w.captured[0].Node = capture.All, capture.PortCount{RelayIfindex: 4, HeartbeatAge: 60e6}
-		}, Bad, "leave by the kernel's bridge, past the gates"},
+		}, Bad, "leave by the kernel's bridge, or are dropped"},
 		"timed frames without a relay's device": {"pod", func(w *world) { w.captured[0].Node = capture.PortCount{RelayIfindex: 4, RelayGone: true} }, Note,
 			"is away, so messages that pass libktsn.so by are dropped"},
 		"timed frames with a relay's device": {"pod", func(w *world) { w.captured[0].Node = capture.PortCount{RelayIfindex: 4} }, OK, "where messages that pass libktsn.so by wait for it"},

@@ -139,7 +139,7 @@ func TestAHeartbeatHasAnAge(t *testing.T) {
 		if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &clock); err != nil {
 			return err
 		}
-		err = opened.heartbeat.Put(uint32(0), &heartbeat{uint64(clock.Nano() - int64(time.Hour))})
+		err = opened.heartbeat.Put(uint32(0), &heartbeat{AtNs: uint64(clock.Nano() - int64(time.Hour))})
 		if age, errAge := opened.Heartbeat(); errAge != nil || age < time.Hour || age > 2*time.Hour {
 			t.Errorf("its age is %v, %v", age, errAge)
 		}
@@ -178,7 +178,7 @@ func TestTheMapOfTheRelayHasNothingButTheHeartbeat(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		if opened.HeartbeatFD() != opened.heartbeat.FD() || given.Name != heartbeatMap || given.ValueSize != 8 || given.MaxEntries != 1 {
+		if opened.HeartbeatFD() != opened.heartbeat.FD() || given.Name != heartbeatMap || given.ValueSize != 16 || given.MaxEntries != 1 {
 			t.Errorf("the relay gets the map %+v", given)
 		}
 		if _, err := unix.Mmap(opened.of.FD(), 0, unix.Getpagesize(), unix.PROT_READ, unix.MAP_SHARED); err == nil {

@@ -45,6 +45,8 @@ type wire struct {
 	pod, node *topology.Namespace
 	tap       int
 	state     *State
+	// gated is what a heartbeat says of gates: a bit for each priority.
+	gated uint64
 }
 
 // newWire attaches both programs.
@@ -548,7 +550,7 @@ func (w *wire) beat(t *testing.T, ago time.Duration) {
 	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &clock); err != nil {
 		t.Fatal(err)
 	}
-	if err := w.state.heartbeat.Put(uint32(0), &heartbeat{uint64(clock.Nano() - int64(ago))}); err != nil {
+	if err := w.state.heartbeat.Put(uint32(0), &heartbeat{uint64(clock.Nano() - int64(ago)), w.gated}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -578,6 +580,31 @@ func TestAllFramesGoToARelayThatAnswers(t *testing.T) {
 		return bytes.Equal(frame[:12], slices.Concat(peerAddress, podAddress)) && bytes.HasSuffix(frame, []byte("untimed"))
 	}) {
 		t.Errorf("the relay got %x", frames)
+	}
+}
+
+// Frames whose gate the schedule closes at times wait for a relay that does not answer, and are dropped without one.
+func TestFramesOfAGateThatClosesDoNotPassIt(t *testing.T) {
+	w := newWire(t, All)
+	w.gated = 1
+	w.beat(t, time.Hour)
+	w.send(t, &message{payload: []byte("gated")})
+	if frames := w.sent(t); !slices.ContainsFunc(frames, func(frame []byte) bool { return bytes.HasSuffix(frame, []byte("gated")) }) {
+		t.Errorf("a relay that does not answer got %x", frames)
+	}
+	if err := w.state.SetRelay(0); err != nil {
+		t.Fatal(err)
+	}
+	w.send(t, &message{payload: []byte("gated")})
+	if _, port := w.counts(t); port.Gated == 0 || port.Passed != 0 {
+		t.Errorf("without a relay it counted %+v", port)
+	}
+	w.gated = 1 << 1 // another priority
+	w.beat(t, time.Hour)
+	_, before := w.counts(t)
+	w.send(t, &message{payload: []byte("free")})
+	if _, port := w.counts(t); port.Gated != before.Gated || port.Passed == 0 {
+		t.Errorf("of frames whose gate never closes it counted %+v, before %+v", port, before)
 	}
 }
 

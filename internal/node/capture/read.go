@@ -35,6 +35,7 @@ const (
 	countPassed
 	countControl
 	countUnsure
+	countGated
 	countEnd
 )
 
@@ -125,10 +126,14 @@ type PortCount struct {
 	Segments uint64 `json:"segments"`
 	// NoRoom counts frames that were dropped because the kernel had no room for their class in front of them.
 	NoRoom uint64 `json:"no-room"`
-	// Passed counts frames without a time that were the bridge's because no relay answered.
+	// Passed counts frames without a time that were the bridge's because no relay answered. The schedule never closes their gate.
 	Passed uint64 `json:"passed"`
+	// Gated counts frames without a time that were dropped because there was no relay, and the schedule closes their gate at times.
+	Gated uint64 `json:"gated"`
 	// Control counts those that are the bridge's in any case: reports of multicast groups, frames for bridges themselves.
 	Control uint64 `json:"control"`
+	// GatedPriorities has a bit for each priority whose gate the schedule closes at times.
+	GatedPriorities uint64 `json:"gated-priorities"`
 	// RelayIfindex is the relay's device; 0: none.
 	RelayIfindex int `json:"relay-ifindex"`
 	// RelayGone tells that there is no such device any more: who runs relays has ended without taking it back.
@@ -302,12 +307,14 @@ func ReadPort(portName string) (PortCount, error) {
 	if err != nil {
 		return PortCount{}, fmt.Errorf("read what came in at %s: %w", portName, err)
 	}
+	last, errLast := readHeartbeat(maps[heartbeatMap])
 	age, err := heartbeatAge(maps[heartbeatMap])
 	return PortCount{
 		Attached: true, Mode: Mode(now.Mode), ClassBy: ClassBy(now.ClassBy), RelayIfindex: int(now.RelayIfindex), HeartbeatAge: age,
 		Timed: sums[countTimed], Untimed: sums[countUntimed], NoRelay: sums[countNoRelay], Segments: sums[countSegments],
 		NoRoom: sums[countNoRoom], Passed: sums[countPassed], Control: sums[countControl],
-	}, err
+		Gated: sums[countGated], GatedPriorities: last.Gated,
+	}, errors.Join(err, errLast)
 }
 
 // readCommon reads what both programs have.

@@ -3,6 +3,7 @@
 package capture
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"time"
@@ -18,10 +19,10 @@ type state struct {
 }
 
 // heartbeat is struct ktsn_capture_heartbeat.
-type heartbeat struct{ AtNs uint64 }
+type heartbeat struct{ AtNs, Gated uint64 }
 
-// HeartbeatLimit is the age of a heartbeat from which on frames without a time are the bridge's: KTSN_CAPTURE_HEARTBEAT_NS of
-// datapath/capture/record.h.
+// HeartbeatLimit is the age of a heartbeat from which on frames without a time are the bridge's, unless the schedule closes their gate
+// at times: KTSN_CAPTURE_HEARTBEAT_NS of datapath/capture/record.h.
 const HeartbeatLimit = 50 * time.Millisecond
 
 // State is the state of the program at a port: by it who runs the relay tells the program of the relay, and the relay that it
@@ -44,8 +45,8 @@ func (s *State) HeartbeatFD() int { return s.heartbeat.FD() }
 // Close closes it.
 func (s *State) Close() error { return errors.Join(s.of.Close(), s.heartbeat.Close()) }
 
-// SetRelay tells the program which device the relay reads; 0: none, so that timed frames are dropped and others are the
-// bridge's.
+// SetRelay tells the program which device the relay reads; 0: none, so that timed frames are dropped, and others are the bridge's
+// unless the schedule closes their gate at times.
 func (s *State) SetRelay(ifindex int) error {
 	now, err := s.read()
 	if err != nil {
@@ -74,13 +75,21 @@ func (s *State) read() (now state, err error) {
 	return now, nil
 }
 
-func heartbeatAge(of *ebpf.Map) (time.Duration, error) {
+func readHeartbeat(of *ebpf.Map) (heartbeat, error) {
 	var last heartbeat
-	if err := of.Lookup(uint32(0), &last); err != nil {
-		return 0, fmt.Errorf("read the heartbeat: %w", err)
+	// That of a former release's program has the time only.
+	value := make([]byte, max(int(of.ValueSize()), binary.Size(last)))
+	if err := of.Lookup(uint32(0), value[:of.ValueSize()]); err != nil {
+		return last, fmt.Errorf("read the heartbeat: %w", err)
 	}
-	if last.AtNs == 0 {
-		return -1, nil
+	_, err := binary.Decode(value, binary.NativeEndian, &last)
+	return last, err
+}
+
+func heartbeatAge(of *ebpf.Map) (time.Duration, error) {
+	last, err := readHeartbeat(of)
+	if err != nil || last.AtNs == 0 {
+		return -1, err
 	}
 	var clock unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &clock); err != nil {

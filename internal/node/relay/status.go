@@ -27,8 +27,8 @@ type Status struct {
 	// Failure says why there is none, Away for how long there has been none.
 	Failure error
 	Away    time.Duration
-	// KernelPath tells that frames without a transmit time go the kernel's way although they are to be captured, because relay or
-	// ktsnd did not answer.
+	// KernelPath tells that frames without a transmit time are to be captured, and relay or ktsnd do not answer: they are dropped where
+	// the schedule closes their gate at times, and others go the kernel's way.
 	KernelPath bool
 	// TooOld tells that the node's ktsnd cannot serve a relay.
 	TooOld bool
@@ -91,8 +91,8 @@ func (s *Status) Trouble() (reason, sentence string) {
 		return v1alpha1.ReasonKtsndTooOld, fmt.Sprintf("the node's ktsnd is of a release that takes no captured frames, so those of interface %s are not "+
 			"sent; upgrade ktsnd", s.Interface)
 	case s.KernelPath:
-		return v1alpha1.ReasonKernelPath, fmt.Sprintf("frames of interface %s without a transmit time leave by the kernel, whatever the gates say, "+
-			"because ktsnd does not take them; `ktsn node capture` on the node shows more", s.Interface)
+		return v1alpha1.ReasonKernelPath, fmt.Sprintf("frames of interface %s without a transmit time leave by the kernel, or are dropped if the schedule "+
+			"closes their gate at times, because ktsnd does not take them; `ktsn node capture` on the node shows more", s.Interface)
 	}
 	return "", ""
 }
@@ -103,5 +103,6 @@ func (s *Status) withoutVolume() (reason, sentence string) {
 	if !s.KernelPath {
 		return "", ""
 	}
-	return v1alpha1.ReasonKernelPath, fmt.Sprintf("frames of interface %s leave by the kernel, whatever the gates say: %v", s.Interface, s.Failure)
+	return v1alpha1.ReasonKernelPath, fmt.Sprintf("frames of interface %s leave by the kernel, or are dropped if the schedule closes their gate at "+
+		"times: %v", s.Interface, s.Failure)
 }

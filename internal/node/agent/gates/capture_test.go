@@ -35,7 +35,7 @@ func TestANodeSaysWhetherFramesAreCaptured(t *testing.T) {
 		"a relay was killed just now":     {[]relay.Status{briefly}, "True AsAsked "},
 		"a relay is away":                 {[]relay.Status{of("tsn", "p"), away}, "False RelayAway " + noRelay},
 		"what is dropped goes before":     {[]relay.Status{past, away}, "False RelayAway " + noRelay + " (and 1 more)"},
-		"frames leave by the kernel":      {[]relay.Status{past}, "False KernelPath pod past: frames of interface tsn0 without a transmit time leave by the kernel, whatever the gates say, because ktsnd does not take them; `ktsn node capture` on the node shows more"},
+		"frames leave by the kernel":      {[]relay.Status{past}, "False KernelPath pod past: frames of interface tsn0 without a transmit time leave by the kernel, or are dropped if the schedule closes their gate at times, because ktsnd does not take them; `ktsn node capture` on the node shows more"},
 		"ktsnd is of a release before it": {[]relay.Status{old}, "False KtsndTooOld pod old: the node's ktsnd is of a release that takes no captured frames, so those of interface tsn0 are not sent; upgrade ktsnd"},
 	} {
 		t.Run(sentence, func(t *testing.T) {

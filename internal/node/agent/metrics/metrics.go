@@ -57,7 +57,7 @@ func New(registry prometheus.Registerer) (*Metrics, error) {
 		received: counter("pod_received_total", "Datagrams for sockets with receive rings: ring (came into it), dropped (found it full), kernel (came into the "+
 			"kernel's queue beside it).", append(podLabels, "result")...),
 		relays: gauge("capture_relays", "Captured interfaces of the node, by how their relays are: running, away, kernel-path (the relay runs, and "+
-			"frames without a transmit time leave by the kernel because ktsnd does not take them).", "state"),
+			"ktsnd does not take frames without a transmit time).", "state"),
 		usage: gauge("pod_usage", "What a pod has of ktsnd: processes, sockets, ring_memory_bytes, pending.", append(podLabels, "resource")...),
 		limit: gauge("pod_limit", "What a pod may have of that.", append(podLabels, "resource")...),
 		departure: prometheus.NewHistogramVec(prometheus.HistogramOpts{

@@ -50,7 +50,7 @@ func TestWhatRelaysDidIsAddedUpForEachPod(t *testing.T) {
 	ktsnd.status.KtsndVersion = "" // it does not answer
 	poller.Poll(t.Context())
 	expect(t, registry, "ktsn_capture_relays", `# HELP ktsn_capture_relays Captured interfaces of the node, by how their relays are: running, away, `+
-		`kernel-path (the relay runs, and frames without a transmit time leave by the kernel because ktsnd does not take them).
+		`kernel-path (the relay runs, and ktsnd does not take frames without a transmit time).
 # TYPE ktsn_capture_relays gauge
 ktsn_capture_relays{state="away"} 1
 ktsn_capture_relays{state="kernel-path"} 1

@@ -17,6 +17,7 @@ const (
 	ReasonUnseen = "TSNMessageUnseen"
 	// ReasonRelay : the frames of the pod that are to be captured are not sent, because their relay is away or ktsnd cannot serve it.
 	ReasonRelay = "TSNRelayAway"
-	// ReasonKernelPath : the pod's frames without a transmit time are to go through ktsnd, and leave by the kernel.
+	// ReasonKernelPath : the pod's frames without a transmit time are to go through ktsnd, and leave by the kernel, or are dropped if
+	// the schedule closes their gate at times.
 	ReasonKernelPath = "TSNKernelPath"
 )

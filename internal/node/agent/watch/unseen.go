@@ -108,7 +108,7 @@ func (w *Watcher) count(pod *corev1.Pod, interfaces []cni.Guarded, now map[strin
 
 // resultsOf counts what became of frames that no relay got.
 func resultsOf(one *cni.Guarded) map[string]uint64 {
-	results := map[string]uint64{resultRefused: one.RefusedSum(), "passed": one.Port.Passed}
+	results := map[string]uint64{resultRefused: one.RefusedSum(), "passed": one.Port.Passed, "drop-gated": one.Port.Gated}
 	for reason, frames := range one.Port.Dropped() {
 		results["drop-"+reason] = frames
 	}
