@@ -16,6 +16,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/kubernetsn/kubernetsn/internal/node/capture"
 	"github.com/kubernetsn/kubernetsn/internal/node/cni"
 	"github.com/kubernetsn/kubernetsn/internal/shared/device"
@@ -194,10 +196,14 @@ func TestMachinesOfANamespaceLeavePlaceForOthers(t *testing.T) {
 func TestARelayThatCannotBeKilledHoldsUpNoOther(t *testing.T) {
 	testenv.Root(t)
 	silent := testenv.MountSilent(t)
-	open, err := os.Open(filepath.Join(silent.Dir, "memory"))
+	// Not os.Open, which asks the file system whether the file can be polled, in a call in which Go's scheduler cannot stop for the
+	// goroutine that answers.
+	memory := filepath.Join(silent.Dir, "memory")
+	fd, err := unix.Open(memory, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
+	open := os.NewFile(uintptr(fd), memory)
 	sleep, err := exec.LookPath("sleep")
 	if err != nil {
 		t.Fatal(err)
