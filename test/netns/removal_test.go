@@ -25,16 +25,18 @@ import (
 const removalLimit = 5 * time.Second
 
 // leaving are the modes that leave something to ktsnd whose close waits for something that ktsnd closes later.
+// The pod is removed when the program has ended; refill, which goes on for longer, after half a second. The length counts from the
+// program's first connection, so that a pod that is removed at a fixed time may still wait for an answer on a busy machine.
 var leaving = []struct {
-	mode, achieves string
-	length         time.Duration
+	mode, achieves       string
+	length, removedAfter time.Duration
 }{
-	{"immortal", "left", 300 * time.Millisecond},
-	{"immortal2", "rings", 300 * time.Millisecond},
-	{"fuse", "left", 300 * time.Millisecond},
-	{"ends", "connections", 300 * time.Millisecond},
-	{"faulted", "held", 300 * time.Millisecond},
-	{"refill", "sent", 1500 * time.Millisecond},
+	{"immortal", "left", 300 * time.Millisecond, patience},
+	{"immortal2", "rings", 300 * time.Millisecond, patience},
+	{"fuse", "left", 300 * time.Millisecond, patience},
+	{"ends", "connections", 300 * time.Millisecond, patience},
+	{"faulted", "held", 300 * time.Millisecond, patience},
+	{"refill", "sent", 1500 * time.Millisecond, 500 * time.Millisecond},
 }
 
 // possessions are what a ktsnd has beside the sets of doorbells that it keeps for the next rings.
@@ -145,11 +147,10 @@ func TestRemovedPodLeavesNothing(t *testing.T) {
 			lab.goodTraffic(t, 1500, func() {
 				before := possessionsOf(daemon)
 				enemy = lab.addHostile(t, client)
-				// The last one goes on for longer than the pod.
 				running = enemy.start(t, test.mode, test.length)
 				t.Cleanup(func() { running.abortIfStuck(t) })
 				go func() {
-					ended <- enemy.removeAfter(t.Context(), remover, running, 500*time.Millisecond, daemon, before)
+					ended <- enemy.removeAfter(t.Context(), remover, running, test.removedAfter, daemon, before)
 				}()
 			})
 			result := <-ended

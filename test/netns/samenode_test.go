@@ -102,6 +102,26 @@ func TestMessagesToPodsOfTheSameNodeNeverReachTheWire(t *testing.T) {
 }
 
 // TestMessagesToAPodOfTheSameNodeKeepTheirOrder has ktsnd replaced in place while they are sent.
+// What does not reach a pod of the node is counted, message by message.
+func TestMessagesLostToAPodOfTheSameNodeAreCounted(t *testing.T) {
+	lab := newLab(t)
+	neighbor := lab.addNeighbor(t)
+	// So little that most frames wait until they are given up.
+	_, client := lab.startDaemon(t, "--receiver-quota", "1", "--stale-after", "5ms")
+	onBridge(t, client, "neighbor", neighbor)
+	onBridge(t, client, identity, lab.PodA)
+	at := netip.AddrPortFrom(neighborAddress, listenPort)
+	f := listenFor(t, neighbor, at, forGood)
+	f.talker = lab.startTalker(t, f.talkerFile, "--to", at.String(), "--cycle", "200us", "--lead", "2ms")
+	served(t, client, 2000)
+	f.end(t, client)
+	counted := settled(t, client)
+	lost := uint64(len(f.lost(t)))
+	if missing := counted.DeliveryFailed + counted.Dropped(); lost == 0 || lost != missing {
+		t.Errorf("%d of %d messages are lost, and %d are counted: %+v", lost, len(f.sent), missing, counted)
+	}
+}
+
 func TestMessagesToAPodOfTheSameNodeKeepTheirOrder(t *testing.T) {
 	lab := newLab(t)
 	neighbor := lab.addNeighbor(t)

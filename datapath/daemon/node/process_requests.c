@@ -153,7 +153,8 @@ static int ring_take_back(struct process *process, struct app_request *from,
 }
 
 /* Takes over the ring of a process that outlived another ktsnd. On success memory and doorbell are the
- * process's. */
+ * process's. Nothing of this waits for the pod: only a map of the kernel is mapped (ktsn_ring_map_identify),
+ * of a file of any other kind the file system is not asked, and its close is the pod's thread's. */
 static int hand_back(struct process *process, struct app_request *from)
 {
 	struct ktsn_ring_memory memory;

@@ -318,10 +318,10 @@ static int fuse_mount(int *server_fd, pthread_t *serving)
 }
 
 /* ktsnd waits in close() for the server of the file, whose only descriptor is in a queue that it has yet to
- * read. No signal ends that. */
+ * read. No signal ends that. The file comes as a ring that is handed back, which the control thread maps. */
 int mode_fuse(const struct target *target)
 {
-	struct ktsn_app_request request = client_request(KTSN_APP_HELLO);
+	struct ktsn_app_request request = client_request(KTSN_APP_HAND_BACK);
 	int server_fd, file_fd, err;
 	struct client client;
 	struct statx status;
