@@ -5,7 +5,9 @@ package operator
 import (
 	"strings"
 	"testing"
+	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
@@ -180,4 +182,24 @@ func TestTheClustersRangesAreNoLinks(t *testing.T) {
 			t.Errorf("%s says %q, want %q", service.Name, text, sentence)
 		}
 	}
+}
+
+// TestANodeTakesNoAddressesOfAService has a node report an address of a service that the operator has accepted.
+func TestANodeTakesNoAddressesOfAService(t *testing.T) {
+	ctx := needOperator(t)
+	kept := newService("kept", "10.198.0.0/24")
+	kept.Spec.Routes = []v1alpha1.ServiceRoute{{To: "10.198.7.0/24"}}
+	lab := newLinkLab(ctx, t, "links-kept", kept)
+	accepted := func(_ *v1alpha1.TSNServiceStatus, ready *metav1.Condition) bool {
+		return ready.Reason != "" && ready.Reason != v1alpha1.ReasonOverlaps
+	}
+	lab.service(t, kept, accepted)
+	for name, address := range map[string]string{"claims-range": "10.198.0.1", "claims-route": "10.198.7.1"} {
+		node := newNode(name)
+		node.Status.Addresses = append(node.Status.Addresses, corev1.NodeAddress{Type: corev1.NodeInternalIP, Address: address})
+		create(ctx, t, node)
+		eventually(ctx, t, func() error { return hasEvent(ctx, name, v1alpha1.ReasonOverlaps) })
+	}
+	time.Sleep(time.Second) // a status that changes is written within that
+	lab.service(t, kept, accepted)
 }
