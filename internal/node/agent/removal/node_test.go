@@ -9,11 +9,14 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/kubernetsn/kubernetsn/internal/node/agent/install"
 )
@@ -24,6 +27,7 @@ func newNode(t *testing.T) (n *Node, root string) {
 	if os.Geteuid() != 0 {
 		t.Skip("looking at the kernel's interfaces needs root")
 	}
+	leaveMachine(t)
 	root = t.TempDir()
 	in := func(path string) string { return filepath.Join(root, path) }
 	n = &Node{
@@ -44,6 +48,18 @@ func newNode(t *testing.T) (n *Node, root string) {
 		write(t, in(path), text)
 	}
 	return n, root
+}
+
+// leaveMachine puts the test's thread into namespaces of its own: Clean removes the filter, the keys and the program for receive rings of the
+// node that it runs on.
+func leaveMachine(t *testing.T) {
+	t.Helper()
+	runtime.LockOSThread() // and the thread ends with the test
+	err := errors.Join(unix.Unshare(unix.CLONE_NEWNET|unix.CLONE_NEWNS), unix.Mount("", "/", "", unix.MS_REC|unix.MS_SLAVE, ""),
+		unix.Mount("bpf", "/sys/fs/bpf", "bpf", 0, ""))
+	if err != nil {
+		t.Fatal(err)
+	}
 }
 
 func write(t *testing.T, path, text string) {
