@@ -24,20 +24,21 @@ type keys struct {
 	// live reads past the cache.
 	live      client.Reader
 	namespace string
-	// manual leaves it to the administrator to pin keys of other clusters.
+	// manual: the administrator pins the keys of other clusters.
 	manual bool
 	now    func() time.Time
 
 	mu sync.Mutex
-	// own is nil as long as nobody needed it. It was read at readAt.
+	// own is nil until it is needed. It was read at readAt.
 	own    *clusterkey.Private
 	readAt time.Time
-	// rollError is why the key was not replaced as asked, nil if it was.
+	// rollError is the error of the last replacement, nil after a success.
 	rollError error
 }
 
 const (
-	// readKeyEvery is how often the Secret is read at most, and lookForRollEvery how often networks and links look whether the key is to be replaced.
+	// readKeyEvery is the shortest time between two reads of the Secret; networks and links check every lookForRollEvery whether the key is to be
+	// replaced.
 	readKeyEvery     = 5 * time.Second
 	lookForRollEvery = time.Minute
 )
@@ -50,8 +51,8 @@ func (k *keys) signer(ctx context.Context, network *v1alpha1.TSNNetwork) (*clust
 	return k.ownKey(ctx)
 }
 
-// ownKey is the cluster's own key. The first time, it is made; when the Secret has another annotation kubernetsn.io/roll, it is replaced. A Secret
-// that cannot be read, or is gone, changes nothing while the operator runs.
+// ownKey returns the cluster's own key. It creates the key if there is none, and replaces it when the annotation kubernetsn.io/roll of the Secret
+// has changed. While the operator runs, a Secret that cannot be read, or is gone, has no effect.
 func (k *keys) ownKey(ctx context.Context) (*clusterkey.Private, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -97,7 +98,7 @@ func (k *keys) make(ctx context.Context, at types.NamespacedName) (*clusterkey.P
 	return own, nil
 }
 
-// roll replaces the cluster's key by one that it signs, as was asked. Where that fails, the present key stays, and a finding says so.
+// roll replaces the cluster's key by a new one, which the old one signs. If that fails the old key stays, and troubles reports it.
 func (k *keys) roll(ctx context.Context, secret *corev1.Secret, asked string) {
 	next, err := k.own.Succeed()
 	if err == nil {
@@ -114,7 +115,7 @@ func (k *keys) roll(ctx context.Context, secret *corev1.Secret, asked string) {
 	k.own = next
 }
 
-// troubles are what is wrong with the cluster's own key.
+// troubles returns the findings about the cluster's own key.
 func (k *keys) troubles() []finding {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -124,24 +125,24 @@ func (k *keys) troubles() []finding {
 	return []finding{{reason: v1alpha1.ReasonClusterKeysUnavailable, text: k.rollError.Error()}}
 }
 
-// clusterKeys are the keys that nodes of a network trust: this cluster's, and those pinned of the clusters that the network's TSNPeers name. Where
-// keys cannot be read, nodes keep what they were told.
+// clusterKeys returns the keys that nodes of a network trust: this cluster's, and the pinned ones of the clusters that the network's TSNPeers name.
+// If keys cannot be read, nodes keep those that they have.
 func (k *keys) clusterKeys(ctx context.Context, network *v1alpha1.TSNNetwork, all []v1alpha1.TSNPeers) ([]v1alpha1.ClusterKey, []finding, error) {
 	if !network.Spec.Encrypted() {
 		return nil, nil, nil
 	}
-	said := claims{}
+	claimed := claims{}
 	for i := range all {
 		if spec := &all[i].Spec; spec.Network == network.Name {
-			said.add(spec.Cluster, spec.ClusterKey, spec.ClusterKeySuccession, spec.Nodes)
+			claimed.add(spec.Cluster, spec.ClusterKey, spec.ClusterKeySuccession, spec.Nodes)
 		}
 	}
 	own, err := k.ownKey(ctx)
 	if err == nil {
 		var trusted []v1alpha1.ClusterKey
-		var found []finding
-		if trusted, found, err = k.trustedKeys(ctx, own, network, said); err == nil {
-			return fit(trusted, network.Status.ClusterKeys), append(found, k.troubles()...), nil
+		var findings []finding
+		if trusted, findings, err = k.trustedKeys(ctx, own, network, claimed); err == nil {
+			return fit(trusted, network.Status.ClusterKeys), append(findings, k.troubles()...), nil
 		}
 	}
 	if apierrors.IsConflict(err) {

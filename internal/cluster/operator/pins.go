@@ -22,15 +22,15 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/tsnnetwork"
 )
 
-// claim is what other clusters are said to sign by, and what is said to be signed, whoever says it.
+// claim has the keys, and the signed nodes, that objects attribute to another cluster. The objects may be forged.
 type claim struct {
 	keys []string
-	// successions are of these keys.
+	// successions are the signatures by which keys succeed others, by the new key.
 	successions map[string]string
 	nodes       []*v1alpha1.PeerNode
 }
 
-// claims are those of clusters, by their names.
+// claims are by the names of clusters.
 type claims map[string]*claim
 
 func (c claims) add(cluster, key, succession string, nodes []v1alpha1.PeerNode) {
@@ -52,10 +52,10 @@ func (c claims) add(cluster, key, succession string, nodes []v1alpha1.PeerNode) 
 }
 
 // trustedKeys are the cluster's own key and those pinned of the clusters in claims, with these clusters' parts of a network; network is nil for
-// links, which have none. What is not pinned yet is, unless that is left to the administrator. An error means that nothing is known.
-func (k *keys) trustedKeys(ctx context.Context, own *clusterkey.Private, network *v1alpha1.TSNNetwork, said claims) ([]v1alpha1.ClusterKey, []finding, error) {
+// links, which have none. It pins keys that are not pinned yet, unless the administrator does that. With an error the keys are unknown.
+func (k *keys) trustedKeys(ctx context.Context, own *clusterkey.Private, network *v1alpha1.TSNNetwork, claimed claims) ([]v1alpha1.ClusterKey, []finding, error) {
 	trusted := []v1alpha1.ClusterKey{{PublicKey: own.Public().String(), Succession: own.Succession}}
-	if len(said) == 0 {
+	if len(claimed) == 0 {
 		return trusted, nil, nil
 	}
 	at := types.NamespacedName{Namespace: k.namespace, Name: v1alpha1.ClusterKeyPins}
@@ -65,19 +65,19 @@ func (k *keys) trustedKeys(ctx context.Context, own *clusterkey.Private, network
 		return nil, nil, fmt.Errorf("read ConfigMap %s: %w", at, err)
 	}
 	set := parsePins(config.Data, own.Public(), network)
-	for _, cluster := range slices.Sorted(maps.Keys(said)) {
-		set.update(cluster, said[cluster], k.manual)
+	for _, cluster := range slices.Sorted(maps.Keys(claimed)) {
+		set.update(cluster, claimed[cluster], k.manual)
 	}
 	if len(set.changed) > 0 {
 		if err := k.writePins(ctx, at, config, err == nil, set); apierrors.IsConflict(err) {
 			return nil, nil, err
 		} else if err != nil {
 			unwritten := finding{reason: v1alpha1.ReasonClusterKeysUnavailable, text: fmt.Sprintf("pin keys of clusters in ConfigMap %s: %v", at, err)}
-			set.found = append(set.found, unwritten)
+			set.findings = append(set.findings, unwritten)
 			set.pins = parsePins(config.Data, own.Public(), network).pins
 		}
 	}
-	return append(trusted, set.of(said)...), set.found, nil
+	return append(trusted, set.keysOf(claimed)...), set.findings, nil
 }
 
 func (k *keys) writePins(ctx context.Context, at types.NamespacedName, config *corev1.ConfigMap, exists bool, set *pinSet) error {
@@ -96,15 +96,15 @@ func (k *keys) writePins(ctx context.Context, at types.NamespacedName, config *c
 	return k.client.Update(ctx, updated, fieldOwner)
 }
 
-// pinSet is the pinned clusters, as far as they concern a network.
+// pinSet has the pinned clusters, with their parts of a network.
 type pinSet struct {
 	own     clusterkey.Public
 	network *v1alpha1.TSNNetwork
 	pins    map[string]*clusterkey.Pin
-	// damaged are entries that are no pins.
-	damaged map[string]error
-	changed map[string]bool
-	found   []finding
+	// damaged are the entries that cannot be parsed.
+	damaged  map[string]error
+	changed  map[string]bool
+	findings []finding
 }
 
 func parsePins(data map[string]string, own clusterkey.Public, network *v1alpha1.TSNNetwork) *pinSet {
@@ -121,18 +121,18 @@ func parsePins(data map[string]string, own clusterkey.Public, network *v1alpha1.
 }
 
 func (s *pinSet) report(reason, format string, values ...any) {
-	s.found = append(s.found, finding{reason: reason, text: fmt.Sprintf(format, values...)})
+	s.findings = append(s.findings, finding{reason: reason, text: fmt.Sprintf(format, values...)})
 }
 
-// update compares the pin of a cluster with what is said of it.
-func (s *pinSet) update(cluster string, said *claim, manual bool) {
+// update compares the pin of a cluster with its claim, and follows a signed successor of the key.
+func (s *pinSet) update(cluster string, claimed *claim, manual bool) {
 	if err := s.damaged[cluster]; err != nil {
 		s.report(v1alpha1.ReasonClusterKeyDiffers, "cluster %s: ConfigMap %s: %v", cluster, v1alpha1.ClusterKeyPins, err)
 		return
 	}
 	pin := s.pins[cluster]
 	if pin == nil {
-		key, err := s.firstKey(cluster, said, manual)
+		key, err := s.firstKey(cluster, claimed, manual)
 		if err != nil {
 			s.report(v1alpha1.ReasonClusterKeyUnknown, "cluster %q: %v", cluster, err)
 			return
@@ -140,21 +140,21 @@ func (s *pinSet) update(cluster string, said *claim, manual bool) {
 		pin = &clusterkey.Pin{Key: key, Parts: map[string]clusterkey.Part{}}
 		s.pins[cluster], s.changed[cluster] = pin, true
 	}
-	s.follow(cluster, pin, said)
+	s.follow(cluster, pin, claimed)
 	if s.network != nil {
-		s.updatePart(cluster, pin, said.nodes)
+		s.updatePart(cluster, pin, claimed.nodes)
 	}
 }
 
-// firstKey is the key to pin of a cluster that has none.
-func (s *pinSet) firstKey(cluster string, said *claim, manual bool) (key clusterkey.Public, err error) {
+// firstKey returns the key to pin for a cluster without a pin.
+func (s *pinSet) firstKey(cluster string, claimed *claim, manual bool) (key clusterkey.Public, err error) {
 	if wrong := validation.IsDNS1123Label(cluster); len(wrong) > 0 {
 		return key, fmt.Errorf("no key of it can be pinned, because it is not the name of a cluster: %s", strings.Join(wrong, "; "))
 	}
-	if len(said.keys) > 1 { // two keys at once are no first one
-		return key, fmt.Errorf("it is said to sign by %d different keys; pin the right one in ConfigMap %s", len(said.keys), v1alpha1.ClusterKeyPins)
+	if len(claimed.keys) > 1 { // it is unknown which of them is the cluster's
+		return key, fmt.Errorf("it is said to sign by %d different keys; pin the right one in ConfigMap %s", len(claimed.keys), v1alpha1.ClusterKeyPins)
 	}
-	if key, err = clusterkey.Parse(said.keys[0]); err != nil {
+	if key, err = clusterkey.Parse(claimed.keys[0]); err != nil {
 		return key, err
 	}
 	if other := s.ownerOf(key); other != "" {
@@ -171,26 +171,26 @@ func (s *pinSet) firstKey(cluster string, said *claim, manual bool) (key cluster
 	return key, nil
 }
 
-// follow pins the key that the pinned one has signed as its successor, and reports other keys. A former key is neither pinned nor reported: objects
-// that a hub brings do not change at once.
-func (s *pinSet) follow(cluster string, pin *clusterkey.Pin, said *claim) {
-	for _, text := range said.keys {
+// follow pins the key that the pinned key has signed as its successor, and reports other keys. A former key is neither pinned nor
+// reported: objects that a hub brings do not change at once.
+func (s *pinSet) follow(cluster string, pin *clusterkey.Pin, claimed *claim) {
+	for _, text := range claimed.keys {
 		next, err := clusterkey.Parse(text)
-		if err == nil && next.Succeeds(pin.Key, said.successions[text]) && s.ownerOf(next) == "" {
+		if err == nil && next.Succeeds(pin.Key, claimed.successions[text]) && s.ownerOf(next) == "" {
 			pin.Key = next
 			s.changed[cluster] = true
 		}
 	}
-	for _, text := range said.keys {
+	for _, text := range claimed.keys {
 		former, err := clusterkey.Parse(text)
-		if former == pin.Key || err == nil && pin.Key.Succeeds(former, said.successions[pin.Key.String()]) {
+		if former == pin.Key || err == nil && pin.Key.Succeeds(former, claimed.successions[pin.Key.String()]) {
 			continue
 		}
 		s.report(v1alpha1.ReasonClusterKeyDiffers, "cluster %s: %s", cluster, clusterkey.Differs(pin.Key, text))
 	}
 }
 
-// ownerOf is the cluster whose key a key is, "" for none.
+// ownerOf returns the cluster that has the key, "" for none.
 func (s *pinSet) ownerOf(key clusterkey.Public) string {
 	if key == s.own {
 		return "this cluster"
@@ -206,15 +206,15 @@ func (s *pinSet) ownerOf(key clusterkey.Public) string {
 // updatePart pins the part of the network for which a cluster has signed nodes. A part can grow; it cannot move, or take addresses of others.
 func (s *pinSet) updatePart(cluster string, pin *clusterkey.Pin, nodes []*v1alpha1.PeerNode) {
 	network := s.network.Name
-	if part, pinned := pin.Parts[network]; pinned && !s.inNetwork(part) { // of a network of that name that there was before
+	if part, pinned := pin.Parts[network]; pinned && !s.inNetwork(part) { // an earlier network had the same name
 		delete(pin.Parts, network)
 		s.changed[cluster] = true
 	}
 	for _, part := range signedParts(network, pin, nodes) {
-		pinned, is := pin.Parts[network]
+		pinned, known := pin.Parts[network]
 		switch {
-		case is && pinned.Contains(part): // as it is, or was before it grew
-		case is && !part.Contains(pinned):
+		case known && pinned.Contains(part): // unchanged, or from before the part grew
+		case known && !part.Contains(pinned):
 			s.report(v1alpha1.ReasonClusterPartDiffers, "cluster %s signs nodes for %s of network %s, and %s is pinned as its part; if that is right, correct it in "+
 				"ConfigMap %s", cluster, part, network, pinned, v1alpha1.ClusterKeyPins)
 		case !s.inNetwork(part):
@@ -233,7 +233,7 @@ func (s *pinSet) updatePart(cluster string, pin *clusterkey.Pin, nodes []*v1alph
 	}
 }
 
-// signedParts are the parts for which a cluster has signed nodes, the smaller ones first, but for the one that is pinned.
+// signedParts returns the parts for which a cluster has signed nodes, the smallest first, without the pinned one.
 func signedParts(network string, pin *clusterkey.Pin, nodes []*v1alpha1.PeerNode) []clusterkey.Part {
 	var parts []clusterkey.Part
 	for _, node := range nodes {
@@ -247,7 +247,7 @@ func signedParts(network string, pin *clusterkey.Pin, nodes []*v1alpha1.PeerNode
 	return parts
 }
 
-// inNetwork tells whether a part lies in the network's ranges.
+// inNetwork reports whether a part lies in the network's ranges.
 func (s *pinSet) inNetwork(part clusterkey.Part) bool {
 	whole := clusterkey.Part{}
 	for _, prefix := range tsnnetwork.Ranges(s.network) {
@@ -260,7 +260,7 @@ func (s *pinSet) inNetwork(part clusterkey.Part) bool {
 	return whole.Contains(part)
 }
 
-// claimant is who else has addresses of a cluster's part, "" for nobody.
+// claimant returns the name of another cluster, or of this one, that has addresses of a cluster's part; "" for none.
 func (s *pinSet) claimant(cluster string, part clusterkey.Part) string {
 	ipv6 := ""
 	if s.network.Spec.IPv6 != nil {
@@ -277,10 +277,10 @@ func (s *pinSet) claimant(cluster string, part clusterkey.Part) string {
 	return ""
 }
 
-// of are the keys of clusters, with their parts where nobody else has those.
-func (s *pinSet) of(said claims) []v1alpha1.ClusterKey {
+// keysOf returns the pinned keys of clusters, with their parts unless another cluster has addresses of those.
+func (s *pinSet) keysOf(claimed claims) []v1alpha1.ClusterKey {
 	var all []v1alpha1.ClusterKey
-	for _, cluster := range slices.Sorted(maps.Keys(said)) {
+	for _, cluster := range slices.Sorted(maps.Keys(claimed)) {
 		pin := s.pins[cluster]
 		if pin == nil {
 			continue

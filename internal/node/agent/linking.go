@@ -94,7 +94,7 @@ func (a *agent) addLinks(start objects.Start) error {
 		Consent: l.consent, Status: writing, Now: time.Now, Log: log,
 	}
 	l.reconciler.Encryption, l.reconciler.EncryptedPort = a.judge.Link, a.EncryptedPort
-	l.reconciler.Again(l.again)
+	l.reconciler.Again(l.enqueue)
 	a.links.Store(l)
 	for _, run := range []manager.RunnableFunc{l.objects.Run, l.prober.Run, l.watchSandboxes, l.keepNames, l.lookForLeft} {
 		if err := a.manager.Add(run); err != nil {
@@ -103,7 +103,7 @@ func (a *agent) addLinks(start objects.Start) error {
 	}
 	return ctrl.NewControllerManagedBy(a.manager).Named("links").
 		WatchesRawSource(source.Func(l.due.start)).
-		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(l.ofPod), builder.WithPredicates(consentChanged)).
+		Watches(&corev1.Pod{}, handler.EnqueueRequestsFromMapFunc(l.clientLinks), builder.WithPredicates(consentChanged)).
 		WithOptions(controller.Options{MaxConcurrentReconciles: lookAtOnce}).
 		Complete(l.reconciler)
 }
@@ -115,7 +115,7 @@ func (l *linking) consent(ctx context.Context, end *v1alpha1.LinkEnd) (annotatio
 	return pod.Annotations[v1alpha1.LinkRoutesAnnotation], err == nil && string(pod.UID) == end.UID
 }
 
-// consentChanged leaves out changes of a pod after which it takes the same routes.
+// consentChanged selects changes of the annotation by which a pod takes routes.
 var consentChanged = predicate.Funcs{
 	CreateFunc: func(event.CreateEvent) bool { return false },
 	DeleteFunc: func(event.DeleteEvent) bool { return false },
@@ -124,8 +124,8 @@ var consentChanged = predicate.Funcs{
 	},
 }
 
-// ofPod names the links of which a pod is the client.
-func (l *linking) ofPod(_ context.Context, pod client.Object) (requests []ctrl.Request) {
+// clientLinks returns requests for the links of which a pod is the client.
+func (l *linking) clientLinks(_ context.Context, pod client.Object) (requests []ctrl.Request) {
 	all, _ := l.all()
 	for _, link := range all {
 		if link.Spec.Client.UID == string(pod.GetUID()) {
@@ -147,8 +147,8 @@ func (a *agent) statusWriter() (client.SubResourceWriter, error) {
 	return made.Status(), nil
 }
 
-// again has a link looked at; the zero value has it looked for what is left of others. It does not block.
-func (l *linking) again(name types.NamespacedName) {
+// enqueue has a link reconciled; the zero value has remains of other links removed. It does not block.
+func (l *linking) enqueue(name types.NamespacedName) {
 	l.due.add(ctrl.Request{NamespacedName: name})
 }
 
@@ -172,7 +172,7 @@ func (d *dueLinks) add(request ctrl.Request) {
 	}
 }
 
-// start is a source of the controller, which gives its queue.
+// start is a source of the controller: it keeps the queue and adds the requests that came before.
 func (d *dueLinks) start(_ context.Context, queue workqueue.TypedRateLimitingInterface[ctrl.Request]) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -189,7 +189,7 @@ func (l *linking) changed(name types.NamespacedName) {
 	if link := l.objects.Get(name); link == nil || link.Spec.Encrypted() {
 		again(l.encryptionAgain)
 	}
-	l.again(name)
+	l.enqueue(name)
 }
 
 // all are the node's links, and whether these are all.
@@ -208,7 +208,7 @@ func (l *linking) encryptedAgain() {
 	all, _ := l.all()
 	for _, link := range all {
 		if link.Spec.Encrypted() {
-			l.again(client.ObjectKeyFromObject(link))
+			l.enqueue(client.ObjectKeyFromObject(link))
 		}
 	}
 }
@@ -216,7 +216,7 @@ func (l *linking) encryptedAgain() {
 // probed has the link looked at that has an interface.
 func (l *linking) probed(key string) {
 	if name, ok := l.reconciler.Owner(key); ok {
-		l.again(name)
+		l.enqueue(name)
 	}
 }
 
@@ -237,7 +237,7 @@ func (l *linking) watchSandboxes(ctx context.Context) error {
 		names, _ := l.objects.All()
 		for _, name := range names {
 			if link := l.objects.Get(name); link != nil && (of[link.Spec.Client.UID] || of[link.Spec.Endpoint.UID]) {
-				l.again(name)
+				l.enqueue(name)
 			}
 		}
 	})
@@ -254,7 +254,7 @@ func (l *linking) keepNames(ctx context.Context) error {
 
 // lookForLeft has it looked, now and then, for what is left of links that there are no more.
 func (l *linking) lookForLeft(ctx context.Context) error {
-	return each(ctx, leftEvery, func() { l.again(types.NamespacedName{}) })
+	return each(ctx, leftEvery, func() { l.enqueue(types.NamespacedName{}) })
 }
 
 // each does something at once, and again and again until ctx ends.

@@ -17,7 +17,7 @@ func TestLinkAgainNeverBlocks(t *testing.T) {
 	l := &linking{}
 	enqueue := func() {
 		for i := range links {
-			l.again(types.NamespacedName{Namespace: "default", Name: strconv.Itoa(i)})
+			l.enqueue(types.NamespacedName{Namespace: "default", Name: strconv.Itoa(i)})
 		}
 	}
 	enqueue()

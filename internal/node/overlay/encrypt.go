@@ -205,12 +205,12 @@ func (n *Node) retune(tunnel *netlink.Vxlan, want *Tuning) error {
 	}
 	network.Bridge, network.NodeAccess = bridge.Name, bridge.Alias == openAlias
 	if want.Encrypted {
-		// Until there is an encrypted tunnel, which may fail, the program at the uplink would go on to take clear datagrams.
+		// The program at the uplink would take clear datagrams until the tunnel is encrypted, which may fail.
 		peers, err := n.readPeers()
 		if err != nil {
 			return err
 		}
-		if err := n.keepReceiveTold(peers, want.VNI); err != nil {
+		if err := n.setReceivePeersOrDetach(peers, want.VNI); err != nil {
 			return err
 		}
 	}

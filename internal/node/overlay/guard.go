@@ -52,7 +52,7 @@ func (n *Node) guardFor(peers []control.Peer) error {
 	if _, err = n.apply(wanted); err != nil {
 		return explainGuard(err)
 	}
-	return n.keepReceiveTold(peers)
+	return n.setReceivePeersOrDetach(peers)
 }
 
 func explainGuard(err error) error {

@@ -33,8 +33,8 @@ func (n *Node) leave(link netlink.Link) error {
 	return fmt.Errorf("have %s be removed: %w", link.Attrs().Name, err)
 }
 
-// removeLeaving removes all devices that leave. The kernel removes none while one of the group cannot be removed, such as a network card
-// that somebody put there. That one stays, and the others are removed one after another.
+// removeLeaving removes all devices of the group. The kernel removes none of a group with a device that cannot be removed, such as a network
+// card that somebody put there. That device stays, and the others are removed one after another.
 func (n *Node) removeLeaving() error {
 	request := nl.NewNetlinkRequest(unix.RTM_DELLINK, unix.NLM_F_ACK)
 	request.AddData(nl.NewIfInfomsg(unix.AF_UNSPEC))

@@ -34,7 +34,7 @@ const (
 
 	etherTypeARP, etherTypeRARP, etherTypeIPv6, etherTypeTag, etherTypeServiceTag = 0x0806, 0x8035, 0x86dd, 0x8100, 0x88a8
 	atEtherType, vlanTagBytes, etherTypeBytes                                     = 12, 4, 2
-	arpSender                                                                     = 14 // RFC 826, of IPv4 on Ethernet
+	arpSender                                                                     = 14 // RFC 826, for IPv4 on Ethernet
 	ipv6NextHeader, ipv6Source, ipv6Bytes, extensionUnit                          = 6, 8, 40, 8
 	hopByHop, routingHeader, destinationOptions                                   = 0, 43, 60
 	// RFC 4861: router solicitation, ..., redirect. Each may carry the hardware address of its sender.
@@ -48,8 +48,8 @@ const (
 	regKind   = asm.R8 // next header, then type of an ICMPv6 message
 )
 
-// KeepNeighbors makes sure that a port drops neighbour discovery for addresses that are not of the sources, and reports whether the program
-// was missing. A port that is gone needs nothing, and ports of bridges that somebody else made are theirs to guard.
+// KeepNeighbors makes sure that a port drops neighbour discovery for addresses outside the sources, and reports whether the program was
+// missing. It does nothing for a port that is gone, or that is on a bridge of somebody else.
 func (n *Node) KeepNeighbors(portName string, sources *control.Sources) (missing bool, err error) {
 	port, err := n.link(portName)
 	if err != nil || port == nil || sources == nil {
@@ -110,7 +110,7 @@ func neighborsInstructions(hardware []net.HardwareAddr, addresses []netip.Prefix
 			asm.Add.Imm(regAt, vlanTagBytes).WithSymbol(tag),
 		)
 	}
-	code = append(code, asm.Ja.Label("drop")) // no host has a use for more tags
+	code = append(code, asm.Ja.Label("drop")) // no host needs more tags
 	code = append(code, arpInstructions(addresses)...)
 	code = append(code, ndInstructions(hardware, addresses)...)
 	return append(code,
@@ -119,7 +119,7 @@ func neighborsInstructions(hardware []net.HardwareAddr, addresses []netip.Prefix
 	)
 }
 
-// arpInstructions let ARP pass whose sender is the pod, or has no address yet (RFC 5227).
+// arpInstructions pass ARP from the pod's addresses, and from senders without an address yet (RFC 5227).
 func arpInstructions(addresses []netip.Prefix) asm.Instructions {
 	code := asm.Instructions{
 		asm.LoadInd(asm.R0, regAt, etherTypeBytes+arpSender, asm.Word).WithSymbol("arp"),
@@ -140,7 +140,7 @@ func arpInstructions(addresses []netip.Prefix) asm.Instructions {
 	return append(code, asm.Ja.Label("drop"))
 }
 
-// ndInstructions let neighbour discovery pass whose sender is the pod, and which speaks of addresses of the pod only.
+// ndInstructions pass neighbour discovery from the pod's addresses, if it announces no address of others.
 func ndInstructions(hardware []net.HardwareAddr, addresses []netip.Prefix) asm.Instructions {
 	code := asm.Instructions{
 		asm.Add.Imm(regAt, etherTypeBytes).WithSymbol("ipv6"),
@@ -150,10 +150,11 @@ func ndInstructions(hardware []net.HardwareAddr, addresses []netip.Prefix) asm.I
 	code = append(code, loadAddress(ipv6Source)...)
 	code = append(code, asm.Add.Imm(regAt, ipv6Bytes))
 	for i := range mostExtensions {
-		is := fmt.Sprintf("extension%d", i)
+		extension := fmt.Sprintf("extension%d", i)
 		code = append(code,
-			asm.JEq.Imm(regKind, hopByHop, is), asm.JEq.Imm(regKind, routingHeader, is), asm.JNE.Imm(regKind, destinationOptions, "upper"),
-			asm.LoadInd(asm.R0, regAt, 0, asm.Byte).WithSymbol(is),
+			asm.JEq.Imm(regKind, hopByHop, extension), asm.JEq.Imm(regKind, routingHeader, extension),
+			asm.JNE.Imm(regKind, destinationOptions, "upper"),
+			asm.LoadInd(asm.R0, regAt, 0, asm.Byte).WithSymbol(extension),
 			asm.Mov.Reg(regKind, asm.R0),
 			asm.LoadInd(asm.R0, regAt, 1, asm.Byte),
 			asm.Add.Imm(asm.R0, 1),
@@ -170,19 +171,19 @@ func ndInstructions(hardware []net.HardwareAddr, addresses []netip.Prefix) asm.I
 		asm.JGT.Imm(regKind, redirect, "pass"),
 	)
 	code = append(code, checkAddress("source", hardware, addresses)...)
-	// Who looks whether an address is free has none yet, and looks for its own.
+	// A host that checks whether an address is free sends from the unspecified address and asks for its own.
 	code = append(code,
 		asm.JEq.Imm(regKind, neighborSolicitation, "target").WithSymbol("source-none"),
 		asm.JEq.Imm(regKind, neighborAdvertisement, "target").WithSymbol("source-own"),
 		asm.Ja.Label("pass"),
 	)
-	// A host asks for others' addresses, but not from none.
+	// A solicitation from an address of the pod may ask for any address; one from the unspecified address may not.
 	code = append(code, loadAddressAt("target", ndTarget)...)
 	code = append(code, checkAddress("target", hardware, addresses)...)
 	return append(code, asm.Ja.Label("drop").WithSymbol("target-none"), asm.Ja.Label("pass").WithSymbol("target-own"))
 }
 
-// The address that is checked, in four words, on the stack.
+// addressWord is the offset on the stack of a word of the address that is checked.
 func addressWord(i int) int16 { return int16(-16 + 4*i) }
 
 func loadAddress(offset int32) (code asm.Instructions) {
@@ -198,7 +199,7 @@ func loadAddressAt(label string, offset int32) asm.Instructions {
 	return code
 }
 
-// checkAddress drops the frame, or goes on at "NAME-none" with an unspecified address and at "NAME-own" with one of the pod's.
+// checkAddress jumps to "NAME-none" for the unspecified address and to "NAME-own" for an address of the pod, and drops the frame otherwise.
 func checkAddress(name string, hardware []net.HardwareAddr, addresses []netip.Prefix) asm.Instructions {
 	own, none := name+"-own", name+"-none"
 	code := asm.Instructions{}
@@ -226,8 +227,8 @@ func checkAddress(name string, hardware []net.HardwareAddr, addresses []netip.Pr
 	return append(code, checkLinkLocal(own, hardware)...)
 }
 
-// checkLinkLocal drops what is no link-local address, or follows from the hardware address of somebody else (RFC 4291 appendix A).
-// Addresses that follow from none, as of machines that hide theirs (RFC 7217), cannot be told apart.
+// checkLinkLocal drops addresses that are not link-local, and those derived from the hardware address of somebody else (RFC 4291 appendix
+// A). Addresses that are derived from no hardware address (RFC 7217) pass: their owner is unknown.
 func checkLinkLocal(own string, hardware []net.HardwareAddr) asm.Instructions {
 	code := asm.Instructions{
 		asm.Mov.Reg(asm.R0, asm.R1), asm.And.Imm32(asm.R0, -0x400000), asm.JNE.Imm32(asm.R0, -0x1800000, "drop"), // ffc00000, fe800000

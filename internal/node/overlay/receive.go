@@ -27,11 +27,12 @@ func (n *Node) TellReceive(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return n.tellReceive(peers)
+	return n.setReceivePeers(peers)
 }
 
-// tellReceive is the same with the lock held, and with other peers. Of networks that are about to be encrypted nothing is taken.
-func (n *Node) tellReceive(peers []control.Peer, encrypting ...uint32) error {
+// setReceivePeers gives the program for receive rings the peers whose datagrams it takes: none for networks that are encrypted or about to be.
+// The lock is held.
+func (n *Node) setReceivePeers(peers []control.Peer, encrypting ...uint32) error {
 	maps, err := receive.Open(n.receiveDir)
 	if errors.Is(err, receive.ErrOtherRelease) {
 		maps, err = n.reloadReceive()
@@ -56,21 +57,21 @@ func (n *Node) tellReceive(peers []control.Peer, encrypting ...uint32) error {
 		if !ok {
 			continue // no datagram of it is taken
 		}
-		believed := peers
+		accepted := peers
 		if encrypted(tunnel) || slices.Contains(encrypting, uint32(tunnel.VxlanId)) {
-			believed = nil // what comes in clear for an encrypted network is nobody's, also where it was sent in clear before
+			accepted = nil // clear datagrams of an encrypted network are dropped, also while it was sent in clear before
 		}
-		if err := maps.SetPeers(uint32(tunnel.VxlanId), node, believed); err != nil {
+		if err := maps.SetPeers(uint32(tunnel.VxlanId), node, accepted); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// keepReceiveTold is tellReceive for those who change peers. A program that cannot be told is taken off, and datagrams take the
-// kernel's path: peers and pods do not wait for it, and it does not go on to believe peers that have gone.
-func (n *Node) keepReceiveTold(peers []control.Peer, encrypting ...uint32) error {
-	err := n.tellReceive(peers, encrypting...)
+// setReceivePeersOrDetach detaches a program that cannot be given the peers: datagrams then take the kernel's path, and the program takes none
+// from peers that are gone. A change of peers does not fail for it.
+func (n *Node) setReceivePeersOrDetach(peers []control.Peer, encrypting ...uint32) error {
+	err := n.setReceivePeers(peers, encrypting...)
 	if err == nil {
 		return nil
 	}

@@ -16,8 +16,8 @@ import (
 
 // A bridge forwards no frame to the addresses that 802.1Q reserves for bridges themselves, 01:80:c2:00:00:00 to 0f. The kernel takes such a
 // frame at the bridge's port, in the node's name: the filter at the bridge does not see it, and IPv4 or ARP in it would reach the node. A
-// program drops it at the node's end of each pod's interface, behind ktsn_divert, which shows it what it leaves to the bridge, and at each
-// tunnel, for what other machines of the underlay send. ktsnd's announcements, which have such an address, are read at the uplink.
+// program drops it at the node's end of each pod's interface, after ktsn_divert, and at each tunnel, where other machines of the underlay
+// could send it. ktsnd's announcements, which have such an address, are read at the uplink.
 
 const (
 	reservedName     = "ktsn_reserved"
@@ -84,15 +84,15 @@ func (n *Node) keepReserved(port netlink.Link) (missing bool, err error) {
 	})
 }
 
-// portFilter is a program at the node's end of a pod's interface. The kernel runs the one of the lowest priority first.
+// portFilter is a program at the node's end of a pod's interface. The kernel runs programs in the order of their priority, the lowest first.
 type portFilter struct {
 	name     string
 	priority uint16
-	// load loads the program, and returns what closes it once the filter has it.
+	// load loads the program, and returns a function that closes it after the filter was attached.
 	load func() (*ebpf.Program, func() error, error)
 }
 
-// keepFilter makes sure that a port of a bridge of this package has the filter, and reports whether it was missing.
+// keepFilter makes sure that a port has the filter, if its bridge is of this package, and reports whether the filter was missing.
 func (n *Node) keepFilter(port netlink.Link, wanted portFilter) (missing bool, err error) {
 	own, err := n.isOnOwnBridge(port)
 	if err != nil || !own {

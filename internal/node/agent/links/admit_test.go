@@ -254,10 +254,10 @@ func TestClientsTakeRoutesThatTheyName(t *testing.T) {
 			for _, route := range plan.Link.Routes {
 				routes = append(routes, route.String())
 			}
-			if got := strings.Join(routes, " "); got != test.routes || !strings.Contains(s.left, test.left) || (test.left == "") != (s.left == "") {
-				t.Errorf("routes %s, message %q, want %s, %q", got, s.left, test.routes, test.left)
+			if got := strings.Join(routes, " "); got != test.routes || !strings.Contains(s.refusedRoutes, test.left) || (test.left == "") != (s.refusedRoutes == "") {
+				t.Errorf("routes %s, message %q, want %s, %q", got, s.refusedRoutes, test.routes, test.left)
 			}
-			if plugged := r.reportOf(s, &outcome{mtu: 1450, left: s.left}).Conditions[0]; plugged.Message != s.left || plugged.Status != metav1.ConditionTrue {
+			if plugged := r.reportOf(s, &outcome{mtu: 1450, refusedRoutes: s.refusedRoutes}).Conditions[0]; plugged.Message != s.refusedRoutes || plugged.Status != metav1.ConditionTrue {
 				t.Errorf("the condition is %+v", plugged)
 			}
 		})

@@ -24,8 +24,8 @@ type side struct {
 	sandbox    cni.Sandbox
 	// hasSandbox tells that there is a sandbox; local that the other end is on this node as well.
 	hasSandbox, local bool
-	// left says which routes the pod does not take, "" if it takes all.
-	left string
+	// refusedRoutes is a message about the routes that the pod does not accept, "" if it accepts all.
+	refusedRoutes string
 }
 
 // condition is the one by which this end says whether it is plugged.
@@ -66,38 +66,38 @@ func (s *side) plan(node *Carried) (*cni.LinkPlan, error) {
 	return made, err
 }
 
-// consent leaves out the routes of a service of another namespace that the client does not take: the service's owner may change them at any time, and
-// could draw the client's other traffic to the endpoint. The annotation has the ranges in which the client takes routes. It always takes those to the
-// other pods of a chain, whose addresses are the service's.
+// consent removes the routes of a service of another namespace that the client has not accepted: the service's owner may change them at any time,
+// and could draw the client's other traffic to the endpoint. The annotation has the ranges in which the client accepts routes. Routes to the other
+// pods of a chain, whose addresses are the service's, are always accepted.
 func (s *side) consent(plan *cni.LinkPlan, annotation string) error {
-	taken, err := tsnnetwork.LinkRoutesOf(annotation)
+	accepted, err := tsnnetwork.LinkRoutesOf(annotation)
 	if err != nil {
 		return err
 	}
 	for i := range s.own.Hosts {
 		for _, text := range s.own.Hosts[i].Addresses {
 			if address, err := netip.ParseAddr(text); err == nil {
-				taken = append(taken, netip.PrefixFrom(address, address.BitLen()))
+				accepted = append(accepted, netip.PrefixFrom(address, address.BitLen()))
 			}
 		}
 	}
-	var left []string
+	var refused []string
 	plan.Link.Routes = slices.DeleteFunc(plan.Link.Routes, func(to netip.Prefix) bool {
-		if slices.ContainsFunc(taken, func(in netip.Prefix) bool { return in.Bits() <= to.Bits() && in.Contains(to.Addr()) }) {
+		if slices.ContainsFunc(accepted, func(in netip.Prefix) bool { return in.Bits() <= to.Bits() && in.Contains(to.Addr()) }) {
 			return false
 		}
-		left = append(left, to.String())
+		refused = append(refused, to.String())
 		return true
 	})
-	if len(left) > 0 {
-		s.left = fmt.Sprintf("the pod does not take routes of the service in namespace %s to %s; name these ranges, or larger ones, in its annotation %s",
-			s.link.Namespace, some(left), v1alpha1.LinkRoutesAnnotation)
+	if len(refused) > 0 {
+		s.refusedRoutes = fmt.Sprintf("the pod does not take routes of the service in namespace %s to %s; name these ranges, or larger ones, in its annotation %s",
+			s.link.Namespace, abbreviate(refused), v1alpha1.LinkRoutesAnnotation)
 	}
 	return nil
 }
 
-// some names a few of many.
-func some(all []string) string {
+// abbreviate joins the first few of many.
+func abbreviate(all []string) string {
 	const most = 5
 	if len(all) <= most {
 		return strings.Join(all, ", ")

@@ -183,7 +183,7 @@ func (r *Reconciler) look(ctx context.Context, s *side) (again time.Duration, er
 		r.Log.Warn("a link cannot be plugged", "link", client.ObjectKeyFromObject(s.link), "end", s.name(), "error", oneLine(err))
 		return afterFailure, errors.Join(r.tell(s, &outcome{err: err}), r.report(ctx, s, &outcome{err: err}))
 	}
-	done := &outcome{mtu: plan.MTU, secrecy: secret, left: s.left}
+	done := &outcome{mtu: plan.MTU, secrecy: secret, refusedRoutes: s.refusedRoutes}
 	if s.isClient {
 		target := &linkprobe.Target{
 			Netns: plan.Netns, Interface: plan.Interface, Own: plan.Link.Addresses[0].Addr(), Peer: plan.Link.Peer.Addresses[0],

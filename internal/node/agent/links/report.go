@@ -30,8 +30,8 @@ type outcome struct {
 	mtu int
 	// finding is what is known of whether the link is up: of a client by its probe, of an endpoint by the link's status.
 	finding linkprobe.Finding
-	// left says which routes the pod does not take.
-	left string
+	// refusedRoutes is the message of side.refusedRoutes.
+	refusedRoutes string
 	secrecy
 }
 
@@ -104,7 +104,7 @@ func (s *side) saidBefore() *report {
 // reportOf says what there is to say of an end. The time of a condition that stays what it was is that which it had.
 func (r *Reconciler) reportOf(s *side, done *outcome) *report {
 	made := &report{}
-	plugged := metav1.Condition{Type: s.condition(), Status: metav1.ConditionTrue, Reason: reasonPlugged, Message: joined(done.note, done.left)}
+	plugged := metav1.Condition{Type: s.condition(), Status: metav1.ConditionTrue, Reason: reasonPlugged, Message: joined(done.note, done.refusedRoutes)}
 	if done.err != nil {
 		plugged.Status, plugged.Reason, plugged.Message = metav1.ConditionFalse, reasonNotPlugged, oneLine(done.err)
 	}

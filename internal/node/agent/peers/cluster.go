@@ -93,18 +93,18 @@ func (f *FromCluster) encrypt(made *network.Network, joined *network.Joined) *en
 	return verdict
 }
 
-// meet plans the peers of a network. The first one of an address counts. Of an encrypted network those are peers to whom frames can be
-// encrypted, with the ranges of addresses that their clusters have signed, whatever the objects say now.
+// meet plans the peers of a network. Of several nodes with one address the first is planned. Peers of an encrypted network are nodes to which
+// frames can be encrypted, with the subnets that their clusters have signed, also if the objects have others now.
 func (p *plan) meet(vni uint32, joined *network.Joined, verdict *encryption.Verdict) {
 	present := false
 	for _, shard := range joined.Shards {
 		for _, member := range shard {
 			at := key{vni, member.Address}
-			trusted := signed(verdict, &member)
+			trusted := trustedPeer(verdict, &member)
 			if trusted != nil {
 				member.Subnets = trusted.Subnets
 			}
-			if err := p.impossible(joined, &member); err != nil {
+			if err := p.validatePeer(joined, &member); err != nil {
 				p.fault(member.Cluster+"/"+member.Node, err)
 				continue
 			}
@@ -124,8 +124,8 @@ func (p *plan) meet(vni uint32, joined *network.Joined, verdict *encryption.Verd
 	}
 }
 
-// signed is what a node's cluster has signed of it, nil where that is nothing, or the network's frames are not encrypted.
-func signed(verdict *encryption.Verdict, member *network.Member) *encryption.Trusted {
+// trustedPeer returns the statement that a node's cluster has signed, nil if there is none or the network's frames are not encrypted.
+func trustedPeer(verdict *encryption.Verdict, member *network.Member) *encryption.Trusted {
 	if verdict == nil || !verdict.Active {
 		return nil
 	}
@@ -136,8 +136,8 @@ func signed(verdict *encryption.Verdict, member *network.Member) *encryption.Tru
 	return trusted
 }
 
-// impossible returns why a node cannot be a peer, nil if it can.
-func (p *plan) impossible(joined *network.Joined, member *network.Member) error {
+// validatePeer returns why a node cannot be a peer, nil if it can.
+func (p *plan) validatePeer(joined *network.Joined, member *network.Member) error {
 	if member.Cluster == "" && member.Node == p.own.Name {
 		return nil
 	}
