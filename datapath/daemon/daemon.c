@@ -483,11 +483,11 @@ static int node_run(struct daemon *daemon)
 
 /* It ends with the process, which Open vSwitch sees by the end of the connection. DPDK would stop it by
  * asking Open vSwitch where it is in the queues, and wait for the answer for ever. */
-static void switched_port_leave(const struct daemon *daemon)
+static void switched_port_leave(struct daemon *daemon)
 {
 	if (!daemon->port)
 		return;
-	switch_link_drain(ktsn_port_dpdk_unfetched, daemon->port);
+	switch_link_drain(&daemon->switch_link, ktsn_port_dpdk_unfetched, daemon->port);
 	/* A name that is taken over may be the successor's by now. */
 	if (!daemon->handed_over)
 		(void)unlink(daemon->vhost.path);

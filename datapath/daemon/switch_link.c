@@ -72,10 +72,11 @@ bool switch_link_await(const struct switch_link *link)
 	return true;
 }
 
-void switch_link_drain(uint32_t (*unfetched)(const struct ktsn_port *port), const struct ktsn_port *port)
+void switch_link_drain(struct switch_link *link, uint32_t (*unfetched)(const struct ktsn_port *port),
+		       const struct ktsn_port *port)
 {
 	int64_t end_ms = clock_monotonic_ms() + DRAIN_MS;
-	uint32_t left = unfetched(port);
+	uint32_t left = unfetched(port), withdrawn;
 
 	while (left > 0 && clock_monotonic_ms() < end_ms) {
 		usleep(LOOK_MS * 1000);
@@ -86,6 +87,13 @@ void switch_link_drain(uint32_t (*unfetched)(const struct ktsn_port *port), cons
 			    "sent "
 			    "unless they were withdrawn; see `ktsn ovs status`",
 			    left);
+	/* The loop has ended: nobody counts these any more. */
+	withdrawn = atomic_exchange(&link->withdrawn, 0);
+	if (withdrawn > 0)
+		log_warning(
+			"Open vSwitch fetched nothing while ktsnd ended: the last %u frames were withdrawn "
+			"after --stale-after, and counted as sent",
+			withdrawn);
 }
 
 static void say(struct switch_link *link)

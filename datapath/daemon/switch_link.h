@@ -37,7 +37,8 @@ int switch_link_watch(struct switch_link *link, struct loop *loop, struct events
 bool switch_link_await(const struct switch_link *link);
 /* Waits until Open vSwitch has fetched what was handed to it last, or does not in a second, which is logged:
  * what is left is lost. `unfetched` counts it. Nobody need wait for this ktsnd any more. */
-void switch_link_drain(uint32_t (*unfetched)(const struct ktsn_port *port), const struct ktsn_port *port);
+void switch_link_drain(struct switch_link *link, uint32_t (*unfetched)(const struct ktsn_port *port),
+		       const struct ktsn_port *port);
 /* Before the loop is destroyed. Harmless if it was never initialised. */
 void switch_link_fini(struct switch_link *link);
 

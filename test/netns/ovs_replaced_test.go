@@ -22,7 +22,7 @@ type replacements struct {
 	counted sum
 	// pauses are how long no message left, as the successors say; gaps how long none arrived.
 	pauses, gaps []time.Duration
-	// said is what the successors did until they were connected.
+	// said is what all ktsnds logged.
 	said string
 }
 
@@ -51,11 +51,12 @@ func (l *lab) replaceUnderLoad(t *testing.T, daemon *process.Process, client *co
 		daemon, client = l.takeOver(t, daemon, options...)
 		result.pauses = append(result.pauses, paused(t, daemon))
 		awaitSaid(t, daemon, says)
-		result.said += before.Stderr() + daemon.Stderr()
+		result.said += before.Stderr()
 		periods = append(periods, [2]int64{begin, clockTAI()})
 	}
 	served(t, client, 200)
 	result.counted.add(result.end(t, client))
+	result.said += daemon.Stderr()
 	result.gaps = gapsIn(result.received, periods)
 	return result
 }
@@ -81,8 +82,11 @@ func TestReplacedInPlaceUnderLoadOpenVSwitchGoesOn(t *testing.T) {
 	if counted := result.counted; counted.uncertain != 0 || counted.dropped != 0 || counted.astray != 0 {
 		t.Errorf("%d messages are uncertain, %d dropped, %d went the kernel's way", counted.uncertain, counted.dropped, counted.astray)
 	}
-	if lost := result.lost(t); len(lost) > 0 {
-		t.Errorf("of %d messages %d were lost: %d", len(result.sent), len(lost), lost)
+	// Where Open vSwitch stands still for --stale-after, as on a busy machine, frames are withdrawn, and the next message, which the
+	// port refused first, is dropped.
+	frames, times := withdrawnIn(t, result.said)
+	if lost := result.lost(t); len(lost) > frames+times {
+		t.Errorf("of %d messages %d were lost, %d frames of them withdrawn in %d standstills: %d", len(result.sent), len(lost), frames, times, lost)
 	}
 	if strings.Contains(result.said, "has not fetched") {
 		t.Errorf("a ktsnd that was replaced did not wait until Open vSwitch had fetched all; they say: %s", result.said)
