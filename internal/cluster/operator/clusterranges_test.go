@@ -58,12 +58,13 @@ func TestANodeTakesNoAddressesOfAService(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				text := ""
+				var texts []string
 				for _, found := range links.Plan(in).Services[links.Key{Namespace: "default", Name: "plant"}].Found {
 					if found.Reason == v1alpha1.ReasonOverlaps {
-						text += found.Text + "\n"
+						texts = append(texts, found.Text)
 					}
 				}
+				text := strings.Join(texts, "; ")
 				if test.blocked == "" && text != "" || !strings.Contains(text, test.blocked) {
 					t.Errorf("the service reports %q, want %q", text, test.blocked)
 				}
