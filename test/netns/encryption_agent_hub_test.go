@@ -99,7 +99,7 @@ func TestAHubCannotMoveANode(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, state := range all {
-			if _, known := b.kernel.keyFrom(topology.NodeAddressA, b.address, state.SPI); !known {
+			if _, known := b.kernel.keyFrom(topology.NodeAddressA, b.address, state.SPI, time.Now()); !known {
 				t.Fatalf("ktsnd seals by SPI %#x, for a key that node b has no longer", state.SPI)
 			}
 		}

@@ -59,8 +59,8 @@ func association(generation uint32) control.SecurityAssociation {
 type decrypter struct {
 	fd, bridge int
 	done       chan struct{}
-	// key is that of an SPI, as node b has it now.
-	key func(spi uint32) (control.AssociationKey, bool)
+	// key is that of an SPI, as node b had it when the packet arrived: on a busy machine packets wait for the decrypter.
+	key func(spi uint32, arrived time.Time) (control.AssociationKey, bool)
 
 	mu sync.Mutex
 	// last is the last number of each SPI, in the order of arrival.
@@ -71,10 +71,12 @@ type decrypter struct {
 
 func (l *lab) startDecrypter(t *testing.T) *decrypter {
 	t.Helper()
-	return l.startDecrypterBy(t, func(spi uint32) (control.AssociationKey, bool) { return association(spi - firstSPI).Key, true })
+	return l.startDecrypterBy(t, func(spi uint32, _ time.Time) (control.AssociationKey, bool) {
+		return association(spi - firstSPI).Key, true
+	})
 }
 
-func (l *lab) startDecrypterBy(t *testing.T, key func(spi uint32) (control.AssociationKey, bool)) *decrypter {
+func (l *lab) startDecrypterBy(t *testing.T, key func(spi uint32, arrived time.Time) (control.AssociationKey, bool)) *decrypter {
 	t.Helper()
 	d := &decrypter{done: make(chan struct{}), last: map[uint32]uint32{}, key: key}
 	if err := l.NodeB.Do(d.open); err != nil {
@@ -104,17 +106,18 @@ func (d *decrypter) open() error {
 	wait := unix.Timeval{Usec: 100_000}
 	return errors.Join(
 		unix.SetsockoptInt(d.fd, unix.SOL_PACKET, unix.PACKET_IGNORE_OUTGOING, 1),
+		unix.SetsockoptInt(d.fd, unix.SOL_SOCKET, unix.SO_TIMESTAMPNS, 1),
 		unix.SetsockoptInt(d.fd, unix.SOL_SOCKET, unix.SO_RCVBUFFORCE, 8<<20),
 		unix.SetsockoptTimeval(d.fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &wait),
 		unix.Bind(d.fd, &unix.SockaddrLinklayer{Protocol: 0x0008, Ifindex: physical.Index})) // IPv4
 }
 
 func (d *decrypter) run() {
-	frame := make([]byte, 2048)
+	frame, stamps := make([]byte, 2048), make([]byte, 64)
 	for {
-		n, _, err := unix.Recvfrom(d.fd, frame, 0)
+		n, stamped, _, _, err := unix.Recvmsg(d.fd, frame, stamps, 0)
 		if err == nil {
-			d.take(frame[:n])
+			d.take(frame[:n], arrivedAt(stamps[:stamped]))
 			continue
 		}
 		select {
@@ -123,6 +126,17 @@ func (d *decrypter) run() {
 		default:
 		}
 	}
+}
+
+// arrivedAt is the time that the kernel says of a packet.
+func arrivedAt(stamps []byte) time.Time {
+	all, err := unix.ParseSocketControlMessage(stamps)
+	for i := range all {
+		if err == nil && all[i].Header.Type == unix.SCM_TIMESTAMPNS && len(all[i].Data) >= 16 {
+			return time.Unix(int64(binary.NativeEndian.Uint64(all[i].Data)), int64(binary.NativeEndian.Uint64(all[i].Data[8:])))
+		}
+	}
+	return time.Now()
 }
 
 func (d *decrypter) stop() {
@@ -135,7 +149,7 @@ func (d *decrypter) stop() {
 	}
 }
 
-func (d *decrypter) take(frame []byte) {
+func (d *decrypter) take(frame []byte, arrived time.Time) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if len(frame) < etherAt+ipBytes+espHead {
@@ -150,7 +164,7 @@ func (d *decrypter) take(frame []byte) {
 			d.clear++
 		}
 	case protoESP:
-		inner, err := d.decrypt(content[:int(binary.BigEndian.Uint16(frame[etherAt+2:]))-ipBytes])
+		inner, err := d.decrypt(content[:int(binary.BigEndian.Uint16(frame[etherAt+2:]))-ipBytes], arrived)
 		if err == nil {
 			err = unix.Sendto(d.fd, inner, 0, &unix.SockaddrLinklayer{Ifindex: d.bridge})
 		}
@@ -161,13 +175,13 @@ func (d *decrypter) take(frame []byte) {
 }
 
 // decrypt returns the Ethernet frame inside.
-func (d *decrypter) decrypt(esp []byte) ([]byte, error) {
+func (d *decrypter) decrypt(esp []byte, arrived time.Time) ([]byte, error) {
 	spi, sequence := binary.BigEndian.Uint32(esp), binary.BigEndian.Uint32(esp[4:])
 	if sequence <= d.last[spi] {
 		return nil, fmt.Errorf("SPI %#x: number %d comes after %d", spi, sequence, d.last[spi])
 	}
 	d.last[spi] = sequence
-	key, known := d.key(spi)
+	key, known := d.key(spi, arrived)
 	if !known {
 		return nil, fmt.Errorf("SPI %#x, number %d: node b has no such key", spi, sequence)
 	}
