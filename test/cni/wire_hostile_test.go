@@ -38,7 +38,7 @@ func TestAPodWithRawSocketsDisturbsNoOther(t *testing.T) {
 		ipv4 bool // the innocent's messages
 	}{
 		{"arp", true}, {"nd", false}, {"fdb", true}, {"fragments", true}, {"extensions", false}, {"membership", true},
-		{"neighbours", true}, {"vxlan", true},
+		{"neighbours", true}, {"vxlan", true}, {"bridge", true},
 	} {
 		t.Run(attack.mode, func(t *testing.T) {
 			const spare, tries = 5 * time.Millisecond, 5

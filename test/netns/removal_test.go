@@ -170,6 +170,45 @@ func TestRemovedPodLeavesNothing(t *testing.T) {
 	}
 }
 
+// The folder of a pod's socket is the pod's to watch, and each watcher costs whoever changes the folder.
+func TestWatchersOfTheSocketsFolderHoldUpNobody(t *testing.T) {
+	t.Parallel()
+	lab := newLab(t)
+	_, client := lab.startDaemon(t)
+	enemy := lab.addHostile(t, client)
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	must(enemy.remove(t.Context(), client))
+	folder := filepath.Join(lab.dir, hostileIdentity)
+	must(os.Mkdir(folder, 0o755))
+	enemy.socket = filepath.Join(folder, "app.sock")
+	must(enemy.attach(t.Context(), client))
+	running := enemy.start(t, "folder", 5*time.Second)
+	for deadline := time.Now().Add(patience); !strings.Contains(running.stdout.String(), "watchers"); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("the pod does not watch its folder")
+		}
+	}
+	replies := lab.askControl(t)
+	lab.goodTraffic(t, 1000, func() {
+		for range 10 {
+			must(errors.Join(enemy.remove(t.Context(), client), enemy.attach(t.Context(), client)))
+		}
+	})
+	slowest := slices.Max(replies.stop())
+	t.Logf("%s; slowest reply of the control socket %v", running.stdout, slowest)
+	if slowest > time.Second {
+		t.Errorf("the control socket took %v to answer", slowest)
+	}
+	if said := running.achieved(t); said["watchers"] < 1000 {
+		t.Errorf("the pod has %v watchers", said)
+	}
+}
+
 // Four pods of which each leaves as many rings as it may have are no reason to refuse another pod one.
 func TestRemovedPodsStarveNobody(t *testing.T) {
 	t.Parallel()

@@ -48,6 +48,7 @@ static const struct mode {
 	{"receive", mode_receive, "opens COUNT receive rings, and reads none"},
 	{"receive-churn", mode_receive_churn, "opens receive rings and gives them back, over and over"},
 	{"audience", mode_audience, "watches its connection COUNT times, and asks"},
+	{"folder", mode_folder, "watches the folder of its socket COUNT times (dnotify, inotify)"},
 	{"immortal", mode_immortal, "has ktsnd close what waits for what ktsnd has yet to read"},
 	{"immortal2", mode_immortal2, "the same, with all the rings that it can get behind it"},
 	{"fuse", mode_fuse, "the same with a file of FUSE and its server, which no signal interrupts"},
@@ -64,6 +65,7 @@ static const struct mode {
 	{"membership", mode_membership, "joins any number of groups, as any pod, and asks for members"},
 	{"neighbours", mode_neighbours, "has others answer to any number of addresses"},
 	{"vxlan", mode_vxlan, "sends packets of a tunnel inside the tunnel"},
+	{"bridge", mode_bridge, "speaks to bridges: spanning tree, pause, aggregation, LLDP"},
 };
 
 enum { MODES = sizeof(modes) / sizeof(modes[0]) };

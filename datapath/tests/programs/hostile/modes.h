@@ -49,6 +49,7 @@ int mode_group(const struct target *target);
 int mode_handback(const struct target *target);
 
 int mode_audience(const struct target *target);
+int mode_folder(const struct target *target);
 
 /* removal_modes.c: what makes a close wait for what only a later one ends */
 int mode_immortal(const struct target *target);
@@ -76,6 +77,7 @@ int mode_extensions(const struct target *target);
 int mode_membership(const struct target *target);
 int mode_neighbours(const struct target *target);
 int mode_vxlan(const struct target *target);
+int mode_bridge(const struct target *target);
 
 /* A TCP connection over loopback that nobody reads: the last close of `fd` waits for `peer`, so long. */
 struct lingering {

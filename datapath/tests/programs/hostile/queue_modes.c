@@ -11,10 +11,12 @@
 #include <linux/futex.h>
 #include <poll.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/inotify.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <time.h>
@@ -126,6 +128,49 @@ int mode_audience(const struct target *target)
 	watchers_end(&watchers);
 	client_close(&client);
 	return err ? complain("have an answer", err) : 0;
+}
+
+/* A watcher of a folder has a file of its own, and costs whoever changes the folder a signal, or an event. */
+static long folder_watch(const char *folder, long wanted)
+{
+	const uint32_t events = IN_ALL_EVENTS;
+	long watchers = 0;
+
+	for (int set = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
+	     set >= 0 && inotify_add_watch(set, folder, events) >= 0 && watchers < wanted; watchers++)
+		set = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
+	for (; watchers < wanted; watchers++) {
+		int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+		if (fd < 0 || fcntl(fd, F_SETOWN, getpid()) ||
+		    fcntl(fd, F_NOTIFY, DN_CREATE | DN_DELETE | DN_ATTRIB | DN_MULTISHOT))
+			break;
+	}
+	return watchers;
+}
+
+/* ktsnd makes and removes the socket there. */
+int mode_folder(const struct target *target)
+{
+	struct rlimit descriptors;
+	char folder[PATH_MAX];
+	char *end;
+
+	if (strlen(target->path) >= sizeof(folder))
+		return complain("name the folder", -ENAMETOOLONG);
+	strcpy(folder, target->path);
+	end = strrchr(folder, '/');
+	if (!end)
+		return complain("find the folder", -EINVAL);
+	*end = '\0';
+	signal(SIGIO, SIG_IGN);
+	(void)getrlimit(RLIMIT_NOFILE, &descriptors);
+	descriptors.rlim_cur = descriptors.rlim_max;
+	(void)setrlimit(RLIMIT_NOFILE, &descriptors);
+	say("watchers", folder_watch(folder, wanted(target, WATCHERS)));
+	while (time_left(target))
+		usleep(GROUP_EVERY_US);
+	return 0;
 }
 
 /* The eventfd stays open here, so that ktsnd leaves a long queue each time. */

@@ -338,6 +338,32 @@ static void build_vxlan(const struct wire *wire, struct frame *frame)
 	put_random(frame, 46);
 }
 
+/* What bridges say to each other (IEEE Std 802.1Q table 8-1): the root of a spanning tree, changes of its
+ * topology, pauses, link aggregation and LLDP, all to the addresses that no bridge forwards. */
+static void build_bridge(const struct wire *wire, struct frame *frame)
+{
+	static const uint8_t llc[] = {0x42, 0x42, 0x03};
+	static const uint16_t ethertypes[] = {0x8808, 0x8809, 0x88cc};
+	uint8_t to[ETH_ALEN] = {0x01, 0x80, 0xc2, 0, 0, 0};
+	uint8_t bpdu[35] = {0}; /* priority 0, path cost 0: the root */
+
+	if (number(2)) {
+		to[5] = (uint8_t)number(16);
+		put_ethernet(frame, to, wire->mac, ethertypes[number(3)]);
+		put_random(frame, 46);
+		return;
+	}
+	put_ethernet(frame, to, wire->mac, sizeof(llc) + sizeof(bpdu));
+	bpdu[3] = number(2) ? 0 : 0x80; /* configuration, or a change */
+	bpdu[4] = (uint8_t)number(256);
+	memcpy(bpdu + 7, wire->mac, ETH_ALEN);
+	memcpy(bpdu + 19, wire->mac, ETH_ALEN);
+	bpdu[29] = 20; /* the ages are in 1/256 s */
+	bpdu[31] = 1;
+	put(frame, llc, sizeof(llc));
+	put(frame, bpdu, sizeof(bpdu));
+}
+
 /* The address of the own interface on the network; it stays unspecified without IPv6. */
 static void own_address6(const char *interface, struct in6_addr *own)
 {
@@ -441,4 +467,9 @@ int mode_neighbours(const struct target *target)
 int mode_vxlan(const struct target *target)
 {
 	return wire_send(target, build_vxlan);
+}
+
+int mode_bridge(const struct target *target)
+{
+	return wire_send(target, build_bridge);
 }
