@@ -80,6 +80,12 @@ func aside(all []fared) (reply time.Duration, memoryBytes int) {
 
 // The neighbour's modes and none have their turns in one run, so that what disturbs the machine disturbs all; the figures are the
 // medians of the turns.
+//
+// Beside watchers departures of a higher class can be milliseconds late at p99 where other programs run on ktsnd's processor, and
+// ktsnd can do nothing about it. A write to an eventfd with 50,000 watchers keeps interrupts off on the neighbour's processor for up
+// to 5 ms. A program on ktsnd's processor that flushes its TLB meanwhile (munmap, exit) waits for that processor with preemption off
+// (smp_call_function_many_cond), and ktsnd's thread with it. An isolated processor has no such programs. Of watchers-close, punch and
+// sparse nothing of the kind is left: their p99 is that of no neighbour, and what is above it changes from turn to turn.
 func TestChaosBesideAHostileNeighbor(t *testing.T) {
 	const turns = 3
 	for _, class := range []struct {
