@@ -100,13 +100,13 @@ func TestAnEncryptedLinkThatLosesItsPortLeavesNoOtherWay(t *testing.T) {
 func TestALinkInClearKeepsTheRefusalsOfOthers(t *testing.T) {
 	lab := newSealingLab(t)
 	client := lab.sandbox(t, lab.a)
-	sealed, clear := newLinked(client, lab.sandbox(t, lab.b), linkVNI), newLinked(client, lab.sandbox(t, lab.b), linkVNI+1)
-	clear.client.name = "clear0"
-	clear.client.routes = []string{"10.0.0.0/8"}
+	sealed, inClear := newLinked(client, lab.sandbox(t, lab.b), linkVNI), newLinked(client, lab.sandbox(t, lab.b), linkVNI+1)
+	inClear.client.name = "clear0"
+	inClear.client.routes = []string{"10.0.0.0/8"}
 	must(t, client.Do(addDefaultRoute))
 	link := lab.link("sealed", sealed, func(spec *v1alpha1.TSNLinkSpec) { spec.Encryption = v1alpha1.EncryptionRequired })
 	lab.await(t, link, v1alpha1.ConditionClientPlugged, metav1.ConditionTrue)
-	lab.await(t, lab.link("clear", clear, nil), v1alpha1.ConditionUp, metav1.ConditionTrue)
+	lab.await(t, lab.link("clear", inClear, nil), v1alpha1.ConditionUp, metav1.ConditionTrue)
 	lab.deletePort(t, sealed.client)
 	for _, to := range addressesOf(sealed.endpoint.addresses) {
 		must(t, client.Do(func() error { return isRefused(to) }))

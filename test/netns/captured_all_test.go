@@ -202,9 +202,10 @@ func TestTrafficWithoutTimesLeavesInTheWindowsOfItsClass(t *testing.T) {
 			t.Fatal(err)
 		}
 		// For longer than a heartbeat lasts the relay gets no processor.
-		if i == 200 {
+		switch i {
+		case 200:
 			c.signalRelays(t, syscall.SIGSTOP)
-		} else if i == 300 {
+		case 300:
 			c.signalRelays(t, syscall.SIGCONT)
 		}
 		time.Sleep(time.Millisecond)
