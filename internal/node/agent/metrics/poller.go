@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -41,6 +42,7 @@ type Poller struct {
 
 // last is what ktsnd said before.
 type last struct {
+	process  process
 	counters map[string]uint64
 	classes  map[uint8]control.ClassStatus
 	// flows are those of the last answer, closed those of the one before that are not in it.
@@ -106,6 +108,35 @@ func (p *Poller) ask(ctx context.Context, ktsnd Ktsnd) error {
 	return nil
 }
 
+// process is what ktsnd reports of its process. The PID can be the same in another container.
+type process struct {
+	pid             int
+	processorTimeNs int64
+}
+
+// canDecrease reports whether ktsnd decrements a counter: when it withdraws a frame that Open vSwitch did not fetch
+// (datapath/daemon/loop/withdrawals.h). A counter of Prometheus cannot decrease, so that it stays until ktsnd's has caught up.
+func canDecrease(counter string) bool {
+	switch counter {
+	case "sent", "on-time", "untimed", "clock-lost", "copies-sent":
+		return true
+	}
+	return strings.HasPrefix(counter, "late-")
+}
+
+// restarted reports whether the counters are those of another ktsnd, which began at 0.
+func (l *last) restarted(now process, counters map[string]uint64) bool {
+	if l.flows == nil || now.pid != l.process.pid || now.processorTimeNs < l.process.processorTimeNs {
+		return true
+	}
+	for name, value := range counters {
+		if value < l.counters[name] && !canDecrease(name) {
+			return true
+		}
+	}
+	return false
+}
+
 // more returns by how much a counter exceeds its value before. A counter that is lower was reset by another ktsnd.
 func more(now, before uint64) float64 {
 	if now < before {
@@ -123,21 +154,22 @@ func (p *Poller) countNode(status *control.Status) error {
 	if err := json.Unmarshal(text, &counters); err != nil {
 		return fmt.Errorf("read ktsnd's counters: %w", err)
 	}
-	if counters["taken"] < p.counters["taken"] || p.flows == nil {
+	now := process{status.PID, status.ProcessorTimeNs}
+	if p.restarted(now, counters) {
 		// Another ktsnd: it numbers from the beginning. The relays do not.
 		p.last = last{
 			counters: map[string]uint64{}, classes: map[uint8]control.ClassStatus{}, flows: map[uint64]control.Flow{},
 			named: p.named, frames: p.frames,
 		}
 	}
-	// ktsnd takes from what it counted as sent when Open vSwitch does not fetch it, and a counter of Prometheus cannot go down: it
-	// stands still until ktsnd's has caught up.
 	for name, value := range counters {
-		value = max(value, p.counters[name])
+		if canDecrease(name) {
+			value = max(value, p.counters[name])
+		}
 		counters[name] = value
 		p.Metrics.node.WithLabelValues(name).Add(more(value, p.counters[name]))
 	}
-	p.counters = counters
+	p.process, p.counters = now, counters
 	for _, class := range status.Classes {
 		before := p.classes[class.TrafficClass]
 		class.Sent, class.Late = max(class.Sent, before.Sent), max(class.Late, before.Late)

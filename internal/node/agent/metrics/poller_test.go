@@ -113,12 +113,13 @@ ktsn_pod_received_total{namespace="default",pod="pod-a",result="ring"} 20
 func TestMessagesThatAreNoLongerSentAreNotCountedTwice(t *testing.T) {
 	ktsnd := &fakeKtsnd{pods: []control.Pod{{Identity: "a"}}}
 	p, _ := newPoller(t, ktsnd)
-	for _, sent := range []uint64{10, 7, 9, 12} {
+	for _, now := range []struct{ sent, withdrawn uint64 }{{10, 0}, {7, 3}, {9, 3}, {12, 3}} {
+		sent, taken := now.sent, now.sent+now.withdrawn
 		ktsnd.status = control.Status{
-			KtsndVersion: "1", Counters: control.Counters{Taken: 20, Sent: sent, OnTime: sent, DropStale: 20 - sent},
+			KtsndVersion: "1", Counters: control.Counters{Taken: taken, Sent: sent, OnTime: sent, DropStale: now.withdrawn},
 			Classes: []control.ClassStatus{{TrafficClass: 3, Sent: sent, Late: sent}},
 		}
-		ktsnd.flows = []control.Flow{{Number: 1, Identity: "a", Taken: 20, Sent: sent, Late: sent}}
+		ktsnd.flows = []control.Flow{{Number: 1, Identity: "a", Taken: taken, Sent: sent, Late: sent}}
 		p.Poll(t.Context())
 	}
 	for _, counter := range []prometheus.Counter{
@@ -129,6 +130,42 @@ func TestMessagesThatAreNoLongerSentAreNotCountedTwice(t *testing.T) {
 		if got := testutil.ToFloat64(counter); got != 12 {
 			t.Errorf("%s is %v, want 12", counter.Desc(), got)
 		}
+	}
+}
+
+// TestCountersOfANewKtsndAddUp is about a ktsnd that had taken as many messages as its predecessor when it was asked first.
+func TestCountersOfANewKtsndAddUp(t *testing.T) {
+	before := control.Status{
+		KtsndVersion: "1", PID: 100, ProcessorTimeNs: 1000, Counters: control.Counters{Taken: 10, Sent: 8, DropPort: 2, ClockLost: 4, CopiesSent: 4},
+		Classes: []control.ClassStatus{{TrafficClass: 3, Sent: 8, Late: 4}},
+	}
+	for name, change := range map[string]func(*control.Status){
+		"another PID":                func(s *control.Status) { s.PID = 101 },
+		"less processor time":        func(s *control.Status) { s.ProcessorTimeNs = 10 },
+		"a counter that never falls": func(s *control.Status) { s.Counters.DropPort = 1 },
+	} {
+		t.Run(name, func(t *testing.T) {
+			ktsnd := &fakeKtsnd{status: before, pods: []control.Pod{{Identity: "a"}}, flows: []control.Flow{{Number: 1, Identity: "a", Taken: 10, Sent: 8, Late: 4}}}
+			p, _ := newPoller(t, ktsnd)
+			p.Poll(t.Context())
+			ktsnd.status.Counters = control.Counters{Taken: 12, Sent: 5, DropPort: 7, ClockLost: 1, CopiesSent: 1}
+			ktsnd.status.Classes = []control.ClassStatus{{TrafficClass: 3, Sent: 5, Late: 1}}
+			ktsnd.flows = []control.Flow{{Number: 1, Identity: "a", Taken: 12, Sent: 5, Late: 1}}
+			change(&ktsnd.status)
+			p.Poll(t.Context())
+			for counter, want := range map[prometheus.Counter]float64{
+				p.Metrics.node.WithLabelValues("taken"): 22, p.Metrics.node.WithLabelValues("sent"): 13,
+				p.Metrics.node.WithLabelValues("clock-lost"): 5, p.Metrics.node.WithLabelValues("copies-sent"): 5,
+				p.Metrics.node.WithLabelValues("drop-port"):  2 + float64(ktsnd.status.Counters.DropPort),
+				p.Metrics.class.WithLabelValues("3", "sent"): 13, p.Metrics.class.WithLabelValues("3", "late"): 5,
+				p.Metrics.messages.WithLabelValues("default", "pod-a", "0", "taken"): 22,
+				p.Metrics.messages.WithLabelValues("default", "pod-a", "0", "sent"):  13,
+			} {
+				if got := testutil.ToFloat64(counter); got != want {
+					t.Errorf("%s is %v, want %v", counter.Desc(), got, want)
+				}
+			}
+		})
 	}
 }
 
