@@ -398,9 +398,14 @@ func TestEnrollKeepsRights(t *testing.T) {
 		t.Errorf("with a wrong name status %d, said %q, asked %q", status, stderr, f.asked[asked:])
 	}
 	// For a first manifest, which has rights.
-	for options, want := range map[string]string{"": "--agent-rights limited\n", "--workload-namespace=plant,lab": "--workload-namespace plant,lab\n"} {
-		if _, stdout, stderr := f.run(t, append([]string{"join", "a", "--id", "x"}, strings.Fields(options)...)...); !strings.Contains(stdout, want) {
+	for options, want := range map[string]string{"": "--agent-rights limited", "--workload-namespace=plant,lab": "--workload-namespace plant,lab"} {
+		_, stdout, stderr := f.run(t, append([]string{"join", "a", "--id", "x"}, strings.Fields(options)...)...)
+		if !strings.Contains(stdout, "--agent-manifest karmada-agent.yaml \\\n        "+want+"\n") {
 			t.Errorf("join %s says %q and %q, want %q in it", options, stdout, stderr, want)
+		}
+		status, _, stderr := f.run(t, append([]string{"enroll", "a", "--agent-manifest", file}, strings.Fields(want)...)...)
+		if text, err := os.ReadFile(file); status != 0 || err != nil || !strings.Contains(string(text), "kind: ServiceAccount\n") {
+			t.Errorf("enroll %s: status %d, said %q, wrote %s: %v", want, status, stderr, text, err)
 		}
 	}
 }

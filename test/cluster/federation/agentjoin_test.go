@@ -216,7 +216,11 @@ func TestAnAgentJoinsByTheManifestThatJoinWrites(t *testing.T) {
 	})
 }
 
-var printedToken = regexp.MustCompile(`(?m)^ +([a-z0-9]{6}\.[a-z0-9]{16})$`)
+var (
+	printedToken = regexp.MustCompile(`(?m)^ +([a-z0-9]{6}\.[a-z0-9]{16})$`)
+	// printedRights are the options of rights in the command that join prints: its second line.
+	printedRights = regexp.MustCompile(`(?m)^ +ktsn fed enroll .* \\\n +(--.+)$`)
+)
 
 func TestAnAgentJoinsByATokenThatIsGoodForOnce(t *testing.T) {
 	ctx, f := needFederator(t)
@@ -225,13 +229,15 @@ func TestAnAgentJoinsByATokenThatIsGoodForOnce(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	printed := printedToken.FindStringSubmatch(f.run(ctx, "join", j.as, "--id", string(system.UID)))
-	if printed == nil {
-		t.Fatal("join prints no token")
+	printed := f.run(ctx, "join", j.as, "--id", string(system.UID))
+	token, rights := printedToken.FindStringSubmatch(printed), printedRights.FindStringSubmatch(printed)
+	if token == nil || rights == nil {
+		t.Fatalf("join prints no token or no rights: %s", printed)
 	}
-	f.write("bootstrap-token", printed[1])
+	f.write("bootstrap-token", token[1])
 	manifest := filepath.Join(f.folder, "agent.yaml")
 	enroll := []string{"enroll", j.as, "--token-file", filepath.Join(f.folder, "bootstrap-token"), "--agent-manifest", manifest, "--agent-image", agentImage}
+	enroll = append(enroll, strings.Fields(rights[1])...)
 	f.run(ctx, enroll...)
 	if said, err := f.try(ctx, enroll...); err == nil {
 		t.Errorf("the token is good for twice: %s", said)
