@@ -436,10 +436,9 @@ func TestAClusterIsPlacedWhenItReportsTheKind(t *testing.T) {
 	both := slices.Sorted(slices.Values([]string{early, late}))
 	eventually(t, "the cluster that reports the kinds has network and service", is(early))
 	eventually(t, "the other one is told of its nodes", func() bool { return slices.Equal(s.placed(peers), []string{late}) })
-	for kind, text := range map[string]string{"TSNNetwork": s.condition(tsn.ConditionReady).Message, "TSNService": l.condition(tsn.ConditionReady).Message} {
-		if want := late + " (it does not report the kind " + kind + ", which the chart kubernetsn installs)"; !strings.Contains(text, want) {
-			t.Errorf("Ready says %q, want %q in it", text, want)
-		}
+	for kind, condition := range map[string]func(string) metav1.Condition{"TSNNetwork": s.condition, "TSNService": l.condition} {
+		want := late + " (it does not report the kind " + kind + ", which the chart kubernetsn installs)"
+		eventually(t, "Ready of the "+kind+" says "+want, func() bool { return strings.Contains(condition(tsn.ConditionReady).Message, want) })
 	}
 	reports("TSNPeers", "TSNNetwork", "TSNService")
 	eventually(t, "both have network and service", is(both...))
