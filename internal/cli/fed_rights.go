@@ -119,8 +119,8 @@ func (r *memberRights) complete() (*rightsData, error) {
 	if err := data.addKinds(append(slices.Clone(workloadKinds), r.kinds...)); err != nil {
 		return nil, err
 	}
-	if len(r.workloads) == 0 {
-		data.Kinds = nil
+	if len(r.workloads)+len(r.kinds) == 0 {
+		data.Kinds = nil // those that the hub has stay
 	}
 	return data, nil
 }
@@ -177,8 +177,8 @@ karmada-agent, which has the same rights by the manifest of ` + "`ktsn fed join`
 name another account, and give the hub a token of it.
 
 All objects but the namespaces of workloads have the label federation.kubernetsn.io/rights, with the name of the rights: karmada-agent, or that of
-the account as NAMESPACE.NAME. By it they are removed when the cluster leaves. Rights that are applied again replace the kinds that were given
-before, and add namespaces.
+the account as NAMESPACE.NAME. By it they are removed when the cluster leaves. Rights that are applied again add namespaces; the kinds that were given
+before are replaced if an option names a kind or a namespace.
 
 With limited rights, the default, the hub writes networks, services and links, the namespaces that it has made, and workloads in the
 namespaces that are named. It reads nodes, pods, ConfigMaps and the kinds of workloads in all namespaces, and no Secrets.`

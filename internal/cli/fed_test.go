@@ -410,6 +410,38 @@ func TestEnrollKeepsRights(t *testing.T) {
 	}
 }
 
+// TestRightsAppliedAgainTakeNoWorkloads applies rights on top of others, as kubectl does: an object replaces that of the same name.
+func TestRightsAppliedAgainTakeNoWorkloads(t *testing.T) {
+	const first = "--workload-namespace=plant --workload-kind=ingresses.networking.k8s.io"
+	for again, keeps := range map[string]string{
+		"": "ingresses", "--pod-security=restricted": "ingresses", "--workload-kind=leases.coordination.k8s.io": "leases", "--workload-namespace=lab": "deployments",
+	} {
+		objects := map[string]string{}
+		for _, options := range []string{first, again} {
+			status, text, stderr := ktsn(t, append([]string{"fed", "rights"}, strings.Fields(options)...)...)
+			if status != 0 {
+				t.Fatal(stderr)
+			}
+			for _, object := range strings.Split(text, "\n---\n") {
+				_, key, _ := strings.Cut(object, "\nkind: ")
+				key, _, _ = strings.Cut(key, ", labels:")
+				objects[key] = object
+			}
+		}
+		reads, writes := objects["ClusterRole\nmetadata: {name: karmada-agent-kinds"], objects["ClusterRole\nmetadata: {name: karmada-agent-workloads"]
+		for _, kind := range []string{"deployments", keeps} {
+			if !strings.Contains(reads, kind) || !strings.Contains(writes, kind) {
+				t.Errorf("after `%s` the hub reads by %s and writes by %s, want %s in both", again, reads, writes, kind)
+			}
+		}
+		for _, binding := range []string{"ClusterRoleBinding\nmetadata: {name: karmada-agent-kinds", "RoleBinding\nmetadata: {namespace: plant, name: karmada-agent-workloads"} {
+			if objects[binding] == "" {
+				t.Errorf("after `%s` there is no %s", again, binding)
+			}
+		}
+	}
+}
+
 func TestRightsHaveNamesOfTheirOwn(t *testing.T) {
 	for account, want := range map[string]string{
 		"": "karmada-agent", "karmada-system/hub": "karmada-system.hub", "default/hub": "default.hub", "default/view": "default.view", "default/karmada-agent": "default.karmada-agent",
