@@ -8,10 +8,13 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/karmada-io/karmada/pkg/apis/cluster/v1alpha1"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	"k8s.io/client-go/rest"
 
@@ -121,5 +124,20 @@ func TestARequestThatCannotBeIsRefusedBeforeTheHubIsAsked(t *testing.T) {
 				t.Errorf("the hub was asked %d times", hub.count)
 			}
 		})
+	}
+}
+
+// TestPolicyOutlivesTheAccount is about the kinds of `kubectl delete`, which removes them in their order.
+func TestPolicyOutlivesTheAccount(t *testing.T) {
+	kinds := regexp.MustCompile("`kubectl delete ([a-z,]+) -")
+	for _, mode := range []v1alpha1.ClusterSyncMode{v1alpha1.Push, v1alpha1.Pull} {
+		said := rightsRemoval(mode)
+		var all []string
+		for _, command := range kinds.FindAllStringSubmatch(said, -1) {
+			all = append(all, strings.Split(command[1], ",")...)
+		}
+		if len(all) != 7 || all[0] != "serviceaccount" || slices.Index(all, "validatingadmissionpolicybinding") != 5 {
+			t.Errorf("with mode %s the kinds are removed in the order %v, want the account first and the policy last: %s", mode, all, said)
+		}
 	}
 }

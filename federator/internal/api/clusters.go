@@ -96,7 +96,7 @@ func sayRemoval(cluster *v1alpha1.Cluster, of *clusters.Removal) string {
 	}
 	said += "; what was left on it stays there, and belongs to it alone"
 	if of.Left {
-		said += "; " + sayRights(cluster.Spec.SyncMode)
+		said += "; " + rightsRemoval(cluster.Spec.SyncMode)
 	}
 	if len(of.Kept) > 0 {
 		said += fmt.Sprintf("; it has not removed its ends of links over clusters: remove there, if it has them, the TSNLinks %s; "+
@@ -105,13 +105,14 @@ func sayRemoval(cluster *v1alpha1.Cluster, of *clusters.Removal) string {
 	return said
 }
 
-// sayRights says how the rights that the hub had in a cluster are removed there, which the hub itself may not do.
-func sayRights(mode v1alpha1.ClusterSyncMode) string {
-	const everywhere, inNamespaces = "clusterrolebinding,clusterrole,validatingadmissionpolicybinding,validatingadmissionpolicy", "serviceaccount,rolebinding,role"
+// rightsRemoval returns how to remove the rights that the hub had in a cluster, which the hub itself may not do. The account is removed before its policy,
+// without which the hub could write any ConfigMap in the namespace of KuberneTSN.
+func rightsRemoval(mode v1alpha1.ClusterSyncMode) string {
+	const inNamespaces, everywhere = "serviceaccount,rolebinding,role", "clusterrolebinding,clusterrole,validatingadmissionpolicybinding,validatingadmissionpolicy"
 	remove, rights := "remove there", "NAMESPACE.NAME of the account whose token the hub had"
 	if mode == v1alpha1.Pull {
 		remove, rights = "remove there karmada-agent, by `kubectl delete namespace karmada-system`, and then", federation.AgentRights
 	}
-	return fmt.Sprintf("%s the rights of the hub: `kubectl delete %s -l %s=RIGHTS` and `kubectl delete %s -A -l %s=RIGHTS`, where RIGHTS is %s",
-		remove, everywhere, federation.RightsLabel, inNamespaces, federation.RightsLabel, rights)
+	return fmt.Sprintf("%s the rights of the hub: `kubectl delete %s -A -l %s=RIGHTS` and then `kubectl delete %s -l %s=RIGHTS`, where RIGHTS is %s",
+		remove, inNamespaces, federation.RightsLabel, everywhere, federation.RightsLabel, rights)
 }
