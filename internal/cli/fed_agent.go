@@ -33,7 +33,7 @@ var agentManifest = template.Must(template.ParseFS(agentManifestTexts, "*.yaml")
 type agentFiles struct {
 	kubeconfig, manifest, image string
 	rights                      memberRights
-	// keepRights : the manifest says nothing of the rights that the agent has in the cluster.
+	// keepRights leaves rights out of the manifest: the agent keeps those that it has in the cluster.
 	keepRights bool
 }
 

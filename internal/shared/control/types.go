@@ -35,8 +35,8 @@ type Endpoint struct {
 type Sources struct {
 	// HardwareAddresses are at most 8, such as 02:00:0a:2a:00:02; the interface's own is always one of them.
 	HardwareAddresses []string `json:"hardware-addresses"`
-	// Addresses are at most 16. What is needed to get an address is always allowed: link-local ones of the hardware addresses, and
-	// none.
+	// Addresses are at most 16. Those that are needed to get an address are always allowed: link-local ones of the hardware addresses,
+	// and none.
 	Addresses []netip.Prefix `json:"addresses"`
 }
 
@@ -200,7 +200,7 @@ type Status struct {
 	// disconnected.
 	RingMemoryBytes uint64 `json:"ring-memory-bytes"`
 	// RingMemoryRemovedBytes is the memory of rings of removed pods that the kernel has not freed yet. It is not part of
-	// RingMemoryBytes. What exceeds a fourth of RingMemoryMaxBytes counts towards that limit together with RingMemoryBytes.
+	// RingMemoryBytes. Memory above a fourth of RingMemoryMaxBytes counts towards that limit together with RingMemoryBytes.
 	RingMemoryRemovedBytes uint64        `json:"ring-memory-removed-bytes"`
 	RingMemoryMaxBytes     uint64        `json:"ring-memory-max-bytes"`
 	Classes                []ClassStatus `json:"classes"`
