@@ -105,8 +105,8 @@ static void say(struct switch_link *link)
 	if (astray && !link->astray_logged)
 		log_error(
 			"%u frames in the queue of Open vSwitch do not lie in buffers of ktsnd and were not "
-			"withdrawn: ovs-vswitchd changed the queue; check it, and restart it (this is logged "
-			"once)",
+			"overwritten: ovs-vswitchd changed the queue; check it, and restart it (this is "
+			"logged once)",
 			astray);
 	link->astray_logged = astray > 0;
 	if (withdrawn)

@@ -19,7 +19,7 @@ struct switch_link {
 	_Atomic bool connected;
 	bool logged;                /* what was logged last */
 	_Atomic uint32_t withdrawn; /* frames that it did not fetch in time, and that were not logged */
-	_Atomic uint32_t astray;    /* that were not withdrawn because they are not in a buffer, ever */
+	_Atomic uint32_t astray;    /* that were not overwritten because they are not in a buffer, ever */
 	bool astray_logged;
 };
 
@@ -27,8 +27,8 @@ struct switch_link {
 int switch_link_init(struct switch_link *link, const char *path);
 /* For the port, on any thread: `link` is a struct switch_link. */
 void switch_link_changed(bool connected, void *link);
-/* The same: it fetched nothing for --stale-after, and the last frames, so many, will not leave; `astray`
- * further ones are in no buffer of the port and were left alone. */
+/* The same: it fetched nothing for --stale-after, and the last `frames` are withdrawn; `astray` of them are
+ * in no buffer of the port and were not overwritten. */
 void switch_link_withdrawn(uint32_t frames, uint32_t astray, void *link);
 /* From now on the loop is told; main thread. 0 or -errno. */
 int switch_link_watch(struct switch_link *link, struct loop *loop, struct events *events, bool connected);

@@ -23,8 +23,8 @@ struct ktsn_port_dpdk_config {
 	int cpu;                 /* of the thread that will send, -1: any */
 	/* With vhost_path: Open vSwitch has come or gone; on a thread of DPDK's. */
 	void (*connected)(bool connected, void *context);
-	/* It fetched nothing: the last frames that were taken, so many, will not leave. So many further ones
-	 * in its queue were left as they are, because they are not in buffers of the port. Likewise. */
+	/* It fetched nothing: the last `frames` that were taken are withdrawn. `astray` of them are not
+	 * overwritten, because they are not in buffers of the port. Likewise. */
 	void (*withdrawn)(uint32_t frames, uint32_t astray, void *context);
 	void *context;
 	int64_t stale_after_ns;

@@ -58,18 +58,39 @@ static bool overwrite(const struct vhost_stall *stall, const struct vhost_descri
 	return true;
 }
 
+/* All frames that are left, but for the first ones that were overwritten before. */
+static void overwrite_left(struct vhost_stall *stall, const struct vhost_descriptor *ring, uint32_t left)
+{
+	uint32_t astray = 0;
+
+	for (uint32_t i = stall->overwritten; i < left; i++)
+		astray += !overwrite(stall, &ring[(stall->oldest + i) % stall->ring_count]);
+	stall->withdrawn(left - stall->overwritten, astray, stall->context);
+	stall->overwritten = left;
+}
+
+/* Open vSwitch has fetched all frames before `oldest`, those first that were overwritten. */
+static void moved(struct vhost_stall *stall, uint32_t left, uint32_t oldest, int64_t now_ns)
+{
+	uint32_t fetched = (oldest + stall->ring_count - stall->oldest) % stall->ring_count;
+
+	if (!left || fetched > stall->overwritten)
+		stall->overwritten = 0;
+	else
+		stall->overwritten -= fetched;
+	stall->oldest = oldest;
+	stall->since_ns = left ? now_ns : 0;
+	stall->stalled = false;
+}
+
 static void look_at(struct vhost_stall *stall, struct vhost_descriptor *ring, int64_t now_ns)
 {
 	uint32_t left = ring ? vhost_left(ring, stall->ring_count) : 0;
 	uint32_t oldest = left ? vhost_oldest(ring, stall->ring_count, left) : 0;
-	uint32_t frames = 0;
 	int64_t unmoved_ns;
 
 	if (!left || oldest != stall->oldest || !stall->since_ns) {
-		stall->oldest = oldest;
-		stall->since_ns = left ? now_ns : 0;
-		stall->overwritten = false;
-		stall->stalled = false;
+		moved(stall, left, oldest, now_ns);
 		return;
 	}
 	unmoved_ns = now_ns - stall->since_ns;
@@ -78,12 +99,8 @@ static void look_at(struct vhost_stall *stall, struct vhost_descriptor *ring, in
 		stall->stalled = unmoved_ns >= look_ns(stall) / 2;
 		return;
 	}
-	if (stall->overwritten || unmoved_ns < stall->stale_after_ns - 2 * look_ns(stall))
-		return;
-	for (uint32_t i = 0; i < left; i++)
-		frames += overwrite(stall, &ring[(oldest + i) % stall->ring_count]);
-	stall->overwritten = true;
-	stall->withdrawn(frames, left - frames, stall->context);
+	if (stall->overwritten < left && unmoved_ns >= stall->stale_after_ns - 2 * look_ns(stall))
+		overwrite_left(stall, ring, left);
 }
 
 static void look(void *context)

@@ -36,17 +36,17 @@ struct vhost_buffers {
 struct vhost_stall {
 	/* The transmit queue, NULL: nobody is connected. */
 	struct vhost_descriptor *(*ring)(void *context);
-	/* So many frames that were taken last are overwritten, and so many descriptors are left as they are,
-	 * because they point elsewhere than to a buffer. */
+	/* The last `frames` that were taken are withdrawn. `astray` of them are not overwritten: their
+	 * descriptors point elsewhere than to a buffer. */
 	void (*withdrawn)(uint32_t frames, uint32_t astray, void *context);
 	void *context;
 	uint32_t ring_count;
 	struct vhost_buffers buffers;
 	int64_t stale_after_ns;
 
-	uint32_t oldest;  /* place of the frame that was next at the last look */
-	int64_t since_ns; /* CLOCK_MONOTONIC, when it was first seen there */
-	bool overwritten; /* all that is there */
+	uint32_t oldest;      /* place of the frame that was next at the last look */
+	int64_t since_ns;     /* CLOCK_MONOTONIC, when it was first seen there */
+	uint32_t overwritten; /* frames from `oldest` on; they have been withdrawn */
 	_Atomic bool stalled;
 };
 

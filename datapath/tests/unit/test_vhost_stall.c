@@ -229,6 +229,37 @@ static void port_takes_frames_again_when_one_is_fetched(void **state)
 	assert_true(is_overwritten(0));
 }
 
+static void frame_is_withdrawn_once(void **state)
+{
+	(void)state;
+	begin(100 * MS);
+	for (int i = 0; i < 4; i++)
+		queue();
+	look_until(begin_ns + 500 * MS);
+	assert_int_equal(withdrawn, 4);
+	fetch();
+	look();
+	assert_false(vhost_stalled(&stall));
+	memset(memory, 0xee, sizeof(memory));
+	queue();
+	look_until(now_ns + 500 * MS);
+	assert_int_equal(withdrawn, 4 + 1);
+	assert_int_equal(reports, 2);
+	assert_true(is_overwritten(0));
+	for (uint32_t i = 1; i < BUFFERS; i++)
+		assert_false(is_overwritten(i));
+	/* Beyond those that were overwritten. */
+	for (int i = 0; i < 4; i++)
+		fetch();
+	queue();
+	look();
+	fetch();
+	queue();
+	queue();
+	look_until(now_ns + 500 * MS);
+	assert_int_equal(withdrawn, 5 + 2);
+}
+
 /* Open vSwitch can write what is in the queue. */
 static void descriptor_that_points_elsewhere_is_left_alone(void **state)
 {
@@ -257,7 +288,7 @@ static void descriptor_that_points_elsewhere_is_left_alone(void **state)
 		begin(100 * MS);
 		queue_at(bad[i].address, bad[i].bytes);
 		look_until(begin_ns + 500 * MS);
-		assert_int_equal(withdrawn, 0);
+		assert_int_equal(withdrawn, 1);
 		assert_int_equal(astray, 1);
 		assert_true(is_untouched());
 		assert_int_equal(other[0] | other[VIRTIO_HEADER_BYTES], 0);
@@ -268,6 +299,14 @@ static void descriptor_that_points_elsewhere_is_left_alone(void **state)
 	look_until(begin_ns + 500 * MS);
 	assert_int_equal(withdrawn, 2);
 	assert_int_equal(astray, 0);
+	/* The frames that were taken last are withdrawn: all of them. */
+	begin(100 * MS);
+	queue();
+	queue_at((uintptr_t)other, sizeof(other));
+	queue();
+	look_until(begin_ns + 500 * MS);
+	assert_int_equal(withdrawn, 3);
+	assert_int_equal(astray, 1);
 }
 
 static void nothing_is_looked_at_without_a_connection(void **state)
@@ -293,6 +332,7 @@ int main(void)
 		cmocka_unit_test(standstill_is_noticed_within_40_ms),
 		cmocka_unit_test(queue_that_is_fetched_is_left_alone),
 		cmocka_unit_test(port_takes_frames_again_when_one_is_fetched),
+		cmocka_unit_test(frame_is_withdrawn_once),
 		cmocka_unit_test(descriptor_that_points_elsewhere_is_left_alone),
 		cmocka_unit_test(nothing_is_looked_at_without_a_connection),
 	};
