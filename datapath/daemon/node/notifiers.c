@@ -45,29 +45,40 @@ static int error_names_read(struct notifier_names *names, int fd,
 	return 0;
 }
 
+/* 0 or -errno. A socket that loses its peer loses its queue, and closes the descriptors that the application
+ * queued there. *replaced: as pod_thread_closes(). */
+static int peer_set(int fd, const struct sockaddr *peer, socklen_t bytes, bool *replaced)
+{
+	int err;
+
+	(void)pod_thread_closes(true);
+	err = connect(fd, peer, bytes) ? -errno : 0;
+	*replaced = pod_thread_closes(false);
+	return err;
+}
+
 static int error_prepare(struct notifier_names *names, int fd, const uint8_t *peer_name)
 {
 	const struct sockaddr nobody = {.sa_family = AF_UNSPEC};
 	int err = is_unix_datagram(fd) ? error_names_read(names, fd, peer_name) : -EINVAL;
+	bool replaced;
 
 	/* Or it could send nothing to itself. */
-	if (!err && connect(fd, &nobody, sizeof(nobody)))
-		err = -errno;
-	return err;
+	return err ? err : peer_set(fd, &nobody, sizeof(nobody), &replaced);
 }
 
 /* A message for ourselves waits; then the peer is one, and then it is none any more. */
 static void error_raise(int fd, const struct notifier_names *names)
 {
 	const struct sockaddr nobody = {.sa_family = AF_UNSPEC};
+	bool replaced;
 
 	(void)sendto(fd, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL, (const struct sockaddr *)&names->own,
 		     names->own_bytes);
-	(void)connect(fd, (const struct sockaddr *)&names->peer, names->peer_bytes);
-	/* Closes also what the application queued here. */
-	pod_thread_closes(true);
-	(void)connect(fd, &nobody, sizeof(nobody));
-	pod_thread_closes(false);
+	/* The application may have connected it as well. */
+	(void)peer_set(fd, (const struct sockaddr *)&names->peer, names->peer_bytes, &replaced);
+	if (!replaced)
+		(void)peer_set(fd, &nobody, sizeof(nobody), &replaced);
 }
 
 /* The file's own flag is the application's as well: only RWF_NOWAIT is sure not to wait. Other kinds of files

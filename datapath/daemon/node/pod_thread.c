@@ -492,23 +492,27 @@ int pod_threads_tick(struct pod_threads *threads)
 
 /* ---- closing ---- */
 
-void pod_thread_closes(bool closes)
+bool pod_thread_closes(bool closes)
 {
+	bool replaced;
+
 	if (!self)
-		return;
+		return false;
 	pthread_mutex_lock(&self->thread->lock);
 	self->closes = closes;
+	replaced = self->replaced;
 	pthread_mutex_unlock(&self->thread->lock);
+	return replaced;
 }
 
 void pod_thread_close_now(int fd)
 {
 	if (fd < 0)
 		return;
-	pod_thread_closes(true);
+	(void)pod_thread_closes(true);
 	/* Its number is free at once, and it is closed also where this is interrupted. */
 	close(fd);
-	pod_thread_closes(false);
+	(void)pod_thread_closes(false);
 }
 
 struct closing {

@@ -60,8 +60,9 @@ void pod_thread_do(struct pod_thread *thread, struct pod_work *work);
 void pod_thread_close(struct pod_thread *thread, int fd);
 /* The last that a work does: a close() for which nobody waits but this thread. -1 is harmless. Any thread. */
 void pod_thread_close_now(int fd);
-/* Around the last call of a work, if it closes descriptors in another way. Any thread. */
-void pod_thread_closes(bool closes);
+/* Around a call that may close descriptors in another way. Returns whether another thread does the rest: then
+ * objects and descriptors that a later work closes are gone. Any thread. */
+bool pod_thread_closes(bool closes);
 /* How many works have not ended. */
 uint32_t pod_thread_backlog(const struct pod_thread *thread);
 

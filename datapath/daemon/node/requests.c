@@ -58,13 +58,20 @@ static int request_receive(struct app_request *request, int *passed_fd)
 		/* What is too many the kernel closes, so that nothing of it is in ktsnd's table. */
 		.msg_controllen = CMSG_LEN(sizeof(int)),
 	};
+	bool replaced;
 	ssize_t bytes;
+	int err;
 
 	memset(&request->message, 0, sizeof(request->message));
+	(void)pod_thread_closes(true);
 	bytes = recvmsg(request->connection_fd, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
-	if (bytes < 0)
-		return errno == EAGAIN || errno == EINTR ? 0 : -errno;
+	err = bytes < 0 ? errno : 0;
+	replaced = pod_thread_closes(false);
+	if (err)
+		return err == EAGAIN || err == EINTR ? 0 : -err;
 	*passed_fd = passed_fd_of(&message);
+	if (replaced)
+		return -ECONNABORTED;
 	return bytes == sizeof(request->message) && length_allowed(request, message.msg_flags) ? 1 : -EPROTO;
 }
 

@@ -6,6 +6,7 @@
 
 #include "loop_objects.h"
 #include "notifiers.h"
+#include "requests.h"
 
 #include <limits.h>
 #include <netinet/in.h>
@@ -236,18 +237,42 @@ static void close_of_a_pod_that_lives_is_interrupted_too(void **state)
 int __real_close(int fd);
 int __wrap_close(int fd);
 
+int __real_connect(int fd, const struct sockaddr *peer, socklen_t bytes);
+int __wrap_connect(int fd, const struct sockaddr *peer, socklen_t bytes);
+ssize_t __real_recvmsg(int fd, struct msghdr *message, int flags);
+ssize_t __wrap_recvmsg(int fd, struct msghdr *message, int flags);
+
 static int stuck_fd = -1;
 static atomic_bool stuck, unstuck;
+static atomic_int connects; /* of stuck_fd */
 
 /* As of a file whose server does not answer: no signal ends it. */
+static void be_stuck(int fd)
+{
+	if (fd < 0 || fd != stuck_fd)
+		return;
+	stuck = true;
+	while (!unstuck)
+		usleep(1000);
+}
+
 int __wrap_close(int fd)
 {
-	if (fd >= 0 && fd == stuck_fd) {
-		stuck = true;
-		while (!unstuck)
-			usleep(1000);
-	}
+	be_stuck(fd);
 	return __real_close(fd);
+}
+
+int __wrap_connect(int fd, const struct sockaddr *peer, socklen_t bytes)
+{
+	connects += fd == stuck_fd;
+	be_stuck(fd);
+	return __real_connect(fd, peer, bytes);
+}
+
+ssize_t __wrap_recvmsg(int fd, struct msghdr *message, int flags)
+{
+	be_stuck(fd);
+	return __real_recvmsg(fd, message, flags);
 }
 
 static void run_unstick(struct pod_work *work)
@@ -298,6 +323,94 @@ static void notifier_that_is_stuck_leaves_the_rest_to_another_thread(void **stat
 	assert_true(rest.ran);
 	done_await(fixture, 1);
 	stuck_fd = -1;
+}
+
+/* The pod is removed while its thread is in a call that closes a file. */
+static void rest_is_done_in_spite_of_it(const struct fixture *fixture, struct test_work *rest)
+{
+	pod_thread_do(fixture->thread, &rest->work);
+	while (!stuck)
+		usleep(1000);
+	pod_thread_removed(fixture->thread);
+	assert_true(works_await(fixture) < REMOVAL_MS);
+	assert_true(rest->ran);
+	stuck_fd = -1;
+}
+
+struct notifier_work {
+	struct pod_work work;
+	uint8_t peer_name[KTSN_APP_NOTIFIER_NAME_BYTES];
+	struct notifier *notifier;
+};
+
+static void run_create(struct pod_work *work)
+{
+	struct notifier_work *create = (struct notifier_work *)work;
+
+	(void)notifier_create(NOTIFY_REPORT, create->peer_name, stuck_fd, &create->notifier);
+}
+
+/* The application queued a file on it, and it has a peer. */
+static void socket_that_loses_its_queue_when_passed_leaves_the_rest_to_another_thread(void **state)
+{
+	struct fixture *fixture = *state;
+	struct test_work rest = {{run_unstick, NULL, NULL}, fixture, 0, false, false};
+	struct notifier_work create = {{run_create, NULL, NULL}, {0}, NULL};
+	const struct sockaddr any = {.sa_family = AF_UNIX};
+
+	stuck_fd = socket(AF_UNIX, SOCK_DGRAM, 0);
+	assert_int_equal(bind(stuck_fd, &any, sizeof(any.sa_family)), 0);
+	stuck = unstuck = false;
+	pod_thread_do(fixture->thread, &create.work);
+	rest_is_done_in_spite_of_it(fixture, &rest);
+	assert_non_null(create.notifier);
+	notifier_close(fixture->thread, create.notifier);
+	works_await(fixture);
+}
+
+/* The same, when it is raised. Its number may be another descriptor's by then. */
+static void socket_that_loses_its_queue_when_raised_leaves_the_rest_to_another_thread(void **state)
+{
+	struct fixture *fixture = *state;
+	struct test_work rest = {{run_unstick, NULL, NULL}, fixture, 0, false, false};
+	const struct notifier_names names = {.own_bytes = 0};
+	struct notifier *notifier;
+
+	stuck_fd = socket(AF_UNIX, SOCK_DGRAM, 0);
+	stuck = unstuck = false;
+	connects = 0;
+	notifier = notifier_adopt(NOTIFY_REPORT, &names, stuck_fd);
+	notifier_raise(fixture->thread, notifier);
+	rest_is_done_in_spite_of_it(fixture, &rest);
+	assert_int_equal(connects, 1);
+	notifier_close(fixture->thread, notifier);
+	works_await(fixture);
+}
+
+static void serve_nothing(struct process *process)
+{
+	(void)process;
+}
+
+/* More descriptors came than a request may bring. */
+static void request_whose_surplus_is_closed_leaves_the_rest_to_another_thread(void **state)
+{
+	struct fixture *fixture = *state;
+	struct test_work rest = {{run_unstick, NULL, NULL}, fixture, 0, false, false};
+	struct process process = {.connection.fd = fixture->hold[0], .thread = fixture->thread};
+	struct pod pod = {.node = NULL};
+	struct app_request *request;
+
+	process.pod = &pod;
+	request = app_request_create(&process, serve_nothing);
+	assert_non_null(request);
+	stuck_fd = fixture->hold[0];
+	stuck = unstuck = false;
+	app_request_begin(request);
+	rest_is_done_in_spite_of_it(fixture, &rest);
+	while (request->busy)
+		assert_int_equal(events_run_once(fixture->events, 1), 0);
+	app_request_abandon(request);
 }
 
 int __real_pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*run)(void *),
@@ -364,6 +477,9 @@ int main(void)
 		TEST(close_of_a_pod_that_lives_is_interrupted_too),
 		TEST(close_that_cannot_be_interrupted_leaves_the_rest_to_another_thread),
 		TEST(notifier_that_is_stuck_leaves_the_rest_to_another_thread),
+		TEST(socket_that_loses_its_queue_when_passed_leaves_the_rest_to_another_thread),
+		TEST(socket_that_loses_its_queue_when_raised_leaves_the_rest_to_another_thread),
+		TEST(request_whose_surplus_is_closed_leaves_the_rest_to_another_thread),
 		TEST(stuck_thread_is_replaced_once),
 	};
 
