@@ -64,7 +64,7 @@ struct daemon {
 
 static void port_complain(const struct ktsn_port_dpdk_config *config, const char *reason, int err)
 {
-	if (err == -ETIMEDOUT)
+	if (config->vhost_path && err == -ETIMEDOUT)
 		log_error("Open vSwitch connects to %s and does not answer: check that ovs-vswitchd runs and "
 			  "is "
 			  "not stopped, then start ktsnd again",
