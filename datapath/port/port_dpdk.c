@@ -380,23 +380,25 @@ static int link_changed(uint16_t id, enum rte_eth_event_type event, void *contex
 
 static int link_watch(struct port_dpdk *dpdk, const struct ktsn_port_dpdk_config *config)
 {
-	int err;
-
 	dpdk->watched = true;
 	snprintf(dpdk->vhost_path, sizeof(dpdk->vhost_path), "%s", config->vhost_path);
 	dpdk->connected = config->connected;
 	dpdk->withdrawn = config->withdrawn;
 	dpdk->context = config->context;
-	err = buffers_note(dpdk, config);
-	return err ? err
-		   : rte_eth_dev_callback_register(dpdk->id, RTE_ETH_EVENT_INTR_LSC, link_changed, dpdk);
+	return rte_eth_dev_callback_register(dpdk->id, RTE_ETH_EVENT_INTR_LSC, link_changed, dpdk);
 }
 
-static int device_start(struct port_dpdk *dpdk, const struct ktsn_port_dpdk_config *config)
+/* Refused while the interrupt thread is in it. */
+static void link_forget(struct port_dpdk *dpdk)
 {
-	struct rte_eth_conf conf = {.intr_conf = {.lsc = config->vhost_path ? 1 : 0}};
+	while (rte_eth_dev_callback_unregister(dpdk->id, RTE_ETH_EVENT_INTR_LSC, link_changed, dpdk) ==
+	       -EAGAIN)
+		usleep(1000);
+}
+
+static int device_find(struct port_dpdk *dpdk, const struct ktsn_port_dpdk_config *config)
+{
 	uint32_t cache;
-	int err;
 
 	if (rte_eth_dev_count_avail() != 1)
 		return -ENODEV;
@@ -408,6 +410,14 @@ static int device_start(struct port_dpdk *dpdk, const struct ktsn_port_dpdk_conf
 					     (int)rte_socket_id());
 	if (!dpdk->pool)
 		return -rte_errno;
+	return config->vhost_path ? buffers_note(dpdk, config) : 0;
+}
+
+static int device_start(struct port_dpdk *dpdk, const struct ktsn_port_dpdk_config *config)
+{
+	struct rte_eth_conf conf = {.intr_conf = {.lsc = config->vhost_path ? 1 : 0}};
+	int err;
+
 	/* A receive queue because drivers want one; nothing reads it: the kernel receives. */
 	err = rte_eth_dev_configure(dpdk->id, 1, 1, &conf);
 	if (!err)
@@ -452,6 +462,8 @@ static int vhost_device_begin(struct port_dpdk *dpdk, const struct ktsn_port_dpd
 		return err;
 	err = answered(dpdk, config, vhost_device_make);
 	if (!err)
+		err = device_find(dpdk, config);
+	if (!err)
 		err = answered(dpdk, config, device_start);
 	vhost_first_end(config->vhost_path);
 	return err;
@@ -461,7 +473,7 @@ static int vhost_device_start(struct port_dpdk *dpdk, const struct ktsn_port_dpd
 {
 	int err = vhost_device_begin(dpdk, config);
 
-	/* Again where it did not answer: ktsnd's own connection may be the first then. */
+	/* Again where there is no device yet: ktsnd's own connection may be the first then. */
 	for (int i = 1; i < VHOST_ATTEMPTS && err == -ETIMEDOUT && !dpdk->pool; i++) {
 		(void)unlink(config->vhost_path);
 		err = vhost_device_begin(dpdk, config);
@@ -508,11 +520,16 @@ static int port_open(struct port_dpdk **opened, const struct ktsn_port_dpdk_conf
 	dpdk->port.ops = &ops;
 	err = eal_start_unpinned(config);
 	if (!err) {
-		err = config->vhost_path ? vhost_device_start(dpdk, config) : device_start(dpdk, config);
+		err = config->vhost_path ? vhost_device_start(dpdk, config) : device_find(dpdk, config);
+		if (!err && !config->vhost_path)
+			err = device_start(dpdk, config);
 		if (!err && through_kernel(config))
 			err = packet_ring_open(&dpdk->packet_ring, config->interface,
 					       af_packet_frame_bytes(config->link_mtu_bytes),
 					       AF_PACKET_FRAMES);
+		/* DPDK's interrupt thread goes on: it must not find what is freed. */
+		if (err && dpdk->watched)
+			link_forget(dpdk);
 		if (err)
 			(void)rte_eal_cleanup();
 	}

@@ -32,8 +32,9 @@ struct ktsn_port_dpdk_config {
 
 /*
  * Initialises DPDK (once in a process) and opens the port. 0; or -errno with a sentence about what DPDK
- * refused in `reason`. -ETIMEDOUT: Open vSwitch is connected and does not answer, after 6 seconds. Main
- * thread, before others start: DPDK pins its caller, which is undone here.
+ * refused in `reason`. With vhost_path, -ETIMEDOUT: Open vSwitch is connected and does not answer, after 2
+ * seconds once the device is there, and after three times as long before. Main thread, before others start:
+ * DPDK pins its caller, which is undone here.
  */
 int ktsn_port_dpdk_create(struct ktsn_port **port, const struct ktsn_port_dpdk_config *config, char *reason,
 			  size_t reason_bytes);

@@ -32,6 +32,7 @@ static const struct rte_vhost_device_ops ops = {.new_connection = came, .destroy
 
 int vhost_first_begin(const char *path)
 {
+	connected = false;
 	if (rte_vhost_driver_register(path, RTE_VHOST_USER_CLIENT))
 		return -EIO;
 	if (rte_vhost_driver_callback_register(path, &ops) || rte_vhost_driver_start(path)) {
