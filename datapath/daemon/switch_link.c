@@ -26,37 +26,42 @@ int switch_link_init(struct switch_link *link, const char *path)
 
 	if (fd < 0)
 		return -errno;
+	pthread_mutex_init(&link->lock, NULL);
 	link->path = path;
 	link->changes = (struct event_source){.fd = fd};
 	return 0;
 }
 
+/* Fails only when as many changes wait as there are numbers, and after switch_link_fini(). */
+static void changes_tell(const struct switch_link *link)
+{
+	if (eventfd_write(link->changes.fd, 1))
+		return;
+}
+
 void switch_link_changed(bool connected, void *context)
 {
 	struct switch_link *link = context;
-	struct loop *loop;
 
+	pthread_mutex_lock(&link->lock);
 	atomic_store(&link->connected, connected);
-	loop = atomic_load(&link->loop);
-	if (loop)
-		loop_link_set(loop, connected);
-	/* Fails only when as many changes wait as there are numbers. */
-	if (eventfd_write(link->changes.fd, 1))
-		return;
+	if (link->loop)
+		loop_link_set(link->loop, connected);
+	changes_tell(link);
+	pthread_mutex_unlock(&link->lock);
 }
 
 void switch_link_withdrawn(uint32_t frames, uint32_t astray, void *context)
 {
 	struct switch_link *link = context;
-	struct loop *loop = atomic_load(&link->loop);
 
-	if (loop)
-		loop_frames_withdrawn(loop, frames);
+	pthread_mutex_lock(&link->lock);
+	if (link->loop)
+		loop_frames_withdrawn(link->loop, frames);
 	atomic_fetch_add(&link->withdrawn, frames);
 	atomic_fetch_add(&link->astray, astray);
-	/* As above. */
-	if (eventfd_write(link->changes.fd, 1))
-		return;
+	changes_tell(link);
+	pthread_mutex_unlock(&link->lock);
 }
 
 bool switch_link_await(const struct switch_link *link)
@@ -137,7 +142,9 @@ int switch_link_watch(struct switch_link *link, struct loop *loop, struct events
 {
 	link->changes.readable = changes_readable;
 	link->changes.owner = link;
-	atomic_store(&link->loop, loop);
+	pthread_mutex_lock(&link->lock);
+	link->loop = loop;
+	pthread_mutex_unlock(&link->lock);
 	/* A change meanwhile comes after this, and is right. */
 	switch_link_changed(connected, link);
 	return events_add(events, &link->changes);
@@ -145,8 +152,11 @@ int switch_link_watch(struct switch_link *link, struct loop *loop, struct events
 
 void switch_link_fini(struct switch_link *link)
 {
-	atomic_store(&link->loop, NULL);
-	if (link->changes.fd > 0)
-		close(link->changes.fd);
+	if (link->changes.fd <= 0)
+		return;
+	pthread_mutex_lock(&link->lock);
+	link->loop = NULL;
+	close(link->changes.fd);
 	link->changes.fd = -1;
+	pthread_mutex_unlock(&link->lock);
 }

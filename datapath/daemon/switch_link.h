@@ -10,12 +10,14 @@
 #include "loop.h"
 #include "port.h"
 
+#include <pthread.h>
 #include <stdatomic.h>
 
 struct switch_link {
 	const char *path; /* of the socket */
 	struct event_source changes;
-	_Atomic(struct loop *) loop;
+	pthread_mutex_t lock; /* of the next one, and of changes.fd: DPDK's thread goes on after _fini() */
+	struct loop *loop;    /* NULL: there is none yet, or none any more */
 	_Atomic bool connected;
 	bool logged;                /* what was logged last */
 	_Atomic uint32_t withdrawn; /* frames that it did not fetch in time, and that were not logged */

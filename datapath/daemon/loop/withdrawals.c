@@ -43,7 +43,9 @@ void withdrawals_note(struct loop *loop, const struct packet *packet, _Atomic ui
 
 void withdrawals_report(struct loop *loop, uint32_t frames)
 {
-	/* Release pairs with the acquire in withdrawals_count(): the port took none meanwhile. */
+	/* The port took none for a look before this. A loop that was kept from its processor within a send
+	 * call for as long notes frames after it: as many of those that were withdrawn stay counted as sent.
+	 */
 	atomic_fetch_add_explicit(&loop->withdrawals.reported, frames, memory_order_release);
 }
 
