@@ -65,9 +65,8 @@ struct daemon {
 static void port_complain(const struct ktsn_port_dpdk_config *config, const char *reason, int err)
 {
 	if (config->vhost_path && err == -ETIMEDOUT)
-		log_error("Open vSwitch connects to %s and does not answer: check that ovs-vswitchd runs and "
-			  "is "
-			  "not stopped, then start ktsnd again",
+		log_error("Open vSwitch connects to %s and does not answer: check that ovs-vswitchd runs "
+			  "and is not stopped, then start ktsnd again",
 			  config->vhost_path);
 	else if (config->vhost_path)
 		log_error("DPDK cannot make the socket %s: %s; check that its folder exists",

@@ -88,9 +88,8 @@ void switch_link_drain(struct switch_link *link, uint32_t (*unfetched)(const str
 		left = unfetched(port);
 	}
 	if (left > 0)
-		log_warning("Open vSwitch has not fetched the last %u frames: they may be lost, and count as "
-			    "sent "
-			    "unless they were withdrawn; see `ktsn ovs status`",
+		log_warning("Open vSwitch has not fetched the last %u frames: they may be lost, and count "
+			    "as sent unless they were withdrawn; see `ktsn ovs status`",
 			    left);
 	/* The loop has ended: nobody counts these any more. */
 	withdrawn = atomic_exchange(&link->withdrawn, 0);
@@ -117,14 +116,13 @@ static void say(struct switch_link *link)
 	if (withdrawn)
 		log_warning(
 			"Open vSwitch fetches nothing: the last %u frames are withdrawn (drop-stale), and "
-			"what is due waits for --stale-after",
+			"messages that are due wait for --stale-after",
 			withdrawn);
 	if (connected && !link->logged)
 		log_info("Open vSwitch is connected to %s", link->path);
 	else if (!connected)
-		log_warning("Open vSwitch is not connected to %s: what is due is dropped until it is; see "
-			    "`ktsn ovs "
-			    "status`",
+		log_warning("Open vSwitch is not connected to %s: messages that are due are dropped until "
+			    "it is; see `ktsn ovs status`",
 			    link->path);
 	link->logged = connected;
 }
