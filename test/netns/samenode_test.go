@@ -101,8 +101,7 @@ func TestMessagesToPodsOfTheSameNodeNeverReachTheWire(t *testing.T) {
 	}
 }
 
-// TestMessagesToAPodOfTheSameNodeKeepTheirOrder has ktsnd replaced in place while they are sent.
-// What does not reach a pod of the node is counted, message by message.
+// Each message that does not reach a pod of the node is counted.
 func TestMessagesLostToAPodOfTheSameNodeAreCounted(t *testing.T) {
 	lab := newLab(t)
 	neighbor := lab.addNeighbor(t)
@@ -122,6 +121,7 @@ func TestMessagesLostToAPodOfTheSameNodeAreCounted(t *testing.T) {
 	}
 }
 
+// TestMessagesToAPodOfTheSameNodeKeepTheirOrder has ktsnd replaced in place while they are sent.
 func TestMessagesToAPodOfTheSameNodeKeepTheirOrder(t *testing.T) {
 	lab := newLab(t)
 	neighbor := lab.addNeighbor(t)

@@ -151,8 +151,6 @@ static void frame_is_refused_when_the_queue_is_full(void **state)
 	assert_int_equal(atomic_load(&bed->disordered), 0);
 }
 
-/* A frame of 20 ms is followed by one 8 s later at the earliest: 400 times 10 ms of its share, of which it
- * gets 50 %, less what it may take at once. */
 static long page_faults(void)
 {
 	struct rusage usage;
@@ -184,6 +182,8 @@ static void queue_has_its_pages_from_the_beginning(void **state)
 	await(bed, 1, n);
 }
 
+/* A frame of 20 ms is followed by one 8 s later at the earliest: 400 times 10 ms of its share, of which it
+ * gets 50 %, less what it may take at once. */
 static void expensive_receiver_waits_and_others_do_not(void **state)
 {
 	enum { FRAMES = 100 };
