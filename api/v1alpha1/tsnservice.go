@@ -234,6 +234,13 @@ type TSNServiceStatus struct {
 	// +listType=atomic
 	// +optional
 	Left []string `json:"left,omitempty"`
+	// accepted are the range and the routes of spec that had no address of the cluster's own when the operator first checked them. A node that reports
+	// such an address later does not take it from this service. Only the operator writes this field.
+	// +kubebuilder:validation:MaxItems=66
+	// +kubebuilder:validation:items:MaxLength=64
+	// +listType=atomic
+	// +optional
+	Accepted []string `json:"accepted,omitempty"`
 
 	// nodes are those of the offers and wants of a service with spec.encryption, with what the cluster says of their keys.
 	// +kubebuilder:validation:MaxItems=100

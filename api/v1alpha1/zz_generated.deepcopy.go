@@ -1315,6 +1315,11 @@ func (in *TSNServiceStatus) DeepCopyInto(out *TSNServiceStatus) {
 		*out = make([]string, len(*in))
 		copy(*out, *in)
 	}
+	if in.Accepted != nil {
+		in, out := &in.Accepted, &out.Accepted
+		*out = make([]string, len(*in))
+		copy(*out, *in)
+	}
 	if in.Nodes != nil {
 		in, out := &in.Nodes, &out.Nodes
 		*out = make([]ServiceNode, len(*in))

@@ -5,9 +5,11 @@ package operator
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -100,6 +102,32 @@ func TestNobodyButTheOperatorMakesItsLinks(t *testing.T) {
 	label := []byte(`{"metadata":{"labels":{"kubernetsn.io/link-maker":"operator"}}}`)
 	if err := says(admin.Patch(ctx, link.DeepCopy(), client.RawPatch(types.MergePatchType, label), client.DryRunAll), itsAlone); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestNobodyButTheOperatorAcceptsAddresses has the operator accept the range and a route of a service, but not a route to a node. The client of this test
+// may do all: a policy refuses that it writes which are accepted.
+func TestNobodyButTheOperatorAcceptsAddresses(t *testing.T) {
+	ctx := needPolicy(t)
+	service := newService("s", "10.186.0.0/24")
+	node := newNode("links-accepted-has")
+	node.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "10.187.1.5"}}
+	create(ctx, t, node)
+	service.Spec.Routes = []v1alpha1.ServiceRoute{{To: "10.187.0.0/24"}, {To: "10.187.1.0/24"}}
+	lab := newLinkLab(ctx, t, "links-accepted", service)
+	want := []string{"10.186.0.0/24", "10.187.0.0/24"}
+	lab.service(t, service, func(status *v1alpha1.TSNServiceStatus, _ *metav1.Condition) bool {
+		return slices.Equal(status.Accepted, want)
+	})
+	for text, sentence := range map[string]string{
+		`{"accepted":["10.187.1.0/24"]}`: "status.accepted of a TSNService is for ktsn-operator to write",
+		`{"accepted":null}`:              "status.accepted of a TSNService is for ktsn-operator to write",
+		`{"linked":1}`:                   "",
+	} {
+		patch := client.RawPatch(types.MergePatchType, []byte(`{"status":`+text+`}`))
+		if err := says(admin.Status().Patch(ctx, service.DeepCopy(), patch, client.DryRunAll), sentence); err != nil {
+			t.Errorf("%s: %v", text, err)
+		}
 	}
 }
 

@@ -190,8 +190,8 @@ func TestANodeTakesNoAddressesOfAService(t *testing.T) {
 	kept := newService("kept", "10.198.0.0/24")
 	kept.Spec.Routes = []v1alpha1.ServiceRoute{{To: "10.198.7.0/24"}}
 	lab := newLinkLab(ctx, t, "links-kept", kept)
-	accepted := func(_ *v1alpha1.TSNServiceStatus, ready *metav1.Condition) bool {
-		return ready.Reason != "" && ready.Reason != v1alpha1.ReasonOverlaps
+	accepted := func(status *v1alpha1.TSNServiceStatus, ready *metav1.Condition) bool {
+		return len(status.Accepted) == 2 && ready.Reason != v1alpha1.ReasonOverlaps
 	}
 	lab.service(t, kept, accepted)
 	for name, address := range map[string]string{"claims-range": "10.198.0.1", "claims-route": "10.198.7.1"} {

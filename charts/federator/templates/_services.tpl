@@ -6,8 +6,8 @@
 {{- end }}
 {{- /* The policy for TSNServices: its name and labels, the name of the chart, and the values links. */}}
 {{- define "services.policy" -}}
-# Who may make a TSNService in one namespace gives pods, also those of other namespaces, addresses and routes. Both lie in the ranges that the values allow, and
-# apart from those that are reserved. A value that an object had before stays allowed, so that a change of the values keeps nobody from changing the rest.
+# A user who may create TSNServices in one namespace gives pods, also those of other namespaces, addresses and routes. Both lie in the ranges that the values
+# allow, and apart from those that are reserved. A value that an object had before stays allowed, so that a change of the values keeps nobody from changing the rest.
 apiVersion: admissionregistration.k8s.io/v1
 kind: ValidatingAdmissionPolicy
 metadata:
@@ -19,7 +19,7 @@ spec:
     resourceRules:
       - {apiGroups: [kubernetsn.io], apiVersions: ["*"], resources: [tsnservices], operations: [CREATE, UPDATE]}
   variables:
-    # Of an object that the definition of TSNService refuses, which is asked afterwards, what is no range is left to it.
+    # Text that is no range is left to the definition of TSNService, which is checked after this policy.
     - name: ranges
       expression: >-
         [object.spec.?ipv4.?linkCIDR.orValue(''), object.spec.?ipv6.?linkCIDR.orValue('')].filter(r, isCIDR(r) && (oldObject == null ||

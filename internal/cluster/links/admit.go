@@ -142,7 +142,7 @@ func (p *planner) refusal(link *v1alpha1.TSNLink, g *group) error {
 	} {
 		err := asked.addresses(one.end)
 		if err == nil && !admitted {
-			err = p.in.taken(one.end)
+			err = p.in.taken(g.service, one.end)
 		}
 		if err != nil {
 			return fmt.Errorf("the %s, pod %s/%s: %w", one.what, one.end.Namespace, one.end.Pod, err)
@@ -211,7 +211,7 @@ func parts(service *v1alpha1.TSNService) []netip.Prefix {
 func (a *asked) addresses(end *v1alpha1.LinkEnd) error {
 	for _, text := range end.Addresses {
 		one, err := netip.ParsePrefix(text)
-		if err != nil || !a.has(one) {
+		if err != nil || !contains(a.ranges, one) {
 			return fmt.Errorf("address %s is of no range of TSNService %s", text, keyOf(a.service))
 		}
 		if slices.ContainsFunc(a.parts, one.Overlaps) {
@@ -221,19 +221,12 @@ func (a *asked) addresses(end *v1alpha1.LinkEnd) error {
 	return nil
 }
 
-// has tells whether a range is one of the service's links.
-func (a *asked) has(one netip.Prefix) bool {
-	return slices.ContainsFunc(a.ranges, func(within netip.Prefix) bool {
-		return one.Bits() >= within.Bits() && within.Contains(one.Addr())
-	})
-}
-
 // of says what is wrong with routes, names and settings of an end.
 func (a *asked) of(end *v1alpha1.LinkEnd, forwards []string) error {
 	for _, text := range end.Routes {
-		if to, err := netip.ParsePrefix(text); err != nil || !a.has(to) && !slices.Contains(a.routes, to) {
+		if to, err := netip.ParsePrefix(text); err != nil || !contains(a.ranges, to) && !slices.Contains(a.routes, to) {
 			return fmt.Errorf("route %s leads to no address of links of TSNService %s, and is not in its spec.routes", text, keyOf(a.service))
-		} else if taken := a.in.reserved(to); taken != nil {
+		} else if taken := a.in.reserved(a.service, to); taken != nil {
 			return fmt.Errorf("%s has addresses of route %s, %s", taken.What, to, taken.Range)
 		}
 	}
@@ -247,7 +240,7 @@ func (a *asked) of(end *v1alpha1.LinkEnd, forwards []string) error {
 		host := &end.Hosts[i]
 		names = append(names, host.Name)
 		for _, text := range host.Addresses {
-			if one, err := netip.ParseAddr(text); err != nil || !a.has(netip.PrefixFrom(one, one.BitLen())) {
+			if one, err := netip.ParseAddr(text); err != nil || !contains(a.ranges, netip.PrefixFrom(one, one.BitLen())) {
 				return fmt.Errorf("%s, the address of %s, is of no range of TSNService %s", text, host.Name, keyOf(a.service))
 			}
 		}

@@ -99,7 +99,7 @@ func TestALinkOfAHubIsAdmittedIfPodsOfTheClusterAskedForIt(t *testing.T) {
 		"with an address of the cluster's own part": {func(w *world, _, _ *v1alpha1.TSNLink) { w.Services[0].Spec.IPv4.Part = "10.200.0.2/31" },
 			"", "address 10.200.0.2/31 is of the part of TSNService ns/plant that is this cluster's own"},
 		"with an address of the cluster's own": {func(w *world, _, _ *v1alpha1.TSNLink) {
-			w.Reserved = []Reserved{{netip.MustParsePrefix("10.200.0.0/31"), "the cluster DNS"}}
+			w.Reserved = []Reserved{{Range: netip.MustParsePrefix("10.200.0.0/31"), What: "the cluster DNS"}}
 		}, "the cluster DNS has address 10.200.0.0", ""},
 		"with an address of a network": {func(w *world, _, _ *v1alpha1.TSNLink) {
 			w.Networks = append(w.Networks, v1alpha1.TSNNetwork{ObjectMeta: metav1.ObjectMeta{Name: "line"}, Spec: v1alpha1.TSNNetworkSpec{IPv4: v1alpha1.Range4{CIDR: "10.200.0.2/31"}}})

@@ -11,22 +11,30 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/tsnnetwork"
 )
 
-// conflict says what keeps a service from having new links at all.
+// conflict says what keeps a service from having new links at all, and finds out which of its range and routes are accepted.
 func (r *pairing) conflict() *Finding {
 	if len(r.found) > 0 && r.found[0].Reason == v1alpha1.ReasonSelectorInvalid {
+		r.accepted = r.service.Status.Accepted
 		return &r.found[0]
 	}
 	blocked := ""
 	if what, which := r.aged.conflict(r.service); what != "" {
 		blocked = fmt.Sprintf("%s has addresses of the same range, %s, and goes before this service", what, which)
-	} else if taken := r.in.reserved(Ranges(r.service)...); taken != nil {
+	} else if taken := r.in.reserved(r.service, Ranges(r.service)...); taken != nil {
 		blocked = fmt.Sprintf("%s has addresses of the same range, %s", taken.What, taken.Range)
+	} else {
+		r.accepted = texts(Ranges(r.service))
 	}
 	for _, route := range r.service.Spec.Routes {
 		to, err := netip.ParsePrefix(route.To)
-		if taken := r.in.reserved(to); err == nil && taken != nil {
+		if err != nil {
+			continue
+		}
+		if taken := r.in.reserved(r.service, to); taken != nil {
 			r.found = append(r.found, Finding{v1alpha1.ReasonOverlaps, fmt.Sprintf("route %s is set in no pod: %s has addresses of it, %s; "+
 				"take it out of spec.routes", to, taken.What, taken.Range)})
+		} else {
+			r.accepted = append(r.accepted, route.To)
 		}
 	}
 	if blocked == "" {
@@ -40,23 +48,47 @@ func (r *pairing) conflict() *Finding {
 type Reserved struct {
 	Range netip.Prefix
 	What  string
+	// OfNode is set where a node reports the range, so that it does not count for the service for which its addresses are accepted.
+	OfNode bool
 }
 
-// reserved returns the first of the cluster's own ranges with an address of these, nil if there is none.
-func (in *Input) reserved(ranges ...netip.Prefix) *Reserved {
+// reserved returns the first of the cluster's own ranges with an address of these, which a service asks for, nil if there is none.
+func (in *Input) reserved(service *v1alpha1.TSNService, ranges ...netip.Prefix) *Reserved {
 	for i := range in.Reserved {
-		if tsnnetwork.Overlap(ranges, []netip.Prefix{in.Reserved[i].Range}).IsValid() {
-			return &in.Reserved[i]
+		reserved := &in.Reserved[i]
+		for _, prefix := range ranges {
+			if reserved.Range.Overlaps(prefix) && (!reserved.OfNode || !contains(Accepted(service), prefix)) {
+				return reserved
+			}
 		}
 	}
 	return nil
 }
 
-// taken returns which address of an end no link may have, because the cluster itself has it, or a network.
-func (in *Input) taken(end *v1alpha1.LinkEnd) error {
+// Accepted returns the ranges in status.accepted of a service. The status goes with the object, so a service that takes the place of another one of its
+// name has none, whatever links of that one are left.
+func Accepted(service *v1alpha1.TSNService) []netip.Prefix {
+	var all []netip.Prefix
+	for _, text := range service.Status.Accepted {
+		if prefix, err := netip.ParsePrefix(text); err == nil {
+			all = append(all, prefix)
+		}
+	}
+	return all
+}
+
+// contains tells whether all addresses of a prefix are in one of the ranges.
+func contains(ranges []netip.Prefix, prefix netip.Prefix) bool {
+	return slices.ContainsFunc(ranges, func(within netip.Prefix) bool {
+		return prefix.Bits() >= within.Bits() && within.Contains(prefix.Addr())
+	})
+}
+
+// taken returns which address of an end no link of a service may have, because the cluster itself has it, or a network.
+func (in *Input) taken(service *v1alpha1.TSNService, end *v1alpha1.LinkEnd) error {
 	for _, address := range addressesOf(end) {
 		ranges := []netip.Prefix{netip.PrefixFrom(address, address.BitLen())}
-		if taken := in.reserved(ranges...); taken != nil {
+		if taken := in.reserved(service, ranges...); taken != nil {
 			return fmt.Errorf("%s has address %s, of %s", taken.What, address, taken.Range)
 		}
 		for i := range in.Networks {

@@ -24,6 +24,8 @@ type pairing struct {
 	limit int32
 	// blocked is why there are no new links, nil: there are.
 	blocked *Finding
+	// accepted is status.accepted.
+	accepted []string
 	// own and hub are the links that there are, of the maker and, mostly, of the federator.
 	own, hub map[slot]*v1alpha1.TSNLink
 	// load counts the links of each hop that lead to a pod, and foreign those among them that the maker did not make.

@@ -346,7 +346,7 @@ func TestTheYoungerOfTwoWithOneRangeGetsNoLinks(t *testing.T) {
 func TestTheClustersOwnAddressesAreNoLinks(t *testing.T) {
 	w := newWorld(1)
 	for _, text := range []string{"10.96.0.0/12", "10.244.3.0/24"} {
-		w.Reserved = append(w.Reserved, Reserved{netip.MustParsePrefix(text), "the cluster's Services"})
+		w.Reserved = append(w.Reserved, Reserved{Range: netip.MustParsePrefix(text), What: "the cluster's Services"})
 	}
 	inside, around, routed := newService("inside", "10.96.7.0/24"), newService("around", "10.128.0.0/9"), newService("routed", "10.9.0.0/16")
 	routed.Spec.Routes = []v1alpha1.ServiceRoute{{To: "0.0.0.0/1"}, {To: "10.96.0.10/32"}, {To: "192.168.7.0/24"}}

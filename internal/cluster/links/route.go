@@ -133,7 +133,7 @@ func (n *net) behindRoutes(link *v1alpha1.TSNLink, behind string) []netip.Prefix
 	var all []netip.Prefix
 	for _, route := range n.service.Spec.Routes {
 		to, err := netip.ParsePrefix(route.To)
-		if err != nil || n.in.reserved(to) != nil || (route.Behind == v1alpha1.BehindClient) != (behind == v1alpha1.BehindClient) {
+		if err != nil || n.in.reserved(n.service, to) != nil || (route.Behind == v1alpha1.BehindClient) != (behind == v1alpha1.BehindClient) {
 			continue
 		}
 		if slices.ContainsFunc(addressesOf(&link.Spec.Client), func(address netip.Addr) bool { return address.Is4() == to.Addr().Is4() }) {

@@ -36,6 +36,7 @@ func (r *pairing) say() *ServicePlan {
 	}
 	said.Status.Offers = bounded(said.Status.Offers)
 	said.Status.Wants, said.Status.Left = r.wants()
+	said.Status.Accepted = r.accepted
 	said.Status.Nodes = r.nodesOf(&said.Status)
 	said.Found = append(said.Found, r.missing()...)
 	return said

@@ -3,6 +3,7 @@
 package operator
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/netip"
@@ -30,15 +31,15 @@ type clusterRanges struct {
 	listed   time.Time
 }
 
-// nodeClaim is what a node says is its own, by the addresses that it reports or its podCIDRs.
+// nodeClaim is a range that a node reports as its own, by its addresses, its podCIDRs or its annotation.
 type nodeClaim struct {
 	links.Reserved
 	node string
 }
 
-// reserved returns all of them, and what is refused of what nodes say, by node. ServiceCIDRs are not watched, because Kubernetes has them since 1.33 only;
-// they are listed every few minutes.
-func (c *clusterRanges) reserved(ctx context.Context, live client.Reader, nodes *nodeSet, services []v1alpha1.TSNService, all []v1alpha1.TSNLink,
+// reserved returns all of them, and by node a message about the first claim that does not count for a service. ServiceCIDRs are not watched, because
+// Kubernetes has them since 1.33 only; they are listed every few minutes.
+func (c *clusterRanges) reserved(ctx context.Context, live client.Reader, nodes *nodeSet, services []v1alpha1.TSNService,
 	now time.Time) (reserved []links.Reserved, refused map[string]string, err error) {
 	if c.listed.IsZero() || now.Sub(c.listed) >= repeatEvery {
 		var list networkingv1.ServiceCIDRList
@@ -54,28 +55,26 @@ func (c *clusterRanges) reserved(ctx context.Context, live client.Reader, nodes 
 			}
 		}
 	}
-	taken := acceptedRanges(services, all)
+	accepted := acceptedRanges(services)
 	reserved, refused = slices.Concat(c.own, c.services), map[string]string{}
-	for _, one := range claimsOf(nodes) {
-		other := slices.IndexFunc(taken, func(of links.Reserved) bool { return of.Range.Overlaps(one.Range) })
-		switch {
-		case other < 0:
-			reserved = append(reserved, one.Reserved)
-		case refused[one.node] == "":
-			refused[one.node] = fmt.Sprintf("the node has %s by its status.addresses, annotation or spec.podCIDRs, and %s had addresses of that before: %s; the service keeps "+
-				"them, and pods with its links do not reach the node there. See who reports %s; if it is right, delete the TSNService", one.Range, taken[other].What,
-				taken[other].Range, one.Range)
+	for _, claim := range claimsOf(nodes) {
+		reserved = append(reserved, claim.Reserved) // also where it is refused: it counts for all other services
+		if i := slices.IndexFunc(accepted, func(r links.Reserved) bool { return r.Range.Overlaps(claim.Range) }); i >= 0 && refused[claim.node] == "" {
+			refused[claim.node] = fmt.Sprintf("the node has %s by its status.addresses, annotation or spec.podCIDRs, and %s had addresses of that before: %s; the service keeps "+
+				"them, and pods with its links do not reach the node there. See who reports %s; if it is right, delete the TSNService", claim.Range, accepted[i].What,
+				accepted[i].Range, claim.Range)
 		}
 	}
 	return reserved, refused, nil
 }
 
-// claimsOf returns what nodes say is their own, in an order of its own, so that one service gets one message.
+// claimsOf returns what nodes report as their own, sorted, so that messages stay the same from plan to plan.
 func claimsOf(nodes *nodeSet) []nodeClaim {
-	var all []nodeClaim
+	var claims []nodeClaim
 	add := func(node, text, what string) {
-		for _, made := range appendReserved(nil, text, what) {
-			all = append(all, nodeClaim{made, node})
+		for _, reserved := range appendReserved(nil, text, what) {
+			reserved.OfNode = true
+			claims = append(claims, nodeClaim{reserved, node})
 		}
 	}
 	for name, node := range nodes.all {
@@ -89,45 +88,24 @@ func claimsOf(nodes *nodeSet) []nodeClaim {
 			add(name, address.String(), "node "+name)
 		}
 	}
-	slices.SortFunc(all, func(a, b nodeClaim) int { return strings.Compare(a.What+a.Range.String(), b.What+b.Range.String()) })
-	return all
+	slices.SortFunc(claims, func(a, b nodeClaim) int { return compareReserved(a.Reserved, b.Reserved) })
+	return claims
 }
 
-// acceptedRanges returns ranges and routes of services that the operator has accepted before, so that no node takes them away by what it says of itself:
-// those of a service that did not report Overlaps for its present spec, or has links, and routes that links have.
-func acceptedRanges(services []v1alpha1.TSNService, all []v1alpha1.TSNLink) []links.Reserved {
-	routes := map[links.Key]map[string]bool{} // of services with links
-	for i := range all {
-		link := &all[i]
-		if !link.Admitted() {
-			continue
-		}
-		key := links.Key{Namespace: link.Namespace, Name: link.Spec.Service}
-		if routes[key] == nil {
-			routes[key] = map[string]bool{}
-		}
-		for _, to := range slices.Concat(link.Spec.Client.Routes, link.Spec.Endpoint.Routes) {
-			routes[key][to] = true
-		}
-	}
+// acceptedRanges returns what services keep although nodes report it, sorted as claimsOf does.
+func acceptedRanges(services []v1alpha1.TSNService) []links.Reserved {
 	var accepted []links.Reserved
 	for i := range services {
-		service := &services[i]
-		key := links.Key{Namespace: service.Namespace, Name: service.Name}
-		ready := meta.FindStatusCondition(service.Status.Conditions, v1alpha1.ConditionReady)
-		asked := ready != nil && ready.Reason != v1alpha1.ReasonOverlaps && ready.Reason != v1alpha1.ReasonSelectorInvalid
-		if asked || routes[key] != nil {
-			for _, to := range links.Ranges(service) {
-				accepted = append(accepted, links.Reserved{Range: to, What: "TSNService " + key.String()})
-			}
-		}
-		for _, route := range service.Spec.Routes {
-			if asked && ready.ObservedGeneration == service.Generation || routes[key][route.To] {
-				accepted = appendReserved(accepted, route.To, "a route of TSNService "+key.String())
-			}
+		for _, prefix := range links.Accepted(&services[i]) {
+			accepted = append(accepted, links.Reserved{Range: prefix, What: "TSNService " + services[i].Namespace + "/" + services[i].Name})
 		}
 	}
+	slices.SortFunc(accepted, compareReserved)
 	return accepted
+}
+
+func compareReserved(a, b links.Reserved) int {
+	return cmp.Or(strings.Compare(a.What, b.What), a.Range.Compare(b.Range))
 }
 
 // appendReserved appends a range or an address. Text that is neither is left out.

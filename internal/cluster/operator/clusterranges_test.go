@@ -3,8 +3,10 @@
 package operator
 
 import (
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -14,39 +16,47 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/cluster/links"
 )
 
-// TestANodeTakesNoAddressesOfAService has a node say that addresses of services are its own. It succeeds only where the operator has not accepted them.
+// TestANodeTakesNoAddressesOfAService has a node report addresses of services as its own. It succeeds where the operator has not accepted them before,
+// whatever conditions and links say, and always for other services.
 func TestANodeTakesNoAddressesOfAService(t *testing.T) {
 	for name, test := range map[string]struct {
 		address, podCIDR string
-		ready            *metav1.Condition
-		linked           bool
+		accepted         []string
+		ready            string
+		maker            string
 		blocked          string
 	}{
-		"address of an accepted service":   {address: "10.60.0.1", ready: &metav1.Condition{Reason: v1alpha1.ReasonAsAsked, ObservedGeneration: 2}},
-		"podCIDR around it":                {podCIDR: "10.0.0.0/8", ready: &metav1.Condition{Reason: v1alpha1.ReasonNoEndpoint, ObservedGeneration: 2}},
-		"route of an accepted service":     {address: "10.9.0.1", ready: &metav1.Condition{Reason: v1alpha1.ReasonAsAsked, ObservedGeneration: 2}},
-		"route of a link":                  {address: "10.9.0.1", ready: &metav1.Condition{Reason: v1alpha1.ReasonOverlaps, ObservedGeneration: 2}, linked: true},
-		"address of a service with links":  {address: "10.60.0.1", linked: true},
-		"address of a new service":         {address: "10.60.0.1", blocked: "node n has addresses of the same range, 10.60.0.1/32"},
-		"route that is not looked at yet":  {address: "10.9.0.1", ready: &metav1.Condition{Reason: v1alpha1.ReasonAsAsked, ObservedGeneration: 1}, blocked: "route 10.9.0.0/16 is set in no pod"},
-		"address that the service may not": {address: "10.60.0.1", ready: &metav1.Condition{Reason: v1alpha1.ReasonOverlaps, ObservedGeneration: 2}, blocked: "node n has addresses of the same range"},
+		"address of the range":        {address: "10.60.0.1", accepted: []string{"10.60.0.0/16"}},
+		"podCIDR around the range":    {podCIDR: "10.0.0.0/8", accepted: []string{"10.60.0.0/16", "10.9.0.0/16"}},
+		"address of a route":          {address: "10.9.0.1", accepted: []string{"10.9.0.0/16"}},
+		"podCIDR around a route":      {podCIDR: "10.8.0.0/14", accepted: []string{"10.9.0.0/16"}, ready: v1alpha1.ReasonOverlaps},
+		"new service":                 {address: "10.60.0.1", blocked: "node n has addresses of the same range, 10.60.0.1/32"},
+		"route that is new":           {address: "10.9.0.1", accepted: []string{"10.60.0.0/16"}, blocked: "route 10.9.0.0/16 is set in no pod"},
+		"route with another reason":   {address: "10.9.0.1", accepted: []string{"10.60.0.0/16"}, ready: v1alpha1.ReasonServiceForbidden, blocked: "route 10.9.0.0/16 is set in no pod"},
+		"range with another reason":   {address: "10.60.0.1", ready: v1alpha1.ReasonChainLoop, blocked: "node n has addresses of the same range"},
+		"range that is said accepted": {address: "10.60.0.1", ready: v1alpha1.ReasonAsAsked, blocked: "node n has addresses of the same range"},
+		"links of a former service":   {address: "10.60.0.1", maker: v1alpha1.MakerOperator, blocked: "node n has addresses of the same range"},
+		"route in a link of a hub":    {address: "10.9.0.1", maker: v1alpha1.MakerFederator, blocked: "route 10.9.0.0/16 is set in no pod"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			service := &v1alpha1.TSNService{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "plant", Generation: 2},
 				Spec: v1alpha1.TSNServiceSpec{IPv4: &v1alpha1.LinkRange{LinkCIDR: "10.60.0.0/16"}, Routes: []v1alpha1.ServiceRoute{{To: "10.9.0.0/16", Behind: v1alpha1.BehindEndpoint}}}}
-			if test.ready != nil {
-				test.ready.Type = v1alpha1.ConditionReady
-				service.Status.Conditions = []metav1.Condition{*test.ready}
+			service.Status.Accepted = test.accepted
+			if test.ready != "" {
+				service.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionReady, Reason: test.ready, ObservedGeneration: 2}}
 			}
+			other := &v1alpha1.TSNService{ObjectMeta: metav1.ObjectMeta{Namespace: "other", Name: "other"}, Spec: v1alpha1.TSNServiceSpec{IPv4: &v1alpha1.LinkRange{LinkCIDR: "10.61.0.0/16"},
+				Routes: []v1alpha1.ServiceRoute{{To: "10.60.0.0/24"}, {To: "10.9.0.0/24"}}}}
 			node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}, Status: corev1.NodeStatus{Addresses: []corev1.NodeAddress{
 				{Type: corev1.NodeInternalIP, Address: "192.0.2.1"}, {Type: corev1.NodeInternalIP, Address: test.address}}}}
 			if test.podCIDR != "" {
 				node.Spec.PodCIDRs = []string{test.podCIDR}
 			}
-			n := inCluster(t, service, node)
-			if test.linked {
-				link := &v1alpha1.TSNLink{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "l", Labels: map[string]string{v1alpha1.LinkMakerLabel: v1alpha1.MakerOperator}}}
-				link.Spec.Service, link.Spec.Client.Routes = "plant", []string{"10.9.0.0/16"}
+			n := inCluster(t, service, other, node)
+			if test.maker != "" {
+				link := &v1alpha1.TSNLink{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "l", Generation: 2, Labels: map[string]string{v1alpha1.LinkMakerLabel: test.maker}}}
+				link.Spec.Service, link.Spec.Client.Addresses, link.Spec.Client.Routes = "plant", []string{"10.60.0.0/31"}, []string{"10.9.0.0/16"}
+				link.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionAdmitted, Status: metav1.ConditionTrue, ObservedGeneration: 1}}
 				if err := n.Client.Create(t.Context(), link); err != nil {
 					t.Fatal(err)
 				}
@@ -58,25 +68,52 @@ func TestANodeTakesNoAddressesOfAService(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				var texts []string
-				for _, found := range links.Plan(in).Services[links.Key{Namespace: "default", Name: "plant"}].Found {
-					if found.Reason == v1alpha1.ReasonOverlaps {
-						texts = append(texts, found.Text)
-					}
-				}
-				text := strings.Join(texts, "; ")
+				plan := links.Plan(in)
+				text := overlaps(plan, "default", "plant")
 				if test.blocked == "" && text != "" || !strings.Contains(text, test.blocked) {
 					t.Errorf("the service reports %q, want %q", text, test.blocked)
+				}
+				if text := overlaps(plan, "other", "other"); text == "" {
+					t.Error("another service has addresses of the node")
 				}
 			}
 			if got := len(events.Events); (got == 1) != (test.blocked == "") || got > 1 {
 				t.Fatalf("the node has %d Events", got)
 			}
 			if test.blocked == "" {
-				if said := <-events.Events; !strings.Contains(said, "Warning Overlaps the node has 10.") || !strings.Contains(said, "TSNService default/plant had addresses of that before") {
-					t.Errorf("the Event is %q", said)
+				if text := <-events.Events; !strings.Contains(text, "Warning Overlaps the node has 10.") || !strings.Contains(text, "TSNService default/plant had addresses of that before") {
+					t.Errorf("the Event is %q", text)
 				}
 			}
 		})
+	}
+}
+
+// overlaps returns what a plan finds of addresses that a service may not have.
+func overlaps(plan *links.Result, namespace, name string) string {
+	var texts []string
+	for _, finding := range plan.Services[links.Key{Namespace: namespace, Name: name}].Found {
+		if finding.Reason == v1alpha1.ReasonOverlaps {
+			texts = append(texts, finding.Text)
+		}
+	}
+	return strings.Join(texts, "; ")
+}
+
+// TestRefusedClaimHasOneMessage: a cache lists services in any order, and each other message is another Event.
+func TestRefusedClaimHasOneMessage(t *testing.T) {
+	accepted := func(name string, ranges ...string) v1alpha1.TSNService {
+		return v1alpha1.TSNService{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}, Status: v1alpha1.TSNServiceStatus{Accepted: ranges}}
+	}
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}, Spec: corev1.NodeSpec{PodCIDRs: []string{"10.42.7.0/24"}}}
+	nodes := &nodeSet{all: map[string]*corev1.Node{"n": node}}
+	services := []v1alpha1.TSNService{accepted("a", "10.42.7.128/25", "10.42.7.0/25"), accepted("b", "10.42.0.0/16")}
+	c := clusterRanges{listed: time.Now()}
+	for range 2 {
+		_, refused, err := c.reserved(t.Context(), nil, nodes, services, c.listed)
+		if want := "TSNService default/a had addresses of that before: 10.42.7.0/25;"; err != nil || !strings.Contains(refused["n"], want) {
+			t.Errorf("the message is %q (%v), want %q", refused["n"], err, want)
+		}
+		slices.Reverse(services)
 	}
 }

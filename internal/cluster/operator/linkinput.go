@@ -52,22 +52,22 @@ func (r *Links) input(ctx context.Context) (*links.Input, error) {
 	}
 	in.Nodes = r.nodes(set)
 	var refused map[string]string
-	if in.Reserved, refused, err = r.ranges.reserved(ctx, r.shared.live, set, in.Services, in.Links, r.now()); err != nil {
+	if in.Reserved, refused, err = r.ranges.reserved(ctx, r.shared.live, set, in.Services, r.now()); err != nil {
 		return nil, err
 	}
-	r.sayRefused(set, refused)
+	r.reportClaims(set, refused)
 	r.sign(ctx, in, set.states)
 	return in, nil
 }
 
-// sayRefused tells nodes, in an Event of each, what is not theirs.
-func (r *Links) sayRefused(set *nodeSet, refused map[string]string) {
+// reportClaims makes an Event of each node that reports addresses of a service, when its message is new.
+func (r *Links) reportClaims(set *nodeSet, refused map[string]string) {
 	for name, text := range refused {
-		if r.saidNode[name] != text {
+		if r.reportedClaims[name] != text {
 			r.Events.Event(set.all[name], corev1.EventTypeWarning, v1alpha1.ReasonOverlaps, text)
 		}
 	}
-	r.saidNode = refused
+	r.reportedClaims = refused
 }
 
 // linkPods are the pods with labels of links, and those at the ends of links.

@@ -37,8 +37,8 @@ type Links struct {
 	pace *pace
 	// said are the sentences of which there has been an Event, by the UIDs of pods and services.
 	said map[string]map[string]bool
-	// saidNode has, by node, what it says is its own and a service's.
-	saidNode map[string]string
+	// reportedClaims are, by node, the messages of the Events about addresses that a node reports and a service keeps.
+	reportedClaims map[string]string
 	// raised says of services that they ask for less encryption than the cluster's minimum.
 	raised map[links.Key]string
 	// rest is until when no plan is made, so that plans take a part of a processor only.
