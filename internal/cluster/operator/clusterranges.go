@@ -24,8 +24,8 @@ import (
 // clusterRanges knows the addresses of the cluster's own pods, nodes and Services, as far as its objects tell them: a link with one of them, or a route to
 // it, would take traffic of the primary network away. One goroutine uses it.
 type clusterRanges struct {
-	// own are those that the operator's container knows.
-	own []links.Reserved
+	// container are those that the operator's container knows.
+	container []links.Reserved
 	// services are those of ServiceCIDRs, as listed last.
 	services []links.Reserved
 	listed   time.Time
@@ -56,7 +56,7 @@ func (c *clusterRanges) reserved(ctx context.Context, live client.Reader, nodes 
 		}
 	}
 	accepted := acceptedRanges(services)
-	reserved, refused = slices.Concat(c.own, c.services), map[string]string{}
+	reserved, refused = slices.Concat(c.container, c.services), map[string]string{}
 	for _, claim := range claimsOf(nodes) {
 		reserved = append(reserved, claim.Reserved) // also where it is refused: it counts for all other services
 		if i := slices.IndexFunc(accepted, func(r links.Reserved) bool { return r.Range.Overlaps(claim.Range) }); i >= 0 && refused[claim.node] == "" {

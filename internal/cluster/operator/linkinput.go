@@ -33,8 +33,8 @@ func (r *Links) input(ctx context.Context) (*links.Input, error) {
 	r.raised = map[links.Key]string{}
 	for _, service := range services.Items { // copies, as far as they are changed
 		key := links.Key{Namespace: service.Namespace, Name: service.Name}
-		if said := r.shared.minimum.Raise(&service.Spec.Encryption, key.Namespace+"/"+key.Name); said != "" {
-			r.raised[key] = said
+		if message := r.shared.minimum.Raise(&service.Spec.Encryption, key.Namespace+"/"+key.Name); message != "" {
+			r.raised[key] = message
 		}
 		in.Services = append(in.Services, service)
 	}
@@ -70,62 +70,62 @@ func (r *Links) reportClaims(set *nodeSet, refused map[string]string) {
 	r.reportedClaims = refused
 }
 
-// linkPods are the pods with labels of links, and those at the ends of links.
+// linkPods returns the pods with labels of links, and those at the ends of links.
 func linkPods(pods []corev1.Pod, all []v1alpha1.TSNLink) []links.Pod {
 	linked := make(map[string]bool, 2*len(all))
 	for i := range all {
 		linked[all[i].Spec.Client.UID], linked[all[i].Spec.Endpoint.UID] = true, true
 	}
-	var are []links.Pod
+	var selected []links.Pod
 	for i := range pods {
 		pod := &pods[i]
 		if isMirror(pod) || !links.HasLinkLabel(pod.Labels) && !linked[string(pod.UID)] {
 			continue
 		}
-		are = append(are, links.Pod{
+		selected = append(selected, links.Pod{
 			Namespace: pod.Namespace, Name: pod.Name, UID: string(pod.UID), Node: pod.Spec.NodeName, Labels: pod.Labels,
 			Ready: podstatus.Ready(pod), Going: pod.DeletionTimestamp != nil, Ended: ended(pod),
 		})
 	}
-	return are
+	return selected
 }
 
-// ended tells whether the containers of a pod have ended for good.
+// ended returns whether the containers of a pod have ended for good.
 func ended(pod *corev1.Pod) bool {
 	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 }
 
-// nodes are those of the cluster, with what keeps links from them.
+// nodes returns those of the cluster, with what keeps links from them.
 func (r *Links) nodes(set *nodeSet) map[string]links.Node {
-	are := make(map[string]links.Node, len(set.all))
+	states := make(map[string]links.Node, len(set.all))
 	for name, node := range set.all {
-		is := links.Node{Address: set.addresses[name], Ready: nodeReady(node), MTU: leastOf(set.states[name])}
+		state := links.Node{Address: set.addresses[name], Ready: nodeReady(node), MTU: leastOf(set.states[name])}
 		switch {
 		case set.faults[name] != nil:
-			is.Unfit = set.faults[name].Error()
+			state.Unfit = set.faults[name].Error()
 		case r.Switched != nil && r.Switched.Matches(labels.Set(node.Labels)):
-			is.Unfit = fmt.Sprintf("its uplink is Open vSwitch's, where a link's number (%d and more) cannot be a VLAN (4094 at most); place the pod on another node",
+			state.Unfit = fmt.Sprintf("its uplink is Open vSwitch's, where a link's number (%d and more) cannot be a VLAN (4094 at most); place the pod on another node",
 				v1alpha1.FirstLinkVNI)
 		}
-		if !is.Address.IsValid() {
-			is.Address = netip.IPv4Unspecified()
+		if !state.Address.IsValid() {
+			state.Address = netip.IPv4Unspecified()
 		}
-		are[name] = is
+		states[name] = state
 	}
-	return are
+	return states
 }
 
-// nodeReady tells whether a node's kubelet answers.
+// nodeReady returns whether a node's kubelet answers.
 func nodeReady(node *corev1.Node) bool {
-	for _, is := range node.Status.Conditions {
-		if is.Type == corev1.NodeReady {
-			return is.Status == corev1.ConditionTrue
+	for _, condition := range node.Status.Conditions {
+		if condition.Type == corev1.NodeReady {
+			return condition.Status == corev1.ConditionTrue
 		}
 	}
 	return false
 }
 
-// leastOf is the least that a node's agent says of interfaces of pods, 0 if it says nothing.
+// leastOf returns the least MTU that a node's agent reports for interfaces of pods, 0 if it reports none.
 func leastOf(state *v1alpha1.TSNNode) int32 {
 	var least int32
 	if state == nil {

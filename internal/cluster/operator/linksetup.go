@@ -31,7 +31,7 @@ const gatherLinks = 10 * time.Millisecond
 func addLinks(m manager.Manager, shared *shared, namespace string, switched labels.Selector, reserved []links.Reserved) error {
 	look := later(gatherLinks, func(context.Context, client.Object) []string { return []string{"all"} })
 	r := newLinks(shared, m.GetClient(), namespace, m.GetEventRecorderFor("ktsn-operator"), switched)
-	r.ranges.own = reserved
+	r.ranges.container = reserved
 	return ctrl.NewControllerManagedBy(m).Named("links").
 		Watches(&v1alpha1.TSNService{}, look, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		Watches(&v1alpha1.TSNLink{}, look, builder.WithPredicates(linkledger.Matters)).
