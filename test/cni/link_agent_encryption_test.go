@@ -13,6 +13,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
 	"github.com/kubernetsn/kubernetsn/internal/node/agent/encryption"
@@ -102,15 +103,78 @@ func TestALinkInClearKeepsTheRefusalsOfOthers(t *testing.T) {
 	client := lab.sandbox(t, lab.a)
 	sealed, inClear := newLinked(client, lab.sandbox(t, lab.b), linkVNI), newLinked(client, lab.sandbox(t, lab.b), linkVNI+1)
 	inClear.client.name = "clear0"
+	sealed.client.routes = []string{"10.9.0.0/16"}
 	inClear.client.routes = []string{"10.0.0.0/8"}
 	must(t, client.Do(addDefaultRoute))
 	link := lab.link("sealed", sealed, func(spec *v1alpha1.TSNLinkSpec) { spec.Encryption = v1alpha1.EncryptionRequired })
 	lab.await(t, link, v1alpha1.ConditionClientPlugged, metav1.ConditionTrue)
-	lab.await(t, lab.link("clear", inClear, nil), v1alpha1.ConditionUp, metav1.ConditionTrue)
+	clearLink := lab.link("clear", inClear, nil)
+	lab.await(t, clearLink, v1alpha1.ConditionUp, metav1.ConditionTrue)
 	lab.deletePort(t, sealed.client)
-	for _, to := range addressesOf(sealed.endpoint.addresses) {
+	ends := append(addressesOf(sealed.endpoint.addresses), addressesOf(sealed.client.routes)...)
+	for _, to := range ends {
 		must(t, client.Do(func() error { return isRefused(to) }))
 	}
+	// An encrypted link that is unplugged has no record.
+	lab.links.remove(link)
+	eventually(t, "the encrypted link is unplugged", func() bool {
+		left, err := lab.agent[lab.a].Plugged(sealed.client.name)
+		return err == nil && len(left) == 0
+	})
+	setClientRoutes(lab, clearLink, "10.0.0.0/8", "198.18.0.0/15")
+	awaitWay(t, inClear.client, netip.MustParseAddr("198.18.0.1"))
+	lab.links.remove(clearLink) // one agent plugs and unplugs in order: the link in clear is plugged as a whole
+	eventually(t, "the link in clear is unplugged", func() bool {
+		left, err := lab.agent[lab.a].Plugged(inClear.client.name)
+		return err == nil && len(left) == 0
+	})
+	for _, to := range ends {
+		must(t, client.Do(func() error { return isRefused(to) }))
+	}
+}
+
+// TestARangeThatIsNoLongerBehindALinkIsNotRefused takes routes from encrypted links, one while it is unplugged.
+func TestARangeThatIsNoLongerBehindALinkIsNotRefused(t *testing.T) {
+	lab := newSealingLab(t)
+	for i, name := range []string{"plugged", "unplugged"} {
+		t.Run(name, func(t *testing.T) {
+			made := newLinked(lab.sandbox(t, lab.a), lab.sandbox(t, lab.b), linkVNI+i)
+			made.client.routes = []string{"10.9.0.0/16", "10.10.0.0/16", "2001:db8:9::/48"}
+			must(t, made.client.Do(addDefaultRoute))
+			required := func(spec *v1alpha1.TSNLinkSpec) { spec.Encryption = v1alpha1.EncryptionRequired }
+			link := lab.link(name, made, required)
+			t.Cleanup(func() { lab.links.remove(link) })
+			lab.await(t, link, v1alpha1.ConditionClientPlugged, metav1.ConditionTrue)
+			kept, gone := netip.MustParseAddr("10.9.0.1"), []netip.Addr{netip.MustParseAddr("10.10.0.1"), netip.MustParseAddr("2001:db8:9::1")}
+			if name == "plugged" {
+				setClientRoutes(lab, link, "10.9.0.0/16")
+			} else {
+				lab.links.remove(link)
+				for _, to := range gone {
+					eventually(t, "the pod refuses "+to.String(), func() bool { return made.client.Do(func() error { return isRefused(to) }) == nil })
+				}
+				made.client.routes = made.client.routes[:1]
+				lab.link(name, made, required)
+			}
+			byDefault := *made.client
+			byDefault.name = "eth0"
+			for _, to := range gone {
+				awaitWay(t, &byDefault, to)
+			}
+			lab.deletePort(t, made.client)
+			for _, to := range append(addressesOf(made.endpoint.addresses), kept) {
+				must(t, made.client.Do(func() error { return isRefused(to) }))
+			}
+		})
+	}
+}
+
+// setClientRoutes changes the ranges that the client of a link reaches by it.
+func setClientRoutes(lab *linkLab, name types.NamespacedName, routes ...string) {
+	lab.links.changed(name, func(link *v1alpha1.TSNLink) {
+		link.Spec.Client.Routes = routes
+		link.Generation++
+	})
 }
 
 // newSealingLab is two nodes whose agents are told that links between them are encrypted.

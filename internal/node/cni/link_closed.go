@@ -5,6 +5,7 @@ package cni
 import (
 	"errors"
 	"fmt"
+	"hash/fnv"
 	"net/netip"
 	"slices"
 
@@ -13,57 +14,59 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// closedMetric is that of the routes by which nothing leaves. Those of a link that is plugged go before them.
-const closedMetric = 1 << 24
+// refusalsOf returns the metrics of the routes by which nothing leaves to the ends of a pod's link, and to the ranges behind it. Each link has metrics of
+// its own, by which its refusals are known without a record, also next to those of another link to the same range. Routes of a plugged link go before them.
+func refusalsOf(interfaceName string) (ends, behind int) {
+	hash := fnv.New32a()
+	_, _ = hash.Write([]byte(interfaceName))
+	metric := 1<<24 | int(hash.Sum32()>>8)
+	return metric, 1<<25 | metric
+}
 
 // CloseLink has the pod's kernel refuse what is for the other end of a link, or behind it, as long as the link is not plugged. By the pod's default
-// route it would leave the node in clear. The routes last until a link that need not be closed goes there, or the sandbox ends.
+// route it would leave the node in clear. The routes last until the link need not be closed, a range is no longer behind it, or the sandbox ends.
 func CloseLink(plugged *Plugged) error {
-	return ns.WithNetNSPath(plugged.Netns, func(ns.NetNS) error { return plugged.Link.close() })
+	return ns.WithNetNSPath(plugged.Netns, func(ns.NetNS) error { return plugged.Link.close(plugged.Interface) })
 }
 
 // close refuses it. It runs inside the pod's network namespace.
-func (l *Link) close() error {
+func (l *Link) close(interfaceName string) error {
 	var all error
-	for _, to := range l.closed() {
-		route := closedRoute(to)
+	refuse := func(to netip.Prefix, metric int) {
+		route := closedRoute(to, metric)
 		if err := netlink.RouteReplace(&route); err != nil {
 			all = errors.Join(all, fmt.Errorf("have the pod refuse what is for %s: %w", to, err))
 		}
 	}
+	ends, behind := refusalsOf(interfaceName)
+	for _, own := range l.Addresses {
+		refuse(own.Masked(), ends) // both ends
+	}
+	for _, to := range l.Routes {
+		refuse(to, behind)
+	}
 	return all
 }
 
-// open removes refusals of former links that keep messages from this one: of two routes the narrower one counts, so a wider refusal may stay, and does, as
-// it may be that of another link. Refusals of this link, if it has any, and of the pod's other links stay: they have no effect before the interface is
-// missing.
+// open removes refusals that the link no longer needs: all if it need not be closed, else those of ranges that are not behind it any more. Addresses of a
+// former endpoint stay refused, as the pod may still send to them.
 func (p *plugging) open() error {
+	ends, behind := refusalsOf(p.Interface)
 	filter := &netlink.Route{Type: unix.RTN_UNREACHABLE, Protocol: linkRouteProtocol}
-	var have []netlink.Route
-	err := p.netns.Do(func(ns.NetNS) (err error) {
-		have, err = again(func() ([]netlink.Route, error) {
+	return p.netns.Do(func(ns.NetNS) error {
+		have, err := again(func() ([]netlink.Route, error) {
 			return netlink.RouteListFiltered(netlink.FAMILY_ALL, filter, netlink.RT_FILTER_TYPE|netlink.RT_FILTER_PROTOCOL)
 		})
-		return err
-	})
-	if err != nil {
-		return fmt.Errorf("list what the pod refuses to send: %w", err)
-	}
-	if len(have) == 0 {
-		return nil
-	}
-	stay, err := p.refusals()
-	if err != nil {
-		return err
-	}
-	return p.netns.Do(func(ns.NetNS) error {
+		if err != nil {
+			return fmt.Errorf("list what the pod refuses to send: %w", err)
+		}
 		for i := range have {
 			to, ok := prefixOf(have[i].Dst)
-			covers := func(by netip.Prefix) bool { return by.Bits() <= to.Bits() && by.Contains(to.Addr()) }
-			if !ok || stay[to] || !slices.ContainsFunc(p.Link.closed(), covers) {
+			metric := have[i].Priority
+			if !ok || metric != ends && metric != behind || p.Link.Closed && (metric == ends || slices.Contains(p.Link.Routes, to)) {
 				continue
 			}
-			route := closedRoute(to)
+			route := closedRoute(to, metric)
 			if err := netlink.RouteDel(&route); err != nil && !errors.Is(err, unix.ESRCH) {
 				return fmt.Errorf("have the pod send to %s again: %w", to, err)
 			}
@@ -72,33 +75,6 @@ func (p *plugging) open() error {
 	})
 }
 
-// refusals returns what the pod's links refuse while their interfaces are missing, this one's included.
-func (p *plugging) refusals() (map[netip.Prefix]bool, error) {
-	all, err := p.records.linksOf(p.ContainerID)
-	if err != nil {
-		return nil, err
-	}
-	refused := map[netip.Prefix]bool{}
-	for _, one := range all {
-		if one.Link == nil || !one.Link.Closed {
-			continue
-		}
-		for _, to := range one.Link.closed() {
-			refused[to] = true
-		}
-	}
-	return refused, nil
-}
-
-// closed are the ranges to which nothing may go but by the link.
-func (l *Link) closed() []netip.Prefix {
-	var all []netip.Prefix
-	for _, own := range l.Addresses {
-		all = append(all, own.Masked()) // both ends
-	}
-	return append(all, l.Routes...)
-}
-
-func closedRoute(to netip.Prefix) netlink.Route {
-	return netlink.Route{Type: unix.RTN_UNREACHABLE, Dst: ipNet(to), Priority: closedMetric, Protocol: linkRouteProtocol}
+func closedRoute(to netip.Prefix, metric int) netlink.Route {
+	return netlink.Route{Type: unix.RTN_UNREACHABLE, Dst: ipNet(to), Priority: metric, Protocol: linkRouteProtocol}
 }

@@ -23,7 +23,7 @@ const linkRouteProtocol = 0x6b
 // configureLink gives the pod's interface its settings, addresses, neighbours and routes, and sets it up.
 func (r *request) configureLink() error {
 	if r.Link.Closed { // first: from here on the pod has no moment with an address of the link and without the refusal
-		if err := r.Link.close(); err != nil {
+		if err := r.Link.close(r.Interface); err != nil {
 			return err
 		}
 	}
