@@ -85,6 +85,23 @@ func TestOlderStatements(t *testing.T) {
 			t.Errorf("it says %s", got)
 		}
 	})
+	t.Run("after the node left the network for a moment", func(t *testing.T) {
+		w := newWorld(t, v1alpha1.EncryptionRequired, 2)
+		w.settle()
+		a, old := w.nodes[0], w.shard.DeepCopy().Spec.Nodes[1]
+		w.publish()
+		w.lossy = true
+		w.now = w.now.Add(saveEvery)
+		w.settle()
+		state := a.State
+		a.State = func() network.Cluster { return network.Cluster{Node: &v1alpha1.TSNNode{}} }
+		a.look()
+		a.State = state
+		w.replay(old)
+		if a.look(); !strings.Contains(a.condition(), "is older than what was accepted before") {
+			t.Errorf("it says %s", a.condition())
+		}
+	})
 }
 
 // TestRangesOfOtherClusters has clusters sign nodes for ranges of addresses.
@@ -288,38 +305,104 @@ func TestOlderStatementsByNewLinks(t *testing.T) {
 	}
 }
 
-// TestStatementsAboutAbsentNodesAreBounded has one cluster name very many nodes: the statements of others stay.
-func TestStatementsAboutAbsentNodesAreBounded(t *testing.T) {
-	j := &Judge{Node: "node1", seen: map[string]security.Seen{}}
-	add := func(good, cluster, node string, sequence int64) string {
-		at := goodKey{good, cluster, node}
-		j.accept(at, &Trusted{}, sequence)
-		return at.String()
-	}
-	kept := []string{add("link/south/x", "south", "x", 1), add("link/south/x", "", "node1", 1), add("line", "", "gone", 1), add("line", "", "node2", 1)}
-	for i := range 3 * mostAbsent {
-		name := fmt.Sprint("n", i)
-		add("link/evil/"+name, "evil", name, 1<<40+int64(i))
-		add("line", "evil", name, int64(i))
-	}
-	newest := fmt.Sprint("n", 3*mostAbsent-1)
-	kept = append(kept, goodKey{"link/evil/" + newest, "evil", newest}.String(), goodKey{"line", "evil", newest}.String(), goodKey{"line", "evil", "n0"}.String())
-	state := &network.Cluster{Networks: []network.Joined{{Part: v1alpha1.NodeNetwork{Name: "line"},
-		Shards: [][]network.Member{{{Node: "node2"}, {Cluster: "evil", Node: "n0"}}}}}}
-	j.forget(state, nil)
+// seenWorld is a Judge that has accepted statements.
+type seenWorld struct {
+	*testing.T
+	*Judge
+}
+
+func newSeenWorld(t *testing.T) *seenWorld {
+	return &seenWorld{t, &Judge{Node: "node1", seen: map[string]security.Seen{}}}
+}
+
+func (w *seenWorld) add(good, cluster, node string, sequence int64) string {
+	at := goodKey{good, cluster, node}
+	w.accept(at, &Trusted{}, sequence)
+	return at.String()
+}
+
+// addPair adds the statements about the nodes of a pair with links.
+func (w *seenWorld) addPair(cluster, node string, sequence int64) []string {
+	good := linkPrefix + cluster + "/" + node
+	return []string{w.add(good, cluster, node, sequence), w.add(good, "", w.Node, 1)}
+}
+
+// mustHave fails unless all of some statements are kept, and as many as wanted.
+func (w *seenWorld) mustHave(kept []string, count int) {
+	w.Helper()
 	for _, at := range kept {
-		if _, is := j.seen[at]; !is {
-			t.Errorf("the statement about %s is gone", at)
+		if _, is := w.seen[at]; !is {
+			w.Errorf("the statement about %s is gone", at)
 		}
 	}
-	if most := 2*mostAbsent + 5; len(j.seen) > most || len(j.good) > most {
-		t.Errorf("%d statements about absent nodes are kept, want %d at most", len(j.seen), most)
+	if len(w.seen) != count || len(w.good) > count {
+		w.Errorf("%d statements are kept, and %d nodes, want %d", len(w.seen), len(w.good), count)
 	}
-	for i := range 2 * mostAbsentClusters {
-		cluster := fmt.Sprint("c", i)
-		add("link/"+cluster+"/x", cluster, "x", 1<<50+int64(i))
-	}
-	if j.forget(state, nil); len(j.seen) > mostAbsent+mostAbsentClusters+8 {
-		t.Errorf("%d statements about absent nodes are kept", len(j.seen))
-	}
+}
+
+// lineWith is what an agent knows of a network.
+func lineWith(shards ...[]network.Member) *network.Cluster {
+	return &network.Cluster{Node: &v1alpha1.TSNNode{}, Networks: []network.Joined{{Part: v1alpha1.NodeNetwork{Name: "line"}, Shards: shards}}}
+}
+
+// TestStatementsAboutAbsentNodesAreBounded has one cluster name very many nodes: the statements of others stay.
+func TestStatementsAboutAbsentNodesAreBounded(t *testing.T) {
+	const many = 3 * maxAbsentNodes
+	t.Run("nodes of a network", func(t *testing.T) {
+		w := newSeenWorld(t)
+		kept := []string{w.add("line", "", "gone", 1), w.add("line", "", "node2", 1)}
+		for i := range many {
+			kept = append(kept, w.add("line", "evil", fmt.Sprint("n", i), int64(i)))
+		}
+		kept = append(kept[:3], kept[len(kept)-maxAbsentNodes:]...)
+		w.forget(lineWith([]network.Member{{Node: "node2"}, {Cluster: "evil", Node: "n0"}}), nil)
+		w.mustHave(kept, 3+maxAbsentNodes)
+	})
+	t.Run("nodes at links", func(t *testing.T) {
+		w := newSeenWorld(t)
+		kept := w.addPair("south", "x", 1)
+		for i := range many {
+			kept = append(kept, w.addPair("evil", fmt.Sprint("n", i), 1<<40+int64(i))...)
+		}
+		kept = append(kept[:2], kept[len(kept)-2*maxAbsentNodes:]...)
+		w.forget(lineWith(nil), nil)
+		w.mustHave(kept, 2+2*maxAbsentNodes)
+	})
+	t.Run("as many clusters as can be pinned", func(t *testing.T) {
+		w := newSeenWorld(t)
+		kept := append(w.addPair("", "x", 1), w.addPair("south", "x", 1)...)
+		for i := range v1alpha1.MostClusterKeys - 1 {
+			w.addPair(fmt.Sprint("c", i), "x", 1<<50+int64(i))
+		}
+		w.forget(lineWith(nil), nil)
+		w.mustHave(kept, 2*(1+v1alpha1.MostClusterKeys))
+	})
+	t.Run("clusters that are not pinned any more", func(t *testing.T) {
+		w := newSeenWorld(t)
+		kept := append(w.addPair("", "x", 1), w.addPair("south", "x", 1)...)
+		for i := range 2 * maxAbsentClusters {
+			w.addPair(fmt.Sprint("c", i), "x", 1<<50+int64(i))
+		}
+		state := lineWith(nil)
+		state.Node.Spec.ClusterKeys = []v1alpha1.ClusterKey{{}, {Cluster: "south"}}
+		w.forget(state, nil)
+		w.mustHave(kept, 2*maxAbsentClusters)
+	})
+	t.Run("networks that the node has left", func(t *testing.T) {
+		w := newSeenWorld(t)
+		var kept []string
+		for i := range 2 * maxLeftNetworks {
+			kept = append(kept, w.add(fmt.Sprint("net", i), "", "x", int64(i)))
+		}
+		w.forget(lineWith(nil), nil)
+		w.mustHave(kept[maxLeftNetworks:], maxLeftNetworks)
+	})
+	t.Run("a network whose nodes are not known yet", func(t *testing.T) {
+		w := newSeenWorld(t)
+		for i := range many {
+			w.add("line", "south", fmt.Sprint("n", i), int64(i))
+		}
+		w.forget(lineWith(), nil)
+		w.mustHave(nil, many)
+	})
 }

@@ -231,7 +231,7 @@ func (r *Reconciler) all(ctx context.Context) error {
 	}
 	if !encrypted {
 		r.Judge.setFar(nil)
-		// Statements about other nodes are kept as long as the node is on the network: it may be encrypted again.
+		// Statements about other nodes are kept: the network may be encrypted again.
 		return errors.Join(r.leave(ctx, &state), r.saveSeen())
 	}
 	r.clean, r.waits = false, false
