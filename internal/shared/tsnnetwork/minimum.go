@@ -73,11 +73,14 @@ func (m *EncryptionMinimum) Raise(encryption *string, name string) (said string)
 		return ""
 	}
 	*encryption = minimum
-	object := "TSNNetwork " + name
-	if strings.Contains(name, "/") {
-		object = "TSNService " + name
+	object, effect := "TSNNetwork "+name, "does not reach clusters that use "+asked
+	switch {
+	case strings.Contains(name, "/"):
+		object, effect = "TSNService "+name, "admits no links of a hub with "+asked
+	case asked == v1alpha1.EncryptionPreferred:
+		effect = "reaches clusters that use Preferred only while all nodes of the network can encrypt"
 	}
-	return fmt.Sprintf("spec.encryption of %s is %s, and the minimum of this cluster for it is %s (chart value %s): this cluster encrypts as the minimum says, and "+
-		"reaches no cluster that goes by %s; set spec.encryption to %s, at the hub if the hub made the object, or lower the chart value",
-		object, asked, minimum, value, asked, minimum)
+	return fmt.Sprintf("spec.encryption of %s is %s, and the minimum of this cluster for it is %s (chart value %s): this cluster uses the minimum, and "+
+		"%s; set spec.encryption to %s, at the hub if the hub made the object, or lower the chart value",
+		object, asked, minimum, value, effect, minimum)
 }

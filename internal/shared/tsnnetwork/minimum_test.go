@@ -47,16 +47,22 @@ func TestEncryptionMinimum(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, want := range map[string][]string{
-		"line":          {"of TSNNetwork line is None", "is Required (chart value encryption.minimumOf)", "set spec.encryption to Required"},
-		"default/plant": {"of TSNService default/plant is None", "(chart value encryption.minimumOf)"},
-		"other":         {"of TSNNetwork other is None", "is Preferred (chart value encryption.minimum)", "set spec.encryption to Preferred"},
+	for _, test := range []struct {
+		name, asked string
+		want        []string
+	}{
+		{"line", "None", []string{"of TSNNetwork line is None", "is Required (chart value encryption.minimumOf)", "does not reach clusters that use None",
+			"set spec.encryption to Required"}},
+		{"line", "Preferred", []string{"reaches clusters that use Preferred only while all nodes of the network can encrypt"}},
+		{"default/plant", "Preferred", []string{"of TSNService default/plant is Preferred", "(chart value encryption.minimumOf)",
+			"admits no links of a hub with Preferred"}},
+		{"other", "None", []string{"of TSNNetwork other is None", "is Preferred (chart value encryption.minimum)", "set spec.encryption to Preferred"}},
 	} {
-		asked := "None"
-		said := made.Raise(&asked, name)
-		for _, text := range want {
-			if !strings.Contains(said, text) {
-				t.Errorf("%s: %q does not say %q", name, said, text)
+		asked := test.asked
+		message := made.Raise(&asked, test.name)
+		for _, text := range test.want {
+			if !strings.Contains(message, text) {
+				t.Errorf("%s: %q does not say %q", test.name, message, text)
 			}
 		}
 	}
