@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	current "github.com/containernetworking/cni/pkg/types/100"
 	"github.com/containernetworking/plugins/pkg/ns"
@@ -212,9 +213,19 @@ func bindAsWritten(t *testing.T, bus *passthrough.Bus) {
 			}
 		}
 	}()
-	t.Cleanup(func() {
-		file, err := os.OpenFile(unbind, os.O_WRONLY, 0)
-		must(t, errors.Join(err, file.Close(), <-ended))
+	t.Cleanup(func() { // it may wait at either file, or have ended
+		for {
+			for _, path := range []string{probe, unbind} {
+				file, err := os.OpenFile(path, os.O_RDWR, 0) // for writing alone it would wait for a reader
+				must(t, errors.Join(err, file.Close()))
+			}
+			select {
+			case err := <-ended:
+				must(t, err)
+				return
+			case <-time.After(10 * time.Millisecond):
+			}
+		}
 	})
 }
 
