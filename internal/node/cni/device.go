@@ -244,8 +244,8 @@ func (r *record) checkDevice(mtu int) error {
 	return tap.CheckPod(r.Interface)
 }
 
-// foundDevice returns the device of an attachment without a record and without a note: none, or the tap of a release that wrote no
-// overlay.NoteLost in place of a note that did not fit.
+// foundDevice returns the device of an attachment without a record and without a note that fitted: its tap, or none. Other devices, and a folder of Kata,
+// do not show in the kernel.
 func foundDevice(netns string, attachment *overlay.Attachment, by capture.ClassBy) (found device.Device, err error) {
 	name, err := device.TapName(attachment.Interface)
 	if err != nil {

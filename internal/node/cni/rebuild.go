@@ -67,10 +67,11 @@ func rebuiltRecord(ctx context.Context, found *overlay.Found, client *control.Cl
 	}
 	made.Receive = wasReceiving(found.PortName())
 	switch found.Note {
-	case "":
+	case "", overlay.NoteLost:
 		made.Device, err = foundDevice(path, &found.Attachment, captured.ClassBy)
-	case overlay.NoteLost:
-		err = errors.New("a virtual machine has it, and the names of network, container and pod leave no room for its device in the alias; delete the pod so that it is recreated")
+		if err == nil && found.Note != "" && !made.Device.Exists() {
+			err = errors.New("a virtual machine has it, and the names of network, container and pod leave no room for its device in the alias; delete the pod so that it is recreated")
+		}
 	default:
 		err = made.takeNote(found.Note)
 	}

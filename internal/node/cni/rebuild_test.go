@@ -8,10 +8,13 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/containernetworking/plugins/pkg/ns"
 	"github.com/vishvananda/netlink"
 
 	"github.com/kubernetsn/kubernetsn/internal/bench/topology"
 	"github.com/kubernetsn/kubernetsn/internal/node/overlay"
+	"github.com/kubernetsn/kubernetsn/internal/node/vm"
+	"github.com/kubernetsn/kubernetsn/internal/shared/device"
 )
 
 // rebuildLab is a node with an uplink and a pod.
@@ -72,15 +75,27 @@ func TestARebuiltRecordOfALinkKnowsThatItIsEncrypted(t *testing.T) {
 
 func TestARecordWithoutTheDeviceOfItsMachineIsNotRebuilt(t *testing.T) {
 	lab := newRebuildLab(t)
-	network := linkNetwork(0x800000)
-	network.Port = 4700
-	note := "vhost-user,1,record,0,,timed,/" + strings.Repeat("d", 255) // longer than an alias
-	attachment := lab.plug(t, &network, "a0", note)
-	count, err := rebuild(t.Context(), lab.node, records{lab.dir}, (&listening{}).serve(t), "")
-	if count != 0 || err == nil || !strings.Contains(err.Error(), "delete the pod") {
-		t.Errorf("%d are rebuilt: %v", count, err)
-	}
-	if made := (records{lab.dir}).read(attachment); made != nil {
-		t.Errorf("the record is %+v", made)
+	for i, kind := range []string{device.VhostUser, device.Tap} {
+		network := linkNetwork(0x800000 + uint32(i))
+		network.Port = 4700 + uint16(i)
+		interfaceName := []string{"a0", "a1"}[i]
+		note := kind + ",1,record,0,,timed,/" + strings.Repeat("d", 255) // longer than an alias
+		attachment := lab.plug(t, &network, interfaceName, note)
+		if kind == device.Tap {
+			name, err := device.TapName(interfaceName)
+			must(t, err)
+			must(t, ns.WithNetNSPath(lab.netns.Name(), func(ns.NetNS) error { return (&vm.Tap{Name: name, MTU: 1400, Queues: 1}).Make() }))
+		}
+		count, err := rebuild(t.Context(), lab.node, records{lab.dir}, (&listening{}).serve(t), "")
+		made := (records{lab.dir}).read(attachment)
+		if kind == device.Tap { // the pod has it
+			if count != 1 || made == nil || !made.Device.Is(device.Tap) {
+				t.Errorf("%d are rebuilt: %+v, %v", count, made, err)
+			}
+			continue
+		}
+		if count != 0 || err == nil || !strings.Contains(err.Error(), "delete the pod") || made != nil {
+			t.Errorf("%d are rebuilt: %+v, %v", count, made, err)
+		}
 	}
 }
