@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The way past ktsnd, for frames without a transmit time: a device or socket by which they go to the
- * kernel's bridge. Only for who has no kernel that forwards them otherwise: a guest. Its relay sends no frame
- * by it whose gate a schedule closes at times, but the few control frames.
+ * The way past ktsnd for frames without a transmit time: a device or socket by which they go to the kernel's
+ * bridge. Only relays of guests have it, because the kernel forwards the frames of pods itself. A frame whose
+ * gate the schedule closes at times does not take it, except a few control frames.
  *
  * The relay's thread.
  */

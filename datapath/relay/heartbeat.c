@@ -23,7 +23,8 @@ void heartbeat_renew(struct ktsn_capture_heartbeat *heartbeat, const struct sess
 
 	if (!session_is_connected(untimed) || !untimed->flows[KTSN_CLOCK_TAI].open)
 		return;
-	alive_ns = atomic_load_explicit(&untimed->ring.header->alive_ns, memory_order_relaxed);
+	/* Pairs with the store in ring_tell() of ktsnd. */
+	alive_ns = atomic_load_explicit(&untimed->ring.header->alive_ns, memory_order_acquire);
 	if (now_ns - alive_ns > ALIVE_NS)
 		return;
 	atomic_store_explicit((_Atomic unsigned long long *)&heartbeat->gated,

@@ -33,7 +33,7 @@ static void ring_tell(const struct loop_alive *alive, struct loop_ring *ring, in
 	struct ktsn_ring_header *header = ring->consumer.header;
 
 	atomic_store_explicit(&header->gated, alive->gated, memory_order_relaxed);
-	/* Pairs with the load in gated_note() of the relay. */
+	/* Pairs with the loads in gated_note() and heartbeat_renew() of the relay. */
 	atomic_store_explicit(&header->alive_ns, now_ns, memory_order_release);
 }
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Says in untimed rings that the loop goes round, so that their relays know when frames would wait in vain,
- * and which priorities have a gate that is closed at times, so that frames of these do not pass ktsnd by
- * then. Loop thread only.
+ * Reports in untimed rings that the loop goes round, so that their relays know when frames would wait in
+ * vain, and which priorities have a gate that is closed at times, so that a relay whose ktsnd is away sends
+ * no frames of these to the kernel's bridge. Loop thread only.
  */
 #ifndef KTSN_LOOP_ALIVE_H
 #define KTSN_LOOP_ALIVE_H
