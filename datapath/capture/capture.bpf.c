@@ -65,6 +65,10 @@
 #define LEAST_CONTROL_BYTES 512
 #define SECOND_NS           1000000000ULL
 
+// Untimed frames of gated priorities that wait for a relay that does not answer. They share the relay's
+// queue, of about 1,000 frames, with timed ones.
+#define MAX_WAITING 256
+
 // Places in the map `counts`. Read by internal/node/capture; both sides have the same order.
 enum count {
 	// ktsn_capture; COUNT_NO_ROOM is also ktsn_divert's
@@ -131,10 +135,12 @@ struct {
 	__type(value, struct ktsn_capture_heartbeat);
 } heartbeat SEC(".maps");
 
-// Bytes of this second that went to the bridge because it learns from them.
 struct control {
+	// Bytes of this second that went to the bridge because it learns from them.
 	__u64 since_ns;
 	__u64 bytes;
+	// Untimed frames since the relay answered last.
+	__u64 waiting;
 };
 
 struct {
@@ -416,13 +422,32 @@ static __always_inline int relay_answers(void)
 	return at_ns && age_ns <= KTSN_CAPTURE_HEARTBEAT_NS && age_ns >= -KTSN_CAPTURE_HEARTBEAT_NS;
 }
 
-// The relay's last word holds while it is away.
-static __always_inline int is_gated(__u8 of)
+// Whether the schedule closes the gate of this priority at times, or that of a lower one: a virtual machine
+// chooses the priority itself, and only ktsnd knows up to which it may.
+static __always_inline int is_gated(__u8 priority)
 {
 	__u32 only = 0;
 	const struct ktsn_capture_heartbeat *last = bpf_map_lookup_elem(&heartbeat, &only);
 
-	return last && (last->gated >> (of & KTSN_RECORD_PRIORITY_MASK) & 1);
+	return !last || (last->gated & ((2ULL << (priority & KTSN_RECORD_PRIORITY_MASK)) - 1));
+}
+
+// Two processors may let one more wait.
+static __always_inline int may_wait(void)
+{
+	__u32 only = 0;
+	struct control *waited = bpf_map_lookup_elem(&control, &only);
+
+	return waited && __sync_fetch_and_add(&waited->waiting, 1) < MAX_WAITING;
+}
+
+static __always_inline void waiting_end(void)
+{
+	__u32 only = 0;
+	struct control *waited = bpf_map_lookup_elem(&control, &only);
+
+	if (waited && waited->waiting)
+		waited->waiting = 0;
 }
 
 // Reserved addresses, 01:80:c2:00:00:00 to 0f, are the bridge's own, and it forwards none of them.
@@ -500,9 +525,12 @@ static __always_inline int divert_timed(struct __sk_buff *packet, const struct k
 	return bpf_redirect(now->relay_ifindex, 0);
 }
 
-// A tap's queues are counted from 1 in a packet.
-static __always_inline __u8 priority(struct __sk_buff *packet, const struct ktsn_capture_state *now)
+// 0 for a frame that cannot have a record: behind one nobody could divide it into segments. A tap's queues
+// are counted from 1 in a packet.
+static __always_inline __u8 priority_of(struct __sk_buff *packet, const struct ktsn_capture_state *now)
 {
+	if (packet->gso_size || has_tag_behind_tag(packet))
+		return 0;
 	if (now->class_by == KTSN_CAPTURE_CLASS_PCP && packet->vlan_present)
 		return packet->vlan_tci >> VLAN_PCP_SHIFT & KTSN_RECORD_PRIORITY_MASK;
 	if (now->class_by == KTSN_CAPTURE_CLASS_QUEUE && packet->queue_mapping)
@@ -510,33 +538,32 @@ static __always_inline __u8 priority(struct __sk_buff *packet, const struct ktsn
 	return 0;
 }
 
-// Returns -1 when there is no room. A frame that is still to be divided into segments keeps class 0: behind a
-// record nobody could divide it.
-static __always_inline int put_class_in_front(struct __sk_buff *packet, __u8 of)
+// Returns -1 when there is no room.
+static __always_inline int put_class_in_front(struct __sk_buff *packet, __u8 priority)
 {
 	struct front front = {
 		.ethertype = bpf_htons(KTSN_RECORD_ETHERTYPE),
 		.version = KTSN_RECORD_VERSION,
-		.what = of | KTSN_RECORD_UNTIMED << KTSN_RECORD_CLOCK_SHIFT,
+		.what = priority | KTSN_RECORD_UNTIMED << KTSN_RECORD_CLOCK_SHIFT,
 	};
 
-	if (!of || packet->gso_size || has_tag_behind_tag(packet))
-		return 0;
-	return put_in_front(packet, &front);
+	return priority ? put_in_front(packet, &front) : 0;
 }
 
 // A frame whose gate is closed at times never passes it by the bridge: it waits in the device of a relay that
-// does not answer, which drops it if ktsnd is away, and is dropped here without a relay.
+// does not answer, which drops it if ktsnd is away, and is dropped here without a relay, or if many wait.
 static __always_inline int divert_untimed(struct __sk_buff *packet, const struct ktsn_capture_state *now)
 {
-	__u8 of = priority(packet, now);
-	int gated = is_gated(of);
+	__u8 priority = priority_of(packet, now);
+	int gated = is_gated(priority), answers = relay_answers();
 
-	if (!has_relay(packet, now) || !(gated || relay_answers())) {
+	if (!has_relay(packet, now) || !(answers || (gated && may_wait()))) {
 		count(gated ? COUNT_GATED : COUNT_PASSED);
 		return gated ? TC_ACT_SHOT : TC_ACT_UNSPEC;
 	}
-	if (put_class_in_front(packet, of)) {
+	if (answers)
+		waiting_end();
+	if (put_class_in_front(packet, priority)) {
 		count(COUNT_NO_ROOM);
 		return TC_ACT_SHOT;
 	}

@@ -59,8 +59,11 @@ enum ktsn_capture_class {
 	KTSN_CAPTURE_CLASS_QUEUE = 2,
 };
 
-/* Without a younger heartbeat untimed frames go the kernel's way, but for those of gated priorities. */
+/* Without a younger heartbeat untimed frames go the kernel's way, except those of gated priorities. */
 #define KTSN_CAPTURE_HEARTBEAT_NS 50000000LL
+
+/* Raise it when programs that are attached have to be replaced by those of this release. */
+#define KTSN_CAPTURE_VERSION 1
 
 /* The only entry of the map `heartbeat` of the program at the node's end of a pod's interface; the map can be
  * mapped (BPF_F_MMAPABLE). The relay writes it while ktsnd takes untimed frames (mode ALL), and has no other
@@ -68,8 +71,9 @@ enum ktsn_capture_class {
 struct ktsn_capture_heartbeat {
 	/* CLOCK_MONOTONIC; 0: never. */
 	unsigned long long at_ns;
-	/* Bit p: the node's schedule closes the gate of priority p at times. It stays when relay or ktsnd are
-	 * away, so that no frame of these passes a closed gate by then. */
+	/* Bit p: the node's schedule closes the gate of priority p at times; all bits while nobody knows. Set
+	 * when the program is attached. It stays while relay or ktsnd are away, so that no frame of these
+	 * priorities passes a closed gate meanwhile. */
 	unsigned long long gated;
 };
 
@@ -81,6 +85,8 @@ struct ktsn_capture_state {
 	unsigned short mode;
 	/* enum ktsn_capture_class, likewise. */
 	unsigned short class_by;
+	/* KTSN_CAPTURE_VERSION, likewise; programs of former releases have no such field. */
+	unsigned int version;
 };
 
 /* The only entry of the map `guest` of the program in a virtual machine, which writes times of the host's

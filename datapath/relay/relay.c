@@ -143,7 +143,7 @@ static void timed_take(struct relay *relay, const struct captured_frame *frame, 
 	backlog_changed(relay);
 }
 
-/* What ktsnd has said of gates holds until it says otherwise, also for the next relay. */
+/* The gates hold until ktsnd reports others, also for the next relay. */
 static void gated_note(struct relay *relay)
 {
 	const struct ktsn_ring_header *header = relay->sessions[RELAY_UNTIMED].ring.header;
@@ -155,9 +155,12 @@ static void gated_note(struct relay *relay)
 				      memory_order_relaxed);
 }
 
+/* Whether the schedule closes the gate of the frame's priority at times, or that of a lower one: a virtual
+ * machine chooses the priority itself, and only ktsnd knows up to which it may. */
 static bool is_gated(const struct relay *relay, const struct captured_frame *frame)
 {
-	return atomic_load_explicit(&relay->counters->gated, memory_order_relaxed) >> frame->priority & 1;
+	return atomic_load_explicit(&relay->counters->gated, memory_order_relaxed) &
+	       ((UINT64_C(2) << frame->priority) - 1);
 }
 
 static bool bypassed(struct relay *relay, const struct captured_frame *frame)

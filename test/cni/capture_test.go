@@ -19,6 +19,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/bench/topology"
 	"github.com/kubernetsn/kubernetsn/internal/node/capture"
 	"github.com/kubernetsn/kubernetsn/internal/node/cni"
+	"github.com/kubernetsn/kubernetsn/internal/shared/control"
 )
 
 // removeFilters removes all filters of an interface, as who has CAP_NET_ADMIN can.
@@ -180,6 +181,89 @@ func TestRelayedAttachmentsAreListed(t *testing.T) {
 	must(t, os.RemoveAll(filepath.Join(lab.a.dir, "state", "attachments")))
 	lab.a.ktsn(t, "node", "restore")
 	check("once they are restored")
+}
+
+// scheduleClosing closes the gate of class 0 for good.
+func scheduleClosing() *control.GateParameterTable {
+	return &control.GateParameterTable{AdminGateStates: 0xfe, AdminCycleTime: control.CycleTime{Numerator: 1, Denominator: 1000}}
+}
+
+func (p *pod) port(t *testing.T) (port capture.PortCount) {
+	t.Helper()
+	must(t, p.node.Do(func() (err error) { port, err = capture.ReadPort(portOf(p)); return err }))
+	return port
+}
+
+func (n *node) guard(t *testing.T) {
+	t.Helper()
+	must(t, n.Do(func() error {
+		_, err := (&cni.GuardRound{StateDir: filepath.Join(n.dir, "state")}).Look()
+		return err
+	}))
+}
+
+// makeFormer has the program at the port of a pod be that of another release.
+func makeFormer(t *testing.T, p *pod) {
+	t.Helper()
+	_, maps := attachedPrograms(t, p.node.Namespace, portOf(p), netlink.HANDLE_MIN_INGRESS)
+	for _, id := range maps {
+		one, err := ebpf.NewMapFromID(id)
+		must(t, err)
+		if described, err := one.Info(); err == nil && described.Name == "state" {
+			value, err := one.LookupBytes(uint32(0))
+			must(t, err)
+			clear(value[8:]) // the version
+			must(t, one.Put(uint32(0), value))
+		}
+		must(t, one.Close())
+	}
+}
+
+// A port knows which gates close also without a relay, and when its program is replaced.
+func TestPortsKnowTheGatesWithoutARelay(t *testing.T) {
+	lab := newLab(t)
+	lab.a.startDaemon(t)
+	config := lab.a.config(fields{"capture": "All"})
+	before, after := lab.a.newPod(t), lab.a.newPod(t)
+	before.add(t, config)
+	if port := before.port(t); port.GatedPriorities != 0 {
+		t.Errorf("without a schedule it knows the gates %#x", port.GatedPriorities)
+	}
+	must(t, lab.a.client.ScheduleSet(t.Context(), scheduleClosing()))
+	status, err := lab.a.client.Status(t.Context())
+	must(t, err)
+	schedule, err := lab.a.client.Schedule(t.Context())
+	must(t, err)
+	want := control.GatedPriorities(status, schedule)
+	if want == 0 {
+		t.Fatalf("the schedule closes the gates %#x: %+v", want, schedule.Table)
+	}
+	after.add(t, config)
+	if port := after.port(t); port.GatedPriorities != want {
+		t.Errorf("after ADD it knows the gates %#x, want %#x", port.GatedPriorities, want)
+	}
+	lab.a.guard(t)
+	if port := before.port(t); port.GatedPriorities != want {
+		t.Errorf("after a look it knows the gates %#x, want %#x", port.GatedPriorities, want)
+	}
+	makeFormer(t, before)
+	if !before.port(t).Former {
+		t.Fatal("the program is still this release's")
+	}
+	lab.a.guard(t)
+	if port := before.port(t); port.Former || port.GatedPriorities != want {
+		t.Errorf("once it is replaced the port is %+v", port)
+	}
+	lab.a.stopDaemon(t)
+	lab.a.guard(t)
+	on(t, lab.a.Namespace, portOf(after), removeFilters)
+	lab.a.guard(t)
+	if port := before.port(t); port.GatedPriorities != want {
+		t.Errorf("without ktsnd it knows the gates %#x, want %#x", port.GatedPriorities, want)
+	}
+	if port := after.port(t); !port.Attached || port.GatedPriorities != capture.AllGated {
+		t.Errorf("attached without ktsnd the port is %+v", port)
+	}
 }
 
 func TestAFilterThatWasRemovedIsPutBack(t *testing.T) {

@@ -22,6 +22,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/bench/topology"
 	"github.com/kubernetsn/kubernetsn/internal/bench/txtime"
 	"github.com/kubernetsn/kubernetsn/internal/node/capture"
+	"github.com/kubernetsn/kubernetsn/internal/node/cni"
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
 )
 
@@ -280,6 +281,34 @@ func TestWithoutKtsndNothingPassesAGateThatCloses(t *testing.T) {
 	}
 	if seen := marksOn(t, tap, 0); len(seen) > 0 || c.counted(t).passed != before.passed {
 		t.Errorf("%d were on the wire, and the bridge forwarded %d", len(seen), c.counted(t).passed-before.passed)
+	}
+}
+
+// A pod that never has a relay passes no gate either.
+func TestWithoutARelayNothingPassesAGateThatCloses(t *testing.T) {
+	c := newCapturedWithoutRelay(t, capture.All, "--link-speed", "1Gbit")
+	if err := c.client.ScheduleSet(t.Context(), threeWindows()); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.NodeA.Do(func() error { _, err := cni.Guard(c.wiring.A.StateDir()); return err }); err != nil {
+		t.Fatal(err)
+	}
+	const count = 20
+	tap, before := c.openTap(t, 1000), c.port(t, identity)
+	fd := ownSocket(t, c.PodA, unix.AF_INET, unix.SOCK_DGRAM)
+	for i := range count {
+		if err := unix.Sendto(fd, marked(i, 0, 64), 0, &unix.SockaddrInet4{Addr: topology.PodAddressB.As4(), Port: listenPort}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for deadline := time.Now().Add(patience); c.port(t, identity).Gated == before.Gated && time.Now().Before(deadline); {
+		time.Sleep(10 * time.Millisecond)
+	}
+	if port := c.port(t, identity); port.Gated == before.Gated || port.Passed != before.Passed {
+		t.Errorf("the port counted %+v, before %+v", port, before)
+	}
+	if seen := marksOn(t, tap, 0); len(seen) > 0 {
+		t.Errorf("%d were on the wire", len(seen))
 	}
 }
 

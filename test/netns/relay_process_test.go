@@ -93,7 +93,7 @@ func newCaptureRig(t *testing.T, all bool) *captureRig {
 	if err := rig.counters.Truncate(int64(binary.Size(relayed{}))); err != nil {
 		t.Fatal(err)
 	}
-	rig.heartbeat, err = ebpf.NewMap(&ebpf.MapSpec{Type: ebpf.Array, KeySize: 4, ValueSize: 8, MaxEntries: 1, Flags: unix.BPF_F_MMAPABLE})
+	rig.heartbeat, err = ebpf.NewMap(&ebpf.MapSpec{Type: ebpf.Array, KeySize: 4, ValueSize: uint32(binary.Size(heartbeatEntry{})), MaxEntries: 1, Flags: unix.BPF_F_MMAPABLE})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -385,13 +385,20 @@ func (r *captureRig) endRelay(t *testing.T, by syscall.Signal) {
 	<-r.relay.Done()
 }
 
-// lastBeat is the only field of the map's entry (struct ktsn_capture_heartbeat).
-func (r *captureRig) lastBeat(t *testing.T) (ns uint64) {
+// heartbeatEntry is struct ktsn_capture_heartbeat.
+type heartbeatEntry struct{ AtNs, Gated uint64 }
+
+func (r *captureRig) lastHeartbeat(t *testing.T) (last heartbeatEntry) {
 	t.Helper()
-	if err := r.heartbeat.Lookup(uint32(0), &ns); err != nil {
+	if err := r.heartbeat.Lookup(uint32(0), &last); err != nil {
 		t.Fatal(err)
 	}
-	return ns
+	return last
+}
+
+func (r *captureRig) lastBeat(t *testing.T) (ns uint64) {
+	t.Helper()
+	return r.lastHeartbeat(t).AtNs
 }
 
 // awaitHeartbeat waits until it is another.
@@ -413,11 +420,22 @@ func TestARelayOfAllFramesRenewsItsHeartbeatWhileKtsndServes(t *testing.T) {
 	there := listenFrames(t, rig.PodB, carriedEtherType)
 	first := rig.awaitHeartbeat(t, 0)
 	rig.awaitHeartbeat(t, first)
+	if gated := rig.lastHeartbeat(t).Gated; gated != 0 {
+		t.Errorf("without a schedule the gates %#x close", gated)
+	}
 	rig.capture(t, rig.frame(rig.own, "without a time"))
 	if text := arrivedText(t, there); text != "without a time" {
 		t.Errorf("%q arrives", text)
 	}
 	await(t, client, "it left as untimed", func(c control.Counters) bool { return c.Untimed == 1 })
+	if err := client.ScheduleSet(t.Context(), threeWindows()); err != nil {
+		t.Fatal(err)
+	}
+	for deadline := time.Now().Add(patience); rig.lastHeartbeat(t).Gated != 0xffff; time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("the gates that close are %#x", rig.lastHeartbeat(t).Gated)
+		}
+	}
 	kill(t, daemon)
 	rig.awaitCount(t, "the end is noticed", func(c relayed) bool { return c.Connected == 0 })
 	// A round that had begun before may still renew it; from then on nothing does.

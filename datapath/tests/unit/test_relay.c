@@ -589,8 +589,11 @@ static void a_gated_frame_does_not_pass_a_ktsnd_that_is_away(void **state)
 	untimed_put(1);
 	count_await(&outside.counters->dropped[RELAY_DROP_NO_DAEMON], 1);
 	assert_int_equal(outside.counters->gated, 1);
-	/* Gates that never close let it pass. */
-	atomic_store(&header->gated, 0);
+	/* Nor by a priority above it, which the sender chooses. */
+	timed_put_as(PRIORITY | KTSN_RECORD_UNTIMED << KTSN_RECORD_CLOCK_SHIFT, 2, 46);
+	count_await(&outside.counters->dropped[RELAY_DROP_NO_DAEMON], 2);
+	/* A gate that closes above does not matter. */
+	atomic_store(&header->gated, 2);
 	untimed_put(2);
 	count_await(&outside.counters->bypassed, 1);
 	assert_true(recv(bridge[1], frame, sizeof(frame), 0) > 0);

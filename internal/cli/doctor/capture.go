@@ -105,7 +105,7 @@ func (d *Doctor) relayOf(at *capture.At) {
 		d.say(Bad, about, "see the logs of ktsn-agent and ktsnd on the node",
 			"does not answer, so frames without a transmit time leave by the kernel's bridge, or are dropped if the schedule closes their gate at times")
 	default:
-		d.ok(about, "answers; %d frames without a transmit time went through ktsnd, %d by the kernel's bridge, and %d were dropped while there was no relay",
+		d.ok(about, "answers; %d frames without a transmit time were given to the relay, %d left by the kernel's bridge, and %d were dropped before the relay, because there was none or too many waited",
 			at.Node.Untimed, at.Node.Passed, at.Node.Gated)
 	}
 }

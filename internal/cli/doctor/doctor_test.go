@@ -330,7 +330,7 @@ func TestEachFaultIsNamedWithWhatToDo(t *testing.T) {
 		"no relay":           {"pod", func(w *world) { w.captured[0].Node.NoRelay = 3 }, Bad, "3 messages with a transmit time were dropped because no relay ran"},
 		"a relay that answers": {"pod", func(w *world) {
 			w.captured[0].Mode, w.captured[0].Node = capture.All, capture.PortCount{RelayIfindex: 4, HeartbeatAge: 1e6, Untimed: 8}
-		}, OK, "answers; 8 frames without a transmit time went through ktsnd"},
+		}, OK, "answers; 8 frames without a transmit time were given to the relay"},
 		"a relay that does not": {"pod", func(w *world) {
 			w.captured[0].Mode, w.captured[0].Node = capture.All, capture.PortCount{RelayIfindex: 4, HeartbeatAge: 60e6}
 		}, Bad, "leave by the kernel's bridge, or are dropped"},

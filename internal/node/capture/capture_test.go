@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/btf"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -102,7 +103,7 @@ func TestThePortKnowsItsRelay(t *testing.T) {
 		if _, err := OpenState(nodeEnd); !errors.Is(err, ErrUnattached) {
 			t.Errorf("of a port without the program it said %v", err)
 		}
-		if err := AttachPort(nodeEnd, All, ClassByRecord); err != nil {
+		if err := AttachPort(nodeEnd, All, ClassByRecord, 0); err != nil {
 			return err
 		}
 		now, err := OpenState(nodeEnd)
@@ -127,7 +128,7 @@ func TestThePortKnowsItsRelay(t *testing.T) {
 func TestAHeartbeatHasAnAge(t *testing.T) {
 	where := namespace(t)
 	do(t, where, func() error {
-		if err := AttachPort(nodeEnd, All, ClassByRecord); err != nil {
+		if err := AttachPort(nodeEnd, All, ClassByRecord, 0); err != nil {
 			return err
 		}
 		opened, err := OpenState(nodeEnd)
@@ -149,7 +150,7 @@ func TestAHeartbeatHasAnAge(t *testing.T) {
 
 func TestAProgramThatIsAttachedAnewKnowsNoRelay(t *testing.T) {
 	do(t, namespace(t), func() error {
-		errFirst := AttachPort(nodeEnd, Timed, ClassByRecord)
+		errFirst := AttachPort(nodeEnd, Timed, ClassByRecord, 0)
 		first, err := OpenState(nodeEnd)
 		if err := errors.Join(errFirst, err); err != nil {
 			return err
@@ -157,7 +158,7 @@ func TestAProgramThatIsAttachedAnewKnowsNoRelay(t *testing.T) {
 		defer first.Close()
 		errSet := first.SetRelay(42)
 		before, errBefore := ReadPort(nodeEnd)
-		errAgain := AttachPort(nodeEnd, Timed, ClassByRecord)
+		errAgain := AttachPort(nodeEnd, Timed, ClassByRecord, 0)
 		after, errAfter := ReadPort(nodeEnd)
 		if before.RelayIfindex != 42 || after.RelayIfindex != 0 {
 			t.Errorf("its relay is %d before, and %d after", before.RelayIfindex, after.RelayIfindex)
@@ -168,7 +169,7 @@ func TestAProgramThatIsAttachedAnewKnowsNoRelay(t *testing.T) {
 
 func TestTheMapOfTheRelayHasNothingButTheHeartbeat(t *testing.T) {
 	do(t, namespace(t), func() error {
-		errAttach := AttachPort(nodeEnd, All, ClassByRecord)
+		errAttach := AttachPort(nodeEnd, All, ClassByRecord, 0)
 		opened, err := OpenState(nodeEnd)
 		if err := errors.Join(errAttach, err); err != nil {
 			return err
@@ -214,7 +215,7 @@ func TestAFilterOfAnotherIsLeftAlone(t *testing.T) {
 			func() (bool, error) { count, err := Read(podEnd); return count.Attached, err },
 		},
 		"at the node's end": {
-			nodeEnd, netlink.HANDLE_MIN_INGRESS, func() error { return AttachPort(nodeEnd, Timed, ClassByRecord) },
+			nodeEnd, netlink.HANDLE_MIN_INGRESS, func() error { return AttachPort(nodeEnd, Timed, ClassByRecord, 0) },
 			func() (bool, error) { count, err := ReadPort(nodeEnd); return count.Attached, err },
 		},
 	} {
@@ -260,7 +261,7 @@ func TestAnInterfaceThatIsNotThereIsNamed(t *testing.T) {
 		if err := AttachPod("none", None); err == nil || !strings.Contains(err.Error(), "leaving none early") {
 			t.Errorf("it said %v", err)
 		}
-		if err := AttachPort("none", All, ClassByRecord); err == nil || !strings.Contains(err.Error(), "come in at none") {
+		if err := AttachPort("none", All, ClassByRecord, 0); err == nil || !strings.Contains(err.Error(), "come in at none") {
 			t.Errorf("of a port it said %v", err)
 		}
 		if _, err := Read("none"); !errors.Is(err, ErrGone) {
@@ -287,5 +288,48 @@ func TestModesAreReadAsTheyAreWritten(t *testing.T) {
 	}
 	if _, err := ParseMode("timed"); err == nil || !strings.Contains(err.Error(), `give "None", "Timed" or "All"`) {
 		t.Errorf("of another word it said %v", err)
+	}
+}
+
+func TestTheProgramOfAnotherReleaseIsKnown(t *testing.T) {
+	do(t, namespace(t), func() error {
+		errAttach := AttachPort(nodeEnd, All, ClassByRecord, 0)
+		opened, err := OpenState(nodeEnd)
+		if err := errors.Join(errAttach, err); err != nil {
+			return err
+		}
+		defer opened.Close()
+		before, errBefore := ReadPort(nodeEnd)
+		errPut := opened.of.Put(uint32(0), &state{Mode: uint16(All), Version: version - 1})
+		after, errAfter := ReadPort(nodeEnd)
+		if before.Former || !after.Former {
+			t.Errorf("it is of another release before: %v, after: %v", before.Former, after.Former)
+		}
+		return errors.Join(errBefore, errPut, errAfter)
+	})
+}
+
+// Maps of former releases have shorter entries.
+func TestShorterEntriesAreReadAndWritten(t *testing.T) {
+	testenv.Root(t)
+	former, err := ebpf.NewMap(&ebpf.MapSpec{Type: ebpf.Array, KeySize: 4, ValueSize: 8, MaxEntries: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer former.Close()
+	last, err := ebpf.NewMap(&ebpf.MapSpec{Type: ebpf.Array, KeySize: 4, ValueSize: 8, MaxEntries: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer last.Close()
+	opened := &State{former, last}
+	errMode := putValue(former, &state{Mode: uint16(All)})
+	errRelay := opened.SetRelay(42)
+	now, errRead := opened.read()
+	if err := errors.Join(errMode, errRelay, errRead, opened.SetGated(1)); err != nil {
+		t.Fatal(err)
+	}
+	if now.RelayIfindex != 42 || Mode(now.Mode) != All || now.Version == version {
+		t.Errorf("it read %+v", now)
 	}
 }

@@ -148,3 +148,39 @@ func TestClassesAreReadAsTheyAreWritten(t *testing.T) {
 		t.Error("vlan says a class")
 	}
 }
+
+// A machine chooses the tag: no frame passes the gates by one of a priority above those that close, nor by one that the record
+// cannot have.
+func TestNoPriorityPassesTheGatesOfLowerOnes(t *testing.T) {
+	m := newMachine(t, ClassByPCP)
+	if err := m.state.SetRelay(0); err != nil {
+		t.Fatal(err)
+	}
+	twice := append(binary.BigEndian.AppendUint16(nil, 0xe005), append([]byte{0x81, 0x00}, tagged(0x0006)...)...)
+	for _, test := range []struct {
+		name   string
+		gated  uint64
+		frame  []byte
+		passes bool
+	}{
+		{"PCP 7 while 3 is gated", 1 << 3, ethernet(tagged(0xe005), unix.ETH_P_8021Q), false},
+		{"PCP 2 while 3 is gated", 1 << 3, ethernet(tagged(0x4005), unix.ETH_P_8021Q), true},
+		{"PCP 7 while 8 is gated", 1 << 8, ethernet(tagged(0xe005), unix.ETH_P_8021Q), true},
+		{"two tags while 3 is gated", 1 << 3, ethernet(twice, unix.ETH_P_8021Q), true},
+	} {
+		if err := m.state.SetGated(test.gated); err != nil {
+			t.Fatal(err)
+		}
+		_, before := m.counts(t)
+		if _, err := unix.Write(m.queues[1], test.frame); err != nil {
+			t.Fatal(err)
+		}
+		_, after := m.counts(t)
+		for deadline := time.Now().Add(patience); after.Passed+after.Gated == before.Passed+before.Gated && time.Now().Before(deadline); {
+			_, after = m.counts(t)
+		}
+		if passed := after.Passed > before.Passed; passed != test.passes || (after.Gated > before.Gated) == test.passes {
+			t.Errorf("%s: it counted %+v, before %+v", test.name, after, before)
+		}
+	}
+}

@@ -42,12 +42,12 @@ func AttachPod(interfaceName string, mode Mode) error {
 
 func attachPod(interfaceName string, mode Mode) error {
 	if mode == None {
-		return podHook.attach(interfaceName, mode, ClassByRecord)
+		return podHook.attach(interfaceName, mode, ClassByRecord, AllGated)
 	}
 	if err := divideSegments(interfaceName); err != nil {
 		return err
 	}
-	return podHook.attach(interfaceName, mode, ClassByRecord)
+	return podHook.attach(interfaceName, mode, ClassByRecord, AllGated)
 }
 
 // divideSegments has the kernel divide a datagram of UDP_SEGMENT at the pod's interface, behind the program: each part has
@@ -61,15 +61,16 @@ func divideSegments(interfaceName string) error {
 }
 
 // AttachPort has the program divert what comes in at the node's end of a pod's interface. One that is there is replaced,
-// counts anew, and knows no relay. What else is at the interface stays.
-func AttachPort(portName string, mode Mode, by ClassBy) error {
-	if err := portHook.attach(portName, mode, by); err != nil {
+// counts from 0, and knows no relay. What else is at the interface stays. gated has a bit for each priority whose gate the node's
+// schedule closes at times, AllGated if nobody knows; the relay's heartbeats and SetGated replace it.
+func AttachPort(portName string, mode Mode, by ClassBy, gated uint64) error {
+	if err := portHook.attach(portName, mode, by, gated); err != nil {
 		return fmt.Errorf("divert frames that come in at %s to the pod's relay: %w", portName, err)
 	}
 	return nil
 }
 
-func (h hook) attach(interfaceName string, mode Mode, by ClassBy) error {
+func (h hook) attach(interfaceName string, mode Mode, by ClassBy, gated uint64) error {
 	link, err := netlink.LinkByName(interfaceName)
 	if err != nil {
 		return err
@@ -80,6 +81,11 @@ func (h hook) attach(interfaceName string, mode Mode, by ClassBy) error {
 	}
 	// The filter keeps the program, and the program its maps.
 	defer loaded.Close()
+	if last := loaded.Maps[heartbeatMap]; last != nil {
+		if err := last.Put(uint32(0), &heartbeat{Gated: gated}); err != nil {
+			return fmt.Errorf("set the gated priorities: %w", err)
+		}
+	}
 	if err := netlink.QdiscAdd(classAct(link)); err != nil && !errors.Is(err, unix.EEXIST) {
 		return fmt.Errorf("add the queueing discipline clsact: %w", explain(err, "sch_ingress"))
 	}

@@ -58,7 +58,7 @@ func newWireWithClasses(t *testing.T, mode Mode, by ClassBy) *wire {
 	do(t, w.pod, w.configurePod)
 	do(t, w.node, func() (err error) {
 		w.tap, err = openTap(tapName)
-		return errors.Join(err, setUp(nodeEnd), setUp(tapName), AttachPort(nodeEnd, mode, by))
+		return errors.Join(err, setUp(nodeEnd), setUp(tapName), AttachPort(nodeEnd, mode, by, AllGated))
 	})
 	t.Cleanup(func() { _ = unix.Close(w.tap) })
 	do(t, w.pod, func() error { return AttachPod(podEnd, mode) })
@@ -605,6 +605,58 @@ func TestFramesOfAGateThatClosesDoNotPassIt(t *testing.T) {
 	w.send(t, &message{payload: []byte("free")})
 	if _, port := w.counts(t); port.Gated != before.Gated || port.Passed == 0 {
 		t.Errorf("of frames whose gate never closes it counted %+v, before %+v", port, before)
+	}
+}
+
+// Until somebody knows the schedule no frame passes, and then those whose gate never closes.
+func TestGatesAreClosedUntilTheyAreKnown(t *testing.T) {
+	w := newWire(t, All)
+	if err := w.state.SetRelay(0); err != nil {
+		t.Fatal(err)
+	}
+	w.send(t, &message{payload: []byte("unknown")})
+	if _, port := w.counts(t); port.Gated == 0 || port.Passed != 0 || port.GatedPriorities != AllGated {
+		t.Errorf("it counted %+v", port)
+	}
+	if err := w.state.SetGated(1 << 1); err != nil {
+		t.Fatal(err)
+	}
+	_, before := w.counts(t)
+	w.send(t, &message{payload: []byte("free")})
+	if _, port := w.counts(t); port.Gated != before.Gated || port.Passed == 0 || port.GatedPriorities != 1<<1 || port.HeartbeatAge >= 0 {
+		t.Errorf("once the gates are known it counted %+v, before %+v", port, before)
+	}
+}
+
+// Frames with a transmit time find room in the queue of a relay that does not answer.
+func TestFewFramesWaitWithoutATime(t *testing.T) {
+	const limit = 256 // MAX_WAITING
+	w := newWire(t, All)
+	w.gated = 1
+	flood := func() {
+		for range limit + 50 {
+			w.send(t, &message{payload: []byte("waits")})
+		}
+	}
+	w.beat(t, time.Hour)
+	flood()
+	_, first := w.counts(t)
+	if first.Untimed != limit || first.Gated < 50 {
+		t.Errorf("it counted %+v", first)
+	}
+	// A relay that answers has read them. A busy machine can take longer than its heartbeat holds.
+	for deadline := time.Now().Add(patience); ; {
+		w.beat(t, -HeartbeatLimit/2)
+		w.send(t, &message{payload: []byte("answered")})
+		if _, now := w.counts(t); now.Untimed > first.Untimed || time.Now().After(deadline) {
+			break
+		}
+	}
+	_, answered := w.counts(t)
+	w.beat(t, time.Hour)
+	flood()
+	if _, again := w.counts(t); again.Untimed-answered.Untimed < limit/2 {
+		t.Errorf("after it answered it counted %+v, before %+v", again, answered)
 	}
 }
 

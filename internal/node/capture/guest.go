@@ -44,7 +44,7 @@ func (c *GuestClock) BoundAt(monotonicNs uint64) uint64 {
 func AttachGuest(interfaceName string) error {
 	err := divideSegments(interfaceName)
 	if err == nil {
-		err = guestHook.attach(interfaceName, Timed, ClassByRecord)
+		err = guestHook.attach(interfaceName, Timed, ClassByRecord, AllGated)
 	}
 	if err != nil {
 		return fmt.Errorf("have frames with a transmit time carry it out of %s: %w", interfaceName, err)

@@ -79,7 +79,7 @@ func load(name string, mode Mode, by ClassBy) (*ebpf.Collection, error) {
 	if err != nil {
 		return nil, fmt.Errorf("load the program into the kernel: %w", err)
 	}
-	if err := loaded.Maps[stateMap].Put(uint32(0), &state{Mode: uint16(mode), ClassBy: uint16(by)}); err != nil {
+	if err := loaded.Maps[stateMap].Put(uint32(0), &state{Mode: uint16(mode), ClassBy: uint16(by), Version: version}); err != nil {
 		loaded.Close()
 		return nil, fmt.Errorf("set the program's mode: %w", err)
 	}

@@ -114,7 +114,9 @@ type Program struct {
 type PortCount struct {
 	// Attached tells that the program is there; all else is zero where it is not.
 	Attached bool `json:"attached"`
-	Mode     Mode `json:"mode"`
+	// Former tells that it is that of another release, whose frames may pass gates that the schedule closes.
+	Former bool `json:"former,omitempty"`
+	Mode   Mode `json:"mode"`
 	// ClassBy is what says the class of a frame without a record.
 	ClassBy ClassBy `json:"class-by"`
 	// Timed and Untimed went to the relay.
@@ -128,11 +130,12 @@ type PortCount struct {
 	NoRoom uint64 `json:"no-room"`
 	// Passed counts frames without a time that were the bridge's because no relay answered. The schedule never closes their gate.
 	Passed uint64 `json:"passed"`
-	// Gated counts frames without a time that were dropped because there was no relay, and the schedule closes their gate at times.
+	// Gated counts frames without a time whose gate the schedule closes at times, and that were dropped because there was no relay, or
+	// because too many waited for it.
 	Gated uint64 `json:"gated"`
 	// Control counts those that are the bridge's in any case: reports of multicast groups, frames for bridges themselves.
 	Control uint64 `json:"control"`
-	// GatedPriorities has a bit for each priority whose gate the schedule closes at times.
+	// GatedPriorities has a bit for each priority whose gate the schedule closes at times; all while nobody knows the schedule.
 	GatedPriorities uint64 `json:"gated-priorities"`
 	// RelayIfindex is the relay's device; 0: none.
 	RelayIfindex int `json:"relay-ifindex"`
@@ -310,7 +313,7 @@ func ReadPort(portName string) (PortCount, error) {
 	last, errLast := readHeartbeat(maps[heartbeatMap])
 	age, err := heartbeatAge(maps[heartbeatMap])
 	return PortCount{
-		Attached: true, Mode: Mode(now.Mode), ClassBy: ClassBy(now.ClassBy), RelayIfindex: int(now.RelayIfindex), HeartbeatAge: age,
+		Attached: true, Former: now.Version != version, Mode: Mode(now.Mode), ClassBy: ClassBy(now.ClassBy), RelayIfindex: int(now.RelayIfindex), HeartbeatAge: age,
 		Timed: sums[countTimed], Untimed: sums[countUntimed], NoRelay: sums[countNoRelay], Segments: sums[countSegments],
 		NoRoom: sums[countNoRoom], Passed: sums[countPassed], Control: sums[countControl],
 		Gated: sums[countGated], GatedPriorities: last.Gated,
@@ -325,7 +328,7 @@ func (m openMaps) readCommon() (sums [countEnd]uint64, now state, err error) {
 			return sums, now, err
 		}
 	}
-	err = m[stateMap].Lookup(uint32(0), &now)
+	now, err = readState(m[stateMap])
 	return sums, now, err
 }
 

@@ -16,10 +16,17 @@ import (
 type state struct {
 	RelayIfindex  uint32
 	Mode, ClassBy uint16
+	Version       uint32
 }
+
+// version is KTSN_CAPTURE_VERSION of datapath/capture/record.h.
+const version = 1
 
 // heartbeat is struct ktsn_capture_heartbeat.
 type heartbeat struct{ AtNs, Gated uint64 }
+
+// AllGated is the set of gated priorities, a bit for each, while nobody knows the node's schedule.
+const AllGated = 0xffff
 
 // HeartbeatLimit is the age of a heartbeat from which on frames without a time are the bridge's, unless the schedule closes their gate
 // at times: KTSN_CAPTURE_HEARTBEAT_NS of datapath/capture/record.h.
@@ -53,7 +60,7 @@ func (s *State) SetRelay(ifindex int) error {
 		return err
 	}
 	now.RelayIfindex = uint32(ifindex)
-	if err := s.of.Put(uint32(0), &now); err != nil {
+	if err := putValue(s.of, &now); err != nil {
 		return fmt.Errorf("write the program's state: %w", err)
 	}
 	return nil
@@ -68,22 +75,55 @@ func (s *State) Relay() (int, error) {
 // Heartbeat is how long ago the relay said that ktsnd takes untimed frames; negative if it never did.
 func (s *State) Heartbeat() (time.Duration, error) { return heartbeatAge(s.heartbeat) }
 
-func (s *State) read() (now state, err error) {
-	if err := s.of.Lookup(uint32(0), &now); err != nil {
+func (s *State) read() (now state, err error) { return readState(s.of) }
+
+func readState(from *ebpf.Map) (now state, err error) {
+	if err := readValue(from, &now); err != nil {
 		return now, fmt.Errorf("read the program's state: %w", err)
 	}
 	return now, nil
 }
 
-func readHeartbeat(of *ebpf.Map) (heartbeat, error) {
-	var last heartbeat
-	// That of a former release's program has the time only.
-	value := make([]byte, max(int(of.ValueSize()), binary.Size(last)))
-	if err := of.Lookup(uint32(0), value[:of.ValueSize()]); err != nil {
+func readHeartbeat(from *ebpf.Map) (last heartbeat, err error) {
+	if err := readValue(from, &last); err != nil {
 		return last, fmt.Errorf("read the heartbeat: %w", err)
 	}
-	_, err := binary.Decode(value, binary.NativeEndian, &last)
-	return last, err
+	return last, nil
+}
+
+// readValue reads the only entry of a map into a struct. The entry of a former release's program can be shorter; the fields
+// that it lacks become 0.
+func readValue(from *ebpf.Map, value any) error {
+	read := make([]byte, max(int(from.ValueSize()), binary.Size(value)))
+	if err := from.Lookup(uint32(0), read[:from.ValueSize()]); err != nil {
+		return err
+	}
+	_, err := binary.Decode(read, binary.NativeEndian, value)
+	return err
+}
+
+// putValue is the inverse of readValue.
+func putValue(to *ebpf.Map, value any) error {
+	written, err := binary.Append(nil, binary.NativeEndian, value)
+	if err != nil {
+		return err
+	}
+	written = append(written, make([]byte, max(0, int(to.ValueSize())-len(written)))...)
+	return to.Put(uint32(0), written[:to.ValueSize()])
+}
+
+// SetGated tells the program at a port whose relay does not answer which priorities have a gate that the schedule closes at
+// times, a bit for each.
+func (s *State) SetGated(gated uint64) error {
+	last, err := readHeartbeat(s.heartbeat)
+	if err != nil || last.Gated == gated {
+		return err
+	}
+	last.Gated = gated
+	if err := putValue(s.heartbeat, &last); err != nil {
+		return fmt.Errorf("write the gated priorities: %w", err)
+	}
+	return nil
 }
 
 func heartbeatAge(of *ebpf.Map) (time.Duration, error) {

@@ -144,7 +144,7 @@ func (a *adding) run(ctx context.Context) (_ *current.Result, err error) {
 	if err := a.record().keepPortFilters(a.node); err != nil {
 		return nil, err
 	}
-	if err := a.divert(plugged.Port); err != nil {
+	if err := a.divert(ctx, plugged.Port); err != nil {
 		return nil, err
 	}
 	if err := a.connectMachine(plugged.MTU); err != nil {

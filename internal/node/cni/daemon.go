@@ -11,7 +11,9 @@ import (
 	"os"
 	"path/filepath"
 	"syscall"
+	"time"
 
+	"github.com/kubernetsn/kubernetsn/internal/node/capture"
 	"github.com/kubernetsn/kubernetsn/internal/node/fault"
 	"github.com/kubernetsn/kubernetsn/internal/node/overlay"
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
@@ -118,4 +120,32 @@ func (d *daemon) addEndpoint(ctx context.Context, r *record) error {
 		Grants:    r.Grants,
 		Receive:   r.Receive.Rings,
 	})
+}
+
+// gatesPatience is for a ktsnd that is asked for its gates beside other work.
+const gatesPatience = time.Second
+
+// GatedPriorities returns a bit for each priority whose gate the schedule of the node's ktsnd closes at times. They are all, and not
+// known, when it cannot be asked.
+func GatedPriorities(controlSocket string) (gated uint64, known bool) {
+	ctx, cancel := context.WithTimeout(context.Background(), gatesPatience)
+	defer cancel()
+	daemon, err := dialDaemon(ctx, controlSocket)
+	if err != nil {
+		return capture.AllGated, false
+	}
+	defer daemon.close()
+	return daemon.gatedPriorities(ctx)
+}
+
+func (d *daemon) gatedPriorities(ctx context.Context) (gated uint64, known bool) {
+	if d == nil {
+		return capture.AllGated, false
+	}
+	status, errStatus := d.Status(ctx)
+	schedule, errSchedule := d.Schedule(ctx)
+	if errStatus != nil || errSchedule != nil {
+		return capture.AllGated, false
+	}
+	return control.GatedPriorities(status, schedule), true
 }

@@ -3,6 +3,7 @@
 package cni
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -146,11 +147,15 @@ func isDiverted(mode capture.Mode, of device.Device) bool {
 }
 
 // divert has the kernel hand captured frames to the relay at the node's end.
-func (r *request) divert(portName string) error {
-	if !isDiverted(r.Capture, r.Device) {
+func (a *adding) divert(ctx context.Context, portName string) error {
+	if !isDiverted(a.Capture, a.Device) {
 		return nil
 	}
-	if err := capture.AttachPort(portName, r.Capture, classBy(r.Device)); err != nil {
+	gated := uint64(capture.AllGated)
+	if a.Capture == capture.All {
+		gated, _ = a.daemon.gatedPriorities(ctx) // while ktsnd does not answer, the gates of all count as closed at times
+	}
+	if err := capture.AttachPort(portName, a.Capture, classBy(a.Device), gated); err != nil {
 		return coded(CodeUnguarded, fmt.Errorf(`%w; where that cannot be mended, the field "capture": "None" drops them`, err))
 	}
 	return nil
@@ -190,7 +195,7 @@ func (r *record) checkPrograms() error {
 	if !r.hasPrograms() {
 		return nil
 	}
-	now, err := r.guard()
+	now, err := r.guard(&knownGates{})
 	if errors.Is(err, capture.ErrGone) {
 		return nil // that has been said
 	}
@@ -211,7 +216,7 @@ type Guarded struct {
 	capture.Count
 	// Port is the count at the node's end; all of it is zero where nothing is captured.
 	Port capture.PortCount
-	// Back tells that a program was missing and has been put back.
+	// Back tells that a program was missing, or at the node's end of another release, and has been attached.
 	Back bool
 }
 
@@ -229,12 +234,13 @@ func Guard(stateDir string) ([]Guarded, error) {
 	defer node.Close()
 	var all []Guarded
 	var failed error
+	var gates knownGates
 	for _, r := range made {
 		failed = errors.Join(failed, r.keepPortFilters(node), r.keepToRelay())
 		if !r.hasPrograms() {
 			continue
 		}
-		one, err := r.guard()
+		one, err := r.guard(&gates)
 		switch {
 		case err == nil:
 			all = append(all, one)
@@ -264,13 +270,13 @@ func (r *record) keepToRelay() error {
 }
 
 // guard looks at one interface, at both of its ends.
-func (r *record) guard() (Guarded, error) {
+func (r *record) guard(gates *knownGates) (Guarded, error) {
 	one := Guarded{Attachment: r.Attachment}
 	var err error
 	if one.Count, err = capture.ReadIn(r.Netns, r.Interface); err != nil {
 		return one, err
 	}
-	if err := r.guardPort(&one); err != nil {
+	if err := r.guardPort(&one, gates); err != nil {
 		return one, err
 	}
 	if !isGuarded(r.Unseen, r.Device) || (one.Attached && one.Mode == r.Capture) {
@@ -281,19 +287,61 @@ func (r *record) guard() (Guarded, error) {
 	return one, ns.WithNetNSPath(r.Netns, func(ns.NetNS) error { return capture.AttachPod(r.Interface, r.Capture) })
 }
 
-// isWanted tells whether the program at the node's end is as the attachment asks for.
+// isWanted tells whether the program at the node's end is as the attachment asks for, and of this release.
 func (r *record) isWanted(port *capture.PortCount) bool {
-	return port.Attached && port.Mode == r.Capture && port.ClassBy == classBy(r.Device)
+	return port.Attached && !port.Former && port.Mode == r.Capture && port.ClassBy == classBy(r.Device)
 }
 
-// guardPort looks at the node's end.
-func (r *record) guardPort(one *Guarded) (err error) {
+// guardPort looks at the node's end. Where no relay answers, which would say it, the program learns from ktsnd which gates close.
+func (r *record) guardPort(one *Guarded, gates *knownGates) (err error) {
 	if !isDiverted(r.Capture, r.Device) {
 		return nil
 	}
-	if one.Port, err = capture.ReadPort(r.PortName()); err != nil || r.isWanted(&one.Port) {
+	if one.Port, err = capture.ReadPort(r.PortName()); err != nil {
 		return err
 	}
-	one.Back, one.Port = true, capture.PortCount{Attached: true, Mode: r.Capture, ClassBy: classBy(r.Device)}
-	return capture.AttachPort(r.PortName(), r.Capture, classBy(r.Device))
+	if r.isWanted(&one.Port) {
+		if r.Capture != capture.All || one.Port.Answers() {
+			return nil
+		}
+		return r.setGated(gates)
+	}
+	gated, known := gates.of(r.ControlSocket)
+	if !known && one.Port.Attached && !one.Port.Former {
+		gated = one.Port.GatedPriorities
+	}
+	one.Back, one.Port = true, capture.PortCount{Attached: true, Mode: r.Capture, ClassBy: classBy(r.Device), GatedPriorities: gated, HeartbeatAge: -1}
+	return capture.AttachPort(r.PortName(), r.Capture, classBy(r.Device), gated)
+}
+
+// setGated leaves the program what it knows while ktsnd does not answer.
+func (r *record) setGated(gates *knownGates) error {
+	gated, known := gates.of(r.ControlSocket)
+	if !known {
+		return nil
+	}
+	now, err := capture.OpenState(r.PortName())
+	if err != nil {
+		return err
+	}
+	defer now.Close()
+	return now.SetGated(gated)
+}
+
+// knownGates are what ktsnd said of its gates during one look at all interfaces, by control socket.
+type knownGates map[string]struct {
+	gated uint64
+	known bool
+}
+
+func (k *knownGates) of(controlSocket string) (gated uint64, known bool) {
+	if *k == nil {
+		*k = knownGates{}
+	}
+	got, asked := (*k)[controlSocket]
+	if !asked {
+		got.gated, got.known = GatedPriorities(controlSocket)
+		(*k)[controlSocket] = got
+	}
+	return got.gated, got.known
 }

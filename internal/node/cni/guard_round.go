@@ -38,6 +38,7 @@ func (g *GuardRound) Look() ([]Guarded, error) {
 	var all []Guarded
 	var failed error
 	seen := map[string]Guarded{}
+	var gates knownGates
 	for _, r := range made {
 		name := r.PortName()
 		if r.Link == nil || turn[name] {
@@ -54,7 +55,7 @@ func (g *GuardRound) Look() ([]Guarded, error) {
 		if r.Link != nil && !turn[name] {
 			continue // its turn comes
 		}
-		one, err := r.guard()
+		one, err := r.guard(&gates)
 		switch {
 		case err == nil:
 			all = append(all, one)

@@ -108,7 +108,11 @@ func (a *attachment) begin(s *Supervisor) (err error) {
 		}
 	}
 	if a.counters == nil {
-		if a.counters, err = newCounters(); err != nil {
+		gated := uint64(capture.AllGated)
+		if a.relayed.Device.Is(device.VhostUser) { // only their relays have a way past ktsnd
+			gated, _ = cni.GatedPriorities(a.relayed.ControlSocket)
+		}
+		if a.counters, err = newCounters(gated); err != nil {
 			return err
 		}
 	}

@@ -3,6 +3,7 @@
 package relay
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"os"
@@ -19,21 +20,26 @@ type counters struct {
 	memory []byte
 }
 
-func newCounters() (*counters, error) {
+// newCounters makes them. gated has a bit for each priority whose gate the node's schedule closes at times: the first relay, which
+// writes it later, sends no frames of these past ktsnd before it knows ktsnd.
+func newCounters(gated uint64) (*counters, error) {
 	descriptor, err := unix.MemfdCreate("ktsn-relay-counters", unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
 	if err != nil {
 		return nil, fmt.Errorf("make memory for the relay's counters: %w", err)
 	}
 	file := os.NewFile(uintptr(descriptor), "counters")
-	memory, err := sealed(file)
+	memory, err := sealed(file, gated)
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("make memory for the relay's counters: %w", err), file.Close())
 	}
 	return &counters{file, memory}, nil
 }
 
-func sealed(file *os.File) ([]byte, error) {
+func sealed(file *os.File, gated uint64) ([]byte, error) {
 	if err := file.Truncate(countersBytes); err != nil {
+		return nil, err
+	}
+	if _, err := file.WriteAt(binary.NativeEndian.AppendUint64(nil, gated), atGated); err != nil {
 		return nil, err
 	}
 	if _, err := unix.FcntlInt(file.Fd(), unix.F_ADD_SEALS, unix.F_SEAL_GROW|unix.F_SEAL_SHRINK|unix.F_SEAL_SEAL); err != nil {
@@ -55,6 +61,7 @@ const (
 	atBackHanded  = 112
 	atBackDropped = 120
 	atDropped     = 128
+	atGated       = 504
 	wordBytes     = 8
 )
 

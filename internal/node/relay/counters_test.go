@@ -26,13 +26,16 @@ func TestReasonsAreThoseOfTheRelay(t *testing.T) {
 }
 
 func TestTheMemoryOfCountersCannotBeMadeShorter(t *testing.T) {
-	made, err := newCounters()
+	made, err := newCounters(1 << 3)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer made.close()
 	if err := made.file.Truncate(0); err == nil {
 		t.Error("it could: reading it would end this program")
+	}
+	if gated := made.value(atGated); gated != 1<<3 {
+		t.Errorf("it begins with the gates %#x", gated)
 	}
 	if frames := made.read(); frames["read-timed"] != 0 || frames["drop-lost"] != 0 {
 		t.Errorf("it begins with %v", frames)

@@ -16,6 +16,7 @@ import (
 	"github.com/containernetworking/plugins/pkg/ns"
 	"golang.org/x/sys/unix"
 
+	"github.com/kubernetsn/kubernetsn/internal/node/capture"
 	"github.com/kubernetsn/kubernetsn/internal/shared/device"
 )
 
@@ -125,7 +126,7 @@ func (g *Guest) open() (made *guestFiles, err error) {
 	if made.link, err = packetSocket(g.Netns, g.Interface, unix.ETH_P_ALL); err != nil {
 		return nil, err
 	}
-	made.counters, err = newCounters()
+	made.counters, err = newCounters(capture.AllGated)
 	return made, err
 }
 

@@ -128,7 +128,7 @@ func plug(t *testing.T, pod *topology.Namespace, attachment *overlay.Attachment)
 // capturing attaches the program anew.
 func capturing(t *testing.T, attachment *overlay.Attachment) State {
 	t.Helper()
-	if err := capture.AttachPort(attachment.PortName(), capture.Timed, capture.ClassByRecord); err != nil {
+	if err := capture.AttachPort(attachment.PortName(), capture.Timed, capture.ClassByRecord, 0); err != nil {
 		t.Fatal(err)
 	}
 	state, err := openState(attachment.PortName())

@@ -170,3 +170,36 @@ type ClassStatus struct {
 	Dropped             uint64 `json:"dropped"`
 	TransmissionOverrun uint64 `json:"transmission-overrun"`
 }
+
+// GatedPriorities returns a bit for each priority whose gate the schedule closes at times, now or after a change that is pending.
+// Only the strategy "tas" has gates. ktsnd tells relays the same (gated_priorities in datapath/daemon/loop/alive.c).
+func GatedPriorities(status *Status, schedule *Schedule) (gated uint64) {
+	if status.Strategy != "tas" {
+		return 0
+	}
+	closing := schedule.Table.closingGates()
+	for priority, class := range status.TrafficClassMap {
+		gated |= uint64(closing>>class&1) << priority
+	}
+	return gated
+}
+
+// closingGates returns a bit for each class.
+func (s *GateParameterState) closingGates() uint8 {
+	open := s.OperGateStates & s.OperControlList.alwaysOpen()
+	if s.ConfigPending {
+		open &= s.AdminControlList.alwaysOpen()
+	}
+	if s.ConfigPending && !s.GateEnabled {
+		open &= s.AdminGateStates
+	}
+	return ^open
+}
+
+func (l GateControlList) alwaysOpen() uint8 {
+	open := uint8(0xff)
+	for _, entry := range l.Entries {
+		open &= entry.GateStatesValue
+	}
+	return open
+}
