@@ -28,20 +28,37 @@ static uint32_t gated_priorities(const struct loop *loop)
 	return gated;
 }
 
+/* Until a schedule is set, a ring that was handed back keeps what the former ktsnd wrote: this one gets the
+ * node's schedule some time after it started. */
+static bool has_schedule(const struct loop *loop)
+{
+	const struct loop_gates *gates = loop->shaping.gates;
+
+	return gates &&
+	       (gates->gates.last_change_tai_ns || gates->gates.config_change_tai_ns != KTSN_WINDOW_NEVER);
+}
+
 static void ring_tell(const struct loop_alive *alive, struct loop_ring *ring, int64_t now_ns)
 {
 	struct ktsn_ring_header *header = ring->consumer.header;
 
-	atomic_store_explicit(&header->gated, alive->gated, memory_order_relaxed);
+	if (alive->gates_known)
+		atomic_store_explicit(&header->gated, alive->gated, memory_order_relaxed);
 	/* Pairs with the loads in gated_note() and heartbeat_renew() of the relay. */
 	atomic_store_explicit(&header->alive_ns, now_ns, memory_order_release);
+}
+
+static void gates_note(struct loop *loop)
+{
+	loop->alive.gated = gated_priorities(loop);
+	loop->alive.gates_known = has_schedule(loop);
 }
 
 void alive_begin(struct loop *loop, struct loop_ring *ring)
 {
 	ring_list_add(&loop->alive.rings, &ring->untimed_entry);
 	loop->alive.count++;
-	loop->alive.gated = gated_priorities(loop);
+	gates_note(loop);
 	ring_tell(&loop->alive, ring, clock_ns(CLOCK_MONOTONIC));
 }
 
@@ -76,7 +93,7 @@ void alive_tell(struct loop *loop)
 
 	if (!alive->left && alive->rings && (age_ns < 0 || age_ns >= TELL_EVERY_NS)) {
 		alive->told_tai_ns = loop->round.began_tai_ns;
-		alive->gated = gated_priorities(loop);
+		gates_note(loop);
 		alive->left = alive->count;
 	}
 	if (alive->left)

@@ -73,6 +73,7 @@ struct loop_alive {
 	uint32_t count;
 	uint32_t left;  /* so many are still to be told */
 	uint32_t gated; /* as in struct ktsn_ring_header */
+	bool gates_known;
 	int64_t told_tai_ns;
 };
 

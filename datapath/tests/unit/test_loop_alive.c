@@ -96,6 +96,13 @@ static void rings_are_told_which_priorities_have_a_gate_that_closes(void **state
 
 	(void)state;
 	assert_int_equal(atomic_load(&headers[0].gated), 0);
+	/* Until there is a schedule, a ring that comes keeps what another ktsnd wrote. */
+	ktsn_gates_init(&gates.gates);
+	loop.shaping.gates = &gates;
+	atomic_store(&headers[2].gated, 0x8);
+	alive_end(&loop, &rings[2]);
+	alive_begin(&loop, &rings[2]);
+	assert_int_equal(atomic_load(&headers[2].gated), 0x8);
 	ktsn_schedule_init(&schedule);
 	schedule.gate_states = 0xfe;
 	ktsn_gates_init(&gates.gates);
