@@ -129,6 +129,10 @@ long outgoing_route_again(struct outgoing *outgoing, struct flow *flow, int fd)
 	if (err)
 		return err;
 	route_take(outgoing, flow, &route);
+	/* An MTU may have been lowered since the message was begun. */
+	if ((outgoing->slots.count > 1 ? outgoing->segment_bytes : outgoing->bytes) >
+	    outgoing->datagram_max_bytes)
+		return -EMSGSIZE;
 	return refused(outgoing, flow);
 }
 

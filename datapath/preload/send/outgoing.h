@@ -17,7 +17,8 @@
 long outgoing_open(struct outgoing *outgoing, struct flow *flow, int fd, const struct msghdr *message,
 		   int flags);
 
-/* Finds the route again: the socket may have been connected to another address since. 0 or -errno. */
+/* Finds the route again: the socket may have been connected to another address since. 0 or -errno; -EMSGSIZE
+ * when a datagram is too long for it. */
 long outgoing_route_again(struct outgoing *outgoing, struct flow *flow, int fd);
 
 /* Appends the message's payload. The bytes of the message; -EAGAIN without space for all of it; or -errno. */

@@ -41,6 +41,7 @@ static struct {
 	struct flow *flow; /* the table's and the test's */
 	int fd;
 	bool session_lost;
+	uint32_t payload_max_bytes;
 	long kernel_says; /* bytes or -errno, to each call that comes to it */
 	int kernel_calls;
 } process;
@@ -73,7 +74,8 @@ long route_find(struct flow *flow, int fd, const struct ktsn_app_key *key, int f
 	(void)key;
 	(void)flags;
 	route->session = &process.session;
-	route->destination = (struct destination){.route = KTSN_APP_ROUTE_TSN, .payload_max_bytes = PAYLOAD};
+	route->destination = (struct destination){.route = KTSN_APP_ROUTE_TSN,
+						  .payload_max_bytes = process.payload_max_bytes};
 	return 0;
 }
 
@@ -97,6 +99,7 @@ static int set_up(void **state)
 	nobody.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
 	memset(&process, 0, sizeof(process));
 	process.kernel_says = -ENOTSUP;
+	process.payload_max_bytes = PAYLOAD;
 	process.fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 	process.flow = flow_create();
 	if (process.fd < 0 || !process.flow || ring_pair_init(&process.pair, SLOTS, PAYLOAD) ||
@@ -191,6 +194,19 @@ static void assert_nothing_left(void)
 
 	assert_int_equal(datagram_take(payload), -1);
 	assert_true(ktsn_ring_has_space(&process.session.ring, SLOTS));
+}
+
+/* Of which ktsnd would drop it. */
+static void a_message_that_is_longer_than_an_mtu_lowered_meanwhile_is_refused(void **state)
+{
+	(void)state;
+	assert_int_equal(send_part("too long", 8, MSG_MORE), 8);
+	process.payload_max_bytes = 9;
+	assert_int_equal(send_untimed("now", 3, 0), -EMSGSIZE);
+	assert_nothing_left();
+	assert_int_equal(send_part("fits", 4, MSG_MORE), 4);
+	assert_int_equal(send_untimed("again", 5, 0), 5);
+	assert_datagram("fitsagain");
 }
 
 static void fill_ring(uint32_t slots)
@@ -441,6 +457,7 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 	const struct CMUnitTest tests[] = {
+		TEST(a_message_that_is_longer_than_an_mtu_lowered_meanwhile_is_refused),
 		TEST(parts_leave_as_one_with_the_last),
 		TEST(threads_join_on_one_socket_and_no_part_is_lost_or_torn),
 		TEST(child_has_nothing_of_what_its_parent_began),
