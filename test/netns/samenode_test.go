@@ -112,6 +112,8 @@ func TestMessagesLostToAPodOfTheSameNodeAreCounted(t *testing.T) {
 	at := netip.AddrPortFrom(neighborAddress, listenPort)
 	f := listenFor(t, neighbor, at, forGood)
 	f.talker = lab.startTalker(t, f.talkerFile, "--to", at.String(), "--cycle", "200us", "--lead", "2ms")
+	// How soon the quota is used up depends on the speed of the machine.
+	await(t, client, "messages are lost", func(c control.Counters) bool { return c.DeliveryFailed+c.Dropped() > 0 })
 	served(t, client, 2000)
 	f.end(t, client)
 	counted := settled(t, client)
