@@ -34,6 +34,7 @@ var leaving = []struct {
 	{"immortal", "left", 300 * time.Millisecond, patience},
 	{"immortal2", "rings", 300 * time.Millisecond, patience},
 	{"fuse", "left", 300 * time.Millisecond, patience},
+	{"fuse-ring", "left", 300 * time.Millisecond, patience},
 	{"ends", "connections", 300 * time.Millisecond, patience},
 	{"faulted", "held", 300 * time.Millisecond, patience},
 	{"refill", "sent", 1500 * time.Millisecond, 500 * time.Millisecond},
@@ -84,7 +85,7 @@ func awaitGone(t *testing.T, daemon *process.Process, client *control.Client, be
 // needsOf skips a mode for which the machine lacks something.
 func needsOf(t *testing.T, mode string) {
 	t.Helper()
-	if _, err := os.Stat("/dev/fuse"); mode == "fuse" && err != nil {
+	if _, err := os.Stat("/dev/fuse"); strings.HasPrefix(mode, "fuse") && err != nil {
 		testenv.Missing(t, "no /dev/fuse; load the module fuse")
 	}
 }
@@ -276,7 +277,7 @@ func TestControlSocketHasDescriptorsInReserve(t *testing.T) {
 
 // A pod that is just being removed keeps no ktsnd from being replaced, and the next one owes it nothing.
 func TestHandOverWhileAPodIsRemoved(t *testing.T) {
-	for _, mode := range []string{"immortal", "immortal2", "fuse"} {
+	for _, mode := range []string{"immortal", "immortal2", "fuse", "fuse-ring"} {
 		t.Run(mode, func(t *testing.T) {
 			t.Parallel()
 			needsOf(t, mode)

@@ -52,6 +52,7 @@ static const struct mode {
 	{"immortal", mode_immortal, "has ktsnd close what waits for what ktsnd has yet to read"},
 	{"immortal2", mode_immortal2, "the same, with all the rings that it can get behind it"},
 	{"fuse", mode_fuse, "the same with a file of FUSE and its server, which no signal interrupts"},
+	{"fuse-ring", mode_fuse_ring, "the same with the file as a ring that is handed back"},
 	{"faulted", mode_faulted, "passes a socket whose lock a page fault holds (userfaultfd)"},
 	{"ends", mode_ends, "puts the ends of COUNT connections into each other"},
 	{"refill", mode_refill, "sends lingering sockets into its connections, also when it is removed"},

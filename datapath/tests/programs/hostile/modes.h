@@ -55,6 +55,7 @@ int mode_folder(const struct target *target);
 int mode_immortal(const struct target *target);
 int mode_immortal2(const struct target *target);
 int mode_fuse(const struct target *target);
+int mode_fuse_ring(const struct target *target);
 int mode_faulted(const struct target *target);
 int mode_ends(const struct target *target);
 int mode_refill(const struct target *target);

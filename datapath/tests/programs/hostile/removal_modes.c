@@ -318,10 +318,10 @@ static int fuse_mount(int *server_fd, pthread_t *serving)
 }
 
 /* ktsnd waits in close() for the server of the file, whose only descriptor is in a queue that it has yet to
- * read. No signal ends that. The file comes as a ring that is handed back, which the control thread maps. */
-int mode_fuse(const struct target *target)
+ * read. No signal ends that. */
+static int fuse_leave(const struct target *target, uint32_t type)
 {
-	struct ktsn_app_request request = client_request(KTSN_APP_HAND_BACK);
+	struct ktsn_app_request request = client_request(type);
 	int server_fd, file_fd, err;
 	struct client client;
 	struct statx status;
@@ -347,6 +347,17 @@ int mode_fuse(const struct target *target)
 	say("left", !err);
 	rest(target);
 	return err ? complain("leave a file", err) : 0;
+}
+
+int mode_fuse(const struct target *target)
+{
+	return fuse_leave(target, KTSN_APP_HELLO);
+}
+
+/* The file comes as a ring that is handed back; ktsnd refuses it before it maps any. */
+int mode_fuse_ring(const struct target *target)
+{
+	return fuse_leave(target, KTSN_APP_HAND_BACK);
 }
 
 /* ---- a socket whose lock is held by a page fault ---- */
