@@ -67,7 +67,7 @@
 
 // Untimed frames of gated priorities that wait for a relay that does not answer. They share the relay's
 // queue, of about 1,000 frames, with timed ones.
-#define MAX_WAITING 256
+#define MAX_QUEUED 256
 
 // Places in the map `counts`. Read by internal/node/capture; both sides have the same order.
 enum count {
@@ -140,7 +140,7 @@ struct control {
 	__u64 since_ns;
 	__u64 bytes;
 	// Untimed frames since the relay answered last.
-	__u64 waiting;
+	__u64 queued;
 };
 
 struct {
@@ -433,21 +433,21 @@ static __always_inline int is_gated(__u8 priority)
 }
 
 // Two processors may let one more wait.
-static __always_inline int may_wait(void)
+static __always_inline int may_queue(void)
 {
 	__u32 only = 0;
-	struct control *waited = bpf_map_lookup_elem(&control, &only);
+	struct control *relay = bpf_map_lookup_elem(&control, &only);
 
-	return waited && __sync_fetch_and_add(&waited->waiting, 1) < MAX_WAITING;
+	return relay && __sync_fetch_and_add(&relay->queued, 1) < MAX_QUEUED;
 }
 
-static __always_inline void waiting_end(void)
+static __always_inline void queued_forget(void)
 {
 	__u32 only = 0;
-	struct control *waited = bpf_map_lookup_elem(&control, &only);
+	struct control *relay = bpf_map_lookup_elem(&control, &only);
 
-	if (waited && waited->waiting)
-		waited->waiting = 0;
+	if (relay && relay->queued)
+		relay->queued = 0;
 }
 
 // Reserved addresses, 01:80:c2:00:00:00 to 0f, are the bridge's own, and it forwards none of them.
@@ -557,12 +557,12 @@ static __always_inline int divert_untimed(struct __sk_buff *packet, const struct
 	__u8 priority = priority_of(packet, now);
 	int gated = is_gated(priority), answers = relay_answers();
 
-	if (!has_relay(packet, now) || !(answers || (gated && may_wait()))) {
+	if (!has_relay(packet, now) || !(answers || (gated && may_queue()))) {
 		count(gated ? COUNT_GATED : COUNT_PASSED);
 		return gated ? TC_ACT_SHOT : TC_ACT_UNSPEC;
 	}
 	if (answers)
-		waiting_end();
+		queued_forget();
 	if (put_class_in_front(packet, priority)) {
 		count(COUNT_NO_ROOM);
 		return TC_ACT_SHOT;

@@ -558,8 +558,8 @@ static void the_heartbeat_waits_for_the_flow(void **state)
 	relay_end();
 }
 
-/* What ktsnd said of gates holds while it is away: a frame whose gate closes at times does not leave by the
- * bridge. */
+/* The gates that ktsnd reported hold while it is away: a frame whose gate closes at times does not leave by
+ * the bridge. */
 static void a_gated_frame_does_not_pass_a_ktsnd_that_is_away(void **state)
 {
 	struct ktsn_ring_header *header;

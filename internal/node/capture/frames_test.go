@@ -630,7 +630,7 @@ func TestGatesAreClosedUntilTheyAreKnown(t *testing.T) {
 
 // Frames with a transmit time find room in the queue of a relay that does not answer.
 func TestFewFramesWaitWithoutATime(t *testing.T) {
-	const limit = 256 // MAX_WAITING
+	const limit = 256 // MAX_QUEUED
 	w := newWire(t, All)
 	w.gated = 1
 	flood := func() {
