@@ -10,6 +10,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/kubernetsn/kubernetsn/internal/shared/control"
 )
 
 // hostileModes are those that are measured, in their order.
@@ -114,7 +116,7 @@ func TestChaosBesideAHostileNeighbor(t *testing.T) {
 // of departures that nothing but the machine delays.
 func TestChaosBesideAReceiver(t *testing.T) {
 	const turns, least = 3, 10 * time.Microsecond
-	modes := append([]string{alone, "pollers"}, slices.Sorted(maps.Keys(receiverModes))...)
+	modes := append([]string{alone, "pollers"}, slices.DeleteFunc(slices.Sorted(maps.Keys(receiverModes)), func(mode string) bool { return mode == farReceiver })...)
 	byMode := beside(t, modes, turns, time.Second, 0, (*hostile).addReceiver)
 	without, worst := baselineOf(byMode[alone]), worstOf(byMode[alone])
 	limit := max(least, without.p99*6/5)
@@ -129,6 +131,38 @@ func TestChaosBesideAReceiver(t *testing.T) {
 		judge(t, limited(name+"departure error max", float64(worstOf(byMode[mode])), "ns", float64(worst+time.Millisecond)), false)
 		judge(t, limited(name+"messages lost", float64(lost), "messages", 0), true)
 		judge(t, limited(name+"control replies p99, median of the turns", float64(reply), "ns", float64(controlLimit)), without.repliesTell && bestReply > controlLimit)
+	}
+}
+
+// TestChaosBesideAReceiverOfAnotherNode has the sockets on the other node: what they cost runs in the sending of a veth, and of no other
+// uplink. There is no limit, since all of them run on this machine.
+func TestChaosBesideAReceiverOfAnotherNode(t *testing.T) {
+	const turns = 3
+	modes := []string{alone, farReceiver}
+	for _, uplink := range []struct {
+		name   string
+		beside func(*testing.T) map[string][]fared
+	}{
+		{"veth", func(t *testing.T) map[string][]fared {
+			return newLab(t).beside(t, nil, modes, turns, time.Second, 0, (*hostile).sendToTheOtherNode)
+		}},
+		{"ovs", func(t *testing.T) map[string][]fared {
+			lab := newOVSLab(t)
+			return lab.beside(t, lab.uplink(), modes, turns, time.Second, 0, func(h *hostile, t *testing.T, client *control.Client) {
+				lab.awaitConnected(t)
+				h.sendToTheOtherNode(t, client)
+			})
+		}},
+	} {
+		t.Run(uplink.name, func(t *testing.T) {
+			byMode := uplink.beside(t)
+			for _, mode := range modes {
+				p99, lost := summarize(byMode[mode])
+				name := fmt.Sprintf("uplink %s, %s: ", uplink.name, mode)
+				record(t, reported(name+"departure error p99, median of the turns", float64(p99), "ns"))
+				judge(t, limited(name+"messages lost", float64(lost), "messages", 0), true)
+			}
+		})
 	}
 }
 

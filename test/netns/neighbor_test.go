@@ -262,22 +262,27 @@ func (o turn) fare(traced []control.TracedMessage, sent []tsnperf.Sent, received
 func beside(t *testing.T, modes []string, turns int, length time.Duration, priority int,
 	prepare func(*hostile, *testing.T, *control.Client)) map[string][]fared {
 	t.Helper()
+	return newLab(t).beside(t, nil, modes, turns, length, priority, prepare)
+}
+
+// beside is the same in a lab, with ktsnd's options for its uplink.
+func (l *lab) beside(t *testing.T, options, modes []string, turns int, length time.Duration, priority int,
+	prepare func(*hostile, *testing.T, *control.Client)) map[string][]fared {
+	t.Helper()
 	const cycle = time.Millisecond
-	lab := newLab(t)
-	options := []string{}
 	if runtime.NumCPU() > 1 {
 		options = append(options, "--cpu", strconv.Itoa(runtime.NumCPU()-1))
 	}
-	daemon, client := lab.startDaemon(t, options...)
-	enemy := lab.addHostile(t, client)
+	daemon, client := l.startDaemon(t, options...)
+	enemy := l.addHostile(t, client)
 	if last := runtime.NumCPU() - 1; last > 0 {
 		enemy.cpus = fmt.Sprintf("0-%d", last-1)
 	}
 	prepare(enemy, t, client)
-	lab.startCounter(t)
-	good := listenFor(t, lab.PodB, atPodB, forGood)
-	following := lab.followPodA(t)
-	good.talker = lab.startServedTalker(t, "--count", "1000000", "--csv", good.talkerFile, "--cycle", cycle.String(), "--lead", "5ms",
+	l.startCounter(t)
+	good := listenFor(t, l.PodB, atPodB, forGood)
+	following := l.followPodA(t)
+	good.talker = l.startServedTalker(t, "--count", "1000000", "--csv", good.talkerFile, "--cycle", cycle.String(), "--lead", "5ms",
 		"--priority", strconv.Itoa(priority), "--to", atPodB.String())
 	time.Sleep(time.Second)
 	var all []turn

@@ -30,7 +30,7 @@ type receiverLoad struct {
 	every    time.Duration
 }
 
-// receiverModes are what the neighbour sends to such a pod. The last one is a sender that means no harm.
+// receiverModes are what the neighbour sends to such a pod. "few" is a sender that means no harm.
 var receiverModes = map[string]receiverLoad{
 	"receivers-5000":          {5000, false, receiverAddress, time.Millisecond},
 	"receivers-20000":         {20000, false, receiverAddress, time.Millisecond},
@@ -41,7 +41,13 @@ var receiverModes = map[string]receiverLoad{
 	"receivers-filter-1000":   {1000, true, receiverGroup, 20 * time.Millisecond},
 	"receivers-filter-second": {1000, true, receiverGroup, time.Second},
 	"receivers-filter-few":    {1000, true, receiverGroup, 100 * time.Millisecond},
+	farReceiver:               {8000, false, topology.PodAddressB, time.Millisecond},
 }
+
+// farReceiver is a mode in which the third pod is pod b, on the other node.
+const farReceiver = "receivers-far"
+
+func (h *hostile) sendToTheOtherNode(*testing.T, *control.Client) { h.receiver = h.lab.PodB }
 
 // addReceiver attaches the third pod, and has the neighbour reach it.
 func (h *hostile) addReceiver(t *testing.T, client *control.Client) {
