@@ -45,7 +45,8 @@ struct test_work {
 	struct pod_work work;
 	struct fixture *fixture;
 	int number;
-	bool ran, privileged;
+	atomic_bool ran;
+	bool privileged;
 };
 
 static int set_up(void **state)
@@ -242,7 +243,7 @@ int __wrap_connect(int fd, const struct sockaddr *peer, socklen_t bytes);
 ssize_t __real_recvmsg(int fd, struct msghdr *message, int flags);
 ssize_t __wrap_recvmsg(int fd, struct msghdr *message, int flags);
 
-static int stuck_fd = -1;
+static atomic_int stuck_fd = -1;
 static atomic_bool stuck, unstuck;
 static atomic_int connects; /* of stuck_fd */
 
@@ -341,6 +342,7 @@ struct notifier_work {
 	struct pod_work work;
 	uint8_t peer_name[KTSN_APP_NOTIFIER_NAME_BYTES];
 	struct notifier *notifier;
+	atomic_bool created; /* after all else: by a thread that another one has replaced */
 };
 
 static void run_create(struct pod_work *work)
@@ -348,6 +350,7 @@ static void run_create(struct pod_work *work)
 	struct notifier_work *create = (struct notifier_work *)work;
 
 	(void)notifier_create(NOTIFY_REPORT, create->peer_name, stuck_fd, &create->notifier);
+	create->created = true;
 }
 
 /* The application queued a file on it, and it has a peer. */
@@ -355,7 +358,7 @@ static void socket_that_loses_its_queue_when_passed_leaves_the_rest_to_another_t
 {
 	struct fixture *fixture = *state;
 	struct test_work rest = {{run_unstick, NULL, NULL}, fixture, 0, false, false};
-	struct notifier_work create = {{run_create, NULL, NULL}, {0}, NULL};
+	struct notifier_work create = {{run_create, NULL, NULL}, {0}, NULL, false};
 	const struct sockaddr any = {.sa_family = AF_UNIX};
 
 	stuck_fd = socket(AF_UNIX, SOCK_DGRAM, 0);
@@ -363,6 +366,8 @@ static void socket_that_loses_its_queue_when_passed_leaves_the_rest_to_another_t
 	stuck = unstuck = false;
 	pod_thread_do(fixture->thread, &create.work);
 	rest_is_done_in_spite_of_it(fixture, &rest);
+	while (!create.created)
+		usleep(1000);
 	assert_non_null(create.notifier);
 	notifier_close(fixture->thread, create.notifier);
 	works_await(fixture);

@@ -581,7 +581,7 @@ static void a_gated_frame_does_not_pass_a_ktsnd_that_is_away(void **state)
 		atomic_store(&header->alive_ns, monotonic_ns());
 		usleep(1000);
 	}
-	assert_int_equal(heartbeat_map.gated, 1);
+	assert_int_equal(atomic_load((_Atomic unsigned long long *)&heartbeat_map.gated), 1);
 	close(outside.listener);
 	for (int kind = 0; kind < RELAY_KINDS; kind++)
 		close(outside.connection[kind]);
