@@ -95,7 +95,7 @@ func (m *machines) flood(t *testing.T) {
 	if longGuests {
 		m.floodFigures(t)
 	}
-	m.one.run(t, "ping -n -q -c 1 -W 10 %s", ofPodB.four)
+	m.one.run(t, "ping -n -q -c 5 -i 0.05 -w 15 %s", ofPodB.four)
 }
 
 // passed are the frames of the machine that the bridge forwarded because ktsnd or a relay did not answer.

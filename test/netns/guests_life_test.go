@@ -155,8 +155,8 @@ func (m *machines) handedOverThen(t *testing.T, begin func()) {
 	m.setUpOne(t)
 	for name, way := range m.bothPaths() {
 		t.Run("afterwards by "+name, func(t *testing.T) {
-			m.one.run(t, "%sping -n -q -c 1 -W 10 %s", way.in, ofOther.four)
-			m.one.run(t, "%sping -n -q -c 1 -W 10 %s", way.in, ofPodB.six)
+			m.one.run(t, "%sping -n -q -c 5 -i 0.05 -w 15 %s", way.in, ofOther.four)
+			m.one.run(t, "%sping -n -q -c 5 -i 0.05 -w 15 %s", way.in, ofPodB.six)
 			m.followHost(t, way)
 			m.heldOnce(t, way, sendInside)
 		})
