@@ -20,6 +20,8 @@ func (r *pairing) conflict() *Finding {
 	blocked := ""
 	if what, which := r.aged.conflict(r.service); what != "" {
 		blocked = fmt.Sprintf("%s has addresses of the same range, %s, and goes before this service", what, which)
+		// A network that comes and goes gives no node the range.
+		r.accepted = slices.DeleteFunc(texts(Ranges(r.service)), func(text string) bool { return !slices.Contains(r.service.Status.Accepted, text) })
 	} else if taken := r.in.reserved(r.service, Ranges(r.service)...); taken != nil {
 		blocked = fmt.Sprintf("%s has addresses of the same range, %s", taken.What, taken.Range)
 	} else {

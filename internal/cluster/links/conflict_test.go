@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -123,6 +124,13 @@ func TestAServiceKeepsWhatWasAccepted(t *testing.T) {
 	}
 	if len(w.Links) != 1 || !slices.Equal(w.Links[0].Spec.Client.Routes, []string{"10.9.0.0/16"}) {
 		t.Errorf("the links are %+v", w.Links)
+	}
+	w.Services = append(w.Services, newService("older", "10.200.7.0/24"))
+	service = &w.Services[0] // elsewhere now
+	older := &w.Services[2]
+	older.CreationTimestamp = metav1.NewTime(service.CreationTimestamp.Add(-time.Hour))
+	if w.report(); service.Status.Conditions[0].Reason != v1alpha1.ReasonOverlaps || !slices.Contains(service.Status.Accepted, "10.200.0.0/16") {
+		t.Errorf("beside an older service with the range the status is %+v", service.Status)
 	}
 	hub, _, _ := admittedWorld()
 	hub.Services[0].Status.Accepted = []string{"10.200.0.0/24", "10.9.0.0/16"}
