@@ -31,6 +31,7 @@ func line(t *testing.T, delay time.Duration) (namespace string) {
 		ip(t, "-n", name, "link", "set", side, "up")
 		ip(t, "-n", name, "link", "set", side+"-in", "up")
 	}
+	awaitCarriers(t, name)
 	namespace = filepath.Join("/run/netns", name)
 	ready, ended := make(chan struct{}), make(chan error, 1)
 	go func() { ended <- Run(namespace, "near-in", "far-in", delay, func() { close(ready) }) }()
@@ -42,6 +43,20 @@ func line(t *testing.T, delay time.Duration) (namespace string) {
 	return namespace
 }
 
+// awaitCarriers waits until all four interfaces send: the kernel notices a carrier up to a second late, and drops frames until then.
+func awaitCarriers(t *testing.T, namespace string) {
+	t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+		shown, err := exec.Command("ip", "-n", namespace, "-oneline", "link", "show", "type", "veth").CombinedOutput()
+		if err == nil && bytes.Count(shown, []byte("state UP")) == 4 {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("the cables do not carry: %v: %s", err, shown)
+		}
+	}
+}
+
 func ip(t *testing.T, arguments ...string) {
 	t.Helper()
 	if said, err := exec.Command("ip", arguments...).CombinedOutput(); err != nil {
@@ -49,7 +64,7 @@ func ip(t *testing.T, arguments ...string) {
 	}
 }
 
-// end opens a socket at the outer end of a cable, whose reads give up after a second.
+// end opens a socket at the outer end of a cable, whose reads give up after 20 seconds.
 func end(t *testing.T, namespace, name string) int {
 	t.Helper()
 	socket := -1
