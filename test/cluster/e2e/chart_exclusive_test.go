@@ -51,7 +51,8 @@ func restartKubelet(ctx context.Context, t *testing.T, host string, configuratio
 	if err := os.WriteFile(filepath.Join(under.Root(host), "etc/kubernetes/kubelet.yaml"), configuration, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	onNode(ctx, t, host, "rm", "-f", "/var/lib/kubelet/cpu_manager_state")
+	// One that runs can write the state again.
+	onNode(ctx, t, host, "sh", "-c", "sv -w 60 force-stop /etc/service/kubelet; rm -f /var/lib/kubelet/cpu_manager_state")
 	if err := under.RestartService(ctx, host, "kubelet"); err != nil {
 		t.Fatal(err)
 	}
