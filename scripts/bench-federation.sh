@@ -35,5 +35,6 @@ case $? in
 	;;
 esac
 run_go federation-figures "figures" -timeout 60m
+report_timings # before the logs go
 end
 verdict

@@ -56,5 +56,6 @@ if run federation_up; then
 else
 	did_not_come_up "the federation"
 fi
+report_timings # before the logs go
 end
 verdict

@@ -134,5 +134,6 @@ esac
 run_go cluster "in the cluster" -timeout 45m -parallel 8 ${E2E_RUN:+-run "$E2E_RUN"}
 [ $failed -eq 0 ] || keep_logs
 [ $failed -eq "$before" ] || echo "The cluster can be kept for a look with KTSN_KEEP=1."
+report_timings # before the logs go
 end
 verdict

@@ -44,5 +44,6 @@ case $? in
 	;;
 esac
 run_go federation "in the federation" -timeout 45m ${FEDERATION_RUN:+-run "$FEDERATION_RUN"}
+report_timings # before the logs go
 end
 verdict
