@@ -126,9 +126,10 @@ struct loop_sending {
 	bool clock_doubted; /* this round sent nothing, to look at the clocks first */
 };
 
-/* How frames that the uplink took were counted. withdrawals.c; retire.c forgets flows */
+/* How a frame that the uplink took was counted. Written by withdrawals.c; retire.c clears `flow`. */
 struct sent_frame {
-	/* Of its message; NULL: other copies of the message have left or may leave, so that it stays sent. */
+	/* Counter of the message's lateness. NULL: other copies have left or may leave, and the message stays
+	 * counted as sent. */
 	_Atomic uint64_t *lateness;
 	struct loop_flow *flow; /* NULL: it is gone */
 	uint8_t traffic_class;

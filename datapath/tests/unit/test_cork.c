@@ -196,7 +196,7 @@ static void assert_nothing_left(void)
 	assert_true(ktsn_ring_has_space(&process.session.ring, SLOTS));
 }
 
-/* Of which ktsnd would drop it. */
+/* ktsnd would drop a message that is too long for the lowered MTU. */
 static void a_message_that_is_longer_than_an_mtu_lowered_meanwhile_is_refused(void **state)
 {
 	(void)state;

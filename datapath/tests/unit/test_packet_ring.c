@@ -65,7 +65,7 @@ static void last_frames_that_did_not_leave_are_withdrawn(void **state)
 			}
 }
 
-/* One in which the loopback interface is up. False: it may not be made here. */
+/* Enters a new network namespace with its loopback interface up. False: the test may not make one. */
 static bool namespace_enter(void)
 {
 	struct ifreq up = {.ifr_name = "lo", .ifr_flags = IFF_UP};

@@ -306,7 +306,7 @@ static void close_that_cannot_be_interrupted_leaves_the_rest_to_another_thread(v
 	stuck_fd = -1;
 }
 
-/* What the application queued on it is closed with it. */
+/* Closing a notifier closes the files that the application queued on it, and may block. */
 static void notifier_that_is_stuck_leaves_the_rest_to_another_thread(void **state)
 {
 	struct fixture *fixture = *state;

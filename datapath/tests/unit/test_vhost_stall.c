@@ -79,7 +79,11 @@ static void begin(int64_t stale_after_ns)
 	memset(memory, 0xee, sizeof(memory));
 	for (uint32_t i = 0; i < BUFFERS; i++)
 		first[i] = (uintptr_t)memory + i * (BUFFER_BYTES + GAP_BYTES);
-	made = fetched = withdrawn = astray = reports = 0;
+	made = 0;
+	fetched = 0;
+	withdrawn = 0;
+	astray = 0;
+	reports = 0;
 	now_ns = begin_ns;
 	stall = (struct vhost_stall){.ring = ring_get,
 				     .withdrawn = withdraw,

@@ -131,13 +131,13 @@ func TestARequestThatCannotBeIsRefusedBeforeTheHubIsAsked(t *testing.T) {
 func TestPolicyOutlivesTheAccount(t *testing.T) {
 	kinds := regexp.MustCompile("`kubectl delete ([a-z,]+) -")
 	for _, mode := range []v1alpha1.ClusterSyncMode{v1alpha1.Push, v1alpha1.Pull} {
-		said := rightsRemoval(mode)
-		var all []string
-		for _, command := range kinds.FindAllStringSubmatch(said, -1) {
-			all = append(all, strings.Split(command[1], ",")...)
+		text := rightsRemoval(mode)
+		var removed []string
+		for _, command := range kinds.FindAllStringSubmatch(text, -1) {
+			removed = append(removed, strings.Split(command[1], ",")...)
 		}
-		if len(all) != 7 || all[0] != "serviceaccount" || slices.Index(all, "validatingadmissionpolicybinding") != 5 {
-			t.Errorf("with mode %s the kinds are removed in the order %v, want the account first and the policy last: %s", mode, all, said)
+		if len(removed) != 7 || removed[0] != "serviceaccount" || slices.Index(removed, "validatingadmissionpolicybinding") != 5 {
+			t.Errorf("with mode %s the kinds are removed in the order %v, want the account first and the policy last: %s", mode, removed, text)
 		}
 	}
 }

@@ -338,7 +338,7 @@ static void build_vxlan(const struct wire *wire, struct frame *frame)
 	put_random(frame, 46);
 }
 
-/* What bridges say to each other (IEEE Std 802.1Q table 8-1): the root of a spanning tree, changes of its
+/* Frames between bridges (IEEE Std 802.1Q table 8-1): the root of a spanning tree, changes of its
  * topology, pauses, link aggregation and LLDP, all to the addresses that no bridge forwards. */
 static void build_bridge(const struct wire *wire, struct frame *frame)
 {
