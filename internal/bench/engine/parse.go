@@ -15,7 +15,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"github.com/kubernetsn/kubernetsn/internal/shared/inputerror"
+	"github.com/kubernetsn/kubernetsn/internal/shared/errortext"
 )
 
 // maxProfileBytes is far above what any profile needs.
@@ -41,10 +41,10 @@ func ReadProfile(nameOrPath string, on *Means) (*Profile, error) {
 	return ParseProfile(nameOrPath, data, on)
 }
 
-// ParseProfile reads and checks a profile. Errors are *inputerror.Error and name the file as name.
+// ParseProfile reads and checks a profile. Errors are *errortext.FileError and name the file as name.
 func ParseProfile(name string, data []byte, on *Means) (*Profile, error) {
 	if len(data) > maxProfileBytes {
-		return nil, &inputerror.Error{File: name, Message: fmt.Sprintf("is longer than %d bytes, and no profile is", maxProfileBytes)}
+		return nil, &errortext.FileError{File: name, Message: fmt.Sprintf("is longer than %d bytes, and no profile is", maxProfileBytes)}
 	}
 	p := &profileParser{profile: Defaults(), fields: map[string]*yaml.Node{}, keys: map[string]int{}}
 	if err := p.parse(data, on); err != nil {
@@ -108,20 +108,20 @@ func readBudget(p *Profile, n *yaml.Node) error {
 	return err
 }
 
-func (p *profileParser) parse(data []byte, on *Means) *inputerror.Error {
+func (p *profileParser) parse(data []byte, on *Means) *errortext.FileError {
 	decoder := yaml.NewDecoder(bytes.NewReader(data))
 	var document, second yaml.Node
 	if err := decoder.Decode(&document); errors.Is(err, io.EOF) {
-		return &inputerror.Error{Message: "is empty; it must name paths at least"}
+		return &errortext.FileError{Message: "is empty; it must name paths at least"}
 	} else if err != nil {
-		return inputerror.Syntax("is no YAML", err)
+		return errortext.Syntax("is no YAML", err)
 	}
 	if err := decoder.Decode(&second); !errors.Is(err, io.EOF) {
-		return &inputerror.Error{Line: second.Line, Message: "holds more than one document; a file holds one profile"}
+		return &errortext.FileError{Line: second.Line, Message: "holds more than one document; a file holds one profile"}
 	}
 	root := document.Content[0]
 	if root.Kind != yaml.MappingNode {
-		return &inputerror.Error{Line: root.Line, Message: "is no list of fields, such as `paths: [direct]`"}
+		return &errortext.FileError{Line: root.Line, Message: "is no list of fields, such as `paths: [direct]`"}
 	}
 	for pair := range slices.Chunk(root.Content, 2) {
 		if fault := p.read(pair[0], pair[1]); fault != nil {
@@ -145,18 +145,18 @@ func (p *profileParser) parse(data []byte, on *Means) *inputerror.Error {
 	return p.checkAssertions()
 }
 
-func (p *profileParser) read(key, value *yaml.Node) *inputerror.Error {
+func (p *profileParser) read(key, value *yaml.Node) *errortext.FileError {
 	reader, known := readers[key.Value]
 	if !known {
-		return &inputerror.Error{Line: key.Line, Field: key.Value, Message: "is no field of a profile; those are " +
+		return &errortext.FileError{Line: key.Line, Field: key.Value, Message: "is no field of a profile; those are " +
 			strings.Join(slices.Sorted(maps.Keys(readers)), ", ")}
 	}
 	if line, twice := p.keys[key.Value]; twice {
-		return &inputerror.Error{Line: key.Line, Field: key.Value, Message: fmt.Sprintf("is given twice; line %d has it, too", line)}
+		return &errortext.FileError{Line: key.Line, Field: key.Value, Message: fmt.Sprintf("is given twice; line %d has it, too", line)}
 	}
 	p.keys[key.Value], p.fields[key.Value] = key.Line, value
 	if value.Kind == yaml.AliasNode || value.Anchor != "" {
-		return &inputerror.Error{Line: key.Line, Field: key.Value, Message: "has an anchor or alias; write the value itself"}
+		return &errortext.FileError{Line: key.Line, Field: key.Value, Message: "has an anchor or alias; write the value itself"}
 	}
 	if err := reader(&p.profile, value); err != nil {
 		line := value.Line
@@ -164,18 +164,18 @@ func (p *profileParser) read(key, value *yaml.Node) *inputerror.Error {
 		if errors.As(err, &within) {
 			line = within.line
 		}
-		return &inputerror.Error{Line: line, Field: key.Value, Message: err.Error()}
+		return &errortext.FileError{Line: line, Field: key.Value, Message: err.Error()}
 	}
 	return nil
 }
 
 // located finds the line of an error about what is below `with`.
-func (p *profileParser) located(err error) *inputerror.Error {
+func (p *profileParser) located(err error) *errortext.FileError {
 	var field *Fault
 	if errors.As(err, &field) {
 		return p.locate(field)
 	}
-	found := &inputerror.Error{Line: p.keys["with"], Field: "with", Message: err.Error()}
+	found := &errortext.FileError{Line: p.keys["with"], Field: "with", Message: err.Error()}
 	var within *lineError
 	if errors.As(err, &within) {
 		found.Line = within.line
@@ -184,8 +184,8 @@ func (p *profileParser) located(err error) *inputerror.Error {
 }
 
 // locate finds the line of a fault.
-func (p *profileParser) locate(fault *Fault) *inputerror.Error {
-	located := &inputerror.Error{Line: p.keys[fault.Field], Field: fault.Field, Message: fault.Message}
+func (p *profileParser) locate(fault *Fault) *errortext.FileError {
+	located := &errortext.FileError{Line: p.keys[fault.Field], Field: fault.Field, Message: fault.Message}
 	if value := p.fields[fault.Field]; value != nil && fault.Item >= 0 && fault.Item < len(value.Content) {
 		located.Line = value.Content[fault.Item].Line
 	}
@@ -193,7 +193,7 @@ func (p *profileParser) locate(fault *Fault) *inputerror.Error {
 }
 
 // checkAssertions finds those that are no expressions; what they name is only known when it was measured.
-func (p *profileParser) checkAssertions() *inputerror.Error {
+func (p *profileParser) checkAssertions() *errortext.FileError {
 	for i, expression := range p.profile.Assert {
 		if err := CheckAssertion(expression); err != nil {
 			return p.locate(fault("assert", i, "%v", err))

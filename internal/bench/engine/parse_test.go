@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kubernetsn/kubernetsn/internal/shared/inputerror"
+	"github.com/kubernetsn/kubernetsn/internal/shared/errortext"
 )
 
 const everything = `# a comment
@@ -200,7 +200,7 @@ func TestBadProfilesAreRefusedInASentence(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			profile, err := ParseProfile("p.yaml", []byte(test.profile), Namespaces)
-			var fault *inputerror.Error
+			var fault *errortext.FileError
 			if !errors.As(err, &fault) || !strings.Contains(err.Error(), test.want) || strings.Contains(err.Error(), "\n") {
 				t.Errorf("got %+v, %v\nwant %s", profile, err, test.want)
 			}
@@ -230,7 +230,7 @@ func FuzzParseProfile(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		profile, err := ParseProfile("fuzzed", data, Namespaces)
-		var fault *inputerror.Error
+		var fault *errortext.FileError
 		if (err == nil) == (profile == nil) || (err != nil && !errors.As(err, &fault)) {
 			t.Errorf("got %+v, %v", profile, err)
 		}

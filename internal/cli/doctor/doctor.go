@@ -19,6 +19,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/node/hostsettings"
 	"github.com/kubernetsn/kubernetsn/internal/node/machine"
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
+	"github.com/kubernetsn/kubernetsn/internal/shared/errortext"
 )
 
 // Level says how bad it is.
@@ -147,10 +148,11 @@ func Faults(found []Finding) (count int) {
 	return count
 }
 
+// oneLine returns the text of an error on one line; of an answer of the API server only its message.
 func oneLine(err error) string {
 	var status apierrors.APIStatus
 	if errors.As(err, &status) {
 		return status.Status().Message
 	}
-	return strings.ReplaceAll(err.Error(), "\n", "; ")
+	return errortext.OneLine(err)
 }

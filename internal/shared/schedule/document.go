@@ -8,14 +8,14 @@ import (
 	"os"
 
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
-	"github.com/kubernetsn/kubernetsn/internal/shared/inputerror"
+	"github.com/kubernetsn/kubernetsn/internal/shared/errortext"
 )
 
 // maxFileBytes is far above what the longest control list needs.
 const maxFileBytes = 1 << 20
 
 // Error is what is wrong with a file: the first thing that was found.
-type Error = inputerror.Error
+type Error = errortext.FileError
 
 // Document is a schedule from a file.
 type Document struct {

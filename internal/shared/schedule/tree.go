@@ -16,7 +16,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"github.com/kubernetsn/kubernetsn/internal/shared/inputerror"
+	"github.com/kubernetsn/kubernetsn/internal/shared/errortext"
 )
 
 // kind is what a value is, as far as a schedule can tell.
@@ -106,12 +106,12 @@ func parseTree(data []byte) (*node, *Error) {
 	if err := decoder.Decode(&first); errors.Is(err, io.EOF) {
 		return nil, &Error{Message: "is empty; must hold a " + tableName}
 	} else if err != nil {
-		return nil, inputerror.Syntax("is neither YAML nor JSON", err)
+		return nil, errortext.Syntax("is neither YAML nor JSON", err)
 	}
 	if err := decoder.Decode(&second); err == nil {
 		return nil, &Error{Line: second.Line, Message: "begins a second document; a file holds one schedule"}
 	} else if !errors.Is(err, io.EOF) {
-		return nil, inputerror.Syntax("is neither YAML nor JSON", err)
+		return nil, errortext.Syntax("is neither YAML nor JSON", err)
 	}
 	return convert(first.Content[0])
 }
