@@ -14,7 +14,7 @@ mkdir -p "$to/api/v1alpha1" "$to/charts/kubernetsn/files"
 	crd "output:crd:dir=$to/charts/kubernetsn/files"
 mkdir -p "$to/docs"
 "$go" run ./scripts/reference "$to"/charts/kubernetsn/files/kubernetsn.io_*.yaml api/v1alpha1/names.go api/v1alpha1/encryption.go \
-	internal/node/agent/network/names.go internal/node/agent/gates/names.go internal/node/agent/watch/names.go internal/node/agent/peers/names.go \
+	internal/node/agent/network/names.go internal/node/agent/nodestatus/names.go internal/node/agent/watch/names.go internal/node/agent/peers/names.go \
 	>"$to/docs/reference.md"
 # A hub has these kinds, too.
 mkdir -p "$to/charts/federator/files"

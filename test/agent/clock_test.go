@@ -20,8 +20,8 @@ import (
 	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
 	"github.com/kubernetsn/kubernetsn/internal/node/agent/clocks"
 	"github.com/kubernetsn/kubernetsn/internal/node/agent/encryption"
-	"github.com/kubernetsn/kubernetsn/internal/node/agent/gates"
 	"github.com/kubernetsn/kubernetsn/internal/node/agent/network"
+	"github.com/kubernetsn/kubernetsn/internal/node/agent/nodestatus"
 	"github.com/kubernetsn/kubernetsn/internal/node/clock"
 	"github.com/kubernetsn/kubernetsn/internal/node/relay"
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
@@ -91,11 +91,11 @@ func startClocked(ctx context.Context, t *testing.T) *clocked {
 			}
 		},
 	}
-	reports := &gates.Reconciler{
+	reports := &nodestatus.Reconciler{
 		MTU:    func(string, *network.Joined) int { return 1450 },
 		Client: admin, Node: clockedNode, State: watching.State, Version: "1", Well: func() error { return nil }, Switch: func() error { return nil },
 		Relays: func() []relay.Status { return nil }, Clock: follower, Encryption: &encryption.Judge{}, Now: time.Now, Log: log,
-		Do: func(ctx context.Context, ask func(context.Context, gates.Ktsnd) error) error {
+		Do: func(ctx context.Context, ask func(context.Context, nodestatus.Ktsnd) error) error {
 			return ask(ctx, ktsnd{})
 		},
 	}
@@ -113,7 +113,7 @@ func startClocked(ctx context.Context, t *testing.T) *clocked {
 }
 
 // reconcileAll calls a reconciler as its controller does.
-func reconcileAll(ctx context.Context, t *testing.T, reports *gates.Reconciler, again <-chan struct{}) {
+func reconcileAll(ctx context.Context, t *testing.T, reports *nodestatus.Reconciler, again <-chan struct{}) {
 	for ctx.Err() == nil {
 		result, err := reports.Reconcile(ctx, reconcile.Request{})
 		if err != nil && ctx.Err() == nil {

@@ -7,7 +7,7 @@
 //	daemon       keeps ktsnd told of pods and peers, also after it was started anew
 //	peers        the other nodes, for kernel and ktsnd together
 //	openvswitch  the tunnels of a node whose ktsnd sends through Open vSwitch
-//	gates        the schedule of ktsnd, from the cluster's networks
+//	nodestatus   the status of the TSNNode, and the schedule of ktsnd
 //	clocks       whether the node's clock can be believed
 //	limits       what the pods of each network may send
 //	install      network plugin and its configuration, on the node

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package gates
+package nodestatus
 
 // Reasons of the condition ScheduleOperational of a node.
 const (

@@ -18,7 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
-	"github.com/kubernetsn/kubernetsn/internal/node/agent/gates"
+	"github.com/kubernetsn/kubernetsn/internal/node/agent/nodestatus"
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
 )
 
@@ -32,9 +32,9 @@ func (a *agent) addGates() error {
 	if !a.FromCluster {
 		return nil
 	}
-	r := &gates.Reconciler{
+	r := &nodestatus.Reconciler{
 		Client: a.manager.GetClient(), Node: a.Node, State: a.objects.State, Version: a.Version, Well: a.wellForNetworks, Switch: a.switchTrouble, Relays: a.relays.Status, MTU: a.mtu, Encryption: a.judge, Clock: a.clock, Now: time.Now, Log: a.log.With("part", "schedule"),
-		Do: func(ctx context.Context, ask func(context.Context, gates.Ktsnd) error) error {
+		Do: func(ctx context.Context, ask func(context.Context, nodestatus.Ktsnd) error) error {
 			return a.link.Do(ctx, func(ctx context.Context, client *control.Client) error { return ask(ctx, client) })
 		},
 	}
