@@ -14,7 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/kubernetsn/kubernetsn/internal/node/cni"
+	"github.com/kubernetsn/kubernetsn/internal/node/attachment"
 	"github.com/kubernetsn/kubernetsn/internal/node/overlay"
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
 	"github.com/kubernetsn/kubernetsn/internal/shared/subcommands"
@@ -40,7 +40,7 @@ func (o *nodeOptions) add(command *cobra.Command) *cobra.Command {
 
 // open opens the node and, unless there is none, the connection to its ktsnd.
 func (o *nodeOptions) open(ctx context.Context) (*overlay.Node, *control.Client, error) {
-	node, err := cni.OpenNode(o.stateDir, nodePatience)
+	node, err := attachment.OpenNode(o.stateDir, nodePatience)
 	if err != nil || o.control == "" {
 		return node, nil, err
 	}
@@ -190,10 +190,10 @@ func newRestore(env *subcommands.Environment) *cobra.Command {
 				if client == nil {
 					return subcommands.Usage(errors.New("without a control socket there is no ktsnd to tell"))
 				}
-				done, err := cni.Restore(ctx, options.stateDir, node, client, options.control)
+				done, err := attachment.Restore(ctx, options.stateDir, node, client, options.control)
 				fmt.Fprintf(env.Stdout, "told ktsnd of %d peers, %d interfaces and %d sockets; rebuilt %d records\n", done.Peers,
 					done.Endpoints, done.Sockets, done.Rebuilt)
-				guarded, errGuard := cni.Guard(options.stateDir)
+				guarded, errGuard := attachment.Guard(options.stateDir)
 				printBack(env.Stdout, guarded)
 				err = errors.Join(err, errGuard)
 				if done.Gone > 0 {
@@ -207,7 +207,7 @@ func newRestore(env *subcommands.Environment) *cobra.Command {
 }
 
 // printBack says of which interfaces the filter was missing.
-func printBack(out io.Writer, guarded []cni.Guarded) {
+func printBack(out io.Writer, guarded []attachment.Guarded) {
 	for _, one := range guarded {
 		if one.Back {
 			fmt.Fprintf(out, "put back the filter of interface %s of container %s\n", one.Interface, one.ContainerID)

@@ -16,7 +16,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/kubernetsn/kubernetsn/internal/node/cni"
+	"github.com/kubernetsn/kubernetsn/internal/node/attachment"
 	"github.com/kubernetsn/kubernetsn/internal/node/overlay"
 	"github.com/kubernetsn/kubernetsn/internal/node/receive"
 	"github.com/kubernetsn/kubernetsn/internal/shared/subcommands"
@@ -49,7 +49,7 @@ func newReceiveAttach(env *subcommands.Environment) *cobra.Command {
 func attachReceive(ctx context.Context, out io.Writer, stateDir, uplink string) error {
 	ctx, cancel := context.WithTimeout(ctx, nodeTimeout)
 	defer cancel()
-	node, err := cni.OpenNode(stateDir, nodePatience)
+	node, err := attachment.OpenNode(stateDir, nodePatience)
 	if err != nil {
 		return err
 	}
@@ -71,7 +71,7 @@ func attachReceive(ctx context.Context, out io.Writer, stateDir, uplink string) 
 	if err := node.TellReceive(ctx); err != nil {
 		return err
 	}
-	count, err := cni.RestoreReceive(ctx, stateDir, node)
+	count, err := attachment.RestoreReceive(ctx, stateDir, node)
 	fmt.Fprintf(out, "%s the program at %s; it knows %d interfaces of pods\n", map[bool]string{true: "replaced", false: "attached"}[done.Replaced],
 		uplink, count)
 	return err

@@ -18,7 +18,7 @@ import (
 
 	"github.com/kubernetsn/kubernetsn/internal/bench/topology"
 	"github.com/kubernetsn/kubernetsn/internal/node/capture"
-	"github.com/kubernetsn/kubernetsn/internal/node/cni"
+	"github.com/kubernetsn/kubernetsn/internal/node/attachment"
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
 )
 
@@ -170,7 +170,7 @@ func TestRelayedAttachmentsAreListed(t *testing.T) {
 	other.add(t, lab.a.config(fields{"capture": "None"}))
 	check := func(when string) {
 		t.Helper()
-		all, err := cni.Relayed(filepath.Join(lab.a.dir, "state"))
+		all, err := attachment.Relayed(filepath.Join(lab.a.dir, "state"))
 		must(t, err)
 		if len(all) != 1 || all[0].Identity != captured.identity() || all[0].Mode != capture.All || all[0].Netns != captured.Path() || all[0].Port != portOf(captured) {
 			t.Errorf("%s: listed are %+v", when, all)
@@ -197,7 +197,7 @@ func (p *pod) port(t *testing.T) (port capture.PortCount) {
 func (n *node) guard(t *testing.T) {
 	t.Helper()
 	must(t, n.Do(func() error {
-		_, err := (&cni.GuardRound{StateDir: filepath.Join(n.dir, "state")}).Look()
+		_, err := (&attachment.GuardRound{StateDir: filepath.Join(n.dir, "state")}).Look()
 		return err
 	}))
 }

@@ -28,7 +28,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/node/agent/encryption"
 	"github.com/kubernetsn/kubernetsn/internal/node/agent/linkprobe"
 	agentlinks "github.com/kubernetsn/kubernetsn/internal/node/agent/links"
-	"github.com/kubernetsn/kubernetsn/internal/node/cni"
+	"github.com/kubernetsn/kubernetsn/internal/node/attachment"
 )
 
 // tsnLinks stands for the API server: it has TSNLinks, and takes what is said of them.
@@ -96,7 +96,7 @@ func (l *tsnLinks) Patch(_ context.Context, object client.Object, _ client.Patch
 type linkAgent struct {
 	*node
 	links      *tsnLinks
-	sandboxes  *cni.SandboxList
+	sandboxes  *attachment.SandboxList
 	prober     *linkprobe.Prober
 	reconciler *agentlinks.Reconciler
 	stop       context.CancelFunc
@@ -107,7 +107,7 @@ type linkAgent struct {
 func (n *node) startLinkAgent(t testing.TB, name string, all *tsnLinks) *linkAgent {
 	t.Helper()
 	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
-	a := &linkAgent{node: n, links: all, sandboxes: &cni.SandboxList{StateDir: filepath.Join(n.dir, "state")}}
+	a := &linkAgent{node: n, links: all, sandboxes: &attachment.SandboxList{StateDir: filepath.Join(n.dir, "state")}}
 	a.prober = &linkprobe.Prober{Changed: func(string) {}, Log: log}
 	a.reconciler = &agentlinks.Reconciler{
 		Node: name, Objects: all, Sandboxes: a.sandboxes, Plugin: a, Prober: a.prober, Status: all, Now: time.Now, Log: log,
@@ -174,22 +174,22 @@ func (a *linkAgent) sweepOnce() error {
 	})
 }
 
-func (a *linkAgent) options() *cni.LinkOptions {
-	return &cni.LinkOptions{StateDir: filepath.Join(a.dir, "state"), ControlSocket: a.control(), Patience: patience}
+func (a *linkAgent) options() *attachment.LinkOptions {
+	return &attachment.LinkOptions{StateDir: filepath.Join(a.dir, "state"), ControlSocket: a.control(), Patience: patience}
 }
 
-func (a *linkAgent) Plug(ctx context.Context, plan *cni.LinkPlan) error {
-	return cni.PlugLink(ctx, a.options(), plan)
+func (a *linkAgent) Plug(ctx context.Context, plan *attachment.LinkPlan) error {
+	return attachment.PlugLink(ctx, a.options(), plan)
 }
 
-func (a *linkAgent) Unplug(ctx context.Context, plugged *cni.Plugged) error {
-	return cni.UnplugLink(ctx, a.options(), plugged)
+func (a *linkAgent) Unplug(ctx context.Context, plugged *attachment.Plugged) error {
+	return attachment.UnplugLink(ctx, a.options(), plugged)
 }
 
-func (a *linkAgent) Close(plugged *cni.Plugged) error { return cni.CloseLink(plugged) }
+func (a *linkAgent) Close(plugged *attachment.Plugged) error { return attachment.CloseLink(plugged) }
 
-func (a *linkAgent) Plugged(name string) ([]cni.Plugged, error) {
-	return cni.PluggedLinks(filepath.Join(a.dir, "state"), name)
+func (a *linkAgent) Plugged(name string) ([]attachment.Plugged, error) {
+	return attachment.PluggedLinks(filepath.Join(a.dir, "state"), name)
 }
 
 func (a *linkAgent) Ports() (map[string]bool, error) {

@@ -17,7 +17,7 @@ import (
 	"time"
 
 	"github.com/kubernetsn/kubernetsn/internal/node/agent/linkprobe"
-	"github.com/kubernetsn/kubernetsn/internal/node/cni"
+	"github.com/kubernetsn/kubernetsn/internal/node/attachment"
 	"github.com/kubernetsn/kubernetsn/internal/node/overlay"
 )
 
@@ -39,7 +39,7 @@ func BenchmarkManyLinks(b *testing.B) {
 		before := memoryOfKernel(b)
 		endpoint := lab.b.newPod(b)
 		var clients []*pod
-		var plans [2][]*cni.LinkPlan
+		var plans [2][]*attachment.LinkPlan
 		for i := range count {
 			if i%100 == 0 {
 				clients = append(clients, lab.a.newPod(b))
@@ -53,11 +53,11 @@ func BenchmarkManyLinks(b *testing.B) {
 		var both sync.WaitGroup
 		for at, n := range []*node{lab.a, lab.b} {
 			both.Go(func() {
-				options := &cni.LinkOptions{StateDir: filepath.Join(n.dir, "state"), ControlSocket: n.control(), Patience: patience}
+				options := &attachment.LinkOptions{StateDir: filepath.Join(n.dir, "state"), ControlSocket: n.control(), Patience: patience}
 				_ = n.Do(func() error {
 					for _, plan := range plans[at] {
 						one := time.Now()
-						if err := cni.PlugLink(context.Background(), options, plan); err != nil {
+						if err := attachment.PlugLink(context.Background(), options, plan); err != nil {
 							b.Errorf("plug %s: %v", plan.Interface, err)
 							return nil
 						}
@@ -83,7 +83,7 @@ func BenchmarkManyLinks(b *testing.B) {
 		time.Sleep(5 * time.Second)
 		b.ReportMetric((lab.a.processorOfDaemon(b)-cpu).Seconds()/5*100, "%cpu-ktsnd")
 		one := time.Now()
-		round := &cni.GuardRound{StateDir: filepath.Join(lab.a.dir, "state")}
+		round := &attachment.GuardRound{StateDir: filepath.Join(lab.a.dir, "state")}
 		_ = lab.a.Do(func() error { _, err := round.Look(); return err })
 		b.ReportMetric(float64(time.Since(one).Milliseconds()), "ms-guard")
 		one = time.Now()
@@ -95,15 +95,15 @@ func BenchmarkManyLinks(b *testing.B) {
 	}
 }
 
-func planOf(b *testing.B, number int, p *pod, other *node, client bool) *cni.LinkPlan {
+func planOf(b *testing.B, number int, p *pod, other *node, client bool) *attachment.LinkPlan {
 	b.Helper()
-	clientMAC, endpointMAC := cni.LinkMACs(uint32(linkVNI + number))
+	clientMAC, endpointMAC := attachment.LinkMACs(uint32(linkVNI + number))
 	ends := []string{fmt.Sprintf("10.201.%d.%d/31", number/128, 2*(number%128)), fmt.Sprintf("10.201.%d.%d/31", number/128, 2*(number%128)+1)}
-	made := &cni.LinkPlan{
-		Sandbox: cni.Sandbox{ContainerID: p.id, Identity: p.uid, Netns: p.Path()}, Interface: fmt.Sprintf("l%d", number),
+	made := &attachment.LinkPlan{
+		Sandbox: attachment.Sandbox{ContainerID: p.id, Identity: p.uid, Netns: p.Path()}, Interface: fmt.Sprintf("l%d", number),
 		VNI: uint32(linkVNI + number), MTU: 1450,
 	}
-	made.Link = cni.Link{MAC: clientMAC.String(), Peer: cni.LinkPeer{MAC: endpointMAC.String(), Node: other.address}}
+	made.Link = attachment.Link{MAC: clientMAC.String(), Peer: attachment.LinkPeer{MAC: endpointMAC.String(), Node: other.address}}
 	if !client {
 		slices.Reverse(ends)
 		made.Link.MAC, made.Link.Peer.MAC = made.Link.Peer.MAC, made.Link.MAC
@@ -113,7 +113,7 @@ func planOf(b *testing.B, number int, p *pod, other *node, client bool) *cni.Lin
 }
 
 // probeAtRest has all links be up, and then says what asking them costs.
-func probeAtRest(b *testing.B, plans []*cni.LinkPlan) {
+func probeAtRest(b *testing.B, plans []*attachment.LinkPlan) {
 	b.Helper()
 	prober := &linkprobe.Prober{Changed: func(string) {}, Log: quiet()}
 	ctx, stop := context.WithCancel(context.Background())
@@ -152,18 +152,18 @@ func probeAtRest(b *testing.B, plans []*cni.LinkPlan) {
 	}
 }
 
-func unplugAll(b *testing.B, lab *lab, plans [2][]*cni.LinkPlan) {
+func unplugAll(b *testing.B, lab *lab, plans [2][]*attachment.LinkPlan) {
 	b.Helper()
 	var both sync.WaitGroup
 	for at, n := range []*node{lab.a, lab.b} {
 		both.Go(func() {
-			options := &cni.LinkOptions{StateDir: filepath.Join(n.dir, "state"), ControlSocket: n.control(), Patience: patience}
+			options := &attachment.LinkOptions{StateDir: filepath.Join(n.dir, "state"), ControlSocket: n.control(), Patience: patience}
 			err := n.Do(func() error {
-				var all []*cni.Plugged
+				var all []*attachment.Plugged
 				for _, plan := range plans[at] {
-					all = append(all, &cni.Plugged{Sandbox: plan.Sandbox, Interface: plan.Interface, VNI: plan.VNI})
+					all = append(all, &attachment.Plugged{Sandbox: plan.Sandbox, Interface: plan.Interface, VNI: plan.VNI})
 				}
-				return errors.Join(cni.UnplugLinks(context.Background(), options, all)...)
+				return errors.Join(attachment.UnplugLinks(context.Background(), options, all)...)
 			})
 			if err != nil {
 				b.Errorf("unplug all: %v", err)

@@ -11,7 +11,7 @@ import (
 
 	"github.com/containernetworking/cni/libcni"
 
-	"github.com/kubernetsn/kubernetsn/internal/node/cni"
+	"github.com/kubernetsn/kubernetsn/internal/node/attachment"
 )
 
 // linkVNI is one that no network through Open vSwitch could have.
@@ -54,7 +54,7 @@ func withoutLength(addresses []string) []string {
 
 // config is what plugs one end.
 func (l *linked) config(own, other *end) map[string]any {
-	clientMAC, endpointMAC := cni.LinkMACs(uint32(l.vni))
+	clientMAC, endpointMAC := attachment.LinkMACs(uint32(l.vni))
 	mac, peerMAC := clientMAC.String(), endpointMAC.String()
 	if own == l.endpoint {
 		mac, peerMAC = peerMAC, mac
@@ -90,7 +90,7 @@ func (e *end) attachment() *libcni.RuntimeConf {
 // plugWith plugs one end.
 func (l *linked) plugWith(t testing.TB, runtime *libcni.CNIConfig, own *end) error {
 	t.Helper()
-	_, err := runtime.AddNetworkList(context.Background(), rename(t, cni.LinkNetwork, l.configOf(own)), own.attachment())
+	_, err := runtime.AddNetworkList(context.Background(), rename(t, attachment.LinkNetwork, l.configOf(own)), own.attachment())
 	return err
 }
 
@@ -107,20 +107,20 @@ func (l *linked) plug(t testing.TB) {
 
 func (l *linked) unplug(t testing.TB, own *end) {
 	t.Helper()
-	must(t, own.node.runtime.DelNetworkList(context.Background(), rename(t, cni.LinkNetwork, l.configOf(own)), own.attachment()))
+	must(t, own.node.runtime.DelNetworkList(context.Background(), rename(t, attachment.LinkNetwork, l.configOf(own)), own.attachment()))
 }
 
 // check is CHECK of the link.
 func (l *linked) check(t testing.TB, own *end) error {
 	t.Helper()
-	return own.node.runtime.CheckNetworkList(context.Background(), rename(t, cni.LinkNetwork, l.configOf(own)), own.attachment())
+	return own.node.runtime.CheckNetworkList(context.Background(), rename(t, attachment.LinkNetwork, l.configOf(own)), own.attachment())
 }
 
 // sandboxes is the configuration by which a node's runtime has sandboxes remembered.
 func (n *node) sandboxes(t testing.TB) *libcni.NetworkConfigList {
 	t.Helper()
 	config := n.config(fields{"ipam": nil, "capabilities": nil, "vni": nil, "socketDir": nil, "uplink": nil, "links": true})
-	return rename(t, cni.SandboxNetwork, config)
+	return rename(t, attachment.SandboxNetwork, config)
 }
 
 func prefixesOf(texts []string) (all []netip.Prefix) {

@@ -16,7 +16,7 @@ import (
 	"github.com/gopacket/gopacket/layers"
 	"github.com/vishvananda/netlink"
 
-	"github.com/kubernetsn/kubernetsn/internal/node/cni"
+	"github.com/kubernetsn/kubernetsn/internal/node/attachment"
 )
 
 const neighborsFilter = "ktsn_neighbors"
@@ -162,7 +162,7 @@ func TestAPodAnswersForNoAddressButItsOwn(t *testing.T) {
 		}
 	}
 	must(t, attacker.node.Do(func() error {
-		_, err := (&cni.GuardRound{StateDir: filepath.Join(attacker.node.dir, "state")}).Look()
+		_, err := (&attachment.GuardRound{StateDir: filepath.Join(attacker.node.dir, "state")}).Look()
 		return err
 	}))
 	for _, address := range []netip.Addr{claimed4, claimed6} {

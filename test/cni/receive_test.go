@@ -15,7 +15,7 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/vishvananda/netlink"
 
-	"github.com/kubernetsn/kubernetsn/internal/node/cni"
+	"github.com/kubernetsn/kubernetsn/internal/node/attachment"
 	"github.com/kubernetsn/kubernetsn/internal/node/overlay"
 	"github.com/kubernetsn/kubernetsn/internal/node/receive"
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
@@ -232,7 +232,7 @@ func TestAProgramThatReplacesAnotherReleasesKnowsPodsAndPeers(t *testing.T) {
 		if err := other.Pin(filepath.Join(own, "peers")); err != nil {
 			return err
 		}
-		node, err := cni.OpenNode(filepath.Join(lab.a.dir, "state"), patience)
+		node, err := attachment.OpenNode(filepath.Join(lab.a.dir, "state"), patience)
 		if err != nil {
 			return err
 		}
@@ -263,7 +263,7 @@ func TestRestoreTellsTheProgramOfPods(t *testing.T) {
 			return err
 		}
 		defer node.Close()
-		count, err := cni.RestoreReceive(t.Context(), filepath.Join(lab.a.dir, "state"), node)
+		count, err := attachment.RestoreReceive(t.Context(), filepath.Join(lab.a.dir, "state"), node)
 		if count != 1 {
 			t.Errorf("it told the program of %d interfaces", count)
 		}

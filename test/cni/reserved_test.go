@@ -15,7 +15,7 @@ import (
 	"github.com/gopacket/gopacket/layers"
 	"github.com/vishvananda/netlink"
 
-	"github.com/kubernetsn/kubernetsn/internal/node/cni"
+	"github.com/kubernetsn/kubernetsn/internal/node/attachment"
 	"github.com/kubernetsn/kubernetsn/internal/node/overlay"
 )
 
@@ -108,7 +108,7 @@ type offender struct {
 }
 
 func linkPortOf(p *pod, interfaceName string) string {
-	return (&overlay.Attachment{Network: cni.LinkNetwork, ContainerID: p.id, Interface: interfaceName}).PortName()
+	return (&overlay.Attachment{Network: attachment.LinkNetwork, ContainerID: p.id, Interface: interfaceName}).PortName()
 }
 
 func (o *offender) offend(t *testing.T, service *service) {
@@ -131,7 +131,7 @@ func (o *offender) offend(t *testing.T, service *service) {
 	reach("after CHECK", false)
 	o.node.removeFilter(t, o.port, "ktsn_reserved")
 	must(t, o.node.Do(func() error {
-		_, err := (&cni.GuardRound{StateDir: filepath.Join(o.node.dir, "state")}).Look()
+		_, err := (&attachment.GuardRound{StateDir: filepath.Join(o.node.dir, "state")}).Look()
 		return err
 	}))
 	reach("after ktsn-agent has looked", false)

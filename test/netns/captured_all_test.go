@@ -22,7 +22,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/bench/topology"
 	"github.com/kubernetsn/kubernetsn/internal/bench/txtime"
 	"github.com/kubernetsn/kubernetsn/internal/node/capture"
-	"github.com/kubernetsn/kubernetsn/internal/node/cni"
+	"github.com/kubernetsn/kubernetsn/internal/node/attachment"
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
 )
 
@@ -290,7 +290,7 @@ func TestWithoutARelayNothingPassesAGateThatCloses(t *testing.T) {
 	if err := c.client.ScheduleSet(t.Context(), threeWindows()); err != nil {
 		t.Fatal(err)
 	}
-	if err := c.NodeA.Do(func() error { _, err := cni.Guard(c.wiring.A.StateDir()); return err }); err != nil {
+	if err := c.NodeA.Do(func() error { _, err := attachment.Guard(c.wiring.A.StateDir()); return err }); err != nil {
 		t.Fatal(err)
 	}
 	const count = 20

@@ -20,7 +20,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/bench/process"
 	"github.com/kubernetsn/kubernetsn/internal/bench/topology"
 	"github.com/kubernetsn/kubernetsn/internal/node/capture"
-	"github.com/kubernetsn/kubernetsn/internal/node/cni"
+	"github.com/kubernetsn/kubernetsn/internal/node/attachment"
 )
 
 // relayPIDs are the relays that the supervisor has started.
@@ -135,7 +135,7 @@ func (c *captured) port(t *testing.T, pod string) (count capture.PortCount) {
 // portName is what node a calls the port of a pod.
 func (c *captured) portName(t *testing.T, pod string) string {
 	t.Helper()
-	all, err := cni.Relayed(c.wiring.A.StateDir())
+	all, err := attachment.Relayed(c.wiring.A.StateDir())
 	if err != nil {
 		t.Fatal(err)
 	}

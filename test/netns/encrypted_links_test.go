@@ -25,7 +25,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/bench/topology"
 	"github.com/kubernetsn/kubernetsn/internal/node/agent/encryption"
 	"github.com/kubernetsn/kubernetsn/internal/node/agent/network"
-	"github.com/kubernetsn/kubernetsn/internal/node/cni"
+	"github.com/kubernetsn/kubernetsn/internal/node/attachment"
 	"github.com/kubernetsn/kubernetsn/internal/node/overlay"
 	"github.com/kubernetsn/kubernetsn/internal/node/security"
 	"github.com/kubernetsn/kubernetsn/internal/node/xfrm"
@@ -42,14 +42,14 @@ type linkNode struct {
 	name, cluster  string
 	address, inPod netip.Addr
 	pod            *topology.Namespace
-	options        *cni.LinkOptions
+	options        *attachment.LinkOptions
 	client         *control.Client
 	key            *clusterkey.Private
 	agent          *encryption.Reconciler
 	podInterface   string
 	socket         string
 	withheld       bool
-	plugged        *cni.Plugged
+	plugged        *attachment.Plugged
 }
 
 // encryptedLinkLab is two such nodes on a wire that somebody listens to.
@@ -71,7 +71,7 @@ func newEncryptedLinkLab(t *testing.T) *encryptedLinkLab {
 		check(t, l.wire.Do(func() error { return plugNode(name, n.Path()) }))
 		check(t, n.Do(func() error { return errors.Join(up("lo"), giveAddress("phys0", n.address.String()+"/24", 1500)) }))
 		dir := t.TempDir()
-		n.options = &cni.LinkOptions{StateDir: dir, ControlSocket: filepath.Join(dir, "control.sock"), Uplink: "phys0", Patience: patience}
+		n.options = &attachment.LinkOptions{StateDir: dir, ControlSocket: filepath.Join(dir, "control.sock"), Uplink: "phys0", Patience: patience}
 		daemon := start(t, n.Namespace, "ktsnd", exec.Command(program(t, "ktsnd"), "--interface", "phys0", "--local-address", n.address.String(),
 			"--control", n.options.ControlSocket))
 		// An emulated processor takes a while where others are busy, too.
@@ -159,16 +159,16 @@ func (n *linkNode) says() encryption.LinkState {
 func (n *linkNode) plug() {
 	n.lab.t.Helper()
 	other := n.other()
-	clientMAC, endpointMAC := cni.LinkMACs(uint32(v1alpha1.FirstLinkVNI))
+	clientMAC, endpointMAC := attachment.LinkMACs(uint32(v1alpha1.FirstLinkVNI))
 	if n.lab.ends[0] != n {
 		clientMAC, endpointMAC = endpointMAC, clientMAC
 	}
-	sandbox := cni.Sandbox{ContainerID: n.name, Identity: n.identity(), Netns: n.pod.Path()}
-	plan := &cni.LinkPlan{Sandbox: sandbox, Interface: n.podInterface, VNI: uint32(v1alpha1.FirstLinkVNI), MTU: linkMTU, Port: overlay.EncryptedPort, Encrypted: true,
-		Link: cni.Link{Addresses: []netip.Prefix{netip.PrefixFrom(n.inPod, 31)}, MAC: clientMAC.String(),
-			Peer: cni.LinkPeer{Addresses: []netip.Addr{other.inPod}, MAC: endpointMAC.String(), Node: other.address}}}
-	check(n.lab.t, n.Do(func() error { return cni.PlugLink(n.lab.t.Context(), n.options, plan) }))
-	n.plugged = &cni.Plugged{Sandbox: sandbox, Interface: n.podInterface, VNI: plan.VNI}
+	sandbox := attachment.Sandbox{ContainerID: n.name, Identity: n.identity(), Netns: n.pod.Path()}
+	plan := &attachment.LinkPlan{Sandbox: sandbox, Interface: n.podInterface, VNI: uint32(v1alpha1.FirstLinkVNI), MTU: linkMTU, Port: overlay.EncryptedPort, Encrypted: true,
+		Link: attachment.Link{Addresses: []netip.Prefix{netip.PrefixFrom(n.inPod, 31)}, MAC: clientMAC.String(),
+			Peer: attachment.LinkPeer{Addresses: []netip.Addr{other.inPod}, MAC: endpointMAC.String(), Node: other.address}}}
+	check(n.lab.t, n.Do(func() error { return attachment.PlugLink(n.lab.t.Context(), n.options, plan) }))
+	n.plugged = &attachment.Plugged{Sandbox: sandbox, Interface: n.podInterface, VNI: plan.VNI}
 }
 
 // look has the agents look, each in its node.
@@ -294,7 +294,7 @@ func TestTheKernelEncryptsLinks(t *testing.T) {
 	})
 	t.Run("an unplugged link leaves ktsnd nothing of its number", func(t *testing.T) {
 		for _, n := range l.ends {
-			check(t, n.Do(func() error { return cni.UnplugLink(t.Context(), n.options, n.plugged) }))
+			check(t, n.Do(func() error { return attachment.UnplugLink(t.Context(), n.options, n.plugged) }))
 			left, err := n.client.NetworkEncryptions(t.Context())
 			check(t, err)
 			if len(left) != 0 {

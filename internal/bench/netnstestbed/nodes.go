@@ -13,7 +13,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/bench/cniruntime"
 	"github.com/kubernetsn/kubernetsn/internal/bench/process"
 	"github.com/kubernetsn/kubernetsn/internal/bench/topology"
-	"github.com/kubernetsn/kubernetsn/internal/node/cni"
+	attachments "github.com/kubernetsn/kubernetsn/internal/node/attachment"
 )
 
 // managed are the two nodes with a ktsnd each, for networks that are this project's.
@@ -28,7 +28,7 @@ type managedSide struct {
 	// attached are the pods that are to be detached from network tsn.
 	attached []attachment
 	// plugged are the ends of links.
-	plugged []cni.Plugged
+	plugged []attachments.Plugged
 }
 
 // Programs that network tsn and links need.

@@ -13,7 +13,7 @@ import (
 	"strconv"
 
 	"github.com/kubernetsn/kubernetsn/internal/bench/topology"
-	"github.com/kubernetsn/kubernetsn/internal/node/cni"
+	attachments "github.com/kubernetsn/kubernetsn/internal/node/attachment"
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
 )
 
@@ -77,8 +77,8 @@ func (n *Networks) PlugLink(ctx context.Context, number int) error {
 func (n *Networks) plugEnd(ctx context.Context, number, side int) error {
 	plan := n.linkPlan(number, side)
 	at := n.managed.sides[side]
-	at.plugged = append(at.plugged, cni.Plugged{Sandbox: plan.Sandbox, Interface: plan.Interface, VNI: plan.VNI, MTU: plan.MTU})
-	return n.node(side).Do(func() error { return cni.PlugLink(ctx, at.linkOptions(), plan) })
+	at.plugged = append(at.plugged, attachments.Plugged{Sandbox: plan.Sandbox, Interface: plan.Interface, VNI: plan.VNI, MTU: plan.MTU})
+	return n.node(side).Do(func() error { return attachments.PlugLink(ctx, at.linkOptions(), plan) })
 }
 
 // UnplugLinks takes links 1 to number out of both pods, of a side together, as ktsn-agent does.
@@ -86,15 +86,15 @@ func (n *Networks) UnplugLinks(ctx context.Context, number int) error {
 	var err error
 	for _, side := range []int{sideA, sideB} {
 		at := n.managed.sides[side]
-		var leaving []*cni.Plugged
-		stays := func(p *cni.Plugged) bool { return p.VNI <= firstLinkVNI || p.VNI > uint32(firstLinkVNI+number) }
+		var leaving []*attachments.Plugged
+		stays := func(p *attachments.Plugged) bool { return p.VNI <= firstLinkVNI || p.VNI > uint32(firstLinkVNI+number) }
 		for i := range at.plugged {
 			if !stays(&at.plugged[i]) {
 				leaving = append(leaving, &at.plugged[i])
 			}
 		}
-		err = errors.Join(err, n.node(side).Do(func() error { return errors.Join(cni.UnplugLinks(ctx, at.linkOptions(), leaving)...) }))
-		at.plugged = slices.DeleteFunc(at.plugged, func(p cni.Plugged) bool { return !stays(&p) })
+		err = errors.Join(err, n.node(side).Do(func() error { return errors.Join(attachments.UnplugLinks(ctx, at.linkOptions(), leaving)...) }))
+		at.plugged = slices.DeleteFunc(at.plugged, func(p attachments.Plugged) bool { return !stays(&p) })
 	}
 	return err
 }
@@ -112,24 +112,24 @@ func (n *Networks) Departures(ctx context.Context, after uint64) ([]control.Depa
 }
 
 // linkPlan is what the end of a link on a side shall be.
-func (n *Networks) linkPlan(number, side int) *cni.LinkPlan {
+func (n *Networks) linkPlan(number, side int) *attachments.LinkPlan {
 	other := sideA + sideB - side
 	vni := uint32(firstLinkVNI + number)
-	client, endpoint := cni.LinkMACs(vni)
+	client, endpoint := attachments.LinkMACs(vni)
 	macs := map[int]string{sideA: client.String(), sideB: endpoint.String()}
-	return &cni.LinkPlan{
-		Sandbox:   cni.Sandbox{ContainerID: podID(side, 0), Identity: podID(side, 0), Netns: n.pods(side)[0].Path()},
+	return &attachments.LinkPlan{
+		Sandbox:   attachments.Sandbox{ContainerID: podID(side, 0), Identity: podID(side, 0), Netns: n.pods(side)[0].Path()},
 		Interface: linkInterface(number, side), VNI: vni, MTU: n.wanted.LinkMTU - EncapsulationBytes,
-		Link: cni.Link{
+		Link: attachments.Link{
 			Addresses: []netip.Prefix{netip.PrefixFrom(linkAddress(number, side), 31)},
 			MAC:       macs[side],
-			Peer:      cni.LinkPeer{Addresses: []netip.Addr{linkAddress(number, other)}, MAC: macs[other], Node: n.nodeAddress(other)},
+			Peer:      attachments.LinkPeer{Addresses: []netip.Addr{linkAddress(number, other)}, MAC: macs[other], Node: n.nodeAddress(other)},
 		},
 	}
 }
 
-func (s *managedSide) linkOptions() *cni.LinkOptions {
-	return &cni.LinkOptions{StateDir: s.state(), ControlSocket: s.ktsnd.socket, Uplink: topology.PhysicalInterface, Patience: lockTime}
+func (s *managedSide) linkOptions() *attachments.LinkOptions {
+	return &attachments.LinkOptions{StateDir: s.state(), ControlSocket: s.ktsnd.socket, Uplink: topology.PhysicalInterface, Patience: lockTime}
 }
 
 // unplug takes all links out of a side's pod.
@@ -137,7 +137,7 @@ func (s *managedSide) unplug(ctx context.Context, node *topology.Namespace) erro
 	return node.Do(func() error {
 		var err error
 		for i := range s.plugged {
-			err = errors.Join(err, cni.UnplugLink(ctx, s.linkOptions(), &s.plugged[i]))
+			err = errors.Join(err, attachments.UnplugLink(ctx, s.linkOptions(), &s.plugged[i]))
 		}
 		s.plugged = nil
 		return err

@@ -24,7 +24,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/node/agent/daemon"
 	"github.com/kubernetsn/kubernetsn/internal/node/agent/encryption"
 	"github.com/kubernetsn/kubernetsn/internal/node/agent/network"
-	"github.com/kubernetsn/kubernetsn/internal/node/cni"
+	"github.com/kubernetsn/kubernetsn/internal/node/attachment"
 	"github.com/kubernetsn/kubernetsn/internal/node/overlay"
 	"github.com/kubernetsn/kubernetsn/internal/node/security"
 	"github.com/kubernetsn/kubernetsn/internal/node/xfrm"
@@ -62,8 +62,8 @@ func (a *agent) addEncryption() error {
 			return nil, false
 		},
 		Plugged: func() (bool, error) {
-			all, err := cni.PluggedLinks(a.StateDir, "")
-			return slices.ContainsFunc(all, func(one cni.Plugged) bool { return one.Encrypted }), err
+			all, err := attachment.PluggedLinks(a.StateDir, "")
+			return slices.ContainsFunc(all, func(one attachment.Plugged) bool { return one.Encrypted }), err
 		},
 		LinksChanged: func() { a.links.Load().encryptedAgain() },
 		Linger:       lingerPeers, Settle: settleKeys, Now: time.Now, Log: a.log.With("part", "encryption"),
@@ -127,7 +127,7 @@ func (a *agent) retune(ctx context.Context, wanted []encryption.Tunnel) error {
 		}
 		a.log.Info("the tunnel of a network was made anew", "vni", tunings[i].VNI, "encrypted", tunings[i].Encrypted)
 		if tunings[i].MTU > 0 {
-			err = errors.Join(err, cni.LowerMTU(a.StateDir, tunings[i].VNI, tunings[i].MTU))
+			err = errors.Join(err, attachment.LowerMTU(a.StateDir, tunings[i].VNI, tunings[i].MTU))
 		}
 	}
 	return err

@@ -31,7 +31,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/node/agent/linkprobe"
 	"github.com/kubernetsn/kubernetsn/internal/node/agent/links"
 	"github.com/kubernetsn/kubernetsn/internal/node/agent/objects"
-	"github.com/kubernetsn/kubernetsn/internal/node/cni"
+	"github.com/kubernetsn/kubernetsn/internal/node/attachment"
 	"github.com/kubernetsn/kubernetsn/internal/node/overlay"
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
 )
@@ -56,7 +56,7 @@ const (
 type linking struct {
 	*agent
 	objects    *objects.Links
-	sandboxes  *cni.SandboxList
+	sandboxes  *attachment.SandboxList
 	prober     *linkprobe.Prober
 	reconciler *links.Reconciler
 	due        dueLinks
@@ -83,9 +83,9 @@ func (a *agent) addLinks(start objects.Start) error {
 	}
 	log := a.log.With("part", "links")
 	l := &linking{agent: a, plugging: make(chan struct{}, plugAtOnce)}
-	l.unplugger.unplug = func(ctx context.Context, all []*cni.Plugged) []error { return cni.UnplugLinks(ctx, l.options(), all) }
+	l.unplugger.unplug = func(ctx context.Context, all []*attachment.Plugged) []error { return attachment.UnplugLinks(ctx, l.options(), all) }
 	l.objects = &objects.Links{Client: watching, Node: a.Node, Minimum: &a.Minimum, Wait: start.Wait, Changed: l.changed, Log: log}
-	l.sandboxes = &cni.SandboxList{StateDir: a.StateDir}
+	l.sandboxes = &attachment.SandboxList{StateDir: a.StateDir}
 	l.prober = &linkprobe.Prober{Changed: l.probed, Log: log}
 	l.reconciler = &links.Reconciler{
 		Node: a.Node, Objects: l.objects, Sandboxes: l.sandboxes, Plugin: l, Prober: l.prober,
@@ -271,32 +271,32 @@ func each(ctx context.Context, every time.Duration, do func()) error {
 	}
 }
 
-func (l *linking) options() *cni.LinkOptions {
-	return &cni.LinkOptions{StateDir: l.StateDir, ControlSocket: l.Control, Patience: daemon.Patience}
+func (l *linking) options() *attachment.LinkOptions {
+	return &attachment.LinkOptions{StateDir: l.StateDir, ControlSocket: l.Control, Patience: daemon.Patience}
 }
 
 // Plug implements links.Plugin.
-func (l *linking) Plug(ctx context.Context, plan *cni.LinkPlan) error {
+func (l *linking) Plug(ctx context.Context, plan *attachment.LinkPlan) error {
 	select {
 	case l.plugging <- struct{}{}:
 	case <-ctx.Done():
 		return ctx.Err()
 	}
 	defer func() { <-l.plugging }()
-	return cni.PlugLink(ctx, l.options(), plan)
+	return attachment.PlugLink(ctx, l.options(), plan)
 }
 
 // Unplug implements links.Plugin.
-func (l *linking) Unplug(ctx context.Context, plugged *cni.Plugged) error {
+func (l *linking) Unplug(ctx context.Context, plugged *attachment.Plugged) error {
 	return l.unplugger.do(ctx, plugged)
 }
 
 // Close implements links.Plugin.
-func (l *linking) Close(plugged *cni.Plugged) error { return cni.CloseLink(plugged) }
+func (l *linking) Close(plugged *attachment.Plugged) error { return attachment.CloseLink(plugged) }
 
 // Plugged implements links.Plugin.
-func (l *linking) Plugged(interfaceName string) ([]cni.Plugged, error) {
-	return cni.PluggedLinks(l.StateDir, interfaceName)
+func (l *linking) Plugged(interfaceName string) ([]attachment.Plugged, error) {
+	return attachment.PluggedLinks(l.StateDir, interfaceName)
 }
 
 // Ports implements links.Plugin.

@@ -24,7 +24,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/node/agent/network"
 	"github.com/kubernetsn/kubernetsn/internal/node/agent/sweep"
 	"github.com/kubernetsn/kubernetsn/internal/node/agent/watch"
-	"github.com/kubernetsn/kubernetsn/internal/node/cni"
+	"github.com/kubernetsn/kubernetsn/internal/node/attachment"
 	"github.com/kubernetsn/kubernetsn/internal/node/overlay"
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
 )
@@ -74,19 +74,19 @@ func (a *agent) leave(ctx context.Context) {
 type plugin struct{ *agent }
 
 // List returns what is attached to the node.
-func (p plugin) List() ([]cni.Attached, error) {
+func (p plugin) List() ([]attachment.Attached, error) {
 	node, err := overlay.Open(p.StateDir, daemon.Patience)
 	if err != nil {
 		return nil, err
 	}
 	defer node.Close()
-	return cni.List(p.StateDir, node)
+	return attachment.List(p.StateDir, node)
 }
 
 // Detach detaches by the configuration that the node has of the network; of one that is gone, what matters is known.
-func (p plugin) Detach(ctx context.Context, attached *cni.Attached) error {
+func (p plugin) Detach(ctx context.Context, attached *attachment.Attached) error {
 	if attached.OfLinks() {
-		return cni.DetachLinks(ctx, &cni.LinkOptions{StateDir: p.StateDir, ControlSocket: p.Control, Patience: daemon.Patience}, attached)
+		return attachment.DetachLinks(ctx, &attachment.LinkOptions{StateDir: p.StateDir, ControlSocket: p.Control, Patience: daemon.Patience}, attached)
 	}
 	config, err := os.ReadFile(filepath.Join(p.Host, p.ConfDir, attached.Network+".conf"))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -99,7 +99,7 @@ func (p plugin) Detach(ctx context.Context, attached *cni.Attached) error {
 	if err != nil {
 		return fmt.Errorf("configuration of network %s: %w", attached.Network, err)
 	}
-	return cni.Detach(&attached.Attachment, config, p.PluginDir)
+	return attachment.Detach(&attached.Attachment, config, p.PluginDir)
 }
 
 // addPoller asks ktsnd for figures.
@@ -136,7 +136,7 @@ func (a *agent) addWatcher() error {
 		Do: func(ctx context.Context, ask func(context.Context, watch.Ktsnd) error) error {
 			return a.link.Do(ctx, func(ctx context.Context, client *control.Client) error { return ask(ctx, client) })
 		},
-		Unseen:   (&cni.GuardRound{StateDir: a.StateDir}).Look,
+		Unseen:   (&attachment.GuardRound{StateDir: a.StateDir}).Look,
 		Back:     a.relays.Compare,
 		Dropped:  a.metrics.Unseen,
 		Diverted: a.metrics.Diverted,

@@ -15,7 +15,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/node/agent/peers"
 	"github.com/kubernetsn/kubernetsn/internal/node/agent/privilege"
 	"github.com/kubernetsn/kubernetsn/internal/node/clock"
-	"github.com/kubernetsn/kubernetsn/internal/node/cni"
+	"github.com/kubernetsn/kubernetsn/internal/node/attachment"
 )
 
 // Platform is what an agent has of its process and of the kernel. Programs with many agents give each one of its own.
@@ -39,7 +39,7 @@ type Platform struct {
 func (o *Options) platform() *Platform {
 	return &Platform{
 		Reduce:   privilege.Reduce,
-		Overlay:  func() (peers.Overlay, error) { return cni.OpenNode(o.StateDir, daemon.Patience) },
+		Overlay:  func() (peers.Overlay, error) { return attachment.OpenNode(o.StateDir, daemon.Patience) },
 		Registry: ctrlmetrics.Registry,
 		Uptime:   uptime,
 		Clock:    o.watchClock,

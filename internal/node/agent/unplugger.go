@@ -6,14 +6,14 @@ import (
 	"context"
 	"sync"
 
-	"github.com/kubernetsn/kubernetsn/internal/node/cni"
+	"github.com/kubernetsn/kubernetsn/internal/node/attachment"
 )
 
 // unplugger unplugs together what several ask for while it is at work: the kernel takes as long for one link as for many. The first is
 // not kept waiting.
 type unplugger struct {
 	// unplug unplugs links, each with an error of its own.
-	unplug func(context.Context, []*cni.Plugged) []error
+	unplug func(context.Context, []*attachment.Plugged) []error
 
 	mu      sync.Mutex
 	waiting []*unplugging
@@ -22,12 +22,12 @@ type unplugger struct {
 
 // unplugging is a link that somebody waits for.
 type unplugging struct {
-	plugged *cni.Plugged
+	plugged *attachment.Plugged
 	done    chan error
 }
 
 // do unplugs a link. It does not stop when ctx ends: what is begun would have to be done again.
-func (u *unplugger) do(ctx context.Context, plugged *cni.Plugged) error {
+func (u *unplugger) do(ctx context.Context, plugged *attachment.Plugged) error {
 	one := &unplugging{plugged, make(chan error, 1)}
 	u.mu.Lock()
 	u.waiting = append(u.waiting, one)
@@ -47,7 +47,7 @@ func (u *unplugger) work(ctx context.Context) {
 		if len(all) == 0 {
 			return
 		}
-		var links []*cni.Plugged
+		var links []*attachment.Plugged
 		for _, one := range all {
 			links = append(links, one.plugged)
 		}

@@ -11,14 +11,14 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"github.com/kubernetsn/kubernetsn/internal/node/cni"
+	"github.com/kubernetsn/kubernetsn/internal/node/attachment"
 )
 
 func TestLinksThatAreToBeUnpluggedMeanwhileGoTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var took []string
 		first := make(chan struct{})
-		u := unplugger{unplug: func(_ context.Context, all []*cni.Plugged) []error {
+		u := unplugger{unplug: func(_ context.Context, all []*attachment.Plugged) []error {
 			var names []string
 			failed := make([]error, len(all))
 			for i, one := range all {
@@ -37,7 +37,7 @@ func TestLinksThatAreToBeUnpluggedMeanwhileGoTogether(t *testing.T) {
 		said := map[string]error{}
 		unplug := func(name string) {
 			go func() {
-				err := u.do(t.Context(), &cni.Plugged{Interface: name})
+				err := u.do(t.Context(), &attachment.Plugged{Interface: name})
 				mu.Lock()
 				defer mu.Unlock()
 				said[name] = err

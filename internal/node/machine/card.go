@@ -6,7 +6,7 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/kubernetsn/kubernetsn/internal/node/cni"
+	"github.com/kubernetsn/kubernetsn/internal/node/attachment"
 	"github.com/kubernetsn/kubernetsn/internal/node/passthrough"
 	"github.com/kubernetsn/kubernetsn/internal/shared/device"
 )
@@ -15,7 +15,7 @@ import (
 func withCards(bus *passthrough.Bus) (all []Machine) {
 	claims := bus.Claims()
 	for _, address := range slices.Sorted(maps.Keys(claims)) {
-		owner, ok := cni.CardOwner(claims[address])
+		owner, ok := attachment.CardOwner(claims[address])
 		if !ok {
 			continue
 		}

@@ -9,7 +9,7 @@ import (
 
 	"github.com/containernetworking/plugins/pkg/ns"
 
-	"github.com/kubernetsn/kubernetsn/internal/node/cni"
+	"github.com/kubernetsn/kubernetsn/internal/node/attachment"
 	"github.com/kubernetsn/kubernetsn/internal/node/overlay"
 	"github.com/kubernetsn/kubernetsn/internal/node/passthrough"
 	"github.com/kubernetsn/kubernetsn/internal/node/vm"
@@ -64,7 +64,7 @@ func Look(endpoints []control.AttachedEndpoint) []Machine {
 
 // lookAt returns nil where no machine has the interface.
 func lookAt(endpoint *control.AttachedEndpoint, port *overlay.Found) *Machine {
-	noted := cni.ReadNote(port)
+	noted := attachment.ReadNote(port)
 	of := noted.Device
 	one := &Machine{
 		Identity: endpoint.Identity, Interface: endpoint.Interface, Device: of.Kind, Queues: of.Queues, Class: of.Class, DAN: of.DAN,

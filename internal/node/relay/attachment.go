@@ -9,8 +9,8 @@ import (
 	"os"
 	"time"
 
+	attachments "github.com/kubernetsn/kubernetsn/internal/node/attachment"
 	"github.com/kubernetsn/kubernetsn/internal/node/capture"
-	"github.com/kubernetsn/kubernetsn/internal/node/cni"
 	"github.com/kubernetsn/kubernetsn/internal/shared/device"
 )
 
@@ -28,7 +28,7 @@ const (
 
 // attachment is an interface and what there is for its relay. What is missing is made at the next look.
 type attachment struct {
-	relayed cni.RelayedAttachment
+	relayed attachments.RelayedAttachment
 	// portIndex tells the port from another one of its name.
 	portIndex int
 	source    source
@@ -66,7 +66,7 @@ type source interface {
 	release() error
 }
 
-func newSource(of *cni.RelayedAttachment) source {
+func newSource(of *attachments.RelayedAttachment) source {
 	if of.Device.Is(device.VhostUser) {
 		return &guestSource{at: of.VhostSocket()}
 	}
@@ -110,7 +110,7 @@ func (a *attachment) begin(s *Supervisor) (err error) {
 	if a.counters == nil {
 		gated := uint64(capture.AllGated)
 		if a.relayed.Device.Is(device.VhostUser) { // only their relays have a way past ktsnd
-			gated, _ = cni.GatedPriorities(a.relayed.ControlSocket)
+			gated, _ = attachments.GatedPriorities(a.relayed.ControlSocket)
 		}
 		if a.counters, err = newCounters(gated); err != nil {
 			return err

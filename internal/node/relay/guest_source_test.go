@@ -18,8 +18,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	attachments "github.com/kubernetsn/kubernetsn/internal/node/attachment"
 	"github.com/kubernetsn/kubernetsn/internal/node/capture"
-	"github.com/kubernetsn/kubernetsn/internal/node/cni"
 	"github.com/kubernetsn/kubernetsn/internal/shared/device"
 	"github.com/kubernetsn/kubernetsn/internal/shared/testenv"
 )
@@ -28,7 +28,7 @@ import (
 const machineUser = 107
 
 // machine is a pod whose interface a virtual machine has by vhost-user. Nobody but root may enter the folders above its folder.
-func (c *captures) machine(t *testing.T, name string) cni.RelayedAttachment {
+func (c *captures) machine(t *testing.T, name string) attachments.RelayedAttachment {
 	t.Helper()
 	testenv.Program(t, "ktsn-relay-vhost")
 	pod := c.pod(t, name)
@@ -37,7 +37,7 @@ func (c *captures) machine(t *testing.T, name string) cni.RelayedAttachment {
 }
 
 // listened tells whether the machine finds a socket of its own at which somebody listens.
-func listened(t *testing.T, pod *cni.RelayedAttachment) bool {
+func listened(t *testing.T, pod *attachments.RelayedAttachment) bool {
 	t.Helper()
 	is, err := os.Lstat(pod.VhostSocket())
 	if errors.Is(err, fs.ErrNotExist) {
@@ -123,7 +123,7 @@ func TestARelayOfAMachineHasRecordsWhereTheNetworkCapturesThem(t *testing.T) {
 	of.set(with, without)
 	s, _ := supervised(t, of)
 	for _, test := range []struct {
-		pod     *cni.RelayedAttachment
+		pod     *attachments.RelayedAttachment
 		records bool
 		class   string
 	}{{&with, true, "record"}, {&without, false, "queue"}} {
@@ -152,7 +152,7 @@ func TestARelayOfAMachineThatIsMissingIsNamed(t *testing.T) {
 
 func TestMachinesLeavePlaceForOthersRelays(t *testing.T) {
 	machine := func() *attachment {
-		return &attachment{relayed: cni.RelayedAttachment{Device: device.Device{Kind: device.VhostUser}}}
+		return &attachment{relayed: attachments.RelayedAttachment{Device: device.Device{Kind: device.VhostUser}}}
 	}
 	running := machine()
 	running.process = &process{}
@@ -171,7 +171,7 @@ func TestMachinesLeavePlaceForOthersRelays(t *testing.T) {
 
 func TestMachinesOfANamespaceLeavePlaceForOthers(t *testing.T) {
 	machine := func(namespace string, running bool) *attachment {
-		a := &attachment{relayed: cni.RelayedAttachment{Namespace: namespace, Device: device.Device{Kind: device.VhostUser}}}
+		a := &attachment{relayed: attachments.RelayedAttachment{Namespace: namespace, Device: device.Device{Kind: device.VhostUser}}}
 		if running {
 			a.process = &process{}
 		}
@@ -221,7 +221,7 @@ func TestARelayThatCannotBeKilledHoldsUpNoOther(t *testing.T) {
 	silent.Unanswered.Store(testenv.FuseFlush)
 	stuck := &attachment{
 		source: &capturedSource{}, process: running, log: s.Log,
-		relayed: cni.RelayedAttachment{Namespace: "greedy", Device: device.Device{Kind: device.VhostUser}},
+		relayed: attachments.RelayedAttachment{Namespace: "greedy", Device: device.Device{Kind: device.VhostUser}},
 	}
 	began := time.Now()
 	s.release([]*attachment{stuck})

@@ -13,7 +13,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/kubernetsn/kubernetsn/internal/node/cni"
+	attachments "github.com/kubernetsn/kubernetsn/internal/node/attachment"
 	"github.com/kubernetsn/kubernetsn/internal/node/overlay"
 	"github.com/kubernetsn/kubernetsn/internal/shared/device"
 )
@@ -39,7 +39,7 @@ type Supervisor struct {
 	// Node makes devices.
 	Node *overlay.Node
 	// List returns whose frames go through a relay. An error comes beside what could be read nevertheless.
-	List func() ([]cni.RelayedAttachment, error)
+	List func() ([]attachments.RelayedAttachment, error)
 	// Changed tells whether there may be other interfaces than when it was last asked.
 	Changed func() bool
 	// Open opens the state of the program at a port.
@@ -68,10 +68,10 @@ type Supervisor struct {
 
 // New makes the supervisor of a node whose tsn-cni has a state directory.
 func New(stateDir string, node *overlay.Node, programs Programs, log *slog.Logger) *Supervisor {
-	changes := &cni.Changes{StateDir: stateDir}
+	changes := &attachments.Changes{StateDir: stateDir}
 	return &Supervisor{
 		Programs: programs, Node: node, Log: log,
-		List:    func() ([]cni.RelayedAttachment, error) { return cni.Relayed(stateDir) },
+		List:    func() ([]attachments.RelayedAttachment, error) { return attachments.Relayed(stateDir) },
 		Changed: changes.Any,
 		Open:    openState,
 	}
@@ -146,7 +146,7 @@ func (s *Supervisor) look(now time.Time) {
 	}
 	relayed, err := s.List()
 	s.complain(err)
-	wanted := map[string]*cni.RelayedAttachment{}
+	wanted := map[string]*attachments.RelayedAttachment{}
 	for i := range relayed {
 		wanted[relayed[i].PortName()] = &relayed[i]
 	}
@@ -179,7 +179,7 @@ func (s *Supervisor) complain(err error) {
 }
 
 // settle looks after one attachment. What fails of one is its own.
-func (s *Supervisor) settle(port string, wanted *cni.RelayedAttachment, now time.Time) {
+func (s *Supervisor) settle(port string, wanted *attachments.RelayedAttachment, now time.Time) {
 	a := s.attached[port]
 	if a == nil {
 		index, err := s.Node.PortIndex(&wanted.Attachment)
@@ -285,7 +285,7 @@ func (s *Supervisor) releaseAll() error {
 }
 
 // holds tells whether the attachment is still what is wanted, and the kernel has still what is held of it.
-func (a *attachment) holds(s *Supervisor, wanted *cni.RelayedAttachment, now time.Time) bool {
+func (a *attachment) holds(s *Supervisor, wanted *attachments.RelayedAttachment, now time.Time) bool {
 	if wanted == nil || *wanted != a.relayed {
 		return false
 	}

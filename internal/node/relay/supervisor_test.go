@@ -22,8 +22,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/kubernetsn/kubernetsn/internal/bench/topology"
+	attachments "github.com/kubernetsn/kubernetsn/internal/node/attachment"
 	"github.com/kubernetsn/kubernetsn/internal/node/capture"
-	"github.com/kubernetsn/kubernetsn/internal/node/cni"
 	"github.com/kubernetsn/kubernetsn/internal/node/overlay"
 	"github.com/kubernetsn/kubernetsn/internal/shared/testenv"
 )
@@ -35,18 +35,18 @@ const tapGroup = 0x74736e
 // captures are what the supervisor is told.
 type captures struct {
 	mu   sync.Mutex
-	list []cni.RelayedAttachment
+	list []attachments.RelayedAttachment
 	// states were opened before the supervisor began, by port.
 	states map[string]State
 }
 
-func (c *captures) List() ([]cni.RelayedAttachment, error) {
+func (c *captures) List() ([]attachments.RelayedAttachment, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return slices.Clone(c.list), nil
 }
 
-func (c *captures) set(list ...cni.RelayedAttachment) {
+func (c *captures) set(list ...attachments.RelayedAttachment) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.list = list
@@ -65,7 +65,7 @@ func relayOf(t *testing.T, state State) int {
 }
 
 // pod is a pod of the node with a captured interface.
-func (c *captures) pod(t *testing.T, name string) cni.RelayedAttachment {
+func (c *captures) pod(t *testing.T, name string) attachments.RelayedAttachment {
 	t.Helper()
 	testenv.Program(t, "ktsn-relay") // and with it the programs of the kernel
 	id, err := topology.NewID()
@@ -87,7 +87,7 @@ func (c *captures) pod(t *testing.T, name string) cni.RelayedAttachment {
 		c.states = map[string]State{}
 	}
 	c.states[attachment.PortName()] = capturing(t, &attachment)
-	return cni.RelayedAttachment{
+	return attachments.RelayedAttachment{
 		Attachment: attachment, Mode: capture.Timed, Netns: namespace.Path(), Socket: filepath.Join(t.TempDir(), "app.sock"),
 	}
 }
@@ -199,7 +199,7 @@ func eventually(t *testing.T, what string, holds func() bool) {
 	}
 }
 
-func statusOf(s *Supervisor, captured *cni.RelayedAttachment) Status {
+func statusOf(s *Supervisor, captured *attachments.RelayedAttachment) Status {
 	for _, one := range s.Status() {
 		if one.Attachment == captured.Attachment {
 			return one
@@ -214,7 +214,7 @@ func isThere(name string) bool {
 }
 
 // process is the relay's number, by the tap that it reads.
-func processOf(t *testing.T, s *Supervisor, captured *cni.RelayedAttachment) int {
+func processOf(t *testing.T, s *Supervisor, captured *attachments.RelayedAttachment) int {
 	t.Helper()
 	eventually(t, "a relay of "+captured.Identity, func() bool {
 		status := statusOf(s, captured)
@@ -323,7 +323,7 @@ func TestRelaysStartFromAFolderThatTheirUserCannotEnter(t *testing.T) {
 		program.Path = copied
 	}
 	s, _ := supervisedWith(t, of, programs)
-	for pod, want := range map[*cni.RelayedAttachment]string{&captured: "ktsn-relay\n", &machine: "ktsn-relay-vhos\n"} {
+	for pod, want := range map[*attachments.RelayedAttachment]string{&captured: "ktsn-relay\n", &machine: "ktsn-relay-vhos\n"} {
 		comm := fmt.Sprintf("/proc/%d/comm", processOf(t, s, pod))
 		// Until it gives itself a name it has that of a descriptor.
 		eventually(t, "the relay is called "+want, func() bool {
@@ -440,7 +440,7 @@ func TestAPortThatDoesNotComeIsLookedForLessOften(t *testing.T) {
 	}
 	defer node.Close()
 	of := &captures{}
-	gone := cni.RelayedAttachment{Attachment: overlay.Attachment{Network: "tsn", ContainerID: "gone", Interface: "tsn0"}}
+	gone := attachments.RelayedAttachment{Attachment: overlay.Attachment{Network: "tsn", ContainerID: "gone", Interface: "tsn0"}}
 	of.set(gone)
 	s := &Supervisor{
 		Node: node, List: of.List, Changed: of.changed, Log: slog.New(slog.DiscardHandler),
@@ -450,7 +450,7 @@ func TestAPortThatDoesNotComeIsLookedForLessOften(t *testing.T) {
 	for _, step := range []struct {
 		sentence string
 		at       time.Duration
-		list     []cni.RelayedAttachment
+		list     []attachments.RelayedAttachment
 		soon     bool
 	}{
 		{"the plugin may be about to make it", 0, of.list, true},
@@ -531,7 +531,7 @@ func TestAProgramThatIsMissingIsNamed(t *testing.T) {
 }
 
 // sendRecord has a frame with a record leave the pod.
-func sendRecord(t *testing.T, pod *cni.RelayedAttachment) {
+func sendRecord(t *testing.T, pod *attachments.RelayedAttachment) {
 	t.Helper()
 	frame := append([]byte{2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2}, 0x88, 0xb5, 1, 0, 0, 0, 0, 0, 0, 0, 0, 1)
 	frame = append(frame, append([]byte{2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 0x88, 0xb6}, make([]byte, 46)...)...)

@@ -9,7 +9,7 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/kubernetsn/kubernetsn/internal/node/cni"
+	"github.com/kubernetsn/kubernetsn/internal/node/attachment"
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
 	"github.com/kubernetsn/kubernetsn/internal/shared/retry"
 )
@@ -94,7 +94,7 @@ func (r *Resync) serve(ctx context.Context, client *control.Client) {
 
 // tell gives ktsnd what comes first, peers and interfaces, and the sockets last, because applications that find one expect the rest.
 func (r *Resync) tell(ctx context.Context) error {
-	node, err := cni.OpenNode(r.StateDir, Patience)
+	node, err := attachment.OpenNode(r.StateDir, Patience)
 	if err != nil {
 		return err
 	}
@@ -104,7 +104,7 @@ func (r *Resync) tell(ctx context.Context) error {
 		if r.First != nil {
 			errFirst = r.First(ctx, client)
 		}
-		done, err := cni.Restore(ctx, r.StateDir, node, client, r.Link.Path)
+		done, err := attachment.Restore(ctx, r.StateDir, node, client, r.Link.Path)
 		count, errSockets := r.Sockets.Restore(ctx)
 		r.Log.Info("told ktsnd", "peers", done.Peers, "interfaces", done.Endpoints, "sockets", count+done.Sockets, "rebuilt", done.Rebuilt)
 		return errors.Join(errFirst, err, errSockets)

@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
-	"github.com/kubernetsn/kubernetsn/internal/node/cni"
+	"github.com/kubernetsn/kubernetsn/internal/node/attachment"
 )
 
 // admission is whether the node may plug a link.
@@ -66,7 +66,7 @@ func (r *Reconciler) keep(ctx context.Context, s *side) (again time.Duration, er
 }
 
 // pluggedOf is what is plugged as the end's link says, by whichever agent, nil: nothing.
-func (r *Reconciler) pluggedOf(s *side) (*cni.Plugged, error) {
+func (r *Reconciler) pluggedOf(s *side) (*attachment.Plugged, error) {
 	plugged, err := r.Plugin.Plugged(s.own.Interface)
 	if err != nil {
 		return nil, err
@@ -75,7 +75,7 @@ func (r *Reconciler) pluggedOf(s *side) (*cni.Plugged, error) {
 	if err != nil {
 		return nil, nil //nolint:nilerr,nilnil // so none can be
 	}
-	at := slices.IndexFunc(plugged, func(one cni.Plugged) bool {
+	at := slices.IndexFunc(plugged, func(one attachment.Plugged) bool {
 		return one.Identity == s.own.UID && one.ContainerID == s.sandbox.ContainerID && one.Interface == s.own.Interface &&
 			one.VNI == uint32(s.link.Spec.VNI) && slices.Equal(one.Link.Addresses, own)
 	})

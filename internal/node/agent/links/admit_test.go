@@ -24,7 +24,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
 	"github.com/kubernetsn/kubernetsn/internal/node/agent/encryption"
 	"github.com/kubernetsn/kubernetsn/internal/node/agent/linkprobe"
-	"github.com/kubernetsn/kubernetsn/internal/node/cni"
+	"github.com/kubernetsn/kubernetsn/internal/node/attachment"
 )
 
 // fakeCluster has links, a pod of the UID "e", and what is said of links.
@@ -40,8 +40,8 @@ func (f *fakeCluster) All() ([]types.NamespacedName, bool) {
 	return slices.Collect(maps.Keys(f.links)), true
 }
 
-func (f *fakeCluster) Of(identity string) (cni.Sandbox, bool) {
-	return cni.Sandbox{Identity: identity, ContainerID: "c1"}, identity == "e"
+func (f *fakeCluster) Of(identity string) (attachment.Sandbox, bool) {
+	return attachment.Sandbox{Identity: identity, ContainerID: "c1"}, identity == "e"
 }
 
 func (f *fakeCluster) Patch(_ context.Context, object client.Object, _ client.Patch, _ ...client.SubResourcePatchOption) error {
@@ -71,9 +71,9 @@ func hubs(name, asked string, is admission) *v1alpha1.TSNLink {
 }
 
 // pluggedAs is what the plugin has of a link's endpoint.
-func pluggedAs(link *v1alpha1.TSNLink, encrypted bool) cni.Plugged {
+func pluggedAs(link *v1alpha1.TSNLink, encrypted bool) attachment.Plugged {
 	end := &link.Spec.Endpoint
-	one := cni.Plugged{Sandbox: cni.Sandbox{Identity: end.UID, ContainerID: "c1"}, Interface: end.Interface, VNI: uint32(link.Spec.VNI), Encrypted: encrypted}
+	one := attachment.Plugged{Sandbox: attachment.Sandbox{Identity: end.UID, ContainerID: "c1"}, Interface: end.Interface, VNI: uint32(link.Spec.VNI), Encrypted: encrypted}
 	one.Link.Addresses, _ = prefixes("addresses", end.Addresses)
 	return one
 }
@@ -111,9 +111,9 @@ func TestWhatMustBeEncryptedDoesNotStayInClearWhileSomethingIsNotKnown(t *testin
 	for what, is := range map[string]admission{"how it is encrypted": admitted, "whether it may be": unknown} {
 		for asked, want := range map[string]string{v1alpha1.EncryptionRequired: "e view0", v1alpha1.EncryptionPreferred: ""} {
 			link := hubs("a", asked, is)
-			plugin := &fakePlugin{plugged: []cni.Plugged{pluggedAs(link, false)}}
+			plugin := &fakePlugin{plugged: []attachment.Plugged{pluggedAs(link, false)}}
 			r, cluster := aNode(t, plugin, link)
-			r.ends.plug("e view0", client.ObjectKeyFromObject(link), &cni.LinkPlan{}, time.Now())
+			r.ends.plug("e view0", client.ObjectKeyFromObject(link), &attachment.LinkPlan{}, time.Now())
 			reconciled(t, r)
 			if got := strings.Join(plugin.unplugged, ","); got != want {
 				t.Errorf("%s is not known, %s: unplugged %q", what, asked, got)
@@ -145,10 +145,10 @@ func TestALinkThatIsRefusedIsUnpluggedUnlessItIsAnothers(t *testing.T) {
 		if test.deleted {
 			other.DeletionTimestamp = &metav1.Time{}
 		}
-		plugin := &fakePlugin{plugged: []cni.Plugged{pluggedAs(link, false)}}
+		plugin := &fakePlugin{plugged: []attachment.Plugged{pluggedAs(link, false)}}
 		r, cluster := aNode(t, plugin, link, other)
 		if test.hasStarted {
-			r.ends.plug("e view0", client.ObjectKeyFromObject(other), &cni.LinkPlan{}, time.Now())
+			r.ends.plug("e view0", client.ObjectKeyFromObject(other), &attachment.LinkPlan{}, time.Now())
 		}
 		reconciled(t, r)
 		if got := strings.Join(plugin.unplugged, ","); got != test.want {
@@ -169,26 +169,26 @@ func TestALinkThatIsRefusedIsUnpluggedUnlessItIsAnothers(t *testing.T) {
 func TestALinkThatAFormerAgentHasPluggedStaysUntilTheOperatorHasLookedAtIt(t *testing.T) {
 	for what, test := range map[string]struct {
 		encrypted, bySelf bool
-		change            func(*cni.Plugged)
+		change            func(*attachment.Plugged)
 		// says is a part of what it says, "" if it says nothing.
 		says, unplugged string
 	}{
 		"it is there":                    {encrypted: true},
 		"it is there in clear":           {says: "EndpointPlugged False: ktsn-operator has not said yet", unplugged: "e view0"},
-		"of another number":              {encrypted: true, change: func(one *cni.Plugged) { one.VNI++ }, says: "has not said yet"},
-		"with another address":           {encrypted: true, change: func(one *cni.Plugged) { one.Link.Addresses = nil }, says: "has not said yet"},
-		"as it was when it was admitted": {encrypted: true, bySelf: true, change: func(one *cni.Plugged) { one.Link.Addresses = nil }},
-		"of a sandbox that has gone":     {encrypted: true, change: func(one *cni.Plugged) { one.ContainerID = "c0" }, says: "has not said yet"},
+		"of another number":              {encrypted: true, change: func(one *attachment.Plugged) { one.VNI++ }, says: "has not said yet"},
+		"with another address":           {encrypted: true, change: func(one *attachment.Plugged) { one.Link.Addresses = nil }, says: "has not said yet"},
+		"as it was when it was admitted": {encrypted: true, bySelf: true, change: func(one *attachment.Plugged) { one.Link.Addresses = nil }},
+		"of a sandbox that has gone":     {encrypted: true, change: func(one *attachment.Plugged) { one.ContainerID = "c0" }, says: "has not said yet"},
 	} {
 		link := hubs("a", v1alpha1.EncryptionRequired, unknown)
 		plugged := pluggedAs(link, test.encrypted)
 		if test.change != nil {
 			test.change(&plugged)
 		}
-		plugin := &fakePlugin{plugged: []cni.Plugged{plugged}}
+		plugin := &fakePlugin{plugged: []attachment.Plugged{plugged}}
 		r, cluster := aNode(t, plugin, link)
 		if test.bySelf {
-			r.ends.plug("e view0", client.ObjectKeyFromObject(link), &cni.LinkPlan{}, time.Now())
+			r.ends.plug("e view0", client.ObjectKeyFromObject(link), &attachment.LinkPlan{}, time.Now())
 		}
 		reconciled(t, r)
 		if got := strings.Join(plugin.unplugged, ","); got != test.unplugged {

@@ -11,7 +11,7 @@ import (
 
 	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
 	"github.com/kubernetsn/kubernetsn/internal/node/agent/encryption"
-	"github.com/kubernetsn/kubernetsn/internal/node/cni"
+	"github.com/kubernetsn/kubernetsn/internal/node/attachment"
 )
 
 // secrecy is what there is to say of a link's encryption.
@@ -25,7 +25,7 @@ var errNotKnown = errors.New("not known yet")
 
 // encrypt has the plan of an end be encrypted as it shall. A link that requires encryption is plugged only when both nodes have keys; one that
 // was plugged stays so without them, and nothing passes.
-func (r *Reconciler) encrypt(s *side, plan *cni.LinkPlan) (secrecy, error) {
+func (r *Reconciler) encrypt(s *side, plan *attachment.LinkPlan) (secrecy, error) {
 	if s.local || !s.link.Spec.Encrypted() {
 		// Frames to a pod of the node do not leave it; by the pod's default route they would.
 		plan.Link.Closed = s.link.Spec.Encryption == v1alpha1.EncryptionRequired
@@ -81,7 +81,7 @@ func (r *Reconciler) unplugClear(ctx context.Context, s *side) (unplugged bool, 
 }
 
 // pull has the plugin unplug an end. What the pod still sends to the other one of an encrypted link does not take another way, in clear.
-func (r *Reconciler) pull(ctx context.Context, plugged *cni.Plugged) error {
+func (r *Reconciler) pull(ctx context.Context, plugged *attachment.Plugged) error {
 	if plugged.Encrypted || plugged.Link.Closed { // by a former agent it can be the first without the second
 		r.close(plugged)
 	}
@@ -89,7 +89,7 @@ func (r *Reconciler) pull(ctx context.Context, plugged *cni.Plugged) error {
 }
 
 // close has a pod send nothing to the other end of a link. It may be that the pod has no network namespace any more.
-func (r *Reconciler) close(plugged *cni.Plugged) {
+func (r *Reconciler) close(plugged *attachment.Plugged) {
 	if err := r.Plugin.Close(plugged); err != nil {
 		r.Log.Warn("a pod may send to the other end of its link by another way", "uid", plugged.Identity, "interface", plugged.Interface, "error", err)
 	}

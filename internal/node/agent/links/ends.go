@@ -11,7 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
-	"github.com/kubernetsn/kubernetsn/internal/node/cni"
+	"github.com/kubernetsn/kubernetsn/internal/node/attachment"
 )
 
 // ends is what is remembered of interfaces of pods, by UID and name. It is lost with the agent; what was plugged is found again.
@@ -30,7 +30,7 @@ type end struct {
 	claims map[types.NamespacedName]time.Time
 	// owner is the link that has it, as plan says; since is when it got it, mended when it was plugged last.
 	owner         types.NamespacedName
-	plan          *cni.LinkPlan
+	plan          *attachment.LinkPlan
 	since, mended time.Time
 	broken        bool
 	// said is what was written last, and when.
@@ -92,7 +92,7 @@ func (e *ends) again(key string) {
 	}
 }
 
-func (e *ends) plugged(key string) *cni.LinkPlan {
+func (e *ends) plugged(key string) *attachment.LinkPlan {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if one := e.known[key]; one != nil {
@@ -111,7 +111,7 @@ func (e *ends) ownerOf(key string) (types.NamespacedName, bool) {
 	return one.owner, true
 }
 
-func (e *ends) plug(key string, owner types.NamespacedName, plan *cni.LinkPlan, now time.Time) {
+func (e *ends) plug(key string, owner types.NamespacedName, plan *attachment.LinkPlan, now time.Time) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	one := e.get(key)
@@ -122,10 +122,10 @@ func (e *ends) plug(key string, owner types.NamespacedName, plan *cni.LinkPlan, 
 }
 
 // of are the interfaces that a link has.
-func (e *ends) of(name types.NamespacedName) map[string]*cni.LinkPlan {
+func (e *ends) of(name types.NamespacedName) map[string]*attachment.LinkPlan {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	all := map[string]*cni.LinkPlan{}
+	all := map[string]*attachment.LinkPlan{}
 	for key, one := range e.known {
 		if one.plan != nil && one.owner == name {
 			all[key] = one.plan

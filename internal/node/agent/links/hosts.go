@@ -19,7 +19,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/kubernetsn/kubernetsn/internal/node/cni"
+	"github.com/kubernetsn/kubernetsn/internal/node/attachment"
 )
 
 // Hosts has pods know the other ends of their links by name. kubelet mounts a file of its own as a pod's /etc/hosts; the names stand in
@@ -176,7 +176,7 @@ func (h *Hosts) write(uid string, pod *hostsOfPod) error {
 		return fmt.Errorf("have the pod know names: %w", err)
 	}
 	pod.modified = time.Time{}
-	if cni.Settled(about.ModTime(), readAt) {
+	if attachment.Settled(about.ModTime(), readAt) {
 		// If rewrite changed the file, it has a later time, and the next look reads it once more.
 		pod.modified = about.ModTime()
 	}

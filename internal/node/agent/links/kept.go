@@ -10,12 +10,12 @@ import (
 
 	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
 	"github.com/kubernetsn/kubernetsn/internal/node/agent/linkprobe"
-	"github.com/kubernetsn/kubernetsn/internal/node/cni"
+	"github.com/kubernetsn/kubernetsn/internal/node/attachment"
 )
 
 // probeKept asks a link that a former agent has plugged, and that stays while the operator says nothing of it, and says whether it is up: the
 // condition would be the former agent's for as long as that lasts. Of all else, what was said holds.
-func (r *Reconciler) probeKept(ctx context.Context, s *side, plugged *cni.Plugged) (again time.Duration, err error) {
+func (r *Reconciler) probeKept(ctx context.Context, s *side, plugged *attachment.Plugged) (again time.Duration, err error) {
 	link := &plugged.Link
 	if !s.isClient || len(link.Addresses) == 0 || len(link.Peer.Addresses) == 0 {
 		return everyLook, nil

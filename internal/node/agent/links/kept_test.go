@@ -12,7 +12,7 @@ import (
 
 	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
 	"github.com/kubernetsn/kubernetsn/internal/node/agent/linkprobe"
-	"github.com/kubernetsn/kubernetsn/internal/node/cni"
+	"github.com/kubernetsn/kubernetsn/internal/node/attachment"
 )
 
 // toldProber finds what it is told to.
@@ -41,10 +41,10 @@ func TestALinkThatAFormerAgentHasPluggedIsAskedWhetherItIsUp(t *testing.T) {
 			meta.SetStatusCondition(&link.Status.Conditions, metav1.Condition{Type: name, Status: metav1.ConditionTrue, Reason: "Former"})
 		}
 		end := &link.Spec.Client
-		kept := cni.Plugged{Sandbox: cni.Sandbox{Identity: end.UID, ContainerID: "c1"}, Interface: end.Interface, VNI: uint32(link.Spec.VNI), MTU: 1413}
+		kept := attachment.Plugged{Sandbox: attachment.Sandbox{Identity: end.UID, ContainerID: "c1"}, Interface: end.Interface, VNI: uint32(link.Spec.VNI), MTU: 1413}
 		kept.Link.Addresses, _ = prefixes("addresses", end.Addresses)
 		kept.Link.Peer.Addresses = []netip.Addr{netip.MustParseAddr("10.0.0.1")}
-		r, cluster := aNode(t, &fakePlugin{plugged: []cni.Plugged{kept}}, link)
+		r, cluster := aNode(t, &fakePlugin{plugged: []attachment.Plugged{kept}}, link)
 		prober := &toldProber{finding: test.finding}
 		r.Prober = prober
 		reconciled(t, r)

@@ -10,7 +10,7 @@ import (
 	"strings"
 
 	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
-	"github.com/kubernetsn/kubernetsn/internal/node/cni"
+	"github.com/kubernetsn/kubernetsn/internal/node/attachment"
 	"github.com/kubernetsn/kubernetsn/internal/node/overlay"
 	"github.com/kubernetsn/kubernetsn/internal/node/xfrm"
 	"github.com/kubernetsn/kubernetsn/internal/shared/tsnnetwork"
@@ -21,7 +21,7 @@ type side struct {
 	link       *v1alpha1.TSNLink
 	own, other *v1alpha1.LinkEnd
 	isClient   bool
-	sandbox    cni.Sandbox
+	sandbox    attachment.Sandbox
 	// hasSandbox tells that there is a sandbox; local that the other end is on this node as well.
 	hasSandbox, local bool
 	// refusedRoutes is a message about the routes that the pod does not accept, "" if it accepts all.
@@ -37,15 +37,15 @@ func (s *side) condition() string {
 }
 
 // plan is what this end shall be.
-func (s *side) plan(node *Carried) (*cni.LinkPlan, error) {
+func (s *side) plan(node *Carried) (*attachment.LinkPlan, error) {
 	spec := &s.link.Spec
 	mtu, err := s.mtu(node)
 	if err != nil {
 		return nil, err
 	}
-	clientMAC, endpointMAC := cni.LinkMACs(uint32(spec.VNI))
-	made := &cni.LinkPlan{Sandbox: s.sandbox, Interface: s.own.Interface, VNI: uint32(spec.VNI), MTU: mtu}
-	made.Link = cni.Link{MAC: clientMAC.String(), Forward: s.own.Forward, Peer: cni.LinkPeer{MAC: endpointMAC.String()}}
+	clientMAC, endpointMAC := attachment.LinkMACs(uint32(spec.VNI))
+	made := &attachment.LinkPlan{Sandbox: s.sandbox, Interface: s.own.Interface, VNI: uint32(spec.VNI), MTU: mtu}
+	made.Link = attachment.Link{MAC: clientMAC.String(), Forward: s.own.Forward, Peer: attachment.LinkPeer{MAC: endpointMAC.String()}}
 	if !s.isClient {
 		made.Link.MAC, made.Link.Peer.MAC = made.Link.Peer.MAC, made.Link.MAC
 	}
@@ -69,7 +69,7 @@ func (s *side) plan(node *Carried) (*cni.LinkPlan, error) {
 // consent removes the routes of a service of another namespace that the client has not accepted: the service's owner may change them at any time,
 // and could draw the client's other traffic to the endpoint. The annotation has the ranges in which the client accepts routes. Routes to the other
 // pods of a chain, whose addresses are the service's, are always accepted.
-func (s *side) consent(plan *cni.LinkPlan, annotation string) error {
+func (s *side) consent(plan *attachment.LinkPlan, annotation string) error {
 	accepted, err := tsnnetwork.LinkRoutesOf(annotation)
 	if err != nil {
 		return err
@@ -112,7 +112,7 @@ func (s *side) peerNode(own netip.Addr) (netip.Addr, error) {
 	}
 	address, err := netip.ParseAddr(s.other.NodeAddress)
 	if err == nil {
-		err = cni.CheckNodeAddress(address)
+		err = attachment.CheckNodeAddress(address)
 	}
 	if err != nil {
 		return netip.Addr{}, fmt.Errorf("the address of the other end's node: %w", err)

@@ -19,7 +19,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
 	"github.com/kubernetsn/kubernetsn/internal/node/agent/encryption"
 	"github.com/kubernetsn/kubernetsn/internal/node/agent/linkprobe"
-	"github.com/kubernetsn/kubernetsn/internal/node/cni"
+	"github.com/kubernetsn/kubernetsn/internal/node/attachment"
 )
 
 // Objects are the TSNLinks of the node.
@@ -30,17 +30,17 @@ type Objects interface {
 
 // Sandboxes are those of the node into which links can be plugged.
 type Sandboxes interface {
-	Of(identity string) (cni.Sandbox, bool)
+	Of(identity string) (attachment.Sandbox, bool)
 }
 
 // Plugin plugs links.
 type Plugin interface {
-	Plug(ctx context.Context, plan *cni.LinkPlan) error
-	Unplug(ctx context.Context, plugged *cni.Plugged) error
+	Plug(ctx context.Context, plan *attachment.LinkPlan) error
+	Unplug(ctx context.Context, plugged *attachment.Plugged) error
 	// Close has the pod refuse what is for the other end, until the link is plugged again.
-	Close(plugged *cni.Plugged) error
+	Close(plugged *attachment.Plugged) error
 	// Plugged are those that there are of an interface's name, "" for all.
-	Plugged(interfaceName string) ([]cni.Plugged, error)
+	Plugged(interfaceName string) ([]attachment.Plugged, error)
 	// Ports are the names of the node's interfaces.
 	Ports() (map[string]bool, error)
 }
@@ -205,7 +205,7 @@ func (r *Reconciler) look(ctx context.Context, s *side) (again time.Duration, er
 }
 
 // plan is what the end shall be.
-func (r *Reconciler) plan(ctx context.Context, s *side) (*cni.LinkPlan, error) {
+func (r *Reconciler) plan(ctx context.Context, s *side) (*attachment.LinkPlan, error) {
 	other, _ := netip.ParseAddr(s.other.NodeAddress)
 	carried, err := r.Carried(ctx, other, s.other.Cluster != s.own.Cluster)
 	if err != nil {
@@ -226,7 +226,7 @@ func (r *Reconciler) plan(ctx context.Context, s *side) (*cni.LinkPlan, error) {
 }
 
 // plug plugs what is not plugged as it shall be. What nobody answers by is plugged again now and then, which mends it.
-func (r *Reconciler) plug(ctx context.Context, s *side, plan *cni.LinkPlan) error {
+func (r *Reconciler) plug(ctx context.Context, s *side, plan *attachment.LinkPlan) error {
 	key := s.key()
 	before := r.ends.plugged(key)
 	if before != nil && before.ContainerID == plan.ContainerID && reflect.DeepEqual(before, plan) && !r.mends(s) {
@@ -257,7 +257,7 @@ func (r *Reconciler) mends(s *side) bool {
 }
 
 // unplugOthers unplugs what has the interface's name in the pod, in this sandbox or a former one, and is another link.
-func (r *Reconciler) unplugOthers(ctx context.Context, s *side, plan *cni.LinkPlan) error {
+func (r *Reconciler) unplugOthers(ctx context.Context, s *side, plan *attachment.LinkPlan) error {
 	all, err := r.Plugin.Plugged(plan.Interface)
 	if err != nil {
 		return err
@@ -278,7 +278,7 @@ func (r *Reconciler) unplugOthers(ctx context.Context, s *side, plan *cni.LinkPl
 	return nil
 }
 
-func sameEnds(a, b *cni.Link) bool {
+func sameEnds(a, b *attachment.Link) bool {
 	return reflect.DeepEqual(a.Addresses, b.Addresses) && reflect.DeepEqual(a.Peer.Addresses, b.Peer.Addresses) && a.MAC == b.MAC
 }
 
@@ -311,7 +311,7 @@ func (r *Reconciler) forget(uid, interfaceName, key string) {
 func (r *Reconciler) gone(ctx context.Context, name types.NamespacedName) error {
 	var all error
 	for key, plan := range r.ends.of(name) {
-		all = errors.Join(all, r.unplug(ctx, key, &cni.Plugged{
+		all = errors.Join(all, r.unplug(ctx, key, &attachment.Plugged{
 			Sandbox: plan.Sandbox, Interface: plan.Interface, VNI: plan.VNI, Encrypted: plan.Encrypted, Link: plan.Link,
 		}))
 	}
@@ -321,7 +321,7 @@ func (r *Reconciler) gone(ctx context.Context, name types.NamespacedName) error 
 	return all
 }
 
-func (r *Reconciler) unplug(ctx context.Context, key string, plugged *cni.Plugged) error {
+func (r *Reconciler) unplug(ctx context.Context, key string, plugged *attachment.Plugged) error {
 	r.Prober.Forget(key)
 	if err := r.pull(ctx, plugged); err != nil {
 		return err

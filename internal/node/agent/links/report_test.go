@@ -19,7 +19,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
 	"github.com/kubernetsn/kubernetsn/internal/node/agent/encryption"
 	"github.com/kubernetsn/kubernetsn/internal/node/agent/linkprobe"
-	"github.com/kubernetsn/kubernetsn/internal/node/cni"
+	"github.com/kubernetsn/kubernetsn/internal/node/attachment"
 	"github.com/kubernetsn/kubernetsn/internal/node/overlay"
 	"github.com/kubernetsn/kubernetsn/internal/node/xfrm"
 )
@@ -111,25 +111,25 @@ func TestAPodIsToldThatNothingIsSentWithoutKeys(t *testing.T) {
 // fakePlugin has links that are plugged.
 type fakePlugin struct {
 	Plugin
-	plugged   []cni.Plugged
+	plugged   []attachment.Plugged
 	unplugged []string
 	// closed are the pods that were to send to the other end by no other way.
 	closed []string
 }
 
-func (f *fakePlugin) Close(one *cni.Plugged) error {
+func (f *fakePlugin) Close(one *attachment.Plugged) error {
 	f.closed = append(f.closed, one.Identity+" "+one.Interface)
 	return nil
 }
 
-func (f *fakePlugin) Plugged(string) ([]cni.Plugged, error) { return f.plugged, nil }
+func (f *fakePlugin) Plugged(string) ([]attachment.Plugged, error) { return f.plugged, nil }
 
 func (f *fakePlugin) Ports() (map[string]bool, error) { return nil, nil }
 
-func (f *fakePlugin) Unplug(_ context.Context, one *cni.Plugged) error {
+func (f *fakePlugin) Unplug(_ context.Context, one *attachment.Plugged) error {
 	f.unplugged = append(f.unplugged, one.Identity+" "+one.Interface)
 	gone := one.Identity + " " + one.Interface + " " + one.ContainerID
-	f.plugged = slices.DeleteFunc(slices.Clone(f.plugged), func(left cni.Plugged) bool { return left.Identity+" "+left.Interface+" "+left.ContainerID == gone })
+	f.plugged = slices.DeleteFunc(slices.Clone(f.plugged), func(left attachment.Plugged) bool { return left.Identity+" "+left.Interface+" "+left.ContainerID == gone })
 	return nil
 }
 
@@ -138,7 +138,7 @@ func TestWhatMustBeEncryptedIsUnpluggedWhereItIsInClear(t *testing.T) {
 		for _, encrypted := range []bool{false, true} {
 			plugin := &fakePlugin{}
 			for _, uid := range []string{"e", "other"} {
-				plugin.plugged = append(plugin.plugged, cni.Plugged{Sandbox: cni.Sandbox{Identity: uid}, Interface: "view0", Encrypted: encrypted})
+				plugin.plugged = append(plugin.plugged, attachment.Plugged{Sandbox: attachment.Sandbox{Identity: uid}, Interface: "view0", Encrypted: encrypted})
 			}
 			r := &Reconciler{
 				Plugin: plugin, Prober: &linkprobe.Prober{}, Files: &Files{PodDir: func(string) string { return t.TempDir() }},
@@ -165,7 +165,7 @@ func TestWhatWasForAnEncryptedLinkTakesNoOtherWay(t *testing.T) {
 			Plugin: plugin, Prober: &linkprobe.Prober{}, Files: &Files{PodDir: func(string) string { return t.TempDir() }},
 			Hosts: &Hosts{Dir: t.TempDir()}, Log: slog.New(slog.DiscardHandler),
 		}
-		r.ends.plug("e view0", types.NamespacedName{Name: "a"}, &cni.LinkPlan{Sandbox: cni.Sandbox{Identity: "e"}, Interface: "view0", Encrypted: encrypted}, time.Now())
+		r.ends.plug("e view0", types.NamespacedName{Name: "a"}, &attachment.LinkPlan{Sandbox: attachment.Sandbox{Identity: "e"}, Interface: "view0", Encrypted: encrypted}, time.Now())
 		if err := r.gone(t.Context(), types.NamespacedName{Name: "a"}); err != nil {
 			t.Fatal(err)
 		}

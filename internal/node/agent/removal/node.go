@@ -16,7 +16,7 @@ import (
 
 	"github.com/kubernetsn/kubernetsn/internal/node/agent/csi"
 	"github.com/kubernetsn/kubernetsn/internal/node/agent/install"
-	"github.com/kubernetsn/kubernetsn/internal/node/cni"
+	"github.com/kubernetsn/kubernetsn/internal/node/attachment"
 	"github.com/kubernetsn/kubernetsn/internal/node/overlay"
 	"github.com/kubernetsn/kubernetsn/internal/node/receive"
 	"github.com/kubernetsn/kubernetsn/internal/node/xfrm"
@@ -155,7 +155,7 @@ func (n *Node) awaitDetached(ctx context.Context, kernel *overlay.Node) (folders
 
 // detachGone detaches what is left of containers that are gone, and refuses when there are others.
 func (n *Node) detachGone(kernel *overlay.Node) error {
-	attached, err := cni.List(n.StateDir, kernel)
+	attached, err := attachment.List(n.StateDir, kernel)
 	if err != nil {
 		return err
 	}
@@ -164,8 +164,8 @@ func (n *Node) detachGone(kernel *overlay.Node) error {
 			return fmt.Errorf("interface %s of container %s is attached to network %s; remove its pod first", one.Interface, one.ContainerID, one.Network)
 		}
 		if one.OfLinks() {
-			options := &cni.LinkOptions{StateDir: n.StateDir, ControlSocket: control.DefaultPath, Patience: linkPatience}
-			if err := cni.DetachLinks(context.Background(), options, &one); err != nil {
+			options := &attachment.LinkOptions{StateDir: n.StateDir, ControlSocket: control.DefaultPath, Patience: linkPatience}
+			if err := attachment.DetachLinks(context.Background(), options, &one); err != nil {
 				return fmt.Errorf("detach container %s, which is gone: %w", one.ContainerID, err)
 			}
 			continue
@@ -174,7 +174,7 @@ func (n *Node) detachGone(kernel *overlay.Node) error {
 		if err != nil {
 			return fmt.Errorf("detach container %s, which is gone: %w", one.ContainerID, err)
 		}
-		if err := cni.Detach(&one.Attachment, config, n.PluginDir); err != nil {
+		if err := attachment.Detach(&one.Attachment, config, n.PluginDir); err != nil {
 			return fmt.Errorf("detach container %s, which is gone: %w", one.ContainerID, err)
 		}
 	}

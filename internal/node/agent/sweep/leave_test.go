@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kubernetsn/kubernetsn/internal/node/agent/csi"
-	"github.com/kubernetsn/kubernetsn/internal/node/cni"
+	"github.com/kubernetsn/kubernetsn/internal/node/attachment"
 )
 
 func TestAnAgentThatEndsWaitsForVolumesOfPodsThatHaveEnded(t *testing.T) {
@@ -31,7 +31,7 @@ func TestAnAgentThatEndsWaitsForVolumesOfPodsThatHaveEnded(t *testing.T) {
 		"for one that has run to an end": {things{volumes: []csi.Volume{{UID: "ended", Namespace: "default", Pod: "e"}}}, "volume of pod default/e"},
 		"for one that has failed":        {things{volumes: []csi.Volume{{UID: "failed", Namespace: "default", Pod: "f"}}}, "volume of pod default/f"},
 		// Also one of a network namespace that stays for ever, which would keep ktsnd away at each upgrade.
-		"not for an interface, which the runtime removes": {things{attached: []cni.Attached{attached("gone", false), attached("gone", true)}}, ""},
+		"not for an interface, which the runtime removes": {things{attached: []attachment.Attached{attached("gone", false), attached("gone", true)}}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

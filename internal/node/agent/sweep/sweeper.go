@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kubernetsn/kubernetsn/internal/node/agent/csi"
-	"github.com/kubernetsn/kubernetsn/internal/node/cni"
+	"github.com/kubernetsn/kubernetsn/internal/node/attachment"
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
 )
 
@@ -29,8 +29,8 @@ type Volumes interface {
 
 // Plugin is the network plugin.
 type Plugin interface {
-	List() ([]cni.Attached, error)
-	Detach(ctx context.Context, attached *cni.Attached) error
+	List() ([]attachment.Attached, error)
+	Detach(ctx context.Context, attached *attachment.Attached) error
 }
 
 // Ktsnd is a connection to the node's ktsnd.
@@ -80,7 +80,7 @@ func (s *Sweeper) Run(ctx context.Context) error {
 type things struct {
 	volumes   []csi.Volume
 	dirs      []string
-	attached  []cni.Attached
+	attached  []attachment.Attached
 	pods      []control.Pod
 	endpoints []control.AttachedEndpoint
 }

@@ -17,7 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	"github.com/kubernetsn/kubernetsn/internal/node/agent/csi"
-	"github.com/kubernetsn/kubernetsn/internal/node/cni"
+	"github.com/kubernetsn/kubernetsn/internal/node/attachment"
 	"github.com/kubernetsn/kubernetsn/internal/node/overlay"
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
 )
@@ -42,8 +42,8 @@ func (f *fakeNode) Sweep(ctx context.Context, uid string, gone func(context.Cont
 	}
 	return f.note("volume " + uid)
 }
-func (f *fakeNode) List() ([]cni.Attached, error) { return f.attached, nil }
-func (f *fakeNode) Detach(_ context.Context, one *cni.Attached) error {
+func (f *fakeNode) List() ([]attachment.Attached, error) { return f.attached, nil }
+func (f *fakeNode) Detach(_ context.Context, one *attachment.Attached) error {
 	return f.note("interface " + one.Identity)
 }
 func (f *fakeNode) Pods(context.Context) ([]control.Pod, error) { return f.pods, nil }
@@ -74,8 +74,8 @@ func pod(uid string) *corev1.Pod {
 	return &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: uid, Namespace: "default", UID: types.UID(uid)}, Spec: corev1.PodSpec{NodeName: "node1"}}
 }
 
-func attached(identity string, gone bool) cni.Attached {
-	return cni.Attached{Attachment: overlay.Attachment{Identity: identity, Interface: "tsn0"}, Gone: gone}
+func attached(identity string, gone bool) attachment.Attached {
+	return attachment.Attached{Attachment: overlay.Attachment{Identity: identity, Interface: "tsn0"}, Gone: gone}
 }
 
 func endpoint(identity, netns string) control.AttachedEndpoint {
@@ -90,17 +90,17 @@ func TestOnlyWhatIsLeftIsRemoved(t *testing.T) {
 		want string
 	}{
 		"nothing of pods that are there": {things{
-			volumes: []csi.Volume{{UID: "alive"}}, dirs: []string{"alive"}, attached: []cni.Attached{attached("alive", true), attached("static", true)},
+			volumes: []csi.Volume{{UID: "alive"}}, dirs: []string{"alive"}, attached: []attachment.Attached{attached("alive", true), attached("static", true)},
 			pods: []control.Pod{{Identity: "alive", Path: "/x"}}, endpoints: []control.AttachedEndpoint{endpoint("alive", "/gone")},
 		}, ""},
 		"all of one that is gone": {things{
-			volumes: []csi.Volume{{UID: "gone"}}, dirs: []string{"gone"}, attached: []cni.Attached{attached("gone", true)},
+			volumes: []csi.Volume{{UID: "gone"}}, dirs: []string{"gone"}, attached: []attachment.Attached{attached("gone", true)},
 			pods: []control.Pod{{Identity: "gone", Path: "/x"}}, endpoints: []control.AttachedEndpoint{endpoint("gone", "/gone")},
 		}, "interface gone, volume gone"},
 		"a folder that no volume is written down for": {things{dirs: []string{"gone"}}, "volume gone"},
 		"a socket that nobody remembers":              {things{pods: []control.Pod{{Identity: "gone", Path: "/x"}, {Identity: "none"}}}, "volume gone"},
 		"nothing as long as the network namespace is there": {things{
-			volumes: []csi.Volume{{UID: "gone"}}, attached: []cni.Attached{attached("gone", false)},
+			volumes: []csi.Volume{{UID: "gone"}}, attached: []attachment.Attached{attached("gone", false)},
 			endpoints: []control.AttachedEndpoint{endpoint("gone", "/there")},
 		}, ""},
 		"an endpoint that nobody remembers": {things{
@@ -140,7 +140,7 @@ func TestAPodThatComesBackIsSpared(t *testing.T) {
 
 func TestWhatIsRememberedOfThePodsIsNotBelievedAlone(t *testing.T) {
 	on := &fakeNode{things: things{
-		volumes: []csi.Volume{{UID: "alive"}}, dirs: []string{"alive"}, attached: []cni.Attached{attached("alive", true)},
+		volumes: []csi.Volume{{UID: "alive"}}, dirs: []string{"alive"}, attached: []attachment.Attached{attached("alive", true)},
 		pods: []control.Pod{{Identity: "alive", Path: "/x"}}, endpoints: []control.AttachedEndpoint{endpoint("other", "/gone")},
 	}}
 	s := newSweeper(on)

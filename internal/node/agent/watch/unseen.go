@@ -12,17 +12,17 @@ import (
 
 	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
 	"github.com/kubernetsn/kubernetsn/internal/node/capture"
-	"github.com/kubernetsn/kubernetsn/internal/node/cni"
+	"github.com/kubernetsn/kubernetsn/internal/node/attachment"
 )
 
 // guarded reads what the interfaces of the node's pods did not let out, by the pods' UIDs.
-func (w *Watcher) guarded() map[string][]cni.Guarded {
+func (w *Watcher) guarded() map[string][]attachment.Guarded {
 	if w.Unseen == nil {
 		return nil
 	}
 	all, err := w.Unseen()
 	w.complain(unseenPart, err)
-	of := map[string][]cni.Guarded{}
+	of := map[string][]attachment.Guarded{}
 	for _, one := range all {
 		if one.Back {
 			w.Back()
@@ -34,15 +34,15 @@ func (w *Watcher) guarded() map[string][]cni.Guarded {
 }
 
 // captured tells whether relays serve all programs of a pod that are without libktsn.so.
-func captured(interfaces []cni.Guarded) bool {
-	return len(interfaces) > 0 && !slices.ContainsFunc(interfaces, func(one cni.Guarded) bool { return one.Mode == capture.None })
+func captured(interfaces []attachment.Guarded) bool {
+	return len(interfaces) > 0 && !slices.ContainsFunc(interfaces, func(one attachment.Guarded) bool { return one.Mode == capture.None })
 }
 
 // unseenPart is how what is unseen is called where it cannot be looked at.
 const unseenPart = "datagrams that libktsn.so does not see"
 
 // dropped says which programs send past libktsn.so, each once. Where none is known it says that much.
-func dropped(interfaces []cni.Guarded) []finding {
+func dropped(interfaces []attachment.Guarded) []finding {
 	var found []finding
 	for _, one := range interfaces {
 		for _, program := range one.Programs {
@@ -58,13 +58,13 @@ func dropped(interfaces []cni.Guarded) []finding {
 	return found
 }
 
-func unseenOf(one *cni.Guarded, who, name string) finding {
+func unseenOf(one *attachment.Guarded, who, name string) finding {
 	return finding{ReasonUnseen, one.Interface + " " + name, fmt.Sprintf("Messages with a transmit time of %s did not come through libktsn.so, and %s "+
 		"does not let them out, because they would leave early: %s. %s", who, one.Interface, reasons(one), remedy(one))}
 }
 
 // reasons says why messages were not captured.
-func reasons(one *cni.Guarded) string {
+func reasons(one *attachment.Guarded) string {
 	var texts []string
 	for _, reason := range slices.Sorted(maps.Keys(one.Refused)) {
 		texts = append(texts, capture.Explain(reason))
@@ -73,7 +73,7 @@ func reasons(one *cni.Guarded) string {
 }
 
 // remedy says what to do about it.
-func remedy(one *cni.Guarded) string {
+func remedy(one *attachment.Guarded) string {
 	if one.Refused[capture.ReasonNotCaptured] == 0 {
 		return "`ktsn node capture` on the node has the figures"
 	}
@@ -85,7 +85,7 @@ func remedy(one *cni.Guarded) string {
 const resultRefused = "refused"
 
 // count adds what was dropped or passed since the last look to the pod's figures.
-func (w *Watcher) count(pod *corev1.Pod, interfaces []cni.Guarded, now map[string]map[string]uint64) {
+func (w *Watcher) count(pod *corev1.Pod, interfaces []attachment.Guarded, now map[string]map[string]uint64) {
 	for i := range interfaces {
 		one := &interfaces[i]
 		key := one.PortName()
@@ -107,7 +107,7 @@ func (w *Watcher) count(pod *corev1.Pod, interfaces []cni.Guarded, now map[strin
 }
 
 // resultsOf counts what became of frames that no relay got.
-func resultsOf(one *cni.Guarded) map[string]uint64 {
+func resultsOf(one *attachment.Guarded) map[string]uint64 {
 	results := map[string]uint64{resultRefused: one.RefusedSum(), "passed": one.Port.Passed, "drop-gated": one.Port.Gated}
 	for reason, frames := range one.Port.Dropped() {
 		results["drop-"+reason] = frames
@@ -116,7 +116,7 @@ func resultsOf(one *cni.Guarded) map[string]uint64 {
 }
 
 // lost says of which interfaces captured messages were dropped before a relay got them.
-func lost(interfaces []cni.Guarded) []finding {
+func lost(interfaces []attachment.Guarded) []finding {
 	var found []finding
 	for i := range interfaces {
 		one := &interfaces[i]

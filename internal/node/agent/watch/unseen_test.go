@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/kubernetsn/kubernetsn/internal/node/capture"
-	"github.com/kubernetsn/kubernetsn/internal/node/cni"
+	"github.com/kubernetsn/kubernetsn/internal/node/attachment"
 	"github.com/kubernetsn/kubernetsn/internal/node/overlay"
 )
 
@@ -24,11 +24,11 @@ func TestAnEventNamesTheProgramThatSendsPastTheLibrary(t *testing.T) {
 	var now capture.Count
 	var refuse error
 	total := map[string]uint64{}
-	watcher.Unseen = func() ([]cni.Guarded, error) {
+	watcher.Unseen = func() ([]attachment.Guarded, error) {
 		of := func(uid string) overlay.Attachment {
 			return overlay.Attachment{Identity: uid, ContainerID: uid, Interface: "tsn0"}
 		}
-		return []cni.Guarded{{Attachment: of("uid"), Count: now}, {Attachment: of("another"), Count: refused(9)}}, refuse
+		return []attachment.Guarded{{Attachment: of("uid"), Count: now}, {Attachment: of("another"), Count: refused(9)}}, refuse
 	}
 	watcher.Dropped = func(namespace, name string, more uint64) { total[namespace+"/"+name] += more }
 	python := []capture.Program{{Name: "py\x1b", Refused: 3, PID: 4}}
@@ -64,7 +64,7 @@ func TestWhoRunsRelaysIsToldOfAProgramThatWasPutBack(t *testing.T) {
 	told := 0
 	watcher.Back = func() { told++ }
 	for _, back := range []bool{false, true, false} {
-		watcher.Unseen = func() ([]cni.Guarded, error) { return []cni.Guarded{{Back: back}}, nil }
+		watcher.Unseen = func() ([]attachment.Guarded, error) { return []attachment.Guarded{{Back: back}}, nil }
 		if err := watcher.Look(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -77,9 +77,9 @@ func TestWhoRunsRelaysIsToldOfAProgramThatWasPutBack(t *testing.T) {
 func TestWhatTheNodesEndDropsIsSaidAndCounted(t *testing.T) {
 	watcher, events := newWatcher(runningPod(true, ""), &fakeKtsnd{{Identity: "uid", Path: "/x", Endpoints: 1}}, nil)
 	var now capture.PortCount
-	watcher.Unseen = func() ([]cni.Guarded, error) {
-		attachment := overlay.Attachment{Identity: "uid", ContainerID: "uid", Interface: "tsn0"}
-		return []cni.Guarded{{Attachment: attachment, Count: capture.Count{Attached: true, Mode: capture.All}, Port: now}}, nil
+	watcher.Unseen = func() ([]attachment.Guarded, error) {
+		key := overlay.Attachment{Identity: "uid", ContainerID: "uid", Interface: "tsn0"}
+		return []attachment.Guarded{{Attachment: key, Count: capture.Count{Attached: true, Mode: capture.All}, Port: now}}, nil
 	}
 	total := map[string]uint64{}
 	watcher.Diverted = func(_, _, result string, more uint64) { total[result] += more }
@@ -119,9 +119,9 @@ func TestOfAPodThatIsCapturedNoProgramIsLookedAt(t *testing.T) {
 		"one of its interfaces is not":      {[]capture.Mode{capture.Timed, capture.None}, false},
 		"it has no interface with a filter": {nil, false},
 	} {
-		var interfaces []cni.Guarded
+		var interfaces []attachment.Guarded
 		for _, mode := range test.modes {
-			interfaces = append(interfaces, cni.Guarded{Count: capture.Count{Attached: true, Mode: mode}})
+			interfaces = append(interfaces, attachment.Guarded{Count: capture.Count{Attached: true, Mode: mode}})
 		}
 		if got := captured(interfaces); got != test.want {
 			t.Errorf("%s: captured is %v", name, got)

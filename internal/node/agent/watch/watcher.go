@@ -16,7 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kubernetsn/kubernetsn/internal/node/agent/csi"
-	"github.com/kubernetsn/kubernetsn/internal/node/cni"
+	"github.com/kubernetsn/kubernetsn/internal/node/attachment"
 	"github.com/kubernetsn/kubernetsn/internal/node/relay"
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
 )
@@ -41,7 +41,7 @@ type Watcher struct {
 	Do       func(ctx context.Context, ask func(context.Context, Ktsnd) error) error
 	Programs Programs // nil: look at no programs
 	// Unseen makes sure of the filters of the pods' interfaces and reads what these did not let out; nil: look at none.
-	Unseen func() ([]cni.Guarded, error)
+	Unseen func() ([]attachment.Guarded, error)
 	// Back is called when a program was missing and has been put back.
 	Back func()
 	// Dropped counts that for a pod.

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package attachment
+
+import (
+	"encoding/json"
+	"errors"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/kubernetsn/kubernetsn/internal/node/overlay"
+	"github.com/kubernetsn/kubernetsn/internal/shared/control"
+	"github.com/kubernetsn/kubernetsn/internal/shared/control/controltest"
+)
+
+// fakeKtsnd answers every request as if it had done it, and tells which there were.
+func fakeKtsnd(t *testing.T) (client *control.Client, asked func() []string) {
+	t.Helper()
+	commands := []string{}
+	socket, stop := controltest.Serve(t, func(message []byte) string {
+		var request struct {
+			Request string `json:"request"`
+		}
+		if err := json.Unmarshal(message, &request); err != nil {
+			t.Errorf("a request is no JSON: %v", err)
+		}
+		commands = append(commands, request.Request)
+		return `{"version": 1, "reply": "ok"}`
+	})
+	client, err := control.Dial(t.Context(), socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { client.Close() })
+	return client, func() []string {
+		client.Close()
+		stop()
+		return commands
+	}
+}
+
+// TestAnAddThatFailsLateTakesAllBackFromKtsnd undoes the registration, as an ADD does of which a later step fails.
+func TestAnAddThatFailsLateTakesAllBackFromKtsnd(t *testing.T) {
+	client, asked := fakeKtsnd(t)
+	dir := t.TempDir()
+	r := &request{
+		Config:     &Config{SocketDir: filepath.Join(dir, "pods"), CreateSocket: true, Overlay: overlay.Network{VNI: 42, Bridge: "tsnbr42"}},
+		Attachment: overlay.Attachment{Network: "tsn", ContainerID: "c", Interface: "tsn0", Identity: "uid"}, netns: "/run/netns/c",
+	}
+	a := &adding{request: r, records: records{filepath.Join(dir, "state")}, daemon: &daemon{client}}
+	if err := a.register(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	var err error
+	for _, undo := range slices.Backward(a.undo) {
+		err = errors.Join(err, undo())
+	}
+	if err != nil {
+		t.Error(err)
+	}
+	if got, want := asked(), []string{"socket-add", "endpoint-add", "endpoint-del", "socket-del"}; !slices.Equal(got, want) {
+		t.Errorf("ktsnd was asked for %q, want %q", got, want)
+	}
+}

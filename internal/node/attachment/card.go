@@ -1,0 +1,279 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package attachment
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/containernetworking/cni/pkg/types"
+	current "github.com/containernetworking/cni/pkg/types/100"
+	"github.com/vishvananda/netlink"
+
+	"github.com/kubernetsn/kubernetsn/internal/node/fault"
+	"github.com/kubernetsn/kubernetsn/internal/node/kata"
+	"github.com/kubernetsn/kubernetsn/internal/node/overlay"
+	"github.com/kubernetsn/kubernetsn/internal/node/passthrough"
+	"github.com/kubernetsn/kubernetsn/internal/shared/device"
+)
+
+// A pod whose device is of VFIO has a network card of the node in the place of an interface: nothing of it is on the node's bridge or
+// known to ktsnd, and what the machine sends is on the wire when the machine sends it.
+
+// maxCards bounds the sentence that says why none of them can be had.
+const maxCards = 64
+
+func (c *Config) readCards(raw json.RawMessage) error {
+	if err := decode(raw, &c.Cards, "a list of PCI addresses"); err != nil {
+		return err
+	}
+	if len(c.Cards) > maxCards {
+		return fmt.Errorf("has %d cards; give at most %d", len(c.Cards), maxCards)
+	}
+	for i, card := range c.Cards {
+		var err error
+		if c.Cards[i], err = passthrough.ParseAddress(card); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// card is one that was taken from the node's kernel.
+type card struct {
+	address, hardwareAddress string
+	mtu                      int
+}
+
+// owner is how the attachment is known as one that has a card.
+func (r *record) owner() string {
+	return strings.Join([]string{r.Network, r.ContainerID, r.Interface, r.Identity}, separator)
+}
+
+// CardOwner is the attachment that has a card, of what passthrough says.
+func CardOwner(owner string) (overlay.Attachment, bool) {
+	parts := strings.Split(owner, separator)
+	if len(parts) != 4 {
+		return overlay.Attachment{}, false
+	}
+	return overlay.Attachment{Network: parts[0], ContainerID: parts[1], Interface: parts[2], Identity: parts[3]}, true
+}
+
+// attachCard gives the pod's machine a card, with the addresses of the result.
+func (a *adding) attachCard(ctx context.Context, ipam *current.Result) (*current.Result, error) {
+	taken, err := a.takeCard(ctx)
+	if err != nil {
+		return nil, err
+	}
+	a.card = &kata.Device{
+		Name: a.Interface, Address: taken.hardwareAddress, Back: kata.Back{Type: kata.VFIO, Card: taken.address}, Network: networkOf(ipam, taken.mtu),
+	}
+	if err := a.attachToKata(); err != nil {
+		return nil, err
+	}
+	if err := ctx.Err(); err != nil { // the runtime waits no longer: nobody has the result
+		return nil, err
+	}
+	return a.cardResult(ipam, taken), nil
+}
+
+// nodeBus is the bus of cards; tests have one of their own.
+var nodeBus = passthrough.NewBus
+
+// takeCard takes the first of the network's cards that can be had. What keeps each of them from the pod is in the error. It tries no
+// other card while the pod has one that could not be given back: DEL knows of one.
+func (a *adding) takeCard(ctx context.Context) (*card, error) {
+	bus := nodeBus()
+	a.undo = append(a.undo, func() error { return a.record().giveBackCard() })
+	var reasons []string
+	for _, address := range a.Cards {
+		taken, err := a.tryCard(ctx, bus, address)
+		if err == nil {
+			return taken, nil
+		}
+		reasons = append(reasons, address+": "+oneLine(err))
+		if a.record().hasCard() {
+			break
+		}
+	}
+	return nil, coded(CodeCard, fmt.Errorf("none of the network's cards can be given to the pod: %s", strings.Join(reasons, "; ")))
+}
+
+// tryCard takes a card.
+func (a *adding) tryCard(ctx context.Context, bus *passthrough.Bus, address string) (*card, error) {
+	found, err := canTake(bus, address)
+	if err != nil {
+		return nil, err
+	}
+	link, err := netlink.LinkByName(found.Interfaces[0])
+	if err != nil {
+		return nil, fmt.Errorf("look at its interface: %w", err)
+	}
+	a.Device.Card = address
+	if err := a.records.write(a.record()); err != nil {
+		return nil, err
+	}
+	fault.Point("card-chosen")
+	if err := a.claimCard(bus, found); err != nil {
+		return nil, err
+	}
+	fault.Point("card-claimed")
+	if _, err := bus.Bind(ctx, address); err != nil {
+		return nil, errors.Join(err, a.record().giveBackCard())
+	}
+	fault.Point("card-bound")
+	return &card{address, link.Attrs().HardwareAddr.String(), link.Attrs().MTU}, nil
+}
+
+// canTake returns a card that nothing stands against.
+func canTake(bus *passthrough.Bus, address string) (*passthrough.Device, error) {
+	found, reasons, err := bus.Check(address)
+	switch owner := bus.Claimed(address); {
+	case err != nil:
+		return nil, err
+	case owner != "":
+		return nil, fmt.Errorf("it belongs to %s already", owner)
+	case found.Driver == passthrough.VFIO || found.Driver == "":
+		return nil, errors.New("the kernel does not have it, because somebody else was given it")
+	case len(reasons) > 0:
+		return nil, errors.New(strings.Join(reasons, "; "))
+	case len(found.Interfaces) != 1:
+		return nil, fmt.Errorf("it has %d interfaces (%s), and a machine gets one", len(found.Interfaces), strings.Join(found.Interfaces, ", "))
+	}
+	return found, groupIsFree(bus, found)
+}
+
+// groupIsFree tells whether a machine can have the card: it would have the whole IOMMU group.
+func groupIsFree(bus *passthrough.Bus, found *passthrough.Device) error {
+	others := bus.GivenAway(found)
+	if len(others) == 0 {
+		return nil
+	}
+	return fmt.Errorf("of IOMMU group %d others were given away: %s; a group goes to one machine as a whole, so move the card to another slot, or give these back",
+		found.Group, strings.Join(others, ", "))
+}
+
+// claimCard has the card belong to the attachment. Of two that claim cards of one group at once, none or one gets its.
+func (a *adding) claimCard(bus *passthrough.Bus, found *passthrough.Device) error {
+	switch own, err := bus.Claim(found.Address, a.record().owner()); {
+	case err != nil:
+		return err
+	case !own:
+		return fmt.Errorf("it belongs to %s already", bus.Claimed(found.Address))
+	}
+	if err := groupIsFree(bus, found); err != nil {
+		return errors.Join(err, a.record().giveBackCard())
+	}
+	return nil
+}
+
+// hasCard tells whether a card belongs to the attachment.
+func (r *record) hasCard() bool {
+	return r.Device.Card != "" && nodeBus().Claimed(r.Device.Card) == r.owner()
+}
+
+// unlessCard has what undoes a part of ADD leave that to DEL while the card could not be given back: its machine may have it, with
+// the address.
+func (a *adding) unlessCard(undo func() error) func() error {
+	return func() error {
+		if a.record().hasCard() {
+			return nil
+		}
+		return undo()
+	}
+}
+
+// giveBackCard gives what cards are this attachment's back to the node's kernel. A record that was lost does not name any.
+func (r *record) giveBackCard() error {
+	return giveBack(func(owner string) bool { return owner == r.owner() })
+}
+
+// giveBackStrays gives back the cards of attachments of the network that are not valid, whether or not there is a record of them.
+func (r *request) giveBackStrays(valid map[types.GCAttachment]bool) error {
+	return giveBack(func(owner string) bool {
+		of, ok := CardOwner(owner)
+		return ok && of.Network == r.Standard.Name && !valid[types.GCAttachment{ContainerID: of.ContainerID, IfName: of.Interface}]
+	})
+}
+
+// giveBack gives back the cards of owners that are chosen.
+func giveBack(chosen func(owner string) bool) error {
+	bus := nodeBus()
+	claims := bus.Claims()
+	var all error
+	for _, address := range slices.Sorted(maps.Keys(claims)) {
+		if !chosen(claims[address]) {
+			continue
+		}
+		if err := bus.GiveBack(address, claims[address]); err != nil {
+			all = errors.Join(all, fmt.Errorf("give back the pod's card %s: %w", address, err))
+		}
+	}
+	return all
+}
+
+// networkOf is how the machine sets up its card.
+func networkOf(ipam *current.Result, mtu int) kata.NetworkInfo {
+	made := kata.NetworkInfo{Interface: kata.Interface{Addresses: []string{}, MTU: mtu}, Routes: []kata.Route{}, Neighbors: []kata.Neighbor{}}
+	for _, ip := range ipam.IPs {
+		made.Interface.Addresses = append(made.Interface.Addresses, ip.Address.String())
+	}
+	for _, route := range ipam.Routes {
+		one := kata.Route{Destination: route.Dst.String()}
+		if route.GW != nil {
+			one.Gateway = route.GW.String()
+		} else if isIPv4(route.Dst.IP) {
+			one.Scope = int(netlink.SCOPE_LINK)
+		}
+		made.Routes = append(made.Routes, one)
+	}
+	return made
+}
+
+// cardResult says what was made.
+func (r *request) cardResult(ipam *current.Result, taken *card) *current.Result {
+	all := &current.Result{CNIVersion: current.ImplementedSpecVersion, IPs: ipam.IPs, Routes: ipam.Routes, DNS: ipam.DNS}
+	if r.Previous != nil {
+		all.Interfaces = slices.Clone(r.Previous.Interfaces)
+		all.IPs, all.Routes = slices.Concat(r.Previous.IPs, ipam.IPs), slices.Concat(r.Previous.Routes, ipam.Routes)
+	}
+	all.Interfaces = append(all.Interfaces, &current.Interface{
+		Name: r.Interface, Mac: taken.hardwareAddress, Mtu: taken.mtu, Sandbox: r.netns, PciID: taken.address,
+	})
+	for _, ip := range ipam.IPs {
+		ip.Interface = current.Int(len(all.Interfaces) - 1)
+	}
+	return all
+}
+
+// checkCard names what is not as ADD made it.
+func (r *record) checkCard() error {
+	bus := nodeBus()
+	found, err := bus.Read(r.Device.Card)
+	switch {
+	case err != nil:
+		return fmt.Errorf("the pod's card: %w", err)
+	case bus.Claimed(r.Device.Card) != r.owner():
+		return fmt.Errorf("the pod's card %s belongs to %q; make the pod anew", r.Device.Card, bus.Claimed(r.Device.Card))
+	case found.Driver != passthrough.VFIO:
+		return fmt.Errorf("the pod's card %s has the driver %q, not %s; make the pod anew", r.Device.Card, found.Driver, passthrough.VFIO)
+	}
+	return nil
+}
+
+// checkVFIO finds what only matters when a card is to be taken.
+func (r *request) checkVFIO() error {
+	if len(r.Cards) == 0 {
+		return invalid("%s: %s, and the network has no cards for pods; name some in cards", device.KindName, device.VFIO)
+	}
+	if namespace := namespaceOf(r.args); r.CardNamespaces != nil && !slices.Contains(r.CardNamespaces, namespace) {
+		return invalid("%s: %s, and pods of namespace %q may not have the network's cards; name it in cardNamespaces, or leave the device out",
+			device.KindName, device.VFIO, namespace)
+	}
+	return nil
+}

@@ -1,0 +1,292 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package attachment
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	current "github.com/containernetworking/cni/pkg/types/100"
+	"github.com/containernetworking/plugins/pkg/ns"
+	"golang.org/x/sys/unix"
+
+	"github.com/kubernetsn/kubernetsn/internal/bench/topology"
+	"github.com/kubernetsn/kubernetsn/internal/node/overlay"
+	"github.com/kubernetsn/kubernetsn/internal/node/passthrough"
+	"github.com/kubernetsn/kubernetsn/internal/shared/device"
+	"github.com/kubernetsn/kubernetsn/internal/shared/testenv"
+)
+
+const firstCard, secondCard = "0000:01:00.0", "0000:02:00.0"
+
+// IOMMU groups of both cards.
+var apart, together = [2]string{"1", "2"}, [2]string{"1", "1"}
+
+// busOfCards shows both cards, each with an interface that this machine has, in these IOMMU groups. It is of plain files, and what
+// a program called modprobe does is the kernel's part.
+func busOfCards(t *testing.T, groups [2]string, modprobe string) *passthrough.Bus {
+	t.Helper()
+	dir := t.TempDir()
+	bus := &passthrough.Bus{Sys: filepath.Join(dir, "sys"), Dev: filepath.Join(dir, "dev"), StateDir: filepath.Join(dir, "state"),
+		Uses: func(string) ([]string, error) { return nil, nil }}
+	for address, group := range map[string]string{firstCard: groups[0], secondCard: groups[1]} {
+		folder := filepath.Join(bus.Sys, "bus/pci/devices", address)
+		groupFolder := filepath.Join(bus.Sys, "kernel/iommu_groups", group)
+		all := errors.Join(os.MkdirAll(filepath.Join(folder, "net/lo"), 0o755), os.MkdirAll(filepath.Join(groupFolder, "devices", address), 0o755),
+			os.Symlink(groupFolder, filepath.Join(folder, "iommu_group")), os.Symlink("/drivers/igb", filepath.Join(folder, "driver")))
+		for name, content := range map[string]string{"vendor": "0x8086", "device": "0x10c9", "class": "0x020000", "driver_override": ""} {
+			all = errors.Join(all, os.WriteFile(filepath.Join(folder, name), []byte(content), 0o644))
+		}
+		if all != nil {
+			t.Fatal(all)
+		}
+	}
+	programs := filepath.Join(dir, "bin")
+	script := "#!/bin/sh\ncd " + filepath.Join(bus.Sys, "bus/pci/devices") + " || exit\n" + modprobe + "\n"
+	if err := errors.Join(os.MkdirAll(programs, 0o755), os.WriteFile(filepath.Join(programs, "modprobe"), []byte(script), 0o755)); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", programs+":"+os.Getenv("PATH"))
+	before := nodeBus
+	nodeBus = func() *passthrough.Bus { return bus }
+	t.Cleanup(func() { nodeBus = before })
+	return bus
+}
+
+// giveTo gives a card to another driver.
+func giveTo(t *testing.T, bus *passthrough.Bus, address, driver string) {
+	t.Helper()
+	link := filepath.Join(bus.Sys, "bus/pci/devices", address, "driver")
+	if err := errors.Join(os.Remove(link), os.Symlink("/drivers/"+driver, link)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// addingCards is an ADD to a network with both cards that has remembered the attachment.
+func addingCards(t *testing.T) *adding {
+	t.Helper()
+	r := &request{Config: &Config{Cards: []string{firstCard, secondCard}}, Device: device.Device{Kind: device.VFIO},
+		Attachment: overlay.Attachment{Network: "tsn", ContainerID: "c", Interface: "tsn0", Identity: "uid"}}
+	return &adding{request: r, records: records{t.TempDir()}}
+}
+
+func TestCardsAreForPodsOfTheirNamespaces(t *testing.T) {
+	const other = "and pods of namespace \"other\" may not have the network's cards"
+	for name, test := range map[string]struct {
+		allowed []string
+		args    string
+		want    string
+	}{
+		"one of them":        {[]string{"control", "motion"}, "IgnoreUnknown=1;K8S_POD_NAMESPACE=motion", ""},
+		"another":            {[]string{"control"}, "IgnoreUnknown=1;K8S_POD_NAMESPACE=other", other},
+		"none is allowed":    {[]string{}, "IgnoreUnknown=1;K8S_POD_NAMESPACE=other", other},
+		"without Kubernetes": {[]string{"control"}, "", `pods of namespace "" may not`},
+		"nothing is said":    {nil, "IgnoreUnknown=1;K8S_POD_NAMESPACE=other", ""},
+	} {
+		r := &request{Config: &Config{Cards: []string{firstCard}, CardNamespaces: test.allowed}, args: test.args}
+		if err := r.checkVFIO(); (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%s: %v, want %q", name, err, test.want)
+		}
+	}
+}
+
+func TestAnAddTriesNoOtherCardWhileItHasOneThatStaysWithVFIO(t *testing.T) {
+	// It is bound, and then something fails; and somebody has the group open.
+	bus := busOfCards(t, apart, "ln -sfn /drivers/vfio-pci "+firstCard+"/driver; exit 1")
+	if err := os.MkdirAll(filepath.Join(bus.Dev, "vfio/1"), 0o755); err != nil { // no file that could be opened
+		t.Fatal(err)
+	}
+	a, freed := addingCards(t), false
+	a.undo = []func() error{a.unlessCard(func() error { return a.records.remove(&a.Attachment) }), a.unlessCard(func() error { freed = true; return nil })}
+	_, err := a.takeCard(t.Context())
+	if err == nil || !strings.Contains(err.Error(), firstCard+": load vfio-pci") || strings.Contains(err.Error(), secondCard) {
+		t.Errorf("it says %v", err)
+	}
+	for _, undo := range slices.Backward(a.undo) {
+		_ = undo() // which fails, as before
+	}
+	record := a.records.read(&a.Attachment)
+	if record == nil || record.Device.Card != firstCard || bus.Claimed(firstCard) != record.owner() || bus.Claimed(secondCard) != "" || freed {
+		t.Errorf("DEL finds %+v; cards belong to %v; the address was freed: %v", record, bus.Claims(), freed)
+	}
+}
+
+func TestAnAddThatHasNoCardLeavesNothing(t *testing.T) {
+	bus := busOfCards(t, apart, "exit 1")
+	a, freed := addingCards(t), false
+	a.undo = []func() error{a.unlessCard(func() error { return a.records.remove(&a.Attachment) }), a.unlessCard(func() error { freed = true; return nil })}
+	_, err := a.takeCard(t.Context())
+	if err == nil || !strings.Contains(err.Error(), secondCard+": load vfio-pci") {
+		t.Errorf("it says %v", err)
+	}
+	for _, undo := range slices.Backward(a.undo) {
+		if err := undo(); err != nil {
+			t.Error(err)
+		}
+	}
+	if record := a.records.read(&a.Attachment); record != nil || len(bus.Claims()) > 0 || !freed {
+		t.Errorf("left are %+v and %v; the address was freed: %v", record, bus.Claims(), freed)
+	}
+}
+
+func TestACardWhoseGroupAnotherMachineHasIsRefused(t *testing.T) {
+	bus := busOfCards(t, together, "exit 1")
+	if _, err := bus.Claim(firstCard, "tsn:other:tsn0:uid"); err != nil {
+		t.Fatal(err)
+	}
+	giveTo(t, bus, firstCard, passthrough.VFIO)
+	a := addingCards(t)
+	_, err := a.takeCard(t.Context())
+	if want := secondCard + ": of IOMMU group 1 others were given away: " + firstCard + " (of tsn:other:tsn0:uid)"; err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("it says %v, want %q", err, want)
+	}
+	if a.records.read(&a.Attachment) != nil || bus.Claimed(secondCard) != "" {
+		t.Error("something was changed before it was refused")
+	}
+}
+
+func TestTwoThatTakeCardsOfOneGroupAtOnceDoNotBothGetOne(t *testing.T) {
+	bus := busOfCards(t, together, "exit 1")
+	giveTo(t, bus, secondCard, "pci-stub")
+	a := addingCards(t)
+	found, err := canTake(bus, firstCard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := bus.Claim(secondCard, "tsn:other:tsn0:uid"); err != nil {
+		t.Fatal(err)
+	}
+	if err := a.claimCard(bus, found); err == nil || bus.Claimed(firstCard) != "" {
+		t.Errorf("it says %v, and the card is of %q", err, bus.Claimed(firstCard))
+	}
+}
+
+func TestACardThatCannotBeClaimedIsSaidWithWhatFailed(t *testing.T) {
+	bus := busOfCards(t, apart, "exit 1")
+	if err := os.WriteFile(bus.StateDir, nil, 0o644); err != nil { // no folder can be made there
+		t.Fatal(err)
+	}
+	_, err := addingCards(t).takeCard(t.Context())
+	if err == nil || strings.Contains(err.Error(), "belongs to") || !strings.Contains(err.Error(), "not a directory") {
+		t.Errorf("it says %v", err)
+	}
+}
+
+// bindAsWritten has the bus of plain files move cards between drivers as a kernel does: a card goes to the driver of its driver_override,
+// or back to igb. It moves the card when it is unbound, because the next write then waits until that is done.
+func bindAsWritten(t *testing.T, bus *passthrough.Bus) {
+	t.Helper()
+	drivers, probe, unbind := filepath.Join(bus.Sys, "bus/pci/drivers"), filepath.Join(bus.Sys, "bus/pci/drivers_probe"), filepath.Join(bus.Sys, "unbind")
+	must(t, errors.Join(unix.Mkfifo(probe, 0o600), unix.Mkfifo(unbind, 0o600)))
+	for _, driver := range []string{"igb", passthrough.VFIO} {
+		folder := filepath.Join(drivers, driver)
+		must(t, errors.Join(os.MkdirAll(folder, 0o755), os.Symlink(unbind, filepath.Join(folder, "unbind"))))
+	}
+	move := func(address, driver string) error {
+		link := filepath.Join(bus.Sys, "bus/pci/devices", address, "driver")
+		return errors.Join(os.Remove(link), os.Symlink(filepath.Join(drivers, driver), link))
+	}
+	must(t, move(firstCard, "igb"))
+	ended := make(chan error, 1)
+	go func() {
+		for {
+			address, err := os.ReadFile(unbind)
+			if err != nil || len(address) == 0 {
+				ended <- err
+				return
+			}
+			override, err := os.ReadFile(filepath.Join(bus.Sys, "bus/pci/devices", string(address), "driver_override"))
+			driver := passthrough.VFIO
+			if !strings.HasPrefix(string(override), driver) {
+				driver = "igb"
+			}
+			err = errors.Join(err, move(string(address), driver))
+			if _, errProbe := os.ReadFile(probe); err != nil || errProbe != nil {
+				ended <- errors.Join(err, errProbe)
+				return
+			}
+		}
+	}()
+	t.Cleanup(func() { // it may wait at either file, or have ended
+		for {
+			for _, path := range []string{probe, unbind} {
+				file, err := os.OpenFile(path, os.O_RDWR, 0) // for writing alone it would wait for a reader
+				must(t, errors.Join(err, file.Close()))
+			}
+			select {
+			case err := <-ended:
+				must(t, err)
+				return
+			case <-time.After(10 * time.Millisecond):
+			}
+		}
+	})
+}
+
+func TestAnAddThatFailsAfterItTookACardGivesItBack(t *testing.T) {
+	testenv.Root(t)
+	id, err := topology.NewID()
+	must(t, err)
+	pod, err := topology.NewNamespace(id.String() + "-card")
+	must(t, err)
+	t.Cleanup(func() { must(t, pod.Destroy()) })
+	netns, err := ns.GetNS(pod.Path())
+	must(t, err)
+	defer netns.Close()
+	for name, test := range map[string]struct {
+		late, noFolder bool
+		want           string
+	}{
+		"Kata's file cannot be written": {noFolder: true, want: "not a directory"},
+		"the runtime gave up":           {late: true, want: context.Canceled.Error()},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bus := busOfCards(t, apart, "exit 1")
+			bindAsWritten(t, bus)
+			a, freed := addingCards(t), false
+			a.netns, a.Device.DAN = netns, filepath.Join(t.TempDir(), "dans")
+			if test.noFolder {
+				must(t, os.WriteFile(a.Device.DAN, nil, 0o644))
+			}
+			a.undo = []func() error{a.unlessCard(func() error { return a.records.remove(&a.Attachment) }), a.unlessCard(func() error { freed = true; return nil })}
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			if test.late {
+				cancel()
+			}
+			if _, err := a.attachCard(ctx, &current.Result{}); err == nil || !strings.Contains(err.Error(), test.want) {
+				t.Fatalf("it says %v", err)
+			}
+			if driver := driverOf(t, bus, firstCard); driver != passthrough.VFIO {
+				t.Fatalf("it failed early: the driver is %q", driver)
+			}
+			for _, undo := range slices.Backward(a.undo) {
+				must(t, undo())
+			}
+			override, err := os.ReadFile(filepath.Join(bus.Sys, "bus/pci/devices", firstCard, "driver_override"))
+			must(t, err)
+			if driver := driverOf(t, bus, firstCard); driver != "igb" || !strings.HasPrefix(string(override), "\n") {
+				t.Errorf("the card has the driver %q, and its override is %q", driver, override)
+			}
+			left, err := os.ReadDir(bus.StateDir)
+			must(t, err)
+			files, _ := filepath.Glob(filepath.Join(a.Device.DAN, "*"))
+			if record := a.records.read(&a.Attachment); record != nil || len(left)+len(files) > 0 || !freed {
+				t.Errorf("left are the record %+v, notes %v and %v; the address was freed: %v", record, left, files, freed)
+			}
+		})
+	}
+}
+
+func driverOf(t *testing.T, bus *passthrough.Bus, address string) string {
+	t.Helper()
+	found, err := bus.Read(address)
+	must(t, err)
+	return found.Driver
+}

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package attachment
+
+import (
+	"os"
+	"testing"
+	"time"
+
+	"github.com/kubernetsn/kubernetsn/internal/node/overlay"
+)
+
+// setModified sets the modification time of the folder of a network's records, if it is there.
+func setModified(t *testing.T, of records, network string, modified time.Time) {
+	t.Helper()
+	if err := os.Chtimes(of.folder(network), modified, modified); err != nil && !os.IsNotExist(err) {
+		t.Fatal(err)
+	}
+}
+
+func recordOf(network, containerID string) *record {
+	return &record{Version: recordVersion, Attachment: overlay.Attachment{Network: network, ContainerID: containerID, Interface: "tsn0"}}
+}
+
+func TestAChangeOfRecordsIsSeenOnce(t *testing.T) {
+	of := records{t.TempDir()}
+	changes := &Changes{StateDir: of.dir}
+	first, second := recordOf("tsn", "a"), recordOf("tsn", "b")
+	settled := time.Now().Add(-time.Hour)
+	for i, step := range []struct {
+		sentence string
+		do       func() error // nil: nothing happens
+		want     bool
+	}{
+		{"it was never asked", nil, true},
+		{"nothing has happened", nil, false},
+		{"the first record of a network is written", func() error { return of.write(first) }, true},
+		{"nothing has happened since", nil, false},
+		{"another one is written", func() error { return of.write(second) }, true},
+		{"one is removed", func() error { return of.remove(&first.Attachment) }, true},
+		{"the last one is removed", func() error { return of.remove(&second.Attachment) }, true},
+		{"nothing is left", nil, false},
+	} {
+		if step.do != nil {
+			if err := step.do(); err != nil {
+				t.Fatal(err)
+			}
+			setModified(t, of, "tsn", settled.Add(time.Duration(i)*time.Second))
+		}
+		if got := changes.Any(); got != step.want {
+			t.Errorf("%s: it says %v", step.sentence, got)
+		}
+	}
+}
+
+// TestRecordsOfTheSameTick: two records can be written while the kernel's clock for files stands still, the second after the look.
+func TestRecordsOfTheSameTick(t *testing.T) {
+	of := records{t.TempDir()}
+	changes, sandboxes := &Changes{StateDir: of.dir}, &SandboxList{StateDir: of.dir}
+	tick := time.Now()
+	for _, containerID := range []string{"a", "b"} {
+		r := recordOf(SandboxNetwork, containerID)
+		r.Identity = containerID
+		if err := of.write(r); err != nil {
+			t.Fatal(err)
+		}
+		setModified(t, of, SandboxNetwork, tick)
+		if !changes.Any() {
+			t.Errorf("record %s is not noticed", containerID)
+		}
+		if changed, err := sandboxes.Look(); err != nil || len(changed) != 1 || changed[0] != containerID {
+			t.Errorf("record %s: the sandboxes that changed are %v: %v", containerID, changed, err)
+		}
+		time.Sleep(2 * settleAfter) // the next look is late
+	}
+}

@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package attachment
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/containernetworking/plugins/pkg/ns"
+	"github.com/vishvananda/netlink"
+
+	"github.com/kubernetsn/kubernetsn/internal/node/overlay"
+	"github.com/kubernetsn/kubernetsn/internal/shared/control"
+)
+
+// maxOverhead is above what any encryption adds.
+const maxOverhead = 256
+
+// readEncryption reads how the network is encrypted. ktsn-agent, which has the keys, writes that.
+func (c *Config) readEncryption(raw json.RawMessage) error {
+	var said map[string]json.RawMessage
+	if err := decode(raw, &said, `an object such as {"overhead": 37, "active": true}`); err != nil {
+		return err
+	}
+	for name, value := range said {
+		var err error
+		switch name {
+		case "overhead":
+			if err = decode(value, &c.Overlay.Overhead, "a number of bytes"); err == nil && (c.Overlay.Overhead < 0 || c.Overlay.Overhead > maxOverhead) {
+				err = fmt.Errorf("%d bytes; give 0 to %d", c.Overlay.Overhead, maxOverhead)
+			}
+		case "active":
+			err = decode(value, &c.Overlay.Encrypted, "true or false")
+		case "refused":
+			err = decode(value, &c.Unencryptable, "a sentence")
+		default:
+			return fmt.Errorf("unknown field %s; there are overhead, active and refused", name)
+		}
+		if err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// checkEncryption refuses where the network requires encryption, and the node cannot encrypt.
+func (r *request) checkEncryption() error {
+	if r.Unencryptable == "" {
+		return nil
+	}
+	return coded(CodeEncryption, fmt.Errorf("the network requires encryption, and the node cannot encrypt: %s", r.Unencryptable))
+}
+
+// encrypt has ktsnd send nothing of the network in clear, before it knows of the pod.
+func (a *adding) encrypt(ctx context.Context) error {
+	if !a.Overlay.Encrypted {
+		return nil
+	}
+	return requireEncryption(ctx, a.daemon.Client, a.Overlay.VNI)
+}
+
+func requireEncryption(ctx context.Context, client *control.Client, vni uint32) error {
+	err := client.SetNetworkEncryption(ctx, vni, control.EncryptionRequired)
+	if refusal := (*control.Error)(nil); errors.As(err, &refusal) && refusal.Field == "request" {
+		return coded(CodeEncryption, fmt.Errorf("network %d is encrypted, and the node's ktsnd is of a release that cannot encrypt; upgrade ktsnd", vni))
+	}
+	if err != nil {
+		return fmt.Errorf("tell ktsnd that network %d is encrypted: %w", vni, err)
+	}
+	return nil
+}
+
+// Encrypt implements [overlay.TimedLinks].
+func (d *daemon) Encrypt(ctx context.Context, vni uint32, required bool) error {
+	if required {
+		return requireEncryption(ctx, d.Client, vni)
+	}
+	if err := d.SetNetworkEncryption(ctx, vni, control.EncryptionNone); err != nil {
+		return fmt.Errorf("tell ktsnd that link %d is gone: %w", vni, err)
+	}
+	return nil
+}
+
+// restoreEncryption tells a ktsnd that was started anew which networks are encrypted, as their tunnels are. It comes before peers and pods:
+// of refused networks, which ktsnd would send in clear, it is told of neither. These are also those of which nobody can tell, because a
+// program was killed before it had made the tunnel. A tunnel with another name is somebody else's, whose networks are not encrypted.
+func restoreEncryption(ctx context.Context, node *overlay.Node, client *control.Client, made []*record) (refused map[uint32]bool, all error) {
+	egresses, err := node.Egresses()
+	if err != nil {
+		return nil, fmt.Errorf("look which networks are encrypted, without which ktsnd is told of none: %w", err)
+	}
+	finished := map[string]bool{}
+	refused = map[uint32]bool{}
+	for _, one := range egresses {
+		finished[one.Name] = true
+		if !one.Encrypted {
+			continue
+		}
+		if err := requireEncryption(ctx, client, one.VNI); err != nil {
+			refused[one.VNI], all = true, errors.Join(all, err)
+		}
+	}
+	for _, r := range made {
+		if r.Tunnel == overlay.TunnelName(r.VNI) && !finished[r.Tunnel] && !refused[r.VNI] && !isGone(r.Netns) {
+			refused[r.VNI] = true
+			all = errors.Join(all, fmt.Errorf("network %d: %s is not there or not finished, so that nobody knows whether the network is encrypted; "+
+				"ktsnd is told of its pods when it is", r.VNI, r.Tunnel))
+		}
+	}
+	return refused, all
+}
+
+// LowerMTU has the interfaces of a network's running pods not be larger than its tunnel.
+func LowerMTU(stateDir string, vni uint32, mtu int) error {
+	made, err := records{stateDir}.withPorts()
+	for _, r := range made {
+		if r.VNI != vni {
+			continue
+		}
+		err = errors.Join(err, ns.WithNetNSPath(r.Netns, func(ns.NetNS) error { return lowerMTU(r.Interface, mtu) }))
+	}
+	if err != nil {
+		return fmt.Errorf("set the MTU of the pods of network %d to %d: %w", vni, mtu, err)
+	}
+	return nil
+}
+
+func lowerMTU(name string, mtu int) error {
+	link, err := netlink.LinkByName(name)
+	if err != nil || link.Attrs().MTU <= mtu {
+		return err
+	}
+	return netlink.LinkSetMTU(link, mtu)
+}

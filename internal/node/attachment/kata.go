@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package attachment
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+
+	"github.com/containernetworking/plugins/pkg/ns"
+	"github.com/vishvananda/netlink"
+
+	"github.com/kubernetsn/kubernetsn/internal/node/fault"
+	"github.com/kubernetsn/kubernetsn/internal/node/kata"
+	"github.com/kubernetsn/kubernetsn/internal/node/vm"
+	"github.com/kubernetsn/kubernetsn/internal/shared/device"
+)
+
+// attachToKata writes the file by which Kata's runtime attaches the pod's interfaces to its machine: all that there are, because with
+// the file it does not look into the network namespace. Those of other plugins get a tap. Other networks of the pod must be attached
+// before this one.
+func (a *adding) attachToKata() error {
+	if a.Device.DAN == "" {
+		return nil
+	}
+	a.undo = append(a.undo, func() error { return a.record().detachFromKata(a.records) })
+	devices := &kata.Devices{Netns: a.netns.Path()}
+	err := a.netns.Do(func(ns.NetNS) (err error) {
+		devices.Devices, err = a.kataDevices()
+		return err
+	})
+	if err == nil {
+		err = a.addCards(devices)
+	}
+	if err == nil {
+		err = devices.Write(a.Device.DAN, a.ContainerID)
+	}
+	if err != nil {
+		return fmt.Errorf("attach the pod's interfaces to its machine of Kata: %w", err)
+	}
+	fault.Point("kata-told")
+	return nil
+}
+
+// addCards adds the cards of the machine: this attachment's, and those that are in the file already. The network namespace knows
+// nothing of them.
+func (a *adding) addCards(devices *kata.Devices) error {
+	before, err := kata.Read(a.Device.DAN, a.ContainerID)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if err == nil {
+		for _, one := range before.Devices {
+			if one.Back.Type == kata.VFIO && one.Name != a.Interface {
+				devices.Devices = append(devices.Devices, one)
+			}
+		}
+	}
+	if a.card != nil {
+		devices.Devices = append(devices.Devices, *a.card)
+	}
+	return nil
+}
+
+// kataDevices lists the pod's interfaces, and makes taps for those that have none. It runs inside the pod's network namespace.
+func (a *adding) kataDevices() (devices []kata.Device, err error) {
+	links, err := netlink.LinkList()
+	if err != nil {
+		return nil, fmt.Errorf("list the pod's interfaces: %w", err)
+	}
+	for _, link := range links {
+		attributes := link.Attrs()
+		if attributes.Flags&net.FlagLoopback != 0 || attributes.Flags&net.FlagUp == 0 || link.Type() == "tuntap" {
+			continue
+		}
+		one := kata.Device{Name: attributes.Name, Address: attributes.HardwareAddr.String()}
+		if one.Network, err = kata.ReadInterface(link); err != nil {
+			return nil, err
+		}
+		if one.Back, err = a.kataBack(link); err != nil {
+			return nil, err
+		}
+		devices = append(devices, one)
+	}
+	return devices, nil
+}
+
+// kataBack is what is behind an interface of the machine.
+func (a *adding) kataBack(link netlink.Link) (kata.Back, error) {
+	name := link.Attrs().Name
+	own, err := a.attachedAs(name)
+	if err != nil {
+		return kata.Back{}, err
+	}
+	if own.Is(device.VhostUser) {
+		return kata.Back{Type: kata.VhostUser, Path: vhostSocket(a.socketPath(), name), Queues: own.Queues}, nil
+	}
+	tapName, err := device.TapName(name)
+	if err != nil {
+		return kata.Back{}, err
+	}
+	there, err := vm.FindTap(tapName)
+	if err != nil {
+		return kata.Back{}, err
+	}
+	if there == nil {
+		if err := joinOther(&vm.Tap{Name: tapName, MTU: link.Attrs().MTU, Queues: 1, Owner: -1}, name); err != nil {
+			return kata.Back{}, err
+		}
+	}
+	return kata.Back{Type: kata.HostTap, TapName: tapName, Queues: max(own.Queues, 1)}, nil
+}
+
+// joinOther makes a tap for an interface of another plugin's. Who calls it has it undone.
+func joinOther(tap *vm.Tap, interfaceName string) error {
+	if err := tap.Make(); err != nil {
+		return err
+	}
+	fault.Point("kata-tap-made")
+	if err := tap.JoinInterface(interfaceName); err != nil {
+		return err
+	}
+	fault.Point("kata-tap-joined")
+	return nil
+}
+
+// attachedAs is the device of an interface of the pod that this plugin made; none of one that others did.
+func (a *adding) attachedAs(name string) (device.Device, error) {
+	all, err := a.records.ofContainer(a.ContainerID)
+	if err != nil {
+		return device.Device{}, err
+	}
+	for _, one := range all {
+		if one.Interface == name {
+			return one.Device, nil
+		}
+	}
+	return device.Device{}, nil
+}
+
+// detachFromKata undoes attachToKata. As long as another interface of the pod is in the file, the file stays, and with it the taps of
+// other plugins' interfaces.
+func (r *record) detachFromKata(records records) error {
+	if r.Device.DAN == "" {
+		return nil
+	}
+	all, err := records.ofContainer(r.ContainerID)
+	if err != nil {
+		return err
+	}
+	own := map[string]bool{r.Interface: true}
+	for _, other := range all {
+		if other.Interface != r.Interface && other.Device.DAN == r.Device.DAN {
+			return kata.RemoveDevice(r.Device.DAN, r.ContainerID, r.Interface)
+		}
+		own[other.Interface] = own[other.Interface] || other.Device.Exists()
+	}
+	if err := kata.Remove(r.Device.DAN, r.ContainerID); err != nil {
+		return err
+	}
+	fault.Point("kata-untold")
+	if err := r.leaveOthers(own); err != nil {
+		return fmt.Errorf("take the taps of Kata's machine from the pod: %w", err)
+	}
+	return nil
+}
+
+// leaveOthers takes their taps from the pod's interfaces, except for those whose devices are of this plugin. A pod that is gone has
+// taken them along.
+func (r *record) leaveOthers(own map[string]bool) error {
+	if r.Netns == "" || isGone(r.Netns) {
+		return nil
+	}
+	err := ns.WithNetNSPath(r.Netns, func(ns.NetNS) error {
+		links, err := netlink.LinkList()
+		if err != nil {
+			return fmt.Errorf("list the pod's interfaces: %w", err)
+		}
+		var all error
+		for _, link := range links {
+			name := link.Attrs().Name
+			tapName, errName := device.TapName(name)
+			if own[name] || errName != nil {
+				continue
+			}
+			all = errors.Join(all, vm.LeaveInterface(tapName, name))
+			fault.Point("kata-tap-left")
+		}
+		return all
+	})
+	if errors.As(err, &ns.NSPathNotExistErr{}) {
+		return nil
+	}
+	return err
+}
+
+// checkKata names what Kata's runtime would not find.
+func (r *record) checkKata() error {
+	if r.Device.DAN == "" {
+		return nil
+	}
+	path := kata.Path(r.Device.DAN, r.ContainerID)
+	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("%s is gone, by which Kata's runtime attaches the pod's interfaces; make the pod anew", path)
+	}
+	return nil
+}

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package attachment
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"net"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/containernetworking/cni/pkg/types"
+	current "github.com/containernetworking/cni/pkg/types/100"
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// The functions in this file run inside the pod's network namespace.
+
+// configurePod gives the pod's interface its settings, addresses and routes, and sets it up.
+func (r *request) configurePod(result *current.Result) error {
+	if err := r.setSysctls(hasIPv6(result)); err != nil {
+		return err
+	}
+	link, err := netlink.LinkByName(r.Interface)
+	if err != nil {
+		return fmt.Errorf("look for %s in the pod: %w", r.Interface, err)
+	}
+	for _, ip := range result.IPs {
+		address := &netlink.Addr{IPNet: &ip.Address}
+		if !isIPv4(ip.Address.IP) {
+			// Whether it is unique, IPAM knows; to find out would take the kernel a second.
+			address.Flags = unix.IFA_F_NODAD
+		}
+		if err := netlink.AddrAdd(link, address); err != nil {
+			return fmt.Errorf("give %s the address %s: %w", r.Interface, &ip.Address, err)
+		}
+	}
+	// Before anything can leave.
+	if err := r.guard(); err != nil {
+		return err
+	}
+	if err := netlink.LinkSetUp(link); err != nil {
+		return fmt.Errorf("set %s up in the pod: %w", r.Interface, err)
+	}
+	for _, route := range result.Routes {
+		if err := netlink.RouteAdd(kernelRoute(route, link.Attrs().Index)); err != nil {
+			return fmt.Errorf("add the route to %s through %s: %w", &route.Dst, r.Interface, explainRoute(err))
+		}
+	}
+	return nil
+}
+
+func explainRoute(err error) error {
+	if errors.Is(err, unix.EEXIST) {
+		return fmt.Errorf("%w: another interface of the pod has one; leave it out of ipam, or give it another priority", err)
+	}
+	return err
+}
+
+func isIPv4(address net.IP) bool { return address.To4() != nil }
+
+func hasIPv6(result *current.Result) bool {
+	return slices.ContainsFunc(result.IPs, func(ip *current.IPConfig) bool { return !isIPv4(ip.Address.IP) })
+}
+
+// kernelRoute is a route as the kernel wants it. One without a gateway leads to the link itself: all pods of a
+// network are on one.
+func kernelRoute(route *types.Route, linkIndex int) *netlink.Route {
+	entry := &netlink.Route{
+		LinkIndex: linkIndex,
+		Dst:       &route.Dst,
+		Gw:        route.GW,
+		MTU:       route.MTU,
+		AdvMSS:    route.AdvMSS,
+		Priority:  route.Priority,
+	}
+	if route.GW == nil && isIPv4(route.Dst.IP) {
+		entry.Scope = netlink.SCOPE_LINK
+	}
+	if route.Table != nil {
+		entry.Table = *route.Table
+	}
+	if route.Scope != nil {
+		entry.Scope = netlink.Scope(*route.Scope)
+	}
+	return entry
+}
+
+// setSysctls sets what a pod of this network needs, then what the configuration asks for.
+func (r *request) setSysctls(withIPv6 bool) error {
+	// Announce the addresses when the interface comes up: a bridge or tunnel elsewhere may remember the pod
+	// where it was before.
+	settings := [][2]string{{"net/ipv4/conf/IFNAME/arp_notify", "1"}}
+	if withIPv6 {
+		settings = append(settings, [2]string{"net/ipv6/conf/IFNAME/disable_ipv6", "0"},
+			[2]string{"net/ipv6/conf/IFNAME/accept_ra", "0"},
+			[2]string{"net/ipv6/conf/IFNAME/keep_addr_on_down", "1"},
+			[2]string{"net/ipv6/conf/IFNAME/ndisc_notify", "1"})
+	} else if _, err := os.Stat("/proc/sys/net/ipv6"); err == nil {
+		settings = append(settings, [2]string{"net/ipv6/conf/IFNAME/disable_ipv6", "1"})
+	}
+	for _, setting := range settings {
+		if err := os.WriteFile(r.sysctlPath(setting[0]), []byte(setting[1]), 0); err != nil {
+			return fmt.Errorf("set %s in the pod: %w", setting[0], err)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(r.Sysctls)) {
+		err := os.WriteFile(r.sysctlPath(strings.ReplaceAll(name, ".", "/")), []byte(r.Sysctls[name]), 0)
+		if errors.Is(err, fs.ErrNotExist) {
+			return invalid("sysctl: the pod has no %s; see sysctl -a there", name)
+		}
+		if err != nil {
+			return invalid("sysctl: set %s to %q: %v", name, r.Sysctls[name], cause(err))
+		}
+	}
+	return nil
+}
+
+// sysctlPath is the file of a setting; the interface's name may contain dots, so it is filled in last. What
+// /proc/sys/net shows is the network namespace of the thread that opens it.
+func (r *request) sysctlPath(slashed string) string {
+	return "/proc/sys/" + strings.ReplaceAll(slashed, "IFNAME", r.Interface)
+}

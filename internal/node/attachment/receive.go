@@ -1,0 +1,332 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package attachment
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/containernetworking/plugins/pkg/ns"
+	"github.com/vishvananda/netlink"
+
+	"github.com/kubernetsn/kubernetsn/internal/node/overlay"
+	"github.com/kubernetsn/kubernetsn/internal/node/receive"
+)
+
+// errDecrypted is that the program at the uplink sees nothing of what is for a pod.
+var errDecrypted = errors.New("the network is encrypted, and the kernel decrypts")
+
+// receiving is how datagrams reach a pod besides the kernel's ordinary path.
+type receiving struct {
+	// Rings: sockets get receive rings. Redirect: datagrams go straight to the pod's interface.
+	Rings    bool `json:"rings,omitempty"`
+	Redirect bool `json:"redirect,omitempty"`
+}
+
+func (r receiving) any() bool { return r.Rings || r.Redirect }
+
+// ringsOfPod is the value of args.cni.receive.
+const ringsOfPod = "ring"
+
+// readReceive reads what the network offers.
+func (c *Config) readReceive(raw json.RawMessage) error {
+	var offered map[string]json.RawMessage
+	if err := decode(raw, &offered, `an object such as {"redirect": true, "rings": true}`); err != nil {
+		return err
+	}
+	for name, value := range offered {
+		into := map[string]*bool{"redirect": &c.Receive.Redirect, "rings": &c.ringsAllowed}[name]
+		if into == nil {
+			return fmt.Errorf("unknown field %s; there are redirect and rings", name)
+		}
+		if err := decode(value, into, "true or false"); err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// readReceiveOfPod reads what the pod asks for: it gets it if the network offers it.
+func (c *Config) readReceiveOfPod(text []byte) error {
+	var asked struct {
+		Args struct {
+			CNI struct {
+				Receive json.RawMessage `json:"receive"`
+			} `json:"cni"`
+		} `json:"args"`
+	}
+	if json.Unmarshal(text, &asked) != nil || asked.Args.CNI.Receive == nil {
+		return nil // what is wrong with args has been said
+	}
+	var wanted string
+	if json.Unmarshal(asked.Args.CNI.Receive, &wanted) != nil || wanted != ringsOfPod {
+		return invalid(`args.cni.receive: %s is not "%s"; leave it out for the kernel's path`, asked.Args.CNI.Receive, ringsOfPod)
+	}
+	c.ringsAsked = true
+	c.Receive.Rings = c.ringsAllowed
+	return nil
+}
+
+// receiveIntoRings has datagrams for the pod go into receive rings of its sockets, or straight to its interface. Where the kernel
+// cannot, they take its ordinary path as those of other pods do, and the runtime's log says why.
+func (a *adding) receiveIntoRings(ctx context.Context) {
+	if a.ringsAsked && !a.ringsAllowed {
+		fmt.Fprintf(os.Stderr, "tsn-cni: interface %s of container %s asks for receive rings, which its network does not offer "+
+			"(receive.rings); its datagrams are the kernel's\n", a.Interface, a.ContainerID)
+	}
+	made := a.record()
+	// The address may have been that of a pod whose DEL was lost. What the program knows of it has datagrams redirected to an interface that has gone.
+	if err := made.leaveToKernel(); err != nil {
+		fmt.Fprintf(os.Stderr, "tsn-cni: datagrams for interface %s of container %s may go to an earlier pod's interface: %v\n", a.Interface, a.ContainerID, err)
+	}
+	if !a.Receive.any() {
+		return
+	}
+	a.undo = append(a.undo, made.leaveToKernel)
+	if err := made.receiveIntoRings(ctx, a.node); err != nil {
+		fmt.Fprintf(os.Stderr, "tsn-cni: datagrams for interface %s of container %s take the kernel's ordinary path: %v\n",
+			a.Interface, a.ContainerID, err)
+	}
+}
+
+// receiveIntoRings tells the program at the network's uplink of the attachment. It attaches the program where it is missing.
+func (r *record) receiveIntoRings(ctx context.Context, node *overlay.Node) error {
+	one, uplink, err := r.endpointOfRings()
+	if err != nil {
+		return err
+	}
+	if _, err := receive.Ensure(receive.DefaultDir, uplink); err != nil {
+		return err
+	}
+	if err := node.TellReceive(ctx); err != nil {
+		return err
+	}
+	maps, err := receive.Open(receive.DefaultDir)
+	if err != nil {
+		return err
+	}
+	defer maps.Close()
+	return maps.PutEndpoint(one)
+}
+
+// endpointOfRings finds what the program has to know, and the uplink's name.
+func (r *record) endpointOfRings() (one *receive.Endpoint, uplink string, err error) {
+	link, err := netlink.LinkByName(r.Tunnel)
+	if err != nil {
+		return nil, "", fmt.Errorf("look for %s: %w", r.Tunnel, err)
+	}
+	tunnel, ok := link.(*netlink.Vxlan)
+	if ok && overlay.IsEncrypted(tunnel) {
+		return nil, "", errDecrypted
+	}
+	if !ok || tunnel.SrcAddr.To4() == nil || tunnel.VtepDevIndex == 0 {
+		return nil, "", fmt.Errorf("%s is no VXLAN device with an uplink and an IPv4 address of its own", r.Tunnel)
+	}
+	outside, err := netlink.LinkByIndex(tunnel.VtepDevIndex)
+	if err != nil {
+		return nil, "", fmt.Errorf("look for the uplink of %s: %w", r.Tunnel, err)
+	}
+	port, err := netlink.LinkByName(r.PortName())
+	if err != nil {
+		return nil, "", fmt.Errorf("look for %s: %w", r.PortName(), err)
+	}
+	address, _ := netip.AddrFromSlice(tunnel.SrcAddr.To4())
+	one = &receive.Endpoint{
+		VNI: r.VNI, Port: port.Attrs().Index, Uplink: tunnel.VtepDevIndex, Tunnel: netip.AddrPortFrom(address, uint16(tunnel.Port)),
+		Rings: r.Receive.Rings, Redirect: r.Receive.Redirect,
+	}
+	return one, outside.Attrs().Name, r.readPodForRings(one)
+}
+
+// readPodForRings fills in what is inside the pod.
+func (r *record) readPodForRings(one *receive.Endpoint) error {
+	netns, err := ns.GetNS(r.Netns)
+	if err != nil {
+		return fmt.Errorf("open the pod's network namespace: %w", err)
+	}
+	defer netns.Close()
+	if one.Netns, err = receive.NetnsOf(netns); err != nil {
+		return err
+	}
+	return netns.Do(func(ns.NetNS) error {
+		link, err := netlink.LinkByName(r.Interface)
+		if err != nil {
+			return fmt.Errorf("look for %s in the pod: %w", r.Interface, err)
+		}
+		one.Interface, one.MAC = link.Attrs().Index, link.Attrs().HardwareAddr
+		addresses, err := again(func() ([]netlink.Addr, error) { return netlink.AddrList(link, netlink.FAMILY_ALL) })
+		if err != nil {
+			return fmt.Errorf("list the addresses of %s in the pod: %w", r.Interface, err)
+		}
+		for i := range addresses {
+			addAddress(one, addresses[i].IP)
+		}
+		return nil
+	})
+}
+
+// addAddress takes the first address of each family; datagrams to others take the kernel's path.
+func addAddress(one *receive.Endpoint, address net.IP) {
+	own, ok := netip.AddrFromSlice(address)
+	own = own.Unmap()
+	switch {
+	case !ok || own.IsLinkLocalUnicast():
+	case own.Is4() && !one.IPv4.IsValid():
+		one.IPv4 = own
+	case own.Is6() && !one.IPv6.IsValid():
+		one.IPv6 = own
+	}
+}
+
+// leaveToKernel undoes receiveIntoRings.
+func (r *record) leaveToKernel() error {
+	maps, err := openRings()
+	if maps == nil {
+		return err
+	}
+	defer maps.Close()
+	one, _, err := r.endpointOfRings()
+	if err != nil {
+		return nil //nolint:nilerr // the interface has gone, and sweepRings finds its entry
+	}
+	return maps.DelEndpoint(one.VNI, one.MAC)
+}
+
+// openRings returns nil where there is no program, or another release's, which this one cannot tell anything.
+func openRings() (*receive.Maps, error) {
+	maps, err := receive.Open(receive.DefaultDir)
+	if errors.Is(err, receive.ErrAbsent) || errors.Is(err, receive.ErrOtherRelease) {
+		return nil, nil
+	}
+	return maps, err
+}
+
+// sweepRings has the program forget interfaces that have gone.
+func sweepRings() error {
+	maps, err := openRings()
+	if maps == nil {
+		return err
+	}
+	defer maps.Close()
+	_, err = maps.Sweep()
+	return err
+}
+
+// hasRings tells whether the program knows the attachment as it is, and is attached.
+func (r *record) hasRings() (bool, error) {
+	want, uplink, err := r.endpointOfRings()
+	if err != nil {
+		return false, err
+	}
+	attached, err := receive.IsAttached(uplink)
+	if err != nil || !attached {
+		return false, err
+	}
+	maps, err := openRings()
+	if maps == nil {
+		return false, err
+	}
+	defer maps.Close()
+	return maps.Has(want)
+}
+
+// checkRings has the program know the attachment again if somebody removed it, and says so. Where it cannot, nothing differs:
+// the pod's datagrams take the kernel's path.
+func (r *record) checkRings(ctx context.Context, node *overlay.Node) error {
+	if !r.Receive.any() {
+		return nil
+	}
+	has, err := r.hasRings()
+	if err != nil || has {
+		return nil //nolint:nilerr // what is missing of the devices has been said
+	}
+	if r.receiveIntoRings(ctx, node) != nil {
+		return nil
+	}
+	return fmt.Errorf("the program at the uplink knew %s in the pod no more; it does again, and sockets that are opened from now on have receive "+
+		"rings where the pod has asked for them", r.Interface)
+}
+
+// RestoreReceive tells the program at the uplinks of all attachments that asked for receive rings. What cannot be done of one is
+// in the error, beside how many are known to the program.
+func RestoreReceive(ctx context.Context, stateDir string, node *overlay.Node) (count int, all error) {
+	made, err := records{stateDir}.withPorts()
+	if err != nil {
+		return 0, err
+	}
+	for _, r := range made {
+		if !r.Receive.any() || isGone(r.Netns) {
+			continue
+		}
+		err := r.receiveIntoRings(ctx, node)
+		if errors.Is(err, errDecrypted) {
+			continue
+		}
+		if err != nil {
+			all = errors.Join(all, fmt.Errorf("interface %s of container %s: %w", r.Interface, r.ContainerID, err))
+			continue
+		}
+		count++
+	}
+	return count, errors.Join(all, sweepRings())
+}
+
+// OpenNode is overlay.Open for those who change peers or networks: should they have to replace another release's program for receive
+// rings, the attachments that asked for it are told to the new one.
+func OpenNode(stateDir string, patience time.Duration) (*overlay.Node, error) {
+	node, err := overlay.Open(stateDir, patience)
+	if err != nil {
+		return nil, err
+	}
+	node.KnowPods(func(maps *receive.Maps) error { return records{stateDir}.tellRings(maps) })
+	return node, nil
+}
+
+// tellRings tells of the interfaces only; peers, and the program itself, are the caller's.
+func (r records) tellRings(maps *receive.Maps) error {
+	made, all := r.withPorts()
+	for _, one := range made {
+		if !one.Receive.any() || isGone(one.Netns) {
+			continue
+		}
+		endpoint, _, err := one.endpointOfRings()
+		if err == nil {
+			err = maps.PutEndpoint(endpoint)
+		}
+		if err != nil && !errors.Is(err, errDecrypted) {
+			all = errors.Join(all, fmt.Errorf("interface %s of container %s: %w", one.Interface, one.ContainerID, err))
+		}
+	}
+	return all
+}
+
+func isGone(path string) bool {
+	_, err := os.Stat(path)
+	return errors.Is(err, os.ErrNotExist)
+}
+
+// wasReceiving tells what the program knows of a port, for a record that was lost.
+func wasReceiving(portName string) receiving {
+	maps, err := openRings()
+	if maps == nil || err != nil {
+		return receiving{}
+	}
+	defer maps.Close()
+	port, err := netlink.LinkByName(portName)
+	if err != nil {
+		return receiving{}
+	}
+	known, err := maps.Endpoints()
+	at := slices.IndexFunc(known, func(one receive.Endpoint) bool { return one.Port == port.Attrs().Index })
+	if err != nil || at < 0 {
+		return receiving{}
+	}
+	return receiving{Rings: known[at].Rings, Redirect: known[at].Redirect}
+}

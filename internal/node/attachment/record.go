@@ -1,0 +1,294 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package attachment
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/kubernetsn/kubernetsn/internal/node/capture"
+	"github.com/kubernetsn/kubernetsn/internal/node/overlay"
+	"github.com/kubernetsn/kubernetsn/internal/shared/control"
+	"github.com/kubernetsn/kubernetsn/internal/shared/device"
+)
+
+// record is what is written down of an attachment before anything of it is made. Nothing depends on its being
+// written through to the disk: what it describes does not outlive the kernel either.
+type record struct {
+	// Version is that of this form.
+	Version int `json:"version"`
+	overlay.Attachment
+	Netns  string `json:"netns"`
+	VNI    uint32 `json:"vni"`
+	Bridge string `json:"bridge"`
+	Tunnel string `json:"tunnel"`
+	// Args is CNI_ARGS, for an IPAM plugin that wants it back.
+	Args          string `json:"args,omitempty"`
+	ControlSocket string `json:"controlSocket,omitempty"`
+	// Socket is the path of the socket that this plugin had ktsnd make; "" when it did not.
+	Socket string `json:"socket,omitempty"`
+	// AppSocket is the path of the pod's socket, whoever has ktsnd make it; "" when this plugin does not know.
+	AppSocket string `json:"appSocket,omitempty"`
+	// Unseen is that of the configuration; "" of a record of a release that did not know it, which is as "drop".
+	Unseen string `json:"unseen,omitempty"`
+	// Sources are the addresses that the pod may send from; nil before it has any, and of a release that did not know them.
+	Sources *control.Sources `json:"sources,omitempty"`
+	// Grants are those of the configuration.
+	Grants *control.Grants `json:"grants,omitempty"`
+	// Capture is that of the configuration; a release that did not know it captured nothing.
+	Capture capture.Mode `json:"capture"`
+	// Receive is that of the configuration.
+	Receive receiving `json:"receive,omitzero"`
+	// Device is how a virtual machine in the pod is connected.
+	Device device.Device `json:"device,omitzero"`
+	// Sandbox tells that there is no interface: others plug links into the sandbox.
+	Sandbox bool `json:"sandbox,omitempty"`
+	// Link is the link of the interface, nil for one on a network.
+	Link *Link `json:"link,omitempty"`
+	// MTU is that of the link's interface, TunnelPort the UDP port of its tunnel.
+	MTU        int    `json:"mtu,omitempty"`
+	TunnelPort uint16 `json:"tunnelPort,omitempty"`
+	// Encrypted tells that the link's tunnel sends nothing in clear.
+	Encrypted bool `json:"encrypted,omitempty"`
+	// ForwardBefore is what the pod's kernel had of the settings by which it forwards, by family, before links changed them.
+	ForwardBefore map[string]string `json:"forwardBefore,omitempty"`
+}
+
+const recordVersion = 1
+
+func (r *request) record() *record {
+	made := &record{
+		Version: recordVersion, Attachment: r.Attachment, Netns: r.netns,
+		VNI: r.Overlay.VNI, Bridge: r.Overlay.Bridge, Tunnel: r.Overlay.Tunnel,
+		Args: r.args, ControlSocket: r.ControlSocket, Unseen: r.Unseen, Capture: r.Capture, Sources: r.sources,
+		Grants:    r.Grants,
+		Receive:   r.Receive,
+		Device:    r.Device,
+		AppSocket: r.socketPath(),
+		Sandbox:   r.Links,
+		Link:      r.Link,
+	}
+	if r.Link != nil {
+		made.MTU, made.TunnelPort, made.ForwardBefore = r.Overlay.MTU, r.Overlay.Port, r.forwardBefore
+		made.Encrypted = r.Overlay.Encrypted
+	}
+	// No volume has the socket of a pod whose machine the runtime makes.
+	if made.hasPort() && (r.CreateSocket || r.Device.IsOfRuntime()) {
+		made.Socket = r.socketPath()
+	}
+	return made
+}
+
+// hasPort tells whether the attachment has a port on the node's bridge. One with a card has none, nor has a sandbox for links.
+func (r *record) hasPort() bool { return !r.Device.Is(device.VFIO) && !r.Sandbox }
+
+// network is that of the record, as far as removing needs it.
+func (r *record) network() *overlay.Network {
+	return &overlay.Network{VNI: r.VNI, Bridge: r.Bridge, Tunnel: r.Tunnel, PointToPoint: r.Network == LinkNetwork, Encrypted: r.Encrypted}
+}
+
+// records is the part of the state directory that remembers attachments:
+//
+//	attachments/NETWORK/CONTAINER:INTERFACE    a record
+//	sockets/IDENTITY/PORT                      an attachment that uses the pod's socket; empty
+type records struct{ dir string }
+
+// separator stands in no container's id.
+const separator = ":"
+
+func (s records) folder(network string) string { return filepath.Join(s.dir, "attachments", network) }
+
+func (s records) path(attachment *overlay.Attachment) string {
+	return filepath.Join(s.folder(attachment.Network), attachment.ContainerID+separator+attachment.Interface)
+}
+
+func (s records) write(r *record) error {
+	text, err := json.Marshal(r)
+	if err != nil {
+		return fmt.Errorf("write the record: %w", err)
+	}
+	path := s.path(&r.Attachment)
+	err = overlay.WriteFile(path, text)
+	if errors.Is(err, fs.ErrNotExist) {
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			return fmt.Errorf("make the state directory: %w", err)
+		}
+		err = overlay.WriteFile(path, text)
+	}
+	if err != nil {
+		return fmt.Errorf("write the record: %w", err)
+	}
+	return nil
+}
+
+// read returns nil when there is no record, or none that can be read: it may be half a file after a crash of the
+// machine, and everything that it described is gone then.
+func (s records) read(attachment *overlay.Attachment) *record {
+	text, err := os.ReadFile(s.path(attachment))
+	if err != nil {
+		return nil
+	}
+	var found record
+	if json.Unmarshal(text, &found) != nil || found.Version != recordVersion {
+		return nil
+	}
+	return &found
+}
+
+// since is when a record was written last; the zero value for none.
+func (s records) since(attachment *overlay.Attachment) time.Time {
+	file, err := os.Stat(s.path(attachment))
+	if err != nil {
+		return time.Time{}
+	}
+	return file.ModTime()
+}
+
+func (s records) remove(attachment *overlay.Attachment) error {
+	path := s.path(attachment)
+	for _, name := range []string{path, path + overlay.Unfinished} {
+		if err := os.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("remove the record: %w", err)
+		}
+	}
+	_ = os.Remove(s.folder(attachment.Network)) // succeeds when it was the network's last
+	return nil
+}
+
+// list returns the attachments of a network, whether or not their records can be read.
+func (s records) list(network string) ([]overlay.Attachment, error) {
+	entries, err := os.ReadDir(s.folder(network))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("list the records: %w", err)
+	}
+	var all []overlay.Attachment
+	for _, entry := range entries {
+		name := strings.TrimSuffix(entry.Name(), overlay.Unfinished)
+		containerID, interfaceName, ok := strings.Cut(name, separator)
+		if ok {
+			all = append(all, overlay.Attachment{Network: network, ContainerID: containerID, Interface: interfaceName})
+		}
+	}
+	return all, nil
+}
+
+// networks lists the names of those that have attachments.
+func (s records) networks() ([]string, error) {
+	entries, err := os.ReadDir(filepath.Join(s.dir, "attachments"))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("list the records: %w", err)
+	}
+	var names []string
+	for _, entry := range entries {
+		names = append(names, entry.Name())
+	}
+	return names, nil
+}
+
+// useSocket remembers that an attachment uses its pod's socket. A pod's attachments come and go one after the
+// other, so there is no lock.
+func (s records) useSocket(attachment *overlay.Attachment) error {
+	folder := filepath.Join(s.dir, "sockets", attachment.Identity)
+	if err := os.MkdirAll(folder, 0o700); err != nil {
+		return fmt.Errorf("remember the use of the pod's socket: %w", err)
+	}
+	if err := os.WriteFile(filepath.Join(folder, attachment.PortName()), nil, 0o600); err != nil {
+		return fmt.Errorf("remember the use of the pod's socket: %w", err)
+	}
+	return nil
+}
+
+// releaseSocket undoes useSocket and tells whether no other attachment of the pod uses the socket.
+func (s records) releaseSocket(attachment *overlay.Attachment) (last bool, err error) {
+	folder := filepath.Join(s.dir, "sockets", attachment.Identity)
+	err = os.Remove(filepath.Join(folder, attachment.PortName()))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return false, fmt.Errorf("forget the use of the pod's socket: %w", err)
+	}
+	err = os.Remove(folder) // a folder that is not empty stays
+	return err == nil || errors.Is(err, fs.ErrNotExist), nil
+}
+
+// all reads the records of all networks, those that can be read.
+func (s records) all() ([]*record, error) {
+	return s.those(func(*overlay.Attachment) bool { return true })
+}
+
+// those reads the records whose network, container and interface are chosen, of all networks. On a node with many links the others need
+// not be read.
+func (s records) those(chosen func(*overlay.Attachment) bool) ([]*record, error) {
+	networks, err := s.networks()
+	if err != nil {
+		return nil, err
+	}
+	var made []*record
+	for _, network := range networks {
+		attachments, err := s.list(network)
+		if err != nil {
+			return nil, err
+		}
+		made = append(made, s.readThose(attachments, chosen)...)
+	}
+	return made, nil
+}
+
+// readThose reads the records of the chosen of some attachments, those that can be read.
+func (s records) readThose(attachments []overlay.Attachment, chosen func(*overlay.Attachment) bool) (made []*record) {
+	for i := range attachments {
+		if !chosen(&attachments[i]) {
+			continue
+		}
+		if r := s.read(&attachments[i]); r != nil {
+			made = append(made, r)
+		}
+	}
+	return made
+}
+
+// withPorts reads the records of attachments that have ports.
+func (s records) withPorts() ([]*record, error) {
+	made, err := s.all()
+	return slices.DeleteFunc(made, func(r *record) bool { return !r.hasPort() }), err
+}
+
+// countPorts is how many attachments of a network have ports. One whose record cannot be read may.
+func (s records) countPorts(network string) (count int, err error) {
+	attachments, err := s.list(network)
+	for i := range attachments {
+		if r := s.read(&attachments[i]); r == nil || r.hasPort() {
+			count++
+		}
+	}
+	return count, err
+}
+
+// ofContainer reads the records of a container's attachments.
+func (s records) ofContainer(id string) ([]*record, error) {
+	return s.those(func(one *overlay.Attachment) bool { return one.ContainerID == id })
+}
+
+// replaced tells whether another container has that interface of the pod now, in a network namespace that is there.
+func (s records) replaced(old *record) (bool, error) {
+	made, err := s.those(func(other *overlay.Attachment) bool {
+		return other.Interface == old.Interface && other.ContainerID != old.ContainerID
+	})
+	if err != nil {
+		return false, err
+	}
+	for _, other := range made {
+		if other.Identity != old.Identity {
+			continue
+		}
+		if _, err := os.Stat(other.Netns); err == nil {
+			return true, nil
+		}
+	}
+	return false, nil
+}

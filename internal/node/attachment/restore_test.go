@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package attachment
+
+import (
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/kubernetsn/kubernetsn/internal/bench/topology"
+	"github.com/kubernetsn/kubernetsn/internal/node/overlay"
+	"github.com/kubernetsn/kubernetsn/internal/shared/control"
+	"github.com/kubernetsn/kubernetsn/internal/shared/testenv"
+)
+
+// listening is a ktsnd that takes everything but some requests, and writes down what it was asked, with the network.
+type listening struct {
+	mu      sync.Mutex
+	heard   []string
+	refuses string
+}
+
+func (l *listening) answer(request []byte) string {
+	var said struct {
+		Request    string             `json:"request"`
+		VNI        uint32             `json:"vni"`
+		Encryption control.Encryption `json:"encryption"`
+	}
+	_ = json.Unmarshal(request, &said)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if said.Request == l.refuses {
+		return `{"version":1,"error":{"field":"request","message":"unknown"}}`
+	}
+	l.heard = append(l.heard, strings.TrimSpace(fmt.Sprint(said.Request, " ", said.VNI, " ", said.Encryption)))
+	if said.Request == "endpoints" {
+		return `{"version":1,"reply":"endpoints","total":0,"endpoints":[]}`
+	}
+	return `{"version":1,"reply":"ok"}`
+}
+
+// at returns where the first request of this form stands, -1 if there was none.
+func (l *listening) at(request string) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Index(l.heard, request)
+}
+
+func (l *listening) serve(t *testing.T) *control.Client {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "control.sock")
+	listener, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: path, Net: "unixpacket"})
+	must(t, err)
+	t.Cleanup(func() { listener.Close() })
+	go func() {
+		for {
+			connection, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer connection.Close()
+				buffer := make([]byte, 1<<16)
+				for {
+					count, err := connection.Read(buffer)
+					if err != nil {
+						return
+					}
+					_, _ = connection.Write([]byte(l.answer(buffer[:count])))
+				}
+			}()
+		}
+	}()
+	client, err := control.Dial(t.Context(), path)
+	must(t, err)
+	t.Cleanup(func() { client.Close() })
+	return client
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+const secretVNI, clearVNI = 4242, 4343
+
+// attachedNode is a node with a pod and a peer on an encrypted network and on one that is not, as far as ktsnd is told of these.
+func attachedNode(t *testing.T) (node *overlay.Node, dir string) {
+	t.Helper()
+	testenv.Root(t)
+	id, err := topology.NewID()
+	must(t, err)
+	namespace, err := topology.NewNamespace(id.String() + "-restore")
+	must(t, err)
+	t.Cleanup(func() { must(t, namespace.Destroy()) })
+	file, err := os.Open(namespace.Path())
+	must(t, err)
+	defer file.Close()
+	runtime.LockOSThread() // and the thread ends with the test
+	must(t, unix.Setns(int(file.Fd()), unix.CLONE_NEWNET))
+	dir = t.TempDir()
+	node, err = OpenNode(dir, time.Second)
+	must(t, err)
+	t.Cleanup(node.Close)
+	for vni, alias := range map[uint32]string{secretVNI: "tsn-cni:1 encrypted", clearVNI: ""} {
+		attributes := netlink.NewLinkAttrs()
+		attributes.Name, attributes.Group = overlay.TunnelName(vni), overlay.LinkGroup
+		tunnel := &netlink.Vxlan{LinkAttrs: attributes, VxlanId: int(vni), Port: 4789}
+		must(t, netlink.LinkAdd(tunnel))
+		if alias != "" {
+			must(t, netlink.LinkSetAlias(tunnel, alias))
+		}
+		must(t, netlink.LinkSetUp(tunnel))
+		must(t, node.PeerAdd(t.Context(), control.Peer{VNI: vni, Address: netip.MustParseAddr("192.0.2.2"), Subnets: []netip.Prefix{netip.MustParsePrefix("10.42.2.0/24")}}, nil))
+		made := &record{Version: 1, Attachment: overlay.Attachment{Network: fmt.Sprint("n", vni), ContainerID: "c", Interface: "tsn0", Identity: "pod"},
+			Netns: namespace.Path(), VNI: vni, Bridge: overlay.BridgeName(vni), Tunnel: overlay.TunnelName(vni), Sources: &control.Sources{}}
+		must(t, records{dir}.write(made))
+	}
+	return node, dir
+}
+
+// A ktsnd that has a network's peers and pods before it knows that the network is encrypted sends in clear.
+func TestAKtsndThatWasStartedAnewKnowsWhatIsEncryptedBeforePeersAndPods(t *testing.T) {
+	node, dir := attachedNode(t)
+	ktsnd := &listening{}
+	done, err := Restore(t.Context(), dir, node, ktsnd.serve(t), "")
+	if err != nil || done.Peers != 2 || done.Endpoints != 2 {
+		t.Fatalf("%+v, %v; it was told %q", done, err, ktsnd.heard)
+	}
+	encrypted := ktsnd.at("network-encryption-set 4242 required")
+	if encrypted < 0 || encrypted > ktsnd.at("peer-add 4242") || encrypted > ktsnd.at("endpoint-add 4242") || ktsnd.at("network-encryption-set 4343 required") >= 0 {
+		t.Errorf("it was told %q", ktsnd.heard)
+	}
+}
+
+func TestAKtsndThatWouldSendInClearIsToldOfNeitherPeersNorPods(t *testing.T) {
+	for what, test := range map[string]struct {
+		refuses  string
+		before   func(t *testing.T)
+		sentence string
+	}{
+		"it cannot encrypt": {refuses: "network-encryption-set", sentence: "the node's ktsnd is of a release that cannot encrypt"},
+		"the tunnel that says so is not there": {before: func(t *testing.T) {
+			t.Helper()
+			tunnel, err := netlink.LinkByName(overlay.TunnelName(secretVNI))
+			must(t, err)
+			must(t, netlink.LinkDel(tunnel))
+		}, sentence: "tsnvx4242 is not there or not finished"},
+		"the tunnel has not been marked yet": {before: func(t *testing.T) {
+			t.Helper()
+			tunnel, err := netlink.LinkByName(overlay.TunnelName(secretVNI))
+			must(t, err)
+			must(t, netlink.LinkSetAlias(tunnel, ""))
+			must(t, netlink.LinkSetDown(tunnel))
+		}, sentence: "tsnvx4242 is not there or not finished"},
+	} {
+		t.Run(what, func(t *testing.T) {
+			node, dir := attachedNode(t)
+			ktsnd := &listening{refuses: test.refuses}
+			if test.before != nil {
+				test.before(t)
+			}
+			done, err := Restore(t.Context(), dir, node, ktsnd.serve(t), "")
+			if err == nil || !strings.Contains(err.Error(), test.sentence) || done.Endpoints != 1 || done.Gone != 0 {
+				t.Errorf("%+v, %v", done, err)
+			}
+			if ktsnd.at("peer-add 4242") >= 0 || ktsnd.at("endpoint-add 4242") >= 0 || ktsnd.at("endpoint-add 4343") < 0 {
+				t.Errorf("it was told %q", ktsnd.heard)
+			}
+		})
+	}
+}
+
+func TestAPodOfAnEncryptedNetworkIsNotToldToTheProgramForReceiveRings(t *testing.T) {
+	_, dir := attachedNode(t)
+	made, err := records{dir}.withPorts()
+	must(t, err)
+	for _, r := range made {
+		if _, _, err := r.endpointOfRings(); (err == errDecrypted) != (r.VNI == secretVNI) { //nolint:errorlint // this very one
+			t.Errorf("of network %d: %v", r.VNI, err)
+		}
+	}
+}

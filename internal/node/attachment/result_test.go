@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package attachment
+
+import (
+	"bytes"
+	"encoding/json"
+	"testing"
+
+	current "github.com/containernetworking/cni/pkg/types/100"
+
+	"github.com/kubernetsn/kubernetsn/internal/node/overlay"
+)
+
+func TestAResultHasTheAddressOfACardOnlyWhereItsVersionHas(t *testing.T) {
+	for of, want := range map[string]bool{"0.4.0": false, "1.0.0": false, "1.1.0": true} {
+		r := &request{Config: &Config{}, Attachment: overlay.Attachment{Interface: "tsn0"}, netns: "/run/netns/c"}
+		result := r.cardResult(&current.Result{}, &card{address: "0000:02:00.0", hardwareAddress: "52:54:00:12:34:56", mtu: 1500})
+		leaveOutLater(result, of)
+		made, err := result.GetAsVersion(of)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := json.Marshal(made)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, field := range []string{"pciID", "mtu"} {
+			if got := bytes.Contains(text, []byte(`"`+field+`"`)); got != want {
+				t.Errorf("in %s there is %s: %v, want %v: %s", of, field, got, want, text)
+			}
+		}
+	}
+}
