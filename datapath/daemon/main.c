@@ -113,15 +113,11 @@ static int run(struct program *program)
 int main(int argc, char **argv)
 {
 	static struct program program;
+	int result;
 
-	switch (options_parse(argc, argv, &program.options)) {
-	case OPTIONS_BAD:
-		return 2;
-	case OPTIONS_DONE:
-		return 0;
-	case OPTIONS_RUN:
-		break;
-	}
+	result = options_parse(argc, argv, &program.options);
+	if (result)
+		return result < 0 ? 2 : 0;
 	if (options_cpu_complete(&program.options, realtime_only_cpu()))
 		return 2;
 	log_level_set(program.options.log_level);

@@ -14,7 +14,7 @@
 
 enum uplink_kind {
 	UPLINK_DIRECT, /* ktsnd puts frames into the tunnel and sends them on the interface */
-	UPLINK_OVS,    /* Open vSwitch does */
+	UPLINK_OVS,    /* Open vSwitch takes frames, wraps and sends them */
 };
 
 struct options {
@@ -50,14 +50,14 @@ struct options {
 	enum log_level log_level;
 };
 
-enum options_result { OPTIONS_RUN, OPTIONS_DONE, OPTIONS_BAD };
+/*
+ * Reads the command line. Returns 0, 1 after answering --help or --version, or -EINVAL after a message on
+ * standard error. Strings point into argv.
+ */
+int options_parse(int argc, char **argv, struct options *options);
 
-/* Reads the command line. --help and --version are answered (OPTIONS_DONE); what is wrong is said in a
- * sentence on standard error (OPTIONS_BAD). Strings point into argv. */
-enum options_result options_parse(int argc, char **argv, struct options *options);
-
-/* Without --cpu the sending thread has the only CPU that ktsnd may run on; -1: there are several. 0, or
- * -EINVAL where an option needs a CPU and there is none, said on standard error. */
+/* Gives the sending thread the only CPU that ktsnd may run on (-1: there are several) unless --cpu names
+ * one. Returns 0, or -EINVAL after a message on standard error when an option needs a CPU and none is set. */
 int options_cpu_complete(struct options *options, int only_cpu);
 
 #endif

@@ -11,7 +11,6 @@
 
 #include "arrival.h"
 #include "csv.h"
-#include "options.h"
 #include "records.h"
 #include "timing.h"
 
@@ -235,14 +234,14 @@ static int listen_and_report(struct listener *listener)
 int listener_main(int argc, char **argv)
 {
 	static struct listener listener; /* static: too large for a stack */
-	int status = OPTIONS_EXIT_FAILURE;
+	int status = EXIT_FAILED;
 	int result = listener_options_parse(argc, argv, &listener.options);
 
 	listener.fd = -1;
 	if (result)
-		return result < 0 ? OPTIONS_EXIT_USAGE : OPTIONS_EXIT_OK;
+		return result < 0 ? EXIT_USAGE : EXIT_OK;
 	if (listener_init(&listener) == 0 && listen_and_report(&listener) == 0)
-		status = OPTIONS_EXIT_OK;
+		status = EXIT_OK;
 	listener_fini(&listener);
 	return status;
 }

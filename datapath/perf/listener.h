@@ -40,7 +40,7 @@ struct listener_counters {
 
 int listener_main(int argc, char **argv);
 
-/* As options_parse(). */
+/* Returns 0, 1 after answering --help, or -EINVAL after a message on standard error. */
 int listener_options_parse(int argc, char **argv, struct listener_options *options);
 
 /*

@@ -5,78 +5,12 @@
 #include <errno.h>
 #include <net/if.h>
 #include <stddef.h>
-#include <stdlib.h>
 #include <string.h>
 
-#include "timing.h"
+#include "option_table.h"
 
 _Static_assert(offsetof(struct sockaddr_in, sin_port) == offsetof(struct sockaddr_in6, sin6_port),
 	       "parse_endpoint");
-
-/* strtoll() alone would also take leading blanks and signs. */
-static int leading_number(const char *text, int64_t *number, const char **rest)
-{
-	long long parsed;
-	char *end;
-
-	if (text[0] < '0' || text[0] > '9')
-		return -EINVAL;
-	errno = 0;
-	parsed = strtoll(text, &end, 10);
-	if (errno)
-		return -errno;
-	*number = parsed;
-	*rest = end;
-	return 0;
-}
-
-int parse_number(const char *text, int64_t *number)
-{
-	const char *rest;
-	int64_t parsed;
-	int error = leading_number(text, &parsed, &rest);
-
-	if (error)
-		return error;
-	/* NOLINTNEXTLINE(clang-analyzer-core.*): set where there is no error */
-	if (*rest)
-		return -EINVAL;
-	*number = parsed;
-	return 0;
-}
-
-/* 0 for an unknown suffix. */
-static int64_t suffix_ns(const char *suffix)
-{
-	static const struct {
-		const char *suffix;
-		int64_t ns;
-	} units[] = {{"", 1}, {"ns", 1}, {"us", 1000}, {"ms", 1000000}, {"s", TIMING_NS_PER_S}};
-
-	for (size_t i = 0; i < sizeof(units) / sizeof(units[0]); i++) {
-		if (!strcmp(suffix, units[i].suffix))
-			return units[i].ns;
-	}
-	return 0;
-}
-
-int parse_duration(const char *text, int64_t *duration_ns)
-{
-	const char *suffix;
-	int64_t number, product_ns, unit_ns;
-	int error = leading_number(text, &number, &suffix);
-
-	if (error)
-		return error;
-	/* NOLINTNEXTLINE(clang-analyzer-core.*): set where there is no error */
-	unit_ns = suffix_ns(suffix);
-	if (unit_ns == 0)
-		return -EINVAL;
-	if (__builtin_mul_overflow(number, unit_ns, &product_ns))
-		return -ERANGE;
-	*duration_ns = product_ns;
-	return 0;
-}
 
 static int parse_port(const char *text, in_port_t *port_be)
 {
@@ -91,7 +25,7 @@ static int parse_port(const char *text, in_port_t *port_be)
 	return 0;
 }
 
-/* What stands in brackets. */
+/* Parses the address between brackets. */
 static int parse_ipv6(const char *text, struct sockaddr_in6 *address)
 {
 	char copy[INET6_ADDRSTRLEN + IF_NAMESIZE];
@@ -117,7 +51,7 @@ static int parse_ipv4(const char *text, struct sockaddr_in *address)
 	return inet_pton(AF_INET, text, &address->sin_addr) == 1 ? 0 : -EINVAL;
 }
 
-/* `*rest` is what follows the address: nothing, or the port with its colon. */
+/* `*rest` becomes the text after the address: nothing, or the port with its colon. */
 static int parse_address(const char *text, union parse_endpoint *endpoint, const char **rest)
 {
 	bool ipv6 = text[0] == '[';
@@ -150,7 +84,7 @@ int parse_endpoint(const char *text, bool port_required, union parse_endpoint *e
 	if (!*rest && port_required)
 		return -EINVAL;
 	if (*rest) {
-		/* At the same place in both. */
+		/* The port has the same offset in both families. */
 		error = *rest == ':' ? parse_port(rest + 1, &parsed.ipv4.sin_port) : -EINVAL;
 	}
 	if (!error)
@@ -163,19 +97,6 @@ socklen_t parse_endpoint_bytes(const union parse_endpoint *endpoint)
 	return endpoint->family == AF_INET ? sizeof(endpoint->ipv4) : sizeof(endpoint->ipv6);
 }
 
-int parse_clock(const char *text, clockid_t *clock)
-{
-	static const clockid_t clocks[] = {CLOCK_TAI, CLOCK_REALTIME, CLOCK_MONOTONIC};
-
-	for (size_t i = 0; i < sizeof(clocks) / sizeof(clocks[0]); i++) {
-		if (!strcmp(text, timing_clock_name(clocks[i]))) {
-			*clock = clocks[i];
-			return 0;
-		}
-	}
-	return -EINVAL;
-}
-
 int parse_start(const char *text, struct parse_start *start)
 {
 	bool from_now = text[0] == '+';
@@ -184,4 +105,19 @@ int parse_start(const char *text, struct parse_start *start)
 	if (!error)
 		start->from_now = from_now;
 	return error;
+}
+
+int parse_endpoint_option(const char *text, void *field)
+{
+	return parse_endpoint(text, true, field);
+}
+
+int parse_address_option(const char *text, void *field)
+{
+	return parse_endpoint(text, false, field);
+}
+
+int parse_start_option(const char *text, void *field)
+{
+	return parse_start(text, field);
 }

@@ -9,6 +9,13 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+/* Exit statuses of tsnperf. */
+enum {
+	EXIT_OK = 0,
+	EXIT_FAILED = 1,
+	EXIT_USAGE = 2,
+};
+
 struct process_options {
 	int64_t cpu;           /* -1: wherever the scheduler likes */
 	int64_t fifo_priority; /* of SCHED_FIFO, 1 to 99; 0: stays with the ordinary scheduler */

@@ -25,7 +25,6 @@
 #include "arrival.h"
 #include "csv.h"
 #include "message.h"
-#include "options.h"
 #include "records.h"
 #include "timing.h"
 
@@ -369,19 +368,19 @@ static int talk(struct talker *talker)
 int talker_main(int argc, char **argv)
 {
 	static struct talker talker; /* static: too large for a stack */
-	int status = OPTIONS_EXIT_FAILURE;
+	int status = EXIT_FAILED;
 	int result = talker_options_parse(argc, argv, &talker.options);
 
 	if (result)
-		return result < 0 ? OPTIONS_EXIT_USAGE : OPTIONS_EXIT_OK;
+		return result < 0 ? EXIT_USAGE : EXIT_OK;
 	if (talker_init(&talker))
 		goto out;
 	if (plan(&talker)) {
-		status = OPTIONS_EXIT_USAGE;
+		status = EXIT_USAGE;
 		goto out;
 	}
 	if (talk(&talker) == 0)
-		status = OPTIONS_EXIT_OK;
+		status = EXIT_OK;
 out:
 	talker_fini(&talker);
 	return status;

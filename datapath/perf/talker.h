@@ -56,7 +56,7 @@ struct talker_record {
 
 int talker_main(int argc, char **argv);
 
-/* As options_parse(). */
+/* Returns 0, 1 after answering --help, or -EINVAL after a message on standard error. */
 int talker_options_parse(int argc, char **argv, struct talker_options *options);
 
 /* Writes the processor time of the run, and closes `csv` (NULL: does nothing). 0 or -errno, with its

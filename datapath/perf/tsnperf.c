@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "listener.h"
-#include "options.h"
+#include "process.h"
 #include "talker.h"
 #include "version.h"
 
@@ -48,18 +48,18 @@ int main(int argc, char **argv)
 		return subcommand->run(argc - 1, argv + 1);
 	if (!strcmp(word, "--help") || !strcmp(word, "-h")) {
 		print_usage(stdout);
-		return OPTIONS_EXIT_OK;
+		return EXIT_OK;
 	}
 	if (!strcmp(word, "--version")) {
 		puts("tsnperf " KTSN_VERSION_TEXT);
-		return OPTIONS_EXIT_OK;
+		return EXIT_OK;
 	}
 	if (argc < 2) {
 		print_usage(stderr);
-		return OPTIONS_EXIT_USAGE;
+		return EXIT_USAGE;
 	}
 	fprintf(stderr,
 		"tsnperf: \"%s\" is not a command; accepted are talker, listener, --help and --version.\n",
 		word);
-	return OPTIONS_EXIT_USAGE;
+	return EXIT_USAGE;
 }

@@ -10,7 +10,7 @@ struct relay_options {
 	bool all;
 };
 
-/* 0 to run, 1 when there is nothing more to do (--help, --version), or -EINVAL after a message. */
+/* Returns 0, 1 after answering --help or --version, or -EINVAL after a message on standard error. */
 int relay_options_parse(int argc, char **argv, struct relay_options *options);
 
 #endif

@@ -1,26 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "frame_class.h"
 
-#include <errno.h>
-#include <string.h>
-
-static const char *const names[] = {
-	[CLASS_BY_RECORD] = "record",
-	[CLASS_BY_PCP] = "pcp",
-	[CLASS_BY_QUEUE] = "queue",
-};
-
-int class_by_parse(const char *text, enum class_by *by)
-{
-	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
-		if (strcmp(text, names[i]) == 0) {
-			*by = (enum class_by)i;
-			return 0;
-		}
-	}
-	return -EINVAL;
-}
-
 /* In the upper three bits of the tag's first byte (IEEE Std 802.1Q clause 9.6). */
 static uint8_t pcp(const struct captured_frame *frame)
 {

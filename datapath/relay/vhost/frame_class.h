@@ -14,9 +14,6 @@ enum class_by {
 	CLASS_BY_QUEUE,  /* the index of the queue pair in which it came */
 };
 
-/* 0 or -EINVAL. */
-int class_by_parse(const char *text, enum class_by *by);
-
 uint8_t class_priority(enum class_by by, const struct captured_frame *frame, int pair);
 
 #endif

@@ -13,7 +13,7 @@ struct vhost_options {
 	enum class_by class_by;
 };
 
-/* 0 to run, 1 when there is nothing more to do (--help, --version), or -EINVAL after a message. */
+/* Returns 0, 1 after answering --help or --version, or -EINVAL after a message on standard error. */
 int vhost_options_parse(int argc, char **argv, struct vhost_options *options);
 
 #endif

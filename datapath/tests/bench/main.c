@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "bench_suites.h"
+#include "option_table.h"
 
 #include <errno.h>
-#include <getopt.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,17 +10,6 @@ static const struct bench_plan whole = {
 	.turns = 31, .operations = 100000, .messages = 65536, .worst_of = 100000, .large = true};
 static const struct bench_plan short_plan = {
 	.turns = 2, .operations = 1000, .messages = 2000, .worst_of = 1000, .large = false};
-
-static const char help[] =
-	"ktsn-datapath-bench: what a packet costs between ring and port and in the queue of transmit times, "
-	"and what peers and encryption cost\n"
-	"\n"
-	"  --out FILE   write the results there as JSON\n"
-	"  --only WHAT  queues, shaper, loop, peers or seal\n"
-	"  --short      as little as shows that everything works; the figures mean nothing\n"
-	"  --help       this\n"
-	"\n"
-	"Exit status 0 also when a figure is missed: the machine may be at fault.\n";
 
 static int finish(const struct bench_report *report, const struct bench_plan *plan, const char *path)
 {
@@ -32,65 +21,54 @@ static int finish(const struct bench_report *report, const struct bench_plan *pl
 	return err ? EXIT_FAILURE : EXIT_SUCCESS;
 }
 
-static const struct {
-	const char *name;
-	void (*run)(struct bench_report *report, const struct bench_plan *plan);
-} suites[] = {{"queues", bench_queue},
-	      {"shaper", bench_shaper},
-	      {"loop", bench_loop},
-	      {"peers", bench_peers},
-	      {"seal", bench_seal}};
+static void (*const suites[])(struct bench_report *report, const struct bench_plan *plan) = {
+	bench_queue, bench_shaper, bench_loop, bench_peers, bench_seal};
 
-/* -EINVAL when there is no such suite. */
-static int suites_run(struct bench_report *report, const struct bench_plan *plan, const char *only)
-{
-	int result = only ? -EINVAL : 0;
+struct options {
+	const char *out;
+	int only; /* index into suites; -1: all */
+	bool short_run;
+};
 
-	for (size_t i = 0; i < sizeof(suites) / sizeof(suites[0]); i++) {
-		if (only && strcmp(only, suites[i].name) != 0)
-			continue;
-		suites[i].run(report, plan);
-		result = 0;
-	}
-	if (result)
-		fprintf(stderr, "ktsn-datapath-bench: --only %s: it is queues, shaper, loop, peers or seal\n",
-			only);
-	return result;
-}
+#define FIELD(member) OPTION_FIELD(struct options, member)
+
+static const struct option_word suite_names[] = {{"queues", 0}, {"shaper", 1}, {"loop", 2},
+						 {"peers", 3},  {"seal", 4},   {NULL, 0}};
+
+static const struct option_spec specs[] = {
+	{"out", "FILE", "write the results there as JSON", OPTION_TEXT, FIELD(out)},
+	{"only", "WHAT", "queues, shaper, loop, peers or seal", OPTION_WORD, FIELD(only),
+	 .words = suite_names},
+	{"short", NULL, "a few operations, to test the benchmarks; the figures mean nothing", OPTION_SET,
+	 FIELD(short_run)},
+};
+
+static const struct option_table table = {
+	.program = "ktsn-datapath-bench",
+	.usage = "[options]",
+	.about =
+		"Measures the cost of a packet between ring and port and in the queue of transmit times, and "
+		"the cost of peers and of encryption.",
+	.notes = "The exit status is 0 also when a figure is missed: the machine may be at fault.",
+	.specs = specs,
+	.spec_count = sizeof(specs) / sizeof(specs[0]),
+};
 
 int main(int argc, char **argv)
 {
-	static const struct option options[] = {{"out", required_argument, NULL, 'o'},
-						{"only", required_argument, NULL, 'n'},
-						{"short", no_argument, NULL, 's'},
-						{"help", no_argument, NULL, 'h'},
-						{0}};
-	const struct bench_plan *plan = &whole;
-	struct bench_report *report = bench_alloc(sizeof(*report));
-	const char *path = NULL, *only = NULL;
-	int option, status;
+	struct options options = {.only = -1};
+	const struct bench_plan *plan;
+	struct bench_report *report;
+	int result = option_table_read(&table, argc, argv, &options);
 
-	while ((option = getopt_long(argc, argv, "", options, NULL)) != -1) {
-		switch (option) {
-		case 'o':
-			path = optarg;
-			break;
-		case 'n':
-			only = optarg;
-			break;
-		case 's':
-			plan = &short_plan;
-			break;
-		case 'h':
-			fputs(help, stdout);
-			return EXIT_SUCCESS;
-		default:
-			return 2;
-		}
-	}
-	if (suites_run(report, plan, only))
-		return 2;
-	status = finish(report, plan, path);
+	if (result)
+		return result < 0 ? 2 : EXIT_SUCCESS;
+	plan = options.short_run ? &short_plan : &whole;
+	report = bench_alloc(sizeof(*report));
+	for (int i = 0; i < (int)(sizeof(suites) / sizeof(suites[0])); i++)
+		if (options.only < 0 || options.only == i)
+			suites[i](report, plan);
+	result = finish(report, plan, options.out);
 	free(report);
-	return status;
+	return result;
 }

@@ -62,21 +62,6 @@ static void a_frame_without_a_tag_has_no_pcp(void **state)
 	assert_int_equal(class_priority(CLASS_BY_PCP, &cut, 0), 0);
 }
 
-static void classes_have_names(void **state)
-{
-	enum class_by by;
-
-	(void)state;
-	assert_int_equal(class_by_parse("queue", &by), 0);
-	assert_int_equal(by, CLASS_BY_QUEUE);
-	assert_int_equal(class_by_parse("pcp", &by), 0);
-	assert_int_equal(by, CLASS_BY_PCP);
-	assert_int_equal(class_by_parse("record", &by), 0);
-	assert_int_equal(by, CLASS_BY_RECORD);
-	assert_int_not_equal(class_by_parse("queues", &by), 0);
-	assert_int_not_equal(class_by_parse("", &by), 0);
-}
-
 /* ---- control ---- */
 
 static bool is_control(const char *destination, uint16_t ethertype, const uint8_t *payload, size_t count)
@@ -148,7 +133,6 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(the_class_is_by_what_is_configured),
 		cmocka_unit_test(a_frame_without_a_tag_has_no_pcp),
-		cmocka_unit_test(classes_have_names),
 		cmocka_unit_test(what_the_bridge_learns_from_is_control),
 		cmocka_unit_test(control_is_little),
 		cmocka_unit_test(what_goes_past_ktsnd_is_whole),

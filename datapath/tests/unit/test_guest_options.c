@@ -2,10 +2,8 @@
 /*
  * The command line of ktsn-relay-vhost. Descriptors 0 to 2 are open in every test.
  */
-#include "log.h"
 #include "options_vhost.h"
 
-#include <getopt.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -20,12 +18,12 @@
 enum { ARGUMENTS_MAX = 24, TEXT_BYTES = 512 };
 
 static struct vhost_options options;
-static char said[TEXT_BYTES]; /* on standard error */
+static char message[TEXT_BYTES]; /* on standard error */
 
-/* Of words with one space between. */
+/* Parses words with one space between them. */
 static int parse(const char *line)
 {
-	static char copy[TEXT_BYTES]; /* into which the options point */
+	static char copy[TEXT_BYTES]; /* the options point into it */
 	char name[] = "ktsn-relay-vhost", *argv[ARGUMENTS_MAX] = {name};
 	int argc = 1, kept = dup(STDERR_FILENO), file = memfd_create("stderr", MFD_CLOEXEC), err;
 
@@ -33,11 +31,10 @@ static int parse(const char *line)
 	for (char *word = strtok(copy, " "); word; word = strtok(NULL, " "))
 		argv[argc++] = word;
 	dup2(file, STDERR_FILENO);
-	optind = 0; /* getopt begins anew */
 	err = vhost_options_parse(argc, argv, &options);
 	dup2(kept, STDERR_FILENO);
-	memset(said, 0, sizeof(said));
-	assert_true(pread(file, said, sizeof(said) - 1, 0) >= 0);
+	memset(message, 0, sizeof(message));
+	assert_true(pread(file, message, sizeof(message) - 1, 0) >= 0);
 	close(file);
 	close(kept);
 	return err;
@@ -47,7 +44,7 @@ static int parse(const char *line)
 	"--vhost-socket /run/v.sock --packet-fd 0 --link-fd 1 --socket-dir-fd 2 --socket-name app.sock "     \
 	"--counters-fd 0"
 
-static void what_is_given_is_taken(void **state)
+static void options_are_stored(void **state)
 {
 	(void)state;
 	assert_int_equal(parse(REQUIRED), 0);
@@ -62,38 +59,40 @@ static void what_is_given_is_taken(void **state)
 	assert_true(options.connects);
 	assert_true(options.records);
 	assert_int_equal(options.class_by, CLASS_BY_QUEUE);
+	assert_int_equal(parse(REQUIRED " --class pcp"), 0);
+	assert_int_equal(options.class_by, CLASS_BY_PCP);
+	assert_int_equal(parse(REQUIRED " --class record"), 0);
+	assert_int_equal(options.class_by, CLASS_BY_RECORD);
 }
 
-static void what_is_wrong_is_said(void **state)
+static void what_is_wrong_is_message(void **state)
 {
 	static const struct {
-		const char *line, *sentence;
+		const char *line, *wanted;
 	} wrong[] = {
 		{"", "ktsn-relay-vhost: --vhost-socket is missing; see ktsn-relay-vhost --help\n"},
-		{REQUIRED " --class all",
-		 "ktsn-relay-vhost: --class: \"all\" is none of record, pcp, queue\n"},
+		{REQUIRED " --class queues", "--class queues: must be"},
+		{REQUIRED " --class all", "ktsn-relay-vhost: --class all: must be record, pcp or queue\n"},
 		{REQUIRED " --vhost-socket v.sock",
-		 "\"v.sock\" is no absolute path of less than 104 bytes\n"},
-		{REQUIRED " --link-fd 900", "ktsn-relay-vhost: --link-fd: file descriptor 900 is not open; "
-					    "pass it on to ktsn-relay-vhost\n"},
-		{REQUIRED " more",
-		 "ktsn-relay-vhost: unexpected argument \"more\"; see ktsn-relay-vhost --help\n"},
+		 "--vhost-socket v.sock: must be an absolute path of at most 103 bytes\n"},
+		{REQUIRED " --link-fd 900",
+		 "ktsn-relay-vhost: --link-fd 900: must be the number of an open file descriptor\n"},
+		{REQUIRED " more", "ktsn-relay-vhost: more: not an option; see ktsn-relay-vhost --help\n"},
 	};
 
 	(void)state;
 	for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
 		assert_true(parse(wrong[i].line) < 0);
-		assert_non_null(strstr(said, wrong[i].sentence));
+		assert_non_null(strstr(message, wrong[i].wanted));
 	}
 }
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(what_is_given_is_taken),
-		cmocka_unit_test(what_is_wrong_is_said),
+		cmocka_unit_test(options_are_stored),
+		cmocka_unit_test(what_is_wrong_is_message),
 	};
 
-	relay_program = "ktsn-relay-vhost";
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

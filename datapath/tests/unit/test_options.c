@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * ktsnd's command line: what it makes of it, and what it says to those that it does not understand.
+ * The command line of ktsnd: the values that it sets and the messages about bad ones.
  */
 #include "options.h"
 
@@ -8,7 +8,6 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
-#include <getopt.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -21,7 +20,7 @@
 
 enum { ARGUMENTS_MAX = 16, TEXT_BYTES = 8192 };
 
-/* Standard output or error, caught in a file while the command line is read. */
+/* Standard output or error, redirected to a file while the command line is parsed. */
 struct capture {
 	int fd;
 	int saved;
@@ -51,22 +50,19 @@ static void capture_end(struct capture *capture, char text[TEXT_BYTES])
 	close(capture->file);
 }
 
-/* Reads a line of words separated by blanks, and what was written meanwhile to `fd`. */
-static enum options_result parse(const char *line, struct options *options, int fd, char text[TEXT_BYTES])
+/* Parses a line of words separated by blanks; `text` receives the output to `fd`. */
+static int parse(const char *line, struct options *options, int fd, char text[TEXT_BYTES])
 {
 	static char words[1024];
 	char *arguments[ARGUMENTS_MAX + 1] = {(char *)(uintptr_t) "ktsnd"};
 	struct capture capture;
-	enum options_result result;
-	int count = 1;
+	int count = 1, result;
 	char *rest;
 
 	snprintf(words, sizeof(words), "%s", line);
 	for (char *word = strtok_r(words, " ", &rest); word && count < ARGUMENTS_MAX;
 	     word = strtok_r(NULL, " ", &rest))
 		arguments[count++] = word;
-	/* getopt_long() starts over. */
-	optind = 0;
 	capture_begin(&capture, fd);
 	result = options_parse(count, arguments, options);
 	capture_end(&capture, text);
@@ -78,13 +74,13 @@ static struct options parse_good(const char *line)
 	struct options options;
 	char text[TEXT_BYTES];
 
-	if (parse(line, &options, STDERR_FILENO, text) != OPTIONS_RUN)
+	if (parse(line, &options, STDERR_FILENO, text))
 		fail_msg("%s: %s", line, text);
 	assert_string_equal(text, "");
 	return options;
 }
 
-static void only_the_interface_is_required(void **state)
+static void defaults(void **state)
 {
 	struct options options = parse_good("--interface eno1");
 
@@ -107,7 +103,7 @@ static void only_the_interface_is_required(void **state)
 	assert_int_equal(options.log_level, LOG_LEVEL_INFO);
 }
 
-static void texts_and_flags_are_kept(void **state)
+static void texts_and_flags(void **state)
 {
 	struct options options = parse_good("--interface=fifteen-letters --device net_tap0,iface=x "
 					    "--control /tmp/c --local-address 192.0.2.1 --cpu 0");
@@ -119,11 +115,11 @@ static void texts_and_flags_are_kept(void **state)
 	assert_int_equal(options.local_address_be, htonl(0xc0000201));
 	assert_int_equal(options.cpu, 0);
 	assert_true(parse_good("--interface a --cpu 0 --keep-awake").keep_awake);
-	/* The last one counts. */
+	/* The last value wins. */
 	assert_string_equal(parse_good("--interface a --interface b").interface, "b");
 }
 
-static void the_only_cpu_is_taken_where_none_was_given(void **state)
+static void only_cpu(void **state)
 {
 	struct options any = parse_good("--interface a --keep-awake");
 	struct options given = parse_good("--interface a --cpu 0");
@@ -136,13 +132,13 @@ static void the_only_cpu_is_taken_where_none_was_given(void **state)
 	assert_int_equal(idle.cpu, -1);
 	assert_int_equal(options_cpu_complete(&idle, 3), 0);
 	assert_int_equal(idle.cpu, 3);
-	/* Of several it may keep none awake. */
+	/* Of several CPUs, none is kept awake. */
 	assert_int_equal(options_cpu_complete(&any, -1), -EINVAL);
 	assert_int_equal(options_cpu_complete(&any, 3), 0);
 	assert_int_equal(any.cpu, 3);
 }
 
-static void uplink_is_direct_unless_it_is_open_vswitch(void **state)
+static void uplink(void **state)
 {
 	struct options options = parse_good("--interface a");
 
@@ -155,12 +151,12 @@ static void uplink_is_direct_unless_it_is_open_vswitch(void **state)
 	options = parse_good("--interface a --uplink ovs");
 	assert_int_equal(options.uplink, UPLINK_OVS);
 	assert_string_equal(options.vhost_path, "/run/ktsn/vhost.sock");
-	/* Texts are good until the next line is read. */
+	/* Texts are valid until the next line is parsed. */
 	assert_string_equal(parse_good("--vhost-socket /tmp/v --uplink ovs --interface a").vhost_path,
 			    "/tmp/v");
 }
 
-static void numbers_reach_their_limits(void **state)
+static void number_limits(void **state)
 {
 	struct options least = parse_good("--interface a --vxlan-port 1 --fifo 0 --slots 64 --packets 64 "
 					  "--departures 1024");
@@ -181,7 +177,7 @@ static void numbers_reach_their_limits(void **state)
 	assert_int_equal(most.departures, 16777216);
 }
 
-static void durations_have_units(void **state)
+static void duration_units(void **state)
 {
 	(void)state;
 	assert_int_equal(parse_good("--interface a --spin 0ns").spin_ns, 0);
@@ -195,7 +191,7 @@ static void durations_have_units(void **state)
 	assert_int_equal(parse_good("--interface a --delta 0ns").delta_ns, 0);
 }
 
-static void log_levels_have_names(void **state)
+static void log_levels(void **state)
 {
 	(void)state;
 	assert_int_equal(parse_good("--interface a --log-level error").log_level, LOG_LEVEL_ERROR);
@@ -206,9 +202,9 @@ static void log_levels_have_names(void **state)
 
 static const struct bad_line {
 	const char *line;
-	const char *sentence; /* the beginning of it */
+	const char *message; /* its beginning */
 } bad_lines[] = {
-	{"", "ktsnd: --interface is missing; name"},
+	{"", "ktsnd: --interface is missing; see ktsnd --help"},
 	{"--spin 10us", "ktsnd: --interface is missing"},
 	{"--interface", "ktsnd: --interface: needs a value; see ktsnd --help"},
 	{"--interface sixteen-is-more!", "ktsnd: --interface sixteen-is-more!: must be a name of 1 to 15"},
@@ -264,7 +260,7 @@ static const struct bad_line {
 	{"--interface a --log-level loud", "ktsnd: --log-level loud: must be error, warning, info or debug"},
 };
 
-static void bad_lines_are_answered_with_a_sentence(void **state)
+static void bad_lines_get_a_message(void **state)
 {
 	(void)state;
 	for (size_t i = 0; i < sizeof(bad_lines) / sizeof(bad_lines[0]); i++) {
@@ -272,29 +268,29 @@ static void bad_lines_are_answered_with_a_sentence(void **state)
 		struct options options;
 		char text[TEXT_BYTES];
 
-		if (parse(bad->line, &options, STDERR_FILENO, text) != OPTIONS_BAD)
+		if (parse(bad->line, &options, STDERR_FILENO, text) != -EINVAL)
 			fail_msg("%s: accepted", bad->line);
-		if (strncmp(text, bad->sentence, strlen(bad->sentence)) != 0)
-			fail_msg("%s: said \"%s\", not \"%s\"", bad->line, text, bad->sentence);
-		/* One line. */
+		if (strncmp(text, bad->message, strlen(bad->message)) != 0)
+			fail_msg("%s: printed \"%s\", not \"%s\"", bad->line, text, bad->message);
+		/* The message is one line. */
 		assert_ptr_equal(strchr(text, '\n'), text + strlen(text) - 1);
 	}
 }
 
-static void help_and_version_are_answered(void **state)
+static void help_and_version(void **state)
 {
 	struct options options;
 	char text[TEXT_BYTES];
 
 	(void)state;
-	assert_int_equal(parse("--help", &options, STDOUT_FILENO, text), OPTIONS_DONE);
+	assert_int_equal(parse("--help", &options, STDOUT_FILENO, text), 1);
 	assert_non_null(strstr(text, "Usage: ktsnd --interface NAME"));
-	assert_int_equal(parse("--version", &options, STDOUT_FILENO, text), OPTIONS_DONE);
+	assert_int_equal(parse("--version", &options, STDOUT_FILENO, text), 1);
 	assert_string_equal(text, "ktsnd " KTSN_VERSION_TEXT "\n");
 }
 
-/* Every option of the table above is in the help, and the help's defaults are the real ones. */
-static void help_names_the_options_and_defaults(void **state)
+/* The help lists all options, with the defaults that the first test checks. */
+static void help_lists_options_and_defaults(void **state)
 {
 	static const char *const words[] = {
 		"--interface NAME",
@@ -340,22 +336,17 @@ static void help_names_the_options_and_defaults(void **state)
 	parse("--help", &options, STDOUT_FILENO, text);
 	for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
 		if (!strstr(text, words[i]))
-			fail_msg("the help does not say \"%s\"", words[i]);
+			fail_msg("the help lacks \"%s\"", words[i]);
 }
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(only_the_interface_is_required),
-		cmocka_unit_test(texts_and_flags_are_kept),
-		cmocka_unit_test(the_only_cpu_is_taken_where_none_was_given),
-		cmocka_unit_test(uplink_is_direct_unless_it_is_open_vswitch),
-		cmocka_unit_test(numbers_reach_their_limits),
-		cmocka_unit_test(durations_have_units),
-		cmocka_unit_test(log_levels_have_names),
-		cmocka_unit_test(bad_lines_are_answered_with_a_sentence),
-		cmocka_unit_test(help_and_version_are_answered),
-		cmocka_unit_test(help_names_the_options_and_defaults),
+		cmocka_unit_test(defaults),         cmocka_unit_test(texts_and_flags),
+		cmocka_unit_test(only_cpu),         cmocka_unit_test(uplink),
+		cmocka_unit_test(number_limits),    cmocka_unit_test(duration_units),
+		cmocka_unit_test(log_levels),       cmocka_unit_test(bad_lines_get_a_message),
+		cmocka_unit_test(help_and_version), cmocka_unit_test(help_lists_options_and_defaults),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
