@@ -231,7 +231,7 @@ build: build-demo ## all programs into bin/
 	@CGO_ENABLED=0 $(GO) build -C kubevirt -ldflags="$(LINK)" -o ../bin/ ./cmd/...
 	@CGO_ENABLED=0 $(GO) build -C federator -ldflags="$(LINK)" -o ../bin/ ./cmd/...
 	@CGO_ENABLED=0 $(GO) build -ldflags='-s -w' -o bin/ktsn-conformance-guest ./test/conformance/guest
-	@CGO_ENABLED=0 $(GO) build -ldflags='-s -w' -o bin/ktsn-test-first ./internal/bench/guestmachine/first
+	@CGO_ENABLED=0 $(GO) build -ldflags='-s -w' -o bin/ktsn-test-first ./internal/testlab/guestmachine/first
 	@[ "$$(uname -m)" != x86_64 ] || CGO_ENABLED=0 $(GO) build -ldflags='-s -w' -o bin/ktsn-clock-guest ./test/clock/guest
 	@CGO_ENABLED=0 $(GO) build -ldflags='-s -w' -o bin/ktsn-test-talker ./test/netns/talker
 	@CGO_ENABLED=0 $(GO) build -ldflags='-s -w' -o bin/ktsn-test-machine ./test/netns/machine

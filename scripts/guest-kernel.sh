@@ -4,7 +4,7 @@
 #   vmlinuz     Debian's kernel
 #   base.cpio   for `make conformance`: modules, a list of them, and a tc that knows all of taprio's options
 #   clock.cpio  for `make clocks`: modules of networks, a list of them, ip, tc and ptp4l
-#   node.cpio   for the node with cgroups of version 2 (`make e2e`) and others (internal/bench/guestmachine): the modules that show it this
+#   node.cpio   for the node with cgroups of version 2 (`make e2e`) and others (internal/testlab/guestmachine): the modules that show it this
 #               machine's files, and a list of them
 #   kernel      where these find all other modules: of networks, file systems, VFIO and virtio ports; and the kernel's configuration
 #   version     which packages these are from

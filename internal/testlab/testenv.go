@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package testenv says what tests need that not every machine has: root, and programs that were built. Where it is missing
-// a test is skipped with the reason, or fails where CI=true or KTSN_REQUIRE=1. For tests only.
-package testenv
+// Package testlab and the packages below it are shared by the tests and by the laboratory ktsn-bench.
+//
+// testlab itself has requirements that not every machine meets: root, and programs that were built. A test whose requirement is
+// missing is skipped with the reason; it fails where CI=true or KTSN_REQUIRE=1 is set. The packages below it make network
+// namespaces (topology), run programs in them (process) and read what they print (tsnperf, ping, iperf3), attach pods by the network
+// plugin (cniruntime), record frames (wiretap), and run Open vSwitch (ovsnode) and virtual machines (guestmachine, guestclock).
+package testlab
 
 import (
 	"os"

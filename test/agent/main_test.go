@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
-	"github.com/kubernetsn/kubernetsn/internal/shared/testenv"
+	"github.com/kubernetsn/kubernetsn/internal/testlab"
 	"github.com/kubernetsn/kubernetsn/test/apiserver"
 )
 
@@ -44,7 +44,7 @@ func TestMain(m *testing.M) {
 func needServer(t *testing.T) context.Context {
 	t.Helper()
 	if errServer != nil {
-		testenv.Missing(t, errServer.Error())
+		testlab.Missing(t, errServer.Error())
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	t.Cleanup(cancel)

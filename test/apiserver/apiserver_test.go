@@ -14,7 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/kubernetsn/kubernetsn/internal/shared/testenv"
+	"github.com/kubernetsn/kubernetsn/internal/testlab"
 )
 
 const (
@@ -30,7 +30,7 @@ func TestInterruptedTestsLeaveNoServer(t *testing.T) {
 		select {}
 	}
 	if os.Getenv("KTSN_KUBERNETES_DIR") == "" {
-		testenv.Missing(t, "KTSN_KUBERNETES_DIR names no folder with a kube-apiserver; `make e2e` builds one")
+		testlab.Missing(t, "KTSN_KUBERNETES_DIR names no folder with a kube-apiserver; `make e2e` builds one")
 	}
 	folder, err := os.MkdirTemp("", "kt") // short, for sockets
 	if err != nil {

@@ -11,8 +11,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kubernetsn/kubernetsn/internal/bench/guestclock"
 	"github.com/kubernetsn/kubernetsn/internal/node/clock"
+	"github.com/kubernetsn/kubernetsn/internal/testlab/guestclock"
 	"github.com/kubernetsn/kubernetsn/test/clock/lab"
 	"github.com/kubernetsn/kubernetsn/test/clock/shared"
 )

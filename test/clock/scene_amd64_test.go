@@ -14,9 +14,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kubernetsn/kubernetsn/internal/bench/guestclock"
 	"github.com/kubernetsn/kubernetsn/internal/node/clock"
-	"github.com/kubernetsn/kubernetsn/internal/shared/testenv"
+	"github.com/kubernetsn/kubernetsn/internal/testlab"
+	"github.com/kubernetsn/kubernetsn/internal/testlab/guestclock"
 	"github.com/kubernetsn/kubernetsn/test/clock/lab"
 	"github.com/kubernetsn/kubernetsn/test/clock/shared"
 )
@@ -85,9 +85,9 @@ func newScene(t *testing.T) *scene {
 // machine prepares the virtual machines.
 func machine(t *testing.T) *lab.Machine {
 	t.Helper()
-	testenv.Root(t)
+	testlab.Root(t)
 	if _, err := exec.LookPath("qemu-system-x86_64"); err != nil {
-		testenv.Missing(t, "qemu-system-x86_64 is missing; run scripts/install-deps.sh conformance")
+		testlab.Missing(t, "qemu-system-x86_64 is missing; run scripts/install-deps.sh conformance")
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
@@ -95,10 +95,10 @@ func machine(t *testing.T) *lab.Machine {
 	command.Stderr = os.Stderr
 	folder, err := command.Output()
 	if err != nil {
-		testenv.Missing(t, "scripts/guest-kernel.sh: "+err.Error())
+		testlab.Missing(t, "scripts/guest-kernel.sh: "+err.Error())
 	}
-	return &lab.Machine{Base: strings.TrimSpace(string(folder)), First: testenv.Program(t, "ktsn-clock-guest"),
-		Programs: []string{testenv.Program(t, "ktsn"), testenv.Program(t, "ktsn-ptp")}, Dir: t.TempDir()}
+	return &lab.Machine{Base: strings.TrimSpace(string(folder)), First: testlab.Program(t, "ktsn-clock-guest"),
+		Programs: []string{testlab.Program(t, "ktsn"), testlab.Program(t, "ktsn-ptp")}, Dir: t.TempDir()}
 }
 
 // boot boots all guests at once.

@@ -14,7 +14,7 @@ import (
 	current "github.com/containernetworking/cni/pkg/types/100"
 	"github.com/vishvananda/netlink"
 
-	"github.com/kubernetsn/kubernetsn/internal/bench/cniruntime"
+	"github.com/kubernetsn/kubernetsn/internal/testlab/cniruntime"
 )
 
 // primary attaches a pod to the node's ordinary network by the bridge plugin, as eth0 with the default route.

@@ -20,7 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/kubernetsn/kubernetsn/internal/node/capture"
-	"github.com/kubernetsn/kubernetsn/internal/shared/testenv"
+	"github.com/kubernetsn/kubernetsn/internal/testlab"
 )
 
 const (
@@ -106,7 +106,7 @@ func arrives(t *testing.T, at int, text string) time.Time {
 	t.Helper()
 	frame := make([]byte, 2048)
 	for {
-		n, err := testenv.Read(at, frame)
+		n, err := testlab.Read(at, frame)
 		if err != nil {
 			t.Fatalf("%q does not arrive: %v", text, err)
 		}
@@ -222,7 +222,7 @@ func answers(t *testing.T, at int, from net.HardwareAddr) (count int) {
 		if ready == 0 {
 			return count
 		}
-		n, err := testenv.Read(at, frame)
+		n, err := testlab.Read(at, frame)
 		must(t, err)
 		if n >= 22 && bytes.Equal(frame[6:12], from) && frame[21] == 2 {
 			count++

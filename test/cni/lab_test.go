@@ -18,10 +18,10 @@ import (
 	current "github.com/containernetworking/cni/pkg/types/100"
 	"github.com/vishvananda/netlink"
 
-	"github.com/kubernetsn/kubernetsn/internal/bench/cniruntime"
-	"github.com/kubernetsn/kubernetsn/internal/bench/process"
-	"github.com/kubernetsn/kubernetsn/internal/bench/topology"
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
+	"github.com/kubernetsn/kubernetsn/internal/testlab/cniruntime"
+	"github.com/kubernetsn/kubernetsn/internal/testlab/process"
+	"github.com/kubernetsn/kubernetsn/internal/testlab/topology"
 )
 
 const (

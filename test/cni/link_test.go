@@ -21,10 +21,10 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
-	"github.com/kubernetsn/kubernetsn/internal/bench/process"
-	"github.com/kubernetsn/kubernetsn/internal/bench/tsnperf"
 	"github.com/kubernetsn/kubernetsn/internal/node/fault"
 	"github.com/kubernetsn/kubernetsn/internal/node/hops"
+	"github.com/kubernetsn/kubernetsn/internal/testlab/process"
+	"github.com/kubernetsn/kubernetsn/internal/testlab/tsnperf"
 )
 
 // newLinkLab is two nodes whose ktsnd run.

@@ -25,7 +25,7 @@ import (
 	"github.com/vishvananda/netlink"
 
 	"github.com/kubernetsn/kubernetsn/internal/bench/netnstestbed"
-	"github.com/kubernetsn/kubernetsn/internal/bench/process"
+	"github.com/kubernetsn/kubernetsn/internal/testlab/process"
 )
 
 // The tests of this file have the rows of Table I of Osmani, Kauppinen, Komu, Tarkoma (Multi-Cloud Connectivity for Kubernetes in 5G

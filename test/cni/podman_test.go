@@ -17,10 +17,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kubernetsn/kubernetsn/internal/bench/cniruntime"
-	"github.com/kubernetsn/kubernetsn/internal/bench/process"
-	"github.com/kubernetsn/kubernetsn/internal/bench/tsnperf"
-	"github.com/kubernetsn/kubernetsn/internal/shared/testenv"
+	"github.com/kubernetsn/kubernetsn/internal/testlab"
+	"github.com/kubernetsn/kubernetsn/internal/testlab/cniruntime"
+	"github.com/kubernetsn/kubernetsn/internal/testlab/process"
+	"github.com/kubernetsn/kubernetsn/internal/testlab/tsnperf"
 )
 
 // podman is Debian's podman on a node, with storage and network configurations of its own.
@@ -35,10 +35,10 @@ func newPodman(t *testing.T, n *node) *podman {
 	t.Helper()
 	path, err := exec.LookPath("podman")
 	if err != nil {
-		testenv.Missing(t, "podman is missing; install Debian's package podman")
+		testlab.Missing(t, "podman is missing; install Debian's package podman")
 	}
 	if _, err := exec.LookPath("runc"); err != nil {
-		testenv.Missing(t, "runc is missing; install Debian's package runc")
+		testlab.Missing(t, "runc is missing; install Debian's package runc")
 	}
 	p := &podman{n, path, filepath.Join(n.dir, "podman")}
 	for _, folder := range []string{"net.d", "rootfs/usr", "rootfs/proc", "rootfs/sys", "rootfs/dev", "rootfs/etc", "rootfs/run"} {
@@ -77,7 +77,7 @@ func (p *podman) run(t *testing.T, name string) (*process.Process, io.WriteClose
 	must(t, os.MkdirAll(sockets, 0o755))
 	command := p.command("run", "--rm", "--interactive", "--name", name, "--network", networkName+":interface_name="+podIf,
 		"--ulimit", "nofile=1024:1024", "--ulimit", "nproc=1024:1024", "--volume", "/usr:/usr:ro",
-		"--volume", testenv.BinDir(t)+":/opt:ro", "--volume", sockets+":/run/ktsn:ro",
+		"--volume", testlab.BinDir(t)+":/opt:ro", "--volume", sockets+":/run/ktsn:ro",
 		"--rootfs", filepath.Join(p.dir, "rootfs"), "/bin/sh")
 	stdin, err := command.StdinPipe()
 	must(t, err)

@@ -10,14 +10,14 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/kubernetsn/kubernetsn/internal/shared/testenv"
+	"github.com/kubernetsn/kubernetsn/internal/testlab"
 )
 
 // program returns the path of a built program, and skips the test where there is none or no root.
 func program(t testing.TB, name string) string {
 	t.Helper()
-	testenv.Root(t)
-	return testenv.Program(t, name)
+	testlab.Root(t)
+	return testlab.Program(t, name)
 }
 
 // referencePlugins is the folder of the plugins of the CNI project, built once and kept in the build folder.
@@ -25,7 +25,7 @@ func referencePlugins(t testing.TB) string {
 	t.Helper()
 	dir, err := buildReferences()
 	if err != nil {
-		testenv.Missing(t, "the reference plugins cannot be built: "+err.Error())
+		testlab.Missing(t, "the reference plugins cannot be built: "+err.Error())
 	}
 	return dir
 }
@@ -45,7 +45,7 @@ func killablePlugin(t testing.TB) string {
 	t.Helper()
 	dir, err := buildKillable()
 	if err != nil {
-		testenv.Missing(t, "tsn-cni cannot be built with fault points: "+err.Error())
+		testlab.Missing(t, "tsn-cni cannot be built with fault points: "+err.Error())
 	}
 	return dir
 }

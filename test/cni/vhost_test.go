@@ -21,8 +21,8 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
-	"github.com/kubernetsn/kubernetsn/internal/bench/process"
-	"github.com/kubernetsn/kubernetsn/internal/shared/testenv"
+	"github.com/kubernetsn/kubernetsn/internal/testlab"
+	"github.com/kubernetsn/kubernetsn/internal/testlab/process"
 )
 
 // frontEnd stands in the place of QEMU at the socket of a pod's virtual machine, and runs as QEMU's user.
@@ -156,7 +156,7 @@ func TestARecordIsTakenOnlyWhereTheNetworkCapturesFramesWithATime(t *testing.T) 
 	guest.send(t, behindRecord(machineFrame(to, own, machineEtherType, []byte("with a record")), time.Now()))
 	guest.send(t, machineFrame(to, own, machineEtherType, []byte("without one")))
 	frame := make([]byte, 2048)
-	n, err := testenv.Read(there, frame)
+	n, err := testlab.Read(there, frame)
 	must(t, err)
 	if !bytes.Contains(frame[:n], []byte("without one")) {
 		t.Errorf("%q arrives", frame[:n])
@@ -201,7 +201,7 @@ func TestPodOfAVirtualMachineSendsNothingPastItsRelay(t *testing.T) {
 	first := func(want string) {
 		t.Helper()
 		came := make([]byte, 2048)
-		n, err := testenv.Read(there, came)
+		n, err := testlab.Read(there, came)
 		must(t, err)
 		if !bytes.Contains(came[:n], []byte(want)) {
 			t.Errorf("%q arrives, want %q", came[:n], want)

@@ -16,8 +16,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kubernetsn/kubernetsn/internal/bench/process"
-	"github.com/kubernetsn/kubernetsn/internal/bench/tsnperf"
+	"github.com/kubernetsn/kubernetsn/internal/testlab/process"
+	"github.com/kubernetsn/kubernetsn/internal/testlab/tsnperf"
 )
 
 // TestAPodWithRawSocketsDisturbsNoOther has pod a2 put frames of each kind onto the network while a1 sends to b1 each millisecond, and

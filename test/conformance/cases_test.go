@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/kubernetsn/kubernetsn/internal/shared/testenv"
+	"github.com/kubernetsn/kubernetsn/internal/testlab"
 	"github.com/kubernetsn/kubernetsn/test/conformance/txtime"
 )
 
@@ -26,7 +26,7 @@ func TestTheKernelAnswersAsRecorded(t *testing.T) {
 			cases = append(cases, one)
 		}
 	}
-	application := testenv.Program(t, "ktsn-test-txtime")
+	application := testlab.Program(t, "ktsn-test-txtime")
 	machine := machine(t)
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kubernetsn/kubernetsn/internal/shared/testenv"
+	"github.com/kubernetsn/kubernetsn/internal/testlab"
 	"github.com/kubernetsn/kubernetsn/test/conformance"
 	"github.com/kubernetsn/kubernetsn/test/conformance/scenario"
 )
@@ -27,7 +27,7 @@ const (
 func machine(t *testing.T) *conformance.Machine {
 	t.Helper()
 	if _, err := exec.LookPath("qemu-system-x86_64"); err != nil {
-		testenv.Missing(t, "qemu-system-x86_64 is missing; run scripts/install-deps.sh conformance")
+		testlab.Missing(t, "qemu-system-x86_64 is missing; run scripts/install-deps.sh conformance")
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), fetchPatience)
 	defer cancel()
@@ -35,10 +35,10 @@ func machine(t *testing.T) *conformance.Machine {
 	command.Stderr = os.Stderr
 	folder, err := command.Output()
 	if err != nil {
-		testenv.Missing(t, "scripts/guest-kernel.sh: "+err.Error())
+		testlab.Missing(t, "scripts/guest-kernel.sh: "+err.Error())
 	}
 	return &conformance.Machine{
-		Base: strings.TrimSpace(string(folder)), Guest: testenv.Program(t, "ktsn-conformance-guest"), Dir: t.TempDir(),
+		Base: strings.TrimSpace(string(folder)), Guest: testlab.Program(t, "ktsn-conformance-guest"), Dir: t.TempDir(),
 	}
 }
 
@@ -61,7 +61,7 @@ func chosen(t *testing.T) []scenario.Scenario {
 // One boot for all: what takes time is the boot.
 func TestTheShaperDoesWhatTheKernelDoes(t *testing.T) {
 	scenarios := chosen(t)
-	replay := testenv.Program(t, "ktsn-shaper-replay")
+	replay := testlab.Program(t, "ktsn-shaper-replay")
 	machine := machine(t)
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()

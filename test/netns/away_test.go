@@ -9,9 +9,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kubernetsn/kubernetsn/internal/bench/process"
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
-	"github.com/kubernetsn/kubernetsn/internal/shared/testenv"
+	"github.com/kubernetsn/kubernetsn/internal/testlab"
+	"github.com/kubernetsn/kubernetsn/internal/testlab/process"
 )
 
 // podsFolder puts beside the socket what a pod finds there (internal/node/agent/csi).
@@ -131,7 +131,7 @@ func TestProgramWhoseDaemonStaysAwayIsRefused(t *testing.T) {
 			}
 		}
 	}
-	testenv.AtOnce(t, ways)
+	testlab.AtOnce(t, ways)
 }
 
 // Without ktsnd's socket and a pod's folder the kernel's answer stands: its SO_TXTIME sends at once where there is no etf. It

@@ -21,11 +21,11 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/kubernetsn/kubernetsn/internal/bench/cniruntime"
-	"github.com/kubernetsn/kubernetsn/internal/bench/process"
-	"github.com/kubernetsn/kubernetsn/internal/bench/topology"
 	"github.com/kubernetsn/kubernetsn/internal/node/capture"
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
+	"github.com/kubernetsn/kubernetsn/internal/testlab/cniruntime"
+	"github.com/kubernetsn/kubernetsn/internal/testlab/process"
+	"github.com/kubernetsn/kubernetsn/internal/testlab/topology"
 )
 
 // address is one of each family.
@@ -174,7 +174,7 @@ func (m *machines) vhostArguments() []string {
 	}
 }
 
-// pageArguments give the machine memory that this process has, too: both read their counters by it (internal/bench/guestclock).
+// pageArguments give the machine memory that this process has, too: both read their counters by it (internal/testlab/guestclock).
 func (m *machines) pageArguments(t *testing.T) []string {
 	t.Helper()
 	const bytes = 8 << 20

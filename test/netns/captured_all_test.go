@@ -19,11 +19,11 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/kubernetsn/kubernetsn/internal/bench/topology"
-	"github.com/kubernetsn/kubernetsn/internal/bench/txtime"
-	"github.com/kubernetsn/kubernetsn/internal/node/capture"
 	"github.com/kubernetsn/kubernetsn/internal/node/attachment"
+	"github.com/kubernetsn/kubernetsn/internal/node/capture"
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
+	"github.com/kubernetsn/kubernetsn/internal/testlab"
+	"github.com/kubernetsn/kubernetsn/internal/testlab/topology"
 )
 
 // untimed are the frames without a transmit time that have left through ktsnd.
@@ -347,7 +347,7 @@ func shutAtFirst() *control.GateParameterTable {
 		interval = 4 * time.Second // of at most 2^32 ns
 		shut     = int(3*patience/interval) + 1
 	)
-	base := txtime.Now(unix.CLOCK_TAI)/time.Second.Nanoseconds() + 3
+	base := testlab.ClockNow(unix.CLOCK_TAI)/time.Second.Nanoseconds() + 3
 	table := threeWindows()
 	table.AdminCycleTime = control.CycleTime{Numerator: uint32((shut + 1) * int(interval/time.Second)), Denominator: 1}
 	table.AdminBaseTime = control.PTPTime{Seconds: uint64(base)}

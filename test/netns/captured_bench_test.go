@@ -16,15 +16,15 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/kubernetsn/kubernetsn/internal/bench/iperf3"
-	"github.com/kubernetsn/kubernetsn/internal/bench/ping"
-	"github.com/kubernetsn/kubernetsn/internal/bench/process"
-	"github.com/kubernetsn/kubernetsn/internal/bench/topology"
-	"github.com/kubernetsn/kubernetsn/internal/bench/wiretap"
 	"github.com/kubernetsn/kubernetsn/internal/node/capture"
 	"github.com/kubernetsn/kubernetsn/internal/node/ethtool"
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
 	"github.com/kubernetsn/kubernetsn/internal/shared/stats"
+	"github.com/kubernetsn/kubernetsn/internal/testlab/iperf3"
+	"github.com/kubernetsn/kubernetsn/internal/testlab/ping"
+	"github.com/kubernetsn/kubernetsn/internal/testlab/process"
+	"github.com/kubernetsn/kubernetsn/internal/testlab/topology"
+	"github.com/kubernetsn/kubernetsn/internal/testlab/wiretap"
 )
 
 // Where programs run, as in `ktsn demo`: talkers with ktsnd, the listener, which polls, on another processor.

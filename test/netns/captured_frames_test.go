@@ -14,9 +14,9 @@ import (
 	"github.com/gopacket/gopacket/layers"
 	"golang.org/x/sys/unix"
 
-	"github.com/kubernetsn/kubernetsn/internal/bench/topology"
-	"github.com/kubernetsn/kubernetsn/internal/bench/txtime"
 	"github.com/kubernetsn/kubernetsn/internal/node/capture"
+	"github.com/kubernetsn/kubernetsn/internal/testlab"
+	"github.com/kubernetsn/kubernetsn/internal/testlab/topology"
 )
 
 // framing is what a frame of pod a says, from outside to inside.
@@ -112,7 +112,7 @@ func (c *captured) packetSender(t *testing.T, timed bool) int {
 		return unix.Bind(fd, &unix.SockaddrLinklayer{Ifindex: link.Index})
 	})
 	if err == nil && timed {
-		err = txtime.Ask(fd, unix.CLOCK_TAI)
+		err = testlab.EnableTxtime(fd, unix.CLOCK_TAI)
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -138,10 +138,10 @@ func (c *captured) trySend(t *testing.T, f *framing) (int64, error) {
 	timed := f.record == nil && !f.untimed
 	fd := c.packetSender(t, timed)
 	defer unix.Close(fd)
-	at := txtime.Now(unix.CLOCK_TAI) + soon.Nanoseconds()
+	at := testlab.ClockNow(unix.CLOCK_TAI) + soon.Nanoseconds()
 	var time []byte
 	if timed {
-		time = txtime.Control(at)
+		time = testlab.TxtimeMessage(at)
 	}
 	_, err := unix.SendmsgN(fd, f.frame(t, at), time, nil, 0)
 	return at, err
@@ -324,12 +324,12 @@ func TestSegmentsLeaveAtTheTimeOfTheirCall(t *testing.T) {
 		t.Fatal(err)
 	}
 	tap := c.openTap(t, 100)
-	at := txtime.Now(unix.CLOCK_TAI) + soon.Nanoseconds()
+	at := testlab.ClockNow(unix.CLOCK_TAI) + soon.Nanoseconds()
 	var payload []byte
 	for i := range 5 {
 		payload = append(payload, marked(i, at, 200)...)
 	}
-	if _, err := unix.SendmsgN(fd, payload, txtime.Control(at), nil, 0); err != nil {
+	if _, err := unix.SendmsgN(fd, payload, testlab.TxtimeMessage(at), nil, 0); err != nil {
 		t.Fatal(err)
 	}
 	checkInOrder(t, marksOn(t, tap, 5), 5, unix.CLOCK_TAI)
@@ -340,7 +340,7 @@ func TestSegmentsLeaveAtTheTimeOfTheirCall(t *testing.T) {
 func (c *captured) timedSocket(t *testing.T) int {
 	t.Helper()
 	fd := ownSocket(t, c.PodA, unix.AF_INET, unix.SOCK_DGRAM)
-	if err := errors.Join(txtime.Ask(fd, unix.CLOCK_TAI),
+	if err := errors.Join(testlab.EnableTxtime(fd, unix.CLOCK_TAI),
 		unix.Connect(fd, &unix.SockaddrInet4{Addr: topology.PodAddressB.As4(), Port: listenPort})); err != nil {
 		t.Fatal(err)
 	}
@@ -354,9 +354,9 @@ func TestFragmentsLeaveAtTheTimeOfTheirDatagram(t *testing.T) {
 	fd := c.timedSocket(t)
 	before := counters(t, c.client)
 	tap := c.openTap(t, 100)
-	at := txtime.Now(unix.CLOCK_TAI) + soon.Nanoseconds()
+	at := testlab.ClockNow(unix.CLOCK_TAI) + soon.Nanoseconds()
 	payload := marked(0, at, 4000)
-	if _, err := unix.SendmsgN(fd, payload, txtime.Control(at), nil, 0); err != nil {
+	if _, err := unix.SendmsgN(fd, payload, testlab.TxtimeMessage(at), nil, 0); err != nil {
 		t.Fatal(err)
 	}
 	buffer := make([]byte, 5000)

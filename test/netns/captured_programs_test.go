@@ -14,11 +14,11 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/kubernetsn/kubernetsn/internal/bench/topology"
-	"github.com/kubernetsn/kubernetsn/internal/bench/tsnperf"
 	"github.com/kubernetsn/kubernetsn/internal/node/capture"
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
-	"github.com/kubernetsn/kubernetsn/internal/shared/testenv"
+	"github.com/kubernetsn/kubernetsn/internal/testlab"
+	"github.com/kubernetsn/kubernetsn/internal/testlab/topology"
+	"github.com/kubernetsn/kubernetsn/internal/testlab/tsnperf"
 )
 
 // plan is what the programs of these tests are told.
@@ -56,7 +56,7 @@ func rustProgram(t *testing.T) string {
 	t.Helper()
 	compiler, err := exec.LookPath("rustc")
 	if err != nil {
-		testenv.Missing(t, "rustc is missing; install it")
+		testlab.Missing(t, "rustc is missing; install it")
 	}
 	built := filepath.Join(publicDir(t), "rust-sender")
 	said, err := exec.Command(compiler, "--edition", "2021", "-O", "-C", "target-feature=+crt-static", "-o", built,
@@ -76,7 +76,7 @@ func (c *captured) send(t *testing.T, command *exec.Cmd) {
 	running := start(t, c.PodA, "sender", command)
 	err := finish(t, running)
 	if command.ProcessState.ExitCode() == lacking {
-		testenv.Missing(t, "the kernel lacks it (kernel.io_uring_disabled?)")
+		testlab.Missing(t, "the kernel lacks it (kernel.io_uring_disabled?)")
 	}
 	if err != nil {
 		t.Fatal(err)

@@ -13,13 +13,13 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/kubernetsn/kubernetsn/internal/bench/cniruntime"
-	"github.com/kubernetsn/kubernetsn/internal/bench/process"
-	"github.com/kubernetsn/kubernetsn/internal/bench/topology"
-	"github.com/kubernetsn/kubernetsn/internal/bench/txtime"
-	"github.com/kubernetsn/kubernetsn/internal/bench/wiretap"
 	"github.com/kubernetsn/kubernetsn/internal/node/capture"
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
+	"github.com/kubernetsn/kubernetsn/internal/testlab"
+	"github.com/kubernetsn/kubernetsn/internal/testlab/cniruntime"
+	"github.com/kubernetsn/kubernetsn/internal/testlab/process"
+	"github.com/kubernetsn/kubernetsn/internal/testlab/topology"
+	"github.com/kubernetsn/kubernetsn/internal/testlab/wiretap"
 )
 
 // captured is a lab whose pod a is attached as in a cluster, with its frames captured: ktsnd and the supervisor of relays run
@@ -199,8 +199,8 @@ func marksOn(t *testing.T, tap *wiretap.Tap, count int) []onWire {
 func offsetTo(clock int32) int64 {
 	offset := int64(math.MinInt64)
 	for range 1000 {
-		before := txtime.Now(unix.CLOCK_TAI)
-		offset = max(offset, before-txtime.Now(clock))
+		before := testlab.ClockNow(unix.CLOCK_TAI)
+		offset = max(offset, before-testlab.ClockNow(clock))
 	}
 	return offset
 }

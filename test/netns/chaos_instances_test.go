@@ -15,8 +15,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kubernetsn/kubernetsn/internal/bench/process"
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
+	"github.com/kubernetsn/kubernetsn/internal/testlab/process"
 )
 
 // turmoil is a node whose instances replace each other and are killed while an application sends.

@@ -16,9 +16,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/kubernetsn/kubernetsn/internal/bench/topology"
 	"github.com/kubernetsn/kubernetsn/internal/node/clock"
-	"github.com/kubernetsn/kubernetsn/internal/shared/testenv"
+	"github.com/kubernetsn/kubernetsn/internal/testlab"
+	"github.com/kubernetsn/kubernetsn/internal/testlab/topology"
 )
 
 // timeNetwork is three nodes on one Ethernet, which all have this machine's clock: their programs may measure, but not set it.
@@ -31,7 +31,7 @@ type timeNetwork struct {
 // newTimeNetwork makes nodes of these names, with the addresses 192.0.2.1 and so on.
 func newTimeNetwork(t *testing.T, names ...string) *timeNetwork {
 	t.Helper()
-	testenv.Root(t)
+	testlab.Root(t)
 	id, err := topology.NewID()
 	if err != nil {
 		t.Fatal(err)
@@ -90,7 +90,7 @@ func systemProgram(t *testing.T, name string) string {
 	path, err := exec.LookPath(name)
 	if err != nil {
 		if path, err = exec.LookPath("/usr/sbin/" + name); err != nil {
-			testenv.Missing(t, name+" is missing; scripts/install-deps.sh test")
+			testlab.Missing(t, name+" is missing; scripts/install-deps.sh test")
 		}
 	}
 	return path
@@ -103,7 +103,7 @@ func chronydProgram(t *testing.T) string {
 	command.Stderr = os.Stderr
 	path, err := command.Output()
 	if err != nil {
-		testenv.Missing(t, "scripts/chronyd.sh: "+err.Error())
+		testlab.Missing(t, "scripts/chronyd.sh: "+err.Error())
 	}
 	return strings.TrimSpace(string(path))
 }

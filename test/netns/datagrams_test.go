@@ -15,8 +15,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kubernetsn/kubernetsn/internal/bench/topology"
-	"github.com/kubernetsn/kubernetsn/internal/shared/testenv"
+	"github.com/kubernetsn/kubernetsn/internal/testlab"
+	"github.com/kubernetsn/kubernetsn/internal/testlab/topology"
 	"github.com/kubernetsn/kubernetsn/test/conformance/txtime"
 )
 
@@ -110,7 +110,7 @@ func TestDatagramsAreCutAndJoinedAsByTheKernel(t *testing.T) {
 	cases := datagramCases(t, "segment-", "cork-")
 	for _, family := range []txtime.Family{txtime.IPv4, txtime.IPv6, txtime.Mapped} {
 		t.Run(txtime.Case{Name: "datagrams", Family: family}.ID(), func(t *testing.T) {
-			for _, complaint := range testenv.Undisturbed(t, testenv.Stopped, func() []string {
+			for _, complaint := range testlab.Undisturbed(t, testlab.Stopped, func() []string {
 				wantSaid, want := lab.sendDatagrams(t, family, cases, nil)
 				gotSaid, got := lab.sendDatagrams(t, family, cases, lab.preloaded(t))
 				return append(differences("said", gotSaid, wantSaid), differences("datagram", got, want)...)

@@ -14,11 +14,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kubernetsn/kubernetsn/internal/bench/ovsnode"
-	"github.com/kubernetsn/kubernetsn/internal/bench/process"
 	"github.com/kubernetsn/kubernetsn/internal/bench/results"
 	"github.com/kubernetsn/kubernetsn/internal/bench/results/resultstest"
-	"github.com/kubernetsn/kubernetsn/internal/shared/testenv"
+	"github.com/kubernetsn/kubernetsn/internal/testlab"
+	"github.com/kubernetsn/kubernetsn/internal/testlab/ovsnode"
+	"github.com/kubernetsn/kubernetsn/internal/testlab/process"
 )
 
 // outside starts a program in no namespace.
@@ -185,7 +185,7 @@ func TestDemoMeasuresAndLeavesNothing(t *testing.T) {
 
 func TestDemoMeasuresTheWayThroughOpenVSwitch(t *testing.T) {
 	if _, err := ovsnode.Program(); err != nil {
-		testenv.Missing(t, err.Error())
+		testlab.Missing(t, err.Error())
 	}
 	out := t.TempDir()
 	demo := startDemo(t, out, "--paths", "direct,ovs", "--workloads", "plain,pmd-sleep", "--alternations", "2")
@@ -199,7 +199,7 @@ func TestDemoMeasuresTheWayThroughOpenVSwitch(t *testing.T) {
 // The kernel's number of hugepages cannot be changed where the demo sees it, as in a container.
 func TestDemoWithoutHugepagesSaysSoAndMeasuresTheRest(t *testing.T) {
 	if _, err := ovsnode.Program(); err != nil {
-		testenv.Missing(t, err.Error())
+		testlab.Missing(t, err.Error())
 	}
 	const pages = "/proc/sys/vm/nr_hugepages"
 	out, arguments := t.TempDir(), []string{"-m", "sh", "-c", "mount --bind " + pages + " " + pages + " && mount -o remount,ro,bind " + pages + ` && exec "$@"`, "sh",

@@ -8,7 +8,7 @@ import (
 	"strconv"
 	"testing"
 
-	"github.com/kubernetsn/kubernetsn/internal/bench/topology"
+	"github.com/kubernetsn/kubernetsn/internal/testlab/topology"
 )
 
 // CPython is a program of others that makes its system calls through the C library, and knows nothing of us: its

@@ -21,10 +21,10 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/kubernetsn/kubernetsn/internal/bench/guestclock"
-	"github.com/kubernetsn/kubernetsn/internal/bench/txtime"
 	"github.com/kubernetsn/kubernetsn/internal/guest/hosttime"
 	"github.com/kubernetsn/kubernetsn/internal/shared/stats"
+	"github.com/kubernetsn/kubernetsn/internal/testlab"
+	"github.com/kubernetsn/kubernetsn/internal/testlab/guestclock"
 )
 
 // believed is what the machine takes for the host's time, between two reads of its counter: test/netns/inside.
@@ -108,7 +108,7 @@ func readHost(end <-chan struct{}) (all []reading) {
 		best, took := reading{}, uint64(math.MaxUint64)
 		for range 4 {
 			before := guestclock.TSC()
-			tai := txtime.Now(unix.CLOCK_TAI)
+			tai := testlab.ClockNow(unix.CLOCK_TAI)
 			if after := guestclock.TSC(); after-before < took {
 				best, took = reading{before + (after-before)/2, tai}, after-before
 			}

@@ -16,8 +16,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/kubernetsn/kubernetsn/internal/bench/guestmachine"
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
+	"github.com/kubernetsn/kubernetsn/internal/testlab/guestmachine"
 )
 
 // followHost starts ktsn-guest for an interface of the machine of node a, until the test's end, and returns when the host's time is

@@ -20,10 +20,10 @@ import (
 	"github.com/gopacket/gopacket/layers"
 	"golang.org/x/sys/unix"
 
-	"github.com/kubernetsn/kubernetsn/internal/bench/topology"
-	"github.com/kubernetsn/kubernetsn/internal/bench/txtime"
 	"github.com/kubernetsn/kubernetsn/internal/node/capture"
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
+	"github.com/kubernetsn/kubernetsn/internal/testlab"
+	"github.com/kubernetsn/kubernetsn/internal/testlab/topology"
 )
 
 // virtioHeaderBytes is what stands in front of each frame in a tap of QEMU's.
@@ -92,7 +92,7 @@ func datagramFrom(change func(*framing)) lie {
 	return func(t *testing.T, e *enemy, victim net.HardwareAddr, payload []byte) []byte {
 		f := &framing{source: e.mac, destination: victim, from: e.from, to: topology.PodAddressB, port: listenPort, inside: payload}
 		change(f)
-		return f.frame(t, txtime.Now(unix.CLOCK_TAI)+soon.Nanoseconds())
+		return f.frame(t, testlab.ClockNow(unix.CLOCK_TAI)+soon.Nanoseconds())
 	}
 }
 
@@ -154,7 +154,7 @@ func (c *captured) arrives(t *testing.T, e *enemy, pod string, make lie) bool {
 	t.Helper()
 	for deadline := time.Now().Add(patience); ; {
 		passed := c.port(t, pod).Passed
-		payload := fmt.Appendf(nil, "lie %d", txtime.Now(unix.CLOCK_TAI))
+		payload := fmt.Appendf(nil, "lie %d", testlab.ClockNow(unix.CLOCK_TAI))
 		there := listenFrames(t, c.PodB, unix.ETH_P_ALL)
 		e.send(t, make(t, e, interfaceMAC(t, c.PodB), payload))
 		came := comes(t, there, payload)
@@ -214,7 +214,7 @@ func (c *captured) droppedOfAll(t *testing.T) uint64 {
 func (c *captured) checkMachineServed(t *testing.T, e *enemy) {
 	t.Helper()
 	tap := c.openTap(t, 100)
-	at := txtime.Now(unix.CLOCK_TAI) + soon.Nanoseconds()
+	at := testlab.ClockNow(unix.CLOCK_TAI) + soon.Nanoseconds()
 	honest := &framing{source: e.mac, destination: interfaceMAC(t, c.PodB), from: e.from, to: topology.PodAddressB, port: listenPort, payloadBytes: 64,
 		record: &ownRecord{version: 1}}
 	e.send(t, honest.frame(t, at))
@@ -236,10 +236,10 @@ func TestGuestsForgeRecordsInVain(t *testing.T) {
 	relays, daemon := c.relayPIDs(t), c.daemon.PID()
 	tap := c.openTap(t, 10_000)
 	for what := range 256 {
-		e.send(t, frame(txtime.Now(unix.CLOCK_TAI)+soon.Nanoseconds(), &ownRecord{version: 1, what: uint8(what)}))
+		e.send(t, frame(testlab.ClockNow(unix.CLOCK_TAI)+soon.Nanoseconds(), &ownRecord{version: 1, what: uint8(what)}))
 	}
 	before := counters(t, c.client).DropHorizon
-	for _, at := range []int64{math.MaxInt64, txtime.Now(unix.CLOCK_TAI) + int64(365*24*time.Hour)} {
+	for _, at := range []int64{math.MaxInt64, testlab.ClockNow(unix.CLOCK_TAI) + int64(365*24*time.Hour)} {
 		e.send(t, frame(at, &ownRecord{version: 1}))
 	}
 	for _, at := range []int64{math.MinInt64, -1, 0, 1} { // long ago
@@ -249,8 +249,8 @@ func TestGuestsForgeRecordsInVain(t *testing.T) {
 	for cut := range whole {
 		e.send(t, whole[:cut])
 	}
-	inner := frame(txtime.Now(unix.CLOCK_TAI), &ownRecord{version: 1})
-	e.send(t, recorded(inner, txtime.Now(unix.CLOCK_TAI)+soon.Nanoseconds()))
+	inner := frame(testlab.ClockNow(unix.CLOCK_TAI), &ownRecord{version: 1})
+	e.send(t, recorded(inner, testlab.ClockNow(unix.CLOCK_TAI)+soon.Nanoseconds()))
 	e.send(t, tagged(inner, 5))
 	e.send(t, tagged(tagged(inner, 5), 3))
 	time.Sleep(2 * soon)
@@ -290,7 +290,7 @@ func TestGuestsLieAboutOffloadsInVain(t *testing.T) {
 							for _, length := range lengths {
 								header = binary.NativeEndian.AppendUint16(header, length)
 							}
-							writeTap(tap, header, f.frame(t, txtime.Now(unix.CLOCK_TAI)))
+							writeTap(tap, header, f.frame(t, testlab.ClockNow(unix.CLOCK_TAI)))
 						}
 					}
 				}

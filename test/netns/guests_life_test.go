@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kubernetsn/kubernetsn/internal/bench/process"
+	"github.com/kubernetsn/kubernetsn/internal/testlab/process"
 )
 
 // reported are the frames of the machine of node a that were dropped or lost by everybody's own account.

@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kubernetsn/kubernetsn/internal/bench/guestmachine/guestmachinetest"
+	"github.com/kubernetsn/kubernetsn/internal/testlab/guestmachine"
 )
 
 // The relay offers no log of dirty memory, without which QEMU refuses to move a machine away from the frames that its relay holds.
@@ -25,7 +25,7 @@ func TestGuestsByVhostUserAreNotMigrated(t *testing.T) {
 	rig := newGuestRig(t, 1, true)
 	rig.startRelay(t)
 	control := filepath.Join(publicDir(t), "qmp.sock")
-	qemu := append(guestmachinetest.QEMU(t, root), "-nodefaults", "-display", "none", "-S", "-machine", "q35,accel=tcg", "-m", "64",
+	qemu := append(guestmachine.QEMU(t, root), "-nodefaults", "-display", "none", "-S", "-machine", "q35,accel=tcg", "-m", "64",
 		"-object", "memory-backend-memfd,id=mem,size=64M,share=on", "-numa", "node,memdev=mem",
 		"-chardev", "socket,id=tsn,server=on,path="+rig.path, "-netdev", "vhost-user,id=tsn,chardev=tsn",
 		"-device", "virtio-net-pci,netdev=tsn,mac="+net.HardwareAddr(rig.own).String(),

@@ -19,13 +19,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kubernetsn/kubernetsn/internal/bench/cniruntime"
-	"github.com/kubernetsn/kubernetsn/internal/bench/process"
-	"github.com/kubernetsn/kubernetsn/internal/bench/topology"
-	"github.com/kubernetsn/kubernetsn/internal/bench/tsnperf"
-	"github.com/kubernetsn/kubernetsn/internal/bench/wiretap"
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
-	"github.com/kubernetsn/kubernetsn/internal/shared/testenv"
+	"github.com/kubernetsn/kubernetsn/internal/testlab"
+	"github.com/kubernetsn/kubernetsn/internal/testlab/cniruntime"
+	"github.com/kubernetsn/kubernetsn/internal/testlab/process"
+	"github.com/kubernetsn/kubernetsn/internal/testlab/topology"
+	"github.com/kubernetsn/kubernetsn/internal/testlab/tsnperf"
+	"github.com/kubernetsn/kubernetsn/internal/testlab/wiretap"
 )
 
 const (
@@ -40,8 +40,8 @@ const (
 // program returns the path of a built program, and skips the test where there is none or no root.
 func program(t *testing.T, name string) string {
 	t.Helper()
-	testenv.Root(t)
-	return testenv.Program(t, name)
+	testlab.Root(t)
+	return testlab.Program(t, name)
 }
 
 // lab is a topology, and the ktsnd on node a once it was started.
@@ -555,7 +555,7 @@ func python(t *testing.T) string {
 	t.Helper()
 	path, err := exec.LookPath("python3")
 	if err != nil {
-		testenv.Missing(t, "python3 is missing; install it")
+		testlab.Missing(t, "python3 is missing; install it")
 	}
 	return path
 }

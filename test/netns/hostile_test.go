@@ -18,11 +18,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kubernetsn/kubernetsn/internal/bench/process"
-	"github.com/kubernetsn/kubernetsn/internal/bench/topology"
-	"github.com/kubernetsn/kubernetsn/internal/bench/tsnperf"
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
-	"github.com/kubernetsn/kubernetsn/internal/shared/testenv"
+	"github.com/kubernetsn/kubernetsn/internal/testlab"
+	"github.com/kubernetsn/kubernetsn/internal/testlab/process"
+	"github.com/kubernetsn/kubernetsn/internal/testlab/topology"
+	"github.com/kubernetsn/kubernetsn/internal/testlab/tsnperf"
 )
 
 const (
@@ -250,7 +250,7 @@ func idle(t *testing.T, client *control.Client) {
 func returned(t *testing.T, daemon *process.Process, client *control.Client, before holdings) {
 	t.Helper()
 	slackBytes := 16 << 20
-	if testenv.Sanitized() {
+	if testlab.Sanitized() {
 		slackBytes = 1 << 30
 	}
 	forgotten(t, client)

@@ -13,7 +13,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/kubernetsn/kubernetsn/internal/shared/testenv"
+	"github.com/kubernetsn/kubernetsn/internal/testlab"
 )
 
 // oldestGlibc is that of Debian 9.
@@ -51,7 +51,7 @@ func defined(t *testing.T, path string) map[string][]string {
 	t.Helper()
 	file, err := elf.Open(path)
 	if err != nil {
-		testenv.Missing(t, path+" is missing; install musl-tools")
+		testlab.Missing(t, path+" is missing; install musl-tools")
 	}
 	defer file.Close()
 	symbols, err := file.DynamicSymbols()

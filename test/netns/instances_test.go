@@ -17,9 +17,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kubernetsn/kubernetsn/internal/bench/process"
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
-	"github.com/kubernetsn/kubernetsn/internal/shared/testenv"
+	"github.com/kubernetsn/kubernetsn/internal/testlab"
+	"github.com/kubernetsn/kubernetsn/internal/testlab/process"
 )
 
 // instance is one of the ktsnd of node a, as a pod has it.
@@ -161,7 +161,7 @@ func TestYoungerInstanceServesAndTheOlderStandsBy(t *testing.T) {
 	if have := children(t, older.PID()); len(have) != 0 || statusField(t, older.PID(), "Threads") != 1 {
 		t.Errorf("the one that stands by has processes %v and %d threads", have, statusField(t, older.PID(), "Threads"))
 	}
-	if kib := statusField(t, older.PID(), "RssAnon"); kib > 4096 && !testenv.Sanitized() {
+	if kib := statusField(t, older.PID(), "RssAnon"); kib > 4096 && !testlab.Sanitized() {
 		t.Errorf("the one that stands by has %d KiB of memory", kib)
 	} else {
 		t.Logf("the one that stands by has %d KiB of memory of its own", kib)

@@ -13,8 +13,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kubernetsn/kubernetsn/internal/bench/topology"
-	"github.com/kubernetsn/kubernetsn/internal/shared/testenv"
+	"github.com/kubernetsn/kubernetsn/internal/testlab"
+	"github.com/kubernetsn/kubernetsn/internal/testlab/topology"
 )
 
 const (
@@ -31,7 +31,7 @@ const (
 func TestIsochronSendsThroughLibktsn(t *testing.T) {
 	isochron, err := exec.LookPath("isochron")
 	if err != nil {
-		testenv.Missing(t, "isochron is missing; scripts/install-deps.sh test")
+		testlab.Missing(t, "isochron is missing; scripts/install-deps.sh test")
 	}
 	for name, test := range map[string]struct {
 		arguments []string

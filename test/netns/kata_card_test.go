@@ -18,11 +18,11 @@ import (
 	current "github.com/containernetworking/cni/pkg/types/100"
 	"github.com/vishvananda/netlink"
 
-	"github.com/kubernetsn/kubernetsn/internal/bench/cniruntime"
-	"github.com/kubernetsn/kubernetsn/internal/bench/topology"
 	"github.com/kubernetsn/kubernetsn/internal/node/fault"
 	"github.com/kubernetsn/kubernetsn/internal/node/kata"
 	"github.com/kubernetsn/kubernetsn/internal/node/passthrough"
+	"github.com/kubernetsn/kubernetsn/internal/testlab/cniruntime"
+	"github.com/kubernetsn/kubernetsn/internal/testlab/topology"
 )
 
 // cardPod is a pod of Kata on a network with cards, of which there is only the network namespace.

@@ -21,11 +21,11 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
-	"github.com/kubernetsn/kubernetsn/internal/bench/guestmachine/guestmachinetest"
-	"github.com/kubernetsn/kubernetsn/internal/bench/process"
-	"github.com/kubernetsn/kubernetsn/internal/bench/topology"
 	"github.com/kubernetsn/kubernetsn/internal/shared/device"
-	"github.com/kubernetsn/kubernetsn/internal/shared/testenv"
+	"github.com/kubernetsn/kubernetsn/internal/testlab"
+	"github.com/kubernetsn/kubernetsn/internal/testlab/guestmachine"
+	"github.com/kubernetsn/kubernetsn/internal/testlab/process"
+	"github.com/kubernetsn/kubernetsn/internal/testlab/topology"
 )
 
 // hypervisor is libvirt in a namespace, as virt-launcher has it: a session's, of a user without privileges, and of nobody else.
@@ -43,7 +43,7 @@ func startHypervisor(t *testing.T, where *topology.Namespace, shown ...string) *
 	t.Helper()
 	for _, name := range []string{"libvirtd", "virsh"} {
 		if _, err := exec.LookPath(name); err != nil {
-			testenv.Missing(t, name+" is missing; run scripts/install-deps.sh test")
+			testlab.Missing(t, name+" is missing; run scripts/install-deps.sh test")
 		}
 	}
 	h := &hypervisor{where: where, folder: publicDir(t)}
@@ -272,7 +272,7 @@ func TestGuestsOfKubeVirtAreConnectedByVhostUser(t *testing.T) {
 // ends when a machine with interrupt vectors looks for a device of vhost-user. QEMU ends as well when it finds modules of another one.
 func publicQEMU(t *testing.T) (path string, shown []string) {
 	t.Helper()
-	qemu := guestmachinetest.QEMU(t, "../..")
+	qemu := guestmachine.QEMU(t, "../..")
 	from, to := filepath.Dir(filepath.Dir(qemu[0])), publicDir(t)
 	modules, err := filepath.Glob(filepath.Join(from, "lib/*/qemu"))
 	if err != nil || len(modules) != 1 {

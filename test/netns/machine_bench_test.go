@@ -10,9 +10,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/kubernetsn/kubernetsn/internal/bench/guestmachine/guestmachinetest"
 	"github.com/kubernetsn/kubernetsn/internal/bench/results"
 	"github.com/kubernetsn/kubernetsn/internal/bench/results/resultstest"
+	"github.com/kubernetsn/kubernetsn/internal/testlab/guestmachine"
 )
 
 // machineProfile is one cell of profile vm on each path, with what does not depend on how busy this machine is.
@@ -38,8 +38,8 @@ func TestGuestsAreMeasuredByTheBench(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	guestmachinetest.Kernel(t, root)
-	guestmachinetest.QEMU(t, root)
+	guestmachine.Kernel(t, root)
+	guestmachine.QEMU(t, root)
 	out := t.TempDir()
 	started := startBench(t, writeProfile(t, machineProfile), out)
 	if err := finishDemo(t, started); err != nil {

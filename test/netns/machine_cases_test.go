@@ -10,9 +10,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kubernetsn/kubernetsn/internal/bench/guestmachine/guestmachinetest"
 	"github.com/kubernetsn/kubernetsn/internal/bench/results"
 	"github.com/kubernetsn/kubernetsn/internal/bench/results/resultstest"
+	"github.com/kubernetsn/kubernetsn/internal/testlab/guestmachine"
 )
 
 // casesProfile is profile kata-cases with few messages, and without what takes long.
@@ -39,8 +39,8 @@ func TestGuestsMakeKatasCases(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	guestmachinetest.Kernel(t, root)
-	guestmachinetest.QEMU(t, root)
+	guestmachine.Kernel(t, root)
+	guestmachine.QEMU(t, root)
 	out := t.TempDir()
 	started := startBench(t, writeProfile(t, casesProfile), out, "--target", "guest")
 	// It fails when a message of guest-tap is lost, early, without its tag, or outside the window without ktsnd having said so.

@@ -19,11 +19,11 @@ import (
 
 	"github.com/vishvananda/netlink"
 
-	"github.com/kubernetsn/kubernetsn/internal/bench/cniruntime"
 	"github.com/kubernetsn/kubernetsn/internal/node/capture"
 	"github.com/kubernetsn/kubernetsn/internal/node/vm"
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
 	"github.com/kubernetsn/kubernetsn/internal/shared/stats"
+	"github.com/kubernetsn/kubernetsn/internal/testlab/cniruntime"
 )
 
 // guestPatience is for a virtual machine, which takes half a minute on an idle machine.

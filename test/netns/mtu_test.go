@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kubernetsn/kubernetsn/internal/bench/topology"
+	"github.com/kubernetsn/kubernetsn/internal/testlab/topology"
 )
 
 // Between a link's MTU and the payload of its datagrams: IPv4 and UDP headers, and around them the tunnel's.

@@ -8,11 +8,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kubernetsn/kubernetsn/internal/bench/ovsnode"
-	"github.com/kubernetsn/kubernetsn/internal/bench/topology"
 	"github.com/kubernetsn/kubernetsn/internal/node/agent/openvswitch"
 	"github.com/kubernetsn/kubernetsn/internal/node/overlay"
 	"github.com/kubernetsn/kubernetsn/internal/node/ovs"
+	"github.com/kubernetsn/kubernetsn/internal/testlab/ovsnode"
+	"github.com/kubernetsn/kubernetsn/internal/testlab/topology"
 )
 
 // followIn has the agent's part of a node follow, as it does in the node's network.

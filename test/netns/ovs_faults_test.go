@@ -15,11 +15,11 @@ import (
 
 	"github.com/vishvananda/netlink"
 
-	"github.com/kubernetsn/kubernetsn/internal/bench/ovsnode"
-	"github.com/kubernetsn/kubernetsn/internal/bench/topology"
 	"github.com/kubernetsn/kubernetsn/internal/node/ovs"
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
-	"github.com/kubernetsn/kubernetsn/internal/shared/testenv"
+	"github.com/kubernetsn/kubernetsn/internal/testlab"
+	"github.com/kubernetsn/kubernetsn/internal/testlab/ovsnode"
+	"github.com/kubernetsn/kubernetsn/internal/testlab/topology"
 )
 
 // kernelDaemon is where packages have an ovs-vswitchd that was built without DPDK.
@@ -223,7 +223,7 @@ func TestTakeDownOfOpenVSwitchThatFailsIsGoneOnWith(t *testing.T) {
 func TestOpenVSwitchThatCannotDoItIsToldSo(t *testing.T) {
 	lab := newOVSNode(t)
 	if _, err := os.Stat(kernelDaemon); err != nil {
-		testenv.Missing(t, err.Error())
+		testlab.Missing(t, err.Error())
 	}
 	lab.start(t, func() (*ovsnode.Node, error) { return ovsnode.StartProgram(t.Context(), lab.Topology, kernelDaemon) })
 	for version := ""; version == ""; { // until ovs-vswitchd has said what it is

@@ -11,8 +11,8 @@ import (
 	"strconv"
 	"testing"
 
-	"github.com/kubernetsn/kubernetsn/internal/bench/topology"
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
+	"github.com/kubernetsn/kubernetsn/internal/testlab/topology"
 )
 
 // startDirectFarEnd starts a ktsnd on node b that sends by itself, and returns what pod b's programs need for it.

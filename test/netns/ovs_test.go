@@ -16,14 +16,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kubernetsn/kubernetsn/internal/bench/cniruntime"
-	"github.com/kubernetsn/kubernetsn/internal/bench/ovsnode"
-	"github.com/kubernetsn/kubernetsn/internal/bench/process"
-	"github.com/kubernetsn/kubernetsn/internal/bench/topology"
 	"github.com/kubernetsn/kubernetsn/internal/node/overlay"
 	"github.com/kubernetsn/kubernetsn/internal/node/ovs"
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
-	"github.com/kubernetsn/kubernetsn/internal/shared/testenv"
+	"github.com/kubernetsn/kubernetsn/internal/testlab"
+	"github.com/kubernetsn/kubernetsn/internal/testlab/cniruntime"
+	"github.com/kubernetsn/kubernetsn/internal/testlab/ovsnode"
+	"github.com/kubernetsn/kubernetsn/internal/testlab/process"
+	"github.com/kubernetsn/kubernetsn/internal/testlab/topology"
 )
 
 // ovsLab is a lab whose node a has Open vSwitch as its uplink; node b has the kernel's tunnel.
@@ -41,7 +41,7 @@ func newOVSNode(t *testing.T) *ovsLab {
 		program(t, name)
 	}
 	if _, err := ovsnode.Program(); err != nil {
-		testenv.Missing(t, err.Error())
+		testlab.Missing(t, err.Error())
 	}
 	nodes, err := topology.Create(t.Context())
 	if err != nil {
@@ -62,7 +62,7 @@ func (l *ovsLab) start(t *testing.T, begin func() (*ovsnode.Node, error)) {
 	t.Helper()
 	node, err := begin()
 	if err != nil {
-		testenv.Missing(t, err.Error())
+		testlab.Missing(t, err.Error())
 	}
 	l.node = node
 	t.Cleanup(func() {

@@ -8,17 +8,17 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
-	"github.com/kubernetsn/kubernetsn/internal/bench/ovsnode"
-	"github.com/kubernetsn/kubernetsn/internal/bench/topology"
 	"github.com/kubernetsn/kubernetsn/internal/node/overlay"
 	"github.com/kubernetsn/kubernetsn/internal/node/ovs"
-	"github.com/kubernetsn/kubernetsn/internal/shared/testenv"
+	"github.com/kubernetsn/kubernetsn/internal/testlab"
+	"github.com/kubernetsn/kubernetsn/internal/testlab/ovsnode"
+	"github.com/kubernetsn/kubernetsn/internal/testlab/topology"
 )
 
 // The card is DPDK's by an XDP socket: what the kernel has of it is only the name.
 func TestMessagesGoThroughOpenVSwitchWithAnXDPSocket(t *testing.T) {
 	if fd, err := unix.Socket(unix.AF_XDP, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0); err != nil {
-		testenv.Missing(t, "this kernel makes no XDP sockets: "+err.Error())
+		testlab.Missing(t, "this kernel makes no XDP sockets: "+err.Error())
 	} else if err := unix.Close(fd); err != nil {
 		t.Fatal(err)
 	}

@@ -14,8 +14,8 @@ import (
 	"github.com/gopacket/gopacket/layers"
 	"golang.org/x/sys/unix"
 
-	"github.com/kubernetsn/kubernetsn/internal/bench/topology"
-	"github.com/kubernetsn/kubernetsn/internal/shared/testenv"
+	"github.com/kubernetsn/kubernetsn/internal/testlab"
+	"github.com/kubernetsn/kubernetsn/internal/testlab/topology"
 )
 
 // etherType is one that no protocol of this machine uses (IEEE Std 802, local experimental).
@@ -63,7 +63,7 @@ func receiveAny(t *testing.T, fd int, wait time.Duration) (frame []byte, ours bo
 	if err := unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &timeout); err != nil {
 		t.Fatal(err)
 	}
-	length, from, err := testenv.Receive(fd, buffer)
+	length, from, err := testlab.Receive(fd, buffer)
 	if errors.Is(err, unix.EAGAIN) {
 		return nil, false
 	}

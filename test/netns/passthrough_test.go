@@ -19,8 +19,8 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
-	"github.com/kubernetsn/kubernetsn/internal/bench/topology"
 	"github.com/kubernetsn/kubernetsn/internal/node/passthrough"
+	"github.com/kubernetsn/kubernetsn/internal/testlab/topology"
 )
 
 // The machine, which test/vm emulates, has two cards of this kind on one wire, and an IOMMU.

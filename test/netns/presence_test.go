@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kubernetsn/kubernetsn/internal/bench/topology"
+	"github.com/kubernetsn/kubernetsn/internal/testlab/topology"
 )
 
 // nobodysTalker is an application without privileges; the kernel refuses it SO_TXTIME with CLOCK_TAI.

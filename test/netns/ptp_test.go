@@ -18,9 +18,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/kubernetsn/kubernetsn/internal/bench/process"
-	"github.com/kubernetsn/kubernetsn/internal/bench/topology"
-	"github.com/kubernetsn/kubernetsn/internal/shared/testenv"
+	"github.com/kubernetsn/kubernetsn/internal/testlab"
+	"github.com/kubernetsn/kubernetsn/internal/testlab/process"
+	"github.com/kubernetsn/kubernetsn/internal/testlab/topology"
 )
 
 // noClockIsSet are the options of every ktsn-ptp here that comes to start a ptp4l: all namespaces have this machine's clock.
@@ -38,7 +38,7 @@ func newClockNodes(t *testing.T) (a, b *clockNode) {
 	program(t, "ktsn-ptp")
 	for _, name := range []string{"ptp4l", "pmc"} {
 		if _, err := exec.LookPath("/usr/sbin/" + name); err != nil {
-			testenv.Missing(t, name+" is missing; install Debian's package linuxptp")
+			testlab.Missing(t, name+" is missing; install Debian's package linuxptp")
 		}
 	}
 	nodes, err := topology.Create(t.Context())

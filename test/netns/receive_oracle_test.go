@@ -15,11 +15,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kubernetsn/kubernetsn/internal/bench/process"
-	"github.com/kubernetsn/kubernetsn/internal/bench/topology"
 	rings "github.com/kubernetsn/kubernetsn/internal/node/receive"
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
-	"github.com/kubernetsn/kubernetsn/internal/shared/testenv"
+	"github.com/kubernetsn/kubernetsn/internal/testlab"
+	"github.com/kubernetsn/kubernetsn/internal/testlab/process"
+	"github.com/kubernetsn/kubernetsn/internal/testlab/topology"
 )
 
 // alsoPodAddress6B is a second address of pod b.
@@ -229,7 +229,7 @@ func (o *oracle) check(t *testing.T, program, family string, one *receiveCase) {
 		t.Logf("known: %s\n%q", one.differs, compare())
 		return
 	}
-	for _, complaint := range testenv.Undisturbed(t, testenv.Stopped, compare) {
+	for _, complaint := range testlab.Undisturbed(t, testlab.Stopped, compare) {
 		t.Error(complaint)
 	}
 }

@@ -17,8 +17,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/kubernetsn/kubernetsn/internal/bench/topology"
-	"github.com/kubernetsn/kubernetsn/internal/shared/testenv"
+	"github.com/kubernetsn/kubernetsn/internal/testlab"
+	"github.com/kubernetsn/kubernetsn/internal/testlab/topology"
 )
 
 // askedSender is pod b, which sends what a ktsn-test-receive asks for.
@@ -149,7 +149,7 @@ func (s *askedSender) serve() {
 	var had []byte
 	buffer := make([]byte, 4096)
 	for {
-		n, err := testenv.Read(s.channel, buffer)
+		n, err := testlab.Read(s.channel, buffer)
 		if err != nil || n == 0 {
 			return
 		}
@@ -255,7 +255,7 @@ func (s *askedSender) mark(from int) error {
 	if err := unix.Sendto(from, []byte("marker"), 0, sockaddrOf(s.markerAt)); err != nil {
 		return err
 	}
-	_, _, err := testenv.Receive(s.marker, make([]byte, 16))
+	_, _, err := testlab.Receive(s.marker, make([]byte, 16))
 	return err
 }
 

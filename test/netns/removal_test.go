@@ -16,9 +16,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/kubernetsn/kubernetsn/internal/bench/process"
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
-	"github.com/kubernetsn/kubernetsn/internal/shared/testenv"
+	"github.com/kubernetsn/kubernetsn/internal/testlab"
+	"github.com/kubernetsn/kubernetsn/internal/testlab/process"
 )
 
 // removalLimit is within what time ktsnd has given back everything of a pod that was removed.
@@ -86,7 +86,7 @@ func awaitGone(t *testing.T, daemon *process.Process, client *control.Client, be
 func needsOf(t *testing.T, mode string) {
 	t.Helper()
 	if _, err := os.Stat("/dev/fuse"); strings.HasPrefix(mode, "fuse") && err != nil {
-		testenv.Missing(t, "no /dev/fuse; load the module fuse")
+		testlab.Missing(t, "no /dev/fuse; load the module fuse")
 	}
 }
 

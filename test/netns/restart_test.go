@@ -11,9 +11,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kubernetsn/kubernetsn/internal/bench/process"
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
-	"github.com/kubernetsn/kubernetsn/internal/shared/testenv"
+	"github.com/kubernetsn/kubernetsn/internal/testlab"
+	"github.com/kubernetsn/kubernetsn/internal/testlab/process"
 )
 
 // served waits until ktsnd has taken at least this many messages.
@@ -123,7 +123,7 @@ func TestRestartMovesNoTransmitTime(t *testing.T) {
 		"of one without privileges, of musl": {compileWithMusl(t, "shapes", "shapes/*.c", "-pthread"), "nobody"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			for _, complaint := range testenv.Undisturbed(t, testenv.Stopped, func() []string { return restartOnce(t, test.program, test.user) }) {
+			for _, complaint := range testlab.Undisturbed(t, testlab.Stopped, func() []string { return restartOnce(t, test.program, test.user) }) {
 				t.Error(complaint)
 			}
 		})

@@ -12,8 +12,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kubernetsn/kubernetsn/internal/bench/topology"
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
+	"github.com/kubernetsn/kubernetsn/internal/testlab/topology"
 )
 
 // ticking is a run of testdata/restored.py in pod a.

@@ -12,9 +12,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kubernetsn/kubernetsn/internal/bench/process"
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
-	"github.com/kubernetsn/kubernetsn/internal/shared/testenv"
+	"github.com/kubernetsn/kubernetsn/internal/testlab"
+	"github.com/kubernetsn/kubernetsn/internal/testlab/process"
 )
 
 // memoryGroup is a control group whose memory is counted and can be limited, of either version.
@@ -41,7 +41,7 @@ func newMemoryGroup(t *testing.T) *memoryGroup {
 			return group
 		}
 	}
-	testenv.Missing(t, "no control group with a memory controller can be made below /sys/fs/cgroup; mount one")
+	testlab.Missing(t, "no control group with a memory controller can be made below /sys/fs/cgroup; mount one")
 	return nil
 }
 

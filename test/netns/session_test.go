@@ -19,10 +19,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kubernetsn/kubernetsn/internal/bench/guestmachine"
-	"github.com/kubernetsn/kubernetsn/internal/bench/guestmachine/guestmachinetest"
-	"github.com/kubernetsn/kubernetsn/internal/bench/topology"
-	"github.com/kubernetsn/kubernetsn/internal/shared/testenv"
+	"github.com/kubernetsn/kubernetsn/internal/testlab"
+	"github.com/kubernetsn/kubernetsn/internal/testlab/guestmachine"
+	"github.com/kubernetsn/kubernetsn/internal/testlab/topology"
 )
 
 // sessionPort is the virtio port by which a test tells a virtual machine what to do.
@@ -55,10 +54,10 @@ func newSession(t *testing.T, where *topology.Namespace, processors int, devices
 	}
 	s := &session{where: where, dir: publicDir(t), root: root, say: func() string { return "" }}
 	s.machine = guestmachine.Machine{
-		Base: guestmachinetest.Kernel(t, root), First: testenv.Program(t, "ktsn-test-first"), Out: t.TempDir(), Processors: processors, MemoryMiB: sessionMiB,
-		Shown: []string{root, testenv.BinDir(t)},
+		Base: guestmachine.Kernel(t, root), First: testlab.Program(t, "ktsn-test-first"), Out: t.TempDir(), Processors: processors, MemoryMiB: sessionMiB,
+		Shown: []string{root, testlab.BinDir(t)},
 		// A relay without privileges connects to sockets of QEMU's.
-		QEMU: append([]string{"ip", "netns", "exec", where.Name(), "sh", "-c", `umask 0; exec "$0" "$@"`}, guestmachinetest.QEMU(t, root)...),
+		QEMU: append([]string{"ip", "netns", "exec", where.Name(), "sh", "-c", `umask 0; exec "$0" "$@"`}, guestmachine.QEMU(t, root)...),
 		Devices: append(devices, "-device", "virtserialport,chardev=test,name="+sessionPort,
 			"-chardev", "socket,id=test,server=on,wait=off,path="+s.path("test.sock"),
 			"-qmp", "unix:"+s.path("qmp.sock")+",server=on,wait=off", "-pidfile", s.path("pid")),
@@ -82,7 +81,7 @@ func (s *session) boot(t *testing.T) {
 	s.end, s.ended = cancel, ended
 	go func() {
 		script := "for module in virtio_net virtio_console sch_ingress cls_bpf 8021q; do modprobe $module; done; exec \"$0\" serve " + sessionPort
-		status, err := s.machine.Run(ctx, guestmachine.Command{Dir: "/", Arguments: []string{"sh", "-euc", script, testenv.Program(t, "ktsn-test-inside")}})
+		status, err := s.machine.Run(ctx, guestmachine.Command{Dir: "/", Arguments: []string{"sh", "-euc", script, testlab.Program(t, "ktsn-test-inside")}})
 		if err == nil && status != 0 {
 			err = fmt.Errorf("status %d", status)
 		}
@@ -151,7 +150,7 @@ func (s *session) answer(t *testing.T, wait time.Duration) (got answered) {
 func (s *session) begin(t *testing.T, script string) (finish func(*testing.T) (string, error)) {
 	t.Helper()
 	s.number++
-	bin := testenv.BinDir(t)
+	bin := testlab.BinDir(t)
 	request := map[string]any{"Number": s.number, "Script": fmt.Sprintf("PATH='%s':$PATH; inside=ktsn-test-inside\n%s", bin, script)}
 	if err := json.NewEncoder(s.port).Encode(request); err != nil {
 		t.Fatal(err)

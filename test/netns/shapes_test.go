@@ -16,9 +16,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kubernetsn/kubernetsn/internal/bench/topology"
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
-	"github.com/kubernetsn/kubernetsn/internal/shared/testenv"
+	"github.com/kubernetsn/kubernetsn/internal/testlab"
+	"github.com/kubernetsn/kubernetsn/internal/testlab/topology"
 )
 
 // shape is a way to handle sockets and processes that ktsn-test-shapes knows by name, and how many
@@ -108,7 +108,7 @@ func muslCompiler(t *testing.T) string {
 	t.Helper()
 	compiler, err := exec.LookPath("musl-gcc")
 	if err != nil {
-		testenv.Missing(t, "musl-gcc is missing; install musl-tools")
+		testlab.Missing(t, "musl-gcc is missing; install musl-tools")
 	}
 	return compiler
 }
@@ -298,7 +298,7 @@ func TestWithoutADaemonEveryShapeIsAsWithoutTheLibrary(t *testing.T) {
 						wanted = shape.untimed
 					}
 					// What the kernel sends is there when it is looked for, if the machine runs.
-					for _, complaint := range testenv.Undisturbed(t, testenv.Stopped, func() []string {
+					for _, complaint := range testlab.Undisturbed(t, testlab.Stopped, func() []string {
 						plain := outcome(t, shapeCommand(program, shape, user, os.Environ()), wanted)
 						preloaded := outcome(t, shapeCommand(program, shape, user, environment), wanted)
 						if plain == preloaded {

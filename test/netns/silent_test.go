@@ -14,11 +14,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kubernetsn/kubernetsn/internal/bench/process"
-	"github.com/kubernetsn/kubernetsn/internal/bench/topology"
-	"github.com/kubernetsn/kubernetsn/internal/bench/tsnperf"
-	"github.com/kubernetsn/kubernetsn/internal/bench/wiretap"
-	"github.com/kubernetsn/kubernetsn/internal/shared/testenv"
+	"github.com/kubernetsn/kubernetsn/internal/testlab"
+	"github.com/kubernetsn/kubernetsn/internal/testlab/process"
+	"github.com/kubernetsn/kubernetsn/internal/testlab/topology"
+	"github.com/kubernetsn/kubernetsn/internal/testlab/tsnperf"
+	"github.com/kubernetsn/kubernetsn/internal/testlab/wiretap"
 )
 
 // asker is a run of testdata/silent.py in pod a, which does one thing after another as it is told.
@@ -154,7 +154,7 @@ func TestWhoMayNotWaitForASilentDaemonIsRefused(t *testing.T) {
 			}
 		}
 	}
-	testenv.AtOnce(t, ways)
+	testlab.AtOnce(t, ways)
 }
 
 // Where somebody listens and never answers, nothing timed ever leaves, whatever the kernel thinks of SO_TXTIME.
@@ -188,7 +188,7 @@ func TestNothingTimedLeavesWhereNobodyEverAnswers(t *testing.T) {
 			}
 		}
 	}
-	testenv.AtOnce(t, asUsers)
+	testlab.AtOnce(t, asUsers)
 }
 
 // A process that ktsnd served asks for another socket while ktsnd is away, and that waits for the next ktsnd.

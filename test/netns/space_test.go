@@ -8,7 +8,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/kubernetsn/kubernetsn/internal/bench/topology"
+	"github.com/kubernetsn/kubernetsn/internal/testlab/topology"
 )
 
 // An application that only waits for space, in whatever way, hands the ring to the successor of a killed ktsnd by itself.

@@ -12,7 +12,7 @@ import (
 	"strconv"
 	"testing"
 
-	"github.com/kubernetsn/kubernetsn/internal/bench/topology"
+	"github.com/kubernetsn/kubernetsn/internal/testlab/topology"
 )
 
 // sendCall measures the median of a send call, in ns, in a process with so many threads, each with a socket of its own.

@@ -15,7 +15,7 @@ import (
 
 	"github.com/kubernetsn/kubernetsn/internal/bench/results"
 	"github.com/kubernetsn/kubernetsn/internal/bench/results/resultstest"
-	"github.com/kubernetsn/kubernetsn/internal/shared/testenv"
+	"github.com/kubernetsn/kubernetsn/internal/testlab"
 )
 
 // The experiments with other people's programs, in seconds.
@@ -45,7 +45,7 @@ with: {parts: [overhead, best-effort, subscribers, security], sizes: [64], subsc
 func benchCommand(t *testing.T, profile, out string) (*exec.Cmd, *bytes.Buffer) {
 	t.Helper()
 	if os.Geteuid() != 0 {
-		testenv.Missing(t, "needs root to make network namespaces")
+		testlab.Missing(t, "needs root to make network namespaces")
 	}
 	file := filepath.Join(t.TempDir(), "profile.yaml")
 	if err := os.WriteFile(file, []byte(profile), 0o600); err != nil {
@@ -62,7 +62,7 @@ func needTools(t *testing.T, names ...string) {
 	t.Helper()
 	for _, name := range names {
 		if _, err := exec.LookPath(name); err != nil {
-			testenv.Missing(t, name+" is not installed; scripts/install-deps.sh test")
+			testlab.Missing(t, name+" is not installed; scripts/install-deps.sh test")
 		}
 	}
 }

@@ -16,8 +16,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/kubernetsn/kubernetsn/internal/bench/topology"
-	"github.com/kubernetsn/kubernetsn/internal/shared/testenv"
+	"github.com/kubernetsn/kubernetsn/internal/testlab"
+	"github.com/kubernetsn/kubernetsn/internal/testlab/topology"
 	"github.com/kubernetsn/kubernetsn/test/conformance/txtime"
 )
 
@@ -185,7 +185,7 @@ func compareCases(t *testing.T, application string, setup txtime.Setup) {
 // compareCase returns what libktsn answers otherwise than the kernel did.
 func (l *lab) compareCase(t *testing.T, application string, one txtime.Case, recorded txtime.Facts) []string {
 	t.Helper()
-	return testenv.Undisturbed(t, testenv.Stopped, func() []string {
+	return testlab.Undisturbed(t, testlab.Stopped, func() []string {
 		return txtime.Compare(l.runCase(t, application, one, l.preloaded(t)), recorded, txtime.Differences[one.ID()])
 	})
 }
@@ -225,7 +225,7 @@ func TestSocketsAreToldThatTheyAreRefused(t *testing.T) {
 				return txtime.FactsOf(one, string(output), nil)
 			}
 			// The answer must come before the program asks for it.
-			complaints := testenv.Undisturbed(t, testenv.Stopped, func() []string {
+			complaints := testlab.Undisturbed(t, testlab.Stopped, func() []string {
 				got, want := run(lab.preloaded(t)), run(nil)
 				if !slices.Contains(want, "second = ECONNREFUSED") {
 					return []string{fmt.Sprintf("the kernel itself says %q", want)}

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kubernetsn/kubernetsn/internal/bench/process"
+	"github.com/kubernetsn/kubernetsn/internal/testlab/process"
 )
 
 // TestBenchVhostRelay measures how many frames a second the relay of a guest hands over: one queue pair, which a front end without

@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kubernetsn/kubernetsn/internal/bench/topology"
+	"github.com/kubernetsn/kubernetsn/internal/testlab/topology"
 )
 
 // A front end that fits what `ktsn vm relay` prints is served, also by the relay that is started when the first one has ended.

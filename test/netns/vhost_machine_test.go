@@ -17,8 +17,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/kubernetsn/kubernetsn/internal/bench/topology"
-	"github.com/kubernetsn/kubernetsn/internal/shared/testenv"
+	"github.com/kubernetsn/kubernetsn/internal/testlab"
+	"github.com/kubernetsn/kubernetsn/internal/testlab/topology"
 )
 
 // bootPatience is for a machine whose processors are emulated, on a busy host.
@@ -28,13 +28,13 @@ const bootPatience = 3 * time.Minute
 func machineFiles(t *testing.T) (kernel, initial string) {
 	t.Helper()
 	if _, err := exec.LookPath("qemu-system-x86_64"); err != nil {
-		testenv.Missing(t, "qemu-system-x86_64 is missing; run scripts/install-deps.sh conformance")
+		testlab.Missing(t, "qemu-system-x86_64 is missing; run scripts/install-deps.sh conformance")
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	said, err := exec.CommandContext(ctx, "../../scripts/guest-kernel.sh").Output()
 	if err != nil {
-		testenv.Missing(t, "scripts/guest-kernel.sh: "+err.Error())
+		testlab.Missing(t, "scripts/guest-kernel.sh: "+err.Error())
 	}
 	base := strings.TrimSpace(string(said))
 	root := t.TempDir()

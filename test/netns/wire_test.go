@@ -12,8 +12,8 @@ import (
 	"github.com/gopacket/gopacket/layers"
 	"golang.org/x/sys/unix"
 
-	"github.com/kubernetsn/kubernetsn/internal/bench/topology"
-	"github.com/kubernetsn/kubernetsn/internal/shared/testenv"
+	"github.com/kubernetsn/kubernetsn/internal/testlab"
+	"github.com/kubernetsn/kubernetsn/internal/testlab/topology"
 	"github.com/kubernetsn/kubernetsn/test/conformance/txtime"
 )
 
@@ -103,7 +103,7 @@ func TestHeadersFollowTheOptionsOfTheSocketAsTheKernels(t *testing.T) {
 	cases := datagramCases(t, "wire-")
 	for _, family := range []txtime.Family{txtime.IPv4, txtime.IPv6, txtime.Mapped} {
 		t.Run(txtime.Case{Name: "headers", Family: family}.ID(), func(t *testing.T) {
-			for _, complaint := range testenv.Undisturbed(t, testenv.Stopped, func() []string {
+			for _, complaint := range testlab.Undisturbed(t, testlab.Stopped, func() []string {
 				wantSaid, want := lab.tapHeaders(t, family, cases, nil)
 				gotSaid, got := lab.tapHeaders(t, family, cases, lab.preloaded(t))
 				if len(want) < 2*len(cases) {

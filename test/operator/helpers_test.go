@@ -23,7 +23,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
 	"github.com/kubernetsn/kubernetsn/internal/cluster/operator"
 	"github.com/kubernetsn/kubernetsn/internal/cluster/webhook"
-	"github.com/kubernetsn/kubernetsn/internal/shared/testenv"
+	"github.com/kubernetsn/kubernetsn/internal/testlab"
 )
 
 const system = "kubernetsn-system"
@@ -46,7 +46,7 @@ var (
 func needOperator(t testing.TB) context.Context {
 	t.Helper()
 	if _, err := os.Stat(helm); err != nil {
-		testenv.Missing(t, "bin/helm is missing; `make helm` builds it")
+		testlab.Missing(t, "bin/helm is missing; `make helm` builds it")
 	}
 	ctx := needServer(t)
 	operatorOnce.Do(func() { errOperator = startOperator(context.WithoutCancel(ctx)) })

@@ -32,9 +32,9 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
-	"github.com/kubernetsn/kubernetsn/internal/bench/process"
 	"github.com/kubernetsn/kubernetsn/internal/cluster/webhook"
-	"github.com/kubernetsn/kubernetsn/internal/shared/testenv"
+	"github.com/kubernetsn/kubernetsn/internal/testlab"
+	"github.com/kubernetsn/kubernetsn/internal/testlab/process"
 	"github.com/kubernetsn/kubernetsn/test/apiserver"
 )
 
@@ -68,14 +68,14 @@ type cluster struct {
 // newCluster starts API server and etcd, with what the chart makes before its pods run.
 func newCluster(ctx context.Context, t *testing.T) *cluster {
 	t.Helper()
-	testenv.Root(t)
+	testlab.Root(t)
 	server, err := apiserver.New("../../charts/kubernetsn/files", "../operator/testdata")
 	if err != nil {
-		testenv.Missing(t, err.Error())
+		testlab.Missing(t, err.Error())
 	}
 	const helm = "../../bin/helm"
 	if _, err := os.Stat(helm); err != nil {
-		testenv.Missing(t, "bin/helm is missing; `make helm` builds it")
+		testlab.Missing(t, "bin/helm is missing; `make helm` builds it")
 	}
 	dir, err := os.MkdirTemp("", "scale") // short, for the paths of sockets
 	must(t, err)

@@ -9,9 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kubernetsn/kubernetsn/internal/bench/guestmachine"
-	"github.com/kubernetsn/kubernetsn/internal/bench/guestmachine/guestmachinetest"
-	"github.com/kubernetsn/kubernetsn/internal/shared/testenv"
+	"github.com/kubernetsn/kubernetsn/internal/testlab"
+	"github.com/kubernetsn/kubernetsn/internal/testlab/guestmachine"
 )
 
 const (
@@ -28,10 +27,10 @@ var passthroughDevices = []string{
 }
 
 func TestPassthrough(t *testing.T) {
-	testenv.Root(t)
+	testlab.Root(t)
 	for _, name := range []string{"qemu-system-x86_64", "cpio"} {
 		if _, err := exec.LookPath(name); err != nil {
-			testenv.Missing(t, name+" is missing; run scripts/install-deps.sh conformance")
+			testlab.Missing(t, name+" is missing; run scripts/install-deps.sh conformance")
 		}
 	}
 	root, err := filepath.Abs(repository)
@@ -39,8 +38,8 @@ func TestPassthrough(t *testing.T) {
 		t.Fatal(err)
 	}
 	machine := guestmachine.Machine{
-		Base: guestmachinetest.Kernel(t, root), First: testenv.Program(t, "ktsn-test-first"), Out: t.TempDir(), Processors: 2, MemoryMiB: 2048, Shown: []string{root},
-		QEMU: guestmachinetest.QEMU(t, root), Chipset: "q35", Devices: passthroughDevices,
+		Base: guestmachine.Kernel(t, root), First: testlab.Program(t, "ktsn-test-first"), Out: t.TempDir(), Processors: 2, MemoryMiB: 2048, Shown: []string{root},
+		QEMU: guestmachine.QEMU(t, root), Chipset: "q35", Devices: passthroughDevices,
 		// On a busy machine the emulated timer is too late for the kernel's test of it, after which it gives up.
 		KernelOptions: []string{"intel_iommu=on", "no_timer_check"},
 	}
@@ -54,11 +53,11 @@ func TestPassthrough(t *testing.T) {
 	defer cancel()
 	status, err := machine.Run(ctx, guestmachine.Command{
 		Dir:         filepath.Join(root, "test/netns"),
-		Arguments:   []string{testenv.Program(t, "ktsn-inside-tests"), "-test.v", "-test.run", "^Test(ACardIsTaken|APodOfKata|TheKernelDecrypts|TheKernelEncrypts|TheKernelExecutes|TheKernelHas)", "-test.timeout", patience.String()},
+		Arguments:   []string{testlab.Program(t, "ktsn-inside-tests"), "-test.v", "-test.run", "^Test(ACardIsTaken|APodOfKata|TheKernelDecrypts|TheKernelEncrypts|TheKernelExecutes|TheKernelHas)", "-test.timeout", patience.String()},
 		Environment: []string{"KTSN_BIN_DIR=" + filepath.Dir(machine.First), "KTSN_GUEST_KERNEL=" + machine.Base, "KTSN_KILLABLE_DIR=" + killable},
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	guestmachinetest.Report(t, &machine, status)
+	guestmachine.Report(t, &machine, status)
 }

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 
 /* The exit status of main(): 0 after the plan that says so, or 1 where nothing may be skipped, as
- * internal/shared/testenv. */
+ * internal/testlab. */
 static inline int all_skipped(const char *reason)
 {
 	if (getenv("KTSN_REQUIRE") || getenv("CI")) {

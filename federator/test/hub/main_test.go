@@ -19,7 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
 	"github.com/kubernetsn/kubernetsn/federator/internal/hub"
-	"github.com/kubernetsn/kubernetsn/internal/shared/testenv"
+	"github.com/kubernetsn/kubernetsn/internal/testlab"
 	"github.com/kubernetsn/kubernetsn/test/apiserver"
 )
 
@@ -83,7 +83,7 @@ func startHub() error {
 func needHub(t *testing.T) context.Context {
 	t.Helper()
 	if whyNoHub != nil {
-		testenv.Missing(t, whyNoHub.Error())
+		testlab.Missing(t, whyNoHub.Error())
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	t.Cleanup(cancel)

@@ -23,7 +23,7 @@ import (
 
 	tsn "github.com/kubernetsn/kubernetsn/api/v1alpha1"
 	"github.com/kubernetsn/kubernetsn/internal/shared/federation"
-	"github.com/kubernetsn/kubernetsn/internal/shared/testenv"
+	"github.com/kubernetsn/kubernetsn/internal/testlab"
 )
 
 // chartObjects are those of a template of the chart.
@@ -31,7 +31,7 @@ func chartObjects(t *testing.T, template string, options ...string) (all []*unst
 	t.Helper()
 	const helm = "../../../bin/helm"
 	if _, err := os.Stat(helm); err != nil {
-		testenv.Missing(t, "bin/helm is missing; `make helm` builds it")
+		testlab.Missing(t, "bin/helm is missing; `make helm` builds it")
 	}
 	arguments := []string{"template", "x", "../../../charts/federator", "--kube-version", "1.34.0", "--set", "program.enabled=false", "--show-only", "templates/" + template}
 	text, err := exec.CommandContext(t.Context(), helm, append(arguments, options...)...).Output()

@@ -24,8 +24,8 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/bench/netnstestbed"
 	"github.com/kubernetsn/kubernetsn/internal/bench/report"
 	"github.com/kubernetsn/kubernetsn/internal/bench/results"
-	"github.com/kubernetsn/kubernetsn/internal/bench/topology"
 	"github.com/kubernetsn/kubernetsn/internal/shared/subcommands"
+	"github.com/kubernetsn/kubernetsn/internal/testlab/topology"
 )
 
 const assertHelp = "what must hold of the figures, such as 'direct.latency_ns.p99 <= 0.8 * kernel-vxlan-spin.latency_ns.p99'; can be repeated"

@@ -24,7 +24,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/bench/engine"
 	"github.com/kubernetsn/kubernetsn/internal/bench/results"
 	"github.com/kubernetsn/kubernetsn/internal/bench/traffic"
-	"github.com/kubernetsn/kubernetsn/internal/bench/tsnperf"
+	"github.com/kubernetsn/kubernetsn/internal/testlab/tsnperf"
 )
 
 // api is as much of a cluster as a test needs.

@@ -13,7 +13,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/bench/engine"
 	"github.com/kubernetsn/kubernetsn/internal/bench/netnstarget"
 	"github.com/kubernetsn/kubernetsn/internal/bench/results"
-	"github.com/kubernetsn/kubernetsn/internal/bench/topology"
+	"github.com/kubernetsn/kubernetsn/internal/testlab/topology"
 )
 
 // storeName is the folder for the runs in the lab's own, with which it goes away.

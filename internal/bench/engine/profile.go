@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/kubernetsn/kubernetsn/internal/bench/results"
-	"github.com/kubernetsn/kubernetsn/internal/bench/tsnperf"
+	"github.com/kubernetsn/kubernetsn/internal/testlab/tsnperf"
 )
 
 const (

@@ -10,8 +10,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/kubernetsn/kubernetsn/internal/bench/guestclock"
-	"github.com/kubernetsn/kubernetsn/internal/bench/guestmachine"
+	"github.com/kubernetsn/kubernetsn/internal/testlab/guestclock"
+	"github.com/kubernetsn/kubernetsn/internal/testlab/guestmachine"
 )
 
 // HostReading is the counter of this machine and its CLOCK_TAI at one moment.

@@ -6,8 +6,8 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/kubernetsn/kubernetsn/internal/bench/guestclock"
-	"github.com/kubernetsn/kubernetsn/internal/bench/guestmachine"
+	"github.com/kubernetsn/kubernetsn/internal/testlab/guestclock"
+	"github.com/kubernetsn/kubernetsn/internal/testlab/guestmachine"
 )
 
 // samplePage has a clock that is behind this machine's by an hour and too fast, read each million ticks of a counter that is ahead.

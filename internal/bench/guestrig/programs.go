@@ -9,7 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/kubernetsn/kubernetsn/internal/bench/guestclock"
+	"github.com/kubernetsn/kubernetsn/internal/testlab/guestclock"
 )
 
 // Parts are where what the machines consist of is.

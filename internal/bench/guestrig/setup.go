@@ -17,8 +17,8 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
-	"github.com/kubernetsn/kubernetsn/internal/bench/topology"
 	"github.com/kubernetsn/kubernetsn/internal/shared/retry"
+	"github.com/kubernetsn/kubernetsn/internal/testlab/topology"
 )
 
 //go:embed interface.sh

@@ -8,8 +8,8 @@ import (
 	"os"
 	"time"
 
-	"github.com/kubernetsn/kubernetsn/internal/bench/tsnperf"
 	"github.com/kubernetsn/kubernetsn/internal/shared/stats"
+	"github.com/kubernetsn/kubernetsn/internal/testlab/tsnperf"
 )
 
 // leastLead is how long before its time a message must be handed over to count as ktsnd's: it is longer than ktsnd is awake

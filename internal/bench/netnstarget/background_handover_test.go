@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kubernetsn/kubernetsn/internal/bench/tsnperf"
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
+	"github.com/kubernetsn/kubernetsn/internal/testlab/tsnperf"
 )
 
 // call is a message of a talker whose messages are due each millisecond, from 1 ms on, and handed over 1 ms ahead. Times in µs.

@@ -3,9 +3,9 @@
 package netnstarget
 
 import (
-	"github.com/kubernetsn/kubernetsn/internal/bench/cniruntime"
-	"github.com/kubernetsn/kubernetsn/internal/bench/topology"
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
+	"github.com/kubernetsn/kubernetsn/internal/testlab/cniruntime"
+	"github.com/kubernetsn/kubernetsn/internal/testlab/topology"
 )
 
 // What follows is for experiments, which bring programs of their own. They hold nothing of it beyond their case.

@@ -10,13 +10,13 @@ import (
 	"time"
 
 	"github.com/kubernetsn/kubernetsn/internal/bench/engine"
-	"github.com/kubernetsn/kubernetsn/internal/bench/guestmachine"
 	"github.com/kubernetsn/kubernetsn/internal/bench/guestrig"
-	"github.com/kubernetsn/kubernetsn/internal/bench/process"
 	"github.com/kubernetsn/kubernetsn/internal/bench/results"
 	"github.com/kubernetsn/kubernetsn/internal/bench/traffic"
-	"github.com/kubernetsn/kubernetsn/internal/bench/tsnperf"
 	"github.com/kubernetsn/kubernetsn/internal/shared/retry"
+	"github.com/kubernetsn/kubernetsn/internal/testlab/guestmachine"
+	"github.com/kubernetsn/kubernetsn/internal/testlab/process"
+	"github.com/kubernetsn/kubernetsn/internal/testlab/tsnperf"
 )
 
 const (

@@ -10,11 +10,11 @@ import (
 	"time"
 
 	"github.com/kubernetsn/kubernetsn/internal/bench/engine"
-	"github.com/kubernetsn/kubernetsn/internal/bench/guestmachine"
 	"github.com/kubernetsn/kubernetsn/internal/bench/guestrig"
 	"github.com/kubernetsn/kubernetsn/internal/bench/results"
 	"github.com/kubernetsn/kubernetsn/internal/bench/traffic"
 	"github.com/kubernetsn/kubernetsn/internal/node/taprio"
+	"github.com/kubernetsn/kubernetsn/internal/testlab/guestmachine"
 )
 
 // guests are the virtual machines of a setting, and the ktsnd of node b, by which the listener's receives with vhost-user.

@@ -10,8 +10,8 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/kubernetsn/kubernetsn/internal/bench/cniruntime"
 	"github.com/kubernetsn/kubernetsn/internal/bench/guestrig"
+	"github.com/kubernetsn/kubernetsn/internal/testlab/cniruntime"
 )
 
 // Programs are the absolute paths of what was built.

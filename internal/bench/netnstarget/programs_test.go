@@ -8,9 +8,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/kubernetsn/kubernetsn/internal/bench/cniruntime"
 	"github.com/kubernetsn/kubernetsn/internal/bench/engine"
 	"github.com/kubernetsn/kubernetsn/internal/bench/traffic"
+	"github.com/kubernetsn/kubernetsn/internal/testlab/cniruntime"
 )
 
 func TestMissingProgramsAreNamed(t *testing.T) {

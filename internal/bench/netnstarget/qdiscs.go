@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"github.com/kubernetsn/kubernetsn/internal/bench/results"
-	"github.com/kubernetsn/kubernetsn/internal/bench/topology"
+	"github.com/kubernetsn/kubernetsn/internal/testlab/topology"
 )
 
 // timedQdiscs are the kernel's queueing disciplines that heed SO_TXTIME, as tc is told of them.

@@ -14,13 +14,13 @@ import (
 	"time"
 
 	"github.com/kubernetsn/kubernetsn/internal/bench/engine"
-	"github.com/kubernetsn/kubernetsn/internal/bench/process"
 	"github.com/kubernetsn/kubernetsn/internal/bench/results"
-	"github.com/kubernetsn/kubernetsn/internal/bench/topology"
 	"github.com/kubernetsn/kubernetsn/internal/bench/traffic"
-	"github.com/kubernetsn/kubernetsn/internal/bench/tsnperf"
-	"github.com/kubernetsn/kubernetsn/internal/bench/wiretap"
 	"github.com/kubernetsn/kubernetsn/internal/shared/retry"
+	"github.com/kubernetsn/kubernetsn/internal/testlab/process"
+	"github.com/kubernetsn/kubernetsn/internal/testlab/topology"
+	"github.com/kubernetsn/kubernetsn/internal/testlab/tsnperf"
+	"github.com/kubernetsn/kubernetsn/internal/testlab/wiretap"
 )
 
 // ends are those between which a path's messages travel.

@@ -12,8 +12,8 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/kubernetsn/kubernetsn/internal/bench/process"
 	"github.com/kubernetsn/kubernetsn/internal/bench/results"
+	"github.com/kubernetsn/kubernetsn/internal/testlab/process"
 )
 
 // samplePeriod is how often programs and machine are looked at during a run.

@@ -9,14 +9,14 @@ import (
 	"slices"
 	"time"
 
-	"github.com/kubernetsn/kubernetsn/internal/bench/cniruntime"
 	"github.com/kubernetsn/kubernetsn/internal/bench/engine"
 	"github.com/kubernetsn/kubernetsn/internal/bench/guestrig"
-	"github.com/kubernetsn/kubernetsn/internal/bench/ovsnode"
 	"github.com/kubernetsn/kubernetsn/internal/bench/results"
-	"github.com/kubernetsn/kubernetsn/internal/bench/topology"
 	"github.com/kubernetsn/kubernetsn/internal/bench/traffic"
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
+	"github.com/kubernetsn/kubernetsn/internal/testlab/cniruntime"
+	"github.com/kubernetsn/kubernetsn/internal/testlab/ovsnode"
+	"github.com/kubernetsn/kubernetsn/internal/testlab/topology"
 )
 
 // Target is where runs are made. It implements engine.Target. One goroutine.

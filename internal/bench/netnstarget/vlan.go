@@ -6,7 +6,7 @@ import (
 	"context"
 	"errors"
 
-	"github.com/kubernetsn/kubernetsn/internal/bench/topology"
+	"github.com/kubernetsn/kubernetsn/internal/testlab/topology"
 )
 
 // VLANMissing is why frames with a VLAN tag cannot be received on this machine, in a sentence; nil when they can. What it tries

@@ -8,11 +8,11 @@ import (
 	"time"
 
 	"github.com/kubernetsn/kubernetsn/internal/bench/engine"
-	"github.com/kubernetsn/kubernetsn/internal/bench/process"
 	"github.com/kubernetsn/kubernetsn/internal/bench/results"
 	"github.com/kubernetsn/kubernetsn/internal/bench/traffic"
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
 	"github.com/kubernetsn/kubernetsn/internal/shared/retry"
+	"github.com/kubernetsn/kubernetsn/internal/testlab/process"
 )
 
 // drainTimeout is how long ktsnd may take to send what it was handed: hundreds of messages, in windows.

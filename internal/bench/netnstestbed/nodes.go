@@ -10,10 +10,10 @@ import (
 	"path/filepath"
 	"strconv"
 
-	"github.com/kubernetsn/kubernetsn/internal/bench/cniruntime"
-	"github.com/kubernetsn/kubernetsn/internal/bench/process"
-	"github.com/kubernetsn/kubernetsn/internal/bench/topology"
 	attachments "github.com/kubernetsn/kubernetsn/internal/node/attachment"
+	"github.com/kubernetsn/kubernetsn/internal/testlab/cniruntime"
+	"github.com/kubernetsn/kubernetsn/internal/testlab/process"
+	"github.com/kubernetsn/kubernetsn/internal/testlab/topology"
 )
 
 // managed are the two nodes with a ktsnd each, for networks that are this project's.

@@ -12,9 +12,9 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/kubernetsn/kubernetsn/internal/bench/topology"
 	attachments "github.com/kubernetsn/kubernetsn/internal/node/attachment"
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
+	"github.com/kubernetsn/kubernetsn/internal/testlab/topology"
 )
 
 const (

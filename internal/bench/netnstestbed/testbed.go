@@ -18,10 +18,10 @@ import (
 	"time"
 
 	"github.com/kubernetsn/kubernetsn/internal/bench/engine"
-	"github.com/kubernetsn/kubernetsn/internal/bench/process"
 	"github.com/kubernetsn/kubernetsn/internal/bench/results"
 	"github.com/kubernetsn/kubernetsn/internal/bench/testbed"
 	"github.com/kubernetsn/kubernetsn/internal/bench/traffic"
+	"github.com/kubernetsn/kubernetsn/internal/testlab/process"
 )
 
 // Testbed is a testbed.Testbed whose networks are made when they are asked for: others when the link shall carry something else, or

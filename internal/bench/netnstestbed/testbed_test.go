@@ -15,15 +15,15 @@ import (
 
 	"github.com/vishvananda/netlink"
 
-	"github.com/kubernetsn/kubernetsn/internal/shared/testenv"
+	"github.com/kubernetsn/kubernetsn/internal/testlab"
 )
 
 func programs(t *testing.T) string {
 	t.Helper()
-	testenv.Root(t)
-	dir := testenv.BinDir(t)
+	testlab.Root(t)
+	dir := testlab.BinDir(t)
 	if err := CheckPrograms(dir); err != nil {
-		testenv.Missing(t, err.Error())
+		testlab.Missing(t, err.Error())
 	}
 	return dir
 }

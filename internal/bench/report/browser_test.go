@@ -20,7 +20,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kubernetsn/kubernetsn/internal/shared/testenv"
+	"github.com/kubernetsn/kubernetsn/internal/testlab"
 )
 
 // browser returns Chromium's path. A missing one is a failure where everything must be tested.
@@ -31,7 +31,7 @@ func browser(t *testing.T) string {
 			return path
 		}
 	}
-	testenv.Missing(t, "chromium is missing; install Debian's package chromium")
+	testlab.Missing(t, "chromium is missing; install Debian's package chromium")
 	return ""
 }
 

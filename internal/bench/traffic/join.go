@@ -11,9 +11,9 @@ import (
 
 	"github.com/kubernetsn/kubernetsn/internal/bench/engine"
 	"github.com/kubernetsn/kubernetsn/internal/bench/results"
-	"github.com/kubernetsn/kubernetsn/internal/bench/tsnperf"
-	"github.com/kubernetsn/kubernetsn/internal/bench/wiretap"
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
+	"github.com/kubernetsn/kubernetsn/internal/testlab/tsnperf"
+	"github.com/kubernetsn/kubernetsn/internal/testlab/wiretap"
 )
 
 // Talker is a measured talker and what it has sent.

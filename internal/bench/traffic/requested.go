@@ -6,8 +6,8 @@ import (
 	"sort"
 	"time"
 
-	"github.com/kubernetsn/kubernetsn/internal/bench/tsnperf"
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
+	"github.com/kubernetsn/kubernetsn/internal/testlab/tsnperf"
 )
 
 // TakeRequested has the transmit times of messages from a virtual machine be those that ktsnd was told: of the departures of the flow

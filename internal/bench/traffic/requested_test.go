@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kubernetsn/kubernetsn/internal/bench/tsnperf"
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
+	"github.com/kubernetsn/kubernetsn/internal/testlab/tsnperf"
 )
 
 func TestTimesOfAMachineBecomeThoseThatKtsndWasTold(t *testing.T) {

@@ -16,7 +16,7 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 	"sigs.k8s.io/yaml"
 
-	"github.com/kubernetsn/kubernetsn/internal/shared/testenv"
+	"github.com/kubernetsn/kubernetsn/internal/testlab"
 )
 
 // renderings are the options by which the chart has other objects or fields.
@@ -40,7 +40,7 @@ func render(t *testing.T, version string, options []string) []object {
 		t.Fatal(err)
 	}
 	if _, err := os.Stat(helm); err != nil {
-		testenv.Missing(t, "bin/helm is missing; `make helm` builds it")
+		testlab.Missing(t, "bin/helm is missing; `make helm` builds it")
 	}
 	command := exec.CommandContext(t.Context(), helm, append([]string{"template", "x", "../../../charts/kubernetsn", "--include-crds", "--kube-version", version + ".0",
 		"--set", "image.prefix=registry.example.org/kubernetsn,image.tag=dev"}, options...)...)

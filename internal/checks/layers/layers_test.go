@@ -256,8 +256,10 @@ func TestTheProductDoesWithoutTheLaboratory(t *testing.T) {
 		if !strings.HasPrefix(program, "cmd/") || program == "cmd/ktsn-bench" {
 			continue
 		}
-		if slices.Contains(found.reached(program), "internal/bench") {
-			t.Errorf("%s reaches internal/bench", program)
+		for _, folder := range []string{"internal/bench", "internal/testlab"} {
+			if slices.Contains(found.reached(program), folder) {
+				t.Errorf("%s reaches %s", program, folder)
+			}
 		}
 	}
 	if !slices.Contains(found.reached("cmd/ktsn-bench"), "internal/bench") {

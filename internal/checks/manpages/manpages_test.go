@@ -12,7 +12,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/kubernetsn/kubernetsn/internal/shared/testenv"
+	"github.com/kubernetsn/kubernetsn/internal/testlab"
 )
 
 const folder = "../../../docs/man"
@@ -20,7 +20,7 @@ const folder = "../../../docs/man"
 // help returns what a built program says of itself.
 func help(t *testing.T, program string, arguments ...string) string {
 	t.Helper()
-	text, err := exec.Command(testenv.Program(t, program), append(arguments, "--help")...).Output()
+	text, err := exec.Command(testlab.Program(t, program), append(arguments, "--help")...).Output()
 	if err != nil {
 		t.Fatalf("%s --help: %v", program, err)
 	}
@@ -267,7 +267,7 @@ func commands(t *testing.T, program string, group ...string) []string {
 func TestPagesAreWellFormed(t *testing.T) {
 	mandoc, err := exec.LookPath("mandoc")
 	if err != nil {
-		testenv.Missing(t, "mandoc is missing; install Debian's package mandoc")
+		testlab.Missing(t, "mandoc is missing; install Debian's package mandoc")
 	}
 	pages, err := filepath.Glob(filepath.Join(folder, "*.[1-8]"))
 	if err != nil || len(pages) < 4 {

@@ -32,7 +32,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/node/agent/metrics"
 	"github.com/kubernetsn/kubernetsn/internal/node/agent/network"
 	"github.com/kubernetsn/kubernetsn/internal/node/agent/privilege"
-	"github.com/kubernetsn/kubernetsn/internal/shared/testenv"
+	"github.com/kubernetsn/kubernetsn/internal/testlab"
 )
 
 // render has helm render the chart, one document for each object.
@@ -43,7 +43,7 @@ func render(t *testing.T, arguments ...string) ([][]byte, error) {
 		t.Fatal(err)
 	}
 	if _, err := os.Stat(helm); err != nil {
-		testenv.Missing(t, "bin/helm is missing; `make helm` builds it")
+		testlab.Missing(t, "bin/helm is missing; `make helm` builds it")
 	}
 	all := append([]string{"template", "x", "../../../charts/kubernetsn", "--kube-version", "1.34.0", "--set",
 		"image.prefix=registry.example.org/kubernetsn,image.tag=dev"}, arguments...)

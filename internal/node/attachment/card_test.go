@@ -16,11 +16,11 @@ import (
 	"github.com/containernetworking/plugins/pkg/ns"
 	"golang.org/x/sys/unix"
 
-	"github.com/kubernetsn/kubernetsn/internal/bench/topology"
 	"github.com/kubernetsn/kubernetsn/internal/node/overlay"
 	"github.com/kubernetsn/kubernetsn/internal/node/passthrough"
 	"github.com/kubernetsn/kubernetsn/internal/shared/device"
-	"github.com/kubernetsn/kubernetsn/internal/shared/testenv"
+	"github.com/kubernetsn/kubernetsn/internal/testlab"
+	"github.com/kubernetsn/kubernetsn/internal/testlab/topology"
 )
 
 const firstCard, secondCard = "0000:01:00.0", "0000:02:00.0"
@@ -230,7 +230,7 @@ func bindAsWritten(t *testing.T, bus *passthrough.Bus) {
 }
 
 func TestAnAddThatFailsAfterItTookACardGivesItBack(t *testing.T) {
-	testenv.Root(t)
+	testlab.Root(t)
 	id, err := topology.NewID()
 	must(t, err)
 	pod, err := topology.NewNamespace(id.String() + "-card")

@@ -19,10 +19,10 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
-	"github.com/kubernetsn/kubernetsn/internal/bench/topology"
 	"github.com/kubernetsn/kubernetsn/internal/node/overlay"
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
-	"github.com/kubernetsn/kubernetsn/internal/shared/testenv"
+	"github.com/kubernetsn/kubernetsn/internal/testlab"
+	"github.com/kubernetsn/kubernetsn/internal/testlab/topology"
 )
 
 // listening is a ktsnd that takes everything but some requests, and writes down what it was asked, with the network.
@@ -101,7 +101,7 @@ const secretVNI, clearVNI = 4242, 4343
 // attachedNode is a node with a pod and a peer on an encrypted network and on one that is not, as far as ktsnd is told of these.
 func attachedNode(t *testing.T) (node *overlay.Node, dir string) {
 	t.Helper()
-	testenv.Root(t)
+	testlab.Root(t)
 	id, err := topology.NewID()
 	must(t, err)
 	namespace, err := topology.NewNamespace(id.String() + "-restore")

@@ -13,8 +13,8 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
-	"github.com/kubernetsn/kubernetsn/internal/bench/topology"
-	"github.com/kubernetsn/kubernetsn/internal/shared/testenv"
+	"github.com/kubernetsn/kubernetsn/internal/testlab"
+	"github.com/kubernetsn/kubernetsn/internal/testlab/topology"
 )
 
 // What the programs do with packets is in test/netns, where there are programs that send some.
@@ -39,9 +39,9 @@ func namespace(t *testing.T) *topology.Namespace {
 
 func emptyNamespace(t *testing.T) *topology.Namespace {
 	t.Helper()
-	testenv.Root(t)
+	testlab.Root(t)
 	if _, err := object.Open(objectFile); err != nil {
-		testenv.Missing(t, "the program is not built; run `make build`")
+		testlab.Missing(t, "the program is not built; run `make build`")
 	}
 	id, err := topology.NewID()
 	if err != nil {
@@ -311,7 +311,7 @@ func TestTheProgramOfAnotherReleaseIsKnown(t *testing.T) {
 
 // Maps of former releases have shorter entries.
 func TestShorterEntriesAreReadAndWritten(t *testing.T) {
-	testenv.Root(t)
+	testlab.Root(t)
 	former, err := ebpf.NewMap(&ebpf.MapSpec{Type: ebpf.Array, KeySize: 4, ValueSize: 8, MaxEntries: 1})
 	if err != nil {
 		t.Fatal(err)

@@ -15,8 +15,8 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
-	"github.com/kubernetsn/kubernetsn/internal/bench/topology"
-	"github.com/kubernetsn/kubernetsn/internal/shared/testenv"
+	"github.com/kubernetsn/kubernetsn/internal/testlab"
+	"github.com/kubernetsn/kubernetsn/internal/testlab/topology"
 )
 
 // asKata is a file as Kata's runtime reads it, with all that it knows of taps, vhost-user and VFIO: version 3.2x with pull request 13802,
@@ -100,7 +100,7 @@ func TestAFileHasTheFieldsThatKataReads(t *testing.T) {
 }
 
 func TestTheMachineSetsUpItsInterfaceLikeThePods(t *testing.T) {
-	testenv.Root(t)
+	testlab.Root(t)
 	id, err := topology.NewID()
 	if err != nil {
 		t.Fatal(err)

@@ -19,11 +19,11 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
-	"github.com/kubernetsn/kubernetsn/internal/bench/topology"
 	"github.com/kubernetsn/kubernetsn/internal/node/receive"
 	"github.com/kubernetsn/kubernetsn/internal/node/xfrm"
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
-	"github.com/kubernetsn/kubernetsn/internal/shared/testenv"
+	"github.com/kubernetsn/kubernetsn/internal/testlab"
+	"github.com/kubernetsn/kubernetsn/internal/testlab/topology"
 )
 
 const tuned = 4242
@@ -31,7 +31,7 @@ const tuned = 4242
 // enterNamespace has the rest of the test run in a network namespace of its own with an uplink: its thread, which ends with the test.
 func enterNamespace(t *testing.T) {
 	t.Helper()
-	testenv.Root(t)
+	testlab.Root(t)
 	id, err := topology.NewID()
 	must(t, err)
 	made, err := topology.NewNamespace(id.String() + "-tunnel")
@@ -156,13 +156,13 @@ func TestNothingInClearIsTakenWhileATunnelIsReplaced(t *testing.T) {
 	enterNamespace(t)
 	root := t.TempDir()
 	if err := unix.Mount("test", root, "bpf", 0, ""); err != nil {
-		testenv.Missing(t, fmt.Sprintf("no BPF filesystem: %v", err))
+		testlab.Missing(t, fmt.Sprintf("no BPF filesystem: %v", err))
 	}
 	t.Cleanup(func() { must(t, unix.Unmount(root, unix.MNT_DETACH)) })
 	node := openNode(t, t.TempDir(), time.Second)
 	node.receiveDir, node.protect = filepath.Join(root, "receive"), func(uint16) error { return nil }
 	if _, err := receive.Attach(node.receiveDir, "up0"); err != nil {
-		testenv.Missing(t, fmt.Sprintf("the program for receive rings cannot be attached; run `make build`: %v", err))
+		testlab.Missing(t, fmt.Sprintf("the program for receive rings cannot be attached; run `make build`: %v", err))
 	}
 	defer func() {
 		_, err := receive.Detach(node.receiveDir)

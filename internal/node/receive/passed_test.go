@@ -18,7 +18,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
-	"github.com/kubernetsn/kubernetsn/internal/shared/testenv"
+	"github.com/kubernetsn/kubernetsn/internal/testlab"
 )
 
 // verdicts gives the program one datagram of each family, and says what became of them.
@@ -210,7 +210,7 @@ func newCgroup(t *testing.T) string {
 		})
 		return made
 	}
-	testenv.Missing(t, "no cgroups of version 2")
+	testlab.Missing(t, "no cgroups of version 2")
 	return ""
 }
 

@@ -9,7 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/kubernetsn/kubernetsn/internal/shared/testenv"
+	"github.com/kubernetsn/kubernetsn/internal/testlab"
 )
 
 // plainPort is of a socket without a ring.
@@ -48,7 +48,7 @@ func TestDatagramsForNoRingGoStraightToThePodsInterface(t *testing.T) {
 			one.podPort, one.payload, one.noCheck = plainPort, payload, noCheck
 			before := w.counts(t)
 			do(t, w.node, func() error { return sendByWire(one.bytes()) })
-			count, from, err := testenv.Receive(socket, got)
+			count, from, err := testlab.Receive(socket, got)
 			if err != nil || !bytes.Equal(got[:count], payload) {
 				t.Fatalf("of a datagram %s came %d bytes, %v", name, count, err)
 			}
@@ -71,7 +71,7 @@ func TestTheKernelStillChecksWhatIsRedirected(t *testing.T) {
 		do(t, w.node, func() error { return sendByWire(one.bytes()) })
 	}
 	got := make([]byte, 64)
-	if count, _, err := testenv.Receive(socket, got); err != nil || string(got[:count]) != "right" {
+	if count, _, err := testlab.Receive(socket, got); err != nil || string(got[:count]) != "right" {
 		t.Errorf("%q came, %v", got[:count], err)
 	}
 	if redirected := w.counts(t).Redirected; redirected != 2 {
@@ -131,12 +131,12 @@ func TestAPodsFilterSeesWhatIsRedirected(t *testing.T) {
 	defer unix.Close(seen)
 	do(t, w.node, func() error { return sendByWire(one.bytes()) })
 	got := make([]byte, 2048)
-	_, from, err := testenv.Receive(seen, got)
+	_, from, err := testlab.Receive(seen, got)
 	at, ok := from.(*unix.SockaddrLinklayer)
 	if err != nil || !ok || at.Ifindex != w.endpoint.Interface {
 		t.Errorf("it was seen at %+v, %v; want the interface %d", from, err, w.endpoint.Interface)
 	}
-	if _, _, err := testenv.Receive(socket, got); err != nil {
+	if _, _, err := testlab.Receive(socket, got); err != nil {
 		t.Errorf("it did not come: %v", err)
 	}
 }

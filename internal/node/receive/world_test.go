@@ -16,9 +16,9 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
-	"github.com/kubernetsn/kubernetsn/internal/bench/topology"
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
-	"github.com/kubernetsn/kubernetsn/internal/shared/testenv"
+	"github.com/kubernetsn/kubernetsn/internal/testlab"
+	"github.com/kubernetsn/kubernetsn/internal/testlab/topology"
 )
 
 const (
@@ -57,7 +57,7 @@ func folder(t testing.TB) string {
 	t.Helper()
 	root := t.TempDir()
 	if err := unix.Mount("test", root, "bpf", 0, ""); err != nil {
-		testenv.Missing(t, fmt.Sprintf("no BPF filesystem: %v", err))
+		testlab.Missing(t, fmt.Sprintf("no BPF filesystem: %v", err))
 	}
 	t.Cleanup(func() {
 		if err := unix.Unmount(root, unix.MNT_DETACH); err != nil {
@@ -69,9 +69,9 @@ func folder(t testing.TB) string {
 
 func namespace(t testing.TB, name string) *topology.Namespace {
 	t.Helper()
-	testenv.Root(t)
+	testlab.Root(t)
 	if _, err := object.Open(objectFile); err != nil {
-		testenv.Missing(t, "the program is not built; run `make build`")
+		testlab.Missing(t, "the program is not built; run `make build`")
 	}
 	id, err := topology.NewID()
 	if err != nil {

@@ -21,7 +21,7 @@ import (
 	attachments "github.com/kubernetsn/kubernetsn/internal/node/attachment"
 	"github.com/kubernetsn/kubernetsn/internal/node/capture"
 	"github.com/kubernetsn/kubernetsn/internal/shared/device"
-	"github.com/kubernetsn/kubernetsn/internal/shared/testenv"
+	"github.com/kubernetsn/kubernetsn/internal/testlab"
 )
 
 // machineUser is whose process a virtual machine is.
@@ -30,7 +30,7 @@ const machineUser = 107
 // machine is a pod whose interface a virtual machine has by vhost-user. Nobody but root may enter the folders above its folder.
 func (c *captures) machine(t *testing.T, name string) attachments.RelayedAttachment {
 	t.Helper()
-	testenv.Program(t, "ktsn-relay-vhost")
+	testlab.Program(t, "ktsn-relay-vhost")
 	pod := c.pod(t, name)
 	pod.Device = device.Device{Kind: device.VhostUser, Queues: 1, Class: device.ClassRecord, Owner: machineUser}
 	return pod
@@ -59,7 +59,7 @@ func listened(t *testing.T, pod *attachments.RelayedAttachment) bool {
 }
 
 func TestAMachineFindsTheSocketOfItsRelay(t *testing.T) {
-	testenv.Root(t)
+	testlab.Root(t)
 	of := &captures{}
 	pod, captured := of.machine(t, "machine"), of.pod(t, "captured")
 	of.set(pod, captured)
@@ -94,7 +94,7 @@ func TestAMachineFindsTheSocketOfItsRelay(t *testing.T) {
 }
 
 func TestTheSocketOfAMachineGoesWithIt(t *testing.T) {
-	testenv.Root(t)
+	testlab.Root(t)
 	of := &captures{}
 	pod := of.machine(t, "machine")
 	// What a killed relay has left.
@@ -116,7 +116,7 @@ func TestTheSocketOfAMachineGoesWithIt(t *testing.T) {
 }
 
 func TestARelayOfAMachineHasRecordsWhereTheNetworkCapturesThem(t *testing.T) {
-	testenv.Root(t)
+	testlab.Root(t)
 	of := &captures{}
 	with, without := of.machine(t, "with"), of.machine(t, "without")
 	without.Mode, without.Device.Class, without.Device.Queues = capture.None, device.ClassQueue, 4
@@ -139,7 +139,7 @@ func TestARelayOfAMachineHasRecordsWhereTheNetworkCapturesThem(t *testing.T) {
 }
 
 func TestARelayOfAMachineThatIsMissingIsNamed(t *testing.T) {
-	testenv.Root(t)
+	testlab.Root(t)
 	of := &captures{}
 	pod := of.machine(t, "machine")
 	of.set(pod)
@@ -194,8 +194,8 @@ func TestMachinesOfANamespaceLeavePlaceForOthers(t *testing.T) {
 
 // What a process has open of a file system that does not answer keeps it from ending, whatever kills it.
 func TestARelayThatCannotBeKilledHoldsUpNoOther(t *testing.T) {
-	testenv.Root(t)
-	silent := testenv.MountSilent(t)
+	testlab.Root(t)
+	silent := testlab.MountSilent(t)
 	// Not os.Open, which asks the file system whether the file can be polled, in a call in which Go's scheduler cannot stop for the
 	// goroutine that answers.
 	memory := filepath.Join(silent.Dir, "memory")
@@ -218,7 +218,7 @@ func TestARelayThatCannotBeKilledHoldsUpNoOther(t *testing.T) {
 	if err := open.Close(); err != nil {
 		t.Fatal(err)
 	}
-	silent.Unanswered.Store(testenv.FuseFlush)
+	silent.Unanswered.Store(testlab.FuseFlush)
 	stuck := &attachment{
 		source: &capturedSource{}, process: running, log: s.Log,
 		relayed: attachments.RelayedAttachment{Namespace: "greedy", Device: device.Device{Kind: device.VhostUser}},

@@ -21,11 +21,11 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
-	"github.com/kubernetsn/kubernetsn/internal/bench/topology"
 	attachments "github.com/kubernetsn/kubernetsn/internal/node/attachment"
 	"github.com/kubernetsn/kubernetsn/internal/node/capture"
 	"github.com/kubernetsn/kubernetsn/internal/node/overlay"
-	"github.com/kubernetsn/kubernetsn/internal/shared/testenv"
+	"github.com/kubernetsn/kubernetsn/internal/testlab"
+	"github.com/kubernetsn/kubernetsn/internal/testlab/topology"
 )
 
 // The node is the network namespace that the tests run in.
@@ -67,7 +67,7 @@ func relayOf(t *testing.T, state State) int {
 // pod is a pod of the node with a captured interface.
 func (c *captures) pod(t *testing.T, name string) attachments.RelayedAttachment {
 	t.Helper()
-	testenv.Program(t, "ktsn-relay") // and with it the programs of the kernel
+	testlab.Program(t, "ktsn-relay") // and with it the programs of the kernel
 	id, err := topology.NewID()
 	if err != nil {
 		t.Fatal(err)
@@ -150,7 +150,7 @@ func relays(t *testing.T) Programs {
 	t.Helper()
 	user := User{65533, 65533}
 	return Programs{
-		Captured: Program{Path: testenv.Program(t, "ktsn-relay"), User: user}, Guests: Program{Path: testenv.Program(t, "ktsn-relay-vhost"), User: user},
+		Captured: Program{Path: testlab.Program(t, "ktsn-relay"), User: user}, Guests: Program{Path: testlab.Program(t, "ktsn-relay-vhost"), User: user},
 	}
 }
 
@@ -249,7 +249,7 @@ func mapsOf(t *testing.T, pid int) (infos []string) {
 }
 
 func TestARelayHasTheMapOfTheHeartbeatWhereAllIsCapturedAndElseNone(t *testing.T) {
-	testenv.Root(t)
+	testlab.Root(t)
 	of := &captures{}
 	timed, all := of.pod(t, "timed"), of.pod(t, "all")
 	all.Mode = capture.All
@@ -265,7 +265,7 @@ func TestARelayHasTheMapOfTheHeartbeatWhereAllIsCapturedAndElseNone(t *testing.T
 }
 
 func TestARelayHasNoPrivilegesAndOnlyItsDescriptors(t *testing.T) {
-	testenv.Root(t)
+	testlab.Root(t)
 	of := &captures{}
 	pod := of.pod(t, "first")
 	of.set(pod)
@@ -303,7 +303,7 @@ func TestARelayHasNoPrivilegesAndOnlyItsDescriptors(t *testing.T) {
 
 // A folder of root's, as the home of a user or a build with umask 077 is.
 func TestRelaysStartFromAFolderThatTheirUserCannotEnter(t *testing.T) {
-	testenv.Root(t)
+	testlab.Root(t)
 	of := &captures{}
 	captured, machine := of.pod(t, "captured"), of.machine(t, "machine")
 	of.set(captured, machine)
@@ -334,7 +334,7 @@ func TestRelaysStartFromAFolderThatTheirUserCannotEnter(t *testing.T) {
 }
 
 func TestARelayThatIsKilledIsStartedAgainAndOthersAreLeftAlone(t *testing.T) {
-	testenv.Root(t)
+	testlab.Root(t)
 	of := &captures{}
 	first, second := of.pod(t, "first"), of.pod(t, "second")
 	of.set(first, second)
@@ -357,7 +357,7 @@ func TestARelayThatIsKilledIsStartedAgainAndOthersAreLeftAlone(t *testing.T) {
 }
 
 func TestWhatIsWrongWithOnePodIsSaidAndMended(t *testing.T) {
-	testenv.Root(t)
+	testlab.Root(t)
 	of := &captures{}
 	whole, broken := of.pod(t, "whole"), of.pod(t, "broken")
 	folder := filepath.Join(t.TempDir(), "later")
@@ -398,7 +398,7 @@ func TestAPodWithoutTheVolumeIsInTroubleOnlyWhereAllOfItIsCaptured(t *testing.T)
 }
 
 func TestNothingIsLeftOfAnAttachmentThatIsGone(t *testing.T) {
-	testenv.Root(t)
+	testlab.Root(t)
 	of := &captures{}
 	stays, goes := of.pod(t, "stays"), of.pod(t, "goes")
 	of.set(stays, goes)
@@ -420,7 +420,7 @@ func TestNothingIsLeftOfAnAttachmentThatIsGone(t *testing.T) {
 }
 
 func TestAProgramThatAttachedAnewIsToldOfTheRelay(t *testing.T) {
-	testenv.Root(t)
+	testlab.Root(t)
 	of := &captures{}
 	pod := of.pod(t, "pod")
 	of.set(pod)
@@ -472,7 +472,7 @@ func TestAPortThatDoesNotComeIsLookedForLessOften(t *testing.T) {
 }
 
 func TestAProgramThatWasPutBackIsToldOfTheRelayAtOnce(t *testing.T) {
-	testenv.Root(t)
+	testlab.Root(t)
 	of := &captures{}
 	pod := of.pod(t, "pod")
 	of.set(pod)
@@ -507,7 +507,7 @@ func TestAProgramThatWasPutBackIsToldOfTheRelayAtOnce(t *testing.T) {
 }
 
 func TestAProgramThatIsMissingIsNamed(t *testing.T) {
-	testenv.Root(t)
+	testlab.Root(t)
 	of := &captures{}
 	pod := of.pod(t, "pod")
 	of.set(pod)
@@ -576,7 +576,7 @@ func TestCapturedFramesWaitForTheRelayAndAreCounted(t *testing.T) {
 }
 
 func TestTheLargestPortHasARelayToo(t *testing.T) {
-	testenv.Root(t)
+	testlab.Root(t)
 	of := &captures{}
 	pod := of.pod(t, "large")
 	port, err := netlink.LinkByName(pod.PortName())

@@ -10,12 +10,12 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/kubernetsn/kubernetsn/internal/shared/testenv"
+	"github.com/kubernetsn/kubernetsn/internal/testlab"
 )
 
 // TestAKernelWithoutESPIsSaidToBeOne asks this machine's kernel, whichever it is. What one with ESP does is tested in a virtual machine.
 func TestAKernelWithoutESPIsSaidToBeOne(t *testing.T) {
-	testenv.Root(t)
+	testlab.Root(t)
 	namespace := func() string {
 		text, err := os.Readlink("/proc/self/ns/net")
 		if err != nil {

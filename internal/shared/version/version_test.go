@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/kubernetsn/kubernetsn/internal/shared/testenv"
+	"github.com/kubernetsn/kubernetsn/internal/testlab"
 )
 
 // answer is the line that every program gives: its name, the number, the commit, and what compiled it.
@@ -20,7 +20,7 @@ func TestEveryProgramSaysWhichVersionItIs(t *testing.T) {
 	for program, compiler := range map[string]string{
 		"ktsn": "go", "ktsn-agent": "go", "ktsn-operator": "go", "ktsn-realtime": "go", "ktsn-wait": "go", "ktsnd": "gcc", "tsnperf": "gcc",
 	} {
-		said, err := exec.Command(testenv.Program(t, program), "--version").Output()
+		said, err := exec.Command(testlab.Program(t, program), "--version").Output()
 		if err != nil {
 			t.Errorf("%s --version: %v", program, err)
 			continue
@@ -41,7 +41,7 @@ func TestEveryProgramSaysWhichVersionItIs(t *testing.T) {
 }
 
 func TestThePluginTellsAPersonItsVersion(t *testing.T) {
-	command := exec.Command(testenv.Program(t, "tsn-cni"))
+	command := exec.Command(testlab.Program(t, "tsn-cni"))
 	command.Env = []string{}
 	said, err := command.CombinedOutput()
 	if want := "tsn-cni " + Number() + " ("; err != nil || !strings.HasPrefix(string(said), want) {

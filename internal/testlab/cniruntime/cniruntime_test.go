@@ -8,18 +8,18 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/kubernetsn/kubernetsn/internal/bench/topology"
-	"github.com/kubernetsn/kubernetsn/internal/shared/testenv"
+	"github.com/kubernetsn/kubernetsn/internal/testlab"
+	"github.com/kubernetsn/kubernetsn/internal/testlab/topology"
 )
 
 // plugins is the folder of what was built; without it, or root, the test is skipped.
 func plugins(t *testing.T) string {
 	t.Helper()
-	testenv.Root(t)
+	testlab.Root(t)
 	for _, name := range Plugins {
-		testenv.Program(t, name)
+		testlab.Program(t, name)
 	}
-	return testenv.BinDir(t)
+	return testlab.BinDir(t)
 }
 
 func create(t *testing.T) *topology.Topology {
@@ -56,7 +56,7 @@ func TestPodsThatAreAttachedReachEachOther(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			text := strings.Repeat("x", route.bytes)
-			if got, source := testenv.SendUDP4(t, route.from, route.to, route.target, text); got != text || source.Addr() != route.source {
+			if got, source := testlab.SendUDP4(t, route.from, route.to, route.target, text); got != text || source.Addr() != route.source {
 				t.Errorf("%d bytes arrived from %s", len(got), source)
 			}
 		})

@@ -15,10 +15,10 @@ import (
 
 	"github.com/containernetworking/cni/libcni"
 
-	"github.com/kubernetsn/kubernetsn/internal/bench/topology"
 	"github.com/kubernetsn/kubernetsn/internal/node/capture"
 	"github.com/kubernetsn/kubernetsn/internal/node/overlay"
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
+	"github.com/kubernetsn/kubernetsn/internal/testlab/topology"
 )
 
 // Plugins are the programs that attaching needs in the folder of plugins.

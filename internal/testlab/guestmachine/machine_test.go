@@ -13,13 +13,13 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/kubernetsn/kubernetsn/internal/shared/testenv"
+	"github.com/kubernetsn/kubernetsn/internal/testlab"
 )
 
 // The kernel reads archives behind each other; cpio reads the first, so the base is empty here.
 func TestTheInitialFileSystemHasTheFirstProgramAndItsOrder(t *testing.T) {
 	if _, err := exec.LookPath("cpio"); err != nil {
-		testenv.Missing(t, "cpio is missing; run scripts/install-deps.sh conformance")
+		testlab.Missing(t, "cpio is missing; run scripts/install-deps.sh conformance")
 	}
 	dir := t.TempDir()
 	machine := Machine{Base: filepath.Join(dir, "base"), First: filepath.Join(dir, "first"), Out: filepath.Join(dir, "out"), Shown: []string{"/shown"}}

@@ -18,8 +18,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/kubernetsn/kubernetsn/internal/bench/guestclock"
-	"github.com/kubernetsn/kubernetsn/internal/bench/process"
+	"github.com/kubernetsn/kubernetsn/internal/testlab/guestclock"
+	"github.com/kubernetsn/kubernetsn/internal/testlab/process"
 )
 
 const (

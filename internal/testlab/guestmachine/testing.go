@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package guestmachinetest prepares what virtual machines of tests need, and reports tests that ran in one.
-package guestmachinetest
+package guestmachine
 
 import (
 	"context"
@@ -13,23 +12,22 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kubernetsn/kubernetsn/internal/bench/guestmachine"
-	"github.com/kubernetsn/kubernetsn/internal/shared/testenv"
+	"github.com/kubernetsn/kubernetsn/internal/testlab"
 )
 
 // fetchPatience is for the packages that a machine is made of.
 const fetchPatience = 5 * time.Minute
 
-// Kernel prepares what a machine boots, by the repository's script, and returns guestmachine.Machine.Base.
+// Kernel prepares what a machine boots, by the repository's script, and returns Machine.Base.
 func Kernel(t *testing.T, repository string) string {
 	t.Helper()
 	return prepared(t, filepath.Join(repository, "scripts", "guest-kernel.sh"))
 }
 
-// QEMU prepares the QEMU of bookworm-backports, by the repository's script, and returns guestmachine.Machine.QEMU.
+// QEMU prepares the QEMU of bookworm-backports, by the repository's script, and returns Machine.QEMU.
 func QEMU(t *testing.T, repository string) []string {
 	t.Helper()
-	return guestmachine.QEMUOf(prepared(t, filepath.Join(repository, "scripts", "guest-qemu.sh")))
+	return QEMUOf(prepared(t, filepath.Join(repository, "scripts", "guest-qemu.sh")))
 }
 
 // prepared returns the folder that a script prints.
@@ -41,7 +39,7 @@ func prepared(t *testing.T, script string) string {
 	command.Stderr = os.Stderr
 	folder, err := command.Output()
 	if err != nil {
-		testenv.Missing(t, filepath.Base(script)+": "+err.Error())
+		testlab.Missing(t, filepath.Base(script)+": "+err.Error())
 	}
 	return strings.TrimSpace(string(folder))
 }
@@ -51,9 +49,9 @@ var result = regexp.MustCompile(`(?m)^( *)--- (PASS|FAIL|SKIP): (\S+) \(.*\)$`)
 
 // Report makes a subtest of each test that was run in the machine, which ended with that status. What failed is shown with all
 // that was said.
-func Report(t *testing.T, m *guestmachine.Machine, status int) {
+func Report(t *testing.T, m *Machine, status int) {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(m.Out, guestmachine.LogFile))
+	text, err := os.ReadFile(filepath.Join(m.Out, LogFile))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/kubernetsn/kubernetsn/internal/bench/hugepages"
+	"github.com/kubernetsn/kubernetsn/internal/testlab/hugepages"
 )
 
 const (

@@ -19,7 +19,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/kubernetsn/kubernetsn/internal/shared/testenv"
+	"github.com/kubernetsn/kubernetsn/internal/testlab"
 )
 
 // helperVariable makes the test binary play a program that creates a topology and is then killed.
@@ -50,7 +50,7 @@ func playVictim() {
 
 func create(t *testing.T) *Topology {
 	t.Helper()
-	testenv.Root(t)
+	testlab.Root(t)
 	topology, err := Create(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -90,7 +90,7 @@ func TestDatagramsTravel(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			text := strings.Repeat("x", physicalMTU-28)
-			got, source := testenv.SendUDP4(t, route.from, route.to, route.address, text)
+			got, source := testlab.SendUDP4(t, route.from, route.to, route.address, text)
 			if got != text || source.Addr() != route.source {
 				t.Errorf("%d bytes arrived from %s, want %d from %s", len(got), source, len(text), route.source)
 			}
@@ -116,10 +116,10 @@ func TestNamespacesKnowNoIPv6(t *testing.T) {
 
 func TestTwoTopologiesDoNotMeet(t *testing.T) {
 	first, second := create(t), create(t)
-	if got, _ := testenv.SendUDP4(t, first.NodeA, first.NodeB, NodeAddressB, "first"); got != "first" {
+	if got, _ := testlab.SendUDP4(t, first.NodeA, first.NodeB, NodeAddressB, "first"); got != "first" {
 		t.Errorf("the first received %q", got)
 	}
-	if got, _ := testenv.SendUDP4(t, second.NodeA, second.NodeB, NodeAddressB, "second"); got != "second" {
+	if got, _ := testlab.SendUDP4(t, second.NodeA, second.NodeB, NodeAddressB, "second"); got != "second" {
 		t.Errorf("the second received %q", got)
 	}
 }
@@ -143,7 +143,7 @@ func TestNothingIsLeft(t *testing.T) {
 		}
 	})
 	t.Run("after Create was cancelled", func(t *testing.T) {
-		testenv.Root(t)
+		testlab.Root(t)
 		mine := fmt.Sprintf("%s%x-", prefix, os.Getpid())
 		before := len(leftovers(t, mine))
 		ctx, cancel := context.WithCancel(t.Context())

@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kubernetsn/kubernetsn/internal/shared/testenv"
+	"github.com/kubernetsn/kubernetsn/internal/testlab"
 )
 
 // talk starts a talker without transmit times that sends to a socket which nobody reads, and returns how to get its
@@ -33,7 +33,7 @@ func talkTimed(t *testing.T, arguments ...string) (talker *exec.Cmd, records fun
 	}
 	t.Cleanup(func() { nobody.Close() })
 	file := filepath.Join(t.TempDir(), "sent.csv")
-	talker = exec.Command(testenv.Program(t, "tsnperf"), append([]string{"talker", "--quiet", "--to", nobody.LocalAddr().String(),
+	talker = exec.Command(testlab.Program(t, "tsnperf"), append([]string{"talker", "--quiet", "--to", nobody.LocalAddr().String(),
 		"--csv", file}, arguments...)...)
 	talker.Stderr = os.Stderr
 	if err := talker.Start(); err != nil {
@@ -119,7 +119,7 @@ func TestTheProcessorTimeOfARunIsWritten(t *testing.T) {
 }
 
 func TestASpinOfAFloodIsRefused(t *testing.T) {
-	said, err := exec.Command(testenv.Program(t, "tsnperf"), "talker", "--to", "127.0.0.1:9", "--flood", "--spin", "1us").CombinedOutput()
+	said, err := exec.Command(testlab.Program(t, "tsnperf"), "talker", "--to", "127.0.0.1:9", "--flood", "--spin", "1us").CombinedOutput()
 	if err == nil || !strings.Contains(string(said), "--spin with --flood") || strings.Count(string(said), "\n") != 1 {
 		t.Errorf("it ended with %v and said %q", err, said)
 	}
@@ -132,7 +132,7 @@ func TestSocketsTakeTurns(t *testing.T) {
 	}
 	defer listener.Close()
 	const sockets, messages = 60, 180 // fewer than the buffer of a socket holds
-	talker := exec.Command(testenv.Program(t, "tsnperf"), "talker", "--quiet", "--no-txtime", "--to", listener.LocalAddr().String(), "--sockets", "60",
+	talker := exec.Command(testlab.Program(t, "tsnperf"), "talker", "--quiet", "--no-txtime", "--to", listener.LocalAddr().String(), "--sockets", "60",
 		"--count", "180", "--cycle", "100us")
 	talker.Stderr = os.Stderr
 	if err := talker.Start(); err != nil {
@@ -237,7 +237,7 @@ func TestFloodEndsWhenItIsTold(t *testing.T) {
 }
 
 func TestAnOffsetOutsideTheCycleIsRefused(t *testing.T) {
-	said, err := exec.Command(testenv.Program(t, "tsnperf"), "talker", "--to", "127.0.0.1:9", "--cycle", "1ms", "--offset", "1ms").CombinedOutput()
+	said, err := exec.Command(testlab.Program(t, "tsnperf"), "talker", "--to", "127.0.0.1:9", "--cycle", "1ms", "--offset", "1ms").CombinedOutput()
 	if err == nil || !strings.Contains(string(said), "--offset of 1000000 ns") || strings.Count(string(said), "\n") != 1 {
 		t.Errorf("it ended with %v and said %q", err, said)
 	}
@@ -256,7 +256,7 @@ func TestRepliesOfAnEchoingListenerAreRecordedOnceEach(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer bound.Close()
-	listener := exec.Command(testenv.Program(t, "tsnperf"), "listener", "--quiet", "--block", "--echo", "--bind", at, "--count", strconv.Itoa(count),
+	listener := exec.Command(testlab.Program(t, "tsnperf"), "listener", "--quiet", "--block", "--echo", "--bind", at, "--count", strconv.Itoa(count),
 		"--ready-fd", "3")
 	listener.Stderr, listener.ExtraFiles = os.Stderr, []*os.File{ready}
 	err = listener.Start()
@@ -268,7 +268,7 @@ func TestRepliesOfAnEchoingListenerAreRecordedOnceEach(t *testing.T) {
 		t.Errorf("the listener is not ready: %v", err)
 	}
 	file := filepath.Join(t.TempDir(), "replies.csv")
-	out, err := exec.Command(testenv.Program(t, "tsnperf"), "talker", "--quiet", "--no-txtime", "--to", at, "--cycle", "2ms", "--count", strconv.Itoa(count),
+	out, err := exec.Command(testlab.Program(t, "tsnperf"), "talker", "--quiet", "--no-txtime", "--to", at, "--cycle", "2ms", "--count", strconv.Itoa(count),
 		"--replies", file).CombinedOutput()
 	if err := errors.Join(err, listener.Wait()); err != nil {
 		t.Fatalf("%v: %s", err, out)
@@ -292,7 +292,7 @@ func TestRepliesOfAnEchoingListenerAreRecordedOnceEach(t *testing.T) {
 func TestRepliesAreRefusedWhereNoTalkerCouldTellThem(t *testing.T) {
 	for _, other := range [][]string{{"--flood"}, {"--sockets", "2"}} {
 		arguments := append([]string{"talker", "--to", "127.0.0.1:9", "--replies", filepath.Join(t.TempDir(), "replies.csv")}, other...)
-		out, err := exec.Command(testenv.Program(t, "tsnperf"), arguments...).CombinedOutput()
+		out, err := exec.Command(testlab.Program(t, "tsnperf"), arguments...).CombinedOutput()
 		if err == nil || !strings.Contains(string(out), "--replies") {
 			t.Errorf("with %v: %v, %q", other, err, out)
 		}

@@ -12,14 +12,14 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/kubernetsn/kubernetsn/internal/bench/cniruntime"
-	"github.com/kubernetsn/kubernetsn/internal/bench/topology"
-	"github.com/kubernetsn/kubernetsn/internal/shared/testenv"
+	"github.com/kubernetsn/kubernetsn/internal/testlab"
+	"github.com/kubernetsn/kubernetsn/internal/testlab/cniruntime"
+	"github.com/kubernetsn/kubernetsn/internal/testlab/topology"
 )
 
 func createTopology(t *testing.T) *topology.Topology {
 	t.Helper()
-	testenv.Root(t)
+	testlab.Root(t)
 	created, err := topology.Create(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -39,9 +39,9 @@ func createTopology(t *testing.T) *topology.Topology {
 func pluginDir(t *testing.T) string {
 	t.Helper()
 	for _, name := range cniruntime.Plugins {
-		testenv.Program(t, name)
+		testlab.Program(t, name)
 	}
-	return testenv.BinDir(t)
+	return testlab.BinDir(t)
 }
 
 // opened is a tap by one of the functions that open some.
@@ -104,7 +104,7 @@ func openTap(t *testing.T, namespace *topology.Namespace, frames int) *Tap {
 // that the link never has to queue.
 func send(t *testing.T, from, to *topology.Namespace, address netip.Addr, count, payloadBytes int) {
 	t.Helper()
-	talker, listener := testenv.UDP4(t, from, to, netip.AddrPortFrom(address, 7000))
+	talker, listener := testlab.UDP4(t, from, to, netip.AddrPortFrom(address, 7000))
 	defer listener.Close() // there are others on that port
 	defer talker.Close()
 	buffer := make([]byte, 2000)

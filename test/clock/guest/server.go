@@ -16,7 +16,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/kubernetsn/kubernetsn/internal/bench/guestclock"
+	"github.com/kubernetsn/kubernetsn/internal/testlab/guestclock"
 	"github.com/kubernetsn/kubernetsn/test/clock/shared"
 )
 

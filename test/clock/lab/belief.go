@@ -11,7 +11,7 @@ import (
 
 	"github.com/kubernetsn/kubernetsn/internal/node/clock"
 
-	"github.com/kubernetsn/kubernetsn/internal/bench/guestclock"
+	"github.com/kubernetsn/kubernetsn/internal/testlab/guestclock"
 )
 
 // Belief is what `ktsn node clock --follow` said in a guest.

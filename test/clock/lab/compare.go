@@ -8,7 +8,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/kubernetsn/kubernetsn/internal/bench/guestclock"
+	"github.com/kubernetsn/kubernetsn/internal/testlab/guestclock"
 )
 
 // Comparison is what a guest's beliefs are worth beside the true error of its clock.

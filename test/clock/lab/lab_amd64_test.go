@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kubernetsn/kubernetsn/internal/bench/guestclock"
 	"github.com/kubernetsn/kubernetsn/internal/node/clock"
+	"github.com/kubernetsn/kubernetsn/internal/testlab/guestclock"
 )
 
 func TestExchangesBoundTheConstant(t *testing.T) {

@@ -19,7 +19,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/kubernetsn/kubernetsn/internal/bench/guestclock"
+	"github.com/kubernetsn/kubernetsn/internal/testlab/guestclock"
 	"github.com/kubernetsn/kubernetsn/test/clock/shared"
 )
 

@@ -9,7 +9,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/kubernetsn/kubernetsn/internal/bench/guestclock"
+	"github.com/kubernetsn/kubernetsn/internal/testlab/guestclock"
 )
 
 // Readings are those of the guest's clock so far, the first at that number.

@@ -13,8 +13,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/kubernetsn/kubernetsn/internal/bench/tsnperf"
-	"github.com/kubernetsn/kubernetsn/internal/shared/testenv"
+	"github.com/kubernetsn/kubernetsn/internal/testlab"
+	"github.com/kubernetsn/kubernetsn/internal/testlab/tsnperf"
 	"github.com/kubernetsn/kubernetsn/test/cluster/internal/kube"
 	"github.com/kubernetsn/kubernetsn/test/cluster/internal/node"
 )
@@ -312,5 +312,5 @@ func TestAnEventSaysWhatDoesNotHold(t *testing.T) {
 		}
 		hasEvent(ctx, t, namespace, pod.Name, "TSNLimitReached")
 	}
-	testenv.AtOnce(t, looks)
+	testlab.AtOnce(t, looks)
 }

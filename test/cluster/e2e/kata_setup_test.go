@@ -16,7 +16,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/kubernetsn/kubernetsn/internal/bench/guestmachine/guestmachinetest"
+	"github.com/kubernetsn/kubernetsn/internal/testlab/guestmachine"
 )
 
 // Handlers that nodes' containerd has (test/cluster/internal/kube/config), of the runtime that stands in for Kata's
@@ -74,7 +74,7 @@ func installKata(ctx context.Context, t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	base := guestmachinetest.Kernel(t, repository)
+	base := guestmachine.Kernel(t, repository)
 	kernel, initrd := unpackKernel(t, base), packInitrd(t, base, program(t, "ktsn-test-kata-agent"))
 	for _, host := range under.Nodes {
 		folder := under.Root(host.Name) + kataFolder

@@ -16,7 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
-	"github.com/kubernetsn/kubernetsn/internal/shared/testenv"
+	"github.com/kubernetsn/kubernetsn/internal/testlab"
 	"github.com/kubernetsn/kubernetsn/test/cluster/internal/kube"
 	"github.com/kubernetsn/kubernetsn/test/cluster/internal/node"
 )
@@ -65,7 +65,7 @@ func kataPods(ctx context.Context, t *testing.T) {
 			t.Run("is said to be one", func(t *testing.T) { machineIsSaid(ctx, t, machine) })
 		}
 	}
-	testenv.AtOnce(t, tests)
+	testlab.AtOnce(t, tests)
 	t.Run("what cannot work is refused or said", func(t *testing.T) { kataRefusals(ctx, t, namespace) })
 	t.Run("leave nothing on their node", func(t *testing.T) { machinesLeaveNothing(ctx, t, machines, before) })
 	t.Run("start as soon as those without the network", func(t *testing.T) { kataStarts(ctx, t, namespace) })

@@ -16,9 +16,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
-	"github.com/kubernetsn/kubernetsn/internal/bench/tsnperf"
-	"github.com/kubernetsn/kubernetsn/internal/bench/wiretap"
-	"github.com/kubernetsn/kubernetsn/internal/shared/testenv"
+	"github.com/kubernetsn/kubernetsn/internal/testlab"
+	"github.com/kubernetsn/kubernetsn/internal/testlab/tsnperf"
+	"github.com/kubernetsn/kubernetsn/internal/testlab/wiretap"
 	"github.com/kubernetsn/kubernetsn/test/cluster/internal/kube"
 	"github.com/kubernetsn/kubernetsn/test/cluster/internal/network"
 )
@@ -128,7 +128,7 @@ func changeSeen(frames []int64, base int64) (first int64, err error) {
 // new windows is in the same cycle on both, that of the base time.
 func seenOnTheWire(ctx context.Context, t *testing.T, one, other *corev1.Pod) {
 	attempt := 0
-	for _, complaint := range testenv.Undisturbed(t, wireStop, func() []string {
+	for _, complaint := range testlab.Undisturbed(t, wireStop, func() []string {
 		attempt++
 		if err := changeOnTheWire(ctx, t, one, other, 950+10*attempt, attempt*wireMessages); err != nil {
 			return []string{err.Error()}

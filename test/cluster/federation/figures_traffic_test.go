@@ -13,8 +13,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kubernetsn/kubernetsn/internal/bench/iperf3"
-	"github.com/kubernetsn/kubernetsn/internal/bench/ping"
+	"github.com/kubernetsn/kubernetsn/internal/testlab/iperf3"
+	"github.com/kubernetsn/kubernetsn/internal/testlab/ping"
 	"github.com/kubernetsn/kubernetsn/test/cluster/internal/node"
 )
 

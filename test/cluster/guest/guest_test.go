@@ -11,9 +11,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kubernetsn/kubernetsn/internal/bench/guestmachine"
-	"github.com/kubernetsn/kubernetsn/internal/bench/guestmachine/guestmachinetest"
-	"github.com/kubernetsn/kubernetsn/internal/shared/testenv"
+	"github.com/kubernetsn/kubernetsn/internal/testlab"
+	"github.com/kubernetsn/kubernetsn/internal/testlab/guestmachine"
 	"github.com/kubernetsn/kubernetsn/test/cluster/internal/components"
 )
 
@@ -37,7 +36,7 @@ func TestANodeWithCgroupsOfVersion2(t *testing.T) {
 	defer cancel()
 	status, err := machine.Run(ctx, guestmachine.Command{
 		Dir:       filepath.Join(root, "test/cluster/guest/inside"),
-		Arguments: []string{testenv.Program(t, "ktsn-guest-tests"), "-test.v", "-test.timeout", patience.String()},
+		Arguments: []string{testlab.Program(t, "ktsn-guest-tests"), "-test.v", "-test.timeout", patience.String()},
 		Environment: []string{
 			"KTSN_GUEST=" + guestmachine.OutDir, "KTSN_BIN_DIR=" + filepath.Dir(machine.First), "KTSN_IMAGES=" + filepath.Join(root, "out/images"),
 			"KTSN_KUBERNETES_DIR=" + built.Programs["kubernetes"], "KTSN_PLUGINS=" + built.Programs["cniplugins"], "KTSN_PAUSE=" + pauseOf(t, built),
@@ -47,17 +46,17 @@ func TestANodeWithCgroupsOfVersion2(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	guestmachinetest.Report(t, &machine, status)
+	guestmachine.Report(t, &machine, status)
 }
 
 // newMachine is one that sees the repository and some other folders.
 func newMachine(t *testing.T, root string, memoryMiB int, shown ...string) guestmachine.Machine {
 	t.Helper()
 	if _, err := exec.LookPath("qemu-system-x86_64"); err != nil {
-		testenv.Missing(t, "qemu-system-x86_64 is missing; run scripts/install-deps.sh cluster")
+		testlab.Missing(t, "qemu-system-x86_64 is missing; run scripts/install-deps.sh cluster")
 	}
 	return guestmachine.Machine{
-		Base: guestmachinetest.Kernel(t, root), First: testenv.Program(t, "ktsn-test-first"), Out: outDir(t), Processors: 2, MemoryMiB: memoryMiB,
+		Base: guestmachine.Kernel(t, root), First: testlab.Program(t, "ktsn-test-first"), Out: outDir(t), Processors: 2, MemoryMiB: memoryMiB,
 		Shown: append([]string{root}, shown...),
 	}
 }
@@ -79,7 +78,7 @@ func build(t *testing.T, root string) *components.Built {
 		t.Fatal(err)
 	}
 	if os.Getenv("KTSN_KUBERNETES_DIR") == "" {
-		testenv.Missing(t, "KTSN_KUBERNETES_DIR names no folder with a kubelet; `make e2e` builds one")
+		testlab.Missing(t, "KTSN_KUBERNETES_DIR names no folder with a kubelet; `make e2e` builds one")
 	}
 	builder := components.Builder{Repository: root, Cache: filepath.Join(cache, "ktsn-cluster"), Log: t.Logf, Stderr: os.Stderr}
 	built, err := builder.Build(t.Context())
@@ -117,7 +116,7 @@ func renderChart(t *testing.T, root, to string, values ...string) {
 	t.Helper()
 	arguments := append([]string{"template", "kubernetsn", filepath.Join(root, "charts/kubernetsn"), "--no-hooks", "--kube-version",
 		strings.TrimPrefix(components.KubernetesVersion, "v"), "--values", filepath.Join(root, "out/images/values.yaml")}, values...)
-	text, err := exec.CommandContext(t.Context(), testenv.Program(t, "helm"), arguments...).Output()
+	text, err := exec.CommandContext(t.Context(), testlab.Program(t, "helm"), arguments...).Output()
 	if err != nil {
 		t.Fatalf("helm: %v", err)
 	}

@@ -15,9 +15,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/kubernetsn/kubernetsn/internal/bench/guestclock"
-	"github.com/kubernetsn/kubernetsn/internal/bench/txtime"
 	"github.com/kubernetsn/kubernetsn/internal/node/capture"
+	"github.com/kubernetsn/kubernetsn/internal/testlab"
+	"github.com/kubernetsn/kubernetsn/internal/testlab/guestclock"
 )
 
 // believed is what the program at the interface takes for the host's time at a moment of this machine's counter.
@@ -65,13 +65,13 @@ func readBelief(device string) (best believed, err error) {
 		return best, err
 	}
 	for range 4 {
-		one := believed{Before: guestclock.TSC(), TAI: txtime.Now(unix.CLOCK_TAI)}
+		one := believed{Before: guestclock.TSC(), TAI: testlab.ClockNow(unix.CLOCK_TAI)}
 		one.After = guestclock.TSC()
 		if best.After == 0 || one.After-one.Before < best.After-best.Before {
 			best = one
 		}
 	}
-	now := uint64(txtime.Now(unix.CLOCK_MONOTONIC))
+	now := uint64(testlab.ClockNow(unix.CLOCK_MONOTONIC))
 	best.Ahead, best.BoundNs = clock.AheadNs[0], int64(clock.BoundAt(now))
 	best.Known = clock.UntilNs > now
 	return best, nil

@@ -14,7 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/kubernetsn/kubernetsn/internal/bench/txtime"
+	"github.com/kubernetsn/kubernetsn/internal/testlab"
 )
 
 // markBytes are the word, the number and the transmit time, as datapath/tests/programs/captured writes them.
@@ -66,7 +66,7 @@ func send(arguments []string) error {
 	}
 	defer unix.Close(fd)
 	cycle := p.cycle.Nanoseconds()
-	first := (txtime.Now(p.clock)+p.lead.Nanoseconds())/cycle*cycle + 2*cycle + p.offset.Nanoseconds()
+	first := (testlab.ClockNow(p.clock)+p.lead.Nanoseconds())/cycle*cycle + 2*cycle + p.offset.Nanoseconds()
 	for number := range p.count {
 		at := first + int64(number)*cycle
 		if err := p.sendOne(fd, number, at); err != nil {
@@ -92,7 +92,7 @@ func (p *plan) open() (int, error) {
 		err = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_PRIORITY, p.priority)
 	}
 	if err == nil && !p.silent {
-		err = txtime.Ask(fd, p.clock)
+		err = testlab.EnableTxtime(fd, p.clock)
 	}
 	if err != nil {
 		return -1, errors.Join(err, unix.Close(fd))
@@ -101,7 +101,7 @@ func (p *plan) open() (int, error) {
 }
 
 func (p *plan) sendOne(fd, number int, at int64) error {
-	if wait := at - p.lead.Nanoseconds() - txtime.Now(p.clock); wait > 0 {
+	if wait := at - p.lead.Nanoseconds() - testlab.ClockNow(p.clock); wait > 0 {
 		time.Sleep(time.Duration(wait))
 	}
 	payload := make([]byte, max(p.bytes, markBytes))
@@ -110,7 +110,7 @@ func (p *plan) sendOne(fd, number int, at int64) error {
 	binary.BigEndian.PutUint64(payload[8:], uint64(at))
 	var control []byte
 	if !p.silent {
-		control = txtime.Control(at)
+		control = testlab.TxtimeMessage(at)
 	}
 	_, err := unix.SendmsgN(fd, payload, control, p.address(), 0)
 	return err

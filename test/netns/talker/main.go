@@ -16,8 +16,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/kubernetsn/kubernetsn/internal/bench/tsnperf"
-	"github.com/kubernetsn/kubernetsn/internal/bench/txtime"
+	"github.com/kubernetsn/kubernetsn/internal/testlab"
+	"github.com/kubernetsn/kubernetsn/internal/testlab/tsnperf"
 )
 
 var clocks = map[string]int32{"monotonic": unix.CLOCK_MONOTONIC, "realtime": unix.CLOCK_REALTIME, "tai": unix.CLOCK_TAI}
@@ -103,7 +103,7 @@ func open(o *options, clock int32) (int, error) {
 	if err != nil {
 		return -1, fmt.Errorf("open a socket: %w", err)
 	}
-	if err := txtime.Ask(fd, clock); err != nil {
+	if err := testlab.EnableTxtime(fd, clock); err != nil {
 		return -1, fmt.Errorf("ask for transmit times of CLOCK_%s: %w", o.clock, err)
 	}
 	if o.priority != 0 {
@@ -133,7 +133,7 @@ func sockaddr(at netip.AddrPort) unix.Sockaddr {
 func talk(o *options, fd int, clock int32) []tsnperf.Sent {
 	end := make(chan os.Signal, 1)
 	signal.Notify(end, unix.SIGINT, unix.SIGTERM)
-	first := txtime.Now(clock) + o.lead.Nanoseconds() + 10*time.Millisecond.Nanoseconds()
+	first := testlab.ClockNow(clock) + o.lead.Nanoseconds() + 10*time.Millisecond.Nanoseconds()
 	cycle := o.cycle.Nanoseconds()
 	first += cycle - first%cycle + o.offset.Nanoseconds()
 	var sent []tsnperf.Sent
@@ -146,19 +146,19 @@ func talk(o *options, fd int, clock int32) []tsnperf.Sent {
 			return sent
 		default:
 		}
-		one.Wakeup = txtime.Now(clock)
+		one.Wakeup = testlab.ClockNow(clock)
 		tsnperf.EncodeMessage(payload, &tsnperf.Message{Clock: uint8(clock), RunID: uint32(o.runID), Sequence: one.Sequence,
 			Txtime: one.Txtime, PayloadBytes: uint32(o.size)})
-		one.SendStart = txtime.Now(clock)
+		one.SendStart = testlab.ClockNow(clock)
 		one.Errno = int(send(fd, payload, one.Txtime))
-		one.SendEnd = txtime.Now(clock)
+		one.SendEnd = testlab.ClockNow(clock)
 		sent = append(sent, one)
 	}
 	return sent
 }
 
 func send(fd int, payload []byte, at int64) unix.Errno {
-	_, err := unix.SendmsgN(fd, payload, txtime.Control(at), nil, 0)
+	_, err := unix.SendmsgN(fd, payload, testlab.TxtimeMessage(at), nil, 0)
 	var errno unix.Errno
 	errors.As(err, &errno)
 	return errno

@@ -11,8 +11,8 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/bench/experiment/throughput"
 	"github.com/kubernetsn/kubernetsn/internal/bench/results"
 	"github.com/kubernetsn/kubernetsn/internal/bench/testbed"
-	"github.com/kubernetsn/kubernetsn/internal/bench/tsnperf"
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
+	"github.com/kubernetsn/kubernetsn/internal/testlab/tsnperf"
 )
 
 var paths = []string{testbed.Host, testbed.Flannel, testbed.Link, testbed.TSN}

@@ -10,8 +10,8 @@ import (
 
 	"github.com/kubernetsn/kubernetsn/internal/bench/engine"
 	"github.com/kubernetsn/kubernetsn/internal/bench/netnstestbed"
-	"github.com/kubernetsn/kubernetsn/internal/bench/ping"
 	"github.com/kubernetsn/kubernetsn/internal/bench/testbed"
+	"github.com/kubernetsn/kubernetsn/internal/testlab/ping"
 )
 
 const (

@@ -16,8 +16,8 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/bench/netnstestbed"
 	"github.com/kubernetsn/kubernetsn/internal/bench/testbed"
 	"github.com/kubernetsn/kubernetsn/internal/bench/traffic"
-	"github.com/kubernetsn/kubernetsn/internal/bench/tsnperf"
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
+	"github.com/kubernetsn/kubernetsn/internal/testlab/tsnperf"
 )
 
 const (

@@ -11,9 +11,9 @@ import (
 	"time"
 
 	"github.com/kubernetsn/kubernetsn/internal/bench/engine"
-	"github.com/kubernetsn/kubernetsn/internal/bench/iperf3"
-	"github.com/kubernetsn/kubernetsn/internal/bench/ping"
 	"github.com/kubernetsn/kubernetsn/internal/bench/testbed"
+	"github.com/kubernetsn/kubernetsn/internal/testlab/iperf3"
+	"github.com/kubernetsn/kubernetsn/internal/testlab/ping"
 )
 
 // Name is how profiles call the experiment.

@@ -17,7 +17,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/kubernetsn/kubernetsn/internal/shared/testenv"
+	"github.com/kubernetsn/kubernetsn/internal/testlab"
 )
 
 // Modes of the test's program, which is what an Inspector starts here.
@@ -156,8 +156,8 @@ func TestAProgramsNameIsOneLineOfAnEvent(t *testing.T) {
 // A file of a FUSE file system whose server does not answer: what waits for it cannot be killed.
 func TestAFileThatDoesNotAnswerHoldsUpNobody(t *testing.T) {
 	t.Parallel() // it waits
-	silent := testenv.MountSilent(t)
-	silent.Unanswered.Store(testenv.FuseOpen)
+	silent := testlab.MountSilent(t)
+	silent.Unanswered.Store(testlab.FuseOpen)
 	dir := t.TempDir()
 	process(t, dir, 17, podCgroup, podPreload, "", filepath.Join(silent.Dir, "program"))
 	i := inspector(t, dir)
@@ -209,8 +209,8 @@ int main(int argc, char **argv)
 
 func TestMappedMemoryThatDoesNotAnswerHoldsUpNobody(t *testing.T) {
 	t.Parallel() // it waits
-	silent := testenv.MountSilent(t)
-	silent.Unanswered.Store(testenv.FuseRead)
+	silent := testlab.MountSilent(t)
+	silent.Unanswered.Store(testlab.FuseRead)
 	mapping := exec.CommandContext(t.Context(), buildSource(t, mapsItsEnvironment, "-static"), filepath.Join(silent.Dir, "memory"))
 	mapping.Env = []string{"LARGE=" + strings.Repeat("x", 64<<10)}
 	ready, err := mapping.StdoutPipe()

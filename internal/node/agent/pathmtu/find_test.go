@@ -13,8 +13,8 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
-	"github.com/kubernetsn/kubernetsn/internal/bench/topology"
-	"github.com/kubernetsn/kubernetsn/internal/shared/testenv"
+	"github.com/kubernetsn/kubernetsn/internal/testlab"
+	"github.com/kubernetsn/kubernetsn/internal/testlab/topology"
 )
 
 // A node, a router and another node.
@@ -26,7 +26,7 @@ var (
 
 func namespace(t *testing.T, role string) *topology.Namespace {
 	t.Helper()
-	testenv.Root(t)
+	testlab.Root(t)
 	id, err := topology.NewID()
 	if err != nil {
 		t.Fatal(err)

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/kubernetsn/kubernetsn/internal/shared/testenv"
+	"github.com/kubernetsn/kubernetsn/internal/testlab"
 )
 
 // What the test's program does with itself before it says what it has.
@@ -64,7 +64,7 @@ func sayOwn() error {
 var withCgo bool
 
 func TestAProgramThatAReducedOneStartsReducesItselfFurther(t *testing.T) {
-	testenv.Root(t)
+	testlab.Root(t)
 	said, err := exec.Command("/proc/self/exe", asAgent).CombinedOutput()
 	if withCgo {
 		if err == nil || !strings.Contains(string(said), errCgo.Error()) {

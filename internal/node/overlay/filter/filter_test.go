@@ -16,9 +16,9 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
-	"github.com/kubernetsn/kubernetsn/internal/bench/topology"
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
-	"github.com/kubernetsn/kubernetsn/internal/shared/testenv"
+	"github.com/kubernetsn/kubernetsn/internal/testlab"
+	"github.com/kubernetsn/kubernetsn/internal/testlab/topology"
 )
 
 func peer(address string, subnets ...string) control.Peer {
@@ -67,7 +67,7 @@ func TestAKernelWithoutFiltersIsSaidToBeOne(t *testing.T) {
 // that the test can end where it stands (t.Fatal); the thread is never unlocked, and ends with the test.
 func enterNamespace(t *testing.T) {
 	t.Helper()
-	testenv.Root(t)
+	testlab.Root(t)
 	id, err := topology.NewID()
 	must(t, err)
 	made, err := topology.NewNamespace(id.String() + "-filter")

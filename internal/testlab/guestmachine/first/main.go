@@ -9,7 +9,7 @@ import (
 	"os"
 	"slices"
 
-	"github.com/kubernetsn/kubernetsn/internal/bench/guestmachine"
+	"github.com/kubernetsn/kubernetsn/internal/testlab/guestmachine"
 )
 
 func main() {

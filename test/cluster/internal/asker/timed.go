@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/kubernetsn/kubernetsn/internal/bench/tsnperf"
+	"github.com/kubernetsn/kubernetsn/internal/testlab/tsnperf"
 )
 
 // JudgeTimed looks at timed messages, and at those of them that arrived.

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"path/filepath"
 
-	"github.com/kubernetsn/kubernetsn/internal/bench/hugepages"
+	"github.com/kubernetsn/kubernetsn/internal/testlab/hugepages"
 )
 
 // hugepagesNote says how many of this machine's hugepages were set aside for the cluster.

@@ -14,7 +14,7 @@ import (
 	"github.com/containernetworking/plugins/pkg/ns"
 	"golang.org/x/sys/unix"
 
-	"github.com/kubernetsn/kubernetsn/internal/shared/testenv"
+	"github.com/kubernetsn/kubernetsn/internal/testlab"
 )
 
 // line is a network namespace with two cables, whose inner ends are joined by Run.
@@ -93,7 +93,7 @@ func next(t *testing.T, socket int) byte {
 	t.Helper()
 	for {
 		frame := make([]byte, maxFrame)
-		size, err := testenv.Read(socket, frame)
+		size, err := testlab.Read(socket, frame)
 		if err != nil {
 			t.Fatalf("no frame comes: %v", err)
 		}
