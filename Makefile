@@ -52,7 +52,7 @@ chaos: build ## kills, replacements, floods, hostile pods, many pods (root, a qu
 	@scripts/chaos.sh
 
 .PHONY: previous
-previous: build ## ktsnd and libktsn.so beside those of the previous release, built from the history (root, minutes)
+previous: build ## ktsnd and libktsn.so next to those of the previous release, built from its tag (root, minutes)
 	@scripts/install-deps.sh test
 	@scripts/previous.sh
 
@@ -63,7 +63,7 @@ thousand: build helm ## a thousand nodes with the API server, the operator and t
 	@scripts/thousand.sh
 
 .PHONY: record
-record: build ## what this version's programs say to each other, for the tests of later releases (root)
+record: build ## record what the programs of this version exchange, for the tests of later releases (root)
 	@scripts/install-deps.sh test
 	@scripts/record.sh
 

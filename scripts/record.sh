@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Records what this version's programs say to each other (datapath/tests/recorded/README.md), as the bytes that later releases must
-# understand. Called by `make record`, after the build.
+# Records the bytes that the programs of this version exchange (datapath/tests/recorded/README.md), for the tests of later releases, which must
+# understand them. Called by `make record`, after the build.
 set -eu
 cd "$(dirname "$0")/.."
 KTSN_RECORD=$PWD/datapath/tests/recorded/$(cat internal/shared/version/VERSION)

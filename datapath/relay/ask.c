@@ -95,7 +95,7 @@ static int reply_next(struct session *session, int64_t now_ns)
 		return -EINPROGRESS;
 	if (!err && !is_answered(session, &reply))
 		err = -EPROTO;
-	if (!err && reply_lowers_version(&reply, &session->version)) {
+	if (!err && reply_lowers_version(&reply, session->setup->version_oldest, &session->version)) {
 		err = pending_send(session);
 		if (!err)
 			return -EINPROGRESS;

@@ -52,9 +52,9 @@ static void version_note(struct session *session, const struct ktsn_app_reply *r
 	atomic_store_explicit(&counters->protocol, reply->version, memory_order_relaxed);
 	atomic_store_explicit(&counters->too_old, too_old, memory_order_relaxed);
 	if (refused)
-		relay_log("ktsnd speaks version %u of the application protocol, this relay versions %d to "
+		relay_log("ktsnd speaks version %u of the application protocol, this relay versions %u to "
 			  "%u; bring %s to the other's release; until then captured frames wait",
-			  reply->version, KTSN_APP_VERSION_FRAMES, session->setup->version,
+			  reply->version, session->setup->version_oldest, session->setup->version_newest,
 			  too_old ? "ktsnd" : "ktsn-agent, which starts the relay,");
 }
 
@@ -197,7 +197,7 @@ static int reply_take(struct session *session, const struct ktsn_app_reply *repl
 {
 	enum joining_step step = session->joining.step;
 
-	if (reply_lowers_version(reply, &session->version))
+	if (reply_lowers_version(reply, session->setup->version_oldest, &session->version))
 		return -EINPROGRESS; /* the same request once more */
 	if (step == JOINING_RING || version_is_refused(session, reply))
 		version_note(session, reply);
@@ -296,7 +296,8 @@ int join_begin(struct session *session, int64_t now_ns)
 	if (fd < 0)
 		return fd;
 	session->joining = (struct joining){.fd = fd, .step = JOINING_RING};
-	session->version = session->setup->version; /* it may be another ktsnd than the last */
+	/* It may be another ktsnd than the last one. */
+	session->version = session->setup->version_newest;
 	return ring_ask(session, now_ns);
 }
 

@@ -71,8 +71,13 @@ static int begin(const struct relay_options *options)
 	relay.bypass.fd = -1;
 	source_tap_init(&tap, options->source_fd);
 	relay.source = &tap.source;
-	relay.setup = (struct session_setup){options->socket_name, options->packet_fd, relay.counters,
-					     KTSN_APP_VERSION};
+	relay.setup = (struct session_setup){
+		.socket_name = options->socket_name,
+		.packet_fd = options->packet_fd,
+		.counters = relay.counters,
+		.version_oldest = KTSN_APP_VERSION_OLDEST,
+		.version_newest = KTSN_APP_VERSION,
+	};
 	err = relay_init(&relay);
 	if (err)
 		return failed("cannot begin", err, "see the limits of open files and memory");

@@ -118,10 +118,9 @@ int reply_receive(int socket_fd, struct ktsn_app_reply *reply, int fds[REPLY_FDS
 	return bytes == sizeof(*reply) && reply->magic == KTSN_APP_MAGIC ? 0 : -EPROTO;
 }
 
-bool reply_lowers_version(const struct ktsn_app_reply *reply, uint16_t *version)
+bool reply_lowers_version(const struct ktsn_app_reply *reply, uint16_t oldest, uint16_t *version)
 {
-	if (reply->status != -EPROTONOSUPPORT || reply->version >= *version ||
-	    reply->version < KTSN_APP_VERSION_FRAMES)
+	if (reply->status != -EPROTONOSUPPORT || reply->version >= *version || reply->version < oldest)
 		return false;
 	*version = reply->version;
 	return true;

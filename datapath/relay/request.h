@@ -28,8 +28,8 @@ int reply_wait(int socket_fd, int timeout_ms);
  * Descriptors that did not come are -1; without `fds` they are closed. */
 int reply_receive(int socket_fd, struct ktsn_app_reply *reply, int fds[REPLY_FDS]);
 
-/* True if ktsnd refused the request only because of its version and serves relays in an older one, which
- * *version is from now on. The caller repeats the request. */
-bool reply_lowers_version(const struct ktsn_app_reply *reply, uint16_t *version);
+/* Returns true if ktsnd refused the request only because of its version and serves an older one, not below
+ * `oldest`. *version becomes that one; the caller repeats the request. */
+bool reply_lowers_version(const struct ktsn_app_reply *reply, uint16_t oldest, uint16_t *version);
 
 #endif

@@ -19,7 +19,7 @@ struct session_setup {
 	const char *socket_name; /* in the current folder */
 	int packet_fd;           /* stands for the pod's interface */
 	struct relay_counters *counters;
-	uint16_t version; /* of the application protocol: the newest that the relay speaks */
+	uint16_t version_oldest, version_newest; /* of the application protocol, that the relay speaks */
 };
 
 struct session_flow {

@@ -39,8 +39,8 @@
  * A library and a ktsnd of different releases use the older of their newest versions (docs/upgrades.md): each
  * request says its version, and the reply has the same. A ktsnd that does not know it refuses the request
  * with EPROTONOSUPPORT and its own newest version, in which the library then repeats the request. It may do
- * so at any request, because a connection goes on with the ktsnd that takes over. From version 4 on a request
- * may be longer than what is known of it: a release may add fields at the end. Replies may in all versions.
+ * so at any request, because a connection goes on with the ktsnd that takes over. A release may add fields at
+ * the end of a request or reply; the receiver ignores those that it does not know.
  */
 #ifndef KTSN_RING_APP_PROTOCOL_H
 #define KTSN_RING_APP_PROTOCOL_H
@@ -54,11 +54,8 @@
 
 enum {
 	KTSN_APP_VERSION = 6,
-	/* The first with flows of frames and untimed rings. */
-	KTSN_APP_VERSION_FRAMES = 5,
-	/* The first with receive rings. */
-	KTSN_APP_VERSION_RECEIVE = 6,
-	KTSN_APP_VERSION_OLDEST = 3,
+	/* The oldest version that is supported: that of the previous release, once there is one. */
+	KTSN_APP_VERSION_OLDEST = KTSN_APP_VERSION,
 	KTSN_APP_TIMEOUT_MS = 100, /* how long libktsn waits for any reply in one go, locks held */
 	/* How long a call of an application that may block waits for a ktsnd that does not answer. */
 	KTSN_APP_DAEMON_TIMEOUT_MS = 5000,

@@ -16,7 +16,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/testlab/process"
 )
 
-// previous is a program of the previous release, which scripts/previous.sh has built.
+// previous returns the path of a program of the previous release, as built by scripts/previous.sh.
 func previous(t *testing.T, name string) string {
 	t.Helper()
 	path := filepath.Join(os.Getenv("KTSN_PREVIOUS"), name)
@@ -26,24 +26,25 @@ func previous(t *testing.T, name string) string {
 	return path
 }
 
-// libraries are those that applications may have.
+// libraries lists the libktsn.so that an application may have.
 var libraries = map[string]func(*testing.T) string{
 	"with its libktsn.so":     theirs("libktsn.so"),
 	"with the new libktsn.so": ours("libktsn.so"),
 }
 
-// replaceBy has another ktsnd take over from the running one.
+// replaceBy starts another ktsnd that takes over from the running one.
 func (l *lab) replaceBy(t *testing.T, before *process.Process, program string) (*process.Process, *control.Client) {
 	t.Helper()
 	after := start(t, l.NodeA, "ktsnd", exec.Command(program, append(l.daemonArguments(), "--take-over")...))
 	if err := finish(t, before); err != nil {
-		t.Fatalf("the ktsnd that was replaced: %v\nthe other says: %s", err, after.Stderr())
+		t.Fatalf("the ktsnd that was replaced: %v\nlog of the other: %s", err, after.Stderr())
 	}
 	return after, connect(t, after, l.control)
 }
 
-// New sockets are asked for in the connection that there is: of another release, and older than the one that it began with.
-func TestPreviousReleaseIsReplacedAndReplacesUnderLoad(t *testing.T) {
+// TestPreviousReleaseUnderLoad replaces either release by the other under load. New sockets use the existing connection, which may
+// have begun with the other release.
+func TestPreviousReleaseUnderLoad(t *testing.T) {
 	for name, library := range libraries {
 		t.Run(name, func(t *testing.T) {
 			lab := newLab(t)
@@ -63,9 +64,9 @@ func TestPreviousReleaseIsReplacedAndReplacesUnderLoad(t *testing.T) {
 	}
 }
 
-// The previous release does not know of instances: it hands over to one and ends, and takes over from one, which stands by until it
-// is told to end.
-func TestPreviousReleaseIsReplacedByAnInstanceAndComesBack(t *testing.T) {
+// TestPreviousReleaseAndInstance replaces a ktsnd of the previous release, which is no instance, by an instance, and back. The ktsnd
+// ends after its hand-over; the instance stands by.
+func TestPreviousReleaseAndInstance(t *testing.T) {
 	for name, library := range libraries {
 		t.Run(name, func(t *testing.T) {
 			lab := newLab(t)
@@ -97,7 +98,7 @@ func TestPreviousReleaseIsReplacedByAnInstanceAndComesBack(t *testing.T) {
 	}
 }
 
-// orders are those in which the releases can follow each other, each with either library.
+// orders lists the orders in which the releases can follow each other, each with either library.
 var orders = map[string]struct{ library, first, second func(*testing.T) string }{
 	"up, with the previous library":   {theirs("libktsn.so"), theirs("ktsnd"), ours("ktsnd")},
 	"up, with the new library":        {ours("libktsn.so"), theirs("ktsnd"), ours("ktsnd")},
@@ -105,8 +106,8 @@ var orders = map[string]struct{ library, first, second func(*testing.T) string }
 	"down, with the new library":      {ours("libktsn.so"), ours("ktsnd"), theirs("ktsnd")},
 }
 
-// A connection outlives ktsnd; what it is asked for next is new to it.
-func TestSocketsAreOpenedAcrossAReplacementByTheOtherRelease(t *testing.T) {
+// TestOtherReleaseOpensSockets opens sockets over a connection that began with the other release.
+func TestOtherReleaseOpensSockets(t *testing.T) {
 	for name, test := range orders {
 		t.Run(name, func(t *testing.T) {
 			lab := newLab(t)
@@ -114,13 +115,13 @@ func TestSocketsAreOpenedAcrossAReplacementByTheOtherRelease(t *testing.T) {
 			daemon, client := lab.startDaemonBy(t, exec.Command(test.first(t), lab.daemonArguments()...))
 			opening := startOpener(t, python(t), lab.PodA, lab.preloaded(t))
 			for n, program := range []string{test.second(t), test.first(t), test.second(t)} {
-				if said := opening.another(); said != "ok" {
-					t.Fatalf("a socket after %d replacements: %s", n, said)
+				if answer := opening.another(); answer != "ok" {
+					t.Fatalf("a socket after %d replacements: %s", n, answer)
 				}
 				daemon, client = lab.replaceBy(t, daemon, program)
 			}
-			if said := opening.another(); said != "ok" {
-				t.Errorf("the last socket: %s", said)
+			if answer := opening.another(); answer != "ok" {
+				t.Errorf("the last socket: %s", answer)
 			}
 			if status, err := client.Status(t.Context()); err != nil || status.Processes != 1 || status.Flows != 4 {
 				t.Errorf("ktsnd has %+v, %v; want 1 process with 4 flows", status, err)
@@ -129,8 +130,8 @@ func TestSocketsAreOpenedAcrossAReplacementByTheOtherRelease(t *testing.T) {
 	}
 }
 
-// What waits in a ring is handed back to whichever release starts next.
-func TestRingIsHandedBackToTheOtherRelease(t *testing.T) {
+// TestOtherReleaseGetsRing kills ktsnd: messages in the ring are handed back to the other release, which starts next.
+func TestOtherReleaseGetsRing(t *testing.T) {
 	for name, test := range orders {
 		t.Run(name, func(t *testing.T) {
 			lab := newLab(t)

@@ -20,8 +20,8 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/testlab/topology"
 )
 
-// recording is a file of messages in the order in which they were passed on: for each its length in four bytes, little endian, then a
-// byte that is 1 if it is from who connected, the number of descriptors, two bytes of 0, and the message.
+// recording is a file of messages in the order in which they were forwarded: for each its length in four bytes, little endian, a byte
+// that is 1 if it was sent by the side that connected, the number of descriptors, two zero bytes, and the message.
 type recording struct {
 	mu    sync.Mutex
 	bytes []byte
@@ -49,7 +49,7 @@ func (r *recording) write(t *testing.T, file string) {
 	t.Logf("%s: %d bytes", file, len(r.bytes))
 }
 
-// ringOf maps the ring that comes with the reply to HELLO.
+// ringOf maps the ring of a reply to HELLO. It returns nil for other messages.
 func ringOf(m message) []byte {
 	const replyBytes, ringBytesOffset, hello = 40, 32, 1
 	if m.asked || len(m.data) != replyBytes || len(m.fds) != 2 || binary.LittleEndian.Uint16(m.data[6:]) != hello {
@@ -63,15 +63,15 @@ func ringOf(m message) []byte {
 	return ring
 }
 
-// TestRecord (`make record`) writes what the programs in $KTSN_BIN_DIR say to each other into the folder $KTSN_RECORD: an application with a timed
-// socket and a message that waits, and a hand-over of both.
+// TestRecord (`make record`) writes the bytes that the programs in $KTSN_BIN_DIR exchange into the folder $KTSN_RECORD: an application
+// with a timed socket and a message that waits, and a hand-over of both.
 func TestRecord(t *testing.T) {
 	folder := os.Getenv("KTSN_RECORD")
 	if err := os.MkdirAll(folder, 0o755); err != nil {
 		t.Fatal(err)
 	}
 	lab := newLab(t)
-	var said, handed recording
+	var application, handOver recording
 	var ring []byte
 	direct := *lab
 	direct.socket = filepath.Join(lab.dir, "real.sock")
@@ -79,25 +79,25 @@ func TestRecord(t *testing.T) {
 	if err := client.PodNameSet(t.Context(), identity, "factory/axis-1"); err != nil {
 		t.Fatal(err)
 	}
-	mapped := make(chan struct{})
+	ready := make(chan struct{})
 	startRelay(t, lab.socket, direct.socket, func(m message) bool {
-		said.add(m)
-		if found := ringOf(m); found != nil {
-			ring = found
-			close(mapped)
+		application.add(m)
+		if mapped := ringOf(m); mapped != nil {
+			ring = mapped
+			close(ready)
 		}
 		return true
 	})
-	// Longer than all that follows takes.
+	// It holds the socket for longer than the rest of the test takes.
 	waiting := exec.Command(program(t, "ktsn-test-send"), "--unconnected", "--hold", "30000",
 		topology.PodAddressB.String(), strconv.Itoa(listenPort), "50000000:recorded")
 	waiting.Env = lab.preloaded(t)
 	start(t, lab.PodA, "ktsn-test-send", waiting)
-	<-mapped
+	<-ready
 	await(t, client, "a message waits", func(c control.Counters) bool { return c.Taken == 1 })
 	lab.control = filepath.Join(lab.dir, "relayed.sock")
 	startRelay(t, lab.control, direct.control, func(m message) bool {
-		handed.add(m)
+		handOver.add(m)
 		return true
 	})
 	after := start(t, lab.NodeA, "ktsnd", exec.Command(program(t, "ktsnd"), append(lab.daemonArguments(), "--slots", "64", "--take-over")...))
@@ -105,9 +105,9 @@ func TestRecord(t *testing.T) {
 		t.Fatal(err)
 	}
 	awaitSaid(t, after, "took over")
-	said.write(t, filepath.Join(folder, "application.bin"))
-	handed.write(t, filepath.Join(folder, "hand-over.bin"))
-	// Free slots behind the message are all 0.
-	ringed := recording{bytes: bytes.TrimRight(ring, "\x00")}
-	ringed.write(t, filepath.Join(folder, "ring.bin"))
+	application.write(t, filepath.Join(folder, "application.bin"))
+	handOver.write(t, filepath.Join(folder, "hand-over.bin"))
+	// Free slots after the message are all 0.
+	memory := recording{bytes: bytes.TrimRight(ring, "\x00")}
+	memory.write(t, filepath.Join(folder, "ring.bin"))
 }

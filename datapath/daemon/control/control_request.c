@@ -352,7 +352,6 @@ static const struct request_description {
 	 {{"records", records_read, REQUIRED},
 	  {"boot-id", boot_id_read, REQUIRED},
 	  {"born-ns", born_read, REQUIRED}}},
-	{"hand-over", CONTROL_HAND_OVER, {{NULL, NULL, OPTIONAL}}},
 	{"socket-add", CONTROL_SOCKET_ADD, {IDENTITY, {"path", path_read, REQUIRED}}},
 	{"socket-del", CONTROL_SOCKET_DEL, {IDENTITY}},
 	{"pod-name-set", CONTROL_POD_NAME_SET, {IDENTITY, {"name", name_read, REQUIRED}}},

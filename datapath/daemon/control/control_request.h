@@ -54,7 +54,6 @@ enum control_request_type {
 	CONTROL_INSTANCE,
 	CONTROL_STAND_BY,
 	CONTROL_TAKE_OVER,
-	CONTROL_HAND_OVER, /* as the release before take-over asks */
 };
 
 /* Only the fields of its type are filled in. */

@@ -130,18 +130,7 @@ static char *hand_over(struct client *client, uint32_t records)
 	return NULL;
 }
 
-/* An older one would send in clear. */
-static int successor_encrypts(const struct node *node, uint32_t records, struct refusal *refusal)
-{
-	if (records >= HANDOVER_VERSION_ENCRYPTION || !encryption_required(&node->routing))
-		return 0;
-	return refuse(refusal, "records",
-		      "must be at least %d while a network requires encryption, of which that ktsnd knows "
-		      "nothing; stop this ktsnd first",
-		      HANDOVER_VERSION_ENCRYPTION);
-}
-
-/* The youngest of a node serves: one that is older would be replaced by this one's pod again. */
+/* An older instance is refused: the youngest of a node serves. */
 static char *take_over(struct client *client, const struct control_request *r)
 {
 	struct control_server *server = client->server;
@@ -155,8 +144,6 @@ static char *take_over(struct client *client, const struct control_request *r)
 	else if (r->records < HANDOVER_VERSION_OLDEST)
 		err = refuse(&refusal, "records", "must be at least %d; stop this ktsnd first",
 			     HANDOVER_VERSION_OLDEST);
-	else
-		err = successor_encrypts(server->node, r->records, &refusal);
 	return err ? control_reply_error(&refusal) : hand_over(client, r->records);
 }
 
@@ -246,9 +233,7 @@ int control_server_tick(struct control_server *server)
 
 static char *request_serve(struct client *client, const struct control_request *r)
 {
-	struct refusal refusal = {.field = ""};
 	struct control_server *server = client->server;
-	struct node *node = server->node;
 
 	switch (r->type) {
 	case CONTROL_STATUS:
@@ -259,10 +244,6 @@ static char *request_serve(struct client *client, const struct control_request *
 		return stand_by(client, r);
 	case CONTROL_TAKE_OVER:
 		return take_over(client, r);
-	case CONTROL_HAND_OVER:
-		return successor_encrypts(node, HANDOVER_VERSION_OLDEST, &refusal)
-			       ? control_reply_error(&refusal)
-			       : hand_over(client, HANDOVER_VERSION_OLDEST);
 	case CONTROL_DEPARTURES:
 		return departures_reply(server, r);
 	case CONTROL_TRACE_START:
@@ -272,7 +253,7 @@ static char *request_serve(struct client *client, const struct control_request *
 	case CONTROL_TRACE_STOP:
 		return trace_stop(client);
 	default:
-		return control_node_serve(node, r);
+		return control_node_serve(server->node, r);
 	}
 }
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Replacing a running ktsnd by another in place: a newer version, or other options. The successor (ktsnd
- * --take-over) has opened its port and asks on the control socket (request "hand-over"); its predecessor then
- * sends what it has, one record a message, descriptors with them:
+ * A hand-over replaces a running ktsnd in place, by a newer version or one with other options. The successor
+ * (ktsnd --take-over) has opened its port and sends the request "take-over" to the control socket. Its
+ * predecessor then sends its state, one record per message, with descriptors:
  *
  *   successor                                predecessor
- *      | ---- request take-over ---------------> |  refuses one that is older than itself
+ *      | ---- request take-over ---------------> |  refuses a successor that is older
  *      | <--- control, shaping, sockets, ------- |  still sending
  *      |      endpoints, peers, timed sockets,   |
  *      |      processes, flows, destinations     |
@@ -17,13 +17,13 @@
  *      | ---- taken ---------------------------> |  from here on the rings are the successor's
  *      |  opens the rings                        |  ends
  *
- * No application notices: their connections, rings and doorbells are the same. Messages that wait are still
- * in their slots. Nothing changes between "end" and "taken", because the predecessor's control thread serves
- * nobody else meanwhile; only messages leave, and their slots say so. Until "taken" a successor that fails
- * changes nothing: its predecessor goes on. Departures pause from "stands" until the rings are open.
+ * Applications keep their connections, rings and doorbells. Messages that wait stay in their slots. Between
+ * "end" and "taken" the predecessor's control thread serves no other request; only messages leave, which
+ * their slots show. If the successor fails before "taken", the predecessor continues unchanged. Departures
+ * pause from "stands" until the rings are open.
  *
- * Control thread, and the real-time worker while departures pause. Part of handover: above node, below
- * control.
+ * Called by the control thread, and by the real-time worker while departures pause. Module handover: above
+ * node, below control.
  */
 #ifndef KTSN_DAEMON_HANDOVER_H
 #define KTSN_DAEMON_HANDOVER_H
@@ -32,17 +32,17 @@
 #include "node_state.h"
 
 /*
- * Predecessor: serves the request. 0 when the successor has taken everything: then the loop is paused for
- * good, and ktsnd must end without touching sockets or rings. Else -errno, and everything goes on. `records`
- * is the newest version of them that the successor understands.
+ * handover_give serves a request as the predecessor. `records` is the newest version of records that the
+ * successor understands. 0 when the successor has taken everything: the loop stays paused, and ktsnd must end
+ * without touching sockets or rings. -errno when it has not: this ktsnd continues.
  */
 int handover_give(struct node *node, int client_fd, int control_fd, uint32_t records);
 
 /*
- * Successor: takes over from the ktsnd that listens at control_path. 0 with *control_fd; -ENOENT when none
- * listens there; else -errno after a log message, and then nothing of it was changed: -EALREADY when it is
- * younger than `instance`, which is this one, -ECONNRESET or -EPIPE when it ended meanwhile, -ETIMEDOUT when
- * it did not answer. Nothing is waited for longer than ten seconds.
+ * handover_take takes over, as the successor, from the ktsnd that listens at control_path. `instance` is this
+ * one. 0 with *control_fd; -ENOENT when none listens; else -errno after a log message, with the predecessor
+ * unchanged: -EALREADY when it is younger than `instance`, -ECONNRESET or -EPIPE when it ended meanwhile,
+ * -ETIMEDOUT when it did not answer within ten seconds.
  */
 int handover_take(struct node *node, const char *control_path, const struct instance *instance,
 		  int *control_fd);

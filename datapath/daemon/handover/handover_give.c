@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The predecessor's side of a hand-over.
+ * The predecessor's side of a hand-over (handover.h).
  */
 #include "associations.h"
 #include "attachments.h"
@@ -23,16 +23,16 @@
 #include <sys/socket.h>
 
 enum {
-	/* A successor has everything, and only reads it: after that it must say what it was asked for. */
+	/* For the successor to read all records and to answer HANDOVER_READY. */
 	READY_TIMEOUT_S = 10,
-	/* The loop stands still for the answer. */
+	/* For HANDOVER_TAKEN, while the loop is paused. */
 	TAKEN_TIMEOUT_S = 1,
-	/* The same for frames that receivers of this node have not got yet: most have within microseconds. */
+	/* For frames to receivers of this node, while the loop is paused; most arrive within microseconds. */
 	DELIVERY_TIMEOUT_NS = 2000000,
 	DELIVERY_GO_ON = -1,
 };
 
-/* One that is being given. */
+/* A hand-over in progress. */
 struct giving {
 	struct node *node;
 	int fd;
@@ -95,7 +95,7 @@ static int endpoint_give(struct giving *giving, const struct pod *pod, const str
 	snprintf(to->netns, sizeof(to->netns), "%s", endpoint->netns);
 	to->vni = endpoint->vni;
 	to->admission = endpoint->admission;
-	/* Else the successor would give it one that another's library was told. */
+	/* The successor must keep it: libraries were given the numbers of other networks. */
 	to->network_number =
 		endpoint->attachment->number ? endpoint->attachment->number : NETWORK_NUMBER_NONE;
 	to->receive = endpoint->receive;
@@ -202,14 +202,11 @@ static int associations_give(struct giving *giving, const struct associated_peer
 	return err;
 }
 
-/* One that understands none of it would send in clear; where that is allowed it may. */
 static int encryption_give(struct giving *giving)
 {
 	const struct routing *routing = &giving->node->routing;
 	int err = 0;
 
-	if (giving->version < HANDOVER_VERSION_ENCRYPTION)
-		return 0;
 	for (const struct network_encryption *n = encryption_networks(routing); n && !err; n = n->next)
 		err = network_encryption_give(giving, n);
 	for (const struct associated_peer *p = associations_peers(routing); p && !err; p = p->next)
@@ -250,7 +247,7 @@ static int destination_give(struct giving *giving, const struct process *process
 	for (uint32_t i = 0; i < LOOP_FLOWS_PER_RING && !flow; i++)
 		if (process->flows[i] && process->flows[i]->loop == destination->loop->flow)
 			flow = process->flows[i];
-	/* Its flow has ended, so no message names it any more. */
+	/* The flow has ended: no message names the destination any more. */
 	if (!flow)
 		return 0;
 	to->index = destination->index;
@@ -294,22 +291,10 @@ static int process_head_give(struct giving *giving, const struct process *proces
 	return give(giving, HANDOVER_PROCESS, fds, count);
 }
 
-static bool has_frames(const struct process *process)
-{
-	for (uint32_t i = 0; i < LOOP_FLOWS_PER_RING; i++)
-		if (process->flows[i] && process->flows[i]->frames)
-			return true;
-	return process->ring && process->ring->untimed;
-}
-
 static int process_give(struct giving *giving, const struct process *process)
 {
-	int err;
+	int err = process_head_give(giving, process);
 
-	/* Its connection ends with this ktsnd. */
-	if (giving->version < HANDOVER_VERSION_FRAMES && has_frames(process))
-		return 0;
-	err = process_head_give(giving, process);
 	for (uint32_t i = 0; i < LOOP_FLOWS_PER_RING && !err; i++)
 		if (process->flows[i])
 			err = flow_give(giving, process->flows[i]);
@@ -334,7 +319,7 @@ static int processes_give(struct giving *giving)
 	return err ? err : give(giving, HANDOVER_END, NULL, 0);
 }
 
-/* NULL: it is gone, or it is its relay's. */
+/* Returns the pod with that quota. NULL if the pod is gone, or the quota is its relay's. */
 static const struct pod *pod_of(const struct node *node, const struct quota *quota)
 {
 	const struct pod *pod = node->pods;
@@ -387,12 +372,13 @@ static int answer_wait(struct giving *giving, enum handover_type type)
 
 	if (err)
 		return err;
-	/* An answer brings none. */
+	/* Answers have no descriptors. */
 	handover_fds_close(fds);
 	return giving->record.type == type ? 0 : -EPROTO;
 }
 
-/* Nothing more can come after this look; what came before it counts, or both would go on. */
+/* Looks for an answer that arrived after the time-out. It counts, because the successor goes on after sending
+ * it; the shutdown keeps any later one from being sent. */
 static bool taken_after_all(struct giving *giving)
 {
 	(void)shutdown(giving->fd, SHUT_RDWR);
@@ -400,7 +386,7 @@ static bool taken_after_all(struct giving *giving)
 	return answer_wait(giving, HANDOVER_TAKEN) == 0;
 }
 
-/* A successor that hangs must not hold the control thread for long. */
+/* Limits how long a successor that hangs can hold the control thread. */
 static void timeout_set(int fd, int seconds)
 {
 	const struct timeval timeout = {.tv_sec = seconds};
@@ -410,7 +396,7 @@ static void timeout_set(int fd, int seconds)
 	(void)setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof(timeout));
 }
 
-/* While the loop goes on: all that takes time. */
+/* Sends all records that take time, while the loop runs. */
 static int everything_give(struct giving *giving, int control_fd)
 {
 	int err;
@@ -422,7 +408,7 @@ static int everything_give(struct giving *giving, int control_fd)
 	return err ? err : answer_wait(giving, HANDOVER_READY);
 }
 
-/* The loop stands still meanwhile, and goes on if this fails. */
+/* Pauses the loop and hands the rings over. The loop continues if that fails. */
 static void rings_give(void *argument)
 {
 	struct giving *giving = argument;
@@ -431,17 +417,14 @@ static void rings_give(void *argument)
 	timeout_set(giving->fd, TAKEN_TIMEOUT_S);
 	blank(giving)->paused_tai_ns = clock_tai_ns();
 	loop_pause(giving->node->loop);
-	/* What waits for pods of this node goes before what the successor sends there. */
+	/* Frames that wait for pods of this node must arrive before those of the successor. */
 	loop_receivers_hold(giving->node->loop, DELIVERY_TIMEOUT_NS);
-	if (giving->version < HANDOVER_VERSION_CLOCKS)
-		node_refusals_hide(giving->node, true);
 	err = give(giving, HANDOVER_STANDS, NULL, 0);
 	if (!err)
 		err = answer_wait(giving, HANDOVER_TAKEN);
 	giving->err = err && taken_after_all(giving) ? 0 : err;
 	if (!giving->err)
 		return;
-	node_refusals_hide(giving->node, false);
 	loop_receivers_hold(giving->node->loop, DELIVERY_GO_ON);
 	loop_resume(giving->node->loop);
 }
@@ -455,7 +438,7 @@ int handover_give(struct node *node, int client_fd, int control_fd, uint32_t rec
 	};
 	int err;
 
-	/* A request that is half-way would be served by neither. */
+	/* Neither ktsnd would serve a request that is half done. */
 	processes_quiesce(node);
 	err = everything_give(&giving, control_fd);
 	if (!err) {

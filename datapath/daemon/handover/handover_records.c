@@ -68,7 +68,7 @@ static size_t length_of(enum handover_type type)
 int handover_send(int fd, struct handover_record *record, enum handover_type type, uint32_t version,
 		  const int *fds, size_t count)
 {
-	const size_t length = version == 3 ? HANDOVER_3_BYTES : length_of(type);
+	const size_t length = length_of(type);
 
 	record->magic = HANDOVER_MAGIC;
 	record->version = version;
@@ -77,14 +77,12 @@ int handover_send(int fd, struct handover_record *record, enum handover_type typ
 	return unix_send(fd, record, length, fds, count, 0);
 }
 
-/* Of one that was received so far; its end may be longer than what is known of it. */
+/* A newer release's record may be longer than this structure: then only its known part was received. */
 static bool understood(const struct handover_record *record, size_t received)
 {
-	if (received < HEADER_BYTES || record->magic != HANDOVER_MAGIC)
-		return false;
-	if (record->version == 3)
-		return record->bytes == HANDOVER_3_BYTES && received == HANDOVER_3_BYTES;
-	return record->version > 3 && record->version <= HANDOVER_VERSION && record->bytes >= received;
+	return received >= HEADER_BYTES && record->magic == HANDOVER_MAGIC &&
+	       record->version >= HANDOVER_VERSION_OLDEST && record->version <= HANDOVER_VERSION &&
+	       record->bytes >= received;
 }
 
 void handover_fds_close(int fds[HANDOVER_FDS_MAX])
@@ -125,7 +123,7 @@ int handover_receive(int fd, struct handover_record *record, int fds[HANDOVER_FD
 		.msg_iov = &iov,
 		.msg_iovlen = 1,
 		.msg_control = control.bytes,
-		/* Not CMSG_SPACE(), whose padding has room for one more: the kernel closes that one. */
+		/* Not CMSG_SPACE(): its padding has room for one more descriptor, which would be lost. */
 		.msg_controllen = CMSG_LEN(HANDOVER_FDS_MAX * sizeof(int)),
 	};
 	ssize_t bytes;

@@ -1,15 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What one ktsnd sends another in a handover (handover.h): records, one a message. Control thread, and the
- * real-time worker while departures pause.
+ * Records that one ktsnd sends another in a hand-over (handover.h), one per message. Called by the control
+ * thread, and by the real-time worker while departures pause.
  *
- * Both may be of different releases (docs/upgrades.md). The successor says the newest version of the records
- * that it understands, and both use the older of the two newest ones. From version 4 on each record has the
- * length of its type, and a release may add fields at the end of a type: who does not know them passes them
- * over, and reads 0 where they are missing. A type that is not known is passed over as well. From version 5
- * on there may be relays' processes: an older successor does not get them, and would send their frames
- * wrongly. From version 6 on networks may be encrypted: an older successor would send their messages in
- * clear, and does not get to take over while a network requires it.
+ * The two may be of different releases (docs/upgrades.md). The successor names the newest version of the
+ * records that it understands, and both use the older of the two newest ones. A release may add fields at the
+ * end of a record and may add types. The receiver ignores fields and types that it does not know, and reads 0
+ * where fields are missing.
  */
 #ifndef KTSN_DAEMON_HANDOVER_RECORDS_H
 #define KTSN_DAEMON_HANDOVER_RECORDS_H
@@ -29,14 +26,8 @@
 
 enum {
 	HANDOVER_VERSION = 6,
-	/* The first with networks that are encrypted. */
-	HANDOVER_VERSION_ENCRYPTION = 6,
-	/* The first with flows of frames and untimed rings, and with clocks of networks. */
-	HANDOVER_VERSION_FRAMES = 5,
-	HANDOVER_VERSION_CLOCKS = 5,
-	HANDOVER_VERSION_OLDEST = 3,
-	/* Of each record, whatever its type, in version 3. */
-	HANDOVER_3_BYTES = 4304,
+	/* The oldest version that is sent and understood: that of the previous release, once there is one. */
+	HANDOVER_VERSION_OLDEST = HANDOVER_VERSION,
 	HANDOVER_FDS_MAX = 3,
 };
 
@@ -56,14 +47,14 @@ enum handover_type {
 	HANDOVER_READY,
 	HANDOVER_STANDS,
 	HANDOVER_TAKEN,
-	HANDOVER_NETWORK_LIMITS, /* before the endpoints; an older successor knows none, and passes it over */
-	HANDOVER_POD_NAME,       /* behind the pod's socket and endpoints; likewise */
-	HANDOVER_KEPT_RING,      /* behind the pods; likewise */
-	HANDOVER_CLOCK,          /* before the endpoints; likewise */
-	HANDOVER_NETWORK_CLOCK,  /* behind that one; likewise */
-	HANDOVER_ENCRYPTION,     /* before the endpoints; of version 6 */
-	HANDOVER_ASSOCIATIONS,   /* likewise */
-	HANDOVER_RECEIVE,        /* of the process before it; likewise: then its rings stay without a user */
+	HANDOVER_NETWORK_LIMITS, /* before the endpoints */
+	HANDOVER_POD_NAME,       /* after the pod's socket and endpoints */
+	HANDOVER_KEPT_RING,      /* after the pods */
+	HANDOVER_CLOCK,          /* before the endpoints */
+	HANDOVER_NETWORK_CLOCK,  /* after HANDOVER_CLOCK */
+	HANDOVER_ENCRYPTION,     /* before the endpoints */
+	HANDOVER_ASSOCIATIONS,   /* after HANDOVER_ENCRYPTION */
+	HANDOVER_RECEIVE,        /* of the process before it */
 };
 
 struct handover_shaping {
@@ -85,9 +76,8 @@ struct handover_endpoint {
 	char bridge[IF_NAMESIZE];
 	char netns[PATH_MAX];
 	uint32_t vni;
-	struct endpoint_admission admission; /* an older predecessor knows none: no hardware address */
-	uint32_t network_number;             /* of its bit in the rings; 0: an older predecessor knows none,
-					      * UINT32_MAX: it has none */
+	struct endpoint_admission admission;
+	uint32_t network_number; /* of the network's bit in the rings; NETWORK_NUMBER_NONE: it has none */
 	bool receive;
 };
 
@@ -103,7 +93,7 @@ struct handover_network_limits {
 	struct pod_limits limits;
 };
 
-/* What was said of the clock, and seen of it. */
+/* The state of the clock that the agent reported, and the steps that ktsnd observed. */
 struct handover_clock {
 	struct node_clock told;
 	uint64_t steps;
@@ -120,7 +110,7 @@ struct handover_encryption {
 	uint32_t encryption;
 };
 
-/* All that were given: the successor uses one that its predecessor has not. */
+/* All associations of a peer. The successor uses one that its predecessor has not used. */
 struct handover_associations {
 	uint32_t peer_be;
 	struct association_list list;
@@ -138,31 +128,27 @@ struct handover_timed_socket {
 
 struct handover_process {
 	char identity[NODE_IDENTITY_MAX + 1];
-	bool connected; /* else it has ended, and its last messages wait */
+	bool connected; /* false: it has ended, and its last messages wait */
 	bool has_ring;
 	bool resuming;
 	struct ktsn_ring_geometry
-		geometry; /* of the ring's memory; what stands in it is the application's word */
+		geometry; /* of the ring's memory; the application can write the copy in its header */
 	bool untimed;
 	bool relay;
 };
 
-/* Memory of a ring that a process kept when it hung up. */
+/* Memory of a ring that a process kept after its connection ended. */
 struct handover_kept_ring {
 	char identity[NODE_IDENTITY_MAX + 1]; /* "": its pod is gone */
 	uint32_t map_id;
 	uint64_t bytes;
 };
 
-/* The flags behind the priority stand where an older predecessor has padding, which is 0: as it sends. */
-static_assert(offsetof(struct socket_attributes, priority) == 92 && sizeof(struct socket_attributes) == 96,
-	      "a predecessor of another release is understood by where things stand");
-
 struct handover_flow {
 	uint32_t index;
 	bool closed;
 	bool has_error_notifier, has_space_notifier;
-	int32_t reserved; /* the predecessor's own number of the descriptor, in older ones */
+	int32_t reserved;
 	struct notifier_names error_notifier;
 	struct txtime_mode mode;
 	uint64_t cookie;
@@ -211,17 +197,15 @@ struct handover_record {
 	};
 };
 
-static_assert(sizeof(struct handover_record) >= HANDOVER_3_BYTES, "a record of version 3 is sent from it");
-
-/* Sends a record of a type in a version; 0 or -errno. */
+/* Sends a record of a type in a version. 0 or -errno. */
 int handover_send(int fd, struct handover_record *record, enum handover_type type, uint32_t version,
 		  const int *fds, size_t count);
-/* Receives one of any version that is understood, which it names. What a shorter one lacks is 0. 0 or -errno,
- * -E2BIG when not all of its descriptors could be received; fds that come are the caller's, -1 where there is
- * none, and none at all after an error. */
+/* Receives a record of a version that is understood. Fields that a shorter one lacks are 0. 0, -E2BIG when
+ * not all of its descriptors could be received, or another -errno. The caller owns received descriptors; fds
+ * are -1 where none came, and all are after an error. */
 int handover_receive(int fd, struct handover_record *record, int fds[HANDOVER_FDS_MAX]);
 void handover_fds_close(int fds[HANDOVER_FDS_MAX]);
-/* Of a hand-over that failed. */
+/* Describes why a hand-over failed. */
 const char *handover_error_text(int err);
 
 #endif

@@ -13,21 +13,14 @@
 
 enum { TEXT_BYTES = 1024 };
 
-static int text_send(int fd, const char *text)
-{
-	return send(fd, text, strlen(text), MSG_NOSIGNAL) < 0 ? -errno : 0;
-}
-
-/* Which field a refusal names decides what it means. */
+/* Returns the error for a refusal, by the field that it names. */
 static int refusal_errno(const char *text, size_t bytes)
 {
 	json_t *root = json_loadb(text, bytes, 0, NULL);
 	const char *field = json_string_value(json_object_get(json_object_get(root, "error"), "field"));
 	int err = -EPROTO;
 
-	if (field && strcmp(field, "request") == 0)
-		err = -EOPNOTSUPP;
-	else if (field && strcmp(field, "born-ns") == 0)
+	if (field && strcmp(field, "born-ns") == 0)
 		err = -EALREADY;
 	else if (field && strcmp(field, "records") == 0)
 		err = -EPROTONOSUPPORT;
@@ -35,7 +28,7 @@ static int refusal_errno(const char *text, size_t bytes)
 	return err;
 }
 
-/* Leaves the first record where it is, with the descriptors that come with it. */
+/* Waits for the first record and leaves it in the socket, with its descriptors. A refusal is read. */
 static int answer_wait(int fd)
 {
 	char text[TEXT_BYTES];
@@ -49,24 +42,15 @@ static int answer_wait(int fd)
 	return bytes <= 0 ? -ECONNRESET : refusal_errno(text, (size_t)bytes);
 }
 
-static int ask(int fd, const char *request)
-{
-	int err = text_send(fd, request);
-
-	return err ? err : answer_wait(fd);
-}
-
 int handover_request(int fd, const struct instance *instance)
 {
 	const struct timeval timeout = {.tv_sec = HANDOVER_ANSWER_TIMEOUT_S};
 	char request[TEXT_BYTES];
-	int err;
 
 	(void)setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof(timeout));
 	snprintf(request, sizeof(request),
 		 "{\"version\":1,\"request\":\"take-over\",\"records\":%d,\"boot-id\":\"%s\",\"born-ns\":"
 		 "%" PRId64 "}",
 		 HANDOVER_VERSION, instance->boot_id, instance->born_ns);
-	err = ask(fd, request);
-	return err == -EOPNOTSUPP ? ask(fd, "{\"version\":1,\"request\":\"hand-over\"}") : err;
+	return send(fd, request, strlen(request), MSG_NOSIGNAL) < 0 ? -errno : answer_wait(fd);
 }

@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * How a successor asks for the hand-over: the only part of it in JSON (docs/control-protocol.md). Control
- * thread.
+ * The successor's request for the hand-over, on the control socket (docs/control-protocol.md). The only part
+ * of a hand-over in JSON. Called by the control thread.
  */
 #ifndef KTSN_DAEMON_HANDOVER_REQUEST_H
 #define KTSN_DAEMON_HANDOVER_REQUEST_H
 
 #include "instance.h"
 
-/* For each of them. */
+/* For the answer, and for each record after it. */
 enum { HANDOVER_ANSWER_TIMEOUT_S = 10 };
 
 /*
- * Asks, and waits until the predecessor begins to hand over or refuses. One of the release before this
- * request, which knows no age, is asked as it understands. 0: records follow; -EALREADY: it is younger than
- * `instance`; else -errno, -EAGAIN when no answer came. From now on nothing is waited for longer either.
+ * handover_request asks the predecessor to hand over, and waits until it begins or refuses. 0 when records
+ * follow, -EALREADY when it is younger than `instance`, -EPROTONOSUPPORT when it does not know this ktsnd's
+ * records, -EAGAIN when no answer came in time, or another -errno. Sets the time-out of the socket.
  */
 int handover_request(int fd, const struct instance *instance);
 

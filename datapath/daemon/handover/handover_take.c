@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The successor's side of a hand-over.
+ * The successor's side of a hand-over (handover.h).
  */
 #include "associations.h"
 #include "clock.h"
@@ -25,7 +25,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* One that is being taken. */
+/* A take-over in progress. */
 struct taking {
 	struct node *node;
 	const struct instance *instance;
@@ -33,13 +33,13 @@ struct taking {
 	int control_fd;
 	uint32_t version;        /* of the records, as the predecessor sends them */
 	int err;                 /* of the last step */
-	int64_t paused_tai_ns;   /* since when nothing departs */
-	struct process *process; /* the last that came; NULL: none, or it cannot be taken */
+	int64_t paused_tai_ns;   /* when departures paused */
+	struct process *process; /* of the last record HANDOVER_PROCESS; NULL if it was not taken */
 	struct handover_record record;
 	int fds[HANDOVER_FDS_MAX];
 };
 
-/* What the predecessor had and this one cannot have is a pity, and no reason to leave everything. */
+/* Logs what cannot be taken over. The hand-over continues. */
 static void refusal_log(const char *what, const char *identity, const struct refusal *refusal)
 {
 	log_warning("take-over: %s of %s: %s", what, identity, refusal->message);
@@ -79,16 +79,18 @@ static void socket_take(struct taking *taking)
 static void endpoint_take(struct taking *taking)
 {
 	const struct handover_endpoint *from = &taking->record.endpoint;
-	/* It has the interface's own address at least, but of an older predecessor. */
-	bool known = from->admission.mac_count > 0;
+	const struct endpoint_description description = {
+		.interface = from->interface,
+		.netns = from->netns,
+		.vni = from->vni,
+		.bridge = from->bridge,
+		.admission = &from->admission,
+		.network_number = from->network_number,
+		.receive = from->receive,
+	};
 	struct refusal refusal;
 
-	if (node_endpoint_add(taking->node, from->identity,
-			      &(struct endpoint_description){from->interface, from->netns, from->vni,
-							     from->bridge, known ? &from->admission : NULL,
-							     false, false, from->network_number,
-							     from->receive, false},
-			      &refusal) == -EINVAL)
+	if (node_endpoint_add(taking->node, from->identity, &description, &refusal) == -EINVAL)
 		refusal_log("endpoint", from->identity, &refusal);
 }
 
@@ -109,7 +111,7 @@ static void network_limits_take(struct taking *taking)
 	(void)node_network_limits_set(taking->node, from->vni, &from->limits, &refusal);
 }
 
-/* The monotonic clock is the predecessor's, so that what was said goes on ageing. */
+/* Both read the same monotonic clock, so that the reported state keeps its age. */
 static void clock_take(struct taking *taking)
 {
 	const struct handover_clock *from = &taking->record.clock;
@@ -136,14 +138,14 @@ static void network_encryption_take(struct taking *taking)
 	const struct handover_encryption *from = &taking->record.encryption;
 	struct refusal refusal;
 
-	/* What this one does not know is more than it knows. */
+	/* A value that this release does not know asks for more: require encryption. */
 	if (routing_encryption_set(&taking->node->routing, from->vni,
 				   from->encryption < LOOP_ENCRYPTIONS ? from->encryption : LOOP_REQUIRED,
 				   &refusal))
 		log_warning("take-over: encryption of network %u: %s", from->vni, refusal.message);
 }
 
-/* Where all have been used the node's agent gives more. */
+/* If the predecessor has used all of them, the node's agent will supply more. */
 static void associations_take(struct taking *taking)
 {
 	struct handover_associations *from = &taking->record.associations;
@@ -195,7 +197,7 @@ static void process_take(struct taking *taking)
 		taking->fds[i] = -1;
 }
 
-/* Of a pod that is gone it counts for the node. */
+/* The memory is charged to the node when the pod is gone. */
 static void kept_ring_take(struct taking *taking)
 {
 	const struct handover_kept_ring *from = &taking->record.kept_ring;
@@ -215,7 +217,7 @@ static void notifier_take(struct taking *taking, struct flow *flow, uint32_t why
 	flow_notifier_set(flow, notifier);
 }
 
-/* Its predecessor may not have come to wake it. */
+/* Wakes waiters: the predecessor may have ended before it could. */
 static void flow_notifiers_take(struct taking *taking, struct flow *flow)
 {
 	const struct handover_flow *from = &taking->record.flow;
@@ -269,7 +271,7 @@ static void receive_take(struct taking *taking)
 	const struct handover_receive *from = &taking->record.receive;
 	const struct receive_ring ring = {from->ring_id, from->control_id, from->ring_bytes};
 
-	/* One that has ended cannot have any. */
+	/* A process that has ended has no receive rings. */
 	if (taking->process && taking->process->pod)
 		(void)receiving_take_over(taking->process, from->cookie, &ring);
 }
@@ -337,7 +339,7 @@ static void record_take(struct taking *taking)
 	}
 }
 
-/* Everything up to the end; what is not used of the descriptors is closed. */
+/* Takes all records up to HANDOVER_END and closes descriptors that are not used. */
 static int records_take(struct taking *taking)
 {
 	int err = 0;
@@ -353,23 +355,23 @@ static int records_take(struct taking *taking)
 	return taking->control_fd >= 0 ? 0 : -EPROTO;
 }
 
-static int say(struct taking *taking, enum handover_type type)
+static int answer(struct taking *taking, enum handover_type type)
 {
 	memset(&taking->record, 0, sizeof(taking->record));
 	return handover_send(taking->fd, &taking->record, type, taking->version, NULL, 0);
 }
 
-/* All that takes time. */
+/* Takes all records that take time, while the predecessor's loop runs. */
 static int everything_take(struct taking *taking)
 {
 	int err = handover_request(taking->fd, taking->instance);
 
 	if (!err)
 		err = records_take(taking);
-	return err ? err : say(taking, HANDOVER_READY);
+	return err ? err : answer(taking, HANDOVER_READY);
 }
 
-/* The loop has them when it has executed what is asked of it here. */
+/* Opens the rings and waits until the loop has executed the commands. */
 static void rings_open(struct taking *taking)
 {
 	struct loop *loop = taking->node->loop;
@@ -383,7 +385,7 @@ static void rings_open(struct taking *taking)
 		 (long long)(clock_tai_ns() - taking->paused_tai_ns) / 1000);
 }
 
-/* Nothing departs meanwhile. */
+/* Takes the rings while departures pause. */
 static void rings_take(void *argument)
 {
 	struct taking *taking = argument;
@@ -395,12 +397,12 @@ static void rings_take(void *argument)
 	if (!taking->err && taking->record.type != HANDOVER_STANDS)
 		taking->err = -EPROTO;
 	if (!taking->err)
-		taking->err = say(taking, HANDOVER_TAKEN);
+		taking->err = answer(taking, HANDOVER_TAKEN);
 	if (!taking->err)
 		rings_open(taking);
 }
 
-/* The other may be kept from ending; they are not its own any more. */
+/* Makes this process the owner of the listeners: the predecessor may be kept from ending. */
 static void listeners_take(const struct taking *taking)
 {
 	unix_listener_take(taking->control_fd);
@@ -409,7 +411,7 @@ static void listeners_take(const struct taking *taking)
 			unix_listener_take(pod->listener.fd);
 }
 
-/* Why the running ktsnd did not hand over. */
+/* Describes why the running ktsnd did not hand over. */
 static const char *reason(int err)
 {
 	switch (-err) {
@@ -428,7 +430,7 @@ static const char *reason(int err)
 	}
 }
 
-/* From the one that is connected to. */
+/* Takes everything from the ktsnd at the other end of the connection. */
 static int all_take(struct taking *taking)
 {
 	int err = unix_peer_is_dying(taking->fd) ? -ENOENT : everything_take(taking);

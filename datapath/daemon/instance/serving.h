@@ -14,7 +14,7 @@
 struct serving {
 	const char *control_path;
 	struct event_source connection; /* its descriptor is -1 when there is none */
-	struct instance instance;       /* what it said; nothing of the release before this request */
+	struct instance instance;       /* as it reported itself; empty if it refused the request */
 	bool said;                      /* it answered, and has not ended */
 };
 

@@ -87,22 +87,11 @@ static struct network_clock *network_find(const struct node *node, uint32_t vni)
 	return network;
 }
 
-static void refused_write(const struct process *process, uint64_t refused)
-{
-	if (process->ring && !process->ring->untimed)
-		ktsn_ring_refused_set(&process->ring->consumer, refused);
-}
-
 void process_refusals_set(const struct process *process)
 {
-	refused_write(process, attachments_refused(&process->pod->endpoints));
-}
-
-void node_refusals_hide(const struct node *node, bool hidden)
-{
-	for (const struct pod *pod = node->pods; pod; pod = pod->next)
-		for (const struct process *process = pod->processes; process; process = process->next)
-			refused_write(process, hidden ? 0 : attachments_refused(&pod->endpoints));
+	if (process->ring && !process->ring->untimed)
+		ktsn_ring_refused_set(&process->ring->consumer,
+				      attachments_refused(&process->pod->endpoints));
 }
 
 /* In the order of commands: a message that is not refused by its library is not by the loop. A ring that

@@ -34,11 +34,8 @@ int64_t node_clock_bound_ns(const struct node_clock *told, int64_t now_ns);
 
 /* The pod has come, or is on other networks than before. */
 void pod_clocks_apply(struct pod *pod);
-/* Which networks of its pod refuse messages stands in its ring. */
+/* Writes into the ring of the process which networks of its pod refuse messages. */
 void process_refusals_set(const struct process *process);
-/* The successor knows nothing of that: the rings say that nothing is refused, or (false) what is. The loop
- * stands still. */
-void node_refusals_hide(const struct node *node, bool hidden);
 
 /* Networks to which the clock is lost by now. Returns ms until the next may be, -1: none. */
 int clocks_tick(struct node *node);

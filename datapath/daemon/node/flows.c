@@ -219,7 +219,7 @@ static uint32_t number_wanted(const struct process *process, uint32_t number)
 /* Of FLOW_OPEN; nobody adopts a relay's. */
 static bool frames_asked(const struct ktsn_app_request *request)
 {
-	return request->version >= KTSN_APP_VERSION_FRAMES && request->flags & KTSN_APP_FRAMES;
+	return request->flags & KTSN_APP_FRAMES;
 }
 
 static bool flow_flags_known(const struct ktsn_app_request *request)

@@ -31,15 +31,9 @@ static void unanswered_log(struct process *process)
 	pod->unanswered_warned = true;
 }
 
-/* Older libraries did not say what these are. */
-static bool ring_flags_known(const struct ktsn_app_request *request)
-{
-	return request->version < KTSN_APP_VERSION_FRAMES || !(request->flags & ~KTSN_APP_UNTIMED);
-}
-
 static bool untimed_asked(const struct ktsn_app_request *request)
 {
-	return request->version >= KTSN_APP_VERSION_FRAMES && request->flags & KTSN_APP_UNTIMED;
+	return request->flags & KTSN_APP_UNTIMED;
 }
 
 /* Of what keeps some open; counts when there are none. */
@@ -53,7 +47,7 @@ static int descriptors_allowed(const struct process *process)
 
 static int ring_allowed(const struct process *process, const struct ktsn_app_request *request)
 {
-	if (!ring_flags_known(request))
+	if (request->flags & ~KTSN_APP_UNTIMED)
 		return -EINVAL;
 	if (untimed_asked(request) && !process->relay)
 		return -EPERM;
@@ -185,8 +179,8 @@ static int resume(struct process *process)
 	return 0;
 }
 
-/* A library that is newer comes down to this ktsnd's version, and repeats its request. Of one that is too old
- * is said once per pod, or one that tries again and again would fill the log. */
+/* A newer library lowers its version to that of the reply and repeats the request. An older one that is not
+ * supported is logged once per pod, because it may try again without end. */
 static void version_refuse(struct process *process, const struct ktsn_app_request *request,
 			   struct ktsn_app_reply *reply)
 {
@@ -230,17 +224,12 @@ static void flow_request_serve(struct process *process, struct app_request *from
 		flow_wake(process, from, reply);
 	else if (message->type == KTSN_APP_DESTINATION)
 		flow_destination_request(process, message, reply);
-	else if (message->type == KTSN_APP_DESTINATION_CLOSE && message->version >= KTSN_APP_VERSION_FRAMES)
+	else if (message->type == KTSN_APP_DESTINATION_CLOSE)
 		flow_destination_close_request(process, message, reply);
 	else if (message->type == KTSN_APP_RESUME)
 		reply->status = resume(process);
 	else
 		reply->status = -EOPNOTSUPP;
-}
-
-static bool is_of_receiving(const struct ktsn_app_request *request)
-{
-	return request->type == KTSN_APP_RECEIVE_OPEN || request->type == KTSN_APP_RECEIVE_CLOSE;
 }
 
 static void request_serve(struct process *process, struct app_request *from, struct ktsn_app_reply *reply)
@@ -251,8 +240,6 @@ static void request_serve(struct process *process, struct app_request *from, str
 		reply->status = -EPROTO;
 	else if (!version_known(message))
 		version_refuse(process, message, reply);
-	else if (is_of_receiving(message) && message->version < KTSN_APP_VERSION_RECEIVE)
-		reply->status = -EOPNOTSUPP;
 	else if (message->type == KTSN_APP_RECEIVE_OPEN)
 		receive_open_request(process, from, reply);
 	else if (message->type == KTSN_APP_RECEIVE_CLOSE)

@@ -40,12 +40,6 @@ static int passed_fd_of(struct msghdr *message)
 	return fd;
 }
 
-/* In version 3 a request has one length; later ones may have more at their end than is known here. */
-static bool length_allowed(const struct app_request *request, int flags)
-{
-	return !(flags & MSG_CTRUNC) && (!(flags & MSG_TRUNC) || request->message.version > 3);
-}
-
 /* 1 with a request; 0 when there is none to serve; -errno when the connection is to be closed. */
 static int request_receive(struct app_request *request, int *passed_fd)
 {
@@ -72,7 +66,8 @@ static int request_receive(struct app_request *request, int *passed_fd)
 	*passed_fd = passed_fd_of(&message);
 	if (replaced)
 		return -ECONNABORTED;
-	return bytes == sizeof(request->message) && length_allowed(request, message.msg_flags) ? 1 : -EPROTO;
+	/* A longer request is one of a newer release: MSG_TRUNC is allowed. */
+	return bytes == sizeof(request->message) && !(message.msg_flags & MSG_CTRUNC) ? 1 : -EPROTO;
 }
 
 /* Of a socket that is given back only the name counts, bound or not. */

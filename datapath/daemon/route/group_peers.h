@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Which groups the pods of a peer are members of, as its ktsnd announces it and as its pods report it. A peer
- * of which that is not known gets the messages of all groups: one whose ktsnd is older, does not run, or was
- * not heard of for the lifetime of its last announcement.
+ * of which that is not known gets the messages of all groups: one whose ktsnd does not run, or was not heard
+ * of for the lifetime of its last announcement.
  *
  * An announcement says everything. A report that comes through the tunnel says that somebody joined just now:
  * it counts until an announcement that is younger by 2 s decides. So a new member is served also while the

@@ -20,7 +20,9 @@ union fd_control {
 	struct cmsghdr align;
 };
 
-/* That of the requests of this process: the newest that its ktsnd is not known to refuse. */
+uint16_t handshake_version_oldest = KTSN_APP_VERSION_OLDEST, handshake_version_newest = KTSN_APP_VERSION;
+
+/* The version of this process's requests: the newest that its ktsnd has not refused. */
 static _Atomic uint16_t version = KTSN_APP_VERSION;
 
 static int readable_wait(int fd, int64_t until_ms)
@@ -103,7 +105,7 @@ static int reply_receive(int socket_fd, struct ktsn_app_reply *reply, int *recei
 		return -ECONNRESET;
 	if (bytes != sizeof(*reply) || reply->magic != KTSN_APP_MAGIC)
 		return -EPROTO;
-	return reply->version >= KTSN_APP_VERSION_OLDEST && reply->version <= KTSN_APP_VERSION
+	return reply->version >= handshake_version_oldest && reply->version <= handshake_version_newest
 		       ? 0
 		       : -EPROTONOSUPPORT;
 }
@@ -185,7 +187,7 @@ static int app_socket_connect(int *socket_fd)
 		return -ETIMEDOUT;
 	}
 	/* It may be another ktsnd than the last. */
-	atomic_store_explicit(&version, KTSN_APP_VERSION, memory_order_relaxed);
+	atomic_store_explicit(&version, handshake_version_newest, memory_order_relaxed);
 	*socket_fd = internal_fd_raise((int)fd);
 	return 0;
 }

@@ -35,6 +35,10 @@ int handshake_end(struct session *session, int socket_fd, int64_t until_ms);
  * connection. */
 int handshake_again(struct session *session);
 
+/* The versions of the application protocol that this library speaks. Variables, so that tests can make up
+ * others. */
+extern uint16_t handshake_version_oldest, handshake_version_newest;
+
 /* A request of that type that says nothing else. */
 struct ktsn_app_request handshake_request(enum ktsn_app_type type);
 

@@ -111,8 +111,13 @@ static int begin(const struct vhost_options *options)
 	relay.all = true;
 	relay.source = &source.source;
 	relay.bypass.fd = options->past_fd >= 0 ? options->past_fd : options->link_fd;
-	relay.setup = (struct session_setup){options->socket_name, options->packet_fd, relay.counters,
-					     KTSN_APP_VERSION};
+	relay.setup = (struct session_setup){
+		.socket_name = options->socket_name,
+		.packet_fd = options->packet_fd,
+		.counters = relay.counters,
+		.version_oldest = KTSN_APP_VERSION_OLDEST,
+		.version_newest = KTSN_APP_VERSION,
+	};
 	err = relay_init(&relay);
 	if (err)
 		return failed("cannot begin", err, "see the limits of open files and memory");

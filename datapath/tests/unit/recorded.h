@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What other releases of ktsnd and libktsn said (tests/recorded/). Include after <cmocka.h>.
+ * Reads the recorded bytes of releases (tests/recorded/). Include after <cmocka.h>.
  */
 #ifndef KTSN_TESTS_RECORDED_H
 #define KTSN_TESTS_RECORDED_H
@@ -14,7 +14,7 @@
 
 enum { RECORDED_BYTES_MAX = 1 << 20, RECORDED_HEAD_BYTES = 8 };
 
-static const char *const recorded_releases[] = {"76fe91b", "0.1.0"};
+static const char *const recorded_releases[] = {"0.1.0"};
 enum { RECORDED_RELEASES = sizeof(recorded_releases) / sizeof(recorded_releases[0]) };
 
 struct recorded {
@@ -26,7 +26,7 @@ struct recorded {
 struct recorded_message {
 	const uint8_t *bytes;
 	uint32_t count;
-	bool asked; /* by who connected */
+	bool asked; /* sent by the side that connected */
 	uint8_t fds;
 };
 
@@ -45,7 +45,7 @@ static inline void recorded_read(struct recorded *recorded, const char *release,
 	assert_true(recorded->count > 0 && recorded->count < sizeof(recorded->bytes));
 }
 
-/* False when that was the last. */
+/* Returns the next message; false at the end. */
 static inline bool recorded_next(struct recorded *recorded, struct recorded_message *message)
 {
 	const uint8_t *head = recorded->bytes + recorded->next;

@@ -184,8 +184,7 @@ static struct ktsn_app_reply ask(struct ktsn_app_request request, int passed_fd)
 	struct pollfd answered = {.fd = bed.fd, .events = POLLIN};
 
 	request.magic = KTSN_APP_MAGIC;
-	if (!request.version)
-		request.version = KTSN_APP_VERSION;
+	request.version = KTSN_APP_VERSION;
 	assert_int_equal(unix_send(bed.fd, &request, sizeof(request), &passed_fd, passed_fd >= 0, 0), 0);
 	for (int ms = 0; poll(&answered, 1, 0) == 0; ms++) {
 		assert_true(ms < PATIENCE_MS);
@@ -282,20 +281,6 @@ static void flow_of_frames_is_a_packet_sockets(void **state)
 			 -ENOENT);
 	close(udp);
 	close(cooked);
-}
-
-static void version_4_knows_no_frames(void **state)
-{
-	struct ktsn_app_request request = {.type = KTSN_APP_HELLO, .version = 4, .flags = KTSN_APP_UNTIMED};
-
-	(void)state;
-	assert_int_equal(ask(request, -1).status, 0);
-	assert_false(bed.node.pods->processes->ring->untimed);
-	request = (struct ktsn_app_request){
-		.type = KTSN_APP_FLOW_OPEN, .version = 4, .flow = KTSN_APP_NONE, .flags = KTSN_APP_FRAMES};
-	assert_int_equal(ask(request, bed.packet_fd).status, -EINVAL);
-	request.type = KTSN_APP_DESTINATION_CLOSE;
-	assert_int_equal(ask(request, -1).status, -EOPNOTSUPP);
 }
 
 static void untimed_ring_has_flows_of_frames_without_deadlines_only(void **state)
@@ -467,7 +452,6 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		TEST(flow_of_frames_is_a_packet_sockets),
-		TEST(version_4_knows_no_frames),
 		TEST(untimed_ring_has_flows_of_frames_without_deadlines_only),
 		TEST(destinations_of_frames_stay_until_they_are_closed),
 		TEST(destination_is_closed_by_its_own_flow_of_frames),

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Records of a hand-over between two ktsnd of which one is older or newer than the other.
+ * Records of a hand-over between two releases of ktsnd.
  */
 #include "handover_records.h"
 #include "unix_socket.h"
@@ -35,7 +35,7 @@ static int pair_close(void **state)
 	return 0;
 }
 
-/* With all that it has set to something. */
+/* Returns a record with all of its bytes set. */
 static struct handover_record filled(void)
 {
 	struct handover_record record;
@@ -52,29 +52,27 @@ static int received(struct handover_record *record)
 	return handover_receive(ends[1], record, fds);
 }
 
-static void records_of_both_versions_arrive(void **state)
+static void records_of_all_types_arrive(void **state)
 {
 	(void)state;
-	for (uint32_t version = HANDOVER_VERSION_OLDEST; version <= HANDOVER_VERSION; version++) {
-		for (uint32_t type = 1; type <= TYPES; type++) {
-			struct handover_record sent = filled(), got;
-			size_t length;
+	for (uint32_t type = 1; type <= TYPES; type++) {
+		struct handover_record sent = filled(), got;
+		size_t length;
 
-			assert_int_equal(handover_send(ends[0], &sent, type, version, NULL, 0), 0);
-			assert_int_equal(received(&got), 0);
-			length = got.bytes;
-			assert_int_equal(got.type, type);
-			assert_int_equal(got.version, version);
-			assert_true(version == 3 ? length == HANDOVER_3_BYTES : length >= HEADER_BYTES);
-			assert_memory_equal(&got, &sent, length);
-			/* What did not come is 0. */
-			for (size_t i = length; i < sizeof(got); i++)
-				assert_int_equal(((uint8_t *)&got)[i], 0);
-		}
+		assert_int_equal(handover_send(ends[0], &sent, type, HANDOVER_VERSION, NULL, 0), 0);
+		assert_int_equal(received(&got), 0);
+		length = got.bytes;
+		assert_int_equal(got.type, type);
+		assert_int_equal(got.version, HANDOVER_VERSION);
+		assert_true(length >= HEADER_BYTES);
+		assert_memory_equal(&got, &sent, length);
+		/* Bytes that were not sent are 0. */
+		for (size_t i = length; i < sizeof(got); i++)
+			assert_int_equal(((uint8_t *)&got)[i], 0);
 	}
 }
 
-/* A record in version 4 of that length, of which the header says another. */
+/* Sends a record of `length` bytes whose header says `says`. */
 static void send_so(uint32_t version, size_t length, uint32_t says, uint32_t type)
 {
 	static struct {
@@ -90,7 +88,7 @@ static void send_so(uint32_t version, size_t length, uint32_t says, uint32_t typ
 	assert_int_equal(send(ends[0], &sent, length, MSG_NOSIGNAL), length);
 }
 
-static void longer_shorter_and_unknown_ones_of_version_4_are_taken(void **state)
+static void longer_shorter_and_unknown_records_are_taken(void **state)
 {
 	const size_t whole = sizeof(struct handover_record);
 	const size_t peer =
@@ -98,14 +96,14 @@ static void longer_shorter_and_unknown_ones_of_version_4_are_taken(void **state)
 	struct handover_record got;
 
 	(void)state;
-	send_so(4, whole + 64, (uint32_t)whole + 64, HANDOVER_SHAPING);
+	send_so(HANDOVER_VERSION, whole + 64, (uint32_t)whole + 64, HANDOVER_SHAPING);
 	assert_int_equal(received(&got), 0);
 	assert_int_equal(got.type, HANDOVER_SHAPING);
-	send_so(4, peer, (uint32_t)peer, HANDOVER_PEER);
+	send_so(HANDOVER_VERSION, peer, (uint32_t)peer, HANDOVER_PEER);
 	assert_int_equal(received(&got), 0);
 	assert_int_equal(got.peer.address_be, 0x11111111);
 	assert_int_equal(got.peer.subnet_count, 0);
-	send_so(4, 40, 40, 99);
+	send_so(HANDOVER_VERSION, 40, 40, 99);
 	assert_int_equal(received(&got), 0);
 	assert_int_equal(got.type, 99);
 }
@@ -117,12 +115,10 @@ static void what_is_no_record_is_refused(void **state)
 		size_t length;
 		uint32_t says;
 	} bad[] = {
-		{2, HANDOVER_3_BYTES, HANDOVER_3_BYTES},
+		{HANDOVER_VERSION_OLDEST - 1, 40, 40},
 		{HANDOVER_VERSION + 1, 40, 40},
-		{3, HANDOVER_3_BYTES - 8, HANDOVER_3_BYTES - 8},
-		{3, HANDOVER_3_BYTES, 40},
-		{4, 8, 8},
-		{4, 100, 40},
+		{HANDOVER_VERSION, 8, 8},
+		{HANDOVER_VERSION, 100, 40},
 	};
 	struct handover_record got;
 
@@ -181,8 +177,8 @@ static void descriptors_beyond_what_a_record_has_are_refused_and_closed(void **s
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(records_of_both_versions_arrive),
-		cmocka_unit_test(longer_shorter_and_unknown_ones_of_version_4_are_taken),
+		cmocka_unit_test(records_of_all_types_arrive),
+		cmocka_unit_test(longer_shorter_and_unknown_records_are_taken),
 		cmocka_unit_test(what_is_no_record_is_refused),
 		cmocka_unit_test(descriptors_beyond_what_a_record_has_are_refused_and_closed),
 	};

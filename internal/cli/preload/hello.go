@@ -18,7 +18,7 @@ import (
 // The application socket's protocol, as in datapath/ring/app_protocol.h.
 const (
 	appMagic     = 0x6e73746b
-	appVersion   = 3 // the oldest that libktsn.so falls back to
+	appVersion   = 6 // KTSN_APP_VERSION
 	appHello     = 1
 	appNone      = 0xffffffff
 	requestBytes = 72

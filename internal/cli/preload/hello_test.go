@@ -72,7 +72,7 @@ func TestGreetingSaysWhatIsWrong(t *testing.T) {
 		want string
 	}{
 		"a ktsnd of this release":            {answer(appVersion, 0), ""},
-		"one of another version":             {answer(appVersion+1, 0), "speaks version 4 of the application protocol, not 3"},
+		"one of another version":             {answer(appVersion+1, 0), "speaks version 7 of the application protocol, not 6"},
 		"one that refuses ours":              {answer(appVersion, -int32(syscall.EPROTONOSUPPORT)), "of the same release"},
 		"one that is full":                   {answer(appVersion, -int32(syscall.EMFILE)), "too many open files"},
 		"one whose replies are shorter":      {answer(appVersion, 0)[:24], "answers with 24 bytes"},
@@ -145,7 +145,7 @@ func TestNumbersAreThoseOfTheHeader(t *testing.T) {
 	}
 	for pattern, want := range map[string]int64{
 		`KTSN_APP_MAGIC UINT32_C\((0x\w+)\)`:         appMagic,
-		`KTSN_APP_VERSION_OLDEST = (\d+)`:            appVersion,
+		`KTSN_APP_VERSION = (\d+)`:                   appVersion,
 		`KTSN_APP_DAEMON_TIMEOUT_MS = (\d+)`:         appTimeout.Milliseconds(),
 		`KTSN_APP_HELLO = (\d+)`:                     appHello,
 		`sizeof\(struct ktsn_app_request\) == (\d+)`: requestBytes,
