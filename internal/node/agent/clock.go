@@ -19,41 +19,38 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
 )
 
-// addClock follows the node's clock. Without a watch of it nobody says anything of it.
-func (a *agent) addClock() error {
-	log := a.log.With("part", "clock")
-	changed := func() { again(a.clockAgain, a.gatesAgain) }
-	a.clock = &clocks.Follower{
-		Watch:    func(ctx context.Context, hear func(clock.Estimate)) error { return a.platform.Clock(ctx, hear, log) },
+// newClock adds the follower of the node's clock. state is nil where the networks are those of a file. On a platform without a clock the
+// follower does not run and reports nothing.
+func newClock(c *core, state func() network.Cluster) (*clocks.Follower, error) {
+	log := c.log.With("part", "clock")
+	changed := func() { c.queue.wake(concernClock, concernSchedule) }
+	follower := &clocks.Follower{
+		Watch:    func(ctx context.Context, hear func(clock.Estimate)) error { return c.platform.Clock(ctx, hear, log) },
 		NewJudge: clocks.NewJudge,
-		Teller: clocks.NewTeller(func(ctx context.Context, ask func(context.Context, clocks.Ktsnd) error) error {
-			return a.link.Do(ctx, func(ctx context.Context, client *control.Client) error { return ask(ctx, client) })
-		}, changed, log),
-		Changed: changed, Metrics: a.metrics, Now: time.Now, Log: log,
+		Teller:   clocks.NewTeller(ask(c, func(k *control.Client) clocks.Ktsnd { return k }), changed, log),
+		State:    state,
+		Changed:  changed, Metrics: c.metrics, Now: time.Now, Log: log,
 	}
-	if a.FromCluster {
-		a.clock.State = func() network.Cluster { return a.objects.State() }
-	}
-	events := a.manager.GetEventRecorderFor("ktsn-agent")
-	// As kubelet names it, so that nobody need ask the API server for it.
-	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: a.Node, UID: types.UID(a.Node)}}
-	a.clock.NodeEvent = func(eventType, reason, sentence string) { events.Event(node, eventType, reason, sentence) }
-	// One that makes many Events of an object has the rest left out: faults and steps are another one's.
-	faults := a.manager.GetEventRecorderFor("ktsn-agent-clock")
-	a.clock.FaultEvent = func(eventType, reason, sentence string) { faults.Event(node, eventType, reason, sentence) }
-	a.clock.NetworkEvent = func(eventType, reason, sentence string) {
-		if own := a.objects.State().Node; own != nil {
-			events.Event(own, eventType, reason, sentence)
+	events := c.manager.GetEventRecorderFor("ktsn-agent")
+	// kubelet names a Node in the same way, so the API server need not be asked for it.
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: c.Node, UID: types.UID(c.Node)}}
+	follower.NodeEvent = func(eventType, reason, message string) { events.Event(node, eventType, reason, message) }
+	// The recorder limits the Events of one source about one object, so faults and steps have a source of their own.
+	faults := c.manager.GetEventRecorderFor("ktsn-agent-clock")
+	follower.FaultEvent = func(eventType, reason, message string) { faults.Event(node, eventType, reason, message) }
+	follower.NetworkEvent = func(eventType, reason, message string) {
+		if object := state().Node; object != nil {
+			events.Event(object, eventType, reason, message)
 		}
 	}
-	if a.platform.Clock == nil {
-		return nil
+	if c.platform.Clock == nil {
+		return follower, nil
 	}
-	return a.manager.Add(manager.RunnableFunc(a.clock.Run))
+	return follower, c.manager.Add(manager.RunnableFunc(follower.Run))
 }
 
-// watchClock follows the clock of this machine. Programs that set it are looked for where the agent sees the node's processes. chronyd
-// answers on the node's loopback, which is the agent's as well.
+// watchClock follows the clock of this machine. It looks for the programs that set the clock where the agent sees the node's processes.
+// chronyd answers on the loopback address, which the agent shares with the node.
 func (o *Options) watchClock(ctx context.Context, hear func(clock.Estimate), log *slog.Logger) error {
 	proc := o.Proc
 	if proc == "" {

@@ -14,16 +14,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
-	"sigs.k8s.io/controller-runtime/pkg/handler"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
-	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
 	"github.com/kubernetsn/kubernetsn/internal/node/agent/daemon"
 	"github.com/kubernetsn/kubernetsn/internal/node/agent/encryption"
 	"github.com/kubernetsn/kubernetsn/internal/node/agent/network"
+	"github.com/kubernetsn/kubernetsn/internal/node/agent/objects"
 	"github.com/kubernetsn/kubernetsn/internal/node/attachment"
 	"github.com/kubernetsn/kubernetsn/internal/node/overlay"
 	"github.com/kubernetsn/kubernetsn/internal/node/security"
@@ -32,138 +29,95 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/tsnnetwork"
 )
 
-// settleKeys is longer than another agent of the cluster needs to accept a key of which the API server has told it.
+// settleKeys is longer than another agent of the cluster needs to accept a key that it got from the API server.
 const settleKeys = 2 * time.Second
 
-// errSwitched is that ktsnd and the kernel's tunnels are not on the way of frames.
+// errSwitched means that neither ktsnd nor the kernel's tunnels carry the node's frames.
 var errSwitched = errors.New("the node's messages go through Open vSwitch, which makes the tunnels and does not encrypt them")
 
-// addEncryption has encrypted networks encrypted.
-func (a *agent) addEncryption() error {
-	if !a.FromCluster {
-		return nil
-	}
-	a.judge = &encryption.Judge{Node: a.Node}
-	a.encryption = encryption.New(encryption.Reconciler{
-		Judge: a.judge, State: a.objects.State, Own: a.tunnelAddress, Try: a.tryEncryption,
-		OpenKernel: func() (encryption.Kernel, error) { return xfrm.Open(a.EncryptedPort) },
-		OpenKeys: func() (*security.Keyring, string, error) {
-			return security.Open(a.keysDir(), a.runDir(), security.DefaultTimes, time.Now)
-		},
-		RemoveKeys: func() error { return security.Remove(a.keysDir(), a.runDir()) }, SeenDir: a.keysDir(),
-		Do: func(ctx context.Context, ask func(context.Context, encryption.Ktsnd) error) error {
-			return a.link.Do(ctx, func(ctx context.Context, client *control.Client) error { return ask(ctx, client) })
-		},
-		Retune: a.retune, MTU: a.pathMTU, Changed: func() { again(a.again, a.gatesAgain) },
-		Links: func() ([]*v1alpha1.TSNLink, bool) {
-			if links := a.links.Load(); links != nil {
-				return links.all()
+// newEncryption adds the controller that encrypts the tunnels of networks and links.
+func newEncryption(c *core, state func() network.Cluster, judge *encryption.Judge, nodeLinks *objects.Links, paths pathMTUs) (
+	*encryption.Reconciler, error) {
+	r := encryption.New(encryption.Reconciler{
+		Judge: judge, State: state, Own: c.tunnelAddress,
+		Try: func() error {
+			if c.OVS != nil {
+				return errSwitched
 			}
-			return nil, false
+			return xfrm.Try()
 		},
+		OpenKernel: func() (encryption.Kernel, error) { return xfrm.Open(c.EncryptedPort) },
+		OpenKeys: func() (*security.Keyring, string, error) {
+			return security.Open(c.keysDir(), c.runDir(), security.DefaultTimes, time.Now)
+		},
+		RemoveKeys: func() error { return security.Remove(c.keysDir(), c.runDir()) }, SeenDir: c.keysDir(),
+		Do:      ask(c, func(k *control.Client) encryption.Ktsnd { return k }),
+		Retune:  c.retune,
+		MTU:     func(joined *network.Joined) int { return networkMTU(state().Node, joined, paths) },
+		Changed: func() { c.queue.wake(concernPeers, concernSchedule) },
+		Links:   func() ([]*v1alpha1.TSNLink, bool) { return listLinks(nodeLinks) },
 		Plugged: func() (bool, error) {
-			all, err := attachment.PluggedLinks(a.StateDir, "")
-			return slices.ContainsFunc(all, func(one attachment.Plugged) bool { return one.Encrypted }), err
+			plugged, err := attachment.PluggedLinks(c.StateDir, "")
+			return slices.ContainsFunc(plugged, func(p attachment.Plugged) bool { return p.Encrypted }), err
 		},
-		LinksChanged: func() { a.links.Load().encryptedAgain() },
-		Linger:       lingerPeers, Settle: settleKeys, Now: time.Now, Log: a.log.With("part", "encryption"),
+		LinksChanged: func() { enqueueLinks(c.queue, nodeLinks, func(l *v1alpha1.TSNLink) bool { return l.Spec.Encrypted() }) },
+		Linger:       lingerPeers, Settle: settleKeys, Now: time.Now, Log: c.log.With("part", "encryption"),
 	})
-	same := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request {
-		return []reconcile.Request{{}}
-	})
-	return ctrl.NewControllerManagedBy(a.manager).Named("encryption").
-		WatchesRawSource(source.Channel(a.encryptionAgain, same)).
+	return r, ctrl.NewControllerManagedBy(c.manager).Named("encryption").
+		WatchesRawSource(c.queue.source(concernEncryption)).
 		WithOptions(controller.Options{MaxConcurrentReconciles: 1}).
-		Complete(a.encryption)
+		Complete(r)
 }
 
-// keysDir is where the node's keys are.
+// keysDir is the folder of the node's keys.
 func (o *Options) keysDir() string { return filepath.Join(o.StateDir, "keys") }
 
-// tellEncryption has a ktsnd that was told of the node be told of its keys.
-func (a *agent) tellEncryption() {
-	if a.encryption != nil {
-		a.encryption.KtsndAnew()
-		again(a.encryptionAgain)
-	}
-}
-
-// tryEncryption says why the node cannot encrypt.
-func (a *agent) tryEncryption() error {
-	if a.OVS != nil {
-		return errSwitched
-	}
-	return xfrm.Try()
-}
-
-// tunnelAddress is where the node's tunnels end.
-func (a *agent) tunnelAddress(ctx context.Context) (netip.Addr, error) {
+// tunnelAddress returns the address at which the node's tunnels end.
+func (c *core) tunnelAddress(ctx context.Context) (netip.Addr, error) {
 	var node corev1.Node
-	if err := a.manager.GetClient().Get(ctx, types.NamespacedName{Name: a.Node}, &node); err != nil {
-		return netip.Addr{}, fmt.Errorf("look at node %s: %w", a.Node, err)
+	if err := c.manager.GetClient().Get(ctx, types.NamespacedName{Name: c.Node}, &node); err != nil {
+		return netip.Addr{}, fmt.Errorf("get node %s: %w", c.Node, err)
 	}
 	return tsnnetwork.TunnelAddress(&node)
 }
 
-// retune has tunnels that are there be encrypted or not, and the interfaces of running pods fit through them.
-func (a *agent) retune(ctx context.Context, wanted []encryption.Tunnel) error {
+// retune recreates tunnels that are to be encrypted and are not, or the reverse, and lowers the MTU of running pods' interfaces to fit.
+func (c *core) retune(ctx context.Context, wanted []encryption.Tunnel) error {
 	tunings := make([]overlay.Tuning, 0, len(wanted))
 	for _, want := range wanted {
 		tuning := overlay.Tuning{VNI: want.VNI, Port: network.DefaultPort, Encrypted: want.Encrypted, MTU: want.MTU}
 		if want.Encrypted {
-			tuning.Port = a.EncryptedPort
+			tuning.Port = c.EncryptedPort
 		}
 		tunings = append(tunings, tuning)
 	}
-	node, err := overlay.Open(a.StateDir, daemon.Patience)
+	node, err := overlay.Open(c.StateDir, daemon.Patience)
 	if err != nil {
 		return err
 	}
 	defer node.Close()
-	changed, err := node.Retune(ctx, tunings, timed{a.link})
+	changed, err := node.Retune(ctx, tunings, timed{c.ktsnd})
 	for i := range tunings {
 		if !slices.Contains(changed, tunings[i].VNI) {
 			continue
 		}
-		a.log.Info("the tunnel of a network was made anew", "vni", tunings[i].VNI, "encrypted", tunings[i].Encrypted)
+		c.log.Info("recreated the tunnel of a network", "vni", tunings[i].VNI, "encrypted", tunings[i].Encrypted)
 		if tunings[i].MTU > 0 {
-			err = errors.Join(err, attachment.LowerMTU(a.StateDir, tunings[i].VNI, tunings[i].MTU))
+			err = errors.Join(err, attachment.LowerMTU(c.StateDir, tunings[i].VNI, tunings[i].MTU))
 		}
 	}
 	return err
 }
 
-// timed is ktsnd when it is needed: tunnels are made anew without it, too.
-type timed struct{ link daemon.Link }
-
-// Status implements overlay.Timed.
-func (t timed) Status(ctx context.Context) (said *control.Status, err error) {
-	err = t.link.Do(ctx, func(ctx context.Context, client *control.Client) (err error) {
-		said, err = client.Status(ctx)
-		return err
-	})
-	return said, err
-}
-
-// PeerAdd implements overlay.Timed.
-func (t timed) PeerAdd(ctx context.Context, peer control.Peer) error {
-	return t.link.Do(ctx, func(ctx context.Context, client *control.Client) error { return client.PeerAdd(ctx, peer) })
-}
-
-// PeerDel implements overlay.Timed.
-func (t timed) PeerDel(ctx context.Context, vni uint32, address netip.Addr) error {
-	return t.link.Do(ctx, func(ctx context.Context, client *control.Client) error { return client.PeerDel(ctx, vni, address) })
-}
-
-// pathMTU is the most that pods' interfaces of a network can have, 0 if that is not known.
-func (a *agent) pathMTU(joined *network.Joined) int {
-	_, said := tsnnetwork.OnNode(a.objects.State().Node, joined.Part.Name)
-	if said == nil || said.Uplink == "" {
+// networkMTU returns the largest MTU that pods' interfaces of a network can have, 0 if it is not known.
+func networkMTU(node *v1alpha1.TSNNode, joined *network.Joined, paths pathMTUs) int {
+	_, reported := tsnnetwork.OnNode(node, joined.Part.Name)
+	if reported == nil || reported.Uplink == "" {
 		return 0
 	}
-	most := a.mtu(said.Uplink, joined)
-	if asked := int(joined.Object.Spec.MTU); asked > 0 && most > 0 {
-		return min(asked, most)
+	most := paths.network(reported.Uplink, joined)
+	if wanted := int(joined.Object.Spec.MTU); wanted > 0 && most > 0 {
+		return min(wanted, most)
 	}
 	return most
 }

@@ -3,7 +3,6 @@
 package agent
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"time"
@@ -12,59 +11,71 @@ import (
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
-	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
-	"sigs.k8s.io/controller-runtime/pkg/source"
 
+	"github.com/kubernetsn/kubernetsn/internal/node/agent/clocks"
+	"github.com/kubernetsn/kubernetsn/internal/node/agent/encryption"
+	"github.com/kubernetsn/kubernetsn/internal/node/agent/health"
+	"github.com/kubernetsn/kubernetsn/internal/node/agent/limits"
+	"github.com/kubernetsn/kubernetsn/internal/node/agent/network"
 	"github.com/kubernetsn/kubernetsn/internal/node/agent/nodestatus"
+	"github.com/kubernetsn/kubernetsn/internal/node/relay"
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
 )
 
-const (
-	// firstRetry and lastRetry are when to report again that the API server did not take.
-	firstRetry, lastRetry = time.Second, 30 * time.Second
-)
+// A report that the API server did not take is repeated after firstRetry, later after up to lastRetry.
+const firstRetry, lastRetry = time.Second, 30 * time.Second
 
-// addGates has ktsnd execute the schedule that the node shall have, and reports what holds on the node.
-func (a *agent) addGates() error {
-	if !a.FromCluster {
-		return nil
-	}
+// addNodeStatus adds the controllers that set the schedule in ktsnd and write the status of the TSNNode. ovs may be nil.
+func addNodeStatus(c *core, state func() network.Cluster, judge *encryption.Judge, clock *clocks.Follower, relays *relay.Supervisor,
+	paths pathMTUs, ovs *ovsPart) error {
 	r := &nodestatus.Reconciler{
-		Client: a.manager.GetClient(), Node: a.Node, State: a.objects.State, Version: a.Version, Well: a.wellForNetworks, Switch: a.switchTrouble, Relays: a.relays.Status, MTU: a.mtu, Encryption: a.judge, Clock: a.clock, Now: time.Now, Log: a.log.With("part", "schedule"),
-		Do: func(ctx context.Context, ask func(context.Context, nodestatus.Ktsnd) error) error {
-			return a.link.Do(ctx, func(ctx context.Context, client *control.Client) error { return ask(ctx, client) })
-		},
+		Client: c.manager.GetClient(), Node: c.Node, State: state, Version: c.Version,
+		Well:   func() error { return readyForPods(c.board) },
+		Switch: ovs.failure, Relays: relays.Status, MTU: paths.network, Encryption: judge, Clock: clock,
+		Do:  ask(c, func(k *control.Client) nodestatus.Ktsnd { return k }),
+		Now: time.Now, Log: c.log.With("part", "schedule"),
 	}
-	same := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request {
-		return []reconcile.Request{{}}
-	})
 	options := func() controller.Options {
 		return controller.Options{RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](firstRetry, lastRetry)}
 	}
-	// Of its own, because a ktsnd that hangs has that of the schedule wait.
-	err := ctrl.NewControllerManagedBy(a.manager).Named("clock").WatchesRawSource(source.Channel(a.clockAgain, same)).
-		WithOptions(options()).Complete(reconcile.Func(r.ReconcileClock))
+	// The clock has a controller of its own, because a ktsnd that hangs blocks that of the schedule.
+	err := ctrl.NewControllerManagedBy(c.manager).Named("clock").
+		WatchesRawSource(c.queue.source(concernClock)).
+		WithOptions(options()).
+		Complete(reconcile.Func(r.ReconcileClock))
 	if err != nil {
 		return err
 	}
-	return ctrl.NewControllerManagedBy(a.manager).Named("schedule").
-		Watches(&corev1.Node{}, same, builder.WithPredicates(relevant)).
-		// The node's objects have changed, or how its parts are, or ktsnd was started anew and has no schedule.
-		WatchesRawSource(source.Channel(a.gatesAgain, same)).
+	return ctrl.NewControllerManagedBy(c.manager).Named("schedule").
+		Watches(&corev1.Node{}, wholeNode, builder.WithPredicates(relevant)).
+		// The node's objects or the state of its parts have changed, or ktsnd has started and has no schedule.
+		WatchesRawSource(c.queue.source(concernSchedule)).
 		WithOptions(options()).
 		Complete(r)
 }
 
-// wellForNetworks names what keeps the node from serving pods.
-func (a *agent) wellForNetworks() error {
-	var all error
+// readyForPods returns the errors that keep the node from serving pods.
+func readyForPods(board *health.Board) error {
+	var errs error
 	for _, part := range []string{partKtsnd, partKubelet, partNetworks, partLimits} {
-		if err := a.board.Get(part); err != nil {
-			all = errors.Join(all, fmt.Errorf("%s: %w", part, err))
+		if err := board.Get(part); err != nil {
+			errs = errors.Join(errs, fmt.Errorf("%s: %w", part, err))
 		}
 	}
-	return all
+	return errs
+}
+
+// addLimits adds the controller that sets the limits of the node's networks in ktsnd.
+func addLimits(c *core, state func() network.Cluster) error {
+	r := &limits.Reconciler{
+		State: state, Log: c.log.With("part", partLimits),
+		Do:     ask(c, func(k *control.Client) limits.Ktsnd { return k }),
+		Report: func(err error) { c.board.Set(partLimits, err) },
+	}
+	return ctrl.NewControllerManagedBy(c.manager).Named("limits").
+		// The node's objects have changed, or ktsnd has started and has no limits.
+		WatchesRawSource(c.queue.source(concernLimits)).
+		Complete(r)
 }

@@ -22,15 +22,13 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/node/ovs"
 )
 
-// ovsOptions are those of a node whose ktsnd sends through Open vSwitch.
+// ovsOptions are the options of a node whose ktsnd sends through Open vSwitch.
 type ovsOptions struct {
 	device, iface, runDir, pmdCPUs string
 	pmdMaxSleep                    time.Duration
 	prefixBits                     int
 	dpdkExtra                      string
 	plan                           ovs.Plan
-	// trouble is why Open vSwitch could not be set up when that was tried last. Any goroutine.
-	trouble atomic.Pointer[error]
 }
 
 func addOVSOptions(flags *flag.FlagSet) *ovsOptions {
@@ -45,7 +43,7 @@ func addOVSOptions(flags *flag.FlagSet) *ovsOptions {
 	return o
 }
 
-// check returns nil for a node without.
+// check returns nil for a node without Open vSwitch.
 func (o *ovsOptions) check() (*ovsOptions, error) {
 	switch {
 	case o.device == "" && o.iface == "":
@@ -72,37 +70,48 @@ func switchIn(runDir string) *ovs.Switch {
 	return &ovs.Switch{Database: "unix:" + filepath.Join(runDir, "db.sock"), RunDir: runDir}
 }
 
-// through is how the node's Open vSwitch is kept; nil where ktsnd sends by itself.
-func (a *agent) through() (func(context.Context, peers.Tunnels) error, error) {
-	if a.OVS == nil {
-		return nil, nil
-	}
-	one := switchIn(a.OVS.runDir)
-	plan := a.OVS.plan
-	plan.VhostSocket = filepath.Join(a.runDir(), filepath.Base(ovs.DefaultVhostSocket))
-	follower := &openvswitch.Follower{Switch: one, Plan: plan, PrefixBits: a.OVS.prefixBits, PrefixOf: ovs.PrefixOf, Now: time.Now}
-	restarted := func() { again(a.again) }
-	err := a.manager.Add(manager.RunnableFunc(func(ctx context.Context) error { return openvswitch.Watch(ctx, one, restarted) }))
-	return func(ctx context.Context, tunnels peers.Tunnels) error {
-		wanted := openvswitch.Wanted(tunnels)
-		err := follower.Follow(ctx, &wanted)
-		a.OVS.trouble.Store(&err)
-		return err
-	}, err
+// ovsPart keeps the tunnels in the node's Open vSwitch.
+type ovsPart struct {
+	follower *openvswitch.Follower
+	// last is the result of the last attempt to set it up. Any goroutine.
+	last atomic.Pointer[error]
 }
 
-// switchTrouble is why the node's Open vSwitch is not set up, without which its ktsnd does not start.
-func (a *agent) switchTrouble() error {
-	if a.OVS == nil {
+// newOVS adds the watch of the node's Open vSwitch. The part is nil where ktsnd sends by itself.
+func newOVS(c *core) (*ovsPart, error) {
+	if c.OVS == nil {
+		return nil, nil
+	}
+	ovsSwitch := switchIn(c.OVS.runDir)
+	plan := c.OVS.plan
+	plan.VhostSocket = filepath.Join(c.runDir(), filepath.Base(ovs.DefaultVhostSocket))
+	part := &ovsPart{follower: &openvswitch.Follower{
+		Switch: ovsSwitch, Plan: plan, PrefixBits: c.OVS.prefixBits, PrefixOf: ovs.PrefixOf, Now: time.Now,
+	}}
+	restarted := func() { c.queue.wake(concernPeers) }
+	return part, c.manager.Add(manager.RunnableFunc(func(ctx context.Context) error { return openvswitch.Watch(ctx, ovsSwitch, restarted) }))
+}
+
+// follow sets Open vSwitch up for the tunnels.
+func (p *ovsPart) follow(ctx context.Context, tunnels peers.Tunnels) error {
+	wanted := openvswitch.Wanted(tunnels)
+	err := p.follower.Follow(ctx, &wanted)
+	p.last.Store(&err)
+	return err
+}
+
+// failure returns why Open vSwitch is not set up, without which the node's ktsnd does not start; nil where there is none.
+func (p *ovsPart) failure() error {
+	if p == nil {
 		return nil
 	}
-	if last := a.OVS.trouble.Load(); last != nil {
+	if last := p.last.Load(); last != nil {
 		return *last
 	}
 	return nil
 }
 
-// takeDown removes from the node's Open vSwitch what was set up there. A node need not have one.
+// takeDown removes from the node's Open vSwitch everything that the agent set up there. A node without Open vSwitch is no error.
 func takeDown(ctx context.Context, runDir string) error {
 	if _, err := os.Stat(filepath.Join(runDir, "db.sock")); errors.Is(err, fs.ErrNotExist) {
 		return nil

@@ -13,18 +13,18 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/node/agent/network"
 )
 
-// TestANetworkThatGoesIsForgottenWithItsAddresses plays host-local, which makes a folder of a network's name.
-func TestANetworkThatGoesIsForgottenWithItsAddresses(t *testing.T) {
+// TestRemovedConfigurationWaitsForAddresses plays host-local, which creates a folder with the network's name.
+func TestRemovedConfigurationWaitsForAddresses(t *testing.T) {
 	host := t.TempDir()
-	a := &agent{
+	files := &configurations{
 		Options: &Options{Host: host, ConfDir: "/conf", IPAMDir: "/networks"}, log: slog.New(slog.DiscardHandler),
 		host: &install.Node{Root: host, List: "/installed.json"},
 	}
 	whole := netip.MustParsePrefix("10.42.0.0/16")
-	one := network.Network{Name: "tsn", VNI: 42, Port: 4789, Ranges: []network.Range{{Prefix: whole, NodeBits: 24}}}
+	tsn := network.Network{Name: "tsn", VNI: 42, Port: 4789, Ranges: []network.Range{{Prefix: whole, NodeBits: 24}}}
 	configure := func(complete bool, networks ...network.Network) {
 		t.Helper()
-		if err := a.configure(networks, map[string][]netip.Prefix{"tsn": {netip.MustParsePrefix("10.42.1.0/24")}}, complete); err != nil {
+		if err := files.write(networks, map[string][]netip.Prefix{"tsn": {netip.MustParsePrefix("10.42.1.0/24")}}, complete); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -34,7 +34,7 @@ func TestANetworkThatGoesIsForgottenWithItsAddresses(t *testing.T) {
 			t.Errorf("%s: %v, want it there: %v", path, err, want)
 		}
 	}
-	configure(true, one)
+	configure(true, tsn)
 	there("/conf/tsn.conf", true)
 	for _, path := range []string{"tsn/lock", "tsn/last_reserved_ip.0", "tsn/10.42.1.2", "cbr0/lock"} {
 		path = filepath.Join(host, "/networks", path)
@@ -51,7 +51,7 @@ func TestANetworkThatGoesIsForgottenWithItsAddresses(t *testing.T) {
 	if err := os.Remove(filepath.Join(host, "/networks/tsn/10.42.1.2")); err != nil {
 		t.Fatal(err)
 	}
-	configure(false) // while one is not known
+	configure(false) // while not all networks are known
 	there("/conf/tsn.conf", true)
 	configure(true)
 	there("/conf/tsn.conf", false)

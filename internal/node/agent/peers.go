@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"errors"
+	"log/slog"
+	"net/netip"
+	"path/filepath"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+
+	"github.com/kubernetsn/kubernetsn/internal/node/agent/install"
+	"github.com/kubernetsn/kubernetsn/internal/node/agent/network"
+	"github.com/kubernetsn/kubernetsn/internal/node/agent/peers"
+	"github.com/kubernetsn/kubernetsn/internal/node/agent/removal"
+	"github.com/kubernetsn/kubernetsn/internal/node/overlay"
+	"github.com/kubernetsn/kubernetsn/internal/shared/control"
+)
+
+const (
+	// lingerPeers is longer than the operator needs to write all objects of a change.
+	lingerPeers = 10 * time.Second
+	// keepPeers is longer than it needs to write those of all nodes after its own start.
+	keepPeers = 2 * time.Minute
+)
+
+// addPeers adds the controller that keeps the other nodes in the kernel, in ktsnd and in Open vSwitch, which may be nil.
+func addPeers(c *core, planner peers.Planner, host *install.Node, ovs *ovsPart) error {
+	events := c.manager.GetEventRecorderFor("ktsn-agent")
+	files := &configurations{Options: c.Options, host: host, log: c.log}
+	r := &peers.Reconciler{
+		Plan: planner, Now: time.Now, Log: c.log.With("part", partNetworks),
+		Open:      c.platform.Overlay,
+		Do:        ask(c, func(k *control.Client) peers.Ktsnd { return k }),
+		Configure: files.write,
+		Links:     func() (map[uint32]bool, error) { return overlay.LinkVNIs(c.StateDir) },
+		Report:    func(err error) { c.board.Set(partNetworks, err) },
+		LeftOut:   c.metrics.LeftOut,
+		Warn: func(node *corev1.Node, reason, message string) {
+			events.Event(node, corev1.EventTypeWarning, reason, message)
+		},
+	}
+	if ovs != nil {
+		r.Through = ovs.follow
+	}
+	if c.FromCluster {
+		r.Linger, r.Patience = lingerPeers, keepPeers
+	}
+	return ctrl.NewControllerManagedBy(c.manager).Named("peers").
+		Watches(&corev1.Node{}, wholeNode, builder.WithPredicates(relevant)).
+		// The node's objects have changed, or ktsnd has started and knows no peers.
+		WatchesRawSource(c.queue.source(concernPeers)).
+		WithOptions(controller.Options{MaxConcurrentReconciles: 1}).
+		Complete(r)
+}
+
+// configurations are the node's network configurations, which Multus reads.
+type configurations struct {
+	*Options
+	host *install.Node
+	log  *slog.Logger
+}
+
+// write writes the configuration of each network of which the node has a subnet. Others are removed if complete tells that networks are all
+// that there are.
+func (c *configurations) write(networks []network.Network, parts map[string][]netip.Prefix, complete bool) error {
+	var errs error
+	wanted := map[string]bool{}
+	for _, n := range networks {
+		path := filepath.Join(c.ConfDir, n.Name+".conf")
+		wanted[path] = true
+		if parts[n.Name] == nil {
+			continue // an existing configuration stays
+		}
+		text, err := install.Config(&n, parts[n.Name])
+		if err == nil {
+			_, err = c.host.File(path, text, 0o644)
+		}
+		errs = errors.Join(errs, err)
+	}
+	if !complete {
+		return errs
+	}
+	installed, err := c.host.Installed()
+	if err != nil {
+		return errors.Join(errs, err)
+	}
+	for _, path := range installed {
+		if filepath.Dir(path) == c.ConfDir && !wanted[path] {
+			errs = errors.Join(errs, c.remove(path))
+		}
+	}
+	return errs
+}
+
+// remove removes a network's configuration and host-local's records of its addresses. While an address is in use both stay: the
+// configuration shows that there is something left to remove.
+func (c *configurations) remove(path string) error {
+	network := strings.TrimSuffix(filepath.Base(path), ".conf")
+	if err := removal.RemoveIPAM(filepath.Join(c.Host, c.IPAMDir, network)); err != nil {
+		c.log.Warn("the configuration of a deleted network stays for now", "network", network, "reason", err)
+		return nil // pods do not miss anything
+	}
+	return c.host.Remove(path)
+}

@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+
+	"github.com/kubernetsn/kubernetsn/internal/node/agent/csi"
+	"github.com/kubernetsn/kubernetsn/internal/node/agent/daemon"
+	"github.com/kubernetsn/kubernetsn/internal/node/agent/inspect"
+	"github.com/kubernetsn/kubernetsn/internal/node/agent/install"
+	"github.com/kubernetsn/kubernetsn/internal/node/agent/metrics"
+	"github.com/kubernetsn/kubernetsn/internal/node/agent/network"
+	"github.com/kubernetsn/kubernetsn/internal/node/agent/sweep"
+	"github.com/kubernetsn/kubernetsn/internal/node/agent/watch"
+	"github.com/kubernetsn/kubernetsn/internal/node/attachment"
+	"github.com/kubernetsn/kubernetsn/internal/node/overlay"
+	"github.com/kubernetsn/kubernetsn/internal/node/relay"
+	"github.com/kubernetsn/kubernetsn/internal/shared/control"
+)
+
+const (
+	pollEvery  = 5 * time.Second
+	watchEvery = 10 * time.Second
+	// settle is longer than a pod needs to get its network and start its programs.
+	settle = 10 * time.Second
+	// inspectPatience is a hundred times what inspecting a pod's programs takes on an idle node.
+	inspectPatience = 5 * time.Second
+)
+
+// newRelays adds the supervisor, which runs a relay for each captured interface.
+func newRelays(c *core, kubeletLeft <-chan struct{}) (*relay.Supervisor, error) {
+	node, err := overlay.Open(c.StateDir, daemon.Patience)
+	if err != nil {
+		return nil, err
+	}
+	relays := relay.New(c.StateDir, node, c.Relays, c.log.With("part", "relays"))
+	return relays, c.manager.Add(manager.RunnableFunc(func(ctx context.Context) error {
+		defer node.Close()
+		// Pods need the relays until another agent takes over, so they run while kubelet is still served.
+		lasting, stop := context.WithCancel(context.WithoutCancel(ctx))
+		defer stop()
+		go func() {
+			<-ctx.Done()
+			<-kubeletLeft
+			stop()
+		}()
+		return relays.Run(lasting)
+	}))
+}
+
+// newSweeper adds the sweeper, which removes what deleted pods left.
+func newSweeper(c *core, volumes *csi.Volumes) (*sweep.Sweeper, error) {
+	sweeper := &sweep.Sweeper{
+		Pods: c.manager.GetClient(), Live: c.manager.GetAPIReader(), Node: c.Node,
+		Volumes: volumes, Plugin: plugin{c.Options}, Every: c.SweepEvery, Swept: c.metrics.Swept,
+		Do: ask(c, func(k *control.Client) sweep.Ktsnd { return k }),
+		Exists: func(path string) bool {
+			_, err := os.Stat(path)
+			return !errors.Is(err, fs.ErrNotExist)
+		},
+		Log: c.log.With("part", "sweep"),
+	}
+	return sweeper, c.manager.Add(manager.RunnableFunc(sweeper.Run))
+}
+
+// plugin detaches pods as the installed tsn-cni would.
+type plugin struct{ *Options }
+
+// List returns the node's attachments.
+func (p plugin) List() ([]attachment.Attached, error) {
+	node, err := overlay.Open(p.StateDir, daemon.Patience)
+	if err != nil {
+		return nil, err
+	}
+	defer node.Close()
+	return attachment.List(p.StateDir, node)
+}
+
+// Detach detaches with the network's configuration on the node, or with a made-up one if that was removed.
+func (p plugin) Detach(ctx context.Context, attached *attachment.Attached) error {
+	if attached.OfLinks() {
+		return attachment.DetachLinks(ctx, linkOptions(p.Options), attached)
+	}
+	config, err := os.ReadFile(filepath.Join(p.Host, p.ConfDir, attached.Network+".conf"))
+	if errors.Is(err, fs.ErrNotExist) {
+		// Addresses are released by container, whatever the range.
+		whole := netip.MustParsePrefix("10.0.0.0/8")
+		config, err = install.Config(&network.Network{
+			Name: attached.Network, VNI: attached.VNI, Port: network.DefaultPort, Ranges: []network.Range{{Prefix: whole, NodeBits: 24}},
+		}, []netip.Prefix{whole})
+	}
+	if err != nil {
+		return fmt.Errorf("configuration of network %s: %w", attached.Network, err)
+	}
+	return attachment.Detach(&attached.Attachment, config, p.PluginDir)
+}
+
+// addCSI adds the server for kubelet. It closes kubeletLeft when kubelet is not served any more.
+func addCSI(c *core, volumes *csi.Volumes, sweeper *sweep.Sweeper, kubeletLeft chan<- struct{}) error {
+	log := c.log.With("part", partKubelet)
+	server := &csi.Server{
+		Driver: &csi.Driver{
+			Node: c.Node, Version: c.Version, PodsDir: filepath.Join(c.Kubelet, "pods"), Volumes: volumes, Log: log,
+			Ready: func() bool { return c.board.Get(partKtsnd) == nil },
+		},
+		Endpoint: c.endpoint(), Registry: c.registry(), Log: log,
+		Registered: func(err error) { c.board.Set(partKubelet, err) },
+		Leave:      func(ctx context.Context) { leave(ctx, volumes, sweeper, c.log) },
+	}
+	return c.manager.Add(manager.RunnableFunc(func(ctx context.Context) error {
+		defer close(kubeletLeft)
+		return server.Run(ctx)
+	}))
+}
+
+// leave returns when kubelet does not need this agent any more.
+func leave(ctx context.Context, volumes *csi.Volumes, sweeper *sweep.Sweeper, log *slog.Logger) {
+	ctx, cancel := context.WithTimeout(ctx, leaveTimeout)
+	defer cancel()
+	began := time.Now()
+	err := sweeper.AwaitUnmounted(ctx)
+	// A late kubelet may publish a volume for a deleted pod, which nobody would unmount.
+	volumes.Close()
+	if err == nil {
+		err = sweeper.AwaitUnmounted(ctx)
+	}
+	log.Info("kubelet is not served any more", "waited", time.Since(began), "error", err)
+}
+
+// addPoller adds the poller, which reads ktsnd's counters.
+func addPoller(c *core, relays *relay.Supervisor) error {
+	poller := &metrics.Poller{
+		Metrics: c.metrics, NameOf: c.podName, Relays: relays.Status, Every: pollEvery,
+		Do: ask(c, func(k *control.Client) metrics.Ktsnd { return k }),
+	}
+	return c.manager.Add(manager.RunnableFunc(poller.Run))
+}
+
+// podName finds one of the node's pods by its UID.
+func (c *core) podName(ctx context.Context, uid string) (metrics.Name, bool) {
+	var pods corev1.PodList
+	// The list is the cache's; nothing here changes it.
+	if err := c.manager.GetClient().List(ctx, &pods, client.UnsafeDisableDeepCopy); err != nil {
+		return metrics.Name{}, false
+	}
+	for i := range pods.Items {
+		if string(pods.Items[i].UID) == uid {
+			return metrics.Name{Namespace: pods.Items[i].Namespace, Pod: pods.Items[i].Name}, true
+		}
+	}
+	return metrics.Name{}, false
+}
+
+// addWatcher adds the watcher, which creates Events on pods that do not get what they asked for.
+func addWatcher(c *core, relays *relay.Supervisor) error {
+	watcher := &watch.Watcher{
+		Pods: c.manager.GetClient(), Driver: csi.DriverName, Every: watchEvery, Settle: settle, Now: time.Now,
+		Events:   c.manager.GetEventRecorderFor("ktsn-agent"),
+		Do:       ask(c, func(k *control.Client) watch.Ktsnd { return k }),
+		Unseen:   (&attachment.GuardRound{StateDir: c.StateDir}).Look,
+		Back:     relays.Compare,
+		Dropped:  c.metrics.Unseen,
+		Diverted: c.metrics.Diverted,
+		Relays:   relays.Status,
+		Log:      c.log.With("part", "watch"),
+	}
+	if c.Proc != "" {
+		watcher.Programs = &inspect.Inspector{
+			Program: "/proc/self/exe", Arguments: []string{inspectCommand}, Proc: c.Proc, Patience: inspectPatience,
+		}
+	}
+	return c.manager.Add(manager.RunnableFunc(watcher.Run))
+}

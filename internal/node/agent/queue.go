@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package agent
+
+import (
+	"context"
+	"sync"
+
+	"k8s.io/client-go/util/workqueue"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+)
+
+// concern names a controller of the agent. All but links reconcile the whole node, so their requests are the zero value.
+type concern string
+
+const (
+	concernPeers      concern = "peers"
+	concernSchedule   concern = "schedule" // and all of the TSNNode's status but the clock
+	concernClock      concern = "clock"
+	concernLimits     concern = "limits"
+	concernEncryption concern = "encryption"
+	concernLinks      concern = "links"
+)
+
+// wholeNode enqueues the request of a controller that reconciles the whole node.
+var wholeNode = handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []ctrl.Request { return []ctrl.Request{{}} })
+
+// queue holds what the controllers have to reconcile, by concern. A request that is waiting already is not added again. Adding never
+// blocks: callers hold locks, and add requests before the controllers start and after they have ended.
+type queue struct {
+	mu     sync.Mutex
+	queues map[concern]workqueue.TypedRateLimitingInterface[ctrl.Request] // of the controllers that have started
+	early  map[concern]map[ctrl.Request]bool                              // requests for the others
+}
+
+func newQueue() *queue {
+	return &queue{
+		queues: map[concern]workqueue.TypedRateLimitingInterface[ctrl.Request]{}, early: map[concern]map[ctrl.Request]bool{},
+	}
+}
+
+// wake has controllers reconcile the whole node.
+func (q *queue) wake(concerns ...concern) {
+	for _, c := range concerns {
+		q.add(c, ctrl.Request{})
+	}
+}
+
+func (q *queue) add(c concern, request ctrl.Request) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if started := q.queues[c]; started != nil {
+		started.Add(request)
+		return
+	}
+	if q.early[c] == nil {
+		q.early[c] = map[ctrl.Request]bool{}
+	}
+	q.early[c][request] = true
+}
+
+// source returns the source of a controller. It moves the requests that were added before the controller started into its workqueue.
+func (q *queue) source(c concern) source.Source {
+	return source.Func(func(_ context.Context, started workqueue.TypedRateLimitingInterface[ctrl.Request]) error {
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		q.queues[c] = started
+		for request := range q.early[c] {
+			started.Add(request)
+		}
+		delete(q.early, c)
+		return nil
+	})
+}
