@@ -260,9 +260,6 @@ const (
 	ReasonRelayAway = "RelayAway"
 	// ReasonKtsndTooOld : the node's ktsnd is of a release that takes no captured frames, or that knows nothing of networks' clocks.
 	ReasonKtsndTooOld = "KtsndTooOld"
-	// ReasonAgentTooOld : the node's agent is of a release that says nothing of clocks, so that no pods of networks with spec.clock are placed
-	// there.
-	ReasonAgentTooOld = "AgentTooOld"
 	// ReasonKernelPath : frames without a transmit time are to be captured, and leave by the kernel, or are dropped if the schedule
 	// closes their gate at times, because ktsnd does not take them.
 	ReasonKernelPath = "KernelPath"

@@ -50,12 +50,6 @@ type TSNNetworkStatus struct {
 	// +listMapKey=cluster
 	// +optional
 	ClusterKeys []ClusterKey `json:"clusterKeys,omitempty"`
-	// nodes is deprecated: a node's part of the network and what its agent says of it are in the TSNNode of its name. It is
-	// written only while agents of an older release read it.
-	// +listType=map
-	// +listMapKey=name
-	// +optional
-	Nodes []NodeStatus `json:"nodes,omitempty"`
 }
 
 // NodeCounts counts nodes.
@@ -107,34 +101,4 @@ type ScheduleRequest struct {
 	// baseTime is when all nodes begin with it, in TAI.
 	// +required
 	BaseTime PTPTime `json:"baseTime"`
-}
-
-// NodeStatus is a node's part in a network, as agents of an older release read and write it.
-type NodeStatus struct {
-	// name of the node.
-	// +required
-	Name string `json:"name"`
-	// ipv4 is the node's part of spec.ipv4.
-	// +optional
-	IPv4 string `json:"ipv4,omitempty"`
-	// ipv6 is the node's part of spec.ipv6.
-	// +optional
-	IPv6 string `json:"ipv6,omitempty"`
-	// pods is how many of the network are on the node.
-	// +optional
-	Pods *int32 `json:"pods,omitempty"`
-	// uplink is the interface that the network uses on the node.
-	// +optional
-	Uplink string `json:"uplink,omitempty"`
-	// linkSpeed of that interface.
-	// +optional
-	LinkSpeed string `json:"linkSpeed,omitempty"`
-	// scheduleHash is that of the schedule which the node's ktsnd executes.
-	// +optional
-	ScheduleHash string `json:"scheduleHash,omitempty"`
-	// conditions: Ready, and ScheduleOperational if the network has a schedule.
-	// +listType=map
-	// +listMapKey=type
-	// +optional
-	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }

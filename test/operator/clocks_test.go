@@ -72,7 +72,7 @@ func TestANodeWithABadClockGetsNoMorePods(t *testing.T) {
 	network, node := newNetwork("clock-lost", 241, "10.241.0.0/16"), newNode("clock-lost-1")
 	network.Spec.Clock = &v1alpha1.ClockRequirement{}
 	create(ctx, t, node, network)
-	if err := makeAgent(ctx, node.Name, "agent"); err != nil {
+	if err := makeAgent(ctx, node.Name); err != nil {
 		t.Fatal(err)
 	}
 	one := onNetwork("clock-lost-one", "default", "clock-lost", node.Name)
@@ -141,7 +141,7 @@ func TestAScheduleWaitsForTheNodesThatAreNamed(t *testing.T) {
 	network.Spec.Clock = &v1alpha1.ClockRequirement{}
 	create(ctx, t, good, bad, network)
 	for _, node := range []*corev1.Node{good, bad} {
-		if err := makeAgent(ctx, node.Name, "agent"); err != nil {
+		if err := makeAgent(ctx, node.Name); err != nil {
 			t.Fatal(err)
 		}
 		create(ctx, t, onNetwork(node.Name, "default", "clock-gates", node.Name))
@@ -184,7 +184,7 @@ func TestNodesThatFollowTwoGrandmastersAreNamed(t *testing.T) {
 	create(ctx, t, network)
 	for _, name := range []string{"clock-differ-1", "clock-differ-2"} {
 		create(ctx, t, newNode(name))
-		if err := makeAgent(ctx, name, "agent"); err != nil {
+		if err := makeAgent(ctx, name); err != nil {
 			t.Fatal(err)
 		}
 		create(ctx, t, onNetwork(name, "default", "clock-differ", name))

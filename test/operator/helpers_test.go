@@ -67,9 +67,6 @@ func startOperator(ctx context.Context) error {
 	if err := admin.Create(ctx, newNamespace(system, nil)); client.IgnoreAlreadyExists(err) != nil {
 		return err
 	}
-	if err := leaveAsBefore(ctx); err != nil {
-		return err
-	}
 	for _, object := range []client.Object{
 		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "ktsn-operator-certificate", Namespace: system}},
 		webhookConfiguration("kubernetsn", port),
@@ -204,10 +201,10 @@ func onNetwork(name, namespace, networks, node string) *corev1.Pod {
 	return pod
 }
 
-// makeAgent makes the pod of an agent, as kubelet says of it once it is ready.
-func makeAgent(ctx context.Context, node, component string) error {
-	pod := plainPod("ktsn-"+component+"-"+node, system)
-	pod.Labels = map[string]string{"app.kubernetes.io/name": "kubernetsn", "app.kubernetes.io/component": component}
+// makeAgent creates the pod of an agent that is ready.
+func makeAgent(ctx context.Context, node string) error {
+	pod := plainPod("ktsn-agent-"+node, system)
+	pod.Labels = map[string]string{"app.kubernetes.io/name": "kubernetsn", "app.kubernetes.io/component": "agent"}
 	pod.Spec.NodeName = node
 	if err := admin.Create(ctx, pod); err != nil {
 		return err

@@ -207,7 +207,7 @@ func TestAnAgentsReportCountsByItsTSNNode(t *testing.T) {
 	if !strings.Contains(text, "node counts-node: it has no agent that is ready") || network.Status.NodesReady != "0/1" {
 		t.Errorf("it says %q of %s nodes", text, network.Status.NodesReady)
 	}
-	if err := makeAgent(ctx, "counts-node", "agent"); err != nil {
+	if err := makeAgent(ctx, "counts-node"); err != nil {
 		t.Fatal(err)
 	}
 	condition(ctx, t, network, v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonAsAsked)

@@ -24,16 +24,15 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- define "kubernetsn.networks" -}}
 {{ toYaml (dict "networks" (ternary (list) .Values.networks .Values.operator.enabled)) }}
 {{- end }}
-{{- /* Values of an older chart (--reuse-values) do not have it. */}}
 {{- define "kubernetsn.clock.mode" -}}
-{{ (.Values.clock).mode | default "external" }}
+{{ .Values.clock.mode }}
 {{- end }}
 {{- /* The DaemonSet of an entry of clock.ptp.interfaces. */}}
 {{- define "kubernetsn.clock.name" -}}
 ktsn-clock{{ with .name }}-{{ . }}{{ end }}
 {{- end }}
-{{- /* What the chart has on nodes. ktsn-node is of the release before, and may have been kept through an upgrade. */}}
+{{- /* The DaemonSets of the chart. */}}
 {{- define "kubernetsn.daemonsets" -}}
-ktsnd,ktsnd-ovs,ktsn-agent,ktsn-agent-ovs,ktsn-node,ktsn-node-ovs
-{{- range ((.Values.clock).ptp).interfaces | default (list dict) }},{{ include "kubernetsn.clock.name" . }}{{ end }}
+ktsnd,ktsnd-ovs,ktsn-agent,ktsn-agent-ovs
+{{- range .Values.clock.ptp.interfaces | default (list dict) }},{{ include "kubernetsn.clock.name" . }}{{ end }}
 {{- end }}

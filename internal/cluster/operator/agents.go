@@ -5,12 +5,10 @@ package operator
 import (
 	"context"
 	"maps"
-	"slices"
 	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -19,7 +17,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
-	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
 	"github.com/kubernetsn/kubernetsn/internal/shared/podstatus"
 )
 
@@ -53,8 +50,6 @@ type agentPod struct {
 // agentNode counts a node's pods of agents, and those that are ready.
 type agentNode struct {
 	pods, ready int
-	// since is when the last of those that are ready became so.
-	since time.Time
 	// alive is when there was last a sign of an agent's life, where none is ready; zero if there was none since this operator began.
 	alive time.Time
 	// awaited is since when there should be an agent that reports: the node was given the label, or there is a new pod. Zero: there
@@ -93,9 +88,6 @@ func (a *agentIndex) set(pod *corev1.Pod) (node string) {
 	}
 	a.pods[key] = after
 	a.count(after, 1)
-	if after.ready {
-		a.readySince(pod, known)
-	}
 	if known {
 		a.count(before, -1)
 	}
@@ -164,44 +156,6 @@ func (a *agentIndex) count(pod agentPod, by int) {
 	if one.ready += by; one.ready == 0 {
 		one.alive = a.now()
 	}
-}
-
-// readySince notes since when an agent is ready. Of a pod that is not known yet Kubernetes says so, for an operator that begins anew: by the
-// clock of the node, which may be the one that is wrong, and is therefore not believed where the change was seen, nor in the future.
-func (a *agentIndex) readySince(pod *corev1.Pod, known bool) {
-	since := a.now()
-	for _, is := range pod.Status.Conditions {
-		said := is.LastTransitionTime.Time
-		if !known && is.Type == corev1.PodReady && !said.IsZero() && said.Before(since) {
-			since = said
-		}
-	}
-	if one := a.at(pod.Spec.NodeName); one.ready == 1 || since.After(one.since) {
-		one.since = since
-	}
-}
-
-// saysNothing tells whether a node's agent says nothing of its clock for so long that it is of a release that never will. It has been ready, and
-// had a TSNNode to write in. left is when that is so if nothing happens; 0: it is, or will not be.
-func (a *agentIndex) saysNothing(state *v1alpha1.TSNNode) (is bool, left time.Duration) {
-	if state == nil || saysOfClock(state) {
-		return false, 0
-	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	one := a.nodes[state.Name]
-	if one == nil || one.ready == 0 {
-		return false, 0
-	}
-	left = max(a.left(one.since), a.left(state.CreationTimestamp.Time))
-	return left == 0, left
-}
-
-// saysOfClock tells whether an agent has said anything of the node's clock.
-func saysOfClock(state *v1alpha1.TSNNode) bool {
-	return state.Status.Clock != nil || slices.ContainsFunc(state.Status.Networks, func(is v1alpha1.NodeNetworkStatus) bool {
-		return meta.FindStatusCondition(is.Conditions, v1alpha1.ConditionClockSynchronized) != nil
-	})
 }
 
 // left is how much is left of the patience that began then.

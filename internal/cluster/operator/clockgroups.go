@@ -72,17 +72,17 @@ func (r *Networks) differ(network *v1alpha1.TSNNetwork, reports []report) (text 
 		text = differing(goodClocks(reports))
 	}
 	if text == "" {
-		delete(r.differs, network.Name)
+		delete(r.differSince, network.Name)
 		return "", 0
 	}
 	now := r.shared.agents.now()
-	since, known := r.differs[network.Name]
+	since, known := r.differSince[network.Name]
 	if !known {
 		since = now
 		if clockOf(network.Status.Conditions).Reason == v1alpha1.ReasonClocksDiffer { // as an operator before this one has said
 			since = now.Add(-differPatience)
 		}
-		r.differs[network.Name] = since
+		r.differSince[network.Name] = since
 	}
 	if left := differPatience - now.Sub(since); left > 0 {
 		return "", left

@@ -141,17 +141,13 @@ func (l *ClockLabels) wanted(node *corev1.Node, state *v1alpha1.TSNNode, network
 		return wanted, 0
 	}
 	silent, again := l.silent(node)
-	saysNothing, left := l.shared.agents.saysNothing(state)
-	again = sooner(again, left)
 	for i := range networks {
 		if !asks(networks[i]) {
 			continue
 		}
 		label := v1alpha1.ClockLabelPrefix + networks[i].Name
 		believed := beliefIn(&networks[i], state, l.Now())
-		// Who has never said anything of a clock is not believed for being started again.
-		stays := node.Labels[label] == v1alpha1.ClockLost && state != nil && !saysOfClock(state)
-		if silent || believed == clockLost || believed == clockUnsaid && (saysNothing || stays) {
+		if silent || believed == clockLost {
 			wanted[label] = true
 		}
 		if state == nil {

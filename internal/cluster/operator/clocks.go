@@ -118,10 +118,9 @@ func unready(network *v1alpha1.TSNNetwork, nodes *nodeSet) (lost, unsaid []strin
 		if worth == isSilent {
 			continue
 		}
-		is := reportOf(network.Name, name, nodes, nil)
-		saysNothing, _ := nodes.agents.saysNothing(nodes.states[name])
+		is := reportOf(network.Name, name, nodes)
 		switch believed := beliefIn(network, nodes.states[name], nodes.agents.now()); {
-		case believed == clockLost, believed == clockUnsaid && saysNothing:
+		case believed == clockLost:
 			lost = append(lost, name)
 		case believed == clockUnsaid, worth == isOld, is.conditions != nil && is.observed != network.Generation:
 			unsaid = append(unsaid, name)
@@ -172,9 +171,6 @@ func clockCondition(network *v1alpha1.TSNNetwork, reports []report, differ strin
 		switch {
 		case reports[i].worth == isSilent:
 			silent = append(silent, node)
-		case is == nil && reports[i].saysNothing:
-			reason = cmp.Or(reason, v1alpha1.ReasonAgentTooOld)
-			lost = append(lost, "node "+node+": "+nothingSaid)
 		case believed == clockUnsaid || reports[i].worth == isOld:
 			unsaid = append(unsaid, node)
 		case believed == clockLost:
@@ -202,10 +198,6 @@ func clockCondition(network *v1alpha1.TSNNetwork, reports []report, differ strin
 	}
 	return made(metav1.ConditionTrue, v1alpha1.ReasonAsAsked, "the clocks of all nodes with pods are good enough")
 }
-
-// nothingSaid is said of a node whose agent is of a release before clocks. Nothing there holds or refuses messages, nor pods.
-const nothingSaid = "its agent is ready and says nothing of the node's clock, as those of releases before spec.clock; bring the agent to the " +
-	"operator's release (`helm upgrade`, and end its pod where DaemonSets are updated OnDelete)"
 
 func sentenceOf(node string, is *metav1.Condition) string {
 	return fmt.Sprintf("node %s: %s", node, tsnnetwork.Shorten(is.Message, mostOfMessage))
@@ -239,8 +231,8 @@ func clockProblems(status *v1alpha1.TSNNetworkStatus) []string {
 // problemKey tells problems of nodes apart whose sentences may change.
 func problemKey(p *v1alpha1.NodeProblem) string { return p.Node + " " + p.Type + " " + p.Reason }
 
-// sayClocks makes an Event of what a network's condition says of clocks from now on; of each node that is bad there is one anyway.
-func (r *Networks) sayClocks(network *v1alpha1.TSNNetwork, status *v1alpha1.TSNNetworkStatus) {
+// createClockEvents makes an Event of what a network's condition says of clocks from now on; of each node that is bad there is one anyway.
+func (r *Networks) createClockEvents(network *v1alpha1.TSNNetwork, status *v1alpha1.TSNNetworkStatus) {
 	was, is := clockOf(network.Status.Conditions), clockOf(status.Conditions)
 	switch {
 	case was.Status == is.Status && was.Reason == is.Reason:

@@ -314,13 +314,13 @@ func TestWhatIsSaidOfClocksIsWrittenSoon(t *testing.T) {
 	for name := range nodesNamed(0, 1000) {
 		used.onNode[name] = 1
 	}
-	is := &outcome{used: used, reports: []report{{node: "a", conditions: clockSaid("a", metav1.ConditionFalse, v1alpha1.ReasonClockUnknown).Status.Networks[0].Conditions}}}
-	result, err := r.tell(t.Context(), network, is)
+	o := &outcome{network: network, used: used, reports: []report{{node: "a", conditions: clockSaid("a", metav1.ConditionFalse, v1alpha1.ReasonClockUnknown).Status.Networks[0].Conditions}}}
+	result, err := r.updateStatus(t.Context(), o)
 	if err != nil || result.RequeueAfter != writeClocksEvery {
 		t.Errorf("it is written after %v, %v; want %v", result.RequeueAfter, err, writeClocksEvery)
 	}
-	is.reports[0].conditions = clockSaid("a", metav1.ConditionTrue, v1alpha1.ReasonAsAsked).Status.Networks[0].Conditions
-	result, err = r.tell(t.Context(), network, is)
+	o.reports[0].conditions = clockSaid("a", metav1.ConditionTrue, v1alpha1.ReasonAsAsked).Status.Networks[0].Conditions
+	result, err = r.updateStatus(t.Context(), o)
 	if err != nil || result.RequeueAfter != 5*time.Second {
 		t.Errorf("what does not concern clocks is written after %v, %v", result.RequeueAfter, err)
 	}
@@ -467,107 +467,5 @@ func TestAClockConcernsTheNetworkWhoseScheduleTheNodeExecutes(t *testing.T) {
 	state.Spec.Gates = "gates"
 	if names := networksOfClock(t.Context(), state); fmt.Sprint(names) != "[old gates]" {
 		t.Errorf("these are looked at: %v", names)
-	}
-}
-
-// readySince is the pod of an agent that has been ready since then.
-func readySince(node string, since time.Time) *corev1.Pod {
-	pod := agentOn("agent-"+node, node, corev1.ConditionTrue)
-	pod.Status.Conditions[1].LastTransitionTime = metav1.NewTime(since)
-	return pod
-}
-
-// TestANodeWhoseAgentSaysNothingOfClocksIsLostAfterAWhile has an agent of a release before clocks on node a, which is ready, and one of this
-// release later.
-func TestANodeWhoseAgentSaysNothingOfClocksIsLostAfterAWhile(t *testing.T) {
-	const lost = "clock.kubernetsn.io/old=lost"
-	network := clocked()
-	network.Spec.Schedule = someSchedule()
-	r := clockWorld(t, network, clockSaid("a", "", ""), clockSaid("b", metav1.ConditionTrue, v1alpha1.ReasonAsAsked))
-	now := time.Now().Truncate(time.Second)
-	r.shared.agents.now = func() time.Time { return now }
-	r.pace.now = r.shared.agents.now
-	r.shared.agents.began = time.Unix(1, 0)
-	l := &ClockLabels{Client: r.Client, Now: r.shared.agents.now, shared: r.shared}
-	is := func(status corev1.ConditionStatus) { r.shared.agents.set(agentOn("agent-a", "a", status)) }
-	for _, step := range []struct {
-		what             string
-		do               func()
-		after            time.Duration
-		condition, label string
-		again            time.Duration
-		begins           bool
-	}{
-		{"it has just become ready", func() { is(corev1.ConditionFalse); r.shared.agents.set(readySince("a", now)) }, 0, "Unknown WaitingForNodes", "", agentPatience, false},
-		{"it may still say something", func() {}, agentPatience - time.Second, "Unknown WaitingForNodes", "", time.Second, false},
-		{"it has said nothing", func() {}, time.Second, "False AgentTooOld", lost, 0, false},
-		{"another operator begins", func() {
-			r.shared.agents = newAgentIndex(agentPatience, r.shared.agents.now)
-			r.shared.agents.isSynced()
-			r.shared.agents.set(readySince("a", now.Add(-agentPatience)))
-			r.shared.agents.set(readySince("b", now))
-		}, 0, "False AgentTooOld", lost, 0, false},
-		{"it was started again", func() { is(corev1.ConditionFalse); r.shared.agents.set(readySince("a", now)) }, time.Second, "Unknown WaitingForNodes", lost, agentPatience - time.Second, false},
-		{"one of this release follows it", func() { clockIs(t, r, metav1.ConditionTrue, v1alpha1.ReasonAsAsked, "") }, time.Minute, "True AsAsked", "", 0, true},
-	} {
-		step.do()
-		now = now.Add(step.after)
-		status := r.lookAt(t).Status
-		if is := clockOf(status.Conditions); string(is.Status)+" "+is.Reason != step.condition {
-			t.Errorf("%s: it says %+v, want %s", step.what, is, step.condition)
-		}
-		if label, again := clockLabelsOf(t, r, l); label != step.label || again != step.again {
-			t.Errorf("%s: node a has labels %q, and is looked at again after %v; want %q, %v", step.what, label, again, step.label, step.again)
-		}
-		if begins := status.Schedule != nil; begins != step.begins {
-			t.Errorf("%s: asked for is %+v", step.what, status.Schedule)
-		}
-		if step.condition != "False AgentTooOld" {
-			continue
-		}
-		accepted := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionScheduleAccepted)
-		if accepted == nil || !strings.Contains(accepted.Message, "these are not: a;") {
-			t.Errorf("%s: of the schedule it says %+v", step.what, accepted)
-		}
-		if len(status.NodeProblems) != 1 || status.NodeProblems[0].Node != "a" || !strings.Contains(status.NodeProblems[0].Message, "releases before spec.clock") {
-			t.Errorf("%s: the problems are %+v", step.what, status.NodeProblems)
-		}
-	}
-	count := 0
-	for events := r.Events.(*record.FakeRecorder).Events; len(events) > 0; {
-		if strings.HasPrefix(<-events, "Warning AgentTooOld node a:") {
-			count++
-		}
-	}
-	if count != 1 {
-		t.Errorf("there are %d Events", count)
-	}
-}
-
-func TestANodeWithoutATSNNodeYetIsGivenTimeToSaySomething(t *testing.T) {
-	now := time.Unix(1000, 0)
-	index := newAgentIndex(agentPatience, func() time.Time { return now })
-	index.set(readySince("a", now.Add(-time.Hour)))
-	made := &v1alpha1.TSNNode{ObjectMeta: metav1.ObjectMeta{Name: "a", CreationTimestamp: metav1.NewTime(now)}}
-	nobody := &v1alpha1.TSNNode{ObjectMeta: metav1.ObjectMeta{Name: "b"}}
-	said := elsewhere("Unknown", nil)
-	said.Name = "a"
-	for name, test := range map[string]struct {
-		state       *v1alpha1.TSNNode
-		saysNothing bool
-		left        time.Duration
-	}{
-		"there is none":              {nil, false, 0},
-		"it was just made":           {made, false, agentPatience},
-		"there is no agent":          {nobody, false, 0},
-		"it says that it knows none": {said, false, 0},
-	} {
-		if saysNothing, left := index.saysNothing(test.state); saysNothing != test.saysNothing || left != test.left {
-			t.Errorf("%s: %v, for %v; want %v, %v", name, saysNothing, left, test.saysNothing, test.left)
-		}
-	}
-	now = now.Add(agentPatience)
-	if saysNothing, left := index.saysNothing(made); !saysNothing || left != 0 {
-		t.Errorf("after a while: %v, for %v", saysNothing, left)
 	}
 }

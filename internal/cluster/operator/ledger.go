@@ -58,19 +58,16 @@ func (l *ledger) load(ctx context.Context, live client.Reader) error {
 	return nil
 }
 
-// partsOf reads the nodes' parts of networks that there are. An older release kept them in the network's status.
+// partsOf reads the subnets of the given networks from the TSNNodes.
 func partsOf(networks []v1alpha1.TSNNetwork, nodes []v1alpha1.TSNNode) map[string]map[string]part {
 	parts := map[string]map[string]part{}
-	for _, network := range networks {
-		parts[network.Name] = map[string]part{}
-		for _, node := range network.Status.Nodes {
-			read(parts[network.Name], node.Name, node.IPv4, node.IPv6)
-		}
+	for i := range networks {
+		parts[networks[i].Name] = map[string]part{}
 	}
-	for _, node := range nodes {
-		for _, of := range node.Spec.Networks {
-			if parts[of.Name] != nil {
-				read(parts[of.Name], node.Name, of.IPv4, of.IPv6)
+	for i := range nodes {
+		for _, network := range nodes[i].Spec.Networks {
+			if parts[network.Name] != nil {
+				read(parts[network.Name], nodes[i].Name, network.IPv4, network.IPv6)
 			}
 		}
 	}

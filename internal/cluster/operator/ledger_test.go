@@ -12,13 +12,13 @@ import (
 	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
 )
 
-// TestAnOperatorThatBeginsKnowsWhatNodesHave has parts in TSNNodes, and in a network's status as the release before kept them.
-func TestAnOperatorThatBeginsKnowsWhatNodesHave(t *testing.T) {
+func TestLedgerLoad(t *testing.T) {
 	network := deleted()
-	network.Status.Nodes = []v1alpha1.NodeStatus{{Name: "a", IPv4: "10.42.7.0/24"}, {Name: "b", IPv4: "10.42.8.0/24"}, {Name: "new"}, {Name: "wrong", IPv4: "ten"}}
+	wrong := &v1alpha1.TSNNode{ObjectMeta: metav1.ObjectMeta{Name: "wrong"}, Spec: v1alpha1.TSNNodeSpec{Networks: []v1alpha1.NodeNetwork{{Name: "old", IPv4: "ten"}}}}
+	other := &v1alpha1.TSNNode{ObjectMeta: metav1.ObjectMeta{Name: "b"}, Spec: v1alpha1.TSNNodeSpec{Networks: []v1alpha1.NodeNetwork{{Name: "old", IPv4: "10.42.8.0/24"}}}}
 	moved := &v1alpha1.TSNNode{ObjectMeta: metav1.ObjectMeta{Name: "a"}, Spec: v1alpha1.TSNNodeSpec{Networks: []v1alpha1.NodeNetwork{
 		{Name: "gone", IPv4: "10.43.0.0/24"}, {Name: "old", IPv4: "10.42.9.0/24", IPv6: "fd42::/64"}}}}
-	r := inCluster(t, network, moved)
+	r := inCluster(t, network, moved, other, wrong)
 	if err := r.shared.ready(t.Context()); err != nil {
 		t.Fatal(err)
 	}

@@ -22,83 +22,105 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/tsnnetwork"
 )
 
-// Networks makes true what TSNNetworks ask for.
+// Networks reconciles TSNNetworks.
 type Networks struct {
 	Client client.Client
 	// Live reads past the cache.
 	Live   client.Reader
 	Events record.EventRecorder
-	// Namespace is the operator's own.
+	// Namespace is the operator's namespace.
 	Namespace string
-	// NowTAI is the time by which nodes agree, in nanoseconds.
+	// NowTAI returns the current time in TAI, in nanoseconds.
 	NowTAI func() int64
 	shared *shared
 
-	// What follows is the controller's one worker's.
+	// The fields below belong to the controller's single worker.
 
-	// pace bounds how often a network's status is written.
+	// pace limits how often a network's status is written.
 	pace *pace
-	// attached is what came of the last look at a network's attachments.
+	// attached caches the result of the last look at a network's attachments.
 	attached map[string]attached
-	// said are the sentences of which there has been an Event: by network, and by node.
-	said     map[string]map[string]bool
-	saidNode map[string]string
-	// differs is since when the clocks of a network's nodes differ.
-	differs map[string]time.Time
+	// reported has the findings for which there was an Event: by network, and by node.
+	reported     map[string]map[string]bool
+	reportedNode map[string]string
+	// differSince is since when the clocks of a network's nodes differ.
+	differSince map[string]time.Time
 }
 
 func newNetworks(shared *shared, cluster client.Client, events record.EventRecorder, namespace string, nowTAI func() int64) *Networks {
 	shared.keys = &keys{client: cluster, live: shared.live, namespace: namespace, now: time.Now}
 	return &Networks{
 		Client: cluster, Live: shared.live, Events: events, Namespace: namespace, NowTAI: nowTAI, shared: shared, pace: newPace(time.Now),
-		attached: map[string]attached{}, said: map[string]map[string]bool{}, saidNode: map[string]string{}, differs: map[string]time.Time{},
+		attached: map[string]attached{}, reported: map[string]map[string]bool{}, reportedNode: map[string]string{}, differSince: map[string]time.Time{},
 	}
 }
 
 const (
-	// scheduleLeadNs is how long before its base time nodes are told of a schedule.
+	// scheduleLeadNs is how long before its base time nodes get a schedule.
 	scheduleLeadNs = int64(time.Second)
-	// repeatEvery is how often to look at what is not watched: attachments, which somebody may have removed.
+	// repeatEvery is the interval between checks of attachments, which are not watched.
 	repeatEvery = 5 * time.Minute
-	// retryAfter is when to look again for what others must mend.
+	// retryAfter is the interval between checks while there are findings.
 	retryAfter = 15 * time.Second
-	// againAfter is when the cache knows what was changed.
+	// againAfter is enough for the cache to see a change.
 	againAfter = 100 * time.Millisecond
-	// countsLater is when a node is told of another number of pods, while there are some.
+	// countsLater delays the update of a node's number of pods when it stays above zero.
 	countsLater = 5 * time.Second
 )
 
-// finding is something that is not as it was asked for.
+// finding is a difference between a network's spec and its state.
 type finding struct {
 	reason, text string
-	// blocks pods from being attached somewhere.
+	// blocks is set if pods cannot be attached on some node.
 	blocks bool
-	// quiet is what is about to be otherwise by itself: no fault, and no Event.
+	// quiet is set if it will clear by itself: it is not a fault, and there is no Event.
 	quiet bool
-	// once is by what there is one Event of it, whatever the text says: "" is by the text.
+	// once identifies the finding, so that there is one Event even if the text changes; "" means that the text identifies it.
 	once string
 }
 
-// same tells findings apart of which each has an Event of its own.
-func (f *finding) same() string { return cmp.Or(f.once, f.text) }
+// key identifies the finding for Events.
+func (f *finding) key() string { return cmp.Or(f.once, f.text) }
 
-// isQuiet tells whether it is no fault: what nodes have not said yet is none.
+// isQuiet reports whether the finding is not a fault. Missing reports of nodes are none.
 func (f *finding) isQuiet() bool { return f.quiet || f.reason == v1alpha1.ReasonNodeWaited }
 
-// Reconcile looks at one network. What somebody else changed meanwhile is looked at again.
+// outcome is the input and the result of one reconciliation of a network.
+type outcome struct {
+	network *v1alpha1.TSNNetwork
+	all     []v1alpha1.TSNNetwork
+	nodes   *nodeSet
+	used    *usage
+
+	parts    map[string]part
+	request  *v1alpha1.ScheduleRequest
+	findings []finding
+	reports  []report
+	problems []problem
+	// differ describes how the nodes' clocks differ, "" if they do not; again is when to check them again, 0 for never.
+	differ string
+	again  time.Duration
+	span   span
+	// keys are the cluster keys that the network's nodes trust.
+	keys []v1alpha1.ClusterKey
+}
+
+func (o *outcome) add(findings ...finding) { o.findings = append(o.findings, findings...) }
+
+// Reconcile reconciles one network. After a conflict with another writer it is repeated.
 func (r *Networks) Reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
 	if err := r.shared.ready(ctx); err != nil {
 		return reconcile.Result{}, err
 	}
-	result, err := r.look(ctx, request)
+	result, err := r.reconcile(ctx, request)
 	if apierrors.IsConflict(err) {
 		return reconcile.Result{RequeueAfter: againAfter}, nil
 	}
 	return result, err
 }
 
-func (r *Networks) look(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
-	var all v1alpha1.TSNNetworkList // the cache's own, and only read
+func (r *Networks) reconcile(ctx context.Context, request reconcile.Request) (reconcile.Result, error) {
+	var all v1alpha1.TSNNetworkList // shared with the cache: read only
 	if err := r.Client.List(ctx, &all, client.UnsafeDisableDeepCopy); err != nil {
 		return reconcile.Result{}, fmt.Errorf("list the networks: %w", err)
 	}
@@ -115,24 +137,24 @@ func (r *Networks) look(ctx context.Context, request reconcile.Request) (reconci
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	used := r.shared.pods.usage(network.Name, namespaces)
+	o := &outcome{network: network, all: all.Items, nodes: nodes, used: r.shared.pods.usage(network.Name, namespaces)}
 	if network.DeletionTimestamp != nil {
-		return r.finish(ctx, network, all.Items, nodes, used, namespaces)
+		return r.finalize(ctx, o, namespaces)
 	}
-	if err := r.hold(ctx, network); err != nil {
+	if err := r.ensureFinalizer(ctx, network); err != nil {
 		return reconcile.Result{}, err
 	}
-	return r.serve(ctx, network, all.Items, nodes, used)
+	return r.serve(ctx, o)
 }
 
-// forgetNetwork has the nodes told that a network is gone.
+// forgetNetwork drops what is known of a deleted network and enqueues the nodes that still have it.
 func (r *Networks) forgetNetwork(name string, nodes *nodeSet) {
 	r.shared.parts.drop(name)
 	r.shared.announced.forget(name)
 	r.pace.forget(name)
 	delete(r.attached, name)
-	delete(r.said, name)
-	delete(r.differs, name)
+	delete(r.reported, name)
+	delete(r.differSince, name)
 	for node, state := range nodes.states {
 		if networkOf(state, name) != nil || state.Spec.Gates == name {
 			r.shared.nodes.add(node, 0)
@@ -149,26 +171,26 @@ func find(networks []v1alpha1.TSNNetwork, name string) *v1alpha1.TSNNetwork {
 	return nil
 }
 
-// hold keeps the network from being deleted while there are pods on it.
-func (r *Networks) hold(ctx context.Context, network *v1alpha1.TSNNetwork) error {
+// ensureFinalizer keeps the network from being deleted while there are pods on it.
+func (r *Networks) ensureFinalizer(ctx context.Context, network *v1alpha1.TSNNetwork) error {
 	before := network.DeepCopy()
 	if !controllerutil.AddFinalizer(network, v1alpha1.Finalizer) {
 		return nil
 	}
 	if err := r.Client.Patch(ctx, network, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
-		return fmt.Errorf("hold network %s: %w", network.Name, err)
+		return fmt.Errorf("add the finalizer to network %s: %w", network.Name, err)
 	}
 	return nil
 }
 
-// finish lets a network go that was deleted, once nobody is on it.
-func (r *Networks) finish(ctx context.Context, network *v1alpha1.TSNNetwork, all []v1alpha1.TSNNetwork, nodes *nodeSet,
-	used *usage, namespaces namespaceSet) (reconcile.Result, error) {
+// finalize removes the finalizer of a deleted network when there are no pods on it any more.
+func (r *Networks) finalize(ctx context.Context, o *outcome, namespaces namespaceSet) (reconcile.Result, error) {
+	network := o.network
 	if !controllerutil.ContainsFinalizer(network, v1alpha1.Finalizer) {
 		return reconcile.Result{}, nil
 	}
-	if used.total > 0 {
-		return r.linger(ctx, network, all, nodes, used, namespaces)
+	if o.used.total > 0 {
+		return r.keepUntilUnused(ctx, o, namespaces)
 	}
 	if err := r.attach(ctx, network, nil, nil); err != nil && !errors.Is(err, errMultus) {
 		return reconcile.Result{}, err
@@ -177,82 +199,122 @@ func (r *Networks) finish(ctx context.Context, network *v1alpha1.TSNNetwork, all
 	controllerutil.RemoveFinalizer(network, v1alpha1.Finalizer)
 	err := r.Client.Patch(ctx, network, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
 	if client.IgnoreNotFound(err) != nil {
-		return reconcile.Result{}, fmt.Errorf("let network %s go: %w", network.Name, err)
+		return reconcile.Result{}, fmt.Errorf("remove the finalizer of network %s: %w", network.Name, err)
 	}
 	return reconcile.Result{}, nil
 }
 
-// linger keeps a network that was deleted as it is, as long as pods are on it: agents do what they were asked, and would take
-// peers and schedule away from these pods with it.
-func (r *Networks) linger(ctx context.Context, network *v1alpha1.TSNNetwork, all []v1alpha1.TSNNetwork, nodes *nodeSet,
-	used *usage, namespaces namespaceSet) (reconcile.Result, error) {
-	names := strings.Join(some(r.shared.pods.names(network.Name, namespaces)), ", ")
-	found := []finding{{reason: v1alpha1.ReasonInUse, text: "it was deleted, and goes when these pods are gone: " + names, blocks: true}}
-	parts, problem, err := r.divide(network, nodes, used)
-	if err != nil {
+// keepUntilUnused keeps a deleted network unchanged while there are pods on it: agents follow the spec of their TSNNode, and would take
+// peers and schedule away from these pods.
+func (r *Networks) keepUntilUnused(ctx context.Context, o *outcome, namespaces namespaceSet) (reconcile.Result, error) {
+	names := strings.Join(some(r.shared.pods.names(o.network.Name, namespaces)), ", ")
+	o.add(finding{reason: v1alpha1.ReasonInUse, text: "it was deleted, and goes when these pods are gone: " + names, blocks: true})
+	if err := r.allocate(ctx, o); err != nil {
 		return reconcile.Result{}, err
 	}
-	r.askNodes(network, all, nodes, used, parts)
-	return r.tell(ctx, network, &outcome{
-		used: used, parts: parts, request: network.Status.Schedule, found: append(found, problem...),
-		older: nodes.older(all) || !nodes.know(network, parts), reports: reportsOf(network, used, nodes), keys: network.Status.ClusterKeys,
-	})
+	r.enqueueNodes(o)
+	o.request, o.keys, o.reports = o.network.Status.Schedule, o.network.Status.ClusterKeys, reportsOf(o)
+	return r.updateStatus(ctx, o)
 }
 
-// serve gives a network what it needs, and says what it could not be given.
-func (r *Networks) serve(ctx context.Context, network *v1alpha1.TSNNetwork, all []v1alpha1.TSNNetwork, nodes *nodeSet,
-	used *usage) (reconcile.Result, error) {
-	is := &outcome{used: used}
-	if raised := r.shared.minimum.Raise(&network.Spec.Encryption, network.Name); raised != "" {
-		is.found = append(is.found, finding{reason: v1alpha1.ReasonEncryptionBelowMinimum, text: raised})
-	}
-	if taken := conflict(network, all); taken != "" {
-		is.found = append(is.found, finding{reason: v1alpha1.ReasonOverlaps, blocks: true, text: taken})
-		if len(r.shared.parts.of(network.Name)) == 0 {
-			return r.tell(ctx, network, is)
+// serve gives a network what its spec asks for. Each step adds findings for what could not be given; an error ends the reconciliation.
+func (r *Networks) serve(ctx context.Context, o *outcome) (reconcile.Result, error) {
+	r.raiseEncryption(o)
+	if text := conflict(o.network, o.all); text != "" {
+		o.add(finding{reason: v1alpha1.ReasonOverlaps, blocks: true, text: text})
+		if len(r.shared.parts.of(o.network.Name)) == 0 {
+			return r.updateStatus(ctx, o)
 		}
 	}
-	withPods := maps.Clone(used.namespaces) // also those whose pods do not count: Multus may need their attachments until they are gone
-	maps.Copy(withPods, used.excluded)
-	problem, err := r.admit(ctx, network, withPods)
-	if err != nil {
-		return reconcile.Result{}, err
+	for _, step := range []func(context.Context, *outcome) error{
+		r.ensureAttachments, r.excludePods, r.allocate, r.signKeys, r.describeSpan, r.requestSchedule, r.collectReports,
+	} {
+		if err := step(ctx, o); err != nil {
+			return reconcile.Result{}, err
+		}
 	}
-	is.found = append(is.found, problem...)
-	if problem, err = r.exclude(ctx, network, used); err != nil {
-		return reconcile.Result{}, err
-	}
-	is.found = append(is.found, problem...)
-	if is.parts, problem, err = r.divide(network, nodes, used); err != nil {
-		return reconcile.Result{}, err
-	}
-	is.found = append(is.found, problem...)
-	var peers v1alpha1.TSNPeersList // the cache's own, and only read
-	if err := r.Client.List(ctx, &peers, client.UnsafeDisableDeepCopy); err != nil {
-		return reconcile.Result{}, fmt.Errorf("list the peers of network %s: %w", network.Name, err)
-	}
-	if is.keys, problem, err = r.shared.keys.clusterKeys(ctx, network, peers.Items); err != nil {
-		return reconcile.Result{}, err
-	}
-	is.found = append(is.found, problem...)
-	if is.span, problem, err = r.spanOf(ctx, network, nodes); err != nil {
-		return reconcile.Result{}, err
-	}
-	is.found = append(is.found, append(problem, tooLarge(network, nodes, used)...)...)
-	is.older = nodes.older(all) || !nodes.know(network, is.parts)
-	r.askNodes(network, all, nodes, used, is.parts)
-	is.request, problem = schedule(network, owner(all), nodes, r.NowTAI())
-	is.found = append(is.found, problem...)
-	is.reports = reportsOf(network, used, nodes)
-	is.problems = problemsOf(network, is.reports, r.leftOut(network, nodes, used))
-	is.found = append(is.found, findingsOf(is.problems)...)
-	if is.differ, is.again = r.differ(network, is.reports); is.differ != "" {
-		is.found = append(is.found, finding{reason: v1alpha1.ReasonClocksDiffer, text: is.differ, once: v1alpha1.ReasonClocksDiffer})
-	}
-	return r.tell(ctx, network, is)
+	return r.updateStatus(ctx, o)
 }
 
-// conflict says what of a network is another's, "" if nothing is.
+// raiseEncryption raises the network's encryption to the cluster's minimum.
+func (r *Networks) raiseEncryption(o *outcome) {
+	if text := r.shared.minimum.Raise(&o.network.Spec.Encryption, o.network.Name); text != "" {
+		o.add(finding{reason: v1alpha1.ReasonEncryptionBelowMinimum, text: text})
+	}
+}
+
+// ensureAttachments creates the attachments in the namespaces where pods may be on the network.
+func (r *Networks) ensureAttachments(ctx context.Context, o *outcome) error {
+	withPods := maps.Clone(o.used.namespaces)
+	maps.Copy(withPods, o.used.excluded) // Multus may need the attachments of excluded pods until these are gone
+	findings, err := r.admit(ctx, o.network, withPods)
+	o.add(findings...)
+	return err
+}
+
+// excludePods reports pods that may not be on the network.
+func (r *Networks) excludePods(ctx context.Context, o *outcome) error {
+	findings, err := r.exclude(ctx, o.network, o.used)
+	o.add(findings...)
+	return err
+}
+
+// allocate gives each node with pods a subnet of the network's ranges.
+func (r *Networks) allocate(_ context.Context, o *outcome) error {
+	parts, without, err := allocateAll(o.network, r.shared.parts.of(o.network.Name), o.nodes, o.used)
+	if err != nil {
+		return err
+	}
+	o.parts = parts
+	r.shared.parts.set(o.network.Name, parts)
+	if len(without) > 0 {
+		o.add(r.usedUp(o.network, without))
+	}
+	return nil
+}
+
+// signKeys collects the cluster keys of an encrypted network.
+func (r *Networks) signKeys(ctx context.Context, o *outcome) error {
+	var peers v1alpha1.TSNPeersList // shared with the cache: read only
+	if err := r.Client.List(ctx, &peers, client.UnsafeDisableDeepCopy); err != nil {
+		return fmt.Errorf("list the peers of network %s: %w", o.network.Name, err)
+	}
+	keys, findings, err := r.shared.keys.clusterKeys(ctx, o.network, peers.Items)
+	o.keys = keys
+	o.add(findings...)
+	return err
+}
+
+// describeSpan collects what a hub needs to know of a network with nodes in several clusters.
+func (r *Networks) describeSpan(ctx context.Context, o *outcome) error {
+	span, findings, err := r.spanOf(ctx, o.network, o.nodes)
+	o.span = span
+	o.add(findings...)
+	o.add(tooLarge(o.network, o.nodes, o.used)...)
+	return err
+}
+
+// requestSchedule decides which schedule the nodes shall execute, and enqueues the nodes whose TSNNode changes.
+func (r *Networks) requestSchedule(_ context.Context, o *outcome) error {
+	r.enqueueNodes(o)
+	request, findings := schedule(o.network, owner(o.all), o.nodes, r.NowTAI())
+	o.request = request
+	o.add(findings...)
+	return nil
+}
+
+// collectReports reads the reports of the nodes with pods.
+func (r *Networks) collectReports(_ context.Context, o *outcome) error {
+	o.reports = reportsOf(o)
+	o.problems = problemsOf(o.network, o.reports, r.leftOut(o.network, o.nodes, o.used))
+	o.add(findingsOf(o.problems)...)
+	if o.differ, o.again = r.differ(o.network, o.reports); o.differ != "" {
+		o.add(finding{reason: v1alpha1.ReasonClocksDiffer, text: o.differ, once: v1alpha1.ReasonClocksDiffer})
+	}
+	return nil
+}
+
+// conflict describes what another network already has, "" if nothing.
 func conflict(network *v1alpha1.TSNNetwork, all []v1alpha1.TSNNetwork) string {
 	if other, why := tsnnetwork.Conflict(network, all); other != "" {
 		return fmt.Sprintf("network %s has %s, and was there first; give this one others", other, why)
@@ -263,7 +325,7 @@ func conflict(network *v1alpha1.TSNNetwork, all []v1alpha1.TSNNetwork) string {
 	return ""
 }
 
-// attachmentFinding divides what went wrong with attachments into what a person must mend and the rest.
+// attachmentFinding converts errors that a person must correct into findings and returns all others.
 func attachmentFinding(err error) ([]finding, error) {
 	var foreign *foreignError
 	var wrong *selectorError
@@ -280,40 +342,27 @@ func attachmentFinding(err error) ([]finding, error) {
 	return nil, err
 }
 
-// divide divides the network's addresses among the nodes.
-func (r *Networks) divide(network *v1alpha1.TSNNetwork, nodes *nodeSet, used *usage) (map[string]part, []finding, error) {
-	parts, without, err := allocateAll(network, r.shared.parts.of(network.Name), nodes, used)
-	if err != nil {
-		return nil, nil, err
-	}
-	r.shared.parts.set(network.Name, parts)
-	if len(without) > 0 {
-		return parts, []finding{r.usedUp(network, without)}, nil
-	}
-	return parts, nil, nil
-}
-
-// askNodes has those TSNNodes looked at that do not say yet what the network's nodes shall do.
-func (r *Networks) askNodes(network *v1alpha1.TSNNetwork, all []v1alpha1.TSNNetwork, nodes *nodeSet, used *usage, parts map[string]part) {
-	gates := owner(all)
-	for node, part := range parts {
-		told, pods := networkOf(nodes.states[node], network.Name), used.onNode[node]
+// enqueueNodes enqueues the nodes whose TSNNode does not have the network's subnets, number of pods or gates yet.
+func (r *Networks) enqueueNodes(o *outcome) {
+	gates := owner(o.all)
+	for node, part := range o.parts {
+		have, pods := networkOf(o.nodes.states[node], o.network.Name), o.used.onNode[node]
 		ipv4, ipv6 := part.texts()
 		switch {
-		case told == nil || told.IPv4 != ipv4 || told.IPv6 != ipv6 || (told.Pods > 0) != (pods > 0):
+		case have == nil || have.IPv4 != ipv4 || have.IPv6 != ipv6 || (have.Pods > 0) != (pods > 0):
 			r.shared.nodes.add(node, 0)
-		case told.Pods != pods:
+		case have.Pods != pods:
 			r.shared.nodes.add(node, countsLater)
 		}
 	}
-	for node, state := range nodes.states {
-		if _, has := parts[node]; state.Spec.Gates != gates || !has && networkOf(state, network.Name) != nil {
+	for node, state := range o.nodes.states {
+		if _, has := o.parts[node]; state.Spec.Gates != gates || !has && networkOf(state, o.network.Name) != nil {
 			r.shared.nodes.add(node, 0)
 		}
 	}
 }
 
-// usedUp tells the pods on nodes for which there are no addresses.
+// usedUp reports that no subnets are left for some nodes, also by an Event of each waiting pod there.
 func (r *Networks) usedUp(network *v1alpha1.TSNNetwork, without []string) finding {
 	text := fmt.Sprintf("no addresses of network %s are left for the nodes %s; all its parts of /%d are other nodes'. "+
 		"Enlarge spec.ipv4.cidr (and spec.ipv6.cidr, if there is one), or place the pods on fewer nodes",
@@ -326,7 +375,7 @@ func (r *Networks) usedUp(network *v1alpha1.TSNNetwork, without []string) findin
 	return finding{reason: v1alpha1.ReasonRangeUsedUp, text: text, blocks: true}
 }
 
-// leftOut says why nodes with pods on the network are no peers, in an Event of each as well.
+// leftOut returns the reasons why nodes with pods on the network are no peers, and creates an Event for each of these nodes.
 func (r *Networks) leftOut(network *v1alpha1.TSNNetwork, nodes *nodeSet, used *usage) map[string]error {
 	out := map[string]error{}
 	for name, err := range nodes.faults {
@@ -334,12 +383,12 @@ func (r *Networks) leftOut(network *v1alpha1.TSNNetwork, nodes *nodeSet, used *u
 			continue
 		}
 		out[name] = fmt.Errorf("it is not reached on network %s: %w", network.Name, err)
-		if r.saidNode[name] != err.Error() {
-			r.saidNode[name] = err.Error()
+		if r.reportedNode[name] != err.Error() {
+			r.reportedNode[name] = err.Error()
 			r.Events.Event(nodes.all[name], corev1.EventTypeWarning, v1alpha1.ReasonTSNNodeLeftOut, out[name].Error())
 		}
 	}
-	maps.DeleteFunc(r.saidNode, func(name, _ string) bool {
+	maps.DeleteFunc(r.reportedNode, func(name, _ string) bool {
 		return nodes.all[name] == nil || used.onNode[name] > 0 && out[name] == nil
 	})
 	return out

@@ -82,17 +82,21 @@ func deleted() *v1alpha1.TSNNetwork {
 		ObjectMeta: metav1.ObjectMeta{Name: "old", Finalizers: []string{v1alpha1.Finalizer}, DeletionTimestamp: &now},
 		Spec: v1alpha1.TSNNetworkSpec{VNI: 42, IPv4: v1alpha1.Range4{CIDR: "10.42.0.0/16", NodePrefixLength: 24},
 			TrafficClasses: &v1alpha1.TrafficClasses{}},
-		Status: v1alpha1.TSNNetworkStatus{Schedule: &v1alpha1.ScheduleRequest{Hash: "asked", BaseTime: v1alpha1.PTPTime{Seconds: 77}},
-			Nodes: []v1alpha1.NodeStatus{{Name: "a", IPv4: "10.42.7.0/24"}}},
+		Status: v1alpha1.TSNNetworkStatus{Schedule: &v1alpha1.ScheduleRequest{Hash: "asked", BaseTime: v1alpha1.PTPTime{Seconds: 77}}},
 	}
+}
+
+// subnetOf is the TSNNode of a node with a subnet of network old.
+func subnetOf(node, ipv4 string) *v1alpha1.TSNNode {
+	return &v1alpha1.TSNNode{ObjectMeta: metav1.ObjectMeta{Name: node}, Spec: v1alpha1.TSNNodeSpec{Networks: []v1alpha1.NodeNetwork{{Name: "old", IPv4: ipv4}}}}
 }
 
 func TestADeletedNetworkServesItsPodsToTheLast(t *testing.T) {
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a"}}
-	r := inCluster(t, node, deleted(), aPod("default"))
+	r := inCluster(t, node, subnetOf("a", "10.42.7.0/24"), deleted(), aPod("default"))
 	network := r.lookAt(t)
-	if status := network.Status; len(status.Nodes) != 1 || status.Nodes[0].IPv4 != "10.42.7.0/24" {
-		t.Errorf("the pods' node has no part any more: %+v", status.Nodes)
+	if got := given(r); got != "map[a:10.42.7.0/24]" {
+		t.Errorf("the nodes have %s", got)
 	}
 	if request := network.Status.Schedule; request == nil || request.Hash != "asked" || request.BaseTime.Seconds != 77 {
 		t.Errorf("nodes are asked for the schedule %+v", request)
@@ -256,6 +260,7 @@ func TestOtherNamespacesDoNotCount(t *testing.T) {
 	if err := r.Client.Update(t.Context(), network); err != nil {
 		t.Fatal(err)
 	}
+	r.pace.forget("old")
 	if r.lookAt(t); get(t, r).Status.Pods != 2 {
 		t.Errorf("the network counts %d pods, want both once it selects all", get(t, r).Status.Pods)
 	}
@@ -287,14 +292,14 @@ func TestOfNodesThatAreGoneNothingIsKept(t *testing.T) {
 	network := deleted()
 	network.DeletionTimestamp = nil
 	r := inCluster(t, node, network, aPod("default"))
-	if r.lookAt(t); r.saidNode["a"] == "" {
+	if r.lookAt(t); r.reportedNode["a"] == "" {
 		t.Fatal("nothing is said of a node without an address")
 	}
 	if err := r.Client.Delete(t.Context(), node); err != nil {
 		t.Fatal(err)
 	}
 	r.shared.pods.remove(client.ObjectKeyFromObject(aPod("default")))
-	if r.lookAt(t); len(r.saidNode) > 0 {
-		t.Errorf("of nodes that are gone it is kept that %v", r.saidNode)
+	if r.lookAt(t); len(r.reportedNode) > 0 {
+		t.Errorf("of nodes that are gone it is kept that %v", r.reportedNode)
 	}
 }

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"maps"
 	"net/netip"
-	"slices"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
@@ -129,36 +128,6 @@ func learnAddress(held map[string]netip.Addr, node, text string) {
 	if address, err := netip.ParseAddr(text); err == nil && !address.IsUnspecified() && !held[node].IsValid() {
 		held[node] = address
 	}
-}
-
-// older tells whether agents of an older release read their parts in the networks' status: those have some of the time before the
-// upgrade, and there are nodes whose agent has not said yet that it knows of TSNNodes. A node without an agent waits for one of this
-// release.
-func (s *nodeSet) older(networks []v1alpha1.TSNNetwork) bool {
-	if !slices.ContainsFunc(networks, func(network v1alpha1.TSNNetwork) bool { return len(network.Status.Nodes) > 0 }) {
-		return false
-	}
-	for name, node := range s.all {
-		if active(node) && s.agents.has(name) && (s.states[name] == nil || s.states[name].Status.AgentVersion == "") {
-			return true
-		}
-	}
-	return false
-}
-
-// know tells whether parts of which there was a record in the network's status are in the TSNNodes, so that it is of no use any more.
-func (s *nodeSet) know(network *v1alpha1.TSNNetwork, parts map[string]part) bool {
-	for _, recorded := range network.Status.Nodes {
-		part, has := parts[recorded.Name]
-		if !has {
-			continue
-		}
-		ipv4, ipv6 := part.texts()
-		if told := networkOf(s.states[recorded.Name], network.Name); told == nil || told.IPv4 != ipv4 || told.IPv6 != ipv6 {
-			return false
-		}
-	}
-	return true
 }
 
 // active tells whether ktsnd and its agent run on a node.

@@ -16,67 +16,48 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/tsnnetwork"
 )
 
-// report is what an agent says of a network on its node.
+// report is an agent's report of a network on its node.
 type report struct {
 	node string
-	// observed is the generation of the network that it is about.
+	// observed is the generation of the network that was reported.
 	observed     int64
 	scheduleHash string
 	conditions   []metav1.Condition
-	// clock is the node's, nil where its agent says nothing of it.
+	// clock is the node's clock, nil if the agent has not reported it.
 	clock *v1alpha1.NodeClock
-	// worth is what it is worth, saysNothing whether its agent does not speak of clocks that are asked for; left is for how long, 0 for ever.
-	worth       worth
-	saysNothing bool
-	left        time.Duration
+	// worth is how reliable the report is, and left for how long that holds, 0 for ever.
+	worth worth
+	left  time.Duration
 }
 
-// reportsOf are those of the nodes with pods on the network.
-func reportsOf(network *v1alpha1.TSNNetwork, used *usage, nodes *nodeSet) []report {
-	older := make(map[string]*v1alpha1.NodeStatus, len(network.Status.Nodes))
-	for i := range network.Status.Nodes {
-		older[network.Status.Nodes[i].Name] = &network.Status.Nodes[i]
-	}
-	var all []report
-	for name := range used.onNode {
-		if nodes.all[name] == nil {
-			continue
+// reportsOf returns the reports of the nodes with pods on the network, by name.
+func reportsOf(o *outcome) []report {
+	var reports []report
+	for name := range o.used.onNode {
+		if o.nodes.all[name] != nil {
+			reports = append(reports, reportOf(o.network.Name, name, o.nodes))
 		}
-		made := reportOf(network.Name, name, nodes, older[name])
-		if network.Spec.Clock != nil {
-			var left time.Duration
-			made.saysNothing, left = nodes.agents.saysNothing(nodes.states[name])
-			made.left = max(made.left, left) // one of them is 0: who says nothing is ready
-		}
-		all = append(all, made)
 	}
-	slices.SortFunc(all, func(a, b report) int { return strings.Compare(a.node, b.node) })
-	return all
+	slices.SortFunc(reports, func(a, b report) int { return strings.Compare(a.node, b.node) })
+	return reports
 }
 
-// reportOf reads what an agent says in its TSNNode, else what one of an older release says in the network's status.
-func reportOf(network, node string, nodes *nodeSet, older *v1alpha1.NodeStatus) report {
-	made := report{node: node}
-	if state := nodes.states[node]; state != nil && state.Status.AgentVersion != "" {
-		made.worth, made.left = nodes.agents.worth(node)
-		made.clock = state.Status.Clock
-		for _, is := range state.Status.Networks {
-			if is.Name == network {
-				made.observed, made.scheduleHash, made.conditions = is.ObservedGeneration, is.ScheduleHash, is.Conditions
-			}
-		}
-		return made
+// reportOf reads a node's TSNNode. Without a report by an agent the conditions are empty.
+func reportOf(network, node string, nodes *nodeSet) report {
+	result := report{node: node}
+	state := nodes.states[node]
+	if state == nil || state.Status.AgentVersion == "" {
+		return result
 	}
-	if older != nil {
-		made.scheduleHash, made.conditions = older.ScheduleHash, older.Conditions
-		if ready := meta.FindStatusCondition(older.Conditions, v1alpha1.ConditionReady); ready != nil {
-			made.observed = ready.ObservedGeneration
-		}
+	result.worth, result.left = nodes.agents.worth(node)
+	result.clock = state.Status.Clock
+	if _, status := tsnnetwork.OnNode(state, network); status != nil {
+		result.observed, result.scheduleHash, result.conditions = status.ObservedGeneration, status.ScheduleHash, status.Conditions
 	}
-	return made
+	return result
 }
 
-// How bad problems are.
+// Ranks of problems, the worst first.
 const (
 	blocksPods = iota
 	breaksSchedule
@@ -87,112 +68,114 @@ const (
 	isAwaited
 )
 
-// problem is something that does not hold on a node.
+// problem is a condition that a node does not fulfil.
 type problem struct {
 	rank int
 	v1alpha1.NodeProblem
 }
 
-// mostOfMessage is how many bytes of what is said of a node the network's status has: it has room for the sentences of many nodes, and
-// one node must not keep it from being written.
+// mostOfMessage limits a node's message in the network's status, in bytes: the status has messages of many nodes, and one node must not
+// make it too large to be written.
 const mostOfMessage = 512
 
-// problemsOf are those of all nodes with pods on the network, the worst first.
+// reportedConditions are the conditions of a node's report whose status False is a problem. Condition Ready is separate: it is also a
+// problem if it is missing.
+var reportedConditions = []struct {
+	condition string
+	rank      int
+	// applies reports whether the condition counts; nil means always.
+	applies func(network *v1alpha1.TSNNetwork, ready *metav1.Condition) bool
+}{
+	{v1alpha1.ConditionScheduleOperational, breaksSchedule, nil},
+	{v1alpha1.ConditionClockSynchronized, breaksClock, func(network *v1alpha1.TSNNetwork, _ *metav1.Condition) bool { return network.Spec.Clock != nil }},
+	{v1alpha1.ConditionCaptureOperational, breaksCapture, nil},
+	{v1alpha1.ConditionEncryptionOperational, breaksEncryption, func(_ *v1alpha1.TSNNetwork, ready *metav1.Condition) bool {
+		return ready == nil || ready.Reason != v1alpha1.ReasonEncryptionUnavailable // which is the same problem
+	}},
+}
+
+// problemsOf returns the problems of all nodes with pods on the network, the worst first. leftOut has the nodes that are no peers.
 func problemsOf(network *v1alpha1.TSNNetwork, reports []report, leftOut map[string]error) []problem {
 	var all []problem
-	found := func(rank int, node, kind, reason, text string) {
-		text = tsnnetwork.Shorten(text, mostOfMessage)
-		all = append(all, problem{rank, v1alpha1.NodeProblem{Node: node, Type: kind, Reason: reason, Message: text}})
-	}
 	for i := range reports {
-		is := &reports[i]
-		if err := leftOut[is.node]; err != nil {
-			found(blocksPods, is.node, v1alpha1.ConditionReady, v1alpha1.ReasonNodeLeftOut, err.Error())
+		report := &reports[i]
+		add := func(rank int, condition, reason, text string) {
+			text = tsnnetwork.Shorten(text, mostOfMessage)
+			all = append(all, problem{rank, v1alpha1.NodeProblem{Node: report.node, Type: condition, Reason: reason, Message: text}})
 		}
-		ready := meta.FindStatusCondition(is.conditions, v1alpha1.ConditionReady)
-		known := ready != nil && is.observed == network.Generation
+		if err := leftOut[report.node]; err != nil {
+			add(blocksPods, v1alpha1.ConditionReady, v1alpha1.ReasonNodeLeftOut, err.Error())
+		}
+		ready := meta.FindStatusCondition(report.conditions, v1alpha1.ConditionReady)
+		current := ready != nil && report.observed == network.Generation
 		switch {
-		case known && ready.Status != metav1.ConditionTrue:
-			found(blocksPods, is.node, v1alpha1.ConditionReady, ready.Reason, ready.Message)
-		case is.worth == isSilent:
-			found(isUnknown, is.node, v1alpha1.ConditionReady, v1alpha1.ReasonNodeSilent, fmt.Sprintf(noAgent, is.node))
-		case !known || is.worth == isOld:
-			found(isAwaited, is.node, v1alpha1.ConditionReady, v1alpha1.ReasonNodeWaited, "it has not said yet that it serves the network")
+		case current && ready.Status != metav1.ConditionTrue:
+			add(blocksPods, v1alpha1.ConditionReady, ready.Reason, ready.Message)
+		case report.worth == isSilent:
+			add(isUnknown, v1alpha1.ConditionReady, v1alpha1.ReasonNodeSilent, fmt.Sprintf(noAgent, report.node))
+		case !current || report.worth == isOld:
+			add(isAwaited, v1alpha1.ConditionReady, v1alpha1.ReasonNodeWaited, "it has not said yet that it serves the network")
 		}
-		gates := meta.FindStatusCondition(is.conditions, v1alpha1.ConditionScheduleOperational)
-		if gates != nil && gates.Status == metav1.ConditionFalse {
-			found(breaksSchedule, is.node, v1alpha1.ConditionScheduleOperational, gates.Reason, gates.Message)
-		}
-		clock := meta.FindStatusCondition(is.conditions, v1alpha1.ConditionClockSynchronized)
-		switch {
-		case network.Spec.Clock == nil:
-		case clock != nil && clock.Status == metav1.ConditionFalse:
-			found(breaksClock, is.node, v1alpha1.ConditionClockSynchronized, clock.Reason, clock.Message)
-		case clock == nil && is.saysNothing:
-			found(breaksClock, is.node, v1alpha1.ConditionClockSynchronized, v1alpha1.ReasonAgentTooOld, nothingSaid)
-		}
-		capture := meta.FindStatusCondition(is.conditions, v1alpha1.ConditionCaptureOperational)
-		if capture != nil && capture.Status == metav1.ConditionFalse {
-			found(breaksCapture, is.node, v1alpha1.ConditionCaptureOperational, capture.Reason, capture.Message)
-		}
-		encryption := meta.FindStatusCondition(is.conditions, v1alpha1.ConditionEncryptionOperational)
-		if encryption != nil && encryption.Status == metav1.ConditionFalse && (ready == nil || ready.Reason != v1alpha1.ReasonEncryptionUnavailable) {
-			found(breaksEncryption, is.node, v1alpha1.ConditionEncryptionOperational, encryption.Reason, encryption.Message)
+		for _, row := range reportedConditions {
+			condition := meta.FindStatusCondition(report.conditions, row.condition)
+			if condition != nil && condition.Status == metav1.ConditionFalse && (row.applies == nil || row.applies(network, ready)) {
+				add(row.rank, row.condition, condition.Reason, condition.Message)
+			}
 		}
 	}
 	slices.SortStableFunc(all, func(a, b problem) int { return cmp.Compare(a.rank, b.rank) })
 	return all
 }
 
-// noAgent is said of a node whose agent is not there to say whether what it has said still holds.
+// noAgent is the message about a node without an agent that could confirm its last report.
 const noAgent = "it has no agent that is ready, so that nobody knows what holds there; look at its pods: " +
 	"`kubectl get pods -A -o wide -l app.kubernetes.io/name=kubernetsn --field-selector spec.nodeName=%s`"
 
-// findingsOf says of a network what is wrong on its nodes.
+// findingsOf converts the nodes' problems into findings of the network.
 func findingsOf(problems []problem) []finding {
-	var found []finding
+	var findings []finding
 	for i := range problems {
 		p := &problems[i]
-		is := finding{reason: p.Reason, text: fmt.Sprintf("node %s: %s", p.Node, p.Message), blocks: p.blocks()}
-		if p.rank == breaksClock { // whose sentence has figures, which change
-			is.once = problemKey(&p.NodeProblem)
+		next := finding{reason: p.Reason, text: fmt.Sprintf("node %s: %s", p.Node, p.Message), blocks: p.blocks()}
+		if p.rank == breaksClock { // the message has figures, which change
+			next.once = problemKey(&p.NodeProblem)
 		}
-		found = append(found, is)
+		findings = append(findings, next)
 	}
-	return found
+	return findings
 }
 
-// blocks tells whether it may keep pods from being attached: of other problems those that are there take the harm. A bad clock keeps
-// pods from one node only, and the scheduler knows of it.
+// blocks reports whether the problem may keep pods from being attached. Other problems affect only the pods that are there. A bad clock
+// keeps pods from one node only, and the scheduler knows of it.
 func (p *problem) blocks() bool {
 	return p.rank != breaksSchedule && p.rank != breaksClock && p.rank != breaksCapture && p.rank != breaksEncryption
 }
 
-// worst are the problems that the network's status names.
+// worst returns the problems that the network's status lists.
 func worst(problems []problem) []v1alpha1.NodeProblem {
-	var named []v1alpha1.NodeProblem
+	var listed []v1alpha1.NodeProblem
 	for _, p := range problems[:min(len(problems), v1alpha1.MaxNodeProblems)] {
-		named = append(named, p.NodeProblem)
+		listed = append(listed, p.NodeProblem)
 	}
-	return named
+	return listed
 }
 
-// countNodes counts the nodes that have a part of the network and those that do what it asks for.
-func countNodes(is *outcome) *v1alpha1.NodeCounts {
-	counts := &v1alpha1.NodeCounts{Allocated: int32(len(is.parts)), WithPods: int32(len(is.used.onNode))}
+// countNodes counts the nodes that have a subnet of the network and those that fulfil its spec.
+func countNodes(o *outcome) *v1alpha1.NodeCounts {
+	counts := &v1alpha1.NodeCounts{Allocated: int32(len(o.parts)), WithPods: int32(len(o.used.onNode))}
 	leftOut := map[string]bool{}
-	for _, p := range is.problems {
+	for _, p := range o.problems {
 		leftOut[p.Node] = leftOut[p.Node] || p.Reason == v1alpha1.ReasonNodeLeftOut
 	}
-	for i := range is.reports {
-		report := &is.reports[i]
+	for i := range o.reports {
+		report := &o.reports[i]
 		if report.worth != holds {
 			continue
 		}
 		if meta.IsStatusConditionTrue(report.conditions, v1alpha1.ConditionReady) && !leftOut[report.node] {
 			counts.Ready++
 		}
-		if is.request != nil && report.scheduleHash == is.request.Hash {
+		if o.request != nil && report.scheduleHash == o.request.Hash {
 			counts.ScheduleOperational++
 		}
 	}

@@ -137,8 +137,8 @@ func slimOf(node *corev1.Node, keep func(label string) bool) *corev1.Node {
 	return slim
 }
 
-// agentSelector selects the pods of agents; those of the release before have them together with ktsnd.
-const agentSelector = "app.kubernetes.io/name=kubernetsn,app.kubernetes.io/component in (agent,node)"
+// agentSelector selects the pods of agents.
+const agentSelector = "app.kubernetes.io/name=kubernetsn,app.kubernetes.io/component=agent"
 
 // agentPods is a cache of the pods of agents. The manager's own cache has pods on networks, and no others.
 func agentPods(m manager.Manager, namespace string) (cache.Cache, error) {

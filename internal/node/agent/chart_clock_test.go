@@ -40,10 +40,6 @@ func TestNobodyKeepsClocksUnlessAsked(t *testing.T) {
 	if bytes.Contains(bytes.Join(objects, nil), []byte("kind: DaemonSet\nmetadata:\n  name: ktsn-clock")) {
 		t.Error("there is a DaemonSet of clocks with clock.mode external")
 	}
-	// As of values of an older chart (--reuse-values).
-	if _, err := render(t, "--set", "clock=null"); err != nil {
-		t.Errorf("without values of clocks: %v", err)
-	}
 }
 
 func TestTheChartCallsKtsnPtpAsItWantsToBeCalled(t *testing.T) {

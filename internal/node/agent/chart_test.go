@@ -526,7 +526,7 @@ func TestValuesThatMakeNoSenseAreRefused(t *testing.T) {
 		"maxUnavailable=none":                           "/maxUnavailable",
 		"ktsnd.ringMemoryMiB=0":                         "/ktsnd/ringMemoryMiB",
 		"ktsnd.ownMemoryMiB=10":                         "/ktsnd/ownMemoryMiB",
-		"ktsnd.ownMemoryMiB=null":                       "missing property 'ownMemoryMiB'", // as of values of an older chart (--reuse-values)
+		"ktsnd.ownMemoryMiB=null":                       "missing property 'ownMemoryMiB'",
 		"ktsnd.cgroupV1=maybe":                          "/ktsnd/cgroupV1",
 		"podAnnotations.number=1":                       "/podAnnotations/number",
 		"agent.sweepEvery=often":                        "/agent/sweepEvery",

@@ -98,21 +98,9 @@ func TestTheRemovalKnowsAllDaemonSets(t *testing.T) {
 		t.Errorf("it removes %s, and may remove %s", defaultDaemonSets, may)
 	}
 	for _, name := range strings.Split(may, ",") {
-		if strings.HasPrefix(name, "ktsn-node") { // of the release before
-			continue
-		}
 		if !selects(t, defaultSelector, daemonSet(t, objects, name).Spec.Template.Labels) {
 			t.Errorf("%s does not select the pods of %s", defaultSelector, name)
 		}
-	}
-	// What was kept through an upgrade from the chart that had one DaemonSet.
-	for _, name := range []string{"ktsn-node", "ktsn-node-ovs"} {
-		if !slices.Contains(strings.Split(may, ","), name) {
-			t.Errorf("it may not remove %s", name)
-		}
-	}
-	if before := map[string]string{"app.kubernetes.io/name": "kubernetsn", "app.kubernetes.io/component": "node"}; !selects(t, defaultSelector, before) {
-		t.Errorf("%s does not select %v", defaultSelector, before)
 	}
 	var operator appsv1.Deployment
 	object(t, objects, "Deployment", "ktsn-operator", &operator)

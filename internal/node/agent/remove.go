@@ -33,10 +33,10 @@ pod, before helm uninstalls the chart.
 Options:
 `
 
-// What the chart has on nodes. ktsn-node is of the release before, and may have been kept through an upgrade.
+// The chart's DaemonSets and the labels of their pods.
 const (
-	defaultDaemonSets = "ktsnd,ktsnd-ovs,ktsn-agent,ktsn-agent-ovs,ktsn-node,ktsn-node-ovs,ktsn-clock"
-	defaultSelector   = "app.kubernetes.io/name=kubernetsn,app.kubernetes.io/component in (ktsnd,agent,clock,node)"
+	defaultDaemonSets = "ktsnd,ktsnd-ovs,ktsn-agent,ktsn-agent-ovs,ktsn-clock"
+	defaultSelector   = "app.kubernetes.io/name=kubernetsn,app.kubernetes.io/component in (ktsnd,agent,clock)"
 )
 
 // remove is the command of the chart's hook.

@@ -79,7 +79,7 @@ func TestOfWhatNobodyActsUponNothingIsSaid(t *testing.T) {
 		}, false},
 		"what the operator sums up": {func(l *lab) {
 			network := aNetwork()
-			network.ResourceVersion, network.Status.Pods, network.Status.Nodes = "7", 5, []v1alpha1.NodeStatus{{Name: "b"}}
+			network.ResourceVersion, network.Status.Pods = "7", 5
 			l.watches[1].changed(network)
 		}, false},
 		"the same list again": {func(l *lab) { l.watches[0].all([]client.Object{aNode("tsn")}) }, false},
