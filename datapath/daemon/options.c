@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "options.h"
 
-#include "departures.h"
 #include "instance.h"
+#include "journal.h"
 #include "layout.h"
 #include "loop_objects.h"
 #include "option_table.h"

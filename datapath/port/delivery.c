@@ -184,7 +184,7 @@ static void queue_pop(struct delivery *delivery, const struct entry *entry)
 	atomic_store_explicit(&delivery->head, head + entry_bytes(entry->bytes), memory_order_release);
 }
 
-/* How long the thread has been runnable without running (schedstat, as in daemon/loop/rest.c). */
+/* How long the thread has been runnable without running (schedstat, as in daemon/loop/wait.c). */
 static int64_t waited_read(const struct delivery *delivery)
 {
 	char text[96];

@@ -9,11 +9,10 @@
 #include "clock.h"
 #include "control_request.h"
 #include "counters.h"
-#include "departures.h"
+#include "journal.h"
 #include "keep_awake.h"
 #include "loop.h"
 #include "realtime_budget.h"
-#include "trace.h"
 
 /* No reply is longer: clients have room for that. */
 enum { CONTROL_REPLY_BYTES_MAX = 1 << 20 };

@@ -5,6 +5,7 @@
 #include "associations.h"
 #include "clock.h"
 #include "clocks.h"
+#include "commands.h"
 #include "flow_notifications.h"
 #include "flows.h"
 #include "handover.h"

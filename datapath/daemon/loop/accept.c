@@ -1,29 +1,347 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Ring -> frame -> shaper. A message is read once, checked, and made into the frame that will leave. From
- * here on the loop uses nothing that the application can still write to.
+ * Ring -> frame -> shaper. A message is read once, checked, and copied into the frame that will leave. After
+ * that the loop uses nothing that the application can still write.
  */
 #include "accept.h"
 
-#include "admission.h"
+#include "address.h"
 #include "clock_changes.h"
-#include "finish.h"
-#include "held.h"
-#include "lookup.h"
+#include "container_of.h"
+#include "frame_sources.h"
+#include "leftist_heap.h"
 #include "loop_state.h"
-#include "notifications.h"
-#include "pending.h"
+#include "outcome.h"
 #include "pool.h"
-#include "quotas.h"
-#include "replication.h"
-#include "report.h"
-#include "retire.h"
+#include "round.h"
 #include "shape.h"
-#include "trace_messages.h"
 #include "watch.h"
 
 #include <errno.h>
 #include <string.h>
+
+/* ---- what the numbers in a slot stand for: the application writes them, so each is checked ---- */
+
+static bool flow_announced(const struct loop *loop, const struct loop_ring *ring, uint32_t index,
+			   const struct loop_flow *flow)
+{
+	const struct loop_command *command;
+
+	for (uint32_t i = 0; (command = commands_peek(&loop->commands, i)); i++)
+		if (command->type == COMMAND_FLOW_OPEN && command->ring == ring && command->index == index &&
+		    command->flow == flow)
+			return true;
+	return ring->flows[index] == flow;
+}
+
+/* Only looked up, not executed: a message may be taken in the middle of another command. */
+static struct loop_destination *destination_announced(struct loop *loop, const struct loop_ring *ring,
+						      uint32_t flow_index, uint32_t index)
+{
+	const struct loop_command *command;
+
+	/* A message may name what never was, and the commands be many. */
+	if (!atomic_load_explicit(&ring->announced, memory_order_relaxed))
+		return NULL;
+	/* It may take as long as TAKE_AT_ONCE messages: after this one the clock is looked at. */
+	loop->round.taken |= TAKE_AT_ONCE - 1;
+	for (uint32_t i = 0; (command = commands_peek(&loop->commands, i)); i++)
+		if (command->type == COMMAND_DESTINATION_OPEN && command->ring == ring &&
+		    command->index == index &&
+		    flow_announced(loop, ring, flow_index, command->destination->flow))
+			return command->destination;
+	return NULL;
+}
+
+/* A VLAN tag may come on top. */
+static uint32_t payload_max_bytes(const struct loop_destination *destination,
+				  const struct ktsn_ring_taken *taken)
+{
+	return destination->flow->frames && ktsn_frame_is_tagged(taken->ethertype_be)
+		       ? destination->route.tagged_max_bytes
+		       : destination->route.payload_max_bytes;
+}
+
+static struct loop_destination *destination_find(struct loop *loop, const struct loop_ring *ring,
+						 const struct ktsn_ring_taken *taken)
+{
+	struct loop_destination *destination;
+
+	if (taken->destination >= LOOP_DESTINATIONS_PER_RING || taken->flow >= LOOP_FLOWS_PER_RING)
+		return NULL;
+	destination = ring->destinations[taken->destination];
+	/* A destination carries a source address: only its own flow may use it. */
+	if (!destination || destination->flow != ring->flows[taken->flow])
+		destination = destination_announced(loop, ring, taken->flow, taken->destination);
+	if (!destination)
+		return NULL;
+	return taken->payload_bytes <= payload_max_bytes(destination, taken) ? destination : NULL;
+}
+
+/* The socket that a slot names, if the process has one of that number. */
+static struct loop_flow *flow_find(const struct loop_ring *ring, const struct ktsn_ring_taken *taken)
+{
+	return taken->flow < LOOP_FLOWS_PER_RING ? ring->flows[taken->flow] : NULL;
+}
+
+/* ---- which frames a packet socket may send ---- */
+uint8_t admission_priority(const struct loop_destination *destination, uint16_t ethertype_be,
+			   uint8_t priority, const uint8_t *payload, size_t bytes)
+{
+	enum { PCP_SHIFT = 5 }; /* IEEE Std 802.1Q-2022 clause 9.6 */
+
+	if (!destination->admission.pcp_is_priority || !ktsn_frame_is_tagged(ethertype_be) || !bytes)
+		return priority;
+	return payload[0] >> PCP_SHIFT;
+}
+
+static bool mac_allowed(const struct loop_sources *allowed, const uint8_t mac[KTSN_ETHER_ADDR_BYTES])
+{
+	for (uint32_t i = 0; i < allowed->mac_count; i++)
+		if (memcmp(allowed->macs[i], mac, KTSN_ETHER_ADDR_BYTES) == 0)
+			return true;
+	return false;
+}
+
+static bool link_local_allowed(const struct loop_sources *allowed, const struct ktsn_address *address)
+{
+	uint8_t mac[KTSN_ETHER_ADDR_BYTES];
+
+	return ktsn_address_is_of_mac(address, mac) && mac_allowed(allowed, mac);
+}
+
+/* Nobody has the unspecified address: it says that the sender has none yet. */
+static bool address_allowed(const struct loop_sources *allowed, const struct ktsn_address *address)
+{
+	if (ktsn_address_is_any(address) || link_local_allowed(allowed, address))
+		return true;
+	for (uint32_t i = 0; i < allowed->subnet_count; i++)
+		if (ktsn_address_in(address, &allowed->subnets[i].network, allowed->subnets[i].prefix_bits))
+			return true;
+	return false;
+}
+
+static bool source_allowed(const struct loop_sources *allowed, const struct ktsn_frame_source *source)
+{
+	struct ktsn_address address = ktsn_address_of_ipv6(source->bytes);
+	uint32_t ipv4_be;
+
+	if (source->kind != KTSN_SOURCE_MAC && allowed->any_address)
+		return true;
+	switch (source->kind) {
+	case KTSN_SOURCE_MAC:
+		return mac_allowed(allowed, source->bytes);
+	case KTSN_SOURCE_IPV6:
+		/* In a frame of IPv6 that is no IPv4 address. */
+		return !ktsn_address_is_ipv4(&address) && address_allowed(allowed, &address);
+	case KTSN_SOURCE_IPV4:
+		break;
+	}
+	memcpy(&ipv4_be, source->bytes, sizeof(ipv4_be));
+	address = ktsn_address_of_ipv4(ipv4_be);
+	return address_allowed(allowed, &address);
+}
+
+static bool sources_allowed(const struct loop_sources *allowed, uint16_t ethertype_be, const uint8_t *payload,
+			    size_t bytes)
+{
+	struct ktsn_frame_source sources[KTSN_FRAME_SOURCES_MAX];
+	int count = ktsn_frame_sources(ethertype_be, payload, bytes, sources);
+
+	for (int i = 0; i < count; i++)
+		if (!source_allowed(allowed, &sources[i]))
+			return false;
+	/* Of whom nobody can tell is from anybody. */
+	return count >= 0 || allowed->any_address;
+}
+
+bool admission_allows(const struct loop_destination *destination, uint16_t ethertype_be, uint8_t priority,
+		      const uint8_t *payload, size_t bytes)
+{
+	const struct loop_admission *admission = &destination->admission;
+
+	/* Of other flows the kernel has said what their sockets may have. */
+	if (destination->flow->frames && priority > admission->priority_max)
+		return false;
+	return !admission->sources || sources_allowed(admission->sources, ethertype_be, payload, bytes);
+}
+
+/* ---- pending messages ----
+ *
+ * They wait at their destination until its next hop is known. Then they continue, or are dropped when nobody
+ * answers. Each round of the loop handles a few: there may be thousands, and others have departures due.
+ *
+ *   taken --> pending --(next hop)--> released: pods in turn, of each pod its destinations --> shaper or drop
+ *
+ * Messages of one destination continue in the order of their transmit times, as the shaper would send them if
+ * it had them all: the messages of one round may leave before those of the next. A message that is taken
+ * meanwhile takes its place among those that still wait. */
+
+enum {
+	/* So many frames are made of them in a round, or messages dropped. */
+	RELEASE_AT_ONCE = 32,
+	/* So long those wait that there is no room for. */
+	ROOM_RETRY_NS = 50000,
+};
+
+/* So many more wait for nothing but room; negative numbers wrap. */
+static void released_count_add(struct loop *loop, const struct loop_destination *destination, uint32_t count)
+{
+	loop->released.count += count;
+	destination->ring->quota->released_count += count;
+}
+
+static void pending_add(struct loop *loop, struct loop_destination *destination, struct packet *packet)
+{
+	packet->late_reason = LATE_UNRESOLVED;
+	destination->pending = ktsn_leftist_heap_push(destination->pending, &packet->shaper);
+	destination->pending_count++;
+	if (destination->is_released)
+		released_count_add(loop, destination, 1);
+}
+
+/* The first of one that has its turn. */
+static struct packet *pending_take(struct loop *loop, struct loop_destination *destination)
+{
+	struct packet *packet = container_of(destination->pending, struct packet, shaper);
+
+	destination->pending = ktsn_leftist_heap_pop(destination->pending);
+	destination->pending_count--;
+	released_count_add(loop, destination, (uint32_t)-1);
+	return packet;
+}
+
+static void destination_release(struct loop *loop, struct loop_destination *destination)
+{
+	struct quota *quota = destination->ring->quota;
+
+	if (destination->is_released)
+		return;
+	destination->is_released = true;
+	released_count_add(loop, destination, destination->pending_count);
+	if (!quota->released_destinations)
+		ring_list_add(&loop->released.quotas, &quota->released_entry);
+	ring_list_add(&quota->released_destinations, &destination->released_entry);
+}
+
+static void destination_hold(struct loop *loop, struct loop_destination *destination)
+{
+	struct quota *quota = destination->ring->quota;
+
+	if (!destination->is_released)
+		return;
+	destination->is_released = false;
+	released_count_add(loop, destination, -destination->pending_count);
+	ring_list_remove(&quota->released_destinations, &destination->released_entry);
+	if (!quota->released_destinations)
+		ring_list_remove(&loop->released.quotas, &quota->released_entry);
+}
+
+void pending_update(struct loop *loop, struct loop_destination *destination)
+{
+	if (destination->pending && destination->route.state != DESTINATION_RESOLVING)
+		destination_release(loop, destination);
+	else
+		destination_hold(loop, destination);
+}
+
+/* Whether there will never be room for so many more packets: those that would have to leave first wait for
+ * room, too. They are all that the pod has, and it may not have more, or all that there are. */
+static bool room_never_comes(const struct loop *loop, const struct quota *quota, uint32_t more)
+{
+	uint32_t pending = quota_pending(quota), pending_max = quota_pending_max(quota);
+	bool own = pending >= pending_max || more > pending_max - pending;
+
+	return (own && quota->released_count == pending) ||
+	       loop->released.count == loop->config.packets - loop->pool.free_count;
+}
+
+/* Whether the first message that waits there may have the packets that its copies take; it has one already.
+ * Copies for which there will never be room are dropped. */
+static bool pending_has_room(const struct loop *loop, const struct loop_destination *destination)
+{
+	const struct quota *quota = destination->ring->quota;
+	uint32_t more = destination_frames(destination) - 1;
+
+	return !more || quota_room(loop, quota) >= more || room_never_comes(loop, quota, more);
+}
+
+/* Whether the first message that waits there went on or was dropped: otherwise there was no room. */
+static bool first_continue(struct loop *loop, struct loop_destination *destination)
+{
+	switch (destination->route.state) {
+	case DESTINATION_RESOLVED:
+		if (!pending_has_room(loop, destination))
+			return false;
+		message_shape(loop, pending_take(loop, destination), &destination->route);
+		return true;
+	case DESTINATION_CLOSED:
+		packet_drop(loop, pending_take(loop, destination), &loop->counters.drop_closed);
+		return true;
+	case DESTINATION_UNREACHABLE:
+		packet_drop(loop, pending_take(loop, destination), &loop->counters.drop_unresolved);
+		return true;
+	case DESTINATION_RESOLVING:
+		break;
+	}
+	return false;
+}
+
+/* A destination has its turn; what first_continue() returns. Neither it nor its flow nor its ring ends while
+ * we are at it. */
+static bool turn_continue(struct loop *loop, struct loop_destination *destination)
+{
+	struct loop_flow *flow = destination->flow;
+	struct loop_ring *ring = destination->ring;
+	bool continued;
+
+	ring->busy++;
+	flow->packets++;
+	destination->packets++;
+	continued = first_continue(loop, destination);
+	pending_update(loop, destination);
+	destination->packets--;
+	destination_retire_if_done(loop, destination);
+	flow->packets--;
+	flow_retire_if_done(loop, flow);
+	ring->busy--;
+	ring_retire_if_done(loop, ring);
+	return continued;
+}
+
+static struct loop_destination *turn_next(struct loop *loop)
+{
+	struct quota *quota = container_of(loop->released.quotas, struct quota, released_entry);
+	struct loop_destination *destination =
+		container_of(quota->released_destinations, struct loop_destination, released_entry);
+
+	loop->released.quotas = quota->released_entry.next;
+	quota->released_destinations = destination->released_entry.next;
+	return destination;
+}
+
+/* Whether there is time for more turns, of the pod that is next. The clock is read every TAKE_AT_ONCE turns.
+ */
+static bool turns_may_continue(struct loop *loop, uint32_t turns)
+{
+	if (turns >= RELEASE_AT_ONCE)
+		return false;
+	return !turns || turns % TAKE_AT_ONCE ||
+	       !round_must_end(loop, container_of(loop->released.quotas, const struct quota, released_entry));
+}
+
+void pending_release(struct loop *loop)
+{
+	bool any = false;
+
+	/* A turn that finds no room takes its time too. */
+	for (uint32_t turns = 0; loop->released.quotas && turns_may_continue(loop, turns); turns++)
+		any |= turn_continue(loop, turn_next(loop));
+	if (loop->released.quotas)
+		quota_wake_by(loop, loop->round.now_tai_ns + (any ? 0 : ROOM_RETRY_NS));
+}
+
+/* ---- accepting ---- */
 
 void message_reject(struct loop *loop, struct loop_ring *ring, const struct ktsn_ring_taken *taken,
 		    const struct loop_destination *destination, _Atomic uint64_t *reason)
@@ -201,7 +519,7 @@ static void message_count_taken(struct loop *loop, struct packet *packet)
 {
 	struct message *message = packet->message;
 
-	clocks_packet_held(loop, packet);
+	packet_begin(loop, packet);
 	message->flow->packets++;
 	message->destination->packets++;
 	quota_pending_add(loop, message->flow->ring->quota, 1);

@@ -1,43 +1,337 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Clocks that are set while messages wait. A message keeps its time on its own clock. When CLOCK_TAI moves
- * against that clock, because its offset or the time of day was set, all waiting messages get new times.
- * Messages on CLOCK_TAI itself keep theirs.
+ * Messages of networks that have lost the node's clock, and clocks that are set while messages wait.
  */
 #include "clock_changes.h"
 
-#include "held_packets.h"
-#include "loop_state.h"
-#include "quotas.h"
+#include "container_of.h"
+#include "leftist_heap.h"
+#include "outcome.h"
+#include "pool.h"
+#include "round.h"
 
 #include <stdlib.h>
-#include <unistd.h>
 
-/* Less is the measurement's doing (clock.h), and what adjtimex slews moves all clocks alike. */
-enum { STEP_NS = 100000 };
-
-/* The control thread looks how far it was, and reports it. */
-static void step_tell(const struct loop *loop, int64_t moved_ns)
+/* ---- held packets: a heap in their attachment, by time ---- */
+/* Of its copies some have left: the others leave as well, by whatever clock. A successor would not send them
+ * (ktsn_ring_depart), and who receives is to have the message now or later, but not some much later. */
+static bool held_has_begun(const struct packet *packet)
 {
-	uint64_t one = 1;
-
-	if (llabs(moved_ns) >= STEP_NS)
-		(void)!write(loop->retired.fd, &one, sizeof(one));
+	return packet->message->replicated && packet->message->copies_sent;
 }
 
-const struct clock_offsets *loop_offsets(struct loop *loop)
+bool held_concerns(const struct packet *packet)
 {
-	int64_t age_ns = loop->round.now_tai_ns - loop->clocks.read_tai_ns;
+	const struct loop_attachment *attachment = packet->message->destination->attachment;
 
-	if (age_ns < 0 || age_ns >= OFFSETS_FRESH_NS) {
-		int64_t before_ns = loop->clocks.offsets.to_tai_ns[KTSN_CLOCK_MONOTONIC];
+	if (!attachment || packet->shaper.untimed || held_has_begun(packet))
+		return false;
+	return attachment->clock == LOOP_CLOCK_HOLD ||
+	       (attachment->held && ktsn_packet_before(attachment->held, &packet->shaper));
+}
 
-		clock_offsets_read(&loop->clocks.offsets);
-		loop->clocks.read_tai_ns = loop->round.now_tai_ns;
-		step_tell(loop, loop->clocks.offsets.to_tai_ns[KTSN_CLOCK_MONOTONIC] - before_ns);
+static struct packet *held_first(const struct loop_attachment *attachment)
+{
+	return container_of(attachment->held, struct packet, shaper);
+}
+
+static void held_list_add(struct loop *loop, struct loop_attachment *attachment)
+{
+	attachment->releasing =
+		attachment->clock != LOOP_CLOCK_HOLD || held_has_begun(held_first(attachment));
+	attachment->over_tai_ns = 0;
+	loop->held.holding_count += !attachment->releasing;
+	ring_list_add(attachment->releasing ? &loop->held.releasing : &loop->held.holding,
+		      &attachment->held_entry);
+}
+
+static void held_list_remove(struct loop *loop, struct loop_attachment *attachment)
+{
+	loop->held.holding_count -= !attachment->releasing;
+	ring_list_remove(attachment->releasing ? &loop->held.releasing : &loop->held.holding,
+			 &attachment->held_entry);
+}
+
+/* How late it may be: as long as its pod's messages may be ahead of their times, or as long as the strategy
+ * allows. */
+static int64_t held_over_tai_ns(const struct loop *loop, const struct packet *packet)
+{
+	const struct quota *quota = packet->message->flow->ring->quota;
+	int64_t most_ns = atomic_load_explicit(&quota->horizon_ns, memory_order_relaxed);
+	int64_t lateness_ns = ktsn_shaper_lateness_max(loop->egress[packet->egress].shaper, &packet->shaper);
+
+	if (lateness_ns < most_ns)
+		most_ns = lateness_ns;
+	return most_ns < KTSN_SHAPER_NEVER - packet->shaper.txtime_tai_ns
+		       ? packet->shaper.txtime_tai_ns + most_ns
+		       : KTSN_SHAPER_NEVER - 1;
+}
+
+static void count_add(struct loop *loop, uint32_t packets)
+{
+	loop->held.count += packets;
+	loop->held.concerns += packets;
+}
+
+static int64_t earlier(int64_t one_tai_ns, int64_t other_tai_ns)
+{
+	return one_tai_ns < other_tai_ns ? one_tai_ns : other_tai_ns;
+}
+
+/* Also by what the look that is under way finds: it may have passed this one. */
+static void held_look_by(struct loop *loop, int64_t tai_ns)
+{
+	loop->held.over_tai_ns = earlier(loop->held.over_tai_ns, tai_ns);
+	loop->held.looked_tai_ns = earlier(loop->held.looked_tai_ns, tai_ns);
+}
+
+void held_add(struct loop *loop, struct ktsn_shaper_packet *shaped)
+{
+	struct packet *packet = container_of(shaped, struct packet, shaper);
+	struct loop_attachment *attachment = packet->message->destination->attachment;
+	bool is_first = !attachment->held;
+	int64_t over = held_over_tai_ns(loop, packet);
+
+	packet->late_reason = LATE_CLOCK;
+	attachment->held = ktsn_leftist_heap_push(attachment->held, shaped);
+	if (is_first)
+		held_list_add(loop, attachment);
+	attachment->over_tai_ns = is_first ? over : earlier(attachment->over_tai_ns, over);
+	if (!loop->held.count)
+		loop->held.over_tai_ns = KTSN_SHAPER_NEVER;
+	count_add(loop, 1);
+	held_look_by(loop, over);
+}
+
+/* The first. */
+static struct packet *held_pop(struct loop *loop, struct loop_attachment *attachment)
+{
+	struct packet *packet = held_first(attachment);
+
+	attachment->held = ktsn_leftist_heap_pop(attachment->held);
+	count_add(loop, (uint32_t)-1);
+	if (!attachment->held)
+		held_list_remove(loop, attachment);
+	return packet;
+}
+
+static struct packet *held_take(struct loop *loop)
+{
+	struct ring_list_link *link = loop->held.holding ? loop->held.holding : loop->held.releasing;
+
+	return link ? held_pop(loop, container_of(link, struct loop_attachment, held_entry)) : NULL;
+}
+
+enum {
+	/* So many go back into the shaper in a round, and so many are dropped. */
+	CONTINUE_AT_ONCE = 32,
+	/* Between two looks for those that have waited for too long. */
+	OVER_EVERY_NS = 1000000,
+};
+
+/* ---- the clock is good again ---- */
+
+static void turn_release(struct loop *loop)
+{
+	struct loop_attachment *attachment =
+		container_of(loop->held.releasing, struct loop_attachment, held_entry);
+	struct packet *packet;
+
+	loop->held.releasing = attachment->held_entry.next;
+	packet = held_pop(loop, attachment);
+	/* It was on its way only for a message that had begun. */
+	if (attachment->held && attachment->clock == LOOP_CLOCK_HOLD &&
+	    !held_has_begun(held_first(attachment))) {
+		held_list_remove(loop, attachment);
+		held_list_add(loop, attachment);
+		held_look_by(loop, 0);
 	}
-	return &loop->clocks.offsets;
+	ktsn_shaper_restore(loop->egress[packet->egress].shaper, quota_lane(packet), &packet->shaper,
+			    loop->round.now_tai_ns);
 }
+
+/* Whether there is time for more turns, of the pod that is next. The clock is read every TAKE_AT_ONCE turns.
+ */
+static bool turns_may_continue(struct loop *loop, uint32_t turns)
+{
+	const struct loop_attachment *next =
+		container_of(loop->held.releasing, const struct loop_attachment, held_entry);
+
+	if (turns >= CONTINUE_AT_ONCE)
+		return false;
+	return !turns || turns % TAKE_AT_ONCE ||
+	       !round_must_end(loop, held_first(next)->message->flow->ring->quota);
+}
+
+static void some_release(struct loop *loop)
+{
+	for (uint32_t turns = 0; loop->held.releasing && turns_may_continue(loop, turns); turns++)
+		turn_release(loop);
+	if (loop->held.releasing)
+		quota_wake_by(loop, loop->round.now_tai_ns);
+}
+
+/* ---- they have waited for too long ---- */
+
+/* Its turn: those that are over, at most so many, of which the number is returned. Others have theirs before
+ * its next, however many it has. */
+static uint32_t turn_drop(struct loop *loop, uint32_t most)
+{
+	struct loop_attachment *attachment =
+		container_of(loop->held.holding, struct loop_attachment, held_entry);
+	uint32_t dropped = 0;
+
+	loop->held.holding = attachment->held_entry.next;
+	/* What it has is not touched before. */
+	if (attachment->over_tai_ns >= loop->round.now_tai_ns) {
+		held_look_by(loop, attachment->over_tai_ns);
+		return 0;
+	}
+	while (dropped < most && attachment->held &&
+	       held_over_tai_ns(loop, held_first(attachment)) < loop->round.now_tai_ns) {
+		packet_drop(loop, held_pop(loop, attachment), &loop->counters.drop_clock);
+		dropped++;
+	}
+	if (attachment->held) {
+		attachment->over_tai_ns = held_over_tai_ns(loop, held_first(attachment)) + 1;
+		held_look_by(loop, attachment->over_tai_ns);
+	}
+	return dropped;
+}
+
+static void look_begin(struct loop *loop)
+{
+	loop->held.looks_left = loop->held.holding_count;
+	loop->held.looked_tai_ns = KTSN_SHAPER_NEVER;
+}
+
+/* All have had their turns. Those that have more that are over have the next at once. */
+static void look_end(struct loop *loop)
+{
+	int64_t next_tai_ns = loop->held.looked_tai_ns;
+	int64_t soon_tai_ns = loop->round.now_tai_ns + OVER_EVERY_NS;
+
+	if (next_tai_ns >= loop->round.now_tai_ns && next_tai_ns < soon_tai_ns)
+		next_tai_ns = soon_tai_ns;
+	loop->held.looks_left = 0;
+	loop->held.over_tai_ns = next_tai_ns;
+}
+
+/* Before the next of the list, of which there is one. */
+static bool look_may_continue(struct loop *loop, uint32_t looks)
+{
+	const struct loop_attachment *next =
+		container_of(loop->held.holding, const struct loop_attachment, held_entry);
+
+	return !looks || looks % TAKE_AT_ONCE ||
+	       !round_must_end(loop, held_first(next)->message->flow->ring->quota);
+}
+
+/* The look goes on in the next round where others have departures due, or enough were dropped. */
+static void some_drop(struct loop *loop)
+{
+	uint32_t left = CONTINUE_AT_ONCE, looks = 0;
+
+	if (!loop->held.looks_left)
+		look_begin(loop);
+	while (loop->held.looks_left && loop->held.holding) {
+		uint32_t most = left < TAKE_AT_ONCE ? left : TAKE_AT_ONCE;
+
+		if (!left || !look_may_continue(loop, looks))
+			return;
+		looks++;
+		loop->held.looks_left--;
+		left -= turn_drop(loop, most);
+	}
+	look_end(loop);
+}
+
+/* ---- what the loop and its commands call ---- */
+
+void held_continue(struct loop *loop)
+{
+	if (!loop->held.count)
+		return;
+	if (loop->held.releasing)
+		some_release(loop);
+	if (loop->round.now_tai_ns >= loop->held.over_tai_ns)
+		some_drop(loop);
+}
+
+int64_t held_next(const struct loop *loop)
+{
+	return loop->held.holding ? loop->held.over_tai_ns : KTSN_SHAPER_NEVER;
+}
+
+void held_limits_changed(struct loop *loop)
+{
+	struct ring_list_link *first = loop->held.holding, *link = first;
+
+	if (!link)
+		return;
+	do {
+		container_of(link, struct loop_attachment, held_entry)->over_tai_ns = 0;
+		link = link->next;
+	} while (link != first);
+	held_look_by(loop, 0);
+}
+
+void held_clock_set(struct loop *loop, struct loop_attachment *attachment, enum loop_clock clock)
+{
+	bool was_lost = attachment->clock != LOOP_CLOCK_GOOD, is_lost = clock != LOOP_CLOCK_GOOD;
+
+	if (attachment->held)
+		held_list_remove(loop, attachment);
+	attachment->clock = clock;
+	if (attachment->held)
+		held_list_add(loop, attachment);
+	loop->held.lost += (uint32_t)is_lost - (uint32_t)was_lost;
+	loop->held.concerns += (uint32_t)is_lost - (uint32_t)was_lost;
+	if (loop->held.count)
+		held_look_by(loop, 0);
+}
+
+/* ---- refusal ---- */
+
+static bool is_refused(const struct loop_destination *destination)
+{
+	return destination->attachment && destination->attachment->clock == LOOP_CLOCK_REFUSE;
+}
+
+bool held_refuses(const struct loop_ring *ring, const struct loop_destination *destination,
+		  const struct ktsn_ring_taken *taken)
+{
+	if (!is_refused(destination))
+		return false;
+	/* Modulo 2^52. */
+	return !ring->sent_before_most ||
+	       (int64_t)((taken->sequence - ring->sent_before) << KTSN_RING_ORDER_SLOT_BITS) >= 0;
+}
+
+void held_refusal_pass(struct loop_ring *ring, const struct loop_destination *destination)
+{
+	if (is_refused(destination) && ring->sent_before_most)
+		ring->sent_before_most--;
+}
+
+void held_refusal_begin(struct loop_ring *ring)
+{
+	ring->sent_before = atomic_load_explicit(&ring->consumer.header->next_sequence, memory_order_relaxed);
+	ring->sent_before_most = ring->consumer.slot_count;
+}
+
+void held_refusal_set(struct loop_ring *ring, uint64_t refused)
+{
+	ktsn_ring_refused_set(&ring->consumer, refused);
+	/* After that: whoever has not seen it has a lower number, or is just sending. */
+	held_refusal_begin(ring);
+}
+
+/* ---- a clock is set ----
+ *
+ * A message keeps its time on its own clock. When CLOCK_TAI moves against that clock, because its offset or
+ * the time of day was set, all waiting messages of that clock get new times. Messages on CLOCK_TAI itself
+ * keep theirs. */
 
 /* Takes everything out of the shapers, as a list. */
 static struct packet *all_take(struct loop *loop)
@@ -101,28 +395,10 @@ void clocks_watch(struct loop *loop)
 	(void)loop_offsets(loop);
 	for (int clock = 0; clock < KTSN_CLOCKS; clock++) {
 		moved_ns[clock] = loop->clocks.offsets.to_tai_ns[clock] - before.to_tai_ns[clock];
-		stepped |= llabs(moved_ns[clock]) >= STEP_NS;
+		stepped |= llabs(moved_ns[clock]) >= CLOCK_STEP_NS;
 	}
 	if (!stepped)
 		return;
 	loop->clocks.held_offsets = loop->clocks.offsets;
 	all_move(loop, moved_ns);
-}
-
-void clocks_packet_held(struct loop *loop, struct packet *packet)
-{
-	packet->held = true;
-	if (packet->message->flow->clock == KTSN_CLOCK_TAI)
-		return;
-	/* The first that waits for another clock: from now on that is watched. Those that wait already had
-	 * the same offsets, or they would have been moved when this round began. */
-	if (!loop->clocks.foreign_packets)
-		loop->clocks.held_offsets = loop->clocks.offsets;
-	loop->clocks.foreign_packets++;
-}
-
-void clocks_packet_done(struct loop *loop, struct packet *packet)
-{
-	packet->held = false;
-	loop->clocks.foreign_packets -= packet->message->flow->clock != KTSN_CLOCK_TAI;
 }

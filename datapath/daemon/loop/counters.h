@@ -41,7 +41,7 @@
 	X(drop_max_sdu, "drop-max-sdu")     /* larger than the queue-max-sdu of their class */               \
 	X(drop_no_window, "drop-no-window") /* no window of their class is ever long enough */               \
 	X(drop_source, "drop-source")       /* from an address, or of a priority, that is not their pod's */ \
-	X(drop_stale, "drop-stale") /* not taken by the port in time, or withdrawn by it (withdrawals.h);    \
+	X(drop_stale, "drop-stale") /* not taken by the port in time, or withdrawn by it (outcome.h);        \
 				       untimed: too old at a take-over */                                    \
 	X(drop_clock, "drop-clock") /* held for too long by a clock that is lost, or refused for it */       \
 	X(drop_no_association,                                                                               \

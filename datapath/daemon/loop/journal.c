@@ -1,6 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Journals: one thread writes and never waits, the other reads.
+ */
 #include "journal.h"
 
+#include "realtime.h"
+
+#include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* The oldest record that the writer cannot be overwriting while `last` is the newest. */
@@ -37,4 +44,100 @@ uint32_t journal_read(struct journal journal, uint64_t after, uint32_t limit, ui
 	*first = begin + stale;
 	*overwritten = last > after ? begin + stale - after - 1 : 0;
 	return count - stale;
+}
+
+/* ---- departures ---- */
+int departures_init(struct departures *departures, uint32_t kept)
+{
+	/* A power of two, as a journal wants it. */
+	departures->kept = DEPARTURES_KEPT_MIN;
+	while (departures->kept < (kept ? kept : DEPARTURES_KEPT_DEFAULT))
+		departures->kept *= 2;
+	departures->words =
+		realtime_alloc((size_t)departures->kept * DEPARTURE_WORDS * sizeof(*departures->words));
+	return departures->words ? 0 : -ENOMEM;
+}
+
+void departures_fini(struct departures *departures)
+{
+	free((void *)departures->words);
+}
+
+uint32_t departures_read(struct departures *departures, uint64_t after, uint32_t limit,
+			 struct departure *records, uint64_t *overwritten)
+{
+	uint64_t words[DEPARTURES_READ_MAX][DEPARTURE_WORDS], first;
+	uint32_t count = journal_read(departures_journal(departures), after,
+				      limit < DEPARTURES_READ_MAX ? limit : DEPARTURES_READ_MAX, words[0],
+				      &first, overwritten);
+
+	for (uint32_t i = 0; i < count; i++)
+		records[i] = (struct departure){.sequence = first + i,
+						.flow = words[i][0] >> 1,
+						.overrun = words[i][0] & 1,
+						.requested_tai_ns = (int64_t)words[i][1],
+						.departed_tai_ns = (int64_t)words[i][2]};
+	return count;
+}
+
+/* ---- traces ---- */
+/* The last word of a record. */
+enum { CLASS_SHIFT = 32, OUTCOME_SHIFT = 40 };
+
+static struct journal journal_of(struct trace *trace)
+{
+	return (struct journal){&trace->last, trace->words, TRACE_KEPT, TRACE_WORDS};
+}
+
+void trace_number_set(struct trace *trace, uint32_t number)
+{
+	atomic_store_explicit(&trace->number, number, memory_order_relaxed);
+}
+
+void trace_add(struct trace *trace, const struct trace_record *record)
+{
+	const uint64_t words[TRACE_WORDS] = {
+		record->flow,
+		(uint64_t)record->called_tai_ns,
+		(uint64_t)record->taken_tai_ns,
+		(uint64_t)record->due_tai_ns,
+		(uint64_t)record->ended_tai_ns,
+		record->payload_bytes | (uint64_t)record->traffic_class << CLASS_SHIFT |
+			(uint64_t)record->outcome << OUTCOME_SHIFT,
+	};
+
+	journal_add(journal_of(trace), words);
+}
+
+static struct trace_record record_of(uint64_t sequence, const uint64_t words[TRACE_WORDS])
+{
+	return (struct trace_record){
+		.sequence = sequence,
+		.flow = words[0],
+		.called_tai_ns = (int64_t)words[1],
+		.taken_tai_ns = (int64_t)words[2],
+		.due_tai_ns = (int64_t)words[3],
+		.ended_tai_ns = (int64_t)words[4],
+		.payload_bytes = (uint32_t)words[5],
+		.traffic_class = (uint8_t)(words[5] >> CLASS_SHIFT),
+		.outcome = (uint8_t)(words[5] >> OUTCOME_SHIFT),
+	};
+}
+
+uint32_t trace_read(struct trace *trace, uint64_t after, uint32_t limit, struct trace_record *records,
+		    uint64_t *overwritten)
+{
+	uint64_t words[TRACE_READ_MAX][TRACE_WORDS], first;
+	uint32_t count =
+		journal_read(journal_of(trace), after, limit < TRACE_READ_MAX ? limit : TRACE_READ_MAX,
+			     words[0], &first, overwritten);
+
+	for (uint32_t i = 0; i < count; i++)
+		records[i] = record_of(first + i, words[i]);
+	return count;
+}
+
+uint64_t trace_last(const struct trace *trace)
+{
+	return atomic_load_explicit(&trace->last, memory_order_acquire);
 }

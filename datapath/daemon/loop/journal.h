@@ -1,15 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The last records of something, numbered from 1. One thread writes and never waits; one reads, and is told
- * what was overwritten before it came.
+ * Records that the loop thread writes and the control thread reads: departures and traced messages. Neither
+ * thread waits for the other.
  *
- * A record is a number of 64-bit words; `kept` records are in `words`, one after the other.
+ * Records are numbered from 1. The newest overwrite the oldest, and the reader learns how many it has missed.
  */
 #ifndef KTSN_LOOP_JOURNAL_H
 #define KTSN_LOOP_JOURNAL_H
 
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdint.h>
+
+/* A record is a number of 64-bit words; `kept` records are in `words`, one after the other. */
 
 struct journal {
 	_Atomic uint64_t *last; /* number of the newest complete record; 0: none yet */
@@ -43,5 +46,104 @@ static inline void journal_add(struct journal journal, const uint64_t *record)
  */
 uint32_t journal_read(struct journal journal, uint64_t after, uint32_t limit, uint64_t *records,
 		      uint64_t *first, uint64_t *overwritten);
+
+/* ---- departures ----
+ *
+ * Each has the requested time, the time at which ktsnd sent it, and whether it was still on the link when its
+ * gate shut. */
+
+enum {
+	DEPARTURES_KEPT_MIN = 1024,
+	DEPARTURES_KEPT_DEFAULT = 65536,
+	DEPARTURES_KEPT_MAX = 16777216,
+	DEPARTURE_WORDS = 3,
+};
+
+struct departures {
+	_Atomic uint64_t last;
+	_Atomic uint64_t *words;
+	uint32_t kept;
+};
+
+struct departure {
+	uint64_t sequence;
+	uint64_t flow;
+	int64_t requested_tai_ns;
+	int64_t departed_tai_ns;
+	bool overrun; /* of a message that went to several: of one of its copies */
+};
+
+/* For at least so many, at most DEPARTURES_KEPT_MAX; 0: DEPARTURES_KEPT_DEFAULT. 0 or -ENOMEM. */
+int departures_init(struct departures *departures, uint32_t kept);
+void departures_fini(struct departures *departures);
+
+static inline struct journal departures_journal(struct departures *departures)
+{
+	return (struct journal){&departures->last, departures->words, departures->kept, DEPARTURE_WORDS};
+}
+
+/* Loop thread. */
+static inline void departures_add(struct departures *departures, uint64_t flow, int64_t requested_tai_ns,
+				  int64_t departed_tai_ns, bool overrun)
+{
+	/* Numbers of flows are far below 2^63. */
+	const uint64_t record[DEPARTURE_WORDS] = {flow << 1 | overrun, (uint64_t)requested_tai_ns,
+						  (uint64_t)departed_tai_ns};
+
+	journal_add(departures_journal(departures), record);
+}
+
+/* At most so many are read at once. */
+enum { DEPARTURES_READ_MAX = 1000 };
+
+/*
+ * Copies at most `limit` records with a sequence number above `after`, oldest first. Returns how many;
+ * *overwritten is the number of records above `after` that are no longer kept. Control thread.
+ */
+uint32_t departures_read(struct departures *departures, uint64_t after, uint32_t limit,
+			 struct departure *records, uint64_t *overwritten);
+
+/* ---- traces ----
+ *
+ * When the application sent a message, when ktsnd took it, when it was due, and when and how it ended. A flow
+ * (loop_objects.h) says whether its messages are traced. A message is recorded if its flow was traced when it
+ * was taken, and only by the trace that still runs when it ends. */
+
+enum { TRACE_KEPT = 16384, TRACE_WORDS = 6, TRACE_READ_MAX = 1000 };
+
+struct trace {
+	_Atomic uint32_t number; /* of the trace that runs, 0: none does; the control thread's */
+	_Atomic uint64_t last;
+	_Atomic uint64_t words[TRACE_KEPT * TRACE_WORDS];
+};
+
+struct trace_record {
+	uint64_t sequence;
+	uint64_t flow;
+	int64_t called_tai_ns; /* the application's word; 0: its library did not say */
+	int64_t taken_tai_ns;
+	int64_t due_tai_ns;
+	int64_t ended_tai_ns; /* left or was dropped */
+	uint32_t payload_bytes;
+	uint8_t traffic_class;
+	uint8_t outcome; /* which of KTSN_COUNTERS counted it, from 0 */
+};
+
+/* Control thread. */
+void trace_number_set(struct trace *trace, uint32_t number);
+/* Any thread. */
+static inline uint32_t trace_number(const struct trace *trace)
+{
+	return atomic_load_explicit(&trace->number, memory_order_relaxed);
+}
+
+/* Loop thread; `sequence` is given here. */
+void trace_add(struct trace *trace, const struct trace_record *record);
+
+/* As departures_read(). Control thread. */
+uint32_t trace_read(struct trace *trace, uint64_t after, uint32_t limit, struct trace_record *records,
+		    uint64_t *overwritten);
+/* The number of the newest record. Any thread. */
+uint64_t trace_last(const struct trace *trace);
 
 #endif

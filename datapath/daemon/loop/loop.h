@@ -14,12 +14,9 @@
 #ifndef KTSN_LOOP_LOOP_H
 #define KTSN_LOOP_LOOP_H
 
-#include "budget_use.h"
-#include "commands.h"
 #include "counters.h"
-#include "departures.h"
-#include "loop_config.h"
-#include "trace.h"
+#include "journal.h"
+#include "loop_objects.h"
 
 #include <stdbool.h>
 
@@ -46,16 +43,6 @@ void loop_pause(struct loop *loop);
 void loop_resume(struct loop *loop);
 /* Frees the loop, which must have been stopped or never started. NULL is harmless. */
 void loop_destroy(struct loop *loop);
-
-/* Gives the loop a command. Control thread only; waits in the rare case that the queue is full. */
-void loop_command(struct loop *loop, const struct loop_command *command);
-
-/*
- * Commands that the loop has not executed yet may still name an object that it retired: the control
- * thread takes a mark when it sees the object come back, and frees it when the mark has been passed.
- */
-uint32_t loop_commands_mark(const struct loop *loop);
-bool loop_commands_passed(const struct loop *loop, uint32_t mark);
 
 /* Objects that the loop is done with, as a list through `next`; NULL when there are none. An eventfd that
  * becomes readable when there are new ones. Control thread. */

@@ -14,6 +14,7 @@
 #include "esp.h"
 #include "frame.h"
 #include "gcm.h"
+#include "port.h"
 #include "quota.h"
 #include "ring_consumer.h"
 #include "shaper.h"
@@ -64,7 +65,7 @@ enum loop_encryption {
 	LOOP_ENCRYPTIONS,
 };
 
-/* By which frames to one node are sealed (seal.h). The loop's until it is retired. */
+/* By which frames to one node are sealed (send.h). The loop's until it is retired. */
 struct loop_association {
 	struct loop_object object;
 	struct loop_association *next; /* of the same bucket */
@@ -154,7 +155,7 @@ struct loop_attachment {
 	struct loop_object object;
 	enum loop_clock clock;
 	struct ktsn_shaper_packet *held;  /* messages whose time has come while the clock was lost: a heap of
-					   * them, the earliest transmit time first (held.c) */
+					   * them, the earliest transmit time first (clock_changes.c) */
 	struct ring_list_link held_entry; /* among those that have such messages */
 	int64_t over_tai_ns;              /* before this none of them has waited for too long */
 	bool releasing;                   /* they go on: in which of the lists it is */
@@ -273,6 +274,45 @@ struct loop_ring {
 	_Atomic uint32_t announced; /* its destinations that commands under way will open; both threads' */
 	struct loop_flow *flows[LOOP_FLOWS_PER_RING];
 	struct loop_destination *destinations[LOOP_DESTINATIONS_PER_RING];
+};
+
+/* Parameters of a loop, which keeps a copy. */
+struct loop_config {
+	struct ktsn_port *port;        /* of the uplink, with the buffers for all frames; outlives the loop */
+	struct ktsn_port *bridge_port; /* onto the bridges of this node, likewise; NULL: there is none */
+	uint32_t withdrawn_max;        /* frames that the uplink's port may withdraw after it took them
+					  (outcome.h) */
+	uint32_t packets;              /* messages that may be held at once, over all rings */
+	uint32_t departures;           /* that are remembered at least; 0: DEPARTURES_KEPT_DEFAULT */
+	int64_t spin_ns;               /* awake this long before a departure */
+	int64_t late_after_ns;         /* a departure later than this after its time is not on time */
+	int64_t stale_after_ns; /* what the port does not take within this after it was first offered is
+				 * dropped; so is what had no time and is older than this when its ring is
+				 * taken over */
+	int64_t delta_ns;       /* strategy etf: one that would be later than this is dropped */
+	enum ktsn_strategy strategy;
+	uint64_t link_speed_bps; /* 0: frames take no time */
+	uint16_t vxlan_port;     /* of what leaves in clear although it was to be encrypted */
+	int64_t guard_band_ns;   /* a frame must have left so long before its gate shuts */
+	int cpu;                 /* to run on; -1: any */
+	int fifo_priority;       /* SCHED_FIFO; 0: ordinary scheduling */
+};
+
+/* What the loop's thread was allowed. */
+struct loop_scheduling {
+	bool fifo;
+	bool pinned;
+};
+
+/* How the loop uses its real-time budget. A copy. */
+struct loop_budget_use {
+	int64_t runtime_ns, period_ns; /* as they were set */
+	int64_t used_ns;               /* in the last whole period */
+	int64_t most_used_ns;          /* in any period since these were set */
+	uint64_t rests, rests_forced;  /* between events; where nothing was long enough */
+	uint64_t stops, stopped_ns; /* times that the kernel took the processor for 10 ms or longer, and for
+				     * how long all of them */
+	uint64_t host_pauses;       /* times that the machine stood still for so long */
 };
 
 #endif

@@ -18,13 +18,13 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+struct packet;
+
 enum {
 	/* Of pods; and as many for what has no time. */
 	QUOTAS_MAX = KTSN_SHAPER_LANES_MAX,
 	QUOTA_LANES = 2, /* one for each egress of the loop */
 };
-
-struct packet;
 
 struct quota_limits {
 	uint32_t processes;

@@ -1,12 +1,89 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * When a round of taking ends because something else is due.
+ * Clock offsets of a round, and when it ends.
  */
 #include "round.h"
 
 #include "clock.h"
-#include "egress.h"
 #include "loop_state.h"
+
+#include <stdlib.h>
+#include <unistd.h>
+
+/* ---- clock offsets ---- */
+enum { TRIES = 4 };
+
+static int64_t realtime_to_tai_ns(void)
+{
+	int64_t difference_ns = clock_ns(CLOCK_TAI) - clock_ns(CLOCK_REALTIME);
+
+	/* The reads lie less than half a second apart. */
+	return (difference_ns + NS_PER_SECOND / 2) / NS_PER_SECOND * NS_PER_SECOND;
+}
+
+static int64_t monotonic_to_tai_ns(void)
+{
+	int64_t smallest_ns = INT64_MAX;
+
+	/* The true offset is at most the difference; an interruption between the reads only raises it. */
+	for (int i = 0; i < TRIES; i++) {
+		int64_t monotonic_ns = clock_ns(CLOCK_MONOTONIC);
+		int64_t difference_ns = clock_ns(CLOCK_TAI) - monotonic_ns;
+
+		if (difference_ns < smallest_ns)
+			smallest_ns = difference_ns;
+	}
+	return smallest_ns;
+}
+
+void clock_offsets_read(struct clock_offsets *offsets)
+{
+	offsets->to_tai_ns[KTSN_CLOCK_TAI] = 0;
+	offsets->to_tai_ns[KTSN_CLOCK_REALTIME] = realtime_to_tai_ns();
+	offsets->to_tai_ns[KTSN_CLOCK_MONOTONIC] = monotonic_to_tai_ns();
+}
+
+/* The control thread looks how far it was, and reports it. */
+static void step_tell(const struct loop *loop, int64_t moved_ns)
+{
+	uint64_t one = 1;
+
+	if (llabs(moved_ns) >= CLOCK_STEP_NS)
+		(void)!write(loop->retired.fd, &one, sizeof(one));
+}
+
+const struct clock_offsets *loop_offsets(struct loop *loop)
+{
+	int64_t age_ns = loop->round.now_tai_ns - loop->clocks.read_tai_ns;
+
+	if (age_ns < 0 || age_ns >= OFFSETS_FRESH_NS) {
+		int64_t before_ns = loop->clocks.offsets.to_tai_ns[KTSN_CLOCK_MONOTONIC];
+
+		clock_offsets_read(&loop->clocks.offsets);
+		loop->clocks.read_tai_ns = loop->round.now_tai_ns;
+		step_tell(loop, loop->clocks.offsets.to_tai_ns[KTSN_CLOCK_MONOTONIC] - before_ns);
+	}
+	return &loop->clocks.offsets;
+}
+
+/* ---- departures ---- */
+
+static int64_t departure_next(const struct egress *egress, int64_t now_tai_ns)
+{
+	int64_t due_tai_ns = ktsn_shaper_next(egress->shaper, now_tai_ns);
+
+	return due_tai_ns > egress->retry_tai_ns ? due_tai_ns : egress->retry_tai_ns;
+}
+
+int64_t egress_departure_next(const struct loop *loop, int64_t now_tai_ns)
+{
+	int64_t uplink_tai_ns = departure_next(&loop->egress[EGRESS_UPLINK], now_tai_ns);
+	int64_t bridge_tai_ns = departure_next(&loop->egress[EGRESS_BRIDGE], now_tai_ns);
+
+	return uplink_tai_ns < bridge_tai_ns ? uplink_tai_ns : bridge_tai_ns;
+}
+
+/* ---- the end of a round ---- */
 
 enum {
 	/* No more are taken when a departure is nearer than TAKE_AT_ONCE of them take, */

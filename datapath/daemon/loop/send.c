@@ -6,16 +6,359 @@
 #include "send.h"
 
 #include "clock.h"
-#include "copy.h"
-#include "egress.h"
-#include "finish.h"
-#include "held.h"
+#include "clock_changes.h"
 #include "loop_state.h"
-#include "message.h"
-#include "quotas.h"
-#include "seal.h"
-#include "withdrawals.h"
-#include "yield.h"
+#include "outcome.h"
+#include "pool.h"
+#include "round.h"
+
+#include <assert.h>
+#include <stdint.h>
+
+/* ---- encryption ----
+ *
+ * Frames to other nodes are numbered and sealed in the order in which they leave, at most a millisecond
+ * before.
+ *
+ * A receiver accepts a number once, and none that is far below the highest (RFC 4303 section 3.4.3). Messages
+ * may wait for a minute and leave in another order than they came in, so they wait unsealed, with room for
+ * ESP. While the loop waits for the next departure it seals that one frame ahead, and the departure itself
+ * stays one send:
+ *
+ *   shaped, unsealed --(next to leave, within 1 ms, or leaving)--> sealed, numbered --> port
+ *        ^                                                            |
+ *        +-----------(another overtook it, or new keys)---------------+
+ *
+ * A frame that was overtaken gets a new number when it leaves: it is decrypted and sealed again, and its old
+ * number is never used. The same happens to frames that were held meanwhile, and to frames whose node has new
+ * keys by then. A number is used once, whatever happens to the frame, so no nonce repeats. */
+/* So long before it leaves a frame is sealed at the earliest. */
+enum { AHEAD_NS = 1000000 };
+
+/* ---- associations ---- */
+
+/* Neighbours in a subnet differ in a few bits. */
+static uint32_t bucket_of(uint32_t address_be)
+{
+	const uint32_t odd = 0x9e3779b1;
+
+	return (address_be * odd >> 16) % SEAL_BUCKETS;
+}
+
+static struct loop_association *association_find(const struct loop *loop, uint32_t address_be)
+{
+	struct loop_association *association = loop->seal.buckets[bucket_of(address_be)];
+
+	while (association && association->address_be != address_be)
+		association = association->next;
+	return association;
+}
+
+/* Numbers come once. */
+static bool is_usable(const struct loop_association *association)
+{
+	return association &&
+	       atomic_load_explicit(&association->sequence, memory_order_relaxed) != UINT32_MAX;
+}
+
+void seal_association_remove(struct loop *loop, uint32_t node_be)
+{
+	struct loop_association **at = &loop->seal.buckets[bucket_of(node_be)], *association;
+
+	while (*at && (*at)->address_be != node_be)
+		at = &(*at)->next;
+	association = *at;
+	if (!association)
+		return;
+	*at = association->next;
+	association->replaced = true;
+	association_retire_if_done(loop, association);
+}
+
+void seal_association_set(struct loop *loop, struct loop_association *association)
+{
+	struct loop_association **bucket = &loop->seal.buckets[bucket_of(association->address_be)];
+
+	seal_association_remove(loop, association->address_be);
+	association->next = *bucket;
+	*bucket = association;
+}
+
+/* ---- frames ---- */
+
+static struct ktsn_esp esp_of(const struct packet *packet)
+{
+	return ktsn_esp_find(packet->frame.data, packet->frame.bytes);
+}
+
+static void seal(struct loop *loop, struct packet *packet, struct loop_association *association,
+		 const struct ktsn_esp *esp)
+{
+	uint32_t sequence = atomic_load_explicit(&association->sequence, memory_order_relaxed) + 1;
+	uint8_t nonce[KTSN_ESP_NONCE_BYTES];
+
+	atomic_store_explicit(&association->sequence, sequence, memory_order_relaxed);
+	ktsn_esp_number(esp, association->spi, sequence);
+	ktsn_esp_nonce(esp, association->salt, nonce);
+	ktsn_gcm_seal(association->key, nonce, esp->header, KTSN_ESP_HEADER_BYTES, esp->text, esp->text_bytes,
+		      esp->icv);
+	association->sealed++;
+	packet->association = association;
+	counter_add(&loop->counters.sealed, 1);
+}
+
+/* The keystream is the same once more, and nobody has seen what it made. */
+static void unseal(struct loop *loop, struct packet *packet, const struct ktsn_esp *esp)
+{
+	const struct loop_association *association = packet->association;
+	uint8_t nonce[KTSN_ESP_NONCE_BYTES];
+	bool intact;
+
+	ktsn_esp_nonce(esp, association->salt, nonce);
+	intact = ktsn_gcm_open(association->key, nonce, esp->header, KTSN_ESP_HEADER_BYTES, esp->text,
+			       esp->text_bytes, esp->icv);
+	assert(intact);
+	(void)intact;
+	packet_association_release(loop, packet);
+	counter_add(&loop->counters.sealed_again, 1);
+}
+
+static void clear_make(struct loop *loop, struct packet *packet)
+{
+	if (packet->esp)
+		packet->frame.bytes = (uint32_t)ktsn_esp_remove(packet->frame.data, packet->frame.bytes,
+								htobe16(loop->config.vxlan_port));
+	packet->esp = false;
+	counter_add(&loop->counters.clear_preferred, 1);
+}
+
+/* It may leave as it is. */
+static bool is_in_order(const struct packet *packet, const struct loop_association *association,
+			const struct ktsn_esp *esp)
+{
+	return packet->association && packet->association == association &&
+	       ktsn_esp_sequence(esp) > association->departing;
+}
+
+static bool seal_possible(const struct loop *loop, const struct packet *packet)
+{
+	const struct loop_association *association;
+	struct ktsn_esp esp;
+
+	if (packet->encryption != LOOP_REQUIRED)
+		return true;
+	if (!packet->esp)
+		return false;
+	esp = esp_of(packet);
+	association = association_find(loop, ktsn_esp_destination_be(&esp));
+	return is_usable(association) || is_in_order(packet, association, &esp);
+}
+
+static void seal_departing(struct loop *loop, struct packet *packet)
+{
+	const struct ktsn_esp esp = esp_of(packet);
+	struct loop_association *association;
+
+	if (!packet->esp) {
+		clear_make(loop, packet);
+		return;
+	}
+	association = association_find(loop, ktsn_esp_destination_be(&esp));
+	if (packet->association && !is_in_order(packet, association, &esp))
+		unseal(loop, packet, &esp);
+	if (!packet->association && is_usable(association))
+		seal(loop, packet, association, &esp);
+	if (packet->association)
+		association->departing = ktsn_esp_sequence(&esp);
+	else
+		clear_make(loop, packet);
+}
+
+static void seal_refused(const struct packet *packet)
+{
+	const struct ktsn_esp esp = esp_of(packet);
+
+	packet->association->departing = ktsn_esp_sequence(&esp) - 1;
+}
+
+static bool seal_ahead(struct loop *loop, int64_t now_tai_ns)
+{
+	struct packet *next = (struct packet *)ktsn_shaper_peek_next(loop->egress[EGRESS_UPLINK].shaper,
+								     now_tai_ns, now_tai_ns + AHEAD_NS);
+	struct loop_association *association;
+	struct ktsn_esp esp;
+
+	if (!next || !next->esp || next->association)
+		return false;
+	esp = esp_of(next);
+	association = association_find(loop, ktsn_esp_destination_be(&esp));
+	if (!is_usable(association))
+		return false;
+	seal(loop, next, association, &esp);
+	return true;
+}
+
+void seal_network_set(struct loop *loop, uint32_t vni, enum loop_encryption encryption)
+{
+	/* So many are held at most: with a thousand networks the departing thread does not look at the whole
+	 * pool a thousand times. */
+	uint32_t left = loop->config.packets - loop->pool.free_count;
+
+	for (uint32_t i = 0; i < loop->config.packets && left; i++) {
+		struct packet *packet = &loop->pool.packets[i];
+
+		left -= packet->held;
+		if (packet->held && packet->egress == EGRESS_UPLINK && packet->encryption < encryption &&
+		    packet->message->destination->route.tunnel.vni == vni)
+			packet->encryption = (uint8_t)encryption;
+	}
+}
+
+/* ---- late frames yield ----
+ *
+ * A frame takes the port longer than the link: with a packet socket the sender does the kernel's work. So a
+ * late frame is not begun when another comes due before it would be over.
+ *
+ *               |<-- it would be at the port -->|
+ *   ------------+------------------+------------+--> time
+ *              now                due
+ *               |<--- it waits --->|<- the other is sent ->|<- it is sent ->|
+ *
+ * A late frame waits once and is then sent: a sender that always has something due must not keep others out.
+ * The same holds for a frame without a time. */
+
+enum {
+	/* One that takes longer was interrupted: what a receiver of this node costs is not in it
+	 * (port/delivery.h). Where the uplink is a veth it may be the other end's work, for which no
+	 * departure should wait. */
+	FRAME_LONGEST_NS = 20000,
+	/* A frame may take so many times its average. */
+	FRAME_SPARE = 2,
+	/* Parts of a new measurement in the average: what was longer counts more. */
+	LEARN_LONGER = 4,
+	LEARN_SHORTER = 32,
+};
+
+static void yield_learn(struct loop *loop, int64_t took_ns, uint32_t frames)
+{
+	int64_t frame_ns = took_ns / frames;
+
+	if (frame_ns < 0)
+		return;
+	if (frame_ns > FRAME_LONGEST_NS)
+		frame_ns = FRAME_LONGEST_NS;
+	frame_ns -= loop->yield.frame_ns;
+	loop->yield.frame_ns += frame_ns / (frame_ns > 0 ? LEARN_LONGER : LEARN_SHORTER);
+}
+
+/* The next packet of each egress, if it may leave now. */
+struct leaving {
+	const struct ktsn_shaper_packet *packets[EGRESSES];
+};
+
+static struct leaving leaving_find(struct loop *loop, int64_t now_tai_ns)
+{
+	struct leaving leaving;
+
+	for (int i = 0; i < EGRESSES; i++)
+		leaving.packets[i] = ktsn_shaper_peek(loop->egress[i].shaper, now_tai_ns);
+	return leaving;
+}
+
+static unsigned int lowest_class(const struct leaving *leaving)
+{
+	unsigned int lowest = KTSN_CLASSES;
+
+	for (int i = 0; i < EGRESSES; i++)
+		if (leaving->packets[i] && leaving->packets[i]->traffic_class < lowest)
+			lowest = leaving->packets[i]->traffic_class;
+	return lowest;
+}
+
+static int64_t due_find(const struct loop *loop, unsigned int class, int64_t now_tai_ns)
+{
+	int64_t next_tai_ns = KTSN_SHAPER_NEVER;
+
+	for (int i = 0; i < EGRESSES; i++) {
+		int64_t due_tai_ns = ktsn_shaper_due_after(loop->egress[i].shaper, class, now_tai_ns);
+
+		if (due_tai_ns < next_tai_ns)
+			next_tai_ns = due_tai_ns;
+	}
+	return next_tai_ns;
+}
+
+/* When the next of a class that is not lower comes due. Looked for once while nothing is taken, mostly. */
+static int64_t due_next(struct loop *loop, const struct leaving *leaving, int64_t now_tai_ns)
+{
+	unsigned int class = lowest_class(leaving);
+
+	if (class == KTSN_CLASSES)
+		return KTSN_SHAPER_NEVER;
+	if (class < loop->yield.traffic_class || now_tai_ns >= loop->yield.due_tai_ns) {
+		loop->yield.traffic_class = class;
+		loop->yield.due_tai_ns = due_find(loop, class, now_tai_ns);
+	}
+	return loop->yield.due_tai_ns;
+}
+
+static bool any_in_time(const struct leaving *leaving, int64_t late_tai_ns)
+{
+	for (int i = 0; i < EGRESSES; i++)
+		if (leaving->packets[i] && ktsn_packet_in_time(leaving->packets[i], late_tai_ns))
+			return true;
+	return false;
+}
+
+static bool all_may_yield(struct loop *loop, int64_t now_tai_ns, int64_t until_tai_ns)
+{
+	for (int i = 0; i < EGRESSES; i++)
+		if (!ktsn_shaper_may_yield(loop->egress[i].shaper, now_tai_ns, until_tai_ns))
+			return false;
+	return true;
+}
+
+/* Stays on the clock until then, unless something is left that is not late. Returns the time. */
+static int64_t yield(struct loop *loop, int64_t now_tai_ns, int64_t late_tai_ns, int64_t until_tai_ns)
+{
+	struct leaving left;
+
+	for (int i = 0; i < EGRESSES; i++)
+		ktsn_shaper_yield(loop->egress[i].shaper, now_tai_ns, late_tai_ns, until_tai_ns);
+	left = leaving_find(loop, now_tai_ns);
+	return any_in_time(&left, late_tai_ns) ? now_tai_ns : clock_tai_spin(now_tai_ns, until_tai_ns);
+}
+
+static void yield_begin(struct loop *loop)
+{
+	loop->yield.traffic_class = KTSN_CLASSES;
+}
+
+static uint32_t yield_to_due(struct loop *loop, int64_t *now_tai_ns)
+{
+	int64_t frame_ns = FRAME_SPARE * loop->yield.frame_ns,
+		late_tai_ns = *now_tai_ns - loop->config.late_after_ns;
+	struct leaving leaving;
+	int64_t due_tai_ns, left_ns;
+
+	if (frame_ns <= 0)
+		return KTSN_PORT_BURST;
+	leaving = leaving_find(loop, *now_tai_ns);
+	due_tai_ns = due_next(loop, &leaving, *now_tai_ns);
+	left_ns = due_tai_ns - *now_tai_ns;
+	if (!any_in_time(&leaving, late_tai_ns)) {
+		loop->yield.yielded = !loop->yield.yielded && left_ns < frame_ns &&
+				      all_may_yield(loop, *now_tai_ns, due_tai_ns);
+		if (loop->yield.yielded)
+			*now_tai_ns = yield(loop, *now_tai_ns, late_tai_ns, due_tai_ns);
+	}
+	if (left_ns >= KTSN_PORT_BURST * frame_ns)
+		return KTSN_PORT_BURST;
+	/* After what has come due now, the next may be due soon. */
+	return left_ns > frame_ns ? (uint32_t)(left_ns / frame_ns) : 1;
+}
+
+/* ---- sending ---- */
 
 enum {
 	/* Nearer than this to the next departure nothing else is looked at. */
@@ -126,52 +469,6 @@ static uint32_t burst_collect(struct loop *loop, struct egress *egress, int64_t 
 	return count;
 }
 
-static _Atomic uint64_t *lateness_counter(struct loop *loop, const struct packet *packet,
-					  int64_t departed_tai_ns)
-{
-	struct counters *counters = &loop->counters;
-
-	if (packet->shaper.untimed)
-		return &counters->untimed;
-	if (departed_tai_ns - packet->message->requested_tai_ns <= loop->config.late_after_ns)
-		return &counters->on_time;
-	switch (packet->late_reason) {
-	case LATE_TAKEN:
-		return &counters->late_taken;
-	case LATE_PORT:
-		return &counters->late_port;
-	case LATE_UNRESOLVED:
-		return &counters->late_unresolved;
-	case LATE_CLOCK:
-		return &counters->late_clock;
-	case LATE_WAKEUP:
-		break;
-	}
-	switch (packet->shaper.waited) {
-	case KTSN_WAIT_GATE:
-		return &counters->late_gate;
-	case KTSN_WAIT_LINK:
-		return &counters->late_link;
-	case KTSN_WAIT_NONE:
-		break;
-	}
-	return &counters->late_wakeup;
-}
-
-static void packet_sent(struct loop *loop, struct packet *packet, int64_t departed_tai_ns)
-{
-	_Atomic uint64_t *lateness = lateness_counter(loop, packet, departed_tai_ns);
-
-	packet->message->overrun |= packet->overrun;
-	if (packet->message->replicated)
-		copy_sent(loop, packet, lateness, departed_tai_ns);
-	else
-		message_sent(loop, packet->message, lateness, departed_tai_ns);
-	if (packet->egress == EGRESS_UPLINK)
-		withdrawals_note(loop, packet, lateness);
-	packet_finish(loop, packet, true);
-}
-
 /* The port did not take the frame: it is offered again a little later, until it is stale. */
 static void packet_refused(struct loop *loop, struct packet *packet, int64_t now_tai_ns)
 {
@@ -218,10 +515,7 @@ static void packet_failed(struct loop *loop, const struct egress *egress, struct
 	bool known = egress == &loop->egress[EGRESS_BRIDGE];
 	_Atomic uint64_t *reason = known ? &loop->counters.drop_receiver : &loop->counters.drop_port;
 
-	packet_drop_count(loop, packet, reason);
-	if (known && !packet->message->replicated)
-		message_report(loop, packet->message, reason);
-	packet_finish(loop, packet, true);
+	packet_lost(loop, packet, reason, known);
 }
 
 /* Offers the frames to the port, once. Returns how many it took; *failed tells that some of those did not

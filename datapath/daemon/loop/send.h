@@ -5,9 +5,19 @@
 #ifndef KTSN_LOOP_SEND_H
 #define KTSN_LOOP_SEND_H
 
+#include "loop_objects.h"
+
 struct loop;
 
-/* Sends what may leave now, for a short time. */
+/* Sends the frames that may leave now, for a short time. */
 void loop_send(struct loop *loop);
+
+/* Replaces the association of its node. */
+void seal_association_set(struct loop *loop, struct loop_association *association);
+/* Removes the association of a node, if there is one. */
+void seal_association_remove(struct loop *loop, uint32_t node_be);
+/* Raises the encryption of frames that wait for a network: those without room for ESP may not leave after
+ * that. A lower encryption leaves them as they are. */
+void seal_network_set(struct loop *loop, uint32_t vni, enum loop_encryption encryption);
 
 #endif

@@ -1,16 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Frame -> shaper: builds the headers in front of the payload and hands the frame over.
+ * Message -> frames -> shaper.
  */
 #include "shape.h"
 
-#include "finish.h"
+#include "container_of.h"
 #include "loop_state.h"
-#include "quotas.h"
+#include "outcome.h"
+#include "pool.h"
+#include "round.h"
 
 #include <assert.h>
 #include <errno.h>
 #include <string.h>
+
+/* ---- one frame: builds the headers in front of the payload and hands the frame over ---- */
 
 /* What is around the frame: nothing on the way to a pod of this node. */
 const struct ktsn_frame_tunnel *route_tunnel(const struct loop_route *route)
@@ -65,7 +69,7 @@ static int packet_build(struct loop *loop, struct packet *packet, const struct l
 	return 0;
 }
 
-void frame_shape(struct loop *loop, struct packet *packet, const struct loop_route *route)
+static void frame_shape(struct loop *loop, struct packet *packet, const struct loop_route *route)
 {
 	int error;
 
@@ -79,4 +83,205 @@ void frame_shape(struct loop *loop, struct packet *packet, const struct loop_rou
 	if (error)
 		packet_drop(loop, packet,
 			    error == -EMSGSIZE ? &loop->counters.drop_max_sdu : &loop->counters.drop_txtime);
+}
+
+/* ---- messages to several receivers ----
+ *
+ * Each receiver gets a frame, through its own egress, at the message's time. The message keeps its slot until
+ * the last copy has left, and counts once: as sent when at least one copy left, as late when one was late.
+ *
+ * Each round of the loop makes a few copies: there may be many, and others have departures due. A message
+ * gets the packets for its copies when it begins, so either it waits as a whole or all of its copies can be
+ * made. The copies go where the replication list said when the message began.
+ *
+ *   begun: packets promised --> pods in turn, of each pod its messages --> made, first copy last --> shaper
+ *
+ * The packet that was taken is the first copy and holds the message, to which all copies point. */
+
+enum {
+	/* So many copies are made in a round. */
+	COPIES_AT_ONCE = 32,
+};
+
+/* Where the copy of that number goes; whether it is encrypted on its way the network says now. */
+static struct loop_route copy_route(const struct message *message, const struct loop_replication *replication,
+				    uint32_t number)
+{
+	const struct loop_route *now = &message->destination->route;
+	const struct loop_copy *copy = &replication->copies[number];
+	struct loop_route route = replication->common;
+
+	route.encryption = now->encryption;
+	route.tunnel.esp = now->tunnel.esp;
+	route.tunnel.outer.destination_port_be = now->tunnel.outer.destination_port_be;
+
+	route.bridge_link_index = route.receiver_link_index = copy->bridge_link_index;
+	route.tunnel.outer.destination_ipv4_be = copy->remote_be;
+	memcpy(route.tunnel.outer.destination_mac, copy->underlay_next_hop, KTSN_ETHER_ADDR_BYTES);
+	return route;
+}
+
+static void copy_init(struct loop *loop, struct packet *copy, struct message *message)
+{
+	const struct packet *first = message_packet(message);
+
+	copy->message = message;
+	copy->late_reason = first->late_reason;
+	copy->shaper.traffic_class = first->shaper.traffic_class;
+	copy->shaper.deadline = first->shaper.deadline;
+	copy->shaper.untimed = first->shaper.untimed;
+	copy->shaper.txtime_tai_ns = first->shaper.txtime_tai_ns;
+	copy->shaper.order = first->shaper.order;
+	packet_begin(loop, copy);
+}
+
+static void copies_drop_count(struct loop *loop, uint32_t count)
+{
+	counter_add(&loop->counters.frame_pool_empty, count);
+	counter_add(&loop->counters.copies_dropped, count);
+}
+
+static void copy_payload_put(struct packet *copy, const struct message *message,
+			     const struct loop_route *route)
+{
+	size_t place = ktsn_frame_header_bytes(&route->path, route_tunnel(route));
+
+	/* One that does not fit is found out when its frame is built. */
+	if (place + message->payload_bytes > copy->frame.capacity_bytes)
+		return;
+	copy->payload_at = (uint16_t)place;
+	memcpy(packet_payload(copy), message->payload, message->payload_bytes);
+}
+
+/* The next copy after the first. */
+static void copy_make(struct loop *loop, struct message *message)
+{
+	const struct loop_route route = copy_route(message, message->replication, message->copies_unmade--);
+	struct packet *copy = packet_alloc(loop);
+
+	loop->replication.promised--;
+	if (!copy) {
+		quota_pending_add(loop, message->flow->ring->quota, (uint32_t)-1);
+		copies_drop_count(loop, 1);
+		return;
+	}
+	copy_init(loop, copy, message);
+	copy_payload_put(copy, message, &route);
+	message->copies_left++;
+	frame_shape(loop, copy, &route);
+}
+
+/* Last, since with its last copy the message may end, and its destination, and what that goes to. */
+static void first_make(struct loop *loop, struct message *message)
+{
+	const struct loop_route route = copy_route(message, message->replication, 0);
+	struct packet *first = message_packet(message);
+
+	message->replication->messages--;
+	replication_retire_if_done(loop, message->replication);
+	frame_shape(loop, first, &route);
+}
+
+/* ---- in turns ---- */
+
+static void replication_add(struct loop *loop, struct quota *quota, struct packet *first)
+{
+	first->next = NULL;
+	if (quota->replication_first) {
+		quota->replication_last->next = first;
+	} else {
+		quota->replication_first = first;
+		ring_list_add(&loop->replication.quotas, &quota->replication_entry);
+	}
+	quota->replication_last = first;
+}
+
+static void replication_begin(struct loop *loop, struct message *message)
+{
+	struct loop_replication *replication = message->destination->replication;
+	struct quota *quota = message->flow->ring->quota;
+	uint32_t more = replication->count - 1, room;
+
+	message->replicated = true;
+	message->copies_left = 1;
+	message->copies_sent = 0;
+	if (!replication->count) {
+		packet_drop(loop, message_packet(message), &loop->counters.drop_unresolved);
+		return;
+	}
+	counter_add(&loop->counters.copies_pruned, replication->pruned);
+	counter_add(&loop->counters.copies_left_out, replication->left_out);
+	/* To the pod's rate each copy is a message. */
+	quota_rate_charge(&quota->messages, more, loop->round.now_tai_ns);
+	/* More than there can ever be room for are dropped. */
+	room = quota_room(loop, quota);
+	message->copies_unmade = more < room ? more : room;
+	copies_drop_count(loop, more - message->copies_unmade);
+	loop->replication.promised += message->copies_unmade;
+	quota_pending_add(loop, quota, message->copies_unmade);
+	message->replication = replication;
+	replication->messages++;
+	message->payload = packet_payload(message_packet(message));
+	replication_add(loop, quota, message_packet(message));
+}
+
+/* A pod has its turn, for one copy of its first message. */
+static void turn_make(struct loop *loop)
+{
+	struct quota *quota = container_of(loop->replication.quotas, struct quota, replication_entry);
+	struct message *message = quota->replication_first->message;
+
+	loop->replication.quotas = quota->replication_entry.next;
+	if (message->copies_unmade) {
+		copy_make(loop, message);
+		return;
+	}
+	quota->replication_first = quota->replication_first->next;
+	if (!quota->replication_first)
+		ring_list_remove(&loop->replication.quotas, &quota->replication_entry);
+	first_make(loop, message);
+}
+
+/* Whether there is time for more, of the pod in turn. */
+static bool turns_may_continue(struct loop *loop, uint32_t made)
+{
+	if (made % TAKE_AT_ONCE || !made)
+		return true;
+	return made < COPIES_AT_ONCE &&
+	       !round_must_end(loop,
+			       container_of(loop->replication.quotas, const struct quota, replication_entry));
+}
+
+void replication_continue(struct loop *loop)
+{
+	for (uint32_t made = 0; loop->replication.quotas && turns_may_continue(loop, made); made++)
+		turn_make(loop);
+	if (loop->replication.quotas)
+		quota_wake_by(loop, loop->round.now_tai_ns);
+}
+
+/* As if it had a route of its own. */
+static void single_shape(struct loop *loop, struct packet *packet, const struct loop_replication *replication)
+{
+	const struct loop_route route = copy_route(packet->message, replication, 0);
+
+	frame_shape(loop, packet, &route);
+}
+
+void message_shape(struct loop *loop, struct packet *packet, const struct loop_route *route)
+{
+	const struct loop_replication *replication = packet->message->destination->replication;
+
+	if (!replication)
+		frame_shape(loop, packet, route);
+	else if (replication->single && replication->count)
+		single_shape(loop, packet, replication);
+	else
+		replication_begin(loop, packet->message);
+}
+
+uint32_t destination_frames(const struct loop_destination *destination)
+{
+	return destination->replication && destination->replication->count ? destination->replication->count
+									   : 1;
 }

@@ -1,25 +1,98 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Whose messages are taken, and how many at once: pods take turns, and a departure that is due comes first.
+ * Which messages are taken, and how many at once: pods take turns, and a departure that is due comes first.
  */
 #include "take.h"
 
 #include "accept.h"
-#include "alive.h"
 #include "clock.h"
 #include "clock_changes.h"
-#include "close.h"
-#include "held.h"
 #include "loop_state.h"
-#include "pending.h"
-#include "quotas.h"
-#include "replication.h"
-#include "retire.h"
+#include "outcome.h"
+#include "pool.h"
 #include "round.h"
-#include "throttle.h"
+#include "shape.h"
 #include "watch.h"
 
 #include <errno.h>
+
+/* ---- the end of rings, flows and destinations ----
+ *
+ * They end when all messages that were sent before the close have been taken. */
+
+/* The others end in the next rounds: each is memory that is in no cache. */
+enum { CLOSINGS_AT_ONCE = 32 };
+
+void ring_end(struct loop *loop, struct loop_ring *ring)
+{
+	watch_end(loop, ring);
+	alive_end(loop, ring);
+	ring->closed = true;
+	ring_retire_if_done(loop, ring);
+}
+
+void flow_end(struct loop *loop, struct loop_ring *ring, uint32_t index)
+{
+	struct loop_flow *flow = ring->flows[index];
+
+	ring->flows[index] = NULL;
+	flow->closed = true;
+	if (flow->report)
+		ktsn_ring_reports_discard(&ring->consumer, index);
+	flow_retire_if_done(loop, flow);
+}
+
+void destination_end(struct loop *loop, struct loop_ring *ring, uint32_t index)
+{
+	struct loop_destination *destination = ring->destinations[index];
+
+	ring->destinations[index] = NULL;
+	destination->closed = true;
+	destination_retire_if_done(loop, destination);
+}
+
+void flow_end_later(struct loop_ring *ring, uint32_t index)
+{
+	struct loop_flow *flow = ring->flows[index];
+
+	flow->closing_index = index;
+	flow->closing_next = ring->closing_flows;
+	ring->closing_flows = flow;
+}
+
+void destination_end_later(struct loop_ring *ring, uint32_t index)
+{
+	struct loop_destination *destination = ring->destinations[index];
+
+	destination->closing_index = index;
+	destination->closing_next = ring->closing_destinations;
+	ring->closing_destinations = destination;
+}
+
+bool closings_wait(const struct loop_ring *ring)
+{
+	return ring->closing_destinations || ring->closing_flows;
+}
+
+void closings_end(struct loop *loop, struct loop_ring *ring)
+{
+	uint32_t left = CLOSINGS_AT_ONCE;
+	struct loop_destination *destination;
+	struct loop_flow *flow;
+
+	for (; left && (destination = ring->closing_destinations); left--) {
+		ring->closing_destinations = destination->closing_next;
+		destination_end(loop, ring, destination->closing_index);
+	}
+	for (; left && (flow = ring->closing_flows); left--) {
+		ring->closing_flows = flow->closing_next;
+		flow_end(loop, ring, flow->closing_index);
+	}
+	if (closings_wait(ring))
+		watch_ring(loop, ring);
+}
+
+/* ---- taking ---- */
 
 /* So many messages of a pod are taken before another has its turn. */
 enum { TAKE_TURN = 32 };
@@ -120,7 +193,7 @@ static void clock_set_back(struct loop *loop)
 	quotas_clock_set_back(loop);
 	throttle_clock_set_back(loop);
 	loop->wait.doorbells_polled_tai_ns = 0;
-	watch_forget(loop);
+	watch_reset(loop);
 }
 
 /* A pod has its turn. Whether that led anywhere: messages were taken, or there is a ring less to poll.
@@ -152,7 +225,7 @@ void loop_take(struct loop *loop)
 		clock_set_back(loop);
 	loop->round.last_began_tai_ns = loop->round.began_tai_ns;
 	clocks_watch(loop);
-	alive_tell(loop);
+	alive_update(loop);
 	quotas_due(loop, loop->round.began_tai_ns);
 	throttle_release(loop, loop->round.began_tai_ns);
 	pending_release(loop);

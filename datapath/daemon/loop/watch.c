@@ -8,27 +8,219 @@
  *   --------------------+------------------------+----------> transmit times of a ring's messages
  *     ring the doorbell | the loop polls in time
  *
- * Each ring has a threshold of its own for its doorbell: a little before the time of the next message that is
- * expected of any of its flows. At that time the loop polls the ring, whether or not somebody rang. The loop
+ * Each ring has a threshold for its doorbell: a little before the time of the next message that any of its
+ * flows is expected to send. At that time the loop polls the ring, whether or not the doorbell rang. The loop
  * writes the threshold when it changes, once a message.
  *
- * A strategy that sends at once has every message ring, since the kernel would send each in the call. Nobody
- * knows beforehand when such a message is handed over, so nothing is expected then.
+ * With a strategy that sends at once every message rings, since the kernel would send each in the call. It is
+ * not known beforehand when such a message is handed over, so nothing is expected then.
  *
  * Each flow has at most one entry in the queue of expectations. When the flow is expected later, the entry
  * stays and is queued again when its time comes: nothing has to be taken out of the middle.
  */
 #include "watch.h"
 
-#include "clock_changes.h"
+#include "clock.h"
 #include "container_of.h"
 #include "leftist_heap.h"
 #include "loop_state.h"
-#include "quotas.h"
-#include "retire.h"
-#include "throttle.h"
+#include "outcome.h"
+#include "pool.h"
+#include "round.h"
 
 #include <assert.h>
+#include <sys/epoll.h>
+
+/* ---- doorbells: one that rings more often than its pod may is not listened to for a while ---- */
+
+enum {
+	/* A doorbell that rang too often is not listened to for at least this long. */
+	THROTTLED_NS = 1000000,
+	/* So many are listened to again in a round. */
+	RELEASE_AT_ONCE = 32,
+};
+
+/* Edge-triggered: what rang stays readable, since nobody reads the eventfd behind it. */
+void doorbell_listen(const struct loop *loop, struct loop_ring *ring, bool listen)
+{
+	struct epoll_event doorbell = {.events = listen ? EPOLLIN | EPOLLET : 0, .data.ptr = ring};
+
+	if (ring->doorbell_set_fd >= 0)
+		(void)epoll_ctl(loop->wait.epoll_fd, EPOLL_CTL_MOD, ring->doorbell_set_fd, &doorbell);
+}
+
+void throttle_doorbell(struct loop *loop, struct loop_ring *ring, int64_t now_tai_ns)
+{
+	if (ring->throttled || ring->closed || quota_rate_take(&ring->quota->doorbells, now_tai_ns))
+		return;
+	counter_add(&loop->counters.share_doorbells, 1);
+	doorbell_listen(loop, ring, false);
+	ring->throttled = true;
+	ring_list_add(&loop->throttle.rings, &ring->throttle_entry);
+	loop->throttle.count++;
+	if (loop->throttle.until_tai_ns == KTSN_SHAPER_NEVER)
+		loop->throttle.until_tai_ns = now_tai_ns + THROTTLED_NS;
+}
+
+static void throttle_end(struct loop *loop, struct loop_ring *ring)
+{
+	ring->throttled = false;
+	ring_list_remove(&loop->throttle.rings, &ring->throttle_entry);
+	loop->throttle.count--;
+}
+
+/* The first: those that were throttled longest ago. */
+static void release_some(struct loop *loop)
+{
+	for (uint32_t count = 0; loop->throttle.release_left && count < RELEASE_AT_ONCE; count++) {
+		struct loop_ring *ring = container_of(loop->throttle.rings, struct loop_ring, throttle_entry);
+
+		throttle_end(loop, ring);
+		loop->throttle.release_left--;
+		/* What rang meanwhile rings now. A ring that closes stays unheard: it is freed while the
+		 * application may still ring, and its set serves another ring. */
+		if (!ring->closing)
+			doorbell_listen(loop, ring, true);
+	}
+}
+
+/* Together, and not each in its time, or they could wake the loop that often. Those that are throttled while
+ * others are listened to again wait for the next time. */
+void throttle_release(struct loop *loop, int64_t now_tai_ns)
+{
+	if (now_tai_ns < loop->throttle.until_tai_ns)
+		return;
+	if (!loop->throttle.release_left)
+		loop->throttle.release_left = loop->throttle.count;
+	release_some(loop);
+	if (!loop->throttle.release_left)
+		loop->throttle.until_tai_ns =
+			loop->throttle.rings ? now_tai_ns + THROTTLED_NS : KTSN_SHAPER_NEVER;
+}
+
+void throttle_forget(struct loop *loop, struct loop_ring *ring)
+{
+	if (!ring->throttled)
+		return;
+	throttle_end(loop, ring);
+	/* It may have been one of those. */
+	if (loop->throttle.release_left > loop->throttle.count)
+		loop->throttle.release_left = loop->throttle.count;
+}
+
+void throttle_clock_set_back(struct loop *loop)
+{
+	if (loop->throttle.rings)
+		loop->throttle.until_tai_ns = 0;
+}
+
+int64_t throttle_next(const struct loop *loop)
+{
+	return loop->throttle.until_tai_ns;
+}
+
+/* ---- heartbeat of untimed rings ---- */
+enum {
+	/* Not in each round: each ring is a line that its relay reads. */
+	TELL_EVERY_NS = 1000000,
+	/* So many in a round, or a departure would wait for all that there are. */
+	TELL_AT_ONCE = 8,
+	/* A relay hears at least every 20 ms, also while the next are told. */
+	SLEEP_MAX_NS = 15000000,
+	SLEEP_MAX_TELLING_NS = 20000,
+};
+
+/* Bit p: the gate of priority p is closed at times. Only a Time-Aware Shaper has gates. */
+static uint32_t gated_priorities(const struct loop *loop)
+{
+	const struct loop_shaping *shaping = &loop->shaping;
+	uint32_t classes = 0, gated = 0;
+
+	if (shaping->gates && shaping->strategy == KTSN_STRATEGY_TAS)
+		classes = ktsn_gates_closing(&shaping->gates->gates, loop->round.began_tai_ns);
+	for (unsigned int priority = 0; classes && priority < LOOP_PRIORITIES; priority++)
+		gated |= (classes >> shaping->classes.of_priority[priority] & 1) << priority;
+	return gated;
+}
+
+/* Until a schedule is set, a ring that was handed back keeps what the former ktsnd wrote: this one gets the
+ * node's schedule some time after it started. */
+static bool has_schedule(const struct loop *loop)
+{
+	const struct loop_gates *gates = loop->shaping.gates;
+
+	return gates &&
+	       (gates->gates.last_change_tai_ns || gates->gates.config_change_tai_ns != KTSN_WINDOW_NEVER);
+}
+
+static void ring_tell(const struct loop_alive *alive, struct loop_ring *ring, int64_t now_ns)
+{
+	struct ktsn_ring_header *header = ring->consumer.header;
+
+	if (alive->gates_known)
+		atomic_store_explicit(&header->gated, alive->gated, memory_order_relaxed);
+	/* Pairs with the loads in gated_note() and heartbeat_renew() of the relay. */
+	atomic_store_explicit(&header->alive_ns, now_ns, memory_order_release);
+}
+
+static void gates_note(struct loop *loop)
+{
+	loop->alive.gated = gated_priorities(loop);
+	loop->alive.gates_known = has_schedule(loop);
+}
+
+void alive_begin(struct loop *loop, struct loop_ring *ring)
+{
+	ring_list_add(&loop->alive.rings, &ring->untimed_entry);
+	loop->alive.count++;
+	gates_note(loop);
+	ring_tell(&loop->alive, ring, clock_ns(CLOCK_MONOTONIC));
+}
+
+void alive_end(struct loop *loop, struct loop_ring *ring)
+{
+	if (!ring->untimed || !ring->opened)
+		return;
+	ring_list_remove(&loop->alive.rings, &ring->untimed_entry);
+	loop->alive.count--;
+}
+
+static void next_tell(struct loop_alive *alive, int64_t now_ns)
+{
+	ring_tell(alive, container_of(alive->rings, struct loop_ring, untimed_entry), now_ns);
+	alive->rings = alive->rings->next;
+	alive->left--;
+}
+
+static void some_tell(struct loop_alive *alive, int64_t now_ns)
+{
+	for (int i = 0; i < TELL_AT_ONCE && alive->rings && alive->left; i++)
+		next_tell(alive, now_ns);
+	/* The rest of them may have ended. */
+	if (!alive->rings)
+		alive->left = 0;
+}
+
+void alive_update(struct loop *loop)
+{
+	struct loop_alive *alive = &loop->alive;
+	int64_t age_ns = loop->round.began_tai_ns - alive->told_tai_ns;
+
+	if (!alive->left && alive->rings && (age_ns < 0 || age_ns >= TELL_EVERY_NS)) {
+		alive->told_tai_ns = loop->round.began_tai_ns;
+		gates_note(loop);
+		alive->left = alive->count;
+	}
+	if (alive->left)
+		some_tell(alive, clock_ns(CLOCK_MONOTONIC));
+}
+
+int64_t alive_sleep_max(const struct loop *loop, int64_t longest_ns)
+{
+	int64_t most_ns = loop->alive.left ? SLEEP_MAX_TELLING_NS : SLEEP_MAX_NS;
+
+	return loop->alive.rings && longest_ns > most_ns ? most_ns : longest_ns;
+}
 
 enum {
 	/* Longer periods are not worth a look without a doorbell. */
@@ -209,7 +401,7 @@ static void expectation_end(struct loop *loop, struct loop_flow *flow, int64_t u
 	ring_retire_if_done(loop, ring);
 }
 
-void watch_forget(struct loop *loop)
+void watch_reset(struct loop *loop)
 {
 	/* When flows are expected is not known any more: all are looked for, and learnt anew. */
 	while (ktsn_txtime_queue_first(&loop->watch.expectations))

@@ -3,6 +3,7 @@
 
 #include "associations.h"
 #include "bridge_receivers.h"
+#include "commands.h"
 #include "flow_notifications.h"
 #include "flows.h"
 #include "processes.h"

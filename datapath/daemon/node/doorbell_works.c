@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "doorbell_works.h"
 
+#include "commands.h"
 #include "container_of.h"
 #include "doorbells.h"
 #include "pod_thread.h"

@@ -2,6 +2,7 @@
 #include "flows.h"
 
 #include "attachments.h"
+#include "commands.h"
 #include "destinations.h"
 #include "flow_notifications.h"
 #include "timed_sockets.h"

@@ -2,6 +2,7 @@
 #include "pod_limits.h"
 
 #include "clock.h"
+#include "commands.h"
 
 #include <errno.h>
 #include <stdlib.h>

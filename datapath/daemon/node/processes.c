@@ -3,6 +3,7 @@
 
 #include "clock.h"
 #include "clocks.h"
+#include "commands.h"
 #include "doorbell_works.h"
 #include "flow_notifications.h"
 #include "flows.h"

@@ -2,6 +2,7 @@
 #include "shaping.h"
 
 #include "clock.h"
+#include "commands.h"
 #include "log.h"
 #include "tracing.h"
 

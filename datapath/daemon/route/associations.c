@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "associations.h"
 
+#include "commands.h"
 #include "routing_state.h"
 
 #include <arpa/inet.h>

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "attachments.h"
 
+#include "commands.h"
+
 #include <stdlib.h>
 
 /* Also those of attachments that only destinations have yet: their bits stand in libraries of the pod. */

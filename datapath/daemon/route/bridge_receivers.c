@@ -2,6 +2,7 @@
 #include "bridge_receivers.h"
 
 #include "bridge_ports.h"
+#include "commands.h"
 #include "endpoint.h"
 #include "log.h"
 

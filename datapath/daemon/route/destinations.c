@@ -3,6 +3,7 @@
 
 #include "attachments.h"
 #include "clock.h"
+#include "commands.h"
 #include "encryption.h"
 #include "log.h"
 #include "replication_lists.h"

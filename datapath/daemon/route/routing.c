@@ -4,6 +4,7 @@
 #include "associations.h"
 #include "bridge_ports.h"
 #include "bridge_receivers.h"
+#include "commands.h"
 #include "destinations.h"
 #include "forwarding.h"
 #include "groups.h"

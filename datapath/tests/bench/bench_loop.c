@@ -7,6 +7,7 @@
  */
 #include "bench_suites.h"
 #include "clock.h"
+#include "commands.h"
 #include "counters.h"
 #include "doorbells.h"
 #include "loop.h"

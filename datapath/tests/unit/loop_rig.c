@@ -2,6 +2,7 @@
 #include "loop_rig.h"
 
 #include "clock.h"
+#include "commands.h"
 #include "doorbells.h"
 
 #include <endian.h>

@@ -2,7 +2,7 @@
 /*
  * Which frames an application may send that writes them itself.
  */
-#include "admission.h"
+#include "accept.h"
 #include "frames.h"
 #include "loop_objects.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "commands.h"
+#include "command_queue.h"
 
 #include <pthread.h>
 #include <sched.h>

@@ -3,6 +3,7 @@
  * Messages that go to several: the loop with its real thread and clock and a fake port for both egresses.
  */
 #include "clock.h"
+#include "commands.h"
 #include "loop_rig.h"
 
 #include <endian.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "departures.h"
+#include "journal.h"
 
 #include <pthread.h>
 #include <setjmp.h>

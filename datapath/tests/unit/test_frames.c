@@ -3,6 +3,7 @@
  * Flows of frames, as a relay opens them: the control thread with a running loop, packet sockets of a network
  * namespace, and a fake port. Needs a namespace of its own; without it the tests are skipped.
  */
+#include "commands.h"
 #include "group_frames.h"
 #include "node.h"
 #include "pods.h"

@@ -4,6 +4,7 @@
  * early"; how late a frame leaves depends on the machine and is measured elsewhere.
  */
 #include "clock.h"
+#include "commands.h"
 #include "loop_bench.h"
 
 #include <setjmp.h>

@@ -2,8 +2,8 @@
 /*
  * Untimed rings are told that the loop goes round: a few in each, so that a departure does not wait for all.
  */
-#include "alive.h"
 #include "loop_state.h"
+#include "watch.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -42,7 +42,7 @@ static int round_tells(int first)
 
 	for (int i = first; i < RINGS; i++)
 		atomic_store(&headers[i].alive_ns, 0);
-	alive_tell(&loop);
+	alive_update(&loop);
 	for (int i = first; i < RINGS; i++)
 		told += atomic_load(&headers[i].alive_ns) > 0;
 	return told;
@@ -85,7 +85,7 @@ static void rings_that_end_meanwhile_are_not_told(void **state)
 	assert_int_equal(round_tells(RINGS - LAST), LAST);
 	for (int i = RINGS - LAST; i < RINGS; i++)
 		alive_end(&loop, &rings[i]);
-	alive_tell(&loop);
+	alive_update(&loop);
 	assert_true(alive_sleep_max(&loop, SLEEP_NS) == SLEEP_NS);
 }
 
@@ -111,7 +111,7 @@ static void rings_are_told_which_priorities_have_a_gate_that_closes(void **state
 	loop.shaping.strategy = KTSN_STRATEGY_TAS;
 	loop.shaping.classes.of_priority[15] = 7;
 	loop.round.began_tai_ns += 2 * MS;
-	alive_tell(&loop);
+	alive_update(&loop);
 	assert_int_equal(atomic_load(&headers[0].gated), 0x7ffd);
 	/* A ring that comes is told at once. */
 	atomic_store(&headers[1].gated, 0);
@@ -123,7 +123,7 @@ static void rings_are_told_which_priorities_have_a_gate_that_closes(void **state
 	loop.alive.left = 0;
 	loop.round.began_tai_ns += 2 * MS;
 	for (int round = 0; round <= RINGS / AT_ONCE_MAX; round++)
-		alive_tell(&loop);
+		alive_update(&loop);
 	assert_int_equal(atomic_load(&headers[0].gated), 0);
 }
 

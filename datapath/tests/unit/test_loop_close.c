@@ -3,9 +3,10 @@
  * Sockets, addresses and rings that are closed: the loop with its real thread and clock and a fake port.
  */
 #include "clock.h"
-#include "close.h"
+#include "commands.h"
 #include "loop_bench.h"
 #include "loop_state.h"
+#include "take.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -4,6 +4,7 @@
  * The clock is the test's: it goes on with each look at it, with each frame that is built and each that is
  * sent, so what the machine does meanwhile changes nothing.
  */
+#include "commands.h"
 #include "loop_rig.h"
 
 #include "clock.h"

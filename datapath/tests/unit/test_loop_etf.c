@@ -4,6 +4,7 @@
  * knows its sender, and what the loop is late for is not dropped for that.
  */
 #include "clock.h"
+#include "commands.h"
 #include "loop_bench.h"
 
 #include <setjmp.h>

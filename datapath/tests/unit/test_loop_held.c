@@ -4,7 +4,8 @@
  * test's: the machine's plus what the test says, so that a minute passes at once.
  */
 #include "clock.h"
-#include "held.h"
+#include "clock_changes.h"
+#include "commands.h"
 #include "loop_bench.h"
 
 #include <linux/errqueue.h>

@@ -5,6 +5,7 @@
  * and each command that is executed, so what the machine does meanwhile changes nothing.
  */
 #include "clock.h"
+#include "commands.h"
 #include "loop_rig.h"
 #include "loop_state.h"
 

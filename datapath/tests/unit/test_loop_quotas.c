@@ -4,6 +4,7 @@
  * port.
  */
 #include "clock.h"
+#include "commands.h"
 #include "loop_rig.h"
 
 #include <setjmp.h>

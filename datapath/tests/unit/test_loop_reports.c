@@ -2,6 +2,7 @@
 /*
  * The loop tells applications what it dropped, if they asked for that.
  */
+#include "commands.h"
 #include "loop_bench.h"
 
 #include "clock.h"

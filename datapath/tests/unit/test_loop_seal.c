@@ -5,6 +5,7 @@
  * order messages are sent, refused by the port, overtaken, or given other keys.
  */
 #include "clock.h"
+#include "commands.h"
 #include "loop_bench.h"
 #include "test_random.h"
 

@@ -5,6 +5,7 @@
  * something leaves depends on the machine and is not asked.
  */
 #include "clock.h"
+#include "commands.h"
 #include "loop_rig.h"
 #include "test_random.h"
 

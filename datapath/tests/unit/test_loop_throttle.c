@@ -5,7 +5,7 @@
  */
 #include "doorbells.h"
 #include "loop_state.h"
-#include "throttle.h"
+#include "watch.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -4,6 +4,7 @@
  * ring leave when they can, in their order, and are never late.
  */
 #include "clock.h"
+#include "commands.h"
 #include "loop_rig.h"
 
 #include <endian.h>

@@ -6,7 +6,7 @@
 
 #include "clock.h"
 #include "loop.h"
-#include "notifications.h"
+#include "outcome.h"
 #include "port_fake.h"
 
 #include <errno.h>

@@ -172,7 +172,7 @@ type ClassStatus struct {
 }
 
 // GatedPriorities returns a bit for each priority whose gate the schedule closes at times, now or after a change that is pending.
-// Only the strategy "tas" has gates. ktsnd tells relays the same (gated_priorities in datapath/daemon/loop/alive.c).
+// Only the strategy "tas" has gates. ktsnd tells relays the same (gated_priorities in datapath/daemon/loop/watch.c).
 func GatedPriorities(status *Status, schedule *Schedule) (gated uint64) {
 	if status.Strategy != "tas" {
 		return 0

@@ -115,7 +115,7 @@ type process struct {
 }
 
 // canDecrease reports whether ktsnd decrements a counter: when it withdraws a frame that Open vSwitch did not fetch
-// (datapath/daemon/loop/withdrawals.h). A counter of Prometheus cannot decrease, so that it stays until ktsnd's has caught up.
+// (datapath/daemon/loop/outcome.h). A counter of Prometheus cannot decrease, so that it stays until ktsnd's has caught up.
 func canDecrease(counter string) bool {
 	switch counter {
 	case "sent", "on-time", "untimed", "clock-lost", "copies-sent":
