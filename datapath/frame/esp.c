@@ -2,7 +2,7 @@
 #include "esp.h"
 
 #include "checksum.h"
-#include "frame.h"
+#include "headers.h"
 
 #include <endian.h>
 #include <string.h>

@@ -22,7 +22,8 @@
 #ifndef KTSN_SHAPER_LANES_H
 #define KTSN_SHAPER_LANES_H
 
-#include "shaper.h"
+#include "packet.h"
+#include "schedule.h"
 #include "txtime_queue.h"
 
 /* The packets of one sender in one class. All zero: empty. */

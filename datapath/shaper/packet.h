@@ -12,6 +12,13 @@
 /* Transmit times are from 0 to here, so that all that is computed from them fits into 64 bits. */
 #define KTSN_TXTIME_MAX_NS INT64_C(9200000000000000000)
 
+/* "Nothing will leave unless something is enqueued." */
+#define KTSN_SHAPER_NEVER INT64_MAX
+
+/* Lanes that can hold packets of a shaper at the same time: so many with transmit times, and as many without.
+ */
+enum { KTSN_SHAPER_LANES_MAX = 1024 };
+
 /* What kept a packet from leaving at its transmit time. */
 enum ktsn_wait {
 	KTSN_WAIT_NONE,

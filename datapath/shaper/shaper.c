@@ -37,13 +37,6 @@ int ktsn_strategy_parse(const char *name, enum ktsn_strategy *strategy)
 	return -EINVAL;
 }
 
-int64_t ktsn_link_ns(uint64_t link_speed_bps, uint32_t wire_bytes)
-{
-	uint64_t bits_ns = (uint64_t)wire_bytes * 8 * 1000000000;
-
-	return link_speed_bps ? (int64_t)((bits_ns + link_speed_bps - 1) / link_speed_bps) : 0;
-}
-
 size_t ktsn_shaper_lane_bytes(void)
 {
 	return sizeof(struct ktsn_shaper_lane);

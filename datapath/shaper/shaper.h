@@ -28,41 +28,13 @@
 
 #include "gates.h"
 #include "packet.h"
+#include "shaper_config.h"
 
 #include <stdbool.h>
 #include <stddef.h>
 
-/* "Nothing will leave unless something is enqueued." */
-#define KTSN_SHAPER_NEVER INT64_MAX
-
-enum ktsn_strategy {
-	KTSN_STRATEGY_TAS,
-	KTSN_STRATEGY_STRICT_PRIORITY,
-	KTSN_STRATEGY_ETF,
-	KTSN_STRATEGY_ETF_DEADLINE,
-	KTSN_STRATEGIES,
-};
-
-struct ktsn_shaper_config {
-	enum ktsn_strategy strategy;
-	uint64_t link_speed_bps; /* 0: without limit, frames take no time */
-	int64_t guard_band_ns;   /* a frame must have left so long before its gate closes */
-	int64_t delta_ns;        /* etf: later than this after its transmit time a packet is dropped */
-	int64_t tolerance_ns;    /* later than this a packet is late; etf-deadline drops it then */
-};
-
-/* What is to become of a packet that comes back. */
-enum ktsn_verdict {
-	KTSN_SEND,
-	KTSN_DROP_MISSED,    /* etf: its time has passed */
-	KTSN_DROP_NO_WINDOW, /* its time has come, and its gate never opens for long enough */
-};
-
 struct ktsn_shaper;
 struct ktsn_shaper_lane;
-
-/* Lanes that hold packets of a shaper at the same time; and as many whose packets are untimed. */
-enum { KTSN_SHAPER_LANES_MAX = 1024 };
 
 /* Bytes of memory that a lane needs, aligned for any type. Memory that is all zero is an empty lane, so that
  * what the lane never uses need never be touched. It is the caller's, and stays while the lane holds packets.
@@ -194,8 +166,5 @@ uint32_t ktsn_shaper_pending(const struct ktsn_shaper *shaper);
 const char *ktsn_strategy_name(enum ktsn_strategy strategy);
 /* 0, or -EINVAL when none has that name. */
 int ktsn_strategy_parse(const char *name, enum ktsn_strategy *strategy);
-
-/* Nanoseconds that bytes occupy the link, rounded up; 0 without limit. */
-int64_t ktsn_link_ns(uint64_t link_speed_bps, uint32_t wire_bytes);
 
 #endif

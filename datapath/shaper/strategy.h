@@ -9,7 +9,9 @@
 #ifndef KTSN_SHAPER_STRATEGY_H
 #define KTSN_SHAPER_STRATEGY_H
 
+#include "gates.h"
 #include "lanes.h"
+#include "shaper_config.h"
 
 /* Where the first packet of a class fits, as long as that packet, the gates and the time go on. */
 struct fit {

@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Parameters of a shaper, and its verdicts: what the shaper and its strategies share with their callers.
+ */
+#ifndef KTSN_SHAPER_SHAPER_CONFIG_H
+#define KTSN_SHAPER_SHAPER_CONFIG_H
+
+#include <stdint.h>
+
+enum ktsn_strategy {
+	KTSN_STRATEGY_TAS,
+	KTSN_STRATEGY_STRICT_PRIORITY,
+	KTSN_STRATEGY_ETF,
+	KTSN_STRATEGY_ETF_DEADLINE,
+	KTSN_STRATEGIES,
+};
+
+struct ktsn_shaper_config {
+	enum ktsn_strategy strategy;
+	uint64_t link_speed_bps; /* 0: without limit, frames take no time */
+	int64_t guard_band_ns;   /* a frame must have left so long before its gate closes */
+	int64_t delta_ns;        /* etf: later than this after its transmit time a packet is dropped */
+	int64_t tolerance_ns;    /* later than this a packet is late; etf-deadline drops it then */
+};
+
+/* What is to become of a packet that comes back. */
+enum ktsn_verdict {
+	KTSN_SEND,
+	KTSN_DROP_MISSED,    /* etf: its time has passed */
+	KTSN_DROP_NO_WINDOW, /* its time has come, and its gate never opens for long enough */
+};
+
+/* Returns how long a frame occupies the link, in ns, rounded up; 0 for a link without a speed. */
+static inline int64_t ktsn_link_ns(uint64_t link_speed_bps, uint32_t wire_bytes)
+{
+	uint64_t bits_ns = (uint64_t)wire_bytes * 8 * 1000000000;
+
+	return link_speed_bps ? (int64_t)((bits_ns + link_speed_bps - 1) / link_speed_bps) : 0;
+}
+
+#endif
