@@ -11,119 +11,64 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/node/clock/ptp4l"
 )
 
-// What the estimator reckons with.
-const (
-	// recent is how many measurements jitter and drift are taken from, one a second; delays that of the path delay.
-	recent, delays = 32, 8
-	// frequencies is how many readings of the kernel's frequency, one a second, drift is taken from.
-	frequencies = 60
-	// enough readings of the frequency show how much it changes; before, the drift is unseenPPB more.
-	enough    = 4
-	unseenPPB = 10_000
-	// mostPPB is the largest rate error that Linux corrects: 500 ppm by the frequency, and 10 % by the tick, which ptp4l sets, too.
-	mostPPB = 100_500_000
-	// staleAfter is for how long no Sync message may come before the source counts as lost, if the interval between them is not longer.
-	staleAfter = 3 * time.Second
-	// longestInterval is the longest interval of Sync messages that is waited for.
-	longestInterval = 16 * time.Second
-	// enoughUnchanged is after how many measurements an offset that stays the same is one that was measured, and no left-over.
-	enoughUnchanged = 5
-	// freshAfterStep is how many measurements there must be after a step: the first may have been made before it.
-	freshAfterStep = 2
-	// sameUpdate is by how much chronyd moves the time of a measurement when it corrects the clock.
-	sameUpdate = 10 * time.Millisecond
-)
-
-// estimator turns observations into estimates. It reads no clock: time is what observations say.
+// estimator turns observations into estimates. It reads no clock: the time is that of the observations.
+//
+//	state    entered when                                                            source     lost             bound
+//	unknown  at the start                                                            None       -                -1
+//	kept     ptp4l has measured its grandmaster within patience, or is a             PTP, NTP   -                parts + drift since the measurement
+//	         grandmaster by configuration, or chronyd is synchronised and its
+//	         bound is smaller than that of the last PTP measurement
+//	lost     none of that holds any more                                             as before  the measurement  grows with the drift, which may grow
+//
+// Another source or grandmaster resets the delay tracker; a step adds its size to the bound until the source has measured it away.
 type estimator struct {
-	// driftFloorPPB is the least drift that is reckoned with; unknownAccuracy the error of a grandmaster that announces none.
-	driftFloorPPB   int64
-	unknownAccuracy time.Duration
+	unknownAccuracy time.Duration // of a grandmaster that announces none
+
+	master masterTracker
+	delay  delayTracker
+	drift  driftTracker
+	steps  stepTracker
 
 	source      Source
 	grandmaster string
-	parts       Parts // as last measured, without drift
-	offset      time.Duration
-	pathDelay   time.Duration
-	heard       string        // the grandmaster that ptp4l has turned to; none while it follows nobody
-	turned      bool          // whether ptp4l has turned to it since the last measurement
-	early       int64         // what ptp4l called the time of a Sync message when it first had a path delay to go with it
-	leftOver    time.Duration // the offset when that was first heard of
-	unchanged   int           // measurements for which it has stayed
-	measured    int64         // what ptp4l called the time of the last measurement
-	sampled     time.Time     // when it was made at the earliest; zero: there was none
-	looked      time.Time     // the last observation
-	gap         time.Duration
-	lost        time.Time
-	why         Fault
-
-	offsets, delays, cards, frequency window
-	driftPPB                          int64
-	frequencyAtLoss                   float64
-
-	steps    uint64
-	lastStep time.Duration
-	stepSeen time.Time
-	// Who measured the clock before a step knows nothing of it.
-	ptpStep, ntpStep   time.Duration // steps that ptp4l, chronyd have not measured away
-	freshness, updates int           // measurements of ptp4l, chronyd since the last step
-	compared           bool          // whether the card's clock was compared since
-	updated            time.Time     // when chronyd measured last, as it says
+	// sampled is the earliest time at which the last measurement can have been made, zero if there was none.
+	sampled           time.Time
+	parts             Parts // as last measured, without drift
+	offset, pathDelay time.Duration
+	observed          time.Time // the last observation
+	lost              time.Time // the last measurement, while nobody keeps the clock
+	why               Fault
 }
 
 func newEstimator(driftFloorPPB int64, unknownAccuracy time.Duration) *estimator {
-	return &estimator{driftFloorPPB: driftFloorPPB, unknownAccuracy: unknownAccuracy, source: None, offsets: window{most: recent}, delays: window{most: delays}, cards: window{most: delays}, frequency: window{most: frequencies}}
+	return &estimator{unknownAccuracy: unknownAccuracy, source: None, delay: newDelayTracker(), drift: newDriftTracker(driftFloorPPB)}
 }
 
-// observe takes an observation and says what is known after it.
+// observe takes an observation and returns the estimate after it.
 func (e *estimator) observe(o observation) Estimate {
-	e.stepped(o)
-	e.tracked(o)
-	e.frequency.add(o.at, o.kernel.FrequencyPPB)
-	faults := slices.Clone(o.faults)
-	taken := e.takePTP(o, &faults) || e.takeNTP(o, &faults)
-	if taken {
-		e.lost, e.why = time.Time{}, Fault{}
-		e.driftPPB = e.drift()
-		e.frequencyAtLoss = o.kernel.FrequencyPPB
-	} else {
-		e.lose(o)
+	if o.step != 0 {
+		e.steps.step(o.at, o.step)
+		e.parts.Step += o.step.Abs()
+		e.delay.offsets.reset()
+		e.delay.cards.reset()
 	}
-	e.looked = o.at
+	e.steps.updatedNTP(o)
+	e.drift.frequency.add(o.at, o.kernel.FrequencyPPB)
+	faults := slices.Clone(o.faults)
+	if e.takePTP(o, &faults) || e.takeNTP(o, &faults) {
+		e.lost, e.why = time.Time{}, Fault{}
+		e.drift.measured(o.kernel.FrequencyPPB, e.delay.offsets.slope()) // nanoseconds per second are billionths
+	} else {
+		e.why = e.reason(o)
+		if e.lost.IsZero() && e.source != None {
+			e.lost = e.sampled
+		}
+	}
+	e.observed = o.at
 	return e.estimate(o, faults)
 }
 
-func (e *estimator) stepped(o observation) {
-	if o.step == 0 {
-		return
-	}
-	e.steps++
-	e.lastStep = o.step
-	e.stepSeen = o.at
-	e.parts.Step += o.step.Abs()
-	e.ptpStep += o.step.Abs()
-	e.ntpStep += o.step.Abs()
-	e.freshness, e.updates, e.compared = 0, 0, false
-	e.offsets.reset()
-	e.cards.reset()
-}
-
-// tracked counts chronyd's measurements since the last step. chronyd itself notices a step by somebody else with its next one only, which
-// may be many minutes later.
-func (e *estimator) tracked(o observation) {
-	if o.chrony == nil || !o.chrony.Synchronized || o.chrony.Updated.Sub(e.updated).Abs() < sameUpdate {
-		return
-	}
-	e.updated = o.chrony.Updated
-	if o.step != 0 {
-		return
-	}
-	if e.updates++; e.updates >= freshAfterStep {
-		e.ntpStep = 0
-	}
-}
-
-// takePTP uses what ptp4l measured, if it did.
+// takePTP uses the measurement of ptp4l, and reports whether there was a usable one.
 func (e *estimator) takePTP(o observation, faults *[]Fault) bool {
 	status := o.ptp
 	if status == nil {
@@ -135,135 +80,98 @@ func (e *estimator) takePTP(o observation, faults *[]Fault) bool {
 	}
 	tai := taiError(status, o.kernel.TAIOffset, faults)
 	port, measures := status.Measures()
-	if !measures { // a ptp4l that may not be grandmaster goes on to name the one before
-		e.heard = ""
+	if !measures { // a ptp4l that may not be grandmaster keeps reporting the former one
+		e.master.grandmaster = ""
 	}
 	if !status.Follows() {
 		return e.takeGrandmaster(o, accuracy, tai, faults)
 	}
-	if !measures || status.Measured == 0 || e.unmeasured(status) {
+	if !measures || !e.master.hasMeasured(status) {
 		return false
 	}
 	e.turnTo(PTP, status.Grandmaster)
 	card, read := e.cardError(o, port, faults)
 	if !read {
-		e.measured = status.Measured
+		e.master.measured = status.Measured
 		return false
 	}
 	if e.takeSample(o) {
 		hops := max(1, status.StepsRemoved)
-		e.delays.add(o.at, float64(status.PathDelay.Abs())*float64(hops))
+		e.delay.delays.add(o.at, float64(status.PathDelay.Abs())*float64(hops))
 	}
-	if len(e.delays.samples) == 0 || o.at.Sub(e.sampled) > e.patience() {
+	if len(e.delay.delays.samples) == 0 || o.at.Sub(e.sampled) > e.delay.patience() {
 		return false
 	}
-	e.parts = Parts{Offset: e.offset.Abs(), PathDelay: duration(e.delays.largest()), Accuracy: accuracy, Jitter: duration(e.offsets.jump()),
-		Card: card, TAI: tai, Step: e.ptpStep}
+	e.parts = Parts{Offset: e.offset.Abs(), PathDelay: duration(e.delay.delays.largest()), Accuracy: accuracy, Jitter: duration(e.delay.offsets.jump()),
+		Card: card, TAI: tai, Step: e.steps.ptp}
 	return true
 }
 
-// unmeasured tells whether ptp4l has not measured since it turned to its grandmaster. It computes an offset from a Sync message that comes
-// when the path delay is known, but names the time of each Sync message and, by itself, the path delay: those that are first seen
-// together go with the offset of the grandmaster before, or with none, which reads as 0.
-//
-// Behind a grandmaster before, which the same one may have been that comes back, the path delay stays, too, until the new one's was
-// measured; then only an offset that changes is new.
-func (e *estimator) unmeasured(status *ptp4l.Status) bool {
-	if status.Grandmaster != e.heard {
-		e.leftOver, e.unchanged, e.turned = status.Offset, 0, e.measured != 0
-	}
-	if status.Grandmaster != e.heard || status.PathDelay == 0 {
-		e.heard, e.early = status.Grandmaster, 0
-	}
-	if status.PathDelay != 0 && e.early == 0 {
-		e.early = status.Measured
-	}
-	if e.turned && status.Offset == e.leftOver && e.unchanged < enoughUnchanged {
-		if status.Measured != e.measured { // else nothing was measured: looks may follow each other fast
-			e.unchanged++
-		}
-		return true
-	}
-	if status.PathDelay == 0 || status.Measured == e.early {
-		return true
-	}
-	e.turned = false
-	return false
-}
-
-// takeSample remembers the measurement if it is a new one. It was made between the last look and this one; how old the first is that is
-// ever seen, nothing tells.
+// takeSample adds the measurement if it is a new one. It was made between the last observation and this one; the age of the first one ever
+// observed is not known.
 func (e *estimator) takeSample(o observation) bool {
-	fresh := o.ptp.Measured != e.measured && !e.looked.IsZero() && o.at.Sub(e.looked) <= staleAfter
-	e.measured = o.ptp.Measured
+	fresh := o.ptp.Measured != e.master.measured && !e.observed.IsZero() && o.at.Sub(e.observed) <= staleAfter
+	e.master.measured = o.ptp.Measured
 	if !fresh {
 		return false
 	}
-	earliest := e.looked
-	if !e.sampled.IsZero() {
-		e.gap = min(max(earliest.Sub(e.sampled), e.gap*7/8), longestInterval)
-	}
-	e.sampled, e.offset, e.pathDelay = earliest, o.ptp.Offset, o.ptp.PathDelay
-	if e.freshness++; e.freshness >= freshAfterStep && e.compared {
-		e.ptpStep = 0
-	}
-	e.offsets.add(o.at, float64(o.ptp.Offset))
+	e.delay.sampled(e.sampled, e.observed)
+	e.sampled, e.offset, e.pathDelay = e.observed, o.ptp.Offset, o.ptp.PathDelay
+	e.steps.sampledPTP()
+	e.delay.offsets.add(o.at, float64(o.ptp.Offset))
 	return true
 }
 
-// patience is for how long no new measurement is no loss.
-func (e *estimator) patience() time.Duration { return max(staleAfter, 3*e.gap) }
-
-// takeGrandmaster is for a clock that is the grandmaster itself. The time of its domain is its own, by definition, if it was made for
-// that. Else it only hears nobody, and runs on.
+// takeGrandmaster uses a clock that is the grandmaster itself. If it is configured for that, its time is by definition that of the domain.
+// Otherwise it just receives no Announce messages, and runs freely.
 func (e *estimator) takeGrandmaster(o observation, accuracy, tai time.Duration, faults *[]Fault) bool {
 	port, serves := o.ptp.Reference()
 	if !serves || !madeGrandmaster(o.ptp) {
 		return false
 	}
 	e.turnTo(PTP, o.ptp.Grandmaster)
-	card, read := e.cardError(o, port, faults) // which serves the time that phc2sys gives it
+	card, read := e.cardError(o, port, faults) // phc2sys gives the card its time
 	if !read {
 		return false
 	}
 	e.sampled, e.offset, e.pathDelay = o.at, 0, 0
-	if e.compared {
-		e.ptpStep = 0
+	if e.steps.cardCompared {
+		e.steps.ptp = 0
 	}
-	e.parts = Parts{Accuracy: accuracy, Card: card, TAI: tai, Step: e.ptpStep}
+	e.parts = Parts{Accuracy: accuracy, Card: card, TAI: tai, Step: e.steps.ptp}
 	return true
 }
 
-// madeGrandmaster tells whether a clock was made to be one: it announces an accuracy, or a class other than those that everybody has.
+// madeGrandmaster reports whether a clock is configured to be a grandmaster: it announces an accuracy, or a class other than the defaults.
 func madeGrandmaster(status *ptp4l.Status) bool {
 	const classDefault, classSlaveOnly = 248, 255
 	_, announces := ptp4l.AccuracyOf(status.Accuracy)
 	return status.Class != classSlaveOnly && (announces || status.Class != classDefault)
 }
 
-// cardError is how far the system's clock is from that of the card which PTP keeps. read is false if that is not known. A reading from
-// before a step says nothing of the clock since.
+// cardError returns how far the system's clock is from that of the card which PTP keeps. read is false if that is not known. A reading from
+// before a step does not count after it.
 func (e *estimator) cardError(o observation, port ptp4l.Port, faults *[]Fault) (bound time.Duration, read bool) {
 	switch {
 	case !port.Hardware:
-		e.compared = true
+		e.steps.cardCompared = true
 		return 0, true
 	case o.card == nil:
 		*faults = append(*faults, o.noCard)
 		return 0, false
-	case !o.at.Add(-o.card.Age).After(e.stepSeen):
-		return duration(e.cards.largest()), true
+	case !o.at.Add(-o.card.Age).After(e.steps.at):
+		return duration(e.delay.cards.largest()), true
 	}
-	e.compared = true
+	e.steps.cardCompared = true
 	ahead := o.card.Ahead
 	if o.ptp.PTPTimescale {
 		ahead -= time.Duration(o.kernel.TAIOffset) * time.Second
 	}
-	e.cards.add(o.at, float64(ahead.Abs()+o.card.Exact))
-	return duration(e.cards.largest()), true
+	e.delay.cards.add(o.at, float64(ahead.Abs()+o.card.Exact))
+	return duration(e.delay.cards.largest()), true
 }
 
-// taiError is by how much CLOCK_TAI is wrong because the kernel has another offset than the grandmaster announces.
+// taiError returns the error of CLOCK_TAI where the kernel's offset is not the one that the grandmaster announces.
 func taiError(status *ptp4l.Status, kernel int, faults *[]Fault) time.Duration {
 	switch {
 	case !status.UTCOffsetValid && status.PTPTimescale:
@@ -278,7 +186,7 @@ func taiError(status *ptp4l.Status, kernel int, faults *[]Fault) time.Duration {
 	return time.Duration(status.UTCOffset-kernel).Abs() * time.Second
 }
 
-// noTAI is for a source that does not say by how much TAI is ahead: nobody has told the kernel, which has 0 since it started.
+// noTAI adds a fault if the source does not announce TAI - UTC and the kernel still has the 0 of its start.
 func noTAI(source string, kernel int, faults *[]Fault) {
 	if kernel == 0 {
 		*faults = append(*faults, Fault{Reason: ReasonTAIOffset, Sentence: fmt.Sprintf("the kernel's TAI - UTC is 0 s, and %s does not say what it is, "+
@@ -286,20 +194,20 @@ func noTAI(source string, kernel int, faults *[]Fault) {
 	}
 }
 
-// takeNTP uses what chronyd says, unless PTP kept the clock and its bound is still the smaller one.
+// takeNTP uses what chronyd reports, unless PTP kept the clock and its bound is still the smaller one.
 func (e *estimator) takeNTP(o observation, faults *[]Fault) bool {
 	tracking := o.chrony
 	if tracking == nil || !tracking.Synchronized {
 		return false
 	}
-	age := max(0, o.chronyAsked.Sub(tracking.Updated)) // since then it ages as all else
+	age := max(0, o.chronyAsked.Sub(tracking.Updated)) // from then on it ages like everything else
 	parts := Parts{Offset: tracking.Offset.Abs(), Accuracy: tracking.RootDispersion + tracking.RootDelay/2,
-		Drift: times(tracking.SkewPPB, age), Step: e.ntpStep}
+		Drift: times(tracking.SkewPPB, age), Step: e.steps.ntp}
 	if e.source == PTP && !e.sampled.IsZero() && e.aged(o.at).Sum() < parts.Sum() {
 		return false
 	}
 	e.turnTo(NTP, tracking.Reference)
-	if o.ptp == nil { // which has said what is to be said
+	if o.ptp == nil { // otherwise taiError has reported it
 		noTAI("chronyd", o.kernel.TAIOffset, faults)
 	}
 	parts.Accuracy, parts.Drift = parts.Accuracy+parts.Drift, 0
@@ -307,48 +215,24 @@ func (e *estimator) takeNTP(o observation, faults *[]Fault) bool {
 	return true
 }
 
-// turnTo forgets the measurements of another source. What may have been stepped since is measured anew by this one.
+// turnTo resets the measurements if they are another source's.
 func (e *estimator) turnTo(source Source, grandmaster string) {
-	if e.source == source && e.grandmaster == grandmaster {
-		return
-	}
-	e.source, e.grandmaster = source, grandmaster
-	e.offsets.reset()
-	e.delays.reset()
-	e.cards.reset()
-	e.gap = 0
-}
-
-// lose notes that nobody keeps the clock any more, since the last measurement.
-func (e *estimator) lose(o observation) {
-	e.why = e.reason(o)
-	if e.source == None || e.sampled.IsZero() {
-		return
-	}
-	if e.lost.IsZero() {
-		e.lost = e.sampled
+	if e.source != source || e.grandmaster != grandmaster {
+		e.source, e.grandmaster = source, grandmaster
+		e.delay.reset()
 	}
 }
 
-// drift is by how much the error may grow: the floor, how much the frequency was changed recently, and how the offset moved.
-func (e *estimator) drift() int64 {
-	ppb := e.frequency.spread() + math.Abs(e.offsets.slope()) // nanoseconds per second are billionths
-	if len(e.frequency.samples) < enough {
-		ppb += unseenPPB
-	}
-	return e.driftFloorPPB + int64(min(ppb, mostPPB))
-}
-
-// aged are the parts now.
+// aged returns the parts now.
 func (e *estimator) aged(now time.Time) Parts {
 	parts := e.parts
-	parts.Drift += times(e.driftPPB, now.Sub(e.sampled))
+	parts.Drift += times(e.drift.ppb, now.Sub(e.sampled))
 	return parts
 }
 
 func (e *estimator) estimate(o observation, faults []Fault) Estimate {
 	estimate := Estimate{At: o.at, Source: e.source, Lost: e.lost, Bound: -1, Grandmaster: e.grandmaster, TAIOffset: o.kernel.TAIOffset,
-		Steps: e.steps, LastStep: e.lastStep, Faults: faults, Why: e.why, Kernel: o.kernel}
+		Steps: e.steps.count, LastStep: e.steps.last, Faults: faults, Why: e.why, Kernel: o.kernel}
 	if o.ptp != nil {
 		estimate.Ports = o.ptp.Ports
 	}
@@ -356,16 +240,16 @@ func (e *estimator) estimate(o observation, faults []Fault) Estimate {
 		estimate.Source, estimate.Grandmaster = None, ""
 		return estimate
 	}
-	if !e.lost.IsZero() { // whoever changes the rate of a clock that nobody keeps makes it worse
-		changed := int64(min(mostPPB, math.Abs(o.kernel.FrequencyPPB-e.frequencyAtLoss)))
-		e.driftPPB = max(e.driftPPB, e.drift()-e.driftFloorPPB, e.driftFloorPPB+changed)
+	if !e.lost.IsZero() {
+		e.drift.lost(o.kernel.FrequencyPPB, e.delay.offsets.slope())
 	}
 	estimate.Parts = e.aged(o.at)
-	estimate.Bound, estimate.DriftPPB = estimate.Parts.Sum(), e.driftPPB
+	estimate.Bound, estimate.DriftPPB = estimate.Parts.Sum(), e.drift.ppb
 	estimate.Offset, estimate.PathDelay = e.offset, e.pathDelay
 	return estimate
 }
 
+// times returns the error that a drift makes in a time.
 func times(ppb int64, age time.Duration) time.Duration {
 	return time.Duration(math.Ceil(float64(ppb) * max(0, age).Seconds())) // billionths of seconds
 }

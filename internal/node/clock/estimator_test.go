@@ -411,7 +411,7 @@ func TestChronyTakesOverWhenItsBoundIsTheSmallerOne(t *testing.T) {
 	if e := v.looks(3, back); e.Source != NTP {
 		t.Errorf("the offset may be the one from before: %+v", e)
 	}
-	if e := v.looks(enoughUnchanged, back); e.Source != PTP || !e.Lost.IsZero() {
+	if e := v.looks(maxUnchanged, back); e.Source != PTP || !e.Lost.IsZero() {
 		t.Errorf("PTP is back: %+v", e)
 	}
 }
