@@ -36,6 +36,16 @@ check: ## what to run before each commit: lint and unit
 	@$(MAKE) --no-print-directory lint
 	@$(MAKE) --no-print-directory unit
 
+.PHONY: nightly
+nightly: ## everything in its long form, step after step, with a table in out/nightly/ (root, a night); NIGHTLY_FROM=STEP continues
+	@scripts/nightly.sh
+
+.PHONY: tsan
+tsan: deps ## all unit tests of C with ThreadSanitizer
+	@[ -f build-tsan/build.ninja ] || meson setup build-tsan -Db_sanitize=thread -Db_lundef=false >/dev/null
+	@ninja -C build-tsan --quiet
+	@meson test -C build-tsan --no-rebuild --print-errorlogs
+
 .PHONY: soak
 soak: build helm ## unit tests and those of scripts/soak/list, 20 times beside load (root, an hour at most)
 	@scripts/install-deps.sh test
@@ -252,17 +262,29 @@ generate: ## deep copies, CustomResourceDefinition and reference, from api/
 	@scripts/generate.sh
 
 .PHONY: lint
-lint: deps ## formatting, words, shellcheck, clang-tidy, go vet, golangci-lint
+lint: deps ## formatting, names, prose, shellcheck, clang-tidy, go vet, golangci-lint
 	@scripts/install-deps.sh lint
 	@git ls-files 'datapath/*.[ch]' | xargs clang-format-14 --dry-run --Werror
 	@git ls-files 'datapath/*.[ch]' | xargs scripts/lint/width.sh
 	@git grep -lE '^#!.*\b(ba)?sh$$' | xargs shellcheck -x
-	@$(GO) run ./scripts/words
+	@$(MAKE) --no-print-directory style
 	@scripts/lint/tidy.sh
 	@for module in $(MODULES); do \
 		$(GO) vet -C $$module ./... && \
 		$(GO) run -C $$module github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0 run ./... || exit 1; \
 	done
+
+VALE := github.com/vale-cli/vale/v3/cmd/vale@v3.21.0
+bin/vale: # its parsers of comments are C
+	@GOBIN="$(CURDIR)/bin" CGO_ENABLED=1 $(GO) install $(VALE)
+
+.PHONY: style
+style: bin/vale ## names, single-prototype headers, small packages, and prose with Vale: no more findings than the baseline allows
+	@$(GO) run ./scripts/lint/style --vale bin/vale
+
+.PHONY: style-baseline
+style-baseline: bin/vale ## write smaller numbers of findings to scripts/lint/style/baseline
+	@$(GO) run ./scripts/lint/style --vale bin/vale --update
 
 .PHONY: tidy
 tidy: deps ## clang-tidy with its static analyzer, over all C sources (minutes)

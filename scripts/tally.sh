@@ -61,16 +61,17 @@ failures_of_go_text() { # suite, output of `go test -v`
 	failures_of_go "$2.json"
 }
 
-# A C suite: unit tests as they are, and again under the sanitizers.
+# Unit tests of C, as shipped or with a sanitizer: all of them, or those in $only, of which only the programs are built.
+only=()
 run_meson() { # name, build folder, meson setup arguments...
 	local name=$1 folder=$2 began=$SECONDS
 	shift 2
 	echo "== $name"
 	[ -f "$folder/build.ninja" ] || run meson setup "$folder" "$@" >"$logs/setup" 2>&1 ||
 		{ cat "$logs/setup"; failure "$name: meson setup" "$logs/setup"; failed=$((failed + 1)); return; }
-	run ninja -C "$folder" --quiet >"$logs/build" 2>&1 ||
+	run ninja -C "$folder" --quiet "${only[@]/#/datapath/tests/unit/test_}" >"$logs/build" 2>&1 ||
 		{ cat "$logs/build"; failure "$name: ninja" "$logs/build"; failed=$((failed + 1)); return; }
-	run meson test -C "$folder" --no-rebuild --print-errorlogs >"$logs/meson" 2>&1
+	run meson test -C "$folder" --no-rebuild --print-errorlogs "${only[@]}" >"$logs/meson" 2>&1
 	report_meson "$name" $? $((SECONDS - began))
 }
 
@@ -151,6 +152,13 @@ report_counts() { # suite, status, passed, failed, skipped
 	passed=$((passed + $3)) failed=$((failed + bad)) skipped=$((skipped + $5))
 	took "$1" "$seconds"
 	awk -v suite="$1" -f scripts/seconds.awk "$logs/$1" >>"$logs/timings"
+}
+
+# Tests of tools run where the tool changed, see changed.sh.
+changed() { # what, folders...
+	scripts/changed.sh "${@:2}" && return
+	echo "== $1: left out, because nothing changed in ${*:2}; make nightly runs them"
+	return 1
 }
 
 took() { # suite, seconds

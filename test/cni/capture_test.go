@@ -85,6 +85,7 @@ func awaitGone[T interface{ Close() error }](t *testing.T, what string, open fun
 }
 
 func TestProgramsGoWithTheInterface(t *testing.T) {
+	t.Parallel()
 	lab := newLab(t)
 	lab.a.startDaemon(t)
 	pod := lab.a.newPod(t)
@@ -108,6 +109,7 @@ func TestProgramsGoWithTheInterface(t *testing.T) {
 }
 
 func TestAPodIsCapturedAsItsNetworkSays(t *testing.T) {
+	t.Parallel()
 	lab := newLab(t)
 	lab.a.startDaemon(t)
 	for name, test := range map[string]struct {
@@ -145,6 +147,7 @@ func TestAPodIsCapturedAsItsNetworkSays(t *testing.T) {
 
 // TestAKernelWithoutBTFIsNamed hides what the kernel says of its structures from the plugin.
 func TestAKernelWithoutBTFIsNamed(t *testing.T) {
+	t.Parallel()
 	lab := newLab(t)
 	lab.a.startDaemon(t)
 	dir := t.TempDir()
@@ -163,6 +166,7 @@ func TestAKernelWithoutBTFIsNamed(t *testing.T) {
 }
 
 func TestRelayedAttachmentsAreListed(t *testing.T) {
+	t.Parallel()
 	lab := newLab(t)
 	lab.a.startDaemon(t)
 	captured, other := lab.a.newPod(t), lab.a.newPod(t)
@@ -221,6 +225,7 @@ func makeFormer(t *testing.T, p *pod) {
 
 // A port knows which gates close also without a relay, and when its program is replaced.
 func TestPortsKnowTheGatesWithoutARelay(t *testing.T) {
+	t.Parallel()
 	lab := newLab(t)
 	lab.a.startDaemon(t)
 	config := lab.a.config(fields{"capture": "All"})
@@ -267,6 +272,7 @@ func TestPortsKnowTheGatesWithoutARelay(t *testing.T) {
 }
 
 func TestAFilterThatWasRemovedIsPutBack(t *testing.T) {
+	t.Parallel()
 	lab := newLab(t)
 	lab.a.startDaemon(t)
 	config := lab.a.config(nil)
@@ -310,6 +316,7 @@ func TestAFilterThatWasRemovedIsPutBack(t *testing.T) {
 }
 
 func TestAnEndpointCanBeToldToLetThemPass(t *testing.T) {
+	t.Parallel()
 	lab := newLab(t)
 	lab.a.startDaemon(t)
 	for name, test := range map[string]struct {

@@ -119,6 +119,7 @@ func TestAPodKeepsItsAddressUntilItsCardIsGivenBack(t *testing.T) {
 }
 
 func TestACardOfWhichNoRecordTellsIsGivenBack(t *testing.T) {
+	t.Parallel()
 	lab := newLab(t)
 	network, configs := networkOfCards(t, lab.a)
 	pod, bus := lab.a.newPod(t), passthrough.NewBus()

@@ -37,6 +37,7 @@ func portOf(p *pod) string {
 }
 
 func TestCheckNamesEveryDifference(t *testing.T) {
+	t.Parallel()
 	lab := newLab(t)
 	lab.a.startDaemon(t)
 	for name, test := range map[string]struct {
@@ -156,6 +157,7 @@ func (p *pod) awaitMTU(t *testing.T, want int) {
 }
 
 func TestCheckWithoutKtsndIsATryAgainLater(t *testing.T) {
+	t.Parallel()
 	lab := newLab(t)
 	lab.a.startDaemon(t)
 	pod := lab.a.newPod(t)
@@ -166,6 +168,7 @@ func TestCheckWithoutKtsndIsATryAgainLater(t *testing.T) {
 }
 
 func TestStatusTellsWhetherPodsThatAreThereSuffer(t *testing.T) {
+	t.Parallel()
 	lab := newLab(t)
 	lab.a.startDaemon(t)
 	pod := lab.a.newPod(t)
@@ -207,6 +210,7 @@ func TestStatusTellsWhetherPodsThatAreThereSuffer(t *testing.T) {
 }
 
 func TestGCWithoutAListRemovesNothing(t *testing.T) {
+	t.Parallel()
 	lab := newLab(t)
 	lab.a.startDaemon(t)
 	pod := lab.a.newPod(t)
@@ -222,6 +226,7 @@ func TestGCWithoutAListRemovesNothing(t *testing.T) {
 
 // TestGCOfOneNetworkSparesTheOthers has two networks by name on one bridge.
 func TestGCOfOneNetworkSparesTheOthers(t *testing.T) {
+	t.Parallel()
 	lab := newLab(t)
 	lab.a.startDaemon(t)
 	mine, other, stale := lab.a.newPod(t), lab.a.newPod(t), lab.a.newPod(t)
@@ -240,6 +245,7 @@ func TestGCOfOneNetworkSparesTheOthers(t *testing.T) {
 
 // TestGCFindsWhatNobodyRemembers has an endpoint in ktsnd whose pod is gone and that no record names.
 func TestGCFindsWhatNobodyRemembers(t *testing.T) {
+	t.Parallel()
 	lab := newLab(t)
 	lab.a.startDaemon(t)
 	stray := lab.a.newPod(t)

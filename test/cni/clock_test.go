@@ -19,6 +19,7 @@ func (n *node) clock(t *testing.T, good bool, reason string, quality control.Clo
 }
 
 func TestAPodIsAttachedWhileTheClockIsGoodEnough(t *testing.T) {
+	t.Parallel()
 	lab := newLab(t)
 	lab.a.startDaemon(t)
 	config := lab.a.config(fields{"clock": true})

@@ -34,6 +34,7 @@ func primary(t *testing.T, p *pod) (*libcni.NetworkConfigList, *libcni.RuntimeCo
 }
 
 func TestAsASecondInterfaceItLeavesTheFirstAlone(t *testing.T) {
+	t.Parallel()
 	r := newReachable(t)
 	pod := r.a.newPod(t)
 	configs, at := primary(t, pod)
@@ -72,6 +73,7 @@ func defaultRoutes(t *testing.T, p *pod) []string {
 }
 
 func TestAPodCanHaveInterfacesInSeveralNetworks(t *testing.T) {
+	t.Parallel()
 	lab := newLab(t)
 	lab.a.startDaemon(t)
 	pod := lab.a.newPod(t)
@@ -102,6 +104,7 @@ func TestAPodCanHaveInterfacesInSeveralNetworks(t *testing.T) {
 }
 
 func TestOtherPluginsCanFollowInAChain(t *testing.T) {
+	t.Parallel()
 	lab := newLab(t)
 	lab.a.startDaemon(t)
 	pod := lab.a.newPod(t)
@@ -131,6 +134,7 @@ func TestOtherPluginsCanFollowInAChain(t *testing.T) {
 
 // TestItFollowsOthersInAChain passes the result of a plugin before it on.
 func TestItFollowsOthersInAChain(t *testing.T) {
+	t.Parallel()
 	lab := newLab(t)
 	pod := lab.a.newPod(t)
 	config := lab.a.config(fields{"prevResult": fields{"cniVersion": "1.1.0",
@@ -147,6 +151,7 @@ func TestItFollowsOthersInAChain(t *testing.T) {
 }
 
 func TestDevicesThatWereThereBeforeAreUsedAndStay(t *testing.T) {
+	t.Parallel()
 	lab := newLab(t)
 	lab.a.startDaemon(t)
 	attributes := named("br-mine")
@@ -178,6 +183,7 @@ func TestDevicesThatWereThereBeforeAreUsedAndStay(t *testing.T) {
 }
 
 func TestABridgeOfOursStaysWhileSomebodyElseUsesIt(t *testing.T) {
+	t.Parallel()
 	lab := newLab(t)
 	pod := lab.a.newPod(t)
 	config := lab.a.config(nil)
@@ -200,6 +206,7 @@ func TestABridgeOfOursStaysWhileSomebodyElseUsesIt(t *testing.T) {
 }
 
 func TestTheConfigurationDecidesWhatItSays(t *testing.T) {
+	t.Parallel()
 	lab := newLab(t)
 	lab.a.startDaemon(t)
 	t.Run("the hardware address that the runtime asks for", func(t *testing.T) {
@@ -269,6 +276,7 @@ func TestTheConfigurationDecidesWhatItSays(t *testing.T) {
 }
 
 func TestPodsWithoutIPv6AddressesHaveNoIPv6AndOthersDo(t *testing.T) {
+	t.Parallel()
 	lab := newLab(t)
 	for name, test := range map[string]struct {
 		address, ipv6 string
@@ -296,6 +304,7 @@ func TestPodsWithoutIPv6AddressesHaveNoIPv6AndOthersDo(t *testing.T) {
 // TestDelWithACardInTheLeavingGroup: the kernel removes no device of a group in which one cannot be removed, as the loopback device or a
 // network card.
 func TestDelWithACardInTheLeavingGroup(t *testing.T) {
+	t.Parallel()
 	lab := newLab(t)
 	lab.a.startDaemon(t)
 	const leavingGroup = 7631727

@@ -168,6 +168,7 @@ func newMachines(t *testing.T, changes fields) *machines {
 }
 
 func TestAVirtualMachineSendsByTheTapOfItsPod(t *testing.T) {
+	t.Parallel()
 	m := newMachines(t, fields{"device": "tap", "device-queues": 2, "device-owner": 107})
 	m.a.runRelays(t)
 	m.a.awaitTaps(t, m.guest)
@@ -231,6 +232,7 @@ func answers(t *testing.T, at int, from net.HardwareAddr) (count int) {
 }
 
 func TestThePodsKernelDoesNotAnswerInTheNameOfItsVirtualMachine(t *testing.T) {
+	t.Parallel()
 	for name, test := range map[string]struct {
 		changes fields
 		answers int
@@ -259,6 +261,7 @@ func TestThePodsKernelDoesNotAnswerInTheNameOfItsVirtualMachine(t *testing.T) {
 }
 
 func TestAVirtualMachineHearsByTheTapOfItsPod(t *testing.T) {
+	t.Parallel()
 	for name, changes := range map[string]fields{
 		"by the bridge": {"device": "tap", "device-queues": 2},
 		// Others' come past the bridge there.
@@ -292,6 +295,7 @@ func sendDatagram(t *testing.T, from *pod, to netip.Addr, at net.HardwareAddr, t
 }
 
 func TestWhatBelongsToAMachineGoesWithItsPod(t *testing.T) {
+	t.Parallel()
 	lab := newLab(t)
 	lab.a.startDaemon(t)
 	pod := lab.a.newPod(t)
@@ -328,6 +332,7 @@ func TestWhatBelongsToAMachineGoesWithItsPod(t *testing.T) {
 }
 
 func TestCheckNamesWhatAMachineLacks(t *testing.T) {
+	t.Parallel()
 	lab := newLab(t)
 	lab.a.startDaemon(t)
 	for name, test := range map[string]struct {
@@ -369,6 +374,7 @@ func TestCheckNamesWhatAMachineLacks(t *testing.T) {
 }
 
 func TestTheDeviceOfAMachineIsShown(t *testing.T) {
+	t.Parallel()
 	lab := newLab(t)
 	lab.a.startDaemon(t)
 	for _, device := range []string{"tap", "vhost-user"} {
@@ -387,6 +393,7 @@ func TestTheDeviceOfAMachineIsShown(t *testing.T) {
 }
 
 func TestTheClassOfATapIsWhatThePodAsksFor(t *testing.T) {
+	t.Parallel()
 	lab := newLab(t)
 	lab.a.startDaemon(t)
 	pod := lab.a.newPod(t)

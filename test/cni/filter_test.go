@@ -82,6 +82,7 @@ func (n *node) masquerade(t *testing.T) {
 // TestNobodySendsAsAPodThroughTheTunnel has a pod on no network of ours, and a program of the node, send packets that look
 // like a tunnel's: once while the filters are missing, to see that this test can fail, and once more.
 func TestNobodySendsAsAPodThroughTheTunnel(t *testing.T) {
+	t.Parallel()
 	r := newReachable(t)
 	stranger := r.a.newPod(t)
 	primary(t, stranger)
@@ -171,6 +172,7 @@ func (r *reachable) talk(t *testing.T, to *pod, text string) {
 
 // TestWhatArrivesForTheTunnelIsFromAPeerAndFromBehindIt puts packets onto the wire to node b.
 func TestWhatArrivesForTheTunnelIsFromAPeerAndFromBehindIt(t *testing.T) {
+	t.Parallel()
 	r := newReachable(t)
 	const local, elsewhere, stranger = "192.0.2.1", "10.42.9.9", "02:00:00:00:00:77"
 	r.b.ktsn(t, "node", "peers", "add", "--vni", "42", local, "10.42.1.0/24", "fd00:42:1::/64")
@@ -287,6 +289,7 @@ func (n *node) listensOn(t *testing.T, protocol string, port uint16) bool {
 
 // TestTheFilterIsPutBack by each that comes by.
 func TestTheFilterIsPutBack(t *testing.T) {
+	t.Parallel()
 	lab := newLab(t)
 	lab.a.startDaemon(t)
 	first, second := lab.a.newPod(t), lab.a.newPod(t)
@@ -313,6 +316,7 @@ func TestTheFilterIsPutBack(t *testing.T) {
 // TestTheBridgeIsNoWayToTheNode has a pod send to the node's address by its interface on the network, from the address of
 // its first interface, as IP_UNICAST_IF lets every program.
 func TestTheBridgeIsNoWayToTheNode(t *testing.T) {
+	t.Parallel()
 	lab := newLab(t)
 	lab.a.startDaemon(t)
 	pod, opener, closer := lab.a.newPod(t), lab.a.newPod(t), lab.a.newPod(t)
@@ -360,6 +364,7 @@ func TestTheBridgeIsNoWayToTheNode(t *testing.T) {
 
 // TestANodeWithAccessReachesPods has a program of the node send through the bridge, and through the tunnel behind it.
 func TestANodeWithAccessReachesPods(t *testing.T) {
+	t.Parallel()
 	r := newReachable(t)
 	opener := r.a.newPod(t)
 	opener.add(t, r.a.config(fields{"nodeAccess": true}))

@@ -206,6 +206,7 @@ func (n *node) leadsTo(t *testing.T, address net.HardwareAddr) (kind string) {
 }
 
 func TestAPodThatClaimsAnAddressOfAnotherNodeDoesNotGetItsFrames(t *testing.T) {
+	t.Parallel()
 	r := newReachable(t)
 	ping(t, r.b1, r.address(r.a1, true), 100)
 	claimed, heard := macOf(t, r.b1.Namespace, podIf), listen(t, r.a1)
@@ -221,6 +222,7 @@ func TestAPodThatClaimsAnAddressOfAnotherNodeDoesNotGetItsFrames(t *testing.T) {
 }
 
 func TestFramesToAnAddressBehindAPodsOwnReachIt(t *testing.T) {
+	t.Parallel()
 	r := newReachable(t)
 	inner := net.HardwareAddr{0x02, 0, 0, 0, 0, 7}
 	// As an interface of type macvlan in the pod does.

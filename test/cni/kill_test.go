@@ -36,6 +36,7 @@ var cleaners = map[string]func(*testing.T, *pod, *libcni.NetworkConfigList){
 }
 
 func TestAKilledAddIsClearedAway(t *testing.T) {
+	t.Parallel()
 	lab := newLab(t)
 	lab.a.startDaemon(t)
 	pod := lab.a.newPod(t)
@@ -54,6 +55,7 @@ func TestAKilledAddIsClearedAway(t *testing.T) {
 }
 
 func TestAKilledDelIsCompleted(t *testing.T) {
+	t.Parallel()
 	lab := newLab(t)
 	lab.a.startDaemon(t)
 	pod := lab.a.newPod(t)
@@ -75,6 +77,7 @@ func TestAKilledDelIsCompleted(t *testing.T) {
 
 // TestAKilledAddHarmsNobodyElse looks at a pod that was there before, and attaches the killed one in the end.
 func TestAKilledAddHarmsNobodyElse(t *testing.T) {
+	t.Parallel()
 	lab := newLab(t)
 	lab.a.startDaemon(t)
 	resident, victim := lab.a.newPod(t), lab.a.newPod(t)
@@ -105,6 +108,7 @@ func TestAKilledAddHarmsNobodyElse(t *testing.T) {
 
 // TestAKilledGCIsCompletedByTheNext goes through the points of DEL, which GC passes for each attachment.
 func TestAKilledGCIsCompletedByTheNext(t *testing.T) {
+	t.Parallel()
 	lab := newLab(t)
 	lab.a.startDaemon(t)
 	pod := lab.a.newPod(t)
@@ -125,6 +129,7 @@ func TestAKilledGCIsCompletedByTheNext(t *testing.T) {
 
 // TestAKilledAddCanBeRepeated has no DEL in between, as after a crash of the runtime.
 func TestAKilledAddCanBeRepeatedUntilItsPortIsThere(t *testing.T) {
+	t.Parallel()
 	lab := newLab(t)
 	pod := lab.a.newPod(t)
 	before := lab.a.inventory(t, pod)

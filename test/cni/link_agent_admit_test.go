@@ -29,6 +29,7 @@ func (l *tsnLinks) admit(name types.NamespacedName, status metav1.ConditionStatu
 }
 
 func TestALinkOfAHubIsPluggedWhileItIsAdmitted(t *testing.T) {
+	t.Parallel()
 	lab := newAgentsLab(t)
 	client := lab.sandbox(t, lab.a)
 	before := lab.a.inventory(t, client)

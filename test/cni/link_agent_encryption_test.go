@@ -22,6 +22,7 @@ import (
 // TestALinkThatComesToRequireEncryptionLeavesNoOtherWay has a link between nodes that cannot encrypt, and pods with a default route, as all have
 // by the cluster's own network: nothing that is for the other end leaves by that.
 func TestALinkThatComesToRequireEncryptionLeavesNoOtherWay(t *testing.T) {
+	t.Parallel()
 	lab := newAgentsLab(t)
 	made := newLinked(lab.sandbox(t, lab.a), lab.sandbox(t, lab.b), linkVNI)
 	made.client.routes = []string{"10.9.0.0/16"}
@@ -56,6 +57,7 @@ func TestALinkThatComesToRequireEncryptionLeavesNoOtherWay(t *testing.T) {
 // TestAnEncryptedLinkThatLosesItsPortLeavesNoOtherWay deletes the node's ends of links that must not leave the node in clear. Links between nodes are
 // plugged, and not up: agents are told that the tunnel is encrypted, and the kernel need not know ESP.
 func TestAnEncryptedLinkThatLosesItsPortLeavesNoOtherWay(t *testing.T) {
+	t.Parallel()
 	lab := newSealingLab(t)
 	for i, test := range []struct {
 		name, encryption string
@@ -99,6 +101,7 @@ func TestAnEncryptedLinkThatLosesItsPortLeavesNoOtherWay(t *testing.T) {
 
 // TestALinkInClearKeepsTheRefusalsOfOthers plugs a link in clear whose route has the addresses of an encrypted one.
 func TestALinkInClearKeepsTheRefusalsOfOthers(t *testing.T) {
+	t.Parallel()
 	lab := newSealingLab(t)
 	client := lab.sandbox(t, lab.a)
 	sealed, inClear := newLinked(client, lab.sandbox(t, lab.b), linkVNI), newLinked(client, lab.sandbox(t, lab.b), linkVNI+1)
@@ -135,6 +138,7 @@ func TestALinkInClearKeepsTheRefusalsOfOthers(t *testing.T) {
 
 // TestARangeThatIsNoLongerBehindALinkIsNotRefused takes routes from encrypted links, one while it is unplugged.
 func TestARangeThatIsNoLongerBehindALinkIsNotRefused(t *testing.T) {
+	t.Parallel()
 	lab := newSealingLab(t)
 	for i, name := range []string{"plugged", "unplugged"} {
 		t.Run(name, func(t *testing.T) {

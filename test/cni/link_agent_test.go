@@ -20,6 +20,7 @@ import (
 )
 
 func TestAgentsPlugALinkAndSayThatItIsUp(t *testing.T) {
+	t.Parallel()
 	lab := newAgentsLab(t)
 	for name, endpoint := range map[string]*node{"between two nodes": lab.b, "on one node": lab.a} {
 		t.Run(name, func(t *testing.T) {
@@ -92,6 +93,7 @@ func eventually(t testing.TB, what string, is func() bool) {
 }
 
 func TestNamesOfALinkAreBackWhenKubeletHasWrittenTheFile(t *testing.T) {
+	t.Parallel()
 	lab := newAgentsLab(t)
 	client := lab.sandbox(t, lab.a)
 	link := lab.link("shop-1", newLinked(client, lab.sandbox(t, lab.b), linkVNI), nil)
@@ -107,6 +109,7 @@ func TestNamesOfALinkAreBackWhenKubeletHasWrittenTheFile(t *testing.T) {
 }
 
 func TestALinkWithoutAWayIsNotUpAndStays(t *testing.T) {
+	t.Parallel()
 	lab := newAgentsLab(t)
 	client := lab.sandbox(t, lab.a)
 	link := lab.link("shop-1", newLinked(client, lab.sandbox(t, lab.b), linkVNI), nil)
@@ -138,6 +141,7 @@ func setUplink(t *testing.T, n *node, up bool) {
 }
 
 func TestAnMTUThatTheWayDoesNotCarryIsNamed(t *testing.T) {
+	t.Parallel()
 	lab := newAgentsLab(t)
 	narrow(t, lab.b, 1400)
 	client := lab.sandbox(t, lab.a)
@@ -181,6 +185,7 @@ func narrow(t *testing.T, n *node, mtu int) {
 }
 
 func TestAnAgentThatIsStartedAgainKeepsLinksAndFinishesWhatWasLeft(t *testing.T) {
+	t.Parallel()
 	lab := newAgentsLab(t)
 	client, other := lab.sandbox(t, lab.a), lab.sandbox(t, lab.b)
 	before := lab.a.inventory(t, client)
@@ -207,6 +212,7 @@ func TestAnAgentThatIsStartedAgainKeepsLinksAndFinishesWhatWasLeft(t *testing.T)
 }
 
 func TestAClientThatGetsAnotherEndpointKeepsItsInterfacesName(t *testing.T) {
+	t.Parallel()
 	lab := newAgentsLab(t)
 	client := lab.sandbox(t, lab.a)
 	first := lab.link("first", newLinked(client, lab.sandbox(t, lab.b), linkVNI), nil)
@@ -219,6 +225,7 @@ func TestAClientThatGetsAnotherEndpointKeepsItsInterfacesName(t *testing.T) {
 }
 
 func TestAnEndpointsNodeThatIsThisOneIsRefused(t *testing.T) {
+	t.Parallel()
 	lab := newAgentsLab(t)
 	of := newLinked(lab.sandbox(t, lab.a), lab.sandbox(t, lab.b), linkVNI)
 	for address, sentence := range map[string]string{"192.0.2.1": "is this node's own", "224.0.0.1": "no address at which tunnels of a node can end"} {
@@ -232,6 +239,7 @@ func TestAnEndpointsNodeThatIsThisOneIsRefused(t *testing.T) {
 }
 
 func TestAnInterfaceThatThePodHasIsNamedAndStays(t *testing.T) {
+	t.Parallel()
 	lab := newAgentsLab(t)
 	client := lab.sandbox(t, lab.a)
 	must(t, client.Do(func() error { return netlink.LinkAdd(&netlink.Bridge{LinkAttrs: named("up0")}) }))

@@ -37,6 +37,7 @@ func newLinkLab(t *testing.T) *lab {
 }
 
 func TestALinkJoinsTwoPods(t *testing.T) {
+	t.Parallel()
 	lab := newLinkLab(t)
 	for name, endpoint := range map[string]*node{"of two nodes": lab.b, "of one node": lab.a} {
 		t.Run(name, func(t *testing.T) {
@@ -61,6 +62,7 @@ func TestALinkJoinsTwoPods(t *testing.T) {
 }
 
 func TestNobodyAsksWhereTheOtherEndOfALinkIs(t *testing.T) {
+	t.Parallel()
 	lab := newLinkLab(t)
 	l := newLinked(lab.a.newPod(t), lab.b.newPod(t), linkVNI)
 	l.plug(t)
@@ -76,6 +78,7 @@ func TestNobodyAsksWhereTheOtherEndOfALinkIs(t *testing.T) {
 }
 
 func TestALinkThatIsPluggedAgainStaysAsItIs(t *testing.T) {
+	t.Parallel()
 	lab := newLinkLab(t)
 	l := newLinked(lab.a.newPod(t), lab.b.newPod(t), linkVNI)
 	l.plug(t)
@@ -86,6 +89,7 @@ func TestALinkThatIsPluggedAgainStaysAsItIs(t *testing.T) {
 }
 
 func TestRoutesOfALinkAreThoseOfTheLastAdd(t *testing.T) {
+	t.Parallel()
 	lab := newLinkLab(t)
 	l := newLinked(lab.a.newPod(t), lab.b.newPod(t), linkVNI)
 	for _, routes := range [][]string{nil, {"10.9.0.0/16", "fd09::/32"}, {"10.8.0.0/16", "fd09::/32"}, nil} {
@@ -112,6 +116,7 @@ func TestRoutesOfALinkAreThoseOfTheLastAdd(t *testing.T) {
 }
 
 func TestALinkFollowsThePeerToAnotherNode(t *testing.T) {
+	t.Parallel()
 	lab := newLinkLab(t)
 	l := newLinked(lab.a.newPod(t), lab.b.newPod(t), linkVNI)
 	l.plug(t)
@@ -129,6 +134,7 @@ func TestALinkFollowsThePeerToAnotherNode(t *testing.T) {
 }
 
 func TestAPodInTheMiddleForwardsAndIsGivenBackItsSettings(t *testing.T) {
+	t.Parallel()
 	lab := newLinkLab(t)
 	client, middle, endpoint := lab.a.newPod(t), lab.b.newPod(t), lab.a.newPod(t)
 	first, second := newLinked(client, middle, linkVNI), newLinked(middle, endpoint, linkVNI+1)
@@ -207,6 +213,7 @@ func forwarding(t *testing.T, p *pod) string {
 }
 
 func TestASourceThatIsNotBehindThePeerDoesNotCome(t *testing.T) {
+	t.Parallel()
 	lab := newLinkLab(t)
 	l := newLinked(lab.a.newPod(t), lab.b.newPod(t), linkVNI)
 	l.endpoint.routes = []string{"10.9.0.0/16"}
@@ -227,6 +234,7 @@ func TestASourceThatIsNotBehindThePeerDoesNotCome(t *testing.T) {
 }
 
 func TestTheEndOfASandboxUnplugsItsLinks(t *testing.T) {
+	t.Parallel()
 	lab := newLinkLab(t)
 	for name, leave := range map[string]func(*testing.T, *pod){
 		"DEL": func(t *testing.T, p *pod) {
@@ -254,6 +262,7 @@ func TestTheEndOfASandboxUnplugsItsLinks(t *testing.T) {
 }
 
 func TestCheckNamesWhatALinkLacks(t *testing.T) {
+	t.Parallel()
 	lab := newLinkLab(t)
 	l := newLinked(lab.a.newPod(t), lab.b.newPod(t), linkVNI)
 	l.client.routes = []string{"10.9.0.0/16"}
@@ -284,6 +293,7 @@ func TestCheckNamesWhatALinkLacks(t *testing.T) {
 }
 
 func TestAKilledAddOfALinkIsClearedAwayOrCompleted(t *testing.T) {
+	t.Parallel()
 	lab := newLinkLab(t)
 	client, endpoint := lab.a.newPod(t), lab.b.newPod(t)
 	_, err := lab.a.runtime.AddNetworkList(t.Context(), lab.a.sandboxes(t), client.attachment())
@@ -311,6 +321,7 @@ func TestAKilledAddOfALinkIsClearedAwayOrCompleted(t *testing.T) {
 }
 
 func TestAKilledDelOfALinkIsCompleted(t *testing.T) {
+	t.Parallel()
 	lab := newLinkLab(t)
 	client, endpoint := lab.a.newPod(t), lab.b.newPod(t)
 	before := lab.a.inventory(t, client)
@@ -346,6 +357,7 @@ func (n *node) removeSomethingElse(t *testing.T) {
 
 // TestAPodIsAttachedWhereADelWasKilled has the pod that is detached be the last of its network, and the next come before DEL is completed.
 func TestAPodIsAttachedWhereADelWasKilled(t *testing.T) {
+	t.Parallel()
 	lab := newLab(t)
 	lab.a.startDaemon(t)
 	former, next := lab.a.newPod(t), lab.a.newPod(t)
@@ -365,6 +377,7 @@ func TestAPodIsAttachedWhereADelWasKilled(t *testing.T) {
 }
 
 func TestASandboxIsForgottenWithItsLinks(t *testing.T) {
+	t.Parallel()
 	lab := newLinkLab(t)
 	client, endpoint := lab.a.newPod(t), lab.b.newPod(t)
 	before, forwarded := lab.a.inventory(t, client), forwarding(t, client)
@@ -384,6 +397,7 @@ func TestASandboxIsForgottenWithItsLinks(t *testing.T) {
 }
 
 func TestALinkThatCannotBeIsRefusedAndChangesNothing(t *testing.T) {
+	t.Parallel()
 	lab := newLinkLab(t)
 	l := newLinked(lab.a.newPod(t), lab.b.newPod(t), linkVNI)
 	before := lab.a.inventory(t, l.client.pod)
@@ -464,6 +478,7 @@ func (l *linked) checkTimed(t *testing.T) {
 
 // TestAPeerWhoseFileIsDamagedIsForgotten has the file of a link's peer be half of one, as after a crash of the machine.
 func TestAPeerWhoseFileIsDamagedIsForgotten(t *testing.T) {
+	t.Parallel()
 	lab := newLinkLab(t)
 	l := newLinked(lab.a.newPod(t), lab.b.newPod(t), linkVNI)
 	file := filepath.Join(lab.a.dir, "state", "links", strconv.Itoa(linkVNI))

@@ -45,6 +45,7 @@ func (e *end) address() netip.Addr { return netip.MustParsePrefix(e.addresses[0]
 
 // TestTableSecondNetwork has pods on a network, of which they get two links more while they run: three interfaces, each for itself.
 func TestTableSecondNetwork(t *testing.T) {
+	t.Parallel()
 	r := newReachable(t)
 	for i := range 2 {
 		l := newLinked(r.a1, r.b1, linkVNI+i)
@@ -64,6 +65,7 @@ func TestTableSecondNetwork(t *testing.T) {
 
 // TestTableServiceFunctionChains has a packet pass a pod in the middle, which sees it, on its way there and back.
 func TestTableServiceFunctionChains(t *testing.T) {
+	t.Parallel()
 	lab := newLinkLab(t)
 	client, middle, endpoint := lab.a.newPod(t), lab.b.newPod(t), lab.a.newPod(t)
 	first, second := newLinked(client, middle, linkVNI), newLinked(middle, endpoint, linkVNI+1)
@@ -95,6 +97,7 @@ func forwarded(t *testing.T, p *pod, name string) (frames uint64) {
 
 // TestTableMultiCluster has a link join pods whose nodes are in two subnets with a router between, as those of two clusters.
 func TestTableMultiCluster(t *testing.T) {
+	t.Parallel()
 	n, err := netnstestbed.Create(t.Context(), netnstestbed.Wanted{Networks: []string{netnstestbed.Link}, LinkMTU: 1500, Routed: true, Pods: 1,
 		Programs: shipped(t)})
 	must(t, err)
@@ -108,6 +111,7 @@ func TestTableMultiCluster(t *testing.T) {
 
 // TestTableTLSAndVPN has a TLS session over a link. The link that is a VPN itself is an encrypted one.
 func TestTableTLSAndVPN(t *testing.T) {
+	t.Parallel()
 	l := ofTable(t)
 	certificate, pool := selfSigned(t, l.endpoint.address())
 	var listener net.Listener
@@ -156,6 +160,7 @@ func selfSigned(t *testing.T, address netip.Addr) (tls.Certificate, *x509.CertPo
 
 // TestTableNoNAT has the receiver see the address and port that the sender has, over UDP and TCP, in both directions.
 func TestTableNoNAT(t *testing.T) {
+	t.Parallel()
 	l := ofTable(t)
 	for _, ends := range [][2]*end{{l.client, l.endpoint}, {l.endpoint, l.client}} {
 		from, to := ends[0], ends[1]
@@ -194,6 +199,7 @@ func acceptedFrom(t *testing.T, from, to *end) (seen, own string) {
 
 // TestTableSCTP has an association in packets of IP protocol 132, with a stack of its own, for the kernel need not have SCTP.
 func TestTableSCTP(t *testing.T) {
+	t.Parallel()
 	l := ofTable(t)
 	sctp := program(t, "ktsn-test-sctp")
 	server := exec.Command(sctp, "server", l.endpoint.address().String(), "5001", "0")
@@ -217,6 +223,7 @@ func TestTableSCTP(t *testing.T) {
 
 // TestTableUDP has datagrams of all sizes arrive, fragmented where they do not fit, both ways.
 func TestTableUDP(t *testing.T) {
+	t.Parallel()
 	l := ofTable(t)
 	for _, ends := range [][2]*end{{l.client, l.endpoint}, {l.endpoint, l.client}} {
 		for _, size := range []int{1, largest(true), largest(true) + 1, 9000, 60_000} {
@@ -236,6 +243,7 @@ func TestTableUDP(t *testing.T) {
 // TestTableHardwareAcceleration has what a pod sends with a transmit time leave by ktsnd's DPDK port, past the kernel, and the link
 // leave to the device what devices can do: checksums and segmentation are not done for each packet on the way.
 func TestTableHardwareAcceleration(t *testing.T) {
+	t.Parallel()
 	l := ofTable(t)
 	l.checkTimed(t)
 	for _, own := range []*end{l.client, l.endpoint} {

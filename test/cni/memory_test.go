@@ -49,6 +49,7 @@ func (n *node) loseState(t *testing.T) {
 }
 
 func TestWithoutRecordsDelAndGCRemoveAllTheSame(t *testing.T) {
+	t.Parallel()
 	lab := newLab(t)
 	lab.a.startDaemon(t)
 	pod := lab.a.newPod(t)
@@ -65,6 +66,7 @@ func TestWithoutRecordsDelAndGCRemoveAllTheSame(t *testing.T) {
 }
 
 func TestARecordOfWhichHalfIsLeftIsAsGoodAsNone(t *testing.T) {
+	t.Parallel()
 	lab := newLab(t)
 	lab.a.startDaemon(t)
 	pod := lab.a.newPod(t)
@@ -95,6 +97,7 @@ func (n *node) sources(t *testing.T) map[string]control.Sources {
 }
 
 func TestKtsndThatWasStartedAnewIsToldOfAll(t *testing.T) {
+	t.Parallel()
 	for name, test := range map[string]struct {
 		lose bool
 		want string
@@ -148,6 +151,7 @@ func TestKtsndThatWasStartedAnewIsToldOfAll(t *testing.T) {
 
 // After a restart of the node the records are there, and none of the namespaces.
 func TestKtsndIsNotToldOfWhatIsGone(t *testing.T) {
+	t.Parallel()
 	lab := newLab(t)
 	lab.a.startDaemon(t)
 	first, second := lab.a.newPod(t), lab.a.newPod(t)
@@ -169,6 +173,7 @@ func TestKtsndIsNotToldOfWhatIsGone(t *testing.T) {
 }
 
 func TestDelNeedsNeitherKtsndNorNamespace(t *testing.T) {
+	t.Parallel()
 	lab := newLab(t)
 	lab.a.startDaemon(t)
 	pod := lab.a.newPod(t)
@@ -187,6 +192,7 @@ func TestDelNeedsNeitherKtsndNorNamespace(t *testing.T) {
 // As kubelet does it when a pod's first sandbox has died: DEL, ADD for the second one, and DEL of the first one again when it
 // collects what is left.
 func TestALateDelOfAPodsFirstSandboxLeavesItsSecondOne(t *testing.T) {
+	t.Parallel()
 	lab := newLab(t)
 	lab.a.startDaemon(t)
 	first := lab.a.newPod(t)

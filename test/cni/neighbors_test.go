@@ -82,6 +82,7 @@ func neighborOf(t *testing.T, p *pod, address netip.Addr) (found net.HardwareAdd
 
 // TestAPodAnswersForNoAddressButItsOwn has pod a2 claim the address of pod b1, first without the filter, which shows what each frame does.
 func TestAPodAnswersForNoAddressButItsOwn(t *testing.T) {
+	t.Parallel()
 	r := newReachable(t)
 	attacker, victim := r.a2, r.b1
 	forged := macOf(t, attacker.Namespace, podIf)
@@ -208,6 +209,7 @@ func (r *reachable) checkOwnDiscovery(t *testing.T, arrives func(string, frame) 
 
 // A network's sourceAddresses are addresses for which each of its pods may answer. CHECK restores the filter and reports it.
 func TestAPodAnswersForTheAddressesOfItsNetwork(t *testing.T) {
+	t.Parallel()
 	lab := newLab(t)
 	config := lab.a.config(fields{"sourceAddresses": []string{"10.43.0.0/16", "fd00:43::/64"}})
 	router, other := lab.a.newPod(t), lab.a.newPod(t)

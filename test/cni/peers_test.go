@@ -60,6 +60,7 @@ func checkPeers(t *testing.T, n *node, when, kernel, ktsnd string) {
 }
 
 func TestPeersAreToldToKernelAndKtsndTogether(t *testing.T) {
+	t.Parallel()
 	lab := newLab(t)
 	lab.a.startDaemon(t)
 	add := []string{"node", "peers", "add", "--vni", "42", "192.0.2.2", "10.42.2.0/24"}
@@ -109,6 +110,7 @@ func TestPeersAreToldToKernelAndKtsndTogether(t *testing.T) {
 
 // TestAKilledChangeOfPeersIsRepaired kills `ktsn node peers add` between its steps.
 func TestAKilledChangeOfPeersIsRepaired(t *testing.T) {
+	t.Parallel()
 	lab := newLab(t)
 	lab.a.startDaemon(t)
 	pod := lab.a.newPod(t)
@@ -149,6 +151,7 @@ func buildFolder(t *testing.T, name string) string {
 // TestAPeerThatGoesTakesItsPodsWithIt looks at what the tunnel learnt behind the peer. The node is cut off before: the tunnel
 // learns from each frame that comes, and the kernel of a pod there sends some of its own (MLD reports, within the first seconds).
 func TestAPeerThatGoesTakesItsPodsWithIt(t *testing.T) {
+	t.Parallel()
 	r := newReachable(t)
 	target := r.address(r.b1, true)
 	ping(t, r.a1, target, 56)

@@ -61,6 +61,7 @@ func named(name string) netlink.LinkAttrs {
 // TestAnAddThatCannotSucceedSaysWhyAndLeavesNothing goes through everything that can be wrong with a node, a pod
 // and an IPAM plugin.
 func TestAnAddThatCannotSucceedSaysWhyAndLeavesNothing(t *testing.T) {
+	t.Parallel()
 	lab := newLab(t)
 	lab.a.startDaemon(t)
 	for name, test := range map[string]struct {
@@ -160,6 +161,7 @@ func TestAnAddThatCannotSucceedSaysWhyAndLeavesNothing(t *testing.T) {
 }
 
 func TestWhatIsThereIsNotAddedAgain(t *testing.T) {
+	t.Parallel()
 	lab := newLab(t)
 	lab.a.startDaemon(t)
 	first, second := lab.a.newPod(t), lab.a.newPod(t)
@@ -211,6 +213,7 @@ func TestWhatIsThereIsNotAddedAgain(t *testing.T) {
 }
 
 func TestALockThatIsHeldIsATryAgainLater(t *testing.T) {
+	t.Parallel()
 	lab := newLab(t)
 	pod := lab.a.newPod(t)
 	config := lab.a.config(fields{"lockTimeout": "200ms"})
@@ -236,6 +239,7 @@ func TestALockThatIsHeldIsATryAgainLater(t *testing.T) {
 }
 
 func TestAnInterruptedAddLeavesNothing(t *testing.T) {
+	t.Parallel()
 	lab := newLab(t)
 	pod := lab.a.newPod(t)
 	before := lab.a.inventory(t, pod)

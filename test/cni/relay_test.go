@@ -105,6 +105,7 @@ func (n *node) awaitTaps(t *testing.T, pods ...*pod) {
 }
 
 func TestRelaysComeAndGoWithPodsAndWithWhoRunsThem(t *testing.T) {
+	t.Parallel()
 	lab := newLab(t)
 	lab.a.startDaemon(t)
 	config := lab.a.config(nil)

@@ -71,6 +71,7 @@ func (n *node) removeFilter(t *testing.T, portName, prefix string) {
 }
 
 func TestFramesToTheAddressesOfBridgesDoNotReachTheNode(t *testing.T) {
+	t.Parallel()
 	lab := newLinkLab(t)
 	l := newLinked(lab.a.newPod(t), lab.b.newPod(t), linkVNI)
 	l.plug(t)
@@ -145,6 +146,7 @@ func (o *offender) offend(t *testing.T, service *service) {
 
 // TestReservedAddressesFromAPeerNode: what another machine of the underlay sends through the tunnel does not reach the node either.
 func TestReservedAddressesFromAPeerNode(t *testing.T) {
+	t.Parallel()
 	lab := newLab(t)
 	lab.a.startDaemon(t)
 	lab.a.newPod(t).add(t, lab.a.config(nil))

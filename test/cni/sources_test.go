@@ -11,6 +11,7 @@ import (
 )
 
 func TestKtsndIsToldFromWhereAPodMaySend(t *testing.T) {
+	t.Parallel()
 	lab := newLab(t)
 	lab.a.startDaemon(t)
 	pod := lab.a.newPod(t)

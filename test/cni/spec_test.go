@@ -27,6 +27,7 @@ import (
 var spoken = []string{"0.3.1", "0.4.0", "1.0.0", "1.1.0"}
 
 func TestItSpeaksEveryVersionFromTheOldestToTheNewest(t *testing.T) {
+	t.Parallel()
 	lab := newLab(t)
 	info, err := lab.a.runtime.GetVersionInfo(t.Context(), "tsn-cni")
 	if err != nil {
@@ -38,6 +39,7 @@ func TestItSpeaksEveryVersionFromTheOldestToTheNewest(t *testing.T) {
 }
 
 func TestAttachmentsComeAndGoInEveryVersion(t *testing.T) {
+	t.Parallel()
 	lab := newLab(t)
 	lab.a.startDaemon(t)
 	pod := lab.a.newPod(t)
@@ -135,6 +137,7 @@ func checkAttached(t *testing.T, pod *pod) {
 
 // TestItAgreesWithTheReferenceTestutils calls the functions as the tests of the reference plugins do.
 func TestItAgreesWithTheReferenceTestutils(t *testing.T) {
+	t.Parallel()
 	lab := newLab(t)
 	pod := lab.a.newPod(t)
 	for _, version := range testutils.AllSpecVersions {
@@ -190,6 +193,7 @@ func injected(t *testing.T, config []byte, more fields) []byte {
 }
 
 func TestVersionsBeforeTheOldestAreRefused(t *testing.T) {
+	t.Parallel()
 	lab := newLab(t)
 	pod := lab.a.newPod(t)
 	for _, version := range []string{"0.1.0", "0.2.0", "0.3.0", "2.0.0"} {

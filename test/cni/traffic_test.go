@@ -67,6 +67,7 @@ func (r *reachable) ways() map[string][2]*pod {
 var families = map[string]bool{"IPv4": true, "IPv6": false}
 
 func TestPodsReachEachOther(t *testing.T) {
+	t.Parallel()
 	r := newReachable(t)
 	for way, ends := range r.ways() {
 		for family, ipv4 := range families {
@@ -378,6 +379,7 @@ func startListenerAt(t *testing.T, in *pod, at netip.AddrPort, file string, coun
 // TestTimedMessagesThatAreTooLargeAreRefused has ktsnd know the MTU that tsn-cni chose. Somebody listens, or the next call of
 // the socket is told that nobody does (ECONNREFUSED).
 func TestTimedMessagesThatAreTooLargeAreRefused(t *testing.T) {
+	t.Parallel()
 	r := newReachable(t)
 	listener := listenUDP(t, r.b1, r.address(r.b1, true))
 	socket := filepath.Join(r.a.dir, "pods", r.a1.identity(), "app.sock")

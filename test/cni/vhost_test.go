@@ -116,6 +116,7 @@ func (p *pod) awaitVhostSocket(t *testing.T) {
 }
 
 func TestAVirtualMachineIsServedByVhostUser(t *testing.T) {
+	t.Parallel()
 	m := newMachines(t, fields{"device": "vhost-user", "device-owner": qemuUser})
 	relays := m.a.runRelays(t)
 	guest := m.guest.startFrontEnd(t)
@@ -148,6 +149,7 @@ func TestAVirtualMachineIsServedByVhostUser(t *testing.T) {
 }
 
 func TestARecordIsTakenOnlyWhereTheNetworkCapturesFramesWithATime(t *testing.T) {
+	t.Parallel()
 	m := newMachines(t, fields{"device": "vhost-user", "device-owner": qemuUser, "capture": "None"})
 	m.a.runRelays(t)
 	guest := m.guest.startFrontEnd(t)
@@ -194,6 +196,7 @@ func (p *pod) sendsItself(t *testing.T, frame func(text string) []byte) {
 }
 
 func TestPodOfAVirtualMachineSendsNothingPastItsRelay(t *testing.T) {
+	t.Parallel()
 	m := newMachines(t, fields{"device": "vhost-user", "device-owner": qemuUser, "capture": "All"})
 	there := packets(t, m.other, machineEtherType)
 	own, to := hardwareAddress(t, m.guest), hardwareAddress(t, m.other)
@@ -231,6 +234,7 @@ func TestPodOfAVirtualMachineSendsNothingPastItsRelay(t *testing.T) {
 }
 
 func TestNodeEndOfAVirtualMachineIsClosedAgain(t *testing.T) {
+	t.Parallel()
 	m := newMachines(t, fields{"device": "vhost-user", "device-owner": qemuUser})
 	must(t, m.a.Do(func() error {
 		link, err := netlink.LinkByName(portOf(m.guest))

@@ -15,6 +15,7 @@ import (
 
 // In a pod ktsnd is started when the interface by which it sends is there, which somebody else makes.
 func TestAProgramIsStartedWhenItsInterfaceCanBeUsed(t *testing.T) {
+	content(t)
 	lab := newLab(t)
 	begin := func(name string) (*process.Process, *bytes.Buffer) {
 		command := exec.Command(program(t, "ktsn-realtime"), "--await", name, "--", "/bin/echo", "started")

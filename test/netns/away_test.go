@@ -52,6 +52,7 @@ func checkSocket(t *testing.T, lab *lab, want bool) {
 
 // A program that starts while ktsnd is away was never served by one, and nothing of it leaves early all the same.
 func TestProgramThatStartsWhileItsDaemonIsAwayWaitsForTheNext(t *testing.T) {
+	timing(t)
 	for name, leave := range leavings {
 		for _, way := range []string{"blocking", "nonblocking"} {
 			t.Run("with "+name+", "+way, func(t *testing.T) {
@@ -108,6 +109,7 @@ func checkAccount(t *testing.T, counted control.Counters, sent, refused int) {
 
 // Where no ktsnd comes back, each message is refused, after the time that the call may take, and none leaves.
 func TestProgramWhoseDaemonStaysAwayIsRefused(t *testing.T) {
+	content(t)
 	ways := map[string]func(*testing.T){}
 	for name, leave := range leavings {
 		for way, limit := range map[string]time.Duration{
@@ -137,6 +139,7 @@ func TestProgramWhoseDaemonStaysAwayIsRefused(t *testing.T) {
 // Without ktsnd's socket and a pod's folder the kernel's answer stands: its SO_TXTIME sends at once where there is no etf. It
 // also shows that the tests above would see a message that leaves early.
 func TestProgramThatIsMeantForNoDaemonIsTheKernels(t *testing.T) {
+	timing(t)
 	for name, prepare := range map[string]func(t *testing.T, lab *lab){
 		"because the folder is empty":  func(*testing.T, *lab) {},
 		"because there is no folder":   func(_ *testing.T, lab *lab) { lab.socket = filepath.Join(lab.dir, "none", "app.sock") },
@@ -175,7 +178,7 @@ var startingShapes = []string{"plain", "forked-and-both-send", "forked-and-the-c
 
 // All kinds of programs, of both C libraries, with and without privileges, start while ktsnd is away.
 func TestShapesOfProgramsThatStartWhileTheirDaemonIsAwayAreServed(t *testing.T) {
-	t.Parallel()
+	content(t)
 	lab := newLab(t)
 	lab.addAddress(t)
 	lab.podsFolder(t)

@@ -17,6 +17,7 @@ import (
 )
 
 func TestDaemonRefusesBadInputInOneSentence(t *testing.T) {
+	content(t)
 	lab := newLab(t)
 	program(t, "ktsnd")
 	for name, test := range map[string]struct {
@@ -73,6 +74,7 @@ func checkRefusal(t *testing.T, where *topology.Namespace, command *exec.Cmd, wa
 }
 
 func TestDaemonRefusesAnInterfaceThatIsDown(t *testing.T) {
+	content(t)
 	lab := newLab(t)
 	if err := finish(t, start(t, lab.NodeA, "ip", exec.Command("ip", "link", "set", "phys0", "down"))); err != nil {
 		t.Fatal(err)
@@ -84,6 +86,7 @@ func TestDaemonRefusesAnInterfaceThatIsDown(t *testing.T) {
 }
 
 func TestSocketOfALiveDaemonIsNotTaken(t *testing.T) {
+	content(t)
 	lab := newLab(t)
 	_, client := lab.startDaemon(t)
 	checkRefusal(t, lab.NodeA, exec.Command(program(t, "ktsnd"), lab.daemonArguments()...), lab.control)
@@ -103,6 +106,7 @@ func TestSocketOfALiveDaemonIsNotTaken(t *testing.T) {
 }
 
 func TestSocketOfADeadDaemonIsReplaced(t *testing.T) {
+	content(t)
 	lab := newLab(t)
 	first, _ := lab.startDaemon(t)
 	kill(t, first)
@@ -117,6 +121,7 @@ func TestSocketOfADeadDaemonIsReplaced(t *testing.T) {
 }
 
 func TestDaemonThatEndsTakesItsSocketsWithIt(t *testing.T) {
+	content(t)
 	lab := newLab(t)
 	daemon, _ := lab.startDaemon(t)
 	if err := daemon.Stop(patience); err != nil {
@@ -133,6 +138,7 @@ func TestDaemonThatEndsTakesItsSocketsWithIt(t *testing.T) {
 }
 
 func TestRefusalsNameTheField(t *testing.T) {
+	content(t)
 	lab := newLab(t)
 	_, client := lab.startDaemon(t)
 	ctx := t.Context()

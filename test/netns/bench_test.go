@@ -73,6 +73,7 @@ func writeProfile(t *testing.T, text string) string {
 }
 
 func TestQuickBenchMeasuresReportsAndJudges(t *testing.T) {
+	laboratory(t)
 	out := filepath.Join(t.TempDir(), "quick")
 	started := startBench(t, "quick", out, "--assert", "direct.early == 0 && direct.gates.lost == 0")
 	if err := finishDemo(t, started); err != nil {
@@ -117,6 +118,7 @@ func TestQuickBenchMeasuresReportsAndJudges(t *testing.T) {
 }
 
 func TestBenchHasEveryWorkload(t *testing.T) {
+	laboratory(t)
 	out := t.TempDir()
 	started := startBench(t, writeProfile(t, smallProfile), out)
 	if err := finishDemo(t, started); err != nil {
@@ -179,6 +181,7 @@ func awaitRuns(t *testing.T, started *process.Process, out string, count int) {
 }
 
 func TestBenchThatIsStoppedGoesOnWhereItWas(t *testing.T) {
+	laboratory(t)
 	for name, signal := range map[string]syscall.Signal{"killed": syscall.SIGKILL, "interrupted": syscall.SIGINT} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -218,6 +221,7 @@ func TestBenchThatIsStoppedGoesOnWhereItWas(t *testing.T) {
 }
 
 func TestBenchRefusesWhatItCannotDo(t *testing.T) {
+	laboratory(t)
 	out := t.TempDir()
 	running := startBench(t, writeProfile(t, smallProfile), out)
 	awaitRuns(t, running, out, 1)
@@ -282,6 +286,7 @@ samplers: on
 `
 
 func TestMessagesHaveTheWindowOfTheProfile(t *testing.T) {
+	laboratory(t)
 	out := t.TempDir()
 	profile := writeProfile(t, windowProfile)
 	victim := startBench(t, profile, out)
@@ -347,6 +352,7 @@ with:
 `
 
 func TestScaleOfFlowsAndPodsIsMeasuredAndGoesOnWhereItWas(t *testing.T) {
+	laboratory(t)
 	profile, out := writeProfile(t, shortScale), t.TempDir()
 	victim := startBench(t, profile, out)
 	awaitRuns(t, victim, out, 3) // the fourth of each repetition has the pods

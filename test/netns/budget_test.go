@@ -190,6 +190,7 @@ func (l *lab) checkMachinesBudget(t *testing.T, lasts time.Duration) {
 }
 
 func TestABusyLoopIsNotStoppedByItsRealtimeBudget(t *testing.T) {
+	timing(t)
 	lab := newLab(t)
 	const lasts = 5 * time.Second
 	if !budgetDivided() {

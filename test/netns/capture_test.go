@@ -73,6 +73,7 @@ func goSender(t *testing.T) *exec.Cmd {
 
 // TestSendsAsAGoProgram is no test: it is the program that goSender starts.
 func TestSendsAsAGoProgram(t *testing.T) {
+	content(t)
 	to, err := netip.ParseAddrPort(os.Getenv(goSends))
 	if err != nil {
 		return
@@ -121,6 +122,7 @@ func (l *lab) sendUntimed(t *testing.T, listener *net.UDPConn, text string) {
 }
 
 func TestWhatTheLibraryDoesNotSeeDoesNotLeaveEarly(t *testing.T) {
+	timing(t)
 	for name, test := range map[string]struct {
 		command func(*testing.T) *exec.Cmd
 		program string
@@ -186,7 +188,7 @@ func checkShown(t *testing.T, lab *lab, sender string) {
 }
 
 func TestWhatTheLibrarySeesIsNotDropped(t *testing.T) {
-	t.Parallel()
+	content(t)
 	lab := newLab(t)
 	_, client := lab.startDaemon(t)
 	checkAllArrived(t, lab.run(t, traffic{count: 20, payloadBytes: 64, environment: lab.preloaded(t)}), 20)
@@ -197,7 +199,7 @@ func TestWhatTheLibrarySeesIsNotDropped(t *testing.T) {
 
 // TCP paces its segments by the field that a transmit time stands in.
 func TestAPacedStreamIsNotDropped(t *testing.T) {
-	t.Parallel()
+	content(t)
 	const bytes = 200_000
 	lab := newLab(t)
 	received := make(chan int64, 1)
@@ -231,7 +233,7 @@ func TestAPacedStreamIsNotDropped(t *testing.T) {
 }
 
 func TestAnEndpointThatIsToldToLetsThemPass(t *testing.T) {
-	t.Parallel()
+	content(t)
 	lab := newLabThatPasses(t)
 	listener := lab.listenForTexts(t)
 	if err := finish(t, start(t, lab.PodA, "static-send", staticSender(t))); err != nil {
@@ -246,7 +248,7 @@ func TestAnEndpointThatIsToldToLetsThemPass(t *testing.T) {
 }
 
 func TestOfAnInterfaceThatIsGoneNothingIsRead(t *testing.T) {
-	t.Parallel()
+	content(t)
 	lab := newLab(t)
 	if _, err := capture.ReadIn(lab.PodA.Path(), "tsn9"); !errors.Is(err, capture.ErrGone) {
 		t.Errorf("of an interface that there is not: %v", err)

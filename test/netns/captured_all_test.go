@@ -91,6 +91,7 @@ func checkEchoes(t *testing.T, from *topology.Namespace, to netip.Addr, options 
 
 // All that a pod sends goes through ktsnd, and arrives.
 func TestAllTrafficOfAPodGoesThroughKtsnd(t *testing.T) {
+	timing(t)
 	c := newCaptured(t, capture.All)
 	v6 := netip.AddrPortFrom(podAddress6B, listenPort)
 	for _, one := range []struct {
@@ -163,6 +164,7 @@ func (c *captured) sendToGroup(t *testing.T) {
 
 // Frames with and without a time of one pod: those with one leave at it.
 func TestTimedFramesBesideOtherTrafficOfTheirPodLeaveAtTheirTimes(t *testing.T) {
+	timing(t)
 	c := newCaptured(t, capture.All)
 	const count = 200
 	tap := c.openTap(t, 50_000)
@@ -191,6 +193,7 @@ func (c *captured) setSchedule(t *testing.T, table *control.GateParameterTable) 
 
 // The gates hold for all that a captured pod sends, also while its relay gets no processor.
 func TestTrafficWithoutTimesLeavesInTheWindowsOfItsClass(t *testing.T) {
+	timing(t)
 	c := newCaptured(t, capture.All, "--link-speed", "1Gbit")
 	c.setSchedule(t, threeWindows())
 	before, passed := counters(t, c.client), c.counted(t).passed
@@ -251,6 +254,7 @@ func (c *captured) signalRelays(t *testing.T, signal syscall.Signal) {
 
 // Without ktsnd no frame passes a gate that its schedule closes at times.
 func TestWithoutKtsndNothingPassesAGateThatCloses(t *testing.T) {
+	content(t)
 	c := newCaptured(t, capture.All)
 	c.setSchedule(t, threeWindows())
 	checkEchoes(t, c.PodA, topology.PodAddressB)
@@ -286,6 +290,7 @@ func TestWithoutKtsndNothingPassesAGateThatCloses(t *testing.T) {
 
 // A pod that never has a relay passes no gate either.
 func TestWithoutARelayNothingPassesAGateThatCloses(t *testing.T) {
+	content(t)
 	c := newCapturedWithoutRelay(t, capture.All, "--link-speed", "1Gbit")
 	if err := c.client.ScheduleSet(t.Context(), threeWindows()); err != nil {
 		t.Fatal(err)
@@ -314,6 +319,7 @@ func TestWithoutARelayNothingPassesAGateThatCloses(t *testing.T) {
 
 // Without ktsnd the kernel forwards what has no time, and what has one waits.
 func TestWithoutKtsndTrafficTakesTheKernelsPathAndComesBack(t *testing.T) {
+	content(t)
 	c := newCaptured(t, capture.All)
 	checkEchoes(t, c.PodA, topology.PodAddressB)
 	kill(t, c.daemon)
@@ -364,6 +370,7 @@ func shutAtFirst() *control.GateParameterTable {
 
 // What waited for a gate when ktsnd was killed is too old when the next one has the ring.
 func TestFramesWithoutATimeThatWaitedTooLongAreDropped(t *testing.T) {
+	content(t)
 	c := newCaptured(t, capture.All)
 	checkEchoes(t, c.PodA, topology.PodAddressB)
 	c.setSchedule(t, shutAtFirst())

@@ -52,15 +52,15 @@ func TestCaptureFigures(t *testing.T) {
 	t.Run("a captured flood", benchFlood)
 }
 
-// timing is what became of the messages of one way to send.
-type timing struct {
+// pathTiming has the times and losses of messages that were sent on one path.
+type pathTiming struct {
 	errors, latencies []int64
 	sent, lost, early int
 	// late were handed over when they were due already.
 	late int
 }
 
-func (m *timing) add(other *timing) {
+func (m *pathTiming) add(other *pathTiming) {
 	m.errors, m.latencies = append(m.errors, other.errors...), append(m.latencies, other.latencies...)
 	m.sent, m.lost, m.early, m.late = m.sent+other.sent, m.lost+other.lost, m.early+other.early, m.late+other.late
 }
@@ -93,7 +93,7 @@ func (l *lab) preloadedTalker(t *testing.T, file string, options ...string) *exe
 }
 
 // measure has a talker of pod a send, and follows its messages.
-func (c *captured) measure(t *testing.T, talker startsTalker, count int, options ...string) *timing {
+func (c *captured) measure(t *testing.T, talker startsTalker, count int, options ...string) *pathTiming {
 	t.Helper()
 	following := c.followPodA(t)
 	f := c.talk(t, talker, count, options...)
@@ -113,8 +113,8 @@ func (c *captured) talk(t *testing.T, talker startsTalker, count int, options ..
 }
 
 // timing joins what talker, ktsnd and listener say.
-func (f *flow) timing(traced []control.TracedMessage) *timing {
-	m := &timing{}
+func (f *flow) timing(traced []control.TracedMessage) *pathTiming {
+	m := &pathTiming{}
 	counted := map[int64]bool{}
 	for _, one := range f.sent[warmUp:] {
 		counted[one.Txtime] = true
@@ -154,7 +154,7 @@ func benchTalkers(t *testing.T) {
 	const count = 1000 + warmUp
 	// Not a cycle ahead: the talker would wake up on ktsnd's processor whenever a message leaves.
 	for _, lead := range []string{"1100us", "300us"} {
-		direct, relayed := &timing{}, &timing{}
+		direct, relayed := &pathTiming{}, &pathTiming{}
 		var directly, captured used
 		for range rounds {
 			directly.add(t, c, func() { direct.add(c.measure(t, c.preloadedTalker, count, "--lead", lead)) })
@@ -185,11 +185,11 @@ func (u *used) add(t *testing.T, c *captured, run func()) {
 	u.supervisor += after.supervisor - before.supervisor
 }
 
-func recordTalkers(t *testing.T, lead string, direct, relayed *timing) {
+func recordTalkers(t *testing.T, lead string, direct, relayed *pathTiming) {
 	t.Helper()
 	for _, one := range []struct {
 		path string
-		of   *timing
+		of   *pathTiming
 	}{{"direct", direct}, {"captured", relayed}} {
 		name := one.path + ", " + lead + " ahead: "
 		p50, p99 := percentiles(one.of.errors)
@@ -348,7 +348,7 @@ func benchSchedule(t *testing.T) {
 		t.Fatal(err)
 	}
 	waitForSchedule(t, c.client)
-	alone, beside := &timing{}, &timing{}
+	alone, beside := &pathTiming{}, &pathTiming{}
 	outside, frames := 0, 0
 	var gigabits []float64
 	for range 3 {
@@ -400,7 +400,7 @@ func benchFlood(t *testing.T) {
 	c := newCaptured(t, capture.Timed, daemonOptions...)
 	pod, side := c.newCapturedPod(t, 0)
 	c.awaitRelay(t, side.ContainerID)
-	alone, beside := &timing{}, &timing{}
+	alone, beside := &pathTiming{}, &pathTiming{}
 	taken, span := uint64(0), time.Duration(0)
 	for range 3 {
 		alone.add(c.measure(t, c.preloadedTalker, 2000))

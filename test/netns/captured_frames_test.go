@@ -137,7 +137,6 @@ func (c *captured) trySend(t *testing.T, f *framing) (int64, error) {
 	t.Helper()
 	timed := f.record == nil && !f.untimed
 	fd := c.packetSender(t, timed)
-	defer unix.Close(fd)
 	at := testlab.ClockNow(unix.CLOCK_TAI) + soon.Nanoseconds()
 	var time []byte
 	if timed {
@@ -151,6 +150,7 @@ func (c *captured) trySend(t *testing.T, f *framing) (int64, error) {
 var foreign = net.HardwareAddr{2, 0, 0, 0, 0, 9}
 
 func TestFramesOfPacketSocketsLeaveAtTheirTimesUnchanged(t *testing.T) {
+	timing(t)
 	c := newCaptured(t, capture.Timed)
 	for name, change := range map[string]func(*framing){
 		"a frame":                   func(*framing) {},
@@ -247,6 +247,7 @@ func (c *captured) sendToDrop(t *testing.T, send func()) (seen []onWire, counted
 }
 
 func TestForgedFramesAreDroppedAndCounted(t *testing.T) {
+	content(t)
 	c := newCaptured(t, capture.Timed)
 	for name, change := range map[string]func(*framing){
 		"another hardware address":             func(f *framing) { f.source = foreign },
@@ -276,6 +277,7 @@ func TestForgedFramesAreDroppedAndCounted(t *testing.T) {
 var stranger = netip.MustParseAddr("10.42.1.77")
 
 func TestForgedFramesWithoutATimeAreDroppedAndCounted(t *testing.T) {
+	content(t)
 	c := newCaptured(t, capture.All)
 	for name, change := range map[string]func(*framing){
 		"another hardware address":          func(f *framing) { f.source = foreign },
@@ -305,6 +307,7 @@ func (c *captured) checkServed(t *testing.T) {
 
 // A frame with a record of a version that nobody knows is a frame like any other.
 func TestARecordOfAnotherVersionIsTheBridges(t *testing.T) {
+	content(t)
 	c := newCaptured(t, capture.Timed)
 	there := listenPacket(t, c.PodB)
 	sent := c.honest(t)
@@ -317,6 +320,7 @@ func TestARecordOfAnotherVersionIsTheBridges(t *testing.T) {
 
 // The kernel divides what one call sends (UDP_SEGMENT); each datagram has the time of the call.
 func TestSegmentsLeaveAtTheTimeOfTheirCall(t *testing.T) {
+	timing(t)
 	c := newCaptured(t, capture.Timed)
 	listener := listen(t, c.PodB, "udp4", atPodB)
 	fd := c.timedSocket(t)
@@ -349,6 +353,7 @@ func (c *captured) timedSocket(t *testing.T) int {
 
 // Each fragment of a datagram has the datagram's time.
 func TestFragmentsLeaveAtTheTimeOfTheirDatagram(t *testing.T) {
+	timing(t)
 	c := newCaptured(t, capture.Timed)
 	listener := listen(t, c.PodB, "udp4", atPodB)
 	fd := c.timedSocket(t)
@@ -375,6 +380,7 @@ func TestFragmentsLeaveAtTheTimeOfTheirDatagram(t *testing.T) {
 
 // A pod that may raise its interface's MTU sends no more than the tunnel carries: the kernel says so.
 func TestJumboFramesWithATransmitTimeAreRefused(t *testing.T) {
+	content(t)
 	c := newCaptured(t, capture.Timed)
 	ip(t, c.PodA, "link", "set", topology.PodInterface, "mtu", "9000")
 	sent := c.honest(t)

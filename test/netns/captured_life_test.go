@@ -71,6 +71,7 @@ func (c *captured) newCapturedPod(t *testing.T, number int) (*topology.Namespace
 
 // Pods that come and go do not touch the frames of another.
 func TestCapturedPodsComeAndGo(t *testing.T) {
+	timing(t)
 	for _, mode := range []capture.Mode{capture.Timed, capture.All} {
 		t.Run(mode.String(), func(t *testing.T) {
 			t.Parallel()
@@ -124,6 +125,7 @@ func (c *captured) checkDevices(t *testing.T, want int) {
 
 // Whatever is killed while frames flow: nothing leaves early or twice, and what is lost is accounted for.
 func TestKilledWhileFramesAreCapturedNothingIsLostUnseen(t *testing.T) {
+	timing(t)
 	const kills = 5
 	for name, test := range map[string]struct {
 		kill func(*testing.T, *captured, *sum)
@@ -217,6 +219,7 @@ func (c *captured) awaitQuiet(t *testing.T) {
 
 // After a removal nothing is left of a capture.
 func TestNothingIsLeftOfACapture(t *testing.T) {
+	timing(t)
 	for _, mode := range []capture.Mode{capture.Timed, capture.All} {
 		t.Run(mode.String(), func(t *testing.T) {
 			t.Parallel()

@@ -85,6 +85,7 @@ func (c *captured) send(t *testing.T, command *exec.Cmd) {
 
 // A program that libktsn cannot see is served all the same, whatever its user, clock and family.
 func TestProgramsThatTheLibraryCannotSeeSendAtTheirTimes(t *testing.T) {
+	content(t)
 	c := newCaptured(t, capture.Timed)
 	v4, v6 := atPodB, netip.AddrPortFrom(podAddress6B, listenPort)
 	const count = 100
@@ -139,6 +140,7 @@ func checkMarksReceived(t *testing.T, received []string, count int) {
 
 // A static program of Go sends what tsnperf's talker would, and its listener finds each byte as it was.
 func TestAStaticGoProgramSendsAtItsTimes(t *testing.T) {
+	timing(t)
 	c := newCaptured(t, capture.Timed)
 	for name, test := range map[string]struct {
 		to        netip.AddrPort
@@ -204,6 +206,7 @@ func goTalker(t *testing.T, file string, to netip.AddrPort, options ...string) *
 
 // What libktsn takes in a captured pod is not captured as well.
 func TestWhatTheLibraryTakesIsNotCapturedTwice(t *testing.T) {
+	timing(t)
 	for _, mode := range []capture.Mode{capture.Timed, capture.All} {
 		t.Run(mode.String(), func(t *testing.T) {
 			t.Parallel()
@@ -222,6 +225,7 @@ func TestWhatTheLibraryTakesIsNotCapturedTwice(t *testing.T) {
 
 // A user without privileges sends with libktsn what has a time and what has none, from one socket.
 func TestAnUnprivilegedProgramWithTheLibrarySendsInACapturedPod(t *testing.T) {
+	timing(t)
 	for _, mode := range []capture.Mode{capture.Timed, capture.All} {
 		t.Run(mode.String(), func(t *testing.T) {
 			t.Parallel()

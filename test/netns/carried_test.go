@@ -41,6 +41,7 @@ func sentByClass(t *testing.T, client *control.Client) map[int]uint64 {
 }
 
 func TestFramesShowWhatSocketsAndMessagesCarry(t *testing.T) {
+	content(t)
 	lab, client := newLab6(t)
 	ip(t, lab.PodA, "address", "add", "10.42.1.9/16", "dev", topology.PodInterface)
 	ip(t, lab.PodA, "address", "add", "fd00:42:1::9/32", "dev", topology.PodInterface, "nodad",
@@ -107,6 +108,7 @@ func TestFramesShowWhatSocketsAndMessagesCarry(t *testing.T) {
 }
 
 func TestWhatAMessageMayNotCarryIsRefused(t *testing.T) {
+	content(t)
 	lab, _ := newLab6(t)
 	const (
 		eperm  = 1
@@ -134,6 +136,7 @@ func TestWhatAMessageMayNotCarryIsRefused(t *testing.T) {
 
 // A pod with CAP_NET_ADMIN gives itself any address.
 func TestAnEndpointSendsFromItsSourcesWithWhatItWasGranted(t *testing.T) {
+	content(t)
 	lab, client := newLab6(t)
 	const eperm = 1
 	ip(t, lab.PodA, "address", "add", "10.42.1.9/16", "dev", topology.PodInterface)
@@ -168,6 +171,7 @@ func TestAnEndpointSendsFromItsSourcesWithWhatItWasGranted(t *testing.T) {
 
 // Anybody may bind to an address that the host does not have (IPV6_FREEBIND).
 func TestAForeignAddressIsNoSource(t *testing.T) {
+	content(t)
 	lab, _ := newLab6(t)
 	const einval = 22
 	for name, test := range map[string]struct {
@@ -190,6 +194,7 @@ func TestAForeignAddressIsNoSource(t *testing.T) {
 }
 
 func TestThroughAnotherInterfaceMessagesAreTheKernels(t *testing.T) {
+	content(t)
 	lab, client := newLab6(t)
 	conn := listen(t, lab.PodA, "udp4", netip.MustParseAddrPort("127.0.0.1:7788"))
 	for name, arguments := range map[string][]string{

@@ -121,6 +121,7 @@ func (f *flow) checkExplained(t *testing.T, kills []death) uint64 {
 }
 
 func TestOneAKillIsToldFromMore(t *testing.T) {
+	timing(t)
 	sent := func(count int) (all []tsnperf.Sent) {
 		for i := range count {
 			all = append(all, tsnperf.Sent{Sequence: uint32(i)})
@@ -156,6 +157,7 @@ func TestOneAKillIsToldFromMore(t *testing.T) {
 }
 
 func TestChaosOfKilledDaemons(t *testing.T) {
+	timing(t)
 	const flows = 3
 	kills := either(5, 100)
 	lab := newLab(t)
@@ -209,6 +211,7 @@ func TestChaosOfKilledDaemons(t *testing.T) {
 }
 
 func TestChaosOfKilledApplications(t *testing.T) {
+	timing(t)
 	const atOnce = 4
 	kills := either(50, 1000)
 	lab := newLab(t)
@@ -369,6 +372,7 @@ func taiOf(at time.Time) int64 {
 }
 
 func TestChaosOfManyPods(t *testing.T) {
+	timing(t)
 	pods, processes, messages := either(32, 256), either(128, 1000), either(20, 100)
 	lab := newLab(t)
 	daemon, client := lab.startDaemon(t, "--slots", "64")
@@ -415,6 +419,7 @@ func TestChaosOfManyPods(t *testing.T) {
 // TestChaosOfIdleRings measures what a message costs ktsnd, most of which is waking up, beside applications that send
 // nothing and without them.
 func TestChaosOfIdleRings(t *testing.T) {
+	timing(t)
 	messages, idlers := either(500, 5000), either(16, 256)
 	lab := newLab(t)
 	daemon, client := lab.startDaemon(t, "--slots", "64", "--pod-processes", "1024", "--spin", "20us")

@@ -95,6 +95,7 @@ func heldStill(t *testing.T, client *control.Client) {
 }
 
 func TestMessagesWaitForTheirNetworksClockAndLeaveInOrder(t *testing.T) {
+	timing(t)
 	for _, strategy := range []string{"tas", "strict-priority"} {
 		t.Run(strategy, func(t *testing.T) {
 			t.Parallel()
@@ -131,7 +132,7 @@ func TestMessagesWaitForTheirNetworksClockAndLeaveInOrder(t *testing.T) {
 }
 
 func TestAMessageThatWaitsForTheClockBeyondItsHorizonIsReported(t *testing.T) {
-	t.Parallel()
+	content(t)
 	lab, _, client := newClockLab(t)
 	horizon := int64(200 * time.Millisecond)
 	err := client.NetworkLimitsSet(t.Context(), control.NetworkLimits{VNI: topology.VNI, Limits: control.GivenLimits{HorizonNs: &horizon}})
@@ -161,7 +162,7 @@ func TestAMessageThatWaitsForTheClockBeyondItsHorizonIsReported(t *testing.T) {
 }
 
 func TestANetworkWhoseClockIsLostRefusesMessagesAfterThoseThatWait(t *testing.T) {
-	t.Parallel()
+	content(t)
 	lab, daemon, client := newClockLab(t)
 	listener := lab.listenForTexts(t)
 	sender := lab.startSender(t)
@@ -205,7 +206,7 @@ func awaitAnswer(t *testing.T, sender *sender, want string) {
 }
 
 func TestWhatLeavesByAClockThatIsLostIsCounted(t *testing.T) {
-	t.Parallel()
+	content(t)
 	lab, _, client := newClockLab(t)
 	lab.listenForTexts(t)
 	sender := lab.startSender(t)
@@ -247,7 +248,7 @@ func otherPeer(remote netip.Addr) control.Peer {
 }
 
 func TestAnotherNetworkOfThePodGoesOnWhileAClockIsLost(t *testing.T) {
-	t.Parallel()
+	content(t)
 	const many = 100 // less than there is room for
 	lab, daemon, client := newClockLab(t)
 	lab.listenForTexts(t)
@@ -283,7 +284,7 @@ func TestAnotherNetworkOfThePodGoesOnWhileAClockIsLost(t *testing.T) {
 
 // The ring and a socket's buffer are of whatever networks it sends to: what is held takes its place there.
 func TestWhatIsHeldForAClockTakesUpTheBuffersOfOtherNetworksToo(t *testing.T) {
-	t.Parallel()
+	content(t)
 	lab, _, client := newClockLab(t)
 	lab.listenForTexts(t)
 	other := lab.addNetwork(t, client)
@@ -310,7 +311,7 @@ const (
 )
 
 func TestEachKindOfCallIsRefusedWhileTheClockIsLost(t *testing.T) {
-	t.Parallel()
+	content(t)
 	lab, daemon, client := newClockLab(t)
 	listener := lab.listenForTexts(t)
 	other := lab.addNetwork(t, client)
@@ -362,7 +363,7 @@ func TestEachKindOfCallIsRefusedWhileTheClockIsLost(t *testing.T) {
 }
 
 func TestACallThatWaitsForSpaceIsRefusedWhenTheClockIsLost(t *testing.T) {
-	t.Parallel()
+	content(t)
 	const due = 5 * time.Second
 	lab, _, client := newClockLab(t)
 	lab.listenForTexts(t)
@@ -379,7 +380,7 @@ func TestACallThatWaitsForSpaceIsRefusedWhenTheClockIsLost(t *testing.T) {
 
 // It asks the kernel now and then for what it asks with every send: whether ktsnd lives, and the socket has an error.
 func TestARefusedCallMakesNoSystemCall(t *testing.T) {
-	t.Parallel()
+	content(t)
 	lab, _, client := newClockLab(t)
 	lab.listenForTexts(t)
 	sender := lab.startSender(t)
@@ -391,7 +392,7 @@ func TestARefusedCallMakesNoSystemCall(t *testing.T) {
 }
 
 func TestAClockThatNobodySpeaksOfAnyMoreIsLostWhenItsBoundIsReached(t *testing.T) {
-	t.Parallel()
+	content(t)
 	const (
 		bound  = 4_000  // ns
 		drift  = 20_000 // ns a second
@@ -446,6 +447,7 @@ func TestAClockThatNobodySpeaksOfAnyMoreIsLostWhenItsBoundIsReached(t *testing.T
 
 // Frames that ktsnd takes from the pod's interface: with a time they are held or refused, without one they go on.
 func TestCapturedFramesWithATimeFollowTheClockAndOthersGoOn(t *testing.T) {
+	timing(t)
 	c := newCaptured(t, capture.All)
 	if err := c.client.ClockSet(t.Context(), goodClock); err != nil {
 		t.Fatal(err)

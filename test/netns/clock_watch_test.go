@@ -167,7 +167,7 @@ func (w *watchedClock) awaitThat(t *testing.T, what string, is func(clock.Estima
 func stateSince(moment time.Time) time.Duration { return time.Since(moment).Round(time.Millisecond) }
 
 func TestAClockIsWatchedWhileGrandmastersComeAndGo(t *testing.T) {
-	t.Parallel()
+	content(t)
 	network := newTimeNetwork(t, "first", "second", "follower")
 	killFirst := network.ptp4l(t, "first", "priority1 10", "clockClass 6", "clockAccuracy 0x23")
 	network.ptp4l(t, "follower", "slaveOnly 1")
@@ -214,7 +214,7 @@ func TestAClockIsWatchedWhileGrandmastersComeAndGo(t *testing.T) {
 }
 
 func TestAPtp4lThatIsKilledIsLostAtOnce(t *testing.T) {
-	t.Parallel()
+	content(t)
 	network := newTimeNetwork(t, "first", "follower")
 	network.ptp4l(t, "first", "priority1 10", "clockClass 6")
 	kill := network.ptp4l(t, "follower", "slaveOnly 1")
@@ -233,7 +233,7 @@ func TestAPtp4lThatIsKilledIsLostAtOnce(t *testing.T) {
 }
 
 func TestASocketOfAnotherOwnerIsRefusedAndNamed(t *testing.T) {
-	t.Parallel()
+	content(t)
 	ktsn := program(t, "ktsn")
 	network := newTimeNetwork(t, "first")
 	network.ptp4l(t, "first", "clockClass 6")
@@ -250,7 +250,7 @@ func TestASocketOfAnotherOwnerIsRefusedAndNamed(t *testing.T) {
 }
 
 func TestAFloodAtTheWatchersSocketChangesNothing(t *testing.T) {
-	t.Parallel()
+	content(t)
 	network := newTimeNetwork(t, "first")
 	network.ptp4l(t, "first", "clockClass 6")
 	w := network.watch(t, "first", time.Minute)
@@ -280,7 +280,7 @@ func TestAFloodAtTheWatchersSocketChangesNothing(t *testing.T) {
 }
 
 func TestGarbageInPlaceOfPtp4lIsNamed(t *testing.T) {
-	t.Parallel()
+	content(t)
 	network := newTimeNetwork(t, "first")
 	connection, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: network.socketOf("first"), Net: "unixgram"})
 	if err != nil {
@@ -312,7 +312,7 @@ func TestGarbageInPlaceOfPtp4lIsNamed(t *testing.T) {
 }
 
 func TestAClockThatChronyKeepsIsWatched(t *testing.T) {
-	t.Parallel()
+	content(t)
 	network := newTimeNetwork(t, "server", "client")
 	path := chronydProgram(t)
 	chronyd := func(node string, settings ...string) (kill func()) {

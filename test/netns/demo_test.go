@@ -174,6 +174,7 @@ func checkGates(t *testing.T, run *results.Run) {
 }
 
 func TestDemoMeasuresAndLeavesNothing(t *testing.T) {
+	laboratory(t)
 	out := filepath.Join(t.TempDir(), "out", "demo")
 	demo := startDemo(t, out)
 	if err := finishDemo(t, demo); err != nil {
@@ -184,6 +185,7 @@ func TestDemoMeasuresAndLeavesNothing(t *testing.T) {
 }
 
 func TestDemoMeasuresTheWayThroughOpenVSwitch(t *testing.T) {
+	laboratory(t)
 	if _, err := ovsnode.Program(); err != nil {
 		testlab.Missing(t, err.Error())
 	}
@@ -198,6 +200,7 @@ func TestDemoMeasuresTheWayThroughOpenVSwitch(t *testing.T) {
 
 // The kernel's number of hugepages cannot be changed where the demo sees it, as in a container.
 func TestDemoWithoutHugepagesSaysSoAndMeasuresTheRest(t *testing.T) {
+	laboratory(t)
 	if _, err := ovsnode.Program(); err != nil {
 		testlab.Missing(t, err.Error())
 	}
@@ -215,6 +218,7 @@ func TestDemoWithoutHugepagesSaysSoAndMeasuresTheRest(t *testing.T) {
 }
 
 func TestDemoMeasuresTheWorkloadsItIsAskedFor(t *testing.T) {
+	laboratory(t)
 	out := t.TempDir()
 	if err := finishDemo(t, startDemo(t, out, "--workloads", "gates-saturated")); err != nil {
 		t.Fatal(err)
@@ -235,6 +239,7 @@ func finishDemo(t *testing.T, demo *process.Process) error {
 }
 
 func TestDemoThatIsStoppedLeavesNothing(t *testing.T) {
+	laboratory(t)
 	for name, test := range map[string]struct {
 		signal    syscall.Signal
 		workloads string
@@ -272,6 +277,7 @@ func TestDemoThatIsStoppedLeavesNothing(t *testing.T) {
 }
 
 func TestDemoThatIsKilledIsCleanedUpByTheNext(t *testing.T) {
+	laboratory(t)
 	victim := startDemo(t, t.TempDir())
 	awaitTalker(t, victim, "talker")
 	if err := syscall.Kill(victim.PID(), syscall.SIGKILL); err != nil {
@@ -293,6 +299,7 @@ func TestDemoThatIsKilledIsCleanedUpByTheNext(t *testing.T) {
 }
 
 func TestTwoDemosAtOnceDoNotMeet(t *testing.T) {
+	laboratory(t)
 	outs := []string{t.TempDir(), t.TempDir()}
 	var demos []*process.Process
 	for _, out := range outs {

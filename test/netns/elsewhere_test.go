@@ -12,7 +12,7 @@ import (
 // A program of a pod can have network namespaces of its own, with loopback and nothing of ktsnd's. What it sends there is the
 // kernel's, with a transmit time or without.
 func TestSocketsOfANamespaceWithoutAnEndpointAreTheKernels(t *testing.T) {
-	t.Parallel()
+	content(t)
 	lab := newLab(t)
 	_, client := lab.startDaemon(t)
 	send := func(environment []string) string {

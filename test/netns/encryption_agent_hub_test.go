@@ -49,6 +49,7 @@ func (l *lab) peersOfA(t *testing.T, nodes *keyedNodes, client *control.Client) 
 // TestAHubCannotMoveANode has a hub change the range of a node, whose cluster has signed another, and then bring back what was said of the
 // node before.
 func TestAHubCannotMoveANode(t *testing.T) {
+	content(t)
 	lab := newLab(t)
 	_, client := lab.startKeyless(t)
 	nodes := lab.startAgentsWith(t, security.Times{Period: time.Second, Lead: 2 * time.Second})

@@ -317,6 +317,7 @@ func sealsTo(t *testing.T, client *control.Client) {
 // decrypted by a key that the other node's kernel has at that moment. What is lost is what ktsnd counted as dropped without a key, after it
 // was killed.
 func TestTheAgentGivesKtsndKeysThatTheOtherNodeTakes(t *testing.T) {
+	content(t)
 	lab := newLab(t)
 	daemon, client := lab.startKeyless(t)
 	nodes := lab.startAgents(t)

@@ -235,6 +235,7 @@ func (l *lab) startEncrypting(t *testing.T, keys []control.SecurityAssociation) 
 }
 
 func TestEncryptedMessagesComeAtTheirTimesAndNoneInClear(t *testing.T) {
+	timing(t)
 	const count = 1000
 	lab := newLab(t)
 	_, client := lab.startEncrypting(t, associations(1, 3))
@@ -265,6 +266,7 @@ func TestEncryptedMessagesComeAtTheirTimesAndNoneInClear(t *testing.T) {
 
 // TestNoNumberComesTwiceWhoeverSends gives each ktsnd the same list, as an agent that knows of nothing would.
 func TestNoNumberComesTwiceWhoeverSends(t *testing.T) {
+	timing(t)
 	lab := newLab(t)
 	list := associations(1, 8)
 	daemon, client := lab.startEncrypting(t, list)
@@ -294,6 +296,7 @@ func TestNoNumberComesTwiceWhoeverSends(t *testing.T) {
 }
 
 func TestWithoutAKeyNothingOfARequiredNetworkLeaves(t *testing.T) {
+	content(t)
 	lab := newLab(t)
 	_, client := lab.startEncrypting(t, nil)
 	decrypter := lab.startDecrypter(t)
@@ -310,6 +313,7 @@ func TestWithoutAKeyNothingOfARequiredNetworkLeaves(t *testing.T) {
 }
 
 func TestTakeOverByOlderRecordsIsRefused(t *testing.T) {
+	content(t)
 	lab := newLab(t)
 	_, client := lab.startEncrypting(t, associations(1, 2))
 	reply := lab.askRaw(t, `{"version":1,"request":"take-over","records":5,"boot-id":"","born-ns":0}`)
@@ -345,6 +349,7 @@ func (l *lab) askRaw(t *testing.T, request string) string {
 
 // TestBadRequestsOfEncryptionChangeNothing is about what only a running ktsnd can refuse.
 func TestBadRequestsOfEncryptionChangeNothing(t *testing.T) {
+	content(t)
 	lab := newLab(t)
 	_, client := lab.startEncrypting(t, associations(5, 2))
 	for name, test := range map[string]struct {

@@ -31,6 +31,7 @@ func (c *company) joined(t *testing.T) {
 }
 
 func TestReplacedInPlaceUnderLoadNothingOfOtherKindsIsLost(t *testing.T) {
+	timing(t)
 	for name, where := range elsewhere {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -42,6 +43,7 @@ func TestReplacedInPlaceUnderLoadNothingOfOtherKindsIsLost(t *testing.T) {
 }
 
 func TestKilledUnderLoadNothingOfOtherKindsIsLostUnseen(t *testing.T) {
+	timing(t)
 	for name, where := range elsewhere {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -87,6 +89,7 @@ func checkReplacing(t *testing.T, to, bind string, times int,
 }
 
 func TestMessagesOfEveryKindThatWaitSurviveATakeOver(t *testing.T) {
+	content(t)
 	company := newCompany(t)
 	group := netip.MustParseAddrPort("239.1.2.3:7789")
 	v6 := listen(t, company.PodB, "udp6", netip.AddrPortFrom(podAddress6B, listenPort))
@@ -127,6 +130,7 @@ func TestMessagesOfEveryKindThatWaitSurviveATakeOver(t *testing.T) {
 }
 
 func TestIPv6ToPodsOfTheSameNodeNeverReachesTheWire(t *testing.T) {
+	content(t)
 	company := newCompany(t)
 	neighbor := company.others["a neighbor on node a"]
 	for name, to := range map[string]netip.Addr{"its own address": netip.MustParseAddr("fd00:42:1::3"), "that of the link": linkLocal(t, neighbor)} {

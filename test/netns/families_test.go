@@ -173,6 +173,7 @@ func (l *lab) inside(t *testing.T, text string, count int, send func()) []gopack
 }
 
 func TestDatagramsOfEitherFamilyArriveAtTheirTime(t *testing.T) {
+	timing(t)
 	lab, client := newLab6(t)
 	v4, v6 := netip.AddrPortFrom(topology.PodAddressB, listenPort), netip.AddrPortFrom(podAddress6B, listenPort)
 	for name, test := range map[string]struct {
@@ -215,6 +216,7 @@ func TestDatagramsOfEitherFamilyArriveAtTheirTime(t *testing.T) {
 }
 
 func TestManyMessagesOverIPv6ArriveUnchanged(t *testing.T) {
+	content(t)
 	lab, _ := newLab6(t)
 	for name, payloadBytes := range map[string]int{
 		"64 bytes":                        64,
@@ -247,6 +249,7 @@ func TestManyMessagesOverIPv6ArriveUnchanged(t *testing.T) {
 }
 
 func TestWhatIPv6FramesLookLike(t *testing.T) {
+	content(t)
 	lab, _ := newLab6(t)
 	conn := listen(t, lab.PodB, "udp6", netip.AddrPortFrom(podAddress6B, listenPort))
 	frame := lab.inside(t, "looked at", 1, func() {
@@ -285,6 +288,7 @@ func linkLocal(t *testing.T, pod *topology.Namespace) netip.Addr {
 }
 
 func TestLinkLocalAddressesAreReachedByTheirInterface(t *testing.T) {
+	content(t)
 	lab, client := newLab6(t)
 	there, here := linkLocal(t, lab.PodB), linkLocal(t, lab.PodA)
 	conn := listen(t, lab.PodB, "udp6", netip.AddrPortFrom(netip.IPv6Unspecified(), listenPort))
@@ -310,7 +314,7 @@ func TestLinkLocalAddressesAreReachedByTheirInterface(t *testing.T) {
 }
 
 func TestIPv6NeighborsAreFoundAgain(t *testing.T) {
-	t.Parallel()
+	content(t)
 	lab, client := newLab6(t)
 	conn := listen(t, lab.PodB, "udp6", netip.AddrPortFrom(podAddress6B, listenPort))
 	for range 2 {
@@ -332,6 +336,7 @@ func TestIPv6NeighborsAreFoundAgain(t *testing.T) {
 }
 
 func TestIPv6AddressesThatCannotBeReachedAreRefused(t *testing.T) {
+	content(t)
 	lab, _ := newLab6(t)
 	const (
 		einval       = 22

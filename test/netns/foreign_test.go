@@ -14,6 +14,7 @@ import (
 // CPython is a program of others that makes its system calls through the C library, and knows nothing of us: its
 // sockets, its poll, its epoll and its select.
 func TestPythonTellsNoDifference(t *testing.T) {
+	content(t)
 	python := python(t)
 	lab := newLab(t)
 	_, client := lab.startDaemon(t, "--strategy", "etf")

@@ -164,7 +164,7 @@ func newCompanyOfThreeNodes(t *testing.T) *company {
 }
 
 func TestFramesGoWhereTheKernelHasLearntTheirAddress(t *testing.T) {
-	t.Parallel()
+	content(t)
 	const mac = "02:00:00:00:00:77"
 	company := newCompanyOfThreeNodes(t)
 	talker := company.startTeller(t, mac)
@@ -202,7 +202,7 @@ func TestFramesGoWhereTheKernelHasLearntTheirAddress(t *testing.T) {
 }
 
 func TestAnAddressForgedElsewhereRedirectsNoPodOfThisNode(t *testing.T) {
-	t.Parallel()
+	timing(t)
 	company := newCompanyOfThreeNodes(t)
 	neighbor := company.others["a neighbor on node a"]
 	mac := interfaceMAC(t, neighbor).String()

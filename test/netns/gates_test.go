@@ -42,6 +42,7 @@ func (l *lab) sendAt(t *testing.T, options []string, offset time.Duration, text 
 }
 
 func TestEachClassLeavesInItsWindow(t *testing.T) {
+	content(t)
 	lab := newLab(t)
 	_, client := lab.startDaemon(t)
 	if err := client.ScheduleSet(t.Context(), threeWindows()); err != nil {
@@ -100,6 +101,7 @@ func waitForSchedule(t *testing.T, client *control.Client) *control.Schedule {
 }
 
 func TestEtfDropsWhatIsLate(t *testing.T) {
+	timing(t)
 	lab := newLab(t)
 	_, client := lab.startDaemon(t)
 	if err := client.StrategySet(t.Context(), "etf"); err != nil {
@@ -129,6 +131,7 @@ func TestEtfDropsWhatIsLate(t *testing.T) {
 }
 
 func TestDeadlinesLeaveAtOnce(t *testing.T) {
+	timing(t)
 	lab := newLab(t)
 	lab.startDaemon(t, "--strategy", "etf-deadline")
 	const deadline = 30 * time.Second // longer than anything here is waited for
@@ -136,6 +139,7 @@ func TestDeadlinesLeaveAtOnce(t *testing.T) {
 }
 
 func TestFramesCarryTheirClassInTheVLANTag(t *testing.T) {
+	content(t)
 	lab := newLab(t)
 	_, client := lab.startDaemon(t, "--vlan", "3")
 	for priority, pcp := range map[string]uint8{"0": 0, "1": 1, "2": 2, "6": 6} {

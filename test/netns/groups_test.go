@@ -63,7 +63,7 @@ func join(t *testing.T, pod *topology.Namespace, network string, group netip.Add
 }
 
 func TestGroupsAndBroadcastReachEachOtherPodOnceAtTheirTime(t *testing.T) {
-	t.Parallel()
+	content(t)
 	company := newCompany(t)
 	const throughInterface = topology.PodInterface
 	for name, test := range map[string]struct {
@@ -128,6 +128,7 @@ func TestGroupsAndBroadcastReachEachOtherPodOnceAtTheirTime(t *testing.T) {
 }
 
 func TestBroadcastMustBeAskedFor(t *testing.T) {
+	content(t)
 	company := newCompany(t)
 	const eacces = 13
 	sent := company.sendTo(t, "--to", "10.42.255.255", "--port", "7788", "0:text")
@@ -137,6 +138,7 @@ func TestBroadcastMustBeAskedFor(t *testing.T) {
 }
 
 func TestAGroupMessageThatMustNotLeaveTheHostIsTheKernels(t *testing.T) {
+	content(t)
 	company := newCompany(t)
 	conn := join(t, company.PodA, "udp4", netip.MustParseAddrPort("239.1.2.3:7788"))
 	before := counters(t, company.client).KernelPath
@@ -153,6 +155,7 @@ func TestAGroupMessageThatMustNotLeaveTheHostIsTheKernels(t *testing.T) {
 
 // As the documentation says: what ktsnd sends to a group is not looped back into the pod.
 func TestThePodItselfGetsNothingOfItsGroups(t *testing.T) {
+	content(t)
 	company := newCompany(t)
 	for to, network := range map[string]string{"239.1.2.3": "udp4", "ff15::1:2": "udp6"} {
 		group := netip.AddrPortFrom(netip.MustParseAddr(to), listenPort)
@@ -166,7 +169,7 @@ func TestThePodItselfGetsNothingOfItsGroups(t *testing.T) {
 }
 
 func TestANodeThatDoesNotAnswerHoldsUpNoGroup(t *testing.T) {
-	t.Parallel()
+	content(t)
 	company := newCompany(t)
 	if err := company.client.PeerAdd(t.Context(), control.Peer{VNI: topology.VNI, Address: netip.MustParseAddr("192.0.2.99"),
 		Subnets: []netip.Prefix{netip.MustParsePrefix("10.42.99.0/24")}}); err != nil {
@@ -194,7 +197,7 @@ func TestANodeThatDoesNotAnswerHoldsUpNoGroup(t *testing.T) {
 }
 
 func TestWhoComesLaterIsReachedAsWell(t *testing.T) {
-	t.Parallel()
+	content(t)
 	company := newCompany(t)
 	ip(t, company.PodA, "route", "add", "239.0.0.0/8", "dev", topology.PodInterface)
 	talker := exec.Command(program(t, "tsnperf"), "talker", "--quiet", "--clock", "tai", "--to", "239.1.2.3:7788",

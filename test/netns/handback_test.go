@@ -10,7 +10,7 @@ import (
 // To make a ring, to take one back and to close it is what costs ktsnd most of all that a pod can ask for. A pod has 16 and then
 // 500 a second (daemon/loop/quota.c).
 func TestRingsOfAPodAreMadeAndHandedBackAtABoundedRate(t *testing.T) {
-	t.Parallel()
+	content(t)
 	const (
 		atOnce, perSecond = 16, 500
 		length            = 2 * time.Second

@@ -274,6 +274,7 @@ func checkBooks(t *testing.T, counted control.Counters) {
 }
 
 func TestHostilePodHurtsOnlyItself(t *testing.T) {
+	timing(t)
 	for _, test := range []struct {
 		mode string
 		// achieves is what the program must have got done for the test to mean anything.
@@ -347,6 +348,7 @@ func TestHostilePodHurtsOnlyItself(t *testing.T) {
 var holding = []string{"linger", "notifier", "locked", "unread"}
 
 func TestPodThatHoldsKtsndUpHoldsUpNobodyElse(t *testing.T) {
+	timing(t)
 	for _, mode := range holding {
 		t.Run(mode, func(t *testing.T) {
 			t.Parallel()
@@ -372,7 +374,7 @@ func TestPodThatHoldsKtsndUpHoldsUpNobodyElse(t *testing.T) {
 }
 
 func TestKtsndThatAPodHoldsUpIsReplacedAndEnds(t *testing.T) {
-	t.Parallel()
+	content(t)
 	lab := newLab(t)
 	daemon, client := lab.startDaemon(t)
 	enemy := lab.addHostile(t, client)
@@ -446,6 +448,7 @@ type shareCase struct {
 }
 
 func TestPodGetsItsShareAndNoMore(t *testing.T) {
+	timing(t)
 	for name, test := range map[string]shareCase{
 		"of connections": {[]string{"--pod-processes", "3"}, "many",
 			func(t *testing.T, said map[string]int, seen []glimpse, end control.Counters) {

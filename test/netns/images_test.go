@@ -68,6 +68,7 @@ func defined(t *testing.T, path string) map[string][]string {
 }
 
 func TestLibraryNeedsOnlyWhatMuslHas(t *testing.T) {
+	content(t)
 	musl := defined(t, muslLoader)
 	for _, symbol := range needed(t) {
 		if _, there := musl[symbol.Name]; !there {
@@ -77,6 +78,7 @@ func TestLibraryNeedsOnlyWhatMuslHas(t *testing.T) {
 }
 
 func TestLibraryNeedsOnlyWhatOldGlibcHas(t *testing.T) {
+	content(t)
 	glibc := defined(t, "/lib/x86_64-linux-gnu/libc.so.6")
 	for _, symbol := range needed(t) {
 		if symbol.Version != "" {
@@ -100,7 +102,7 @@ func oldEnough(version string) bool {
 }
 
 func TestAnotherPreloadedLibrarySeesWhatItShould(t *testing.T) {
-	t.Parallel()
+	content(t)
 	lab := newLab(t)
 	lab.addAddress(t)
 	_, client := lab.startDaemon(t)
@@ -142,6 +144,7 @@ func TestAnotherPreloadedLibrarySeesWhatItShould(t *testing.T) {
 }
 
 func TestKtsnRunReachesProgramsOfBothLibraries(t *testing.T) {
+	content(t)
 	lab := newLab(t)
 	lab.addAddress(t)
 	_, client := lab.startDaemon(t)

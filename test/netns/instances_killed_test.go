@@ -77,6 +77,7 @@ func (l *lab) killAt(t *testing.T, name, at string, victim func(successor *insta
 
 // Until it has said that it has everything, the end of a successor changes nothing.
 func TestSuccessorKilledAtAnyStepLosesNothing(t *testing.T) {
+	content(t)
 	lab := newLab(t)
 	serving, client := lab.startServing(t, "serving")
 	lab.underLoad(t, func(*sum) *control.Client {
@@ -99,6 +100,7 @@ func TestSuccessorKilledAtAnyStepLosesNothing(t *testing.T) {
 
 // The successor starts without what its predecessor had; applications hand their rings to it.
 func TestPredecessorKilledAtAnyStepLosesNothing(t *testing.T) {
+	content(t)
 	lab := newLab(t)
 	serving, client := lab.startServing(t, "instance-first")
 	lab.underLoad(t, func(before *sum) *control.Client {

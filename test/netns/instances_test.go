@@ -151,6 +151,7 @@ func statusField(t *testing.T, pid int, name string) int {
 }
 
 func TestYoungerInstanceServesAndTheOlderStandsBy(t *testing.T) {
+	content(t)
 	lab := newLab(t)
 	older, _ := lab.startServing(t, "older")
 	younger, client := lab.upgrade(t, older, "younger")
@@ -212,7 +213,7 @@ func (l *lab) olderThanAll(t *testing.T, name string) {
 }
 
 func TestOlderInstanceStandsByAtOnce(t *testing.T) {
-	t.Parallel()
+	content(t)
 	lab := newLab(t)
 	serving, client := lab.startServing(t, "serving")
 	before := statusOf(t, client)
@@ -232,7 +233,7 @@ func TestOlderInstanceStandsByAtOnce(t *testing.T) {
 // Kubernetes ends the older of two pods when the younger one serves. After a rollback in the middle of an upgrade the older one is
 // the one that is wanted, and the younger one is ended as soon as that serves.
 func TestInstanceThatIsNotEndedTakesOverAgainOnce(t *testing.T) {
-	t.Parallel()
+	content(t)
 	lab := newLab(t)
 	older, _ := lab.startServing(t, "older")
 	younger, client := lab.upgrade(t, older, "younger")
@@ -288,7 +289,7 @@ func asked(t *testing.T, listener *net.UnixListener) (conn *net.UnixConn, answer
 
 // Who serves may be busy, or starting again, at the moment at which the other one's patience ends.
 func TestInstanceThatIsNotEndedTakesOverAgainOnceItIsAnswered(t *testing.T) {
-	t.Parallel()
+	content(t)
 	lab := newLab(t)
 	listener := lab.listenAsKtsnd(t)
 	lab.olderThanAll(t, "older")
@@ -326,7 +327,7 @@ func (l *lab) say(t *testing.T, request string) string {
 
 // The successor looks who serves before it asks; another may have come between the two.
 func TestRequestOfAnOlderInstanceIsRefused(t *testing.T) {
-	t.Parallel()
+	content(t)
 	lab := newLab(t)
 	_, client := lab.startServing(t, "serving")
 	serving, err := client.Instance(t.Context())
@@ -367,7 +368,7 @@ func (l *lab) fillBacklog(t *testing.T) {
 
 // One that hangs is kubelet's to end: who waits for it answers meanwhile, and ends when it is told to.
 func TestInstanceWaitsForOneThatAcceptsNobody(t *testing.T) {
-	t.Parallel()
+	content(t)
 	lab := newLab(t)
 	serving, client := lab.startServing(t, "serving")
 	if err := syscall.Kill(statusOf(t, client).PID, syscall.SIGSTOP); err != nil {
@@ -386,7 +387,7 @@ func TestInstanceWaitsForOneThatAcceptsNobody(t *testing.T) {
 
 // The one that serves may hang at any time, also when it has said who it is.
 func TestInstanceThatIsNotAnsweredBeginsAnew(t *testing.T) {
-	t.Parallel()
+	content(t)
 	lab := newLab(t)
 	serving, _ := lab.startServing(t, "serving")
 	target := lab.control
@@ -410,6 +411,7 @@ func TestInstanceThatIsNotAnsweredBeginsAnew(t *testing.T) {
 
 // One that fails, or has no descriptors left, ends a connection at once, or when something is asked.
 func TestInstanceDoesNotPressOneThatSendsItAway(t *testing.T) {
+	content(t)
 	lab := newLab(t)
 	listener := lab.listenAsKtsnd(t)
 	instance := lab.startInstance(t, "instance")
@@ -437,6 +439,7 @@ func TestInstanceDoesNotPressOneThatSendsItAway(t *testing.T) {
 
 // Who starts ktsnd may have chosen not to hear of the ends of its own children, which is inherited.
 func TestInstanceEndsWithTheProcessThatServesWhateverItInherits(t *testing.T) {
+	content(t)
 	lab := newLab(t)
 	folder := lab.instanceFolder(t, "only")
 	arguments := append([]string{"--ignore-signal=CHLD", program(t, "ktsnd")}, lab.daemonArguments()...)
@@ -456,7 +459,7 @@ func TestInstanceEndsWithTheProcessThatServesWhateverItInherits(t *testing.T) {
 }
 
 func TestInstanceThatStandsByServesWhenNobodyDoes(t *testing.T) {
-	t.Parallel()
+	content(t)
 	lab := newLab(t)
 	older, _ := lab.startServing(t, "older")
 	younger, _ := lab.upgrade(t, older, "younger")
@@ -475,7 +478,7 @@ func TestInstanceThatStandsByServesWhenNobodyDoes(t *testing.T) {
 
 // Both are started again at the same moment, whatever state they were in: it ends with the younger serving.
 func TestInstancesThatStartTogetherAgreeWhoServes(t *testing.T) {
-	t.Parallel()
+	content(t)
 	lab := newLab(t)
 	older, _ := lab.startServing(t, "older")
 	younger, _ := lab.upgrade(t, older, "younger")
@@ -490,6 +493,7 @@ func TestInstancesThatStartTogetherAgreeWhoServes(t *testing.T) {
 }
 
 func TestUpgradesUnderLoadLoseNothing(t *testing.T) {
+	timing(t)
 	times := either(20, 100)
 	var pauses []time.Duration
 	lab := newLab(t)
@@ -514,6 +518,7 @@ func TestUpgradesUnderLoadLoseNothing(t *testing.T) {
 
 // An instance that stands by holds no port of Open vSwitch's, and the last one takes up again where the others have ended.
 func TestInstancesAreUpgradedUnderLoadOpenVSwitchGoesOn(t *testing.T) {
+	timing(t)
 	lab := newOVSLab(t)
 	serving, client := lab.startServing(t, "instance-0", lab.uplink()...)
 	lab.awaitConnected(t)

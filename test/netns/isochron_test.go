@@ -29,6 +29,7 @@ const (
 // without one, so what its sender asks of that (is your link up, what have you received?) is answered here: without
 // anybody to ask, the sender of this version ends with a null pointer, with libktsn or without.
 func TestIsochronSendsThroughLibktsn(t *testing.T) {
+	content(t)
 	isochron, err := exec.LookPath("isochron")
 	if err != nil {
 		testlab.Missing(t, "isochron is missing; scripts/install-deps.sh test")

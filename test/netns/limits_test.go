@@ -64,6 +64,7 @@ func otherLimits(t *testing.T, client *control.Client) control.PodLimits {
 }
 
 func TestLimitsOfANetworkHoldItsPodsAndNoOthers(t *testing.T) {
+	content(t)
 	python := python(t)
 	lab := newLab(t)
 	daemon, client := lab.startDaemon(t)

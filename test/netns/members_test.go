@@ -95,7 +95,7 @@ func (d *twoDaemons) sendToGroup(t *testing.T, group, text string) {
 }
 
 func TestMessagesToAGroupGoWhereItHasMembers(t *testing.T) {
-	t.Parallel()
+	content(t)
 	both := newTwoDaemons(t)
 	both.awaitBothListed(t)
 	for group, network := range map[string]string{"239.1.2.3": "udp4", "ff15::1:2": "udp6"} {
@@ -134,7 +134,7 @@ func TestMessagesToAGroupGoWhereItHasMembers(t *testing.T) {
 
 // A message without receivers is one that was sent, as with a switch that finds no port for it.
 func TestAGroupWithoutMembersCostsOneFrame(t *testing.T) {
-	t.Parallel()
+	content(t)
 	both := newTwoDaemons(t)
 	both.awaitBothListed(t)
 	before := settled(t, both.client)
@@ -147,7 +147,7 @@ func TestAGroupWithoutMembersCostsOneFrame(t *testing.T) {
 }
 
 func TestGroupsOfTheLinkAndBroadcastGoToAllHoweverFewHaveJoined(t *testing.T) {
-	t.Parallel()
+	content(t)
 	both := newTwoDaemons(t)
 	both.awaitBothListed(t)
 	for _, to := range []string{"224.0.0.251", "ff02::1:3"} {
@@ -177,7 +177,7 @@ func bridgeKnows(t *testing.T, node *topology.Namespace, port, group string) boo
 
 // A pod does not notice that its port is set down and up again, and says nothing until it is asked.
 func TestMembersBehindAPortThatIsDownForAMomentStay(t *testing.T) {
-	t.Parallel()
+	content(t)
 	const (
 		group, port = "239.1.2.3", "pod2"
 		most        = 3 * time.Second // for which ktsnd remembers
@@ -230,7 +230,7 @@ func (d *twoDaemons) talkToGroup(t *testing.T, group string) *process.Process {
 }
 
 func TestWhoJoinsLateIsReachedWhateverBecomesOfItsKtsnd(t *testing.T) {
-	t.Parallel()
+	content(t)
 	both := newTwoDaemons(t)
 	both.awaitBothListed(t)
 	const group = "239.1.2.3:7788"

@@ -65,7 +65,7 @@ func (s *sizer) awaitSize(t *testing.T, which string, size int, want string) {
 }
 
 func TestAPodsInterfaceIsFollowedWhileAProgramRuns(t *testing.T) {
-	t.Parallel()
+	content(t)
 	lab := newLab(t)
 	setMTU := func(bytes int) { ip(t, lab.PodA, "link", "set", topology.PodInterface, "mtu", strconv.Itoa(bytes)) }
 	const low, high = 1300, 1450
@@ -88,7 +88,7 @@ func TestAPodsInterfaceIsFollowedWhileAProgramRuns(t *testing.T) {
 }
 
 func TestTheUplinksMTUIsFollowedUpToWhatItWasWhileAProgramRuns(t *testing.T) {
-	t.Parallel()
+	content(t)
 	lab := newLab(t)
 	setMTU := func(bytes int) {
 		ip(t, lab.NodeA, "link", "set", topology.PhysicalInterface, "mtu", strconv.Itoa(bytes))

@@ -51,6 +51,7 @@ func (l *lab) ask(t *testing.T, arguments ...string) string {
 }
 
 func TestFlowsAndPodsAreAsTheKernelKnowsThem(t *testing.T) {
+	content(t)
 	lab := newLab(t)
 	_, client := lab.startDaemon(t)
 	talker := lab.startFlow(t).talker
@@ -115,6 +116,7 @@ func traced(t *testing.T, text []byte) []control.TracedMessage {
 }
 
 func TestTraceFollowsMessagesFromTheCallToTheWire(t *testing.T) {
+	content(t)
 	const count = 50
 	lab := newLab(t)
 	_, client := lab.startDaemon(t)
@@ -176,6 +178,7 @@ func (l *lab) startTrace(t *testing.T, client *control.Client, arguments ...stri
 }
 
 func TestTraceEndsWithItsClient(t *testing.T) {
+	content(t)
 	lab := newLab(t)
 	_, client := lab.startDaemon(t)
 	tracer := lab.startTrace(t, client)
@@ -215,7 +218,7 @@ func TestTraceEndsWithItsClient(t *testing.T) {
 }
 
 func TestTraceThatNobodyReadsEnds(t *testing.T) {
-	t.Parallel()
+	content(t)
 	lab := newLab(t)
 	_, client := lab.startDaemon(t)
 	if err := client.TraceStart(t.Context(), "", 0); err != nil {

@@ -39,6 +39,7 @@ func (l *lab) receive(t *testing.T, count int, send func()) []arrival {
 }
 
 func TestMessagesLeaveByTimeAndNotByCall(t *testing.T) {
+	content(t)
 	lab := newLab(t)
 	sender := program(t, "ktsn-test-send")
 	_, client := lab.startDaemon(t)
@@ -94,6 +95,7 @@ func TestMessagesLeaveByTimeAndNotByCall(t *testing.T) {
 }
 
 func TestBoundPortIsTheSourcePort(t *testing.T) {
+	content(t)
 	lab := newLab(t)
 	sender := program(t, "ktsn-test-send")
 	lab.startDaemon(t)

@@ -51,6 +51,7 @@ func (l *ovsLab) stopAnswering(t *testing.T) {
 
 // DPDK would ask Open vSwitch where it is in the queues, and wait for the answer for ever.
 func TestKtsndEndsThoughOpenVSwitchDoesNotAnswer(t *testing.T) {
+	timing(t)
 	lab := newOVSLab(t)
 	daemon, client := lab.startOVSDaemon(t)
 	lab.awaitConnected(t)
@@ -116,7 +117,7 @@ const silentTries = 3
 
 // DPDK would wait for the answers of whoever connected first, for ever, and no signal would be read.
 func TestKtsndBeginsThoughOpenVSwitchDoesNotAnswer(t *testing.T) {
-	t.Parallel()
+	content(t)
 	var took time.Duration
 	for range silentTries {
 		began := time.Now()
@@ -132,7 +133,7 @@ func TestKtsndBeginsThoughOpenVSwitchDoesNotAnswer(t *testing.T) {
 }
 
 func TestKtsndEndsWithAnErrorWhereOpenVSwitchNeverAnswers(t *testing.T) {
-	t.Parallel()
+	timing(t)
 	for range silentTries {
 		began := time.Now()
 		daemon := startSilenced(t, math.MaxInt)

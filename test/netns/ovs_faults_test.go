@@ -89,6 +89,7 @@ func (l *ovsLab) refused(t *testing.T, want string, options ...string) {
 }
 
 func TestOpenVSwitchIsSetUpAndTakenDownWithoutATrace(t *testing.T) {
+	timing(t)
 	lab := newOVSNode(t)
 	lab.start(t, func() (*ovsnode.Node, error) { return ovsnode.Start(t.Context(), lab.Topology) })
 	fresh := lab.state(t)
@@ -194,6 +195,7 @@ func (l *ovsLab) awaitNeighbor(t *testing.T, name string) {
 
 // A take-down that could not give everything back says so, and the next one does.
 func TestTakeDownOfOpenVSwitchThatFailsIsGoneOnWith(t *testing.T) {
+	timing(t)
 	lab := newOVSNode(t)
 	lab.start(t, func() (*ovsnode.Node, error) { return ovsnode.Start(t.Context(), lab.Topology) })
 	fresh := lab.state(t)
@@ -221,6 +223,7 @@ func TestTakeDownOfOpenVSwitchThatFailsIsGoneOnWith(t *testing.T) {
 }
 
 func TestOpenVSwitchThatCannotDoItIsToldSo(t *testing.T) {
+	timing(t)
 	lab := newOVSNode(t)
 	if _, err := os.Stat(kernelDaemon); err != nil {
 		testlab.Missing(t, err.Error())
@@ -244,7 +247,7 @@ func TestOpenVSwitchThatCannotDoItIsToldSo(t *testing.T) {
 }
 
 func TestOpenVSwitchThatHasEndedIsToldSoAndCanBeTakenDown(t *testing.T) {
-	t.Parallel() // it waits for what has ended, and its Open vSwitch hardly runs
+	content(t) // it waits for what has ended, and its Open vSwitch hardly runs
 	lab := newOVSNode(t)
 	lab.start(t, func() (*ovsnode.Node, error) { return ovsnode.Start(t.Context(), lab.Topology) })
 	fresh := lab.state(t)
@@ -307,6 +310,7 @@ func (l *ovsLab) stopAfter(t *testing.T, wait time.Duration, signal os.Signal) {
 }
 
 func TestSetupOfOpenVSwitchThatIsInterruptedLeavesNothing(t *testing.T) {
+	timing(t)
 	lab := newOVSNode(t)
 	lab.start(t, func() (*ovsnode.Node, error) { return ovsnode.Start(t.Context(), lab.Topology) })
 	fresh := lab.state(t)
@@ -364,6 +368,7 @@ func (l *ovsLab) complete(t *testing.T) bool {
 }
 
 func TestSocketForOpenVSwitchThatCannotBeMadeIsNamed(t *testing.T) {
+	timing(t)
 	lab := newLab(t)
 	occupied := filepath.Join(lab.dir, "file")
 	if err := os.WriteFile(occupied, nil, 0o600); err != nil {

@@ -75,6 +75,7 @@ func (r *replacements) record(t *testing.T, port string) {
 // Open vSwitch is connected to the successor before its predecessor lets go, and its predecessor ends when Open vSwitch has fetched
 // all: nothing is lost.
 func TestReplacedInPlaceUnderLoadOpenVSwitchGoesOn(t *testing.T) {
+	timing(t)
 	lab := newOVSLab(t)
 	daemon, client := lab.startOVSDaemon(t)
 	lab.awaitConnected(t)
@@ -102,6 +103,7 @@ func TestReplacedInPlaceUnderLoadOpenVSwitchGoesOn(t *testing.T) {
 var notFetched = regexp.MustCompile(`Open vSwitch has not fetched the last (\d+) frames`)
 
 func TestKtsndThatIsReplacedSaysWhatOpenVSwitchDidNotFetch(t *testing.T) {
+	timing(t)
 	lab := newOVSLab(t)
 	daemon, client := lab.startOVSDaemon(t)
 	lab.awaitConnected(t)
@@ -125,6 +127,7 @@ func TestKtsndThatIsReplacedSaysWhatOpenVSwitchDidNotFetch(t *testing.T) {
 // As an older version of `ktsn ovs setup` left it: Open vSwitch knows one name of a socket only, and connects to the successor when
 // it has lost the predecessor.
 func TestKtsndThatTakesOverIsConnectedToOpenVSwitchThatKnowsOneSocket(t *testing.T) {
+	timing(t)
 	lab := newOVSLab(t)
 	lab.vsctl(t, "del-port", ovs.BridgeInternal, "ktsnd2")
 	daemon, client := lab.startOVSDaemon(t)

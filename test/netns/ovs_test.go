@@ -188,6 +188,7 @@ func (l *ovsLab) vhostSockets() string {
 }
 
 func TestMessagesGoThroughOpenVSwitch(t *testing.T) {
+	timing(t)
 	lab := newOVSLab(t)
 	_, client := lab.startOVSDaemon(t)
 	lab.awaitConnected(t)
@@ -276,6 +277,7 @@ func (l *ovsLab) checkAnswers(t *testing.T) {
 }
 
 func TestPluginAttachesThroughOpenVSwitchWithKtsnd(t *testing.T) {
+	timing(t)
 	lab := newOVSLab(t)
 	lab.socket = lab.wiring.A.Socket()
 	daemon := start(t, lab.NodeA, "ktsnd", exec.Command(program(t, "ktsnd"), append(lab.daemonArguments(), lab.uplink()...)...))
@@ -307,6 +309,7 @@ func TestPluginAttachesThroughOpenVSwitchWithKtsnd(t *testing.T) {
 }
 
 func TestOpenVSwitchKilledUnderLoadIsFoundAgain(t *testing.T) {
+	timing(t)
 	lab := newOVSLab(t)
 	keeper := start(t, lab.NodeA, "ktsn", lab.ktsnCommand(t, "setup", append(lab.setup(), "--keep")...))
 	daemon, client := lab.startOVSDaemon(t)
@@ -348,6 +351,7 @@ func TestOpenVSwitchKilledUnderLoadIsFoundAgain(t *testing.T) {
 
 // As Open vSwitch does when it is set up anew while a busy machine keeps ktsnd from looking.
 func TestOpenVSwitchIsFoundAgainBehindAConnectionThatHasEnded(t *testing.T) {
+	timing(t)
 	lab := newOVSLab(t)
 	daemon, _ := lab.startOVSDaemon(t)
 	lab.awaitConnected(t)
@@ -376,6 +380,7 @@ func TestOpenVSwitchIsFoundAgainBehindAConnectionThatHasEnded(t *testing.T) {
 
 // As ovs-vswitchd leaves its database when ktsnd is connected while a busy machine keeps its own "disconnected" on the way there.
 func TestOpenVSwitchIsFoundThoughItsDatabaseMissesIt(t *testing.T) {
+	timing(t)
 	lab := newOVSLab(t)
 	lab.startOVSDaemon(t)
 	lab.awaitConnected(t)
@@ -407,6 +412,7 @@ func withdrawnIn(t *testing.T, log string) (frames, times int) {
 
 // A stopped ovs-vswitchd fetches all that is in the queue when it goes on.
 func TestNoMessageLeavesLongAfterOpenVSwitchStoodStill(t *testing.T) {
+	timing(t)
 	const staleAfter, slack = 100 * time.Millisecond, 20 * time.Millisecond
 	lab := newOVSLab(t)
 	daemon, client := lab.startOVSDaemon(t)
@@ -470,6 +476,7 @@ func awaitSaidFor(t *testing.T, running *process.Process, text string, most time
 }
 
 func TestKtsndKilledUnderLoadIsConnectedAgain(t *testing.T) {
+	timing(t)
 	lab := newOVSLab(t)
 	daemon, client := lab.startOVSDaemon(t)
 	lab.awaitConnected(t)

@@ -17,6 +17,7 @@ import (
 
 // The card is DPDK's by an XDP socket: what the kernel has of it is only the name.
 func TestMessagesGoThroughOpenVSwitchWithAnXDPSocket(t *testing.T) {
+	timing(t)
 	if fd, err := unix.Socket(unix.AF_XDP, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0); err != nil {
 		testlab.Missing(t, "this kernel makes no XDP sockets: "+err.Error())
 	} else if err := unix.Close(fd); err != nil {

@@ -74,6 +74,7 @@ func receiveAny(t *testing.T, fd int, wait time.Duration) (frame []byte, ours bo
 }
 
 func TestPacketSocketsSendFramesAtTheirTime(t *testing.T) {
+	timing(t)
 	company := newCompany(t)
 	own, podB := interfaceMAC(t, company.PodA).String(), interfaceMAC(t, company.PodB).String()
 	neighbor := interfaceMAC(t, company.others["a neighbor on node a"]).String()
@@ -133,6 +134,7 @@ func TestPacketSocketsSendFramesAtTheirTime(t *testing.T) {
 }
 
 func TestAFrameGoesWhereTheTunnelWasToldForGood(t *testing.T) {
+	content(t)
 	company := newCompany(t)
 	podB := interfaceMAC(t, company.PodB).String()
 	added := exec.Command("bridge", "-n", company.NodeA.Name(), "fdb", "replace", podB, "dev", topology.TunnelName, "dst",
@@ -156,6 +158,7 @@ func TestAFrameGoesWhereTheTunnelWasToldForGood(t *testing.T) {
 }
 
 func TestPacketSocketsSayWhatTheKernelWouldSay(t *testing.T) {
+	content(t)
 	lab := newLab(t)
 	lab.startDaemon(t)
 	const (
@@ -210,6 +213,7 @@ func TestPacketSocketsSayWhatTheKernelWouldSay(t *testing.T) {
 }
 
 func TestTagsInsideFramesOfPacketSocketsTravelUnchanged(t *testing.T) {
+	content(t)
 	lab := newLab(t)
 	_, client := lab.startDaemon(t)
 	const tagged = 0x8100

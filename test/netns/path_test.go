@@ -38,6 +38,7 @@ func checkAllArrived(t *testing.T, seen *observed, count int) {
 }
 
 func TestMessagesArriveUnchangedFromThePodsOwnAddresses(t *testing.T) {
+	content(t)
 	lab := newLab(t)
 	_, client := lab.startDaemon(t)
 	source := netip.AddrPortFrom(topology.PodAddressA, 6001)
@@ -87,6 +88,7 @@ func checkFrames(t *testing.T, lab *lab, seen *observed, source netip.AddrPort, 
 }
 
 func TestSourcePortIsTheSocketsOwn(t *testing.T) {
+	content(t)
 	lab := newLab(t)
 	lab.startDaemon(t)
 	seen := lab.run(t, traffic{count: 20, payloadBytes: 64, environment: lab.preloaded(t)})
@@ -100,6 +102,7 @@ func TestSourcePortIsTheSocketsOwn(t *testing.T) {
 }
 
 func TestNothingIsEarlyOnTheWire(t *testing.T) {
+	content(t)
 	lab := newLab(t)
 	_, client := lab.startDaemon(t)
 	const count = 1000
@@ -127,6 +130,7 @@ func TestNothingIsEarlyOnTheWire(t *testing.T) {
 }
 
 func TestFirstMessageToANewPeerIsNotLost(t *testing.T) {
+	content(t)
 	lab := newLab(t) // nothing was sent in it: nobody knows anybody's MAC address
 	lab.startDaemon(t)
 	checkAllArrived(t, lab.run(t, traffic{count: 5, payloadBytes: 64, environment: lab.preloaded(t)}), 5)
@@ -142,6 +146,7 @@ func TestFirstMessageToANewPeerIsNotLost(t *testing.T) {
 }
 
 func TestNeighborsThatAreConfiguredStayAsTheyAre(t *testing.T) {
+	content(t)
 	lab := newLab(t)
 	lab.startDaemon(t) // DPDK sets the interface's own MAC address again, for which the kernel forgets all it knows
 	for _, neighbor := range []struct {
@@ -166,6 +171,7 @@ func TestNeighborsThatAreConfiguredStayAsTheyAre(t *testing.T) {
 }
 
 func TestDatagramsWithoutTimeAreTheKernels(t *testing.T) {
+	content(t)
 	lab := newLab(t)
 	_, client := lab.startDaemon(t)
 	seen := lab.run(t, traffic{count: 50, payloadBytes: 64, talker: []string{"--no-txtime"},

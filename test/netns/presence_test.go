@@ -31,6 +31,7 @@ func (l *lab) publicly(t *testing.T) []string {
 }
 
 func TestWithoutADaemonTheKernelsAnswerStands(t *testing.T) {
+	content(t)
 	lab := newLab(t)
 	plain := start(t, lab.PodA, "talker", nobodysTalker(t, nil))
 	errPlain := finish(t, plain)
@@ -48,6 +49,7 @@ func TestWithoutADaemonTheKernelsAnswerStands(t *testing.T) {
 }
 
 func TestWithoutADaemonDatagramsTravelAsEver(t *testing.T) {
+	content(t)
 	lab := newLabThatPasses(t)
 	for name, options := range map[string][]string{
 		"with a time, which the kernel's veth ignores": nil,
@@ -61,6 +63,7 @@ func TestWithoutADaemonDatagramsTravelAsEver(t *testing.T) {
 }
 
 func TestApplicationWithoutPrivilegesGetsItsTime(t *testing.T) {
+	content(t)
 	lab := newLab(t)
 	_, client := lab.startDaemon(t)
 	arrivals := lab.receive(t, 20, func() {
@@ -77,6 +80,7 @@ func TestApplicationWithoutPrivilegesGetsItsTime(t *testing.T) {
 }
 
 func TestDaemonStartedLaterIsFound(t *testing.T) {
+	content(t)
 	lab := newLabThatPasses(t)
 	checkAllArrived(t, lab.run(t, traffic{count: 20, payloadBytes: 64, environment: lab.preloaded(t)}), 20)
 	_, client := lab.startDaemon(t)
@@ -87,6 +91,7 @@ func TestDaemonStartedLaterIsFound(t *testing.T) {
 }
 
 func TestKtsnRunFindsTheDaemon(t *testing.T) {
+	content(t)
 	lab := newLab(t)
 	_, client := lab.startDaemon(t)
 	command := exec.Command(program(t, "ktsn"), "run", "--socket", lab.socket, "--lib", program(t, "libktsn.so"), "--",
@@ -102,6 +107,7 @@ func TestKtsnRunFindsTheDaemon(t *testing.T) {
 }
 
 func TestKtsnStatusShowsTheDaemon(t *testing.T) {
+	content(t)
 	lab := newLab(t)
 	lab.startDaemon(t)
 	output, err := exec.Command(program(t, "ktsn"), "status", "--control", lab.control).CombinedOutput()

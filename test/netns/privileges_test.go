@@ -44,6 +44,7 @@ func capabilities(t *testing.T, field string) uint64 {
 }
 
 func TestRunningKtsndHasGivenUpWhatItDoesNotNeed(t *testing.T) {
+	content(t)
 	lab := newLab(t)
 	daemon, _ := lab.startDaemon(t)
 	// Giving up is the first thing that a pod's thread does, and the last of which has perhaps not yet run.

@@ -177,6 +177,7 @@ func settings(t *testing.T) string {
 }
 
 func TestNodesFindAGrandmasterAndMeasureTheirClocks(t *testing.T) {
+	timing(t)
 	for name, test := range map[string]struct {
 		domain  int
 		options []string
@@ -217,7 +218,7 @@ func TestNodesFindAGrandmasterAndMeasureTheirClocks(t *testing.T) {
 }
 
 func TestKtsnPtpEndsWithItsPtp4l(t *testing.T) {
-	t.Parallel()
+	content(t)
 	a, _ := newClockNodes(t)
 	kept := a.keep(t)
 	a.awaitProbe(t, kept, 0)
@@ -233,7 +234,7 @@ func TestKtsnPtpEndsWithItsPtp4l(t *testing.T) {
 
 // What a killed one leaves does not keep the next one away, and no ptp4l goes on without it.
 func TestAKilledKtsnPtpTakesPtp4lWithIt(t *testing.T) {
-	t.Parallel()
+	content(t)
 	a, _ := newClockNodes(t)
 	kept := a.keep(t)
 	a.awaitProbe(t, kept, 0)
@@ -271,7 +272,7 @@ func running(pid int) bool {
 }
 
 func TestKtsnPtpNamesWhatKeepsItFromANode(t *testing.T) {
-	t.Parallel()
+	content(t)
 	a, _ := newClockNodes(t)
 	// Not a process of that name: other tests look for such in this machine's /proc.
 	proc := t.TempDir()
@@ -313,7 +314,7 @@ func TestKtsnPtpNamesWhatKeepsItFromANode(t *testing.T) {
 // ptp4l of this version takes what is printed for machines that are no nodes, and the example among it. Without a card with a clock it
 // stamps in software here, and sets nothing.
 func TestPtp4lTakesTheConfigurationsForOtherMachines(t *testing.T) {
-	t.Parallel()
+	content(t)
 	guest, err := os.ReadFile("../../docs/examples/ptp4l-guest.conf")
 	if err != nil {
 		t.Fatal(err)

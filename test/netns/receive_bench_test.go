@@ -153,7 +153,7 @@ func (b *receivingBench) talker(t *testing.T, path *receivePath, at netip.AddrPo
 // comparePaths measures all of them in turns.
 func (b *receivingBench) comparePaths(t *testing.T, wait string) {
 	const count = 2000 + warmUp
-	results := make([]timing, len(receivePaths))
+	results := make([]pathTiming, len(receivePaths))
 	used := make([]usedReceiving, len(receivePaths))
 	for range rounds {
 		for i := range receivePaths {
@@ -211,9 +211,9 @@ func (u *usedReceiving) record(t *testing.T, name string, rings bool) {
 }
 
 // recordRatios are those that the limits are of.
-func (b *receivingBench) recordRatios(t *testing.T, wait string, results []timing) {
+func (b *receivingBench) recordRatios(t *testing.T, wait string, results []pathTiming) {
 	t.Helper()
-	of := map[string]timing{}
+	of := map[string]pathTiming{}
 	for i := range results {
 		of[receivePaths[i].name] = results[i]
 	}

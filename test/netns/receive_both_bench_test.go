@@ -23,7 +23,7 @@ var roundTripPaths = []receivePath{
 // roundTrips are from the requested time to the reply of a listener that polls.
 func (b *receivingBench) roundTrips(t *testing.T) {
 	const count = 1000 + warmUp
-	results := make([]timing, len(roundTripPaths))
+	results := make([]pathTiming, len(roundTripPaths))
 	byRing := make([]uint64, len(roundTripPaths))
 	for range rounds {
 		for i := range roundTripPaths {
@@ -46,7 +46,7 @@ func (b *receivingBench) roundTrips(t *testing.T) {
 }
 
 // roundTrip has count messages go to a listener that sends them back.
-func (b *receivingBench) roundTrip(t *testing.T, path *receivePath, count int) *timing {
+func (b *receivingBench) roundTrip(t *testing.T, path *receivePath, count int) *pathTiming {
 	t.Helper()
 	b.tell(t, path)
 	from, to, at := b.ends(path)
@@ -73,7 +73,7 @@ var incoming = []struct {
 // departures of one ktsnd, without and with datagrams that come for its pod.
 func (b *receivingBench) departures(t *testing.T) {
 	const count = 2000 + warmUp
-	results := make([]timing, len(incoming))
+	results := make([]pathTiming, len(incoming))
 	var received int
 	var byRing uint64
 	for range rounds {

@@ -104,6 +104,7 @@ func onlyOnce(t *testing.T, sent, came string) int {
 }
 
 func TestAPodCannotReadInARingWhatIsForAnother(t *testing.T) {
+	timing(t)
 	c := newRingCompany(t)
 	sent, came := filepath.Join(t.TempDir(), "talker.csv"), filepath.Join(t.TempDir(), "listener.csv")
 	listener := c.startRingListener(t, came)
@@ -133,6 +134,7 @@ func TestAPodCannotReadInARingWhatIsForAnother(t *testing.T) {
 }
 
 func TestAFloodIntoAPodsRingIsThatPodsOwn(t *testing.T) {
+	timing(t)
 	c := newRingCompany(t)
 	sent, came := filepath.Join(t.TempDir(), "talker.csv"), filepath.Join(t.TempDir(), "listener.csv")
 	listener := c.startRingListener(t, came)
@@ -191,6 +193,7 @@ func (s *receivingSide) entered(t *testing.T) (count int) {
 }
 
 func TestAPodThatOpensRingsWithoutEndHasItsShareAndHoldsUpNobody(t *testing.T) {
+	timing(t)
 	const mostSockets = 16
 	for mode, achieves := range map[string]string{"receive": "refused", "receive-churn": "asked"} {
 		t.Run(mode, func(t *testing.T) {
@@ -226,6 +229,7 @@ func TestAPodThatOpensRingsWithoutEndHasItsShareAndHoldsUpNobody(t *testing.T) {
 }
 
 func TestKilledTwentyTimesADatagramComesOnce(t *testing.T) {
+	timing(t)
 	lab := newLab(t)
 	lab.sideA().attach(t, rings.Endpoint{Rings: true})
 	daemon, client := lab.startDaemon(t)

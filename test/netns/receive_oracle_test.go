@@ -191,6 +191,7 @@ func (o *oracle) slow(t *testing.T, program string) bool {
 }
 
 func TestTableOfReceiversIsThatOfTheProgram(t *testing.T) {
+	timing(t)
 	output, err := exec.Command(program(t, "ktsn-test-receive"), "--list").Output()
 	if err != nil {
 		t.Fatal(err)
@@ -205,7 +206,7 @@ func TestTableOfReceiversIsThatOfTheProgram(t *testing.T) {
 }
 
 func TestReceiversCannotTellTheRingFromTheKernel(t *testing.T) {
-	t.Parallel()
+	content(t)
 	for libc, program := range receivers(t) {
 		t.Run(libc, func(t *testing.T) {
 			t.Parallel()
@@ -235,7 +236,7 @@ func (o *oracle) check(t *testing.T, program, family string, one *receiveCase) {
 }
 
 func TestReceiversGetEverythingWhileKtsndIsSlow(t *testing.T) {
-	t.Parallel()
+	content(t)
 	for libc, program := range receivers(t) {
 		t.Run(libc, func(t *testing.T) {
 			o := newOracle(t)

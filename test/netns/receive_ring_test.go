@@ -180,6 +180,7 @@ func (s *receivingSide) counts(t *testing.T) (counts *rings.Counts) {
 }
 
 func TestDatagramsComeThroughTheRingWhateverBecomesOfKtsnd(t *testing.T) {
+	timing(t)
 	for name, change := range map[string]func(*testing.T, *lab, *process.Process, *control.Client) *control.Client{
 		"nothing": func(_ *testing.T, _ *lab, _ *process.Process, client *control.Client) *control.Client { return client },
 		"replaced in place": func(t *testing.T, l *lab, daemon *process.Process, _ *control.Client) *control.Client {
@@ -233,6 +234,7 @@ func TestDatagramsComeThroughTheRingWhateverBecomesOfKtsnd(t *testing.T) {
 }
 
 func TestDatagramsThatAreRedirectedReachListenersOfTheKernel(t *testing.T) {
+	timing(t)
 	lab := newLab(t)
 	lab.sideA().attach(t, rings.Endpoint{Redirect: true})
 	sent, came := filepath.Join(t.TempDir(), "talker.csv"), filepath.Join(t.TempDir(), "listener.csv")

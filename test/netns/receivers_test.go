@@ -91,6 +91,7 @@ func withCount(command *exec.Cmd, count int) *exec.Cmd {
 // each turn. Beside 5,000 sockets they were 20 us late: a limit that a busy machine keeps cannot tell that from nothing, so make chaos
 // alone measures that mode.
 func TestAReceiverOfTheNodeDelaysNoDepartures(t *testing.T) {
+	timing(t)
 	if runtime.NumCPU() < 2 {
 		t.Skip("one processor: the receiver has the one that ktsnd has")
 	}
@@ -101,7 +102,7 @@ func TestAReceiverOfTheNodeDelaysNoDepartures(t *testing.T) {
 
 // TestAReceiverThatCostsTooMuchIsLimited checks also that what waits for such a receiver is counted when it goes.
 func TestAReceiverThatCostsTooMuchIsLimited(t *testing.T) {
-	t.Parallel()
+	content(t)
 	lab := newLab(t)
 	_, client := lab.startDaemon(t)
 	enemy := lab.addHostile(t, client)

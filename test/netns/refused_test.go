@@ -14,7 +14,7 @@ import (
 
 // Whoever can write to it makes and removes endpoints.
 func TestControlSocketIsItsOwnersOnly(t *testing.T) {
-	t.Parallel()
+	content(t)
 	lab := newLab(t)
 	lab.startDaemon(t)
 	info, err := os.Stat(lab.control)
@@ -28,7 +28,7 @@ func TestControlSocketIsItsOwnersOnly(t *testing.T) {
 
 // A pod that has a socket of another network namespace, handed over by one of its programs, cannot send in that one's name.
 func TestSocketOfAnotherNetworkNamespaceIsRefused(t *testing.T) {
-	t.Parallel()
+	content(t)
 	lab := newLab(t)
 	_, client := lab.startDaemon(t)
 	enemy := lab.addHostile(t, client)

@@ -75,6 +75,7 @@ func (l *lab) connectionsUse(t *testing.T) (used int) {
 }
 
 func TestAPodGetsNoUntimedRingAndItsRelayDoes(t *testing.T) {
+	content(t)
 	lab := newLab(t)
 	lab.startDaemon(t)
 	if err := helloWith(t, lab.clientOf(t, lab.PodA), appUntimed); !errors.Is(err, unix.EPERM) {
@@ -89,6 +90,7 @@ func TestAPodGetsNoUntimedRingAndItsRelayDoes(t *testing.T) {
 }
 
 func TestAPodThatUsesUpItsConnectionsKeepsItsRelay(t *testing.T) {
+	content(t)
 	rig := newCaptureRig(t, true)
 	daemon, _ := rig.startDaemon(t, "--pod-processes", "8")
 	if used := rig.connectionsUse(t); used != 8 {

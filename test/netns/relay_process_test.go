@@ -254,6 +254,7 @@ func arrivedText(t *testing.T, fd int) string {
 }
 
 func TestARelaysFramesLeaveAtTheirTimes(t *testing.T) {
+	timing(t)
 	rig := newCaptureRig(t, false)
 	_, client := rig.startDaemon(t)
 	rig.startRelay(t)
@@ -287,6 +288,7 @@ func TestARelaysFramesLeaveAtTheirTimes(t *testing.T) {
 }
 
 func TestAForeignSourceOfARelayIsRefused(t *testing.T) {
+	content(t)
 	rig := newCaptureRig(t, false)
 	_, client := rig.startDaemon(t)
 	rig.startRelay(t)
@@ -304,6 +306,7 @@ func TestAForeignSourceOfARelayIsRefused(t *testing.T) {
 }
 
 func TestFramesOfARelayOutliveKtsnd(t *testing.T) {
+	content(t)
 	rig := newCaptureRig(t, false)
 	daemon, _ := rig.startDaemon(t)
 	rig.startRelay(t)
@@ -338,6 +341,7 @@ func TestFramesOfARelayOutliveKtsnd(t *testing.T) {
 }
 
 func TestARelayIsKilledWhileFramesFlowAndAllAreAccountedFor(t *testing.T) {
+	timing(t)
 	rig := newCaptureRig(t, false)
 	_, client := rig.startDaemon(t)
 	rig.startRelay(t)
@@ -414,6 +418,7 @@ func (r *captureRig) awaitHeartbeat(t *testing.T, than uint64) uint64 {
 }
 
 func TestARelayOfAllFramesRenewsItsHeartbeatWhileKtsndServes(t *testing.T) {
+	content(t)
 	rig := newCaptureRig(t, true)
 	daemon, client := rig.startDaemon(t)
 	rig.startRelay(t)

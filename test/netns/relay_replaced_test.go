@@ -11,7 +11,7 @@ import (
 )
 
 func TestFramesOfARelayGoOnWhileKtsndIsReplaced(t *testing.T) {
-	t.Parallel()
+	content(t)
 	rig := newCaptureRig(t, true)
 	before, client := rig.startDaemon(t)
 	rig.startRelay(t)

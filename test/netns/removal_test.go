@@ -130,6 +130,7 @@ func (h *hostile) removeAfter(ctx context.Context, client *control.Client, runni
 
 // A pod that is removed takes all with it that ktsnd has of it, whatever it has passed, and disturbs nobody.
 func TestRemovedPodLeavesNothing(t *testing.T) {
+	timing(t)
 	for _, test := range leaving {
 		t.Run(test.mode, func(t *testing.T) {
 			t.Parallel()
@@ -173,7 +174,7 @@ func TestRemovedPodLeavesNothing(t *testing.T) {
 
 // The folder of a pod's socket is the pod's to watch, and each watcher costs whoever changes the folder.
 func TestWatchersOfTheSocketsFolderHoldUpNobody(t *testing.T) {
-	t.Parallel()
+	timing(t)
 	lab := newLab(t)
 	_, client := lab.startDaemon(t)
 	enemy := lab.addHostile(t, client)
@@ -212,7 +213,7 @@ func TestWatchersOfTheSocketsFolderHoldUpNobody(t *testing.T) {
 
 // Four pods of which each leaves as many rings as it may have are no reason to refuse another pod one.
 func TestRemovedPodsStarveNobody(t *testing.T) {
-	t.Parallel()
+	content(t)
 	lab := newLab(t)
 	daemon, client := lab.startDaemon(t, "--ring-memory", "64", "--pod-memory", "32")
 	enemy := lab.addHostile(t, client)
@@ -236,7 +237,7 @@ func TestRemovedPodsStarveNobody(t *testing.T) {
 
 // Where pods have used up what there is for them, ktsnd still answers on its control socket.
 func TestControlSocketHasDescriptorsInReserve(t *testing.T) {
-	t.Parallel()
+	content(t)
 	const limit = 1000
 	lab := newLab(t)
 	daemon, client := lab.startDaemon(t, "--pod-processes", "4096", "--slots", "64")
@@ -277,6 +278,7 @@ func TestControlSocketHasDescriptorsInReserve(t *testing.T) {
 
 // A pod that is just being removed keeps no ktsnd from being replaced, and the next one owes it nothing.
 func TestHandOverWhileAPodIsRemoved(t *testing.T) {
+	timing(t)
 	for _, mode := range []string{"immortal", "immortal2", "fuse", "fuse-ring"} {
 		t.Run(mode, func(t *testing.T) {
 			t.Parallel()
@@ -304,7 +306,7 @@ func TestHandOverWhileAPodIsRemoved(t *testing.T) {
 
 // A ktsnd that is killed while it removes a pod is gone.
 func TestKtsndThatIsKilledWhileAPodIsRemovedEnds(t *testing.T) {
-	t.Parallel()
+	content(t)
 	lab := newLab(t)
 	daemon, client := lab.startDaemon(t)
 	enemy := lab.addHostile(t, client)

@@ -42,6 +42,7 @@ func (i *interluded) said() []string {
 }
 
 func TestReportsOutliveKtsnd(t *testing.T) {
+	timing(t)
 	const silent = time.Second // longer than a call waits for an answer, shorter than the program waits for a report
 	for name, replace := range map[string]func(*testing.T, *lab, *process.Process){
 		"killed and started again": func(t *testing.T, lab *lab, daemon *process.Process) {

@@ -58,6 +58,7 @@ func interrupt(t *testing.T, running *process.Process) {
 }
 
 func TestKilledTwentyTimesUnderLoadNothingIsLostUnseen(t *testing.T) {
+	timing(t)
 	for name, cycle := range map[string]string{
 		"one message a millisecond":    "1ms",
 		"one message in five":          "5ms",
@@ -97,6 +98,7 @@ func (l *lab) restart(t *testing.T, daemon *process.Process, client *control.Cli
 // TestEndedInOrderUnderLoadNothingIsLost has messages come while ktsnd ends, to a ring with room for them. Nothing about them is
 // uncertain: none is departing when the loop has ended.
 func TestEndedInOrderUnderLoadNothingIsLost(t *testing.T) {
+	timing(t)
 	lab := newLab(t)
 	daemon, client := lab.startDaemon(t)
 	running := lab.startFlow(t, "--lead", "50ms", "--cycle", "200us")
@@ -115,6 +117,7 @@ func TestEndedInOrderUnderLoadNothingIsLost(t *testing.T) {
 const keptSending = 67
 
 func TestRestartMovesNoTransmitTime(t *testing.T) {
+	content(t)
 	for name, test := range map[string]struct {
 		program string
 		user    string
@@ -158,6 +161,7 @@ func restartOnce(t *testing.T, program, user string) []string {
 }
 
 func TestDaemonThatAnswersTooLateConfusesNobody(t *testing.T) {
+	content(t)
 	lab := newLab(t)
 	lab.addAddress(t)
 	daemon, client := lab.startDaemon(t)

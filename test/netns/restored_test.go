@@ -67,7 +67,7 @@ func (r *ticking) line(t *testing.T) string {
 
 // What cannot be restored is that socket's loss; what comes after it in the table is restored all the same.
 func TestRestartLosesOnlyTheSocketThatHasNowhereToSendAnyMore(t *testing.T) {
-	t.Parallel()
+	content(t)
 	lab := newLab(t)
 	daemon, client := lab.startDaemon(t)
 	vanishing := netip.MustParsePrefix("198.51.100.0/24")
@@ -89,7 +89,7 @@ func TestRestartLosesOnlyTheSocketThatHasNowhereToSendAnyMore(t *testing.T) {
 
 // The agent tells a new ktsnd one thing after another: who sends to an address meanwhile loses nothing.
 func TestRestartedDaemonLearnsOfPeersLater(t *testing.T) {
-	t.Parallel()
+	content(t)
 	lab := newLab(t)
 	daemon, client := lab.startDaemon(t)
 	running := lab.startTicking(t, "sendto")
@@ -115,7 +115,7 @@ func TestRestartedDaemonLearnsOfPeersLater(t *testing.T) {
 
 // A ring that is handed back to a ktsnd that hardly ever runs is handed back in the end, with all that waits in it.
 func TestRestartedDaemonThatHardlyRunsGetsTheRing(t *testing.T) {
-	t.Parallel()
+	content(t)
 	lab := newLab(t)
 	daemon, client := lab.startDaemon(t)
 	running := lab.startTicking(t, "sendto")

@@ -62,6 +62,7 @@ func onBridge(t *testing.T, client *control.Client, identity string, pod *topolo
 }
 
 func TestMessagesToPodsOfTheSameNodeNeverReachTheWire(t *testing.T) {
+	content(t)
 	lab := newLab(t)
 	neighbor := lab.addNeighbor(t)
 	_, client := lab.startDaemon(t)
@@ -103,6 +104,7 @@ func TestMessagesToPodsOfTheSameNodeNeverReachTheWire(t *testing.T) {
 
 // Each message that does not reach a pod of the node is counted.
 func TestMessagesLostToAPodOfTheSameNodeAreCounted(t *testing.T) {
+	content(t)
 	lab := newLab(t)
 	neighbor := lab.addNeighbor(t)
 	// So little that most frames wait until they are given up.
@@ -125,6 +127,7 @@ func TestMessagesLostToAPodOfTheSameNodeAreCounted(t *testing.T) {
 
 // TestMessagesToAPodOfTheSameNodeKeepTheirOrder has ktsnd replaced in place while they are sent.
 func TestMessagesToAPodOfTheSameNodeKeepTheirOrder(t *testing.T) {
+	timing(t)
 	lab := newLab(t)
 	neighbor := lab.addNeighbor(t)
 	// A busy machine may keep the receiver's thread from a processor for longer than 100 ms.

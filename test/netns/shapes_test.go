@@ -141,6 +141,7 @@ func shapeCommand(program string, shape shape, user string, environment []string
 var users = []string{"root", "nobody"}
 
 func TestTableOfShapesIsThatOfTheProgram(t *testing.T) {
+	timing(t)
 	output, err := exec.Command(program(t, "ktsn-test-shapes"), "--list").Output()
 	if err != nil {
 		t.Fatal(err)
@@ -155,6 +156,7 @@ func TestTableOfShapesIsThatOfTheProgram(t *testing.T) {
 }
 
 func TestMuslProgramsAreMuslPrograms(t *testing.T) {
+	content(t)
 	program(t, "ktsn-test-shapes")
 	file, err := elf.Open(shapePrograms(t)["musl"])
 	if err != nil {
@@ -175,7 +177,7 @@ func TestMuslProgramsAreMuslPrograms(t *testing.T) {
 }
 
 func TestEveryShapeOfProgramIsServed(t *testing.T) {
-	t.Parallel()
+	content(t)
 	lab := newLab(t)
 	lab.addAddress(t)
 	programs := shapePrograms(t)
@@ -277,7 +279,7 @@ func labels(datagrams []shapedDatagram) []string {
 }
 
 func TestWithoutADaemonEveryShapeIsAsWithoutTheLibrary(t *testing.T) {
-	t.Parallel()
+	content(t)
 	lab := newLabThatPasses(t)
 	lab.addAddress(t)
 	programs := shapePrograms(t)

@@ -117,6 +117,7 @@ func checkWire(t *testing.T, tap *wiretap.Tap, want int) {
 
 // A call that must not wait does not wait for seconds, and the message does not leave early instead.
 func TestWhoMayNotWaitForASilentDaemonIsRefused(t *testing.T) {
+	content(t)
 	ways := map[string]func(*testing.T){}
 	for _, way := range []string{"nonblocking", "dontwait", "timeout"} {
 		ways[way] = func(t *testing.T) {
@@ -159,6 +160,7 @@ func TestWhoMayNotWaitForASilentDaemonIsRefused(t *testing.T) {
 
 // Where somebody listens and never answers, nothing timed ever leaves, whatever the kernel thinks of SO_TXTIME.
 func TestNothingTimedLeavesWhereNobodyEverAnswers(t *testing.T) {
+	content(t)
 	asUsers := map[string]func(*testing.T){}
 	for _, user := range users {
 		asUsers[user] = func(t *testing.T) {
@@ -193,7 +195,7 @@ func TestNothingTimedLeavesWhereNobodyEverAnswers(t *testing.T) {
 
 // A process that ktsnd served asks for another socket while ktsnd is away, and that waits for the next ktsnd.
 func TestSocketsMadeBetweenTwoDaemonsAreServedByTheSecond(t *testing.T) {
-	t.Parallel()
+	content(t)
 	lab := newLab(t)
 	daemon, client := lab.startDaemon(t)
 	lab.listenForTexts(t)
@@ -217,7 +219,7 @@ func TestSocketsMadeBetweenTwoDaemonsAreServedByTheSecond(t *testing.T) {
 
 // All programs of all shapes, beside a ktsnd that hardly ever runs: whatever they do, nothing is early and nothing lost.
 func TestEveryShapeOfProgramIsServedByADaemonThatHardlyRuns(t *testing.T) {
-	t.Parallel()
+	content(t)
 	lab := newLab(t)
 	lab.addAddress(t)
 	environment := lab.publicly(t)

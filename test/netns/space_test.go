@@ -13,6 +13,7 @@ import (
 
 // An application that only waits for space, in whatever way, hands the ring to the successor of a killed ktsnd by itself.
 func TestWhoWaitsForSpaceOutlivesKtsnd(t *testing.T) {
+	timing(t)
 	python := python(t)
 	for _, way := range []string{"poll", "select", "epoll", "epoll-edge"} {
 		t.Run(way, func(t *testing.T) {
@@ -40,7 +41,7 @@ func TestWhoWaitsForSpaceOutlivesKtsnd(t *testing.T) {
 
 // Where libktsn finds no descriptor for its own, epoll still says that the socket is writable.
 func TestEpollSaysWritableWithoutDescriptorsToSpare(t *testing.T) {
-	t.Parallel()
+	content(t)
 	python := python(t)
 	lab := newLab(t)
 	lab.startDaemon(t)
@@ -64,7 +65,7 @@ func TestEpollSaysWritableWithoutDescriptorsToSpare(t *testing.T) {
 }
 
 func TestPollWaitsWithoutWhatWasClosedBehindItsBack(t *testing.T) {
-	t.Parallel()
+	content(t)
 	python := python(t)
 	lab := newLab(t)
 	lab.startDaemon(t)

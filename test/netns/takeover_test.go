@@ -50,6 +50,7 @@ func paused(t *testing.T, successor *process.Process) time.Duration {
 }
 
 func TestReplacedInPlaceUnderLoadNothingIsLost(t *testing.T) {
+	content(t)
 	times := either(5, 30)
 	var pauses []time.Duration
 	lab := newLab(t)
@@ -115,6 +116,7 @@ func listenerOf(t *testing.T, path string) int {
 }
 
 func TestWhatAPodIsCalledOutlivesATakeOver(t *testing.T) {
+	content(t)
 	lab := newLab(t)
 	daemon, client := lab.startDaemon(t)
 	if err := client.PodNameSet(t.Context(), "nobody", "factory/axis-1"); err == nil || !strings.Contains(err.Error(), "no pod of that identity") {
@@ -144,6 +146,7 @@ func TestWhatAPodIsCalledOutlivesATakeOver(t *testing.T) {
 }
 
 func TestWhatAPodMaySendOutlivesATakeOver(t *testing.T) {
+	content(t)
 	lab := newLab(t)
 	daemon, client := lab.startDaemon(t)
 	endpoint := control.Endpoint{Identity: identity, Interface: topology.PodInterface, Netns: lab.PodA.Path(), VNI: topology.VNI}
@@ -189,6 +192,7 @@ func TestWhatAPodMaySendOutlivesATakeOver(t *testing.T) {
 
 // Or a third would take them for those of the first, which may be kept from ending.
 func TestSocketsThatWereTakenOverAreTheSuccessors(t *testing.T) {
+	content(t)
 	lab := newLab(t)
 	daemon, _ := lab.startDaemon(t)
 	successor, _ := lab.takeOver(t, daemon)
@@ -200,12 +204,14 @@ func TestSocketsThatWereTakenOverAreTheSuccessors(t *testing.T) {
 }
 
 func TestTakeOverOfNobodyIsAStart(t *testing.T) {
+	content(t)
 	lab := newLab(t)
 	lab.startDaemon(t, "--take-over")
 	lab.receive(t, 1, func() { lab.sendAt(t, nil, 10*time.Millisecond, "text") })
 }
 
 func TestMessagesOfAnApplicationThatEndedSurviveATakeOver(t *testing.T) {
+	content(t)
 	lab := newLab(t)
 	daemon, _ := lab.startDaemon(t)
 	lab.receive(t, 1, func() {
@@ -216,6 +222,7 @@ func TestMessagesOfAnApplicationThatEndedSurviveATakeOver(t *testing.T) {
 
 // A ring whose header its application has written over cannot be taken over, and that is that application's loss only.
 func TestTakeOverLosesOnlyTheProcessWhoseRingIsSpoilt(t *testing.T) {
+	content(t)
 	lab := newLab(t)
 	daemon, client := lab.startDaemon(t)
 	enemy := lab.addHostile(t, client)

@@ -153,6 +153,7 @@ func (c *manyNodes) onWire(t *testing.T, group, text string, frames int) time.Du
 }
 
 func TestAGroupOfAThousandNodesCostsWhatItsMembersCost(t *testing.T) {
+	content(t)
 	many := newManyNodes(t)
 	const group = "239.1.2.3"
 	// One that has the group already: its list follows the peers.

@@ -86,6 +86,7 @@ func rowsOf(t *testing.T, summary *results.Summary, section, table string, cells
 }
 
 func TestThroughputIsInterruptedGoesOnAndIsReported(t *testing.T) {
+	laboratory(t)
 	needTools(t, "iperf3", "ping")
 	out := filepath.Join(t.TempDir(), "bench")
 	first, said := benchCommand(t, shortThroughput, out)
@@ -133,6 +134,7 @@ func TestThroughputIsInterruptedGoesOnAndIsReported(t *testing.T) {
 }
 
 func TestLinksAreMeasuredAndReported(t *testing.T) {
+	laboratory(t)
 	needTools(t, "iperf3", "ping")
 	program(t, "ktsn-test-sctp")
 	out := filepath.Join(t.TempDir(), "bench")
@@ -182,7 +184,7 @@ func runFiles(t *testing.T, out string) []string {
 
 // Twenty runs of three seconds, in which ddsperf mostly waits, and of which no figure is looked at.
 func TestDDSIsMeasuredAndReported(t *testing.T) {
-	t.Parallel()
+	content(t)
 	needTools(t, "ddsperf", "openssl")
 	out := filepath.Join(t.TempDir(), "bench")
 	command, said := benchCommand(t, shortDDS, out)
@@ -212,6 +214,7 @@ func TestDDSIsMeasuredAndReported(t *testing.T) {
 }
 
 func TestAProgramThatIsMissingIsNamed(t *testing.T) {
+	laboratory(t)
 	for name, test := range map[string]struct{ profile, want string }{
 		"iperf3": {"paths: [host]\nexperiment: throughput\nwith: {tests: [udp]}\n", "iperf3 is not installed here; as root: apt-get install iperf3"},
 		"ping":   {"paths: [host]\nexperiment: throughput\nwith: {tests: [ping]}\n", "ping is not installed here; as root: apt-get install iputils-ping"},

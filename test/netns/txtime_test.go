@@ -154,14 +154,14 @@ func waiting(t *testing.T, listener *net.UDPConn) bool {
 }
 
 func TestApplicationsCannotTellFromTheKernel(t *testing.T) {
-	t.Parallel()
+	content(t)
 	for _, setup := range txtime.Setups {
 		t.Run(string(setup), func(t *testing.T) { compareCases(t, program(t, "ktsn-test-txtime"), setup) })
 	}
 }
 
 func TestApplicationsOfMuslCannotTellEither(t *testing.T) {
-	t.Parallel()
+	content(t)
 	compareCases(t, compileWithMusl(t, "txtime", "txtime/*.c", "-pthread"), txtime.ETF)
 }
 
@@ -193,7 +193,7 @@ func (l *lab) compareCase(t *testing.T, application string, one txtime.Case, rec
 // The kernel of this machine says what it says, with libktsn or without: where it has no etf, in the cases that need
 // none.
 func TestOptionsAreThoseOfThisKernel(t *testing.T) {
-	t.Parallel()
+	content(t)
 	lab := newLabThatPasses(t)
 	lab.startDaemon6(t)
 	sender := program(t, "ktsn-test-txtime")
@@ -209,6 +209,7 @@ func TestOptionsAreThoseOfThisKernel(t *testing.T) {
 
 // Where nobody listens, the message after the answer to the first is told: as the kernel of this machine does it.
 func TestSocketsAreToldThatTheyAreRefused(t *testing.T) {
+	timing(t)
 	lab := newLabThatPasses(t)
 	lab.startDaemon6(t)
 	sender := program(t, "ktsn-test-txtime")

@@ -29,6 +29,7 @@ func (l *lab) setUplink(t *testing.T, set func(netlink.Link) error) {
 }
 
 func TestWhatIsDueWhileTheUplinkIsDownIsDroppedAndCounted(t *testing.T) {
+	content(t)
 	lab := newLab(t)
 	_, client := lab.startDaemon(t)
 	command := exec.Command(program(t, "ktsn-test-send"), topology.PodAddressB.String(), "7788",
@@ -65,6 +66,7 @@ func (l *lab) flapUplink(t *testing.T, flaps int, down, up time.Duration) {
 
 // Between the loss of the carrier and ktsnd's notification a frame can be in the packet socket's ring, where the kernel would keep it.
 func TestNoMessageLeavesLongAfterAnUplinkFlap(t *testing.T) {
+	timing(t)
 	// A frame that is kept leaves when the carrier is back. A busy kernel may also take 100 ms to receive one.
 	const down, kept = 400 * time.Millisecond, 300 * time.Millisecond
 	lab := newLab(t)

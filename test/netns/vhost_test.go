@@ -242,6 +242,7 @@ func tagged(frame []byte, priority byte) []byte {
 var both = map[string]bool{"the relay listens": false, "the front end listens": true}
 
 func TestVhostFramesOfAGuestLeaveAtTheirTimes(t *testing.T) {
+	timing(t)
 	for name, listens := range both {
 		t.Run(name, func(t *testing.T) {
 			rig := newGuestRig(t, 4, listens, "--records")
@@ -281,6 +282,7 @@ func TestVhostFramesOfAGuestLeaveAtTheirTimes(t *testing.T) {
 
 // Without a look at the queues after notifications are enabled, each would wait for the next one.
 func TestVhostFrameOfAGuestThatWasSilentLeavesAtOnce(t *testing.T) {
+	timing(t)
 	rig := newGuestRig(t, 2, false)
 	rig.startDaemon(t)
 	rig.startRelay(t)
@@ -304,6 +306,7 @@ func TestVhostFrameOfAGuestThatWasSilentLeavesAtOnce(t *testing.T) {
 }
 
 func TestVhostClassOfAGuestsFrame(t *testing.T) {
+	content(t)
 	// What priorities belong to (traffic-class-map). A record has 3.
 	const bestEffort, three, four, five = 1, 3, 4, 5
 	for name, test := range map[string]struct {
@@ -346,6 +349,7 @@ func TestVhostClassOfAGuestsFrame(t *testing.T) {
 }
 
 func TestVhostFramesForAGuestReachIt(t *testing.T) {
+	content(t)
 	rig := newGuestRig(t, 4, false)
 	rig.startDaemon(t)
 	rig.startRelay(t)
@@ -379,6 +383,7 @@ func TestVhostFramesForAGuestReachIt(t *testing.T) {
 }
 
 func TestVhostFrontEndIsKilledAndComesAgain(t *testing.T) {
+	content(t)
 	for name, listens := range both {
 		t.Run(name, func(t *testing.T) {
 			rig := newGuestRig(t, 2, listens, "--records")
@@ -403,6 +408,7 @@ func TestVhostFrontEndIsKilledAndComesAgain(t *testing.T) {
 }
 
 func TestVhostRelayIsKilledAndTheGuestGoesOn(t *testing.T) {
+	content(t)
 	rig := newGuestRig(t, 2, true, "--records")
 	_, client := rig.startDaemon(t)
 	rig.startRelay(t)
@@ -426,6 +432,7 @@ func TestVhostRelayIsKilledAndTheGuestGoesOn(t *testing.T) {
 }
 
 func TestVhostGuestOutlivesKtsnd(t *testing.T) {
+	content(t)
 	rig := newGuestRig(t, 2, false, "--records")
 	daemon, _ := rig.startDaemon(t)
 	rig.startRelay(t)
@@ -462,6 +469,7 @@ func TestVhostGuestOutlivesKtsnd(t *testing.T) {
 }
 
 func TestVhostGuestGetsNothingByForging(t *testing.T) {
+	content(t)
 	rig := newGuestRig(t, 2, false, "--records")
 	_, client := rig.startDaemon(t)
 	limited := rig.endpoint()
@@ -502,6 +510,7 @@ func TestVhostGuestGetsNothingByForging(t *testing.T) {
 }
 
 func TestVhostRecordsAreForThoseWithTheRight(t *testing.T) {
+	content(t)
 	rig := newGuestRig(t, 2, false)
 	rig.startDaemon(t)
 	rig.startRelay(t)
@@ -521,6 +530,7 @@ func TestVhostRecordsAreForThoseWithTheRight(t *testing.T) {
 }
 
 func TestVhostIdleGuestCostsNothing(t *testing.T) {
+	timing(t)
 	rig := newGuestRig(t, 8, false)
 	rig.startDaemon(t)
 	rig.startRelay(t)
@@ -545,6 +555,7 @@ func TestVhostIdleGuestCostsNothing(t *testing.T) {
 }
 
 func TestVhostRelayEndsWhenItIsTold(t *testing.T) {
+	content(t)
 	rig := newGuestRig(t, 1, false)
 	rig.startRelay(t)
 	rig.startGuest(t)

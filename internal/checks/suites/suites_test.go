@@ -19,11 +19,11 @@ import (
 
 const root = "../../.."
 
-// suite is a line of scripts/suites.
+// suite is a line of scripts/suites. Its kind is that of tests which begin with content(t) or timing(t), "" for all.
 type suite struct {
-	name, target, module, tag string
-	run                       *regexp.Regexp
-	packages                  []string
+	name, target, module, tag, kind string
+	run                             *regexp.Regexp
+	packages                        []string
 }
 
 // suites reads scripts/suites.
@@ -42,7 +42,9 @@ func suites(t *testing.T) []suite {
 		if fields[3] != "-" {
 			one.tag = fields[3]
 		}
-		if fields[4] != "-" {
+		if kind, ok := strings.CutPrefix(fields[4], "@"); ok {
+			one.kind = kind
+		} else if fields[4] != "-" {
 			one.run = regexp.MustCompile(fields[4])
 		}
 		all = append(all, one)
@@ -59,10 +61,11 @@ func read(t *testing.T, name string) string {
 	return string(text)
 }
 
-// testFile is a file with tests of Go: its folder, the tag that it needs, and its tests.
+// testFile is a file with tests of Go: its folder, the build tag that it needs, and its tests with their kinds.
 type testFile struct {
 	name, dir, tag string
 	tests          []string
+	kinds          map[string]string
 }
 
 // made are folders of what was built, and such as Go does not look into.
@@ -100,13 +103,28 @@ func testFileOf(t *testing.T, name string) testFile {
 	if err != nil {
 		t.Fatal(err)
 	}
-	file := testFile{name: within, dir: path.Dir(filepath.ToSlash(within)), tag: tagOf(t, parsed)}
+	file := testFile{name: within, dir: path.Dir(filepath.ToSlash(within)), tag: tagOf(t, parsed), kinds: map[string]string{}}
 	for _, declaration := range parsed.Decls {
 		if function, ok := declaration.(*ast.FuncDecl); ok && strings.HasPrefix(function.Name.Name, "Test") && function.Name.Name != "TestMain" {
 			file.tests = append(file.tests, function.Name.Name)
+			file.kinds[function.Name.Name] = kindOf(function)
 		}
 	}
 	return file
+}
+
+// kindOf returns the kind of a test, "content", "timing" or "laboratory": the function that it calls with its t. "" for none.
+func kindOf(test *ast.FuncDecl) string {
+	for _, statement := range test.Body.List {
+		if expression, ok := statement.(*ast.ExprStmt); ok {
+			if call, ok := expression.X.(*ast.CallExpr); ok {
+				if function, ok := call.Fun.(*ast.Ident); ok && (slices.Contains([]string{"content", "timing", "laboratory"}, function.Name)) {
+					return function.Name
+				}
+			}
+		}
+	}
+	return ""
 }
 
 // tagOf is the one tag that a file of tests may need; "" for none.
@@ -145,7 +163,8 @@ func (s *suite) has(dir string) bool {
 
 // runs tells whether the suite runs a test of the file.
 func (s *suite) runs(file testFile, test string) bool {
-	return s.has(file.dir) && (file.tag == "" || file.tag == s.tag) && (s.run == nil || s.run.MatchString(test))
+	return s.has(file.dir) && (file.tag == "" || file.tag == s.tag) && (s.run == nil || s.run.MatchString(test)) &&
+		(s.kind == "" || file.tag == "" && file.kinds[test] == s.kind)
 }
 
 // mandatory are the targets that CI is.

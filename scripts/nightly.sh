@@ -1,0 +1,73 @@
+#!/bin/bash
+# SPDX-License-Identifier: Apache-2.0
+# Everything, in its long form: one step after the other, whatever failed before. Prints a table of the steps with their verdicts, and
+# exits with 1 if one failed. Logs and the table are in out/nightly/. Called by `make nightly` (root, a night).
+#
+#   NIGHTLY_FROM=STEP    continue with this step; the results of those before are kept
+#   NIGHTLY_STEPS="A B"  only these steps
+set -um # -m: what runs is a process group, which an interruption ends as a whole
+cd "$(dirname "$0")/.." || exit 1
+out=$PWD/out/nightly
+export KTSN_REQUIRE=1 KTSN_ALL=1 KTSN_LONG=1 E2E_LONG=1 E2E_UPGRADES=20
+
+# A step is a target of the Makefile, with its variables.
+steps="lint tidy test tsan fuzz sanitize clocks conformance chaos guests previous thousand e2e federation kubevirt soak"
+arguments_of() {
+	case $1 in
+	fuzz) echo fuzz FUZZ_SECONDS=3600 ;;
+	*) echo "$1" ;;
+	esac
+}
+
+mkdir -p "$out"
+selected=${NIGHTLY_STEPS:-$steps}
+for step in $selected ${NIGHTLY_FROM:-}; do
+	[[ " $steps " = *" $step "* ]] || { echo "nightly.sh: there is no step $step; they are: $steps" >&2; exit 2; }
+done
+if [ -z "${NIGHTLY_FROM:-}" ]; then
+	rm -f "$out"/*
+else
+	selected="$NIGHTLY_FROM ${selected#*"$NIGHTLY_FROM"}"
+fi
+
+job=''
+trap '[ -z "$job" ] || kill -- "-$job" 2>/dev/null; table; exit 130' INT TERM
+
+run_step() { # name
+	local began=$SECONDS status words
+	read -ra words < <(arguments_of "$1")
+	echo "== $1, $(date +%H:%M)"
+	make --no-print-directory "${words[@]}" >"$out/$1.log" 2>&1 &
+	job=$!
+	wait "$job"
+	status=$?
+	job=''
+	printf '%s\t%s\t%s\n' "$status" $((SECONDS - began)) "$(result_of "$1")" >"$out/$1.result"
+	[ $status -eq 0 ] || tail -n 20 "$out/$1.log" | sed 's/^/   /'
+}
+
+# The last line of a step's log that counts, else its last line.
+result_of() { # name
+	grep -E '^[0-9]+ passed, [0-9]+ failed, [0-9]+ skipped' "$out/$1.log" | tail -n 1 | grep . || tail -n 1 "$out/$1.log"
+}
+
+# One line a step: verdict, minutes, what it counted.
+table() {
+	local step status seconds result
+	for step in $steps; do
+		if [ ! -f "$out/$step.result" ]; then
+			printf '%-12s %-8s\n' "$step" "not run"
+			continue
+		fi
+		IFS=$'\t' read -r status seconds result <"$out/$step.result"
+		[ "$status" -eq 0 ] && status=passed || status=failed
+		printf '%-12s %-8s %4d min  %s\n' "$step" "$status" $((seconds / 60)) "$result"
+	done | tee "$out/table.txt"
+}
+
+for step in $selected; do
+	run_step "$step"
+done
+echo
+table
+! grep -qE '^[a-z0-9]+ +failed' "$out/table.txt"
