@@ -91,21 +91,28 @@ if CGO_ENABLED=0 scripts/go.sh test $(scripts/suite.sh inside) -c -o "$PWD/bin/k
 else
 	fail "the tests for the virtual machine cannot be built"
 fi
+TMPDIR=$servers start_go hub -timeout 15m # it mostly waits for an API server, like the operator's tests
 run_go images "the image builder"
 run_go cluster-parts "the cluster's own parts"
 run_go kata-parts "the stand-in for Kata's runtime"
-TMPDIR=$servers start_go hub -timeout 15m # like the operator's, it mostly waits for an API server
 TMPDIR=$servers run_go operator "the operator, with an API server" -timeout 15m
-finish_go hub "the federator, with a hub's API server, begun before the operator"
+federation_up >/dev/null &
+beside[federation-up]=$!
 # Longer than its tests wait for one thing, so that they say what they waited for.
 TMPDIR=$servers run_go scale "many nodes, with an API server, short form" -timeout 20m
+finish_go hub "the federator, with a hub's API server, begun before these"
 [ -z "${beside[guest]:-}" ] || finish_go guest "a node with cgroups of version 2, in a virtual machine, begun before these"
 
 in_federation() { KTSN_FEDERATION_SHORT=1 run_go federation-short "in the federation" -timeout 20m; }
 
-echo "== a federation, short form"
-run federation_up
-case $? in
+echo "== a federation, short form, begun before these"
+began=$SECONDS
+wait "${beside[federation-up]}"
+status=$?
+unset "beside[federation-up]"
+cat "$federation_log"
+echo "waited for it another $((SECONDS - began)) s"
+case $status in
 0) in_federation ;;
 3) KTSN_NO_CLUSTER=$(federation_why_not) in_federation ;; # this machine cannot; the tests give the reason
 *) fail "the federation did not come up" "$federation_log" ;;
@@ -130,8 +137,12 @@ case $? in
 	;;
 *) fail "the cluster did not come up" "$log" ;;
 esac
-# Of these, what is parallel waits, for nodes or for its turn.
-run_go cluster "in the cluster" -timeout 45m -parallel 8 ${E2E_RUN:+-run "$E2E_RUN"}
+left_out=()
+if [ -z "${E2E_RUN:-}" ] && ! changed "the tests of the test cluster itself" test/cluster; then
+	left_out=(-skip "^($(sed -n 's/^func \(Test[A-Za-z0-9]*\)(.*/\1/p' test/cluster/e2e/{lifecycle,api,flannel,scale}_test.go | paste -sd '|'))\$")
+fi
+# The parallel tests wait for nodes or for their turn.
+run_go cluster "in the cluster" -timeout 45m -parallel 8 ${E2E_RUN:+-run "$E2E_RUN"} "${left_out[@]}"
 [ $failed -eq 0 ] || keep_logs
 [ $failed -eq "$before" ] || echo "The cluster can be kept for a look with KTSN_KEEP=1."
 report_timings # before the logs go
