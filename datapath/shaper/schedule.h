@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A gate control list as its user gives it: the writable part of gate-parameter-table in the YANG module
- * ieee802-dot1q-sched (IEEE Std 802.1Q-2022 clause 12.29.1), in C's types.
+ * A gate control list: the writable part of gate-parameter-table in the YANG module ieee802-dot1q-sched (IEEE
+ * Std 802.1Q-2022 clause 12.29.1), with times in nanoseconds.
  *
  * Plain values and pure functions; safe from any thread.
  */
@@ -32,7 +32,7 @@ struct ktsn_gate_entry {
 };
 
 struct ktsn_schedule {
-	bool gate_enabled;   /* false: the gates stay as gate_states says, the list is not executed */
+	bool gate_enabled;   /* false: the gates stay in gate_states, the list is not executed */
 	uint8_t gate_states; /* admin-gate-states: until the list is executed for the first time */
 	int64_t base_time_tai_ns;
 	int64_t cycle_time_ns; /* longer than the list: its last states are held; shorter: it is cut */
@@ -42,24 +42,21 @@ struct ktsn_schedule {
 	uint32_t queue_max_sdu_bytes[KTSN_CLASSES]; /* MAC client data of the frame on the wire; 0: any */
 };
 
-/* The first value that a schedule must not have. */
+/* The first value of a schedule that is out of its range. Names are those of the request schedule-set. */
 struct ktsn_schedule_fault {
-	const char *field; /* as YANG names it */
-	uint32_t
-		index; /* of the gate-control-entry or traffic class that has it, or KTSN_FAULT_NOT_IN_LIST */
+	const char *list;  /* the list that has the value; NULL: none, the schedule itself has it */
+	uint32_t index;    /* of the entry in that list */
+	const char *field; /* of the schedule or the entry; NULL: the entry itself is the value */
 	int64_t value;
-	int64_t least; /* what is allowed */
-	int64_t most;
+	int64_t minimum, maximum; /* inclusive */
 };
 
-#define KTSN_FAULT_NOT_IN_LIST UINT32_MAX
-
-/* What there is before anything was configured: gates not enabled, all open. */
+/* Initialises a schedule to the defaults: gates not enabled, all open. */
 void ktsn_schedule_init(struct ktsn_schedule *schedule);
 
 /*
- * Whether the schedule can be executed on a link on which the smallest frame takes frame_min_ns. 0, or
- * -EINVAL with what is wrong in *fault.
+ * Checks whether the schedule can be executed on a link on which the smallest frame takes frame_min_ns.
+ * Returns 0, or -EINVAL with *fault filled in.
  */
 int ktsn_schedule_check(const struct ktsn_schedule *schedule, int64_t frame_min_ns,
 			struct ktsn_schedule_fault *fault);

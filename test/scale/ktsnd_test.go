@@ -160,14 +160,14 @@ func await(conn *net.UnixConn) bool {
 
 // request has the fields of all requests that are answered with more than ok.
 type request struct {
-	Request string                     `json:"request"`
-	Offset  int                        `json:"offset"`
-	Limit   int                        `json:"limit"`
-	Table   control.GateParameterTable `json:"gate-parameter-table"`
-	Classes control.TrafficClassMap    `json:"traffic-class-map"`
-	Points  control.PriorityCodePoints `json:"priority-code-points"`
-	VNI     uint32                     `json:"vni"`
-	Clock   json.RawMessage            `json:"clock"`
+	Request  string                     `json:"request"`
+	Offset   int                        `json:"offset"`
+	Limit    int                        `json:"limit"`
+	Schedule control.GateSchedule       `json:"schedule"`
+	Classes  control.TrafficClassMap    `json:"traffic-class-map"`
+	Points   control.PriorityCodePoints `json:"priority-code-points"`
+	VNI      uint32                     `json:"vni"`
+	Clock    json.RawMessage            `json:"clock"`
 }
 
 func (k *ktsnd) answer(text []byte) ([]byte, error) {
@@ -211,12 +211,31 @@ func (k *ktsnd) answer(text []byte) ([]byte, error) {
 func (k *ktsnd) change(asked *request) {
 	switch asked.Request {
 	case "schedule-set":
-		base := asked.Table.AdminBaseTime
-		// One that has begun elsewhere begins here with the next cycle.
-		k.table, k.begins = asked.Table, max(int64(base.Seconds)*1e9+int64(base.Nanoseconds), nowTAI())
+		// A schedule that runs on other nodes begins here with the next cycle.
+		k.table, k.begins = tableOf(&asked.Schedule), max(asked.Schedule.BaseTimeTAINs, nowTAI())
 	case "traffic-classes-set":
 		k.status.TrafficClassMap, k.status.PriorityCodePoints = asked.Classes, asked.Points
 	}
+}
+
+// tableOf returns the table of the reply "schedule".
+func tableOf(schedule *control.GateSchedule) control.GateParameterTable {
+	table := control.GateParameterTable{
+		GateEnabled:             schedule.GateEnabled,
+		AdminGateStates:         schedule.GateStates,
+		AdminCycleTime:          control.CycleTime{Numerator: uint32(schedule.CycleTimeNs / 1000), Denominator: 1e6},
+		AdminCycleTimeExtension: schedule.CycleTimeExtensionNs,
+		AdminBaseTime: control.PTPTime{Seconds: uint64(schedule.BaseTimeTAINs / 1e9),
+			Nanoseconds: uint32(schedule.BaseTimeTAINs % 1e9)},
+	}
+	for i, entry := range schedule.Entries {
+		table.AdminControlList.Entries = append(table.AdminControlList.Entries, control.GateControlEntry{Index: uint32(i),
+			OperationName: control.SetGateStates, TimeIntervalValue: entry.IntervalNs, GateStatesValue: entry.GateStates})
+	}
+	for class, limit := range schedule.QueueMaxSDUBytes {
+		table.QueueMaxSDUTable = append(table.QueueMaxSDUTable, control.QueueMaxSDU{TrafficClass: uint8(class), QueueMaxSDU: limit})
+	}
+	return table
 }
 
 // peersShared are peers that many nodes know, each once: what is measured is the agents' memory.

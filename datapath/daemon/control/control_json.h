@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Values deep inside a request: read them with their type and bounds, and refuse them with the full path of
- * the field, such as gate-parameter-table.queue-max-sdu-table[2].traffic-class. Pure.
+ * Values inside a request: reads them with their type and bounds, and refuses them with the full path of
+ * the field, such as schedule.entries[2].interval-ns. Pure.
  */
 #ifndef KTSN_DAEMON_CONTROL_JSON_H
 #define KTSN_DAEMON_CONTROL_JSON_H

@@ -57,7 +57,7 @@ static char *schedule_set(struct node *node, const struct ktsn_schedule *schedul
 	int err = node_schedule_set(node, schedule, &fault);
 
 	if (err == -EINVAL)
-		err = control_schedule_refuse(&fault, (int64_t)node->shaping.link_speed_bps, refusal);
+		err = control_schedule_refuse(&fault, refusal);
 	return control_change_reply(err, refusal);
 }
 

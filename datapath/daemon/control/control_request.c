@@ -392,7 +392,7 @@ static const struct request_description {
 	 {{"identity", identity_or_any_read, REQUIRED}, {"flow", flow_read, REQUIRED}}},
 	{"trace-read", CONTROL_TRACE_READ, {{"after", after_read, REQUIRED}, LIMIT}},
 	{"trace-stop", CONTROL_TRACE_STOP, {{NULL, NULL, OPTIONAL}}},
-	{"schedule-set", CONTROL_SCHEDULE_SET, {{"gate-parameter-table", schedule_read, REQUIRED}}},
+	{"schedule-set", CONTROL_SCHEDULE_SET, {{"schedule", schedule_read, REQUIRED}}},
 	{"schedule-get", CONTROL_SCHEDULE_GET, {{NULL, NULL, OPTIONAL}}},
 	{"strategy-set", CONTROL_STRATEGY_SET, {{"strategy", strategy_read, REQUIRED}}},
 	{"traffic-classes-set",

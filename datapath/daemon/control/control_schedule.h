@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The field "gate-parameter-table" of the request schedule-set: from JSON to a schedule. Pure.
+ * The field "schedule" of the request schedule-set: from JSON to a schedule. Clients parse and explain the
+ * schedules of users (internal/shared/schedule); ktsnd refuses only values that it cannot execute. Pure.
  */
 #ifndef KTSN_DAEMON_CONTROL_SCHEDULE_H
 #define KTSN_DAEMON_CONTROL_SCHEDULE_H
@@ -11,14 +12,12 @@
 #include <jansson.h>
 
 /*
- * Everything that the request decides alone: fields, types, what the types can hold, order of the entries.
- * Whether a link can execute the result is ktsn_schedule_check()'s to say. 0, or -EINVAL with *refusal filled
- * in and *schedule in no particular state.
+ * Reads fields and types. ktsn_schedule_check() checks the values, which depend on the link. Returns 0, or
+ * -EINVAL with *refusal filled in and *schedule in no particular state.
  */
-int control_schedule_read(const json_t *table, struct ktsn_schedule *schedule, struct refusal *refusal);
+int control_schedule_read(const json_t *value, struct ktsn_schedule *schedule, struct refusal *refusal);
 
-/* Says what ktsn_schedule_check() found, of a link of that speed. Returns -EINVAL. */
-int control_schedule_refuse(const struct ktsn_schedule_fault *fault, int64_t link_speed_bps,
-			    struct refusal *refusal);
+/* Fills in the refusal for a fault that ktsn_schedule_check() found. Returns -EINVAL. */
+int control_schedule_refuse(const struct ktsn_schedule_fault *fault, struct refusal *refusal);
 
 #endif

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Any bytes as a request on the control socket. What is refused is refused in a sentence that can be sent; a
- * schedule that is taken is executed on paper: its gates are where its list has them, and the reply about it
- * makes the same schedule again.
+ * Any bytes as a request on the control socket. Refusals can be sent as a reply. An accepted schedule is
+ * executed with virtual time: its gates have the states of its list, and the reply about it has its values.
  */
 #include "control_reply.h"
 #include "control_reply_schedule.h"
@@ -15,18 +14,19 @@
 
 enum { LINK_SPEED_BPS = 1000000000 };
 
+#define NS_PER_S   INT64_C(1000000000)
 #define NOW_TAI_NS INT64_C(1700000000123456789)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* Not assert(): fuzzing is of no use without these. */
+/* Like assert(), but also with NDEBUG. */
 static void must(bool holds)
 {
 	if (!holds)
 		abort();
 }
 
-/* Takes over `reply`. */
+/* Frees `reply`. */
 static json_t *reply_read(char *reply)
 {
 	json_t *root;
@@ -46,7 +46,7 @@ static void refusal_check(int err, const struct refusal *refusal)
 	json_decref(reply_read(control_reply_error(refusal)));
 }
 
-/* The states of the list at a time, found by walking along it. */
+/* Returns the states of the list at a time, by adding up its intervals. */
 static uint8_t list_states(const struct ktsn_schedule *schedule, int64_t tai_ns)
 {
 	int64_t left_ns = (tai_ns - schedule->base_time_tai_ns) % schedule->cycle_time_ns;
@@ -59,7 +59,7 @@ static uint8_t list_states(const struct ktsn_schedule *schedule, int64_t tai_ns)
 	return schedule->entries[i].gate_states;
 }
 
-/* The window that is found says the same of the gate as its states, and so does room in it for a frame. */
+/* The window of a class agrees with the states of its gate, and so does a frame that fits into it. */
 static void class_check(const struct ktsn_gates *gates, unsigned int class, int64_t tai_ns, int64_t frame_ns)
 {
 	bool open = ktsn_gates_states(gates, tai_ns) >> class & 1;
@@ -99,39 +99,59 @@ static void same_check(const struct ktsn_schedule *one, const struct ktsn_schedu
 	     0);
 }
 
-/* What schedule-get would answer, as a request again. */
+static int64_t number_at(const json_t *object, const char *name)
+{
+	return json_integer_value(json_object_get(object, name));
+}
+
+/* Reads the schedule of a reply to schedule-get. */
+static struct ktsn_schedule reply_schedule(const json_t *table)
+{
+	const json_t *entries =
+		json_object_get(json_object_get(table, "admin-control-list"), "gate-control-entry");
+	const json_t *cycle = json_object_get(table, "admin-cycle-time");
+	const json_t *base = json_object_get(table, "admin-base-time");
+	const json_t *sdus = json_object_get(table, "queue-max-sdu-table");
+	struct ktsn_schedule schedule = {
+		.gate_enabled = json_is_true(json_object_get(table, "gate-enabled")),
+		.gate_states = (uint8_t)number_at(table, "admin-gate-states"),
+		.base_time_tai_ns = number_at(base, "seconds") * NS_PER_S + number_at(base, "nanoseconds"),
+		.cycle_time_ns = number_at(cycle, "numerator") * (NS_PER_S / number_at(cycle, "denominator")),
+		.cycle_time_extension_ns = (uint32_t)number_at(table, "admin-cycle-time-extension"),
+		.entry_count = (uint32_t)json_array_size(entries),
+	};
+
+	must(schedule.entry_count <= KTSN_SCHEDULE_ENTRIES_MAX && json_array_size(sdus) == KTSN_CLASSES);
+	for (uint32_t i = 0; i < schedule.entry_count; i++) {
+		const json_t *entry = json_array_get(entries, i);
+
+		must(number_at(entry, "index") == i);
+		schedule.entries[i].interval_ns = (uint32_t)number_at(entry, "time-interval-value");
+		schedule.entries[i].gate_states = (uint8_t)number_at(entry, "gate-states-value");
+	}
+	for (uint32_t class = 0; class < KTSN_CLASSES; class ++)
+		schedule.queue_max_sdu_bytes[class] =
+			(uint32_t)number_at(json_array_get(sdus, class), "queue-max-sdu");
+	return schedule;
+}
+
 static void reply_check(const struct ktsn_gates *gates)
 {
 	const struct control_schedule reply = {
 		.admin = &gates->admin,
-		.oper = &gates->admin, /* whose queue-max-sdu is shown */
+		.oper = &gates->admin, /* the reply has its queue-max-sdu */
 		.oper_gate_states = ktsn_gates_states(gates, NOW_TAI_NS),
 		.config_pending = ktsn_gates_pending(gates, NOW_TAI_NS),
 		.current_time_tai_ns = NOW_TAI_NS,
 	};
-	static const char *const asked_for[] = {
-		"gate-enabled",     "admin-gate-states",          "admin-control-list",
-		"admin-cycle-time", "admin-cycle-time-extension", "admin-base-time"};
 	json_t *root = reply_read(control_reply_schedule(&reply));
-	json_t *from = json_object_get(root, "gate-parameter-table"), *table = json_object(), *sdu;
-	struct ktsn_schedule again;
-	struct refusal refusal;
-	size_t i;
+	const struct ktsn_schedule read = reply_schedule(json_object_get(root, "gate-parameter-table"));
 
-	for (i = 0; i < sizeof(asked_for) / sizeof(asked_for[0]); i++)
-		json_object_set(table, asked_for[i], json_object_get(from, asked_for[i]));
-	json_object_set(table, "queue-max-sdu-table", json_object_get(from, "queue-max-sdu-table"));
-	json_array_foreach(json_object_get(table, "queue-max-sdu-table"), i, sdu)
-	{
-		json_object_del(sdu, "transmission-overrun");
-	}
-	must(control_schedule_read(table, &again, &refusal) == 0);
-	same_check(&gates->admin, &again);
-	json_decref(table);
+	same_check(&gates->admin, &read);
 	json_decref(root);
 }
 
-/* Asked for while nothing runs, and again while it runs itself. */
+/* Executes the schedule first without another one in force, then after itself. */
 static void schedule_execute(const struct ktsn_schedule *schedule)
 {
 	static struct ktsn_gates none, first, second;
@@ -157,7 +177,7 @@ static void schedule_check(const struct ktsn_schedule *schedule)
 	struct refusal refusal;
 
 	if (ktsn_schedule_check(schedule, ktsn_link_ns(LINK_SPEED_BPS, KTSN_WIRE_BYTES_MIN), &fault))
-		refusal_check(control_schedule_refuse(&fault, LINK_SPEED_BPS, &refusal), &refusal);
+		refusal_check(control_schedule_refuse(&fault, &refusal), &refusal);
 	else
 		schedule_execute(schedule);
 }

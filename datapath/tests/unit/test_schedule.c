@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a schedule may have: each bound from both sides, and which value is named when one is broken.
+ * The ranges of the values of a schedule, at each limit, and the fault that names a value out of range.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -34,25 +34,30 @@ static void accepted(const struct ktsn_schedule *schedule)
 	assert_int_equal(ktsn_schedule_check(schedule, FRAME_MIN_NS, &fault), 0);
 }
 
+/* Either may be NULL. */
+static void same_text(const char *text, const char *expected)
+{
+	assert_string_equal(text ? text : "none", expected ? expected : "none");
+}
+
 static void refused(const struct ktsn_schedule *schedule, const struct ktsn_schedule_fault *expected)
 {
 	struct ktsn_schedule_fault fault;
 
 	assert_int_equal(ktsn_schedule_check(schedule, FRAME_MIN_NS, &fault), -EINVAL);
-	assert_string_equal(fault.field, expected->field);
+	same_text(fault.list, expected->list);
+	same_text(fault.field, expected->field);
 	assert_int_equal(fault.index, expected->index);
 	assert_true(fault.value == expected->value);
-	assert_true(fault.least == expected->least);
-	assert_true(fault.most == expected->most);
+	assert_true(fault.minimum == expected->minimum);
+	assert_true(fault.maximum == expected->maximum);
 }
 
-static void cycle_time_is_one_frame_to_one_hour(void **state)
+static void cycle_time_range(void **state)
 {
 	struct ktsn_schedule schedule = good_schedule();
-	struct ktsn_schedule_fault fault = {.field = "admin-cycle-time",
-					    .index = KTSN_FAULT_NOT_IN_LIST,
-					    .least = FRAME_MIN_NS,
-					    .most = KTSN_CYCLE_TIME_MAX_NS};
+	struct ktsn_schedule_fault fault = {
+		.field = "cycle-time-ns", .minimum = FRAME_MIN_NS, .maximum = KTSN_CYCLE_TIME_MAX_NS};
 
 	(void)state;
 	schedule.cycle_time_ns = FRAME_MIN_NS;
@@ -67,11 +72,10 @@ static void cycle_time_is_one_frame_to_one_hour(void **state)
 	refused(&schedule, &fault);
 }
 
-static void base_time_is_bounded(void **state)
+static void base_time_range(void **state)
 {
 	struct ktsn_schedule schedule = good_schedule();
-	struct ktsn_schedule_fault fault = {
-		.field = "admin-base-time", .index = KTSN_FAULT_NOT_IN_LIST, .most = KTSN_BASE_TIME_MAX_NS};
+	struct ktsn_schedule_fault fault = {.field = "base-time-tai-ns", .maximum = KTSN_BASE_TIME_MAX_NS};
 
 	(void)state;
 	schedule.base_time_tai_ns = KTSN_BASE_TIME_MAX_NS;
@@ -82,13 +86,11 @@ static void base_time_is_bounded(void **state)
 	refused(&schedule, &fault);
 }
 
-static void list_has_one_entry_to_supported_list_max(void **state)
+static void entry_count_range(void **state)
 {
 	struct ktsn_schedule schedule = good_schedule();
-	struct ktsn_schedule_fault fault = {.field = "gate-control-entry",
-					    .index = KTSN_FAULT_NOT_IN_LIST,
-					    .least = 1,
-					    .most = KTSN_SCHEDULE_ENTRIES_MAX};
+	struct ktsn_schedule_fault fault = {
+		.field = "entries", .minimum = 1, .maximum = KTSN_SCHEDULE_ENTRIES_MAX};
 
 	(void)state;
 	schedule.entry_count = KTSN_SCHEDULE_ENTRIES_MAX;
@@ -101,11 +103,14 @@ static void list_has_one_entry_to_supported_list_max(void **state)
 	refused(&schedule, &fault);
 }
 
-static void interval_has_room_for_a_frame_and_the_entry_is_named(void **state)
+static void interval_range(void **state)
 {
 	struct ktsn_schedule schedule = good_schedule();
-	struct ktsn_schedule_fault fault = {
-		.field = "time-interval-value", .index = 1, .least = FRAME_MIN_NS, .most = UINT32_MAX};
+	struct ktsn_schedule_fault fault = {.list = "entries",
+					    .field = "interval-ns",
+					    .index = 1,
+					    .minimum = FRAME_MIN_NS,
+					    .maximum = UINT32_MAX};
 
 	(void)state;
 	schedule.entries[1].interval_ns = FRAME_MIN_NS;
@@ -118,13 +123,13 @@ static void interval_has_room_for_a_frame_and_the_entry_is_named(void **state)
 	refused(&schedule, &fault);
 }
 
-static void queue_max_sdu_is_none_or_that_of_a_frame_and_the_class_is_named(void **state)
+static void queue_max_sdu_range(void **state)
 {
 	struct ktsn_schedule schedule = good_schedule();
-	struct ktsn_schedule_fault fault = {.field = "queue-max-sdu",
+	struct ktsn_schedule_fault fault = {.list = "queue-max-sdu-bytes",
 					    .index = 5,
-					    .least = KTSN_QUEUE_MAX_SDU_MIN,
-					    .most = KTSN_QUEUE_MAX_SDU_MAX};
+					    .minimum = KTSN_QUEUE_MAX_SDU_MIN,
+					    .maximum = KTSN_QUEUE_MAX_SDU_MAX};
 
 	(void)state;
 	schedule.queue_max_sdu_bytes[5] = KTSN_QUEUE_MAX_SDU_MIN;
@@ -136,7 +141,7 @@ static void queue_max_sdu_is_none_or_that_of_a_frame_and_the_class_is_named(void
 	refused(&schedule, &fault);
 }
 
-static void gates_that_are_not_enabled_need_no_list_and_no_cycle(void **state)
+static void disabled_gates_need_no_list(void **state)
 {
 	struct ktsn_schedule schedule;
 
@@ -150,12 +155,9 @@ static void gates_that_are_not_enabled_need_no_list_and_no_cycle(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(cycle_time_is_one_frame_to_one_hour),
-		cmocka_unit_test(base_time_is_bounded),
-		cmocka_unit_test(list_has_one_entry_to_supported_list_max),
-		cmocka_unit_test(interval_has_room_for_a_frame_and_the_entry_is_named),
-		cmocka_unit_test(queue_max_sdu_is_none_or_that_of_a_frame_and_the_class_is_named),
-		cmocka_unit_test(gates_that_are_not_enabled_need_no_list_and_no_cycle),
+		cmocka_unit_test(cycle_time_range),    cmocka_unit_test(base_time_range),
+		cmocka_unit_test(entry_count_range),   cmocka_unit_test(interval_range),
+		cmocka_unit_test(queue_max_sdu_range), cmocka_unit_test(disabled_gates_need_no_list),
 	};
 
 	return cmocka_run_group_tests_name("schedule", tests, NULL, NULL);

@@ -220,14 +220,9 @@ func (c *Client) TraceStop(ctx context.Context) error {
 	return c.command(ctx, traceStopRequest{header("trace-stop")})
 }
 
-// ScheduleSet asks for a schedule. ktsnd changes to it at a time that Schedule tells, or refuses it and keeps what it
-// has.
+// ScheduleSet sets the schedule. Schedule returns the time at which ktsnd changes to it; after an error, ktsnd keeps the schedule that it has.
 func (c *Client) ScheduleSet(ctx context.Context, table *GateParameterTable) error {
-	complete := *table
-	if complete.QueueMaxSDUTable == nil {
-		complete.QueueMaxSDUTable = []QueueMaxSDU{}
-	}
-	return c.command(ctx, scheduleSetRequest{header("schedule-set"), &complete})
+	return c.command(ctx, scheduleSetRequest{header("schedule-set"), NewGateSchedule(table)})
 }
 
 // Schedule asks for the schedule in force and the one that was asked for last.

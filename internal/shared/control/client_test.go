@@ -88,10 +88,8 @@ func TestCommandsSendTheirFields(t *testing.T) {
 			"traffic-class-map:[0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 7] version:1]"},
 		"schedule-set without lists": {func() error {
 			return client.ScheduleSet(ctx, &GateParameterTable{AdminGateStates: 255, AdminCycleTime: CycleTime{1, 1000}})
-		}, "map[gate-parameter-table:map[admin-base-time:map[nanoseconds:0 seconds:0] " +
-			"admin-control-list:map[gate-control-entry:[]] admin-cycle-time:map[denominator:1000 numerator:1] " +
-			"admin-cycle-time-extension:0 admin-gate-states:255 gate-enabled:false queue-max-sdu-table:[]] " +
-			"request:schedule-set version:1]"},
+		}, "map[request:schedule-set schedule:map[base-time-tai-ns:0 cycle-time-extension-ns:0 cycle-time-ns:1e+06 entries:[] " +
+			"gate-enabled:false gate-states:255 queue-max-sdu-bytes:[0 0 0 0 0 0 0 0]] version:1]"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if err := test.call(); err != nil {

@@ -95,7 +95,7 @@ type traceStopRequest struct {
 
 type scheduleSetRequest struct {
 	requestHeader
-	Table *GateParameterTable `json:"gate-parameter-table"`
+	Schedule GateSchedule `json:"schedule"`
 }
 
 type scheduleGetRequest struct {

@@ -86,6 +86,42 @@ type QueueMaxSDU struct {
 	QueueMaxSDU uint32 `json:"queue-max-sdu"`
 }
 
+// GateSchedule is a GateParameterTable as ktsnd takes it: times in nanoseconds, and a maximum SDU for each class.
+type GateSchedule struct {
+	GateEnabled          bool                   `json:"gate-enabled"`
+	GateStates           uint8                  `json:"gate-states"`
+	Entries              []GateScheduleEntry    `json:"entries"`
+	CycleTimeNs          int64                  `json:"cycle-time-ns"`
+	CycleTimeExtensionNs uint32                 `json:"cycle-time-extension-ns"`
+	BaseTimeTAINs        int64                  `json:"base-time-tai-ns"`
+	QueueMaxSDUBytes     [TrafficClasses]uint32 `json:"queue-max-sdu-bytes"`
+}
+
+// GateScheduleEntry keeps the gates in a state for an interval.
+type GateScheduleEntry struct {
+	IntervalNs uint32 `json:"interval-ns"`
+	GateStates uint8  `json:"gate-states"`
+}
+
+// NewGateSchedule converts a valid table.
+func NewGateSchedule(table *GateParameterTable) GateSchedule {
+	schedule := GateSchedule{
+		GateEnabled:          table.GateEnabled,
+		GateStates:           table.AdminGateStates,
+		Entries:              []GateScheduleEntry{}, // not null
+		CycleTimeNs:          table.AdminCycleTime.Nanoseconds(),
+		CycleTimeExtensionNs: table.AdminCycleTimeExtension,
+		BaseTimeTAINs:        int64(table.AdminBaseTime.Seconds)*1e9 + int64(table.AdminBaseTime.Nanoseconds),
+	}
+	for _, entry := range table.AdminControlList.Entries {
+		schedule.Entries = append(schedule.Entries, GateScheduleEntry{entry.TimeIntervalValue, entry.GateStatesValue})
+	}
+	for _, limit := range table.QueueMaxSDUTable {
+		schedule.QueueMaxSDUBytes[limit.TrafficClass%TrafficClasses] = limit.QueueMaxSDU
+	}
+	return schedule
+}
+
 // QueueState is a QueueMaxSDU in force, with what happened to it.
 type QueueState struct {
 	QueueMaxSDU

@@ -14,12 +14,25 @@ const smallestWireBytes = 84
 // maxCycleTimeNs is supported-cycle-max.
 const maxCycleTimeNs = 3600 * nsPerSecond
 
-// SmallestFrameNs is how long a link is occupied by the smallest frame, rounded up.
+// SmallestFrameNs returns how long the smallest frame occupies a link, rounded up; 0 for a link without a speed.
 func SmallestFrameNs(linkSpeedBps int64) int64 {
+	if linkSpeedBps == 0 {
+		return 0
+	}
 	return (smallestWireBytes*8*nsPerSecond + linkSpeedBps - 1) / linkSpeedBps
 }
 
-// Check says whether a link of that speed can execute the schedule; if not, with an *Error.
+// CheckTable checks whether a link of that speed can execute a table that comes from no file. It returns a *control.Error, as for a refusal
+// by ktsnd, which checks the same values but does not explain them.
+func CheckTable(table *control.GateParameterTable, linkSpeedBps int64) error {
+	document := Document{Table: table, root: place{name: tableName}}
+	if fault := document.checkTimes(SmallestFrameNs(linkSpeedBps), linkSpeedBps); fault != nil {
+		return &control.Error{Field: fault.Field, Message: fault.Message}
+	}
+	return nil
+}
+
+// Check checks whether a link of that speed can execute the schedule. Its error is an *Error.
 func (d *Document) Check(linkSpeedBps int64) error {
 	fault := d.checkTimes(SmallestFrameNs(linkSpeedBps), linkSpeedBps)
 	if fault == nil {

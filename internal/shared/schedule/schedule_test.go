@@ -19,31 +19,24 @@ import (
 )
 
 const (
-	protocol = "../../../docs/control-protocol"
-	example  = "../../../docs/examples/schedule.yaml"
-	gigabit  = 1_000_000_000
+	example = "../../../docs/examples/schedule.yaml"
+	gigabit = 1_000_000_000
 )
 
-// exampleTable is the table of the protocol's example, as a generic value and as its text.
+// exampleTable returns testdata/table.json as a generic value and as text.
 func exampleTable(t *testing.T) (table map[string]any, text []byte) {
 	t.Helper()
-	data, err := os.ReadFile(filepath.Join(protocol, "schedule-set.request.json"))
+	text, err := os.ReadFile("testdata/table.json")
 	if err != nil {
 		t.Fatal(err)
 	}
-	var request struct {
-		Table json.RawMessage `json:"gate-parameter-table"`
-	}
-	if err := json.Unmarshal(data, &request); err != nil {
+	if err := json.Unmarshal(text, &table); err != nil {
 		t.Fatal(err)
 	}
-	if err := json.Unmarshal(request.Table, &table); err != nil {
-		t.Fatal(err)
-	}
-	return table, request.Table
+	return table, text
 }
 
-// threeWindows is what the example files say.
+// threeWindows returns the table of the example files.
 func threeWindows() *control.GateParameterTable {
 	return &control.GateParameterTable{
 		GateEnabled:     true,
@@ -58,7 +51,7 @@ func threeWindows() *control.GateParameterTable {
 	}
 }
 
-func TestExampleFileIsTheExampleOfTheProtocol(t *testing.T) {
+func TestExampleFile(t *testing.T) {
 	document, err := Read(example)
 	if err != nil {
 		t.Fatal(err)
@@ -175,9 +168,9 @@ func escapeControls(text []byte) []byte {
 	return escaped
 }
 
-// TestRefusalsAreKtsndsOwn reads the file that the tests of ktsnd read.
-func TestRefusalsAreKtsndsOwn(t *testing.T) {
-	data, err := os.ReadFile(filepath.Join(protocol, "refusals", "schedule-set.json"))
+// TestRefusals changes one value of the example.
+func TestRefusals(t *testing.T) {
+	data, err := os.ReadFile("testdata/refusals.json")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -187,7 +180,6 @@ func TestRefusalsAreKtsndsOwn(t *testing.T) {
 		Field        string           `json:"field"`
 		Message      string           `json:"message"`
 		LinkSpeedBps int64            `json:"link-speed-bps"`
-		OnlyThere    bool             `json:"required-by-ktsnd-only"`
 	}
 	if err := json.Unmarshal(data, &cases); err != nil || len(cases) == 0 {
 		t.Fatal(err)
@@ -210,12 +202,6 @@ func TestRefusalsAreKtsndsOwn(t *testing.T) {
 				t.Fatal(err)
 			}
 			document, err := Parse("s.json", escapeControls(text))
-			if test.OnlyThere {
-				if err != nil {
-					t.Error(err)
-				}
-				return
-			}
 			if test.LinkSpeedBps > 0 {
 				if err != nil {
 					t.Fatal(err)
@@ -233,9 +219,9 @@ func TestRefusalsAreKtsndsOwn(t *testing.T) {
 	}
 }
 
-// TestVerdictsAreKtsndsOwn reads whole schedules that the tests of ktsnd read. Without a field a schedule is accepted.
-func TestVerdictsAreKtsndsOwn(t *testing.T) {
-	data, err := os.ReadFile(filepath.Join(protocol, "verdicts", "schedule-set.json"))
+// TestVerdicts reads whole schedules. Without a field a schedule is accepted.
+func TestVerdicts(t *testing.T) {
+	data, err := os.ReadFile("testdata/verdicts.json")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -266,6 +252,23 @@ func TestVerdictsAreKtsndsOwn(t *testing.T) {
 				t.Errorf("got %v, want %s: %s", err, test.Field, test.Message)
 			}
 		})
+	}
+}
+
+// TestCheckTable checks a table of an object of the API, for which there is no file.
+func TestCheckTable(t *testing.T) {
+	table := threeWindows()
+	if err := CheckTable(table, gigabit); err != nil {
+		t.Error(err)
+	}
+	if err := CheckTable(&control.GateParameterTable{AdminGateStates: 255}, 0); err != nil {
+		t.Error(err)
+	}
+	table.AdminControlList.Entries[2].TimeIntervalValue = 100
+	const want = "ktsnd refused gate-parameter-table.admin-control-list.gate-control-entry[2].time-interval-value: is 100; must be at least 672, " +
+		"the time of the smallest frame at 1 Gbit/s"
+	if err := CheckTable(table, gigabit); err == nil || err.Error() != want {
+		t.Errorf("got %v", err)
 	}
 }
 

@@ -78,7 +78,7 @@ func (n *node) describe() string {
 	}
 }
 
-// quote writes a string in one line, as ktsnd does (datapath/daemon/control/control_json.c).
+// quote writes a string on one line, as ktsnd does (datapath/daemon/control/control_json.c).
 func quote(text string) string {
 	if len(text) > longestQuote {
 		text = strings.ToValidUTF8(text[:longestQuote], "")

@@ -20,6 +20,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/node/agent/network"
 	"github.com/kubernetsn/kubernetsn/internal/node/relay"
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
+	"github.com/kubernetsn/kubernetsn/internal/shared/schedule"
 	"github.com/kubernetsn/kubernetsn/internal/shared/tsnnetwork"
 )
 
@@ -157,7 +158,11 @@ func (r *Reconciler) ask(ctx context.Context, ktsnd Ktsnd, now *seen, gates *tsn
 		r.Log.Info("set the traffic classes")
 	}
 	if !asked(&now.schedule.Table, &gates.Table) {
-		if err := ktsnd.ScheduleSet(ctx, &gates.Table); err != nil {
+		err := schedule.CheckTable(&gates.Table, now.status.LinkSpeedBps)
+		if err == nil {
+			err = ktsnd.ScheduleSet(ctx, &gates.Table)
+		}
+		if err != nil {
 			return fmt.Errorf("set the schedule: %w", err)
 		}
 		base := gates.Table.AdminBaseTime
