@@ -7,7 +7,7 @@ import (
 	"os"
 	"runtime"
 
-	"github.com/kubernetsn/kubernetsn/internal/node/attachment"
+	"github.com/kubernetsn/kubernetsn/internal/node/cni"
 )
 
 func init() {
@@ -16,5 +16,5 @@ func init() {
 }
 
 func main() {
-	os.Exit(attachment.Main(os.Stderr))
+	os.Exit(cni.Main(os.Stderr))
 }

@@ -19,7 +19,7 @@ import (
 	"github.com/containernetworking/plugins/pkg/ns"
 	"github.com/containernetworking/plugins/pkg/testutils"
 
-	"github.com/kubernetsn/kubernetsn/internal/node/attachment"
+	"github.com/kubernetsn/kubernetsn/internal/node/cni"
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
 )
 
@@ -149,23 +149,23 @@ func TestItAgreesWithTheReferenceTestutils(t *testing.T) {
 			args := &skel.CmdArgs{ContainerID: pod.id, Netns: pod.Path(), IfName: podIf, Path: referencePlugins(t)}
 			args.StdinData = injected(t, config, fields{"name": networkName, "cniVersion": version})
 			inNode(t, lab.a, func() error {
-				result, _, err := testutils.CmdAddWithArgs(args, func() error { return attachment.Functions().Add(args) })
+				result, _, err := testutils.CmdAddWithArgs(args, func() error { return cni.Functions().Add(args) })
 				if err != nil {
 					return fmt.Errorf("ADD: %w", err)
 				}
 				checking := *args
 				checking.StdinData = injected(t, args.StdinData, fields{"prevResult": result})
 				if testutils.SpecVersionHasCHECK(version) {
-					if err := testutils.CmdCheckWithArgs(&checking, func() error { return attachment.Functions().Check(&checking) }); err != nil {
+					if err := testutils.CmdCheckWithArgs(&checking, func() error { return cni.Functions().Check(&checking) }); err != nil {
 						return fmt.Errorf("CHECK: %w", err)
 					}
 				}
 				if testutils.SpecVersionHasSTATUS(version) {
-					if err := testutils.CmdStatus(func() error { return attachment.Functions().Status(args) }); err != nil {
+					if err := testutils.CmdStatus(func() error { return cni.Functions().Status(args) }); err != nil {
 						return fmt.Errorf("STATUS: %w", err)
 					}
 				}
-				return testutils.CmdDelWithArgs(args, func() error { return attachment.Functions().Del(args) })
+				return testutils.CmdDelWithArgs(args, func() error { return cni.Functions().Del(args) })
 			})
 		})
 	}

@@ -26,6 +26,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/node/agent/sweep"
 	"github.com/kubernetsn/kubernetsn/internal/node/agent/watch"
 	"github.com/kubernetsn/kubernetsn/internal/node/attachment"
+	"github.com/kubernetsn/kubernetsn/internal/node/cni"
 	"github.com/kubernetsn/kubernetsn/internal/node/overlay"
 	"github.com/kubernetsn/kubernetsn/internal/node/relay"
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
@@ -105,7 +106,7 @@ func (p plugin) Detach(ctx context.Context, attached *attachment.Attached) error
 	if err != nil {
 		return fmt.Errorf("configuration of network %s: %w", attached.Network, err)
 	}
-	return attachment.Detach(&attached.Attachment, config, p.PluginDir)
+	return cni.Detach(&attached.Attachment, config, p.PluginDir)
 }
 
 // addCSI adds the server for kubelet. It closes kubeletLeft when kubelet is not served any more.

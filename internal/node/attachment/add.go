@@ -24,69 +24,60 @@ import (
 
 // adding is an ADD under way.
 type adding struct {
-	*request
-	node    *overlay.Node
-	records records
-	daemon  *daemon
-	netns   ns.NetNS
-	undo    []func() error
-	// card is the device of a machine that has one in the place of an interface.
+	*Spec
+	node   *overlay.Node
+	store  recordStore
+	daemon *daemon
+	netns  ns.NetNS
+	undo   []func() error
+	// card is the device of a virtual machine that has a network card instead of an interface.
 	card *kata.Device
 }
 
-// add attaches a container and prints the result.
-func add(ctx context.Context, r *request) error {
-	if err := r.checkAttachment(); err != nil {
-		return err
-	}
+// Add attaches a container to a network, plugs a link, or remembers the sandbox of a pod with links, for which the result is nil.
+// A failed or interrupted Add undoes its steps.
+func Add(ctx context.Context, s *Spec) (*current.Result, error) {
 	switch {
-	case r.Links:
-		return addSandbox(r)
-	case r.Link != nil:
-		result, err := plugLink(ctx, r)
-		if err != nil {
-			return err
-		}
-		return r.print(result)
+	case s.Sandbox:
+		return nil, addSandbox(s)
+	case s.Link != nil:
+		return plugLink(ctx, s)
 	}
-	netns, err := r.openNetns()
+	netns, err := s.openNetns()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer netns.Close()
-	daemon, err := dialDaemon(ctx, r.ControlSocket)
+	daemon, err := dialDaemon(ctx, s.ControlSocket)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer daemon.close()
-	if err := r.checkClock(ctx, daemon); err != nil {
-		return err
+	if err := s.checkClock(ctx, daemon); err != nil {
+		return nil, err
 	}
-	if err := r.checkEncryption(); err != nil {
-		return err
+	if err := s.checkEncryption(); err != nil {
+		return nil, err
 	}
-	node, records, err := r.open()
+	node, store, err := s.open()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer node.Close()
-	a := &adding{request: r, node: node, records: records, daemon: daemon, netns: netns}
-	result, err := a.run(ctx)
-	if err != nil {
-		return err
-	}
-	return r.print(result)
+	a := &adding{Spec: s, node: node, store: store, daemon: daemon, netns: netns}
+	return a.run(ctx)
 }
 
-// openNetns opens the pod's network namespace, which must not be the node's own.
-func (r *request) openNetns() (ns.NetNS, error) {
-	netns, err := ns.GetNS(r.netns)
+// openNetns opens the pod's network namespace, which must not be the node's.
+func (s *Spec) openNetns() (ns.NetNS, error) {
+	netns, err := ns.GetNS(s.Netns)
 	if err != nil {
-		return nil, environment("CNI_NETNS: %v; give the path of the container's network namespace", err)
+		return nil, types.NewError(types.ErrInvalidEnvironmentVariables,
+			fmt.Sprintf("CNI_NETNS: %v; give the path of the container's network namespace", err), "")
 	}
-	same, err := isOwn(r.netns)
+	same, err := isThreadNetns(s.Netns)
 	if err == nil && same {
-		err = types.NewError(types.ErrInvalidNetNS, fmt.Sprintf("CNI_NETNS: %s is the node's own network namespace; give the container's", r.netns), "")
+		err = types.NewError(types.ErrInvalidNetNS, fmt.Sprintf("CNI_NETNS: %s is the node's own network namespace; give the container's", s.Netns), "")
 	}
 	if err != nil {
 		return nil, errors.Join(err, netns.Close())
@@ -94,9 +85,9 @@ func (r *request) openNetns() (ns.NetNS, error) {
 	return netns, nil
 }
 
-// isOwn tells whether the path leads to the network namespace that this process is in.
-func isOwn(path string) (bool, error) {
-	own, err := os.Stat("/proc/thread-self/ns/net")
+// isThreadNetns reports whether the path leads to the network namespace of the calling thread.
+func isThreadNetns(path string) (bool, error) {
+	current, err := os.Stat("/proc/thread-self/ns/net")
 	if err != nil {
 		return false, fmt.Errorf("look at the node's network namespace: %w", err)
 	}
@@ -104,44 +95,41 @@ func isOwn(path string) (bool, error) {
 	if err != nil {
 		return false, fmt.Errorf("look at the pod's network namespace: %w", err)
 	}
-	return os.SameFile(own, other), nil
+	return os.SameFile(current, other), nil
 }
 
-// run goes through all steps; when one fails it undoes those before it.
+// run goes through all steps; when one fails it undoes the steps before it, the last one first.
 func (a *adding) run(ctx context.Context) (_ *current.Result, err error) {
 	success := false
 	defer func() {
-		if success {
-			return
-		}
-		for _, undo := range slices.Backward(a.undo) {
-			err = errors.Join(err, undo())
+		if !success {
+			err = errors.Join(err, a.undoAll())
 		}
 	}()
-	if err := a.remember(); err != nil {
+	if err := a.writeRecord(); err != nil {
 		return nil, err
 	}
 	fault.Point("recorded")
-	result, err := a.ipamAdd(ctx)
+	addresses, err := a.IPAM.Add(ctx, &a.Record)
 	if err != nil {
 		return nil, err
 	}
-	a.undo = append(a.undo, a.unlessCard(func() error { return a.ipam(context.WithoutCancel(ctx), "DEL") }))
+	a.undo = append(a.undo, a.unlessCard(func() error { return a.IPAM.Run(context.WithoutCancel(ctx), "DEL", &a.Record) }))
 	fault.Point("addressed")
 	if a.Device.Is(device.VFIO) {
-		made, err := a.attachCard(ctx, result)
+		result, err := a.attachCard(ctx, addresses)
 		success = err == nil
-		return made, err
+		return result, err
 	}
-	plugged, address, err := a.plug(ctx, result)
+	plugged, mac, err := a.plug(ctx, addresses)
 	if err != nil {
 		return nil, err
 	}
 	fault.Point("plugged")
-	if err := a.rememberSources(result, address); err != nil {
+	if err := a.recordSources(addresses, mac); err != nil {
 		return nil, err
 	}
-	if err := a.record().keepPortFilters(a.node); err != nil {
+	if err := a.keepPortFilters(a.node); err != nil {
 		return nil, err
 	}
 	if err := a.divert(ctx, plugged.Port); err != nil {
@@ -150,7 +138,7 @@ func (a *adding) run(ctx context.Context) (_ *current.Result, err error) {
 	if err := a.connectMachine(plugged.MTU); err != nil {
 		return nil, err
 	}
-	if err := a.netns.Do(func(ns.NetNS) error { return a.configurePod(result) }); err != nil {
+	if err := a.netns.Do(func(ns.NetNS) error { return a.configurePod(addresses) }); err != nil {
 		return nil, err
 	}
 	fault.Point("configured")
@@ -170,48 +158,52 @@ func (a *adding) run(ctx context.Context) (_ *current.Result, err error) {
 		return nil, err
 	}
 	success = true
-	return a.result(result, plugged, address), nil
+	return a.result(addresses, plugged, mac), nil
 }
 
-// remember writes the record. One that is there is a killed ADD's, unless its port or card is there, too.
-func (a *adding) remember() error {
-	if before := a.records.read(&a.Attachment); before != nil {
+func (a *adding) undoAll() (err error) {
+	for _, undo := range slices.Backward(a.undo) {
+		err = errors.Join(err, undo())
+	}
+	return err
+}
+
+// writeRecord writes the record. An existing record is that of a killed ADD, unless its port or card exists as well.
+func (a *adding) writeRecord() error {
+	if existing := a.store.read(&a.Attachment); existing != nil {
 		plugged, err := a.node.Plugged(&a.Attachment)
 		if err != nil {
 			return err
 		}
-		if plugged || before.hasCard() {
+		if plugged || existing.hasCard() {
 			return coded(CodeExists, fmt.Errorf("container %s is attached to network %s as %s already; call DEL first",
 				a.ContainerID, a.Network, a.Interface))
 		}
 	}
-	a.undo = append(a.undo, a.unlessCard(func() error { return a.records.remove(&a.Attachment) }))
-	return a.records.write(a.record())
+	a.undo = append(a.undo, a.unlessCard(func() error { return a.store.remove(&a.Attachment) }))
+	return a.store.write(&a.Record)
 }
 
-// rememberSources has the pod send from its own addresses only, and from those that the configuration adds.
-func (a *adding) rememberSources(result *current.Result, address net.HardwareAddr) error {
-	a.sources = &control.Sources{HardwareAddresses: []string{address.String()}}
-	for _, ip := range result.IPs {
-		own, ok := netip.AddrFromSlice(ip.Address.IP)
-		if !ok {
-			return a.ipamFailed(fmt.Errorf("%v is no IP address", ip.Address.IP))
-		}
-		own = own.Unmap()
-		a.sources.Addresses = append(a.sources.Addresses, netip.PrefixFrom(own, own.BitLen()))
+// recordSources limits what the pod may send to its own addresses and those that the configuration adds.
+func (a *adding) recordSources(addresses *current.Result, mac net.HardwareAddr) error {
+	a.Sources = &control.Sources{HardwareAddresses: []string{mac.String()}}
+	for _, ip := range addresses.IPs {
+		address, _ := netip.AddrFromSlice(ip.Address.IP) // IPAM.Add returns valid ones
+		address = address.Unmap()
+		a.Sources.Addresses = append(a.Sources.Addresses, netip.PrefixFrom(address, address.BitLen()))
 	}
-	a.sources.Addresses = append(a.sources.Addresses, a.SourceAddresses...)
-	return a.records.write(a.record())
+	a.Sources.Addresses = append(a.Sources.Addresses, a.SourceAddresses...)
+	return a.store.write(&a.Record)
 }
 
-// plug makes the veth pair, with the hardware address that follows from the pod's.
-func (a *adding) plug(ctx context.Context, result *current.Result) (*overlay.Plugged, net.HardwareAddr, error) {
-	address, err := a.hardwareAddress(result)
+// plug makes the veth pair.
+func (a *adding) plug(ctx context.Context, addresses *current.Result) (*overlay.Plugged, net.HardwareAddr, error) {
+	mac, err := a.hardwareAddress(addresses)
 	if err != nil {
 		return nil, nil, err
 	}
 	port := &overlay.Port{
-		Attachment: a.Attachment, HardwareAddress: address, Netns: int(a.netns.Fd()), FrontBytes: frontBytes(a.Capture),
+		Attachment: a.Attachment, HardwareAddress: mac, Netns: int(a.netns.Fd()), FrontBytes: frontBytes(a.Capture),
 		Note: a.note(),
 	}
 	plugged, err := a.node.Plug(ctx, &a.Overlay, port, a.daemon.timed())
@@ -219,22 +211,38 @@ func (a *adding) plug(ctx context.Context, result *current.Result) (*overlay.Plu
 		return nil, nil, err
 	}
 	a.undo = append(a.undo, func() error { return a.node.Unplug(ctx, &a.Overlay, &a.Attachment) })
-	return plugged, address, nil
+	return plugged, mac, nil
 }
 
-// register tells ktsnd of the pod's socket, where that is this plugin's to do, and of its interface.
+// hardwareAddress returns the requested hardware address, else the one that follows from the first IPv4 address, else from the
+// first address.
+func (s *Spec) hardwareAddress(addresses *current.Result) (net.HardwareAddr, error) {
+	if s.MAC != "" {
+		return net.ParseMAC(s.MAC)
+	}
+	chosen := addresses.IPs[0].Address.IP
+	for _, ip := range addresses.IPs {
+		if isIPv4(ip.Address.IP) {
+			chosen = ip.Address.IP
+			break
+		}
+	}
+	address, _ := netip.AddrFromSlice(chosen)
+	return overlay.HardwareAddress(address), nil
+}
+
+// register adds the pod's socket, if it is created here, and its interface to ktsnd.
 func (a *adding) register(ctx context.Context) error {
 	if a.daemon == nil {
 		return nil
 	}
-	made := a.record()
-	if made.Socket != "" {
-		a.undo = append(a.undo, func() error { return removeUse(context.WithoutCancel(ctx), a.daemon, a.records, made) })
-		if err := a.records.useSocket(&a.Attachment); err != nil {
+	if a.Socket != "" {
+		a.undo = append(a.undo, func() error { return removeUse(context.WithoutCancel(ctx), a.daemon, a.store, &a.Record) })
+		if err := a.store.useSocket(&a.Attachment); err != nil {
 			return err
 		}
 		fault.Point("socket-used")
-		if err := a.daemon.addSocket(ctx, a.Identity, made.Socket); err != nil {
+		if err := a.daemon.addSocket(ctx, a.Identity, a.Socket); err != nil {
 			return err
 		}
 		fault.Point("socket-made")
@@ -245,5 +253,36 @@ func (a *adding) register(ctx context.Context) error {
 	a.undo = append(a.undo, func() error {
 		return a.daemon.EndpointDel(context.WithoutCancel(ctx), a.Identity, a.Interface)
 	})
-	return a.daemon.addEndpoint(ctx, made)
+	return a.daemon.addEndpoint(ctx, &a.Record)
+}
+
+// result describes the devices and addresses of the attachment.
+func (s *Spec) result(addresses *current.Result, plugged *overlay.Plugged, mac net.HardwareAddr) *current.Result {
+	result := &current.Result{CNIVersion: current.ImplementedSpecVersion, IPs: addresses.IPs, Routes: addresses.Routes, DNS: addresses.DNS}
+	result.Interfaces = []*current.Interface{
+		{Name: plugged.Bridge, Mac: plugged.BridgeAddr.String()},
+		{Name: plugged.Port, Mac: plugged.PortAddr.String(), Mtu: overlay.PortMTU(plugged.MTU, frontBytes(s.Capture))},
+	}
+	if s.Device.Is(device.Tap) {
+		if tap, err := tapOf(&s.Attachment, s.Device, plugged.MTU); err == nil {
+			result.Interfaces = append(result.Interfaces, &current.Interface{Name: tap.Name, Mtu: tap.MTU, Sandbox: s.Netns})
+		}
+	}
+	pod := &current.Interface{Name: s.Interface, Mac: mac.String(), Mtu: plugged.MTU, Sandbox: s.Netns}
+	switch {
+	case s.Device.Is(device.VhostUser):
+		pod.SocketPath = s.VhostSocket()
+	case s.ControlSocket != "":
+		pod.SocketPath = s.AppSocket
+	}
+	return withPod(result, pod)
+}
+
+// withPod adds the pod's interface to a result, whose addresses are all on it.
+func withPod(result *current.Result, pod *current.Interface) *current.Result {
+	result.Interfaces = append(result.Interfaces, pod)
+	for _, ip := range result.IPs {
+		ip.Interface = current.Int(len(result.Interfaces) - 1)
+	}
+	return result
 }

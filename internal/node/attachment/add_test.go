@@ -4,7 +4,6 @@ package attachment
 
 import (
 	"encoding/json"
-	"errors"
 	"path/filepath"
 	"slices"
 	"testing"
@@ -44,19 +43,18 @@ func fakeKtsnd(t *testing.T) (client *control.Client, asked func() []string) {
 func TestAnAddThatFailsLateTakesAllBackFromKtsnd(t *testing.T) {
 	client, asked := fakeKtsnd(t)
 	dir := t.TempDir()
-	r := &request{
-		Config:     &Config{SocketDir: filepath.Join(dir, "pods"), CreateSocket: true, Overlay: overlay.Network{VNI: 42, Bridge: "tsnbr42"}},
-		Attachment: overlay.Attachment{Network: "tsn", ContainerID: "c", Interface: "tsn0", Identity: "uid"}, netns: "/run/netns/c",
+	s := &Spec{
+		Record: Record{
+			Attachment: overlay.Attachment{Network: "tsn", ContainerID: "c", Interface: "tsn0", Identity: "uid"}, Netns: "/run/netns/c",
+		},
+		SocketDir: filepath.Join(dir, "pods"), CreateSocket: true, Overlay: overlay.Network{VNI: 42, Bridge: "tsnbr42"},
 	}
-	a := &adding{request: r, records: records{filepath.Join(dir, "state")}, daemon: &daemon{client}}
+	s.CompleteRecord()
+	a := &adding{Spec: s, store: recordStore{filepath.Join(dir, "state")}, daemon: &daemon{client}}
 	if err := a.register(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	var err error
-	for _, undo := range slices.Backward(a.undo) {
-		err = errors.Join(err, undo())
-	}
-	if err != nil {
+	if err := a.undoAll(); err != nil {
 		t.Error(err)
 	}
 	if got, want := asked(), []string{"socket-add", "endpoint-add", "endpoint-del", "socket-del"}; !slices.Equal(got, want) {

@@ -7,8 +7,6 @@ import (
 	"io/fs"
 	"os"
 
-	"github.com/containernetworking/cni/pkg/skel"
-
 	"github.com/kubernetsn/kubernetsn/internal/node/overlay"
 )
 
@@ -22,7 +20,7 @@ type Attached struct {
 
 // List returns all attachments of the node.
 func List(stateDir string, node *overlay.Node) ([]Attached, error) {
-	made, err := records{stateDir}.all()
+	made, err := recordStore{stateDir}.all()
 	if err != nil {
 		return nil, err
 	}
@@ -47,12 +45,3 @@ func List(stateDir string, node *overlay.Node) ([]Attached, error) {
 
 // OfLinks tells whether it is a link, or the sandbox of a pod with links. DetachLinks detaches these.
 func (a *Attached) OfLinks() bool { return a.Network == SandboxNetwork || a.Network == LinkNetwork }
-
-// Detach does what a runtime's DEL would, for one that is not going to call it. config is the network's configuration,
-// and pluginDir has the IPAM plugin.
-func Detach(attachment *overlay.Attachment, config []byte, pluginDir string) error {
-	return Functions().Del(&skel.CmdArgs{
-		ContainerID: attachment.ContainerID, IfName: attachment.Interface, Path: pluginDir, StdinData: config,
-		Args: "IgnoreUnknown=1;K8S_POD_UID=" + attachment.Identity,
-	})
-}

@@ -4,7 +4,6 @@ package attachment
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -19,30 +18,11 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/node/kata"
 	"github.com/kubernetsn/kubernetsn/internal/node/overlay"
 	"github.com/kubernetsn/kubernetsn/internal/node/passthrough"
-	"github.com/kubernetsn/kubernetsn/internal/shared/device"
+	"github.com/kubernetsn/kubernetsn/internal/shared/errortext"
 )
 
 // A pod whose device is of VFIO has a network card of the node in the place of an interface: nothing of it is on the node's bridge or
 // known to ktsnd, and what the machine sends is on the wire when the machine sends it.
-
-// maxCards bounds the sentence that says why none of them can be had.
-const maxCards = 64
-
-func (c *Config) readCards(raw json.RawMessage) error {
-	if err := decode(raw, &c.Cards, "a list of PCI addresses"); err != nil {
-		return err
-	}
-	if len(c.Cards) > maxCards {
-		return fmt.Errorf("has %d cards; give at most %d", len(c.Cards), maxCards)
-	}
-	for i, card := range c.Cards {
-		var err error
-		if c.Cards[i], err = passthrough.ParseAddress(card); err != nil {
-			return err
-		}
-	}
-	return nil
-}
 
 // card is one that was taken from the node's kernel.
 type card struct {
@@ -51,7 +31,7 @@ type card struct {
 }
 
 // owner is how the attachment is known as one that has a card.
-func (r *record) owner() string {
+func (r *Record) owner() string {
 	return strings.Join([]string{r.Network, r.ContainerID, r.Interface, r.Identity}, separator)
 }
 
@@ -89,15 +69,15 @@ var nodeBus = passthrough.NewBus
 // other card while the pod has one that could not be given back: DEL knows of one.
 func (a *adding) takeCard(ctx context.Context) (*card, error) {
 	bus := nodeBus()
-	a.undo = append(a.undo, func() error { return a.record().giveBackCard() })
+	a.undo = append(a.undo, func() error { return a.giveBackCard() })
 	var reasons []string
 	for _, address := range a.Cards {
 		taken, err := a.tryCard(ctx, bus, address)
 		if err == nil {
 			return taken, nil
 		}
-		reasons = append(reasons, address+": "+oneLine(err))
-		if a.record().hasCard() {
+		reasons = append(reasons, address+": "+errortext.OneLine(err))
+		if a.hasCard() {
 			break
 		}
 	}
@@ -115,7 +95,7 @@ func (a *adding) tryCard(ctx context.Context, bus *passthrough.Bus, address stri
 		return nil, fmt.Errorf("look at its interface: %w", err)
 	}
 	a.Device.Card = address
-	if err := a.records.write(a.record()); err != nil {
+	if err := a.store.write(&a.Record); err != nil {
 		return nil, err
 	}
 	fault.Point("card-chosen")
@@ -124,7 +104,7 @@ func (a *adding) tryCard(ctx context.Context, bus *passthrough.Bus, address stri
 	}
 	fault.Point("card-claimed")
 	if _, err := bus.Bind(ctx, address); err != nil {
-		return nil, errors.Join(err, a.record().giveBackCard())
+		return nil, errors.Join(err, a.giveBackCard())
 	}
 	fault.Point("card-bound")
 	return &card{address, link.Attrs().HardwareAddr.String(), link.Attrs().MTU}, nil
@@ -160,20 +140,20 @@ func groupIsFree(bus *passthrough.Bus, found *passthrough.Device) error {
 
 // claimCard has the card belong to the attachment. Of two that claim cards of one group at once, none or one gets its.
 func (a *adding) claimCard(bus *passthrough.Bus, found *passthrough.Device) error {
-	switch own, err := bus.Claim(found.Address, a.record().owner()); {
+	switch own, err := bus.Claim(found.Address, a.owner()); {
 	case err != nil:
 		return err
 	case !own:
 		return fmt.Errorf("it belongs to %s already", bus.Claimed(found.Address))
 	}
 	if err := groupIsFree(bus, found); err != nil {
-		return errors.Join(err, a.record().giveBackCard())
+		return errors.Join(err, a.giveBackCard())
 	}
 	return nil
 }
 
 // hasCard tells whether a card belongs to the attachment.
-func (r *record) hasCard() bool {
+func (r *Record) hasCard() bool {
 	return r.Device.Card != "" && nodeBus().Claimed(r.Device.Card) == r.owner()
 }
 
@@ -181,7 +161,7 @@ func (r *record) hasCard() bool {
 // the address.
 func (a *adding) unlessCard(undo func() error) func() error {
 	return func() error {
-		if a.record().hasCard() {
+		if a.hasCard() {
 			return nil
 		}
 		return undo()
@@ -189,15 +169,15 @@ func (a *adding) unlessCard(undo func() error) func() error {
 }
 
 // giveBackCard gives what cards are this attachment's back to the node's kernel. A record that was lost does not name any.
-func (r *record) giveBackCard() error {
+func (r *Record) giveBackCard() error {
 	return giveBack(func(owner string) bool { return owner == r.owner() })
 }
 
 // giveBackStrays gives back the cards of attachments of the network that are not valid, whether or not there is a record of them.
-func (r *request) giveBackStrays(valid map[types.GCAttachment]bool) error {
+func (s *Spec) giveBackStrays(valid map[types.GCAttachment]bool) error {
 	return giveBack(func(owner string) bool {
 		of, ok := CardOwner(owner)
-		return ok && of.Network == r.Standard.Name && !valid[types.GCAttachment{ContainerID: of.ContainerID, IfName: of.Interface}]
+		return ok && of.Network == s.Network && !valid[types.GCAttachment{ContainerID: of.ContainerID, IfName: of.Interface}]
 	})
 }
 
@@ -235,24 +215,14 @@ func networkOf(ipam *current.Result, mtu int) kata.NetworkInfo {
 	return made
 }
 
-// cardResult says what was made.
-func (r *request) cardResult(ipam *current.Result, taken *card) *current.Result {
-	all := &current.Result{CNIVersion: current.ImplementedSpecVersion, IPs: ipam.IPs, Routes: ipam.Routes, DNS: ipam.DNS}
-	if r.Previous != nil {
-		all.Interfaces = slices.Clone(r.Previous.Interfaces)
-		all.IPs, all.Routes = slices.Concat(r.Previous.IPs, ipam.IPs), slices.Concat(r.Previous.Routes, ipam.Routes)
-	}
-	all.Interfaces = append(all.Interfaces, &current.Interface{
-		Name: r.Interface, Mac: taken.hardwareAddress, Mtu: taken.mtu, Sandbox: r.netns, PciID: taken.address,
-	})
-	for _, ip := range ipam.IPs {
-		ip.Interface = current.Int(len(all.Interfaces) - 1)
-	}
-	return all
+// cardResult describes the card as the pod's interface.
+func (r *Record) cardResult(addresses *current.Result, taken *card) *current.Result {
+	result := &current.Result{CNIVersion: current.ImplementedSpecVersion, IPs: addresses.IPs, Routes: addresses.Routes, DNS: addresses.DNS}
+	return withPod(result, &current.Interface{Name: r.Interface, Mac: taken.hardwareAddress, Mtu: taken.mtu, Sandbox: r.Netns, PciID: taken.address})
 }
 
 // checkCard names what is not as ADD made it.
-func (r *record) checkCard() error {
+func (r *Record) checkCard() error {
 	bus := nodeBus()
 	found, err := bus.Read(r.Device.Card)
 	switch {
@@ -262,18 +232,6 @@ func (r *record) checkCard() error {
 		return fmt.Errorf("the pod's card %s belongs to %q; make the pod anew", r.Device.Card, bus.Claimed(r.Device.Card))
 	case found.Driver != passthrough.VFIO:
 		return fmt.Errorf("the pod's card %s has the driver %q, not %s; make the pod anew", r.Device.Card, found.Driver, passthrough.VFIO)
-	}
-	return nil
-}
-
-// checkVFIO finds what only matters when a card is to be taken.
-func (r *request) checkVFIO() error {
-	if len(r.Cards) == 0 {
-		return invalid("%s: %s, and the network has no cards for pods; name some in cards", device.KindName, device.VFIO)
-	}
-	if namespace := namespaceOf(r.args); r.CardNamespaces != nil && !slices.Contains(r.CardNamespaces, namespace) {
-		return invalid("%s: %s, and pods of namespace %q may not have the network's cards; name it in cardNamespaces, or leave the device out",
-			device.KindName, device.VFIO, namespace)
 	}
 	return nil
 }

@@ -71,29 +71,11 @@ func giveTo(t *testing.T, bus *passthrough.Bus, address, driver string) {
 // addingCards is an ADD to a network with both cards that has remembered the attachment.
 func addingCards(t *testing.T) *adding {
 	t.Helper()
-	r := &request{Config: &Config{Cards: []string{firstCard, secondCard}}, Device: device.Device{Kind: device.VFIO},
-		Attachment: overlay.Attachment{Network: "tsn", ContainerID: "c", Interface: "tsn0", Identity: "uid"}}
-	return &adding{request: r, records: records{t.TempDir()}}
-}
-
-func TestCardsAreForPodsOfTheirNamespaces(t *testing.T) {
-	const other = "and pods of namespace \"other\" may not have the network's cards"
-	for name, test := range map[string]struct {
-		allowed []string
-		args    string
-		want    string
-	}{
-		"one of them":        {[]string{"control", "motion"}, "IgnoreUnknown=1;K8S_POD_NAMESPACE=motion", ""},
-		"another":            {[]string{"control"}, "IgnoreUnknown=1;K8S_POD_NAMESPACE=other", other},
-		"none is allowed":    {[]string{}, "IgnoreUnknown=1;K8S_POD_NAMESPACE=other", other},
-		"without Kubernetes": {[]string{"control"}, "", `pods of namespace "" may not`},
-		"nothing is said":    {nil, "IgnoreUnknown=1;K8S_POD_NAMESPACE=other", ""},
-	} {
-		r := &request{Config: &Config{Cards: []string{firstCard}, CardNamespaces: test.allowed}, args: test.args}
-		if err := r.checkVFIO(); (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {
-			t.Errorf("%s: %v, want %q", name, err, test.want)
-		}
+	s := &Spec{
+		Record: Record{Device: device.Device{Kind: device.VFIO}, Attachment: overlay.Attachment{Network: "tsn", ContainerID: "c", Interface: "tsn0", Identity: "uid"}},
+		Cards:  []string{firstCard, secondCard},
 	}
+	return &adding{Spec: s, store: recordStore{t.TempDir()}}
 }
 
 func TestAnAddTriesNoOtherCardWhileItHasOneThatStaysWithVFIO(t *testing.T) {
@@ -103,7 +85,7 @@ func TestAnAddTriesNoOtherCardWhileItHasOneThatStaysWithVFIO(t *testing.T) {
 		t.Fatal(err)
 	}
 	a, freed := addingCards(t), false
-	a.undo = []func() error{a.unlessCard(func() error { return a.records.remove(&a.Attachment) }), a.unlessCard(func() error { freed = true; return nil })}
+	a.undo = []func() error{a.unlessCard(func() error { return a.store.remove(&a.Attachment) }), a.unlessCard(func() error { freed = true; return nil })}
 	_, err := a.takeCard(t.Context())
 	if err == nil || !strings.Contains(err.Error(), firstCard+": load vfio-pci") || strings.Contains(err.Error(), secondCard) {
 		t.Errorf("it says %v", err)
@@ -111,7 +93,7 @@ func TestAnAddTriesNoOtherCardWhileItHasOneThatStaysWithVFIO(t *testing.T) {
 	for _, undo := range slices.Backward(a.undo) {
 		_ = undo() // which fails, as before
 	}
-	record := a.records.read(&a.Attachment)
+	record := a.store.read(&a.Attachment)
 	if record == nil || record.Device.Card != firstCard || bus.Claimed(firstCard) != record.owner() || bus.Claimed(secondCard) != "" || freed {
 		t.Errorf("DEL finds %+v; cards belong to %v; the address was freed: %v", record, bus.Claims(), freed)
 	}
@@ -120,7 +102,7 @@ func TestAnAddTriesNoOtherCardWhileItHasOneThatStaysWithVFIO(t *testing.T) {
 func TestAnAddThatHasNoCardLeavesNothing(t *testing.T) {
 	bus := busOfCards(t, apart, "exit 1")
 	a, freed := addingCards(t), false
-	a.undo = []func() error{a.unlessCard(func() error { return a.records.remove(&a.Attachment) }), a.unlessCard(func() error { freed = true; return nil })}
+	a.undo = []func() error{a.unlessCard(func() error { return a.store.remove(&a.Attachment) }), a.unlessCard(func() error { freed = true; return nil })}
 	_, err := a.takeCard(t.Context())
 	if err == nil || !strings.Contains(err.Error(), secondCard+": load vfio-pci") {
 		t.Errorf("it says %v", err)
@@ -130,7 +112,7 @@ func TestAnAddThatHasNoCardLeavesNothing(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if record := a.records.read(&a.Attachment); record != nil || len(bus.Claims()) > 0 || !freed {
+	if record := a.store.read(&a.Attachment); record != nil || len(bus.Claims()) > 0 || !freed {
 		t.Errorf("left are %+v and %v; the address was freed: %v", record, bus.Claims(), freed)
 	}
 }
@@ -146,7 +128,7 @@ func TestACardWhoseGroupAnotherMachineHasIsRefused(t *testing.T) {
 	if want := secondCard + ": of IOMMU group 1 others were given away: " + firstCard + " (of tsn:other:tsn0:uid)"; err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("it says %v, want %q", err, want)
 	}
-	if a.records.read(&a.Attachment) != nil || bus.Claimed(secondCard) != "" {
+	if a.store.read(&a.Attachment) != nil || bus.Claimed(secondCard) != "" {
 		t.Error("something was changed before it was refused")
 	}
 }
@@ -254,7 +236,7 @@ func TestAnAddThatFailsAfterItTookACardGivesItBack(t *testing.T) {
 			if test.noFolder {
 				must(t, os.WriteFile(a.Device.DAN, nil, 0o644))
 			}
-			a.undo = []func() error{a.unlessCard(func() error { return a.records.remove(&a.Attachment) }), a.unlessCard(func() error { freed = true; return nil })}
+			a.undo = []func() error{a.unlessCard(func() error { return a.store.remove(&a.Attachment) }), a.unlessCard(func() error { freed = true; return nil })}
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			if test.late {
@@ -277,7 +259,7 @@ func TestAnAddThatFailsAfterItTookACardGivesItBack(t *testing.T) {
 			left, err := os.ReadDir(bus.StateDir)
 			must(t, err)
 			files, _ := filepath.Glob(filepath.Join(a.Device.DAN, "*"))
-			if record := a.records.read(&a.Attachment); record != nil || len(left)+len(files) > 0 || !freed {
+			if record := a.store.read(&a.Attachment); record != nil || len(left)+len(files) > 0 || !freed {
 				t.Errorf("left are the record %+v, notes %v and %v; the address was freed: %v", record, left, files, freed)
 			}
 		})

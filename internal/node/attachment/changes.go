@@ -34,7 +34,7 @@ func (c *Changes) Any() bool {
 // look reads the times of the folders. One that cannot be read has none.
 func (c *Changes) look() map[string]time.Time {
 	now := map[string]time.Time{}
-	of := records{c.StateDir}
+	of := recordStore{c.StateDir}
 	networks, _ := of.networks()
 	for _, network := range networks {
 		if folder, err := os.Stat(of.folder(network)); err == nil {

@@ -11,19 +11,19 @@ import (
 )
 
 // setModified sets the modification time of the folder of a network's records, if it is there.
-func setModified(t *testing.T, of records, network string, modified time.Time) {
+func setModified(t *testing.T, of recordStore, network string, modified time.Time) {
 	t.Helper()
 	if err := os.Chtimes(of.folder(network), modified, modified); err != nil && !os.IsNotExist(err) {
 		t.Fatal(err)
 	}
 }
 
-func recordOf(network, containerID string) *record {
-	return &record{Version: recordVersion, Attachment: overlay.Attachment{Network: network, ContainerID: containerID, Interface: "tsn0"}}
+func recordOf(network, containerID string) *Record {
+	return &Record{Version: recordVersion, Attachment: overlay.Attachment{Network: network, ContainerID: containerID, Interface: "tsn0"}}
 }
 
 func TestAChangeOfRecordsIsSeenOnce(t *testing.T) {
-	of := records{t.TempDir()}
+	of := recordStore{t.TempDir()}
 	changes := &Changes{StateDir: of.dir}
 	first, second := recordOf("tsn", "a"), recordOf("tsn", "b")
 	settled := time.Now().Add(-time.Hour)
@@ -55,7 +55,7 @@ func TestAChangeOfRecordsIsSeenOnce(t *testing.T) {
 
 // TestRecordsOfTheSameTick: two records can be written while the kernel's clock for files stands still, the second after the look.
 func TestRecordsOfTheSameTick(t *testing.T) {
-	of := records{t.TempDir()}
+	of := recordStore{t.TempDir()}
 	changes, sandboxes := &Changes{StateDir: of.dir}, &SandboxList{StateDir: of.dir}
 	tick := time.Now()
 	for _, containerID := range []string{"a", "b"} {

@@ -21,102 +21,55 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
 )
 
-// expected is what an earlier ADD said of the attachment.
-type expected struct {
-	mac    net.HardwareAddr
-	ips    []*current.IPConfig
-	routes []*types.Route
-	// mtu is found on the pod's interface; that the node's end and ktsnd agree is what can be checked.
-	mtu int
+// Expected is what an earlier Add reported of the attachment.
+type Expected struct {
+	MAC    net.HardwareAddr
+	IPs    []*current.IPConfig
+	Routes []*types.Route
+	// Sysctls are the settings in the pod.
+	Sysctls map[string]string
+	// MTU is that of the pod's interface; 0: any, with which the node's end and ktsnd must agree.
+	MTU int
 }
 
-// check compares what there is with what ADD made, and names all differences at once.
-func check(ctx context.Context, r *request) error {
-	if r.ofLinks() {
-		return checkLinks(ctx, r)
-	}
-	want, err := r.expected()
-	if err != nil {
-		return err
-	}
-	netns, err := r.openNetns()
+// Check compares the attachment with what Add made, and reports all differences at once.
+func Check(ctx context.Context, s *Spec, want *Expected) error {
+	netns, err := s.openNetns()
 	if err != nil {
 		return err
 	}
 	defer netns.Close()
-	node, records, err := r.open()
+	node, store, err := s.open()
 	if err != nil {
 		return err
 	}
 	defer node.Close()
-	made := records.read(&r.Attachment)
-	if made == nil {
-		made = r.record()
-	}
-	if !made.hasPort() {
-		if err := errors.Join(made.checkCard(), made.checkKata()); err != nil {
+	r := store.readOr(&s.Record)
+	if !r.hasPort() {
+		if err := errors.Join(r.checkCard(), r.checkKata()); err != nil {
 			return coded(CodeDiffers, err)
 		}
-		return r.ipam(ctx, "CHECK")
+		return s.IPAM.Run(ctx, "CHECK", &s.Record)
 	}
 
-	all := netns.Do(func(ns.NetNS) error { return errors.Join(r.checkPod(want), made.checkDevice(want.mtu)) })
-	all = errors.Join(all, node.CheckNetwork(ctx, &r.Overlay),
-		node.CheckPort(&r.Overlay, &r.Attachment, overlay.PortMTU(want.mtu, frontBytes(made.Capture)), want.mac),
-		made.checkGuard(node),
-		made.checkKata(),
-		made.checkRings(ctx, node),
-		r.checkEndpoint(ctx, want))
+	all := netns.Do(func(ns.NetNS) error { return errors.Join(s.checkPod(want), r.checkDevice(want.MTU)) })
+	all = errors.Join(all, node.CheckNetwork(ctx, &s.Overlay),
+		node.CheckPort(&s.Overlay, &s.Attachment, overlay.PortMTU(want.MTU, frontBytes(r.Capture)), want.MAC),
+		r.checkGuard(node),
+		r.checkKata(),
+		r.checkRings(ctx, node),
+		s.checkEndpoint(ctx, want))
 	if errors.Is(all, errKtsndSilent) {
 		return all
 	}
 	if all != nil {
 		return coded(CodeDiffers, all)
 	}
-	return r.ipam(ctx, "CHECK")
-}
-
-// expected reads the result of ADD.
-func (r *request) expected() (*expected, error) {
-	if r.Previous == nil {
-		return nil, invalid("prevResult: missing; CHECK compares with the result of ADD")
-	}
-	for i, made := range r.Previous.Interfaces {
-		if made.Name != r.Interface || made.Sandbox == "" {
-			continue
-		}
-		mac, err := net.ParseMAC(made.Mac)
-		if err != nil {
-			return nil, invalid("prevResult: %s has the hardware address %q", made.Name, made.Mac)
-		}
-		want := &expected{mac: mac, mtu: made.Mtu}
-		for _, ip := range r.Previous.IPs {
-			if ip.Interface != nil && *ip.Interface == i {
-				want.ips = append(want.ips, ip)
-			}
-		}
-		want.routes = r.ownRoutes(want.ips)
-		return want, nil
-	}
-	return nil, invalid("prevResult: no interface %s in it; CHECK compares with the result of ADD", r.Interface)
-}
-
-// ownRoutes are the routes of a result that lead through this plugin's interface, as far as that can be told: a
-// result does not say. Of a chain's other interfaces only those of the families that this one has are taken in.
-func (r *request) ownRoutes(ips []*current.IPConfig) []*types.Route {
-	var own []*types.Route
-	for _, route := range r.Previous.Routes {
-		if slices.ContainsFunc(ips, func(ip *current.IPConfig) bool {
-			return isIPv4(ip.Address.IP) == isIPv4(route.Dst.IP) && (route.GW == nil || ip.Address.Contains(route.GW))
-		}) {
-			own = append(own, route)
-		}
-	}
-	return own
+	return s.IPAM.Run(ctx, "CHECK", &s.Record)
 }
 
 // checkPod compares the pod's side. It runs inside the pod's network namespace, and fills in the MTU.
-func (r *request) checkPod(want *expected) error {
+func (r *Record) checkPod(want *Expected) error {
 	link, err := netlink.LinkByName(r.Interface)
 	if err != nil {
 		return fmt.Errorf("the pod has no interface %s", r.Interface)
@@ -132,23 +85,23 @@ func (r *request) checkPod(want *expected) error {
 	if attributes.Flags&net.FlagUp == 0 {
 		differs("is down")
 	}
-	if attributes.HardwareAddr.String() != want.mac.String() {
-		differs("has the hardware address %s, not %s", attributes.HardwareAddr, want.mac)
+	if attributes.HardwareAddr.String() != want.MAC.String() {
+		differs("has the hardware address %s, not %s", attributes.HardwareAddr, want.MAC)
 	}
-	if want.mtu != 0 && attributes.MTU != want.mtu {
-		differs("has an MTU of %d, not %d", attributes.MTU, want.mtu)
+	if want.MTU != 0 && attributes.MTU != want.MTU {
+		differs("has an MTU of %d, not %d", attributes.MTU, want.MTU)
 	}
-	want.mtu = attributes.MTU
-	return errors.Join(all, r.checkAddresses(link, want), r.checkRoutes(link, want), r.checkSysctls())
+	want.MTU = attributes.MTU
+	return errors.Join(all, r.checkAddresses(link, want), r.checkRoutes(link, want), r.checkSysctls(want))
 }
 
-func (r *request) checkAddresses(link netlink.Link, want *expected) error {
+func (r *Record) checkAddresses(link netlink.Link, want *Expected) error {
 	have, err := again(func() ([]netlink.Addr, error) { return netlink.AddrList(link, netlink.FAMILY_ALL) })
 	if err != nil {
 		return fmt.Errorf("list the addresses of %s in the pod: %w", r.Interface, err)
 	}
 	var all error
-	for _, ip := range want.ips {
+	for _, ip := range want.IPs {
 		if !slices.ContainsFunc(have, func(address netlink.Addr) bool { return address.IPNet.String() == ip.Address.String() }) {
 			all = errors.Join(all, fmt.Errorf("%s in the pod lacks the address %s", r.Interface, &ip.Address))
 		}
@@ -156,9 +109,9 @@ func (r *request) checkAddresses(link netlink.Link, want *expected) error {
 	return all
 }
 
-func (r *request) checkRoutes(link netlink.Link, want *expected) error {
+func (r *Record) checkRoutes(link netlink.Link, want *Expected) error {
 	var all error
-	for _, route := range want.routes {
+	for _, route := range want.Routes {
 		wanted := kernelRoute(route, link.Attrs().Index)
 		mask := netlink.RT_FILTER_OIF | netlink.RT_FILTER_DST
 		if wanted.Gw != nil {
@@ -193,15 +146,15 @@ func again[T any](list func() ([]T, error)) (all []T, err error) {
 	return all, err
 }
 
-func (r *request) checkSysctls() error {
+func (r *Record) checkSysctls(want *Expected) error {
 	var all error
-	for _, name := range slices.Sorted(maps.Keys(r.Sysctls)) {
+	for _, name := range slices.Sorted(maps.Keys(want.Sysctls)) {
 		text, err := os.ReadFile(r.sysctlPath(strings.ReplaceAll(name, ".", "/")))
 		if err != nil {
 			all = errors.Join(all, fmt.Errorf("read the pod's %s: %w", name, err))
 			continue
 		}
-		have, want := strings.Join(strings.Fields(string(text)), " "), strings.Join(strings.Fields(r.Sysctls[name]), " ")
+		have, want := strings.Join(strings.Fields(string(text)), " "), strings.Join(strings.Fields(want.Sysctls[name]), " ")
 		if have != want {
 			all = errors.Join(all, fmt.Errorf("the pod's %s is %q, not %q", name, have, want))
 		}
@@ -210,7 +163,7 @@ func (r *request) checkSysctls() error {
 }
 
 // checkEndpoint looks for the attachment in ktsnd.
-func (r *request) checkEndpoint(ctx context.Context, want *expected) error {
+func (r *Record) checkEndpoint(ctx context.Context, want *Expected) error {
 	daemon, err := dialDaemon(ctx, r.ControlSocket)
 	if err != nil || daemon == nil {
 		return err
@@ -229,25 +182,25 @@ func (r *request) checkEndpoint(ctx context.Context, want *expected) error {
 	return r.compareEndpoint(&endpoints[at], want)
 }
 
-func (r *request) compareEndpoint(have *control.AttachedEndpoint, want *expected) error {
+func (r *Record) compareEndpoint(have *control.AttachedEndpoint, want *Expected) error {
 	var all error
 	differs := func(format string, arguments ...any) {
 		all = errors.Join(all, fmt.Errorf("ktsnd's endpoint "+r.Interface+" "+format, arguments...))
 	}
-	if have.VNI != r.Overlay.VNI {
-		differs("is in network %d, not %d", have.VNI, r.Overlay.VNI)
+	if have.VNI != r.VNI {
+		differs("is in network %d, not %d", have.VNI, r.VNI)
 	}
-	if have.Bridge != r.Overlay.Bridge {
-		differs("is on bridge %q, not %s", have.Bridge, r.Overlay.Bridge)
+	if have.Bridge != r.Bridge {
+		differs("is on bridge %q, not %s", have.Bridge, r.Bridge)
 	}
-	if have.Netns != r.netns && !sameFile(have.Netns, r.netns) {
-		differs("is in network namespace %s, not %s", have.Netns, r.netns)
+	if have.Netns != r.Netns && !sameFile(have.Netns, r.Netns) {
+		differs("is in network namespace %s, not %s", have.Netns, r.Netns)
 	}
-	if have.MAC != want.mac.String() {
-		differs("has the hardware address %s, not %s", have.MAC, want.mac)
+	if have.MAC != want.MAC.String() {
+		differs("has the hardware address %s, not %s", have.MAC, want.MAC)
 	}
-	if have.MTU != want.mtu {
-		differs("has an MTU of %d, not %d", have.MTU, want.mtu)
+	if have.MTU != want.MTU {
+		differs("has an MTU of %d, not %d", have.MTU, want.MTU)
 	}
 	return all
 }
@@ -256,10 +209,4 @@ func sameFile(a, b string) bool {
 	first, errFirst := os.Stat(a)
 	second, errSecond := os.Stat(b)
 	return errFirst == nil && errSecond == nil && os.SameFile(first, second)
-}
-
-// unsupported tells whether a plugin does not know a command that came with a later specification.
-func unsupported(err error) bool {
-	var said *types.Error
-	return errors.As(err, &said) && strings.Contains(said.Msg, "unknown CNI_COMMAND")
 }

@@ -14,8 +14,8 @@ import (
 
 // checkClock refuses where the node's clock is not good enough for a network that asks for a good one. ktsnd knows: ktsn-agent tells
 // it, and what was told gets worse with time.
-func (r *request) checkClock(ctx context.Context, daemon *daemon) error {
-	if !r.NeedsClock {
+func (s *Spec) checkClock(ctx context.Context, daemon *daemon) error {
+	if !s.NeedsClock {
 		return nil
 	}
 	all, err := daemon.NetworkClocks(ctx)
@@ -25,10 +25,10 @@ func (r *request) checkClock(ctx context.Context, daemon *daemon) error {
 	if err != nil {
 		return fmt.Errorf("ask ktsnd for the node's clock: %w", err)
 	}
-	at := slices.IndexFunc(all, func(one control.NetworkClock) bool { return one.VNI == r.Overlay.VNI })
+	at := slices.IndexFunc(all, func(one control.NetworkClock) bool { return one.VNI == s.Overlay.VNI })
 	if at < 0 {
 		return coded(CodeClock, fmt.Errorf("the network asks for a good clock, and nobody has said yet how good that of the node is for network %d; "+
-			"ktsn-agent does, or its log says why not", r.Overlay.VNI))
+			"ktsn-agent does, or its log says why not", s.Overlay.VNI))
 	}
 	if sentence := lostSentence(&all[at]); sentence != "" {
 		return coded(CodeClock, fmt.Errorf("the node's clock is not good enough for the network: %s", sentence))

@@ -55,8 +55,8 @@ func TestPodsAreAttachedWhileTheClockIsGoodOnly(t *testing.T) {
 			} else if !json.Valid([]byte(answer)) {
 				t.Fatalf("%s is no JSON", answer)
 			}
-			r := &request{Config: &Config{NeedsClock: true, Overlay: overlay.Network{VNI: test.network}}}
-			err := finish(r.checkClock(t.Context(), ktsndSaying(t, answer)))
+			r := &Spec{NeedsClock: true, Overlay: overlay.Network{VNI: test.network}}
+			err := WithCode(r.checkClock(t.Context(), ktsndSaying(t, answer)))
 			var refused *types.Error
 			switch {
 			case test.code == 0 && err != nil:
@@ -69,15 +69,15 @@ func TestPodsAreAttachedWhileTheClockIsGoodOnly(t *testing.T) {
 }
 
 func TestWhoAsksForNoClockIsNotKeptByOne(t *testing.T) {
-	r := &request{Config: &Config{Overlay: overlay.Network{VNI: 42}}}
+	r := &Spec{Overlay: overlay.Network{VNI: 42}}
 	if err := r.checkClock(t.Context(), nil); err != nil {
 		t.Error(err)
 	}
 }
 
 func TestARefusalOfAnotherKindIsKtsnds(t *testing.T) {
-	r := &request{Config: &Config{NeedsClock: true, Overlay: overlay.Network{VNI: 42}}}
-	err := finish(r.checkClock(t.Context(), ktsndSaying(t, `{"version":1,"error":{"field":"offset","message":"no"}}`)))
+	r := &Spec{NeedsClock: true, Overlay: overlay.Network{VNI: 42}}
+	err := WithCode(r.checkClock(t.Context(), ktsndSaying(t, `{"version":1,"error":{"field":"offset","message":"no"}}`)))
 	var refused *types.Error
 	if !errors.As(err, &refused) || refused.Code != CodeKtsnd || !strings.Contains(refused.Msg, "ktsnd refused offset: no") {
 		t.Errorf("it says %v", err)

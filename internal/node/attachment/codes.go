@@ -5,12 +5,12 @@ package attachment
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"github.com/containernetworking/cni/pkg/types"
 
 	"github.com/kubernetsn/kubernetsn/internal/node/overlay"
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
+	"github.com/kubernetsn/kubernetsn/internal/shared/errortext"
 )
 
 // Error codes: those that the specification gives and skel has no names for, and this plugin's own.
@@ -52,16 +52,11 @@ func coded(code uint, err error) error {
 	if err == nil || errors.As(err, &already) {
 		return err
 	}
-	return types.NewError(code, oneLine(err), "")
+	return types.NewError(code, errortext.OneLine(err), "")
 }
 
-// invalid is an error of the configuration.
-func invalid(format string, arguments ...any) error {
-	return types.NewError(types.ErrInvalidNetworkConfig, fmt.Sprintf(format, arguments...), "")
-}
-
-// finish gives an error that has no code yet the one that fits its kind.
-func finish(err error) error {
+// WithCode gives an error that has no code yet the one that fits its kind.
+func WithCode(err error) error {
 	var network *overlay.Error
 	var refusal *control.Error
 	switch {

@@ -109,7 +109,7 @@ func (d *daemon) removeSocket(ctx context.Context, identity, path string) error 
 }
 
 // addEndpoint registers the attachment. This is the only place that does.
-func (d *daemon) addEndpoint(ctx context.Context, r *record) error {
+func (d *daemon) addEndpoint(ctx context.Context, r *Record) error {
 	return d.EndpointAdd(ctx, control.Endpoint{
 		Identity:  r.Identity,
 		Interface: r.Interface,

@@ -10,93 +10,88 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/node/overlay"
 )
 
-// del detaches a container. It does not stop at what fails, and what is gone already is no error.
-func del(ctx context.Context, r *request) error {
-	node, records, err := r.open()
+// Delete detaches a container, unplugs a link, or forgets the sandbox of a pod with its links. It continues after errors. Deleting
+// something that is already gone is not an error.
+func Delete(ctx context.Context, s *Spec) error {
+	node, store, err := s.open()
 	if err != nil {
 		return err
 	}
 	defer node.Close()
-	// An interrupted DEL would leave more to do than one that goes on.
+	// An interrupted DEL would leave more to do than a completed one.
 	ctx = context.WithoutCancel(ctx)
-	err = r.takeAway(ctx, node, records)
-	if cutOff(err) {
-		// ktsnd has ended meanwhile. Another one answers, or none runs; runtimes do not always ask again.
-		err = r.takeAway(ctx, node, records)
+	remove := func() error {
+		switch {
+		case s.Sandbox:
+			return forgetSandbox(ctx, node, store, &s.Attachment)
+		case s.Link != nil:
+			return store.readOr(&s.Record).unplugLink(ctx, node, store)
+		}
+		return s.detach(ctx, node, store)
+	}
+	if err = remove(); cutOff(err) {
+		// ktsnd has ended. Another one answers now, or none runs; not every runtime repeats DEL.
+		err = remove()
 	}
 	return err
 }
 
-// takeAway removes what the request asks for, which may be done again.
-func (r *request) takeAway(ctx context.Context, node *overlay.Node, records records) error {
-	switch {
-	case r.Links:
-		return r.removeSandbox(ctx, node, records)
-	case r.Link != nil:
-		return r.unplugLink(ctx, node, records)
-	}
-	return r.detach(ctx, node, records)
-}
-
-// detach removes all of an attachment. The record goes last, and stays if something else could not be removed.
-func (r *request) detach(ctx context.Context, node *overlay.Node, records records) error {
-	made := records.read(&r.Attachment)
-	if made == nil {
-		made = r.record()
-	}
-	if !made.hasPort() {
-		if err := made.giveBackCard(); err != nil {
-			return err // the machine may still send by it, from the pod's address
+// detach removes everything of an attachment. The record is removed last, and stays if something else could not be removed.
+func (s *Spec) detach(ctx context.Context, node *overlay.Node, store recordStore) error {
+	r := store.readOr(&s.Record)
+	if !r.hasPort() {
+		if err := r.giveBackCard(); err != nil {
+			return err // the machine may still send through it, from the pod's address
 		}
 	}
-	all := errors.Join(made.removeDevice(), unregister(ctx, made, records))
+	all := errors.Join(r.removeDevice(), unregister(ctx, r, store))
 	fault.Point("unregistered")
-	errUnplug := node.Unplug(ctx, made.network(), &r.Attachment)
+	errUnplug := node.Unplug(ctx, r.network(), &s.Attachment)
 	fault.Point("unplugged")
-	all = errors.Join(all, errUnplug, made.detachFromKata(records), sweepRings())
+	all = errors.Join(all, errUnplug, r.detachFromKata(store), sweepRings())
 	if errUnplug == nil {
-		// Not before: whoever gets the address next may be on this bridge.
-		all = errors.Join(all, r.ipam(ctx, "DEL"))
+		// Not earlier: the next pod with the address may be on this bridge.
+		all = errors.Join(all, s.IPAM.Run(ctx, "DEL", &s.Record))
 	}
 	fault.Point("unaddressed")
 	if all != nil {
 		return all
 	}
-	return records.remove(&r.Attachment)
+	return store.remove(&s.Attachment)
 }
 
-// unregister makes ktsnd forget the attachment. A ktsnd that does not run knows none.
+// unregister removes the attachment from ktsnd. If ktsnd does not run, there is nothing to remove.
 //
 // A pod gets another sandbox when its first one dies, with the same identity and interface. The runtime deletes the first one
-// again when it collects what is left, and what ktsnd knows by then is the other sandbox's interface.
-func unregister(ctx context.Context, made *record, records records) error {
-	daemon, err := dialDaemon(ctx, made.ControlSocket)
+// again when it collects garbage; ktsnd then knows the interface of the second sandbox, which must stay.
+func unregister(ctx context.Context, r *Record, store recordStore) error {
+	daemon, err := dialDaemon(ctx, r.ControlSocket)
 	if err != nil && !ended(err) {
 		return err
 	}
 	defer daemon.close()
-	replaced, err := records.replaced(made)
+	replaced, err := store.replaced(r)
 	if err != nil {
 		return err
 	}
 	if daemon != nil && !replaced {
-		if err := daemon.EndpointDel(ctx, made.Identity, made.Interface); err != nil {
+		if err := daemon.EndpointDel(ctx, r.Identity, r.Interface); err != nil {
 			return err
 		}
 	}
 	fault.Point("endpoint-removed")
-	if made.Socket == "" {
+	if r.Socket == "" {
 		return nil
 	}
-	return removeUse(ctx, daemon, records, made)
+	return removeUse(ctx, daemon, store, r)
 }
 
 // removeUse removes the pod's socket when this was the last attachment that used it.
-func removeUse(ctx context.Context, daemon *daemon, records records, made *record) error {
-	last, err := records.releaseSocket(&made.Attachment)
+func removeUse(ctx context.Context, daemon *daemon, store recordStore, r *Record) error {
+	last, err := store.releaseSocket(&r.Attachment)
 	fault.Point("socket-released")
 	if err != nil || !last {
 		return err
 	}
-	return daemon.removeSocket(ctx, made.Identity, made.Socket)
+	return daemon.removeSocket(ctx, r.Identity, r.Socket)
 }

@@ -1,16 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package attachment is tsn-cni, the network plugin: it attaches containers to a VXLAN network of package overlay and
-// registers them with ktsnd, as a container runtime asks it to after the specification of CNI 1.1.
+// Package attachment attaches containers to a VXLAN network of package overlay, plugs links into them, and registers both with
+// ktsnd. The network plugin (package cni), ktsn-agent and ktsn use it.
 //
-// The order of an ADD is that of what can be undone for certain: first a record of what is to come, which DEL
-// and GC go by if this process is killed; then addresses from the IPAM plugin, the veth pair on the network's
-// bridge, the pod's side of it, and ktsnd last, when everything that it reads is in place. A step that fails
-// undoes those before it in reverse order. DEL does not depend on the record: all names follow from what the
-// runtime says.
+// Add orders its steps so that each can be undone: first it writes a record of what is to come, which Delete and Collect use if the
+// process is killed; then it gets addresses from the IPAM plugin, makes the veth pair on the network's bridge, configures the pod's
+// side, and registers with ktsnd last, when everything that ktsnd reads is in place. A failed step undoes the steps before it in
+// reverse order. Delete does not depend on the record: all names follow from the attachment.
 //
-// docs/tsn-cni.md describes the configuration and the error codes.
-//
-// Threads: a plugin is a process with one job. What happens in the pod's network namespace happens in
-// functions given to ns.NetNS.Do, everything else in the node's.
+// Threads: work in the pod's network namespace runs in functions given to ns.NetNS.Do, everything else in the node's.
 package attachment

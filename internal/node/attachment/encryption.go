@@ -4,7 +4,6 @@ package attachment
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 
@@ -15,42 +14,12 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
 )
 
-// maxOverhead is above what any encryption adds.
-const maxOverhead = 256
-
-// readEncryption reads how the network is encrypted. ktsn-agent, which has the keys, writes that.
-func (c *Config) readEncryption(raw json.RawMessage) error {
-	var said map[string]json.RawMessage
-	if err := decode(raw, &said, `an object such as {"overhead": 37, "active": true}`); err != nil {
-		return err
-	}
-	for name, value := range said {
-		var err error
-		switch name {
-		case "overhead":
-			if err = decode(value, &c.Overlay.Overhead, "a number of bytes"); err == nil && (c.Overlay.Overhead < 0 || c.Overlay.Overhead > maxOverhead) {
-				err = fmt.Errorf("%d bytes; give 0 to %d", c.Overlay.Overhead, maxOverhead)
-			}
-		case "active":
-			err = decode(value, &c.Overlay.Encrypted, "true or false")
-		case "refused":
-			err = decode(value, &c.Unencryptable, "a sentence")
-		default:
-			return fmt.Errorf("unknown field %s; there are overhead, active and refused", name)
-		}
-		if err != nil {
-			return fmt.Errorf("%s: %w", name, err)
-		}
-	}
-	return nil
-}
-
 // checkEncryption refuses where the network requires encryption, and the node cannot encrypt.
-func (r *request) checkEncryption() error {
-	if r.Unencryptable == "" {
+func (s *Spec) checkEncryption() error {
+	if s.Unencryptable == "" {
 		return nil
 	}
-	return coded(CodeEncryption, fmt.Errorf("the network requires encryption, and the node cannot encrypt: %s", r.Unencryptable))
+	return coded(CodeEncryption, fmt.Errorf("the network requires encryption, and the node cannot encrypt: %s", s.Unencryptable))
 }
 
 // encrypt has ktsnd send nothing of the network in clear, before it knows of the pod.
@@ -86,7 +55,7 @@ func (d *daemon) Encrypt(ctx context.Context, vni uint32, required bool) error {
 // restoreEncryption tells a ktsnd that was started anew which networks are encrypted, as their tunnels are. It comes before peers and pods:
 // of refused networks, which ktsnd would send in clear, it is told of neither. These are also those of which nobody can tell, because a
 // program was killed before it had made the tunnel. A tunnel with another name is somebody else's, whose networks are not encrypted.
-func restoreEncryption(ctx context.Context, node *overlay.Node, client *control.Client, made []*record) (refused map[uint32]bool, all error) {
+func restoreEncryption(ctx context.Context, node *overlay.Node, client *control.Client, made []*Record) (refused map[uint32]bool, all error) {
 	egresses, err := node.Egresses()
 	if err != nil {
 		return nil, fmt.Errorf("look which networks are encrypted, without which ktsnd is told of none: %w", err)
@@ -114,7 +83,7 @@ func restoreEncryption(ctx context.Context, node *overlay.Node, client *control.
 
 // LowerMTU has the interfaces of a network's running pods not be larger than its tunnel.
 func LowerMTU(stateDir string, vni uint32, mtu int) error {
-	made, err := records{stateDir}.withPorts()
+	made, err := recordStore{stateDir}.withPorts()
 	for _, r := range made {
 		if r.VNI != vni {
 			continue

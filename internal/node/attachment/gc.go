@@ -4,7 +4,6 @@ package attachment
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"io/fs"
 	"os"
@@ -14,69 +13,38 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/node/overlay"
 )
 
-// gc removes what there is of the network and is not among the attachments that the runtime calls valid.
-func gc(ctx context.Context, r *request) error {
-	valid, err := r.validAttachments()
-	if err != nil {
-		return err
-	}
-	node, records, err := r.open()
+// Collect removes everything of the network that is not among the attachments that the runtime calls valid.
+func Collect(ctx context.Context, s *Spec, valid map[types.GCAttachment]bool) error {
+	node, store, err := s.open()
 	if err != nil {
 		return err
 	}
 	defer node.Close()
 	ctx = context.WithoutCancel(ctx)
-	if r.ofLinks() {
-		return r.collectSandboxes(ctx, node, records, valid)
+	if s.IsOfLinks() {
+		return s.collectSandboxes(ctx, node, store, valid)
 	}
-	known, err := knownAttachments(r.Standard.Name, node, records)
+	known, err := knownAttachments(s.Network, node, store)
 	if err != nil {
 		return err
 	}
-	errCards := r.giveBackStrays(valid)
+	errCards := s.giveBackStrays(valid)
 	all := errCards
-	for key, found := range known {
+	for key, port := range known {
 		if !valid[key] {
-			all = errors.Join(all, r.collect(ctx, node, records, &found))
+			all = errors.Join(all, s.collect(ctx, node, store, &port))
 		}
 	}
-	all = errors.Join(all, r.forgetStrays(ctx, node, records), node.Sweep(ctx, &r.Overlay), sweepRings())
+	all = errors.Join(all, s.forgetStrays(ctx, node, store), node.Sweep(ctx, &s.Overlay), sweepRings())
 	if errCards != nil {
-		return all // the plugin would free the addresses of their machines
+		return all // the IPAM plugin would free the addresses of their machines
 	}
-	if err := r.ipam(ctx, "GC"); err != nil && !unsupported(err) {
-		all = errors.Join(all, err)
-	}
-	return all
-}
-
-// validAttachments reads the runtime's list. Its absence must not be taken for an empty one.
-func (r *request) validAttachments() (map[types.GCAttachment]bool, error) {
-	var lists struct {
-		Valid *[]types.GCAttachment `json:"cni.dev/valid-attachments"`
-		// libcni passes the list under a second name, which the specification once had by mistake.
-		Old *[]types.GCAttachment `json:"cni.dev/attachments"`
-	}
-	if err := json.Unmarshal(r.stdin, &lists); err != nil {
-		return nil, invalid("cni.dev/valid-attachments: %v", err)
-	}
-	list := lists.Valid
-	if list == nil {
-		list = lists.Old
-	}
-	if list == nil {
-		return nil, invalid("cni.dev/valid-attachments: missing; GC removes all that is not in this list")
-	}
-	valid := map[types.GCAttachment]bool{}
-	for _, attachment := range *list {
-		valid[attachment] = true
-	}
-	return valid, nil
+	return errors.Join(all, s.IPAM.Run(ctx, "GC", &s.Record))
 }
 
 // knownAttachments are those of a network in the records and in the kernel.
-func knownAttachments(network string, node *overlay.Node, records records) (map[types.GCAttachment]overlay.Found, error) {
-	recorded, err := records.list(network)
+func knownAttachments(network string, node *overlay.Node, store recordStore) (map[types.GCAttachment]overlay.Found, error) {
+	recorded, err := store.list(network)
 	if err != nil {
 		return nil, err
 	}
@@ -97,24 +65,25 @@ func knownAttachments(network string, node *overlay.Node, records records) (map[
 }
 
 // collect does what DEL would.
-func (r *request) collect(ctx context.Context, node *overlay.Node, records records, found *overlay.Found) error {
-	stale := *r
-	stale.Attachment = found.Attachment
-	if made := records.read(&found.Attachment); made != nil {
-		stale.Attachment, stale.netns, stale.args = made.Attachment, made.Netns, made.Args
-	} else if noted := (record{}); noted.takeNote(found.Note) == nil {
-		stale.Device, stale.netns = noted.Device, netnsPath(found.NetnsID)
+func (s *Spec) collect(ctx context.Context, node *overlay.Node, store recordStore, port *overlay.Found) error {
+	stale := *s
+	stale.Attachment = port.Attachment
+	if r := store.read(&port.Attachment); r != nil {
+		stale.Attachment, stale.Netns, stale.Args = r.Attachment, r.Netns, r.Args
+	} else if noted := (Record{}); noted.takeNote(port.Note) == nil {
+		stale.Device, stale.Netns = noted.Device, netnsPath(port.NetnsID)
 	}
 	if stale.Identity == "" {
 		stale.Identity = stale.ContainerID
 	}
-	return stale.detach(ctx, node, records)
+	stale.CompleteRecord()
+	return stale.detach(ctx, node, store)
 }
 
 // forgetStrays makes ktsnd forget endpoints of the network whose pod is gone and that nobody remembers: those of
 // an ADD whose record was lost.
-func (r *request) forgetStrays(ctx context.Context, node *overlay.Node, records records) error {
-	daemon, err := dialDaemon(ctx, r.ControlSocket)
+func (s *Spec) forgetStrays(ctx context.Context, node *overlay.Node, store recordStore) error {
+	daemon, err := dialDaemon(ctx, s.ControlSocket)
 	if ended(err) || (err == nil && daemon == nil) {
 		return nil
 	}
@@ -126,14 +95,14 @@ func (r *request) forgetStrays(ctx context.Context, node *overlay.Node, records 
 	if err != nil {
 		return err
 	}
-	known, err := r.knownIdentities(node, records)
+	known, err := s.knownIdentities(node, store)
 	if err != nil {
 		return err
 	}
 	var all error
 	for _, endpoint := range endpoints {
 		_, errStat := os.Stat(endpoint.Netns)
-		if endpoint.VNI == r.Overlay.VNI && errors.Is(errStat, fs.ErrNotExist) && !known[[2]string{endpoint.Identity, endpoint.Interface}] {
+		if endpoint.VNI == s.Overlay.VNI && errors.Is(errStat, fs.ErrNotExist) && !known[[2]string{endpoint.Identity, endpoint.Interface}] {
 			all = errors.Join(all, daemon.EndpointDel(ctx, endpoint.Identity, endpoint.Interface))
 		}
 	}
@@ -141,9 +110,9 @@ func (r *request) forgetStrays(ctx context.Context, node *overlay.Node, records 
 }
 
 // knownIdentities are the pairs of identity and interface of all networks.
-func (r *request) knownIdentities(node *overlay.Node, records records) (map[[2]string]bool, error) {
+func (s *Spec) knownIdentities(node *overlay.Node, store recordStore) (map[[2]string]bool, error) {
 	known := map[[2]string]bool{}
-	made, err := records.all()
+	made, err := store.all()
 	if err != nil {
 		return nil, err
 	}

@@ -4,7 +4,6 @@ package attachment
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 
@@ -20,99 +19,9 @@ import (
 // Values of the field unseen: what becomes of datagrams with a transmit time that libktsn.so does not see and that are
 // not captured.
 const (
-	unseenDrop = "drop"
-	unseenPass = "pass"
+	UnseenDrop = "drop"
+	UnseenPass = "pass"
 )
-
-func (c *Config) readUnseen(raw json.RawMessage) error {
-	if err := decode(raw, &c.Unseen, `"drop" or "pass"`); err != nil {
-		return err
-	}
-	if c.Unseen != unseenDrop && c.Unseen != unseenPass {
-		return fmt.Errorf(`%q is neither; give "drop", or "pass" to let datagrams out early that libktsn.so does not see`, c.Unseen)
-	}
-	return nil
-}
-
-func (c *Config) readCapture(raw json.RawMessage) error {
-	var text string
-	if err := decode(raw, &text, `"None", "Timed" or "All"`); err != nil {
-		return err
-	}
-	mode, err := capture.ParseMode(text)
-	c.wanted = &mode
-	return err
-}
-
-// readGuardOfPod reads what is asked for one pod, which goes before what the network has. Who writes a pod cannot have it
-// send past the gates of a network that captures everything.
-func (c *Config) readGuardOfPod(text []byte) error {
-	everything := c.wanted != nil && *c.wanted == capture.All
-	if err := c.readAskedOfPod(text); err != nil {
-		return err
-	}
-	c.asksForLess = everything && (c.wanted == nil || *c.wanted != capture.All)
-	return nil
-}
-
-// checkAskedOfPod finds what no pod gets that is to be attached; one that has it already can be detached.
-func (c *Config) checkAskedOfPod() error {
-	if c.asksForLess {
-		return invalid(`args.cni: the network captures "All", and no pod of it less; leave out "unseen" and "capture"`)
-	}
-	return nil
-}
-
-func (c *Config) readAskedOfPod(text []byte) error {
-	var asked struct {
-		Args struct {
-			CNI struct {
-				Unseen  json.RawMessage `json:"unseen"`
-				Capture json.RawMessage `json:"capture"`
-			} `json:"cni"`
-		} `json:"args"`
-	}
-	if json.Unmarshal(text, &asked) != nil {
-		return nil // what is wrong with args has been said
-	}
-	of := asked.Args.CNI
-	if of.Unseen != nil {
-		if err := c.readUnseen(of.Unseen); err != nil {
-			return invalid("args.cni.unseen: %v", err)
-		}
-		if c.Unseen == unseenPass {
-			c.wanted = nil // the network's, which contradicts
-		}
-	}
-	if of.Capture != nil {
-		if err := c.readCapture(of.Capture); err != nil {
-			return invalid("args.cni.capture: %v", err)
-		}
-		if of.Unseen == nil && *c.wanted != capture.None {
-			c.Unseen = unseenDrop // likewise
-		}
-	}
-	return nil
-}
-
-// chooseCapture says what is captured, from what is asked for.
-func (c *Config) chooseCapture() error {
-	switch {
-	case c.wanted == nil && c.Link != nil:
-		c.Capture = capture.None // a pod can have a thousand links, and each relay is a process
-	case c.wanted == nil && c.ControlSocket != "" && c.Unseen != unseenPass:
-		c.Capture = capture.Timed
-	case c.wanted == nil || *c.wanted == capture.None:
-		c.Capture = capture.None
-	case c.Unseen == unseenPass:
-		return invalid(`capture: with %q nothing is left that "unseen": "pass" could let leave early; leave out one of them`, *c.wanted)
-	case c.ControlSocket == "":
-		return invalid("capture: there is no ktsnd to send what is captured (controlSocket is empty); leave it out")
-	default:
-		c.Capture = *c.wanted
-	}
-	return nil
-}
 
 // frontBytes is what stands in front of a captured frame.
 func frontBytes(mode capture.Mode) int {
@@ -124,11 +33,11 @@ func frontBytes(mode capture.Mode) int {
 
 // guard has the kernel put a record in front of what would leave the pod's interface early, or drop it. It runs inside the
 // pod's network namespace.
-func (r *request) guard() error {
-	if !isGuarded(r.Unseen, r.Device) {
+func (s *Spec) guard() error {
+	if !isGuarded(s.Unseen, s.Device) {
 		return nil
 	}
-	if err := capture.AttachPod(r.Interface, r.Capture); err != nil {
+	if err := capture.AttachPod(s.Interface, s.Capture); err != nil {
 		return coded(CodeUnguarded, fmt.Errorf(`%w; where that cannot be mended, the field "unseen": "pass" lets them leave early`, err))
 	}
 	return nil
@@ -138,7 +47,7 @@ func (r *request) guard() error {
 // Kata takes has none of our filters: Kata adds the queueing discipline ingress, which the kernel refuses beside clsact. Nothing
 // of the pod but the machine sends there.
 func isGuarded(unseen string, of device.Device) bool {
-	return unseen != unseenPass && !of.Is(device.VhostUser) && !of.Is(device.Veth)
+	return unseen != UnseenPass && !of.Is(device.VhostUser) && !of.Is(device.Veth)
 }
 
 // isDiverted tells whether the node's end has the program. At one of vhost-user it has another one, which drops all frames of the pod's.
@@ -162,11 +71,11 @@ func (a *adding) divert(ctx context.Context, portName string) error {
 }
 
 // checkGuard puts back programs that somebody removed, and says so: datagrams may have left early, and frames reached the node.
-func (r *record) checkGuard(node *overlay.Node) error {
+func (r *Record) checkGuard(node *overlay.Node) error {
 	return errors.Join(r.checkReserved(node), r.checkNeighbors(node), r.checkPrograms(), r.keepToRelay())
 }
 
-func (r *record) checkNeighbors(node *overlay.Node) error {
+func (r *Record) checkNeighbors(node *overlay.Node) error {
 	missing, err := node.KeepNeighbors(r.PortName(), r.neighborSources())
 	if err != nil || !missing {
 		return err
@@ -176,14 +85,14 @@ func (r *record) checkNeighbors(node *overlay.Node) error {
 
 // neighborSources are the addresses for which the pod may answer; nil: any. A link has two ends, and what one of them says concerns the
 // other alone.
-func (r *record) neighborSources() *control.Sources {
+func (r *Record) neighborSources() *control.Sources {
 	if r.Link != nil {
 		return nil
 	}
 	return r.Sources
 }
 
-func (r *record) checkReserved(node *overlay.Node) error {
+func (r *Record) checkReserved(node *overlay.Node) error {
 	missing, err := node.KeepReserved(r.PortName())
 	if err != nil || !missing {
 		return err
@@ -191,7 +100,7 @@ func (r *record) checkReserved(node *overlay.Node) error {
 	return fmt.Errorf("%s lacked the filter that keeps what the pod sends to addresses of bridges from the node; it is back", r.PortName())
 }
 
-func (r *record) checkPrograms() error {
+func (r *Record) checkPrograms() error {
 	if !r.hasPrograms() {
 		return nil
 	}
@@ -206,8 +115,8 @@ func (r *record) checkPrograms() error {
 }
 
 // hasPrograms tells whether one of the interface's ends has a program.
-func (r *record) hasPrograms() bool {
-	return isGuarded(r.Unseen, r.Device) || (r.Unseen != unseenPass && isDiverted(r.Capture, r.Device))
+func (r *Record) hasPrograms() bool {
+	return isGuarded(r.Unseen, r.Device) || (r.Unseen != UnseenPass && isDiverted(r.Capture, r.Device))
 }
 
 // Guarded is an interface whose datagrams are looked at.
@@ -223,7 +132,7 @@ type Guarded struct {
 // Guard makes sure that the interfaces of the node that shall have the programs have them, and reads what these did. Those
 // of pods that are gone are left out. What fails of one interface is in the error, beside what was found of the rest.
 func Guard(stateDir string) ([]Guarded, error) {
-	made, err := records{stateDir}.withPorts()
+	made, err := recordStore{stateDir}.withPorts()
 	if err != nil {
 		return nil, err
 	}
@@ -252,7 +161,7 @@ func Guard(stateDir string) ([]Guarded, error) {
 }
 
 // keepPortFilters restores the filters at the node's end that concern other pods and the node; former releases had none.
-func (r *record) keepPortFilters(node *overlay.Node) error {
+func (r *Record) keepPortFilters(node *overlay.Node) error {
 	_, err := node.KeepReserved(r.PortName())
 	_, errNeighbors := node.KeepNeighbors(r.PortName(), r.neighborSources())
 	if err := errors.Join(err, errNeighbors); err != nil {
@@ -262,7 +171,7 @@ func (r *record) keepPortFilters(node *overlay.Node) error {
 }
 
 // keepToRelay restores the filter at the node's end of an interface of vhost-user, by which nothing but its relay's frames come in.
-func (r *record) keepToRelay() error {
+func (r *Record) keepToRelay() error {
 	if !r.Device.Is(device.VhostUser) {
 		return nil
 	}
@@ -270,7 +179,7 @@ func (r *record) keepToRelay() error {
 }
 
 // guard looks at one interface, at both of its ends.
-func (r *record) guard(gates *knownGates) (Guarded, error) {
+func (r *Record) guard(gates *knownGates) (Guarded, error) {
 	one := Guarded{Attachment: r.Attachment}
 	var err error
 	if one.Count, err = capture.ReadIn(r.Netns, r.Interface); err != nil {
@@ -288,12 +197,12 @@ func (r *record) guard(gates *knownGates) (Guarded, error) {
 }
 
 // isWanted tells whether the program at the node's end is as the attachment asks for, and of this release.
-func (r *record) isWanted(port *capture.PortCount) bool {
+func (r *Record) isWanted(port *capture.PortCount) bool {
 	return port.Attached && !port.Former && port.Mode == r.Capture && port.ClassBy == classBy(r.Device)
 }
 
 // guardPort looks at the node's end. Where no relay answers, which would say it, the program learns from ktsnd which gates close.
-func (r *record) guardPort(one *Guarded, gates *knownGates) (err error) {
+func (r *Record) guardPort(one *Guarded, gates *knownGates) (err error) {
 	if !isDiverted(r.Capture, r.Device) {
 		return nil
 	}
@@ -315,7 +224,7 @@ func (r *record) guardPort(one *Guarded, gates *knownGates) (err error) {
 }
 
 // setGated leaves the program what it knows while ktsnd does not answer.
-func (r *record) setGated(gates *knownGates) error {
+func (r *Record) setGated(gates *knownGates) error {
 	gated, known := gates.of(r.ControlSocket)
 	if !known {
 		return nil

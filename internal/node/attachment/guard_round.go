@@ -25,7 +25,7 @@ type GuardRound struct {
 
 // Look is Guard.
 func (g *GuardRound) Look() ([]Guarded, error) {
-	made, err := records{g.StateDir}.withPorts()
+	made, err := recordStore{g.StateDir}.withPorts()
 	if err != nil {
 		return nil, err
 	}
@@ -72,7 +72,7 @@ func (g *GuardRound) Look() ([]Guarded, error) {
 }
 
 // turn chooses the links whose turn it is.
-func (g *GuardRound) turn(made []*record) map[string]bool {
+func (g *GuardRound) turn(made []*Record) map[string]bool {
 	var names []string
 	for _, r := range made {
 		if r.Link != nil {

@@ -25,7 +25,7 @@ func (a *adding) attachToKata() error {
 	if a.Device.DAN == "" {
 		return nil
 	}
-	a.undo = append(a.undo, func() error { return a.record().detachFromKata(a.records) })
+	a.undo = append(a.undo, func() error { return a.detachFromKata(a.store) })
 	devices := &kata.Devices{Netns: a.netns.Path()}
 	err := a.netns.Do(func(ns.NetNS) (err error) {
 		devices.Devices, err = a.kataDevices()
@@ -95,7 +95,7 @@ func (a *adding) kataBack(link netlink.Link) (kata.Back, error) {
 		return kata.Back{}, err
 	}
 	if own.Is(device.VhostUser) {
-		return kata.Back{Type: kata.VhostUser, Path: vhostSocket(a.socketPath(), name), Queues: own.Queues}, nil
+		return kata.Back{Type: kata.VhostUser, Path: vhostSocket(a.AppSocket, name), Queues: own.Queues}, nil
 	}
 	tapName, err := device.TapName(name)
 	if err != nil {
@@ -128,7 +128,7 @@ func joinOther(tap *vm.Tap, interfaceName string) error {
 
 // attachedAs is the device of an interface of the pod that this plugin made; none of one that others did.
 func (a *adding) attachedAs(name string) (device.Device, error) {
-	all, err := a.records.ofContainer(a.ContainerID)
+	all, err := a.store.ofContainer(a.ContainerID)
 	if err != nil {
 		return device.Device{}, err
 	}
@@ -142,11 +142,11 @@ func (a *adding) attachedAs(name string) (device.Device, error) {
 
 // detachFromKata undoes attachToKata. As long as another interface of the pod is in the file, the file stays, and with it the taps of
 // other plugins' interfaces.
-func (r *record) detachFromKata(records records) error {
+func (r *Record) detachFromKata(store recordStore) error {
 	if r.Device.DAN == "" {
 		return nil
 	}
-	all, err := records.ofContainer(r.ContainerID)
+	all, err := store.ofContainer(r.ContainerID)
 	if err != nil {
 		return err
 	}
@@ -169,7 +169,7 @@ func (r *record) detachFromKata(records records) error {
 
 // leaveOthers takes their taps from the pod's interfaces, except for those whose devices are of this plugin. A pod that is gone has
 // taken them along.
-func (r *record) leaveOthers(own map[string]bool) error {
+func (r *Record) leaveOthers(own map[string]bool) error {
 	if r.Netns == "" || isGone(r.Netns) {
 		return nil
 	}
@@ -197,7 +197,7 @@ func (r *record) leaveOthers(own map[string]bool) error {
 }
 
 // checkKata names what Kata's runtime would not find.
-func (r *record) checkKata() error {
+func (r *Record) checkKata() error {
 	if r.Device.DAN == "" {
 		return nil
 	}

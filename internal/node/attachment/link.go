@@ -10,6 +10,7 @@ import (
 	"net/netip"
 	"slices"
 
+	"github.com/containernetworking/cni/pkg/types"
 	current "github.com/containernetworking/cni/pkg/types/100"
 	"github.com/containernetworking/plugins/pkg/ns"
 
@@ -20,33 +21,33 @@ import (
 
 // plugLink plugs a link into a pod, which may be running. One that is plugged is made what the configuration says; so it can be repeated
 // whatever a former one has left, and be called to change what can change: the peer's node, routes, and what is forwarded.
-func plugLink(ctx context.Context, r *request) (*current.Result, error) {
-	netns, err := r.openNetns()
+func plugLink(ctx context.Context, s *Spec) (*current.Result, error) {
+	netns, err := s.openNetns()
 	if err != nil {
 		return nil, err
 	}
 	defer netns.Close()
-	daemon, err := dialDaemon(ctx, r.ControlSocket)
+	daemon, err := dialDaemon(ctx, s.ControlSocket)
 	if err != nil {
 		return nil, err
 	}
 	defer daemon.close()
-	node, records, err := r.open()
+	node, store, err := s.open()
 	if err != nil {
 		return nil, err
 	}
 	defer node.Close()
-	p := &plugging{adding{request: r, node: node, records: records, daemon: daemon, netns: netns}}
-	plugged, err := node.Plugged(&r.Attachment)
+	p := &plugging{adding{Spec: s, node: node, store: store, daemon: daemon, netns: netns}}
+	plugged, err := node.Plugged(&s.Attachment)
 	if err != nil {
 		return nil, err
 	}
-	before := records.read(&r.Attachment)
+	before := store.read(&s.Attachment)
 	switch {
 	case plugged && before != nil:
 		return p.change(ctx, before)
 	case plugged: // nobody knows what it is
-		if err := node.Unplug(ctx, &r.Overlay, &r.Attachment); err != nil {
+		if err := node.Unplug(ctx, &s.Overlay, &s.Attachment); err != nil {
 			return nil, err
 		}
 	}
@@ -99,22 +100,22 @@ func (p *plugging) run(ctx context.Context) (_ *current.Result, err error) {
 func (p *plugging) port() (*overlay.Port, error) {
 	address, err := net.ParseMAC(p.Link.MAC)
 	if err != nil {
-		return nil, invalid("link.mac: %v", err)
+		return nil, coded(types.ErrInvalidNetworkConfig, fmt.Errorf("link.mac: %w", err))
 	}
 	return &overlay.Port{Attachment: p.Attachment, HardwareAddress: address, Netns: int(p.netns.Fd()), FrontBytes: frontBytes(p.Capture)}, nil
 }
 
 // rememberLink writes the record. What a killed ADD has written of the pod's settings is kept.
 func (p *plugging) rememberLink() error {
-	p.sources = p.Link.sources()
-	if before := p.records.read(&p.Attachment); before != nil {
-		p.forwardBefore = before.ForwardBefore
+	p.Sources = p.Link.sources()
+	if before := p.store.read(&p.Attachment); before != nil {
+		p.ForwardBefore = before.ForwardBefore
 	}
 	if err := p.rememberForwarding(); err != nil {
 		return err
 	}
-	p.undo = append(p.undo, func() error { return p.records.remove(&p.Attachment) })
-	return p.records.write(p.record())
+	p.undo = append(p.undo, func() error { return p.store.remove(&p.Attachment) })
+	return p.store.write(&p.Record)
 }
 
 // sources are the addresses that a pod sends timed messages from by the link: its own.
@@ -147,7 +148,7 @@ func (p *plugging) setPeer(ctx context.Context) error {
 
 // finish does what is to be done in the pod and at ktsnd. Each step may have been done before.
 func (p *plugging) finish(ctx context.Context) error {
-	p.undo = append(p.undo, func() error { return p.record().undoForwarding(p.records) })
+	p.undo = append(p.undo, func() error { return p.undoForwarding(p.store) })
 	if err := p.netns.Do(func(ns.NetNS) error { return p.configureLink() }); err != nil {
 		return err
 	}
@@ -155,7 +156,7 @@ func (p *plugging) finish(ctx context.Context) error {
 	if p.daemon != nil {
 		undo := context.WithoutCancel(ctx)
 		p.undo = append(p.undo, func() error { return p.daemon.EndpointDel(undo, p.Identity, p.Interface) })
-		if err := p.daemon.addEndpoint(ctx, p.record()); err != nil {
+		if err := p.daemon.addEndpoint(ctx, &p.Record); err != nil {
 			return err
 		}
 	}
@@ -167,16 +168,16 @@ func (p *plugging) finish(ctx context.Context) error {
 }
 
 // change makes a link that is plugged what the configuration says. What cannot be changed without the pod noticing is refused.
-func (p *plugging) change(ctx context.Context, before *record) (*current.Result, error) {
+func (p *plugging) change(ctx context.Context, before *Record) (*current.Result, error) {
 	if before.Link == nil || before.VNI != p.Overlay.VNI || before.Netns != p.netns.Path() || !before.Link.same(p.Link) ||
 		before.Encrypted != p.Overlay.Encrypted {
 		return nil, coded(CodeExists, fmt.Errorf("container %s has another link as %s; call DEL first", p.ContainerID, p.Interface))
 	}
-	p.sources, p.forwardBefore = before.Sources, before.ForwardBefore
+	p.Sources, p.ForwardBefore = before.Sources, before.ForwardBefore
 	if err := p.rememberForwarding(); err != nil {
 		return nil, err
 	}
-	if err := p.records.write(p.record()); err != nil {
+	if err := p.store.write(&p.Record); err != nil {
 		return nil, err
 	}
 	if err := p.setPeer(ctx); err != nil {
@@ -200,7 +201,7 @@ func (p *plugging) linkResult(mtu int) *current.Result {
 	result := &current.Result{CNIVersion: current.ImplementedSpecVersion}
 	result.Interfaces = []*current.Interface{
 		{Name: p.Overlay.Bridge}, {Name: p.PortName(), Mtu: overlay.PortMTU(mtu, frontBytes(p.Capture))},
-		{Name: p.Interface, Mac: p.Link.MAC, Mtu: mtu, Sandbox: p.request.netns},
+		{Name: p.Interface, Mac: p.Link.MAC, Mtu: mtu, Sandbox: p.Record.Netns},
 	}
 	for _, own := range p.Link.Addresses {
 		result.IPs = append(result.IPs, &current.IPConfig{Address: *ipNet(own), Interface: current.Int(len(result.Interfaces) - 1)})

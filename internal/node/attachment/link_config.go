@@ -3,7 +3,6 @@
 package attachment
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
@@ -60,39 +59,13 @@ func LinkMACs(vni uint32) (client, endpoint net.HardwareAddr) {
 	return made(linkClient), made(linkEndpoint)
 }
 
-func (c *Config) readLink(raw json.RawMessage) error {
-	var read Link
-	if err := decodeStrictly(raw, &read); err != nil {
-		return err
-	}
-	c.Link = &read
-	return read.check()
-}
-
-// decodeStrictly reads an object whose fields are all known.
-func decodeStrictly(raw json.RawMessage, into *Link) error {
-	var fields map[string]json.RawMessage
-	if err := decode(raw, &fields, "an object with addresses, mac and peer"); err != nil {
-		return err
-	}
-	for name := range fields {
-		if !slices.Contains([]string{"addresses", "mac", "peer", "routes", "forward"}, name) {
-			return fmt.Errorf("unknown field %s; there are addresses, mac, peer, routes and forward", name)
-		}
-	}
-	if err := json.Unmarshal(raw, into); err != nil {
-		return explainType(err)
-	}
-	return nil
-}
-
-// check says what is wrong with a link.
-func (l *Link) check() error {
+// Validate returns what is wrong with the link.
+func (l *Link) Validate() error {
 	if err := l.checkAddresses(); err != nil {
 		return err
 	}
 	for what, text := range map[string]string{"mac": l.MAC, "peer.mac": l.Peer.MAC} {
-		if !isHardwareAddress(text) {
+		if !IsHardwareAddress(text) {
 			return fmt.Errorf("%s: %q is no hardware address for an interface", what, text)
 		}
 	}
@@ -185,25 +158,6 @@ func (l *Link) same(other *Link) bool {
 	return slices.Equal(l.Addresses, other.Addresses) && l.MAC == other.MAC && slices.Equal(l.Peer.Addresses, other.Peer.Addresses) &&
 		l.Peer.MAC == other.Peer.MAC
 }
-
-// completeLinks checks what the modes for links need, and fills in the rest.
-func (c *Config) completeLinks() error {
-	switch {
-	case c.Links && c.Link != nil:
-		return invalid("link: the configuration has links as well, which makes no interface; leave one of them out")
-	case c.Standard.IPAM.Type != "":
-		return invalid("ipam: the addresses of links are given; leave it out")
-	case c.Links:
-		return nil
-	case c.Overlay.MTU == 0:
-		return invalid("mtu: missing; both ends of a link have the same, which this node alone does not know")
-	}
-	c.Overlay.PointToPoint = true
-	return nil
-}
-
-// ofLinks tells whether the configuration is of one of the modes for links.
-func (c *Config) ofLinks() bool { return c.Links || c.Link != nil }
 
 // linkNetwork is what the link is on the node.
 func linkNetwork(vni uint32) overlay.Network {

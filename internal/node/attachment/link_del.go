@@ -11,35 +11,26 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/node/overlay"
 )
 
-// unplugLink takes a link out of a pod. It does not stop at what fails, and what is gone already is no error.
-func (r *request) unplugLink(ctx context.Context, node *overlay.Node, records records) error {
-	made := records.read(&r.Attachment)
-	if made == nil {
-		made = r.record()
-	}
-	return made.unplugLink(ctx, node, records)
-}
-
 // unplugLink removes all of a link's end on this node. The record goes last, and stays if something else could not be removed.
-func (r *record) unplugLink(ctx context.Context, node *overlay.Node, records records) error {
-	return unplugTogether(ctx, node, records, []*record{r})[0]
+func (r *Record) unplugLink(ctx context.Context, node *overlay.Node, store recordStore) error {
+	return unplugTogether(ctx, node, store, []*Record{r})[0]
 }
 
 // mostTogether bounds for how long others that change the node's networks have to wait.
 const mostTogether = 32
 
 // unplugLinks is unplugLink for many, whose devices go together. Each has an error of its own.
-func unplugLinks(ctx context.Context, node *overlay.Node, records records, links []*record) (failed []error) {
+func unplugLinks(ctx context.Context, node *overlay.Node, store recordStore, links []*Record) (failed []error) {
 	for some := range slices.Chunk(links, mostTogether) {
-		failed = append(failed, unplugTogether(ctx, node, records, some)...)
+		failed = append(failed, unplugTogether(ctx, node, store, some)...)
 	}
 	return failed
 }
 
-func unplugTogether(ctx context.Context, node *overlay.Node, records records, links []*record) []error {
+func unplugTogether(ctx context.Context, node *overlay.Node, store recordStore, links []*Record) []error {
 	failed, leaving := make([]error, len(links)), make([]overlay.Leaving, len(links))
 	for i, r := range links {
-		failed[i] = unregister(ctx, r, records)
+		failed[i] = unregister(ctx, r, store)
 		leaving[i] = overlay.Leaving{Network: r.network(), Attachment: &r.Attachment}
 	}
 	fault.Point("unregistered")
@@ -48,17 +39,17 @@ func unplugTogether(ctx context.Context, node *overlay.Node, records records, li
 	}
 	fault.Point("unplugged")
 	for i, r := range links { // one after the other: the last that forwards gives the pod its settings back
-		failed[i] = errors.Join(failed[i], r.undoForwarding(records), r.forgetPeer(ctx, node))
+		failed[i] = errors.Join(failed[i], r.undoForwarding(store), r.forgetPeer(ctx, node))
 		fault.Point("link-peer-forgotten")
 		if failed[i] == nil {
-			failed[i] = records.remove(&r.Attachment)
+			failed[i] = store.remove(&r.Attachment)
 		}
 	}
 	return failed
 }
 
 // forgetPeer forgets the node of the peer.
-func (r *record) forgetPeer(ctx context.Context, node *overlay.Node) error {
+func (r *Record) forgetPeer(ctx context.Context, node *overlay.Node) error {
 	daemon, err := dialDaemon(ctx, r.ControlSocket)
 	if err != nil && !ended(err) {
 		return err

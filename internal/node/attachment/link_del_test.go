@@ -14,7 +14,7 @@ func TestALinkThatIsForgottenIsNotEncryptedAnyMore(t *testing.T) {
 	node, _ := attachedNode(t)
 	for encrypted, want := range map[bool][]string{true: {"network-encryption-set 8388608 none"}, false: nil} {
 		ktsnd := &listening{}
-		r := &record{Attachment: overlay.Attachment{Network: LinkNetwork}, VNI: vni, Bridge: overlay.BridgeName(vni), Tunnel: overlay.TunnelName(vni), Encrypted: encrypted}
+		r := &Record{Attachment: overlay.Attachment{Network: LinkNetwork}, VNI: vni, Bridge: overlay.BridgeName(vni), Tunnel: overlay.TunnelName(vni), Encrypted: encrypted}
 		must(t, node.ForgetLink(t.Context(), r.network(), (&daemon{ktsnd.serve(t)}).timed()))
 		if !slices.Equal(ktsnd.heard, want) {
 			t.Errorf("encrypted %v: ktsnd was told %q", encrypted, ktsnd.heard)

@@ -26,24 +26,24 @@ func (l *Link) forwards(family string) bool { return slices.Contains(l.Forward, 
 // rememberForwarding notes what the pod has of the settings before the first link changes them.
 func (p *plugging) rememberForwarding() error {
 	for _, family := range p.Link.Forward {
-		if _, known := p.forwardBefore[family]; known {
+		if _, known := p.ForwardBefore[family]; known {
 			continue
 		}
 		value, err := p.forwardingBefore(family)
 		if err != nil {
 			return err
 		}
-		if p.forwardBefore == nil {
-			p.forwardBefore = map[string]string{}
+		if p.ForwardBefore == nil {
+			p.ForwardBefore = map[string]string{}
 		}
-		p.forwardBefore[family] = value
+		p.ForwardBefore[family] = value
 	}
 	return nil
 }
 
 // forwardingBefore is what another link of the pod has noted, else what is set.
 func (p *plugging) forwardingBefore(family string) (before string, err error) {
-	others, err := p.records.linksOf(p.ContainerID)
+	others, err := p.store.linksOf(p.ContainerID)
 	if err != nil {
 		return "", err
 	}
@@ -86,17 +86,17 @@ func setForward(family, value string) error {
 }
 
 // undoForwarding gives the pod back its settings, unless another of its links forwards.
-func (r *record) undoForwarding(records records) error {
+func (r *Record) undoForwarding(store recordStore) error {
 	if len(r.ForwardBefore) == 0 || isGone(r.Netns) {
 		return nil
 	}
-	others, err := records.linksOf(r.ContainerID)
+	others, err := store.linksOf(r.ContainerID)
 	if err != nil {
 		return err
 	}
 	back := map[string]string{}
 	for family, value := range r.ForwardBefore {
-		if !slices.ContainsFunc(others, func(other *record) bool {
+		if !slices.ContainsFunc(others, func(other *Record) bool {
 			return other.Interface != r.Interface && other.Link != nil && other.Link.forwards(family)
 		}) {
 			back[family] = value
@@ -119,7 +119,7 @@ func (r *record) undoForwarding(records records) error {
 }
 
 // linksOf reads the records of a container's links.
-func (s records) linksOf(containerID string) ([]*record, error) {
+func (s recordStore) linksOf(containerID string) ([]*Record, error) {
 	attachments, err := s.list(LinkNetwork)
 	if err != nil {
 		return nil, err

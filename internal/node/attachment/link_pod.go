@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"os"
 
+	"github.com/containernetworking/cni/pkg/types"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
@@ -21,84 +22,84 @@ import (
 const linkRouteProtocol = 0x6b
 
 // configureLink gives the pod's interface its settings, addresses, neighbours and routes, and sets it up.
-func (r *request) configureLink() error {
-	if r.Link.Closed { // first: from here on the pod has no moment with an address of the link and without the refusal
-		if err := r.Link.close(r.Interface); err != nil {
+func (s *Spec) configureLink() error {
+	if s.Link.Closed { // first: from here on the pod has no moment with an address of the link and without the refusal
+		if err := s.Link.close(s.Interface); err != nil {
 			return err
 		}
 	}
-	if err := r.setLinkSettings(); err != nil {
+	if err := s.setLinkSettings(); err != nil {
 		return err
 	}
-	link, err := netlink.LinkByName(r.Interface)
+	link, err := netlink.LinkByName(s.Interface)
 	if err != nil {
-		return fmt.Errorf("look for %s in the pod: %w", r.Interface, err)
+		return fmt.Errorf("look for %s in the pod: %w", s.Interface, err)
 	}
-	if err := r.guardOnce(); err != nil {
+	if err := s.guardOnce(); err != nil {
 		return err
 	}
-	if link.Attrs().MTU != r.Overlay.MTU {
-		if err := netlink.LinkSetMTU(link, r.Overlay.MTU); err != nil {
-			return fmt.Errorf("give %s an MTU of %d: %w", r.Interface, r.Overlay.MTU, err)
+	if link.Attrs().MTU != s.Overlay.MTU {
+		if err := netlink.LinkSetMTU(link, s.Overlay.MTU); err != nil {
+			return fmt.Errorf("give %s an MTU of %d: %w", s.Interface, s.Overlay.MTU, err)
 		}
 	}
-	for _, own := range r.Link.Addresses {
+	for _, own := range s.Link.Addresses {
 		address := &netlink.Addr{IPNet: ipNet(own)}
 		if own.Addr().Is6() {
 			address.Flags = unix.IFA_F_NODAD // nobody else is on the link
 		}
 		if err := netlink.AddrReplace(link, address); err != nil {
-			return fmt.Errorf("give %s the address %s: %w", r.Interface, own, err)
+			return fmt.Errorf("give %s the address %s: %w", s.Interface, own, err)
 		}
 	}
 	if link.Attrs().Flags&net.FlagUp == 0 {
 		if err := netlink.LinkSetUp(link); err != nil {
-			return fmt.Errorf("set %s up in the pod: %w", r.Interface, err)
+			return fmt.Errorf("set %s up in the pod: %w", s.Interface, err)
 		}
 	}
-	if err := r.Link.setNeighbours(link); err != nil {
+	if err := s.Link.setNeighbours(link); err != nil {
 		return err
 	}
-	return r.Link.setRoutes(link)
+	return s.Link.setRoutes(link)
 }
 
 // guardOnce attaches the program that keeps untimed from timed, if it is not there.
-func (r *request) guardOnce() error {
-	if !isGuarded(r.Unseen, r.Device) {
+func (s *Spec) guardOnce() error {
+	if !isGuarded(s.Unseen, s.Device) {
 		return nil
 	}
-	if now, err := capture.Read(r.Interface); err == nil && now.Attached && now.Mode == r.Capture {
+	if now, err := capture.Read(s.Interface); err == nil && now.Attached && now.Mode == s.Capture {
 		return nil
 	}
-	return r.guard()
+	return s.guard()
 }
 
 // setLinkSettings has the interface be of the link's families.
-func (r *request) setLinkSettings() error {
+func (s *Spec) setLinkSettings() error {
 	settings := [][3]string{}
-	if r.Link.gateway(false).IsValid() {
+	if s.Link.gateway(false).IsValid() {
 		settings = append(settings, [3]string{"ipv6", "disable_ipv6", "0"}, [3]string{"ipv6", "accept_ra", "0"}, [3]string{"ipv6", "keep_addr_on_down", "1"})
 	} else if _, err := os.Stat("/proc/sys/net/ipv6"); err == nil {
 		settings = append(settings, [3]string{"ipv6", "disable_ipv6", "1"})
 	}
-	if r.Link.forwards(ForwardIPv4) {
+	if s.Link.forwards(ForwardIPv4) {
 		// What comes by one link may be answered by another.
 		settings = append(settings, [3]string{"ipv4", "rp_filter", "2"})
 	}
 	for _, setting := range settings {
-		path := "/proc/sys/net/" + setting[0] + "/conf/" + r.Interface + "/" + setting[1]
+		path := "/proc/sys/net/" + setting[0] + "/conf/" + s.Interface + "/" + setting[1]
 		if err := os.WriteFile(path, []byte(setting[2]), 0); err != nil {
-			return fmt.Errorf("set %s of %s in the pod: %w", setting[1], r.Interface, err)
+			return fmt.Errorf("set %s of %s in the pod: %w", setting[1], s.Interface, err)
 		}
 	}
-	return r.Link.setForwarding()
+	return s.Link.setForwarding()
 }
 
 // setNeighbours tells the pod's kernel the peer's hardware address, so that it need not ask.
 func (l *Link) setNeighbours(link netlink.Link) error {
 	mac, err := net.ParseMAC(l.Peer.MAC)
 	if err != nil {
-		return invalid("link.peer.mac: %v", err)
+		return coded(types.ErrInvalidNetworkConfig, fmt.Errorf("link.peer.mac: %w", err))
 	}
 	for _, peer := range l.Peer.Addresses {
 		entry := &netlink.Neigh{

@@ -42,7 +42,7 @@ type Plugged struct {
 
 // PluggedLinks lists the links of the node whose interfaces have a name, "" for all.
 func PluggedLinks(stateDir, interfaceName string) ([]Plugged, error) {
-	all := records{stateDir}
+	all := recordStore{stateDir}
 	attachments, err := all.list(LinkNetwork)
 	if err != nil {
 		return nil, err
@@ -80,25 +80,27 @@ type LinkOptions struct {
 	Patience time.Duration
 }
 
-// PlugLink does what an ADD of the link would. It can be repeated, also with what can change.
+// PlugLink does what an ADD of the link would. It can be repeated, also to change what can change.
 func PlugLink(ctx context.Context, options *LinkOptions, plan *LinkPlan) error {
-	r := options.request(&overlay.Attachment{
-		Network: LinkNetwork, ContainerID: plan.ContainerID, Interface: plan.Interface, Identity: plan.Identity,
-	})
-	r.netns, r.Link = plan.Netns, &plan.Link
-	network := linkNetwork(plan.VNI)
-	network.MTU, network.Port, network.Uplink, network.Encrypted = plan.MTU, plan.Port, options.Uplink, plan.Encrypted
-	if network.Port == 0 {
-		network.Port = defaultPort
+	if err := plan.Link.Validate(); err != nil {
+		return coded(types.ErrInvalidNetworkConfig, fmt.Errorf("link: %w", err))
 	}
-	r.Overlay = network
-	if err := r.Link.check(); err != nil {
-		return invalid("link: %v", err)
+	s := &Spec{
+		Record: Record{
+			Attachment: overlay.Attachment{Network: LinkNetwork, ContainerID: plan.ContainerID, Interface: plan.Interface, Identity: plan.Identity},
+			Netns:      plan.Netns, ControlSocket: options.ControlSocket, Unseen: UnseenDrop, Link: &plan.Link,
+		},
+		Overlay: linkNetwork(plan.VNI), StateDir: options.StateDir, LockTimeout: options.Patience,
 	}
-	if err := r.checkAttachment(); err != nil {
+	s.Overlay.MTU, s.Overlay.Port, s.Overlay.Uplink, s.Overlay.Encrypted = plan.MTU, plan.Port, options.Uplink, plan.Encrypted
+	if s.Overlay.Port == 0 {
+		s.Overlay.Port = DefaultPort
+	}
+	s.CompleteRecord()
+	if err := s.Attachment.Check(); err != nil {
 		return err
 	}
-	_, err := plugLink(ctx, r)
+	_, err := plugLink(ctx, s)
 	return err
 }
 
@@ -110,16 +112,16 @@ func UnplugLink(ctx context.Context, options *LinkOptions, plugged *Plugged) err
 // UnplugLinks is UnplugLink for many, which takes far less time than each by itself. Each has an error of its own.
 func UnplugLinks(ctx context.Context, options *LinkOptions, all []*Plugged) []error {
 	failed := make([]error, len(all))
-	err := options.with(func(node *overlay.Node, records records) error {
-		var links []*record
+	err := options.with(func(node *overlay.Node, store recordStore) error {
+		var links []*Record
 		for _, plugged := range all {
 			found := overlay.Found{VNI: plugged.VNI, Bridge: overlay.BridgeName(plugged.VNI), Tunnel: overlay.TunnelName(plugged.VNI)}
 			found.Attachment = overlay.Attachment{
 				Network: LinkNetwork, ContainerID: plugged.ContainerID, Interface: plugged.Interface, Identity: plugged.Identity,
 			}
-			links = append(links, foundLink(records, &found, options.ControlSocket))
+			links = append(links, foundLink(store, &found, options.ControlSocket))
 		}
-		failed = unplugLinks(ctx, node, records, links)
+		failed = unplugLinks(ctx, node, store, links)
 		return nil
 	})
 	for i := range failed {
@@ -130,37 +132,28 @@ func UnplugLinks(ctx context.Context, options *LinkOptions, all []*Plugged) []er
 
 // DetachLinks does what a runtime's DEL would: it unplugs a link, or forgets a sandbox with all of its links.
 func DetachLinks(ctx context.Context, options *LinkOptions, attached *Attached) error {
-	return options.with(func(node *overlay.Node, records records) error {
+	return options.with(func(node *overlay.Node, store recordStore) error {
 		if attached.Network == SandboxNetwork {
-			return forgetSandbox(ctx, node, records, &attached.Attachment)
+			return forgetSandbox(ctx, node, store, &attached.Attachment)
 		}
 		found := overlay.Found{
 			Attachment: attached.Attachment, VNI: attached.VNI, Bridge: overlay.BridgeName(attached.VNI), Tunnel: overlay.TunnelName(attached.VNI),
 		}
-		return foundLink(records, &found, options.ControlSocket).unplugLink(ctx, node, records)
+		return foundLink(store, &found, options.ControlSocket).unplugLink(ctx, node, store)
 	})
 }
 
-func (o *LinkOptions) with(do func(*overlay.Node, records) error) error {
+func (o *LinkOptions) with(do func(*overlay.Node, recordStore) error) error {
 	node, err := OpenNode(o.StateDir, o.Patience)
 	if err != nil {
 		return err
 	}
 	defer node.Close()
-	return do(node, records{o.StateDir})
+	return do(node, recordStore{o.StateDir})
 }
 
-// request is what the configuration of a link would be read as.
-func (o *LinkOptions) request(attachment *overlay.Attachment) *request {
-	config := &Config{
-		Standard:      types.PluginConf{CNIVersion: "1.1.0", Name: LinkNetwork},
-		ControlSocket: o.ControlSocket, StateDir: o.StateDir, LockTimeout: o.Patience, Unseen: unseenDrop,
-	}
-	return &request{Config: config, Attachment: *attachment}
-}
-
-// checkLink names what is not as ADD made it.
-func (r *record) checkLink(ctx context.Context, node *overlay.Node) error {
+// checkLink compares the link with what Add made.
+func (r *Record) checkLink(ctx context.Context, node *overlay.Node) error {
 	if r.Link == nil {
 		return errors.New("its record is a rebuilt one, of which not all is known; ktsn-agent plugs it again")
 	}
@@ -168,15 +161,13 @@ func (r *record) checkLink(ctx context.Context, node *overlay.Node) error {
 	if err != nil {
 		return fmt.Errorf("its record has the hardware address %q: %w", r.Link.MAC, err)
 	}
-	made := (&LinkOptions{ControlSocket: r.ControlSocket}).request(&r.Attachment)
-	made.netns, made.Link = r.Netns, r.Link
-	made.Overlay = linkNetwork(r.VNI)
-	made.Overlay.MTU, made.Overlay.Port, made.Overlay.Encrypted = r.MTU, r.TunnelPort, r.Encrypted
-	want := &expected{mac: mac, mtu: r.MTU}
-	all := ns.WithNetNSPath(r.Netns, func(ns.NetNS) error { return errors.Join(made.checkPod(want), r.Link.checkPod(r.Interface)) })
-	return errors.Join(all, node.CheckNetwork(ctx, &made.Overlay),
-		node.CheckPort(&made.Overlay, &r.Attachment, overlay.PortMTU(r.MTU, frontBytes(r.Capture)), want.mac),
-		r.checkGuard(node), made.checkEndpoint(ctx, want))
+	network := linkNetwork(r.VNI)
+	network.MTU, network.Port, network.Encrypted = r.MTU, r.TunnelPort, r.Encrypted
+	want := &Expected{MAC: mac, MTU: r.MTU}
+	all := ns.WithNetNSPath(r.Netns, func(ns.NetNS) error { return errors.Join(r.checkPod(want), r.Link.checkPod(r.Interface)) })
+	return errors.Join(all, node.CheckNetwork(ctx, &network),
+		node.CheckPort(&network, &r.Attachment, overlay.PortMTU(r.MTU, frontBytes(r.Capture)), want.MAC),
+		r.checkGuard(node), r.checkEndpoint(ctx, want))
 }
 
 // checkPod compares what the link has in the pod beside its interface. It runs inside the pod's network namespace.

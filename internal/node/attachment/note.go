@@ -16,16 +16,16 @@ import (
 // note is what the kernel keeps with the node's end of an interface of a virtual machine, because nothing else that is left without a
 // record tells it: kind, queues, class, owner and Kata's folder of its device, what is captured (no program does at one of vhost-user),
 // and the folder of the pods' sockets, which may have commas.
-func (r *request) note() string {
-	if !r.Device.Exists() {
+func (s *Spec) note() string {
+	if !s.Device.Exists() {
 		return ""
 	}
-	of := r.Device
-	return strings.Join([]string{of.Kind, strconv.Itoa(of.Queues), of.Class, strconv.Itoa(of.Owner), of.DAN, r.Capture.String(), r.SocketDir}, ",")
+	of := s.Device
+	return strings.Join([]string{of.Kind, strconv.Itoa(of.Queues), of.Class, strconv.Itoa(of.Owner), of.DAN, s.Capture.String(), s.SocketDir}, ",")
 }
 
 // takeNote gives a record what note wrote.
-func (r *record) takeNote(note string) error {
+func (r *Record) takeNote(note string) error {
 	const parts = 7
 	read := strings.SplitN(note, ",", parts)
 	if len(read) != parts {
@@ -63,7 +63,7 @@ type Noted struct {
 
 // ReadNote reads that of a port.
 func ReadNote(port *overlay.Found) Noted {
-	read := record{Attachment: port.Attachment}
+	read := Record{Attachment: port.Attachment}
 	if port.Note == "" || read.takeNote(port.Note) != nil {
 		return Noted{}
 	}

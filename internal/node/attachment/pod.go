@@ -21,13 +21,13 @@ import (
 // The functions in this file run inside the pod's network namespace.
 
 // configurePod gives the pod's interface its settings, addresses and routes, and sets it up.
-func (r *request) configurePod(result *current.Result) error {
-	if err := r.setSysctls(hasIPv6(result)); err != nil {
+func (s *Spec) configurePod(result *current.Result) error {
+	if err := s.setSysctls(hasIPv6(result)); err != nil {
 		return err
 	}
-	link, err := netlink.LinkByName(r.Interface)
+	link, err := netlink.LinkByName(s.Interface)
 	if err != nil {
-		return fmt.Errorf("look for %s in the pod: %w", r.Interface, err)
+		return fmt.Errorf("look for %s in the pod: %w", s.Interface, err)
 	}
 	for _, ip := range result.IPs {
 		address := &netlink.Addr{IPNet: &ip.Address}
@@ -36,19 +36,19 @@ func (r *request) configurePod(result *current.Result) error {
 			address.Flags = unix.IFA_F_NODAD
 		}
 		if err := netlink.AddrAdd(link, address); err != nil {
-			return fmt.Errorf("give %s the address %s: %w", r.Interface, &ip.Address, err)
+			return fmt.Errorf("give %s the address %s: %w", s.Interface, &ip.Address, err)
 		}
 	}
 	// Before anything can leave.
-	if err := r.guard(); err != nil {
+	if err := s.guard(); err != nil {
 		return err
 	}
 	if err := netlink.LinkSetUp(link); err != nil {
-		return fmt.Errorf("set %s up in the pod: %w", r.Interface, err)
+		return fmt.Errorf("set %s up in the pod: %w", s.Interface, err)
 	}
 	for _, route := range result.Routes {
 		if err := netlink.RouteAdd(kernelRoute(route, link.Attrs().Index)); err != nil {
-			return fmt.Errorf("add the route to %s through %s: %w", &route.Dst, r.Interface, explainRoute(err))
+			return fmt.Errorf("add the route to %s through %s: %w", &route.Dst, s.Interface, explainRoute(err))
 		}
 	}
 	return nil
@@ -91,7 +91,7 @@ func kernelRoute(route *types.Route, linkIndex int) *netlink.Route {
 }
 
 // setSysctls sets what a pod of this network needs, then what the configuration asks for.
-func (r *request) setSysctls(withIPv6 bool) error {
+func (s *Spec) setSysctls(withIPv6 bool) error {
 	// Announce the addresses when the interface comes up: a bridge or tunnel elsewhere may remember the pod
 	// where it was before.
 	settings := [][2]string{{"net/ipv4/conf/IFNAME/arp_notify", "1"}}
@@ -104,17 +104,17 @@ func (r *request) setSysctls(withIPv6 bool) error {
 		settings = append(settings, [2]string{"net/ipv6/conf/IFNAME/disable_ipv6", "1"})
 	}
 	for _, setting := range settings {
-		if err := os.WriteFile(r.sysctlPath(setting[0]), []byte(setting[1]), 0); err != nil {
+		if err := os.WriteFile(s.sysctlPath(setting[0]), []byte(setting[1]), 0); err != nil {
 			return fmt.Errorf("set %s in the pod: %w", setting[0], err)
 		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(r.Sysctls)) {
-		err := os.WriteFile(r.sysctlPath(strings.ReplaceAll(name, ".", "/")), []byte(r.Sysctls[name]), 0)
+	for _, name := range slices.Sorted(maps.Keys(s.Sysctls)) {
+		err := os.WriteFile(s.sysctlPath(strings.ReplaceAll(name, ".", "/")), []byte(s.Sysctls[name]), 0)
 		if errors.Is(err, fs.ErrNotExist) {
-			return invalid("sysctl: the pod has no %s; see sysctl -a there", name)
+			return coded(types.ErrInvalidNetworkConfig, fmt.Errorf("sysctl: the pod has no %s; see sysctl -a there", name))
 		}
 		if err != nil {
-			return invalid("sysctl: set %s to %q: %v", name, r.Sysctls[name], cause(err))
+			return coded(types.ErrInvalidNetworkConfig, fmt.Errorf("sysctl: set %s to %q: %w", name, s.Sysctls[name], cause(err)))
 		}
 	}
 	return nil
@@ -122,6 +122,6 @@ func (r *request) setSysctls(withIPv6 bool) error {
 
 // sysctlPath is the file of a setting; the interface's name may contain dots, so it is filled in last. What
 // /proc/sys/net shows is the network namespace of the thread that opens it.
-func (r *request) sysctlPath(slashed string) string {
+func (r *Record) sysctlPath(slashed string) string {
 	return "/proc/sys/" + strings.ReplaceAll(slashed, "IFNAME", r.Interface)
 }

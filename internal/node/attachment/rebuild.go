@@ -20,7 +20,7 @@ import (
 const mostSourceAddresses = 16
 
 // rebuild writes records for the attachments that the kernel knows and that have none.
-func rebuild(ctx context.Context, node *overlay.Node, records records, client *control.Client, controlSocket string) (int, error) {
+func rebuild(ctx context.Context, node *overlay.Node, store recordStore, client *control.Client, controlSocket string) (int, error) {
 	found, err := node.Attachments()
 	if err != nil {
 		return 0, err
@@ -28,7 +28,7 @@ func rebuild(ctx context.Context, node *overlay.Node, records records, client *c
 	var all error
 	count := 0
 	for i := range found {
-		if records.read(&found[i].Attachment) != nil {
+		if store.read(&found[i].Attachment) != nil {
 			continue
 		}
 		made, err := rebuiltRecord(ctx, &found[i], client, controlSocket)
@@ -36,10 +36,10 @@ func rebuild(ctx context.Context, node *overlay.Node, records records, client *c
 			err = made.findEncryption(node)
 		}
 		if err == nil {
-			err = records.write(made)
+			err = store.write(made)
 		}
 		if err == nil && made.Socket != "" {
-			err = records.useSocket(&made.Attachment)
+			err = store.useSocket(&made.Attachment)
 		}
 		if err != nil {
 			all = errors.Join(all, fmt.Errorf("interface %s of container %s: its record is lost: %w", found[i].Interface, found[i].ContainerID, err))
@@ -51,7 +51,7 @@ func rebuild(ctx context.Context, node *overlay.Node, records records, client *c
 }
 
 // rebuiltRecord is what the kernel and ktsnd still know. The pod's socket is in neither, unless a virtual machine has the interface.
-func rebuiltRecord(ctx context.Context, found *overlay.Found, client *control.Client, controlSocket string) (*record, error) {
+func rebuiltRecord(ctx context.Context, found *overlay.Found, client *control.Client, controlSocket string) (*Record, error) {
 	path := netnsPath(found.NetnsID)
 	if path == "" || found.VNI == 0 {
 		return nil, fmt.Errorf("its network namespace is in none of %v; attach it anew", netnsDirs)
@@ -61,7 +61,7 @@ func rebuiltRecord(ctx context.Context, found *overlay.Found, client *control.Cl
 	if err != nil {
 		return nil, err
 	}
-	made := &record{
+	made := &Record{
 		Version: recordVersion, Attachment: found.Attachment, Netns: path,
 		VNI: found.VNI, Bridge: found.Bridge, Tunnel: found.Tunnel, ControlSocket: controlSocket, Capture: captured.Mode,
 	}
@@ -83,7 +83,7 @@ func rebuiltRecord(ctx context.Context, found *overlay.Found, client *control.Cl
 }
 
 // findEncryption has the tunnel of a link tell whether it is encrypted.
-func (r *record) findEncryption(node *overlay.Node) (err error) {
+func (r *Record) findEncryption(node *overlay.Node) (err error) {
 	if r.Network == LinkNetwork {
 		r.Encrypted, err = node.IsEncrypted(r.Tunnel)
 	}
@@ -92,7 +92,7 @@ func (r *record) findEncryption(node *overlay.Node) (err error) {
 
 // findSources has ktsnd tell from which addresses the pod may send. A ktsnd that was started anew does not know it; then it is
 // from those that the interface has.
-func (r *record) findSources(ctx context.Context, client *control.Client) error {
+func (r *Record) findSources(ctx context.Context, client *control.Client) error {
 	endpoints, err := client.Endpoints(ctx)
 	if err != nil {
 		return err

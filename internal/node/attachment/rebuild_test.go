@@ -65,9 +65,9 @@ func TestARebuiltRecordOfALinkKnowsThatItIsEncrypted(t *testing.T) {
 		if alias != "" {
 			must(t, netlink.LinkSetAlias(&netlink.Vxlan{LinkAttrs: netlink.LinkAttrs{Name: network.Tunnel}}, alias))
 		}
-		count, err := rebuild(t.Context(), lab.node, records{lab.dir}, (&listening{}).serve(t), "")
+		count, err := rebuild(t.Context(), lab.node, recordStore{lab.dir}, (&listening{}).serve(t), "")
 		must(t, err)
-		if made := (records{lab.dir}).read(attachment); count != 1 || made == nil || made.Encrypted != (alias != "") || made.VNI != network.VNI {
+		if made := (recordStore{lab.dir}).read(attachment); count != 1 || made == nil || made.Encrypted != (alias != "") || made.VNI != network.VNI {
 			t.Errorf("of a tunnel with the alias %q %d records are rebuilt: %+v", alias, count, made)
 		}
 	}
@@ -86,8 +86,8 @@ func TestARecordWithoutTheDeviceOfItsMachineIsNotRebuilt(t *testing.T) {
 			must(t, err)
 			must(t, ns.WithNetNSPath(lab.netns.Name(), func(ns.NetNS) error { return (&vm.Tap{Name: name, MTU: 1400, Queues: 1}).Make() }))
 		}
-		count, err := rebuild(t.Context(), lab.node, records{lab.dir}, (&listening{}).serve(t), "")
-		made := (records{lab.dir}).read(attachment)
+		count, err := rebuild(t.Context(), lab.node, recordStore{lab.dir}, (&listening{}).serve(t), "")
+		made := (recordStore{lab.dir}).read(attachment)
 		if kind == device.Tap { // the pod has it
 			if count != 1 || made == nil || !made.Device.Is(device.Tap) {
 				t.Errorf("%d are rebuilt: %+v, %v", count, made, err)

@@ -4,7 +4,6 @@ package attachment
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
@@ -23,65 +22,23 @@ import (
 // errDecrypted is that the program at the uplink sees nothing of what is for a pod.
 var errDecrypted = errors.New("the network is encrypted, and the kernel decrypts")
 
-// receiving is how datagrams reach a pod besides the kernel's ordinary path.
-type receiving struct {
+// Receive is how datagrams reach a pod besides the kernel's ordinary path.
+type Receive struct {
 	// Rings: sockets get receive rings. Redirect: datagrams go straight to the pod's interface.
 	Rings    bool `json:"rings,omitempty"`
 	Redirect bool `json:"redirect,omitempty"`
 }
 
-func (r receiving) any() bool { return r.Rings || r.Redirect }
-
-// ringsOfPod is the value of args.cni.receive.
-const ringsOfPod = "ring"
-
-// readReceive reads what the network offers.
-func (c *Config) readReceive(raw json.RawMessage) error {
-	var offered map[string]json.RawMessage
-	if err := decode(raw, &offered, `an object such as {"redirect": true, "rings": true}`); err != nil {
-		return err
-	}
-	for name, value := range offered {
-		into := map[string]*bool{"redirect": &c.Receive.Redirect, "rings": &c.ringsAllowed}[name]
-		if into == nil {
-			return fmt.Errorf("unknown field %s; there are redirect and rings", name)
-		}
-		if err := decode(value, into, "true or false"); err != nil {
-			return fmt.Errorf("%s: %w", name, err)
-		}
-	}
-	return nil
-}
-
-// readReceiveOfPod reads what the pod asks for: it gets it if the network offers it.
-func (c *Config) readReceiveOfPod(text []byte) error {
-	var asked struct {
-		Args struct {
-			CNI struct {
-				Receive json.RawMessage `json:"receive"`
-			} `json:"cni"`
-		} `json:"args"`
-	}
-	if json.Unmarshal(text, &asked) != nil || asked.Args.CNI.Receive == nil {
-		return nil // what is wrong with args has been said
-	}
-	var wanted string
-	if json.Unmarshal(asked.Args.CNI.Receive, &wanted) != nil || wanted != ringsOfPod {
-		return invalid(`args.cni.receive: %s is not "%s"; leave it out for the kernel's path`, asked.Args.CNI.Receive, ringsOfPod)
-	}
-	c.ringsAsked = true
-	c.Receive.Rings = c.ringsAllowed
-	return nil
-}
+func (r Receive) any() bool { return r.Rings || r.Redirect }
 
 // receiveIntoRings has datagrams for the pod go into receive rings of its sockets, or straight to its interface. Where the kernel
 // cannot, they take its ordinary path as those of other pods do, and the runtime's log says why.
 func (a *adding) receiveIntoRings(ctx context.Context) {
-	if a.ringsAsked && !a.ringsAllowed {
+	if a.RingsRequested && !a.RingsOffered {
 		fmt.Fprintf(os.Stderr, "tsn-cni: interface %s of container %s asks for receive rings, which its network does not offer "+
 			"(receive.rings); its datagrams are the kernel's\n", a.Interface, a.ContainerID)
 	}
-	made := a.record()
+	made := &a.Record
 	// The address may have been that of a pod whose DEL was lost. What the program knows of it has datagrams redirected to an interface that has gone.
 	if err := made.leaveToKernel(); err != nil {
 		fmt.Fprintf(os.Stderr, "tsn-cni: datagrams for interface %s of container %s may go to an earlier pod's interface: %v\n", a.Interface, a.ContainerID, err)
@@ -97,7 +54,7 @@ func (a *adding) receiveIntoRings(ctx context.Context) {
 }
 
 // receiveIntoRings tells the program at the network's uplink of the attachment. It attaches the program where it is missing.
-func (r *record) receiveIntoRings(ctx context.Context, node *overlay.Node) error {
+func (r *Record) receiveIntoRings(ctx context.Context, node *overlay.Node) error {
 	one, uplink, err := r.endpointOfRings()
 	if err != nil {
 		return err
@@ -117,7 +74,7 @@ func (r *record) receiveIntoRings(ctx context.Context, node *overlay.Node) error
 }
 
 // endpointOfRings finds what the program has to know, and the uplink's name.
-func (r *record) endpointOfRings() (one *receive.Endpoint, uplink string, err error) {
+func (r *Record) endpointOfRings() (one *receive.Endpoint, uplink string, err error) {
 	link, err := netlink.LinkByName(r.Tunnel)
 	if err != nil {
 		return nil, "", fmt.Errorf("look for %s: %w", r.Tunnel, err)
@@ -146,7 +103,7 @@ func (r *record) endpointOfRings() (one *receive.Endpoint, uplink string, err er
 }
 
 // readPodForRings fills in what is inside the pod.
-func (r *record) readPodForRings(one *receive.Endpoint) error {
+func (r *Record) readPodForRings(one *receive.Endpoint) error {
 	netns, err := ns.GetNS(r.Netns)
 	if err != nil {
 		return fmt.Errorf("open the pod's network namespace: %w", err)
@@ -186,7 +143,7 @@ func addAddress(one *receive.Endpoint, address net.IP) {
 }
 
 // leaveToKernel undoes receiveIntoRings.
-func (r *record) leaveToKernel() error {
+func (r *Record) leaveToKernel() error {
 	maps, err := openRings()
 	if maps == nil {
 		return err
@@ -220,7 +177,7 @@ func sweepRings() error {
 }
 
 // hasRings tells whether the program knows the attachment as it is, and is attached.
-func (r *record) hasRings() (bool, error) {
+func (r *Record) hasRings() (bool, error) {
 	want, uplink, err := r.endpointOfRings()
 	if err != nil {
 		return false, err
@@ -239,7 +196,7 @@ func (r *record) hasRings() (bool, error) {
 
 // checkRings has the program know the attachment again if somebody removed it, and says so. Where it cannot, nothing differs:
 // the pod's datagrams take the kernel's path.
-func (r *record) checkRings(ctx context.Context, node *overlay.Node) error {
+func (r *Record) checkRings(ctx context.Context, node *overlay.Node) error {
 	if !r.Receive.any() {
 		return nil
 	}
@@ -257,7 +214,7 @@ func (r *record) checkRings(ctx context.Context, node *overlay.Node) error {
 // RestoreReceive tells the program at the uplinks of all attachments that asked for receive rings. What cannot be done of one is
 // in the error, beside how many are known to the program.
 func RestoreReceive(ctx context.Context, stateDir string, node *overlay.Node) (count int, all error) {
-	made, err := records{stateDir}.withPorts()
+	made, err := recordStore{stateDir}.withPorts()
 	if err != nil {
 		return 0, err
 	}
@@ -285,12 +242,12 @@ func OpenNode(stateDir string, patience time.Duration) (*overlay.Node, error) {
 	if err != nil {
 		return nil, err
 	}
-	node.KnowPods(func(maps *receive.Maps) error { return records{stateDir}.tellRings(maps) })
+	node.KnowPods(func(maps *receive.Maps) error { return recordStore{stateDir}.tellRings(maps) })
 	return node, nil
 }
 
 // tellRings tells of the interfaces only; peers, and the program itself, are the caller's.
-func (r records) tellRings(maps *receive.Maps) error {
+func (r recordStore) tellRings(maps *receive.Maps) error {
 	made, all := r.withPorts()
 	for _, one := range made {
 		if !one.Receive.any() || isGone(one.Netns) {
@@ -313,20 +270,20 @@ func isGone(path string) bool {
 }
 
 // wasReceiving tells what the program knows of a port, for a record that was lost.
-func wasReceiving(portName string) receiving {
+func wasReceiving(portName string) Receive {
 	maps, err := openRings()
 	if maps == nil || err != nil {
-		return receiving{}
+		return Receive{}
 	}
 	defer maps.Close()
 	port, err := netlink.LinkByName(portName)
 	if err != nil {
-		return receiving{}
+		return Receive{}
 	}
 	known, err := maps.Endpoints()
 	at := slices.IndexFunc(known, func(one receive.Endpoint) bool { return one.Port == port.Attrs().Index })
 	if err != nil || at < 0 {
-		return receiving{}
+		return Receive{}
 	}
-	return receiving{Rings: known[at].Rings, Redirect: known[at].Redirect}
+	return Receive{Rings: known[at].Rings, Redirect: known[at].Redirect}
 }

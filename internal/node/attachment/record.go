@@ -19,9 +19,9 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/device"
 )
 
-// record is what is written down of an attachment before anything of it is made. Nothing depends on its being
+// Record is what is written down of an attachment before anything of it is made. Nothing depends on its being
 // written through to the disk: what it describes does not outlive the kernel either.
-type record struct {
+type Record struct {
 	// Version is that of this form.
 	Version int `json:"version"`
 	overlay.Attachment
@@ -45,7 +45,7 @@ type record struct {
 	// Capture is that of the configuration; a release that did not know it captured nothing.
 	Capture capture.Mode `json:"capture"`
 	// Receive is that of the configuration.
-	Receive receiving `json:"receive,omitzero"`
+	Receive Receive `json:"receive,omitzero"`
 	// Device is how a virtual machine in the pod is connected.
 	Device device.Device `json:"device,omitzero"`
 	// Sandbox tells that there is no interface: others plug links into the sandbox.
@@ -63,53 +63,33 @@ type record struct {
 
 const recordVersion = 1
 
-func (r *request) record() *record {
-	made := &record{
-		Version: recordVersion, Attachment: r.Attachment, Netns: r.netns,
-		VNI: r.Overlay.VNI, Bridge: r.Overlay.Bridge, Tunnel: r.Overlay.Tunnel,
-		Args: r.args, ControlSocket: r.ControlSocket, Unseen: r.Unseen, Capture: r.Capture, Sources: r.sources,
-		Grants:    r.Grants,
-		Receive:   r.Receive,
-		Device:    r.Device,
-		AppSocket: r.socketPath(),
-		Sandbox:   r.Links,
-		Link:      r.Link,
-	}
-	if r.Link != nil {
-		made.MTU, made.TunnelPort, made.ForwardBefore = r.Overlay.MTU, r.Overlay.Port, r.forwardBefore
-		made.Encrypted = r.Overlay.Encrypted
-	}
-	// No volume has the socket of a pod whose machine the runtime makes.
-	if made.hasPort() && (r.CreateSocket || r.Device.IsOfRuntime()) {
-		made.Socket = r.socketPath()
-	}
-	return made
-}
-
 // hasPort tells whether the attachment has a port on the node's bridge. One with a card has none, nor has a sandbox for links.
-func (r *record) hasPort() bool { return !r.Device.Is(device.VFIO) && !r.Sandbox }
+func (r *Record) hasPort() bool { return !r.Device.Is(device.VFIO) && !r.Sandbox }
 
 // network is that of the record, as far as removing needs it.
-func (r *record) network() *overlay.Network {
+func (r *Record) network() *overlay.Network {
 	return &overlay.Network{VNI: r.VNI, Bridge: r.Bridge, Tunnel: r.Tunnel, PointToPoint: r.Network == LinkNetwork, Encrypted: r.Encrypted}
 }
 
-// records is the part of the state directory that remembers attachments:
+// recordStore is the part of the state directory that remembers attachments:
 //
 //	attachments/NETWORK/CONTAINER:INTERFACE    a record
 //	sockets/IDENTITY/PORT                      an attachment that uses the pod's socket; empty
-type records struct{ dir string }
+type recordStore struct{ dir string }
 
 // separator stands in no container's id.
 const separator = ":"
 
-func (s records) folder(network string) string { return filepath.Join(s.dir, "attachments", network) }
+func (s recordStore) folder(network string) string {
+	return filepath.Join(s.dir, "attachments", network)
+}
 
-func (s records) path(attachment *overlay.Attachment) string {
+func (s recordStore) path(attachment *overlay.Attachment) string {
 	return filepath.Join(s.folder(attachment.Network), attachment.ContainerID+separator+attachment.Interface)
 }
 
-func (s records) write(r *record) error {
+func (s recordStore) write(r *Record) error {
+	r.Version = recordVersion
 	text, err := json.Marshal(r)
 	if err != nil {
 		return fmt.Errorf("write the record: %w", err)
@@ -130,20 +110,28 @@ func (s records) write(r *record) error {
 
 // read returns nil when there is no record, or none that can be read: it may be half a file after a crash of the
 // machine, and everything that it described is gone then.
-func (s records) read(attachment *overlay.Attachment) *record {
+func (s recordStore) read(attachment *overlay.Attachment) *Record {
 	text, err := os.ReadFile(s.path(attachment))
 	if err != nil {
 		return nil
 	}
-	var found record
+	var found Record
 	if json.Unmarshal(text, &found) != nil || found.Version != recordVersion {
 		return nil
 	}
 	return &found
 }
 
+// readOr returns the record of an attachment, or the given one when there is none.
+func (s recordStore) readOr(otherwise *Record) *Record {
+	if r := s.read(&otherwise.Attachment); r != nil {
+		return r
+	}
+	return otherwise
+}
+
 // since is when a record was written last; the zero value for none.
-func (s records) since(attachment *overlay.Attachment) time.Time {
+func (s recordStore) since(attachment *overlay.Attachment) time.Time {
 	file, err := os.Stat(s.path(attachment))
 	if err != nil {
 		return time.Time{}
@@ -151,7 +139,7 @@ func (s records) since(attachment *overlay.Attachment) time.Time {
 	return file.ModTime()
 }
 
-func (s records) remove(attachment *overlay.Attachment) error {
+func (s recordStore) remove(attachment *overlay.Attachment) error {
 	path := s.path(attachment)
 	for _, name := range []string{path, path + overlay.Unfinished} {
 		if err := os.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -163,7 +151,7 @@ func (s records) remove(attachment *overlay.Attachment) error {
 }
 
 // list returns the attachments of a network, whether or not their records can be read.
-func (s records) list(network string) ([]overlay.Attachment, error) {
+func (s recordStore) list(network string) ([]overlay.Attachment, error) {
 	entries, err := os.ReadDir(s.folder(network))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("list the records: %w", err)
@@ -180,7 +168,7 @@ func (s records) list(network string) ([]overlay.Attachment, error) {
 }
 
 // networks lists the names of those that have attachments.
-func (s records) networks() ([]string, error) {
+func (s recordStore) networks() ([]string, error) {
 	entries, err := os.ReadDir(filepath.Join(s.dir, "attachments"))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("list the records: %w", err)
@@ -194,7 +182,7 @@ func (s records) networks() ([]string, error) {
 
 // useSocket remembers that an attachment uses its pod's socket. A pod's attachments come and go one after the
 // other, so there is no lock.
-func (s records) useSocket(attachment *overlay.Attachment) error {
+func (s recordStore) useSocket(attachment *overlay.Attachment) error {
 	folder := filepath.Join(s.dir, "sockets", attachment.Identity)
 	if err := os.MkdirAll(folder, 0o700); err != nil {
 		return fmt.Errorf("remember the use of the pod's socket: %w", err)
@@ -206,7 +194,7 @@ func (s records) useSocket(attachment *overlay.Attachment) error {
 }
 
 // releaseSocket undoes useSocket and tells whether no other attachment of the pod uses the socket.
-func (s records) releaseSocket(attachment *overlay.Attachment) (last bool, err error) {
+func (s recordStore) releaseSocket(attachment *overlay.Attachment) (last bool, err error) {
 	folder := filepath.Join(s.dir, "sockets", attachment.Identity)
 	err = os.Remove(filepath.Join(folder, attachment.PortName()))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -217,18 +205,18 @@ func (s records) releaseSocket(attachment *overlay.Attachment) (last bool, err e
 }
 
 // all reads the records of all networks, those that can be read.
-func (s records) all() ([]*record, error) {
+func (s recordStore) all() ([]*Record, error) {
 	return s.those(func(*overlay.Attachment) bool { return true })
 }
 
 // those reads the records whose network, container and interface are chosen, of all networks. On a node with many links the others need
 // not be read.
-func (s records) those(chosen func(*overlay.Attachment) bool) ([]*record, error) {
+func (s recordStore) those(chosen func(*overlay.Attachment) bool) ([]*Record, error) {
 	networks, err := s.networks()
 	if err != nil {
 		return nil, err
 	}
-	var made []*record
+	var made []*Record
 	for _, network := range networks {
 		attachments, err := s.list(network)
 		if err != nil {
@@ -240,7 +228,7 @@ func (s records) those(chosen func(*overlay.Attachment) bool) ([]*record, error)
 }
 
 // readThose reads the records of the chosen of some attachments, those that can be read.
-func (s records) readThose(attachments []overlay.Attachment, chosen func(*overlay.Attachment) bool) (made []*record) {
+func (s recordStore) readThose(attachments []overlay.Attachment, chosen func(*overlay.Attachment) bool) (made []*Record) {
 	for i := range attachments {
 		if !chosen(&attachments[i]) {
 			continue
@@ -253,13 +241,13 @@ func (s records) readThose(attachments []overlay.Attachment, chosen func(*overla
 }
 
 // withPorts reads the records of attachments that have ports.
-func (s records) withPorts() ([]*record, error) {
+func (s recordStore) withPorts() ([]*Record, error) {
 	made, err := s.all()
-	return slices.DeleteFunc(made, func(r *record) bool { return !r.hasPort() }), err
+	return slices.DeleteFunc(made, func(r *Record) bool { return !r.hasPort() }), err
 }
 
 // countPorts is how many attachments of a network have ports. One whose record cannot be read may.
-func (s records) countPorts(network string) (count int, err error) {
+func (s recordStore) countPorts(network string) (count int, err error) {
 	attachments, err := s.list(network)
 	for i := range attachments {
 		if r := s.read(&attachments[i]); r == nil || r.hasPort() {
@@ -270,12 +258,12 @@ func (s records) countPorts(network string) (count int, err error) {
 }
 
 // ofContainer reads the records of a container's attachments.
-func (s records) ofContainer(id string) ([]*record, error) {
+func (s recordStore) ofContainer(id string) ([]*Record, error) {
 	return s.those(func(one *overlay.Attachment) bool { return one.ContainerID == id })
 }
 
 // replaced tells whether another container has that interface of the pod now, in a network namespace that is there.
-func (s records) replaced(old *record) (bool, error) {
+func (s recordStore) replaced(old *Record) (bool, error) {
 	made, err := s.those(func(other *overlay.Attachment) bool {
 		return other.Interface == old.Interface && other.ContainerID != old.ContainerID
 	})

@@ -3,8 +3,6 @@
 package attachment
 
 import (
-	"github.com/containernetworking/cni/pkg/types"
-
 	"github.com/kubernetsn/kubernetsn/internal/node/capture"
 	"github.com/kubernetsn/kubernetsn/internal/node/overlay"
 	"github.com/kubernetsn/kubernetsn/internal/shared/device"
@@ -28,15 +26,6 @@ type RelayedAttachment struct {
 	Device device.Device
 }
 
-// namespaceOf returns the pod's namespace in CNI_ARGS, "" if it has none.
-func namespaceOf(args string) string {
-	var known arguments
-	if err := types.LoadArgs(args, &known); err != nil {
-		return "" // ADD refuses such arguments
-	}
-	return string(known.K8S_POD_NAMESPACE)
-}
-
 // VhostSocket is where a virtual machine of vhost-user is served.
 func (a *RelayedAttachment) VhostSocket() string {
 	return vhostSocket(a.Socket, a.Interface)
@@ -44,7 +33,7 @@ func (a *RelayedAttachment) VhostSocket() string {
 
 // Relayed lists the attachments of the node whose frames go through a relay, also those whose pod has just gone.
 func Relayed(stateDir string) ([]RelayedAttachment, error) {
-	made, err := records{stateDir}.withPorts()
+	made, err := recordStore{stateDir}.withPorts()
 	if err != nil {
 		return nil, err
 	}
@@ -55,7 +44,7 @@ func Relayed(stateDir string) ([]RelayedAttachment, error) {
 		}
 		all = append(all, RelayedAttachment{
 			Attachment: r.Attachment, Mode: r.Capture, Netns: r.Netns, Port: r.PortName(), Socket: r.AppSocket, ControlSocket: r.ControlSocket,
-			Namespace: namespaceOf(r.Args), Device: r.Device,
+			Namespace: PodNamespace(r.Args), Device: r.Device,
 		})
 	}
 	return all, nil

@@ -34,12 +34,12 @@ type Restored struct {
 // is.
 func Restore(ctx context.Context, stateDir string, node *overlay.Node, client *control.Client, controlSocket string) (Restored, error) {
 	var done Restored
-	records := records{stateDir}
-	rebuilt, all := rebuild(ctx, node, records, client, controlSocket)
+	store := recordStore{stateDir}
+	rebuilt, all := rebuild(ctx, node, store, client, controlSocket)
 	done.Rebuilt = rebuilt
 	_, err := node.Guard(ctx)
 	all = errors.Join(all, err)
-	made, err := records.withPorts()
+	made, err := store.withPorts()
 	all = errors.Join(all, err)
 	refused, err := restoreEncryption(ctx, node, client, made)
 	all = errors.Join(all, err)
@@ -49,9 +49,9 @@ func Restore(ctx context.Context, stateDir string, node *overlay.Node, client *c
 	count, err := restorePeers(ctx, node, client, refused)
 	done.Peers, all = count, errors.Join(all, err)
 	attached := len(made)
-	made = slices.DeleteFunc(made, func(r *record) bool { return isGone(r.Netns) })
+	made = slices.DeleteFunc(made, func(r *Record) bool { return isGone(r.Netns) })
 	done.Gone = attached - len(made)
-	made = slices.DeleteFunc(made, func(r *record) bool { return refused[r.VNI] })
+	made = slices.DeleteFunc(made, func(r *Record) bool { return refused[r.VNI] })
 	daemon := &daemon{client}
 	for _, r := range made {
 		if err := daemon.addEndpoint(ctx, r); err != nil {
@@ -87,7 +87,7 @@ func restorePeers(ctx context.Context, node *overlay.Node, client *control.Clien
 	return count, all
 }
 
-func restoreSockets(ctx context.Context, daemon *daemon, made []*record) (int, error) {
+func restoreSockets(ctx context.Context, daemon *daemon, made []*Record) (int, error) {
 	var all error
 	paths := map[string]bool{}
 	for _, r := range made {

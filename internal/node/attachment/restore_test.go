@@ -126,9 +126,9 @@ func attachedNode(t *testing.T) (node *overlay.Node, dir string) {
 		}
 		must(t, netlink.LinkSetUp(tunnel))
 		must(t, node.PeerAdd(t.Context(), control.Peer{VNI: vni, Address: netip.MustParseAddr("192.0.2.2"), Subnets: []netip.Prefix{netip.MustParsePrefix("10.42.2.0/24")}}, nil))
-		made := &record{Version: 1, Attachment: overlay.Attachment{Network: fmt.Sprint("n", vni), ContainerID: "c", Interface: "tsn0", Identity: "pod"},
+		made := &Record{Version: 1, Attachment: overlay.Attachment{Network: fmt.Sprint("n", vni), ContainerID: "c", Interface: "tsn0", Identity: "pod"},
 			Netns: namespace.Path(), VNI: vni, Bridge: overlay.BridgeName(vni), Tunnel: overlay.TunnelName(vni), Sources: &control.Sources{}}
-		must(t, records{dir}.write(made))
+		must(t, recordStore{dir}.write(made))
 	}
 	return node, dir
 }
@@ -187,7 +187,7 @@ func TestAKtsndThatWouldSendInClearIsToldOfNeitherPeersNorPods(t *testing.T) {
 
 func TestAPodOfAnEncryptedNetworkIsNotToldToTheProgramForReceiveRings(t *testing.T) {
 	_, dir := attachedNode(t)
-	made, err := records{dir}.withPorts()
+	made, err := recordStore{dir}.withPorts()
 	must(t, err)
 	for _, r := range made {
 		if _, _, err := r.endpointOfRings(); (err == errDecrypted) != (r.VNI == secretVNI) { //nolint:errorlint // this very one

@@ -8,7 +8,6 @@ import (
 	"fmt"
 
 	"github.com/containernetworking/cni/pkg/types"
-	current "github.com/containernetworking/cni/pkg/types/100"
 
 	"github.com/kubernetsn/kubernetsn/internal/node/overlay"
 )
@@ -21,36 +20,24 @@ const (
 	LinkNetwork = "kubernetsn-link"
 )
 
-// addSandbox remembers a sandbox. The result has no interface of this plugin.
-func addSandbox(r *request) error {
-	netns, err := r.openNetns()
+// addSandbox remembers a sandbox.
+func addSandbox(s *Spec) error {
+	netns, err := s.openNetns()
 	if err != nil {
 		return err
 	}
 	defer netns.Close()
-	records := records{r.StateDir}
-	if err := records.write(r.record()); err != nil {
-		return err
-	}
-	result := r.Previous
-	if result == nil {
-		result = &current.Result{CNIVersion: current.ImplementedSpecVersion}
-	}
-	return r.print(result)
+	return recordStore{s.StateDir}.write(&s.Record)
 }
 
-// removeSandbox unplugs all links of the sandbox, whoever plugged them, and forgets it.
-func (r *request) removeSandbox(ctx context.Context, node *overlay.Node, records records) error {
-	return forgetSandbox(ctx, node, records, &r.Attachment)
-}
-
-func forgetSandbox(ctx context.Context, node *overlay.Node, records records, sandbox *overlay.Attachment) error {
-	links, err := records.linksOf(sandbox.ContainerID)
+// forgetSandbox unplugs all links of the sandbox, whoever plugged them, and removes its record.
+func forgetSandbox(ctx context.Context, node *overlay.Node, store recordStore, sandbox *overlay.Attachment) error {
+	links, err := store.linksOf(sandbox.ContainerID)
 	if err != nil {
 		return err
 	}
 	var all error
-	for i, err := range unplugLinks(ctx, node, records, links) {
+	for i, err := range unplugLinks(ctx, node, store, links) {
 		if err != nil {
 			all = errors.Join(all, fmt.Errorf("link %s: %w", links[i].Interface, err))
 		}
@@ -58,31 +45,31 @@ func forgetSandbox(ctx context.Context, node *overlay.Node, records records, san
 	if all != nil {
 		return all
 	}
-	return records.remove(sandbox)
+	return store.remove(sandbox)
 }
 
-// checkLinks names what is not as ADD made it, of the sandbox's links.
-func checkLinks(ctx context.Context, r *request) error {
-	netns, err := r.openNetns()
+// CheckLinks compares a link, or all links of a sandbox, with what Add made.
+func CheckLinks(ctx context.Context, s *Spec) error {
+	netns, err := s.openNetns()
 	if err != nil {
 		return err
 	}
 	defer netns.Close()
-	node, records, err := r.open()
+	node, store, err := s.open()
 	if err != nil {
 		return err
 	}
 	defer node.Close()
-	if r.Links && records.read(&r.Attachment) == nil {
-		return coded(CodeDiffers, fmt.Errorf("nothing is known of the sandbox of container %s; make the pod anew", r.ContainerID))
+	if s.Sandbox && store.read(&s.Attachment) == nil {
+		return coded(CodeDiffers, fmt.Errorf("nothing is known of the sandbox of container %s; make the pod anew", s.ContainerID))
 	}
-	links, err := records.linksOf(r.ContainerID)
+	links, err := store.linksOf(s.ContainerID)
 	if err != nil {
 		return err
 	}
 	var differs error
 	for _, link := range links {
-		if !r.Links && link.Interface != r.Interface {
+		if !s.Sandbox && link.Interface != s.Interface {
 			continue
 		}
 		if err := link.checkLink(ctx, node); errors.Is(err, errKtsndSilent) {
@@ -95,39 +82,39 @@ func checkLinks(ctx context.Context, r *request) error {
 }
 
 // collectSandboxes forgets the sandboxes that the runtime does not call valid, and unplugs the links of containers that have none.
-func (r *request) collectSandboxes(ctx context.Context, node *overlay.Node, records records, valid map[types.GCAttachment]bool) error {
+func (s *Spec) collectSandboxes(ctx context.Context, node *overlay.Node, store recordStore, valid map[types.GCAttachment]bool) error {
 	containers := map[string]bool{}
 	for attachment := range valid {
 		containers[attachment.ContainerID] = true
 	}
-	known, err := knownAttachments(r.Standard.Name, node, records)
+	known, err := knownAttachments(s.Network, node, store)
 	if err != nil {
 		return err
 	}
 	var all error
 	for key, found := range known {
 		if !valid[key] {
-			all = errors.Join(all, forgetSandbox(ctx, node, records, &found.Attachment))
+			all = errors.Join(all, forgetSandbox(ctx, node, store, &found.Attachment))
 		}
 	}
-	links, err := knownAttachments(LinkNetwork, node, records)
+	links, err := knownAttachments(LinkNetwork, node, store)
 	if err != nil {
 		return errors.Join(all, err)
 	}
-	var left []*record
+	var left []*Record
 	for key, found := range links {
 		if !containers[key.ContainerID] {
-			left = append(left, foundLink(records, &found, r.ControlSocket))
+			left = append(left, foundLink(store, &found, s.ControlSocket))
 		}
 	}
-	return errors.Join(all, errors.Join(unplugLinks(ctx, node, records, left)...))
+	return errors.Join(all, errors.Join(unplugLinks(ctx, node, store, left)...))
 }
 
 // foundLink is a link that may have no record.
-func foundLink(records records, found *overlay.Found, controlSocket string) *record {
-	made := records.read(&found.Attachment)
+func foundLink(store recordStore, found *overlay.Found, controlSocket string) *Record {
+	made := store.read(&found.Attachment)
 	if made == nil {
-		made = &record{
+		made = &Record{
 			Version: recordVersion, Attachment: found.Attachment, VNI: found.VNI, Bridge: found.Bridge, Tunnel: found.Tunnel,
 			ControlSocket: controlSocket,
 		}
@@ -136,13 +123,13 @@ func foundLink(records records, found *overlay.Found, controlSocket string) *rec
 }
 
 // statusOfLinks tells whether links could be plugged.
-func (r *request) statusOfLinks(ctx context.Context) error {
-	daemon, err := dialDaemon(ctx, r.ControlSocket)
+func (s *Spec) statusOfLinks(ctx context.Context) error {
+	daemon, err := dialDaemon(ctx, s.ControlSocket)
 	if err != nil {
 		return unavailable(false, err)
 	}
 	daemon.close()
-	if err := r.checkStateDir(); err != nil {
+	if err := s.checkStateDir(); err != nil {
 		return unavailable(false, err)
 	}
 	return nil

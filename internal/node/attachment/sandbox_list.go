@@ -35,7 +35,7 @@ type SandboxList struct {
 func (l *SandboxList) Look() ([]string, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	of := records{l.StateDir}
+	of := recordStore{l.StateDir}
 	readAt := time.Now()
 	folder, err := os.Stat(of.folder(SandboxNetwork))
 	if os.IsNotExist(err) {

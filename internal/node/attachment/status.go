@@ -12,29 +12,30 @@ import (
 	"github.com/containernetworking/cni/pkg/types"
 
 	"github.com/kubernetsn/kubernetsn/internal/node/overlay"
+	"github.com/kubernetsn/kubernetsn/internal/shared/errortext"
 )
 
-// status tells whether ADD can be served, and if not, whether pods that were attached before suffer as well.
-func status(ctx context.Context, r *request) error {
-	node, records, err := r.open()
+// Status reports whether Add can succeed, and if not, whether existing pods are affected as well.
+func Status(ctx context.Context, s *Spec) error {
+	node, store, err := s.open()
 	if err != nil {
 		return err
 	}
 	defer node.Close()
-	if r.ofLinks() {
-		return r.statusOfLinks(ctx)
+	if s.IsOfLinks() {
+		return s.statusOfLinks(ctx)
 	}
-	attached, err := records.countPorts(r.Standard.Name)
+	attached, err := store.countPorts(s.Network)
 	if err != nil {
 		return err
 	}
-	if err := r.checkNode(ctx, node, attached); err != nil {
+	if err := s.checkNode(ctx, node, attached); err != nil {
 		return unavailable(attached > 0, err)
 	}
-	if err := r.checkStateDir(); err != nil {
+	if err := s.checkStateDir(); err != nil {
 		return unavailable(false, err)
 	}
-	if err := r.ipam(ctx, "STATUS"); err != nil && !unsupported(err) {
+	if err := s.IPAM.Run(ctx, "STATUS", &s.Record); err != nil {
 		return unavailable(false, err)
 	}
 	return nil
@@ -45,26 +46,26 @@ func unavailable(impaired bool, err error) error {
 	if impaired {
 		code, sentence = CodeImpaired, "pods cannot be attached, and those that are suffer: %s"
 	}
-	return types.NewError(code, fmt.Sprintf(sentence, oneLine(err)), "")
+	return types.NewError(code, fmt.Sprintf(sentence, errortext.OneLine(err)), "")
 }
 
 // checkNode looks at ktsnd, at the network (its devices when there are attachments, else what they would be made from), and at the
 // clock.
-func (r *request) checkNode(ctx context.Context, node *overlay.Node, attached int) error {
-	daemon, err := dialDaemon(ctx, r.ControlSocket)
+func (s *Spec) checkNode(ctx context.Context, node *overlay.Node, attached int) error {
+	daemon, err := dialDaemon(ctx, s.ControlSocket)
 	if err != nil {
 		return err
 	}
 	defer daemon.close()
 	if attached == 0 {
-		err = node.CheckUplink(ctx, &r.Overlay, daemon.timed())
+		err = node.CheckUplink(ctx, &s.Overlay, daemon.timed())
 	} else if err = daemon.checkEndpoints(ctx, attached); err == nil {
-		err = node.CheckNetwork(ctx, &r.Overlay)
+		err = node.CheckNetwork(ctx, &s.Overlay)
 	}
 	if err != nil {
 		return err
 	}
-	return errors.Join(r.checkClock(ctx, daemon), r.checkEncryption())
+	return errors.Join(s.checkClock(ctx, daemon), s.checkEncryption())
 }
 
 // checkEndpoints finds a ktsnd that was started anew and that nobody told of the attachments.
@@ -80,11 +81,11 @@ func (d *daemon) checkEndpoints(ctx context.Context, attached int) error {
 }
 
 // checkStateDir tries to write.
-func (r *request) checkStateDir() error {
-	if err := os.MkdirAll(r.StateDir, 0o700); err != nil {
+func (s *Spec) checkStateDir() error {
+	if err := os.MkdirAll(s.StateDir, 0o700); err != nil {
 		return fmt.Errorf("make the state directory: %w", err)
 	}
-	path := filepath.Join(r.StateDir, fmt.Sprintf("status.%d", os.Getpid()))
+	path := filepath.Join(s.StateDir, fmt.Sprintf("status.%d", os.Getpid()))
 	if err := os.WriteFile(path, nil, 0o600); err != nil {
 		return fmt.Errorf("write to the state directory: %w", err)
 	}

@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"github.com/kubernetsn/kubernetsn/internal/node/agent/network"
-	"github.com/kubernetsn/kubernetsn/internal/node/attachment"
+	"github.com/kubernetsn/kubernetsn/internal/node/cni"
 )
 
 func newHost(t *testing.T) *Node {
@@ -110,7 +110,7 @@ func TestTheConfigurationIsOneThatThePluginTakes(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			read, err := attachment.ParseConfig(text)
+			read, err := cni.ParseConfig(text)
 			if err != nil {
 				t.Fatal(err)
 			}

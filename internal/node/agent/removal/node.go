@@ -17,6 +17,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/node/agent/csi"
 	"github.com/kubernetsn/kubernetsn/internal/node/agent/install"
 	"github.com/kubernetsn/kubernetsn/internal/node/attachment"
+	"github.com/kubernetsn/kubernetsn/internal/node/cni"
 	"github.com/kubernetsn/kubernetsn/internal/node/overlay"
 	"github.com/kubernetsn/kubernetsn/internal/node/receive"
 	"github.com/kubernetsn/kubernetsn/internal/node/xfrm"
@@ -174,7 +175,7 @@ func (n *Node) detachGone(kernel *overlay.Node) error {
 		if err != nil {
 			return fmt.Errorf("detach container %s, which is gone: %w", one.ContainerID, err)
 		}
-		if err := attachment.Detach(&one.Attachment, config, n.PluginDir); err != nil {
+		if err := cni.Detach(&one.Attachment, config, n.PluginDir); err != nil {
 			return fmt.Errorf("detach container %s, which is gone: %w", one.ContainerID, err)
 		}
 	}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package attachment
+package cni
 
 import (
 	"bytes"
@@ -8,14 +8,13 @@ import (
 	"testing"
 
 	current "github.com/containernetworking/cni/pkg/types/100"
-
-	"github.com/kubernetsn/kubernetsn/internal/node/overlay"
 )
 
 func TestAResultHasTheAddressOfACardOnlyWhereItsVersionHas(t *testing.T) {
 	for of, want := range map[string]bool{"0.4.0": false, "1.0.0": false, "1.1.0": true} {
-		r := &request{Config: &Config{}, Attachment: overlay.Attachment{Interface: "tsn0"}, netns: "/run/netns/c"}
-		result := r.cardResult(&current.Result{}, &card{address: "0000:02:00.0", hardwareAddress: "52:54:00:12:34:56", mtu: 1500})
+		result := &current.Result{Interfaces: []*current.Interface{
+			{Name: "tsn0", Mac: "52:54:00:12:34:56", Mtu: 1500, Sandbox: "/run/netns/c", PciID: "0000:02:00.0"},
+		}}
 		leaveOutLater(result, of)
 		made, err := result.GetAsVersion(of)
 		if err != nil {

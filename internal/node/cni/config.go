@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package attachment
+package cni
 
 import (
 	"encoding/json"
@@ -17,6 +17,7 @@ import (
 	current "github.com/containernetworking/cni/pkg/types/100"
 	"github.com/containernetworking/cni/pkg/version"
 
+	"github.com/kubernetsn/kubernetsn/internal/node/attachment"
 	"github.com/kubernetsn/kubernetsn/internal/node/capture"
 	"github.com/kubernetsn/kubernetsn/internal/node/overlay"
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
@@ -25,7 +26,6 @@ import (
 
 // Defaults of the configuration.
 const (
-	defaultPort        = 4789
 	defaultLockTimeout = 10 * time.Second
 	// maxSocketPath is what ktsnd takes: sun_path less the final zero.
 	maxSocketPath = 107
@@ -37,57 +37,24 @@ const (
 	mostPriorityMax  = 15
 )
 
-// Config is the configuration of a network, with defaults filled in. docs/tsn-cni.md describes each field.
+// Config is the configuration of a network or link, with defaults filled in. docs/tsn-cni.md describes each field.
 type Config struct {
-	// Standard holds what the specification defines.
+	// Standard holds the fields of the CNI specification.
 	Standard types.PluginConf
 	// Previous is the result of the plugin before this one in a chain, nil for the first.
 	Previous *current.Result
 
-	// Overlay is what the network is on the node.
-	Overlay overlay.Network
-	// ControlSocket is ktsnd's; "" on a node without ktsnd.
-	ControlSocket string
-	// SocketDir holds a folder for each pod with its applications' socket; "" when this plugin has nothing to
-	// do with it.
-	SocketDir    string
-	CreateSocket bool
-	StateDir     string
-	LockTimeout  time.Duration
-	// Sysctls are set inside the pod.
-	Sysctls map[string]string
-	// MAC is what the configuration asks for, "" for one that follows from the IP address.
-	MAC string
-	// Unseen says what becomes of datagrams with a transmit time that libktsn.so does not see and that are not captured.
-	Unseen string
-	// SourceAddresses are subnets that a pod may send from besides its own addresses.
-	SourceAddresses []netip.Prefix
-	// Grants are what pods of the network may do besides; nil: nothing.
-	Grants *control.Grants
-	// NeedsClock tells that pods are attached only while the node's clock is good enough for the network.
-	NeedsClock bool
-	// Unencryptable is why pods cannot be attached to a network that requires encryption, "" if they can.
-	Unencryptable string
-	// Receive is how datagrams reach the pod, as far as the kernel and ktsnd can.
-	Receive receiving
-	// Capture says what goes through the pod's relay.
-	Capture capture.Mode
-	// ringsAllowed is that of the network, ringsAsked that of the pod.
-	ringsAllowed, ringsAsked bool
-	// wanted is what the configuration, or the pod, asks for of that; nil: nothing.
-	wanted *capture.Mode
-	// Cards are PCI addresses of network cards that pods with a device of device.VFIO get, one each.
-	Cards []string
-	// CardNamespaces are the Kubernetes namespaces whose pods may have one; nil: all pods may.
+	// Spec is the attachment as far as the configuration describes it.
+	attachment.Spec
+
+	// CardNamespaces are the Kubernetes namespaces whose pods may have a card; nil: all pods may.
 	CardNamespaces []string
-	// deviceAsked is what is asked for of a device, by name; deviceOfPod is what args.cni does.
-	deviceAsked, deviceOfPod map[string]string
-	// asksForLess tells that the pod does where everything is captured.
-	asksForLess bool
-	// Links has the sandbox remembered, for links that others plug into it, and no interface made.
-	Links bool
-	// Link is the link to plug, nil for an attachment to a network.
-	Link *Link
+	// requestedCapture is what the configuration or the pod requests; nil: nothing.
+	requestedCapture *capture.Mode
+	// requestsLess: the pod requests less where everything is captured.
+	requestsLess bool
+	// networkDevice and podDevice are the device's options by name, of the network and of args.cni.
+	networkDevice, podDevice map[string]string
 }
 
 // fields are those of this plugin's own; each entry reads one.
@@ -122,7 +89,7 @@ var fields = map[string]func(*Config, json.RawMessage) error{
 	device.DANName:    deviceField(device.DANName),
 	"encryption":      (*Config).readEncryption,
 
-	"links": func(c *Config, raw json.RawMessage) error { return decode(raw, &c.Links, "true or false") },
+	"links": func(c *Config, raw json.RawMessage) error { return decode(raw, &c.Sandbox, "true or false") },
 	"link":  (*Config).readLink,
 	"clock": func(c *Config, raw json.RawMessage) error { return decode(raw, &c.NeedsClock, "true or false") },
 }
@@ -137,14 +104,13 @@ func isStandard(name string) bool {
 
 // ParseConfig reads a configuration. The error names the field and says what to do.
 func ParseConfig(text []byte) (*Config, error) {
-	config := &Config{
-		Overlay:       overlay.Network{Port: defaultPort},
-		ControlSocket: control.DefaultPath,
-		CreateSocket:  true,
-		StateDir:      overlay.DefaultStateDir,
-		LockTimeout:   defaultLockTimeout,
-		Unseen:        unseenDrop,
-	}
+	config := &Config{Spec: attachment.Spec{
+		Record:       attachment.Record{ControlSocket: control.DefaultPath, Unseen: attachment.UnseenDrop},
+		Overlay:      overlay.Network{Port: attachment.DefaultPort},
+		CreateSocket: true,
+		StateDir:     overlay.DefaultStateDir,
+		LockTimeout:  defaultLockTimeout,
+	}}
 	var all map[string]json.RawMessage
 	if err := json.Unmarshal(text, &all); err != nil {
 		return nil, types.NewError(types.ErrDecodingFailure, fmt.Sprintf("the configuration is no JSON object: %v", err), "")
@@ -182,8 +148,8 @@ func ParseConfig(text []byte) (*Config, error) {
 // complete fills in what depends on other fields, and checks what only makes sense together.
 func (c *Config) complete() error {
 	network := &c.Overlay
-	if c.ofLinks() {
-		if err := c.completeLinks(); err != nil || c.Links {
+	if c.IsOfLinks() {
+		if err := c.completeLinks(); err != nil || c.Sandbox {
 			return err
 		}
 	}
@@ -203,7 +169,7 @@ func (c *Config) complete() error {
 		return invalid("uplink: missing; without ktsnd (controlSocket is empty) name the interface towards the other nodes")
 	case c.ControlSocket == "" && c.NeedsClock:
 		return invalid("clock: there is no ktsnd that knows how good the clock is (controlSocket is empty); leave it out")
-	case c.ControlSocket == "" && c.ringsAllowed:
+	case c.ControlSocket == "" && c.RingsOffered:
 		return invalid("receive.rings: there is no ktsnd that makes receive rings (controlSocket is empty); leave it out")
 	case c.ControlSocket == "" && c.SocketDir != "":
 		return invalid("socketDir: there is no ktsnd to listen there (controlSocket is empty); leave it out")

@@ -1,45 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package attachment
+package cni
 
 import (
 	"fmt"
-	"net"
-	"path/filepath"
 	"regexp"
 
-	"github.com/containernetworking/cni/pkg/invoke"
 	"github.com/containernetworking/cni/pkg/skel"
 	"github.com/containernetworking/cni/pkg/types"
 
+	"github.com/kubernetsn/kubernetsn/internal/node/attachment"
 	"github.com/kubernetsn/kubernetsn/internal/node/overlay"
-	"github.com/kubernetsn/kubernetsn/internal/shared/control"
-	"github.com/kubernetsn/kubernetsn/internal/shared/device"
 )
 
-// appSocketName is the name of a pod's socket inside its folder.
-const appSocketName = "app.sock"
-
-// request is what the runtime asks for: a configuration and an attachment.
+// request is what the runtime requests: a configuration, whose Spec is completed with the environment variables.
 type request struct {
 	*Config
-	overlay.Attachment
-	// netns is the path of the pod's network namespace; "" when it is gone.
-	netns string
-	// args and path are CNI_ARGS and CNI_PATH, which the IPAM plugin gets as well.
-	args, path string
+	// path is CNI_PATH.
+	path string
 	// stdin is the configuration as it came, which the IPAM plugin gets.
 	stdin []byte
-	// Device is how a virtual machine in the pod is connected.
-	Device device.Device
-	// sources are known once the pod has its addresses.
-	sources *control.Sources
-	// forwardBefore is what the record has of it.
-	forwardBefore map[string]string
 }
 
-// arguments are those of CNI_ARGS that are known; runtimes that set others set IgnoreUnknown, too. Names are the
-// keys.
+// arguments are the keys of CNI_ARGS that are known; runtimes that set others set IgnoreUnknown, too. Names are the keys.
 type arguments struct {
 	types.CommonArgs
 	K8S_POD_UID                types.UnmarshallableString
@@ -52,37 +35,44 @@ type arguments struct {
 	DEVICE_CLASS               types.UnmarshallableString
 	DEVICE_OWNER               types.UnmarshallableString
 	DEVICE_DAN                 types.UnmarshallableString
-	// IP and GATEWAY are the IPAM plugins'.
+	// IP and GATEWAY are for the IPAM plugin.
 	IP      types.UnmarshallableString
 	GATEWAY types.UnmarshallableString
 }
 
-// identityForm is what ktsnd takes, less the colon, which separates the parts of file names.
+// identityForm is what ktsnd accepts, less the colon, which separates the parts of file names.
 var identityForm = regexp.MustCompile(`^[A-Za-z0-9._-]{1,128}$`)
 
-// environment is an error of an environment variable.
+// invalid returns an error of the configuration.
+func invalid(format string, arguments ...any) error {
+	return types.NewError(types.ErrInvalidNetworkConfig, fmt.Sprintf(format, arguments...), "")
+}
+
+// environment returns an error of an environment variable.
 func environment(format string, arguments ...any) error {
 	return types.NewError(types.ErrInvalidEnvironmentVariables, fmt.Sprintf(format, arguments...), "")
 }
 
-// newRequest reads what skel has read from environment and standard input.
+// newRequest parses what skel has read from environment and standard input.
 func newRequest(args *skel.CmdArgs) (*request, error) {
 	config, err := ParseConfig(args.StdinData)
 	if err != nil {
 		return nil, err
 	}
-	r := &request{Config: config, netns: args.Netns, args: args.Args, path: args.Path, stdin: args.StdinData}
+	r := &request{Config: config, path: args.Path, stdin: args.StdinData}
 	r.Attachment = overlay.Attachment{Network: config.Standard.Name, ContainerID: args.ContainerID, Interface: args.IfName}
+	r.Netns, r.Args, r.IPAM = args.Netns, args.Args, ipam{r}
 	if err := r.readArguments(); err != nil {
 		return nil, err
 	}
+	r.CompleteRecord()
 	return r, nil
 }
 
 // readArguments takes the identity, and the hardware address unless the configuration has one, from CNI_ARGS.
 func (r *request) readArguments() error {
 	var known arguments
-	if err := types.LoadArgs(r.args, &known); err != nil {
+	if err := types.LoadArgs(r.Args, &known); err != nil {
 		return environment("CNI_ARGS: %v; give KEY=VALUE;... and IgnoreUnknown=1 for other keys", err)
 	}
 	if r.MAC == "" {
@@ -99,51 +89,22 @@ func (r *request) readArguments() error {
 	return r.chooseDevice(&known)
 }
 
-// checkAttachment finds what only matters when something is to be made.
+// checkAttachment finds errors that only matter when something is attached; what is attached already can still be detached.
 func (r *request) checkAttachment() error {
 	if err := r.Check(); err != nil {
 		return environment("CNI_CONTAINERID: %v", err)
 	}
-	if err := r.checkAskedOfPod(); err != nil {
-		return err
+	if r.requestsLess {
+		return invalid(`args.cni: the network captures "All", and no pod of it less; leave out "unseen" and "capture"`)
 	}
 	if err := r.checkDevice(); err != nil {
 		return err
 	}
-	if path := r.socketPath(); len(path) > maxSocketPath {
-		return invalid("socketDir: %s has %d characters, a socket's path at most %d; choose a shorter folder", path, len(path), maxSocketPath)
+	if len(r.AppSocket) > maxSocketPath {
+		return invalid("socketDir: %s has %d characters, a socket's path at most %d; choose a shorter folder", r.AppSocket, len(r.AppSocket), maxSocketPath)
 	}
-	if r.MAC == "" {
-		return nil
-	}
-	if !isHardwareAddress(r.MAC) {
+	if r.MAC != "" && !attachment.IsHardwareAddress(r.MAC) {
 		return invalid("mac: %q is no hardware address for an interface; give one such as 0a:58:0a:2a:01:02", r.MAC)
 	}
 	return nil
-}
-
-// isHardwareAddress tells whether an interface can have it.
-func isHardwareAddress(text string) bool {
-	address, err := net.ParseMAC(text)
-	return err == nil && len(address) == 6 && address[0]&1 == 0 && address.String() != "00:00:00:00:00:00"
-}
-
-// socketPath is where the pod's applications reach ktsnd; "" when this plugin does not know.
-func (r *request) socketPath() string {
-	if r.SocketDir == "" {
-		return ""
-	}
-	return filepath.Join(r.SocketDir, r.Identity, appSocketName)
-}
-
-// environmentFor is what the IPAM plugin is told.
-func (r *request) environmentFor(command string) *invoke.Args {
-	return &invoke.Args{
-		Command:       command,
-		ContainerID:   r.ContainerID,
-		NetNS:         r.netns,
-		IfName:        r.Interface,
-		PluginArgsStr: r.args,
-		Path:          r.path,
-	}
 }

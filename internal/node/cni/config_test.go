@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package attachment
+package cni
 
 import (
 	"encoding/json"
@@ -18,6 +18,7 @@ import (
 	"github.com/containernetworking/cni/pkg/types"
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
+	"github.com/kubernetsn/kubernetsn/internal/node/attachment"
 	"github.com/kubernetsn/kubernetsn/internal/node/capture"
 	"github.com/kubernetsn/kubernetsn/internal/node/overlay"
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
@@ -226,7 +227,7 @@ func TestEveryFieldIsRead(t *testing.T) {
 		t.Errorf("the network is %+v, want %+v", config.Overlay, want)
 	}
 	if config.ControlSocket != "/c" || config.SocketDir != "/s" || config.CreateSocket || config.StateDir != "/d" ||
-		config.LockTimeout != 90*time.Second || config.Unseen != "pass" || !config.NeedsClock || config.Receive != (receiving{Redirect: true}) || !config.ringsAllowed || config.MAC != "02:00:00:00:00:01" ||
+		config.LockTimeout != 90*time.Second || config.Unseen != "pass" || !config.NeedsClock || config.Receive != (attachment.Receive{Redirect: true}) || !config.RingsOffered || config.MAC != "02:00:00:00:00:01" ||
 		!reflect.DeepEqual(config.SourceAddresses, []netip.Prefix{netip.MustParsePrefix("10.43.0.0/16"), netip.MustParsePrefix("fd43::/64")}) ||
 		!reflect.DeepEqual(config.Grants, &control.Grants{PriorityMax: 6, PriorityCodePoint: true}) ||
 		!reflect.DeepEqual(config.Sysctls, map[string]string{"net.ipv4.conf.IFNAME.rp_filter": "0"}) {
@@ -422,7 +423,8 @@ func TestAPodIsNotAttachedThatAsksForLessWhereEverythingIsCaptured(t *testing.T)
 			if err != nil {
 				t.Fatal(err)
 			}
-			asked := &request{Config: config, Attachment: overlay.Attachment{Network: "tsn", ContainerID: "c1", Interface: "tsn0"}}
+			asked := &request{Config: config}
+			asked.Attachment = overlay.Attachment{Network: "tsn", ContainerID: "c1", Interface: "tsn0"}
 			err = asked.checkAttachment()
 			if refused := err != nil && strings.Contains(err.Error(), `the network captures "All", and no pod of it less`); refused != test.refused {
 				t.Errorf("it said %v", err)
@@ -438,19 +440,19 @@ func TestWhatIsCapturedFollowsFromTheNetworkAndThePod(t *testing.T) {
 		capture capture.Mode
 		unseen  string
 	}{
-		"by default":                               {nil, capture.Timed, unseenDrop},
-		"without ktsnd":                            {change{"controlSocket": "", "uplink": "eno1"}, capture.None, unseenDrop},
-		"what may leave early":                     {change{"unseen": "pass"}, capture.None, unseenPass},
-		"what may not":                             {change{"unseen": "drop"}, capture.Timed, unseenDrop},
-		"nothing, as asked for":                    {change{"capture": "None"}, capture.None, unseenDrop},
-		"everything":                               {change{"capture": "All"}, capture.All, unseenDrop},
-		"everything of this pod":                   {change{"args": ofPod(change{"capture": "All"})}, capture.All, unseenDrop},
-		"nothing of this pod":                      {change{"capture": "Timed", "args": ofPod(change{"capture": "None"})}, capture.None, unseenDrop},
-		"a pod whose messages may leave early":     {change{"capture": "Timed", "args": ofPod(change{"unseen": "pass"})}, capture.None, unseenPass},
-		"a pod that asks for what all pods have":   {change{"capture": "All", "args": ofPod(change{"unseen": "drop", "capture": "All"})}, capture.All, unseenDrop},
-		"a pod whose messages may not":             {change{"unseen": "pass", "args": ofPod(change{"unseen": "drop"})}, capture.Timed, unseenDrop},
-		"a pod on a network that lets them":        {change{"unseen": "pass", "args": ofPod(change{"capture": "Timed"})}, capture.Timed, unseenDrop},
-		"a pod of which nothing is, on such a one": {change{"unseen": "pass", "args": ofPod(change{"capture": "None"})}, capture.None, unseenPass},
+		"by default":                               {nil, capture.Timed, attachment.UnseenDrop},
+		"without ktsnd":                            {change{"controlSocket": "", "uplink": "eno1"}, capture.None, attachment.UnseenDrop},
+		"what may leave early":                     {change{"unseen": "pass"}, capture.None, attachment.UnseenPass},
+		"what may not":                             {change{"unseen": "drop"}, capture.Timed, attachment.UnseenDrop},
+		"nothing, as asked for":                    {change{"capture": "None"}, capture.None, attachment.UnseenDrop},
+		"everything":                               {change{"capture": "All"}, capture.All, attachment.UnseenDrop},
+		"everything of this pod":                   {change{"args": ofPod(change{"capture": "All"})}, capture.All, attachment.UnseenDrop},
+		"nothing of this pod":                      {change{"capture": "Timed", "args": ofPod(change{"capture": "None"})}, capture.None, attachment.UnseenDrop},
+		"a pod whose messages may leave early":     {change{"capture": "Timed", "args": ofPod(change{"unseen": "pass"})}, capture.None, attachment.UnseenPass},
+		"a pod that asks for what all pods have":   {change{"capture": "All", "args": ofPod(change{"unseen": "drop", "capture": "All"})}, capture.All, attachment.UnseenDrop},
+		"a pod whose messages may not":             {change{"unseen": "pass", "args": ofPod(change{"unseen": "drop"})}, capture.Timed, attachment.UnseenDrop},
+		"a pod on a network that lets them":        {change{"unseen": "pass", "args": ofPod(change{"capture": "Timed"})}, capture.Timed, attachment.UnseenDrop},
+		"a pod of which nothing is, on such a one": {change{"unseen": "pass", "args": ofPod(change{"capture": "None"})}, capture.None, attachment.UnseenPass},
 	} {
 		t.Run(name, func(t *testing.T) {
 			config, err := ParseConfig(written(t, test.changes))
@@ -458,5 +460,26 @@ func TestWhatIsCapturedFollowsFromTheNetworkAndThePod(t *testing.T) {
 				t.Errorf("read %+v, %v; want %v and %s", config, err, test.capture, test.unseen)
 			}
 		})
+	}
+}
+
+func TestCardsAreForPodsOfTheirNamespaces(t *testing.T) {
+	const other = "and pods of namespace \"other\" may not have the network's cards"
+	for name, test := range map[string]struct {
+		allowed []string
+		args    string
+		want    string
+	}{
+		"one of them":        {[]string{"control", "motion"}, "IgnoreUnknown=1;K8S_POD_NAMESPACE=motion", ""},
+		"another":            {[]string{"control"}, "IgnoreUnknown=1;K8S_POD_NAMESPACE=other", other},
+		"none is allowed":    {[]string{}, "IgnoreUnknown=1;K8S_POD_NAMESPACE=other", other},
+		"without Kubernetes": {[]string{"control"}, "", `pods of namespace "" may not`},
+		"nothing is said":    {nil, "IgnoreUnknown=1;K8S_POD_NAMESPACE=other", ""},
+	} {
+		spec := attachment.Spec{Record: attachment.Record{Args: test.args}, Cards: []string{"0000:01:00.0"}}
+		r := &request{Config: &Config{Spec: spec, CardNamespaces: test.allowed}}
+		if err := r.checkVFIO(); (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%s: %v, want %q", name, err, test.want)
+		}
 	}
 }

@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package cni
+
+import (
+	"encoding/json"
+	"maps"
+	"slices"
+	"strconv"
+
+	"github.com/kubernetsn/kubernetsn/internal/node/attachment"
+	"github.com/kubernetsn/kubernetsn/internal/node/capture"
+	"github.com/kubernetsn/kubernetsn/internal/shared/device"
+)
+
+// deviceField reads a field of the configuration that says how a virtual machine in the pod is connected.
+func deviceField(name string) func(*Config, json.RawMessage) error {
+	return func(c *Config, raw json.RawMessage) error {
+		value, err := deviceValue(name, raw)
+		if err == nil {
+			c.askForDevice(map[string]string{name: value})
+		}
+		return err
+	}
+}
+
+// deviceValue reads a text or a number, whichever belongs to the name.
+func deviceValue(name string, raw json.RawMessage) (string, error) {
+	if name == device.KindName || name == device.ClassName || name == device.DANName {
+		var text string
+		err := decode(raw, &text, "a text")
+		return text, err
+	}
+	var number int64
+	err := decode(raw, &number, "a number")
+	return strconv.FormatInt(number, 10), err
+}
+
+// askForDevice adds what is asked for, in the place of what was asked for before.
+func (c *Config) askForDevice(asked map[string]string) {
+	if c.networkDevice == nil {
+		c.networkDevice = map[string]string{}
+	}
+	maps.Copy(c.networkDevice, asked)
+}
+
+// readDeviceOfPod reads args.cni.
+func (c *Config) readDeviceOfPod(text []byte) error {
+	var asked struct {
+		Args struct {
+			CNI map[string]json.RawMessage `json:"cni"`
+		} `json:"args"`
+	}
+	if json.Unmarshal(text, &asked) != nil {
+		return nil // what is wrong with args has been said
+	}
+	c.podDevice = map[string]string{}
+	for _, name := range device.Names {
+		raw, given := asked.Args.CNI[name]
+		if !given {
+			continue
+		}
+		var err error
+		if c.podDevice[name], err = deviceValue(name, raw); err != nil {
+			return invalid("args.cni.%s: %v", name, err)
+		}
+	}
+	return nil
+}
+
+// chooseDevice reads what is asked for: args.cni goes before CNI_ARGS, and that before the network's.
+func (r *request) chooseDevice(known *arguments) (err error) {
+	for name, value := range map[string]string{
+		device.KindName: string(known.DEVICE), device.QueuesName: string(known.DEVICE_QUEUES),
+		device.ClassName: string(known.DEVICE_CLASS), device.OwnerName: string(known.DEVICE_OWNER), device.DANName: string(known.DEVICE_DAN),
+	} {
+		if value != "" {
+			r.Config.askForDevice(map[string]string{name: value})
+		}
+	}
+	r.Config.askForDevice(r.podDevice)
+	if r.Device, err = device.Parse(r.networkDevice); err != nil {
+		return invalid("%v", err)
+	}
+	if r.Device.Exists() {
+		r.Receive.Redirect = false // to the pod's kernel, which has nothing to do with them
+	}
+	return nil
+}
+
+// checkDevice finds what only matters when something is to be made.
+func (r *request) checkDevice() error {
+	switch {
+	case !r.Device.Exists():
+		return nil
+	case r.RingsRequested:
+		return invalid("args.cni.receive: receive rings are for sockets of the pod's programs, and the interface is a virtual machine's (%s); leave one of them out",
+			device.KindName)
+	case r.Device.Is(device.VhostUser):
+		return r.checkVhostUser()
+	case r.Device.Is(device.VFIO):
+		return r.checkVFIO()
+	}
+	if _, err := device.TapName(r.Interface); err != nil && r.Device.Is(device.Tap) {
+		return environment("CNI_IFNAME: %v", err)
+	}
+	if r.Device.Class != device.ClassRecord && r.Capture != capture.All {
+		return invalid(`%s: the class of a frame is by %s only where all frames go through ktsnd; have the network capture "All", `+
+			`or leave the field out`, device.ClassName, r.Device.Class)
+	}
+	return nil
+}
+
+func (r *request) checkVhostUser() error {
+	switch {
+	case r.ControlSocket == "":
+		return invalid("%s: with %s all frames go through ktsnd, and there is none (controlSocket is empty); give %s, or a node with ktsnd",
+			device.KindName, device.VhostUser, device.Tap)
+	case r.SocketDir == "":
+		return invalid("socketDir: missing; the socket of %s stands in the pod's folder there", device.VhostUser)
+	}
+	if path := r.VhostSocket(); len(path) > maxSocketPath {
+		return invalid("socketDir: %s has %d characters, a socket's path at most %d; choose a shorter folder", path, len(path), maxSocketPath)
+	}
+	return nil
+}
+
+// readGuardOfPod reads what is asked for one pod, which goes before what the network has. Who writes a pod cannot have it
+// send past the gates of a network that captures everything.
+func (c *Config) readGuardOfPod(text []byte) error {
+	everything := c.requestedCapture != nil && *c.requestedCapture == capture.All
+	if err := c.readAskedOfPod(text); err != nil {
+		return err
+	}
+	c.requestsLess = everything && (c.requestedCapture == nil || *c.requestedCapture != capture.All)
+	return nil
+}
+
+func (c *Config) readAskedOfPod(text []byte) error {
+	var asked struct {
+		Args struct {
+			CNI struct {
+				Unseen  json.RawMessage `json:"unseen"`
+				Capture json.RawMessage `json:"capture"`
+			} `json:"cni"`
+		} `json:"args"`
+	}
+	if json.Unmarshal(text, &asked) != nil {
+		return nil // what is wrong with args has been said
+	}
+	of := asked.Args.CNI
+	if of.Unseen != nil {
+		if err := c.readUnseen(of.Unseen); err != nil {
+			return invalid("args.cni.unseen: %v", err)
+		}
+		if c.Unseen == attachment.UnseenPass {
+			c.requestedCapture = nil // the network's, which contradicts
+		}
+	}
+	if of.Capture != nil {
+		if err := c.readCapture(of.Capture); err != nil {
+			return invalid("args.cni.capture: %v", err)
+		}
+		if of.Unseen == nil && *c.requestedCapture != capture.None {
+			c.Unseen = attachment.UnseenDrop // likewise
+		}
+	}
+	return nil
+}
+
+// chooseCapture says what is captured, from what is asked for.
+func (c *Config) chooseCapture() error {
+	switch {
+	case c.requestedCapture == nil && c.Link != nil:
+		c.Capture = capture.None // a pod can have a thousand links, and each relay is a process
+	case c.requestedCapture == nil && c.ControlSocket != "" && c.Unseen != attachment.UnseenPass:
+		c.Capture = capture.Timed
+	case c.requestedCapture == nil || *c.requestedCapture == capture.None:
+		c.Capture = capture.None
+	case c.Unseen == attachment.UnseenPass:
+		return invalid(`capture: with %q nothing is left that "unseen": "pass" could let leave early; leave out one of them`, *c.requestedCapture)
+	case c.ControlSocket == "":
+		return invalid("capture: there is no ktsnd to send what is captured (controlSocket is empty); leave it out")
+	default:
+		c.Capture = *c.requestedCapture
+	}
+	return nil
+}
+
+// ringsOfPod is the value of args.cni.receive.
+const ringsOfPod = "ring"
+
+// readReceiveOfPod reads what the pod asks for: it gets it if the network offers it.
+func (c *Config) readReceiveOfPod(text []byte) error {
+	var asked struct {
+		Args struct {
+			CNI struct {
+				Receive json.RawMessage `json:"receive"`
+			} `json:"cni"`
+		} `json:"args"`
+	}
+	if json.Unmarshal(text, &asked) != nil || asked.Args.CNI.Receive == nil {
+		return nil // what is wrong with args has been said
+	}
+	var wanted string
+	if json.Unmarshal(asked.Args.CNI.Receive, &wanted) != nil || wanted != ringsOfPod {
+		return invalid(`args.cni.receive: %s is not "%s"; leave it out for the kernel's path`, asked.Args.CNI.Receive, ringsOfPod)
+	}
+	c.RingsRequested = true
+	c.Receive.Rings = c.RingsOffered
+	return nil
+}
+
+// checkVFIO finds what only matters when a card is to be taken.
+func (r *request) checkVFIO() error {
+	if len(r.Cards) == 0 {
+		return invalid("%s: %s, and the network has no cards for pods; name some in cards", device.KindName, device.VFIO)
+	}
+	if namespace := attachment.PodNamespace(r.Args); r.CardNamespaces != nil && !slices.Contains(r.CardNamespaces, namespace) {
+		return invalid("%s: %s, and pods of namespace %q may not have the network's cards; name it in cardNamespaces, or leave the device out",
+			device.KindName, device.VFIO, namespace)
+	}
+	return nil
+}
