@@ -22,7 +22,7 @@ struct destination {
 	uint32_t number;
 	uint32_t payload_max_bytes;
 	uint64_t network_bit; /* in `refused` of the ring */
-	int64_t asked_ns;     /* CLOCK_MONOTONIC */
+	int64_t requested_ns; /* CLOCK_MONOTONIC: the last request */
 	bool used;
 	/* Places in the table. */
 	uint16_t next; /* in the bucket; of a free one: among the free */

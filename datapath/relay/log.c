@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "log.h"
 
-#include "clocks.h"
+#include "clock.h"
 
 #include <inttypes.h>
 #include <stdarg.h>
@@ -37,7 +37,7 @@ static bool may_write(struct log_site *site, int64_t now_ns)
 
 void relay_log_at(struct log_site *site, const char *format, ...)
 {
-	int64_t now_ns = clock_ns(CLOCK_MONOTONIC);
+	int64_t now_ns = monotonic_ns();
 	char text[LINE_BYTES], line[LINE_BYTES + 96];
 	va_list arguments;
 

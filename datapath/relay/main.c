@@ -54,7 +54,7 @@ static int prepare(const struct relay_options *options)
 		return failed("--socket-dir-fd", -errno, "pass the folder of the pod's application socket");
 	err = counters_prepare(options->counters_fd);
 	if (!err && options->all) {
-		err = heartbeat_open(options->heartbeat_fd, &relay.heartbeat);
+		err = relay_heartbeat_map(options->heartbeat_fd, &relay.heartbeat);
 		if (err)
 			return failed("--heartbeat-fd", err, "pass the map \"heartbeat\" of the capture");
 	}

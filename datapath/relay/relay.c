@@ -1,27 +1,32 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "relay.h"
 
-#include "ask.h"
-#include "clocks.h"
+#include "clock.h"
+#include "requests.h"
 #include "send.h"
 
 #include <errno.h>
 #include <signal.h>
 #include <sys/epoll.h>
+#include <sys/mman.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
 
 enum {
 	/* Frames that are read before the doorbell is rung. */
 	BATCH = 32,
-	/* Between two looks for what nobody notifies of. */
-	LOOK_MS = 10,
-	/* Frames that the tap's queue holds, and more. */
-	SOURCE_QUEUED_MOST = 1024,
+	/* How often waiting frames are tried again, because nothing notifies of replies to them. */
+	RETRY_MS = 10,
+	/* More frames than the tap's queue holds. */
+	SOURCE_QUEUED_MAX = 1024,
 };
 
-/* What an event is of; sessions by their kinds. */
-enum event_of {
+#define HEARTBEAT_INTERVAL_NS INT64_C(20000000)
+/* ktsnd's loop runs at least every 20 ms. */
+#define ALIVE_NS INT64_C(40000000)
+
+/* The source of an event; sessions have the numbers of their kinds. */
+enum event_source {
 	EVENT_TIMED = RELAY_TIMED,
 	EVENT_UNTIMED = RELAY_UNTIMED,
 	EVENT_SOURCE,
@@ -31,9 +36,9 @@ enum event_of {
 	EVENTS
 };
 
-static int event_add(struct relay *relay, int fd, uint32_t events, enum event_of of)
+static int event_add(struct relay *relay, int fd, uint32_t events, enum event_source source)
 {
-	struct epoll_event event = {.events = events, .data.u32 = of};
+	struct epoll_event event = {.events = events, .data.u32 = source};
 
 	return epoll_ctl(relay->epoll_fd, EPOLL_CTL_ADD, fd, &event) ? -errno : 0;
 }
@@ -64,7 +69,7 @@ int relay_signals_block(void)
 	return sigprocmask(SIG_BLOCK, &ending, NULL) ? -errno : 0;
 }
 
-static int signals_read(int *fd)
+static int signal_fd_create(int *fd)
 {
 	const sigset_t ending = ending_signals();
 	int err = relay_signals_block();
@@ -77,7 +82,7 @@ static int signals_read(int *fd)
 
 int relay_init(struct relay *relay)
 {
-	int err = signals_read(&relay->signal_fd);
+	int err = signal_fd_create(&relay->signal_fd);
 
 	for (int kind = 0; kind < RELAY_KINDS && !err; kind++)
 		err = session_init(&relay->sessions[kind], &relay->setup, kind);
@@ -87,13 +92,13 @@ int relay_init(struct relay *relay)
 	if (relay->epoll_fd < 0)
 		return -errno;
 	relay->reading = true;
-	relay->stale_left = SOURCE_QUEUED_MOST;
+	relay->stale_left = SOURCE_QUEUED_MAX;
 	err = event_add(relay, relay->source->fd, EPOLLIN, EVENT_SOURCE);
 	if (!err && relay->source->back_fd >= 0)
 		err = event_add(relay, relay->source->back_fd, EPOLLIN, EVENT_BACK);
 	if (!err)
 		err = event_add(relay, relay->signal_fd, EPOLLIN, EVENT_SIGNAL);
-	/* Edges: it is writable most of the time. */
+	/* Edge-triggered: it is writable most of the time. */
 	if (!err)
 		err = event_add(relay, relay->sessions[RELAY_TIMED].space_fd, EPOLLOUT | EPOLLET,
 				EVENT_SPACE);
@@ -108,14 +113,14 @@ static void backlog_changed(struct relay *relay)
 	reading_set(relay, relay->all || relay->backlog.count == 0);
 }
 
-/* Whether the frame is done with. */
+/* Sends, or drops, a frame. Returns false if it has to wait. */
 static bool timed_send(struct relay *relay, const struct captured_frame *frame, int64_t now_ns)
 {
 	struct session *session = &relay->sessions[RELAY_TIMED];
 	enum relay_drop reason;
 	enum send_outcome outcome = frame_send(session, frame, now_ns, &reason);
 
-	if (outcome == SEND_RING_FULL && space_await(session))
+	if (outcome == SEND_RING_FULL && space_request(session))
 		outcome = frame_send(session, frame, now_ns, &reason);
 	if (outcome == SEND_REFUSED)
 		relay_drop(relay->counters, reason);
@@ -133,7 +138,7 @@ static void backlog_send(struct relay *relay, int64_t now_ns)
 	backlog_changed(relay);
 }
 
-/* In the order in which they came. */
+/* Frames keep their order. */
 static void timed_take(struct relay *relay, const struct captured_frame *frame, int64_t now_ns)
 {
 	if (relay->backlog.count == 0 && timed_send(relay, frame, now_ns))
@@ -143,20 +148,20 @@ static void timed_take(struct relay *relay, const struct captured_frame *frame, 
 	backlog_changed(relay);
 }
 
-/* The gates hold until ktsnd reports others, also for the next relay. */
+/* Keeps the gates that ktsnd reports. They are valid until it reports others, also for the next relay. */
 static void gated_note(struct relay *relay)
 {
 	const struct ktsn_ring_header *header = relay->sessions[RELAY_UNTIMED].ring.header;
 
-	/* Pairs with the store in ring_tell() of ktsnd, which has not told a new ring yet. */
+	/* Pairs with the store in ring_tell() of ktsnd. 0: ktsnd has not written this ring yet. */
 	if (header && atomic_load_explicit(&header->alive_ns, memory_order_acquire))
 		atomic_store_explicit(&relay->counters->gated,
 				      atomic_load_explicit(&header->gated, memory_order_relaxed),
 				      memory_order_relaxed);
 }
 
-/* Whether the schedule closes the gate of the frame's priority at times, or that of a lower one: a virtual
- * machine chooses the priority itself, and only ktsnd knows up to which it may. */
+/* Returns whether the schedule closes the gate of the frame's priority at times, or that of a lower one: a
+ * virtual machine sets the priority itself, and only ktsnd knows the highest one that it may use. */
 static bool is_gated(const struct relay *relay, const struct captured_frame *frame)
 {
 	return atomic_load_explicit(&relay->counters->gated, memory_order_relaxed) &
@@ -171,14 +176,14 @@ static bool bypassed(struct relay *relay, const struct captured_frame *frame)
 	return true;
 }
 
-/* Whether the frame is done with. */
+/* Sends, bypasses or drops a frame. Returns false if it has to wait for a reply. */
 static bool untimed_send(struct relay *relay, const struct captured_frame *frame, int64_t now_ns)
 {
 	struct session *session = &relay->sessions[RELAY_UNTIMED];
 	enum relay_drop reason;
 	enum send_outcome outcome = frame_send(session, frame, now_ns, &reason);
 
-	if (outcome == SEND_NO_DAEMON && ask_is_answered_soon(session, now_ns))
+	if (outcome == SEND_NO_DAEMON && request_is_pending(session, now_ns))
 		return false;
 	if (outcome == SEND_NO_DAEMON && !is_gated(relay, frame) && bypassed(relay, frame))
 		return true;
@@ -199,7 +204,7 @@ static void held_send(struct relay *relay, int64_t now_ns)
 		backlog_pop(&relay->held);
 }
 
-/* In the order in which they came. */
+/* Frames keep their order. */
 static void untimed_take(struct relay *relay, const struct captured_frame *frame, int64_t now_ns)
 {
 	if (!relay->all)
@@ -213,13 +218,13 @@ static void untimed_take(struct relay *relay, const struct captured_frame *frame
 		relay_drop(relay->counters, RELAY_DROP_NO_DAEMON);
 }
 
-static void bells_ring(struct relay *relay)
+static void doorbells_ring(struct relay *relay)
 {
 	for (int kind = 0; kind < RELAY_KINDS; kind++)
-		session_bell_ring(&relay->sessions[kind]);
+		session_doorbell_ring(&relay->sessions[kind]);
 }
 
-/* The tap's queue was empty, or what was read is as much as it holds. */
+/* No frame is stale any more when the queue was empty once, or as many frames were read as it holds. */
 static void stale_note(struct relay *relay, int got)
 {
 	if (got < 0)
@@ -252,25 +257,54 @@ static bool is_used(const struct relay *relay, int kind)
 	return kind == RELAY_TIMED || relay->all;
 }
 
-/* A connection that was closed is none of the set any more. */
+/* The kernel removes a closed connection from the epoll set. */
 static void session_try(struct relay *relay, int kind, int64_t now_ns)
 {
 	struct session *session = &relay->sessions[kind];
 
 	if (is_used(relay, kind) && session_reconnect(session, now_ns) &&
-	    event_add(relay, session->joining.fd, EPOLLIN, (enum event_of)kind))
+	    event_add(relay, session->joining.fd, EPOLLIN, (enum event_source)kind))
 		session_disconnect(session);
 	if (kind == RELAY_TIMED && relay->backlog.count)
 		session_hurry(session, now_ns);
 }
 
-/* The flow is opened before there is a frame: who has none may not have frames diverted. */
+int relay_heartbeat_map(int fd, struct ktsn_capture_heartbeat **heartbeat)
+{
+	long page_bytes = sysconf(_SC_PAGESIZE);
+
+	*heartbeat = mmap(NULL, (size_t)page_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	return *heartbeat == MAP_FAILED ? -errno : 0;
+}
+
+/* Renews the heartbeat if ktsnd has the pod's endpoint, so that the flow of untimed frames is open, and has
+ * read their ring a moment ago. Passes on which priorities are gated. */
+static void heartbeat_renew(struct ktsn_capture_heartbeat *heartbeat, const struct session *untimed,
+			    int64_t now_ns)
+{
+	int64_t alive_ns;
+
+	if (!session_is_connected(untimed) || !untimed->flows[KTSN_CLOCK_TAI].open)
+		return;
+	/* Pairs with the store in ring_tell() of ktsnd. */
+	alive_ns = atomic_load_explicit(&untimed->ring.header->alive_ns, memory_order_acquire);
+	if (now_ns - alive_ns > ALIVE_NS)
+		return;
+	/* Atomic, because the kernel's program reads them at any time. */
+	atomic_store_explicit((_Atomic unsigned long long *)&heartbeat->gated,
+			      atomic_load_explicit(&untimed->ring.header->gated, memory_order_relaxed),
+			      memory_order_relaxed);
+	atomic_store_explicit((_Atomic unsigned long long *)&heartbeat->at_ns, (unsigned long long)now_ns,
+			      memory_order_relaxed);
+}
+
+/* Opens the flow before the first frame: frames are diverted only after the heartbeat, which needs it. */
 static void heartbeat_serve(struct relay *relay, int64_t now_ns)
 {
 	struct session *untimed = &relay->sessions[RELAY_UNTIMED];
 
 	if (session_is_connected(untimed))
-		(void)ask_flow(untimed, KTSN_CLOCK_TAI, now_ns);
+		(void)request_flow(untimed, KTSN_CLOCK_TAI, now_ns);
 	if (relay->heartbeat)
 		heartbeat_renew(relay->heartbeat, untimed, now_ns);
 	relay->heartbeat_ns = relay->heartbeat ? now_ns + HEARTBEAT_INTERVAL_NS : INT64_MAX;
@@ -284,13 +318,13 @@ static void session_serve(struct relay *relay, int kind, int64_t now_ns)
 	if (joining)
 		session_join(session, now_ns);
 	else
-		ask_reply_take(session, now_ns);
+		request_reply_take(session, now_ns);
 	if (joining && kind == RELAY_UNTIMED && session_is_connected(session))
 		heartbeat_serve(relay, now_ns);
 }
 
-/* What has become possible meanwhile. */
-static void due_serve(struct relay *relay, int64_t now_ns)
+/* Retries everything that may have become possible. */
+static void retries_serve(struct relay *relay, int64_t now_ns)
 {
 	for (int kind = 0; kind < RELAY_KINDS; kind++)
 		session_try(relay, kind, now_ns);
@@ -300,30 +334,30 @@ static void due_serve(struct relay *relay, int64_t now_ns)
 		heartbeat_serve(relay, now_ns);
 }
 
-static void earlier(int64_t *first_ns, int64_t other_ns)
+static void earliest_set(int64_t *first_ns, int64_t other_ns)
 {
 	if (other_ns < *first_ns)
 		*first_ns = other_ns;
 }
 
-/* When an unconnected session is to be looked after. */
+/* Returns when an unconnected session is due. */
 static int64_t session_due_ns(const struct session *session)
 {
 	return session->joining.fd >= 0 ? session->joining.until_ns : session->retry_ns;
 }
 
-/* -1 when there is nothing to do unless something happens. */
+/* Returns the time-out of epoll_wait(). -1 when only an event can give the relay something to do. */
 static int timeout_ms(const struct relay *relay, int64_t now_ns)
 {
 	int64_t first_ns = INT64_MAX;
 
 	for (int kind = 0; kind < RELAY_KINDS; kind++)
 		if (is_used(relay, kind) && !session_is_connected(&relay->sessions[kind]))
-			earlier(&first_ns, session_due_ns(&relay->sessions[kind]));
+			earliest_set(&first_ns, session_due_ns(&relay->sessions[kind]));
 	if (relay->all)
-		earlier(&first_ns, relay->heartbeat_ns);
+		earliest_set(&first_ns, relay->heartbeat_ns);
 	if (relay->backlog.count && session_is_connected(&relay->sessions[RELAY_TIMED]))
-		earlier(&first_ns, now_ns + LOOK_MS * INT64_C(1000000));
+		earliest_set(&first_ns, now_ns + RETRY_MS * INT64_C(1000000));
 	if (first_ns == INT64_MAX)
 		return -1;
 	return first_ns <= now_ns ? 0 : (int)((first_ns - now_ns + 999999) / 1000000);
@@ -331,9 +365,9 @@ static int timeout_ms(const struct relay *relay, int64_t now_ns)
 
 static int event_serve(struct relay *relay, const struct epoll_event *event, int64_t now_ns)
 {
-	uint32_t of = event->data.u32;
+	uint32_t source = event->data.u32;
 
-	switch (of) {
+	switch (source) {
 	case EVENT_SOURCE:
 		return event->events & (EPOLLERR | EPOLLHUP) ? -ENODEV : source_serve(relay, now_ns);
 	case EVENT_BACK:
@@ -341,7 +375,7 @@ static int event_serve(struct relay *relay, const struct epoll_event *event, int
 		return 0;
 	case EVENT_TIMED:
 	case EVENT_UNTIMED:
-		session_serve(relay, (int)of, now_ns);
+		session_serve(relay, (int)source, now_ns);
 		return 0;
 	case EVENT_SIGNAL:
 		return 1;
@@ -353,11 +387,11 @@ static int event_serve(struct relay *relay, const struct epoll_event *event, int
 int relay_round(struct relay *relay)
 {
 	struct epoll_event events[EVENTS];
-	int64_t now_ns = clock_ns(CLOCK_MONOTONIC);
+	int64_t now_ns = monotonic_ns();
 	int count, done = 0;
 	bool awake;
 
-	/* Before anything else, so that a frame that comes from now on is none of these. */
+	/* First, so that frames which arrive from now on are not among the stale ones. */
 	if (relay->all && relay->stale_left)
 		done = source_serve(relay, now_ns);
 	if (done)
@@ -366,13 +400,13 @@ int relay_round(struct relay *relay)
 	count = epoll_wait(relay->epoll_fd, events, EVENTS, awake ? 0 : timeout_ms(relay, now_ns));
 	if (count < 0 && errno != EINTR)
 		return -errno;
-	now_ns = clock_ns(CLOCK_MONOTONIC);
+	now_ns = monotonic_ns();
 	for (int i = 0; i < count && !done; i++)
 		done = event_serve(relay, &events[i], now_ns);
 	if (awake && !done)
 		done = source_serve(relay, now_ns);
-	due_serve(relay, now_ns);
-	bells_ring(relay);
+	retries_serve(relay, now_ns);
+	doorbells_ring(relay);
 	return done;
 }
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "send.h"
 
-#include "ask.h"
-#include "clocks.h"
+#include "clock.h"
 #include "frame.h"
+#include "requests.h"
 
 #include <errno.h>
 #include <string.h>
@@ -24,7 +24,7 @@ static enum send_outcome outcome_of(int err, enum relay_drop *reason)
 	return err == -EINPROGRESS ? SEND_NO_DAEMON : SEND_REFUSED;
 }
 
-/* A link's MTU does not count a tag, and neither does ktsnd. */
+/* payload_max_bytes does not include a tag, as the MTU of a link does not. */
 static bool fits(const struct session *session, const struct captured_frame *frame,
 		 const struct destination *destination)
 {
@@ -41,16 +41,16 @@ static int destination_find(struct session *session, const struct captured_frame
 	int err;
 
 	memcpy(key.addresses, frame->addresses, sizeof(key.addresses));
-	err = ask_destination(session, &key, now_ns, destination);
+	err = request_destination(session, &key, now_ns, destination);
 	if (!err && !fits(session, frame, *destination))
-		err = ask_destination_again(session, destination, now_ns);
+		err = request_destination_again(session, destination, now_ns);
 	return err;
 }
 
-/* What has no time of its own has that of its handing over. */
+/* A frame without a transmit time gets the current time. */
 static int64_t txtime_ns(const struct captured_frame *frame)
 {
-	return frame->timed ? frame->txtime_ns : clock_ns(CLOCK_TAI);
+	return frame->timed ? frame->txtime_ns : clock_now_ns(CLOCK_TAI);
 }
 
 static void slot_publish(struct session *session, const struct captured_frame *frame, uint32_t slot,
@@ -61,15 +61,15 @@ static void slot_publish(struct session *session, const struct captured_frame *f
 		.destination = destination,
 		.payload_bytes = frame->payload_bytes,
 		.txtime_ns = txtime_ns(frame),
-		.called_tai_ns = ktsn_ring_traced(&session->ring) ? clock_ns(CLOCK_TAI) : 0,
+		.called_tai_ns = ktsn_ring_traced(&session->ring) ? clock_now_ns(CLOCK_TAI) : 0,
 		.ethertype_be = frame->ethertype_be,
 		.priority = frame->priority,
 	};
 
 	memcpy(ktsn_ring_payload(&session->ring, slot), frame->payload, frame->payload_bytes);
 	ktsn_ring_publish(&session->ring, slot, &message);
-	session->bell |= ktsn_ring_doorbell_due(&session->ring, (enum ktsn_clock)(index % KTSN_CLOCKS),
-						message.txtime_ns);
+	session->doorbell_due |= ktsn_ring_doorbell_due(
+		&session->ring, (enum ktsn_clock)(index % KTSN_CLOCKS), message.txtime_ns);
 }
 
 enum send_outcome frame_send(struct session *session, const struct captured_frame *frame, int64_t now_ns,
@@ -81,7 +81,7 @@ enum send_outcome frame_send(struct session *session, const struct captured_fram
 
 	if (!session->ring.header)
 		return SEND_NO_DAEMON;
-	err = ask_flow(session, index, now_ns);
+	err = request_flow(session, index, now_ns);
 	if (err) {
 		*reason = RELAY_DROP_NO_FLOW;
 		return err == -EINPROGRESS ? SEND_NO_DAEMON : SEND_REFUSED;
@@ -104,7 +104,7 @@ enum send_outcome frame_send(struct session *session, const struct captured_fram
 	return SEND_DONE;
 }
 
-bool space_await(struct session *session)
+bool space_request(struct session *session)
 {
 	const uint64_t full = UINT64_MAX - 1;
 	uint64_t count;

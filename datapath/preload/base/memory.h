@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Memory for libktsn's own use. The application may replace malloc() and may call libktsn inside it. Any
+ * Memory of libktsn. malloc() is not used: the application may replace it and call libktsn inside it. Any
  * thread.
  */
 #ifndef KTSN_PRELOAD_MEMORY_H
@@ -11,13 +11,7 @@
 #include <stddef.h>
 #include <sys/mman.h>
 
-/* mmap() reports errors as the last page of addresses. */
-static inline int mmap_error(long address)
-{
-	return address < 0 && address > -4096 ? (int)address : 0;
-}
-
-/* Maps zeroed memory of this process. 0 with *memory, or -errno. */
+/* memory_map maps zeroed, private memory. 0 with *memory, or -errno. */
 static inline int memory_map(size_t bytes, void **memory)
 {
 	long address = kernel_call(SYS_mmap, NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,

@@ -76,7 +76,7 @@ static void fd_close(int fd)
 }
 
 /* Fills the inbox from ktsnd's reply. 0 or -errno. */
-static int ring_take(struct inbox *inbox, const struct ktsn_app_reply *reply, const int fds[HANDSHAKE_FDS])
+static int ring_take(struct inbox *inbox, const struct ktsn_app_reply *reply, const int fds[KTSN_CLIENT_FDS])
 {
 	int err = reply->status;
 
@@ -94,13 +94,12 @@ static int ring_take(struct inbox *inbox, const struct ktsn_app_reply *reply, co
 
 static int ring_ask(struct inbox *inbox, int fd)
 {
-	struct ktsn_app_request request = handshake_request(KTSN_APP_RECEIVE_OPEN);
+	struct ktsn_app_request request = ktsn_client_request(KTSN_APP_RECEIVE_OPEN);
 	struct session *session;
 	struct ktsn_app_reply reply;
-	int fds[HANDSHAKE_FDS];
+	int fds[KTSN_CLIENT_FDS];
 	int err = session_get(&session);
 
-	request.destination = KTSN_APP_NONE;
 	if (!err)
 		err = session_request_fds(session, &request, fd, &reply, fds);
 	if (!err) {
@@ -153,10 +152,9 @@ static bool is_premature(int err)
 /* Tells ktsnd that a socket has its ring no more, or is never to have one. */
 static void close_tell(struct session *session, int fd, enum ktsn_app_receive_close why)
 {
-	struct ktsn_app_request request = handshake_request(KTSN_APP_RECEIVE_CLOSE);
+	struct ktsn_app_request request = ktsn_client_request(KTSN_APP_RECEIVE_CLOSE);
 	struct ktsn_app_reply reply;
 
-	request.destination = KTSN_APP_NONE;
 	request.flags = (uint8_t)why;
 	if (session)
 		(void)session_request(session, &request, fd, &reply);
@@ -247,14 +245,13 @@ void inbox_leave(struct inbox *inbox, int fd, enum ktsn_app_receive_close why)
 /* The last descriptor of the socket is about to be closed. */
 static void inbox_end(struct inbox *inbox)
 {
-	struct ktsn_app_request request = handshake_request(KTSN_APP_RECEIVE_CLOSE);
+	struct ktsn_app_request request = ktsn_client_request(KTSN_APP_RECEIVE_CLOSE);
 	struct session *session = session_existing();
 	struct ktsn_app_reply reply;
 
 	inbox_stop(inbox);
 	if (!session || atomic_exchange_explicit(&inbox->leaving, true, memory_order_relaxed))
 		return;
-	request.destination = KTSN_APP_NONE;
 	ktsn_app_cookie_put(&request, inbox->cookie);
 	(void)session_request(session, &request, -1, &reply);
 }

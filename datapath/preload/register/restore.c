@@ -43,7 +43,7 @@ static bool visit_forget(int fd, struct flow *flow, void *context)
 
 static int resume(struct session *session)
 {
-	struct ktsn_app_request request = handshake_request(KTSN_APP_RESUME);
+	struct ktsn_app_request request = ktsn_client_request(KTSN_APP_RESUME);
 	struct ktsn_app_reply reply;
 	int err = session_request(session, &request, -1, &reply);
 

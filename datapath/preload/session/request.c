@@ -5,26 +5,25 @@
 #include "daemon_timeout.h"
 #include "handshake.h"
 
-/* Closes a flow whose number came too late: nobody uses the number. A failure shows with the next reply. */
+/* Closes a flow whose number arrived after the caller had given up. A failure shows at the next reply. */
 static void flow_close(struct session *session, int fd, uint32_t flow)
 {
-	struct ktsn_app_request request = handshake_request(KTSN_APP_FLOW_CLOSE);
+	struct ktsn_app_request request = ktsn_client_request(KTSN_APP_FLOW_CLOSE);
 
 	request.flow = flow;
-	request.destination = KTSN_APP_NONE;
 	request.number = ++session->requests;
-	(void)handshake_send(fd, &request, -1);
+	(void)ktsn_client_send(fd, &handshake_version, &request, -1);
 }
 
-/* Those that came with a reply for which nobody waits any more. */
+/* Closes descriptors of a reply for which nobody waits any more. */
 static void fds_close(const int *fds)
 {
-	for (int i = 0; fds && i < HANDSHAKE_FDS; i++)
+	for (int i = 0; fds && i < KTSN_CLIENT_FDS; i++)
 		if (fds[i] >= 0)
 			(void)kernel_call(SYS_close, fds[i]);
 }
 
-/* A reply with another number answers a request that timed out before. */
+/* Waits for the reply with that number. Other replies answer requests that timed out. */
 static int reply_await(struct session *session, int fd, uint16_t number, int64_t until_ms,
 		       struct ktsn_app_reply *reply, int *received_fds)
 {
@@ -32,7 +31,7 @@ static int reply_await(struct session *session, int fd, uint16_t number, int64_t
 	int err;
 
 	for (;;) {
-		err = handshake_receive(fd, reply, received_fds, until_ms);
+		err = ktsn_client_receive_until(fd, reply, received_fds, until_ms);
 		if (!err && unanswered->type && reply->number == unanswered->number) {
 			if (unanswered->opens && reply->status == 0)
 				flow_close(session, fd, reply->flow);
@@ -44,8 +43,7 @@ static int reply_await(struct session *session, int fd, uint16_t number, int64_t
 	}
 }
 
-/* Waits for the reply of an unanswered request. FLOW_CLOSE is sent in any case: nobody would send it
- * again. */
+/* Waits for the reply to an unanswered request. FLOW_CLOSE does not wait: nobody would send it again. */
 static int earlier_await(struct session *session, int fd, const struct ktsn_app_request *request)
 {
 	const struct unanswered *unanswered = &session->unanswered;
@@ -73,11 +71,13 @@ static int request_exchange(struct session *session, int fd, const struct ktsn_a
 		return err;
 	do {
 		numbered.number = ++session->requests;
-		err = handshake_send(fd, &numbered, fd_to_pass);
+		err = ktsn_client_send(fd, &handshake_version, &numbered, fd_to_pass);
 		if (err)
 			return err;
 		err = reply_await(session, fd, numbered.number, until_ms, reply, received_fds);
-	} while (!err && handshake_version_lower(reply));
+		if (!err)
+			err = ktsn_client_negotiate(&handshake_version, reply);
+	} while (err > 0);
 	if (err == -ETIMEDOUT && request->type != KTSN_APP_FLOW_CLOSE)
 		session->unanswered = (struct unanswered){
 			.type = request->type,

@@ -376,9 +376,9 @@ static struct client client_of_next_release(void)
 {
 	struct client client;
 
-	handshake_version_newest = KTSN_APP_VERSION + 1;
+	handshake_version.newest = KTSN_APP_VERSION + 1;
 	client = client_greeted();
-	handshake_version_newest = KTSN_APP_VERSION;
+	handshake_version.newest = KTSN_APP_VERSION;
 	return client;
 }
 
@@ -420,6 +420,26 @@ static void an_older_ktsnd_that_took_over_is_asked_in_its_version(void **state)
 	assert_int_equal(request.type, KTSN_APP_FLOW_OPEN);
 	nothing_more_received(client.connection);
 	client_end(&client);
+}
+
+/* The ktsnd supports the version of the previous release only, which this library does not. */
+static void a_ktsnd_without_a_common_version_is_refused(void **state)
+{
+	struct client client = client_of_next_release();
+	struct ktsn_app_request request;
+
+	(void)state;
+	handshake_version.oldest = KTSN_APP_VERSION + 1;
+	handshake_version.newest = KTSN_APP_VERSION + 1;
+	version_refuse(client.connection, KTSN_APP_HELLO, 0);
+	assert_int_equal(session_get(&client.session), -EPROTONOSUPPORT);
+	/* The library has closed the connection. */
+	assert_int_equal(recv(client.connection, &request, sizeof(request), MSG_DONTWAIT), 0);
+	handshake_version.oldest = KTSN_APP_VERSION_OLDEST;
+	handshake_version.newest = KTSN_APP_VERSION;
+	close(client.connection);
+	close(client.listener);
+	unlink(address.sun_path);
 }
 
 /* The next reply of ktsnd. */
@@ -506,6 +526,7 @@ int main(void)
 		cmocka_unit_test(what_is_not_answered_is_not_asked_twice),
 		cmocka_unit_test(replies_of_releases_are_understood),
 		cmocka_unit_test(an_older_ktsnd_is_greeted_in_its_version),
+		cmocka_unit_test(a_ktsnd_without_a_common_version_is_refused),
 		cmocka_unit_test(an_older_ktsnd_that_took_over_is_asked_in_its_version),
 	};
 

@@ -1,19 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The clocks that libktsn reads. Any thread.
+ * Clocks of libktsn and the relays. Any thread.
  */
-#ifndef KTSN_PRELOAD_CLOCK_H
-#define KTSN_PRELOAD_CLOCK_H
+#ifndef KTSN_CLIENT_CLOCK_H
+#define KTSN_CLIENT_CLOCK_H
 
 #include "kernel.h"
 
 #include <stdint.h>
-#include <sys/syscall.h>
 #include <time.h>
 
 static inline int64_t clock_now_ns(clockid_t clock)
 {
-	struct timespec now;
+	struct timespec now = {0};
 
 	(void)clock_gettime(clock, &now);
 	return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
@@ -24,7 +23,8 @@ static inline int64_t monotonic_ns(void)
 	return clock_now_ns(CLOCK_MONOTONIC);
 }
 
-/* Of the kernel itself: a time-out ends where a library such as libfaketime has another clock, too. */
+/* monotonic_ms asks the kernel itself: timeouts end on time also where a library such as libfaketime
+ * replaces clock_gettime(). */
 static inline int64_t monotonic_ms(void)
 {
 	struct timespec now;
@@ -33,14 +33,14 @@ static inline int64_t monotonic_ms(void)
 	return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
-/* Cheaper: advances with the kernel's tick only. */
+/* monotonic_coarse_ns is cheaper, and advances with the kernel's tick only. */
 static inline int64_t monotonic_coarse_ns(void)
 {
 	return clock_now_ns(CLOCK_MONOTONIC_COARSE);
 }
 
-/* monotonic_ns() plus a timeout; INT64_MAX without a timeout, or for one that is too long to be
- * represented. */
+/* monotonic_deadline_ns adds a timeout to monotonic_ns(). INT64_MAX without a timeout, or for one that is too
+ * long to be represented. */
 static inline int64_t monotonic_deadline_ns(const struct timespec *timeout)
 {
 	int64_t deadline_ns;
