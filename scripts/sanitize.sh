@@ -10,7 +10,7 @@
 #     sanitize.sh TESTS      those that match
 #
 # Called after `make build`; builds the C programs once more. The filter of system calls of this ktsnd lets the sanitizers'
-# runtime live (datapath/daemon/sys/sandbox_runtime_sanitizers.c).
+# runtime live (sandbox_runtime in datapath/daemon/sys/privileges.c).
 set -u
 cd "$(dirname "$0")/.." || exit 1
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * For tests only: what LeakSanitizer is not to report. A ktsnd that ends leaves DPDK's device for Open
- * vSwitch as it is (daemon.c). The device refers to memory of the heap from memory that DPDK has mapped,
+ * vSwitch as it is (main.c). The device refers to memory of the heap from memory that DPDK has mapped,
  * through which the search does not look.
  */
 

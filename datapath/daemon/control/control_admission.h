@@ -7,7 +7,7 @@
 #define KTSN_DAEMON_CONTROL_ADMISSION_H
 
 #include "endpoint_admission.h"
-#include "refusal.h"
+#include "log.h"
 
 #include <jansson.h>
 

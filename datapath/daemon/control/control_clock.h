@@ -6,7 +6,7 @@
 #define KTSN_DAEMON_CONTROL_CLOCK_H
 
 #include "clock_state.h"
-#include "refusal.h"
+#include "log.h"
 
 #include <jansson.h>
 

@@ -6,7 +6,7 @@
 #define KTSN_DAEMON_CONTROL_ENCRYPTION_H
 
 #include "associations.h"
-#include "refusal.h"
+#include "log.h"
 
 #include <jansson.h>
 

@@ -6,7 +6,7 @@
 #ifndef KTSN_DAEMON_CONTROL_JSON_H
 #define KTSN_DAEMON_CONTROL_JSON_H
 
-#include "refusal.h"
+#include "log.h"
 
 #include <jansson.h>
 #include <stdbool.h>

@@ -12,7 +12,7 @@
 #include "journal.h"
 #include "keep_awake.h"
 #include "loop.h"
-#include "realtime_budget.h"
+#include "realtime.h"
 
 /* No reply is longer: clients have room for that. */
 enum { CONTROL_REPLY_BYTES_MAX = 1 << 20 };

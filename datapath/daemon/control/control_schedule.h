@@ -6,7 +6,7 @@
 #ifndef KTSN_DAEMON_CONTROL_SCHEDULE_H
 #define KTSN_DAEMON_CONTROL_SCHEDULE_H
 
-#include "refusal.h"
+#include "log.h"
 #include "schedule.h"
 
 #include <jansson.h>

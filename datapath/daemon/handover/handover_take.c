@@ -2,6 +2,7 @@
 /*
  * The successor's side of a hand-over (handover.h).
  */
+
 #include "associations.h"
 #include "clock.h"
 #include "clocks.h"
@@ -10,7 +11,7 @@
 #include "flows.h"
 #include "handover.h"
 #include "handover_records.h"
-#include "handover_request.h"
+#include "instance.h"
 #include "log.h"
 #include "pods.h"
 #include "processes_taken.h"
@@ -22,9 +23,62 @@
 #include "unix_socket.h"
 
 #include <errno.h>
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
+
+/* ---- the request, the only part of a hand-over in JSON ---- */
+
+/* For the answer, and for each record after it. */
+enum { HANDOVER_ANSWER_TIMEOUT_S = 10 };
+
+enum { TEXT_BYTES = 1024 };
+
+/* Returns the error for a refusal, by the field that it names. */
+static int refusal_errno(const char *text, size_t bytes)
+{
+	json_t *root = json_loadb(text, bytes, 0, NULL);
+	const char *field = json_string_value(json_object_get(json_object_get(root, "error"), "field"));
+	int err = -EPROTO;
+
+	if (field && strcmp(field, "born-ns") == 0)
+		err = -EALREADY;
+	else if (field && strcmp(field, "records") == 0)
+		err = -EPROTONOSUPPORT;
+	json_decref(root);
+	return err;
+}
+
+/* Waits for the first record and leaves it in the socket, with its descriptors. A refusal is read. */
+static int answer_wait(int fd)
+{
+	char text[TEXT_BYTES];
+	ssize_t bytes = recv(fd, text, sizeof(text), MSG_PEEK);
+
+	if (bytes <= 0)
+		return bytes < 0 ? -errno : -ECONNRESET;
+	if (text[0] != '{')
+		return 0;
+	bytes = recv(fd, text, sizeof(text), 0);
+	return bytes <= 0 ? -ECONNRESET : refusal_errno(text, (size_t)bytes);
+}
+
+static int handover_request(int fd, const struct instance *instance)
+{
+	const struct timeval timeout = {.tv_sec = HANDOVER_ANSWER_TIMEOUT_S};
+	char request[TEXT_BYTES];
+
+	(void)setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof(timeout));
+	snprintf(request, sizeof(request),
+		 "{\"version\":1,\"request\":\"take-over\",\"records\":%d,\"boot-id\":\"%s\",\"born-ns\":"
+		 "%" PRId64 "}",
+		 HANDOVER_VERSION, instance->boot_id, instance->born_ns);
+	return send(fd, request, strlen(request), MSG_NOSIGNAL) < 0 ? -errno : answer_wait(fd);
+}
 
 /* A take-over in progress. */
 struct taking {

@@ -5,7 +5,7 @@
  * The kernel gives real-time threads a runtime in each period, and stops them for the rest of the period when
  * they have used it up: 50 ms of a second, by default. Only what the kernel charges counts: time asleep gives
  * nothing back, it is just not charged. So the account is kept by the thread's own clock. See
- * sys/realtime_budget.h for what the kernel grants and by which accounting.
+ * sys/realtime.h for what the kernel grants and by which accounting.
  *
  * A token bucket: it fills with time at a rate a little below the kernel's, and processor time empties it.
  *

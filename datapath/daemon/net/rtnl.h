@@ -10,7 +10,7 @@
 #define KTSN_DAEMON_RTNL_H
 
 #include "address.h"
-#include "rtnl_forwarding.h"
+#include "rtnl_bridge.h"
 #include "rtnl_socket.h"
 
 #include <stdbool.h>

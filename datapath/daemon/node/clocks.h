@@ -15,6 +15,7 @@
 #ifndef KTSN_DAEMON_CLOCKS_H
 #define KTSN_DAEMON_CLOCKS_H
 
+#include "clock_state.h"
 #include "process.h"
 
 /* "unknown", "synchronized", "holdover", "unsynchronized"; "continue", "hold", "refuse". */
@@ -39,5 +40,23 @@ void process_refusals_set(const struct process *process);
 
 /* Networks to which the clock is lost by now. Returns ms until the next may be, -1: none. */
 int clocks_tick(struct node *node);
+
+/* ---- steps of CLOCK_TAI ----
+ *
+ * The clock is set, or its offset from UTC is, whether or not messages wait. CLOCK_TAI and CLOCK_MONOTONIC
+ * are slewed alike, so their distance changes only by steps.
+ *
+ * The kernel wakes the control thread when CLOCK_REALTIME is set. It does not report a new offset: the loop
+ * wakes the control thread when it takes messages after that (loop/round.c), and each request of the control
+ * socket does. */
+
+/* Without the kernel's word steps are seen later. */
+void clock_steps_watch(struct clock_steps *steps, struct events *events);
+void clock_steps_end(struct clock_steps *steps, struct events *events);
+
+/* Compares the clocks. A few readings of clocks: cheap enough for each round of events. */
+void clock_steps_look(struct clock_steps *steps);
+/* The same with their distance as it was measured. */
+void clock_steps_take(struct clock_steps *steps, int64_t monotonic_to_tai_ns);
 
 #endif

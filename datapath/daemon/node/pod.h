@@ -9,8 +9,9 @@
 #include "endpoints.h"
 #include "node_state.h"
 #include "receive_maps.h"
-#include "receive_refusal.h"
+#include "receive_socket.h"
 
+#include <string.h>
 #include <sys/un.h>
 
 enum {
@@ -74,9 +75,23 @@ struct pod {
 	struct pod *next;
 };
 
-/* The pod of that identity, or NULL. */
-struct pod *pod_find(const struct node *node, const char *identity);
-/* Whether an endpoint of it asks for receive rings. */
-bool pod_receives(const struct pod *pod);
+/* Returns the pod with that identity, or NULL. */
+static inline struct pod *pod_find(const struct node *node, const char *identity)
+{
+	struct pod *pod = node->pods;
+
+	while (pod && strcmp(pod->identity, identity) != 0)
+		pod = pod->next;
+	return pod;
+}
+
+/* Whether an endpoint of the pod asks for receive rings. */
+static inline bool pod_receives(const struct pod *pod)
+{
+	for (const struct endpoint *endpoint = pod->endpoints.first; endpoint; endpoint = endpoint->next)
+		if (endpoint->receive)
+			return true;
+	return false;
+}
 
 #endif

@@ -3,10 +3,10 @@
 
 #include "clocks.h"
 #include "destinations.h"
-#include "listeners.h"
 #include "log.h"
 #include "pod_limits.h"
 #include "pod_thread.h"
+#include "process_requests.h"
 #include "processes.h"
 #include "receiving.h"
 #include "unix_socket.h"

@@ -1,7 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "bridge_ports.h"
 
+#include "commands.h"
+#include "endpoint.h"
+#include "log.h"
+
+#include <errno.h>
 #include <stdlib.h>
+#include <string.h>
+
+/* ---- ports ---- */
 
 /* Ports that are being read. */
 struct ports_reading {
@@ -67,4 +75,127 @@ bool bridge_ports_read(struct routing *routing)
 	routing->ports.entries = reading.ports;
 	routing->ports.count = reading.count;
 	return true;
+}
+
+/* ---- receivers ---- */
+
+struct bridge_receiver {
+	struct loop_receiver loop;
+	uint32_t link_index;
+	bool wanted;
+	struct bridge_receiver *next;
+};
+
+static struct bridge_receiver *receiver_find(const struct routing *routing, uint32_t link_index)
+{
+	struct bridge_receiver *receiver = routing->bridge_receivers.first;
+
+	while (receiver && receiver->link_index != link_index)
+		receiver = receiver->next;
+	return receiver;
+}
+
+static int receiver_begin(struct routing *routing, uint32_t link_index)
+{
+	struct bridge_receiver *receiver = calloc(1, sizeof(*receiver));
+	int err = receiver ? loop_receiver_begin(routing->loop, link_index, &receiver->loop.port_receiver)
+			   : -ENOMEM;
+
+	/* Of a port without receivers there is none. */
+	if (err || !receiver->loop.port_receiver) {
+		free(receiver);
+		return err;
+	}
+	receiver->loop.object = (struct loop_object){.kind = LOOP_RECEIVER, .owner = receiver};
+	receiver->link_index = link_index;
+	receiver->wanted = true;
+	receiver->next = routing->bridge_receivers.first;
+	routing->bridge_receivers.first = receiver;
+	loop_command(routing->loop,
+		     &(struct loop_command){.type = COMMAND_RECEIVER_OPEN, .receiver = &receiver->loop});
+	return 0;
+}
+
+static void receiver_want(struct routing *routing, uint32_t link_index)
+{
+	struct bridge_receiver *receiver = link_index ? receiver_find(routing, link_index) : NULL;
+	int err;
+
+	if (receiver)
+		receiver->wanted = true;
+	if (receiver || !link_index)
+		return;
+	err = receiver_begin(routing, link_index);
+	/* Its messages leave all the same, in the queue of those that have none. */
+	if (err)
+		log_warning(
+			"no queue of its own for messages to port %u of this node: %s; free memory or raise "
+			"the limit of threads",
+			link_index, strerror(-err));
+}
+
+static bool is_of_endpoint(const struct routing *routing, int bridge_link_index)
+{
+	for (const struct endpoint_set *set = routing->endpoint_sets; set; set = set->next)
+		for (const struct endpoint *e = set->first; e; e = e->next)
+			if ((int)e->bridge_link_index == bridge_link_index)
+				return true;
+	return false;
+}
+
+static void all_want(struct routing *routing)
+{
+	const struct bridge_ports *ports = &routing->ports;
+
+	for (const struct endpoint_set *set = routing->endpoint_sets; set; set = set->next)
+		for (const struct endpoint *e = set->first; e; e = e->next)
+			if (e->bridge_link_index)
+				receiver_want(routing, e->port_link_index);
+	for (uint32_t i = 0; i < ports->count; i++) {
+		const struct bridge_port *port = &ports->entries[i];
+
+		if (!port->tunnel && port->bridge_link_index &&
+		    is_of_endpoint(routing, port->bridge_link_index))
+			receiver_want(routing, (uint32_t)port->link_index);
+	}
+}
+
+static void unwanted_close(struct routing *routing)
+{
+	struct bridge_receiver **at = &routing->bridge_receivers.first;
+
+	while (*at) {
+		struct bridge_receiver *receiver = *at;
+
+		if (receiver->wanted) {
+			receiver->wanted = false;
+			at = &receiver->next;
+			continue;
+		}
+		*at = receiver->next;
+		loop_command(routing->loop, &(struct loop_command){.type = COMMAND_RECEIVER_CLOSE,
+								   .receiver = &receiver->loop});
+	}
+}
+
+void bridge_receivers_follow(struct routing *routing)
+{
+	if (!routing->bridge_receivers.changed)
+		return;
+	routing->bridge_receivers.changed = false;
+	all_want(routing);
+	unwanted_close(routing);
+}
+
+void bridge_receivers_close(struct routing *routing)
+{
+	for (struct bridge_receiver *r = routing->bridge_receivers.first; r; r = r->next)
+		r->wanted = false;
+	unwanted_close(routing);
+}
+
+void bridge_receiver_free(struct routing *routing, struct bridge_receiver *receiver)
+{
+	loop_receiver_end(routing->loop, receiver->loop.port_receiver);
+	free(receiver);
 }

@@ -9,8 +9,8 @@
 
 #include "association.h"
 #include "generations.h"
+#include "log.h"
 #include "loop_objects.h"
-#include "refusal.h"
 
 #include <stdbool.h>
 #include <stdint.h>

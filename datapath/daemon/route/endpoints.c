@@ -2,7 +2,7 @@
 #include "endpoints.h"
 
 #include "attachments.h"
-#include "bridge_receivers.h"
+#include "bridge_ports.h"
 #include "frame.h"
 
 #include <errno.h>

@@ -8,7 +8,7 @@
 #define KTSN_DAEMON_ENDPOINTS_H
 
 #include "endpoint.h"
-#include "refusal.h"
+#include "log.h"
 #include "routing_state.h"
 
 /* What a new endpoint is made of. */

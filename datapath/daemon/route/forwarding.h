@@ -16,7 +16,7 @@
 #define KTSN_DAEMON_FORWARDING_H
 
 #include "routing_state.h"
-#include "rtnl_forwarding.h"
+#include "rtnl_bridge.h"
 
 struct forwarding_entry;
 

@@ -4,7 +4,7 @@
 #include "bridge_ports.h"
 #include "clock.h"
 #include "log.h"
-#include "rtnl_groups.h"
+#include "rtnl_bridge.h"
 
 #include <errno.h>
 #include <linux/if_packet.h>

@@ -16,8 +16,8 @@
 #include "address.h"
 #include "group_peers.h"
 #include "hash_table.h"
+#include "log.h"
 #include "neighbors.h"
-#include "refusal.h"
 #include "routing_state.h"
 #include "subnet.h"
 

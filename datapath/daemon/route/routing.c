@@ -3,7 +3,6 @@
 
 #include "associations.h"
 #include "bridge_ports.h"
-#include "bridge_receivers.h"
 #include "commands.h"
 #include "destinations.h"
 #include "forwarding.h"

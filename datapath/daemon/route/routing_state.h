@@ -40,7 +40,7 @@ struct bridge_ports {
 	bool changed; /* links of ktsnd's namespace have, and with them maybe ports of bridges */
 };
 
-/* Receivers of this node (bridge_receivers.h). */
+/* Receivers of this node (bridge_ports.h). */
 struct bridge_receivers {
 	struct bridge_receiver *first;
 	bool changed; /* endpoints or ports have, since these followed them */

@@ -3,6 +3,7 @@
 
 #include "clock.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -91,4 +92,17 @@ int log_tick(void)
 		*at = site->next;
 	}
 	return suppressing ? TICK_MS : -1;
+}
+
+/* ---- refused requests ---- */
+
+int refuse(struct refusal *refusal, const char *field, const char *format, ...)
+{
+	va_list arguments;
+
+	snprintf(refusal->field, sizeof(refusal->field), "%s", field);
+	va_start(arguments, format);
+	vsnprintf(refusal->message, sizeof(refusal->message), format, arguments);
+	va_end(arguments);
+	return -EINVAL;
 }

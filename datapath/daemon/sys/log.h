@@ -53,4 +53,17 @@ __attribute__((format(printf, 3, 4))) void log_at(struct log_site *site, enum lo
 #define log_info(...)    LOG_AT(LOG_LEVEL_INFO, __VA_ARGS__)
 #define log_debug(...)   LOG_AT(LOG_LEVEL_DEBUG, __VA_ARGS__)
 
+/* ---- refused requests ---- */
+
+enum { REFUSAL_FIELD_CHARACTERS = 127 };
+
+struct refusal {
+	char field[REFUSAL_FIELD_CHARACTERS + 1]; /* its path; "" when no single field is at fault */
+	char message[384];
+};
+
+/* Fills it in and returns -EINVAL. */
+__attribute__((format(printf, 3, 4))) int refuse(struct refusal *refusal, const char *field,
+						 const char *format, ...);
+
 #endif

@@ -18,4 +18,12 @@ int privileges_limit(void);
  * memory takes if they go on allocating it. 0, or -errno after an error message. */
 int privileges_drop(bool threads_allocate);
 
+/*
+ * From now on no thread of the process makes other system calls than those that ktsnd needs to serve pods and
+ * to end (seccomp(2)): no new process or thread, no program, no other file system. Others fail with EPERM,
+ * and those that nothing here could ever want kill the process. 0, or -errno; what the kernel lacks is warned
+ * about.
+ */
+int sandbox_enter(void);
+
 #endif

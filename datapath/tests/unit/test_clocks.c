@@ -6,7 +6,6 @@
  */
 #include "attachments.h"
 #include "clock.h"
-#include "clock_steps.h"
 #include "clocks.h"
 #include "loop_rig.h"
 #include "loop_state.h"

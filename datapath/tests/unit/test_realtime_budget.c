@@ -2,7 +2,7 @@
 /*
  * What the kernel grants a real-time thread, from files in a folder of the test's.
  */
-#include "realtime_budget.h"
+#include "realtime.h"
 
 #include "test_files.h"
 

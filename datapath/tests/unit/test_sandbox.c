@@ -3,7 +3,7 @@
  * The filter of system calls as it is shipped: what it refuses, what it kills for, and that threads can be
  * made. In a build with sanitizers it is wider, and this is not tested there.
  */
-#include "sandbox.h"
+#include "privileges.h"
 
 #include <errno.h>
 #include <linux/bpf.h>

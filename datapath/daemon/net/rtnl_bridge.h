@@ -1,18 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Forwarding entries of bridges and VXLAN devices (FDB): behind which port or remote node a hardware address
- * is, as the kernel was told or has learnt.
- *
- * Control thread.
+ * What the bridges and VXLAN devices of a namespace know: forwarding entries (FDB), behind which port or
+ * remote node a hardware address is; and multicast groups (MDB), which port is a member of which group, by
+ * the reports of IGMP and MLD. Control thread.
  */
-#ifndef KTSN_DAEMON_RTNL_FORWARDING_H
-#define KTSN_DAEMON_RTNL_FORWARDING_H
+#ifndef KTSN_DAEMON_RTNL_BRIDGE_H
+#define KTSN_DAEMON_RTNL_BRIDGE_H
+
+#include "address.h"
 
 #include <stdbool.h>
 #include <stdint.h>
 
 struct nlmsghdr;
 struct rtnl;
+
+/* ---- forwarding entries ---- */
 
 /* Of which device an entry is asked for. */
 enum rtnl_forwarding_device { FORWARDING_BRIDGE, FORWARDING_TUNNEL };
@@ -32,5 +35,18 @@ int rtnl_forwarding_get(struct rtnl *rtnl, enum rtnl_forwarding_device device, i
 
 /* Reads a notification. False when it is none of an entry that could be asked for. */
 bool rtnl_forwarding_parse(const struct nlmsghdr *header, struct rtnl_forwarding *entry);
+
+/* ---- multicast groups ---- */
+
+struct rtnl_group {
+	int bridge_link_index;
+	int link_index; /* the port; the bridge itself when the node is a member */
+	bool router;    /* the port wants all groups, and `address` is none */
+	struct ktsn_address address;
+};
+
+/* Calls `visit` for each entry of each bridge. 0 or -errno. */
+int rtnl_groups_each(struct rtnl *rtnl, void (*visit)(const struct rtnl_group *group, void *context),
+		     void *context);
 
 #endif
