@@ -5,7 +5,7 @@
 GO    := scripts/go.sh
 BUILD := build
 # Those with code of our own.
-MODULES := . images kubevirt federator test/cluster test/cluster/kata
+MODULES := . bench images kubevirt federator test/cluster test/cluster/kata
 # Asked when something is linked only.
 LINK = -s -w -X 'github.com/kubernetsn/kubernetsn/internal/shared/version.commit=$(shell scripts/commit.sh)'
 # The same source gives the same programs, wherever it stands; and what tests compile is what programs need.
@@ -231,7 +231,8 @@ build-demo: deps # what the demo needs: without what is Kubernetes' alone it is 
 		$(BUILD)/datapath/tests/replay/ktsn-shaper-replay bin/
 	@install -C -m 644 $(BUILD)/datapath/capture/capture.bpf.o internal/node/capture/object/
 	@install -C -m 644 $(BUILD)/datapath/receive/receive.bpf.o internal/node/receive/object/
-	@CGO_ENABLED=0 $(GO) build -ldflags="$(LINK)" -o bin/ ./cmd/ktsn ./cmd/ktsn-bench ./cmd/tsn-cni
+	@CGO_ENABLED=0 $(GO) build -ldflags="$(LINK)" -o bin/ ./cmd/ktsn ./cmd/tsn-cni
+	@CGO_ENABLED=0 $(GO) build -C bench -ldflags="$(LINK)" -o ../bin/ ./cmd/...
 	@CGO_ENABLED=0 $(GO) -C scripts/cni-plugins build -ldflags='-s -w' -o ../../bin/ \
 		github.com/containernetworking/plugins/plugins/ipam/static
 

@@ -45,7 +45,7 @@ left_out+='|^TestLibraryNeedsOnly'
 # What memory costs: freed memory is kept for a while, to find who still uses it.
 left_out+='|^TestMemoryIsRefusedBeforeItCostsAnything$'
 # What measures time.
-left_out+='|Bench|Demo|Scale|Throughput|^TestDDS|^TestVhost(Idle|Ring)'
+left_out+='|Bench|^TestVhost(Idle|Ring)'
 
 # Hard links: nothing is copied that is not needed, and both are on one file system.
 gather() {
@@ -84,10 +84,14 @@ results() { grep -cE "^ *--- $1: " "$log"; }
 
 # Go's own sanitizer, which is C. In the whole run only.
 race() {
-	# shellcheck disable=SC2046 # a list of words
-	CGO_ENABLED=1 scripts/go.sh test $(scripts/suite.sh race-all) -count=1 -race -v 2>&1 | tee -a "$log" |
-		grep -vE '^ *=== |^(PASS|FAIL|ok|exit status|\?)'
-	return "${PIPESTATUS[0]}"
+	local arguments status=0
+	for arguments in "$(scripts/suite.sh race-all)" "$(scripts/suite.sh race-all-bench)"; do
+		# shellcheck disable=SC2086 # a list of words
+		CGO_ENABLED=1 scripts/go.sh test $arguments -count=1 -race -v 2>&1 | tee -a "$log" |
+			grep -vE '^ *=== |^(PASS|FAIL|ok|exit status|\?)'
+		[ "${PIPESTATUS[0]}" -eq 0 ] || status=1
+	done
+	return $status
 }
 
 tests=${1:-.}

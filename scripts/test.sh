@@ -92,22 +92,27 @@ mapfile -t only < <(awk '$1 == "build-tsan" { print $2 }' scripts/soak/list) # t
 run_meson "C, ThreadSanitizer" build-tsan -Db_sanitize=thread -Db_lundef=false
 only=()
 run_go go "Go"
+run_go bench "Go, the laboratory"
 run_go kubevirt "Go, the sidecar of KubeVirt"
 run_go federator "Go, the federator"
 CGO_ENABLED=1 run_go race "Go with the race detector, packages without the client of Kubernetes" -race
+CGO_ENABLED=1 run_go race-bench "Go, the laboratory, with the race detector" -race
 finish_fuzz
 [ "$(id -u)" -ne 0 ] || renice -n 0 -p $$ >/dev/null
 finish_go content "what is sent, dropped and counted, in network namespaces, begun before these"
 finish_go cni "the network plugin, in network namespaces, begun before these"
 # Nothing else runs at the same time from here on: ktsnd is a real-time program.
 run_go netns "times and loads of the whole path, in network namespaces" -timeout 30m -parallel 2
-if changed "the tests of ktsn-bench" internal/bench internal/testlab bench cmd/ktsn-bench test/netns; then
+if changed "the tests of ktsn-bench" bench internal/testlab; then
 	run_go laboratory "ktsn-bench, in network namespaces" -timeout 20m
 fi
 run_sanitized
 # On their own: the emulation takes a processor for itself.
 run_vm
 run_go guests "virtual machines whose frames are held on the host" -timeout 15m
+if changed "the tests of ktsn-bench between virtual machines" bench internal/testlab; then
+	run_go laboratory-guests "ktsn-bench, between virtual machines" -timeout 15m
+fi
 run_go clocks-short "clocks that differ, short form" -short -timeout 15m
 run_go short "the shaper beside the kernel's, short form" -short -timeout 15m
 

@@ -2,7 +2,7 @@
 
 package results
 
-import "github.com/kubernetsn/kubernetsn/internal/shared/stats"
+import "github.com/kubernetsn/kubernetsn/bench/internal/inference"
 
 // Case is what an experiment measured again and again.
 type Case struct {
@@ -45,10 +45,10 @@ func (c *Case) Add(figure string, repetition int, value float64) {
 }
 
 // Estimate is the figure with its standard error.
-func (f *CaseFigure) Estimate() stats.Estimate {
+func (f *CaseFigure) Estimate() inference.Estimate {
 	values := make([]float64, len(f.Values))
 	for i, one := range f.Values {
 		values[i] = one.Value
 	}
-	return stats.EstimateOf(values)
+	return inference.EstimateOf(values)
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package netns_test
+package bench_test
 
 import (
 	"crypto/sha256"
@@ -14,9 +14,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kubernetsn/kubernetsn/internal/bench/engine"
-	"github.com/kubernetsn/kubernetsn/internal/bench/results"
-	"github.com/kubernetsn/kubernetsn/internal/bench/results/resultstest"
+	"github.com/kubernetsn/kubernetsn/bench/internal/engine"
+	"github.com/kubernetsn/kubernetsn/bench/results"
 	"github.com/kubernetsn/kubernetsn/internal/testlab/process"
 )
 
@@ -73,14 +72,13 @@ func writeProfile(t *testing.T, text string) string {
 }
 
 func TestQuickBenchMeasuresReportsAndJudges(t *testing.T) {
-	laboratory(t)
 	out := filepath.Join(t.TempDir(), "quick")
 	started := startBench(t, "quick", out, "--assert", "direct.early == 0 && direct.gates.lost == 0")
 	if err := finishDemo(t, started); err != nil {
 		t.Fatal(err)
 	}
 	checkNoTraces(t, started.PID())
-	summary := resultstest.Read(t, out)
+	summary := results.ReadSummary(t, out)
 	if len(summary.Runs) != 8+4+2 || summary.Idle == nil || len(summary.Assertions) != 1 || !summary.Assertions[0].Holds ||
 		summary.Profile.Done != summary.Profile.Runs || len(summary.Ratios) == 0 || len(summary.Problems) != 0 {
 		t.Errorf("%d runs, assertions %+v, profile %+v, problems %q", len(summary.Runs), summary.Assertions, summary.Profile, summary.Problems)
@@ -118,14 +116,13 @@ func TestQuickBenchMeasuresReportsAndJudges(t *testing.T) {
 }
 
 func TestBenchHasEveryWorkload(t *testing.T) {
-	laboratory(t)
 	out := t.TempDir()
 	started := startBench(t, writeProfile(t, smallProfile), out)
 	if err := finishDemo(t, started); err != nil {
 		t.Fatal(err)
 	}
 	checkNoTraces(t, started.PID())
-	summary := resultstest.Read(t, out)
+	summary := results.ReadSummary(t, out)
 	sent, talker := map[string]int{}, map[string]float64{}
 	for _, run := range summary.Runs {
 		sent[run.Workload+" "+run.Path], talker[run.Workload+" "+run.Path] = run.Sent, run.CPUCores["talker"]
@@ -181,7 +178,6 @@ func awaitRuns(t *testing.T, started *process.Process, out string, count int) {
 }
 
 func TestBenchThatIsStoppedGoesOnWhereItWas(t *testing.T) {
-	laboratory(t)
 	for name, signal := range map[string]syscall.Signal{"killed": syscall.SIGKILL, "interrupted": syscall.SIGINT} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -212,7 +208,7 @@ func TestBenchThatIsStoppedGoesOnWhereItWas(t *testing.T) {
 					t.Errorf("%s was measured again", name)
 				}
 			}
-			if summary := resultstest.Read(t, out); summary.Profile.Done != summary.Profile.Runs || len(after) != summary.Profile.Runs {
+			if summary := results.ReadSummary(t, out); summary.Profile.Done != summary.Profile.Runs || len(after) != summary.Profile.Runs {
 				t.Errorf("profile %+v, %d files", summary.Profile, len(after))
 			}
 			checkNoTraces(t, victim.PID())
@@ -221,7 +217,6 @@ func TestBenchThatIsStoppedGoesOnWhereItWas(t *testing.T) {
 }
 
 func TestBenchRefusesWhatItCannotDo(t *testing.T) {
-	laboratory(t)
 	out := t.TempDir()
 	running := startBench(t, writeProfile(t, smallProfile), out)
 	awaitRuns(t, running, out, 1)
@@ -286,7 +281,6 @@ samplers: on
 `
 
 func TestMessagesHaveTheWindowOfTheProfile(t *testing.T) {
-	laboratory(t)
 	out := t.TempDir()
 	profile := writeProfile(t, windowProfile)
 	victim := startBench(t, profile, out)
@@ -309,7 +303,7 @@ func TestMessagesHaveTheWindowOfTheProfile(t *testing.T) {
 			t.Errorf("%s was measured again", name)
 		}
 	}
-	summary := resultstest.Read(t, out)
+	summary := results.ReadSummary(t, out)
 	if len(summary.Runs) != 5 || summary.Profile.Window == nil || summary.Profile.VLAN != 3 || len(summary.Sections) != 1 || len(summary.Problems) != 0 {
 		t.Fatalf("%d runs, profile %+v, sections %+v, problems %q", len(summary.Runs), summary.Profile, summary.Sections, summary.Problems)
 	}
@@ -352,7 +346,6 @@ with:
 `
 
 func TestScaleOfFlowsAndPodsIsMeasuredAndGoesOnWhereItWas(t *testing.T) {
-	laboratory(t)
 	profile, out := writeProfile(t, shortScale), t.TempDir()
 	victim := startBench(t, profile, out)
 	awaitRuns(t, victim, out, 3) // the fourth of each repetition has the pods
@@ -378,7 +371,7 @@ func TestScaleOfFlowsAndPodsIsMeasuredAndGoesOnWhereItWas(t *testing.T) {
 			t.Errorf("%s was measured again", name)
 		}
 	}
-	summary := resultstest.Read(t, out)
+	summary := results.ReadSummary(t, out)
 	if len(after) != 10 || summary.Profile.Done != 10 || len(summary.Problems) != 0 || len(summary.Sections) != 1 || len(summary.Sections[0].Charts) != 7 {
 		t.Fatalf("%d runs, problems %q, sections %+v", len(after), summary.Problems, summary.Sections)
 	}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package netns_test
+package bench_test
 
 import (
 	"fmt"
@@ -14,12 +14,21 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kubernetsn/kubernetsn/internal/bench/results"
-	"github.com/kubernetsn/kubernetsn/internal/bench/results/resultstest"
+	"github.com/kubernetsn/kubernetsn/bench/results"
 	"github.com/kubernetsn/kubernetsn/internal/testlab"
 	"github.com/kubernetsn/kubernetsn/internal/testlab/ovsnode"
 	"github.com/kubernetsn/kubernetsn/internal/testlab/process"
 )
+
+// patience is how long anything may take that takes milliseconds on an idle machine.
+const patience = 20 * time.Second
+
+// program returns the path of a built program, and skips the test where there is none or no root.
+func program(t *testing.T, name string) string {
+	t.Helper()
+	testlab.Root(t)
+	return testlab.Program(t, name)
+}
 
 // outside starts a program in no namespace.
 type outside struct{}
@@ -57,21 +66,8 @@ func traces(t *testing.T, demoPID int) []string {
 		}
 		found = append(found, paths...)
 	}
-	return append(found, processesOf(name)...)
-}
-
-// processesOf lists the processes whose command line has name in it: all that a demo starts is told a path
-// with the name of its topology.
-func processesOf(name string) []string {
-	files, _ := filepath.Glob("/proc/[0-9]*/cmdline")
-	var found []string
-	for _, file := range files {
-		words, err := os.ReadFile(file)
-		if err == nil && strings.Contains(string(words), name) {
-			found = append(found, file+": "+strings.ReplaceAll(string(words), "\x00", " "))
-		}
-	}
-	return found
+	// Each program that a demo starts has a path with the name of its topology among its arguments.
+	return append(found, process.Find(name)...)
 }
 
 // awaitTalker waits until the demo has messages under way: a program whose command line has word in it.
@@ -106,7 +102,7 @@ var (
 // checkResults checks what a demo of those runs has written and does not depend on the machine's mood.
 func checkResults(t *testing.T, out string, want ...string) {
 	t.Helper()
-	summary := resultstest.Read(t, out)
+	summary := results.ReadSummary(t, out)
 	var runs []string
 	for _, run := range summary.Runs {
 		runs = append(runs, run.Workload+" "+run.Path)
@@ -174,7 +170,6 @@ func checkGates(t *testing.T, run *results.Run) {
 }
 
 func TestDemoMeasuresAndLeavesNothing(t *testing.T) {
-	laboratory(t)
 	out := filepath.Join(t.TempDir(), "out", "demo")
 	demo := startDemo(t, out)
 	if err := finishDemo(t, demo); err != nil {
@@ -185,7 +180,6 @@ func TestDemoMeasuresAndLeavesNothing(t *testing.T) {
 }
 
 func TestDemoMeasuresTheWayThroughOpenVSwitch(t *testing.T) {
-	laboratory(t)
 	if _, err := ovsnode.Program(); err != nil {
 		testlab.Missing(t, err.Error())
 	}
@@ -200,7 +194,6 @@ func TestDemoMeasuresTheWayThroughOpenVSwitch(t *testing.T) {
 
 // The kernel's number of hugepages cannot be changed where the demo sees it, as in a container.
 func TestDemoWithoutHugepagesSaysSoAndMeasuresTheRest(t *testing.T) {
-	laboratory(t)
 	if _, err := ovsnode.Program(); err != nil {
 		testlab.Missing(t, err.Error())
 	}
@@ -218,7 +211,6 @@ func TestDemoWithoutHugepagesSaysSoAndMeasuresTheRest(t *testing.T) {
 }
 
 func TestDemoMeasuresTheWorkloadsItIsAskedFor(t *testing.T) {
-	laboratory(t)
 	out := t.TempDir()
 	if err := finishDemo(t, startDemo(t, out, "--workloads", "gates-saturated")); err != nil {
 		t.Fatal(err)
@@ -239,7 +231,6 @@ func finishDemo(t *testing.T, demo *process.Process) error {
 }
 
 func TestDemoThatIsStoppedLeavesNothing(t *testing.T) {
-	laboratory(t)
 	for name, test := range map[string]struct {
 		signal    syscall.Signal
 		workloads string
@@ -277,7 +268,6 @@ func TestDemoThatIsStoppedLeavesNothing(t *testing.T) {
 }
 
 func TestDemoThatIsKilledIsCleanedUpByTheNext(t *testing.T) {
-	laboratory(t)
 	victim := startDemo(t, t.TempDir())
 	awaitTalker(t, victim, "talker")
 	if err := syscall.Kill(victim.PID(), syscall.SIGKILL); err != nil {
@@ -285,9 +275,9 @@ func TestDemoThatIsKilledIsCleanedUpByTheNext(t *testing.T) {
 	}
 	_ = finishDemo(t, victim)
 	name := fmt.Sprintf("ktsn-%x-", victim.PID())
-	for deadline := time.Now().Add(patience); len(processesOf(name)) > 0; time.Sleep(10 * time.Millisecond) {
+	for deadline := time.Now().Add(patience); len(process.Find(name)) > 0; time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatalf("its programs outlive it:\n%s", strings.Join(processesOf(name), "\n"))
+			t.Fatalf("its programs outlive it:\n%s", strings.Join(process.Find(name), "\n"))
 		}
 	}
 	out := t.TempDir()
@@ -299,7 +289,6 @@ func TestDemoThatIsKilledIsCleanedUpByTheNext(t *testing.T) {
 }
 
 func TestTwoDemosAtOnceDoNotMeet(t *testing.T) {
-	laboratory(t)
 	outs := []string{t.TempDir(), t.TempDir()}
 	var demos []*process.Process
 	for _, out := range outs {

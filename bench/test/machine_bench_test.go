@@ -2,7 +2,7 @@
 
 //go:build vm
 
-package netns_test
+package bench_test
 
 import (
 	"path/filepath"
@@ -10,8 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/kubernetsn/kubernetsn/internal/bench/results"
-	"github.com/kubernetsn/kubernetsn/internal/bench/results/resultstest"
+	"github.com/kubernetsn/kubernetsn/bench/results"
 	"github.com/kubernetsn/kubernetsn/internal/testlab/guestmachine"
 )
 
@@ -49,7 +48,7 @@ func TestGuestsAreMeasuredByTheBench(t *testing.T) {
 	if left, err := filepath.Glob("/run/netns/ktsn-vm-*"); err != nil || len(left) > 0 && strings.Contains(strings.Join(left, " "), strconv.Itoa(started.PID())) {
 		t.Errorf("%q are left, %v", left, err)
 	}
-	summary := resultstest.Read(t, out)
+	summary := results.ReadSummary(t, out)
 	if len(summary.Runs) != 4 || !strings.Contains(summary.Emulated, "emulated") {
 		t.Errorf("%d runs, emulated: %q", len(summary.Runs), summary.Emulated)
 	}

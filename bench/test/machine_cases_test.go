@@ -2,7 +2,7 @@
 
 //go:build vm
 
-package netns_test
+package bench_test
 
 import (
 	"path/filepath"
@@ -10,8 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kubernetsn/kubernetsn/internal/bench/results"
-	"github.com/kubernetsn/kubernetsn/internal/bench/results/resultstest"
+	"github.com/kubernetsn/kubernetsn/bench/results"
 	"github.com/kubernetsn/kubernetsn/internal/testlab/guestmachine"
 )
 
@@ -48,7 +47,7 @@ func TestGuestsMakeKatasCases(t *testing.T) {
 		t.Error(err)
 	}
 	checkNoTraces(t, started.PID())
-	summary := resultstest.Read(t, out)
+	summary := results.ReadSummary(t, out)
 	sent := map[string]int{"plain guest-kernel": 200, "gates guest-taprio": 10, "gates-iperf3 guest-tap": 200}
 	// No frame leaves before its gate opens: by ktsnd's clock exactly, by the machine's as far as that is the host's.
 	opens := map[string]time.Duration{results.PathGuestTap: 1200 * time.Microsecond, results.PathGuestTaprio: 20 * time.Millisecond}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package netns_test
+package bench_test
 
 import (
 	"bytes"
@@ -13,8 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kubernetsn/kubernetsn/internal/bench/results"
-	"github.com/kubernetsn/kubernetsn/internal/bench/results/resultstest"
+	"github.com/kubernetsn/kubernetsn/bench/results"
 	"github.com/kubernetsn/kubernetsn/internal/testlab"
 )
 
@@ -86,7 +85,6 @@ func rowsOf(t *testing.T, summary *results.Summary, section, table string, cells
 }
 
 func TestThroughputIsInterruptedGoesOnAndIsReported(t *testing.T) {
-	laboratory(t)
 	needTools(t, "iperf3", "ping")
 	out := filepath.Join(t.TempDir(), "bench")
 	first, said := benchCommand(t, shortThroughput, out)
@@ -109,7 +107,7 @@ func TestThroughputIsInterruptedGoesOnAndIsReported(t *testing.T) {
 	if len(all) != 4*3*2 || !slices.Equal(all[:len(kept)], kept) {
 		t.Errorf("%d runs, of which %d were kept", len(all), len(kept))
 	}
-	summary := resultstest.Read(t, out)
+	summary := results.ReadSummary(t, out)
 	want := []string{"host TCP 1500 1500 2", "flannel TCP 1500 1450 2", "flannel-host-gw TCP 1500 1500 2", "tsn TCP 1500 1450 2",
 		"host UDP 1500 1500 2", "flannel UDP 1500 1450 2", "flannel-host-gw UDP 1500 1500 2", "tsn UDP 1500 1450 2"}
 	if rows := rowsOf(t, summary, "throughput", "transfers", 5); !slices.Equal(rows, want) {
@@ -134,7 +132,6 @@ func TestThroughputIsInterruptedGoesOnAndIsReported(t *testing.T) {
 }
 
 func TestLinksAreMeasuredAndReported(t *testing.T) {
-	laboratory(t)
 	needTools(t, "iperf3", "ping")
 	program(t, "ktsn-test-sctp")
 	out := filepath.Join(t.TempDir(), "bench")
@@ -142,7 +139,7 @@ func TestLinksAreMeasuredAndReported(t *testing.T) {
 	if err := command.Run(); err != nil {
 		t.Fatalf("%v: %s", err, said)
 	}
-	summary := resultstest.Read(t, out)
+	summary := results.ReadSummary(t, out)
 	for _, table := range []struct {
 		section, name string
 		cells         int
@@ -184,14 +181,14 @@ func runFiles(t *testing.T, out string) []string {
 
 // Twenty runs of three seconds, in which ddsperf mostly waits, and of which no figure is looked at.
 func TestDDSIsMeasuredAndReported(t *testing.T) {
-	content(t)
+	t.Parallel()
 	needTools(t, "ddsperf", "openssl")
 	out := filepath.Join(t.TempDir(), "bench")
 	command, said := benchCommand(t, shortDDS, out)
 	if err := command.Run(); err != nil {
 		t.Fatalf("%v: %s", err, said)
 	}
-	summary := resultstest.Read(t, out)
+	summary := results.ReadSummary(t, out)
 	for _, table := range []struct {
 		section, name string
 		cells         int
@@ -214,7 +211,6 @@ func TestDDSIsMeasuredAndReported(t *testing.T) {
 }
 
 func TestAProgramThatIsMissingIsNamed(t *testing.T) {
-	laboratory(t)
 	for name, test := range map[string]struct{ profile, want string }{
 		"iperf3": {"paths: [host]\nexperiment: throughput\nwith: {tests: [udp]}\n", "iperf3 is not installed here; as root: apt-get install iperf3"},
 		"ping":   {"paths: [host]\nexperiment: throughput\nwith: {tests: [ping]}\n", "ping is not installed here; as root: apt-get install iputils-ping"},

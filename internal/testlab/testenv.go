@@ -74,19 +74,19 @@ func Program(t testing.TB, name string) string {
 	return link
 }
 
-// sourceTree is the nearest folder upwards with a go.mod: tests run in that of their package.
+// sourceTree is the repository's root, by its meson.build: tests run in their package's folder, whose module may be one within the
+// repository.
 func sourceTree(t testing.TB) string {
 	t.Helper()
 	dir, err := os.Getwd()
 	if err != nil {
 		t.Fatal(err)
 	}
-	for at := dir; ; at = filepath.Dir(at) {
-		if _, err := os.Stat(filepath.Join(at, "go.mod")); err == nil {
+	for at := dir; at != filepath.Dir(at); at = filepath.Dir(at) {
+		if _, err := os.Stat(filepath.Join(at, "meson.build")); err == nil {
 			return at
 		}
-		if at == filepath.Dir(at) {
-			t.Fatalf("no go.mod in %s or above it", dir)
-		}
 	}
+	t.Fatalf("no meson.build in %s or above it", dir)
+	return ""
 }

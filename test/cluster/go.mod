@@ -20,7 +20,6 @@ require (
 )
 
 require (
-	github.com/HdrHistogram/hdrhistogram-go v1.4.0 // indirect
 	github.com/cilium/ebpf v0.22.0 // indirect
 	github.com/google/go-cmp v0.7.0 // indirect
 	github.com/google/nftables v0.3.0 // indirect
@@ -50,6 +49,7 @@ require (
 	github.com/json-iterator/go v1.1.12 // indirect
 	github.com/klauspost/compress v1.19.2 // indirect
 	github.com/kubernetsn/kubernetsn v0.0.0
+	github.com/kubernetsn/kubernetsn/bench v0.0.0
 	github.com/mailru/easyjson v0.7.7 // indirect
 	github.com/moby/spdystream v0.5.0 // indirect
 	github.com/modern-go/concurrent v0.0.0-20180306012644-bacd9c7ef1dd // indirect
@@ -85,3 +85,5 @@ require (
 replace github.com/kubernetsn/kubernetsn/images => ../../images
 
 replace github.com/kubernetsn/kubernetsn => ../..
+
+replace github.com/kubernetsn/kubernetsn/bench => ../../bench

@@ -24,7 +24,7 @@ import (
 
 	"github.com/vishvananda/netlink"
 
-	"github.com/kubernetsn/kubernetsn/internal/bench/netnstestbed"
+	"github.com/kubernetsn/kubernetsn/internal/testlab/podnetworks"
 	"github.com/kubernetsn/kubernetsn/internal/testlab/process"
 )
 
@@ -98,11 +98,11 @@ func forwarded(t *testing.T, p *pod, name string) (frames uint64) {
 // TestTableMultiCluster has a link join pods whose nodes are in two subnets with a router between, as those of two clusters.
 func TestTableMultiCluster(t *testing.T) {
 	t.Parallel()
-	n, err := netnstestbed.Create(t.Context(), netnstestbed.Wanted{Networks: []string{netnstestbed.Link}, LinkMTU: 1500, Routed: true, Pods: 1,
+	n, err := podnetworks.Create(t.Context(), podnetworks.Wanted{Networks: []string{podnetworks.Link}, LinkMTU: 1500, Routed: true, Pods: 1,
 		Programs: shipped(t)})
 	must(t, err)
 	t.Cleanup(func() { must(t, n.Close(t.Context())) })
-	near, far := n.Near(netnstestbed.Link), n.Far(netnstestbed.Link, 1)[0]
+	near, far := n.Near(podnetworks.Link), n.Far(podnetworks.Link, 1)[0]
 	command := exec.Command("ping", "-n", "-c", "2", "-W", "5", "-M", "do", "-s", "1422", far.Address.String())
 	started, err := process.Start(near.Namespace(), "ping", command)
 	must(t, err)

@@ -151,7 +151,7 @@ func (u *turmoil) checkOpen(t *testing.T, before []string) {
 // checkGone checks that no process and no socket is left when all instances have ended.
 func (u *turmoil) checkGone(t *testing.T) {
 	t.Helper()
-	if left := processesOf(u.dir); len(left) != 0 {
+	if left := process.Find(u.dir); len(left) != 0 {
 		t.Errorf("processes are left: %v", left)
 	}
 	for _, path := range []string{u.control, u.socket, filepath.Join(u.serving.folder, "probe.sock")} {

@@ -17,7 +17,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/kubernetsn/kubernetsn/internal/bench/netnstestbed"
+	"github.com/kubernetsn/kubernetsn/internal/testlab/podnetworks"
 )
 
 // TestTheKernelHasSCTPOverLinks has the kernels of two pods have an association over a link, whose receiver sees the sender's address.
@@ -25,7 +25,7 @@ func TestTheKernelHasSCTPOverLinks(t *testing.T) {
 	if output, err := exec.Command("modprobe", "sctp").CombinedOutput(); err != nil {
 		t.Fatalf("modprobe sctp: %v: %s", err, output)
 	}
-	n, err := netnstestbed.Create(t.Context(), netnstestbed.Wanted{Networks: []string{netnstestbed.Link}, LinkMTU: 1500, Pods: 1,
+	n, err := podnetworks.Create(t.Context(), podnetworks.Wanted{Networks: []string{podnetworks.Link}, LinkMTU: 1500, Pods: 1,
 		Programs: filepath.Dir(program(t, "ktsnd"))})
 	if err != nil {
 		t.Fatal(err)
@@ -35,7 +35,7 @@ func TestTheKernelHasSCTPOverLinks(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	near, far := n.Near(netnstestbed.Link), n.Far(netnstestbed.Link, 1)[0]
+	near, far := n.Near(podnetworks.Link), n.Far(podnetworks.Link, 1)[0]
 	listener := sctpSocket(t, far)
 	if err := unix.Listen(int(listener.Fd()), 1); err != nil {
 		t.Fatal(err)
@@ -61,7 +61,7 @@ func TestTheKernelHasSCTPOverLinks(t *testing.T) {
 }
 
 // sctpSocket is one of an end, bound to its address.
-func sctpSocket(t *testing.T, end *netnstestbed.End) *os.File {
+func sctpSocket(t *testing.T, end *podnetworks.End) *os.File {
 	t.Helper()
 	var socket *os.File
 	err := end.Do(func() error {

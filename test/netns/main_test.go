@@ -3,9 +3,10 @@
 package netns_test
 
 import (
+	"os"
 	"testing"
 
-	"github.com/kubernetsn/kubernetsn/test/internal/testmain"
+	"github.com/kubernetsn/kubernetsn/internal/testlab/cniruntime"
 )
 
-func TestMain(m *testing.M) { testmain.Main(m) }
+func TestMain(m *testing.M) { os.Exit(cniruntime.TestMain(m)) }

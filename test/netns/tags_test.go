@@ -4,7 +4,7 @@ package netns_test
 
 import "testing"
 
-// Each test begins with content, timing or laboratory. `make test` runs each kind as a suite of its own (scripts/suites).
+// Each test begins with content or timing. `make test` runs each kind as a suite of its own (scripts/suites).
 
 // content marks a test of which frames are sent, dropped or counted. It runs in parallel with other tests and must also pass on a
 // loaded machine.
@@ -16,6 +16,3 @@ func content(t *testing.T) {
 // timing marks a test that measures times, floods or kills under load, or uses what the machine has once, such as the pinned receive
 // program. Nothing else runs at the same time; only its own subtests may be parallel.
 func timing(t *testing.T) { t.Helper() }
-
-// laboratory marks a test of ktsn-bench. It is timing, and CI runs it only after a change of the laboratory.
-func laboratory(t *testing.T) { t.Helper() }

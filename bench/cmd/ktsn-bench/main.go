@@ -9,7 +9,7 @@ import (
 	"os/signal"
 	"syscall"
 
-	"github.com/kubernetsn/kubernetsn/internal/bench/benchcli"
+	"github.com/kubernetsn/kubernetsn/bench/internal/cli"
 )
 
 func main() {
@@ -19,5 +19,5 @@ func main() {
 func run() int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
-	return benchcli.Main(ctx, os.Args, os.Stdout, os.Stderr)
+	return cli.Main(ctx, os.Args, os.Stdout, os.Stderr)
 }

@@ -3,6 +3,4 @@
 // Package stats turns the samples of a run into the figures that are reported.
 //
 // Percentiles are exact: by nearest rank over all samples, nothing interpolated, binned or thrown away.
-// Only Running, which shows where a measurement stands while it goes on, trades exactness for constant
-// memory.
 package stats

@@ -36,3 +36,16 @@ func Children(pid int) ([]int, error) {
 	}
 	return all, nil
 }
+
+// Find lists the processes whose command line contains text, as "file in /proc: command line".
+func Find(text string) []string {
+	files, _ := filepath.Glob("/proc/[0-9]*/cmdline")
+	var matching []string
+	for _, file := range files {
+		words, err := os.ReadFile(file)
+		if err == nil && strings.Contains(string(words), text) {
+			matching = append(matching, file+": "+strings.ReplaceAll(string(words), "\x00", " "))
+		}
+	}
+	return matching
+}

@@ -18,8 +18,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/kubernetsn/kubernetsn/internal/bench/results"
-	"github.com/kubernetsn/kubernetsn/internal/bench/results/resultstest"
+	"github.com/kubernetsn/kubernetsn/bench/results"
 	"github.com/kubernetsn/kubernetsn/test/cluster/internal/cgroups"
 )
 
@@ -133,7 +132,7 @@ func benchOnATSNNetwork(ctx context.Context, t *testing.T) {
 // checkBenchSummary judges what does not depend on the machine.
 func checkBenchSummary(t *testing.T, out string) {
 	t.Helper()
-	summary := resultstest.Read(t, out)
+	summary := results.ReadSummary(t, out)
 	var measured []string
 	for _, run := range summary.Runs {
 		measured = append(measured, fmt.Sprintf("%s %s %d", run.Workload, run.Path, run.Sent))
@@ -216,7 +215,7 @@ func TestABenchSaysWhenATalkerHasNoRealTimeScheduling(t *testing.T) {
 	if err != nil {
 		t.Fatalf("%v: %s", err, said)
 	}
-	summary := resultstest.Read(t, out)
+	summary := results.ReadSummary(t, out)
 	why, priority := withoutFIFO(summary), summary.Setup.FIFOPriority
 	refused := strings.Contains(why, "its talker had ordinary priority") && strings.Contains(why, "Operation not permitted") && priority == 0
 	given := why == "" && priority > 0 && !cgroups.RealtimeDivided()

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/kubernetsn/kubernetsn/internal/bench/results/resultstest"
+	"github.com/kubernetsn/kubernetsn/bench/results"
 )
 
 // toolsProfiles are experiments with other people's programs, in seconds. Flannel stands for the network that each pod has.
@@ -66,7 +66,7 @@ func TestProgramsOfOthersAreMeasuredInPods(t *testing.T) {
 // checkSections compares the first cells of tables' rows; keys are a section and one of its tables.
 func checkSections(t *testing.T, out string, want map[string][]string) {
 	t.Helper()
-	summary := resultstest.Read(t, out)
+	summary := results.ReadSummary(t, out)
 	found := map[string][]string{}
 	for _, section := range summary.Sections {
 		for _, table := range section.Tables {

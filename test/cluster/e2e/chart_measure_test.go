@@ -16,7 +16,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/kubernetsn/kubernetsn/internal/bench/results"
+	"github.com/kubernetsn/kubernetsn/bench/results"
 	"github.com/kubernetsn/kubernetsn/internal/shared/stats"
 	"github.com/kubernetsn/kubernetsn/internal/testlab/tsnperf"
 	"github.com/kubernetsn/kubernetsn/test/cluster/internal/node"

@@ -25,7 +25,7 @@ import (
 	"k8s.io/client-go/dynamic"
 
 	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
-	"github.com/kubernetsn/kubernetsn/internal/bench/results/resultstest"
+	"github.com/kubernetsn/kubernetsn/bench/results"
 	"github.com/kubernetsn/kubernetsn/internal/testlab/tsnperf"
 	"github.com/kubernetsn/kubernetsn/test/cluster/internal/kube"
 	"github.com/kubernetsn/kubernetsn/test/cluster/internal/node"
@@ -203,7 +203,7 @@ func benchBetweenTwoClocks(ctx context.Context, t *testing.T) {
 	if err != nil {
 		t.Fatalf("%v: %s", err, said)
 	}
-	summary := resultstest.Read(t, out)
+	summary := results.ReadSummary(t, out)
 	if len(summary.Runs) != 1 || !strings.Contains(summary.Clock.About, "The clock of node "+under.Nodes[1].Name+" may be wrong by ") {
 		t.Fatalf("%d runs, clock %+v", len(summary.Runs), summary.Clock)
 	}

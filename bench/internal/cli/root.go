@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package cli is the command line of ktsn-bench: the arguments, checks and messages of each command.
+package cli
+
+import (
+	"context"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"github.com/kubernetsn/kubernetsn/internal/shared/subcommands"
+	"github.com/kubernetsn/kubernetsn/internal/shared/version"
+)
+
+// name is the program's own. ktsn starts it under the name of ktsn, for its commands are those of ktsn to users.
+const name = "ktsn-bench"
+
+// Main runs a command line until ctx ends, and returns the exit status. The first argument is the name by which the program was
+// started. An error is one sentence on stderr.
+func Main(ctx context.Context, arguments []string, stdout, stderr io.Writer) int {
+	called := name
+	if arguments[0] == "ktsn" {
+		called = "ktsn"
+	}
+	build := func(env *subcommands.Environment) *cobra.Command { return newRoot(called, env) }
+	return subcommands.Main(ctx, build, arguments[1:], stdout, stderr)
+}
+
+func newRoot(called string, env *subcommands.Environment) *cobra.Command {
+	root := subcommands.Root(called, "Measurements of KuberneTSN",
+		"ktsn-bench measures the data path of KuberneTSN beside the kernel's own, on this machine or in a Kubernetes cluster.\n"+
+			"`ktsn demo` and `ktsn bench` start it.",
+		version.Line(name))
+	root.AddCommand(newDemo(env), newBench(env))
+	return root
+}

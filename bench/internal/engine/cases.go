@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"slices"
+
+	"github.com/kubernetsn/kubernetsn/bench/internal/inference"
+	"github.com/kubernetsn/kubernetsn/bench/results"
+	"github.com/kubernetsn/kubernetsn/internal/shared/stats"
+)
+
+// casesOf puts together what was measured of each case, in the order in which they were first: its values, and the
+// distributions of its samples.
+func casesOf(measured []Measured) []*results.Case {
+	var all []*results.Case
+	for _, one := range measured {
+		found := findCase(all, one.Case.Path, one.Case.Name)
+		if found == nil {
+			found = &results.Case{Path: one.Case.Path, Name: one.Case.Name}
+			all = append(all, found)
+		}
+		for name, value := range one.Values {
+			found.Add(name, one.Repetition, value)
+		}
+		for name, samples := range one.Samples {
+			addDistribution(found, name, one.Repetition, samples)
+		}
+	}
+	return all
+}
+
+// addDistribution adds the largest sample, and the percentiles that there are enough samples for.
+func addDistribution(to *results.Case, name string, repetition int, samples []int64) {
+	summary := stats.Summarize(samples)
+	if summary == nil {
+		return
+	}
+	for _, percentile := range []struct {
+		suffix     string
+		hundredths int
+		value      int64
+	}{{"_p50", stats.P50, summary.P50}, {"_p90", stats.P90, summary.P90}, {"_p99", stats.P99, summary.P99}, {"_p99_9", stats.P99_9, summary.P99_9}} {
+		if stats.Supported(len(samples), percentile.hundredths) {
+			to.Add(name+percentile.suffix, repetition, float64(percentile.value))
+		}
+	}
+	to.Add(name+"_max", repetition, float64(summary.Max))
+}
+
+func findCase(all []*results.Case, path, name string) *results.Case {
+	if at := slices.IndexFunc(all, func(c *results.Case) bool { return c.Path == path && c.Name == name }); at >= 0 {
+		return all[at]
+	}
+	return nil
+}
+
+// CaseDifference is a figure of a case in two benches of an experiment.
+type CaseDifference struct {
+	Path, Case string
+	// Figure is the experiment's name of it.
+	Figure string
+	A, B   inference.Estimate
+	// Quotient is B ÷ A, where it is Known how far that may be off.
+	Quotient inference.Quotient
+	Known    bool
+}
+
+// compareCases compares the figures that say most about an experiment.
+func (c *Comparison) compareCases(a, b *collector, figures []string) {
+	first, second := casesOf(a.cases), casesOf(b.cases)
+	for _, one := range first {
+		other := findCase(second, one.Path, one.Name)
+		if other == nil {
+			c.OnlyA = append(c.OnlyA, caseName(one))
+			continue
+		}
+		for _, figure := range figures {
+			was, is := one.Figures[figure], other.Figures[figure]
+			if was == nil || is == nil {
+				continue
+			}
+			d := CaseDifference{Path: one.Path, Case: one.Name, Figure: figure, A: was.Estimate(), B: is.Estimate()}
+			d.Quotient, d.Known = inference.QuotientOf(d.B, d.A)
+			c.Cases = append(c.Cases, d)
+		}
+	}
+	for _, other := range second {
+		if findCase(first, other.Path, other.Name) == nil {
+			c.OnlyB = append(c.OnlyB, caseName(other))
+		}
+	}
+}
+
+func caseName(c *results.Case) string { return c.Path + ", " + c.Name }

@@ -1,0 +1,344 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"fmt"
+	"strconv"
+
+	"github.com/kubernetsn/kubernetsn/bench/results"
+)
+
+// target is a figure that the project wants to keep to.
+type target struct {
+	name  string
+	unit  string
+	limit float64
+	// against is one of the kernel's paths, when the figure is a ratio to it.
+	against string
+	// of takes the figure from a run's medians over alternations; false when it was not measured.
+	of func(*results.Run) (float64, bool)
+	// twoClocks tells that the figure is as wrong as the clocks of both ends are against each other.
+	twoClocks bool
+}
+
+// targets are those of the plain runs by ktsnd's paths, which are their keys. A ratio is one of medians, so that it can be
+// checked against the table.
+var targets = map[string][]target{
+	results.PathDirect: {
+		{"latency p50, direct / kernel-vxlan-spin", results.UnitRatio, 0.80, results.PathKernelVXLANSpin, LatencyP50, true},
+		{"latency p99, direct / kernel-vxlan-spin", results.UnitRatio, 0.80, results.PathKernelVXLANSpin, LatencyP99, true},
+		{"latency p50, direct / kernel-vxlan", results.UnitRatio, 0.40, results.PathKernelVXLAN, LatencyP50, true},
+		{"latency p99, direct / kernel-vxlan", results.UnitRatio, 0.60, results.PathKernelVXLAN, LatencyP99, true},
+		{"lost", results.UnitMessages, 0, "", lost, false},
+		{"early on the wire", results.UnitMessages, 0, "", earlyOnWire, false},
+		{"departure error p50", results.UnitNs, 200, "", departureP50, false},
+		{"launch error p50 on the wire", results.UnitNs, 2000, "", launchP50, false},
+		{"launch error p99 on the wire", results.UnitNs, 15_000, "", launchP99, false},
+		{"jitter abs_p50", results.UnitNs, 5000, "", jitterAbsP50, false},
+		{"send call p50, direct / kernel-vxlan-spin", results.UnitRatio, 0.5, results.PathKernelVXLANSpin, sendCallP50, false},
+		{"processor time of ktsnd, one flow", results.UnitCores, 0.15, "", KtsndCores, false},
+	},
+	results.PathOVS: {
+		{"latency p50, ovs / kernel-vxlan-spin", results.UnitRatio, 1, results.PathKernelVXLANSpin, LatencyP50, true},
+		{"latency p99, ovs / kernel-vxlan-spin", results.UnitRatio, 1, results.PathKernelVXLANSpin, LatencyP99, true},
+		{"latency p50, ovs / kernel-vxlan", results.UnitRatio, 0.60, results.PathKernelVXLAN, LatencyP50, true},
+		{"latency p99, ovs / kernel-vxlan", results.UnitRatio, 0.60, results.PathKernelVXLAN, LatencyP99, true},
+		{"lost, ovs", results.UnitMessages, 0, "", lost, false},
+		{"early on the wire, ovs", results.UnitMessages, 0, "", earlyOnWire, false},
+		{"departure error p50, ovs", results.UnitNs, 200, "", departureP50, false},
+	},
+	results.PathTSN: {
+		{"latency p50, tsn / primary-spin", results.UnitRatio, 0.80, results.PathPrimarySpin, LatencyP50, true},
+		{"latency p99, tsn / primary-spin", results.UnitRatio, 0.80, results.PathPrimarySpin, LatencyP99, true},
+		{"latency p50, tsn / primary", results.UnitRatio, 0.50, results.PathPrimary, LatencyP50, true},
+		{"latency p99, tsn / primary", results.UnitRatio, 0.70, results.PathPrimary, LatencyP99, true},
+		{"lost", results.UnitMessages, 0, "", lost, false},
+		{"early at the listener", results.UnitMessages, 0, "", early, false},
+	},
+}
+
+func lost(r *results.Run) (float64, bool)  { return float64(r.Lost), true }
+func early(r *results.Run) (float64, bool) { return float64(r.Early), true }
+
+// earlyOnWire is not known of a run whose link nobody watched: it counts then what came to the listener early.
+func earlyOnWire(r *results.Run) (float64, bool) {
+	return float64(r.Early), r.MedianOfAlternations.LaunchError != nil
+}
+
+// gateTargets compare the most important class beside a saturated one with the same without it.
+var gateTargets = []struct {
+	name  string
+	limit float64
+	of    func(*results.Run) (float64, bool)
+}{
+	{"latency p50, gates-saturated / gates", 1.2, LatencyP50},
+	{"latency p99, gates-saturated / gates", 1.5, LatencyP99},
+}
+
+// idleWindowLimit is how much of the saturated window may stay empty: with more of it, nothing was saturated, and the
+// comparison means little.
+const idleWindowLimit = 0.25
+
+// outsideLimit is the share of frames that may be on the wire outside the window of their class.
+const outsideLimit = 1.0 / 10_000
+
+const (
+	idleName  = "processor time of ktsnd, idle"
+	idleLimit = 0.005
+)
+
+// figures compares the plain runs and the idle daemon with the targets. A figure of which nothing was
+// measured is left out.
+func figures(runs []*results.Run, idle *results.Idle) []results.Figure {
+	var all []results.Figure
+	for _, path := range []string{results.PathDirect, results.PathOVS, results.PathTSN} {
+		all = append(all, figuresOf(path, runs)...)
+	}
+	if idle != nil {
+		all = AppendFigure(all, idleName, results.UnitCores, idleLimit, map[string]float64{results.Independent: idle.CPUCores["ktsnd"]})
+	}
+	return all
+}
+
+// figuresOf compares the plain runs over a path with its targets.
+func figuresOf(path string, runs []*results.Run) []results.Figure {
+	var all []results.Figure
+	for _, target := range targets[path] {
+		values := map[string]float64{}
+		var undecided []string
+		missed := false
+		for _, run := range runs {
+			if run.Path != path || run.Workload != results.WorkloadPlain || run.CycleNs != runs[0].CycleNs {
+				continue
+			}
+			value, ok := target.value(runs, run)
+			if !ok {
+				continue
+			}
+			values[strconv.Itoa(run.PayloadBytes)] = value
+			why := target.undecided(runs, run, value)
+			if why != "" {
+				undecided = append(undecided, fmt.Sprintf("%d B: %s", run.PayloadBytes, why))
+			}
+			missed = missed || why == "" && value > target.limit
+		}
+		all = AppendFigure(all, target.name, target.unit, target.limit, values)
+		if len(undecided) > 0 && !missed {
+			figure := &all[len(all)-1]
+			figure.Reached, figure.NotJudged = false, undecided[0]
+		}
+	}
+	return all
+}
+
+// undecided says why nobody can tell whether a run's value is within the limit, because of the clocks; empty: it can be told.
+func (t *target) undecided(runs []*results.Run, run *results.Run, value float64) string {
+	if !t.twoClocks {
+		return ""
+	}
+	own, kernel := run.MedianOfAlternations.ClockError, find(runs, run, t.against, run.Workload)
+	latency, _ := t.of(run)
+	base, _ := t.of(kernel)
+	other := kernel.MedianOfAlternations.ClockError
+	if doubt := doubtAbout(own, other, base); doubt != "" {
+		return doubt
+	}
+	if low, high := widened(value, value, latency, base, own, other); low <= t.limit && high > t.limit {
+		return fmt.Sprintf("the clocks may be wrong by %s µs, so that the ratio is anything from %.2f to %.2f",
+			results.Micros(max(own.CombinedNs(), other.CombinedNs())), low, high)
+	}
+	return ""
+}
+
+// AppendFigure judges a figure: each of its values must be within the limit.
+func AppendFigure(all []results.Figure, name, unit string, limit float64, values map[string]float64) []results.Figure {
+	if len(values) == 0 {
+		return all
+	}
+	reached := true
+	for _, value := range values {
+		reached = reached && value <= limit
+	}
+	return append(all, results.Figure{Name: name, Unit: unit, Limit: limit, Values: values, Reached: reached})
+}
+
+func (t *target) value(runs []*results.Run, run *results.Run) (float64, bool) {
+	value, ok := t.of(run)
+	if !ok || t.against == "" {
+		return value, ok
+	}
+	kernel := find(runs, run, t.against, run.Workload)
+	if kernel == nil {
+		return 0, false
+	}
+	base, ok := t.of(kernel)
+	if !ok || base <= 0 {
+		return 0, false
+	}
+	return value / base, true
+}
+
+// Against divides a figure of a run by that of another path; false when one was not measured.
+func Against(path string, runs []*results.Run, run *results.Run, of func(*results.Run) (float64, bool)) (float64, bool) {
+	return (&target{against: path, of: of}).value(runs, run)
+}
+
+// find returns the run of that path and workload with payload and cycle of another; nil when there is none.
+func find(runs []*results.Run, like *results.Run, path, workload string) *results.Run {
+	for _, run := range runs {
+		if run.Path == path && run.Workload == workload && run.PayloadBytes == like.PayloadBytes && run.CycleNs == like.CycleNs {
+			return run
+		}
+	}
+	return nil
+}
+
+// LatencyP50 is the median latency; false when it was not measured. The figure is the median over alternations.
+func LatencyP50(r *results.Run) (float64, bool) {
+	if summary := r.MedianOfAlternations.Latency; summary != nil {
+		return float64(summary.P50), true
+	}
+	return 0, false
+}
+
+// LatencyP99 is the 99th percentile of latency, likewise.
+func LatencyP99(r *results.Run) (float64, bool) {
+	if summary := r.MedianOfAlternations.Latency; summary != nil {
+		return float64(summary.P99), true
+	}
+	return 0, false
+}
+
+func departureP50(r *results.Run) (float64, bool) {
+	if summary := r.MedianOfAlternations.DepartureError; summary != nil {
+		return float64(summary.P50), true
+	}
+	return 0, false
+}
+
+func launchP50(r *results.Run) (float64, bool) {
+	if summary := r.MedianOfAlternations.LaunchError; summary != nil {
+		return float64(summary.P50), true
+	}
+	return 0, false
+}
+
+func launchP99(r *results.Run) (float64, bool) {
+	if summary := r.MedianOfAlternations.LaunchError; summary != nil {
+		return float64(summary.P99), true
+	}
+	return 0, false
+}
+
+func jitterAbsP50(r *results.Run) (float64, bool) {
+	if jitter := r.MedianOfAlternations.Jitter; jitter != nil {
+		return float64(jitter.AbsP50), true
+	}
+	return 0, false
+}
+
+func sendCallP50(r *results.Run) (float64, bool) {
+	if summary := r.MedianOfAlternations.SendCall; summary != nil {
+		return float64(summary.P50), true
+	}
+	return 0, false
+}
+
+// switchShare is what Open vSwitch takes of the median latency; nil where it has no part in it, or nobody saw the wire.
+func switchShare(r *results.Run) *float64 {
+	port, latency := r.MedianOfAlternations.Port, r.MedianOfAlternations.Latency
+	if r.Path != results.PathOVS || port == nil || latency == nil || latency.P50 <= 0 {
+		return nil
+	}
+	share := float64(port.P50) / float64(latency.P50)
+	return &share
+}
+
+// SendingCores is the processor time of application, ktsnd and Open vSwitch together, likewise.
+func SendingCores(r *results.Run) (float64, bool) {
+	if cores := r.MedianOfAlternations.SendingCores; cores != nil {
+		return *cores, true
+	}
+	return 0, false
+}
+
+// KtsndCores is the processor time of ktsnd, likewise.
+func KtsndCores(r *results.Run) (float64, bool) {
+	share, ok := r.MedianOfAlternations.CPUCores["ktsnd"]
+	return share, ok
+}
+
+// gateFigures compares the runs with gates with the targets, as far as they were measured.
+func gateFigures(runs []*results.Run, setup *results.GateSetup) []results.Figure {
+	var all []results.Figure
+	for _, target := range gateTargets {
+		values := map[string]float64{}
+		for _, run := range runs {
+			if run.Workload != results.WorkloadGatesSaturated || run.CycleNs != runs[0].CycleNs {
+				continue
+			}
+			if ratio, ok := AgainstGates(runs, run, target.of); ok {
+				values[strconv.Itoa(run.PayloadBytes)] = ratio
+			}
+		}
+		all = AppendFigure(all, target.name, results.UnitRatio, target.limit, values)
+	}
+	for _, run := range runs {
+		if run.Workload == results.WorkloadGatesSaturated && run.CycleNs == runs[0].CycleNs && setup != nil {
+			all = AppendFigure(all, "empty part of the saturated window", results.UnitShare, idleWindowLimit,
+				map[string]float64{results.Independent: idleWindow(run, setup)})
+			break
+		}
+	}
+	for _, run := range runs {
+		if share, ok := outsideShare(run); ok {
+			all = AppendFigure(all, "frames outside their window, "+run.Workload, results.UnitShare, outsideLimit,
+				map[string]float64{results.Independent: share})
+		}
+	}
+	return all
+}
+
+// AgainstGates divides a figure of a run with gates by the same without anything that saturates.
+func AgainstGates(runs []*results.Run, run *results.Run, of func(*results.Run) (float64, bool)) (float64, bool) {
+	alone := find(runs, run, run.Path, results.WorkloadGates)
+	if alone == nil {
+		return 0, false
+	}
+	base, known := of(alone)
+	value, ok := of(run)
+	if !ok || !known || base <= 0 {
+		return 0, false
+	}
+	return value / base, true
+}
+
+// idleWindow is the share of its windows that the saturating class left empty, the guard band aside.
+func idleWindow(run *results.Run, setup *results.GateSetup) float64 {
+	for _, class := range run.Gates {
+		if class.TrafficClass != FloodClass || class.Cycles == 0 {
+			continue
+		}
+		open := class.CloseNs - class.OpenNs
+		if open < 0 { // over the end of the cycle
+			open += run.CycleNs
+		}
+		room := float64(open-setup.GuardBandNs) * float64(class.Cycles)
+		return 1 - float64(class.Frames)*floodFrameBits*1e9/float64(setup.LinkSpeedBps)/room
+	}
+	return 1
+}
+
+// outsideShare is over the frames of all classes.
+func outsideShare(run *results.Run) (float64, bool) {
+	var frames, outside int
+	for _, class := range run.Gates {
+		frames += class.Frames
+		outside += class.OutsideWindow
+	}
+	if frames == 0 {
+		return 0, false
+	}
+	return float64(outside) / float64(frames), true
+}

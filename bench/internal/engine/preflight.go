@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/expr-lang/expr/ast"
+	"github.com/expr-lang/expr/parser"
+
+	"github.com/kubernetsn/kubernetsn/bench/results"
+	"github.com/kubernetsn/kubernetsn/internal/shared/stats"
+)
+
+// open are the fields of a run whose own fields depend on what was measured.
+var open = []string{"cpu_cores", "memory_bytes", "machine_cores", "ovs_share_of_latency"}
+
+// Preflight finds, before anything is measured, what an assertion names and the profile does not measure: a bench may take hours,
+// and a misspelt name should not be found behind them.
+func Preflight(profile *Profile, expression string) error {
+	if err := CheckAssertion(expression); err != nil {
+		return err
+	}
+	facts, err := expected(profile)
+	if err != nil {
+		return err
+	}
+	var missing error
+	for _, key := range facts.order {
+		if missing = facts.names(underscored(expression), key); missing == nil {
+			return nil
+		}
+	}
+	return fmt.Errorf("%q: %w", expression, missing)
+}
+
+// expected are figures of the profile's runs, all of them 0.
+func expected(profile *Profile) (*Facts, error) {
+	summary := &results.Summary{}
+	known := map[results.Key]bool{}
+	var cases []*Case
+	for _, block := range Plan(profile) {
+		for _, run := range block.Runs {
+			if run.Case != nil {
+				cases = append(cases, run.Case)
+			}
+			if run.Number == 0 || run.IdleNs != 0 || run.Case != nil || known[run.Key] {
+				continue
+			}
+			known[run.Key] = true
+			of := func() *stats.Summary { return &stats.Summary{} }
+			all := results.Distributions{Latency: of(), ClockError: results.OneClock(), Jitter: &stats.Jitter{}, LaunchError: of(), DepartureError: of(), Port: of(),
+				SendCall: of()}
+			if results.InGuest(run.Path) {
+				all.RequestError = &stats.Jitter{}
+			}
+			if run.Window != (Window{}) {
+				all.Scheduled = &stats.Spread{}
+			}
+			if !HasGates(run.Workload) {
+				all.SendingCores = new(float64)
+			}
+			summary.Runs = append(summary.Runs, &results.Run{Path: run.Path, Workload: run.Workload, PayloadBytes: run.PayloadBytes,
+				CycleNs: run.CycleNs, Counts: results.Counts{Late: new(uint64)}, Distributions: all, MedianOfAlternations: all})
+		}
+	}
+	facts, err := FactsOf(summary)
+	if err != nil {
+		return nil, err
+	}
+	for _, one := range cases {
+		facts.addCase(one.Path, one.Name, unknownYet{})
+	}
+	return facts, nil
+}
+
+// unknownYet stands for figures of which only the experiment knows, and only once it has measured.
+type unknownYet struct{}
+
+// names looks at all names of an expression, and not at values.
+func (f *Facts) names(expression string, key groupKey) error {
+	tree, err := parser.Parse(expression)
+	if err != nil {
+		return err
+	}
+	visitor := &chainVisitor{}
+	ast.Walk(&tree.Node, visitor)
+	for _, chain := range visitor.longest() {
+		if at := slices.IndexFunc(chain, func(name string) bool { return slices.Contains(open, name) }); at >= 0 {
+			chain = chain[:at]
+		}
+		var current any = f.groups[key]
+		for i, name := range chain {
+			if _, yes := current.(unknownYet); yes {
+				break
+			}
+			fields, ok := current.(map[string]any)
+			switch {
+			case current == nil:
+				return fmt.Errorf("%s is not measured", nameOf(chain[:i]))
+			case !ok:
+				return fmt.Errorf("%s is a number and has no %s", nameOf(chain[:i]), name)
+			}
+			if current, ok = fields[name]; !ok {
+				return unknownName(chain[:i], name, fields)
+			}
+		}
+	}
+	return nil
+}

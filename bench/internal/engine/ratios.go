@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"math/rand/v2"
+	"slices"
+
+	"github.com/kubernetsn/kubernetsn/bench/internal/inference"
+	"github.com/kubernetsn/kubernetsn/bench/results"
+	"github.com/kubernetsn/kubernetsn/internal/shared/stats"
+)
+
+const (
+	bootstrapRounds = 1000
+	confidence      = 0.95
+)
+
+// compared are the percentiles of latency of which ratios are given.
+var compared = []struct {
+	name       string
+	hundredths int
+	of         func(*stats.Summary) int64
+}{
+	{"latency_ns.p50", 5000, func(s *stats.Summary) int64 { return s.P50 }},
+	{"latency_ns.p99", 9900, func(s *stats.Summary) int64 { return s.P99 }},
+}
+
+// ratios compares each path with the others under the same workload, and each workload with that without what is
+// special about it on the same path.
+func (c *collector) ratios() []results.Ratio {
+	all := []results.Ratio{}
+	for _, entry := range slices.Concat(c.entries, c.witnesses) {
+		entry.resampled = inference.NewResampled(entry.parts)
+	}
+	random := rand.New(rand.NewPCG(c.profile.Seed, 0))
+	for _, one := range c.entries {
+		for _, other := range c.entries {
+			if c.comparable(one.run.Key(), other.run.Key()) {
+				all = append(all, compare(random, one, other)...)
+			}
+		}
+	}
+	return append(all, c.costOfWatching(random)...)
+}
+
+// costOfWatching compares the runs that were watched with those that were not.
+func (c *collector) costOfWatching(random *rand.Rand) []results.Ratio {
+	var all []results.Ratio
+	for _, watched := range c.witnesses {
+		plain := watched.run.Key()
+		plain.Workload = results.WorkloadPlain
+		if other := c.find(plain); other != nil {
+			all = append(all, compare(random, watched, other)...)
+		}
+	}
+	return all
+}
+
+// comparable tells whether the ratio of one to the other is given.
+func (c *collector) comparable(one, other results.Key) bool {
+	if one.PayloadBytes != other.PayloadBytes || one.CycleNs != other.CycleNs {
+		return false
+	}
+	if one.Workload == other.Workload {
+		return one.Path == c.profile.Paths[0] && other.Path != one.Path
+	}
+	return one.Path == other.Path && other.Workload == baseWorkload(one.Workload)
+}
+
+// compare gives the ratios of all figures, as far as there are any.
+func compare(random *rand.Rand, one, other *entry) []results.Ratio {
+	var all []results.Ratio
+	first, second := one.run.Latency, other.run.Latency
+	if first == nil || second == nil {
+		return nil
+	}
+	for _, figure := range compared {
+		low, high, ok := inference.RatioRange(random, one.resampled, other.resampled, figure.hundredths, bootstrapRounds, confidence,
+			inference.InTurns)
+		above, below := figure.of(first), figure.of(second)
+		if !ok || below <= 0 {
+			continue
+		}
+		doubt := doubtAbout(one.run.ClockError, other.run.ClockError, float64(below))
+		if doubt == "" {
+			low, high = widened(low, high, float64(above), float64(below), one.run.ClockError, other.run.ClockError)
+		}
+		all = append(all, results.Ratio{Figure: figure.name, Path: one.run.Path, Workload: one.run.Workload,
+			AgainstPath: other.run.Path, AgainstLoad: other.run.Workload, PayloadBytes: one.run.PayloadBytes, CycleNs: one.run.CycleNs,
+			Value: float64(above) / float64(below), Low: low, High: high, Confidence: confidence, Doubt: doubt})
+	}
+	return all
+}

@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package dds
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/kubernetsn/kubernetsn/bench/internal/ddsperf"
+	"github.com/kubernetsn/kubernetsn/bench/internal/engine"
+	"github.com/kubernetsn/kubernetsn/bench/internal/testbed"
+)
+
+// Name is how profiles call the experiment.
+const Name = "dds"
+
+// The parts.
+const (
+	overhead    = "overhead"
+	bestEffort  = "best-effort"
+	subscribers = "subscribers"
+	security    = "security"
+)
+
+// Experiment is what a profile can set of it.
+type Experiment struct {
+	Parts []string `json:"parts"`
+	// Sizes are bytes of a sample, in parts overhead and best-effort.
+	Sizes []int `json:"sizes"`
+	// Subscribers is how many there are in turn in part subscribers, with samples of Size; Size is that of part security, too.
+	Subscribers []int `json:"subscribers"`
+	Size        int   `json:"size"`
+	// Levels of DDS Security, on SecurityPaths.
+	Levels        []string `json:"levels"`
+	SecurityPaths []string `json:"security-paths"`
+	// Duration is how long each publisher publishes.
+	Duration time.Duration `json:"duration"`
+
+	// authority vouches for participants; made when it is needed.
+	authority *ddsperf.Authority
+}
+
+// New has the paper's sizes and numbers, and less time.
+func New() engine.Experiment {
+	return &Experiment{Parts: []string{overhead, bestEffort, subscribers, security}, Sizes: []int{64, 256, 1024, 4096, 16384},
+		Subscribers: []int{4, 8, 12}, Size: 1024, Levels: ddsperf.Levels(), SecurityPaths: []string{testbed.TSN}, Duration: 4 * time.Second}
+}
+
+// Fields are what a profile can say below `with`.
+func (e *Experiment) Fields() map[string]engine.Field {
+	return map[string]engine.Field{
+		"parts":          engine.Words(&e.Parts, overhead, bestEffort, subscribers, security),
+		"sizes":          engine.Numbers(&e.Sizes, ddsperf.MinBytes, ddsperf.MaxBytes),
+		"subscribers":    engine.Numbers(&e.Subscribers, 1, ddsperf.MaxSubscribers),
+		"size":           engine.Number(&e.Size, ddsperf.MinBytes, ddsperf.MaxBytes),
+		"levels":         engine.Words(&e.Levels, ddsperf.Levels()...),
+		"security-paths": engine.Words(&e.SecurityPaths, testbed.Host, testbed.Flannel, testbed.FlannelHostGW, testbed.Primary, testbed.TSN),
+		"duration":       engine.Span(&e.Duration, shortest, 10*time.Minute),
+	}
+}
+
+// shortest leaves one second of samples when the first and the last do not count.
+const shortest = 3 * time.Second
+
+// Check finds what cannot be measured.
+func (e *Experiment) Check(profile *engine.Profile) error {
+	if e.Duration%time.Second != 0 {
+		return fmt.Errorf("duration: %v; give whole seconds, such as 4s", e.Duration)
+	}
+	if slices.Contains(e.Parts, security) && len(e.securityPaths(profile)) == 0 {
+		return fmt.Errorf("security-paths: none of %v is among the paths %v; add it there, or leave part security out", e.SecurityPaths, profile.Paths)
+	}
+	if len(e.Cases(profile)) == 0 {
+		return errors.New("parts: nothing of them can be measured on these paths")
+	}
+	return nil
+}
+
+// Compared are throughput and latency.
+func (*Experiment) Compared() []string { return []string{valueBps, valueMean, valueP90} }
+
+// Means are the networks to measure over.
+func (*Experiment) Means(target string) *engine.Means { return testbed.Means(target) }
+
+func (e *Experiment) securityPaths(profile *engine.Profile) []string {
+	return slices.DeleteFunc(slices.Clone(profile.Paths), func(path string) bool { return !slices.Contains(e.SecurityPaths, path) })
+}
+
+// measure is what ddsperf does.
+const (
+	throughput = "throughput"
+	latency    = "latency"
+)
+
+// kind is one case but for its path.
+type kind struct {
+	measure     string
+	bytes       int
+	subscribers int
+	bestEffort  bool
+	multicast   bool
+	level       string
+}
+
+// plain is with one subscriber, reliable, without multicast and security.
+func plain(measure string, bytes int) kind {
+	return kind{measure: measure, bytes: bytes, subscribers: 1, level: ddsperf.NoSecurity}
+}
+
+// name tells it from others.
+func (k kind) name() string {
+	name := fmt.Sprintf("%s-%dB-%d", k.measure, k.bytes, k.subscribers)
+	if k.bestEffort {
+		name += "-best-effort"
+	}
+	if k.multicast {
+		name += "-multicast"
+	}
+	if k.level != ddsperf.NoSecurity {
+		name += "-" + k.level
+	}
+	return name
+}
+
+// lasts is about how long it takes: discovery grows with who takes part, and subscribers end one after the other.
+func (e *Experiment) lasts(k kind) time.Duration {
+	lasts := e.Duration + time.Second + time.Duration(k.subscribers)*50*time.Millisecond
+	if k.level != ddsperf.NoSecurity {
+		lasts += time.Second
+	}
+	return lasts
+}
+
+// on are kinds with the paths they are measured on.
+type on struct {
+	kind
+	paths []string
+}
+
+// kinds are those of all parts, each on each path once, however many parts have it. What is compared with each other, such as a
+// level of security with none, follows each other, so that one minute hits all of it.
+func (e *Experiment) kinds(profile *engine.Profile) []on {
+	var all []on
+	add := func(k kind, paths []string) {
+		paths = slices.Clone(paths)
+		for _, other := range all {
+			if other.kind == k {
+				paths = slices.DeleteFunc(paths, func(path string) bool { return slices.Contains(other.paths, path) })
+			}
+		}
+		if len(paths) > 0 {
+			all = append(all, on{k, paths})
+		}
+	}
+	for _, part := range e.Parts {
+		switch part {
+		case overhead:
+			for _, bytes := range e.Sizes {
+				add(plain(throughput, bytes), profile.Paths)
+				add(plain(latency, bytes), profile.Paths)
+			}
+		case bestEffort:
+			for _, bytes := range e.Sizes {
+				add(plain(latency, bytes), profile.Paths)
+				k := plain(latency, bytes)
+				k.bestEffort = true
+				add(k, profile.Paths)
+			}
+		case subscribers:
+			for _, count := range e.Subscribers {
+				e.addSubscribers(count, profile, add)
+			}
+		case security:
+			for _, level := range e.Levels {
+				for _, measure := range []string{throughput, latency} {
+					k := plain(measure, e.Size)
+					k.level = level
+					paths := e.securityPaths(profile)
+					if level == ddsperf.NoSecurity && slices.Contains(e.Parts, overhead) && slices.Contains(e.Sizes, e.Size) {
+						continue // part overhead has it
+					}
+					add(k, paths)
+				}
+			}
+		}
+	}
+	return besideEachOther(all)
+}
+
+// besideEachOther puts what differs in the manner of sending only behind the first of its like.
+func besideEachOther(all []on) []on {
+	like := func(one, other on) bool {
+		return one.measure == other.measure && one.bytes == other.bytes && one.subscribers == other.subscribers
+	}
+	first := func(of on) int { return slices.IndexFunc(all, func(other on) bool { return like(of, other) }) }
+	return slices.SortedStableFunc(slices.Values(all), func(a, b on) int { return first(a) - first(b) })
+}
+
+func (e *Experiment) addSubscribers(count int, profile *engine.Profile, add func(kind, []string)) {
+	multicast := slices.DeleteFunc(slices.Clone(profile.Paths), func(path string) bool { return !testbed.HasMulticast(path) })
+	for _, measure := range []string{throughput, latency} {
+		k := plain(measure, e.Size)
+		k.subscribers = count
+		add(k, profile.Paths)
+		k.multicast = true
+		add(k, multicast)
+	}
+}
+
+// Cases are all kinds; paths are innermost.
+func (e *Experiment) Cases(profile *engine.Profile) []engine.Case {
+	var all []engine.Case
+	for _, one := range e.kinds(profile) {
+		for _, path := range one.paths {
+			all = append(all, engine.Case{Name: one.name(), Path: path, Of: one.describe(), LastsNs: e.lasts(one.kind).Nanoseconds()})
+		}
+	}
+	return all
+}

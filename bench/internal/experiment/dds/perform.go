@@ -1,0 +1,251 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package dds
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/kubernetsn/kubernetsn/bench/internal/ddsperf"
+	"github.com/kubernetsn/kubernetsn/bench/internal/engine"
+	"github.com/kubernetsn/kubernetsn/bench/internal/testbed"
+)
+
+// The names of values.
+const (
+	valueBps      = "throughput_bps" // a subscriber's mean, of payload
+	valueSamples  = "samples_per_second"
+	valueLost     = "lost_share"
+	valueMean     = "latency_mean_ns" // half of a round trip, over all subscribers
+	valueP50      = "latency_p50_ns"
+	valueP90      = "latency_p90_ns"
+	valueP99      = "latency_p99_ns"
+	valueTimeouts = "timeouts"
+	// What processes used; of subscribers, all together.
+	valuePublisherCores    = "publisher" + testbed.Cores
+	valueSubscribersCores  = "subscribers" + testbed.Cores
+	valuePublisherMemory   = "publisher_memory_bytes"
+	valueSubscribersMemory = "subscribers_memory_bytes"
+)
+
+// describe writes a kind for a case, from which described reads it.
+func (k kind) describe() map[string]string {
+	return map[string]string{"measure": k.measure, "bytes": strconv.Itoa(k.bytes), "subscribers": strconv.Itoa(k.subscribers),
+		"best-effort": strconv.FormatBool(k.bestEffort), "multicast": strconv.FormatBool(k.multicast), "level": k.level}
+}
+
+func described(of map[string]string) (kind, error) {
+	bytes, errBytes := strconv.Atoi(of["bytes"])
+	count, errCount := strconv.Atoi(of["subscribers"])
+	if err := errors.Join(errBytes, errCount); err != nil {
+		return kind{}, fmt.Errorf("read a case of the bench: %w", err)
+	}
+	return kind{measure: of["measure"], bytes: bytes, subscribers: count, bestEffort: of["best-effort"] == "true",
+		multicast: of["multicast"] == "true", level: of["level"]}, nil
+}
+
+// Perform makes one case.
+func (e *Experiment) Perform(ctx context.Context, target engine.Target, _ *engine.Profile, c *engine.Case) (*engine.Outcome, error) {
+	k, err := described(c.Of)
+	if err != nil {
+		return nil, err
+	}
+	here, err := testbed.Of(target)
+	if err != nil {
+		return nil, err
+	}
+	near, far, err := here.Ends(ctx, c.Path, 0, k.subscribers)
+	if err != nil {
+		return nil, err
+	}
+	run := &run{kind: k, near: near, far: far, outcome: &engine.Outcome{Values: map[string]float64{}, Said: map[string]string{}},
+		test: ddsperf.Test{Latency: k.measure == latency, BestEffort: k.bestEffort, SampleBytes: k.bytes, Subscribers: k.subscribers, Duration: e.Duration}}
+	if run.security, err = e.securityAt(ctx, k.level); err != nil {
+		return nil, err
+	}
+	if run.peers, err = peers(ctx, here, c.Path, near, far); err != nil {
+		return nil, err
+	}
+	if err := testbed.Observe(ctx, here, run.outcome, func() error { return run.perform(ctx) }); err != nil {
+		return nil, err
+	}
+	return run.outcome, nil
+}
+
+func (e *Experiment) securityAt(ctx context.Context, level string) (*ddsperf.Security, error) {
+	if level == ddsperf.NoSecurity {
+		return nil, nil
+	}
+	if e.authority == nil {
+		var err error
+		if e.authority, err = ddsperf.NewAuthority(time.Now()); err != nil {
+			return nil, err
+		}
+	}
+	return e.authority.At(ctx, level)
+}
+
+// peers are where participants look for each other: what the place has for it, or the addresses of the ends.
+func peers(ctx context.Context, here testbed.Testbed, path string, near testbed.End, far []testbed.End) ([]netip.Addr, error) {
+	if finder, ok := here.(testbed.Finder); ok {
+		return finder.Find(ctx, path, near, far)
+	}
+	all := []netip.Addr{near.Address()}
+	for _, end := range far {
+		if !slices.Contains(all, end.Address()) {
+			all = append(all, end.Address())
+		}
+	}
+	return all, nil
+}
+
+// run is one case under way.
+type run struct {
+	kind
+	near     testbed.End
+	far      []testbed.End
+	peers    []netip.Addr
+	security *ddsperf.Security
+	test     ddsperf.Test
+	outcome  *engine.Outcome
+}
+
+func (r *run) start(ctx context.Context, at testbed.End, name string, arguments []string) (testbed.Program, error) {
+	config := ddsperf.Config{Address: at.Address(), Multicast: r.multicast, Peers: r.peers, OneSampleBytes: r.bytes, Security: r.security}
+	text, err := config.XML()
+	if err != nil {
+		return nil, err
+	}
+	return at.Start(ctx, &testbed.Command{Name: name, Program: ddsperf.Program, Package: ddsperf.Package, Arguments: arguments,
+		Environment: []string{ddsperf.Environment + "=" + string(text)}})
+}
+
+func (r *run) perform(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, r.test.Longest()+time.Minute)
+	defer cancel()
+	var all []testbed.Program
+	stopped := false
+	defer func() {
+		for _, one := range all {
+			if !stopped {
+				_, _ = one.Stop()
+			}
+		}
+	}()
+	for i, end := range r.far {
+		one, err := r.start(ctx, end, fmt.Sprintf("ddsperf subscriber %d", i+1), r.test.Subscriber())
+		if err != nil {
+			return err
+		}
+		all = append(all, one)
+	}
+	publisher, err := r.start(ctx, r.near, "ddsperf publisher", r.test.Publisher())
+	if err != nil {
+		return err
+	}
+	said, errEnd := publisher.Wait(ctx)
+	stopped = true
+	heard, errStop := stopAll(all)
+	r.outcome.Values = withMemory(r.outcome.Values, publisher, all)
+	if err := r.published(said); err != nil {
+		return testbed.Because(err, errEnd)
+	}
+	if err := errors.Join(ctx.Err(), errStop); err != nil {
+		return err
+	}
+	if errEnd != nil { // without a word about why: the subscribers counted what there was until then
+		r.outcome.Problems = append(r.outcome.Problems, fmt.Sprintf("the publisher did not publish to the end: %v", errEnd))
+	}
+	return r.received(heard)
+}
+
+// withMemory adds what processes had of it at most, where the place knows.
+func withMemory(values map[string]float64, publisher testbed.Program, all []testbed.Program) map[string]float64 {
+	if bytes, ok := testbed.MemoryOf(publisher); ok {
+		values[valuePublisherMemory] = bytes
+	}
+	sum := 0.0
+	for _, one := range all {
+		bytes, ok := testbed.MemoryOf(one)
+		if !ok {
+			return values
+		}
+		sum += bytes
+	}
+	values[valueSubscribersMemory] = sum
+	return values
+}
+
+// stopAll returns what each printed.
+func stopAll(all []testbed.Program) ([]string, error) {
+	said, errs := make([]string, len(all)), make([]error, len(all))
+	done := make(chan struct{})
+	for i, one := range all {
+		go func() {
+			said[i], errs[i] = one.Stop()
+			done <- struct{}{}
+		}()
+	}
+	for range all {
+		<-done
+	}
+	return said, errors.Join(errs...)
+}
+
+// published takes what the publisher said.
+func (r *run) published(said string) error {
+	r.outcome.Said["publisher"] = said
+	if cores, ok := ddsperf.ParseCores(strings.NewReader(said)); ok {
+		r.outcome.Values[valuePublisherCores] = cores
+	}
+	if !r.test.Latency {
+		return ddsperf.Check(strings.NewReader(said))
+	}
+	found, err := ddsperf.ParsePublisher(strings.NewReader(said))
+	if err != nil {
+		return err
+	}
+	values := r.outcome.Values
+	values[valueMean], values[valueP50], values[valueP90], values[valueP99] = found.MeanNs, found.P50Ns, found.P90Ns, found.P99Ns
+	values[valueTimeouts] = float64(found.Timeouts)
+	if found.Subscribers != r.subscribers {
+		r.outcome.Problems = append(r.outcome.Problems, fmt.Sprintf("%d of %d subscribers answered", found.Subscribers, r.subscribers))
+	}
+	return nil
+}
+
+// received takes what the subscribers said.
+func (r *run) received(said []string) error {
+	var samples, lost, rate, cores float64
+	told := 0
+	for i, one := range said {
+		r.outcome.Said[fmt.Sprintf("subscriber %d", i+1)] = one
+		if used, ok := ddsperf.ParseCores(strings.NewReader(one)); ok {
+			cores, told = cores+used, told+1
+		}
+		if r.test.Latency {
+			continue
+		}
+		found, err := ddsperf.ParseSubscriber(strings.NewReader(one))
+		if err != nil {
+			return fmt.Errorf("subscriber %d: %w", i+1, err)
+		}
+		samples, lost = samples+float64(found.Samples), lost+float64(found.Lost)
+		rate += found.SamplesPerSecond / float64(r.subscribers)
+	}
+	values := r.outcome.Values
+	if told == len(said) { // else the sum lacks some
+		values[valueSubscribersCores] = cores
+	}
+	if !r.test.Latency {
+		values[valueSamples], values[valueBps] = rate, rate*float64(8*r.bytes)
+		values[valueLost] = lost / (samples + lost)
+	}
+	return nil
+}

@@ -1,0 +1,242 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package dds
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/kubernetsn/kubernetsn/bench/internal/ddsperf"
+	"github.com/kubernetsn/kubernetsn/bench/internal/inference"
+	"github.com/kubernetsn/kubernetsn/bench/internal/testbed"
+)
+
+// A remark is a sentence with its figures, and says no more than they do. Of what is larger or smaller it gives the range in which
+// the quotient lies; with a repetition only, or where that range includes 1, the sentence says that it may be chance.
+
+// chance is the end of a sentence about the quotient of two figures.
+func chance(one, other inference.Estimate) string {
+	quotient, known := inference.QuotientOf(one, other)
+	if !known {
+		return " (" + testbed.MayBeChance + ")"
+	}
+	return " (" + testbed.Range(quotient) + ")"
+}
+
+// spread is the least and the most of some shares, and with what.
+type spread struct {
+	least, most         float64
+	atLeast, atMost     int
+	count, above, below int
+	// differ of known are shown to differ from 0; of the others there is one repetition.
+	known, differ int
+}
+
+// compare adds how much more one figure is than another, as a share of that.
+func (s *spread) compare(one, other inference.Estimate, at int) {
+	if other.Mean <= 0 {
+		return
+	}
+	if quotient, known := inference.QuotientOf(one, other); known {
+		s.known++
+		if quotient.Differs() {
+			s.differ++
+		}
+	}
+	s.add(one.Mean/other.Mean-1, at)
+}
+
+// certainly says with how many sizes the figures are shown to differ.
+func (s *spread) certainly() string {
+	if s.known == 0 {
+		return testbed.MayBeChance
+	}
+	return fmt.Sprintf("%d of %d differ with %s", s.differ, s.known, testbed.Confidence)
+}
+
+func (s *spread) add(share float64, at int) {
+	if s.count == 0 || share < s.least {
+		s.least, s.atLeast = share, at
+	}
+	if s.count == 0 || share > s.most {
+		s.most, s.atMost = share, at
+	}
+	s.count++
+	if share > 0 {
+		s.above++
+	}
+	if share < 0 {
+		s.below++
+	}
+}
+
+// text is the spread in percent, with its sign.
+func (s *spread) text() string {
+	if s.count == 1 {
+		return fmt.Sprintf("%+.1f %% (%d B)", 100*s.least, s.atLeast)
+	}
+	return fmt.Sprintf("%+.1f %% (%d B) to %+.1f %% (%d B)", 100*s.least, s.atLeast, 100*s.most, s.atMost)
+}
+
+// compared is how a path differs from another in a value, by size.
+func (r *report) compared(path, base string, sizes []int, of func(int) kind, value string) spread {
+	var s spread
+	for _, bytes := range sizes {
+		one, ok := r.estimate(path, of(bytes), value)
+		other, both := r.estimate(base, of(bytes), value)
+		if ok && both {
+			s.compare(one, other, bytes)
+		}
+	}
+	return s
+}
+
+// latencies are the paper's percentile, and the one that a pause of the machine hardly moves.
+var latencies = []struct{ name, value string }{{"p90", valueP90}, {"median", valueP50}}
+
+func (r *report) overheadRemarks(sizes []int) []string {
+	var remarks []string
+	for _, path := range r.profile.Paths {
+		if path == testbed.Host {
+			continue
+		}
+		faster := r.compared(path, testbed.Host, sizes, plainOf(throughput), valueBps)
+		if faster.count > 0 {
+			remarks = append(remarks, fmt.Sprintf("Throughput over %s beside that over host: %s (%s).", path, faster.text(), faster.certainly()))
+		}
+		for _, one := range latencies {
+			if slower := r.compared(path, testbed.Host, sizes, plainOf(latency), one.value); slower.count > 0 {
+				remarks = append(remarks, fmt.Sprintf("The %s of latency over %s beside that over host: %s (%s).", one.name, path, slower.text(),
+					slower.certainly()))
+			}
+		}
+	}
+	for _, other := range []string{testbed.Flannel, testbed.FlannelHostGW, testbed.Primary} {
+		remarks = append(remarks, r.beside(testbed.TSN, other, sizes)...)
+	}
+	return remarks
+}
+
+// beside counts with how many sizes one path is better than another.
+func (r *report) beside(path, other string, sizes []int) []string {
+	if !slices.Contains(r.profile.Paths, path) || !slices.Contains(r.profile.Paths, other) {
+		return nil
+	}
+	var remarks []string
+	if s := r.compared(path, other, sizes, plainOf(throughput), valueBps); s.count > 0 {
+		remarks = append(remarks, fmt.Sprintf("With %d of %d sizes throughput over %s is higher than over %s (%s): %s.", s.above, s.count, path, other,
+			s.certainly(), s.text()))
+	}
+	for _, one := range latencies {
+		if s := r.compared(path, other, sizes, plainOf(latency), one.value); s.count > 0 {
+			remarks = append(remarks, fmt.Sprintf("With %d of %d sizes the %s of latency over %s is lower than over %s (%s): %s.", s.below, s.count,
+				one.name, path, other, s.certainly(), s.text()))
+		}
+	}
+	return remarks
+}
+
+func (r *report) bestEffortRemarks(sizes []int) []string {
+	var remarks []string
+	for _, path := range r.profile.Paths {
+		var s spread
+		var timeouts float64
+		for _, bytes := range sizes {
+			unreliable, ok := r.estimate(path, bySize(latency, true)(bytes), valueP90)
+			reliable, both := r.estimate(path, bySize(latency, false)(bytes), valueP90)
+			if !ok || !both || reliable.Mean <= 0 {
+				continue
+			}
+			s.compare(unreliable, reliable, bytes)
+			if missed, ok := r.estimate(path, bySize(latency, true)(bytes), valueTimeouts); ok {
+				timeouts += missed.Mean * float64(missed.Count)
+			}
+		}
+		if s.count == 0 {
+			continue
+		}
+		remarks = append(remarks, fmt.Sprintf("Over %s the p90 of latency with best effort is lower than reliable with %d of %d sizes (%s): %s; %.0f answers were missing for a second.",
+			path, s.below, s.count, s.certainly(), s.text(), timeouts))
+	}
+	return remarks
+}
+
+func (r *report) subscriberRemarks(counts []int) []string {
+	var remarks []string
+	for _, path := range r.profile.Paths {
+		for _, count := range counts {
+			unicast, ok := r.estimate(path, r.among(throughput, false)(count), valueBps)
+			multicast, both := r.estimate(path, r.among(throughput, true)(count), valueBps)
+			if !ok || !both || unicast.Mean <= 0 {
+				continue
+			}
+			remarks = append(remarks, fmt.Sprintf("Over %s with %d subscribers multicast brings each %s Mbit/s and unicast %s: %.2f times%s%s.", path, count,
+				multicast.Text(megabit, 1), unicast.Text(megabit, 1), multicast.Mean/unicast.Mean, chance(multicast, unicast), r.publishers(path, count)))
+		}
+		if first, last := r.ends(path, counts); first.count > 0 {
+			remarks = append(remarks, fmt.Sprintf("Over %s by unicast a subscriber among %d receives %.0f %% of what one among %d does%s.", path, last.count,
+				100*last.Mean/first.Mean, first.count, chance(last.Estimate, first.Estimate)))
+		}
+	}
+	return remarks
+}
+
+// publishers compares what the publisher takes.
+func (r *report) publishers(path string, count int) string {
+	unicast, ok := r.estimate(path, r.among(throughput, false)(count), valuePublisherCores)
+	multicast, both := r.estimate(path, r.among(throughput, true)(count), valuePublisherCores)
+	if !ok || !both {
+		return ""
+	}
+	return fmt.Sprintf("; the publisher takes %s cores and %s", multicast.Text(1, 2), unicast.Text(1, 2))
+}
+
+// counted is an estimate with so many subscribers.
+type counted struct {
+	inference.Estimate
+	count int
+}
+
+// ends are the fewest and the most subscribers that were measured by unicast; of no count when there are not two.
+func (r *report) ends(path string, counts []int) (first, last counted) {
+	for _, count := range counts {
+		e, ok := r.estimate(path, r.among(throughput, false)(count), valueBps)
+		if !ok || e.Mean <= 0 {
+			continue
+		}
+		if first.count == 0 {
+			first = counted{e, count}
+		}
+		last = counted{e, count}
+	}
+	if first.count == last.count {
+		return counted{}, counted{}
+	}
+	return first, last
+}
+
+func (r *report) securityRemarks() []string {
+	var remarks []string
+	for _, path := range r.securityPaths(r.profile) {
+		for _, level := range r.Levels {
+			if level == ddsperf.NoSecurity {
+				continue
+			}
+			var parts []string
+			for _, one := range []struct {
+				measure, value, what string
+			}{{throughput, valueBps, "%.0f %% of the throughput"}, {latency, valueP90, "%.0f %% of the p90 of latency"}} {
+				with, ok := r.estimate(path, r.secured(one.measure, level), one.value)
+				without, both := r.estimate(path, r.secured(one.measure, ddsperf.NoSecurity), one.value)
+				if ok && both && without.Mean > 0 {
+					parts = append(parts, fmt.Sprintf(one.what, 100*with.Mean/without.Mean)+chance(with, without))
+				}
+			}
+			if len(parts) > 0 {
+				remarks = append(remarks, fmt.Sprintf("Over %s, %s has, beside none, %s.", path, level, strings.Join(parts, " and ")))
+			}
+		}
+	}
+	return remarks
+}

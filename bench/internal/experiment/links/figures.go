@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package links
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/kubernetsn/kubernetsn/bench/internal/engine"
+	"github.com/kubernetsn/kubernetsn/bench/internal/experiment/throughput"
+	"github.com/kubernetsn/kubernetsn/bench/internal/testbed"
+	"github.com/kubernetsn/kubernetsn/bench/results"
+	"github.com/kubernetsn/kubernetsn/internal/shared/stats"
+)
+
+// What the project wants to reach: a link is to carry 0.95 of what Flannel's VXLAN does, and to answer as soon.
+const (
+	mostQuotient  = 1 / 0.95
+	mostRoundTrip = 1
+	// mostRest is of the daemons of both nodes, with a thousand links.
+	mostRest, restLinks = 0.1, 1000
+)
+
+// spread is the median of a value over the repetitions, and the least and most.
+type spread struct {
+	median, least, most float64
+	count               int
+}
+
+func spreadOf(values []float64) spread {
+	if len(values) == 0 {
+		return spread{}
+	}
+	return spread{stats.Median(values), slices.Min(values), slices.Max(values), len(values)}
+}
+
+// seen are the values of a case, by repetition.
+func seen(measured []engine.Measured, path, name, value string) map[int]float64 {
+	all := map[int]float64{}
+	for _, one := range measured {
+		if got, ok := one.Values[value]; ok && one.Case.Path == path && one.Case.Name == name {
+			all[one.Repetition] = got
+		}
+	}
+	return all
+}
+
+// ratios divide two paths' values of the same repetition, in which they took turns.
+func ratios(measured []engine.Measured, one, other, name, value string) spread {
+	var all []float64
+	base := seen(measured, other, name, value)
+	for repetition, got := range seen(measured, one, name, value) {
+		if by := base[repetition]; by > 0 {
+			all = append(all, got/by)
+		}
+	}
+	return spreadOf(all)
+}
+
+// valueOf is by what a transfer is judged.
+func valueOf(name string) string {
+	if strings.HasPrefix(name, "ping-") {
+		return throughput.ValueP50
+	}
+	return throughput.ValueBps
+}
+
+// transferNames are the cases of part transfers that were measured, in their order.
+func transferNames(measured []engine.Measured) []string {
+	var names []string
+	for _, one := range measured {
+		if one.Case.Of[part] == "" && !slices.Contains(names, one.Case.Name) {
+			names = append(names, one.Case.Name)
+		}
+	}
+	return names
+}
+
+// figures are those with a limit.
+func (e *Experiment) figures(measured []engine.Measured) []results.Figure {
+	var all []results.Figure
+	add := func(name, unit string, limit float64, of spread) {
+		if of.count > 0 {
+			all = engine.AppendFigure(all, name, unit, limit, map[string]float64{results.Independent: of.median})
+		}
+	}
+	for _, name := range transferNames(measured) {
+		if valueOf(name) == throughput.ValueP50 {
+			add(name+": median round trip, link ÷ flannel", results.UnitRatio, mostRoundTrip,
+				ratios(measured, testbed.Link, testbed.Flannel, name, throughput.ValueP50))
+			continue
+		}
+		add(name+": throughput, flannel ÷ link", results.UnitRatio, mostQuotient,
+			ratios(measured, testbed.Flannel, testbed.Link, name, throughput.ValueBps))
+	}
+	for _, value := range []string{valueLost, valueEarly, valueOthers} {
+		add("timed messages over a link: "+value, results.UnitMessages, 0, spreadOf(valuesOf(seen(measured, testbed.Link, timed, value))))
+	}
+	add("processor time of both ktsnd with 1,000 links and no traffic", results.UnitCores, mostRest, restOf(measured, manyName(restLinks)))
+	return all
+}
+
+func valuesOf(byRepetition map[int]float64) []float64 {
+	var all []float64
+	for _, one := range byRepetition {
+		all = append(all, one)
+	}
+	return all
+}
+
+// restOf is what both ktsnd take with links over which nothing is sent.
+func restOf(measured []engine.Measured, name string) spread {
+	var all []float64
+	b := seen(measured, testbed.Link, name, "ktsnd_b"+testbed.Cores)
+	for repetition, a := range seen(measured, testbed.Link, name, "ktsnd_a"+testbed.Cores) {
+		all = append(all, a+b[repetition])
+	}
+	return spreadOf(all)
+}

@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package links
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/kubernetsn/kubernetsn/bench/internal/engine"
+	"github.com/kubernetsn/kubernetsn/bench/internal/experiment/throughput"
+	"github.com/kubernetsn/kubernetsn/bench/internal/netnstestbed"
+	"github.com/kubernetsn/kubernetsn/bench/internal/testbed"
+	"github.com/kubernetsn/kubernetsn/internal/testlab/podnetworks"
+)
+
+// Name is how profiles call the experiment.
+const Name = "links"
+
+// The parts.
+const (
+	transfers = "transfers"
+	timed     = "timed"
+	many      = "many"
+)
+
+// Experiment is what a profile can set of it; part transfers has the settings of experiment throughput.
+type Experiment struct {
+	throughput.Experiment
+	Parts []string `json:"parts"`
+	// Messages of PayloadBytes each are sent every Cycle, handed over Lead before.
+	Messages     int           `json:"messages"`
+	PayloadBytes int           `json:"payload"`
+	Cycle        time.Duration `json:"cycle"`
+	Lead         time.Duration `json:"lead"`
+	// Numbers are of links that are plugged, and Rest is how long they are looked at while nothing is sent.
+	Numbers []int         `json:"links"`
+	Rest    time.Duration `json:"rest"`
+}
+
+// New is the experiment with its defaults.
+func New() engine.Experiment {
+	return &Experiment{
+		Experiment: *throughput.New().(*throughput.Experiment), Parts: []string{timed, transfers},
+		Messages: 2000, PayloadBytes: 64, Cycle: time.Millisecond, Lead: 2500 * time.Microsecond,
+		Numbers: []int{10, 100, 1000}, Rest: 5 * time.Second,
+	}
+}
+
+// mostMessages is less than ktsnd remembers departures of.
+const mostMessages = 50_000
+
+// Fields implements engine.Experiment.
+func (e *Experiment) Fields() map[string]engine.Field {
+	fields := maps.Clone(e.Experiment.Fields())
+	maps.Copy(fields, map[string]engine.Field{
+		"parts":    engine.Words(&e.Parts, timed, transfers, many),
+		"messages": engine.Number(&e.Messages, 10, mostMessages),
+		"payload":  engine.Number(&e.PayloadBytes, 40, 1024),
+		"cycle":    engine.Span(&e.Cycle, 200*time.Microsecond, time.Second),
+		"lead":     engine.Span(&e.Lead, 500*time.Microsecond, 100*time.Millisecond),
+		"links":    engine.Numbers(&e.Numbers, 1, podnetworks.MaxLinks-1),
+		"rest":     engine.Span(&e.Rest, time.Second, time.Minute),
+	})
+	return fields
+}
+
+// Check implements engine.Experiment.
+func (e *Experiment) Check(profile *engine.Profile) error {
+	if profile.Target == engine.Cluster.Name {
+		return errors.New("links are measured between network namespaces; leave --kubeconfig out")
+	}
+	if !slices.Contains(profile.Paths, testbed.Link) {
+		return fmt.Errorf("links is about path %s, and the paths are %v; add it", testbed.Link, profile.Paths)
+	}
+	if !slices.Contains(e.Parts, transfers) {
+		return nil
+	}
+	return e.Experiment.Check(transferring(profile))
+}
+
+// Means are the networks to measure over. A cluster's links are made by its own objects.
+func (*Experiment) Means(target string) *engine.Means { return testbed.PointToPoint(target) }
+
+// Compared implements engine.Experiment.
+func (e *Experiment) Compared() []string {
+	return append(e.Experiment.Compared(), sampleDeparted+"_p50", sampleLatency+"_p50", valueMemory, samplePlug+"_p50")
+}
+
+// transferring is the profile with the paths of part transfers: network tsn is measured by experiment throughput.
+func transferring(profile *engine.Profile) *engine.Profile {
+	only := *profile
+	only.Paths = slices.DeleteFunc(slices.Clone(profile.Paths), func(path string) bool { return path == testbed.TSN })
+	return &only
+}
+
+// Cases implements engine.Experiment.
+func (e *Experiment) Cases(profile *engine.Profile) []engine.Case {
+	var all []engine.Case
+	if slices.Contains(e.Parts, timed) {
+		for _, path := range timedPaths(profile) {
+			all = append(all, engine.Case{Name: timed, Path: path, LastsNs: (time.Duration(e.Messages)*e.Cycle + timedOverhead).Nanoseconds(),
+				Of: map[string]string{part: timed}})
+		}
+	}
+	if slices.Contains(e.Parts, transfers) {
+		all = append(all, e.Experiment.Cases(transferring(profile))...)
+	}
+	if slices.Contains(e.Parts, many) {
+		for _, number := range e.Numbers {
+			lasts := e.Rest + manyOverhead + time.Duration(number)*perLink
+			all = append(all, engine.Case{Name: manyName(number), Path: testbed.Link, LastsNs: lasts.Nanoseconds(),
+				Of: map[string]string{part: many, numberOf: strconv.Itoa(number)}})
+		}
+	}
+	return all
+}
+
+// What a case is about: part is absent from those of experiment throughput.
+const (
+	part     = "part"
+	numberOf = "links"
+)
+
+// Perform implements engine.Experiment.
+func (e *Experiment) Perform(ctx context.Context, target engine.Target, profile *engine.Profile, c *engine.Case) (*engine.Outcome, error) {
+	if c.Of[part] == "" {
+		return e.Experiment.Perform(ctx, target, profile, c)
+	}
+	here, ok := target.(*netnstestbed.Testbed)
+	if !ok {
+		return nil, errors.New("links are measured between network namespaces only")
+	}
+	here.Route(false)
+	near, far, err := here.Ends(ctx, c.Path, e.MTUs[0], 1)
+	if err != nil {
+		return nil, err
+	}
+	if c.Of[part] == timed {
+		return e.performTimed(ctx, here, near, far[0])
+	}
+	number, err := strconv.Atoi(c.Of[numberOf])
+	if err != nil {
+		return nil, err
+	}
+	return e.performMany(ctx, here, near, number)
+}

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package scale
+
+import (
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/kubernetsn/kubernetsn/bench/internal/engine"
+	"github.com/kubernetsn/kubernetsn/bench/results"
+	"github.com/kubernetsn/kubernetsn/internal/shared/stats"
+)
+
+// line is all points of one kind with one cycle, the fewest flows first.
+type line struct {
+	kind   string
+	cycle  time.Duration
+	points []*point
+}
+
+// point is all repetitions of a case.
+type point struct {
+	number      int
+	cycle       time.Duration
+	repetitions []repetition
+}
+
+// repetition is one of them.
+type repetition struct {
+	values map[string]float64
+	// departure is of so many messages; nil of none.
+	departure *stats.Summary
+	messages  int
+}
+
+// linesOf puts the repetitions of each case together.
+func linesOf(cycles []load, measured []engine.Measured) []line {
+	var all []line
+	for i := range cycles {
+		for _, kind := range []string{byFlows, byPods} {
+			if one := lineOf(kind, cycles[i].Cycle, measured); len(one.points) > 0 {
+				all = append(all, one)
+			}
+		}
+	}
+	return all
+}
+
+func lineOf(kind string, cycle time.Duration, measured []engine.Measured) line {
+	one := line{kind: kind, cycle: cycle}
+	for _, m := range measured {
+		number, err := strconv.Atoi(m.Case.Of["number"])
+		if err != nil || m.Case.Of["kind"] != kind || m.Case.Of["cycle"] != durationText(cycle) {
+			continue
+		}
+		at := slices.IndexFunc(one.points, func(p *point) bool { return p.number == number })
+		if at < 0 {
+			at = len(one.points)
+			one.points = append(one.points, &point{number: number, cycle: cycle})
+		}
+		samples := m.Samples[sampleDeparted]
+		one.points[at].repetitions = append(one.points[at].repetitions, repetition{m.Values, stats.Summarize(samples), len(samples)})
+	}
+	slices.SortFunc(one.points, func(a, b *point) int { return a.number - b.number })
+	return one
+}
+
+// rate is how many messages a second the flows of a point send.
+func (p *point) rate() float64 { return float64(p.number) / p.cycle.Seconds() }
+
+// values are those of all repetitions.
+func (p *point) values(name string) []float64 {
+	all := make([]float64, len(p.repetitions))
+	for i, one := range p.repetitions {
+		all[i] = one.values[name]
+	}
+	return all
+}
+
+func (p *point) median(name string) float64 { return stats.Median(p.values(name)) }
+
+func (p *point) sum(name string) int {
+	sum := 0.0
+	for _, value := range p.values(name) {
+		sum += value
+	}
+	return int(sum)
+}
+
+// grownBytes is by how much ktsnd grew for the flows.
+func (p *point) grownBytes() float64 { return p.median(valueMemory) - p.median(valueEmpty) }
+
+// quantile is a figure of the departure error.
+type quantile struct {
+	// name heads a column, id a chart.
+	name, id string
+	// hundredths of a percent; 0: the largest.
+	hundredths int
+	of         func(*stats.Summary) int64
+}
+
+var (
+	p50     = quantile{"p50", "departure-p50", stats.P50, func(s *stats.Summary) int64 { return s.P50 }}
+	p90     = quantile{"p90", "departure-p90", stats.P90, func(s *stats.Summary) int64 { return s.P90 }}
+	p99     = quantile{"p99", "departure-p99", stats.P99, func(s *stats.Summary) int64 { return s.P99 }}
+	p99_9   = quantile{"p99.9", "departure-p99-9", stats.P99_9, func(s *stats.Summary) int64 { return s.P99_9 }}
+	largest = quantile{"max", "departure-max", 0, func(s *stats.Summary) int64 { return s.Max }}
+)
+
+// departure is a quantile in each repetition, false when one of them has too few messages for it.
+func (p *point) departure(of quantile) ([]float64, bool) {
+	all := make([]float64, 0, len(p.repetitions))
+	for _, one := range p.repetitions {
+		if one.departure == nil || of.hundredths > 0 && !stats.Supported(one.messages, of.hundredths) {
+			return nil, false
+		}
+		all = append(all, float64(of.of(one.departure)))
+	}
+	return all, len(all) > 0
+}
+
+// spread is the median of repetitions, and their range.
+func spread(number int, values []float64) results.Point {
+	return results.Point{X: float64(number), Y: stats.Median(values), Low: slices.Min(values), High: slices.Max(values)}
+}

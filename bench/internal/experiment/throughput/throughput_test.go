@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package throughput
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/kubernetsn/kubernetsn/bench/internal/engine"
+	"github.com/kubernetsn/kubernetsn/bench/internal/testbed"
+)
+
+func TestNetworksAreInnermostAndEachCaseOnce(t *testing.T) {
+	profile := &engine.Profile{Paths: []string{testbed.Host, testbed.TSN}}
+	cases := New().Cases(profile)
+	if len(cases) != 2*3*2 {
+		t.Fatalf("%d cases", len(cases))
+	}
+	seen := map[string]bool{}
+	for i, one := range cases {
+		if one.Path != profile.Paths[i%2] || one.LastsNs <= 0 {
+			t.Errorf("case %d: %+v", i, one)
+		}
+		seen[one.Path+one.Name] = true
+	}
+	if len(seen) != len(cases) || !seen["tsnudp-8900"] {
+		t.Errorf("%v", seen)
+	}
+}
+
+func TestWhatCannotBeMeasuredIsASentence(t *testing.T) {
+	for want, change := range map[string]func(*Experiment){
+		"duration: 1.5s; iperf3 knows whole seconds":                        func(e *Experiment) { e.Duration = 1500 * time.Millisecond },
+		"ping-bytes: 1423 do not fit an MTU of 1500 through a tunnel; give": func(e *Experiment) { e.PingBytes = 1423 },
+	} {
+		e := New().(*Experiment)
+		change(e)
+		if err := e.Check(&engine.Profile{}); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v; want %q", err, want)
+		}
+	}
+	if err := New().Check(&engine.Profile{}); err != nil {
+		t.Errorf("the defaults: %v", err)
+	}
+}
+
+// measured are repetitions of one test by path.
+func measured(test string, value string, by map[string][]float64) []engine.Measured {
+	var all []engine.Measured
+	for path, values := range by {
+		for i, one := range values {
+			all = append(all, engine.Measured{Case: engine.Case{Name: cell{test, flat, 1500}.name(), Path: path}, Repetition: i + 1,
+				Outcome: &engine.Outcome{Values: map[string]float64{value: one}}})
+		}
+	}
+	return all
+}
+
+func reportOf(all []engine.Measured) string {
+	e := New().(*Experiment)
+	e.MTUs = []int{1500}
+	findings := e.Report(&engine.Profile{Paths: []string{testbed.Host, testbed.Flannel, testbed.TSN}}, all)
+	var said []string
+	for _, section := range findings.Sections {
+		said = append(said, section.Remarks...)
+	}
+	return strings.Join(said, "\n")
+}
+
+func TestRemarksSayNoMoreThanTheFigures(t *testing.T) {
+	for name, test := range map[string]struct {
+		by        map[string][]float64
+		has, lack []string
+	}{
+		"a difference": {map[string][]float64{testbed.Host: {10e9, 10.1e9, 9.9e9}, testbed.Flannel: {5e9, 5.1e9, 4.9e9}},
+			[]string{"TCP, MTU 1500: 5.00 ± 0.06 Gbit/s over flannel and 10.00 ± 0.06 Gbit/s over host, a ratio of 0.50 (0.48 to 0.52 with 95 %)."}, []string{"tsn", "no difference"}},
+		"none": {map[string][]float64{testbed.Host: {10e9, 5e9, 15e9}, testbed.TSN: {9e9, 4e9, 14e9}},
+			[]string{"over tsn and", "with 95 %): no difference is shown"}, []string{"flannel"}},
+		"two repetitions, of which nobody knows how exact their errors are": {map[string][]float64{testbed.Host: {4.565e9, 3.925e9}, testbed.Flannel: {2.809e9, 1.845e9}},
+			[]string{"over flannel and", "no difference is shown"}, nil},
+		"one repetition":    {map[string][]float64{testbed.Host: {10e9}, testbed.TSN: {1e9}}, nil, []string{"over"}},
+		"nothing else":      {map[string][]float64{testbed.TSN: {1e9, 1e9}}, nil, []string{"over"}},
+		"nothing whatever ": {nil, nil, []string{"over"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			said := reportOf(measured(tcp, ValueBps, test.by))
+			for _, want := range test.has {
+				if !strings.Contains(said, want) {
+					t.Errorf("no %q in %q", want, said)
+				}
+			}
+			for _, unwanted := range test.lack {
+				if strings.Contains(said, unwanted) {
+					t.Errorf("%q in %q", unwanted, said)
+				}
+			}
+		})
+	}
+}
+
+func TestATableHasARowForWhatWasMeasuredOnly(t *testing.T) {
+	e := New().(*Experiment)
+	e.MTUs = []int{1500}
+	all := measured(udp, ValueBps, map[string][]float64{testbed.Host: {2e9, 4e9}, testbed.TSN: {1e9, 2e9}})
+	findings := e.Report(&engine.Profile{Paths: []string{testbed.Host, testbed.Flannel, testbed.TSN}}, all)
+	rows := findings.Sections[0].Tables[0].Rows
+	if len(rows) != 2 || rows[1][0] != testbed.TSN || rows[1][5] != "1.500 ± 0.500" || rows[1][6] != "50.0 %" {
+		t.Errorf("%q", rows)
+	}
+	if points := findings.Sections[0].Charts[0].Lines[2].Points; len(points) != 1 || points[0].Low != 1 || points[0].High != 2 {
+		t.Errorf("%+v", points)
+	}
+}
+
+func TestCasesOfAnUnderlayFollowEachOther(t *testing.T) {
+	e := New().(*Experiment)
+	e.Tests, e.Underlays, e.MTUs = []string{tcp, echo}, []string{flat, routed}, []int{1500, 8950}
+	var names []string
+	for _, one := range e.Cases(&engine.Profile{Paths: []string{testbed.Link}}) {
+		names = append(names, one.Name)
+	}
+	want := []string{"tcp-1500", "ping-1500", "tcp-8950", "ping-8950", "tcp-1500-routed", "ping-1500-routed", "tcp-8950-routed", "ping-8950-routed"}
+	if !slices.Equal(names, want) {
+		t.Errorf("%q", names)
+	}
+}
+
+func TestWhatOnlyNamespacesHaveIsRefusedOfAClusterInASentence(t *testing.T) {
+	for want, test := range map[string]struct {
+		change func(*Experiment)
+		on     engine.Profile
+	}{
+		"tests: sctp is measured between network namespaces only":   {func(e *Experiment) { e.Tests = []string{sctp} }, engine.Profile{Target: engine.Cluster.Name}},
+		"underlays: a bench leaves the nodes of a cluster":          {func(e *Experiment) { e.Underlays = []string{routed} }, engine.Profile{Target: engine.Cluster.Name}},
+		"underlays: path flannel-host-gw needs both nodes on one l": {func(e *Experiment) { e.Underlays = []string{routed} }, engine.Profile{Paths: []string{testbed.FlannelHostGW}}},
+	} {
+		e := New().(*Experiment)
+		test.change(e)
+		if err := e.Check(&test.on); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v; want %q", err, want)
+		}
+	}
+}
+
+func TestWhatAnAssociationCarriedIsRead(t *testing.T) {
+	rate, err := rateOf(`{"bytes": 60009600, "elapsed_ns": 2000000000, "from": "10.99.0.1"}`)
+	if err != nil || rate != 240038400 {
+		t.Errorf("%v, %v", rate, err)
+	}
+	for said, want := range map[string]string{"": "printed no JSON", `{"bytes": 0, "elapsed_ns": 0}`: "arrived behind the first second"} {
+		if _, err := rateOf(said); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v", said, err)
+		}
+	}
+}

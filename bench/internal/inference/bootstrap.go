@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package inference
+
+import (
+	"math/rand/v2"
+	"slices"
+	"sort"
+
+	"gonum.org/v1/gonum/stat"
+
+	"github.com/kubernetsn/kubernetsn/internal/shared/stats"
+)
+
+const (
+	// bootstrapBlocks and leastBlock bound the blocks of a sample: what follows within a block stays together, because
+	// neighbours are alike (a pause of the machine makes many messages late).
+	bootstrapBlocks = 100
+	leastBlock      = 50
+	// gridValues are how many different values a resampled percentile can take, and as many again in the upper
+	// twentieth.
+	gridValues = 1024
+)
+
+// Resampled is a sample prepared for drawing it again.
+type Resampled struct {
+	// grid are values of the sample, ascending; below[g*blocks+b] counts those of block b that are grid[g] or less.
+	grid  []int64
+	below []uint32
+	sizes []int
+	// byPart lists the blocks of each part; those of an empty part are none.
+	byPart [][]int
+	// weights is how often each block was drawn in the round under way, count the samples in them.
+	weights []int
+	count   int
+}
+
+// NewResampled takes a sample in parts (the repetitions of a run), each in the order of time; nil when it is empty. An empty
+// part is one in which nothing was measured, and keeps its place: parts of several samples belong together by their number.
+func NewResampled(parts [][]int64) *Resampled {
+	r := &Resampled{}
+	var all []int64
+	var blocks [][]int64
+	for _, part := range parts {
+		all = append(all, part...)
+		var own []int
+		size := max(leastBlock, (len(part)*len(parts)+bootstrapBlocks-1)/bootstrapBlocks)
+		for block := range slices.Chunk(part, size) {
+			own = append(own, len(blocks))
+			blocks = append(blocks, block)
+			r.sizes = append(r.sizes, len(block))
+		}
+		r.byPart = append(r.byPart, own)
+	}
+	if len(all) == 0 {
+		return nil
+	}
+	slices.Sort(all)
+	r.grid = gridOf(all)
+	r.below = make([]uint32, len(r.grid)*len(blocks))
+	r.weights = make([]int, len(blocks))
+	for b, block := range blocks {
+		sorted := slices.Sorted(slices.Values(block))
+		at := 0
+		for g, value := range r.grid {
+			for at < len(sorted) && sorted[at] <= value {
+				at++
+			}
+			r.below[g*len(blocks)+b] = uint32(at)
+		}
+	}
+	return r
+}
+
+// gridOf picks values at even distances by rank, more of them in the upper twentieth, and the largest.
+func gridOf(sorted []int64) []int64 {
+	count := len(sorted)
+	var grid []int64
+	for _, from := range []int{0, count - max(count/20, 1)} {
+		for i := range gridValues {
+			grid = append(grid, sorted[from+i*(count-from)/gridValues])
+		}
+	}
+	grid = append(grid, sorted[count-1])
+	slices.Sort(grid)
+	return slices.Compact(grid)
+}
+
+// draw takes blocks with replacement out of parts, of which each may be given more than once, and those that the sample
+// does not have count as empty.
+func (r *Resampled) draw(random *rand.Rand, parts []int) {
+	clear(r.weights)
+	r.count = 0
+	for _, part := range parts {
+		if part >= len(r.byPart) {
+			continue
+		}
+		blocks := r.byPart[part]
+		for range blocks {
+			block := blocks[random.IntN(len(blocks))]
+			r.weights[block]++
+			r.count += r.sizes[block]
+		}
+	}
+}
+
+// percentile is that of the sample drawn last.
+func (r *Resampled) percentile(hundredths int) int64 {
+	rank := stats.Rank(r.count, hundredths)
+	blocks := len(r.weights)
+	at := sort.Search(len(r.grid)-1, func(g int) bool {
+		sum := 0
+		for b, below := range r.below[g*blocks : (g+1)*blocks] {
+			sum += r.weights[b] * int(below)
+		}
+		return sum >= rank
+	})
+	return r.grid[at]
+}
+
+// Pairing is how two samples were taken.
+type Pairing bool
+
+// In turns, so that what happened during a part of one happened during the same part of the other; or apart.
+const (
+	InTurns Pairing = true
+	Apart   Pairing = false
+)
+
+// RatioRange is the range in which the ratio of two percentiles lies with a confidence below 1, by a bootstrap of two
+// stages: parts are drawn with replacement, and within them blocks. Of samples that were taken in turns the same parts are
+// drawn, so that noise which hit both does not count; one that lacks a part adds nothing where that is drawn. False when a
+// percentile of the second can be zero.
+func RatioRange(random *rand.Rand, one, other *Resampled, hundredths, rounds int, confidence float64,
+	pairing Pairing) (low, high float64, ok bool) {
+	if one == nil || other == nil {
+		return 0, 0, false
+	}
+	ratios := make([]float64, rounds)
+	for i := range ratios {
+		drawBoth(random, one, other, pairing)
+		base := other.percentile(hundredths)
+		if base <= 0 {
+			return 0, 0, false
+		}
+		ratios[i] = float64(one.percentile(hundredths)) / float64(base)
+	}
+	slices.Sort(ratios)
+	tail := (1 - confidence) / 2
+	return stat.Quantile(tail, stat.Empirical, ratios, nil), stat.Quantile(1-tail, stat.Empirical, ratios, nil), true
+}
+
+// drawBoth draws both samples, again while one of them comes out empty. Neither is, so that this ends: what was drawn may
+// be all parts.
+func drawBoth(random *rand.Rand, one, other *Resampled, pairing Pairing) {
+	if pairing == InTurns {
+		for again := true; again; again = one.count == 0 || other.count == 0 {
+			parts := drawParts(random, max(len(one.byPart), len(other.byPart)))
+			one.draw(random, parts)
+			other.draw(random, parts)
+		}
+		return
+	}
+	for _, sample := range []*Resampled{one, other} {
+		for again := true; again; again = sample.count == 0 {
+			sample.draw(random, drawParts(random, len(sample.byPart)))
+		}
+	}
+}
+
+func drawParts(random *rand.Rand, count int) []int {
+	parts := make([]int, count)
+	for i := range parts {
+		parts[i] = random.IntN(count)
+	}
+	return parts
+}

@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package netnstarget
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"path/filepath"
+	"time"
+
+	"github.com/kubernetsn/kubernetsn/bench/internal/engine"
+	"github.com/kubernetsn/kubernetsn/bench/internal/traffic"
+	"github.com/kubernetsn/kubernetsn/bench/results"
+	"github.com/kubernetsn/kubernetsn/internal/testlab/process"
+	"github.com/kubernetsn/kubernetsn/internal/testlab/topology"
+	"github.com/kubernetsn/kubernetsn/internal/testlab/tsnperf"
+)
+
+const (
+	// floodNice leaves to who floods what the others do not want of their common processor: it is the link that
+	// they are to compete for. That is nearly all of it.
+	floodNice = 10
+	// floodFrames on the link say that a flood has begun, which must not take longer than floodTimeout.
+	floodFrames  = 100
+	floodTimeout = 10 * time.Second
+)
+
+// running is a companion that was started.
+type running struct {
+	traffic.Companion
+	talker *process.Process
+	runID  uint32
+	file   string
+}
+
+// companions are the talkers beside a run, and where their messages go.
+type companions struct {
+	all  []*running
+	sink *sink
+}
+
+// startCompanions starts the talkers beside a run, and returns when those that flood do. What it returns must be stopped,
+// also after an error.
+func (l *Target) startCompanions(ctx context.Context, r engine.Run) (*companions, error) {
+	started := &companions{}
+	wanted := traffic.CompanionsOf(r, results.PathKernelVXLAN)
+	if len(wanted) == 0 {
+		return started, nil
+	}
+	var err error
+	if started.sink, err = openSink(l.nodes.PodB, topology.PodAddressB); err != nil {
+		return started, err
+	}
+	for _, companion := range wanted {
+		one, err := l.startCompanion(r, companion, started.sink.address)
+		if err != nil {
+			return started, err
+		}
+		started.all = append(started.all, one)
+		if !companion.Flood {
+			continue
+		}
+		if err := yield(one.talker); err != nil {
+			return started, err
+		}
+		if err := l.awaitFlood(ctx, one.talker); err != nil {
+			return started, err
+		}
+	}
+	return started, nil
+}
+
+func (l *Target) startCompanion(r engine.Run, c traffic.Companion, to netip.AddrPort) (*running, error) {
+	l.lastRunID++
+	one := &running{Companion: c, runID: l.lastRunID,
+		file: filepath.Join(l.nodes.Dir, fmt.Sprintf("companion-%d.csv", l.lastRunID))}
+	arguments := append(traffic.CompanionTalker(r, &c, to), traffic.Records(one.runID, one.file)...)
+	var err error
+	one.talker, err = process.Start(endsOf(l.nodes, c.Path).from, c.Name, l.talkerCommand(c.Path, arguments))
+	return one, err
+}
+
+// awaitFlood lets a flood begin, behind the others that want the processor. It must be the first to send.
+func (l *Target) awaitFlood(ctx context.Context, who *process.Process) error {
+	ctx, cancel := context.WithTimeout(ctx, floodTimeout)
+	defer cancel()
+	before, err := l.nodes.NodeB.FramesReceived(topology.PhysicalInterface)
+	if err != nil {
+		return err
+	}
+	for {
+		frames, err := l.nodes.NodeB.FramesReceived(topology.PhysicalInterface)
+		if err != nil || frames-before >= floodFrames {
+			return err
+		}
+		select {
+		case <-who.Done():
+			return who.Ended()
+		case <-ctx.Done():
+			return fmt.Errorf("wait until %s saturates: %w", who.Name(), ctx.Err())
+		case <-time.After(readyPoll):
+		}
+	}
+}
+
+// stop ends what is still running.
+func (c *companions) stop() {
+	for _, one := range c.all {
+		_ = one.talker.Stop(stopGrace)
+	}
+	if c.sink != nil {
+		c.sink.close()
+	}
+}
+
+// finish ends the companions and adds to the observation what they have sent. The sink stays: messages may be under
+// way.
+func (c *companions) finish(seen *traffic.Observation) error {
+	for _, one := range c.all {
+		if err := errors.Join(one.talker.Stop(stopGrace), one.talker.Wait()); err != nil {
+			return err
+		}
+		if seen.Gates == nil || one.Path != results.PathDirect {
+			seen.Competing = append(seen.Competing, one.runID)
+			continue
+		}
+		sent, err := readFile(one.file, tsnperf.ReadTalker)
+		if err != nil {
+			return err
+		}
+		seen.Gates.Flows = append(seen.Gates.Flows, traffic.Flow{RunID: one.runID, Priority: one.Priority, Sent: accepted(sent)})
+	}
+	return nil
+}
+
+// accepted counts the messages that a send call took.
+func accepted(sent []tsnperf.Sent) int {
+	number := 0
+	for i := range sent {
+		if sent[i].Errno == 0 {
+			number++
+		}
+	}
+	return number
+}

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package netnstarget
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/kubernetsn/kubernetsn/bench/internal/engine"
+	"github.com/kubernetsn/kubernetsn/bench/internal/traffic"
+	"github.com/kubernetsn/kubernetsn/internal/shared/control"
+)
+
+// gatesLinkSpeed is what ktsnd is told of the link: a veth has no speed and reports 10 Gbit/s, which ktsnd cannot
+// fill from one core. With this one the window of a class is full when the link is, not when the processor is.
+const gatesLinkSpeed = "1Gbit"
+
+// scheduleTimeout is how long the schedule may take to come into force: no cycle is that long.
+const scheduleTimeout = 5 * time.Second
+
+// setSchedule returns once the schedule is in force.
+func (d *daemon) setSchedule(ctx context.Context, cycle time.Duration, window engine.Window) (*control.Schedule, error) {
+	ctx, cancel := context.WithTimeout(ctx, scheduleTimeout)
+	defer cancel()
+	if err := d.client.ScheduleSet(ctx, traffic.ScheduleOf(cycle, window)); err != nil {
+		return nil, fmt.Errorf("set schedule: %w", err)
+	}
+	for {
+		schedule, err := d.client.Schedule(ctx)
+		if err != nil {
+			return nil, fmt.Errorf("wait for the schedule: %w", err)
+		}
+		if !schedule.Table.ConfigPending {
+			return schedule, nil
+		}
+		select {
+		case <-ctx.Done():
+			return nil, fmt.Errorf("wait for the schedule: %w", ctx.Err())
+		case <-time.After(readyPoll):
+		}
+	}
+}
+
+// overruns are the counters of transmission-overrun by class.
+func (d *daemon) overruns(ctx context.Context) (counts [control.TrafficClasses]uint64, err error) {
+	schedule, err := d.client.Schedule(ctx)
+	if err != nil {
+		return counts, err
+	}
+	for _, queue := range schedule.Table.QueueMaxSDUTable {
+		if queue.TrafficClass >= control.TrafficClasses {
+			return counts, errors.New("ktsnd reports a traffic class above 7")
+		}
+		counts[queue.TrafficClass] = queue.TransmissionOverrun
+	}
+	return counts, nil
+}

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package netnstarget
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/kubernetsn/kubernetsn/bench/internal/engine"
+	"github.com/kubernetsn/kubernetsn/bench/internal/traffic"
+	"github.com/kubernetsn/kubernetsn/internal/node/overlay"
+	"github.com/kubernetsn/kubernetsn/internal/node/ovs"
+	"github.com/kubernetsn/kubernetsn/internal/testlab/ovsnode"
+	"github.com/kubernetsn/kubernetsn/internal/testlab/process"
+	"github.com/kubernetsn/kubernetsn/internal/testlab/topology"
+)
+
+// OVSMissing is why nothing can go through Open vSwitch on this machine, in a sentence; nil when it can. What it tries is
+// undone.
+func OVSMissing(ctx context.Context) error {
+	if _, err := ovsnode.Program(); err != nil {
+		return err
+	}
+	nodes, err := topology.Create(ctx)
+	if err != nil {
+		return err
+	}
+	_, err = nodes.ReserveHugepages(ovsnode.Pages)
+	return errors.Join(err, nodes.Destroy())
+}
+
+// enterOVS starts an Open vSwitch on node a and has the pod's network go through it.
+func (l *Target) enterOVS(ctx context.Context, setting engine.Setting) (err error) {
+	if l.ovs, err = ovsnode.Start(ctx, l.nodes); err != nil {
+		return err
+	}
+	plan := l.ovs.Plan()
+	plan.PMDMaxSleep = setting.PMDMaxSleep
+	if l.pinning.polling != traffic.NotPinned {
+		plan.PMDCPUs = []int{l.pinning.polling}
+	}
+	if err := l.ovs.Setup(ctx, plan); err != nil {
+		return err
+	}
+	l.wiring.A.Through(ovs.BridgePhysical, overlay.TunnelName(topology.VNI))
+	warning := fmt.Sprintf("path ovs: Open vSwitch polls on processor %d; the listener is on processor %d", l.pinning.polling, l.listenerCPU())
+	if l.pinning.polling == l.pinning.listener && !slices.Contains(l.environment.Warnings, warning) {
+		l.environment.Warnings = append(l.environment.Warnings, warning)
+	}
+	return nil
+}
+
+// awaitOVS waits until Open vSwitch fetches what ktsnd sends, if it does.
+func (l *Target) awaitOVS(ctx context.Context) error {
+	if l.ovs == nil {
+		return nil
+	}
+	for deadline := time.Now().Add(readyTimeout); ; {
+		status, err := l.ovs.Status(ctx)
+		if err != nil {
+			return err
+		}
+		problems := status.Problems()
+		if len(problems) == 0 {
+			return nil
+		}
+		if time.Now().After(deadline) {
+			return errors.New(problems[0])
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+}
+
+// leaveOVS takes it down, with a new start for who comes next.
+func (l *Target) leaveOVS(ctx context.Context) error {
+	if l.ovs == nil {
+		return nil
+	}
+	l.wiring.A.Through("", "")
+	err := errors.Join(l.ovs.Teardown(ctx), l.ovs.Stop(), l.ovs.Forget())
+	l.ovs = nil
+	return err
+}
+
+// listenerCPU is where the listener polls. Where Open vSwitch took its processor, it is beside ktsnd, whose priority is
+// higher.
+func (l *Target) listenerCPU() int {
+	if l.ovs != nil && l.pinning.polling == l.pinning.listener {
+		return l.pinning.sender
+	}
+	return l.pinning.listener
+}
+
+// switchTime is the processor time of Open vSwitch until now, and the clock.
+func (l *Target) switchTime() (time.Duration, time.Time, error) {
+	if l.ovs == nil {
+		return 0, time.Time{}, nil
+	}
+	used, err := process.CPUTime(l.ovs.PID())
+	return used, time.Now(), err
+}

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package netnstarget
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"github.com/kubernetsn/kubernetsn/bench/internal/guestrig"
+	"github.com/kubernetsn/kubernetsn/internal/testlab/cniruntime"
+)
+
+// Programs are the absolute paths of what was built.
+type Programs struct {
+	ktsnd   string
+	library string
+	tsnperf string
+	// plugins is the folder of the network plugins.
+	plugins string
+	// Guests are what virtual machines are made of; nil: there are none.
+	Guests *guestrig.Parts
+	// sums are SHA-256 sums by name, so that nobody takes two builds for one.
+	sums map[string]string
+}
+
+// FindPrograms looks for what the paths need, and says how to make what is missing.
+func FindPrograms(binDir string, needDaemon bool) (*Programs, error) {
+	dir, err := filepath.Abs(binDir)
+	if err != nil {
+		return nil, fmt.Errorf("find programs: %w", err)
+	}
+	found := &Programs{
+		ktsnd:   filepath.Join(dir, "ktsnd"),
+		library: filepath.Join(dir, "libktsn.so"),
+		tsnperf: filepath.Join(dir, "tsnperf"),
+		plugins: dir,
+		sums:    map[string]string{},
+	}
+	needed := []string{found.tsnperf}
+	for _, plugin := range cniruntime.Plugins {
+		needed = append(needed, filepath.Join(dir, plugin))
+	}
+	if needDaemon {
+		needed = append(needed, found.ktsnd, found.library)
+	}
+	for _, path := range needed {
+		sum, err := sumOf(path)
+		if os.IsNotExist(err) {
+			return nil, fmt.Errorf("%s is missing; run `make build`, or name its folder with --bin-dir", path)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("find programs: %w", err)
+		}
+		found.sums[filepath.Base(path)] = sum
+	}
+	return found, nil
+}
+
+func sumOf(path string) (string, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return "", err
+	}
+	defer file.Close()
+	sum := sha256.New()
+	if _, err := io.Copy(sum, file); err != nil {
+		return "", err
+	}
+	return hex.EncodeToString(sum.Sum(nil)), nil
+}

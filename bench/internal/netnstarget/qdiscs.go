@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package netnstarget
+
+import (
+	"errors"
+	"fmt"
+	"os/exec"
+	"strings"
+
+	"github.com/kubernetsn/kubernetsn/bench/results"
+	"github.com/kubernetsn/kubernetsn/internal/testlab/topology"
+)
+
+// timedQdiscs are the kernel's queueing disciplines that heed SO_TXTIME, as tc is told of them.
+var timedQdiscs = [][]string{{"etf", "clockid", "CLOCK_TAI", "delta", "300000"}, {"fq"}}
+
+// tcIn runs tc in a namespace and returns all that it says.
+func tcIn(namespace *topology.Namespace) func(...string) (string, error) {
+	return func(arguments ...string) (said string, err error) {
+		err = namespace.Do(func() error {
+			output, err := exec.Command("tc", arguments...).CombinedOutput()
+			said = string(output)
+			return err
+		})
+		return said, err
+	}
+}
+
+// untimedHost says why the talker of path host sleeps and sends: what the kernel answers when it is asked for the queueing
+// disciplines with which it need not. They are tried on a loopback interface that nobody uses.
+func untimedHost(tc func(...string) (string, error)) results.Gap {
+	answers := make([]string, 0, len(timedQdiscs))
+	for _, qdisc := range timedQdiscs {
+		said, err := tc(append([]string{"qdisc", "add", "dev", "lo", "root"}, qdisc...)...)
+		if err == nil {
+			said, err = tc("qdisc", "del", "dev", "lo", "root")
+		}
+		answers = append(answers, answerOf(qdisc[0], said, err))
+	}
+	return results.Gap{What: "the host's path with SO_TXTIME",
+		Why: "the talker sleeps and sends; tc qdisc add: " + strings.Join(answers, ", ")}
+}
+
+func answerOf(qdisc, said string, err error) string {
+	line, _, _ := strings.Cut(strings.TrimSpace(said), "\n")
+	var ended *exec.ExitError
+	switch {
+	case err == nil:
+		return qdisc + ": accepted, but path host is not built for it"
+	case errors.As(err, &ended) && line != "":
+		return fmt.Sprintf("%s: %q", qdisc, line)
+	default:
+		return fmt.Sprintf("%s could not be tried: %v", qdisc, err)
+	}
+}

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package netnstarget
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/kubernetsn/kubernetsn/bench/results"
+	"github.com/kubernetsn/kubernetsn/internal/testlab/process"
+)
+
+// samplePeriod is how often programs and machine are looked at during a run.
+const samplePeriod = 250 * time.Millisecond
+
+// sampler watches the machine and some programs while a run is under way. It is a nil pointer in runs without samplers.
+type sampler struct {
+	stop   context.CancelFunc
+	done   chan struct{}
+	begin  time.Time
+	busy   time.Duration
+	memory map[string]int64
+	// err is valid when done is closed.
+	err error
+}
+
+// startSampler begins to watch the programs of watched, by name.
+func startSampler(ctx context.Context, watched map[string]*process.Process) (*sampler, error) {
+	busy, err := results.BusyTime()
+	if err != nil {
+		return nil, err
+	}
+	ctx, stop := context.WithCancel(ctx)
+	s := &sampler{stop: stop, done: make(chan struct{}), begin: time.Now(), busy: busy, memory: map[string]int64{}}
+	go s.watch(ctx, watched)
+	return s, nil
+}
+
+func (s *sampler) watch(ctx context.Context, watched map[string]*process.Process) {
+	defer close(s.done)
+	ticks := time.NewTicker(samplePeriod)
+	defer ticks.Stop()
+	for {
+		for name, program := range watched {
+			bytes, err := residentBytes(program.PID())
+			if err == nil {
+				s.memory[name] = max(s.memory[name], bytes)
+			} else if !os.IsNotExist(err) && s.err == nil { // one that has ended has no memory
+				s.err = err
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticks.C:
+		}
+	}
+}
+
+// finish ends watching and adds to what was observed.
+func (s *sampler) finish(observed *results.Distributions) error {
+	if s == nil {
+		return nil
+	}
+	s.stop()
+	<-s.done
+	busy, err := results.BusyTime()
+	if err != nil {
+		return err
+	}
+	cores := float64(busy-s.busy) / float64(time.Since(s.begin))
+	observed.MachineCores, observed.MemoryBytes = &cores, s.memory
+	return s.err
+}
+
+// residentBytes is the memory that a process has now.
+func residentBytes(pid int) (int64, error) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", pid))
+	if errors.Is(err, os.ErrNotExist) || errors.Is(err, syscall.ESRCH) {
+		return 0, nil // it has just ended, and its file was open or not
+	}
+	if err != nil {
+		return 0, err
+	}
+	fields := strings.Fields(string(text))
+	if len(fields) < 2 {
+		return 0, nil // it is just ending
+	}
+	pages, err := strconv.ParseInt(fields[1], 10, 64)
+	return pages * int64(os.Getpagesize()), err
+}

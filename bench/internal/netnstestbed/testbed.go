@@ -1,0 +1,264 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package netnstestbed runs experiments over the pod networks of package podnetworks, in network namespaces of this machine.
+package netnstestbed
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/kubernetsn/kubernetsn/bench/internal/engine"
+	"github.com/kubernetsn/kubernetsn/bench/internal/testbed"
+	"github.com/kubernetsn/kubernetsn/bench/internal/traffic"
+	"github.com/kubernetsn/kubernetsn/bench/results"
+	"github.com/kubernetsn/kubernetsn/internal/testlab/podnetworks"
+	"github.com/kubernetsn/kubernetsn/internal/testlab/process"
+)
+
+const stopGrace = 10 * time.Second
+
+// Testbed is a testbed.Testbed whose networks are made when they are asked for: others when the link shall carry something else, or
+// when more pods are needed. One goroutine.
+type Testbed struct {
+	paths    []string
+	programs string
+	routed   bool
+	networks *podnetworks.Networks
+	wanted   podnetworks.Wanted
+}
+
+// Open makes nothing yet. Programs is the folder of what was built, which paths tsn and link need.
+func Open(profile *engine.Profile, programs string) (*Testbed, error) {
+	if os.Geteuid() != 0 {
+		return nil, errors.New("network namespaces are made by root only; try it with sudo")
+	}
+	if slices.Contains(profile.Paths, podnetworks.TSN) || slices.Contains(profile.Paths, podnetworks.Link) {
+		if err := podnetworks.CheckPrograms(programs); err != nil {
+			return nil, err
+		}
+	}
+	return &Testbed{paths: slices.Clone(profile.Paths), programs: programs}, nil
+}
+
+// Prepare has nothing to do: Ends makes what a case needs.
+func (l *Testbed) Prepare(context.Context, engine.Setting) error { return nil }
+
+// Perform is for cases of experiments only.
+func (l *Testbed) Perform(context.Context, engine.Run) (*engine.Outcome, error) {
+	return nil, errors.New("there are no messages between these networks, only cases of experiments")
+}
+
+// Environment is what is known of the place.
+func (l *Testbed) Environment() engine.Environment {
+	return engine.Environment{SenderCPU: traffic.NotPinned, ListenerCPU: traffic.NotPinned, Programs: map[string]string{}, Warnings: []string{},
+		NotMeasured: []results.Gap{{What: "a network card and a switch", Why: "the link is a veth pair, which has no speed of its own: " +
+			"throughput is what the processors can do"}}}
+}
+
+// Host is this machine.
+func (l *Testbed) Host() (results.Host, error) { return results.DescribeHost(time.Now()) }
+
+// Close removes everything.
+func (l *Testbed) Close(ctx context.Context) error {
+	if l.networks == nil {
+		return nil
+	}
+	err := l.networks.Close(context.WithoutCancel(ctx))
+	l.networks = nil
+	return err
+}
+
+// Route has further ends be those of nodes with a router between, or without.
+func (l *Testbed) Route(routed bool) { l.routed = routed }
+
+// Networks are those that Ends has made last.
+func (l *Testbed) Networks() *podnetworks.Networks { return l.networks }
+
+// Ends makes the networks, if others are there.
+func (l *Testbed) Ends(ctx context.Context, network string, linkMTU, far int) (testbed.End, []testbed.End, error) {
+	if linkMTU == 0 {
+		linkMTU = podnetworks.MinMTU
+	}
+	if l.networks == nil || l.wanted.LinkMTU != linkMTU || l.wanted.Routed != l.routed || l.wanted.Pods < far {
+		if err := l.Close(ctx); err != nil {
+			return nil, nil, err
+		}
+		var err error
+		l.wanted = podnetworks.Wanted{Networks: l.paths, LinkMTU: linkMTU, Routed: l.routed, Pods: far, Programs: l.programs}
+		l.networks, err = podnetworks.Create(ctx, l.wanted)
+		if err != nil {
+			l.networks = nil
+			return nil, nil, err
+		}
+	}
+	var all []testbed.End
+	for _, end := range l.networks.Far(network, far) {
+		all = append(all, &placed{end, l.programs})
+	}
+	return &placed{l.networks.Near(network), l.programs}, all, nil
+}
+
+// Watch counts the processor time of both ktsnd, of the machine, and of what its kernel does with packets.
+func (l *Testbed) Watch(context.Context) (func() (map[string]float64, error), error) {
+	begin := time.Now()
+	busy, err := results.BusyTime()
+	if err != nil {
+		return nil, err
+	}
+	stolen, err := results.StolenTime()
+	if err != nil {
+		return nil, err
+	}
+	packets, err := results.SoftIRQTime()
+	if err != nil {
+		return nil, err
+	}
+	daemons := l.networks.Daemons()
+	before := map[string]time.Duration{}
+	for name, daemon := range daemons {
+		if before[name], err = process.CPUTime(daemon.PID()); err != nil {
+			return nil, err
+		}
+	}
+	return func() (map[string]float64, error) {
+		elapsed := time.Since(begin)
+		used := map[string]float64{}
+		after, err := results.BusyTime()
+		if err != nil {
+			return nil, err
+		}
+		used[testbed.MachineCores] = float64(after-busy) / float64(elapsed)
+		stolenAfter, err := results.StolenTime()
+		if err != nil {
+			return nil, err
+		}
+		used[testbed.Stolen] = float64(stolenAfter - stolen)
+		packetsAfter, err := results.SoftIRQTime()
+		if err != nil {
+			return nil, err
+		}
+		used[testbed.PacketCores] = float64(packetsAfter-packets) / float64(elapsed)
+		for name, daemon := range daemons {
+			select {
+			case <-daemon.Done():
+				return nil, daemon.Ended()
+			default:
+			}
+			after, err := process.CPUTime(daemon.PID())
+			if err != nil {
+				return nil, err
+			}
+			used[name+testbed.Cores] = float64(after-before[name]) / float64(elapsed)
+		}
+		return used, nil
+	}, nil
+}
+
+// placed is an end as a place has it.
+type placed struct {
+	end *podnetworks.End
+	// programs is the folder of this project's.
+	programs string
+}
+
+// find looks for a program among this project's, and then where the others are.
+func (p *placed) find(name string) (string, error) {
+	own, err := filepath.Abs(filepath.Join(p.programs, name))
+	if err != nil {
+		return "", err
+	}
+	if path, err := exec.LookPath(own); err == nil {
+		return path, nil
+	}
+	return exec.LookPath(name)
+}
+
+func (p *placed) Address() netip.Addr { return p.end.Address }
+
+func (p *placed) MTU() int { return p.end.MTU }
+
+// Start starts a program in the end's namespace.
+func (p *placed) Start(_ context.Context, command *testbed.Command) (testbed.Program, error) {
+	path, err := p.find(command.Program)
+	if err != nil {
+		return nil, testbed.Missing(command)
+	}
+	r := &running{}
+	c := exec.Command(path, command.Arguments...)
+	c.Env = slices.Concat(os.Environ(), p.end.Environment, command.Environment)
+	c.Stdout = &r.stdout
+	if r.process, err = process.Start(p.end.Namespace(), command.Name, c); err != nil {
+		return nil, err
+	}
+	go r.watchMemory()
+	return r, nil
+}
+
+// running is a program in a namespace; what it printed is read once it has ended.
+type running struct {
+	process *process.Process
+	stdout  bytes.Buffer
+	memory  atomic.Int64
+}
+
+func (r *running) Wait(ctx context.Context) (string, error) {
+	select {
+	case <-ctx.Done():
+		said, err := r.Stop()
+		return said, errors.Join(fmt.Errorf("wait for %s: %w", r.process.Name(), ctx.Err()), err)
+	case <-r.process.Done():
+		return r.stdout.String() + r.process.Stderr(), r.process.Wait()
+	}
+}
+
+func (r *running) Stop() (string, error) {
+	r.readMemory()
+	err := r.process.Stop(stopGrace)
+	return r.stdout.String() + r.process.Stderr(), err
+}
+
+// memoryEvery is how often it is looked: a program that ends by itself says nothing of it.
+const memoryEvery = 500 * time.Millisecond
+
+func (r *running) watchMemory() {
+	for {
+		select {
+		case <-r.process.Done():
+			return
+		case <-time.After(memoryEvery):
+			r.readMemory()
+		}
+	}
+}
+
+// readMemory reads the most that the program had since it was started; what wait4 says includes this program's own.
+func (r *running) readMemory() {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", r.process.PID()))
+	if err != nil {
+		return // it has just ended
+	}
+	for line := range strings.Lines(string(text)) {
+		if rest, found := strings.CutPrefix(line, "VmHWM:"); found {
+			if kilobytes, err := strconv.ParseInt(strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(rest), "kB")), 10, 64); err == nil {
+				r.memory.Store(kilobytes << 10)
+			}
+		}
+	}
+}
+
+// MemoryBytes is the most that it had.
+func (r *running) MemoryBytes() (float64, bool) {
+	bytes := r.memory.Load()
+	return float64(bytes), bytes > 0
+}

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package report
+
+import (
+	"fmt"
+	"strconv"
+
+	"github.com/kubernetsn/kubernetsn/bench/results"
+)
+
+// clusterTarget is how a profile calls a cluster.
+const clusterTarget = "cluster"
+
+func inCluster(summary *results.Summary) bool {
+	return summary.Profile != nil && summary.Profile.Target == clusterTarget
+}
+
+// nodesOf says between what the messages travel.
+func nodesOf(summary *results.Summary) string {
+	if inCluster(summary) {
+		return "two nodes of a Kubernetes cluster"
+	}
+	return "two nodes, which are network namespaces of one machine joined by a veth pair"
+}
+
+// saturatedInACluster takes the place of what is said of namespaces.
+const saturatedInACluster = "A sender on the talkers’ node that sends messages of 1,400 B as fast as it can, by the network that each " +
+	"pod has, whichever path is measured, to the listeners’ node. What it saturates is what the paths share: the link, or before it " +
+	"a processor."
+
+// usageRow is what a node, or a container of a pod, used.
+type usageRow struct {
+	Node, Name            string
+	Cores, Memory, Counts string
+}
+
+func newUsage(usage []results.Usage) []usageRow {
+	rows := make([]usageRow, len(usage))
+	for i, one := range usage {
+		name := "the whole node"
+		if one.Pod != "" {
+			name = one.Pod + ", " + one.Container
+		}
+		rows[i] = usageRow{one.Node, name, fmt.Sprintf("%.3f", one.Cores), fmt.Sprintf("%.1f", float64(one.MemoryBytes)/(1<<20)),
+			strconv.Itoa(one.Counted)}
+	}
+	return rows
+}

@@ -1,0 +1,305 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package report
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/kubernetsn/kubernetsn/bench/results"
+	"github.com/kubernetsn/kubernetsn/internal/shared/stats"
+)
+
+// TablesName is the file of WriteTables in a folder.
+const TablesName = "tables.md"
+
+// WriteTables writes the figures of a measurement as Markdown, to be kept beside those of others: when, where and with what
+// it was measured, and a table of each kind of figure that it has. The folder docs/results consists of such files.
+func WriteTables(out io.Writer, summary *results.Summary) error {
+	var text strings.Builder
+	text.WriteString(tablesHead(summary))
+	for _, table := range tablesOf(summary) {
+		text.WriteString(table.markdown())
+	}
+	for _, section := range summary.Sections {
+		text.WriteString(sectionMarkdown(&section))
+	}
+	for _, list := range listsOf(summary) {
+		text.WriteString(list.markdown())
+	}
+	_, err := io.WriteString(out, text.String())
+	return err
+}
+
+// tablesHead says what was measured, when and where.
+func tablesHead(summary *results.Summary) string {
+	host := &summary.Host
+	lines := []string{"Date: " + host.Date.UTC().Format("2 January 2006, 15:04 UTC")}
+	title := "Demo"
+	if profile := summary.Profile; profile != nil {
+		title = "Profile `" + cmp.Or(profile.Name, "without a name") + "`"
+		lines = append(lines, fmt.Sprintf("Size: %d of %d runs, target %s, seed %d", profile.Done, profile.Runs, profile.Target, profile.Seed))
+	} else {
+		lines = append(lines, fmt.Sprintf("Size: %d messages of each path and payload in %d alternations", summary.Setup.Messages,
+			summary.Setup.Alternations))
+	}
+	machine := fmt.Sprintf("Machine: %s, %d cores, Linux %s", host.CPUModel, host.Cores, host.Kernel)
+	if !inCluster(summary) { // nobody looks there
+		machine += fmt.Sprintf(", clock source %s; the hypervisor took %.2f cores", host.ClockSource, summary.StolenCores)
+	}
+	lines = append(lines, machine)
+	if host.KtsndVersion != "" {
+		lines = append(lines, fmt.Sprintf("ktsnd: %s, %s priority %d", host.KtsndVersion, host.Scheduler, host.SchedulerPriority))
+	}
+	if spinning := summary.SpinningTalkers(); spinning != "" {
+		lines = append(lines, "talkers that spin: "+spinning)
+	}
+	if summary.Emulated != "" {
+		lines = append(lines, "Emulated: "+summary.Emulated)
+	}
+	return "# " + title + "\n\n- " + strings.Join(lines, "\n- ") + "\n"
+}
+
+// grid is a table with its title.
+type grid struct {
+	title string
+	head  []string
+	rows  [][]string
+}
+
+// markdown is nothing for a table without rows.
+func (g *grid) markdown() string {
+	if len(g.rows) == 0 {
+		return ""
+	}
+	rule := make([]string, len(g.head))
+	for i := range rule {
+		rule[i] = "---"
+	}
+	var text strings.Builder
+	text.WriteString("\n## " + g.title + "\n\n" + rowMarkdown(g.head) + "|" + strings.Join(rule, "|") + "|\n")
+	for _, row := range g.rows {
+		text.WriteString(rowMarkdown(row))
+	}
+	return text.String()
+}
+
+func rowMarkdown(cells []string) string {
+	escaped := make([]string, len(cells))
+	for i, cell := range cells {
+		escaped[i] = strings.ReplaceAll(cell, "|", `\|`)
+	}
+	return "| " + strings.Join(escaped, " | ") + " |\n"
+}
+
+// list is sentences with their title.
+type list struct {
+	title     string
+	sentences []string
+}
+
+// markdown is nothing for a list without sentences.
+func (l *list) markdown() string {
+	if len(l.sentences) == 0 {
+		return ""
+	}
+	return "\n## " + l.title + "\n\n- " + strings.Join(l.sentences, "\n- ") + "\n"
+}
+
+func sectionMarkdown(section *results.Section) string {
+	var text strings.Builder
+	text.WriteString("\n## " + section.Title + "\n")
+	for _, table := range section.Tables {
+		part := grid{title: table.Title, head: table.Head, rows: table.Rows}
+		text.WriteString(strings.Replace(part.markdown(), "\n## ", "\n### ", 1))
+	}
+	if len(section.Remarks) > 0 {
+		text.WriteString("\n- " + strings.Join(section.Remarks, "\n- ") + "\n")
+	}
+	return text.String()
+}
+
+func tablesOf(summary *results.Summary) []grid {
+	return []grid{messageGrid(summary.Runs), causeGrid(summary.Runs), requestGrid(summary.Runs), classGrid(summary.Runs), limitGrid(summary.Figures),
+		ratioGrid(summary.Ratios), usageGrid(summary.Usage)}
+}
+
+// keyCells name a run.
+func keyCells(run *results.Run) []string {
+	return []string{run.Workload, run.Path, strconv.Itoa(run.PayloadBytes), results.Micros(run.CycleNs)}
+}
+
+var keyHead = []string{"workload", "path", "B", "cycle, µs"}
+
+func messageGrid(runs []*results.Run) grid {
+	g := grid{title: "Latency and jitter, µs",
+		head: slices.Concat(keyHead, []string{"p50", "p90", "p99", "p99.9", "max", "± clocks", "jitter p50", "jitter p99", "lost", "early", "late",
+			"sending side, cores"})}
+	for _, run := range runs {
+		row := append(slices.Concat(keyCells(run), distributionCells(run.Latency)), clockText(run))
+		if run.Jitter != nil {
+			row = append(row, results.Micros(run.Jitter.AbsP50), results.Micros(run.Jitter.AbsP99))
+		} else {
+			row = append(row, "", "")
+		}
+		row = append(row, strconv.Itoa(run.Lost), strconv.Itoa(run.Early))
+		if run.Late != nil {
+			row = append(row, strconv.FormatUint(*run.Late, 10))
+		} else {
+			row = append(row, "")
+		}
+		if run.SendingCores != nil {
+			row = append(row, fmt.Sprintf("%.3f", *run.SendingCores))
+		} else {
+			row = append(row, "")
+		}
+		g.rows = append(g.rows, row)
+	}
+	return g
+}
+
+// clockText is the error of a latency's clocks; empty where nothing arrived.
+func clockText(run *results.Run) string {
+	if run.Latency == nil {
+		return ""
+	}
+	return run.ClockError.Text()
+}
+
+func distributionCells(of *stats.Summary) []string {
+	if of == nil {
+		return make([]string, 5)
+	}
+	var cells []string
+	for _, ns := range []int64{of.P50, of.P90, of.P99, of.P99_9, of.Max} {
+		cells = append(cells, results.Micros(ns))
+	}
+	return cells
+}
+
+// causeGrid is where the time goes, and the processors.
+func causeGrid(runs []*results.Run) grid {
+	g := grid{title: "Departure, launch and send call, µs; processor time, cores",
+		head: slices.Concat(keyHead, []string{"departure p50", "p99", "launch p50", "p99", "port p50", "send call p50", "programs"})}
+	for _, run := range runs {
+		row := slices.Concat(keyCells(run), medianAndP99(run.DepartureError), medianAndP99(run.LaunchError), medianAndP99(run.Port)[:1],
+			medianAndP99(run.SendCall)[:1])
+		var programs []string
+		for _, name := range slices.Sorted(maps.Keys(run.CPUCores)) {
+			programs = append(programs, fmt.Sprintf("%s %.3f", name, run.CPUCores[name]))
+		}
+		g.rows = append(g.rows, append(row, strings.Join(programs, ", ")))
+	}
+	return g
+}
+
+// requestGrid is how far from what applications in virtual machines asked for their frames were on the wire.
+func requestGrid(runs []*results.Run) grid {
+	g := grid{title: "Between virtual machines: on the wire, counted from what the application asked for by the true clock, µs",
+		head: slices.Concat(keyHead, []string{"p50", "p99", "least", "p99 of the absolute value", "bound of what the talker’s machine knows"})}
+	for _, run := range runs {
+		if of := run.RequestError; of != nil {
+			bound := ""
+			if run.ClockError != nil && run.ClockError.Talker != nil {
+				bound = results.Micros(*run.ClockError.Talker)
+			}
+			g.rows = append(g.rows, slices.Concat(keyCells(run), []string{results.Micros(of.P50), results.Micros(of.P99), results.Micros(of.Min),
+				results.Micros(of.AbsP99), bound}))
+		}
+	}
+	return g
+}
+
+func medianAndP99(of *stats.Summary) []string {
+	if of == nil {
+		return make([]string, 2)
+	}
+	return []string{results.Micros(of.P50), results.Micros(of.P99)}
+}
+
+func classGrid(runs []*results.Run) grid {
+	g := grid{title: "Frames on the wire, by class",
+		head: slices.Concat(keyHead, []string{"class", "window, µs", "sent", "frames", "cycles", "outside", "overruns"})}
+	for _, run := range runs {
+		for i := range run.Gates {
+			class := &run.Gates[i]
+			g.rows = append(g.rows, slices.Concat(keyCells(run), []string{strconv.Itoa(int(class.TrafficClass)),
+				results.Micros(class.OpenNs) + " to " + results.Micros(class.CloseNs), strconv.Itoa(class.Sent), strconv.Itoa(class.Frames),
+				strconv.Itoa(class.Cycles), strconv.Itoa(class.OutsideWindow), strconv.FormatUint(class.TransmissionOverrun, 10)}))
+		}
+	}
+	return g
+}
+
+func limitGrid(figures []results.Figure) grid {
+	g := grid{title: "Figures with a limit", head: []string{"figure", "limit", "values by payload", "reached"}}
+	for i := range figures {
+		figure := &figures[i]
+		var values []string
+		for _, payload := range slices.SortedFunc(maps.Keys(figure.Values), byNumber) {
+			value := figure.Amount(figure.Values[payload])
+			if payload != results.Independent {
+				value = payload + " B: " + value
+			}
+			values = append(values, value)
+		}
+		reached := "no"
+		switch {
+		case figure.Reached:
+			reached = "yes"
+		case figure.NotJudged != "":
+			reached = "not judged: " + figure.NotJudged
+		}
+		g.rows = append(g.rows, []string{figure.Name, figure.Amount(figure.Limit), strings.Join(values, ", "), reached})
+	}
+	return g
+}
+
+// byNumber orders payloads as numbers; what is none comes first.
+func byNumber(a, b string) int {
+	return cmp.Or(cmp.Compare(len(a), len(b)), cmp.Compare(a, b))
+}
+
+func ratioGrid(ratios []results.Ratio) grid {
+	g := grid{title: "Ratios", head: []string{"figure", "run", "against", "B", "cycle, µs", "ratio", "from", "to", "confidence"}}
+	for i := range ratios {
+		ratio := &ratios[i]
+		confidence := fmt.Sprintf("%.0f %%", ratio.Confidence*100)
+		if ratio.Doubt != "" {
+			confidence = "not judged: " + ratio.Doubt
+		}
+		g.rows = append(g.rows, []string{ratio.Figure, ratio.Workload + " " + ratio.Path, ratio.AgainstLoad + " " + ratio.AgainstPath,
+			strconv.Itoa(ratio.PayloadBytes), results.Micros(ratio.CycleNs), fmt.Sprintf("%.2f", ratio.Value), fmt.Sprintf("%.2f", ratio.Low),
+			fmt.Sprintf("%.2f", ratio.High), confidence})
+	}
+	return g
+}
+
+func usageGrid(usage []results.Usage) grid {
+	g := grid{title: "Nodes and pods", head: []string{"node", "pod", "container", "cores", "MiB"}}
+	for _, one := range usage {
+		g.rows = append(g.rows, []string{one.Node, one.Pod, one.Container, fmt.Sprintf("%.3f", one.Cores),
+			fmt.Sprintf("%.1f", float64(one.MemoryBytes)/(1<<20))})
+	}
+	return g
+}
+
+func listsOf(summary *results.Summary) []list {
+	gaps, assertions := list{title: "Not measured"}, list{title: "Assertions"}
+	for _, gap := range summary.NotMeasured {
+		gaps.sentences = append(gaps.sentences, gap.What+": "+gap.Why)
+	}
+	for _, assertion := range summary.Assertions {
+		verdict := "holds"
+		if !assertion.Holds {
+			verdict = "does not hold"
+		}
+		assertions.sentences = append(assertions.sentences, fmt.Sprintf("%#q %s: %s", assertion.Expression, verdict, assertion.Detail))
+	}
+	return []list{gaps, {"Warnings", summary.Warnings}, {"Problems", summary.Problems}, assertions}
+}

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package report
+
+import (
+	"cmp"
+	"io"
+	"slices"
+
+	"github.com/kubernetsn/kubernetsn/bench/results"
+)
+
+// Measurement is what a report is about.
+type Measurement struct {
+	// Name tells it from others in the same report; empty when there are none.
+	Name    string
+	Summary *results.Summary
+	// Series belong to the runs of the summary; a run without one has no box and no curve.
+	Series []results.Series
+}
+
+// Write writes the page. Paths and payloads appear in the order of the summaries' runs; those that are missing
+// leave their place empty.
+func Write(out io.Writer, measurements ...*Measurement) error {
+	page, err := newPage(measurements)
+	if err != nil {
+		return err
+	}
+	return pageTemplate.Execute(out, page)
+}
+
+// condition is under what was measured: a workload and a cycle.
+type condition struct {
+	workload string
+	cycleNs  int64
+}
+
+// conditionsOf lists them in the order of the runs.
+func conditionsOf(summary *results.Summary) []condition {
+	var all []condition
+	for _, run := range summary.Runs {
+		if one := (condition{run.Workload, run.CycleNs}); !slices.Contains(all, one) {
+			all = append(all, one)
+		}
+	}
+	return all
+}
+
+// sampled is a run reduced to what is drawn and written; its samples are sorted, but for those of series.
+type sampled struct {
+	run       *results.Run
+	series    *results.Series
+	latencyNs []int64
+	jitterNs  []int64
+	launchNs  []int64
+	latency   *box
+	jitter    *box
+}
+
+// reduce sorts the samples of each run under a condition. Payloads ascend, paths keep the order of the runs.
+func reduce(measurement *Measurement, under condition) []sampled {
+	var all []sampled
+	for _, run := range measurement.Summary.Runs {
+		if run.Workload != under.workload || run.CycleNs != under.cycleNs {
+			continue
+		}
+		one := sampled{run: run, series: &results.Series{}}
+		for i := range measurement.Series {
+			if series := &measurement.Series[i]; series.Key == run.Key() {
+				one.series = series
+				one.latencyNs = slices.Sorted(slices.Values(series.LatencyNs))
+				one.launchNs = slices.Sorted(slices.Values(series.LaunchNs))
+				one.jitterNs = slices.Sorted(slices.Values(series.JitterNs))
+				one.latency, one.jitter = newBox(one.latencyNs), newBox(one.jitterNs)
+			}
+		}
+		all = append(all, one)
+	}
+	slices.SortStableFunc(all, func(a, b sampled) int {
+		return cmp.Compare(a.run.PayloadBytes, b.run.PayloadBytes)
+	})
+	return all
+}
+
+// atPayload leaves the runs with the payload of the paper's figures, or the smallest, of which there are samples.
+func atPayload(all []sampled) (runs []sampled, payload int) {
+	payload, ok := payloadOfCDF(all)
+	if !ok {
+		return nil, 0
+	}
+	for _, one := range all {
+		if one.run.PayloadBytes == payload && one.latency != nil {
+			runs = append(runs, one)
+		}
+	}
+	return runs, payload
+}

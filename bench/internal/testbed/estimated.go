@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package testbed
+
+import (
+	"fmt"
+
+	"github.com/kubernetsn/kubernetsn/bench/internal/engine"
+	"github.com/kubernetsn/kubernetsn/bench/internal/inference"
+)
+
+// Estimated is the estimate of a value over the repetitions of a case; false where nobody measured it.
+func Estimated(measured []engine.Measured, path, name, value string) (inference.Estimate, bool) {
+	var values []float64
+	for _, one := range measured {
+		if one.Case.Path != path || one.Case.Name != name {
+			continue
+		}
+		if found, ok := one.Values[value]; ok {
+			values = append(values, found)
+		}
+	}
+	return inference.EstimateOf(values), len(values) > 0
+}
+
+// Confidence is how sure ranges are, as texts say it.
+var Confidence = fmt.Sprintf("%.0f %%", 100*inference.EstimateConfidence)
+
+// MayBeChance is said of figures with a repetition each.
+const MayBeChance = "one run each, so it may be chance"
+
+// Range is how far a quotient may be off, and whether that leaves no difference.
+func Range(q inference.Quotient) string {
+	text := fmt.Sprintf("%.2f to %.2f with %s", q.Low, q.High, Confidence)
+	if !q.Differs() {
+		text += ", so it may be chance"
+	}
+	return text
+}

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package podnetworks
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+
+	"github.com/vishvananda/netlink"
+
+	"github.com/kubernetsn/kubernetsn/internal/testlab/topology"
+)
+
+// The functions without a namespace run on the thread of the one that they are about.
+
+func setUp(name string) error {
+	return onLink(name, "set up", netlink.LinkSetUp)
+}
+
+func setMTU(name string, bytes int) error {
+	return onLink(name, "set the MTU of", func(link netlink.Link) error { return netlink.LinkSetMTU(link, bytes) })
+}
+
+func onLink(name, what string, do func(netlink.Link) error) error {
+	link, err := netlink.LinkByName(name)
+	if err != nil {
+		return fmt.Errorf("find %s: %w", name, err)
+	}
+	if err := do(link); err != nil {
+		return fmt.Errorf("%s %s: %w", what, name, err)
+	}
+	return nil
+}
+
+func addAddress(name string, address netip.Prefix) error {
+	return onLink(name, "give an address to", func(link netlink.Link) error {
+		return netlink.AddrAdd(link, &netlink.Addr{IPNet: network(address)})
+	})
+}
+
+// network is a prefix whose address stays that of the host.
+func network(prefix netip.Prefix) *net.IPNet {
+	return &net.IPNet{IP: net.IP(prefix.Addr().AsSlice()), Mask: net.CIDRMask(prefix.Bits(), prefix.Addr().BitLen())}
+}
+
+// route sends what is for a network through a device to a gateway.
+func route(to netip.Prefix, gateway netip.Addr, device string, onLinkGateway bool) error {
+	return onLink(device, "add a route through", func(link netlink.Link) error {
+		added := &netlink.Route{LinkIndex: link.Attrs().Index, Dst: network(to.Masked()), Gw: net.IP(gateway.AsSlice())}
+		if onLinkGateway {
+			added.Flags = int(netlink.FLAG_ONLINK)
+		}
+		return netlink.RouteAdd(added)
+	})
+}
+
+func makeBridge(name string, mtuBytes int) error {
+	attributes := netlink.NewLinkAttrs()
+	attributes.Name, attributes.MTU = name, mtuBytes
+	if err := netlink.LinkAdd(&netlink.Bridge{LinkAttrs: attributes}); err != nil {
+		return fmt.Errorf("make bridge %s: %w", name, err)
+	}
+	return setUp(name)
+}
+
+// plug makes a veth from a pod to a bridge of the node on whose thread it runs.
+func plug(pod *topology.Namespace, device, bridge, nodeDevice string, mtuBytes int) (err error) {
+	handle, err := os.Open(pod.Path())
+	if err != nil {
+		return fmt.Errorf("open the pod's namespace: %w", err)
+	}
+	defer func() { err = errors.Join(err, handle.Close()) }()
+	master, err := netlink.LinkByName(bridge)
+	if err != nil {
+		return fmt.Errorf("find %s: %w", bridge, err)
+	}
+	attributes := netlink.NewLinkAttrs()
+	attributes.Name, attributes.MTU, attributes.MasterIndex = nodeDevice, mtuBytes, master.Attrs().Index
+	veth := &netlink.Veth{LinkAttrs: attributes, PeerName: device, PeerNamespace: netlink.NsFd(int(handle.Fd()))}
+	if err := netlink.LinkAdd(veth); err != nil {
+		return fmt.Errorf("make veth %s: %w", nodeDevice, err)
+	}
+	return setUp(nodeDevice)
+}
