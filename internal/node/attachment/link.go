@@ -3,212 +3,387 @@
 package attachment
 
 import (
-	"context"
 	"errors"
 	"fmt"
+	"hash/fnv"
 	"net"
 	"net/netip"
+	"os"
 	"slices"
 
 	"github.com/containernetworking/cni/pkg/types"
-	current "github.com/containernetworking/cni/pkg/types/100"
 	"github.com/containernetworking/plugins/pkg/ns"
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
 
-	"github.com/kubernetsn/kubernetsn/internal/node/fault"
+	"github.com/kubernetsn/kubernetsn/internal/node/capture"
 	"github.com/kubernetsn/kubernetsn/internal/node/overlay"
-	"github.com/kubernetsn/kubernetsn/internal/shared/control"
 )
 
-// plugLink plugs a link into a pod, which may be running. One that is plugged is made what the configuration says; so it can be repeated
-// whatever a former one has left, and be called to change what can change: the peer's node, routes, and what is forwarded.
-func plugLink(ctx context.Context, s *Spec) (*current.Result, error) {
-	netns, err := s.openNetns()
-	if err != nil {
-		return nil, err
-	}
-	defer netns.Close()
-	daemon, err := dialDaemon(ctx, s.ControlSocket)
-	if err != nil {
-		return nil, err
-	}
-	defer daemon.close()
-	node, store, err := s.open()
-	if err != nil {
-		return nil, err
-	}
-	defer node.Close()
-	p := &plugging{adding{Spec: s, node: node, store: store, daemon: daemon, netns: netns}}
-	plugged, err := node.Plugged(&s.Attachment)
-	if err != nil {
-		return nil, err
-	}
-	before := store.read(&s.Attachment)
-	switch {
-	case plugged && before != nil:
-		return p.change(ctx, before)
-	case plugged: // nobody knows what it is
-		if err := node.Unplug(ctx, &s.Overlay, &s.Attachment); err != nil {
-			return nil, err
-		}
-	}
-	return p.run(ctx)
+// Link is one end of a point-to-point link, as the field link of a configuration describes it.
+type Link struct {
+	// Addresses are those of the pod's interface, one of a family at most.
+	Addresses []netip.Prefix `json:"addresses"`
+	// MAC is the interface's hardware address.
+	MAC  string   `json:"mac"`
+	Peer LinkPeer `json:"peer"`
+	// Routes are ranges that the pod reaches by the peer's address.
+	Routes []netip.Prefix `json:"routes,omitempty"`
+	// Forward are the families, IPv4 and IPv6, that the pod's kernel forwards.
+	Forward []string `json:"forward,omitempty"`
+	// Closed has the pod's kernel refuse what is for the peer, or behind it, whenever the interface is missing. No configuration has it: ktsn-agent sets
+	// it for links whose frames must not leave the node in clear.
+	Closed bool `json:"closed,omitempty"`
 }
 
-// plugging is the ADD of a link under way.
-type plugging struct{ adding }
-
-// run goes through all steps; when one fails it undoes those before it.
-func (p *plugging) run(ctx context.Context) (_ *current.Result, err error) {
-	success := false
-	defer func() {
-		if success {
-			return
-		}
-		for _, undo := range slices.Backward(p.undo) {
-			err = errors.Join(err, undo())
-		}
-	}()
-	if err := p.rememberLink(); err != nil {
-		return nil, err
-	}
-	fault.Point("recorded")
-	if err := p.tellPeer(ctx); err != nil {
-		return nil, err
-	}
-	fault.Point("link-peer-told")
-	port, err := p.port()
-	if err != nil {
-		return nil, err
-	}
-	plugged, err := p.node.Plug(ctx, &p.Overlay, port, p.daemon.timed())
-	if err != nil {
-		return nil, err
-	}
-	p.undo = append(p.undo, func() error { return p.node.Unplug(ctx, &p.Overlay, &p.Attachment) })
-	fault.Point("plugged")
-	if err := p.finish(ctx); err != nil {
-		return nil, err
-	}
-	if err := ctx.Err(); err != nil {
-		return nil, err
-	}
-	success = true
-	return p.linkResult(plugged.MTU), nil
+// LinkPeer is the other end of a link.
+type LinkPeer struct {
+	Addresses []netip.Addr `json:"addresses"`
+	MAC       string       `json:"mac"`
+	// Node is where the tunnels of the peer's node end; the zero value: the peer is on this node.
+	Node netip.Addr `json:"node,omitzero"`
 }
 
-// port is the node's end.
-func (p *plugging) port() (*overlay.Port, error) {
-	address, err := net.ParseMAC(p.Link.MAC)
-	if err != nil {
-		return nil, coded(types.ErrInvalidNetworkConfig, fmt.Errorf("link.mac: %w", err))
+// Families that a pod in the middle of a chain forwards.
+const (
+	ForwardIPv4 = "IPv4"
+	ForwardIPv6 = "IPv6"
+)
+
+// maxLinkRoutes is what a TSNLink can have.
+const maxLinkRoutes = 4096
+
+// Ends of a link.
+const (
+	linkClient   = 1
+	linkEndpoint = 2
+)
+
+// LinkMACs are the hardware addresses of a link's ends. They follow from the link, so that each end knows the other's and asks nobody.
+func LinkMACs(vni uint32) (client, endpoint net.HardwareAddr) {
+	made := func(end byte) net.HardwareAddr {
+		return net.HardwareAddr{0x02, 0x6b, byte(vni >> 16), byte(vni >> 8), byte(vni), end}
 	}
-	return &overlay.Port{Attachment: p.Attachment, HardwareAddress: address, Netns: int(p.netns.Fd()), FrontBytes: frontBytes(p.Capture)}, nil
+	return made(linkClient), made(linkEndpoint)
 }
 
-// rememberLink writes the record. What a killed ADD has written of the pod's settings is kept.
-func (p *plugging) rememberLink() error {
-	p.Sources = p.Link.sources()
-	if before := p.store.read(&p.Attachment); before != nil {
-		p.ForwardBefore = before.ForwardBefore
-	}
-	if err := p.rememberForwarding(); err != nil {
+// Validate returns what is wrong with the link.
+func (l *Link) Validate() error {
+	if err := l.checkAddresses(); err != nil {
 		return err
 	}
-	p.undo = append(p.undo, func() error { return p.store.remove(&p.Attachment) })
-	return p.store.write(&p.Record)
-}
-
-// sources are the addresses that a pod sends timed messages from by the link: its own.
-func (l *Link) sources() *control.Sources {
-	all := &control.Sources{HardwareAddresses: []string{l.MAC}}
-	for _, own := range l.Addresses {
-		all.Addresses = append(all.Addresses, netip.PrefixFrom(own.Addr(), own.Addr().BitLen()))
+	for what, text := range map[string]string{"mac": l.MAC, "peer.mac": l.Peer.MAC} {
+		if !IsHardwareAddress(text) {
+			return fmt.Errorf("%s: %q is no hardware address for an interface", what, text)
+		}
 	}
-	return all
-}
-
-// tellPeer tells filter, tunnel and ktsnd of the peer's node, before the tunnel is there, so that it is never without.
-func (p *plugging) tellPeer(ctx context.Context) error {
-	undo := context.WithoutCancel(ctx)
-	p.undo = append(p.undo, func() error { return p.node.ForgetLink(undo, &p.Overlay, p.daemon.timed()) })
-	return p.setPeer(ctx)
-}
-
-// setPeer makes the peer's node the only peer of the link.
-func (p *plugging) setPeer(ctx context.Context) error {
-	var wanted *control.Peer
-	if node := p.Link.Peer.Node; node.IsValid() {
-		wanted = &control.Peer{VNI: p.Overlay.VNI, Address: node, Subnets: p.Link.behindPeer()}
+	if l.MAC == l.Peer.MAC {
+		return fmt.Errorf("peer.mac: both ends have %s", l.MAC)
 	}
-	if err := p.node.SetLinkPeer(ctx, &p.Overlay, wanted, p.daemon.timed()); err != nil {
-		return fmt.Errorf("tell of the peer's node %s: %w", p.Link.Peer.Node, err)
+	if node := l.Peer.Node; node.IsValid() {
+		if err := CheckNodeAddress(node); err != nil {
+			return fmt.Errorf("peer.node: %w", err)
+		}
+	}
+	if len(l.Routes) > maxLinkRoutes {
+		return fmt.Errorf("routes: there are %d; give at most %d", len(l.Routes), maxLinkRoutes)
+	}
+	for _, route := range l.Routes {
+		if !route.IsValid() || route != route.Masked() || route.Addr().Is4In6() {
+			return fmt.Errorf("routes: %s is no range written by its first address", route)
+		}
+		if !l.gateway(route.Addr().Is4()).IsValid() {
+			return fmt.Errorf("routes: %s cannot be reached: the peer has no address of its family", route)
+		}
+	}
+	for _, family := range l.Forward {
+		if family != ForwardIPv4 && family != ForwardIPv6 {
+			return fmt.Errorf("forward: %q is neither %s nor %s", family, ForwardIPv4, ForwardIPv6)
+		}
 	}
 	return nil
 }
 
-// finish does what is to be done in the pod and at ktsnd. Each step may have been done before.
-func (p *plugging) finish(ctx context.Context) error {
-	p.undo = append(p.undo, func() error { return p.undoForwarding(p.store) })
-	if err := p.netns.Do(func(ns.NetNS) error { return p.configureLink() }); err != nil {
-		return err
+func (l *Link) checkAddresses() error {
+	if len(l.Addresses) == 0 || len(l.Addresses) > 2 || len(l.Peer.Addresses) != len(l.Addresses) {
+		return fmt.Errorf("addresses: there are %d, and the peer has %d; give each end one of IPv4, of IPv6, or of both",
+			len(l.Addresses), len(l.Peer.Addresses))
 	}
-	fault.Point("configured")
-	if p.daemon != nil {
-		undo := context.WithoutCancel(ctx)
-		p.undo = append(p.undo, func() error { return p.daemon.EndpointDel(undo, p.Identity, p.Interface) })
-		if err := p.daemon.addEndpoint(ctx, &p.Record); err != nil {
+	seen := map[bool]bool{}
+	for i, own := range l.Addresses {
+		peer := l.Peer.Addresses[i]
+		switch {
+		case !own.IsValid() || own.Addr().Is4In6() || own.Addr().IsMulticast() || own.Addr().IsUnspecified() || own.Addr().IsLoopback():
+			return fmt.Errorf("addresses: %s is no address for an interface", own)
+		case seen[own.Addr().Is4()]:
+			return errors.New("addresses: there are two of one family; give one of each at most")
+		case !own.Contains(peer) || own.Addr() == peer:
+			return fmt.Errorf("addresses: %s and the peer's %s are not the two ends of one link", own, peer)
+		}
+		seen[own.Addr().Is4()] = true
+	}
+	return nil
+}
+
+// CheckNodeAddress says what is wrong with the address at which another node's tunnels end.
+func CheckNodeAddress(node netip.Addr) error {
+	if !node.Is4() || node.IsUnspecified() || node.IsMulticast() || node.IsLoopback() || node.IsLinkLocalUnicast() ||
+		node == netip.AddrFrom4([4]byte{255, 255, 255, 255}) {
+		return fmt.Errorf("%s is no address at which tunnels of a node can end; give an IPv4 address of a host", node)
+	}
+	return nil
+}
+
+// gateway is the peer's address of a family.
+func (l *Link) gateway(ipv4 bool) netip.Addr {
+	for _, address := range l.Peer.Addresses {
+		if address.Is4() == ipv4 {
+			return address
+		}
+	}
+	return netip.Addr{}
+}
+
+// behindPeer are the subnets of which frames may come from the peer: its own addresses, and what the pod reaches by it. Where these are
+// more than ktsnd takes, all may.
+func (l *Link) behindPeer() []netip.Prefix {
+	var all []netip.Prefix
+	for _, address := range l.Peer.Addresses {
+		all = append(all, netip.PrefixFrom(address, address.BitLen()))
+	}
+	all = append(all, l.Routes...)
+	if len(all) <= maxPeerSubnets {
+		return all
+	}
+	return []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0"), netip.MustParsePrefix("::/0")}
+}
+
+// maxPeerSubnets is what ktsnd takes of one peer.
+const maxPeerSubnets = 64
+
+// same tells whether two links have the same ends. What else they differ in can be changed while they are plugged.
+func (l *Link) same(other *Link) bool {
+	return slices.Equal(l.Addresses, other.Addresses) && l.MAC == other.MAC && slices.Equal(l.Peer.Addresses, other.Peer.Addresses) &&
+		l.Peer.MAC == other.Peer.MAC
+}
+
+// linkNetwork is what the link is on the node.
+func linkNetwork(vni uint32) overlay.Network {
+	return overlay.Network{VNI: vni, Bridge: overlay.BridgeName(vni), Tunnel: overlay.TunnelName(vni), PointToPoint: true}
+}
+
+// The methods of request and Link in this file run inside the pod's network namespace.
+
+// linkRouteProtocol is by what the routes of links are known: no routing daemon of /etc/iproute2/rt_protos has it.
+const linkRouteProtocol = 0x6b
+
+// configureLink gives the pod's interface its settings, addresses, neighbours and routes, and sets it up.
+func (s *Spec) configureLink() error {
+	if s.Link.Closed { // first: from here on the pod has no moment with an address of the link and without the refusal
+		if err := s.Link.close(s.Interface); err != nil {
 			return err
 		}
 	}
-	fault.Point("registered")
-	if err := p.node.Forwarding(ctx, p.PortName()); err != nil {
+	if err := s.setLinkSettings(); err != nil {
 		return err
 	}
-	return p.open() // last: what fails before has refused what it refused
-}
-
-// change makes a link that is plugged what the configuration says. What cannot be changed without the pod noticing is refused.
-func (p *plugging) change(ctx context.Context, before *Record) (*current.Result, error) {
-	if before.Link == nil || before.VNI != p.Overlay.VNI || before.Netns != p.netns.Path() || !before.Link.same(p.Link) ||
-		before.Encrypted != p.Overlay.Encrypted {
-		return nil, coded(CodeExists, fmt.Errorf("container %s has another link as %s; call DEL first", p.ContainerID, p.Interface))
-	}
-	p.Sources, p.ForwardBefore = before.Sources, before.ForwardBefore
-	if err := p.rememberForwarding(); err != nil {
-		return nil, err
-	}
-	if err := p.store.write(&p.Record); err != nil {
-		return nil, err
-	}
-	if err := p.setPeer(ctx); err != nil {
-		return nil, err
-	}
-	port, err := p.port()
+	link, err := netlink.LinkByName(s.Interface)
 	if err != nil {
-		return nil, err
+		return fmt.Errorf("look for %s in the pod: %w", s.Interface, err)
 	}
-	if err := p.node.Mend(ctx, &p.Overlay, port, p.daemon.timed()); err != nil {
-		return nil, err
+	if err := s.guardOnce(); err != nil {
+		return err
 	}
-	if err := p.finish(ctx); err != nil {
-		return nil, err
+	if link.Attrs().MTU != s.Overlay.MTU {
+		if err := netlink.LinkSetMTU(link, s.Overlay.MTU); err != nil {
+			return fmt.Errorf("give %s an MTU of %d: %w", s.Interface, s.Overlay.MTU, err)
+		}
 	}
-	return p.linkResult(p.Overlay.MTU), nil
+	for _, own := range s.Link.Addresses {
+		address := &netlink.Addr{IPNet: ipNet(own)}
+		if own.Addr().Is6() {
+			address.Flags = unix.IFA_F_NODAD // nobody else is on the link
+		}
+		if err := netlink.AddrReplace(link, address); err != nil {
+			return fmt.Errorf("give %s the address %s: %w", s.Interface, own, err)
+		}
+	}
+	if link.Attrs().Flags&net.FlagUp == 0 {
+		if err := netlink.LinkSetUp(link); err != nil {
+			return fmt.Errorf("set %s up in the pod: %w", s.Interface, err)
+		}
+	}
+	if err := s.Link.setNeighbours(link); err != nil {
+		return err
+	}
+	return s.Link.setRoutes(link)
 }
 
-// linkResult says what was made.
-func (p *plugging) linkResult(mtu int) *current.Result {
-	result := &current.Result{CNIVersion: current.ImplementedSpecVersion}
-	result.Interfaces = []*current.Interface{
-		{Name: p.Overlay.Bridge}, {Name: p.PortName(), Mtu: overlay.PortMTU(mtu, frontBytes(p.Capture))},
-		{Name: p.Interface, Mac: p.Link.MAC, Mtu: mtu, Sandbox: p.Record.Netns},
+// guardOnce attaches the program that keeps untimed from timed, if it is not there.
+func (s *Spec) guardOnce() error {
+	if !isGuarded(s.Unseen, s.Device) {
+		return nil
 	}
-	for _, own := range p.Link.Addresses {
-		result.IPs = append(result.IPs, &current.IPConfig{Address: *ipNet(own), Interface: current.Int(len(result.Interfaces) - 1)})
+	if now, err := capture.Read(s.Interface); err == nil && now.Attached && now.Mode == s.Capture {
+		return nil
 	}
-	return result
+	return s.guard()
 }
 
-func ipNet(p netip.Prefix) *net.IPNet {
-	return &net.IPNet{IP: p.Addr().AsSlice(), Mask: net.CIDRMask(p.Bits(), p.Addr().BitLen())}
+// setLinkSettings has the interface be of the link's families.
+func (s *Spec) setLinkSettings() error {
+	settings := [][3]string{}
+	if s.Link.gateway(false).IsValid() {
+		settings = append(settings, [3]string{"ipv6", "disable_ipv6", "0"}, [3]string{"ipv6", "accept_ra", "0"}, [3]string{"ipv6", "keep_addr_on_down", "1"})
+	} else if _, err := os.Stat("/proc/sys/net/ipv6"); err == nil {
+		settings = append(settings, [3]string{"ipv6", "disable_ipv6", "1"})
+	}
+	if s.Link.forwards(ForwardIPv4) {
+		// What comes by one link may be answered by another.
+		settings = append(settings, [3]string{"ipv4", "rp_filter", "2"})
+	}
+	for _, setting := range settings {
+		path := "/proc/sys/net/" + setting[0] + "/conf/" + s.Interface + "/" + setting[1]
+		if err := os.WriteFile(path, []byte(setting[2]), 0); err != nil {
+			return fmt.Errorf("set %s of %s in the pod: %w", setting[1], s.Interface, err)
+		}
+	}
+	return s.Link.setForwarding()
+}
+
+// setNeighbours tells the pod's kernel the peer's hardware address, so that it need not ask.
+func (l *Link) setNeighbours(link netlink.Link) error {
+	mac, err := net.ParseMAC(l.Peer.MAC)
+	if err != nil {
+		return coded(types.ErrInvalidNetworkConfig, fmt.Errorf("link.peer.mac: %w", err))
+	}
+	for _, peer := range l.Peer.Addresses {
+		entry := &netlink.Neigh{
+			LinkIndex: link.Attrs().Index, Family: familyOf(peer), State: netlink.NUD_PERMANENT, IP: peer.AsSlice(), HardwareAddr: mac,
+		}
+		if err := netlink.NeighSet(entry); err != nil {
+			return fmt.Errorf("tell the pod the hardware address of %s: %w", peer, err)
+		}
+	}
+	return nil
+}
+
+func familyOf(address netip.Addr) int {
+	if address.Is4() {
+		return netlink.FAMILY_V4
+	}
+	return netlink.FAMILY_V6
+}
+
+// setRoutes makes the link's routes those that it shall have.
+func (l *Link) setRoutes(link netlink.Link) error {
+	wanted := map[netip.Prefix]bool{}
+	for _, to := range l.Routes {
+		wanted[to] = true
+	}
+	mask := netlink.RT_FILTER_OIF | netlink.RT_FILTER_PROTOCOL
+	filter := &netlink.Route{LinkIndex: link.Attrs().Index, Protocol: linkRouteProtocol}
+	have, err := again(func() ([]netlink.Route, error) { return netlink.RouteListFiltered(netlink.FAMILY_ALL, filter, mask) })
+	if err != nil {
+		return fmt.Errorf("list the routes of the link: %w", err)
+	}
+	for i := range have {
+		to, ok := prefixOf(have[i].Dst)
+		if ok && wanted[to] {
+			delete(wanted, to)
+			continue
+		}
+		if err := netlink.RouteDel(&have[i]); err != nil && !errors.Is(err, unix.ESRCH) {
+			return fmt.Errorf("remove the route to %v: %w", have[i].Dst, err)
+		}
+	}
+	for to := range wanted {
+		gateway := l.gateway(to.Addr().Is4())
+		route := &netlink.Route{LinkIndex: link.Attrs().Index, Protocol: linkRouteProtocol, Dst: ipNet(to), Gw: gateway.AsSlice()}
+		if err := netlink.RouteAdd(route); err != nil {
+			return fmt.Errorf("add the route to %s by %s: %w", to, gateway, explainLinkRoute(err))
+		}
+	}
+	return nil
+}
+
+func explainLinkRoute(err error) error {
+	if errors.Is(err, unix.EEXIST) {
+		return fmt.Errorf("%w: the pod has one by another interface; leave it out of the service's routes", err)
+	}
+	return err
+}
+
+func prefixOf(dst *net.IPNet) (netip.Prefix, bool) {
+	if dst == nil {
+		return netip.Prefix{}, false
+	}
+	address, ok := netip.AddrFromSlice(dst.IP)
+	bits, _ := dst.Mask.Size()
+	return netip.PrefixFrom(address.Unmap(), bits), ok
+}
+
+// refusalsOf returns the metrics of the routes by which nothing leaves to the ends of a pod's link, and to the ranges behind it. Each link has metrics of
+// its own, by which its refusals are known without a record, also next to those of another link to the same range. Routes of a plugged link go before them.
+func refusalsOf(interfaceName string) (ends, behind int) {
+	hash := fnv.New32a()
+	_, _ = hash.Write([]byte(interfaceName))
+	metric := 1<<24 | int(hash.Sum32()>>8)
+	return metric, 1<<25 | metric
+}
+
+// CloseLink has the pod's kernel refuse what is for the other end of a link, or behind it, as long as the link is not plugged. By the pod's default
+// route it would leave the node in clear. The routes last until the link need not be closed, a range is no longer behind it, or the sandbox ends.
+func CloseLink(plugged *Plugged) error {
+	return ns.WithNetNSPath(plugged.Netns, func(ns.NetNS) error { return plugged.Link.close(plugged.Interface) })
+}
+
+// close refuses it. It runs inside the pod's network namespace.
+func (l *Link) close(interfaceName string) error {
+	var all error
+	refuse := func(to netip.Prefix, metric int) {
+		route := closedRoute(to, metric)
+		if err := netlink.RouteReplace(&route); err != nil {
+			all = errors.Join(all, fmt.Errorf("have the pod refuse what is for %s: %w", to, err))
+		}
+	}
+	ends, behind := refusalsOf(interfaceName)
+	for _, own := range l.Addresses {
+		refuse(own.Masked(), ends) // both ends
+	}
+	for _, to := range l.Routes {
+		refuse(to, behind)
+	}
+	return all
+}
+
+// open removes refusals that the link no longer needs: all if it need not be closed, else those of ranges that are not behind it any more. Addresses of a
+// former endpoint stay refused, as the pod may still send to them.
+func (p *plugging) open() error {
+	ends, behind := refusalsOf(p.Interface)
+	filter := &netlink.Route{Type: unix.RTN_UNREACHABLE, Protocol: linkRouteProtocol}
+	return p.netns.Do(func(ns.NetNS) error {
+		have, err := again(func() ([]netlink.Route, error) {
+			return netlink.RouteListFiltered(netlink.FAMILY_ALL, filter, netlink.RT_FILTER_TYPE|netlink.RT_FILTER_PROTOCOL)
+		})
+		if err != nil {
+			return fmt.Errorf("list what the pod refuses to send: %w", err)
+		}
+		for i := range have {
+			to, ok := prefixOf(have[i].Dst)
+			metric := have[i].Priority
+			if !ok || metric != ends && metric != behind || p.Link.Closed && (metric == ends || slices.Contains(p.Link.Routes, to)) {
+				continue
+			}
+			route := closedRoute(to, metric)
+			if err := netlink.RouteDel(&route); err != nil && !errors.Is(err, unix.ESRCH) {
+				return fmt.Errorf("have the pod send to %s again: %w", to, err)
+			}
+		}
+		return nil
+	})
+}
+
+func closedRoute(to netip.Prefix, metric int) netlink.Route {
+	return netlink.Route{Type: unix.RTN_UNREACHABLE, Dst: ipNet(to), Priority: metric, Protocol: linkRouteProtocol}
 }

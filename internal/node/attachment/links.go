@@ -6,8 +6,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
+	"os"
+	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/containernetworking/cni/pkg/types"
@@ -227,4 +232,212 @@ func (l *Link) checkRoutes(link netlink.Link) error {
 		}
 	}
 	return all
+}
+
+// Names of configurations, which no network may have.
+const (
+	// SandboxNetwork is the one by which runtimes have the sandboxes of pods with links remembered.
+	SandboxNetwork = "kubernetsn-links"
+	// LinkNetwork is the one by which links are plugged.
+	LinkNetwork = "kubernetsn-link"
+)
+
+// addSandbox remembers a sandbox.
+func addSandbox(s *Spec) error {
+	netns, err := s.openNetns()
+	if err != nil {
+		return err
+	}
+	defer netns.Close()
+	return recordStore{s.StateDir}.write(&s.Record)
+}
+
+// forgetSandbox unplugs all links of the sandbox, whoever plugged them, and removes its record.
+func forgetSandbox(ctx context.Context, node *overlay.Node, store recordStore, sandbox *overlay.Attachment) error {
+	links, err := store.linksOf(sandbox.ContainerID)
+	if err != nil {
+		return err
+	}
+	var all error
+	for i, err := range unplugLinks(ctx, node, store, links) {
+		if err != nil {
+			all = errors.Join(all, fmt.Errorf("link %s: %w", links[i].Interface, err))
+		}
+	}
+	if all != nil {
+		return all
+	}
+	return store.remove(sandbox)
+}
+
+// CheckLinks compares a link, or all links of a sandbox, with what Add made.
+func CheckLinks(ctx context.Context, s *Spec) error {
+	netns, err := s.openNetns()
+	if err != nil {
+		return err
+	}
+	defer netns.Close()
+	node, store, err := s.open()
+	if err != nil {
+		return err
+	}
+	defer node.Close()
+	if s.Sandbox && store.read(&s.Attachment) == nil {
+		return coded(CodeDiffers, fmt.Errorf("nothing is known of the sandbox of container %s; make the pod anew", s.ContainerID))
+	}
+	links, err := store.linksOf(s.ContainerID)
+	if err != nil {
+		return err
+	}
+	var differs error
+	for _, link := range links {
+		if !s.Sandbox && link.Interface != s.Interface {
+			continue
+		}
+		if err := link.checkLink(ctx, node); errors.Is(err, errKtsndSilent) {
+			return err
+		} else if err != nil {
+			differs = errors.Join(differs, fmt.Errorf("link %s: %w", link.Interface, err))
+		}
+	}
+	return coded(CodeDiffers, differs)
+}
+
+// collectSandboxes forgets the sandboxes that the runtime does not call valid, and unplugs the links of containers that have none.
+func (s *Spec) collectSandboxes(ctx context.Context, node *overlay.Node, store recordStore, valid map[types.GCAttachment]bool) error {
+	containers := map[string]bool{}
+	for attachment := range valid {
+		containers[attachment.ContainerID] = true
+	}
+	known, err := knownAttachments(s.Network, node, store)
+	if err != nil {
+		return err
+	}
+	var all error
+	for key, found := range known {
+		if !valid[key] {
+			all = errors.Join(all, forgetSandbox(ctx, node, store, &found.Attachment))
+		}
+	}
+	links, err := knownAttachments(LinkNetwork, node, store)
+	if err != nil {
+		return errors.Join(all, err)
+	}
+	var left []*Record
+	for key, found := range links {
+		if !containers[key.ContainerID] {
+			left = append(left, foundLink(store, &found, s.ControlSocket))
+		}
+	}
+	return errors.Join(all, errors.Join(unplugLinks(ctx, node, store, left)...))
+}
+
+// foundLink is a link that may have no record.
+func foundLink(store recordStore, found *overlay.Found, controlSocket string) *Record {
+	made := store.read(&found.Attachment)
+	if made == nil {
+		made = &Record{
+			Version: recordVersion, Attachment: found.Attachment, VNI: found.VNI, Bridge: found.Bridge, Tunnel: found.Tunnel,
+			ControlSocket: controlSocket,
+		}
+	}
+	return made
+}
+
+// statusOfLinks tells whether links could be plugged.
+func (s *Spec) statusOfLinks(ctx context.Context) error {
+	daemon, err := dialDaemon(ctx, s.ControlSocket)
+	if err != nil {
+		return unavailable(false, err)
+	}
+	daemon.close()
+	if err := s.checkStateDir(); err != nil {
+		return unavailable(false, err)
+	}
+	return nil
+}
+
+// settleAfter is well above the granularity of modification times: a few milliseconds in kernels before 6.13.
+const settleAfter = 100 * time.Millisecond
+
+// Settled reports whether each change after readAt gives the file or folder another modification time than this one. Right after a change
+// it does not: a second change in the same tick of the kernel's clock leaves the time as it is, so the content must be read once more.
+func Settled(modified, readAt time.Time) bool { return readAt.Sub(modified) > settleAfter }
+
+// SandboxList knows the sandboxes for links, and reads each record once. All functions may be called by any goroutine.
+type SandboxList struct {
+	StateDir string
+
+	mu       sync.Mutex
+	modified time.Time          // of the folder when it was read; zero until it has settled
+	known    map[string]Sandbox // by the names of the records
+}
+
+// Look reads what has come since the last look, and returns the identities whose sandboxes have come or gone. Where nothing has, it costs
+// one call of the kernel.
+func (l *SandboxList) Look() ([]string, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	of := recordStore{l.StateDir}
+	readAt := time.Now()
+	folder, err := os.Stat(of.folder(SandboxNetwork))
+	if os.IsNotExist(err) {
+		return l.replace(time.Time{}, nil), nil
+	}
+	if err != nil || folder.ModTime().Equal(l.modified) {
+		return nil, err
+	}
+	entries, err := os.ReadDir(of.folder(SandboxNetwork))
+	if err != nil {
+		return nil, err
+	}
+	now := map[string]Sandbox{}
+	for _, entry := range entries {
+		name := entry.Name()
+		if known, ok := l.known[name]; ok {
+			now[name] = known
+			continue
+		}
+		containerID, interfaceName, ok := strings.Cut(name, separator)
+		if !ok || strings.HasSuffix(name, overlay.Unfinished) {
+			continue
+		}
+		attachment := overlay.Attachment{Network: SandboxNetwork, ContainerID: containerID, Interface: interfaceName}
+		if r := of.read(&attachment); r != nil {
+			now[name] = Sandbox{r.ContainerID, r.Identity, filepath.Clean(r.Netns), of.since(&attachment)}
+		}
+	}
+	if !Settled(folder.ModTime(), readAt) {
+		return l.replace(time.Time{}, now), nil
+	}
+	return l.replace(folder.ModTime(), now), nil
+}
+
+// replace returns the identities of what is new and what has gone. The lock is held.
+func (l *SandboxList) replace(modified time.Time, now map[string]Sandbox) []string {
+	changed := map[string]bool{}
+	for name, one := range l.known {
+		if _, stays := now[name]; !stays {
+			changed[one.Identity] = true
+		}
+	}
+	for name, one := range now {
+		if _, known := l.known[name]; !known {
+			changed[one.Identity] = true
+		}
+	}
+	l.known, l.modified = now, modified
+	return slices.Collect(maps.Keys(changed))
+}
+
+// Of is the youngest sandbox of an identity whose network namespace is there.
+func (l *SandboxList) Of(identity string) (found Sandbox, ok bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, one := range l.known {
+		if one.Identity == identity && !isGone(one.Netns) && (!ok || one.Since.After(found.Since)) {
+			found, ok = one, true
+		}
+	}
+	return found, ok
 }

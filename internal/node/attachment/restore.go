@@ -6,14 +6,20 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
+	"strings"
 
+	"github.com/containernetworking/plugins/pkg/ns"
 	"github.com/vishvananda/netlink"
 
+	"github.com/kubernetsn/kubernetsn/internal/node/capture"
 	"github.com/kubernetsn/kubernetsn/internal/node/overlay"
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
+	"github.com/kubernetsn/kubernetsn/internal/shared/device"
 )
 
 // netnsDirs are where runtimes keep the network namespaces of pods.
@@ -121,4 +127,174 @@ func netnsPath(id int) string {
 		}
 	}
 	return ""
+}
+
+// mostSourceAddresses is how many ktsnd takes of an endpoint.
+const mostSourceAddresses = 16
+
+// rebuild writes records for the attachments that the kernel knows and that have none.
+func rebuild(ctx context.Context, node *overlay.Node, store recordStore, client *control.Client, controlSocket string) (int, error) {
+	found, err := node.Attachments()
+	if err != nil {
+		return 0, err
+	}
+	var all error
+	count := 0
+	for i := range found {
+		if store.read(&found[i].Attachment) != nil {
+			continue
+		}
+		made, err := rebuiltRecord(ctx, &found[i], client, controlSocket)
+		if err == nil {
+			err = made.findEncryption(node)
+		}
+		if err == nil {
+			err = store.write(made)
+		}
+		if err == nil && made.Socket != "" {
+			err = store.useSocket(&made.Attachment)
+		}
+		if err != nil {
+			all = errors.Join(all, fmt.Errorf("interface %s of container %s: its record is lost: %w", found[i].Interface, found[i].ContainerID, err))
+			continue
+		}
+		count++
+	}
+	return count, all
+}
+
+// rebuiltRecord is what the kernel and ktsnd still know. The pod's socket is in neither, unless a virtual machine has the interface.
+func rebuiltRecord(ctx context.Context, found *overlay.Found, client *control.Client, controlSocket string) (*Record, error) {
+	path := netnsPath(found.NetnsID)
+	if path == "" || found.VNI == 0 {
+		return nil, fmt.Errorf("its network namespace is in none of %v; attach it anew", netnsDirs)
+	}
+	// A port without the program counts nothing, in mode None.
+	captured, err := capture.ReadPort(found.PortName())
+	if err != nil {
+		return nil, err
+	}
+	made := &Record{
+		Version: recordVersion, Attachment: found.Attachment, Netns: path,
+		VNI: found.VNI, Bridge: found.Bridge, Tunnel: found.Tunnel, ControlSocket: controlSocket, Capture: captured.Mode,
+	}
+	made.Receive = wasReceiving(found.PortName())
+	switch found.Note {
+	case "", overlay.NoteLost:
+		made.Device, err = foundDevice(path, &found.Attachment, captured.ClassBy)
+		if err == nil && found.Note != "" && !made.Device.Exists() {
+			err = errors.New("a virtual machine has it, and the names of network, container and pod leave no room for its device in the alias; delete the pod so that it is recreated")
+		}
+	default:
+		err = made.takeNote(found.Note)
+	}
+	if err != nil {
+		return nil, err
+	}
+	err = made.findSources(ctx, client)
+	return made, err
+}
+
+// findEncryption has the tunnel of a link tell whether it is encrypted.
+func (r *Record) findEncryption(node *overlay.Node) (err error) {
+	if r.Network == LinkNetwork {
+		r.Encrypted, err = node.IsEncrypted(r.Tunnel)
+	}
+	return err
+}
+
+// findSources has ktsnd tell from which addresses the pod may send. A ktsnd that was started anew does not know it; then it is
+// from those that the interface has.
+func (r *Record) findSources(ctx context.Context, client *control.Client) error {
+	endpoints, err := client.Endpoints(ctx)
+	if err != nil {
+		return err
+	}
+	for _, endpoint := range endpoints {
+		if endpoint.Identity == r.Identity && endpoint.Interface == r.Interface && endpoint.Sources != nil {
+			r.Sources, r.Grants = endpoint.Sources, endpoint.Grants
+			return nil
+		}
+	}
+	return ns.WithNetNSPath(r.Netns, func(ns.NetNS) (err error) {
+		r.Sources, err = sourcesOf(r.Interface)
+		return err
+	})
+}
+
+// sourcesOf are the addresses of an interface.
+func sourcesOf(interfaceName string) (*control.Sources, error) {
+	link, err := netlink.LinkByName(interfaceName)
+	if err != nil {
+		return nil, fmt.Errorf("look for %s: %w", interfaceName, err)
+	}
+	addresses, err := again(func() ([]netlink.Addr, error) { return netlink.AddrList(link, netlink.FAMILY_ALL) })
+	if err != nil {
+		return nil, fmt.Errorf("list the addresses of %s: %w", interfaceName, err)
+	}
+	sources := &control.Sources{HardwareAddresses: []string{link.Attrs().HardwareAddr.String()}}
+	for _, one := range addresses {
+		own, ok := netip.AddrFromSlice(one.IP)
+		if own = own.Unmap(); ok && !own.IsLinkLocalUnicast() && len(sources.Addresses) < mostSourceAddresses {
+			sources.Addresses = append(sources.Addresses, netip.PrefixFrom(own, own.BitLen()))
+		}
+	}
+	return sources, nil
+}
+
+// note is what the kernel keeps with the node's end of an interface of a virtual machine, because nothing else that is left without a
+// record tells it: kind, queues, class, owner and Kata's folder of its device, what is captured (no program does at one of vhost-user),
+// and the folder of the pods' sockets, which may have commas.
+func (s *Spec) note() string {
+	if !s.Device.Exists() {
+		return ""
+	}
+	of := s.Device
+	return strings.Join([]string{of.Kind, strconv.Itoa(of.Queues), of.Class, strconv.Itoa(of.Owner), of.DAN, s.Capture.String(), s.SocketDir}, ",")
+}
+
+// takeNote gives a record what note wrote.
+func (r *Record) takeNote(note string) error {
+	const parts = 7
+	read := strings.SplitN(note, ",", parts)
+	if len(read) != parts {
+		return fmt.Errorf("the note %q of a virtual machine's interface cannot be read", note)
+	}
+	asked := map[string]string{}
+	for i, name := range device.Names {
+		if read[i] != "" {
+			asked[name] = read[i]
+		}
+	}
+	var err error
+	if r.Device, err = device.Parse(asked); err != nil {
+		return fmt.Errorf("the note of a virtual machine's interface: %w", err)
+	}
+	if r.Capture, err = capture.ParseMode(read[parts-2]); err != nil {
+		return fmt.Errorf("the note of a virtual machine's interface: %w", err)
+	}
+	if dir := read[parts-1]; dir != "" {
+		r.AppSocket = filepath.Join(dir, r.Identity, appSocketName)
+	}
+	if r.Device.IsOfRuntime() {
+		r.Socket = r.AppSocket
+	}
+	return nil
+}
+
+// Noted is what the note of a port says.
+type Noted struct {
+	// Device is that of the virtual machine that has the interface; none if the port has no note.
+	Device device.Device
+	// VhostSocket is where it is served if it is of vhost-user.
+	VhostSocket string
+}
+
+// ReadNote reads that of a port.
+func ReadNote(port *overlay.Found) Noted {
+	read := Record{Attachment: port.Attachment}
+	if port.Note == "" || read.takeNote(port.Note) != nil {
+		return Noted{}
+	}
+	return Noted{Device: read.Device, VhostSocket: vhostSocket(read.AppSocket, read.Interface)}
 }

@@ -4,12 +4,14 @@ package cni
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"os/signal"
 	"syscall"
 
 	"github.com/containernetworking/cni/pkg/skel"
+	"github.com/containernetworking/cni/pkg/types"
 	cniversion "github.com/containernetworking/cni/pkg/version"
 
 	"github.com/kubernetsn/kubernetsn/internal/node/attachment"
@@ -104,4 +106,28 @@ func Detach(key *overlay.Attachment, config []byte, pluginDir string) error {
 		ContainerID: key.ContainerID, IfName: key.Interface, Path: pluginDir, StdinData: config,
 		Args: "IgnoreUnknown=1;K8S_POD_UID=" + key.Identity,
 	})
+}
+
+// validAttachments reads the runtime's list. Its absence must not be taken for an empty one.
+func (r *request) validAttachments() (map[types.GCAttachment]bool, error) {
+	var lists struct {
+		Valid *[]types.GCAttachment `json:"cni.dev/valid-attachments"`
+		// libcni passes the list under a second name, which the specification once had by mistake.
+		Old *[]types.GCAttachment `json:"cni.dev/attachments"`
+	}
+	if err := json.Unmarshal(r.stdin, &lists); err != nil {
+		return nil, invalid("cni.dev/valid-attachments: %v", err)
+	}
+	list := lists.Valid
+	if list == nil {
+		list = lists.Old
+	}
+	if list == nil {
+		return nil, invalid("cni.dev/valid-attachments: missing; GC removes all that is not in this list")
+	}
+	valid := map[types.GCAttachment]bool{}
+	for _, attachment := range *list {
+		valid[attachment] = true
+	}
+	return valid, nil
 }
