@@ -24,8 +24,8 @@ import (
 // A pod whose device is of VFIO has a network card of the node in the place of an interface: nothing of it is on the node's bridge or
 // known to ktsnd, and what the machine sends is on the wire when the machine sends it.
 
-// card is one that was taken from the node's kernel.
-type card struct {
+// takenCard is a card that was taken from the node's kernel.
+type takenCard struct {
 	address, hardwareAddress string
 	mtu                      int
 }
@@ -67,7 +67,7 @@ var nodeBus = passthrough.NewBus
 
 // takeCard takes the first of the network's cards that can be had. What keeps each of them from the pod is in the error. It tries no
 // other card while the pod has one that could not be given back: DEL knows of one.
-func (a *adding) takeCard(ctx context.Context) (*card, error) {
+func (a *adding) takeCard(ctx context.Context) (*takenCard, error) {
 	bus := nodeBus()
 	a.undo = append(a.undo, func() error { return a.giveBackCard() })
 	var reasons []string
@@ -85,12 +85,12 @@ func (a *adding) takeCard(ctx context.Context) (*card, error) {
 }
 
 // tryCard takes a card.
-func (a *adding) tryCard(ctx context.Context, bus *passthrough.Bus, address string) (*card, error) {
-	found, err := canTake(bus, address)
+func (a *adding) tryCard(ctx context.Context, bus *passthrough.Bus, address string) (*takenCard, error) {
+	card, err := canTake(bus, address)
 	if err != nil {
 		return nil, err
 	}
-	link, err := netlink.LinkByName(found.Interfaces[0])
+	link, err := netlink.LinkByName(card.Interfaces[0])
 	if err != nil {
 		return nil, fmt.Errorf("look at its interface: %w", err)
 	}
@@ -99,7 +99,7 @@ func (a *adding) tryCard(ctx context.Context, bus *passthrough.Bus, address stri
 		return nil, err
 	}
 	fault.Point("card-chosen")
-	if err := a.claimCard(bus, found); err != nil {
+	if err := a.claimCard(bus, card); err != nil {
 		return nil, err
 	}
 	fault.Point("card-claimed")
@@ -107,46 +107,46 @@ func (a *adding) tryCard(ctx context.Context, bus *passthrough.Bus, address stri
 		return nil, errors.Join(err, a.giveBackCard())
 	}
 	fault.Point("card-bound")
-	return &card{address, link.Attrs().HardwareAddr.String(), link.Attrs().MTU}, nil
+	return &takenCard{address, link.Attrs().HardwareAddr.String(), link.Attrs().MTU}, nil
 }
 
 // canTake returns a card that nothing stands against.
 func canTake(bus *passthrough.Bus, address string) (*passthrough.Device, error) {
-	found, reasons, err := bus.Check(address)
+	card, reasons, err := bus.Check(address)
 	switch owner := bus.Claimed(address); {
 	case err != nil:
 		return nil, err
 	case owner != "":
 		return nil, fmt.Errorf("it belongs to %s already", owner)
-	case found.Driver == passthrough.VFIO || found.Driver == "":
+	case card.Driver == passthrough.VFIO || card.Driver == "":
 		return nil, errors.New("the kernel does not have it, because somebody else was given it")
 	case len(reasons) > 0:
 		return nil, errors.New(strings.Join(reasons, "; "))
-	case len(found.Interfaces) != 1:
-		return nil, fmt.Errorf("it has %d interfaces (%s), and a machine gets one", len(found.Interfaces), strings.Join(found.Interfaces, ", "))
+	case len(card.Interfaces) != 1:
+		return nil, fmt.Errorf("it has %d interfaces (%s), and a machine gets one", len(card.Interfaces), strings.Join(card.Interfaces, ", "))
 	}
-	return found, groupIsFree(bus, found)
+	return card, groupIsFree(bus, card)
 }
 
 // groupIsFree tells whether a machine can have the card: it would have the whole IOMMU group.
-func groupIsFree(bus *passthrough.Bus, found *passthrough.Device) error {
-	others := bus.GivenAway(found)
+func groupIsFree(bus *passthrough.Bus, card *passthrough.Device) error {
+	others := bus.GivenAway(card)
 	if len(others) == 0 {
 		return nil
 	}
 	return fmt.Errorf("of IOMMU group %d others were given away: %s; a group goes to one machine as a whole, so move the card to another slot, or give these back",
-		found.Group, strings.Join(others, ", "))
+		card.Group, strings.Join(others, ", "))
 }
 
 // claimCard has the card belong to the attachment. Of two that claim cards of one group at once, none or one gets its.
-func (a *adding) claimCard(bus *passthrough.Bus, found *passthrough.Device) error {
-	switch own, err := bus.Claim(found.Address, a.owner()); {
+func (a *adding) claimCard(bus *passthrough.Bus, card *passthrough.Device) error {
+	switch claimed, err := bus.Claim(card.Address, a.owner()); {
 	case err != nil:
 		return err
-	case !own:
-		return fmt.Errorf("it belongs to %s already", bus.Claimed(found.Address))
+	case !claimed:
+		return fmt.Errorf("it belongs to %s already", bus.Claimed(card.Address))
 	}
-	if err := groupIsFree(bus, found); err != nil {
+	if err := groupIsFree(bus, card); err != nil {
 		return errors.Join(err, a.giveBackCard())
 	}
 	return nil
@@ -176,8 +176,8 @@ func (r *Record) giveBackCard() error {
 // giveBackStrays gives back the cards of attachments of the network that are not valid, whether or not there is a record of them.
 func (s *Spec) giveBackStrays(valid map[types.GCAttachment]bool) error {
 	return giveBack(func(owner string) bool {
-		of, ok := CardOwner(owner)
-		return ok && of.Network == s.Network && !valid[types.GCAttachment{ContainerID: of.ContainerID, IfName: of.Interface}]
+		key, ok := CardOwner(owner)
+		return ok && key.Network == s.Network && !valid[types.GCAttachment{ContainerID: key.ContainerID, IfName: key.Interface}]
 	})
 }
 
@@ -199,24 +199,24 @@ func giveBack(chosen func(owner string) bool) error {
 
 // networkOf is how the machine sets up its card.
 func networkOf(ipam *current.Result, mtu int) kata.NetworkInfo {
-	made := kata.NetworkInfo{Interface: kata.Interface{Addresses: []string{}, MTU: mtu}, Routes: []kata.Route{}, Neighbors: []kata.Neighbor{}}
+	network := kata.NetworkInfo{Interface: kata.Interface{Addresses: []string{}, MTU: mtu}, Routes: []kata.Route{}, Neighbors: []kata.Neighbor{}}
 	for _, ip := range ipam.IPs {
-		made.Interface.Addresses = append(made.Interface.Addresses, ip.Address.String())
+		network.Interface.Addresses = append(network.Interface.Addresses, ip.Address.String())
 	}
 	for _, route := range ipam.Routes {
-		one := kata.Route{Destination: route.Dst.String()}
+		entry := kata.Route{Destination: route.Dst.String()}
 		if route.GW != nil {
-			one.Gateway = route.GW.String()
+			entry.Gateway = route.GW.String()
 		} else if isIPv4(route.Dst.IP) {
-			one.Scope = int(netlink.SCOPE_LINK)
+			entry.Scope = int(netlink.SCOPE_LINK)
 		}
-		made.Routes = append(made.Routes, one)
+		network.Routes = append(network.Routes, entry)
 	}
-	return made
+	return network
 }
 
 // cardResult describes the card as the pod's interface.
-func (r *Record) cardResult(addresses *current.Result, taken *card) *current.Result {
+func (r *Record) cardResult(addresses *current.Result, taken *takenCard) *current.Result {
 	result := &current.Result{CNIVersion: current.ImplementedSpecVersion, IPs: addresses.IPs, Routes: addresses.Routes, DNS: addresses.DNS}
 	return withPod(result, &current.Interface{Name: r.Interface, Mac: taken.hardwareAddress, Mtu: taken.mtu, Sandbox: r.Netns, PciID: taken.address})
 }
@@ -224,14 +224,14 @@ func (r *Record) cardResult(addresses *current.Result, taken *card) *current.Res
 // checkCard names what is not as ADD made it.
 func (r *Record) checkCard() error {
 	bus := nodeBus()
-	found, err := bus.Read(r.Device.Card)
+	card, err := bus.Read(r.Device.Card)
 	switch {
 	case err != nil:
 		return fmt.Errorf("the pod's card: %w", err)
 	case bus.Claimed(r.Device.Card) != r.owner():
 		return fmt.Errorf("the pod's card %s belongs to %q; make the pod anew", r.Device.Card, bus.Claimed(r.Device.Card))
-	case found.Driver != passthrough.VFIO:
-		return fmt.Errorf("the pod's card %s has the driver %q, not %s; make the pod anew", r.Device.Card, found.Driver, passthrough.VFIO)
+	case card.Driver != passthrough.VFIO:
+		return fmt.Errorf("the pod's card %s has the driver %q, not %s; make the pod anew", r.Device.Card, card.Driver, passthrough.VFIO)
 	}
 	return nil
 }

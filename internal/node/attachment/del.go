@@ -135,7 +135,7 @@ func knownAttachments(network string, node *overlay.Node, store recordStore) (ma
 	if err != nil {
 		return nil, err
 	}
-	found, err := node.Attachments()
+	ports, err := node.Attachments()
 	if err != nil {
 		return nil, err
 	}
@@ -143,7 +143,7 @@ func knownAttachments(network string, node *overlay.Node, store recordStore) (ma
 	for _, attachment := range recorded {
 		known[types.GCAttachment{ContainerID: attachment.ContainerID, IfName: attachment.Interface}] = overlay.Found{Attachment: attachment}
 	}
-	for _, port := range found {
+	for _, port := range ports {
 		if port.Network == network {
 			known[types.GCAttachment{ContainerID: port.ContainerID, IfName: port.Interface}] = port
 		}
@@ -199,18 +199,18 @@ func (s *Spec) forgetStrays(ctx context.Context, node *overlay.Node, store recor
 // knownIdentities are the pairs of identity and interface of all networks.
 func (s *Spec) knownIdentities(node *overlay.Node, store recordStore) (map[[2]string]bool, error) {
 	known := map[[2]string]bool{}
-	made, err := store.all()
+	records, err := store.all()
 	if err != nil {
 		return nil, err
 	}
-	for _, attachment := range made {
-		known[[2]string{attachment.Identity, attachment.Interface}] = true
+	for _, r := range records {
+		known[[2]string{r.Identity, r.Interface}] = true
 	}
-	found, err := node.Attachments()
+	ports, err := node.Attachments()
 	if err != nil {
 		return nil, err
 	}
-	for _, port := range found {
+	for _, port := range ports {
 		known[[2]string{port.Identity, port.Interface}] = true
 	}
 	return known, nil

@@ -18,11 +18,11 @@ import (
 )
 
 // classBy is what says the class of a frame without a record at the node's end.
-func classBy(of device.Device) capture.ClassBy {
-	if of.Is(device.VhostUser) {
+func classBy(machine device.Device) capture.ClassBy {
+	if machine.Is(device.VhostUser) {
 		return capture.ClassByRecord // its relay knows
 	}
-	by, err := capture.ParseClassBy(of.Class)
+	by, err := capture.ParseClassBy(machine.Class)
 	if err != nil {
 		return capture.ClassByRecord // none that was accepted
 	}
@@ -30,16 +30,16 @@ func classBy(of device.Device) capture.ClassBy {
 }
 
 // tapOf is the tap of an attachment with one, in its pod, whose interface has that MTU.
-func tapOf(attachment *overlay.Attachment, of device.Device, mtu int) (*vm.Tap, error) {
+func tapOf(attachment *overlay.Attachment, machine device.Device, mtu int) (*vm.Tap, error) {
 	name, err := device.TapName(attachment.Interface)
 	if err != nil {
 		return nil, err
 	}
-	owner := of.Owner
+	owner := machine.Owner
 	if owner == 0 {
 		owner = -1 // root may anyway
 	}
-	return &vm.Tap{Name: name, MTU: min(mtu+vm.FrontBytes, maxMTUBytes-ethernetBytes), Queues: of.Queues, Owner: owner, Group: of.Owner}, nil
+	return &vm.Tap{Name: name, MTU: min(mtu+vm.FrontBytes, maxMTUBytes-ethernetBytes), Queues: machine.Queues, Owner: owner, Group: machine.Owner}, nil
 }
 
 // maxMTUBytes is the largest MTU of a device.
@@ -137,20 +137,20 @@ func (r *Record) checkDevice(mtu int) error {
 
 // foundDevice returns the device of an attachment without a record and without a note that fitted: its tap, or none. Other devices, and a folder of Kata,
 // do not show in the kernel.
-func foundDevice(netns string, attachment *overlay.Attachment, by capture.ClassBy) (found device.Device, err error) {
+func foundDevice(netns string, attachment *overlay.Attachment, by capture.ClassBy) (machine device.Device, err error) {
 	name, err := device.TapName(attachment.Interface)
 	if err != nil {
-		return found, nil //nolint:nilerr // then it has none
+		return machine, nil //nolint:nilerr // then it has none
 	}
 	err = ns.WithNetNSPath(netns, func(ns.NetNS) error {
 		tap, err := vm.FindTap(name)
 		if tap != nil {
-			found = device.Device{Kind: device.Tap, Queues: tap.Queues, Class: by.String(), Owner: max(tap.Owner, 0)}
+			machine = device.Device{Kind: device.Tap, Queues: tap.Queues, Class: by.String(), Owner: max(tap.Owner, 0)}
 		}
 		return err
 	})
 	if err != nil {
-		return found, fmt.Errorf("look for %s in the pod: %w", name, err)
+		return machine, fmt.Errorf("look for %s in the pod: %w", name, err)
 	}
-	return found, nil
+	return machine, nil
 }

@@ -55,23 +55,23 @@ func (d *daemon) Encrypt(ctx context.Context, vni uint32, required bool) error {
 // restoreEncryption tells a ktsnd that was started anew which networks are encrypted, as their tunnels are. It comes before peers and pods:
 // of refused networks, which ktsnd would send in clear, it is told of neither. These are also those of which nobody can tell, because a
 // program was killed before it had made the tunnel. A tunnel with another name is somebody else's, whose networks are not encrypted.
-func restoreEncryption(ctx context.Context, node *overlay.Node, client *control.Client, made []*Record) (refused map[uint32]bool, all error) {
+func restoreEncryption(ctx context.Context, node *overlay.Node, client *control.Client, records []*Record) (refused map[uint32]bool, all error) {
 	egresses, err := node.Egresses()
 	if err != nil {
 		return nil, fmt.Errorf("look which networks are encrypted, without which ktsnd is told of none: %w", err)
 	}
 	finished := map[string]bool{}
 	refused = map[uint32]bool{}
-	for _, one := range egresses {
-		finished[one.Name] = true
-		if !one.Encrypted {
+	for _, egress := range egresses {
+		finished[egress.Name] = true
+		if !egress.Encrypted {
 			continue
 		}
-		if err := requireEncryption(ctx, client, one.VNI); err != nil {
-			refused[one.VNI], all = true, errors.Join(all, err)
+		if err := requireEncryption(ctx, client, egress.VNI); err != nil {
+			refused[egress.VNI], all = true, errors.Join(all, err)
 		}
 	}
-	for _, r := range made {
+	for _, r := range records {
 		if r.Tunnel == overlay.TunnelName(r.VNI) && !finished[r.Tunnel] && !refused[r.VNI] && !isGone(r.Netns) {
 			refused[r.VNI] = true
 			all = errors.Join(all, fmt.Errorf("network %d: %s is not there or not finished, so that nobody knows whether the network is encrypted; "+
@@ -83,8 +83,8 @@ func restoreEncryption(ctx context.Context, node *overlay.Node, client *control.
 
 // LowerMTU has the interfaces of a network's running pods not be larger than its tunnel.
 func LowerMTU(stateDir string, vni uint32, mtu int) error {
-	made, err := recordStore{stateDir}.withPorts()
-	for _, r := range made {
+	records, err := recordStore{stateDir}.withPorts()
+	for _, r := range records {
 		if r.VNI != vni {
 			continue
 		}

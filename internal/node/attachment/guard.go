@@ -48,13 +48,13 @@ func (s *Spec) guard() error {
 // isGuarded tells whether the pod's interface has the program. At one of vhost-user the pod's kernel says nothing at all. One that
 // Kata takes has none of our filters: Kata adds the queueing discipline ingress, which the kernel refuses beside clsact. Nothing
 // of the pod but the machine sends there.
-func isGuarded(unseen string, of device.Device) bool {
-	return unseen != UnseenPass && !of.Is(device.VhostUser) && !of.Is(device.Veth)
+func isGuarded(unseen string, machine device.Device) bool {
+	return unseen != UnseenPass && !machine.Is(device.VhostUser) && !machine.Is(device.Veth)
 }
 
 // isDiverted tells whether the node's end has the program. At one of vhost-user it has another one, which drops all frames of the pod's.
-func isDiverted(mode capture.Mode, of device.Device) bool {
-	return mode != capture.None && !of.Is(device.VhostUser)
+func isDiverted(mode capture.Mode, machine device.Device) bool {
+	return mode != capture.None && !machine.Is(device.VhostUser)
 }
 
 // divert has the kernel hand captured frames to the relay at the node's end.
@@ -106,11 +106,11 @@ func (r *Record) checkPrograms() error {
 	if !r.hasPrograms() {
 		return nil
 	}
-	now, err := r.guard(&knownGates{})
+	guarded, err := r.guard(&knownGates{})
 	if errors.Is(err, capture.ErrGone) {
 		return nil // that has been said
 	}
-	if err != nil || !now.Back {
+	if err != nil || !guarded.Back {
 		return err
 	}
 	return fmt.Errorf("%s of the pod had lost a filter for datagrams that libktsn.so does not see; it is back", r.Interface)
@@ -134,7 +134,7 @@ type Guarded struct {
 // Guard makes sure that the interfaces of the node that shall have the programs have them, and reads what these did. Those
 // of pods that are gone are left out. What fails of one interface is in the error, beside what was found of the rest.
 func Guard(stateDir string) ([]Guarded, error) {
-	made, err := recordStore{stateDir}.withPorts()
+	records, err := recordStore{stateDir}.withPorts()
 	if err != nil {
 		return nil, err
 	}
@@ -146,15 +146,15 @@ func Guard(stateDir string) ([]Guarded, error) {
 	var all []Guarded
 	var failed error
 	var gates knownGates
-	for _, r := range made {
+	for _, r := range records {
 		failed = errors.Join(failed, r.keepPortFilters(node), r.keepToRelay())
 		if !r.hasPrograms() {
 			continue
 		}
-		one, err := r.guard(&gates)
+		guarded, err := r.guard(&gates)
 		switch {
 		case err == nil:
-			all = append(all, one)
+			all = append(all, guarded)
 		case !errors.Is(err, capture.ErrGone):
 			failed = errors.Join(failed, fmt.Errorf("interface %s of container %s: %w", r.Interface, r.ContainerID, err))
 		}
@@ -182,20 +182,20 @@ func (r *Record) keepToRelay() error {
 
 // guard looks at one interface, at both of its ends.
 func (r *Record) guard(gates *knownGates) (Guarded, error) {
-	one := Guarded{Attachment: r.Attachment}
+	guarded := Guarded{Attachment: r.Attachment}
 	var err error
-	if one.Count, err = capture.ReadIn(r.Netns, r.Interface); err != nil {
-		return one, err
+	if guarded.Count, err = capture.ReadIn(r.Netns, r.Interface); err != nil {
+		return guarded, err
 	}
-	if err := r.guardPort(&one, gates); err != nil {
-		return one, err
+	if err := r.guardPort(&guarded, gates); err != nil {
+		return guarded, err
 	}
-	if !isGuarded(r.Unseen, r.Device) || (one.Attached && one.Mode == r.Capture) {
-		return one, nil
+	if !isGuarded(r.Unseen, r.Device) || (guarded.Attached && guarded.Mode == r.Capture) {
+		return guarded, nil
 	}
-	one.Back = one.Back || !one.Former
-	one.Count = capture.Count{Attached: true, Mode: r.Capture}
-	return one, ns.WithNetNSPath(r.Netns, func(ns.NetNS) error { return capture.AttachPod(r.Interface, r.Capture) })
+	guarded.Back = guarded.Back || !guarded.Former
+	guarded.Count = capture.Count{Attached: true, Mode: r.Capture}
+	return guarded, ns.WithNetNSPath(r.Netns, func(ns.NetNS) error { return capture.AttachPod(r.Interface, r.Capture) })
 }
 
 // isWanted tells whether the program at the node's end is as the attachment asks for, and of this release.
@@ -204,24 +204,24 @@ func (r *Record) isWanted(port *capture.PortCount) bool {
 }
 
 // guardPort looks at the node's end. Where no relay answers, which would say it, the program learns from ktsnd which gates close.
-func (r *Record) guardPort(one *Guarded, gates *knownGates) (err error) {
+func (r *Record) guardPort(guarded *Guarded, gates *knownGates) (err error) {
 	if !isDiverted(r.Capture, r.Device) {
 		return nil
 	}
-	if one.Port, err = capture.ReadPort(r.PortName()); err != nil {
+	if guarded.Port, err = capture.ReadPort(r.PortName()); err != nil {
 		return err
 	}
-	if r.isWanted(&one.Port) {
-		if r.Capture != capture.All || one.Port.Answers() {
+	if r.isWanted(&guarded.Port) {
+		if r.Capture != capture.All || guarded.Port.Answers() {
 			return nil
 		}
 		return r.setGated(gates)
 	}
 	gated, known := gates.of(r.ControlSocket)
-	if !known && one.Port.Attached && !one.Port.Former {
-		gated = one.Port.GatedPriorities
+	if !known && guarded.Port.Attached && !guarded.Port.Former {
+		gated = guarded.Port.GatedPriorities
 	}
-	one.Back, one.Port = true, capture.PortCount{Attached: true, Mode: r.Capture, ClassBy: classBy(r.Device), GatedPriorities: gated, HeartbeatAge: -1}
+	guarded.Back, guarded.Port = true, capture.PortCount{Attached: true, Mode: r.Capture, ClassBy: classBy(r.Device), GatedPriorities: gated, HeartbeatAge: -1}
 	return capture.AttachPort(r.PortName(), r.Capture, classBy(r.Device), gated)
 }
 
@@ -231,12 +231,12 @@ func (r *Record) setGated(gates *knownGates) error {
 	if !known {
 		return nil
 	}
-	now, err := capture.OpenState(r.PortName())
+	state, err := capture.OpenState(r.PortName())
 	if err != nil {
 		return err
 	}
-	defer now.Close()
-	return now.SetGated(gated)
+	defer state.Close()
+	return state.SetGated(gated)
 }
 
 // knownGates are what ktsnd said of its gates during one look at all interfaces, by control socket.
@@ -271,7 +271,7 @@ type GuardRound struct {
 
 // Look is Guard.
 func (g *GuardRound) Look() ([]Guarded, error) {
-	made, err := recordStore{g.StateDir}.withPorts()
+	records, err := recordStore{g.StateDir}.withPorts()
 	if err != nil {
 		return nil, err
 	}
@@ -280,12 +280,12 @@ func (g *GuardRound) Look() ([]Guarded, error) {
 		return nil, err
 	}
 	defer node.Close()
-	turn := g.turn(made)
+	turn := g.turn(records)
 	var all []Guarded
 	var failed error
 	seen := map[string]Guarded{}
 	var gates knownGates
-	for _, r := range made {
+	for _, r := range records {
 		name := r.PortName()
 		if r.Link == nil || turn[name] {
 			failed = errors.Join(failed, r.keepPortFilters(node))
@@ -293,21 +293,21 @@ func (g *GuardRound) Look() ([]Guarded, error) {
 		if !r.hasPrograms() {
 			continue
 		}
-		if known, was := g.seen[name]; r.Link != nil && was && !turn[name] {
-			seen[name] = known
-			all = append(all, known)
+		if last, seenBefore := g.seen[name]; r.Link != nil && seenBefore && !turn[name] {
+			seen[name] = last
+			all = append(all, last)
 			continue
 		}
 		if r.Link != nil && !turn[name] {
 			continue // its turn comes
 		}
-		one, err := r.guard(&gates)
+		guarded, err := r.guard(&gates)
 		switch {
 		case err == nil:
-			all = append(all, one)
-			one.Back = false
+			all = append(all, guarded)
+			guarded.Back = false
 			if r.Link != nil {
-				seen[name] = one
+				seen[name] = guarded
 			}
 		case !errors.Is(err, capture.ErrGone):
 			failed = errors.Join(failed, fmt.Errorf("interface %s of container %s: %w", r.Interface, r.ContainerID, err))
@@ -318,9 +318,9 @@ func (g *GuardRound) Look() ([]Guarded, error) {
 }
 
 // turn chooses the links whose turn it is.
-func (g *GuardRound) turn(made []*Record) map[string]bool {
+func (g *GuardRound) turn(records []*Record) map[string]bool {
 	var names []string
-	for _, r := range made {
+	for _, r := range records {
 		if r.Link != nil {
 			names = append(names, r.PortName())
 		}

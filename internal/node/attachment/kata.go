@@ -52,9 +52,9 @@ func (a *adding) addCards(devices *kata.Devices) error {
 		return err
 	}
 	if err == nil {
-		for _, one := range before.Devices {
-			if one.Back.Type == kata.VFIO && one.Name != a.Interface {
-				devices.Devices = append(devices.Devices, one)
+		for _, machine := range before.Devices {
+			if machine.Back.Type == kata.VFIO && machine.Name != a.Interface {
+				devices.Devices = append(devices.Devices, machine)
 			}
 		}
 	}
@@ -75,14 +75,14 @@ func (a *adding) kataDevices() (devices []kata.Device, err error) {
 		if attributes.Flags&net.FlagLoopback != 0 || attributes.Flags&net.FlagUp == 0 || link.Type() == "tuntap" {
 			continue
 		}
-		one := kata.Device{Name: attributes.Name, Address: attributes.HardwareAddr.String()}
-		if one.Network, err = kata.ReadInterface(link); err != nil {
+		machine := kata.Device{Name: attributes.Name, Address: attributes.HardwareAddr.String()}
+		if machine.Network, err = kata.ReadInterface(link); err != nil {
 			return nil, err
 		}
-		if one.Back, err = a.kataBack(link); err != nil {
+		if machine.Back, err = a.kataBack(link); err != nil {
 			return nil, err
 		}
-		devices = append(devices, one)
+		devices = append(devices, machine)
 	}
 	return devices, nil
 }
@@ -90,27 +90,27 @@ func (a *adding) kataDevices() (devices []kata.Device, err error) {
 // kataBack is what is behind an interface of the machine.
 func (a *adding) kataBack(link netlink.Link) (kata.Back, error) {
 	name := link.Attrs().Name
-	own, err := a.attachedAs(name)
+	machine, err := a.attachedAs(name)
 	if err != nil {
 		return kata.Back{}, err
 	}
-	if own.Is(device.VhostUser) {
-		return kata.Back{Type: kata.VhostUser, Path: vhostSocket(a.AppSocket, name), Queues: own.Queues}, nil
+	if machine.Is(device.VhostUser) {
+		return kata.Back{Type: kata.VhostUser, Path: vhostSocket(a.AppSocket, name), Queues: machine.Queues}, nil
 	}
 	tapName, err := device.TapName(name)
 	if err != nil {
 		return kata.Back{}, err
 	}
-	there, err := vm.FindTap(tapName)
+	tap, err := vm.FindTap(tapName)
 	if err != nil {
 		return kata.Back{}, err
 	}
-	if there == nil {
+	if tap == nil {
 		if err := joinOther(&vm.Tap{Name: tapName, MTU: link.Attrs().MTU, Queues: 1, Owner: -1}, name); err != nil {
 			return kata.Back{}, err
 		}
 	}
-	return kata.Back{Type: kata.HostTap, TapName: tapName, Queues: max(own.Queues, 1)}, nil
+	return kata.Back{Type: kata.HostTap, TapName: tapName, Queues: max(machine.Queues, 1)}, nil
 }
 
 // joinOther makes a tap for an interface of another plugin's. Who calls it has it undone.
@@ -128,13 +128,13 @@ func joinOther(tap *vm.Tap, interfaceName string) error {
 
 // attachedAs is the device of an interface of the pod that this plugin made; none of one that others did.
 func (a *adding) attachedAs(name string) (device.Device, error) {
-	all, err := a.store.ofContainer(a.ContainerID)
+	records, err := a.store.ofContainer(a.ContainerID)
 	if err != nil {
 		return device.Device{}, err
 	}
-	for _, one := range all {
-		if one.Interface == name {
-			return one.Device, nil
+	for _, r := range records {
+		if r.Interface == name {
+			return r.Device, nil
 		}
 	}
 	return device.Device{}, nil
@@ -146,22 +146,22 @@ func (r *Record) detachFromKata(store recordStore) error {
 	if r.Device.DAN == "" {
 		return nil
 	}
-	all, err := store.ofContainer(r.ContainerID)
+	records, err := store.ofContainer(r.ContainerID)
 	if err != nil {
 		return err
 	}
-	own := map[string]bool{r.Interface: true}
-	for _, other := range all {
+	attached := map[string]bool{r.Interface: true}
+	for _, other := range records {
 		if other.Interface != r.Interface && other.Device.DAN == r.Device.DAN {
 			return kata.RemoveDevice(r.Device.DAN, r.ContainerID, r.Interface)
 		}
-		own[other.Interface] = own[other.Interface] || other.Device.Exists()
+		attached[other.Interface] = attached[other.Interface] || other.Device.Exists()
 	}
 	if err := kata.Remove(r.Device.DAN, r.ContainerID); err != nil {
 		return err
 	}
 	fault.Point("kata-untold")
-	if err := r.leaveOthers(own); err != nil {
+	if err := r.leaveOthers(attached); err != nil {
 		return fmt.Errorf("take the taps of Kata's machine from the pod: %w", err)
 	}
 	return nil
@@ -169,7 +169,7 @@ func (r *Record) detachFromKata(store recordStore) error {
 
 // leaveOthers takes their taps from the pod's interfaces, except for those whose devices are of this plugin. A pod that is gone has
 // taken them along.
-func (r *Record) leaveOthers(own map[string]bool) error {
+func (r *Record) leaveOthers(attached map[string]bool) error {
 	if r.Netns == "" || isGone(r.Netns) {
 		return nil
 	}
@@ -182,7 +182,7 @@ func (r *Record) leaveOthers(own map[string]bool) error {
 		for _, link := range links {
 			name := link.Attrs().Name
 			tapName, errName := device.TapName(name)
-			if own[name] || errName != nil {
+			if attached[name] || errName != nil {
 				continue
 			}
 			all = errors.Join(all, vm.LeaveInterface(tapName, name))

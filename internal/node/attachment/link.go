@@ -61,10 +61,10 @@ const (
 
 // LinkMACs are the hardware addresses of a link's ends. They follow from the link, so that each end knows the other's and asks nobody.
 func LinkMACs(vni uint32) (client, endpoint net.HardwareAddr) {
-	made := func(end byte) net.HardwareAddr {
+	mac := func(end byte) net.HardwareAddr {
 		return net.HardwareAddr{0x02, 0x6b, byte(vni >> 16), byte(vni >> 8), byte(vni), end}
 	}
-	return made(linkClient), made(linkEndpoint)
+	return mac(linkClient), mac(linkEndpoint)
 }
 
 // Validate returns what is wrong with the link.
@@ -72,9 +72,9 @@ func (l *Link) Validate() error {
 	if err := l.checkAddresses(); err != nil {
 		return err
 	}
-	for what, text := range map[string]string{"mac": l.MAC, "peer.mac": l.Peer.MAC} {
+	for field, text := range map[string]string{"mac": l.MAC, "peer.mac": l.Peer.MAC} {
 		if !IsHardwareAddress(text) {
-			return fmt.Errorf("%s: %q is no hardware address for an interface", what, text)
+			return fmt.Errorf("%s: %q is no hardware address for an interface", field, text)
 		}
 	}
 	if l.MAC == l.Peer.MAC {
@@ -110,17 +110,17 @@ func (l *Link) checkAddresses() error {
 			len(l.Addresses), len(l.Peer.Addresses))
 	}
 	seen := map[bool]bool{}
-	for i, own := range l.Addresses {
+	for i, address := range l.Addresses {
 		peer := l.Peer.Addresses[i]
 		switch {
-		case !own.IsValid() || own.Addr().Is4In6() || own.Addr().IsMulticast() || own.Addr().IsUnspecified() || own.Addr().IsLoopback():
-			return fmt.Errorf("addresses: %s is no address for an interface", own)
-		case seen[own.Addr().Is4()]:
+		case !address.IsValid() || address.Addr().Is4In6() || address.Addr().IsMulticast() || address.Addr().IsUnspecified() || address.Addr().IsLoopback():
+			return fmt.Errorf("addresses: %s is no address for an interface", address)
+		case seen[address.Addr().Is4()]:
 			return errors.New("addresses: there are two of one family; give one of each at most")
-		case !own.Contains(peer) || own.Addr() == peer:
-			return fmt.Errorf("addresses: %s and the peer's %s are not the two ends of one link", own, peer)
+		case !address.Contains(peer) || address.Addr() == peer:
+			return fmt.Errorf("addresses: %s and the peer's %s are not the two ends of one link", address, peer)
 		}
-		seen[own.Addr().Is4()] = true
+		seen[address.Addr().Is4()] = true
 	}
 	return nil
 }
@@ -199,13 +199,13 @@ func (s *Spec) configureLink() error {
 			return fmt.Errorf("give %s an MTU of %d: %w", s.Interface, s.Overlay.MTU, err)
 		}
 	}
-	for _, own := range s.Link.Addresses {
-		address := &netlink.Addr{IPNet: ipNet(own)}
-		if own.Addr().Is6() {
+	for _, prefix := range s.Link.Addresses {
+		address := &netlink.Addr{IPNet: ipNet(prefix)}
+		if prefix.Addr().Is6() {
 			address.Flags = unix.IFA_F_NODAD // nobody else is on the link
 		}
 		if err := netlink.AddrReplace(link, address); err != nil {
-			return fmt.Errorf("give %s the address %s: %w", s.Interface, own, err)
+			return fmt.Errorf("give %s the address %s: %w", s.Interface, prefix, err)
 		}
 	}
 	if link.Attrs().Flags&net.FlagUp == 0 {
@@ -224,7 +224,7 @@ func (s *Spec) guardOnce() error {
 	if !isGuarded(s.Unseen, s.Device) {
 		return nil
 	}
-	if now, err := capture.Read(s.Interface); err == nil && now.Attached && now.Mode == s.Capture {
+	if count, err := capture.Read(s.Interface); err == nil && count.Attached && count.Mode == s.Capture {
 		return nil
 	}
 	return s.guard()
@@ -348,8 +348,8 @@ func (l *Link) close(interfaceName string) error {
 		}
 	}
 	ends, behind := refusalsOf(interfaceName)
-	for _, own := range l.Addresses {
-		refuse(own.Masked(), ends) // both ends
+	for _, address := range l.Addresses {
+		refuse(address.Masked(), ends) // both ends
 	}
 	for _, to := range l.Routes {
 		refuse(to, behind)

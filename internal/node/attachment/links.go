@@ -47,20 +47,20 @@ type Plugged struct {
 
 // PluggedLinks lists the links of the node whose interfaces have a name, "" for all.
 func PluggedLinks(stateDir, interfaceName string) ([]Plugged, error) {
-	all := recordStore{stateDir}
-	attachments, err := all.list(LinkNetwork)
+	store := recordStore{stateDir}
+	attachments, err := store.list(LinkNetwork)
 	if err != nil {
 		return nil, err
 	}
-	var found []Plugged
-	for _, r := range all.readThose(attachments, func(one *overlay.Attachment) bool { return interfaceName == "" || one.Interface == interfaceName }) {
-		one := Plugged{Sandbox: Sandbox{r.ContainerID, r.Identity, r.Netns, all.since(&r.Attachment)}, Interface: r.Interface, VNI: r.VNI, MTU: r.MTU, Encrypted: r.Encrypted, Port: r.PortName()}
+	var links []Plugged
+	for _, r := range store.readThose(attachments, func(link *overlay.Attachment) bool { return interfaceName == "" || link.Interface == interfaceName }) {
+		link := Plugged{Sandbox: Sandbox{r.ContainerID, r.Identity, r.Netns, store.since(&r.Attachment)}, Interface: r.Interface, VNI: r.VNI, MTU: r.MTU, Encrypted: r.Encrypted, Port: r.PortName()}
 		if r.Link != nil {
-			one.Link = *r.Link
+			link.Link = *r.Link
 		}
-		found = append(found, one)
+		links = append(links, link)
 	}
-	return found, nil
+	return links, nil
 }
 
 // LinkPlan is what one end of a link shall be.
@@ -120,11 +120,11 @@ func UnplugLinks(ctx context.Context, options *LinkOptions, all []*Plugged) []er
 	err := options.with(func(node *overlay.Node, store recordStore) error {
 		var links []*Record
 		for _, plugged := range all {
-			found := overlay.Found{VNI: plugged.VNI, Bridge: overlay.BridgeName(plugged.VNI), Tunnel: overlay.TunnelName(plugged.VNI)}
-			found.Attachment = overlay.Attachment{
+			port := overlay.Found{VNI: plugged.VNI, Bridge: overlay.BridgeName(plugged.VNI), Tunnel: overlay.TunnelName(plugged.VNI)}
+			port.Attachment = overlay.Attachment{
 				Network: LinkNetwork, ContainerID: plugged.ContainerID, Interface: plugged.Interface, Identity: plugged.Identity,
 			}
-			links = append(links, foundLink(store, &found, options.ControlSocket))
+			links = append(links, foundLink(store, &port, options.ControlSocket))
 		}
 		failed = unplugLinks(ctx, node, store, links)
 		return nil
@@ -141,10 +141,10 @@ func DetachLinks(ctx context.Context, options *LinkOptions, attached *Attached) 
 		if attached.Network == SandboxNetwork {
 			return forgetSandbox(ctx, node, store, &attached.Attachment)
 		}
-		found := overlay.Found{
+		port := overlay.Found{
 			Attachment: attached.Attachment, VNI: attached.VNI, Bridge: overlay.BridgeName(attached.VNI), Tunnel: overlay.TunnelName(attached.VNI),
 		}
-		return foundLink(store, &found, options.ControlSocket).unplugLink(ctx, node, store)
+		return foundLink(store, &port, options.ControlSocket).unplugLink(ctx, node, store)
 	})
 }
 
@@ -190,9 +190,9 @@ func (l *Link) checkPod(interfaceName string) error {
 	for i := range addresses {
 		have[addresses[i].IPNet.String()] = true
 	}
-	for _, own := range l.Addresses {
-		if !have[own.String()] {
-			all = errors.Join(all, fmt.Errorf("%s in the pod lacks the address %s", interfaceName, own))
+	for _, address := range l.Addresses {
+		if !have[address.String()] {
+			all = errors.Join(all, fmt.Errorf("%s in the pod lacks the address %s", interfaceName, address))
 		}
 	}
 	for _, peer := range l.Peer.Addresses {
@@ -314,9 +314,9 @@ func (s *Spec) collectSandboxes(ctx context.Context, node *overlay.Node, store r
 		return err
 	}
 	var all error
-	for key, found := range known {
+	for key, port := range known {
 		if !valid[key] {
-			all = errors.Join(all, forgetSandbox(ctx, node, store, &found.Attachment))
+			all = errors.Join(all, forgetSandbox(ctx, node, store, &port.Attachment))
 		}
 	}
 	links, err := knownAttachments(LinkNetwork, node, store)
@@ -324,24 +324,24 @@ func (s *Spec) collectSandboxes(ctx context.Context, node *overlay.Node, store r
 		return errors.Join(all, err)
 	}
 	var left []*Record
-	for key, found := range links {
+	for key, port := range links {
 		if !containers[key.ContainerID] {
-			left = append(left, foundLink(store, &found, s.ControlSocket))
+			left = append(left, foundLink(store, &port, s.ControlSocket))
 		}
 	}
 	return errors.Join(all, errors.Join(unplugLinks(ctx, node, store, left)...))
 }
 
 // foundLink is a link that may have no record.
-func foundLink(store recordStore, found *overlay.Found, controlSocket string) *Record {
-	made := store.read(&found.Attachment)
-	if made == nil {
-		made = &Record{
-			Version: recordVersion, Attachment: found.Attachment, VNI: found.VNI, Bridge: found.Bridge, Tunnel: found.Tunnel,
+func foundLink(store recordStore, port *overlay.Found, controlSocket string) *Record {
+	r := store.read(&port.Attachment)
+	if r == nil {
+		r = &Record{
+			Version: recordVersion, Attachment: port.Attachment, VNI: port.VNI, Bridge: port.Bridge, Tunnel: port.Tunnel,
 			ControlSocket: controlSocket,
 		}
 	}
-	return made
+	return r
 }
 
 // statusOfLinks tells whether links could be plugged.
@@ -378,24 +378,24 @@ type SandboxList struct {
 func (l *SandboxList) Look() ([]string, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	of := recordStore{l.StateDir}
+	store := recordStore{l.StateDir}
 	readAt := time.Now()
-	folder, err := os.Stat(of.folder(SandboxNetwork))
+	folder, err := os.Stat(store.folder(SandboxNetwork))
 	if os.IsNotExist(err) {
 		return l.replace(time.Time{}, nil), nil
 	}
 	if err != nil || folder.ModTime().Equal(l.modified) {
 		return nil, err
 	}
-	entries, err := os.ReadDir(of.folder(SandboxNetwork))
+	entries, err := os.ReadDir(store.folder(SandboxNetwork))
 	if err != nil {
 		return nil, err
 	}
-	now := map[string]Sandbox{}
+	sandboxes := map[string]Sandbox{}
 	for _, entry := range entries {
 		name := entry.Name()
 		if known, ok := l.known[name]; ok {
-			now[name] = known
+			sandboxes[name] = known
 			continue
 		}
 		containerID, interfaceName, ok := strings.Cut(name, separator)
@@ -403,41 +403,41 @@ func (l *SandboxList) Look() ([]string, error) {
 			continue
 		}
 		attachment := overlay.Attachment{Network: SandboxNetwork, ContainerID: containerID, Interface: interfaceName}
-		if r := of.read(&attachment); r != nil {
-			now[name] = Sandbox{r.ContainerID, r.Identity, filepath.Clean(r.Netns), of.since(&attachment)}
+		if r := store.read(&attachment); r != nil {
+			sandboxes[name] = Sandbox{r.ContainerID, r.Identity, filepath.Clean(r.Netns), store.since(&attachment)}
 		}
 	}
 	if !Settled(folder.ModTime(), readAt) {
-		return l.replace(time.Time{}, now), nil
+		return l.replace(time.Time{}, sandboxes), nil
 	}
-	return l.replace(folder.ModTime(), now), nil
+	return l.replace(folder.ModTime(), sandboxes), nil
 }
 
 // replace returns the identities of what is new and what has gone. The lock is held.
-func (l *SandboxList) replace(modified time.Time, now map[string]Sandbox) []string {
+func (l *SandboxList) replace(modified time.Time, sandboxes map[string]Sandbox) []string {
 	changed := map[string]bool{}
-	for name, one := range l.known {
-		if _, stays := now[name]; !stays {
-			changed[one.Identity] = true
+	for name, sandbox := range l.known {
+		if _, stays := sandboxes[name]; !stays {
+			changed[sandbox.Identity] = true
 		}
 	}
-	for name, one := range now {
+	for name, sandbox := range sandboxes {
 		if _, known := l.known[name]; !known {
-			changed[one.Identity] = true
+			changed[sandbox.Identity] = true
 		}
 	}
-	l.known, l.modified = now, modified
+	l.known, l.modified = sandboxes, modified
 	return slices.Collect(maps.Keys(changed))
 }
 
 // Of is the youngest sandbox of an identity whose network namespace is there.
-func (l *SandboxList) Of(identity string) (found Sandbox, ok bool) {
+func (l *SandboxList) Of(identity string) (youngest Sandbox, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for _, one := range l.known {
-		if one.Identity == identity && !isGone(one.Netns) && (!ok || one.Since.After(found.Since)) {
-			found, ok = one, true
+	for _, sandbox := range l.known {
+		if sandbox.Identity == identity && !isGone(sandbox.Netns) && (!ok || sandbox.Since.After(youngest.Since)) {
+			youngest, ok = sandbox, true
 		}
 	}
-	return found, ok
+	return youngest, ok
 }

@@ -24,22 +24,22 @@ type Attached struct {
 
 // List returns all attachments of the node.
 func List(stateDir string, node *overlay.Node) ([]Attached, error) {
-	made, err := recordStore{stateDir}.all()
+	records, err := recordStore{stateDir}.all()
 	if err != nil {
 		return nil, err
 	}
-	found, err := node.Attachments()
+	ports, err := node.Attachments()
 	if err != nil {
 		return nil, err
 	}
 	var all []Attached
 	known := map[string]bool{}
-	for _, r := range made {
+	for _, r := range records {
 		_, err := os.Stat(r.Netns)
 		all = append(all, Attached{r.Attachment, r.VNI, errors.Is(err, fs.ErrNotExist)})
 		known[r.PortName()] = true
 	}
-	for _, port := range found {
+	for _, port := range ports {
 		if !known[port.PortName()] {
 			all = append(all, Attached{port.Attachment, port.VNI, netnsPath(port.NetnsID) == ""})
 		}
@@ -75,15 +75,15 @@ func (c *Changes) Any() bool {
 
 // look reads the times of the folders. One that cannot be read has none.
 func (c *Changes) look() map[string]time.Time {
-	now := map[string]time.Time{}
-	of := recordStore{c.StateDir}
-	networks, _ := of.networks()
+	times := map[string]time.Time{}
+	store := recordStore{c.StateDir}
+	networks, _ := store.networks()
 	for _, network := range networks {
-		if folder, err := os.Stat(of.folder(network)); err == nil {
-			now[network] = folder.ModTime()
+		if folder, err := os.Stat(store.folder(network)); err == nil {
+			times[network] = folder.ModTime()
 		}
 	}
-	return now
+	return times
 }
 
 // RelayedAttachment is an interface whose frames go through a relay.
@@ -111,12 +111,12 @@ func (a *RelayedAttachment) VhostSocket() string {
 
 // Relayed lists the attachments of the node whose frames go through a relay, also those whose pod has just gone.
 func Relayed(stateDir string) ([]RelayedAttachment, error) {
-	made, err := recordStore{stateDir}.withPorts()
+	records, err := recordStore{stateDir}.withPorts()
 	if err != nil {
 		return nil, err
 	}
 	var all []RelayedAttachment
-	for _, r := range made {
+	for _, r := range records {
 		if !isDiverted(r.Capture, r.Device) && !r.Device.Is(device.VhostUser) {
 			continue
 		}

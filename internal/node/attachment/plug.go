@@ -123,11 +123,11 @@ func (p *plugging) rememberLink() error {
 
 // sources are the addresses that a pod sends timed messages from by the link: its own.
 func (l *Link) sources() *control.Sources {
-	all := &control.Sources{HardwareAddresses: []string{l.MAC}}
-	for _, own := range l.Addresses {
-		all.Addresses = append(all.Addresses, netip.PrefixFrom(own.Addr(), own.Addr().BitLen()))
+	sources := &control.Sources{HardwareAddresses: []string{l.MAC}}
+	for _, address := range l.Addresses {
+		sources.Addresses = append(sources.Addresses, netip.PrefixFrom(address.Addr(), address.Addr().BitLen()))
 	}
-	return all
+	return sources
 }
 
 // tellPeer tells filter, tunnel and ktsnd of the peer's node, before the tunnel is there, so that it is never without.
@@ -206,8 +206,8 @@ func (p *plugging) linkResult(mtu int) *current.Result {
 		{Name: p.Overlay.Bridge}, {Name: p.PortName(), Mtu: overlay.PortMTU(mtu, frontBytes(p.Capture))},
 		{Name: p.Interface, Mac: p.Link.MAC, Mtu: mtu, Sandbox: p.Record.Netns},
 	}
-	for _, own := range p.Link.Addresses {
-		result.IPs = append(result.IPs, &current.IPConfig{Address: *ipNet(own), Interface: current.Int(len(result.Interfaces) - 1)})
+	for _, address := range p.Link.Addresses {
+		result.IPs = append(result.IPs, &current.IPConfig{Address: *ipNet(address), Interface: current.Int(len(result.Interfaces) - 1)})
 	}
 	return result
 }
@@ -372,5 +372,5 @@ func (s recordStore) linksOf(containerID string) ([]*Record, error) {
 	if err != nil {
 		return nil, err
 	}
-	return s.readThose(attachments, func(one *overlay.Attachment) bool { return one.ContainerID == containerID }), nil
+	return s.readThose(attachments, func(key *overlay.Attachment) bool { return key.ContainerID == containerID }), nil
 }

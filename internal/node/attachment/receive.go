@@ -38,16 +38,16 @@ func (a *adding) receiveIntoRings(ctx context.Context) {
 		fmt.Fprintf(os.Stderr, "tsn-cni: interface %s of container %s asks for receive rings, which its network does not offer "+
 			"(receive.rings); its datagrams are the kernel's\n", a.Interface, a.ContainerID)
 	}
-	made := &a.Record
+	r := &a.Record
 	// The address may have been that of a pod whose DEL was lost. What the program knows of it has datagrams redirected to an interface that has gone.
-	if err := made.leaveToKernel(); err != nil {
+	if err := r.leaveToKernel(); err != nil {
 		fmt.Fprintf(os.Stderr, "tsn-cni: datagrams for interface %s of container %s may go to an earlier pod's interface: %v\n", a.Interface, a.ContainerID, err)
 	}
 	if !a.Receive.any() {
 		return
 	}
-	a.undo = append(a.undo, made.leaveToKernel)
-	if err := made.receiveIntoRings(ctx, a.node); err != nil {
+	a.undo = append(a.undo, r.leaveToKernel)
+	if err := r.receiveIntoRings(ctx, a.node); err != nil {
 		fmt.Fprintf(os.Stderr, "tsn-cni: datagrams for interface %s of container %s take the kernel's ordinary path: %v\n",
 			a.Interface, a.ContainerID, err)
 	}
@@ -55,7 +55,7 @@ func (a *adding) receiveIntoRings(ctx context.Context) {
 
 // receiveIntoRings tells the program at the network's uplink of the attachment. It attaches the program where it is missing.
 func (r *Record) receiveIntoRings(ctx context.Context, node *overlay.Node) error {
-	one, uplink, err := r.endpointOfRings()
+	endpoint, uplink, err := r.endpointOfRings()
 	if err != nil {
 		return err
 	}
@@ -70,11 +70,11 @@ func (r *Record) receiveIntoRings(ctx context.Context, node *overlay.Node) error
 		return err
 	}
 	defer maps.Close()
-	return maps.PutEndpoint(one)
+	return maps.PutEndpoint(endpoint)
 }
 
 // endpointOfRings finds what the program has to know, and the uplink's name.
-func (r *Record) endpointOfRings() (one *receive.Endpoint, uplink string, err error) {
+func (r *Record) endpointOfRings() (endpoint *receive.Endpoint, uplinkName string, err error) {
 	link, err := netlink.LinkByName(r.Tunnel)
 	if err != nil {
 		return nil, "", fmt.Errorf("look for %s: %w", r.Tunnel, err)
@@ -86,7 +86,7 @@ func (r *Record) endpointOfRings() (one *receive.Endpoint, uplink string, err er
 	if !ok || tunnel.SrcAddr.To4() == nil || tunnel.VtepDevIndex == 0 {
 		return nil, "", fmt.Errorf("%s is no VXLAN device with an uplink and an IPv4 address of its own", r.Tunnel)
 	}
-	outside, err := netlink.LinkByIndex(tunnel.VtepDevIndex)
+	uplinkDevice, err := netlink.LinkByIndex(tunnel.VtepDevIndex)
 	if err != nil {
 		return nil, "", fmt.Errorf("look for the uplink of %s: %w", r.Tunnel, err)
 	}
@@ -95,21 +95,21 @@ func (r *Record) endpointOfRings() (one *receive.Endpoint, uplink string, err er
 		return nil, "", fmt.Errorf("look for %s: %w", r.PortName(), err)
 	}
 	address, _ := netip.AddrFromSlice(tunnel.SrcAddr.To4())
-	one = &receive.Endpoint{
+	endpoint = &receive.Endpoint{
 		VNI: r.VNI, Port: port.Attrs().Index, Uplink: tunnel.VtepDevIndex, Tunnel: netip.AddrPortFrom(address, uint16(tunnel.Port)),
 		Rings: r.Receive.Rings, Redirect: r.Receive.Redirect,
 	}
-	return one, outside.Attrs().Name, r.readPodForRings(one)
+	return endpoint, uplinkDevice.Attrs().Name, r.readPodForRings(endpoint)
 }
 
 // readPodForRings fills in what is inside the pod.
-func (r *Record) readPodForRings(one *receive.Endpoint) error {
+func (r *Record) readPodForRings(endpoint *receive.Endpoint) error {
 	netns, err := ns.GetNS(r.Netns)
 	if err != nil {
 		return fmt.Errorf("open the pod's network namespace: %w", err)
 	}
 	defer netns.Close()
-	if one.Netns, err = receive.NetnsOf(netns); err != nil {
+	if endpoint.Netns, err = receive.NetnsOf(netns); err != nil {
 		return err
 	}
 	return netns.Do(func(ns.NetNS) error {
@@ -117,28 +117,28 @@ func (r *Record) readPodForRings(one *receive.Endpoint) error {
 		if err != nil {
 			return fmt.Errorf("look for %s in the pod: %w", r.Interface, err)
 		}
-		one.Interface, one.MAC = link.Attrs().Index, link.Attrs().HardwareAddr
+		endpoint.Interface, endpoint.MAC = link.Attrs().Index, link.Attrs().HardwareAddr
 		addresses, err := again(func() ([]netlink.Addr, error) { return netlink.AddrList(link, netlink.FAMILY_ALL) })
 		if err != nil {
 			return fmt.Errorf("list the addresses of %s in the pod: %w", r.Interface, err)
 		}
 		for i := range addresses {
-			addAddress(one, addresses[i].IP)
+			addAddress(endpoint, addresses[i].IP)
 		}
 		return nil
 	})
 }
 
 // addAddress takes the first address of each family; datagrams to others take the kernel's path.
-func addAddress(one *receive.Endpoint, address net.IP) {
-	own, ok := netip.AddrFromSlice(address)
-	own = own.Unmap()
+func addAddress(endpoint *receive.Endpoint, address net.IP) {
+	ip, ok := netip.AddrFromSlice(address)
+	ip = ip.Unmap()
 	switch {
-	case !ok || own.IsLinkLocalUnicast():
-	case own.Is4() && !one.IPv4.IsValid():
-		one.IPv4 = own
-	case own.Is6() && !one.IPv6.IsValid():
-		one.IPv6 = own
+	case !ok || ip.IsLinkLocalUnicast():
+	case ip.Is4() && !endpoint.IPv4.IsValid():
+		endpoint.IPv4 = ip
+	case ip.Is6() && !endpoint.IPv6.IsValid():
+		endpoint.IPv6 = ip
 	}
 }
 
@@ -149,11 +149,11 @@ func (r *Record) leaveToKernel() error {
 		return err
 	}
 	defer maps.Close()
-	one, _, err := r.endpointOfRings()
+	endpoint, _, err := r.endpointOfRings()
 	if err != nil {
 		return nil //nolint:nilerr // the interface has gone, and sweepRings finds its entry
 	}
-	return maps.DelEndpoint(one.VNI, one.MAC)
+	return maps.DelEndpoint(endpoint.VNI, endpoint.MAC)
 }
 
 // openRings returns nil where there is no program, or another release's, which this one cannot tell anything.
@@ -214,11 +214,11 @@ func (r *Record) checkRings(ctx context.Context, node *overlay.Node) error {
 // RestoreReceive tells the program at the uplinks of all attachments that asked for receive rings. What cannot be done of one is
 // in the error, beside how many are known to the program.
 func RestoreReceive(ctx context.Context, stateDir string, node *overlay.Node) (count int, all error) {
-	made, err := recordStore{stateDir}.withPorts()
+	records, err := recordStore{stateDir}.withPorts()
 	if err != nil {
 		return 0, err
 	}
-	for _, r := range made {
+	for _, r := range records {
 		if !r.Receive.any() || isGone(r.Netns) {
 			continue
 		}
@@ -247,18 +247,18 @@ func OpenNode(stateDir string, patience time.Duration) (*overlay.Node, error) {
 }
 
 // tellRings tells of the interfaces only; peers, and the program itself, are the caller's.
-func (r recordStore) tellRings(maps *receive.Maps) error {
-	made, all := r.withPorts()
-	for _, one := range made {
-		if !one.Receive.any() || isGone(one.Netns) {
+func (store recordStore) tellRings(maps *receive.Maps) error {
+	records, all := store.withPorts()
+	for _, record := range records {
+		if !record.Receive.any() || isGone(record.Netns) {
 			continue
 		}
-		endpoint, _, err := one.endpointOfRings()
+		endpoint, _, err := record.endpointOfRings()
 		if err == nil {
 			err = maps.PutEndpoint(endpoint)
 		}
 		if err != nil && !errors.Is(err, errDecrypted) {
-			all = errors.Join(all, fmt.Errorf("interface %s of container %s: %w", one.Interface, one.ContainerID, err))
+			all = errors.Join(all, fmt.Errorf("interface %s of container %s: %w", record.Interface, record.ContainerID, err))
 		}
 	}
 	return all
@@ -280,10 +280,10 @@ func wasReceiving(portName string) Receive {
 	if err != nil {
 		return Receive{}
 	}
-	known, err := maps.Endpoints()
-	at := slices.IndexFunc(known, func(one receive.Endpoint) bool { return one.Port == port.Attrs().Index })
-	if err != nil || at < 0 {
+	endpoints, err := maps.Endpoints()
+	index := slices.IndexFunc(endpoints, func(endpoint receive.Endpoint) bool { return endpoint.Port == port.Attrs().Index })
+	if err != nil || index < 0 {
 		return Receive{}
 	}
-	return Receive{Rings: known[at].Rings, Redirect: known[at].Redirect}
+	return Receive{Rings: endpoints[index].Rings, Redirect: endpoints[index].Redirect}
 }

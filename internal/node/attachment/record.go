@@ -115,11 +115,11 @@ func (s recordStore) read(attachment *overlay.Attachment) *Record {
 	if err != nil {
 		return nil
 	}
-	var found Record
-	if json.Unmarshal(text, &found) != nil || found.Version != recordVersion {
+	var r Record
+	if json.Unmarshal(text, &r) != nil || r.Version != recordVersion {
 		return nil
 	}
-	return &found
+	return &r
 }
 
 // readOr returns the record of an attachment, or the given one when there is none.
@@ -216,34 +216,34 @@ func (s recordStore) those(chosen func(*overlay.Attachment) bool) ([]*Record, er
 	if err != nil {
 		return nil, err
 	}
-	var made []*Record
+	var records []*Record
 	for _, network := range networks {
 		attachments, err := s.list(network)
 		if err != nil {
 			return nil, err
 		}
-		made = append(made, s.readThose(attachments, chosen)...)
+		records = append(records, s.readThose(attachments, chosen)...)
 	}
-	return made, nil
+	return records, nil
 }
 
 // readThose reads the records of the chosen of some attachments, those that can be read.
-func (s recordStore) readThose(attachments []overlay.Attachment, chosen func(*overlay.Attachment) bool) (made []*Record) {
+func (s recordStore) readThose(attachments []overlay.Attachment, chosen func(*overlay.Attachment) bool) (records []*Record) {
 	for i := range attachments {
 		if !chosen(&attachments[i]) {
 			continue
 		}
 		if r := s.read(&attachments[i]); r != nil {
-			made = append(made, r)
+			records = append(records, r)
 		}
 	}
-	return made
+	return records
 }
 
 // withPorts reads the records of attachments that have ports.
 func (s recordStore) withPorts() ([]*Record, error) {
-	made, err := s.all()
-	return slices.DeleteFunc(made, func(r *Record) bool { return !r.hasPort() }), err
+	records, err := s.all()
+	return slices.DeleteFunc(records, func(r *Record) bool { return !r.hasPort() }), err
 }
 
 // countPorts is how many attachments of a network have ports. One whose record cannot be read may.
@@ -259,18 +259,18 @@ func (s recordStore) countPorts(network string) (count int, err error) {
 
 // ofContainer reads the records of a container's attachments.
 func (s recordStore) ofContainer(id string) ([]*Record, error) {
-	return s.those(func(one *overlay.Attachment) bool { return one.ContainerID == id })
+	return s.those(func(key *overlay.Attachment) bool { return key.ContainerID == id })
 }
 
 // replaced tells whether another container has that interface of the pod now, in a network namespace that is there.
 func (s recordStore) replaced(old *Record) (bool, error) {
-	made, err := s.those(func(other *overlay.Attachment) bool {
+	records, err := s.those(func(other *overlay.Attachment) bool {
 		return other.Interface == old.Interface && other.ContainerID != old.ContainerID
 	})
 	if err != nil {
 		return false, err
 	}
-	for _, other := range made {
+	for _, other := range records {
 		if other.Identity != old.Identity {
 			continue
 		}

@@ -45,21 +45,21 @@ func Restore(ctx context.Context, stateDir string, node *overlay.Node, client *c
 	done.Rebuilt = rebuilt
 	_, err := node.Guard(ctx)
 	all = errors.Join(all, err)
-	made, err := store.withPorts()
+	records, err := store.withPorts()
 	all = errors.Join(all, err)
-	refused, err := restoreEncryption(ctx, node, client, made)
+	refused, err := restoreEncryption(ctx, node, client, records)
 	all = errors.Join(all, err)
 	if refused == nil {
 		return done, all // never in clear what may be encrypted
 	}
 	count, err := restorePeers(ctx, node, client, refused)
 	done.Peers, all = count, errors.Join(all, err)
-	attached := len(made)
-	made = slices.DeleteFunc(made, func(r *Record) bool { return isGone(r.Netns) })
-	done.Gone = attached - len(made)
-	made = slices.DeleteFunc(made, func(r *Record) bool { return refused[r.VNI] })
+	attached := len(records)
+	records = slices.DeleteFunc(records, func(r *Record) bool { return isGone(r.Netns) })
+	done.Gone = attached - len(records)
+	records = slices.DeleteFunc(records, func(r *Record) bool { return refused[r.VNI] })
 	daemon := &daemon{client}
-	for _, r := range made {
+	for _, r := range records {
 		if err := daemon.addEndpoint(ctx, r); err != nil {
 			all = errors.Join(all, fmt.Errorf("interface %s of container %s: %w", r.Interface, r.ContainerID, err))
 			continue
@@ -69,7 +69,7 @@ func Restore(ctx context.Context, stateDir string, node *overlay.Node, client *c
 	// Where the kernel cannot, pods do without, as after ADD; `ktsn node receive attach` says why.
 	_, _ = RestoreReceive(ctx, stateDir, node)
 	// Sockets come last: applications that find one expect endpoints and peers to be known.
-	sockets, err := restoreSockets(ctx, daemon, made)
+	sockets, err := restoreSockets(ctx, daemon, records)
 	done.Sockets = sockets
 	return done, errors.Join(all, err)
 }
@@ -93,10 +93,10 @@ func restorePeers(ctx context.Context, node *overlay.Node, client *control.Clien
 	return count, all
 }
 
-func restoreSockets(ctx context.Context, daemon *daemon, made []*Record) (int, error) {
+func restoreSockets(ctx context.Context, daemon *daemon, records []*Record) (int, error) {
 	var all error
 	paths := map[string]bool{}
-	for _, r := range made {
+	for _, r := range records {
 		if r.Socket == "" || paths[r.Socket] {
 			continue
 		}
@@ -119,9 +119,9 @@ func netnsPath(id int) string {
 			if err != nil {
 				continue
 			}
-			found, err := netlink.GetNetNsIdByFd(int(file.Fd()))
+			number, err := netlink.GetNetNsIdByFd(int(file.Fd()))
 			file.Close()
-			if err == nil && found == id && id >= 0 {
+			if err == nil && number == id && id >= 0 {
 				return path
 			}
 		}
@@ -134,28 +134,28 @@ const mostSourceAddresses = 16
 
 // rebuild writes records for the attachments that the kernel knows and that have none.
 func rebuild(ctx context.Context, node *overlay.Node, store recordStore, client *control.Client, controlSocket string) (int, error) {
-	found, err := node.Attachments()
+	ports, err := node.Attachments()
 	if err != nil {
 		return 0, err
 	}
 	var all error
 	count := 0
-	for i := range found {
-		if store.read(&found[i].Attachment) != nil {
+	for i := range ports {
+		if store.read(&ports[i].Attachment) != nil {
 			continue
 		}
-		made, err := rebuiltRecord(ctx, &found[i], client, controlSocket)
+		r, err := rebuiltRecord(ctx, &ports[i], client, controlSocket)
 		if err == nil {
-			err = made.findEncryption(node)
+			err = r.findEncryption(node)
 		}
 		if err == nil {
-			err = store.write(made)
+			err = store.write(r)
 		}
-		if err == nil && made.Socket != "" {
-			err = store.useSocket(&made.Attachment)
+		if err == nil && r.Socket != "" {
+			err = store.useSocket(&r.Attachment)
 		}
 		if err != nil {
-			all = errors.Join(all, fmt.Errorf("interface %s of container %s: its record is lost: %w", found[i].Interface, found[i].ContainerID, err))
+			all = errors.Join(all, fmt.Errorf("interface %s of container %s: its record is lost: %w", ports[i].Interface, ports[i].ContainerID, err))
 			continue
 		}
 		count++
@@ -164,35 +164,35 @@ func rebuild(ctx context.Context, node *overlay.Node, store recordStore, client 
 }
 
 // rebuiltRecord is what the kernel and ktsnd still know. The pod's socket is in neither, unless a virtual machine has the interface.
-func rebuiltRecord(ctx context.Context, found *overlay.Found, client *control.Client, controlSocket string) (*Record, error) {
-	path := netnsPath(found.NetnsID)
-	if path == "" || found.VNI == 0 {
+func rebuiltRecord(ctx context.Context, port *overlay.Found, client *control.Client, controlSocket string) (*Record, error) {
+	netns := netnsPath(port.NetnsID)
+	if netns == "" || port.VNI == 0 {
 		return nil, fmt.Errorf("its network namespace is in none of %v; attach it anew", netnsDirs)
 	}
 	// A port without the program counts nothing, in mode None.
-	captured, err := capture.ReadPort(found.PortName())
+	captured, err := capture.ReadPort(port.PortName())
 	if err != nil {
 		return nil, err
 	}
-	made := &Record{
-		Version: recordVersion, Attachment: found.Attachment, Netns: path,
-		VNI: found.VNI, Bridge: found.Bridge, Tunnel: found.Tunnel, ControlSocket: controlSocket, Capture: captured.Mode,
+	r := &Record{
+		Version: recordVersion, Attachment: port.Attachment, Netns: netns,
+		VNI: port.VNI, Bridge: port.Bridge, Tunnel: port.Tunnel, ControlSocket: controlSocket, Capture: captured.Mode,
 	}
-	made.Receive = wasReceiving(found.PortName())
-	switch found.Note {
+	r.Receive = wasReceiving(port.PortName())
+	switch port.Note {
 	case "", overlay.NoteLost:
-		made.Device, err = foundDevice(path, &found.Attachment, captured.ClassBy)
-		if err == nil && found.Note != "" && !made.Device.Exists() {
+		r.Device, err = foundDevice(netns, &port.Attachment, captured.ClassBy)
+		if err == nil && port.Note != "" && !r.Device.Exists() {
 			err = errors.New("a virtual machine has it, and the names of network, container and pod leave no room for its device in the alias; delete the pod so that it is recreated")
 		}
 	default:
-		err = made.takeNote(found.Note)
+		err = r.takeNote(port.Note)
 	}
 	if err != nil {
 		return nil, err
 	}
-	err = made.findSources(ctx, client)
-	return made, err
+	err = r.findSources(ctx, client)
+	return r, err
 }
 
 // findEncryption has the tunnel of a link tell whether it is encrypted.
@@ -233,10 +233,10 @@ func sourcesOf(interfaceName string) (*control.Sources, error) {
 		return nil, fmt.Errorf("list the addresses of %s: %w", interfaceName, err)
 	}
 	sources := &control.Sources{HardwareAddresses: []string{link.Attrs().HardwareAddr.String()}}
-	for _, one := range addresses {
-		own, ok := netip.AddrFromSlice(one.IP)
-		if own = own.Unmap(); ok && !own.IsLinkLocalUnicast() && len(sources.Addresses) < mostSourceAddresses {
-			sources.Addresses = append(sources.Addresses, netip.PrefixFrom(own, own.BitLen()))
+	for _, address := range addresses {
+		ip, ok := netip.AddrFromSlice(address.IP)
+		if ip = ip.Unmap(); ok && !ip.IsLinkLocalUnicast() && len(sources.Addresses) < mostSourceAddresses {
+			sources.Addresses = append(sources.Addresses, netip.PrefixFrom(ip, ip.BitLen()))
 		}
 	}
 	return sources, nil
@@ -249,31 +249,31 @@ func (s *Spec) note() string {
 	if !s.Device.Exists() {
 		return ""
 	}
-	of := s.Device
-	return strings.Join([]string{of.Kind, strconv.Itoa(of.Queues), of.Class, strconv.Itoa(of.Owner), of.DAN, s.Capture.String(), s.SocketDir}, ",")
+	machine := s.Device
+	return strings.Join([]string{machine.Kind, strconv.Itoa(machine.Queues), machine.Class, strconv.Itoa(machine.Owner), machine.DAN, s.Capture.String(), s.SocketDir}, ",")
 }
 
 // takeNote gives a record what note wrote.
 func (r *Record) takeNote(note string) error {
 	const parts = 7
-	read := strings.SplitN(note, ",", parts)
-	if len(read) != parts {
+	fields := strings.SplitN(note, ",", parts)
+	if len(fields) != parts {
 		return fmt.Errorf("the note %q of a virtual machine's interface cannot be read", note)
 	}
-	asked := map[string]string{}
+	options := map[string]string{}
 	for i, name := range device.Names {
-		if read[i] != "" {
-			asked[name] = read[i]
+		if fields[i] != "" {
+			options[name] = fields[i]
 		}
 	}
 	var err error
-	if r.Device, err = device.Parse(asked); err != nil {
+	if r.Device, err = device.Parse(options); err != nil {
 		return fmt.Errorf("the note of a virtual machine's interface: %w", err)
 	}
-	if r.Capture, err = capture.ParseMode(read[parts-2]); err != nil {
+	if r.Capture, err = capture.ParseMode(fields[parts-2]); err != nil {
 		return fmt.Errorf("the note of a virtual machine's interface: %w", err)
 	}
-	if dir := read[parts-1]; dir != "" {
+	if dir := fields[parts-1]; dir != "" {
 		r.AppSocket = filepath.Join(dir, r.Identity, appSocketName)
 	}
 	if r.Device.IsOfRuntime() {

@@ -76,8 +76,8 @@ func (d *daemon) checkEndpoints(ctx context.Context, attached int) error {
 	if d == nil {
 		return nil
 	}
-	said, err := d.Status(ctx)
-	if err == nil && said.Endpoints == 0 {
+	status, err := d.Status(ctx)
+	if err == nil && status.Endpoints == 0 {
 		err = fmt.Errorf("ktsnd was started anew and knows none of %d attached interfaces; run `ktsn node restore`", attached)
 	}
 	return err
@@ -101,19 +101,19 @@ func (s *Spec) checkClock(ctx context.Context, daemon *daemon) error {
 	if !s.NeedsClock {
 		return nil
 	}
-	all, err := daemon.NetworkClocks(ctx)
+	clocks, err := daemon.NetworkClocks(ctx)
 	if refusal := (*control.Error)(nil); errors.As(err, &refusal) && refusal.Field == "request" {
 		return coded(CodeClock, errors.New("the network asks for a good clock, and the node's ktsnd is of a release that knows nothing of clocks; upgrade ktsnd"))
 	}
 	if err != nil {
 		return fmt.Errorf("ask ktsnd for the node's clock: %w", err)
 	}
-	at := slices.IndexFunc(all, func(one control.NetworkClock) bool { return one.VNI == s.Overlay.VNI })
-	if at < 0 {
+	index := slices.IndexFunc(clocks, func(clock control.NetworkClock) bool { return clock.VNI == s.Overlay.VNI })
+	if index < 0 {
 		return coded(CodeClock, fmt.Errorf("the network asks for a good clock, and nobody has said yet how good that of the node is for network %d; "+
 			"ktsn-agent does, or its log says why not", s.Overlay.VNI))
 	}
-	if sentence := lostSentence(&all[at]); sentence != "" {
+	if sentence := lostSentence(&clocks[index]); sentence != "" {
 		return coded(CodeClock, fmt.Errorf("the node's clock is not good enough for the network: %s", sentence))
 	}
 	return nil
