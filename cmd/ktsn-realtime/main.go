@@ -95,10 +95,10 @@ const awaitEvery = 100 * time.Millisecond
 
 // await returns when the interface can be used. It says so when that takes time, because somebody may have to do something.
 func await(name string, stderr io.Writer) {
-	for said := false; !usable(name); time.Sleep(awaitEvery) {
-		if !said {
+	for reported := false; !usable(name); time.Sleep(awaitEvery) {
+		if !reported {
 			fmt.Fprintf(stderr, "ktsn-realtime: waiting until interface %s is up and has an IPv4 address\n", name)
-			said = true
+			reported = true
 		}
 	}
 }

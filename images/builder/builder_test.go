@@ -48,16 +48,16 @@ func archive(t *testing.T, definition *Definition, sources Sources) []byte {
 // files reads a tar archive.
 func files(t *testing.T, from io.Reader) map[string]*tar.Header {
 	t.Helper()
-	found := map[string]*tar.Header{}
+	headers := map[string]*tar.Header{}
 	for reader := tar.NewReader(from); ; {
 		header, err := reader.Next()
 		if errors.Is(err, io.EOF) {
-			return found
+			return headers
 		}
 		if err != nil {
 			t.Fatal(err)
 		}
-		found[header.Name] = header
+		headers[header.Name] = header
 	}
 }
 
@@ -220,11 +220,11 @@ func TestWhatIsNotThereIsNamed(t *testing.T) {
 
 func TestTheProjectsDefinitionsAreValid(t *testing.T) {
 	for _, pattern := range []string{"../*.yaml", "../../test/cluster/images/*.yaml"} {
-		found, err := filepath.Glob(pattern)
-		if err != nil || len(found) == 0 {
-			t.Fatalf("%s: %v, %v", pattern, found, err)
+		existing, err := filepath.Glob(pattern)
+		if err != nil || len(existing) == 0 {
+			t.Fatalf("%s: %v, %v", pattern, existing, err)
 		}
-		for _, file := range found {
+		for _, file := range existing {
 			if _, err := Load(file); err != nil {
 				t.Error(err)
 			}
@@ -322,9 +322,9 @@ func TestAnArchiveNamesItsImageByTagAndByDigest(t *testing.T) {
 }
 
 func TestParseLdd(t *testing.T) {
-	found, err := parseLdd("app", "\tlinux-vdso.so.1 (0x1)\n\tlibc.so.6 => /lib/libc.so.6 (0x2)\n\t/lib64/ld-linux-x86-64.so.2 (0x3)\n")
-	if want := []string{"/lib/libc.so.6", "/lib64/ld-linux-x86-64.so.2"}; err != nil || !slices.Equal(found, want) {
-		t.Errorf("got %q, %v, want %q", found, err, want)
+	existing, err := parseLdd("app", "\tlinux-vdso.so.1 (0x1)\n\tlibc.so.6 => /lib/libc.so.6 (0x2)\n\t/lib64/ld-linux-x86-64.so.2 (0x3)\n")
+	if want := []string{"/lib/libc.so.6", "/lib64/ld-linux-x86-64.so.2"}; err != nil || !slices.Equal(existing, want) {
+		t.Errorf("got %q, %v, want %q", existing, err, want)
 	}
 	if _, err := parseLdd("app", "\tlibx.so => not found\n"); err == nil || !strings.Contains(err.Error(), "libx.so") {
 		t.Errorf("got %v", err)

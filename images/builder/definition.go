@@ -120,12 +120,12 @@ func (s Sources) expand(file File) ([]string, error) {
 	if !filepath.IsAbs(pattern) {
 		return nil, fmt.Errorf("source %s: not absolute", file.Source)
 	}
-	found, err := filepath.Glob(pattern)
+	existing, err := filepath.Glob(pattern)
 	if err != nil {
 		return nil, fmt.Errorf("source %s: %w", pattern, err)
 	}
-	if len(found) == 0 && !file.Optional {
+	if len(existing) == 0 && !file.Optional {
 		return nil, fmt.Errorf("source %s: no such file; build it first", pattern)
 	}
-	return found, nil
+	return existing, nil
 }

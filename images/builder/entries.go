@@ -26,11 +26,11 @@ type entry struct {
 func collect(definition *Definition, sources Sources) (map[string]entry, error) {
 	entries := map[string]entry{}
 	for _, file := range definition.Files {
-		found, err := sources.expand(file)
+		existing, err := sources.expand(file)
 		if err != nil {
 			return nil, err
 		}
-		for _, source := range found {
+		for _, source := range existing {
 			if err := addWithLibraries(entries, place(file, source), source); err != nil {
 				return nil, err
 			}

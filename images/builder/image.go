@@ -40,12 +40,12 @@ func Build(definition *Definition, sources Sources) (v1.Image, error) {
 		return nil, fmt.Errorf("image %s: make layer: %w", definition.Name, err)
 	}
 	labels := map[string]string{"org.opencontainers.image.title": definition.Title}
-	of, err := packages(entries)
+	installed, err := packages(entries)
 	if err != nil {
 		return nil, fmt.Errorf("image %s: %w", definition.Name, err)
 	}
-	if len(of) > 0 {
-		labels[packagesLabel] = of.String()
+	if len(installed) > 0 {
+		labels[packagesLabel] = installed.String()
 	}
 	return assemble(definition, layer, labels)
 }

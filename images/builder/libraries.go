@@ -41,17 +41,17 @@ func isDynamic(file string) (bool, error) {
 // parseLdd understands the three kinds of lines: "name => path (address)", "path (address)" of the loader, and
 // the kernel's own object without a path.
 func parseLdd(file, output string) ([]string, error) {
-	var found []string
+	var existing []string
 	for line := range strings.Lines(output) {
 		fields := strings.Fields(line)
 		switch {
 		case strings.Contains(line, "not found"):
 			return nil, fmt.Errorf("%s needs %s, which this machine does not have", file, fields[0])
 		case len(fields) >= 3 && fields[1] == "=>":
-			found = append(found, fields[2])
+			existing = append(existing, fields[2])
 		case len(fields) >= 1 && strings.HasPrefix(fields[0], "/"):
-			found = append(found, fields[0])
+			existing = append(existing, fields[0])
 		}
 	}
-	return found, nil
+	return existing, nil
 }

@@ -66,11 +66,11 @@ func Differences(locked, here Packages, all bool) []Difference {
 	if all {
 		maps.Copy(names, locked)
 	}
-	var found []Difference
+	var differences []Difference
 	for _, name := range slices.Sorted(maps.Keys(names)) {
 		if locked[name] != here[name] {
-			found = append(found, Difference{name, locked[name], here[name]})
+			differences = append(differences, Difference{name, locked[name], here[name]})
 		}
 	}
-	return found
+	return differences
 }

@@ -31,18 +31,18 @@ func (p Packages) String() string {
 
 // parsePackages reads fields of the form "package=version".
 func parsePackages(text string) (Packages, error) {
-	found := Packages{}
+	packages := Packages{}
 	for field := range strings.FieldsSeq(text) {
 		name, version, _ := strings.Cut(field, "=")
 		if name == "" || version == "" {
 			return nil, fmt.Errorf("%q is not PACKAGE=VERSION", field)
 		}
-		if other, twice := found[name]; twice && other != version {
+		if other, twice := packages[name]; twice && other != version {
 			return nil, fmt.Errorf("package %s has two versions, %s and %s", name, other, version)
 		}
-		found[name] = version
+		packages[name] = version
 	}
-	return found, nil
+	return packages, nil
 }
 
 // PackagesOf are those that an image's label names.
@@ -69,11 +69,11 @@ func packages(entries map[string]entry) (Packages, error) {
 		}
 	}
 	// What it does not know, such as what was just built, it complains of.
-	found, err := exec.Command("dpkg-query", append([]string{"--search", "--"}, slices.Sorted(maps.Keys(names))...)...).Output()
+	data, err := exec.Command("dpkg-query", append([]string{"--search", "--"}, slices.Sorted(maps.Keys(names))...)...).Output()
 	if _, unknown := errors.AsType[*exec.ExitError](err); err != nil && !unknown {
 		return nil, fmt.Errorf("ask dpkg for packages: %w", err)
 	}
-	owners := parseOwners(string(found), names)
+	owners := parseOwners(string(data), names)
 	if len(owners) == 0 {
 		return nil, nil
 	}
@@ -97,8 +97,8 @@ func namesOf(source string) []string {
 func parseOwners(text string, asked map[string]bool) []string {
 	owners := map[string]bool{}
 	for line := range strings.Lines(text) {
-		who, path, found := strings.Cut(strings.TrimSuffix(line, "\n"), ": ")
-		if !found || !asked[path] || strings.HasPrefix(who, "diversion ") {
+		who, path, exists := strings.Cut(strings.TrimSuffix(line, "\n"), ": ")
+		if !exists || !asked[path] || strings.HasPrefix(who, "diversion ") {
 			continue
 		}
 		for name := range strings.SplitSeq(who, ", ") {

@@ -24,18 +24,18 @@ func TestAnImageSaysOfWhichPackagesItsFilesAre(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	said := strings.Fields(config.Config.Labels[packagesLabel])
+	reported := strings.Fields(config.Config.Labels[packagesLabel])
 	var names []string
-	for _, one := range said {
-		name, version, _ := strings.Cut(one, "=")
+	for _, item := range reported {
+		name, version, _ := strings.Cut(item, "=")
 		has, err := exec.Command("dpkg-query", "--show", "--showformat=${Version}", name).Output()
 		if err != nil || version == "" || string(has) != version {
-			t.Errorf("%s is %q here, %v", one, has, err)
+			t.Errorf("%s is %q here, %v", item, has, err)
 		}
 		names = append(names, name)
 	}
 	if !slices.Equal(names, []string{"dash", "libc6"}) {
-		t.Errorf("it says %q", said)
+		t.Errorf("it says %q", reported)
 	}
 }
 

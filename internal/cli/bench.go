@@ -76,11 +76,11 @@ func completeBench(ctx context.Context, env *subcommands.Environment, words []st
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveError
 	}
-	said, err := exec.CommandContext(ctx, path, append([]string{cobra.ShellCompRequestCmd}, words...)...).Output()
+	output, err := exec.CommandContext(ctx, path, append([]string{cobra.ShellCompRequestCmd}, words...)...).Output()
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveError
 	}
-	lines := strings.Split(strings.TrimSpace(string(said)), "\n")
+	lines := strings.Split(strings.TrimSpace(string(output)), "\n")
 	last := len(lines) - 1
 	directive, err := strconv.Atoi(strings.TrimPrefix(lines[last], ":"))
 	if err != nil {

@@ -25,15 +25,15 @@ esac
 // ktsnWithBench returns the command of a ktsn that stands in a folder of its own, with the script beside it or in PATH.
 func ktsnWithBench(t *testing.T, script string, arguments ...string) *exec.Cmd {
 	t.Helper()
-	own, other := t.TempDir(), t.TempDir()
+	local, other := t.TempDir(), t.TempDir()
 	if err := os.Symlink("/bin/sleep", filepath.Join(other, "sleep")); err != nil {
 		t.Fatal(err)
 	}
-	program := filepath.Join(own, "ktsn")
+	program := filepath.Join(local, "ktsn")
 	if err := copyProgram(os.Args[0], program); err != nil {
 		t.Fatal(err)
 	}
-	if folder := map[string]string{"beside": own, "PATH": other}[script]; folder != "" {
+	if folder := map[string]string{"beside": local, "PATH": other}[script]; folder != "" {
 		if err := os.WriteFile(filepath.Join(folder, "ktsn-bench"), []byte(measuring), 0o755); err != nil {
 			t.Fatal(err)
 		}

@@ -75,12 +75,12 @@ func readCapture(endpoints []control.AttachedEndpoint) []capture.At {
 		if kind == device.Veth { // the pod's end is Kata's
 			read = capture.ReadNodes
 		}
-		one, err := read(endpoint.Netns, endpoint.Interface)
-		one.Identity, one.Device = endpoint.Identity, kind
+		position, err := read(endpoint.Netns, endpoint.Interface)
+		position.Identity, position.Device = endpoint.Identity, kind
 		if err != nil {
-			one.Failure = err.Error()
+			position.Failure = err.Error()
 		}
-		all = append(all, one)
+		all = append(all, position)
 	}
 	return all
 }
@@ -98,29 +98,29 @@ func deviceAt(machines []machine.Machine, endpoint *control.AttachedEndpoint) st
 func printCapture(out io.Writer, all []capture.At, names podNames) error {
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(table, "%s\tINTERFACE\tDEVICE\tCAPTURE\tRELAY\tTIMED\tOTHERS\tDROPPED\tOF PROGRAMS\n", names.head("POD", "IDENTITY"))
-	for _, one := range all {
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", names.cells(one.Identity), one.Interface, one.Device, strings.Join(captureCells(&one), "\t"))
+	for _, position := range all {
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", names.cells(position.Identity), position.Interface, position.Device, strings.Join(captureCells(&position), "\t"))
 	}
 	return table.Flush()
 }
 
 // captureCells are those from CAPTURE on.
-func captureCells(one *capture.At) []string {
+func captureCells(position *capture.At) []string {
 	switch {
-	case one.Failure != "":
-		return []string{"unknown: " + one.Failure, "", "", "", "", ""}
-	case one.Device == device.VhostUser:
+	case position.Failure != "":
+		return []string{"unknown: " + position.Failure, "", "", "", "", ""}
+	case position.Device == device.VhostUser:
 		return []string{"by its relay", "", "", "", "", ""}
-	case one.Device == device.Veth && one.Node.Attached:
+	case position.Device == device.Veth && position.Node.Attached:
 		return []string{
-			one.Node.Mode.String(), relayText(&one.Node), strconv.FormatUint(one.Node.Timed, 10), othersText(&one.Node), droppedText(one.Dropped()), "",
+			position.Node.Mode.String(), relayText(&position.Node), strconv.FormatUint(position.Node.Timed, 10), othersText(&position.Node), droppedText(position.Dropped()), "",
 		}
-	case !one.Attached:
+	case !position.Attached:
 		return []string{"let pass", "", "", "", "", ""}
 	}
 	return []string{
-		one.Mode.String(), relayText(&one.Node), strconv.FormatUint(one.Captured, 10), othersText(&one.Node),
-		droppedText(one.Dropped()), programsText(one.Programs),
+		position.Mode.String(), relayText(&position.Node), strconv.FormatUint(position.Captured, 10), othersText(&position.Node),
+		droppedText(position.Dropped()), programsText(position.Programs),
 	}
 }
 

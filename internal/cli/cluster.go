@@ -211,11 +211,11 @@ func inShort(conditions []metav1.Condition, kind string) string {
 
 // clockInShort is the same of a node's clock. What a network does not ask for any more its nodes may still say for a moment.
 func clockInShort(network *v1alpha1.TSNNetwork, conditions []metav1.Condition) string {
-	is := meta.FindStatusCondition(conditions, v1alpha1.ConditionClockSynchronized)
+	condition := meta.FindStatusCondition(conditions, v1alpha1.ConditionClockSynchronized)
 	switch {
 	case network.Spec.Clock == nil:
 		return "-"
-	case is != nil && is.Status == metav1.ConditionTrue && is.Reason == v1alpha1.ReasonClockHoldover:
+	case condition != nil && condition.Status == metav1.ConditionTrue && condition.Reason == v1alpha1.ReasonClockHoldover:
 		return "yes, in holdover"
 	}
 	return inShort(conditions, v1alpha1.ConditionClockSynchronized)

@@ -97,21 +97,21 @@ func (o *chainOptions) ask(ctx context.Context, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	at := slices.IndexFunc(endpoints, func(one control.AttachedEndpoint) bool {
-		return one.Identity == identity && one.Interface == o.interfaceName
+	at := slices.IndexFunc(endpoints, func(endpoint control.AttachedEndpoint) bool {
+		return endpoint.Identity == identity && endpoint.Interface == o.interfaceName
 	})
 	if at < 0 {
 		return fmt.Errorf("--interface %q: ktsnd knows none of that name of pod %s; `ktsn status` lists them", o.interfaceName, o.pod)
 	}
-	found, err := hops.Find(ctx, endpoints[at].Netns, o.interfaceName, to)
+	path, err := hops.Find(ctx, endpoints[at].Netns, o.interfaceName, to)
 	switch {
 	case err != nil:
 		return err
 	case o.format == "json":
-		return printJSON(out, found)
+		return printJSON(out, path)
 	}
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	printHops(table, found, nil)
+	printHops(table, path, nil)
 	return table.Flush()
 }
 
@@ -144,8 +144,8 @@ func follow(links []v1alpha1.TSNLink, first *v1alpha1.TSNLink) []chainStep {
 	var steps []chainStep
 	for at := first; at != nil && len(steps) < hops.Most; {
 		steps = append(steps, stepOf(at))
-		next := slices.IndexFunc(links, func(one v1alpha1.TSNLink) bool {
-			return one.Spec.Service == at.Spec.Service && one.Spec.Hop == at.Spec.Hop+1 && one.Spec.Client.UID == at.Spec.Endpoint.UID
+		next := slices.IndexFunc(links, func(link v1alpha1.TSNLink) bool {
+			return link.Spec.Service == at.Spec.Service && link.Spec.Hop == at.Spec.Hop+1 && link.Spec.Client.UID == at.Spec.Endpoint.UID
 		})
 		if next < 0 {
 			break
@@ -160,8 +160,8 @@ func stepOf(link *v1alpha1.TSNLink) chainStep {
 		Link: link.Namespace + "/" + link.Name, Client: link.Spec.Client, Endpoint: link.Spec.Endpoint, VNI: link.Spec.VNI, Timed: link.Spec.Hop == 0,
 		Reason: "nobody has said whether it is up",
 	}
-	if is := meta.FindStatusCondition(link.Status.Conditions, v1alpha1.ConditionUp); is != nil {
-		step.Up, step.Reason = is.Status == "True", is.Message
+	if condition := meta.FindStatusCondition(link.Status.Conditions, v1alpha1.ConditionUp); condition != nil {
+		step.Up, step.Reason = condition.Status == "True", condition.Message
 	}
 	return step
 }
@@ -218,8 +218,8 @@ func endName(end *v1alpha1.LinkEnd) string {
 }
 
 // printHops says who answered, and which pod it is if a step has the address.
-func printHops(table io.Writer, found []hops.Hop, steps []chainStep) {
-	for _, hop := range found {
+func printHops(table io.Writer, path []hops.Hop, steps []chainStep) {
+	for _, hop := range path {
 		switch {
 		case !hop.Address.IsValid():
 			fmt.Fprintf(table, "  hop %d\tnobody answered\n", hop.TTL)
@@ -227,7 +227,7 @@ func printHops(table io.Writer, found []hops.Hop, steps []chainStep) {
 			fmt.Fprintf(table, "  hop %d\t%s\t%v\t%s\n", hop.TTL, hop.Address, hop.After, podAt(steps, hop.Address))
 		}
 	}
-	if len(found) > 0 && !found[len(found)-1].Arrived {
+	if len(path) > 0 && !path[len(path)-1].Arrived {
 		fmt.Fprintln(table, "  packets do not arrive at the last endpoint")
 	}
 }
@@ -237,7 +237,7 @@ func podAt(steps []chainStep, address netip.Addr) string {
 	for i := range steps {
 		for _, end := range []*v1alpha1.LinkEnd{&steps[i].Endpoint, &steps[i].Client} {
 			for _, text := range end.Addresses {
-				if own, err := netip.ParsePrefix(text); err == nil && own.Addr() == address {
+				if prefix, err := netip.ParsePrefix(text); err == nil && prefix.Addr() == address {
 					return endName(end)
 				}
 			}

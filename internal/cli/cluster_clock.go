@@ -113,11 +113,11 @@ func (w *where) clockOf(ctx context.Context, out io.Writer, name, format string)
 	case err != nil:
 		return fmt.Errorf("read TSNNode %s: %w", name, err)
 	}
-	one := clocksOf([]v1alpha1.TSNNode{node}, networks)[0]
+	clock := clocksOf([]v1alpha1.TSNNode{node}, networks)[0]
 	if format == "json" {
-		return printJSON(out, one)
+		return printJSON(out, clock)
 	}
-	return printNodeClock(out, &one, time.Now())
+	return printNodeClock(out, &clock, time.Now())
 }
 
 func listNetworks(ctx context.Context, c *clusterreader.Cluster) ([]v1alpha1.TSNNetwork, error) {
@@ -132,13 +132,13 @@ func listNetworks(ctx context.Context, c *clusterreader.Cluster) ([]v1alpha1.TSN
 func clocksOf(nodes []v1alpha1.TSNNode, networks []v1alpha1.TSNNetwork) []nodeClock {
 	all := []nodeClock{}
 	for i := range nodes {
-		one := nodeClock{Node: nodes[i].Name, Clock: nodes[i].Status.Clock, Networks: []networkClock{}}
+		clock := nodeClock{Node: nodes[i].Name, Clock: nodes[i].Status.Clock, Networks: []networkClock{}}
 		for j := range networks {
-			if is, asks := networkClockOf(&nodes[i], &networks[j]); asks {
-				one.Networks = append(one.Networks, is)
+			if currentClock, asks := networkClockOf(&nodes[i], &networks[j]); asks {
+				clock.Networks = append(clock.Networks, currentClock)
 			}
 		}
-		all = append(all, one)
+		all = append(all, clock)
 	}
 	slices.SortFunc(all, func(a, b nodeClock) int {
 		return cmp.Or(cmp.Compare(a.rank(), b.rank()), strings.Compare(a.Node, b.Node))
@@ -147,19 +147,19 @@ func clocksOf(nodes []v1alpha1.TSNNode, networks []v1alpha1.TSNNetwork) []nodeCl
 }
 
 // networkClockOf is a network's on a node; asks is false where it does not ask, or the node has no part of it.
-func networkClockOf(node *v1alpha1.TSNNode, network *v1alpha1.TSNNetwork) (is networkClock, asks bool) {
-	part, said := tsnnetwork.OnNode(node, network.Name)
+func networkClockOf(node *v1alpha1.TSNNode, network *v1alpha1.TSNNetwork) (clock networkClock, asks bool) {
+	part, status := tsnnetwork.OnNode(node, network.Name)
 	need := network.Spec.Clock // to which the API server has added what was left out
 	if part == nil || need == nil {
 		return networkClock{}, false
 	}
-	is = networkClock{Name: network.Name, MaxError: need.MaxError, Holdover: need.Holdover, OnLoss: need.OnLoss, Good: metav1.ConditionUnknown}
-	if said != nil {
-		if condition := meta.FindStatusCondition(said.Conditions, v1alpha1.ConditionClockSynchronized); condition != nil {
-			is.Good, is.Reason, is.Message = condition.Status, condition.Reason, condition.Message
+	clock = networkClock{Name: network.Name, MaxError: need.MaxError, Holdover: need.Holdover, OnLoss: need.OnLoss, Good: metav1.ConditionUnknown}
+	if status != nil {
+		if condition := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionClockSynchronized); condition != nil {
+			clock.Good, clock.Reason, clock.Message = condition.Status, condition.Reason, condition.Message
 		}
 	}
-	return is, true
+	return clock, true
 }
 
 // lost names the networks for which the clock is not good enough.
@@ -206,26 +206,26 @@ func printClocks(out io.Writer, all []nodeClock, now time.Time) error {
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "node\tclock\tfor\tsource\tgrandmaster\terror at most\tsteps\tlost to")
 	for i := range all[:min(len(all), maxRows)] {
-		one := &all[i]
-		clock, since := one.Clock, "-"
+		entry := &all[i]
+		clock, since := entry.Clock, "-"
 		if clock == nil {
-			fmt.Fprintf(table, "%s\t-\t-\t-\t-\t-\t-\t%s\n", one.Node, orDash(strings.Join(one.lost(), ", ")))
+			fmt.Fprintf(table, "%s\t-\t-\t-\t-\t-\t-\t%s\n", entry.Node, orDash(strings.Join(entry.lost(), ", ")))
 			continue
 		}
 		if !clock.Since.IsZero() {
 			since = duration.HumanDuration(now.Sub(clock.Since.Time))
 		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%d\t%s\n", one.Node, clock.State, since, orDash(clock.Source), orDash(clock.Grandmaster), nodeBoundText(clock),
-			clock.Steps, orDash(strings.Join(one.lost(), ", ")))
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%d\t%s\n", entry.Node, clock.State, since, orDash(clock.Source), orDash(clock.Grandmaster), nodeBoundText(clock),
+			clock.Steps, orDash(strings.Join(entry.lost(), ", ")))
 	}
 	printMore(table, "", len(all))
 	if err := table.Flush(); err != nil {
 		return err
 	}
-	var said []string // each sentence once: many nodes may lose one grandmaster
+	var reported []string // each sentence once: many nodes may lose one grandmaster
 	for i := range all {
-		if clock := all[i].Clock; clock != nil && clock.Message != "" && !slices.Contains(said, clock.Message) && len(said) < mostSentences {
-			said = append(said, clock.Message)
+		if clock := all[i].Clock; clock != nil && clock.Message != "" && !slices.Contains(reported, clock.Message) && len(reported) < mostSentences {
+			reported = append(reported, clock.Message)
 			fmt.Fprintf(out, "-> %s: %s\n", all[i].Node, clock.Message)
 		}
 	}
@@ -235,17 +235,17 @@ func printClocks(out io.Writer, all []nodeClock, now time.Time) error {
 // mostSentences is how many sentences follow the table of clocks.
 const mostSentences = 5
 
-func printNodeClock(out io.Writer, one *nodeClock, now time.Time) error {
-	if one.Clock == nil {
-		fmt.Fprintf(out, "node %s has said nothing of its clock; `ktsn doctor --node %s` looks at its agent\n", one.Node, one.Node)
+func printNodeClock(out io.Writer, clock *nodeClock, now time.Time) error {
+	if clock.Clock == nil {
+		fmt.Fprintf(out, "node %s has said nothing of its clock; `ktsn doctor --node %s` looks at its agent\n", clock.Node, clock.Node)
 	} else {
-		printOneClock(out, one.Node, one.Clock, now)
+		printOneClock(out, clock.Node, clock.Clock, now)
 	}
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	if len(one.Networks) > 0 {
+	if len(clock.Networks) > 0 {
 		fmt.Fprintln(table, "\nnetwork\tasks for\tholdover\ton loss\tgood enough")
 	}
-	for _, network := range one.Networks {
+	for _, network := range clock.Networks {
 		good := "it has not said yet"
 		switch network.Good {
 		case metav1.ConditionTrue:
@@ -258,11 +258,11 @@ func printNodeClock(out io.Writer, one *nodeClock, now time.Time) error {
 	if err := table.Flush(); err != nil {
 		return err
 	}
-	if one.Clock == nil || len(one.Clock.History) == 0 {
+	if clock.Clock == nil || len(clock.Clock.History) == 0 {
 		return nil
 	}
 	fmt.Fprintln(table, "\nsince\tclock\treason\tgrandmaster")
-	for _, change := range one.Clock.History {
+	for _, change := range clock.Clock.History {
 		fmt.Fprintf(table, "%s\t%s\t%s\t%s\n", change.Time.UTC().Format("2006-01-02 15:04:05.000Z"), change.State, orDash(change.Reason), orDash(change.Grandmaster))
 	}
 	return table.Flush()

@@ -73,10 +73,10 @@ func TestTheWorstClocksComeFirst(t *testing.T) {
 }
 
 func TestOneClockIsShownWithItsNetworksAndItsPast(t *testing.T) {
-	one := clocksOf([]v1alpha1.TSNNode{kept("a", "Unsynchronized", 50000, drifts)}, asking())[0]
-	one.Clock.Message, one.Clock.TAIOffset, one.Clock.LostSince = "run ptp4l", new(int32(37)), new(metav1.NewTime(now.Add(-5*time.Minute)))
+	clock := clocksOf([]v1alpha1.TSNNode{kept("a", "Unsynchronized", 50000, drifts)}, asking())[0]
+	clock.Clock.Message, clock.Clock.TAIOffset, clock.Clock.LostSince = "run ptp4l", new(int32(37)), new(metav1.NewTime(now.Add(-5*time.Minute)))
 	var out strings.Builder
-	if err := printNodeClock(&out, &one, now); err != nil {
+	if err := printNodeClock(&out, &clock, now); err != nil {
 		t.Fatal(err)
 	}
 	want := []string{
@@ -95,7 +95,7 @@ func TestOneClockIsShownWithItsNetworksAndItsPast(t *testing.T) {
 	if got := inColumns(out.String()); strings.Join(got, "\n") != strings.Join(want, "\n") {
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
-	written, err := json.Marshal(one)
+	written, err := json.Marshal(clock)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -111,9 +111,9 @@ func TestOneClockIsShownWithItsNetworksAndItsPast(t *testing.T) {
 
 // TestAnAgentThatSaysNoTAIOffsetIsGivenNone is of an agent of before it, whose clock somebody keeps.
 func TestAnAgentThatSaysNoTAIOffsetIsGivenNone(t *testing.T) {
-	one := clocksOf([]v1alpha1.TSNNode{kept("a", "Synchronized", 500)}, asking())[0]
+	clock := clocksOf([]v1alpha1.TSNNode{kept("a", "Synchronized", 500)}, asking())[0]
 	var out strings.Builder
-	if err := printNodeClock(&out, &one, now); err != nil {
+	if err := printNodeClock(&out, &clock, now); err != nil {
 		t.Fatal(err)
 	}
 	if strings.Contains(out.String(), "TAI - UTC") || strings.Contains(out.String(), "nobody keeps it") {
@@ -122,9 +122,9 @@ func TestAnAgentThatSaysNoTAIOffsetIsGivenNone(t *testing.T) {
 }
 
 func TestANodeThatHasSaidNothingSaysWhereToLook(t *testing.T) {
-	one := clocksOf([]v1alpha1.TSNNode{said("a")}, asking())[0]
+	clock := clocksOf([]v1alpha1.TSNNode{said("a")}, asking())[0]
 	var out strings.Builder
-	if err := printNodeClock(&out, &one, now); err != nil {
+	if err := printNodeClock(&out, &clock, now); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{"node a has said nothing of its clock; `ktsn doctor --node a`", "it has not said yet"} {

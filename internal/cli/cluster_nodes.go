@@ -46,13 +46,13 @@ func listNodes(ctx context.Context, c *clusterreader.Cluster) ([]v1alpha1.TSNNod
 func statesOf(network string, nodes []v1alpha1.TSNNode) []nodeState {
 	states := []nodeState{}
 	for i := range nodes {
-		part, said := tsnnetwork.OnNode(&nodes[i], network)
+		part, status := tsnnetwork.OnNode(&nodes[i], network)
 		if part == nil {
 			continue
 		}
 		state := nodeState{Name: nodes[i].Name, IPv4: part.IPv4, IPv6: part.IPv6, Pods: part.Pods}
-		if said != nil {
-			state.Uplink, state.LinkSpeed, state.ScheduleHash, state.Conditions = said.Uplink, said.LinkSpeed, said.ScheduleHash, said.Conditions
+		if status != nil {
+			state.Uplink, state.LinkSpeed, state.ScheduleHash, state.Conditions = status.Uplink, status.LinkSpeed, status.ScheduleHash, status.Conditions
 		}
 		states = append(states, state)
 	}

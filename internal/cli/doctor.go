@@ -54,11 +54,11 @@ func newDoctor(env *subcommands.Environment) *cobra.Command {
 			case node != "":
 				look = func(ctx context.Context) ([]doctor.Finding, error) { return d.Node(ctx, node) }
 			}
-			found, err := look(command.Context())
+			findings, err := look(command.Context())
 			if err != nil {
 				return err
 			}
-			return printFindings(env.Stdout, found, format)
+			return printFindings(env.Stdout, findings, format)
 		},
 	}
 	addWhere(command, &w)
@@ -82,15 +82,15 @@ func podOf(argument, namespace string, given bool) (where, name string, err erro
 	return first, second, nil
 }
 
-func printFindings(out io.Writer, found []doctor.Finding, format string) error {
+func printFindings(out io.Writer, findings []doctor.Finding, format string) error {
 	if format == "json" {
-		if err := printJSON(out, found); err != nil {
+		if err := printJSON(out, findings); err != nil {
 			return err
 		}
-	} else if err := writeFindings(out, found); err != nil {
+	} else if err := writeFindings(out, findings); err != nil {
 		return err
 	}
-	if faults := doctor.Faults(found); faults > 0 {
+	if faults := doctor.Faults(findings); faults > 0 {
 		if faults == 1 {
 			return errors.New("one thing is bad")
 		}
@@ -99,9 +99,9 @@ func printFindings(out io.Writer, found []doctor.Finding, format string) error {
 	return nil
 }
 
-func writeFindings(out io.Writer, found []doctor.Finding) error {
+func writeFindings(out io.Writer, findings []doctor.Finding) error {
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	for _, finding := range found {
+	for _, finding := range findings {
 		fmt.Fprintf(table, "%s\t%s\t%s\n", finding.Level, finding.About, finding.Text)
 		if finding.Mend != "" {
 			fmt.Fprintf(table, "\t\t-> %s\n", finding.Mend)

@@ -88,12 +88,12 @@ func (s *fedServer) read() error {
 	if err := decoder.Decode(&file); err != nil && !errors.Is(err, io.EOF) {
 		return fmt.Errorf("read how to reach the federator: %s, whose keys are server, ca, token and tokenFile: %w", s.config, err)
 	}
-	for _, one := range []struct {
+	for _, row := range []struct {
 		option *string
 		value  string
 	}{{&s.server, file.Server}, {&s.ca, file.CA}} {
-		if *one.option == "" {
-			*one.option = one.value
+		if *row.option == "" {
+			*row.option = row.value
 		}
 	}
 	if s.token == "" && s.tokenFile == "" {
@@ -104,8 +104,8 @@ func (s *fedServer) read() error {
 
 // splitWorkload reads NAMESPACE/NAME.
 func splitWorkload(text string) (namespace, name string, err error) {
-	namespace, name, found := strings.Cut(text, "/")
-	if !found || namespace == "" || name == "" || strings.Contains(name, "/") {
+	namespace, name, exists := strings.Cut(text, "/")
+	if !exists || namespace == "" || name == "" || strings.Contains(name, "/") {
 		return "", "", subcommands.Usage(fmt.Errorf("%q is no workload; write NAMESPACE/NAME, such as default/web", text))
 	}
 	return namespace, name, nil

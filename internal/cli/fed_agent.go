@@ -116,16 +116,16 @@ there, and runs as follows.
 
 // writePrivate makes or replaces a file that only its owner reads. At no time others can, and there is never half of it.
 func writePrivate(file string, text []byte) error {
-	made, err := os.CreateTemp(filepath.Dir(file), "."+filepath.Base(file)+"-*") // of mode 0600
+	createdFile, err := os.CreateTemp(filepath.Dir(file), "."+filepath.Base(file)+"-*") // of mode 0600
 	if err != nil {
 		return err
 	}
-	_, err = made.Write(text)
-	if err = errors.Join(err, made.Close()); err == nil {
-		err = os.Rename(made.Name(), file)
+	_, err = createdFile.Write(text)
+	if err = errors.Join(err, createdFile.Close()); err == nil {
+		err = os.Rename(createdFile.Name(), file)
 	}
 	if err != nil {
-		return errors.Join(err, os.Remove(made.Name()))
+		return errors.Join(err, os.Remove(createdFile.Name()))
 	}
 	return nil
 }

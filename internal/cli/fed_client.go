@@ -158,11 +158,11 @@ func readProblem(answer *http.Response) error {
 	if err != nil || json.Unmarshal(text, &problem) != nil || problem.Detail == "" {
 		return fmt.Errorf("the federator answers %s", answer.Status)
 	}
-	said := []string{problem.Detail}
+	reported := []string{problem.Detail}
 	for _, detail := range problem.Errors {
-		said = append(said, strings.TrimSpace(detail.Location+" "+detail.Message))
+		reported = append(reported, strings.TrimSpace(detail.Location+" "+detail.Message))
 	}
-	return errors.New(withoutControls(strings.Join(said, "; ")))
+	return errors.New(withoutControls(strings.Join(reported, "; ")))
 }
 
 // watch has tell called for each change until the federator has no more, or ctx ends.
@@ -176,11 +176,11 @@ func (c *fedClient) watch(ctx context.Context, path string, tell func(*federatio
 	lines.Buffer(nil, maxFedAnswer)
 	event := ""
 	for lines.Scan() {
-		if name, is := strings.CutPrefix(lines.Text(), "event: "); is {
+		if name, ok := strings.CutPrefix(lines.Text(), "event: "); ok {
 			event = name
 		}
-		data, is := strings.CutPrefix(lines.Text(), "data: ")
-		if !is {
+		data, matches := strings.CutPrefix(lines.Text(), "data: ")
+		if !matches {
 			continue
 		}
 		if event == "problem" {

@@ -210,17 +210,17 @@ func newFedUnjoin(env *subcommands.Environment, at *fedServer) *cobra.Command {
 			if force {
 				path += "?force=true"
 			}
-			var told federation.Unjoined
-			if err := client.do(command.Context(), http.MethodDelete, path, nil, &told); err != nil {
+			var unjoined federation.Unjoined
+			if err := client.do(command.Context(), http.MethodDelete, path, nil, &unjoined); err != nil {
 				return err
 			}
-			for _, workload := range told.Drained {
+			for _, workload := range unjoined.Drained {
 				fmt.Fprintf(env.Stdout, "taken from it: %s\n", workload)
 			}
-			for _, workload := range told.Left {
+			for _, workload := range unjoined.Left {
 				fmt.Fprintf(env.Stdout, "left on it: %s\n", workload)
 			}
-			fmt.Fprintln(env.Stdout, told.Message)
+			fmt.Fprintln(env.Stdout, unjoined.Message)
 			return nil
 		},
 	}

@@ -109,16 +109,16 @@ func messageOf(link *federation.Link, condition string) string {
 func linksInShort(links []federation.PodLink) string {
 	var all []string
 	for _, link := range links {
-		one := link.Service + " " + link.Interface + " "
+		name := link.Service + " " + link.Interface + " "
 		switch {
 		case link.Peer == "":
-			one += "(waits for it)"
+			name += "(waits for it)"
 		case !link.Up:
-			one += "to " + link.Peer + " (not up)"
+			name += "to " + link.Peer + " (not up)"
 		default:
-			one += "to " + link.Peer
+			name += "to " + link.Peer
 		}
-		all = append(all, one)
+		all = append(all, name)
 	}
 	return strings.Join(all, "; ")
 }

@@ -43,19 +43,19 @@ func newFederator(t *testing.T, answers map[string]any) *federator {
 		line := request.Method + " " + request.URL.String()
 		f.asked = append(f.asked, strings.TrimSpace(line+" "+string(body)))
 		answer, known := answers[line]
-		problem, is := answer.(federation.Problem)
+		problem, ok := answer.(federation.Problem)
 		switch {
 		case request.Header.Get("Authorization") != "Bearer secret" && request.Header.Get("Authorization") != "Bearer boot.strap":
-			problem, is = federation.Problem{Status: 401, Detail: "the hub does not know the bearer token"}, true
+			problem, ok = federation.Problem{Status: 401, Detail: "the hub does not know the bearer token"}, true
 		case !known:
-			problem, is = federation.Problem{Status: 404, Detail: "nothing is known of " + line}, true
+			problem, ok = federation.Problem{Status: 404, Detail: "nothing is known of " + line}, true
 		}
-		if is {
+		if ok {
 			writer.Header().Set("Content-Type", "application/problem+json")
 			writer.WriteHeader(problem.Status)
 			answer = problem
 		}
-		if text, is := answer.(string); is {
+		if text, matches := answer.(string); matches {
 			fmt.Fprint(writer, text)
 			return
 		}
@@ -383,7 +383,7 @@ func TestEnrollKeepsRights(t *testing.T) {
 			}
 			var kinds []string
 			for _, line := range strings.Split(string(text), "\n") {
-				if kind, is := strings.CutPrefix(line, "kind: "); is {
+				if kind, ok := strings.CutPrefix(line, "kind: "); ok {
 					kinds = append(kinds, kind)
 				}
 			}

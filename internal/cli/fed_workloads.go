@@ -53,15 +53,15 @@ func newFedDeploy(env *subcommands.Environment, at *fedServer) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			var told federation.Workload
-			if err := client.do(command.Context(), http.MethodPost, "/api/v1/workloads", request, &told); err != nil {
+			var workload federation.Workload
+			if err := client.do(command.Context(), http.MethodPost, "/api/v1/workloads", request, &workload); err != nil {
 				return fmt.Errorf("%s for workload %s: %w", file, arguments[0], err)
 			}
 			verb := "is on"
 			if request.DryRun {
 				verb = "could be on"
 			}
-			fmt.Fprintf(env.Stdout, "workload %s/%s %s %s: %d objects\n", told.Namespace, told.Name, verb, strings.Join(told.Clusters, ", "), len(told.Objects))
+			fmt.Fprintf(env.Stdout, "workload %s/%s %s %s: %d objects\n", workload.Namespace, workload.Name, verb, strings.Join(workload.Clusters, ", "), len(workload.Objects))
 			return nil
 		},
 	}
@@ -116,11 +116,11 @@ func newFedMove(env *subcommands.Environment, at *fedServer) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			var told federation.Workload
-			if err := client.do(command.Context(), http.MethodPost, workloadPath(namespace, name)+"/move", request, &told); err != nil || !wait {
+			var workload federation.Workload
+			if err := client.do(command.Context(), http.MethodPost, workloadPath(namespace, name)+"/move", request, &workload); err != nil || !wait {
 				return err
 			}
-			return awaitMove(command.Context(), client, &told, env.Stdout)
+			return awaitMove(command.Context(), client, &workload, env.Stdout)
 		},
 	}
 	flags := command.Flags()
@@ -131,30 +131,30 @@ func newFedMove(env *subcommands.Environment, at *fedServer) *cobra.Command {
 }
 
 // awaitMove says what is awaited until a move has ended.
-func awaitMove(ctx context.Context, client *fedClient, told *federation.Workload, out io.Writer) error {
-	said := ""
+func awaitMove(ctx context.Context, client *fedClient, workload *federation.Workload, out io.Writer) error {
+	text := ""
 	for {
-		move := told.Move
+		move := workload.Move
 		if move == nil {
-			return fmt.Errorf("the federator tells nothing of the move of %s/%s", told.Namespace, told.Name)
+			return fmt.Errorf("the federator tells nothing of the move of %s/%s", workload.Namespace, workload.Name)
 		}
-		if line := strings.TrimSuffix(strings.ToLower(move.Phase)+": "+move.Message, ": "); line != said {
-			said = line
+		if line := strings.TrimSuffix(strings.ToLower(move.Phase)+": "+move.Message, ": "); line != text {
+			text = line
 			fmt.Fprintln(out, line)
 		}
 		switch move.Phase {
 		case federation.MoveDone:
 			return nil
 		case federation.MoveFailed:
-			return fmt.Errorf("workload %s/%s has not moved: %s", told.Namespace, told.Name, move.Message)
+			return fmt.Errorf("workload %s/%s has not moved: %s", workload.Namespace, workload.Name, move.Message)
 		}
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-time.After(fedPoll):
 		}
-		*told = federation.Workload{Namespace: told.Namespace, Name: told.Name}
-		if err := client.do(ctx, http.MethodGet, workloadPath(told.Namespace, told.Name), nil, told); err != nil {
+		*workload = federation.Workload{Namespace: workload.Namespace, Name: workload.Name}
+		if err := client.do(ctx, http.MethodGet, workloadPath(workload.Namespace, workload.Name), nil, workload); err != nil {
 			return err
 		}
 	}

@@ -208,9 +208,9 @@ func newRestore(env *subcommands.Environment) *cobra.Command {
 
 // printBack says of which interfaces the filter was missing.
 func printBack(out io.Writer, guarded []attachment.Guarded) {
-	for _, one := range guarded {
-		if one.Back {
-			fmt.Fprintf(out, "put back the filter of interface %s of container %s\n", one.Interface, one.ContainerID)
+	for _, entry := range guarded {
+		if entry.Back {
+			fmt.Fprintf(out, "put back the filter of interface %s of container %s\n", entry.Interface, entry.ContainerID)
 		}
 	}
 }

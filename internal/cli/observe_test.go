@@ -69,8 +69,8 @@ func TestTraceTakesAPodByNameOrIdentity(t *testing.T) {
 			}
 			socket, changes := fakeDaemon(t, instead)
 			status, _, stderr := ktsn(t, "trace", "--control", socket, "--count", "1", "--pod", test.pod)
-			if said := stderr + fmt.Sprint(changes()); status != test.status || !strings.Contains(said, test.want) {
-				t.Errorf("status %d, said and asked %q, want %q", status, said, test.want)
+			if text := stderr + fmt.Sprint(changes()); status != test.status || !strings.Contains(text, test.want) {
+				t.Errorf("status %d, said and asked %q, want %q", status, text, test.want)
 			}
 		})
 	}

@@ -134,11 +134,11 @@ func (p *ovsPlan) parse() (err error) {
 func parseAll[T any](texts []string, parse func(string) (T, error)) ([]T, error) {
 	var all []T
 	for _, text := range texts {
-		one, err := parse(text)
+		object, err := parse(text)
 		if err != nil {
 			return nil, err
 		}
-		all = append(all, one)
+		all = append(all, object)
 	}
 	return all, nil
 }

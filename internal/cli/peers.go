@@ -43,17 +43,17 @@ func knownPeers(ctx context.Context, node *overlay.Node, client *control.Client)
 	if err != nil {
 		return nil, err
 	}
-	var told []control.Peer
+	var currentPeers []control.Peer
 	var groups []control.NodeGroups
 	if client != nil {
-		if told, err = client.Peers(ctx); err != nil {
+		if currentPeers, err = client.Peers(ctx); err != nil {
 			return nil, err
 		}
 		if groups, err = groupsOf(ctx, client); err != nil {
 			return nil, err
 		}
 	}
-	peers := joinPeers(remembered, flooded, told, client != nil)
+	peers := joinPeers(remembered, flooded, currentPeers, client != nil)
 	addGroups(peers, groups)
 	return peers, nil
 }
@@ -69,8 +69,8 @@ func groupsOf(ctx context.Context, client *control.Client) ([]control.NodeGroups
 
 func addGroups(peers []knownPeer, groups []control.NodeGroups) {
 	byPeer := map[peerKey]*control.NodeGroups{}
-	for i, one := range groups {
-		byPeer[peerKey{one.VNI, one.Address}] = &groups[i]
+	for i, entry := range groups {
+		byPeer[peerKey{entry.VNI, entry.Address}] = &groups[i]
 	}
 	for i, peer := range peers {
 		peers[i].Groups = byPeer[peerKey{peer.VNI, peer.Address}]
@@ -100,7 +100,7 @@ func groupsSummary(groups *control.NodeGroups) string {
 	return strings.Join(names, " ")
 }
 
-func joinPeers(remembered []control.Peer, flooded map[uint32]map[netip.Addr]bool, told []control.Peer, withKtsnd bool) []knownPeer {
+func joinPeers(remembered []control.Peer, flooded map[uint32]map[netip.Addr]bool, peers []control.Peer, withKtsnd bool) []knownPeer {
 	all := map[peerKey]*knownPeer{}
 	at := func(vni uint32, address netip.Addr) *knownPeer {
 		key := peerKey{vni, address}
@@ -113,7 +113,7 @@ func joinPeers(remembered []control.Peer, flooded map[uint32]map[netip.Addr]bool
 		known := at(peer.VNI, peer.Address)
 		known.Subnets, known.Remembered = peer.Subnets, true
 	}
-	for _, peer := range told {
+	for _, peer := range peers {
 		known := at(peer.VNI, peer.Address)
 		known.Ktsnd = "yes"
 		if known.Remembered && !samePrefixes(known.Subnets, peer.Subnets) {

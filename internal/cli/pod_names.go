@@ -40,20 +40,20 @@ func (n podNames) head(name, identity string) string {
 
 // identityOf finds the pod that a user means by its name or identity. One that ktsnd does not know by name is returned as it is.
 func identityOf(pods []control.Pod, wanted string) (string, error) {
-	var found []string
+	var existing []string
 	for _, pod := range pods {
 		if pod.Identity == wanted {
 			return wanted, nil
 		}
 		if pod.Name == wanted {
-			found = append(found, pod.Identity)
+			existing = append(existing, pod.Identity)
 		}
 	}
 	switch {
-	case len(found) == 1:
-		return found[0], nil
-	case len(found) > 1:
-		return "", fmt.Errorf("%s: several pods are or were called so; give one of the identities %s", wanted, strings.Join(found, ", "))
+	case len(existing) == 1:
+		return existing[0], nil
+	case len(existing) > 1:
+		return "", fmt.Errorf("%s: several pods are or were called so; give one of the identities %s", wanted, strings.Join(existing, ", "))
 	case strings.Contains(wanted, "/"):
 		return "", fmt.Errorf("%s: no pod of that name is here; `ktsn status` lists them", wanted)
 	}

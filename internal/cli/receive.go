@@ -160,10 +160,10 @@ func readReceive() (*receiveState, error) {
 	return state, errors.Join(errEndpoints, errUplinks, errCounts)
 }
 
-func describeEndpoint(one *receive.Endpoint) receiveEndpoint {
-	described := receiveEndpoint{VNI: one.VNI, MAC: one.MAC.String(), Addresses: []netip.Addr{}, Tunnel: one.Tunnel, Netns: one.Netns.ID,
-		Rings: one.Rings, Redirect: one.Redirect}
-	for _, address := range []netip.Addr{one.IPv4, one.IPv6} {
+func describeEndpoint(endpoint *receive.Endpoint) receiveEndpoint {
+	described := receiveEndpoint{VNI: endpoint.VNI, MAC: endpoint.MAC.String(), Addresses: []netip.Addr{}, Tunnel: endpoint.Tunnel, Netns: endpoint.Netns.ID,
+		Rings: endpoint.Rings, Redirect: endpoint.Redirect}
+	for _, address := range []netip.Addr{endpoint.IPv4, endpoint.IPv6} {
 		if address.IsValid() {
 			described.Addresses = append(described.Addresses, address)
 		}
@@ -182,12 +182,12 @@ func printReceive(out io.Writer, state *receiveState) error {
 	}
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "VNI\tHARDWARE ADDRESS\tADDRESSES\tTUNNEL\tPATH")
-	for _, one := range state.Endpoints {
+	for _, endpoint := range state.Endpoints {
 		var addresses []string
-		for _, address := range one.Addresses {
+		for _, address := range endpoint.Addresses {
 			addresses = append(addresses, address.String())
 		}
-		fmt.Fprintf(table, "%d\t%s\t%s\t%s\t%s\n", one.VNI, one.MAC, strings.Join(addresses, ", "), one.Tunnel, pathText(&one))
+		fmt.Fprintf(table, "%d\t%s\t%s\t%s\t%s\n", endpoint.VNI, endpoint.MAC, strings.Join(addresses, ", "), endpoint.Tunnel, pathText(&endpoint))
 	}
 	if err := table.Flush(); err != nil {
 		return err
@@ -201,12 +201,12 @@ func printReceive(out io.Writer, state *receiveState) error {
 }
 
 // pathText says how datagrams reach the pod.
-func pathText(one *receiveEndpoint) string {
+func pathText(endpoint *receiveEndpoint) string {
 	var paths []string
-	if one.Rings {
+	if endpoint.Rings {
 		paths = append(paths, "rings")
 	}
-	if one.Redirect {
+	if endpoint.Redirect {
 		paths = append(paths, "redirect")
 	}
 	return strings.Join(paths, ", ")

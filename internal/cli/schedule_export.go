@@ -90,8 +90,8 @@ func (e *export) run(command *cobra.Command, env *subcommands.Environment, argum
 	if e.apply {
 		return e.applyTo(command.Context(), table)
 	}
-	for _, one := range commands {
-		fmt.Fprintln(env.Stdout, one)
+	for _, command := range commands {
+		fmt.Fprintln(env.Stdout, command)
 	}
 	return nil
 }

@@ -36,8 +36,8 @@ type screen struct {
 
 // openScreen returns false when out is no terminal.
 func openScreen(out io.Writer) (*screen, bool) {
-	file, is := out.(*os.File)
-	if !is {
+	file, ok := out.(*os.File)
+	if !ok {
 		return nil, false
 	}
 	_, err := unix.IoctlGetTermios(int(file.Fd()), unix.TCGETS)

@@ -69,10 +69,10 @@ func served(status *control.Status) hostsettings.Ktsnd {
 
 func printSettings(out io.Writer, all []hostsettings.Setting) error {
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	for _, one := range all {
-		fmt.Fprintf(table, "%s\t%s\n", one.Name, one.Found)
-		if one.Cost != "" {
-			fmt.Fprintf(table, "\tcosts: %s\n\t-> %s\n", one.Cost, one.Mend)
+	for _, setting := range all {
+		fmt.Fprintf(table, "%s\t%s\n", setting.Name, setting.Found)
+		if setting.Cost != "" {
+			fmt.Fprintf(table, "\tcosts: %s\n\t-> %s\n", setting.Cost, setting.Mend)
 		}
 	}
 	return table.Flush()

@@ -127,9 +127,9 @@ func printText(out io.Writer, current *state, wide bool) error {
 		fmt.Fprintf(table, "endpoint\t%s %s, VNI %d, %s, MTU %d, %s\n", names.called(endpoint.Identity), endpoint.Interface,
 			endpoint.VNI, endpoint.MAC, endpoint.MTU, endpoint.Netns)
 	}
-	for _, one := range current.Devices {
-		fmt.Fprintf(table, "machine\t%s %s, by %s\n", names.called(one.Identity), one.Interface, one.Connection)
-		for _, fault := range one.Faults {
+	for _, machine := range current.Devices {
+		fmt.Fprintf(table, "machine\t%s %s, by %s\n", names.called(machine.Identity), machine.Interface, machine.Connection)
+		for _, fault := range machine.Faults {
 			fmt.Fprintf(table, "\t  %s\n", fault.Text)
 		}
 	}

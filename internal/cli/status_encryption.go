@@ -36,8 +36,8 @@ func printEncryption(out io.Writer, state *encryptionState) {
 	for _, network := range state.Networks {
 		fmt.Fprintf(out, "encryption\tVNI %d: %s\n", network.VNI, network.Encryption)
 	}
-	for _, one := range state.Associations {
+	for _, association := range state.Associations {
 		fmt.Fprintf(out, "association\tto %s: SPI %#x, generation %d, %d frames sealed, %d more to come\n",
-			one.Peer, one.SPI, one.Generation, one.Sequence, one.AssociationsLeft)
+			association.Peer, association.SPI, association.Generation, association.Sequence, association.AssociationsLeft)
 	}
 }

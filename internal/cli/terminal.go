@@ -21,8 +21,8 @@ func drawingStyle(out io.Writer, ascii bool) schedule.Style {
 }
 
 func terminalWidth(out io.Writer) int {
-	file, is := out.(*os.File)
-	if !is {
+	file, ok := out.(*os.File)
+	if !ok {
 		return defaultWidth
 	}
 	size, err := unix.IoctlGetWinsize(int(file.Fd()), unix.TIOCGWINSZ)

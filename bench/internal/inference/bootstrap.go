@@ -43,14 +43,14 @@ func NewResampled(parts [][]int64) *Resampled {
 	var blocks [][]int64
 	for _, part := range parts {
 		all = append(all, part...)
-		var own []int
+		var local []int
 		size := max(leastBlock, (len(part)*len(parts)+bootstrapBlocks-1)/bootstrapBlocks)
 		for block := range slices.Chunk(part, size) {
-			own = append(own, len(blocks))
+			local = append(local, len(blocks))
 			blocks = append(blocks, block)
 			r.sizes = append(r.sizes, len(block))
 		}
-		r.byPart = append(r.byPart, own)
+		r.byPart = append(r.byPart, local)
 	}
 	if len(all) == 0 {
 		return nil
@@ -131,19 +131,19 @@ const (
 // stages: parts are drawn with replacement, and within them blocks. Of samples that were taken in turns the same parts are
 // drawn, so that noise which hit both does not count; one that lacks a part adds nothing where that is drawn. False when a
 // percentile of the second can be zero.
-func RatioRange(random *rand.Rand, one, other *Resampled, hundredths, rounds int, confidence float64,
+func RatioRange(random *rand.Rand, resampled, other *Resampled, hundredths, rounds int, confidence float64,
 	pairing Pairing) (low, high float64, ok bool) {
-	if one == nil || other == nil {
+	if resampled == nil || other == nil {
 		return 0, 0, false
 	}
 	ratios := make([]float64, rounds)
 	for i := range ratios {
-		drawBoth(random, one, other, pairing)
+		drawBoth(random, resampled, other, pairing)
 		base := other.percentile(hundredths)
 		if base <= 0 {
 			return 0, 0, false
 		}
-		ratios[i] = float64(one.percentile(hundredths)) / float64(base)
+		ratios[i] = float64(resampled.percentile(hundredths)) / float64(base)
 	}
 	slices.Sort(ratios)
 	tail := (1 - confidence) / 2
@@ -152,16 +152,16 @@ func RatioRange(random *rand.Rand, one, other *Resampled, hundredths, rounds int
 
 // drawBoth draws both samples, again while one of them comes out empty. Neither is, so that this ends: what was drawn may
 // be all parts.
-func drawBoth(random *rand.Rand, one, other *Resampled, pairing Pairing) {
+func drawBoth(random *rand.Rand, resampled, other *Resampled, pairing Pairing) {
 	if pairing == InTurns {
-		for again := true; again; again = one.count == 0 || other.count == 0 {
-			parts := drawParts(random, max(len(one.byPart), len(other.byPart)))
-			one.draw(random, parts)
+		for again := true; again; again = resampled.count == 0 || other.count == 0 {
+			parts := drawParts(random, max(len(resampled.byPart), len(other.byPart)))
+			resampled.draw(random, parts)
 			other.draw(random, parts)
 		}
 		return
 	}
-	for _, sample := range []*Resampled{one, other} {
+	for _, sample := range []*Resampled{resampled, other} {
 		for again := true; again; again = sample.count == 0 {
 			sample.draw(random, drawParts(random, len(sample.byPart)))
 		}

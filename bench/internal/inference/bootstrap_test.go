@@ -26,8 +26,8 @@ func TestRangeOfARatioHoldsTheTrueOneAsOftenAsItSays(t *testing.T) {
 		const trials = 200
 		held := 0
 		for range trials {
-			one, other := NewResampled(drawn(random, 5, 500, 4000)), NewResampled(drawn(random, 5, 500, 10000))
-			low, high, ok := RatioRange(random, one, other, hundredths, 300, 0.95, InTurns)
+			resampled, other := NewResampled(drawn(random, 5, 500, 4000)), NewResampled(drawn(random, 5, 500, 10000))
+			low, high, ok := RatioRange(random, resampled, other, hundredths, 300, 0.95, InTurns)
 			if !ok || low > high {
 				t.Fatalf("the range is %v to %v, %v", low, high, ok)
 			}
@@ -83,17 +83,17 @@ func TestPartsThatAreMissingLeaveTheOthersTogether(t *testing.T) {
 		"all but one, and all but the others": {{1, 2, 3, 4, 5}, {0}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			one, ofOne := sample(missing[0]...)
+			resampled, ofOne := sample(missing[0]...)
 			other, ofOther := sample(missing[1]...)
 			random := rand.New(rand.NewPCG(9, 10))
 			for range 200 {
-				drawBoth(random, one, other, InTurns)
-				if one.count == 0 || other.count == 0 {
-					t.Fatalf("%d and %d samples were drawn", one.count, other.count)
+				drawBoth(random, resampled, other, InTurns)
+				if resampled.count == 0 || other.count == 0 {
+					t.Fatalf("%d and %d samples were drawn", resampled.count, other.count)
 				}
 				for part, block := range ofOne {
-					if there, both := ofOther[part]; both && one.weights[block] != other.weights[there] {
-						t.Fatalf("part %d was drawn %d times of one and %d times of the other", part, one.weights[block], other.weights[there])
+					if there, both := ofOther[part]; both && resampled.weights[block] != other.weights[there] {
+						t.Fatalf("part %d was drawn %d times of one and %d times of the other", part, resampled.weights[block], other.weights[there])
 					}
 				}
 			}
@@ -146,8 +146,8 @@ func TestFewSamplesAreResampledToo(t *testing.T) {
 		for i := range part {
 			part[i] = int64(i + 1)
 		}
-		one := NewResampled([][]int64{part, part})
-		low, high, ok := RatioRange(random, one, one, 5000, 100, 0.95, InTurns)
+		resampled := NewResampled([][]int64{part, part})
+		low, high, ok := RatioRange(random, resampled, resampled, 5000, 100, 0.95, InTurns)
 		if !ok || low > 1 || high < 1 {
 			t.Errorf("%d samples: %v to %v, %v", count, low, high, ok)
 		}

@@ -56,18 +56,18 @@ func (q Quotient) Differs() bool { return q.Low > 1 || q.High < 1 }
 // knows how far another would have been off. The range is that of the difference of logarithms, by Student's distribution with
 // the degrees of freedom of Welch and Satterthwaite: of few repetitions the standard errors themselves are guesses, and a number
 // of them that is right for many would show differences that are not there.
-func QuotientOf(one, other Estimate) (Quotient, bool) {
-	if one.Count < 2 || other.Count < 2 || one.Mean <= 0 || other.Mean <= 0 {
+func QuotientOf(estimate, other Estimate) (Quotient, bool) {
+	if estimate.Count < 2 || other.Count < 2 || estimate.Mean <= 0 || other.Mean <= 0 {
 		return Quotient{}, false
 	}
-	q := Quotient{Value: one.Mean / other.Mean}
-	ofOne, ofOther := one.relativeVariance(), other.relativeVariance()
+	q := Quotient{Value: estimate.Mean / other.Mean}
+	ofOne, ofOther := estimate.relativeVariance(), other.relativeVariance()
 	both := ofOne + ofOther
 	if both == 0 {
 		q.Low, q.High = q.Value, q.Value
 		return q, true
 	}
-	freedom := both * both / (ofOne*ofOne/float64(one.Count-1) + ofOther*ofOther/float64(other.Count-1))
+	freedom := both * both / (ofOne*ofOne/float64(estimate.Count-1) + ofOther*ofOther/float64(other.Count-1))
 	errors := distuv.StudentsT{Sigma: 1, Nu: freedom}.Quantile((1 + EstimateConfidence) / 2)
 	width := math.Exp(errors * math.Sqrt(both))
 	q.Low, q.High = q.Value/width, q.Value*width

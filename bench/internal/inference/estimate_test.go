@@ -13,8 +13,8 @@ func TestAnEstimateHasTheStandardErrorOfTheMean(t *testing.T) {
 	if want := math.Sqrt(32.0/7) / math.Sqrt(8); e.Mean != 5 || math.Abs(e.Error-want) > 1e-12 || e.Count != 8 {
 		t.Errorf("%+v, want an error of %v", e, want)
 	}
-	if one := EstimateOf([]float64{3}); one.Mean != 3 || one.Error != 0 || one.Text(1, 1) != "3.0" {
-		t.Errorf("%+v", one)
+	if estimate := EstimateOf([]float64{3}); estimate.Mean != 3 || estimate.Error != 0 || estimate.Text(1, 1) != "3.0" {
+		t.Errorf("%+v", estimate)
 	}
 	if text := e.Text(1, 2); text != "5.00 ± 0.76" {
 		t.Error(text)

@@ -95,9 +95,9 @@ func (a *API) register(to huma.API) {
 // Document is the OpenAPI document, which depends on nothing but the types.
 func Document() ([]byte, error) {
 	mux := http.NewServeMux()
-	made := humago.New(mux, config())
-	(&API{}).register(made)
-	return made.OpenAPI().MarshalJSON()
+	api := humago.New(mux, config())
+	(&API{}).register(api)
+	return api.OpenAPI().MarshalJSON()
 }
 
 // session is what is needed to serve one caller.

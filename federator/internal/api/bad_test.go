@@ -43,19 +43,19 @@ func discard() *slog.Logger { return slog.New(slog.DiscardHandler) }
 func hubless(t *testing.T) (http.Handler, *asked) {
 	t.Helper()
 	count := &asked{}
-	of, err := hub.Open(&rest.Config{Host: "https://hub.example.org", Transport: count})
+	opened, err := hub.Open(&rest.Config{Host: "https://hub.example.org", Transport: count})
 	if err != nil {
 		t.Fatal(err)
 	}
-	made := &API{Hub: of, Now: time.Now, Audit: discard(), Reviewer: anybody{}}
-	handler, err := made.Handler()
+	api := &API{Hub: opened, Now: time.Now, Audit: discard(), Reviewer: anybody{}}
+	handler, err := api.Handler()
 	if err != nil {
 		t.Fatal(err)
 	}
 	return handler, count
 }
 
-func send(handler http.Handler, method, path, body string) (status int, said string) {
+func send(handler http.Handler, method, path, body string) (status int, text string) {
 	request := httptest.NewRequest(method, path, strings.NewReader(body))
 	request.Header.Set("Authorization", "Bearer token")
 	if body != "" {
@@ -70,8 +70,8 @@ func send(handler http.Handler, method, path, body string) (status int, said str
 	if json.Unmarshal(answer.Body.Bytes(), &problem) != nil || problem.Detail == "" {
 		return answer.Code, "NO PROBLEM: " + answer.Body.String()
 	}
-	for _, one := range problem.Errors {
-		problem.Detail += "; " + one.Location + ": " + one.Message
+	for _, detail := range problem.Errors {
+		problem.Detail += "; " + detail.Location + ": " + detail.Message
 	}
 	return answer.Code, problem.Detail
 }
@@ -115,10 +115,10 @@ func TestARequestThatCannotBeIsRefusedBeforeTheHubIsAsked(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			handler, hub := hubless(t)
-			status, said := send(handler, test.method, test.path, test.body)
-			t.Logf("%d %s", status, said)
-			if status != test.status || !strings.Contains(said, test.says) {
-				t.Errorf("%d %.300q, want %d with %q", status, said, test.status, test.says)
+			status, text := send(handler, test.method, test.path, test.body)
+			t.Logf("%d %s", status, text)
+			if status != test.status || !strings.Contains(text, test.says) {
+				t.Errorf("%d %.300q, want %d with %q", status, text, test.status, test.says)
 			}
 			if hub.count > 0 {
 				t.Errorf("the hub was asked %d times", hub.count)

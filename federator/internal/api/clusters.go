@@ -68,11 +68,11 @@ func unjoin(ctx context.Context, s *session, input *unjoinInput) (*federation.Un
 	if len(alone) > 0 && !input.Force && !goes {
 		return nil, hub.Faultf(http.StatusConflict, "workloads are on cluster %s alone: %s; move or delete them, or leave them there with force", input.Name, spread.Names(alone))
 	}
-	told := &federation.Unjoined{Cluster: input.Name, Drained: []string{}, Left: []string{}}
+	unjoined := &federation.Unjoined{Cluster: input.Name, Drained: []string{}, Left: []string{}}
 	if input.Force || goes {
-		told.Left = append(append(told.Left, alone...), shared...)
+		unjoined.Left = append(append(unjoined.Left, alone...), shared...)
 	} else {
-		told.Drained = append(told.Drained, shared...)
+		unjoined.Drained = append(unjoined.Drained, shared...)
 		if err := s.workloads.Drain(ctx, input.Name, shared); err != nil {
 			return nil, err
 		}
@@ -81,28 +81,28 @@ func unjoin(ctx context.Context, s *session, input *unjoinInput) (*federation.Un
 	if err != nil {
 		return nil, err
 	}
-	told.Message = sayRemoval(cluster, removal)
-	return told, nil
+	unjoined.Message = sayRemoval(cluster, removal)
+	return unjoined, nil
 }
 
 // sayRemoval says what has become of the removal of a member.
-func sayRemoval(cluster *v1alpha1.Cluster, of *clusters.Removal) string {
-	said := "cluster " + cluster.Name + " has left"
-	if !of.Left {
-		said = fmt.Sprintf("Karmada still removes cluster %s, which has %d of the objects that the hub gave it; the same command waits for it again", cluster.Name, of.Given)
+func sayRemoval(cluster *v1alpha1.Cluster, removal *clusters.Removal) string {
+	text := "cluster " + cluster.Name + " has left"
+	if !removal.Left {
+		text = fmt.Sprintf("Karmada still removes cluster %s, which has %d of the objects that the hub gave it; the same command waits for it again", cluster.Name, removal.Given)
 	}
-	if of.Since != nil {
-		said = fmt.Sprintf("cluster %s was being removed already, since %s; %s", cluster.Name, of.Since.UTC().Format(time.RFC3339), said)
+	if removal.Since != nil {
+		text = fmt.Sprintf("cluster %s was being removed already, since %s; %s", cluster.Name, removal.Since.UTC().Format(time.RFC3339), text)
 	}
-	said += "; what was left on it stays there, and belongs to it alone"
-	if of.Left {
-		said += "; " + rightsRemoval(cluster.Spec.SyncMode)
+	text += "; what was left on it stays there, and belongs to it alone"
+	if removal.Left {
+		text += "; " + rightsRemoval(cluster.Spec.SyncMode)
 	}
-	if len(of.Kept) > 0 {
-		said += fmt.Sprintf("; it has not removed its ends of links over clusters: remove there, if it has them, the TSNLinks %s; "+
-			"`kubectl delete tsnlinks -A -l %s=%s` removes there all that the hub has made", spread.Names(of.Kept), tsn.LinkMakerLabel, tsn.MakerFederator)
+	if len(removal.Kept) > 0 {
+		text += fmt.Sprintf("; it has not removed its ends of links over clusters: remove there, if it has them, the TSNLinks %s; "+
+			"`kubectl delete tsnlinks -A -l %s=%s` removes there all that the hub has made", spread.Names(removal.Kept), tsn.LinkMakerLabel, tsn.MakerFederator)
 	}
-	return said
+	return text
 }
 
 // rightsRemoval returns how to remove the rights that the hub had in a cluster, which the hub itself may not do. The account is removed before its policy,

@@ -10,7 +10,7 @@ import (
 )
 
 func TestTheDocumentIsTheOneThatIsKept(t *testing.T) {
-	made, err := Document()
+	data, err := Document()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -19,7 +19,7 @@ func TestTheDocumentIsTheOneThatIsKept(t *testing.T) {
 		t.Fatal(err)
 	}
 	var want, got any
-	for text, into := range map[string]*any{string(kept): &want, string(made): &got} {
+	for text, into := range map[string]*any{string(kept): &want, string(data): &got} {
 		if err := json.Unmarshal([]byte(text), into); err != nil {
 			t.Fatal(err)
 		}

@@ -85,19 +85,19 @@ type subject struct {
 }
 
 // subjectOf reads it, if the body can be read.
-func subjectOf(body []byte) (of subject) {
-	_ = json.Unmarshal(body, &of) // the API says what is wrong
-	return of
+func subjectOf(body []byte) (result subject) {
+	_ = json.Unmarshal(body, &result) // the API says what is wrong
+	return result
 }
 
 // fields are those for a line, without what is empty.
 func (s *subject) fields() []any {
 	var all []any
-	for _, one := range []struct{ key, value string }{
+	for _, row := range []struct{ key, value string }{
 		{"name", s.Name}, {"namespace", s.Namespace}, {"clusters", strings.Join(s.Clusters, ",")}, {"to", strings.Join(s.To, ",")},
 	} {
-		if one.value != "" {
-			all = append(all, one.key, spread.Quoted(one.value))
+		if row.value != "" {
+			all = append(all, row.key, spread.Quoted(row.value))
 		}
 	}
 	return all

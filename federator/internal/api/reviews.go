@@ -82,7 +82,7 @@ func (r *reviews) review(ctx context.Context, token, source string) (*authentica
 		return nil, hub.Faultf(http.StatusUnauthorized, "what the request has is not the form of a bearer token")
 	}
 	sum, now := tokenSum(sha256.Sum256([]byte(token))), r.now()
-	if last, is := r.remembered(r.bad, sum); is && now.Before(last.until) {
+	if last, ok := r.remembered(r.bad, sum); ok && now.Before(last.until) {
 		return nil, last.err
 	}
 	last, wasGood := r.remembered(r.good, sum)
@@ -105,8 +105,8 @@ func (r *reviews) review(ctx context.Context, token, source string) (*authentica
 }
 
 func (r *reviews) remembered(from *lru.Cache, sum tokenSum) (verdict, bool) {
-	value, is := from.Get(sum)
-	if !is {
+	value, ok := from.Get(sum)
+	if !ok {
 		return verdict{}, false
 	}
 	return value.(verdict), true
@@ -135,7 +135,7 @@ func (r *reviews) ofSource(source string) *rate.Limiter {
 			key = prefix.Addr()
 		}
 	}
-	if limit, is := r.sources.Get(key); is {
+	if limit, ok := r.sources.Get(key); ok {
 		return limit.(*rate.Limiter)
 	}
 	limit := rate.NewLimiter(sourceReviewsPerSecond, sourceReviewBurst)

@@ -67,21 +67,21 @@ func (s *Service) pin(ctx context.Context, cluster *v1alpha1.Cluster) string {
 
 // Describe is a cluster as it is told. Of its status the cluster's agent can write what it likes.
 func Describe(cluster *v1alpha1.Cluster, pin string) federation.Cluster {
-	told := federation.Cluster{
+	currentCluster := federation.Cluster{
 		Name: cluster.Name, Mode: string(cluster.Spec.SyncMode), Ready: string(metav1.ConditionUnknown), Message: "the cluster has not reported yet",
 		KubernetesVersion: spread.Quoted(cluster.Status.KubernetesVersion), Region: cluster.Spec.Region, Labels: cluster.Labels,
 		Fingerprint: cluster.Annotations[federation.FingerprintAnnotation], Pin: pin, Leaving: hub.Leaving(cluster),
 	}
 	if ready := meta.FindStatusCondition(cluster.Status.Conditions, v1alpha1.ClusterConditionReady); ready != nil {
-		told.Ready, told.Message = string(ready.Status), spread.Quoted(ready.Message)
+		currentCluster.Ready, currentCluster.Message = string(ready.Status), spread.Quoted(ready.Message)
 		if ready.Status == metav1.ConditionTrue {
-			told.Message = ""
+			currentCluster.Message = ""
 		}
 	}
 	if nodes := cluster.Status.NodeSummary; nodes != nil {
-		told.Nodes, told.NodesReady = max(nodes.TotalNum, 0), max(nodes.ReadyNum, 0)
+		currentCluster.Nodes, currentCluster.NodesReady = max(nodes.TotalNum, 0), max(nodes.ReadyNum, 0)
 	}
-	return told
+	return currentCluster
 }
 
 // Require reads clusters that must be there and stay.

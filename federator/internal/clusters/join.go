@@ -96,16 +96,16 @@ func check(request *federation.JoinRequest) error {
 	if request.Token == "" {
 		return hub.Faultf(http.StatusUnprocessableEntity, "token is missing; mode Push needs one of the cluster")
 	}
-	found, err := fingerprints([]byte(request.CA))
+	existing, err := fingerprints([]byte(request.CA))
 	switch {
 	case err != nil:
 		return hub.Faultf(http.StatusUnprocessableEntity, "ca is no certificate in PEM: %v", err)
-	case len(found) > 1:
-		return hub.Faultf(http.StatusUnprocessableEntity, "ca has %d certificates; give the one of the cluster's authority", len(found))
-	case request.Fingerprint != "" && request.Fingerprint != found[0]:
-		return hub.Faultf(http.StatusUnprocessableEntity, "fingerprint is %s, and that of ca is %s; this is not the authority that was meant", request.Fingerprint, found[0])
+	case len(existing) > 1:
+		return hub.Faultf(http.StatusUnprocessableEntity, "ca has %d certificates; give the one of the cluster's authority", len(existing))
+	case request.Fingerprint != "" && request.Fingerprint != existing[0]:
+		return hub.Faultf(http.StatusUnprocessableEntity, "fingerprint is %s, and that of ca is %s; this is not the authority that was meant", request.Fingerprint, existing[0])
 	}
-	request.Fingerprint = found[0]
+	request.Fingerprint = existing[0]
 	return nil
 }
 

@@ -37,8 +37,8 @@ func comparePin(pinned string, ca []byte) string {
 	if len(ca) == 0 {
 		return federation.PinUnknown
 	}
-	found, err := fingerprints(ca)
-	if err == nil && len(found) == 1 && found[0] == pinned {
+	existing, err := fingerprints(ca)
+	if err == nil && len(existing) == 1 && existing[0] == pinned {
 		return federation.PinMatches
 	}
 	return federation.PinDiffers

@@ -24,12 +24,12 @@ import (
 // takes changes of all of a Cluster with its status, so that this keeps an agent from mistakes, and not from lies.
 func agentRoles(cluster string) []client.Object {
 	name := fmt.Sprintf("system:karmada:%s:agent", cluster)
-	own := []string{cluster}
+	local := []string{cluster}
 	return []client.Object{
 		&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: name}, Rules: []rbacv1.PolicyRule{
-			{APIGroups: []string{"cluster.karmada.io"}, Resources: []string{"clusters"}, ResourceNames: own, Verbs: []string{"get", "delete"}},
+			{APIGroups: []string{"cluster.karmada.io"}, Resources: []string{"clusters"}, ResourceNames: local, Verbs: []string{"get", "delete"}},
 			{APIGroups: []string{"cluster.karmada.io"}, Resources: []string{"clusters"}, Verbs: []string{"list", "watch"}},
-			{APIGroups: []string{"cluster.karmada.io"}, Resources: []string{"clusters/status"}, ResourceNames: own, Verbs: []string{"update"}},
+			{APIGroups: []string{"cluster.karmada.io"}, Resources: []string{"clusters/status"}, ResourceNames: local, Verbs: []string{"update"}},
 			{APIGroups: []string{"config.karmada.io"}, Resources: []string{"resourceinterpreterwebhookconfigurations", "resourceinterpretercustomizations"},
 				Verbs: []string{"get", "list", "watch"}},
 			{APIGroups: []string{""}, Resources: []string{"namespaces"}, Verbs: []string{"get"}},

@@ -82,9 +82,9 @@ func (s *Service) awaitKnown(ctx context.Context, token string) {
 }
 
 // enrolling tells for which cluster's agent the caller has a token, and whether the caller has one.
-func (s *Service) enrolling() (cluster string, is bool) {
+func (s *Service) enrolling() (cluster string, ok bool) {
 	for _, group := range s.User.Groups {
-		if cluster, is = strings.CutPrefix(group, tokenGroup); is && strings.HasPrefix(s.User.Username, tokenUser) {
+		if cluster, ok = strings.CutPrefix(group, tokenGroup); ok && strings.HasPrefix(s.User.Username, tokenUser) {
 			return cluster, true
 		}
 	}

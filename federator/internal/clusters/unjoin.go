@@ -59,19 +59,19 @@ type Removal struct {
 // over clusters: these end first, and it tells which of them the cluster has nevertheless kept. Asked again, it completes what was begun; asked by two at
 // once, both are told the same.
 func (s *Service) Remove(ctx context.Context, cluster *v1alpha1.Cluster) (*Removal, error) {
-	of := &Removal{Since: cluster.DeletionTimestamp}
+	removal := &Removal{Since: cluster.DeletionTimestamp}
 	var err error
-	if of.Kept, err = s.beginLeaving(ctx, cluster); apierrors.IsNotFound(err) {
-		of.Left = true // somebody else has completed it
-		return of, nil
+	if removal.Kept, err = s.beginLeaving(ctx, cluster); apierrors.IsNotFound(err) {
+		removal.Left = true // somebody else has completed it
+		return removal, nil
 	}
 	if err != nil {
 		return nil, err
 	}
-	if err := s.awaitLeft(ctx, cluster, of); err != nil {
+	if err := s.awaitLeft(ctx, cluster, removal); err != nil {
 		return nil, fmt.Errorf("see cluster %s leave: %w", cluster.Name, err)
 	}
-	return of, nil
+	return removal, nil
 }
 
 // beginLeaving has a cluster be deleted, or changes nothing that stays: one that shall leave and does not gets no workloads and no links.
@@ -134,17 +134,17 @@ func (s *Service) tryKeep(ctx context.Context, cluster string) error {
 
 // awaitLeft lets go of what a cluster was given where nobody else does, so that the cluster does not leave for ever. Karmada removes the namespace of the
 // Works, in which the agent's rights are as well: they may be gone before the agent has used them. And a cluster in push mode may not be reached.
-func (s *Service) awaitLeft(ctx context.Context, cluster *v1alpha1.Cluster, of *Removal) error {
+func (s *Service) awaitLeft(ctx context.Context, cluster *v1alpha1.Cluster, removal *Removal) error {
 	for end := s.Now().Add(leavePatience); ; {
-		is := &v1alpha1.Cluster{}
-		err := s.Client.Get(ctx, client.ObjectKeyFromObject(cluster), is)
-		if of.Left = apierrors.IsNotFound(err) || err == nil && is.UID != cluster.UID; of.Left {
+		currentCluster := &v1alpha1.Cluster{}
+		err := s.Client.Get(ctx, client.ObjectKeyFromObject(cluster), currentCluster)
+		if removal.Left = apierrors.IsNotFound(err) || err == nil && currentCluster.UID != cluster.UID; removal.Left {
 			return nil
 		}
 		if err != nil {
 			return err
 		}
-		if of.Given, err = s.letGo(ctx, cluster.Name); err != nil || !s.Now().Before(end) {
+		if removal.Given, err = s.letGo(ctx, cluster.Name); err != nil || !s.Now().Before(end) {
 			return err
 		}
 		select {

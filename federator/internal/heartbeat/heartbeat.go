@@ -54,18 +54,18 @@ func (h *Heart) Start(ctx context.Context) error {
 
 func (h *Heart) beat(ctx context.Context) error {
 	labels := map[string]string{federation.ManagedBy: federation.Manager}
-	told := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: h.Namespace, Name: tsn.HubHeartbeat}}
-	if _, err := controllerutil.CreateOrUpdate(ctx, h.Client, told, func() error {
-		told.Labels = labels
-		told.Data = map[string]string{tsn.HubObservedAt: h.Now().UTC().Format(time.RFC3339)}
+	configMap := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: h.Namespace, Name: tsn.HubHeartbeat}}
+	if _, err := controllerutil.CreateOrUpdate(ctx, h.Client, configMap, func() error {
+		configMap.Labels = labels
+		configMap.Data = map[string]string{tsn.HubObservedAt: h.Now().UTC().Format(time.RFC3339)}
 		return nil
 	}); err != nil {
-		return fmt.Errorf("renew ConfigMap %s/%s: %w", h.Namespace, told.Name, err)
+		return fmt.Errorf("renew ConfigMap %s/%s: %w", h.Namespace, configMap.Name, err)
 	}
 	policy := &policyv1alpha1.PropagationPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: h.Namespace, Name: tsn.HubHeartbeat}}
 	if _, err := controllerutil.CreateOrUpdate(ctx, h.Client, policy, func() error {
 		policy.Labels = mergeLabels(policy.Labels, labels)
-		policy.Spec.ResourceSelectors = []policyv1alpha1.ResourceSelector{{APIVersion: "v1", Kind: "ConfigMap", Namespace: h.Namespace, Name: told.Name}}
+		policy.Spec.ResourceSelectors = []policyv1alpha1.ResourceSelector{{APIVersion: "v1", Kind: "ConfigMap", Namespace: h.Namespace, Name: configMap.Name}}
 		policy.Spec.PreserveResourcesOnDeletion = ptr.To(true)
 		policy.Spec.ConflictResolution = policyv1alpha1.ConflictOverwrite
 		return nil

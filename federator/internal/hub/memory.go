@@ -49,7 +49,7 @@ func (m *Memory) Keep(ctx context.Context, from cache.Cache) error {
 }
 
 // Away notes whether the hub did not answer.
-func (m *Memory) Away(is bool) { m.away.Store(is) }
+func (m *Memory) Away(ok bool) { m.away.Store(ok) }
 
 // Ready is nil when lists can be answered. It is nil as well while there is nothing to read from, because the hub does not answer: who asks
 // is told so then, which is more than that nobody listens.

@@ -119,9 +119,9 @@ func (p *Publisher) describe(cluster *v1alpha1.Cluster, status *inventory.Cluste
 	status.Version.Kubernetes = cluster.Status.KubernetesVersion
 	healthy := metav1.Condition{Type: inventory.ClusterConditionControlPlaneHealthy, Status: metav1.ConditionUnknown, Reason: "NotReported",
 		Message: "the cluster has not reported yet"}
-	if is := meta.FindStatusCondition(cluster.Status.Conditions, v1alpha1.ClusterConditionReady); is != nil {
-		said := spread.Said(*is)
-		healthy.Status, healthy.Reason, healthy.Message = said.Status, said.Reason, said.Message
+	if condition := meta.FindStatusCondition(cluster.Status.Conditions, v1alpha1.ClusterConditionReady); condition != nil {
+		reportedCondition := spread.Said(*condition)
+		healthy.Status, healthy.Reason, healthy.Message = reportedCondition.Status, reportedCondition.Reason, reportedCondition.Message
 	}
 	meta.SetStatusCondition(&status.Conditions, healthy)
 	var properties []inventory.Property

@@ -39,42 +39,42 @@ func youngest(all []federation.Event) []federation.Event {
 
 // fold counts events of which the same is told. The hub has several of those that were written by several programs, or after a while.
 func fold(all []corev1.Event) []federation.Event {
-	told := []federation.Event{}
+	events := []federation.Event{}
 	at := map[federation.Event]int{}
 	for i := range all {
-		one := describeEvent(&all[i])
-		same := federation.Event{Type: one.Type, Namespace: one.Namespace, Object: one.Object, Reason: one.Reason, Message: one.Message}
-		have, is := at[same]
-		if !is {
-			at[same] = len(told)
-			told = append(told, one)
+		event := describeEvent(&all[i])
+		same := federation.Event{Type: event.Type, Namespace: event.Namespace, Object: event.Object, Reason: event.Reason, Message: event.Message}
+		have, ok := at[same]
+		if !ok {
+			at[same] = len(events)
+			events = append(events, event)
 			continue
 		}
-		of := &told[have]
-		of.Count += min(one.Count, math.MaxInt32-of.Count)
-		if one.At.After(of.At) {
-			of.At = one.At
+		e := &events[have]
+		e.Count += min(event.Count, math.MaxInt32-e.Count)
+		if event.At.After(e.At) {
+			e.At = event.At
 		}
-		if one.First.Before(of.First) {
-			of.First = one.First
+		if event.First.Before(e.First) {
+			e.First = event.First
 		}
 	}
-	return told
+	return events
 }
 
 // describeEvent is an event as it is told. The two ways to write events keep in different fields how often and when it was seen.
 func describeEvent(event *corev1.Event) federation.Event {
-	told := federation.Event{
+	currentEvent := federation.Event{
 		Type: event.Type, Namespace: event.InvolvedObject.Namespace, Reason: event.Reason, Message: event.Message,
 		Object: event.InvolvedObject.Kind + "/" + event.InvolvedObject.Name, Count: max(event.Count, 1),
 		At:    firstOf(event.LastTimestamp.Time, event.EventTime.Time, event.FirstTimestamp.Time, event.CreationTimestamp.Time),
 		First: firstOf(event.FirstTimestamp.Time, event.EventTime.Time, event.LastTimestamp.Time, event.CreationTimestamp.Time),
 	}
 	if series := event.Series; series != nil {
-		told.Count = max(told.Count, series.Count)
-		told.At = firstOf(series.LastObservedTime.Time, told.At)
+		currentEvent.Count = max(currentEvent.Count, series.Count)
+		currentEvent.At = firstOf(series.LastObservedTime.Time, currentEvent.At)
 	}
-	return told
+	return currentEvent
 }
 
 // firstOf times is the first that is given.

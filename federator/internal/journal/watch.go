@@ -122,15 +122,15 @@ func describe(event watch.Event) *federation.Change {
 	}
 	switch object := event.Object.(type) {
 	case *v1alpha1.Cluster:
-		told := clusters.Describe(object, federation.PinUnknown)
-		change.Kind, change.Name, change.Cluster = "Cluster", object.Name, &told
+		cluster := clusters.Describe(object, federation.PinUnknown)
+		change.Kind, change.Name, change.Cluster = "Cluster", object.Name, &cluster
 	case *policyv1alpha1.PropagationPolicy:
 		change.Kind, change.Namespace, change.Name, change.Workload = "Workload", object.Namespace, object.Name, workloads.Describe(object)
 	case *tsn.TSNNetwork:
 		change.Kind, change.Name, change.Network = "Network", object.Name, networks.Describe(object)
 	case *tsn.TSNLink:
-		told := services.Describe(object)
-		change.Kind, change.Namespace, change.Name, change.Link = "Link", object.Namespace, object.Name, &told
+		link := services.Describe(object)
+		change.Kind, change.Namespace, change.Name, change.Link = "Link", object.Namespace, object.Name, &link
 	default:
 		return nil
 	}

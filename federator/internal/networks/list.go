@@ -30,22 +30,22 @@ func List(ctx context.Context, kept hub.Lister) (*federation.Networks, error) {
 		overrides policyv1alpha1.ClusterOverridePolicyList
 		bindings  workv1alpha2.ClusterResourceBindingList
 	)
-	for _, one := range []struct {
+	for _, row := range []struct {
 		what string
 		into client.ObjectList
 	}{{"list the networks", &list}, {"list what clusters have of networks", &overrides}, {"list what clusters say of networks", &bindings}} {
-		if err := kept.List(ctx, one.into); err != nil {
-			return nil, fmt.Errorf("%s: %w", one.what, err)
+		if err := kept.List(ctx, row.into); err != nil {
+			return nil, fmt.Errorf("%s: %w", row.what, err)
 		}
 	}
 	all := &federation.Networks{Items: []federation.Network{}}
 	for i := range list.Items {
 		network := &list.Items[i]
-		told := Describe(network)
-		if at := slices.IndexFunc(overrides.Items, func(one policyv1alpha1.ClusterOverridePolicy) bool { return one.Name == Name(network.Name) }); at >= 0 {
-			addParts(told, &overrides.Items[at], reportsIn(bindings.Items, network.Name))
+		currentNetwork := Describe(network)
+		if at := slices.IndexFunc(overrides.Items, func(policy policyv1alpha1.ClusterOverridePolicy) bool { return policy.Name == Name(network.Name) }); at >= 0 {
+			addParts(currentNetwork, &overrides.Items[at], reportsIn(bindings.Items, network.Name))
 		}
-		all.Items = append(all.Items, *told)
+		all.Items = append(all.Items, *currentNetwork)
 	}
 	slices.SortFunc(all.Items, func(a, b federation.Network) int { return cmp.Compare(a.Name, b.Name) })
 	return all, nil
@@ -53,8 +53,8 @@ func List(ctx context.Context, kept hub.Lister) (*federation.Networks, error) {
 
 // reportsIn are what clusters say of a network.
 func reportsIn(bindings []workv1alpha2.ClusterResourceBinding, network string) map[string]report {
-	at := slices.IndexFunc(bindings, func(one workv1alpha2.ClusterResourceBinding) bool {
-		return one.Name == spread.BindingName("TSNNetwork", network)
+	at := slices.IndexFunc(bindings, func(binding workv1alpha2.ClusterResourceBinding) bool {
+		return binding.Name == spread.BindingName("TSNNetwork", network)
 	})
 	if at < 0 {
 		return nil
@@ -63,30 +63,30 @@ func reportsIn(bindings []workv1alpha2.ClusterResourceBinding, network string) m
 }
 
 // addParts tells the parts of a network. One that is not stretched has none.
-func addParts(told *federation.Network, override *policyv1alpha1.ClusterOverridePolicy, reports map[string]report) {
-	for cluster, of := range sharesOf(override) {
+func addParts(network *federation.Network, override *policyv1alpha1.ClusterOverridePolicy, reports map[string]report) {
+	for cluster, share := range sharesOf(override) {
 		report := reports[cluster]
-		told.Clusters = append(told.Clusters, federation.NetworkOnCluster{
-			Cluster: cluster, IPv4: of.ipv4, IPv6: of.ipv6, Applied: report.Applied, Nodes: len(report.Status.Peers), MTU: report.Status.MTU,
+		network.Clusters = append(network.Clusters, federation.NetworkOnCluster{
+			Cluster: cluster, IPv4: share.ipv4, IPv6: share.ipv6, Applied: report.Applied, Nodes: len(report.Status.Peers), MTU: report.Status.MTU,
 		})
 	}
-	slices.SortFunc(told.Clusters, func(a, b federation.NetworkOnCluster) int { return cmp.Compare(a.Cluster, b.Cluster) })
+	slices.SortFunc(network.Clusters, func(a, b federation.NetworkOnCluster) int { return cmp.Compare(a.Cluster, b.Cluster) })
 }
 
 // Describe is a network as it is told, without its parts.
 func Describe(network *tsn.TSNNetwork) *federation.Network {
-	told := &federation.Network{
+	currentNetwork := &federation.Network{
 		Name: network.Name, VNI: network.Spec.VNI, IPv4: network.Spec.IPv4.CIDR, Clusters: []federation.NetworkOnCluster{}, Conditions: []federation.Condition{},
 	}
 	if network.Spec.IPv6 != nil {
-		told.IPv6 = network.Spec.IPv6.CIDR
+		currentNetwork.IPv6 = network.Spec.IPv6.CIDR
 	}
 	for _, condition := range network.Status.Conditions {
-		told.Conditions = append(told.Conditions, federation.Condition{
+		currentNetwork.Conditions = append(currentNetwork.Conditions, federation.Condition{
 			Type: condition.Type, Status: string(condition.Status), Reason: condition.Reason, Message: condition.Message,
 		})
 	}
-	return told
+	return currentNetwork
 }
 
 // report is what a cluster says of its part of a network.

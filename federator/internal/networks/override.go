@@ -24,12 +24,12 @@ type share struct{ ipv4, ipv6 string }
 func sharesOf(override *policyv1alpha1.ClusterOverridePolicy) map[string]share {
 	shares := map[string]share{}
 	for i := range override.Spec.OverrideRules {
-		var of share
+		var source share
 		rule := &override.Spec.OverrideRules[i]
 		cluster := spread.ClusterOf(rule)
-		spread.Read(rule, ipv6PartPath, &of.ipv6)
-		if spread.Read(rule, ipv4PartPath, &of.ipv4) && cluster != "" {
-			shares[cluster] = of
+		spread.Read(rule, ipv6PartPath, &source.ipv6)
+		if spread.Read(rule, ipv4PartPath, &source.ipv4) && cluster != "" {
+			shares[cluster] = source
 		}
 	}
 	return shares

@@ -103,18 +103,18 @@ func (s *Stretcher) writePeersOf(ctx context.Context, network *tsn.TSNNetwork, p
 	for number, peers := range have {
 		shards = append(shards, tsnnetwork.Shard{Number: number, Nodes: peers.Spec.Nodes})
 	}
-	var of []policyv1alpha1.ResourceSelector
+	var selectors []policyv1alpha1.ResourceSelector
 	for _, shard := range tsnnetwork.DivideShards(shards, wanted, nil) {
 		name := tsnnetwork.ShardName(peersName(network.Name, cluster), shard.Number)
-		of = append(of, selector("TSNPeers", name))
+		selectors = append(selectors, selector("TSNPeers", name))
 		if err := s.writeShard(ctx, network, cluster, v.clusterKey(cluster), name, have[shard.Number], shard); err != nil {
 			return err
 		}
 	}
-	slices.SortFunc(of, func(a, b policyv1alpha1.ResourceSelector) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortFunc(selectors, func(a, b policyv1alpha1.ResourceSelector) int { return strings.Compare(a.Name, b.Name) })
 	others := slices.DeleteFunc(slices.Clone(p.selected), func(other string) bool { return other == cluster })
 	// They are the hub's alone, also those that a cluster kept when it left.
-	return s.writePropagation(ctx, network, v, "kubernetsn-peers-"+peersName(network.Name, cluster), of, others, policyv1alpha1.ConflictOverwrite)
+	return s.writePropagation(ctx, network, v, "kubernetsn-peers-"+peersName(network.Name, cluster), selectors, others, policyv1alpha1.ConflictOverwrite)
 }
 
 func (s *Stretcher) writeShard(ctx context.Context, network *tsn.TSNNetwork, cluster string, clusterKey tsn.ClusterKey, name string, have *tsn.TSNPeers, shard tsnnetwork.Shard) error {

@@ -64,7 +64,7 @@ func newPlan(network *tsn.TSNNetwork, v *view) *plan {
 func (p *plan) moves(have map[string]share) []string {
 	var changed []string
 	for _, cluster := range slices.Sorted(maps.Keys(p.shares)) {
-		if of, has := have[cluster]; has && of != p.shares[cluster] {
+		if share, has := have[cluster]; has && share != p.shares[cluster] {
 			changed = append(changed, cluster)
 		}
 	}
@@ -132,12 +132,12 @@ func (r *ranges) allocate(have map[string]share, exist, wanted []string) (shares
 	have4, have6 := map[string]netip.Prefix{}, map[string]netip.Prefix{}
 	entitled := slices.Clone(wanted)
 	for _, cluster := range exist {
-		of, has := have[cluster]
+		share, has := have[cluster]
 		if !has {
 			continue
 		}
-		have4[cluster], _ = netip.ParsePrefix(of.ipv4) // what is none is not one of the parts
-		have6[cluster], _ = netip.ParsePrefix(of.ipv6)
+		have4[cluster], _ = netip.ParsePrefix(share.ipv4) // what is none is not one of the parts
+		have6[cluster], _ = netip.ParsePrefix(share.ipv6)
 		if !slices.Contains(entitled, cluster) {
 			entitled = append(entitled, cluster)
 		}
@@ -149,11 +149,11 @@ func (r *ranges) allocate(have map[string]share, exist, wanted []string) (shares
 	}
 	shares = map[string]share{}
 	for cluster, part := range parts4 {
-		of := share{ipv4: part.String()}
+		source := share{ipv4: part.String()}
 		if part6, has := parts6[cluster]; has {
-			of.ipv6 = part6.String()
+			source.ipv6 = part6.String()
 		}
-		shares[cluster] = of
+		shares[cluster] = source
 	}
 	return shares, without
 }

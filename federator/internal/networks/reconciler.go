@@ -74,8 +74,8 @@ func (s *Stretcher) look(ctx context.Context, name string) (*view, error) {
 	if err != nil {
 		return nil, err
 	}
-	told, err := s.readShards(ctx, name)
-	return &view{networks: networks.Items, clusters: clusters.Items, override: override, reports: reports, told: told}, err
+	shardsOf, err := s.readShards(ctx, name)
+	return &view{networks: networks.Items, clusters: clusters.Items, override: override, reports: reports, told: shardsOf}, err
 }
 
 func (s *Stretcher) stretch(ctx context.Context, network *tsn.TSNNetwork) error {
@@ -85,8 +85,8 @@ func (s *Stretcher) stretch(ctx context.Context, network *tsn.TSNNetwork) error 
 	}
 	p := newPlan(network, v)
 	if !spread.Blocked(p.found) {
-		peers, found := trusted(network, p, v)
-		p.found = append(p.found, found...)
+		peers, findings := trusted(network, p, v)
+		p.found = append(p.found, findings...)
 		err = s.write(ctx, network, p, v, peers)
 	}
 	var foreign spread.ForeignError
@@ -104,9 +104,9 @@ func (s *Stretcher) write(ctx context.Context, network *tsn.TSNNetwork, p *plan,
 	if err := s.writeOverride(ctx, network, p, v.override); err != nil {
 		return err
 	}
-	of := []policyv1alpha1.ResourceSelector{selector("TSNNetwork", network.Name)}
+	selectors := []policyv1alpha1.ResourceSelector{selector("TSNNetwork", network.Name)}
 	// A network of that name that a cluster made itself is its own.
-	if err := s.writePropagation(ctx, network, v, Name(network.Name), of, p.selected, policyv1alpha1.ConflictAbort); err != nil {
+	if err := s.writePropagation(ctx, network, v, Name(network.Name), selectors, p.selected, policyv1alpha1.ConflictAbort); err != nil {
 		return err
 	}
 	return s.writePeers(ctx, network, p, v, peers)
@@ -135,7 +135,7 @@ func (s *Stretcher) writeOverride(ctx context.Context, network *tsn.TSNNetwork, 
 }
 
 // writePropagation has objects be on clusters. Without any the policy goes.
-func (s *Stretcher) writePropagation(ctx context.Context, network *tsn.TSNNetwork, v *view, name string, of []policyv1alpha1.ResourceSelector, clusters []string,
+func (s *Stretcher) writePropagation(ctx context.Context, network *tsn.TSNNetwork, v *view, name string, selectors []policyv1alpha1.ResourceSelector, clusters []string,
 	conflict policyv1alpha1.ConflictResolution) error {
 	policy := &policyv1alpha1.ClusterPropagationPolicy{}
 	if err := client.IgnoreNotFound(s.Live.Get(ctx, types.NamespacedName{Name: name}, policy)); err != nil {
@@ -144,10 +144,10 @@ func (s *Stretcher) writePropagation(ctx context.Context, network *tsn.TSNNetwor
 	if !spread.Ours(policy, tsn.NetworkLabel, network.Name) {
 		return spread.ForeignError{Object: "ClusterPropagationPolicy " + name, For: "network"}
 	}
-	if len(of) > 0 {
-		clusters = spread.Placeable(v.clusters, of[0].Kind, clusters, &policy.Spec)
+	if len(selectors) > 0 {
+		clusters = spread.Placeable(v.clusters, selectors[0].Kind, clusters, &policy.Spec)
 	}
-	if len(clusters) == 0 || len(of) == 0 {
+	if len(clusters) == 0 || len(selectors) == 0 {
 		if policy.ResourceVersion == "" {
 			return nil
 		}
@@ -158,6 +158,6 @@ func (s *Stretcher) writePropagation(ctx context.Context, network *tsn.TSNNetwor
 		policy.ObjectMeta = owned(network, name)
 	}
 	policy.OwnerReferences = owned(network, "").OwnerReferences
-	spread.Propagate(&policy.Spec, of, clusters, conflict)
+	spread.Propagate(&policy.Spec, selectors, clusters, conflict)
 	return spread.Save(ctx, s.Client, before, policy)
 }

@@ -28,7 +28,7 @@ func (s *Stretcher) Add(to manager.Manager) error {
 		return named(object.GetLabels()[tsn.NetworkLabel])
 	})
 	bound := handler.EnqueueRequestsFromMapFunc(func(_ context.Context, object client.Object) []reconcile.Request {
-		if binding, is := object.(*workv1alpha2.ClusterResourceBinding); is && binding.Spec.Resource.Kind == "TSNNetwork" {
+		if binding, ok := object.(*workv1alpha2.ClusterResourceBinding); ok && binding.Spec.Resource.Kind == "TSNNetwork" {
 			return named(binding.Spec.Resource.Name)
 		}
 		return nil

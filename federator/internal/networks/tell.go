@@ -35,8 +35,8 @@ func (s *Stretcher) tell(ctx context.Context, network *tsn.TSNNetwork, p *plan, 
 func (p *plan) on(v *view) []spread.On {
 	var on []spread.On
 	for _, cluster := range p.selected {
-		of := v.reports[cluster]
-		on = append(on, spread.On{Cluster: cluster, Applied: of.Applied, Message: cmp.Or(of.Message, spread.Lack(v.clusters, cluster, "TSNNetwork")), Conditions: of.Status.Conditions})
+		report := v.reports[cluster]
+		on = append(on, spread.On{Cluster: cluster, Applied: report.Applied, Message: cmp.Or(report.Message, spread.Lack(v.clusters, cluster, "TSNNetwork")), Conditions: report.Status.Conditions})
 	}
 	return on
 }

@@ -22,7 +22,7 @@ func trusted(network *tsn.TSNNetwork, p *plan, v *view) (map[string]map[string]t
 		peers[cluster], refused[cluster] = believed(network, p.shares[cluster], v.claimed(cluster))
 	}
 	owner := owners(order, peers, v.told)
-	var found []spread.Finding
+	var findings []spread.Finding
 	for _, cluster := range order {
 		for _, name := range slices.Sorted(maps.Keys(peers[cluster])) {
 			if other := owner[peers[cluster][name].Address]; other != cluster {
@@ -31,10 +31,10 @@ func trusted(network *tsn.TSNNetwork, p *plan, v *view) (map[string]map[string]t
 			}
 		}
 		if len(refused[cluster]) > 0 {
-			found = append(found, spread.Finding{Reason: spread.ReasonUntrusted, Text: fmt.Sprintf("of cluster %s other clusters are not told: %s", cluster, spread.Some(refused[cluster]))})
+			findings = append(findings, spread.Finding{Reason: spread.ReasonUntrusted, Text: fmt.Sprintf("of cluster %s other clusters are not told: %s", cluster, spread.Some(refused[cluster]))})
 		}
 	}
-	return peers, found
+	return peers, findings
 }
 
 // claimed are the nodes that a cluster says it has, or had when it last said something.
@@ -47,10 +47,10 @@ func (v *view) claimed(cluster string) []tsn.PeerNode {
 }
 
 // believed are the nodes of a cluster that can be, by name, and why others cannot.
-func believed(network *tsn.TSNNetwork, of share, claimed []tsn.PeerNode) (nodes map[string]tsn.PeerNode, refused []string) {
+func believed(network *tsn.TSNNetwork, source share, claimed []tsn.PeerNode) (nodes map[string]tsn.PeerNode, refused []string) {
 	nodes = map[string]tsn.PeerNode{}
 	for _, node := range claimed {
-		if why := refuses(network, of, &node, nodes); why != "" {
+		if why := refuses(network, source, &node, nodes); why != "" {
 			refused = append(refused, fmt.Sprintf("node %q %s", node.Name, why))
 			continue
 		}
@@ -61,7 +61,7 @@ func believed(network *tsn.TSNNetwork, of share, claimed []tsn.PeerNode) (nodes 
 
 // owners are the clusters whose nodes have addresses. Of several that want one it is the cluster of which others were told first: no cluster takes
 // the tunnels of another's node, however old it is.
-func owners(order []string, peers map[string]map[string]tsn.PeerNode, told shardsOf) map[string]string {
+func owners(order []string, peers map[string]map[string]tsn.PeerNode, currentShardsOf shardsOf) map[string]string {
 	owner := map[string]string{}
 	claim := func(cluster, address string) {
 		if owner[address] == "" {
@@ -69,7 +69,7 @@ func owners(order []string, peers map[string]map[string]tsn.PeerNode, told shard
 		}
 	}
 	for _, cluster := range order {
-		for _, node := range told.nodes(cluster) {
+		for _, node := range currentShardsOf.nodes(cluster) {
 			if peers[cluster][node.Name].Address == node.Address {
 				claim(cluster, node.Address)
 			}
@@ -84,7 +84,7 @@ func owners(order []string, peers map[string]map[string]tsn.PeerNode, told shard
 }
 
 // refuses says why a node is not believed, "" if it is.
-func refuses(network *tsn.TSNNetwork, of share, node *tsn.PeerNode, others map[string]tsn.PeerNode) string {
+func refuses(network *tsn.TSNNetwork, source share, node *tsn.PeerNode, others map[string]tsn.PeerNode) string {
 	if node.Name == "" || len(node.Name) > 253 {
 		return "has no name that a node can have"
 	}
@@ -98,14 +98,14 @@ func refuses(network *tsn.TSNNetwork, of share, node *tsn.PeerNode, others map[s
 	if whole, err := netip.ParsePrefix(network.Spec.IPv4.CIDR); err == nil && whole.Contains(address) {
 		return fmt.Sprintf("has the address %s, which is in the network itself", address)
 	}
-	if why := outside(node.IPv4, of.ipv4); why != "" {
+	if why := outside(node.IPv4, source.ipv4); why != "" {
 		return why
 	}
-	if (node.IPv6 == "") != (of.ipv6 == "") {
-		return fmt.Sprintf("has %q of IPv6, and its cluster %q", node.IPv6, of.ipv6)
+	if (node.IPv6 == "") != (source.ipv6 == "") {
+		return fmt.Sprintf("has %q of IPv6, and its cluster %q", node.IPv6, source.ipv6)
 	}
-	if of.ipv6 != "" {
-		if why := outside(node.IPv6, of.ipv6); why != "" {
+	if source.ipv6 != "" {
+		if why := outside(node.IPv6, source.ipv6); why != "" {
 			return why
 		}
 	}
@@ -137,7 +137,7 @@ func outside(text, whole string) string {
 }
 
 func overlap(a, b string) bool {
-	one, errOne := netip.ParsePrefix(a)
+	prefix, errOne := netip.ParsePrefix(a)
 	other, errOther := netip.ParsePrefix(b)
-	return errOne == nil && errOther == nil && one.Overlaps(other)
+	return errOne == nil && errOther == nil && prefix.Overlaps(other)
 }

@@ -18,7 +18,7 @@ func TestWhatAClusterSaysOfPodsIsBounded(t *testing.T) {
 	for range 1000 {
 		pod.Links = append(pod.Links, tsn.WorkloadLink{Service: huge, Peer: huge})
 	}
-	of := &federation.Workload{Namespace: "default", Name: "web"}
+	workload := &federation.Workload{Namespace: "default", Name: "web"}
 	for name, test := range map[string]struct {
 		total, ready int32
 		unseen       bool
@@ -27,7 +27,7 @@ func TestWhatAClusterSaysOfPodsIsBounded(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var all federation.Pods
-			addReported(&all, of, "liar", &tsn.TSNWorkloadStatus{Total: test.total, Ready: test.ready, Pods: []tsn.WorkloadPod{pod}})
+			addReported(&all, workload, "liar", &tsn.TSNWorkloadStatus{Total: test.total, Ready: test.ready, Pods: []tsn.WorkloadPod{pod}})
 			text, err := json.Marshal(all)
 			if err != nil || len(text) > 1<<18 {
 				t.Errorf("%d bytes are told: %v", len(text), err)
@@ -38,7 +38,7 @@ func TestWhatAClusterSaysOfPodsIsBounded(t *testing.T) {
 		})
 	}
 	var all federation.Pods
-	addReported(&all, of, "liar", &tsn.TSNWorkloadStatus{Total: 1, Pods: make([]tsn.WorkloadPod, 100000)})
+	addReported(&all, workload, "liar", &tsn.TSNWorkloadStatus{Total: 1, Pods: make([]tsn.WorkloadPod, 100000)})
 	if len(all.Items) != tsn.MaxWorkloadPods {
 		t.Errorf("%d pods are told", len(all.Items))
 	}

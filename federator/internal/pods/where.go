@@ -53,13 +53,13 @@ func (f *Finder) Where(ctx context.Context, namespace, workload string) (*federa
 	if err != nil {
 		return nil, err
 	}
-	chosen := slices.DeleteFunc(list.Items, func(one federation.Workload) bool { return workload != "" && one.Name != workload })
+	chosen := slices.DeleteFunc(list.Items, func(w federation.Workload) bool { return workload != "" && w.Name != workload })
 	answers := f.askAll(ctx, unreported(chosen, reports), reached)
 	all := &federation.Pods{Items: []federation.Pod{}, Unseen: []federation.Unseen{}}
 	for i := range chosen {
 		for _, cluster := range chosen[i].Clusters {
-			if said, has := reports[nameOf(&chosen[i])][cluster]; has {
-				addReported(all, &chosen[i], cluster, &said)
+			if status, has := reports[nameOf(&chosen[i])][cluster]; has {
+				addReported(all, &chosen[i], cluster, &status)
 			} else {
 				addAnswered(all, &chosen[i], cluster, answers[place{cluster, chosen[i].Namespace}])
 			}
@@ -76,12 +76,12 @@ func nameOf(workload *federation.Workload) types.NamespacedName {
 }
 
 // unreported are where workloads are of which a cluster says nothing itself.
-func unreported(chosen []federation.Workload, said workloads.Reports) []place {
+func unreported(chosen []federation.Workload, reports workloads.Reports) []place {
 	var all []place
 	for i := range chosen {
 		for _, cluster := range chosen[i].Clusters {
 			at := place{cluster, chosen[i].Namespace}
-			if _, has := said[nameOf(&chosen[i])][cluster]; !has && !slices.Contains(all, at) {
+			if _, has := reports[nameOf(&chosen[i])][cluster]; !has && !slices.Contains(all, at) {
 				all = append(all, at)
 			}
 		}
@@ -90,28 +90,28 @@ func unreported(chosen []federation.Workload, said workloads.Reports) []place {
 }
 
 // addReported adds what a cluster says itself. Karmada brings it up as it is: no API server has looked at it.
-func addReported(all *federation.Pods, of *federation.Workload, cluster string, said *tsn.TSNWorkloadStatus) {
-	named := said.Pods[:min(len(said.Pods), tsn.MaxWorkloadPods)]
+func addReported(all *federation.Pods, workload *federation.Workload, cluster string, status *tsn.TSNWorkloadStatus) {
+	named := status.Pods[:min(len(status.Pods), tsn.MaxWorkloadPods)]
 	for i := range named {
-		all.Items = append(all.Items, describe(&named[i], cluster, nameOf(of).String()))
+		all.Items = append(all.Items, describe(&named[i], cluster, nameOf(workload).String()))
 	}
-	total, ready := max(said.Total, 0), max(said.Ready, 0)
+	total, ready := max(status.Total, 0), max(status.Ready, 0)
 	if more := total - int32(len(named)); more > 0 {
-		all.Unseen = append(all.Unseen, federation.Unseen{Workload: nameOf(of).String(), Cluster: cluster, Replicas: &total, Ready: &ready,
+		all.Unseen = append(all.Unseen, federation.Unseen{Workload: nameOf(workload).String(), Cluster: cluster, Replicas: &total, Ready: &ready,
 			Reason: fmt.Sprintf("the cluster names %d pods of a workload at most; %d more are there", tsn.MaxWorkloadPods, more)})
 	}
 }
 
 // addAnswered adds what a cluster answered, or why it did not.
-func addAnswered(all *federation.Pods, of *federation.Workload, cluster string, said answer) {
-	if said.reason != "" {
-		all.Unseen = append(all.Unseen, unseen(of, cluster, said.reason))
+func addAnswered(all *federation.Pods, workload *federation.Workload, cluster string, reportedAnswer answer) {
+	if reportedAnswer.reason != "" {
+		all.Unseen = append(all.Unseen, unseen(workload, cluster, reportedAnswer.reason))
 		return
 	}
-	for i := range said.pods {
-		if said.pods[i].Labels[tsn.WorkloadLabel] == of.Name {
-			pod := podstatus.Place(&said.pods[i])
-			all.Items = append(all.Items, describe(&pod, cluster, nameOf(of).String()))
+	for i := range reportedAnswer.pods {
+		if reportedAnswer.pods[i].Labels[tsn.WorkloadLabel] == workload.Name {
+			pod := podstatus.Place(&reportedAnswer.pods[i])
+			all.Items = append(all.Items, describe(&pod, cluster, nameOf(workload).String()))
 		}
 	}
 }
@@ -170,10 +170,10 @@ func (f *Finder) askAll(ctx context.Context, asked []place, reached map[string]s
 		turns <- struct{}{}
 		waiting.Go(func() {
 			defer func() { <-turns }()
-			said := f.ask(ctx, at)
+			answer := f.ask(ctx, at)
 			mu.Lock()
 			defer mu.Unlock()
-			answers[at] = said
+			answers[at] = answer
 		})
 	}
 	waiting.Wait()
@@ -201,16 +201,16 @@ func (f *Finder) ask(ctx context.Context, at place) answer {
 }
 
 // unseen is what the hub knows of a workload in a cluster that it does not reach.
-func unseen(of *federation.Workload, cluster, reason string) federation.Unseen {
-	told := federation.Unseen{Workload: of.Namespace + "/" + of.Name, Cluster: cluster, Reason: reason}
-	for _, object := range of.Objects {
+func unseen(workload *federation.Workload, cluster, reason string) federation.Unseen {
+	unseen := federation.Unseen{Workload: workload.Namespace + "/" + workload.Name, Cluster: cluster, Reason: reason}
+	for _, object := range workload.Objects {
 		for _, on := range object.Clusters {
 			if on.Cluster == cluster && on.Replicas != nil {
-				told.Replicas, told.Ready = add(told.Replicas, on.Replicas), add(told.Ready, on.Ready)
+				unseen.Replicas, unseen.Ready = add(unseen.Replicas, on.Replicas), add(unseen.Ready, on.Ready)
 			}
 		}
 	}
-	return told
+	return unseen
 }
 
 func add(sum, more *int32) *int32 {

@@ -41,37 +41,37 @@ type claims struct {
 // believe takes each selected cluster's word for what can be: for pods that no other cluster has, on nodes where no node of another
 // cluster is. Of two that want one pod or address it is the cluster's that was believed first: of networks, then of links, then the older
 // cluster's. So a cluster that lies takes nothing from another.
-func believe(service *tsn.TSNService, p *plan, v *view, own []tsn.TSNLink) (*claims, []spread.Finding) {
+func believe(service *tsn.TSNService, p *plan, v *view, links []tsn.TSNLink) (*claims, []spread.Finding) {
 	c := &claims{service: service, pods: map[string]string{}, addresses: map[string]string{}, entered: map[string]bool{}, nodes: map[[2]string]string{}}
 	for address, cluster := range v.nodes {
 		c.addresses[address] = cluster
 	}
 	order := slices.DeleteFunc(spread.Oldest(v.clusters), func(cluster string) bool { return !slices.Contains(p.selected, cluster) })
-	said := map[string][]claim{}
+	reported := map[string][]claim{}
 	for _, cluster := range order {
-		said[cluster] = claimedBy(cluster, v, own, service.Spec.Chain)
+		reported[cluster] = claimedBy(cluster, v, links, service.Spec.Chain)
 	}
 	for i := range v.links {
 		for _, end := range []*tsn.LinkEnd{&v.links[i].Spec.Client, &v.links[i].Spec.Endpoint} {
-			if slices.ContainsFunc(said[end.Cluster], func(one claim) bool { return one.UID == end.UID && one.NodeAddress == end.NodeAddress }) {
+			if slices.ContainsFunc(reported[end.Cluster], func(entry claim) bool { return entry.UID == end.UID && entry.NodeAddress == end.NodeAddress }) {
 				c.take(end.Cluster, end.UID, end.NodeAddress)
 			}
 		}
 	}
-	var found []spread.Finding
+	var findings []spread.Finding
 	for _, cluster := range order {
 		var refused []string
-		for i := range said[cluster] {
-			if why := c.enter(&said[cluster][i]); why != "" {
-				refused = append(refused, said[cluster][i].called()+" "+why)
+		for i := range reported[cluster] {
+			if why := c.enter(&reported[cluster][i]); why != "" {
+				refused = append(refused, reported[cluster][i].called()+" "+why)
 			}
 		}
 		if len(refused) > 0 {
-			found = append(found, spread.Finding{Reason: spread.ReasonUntrusted,
+			findings = append(findings, spread.Finding{Reason: spread.ReasonUntrusted,
 				Text: fmt.Sprintf("of cluster %s are not linked: %s", cluster, spread.Some(refused))})
 		}
 	}
-	return c, found
+	return c, findings
 }
 
 func (c *claims) take(cluster, uid, address string) {
@@ -84,33 +84,33 @@ func (c *claims) take(cluster, uid, address string) {
 }
 
 // enter takes one claim, or says why it is none.
-func (c *claims) enter(one *claim) string {
-	if why := impossible(one, c.service); why != "" {
+func (c *claims) enter(entry *claim) string {
+	if why := impossible(entry, c.service); why != "" {
 		return why
 	}
-	node := [2]string{one.cluster, one.Node}
-	switch other := c.pods[one.UID]; {
-	case other != "" && other != one.cluster:
+	node := [2]string{entry.cluster, entry.Node}
+	switch other := c.pods[entry.UID]; {
+	case other != "" && other != entry.cluster:
 		return "has the UID of a pod of cluster " + other
-	case c.entered[one.UID]:
+	case c.entered[entry.UID]:
 		return "is there twice, or is offered and a client of the same service"
 	}
-	if other := c.addresses[one.NodeAddress]; other != "" && other != one.cluster {
-		return fmt.Sprintf("is on node %q with the address %s of a node of cluster %s", one.Node, one.NodeAddress, other)
+	if other := c.addresses[entry.NodeAddress]; other != "" && other != entry.cluster {
+		return fmt.Sprintf("is on node %q with the address %s of a node of cluster %s", entry.Node, entry.NodeAddress, other)
 	}
-	if other := c.nodes[node]; other != "" && other != one.NodeAddress {
-		return fmt.Sprintf("is on node %q at %s, and another pod says that this node is at %s", one.Node, one.NodeAddress, other)
+	if other := c.nodes[node]; other != "" && other != entry.NodeAddress {
+		return fmt.Sprintf("is on node %q at %s, and another pod says that this node is at %s", entry.Node, entry.NodeAddress, other)
 	}
-	c.take(one.cluster, one.UID, one.NodeAddress)
-	c.entered[one.UID], c.nodes[node] = true, one.NodeAddress
-	c.all = append(c.all, *one)
+	c.take(entry.cluster, entry.UID, entry.NodeAddress)
+	c.entered[entry.UID], c.nodes[node] = true, entry.NodeAddress
+	c.all = append(c.all, *entry)
 	return ""
 }
 
 // claimedBy is what a cluster says it has. What it does not say at all is what it said before, as far as links have it: of a cluster whose last
 // change failed Karmada has no status, and of more pods than a status can have it names the first; of clients that are linked and not named it
 // says when they have left.
-func claimedBy(cluster string, v *view, own []tsn.TSNLink, chain []tsn.ChainElement) []claim {
+func claimedBy(cluster string, v *view, links []tsn.TSNLink, chain []tsn.ChainElement) []claim {
 	report := v.reports[cluster]
 	offers, wants := report.Status.Offers, report.Status.Wants
 	offers, wants = offers[:min(len(offers), tsn.MaxServicePods)], wants[:min(len(wants), tsn.MaxServicePods)]
@@ -122,13 +122,13 @@ func claimedBy(cluster string, v *view, own []tsn.TSNLink, chain []tsn.ChainElem
 	}
 	add(true, offers...)
 	add(false, wants...)
-	for i := range own {
-		client, endpoint := &own[i].Spec.Client, &own[i].Spec.Endpoint
+	for i := range links {
+		client, endpoint := &links[i].Spec.Client, &links[i].Spec.Endpoint
 		if endpoint.Cluster == cluster && unsaid(offers, report.Told, endpoint) && !known(all, endpoint.UID, true) {
-			add(true, rememberedOffer(endpoint, own, chain))
+			add(true, rememberedOffer(endpoint, links, chain))
 		}
 		stays := !report.Told || len(wants) == tsn.MaxServicePods && !slices.Contains(report.Status.Left, client.UID)
-		if own[i].Spec.Hop == 0 && client.Cluster == cluster && stays && !known(all, client.UID, false) {
+		if links[i].Spec.Hop == 0 && client.Cluster == cluster && stays && !known(all, client.UID, false) {
 			add(false, remembered(client))
 		}
 	}
@@ -136,18 +136,18 @@ func claimedBy(cluster string, v *view, own []tsn.TSNLink, chain []tsn.ChainElem
 }
 
 func known(all []claim, uid string, offer bool) bool {
-	return slices.ContainsFunc(all, func(one claim) bool { return one.UID == uid && one.offer == offer })
+	return slices.ContainsFunc(all, func(entry claim) bool { return entry.UID == uid && entry.offer == offer })
 }
 
 // unsaid tells whether a cluster says nothing of an endpoint because it says nothing at all, or because the pod is behind those that it names.
-func unsaid(said []tsn.ServicePod, told bool, end *tsn.LinkEnd) bool {
-	if !told {
+func unsaid(pods []tsn.ServicePod, sent bool, end *tsn.LinkEnd) bool {
+	if !sent {
 		return true
 	}
-	if len(said) < tsn.MaxServicePods {
+	if len(pods) < tsn.MaxServicePods {
 		return false
 	}
-	return compare(&said[len(said)-1], &tsn.ServicePod{Namespace: end.Namespace, Pod: end.Pod}) < 0
+	return compare(&pods[len(pods)-1], &tsn.ServicePod{Namespace: end.Namespace, Pod: end.Pod}) < 0
 }
 
 // remembered is what a link knows of the pod at an end.
@@ -156,11 +156,11 @@ func remembered(end *tsn.LinkEnd) tsn.ServicePod {
 }
 
 // rememberedOffer is what links know of a pod to which one leads.
-func rememberedOffer(end *tsn.LinkEnd, own []tsn.TSNLink, chain []tsn.ChainElement) tsn.ServicePod {
+func rememberedOffer(end *tsn.LinkEnd, links []tsn.TSNLink, chain []tsn.ChainElement) tsn.ServicePod {
 	pod := remembered(end)
 	pod.Interface = strings.TrimRight(end.Interface, "0123456789")
-	for i := range own {
-		spec := &own[i].Spec
+	for i := range links {
+		spec := &links[i].Spec
 		if hop := int(spec.Hop); spec.Client.UID == end.UID && hop > 0 && hop <= len(chain) { // it is in the middle of the chain
 			pod.Onward, pod.Element = spec.Client.Interface, chain[hop-1].Name
 		}
@@ -173,35 +173,35 @@ func compare(a, b *tsn.ServicePod) int {
 }
 
 // impossible says why a pod cannot be as its cluster says, "" if it can.
-func impossible(one *claim, service *tsn.TSNService) string {
-	if problems := validation.IsDNS1123Label(one.Namespace); len(problems) > 0 {
-		return fmt.Sprintf("has %q as its namespace, which is none", one.Namespace)
+func impossible(entry *claim, service *tsn.TSNService) string {
+	if problems := validation.IsDNS1123Label(entry.Namespace); len(problems) > 0 {
+		return fmt.Sprintf("has %q as its namespace, which is none", entry.Namespace)
 	}
-	for what, name := range map[string]string{"name": one.Pod, "node": one.Node} {
+	for what, name := range map[string]string{"name": entry.Pod, "node": entry.Node} {
 		if problems := validation.IsDNS1123Subdomain(name); len(problems) > 0 {
 			return fmt.Sprintf("has %q as its %s, which is none", name, what)
 		}
 	}
-	if one.UID == "" || len(one.UID) > 64 {
-		return fmt.Sprintf("has %q as its UID, which is none", one.UID)
+	if entry.UID == "" || len(entry.UID) > 64 {
+		return fmt.Sprintf("has %q as its UID, which is none", entry.UID)
 	}
-	for _, name := range []string{one.Interface, one.Onward} {
+	for _, name := range []string{entry.Interface, entry.Onward} {
 		if problems := validation.IsValidLabelValue(name); len(problems) > 0 {
 			return fmt.Sprintf("has %q as an interface, which is none", name)
 		}
 	}
-	if one.Element != "" && !slices.ContainsFunc(service.Spec.Chain, func(is tsn.ChainElement) bool { return is.Name == one.Element }) {
-		return fmt.Sprintf("is element %q, which spec.chain does not have", one.Element)
+	if entry.Element != "" && !slices.ContainsFunc(service.Spec.Chain, func(element tsn.ChainElement) bool { return element.Name == entry.Element }) {
+		return fmt.Sprintf("is element %q, which spec.chain does not have", entry.Element)
 	}
-	if one.offer && one.Namespace != service.Namespace {
+	if entry.offer && entry.Namespace != service.Namespace {
 		return "is offered, and is not in the service's namespace " + service.Namespace
 	}
-	if one.MTU != 0 && !isMTU(one.MTU) {
-		return fmt.Sprintf("is on a node with an MTU of %d", one.MTU)
+	if entry.MTU != 0 && !isMTU(entry.MTU) {
+		return fmt.Sprintf("is on a node with an MTU of %d", entry.MTU)
 	}
-	address, err := netip.ParseAddr(one.NodeAddress)
+	address, err := netip.ParseAddr(entry.NodeAddress)
 	if err != nil || !address.Is4() || !address.IsGlobalUnicast() {
-		return fmt.Sprintf("is on a node with %q as its address, which is none for tunnels", one.NodeAddress)
+		return fmt.Sprintf("is on a node with %q as its address, which is none for tunnels", entry.NodeAddress)
 	}
 	for _, prefix := range links.Ranges(service) {
 		if prefix.Contains(address) {

@@ -23,21 +23,21 @@ func reserve(room, clusters int) int {
 func fairly(room int, asks []ask) []int {
 	kept := reserve(room, len(asks))
 	most := 0
-	for _, one := range asks {
-		most = max(most, one.wants, kept)
+	for _, ask := range asks {
+		most = max(most, ask.wants, kept)
 	}
 	at := func(level int) (sum int) {
-		for _, one := range asks {
-			sum += max(one.has, min(max(one.wants, kept), level))
+		for _, ask := range asks {
+			sum += max(ask.has, min(max(ask.wants, kept), level))
 		}
 		return sum
 	}
 	level := sort.Search(most, func(level int) bool { return at(level+1) > room })
 	left := room - at(level)
 	given := make([]int, len(asks))
-	for i, one := range asks {
-		given[i] = max(one.has, min(one.wants, level))
-		if left > 0 && one.wants > given[i] && given[i] == level {
+	for i, ask := range asks {
+		given[i] = max(ask.has, min(ask.wants, level))
+		if left > 0 && ask.wants > given[i] && given[i] == level {
 			given[i]++
 			left--
 		}

@@ -28,8 +28,8 @@ func someAsks(source *rand.Rand) (room int, asks []ask) {
 }
 
 func sumOf(given []int) (sum int) {
-	for _, one := range given {
-		sum += one
+	for _, value := range given {
+		sum += value
 	}
 	return sum
 }
@@ -51,14 +51,14 @@ func TestWhateverClustersAskForTheRoomIsDividedFairly(t *testing.T) {
 func unfair(room int, asks []ask, given []int) string {
 	kept, had, unasked := reserve(room, len(asks)), 0, 0
 	above := false
-	for i, one := range asks {
-		had += one.has
-		unasked += max(kept-max(one.wants, given[i]), 0)
-		above = above || one.has > room/len(asks)
+	for i, ask := range asks {
+		had += ask.has
+		unasked += max(kept-max(ask.wants, given[i]), 0)
+		above = above || ask.has > room/len(asks)
 		switch {
-		case given[i] < one.has:
+		case given[i] < ask.has:
 			return fmt.Sprintf("%d loses what it has", i)
-		case given[i] > one.wants:
+		case given[i] > ask.wants:
 			return fmt.Sprintf("%d has more than it wants", i)
 		}
 	}
@@ -67,8 +67,8 @@ func unfair(room int, asks []ask, given []int) string {
 		return "there is not so much"
 	}
 	waits := false
-	for i, one := range asks {
-		if given[i] == one.wants {
+	for i, ask := range asks {
+		if given[i] == ask.wants {
 			continue
 		}
 		waits = true

@@ -17,10 +17,10 @@ const (
 
 // keysOf are the keys of a pod's node, as its cluster has signed them, or as links have them while the cluster says nothing of the node, or what
 // cannot be, which why tells. They are carried as they are: who has the hub can withhold them, and make up none.
-func (v *view) keysOf(one *claim, own []tsn.TSNLink) (keys *tsn.LinkNodeKeys, why string) {
-	nodes := v.reports[one.cluster].Status.Nodes
+func (v *view) keysOf(entry *claim, links []tsn.TSNLink) (keys *tsn.LinkNodeKeys, why string) {
+	nodes := v.reports[entry.cluster].Status.Nodes
 	for i := range nodes {
-		if nodes[i].Name != one.Node {
+		if nodes[i].Name != entry.Node {
 			continue
 		}
 		if why = impossibleKeys(&nodes[i].NodeKeys); why == "" {
@@ -28,9 +28,9 @@ func (v *view) keysOf(one *claim, own []tsn.TSNLink) (keys *tsn.LinkNodeKeys, wh
 		}
 		break
 	}
-	for i := range own {
-		for _, end := range []*tsn.LinkEnd{&own[i].Spec.Client, &own[i].Spec.Endpoint} {
-			if end.Cluster == one.cluster && end.Node == one.Node && end.NodeAddress == one.NodeAddress && end.NodeKeys != nil {
+	for i := range links {
+		for _, end := range []*tsn.LinkEnd{&links[i].Spec.Client, &links[i].Spec.Endpoint} {
+			if end.Cluster == entry.cluster && end.Node == entry.Node && end.NodeAddress == entry.NodeAddress && end.NodeKeys != nil {
 				return end.NodeKeys, why
 			}
 		}

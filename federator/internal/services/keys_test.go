@@ -26,14 +26,14 @@ func TestKeysOfNodesAreCarriedAsTheyAre(t *testing.T) {
 	}
 	tell := func(client, endpoint string) {
 		for cluster, signature := range map[string]string{"c0": client, "c1": endpoint} {
-			told := f.reports[cluster]
+			report := f.reports[cluster]
 			pod := tsn.ServicePod{Namespace: "ns", Pod: "pod-" + cluster, UID: "uid-" + cluster, Node: "node", NodeAddress: "192.0.2.1" + cluster[1:], Interface: "bus"}
 			if cluster == "c0" {
-				say(cluster, &told.Status.Wants, pod, &told.Status, signature)
+				say(cluster, &report.Status.Wants, pod, &report.Status, signature)
 			} else {
-				say(cluster, &told.Status.Offers, pod, &told.Status, signature)
+				say(cluster, &report.Status.Offers, pod, &report.Status, signature)
 			}
-			f.reports[cluster] = told
+			f.reports[cluster] = report
 		}
 	}
 	for _, step := range []struct{ client, endpoint, wantClient, wantEndpoint string }{
@@ -88,18 +88,18 @@ func TestKeysThatALinkCannotHaveAreNotCarried(t *testing.T) {
 		f.service.Spec.Encryption = tsn.EncryptionRequired
 		f.report("c0", false, "arm")
 		f.report("c1", true, "plc")
-		told := f.reports["c1"]
-		told.Status.Nodes = []tsn.ServiceNode{{Name: "node", NodeKeys: *keys}}
-		f.reports["c1"] = told
-		made := f.round()
-		if len(made.make) != 1 {
-			t.Fatalf("%q: %d links were made", words, len(made.make))
+		report := f.reports["c1"]
+		report.Status.Nodes = []tsn.ServiceNode{{Name: "node", NodeKeys: *keys}}
+		f.reports["c1"] = report
+		pairing := f.round()
+		if len(pairing.make) != 1 {
+			t.Fatalf("%q: %d links were made", words, len(pairing.make))
 		}
-		isFound := slices.ContainsFunc(made.found, func(one spread.Finding) bool {
-			return one.Reason == spread.ReasonUntrusted && strings.Contains(one.Text, `keys of node "node" of cluster c1 are not used: `+words)
+		isFound := slices.ContainsFunc(pairing.found, func(finding spread.Finding) bool {
+			return finding.Reason == spread.ReasonUntrusted && strings.Contains(finding.Text, `keys of node "node" of cluster c1 are not used: `+words)
 		})
-		if carried := made.make[0].Spec.Endpoint.NodeKeys != nil; carried != (words == "") || isFound == carried {
-			t.Errorf("%q: carried %t, found %+v", words, carried, made.found)
+		if carried := pairing.make[0].Spec.Endpoint.NodeKeys != nil; carried != (words == "") || isFound == carried {
+			t.Errorf("%q: carried %t, found %+v", words, carried, pairing.found)
 		}
 	}
 }

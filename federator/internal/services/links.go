@@ -41,8 +41,8 @@ func linkPolicyName(link string) string { return "kubernetsn-link-" + link }
 // allLinks are those that the federator has made, with what it has just written, and those that have gone lately. They belong to the cache.
 func (s *Spreader) allLinks(ctx context.Context) (are, released []tsn.TSNLink, err error) {
 	var list tsn.TSNLinkList
-	made := client.MatchingLabels{tsn.LinkMakerLabel: tsn.MakerFederator, federation.ManagedBy: federation.Manager}
-	if err := s.Client.List(ctx, &list, made, client.UnsafeDisableDeepCopy); err != nil {
+	labels := client.MatchingLabels{tsn.LinkMakerLabel: tsn.MakerFederator, federation.ManagedBy: federation.Manager}
+	if err := s.Client.List(ctx, &list, labels, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, nil, fmt.Errorf("list the links: %w", err)
 	}
 	if are, released, err = s.ledger.Look(ctx, list.Items); err != nil {
@@ -114,8 +114,8 @@ func (s *Spreader) leave(ctx context.Context, service *tsn.TSNService, decided *
 // endLeaving removes the links of a service of which nothing else is changed, as long as something blocks it, that have an end in a cluster that leaves: once
 // the cluster has left, nobody can remove its end.
 func (s *Spreader) endLeaving(ctx context.Context, service *tsn.TSNService, v *view) (again time.Duration, err error) {
-	own, _ := split(v.links, service)
-	decided := &pairing{remove: v.leaving(own, nil)}
+	links, _ := split(v.links, service)
+	decided := &pairing{remove: v.leaving(links, nil)}
 	err = s.leave(ctx, service, decided)
 	return decided.again, err
 }
@@ -210,8 +210,8 @@ func (s *Spreader) place(ctx context.Context, link *tsn.TSNLink) error {
 		policy.ObjectMeta = metav1.ObjectMeta{Namespace: name.Namespace, Name: name.Name, Labels: labelsOf(link.Spec.Service)}
 	}
 	policy.OwnerReferences = []metav1.OwnerReference{{APIVersion: tsn.GroupVersion.String(), Kind: "TSNLink", Name: link.Name, UID: link.UID}}
-	of := []policyv1alpha1.ResourceSelector{selector("TSNLink", client.ObjectKeyFromObject(link))}
-	spread.Propagate(&policy.Spec, of, clustersOf(link), policyv1alpha1.ConflictOverwrite)
+	selectors := []policyv1alpha1.ResourceSelector{selector("TSNLink", client.ObjectKeyFromObject(link))}
+	spread.Propagate(&policy.Spec, selectors, clustersOf(link), policyv1alpha1.ConflictOverwrite)
 	return spread.Save(ctx, s.Client, before, policy)
 }
 
@@ -264,14 +264,14 @@ func (s *Spreader) withdraw(ctx context.Context, link *tsn.TSNLink) (known bool,
 }
 
 // endAll removes the links of a service that is gone.
-func (s *Spreader) endAll(ctx context.Context, of types.NamespacedName) (again time.Duration, err error) {
+func (s *Spreader) endAll(ctx context.Context, key types.NamespacedName) (again time.Duration, err error) {
 	all, _, err := s.allLinks(ctx)
 	if err != nil {
 		return 0, err
 	}
 	var leave []*tsn.TSNLink
 	for i := range all {
-		if all[i].Namespace == of.Namespace && all[i].Spec.Service == of.Name {
+		if all[i].Namespace == key.Namespace && all[i].Spec.Service == key.Name {
 			leave = append(leave, &all[i])
 		}
 	}

@@ -56,7 +56,7 @@ func TestAnEndpointToWhichALinkCannotBeMadeLetsOthersServe(t *testing.T) {
 	f.report("c0", false, "arm")
 	f.report("c1", true, "bad", "good")
 	s := newJoiner(t, f, interceptor.Funcs{Create: func(ctx context.Context, c client.WithWatch, object client.Object, options ...client.CreateOption) error {
-		if link, is := object.(*tsn.TSNLink); is && link.Spec.Endpoint.Pod == "bad" {
+		if link, ok := object.(*tsn.TSNLink); ok && link.Spec.Endpoint.Pod == "bad" {
 			return apierrors.NewInvalid(tsn.GroupVersion.WithKind("TSNLink").GroupKind(), link.Name, nil)
 		}
 		return c.Create(ctx, object, options...)
@@ -65,7 +65,7 @@ func TestAnEndpointToWhichALinkCannotBeMadeLetsOthersServe(t *testing.T) {
 	if err := s.join(t.Context(), f.service, &f.view, first); err != nil {
 		t.Fatal(err)
 	}
-	if first.again != releasing || !slices.ContainsFunc(first.found, func(one spread.Finding) bool { return one.Reason == spread.ReasonUntrusted }) {
+	if first.again != releasing || !slices.ContainsFunc(first.found, func(finding spread.Finding) bool { return finding.Reason == spread.ReasonUntrusted }) {
 		t.Errorf("looks again after %v, and found %+v", first.again, first.found)
 	}
 	second := pair(f.service, newPlan(f.service, &f.view), &f.view, first.failed, f.now)
@@ -103,14 +103,14 @@ func TestALinkThatCannotBeChangedStaysAndOthersAreMade(t *testing.T) {
 	f.report("c0", false, "arm", "leg")
 	f.report("c1", true, "plc")
 	decided := pair(f.service, newPlan(f.service, &f.view), &f.view, nil, f.now)
-	made := 0
+	count := 0
 	s := newJoiner(t, f, interceptor.Funcs{
 		Update: func(_ context.Context, _ client.WithWatch, object client.Object, _ ...client.UpdateOption) error {
 			return apierrors.NewInvalid(tsn.GroupVersion.WithKind("TSNLink").GroupKind(), object.GetName(), nil)
 		},
 		Create: func(ctx context.Context, c client.WithWatch, object client.Object, options ...client.CreateOption) error {
-			if _, is := object.(*tsn.TSNLink); is {
-				made++
+			if _, ok := object.(*tsn.TSNLink); ok {
+				count++
 			}
 			return c.Create(ctx, object, options...)
 		},
@@ -120,8 +120,8 @@ func TestALinkThatCannotBeChangedStaysAndOthersAreMade(t *testing.T) {
 	if err := s.join(t.Context(), f.service, &f.view, decided); err != nil {
 		t.Fatal(err)
 	}
-	if made != wanted || wanted == 0 || !slices.ContainsFunc(decided.found, func(one spread.Finding) bool { return one.Reason == spread.ReasonUntrusted }) {
-		t.Errorf("%d of %d were made, and found %+v", made, wanted, decided.found)
+	if count != wanted || wanted == 0 || !slices.ContainsFunc(decided.found, func(finding spread.Finding) bool { return finding.Reason == spread.ReasonUntrusted }) {
+		t.Errorf("%d of %d were made, and found %+v", count, wanted, decided.found)
 	}
 }
 
@@ -137,7 +137,7 @@ func TestALinkThatHasLostTheLabelOfItsMakerIsSaidToBeInTheWay(t *testing.T) {
 	if err := s.join(t.Context(), f.service, &f.view, decided); err != nil {
 		t.Fatal(err)
 	}
-	if decided.again != foreignPatience || !slices.ContainsFunc(decided.found, func(one spread.Finding) bool { return one.Reason == spread.ReasonForeign }) {
+	if decided.again != foreignPatience || !slices.ContainsFunc(decided.found, func(finding spread.Finding) bool { return finding.Reason == spread.ReasonForeign }) {
 		t.Errorf("looks again after %v, and found %+v", decided.again, decided.found)
 	}
 }

@@ -31,10 +31,10 @@ func List(ctx context.Context, c hub.Lister, namespace, service string) (*federa
 	}
 	all := &federation.Links{Services: []federation.Service{}, Items: []federation.Link{}}
 	for i := range services.Items {
-		if one := &services.Items[i]; service == "" || one.Name == service {
+		if candidate := &services.Items[i]; service == "" || candidate.Name == service {
 			all.Services = append(all.Services, federation.Service{
-				Namespace: one.Namespace, Name: one.Name, Endpoints: one.Status.Endpoints, Clients: one.Status.Clients, Linked: one.Status.Linked,
-				Conditions: conditions(one.Status.Conditions),
+				Namespace: candidate.Namespace, Name: candidate.Name, Endpoints: candidate.Status.Endpoints, Clients: candidate.Status.Clients, Linked: candidate.Status.Linked,
+				Conditions: conditions(candidate.Status.Conditions),
 			})
 		}
 	}
@@ -54,16 +54,16 @@ func List(ctx context.Context, c hub.Lister, namespace, service string) (*federa
 
 // Describe is a link as it is told.
 func Describe(link *tsn.TSNLink) federation.Link {
-	told := federation.Link{
+	currentLink := federation.Link{
 		Namespace: link.Namespace, Name: link.Name, Service: link.Spec.Service, Hop: link.Spec.Hop, VNI: link.Spec.VNI,
 		MTU: link.Status.MeasuredMTU, Encryption: link.Spec.Encryption, Up: meta.IsStatusConditionTrue(link.Status.Conditions, tsn.ConditionUp),
 		Client: describeEnd(&link.Spec.Client), Endpoint: describeEnd(&link.Spec.Endpoint), Conditions: conditions(link.Status.Conditions),
 	}
 	if link.Status.Since != nil {
 		since := link.Status.Since.UTC().Truncate(time.Microsecond)
-		told.Since = &since
+		currentLink.Since = &since
 	}
-	return told
+	return currentLink
 }
 
 func describeEnd(end *tsn.LinkEnd) federation.LinkEnd {
@@ -73,9 +73,9 @@ func describeEnd(end *tsn.LinkEnd) federation.LinkEnd {
 }
 
 func conditions(all []metav1.Condition) []federation.Condition {
-	told := []federation.Condition{}
+	conditions := []federation.Condition{}
 	for _, condition := range all {
-		told = append(told, federation.Condition{Type: condition.Type, Status: string(condition.Status), Reason: condition.Reason, Message: condition.Message})
+		conditions = append(conditions, federation.Condition{Type: condition.Type, Status: string(condition.Status), Reason: condition.Reason, Message: condition.Message})
 	}
-	return told
+	return conditions
 }

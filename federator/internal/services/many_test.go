@@ -57,12 +57,12 @@ func (c *full) say() {
 }
 
 // rounds lets both sides go on.
-func (c *full) rounds() (found []spread.Finding) {
+func (c *full) rounds() (findings []spread.Finding) {
 	for range 6 {
 		c.say()
-		found = c.round().found
+		findings = c.round().found
 	}
-	return found
+	return findings
 }
 
 func (c *full) isLinked(pod *tsn.ServicePod) bool {
@@ -86,20 +86,20 @@ func TestMoreClientsAreLinkedThanAStatusNames(t *testing.T) {
 	}
 	// Silence and a list that is full remove nothing.
 	c.reports["c0"] = report{Applied: true}
-	if made := c.round(); len(made.remove) > 0 {
-		t.Errorf("removed %s: %s", made.remove[0].Link.Name, made.remove[0].Why)
+	if pairing := c.round(); len(pairing.remove) > 0 {
+		t.Errorf("removed %s: %s", pairing.remove[0].Link.Name, pairing.remove[0].Why)
 	}
 }
 
 func TestAClusterThatNamesClientsThatThereAreNotLeavesRoomForOthers(t *testing.T) {
 	c := newFull(t, 150, "10.60.0.0/20") // of which the hub has 32 links
-	found := c.rounds()
+	findings := c.rounds()
 	if len(c.links) != 30 {
 		t.Errorf("the cluster has %d links, and its share is all but what is kept for the other one", len(c.links))
 	}
-	at := slices.IndexFunc(found, func(one spread.Finding) bool { return one.Reason == reasonShareUsedUp })
-	if at < 0 || !strings.Contains(found[at].Text, "120 more clients of cluster c0 wait: 30 of its clients are linked") {
-		t.Errorf("found is %+v", found)
+	at := slices.IndexFunc(findings, func(finding spread.Finding) bool { return finding.Reason == reasonShareUsedUp })
+	if at < 0 || !strings.Contains(findings[at].Text, "120 more clients of cluster c0 wait: 30 of its clients are linked") {
+		t.Errorf("found is %+v", findings)
 	}
 	arms := c.others(3)
 	c.rounds()
@@ -120,9 +120,9 @@ func (c *full) others(count int) (pods []tsn.ServicePod) {
 		name := fmt.Sprintf("arm%d", number)
 		pods = append(pods, tsn.ServicePod{Namespace: "ns", Pod: name, UID: name, Node: "n0", NodeAddress: "192.0.3.1", Interface: "bus0"})
 	}
-	of := c.reports["c1"]
-	of.Status.Wants = pods
-	c.reports["c1"] = of
+	report := c.reports["c1"]
+	report.Status.Wants = pods
+	c.reports["c1"] = report
 	return pods
 }
 
@@ -139,29 +139,29 @@ func newAboveShare(t *testing.T) *full {
 	c.rounds()
 	c.others(16)
 	c.rounds()
-	if of := c.linksBy(); of["c0"] != 30 || of["c1"] != 2 {
-		t.Fatalf("there are links %v", of)
+	if owner := c.linksBy(); owner["c0"] != 30 || owner["c1"] != 2 {
+		t.Fatalf("there are links %v", owner)
 	}
 	return c
 }
 
 func (c *full) linksBy() map[string]int {
-	of := map[string]int{}
+	owner := map[string]int{}
 	for i := range c.links {
-		of[c.links[i].Spec.Client.Cluster]++
+		owner[c.links[i].Spec.Client.Cluster]++
 	}
-	return of
+	return owner
 }
 
 func TestLinksOfAClusterAboveItsShareAreReplaced(t *testing.T) {
 	c := newAboveShare(t)
-	of := c.reports["c1"]
-	of.Status.Offers = []tsn.ServicePod{{Namespace: "ns", Pod: "next", UID: "next", Node: "n0", NodeAddress: "192.0.3.1", Interface: "line"}}
-	c.reports["c1"] = of
+	report := c.reports["c1"]
+	report.Status.Offers = []tsn.ServicePod{{Namespace: "ns", Pod: "next", UID: "next", Node: "n0", NodeAddress: "192.0.3.1", Interface: "line"}}
+	c.reports["c1"] = report
 	c.rounds()
 	c.later()
-	if of := c.linksBy(); of["c0"] != 30 || of["c1"] != 2 {
-		t.Errorf("there are links %v", of)
+	if owner := c.linksBy(); owner["c0"] != 30 || owner["c1"] != 2 {
+		t.Errorf("there are links %v", owner)
 	}
 	for i := range c.links {
 		if c.links[i].Spec.Endpoint.Pod != "next" {
@@ -186,8 +186,8 @@ func TestAPodTakesTheLinkOfTheOneOfItsNameAboveTheShareToo(t *testing.T) {
 			}
 			c.rounds()
 			c.later()
-			if of := c.linksBy(); !c.isLinked(&next) || of["c0"] != 30 || of["c1"] != 2 {
-				t.Errorf("there are links %v, and the next pod has one: %t", of, c.isLinked(&next))
+			if owner := c.linksBy(); !c.isLinked(&next) || owner["c0"] != 30 || owner["c1"] != 2 {
+				t.Errorf("there are links %v, and the next pod has one: %t", owner, c.isLinked(&next))
 			}
 		})
 	}
@@ -200,8 +200,8 @@ func TestAPodOfAnotherNameWaitsBehindThoseWhoHaveLess(t *testing.T) {
 	c.clients[5] = next
 	c.rounds()
 	c.later()
-	if of := c.linksBy(); of["c0"] != 29 || of["c1"] != 3 {
-		t.Errorf("there are links %v", of)
+	if owner := c.linksBy(); owner["c0"] != 29 || owner["c1"] != 3 {
+		t.Errorf("there are links %v", owner)
 	}
 }
 
@@ -216,8 +216,8 @@ func TestNoClientLosesItsLinkForOthers(t *testing.T) {
 					had[c.links[i].Spec.Client.UID] = true
 				}
 				c.change(source, step)
-				for _, of := range c.reports {
-					for _, pod := range of.Status.Wants {
+				for _, report := range c.reports {
+					for _, pod := range report.Status.Wants {
 						if had[pod.UID] && !c.isLinked(&pod) {
 							t.Fatalf("step %d: %s has lost its link", step, pod.Pod)
 						}
@@ -234,8 +234,8 @@ func TestNoClientLosesItsLinkForOthers(t *testing.T) {
 // change has clients come and go in both clusters.
 func (c *full) change(source *rand.Rand, step int) {
 	for number, cluster := range []string{"c0", "c1"} {
-		of := c.reports[cluster]
-		wants := slices.Clone(of.Status.Wants)
+		report := c.reports[cluster]
+		wants := slices.Clone(report.Status.Wants)
 		for range source.IntN(4) {
 			name := fmt.Sprintf("pod%d-%d-%d", number, step, source.IntN(9))
 			if !slices.ContainsFunc(wants, func(pod tsn.ServicePod) bool { return pod.UID == name }) {
@@ -248,8 +248,8 @@ func (c *full) change(source *rand.Rand, step int) {
 				wants = slices.Delete(wants, at, at+1)
 			}
 		}
-		of.Told, of.Applied, of.Status.Wants = true, true, wants
-		c.reports[cluster] = of
+		report.Told, report.Applied, report.Status.Wants = true, true, wants
+		c.reports[cluster] = report
 	}
 	c.now = c.now.Add(time.Duration(source.IntN(20)) * time.Second)
 	for range 2 {

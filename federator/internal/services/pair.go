@@ -44,87 +44,87 @@ type pairing struct {
 // pair decides who is linked to whom. Clients and endpoints are what clusters say, and the rules are those by which each operator links the pods
 // of its own cluster.
 func pair(service *tsn.TSNService, p *plan, v *view, failed links.Failures, now time.Time) *pairing {
-	own, others := split(v.links, service)
-	believed, found := believe(service, p, v, own)
-	found = append(found, believed.share(p, own, v.replaced)...)
+	localLinks, others := split(v.links, service)
+	believed, findings := believe(service, p, v, localLinks)
+	findings = append(findings, believed.share(p, localLinks, v.replaced)...)
 	in := &links.Input{
-		Services: []tsn.TSNService{*atHub(service, p)}, Pods: believed.asPods(own), Nodes: map[string]links.Node{}, Links: own,
+		Services: []tsn.TSNService{*atHub(service, p)}, Pods: believed.asPods(localLinks), Nodes: map[string]links.Node{}, Links: localLinks,
 		Networks: v.networks, Released: slices.Concat(others, v.released), Failed: failed, Now: now, Maker: tsn.MakerFederator, FirstInterface: firstInterface,
 	}
-	made := &pairing{found: found}
+	created := &pairing{found: findings}
 	for i := range believed.all {
-		one := &believed.all[i]
-		made.node(in.Nodes, one, v, own, now)
+		claim := &believed.all[i]
+		created.node(in.Nodes, claim, v, localLinks, now)
 	}
 	out := links.Plan(in)
-	out.Delete = append(out.Delete, v.leaving(own, out.Delete)...)
-	made.failed, made.remove = out.Failed, out.Delete
-	made.wait(out.Again)
+	out.Delete = append(out.Delete, v.leaving(localLinks, out.Delete)...)
+	created.failed, created.remove = out.Failed, out.Delete
+	created.wait(out.Again)
 	for i := range out.Make {
-		made.make = append(made.make, *finish(&out.Make[i], service, in.Nodes))
+		created.make = append(created.make, *finish(&out.Make[i], service, in.Nodes))
 	}
-	for i := range own {
-		if link := finish(changed(out.Change, &own[i]), service, in.Nodes); !leaves(out.Delete, &own[i]) && !equality.Semantic.DeepEqual(link.Spec, own[i].Spec) {
-			made.change = append(made.change, *link)
+	for i := range localLinks {
+		if link := finish(changed(out.Change, &localLinks[i]), service, in.Nodes); !leaves(out.Delete, &localLinks[i]) && !equality.Semantic.DeepEqual(link.Spec, localLinks[i].Spec) {
+			created.change = append(created.change, *link)
 		}
 	}
-	if said := out.Services[links.Key{Namespace: service.Namespace, Name: service.Name}]; said != nil {
-		for _, one := range said.Found {
-			made.found = append(made.found, spread.Finding{Reason: one.Reason, Text: one.Text})
+	if plan := out.Services[links.Key{Namespace: service.Namespace, Name: service.Name}]; plan != nil {
+		for _, finding := range plan.Found {
+			created.found = append(created.found, spread.Finding{Reason: finding.Reason, Text: finding.Text})
 		}
 	}
-	return made
+	return created
 }
 
 // split are the federator's links of a service, and those of all others, whose numbers are taken.
-func split(all []tsn.TSNLink, service *tsn.TSNService) (own, others []tsn.TSNLink) {
+func split(all []tsn.TSNLink, service *tsn.TSNService) (links, others []tsn.TSNLink) {
 	for i := range all {
 		if all[i].Namespace == service.Namespace && all[i].Spec.Service == service.Name {
-			own = append(own, all[i])
+			links = append(links, all[i])
 		} else {
 			others = append(others, all[i])
 		}
 	}
-	return own, others
+	return links, others
 }
 
 // atHub is a service as its links are planned at the hub: of the hub's own part, and with selectors that are known to choose what clusters say.
 func atHub(service *tsn.TSNService, p *plan) *tsn.TSNService {
-	made := service.DeepCopy()
-	made.Spec.VNIs = &p.hub.vnis
-	if made.Spec.IPv4 != nil {
-		made.Spec.IPv4.Part = p.hub.ipv4
+	createdService := service.DeepCopy()
+	createdService.Spec.VNIs = &p.hub.vnis
+	if createdService.Spec.IPv4 != nil {
+		createdService.Spec.IPv4.Part = p.hub.ipv4
 	}
-	if made.Spec.IPv6 != nil {
-		made.Spec.IPv6.Part = p.hub.ipv6
+	if createdService.Spec.IPv6 != nil {
+		createdService.Spec.IPv6.Part = p.hub.ipv6
 	}
-	made.Spec.Endpoint, made.Spec.ClientNamespaces = nil, &metav1.LabelSelector{}
-	for i := range made.Spec.Chain {
-		element := &made.Spec.Chain[i]
+	createdService.Spec.Endpoint, createdService.Spec.ClientNamespaces = nil, &metav1.LabelSelector{}
+	for i := range createdService.Spec.Chain {
+		element := &createdService.Spec.Chain[i]
 		element.Selector = metav1.LabelSelector{MatchLabels: map[string]string{elementLabel: element.Name}}
 	}
-	return made
+	return createdService
 }
 
 // asPods are the pods of all clusters as the pairing knows pods. An element of a chain to which an operator has made links has its one link onward
 // in its own cluster.
-func (c *claims) asPods(own []tsn.TSNLink) []links.Pod {
+func (c *claims) asPods(localLinks []tsn.TSNLink) []links.Pod {
 	var pods []links.Pod
 	for i := range c.all {
-		one := &c.all[i]
-		if one.Element != "" && one.Links > 0 && !isLinked(one.UID, own) {
+		claim := &c.all[i]
+		if claim.Element != "" && claim.Links > 0 && !isLinked(claim.UID, localLinks) {
 			continue
 		}
 		pods = append(pods, links.Pod{
-			Namespace: one.Namespace, Name: one.Pod, UID: one.UID, Cluster: one.cluster, Node: nodeKey(one), Ready: true, Links: max(one.Links, 0),
-			Labels: one.labels(c.service),
+			Namespace: claim.Namespace, Name: claim.Pod, UID: claim.UID, Cluster: claim.cluster, Node: nodeKey(claim), Ready: true, Links: max(claim.Links, 0),
+			Labels: claim.labels(c.service),
 		})
 	}
 	return pods
 }
 
-func isLinked(uid string, own []tsn.TSNLink) bool {
-	return slices.ContainsFunc(own, func(link tsn.TSNLink) bool { return link.Spec.Endpoint.UID == uid })
+func isLinked(uid string, links []tsn.TSNLink) bool {
+	return slices.ContainsFunc(links, func(link tsn.TSNLink) bool { return link.Spec.Endpoint.UID == uid })
 }
 
 // labels are those by which the pairing knows what the pod is.
@@ -143,28 +143,28 @@ func (c *claim) labels(service *tsn.TSNService) map[string]string {
 }
 
 // nodeKey tells nodes of all clusters apart. No name of either has a slash.
-func nodeKey(one *claim) string { return one.cluster + "/" + one.Node }
+func nodeKey(entry *claim) string { return entry.cluster + "/" + entry.Node }
 
 // node says how the node of a pod is. One of a cluster of which the hub hears nothing serves for a while, and as long as a link there is up: the
 // way between clusters does not lead over the hub.
-func (p *pairing) node(nodes map[string]links.Node, one *claim, v *view, own []tsn.TSNLink, now time.Time) {
-	address, err := netip.ParseAddr(one.NodeAddress)
-	if _, has := nodes[nodeKey(one)]; err != nil || has {
+func (p *pairing) node(nodes map[string]links.Node, entry *claim, v *view, localLinks []tsn.TSNLink, now time.Time) {
+	address, err := netip.ParseAddr(entry.NodeAddress)
+	if _, has := nodes[nodeKey(entry)]; err != nil || has {
 		return
 	}
-	silent := v.silence(one.cluster, now)
-	ready := silent < unheard || slices.ContainsFunc(own, func(link tsn.TSNLink) bool {
-		return link.Spec.Endpoint.Cluster == one.cluster && link.Spec.Endpoint.Node == one.Node && meta.IsStatusConditionTrue(link.Status.Conditions, tsn.ConditionUp)
+	silent := v.silence(entry.cluster, now)
+	ready := silent < unheard || slices.ContainsFunc(localLinks, func(link tsn.TSNLink) bool {
+		return link.Spec.Endpoint.Cluster == entry.cluster && link.Spec.Endpoint.Node == entry.Node && meta.IsStatusConditionTrue(link.Status.Conditions, tsn.ConditionUp)
 	})
 	if silent > 0 && silent < unheard {
 		p.wait(unheard - silent)
 	}
-	keys, why := v.keysOf(one, own)
+	keys, why := v.keysOf(entry, localLinks)
 	if why != "" {
 		p.found = append(p.found, spread.Finding{Reason: spread.ReasonUntrusted,
-			Text: fmt.Sprintf("the keys of node %q of cluster %s are not used: %s", one.Node, one.cluster, why)})
+			Text: fmt.Sprintf("the keys of node %q of cluster %s are not used: %s", entry.Node, entry.cluster, why)})
 	}
-	nodes[nodeKey(one)] = links.Node{Address: address, Ready: ready, MTU: one.MTU, Keys: keys}
+	nodes[nodeKey(entry)] = links.Node{Address: address, Ready: ready, MTU: entry.MTU, Keys: keys}
 }
 
 // wait has the service be looked at again after a while.
@@ -190,15 +190,15 @@ func leaves(all []links.Removal, link *tsn.TSNLink) bool {
 
 // leaving are the links with an end in a cluster that leaves or has left, but for some. Such an end would stay there for ever: as a member only the
 // cluster removes what the hub removes. So they go where no other endpoint takes over, too.
-func (v *view) leaving(own []tsn.TSNLink, but []links.Removal) (gone []links.Removal) {
+func (v *view) leaving(localLinks []tsn.TSNLink, but []links.Removal) (gone []links.Removal) {
 	members := map[string]bool{}
 	for i := range v.clusters {
 		members[v.clusters[i].Name] = !hub.Leaving(&v.clusters[i])
 	}
-	for i := range own {
-		for _, cluster := range clustersOf(&own[i]) {
-			if !members[cluster] && !leaves(but, &own[i]) {
-				gone = append(gone, links.Removal{Link: &own[i], Why: "cluster " + cluster + " leaves, or is no member"})
+	for i := range localLinks {
+		for _, cluster := range clustersOf(&localLinks[i]) {
+			if !members[cluster] && !leaves(but, &localLinks[i]) {
+				gone = append(gone, links.Removal{Link: &localLinks[i], Why: "cluster " + cluster + " leaves, or is no member"})
 				break
 			}
 		}
@@ -208,15 +208,15 @@ func (v *view) leaving(own []tsn.TSNLink, but []links.Removal) (gone []links.Rem
 
 // finish gives a link what the pairing knows nothing of: the clusters of its ends, and the MTU, which is that of the narrower node.
 func finish(link *tsn.TSNLink, service *tsn.TSNService, nodes map[string]links.Node) *tsn.TSNLink {
-	made := link.DeepCopy()
-	made.Spec.MTU = service.Spec.MTU
-	for _, end := range []*tsn.LinkEnd{&made.Spec.Client, &made.Spec.Endpoint} {
-		if cluster, node, is := strings.Cut(end.Node, "/"); is {
+	createdLink := link.DeepCopy()
+	createdLink.Spec.MTU = service.Spec.MTU
+	for _, end := range []*tsn.LinkEnd{&createdLink.Spec.Client, &createdLink.Spec.Endpoint} {
+		if cluster, node, ok := strings.Cut(end.Node, "/"); ok {
 			end.Cluster, end.Node = cluster, node
 		}
 		if most := nodes[end.Cluster+"/"+end.Node].MTU; most != 0 {
-			made.Spec.MTU = min(cmp.Or(made.Spec.MTU, most), most)
+			createdLink.Spec.MTU = min(cmp.Or(createdLink.Spec.MTU, most), most)
 		}
 	}
-	return made
+	return createdLink
 }

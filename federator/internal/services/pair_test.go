@@ -53,9 +53,9 @@ func newFleet(t *testing.T, source *rand.Rand) *fleet {
 }
 
 // hear has the hub hear of a cluster, or not any more.
-func (f *fleet) hear(number int, heard bool) {
+func (f *fleet) hear(number int, seen bool) {
 	ready := metav1.Condition{Type: v1alpha1.ClusterConditionReady, Status: metav1.ConditionUnknown, LastTransitionTime: metav1.NewTime(f.now)}
-	if heard {
+	if seen {
 		ready.Status = metav1.ConditionTrue
 	}
 	f.clusters[number].Status.Conditions = []metav1.Condition{ready}
@@ -123,9 +123,9 @@ func (f *fleet) lie() {
 // round decides and carries it out; links are up at once.
 func (f *fleet) round() *pairing {
 	p := newPlan(f.service, &f.view)
-	made := pair(f.service, p, &f.view, f.failed, f.now)
-	f.failed = made.failed
-	for _, removal := range made.remove {
+	created := pair(f.service, p, &f.view, f.failed, f.now)
+	f.failed = created.failed
+	for _, removal := range created.remove {
 		f.released = append(f.released, *removal.Link)
 		for _, what := range append(given(removal.Link), linkledger.ClientOfLink(removal.Link)) {
 			f.gone[what] = f.now
@@ -136,23 +136,23 @@ func (f *fleet) round() *pairing {
 		f.replaced[what] = f.now.Sub(at) < 2*linkledger.ReleasedFor
 	}
 	f.released = slices.DeleteFunc(f.released, func(link tsn.TSNLink) bool { return f.now.Sub(f.gone[given(&link)[0]]) >= linkledger.ReleasedFor })
-	f.links = slices.DeleteFunc(slices.Clone(f.links), func(link tsn.TSNLink) bool { return leaves(made.remove, &link) })
-	for i := range made.change {
+	f.links = slices.DeleteFunc(slices.Clone(f.links), func(link tsn.TSNLink) bool { return leaves(created.remove, &link) })
+	for i := range created.change {
 		for j := range f.links {
-			if f.links[j].Name == made.change[i].Name {
-				f.links[j].Spec = made.change[i].Spec
+			if f.links[j].Name == created.change[i].Name {
+				f.links[j].Spec = created.change[i].Spec
 			}
 		}
 	}
-	for i := range made.make {
-		link := made.make[i]
+	for i := range created.make {
+		link := created.make[i]
 		f.makes(&link)
 		for _, kind := range []string{tsn.ConditionClientPlugged, tsn.ConditionUp} {
 			link.Status.Conditions = append(link.Status.Conditions, metav1.Condition{Type: kind, Status: metav1.ConditionTrue, LastTransitionTime: metav1.NewTime(f.now)})
 		}
 		f.links = append(f.links, link)
 	}
-	return made
+	return created
 }
 
 // given are the number and the addresses of a link.
@@ -173,9 +173,9 @@ func (f *fleet) makes(link *tsn.TSNLink) {
 func (f *fleet) settle(t *testing.T) {
 	t.Helper()
 	for range 8 {
-		made := f.round()
+		pairing := f.round()
 		f.holds(t)
-		if len(made.make)+len(made.change)+len(made.remove) == 0 {
+		if len(pairing.make)+len(pairing.change)+len(pairing.remove) == 0 {
 			return
 		}
 	}
@@ -241,17 +241,17 @@ func TestSilenceAndLiesRemoveNoLinkThatIsUp(t *testing.T) {
 				f.settle(t)
 			}
 			for number := range f.clusters {
-				of := f.reports[f.clusters[number].Name]
-				of.Told = f.IntN(2) == 0 && of.Told
-				f.reports[f.clusters[number].Name] = of
+				report := f.reports[f.clusters[number].Name]
+				report.Told = f.IntN(2) == 0 && report.Told
+				f.reports[f.clusters[number].Name] = report
 				if f.IntN(2) == 0 {
 					f.hear(number, false)
 				}
 			}
 			f.lie()
 			f.now = f.now.Add(time.Hour)
-			if made := f.round(); len(made.remove) > 0 {
-				t.Errorf("removed %s: %s", made.remove[0].Link.Name, made.remove[0].Why)
+			if pairing := f.round(); len(pairing.remove) > 0 {
+				t.Errorf("removed %s: %s", pairing.remove[0].Link.Name, pairing.remove[0].Why)
 			}
 		})
 	}
@@ -272,8 +272,8 @@ func TestALinkToTheOnlyEndpointEndsWhenItsClusterLeaves(t *testing.T) {
 				t.Fatalf("there are %d links", len(f.links))
 			}
 			leave(f)
-			if made := f.round(); len(made.remove) != 1 || len(made.make) > 0 || len(f.links) > 0 {
-				t.Errorf("%d were removed and %d made", len(made.remove), len(made.make))
+			if pairing := f.round(); len(pairing.remove) != 1 || len(pairing.make) > 0 || len(f.links) > 0 {
+				t.Errorf("%d were removed and %d made", len(pairing.remove), len(pairing.make))
 			}
 		})
 	}

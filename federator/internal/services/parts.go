@@ -45,13 +45,13 @@ type allocation struct {
 // have as much room to grow.
 func newAllocation(service *tsn.TSNService) (*allocation, error) {
 	bits := mostBits
-	for _, one := range []*tsn.LinkRange{service.Spec.IPv4, service.Spec.IPv6} {
-		if one == nil {
+	for _, linkRange := range []*tsn.LinkRange{service.Spec.IPv4, service.Spec.IPv6} {
+		if linkRange == nil {
 			continue
 		}
-		prefix, err := netip.ParsePrefix(one.LinkCIDR)
+		prefix, err := netip.ParsePrefix(linkRange.LinkCIDR)
 		if err != nil {
-			return nil, fmt.Errorf("linkCIDR %q is no range: %w", one.LinkCIDR, err)
+			return nil, fmt.Errorf("linkCIDR %q is no range: %w", linkRange.LinkCIDR, err)
 		}
 		bits = min(bits, (prefix.Addr().BitLen()-prefix.Bits())/2)
 	}
@@ -72,20 +72,20 @@ func divide(whole *tsn.LinkRange, bits int) (*tsnnetwork.Whole, error) {
 	if err != nil {
 		return nil, err
 	}
-	made, err := tsnnetwork.NewWhole(whole.LinkCIDR, int32(prefix.Bits()+bits))
-	return &made, err
+	createdWhole, err := tsnnetwork.NewWhole(whole.LinkCIDR, int32(prefix.Bits()+bits))
+	return &createdWhole, err
 }
 
 // share is that of a part.
 func (d *allocation) share(number int) share {
-	of := share{vnis: vnisOf(number)}
+	source := share{vnis: vnisOf(number)}
 	if d.ipv4 != nil {
-		of.ipv4 = d.ipv4.Part(number).String()
+		source.ipv4 = d.ipv4.Part(number).String()
 	}
 	if d.ipv6 != nil {
-		of.ipv6 = d.ipv6.Part(number).String()
+		source.ipv6 = d.ipv6.Part(number).String()
 	}
-	return of
+	return source
 }
 
 // vnisOf are the numbers of links of a part. The hub has the last ones: a service that a cluster made itself takes the first ones that are free.
@@ -100,9 +100,9 @@ func vnisOf(number int) tsn.VNIRange {
 }
 
 // numberOf is the part whose numbers of links a share has, -1 if it is none.
-func (d *allocation) numberOf(of share) int {
+func (d *allocation) numberOf(source share) int {
 	for number := range d.count {
-		if of.vnis == vnisOf(number) {
+		if source.vnis == vnisOf(number) {
 			return number
 		}
 	}
@@ -113,8 +113,8 @@ func (d *allocation) numberOf(of share) int {
 func (d *allocation) allocate(have map[string]share, exist, wanted []string) (shares map[string]share, without []string) {
 	const first = hubPart + 1
 	numbered := map[string]int{}
-	for cluster, of := range have {
-		numbered[cluster] = d.numberOf(of) - first
+	for cluster, share := range have {
+		numbered[cluster] = d.numberOf(share) - first
 	}
 	numbers, without := tsnnetwork.AllocateNumbers(d.count-first, numbered, exist, wanted)
 	shares = map[string]share{}
@@ -129,11 +129,11 @@ func sharesOf(override *policyv1alpha1.OverridePolicy) map[string]share {
 	shares := map[string]share{}
 	for i := range override.Spec.OverrideRules {
 		rule := &override.Spec.OverrideRules[i]
-		var of share
-		spread.Read(rule, ipv4PartPath, &of.ipv4)
-		spread.Read(rule, ipv6PartPath, &of.ipv6)
-		if cluster := spread.ClusterOf(rule); spread.Read(rule, vnisPath, &of.vnis) && cluster != "" {
-			shares[cluster] = of
+		var source share
+		spread.Read(rule, ipv4PartPath, &source.ipv4)
+		spread.Read(rule, ipv6PartPath, &source.ipv6)
+		if cluster := spread.ClusterOf(rule); spread.Read(rule, vnisPath, &source.vnis) && cluster != "" {
+			shares[cluster] = source
 		}
 	}
 	return shares

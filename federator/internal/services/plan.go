@@ -71,9 +71,9 @@ func newPlan(service *tsn.TSNService, v *view) *plan {
 func (p *plan) moves(have map[string]share) []string {
 	var changed []string
 	for _, cluster := range slices.Sorted(maps.Keys(p.shares)) {
-		of, has := have[cluster]
+		share, has := have[cluster]
 		now := p.shares[cluster]
-		if has && (of.ipv4 != "" && of.ipv4 != now.ipv4 || of.ipv6 != "" && of.ipv6 != now.ipv6 || of.vnis != now.vnis) {
+		if has && (share.ipv4 != "" && share.ipv4 != now.ipv4 || share.ipv6 != "" && share.ipv6 != now.ipv6 || share.vnis != now.vnis) {
 			changed = append(changed, cluster)
 		}
 	}

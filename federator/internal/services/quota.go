@@ -45,60 +45,60 @@ type asking struct {
 	all int
 }
 
-func (a *asking) place(one *claim) {
-	a.placed[one.UID] = true
-	a.have[one.cluster]++
+func (a *asking) place(entry *claim) {
+	a.placed[entry.UID] = true
+	a.have[entry.cluster]++
 	a.all++
 }
 
 // ask looks which clients have a place: those that have a link, and those whose link has gone a moment ago, or goes, as where another endpoint or another
 // pod of the name takes its place. A place is one client's.
-func (c *claims) ask(own []tsn.TSNLink, released map[string]bool, most int) *asking {
+func (c *claims) ask(links []tsn.TSNLink, released map[string]bool, most int) *asking {
 	a := &asking{placed: map[string]bool{}, have: map[string]int{}, waiting: map[string]int{}}
 	linked := map[string]bool{}
-	for i := range own {
-		if own[i].Spec.Hop == 0 {
-			linked[own[i].Spec.Client.UID] = true
+	for i := range links {
+		if links[i].Spec.Hop == 0 {
+			linked[links[i].Spec.Client.UID] = true
 		}
 	}
 	for i := range c.all {
-		if one := &c.all[i]; !one.offer && linked[one.UID] {
-			a.place(one)
+		if claim := &c.all[i]; !claim.offer && linked[claim.UID] {
+			a.place(claim)
 		}
 	}
-	places := c.places(own, released, a)
+	places := c.places(links, released, a)
 	for i := range c.all {
-		one := &c.all[i]
-		if one.offer || linked[one.UID] {
+		claim := &c.all[i]
+		if claim.offer || linked[claim.UID] {
 			continue
 		}
-		name := c.nameOf(one)
+		name := c.nameOf(claim)
 		if !places[name] || a.all >= most {
-			a.waiting[one.cluster]++
+			a.waiting[claim.cluster]++
 			continue
 		}
 		delete(places, name)
-		a.place(one)
+		a.place(claim)
 	}
 	return a
 }
 
-func (c *claims) nameOf(one *claim) string {
-	return linkledger.ClientOf(c.service.Namespace, c.service.Name, one.cluster, one.Namespace, one.Pod)
+func (c *claims) nameOf(entry *claim) string {
+	return linkledger.ClientOf(c.service.Namespace, c.service.Name, entry.cluster, entry.Namespace, entry.Pod)
 }
 
 // places are those of clients whose links have gone or go, and that have no other one.
-func (c *claims) places(own []tsn.TSNLink, released map[string]bool, a *asking) map[string]bool {
+func (c *claims) places(links []tsn.TSNLink, released map[string]bool, a *asking) map[string]bool {
 	places := map[string]bool{}
 	maps.Copy(places, released)
 	for i := range c.all {
-		if one := &c.all[i]; !one.offer && a.placed[one.UID] {
-			delete(places, c.nameOf(one))
+		if claim := &c.all[i]; !claim.offer && a.placed[claim.UID] {
+			delete(places, c.nameOf(claim))
 		}
 	}
-	for i := range own {
-		if own[i].Spec.Hop == 0 && !a.placed[own[i].Spec.Client.UID] {
-			places[linkledger.ClientOfLink(&own[i])] = true
+	for i := range links {
+		if links[i].Spec.Hop == 0 && !a.placed[links[i].Spec.Client.UID] {
+			places[linkledger.ClientOfLink(&links[i])] = true
 		}
 	}
 	return places
@@ -106,9 +106,9 @@ func (c *claims) places(own []tsn.TSNLink, released map[string]bool, a *asking) 
 
 // share leaves out the clients for which there is no room, and says so. The room is divided by what the clusters ask for, so that one that names clients
 // that there are not takes nothing from those that ask as well.
-func (c *claims) share(p *plan, own []tsn.TSNLink, released map[string]bool) []spread.Finding {
+func (c *claims) share(p *plan, links []tsn.TSNLink, released map[string]bool) []spread.Finding {
 	most := room(c.service, p)
-	a := c.ask(own, released, most)
+	a := c.ask(links, released, most)
 	asks := make([]ask, len(p.selected))
 	for i, cluster := range p.selected {
 		have := a.have[cluster]
@@ -119,25 +119,25 @@ func (c *claims) share(p *plan, own []tsn.TSNLink, released map[string]bool) []s
 		left[p.selected[i]] = given - asks[i].has
 	}
 	waiting := map[string]int{}
-	c.all = slices.DeleteFunc(c.all, func(one claim) bool {
+	c.all = slices.DeleteFunc(c.all, func(entry claim) bool {
 		switch {
-		case one.offer || a.placed[one.UID]:
+		case entry.offer || a.placed[entry.UID]:
 			return false
-		case left[one.cluster] > 0:
-			left[one.cluster]--
-			a.have[one.cluster]++
+		case left[entry.cluster] > 0:
+			left[entry.cluster]--
+			a.have[entry.cluster]++
 			return false
 		}
-		waiting[one.cluster]++
+		waiting[entry.cluster]++
 		return true
 	})
-	var found []spread.Finding
+	var findings []spread.Finding
 	for _, cluster := range p.selected {
 		if waiting[cluster] > 0 {
-			found = append(found, spread.Finding{Reason: reasonShareUsedUp, Text: fmt.Sprintf("%d more clients of cluster %s wait: %d of its clients are linked by the hub, "+
+			findings = append(findings, spread.Finding{Reason: reasonShareUsedUp, Text: fmt.Sprintf("%d more clients of cluster %s wait: %d of its clients are linked by the hub, "+
 				"which is its share of the hub's part of %s; have endpoints in the cluster, or make another TSNService with a larger range",
 				waiting[cluster], cluster, a.have[cluster], rangesIn(c.service))})
 		}
 	}
-	return found
+	return findings
 }

@@ -87,9 +87,9 @@ type view struct {
 // silence is for how long the hub has not heard of a cluster, 0 if it hears of it.
 func (v *view) silence(cluster string, now time.Time) time.Duration {
 	for i := range v.clusters {
-		if of := &v.clusters[i]; of.Name == cluster {
-			since := of.CreationTimestamp.Time
-			if ready := meta.FindStatusCondition(of.Status.Conditions, v1alpha1.ClusterConditionReady); ready != nil {
+		if candidate := &v.clusters[i]; candidate.Name == cluster {
+			since := candidate.CreationTimestamp.Time
+			if ready := meta.FindStatusCondition(candidate.Status.Conditions, v1alpha1.ClusterConditionReady); ready != nil {
 				if ready.Status == metav1.ConditionTrue {
 					return 0
 				}
@@ -131,12 +131,12 @@ func (s *Spreader) look(ctx context.Context, service *tsn.TSNService) (*view, er
 	if err := s.Client.List(ctx, &peers, client.MatchingLabels{federation.ManagedBy: federation.Manager}); err != nil {
 		return nil, fmt.Errorf("list the peers: %w", err)
 	}
-	made, released, err := s.allLinks(ctx)
+	links, released, err := s.allLinks(ctx)
 	if err != nil {
 		return nil, err
 	}
 	return &view{
-		links: made, released: released, replaced: s.ledger.Clients(), nodes: nodesOf(peers.Items, clusters.Items), services: services.Items, networks: networks.Items, clusters: clusters.Items, override: override,
+		links: links, released: released, replaced: s.ledger.Clients(), nodes: nodesOf(peers.Items, clusters.Items), services: services.Items, networks: networks.Items, clusters: clusters.Items, override: override,
 		reports: spread.Reports[tsn.TSNServiceStatus](&binding.Status),
 	}, nil
 }
@@ -187,7 +187,7 @@ func (s *Spreader) serve(ctx context.Context, service *tsn.TSNService, p *plan, 
 	decided := pair(service, p, v, s.failed[key], s.Now())
 	s.failed[key] = decided.failed
 	err = s.join(ctx, service, v, decided)
-	if slices.ContainsFunc(decided.found, func(one spread.Finding) bool { return one.Reason == tsn.ReasonRangeUsedUp }) {
+	if slices.ContainsFunc(decided.found, func(finding spread.Finding) bool { return finding.Reason == tsn.ReasonRangeUsedUp }) {
 		decided.wait(s.ledger.Frees())
 	}
 	p.found = append(p.found, decided.found...)

@@ -32,7 +32,7 @@ type Reflector struct{ Client client.Client }
 // Add has a manager run it.
 func (r *Reflector) Add(to manager.Manager) error {
 	bound := handler.EnqueueRequestsFromMapFunc(func(_ context.Context, object client.Object) []reconcile.Request {
-		if binding, is := object.(*workv1alpha2.ResourceBinding); is && binding.Spec.Resource.Kind == "TSNLink" {
+		if binding, ok := object.(*workv1alpha2.ResourceBinding); ok && binding.Spec.Resource.Kind == "TSNLink" {
 			return named(binding.Namespace, binding.Spec.Resource.Name)
 		}
 		return nil
@@ -89,10 +89,10 @@ func reflect(link *tsn.TSNLink, reports map[string]spread.Report[tsn.TSNLinkStat
 }
 
 // take has conditions be as a cluster says.
-func take(link *tsn.TSNLink, said *tsn.TSNLinkStatus, kinds ...string) {
+func take(link *tsn.TSNLink, status *tsn.TSNLinkStatus, kinds ...string) {
 	for _, kind := range kinds {
-		link.Status.Conditions = slices.DeleteFunc(link.Status.Conditions, func(is metav1.Condition) bool { return is.Type == kind })
-		if condition := meta.FindStatusCondition(said.Conditions, kind); condition != nil {
+		link.Status.Conditions = slices.DeleteFunc(link.Status.Conditions, func(condition metav1.Condition) bool { return condition.Type == kind })
+		if condition := meta.FindStatusCondition(status.Conditions, kind); condition != nil {
 			link.Status.Conditions = append(link.Status.Conditions, spread.Said(*condition))
 		}
 	}

@@ -36,7 +36,7 @@ func (s *Spreader) Add(to manager.Manager) error {
 		return named(object.GetNamespace(), object.GetLabels()[tsn.ServiceLabel])
 	})
 	bound := handler.EnqueueRequestsFromMapFunc(func(_ context.Context, object client.Object) []reconcile.Request {
-		if binding, is := object.(*workv1alpha2.ResourceBinding); is && binding.Spec.Resource.Kind == "TSNService" {
+		if binding, ok := object.(*workv1alpha2.ResourceBinding); ok && binding.Spec.Resource.Kind == "TSNService" {
 			return named(binding.Namespace, binding.Spec.Resource.Name)
 		}
 		return nil
@@ -61,9 +61,9 @@ func (s *Spreader) Add(to manager.Manager) error {
 
 // clusterChanged are updates by which a cluster becomes ready or unready, or begins to leave. Clusters report each few seconds.
 var clusterChanged = predicate.Funcs{UpdateFunc: func(changed event.UpdateEvent) bool {
-	before, is := changed.ObjectOld.(*v1alpha1.Cluster)
+	before, ok := changed.ObjectOld.(*v1alpha1.Cluster)
 	now, are := changed.ObjectNew.(*v1alpha1.Cluster)
-	return !is || !are || isReady(before) != isReady(now) || hub.Leaving(before) != hub.Leaving(now)
+	return !ok || !are || isReady(before) != isReady(now) || hub.Leaving(before) != hub.Leaving(now)
 }}
 
 func isReady(cluster *v1alpha1.Cluster) bool {

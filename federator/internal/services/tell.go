@@ -17,8 +17,8 @@ import (
 )
 
 // count adds what a cluster says that it has, which may be anything.
-func count(sum *int32, said int32) {
-	*sum += min(max(said, 0), math.MaxInt32-*sum)
+func count(sum *int32, reported int32) {
+	*sum += min(max(reported, 0), math.MaxInt32-*sum)
 }
 
 // tell writes into a service's status what has become of it.
@@ -27,13 +27,13 @@ func (s *Spreader) tell(ctx context.Context, service *tsn.TSNService, p *plan, v
 	changed.Status.Endpoints, changed.Status.Clients, changed.Status.Linked = 0, 0, 0
 	var on []spread.On
 	for _, cluster := range p.selected {
-		of := v.reports[cluster]
-		on = append(on, spread.On{Cluster: cluster, Applied: of.Applied, Message: cmp.Or(of.Message, spread.Lack(v.clusters, cluster, "TSNService")), Conditions: of.Status.Conditions})
+		report := v.reports[cluster]
+		on = append(on, spread.On{Cluster: cluster, Applied: report.Applied, Message: cmp.Or(report.Message, spread.Lack(v.clusters, cluster, "TSNService")), Conditions: report.Status.Conditions})
 	}
-	for _, of := range v.reports {
-		count(&changed.Status.Endpoints, of.Status.Endpoints)
-		count(&changed.Status.Clients, of.Status.Clients)
-		count(&changed.Status.Linked, of.Status.Linked)
+	for _, report := range v.reports {
+		count(&changed.Status.Endpoints, report.Status.Endpoints)
+		count(&changed.Status.Clients, report.Status.Clients)
+		count(&changed.Status.Linked, report.Status.Linked)
 	}
 	for _, condition := range []metav1.Condition{spread.Ready("service", p.found, on), spread.Degraded(p.found)} {
 		condition.ObservedGeneration = service.Generation

@@ -85,8 +85,8 @@ func (s *Spreader) writePropagation(ctx context.Context, service *tsn.TSNService
 		policy.ObjectMeta = owned(service, name.Name)
 	}
 	policy.OwnerReferences = owned(service, "").OwnerReferences
-	of := []policyv1alpha1.ResourceSelector{selector("TSNService", client.ObjectKeyFromObject(service))}
+	selectors := []policyv1alpha1.ResourceSelector{selector("TSNService", client.ObjectKeyFromObject(service))}
 	// A service of that name that a cluster made itself is its own.
-	spread.Propagate(&policy.Spec, of, clusters, policyv1alpha1.ConflictAbort)
+	spread.Propagate(&policy.Spec, selectors, clusters, policyv1alpha1.ConflictAbort)
 	return spread.Save(ctx, s.Client, before, policy)
 }

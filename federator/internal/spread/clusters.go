@@ -36,9 +36,9 @@ var Leaving = predicate.Funcs{UpdateFunc: func(changed event.UpdateEvent) bool {
 
 // Reported are updates by which clusters say something else.
 var Reported = predicate.Funcs{UpdateFunc: func(changed event.UpdateEvent) bool {
-	before, is := statusOf(changed.ObjectOld)
+	before, ok := statusOf(changed.ObjectOld)
 	now, are := statusOf(changed.ObjectNew)
-	return !is || !are || !equality.Semantic.DeepEqual(before.AggregatedStatus, now.AggregatedStatus)
+	return !ok || !are || !equality.Semantic.DeepEqual(before.AggregatedStatus, now.AggregatedStatus)
 }}
 
 func statusOf(binding any) (*workv1alpha2.ResourceBindingStatus, bool) {
@@ -53,9 +53,9 @@ func statusOf(binding any) (*workv1alpha2.ResourceBindingStatus, bool) {
 
 // KindsReported are updates by which a cluster reports other kinds of KuberneTSN than before.
 var KindsReported = predicate.Funcs{UpdateFunc: func(changed event.UpdateEvent) bool {
-	before, is := changed.ObjectOld.(*v1alpha1.Cluster)
+	before, ok := changed.ObjectOld.(*v1alpha1.Cluster)
 	now, are := changed.ObjectNew.(*v1alpha1.Cluster)
-	return !is || !are || !slices.Equal(kindsOf(before), kindsOf(now))
+	return !ok || !are || !slices.Equal(kindsOf(before), kindsOf(now))
 }}
 
 // kindsOf are the kinds of KuberneTSN that a cluster reports.

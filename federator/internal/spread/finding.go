@@ -32,9 +32,9 @@ type Finding struct {
 }
 
 // Blocked tells whether something stands in the way of any change.
-func Blocked(found []Finding) bool {
-	for _, one := range found {
-		if one.Blocks {
+func Blocked(findings []Finding) bool {
+	for _, finding := range findings {
+		if finding.Blocks {
 			return true
 		}
 	}
@@ -52,21 +52,21 @@ type On struct {
 }
 
 // Ready says whether all clusters that shall have an object have it, and find it ready themselves. kind is what it is called.
-func Ready(kind string, found []Finding, on []On) metav1.Condition {
-	for _, one := range found {
-		if one.Blocks {
-			return metav1.Condition{Type: tsn.ConditionReady, Status: metav1.ConditionFalse, Reason: one.Reason, Message: Message([]string{one.Text})}
+func Ready(kind string, findings []Finding, on []On) metav1.Condition {
+	for _, finding := range findings {
+		if finding.Blocks {
+			return metav1.Condition{Type: tsn.ConditionReady, Status: metav1.ConditionFalse, Reason: finding.Reason, Message: Message([]string{finding.Text})}
 		}
 	}
 	var missing, unready []string
-	for _, of := range on {
-		switch own := meta.FindStatusCondition(of.Conditions, tsn.ConditionReady); {
-		case !of.Applied:
-			missing = append(missing, because(of.Cluster, of.Message))
-		case own == nil:
-			unready = append(unready, because(of.Cluster, cmp.Or(of.Message, "it has not said anything yet")))
-		case own.Status != metav1.ConditionTrue:
-			unready = append(unready, because(of.Cluster, own.Message))
+	for _, placement := range on {
+		switch condition := meta.FindStatusCondition(placement.Conditions, tsn.ConditionReady); {
+		case !placement.Applied:
+			missing = append(missing, because(placement.Cluster, placement.Message))
+		case condition == nil:
+			unready = append(unready, because(placement.Cluster, cmp.Or(placement.Message, "it has not said anything yet")))
+		case condition.Status != metav1.ConditionTrue:
+			unready = append(unready, because(placement.Cluster, condition.Message))
 		}
 	}
 	var texts []string
@@ -93,12 +93,12 @@ func because(cluster, why string) string {
 }
 
 // Degraded names what does not hold although the object is served.
-func Degraded(found []Finding) metav1.Condition {
+func Degraded(findings []Finding) metav1.Condition {
 	var texts []string
 	reason := ""
-	for _, one := range found {
-		if !one.Blocks {
-			texts, reason = append(texts, one.Text), cmp.Or(reason, one.Reason)
+	for _, finding := range findings {
+		if !finding.Blocks {
+			texts, reason = append(texts, finding.Text), cmp.Or(reason, finding.Reason)
 		}
 	}
 	if len(texts) == 0 {

@@ -37,7 +37,7 @@ func (f Fields) Rule(cluster string) policyv1alpha1.RuleWithCluster {
 // Read reads a value that a rule sets, and tells whether there is one.
 func Read(rule *policyv1alpha1.RuleWithCluster, path string, into any) bool {
 	all := rule.Overriders.Plaintext
-	at := slices.IndexFunc(all, func(one policyv1alpha1.PlaintextOverrider) bool { return one.Path == path })
+	at := slices.IndexFunc(all, func(override policyv1alpha1.PlaintextOverrider) bool { return override.Path == path })
 	return at >= 0 && json.Unmarshal(all[at].Value.Raw, into) == nil
 }
 

@@ -49,8 +49,8 @@ func Save(ctx context.Context, c client.Client, before, object client.Object) er
 
 // Propagate has Karmada put objects on clusters, of which there must be one: without, Karmada would take all. What is there stays there when
 // the hub forgets it.
-func Propagate(policy *policyv1alpha1.PropagationSpec, of []policyv1alpha1.ResourceSelector, clusters []string, conflict policyv1alpha1.ConflictResolution) {
-	policy.ResourceSelectors = of
+func Propagate(policy *policyv1alpha1.PropagationSpec, selectors []policyv1alpha1.ResourceSelector, clusters []string, conflict policyv1alpha1.ConflictResolution) {
+	policy.ResourceSelectors = selectors
 	policy.ConflictResolution = conflict
 	policy.PreserveResourcesOnDeletion = ptr.To(true)
 	if policy.Placement.ClusterAffinity == nil {

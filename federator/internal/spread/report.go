@@ -28,18 +28,18 @@ func Reports[S any](status *workv1alpha2.ResourceBindingStatus) map[string]Repor
 }
 
 func newReport[S any](item *workv1alpha2.AggregatedStatusItem) Report[S] {
-	one := Report[S]{Applied: item.Applied, Message: item.AppliedMessage}
+	report := Report[S]{Applied: item.Applied, Message: item.AppliedMessage}
 	var fields map[string]json.RawMessage
 	if item.Status == nil || json.Unmarshal(item.Status.Raw, &fields) == nil && len(fields) == 0 {
-		return one
+		return report
 	}
 	var status S
 	if json.Unmarshal(item.Status.Raw, &status) != nil {
-		one.Message = "its status cannot be read"
-		return one
+		report.Message = "its status cannot be read"
+		return report
 	}
-	one.Told, one.Status = true, status
-	return one
+	report.Told, report.Status = true, status
+	return report
 }
 
 // BindingName is that of what Karmada makes of an object.

@@ -48,12 +48,12 @@ func (l *liar) on() []On {
 func TestWhateverClustersSayAConditionIsOneThatAnAPIServerTakes(t *testing.T) {
 	for seed := range uint64(30) {
 		l := &liar{rand.New(rand.NewPCG(seed, 2))}
-		var found []Finding
+		var findings []Finding
 		for range l.IntN(150) {
-			found = append(found, Finding{Reason: ReasonUntrusted, Text: "of a cluster: " + Some(l.texts()), Blocks: l.IntN(200) == 0})
+			findings = append(findings, Finding{Reason: ReasonUntrusted, Text: "of a cluster: " + Some(l.texts()), Blocks: l.IntN(200) == 0})
 		}
-		found = append(found, Finding{Reason: ReasonUntrusted, Text: l.text()})
-		conditions := []metav1.Condition{Ready("service", found, l.on()), Ready("service", nil, l.on()), Degraded(found), Said(l.condition())}
+		findings = append(findings, Finding{Reason: ReasonUntrusted, Text: l.text()})
+		conditions := []metav1.Condition{Ready("service", findings, l.on()), Ready("service", nil, l.on()), Degraded(findings), Said(l.condition())}
 		for i, condition := range conditions {
 			if condition.LastTransitionTime.IsZero() {
 				condition.LastTransitionTime = metav1.Now() // as whoever sets it does

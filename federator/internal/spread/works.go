@@ -21,14 +21,14 @@ func Works(ctx context.Context, c client.Reader, clusters, ids []string) ([]work
 	if len(ids) == 0 {
 		return nil, nil
 	}
-	of, err := labels.NewRequirement(workv1alpha2.ResourceBindingPermanentIDLabel, selection.In, ids)
+	requirement, err := labels.NewRequirement(workv1alpha2.ResourceBindingPermanentIDLabel, selection.In, ids)
 	if err != nil {
 		return nil, fmt.Errorf("list what clusters have of an object: %w", err)
 	}
 	var all []workv1alpha1.Work
 	for _, cluster := range clusters {
 		var works workv1alpha1.WorkList
-		if err := c.List(ctx, &works, client.InNamespace(hub.ExecutionNamespace(cluster)), client.MatchingLabelsSelector{Selector: labels.NewSelector().Add(*of)}); err != nil {
+		if err := c.List(ctx, &works, client.InNamespace(hub.ExecutionNamespace(cluster)), client.MatchingLabelsSelector{Selector: labels.NewSelector().Add(*requirement)}); err != nil {
 			return nil, fmt.Errorf("list what cluster %s has of an object: %w", cluster, err)
 		}
 		all = append(all, works.Items...)

@@ -52,7 +52,7 @@ func TestWhoMayNotDeployAWorkloadKeepsNobodyFromIt(t *testing.T) {
 	var s *Service
 	var free atomic.Int32
 	s = newService(t, interceptor.Funcs{Get: func(context.Context, client.WithWatch, client.ObjectKey, client.Object, ...client.GetOption) error {
-		if end, is := s.Busy.begin("ns/web"); is {
+		if end, ok := s.Busy.begin("ns/web"); ok {
 			free.Add(1)
 			end()
 		}
@@ -80,7 +80,7 @@ func TestADeploymentIntoWhichAnotherReplicaDeployedIsNotSaidToBeAsAsked(t *testi
 			if err != nil {
 				t.Fatal(err)
 			}
-			made := func() []*unstructured.Unstructured { return []*unstructured.Unstructured{objects[0].DeepCopy()} }
+			build := func() []*unstructured.Unstructured { return []*unstructured.Unstructured{objects[0].DeepCopy()} }
 			var other func(ctx context.Context) error
 			s := newService(t, interceptor.Funcs{Apply: func(ctx context.Context, c client.WithWatch, object runtime.ApplyConfiguration, options ...client.ApplyOption) error {
 				if then := other; then != nil {
@@ -98,10 +98,10 @@ func TestADeploymentIntoWhichAnotherReplicaDeployedIsNotSaidToBeAsAsked(t *testi
 						return err
 					}
 					replica := &Service{Client: s.Client, Busy: &Busy{}}
-					return replica.carryOut(ctx, have, newPolicy("ns", "web", made(), []string{"c0"}), made())
+					return replica.carryOut(ctx, have, newPolicy("ns", "web", build(), []string{"c0"}), build())
 				}
 			}
-			if err := s.carryOut(t.Context(), nil, newPolicy("ns", "web", made(), []string{"c0"}), made()); conflicts(err) != meanwhile || !meanwhile && err != nil {
+			if err := s.carryOut(t.Context(), nil, newPolicy("ns", "web", build(), []string{"c0"}), build()); conflicts(err) != meanwhile || !meanwhile && err != nil {
 				t.Errorf("got %v", err)
 			}
 		})
@@ -109,8 +109,8 @@ func TestADeploymentIntoWhichAnotherReplicaDeployedIsNotSaidToBeAsAsked(t *testi
 }
 
 func TestThePolicyOfAWorkloadTellsNothingOfItsManifest(t *testing.T) {
-	one, two := newPolicy("ns", "web", nil, nil), newPolicy("ns", "web", nil, nil)
-	if one.Annotations[manifestAnnotation] == two.Annotations[manifestAnnotation] {
-		t.Errorf("twice %v", one.Annotations)
+	policy, two := newPolicy("ns", "web", nil, nil), newPolicy("ns", "web", nil, nil)
+	if policy.Annotations[manifestAnnotation] == two.Annotations[manifestAnnotation] {
+		t.Errorf("twice %v", policy.Annotations)
 	}
 }

@@ -80,15 +80,15 @@ func TestAMoveThatIsOverIsNotBegunAgain(t *testing.T) {
 	if err := s.Client.Update(t.Context(), policy); err != nil {
 		t.Fatal(err)
 	}
-	told, err := s.Move(t.Context(), "ns", "web", &federation.MoveRequest{To: []string{"c1"}})
-	if err != nil || told.Move.Phase != federation.MoveDone || now(t, s, policy).ResourceVersion != policy.ResourceVersion {
-		t.Errorf("got %+v, %v", told, err)
+	workload, err := s.Move(t.Context(), "ns", "web", &federation.MoveRequest{To: []string{"c1"}})
+	if err != nil || workload.Move.Phase != federation.MoveDone || now(t, s, policy).ResourceVersion != policy.ResourceVersion {
+		t.Errorf("got %+v, %v", workload, err)
 	}
 }
 
 // TestAMoveWhoseAnswerIsLostGoesOnWhenItIsAskedForAgain has the hub die with the one change that begins a move, made or not.
 func TestAMoveWhoseAnswerIsLostGoesOnWhenItIsAskedForAgain(t *testing.T) {
-	for name, made := range map[string]bool{"before it was made": false, "after it was made": true} {
+	for name, created := range map[string]bool{"before it was made": false, "after it was made": true} {
 		t.Run(name, func(t *testing.T) {
 			dead := true
 			s, policy := placed(t, interceptor.Funcs{Update: func(ctx context.Context, c client.WithWatch, object client.Object, options ...client.UpdateOption) error {
@@ -96,7 +96,7 @@ func TestAMoveWhoseAnswerIsLostGoesOnWhenItIsAskedForAgain(t *testing.T) {
 					return c.Update(ctx, object, options...)
 				}
 				dead = false
-				if made {
+				if created {
 					if err := c.Update(ctx, object, options...); err != nil {
 						return err
 					}
@@ -107,9 +107,9 @@ func TestAMoveWhoseAnswerIsLostGoesOnWhenItIsAskedForAgain(t *testing.T) {
 			if _, err := s.Move(t.Context(), "ns", "web", request); !errors.Is(err, io.ErrUnexpectedEOF) {
 				t.Errorf("got %v", err)
 			}
-			told, err := s.Move(t.Context(), "ns", "web", request)
-			if err != nil || told.Move == nil || told.Move.Phase != federation.MovePlacing || strings.Join(placedOn(now(t, s, policy)), ",") != "c0,c1" {
-				t.Errorf("got %+v, %v", told, err)
+			workload, err := s.Move(t.Context(), "ns", "web", request)
+			if err != nil || workload.Move == nil || workload.Move.Phase != federation.MovePlacing || strings.Join(placedOn(now(t, s, policy)), ",") != "c0,c1" {
+				t.Errorf("got %+v, %v", workload, err)
 			}
 		})
 	}

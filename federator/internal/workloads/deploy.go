@@ -55,20 +55,20 @@ func (s *Service) Deploy(ctx context.Context, request *federation.DeployRequest)
 	if err := s.prepare(request, objects); err != nil {
 		return nil, err
 	}
-	made, err := s.withReport(request.Name, objects)
+	createdObjects, err := s.withReport(request.Name, objects)
 	if err != nil {
 		return nil, err
 	}
-	wanted := newPolicy(namespace, request.Name, made, request.Clusters)
-	have, err := s.lookBefore(ctx, request, objects, made, wanted)
+	wanted := newPolicy(namespace, request.Name, createdObjects, request.Clusters)
+	have, err := s.lookBefore(ctx, request, objects, createdObjects, wanted)
 	if err != nil {
 		return nil, err
 	}
 	try := func() error { return s.writePolicy(ctx, have, wanted, client.DryRunAll) }
-	if err := errors.Join(sideBySide(false, append(s.apply(ctx, made, client.DryRunAll), try)...)...); err != nil || request.DryRun {
+	if err := errors.Join(sideBySide(false, append(s.apply(ctx, createdObjects, client.DryRunAll), try)...)...); err != nil || request.DryRun {
 		return describe(wanted, nil), err
 	}
-	if err := s.carryOut(ctx, have, wanted, made); err != nil {
+	if err := s.carryOut(ctx, have, wanted, createdObjects); err != nil {
 		return nil, err
 	}
 	return s.Get(ctx, namespace, request.Name)
@@ -76,7 +76,7 @@ func (s *Service) Deploy(ctx context.Context, request *federation.DeployRequest)
 
 // carryOut writes what the hub has said it takes from the caller: who may not deploy a workload keeps nobody else from it. Another replica may be at
 // the same, and the one whose policy is there at the end is told nothing of it; all others are.
-func (s *Service) carryOut(ctx context.Context, have, wanted *policyv1alpha1.PropagationPolicy, made []*unstructured.Unstructured) error {
+func (s *Service) carryOut(ctx context.Context, have, wanted *policyv1alpha1.PropagationPolicy, objects []*unstructured.Unstructured) error {
 	name := wanted.Namespace + "/" + wanted.Name
 	end, free := s.Busy.begin(name)
 	if !free {
@@ -86,11 +86,11 @@ func (s *Service) carryOut(ctx context.Context, have, wanted *policyv1alpha1.Pro
 	if err := s.writePolicy(ctx, have, wanted); err != nil {
 		return err
 	}
-	if err := errors.Join(sideBySide(true, s.apply(ctx, made)...)...); err != nil {
+	if err := errors.Join(sideBySide(true, s.apply(ctx, objects)...)...); err != nil {
 		return err
 	}
-	is, err := find(ctx, s.Client, wanted.Namespace, wanted.Name)
-	if err == nil && is != nil && is.Annotations[manifestAnnotation] != wanted.Annotations[manifestAnnotation] {
+	policy, err := find(ctx, s.Client, wanted.Namespace, wanted.Name)
+	if err == nil && policy != nil && policy.Annotations[manifestAnnotation] != wanted.Annotations[manifestAnnotation] {
 		err = hub.Faultf(http.StatusConflict, "workload %s was deployed by somebody else at the same time, and may have objects of both manifests; deploy it again", name)
 	}
 	return err
@@ -110,7 +110,7 @@ func (s *Service) prepare(request *federation.DeployRequest, objects []*unstruct
 }
 
 // lookBefore looks for what the request names, and for what the hub has already, and returns the policy that there is.
-func (s *Service) lookBefore(ctx context.Context, request *federation.DeployRequest, objects, made []*unstructured.Unstructured,
+func (s *Service) lookBefore(ctx context.Context, request *federation.DeployRequest, objects, createdObjects []*unstructured.Unstructured,
 	wanted *policyv1alpha1.PropagationPolicy) (have *policyv1alpha1.PropagationPolicy, err error) {
 	things := []func() error{
 		func() error { return clusters.Require(ctx, s.Client, request.Clusters) },
@@ -133,7 +133,7 @@ func (s *Service) lookBefore(ctx context.Context, request *federation.DeployRequ
 			}
 			return replaceable(have, wanted)
 		},
-		func() error { return s.mine(ctx, request.Name, made) },
+		func() error { return s.mine(ctx, request.Name, createdObjects) },
 	)
 	err = firstOf(things...)
 	return have, err
@@ -169,11 +169,11 @@ func replaceable(have, wanted *policyv1alpha1.PropagationPolicy) error {
 	}
 	var lost []string
 	for _, old := range have.Spec.ResourceSelectors {
-		found := false
+		exists := false
 		for _, object := range wanted.Spec.ResourceSelectors {
-			found = found || (old.APIVersion == object.APIVersion && old.Kind == object.Kind && old.Name == object.Name)
+			exists = exists || (old.APIVersion == object.APIVersion && old.Kind == object.Kind && old.Name == object.Name)
 		}
-		if !found {
+		if !exists {
 			lost = append(lost, old.Kind+" "+old.Name)
 		}
 	}
@@ -199,12 +199,12 @@ func (s *Service) mine(ctx context.Context, workload string, objects []*unstruct
 			if err != nil && !apierrors.IsNotFound(err) {
 				return fmt.Errorf("look for %s: %w", called(object), err)
 			}
-			switch of := have.Labels[tsn.WorkloadLabel]; {
-			case err != nil || of == workload:
-			case of == "":
+			switch owner := have.Labels[tsn.WorkloadLabel]; {
+			case err != nil || owner == workload:
+			case owner == "":
 				foreign[i] = called(object) + " (of no workload)"
 			default:
-				foreign[i] = called(object) + " (of workload " + of + ")"
+				foreign[i] = called(object) + " (of workload " + owner + ")"
 			}
 			return nil
 		})
@@ -212,7 +212,7 @@ func (s *Service) mine(ctx context.Context, workload string, objects []*unstruct
 	if err := firstOf(things...); err != nil {
 		return err
 	}
-	foreign = slices.DeleteFunc(foreign, func(one string) bool { return one == "" })
+	foreign = slices.DeleteFunc(foreign, func(name string) bool { return name == "" })
 	if len(foreign) > 0 {
 		return hub.Faultf(http.StatusConflict, "the hub has %s already; take other names, or delete them first", strings.Join(foreign, ", "))
 	}

@@ -107,8 +107,8 @@ func rolesOf(object *unstructured.Unstructured) ([]links.Role, error) {
 		return nil, invalid("%s has labels of its pods that cannot be read: %v", called(object), err)
 	}
 	roles, wrong := links.RolesOf(labels, object.GetNamespace())
-	for _, one := range wrong {
-		return nil, invalid("pods of %s: %v", called(object), one)
+	for _, labelError := range wrong {
+		return nil, invalid("pods of %s: %v", called(object), labelError)
 	}
 	if err := links.Clashes(roles, nil); err != nil {
 		return nil, invalid("pods of %s: %v", called(object), err)
@@ -136,13 +136,13 @@ func (s *Service) serves(ctx context.Context, role *links.Role, clusters []strin
 
 // servicesReach refuses clusters on which the services of a workload's pods are not.
 func (s *Service) servicesReach(ctx context.Context, policy *policyv1alpha1.PropagationPolicy, clusters []string) error {
-	for _, of := range policy.Spec.ResourceSelectors {
+	for _, selector := range policy.Spec.ResourceSelectors {
 		object := &unstructured.Unstructured{}
-		object.SetAPIVersion(of.APIVersion)
-		object.SetKind(of.Kind)
-		err := s.Client.Get(ctx, types.NamespacedName{Namespace: policy.Namespace, Name: of.Name}, object)
+		object.SetAPIVersion(selector.APIVersion)
+		object.SetKind(selector.Kind)
+		err := s.Client.Get(ctx, types.NamespacedName{Namespace: policy.Namespace, Name: selector.Name}, object)
 		if client.IgnoreNotFound(err) != nil {
-			return fmt.Errorf("look at %s %s: %w", of.Kind, of.Name, err)
+			return fmt.Errorf("look at %s %s: %w", selector.Kind, selector.Name, err)
 		}
 		if err != nil {
 			continue
@@ -181,13 +181,13 @@ func (p *progress) clients() []string {
 
 // awaitedLinks says which link of a pod in a cluster is awaited, by what its operator reports; "" if none is.
 func (p *progress) awaitedLinks(names []string, cluster string) string {
-	said, has := p.reported(cluster)
+	status, has := p.reported(cluster)
 	if !has {
 		return fmt.Sprintf("cluster %s has not said whether the pods of %s are linked, which KuberneTSN there reports", cluster, strings.Join(names, ", "))
 	}
 	linked := 0
-	for i := range said.Pods {
-		pod := &said.Pods[i]
+	for i := range status.Pods {
+		pod := &status.Pods[i]
 		for _, link := range pod.Links {
 			switch {
 			case link.Client && link.Peer == "":

@@ -77,8 +77,8 @@ func parseOne(document []byte, number int) (*unstructured.Unstructured, error) {
 	if content == nil {
 		return nil, nil
 	}
-	fields, is := content.(map[string]any)
-	if !is {
+	fields, ok := content.(map[string]any)
+	if !ok {
 		return nil, invalid("document %d of the manifest is no object of Kubernetes: it has no fields such as apiVersion and kind", number)
 	}
 	object := &unstructured.Unstructured{Object: fields}

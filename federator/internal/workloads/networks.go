@@ -57,13 +57,13 @@ func (s *Service) reaches(ctx context.Context, name string, clusters []string) (
 // networksReach refuses clusters over which the networks of a workload's pods are not stretched.
 func (s *Service) networksReach(ctx context.Context, policy *policyv1alpha1.PropagationPolicy, clusters []string) error {
 	var objects []*unstructured.Unstructured
-	for _, of := range policy.Spec.ResourceSelectors {
+	for _, selector := range policy.Spec.ResourceSelectors {
 		object := &unstructured.Unstructured{}
-		object.SetAPIVersion(of.APIVersion)
-		object.SetKind(of.Kind)
-		err := s.Client.Get(ctx, types.NamespacedName{Namespace: policy.Namespace, Name: of.Name}, object)
+		object.SetAPIVersion(selector.APIVersion)
+		object.SetKind(selector.Kind)
+		err := s.Client.Get(ctx, types.NamespacedName{Namespace: policy.Namespace, Name: selector.Name}, object)
 		if client.IgnoreNotFound(err) != nil {
-			return fmt.Errorf("look at %s %s: %w", of.Kind, of.Name, err)
+			return fmt.Errorf("look at %s %s: %w", selector.Kind, selector.Name, err)
 		}
 		objects = append(objects, object)
 	}

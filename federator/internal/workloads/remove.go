@@ -57,8 +57,8 @@ func (s *Service) Delete(ctx context.Context, namespace, name string) error {
 
 // deleteAll removes the objects of a workload, and then its policy.
 func (s *Service) deleteAll(ctx context.Context, policy *policyv1alpha1.PropagationPolicy, options ...client.DeleteOption) error {
-	for _, of := range policy.Spec.ResourceSelectors {
-		if err := s.deleteObject(ctx, policy, &of, options...); err != nil {
+	for _, selector := range policy.Spec.ResourceSelectors {
+		if err := s.deleteObject(ctx, policy, &selector, options...); err != nil {
 			return err
 		}
 	}
@@ -130,17 +130,17 @@ func (s *Service) awaitRelease(ctx context.Context, policy *policyv1alpha1.Propa
 }
 
 // deleteObject removes an object of a workload, unless it is another's by now.
-func (s *Service) deleteObject(ctx context.Context, policy *policyv1alpha1.PropagationPolicy, of *policyv1alpha1.ResourceSelector, options ...client.DeleteOption) error {
+func (s *Service) deleteObject(ctx context.Context, policy *policyv1alpha1.PropagationPolicy, selector *policyv1alpha1.ResourceSelector, options ...client.DeleteOption) error {
 	object := &unstructured.Unstructured{}
-	object.SetAPIVersion(of.APIVersion)
-	object.SetKind(of.Kind)
-	err := s.Client.Get(ctx, types.NamespacedName{Namespace: policy.Namespace, Name: of.Name}, object)
+	object.SetAPIVersion(selector.APIVersion)
+	object.SetKind(selector.Kind)
+	err := s.Client.Get(ctx, types.NamespacedName{Namespace: policy.Namespace, Name: selector.Name}, object)
 	if err == nil && object.GetLabels()[tsn.WorkloadLabel] == policy.Name {
 		options = append(options, client.PropagationPolicy("Background"), client.Preconditions{UID: ptr.To(object.GetUID())})
 		err = s.Client.Delete(ctx, object, options...)
 	}
 	if client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("remove %s %s/%s: %w", of.Kind, policy.Namespace, of.Name, err)
+		return fmt.Errorf("remove %s %s/%s: %w", selector.Kind, policy.Namespace, selector.Name, err)
 	}
 	return nil
 }

@@ -52,15 +52,15 @@ type Reports map[types.NamespacedName]map[string]tsn.TSNWorkloadStatus
 func reportsIn(bindings map[objectKey]*workv1alpha2.ResourceBinding) Reports {
 	reports := Reports{}
 	for _, binding := range bindings {
-		of := types.NamespacedName{Namespace: binding.Spec.Resource.Namespace, Name: binding.Spec.Resource.Name}
-		if bindings[reportKey(of)] != binding {
+		key := types.NamespacedName{Namespace: binding.Spec.Resource.Namespace, Name: binding.Spec.Resource.Name}
+		if bindings[reportKey(key)] != binding {
 			continue
 		}
-		reports[of] = map[string]tsn.TSNWorkloadStatus{}
+		reports[key] = map[string]tsn.TSNWorkloadStatus{}
 		for _, item := range binding.Status.AggregatedStatus {
-			var said tsn.TSNWorkloadStatus
-			if item.Applied && item.Status != nil && json.Unmarshal(item.Status.Raw, &said) == nil {
-				reports[of][item.ClusterName] = said
+			var status tsn.TSNWorkloadStatus
+			if item.Applied && item.Status != nil && json.Unmarshal(item.Status.Raw, &status) == nil {
+				reports[key][item.ClusterName] = status
 			}
 		}
 	}

@@ -89,8 +89,8 @@ func listBindings(ctx context.Context, c hub.Lister, namespace string) (map[obje
 	}
 	bindings := make(map[objectKey]*workv1alpha2.ResourceBinding, len(list.Items))
 	for i := range list.Items {
-		of := list.Items[i].Spec.Resource
-		bindings[objectKey{of.Namespace, of.APIVersion, of.Kind, of.Name}] = &list.Items[i]
+		reference := list.Items[i].Spec.Resource
+		bindings[objectKey{reference.Namespace, reference.APIVersion, reference.Kind, reference.Name}] = &list.Items[i]
 	}
 	return bindings, nil
 }
@@ -104,16 +104,16 @@ func bindingsOf(ctx context.Context, c client.Reader, policy *policyv1alpha1.Pro
 		return listBindings(ctx, c, policy.Namespace)
 	}
 	bindings := map[objectKey]*workv1alpha2.ResourceBinding{}
-	for _, of := range policy.Spec.ResourceSelectors {
+	for _, selector := range policy.Spec.ResourceSelectors {
 		binding := &workv1alpha2.ResourceBinding{}
-		err := c.Get(ctx, types.NamespacedName{Namespace: policy.Namespace, Name: spread.BindingName(of.Kind, of.Name)}, binding)
+		err := c.Get(ctx, types.NamespacedName{Namespace: policy.Namespace, Name: spread.BindingName(selector.Kind, selector.Name)}, binding)
 		switch {
 		case apierrors.IsNotFound(err):
 			continue
 		case err != nil:
-			return nil, fmt.Errorf("look at what became of %s %s: %w", of.Kind, of.Name, err)
+			return nil, fmt.Errorf("look at what became of %s %s: %w", selector.Kind, selector.Name, err)
 		}
-		bindings[objectKey{policy.Namespace, of.APIVersion, of.Kind, of.Name}] = binding
+		bindings[objectKey{policy.Namespace, selector.APIVersion, selector.Kind, selector.Name}] = binding
 	}
 	return bindings, nil
 }
@@ -124,28 +124,28 @@ func Describe(policy *policyv1alpha1.PropagationPolicy) *federation.Workload {
 }
 
 func describe(policy *policyv1alpha1.PropagationPolicy, bindings map[objectKey]*workv1alpha2.ResourceBinding) *federation.Workload {
-	told := &federation.Workload{
+	workload := &federation.Workload{
 		Namespace: policy.Namespace, Name: policy.Name, Clusters: placedOn(policy), Objects: []federation.Object{}, Deleting: deleting(policy),
 	}
-	if told.Clusters == nil {
-		told.Clusters = []string{}
+	if workload.Clusters == nil {
+		workload.Clusters = []string{}
 	}
 	if move, err := readMove(policy); err != nil {
-		told.Move = &federation.Move{Phase: federation.MoveFailed, Message: err.Error()}
+		workload.Move = &federation.Move{Phase: federation.MoveFailed, Message: err.Error()}
 	} else {
-		told.Move = move
+		workload.Move = move
 	}
-	for _, of := range policy.Spec.ResourceSelectors {
-		if of.Kind == reportKind {
+	for _, selector := range policy.Spec.ResourceSelectors {
+		if selector.Kind == reportKind {
 			continue
 		}
-		object := federation.Object{APIVersion: of.APIVersion, Kind: of.Kind, Name: of.Name, Clusters: []federation.OnCluster{}}
-		if binding := bindings[objectKey{policy.Namespace, of.APIVersion, of.Kind, of.Name}]; binding != nil {
+		object := federation.Object{APIVersion: selector.APIVersion, Kind: selector.Kind, Name: selector.Name, Clusters: []federation.OnCluster{}}
+		if binding := bindings[objectKey{policy.Namespace, selector.APIVersion, selector.Kind, selector.Name}]; binding != nil {
 			object.Clusters = onClusters(binding)
 		}
-		told.Objects = append(told.Objects, object)
+		workload.Objects = append(workload.Objects, object)
 	}
-	return told
+	return workload
 }
 
 // onClusters is what Karmada knows of an object in each cluster that has it or shall have it.

@@ -18,7 +18,7 @@ func podMetadata(object *unstructured.Unstructured) []string {
 		return []string{"metadata"}
 	}
 	for _, path := range [][]string{{"spec", "template"}, {"spec", "jobTemplate", "spec", "template"}} {
-		if _, found, err := unstructured.NestedMap(object.Object, append(slices.Clone(path), "spec")...); found && err == nil {
+		if _, exists, err := unstructured.NestedMap(object.Object, append(slices.Clone(path), "spec")...); exists && err == nil {
 			return append(slices.Clone(path), "metadata")
 		}
 	}
@@ -42,11 +42,11 @@ func mark(object *unstructured.Unstructured, workload string, networks []string)
 		return invalid("%s has labels of its pods that cannot be read: %v", called(object), err)
 	}
 	at := append(slices.Clone(path), "annotations", tsn.NetworkAnnotation)
-	of, _, err := unstructured.NestedString(object.Object, at...)
+	owner, _, err := unstructured.NestedString(object.Object, at...)
 	if err != nil {
 		return invalid("%s has annotations of its pods that cannot be read: %v", called(object), err)
 	}
-	all := join(of, object.GetAnnotations()[tsn.NetworkAnnotation], strings.Join(networks, ","))
+	all := join(owner, object.GetAnnotations()[tsn.NetworkAnnotation], strings.Join(networks, ","))
 	if all == "" {
 		return nil
 	}

@@ -41,34 +41,34 @@ func rests(object *unstructured.Unstructured) bool {
 
 // awaitedPods says what is awaited of the pods in a cluster, by what its operator reports; "" if nothing is.
 func (p *progress) awaitedPods(names []string, cluster string) string {
-	said, has := p.reported(cluster)
+	status, has := p.reported(cluster)
 	switch {
 	case !has:
 		return fmt.Sprintf("cluster %s has not said whether the pods of %s are ready, which KuberneTSN there reports", cluster, strings.Join(names, ", "))
-	case said.Total <= 0:
+	case status.Total <= 0:
 		return fmt.Sprintf("%s has no pods in cluster %s yet", strings.Join(names, ", "), cluster)
 	}
-	ready := said.Ready
-	for i := range said.Pods {
-		if said.Pods[i].Phase == string(corev1.PodSucceeded) {
+	ready := status.Ready
+	for i := range status.Pods {
+		if status.Pods[i].Phase == string(corev1.PodSucceeded) {
 			ready++
 		}
 	}
-	if ready < said.Total {
-		return fmt.Sprintf("%d of %d pods of %s are ready in cluster %s", ready, said.Total, strings.Join(names, ", "), cluster)
+	if ready < status.Total {
+		return fmt.Sprintf("%d of %d pods of %s are ready in cluster %s", ready, status.Total, strings.Join(names, ", "), cluster)
 	}
 	return ""
 }
 
 // reported is what a cluster's operator says of the pods of the workload.
-func (p *progress) reported(cluster string) (said tsn.TSNWorkloadStatus, has bool) {
+func (p *progress) reported(cluster string) (status tsn.TSNWorkloadStatus, has bool) {
 	binding := p.bindings[reportKey(types.NamespacedName{Namespace: p.policy.Namespace, Name: p.policy.Name})]
 	if binding == nil || p.leaves(binding, cluster) || !isGiven(binding, cluster) {
-		return said, false // what the cluster says is of pods that it had before
+		return status, false // what the cluster says is of pods that it had before
 	}
 	at := slices.IndexFunc(binding.Status.AggregatedStatus, func(item workv1alpha2.AggregatedStatusItem) bool { return item.ClusterName == cluster })
 	if at < 0 || !binding.Status.AggregatedStatus[at].Applied || binding.Status.AggregatedStatus[at].Status == nil {
-		return said, false
+		return status, false
 	}
-	return said, json.Unmarshal(binding.Status.AggregatedStatus[at].Status.Raw, &said) == nil
+	return status, json.Unmarshal(binding.Status.AggregatedStatus[at].Status.Raw, &status) == nil
 }

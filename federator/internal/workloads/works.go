@@ -48,8 +48,8 @@ func affected(policy *policyv1alpha1.PropagationPolicy) []string {
 // ids are by what Karmada knows the bindings of a workload.
 func (p *progress) ids() []string {
 	var ids []string
-	for _, of := range p.policy.Spec.ResourceSelectors {
-		if binding := p.bindingOf(&of); binding != nil {
+	for _, selector := range p.policy.Spec.ResourceSelectors {
+		if binding := p.bindingOf(&selector); binding != nil {
 			if id := binding.Labels[workv1alpha2.ResourceBindingPermanentIDLabel]; id != "" {
 				ids = append(ids, id)
 			}
@@ -58,23 +58,23 @@ func (p *progress) ids() []string {
 	return ids
 }
 
-func (p *progress) bindingOf(of *policyv1alpha1.ResourceSelector) *workv1alpha2.ResourceBinding {
-	return p.bindings[objectKey{p.policy.Namespace, of.APIVersion, of.Kind, of.Name}]
+func (p *progress) bindingOf(selector *policyv1alpha1.ResourceSelector) *workv1alpha2.ResourceBinding {
+	return p.bindings[objectKey{p.policy.Namespace, selector.APIVersion, selector.Kind, selector.Name}]
 }
 
 // ready tells whether a workload is ready on clusters, and its pods linked, and what is awaited if it is not.
-func (p *progress) ready(clusters []string) (is bool, awaited string) {
-	for _, of := range p.policy.Spec.ResourceSelectors {
-		if of.Kind == reportKind {
+func (p *progress) ready(clusters []string) (ok bool, awaited string) {
+	for _, selector := range p.policy.Spec.ResourceSelectors {
+		if selector.Kind == reportKind {
 			continue // a workload runs where nobody says so, too
 		}
-		binding := p.bindingOf(&of)
+		binding := p.bindingOf(&selector)
 		for _, cluster := range clusters {
-			if why := awaitedOf(&of, binding, cluster); why != "" {
+			if why := awaitedOf(&selector, binding, cluster); why != "" {
 				return false, why
 			}
 			if p.leaves(binding, cluster) {
-				return false, fmt.Sprintf("cluster %s has not removed the former %s %s yet", cluster, of.Kind, of.Name)
+				return false, fmt.Sprintf("cluster %s has not removed the former %s %s yet", cluster, selector.Kind, selector.Name)
 			}
 		}
 	}
@@ -110,8 +110,8 @@ func isGiven(binding *workv1alpha2.ResourceBinding, cluster string) bool {
 	return slices.ContainsFunc(binding.Spec.Clusters, func(target workv1alpha2.TargetCluster) bool { return target.Name == cluster })
 }
 
-func awaitedOf(of *policyv1alpha1.ResourceSelector, binding *workv1alpha2.ResourceBinding, cluster string) string {
-	name := of.Kind + " " + of.Name
+func awaitedOf(selector *policyv1alpha1.ResourceSelector, binding *workv1alpha2.ResourceBinding, cluster string) string {
+	name := selector.Kind + " " + selector.Name
 	if binding == nil {
 		return name + " has not been looked at by Karmada yet"
 	}
@@ -128,7 +128,7 @@ func awaitedOf(of *policyv1alpha1.ResourceSelector, binding *workv1alpha2.Resour
 		return fmt.Sprintf("cluster %s does not take %s: %s", cluster, name, on.Message)
 	case !on.Applied:
 		return fmt.Sprintf("cluster %s has not taken %s yet", cluster, name)
-	case on.Health == federation.Healthy, on.Health == federation.HealthUnknown && !hasPods(of.Kind):
+	case on.Health == federation.Healthy, on.Health == federation.HealthUnknown && !hasPods(selector.Kind):
 		return ""
 	case on.Replicas != nil:
 		return fmt.Sprintf("%s has %d of %d pods ready in cluster %s", name, *on.Ready, *on.Replicas, cluster)
@@ -142,8 +142,8 @@ func (p *progress) released(clusters []string) bool {
 	if keeps(p.policy) {
 		return false
 	}
-	for _, of := range p.policy.Spec.ResourceSelectors {
-		if binding := p.bindingOf(&of); binding != nil && ptr.Deref(binding.Spec.PreserveResourcesOnDeletion, false) {
+	for _, selector := range p.policy.Spec.ResourceSelectors {
+		if binding := p.bindingOf(&selector); binding != nil && ptr.Deref(binding.Spec.PreserveResourcesOnDeletion, false) {
 			return false
 		}
 	}

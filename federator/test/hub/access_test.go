@@ -51,12 +51,12 @@ func signed(t *testing.T, yet time.Duration) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	key, is := parsed.(*ecdsa.PrivateKey)
-	if !is {
+	key, ok := parsed.(*ecdsa.PrivateKey)
+	if !ok {
 		t.Fatalf("the hub's key is a %T", parsed)
 	}
-	part := func(of any) string {
-		raw, err := json.Marshal(of)
+	part := func(owner any) string {
+		raw, err := json.Marshal(owner)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -76,18 +76,18 @@ func signed(t *testing.T, yet time.Duration) string {
 		t.Fatal(err)
 	}
 	now := time.Now()
-	said := part(map[string]any{"alg": "ES256"}) + "." + part(map[string]any{
+	reported := part(map[string]any{"alg": "ES256"}) + "." + part(map[string]any{
 		"iss": good.Issuer, "aud": good.Audience, "sub": "system:serviceaccount:" + account.Namespace + ":" + account.Name,
 		"exp": now.Add(yet).Unix(), "iat": now.Add(-2 * time.Hour).Unix(), "nbf": now.Add(-2 * time.Hour).Unix(),
 		"kubernetes.io": map[string]any{"namespace": account.Namespace, "serviceaccount": map[string]any{"name": account.Name, "uid": account.UID}},
 	})
-	sum := sha256.Sum256([]byte(said))
+	sum := sha256.Sum256([]byte(reported))
 	r, s, err := ecdsa.Sign(rand.Reader, key, sum[:])
 	if err != nil {
 		t.Fatal(err)
 	}
 	const half = 32 // bytes of each number of P-256
-	return said + "." + base64.RawURLEncoding.EncodeToString(append(r.FillBytes(make([]byte, half)), s.FillBytes(make([]byte, half))...))
+	return reported + "." + base64.RawURLEncoding.EncodeToString(append(r.FillBytes(make([]byte, half)), s.FillBytes(make([]byte, half))...))
 }
 
 func TestATokenThatWasWithdrawnIsRefused(t *testing.T) {
@@ -154,11 +154,11 @@ func TestTokensAreForTheFederatorOnly(t *testing.T) {
 	f.refused(token, "GET", "/api/v1/clusters", nil, http.StatusForbidden, ":anna")
 	direct := rest.AnonymousClientConfig(config)
 	direct.BearerToken = token
-	made, err := client.New(direct, client.Options{})
+	createdClient, err := client.New(direct, client.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := made.List(t.Context(), &corev1.NamespaceList{}); !apierrors.IsUnauthorized(err) {
+	if err := createdClient.List(t.Context(), &corev1.NamespaceList{}); !apierrors.IsUnauthorized(err) {
 		t.Errorf("at the hub itself the token for the federator gets %v", err)
 	}
 }
@@ -168,11 +168,11 @@ func allowedAs(t *testing.T, federator *rest.Config, user string, groups ...stri
 	t.Helper()
 	as := rest.CopyConfig(federator)
 	as.Impersonate = rest.ImpersonationConfig{UserName: user, Groups: groups}
-	made, err := client.New(as, client.Options{})
+	createdClient, err := client.New(as, client.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return made.Create(t.Context(), &authenticationv1.SelfSubjectReview{})
+	return createdClient.Create(t.Context(), &authenticationv1.SelfSubjectReview{})
 }
 
 func TestHubLetsTheFederatorBeOrdinaryAccountsOnly(t *testing.T) {

@@ -24,11 +24,11 @@ func asAgent(t *testing.T, cluster string) *kubernetes.Clientset {
 	t.Helper()
 	as := rest.CopyConfig(config)
 	as.Impersonate = rest.ImpersonationConfig{UserName: federation.AgentUser + cluster, Groups: []string{federation.AgentGroup}}
-	made, err := kubernetes.NewForConfig(as)
+	clientset, err := kubernetes.NewForConfig(as)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return made
+	return clientset
 }
 
 // leads tells whether an agent becomes the leader of its replicas in time.
@@ -52,8 +52,8 @@ func TestAgentLeadsAndBeatsAndCreatesNoLease(t *testing.T) {
 	agent := asAgent(t, name)
 	leases := agent.CoordinationV1().Leases("karmada-cluster")
 	for _, lease := range []string{later, "karmada-agent-" + later, name, "another"} {
-		made := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: lease}}
-		if _, err := leases.Create(t.Context(), made, metav1.CreateOptions{}); !apierrors.IsForbidden(err) {
+		createdLease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Name: lease}}
+		if _, err := leases.Create(t.Context(), createdLease, metav1.CreateOptions{}); !apierrors.IsForbidden(err) {
 			t.Errorf("the agent creates Lease %s: %v", lease, err)
 		}
 	}

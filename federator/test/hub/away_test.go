@@ -27,14 +27,14 @@ func TestAFederatorThatStartsWithoutAHubSaysSo(t *testing.T) {
 		t.Errorf("the document has status %d", status)
 	}
 	// There is nobody else who could say so.
-	if status, said := f.probe("/readyz"); status != http.StatusOK {
-		t.Errorf("it is not ready: %d %s", status, said)
+	if status, text := f.probe("/readyz"); status != http.StatusOK {
+		t.Errorf("it is not ready: %d %s", status, text)
 	}
 	eventually(t, "the log says what the controllers wait for", func() bool { return strings.Contains(f.log.String(), "the controllers wait for the hub") })
 }
 
 // probe asks as kubelet does.
-func (r *running) probe(path string) (status int, said string) {
+func (r *running) probe(path string) (status int, reported string) {
 	r.t.Helper()
 	request, err := http.NewRequestWithContext(r.t.Context(), http.MethodGet, r.address+path, http.NoBody)
 	if err != nil {
@@ -87,11 +87,11 @@ func TestAFederatorIsReadyWhenItHasReadTheHub(t *testing.T) {
 	case <-time.After(20 * time.Second):
 		t.Fatal("it does not read the links")
 	}
-	if status, said := f.probe("/readyz"); status != http.StatusServiceUnavailable || !strings.Contains(said, "has not read the hub yet") {
-		t.Errorf("it has not read the links and is ready: %d %s", status, said)
+	if status, text := f.probe("/readyz"); status != http.StatusServiceUnavailable || !strings.Contains(text, "has not read the hub yet") {
+		t.Errorf("it has not read the links and is ready: %d %s", status, text)
 	}
-	if status, said := f.probe("/healthz"); status != http.StatusOK {
-		t.Errorf("it is not alive: %d %s", status, said)
+	if status, text := f.probe("/healthz"); status != http.StatusOK {
+		t.Errorf("it is not alive: %d %s", status, text)
 	}
 	release()
 	eventually(t, "it is ready", func() bool { status, _ := f.probe("/readyz"); return status == http.StatusOK })

@@ -64,8 +64,8 @@ func TestAMoveToWhereItIsIsRefused(t *testing.T) {
 	m := newMoved(t)
 	m.f.refused(m.token, "POST", m.path()+"/move", federation.MoveRequest{To: []string{m.one}}, http.StatusConflict,
 		"workload "+m.namespace+"/web is on "+m.one+" already, and nowhere else; name the clusters that shall have it instead")
-	if told := m.state(); told.Move != nil || !slices.Equal(told.Clusters, []string{m.one}) {
-		t.Errorf("it is on %v, %+v", told.Clusters, told.Move)
+	if workload := m.state(); workload.Move != nil || !slices.Equal(workload.Clusters, []string{m.one}) {
+		t.Errorf("it is on %v, %+v", workload.Clusters, workload.Move)
 	}
 	m.begin(60)
 	m.k.heal(m.two)
@@ -132,7 +132,7 @@ func (m *mortal) RoundTrip(request *http.Request) (*http.Response, error) {
 const forever = 1 << 40
 
 // dies has a request be sent to a hub that dies after each of the objects that it writes, and then to one that lives. begin is what to send.
-func dies(t *testing.T, begin func(f *running) (do func() (int, string), is func())) {
+func dies(t *testing.T, begin func(f *running) (do func() (int, string), matches func())) {
 	t.Helper()
 	for _, answered := range []bool{false, true} {
 		left := &atomic.Int64{}
@@ -141,22 +141,22 @@ func dies(t *testing.T, begin func(f *running) (do func() (int, string), is func
 		mortally.Wrap(func(to http.RoundTripper) http.RoundTripper { return &mortal{to, left, answered} })
 		f := startFederatorOf(t, mortally)
 		for after := int64(0); ; after++ {
-			do, is := begin(f)
+			do, matches := begin(f)
 			left.Store(after)
-			status, said := do()
+			status, text := do()
 			died := left.Load() < 0
 			left.Store(forever)
 			if !died {
-				is()
+				matches()
 				break
 			}
-			if status != http.StatusServiceUnavailable || !strings.Contains(said, "the hub does not answer; ask again when it does, which completes what was begun") {
-				t.Errorf("dead after %d objects: %d %q", after, status, said)
+			if status != http.StatusServiceUnavailable || !strings.Contains(text, "the hub does not answer; ask again when it does, which completes what was begun") {
+				t.Errorf("dead after %d objects: %d %q", after, status, text)
 			}
-			if status, said := do(); said != "" {
-				t.Fatalf("the same again, after %d objects: %d %s", after, status, said)
+			if status, reported := do(); reported != "" {
+				t.Fatalf("the same again, after %d objects: %d %s", after, status, reported)
 			}
-			is()
+			matches()
 		}
 	}
 }
@@ -206,8 +206,8 @@ func TestAHubThatDiesInAMoveHasTheSameAgainCompleteIt(t *testing.T) {
 		return do, func() {
 			t.Helper()
 			eventually(t, "it has moved to "+to, func() bool {
-				told := m.state()
-				return told.Move != nil && told.Move.Phase == federation.MoveDone && slices.Equal(told.Clusters, []string{to})
+				workload := m.state()
+				return workload.Move != nil && workload.Move.Phase == federation.MoveDone && slices.Equal(workload.Clusters, []string{to})
 			})
 			to, from = from, to
 		}

@@ -161,16 +161,16 @@ func TestWhoseAuthorityAClusterHasIsTold(t *testing.T) {
 	f, token, name := startFederator(t), newAdmin(t), unique("pusher")
 	ca, pinned := authority(t)
 	f.must(token, "POST", "/api/v1/clusters", federation.JoinRequest{Name: name, Mode: "Push", Endpoint: "https://192.0.2.1:6443", CA: ca, Token: "secret"}, nil)
-	told := func(token string) federation.Cluster {
+	read := func(token string) federation.Cluster {
 		t.Helper()
 		var list federation.Clusters
 		f.must(token, "GET", "/api/v1/clusters", nil, &list)
 		return list.Items[slices.IndexFunc(list.Items, func(c federation.Cluster) bool { return c.Name == name })]
 	}
-	if got := told(token); got.Pin != federation.PinMatches || got.Fingerprint != pinned {
+	if got := read(token); got.Pin != federation.PinMatches || got.Fingerprint != pinned {
 		t.Errorf("told %+v", got)
 	}
-	if got := told(newUser(t, newNamespace(t), nil, seesClusters)); got.Pin != federation.PinUnknown {
+	if got := read(newUser(t, newNamespace(t), nil, seesClusters)); got.Pin != federation.PinUnknown {
 		t.Errorf("who may not read the credentials is told %q", got.Pin)
 	}
 	var kept corev1.Secret
@@ -179,13 +179,13 @@ func TestWhoseAuthorityAClusterHasIsTold(t *testing.T) {
 	if err := admin.Update(t.Context(), &kept); err != nil {
 		t.Fatal(err)
 	}
-	if got := told(token); got.Pin != federation.PinDiffers {
+	if got := read(token); got.Pin != federation.PinDiffers {
 		t.Errorf("with another authority told %q", got.Pin)
 	}
 	// Credentials rotate by joining again.
 	f.must(token, "POST", "/api/v1/clusters", federation.JoinRequest{Name: name, Mode: "Push", Endpoint: "https://192.0.2.1:6443", CA: ca, Token: "newer"}, nil)
 	get(t, "karmada-cluster", name, &kept)
-	if string(kept.Data["token"]) != "newer" || told(token).Pin != federation.PinMatches {
+	if string(kept.Data["token"]) != "newer" || read(token).Pin != federation.PinMatches {
 		t.Errorf("the token is %q", kept.Data["token"])
 	}
 	if len(kept.OwnerReferences) != 1 || kept.OwnerReferences[0].Kind != "Cluster" {
@@ -215,29 +215,29 @@ func TestProxyIsForUsersOnlyWhenAskedFor(t *testing.T) {
 }
 
 func TestAClusterWithWorkloadsOfItsOwnLeavesByForceOnly(t *testing.T) {
-	f, token, one, two, namespace := startFederator(t), newAdmin(t), newCluster(t, "Push"), newCluster(t, "Push"), newNamespace(t)
-	k := startKarmada(t, namespace, one, two)
+	f, token, item, two, namespace := startFederator(t), newAdmin(t), newCluster(t, "Push"), newCluster(t, "Push"), newNamespace(t)
+	k := startKarmada(t, namespace, item, two)
 	deploy := func(name string, clusters ...string) {
 		t.Helper()
 		f.must(token, "POST", "/api/v1/workloads", federation.DeployRequest{Name: name, Namespace: namespace, Manifest: deployment(name), Clusters: clusters}, nil)
 	}
-	deploy("both", one, two)
-	deploy("alone", one)
+	deploy("both", item, two)
+	deploy("alone", item)
 	f.refused(token, "DELETE", "/api/v1/clusters/nowhere", nil, http.StatusNotFound, "there is no cluster nowhere")
-	f.refused(token, "DELETE", "/api/v1/clusters/"+one, nil, http.StatusConflict, "on cluster "+one+" alone: "+namespace+"/alone")
+	f.refused(token, "DELETE", "/api/v1/clusters/"+item, nil, http.StatusConflict, "on cluster "+item+" alone: "+namespace+"/alone")
 	f.must(token, "DELETE", "/api/v1/workloads/"+namespace+"/alone", nil, nil)
 	var left federation.Unjoined
-	f.must(token, "DELETE", "/api/v1/clusters/"+one, nil, &left)
+	f.must(token, "DELETE", "/api/v1/clusters/"+item, nil, &left)
 	if !slices.Equal(left.Drained, []string{namespace + "/both"}) || len(left.Left) > 0 {
 		t.Errorf("left %+v", left)
 	}
-	if err := admin.Get(t.Context(), types.NamespacedName{Name: one}, &v1alpha1.Cluster{}); !apierrors.IsNotFound(err) {
+	if err := admin.Get(t.Context(), types.NamespacedName{Name: item}, &v1alpha1.Cluster{}); !apierrors.IsNotFound(err) {
 		t.Errorf("the cluster is there: %v", err)
 	}
-	var told federation.Workload
-	f.must(token, "GET", "/api/v1/workloads/"+namespace+"/both", nil, &told)
-	if removed, kept := k.became(); !slices.Equal(told.Clusters, []string{two}) || !slices.Equal(removed, []string{one}) || len(kept) > 0 {
-		t.Errorf("it is on %v; %v removed it, %v kept it", told.Clusters, removed, kept)
+	var workload federation.Workload
+	f.must(token, "GET", "/api/v1/workloads/"+namespace+"/both", nil, &workload)
+	if removed, kept := k.became(); !slices.Equal(workload.Clusters, []string{two}) || !slices.Equal(removed, []string{item}) || len(kept) > 0 {
+		t.Errorf("it is on %v; %v removed it, %v kept it", workload.Clusters, removed, kept)
 	}
 	f.must(token, "DELETE", "/api/v1/clusters/"+two+"?force=true", nil, &left)
 	if !slices.Equal(left.Left, []string{namespace + "/both"}) {

@@ -26,14 +26,14 @@ func specs(t *testing.T) map[string]*policyv1alpha1.PropagationSpec {
 			t.Fatal(err)
 		}
 	}
-	made := map[string]*policyv1alpha1.PropagationSpec{}
+	specs := map[string]*policyv1alpha1.PropagationSpec{}
 	for i := range policies.Items {
-		made[policies.Items[i].Name] = &policies.Items[i].Spec
+		specs[policies.Items[i].Name] = &policies.Items[i].Spec
 	}
 	for i := range everywhere.Items {
-		made[everywhere.Items[i].Name] = &everywhere.Items[i].Spec
+		specs[everywhere.Items[i].Name] = &everywhere.Items[i].Spec
 	}
-	return made
+	return specs
 }
 
 func TestNoPolicyAsksForFailover(t *testing.T) {
@@ -46,8 +46,8 @@ func TestNoPolicyAsksForFailover(t *testing.T) {
 		federation.DeployRequest{Name: name, Namespace: s.namespace, Manifest: deployment(name), Clusters: s.clusters}, nil)
 	for _, needed := range []string{name, "kubernetsn-hub", "kubernetsn-service-" + s.service, "kubernetsn-link-" + link.Name, "kubernetsn-network-firm"} {
 		eventually(t, "there is policy "+needed, func() bool {
-			for made := range specs(t) {
-				if strings.HasPrefix(made, needed) {
+			for created := range specs(t) {
+				if strings.HasPrefix(created, needed) {
 					return true
 				}
 			}

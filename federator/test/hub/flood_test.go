@@ -102,8 +102,8 @@ func TestFloodOfBadTokensLeavesOthersAnswered(t *testing.T) {
 		close(stop)
 	})
 	statuses, reviews := <-flooded, 0
-	for _, one := range seen {
-		if one == asksFor[0] {
+	for _, name := range seen {
+		if name == asksFor[0] {
 			reviews++
 		}
 	}

@@ -20,10 +20,10 @@ func TestWhatALinkHadIsHeldBackAlsoByTheNextFederator(t *testing.T) {
 		s.report(map[string]tsn.TSNServiceStatus{s.clusters[0]: wants(clients...), s.clusters[1]: endpoint})
 	}
 	report(s.want("one", "192.0.2.1"), s.want("two", "192.0.2.1"))
-	one, two := s.linked("one", "plc").Spec, s.linked("two", "plc").Spec
+	spec, two := s.linked("one", "plc").Spec, s.linked("two", "plc").Spec
 	report(s.want("two", "192.0.2.1"))
 	eventually(t, "the link is gone", func() bool { return len(s.links()) == 1 })
-	had := []tsn.TSNLinkSpec{one, two}
+	had := []tsn.TSNLinkSpec{spec, two}
 	held := func(pod string) {
 		t.Helper()
 		now := s.linked(pod, "plc").Spec
@@ -66,12 +66,12 @@ func TestALinkOfSomebodyElseOfTheNameThatIsNeededIsTold(t *testing.T) {
 
 func TestWhoWatchesSeesLinks(t *testing.T) {
 	s := newServed(t, 2, nil)
-	said := watching(t, s.f, s.token, "?namespace="+s.namespace)
+	reported := watching(t, s.f, s.token, "?namespace="+s.namespace)
 	s.report(map[string]tsn.TSNServiceStatus{s.clusters[0]: wants(s.want("arm", "192.0.2.1")), s.clusters[1]: offers(s.offer("plc", "192.0.2.2"))})
 	link := s.linked("arm", "plc")
 	eventually(t, "the watch tells of the link", func() bool {
 		select {
-		case text := <-said:
+		case text := <-reported:
 			return strings.Contains(text, `"kind":"Link"`) && strings.Contains(text, link.Name) && strings.Contains(text, `"pod":"plc"`)
 		default:
 			return false

@@ -131,14 +131,14 @@ func (r *running) call(token, method, path string, body, into any) (status int, 
 		r.t.Fatal(err)
 	}
 	if answer.StatusCode >= 400 {
-		var said federation.Problem
-		if err := json.Unmarshal(raw, &said); err != nil {
+		var problem federation.Problem
+		if err := json.Unmarshal(raw, &problem); err != nil {
 			r.t.Fatalf("%s %s: %d with a body that is no problem: %s", method, path, answer.StatusCode, raw)
 		}
-		for _, detail := range said.Errors {
-			said.Detail += "; " + detail.Location + ": " + detail.Message
+		for _, detail := range problem.Errors {
+			problem.Detail += "; " + detail.Location + ": " + detail.Message
 		}
-		return answer.StatusCode, said.Detail
+		return answer.StatusCode, problem.Detail
 	}
 	if into != nil {
 		if err := json.Unmarshal(raw, into); err != nil {
@@ -277,10 +277,10 @@ func newAdmin(t *testing.T) string {
 }
 
 // eventually waits for something.
-func eventually(t *testing.T, what string, is func() bool) {
+func eventually(t *testing.T, what string, matches func() bool) {
 	t.Helper()
 	end := time.Now().Add(20 * time.Second)
-	for !is() {
+	for !matches() {
 		if time.Now().After(end) {
 			t.Fatalf("waited 20 s in vain until %s", what)
 		}

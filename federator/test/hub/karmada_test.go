@@ -129,32 +129,32 @@ func (k *karmada) round(ctx context.Context) {
 		if len(k.placements) == 0 || k.placements[len(k.placements)-1] != placement {
 			k.placements = append(k.placements, placement)
 		}
-		for _, of := range policy.Spec.ResourceSelectors {
-			if k.bind(ctx, policy, &of) {
-				wanted[bindingName(&of)] = true
+		for _, selector := range policy.Spec.ResourceSelectors {
+			if k.bind(ctx, policy, &selector) {
+				wanted[bindingName(&selector)] = true
 			}
 		}
 	}
 	k.sweep(ctx, wanted)
 }
 
-func bindingName(of *policyv1alpha1.ResourceSelector) string {
-	return strings.ToLower(of.Name + "-" + of.Kind)
+func bindingName(selector *policyv1alpha1.ResourceSelector) string {
+	return strings.ToLower(selector.Name + "-" + selector.Kind)
 }
 
 // bind makes or changes the binding of an object, and its Works. It is false if there is no such object.
-func (k *karmada) bind(ctx context.Context, policy *policyv1alpha1.PropagationPolicy, of *policyv1alpha1.ResourceSelector) bool {
+func (k *karmada) bind(ctx context.Context, policy *policyv1alpha1.PropagationPolicy, selector *policyv1alpha1.ResourceSelector) bool {
 	object := &unstructured.Unstructured{}
-	object.SetAPIVersion(of.APIVersion)
-	object.SetKind(of.Kind)
-	if admin.Get(ctx, types.NamespacedName{Namespace: k.namespace, Name: of.Name}, object) != nil {
+	object.SetAPIVersion(selector.APIVersion)
+	object.SetKind(selector.Kind)
+	if admin.Get(ctx, types.NamespacedName{Namespace: k.namespace, Name: selector.Name}, object) != nil {
 		return false
 	}
-	binding := &workv1alpha2.ResourceBinding{ObjectMeta: metav1.ObjectMeta{Namespace: k.namespace, Name: bindingName(of)}}
+	binding := &workv1alpha2.ResourceBinding{ObjectMeta: metav1.ObjectMeta{Namespace: k.namespace, Name: bindingName(selector)}}
 	err := admin.Get(ctx, client.ObjectKeyFromObject(binding), binding)
 	before := binding.DeepCopy()
-	binding.Labels = map[string]string{workv1alpha2.ResourceBindingPermanentIDLabel: k.namespace + "." + bindingName(of)}
-	binding.Spec.Resource = workv1alpha2.ObjectReference{APIVersion: of.APIVersion, Kind: of.Kind, Namespace: k.namespace, Name: of.Name}
+	binding.Labels = map[string]string{workv1alpha2.ResourceBindingPermanentIDLabel: k.namespace + "." + bindingName(selector)}
+	binding.Spec.Resource = workv1alpha2.ObjectReference{APIVersion: selector.APIVersion, Kind: selector.Kind, Namespace: k.namespace, Name: selector.Name}
 	binding.Spec.PreserveResourcesOnDeletion = policy.Spec.PreserveResourcesOnDeletion
 	binding.Spec.Clusters = nil
 	for _, cluster := range policy.Spec.Placement.ClusterAffinity.ClusterNames {
@@ -182,10 +182,10 @@ func (k *karmada) report(ctx context.Context, binding *workv1alpha2.ResourceBind
 		if k.healthy[target.Name] {
 			item.Health, ready = workv1alpha2.ResourceHealthy, "2"
 		}
-		said := k.statuses[[3]string{binding.Spec.Resource.Kind, binding.Spec.Resource.Name, target.Name}]
+		output := k.statuses[[3]string{binding.Spec.Resource.Kind, binding.Spec.Resource.Name, target.Name}]
 		switch {
-		case said != nil:
-			item.Status, item.Health = &runtime.RawExtension{Raw: said}, workv1alpha2.ResourceUnknown
+		case output != nil:
+			item.Status, item.Health = &runtime.RawExtension{Raw: output}, workv1alpha2.ResourceUnknown
 		case binding.Spec.Resource.Kind == "TSNWorkload" && k.pods[target.Name] != nil:
 			item.Status = &runtime.RawExtension{Raw: k.pods[target.Name]}
 			item.Health = workv1alpha2.ResourceUnknown

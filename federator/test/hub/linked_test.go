@@ -20,16 +20,16 @@ func TestPodsGetTheLabelsOfLinks(t *testing.T) {
 	request := federation.DeployRequest{Name: "w", Namespace: s.namespace, Manifest: deployment("web"), Clusters: s.clusters,
 		Clients: map[string]string{s.service: "bus0"}}
 	s.f.must(s.token, "POST", "/api/v1/workloads", request, nil)
-	var made appsv1.Deployment
-	get(t, s.namespace, "web", &made)
-	if labels := made.Spec.Template.Labels; labels[tsn.ClientLabelPrefix+s.service] != "bus0" || labels["app"] != "web" {
+	var createdDeployment appsv1.Deployment
+	get(t, s.namespace, "web", &createdDeployment)
+	if labels := createdDeployment.Spec.Template.Labels; labels[tsn.ClientLabelPrefix+s.service] != "bus0" || labels["app"] != "web" {
 		t.Errorf("labels %v of pods", labels)
 	}
 	request.Name, request.Manifest, request.Clients = "e", deployment("plc"), nil
 	request.Endpoints = map[string]string{s.service: "line"}
 	s.f.must(s.token, "POST", "/api/v1/workloads", request, nil)
-	get(t, s.namespace, "plc", &made)
-	if labels := made.Spec.Template.Labels; labels[tsn.EndpointLabelPrefix+s.service] != "line" {
+	get(t, s.namespace, "plc", &createdDeployment)
+	if labels := createdDeployment.Spec.Template.Labels; labels[tsn.EndpointLabelPrefix+s.service] != "line" {
 		t.Errorf("labels %v of pods", labels)
 	}
 }
@@ -84,8 +84,8 @@ func TestAMoveWaitsForLinks(t *testing.T) {
 	} {
 		m.k.say(m.two, strings.Replace(pod, "%", step.links, 1))
 		eventually(t, "what is awaited is told", func() bool {
-			told := m.state()
-			return told.Move.Phase == federation.MovePlacing && strings.Contains(told.Move.Message, step.words)
+			workload := m.state()
+			return workload.Move.Phase == federation.MovePlacing && strings.Contains(workload.Move.Message, step.words)
 		})
 	}
 	m.k.say(m.two, strings.Replace(pod, "%", `{"service":"bus","client":true,"interface":"bus0","peer":"west/ns/plc","up":true}`, 1))
@@ -98,9 +98,9 @@ func TestAMoveOfWhichLinksDoNotComeUpLeavesTheOldOneRunning(t *testing.T) {
 	m.k.heal(m.two)
 	m.k.say(m.two, `{"total":1,"ready":1,"pods":[{"name":"web-1","phase":"Running","ready":true,"links":[{"service":"bus","client":true,"interface":"bus0","up":false}]}]}`)
 	m.begin(5)
-	told := m.await(federation.MoveFailed)
-	if len(told.Clusters) != 1 || told.Clusters[0] != m.one || !strings.Contains(told.Move.Message, "has no link to service bus yet; it stays on "+m.one) {
-		t.Errorf("it is on %v: %q", told.Clusters, told.Move.Message)
+	workload := m.await(federation.MoveFailed)
+	if len(workload.Clusters) != 1 || workload.Clusters[0] != m.one || !strings.Contains(workload.Move.Message, "has no link to service bus yet; it stays on "+m.one) {
+		t.Errorf("it is on %v: %q", workload.Clusters, workload.Move.Message)
 	}
 }
 
@@ -110,19 +110,19 @@ func TestLinksAreToldToWhoMaySeeThem(t *testing.T) {
 	link := s.linked("arm", "plc")
 	s.k.sayOf("TSNLink", link.Name, s.clusters[0], plugged(tsn.ConditionClientPlugged, tsn.ConditionUp))
 	seer := newUser(t, s.namespace, []rbacv1.PolicyRule{{APIGroups: []string{"kubernetsn.io"}, Resources: []string{"tsnservices", "tsnlinks"}, Verbs: []string{"list"}}}, nil)
-	var told federation.Links
+	var links federation.Links
 	eventually(t, "the link is told", func() bool {
-		told = federation.Links{}
-		s.f.must(seer, "GET", "/api/v1/links?namespace="+s.namespace+"&service="+s.service, nil, &told)
-		return len(told.Items) == 1 && told.Items[0].Up
+		links = federation.Links{}
+		s.f.must(seer, "GET", "/api/v1/links?namespace="+s.namespace+"&service="+s.service, nil, &links)
+		return len(links.Items) == 1 && links.Items[0].Up
 	})
-	got, want := told.Items[0], map[string]string{s.clusters[0]: "arm", s.clusters[1]: "plc"}
-	if ends := map[string]string{got.Client.Cluster: got.Client.Pod, got.Endpoint.Cluster: got.Endpoint.Pod}; !maps.Equal(ends, want) || len(told.Services) != 1 {
-		t.Errorf("told %+v", told)
+	got, want := links.Items[0], map[string]string{s.clusters[0]: "arm", s.clusters[1]: "plc"}
+	if ends := map[string]string{got.Client.Cluster: got.Client.Pod, got.Endpoint.Cluster: got.Endpoint.Pod}; !maps.Equal(ends, want) || len(links.Services) != 1 {
+		t.Errorf("told %+v", links)
 	}
-	s.f.must(seer, "GET", "/api/v1/links?namespace="+s.namespace+"&service=other", nil, &told)
-	if len(told.Items)+len(told.Services) > 0 {
-		t.Errorf("of a service that is not, told %+v", told)
+	s.f.must(seer, "GET", "/api/v1/links?namespace="+s.namespace+"&service=other", nil, &links)
+	if len(links.Items)+len(links.Services) > 0 {
+		t.Errorf("of a service that is not, told %+v", links)
 	}
 	s.f.refused(newUser(t, s.namespace, ofWorkload, nil), "GET", "/api/v1/links?namespace="+s.namespace, nil, http.StatusForbidden, "tsnservices")
 	var events federation.Events

@@ -26,9 +26,9 @@ func (s *served) want(pod, address string) tsn.ServicePod {
 }
 
 func (s *served) offer(pod, address string) tsn.ServicePod {
-	of := s.want(pod, address)
-	of.Interface, of.MTU = "line", 1390
-	return of
+	want := s.want(pod, address)
+	want.Interface, want.MTU = "line", 1390
+	return want
 }
 
 func wants(pods ...tsn.ServicePod) tsn.TSNServiceStatus  { return tsn.TSNServiceStatus{Wants: pods} }
@@ -332,11 +332,11 @@ func TestTwoServicesNeverShareANumberOfALink(t *testing.T) {
 	first := s.service
 	status := map[string]tsn.TSNServiceStatus{s.clusters[0]: wants(s.want("arm", "192.0.2.1")), s.clusters[1]: offers(s.offer("plc", "192.0.2.2"))}
 	s.report(status)
-	one := s.linked("arm", "plc")
+	link := s.linked("arm", "plc")
 	s.service = unique("other")
 	s.make(s.service, nil)
 	s.report(status)
-	if two := s.linked("arm", "plc"); two.Spec.VNI == one.Spec.VNI || two.Spec.Endpoint.Interface != "line5000" {
-		t.Errorf("links of %s and %s have the numbers %d and %d", first, s.service, one.Spec.VNI, two.Spec.VNI)
+	if two := s.linked("arm", "plc"); two.Spec.VNI == link.Spec.VNI || two.Spec.Endpoint.Interface != "line5000" {
+		t.Errorf("links of %s and %s have the numbers %d and %d", first, s.service, link.Spec.VNI, two.Spec.VNI)
 	}
 }

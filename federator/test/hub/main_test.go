@@ -60,11 +60,11 @@ func startHub() error {
 			folders = append(folders, filepath.Join(strings.TrimSpace(string(text)), folder))
 		}
 	}
-	made, err := apiserver.New(folders...)
+	environment, err := apiserver.New(folders...)
 	if err != nil {
 		return err
 	}
-	server = made
+	server = environment
 	server.ControlPlane.GetAPIServer().Configure().Set("enable-bootstrap-token-auth", "true")
 	if config, err = server.Start(); err != nil {
 		return err

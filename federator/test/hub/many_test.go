@@ -45,33 +45,33 @@ func newWorkloads(t *testing.T, count int) (namespace string) {
 		name := fmt.Sprintf("many-%03d", i)
 		policy := &policyv1alpha1.PropagationPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Labels: map[string]string{tsn.WorkloadLabel: name}}}
 		policy.Spec.Placement.ClusterAffinity = &policyv1alpha1.ClusterAffinity{ClusterNames: clusters}
-		for _, of := range []policyv1alpha1.ResourceSelector{
+		for _, selector := range []policyv1alpha1.ResourceSelector{
 			{APIVersion: "apps/v1", Kind: "Deployment", Namespace: namespace, Name: name},
 			{APIVersion: tsn.GroupVersion.String(), Kind: "TSNWorkload", Namespace: namespace, Name: name},
 		} {
-			policy.Spec.ResourceSelectors = append(policy.Spec.ResourceSelectors, of)
-			said := []byte(`{"replicas":1,"readyReplicas":1}`)
-			if of.Kind == "TSNWorkload" {
-				said = pods
+			policy.Spec.ResourceSelectors = append(policy.Spec.ResourceSelectors, selector)
+			output := []byte(`{"replicas":1,"readyReplicas":1}`)
+			if selector.Kind == "TSNWorkload" {
+				output = pods
 			}
-			newBinding(t, &of, clusters, said)
+			newBinding(t, &selector, clusters, output)
 		}
 		create(t, policy)
 	}
 	return namespace
 }
 
-func newBinding(t *testing.T, of *policyv1alpha1.ResourceSelector, clusters []string, said []byte) {
+func newBinding(t *testing.T, selector *policyv1alpha1.ResourceSelector, clusters []string, output []byte) {
 	t.Helper()
-	binding := &workv1alpha2.ResourceBinding{ObjectMeta: metav1.ObjectMeta{Namespace: of.Namespace, Name: bindingName(of)}}
-	binding.Spec.Resource = workv1alpha2.ObjectReference{APIVersion: of.APIVersion, Kind: of.Kind, Namespace: of.Namespace, Name: of.Name}
+	binding := &workv1alpha2.ResourceBinding{ObjectMeta: metav1.ObjectMeta{Namespace: selector.Namespace, Name: bindingName(selector)}}
+	binding.Spec.Resource = workv1alpha2.ObjectReference{APIVersion: selector.APIVersion, Kind: selector.Kind, Namespace: selector.Namespace, Name: selector.Name}
 	for _, cluster := range clusters {
 		binding.Spec.Clusters = append(binding.Spec.Clusters, workv1alpha2.TargetCluster{Name: cluster})
 	}
 	create(t, binding)
 	for _, cluster := range clusters {
 		binding.Status.AggregatedStatus = append(binding.Status.AggregatedStatus, workv1alpha2.AggregatedStatusItem{
-			ClusterName: cluster, Applied: true, Health: workv1alpha2.ResourceHealthy, Status: &runtime.RawExtension{Raw: said},
+			ClusterName: cluster, Applied: true, Health: workv1alpha2.ResourceHealthy, Status: &runtime.RawExtension{Raw: output},
 		})
 	}
 	if err := admin.Status().Update(context.Background(), binding); err != nil {
@@ -140,13 +140,13 @@ func TestListsAskTheHubForRightsAndNothingElse(t *testing.T) {
 				f.must(token, "GET", path, nil, nil)
 				took = append(took, time.Since(began))
 			})
-			for _, one := range seen {
-				if !slices.Contains(asksFor, one) {
-					t.Errorf("%s asks the hub for %s", path, one)
+			for _, name := range seen {
+				if !slices.Contains(asksFor, name) {
+					t.Errorf("%s asks the hub for %s", path, name)
 				}
 			}
 			// The token was reviewed a moment ago, or is again.
-			if rights := slices.DeleteFunc(slices.Clone(seen), func(one string) bool { return one == asksFor[0] }); len(rights) != reviews || len(seen) > reviews+1 {
+			if rights := slices.DeleteFunc(slices.Clone(seen), func(name string) bool { return name == asksFor[0] }); len(rights) != reviews || len(seen) > reviews+1 {
 				t.Errorf("%s asks the hub %v, want one token at most and %d rights", path, seen, reviews)
 			}
 		}
@@ -161,8 +161,8 @@ func (r *running) listed(token, namespace string) []string {
 	var list federation.Workloads
 	r.must(token, "GET", "/api/v1/workloads?namespace="+namespace, nil, &list)
 	var names []string
-	for _, one := range list.Items {
-		names = append(names, one.Namespace+"/"+one.Name)
+	for _, workload := range list.Items {
+		names = append(names, workload.Namespace+"/"+workload.Name)
 	}
 	return names
 }

@@ -46,19 +46,19 @@ func (m *moved) begin(seconds int32) {
 
 func (m *moved) state() *federation.Workload {
 	m.t.Helper()
-	var told federation.Workload
-	m.f.must(m.token, "GET", m.path(), nil, &told)
-	return &told
+	var workload federation.Workload
+	m.f.must(m.token, "GET", m.path(), nil, &workload)
+	return &workload
 }
 
 func (m *moved) await(phase string) *federation.Workload {
 	m.t.Helper()
-	var told *federation.Workload
+	var workload *federation.Workload
 	eventually(m.t, "the move is "+phase, func() bool {
-		told = m.state()
-		return told.Move != nil && told.Move.Phase == phase
+		workload = m.state()
+		return workload.Move != nil && workload.Move.Phase == phase
 	})
-	return told
+	return workload
 }
 
 // keepsAgain tells whether the policy says that clusters keep what the hub forgets.
@@ -73,20 +73,20 @@ func TestAMoveMakesBeforeItBreaks(t *testing.T) {
 	m := newMoved(t)
 	m.begin(60)
 	eventually(t, "the new cluster is awaited", func() bool {
-		told := m.state()
-		return told.Move.Phase == federation.MovePlacing && strings.Contains(told.Move.Message, "0 of 2 pods ready in cluster "+m.two)
+		workload := m.state()
+		return workload.Move.Phase == federation.MovePlacing && strings.Contains(workload.Move.Message, "0 of 2 pods ready in cluster "+m.two)
 	})
-	if told := m.state(); !slices.Equal(told.Clusters, []string{m.one, m.two}) {
-		t.Errorf("it is on %v while the new one is awaited", told.Clusters)
+	if workload := m.state(); !slices.Equal(workload.Clusters, []string{m.one, m.two}) {
+		t.Errorf("it is on %v while the new one is awaited", workload.Clusters)
 	}
 	m.f.refused(m.token, "POST", m.path()+"/move", federation.MoveRequest{To: []string{m.one}}, http.StatusConflict, "is moving to "+m.two)
 	m.f.refused(m.token, "POST", "/api/v1/workloads",
 		federation.DeployRequest{Name: "web", Namespace: m.namespace, Manifest: deployment("web"), Clusters: []string{m.one, m.two}}, http.StatusConflict, "is moving")
 	m.begin(60) // the same move goes on
 	m.k.heal(m.two)
-	told := m.await(federation.MoveDone)
-	if !slices.Equal(told.Clusters, []string{m.two}) || !strings.Contains(told.Move.By, "user-") {
-		t.Errorf("it is on %v, moved by %q", told.Clusters, told.Move.By)
+	currentWorkload := m.await(federation.MoveDone)
+	if !slices.Equal(currentWorkload.Clusters, []string{m.two}) || !strings.Contains(currentWorkload.Move.By, "user-") {
+		t.Errorf("it is on %v, moved by %q", currentWorkload.Clusters, currentWorkload.Move.By)
 	}
 	if removed, kept := m.k.became(); !slices.Equal(removed, []string{m.one}) || len(kept) > 0 {
 		t.Errorf("clusters %v removed it, %v kept it", removed, kept)
@@ -102,10 +102,10 @@ func TestAMoveMakesBeforeItBreaks(t *testing.T) {
 func TestAMoveThatFailsLeavesTheWorkloadWhereItWas(t *testing.T) {
 	m := newMoved(t)
 	m.begin(5)
-	told := m.await(federation.MoveFailed)
-	if !slices.Equal(told.Clusters, []string{m.one}) || !strings.Contains(told.Move.Message, "not ready on "+m.two+" within 5s") ||
-		!strings.Contains(told.Move.Message, "it stays on "+m.one) {
-		t.Errorf("it is on %v: %q", told.Clusters, told.Move.Message)
+	workload := m.await(federation.MoveFailed)
+	if !slices.Equal(workload.Clusters, []string{m.one}) || !strings.Contains(workload.Move.Message, "not ready on "+m.two+" within 5s") ||
+		!strings.Contains(workload.Move.Message, "it stays on "+m.one) {
+		t.Errorf("it is on %v: %q", workload.Clusters, workload.Move.Message)
 	}
 	if removed, kept := m.k.became(); !slices.Equal(removed, []string{m.two}) || len(kept) > 0 {
 		t.Errorf("clusters %v removed it, %v kept it", removed, kept)
@@ -133,8 +133,8 @@ func TestAMoveWaitsForPodsOfAnyKind(t *testing.T) {
 	awaited := func(words string) {
 		t.Helper()
 		eventually(t, "what is awaited is told", func() bool {
-			told := m.state()
-			return told.Move.Phase == federation.MovePlacing && strings.Contains(told.Move.Message, words)
+			workload := m.state()
+			return workload.Move.Phase == federation.MovePlacing && strings.Contains(workload.Move.Message, words)
 		})
 	}
 	awaited("cluster " + m.two + " has not said whether the pods of Job web are ready")
@@ -167,7 +167,7 @@ func TestAMoveToWhereNothingIsIsRefused(t *testing.T) {
 	m := newMoved(t)
 	m.f.refused(m.token, "POST", m.path()+"/move", federation.MoveRequest{To: []string{"nowhere"}}, http.StatusUnprocessableEntity, "there is no cluster nowhere")
 	m.f.refused(m.token, "POST", m.path()+"x/move", federation.MoveRequest{To: []string{m.two}}, http.StatusNotFound, "there is no workload")
-	if told := m.state(); told.Move != nil || !slices.Equal(told.Clusters, []string{m.one}) {
-		t.Errorf("it is on %v, %+v", told.Clusters, told.Move)
+	if workload := m.state(); workload.Move != nil || !slices.Equal(workload.Clusters, []string{m.one}) {
+		t.Errorf("it is on %v, %+v", workload.Clusters, workload.Move)
 	}
 }

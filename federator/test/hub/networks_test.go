@@ -159,8 +159,8 @@ func (s *stretched) condition(kind string) metav1.Condition {
 	s.t.Helper()
 	var network tsn.TSNNetwork
 	get(s.t, "", s.network, &network)
-	if found := meta.FindStatusCondition(network.Status.Conditions, kind); found != nil {
-		return *found
+	if condition := meta.FindStatusCondition(network.Status.Conditions, kind); condition != nil {
+		return *condition
 	}
 	return metav1.Condition{}
 }
@@ -191,51 +191,51 @@ func (s *stretched) placed(policy string) []string {
 }
 
 // node is one of a cluster's, with the first range of its part.
-func node(name, address string, of federation.NetworkOnCluster) tsn.PeerNode {
-	ipv4, _, _ := strings.Cut(of.IPv4, "/")
-	ipv6, _, _ := strings.Cut(of.IPv6, "/")
+func node(name, address string, networkOnCluster federation.NetworkOnCluster) tsn.PeerNode {
+	ipv4, _, _ := strings.Cut(networkOnCluster.IPv4, "/")
+	ipv6, _, _ := strings.Cut(networkOnCluster.IPv6, "/")
 	return tsn.PeerNode{Name: name, Address: address, IPv4: ipv4 + "/24", IPv6: ipv6 + "/64", MTU: 1450}
 }
 
 func TestANetworkIsDividedAmongClustersAndEachHearsOfTheNodesOfTheOthers(t *testing.T) {
 	s := newStretched(t, nil)
-	one, two := s.member(), s.member()
+	name, two := s.member(), s.member()
 	parts := s.parts(2)
-	if parts[one].IPv4 == parts[two].IPv4 || parts[one].IPv6 == parts[two].IPv6 || !strings.HasSuffix(parts[one].IPv4, "/20") || !strings.HasSuffix(parts[one].IPv6, "/52") {
+	if parts[name].IPv4 == parts[two].IPv4 || parts[name].IPv6 == parts[two].IPv6 || !strings.HasSuffix(parts[name].IPv4, "/20") || !strings.HasSuffix(parts[name].IPv6, "/52") {
 		t.Fatalf("parts %+v", parts)
 	}
-	if got := s.rule(one); got["/spec/span"] != "remove " || got["/spec/ipv4/part"] != `add "`+parts[one].IPv4+`"` || got["/spec/ipv6/part"] != `add "`+parts[one].IPv6+`"` {
-		t.Errorf("cluster %s has %v", one, got)
+	if got := s.rule(name); got["/spec/span"] != "remove " || got["/spec/ipv4/part"] != `add "`+parts[name].IPv4+`"` || got["/spec/ipv6/part"] != `add "`+parts[name].IPv6+`"` {
+		t.Errorf("cluster %s has %v", name, got)
 	}
-	eventually(t, "the network is on both", func() bool { return slices.Equal(s.placed("kubernetsn-network-"+s.network), []string{one, two}) })
+	eventually(t, "the network is on both", func() bool { return slices.Equal(s.placed("kubernetsn-network-"+s.network), []string{name, two}) })
 	eventually(t, "they are waited for", func() bool {
-		return strings.Contains(s.condition(tsn.ConditionReady).Message, "have not taken the network yet: "+one+"; "+two)
+		return strings.Contains(s.condition(tsn.ConditionReady).Message, "have not taken the network yet: "+name+"; "+two)
 	})
 
 	s.report(map[string]tsn.TSNNetworkStatus{
-		one: {MTU: 1450, Peers: []tsn.PeerNode{node("a", "192.0.2.1", parts[one])}},
-		two: {MTU: 1390, Peers: []tsn.PeerNode{node("a", "192.0.2.2", parts[two])}},
+		name: {MTU: 1450, Peers: []tsn.PeerNode{node("a", "192.0.2.1", parts[name])}},
+		two:  {MTU: 1390, Peers: []tsn.PeerNode{node("a", "192.0.2.2", parts[two])}},
 	})
-	eventually(t, "the nodes are told", func() bool { return len(s.peersOf(one)) == 1 && len(s.peersOf(two)) == 1 })
+	eventually(t, "the nodes are told", func() bool { return len(s.peersOf(name)) == 1 && len(s.peersOf(two)) == 1 })
 	if got := s.peersOf(two)["a"]; !equality.Semantic.DeepEqual(got, node("a", "192.0.2.2", parts[two])) {
 		t.Errorf("told of %+v", got)
 	}
 	eventually(t, "the other hears of them", func() bool {
-		return slices.Equal(s.placed("kubernetsn-peers-"+s.network+"."+one), []string{two}) && slices.Equal(s.placed("kubernetsn-peers-"+s.network+"."+two), []string{one})
+		return slices.Equal(s.placed("kubernetsn-peers-"+s.network+"."+name), []string{two}) && slices.Equal(s.placed("kubernetsn-peers-"+s.network+"."+two), []string{name})
 	})
-	eventually(t, "the smaller MTU is used", func() bool { return s.rule(one)["/spec/mtu"] == "add 1390" && s.rule(two)["/spec/mtu"] == "add 1390" })
+	eventually(t, "the smaller MTU is used", func() bool { return s.rule(name)["/spec/mtu"] == "add 1390" && s.rule(two)["/spec/mtu"] == "add 1390" })
 	eventually(t, "the network is ready", func() bool { return s.condition(tsn.ConditionReady).Status == metav1.ConditionTrue })
 
 	third := s.member()
 	now := s.parts(3)
-	if now[one].IPv4 != parts[one].IPv4 || now[two].IPv4 != parts[two].IPv4 || now[third].IPv4 == parts[one].IPv4 || now[third].IPv4 == parts[two].IPv4 {
+	if now[name].IPv4 != parts[name].IPv4 || now[two].IPv4 != parts[two].IPv4 || now[third].IPv4 == parts[name].IPv4 || now[third].IPv4 == parts[two].IPv4 {
 		t.Errorf("parts %+v, before %+v", now, parts)
 	}
 }
 
 func TestAClusterThatTheNetworkNoLongerChoosesKeepsItsPartAndItsNodesAreForgotten(t *testing.T) {
 	s := newStretched(t, nil)
-	one, two := s.member(), s.member()
+	name, two := s.member(), s.member()
 	parts := s.parts(2)
 	s.report(map[string]tsn.TSNNetworkStatus{two: {Peers: []tsn.PeerNode{node("a", "192.0.2.2", parts[two])}}})
 	eventually(t, "the node is told", func() bool { return len(s.peersOf(two)) == 1 })
@@ -246,7 +246,7 @@ func TestAClusterThatTheNetworkNoLongerChoosesKeepsItsPartAndItsNodesAreForgotte
 		t.Fatal(err)
 	}
 	eventually(t, "the node is forgotten", func() bool { return len(s.peersOf(two)) == 0 })
-	eventually(t, "the network is on one", func() bool { return slices.Equal(s.placed("kubernetsn-network-"+s.network), []string{one}) })
+	eventually(t, "the network is on one", func() bool { return slices.Equal(s.placed("kubernetsn-network-"+s.network), []string{name}) })
 	if now := s.parts(2); now[two].IPv4 != parts[two].IPv4 {
 		t.Errorf("it has %s now, before %s", now[two].IPv4, parts[two].IPv4)
 	}
@@ -263,7 +263,7 @@ func TestAClusterThatTheNetworkNoLongerChoosesKeepsItsPartAndItsNodesAreForgotte
 
 func TestOfWhatAMemberSaysWronglyOthersAreNotTold(t *testing.T) {
 	s := newStretched(t, nil)
-	one, two := s.member(), s.member()
+	item, two := s.member(), s.member()
 	parts := s.parts(2)
 	good := node("good", "192.0.2.9", parts[two])
 	with := func(name string, change func(*tsn.PeerNode)) tsn.PeerNode {
@@ -273,8 +273,8 @@ func TestOfWhatAMemberSaysWronglyOthersAreNotTold(t *testing.T) {
 		return liar
 	}
 	for name, liar := range map[string]tsn.PeerNode{
-		"other":    with("other", func(n *tsn.PeerNode) { n.IPv4 = node("", "", parts[one]).IPv4 }),
-		"other6":   with("other6", func(n *tsn.PeerNode) { n.IPv6 = node("", "", parts[one]).IPv6 }),
+		"other":    with("other", func(n *tsn.PeerNode) { n.IPv4 = node("", "", parts[item]).IPv4 }),
+		"other6":   with("other6", func(n *tsn.PeerNode) { n.IPv6 = node("", "", parts[item]).IPv6 }),
 		"all":      with("all", func(n *tsn.PeerNode) { n.IPv4 = "0.0.0.0/0" }),
 		"none":     with("none", func(n *tsn.PeerNode) { n.IPv4 = "" }),
 		"loopback": with("loopback", func(n *tsn.PeerNode) { n.Address = "127.0.0.1" }),
@@ -285,14 +285,14 @@ func TestOfWhatAMemberSaysWronglyOthersAreNotTold(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s.t = t
 			s.report(map[string]tsn.TSNNetworkStatus{
-				one: {Peers: []tsn.PeerNode{node("a", "192.0.2.1", parts[one])}}, two: {Peers: []tsn.PeerNode{good, liar}},
+				item: {Peers: []tsn.PeerNode{node("a", "192.0.2.1", parts[item])}}, two: {Peers: []tsn.PeerNode{good, liar}},
 			})
 			eventually(t, "the condition names the node", func() bool {
 				degraded := s.condition(tsn.ConditionDegraded)
 				return degraded.Status == metav1.ConditionTrue && strings.Contains(degraded.Message, "of cluster "+two) && strings.Contains(degraded.Message, `node "`+name+`"`)
 			})
-			if told := s.peersOf(two); len(told) != 1 || !equality.Semantic.DeepEqual(told["good"], good) {
-				t.Errorf("others are told of %v", told)
+			if peers := s.peersOf(two); len(peers) != 1 || !equality.Semantic.DeepEqual(peers["good"], good) {
+				t.Errorf("others are told of %v", peers)
 			}
 		})
 	}
@@ -301,7 +301,7 @@ func TestOfWhatAMemberSaysWronglyOthersAreNotTold(t *testing.T) {
 	eventually(t, "an MTU that cannot be is named", func() bool {
 		return strings.Contains(s.condition(tsn.ConditionDegraded).Message, "reports an MTU of 100")
 	})
-	if got, has := s.rule(one)["/spec/mtu"]; has {
+	if got, has := s.rule(item)["/spec/mtu"]; has {
 		t.Errorf("the MTU is %s", got)
 	}
 }
@@ -346,15 +346,15 @@ func TestAllClustersBeginWithAScheduleAtOneTime(t *testing.T) {
 		network.Spec.Schedule = &tsn.GateParameterTable{GateEnabled: true, AdminCycleTime: &tsn.CycleTime{Numerator: 1, Denominator: 1000},
 			AdminControlList: &tsn.GateControlList{Entries: []tsn.GateControlEntry{{OperationName: "set-gate-states", TimeIntervalValue: 1000000, GateStatesValue: 255}}}}
 	})
-	one := s.member()
+	name := s.member()
 	s.parts(1)
-	base := s.rule(one)["/spec/schedule/admin-base-time"]
+	base := s.rule(name)["/spec/schedule/admin-base-time"]
 	if !strings.Contains(base, "seconds") {
 		t.Fatalf("the base time is %q", base)
 	}
 	two := s.member()
 	s.parts(2)
-	if again, other := s.rule(one)["/spec/schedule/admin-base-time"], s.rule(two)["/spec/schedule/admin-base-time"]; again != base || other != base {
+	if again, other := s.rule(name)["/spec/schedule/admin-base-time"], s.rule(two)["/spec/schedule/admin-base-time"]; again != base || other != base {
 		t.Errorf("base times %s and %s, before %s", again, other, base)
 	}
 }
@@ -381,9 +381,9 @@ func TestClustersAreToldThatTheHubIsThereAndAreInTheInventory(t *testing.T) {
 	startFederator(t)
 	cluster := newCluster(t, v1alpha1.Pull)
 	eventually(t, "the time is told", func() bool {
-		var told corev1.ConfigMap
-		err := admin.Get(t.Context(), types.NamespacedName{Namespace: system, Name: tsn.HubHeartbeat}, &told)
-		return err == nil && told.Data["observedAt"] != ""
+		var configMap corev1.ConfigMap
+		err := admin.Get(t.Context(), types.NamespacedName{Namespace: system, Name: tsn.HubHeartbeat}, &configMap)
+		return err == nil && configMap.Data["observedAt"] != ""
 	})
 	eventually(t, "it is brought to all clusters", func() bool {
 		var policy policyv1alpha1.PropagationPolicy
@@ -428,20 +428,20 @@ func TestAClusterIsPlacedWhenItReportsTheKind(t *testing.T) {
 	l.make(l.service, nil)
 	network, peers, service := "kubernetsn-network-"+s.network, "kubernetsn-peers-"+s.network+"."+early, "kubernetsn-service-"+l.service
 	s.report(map[string]tsn.TSNNetworkStatus{early: {MTU: 1450, Peers: []tsn.PeerNode{node("n", "192.0.2.61", s.parts(2)[early])}}})
-	is := func(clusters ...string) func() bool {
+	read := func(clusters ...string) func() bool {
 		return func() bool {
 			return slices.Equal(s.placed(network), clusters) && slices.Equal(l.placedBy(service), clusters)
 		}
 	}
 	both := slices.Sorted(slices.Values([]string{early, late}))
-	eventually(t, "the cluster that reports the kinds has network and service", is(early))
+	eventually(t, "the cluster that reports the kinds has network and service", read(early))
 	eventually(t, "the other one is told of its nodes", func() bool { return slices.Equal(s.placed(peers), []string{late}) })
 	for kind, condition := range map[string]func(string) metav1.Condition{"TSNNetwork": s.condition, "TSNService": l.condition} {
 		want := late + " (it does not report the kind " + kind + ", which the chart kubernetsn installs)"
 		eventually(t, "Ready of the "+kind+" says "+want, func() bool { return strings.Contains(condition(tsn.ConditionReady).Message, want) })
 	}
 	reports("TSNPeers", "TSNNetwork", "TSNService")
-	eventually(t, "both have network and service", is(both...))
+	eventually(t, "both have network and service", read(both...))
 	// A report that lacks kinds, as where the cluster's API server did not answer for all, takes nothing from it.
 	reports()
 	reports("TSNLink")

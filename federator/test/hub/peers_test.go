@@ -33,14 +33,14 @@ func (s *stretched) unapplied(cluster string, status *runtime.RawExtension) {
 
 func TestNodesOfAClusterThatReportsNothingGoOnBeingTold(t *testing.T) {
 	s := newStretched(t, nil)
-	one, two := s.member(), s.member()
+	item, two := s.member(), s.member()
 	parts := s.parts(2)
 	all := map[string]tsn.TSNNetworkStatus{
-		one: {MTU: 1390, Peers: []tsn.PeerNode{node("a", "192.0.2.1", parts[one])}}, two: {MTU: 1450, Peers: []tsn.PeerNode{node("a", "192.0.2.2", parts[two])}},
+		item: {MTU: 1390, Peers: []tsn.PeerNode{node("a", "192.0.2.1", parts[item])}}, two: {MTU: 1450, Peers: []tsn.PeerNode{node("a", "192.0.2.2", parts[two])}},
 	}
 	s.report(all)
 	eventually(t, "the nodes are told", func() bool {
-		return len(s.peersOf(one)) == 1 && len(s.peersOf(two)) == 1 && s.rule(two)["/spec/mtu"] == "add 1390"
+		return len(s.peersOf(item)) == 1 && len(s.peersOf(two)) == 1 && s.rule(two)["/spec/mtu"] == "add 1390"
 	})
 	for name, status := range map[string]*runtime.RawExtension{
 		"none": nil, "null": {Raw: []byte("null")}, "an empty one": {Raw: []byte("{}")}, "one that cannot be read": {Raw: []byte(`{"peers":7}`)},
@@ -49,10 +49,10 @@ func TestNodesOfAClusterThatReportsNothingGoOnBeingTold(t *testing.T) {
 			s.t = t
 			s.report(all)
 			eventually(t, "the cluster is believed", func() bool { return s.condition(tsn.ConditionReady).Status == metav1.ConditionTrue })
-			s.unapplied(one, status)
-			eventually(t, "the cluster is waited for", func() bool { return strings.Contains(s.condition(tsn.ConditionReady).Message, one+" (") })
-			if len(s.peersOf(one)) != 1 || len(s.peersOf(two)) != 1 {
-				t.Errorf("told of %v and %v", s.peersOf(one), s.peersOf(two))
+			s.unapplied(item, status)
+			eventually(t, "the cluster is waited for", func() bool { return strings.Contains(s.condition(tsn.ConditionReady).Message, item+" (") })
+			if len(s.peersOf(item)) != 1 || len(s.peersOf(two)) != 1 {
+				t.Errorf("told of %v and %v", s.peersOf(item), s.peersOf(two))
 			}
 			if got := s.rule(two)["/spec/mtu"]; got != "add 1390" {
 				t.Errorf("the MTU became %s", got)
@@ -60,9 +60,9 @@ func TestNodesOfAClusterThatReportsNothingGoOnBeingTold(t *testing.T) {
 		})
 	}
 	s.t = t
-	all[one] = tsn.TSNNetworkStatus{MTU: 1390}
+	all[item] = tsn.TSNNetworkStatus{MTU: 1390}
 	s.report(all)
-	eventually(t, "a cluster that says that it has no nodes is believed", func() bool { return len(s.peersOf(one)) == 0 })
+	eventually(t, "a cluster that says that it has no nodes is believed", func() bool { return len(s.peersOf(item)) == 0 })
 }
 
 func TestAClusterDoesNotTakeTheTunnelsOfANodeThatWasToldFirst(t *testing.T) {
@@ -87,38 +87,38 @@ func TestAClusterDoesNotTakeTheTunnelsOfANodeThatWasToldFirst(t *testing.T) {
 
 func TestANetworkIsReadyOnlyIfItsClustersSaySo(t *testing.T) {
 	s := newStretched(t, nil)
-	one := s.member()
+	name := s.member()
 	s.parts(1)
-	s.report(map[string]tsn.TSNNetworkStatus{one: {Conditions: []metav1.Condition{
+	s.report(map[string]tsn.TSNNetworkStatus{name: {Conditions: []metav1.Condition{
 		{Type: tsn.ConditionReady, Status: metav1.ConditionFalse, Reason: "Overlaps", Message: "another has its VNI", LastTransitionTime: metav1.Now()},
 	}}})
 	eventually(t, "the condition says what the cluster says", func() bool {
 		ready := s.condition(tsn.ConditionReady)
-		return ready.Status == metav1.ConditionFalse && ready.Reason == "ClustersNotReady" && strings.Contains(ready.Message, one+" (another has its VNI)")
+		return ready.Status == metav1.ConditionFalse && ready.Reason == "ClustersNotReady" && strings.Contains(ready.Message, name+" (another has its VNI)")
 	})
-	s.report(map[string]tsn.TSNNetworkStatus{one: {Conditions: []metav1.Condition{}}})
+	s.report(map[string]tsn.TSNNetworkStatus{name: {Conditions: []metav1.Condition{}}})
 	eventually(t, "a cluster that says nothing is awaited", func() bool {
-		return strings.Contains(s.condition(tsn.ConditionReady).Message, one+" (it has not said anything yet)")
+		return strings.Contains(s.condition(tsn.ConditionReady).Message, name+" (it has not said anything yet)")
 	})
-	s.report(map[string]tsn.TSNNetworkStatus{one: {}})
+	s.report(map[string]tsn.TSNNetworkStatus{name: {}})
 	eventually(t, "the network is ready", func() bool { return s.condition(tsn.ConditionReady).Status == metav1.ConditionTrue })
 }
 
 func TestPartsThatClustersHaveStayThoughTheRangeGrows(t *testing.T) {
 	s := newStretched(t, func(network *tsn.TSNNetwork) { network.Spec.IPv6.NodePrefixLength = 60 })
-	one := s.member()
-	before := s.parts(1)[one]
+	name := s.member()
+	before := s.parts(1)[name]
 	s.change(func(network *tsn.TSNNetwork) { network.Spec.IPv4.CIDR = "10.42.0.0/15" })
 	eventually(t, "the condition says why nothing changes", func() bool {
 		ready := s.condition(tsn.ConditionReady)
-		return ready.Status == metav1.ConditionFalse && ready.Reason == "SpanInvalid" && strings.Contains(ready.Message, "the parts of "+one)
+		return ready.Status == metav1.ConditionFalse && ready.Reason == "SpanInvalid" && strings.Contains(ready.Message, "the parts of "+name)
 	})
-	if now := s.parts(1)[one]; now.IPv4 != before.IPv4 || now.IPv6 != before.IPv6 {
+	if now := s.parts(1)[name]; now.IPv4 != before.IPv4 || now.IPv6 != before.IPv6 {
 		t.Errorf("it has %+v, before %+v", now, before)
 	}
 	s.change(func(network *tsn.TSNNetwork) { network.Spec.IPv6.CIDR = "fd42::/47" })
 	eventually(t, "both ranges may grow", func() bool { return s.condition(tsn.ConditionReady).Reason == "WaitingForClusters" })
-	if now := s.parts(1)[one]; now.IPv4 != before.IPv4 || now.IPv6 != before.IPv6 {
+	if now := s.parts(1)[name]; now.IPv4 != before.IPv4 || now.IPv6 != before.IPv6 {
 		t.Errorf("it has %+v, before %+v", now, before)
 	}
 }
@@ -136,7 +136,7 @@ func (s *stretched) change(how func(*tsn.TSNNetwork)) {
 
 func TestKeysOfNodesAreCarriedAsTheirClusterSignedThem(t *testing.T) {
 	s := newStretched(t, nil)
-	one, two := s.member(), s.member()
+	name, two := s.member(), s.member()
 	parts := s.parts(2)
 	key, err := clusterkey.New()
 	if err != nil {
@@ -147,8 +147,8 @@ func TestKeysOfNodesAreCarriedAsTheirClusterSignedThem(t *testing.T) {
 	signed.Sender = &tsn.SenderGenerations{Kernel: 3, Ktsnd: 7}
 	key.Sign(s.network, &signed)
 	s.report(map[string]tsn.TSNNetworkStatus{
-		one: {MTU: 1413},
-		two: {MTU: 1413, Peers: []tsn.PeerNode{signed}, ClusterKeys: []tsn.ClusterKey{{Cluster: one, PublicKey: "another"}, {PublicKey: key.Public().String()}}},
+		name: {MTU: 1413},
+		two:  {MTU: 1413, Peers: []tsn.PeerNode{signed}, ClusterKeys: []tsn.ClusterKey{{Cluster: name, PublicKey: "another"}, {PublicKey: key.Public().String()}}},
 	})
 	eventually(t, "the node is told", func() bool { return len(s.peersOf(two)) == 1 })
 	carried := s.peersOf(two)["a"]

@@ -56,9 +56,9 @@ func chartRights(t *testing.T) *rest.Config {
 			t.Fatal(err)
 		}
 	}
-	made := rest.AnonymousClientConfig(config)
-	made.BearerToken = tokenFor(t, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: system, Name: "ktsn-federator"}})
-	return made
+	createdConfig := rest.AnonymousClientConfig(config)
+	createdConfig.BearerToken = tokenFor(t, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: system, Name: "ktsn-federator"}})
+	return createdConfig
 }
 
 func TestTheRightsThatTheChartGivesAreEnough(t *testing.T) {
@@ -80,8 +80,8 @@ func TestTheRightsThatTheChartGivesAreEnough(t *testing.T) {
 	m.f.must(m.token, "POST", "/api/v1/workloads",
 		federation.DeployRequest{Name: "web", Namespace: m.namespace, Manifest: deployment("web"), Clusters: []string{m.one}}, nil)
 	m.begin(60)
-	if told := m.await(federation.MoveDone); !slices.Equal(told.Clusters, []string{m.two}) {
-		t.Errorf("it is on %v", told.Clusters)
+	if workload := m.await(federation.MoveDone); !slices.Equal(workload.Clusters, []string{m.two}) {
+		t.Errorf("it is on %v", workload.Clusters)
 	}
 	m.f.must(m.token, "DELETE", m.path(), nil, nil)
 	eventually(t, "the cluster has a profile", func() bool {
@@ -144,8 +144,8 @@ func TestServicesOfTheHubStayInTheirRanges(t *testing.T) {
 		{"10.64.0.0/24", "10.9.0.0/16", "10.64.0.0/24 has addresses that are reserved here"},
 		{"10.60.0.0/16", "10.64.0.10/32", "10.64.0.10/32 has addresses that are reserved here"},
 	} {
-		if said := try(test.cidr, test.route); (said == "") != (test.says == "") || !strings.Contains(said, test.says) {
-			t.Errorf("a service of %s with a route to %s: %q, want %q", test.cidr, test.route, said, test.says)
+		if text := try(test.cidr, test.route); (text == "") != (test.says == "") || !strings.Contains(text, test.says) {
+			t.Errorf("a service of %s with a route to %s: %q, want %q", test.cidr, test.route, text, test.says)
 		}
 	}
 }

@@ -86,8 +86,8 @@ func (s *served) condition(kind string) metav1.Condition {
 	s.t.Helper()
 	var service tsn.TSNService
 	get(s.t, s.namespace, s.service, &service)
-	if found := meta.FindStatusCondition(service.Status.Conditions, kind); found != nil {
-		return *found
+	if condition := meta.FindStatusCondition(service.Status.Conditions, kind); condition != nil {
+		return *condition
 	}
 	return metav1.Condition{}
 }

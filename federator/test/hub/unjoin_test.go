@@ -37,9 +37,9 @@ func TestAClusterLeavesWhoseAgentMayNothingAnyMore(t *testing.T) {
 	create(t, given)
 	left := make(chan federation.Unjoined, 1)
 	go func() {
-		var told federation.Unjoined
-		f.call(token, "DELETE", "/api/v1/clusters/"+name, nil, &told)
-		left <- told
+		var unjoined federation.Unjoined
+		f.call(token, "DELETE", "/api/v1/clusters/"+name, nil, &unjoined)
+		left <- unjoined
 	}()
 	// What Karmada does when a Cluster goes.
 	eventually(t, "the cluster leaves", func() bool {
@@ -60,8 +60,8 @@ func TestAClusterLeavesWhoseAgentMayNothingAnyMore(t *testing.T) {
 	if err := admin.Update(t.Context(), &cluster); err != nil {
 		t.Fatal(err)
 	}
-	if told := <-left; told.Cluster != name {
-		t.Errorf("told %+v", told)
+	if unjoined := <-left; unjoined.Cluster != name {
+		t.Errorf("told %+v", unjoined)
 	}
 }
 
@@ -92,9 +92,9 @@ type unjoined struct {
 func unjoin(f *running, token, cluster, query string) <-chan *unjoined {
 	answer := make(chan *unjoined, 1)
 	go func() {
-		of := &unjoined{}
-		of.status, of.problem = f.call(token, "DELETE", "/api/v1/clusters/"+cluster+query, nil, &of.told)
-		answer <- of
+		result := &unjoined{}
+		result.status, result.problem = f.call(token, "DELETE", "/api/v1/clusters/"+cluster+query, nil, &result.told)
+		answer <- result
 	}()
 	return answer
 }
@@ -117,47 +117,47 @@ func TestWhoUnjoinsAClusterThatIsBeingRemovedIsToldSoAndWaitsAlong(t *testing.T)
 	leaves(t, name)
 	second, third := unjoin(f, token, name, ""), unjoin(f, token, name, "?force=true")
 	select {
-	case of := <-second:
-		t.Errorf("is answered before the cluster has left: %+v", of)
-	case of := <-third:
-		t.Errorf("is answered before the cluster has left: %+v", of)
+	case unjoined := <-second:
+		t.Errorf("is answered before the cluster has left: %+v", unjoined)
+	case unjoined := <-third:
+		t.Errorf("is answered before the cluster has left: %+v", unjoined)
 	case <-time.After(4 * time.Second): // in which both have been asked
 	}
 	letGo()
-	if of := <-first; of.status != http.StatusOK || !strings.HasPrefix(of.told.Message, "cluster "+name+" has left") ||
-		!strings.Contains(of.told.Message, federation.RightsLabel+"=RIGHTS") {
-		t.Errorf("the first one is told %+v", of)
+	if unjoined := <-first; unjoined.status != http.StatusOK || !strings.HasPrefix(unjoined.told.Message, "cluster "+name+" has left") ||
+		!strings.Contains(unjoined.told.Message, federation.RightsLabel+"=RIGHTS") {
+		t.Errorf("the first one is told %+v", unjoined)
 	}
 	for _, answer := range []<-chan *unjoined{second, third} {
-		of := <-answer
-		if of.status != http.StatusOK || !strings.Contains(of.told.Message, "cluster "+name+" was being removed already, since ") ||
-			!strings.Contains(of.told.Message, "has left") || !slices.Equal(of.told.Left, []string{namespace + "/web"}) {
-			t.Errorf("told %+v", of)
+		unjoined := <-answer
+		if unjoined.status != http.StatusOK || !strings.Contains(unjoined.told.Message, "cluster "+name+" was being removed already, since ") ||
+			!strings.Contains(unjoined.told.Message, "has left") || !slices.Equal(unjoined.told.Left, []string{namespace + "/web"}) {
+			t.Errorf("told %+v", unjoined)
 		}
 	}
 	f.refused(token, "DELETE", "/api/v1/clusters/"+name, nil, http.StatusNotFound, "there is no cluster "+name)
 }
 
 func TestAClusterThatIsBeingDrainedLeavesAtOnceByForce(t *testing.T) {
-	f, token, one, two, namespace := startFederator(t), newAdmin(t), newCluster(t, "Push"), newCluster(t, "Push"), newNamespace(t)
-	k := startKarmada(t, namespace, one) // so that draining waits for the other one
-	f.must(token, "POST", "/api/v1/workloads", federation.DeployRequest{Name: "web", Namespace: namespace, Manifest: deployment("web"), Clusters: []string{one, two}}, nil)
-	first := unjoin(f, token, one, "")
-	var told federation.Workload
+	f, token, name, two, namespace := startFederator(t), newAdmin(t), newCluster(t, "Push"), newCluster(t, "Push"), newNamespace(t)
+	k := startKarmada(t, namespace, name) // so that draining waits for the other one
+	f.must(token, "POST", "/api/v1/workloads", federation.DeployRequest{Name: "web", Namespace: namespace, Manifest: deployment("web"), Clusters: []string{name, two}}, nil)
+	first := unjoin(f, token, name, "")
+	var workload federation.Workload
 	eventually(t, "it is being drained", func() bool {
-		f.must(token, "GET", "/api/v1/workloads/"+namespace+"/web", nil, &told)
-		return told.Move != nil && told.Move.Phase == federation.MovePlacing
+		f.must(token, "GET", "/api/v1/workloads/"+namespace+"/web", nil, &workload)
+		return workload.Move != nil && workload.Move.Phase == federation.MovePlacing
 	})
-	by := <-unjoin(f, token, one, "?force=true")
-	if by.status != http.StatusOK || !slices.Equal(by.told.Left, []string{namespace + "/web"}) || !strings.HasPrefix(by.told.Message, "cluster "+one+" has left") {
+	by := <-unjoin(f, token, name, "?force=true")
+	if by.status != http.StatusOK || !slices.Equal(by.told.Left, []string{namespace + "/web"}) || !strings.HasPrefix(by.told.Message, "cluster "+name+" has left") {
 		t.Fatalf("by force told %+v", by)
 	}
 	k.heal(two)
-	if of := <-first; of.status != http.StatusOK || !strings.Contains(of.told.Message, "has left") {
-		t.Errorf("whoever drained it is told %+v", of)
+	if unjoined := <-first; unjoined.status != http.StatusOK || !strings.Contains(unjoined.told.Message, "has left") {
+		t.Errorf("whoever drained it is told %+v", unjoined)
 	}
 	eventually(t, "it is on the other one alone", func() bool {
-		f.must(token, "GET", "/api/v1/workloads/"+namespace+"/web", nil, &told)
-		return slices.Equal(told.Clusters, []string{two})
+		f.must(token, "GET", "/api/v1/workloads/"+namespace+"/web", nil, &workload)
+		return slices.Equal(workload.Clusters, []string{two})
 	})
 }

@@ -21,29 +21,29 @@ import (
 // newLinked has pod arm of the first cluster be linked to pod plc of the second, while the third has an endpoint, too.
 func newLinked(t *testing.T) (s *served, link tsn.TSNLink) {
 	t.Helper()
-	s, said, link := newSolelyLinked(t)
-	said[s.clusters[2]] = offers(s.offer("spare", "192.0.2.3"))
-	s.report(said)
+	s, statuses, link := newSolelyLinked(t)
+	statuses[s.clusters[2]] = offers(s.offer("spare", "192.0.2.3"))
+	s.report(statuses)
 	return s, link
 }
 
 // newSolelyLinked has pod arm of the first cluster be linked to pod plc of the second, which is the only endpoint.
-func newSolelyLinked(t *testing.T) (s *served, said map[string]tsn.TSNServiceStatus, link tsn.TSNLink) {
+func newSolelyLinked(t *testing.T) (s *served, statuses map[string]tsn.TSNServiceStatus, link tsn.TSNLink) {
 	t.Helper()
 	return newSolelyLinkedOf(t, nil)
 }
 
-func newSolelyLinkedOf(t *testing.T, change func(*tsn.TSNService)) (s *served, said map[string]tsn.TSNServiceStatus, link tsn.TSNLink) {
+func newSolelyLinkedOf(t *testing.T, change func(*tsn.TSNService)) (s *served, statuses map[string]tsn.TSNServiceStatus, link tsn.TSNLink) {
 	t.Helper()
 	s = newServed(t, 3, change)
-	said = map[string]tsn.TSNServiceStatus{
+	statuses = map[string]tsn.TSNServiceStatus{
 		s.clusters[0]: wants(s.want("arm", "192.0.2.1")), s.clusters[1]: offers(s.offer("plc", "192.0.2.2")), s.clusters[2]: {},
 	}
-	s.report(said)
+	s.report(statuses)
 	link = s.linked("arm", "plc")
 	s.given(&link, s.clusters[0])
 	s.given(&link, s.clusters[1])
-	return s, said, link
+	return s, statuses, link
 }
 
 // given waits until a cluster was given a link, and returns what gives it.
@@ -58,15 +58,15 @@ func (s *served) given(link *tsn.TSNLink, cluster string) *workv1alpha1.Work {
 // leave has a cluster leave, and returns what is said of it.
 func (s *served) leave(cluster string) string {
 	s.t.Helper()
-	var told federation.Unjoined
-	s.f.must(s.token, "DELETE", "/api/v1/clusters/"+cluster, nil, &told)
-	return told.Message
+	var unjoined federation.Unjoined
+	s.f.must(s.token, "DELETE", "/api/v1/clusters/"+cluster, nil, &unjoined)
+	return unjoined.Message
 }
 
 func TestWhenAClusterLeavesItsEndpointsAreReplacedFirst(t *testing.T) {
 	s, _ := newLinked(t)
-	if said := s.leave(s.clusters[1]); strings.Contains(said, "TSNLinks") {
-		t.Errorf("says %s", said)
+	if text := s.leave(s.clusters[1]); strings.Contains(text, "TSNLinks") {
+		t.Errorf("says %s", text)
 	}
 	// By the time the cluster has left, and not after.
 	if removed, kept := s.k.becameOfLinks(); !slices.Contains(removed, s.clusters[1]) || len(kept) > 0 {
@@ -77,8 +77,8 @@ func TestWhenAClusterLeavesItsEndpointsAreReplacedFirst(t *testing.T) {
 
 func TestWhenTheClusterOfTheOnlyEndpointLeavesTheLinkEnds(t *testing.T) {
 	s, _, _ := newSolelyLinked(t)
-	if said := s.leave(s.clusters[1]); strings.Contains(said, "TSNLinks") {
-		t.Errorf("says %s", said)
+	if text := s.leave(s.clusters[1]); strings.Contains(text, "TSNLinks") {
+		t.Errorf("says %s", text)
 	}
 	if removed, kept := s.k.becameOfLinks(); !slices.Contains(removed, s.clusters[1]) || len(kept) > 0 {
 		t.Errorf("%v removed the link, and %v kept it", removed, kept)
@@ -101,8 +101,8 @@ func TestWhenAClusterLeavesTheLinksOfABlockedServiceEndAsWell(t *testing.T) {
 	}
 	eventually(t, "the service is blocked", func() bool { return s.condition(tsn.ConditionReady).Reason == tsn.ReasonOverlaps })
 	s.stays(&link)
-	if said := s.leave(s.clusters[1]); strings.Contains(said, "TSNLinks") {
-		t.Errorf("says %s", said)
+	if text := s.leave(s.clusters[1]); strings.Contains(text, "TSNLinks") {
+		t.Errorf("says %s", text)
 	}
 	if removed, kept := s.k.becameOfLinks(); !slices.Contains(removed, s.clusters[1]) || len(kept) > 0 {
 		t.Errorf("%v removed the link, and %v kept it", removed, kept)
@@ -131,10 +131,10 @@ func TestAClusterThatLeavesWithoutAnAnswerIsSaidToKeepItsLinks(t *testing.T) {
 	if err := admin.Update(t.Context(), work); err != nil {
 		t.Fatal(err)
 	}
-	said := s.leave(s.clusters[1])
+	text := s.leave(s.clusters[1])
 	for _, words := range []string{"remove there, if it has them, the TSNLinks " + s.namespace + "/" + link.Name, "kubectl delete tsnlinks -A -l kubernetsn.io/link-maker=federator"} {
-		if !strings.Contains(said, words) {
-			t.Errorf("does not say %q: %s", words, said)
+		if !strings.Contains(text, words) {
+			t.Errorf("does not say %q: %s", words, text)
 		}
 	}
 	s.linked("arm", "spare")
@@ -215,10 +215,10 @@ func TestAClusterThatShallLeaveGetsNothingMore(t *testing.T) {
 	}
 	request := federation.DeployRequest{Name: "web", Namespace: namespace, Manifest: deployment("web"), Clusters: []string{name}}
 	f.refused(token, "POST", "/api/v1/workloads", request, http.StatusConflict, "cluster "+name+" is being removed")
-	var told federation.Clusters
-	f.must(token, "GET", "/api/v1/clusters", nil, &told)
-	if !slices.ContainsFunc(told.Items, func(one federation.Cluster) bool { return one.Name == name && one.Leaving }) {
-		t.Errorf("told %+v", told)
+	var clusters federation.Clusters
+	f.must(token, "GET", "/api/v1/clusters", nil, &clusters)
+	if !slices.ContainsFunc(clusters.Items, func(cluster federation.Cluster) bool { return cluster.Name == name && cluster.Leaving }) {
+		t.Errorf("told %+v", clusters)
 	}
 	f.must(token, "DELETE", "/api/v1/clusters/"+name, nil, nil)
 }

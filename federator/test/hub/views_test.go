@@ -96,30 +96,30 @@ func watching(t *testing.T, f *running, token, query string) <-chan string {
 	if answer.StatusCode != http.StatusOK || answer.Header.Get("Content-Type") != "text/event-stream" {
 		t.Fatalf("%d %s", answer.StatusCode, answer.Header.Get("Content-Type"))
 	}
-	said := make(chan string, 1000)
+	reported := make(chan string, 1000)
 	go func() {
-		defer close(said)
+		defer close(reported)
 		scanner := bufio.NewScanner(answer.Body)
 		scanner.Buffer(nil, 1<<20)
 		for scanner.Scan() {
-			if data, is := strings.CutPrefix(scanner.Text(), "data: "); is {
-				said <- data
+			if data, ok := strings.CutPrefix(scanner.Text(), "data: "); ok {
+				reported <- data
 			}
 		}
 	}()
 	t.Cleanup(func() { cancel(); answer.Body.Close() })
-	return said
+	return reported
 }
 
 // await reads what is said until something is.
-func await(t *testing.T, said <-chan string, what string, is func(*federation.Change) bool) {
+func await(t *testing.T, reported <-chan string, what string, matches func(*federation.Change) bool) {
 	t.Helper()
 	end := time.After(20 * time.Second)
 	for {
 		select {
 		case <-end:
 			t.Fatalf("waited 20 s in vain for %s", what)
-		case text, more := <-said:
+		case text, more := <-reported:
 			if !more {
 				t.Fatalf("the watch ended before %s", what)
 			}
@@ -130,7 +130,7 @@ func await(t *testing.T, said <-chan string, what string, is func(*federation.Ch
 			if change.Kind == "" {
 				t.Fatalf("told %s before %s", text, what)
 			}
-			if is(&change) {
+			if matches(&change) {
 				return
 			}
 		}
@@ -139,29 +139,29 @@ func await(t *testing.T, said <-chan string, what string, is func(*federation.Ch
 
 func TestWhoWatchesHearsOfWhatThereIsAndOfChanges(t *testing.T) {
 	f, token, cluster, namespace := startFederator(t), newAdmin(t), newCluster(t, "Push"), newNamespace(t)
-	said := watching(t, f, token, "?namespace="+namespace)
-	await(t, said, "the cluster", func(c *federation.Change) bool {
+	reported := watching(t, f, token, "?namespace="+namespace)
+	await(t, reported, "the cluster", func(c *federation.Change) bool {
 		return c.Kind == "Cluster" && c.Name == cluster && c.Change == "Added" && c.Cluster.Ready == "True"
 	})
 	f.must(token, "POST", "/api/v1/workloads", federation.DeployRequest{Name: "web", Namespace: namespace, Manifest: configMap("c"), Clusters: []string{cluster}}, nil)
-	await(t, said, "the workload", func(c *federation.Change) bool {
+	await(t, reported, "the workload", func(c *federation.Change) bool {
 		return c.Kind == "Workload" && c.Name == "web" && c.Namespace == namespace && slices.Equal(c.Workload.Clusters, []string{cluster})
 	})
 	f.must(token, "DELETE", "/api/v1/workloads/"+namespace+"/web", nil, nil)
-	await(t, said, "its end", func(c *federation.Change) bool {
+	await(t, reported, "its end", func(c *federation.Change) bool {
 		return c.Kind == "Workload" && c.Name == "web" && c.Change == "Deleted"
 	})
 	f.stop()
-	for range said { // until the federator's end ends it
+	for range reported { // until the federator's end ends it
 		continue
 	}
 }
 
 func TestWhoMayNotWatchIsToldSo(t *testing.T) {
 	f := startFederator(t)
-	said := watching(t, f, newUser(t, newNamespace(t), nil, seesClusters), "")
+	reported := watching(t, f, newUser(t, newNamespace(t), nil, seesClusters), "")
 	last := ""
-	for text := range said {
+	for text := range reported {
 		last = text
 	}
 	var problem federation.Problem

@@ -33,41 +33,41 @@ func get(t *testing.T, namespace, name string, object client.Object) {
 
 func TestAWorkloadIsPlacedAndToldAndRemoved(t *testing.T) {
 	f := startFederator(t)
-	token, one, two, namespace := newAdmin(t), newCluster(t, "Pull"), newCluster(t, "Push"), newNamespace(t)
-	k := startKarmada(t, namespace, one)
-	request := federation.DeployRequest{Name: "web", Namespace: namespace, Manifest: deployment("web") + "---\n" + configMap("conf"), Clusters: []string{two, one}}
+	token, item, two, namespace := newAdmin(t), newCluster(t, "Pull"), newCluster(t, "Push"), newNamespace(t)
+	k := startKarmada(t, namespace, item)
+	request := federation.DeployRequest{Name: "web", Namespace: namespace, Manifest: deployment("web") + "---\n" + configMap("conf"), Clusters: []string{two, item}}
 	f.must(token, "POST", "/api/v1/workloads", request, nil)
 
 	var policy policyv1alpha1.PropagationPolicy
 	get(t, namespace, "web", &policy)
-	if got := policy.Spec.Placement.ClusterAffinity.ClusterNames; !slices.Equal(got, []string{one, two}) {
+	if got := policy.Spec.Placement.ClusterAffinity.ClusterNames; !slices.Equal(got, []string{item, two}) {
 		t.Errorf("placed on %v", got)
 	}
 	if policy.Spec.PreserveResourcesOnDeletion == nil || !*policy.Spec.PreserveResourcesOnDeletion || policy.Spec.ConflictResolution != policyv1alpha1.ConflictAbort {
 		t.Errorf("the policy does not preserve, or overwrites: %+v", policy.Spec)
 	}
-	var told federation.Workload
+	var workload federation.Workload
 	eventually(t, "all is reported", func() bool {
-		f.must(token, "GET", "/api/v1/workloads/"+namespace+"/web", nil, &told)
-		return len(told.Objects) == 2 && len(told.Objects[0].Clusters) == 2 && told.Objects[0].Clusters[0].Applied && *told.Objects[0].Clusters[0].Ready == 2 &&
-			*told.Objects[0].Clusters[1].Ready == 0 && told.Objects[0].Clusters[1].Health == federation.Unhealthy
+		f.must(token, "GET", "/api/v1/workloads/"+namespace+"/web", nil, &workload)
+		return len(workload.Objects) == 2 && len(workload.Objects[0].Clusters) == 2 && workload.Objects[0].Clusters[0].Applied && *workload.Objects[0].Clusters[0].Ready == 2 &&
+			*workload.Objects[0].Clusters[1].Ready == 0 && workload.Objects[0].Clusters[1].Health == federation.Unhealthy
 	})
 	eventually(t, "the list has the same", func() bool {
 		var list federation.Workloads
 		f.must(token, "GET", "/api/v1/workloads?namespace="+namespace, nil, &list)
-		told = federation.Workload{}
-		f.must(token, "GET", "/api/v1/workloads/"+namespace+"/web", nil, &told)
-		return len(list.Items) == 1 && reflect.DeepEqual(list.Items[0], told)
+		workload = federation.Workload{}
+		f.must(token, "GET", "/api/v1/workloads/"+namespace+"/web", nil, &workload)
+		return len(list.Items) == 1 && reflect.DeepEqual(list.Items[0], workload)
 	})
 	// The same again changes nothing, but for the policy's mark of the deployment.
-	var made appsv1.Deployment
-	get(t, namespace, "web", &made)
-	before, madeBefore := policy.Generation, made.Generation
+	var createdDeployment appsv1.Deployment
+	get(t, namespace, "web", &createdDeployment)
+	before, madeBefore := policy.Generation, createdDeployment.Generation
 	f.must(token, "POST", "/api/v1/workloads", request, nil)
 	get(t, namespace, "web", &policy)
-	get(t, namespace, "web", &made)
-	if policy.Generation != before || made.Generation != madeBefore {
-		t.Errorf("the policy was changed from %d to %d, and the Deployment from %d to %d", before, policy.Generation, madeBefore, made.Generation)
+	get(t, namespace, "web", &createdDeployment)
+	if policy.Generation != before || createdDeployment.Generation != madeBefore {
+		t.Errorf("the policy was changed from %d to %d, and the Deployment from %d to %d", before, policy.Generation, madeBefore, createdDeployment.Generation)
 	}
 
 	f.must(token, "DELETE", "/api/v1/workloads/"+namespace+"/web", nil, nil)
@@ -82,7 +82,7 @@ func TestAWorkloadIsPlacedAndToldAndRemoved(t *testing.T) {
 		if len(kept) > 0 {
 			t.Fatalf("clusters %v kept it", kept)
 		}
-		return slices.Equal(removed, []string{one, two})
+		return slices.Equal(removed, []string{item, two})
 	})
 }
 
@@ -93,11 +93,11 @@ func TestPodsAreLabelledAndPutOnNetworks(t *testing.T) {
 	manifest := strings.Replace(deployment("web"), "metadata: {name: web}", "metadata: {name: web, annotations: {kubernetsn.io/network: 'other,"+network+"'}}", 1)
 	f.must(token, "POST", "/api/v1/workloads",
 		federation.DeployRequest{Name: "w", Namespace: namespace, Manifest: manifest, Clusters: []string{cluster}, Networks: []string{network}}, nil)
-	var made appsv1.Deployment
-	get(t, namespace, "web", &made)
-	pods := made.Spec.Template
-	if pods.Labels[tsn.WorkloadLabel] != "w" || pods.Labels["app"] != "web" || made.Labels[tsn.WorkloadLabel] != "w" {
-		t.Errorf("labels %v of pods, %v of the object", pods.Labels, made.Labels)
+	var createdDeployment appsv1.Deployment
+	get(t, namespace, "web", &createdDeployment)
+	pods := createdDeployment.Spec.Template
+	if pods.Labels[tsn.WorkloadLabel] != "w" || pods.Labels["app"] != "web" || createdDeployment.Labels[tsn.WorkloadLabel] != "w" {
+		t.Errorf("labels %v of pods, %v of the object", pods.Labels, createdDeployment.Labels)
 	}
 	if got := pods.Annotations[tsn.NetworkAnnotation]; got != "other,"+network {
 		t.Errorf("the pods are on %q", got)
@@ -107,11 +107,11 @@ func TestPodsAreLabelledAndPutOnNetworks(t *testing.T) {
 func TestADryRunChangesNothing(t *testing.T) {
 	f := startFederator(t)
 	token, cluster, namespace := newAdmin(t), newCluster(t, "Push"), newNamespace(t)
-	var told federation.Workload
+	var workload federation.Workload
 	f.must(token, "POST", "/api/v1/workloads",
-		federation.DeployRequest{Name: "w", Namespace: namespace, Manifest: configMap("c"), Clusters: []string{cluster}, DryRun: true}, &told)
-	if len(told.Objects) != 1 || !slices.Equal(told.Clusters, []string{cluster}) {
-		t.Errorf("told %+v", told)
+		federation.DeployRequest{Name: "w", Namespace: namespace, Manifest: configMap("c"), Clusters: []string{cluster}, DryRun: true}, &workload)
+	if len(workload.Objects) != 1 || !slices.Equal(workload.Clusters, []string{cluster}) {
+		t.Errorf("told %+v", workload)
 	}
 	f.refused(token, "GET", "/api/v1/workloads/"+namespace+"/w", nil, http.StatusNotFound)
 	if err := admin.Get(t.Context(), types.NamespacedName{Namespace: namespace, Name: "c"}, &corev1.ConfigMap{}); !apierrors.IsNotFound(err) {
@@ -121,14 +121,14 @@ func TestADryRunChangesNothing(t *testing.T) {
 
 func TestAWorkloadIsNotReplacedByWhatWouldTakeSomethingAway(t *testing.T) {
 	f := startFederator(t)
-	token, one, two, namespace := newAdmin(t), newCluster(t, "Push"), newCluster(t, "Push"), newNamespace(t)
+	token, name, two, namespace := newAdmin(t), newCluster(t, "Push"), newCluster(t, "Push"), newNamespace(t)
 	post := func(manifest string, clusters ...string) federation.DeployRequest {
 		return federation.DeployRequest{Name: "w", Namespace: namespace, Manifest: manifest, Clusters: clusters}
 	}
-	f.must(token, "POST", "/api/v1/workloads", post(configMap("a"), one), nil)
-	f.refused(token, "POST", "/api/v1/workloads", post(configMap("b"), one), http.StatusConflict, "has ConfigMap a, and the manifest does not")
-	f.refused(token, "POST", "/api/v1/workloads", post(configMap("a"), two), http.StatusConflict, "is on "+one+" as well; move it")
-	f.must(token, "POST", "/api/v1/workloads", post(configMap("a")+"---\n"+configMap("b"), one, two), nil)
+	f.must(token, "POST", "/api/v1/workloads", post(configMap("a"), name), nil)
+	f.refused(token, "POST", "/api/v1/workloads", post(configMap("b"), name), http.StatusConflict, "has ConfigMap a, and the manifest does not")
+	f.refused(token, "POST", "/api/v1/workloads", post(configMap("a"), two), http.StatusConflict, "is on "+name+" as well; move it")
+	f.must(token, "POST", "/api/v1/workloads", post(configMap("a")+"---\n"+configMap("b"), name, two), nil)
 	foreign := &policyv1alpha1.PropagationPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "x"}}
 	foreign.Spec.ResourceSelectors = []policyv1alpha1.ResourceSelector{{APIVersion: "v1", Kind: "ConfigMap"}}
 	create(t, foreign)
@@ -155,8 +155,8 @@ func TestFiveHundredObjectsAreToldOf(t *testing.T) {
 		var list federation.Workloads
 		f.must(token, "GET", "/api/v1/workloads?namespace="+namespace, nil, &list)
 		count := 0
-		for _, one := range list.Items {
-			count += len(one.Objects)
+		for _, workload := range list.Items {
+			count += len(workload.Objects)
 		}
 		return len(list.Items) == 500/each && count == 500
 	})

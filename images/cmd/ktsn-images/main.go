@@ -32,8 +32,8 @@ type variables builder.Sources
 func (v variables) String() string { return "" }
 
 func (v variables) Set(text string) error {
-	name, path, found := strings.Cut(text, "=")
-	if !found || name == "" || path == "" {
+	name, path, exists := strings.Cut(text, "=")
+	if !exists || name == "" || path == "" {
 		return fmt.Errorf("%q is not NAME=PATH", text)
 	}
 	absolute, err := filepath.Abs(path)
@@ -84,11 +84,11 @@ func run(arguments []string, stdout, stderr io.Writer) error {
 	var images []image
 	here := builder.Packages{}
 	for _, file := range o.definitions {
-		one, err := build(file, builder.Sources(o.sources), here)
+		image, err := build(file, builder.Sources(o.sources), here)
 		if err != nil {
 			return err
 		}
-		images = append(images, one)
+		images = append(images, image)
 	}
 	if err := o.lock.check(here, o.definitions, stderr); err != nil {
 		return err
@@ -96,8 +96,8 @@ func run(arguments []string, stdout, stderr io.Writer) error {
 	if err := os.MkdirAll(o.out, 0o755); err != nil {
 		return err
 	}
-	for _, one := range images {
-		if err := one.write(o.out, o.tag, stdout); err != nil {
+	for _, image := range images {
+		if err := image.write(o.out, o.tag, stdout); err != nil {
 			return err
 		}
 	}
@@ -124,11 +124,11 @@ func build(file string, sources builder.Sources, packages builder.Packages) (ima
 	if err != nil {
 		return image{}, err
 	}
-	of, err := builder.PackagesOf(built)
+	installed, err := builder.PackagesOf(built)
 	if err != nil {
 		return image{}, err
 	}
-	maps.Copy(packages, of)
+	maps.Copy(packages, installed)
 	return image{file, definition.Name, built}, nil
 }
 

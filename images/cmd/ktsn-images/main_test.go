@@ -56,13 +56,13 @@ func TestDifferencesFromTheLockFile(t *testing.T) {
 			if err := os.WriteFile(lock, []byte(test.lock), 0o644); err != nil {
 				t.Fatal(err)
 			}
-			var said strings.Builder
-			err := run(append([]string{"--out", out, "--lock", lock}, append(test.arguments, app, data)...), io.Discard, &said)
+			var output strings.Builder
+			err := run(append([]string{"--out", out, "--lock", lock}, append(test.arguments, app, data)...), io.Discard, &output)
 			if test.refused == "" && err != nil || test.refused != "" && (err == nil || !strings.Contains(err.Error(), test.refused)) {
 				t.Errorf("got %v, want %q", err, test.refused)
 			}
-			if !strings.Contains(said.String(), test.warned) || test.warned == "" && said.Len() > 0 {
-				t.Errorf("it says %q, want %q", said.String(), test.warned)
+			if !strings.Contains(output.String(), test.warned) || test.warned == "" && output.Len() > 0 {
+				t.Errorf("it says %q, want %q", output.String(), test.warned)
 			}
 			if _, err := os.Stat(filepath.Join(out, "app.tar")); (err == nil) != (test.refused == "") {
 				t.Errorf("of the image: %v", err)
@@ -108,7 +108,7 @@ func TestValuesNameImagesThatWereMadeBefore(t *testing.T) {
 	if !strings.Contains(both, "app: sha256:") || !strings.Contains(both, "data: sha256:") {
 		t.Errorf("of both it names %s", both)
 	}
-	if one := values(data); one != both {
-		t.Errorf("one image made again, it names %s, not %s", one, both)
+	if name := values(data); name != both {
+		t.Errorf("one image made again, it names %s, not %s", name, both)
 	}
 }

@@ -46,13 +46,13 @@ func TestACommandInATenantsContainerIsBounded(t *testing.T) {
 		}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var said bytes.Buffer
-			complaint, err := test.within.hold(t.Context(), &said, test.run)
+			var output bytes.Buffer
+			complaint, err := test.within.hold(t.Context(), &output, test.run)
 			if (err != nil || test.want != "") && (err == nil || err.Error() != test.want) {
 				t.Errorf("it ends with %v, want %q", err, test.want)
 			}
-			if said.Len() > test.within.bytes || len(complaint) > test.within.bytes {
-				t.Errorf("%d bytes were said, and %d complained", said.Len(), len(complaint))
+			if output.Len() > test.within.bytes || len(complaint) > test.within.bytes {
+				t.Errorf("%d bytes were said, and %d complained", output.Len(), len(complaint))
 			}
 		})
 	}

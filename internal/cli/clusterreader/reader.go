@@ -90,11 +90,11 @@ func List[T any](ctx context.Context, c *Cluster, resource schema.GroupVersionRe
 			return nil, err
 		}
 		for i := range list.Items {
-			var one T
-			if err := runtime.DefaultUnstructuredConverter.FromUnstructured(list.Items[i].Object, &one); err != nil {
+			var object T
+			if err := runtime.DefaultUnstructuredConverter.FromUnstructured(list.Items[i].Object, &object); err != nil {
 				return nil, err
 			}
-			all = append(all, one)
+			all = append(all, object)
 		}
 		if options.Continue = list.GetContinue(); options.Continue == "" {
 			return all, nil

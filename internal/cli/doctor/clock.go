@@ -52,9 +52,9 @@ func (d *Doctor) ktsndsClock(about string, state *State) {
 			"began, the last time by %v", clock.Steps, time.Duration(clock.LastStepNs))
 	}
 	for i := range state.Clocks {
-		if one := &state.Clocks[i]; one.Lost && one.Good {
+		if clock := &state.Clocks[i]; clock.Lost && clock.Good {
 			d.say(Bad, about, "see that ktsn-agent runs on the node, and its log",
-				"nobody has told ktsnd for so long how good the clock is that it takes it for lost to network %d (%s)", one.VNI, one.OnLoss)
+				"nobody has told ktsnd for so long how good the clock is that it takes it for lost to network %d (%s)", clock.VNI, clock.OnLoss)
 		}
 	}
 	if lost := state.Status.Counters.ClockLost; lost > 0 {

@@ -84,20 +84,20 @@ func New(c *clusterreader.Cluster) *Doctor {
 			return all, err
 		},
 		AskGuest: func(ctx context.Context, pod *corev1.Pod, container string, arguments ...string) (string, error) {
-			var said bytes.Buffer
-			err := c.Run(ctx, pod, container, &said, append([]string{guestProgram}, arguments...)...)
-			return said.String(), err
+			var output bytes.Buffer
+			err := c.Run(ctx, pod, container, &output, append([]string{guestProgram}, arguments...)...)
+			return output.String(), err
 		},
 	}
 }
 
 // ask runs ktsn beside a node's ktsnd and reads what it says.
 func ask(ctx context.Context, c *clusterreader.Cluster, node string, into any, command ...string) error {
-	var said bytes.Buffer
-	if err := c.Ktsn(ctx, node, &said, append(command, "--output", "json")...); err != nil {
+	var output bytes.Buffer
+	if err := c.Ktsn(ctx, node, &output, append(command, "--output", "json")...); err != nil {
 		return err
 	}
-	if err := json.Unmarshal(said.Bytes(), into); err != nil {
+	if err := json.Unmarshal(output.Bytes(), into); err != nil {
 		return fmt.Errorf("read what ktsnd on node %s says of itself: %w", node, err)
 	}
 	return nil
@@ -133,14 +133,14 @@ func (d *Doctor) unseen(about string, err error) {
 
 // take ends a look.
 func (d *Doctor) take() []Finding {
-	found := d.found
+	findings := d.found
 	d.found = nil
-	return found
+	return findings
 }
 
 // Faults counts what is bad.
-func Faults(found []Finding) (count int) {
-	for _, finding := range found {
+func Faults(findings []Finding) (count int) {
+	for _, finding := range findings {
 		if finding.Level == Bad {
 			count++
 		}

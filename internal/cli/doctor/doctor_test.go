@@ -67,7 +67,7 @@ func well() *world {
 			CSI: &corev1.CSIVolumeSource{Driver: v1alpha1.CSIDriver}}}}},
 		Status: corev1.PodStatus{ContainerStatuses: running},
 	}
-	of := func(component string) corev1.Pod {
+	get := func(component string) corev1.Pod {
 		return corev1.Pod{
 			ObjectMeta: metav1.ObjectMeta{Name: component, Namespace: clusterreader.DefaultSystem, Labels: map[string]string{
 				"app.kubernetes.io/name": "kubernetsn", "app.kubernetes.io/component": component}},
@@ -75,7 +75,7 @@ func well() *world {
 			Status: corev1.PodStatus{ContainerStatuses: slices.Clone(running), Conditions: ready},
 		}
 	}
-	w.ktsndPod, w.agent, w.operator = of("ktsnd"), of("agent"), of("operator")
+	w.ktsndPod, w.agent, w.operator = get("ktsnd"), get("agent"), get("operator")
 	w.node = corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a", Labels: map[string]string{v1alpha1.NodeLabel: "true"}},
 		Status: corev1.NodeStatus{NodeInfo: corev1.NodeSystemInfo{KernelVersion: "6.1.0-13-amd64"}}}
 	w.network = v1alpha1.TSNNetwork{ObjectMeta: metav1.ObjectMeta{Name: "tsn"}, Status: v1alpha1.TSNNetworkStatus{
@@ -95,16 +95,16 @@ func well() *world {
 // clock has the network ask for good clocks, and the node and the network say this of them.
 func (w *world) clock(status metav1.ConditionStatus, reason, text string) {
 	w.network.Spec.Clock = &v1alpha1.ClockRequirement{}
-	is := metav1.Condition{Type: v1alpha1.ConditionClockSynchronized, Status: status, Reason: reason, Message: text}
-	w.network.Status.Conditions = append(w.network.Status.Conditions, is)
-	w.state.Status.Networks[0].Conditions = append(w.state.Status.Networks[0].Conditions, is)
+	condition := metav1.Condition{Type: v1alpha1.ConditionClockSynchronized, Status: status, Reason: reason, Message: text}
+	w.network.Status.Conditions = append(w.network.Status.Conditions, condition)
+	w.state.Status.Networks[0].Conditions = append(w.state.Status.Networks[0].Conditions, condition)
 }
 
 // rings has the pod ask for receive rings, on a network that offers them, and ktsnd say this of them.
-func (w *world) rings(said control.PodReceive) {
+func (w *world) rings(receive control.PodReceive) {
 	w.pod.Annotations[v1alpha1.ReceiveAnnotation] = v1alpha1.ReceiveRing
 	w.network.Spec.Receive = &v1alpha1.Receive{Rings: v1alpha1.RingsAllowed}
-	w.ktsnd.Pods[0].Receive = said
+	w.ktsnd.Pods[0].Receive = receive
 }
 
 // replaced has a newer ktsnd serve, and the one before stand by.
@@ -130,9 +130,9 @@ func (w *world) doctor(t *testing.T) *Doctor {
 		if err != nil {
 			t.Fatal(err)
 		}
-		made := &unstructured.Unstructured{Object: fields}
-		made.SetGroupVersionKind(resource.GroupVersion().WithKind(kind))
-		if err := client.Tracker().Create(resource, made, made.GetNamespace()); err != nil {
+		createdObject := &unstructured.Unstructured{Object: fields}
+		createdObject.SetGroupVersionKind(resource.GroupVersion().WithKind(kind))
+		if err := client.Tracker().Create(resource, createdObject, createdObject.GetNamespace()); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -179,8 +179,8 @@ func (w *world) doctor(t *testing.T) *Doctor {
 			if container != "ktsn-guest" {
 				return "", fmt.Errorf("container %s has no ktsn-guest", container)
 			}
-			if of, is := w.guest[strings.Join(arguments, " ")]; is {
-				return of, w.errGuest
+			if owner, ok := w.guest[strings.Join(arguments, " ")]; ok {
+				return owner, w.errGuest
 			}
 			return w.guest[arguments[0]], w.errGuest
 		}}
@@ -190,32 +190,32 @@ func (w *world) doctor(t *testing.T) *Doctor {
 func (w *world) look(t *testing.T, where string) []Finding {
 	t.Helper()
 	d := w.doctor(t)
-	var found []Finding
+	var findings []Finding
 	var err error
 	switch where {
 	case "pod":
-		found, err = d.Pod(t.Context(), "default", "app")
+		findings, err = d.Pod(t.Context(), "default", "app")
 	case "node":
-		found, err = d.Node(t.Context(), "a")
+		findings, err = d.Node(t.Context(), "a")
 	default:
-		found, err = d.Whole(t.Context())
+		findings, err = d.Whole(t.Context())
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	return found
+	return findings
 }
 
 func TestWhereAllIsWellNothingIsComplainedOf(t *testing.T) {
 	for _, where := range []string{"pod", "node", "cluster"} {
-		found := well().look(t, where)
-		for _, finding := range found {
+		findings := well().look(t, where)
+		for _, finding := range findings {
 			if finding.Level != OK {
 				t.Errorf("%s: %+v", where, finding)
 			}
 		}
-		if len(found) < 3 {
-			t.Errorf("%s: little was looked at: %+v", where, found)
+		if len(findings) < 3 {
+			t.Errorf("%s: little was looked at: %+v", where, findings)
 		}
 	}
 }
@@ -260,15 +260,15 @@ func TestOfManyNodesThoseAreNamedThatAreNotWell(t *testing.T) {
 			w.node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
 			w.enlarge(200)
 			test.spoil(w)
-			looked, said := 0, false
+			looked, reported := 0, false
 			for _, finding := range w.look(t, "cluster") {
 				if finding.About == "volumes" {
 					looked++
 				}
-				said = said || finding.About == "nodes" && finding.Level == test.level && finding.Text == test.sentence
+				reported = reported || finding.About == "nodes" && finding.Level == test.level && finding.Text == test.sentence
 			}
-			if looked != test.nodes || !said {
-				t.Errorf("%d nodes were looked at, want %d; it says %q: %v", looked, test.nodes, test.sentence, said)
+			if looked != test.nodes || !reported {
+				t.Errorf("%d nodes were looked at, want %d; it says %q: %v", looked, test.nodes, test.sentence, reported)
 			}
 		})
 	}
@@ -279,9 +279,9 @@ func TestAPodIsFoundByItsUID(t *testing.T) {
 	w := well()
 	w.pod.UID, w.ktsnd.Pods[0].Identity, w.ktsnd.Flows[0].Identity = uid, uid, uid
 	d := w.doctor(t)
-	found, err := d.Pod(t.Context(), "elsewhere", uid)
-	if err != nil || Faults(found) > 0 || len(found) < 3 {
-		t.Errorf("found %+v, %v", found, err)
+	findings, err := d.Pod(t.Context(), "elsewhere", uid)
+	if err != nil || Faults(findings) > 0 || len(findings) < 3 {
+		t.Errorf("found %+v, %v", findings, err)
 	}
 	for name, want := range map[string]string{"11111111-2222-3333-4444-555555555555": "no pod has the UID", "app": "look at pod elsewhere/app: "} {
 		if _, err := d.Pod(t.Context(), "elsewhere", name); err == nil || !strings.Contains(err.Error(), want) {
@@ -465,10 +465,10 @@ func TestEachFaultIsNamedWithWhatToDo(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := well()
 			test.spoil(w)
-			found := w.look(t, test.where)
-			at := slices.IndexFunc(found, func(f Finding) bool { return f.Level == test.level && strings.Contains(f.Text, test.sentence) })
+			findings := w.look(t, test.where)
+			at := slices.IndexFunc(findings, func(f Finding) bool { return f.Level == test.level && strings.Contains(f.Text, test.sentence) })
 			if at < 0 {
-				t.Errorf("found %+v, want %s: %s", found, test.level, test.sentence)
+				t.Errorf("found %+v, want %s: %s", findings, test.level, test.sentence)
 			}
 		})
 	}
@@ -478,13 +478,13 @@ func TestOnlyTheShareOfACgroupIsTheChartsToRaise(t *testing.T) {
 	for source, charts := range map[string]bool{"/sys/fs/cgroup/cpu/cpu.rt_runtime_us": true, "kernel.sched_rt_runtime_us": false, "fair server": false} {
 		w := well()
 		w.ktsnd.Status.RealtimeBudget = control.RealtimeBudget{RuntimeNs: 2e8, PeriodNs: 1e9, RestsForced: 5, Source: source}
-		found := w.look(t, "node")
-		at := slices.IndexFunc(found, func(f Finding) bool { return strings.Contains(f.Text, "had to rest") })
+		findings := w.look(t, "node")
+		at := slices.IndexFunc(findings, func(f Finding) bool { return strings.Contains(f.Text, "had to rest") })
 		if at < 0 {
-			t.Fatalf("%s: no word of the rests in %+v", source, found)
+			t.Fatalf("%s: no word of the rests in %+v", source, findings)
 		}
-		if strings.Contains(found[at].Mend, "ktsnd.realtimeShare") != charts {
-			t.Errorf("%s: the advice is %q", source, found[at].Mend)
+		if strings.Contains(findings[at].Mend, "ktsnd.realtimeShare") != charts {
+			t.Errorf("%s: the advice is %q", source, findings[at].Mend)
 		}
 	}
 }
@@ -493,11 +493,11 @@ func TestAPodsOwnerWritesNothingToTheTerminal(t *testing.T) {
 	w := well()
 	w.pod.Annotations[attachedStatus] = `[{"name":"default/tsn","interface":"\u001b]0;x\u0007\u001b[2J\nok  network  \u202ehas","ips":[]}]`
 	w.pod.Status.ContainerStatuses[0].State = corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Message: "a\tb\r\nc"}}
-	found, err := w.doctor(t).Pod(t.Context(), "default", "app")
+	findings, err := w.doctor(t).Pod(t.Context(), "default", "app")
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, finding := range found {
+	for _, finding := range findings {
 		if strings.ContainsAny(finding.Text, "\x1b\a\t\r\n\u202e") {
 			t.Errorf("%s: %q", finding.About, finding.Text)
 		}

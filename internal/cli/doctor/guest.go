@@ -54,18 +54,18 @@ func (d *Doctor) guest(ctx context.Context, pod *corev1.Pod, networks []string) 
 		arguments = append(arguments, "--interface", asked[i])
 	}
 	d.taiOffset(ctx, pod)
-	said, err := d.AskGuest(ctx, pod, container, arguments...)
+	text, err := d.AskGuest(ctx, pod, container, arguments...)
 	if err != nil {
 		d.unseen(about, err)
 		return
 	}
 	var all []guestStatus
-	if err := json.Unmarshal([]byte(said), &all); err != nil {
+	if err := json.Unmarshal([]byte(text), &all); err != nil {
 		d.unseen(about, err)
 		return
 	}
 	for _, name := range asked {
-		at := slices.IndexFunc(all, func(one guestStatus) bool { return one.Interface == name })
+		at := slices.IndexFunc(all, func(status guestStatus) bool { return status.Interface == name })
 		if at < 0 {
 			d.say(Note, about+" at "+name, "the container must run the "+guestProgram+" of this release", "%s was asked, and says nothing of this interface", guestProgram)
 			continue
@@ -82,11 +82,11 @@ func guestContainer(pod *corev1.Pod) string {
 
 // guestCommand is the container that runs ktsn-guest, with the words behind that; "": none does.
 func guestCommand(pod *corev1.Pod) (container string, arguments []string) {
-	for _, one := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
-		words := slices.Concat(one.Command, one.Args)
+	for _, container := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
+		words := slices.Concat(container.Command, container.Args)
 		at := slices.IndexFunc(words, func(word string) bool { return path.Base(word) == guestProgram })
 		if at >= 0 && slices.Contains(words[at:], "run") {
-			return one.Name, words[at+1:]
+			return container.Name, words[at+1:]
 		}
 	}
 	return "", nil
@@ -111,24 +111,24 @@ func (d *Doctor) guestAt(at *guestStatus) {
 func (d *Doctor) taiOffset(ctx context.Context, pod *corev1.Pod) {
 	const option, about = "--tai-offset", "guest's CLOCK_TAI"
 	_, words := guestCommand(pod)
-	told := optionOf(words, option)
-	if told == "" || optionOf(words, "--host-clock") == "port" {
+	text := optionOf(words, option)
+	if text == "" || optionOf(words, "--host-clock") == "port" {
 		return
 	}
 	state, err := d.AskKtsnd(ctx, pod.Spec.NodeName)
 	if err != nil || state.Status == nil {
 		return // said where ktsnd is looked at
 	}
-	if is := strconv.Itoa(state.Status.Clock.TAIOffsetS); told != is {
-		d.say(Bad, about, "give "+guestProgram+" "+option+" "+is+", or have the node's kernel told (docs/clocks.md), and make the pod anew",
-			"%s has %s %s, and on node %s CLOCK_TAI is %s s ahead: by ptp_kvm frames leave off by the difference", guestProgram, option, told, pod.Spec.NodeName, is)
+	if offset := strconv.Itoa(state.Status.Clock.TAIOffsetS); text != offset {
+		d.say(Bad, about, "give "+guestProgram+" "+option+" "+offset+", or have the node's kernel told (docs/clocks.md), and make the pod anew",
+			"%s has %s %s, and on node %s CLOCK_TAI is %s s ahead: by ptp_kvm frames leave off by the difference", guestProgram, option, text, pod.Spec.NodeName, offset)
 	}
 }
 
 // optionOf is the value of an option among the words of a command; "": it is not there.
 func optionOf(words []string, option string) string {
 	for i, word := range words {
-		if value, is := strings.CutPrefix(word, option+"="); is {
+		if value, ok := strings.CutPrefix(word, option+"="); ok {
 			return value
 		}
 		if word == option && i+1 < len(words) {
@@ -145,9 +145,9 @@ func (d *Doctor) guestKernel(ctx context.Context, pod *corev1.Pod, container str
 		names = append(names, string(part))
 	}
 	about := "guest's kernel, for " + strings.Join(names, " and ")
-	said, err := d.AskGuest(ctx, pod, container, "kernel", "check", "--for", strings.Join(names, ","))
+	text, err := d.AskGuest(ctx, pod, container, "kernel", "check", "--for", strings.Join(names, ","))
 	var missing []string
-	for line := range strings.Lines(said) {
+	for line := range strings.Lines(text) {
 		if strings.HasPrefix(line, "CONFIG_") {
 			missing = append(missing, strings.TrimSpace(line))
 		}
@@ -158,6 +158,6 @@ func (d *Doctor) guestKernel(ctx context.Context, pod *corev1.Pod, container str
 	case err != nil:
 		d.unseen(about, err)
 	default:
-		d.ok(about, "%s", said)
+		d.ok(about, "%s", text)
 	}
 }

@@ -100,16 +100,16 @@ func (d *Doctor) cards(ctx context.Context, pod *corev1.Pod, networks []string) 
 // machines says how machines have the pod's interfaces, and what keeps them from it. It returns the names of these interfaces.
 func (d *Doctor) machines(pod *corev1.Pod, state *State) (interfaces []string) {
 	for i := range state.Devices {
-		one := &state.Devices[i]
-		if one.Identity != string(pod.UID) {
+		machine := &state.Devices[i]
+		if machine.Identity != string(pod.UID) {
 			continue
 		}
-		interfaces = append(interfaces, one.Interface)
-		about := "device of " + one.Interface
-		if len(one.Faults) == 0 {
-			d.ok(about, "is %s", one.Connection)
+		interfaces = append(interfaces, machine.Interface)
+		about := "device of " + machine.Interface
+		if len(machine.Faults) == 0 {
+			d.ok(about, "is %s", machine.Connection)
 		}
-		for _, fault := range one.Faults {
+		for _, fault := range machine.Faults {
 			d.say(Bad, about, fault.Mend, "%s", fault.Text)
 		}
 	}

@@ -40,8 +40,8 @@ func inKata() *world {
 }
 
 func TestOfAPodOfKataThatIsWellNothingIsComplainedOf(t *testing.T) {
-	found := inKata().look(t, "pod")
-	for _, finding := range found {
+	findings := inKata().look(t, "pod")
+	for _, finding := range findings {
 		if finding.Level != OK {
 			t.Errorf("%+v", finding)
 		}
@@ -52,8 +52,8 @@ func TestOfAPodOfKataThatIsWellNothingIsComplainedOf(t *testing.T) {
 		"serves the pod's machine by its relay", "9 with a transmit time and 0 others went to ktsnd", "the kernel has all options for held",
 		"the host's time is known within 20µs, and 9 frames left with their transmit time",
 	} {
-		if !slices.ContainsFunc(found, func(f Finding) bool { return f.Text == sentence }) {
-			t.Errorf("it does not say %q: %+v", sentence, found)
+		if !slices.ContainsFunc(findings, func(f Finding) bool { return f.Text == sentence }) {
+			t.Errorf("it does not say %q: %+v", sentence, findings)
 		}
 	}
 }
@@ -69,14 +69,14 @@ func (w *world) card() {
 func TestOfAPodWithACardNobodyMissesWhatItDoesNotHave(t *testing.T) {
 	w := inKata()
 	w.card()
-	said := false
+	reported := false
 	for _, finding := range w.look(t, "pod") {
 		if finding.Level != OK {
 			t.Errorf("%+v", finding)
 		}
-		said = said || finding.Text == "is network card 0000:02:00.0"
+		reported = reported || finding.Text == "is network card 0000:02:00.0"
 	}
-	if !said {
+	if !reported {
 		t.Error("it does not name the card")
 	}
 }
@@ -160,13 +160,13 @@ func TestEachFaultOfAPodOfKataIsNamedWithWhatToDo(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := inKata()
 			test.spoil(w)
-			found := w.look(t, "pod")
-			at := slices.IndexFunc(found, func(f Finding) bool { return f.Level == test.level && strings.Contains(f.Text, test.sentence) })
+			findings := w.look(t, "pod")
+			at := slices.IndexFunc(findings, func(f Finding) bool { return f.Level == test.level && strings.Contains(f.Text, test.sentence) })
 			if at < 0 {
-				t.Fatalf("found %+v, want %s: %s", found, test.level, test.sentence)
+				t.Fatalf("found %+v, want %s: %s", findings, test.level, test.sentence)
 			}
-			if test.level == Bad && found[at].Mend == "" {
-				t.Errorf("it does not say what to do: %+v", found[at])
+			if test.level == Bad && findings[at].Mend == "" {
+				t.Errorf("it does not say what to do: %+v", findings[at])
 			}
 		})
 	}

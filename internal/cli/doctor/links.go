@@ -19,7 +19,7 @@ import (
 const mostLinks = 10
 
 // links looks at those that have an end chosen by fields, such as on a node.
-func (d *Doctor) links(ctx context.Context, where string, of func(*v1alpha1.TSNLink) bool) {
+func (d *Doctor) links(ctx context.Context, where string, get func(*v1alpha1.TSNLink) bool) {
 	all, err := clusterreader.List[v1alpha1.TSNLink](ctx, d.Cluster, clusterreader.TSNLinks, "", "", "")
 	if apierrors.IsNotFound(err) {
 		return // a release without them
@@ -31,7 +31,7 @@ func (d *Doctor) links(ctx context.Context, where string, of func(*v1alpha1.TSNL
 	up, down := 0, 0
 	for i := range all {
 		link := &all[i]
-		if !of(link) {
+		if !get(link) {
 			continue
 		}
 		if meta.IsStatusConditionTrue(link.Status.Conditions, v1alpha1.ConditionUp) {
@@ -56,8 +56,8 @@ func sentenceOf(link *v1alpha1.TSNLink) string {
 	ends := fmt.Sprintf("%s/%s to %s/%s", link.Spec.Client.Namespace, link.Spec.Client.Pod, link.Spec.Endpoint.Namespace, link.Spec.Endpoint.Pod)
 	var reasons []string
 	for _, name := range []string{v1alpha1.ConditionClientPlugged, v1alpha1.ConditionEndpointPlugged, v1alpha1.ConditionUp} {
-		if is := meta.FindStatusCondition(link.Status.Conditions, name); is != nil && is.Status != metav1.ConditionTrue {
-			reasons = append(reasons, name+": "+is.Message)
+		if condition := meta.FindStatusCondition(link.Status.Conditions, name); condition != nil && condition.Status != metav1.ConditionTrue {
+			reasons = append(reasons, name+": "+condition.Message)
 		}
 	}
 	if len(reasons) == 0 {

@@ -13,11 +13,11 @@ import (
 
 // link is one from a node to another, of which this is said.
 func link(name, from, to string, conditions ...metav1.Condition) v1alpha1.TSNLink {
-	made := v1alpha1.TSNLink{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default"}}
-	made.Spec.Client = v1alpha1.LinkEnd{Namespace: "default", Pod: "client", Node: from}
-	made.Spec.Endpoint = v1alpha1.LinkEnd{Namespace: "default", Pod: "endpoint", Node: to}
-	made.Status.Conditions = conditions
-	return made
+	link := v1alpha1.TSNLink{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default"}}
+	link.Spec.Client = v1alpha1.LinkEnd{Namespace: "default", Pod: "client", Node: from}
+	link.Spec.Endpoint = v1alpha1.LinkEnd{Namespace: "default", Pod: "endpoint", Node: to}
+	link.Status.Conditions = conditions
+	return link
 }
 
 func TestLinksThatAreNotUpAreNamed(t *testing.T) {

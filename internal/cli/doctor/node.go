@@ -139,24 +139,24 @@ func (d *Doctor) state(ctx context.Context, node string) *v1alpha1.TSNNode {
 // networkOnNode says what the node's agent says of a network.
 func (d *Doctor) networkOnNode(network string, node *v1alpha1.TSNNode) {
 	about := fmt.Sprintf("network %s on node %s", network, node.Name)
-	part, said := tsnnetwork.OnNode(node, network)
+	part, status := tsnnetwork.OnNode(node, network)
 	if part == nil {
 		d.say(Bad, about, "the network's conditions say why: `kubectl describe tsnnetwork "+network+"`", "the node has no part of the addresses")
 		return
 	}
-	if said == nil {
-		said = &v1alpha1.NodeNetworkStatus{}
+	if status == nil {
+		status = &v1alpha1.NodeNetworkStatus{}
 	}
-	ready := meta.FindStatusCondition(said.Conditions, v1alpha1.ConditionReady)
+	ready := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionReady)
 	switch {
 	case ready == nil:
 		d.say(Bad, about, "see that ktsnd and agent run there", "the node's agent has said nothing yet")
 	case ready.Status != metav1.ConditionTrue:
 		d.say(Bad, about, "", "%s: %s", ready.Reason, ready.Message)
 	default:
-		d.ok(about, "has %s, by %s at %s", strings.TrimSuffix(part.IPv4+", "+part.IPv6, ", "), said.Uplink, said.LinkSpeed)
+		d.ok(about, "has %s, by %s at %s", strings.TrimSuffix(part.IPv4+", "+part.IPv6, ", "), status.Uplink, status.LinkSpeed)
 	}
-	gates := meta.FindStatusCondition(said.Conditions, v1alpha1.ConditionScheduleOperational)
+	gates := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionScheduleOperational)
 	switch {
 	case gates == nil:
 	case gates.Status == metav1.ConditionTrue:
@@ -166,24 +166,24 @@ func (d *Doctor) networkOnNode(network string, node *v1alpha1.TSNNode) {
 	default:
 		d.say(Note, about, "", "the schedule is not in force yet: %s", gates.Message)
 	}
-	captured := meta.FindStatusCondition(said.Conditions, v1alpha1.ConditionCaptureOperational)
+	captured := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionCaptureOperational)
 	if captured != nil && captured.Status == metav1.ConditionFalse {
 		d.say(Bad, about, "see the logs of ktsn-agent and ktsnd on the node", "captured frames do not go through ktsnd: %s: %s", captured.Reason, captured.Message)
 	}
-	d.encryptionOnNode(about, said)
+	d.encryptionOnNode(about, status)
 }
 
 // encryptionOnNode says whether the network's frames are encrypted as they shall be.
-func (d *Doctor) encryptionOnNode(about string, said *v1alpha1.NodeNetworkStatus) {
-	is := meta.FindStatusCondition(said.Conditions, v1alpha1.ConditionEncryptionOperational)
+func (d *Doctor) encryptionOnNode(about string, status *v1alpha1.NodeNetworkStatus) {
+	condition := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionEncryptionOperational)
 	switch {
-	case is == nil:
-	case is.Status == metav1.ConditionTrue:
+	case condition == nil:
+	case condition.Status == metav1.ConditionTrue:
 		d.ok(about, "frames to all other nodes are encrypted")
-	case is.Status == metav1.ConditionFalse:
-		d.say(Bad, about, "docs/encryption.md says what each reason means", "frames are not encrypted as they shall be: %s: %s", is.Reason, is.Message)
+	case condition.Status == metav1.ConditionFalse:
+		d.say(Bad, about, "docs/encryption.md says what each reason means", "frames are not encrypted as they shall be: %s: %s", condition.Reason, condition.Message)
 	default:
-		d.say(Note, about, "wait a moment; else see the logs of ktsn-agent there and of ktsn-operator", "frames are not encrypted as they shall be yet: %s", is.Message)
+		d.say(Note, about, "wait a moment; else see the logs of ktsn-agent there and of ktsn-operator", "frames are not encrypted as they shall be yet: %s", condition.Message)
 	}
 }
 
@@ -201,20 +201,20 @@ func (d *Doctor) clocksOnNode(ctx context.Context, node *v1alpha1.TSNNode) {
 
 // clockOnNode says how good the node's clock is for a network.
 func (d *Doctor) clockOnNode(network *v1alpha1.TSNNetwork, node *v1alpha1.TSNNode) {
-	part, said := tsnnetwork.OnNode(node, network.Name)
-	if network.Spec.Clock == nil || part == nil || said == nil {
+	part, status := tsnnetwork.OnNode(node, network.Name)
+	if network.Spec.Clock == nil || part == nil || status == nil {
 		return
 	}
 	about := fmt.Sprintf("clock of node %s", node.Name)
 	shows := fmt.Sprintf("`ktsn clock %s` shows what happened; docs/clocks.md says how clocks are kept", node.Name)
-	is := meta.FindStatusCondition(said.Conditions, v1alpha1.ConditionClockSynchronized)
+	condition := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionClockSynchronized)
 	switch {
-	case is == nil || is.Status == metav1.ConditionUnknown:
+	case condition == nil || condition.Status == metav1.ConditionUnknown:
 		d.say(Note, about, "wait a moment; else see the log of ktsn-agent there", "nobody knows yet whether it is good enough for network %s", network.Name)
-	case is.Status == metav1.ConditionFalse:
-		d.say(Bad, about, shows, "is not good enough for network %s, which gets no new pods there: %s: %s", network.Name, is.Reason, is.Message)
-	case is.Reason == v1alpha1.ReasonClockHoldover:
-		d.say(Note, about, shows, "is still good enough for network %s: %s: %s", network.Name, is.Reason, is.Message)
+	case condition.Status == metav1.ConditionFalse:
+		d.say(Bad, about, shows, "is not good enough for network %s, which gets no new pods there: %s: %s", network.Name, condition.Reason, condition.Message)
+	case condition.Reason == v1alpha1.ReasonClockHoldover:
+		d.say(Note, about, shows, "is still good enough for network %s: %s: %s", network.Name, condition.Reason, condition.Message)
 	default:
 		d.ok(about, "is good enough for network %s", network.Name)
 	}

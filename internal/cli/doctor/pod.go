@@ -156,15 +156,15 @@ func (d *Doctor) conditions(about string, network *v1alpha1.TSNNetwork) {
 
 // clocks says what of the nodes' clocks is no fault of the network's yet.
 func (d *Doctor) clocks(about string, network *v1alpha1.TSNNetwork) {
-	is := meta.FindStatusCondition(network.Status.Conditions, v1alpha1.ConditionClockSynchronized)
-	if network.Spec.Clock == nil || is == nil || !meta.IsStatusConditionTrue(network.Status.Conditions, v1alpha1.ConditionReady) {
+	condition := meta.FindStatusCondition(network.Status.Conditions, v1alpha1.ConditionClockSynchronized)
+	if network.Spec.Clock == nil || condition == nil || !meta.IsStatusConditionTrue(network.Status.Conditions, v1alpha1.ConditionReady) {
 		return // what keeps it from being ready says more
 	}
 	switch {
-	case is.Reason == v1alpha1.ReasonClockHoldover:
-		d.say(Note, about, mendOf(is.Reason), "%s: %s", is.Reason, is.Message)
-	case is.Status == metav1.ConditionUnknown:
-		d.say(Note, about, "wait a moment", "%s", is.Message)
+	case condition.Reason == v1alpha1.ReasonClockHoldover:
+		d.say(Note, about, mendOf(condition.Reason), "%s: %s", condition.Reason, condition.Message)
+	case condition.Status == metav1.ConditionUnknown:
+		d.say(Note, about, "wait a moment", "%s", condition.Message)
 	}
 }
 
@@ -193,12 +193,12 @@ func (d *Doctor) allowed(ctx context.Context, about string, network *v1alpha1.TS
 		d.say(Bad, about, "correct it", "spec.namespaceSelector: %s", err.Error())
 		return
 	}
-	var of corev1.Namespace
-	if err := d.Cluster.Get(ctx, clusterreader.Namespaces, "", namespace, &of); err != nil {
+	var object corev1.Namespace
+	if err := d.Cluster.Get(ctx, clusterreader.Namespaces, "", namespace, &object); err != nil {
 		d.unseen("namespace "+namespace, err)
 		return
 	}
-	if !selector.Matches(labels.Set(of.Labels)) {
+	if !selector.Matches(labels.Set(object.Labels)) {
 		d.say(Bad, about, "label the namespace, or change spec.namespaceSelector of the network",
 			"pods of namespace %s may not be on it: its spec.namespaceSelector (%s) does not select the namespace",
 			namespace, metav1.FormatLabelSelector(network.Spec.NamespaceSelector))
@@ -270,7 +270,7 @@ func (d *Doctor) scheduled(pod *corev1.Pod) {
 // attached says what Multus has made.
 func (d *Doctor) attached(pod *corev1.Pod, names []string) {
 	const about = "interfaces"
-	var made []struct {
+	var created []struct {
 		Name, Interface string
 		IPs             []string
 	}
@@ -279,14 +279,14 @@ func (d *Doctor) attached(pod *corev1.Pod, names []string) {
 		d.say(Bad, about, "the pod's Events say what Multus or tsn-cni lacks", "the pod has no networks yet")
 		return
 	}
-	if err := json.Unmarshal([]byte(text), &made); err != nil {
+	if err := json.Unmarshal([]byte(text), &created); err != nil {
 		d.say(Note, about, "", "annotation %s cannot be read: %s", attachedStatus, err.Error())
 		return
 	}
 	for _, name := range names {
 		at := -1
-		for i := range made {
-			if made[i].Name == name || strings.HasSuffix(made[i].Name, "/"+name) {
+		for i := range created {
+			if created[i].Name == name || strings.HasSuffix(created[i].Name, "/"+name) {
 				at = i
 			}
 		}
@@ -294,7 +294,7 @@ func (d *Doctor) attached(pod *corev1.Pod, names []string) {
 			d.say(Bad, about, makeAnew, "the pod was attached without network %s", name)
 			continue
 		}
-		d.ok(about, "%s of network %s has %s", made[at].Interface, name, strings.Join(made[at].IPs, ", "))
+		d.ok(about, "%s of network %s has %s", created[at].Interface, name, strings.Join(created[at].IPs, ", "))
 	}
 }
 
@@ -322,31 +322,31 @@ func (d *Doctor) inKtsnd(ctx context.Context, pod *corev1.Pod, networks []v1alph
 		return
 	}
 	uid := string(pod.UID)
-	at := slices.IndexFunc(state.Pods, func(one controlPod) bool { return one.Identity == uid })
+	at := slices.IndexFunc(state.Pods, func(pod controlPod) bool { return pod.Identity == uid })
 	if at < 0 {
 		d.say(Bad, about, makeAnew, "ktsnd on node %s does not know the pod", pod.Spec.NodeName)
 		return
 	}
-	one := &state.Pods[at]
+	entry := &state.Pods[at]
 	d.machines(pod, state)
 	switch {
-	case one.Path == "":
+	case entry.Path == "":
 		d.say(Bad, about, "look at the agent on the node: `ktsn doctor --node "+pod.Spec.NodeName+"`", "the pod has no socket of ktsnd: its volume is missing")
-	case one.Endpoints == 0:
+	case entry.Endpoints == 0:
 		d.say(Bad, about, makeAnew, "ktsnd knows no interface of the pod")
-	case one.RelayConnections == 0 && isOfKata(pod):
+	case entry.RelayConnections == 0 && isOfKata(pod):
 		d.say(Bad, about, "see the log of ktsn-agent on the node", "no relay serves the pod's machine, so its frames with a transmit time do not leave")
-	case one.Processes == 0 && one.RelayConnections == 0:
+	case entry.Processes == 0 && entry.RelayConnections == 0:
 		d.say(Note, about, "a program asks with SO_TXTIME; static programs, Go programs and those that are set-uid do so past libktsn.so, and are captured where the network does",
 			"no process of the pod has asked for transmit times yet")
 	default:
-		d.flows(state, uid, one, isOfKata(pod))
+		d.flows(state, uid, entry, isOfKata(pod))
 	}
-	d.rings(pod, networks, one)
+	d.rings(pod, networks, entry)
 }
 
 // flows says how the pod's messages fare.
-func (d *Doctor) flows(state *State, uid string, one *controlPod, machine bool) {
+func (d *Doctor) flows(state *State, uid string, pod *controlPod, machine bool) {
 	const about = "messages"
 	var sent, late, dropped uint64
 	for _, flow := range state.Flows {
@@ -355,8 +355,8 @@ func (d *Doctor) flows(state *State, uid string, one *controlPod, machine bool) 
 		}
 	}
 	switch {
-	case one.Processes > 0:
-		d.ok("ktsnd", "serves the pod: processes %d, timed sockets %d", one.Processes, one.Sockets)
+	case pod.Processes > 0:
+		d.ok("ktsnd", "serves the pod: processes %d, timed sockets %d", pod.Processes, pod.Sockets)
 	case machine:
 		d.ok("ktsnd", "serves the pod's machine by its relay")
 	default:

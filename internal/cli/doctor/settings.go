@@ -11,11 +11,11 @@ func (d *Doctor) settings(ctx context.Context, node string) {
 		d.unseen("settings of the machine", err)
 		return
 	}
-	for _, one := range all {
-		if one.Cost == "" {
-			d.ok(one.Name, "%s", one.Found)
+	for _, setting := range all {
+		if setting.Cost == "" {
+			d.ok(setting.Name, "%s", setting.Found)
 			continue
 		}
-		d.say(Note, one.Name, one.Mend, "%s: %s", one.Found, one.Cost)
+		d.say(Note, setting.Name, setting.Mend, "%s: %s", setting.Found, setting.Cost)
 	}
 }

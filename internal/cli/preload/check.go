@@ -79,8 +79,8 @@ func checkInterpreter(line []byte, depth int) error {
 		if strings.HasPrefix(word, "-") || strings.Contains(word, "=") {
 			continue
 		}
-		if found, err := exec.LookPath(word); err == nil {
-			return check(found, depth)
+		if match, err := exec.LookPath(word); err == nil {
+			return check(match, depth)
 		}
 		return nil
 	}
@@ -107,12 +107,12 @@ func foreign(about *program.Program) string {
 		return ""
 	}
 	defer file.Close()
-	own, err := program.Read(file)
-	if err != nil || about.Machine == own.Machine && about.Class == own.Class && about.Data == own.Data {
+	localProgram, err := program.Read(file)
+	if err != nil || about.Machine == localProgram.Machine && about.Class == localProgram.Class && about.Data == localProgram.Data {
 		return ""
 	}
 	return fmt.Sprintf("is built for another machine (%s, %s) than libktsn.so (%s, %s)", about.Machine, about.Class,
-		own.Machine, own.Class)
+		localProgram.Machine, localProgram.Class)
 }
 
 func static(about *program.Program) string {

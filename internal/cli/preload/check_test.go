@@ -199,9 +199,9 @@ func TestProgramsWithPrivilegesOfTheirOwnCannotBePreloaded(t *testing.T) {
 			if test.nobody {
 				command.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
 			}
-			said, err := command.Output()
-			if err != nil || !strings.Contains(string(said), test.want) || (test.want == "") != (len(said) == 0) {
-				t.Errorf("it says %q, %v; want %q", said, err, test.want)
+			output, err := command.Output()
+			if err != nil || !strings.Contains(string(output), test.want) || (test.want == "") != (len(output) == 0) {
+				t.Errorf("it says %q, %v; want %q", output, err, test.want)
 			}
 		})
 	}

@@ -151,13 +151,13 @@ func TestNumbersAreThoseOfTheHeader(t *testing.T) {
 		`sizeof\(struct ktsn_app_request\) == (\d+)`: requestBytes,
 		`sizeof\(struct ktsn_app_reply\) == (\d+)`:   replyBytes,
 	} {
-		found := regexp.MustCompile(pattern).FindSubmatch(header)
-		if found == nil {
+		existing := regexp.MustCompile(pattern).FindSubmatch(header)
+		if existing == nil {
 			t.Errorf("the header has no %s", pattern)
 			continue
 		}
-		if number, err := strconv.ParseInt(string(found[1]), 0, 64); err != nil || number != want {
-			t.Errorf("%s: the header says %s, we %d", pattern, found[1], want)
+		if number, err := strconv.ParseInt(string(existing[1]), 0, 64); err != nil || number != want {
+			t.Errorf("%s: the header says %s, we %d", pattern, existing[1], want)
 		}
 	}
 }

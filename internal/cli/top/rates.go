@@ -114,8 +114,8 @@ func Compare(before, after *Sample) *View {
 	}
 	for _, pod := range after.Pods {
 		var counted counts
-		if of := pods[pod.Identity]; of != nil {
-			counted = *of
+		if counts := pods[pod.Identity]; counts != nil {
+			counted = *counts
 		}
 		counted.pending = pod.Pending + pod.UntimedPending
 		total.pending += counted.pending
@@ -170,17 +170,17 @@ var orders = []struct {
 // Orders lists the names.
 func Orders() string {
 	var names []string
-	for _, one := range orders {
-		names = append(names, string(one.order))
+	for _, row := range orders {
+		names = append(names, string(row.order))
 	}
 	return strings.Join(names, ", ")
 }
 
 // ParseOrder reads a name.
 func ParseOrder(name string) (Order, error) {
-	for _, one := range orders {
-		if string(one.order) == name {
-			return one.order, nil
+	for _, row := range orders {
+		if string(row.order) == name {
+			return row.order, nil
 		}
 	}
 	return "", fmt.Errorf("%q is no order; accepted are %s", name, Orders())
@@ -188,9 +188,9 @@ func ParseOrder(name string) (Order, error) {
 
 // OrderOfKey returns the order that a key stands for.
 func OrderOfKey(key byte) (Order, bool) {
-	for _, one := range orders {
-		if one.key == key {
-			return one.order, true
+	for _, row := range orders {
+		if row.key == key {
+			return row.order, true
 		}
 	}
 	return "", false
@@ -207,9 +207,9 @@ func errorOf(rates Rates) int64 {
 // Sort puts the most remarkable first; what is equal is ordered by name and number, so that lines do not jump.
 func (v *View) Sort(order Order) {
 	more := func(Rates, Rates) int { return 0 }
-	for _, one := range orders {
-		if one.order == order {
-			more = one.more
+	for _, row := range orders {
+		if row.order == order {
+			more = row.more
 		}
 	}
 	slices.SortFunc(v.Pods, func(a, b Pod) int {

@@ -91,13 +91,13 @@ func TestViewIsSortedAsAsked(t *testing.T) {
 
 func TestEveryOrderHasANameAndAKey(t *testing.T) {
 	keys := map[byte]bool{'q': true}
-	for _, one := range orders {
-		order, known := OrderOfKey(one.key)
-		parsed, err := ParseOrder(string(one.order))
-		if !known || order != one.order || err != nil || parsed != one.order || keys[one.key] {
-			t.Errorf("%s: %v %v %v", one.order, order, parsed, err)
+	for _, row := range orders {
+		order, known := OrderOfKey(row.key)
+		parsed, err := ParseOrder(string(row.order))
+		if !known || order != row.order || err != nil || parsed != row.order || keys[row.key] {
+			t.Errorf("%s: %v %v %v", row.order, order, parsed, err)
 		}
-		keys[one.key] = true
+		keys[row.key] = true
 	}
 	if _, err := ParseOrder("beauty"); err == nil || !strings.Contains(err.Error(), "rate, late") {
 		t.Errorf("got %v", err)

@@ -41,28 +41,28 @@ func advance(name string, secret map[string][]byte, trusted []byte, now time.Tim
 	case current == nil && next != nil:
 		promote(after) // late is better than never
 	case current == nil:
-		made, err := issue(name, now, validity)
+		generation, err := issue(name, now, validity)
 		if err != nil {
 			return nil, nil, err
 		}
 		after = map[string][]byte{}
-		put(after, "", made)
+		put(after, "", generation)
 	case now.Before(current.NotAfter.Add(-validity / 3)):
 		// It is good for a while.
 	case next == nil:
-		made, err := issue(name, now, validity)
+		generation, err := issue(name, now, validity)
 		if err != nil {
 			return nil, nil, err
 		}
-		put(after, prefixNext, made)
+		put(after, prefixNext, generation)
 	case bytes.Contains(trusted, after[prefixNext+keyAuthority]) && now.After(next.NotBefore.Add(earlier+settle)):
 		promote(after)
 	}
 	return after, bundleOf(after), nil
 }
 
-func put(secret map[string][]byte, prefix string, made *generation) {
-	secret[prefix+keyAuthority], secret[prefix+keyCertificate], secret[prefix+keyKey] = made.authority, made.certificate, made.key
+func put(secret map[string][]byte, prefix string, createdGeneration *generation) {
+	secret[prefix+keyAuthority], secret[prefix+keyCertificate], secret[prefix+keyKey] = createdGeneration.authority, createdGeneration.certificate, createdGeneration.key
 }
 
 func promote(secret map[string][]byte) {

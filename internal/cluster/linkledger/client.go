@@ -29,9 +29,9 @@ func ClientOfLink(link *v1alpha1.TSNLink) string {
 // Clients are those whose links have gone lately.
 func (l *Ledger) Clients() map[string]bool {
 	clients := map[string]bool{}
-	for _, of := range l.released {
-		if of.Client != "" {
-			clients[of.Client] = true
+	for _, release := range l.released {
+		if release.Client != "" {
+			clients[release.Client] = true
 		}
 	}
 	return clients

@@ -108,7 +108,7 @@ func (l *Ledger) compare(links []v1alpha1.TSNLink) {
 		}
 	}
 	l.last = are
-	maps.DeleteFunc(l.released, func(_ types.UID, of release) bool { return l.now().Sub(of.At) >= clientFor })
+	maps.DeleteFunc(l.released, func(_ types.UID, r release) bool { return l.now().Sub(r.At) >= clientFor })
 }
 
 // release notes that what a link has is free, and may still be on nodes.

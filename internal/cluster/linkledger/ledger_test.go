@@ -42,7 +42,7 @@ func names(links []v1alpha1.TSNLink) string {
 func TestTheLedgerKnowsWhatTheCacheDoesNotKnowYet(t *testing.T) {
 	clock := &atOneTime{now: time.Unix(1000, 0)}
 	l := New(aStore(t), clock.Now)
-	old, made, changed := aLink("old", 1), aLink("made", 1), aLink("old", 2, "+route")
+	old, link, changed := aLink("old", 1), aLink("made", 1), aLink("old", 2, "+route")
 	for _, step := range []struct {
 		what            string
 		do              func()
@@ -50,14 +50,14 @@ func TestTheLedgerKnowsWhatTheCacheDoesNotKnowYet(t *testing.T) {
 		links, released string
 	}{
 		{"one that the cache has", func() {}, []v1alpha1.TSNLink{old}, "old", ""},
-		{"one that was made", func() { l.Wrote(&made) }, []v1alpha1.TSNLink{old}, "old made", ""},
+		{"one that was made", func() { l.Wrote(&link) }, []v1alpha1.TSNLink{old}, "old made", ""},
 		{"one that was changed", func() { l.Wrote(&changed) }, []v1alpha1.TSNLink{old}, "old+route made", ""},
-		{"when the cache knows both", func() {}, []v1alpha1.TSNLink{changed, made}, "old+route made", ""},
-		{"one that was deleted", func() { l.Removed("old") }, []v1alpha1.TSNLink{changed, made}, "made", "old"},
-		{"when the cache knows that", func() {}, []v1alpha1.TSNLink{made}, "made", "old"},
+		{"when the cache knows both", func() {}, []v1alpha1.TSNLink{changed, link}, "old+route made", ""},
+		{"one that was deleted", func() { l.Removed("old") }, []v1alpha1.TSNLink{changed, link}, "made", "old"},
+		{"when the cache knows that", func() {}, []v1alpha1.TSNLink{link}, "made", "old"},
 		{"one that somebody else deleted", func() {}, nil, "", "made old"},
 		{"after some time", func() { clock.now = clock.now.Add(ReleasedFor) }, nil, "", ""},
-		{"one that the cache never knows of", func() { l.Wrote(&made) }, nil, "made", ""},
+		{"one that the cache never knows of", func() { l.Wrote(&link) }, nil, "made", ""},
 		{"after more time", func() { clock.now = clock.now.Add(cacheKnowsAfter) }, nil, "", "made"},
 	} {
 		step.do()
@@ -88,7 +88,7 @@ func aStore(t *testing.T) *Store {
 func TestWhoBeginsToMakeLinksKnowsWhatWasReleasedBefore(t *testing.T) {
 	clock, store := &atOneTime{now: time.Unix(1000, 0)}, aStore(t)
 	first := New(store, clock.Now)
-	one, two, three := aLink("one", 1), aLink("two", 1), aLink("three", 1)
+	link, two, three := aLink("one", 1), aLink("two", 1), aLink("three", 1)
 	look := func(l *Ledger, want string, cached ...v1alpha1.TSNLink) {
 		t.Helper()
 		_, released, err := l.Look(t.Context(), cached)
@@ -101,13 +101,13 @@ func TestWhoBeginsToMakeLinksKnowsWhatWasReleasedBefore(t *testing.T) {
 			}
 		}
 	}
-	look(first, "", one, two, three)
-	look(first, "three", one, two) // by somebody else
-	if err := first.Release(t.Context(), &one); err != nil {
+	look(first, "", link, two, three)
+	look(first, "three", link, two) // by somebody else
+	if err := first.Release(t.Context(), &link); err != nil {
 		t.Fatal(err)
 	}
 	// It is killed before it has deleted the link, or after.
-	look(New(store, clock.Now), "one three", one, two)
+	look(New(store, clock.Now), "one three", link, two)
 	clock.now = clock.now.Add(ReleasedFor / 2)
 	look(New(store, clock.Now), "one three", two)
 	clock.now = clock.now.Add(-ReleasedFor) // another machine's clock is behind

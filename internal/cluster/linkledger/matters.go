@@ -18,8 +18,8 @@ var Matters = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		return true
 	}
 	for _, kind := range []string{v1alpha1.ConditionUp, v1alpha1.ConditionClientPlugged} {
-		was, is := meta.FindStatusCondition(before.Status.Conditions, kind), meta.FindStatusCondition(after.Status.Conditions, kind)
-		if (was == nil) != (is == nil) || was != nil && was.Status != is.Status {
+		was, condition := meta.FindStatusCondition(before.Status.Conditions, kind), meta.FindStatusCondition(after.Status.Conditions, kind)
+		if (was == nil) != (condition == nil) || was != nil && was.Status != condition.Status {
 			return true
 		}
 	}

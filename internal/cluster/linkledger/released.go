@@ -94,9 +94,9 @@ func (l *Ledger) Look(ctx context.Context, cached []v1alpha1.TSNLink) (links, re
 		return nil, nil, err
 	}
 	links = l.look(cached)
-	for _, of := range l.released {
-		if l.now().Sub(of.At) < ReleasedFor {
-			released = append(released, of.link())
+	for _, release := range l.released {
+		if l.now().Sub(release.At) < ReleasedFor {
+			released = append(released, release.link())
 		}
 	}
 	return links, released, nil
@@ -111,10 +111,10 @@ func (l *Ledger) load(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for uid, of := range before {
-		if of.At.After(l.now()) {
-			of.At = l.now() // by another machine's clock
-			before[uid] = of
+	for uid, release := range before {
+		if release.At.After(l.now()) {
+			release.At = l.now() // by another machine's clock
+			before[uid] = release
 		}
 	}
 	maps.Copy(l.released, before)
@@ -141,8 +141,8 @@ func (l *Ledger) Release(ctx context.Context, links ...*v1alpha1.TSNLink) error 
 // Frees is when the first number is free that was released lately, 0 if none was.
 func (l *Ledger) Frees() time.Duration {
 	var first time.Duration
-	for _, of := range l.released {
-		if left := ReleasedFor - l.now().Sub(of.At); left > 0 && (first == 0 || left < first) {
+	for _, release := range l.released {
+		if left := ReleasedFor - l.now().Sub(release.At); left > 0 && (first == 0 || left < first) {
 			first = left
 		}
 	}

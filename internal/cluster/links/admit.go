@@ -119,16 +119,16 @@ func (p *planner) refusal(link *v1alpha1.TSNLink, g *group) error {
 	if g == nil {
 		return fmt.Errorf("there is no TSNService %s/%s in this cluster, by which pods ask for the link", link.Namespace, link.Spec.Service)
 	}
-	if own := g.service.Spec.Encryption; tsnnetwork.LessEncrypted(link.Spec.Encryption, own) {
+	if local := g.service.Spec.Encryption; tsnnetwork.LessEncrypted(link.Spec.Encryption, local) {
 		return fmt.Errorf("its encryption is %s, and links of TSNService %s have %s here, by its spec.encryption or the cluster's minimum; set spec.encryption to %s at the hub",
-			cmp.Or(link.Spec.Encryption, v1alpha1.EncryptionNone), keyOf(g.service), own, own)
+			cmp.Or(link.Spec.Encryption, v1alpha1.EncryptionNone), keyOf(g.service), local, local)
 	}
 	asked := g.askedFor(int(link.Spec.Hop))
 	asked.in = p.in
 	// A link that is up stays, as the operator's own do, when a network is made later, or a node says that it has another address.
 	condition := meta.FindStatusCondition(link.Status.Conditions, v1alpha1.ConditionAdmitted)
 	admitted := condition != nil && condition.Status == metav1.ConditionTrue && condition.ObservedGeneration == link.Generation
-	for _, one := range []struct {
+	for _, row := range []struct {
 		what     string
 		end      *v1alpha1.LinkEnd
 		is       func(*member) bool
@@ -140,23 +140,23 @@ func (p *planner) refusal(link *v1alpha1.TSNLink, g *group) error {
 			return begins && isNumber(number)
 		}, asked.endpointForwards},
 	} {
-		err := asked.addresses(one.end)
+		err := asked.addresses(row.end)
 		if err == nil && !admitted {
-			err = p.in.taken(g.service, one.end)
+			err = p.in.taken(g.service, row.end)
 		}
 		if err != nil {
-			return fmt.Errorf("the %s, pod %s/%s: %w", one.what, one.end.Namespace, one.end.Pod, err)
+			return fmt.Errorf("the %s, pod %s/%s: %w", row.what, row.end.Namespace, row.end.Pod, err)
 		}
-		pod := p.pods[one.end.UID]
+		pod := p.pods[row.end.UID]
 		if pod == nil {
 			continue
 		}
-		err = asked.of(one.end, one.forwards)
-		if members := asked.members[one.what]; !slices.ContainsFunc(members, func(m *member) bool { return m.pod == pod && one.is(m) }) {
-			err = fmt.Errorf("its labels do not ask TSNService %s for interface %s", keyOf(g.service), one.end.Interface)
+		err = asked.of(row.end, row.forwards)
+		if members := asked.members[row.what]; !slices.ContainsFunc(members, func(m *member) bool { return m.pod == pod && row.is(m) }) {
+			err = fmt.Errorf("its labels do not ask TSNService %s for interface %s", keyOf(g.service), row.end.Interface)
 		}
 		if err != nil {
-			return fmt.Errorf("the %s, pod %s: %w", one.what, pod.Full(), err)
+			return fmt.Errorf("the %s, pod %s: %w", row.what, pod.Full(), err)
 		}
 	}
 	return nil
@@ -174,23 +174,23 @@ type asked struct {
 }
 
 func (g *group) askedFor(hop int) *asked {
-	made := &asked{service: g.service, ranges: Ranges(g.service), parts: parts(g.service), members: map[string][]*member{}}
+	expected := &asked{service: g.service, ranges: Ranges(g.service), parts: parts(g.service), members: map[string][]*member{}}
 	for _, route := range g.service.Spec.Routes {
 		if to, err := netip.ParsePrefix(route.To); err == nil {
-			made.routes = append(made.routes, to)
+			expected.routes = append(expected.routes, to)
 		}
 	}
 	if hop < 0 || hop >= len(g.stages) {
-		return made // of no such hop
+		return expected // of no such hop
 	}
-	made.members["client"], made.members["endpoint"] = g.clients, g.stages[hop]
+	expected.members["client"], expected.members["endpoint"] = g.clients, g.stages[hop]
 	if hop > 0 {
-		made.members["client"], made.clientForwards = g.stages[hop-1], g.forwards[hop-1]
+		expected.members["client"], expected.clientForwards = g.stages[hop-1], g.forwards[hop-1]
 	}
 	if hop < len(g.forwards) {
-		made.endpointForwards = g.forwards[hop]
+		expected.endpointForwards = g.forwards[hop]
 	}
-	return made
+	return expected
 }
 
 // parts are the shares of a service's ranges from which the operator of a cluster takes.
@@ -210,11 +210,11 @@ func parts(service *v1alpha1.TSNService) []netip.Prefix {
 // addresses says what is wrong with those of an end.
 func (a *asked) addresses(end *v1alpha1.LinkEnd) error {
 	for _, text := range end.Addresses {
-		one, err := netip.ParsePrefix(text)
-		if err != nil || !contains(a.ranges, one) {
+		prefix, err := netip.ParsePrefix(text)
+		if err != nil || !contains(a.ranges, prefix) {
 			return fmt.Errorf("address %s is of no range of TSNService %s", text, keyOf(a.service))
 		}
-		if slices.ContainsFunc(a.parts, one.Overlaps) {
+		if slices.ContainsFunc(a.parts, prefix.Overlaps) {
 			return fmt.Errorf("address %s is of the part of TSNService %s that is this cluster's own", text, keyOf(a.service))
 		}
 	}
@@ -240,7 +240,7 @@ func (a *asked) of(end *v1alpha1.LinkEnd, forwards []string) error {
 		host := &end.Hosts[i]
 		names = append(names, host.Name)
 		for _, text := range host.Addresses {
-			if one, err := netip.ParseAddr(text); err != nil || !contains(a.ranges, netip.PrefixFrom(one, one.BitLen())) {
+			if address, err := netip.ParseAddr(text); err != nil || !contains(a.ranges, netip.PrefixFrom(address, address.BitLen())) {
 				return fmt.Errorf("%s, the address of %s, is of no range of TSNService %s", text, host.Name, keyOf(a.service))
 			}
 		}

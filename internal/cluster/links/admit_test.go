@@ -91,10 +91,10 @@ func TestALinkOfAHubIsAdmittedIfPodsOfTheClusterAskedForIt(t *testing.T) {
 			second.Spec.Endpoint.Addresses = first.Spec.Client.Addresses
 		}, "", "TSNLink ns/first-hub has its address 10.200.0.0"},
 		"with an address of one of the operator's that is younger": {func(w *world, _, second *v1alpha1.TSNLink) {
-			own := *second.DeepCopy()
-			own.Name, own.Labels, own.Spec.VNI = "own", map[string]string{v1alpha1.LinkMakerLabel: v1alpha1.MakerOperator}, v1alpha1.FirstLinkVNI
-			own.CreationTimestamp = metav1.Time{Time: start}
-			w.Links = append(slices.Clone(w.Links), own)
+			link := *second.DeepCopy()
+			link.Name, link.Labels, link.Spec.VNI = "own", map[string]string{v1alpha1.LinkMakerLabel: v1alpha1.MakerOperator}, v1alpha1.FirstLinkVNI
+			link.CreationTimestamp = metav1.Time{Time: start}
+			w.Links = append(slices.Clone(w.Links), link)
 		}, "", "TSNLink ns/own has its address 10.200.0.2"},
 		"with an address of the cluster's own part": {func(w *world, _, _ *v1alpha1.TSNLink) { w.Services[0].Spec.IPv4.Part = "10.200.0.2/31" },
 			"", "address 10.200.0.2/31 is of the part of TSNService ns/plant that is this cluster's own"},
@@ -114,15 +114,15 @@ func TestALinkOfAHubIsAdmittedIfPodsOfTheClusterAskedForIt(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w, first, second := admittedWorld()
 			test.change(w, first, second)
-			said := map[string]string{"first-hub": "none", "second-hub": "none"}
-			for _, one := range Plan(&w.Input).Admitted {
-				said[one.Link.Name] = ""
-				if one.Refusal != nil {
-					said[one.Link.Name] = one.Refusal.Error()
+			reported := map[string]string{"first-hub": "none", "second-hub": "none"}
+			for _, admission := range Plan(&w.Input).Admitted {
+				reported[admission.Link.Name] = ""
+				if admission.Refusal != nil {
+					reported[admission.Link.Name] = admission.Refusal.Error()
 				}
 			}
 			for link, want := range map[string]string{"first-hub": test.first, "second-hub": test.second} {
-				if got := said[link]; (got == "") != (want == "") || !strings.Contains(got, want) {
+				if got := reported[link]; (got == "") != (want == "") || !strings.Contains(got, want) {
 					t.Errorf("of %s it says %q, want %q", link, got, want)
 				}
 			}
@@ -140,8 +140,8 @@ func TestTheHubAdmitsNothing(t *testing.T) {
 
 // deleted are the names of links that a plan removes.
 func deleted(plan *Result) (names []string) {
-	for _, one := range plan.Delete {
-		names = append(names, one.Link.Name)
+	for _, removal := range plan.Delete {
+		names = append(names, removal.Link.Name)
 	}
 	return names
 }
@@ -173,11 +173,11 @@ func TestALinkOfTheHubGoesBeforeOneThatItHasForgotten(t *testing.T) {
 	second.Spec.VNI = first.Spec.VNI
 	second.Labels[karmadaLabel] = "true"
 	second.CreationTimestamp = metav1.Time{Time: start.Add(time.Minute)}
-	said := map[string]bool{}
-	for _, one := range Plan(&w.Input).Admitted {
-		said[one.Link.Name] = one.Refusal == nil
+	reported := map[string]bool{}
+	for _, admission := range Plan(&w.Input).Admitted {
+		reported[admission.Link.Name] = admission.Refusal == nil
 	}
-	if said["first-hub"] || !said["second-hub"] {
-		t.Errorf("admitted are %v", said)
+	if reported["first-hub"] || !reported["second-hub"] {
+		t.Errorf("admitted are %v", reported)
 	}
 }

@@ -36,8 +36,8 @@ func BenchmarkAPlanOfOneLargeService(b *testing.B) {
 				w.client(fmt.Sprintf("node%d", (i+1)%nodes), "large")
 			}
 			for b.Loop() {
-				if made := len(Plan(&w.Input).Make); made != 1000 {
-					b.Fatalf("%d links", made)
+				if count := len(Plan(&w.Input).Make); count != 1000 {
+					b.Fatalf("%d links", count)
 				}
 			}
 		})

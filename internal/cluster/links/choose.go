@@ -5,19 +5,19 @@ package links
 import "github.com/kubernetsn/kubernetsn/api/v1alpha1"
 
 // choose finds the best pod to which a link can lead, beside the one to which the present one leads.
-func (r *pairing) choose(made *path, have *v1alpha1.TSNLink) (*member, *path) {
-	if made.why = r.whyNotFrom(made.from); made.why.Reason != "" {
+func (r *pairing) choose(segment *path, have *v1alpha1.TSNLink) (*member, *path) {
+	if segment.why = r.whyNotFrom(segment.from); segment.why.Reason != "" {
 		return nil, nil
 	}
 	tried, failing := map[*member]bool{}, map[*member]bool{}
 	var ready, full int
-	for _, to := range r.stages[made.hop] {
-		switch until, known := r.out.Failed[Pair{made.from.pod.UID, to.pod.UID}]; {
-		case to.pod == made.from.pod, have != nil && have.Spec.Endpoint.UID == to.pod.UID, !r.serves(to):
+	for _, to := range r.stages[segment.hop] {
+		switch until, known := r.out.Failed[Pair{segment.from.pod.UID, to.pod.UID}]; {
+		case to.pod == segment.from.pod, have != nil && have.Spec.Endpoint.UID == to.pod.UID, !r.serves(to):
 			tried[to] = true
-		case r.hub[slot{to.pod.UID, made.hop + 1}] != nil:
+		case r.hub[slot{to.pod.UID, segment.hop + 1}] != nil:
 			tried[to] = true // its one link onward belongs to another chain
-		case r.load[made.hop][to.pod.UID] >= r.limit:
+		case r.load[segment.hop][to.pod.UID] >= r.limit:
 			tried[to] = true
 			full++
 		case known && r.in.Now.Before(until):
@@ -28,28 +28,28 @@ func (r *pairing) choose(made *path, have *v1alpha1.TSNLink) (*member, *path) {
 		}
 	}
 	for {
-		to := r.best(made, tried, failing)
+		to := r.best(segment, tried, failing)
 		if to == nil {
-			made.why = r.whyNone(made.hop, ready, full)
+			segment.why = r.whyNone(segment.hop, ready, full)
 			return nil, nil
 		}
 		tried[to] = true
-		if made.hop == len(r.stages)-1 {
+		if segment.hop == len(r.stages)-1 {
 			return to, nil
 		}
-		if rest := r.path(to, made.hop+1); rest.sound {
+		if rest := r.path(to, segment.hop+1); rest.sound {
 			return to, rest
-		} else if made.why.Reason == "" {
-			made.why = rest.why
+		} else if segment.why.Reason == "" {
+			segment.why = rest.why
 		}
 	}
 }
 
 // best is the pod to which a link should lead, of those that were not tried: one to which none has failed, then by the service's preference,
 // then the one with the fewest links, then by the name.
-func (r *pairing) best(made *path, tried, failing map[*member]bool) *member {
+func (r *pairing) best(segment *path, tried, failing map[*member]bool) *member {
 	var best *member
-	for _, to := range r.stages[made.hop] {
+	for _, to := range r.stages[segment.hop] {
 		if tried[to] {
 			continue
 		}
@@ -63,8 +63,8 @@ func (r *pairing) best(made *path, tried, failing map[*member]bool) *member {
 			}
 			continue
 		}
-		near, nearBest := r.nearness(made.from.pod, to.pod), r.nearness(made.from.pod, best.pod)
-		if near > nearBest || near == nearBest && r.load[made.hop][to.pod.UID] < r.load[made.hop][best.pod.UID] {
+		near, nearBest := r.nearness(segment.from.pod, to.pod), r.nearness(segment.from.pod, best.pod)
+		if near > nearBest || near == nearBest && r.load[segment.hop][to.pod.UID] < r.load[segment.hop][best.pod.UID] {
 			best = to
 		}
 	}

@@ -128,7 +128,7 @@ func newAged(services []v1alpha1.TSNService, networks []v1alpha1.TSNNetwork) *ag
 }
 
 func (a *aged) conflict(service *v1alpha1.TSNService) (what, which string) {
-	own := Ranges(service)
+	prefixes := Ranges(service)
 	for i, other := range a.services {
 		if keyOf(other) == keyOf(service) {
 			break
@@ -136,12 +136,12 @@ func (a *aged) conflict(service *v1alpha1.TSNService) (what, which string) {
 		if other.DeletionTimestamp != nil {
 			continue
 		}
-		if both := tsnnetwork.Overlap(own, a.ofServices[i]); both.IsValid() {
+		if both := tsnnetwork.Overlap(prefixes, a.ofServices[i]); both.IsValid() {
 			return "TSNService " + keyOf(other).String(), both.String()
 		}
 	}
 	for i := range a.networks {
-		if both := tsnnetwork.Overlap(own, a.ofNetworks[i]); both.IsValid() {
+		if both := tsnnetwork.Overlap(prefixes, a.ofNetworks[i]); both.IsValid() {
 			return "TSNNetwork " + a.networks[i].Name, both.String()
 		}
 	}

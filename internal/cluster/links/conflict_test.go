@@ -24,12 +24,12 @@ func (w *world) report() *Result {
 	plan := w.round()
 	for i := range w.Services {
 		service := &w.Services[i]
-		said := plan.Services[keyOf(service)]
+		servicePlan := plan.Services[keyOf(service)]
 		reason := v1alpha1.ReasonAsAsked
-		if len(said.Found) > 0 {
-			reason = said.Found[0].Reason
+		if len(servicePlan.Found) > 0 {
+			reason = servicePlan.Found[0].Reason
 		}
-		service.Status = said.Status
+		service.Status = servicePlan.Status
 		service.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionReady, Reason: reason, ObservedGeneration: service.Generation}}
 	}
 	return plan

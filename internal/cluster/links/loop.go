@@ -22,28 +22,28 @@ func (p *planner) findLoops(groups map[Key]*group, waits map[Key][]*member) {
 		}
 	}
 	next := func(key Key) []Key {
-		found := map[string]Key{}
+		keys := map[string]Key{}
 		if len(waits[key]) == 0 || groups[key] == nil {
 			return nil
 		}
 		for _, stage := range groups[key].stages {
-			for _, one := range stage {
-				for service := range waitsFor[one.pod.UID] {
-					found[service.String()] = service
+			for _, member := range stage {
+				for service := range waitsFor[member.pod.UID] {
+					keys[service.String()] = service
 				}
 			}
 		}
 		var all []Key
-		for _, name := range sortedKeys(found) {
-			all = append(all, found[name])
+		for _, name := range sortedKeys(keys) {
+			all = append(all, keys[name])
 		}
 		return all
 	}
 	for key := range waits {
 		if round := findRound(key, key, next, map[Key]bool{}); round != nil && p.out.Services[key] != nil {
 			var names []string
-			for _, one := range round {
-				names = append(names, one.String())
+			for _, key := range round {
+				names = append(names, key.String())
 			}
 			p.out.Services[key].put(Finding{v1alpha1.ReasonChainLoop, fmt.Sprintf("services wait for each other: %s; each has clients that start when they have a link, "+
 				"and endpoints that are clients of the next. Take a label client.kubernetsn.io/ from the pods of one", strings.Join(names, " -> "))})
@@ -53,15 +53,15 @@ func (p *planner) findLoops(groups map[Key]*group, waits map[Key][]*member) {
 
 // findRound finds a way from a service back to it.
 func findRound(from, to Key, next func(Key) []Key, seen map[Key]bool) []Key {
-	for _, one := range next(from) {
-		if one == to {
+	for _, key := range next(from) {
+		if key == to {
 			return []Key{from, to}
 		}
-		if seen[one] {
+		if seen[key] {
 			continue
 		}
-		seen[one] = true
-		if rest := findRound(one, to, next, seen); rest != nil {
+		seen[key] = true
+		if rest := findRound(key, to, next, seen); rest != nil {
 			return append([]Key{from}, rest...)
 		}
 	}

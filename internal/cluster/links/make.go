@@ -74,10 +74,10 @@ func (r *pairing) newLink(from, to *member, hop int) (*v1alpha1.TSNLink, *Findin
 	return link, nil
 }
 
-func (r *pairing) end(one *member, name string) v1alpha1.LinkEnd {
+func (r *pairing) end(m *member, name string) v1alpha1.LinkEnd {
 	return v1alpha1.LinkEnd{
-		Namespace: one.pod.Namespace, Pod: one.pod.Name, UID: one.pod.UID, Node: one.pod.Node,
-		NodeAddress: r.in.Nodes[one.pod.Node].Address.String(), Interface: name,
+		Namespace: m.pod.Namespace, Pod: m.pod.Name, UID: m.pod.UID, Node: m.pod.Node,
+		NodeAddress: r.in.Nodes[m.pod.Node].Address.String(), Interface: name,
 	}
 }
 
@@ -115,28 +115,28 @@ func addressesOf(end *v1alpha1.LinkEnd) []netip.Addr {
 	return all
 }
 
-func texts[One fmt.Stringer](of []One) []string {
+func texts[One fmt.Stringer](objects []One) []string {
 	var all []string
-	for _, one := range of {
-		all = append(all, one.String())
+	for _, object := range objects {
+		all = append(all, object.String())
 	}
 	return all
 }
 
 // hostRoutes are the ranges that have one address each.
-func hostRoutes(of []netip.Addr) []netip.Prefix {
+func hostRoutes(addresses []netip.Addr) []netip.Prefix {
 	var all []netip.Prefix
-	for _, address := range of {
+	for _, address := range addresses {
 		all = append(all, netip.PrefixFrom(address, address.BitLen()))
 	}
 	return all
 }
 
 // sortedRoutes are ranges in their order, each once, no more than an end of a link may have.
-func sortedRoutes(of []netip.Prefix) []string {
-	slices.SortFunc(of, func(a, b netip.Prefix) int {
+func sortedRoutes(prefixes []netip.Prefix) []string {
+	slices.SortFunc(prefixes, func(a, b netip.Prefix) int {
 		return cmp.Or(a.Addr().Compare(b.Addr()), cmp.Compare(a.Bits(), b.Bits()))
 	})
-	of = slices.Compact(of)
-	return texts(of[:min(len(of), maxRoutes)])
+	prefixes = slices.Compact(prefixes)
+	return texts(prefixes[:min(len(prefixes), maxRoutes)])
 }

@@ -114,14 +114,14 @@ func TestAHubIsToldFirstWhichClientsHaveNoLinkAndWhichHaveLeft(t *testing.T) {
 	foreign.Name, foreign.Spec.Client.UID, foreign.Spec.Client.NodeAddress = "plant-foreign-hub", "foreign", "192.0.2.98"
 	foreign.Spec.Endpoint = v1alpha1.LinkEnd{UID: mine.UID, Node: mine.Node, NodeAddress: "192.0.2.1"}
 	w.Links = append(w.Links, *foreign)
-	said := Plan(&w.Input).Services[Key{"ns", "plant"}].Status
-	if len(said.Wants) != v1alpha1.MaxServicePods || !slices.Equal(said.Left, gone) {
-		t.Errorf("%d want links, and %v have left", len(said.Wants), said.Left)
+	status := Plan(&w.Input).Services[Key{"ns", "plant"}].Status
+	if len(status.Wants) != v1alpha1.MaxServicePods || !slices.Equal(status.Left, gone) {
+		t.Errorf("%d want links, and %v have left", len(status.Wants), status.Left)
 	}
-	for i := range said.Wants {
-		number, err := strconv.Atoi(strings.TrimPrefix(said.Wants[i].UID, "uid"))
+	for i := range status.Wants {
+		number, err := strconv.Atoi(strings.TrimPrefix(status.Wants[i].UID, "uid"))
 		if err != nil || (number > v1alpha1.MaxServicePods) != (i < late) {
-			t.Errorf("number %d of those that want links is %s", i, said.Wants[i].UID)
+			t.Errorf("number %d of those that want links is %s", i, status.Wants[i].UID)
 		}
 	}
 }
@@ -134,7 +134,7 @@ func TestAClientWhoseLinkOfTheHubStaysDownGetsAnEndpointNearby(t *testing.T) {
 	// What follows is what the client's own cluster knows, whose hub is away.
 	w.Maker, w.FirstInterface = "", 0
 	w.removePod(far.UID)
-	own := func() *v1alpha1.TSNLink {
+	get := func() *v1alpha1.TSNLink {
 		for i := range w.Links {
 			if w.Links[i].Labels[v1alpha1.LinkMakerLabel] == v1alpha1.MakerOperator {
 				return &w.Links[i]
@@ -146,21 +146,21 @@ func TestAClientWhoseLinkOfTheHubStaysDownGetsAnEndpointNearby(t *testing.T) {
 	w.settle(t)
 	w.setUp(&w.Links[0], false)
 	w.Now = w.Now.Add(HubPatience - time.Second)
-	if plan := w.settle(t); own() != nil || plan.Again != time.Second {
+	if plan := w.settle(t); get() != nil || plan.Again != time.Second {
 		t.Fatalf("it is not the hub's any more after %v, or nobody looks again: %+v", HubPatience-time.Second, plan)
 	}
 	w.Now = w.Now.Add(time.Second)
 	plan := w.settle(t)
-	if link := own(); link == nil || link.Spec.Endpoint.UID != near.UID || link.Spec.Client.UID != client.UID || link.Spec.VNI == w.Links[0].Spec.VNI {
+	if link := get(); link == nil || link.Spec.Endpoint.UID != near.UID || link.Spec.Client.UID != client.UID || link.Spec.VNI == w.Links[0].Spec.VNI {
 		t.Fatalf("the links are %+v", w.Links)
 	}
 	if wants := plan.Services[Key{"ns", "plant"}].Status.Wants; len(wants) != 0 {
 		t.Errorf("the hub is still told of %+v", wants)
 	}
-	made := own().Name
-	w.Links = slices.DeleteFunc(w.Links, func(link v1alpha1.TSNLink) bool { return link.Name != made }) // as the hub does when it is back
+	created := get().Name
+	w.Links = slices.DeleteFunc(w.Links, func(link v1alpha1.TSNLink) bool { return link.Name != created }) // as the hub does when it is back
 	w.settle(t)
-	if len(w.Links) != 1 || own() == nil || own().Name != made {
+	if len(w.Links) != 1 || get() == nil || get().Name != created {
 		t.Errorf("without the hub's link, the links are %+v", w.Links)
 	}
 }

@@ -111,7 +111,7 @@ type Result struct {
 // UsedUp tells whether a client has no link because a range has no number or address left.
 func (r *Result) UsedUp() bool {
 	for _, service := range r.Services {
-		if slices.ContainsFunc(service.Found, func(one Finding) bool { return one.Reason == v1alpha1.ReasonRangeUsedUp }) {
+		if slices.ContainsFunc(service.Found, func(finding Finding) bool { return finding.Reason == v1alpha1.ReasonRangeUsedUp }) {
 			return true
 		}
 	}
@@ -137,12 +137,14 @@ func byAge(services []v1alpha1.TSNService) []*v1alpha1.TSNService {
 	return sorted
 }
 
-func sortedKeys[Value any](of map[string]Value) []string { return slices.Sorted(maps.Keys(of)) }
+func sortedKeys[Value any](objects map[string]Value) []string {
+	return slices.Sorted(maps.Keys(objects))
+}
 
 func compareTexts(pairs ...string) int {
 	for i := 0; i+1 < len(pairs); i += 2 {
-		if is := strings.Compare(pairs[i], pairs[i+1]); is != 0 {
-			return is
+		if got := strings.Compare(pairs[i], pairs[i+1]); got != 0 {
+			return got
 		}
 	}
 	return 0

@@ -97,15 +97,15 @@ func (r *pairing) pair() {
 		return // nobody knows which pods are meant, and links stay as they are
 	}
 	for _, client := range r.clients {
-		found := r.path(client, 0)
-		r.clientPaths = append(r.clientPaths, found)
-		if found.link == nil {
+		path := r.path(client, 0)
+		r.clientPaths = append(r.clientPaths, path)
+		if path.link == nil {
 			r.waiting = append(r.waiting, client)
-			r.tell.add(client.pod, found.why.Reason, "%s", found.why.Text)
+			r.tell.add(client.pod, path.why.Reason, "%s", path.why.Text)
 		}
 	}
-	for _, found := range r.clientPaths {
-		r.use(found)
+	for _, path := range r.clientPaths {
+		r.use(path)
 	}
 	for at, link := range r.own {
 		if r.used[link.Name] != link {
@@ -121,33 +121,33 @@ func (r *pairing) path(from *member, hop int) *path {
 	if known := r.paths[at]; known != nil {
 		return known
 	}
-	made := &path{from: from, hop: hop}
-	r.paths[at] = made
+	segment := &path{from: from, hop: hop}
+	r.paths[at] = segment
 	if other := r.hub[at]; other != nil && hop == 0 {
-		made.link, made.up = other, isUp(other)
-		if own := r.own[at]; own == nil || !r.isSound(own, from, hop) {
-			r.relieve(made, other)
-			return made
+		segment.link, segment.up = other, isUp(other)
+		if link := r.own[at]; link == nil || !r.isSound(link, from, hop) {
+			r.relieve(segment, other)
+			return segment
 		}
-		made.link = nil // there are two, and the one within the cluster stays
+		segment.link = nil // there are two, and the one within the cluster stays
 	}
-	r.decide(made, r.valid(at, from))
-	return made
+	r.decide(segment, r.valid(at, from))
+	return segment
 }
 
 // relieve gives a client an endpoint of its own cluster when the hub's link has been down so long that the hub must be away as well: it would
 // have made another. The hub takes its link away once it hears of this one.
-func (r *pairing) relieve(made *path, other *v1alpha1.TSNLink) {
-	down, is := downFor(other, r.in.Now)
-	if !is || r.maker != v1alpha1.MakerOperator || r.own[slot{made.from.pod.UID, made.hop}] != nil {
+func (r *pairing) relieve(segment *path, other *v1alpha1.TSNLink) {
+	down, ok := downFor(other, r.in.Now)
+	if !ok || r.maker != v1alpha1.MakerOperator || r.own[slot{segment.from.pod.UID, segment.hop}] != nil {
 		return
 	}
 	if down < HubPatience {
 		r.again(HubPatience - down)
 		return
 	}
-	if to, rest := r.choose(made, nil); to != nil && rest.isUp() {
-		r.link(made, to, nil)
+	if to, rest := r.choose(segment, nil); to != nil && rest.isUp() {
+		r.link(segment, to, nil)
 	}
 }
 
@@ -164,24 +164,24 @@ func (r *pairing) valid(at slot, from *member) *v1alpha1.TSNLink {
 }
 
 // decide chooses between the link that there is, which may be nil, and others.
-func (r *pairing) decide(made *path, have *v1alpha1.TSNLink) {
+func (r *pairing) decide(segment *path, have *v1alpha1.TSNLink) {
 	if have != nil {
-		made.link = have
-		made.sound = r.isSound(have, made.from, made.hop)
-		made.up = made.sound && isUp(have) && r.behind(have, made.hop).isUp()
-		if made.sound {
+		segment.link = have
+		segment.sound = r.isSound(have, segment.from, segment.hop)
+		segment.up = segment.sound && isUp(have) && r.behind(have, segment.hop).isUp()
+		if segment.sound {
 			return
 		}
 	}
-	to, rest := r.choose(made, have)
+	to, rest := r.choose(segment, have)
 	switch {
 	case to == nil:
 	case rest.isUp():
-		r.link(made, to, have)
+		r.link(segment, to, have)
 	default:
-		made.next = to
-		made.why = Finding{v1alpha1.ReasonChainWaited, fmt.Sprintf("the links of the chain behind pod %s are not up yet", to.pod.Full())}
-		made.sound = have == nil
+		segment.next = to
+		segment.why = Finding{v1alpha1.ReasonChainWaited, fmt.Sprintf("the links of the chain behind pod %s are not up yet", to.pod.Full())}
+		segment.sound = have == nil
 	}
 }
 
@@ -207,8 +207,8 @@ func (r *pairing) isSound(link *v1alpha1.TSNLink, from *member, hop int) bool {
 	if to == nil || !r.serves(to) || !r.behind(link, hop).isSound() {
 		return false
 	}
-	down, is := downFor(link, r.in.Now)
-	if !is {
+	down, ok := downFor(link, r.in.Now)
+	if !ok {
 		return true
 	}
 	if down < Patience {
@@ -245,36 +245,36 @@ func (r *pairing) use(w *path) {
 }
 
 // link makes a new link in the place of the one that there is.
-func (r *pairing) link(made *path, to *member, have *v1alpha1.TSNLink) {
+func (r *pairing) link(segment *path, to *member, have *v1alpha1.TSNLink) {
 	if have != nil {
 		r.pool.free(have)
 	}
-	link, problem := r.newLink(made.from, to, made.hop)
+	link, problem := r.newLink(segment.from, to, segment.hop)
 	if problem != nil {
-		made.why = *problem
+		segment.why = *problem
 		switch {
 		case have == nil:
-		case problem.Reason == v1alpha1.ReasonRangeUsedUp && r.find(made.hop, have.Spec.Endpoint.UID) == nil:
+		case problem.Reason == v1alpha1.ReasonRangeUsedUp && r.find(segment.hop, have.Spec.Endpoint.UID) == nil:
 			// It leads nowhere, and the next one finds room in what it leaves.
-			made.link = nil
-			r.replace(made, have, "the next link has its place when that is free")
+			segment.link = nil
+			r.replace(segment, have, "the next link has its place when that is free")
 		default:
 			r.pool.take(have)
 		}
 		return
 	}
 	if have != nil {
-		r.replace(made, have, fmt.Sprintf("pod %s takes its place", to.pod.Full()))
+		r.replace(segment, have, fmt.Sprintf("pod %s takes its place", to.pod.Full()))
 	}
-	r.load[made.hop][to.pod.UID]++
+	r.load[segment.hop][to.pod.UID]++
 	r.pool.take(link)
-	made.link, made.sound, made.up = link, true, false
+	segment.link, segment.sound, segment.up = link, true, false
 }
 
 // replace has the link of a path removed. then is what comes next.
-func (r *pairing) replace(of *path, have *v1alpha1.TSNLink, then string) {
+func (r *pairing) replace(segment *path, have *v1alpha1.TSNLink, then string) {
 	endpoint := &have.Spec.Endpoint
-	r.load[of.hop][endpoint.UID]--
-	r.out.Delete = append(r.out.Delete, Removal{have, fmt.Sprintf("pod %s/%s is %s; %s", endpoint.Namespace, endpoint.Pod, r.fault(have, of.hop), then)})
-	delete(r.own, slot{of.from.pod.UID, of.hop})
+	r.load[segment.hop][endpoint.UID]--
+	r.out.Delete = append(r.out.Delete, Removal{have, fmt.Sprintf("pod %s/%s is %s; %s", endpoint.Namespace, endpoint.Pod, r.fault(have, segment.hop), then)})
+	delete(r.own, slot{segment.from.pod.UID, segment.hop})
 }

@@ -50,19 +50,19 @@ func Plan(in *Input) *Result {
 		p.out.Failed = Failures{}
 	}
 	groups := groupsOf(in, p.tell)
-	of := linksByService(in.Links)
+	owner := linksByService(in.Links)
 	waits := map[Key][]*member{}
 	for _, service := range p.aged.services {
 		key := keyOf(service)
 		if service.DeletionTimestamp != nil {
 			continue
 		}
-		run := newPairing(p, groups[key], of[key])
+		run := newPairing(p, groups[key], owner[key])
 		run.pair()
 		waits[key] = run.waiting
 		p.out.Services[key] = run.say()
 	}
-	for key, links := range of {
+	for key, links := range owner {
 		if p.out.Services[key] == nil {
 			for _, link := range links {
 				p.remove(link, fmt.Sprintf("TSNService %s is gone", key))
@@ -109,15 +109,15 @@ func (p *planner) isOwn(link *v1alpha1.TSNLink) bool {
 
 // linksByService are the links of each service, in the order of their hops and names.
 func linksByService(all []v1alpha1.TSNLink) map[Key][]*v1alpha1.TSNLink {
-	of := map[Key][]*v1alpha1.TSNLink{}
+	owner := map[Key][]*v1alpha1.TSNLink{}
 	for i := range all {
 		key := Key{all[i].Namespace, all[i].Spec.Service}
-		of[key] = append(of[key], &all[i])
+		owner[key] = append(owner[key], &all[i])
 	}
-	for _, links := range of {
+	for _, links := range owner {
 		slices.SortFunc(links, compareLinks)
 	}
-	return of
+	return owner
 }
 
 // isUp tells whether the ends of a link were seen to reach each other.

@@ -78,10 +78,10 @@ func TestTheLimitHolds(t *testing.T) {
 		w.client("node0", "s")
 	}
 	plan := w.settle(t)
-	said := plan.Services[Key{"ns", "s"}]
-	if len(w.Links) != 2 || len(said.Status.Wants) != 1 || len(said.Found) != 1 || said.Found[0].Reason != v1alpha1.ReasonLimitReached ||
-		!strings.Contains(said.Found[0].Text, "has 2 links already (spec.limits.linksPerEndpoint)") {
-		t.Errorf("%d links, %+v", len(w.Links), said)
+	servicePlan := plan.Services[Key{"ns", "s"}]
+	if len(w.Links) != 2 || len(servicePlan.Status.Wants) != 1 || len(servicePlan.Found) != 1 || servicePlan.Found[0].Reason != v1alpha1.ReasonLimitReached ||
+		!strings.Contains(servicePlan.Found[0].Text, "has 2 links already (spec.limits.linksPerEndpoint)") {
+		t.Errorf("%d links, %+v", len(w.Links), servicePlan)
 	}
 }
 
@@ -259,14 +259,14 @@ func TestLoopsAreNamed(t *testing.T) {
 	t.Run("of services that wait for each other", func(t *testing.T) {
 		w := newWorld(1)
 		w.Services = append(w.Services, newService("x", "10.200.0.0/16"), newService("y", "10.201.0.0/16"))
-		for _, of := range [][2]string{{"x", "y"}, {"y", "x"}} {
-			pod := w.add("node0", map[string]string{v1alpha1.ClientLabelPrefix + of[0]: "up", v1alpha1.EndpointLabelPrefix + of[1]: "down"})
+		for _, owner := range [][2]string{{"x", "y"}, {"y", "x"}} {
+			pod := w.add("node0", map[string]string{v1alpha1.ClientLabelPrefix + owner[0]: "up", v1alpha1.EndpointLabelPrefix + owner[1]: "down"})
 			pod.Ready = false
 		}
 		plan := w.settle(t)
-		found := plan.Services[Key{"ns", "x"}].Found[0]
-		if found.Reason != v1alpha1.ReasonChainLoop || !strings.Contains(found.Text, "ns/x -> ns/y -> ns/x") {
-			t.Errorf("got %+v", found)
+		finding := plan.Services[Key{"ns", "x"}].Found[0]
+		if finding.Reason != v1alpha1.ReasonChainLoop || !strings.Contains(finding.Text, "ns/x -> ns/y -> ns/x") {
+			t.Errorf("got %+v", finding)
 		}
 	})
 	t.Run("of a pod that two elements select", func(t *testing.T) {
@@ -280,13 +280,13 @@ func TestLoopsAreNamed(t *testing.T) {
 		client := *w.client("node0", "s")
 		plan := w.settle(t)
 		const text = "is selected by several elements of spec.chain of TSNService ns/s (a, b), so that the chain would lead through it twice; let one select it"
-		found := plan.Services[Key{"ns", "s"}].Found
-		if told := plan.Pods[pod.UID]; len(told) != 1 || told[0].Reason != v1alpha1.ReasonChainLoop || !strings.Contains(told[0].Text, text) ||
-			len(found) == 0 || found[0].Reason != v1alpha1.ReasonChainLoop || !strings.Contains(found[0].Text, "pod "+pod.Full()+": the pod "+text) {
-			t.Errorf("got %+v, %+v", told, found)
+		findings := plan.Services[Key{"ns", "s"}].Found
+		if currentFindings := plan.Pods[pod.UID]; len(currentFindings) != 1 || currentFindings[0].Reason != v1alpha1.ReasonChainLoop || !strings.Contains(currentFindings[0].Text, text) ||
+			len(findings) == 0 || findings[0].Reason != v1alpha1.ReasonChainLoop || !strings.Contains(findings[0].Text, "pod "+pod.Full()+": the pod "+text) {
+			t.Errorf("got %+v, %+v", currentFindings, findings)
 		}
-		if told := plan.Pods[client.UID]; len(w.Links) != 0 || len(told) != 1 || told[0].Reason != v1alpha1.ReasonNoElement {
-			t.Errorf("%d links, and the client is told %+v", len(w.Links), told)
+		if currentFindings := plan.Pods[client.UID]; len(w.Links) != 0 || len(currentFindings) != 1 || currentFindings[0].Reason != v1alpha1.ReasonNoElement {
+			t.Errorf("%d links, and the client is told %+v", len(w.Links), currentFindings)
 		}
 	})
 	t.Run("of a service whose endpoint is its own client", func(t *testing.T) {
@@ -294,8 +294,8 @@ func TestLoopsAreNamed(t *testing.T) {
 		w.Services = append(w.Services, newService("x", "10.200.0.0/16"))
 		pod := w.add("node0", map[string]string{v1alpha1.ClientLabelPrefix + "x.ns": "up", v1alpha1.EndpointLabelPrefix + "x": "down"})
 		plan := w.settle(t)
-		if told := plan.Pods[pod.UID]; len(w.Links) != 0 || len(told) != 1 || !strings.Contains(told[0].Text, "has no spec.chain; remove one of the two labels") {
-			t.Errorf("%d links, and the pod is told %+v", len(w.Links), told)
+		if findings := plan.Pods[pod.UID]; len(w.Links) != 0 || len(findings) != 1 || !strings.Contains(findings[0].Text, "has no spec.chain; remove one of the two labels") {
+			t.Errorf("%d links, and the pod is told %+v", len(w.Links), findings)
 		}
 	})
 	t.Run("of an element that is also the endpoint", func(t *testing.T) {
@@ -307,8 +307,8 @@ func TestLoopsAreNamed(t *testing.T) {
 		pod := *w.middle("node0", "s", "a")
 		w.client("node0", "s")
 		plan := w.settle(t)
-		if found := plan.Pods[pod.UID][0]; found.Reason != v1alpha1.ReasonChainLoop || !strings.Contains(found.Text, "is element a of the chain of TSNService ns/s and, by spec.endpoint, its endpoint") {
-			t.Errorf("got %+v", found)
+		if finding := plan.Pods[pod.UID][0]; finding.Reason != v1alpha1.ReasonChainLoop || !strings.Contains(finding.Text, "is element a of the chain of TSNService ns/s and, by spec.endpoint, its endpoint") {
+			t.Errorf("got %+v", finding)
 		}
 	})
 }
@@ -331,8 +331,8 @@ func TestTheYoungerOfTwoWithOneRangeGetsNoLinks(t *testing.T) {
 		t.Errorf("%d links", len(w.Links))
 	}
 	for name, text := range map[string]string{"younger": "TSNService ns/older has addresses of the same range, 10.200.0.0/16", "beside": "TSNNetwork net has addresses of the same range, 10.42.0.0/16"} {
-		if found := plan.Services[Key{"ns", name}].Found; len(found) != 1 || found[0].Reason != v1alpha1.ReasonOverlaps || !strings.HasPrefix(found[0].Text, text) {
-			t.Errorf("%s: %+v", name, found)
+		if findings := plan.Services[Key{"ns", name}].Found; len(findings) != 1 || findings[0].Reason != v1alpha1.ReasonOverlaps || !strings.HasPrefix(findings[0].Text, text) {
+			t.Errorf("%s: %+v", name, findings)
 		}
 	}
 	// A network that comes later goes before a service all the same: its administrator does not wait for a tenant.
@@ -363,10 +363,10 @@ func TestTheClustersOwnAddressesAreNoLinks(t *testing.T) {
 		"inside": {"the cluster's Services has addresses of the same range, 10.96.0.0/12"}, "around": {"the cluster's Services has addresses of the same range, 10.244.3.0/24"},
 		"routed": {"route 0.0.0.0/1 is set in no pod", "route 10.96.0.10/32 is set in no pod"},
 	} {
-		found := plan.Services[Key{"ns", name}].Found
+		findings := plan.Services[Key{"ns", name}].Found
 		for i, text := range texts {
-			if len(found) != len(texts) || found[i].Reason != v1alpha1.ReasonOverlaps || !strings.HasPrefix(found[i].Text, text) {
-				t.Errorf("%s: %+v, want %q", name, found, text)
+			if len(findings) != len(texts) || findings[i].Reason != v1alpha1.ReasonOverlaps || !strings.HasPrefix(findings[i].Text, text) {
+				t.Errorf("%s: %+v, want %q", name, findings, text)
 			}
 		}
 	}
@@ -400,8 +400,8 @@ func TestSentencesForPods(t *testing.T) {
 			uid := pod.UID
 			test.change(w, pod)
 			plan := w.settle(t)
-			if found := plan.Pods[uid]; len(found) != 1 || found[0].Reason != test.reason || !strings.Contains(found[0].Text, test.text) {
-				t.Errorf("got %+v, want %s: %s", found, test.reason, test.text)
+			if findings := plan.Pods[uid]; len(findings) != 1 || findings[0].Reason != test.reason || !strings.Contains(findings[0].Text, test.text) {
+				t.Errorf("got %+v, want %s: %s", findings, test.reason, test.text)
 			}
 		})
 	}

@@ -77,11 +77,11 @@ func (w *random) event() {
 	node, service := fmt.Sprintf("node%d", w.IntN(len(w.Nodes))), w.Services[w.IntN(2)]
 	switch w.IntN(13) {
 	case 12:
-		is := w.Nodes[node]
-		if is.Keys = nil; w.IntN(4) > 0 {
-			is.Keys = &v1alpha1.LinkNodeKeys{Signature: fmt.Sprint(node, w.Uint64())}
+		currentNode := w.Nodes[node]
+		if currentNode.Keys = nil; w.IntN(4) > 0 {
+			currentNode.Keys = &v1alpha1.LinkNodeKeys{Signature: fmt.Sprint(node, w.Uint64())}
 		}
-		w.Nodes[node] = is
+		w.Nodes[node] = currentNode
 	case 0, 1, 2:
 		w.client(node, service.Name)
 	case 3, 4:
@@ -91,9 +91,9 @@ func (w *random) event() {
 			w.middle(node, "chain", chain[w.IntN(len(chain))].Name).Ready = w.IntN(4) > 0
 		}
 	case 7:
-		is := w.Nodes[node]
-		is.Ready = !is.Ready || len(w.Nodes) == 1
-		w.Nodes[node] = is
+		currentNode := w.Nodes[node]
+		currentNode.Ready = !currentNode.Ready || len(w.Nodes) == 1
+		w.Nodes[node] = currentNode
 	case 8:
 		if len(w.Links) > 0 {
 			link := &w.Links[w.IntN(len(w.Links))]
@@ -200,9 +200,9 @@ func (w *random) stays(t *testing.T, plan *Result, before []v1alpha1.TSNLink) {
 		if spec.Hop == 0 && stillClient && stillEndpoint && !remade[removal.Link.Name] {
 			t.Fatalf("link %s was removed, and nothing takes its place: %s", removal.Link.Name, removal.Why)
 		}
-		down, is := downFor(removal.Link, w.Now)
+		down, ok := downFor(removal.Link, w.Now)
 		serves := endpoint != nil && endpoint.Ready && !endpoint.Going && w.Nodes[endpoint.Node].Ready
-		if spec.Service == "plain" && stillClient && stillEndpoint && serves && (!is || down < Patience) {
+		if spec.Service == "plain" && stillClient && stillEndpoint && serves && (!ok || down < Patience) {
 			t.Fatalf("link %s was removed though its endpoint serves: %s", removal.Link.Name, removal.Why)
 		}
 	}

@@ -62,11 +62,11 @@ func selectorsOf(service *v1alpha1.TSNService) (*selection, error) {
 		if selector == nil {
 			return nil, nil
 		}
-		made, err := metav1.LabelSelectorAsSelector(selector)
+		createdSelector, err := metav1.LabelSelectorAsSelector(selector)
 		if err != nil {
 			return nil, fmt.Errorf("spec.%s: %w; correct it", field, err)
 		}
-		return made, nil
+		return createdSelector, nil
 	}
 	var s selection
 	var err error
@@ -88,7 +88,7 @@ func selectorsOf(service *v1alpha1.TSNService) (*selection, error) {
 }
 
 // MayBeClient says why pods of a namespace, which has these labels, may not be clients of a service.
-func MayBeClient(service *v1alpha1.TSNService, namespace string, of map[string]string) error {
+func MayBeClient(service *v1alpha1.TSNService, namespace string, owner map[string]string) error {
 	if namespace == service.Namespace {
 		return nil
 	}
@@ -101,7 +101,7 @@ func MayBeClient(service *v1alpha1.TSNService, namespace string, of map[string]s
 	if err != nil {
 		return fmt.Errorf("TSNService %s/%s: spec.clientNamespaces: %w; correct it", service.Namespace, service.Name, err)
 	}
-	if !selector.Matches(labels.Set(of)) {
+	if !selector.Matches(labels.Set(owner)) {
 		return fmt.Errorf("pods of namespace %s may not be clients of TSNService %s/%s: its spec.clientNamespaces (%s) does not select the namespace",
 			namespace, service.Namespace, service.Name, metav1.FormatLabelSelector(given))
 	}
@@ -109,18 +109,18 @@ func MayBeClient(service *v1alpha1.TSNService, namespace string, of map[string]s
 }
 
 // ElementOf names the element of the service's chain that a pod with both labels is.
-func ElementOf(service *v1alpha1.TSNService, of map[string]string) (string, error) {
+func ElementOf(service *v1alpha1.TSNService, owner map[string]string) (string, error) {
 	s, err := selectorsOf(service)
 	if err != nil {
 		return "", fmt.Errorf("TSNService %s/%s: %w", service.Namespace, service.Name, err)
 	}
-	return s.element(service, of)
+	return s.element(service, owner)
 }
 
-func (s *selection) element(service *v1alpha1.TSNService, of map[string]string) (string, error) {
+func (s *selection) element(service *v1alpha1.TSNService, owner map[string]string) (string, error) {
 	var names []string
 	for i, selector := range s.elements {
-		if selector.Matches(labels.Set(of)) {
+		if selector.Matches(labels.Set(owner)) {
 			names = append(names, service.Spec.Chain[i].Name)
 		}
 	}
@@ -135,7 +135,7 @@ func (s *selection) element(service *v1alpha1.TSNService, of map[string]string) 
 	case len(names) > 1:
 		return "", &loopError{fmt.Errorf("the pod is selected by several elements of spec.chain of TSNService %s/%s (%s), so that the chain would lead through it twice; let one select it",
 			service.Namespace, service.Name, strings.Join(names, ", "))}
-	case s.endpoint != nil && s.endpoint.Matches(labels.Set(of)):
+	case s.endpoint != nil && s.endpoint.Matches(labels.Set(owner)):
 		return "", &loopError{fmt.Errorf("the pod is element %s of the chain of TSNService %s/%s and, by spec.endpoint, its endpoint, so that the chain would be a loop; "+
 			"have spec.endpoint not select it", names[0], service.Namespace, service.Name)}
 	}
@@ -148,15 +148,15 @@ func groupsOf(in *Input, tell said) map[Key]*group {
 	selections := map[Key]*selection{}
 	for i := range in.Services {
 		service := &in.Services[i]
-		made := &group{service: service, stages: make([][]*member, len(service.Spec.Chain)+1)}
+		createdGroup := &group{service: service, stages: make([][]*member, len(service.Spec.Chain)+1)}
 		for j := range service.Spec.Chain {
-			made.forwards = append(made.forwards, service.Spec.Chain[j].Forward)
+			createdGroup.forwards = append(createdGroup.forwards, service.Spec.Chain[j].Forward)
 		}
 		parsed, err := selectorsOf(service)
 		if err != nil {
-			made.found = append(made.found, Finding{v1alpha1.ReasonSelectorInvalid, err.Error()})
+			createdGroup.found = append(createdGroup.found, Finding{v1alpha1.ReasonSelectorInvalid, err.Error()})
 		}
-		groups[keyOf(service)], selections[keyOf(service)] = made, parsed
+		groups[keyOf(service)], selections[keyOf(service)] = createdGroup, parsed
 	}
 	for i := range in.Pods {
 		pod := &in.Pods[i]
@@ -189,50 +189,50 @@ func membersOf(pod *Pod, roles []Role) map[Key]*member {
 	members := map[Key]*member{}
 	for _, role := range roles {
 		key := Key{role.Namespace, role.Service}
-		one := members[key]
-		if one == nil {
-			one = &member{pod: pod}
-			members[key] = one
+		m := members[key]
+		if m == nil {
+			m = &member{pod: pod}
+			members[key] = m
 		}
 		if role.Client {
-			one.wants = role.Interface
+			m.wants = role.Interface
 		} else {
-			one.offers = role.Interface
+			m.offers = role.Interface
 		}
 	}
 	return members
 }
 
 // enter puts a pod where it belongs.
-func (g *group) enter(one *member, s *selection, namespace map[string]string, tell said) {
+func (g *group) enter(m *member, s *selection, namespace map[string]string, tell said) {
 	service := g.service
 	switch {
-	case one.wants != "" && one.offers != "":
-		element, err := s.element(service, one.pod.Labels)
+	case m.wants != "" && m.offers != "":
+		element, err := s.element(service, m.pod.Labels)
 		if err != nil {
 			reason := v1alpha1.ReasonServiceForbidden
 			var loop *loopError
 			if errors.As(err, &loop) {
 				reason = v1alpha1.ReasonChainLoop
 			}
-			tell.add(one.pod, reason, "%v", err)
-			g.found = append(g.found, Finding{reason, fmt.Sprintf("pod %s: %v", one.pod.Full(), err)})
+			tell.add(m.pod, reason, "%v", err)
+			g.found = append(g.found, Finding{reason, fmt.Sprintf("pod %s: %v", m.pod.Full(), err)})
 			return
 		}
-		one.element = element
-		at := slices.IndexFunc(service.Spec.Chain, func(is v1alpha1.ChainElement) bool { return is.Name == element })
-		g.stages[at] = append(g.stages[at], one)
-	case one.wants != "":
-		if err := MayBeClient(service, one.pod.Namespace, namespace); err != nil {
-			tell.add(one.pod, v1alpha1.ReasonServiceForbidden, "%v", err)
+		m.element = element
+		at := slices.IndexFunc(service.Spec.Chain, func(currentElement v1alpha1.ChainElement) bool { return currentElement.Name == element })
+		g.stages[at] = append(g.stages[at], m)
+	case m.wants != "":
+		if err := MayBeClient(service, m.pod.Namespace, namespace); err != nil {
+			tell.add(m.pod, v1alpha1.ReasonServiceForbidden, "%v", err)
 			return
 		}
-		g.clients = append(g.clients, one)
-	case s.endpoint == nil || s.endpoint.Matches(labels.Set(one.pod.Labels)):
+		g.clients = append(g.clients, m)
+	case s.endpoint == nil || s.endpoint.Matches(labels.Set(m.pod.Labels)):
 		last := len(g.stages) - 1
-		g.stages[last] = append(g.stages[last], one)
+		g.stages[last] = append(g.stages[last], m)
 	default:
-		tell.add(one.pod, v1alpha1.ReasonServiceForbidden, "label %s%s offers TSNService %s/%s, whose spec.endpoint (%s) does not select the pod",
+		tell.add(m.pod, v1alpha1.ReasonServiceForbidden, "label %s%s offers TSNService %s/%s, whose spec.endpoint (%s) does not select the pod",
 			v1alpha1.EndpointLabelPrefix, service.Name, service.Namespace, service.Name, metav1.FormatLabelSelector(service.Spec.Endpoint))
 	}
 }
@@ -244,8 +244,8 @@ func (g *group) sort() {
 	}
 	for _, pods := range g.stages {
 		byUID := make(map[string]*member, len(pods))
-		for _, one := range pods {
-			byUID[one.pod.UID] = one
+		for _, member := range pods {
+			byUID[member.pod.UID] = member
 		}
 		g.byUID = append(g.byUID, byUID)
 	}

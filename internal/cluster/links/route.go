@@ -84,11 +84,11 @@ func (n *net) complete(link *v1alpha1.TSNLink) *v1alpha1.TSNLink {
 	}
 	later, earlier := n.later(link), n.earlier(link)
 	var down, up []netip.Prefix
-	for _, one := range later {
-		down = append(down, hostRoutes(addressesOf(&one.Spec.Endpoint))...)
+	for _, link := range later {
+		down = append(down, hostRoutes(addressesOf(&link.Spec.Endpoint))...)
 	}
-	for _, one := range earlier {
-		up = append(up, hostRoutes(addressesOf(&one.Spec.Client))...)
+	for _, link := range earlier {
+		up = append(up, hostRoutes(addressesOf(&link.Spec.Client))...)
 	}
 	down = append(down, n.behindRoutes(link, v1alpha1.BehindEndpoint)...)
 	if n.into[slot{spec.Endpoint.UID, hop}][0] == link { // of several clients with the same behind them, one has it
@@ -166,14 +166,14 @@ func (n *net) name(spec *v1alpha1.TSNLinkSpec, later, earlier []*v1alpha1.TSNLin
 	}
 	spec.Client.Names = names(int(spec.Hop))
 	spec.Endpoint.Names = n.clientNames(&spec.Client, &spec.Endpoint, domain)
-	for _, one := range later {
-		for _, name := range names(int(one.Spec.Hop)) {
-			spec.Client.Hosts = append(spec.Client.Hosts, v1alpha1.LinkHost{Name: name, Addresses: texts(addressesOf(&one.Spec.Endpoint))})
+	for _, link := range later {
+		for _, name := range names(int(link.Spec.Hop)) {
+			spec.Client.Hosts = append(spec.Client.Hosts, v1alpha1.LinkHost{Name: name, Addresses: texts(addressesOf(&link.Spec.Endpoint))})
 		}
 	}
-	for _, one := range earlier {
-		for _, name := range n.clientNames(&one.Spec.Client, &spec.Endpoint, domain) {
-			spec.Endpoint.Hosts = append(spec.Endpoint.Hosts, v1alpha1.LinkHost{Name: name, Addresses: texts(addressesOf(&one.Spec.Client))})
+	for _, link := range earlier {
+		for _, name := range n.clientNames(&link.Spec.Client, &spec.Endpoint, domain) {
+			spec.Endpoint.Hosts = append(spec.Endpoint.Hosts, v1alpha1.LinkHost{Name: name, Addresses: texts(addressesOf(&link.Spec.Client))})
 		}
 	}
 	slices.SortFunc(spec.Endpoint.Hosts, func(a, b v1alpha1.LinkHost) int {

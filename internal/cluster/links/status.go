@@ -10,36 +10,36 @@ import (
 )
 
 // put puts a finding before the others.
-func (s *ServicePlan) put(one Finding) { s.Found = slices.Insert(s.Found, 0, one) }
+func (s *ServicePlan) put(finding Finding) { s.Found = slices.Insert(s.Found, 0, finding) }
 
 // say says what there is of the service.
 func (r *pairing) say() *ServicePlan {
 	last := len(r.stages) - 1
-	said := &ServicePlan{Found: slices.Clone(r.found)}
-	said.Status.Endpoints, said.Status.Clients = int32(len(r.stages[last])), int32(len(r.clients))
+	plan := &ServicePlan{Found: slices.Clone(r.found)}
+	plan.Status.Endpoints, plan.Status.Clients = int32(len(r.stages[last])), int32(len(r.clients))
 	for hop, stage := range r.stages {
-		for _, one := range stage {
-			if r.serves(one) {
-				pod := r.servicePod(one, one.offers)
-				if one.element != "" {
-					pod.Onward = one.wants
+		for _, member := range stage {
+			if r.serves(member) {
+				pod := r.servicePod(member, member.offers)
+				if member.element != "" {
+					pod.Onward = member.wants
 				}
-				pod.Element, pod.Links = one.element, r.load[hop][one.pod.UID]-r.foreign[hop][one.pod.UID]
-				said.Status.Offers = append(said.Status.Offers, pod)
+				pod.Element, pod.Links = member.element, r.load[hop][member.pod.UID]-r.foreign[hop][member.pod.UID]
+				plan.Status.Offers = append(plan.Status.Offers, pod)
 			}
 		}
 	}
-	for _, found := range r.clientPaths {
-		if found.up {
-			said.Status.Linked++
+	for _, path := range r.clientPaths {
+		if path.up {
+			plan.Status.Linked++
 		}
 	}
-	said.Status.Offers = bounded(said.Status.Offers)
-	said.Status.Wants, said.Status.Left = r.wants()
-	said.Status.Accepted = r.accepted
-	said.Status.Nodes = r.nodesOf(&said.Status)
-	said.Found = append(said.Found, r.missing()...)
-	return said
+	plan.Status.Offers = bounded(plan.Status.Offers)
+	plan.Status.Wants, plan.Status.Left = r.wants()
+	plan.Status.Accepted = r.accepted
+	plan.Status.Nodes = r.nodesOf(&plan.Status)
+	plan.Found = append(plan.Found, r.missing()...)
+	return plan
 }
 
 // wants are the clients that the cluster alone cannot link, those without any link first, so that each gets its turn; and the clients of
@@ -47,12 +47,12 @@ func (r *pairing) say() *ServicePlan {
 func (r *pairing) wants() (wants []v1alpha1.ServicePod, left []string) {
 	var linked []v1alpha1.ServicePod
 	still := map[string]bool{}
-	for _, found := range r.clientPaths {
-		node, known := r.in.Nodes[found.from.pod.Node]
-		if found.link != nil && r.isOwn(found.link) && found.sound || found.next != nil && found.sound || !known || node.Unfit != "" {
+	for _, path := range r.clientPaths {
+		node, known := r.in.Nodes[path.from.pod.Node]
+		if path.link != nil && r.isOwn(path.link) && path.sound || path.next != nil && path.sound || !known || node.Unfit != "" {
 			continue
 		}
-		pod := r.servicePod(found.from, found.from.wants)
+		pod := r.servicePod(path.from, path.from.wants)
 		still[pod.UID] = true
 		if r.hub[slot{pod.UID, 0}] != nil {
 			linked = append(linked, pod)
@@ -104,9 +104,9 @@ func bounded(pods []v1alpha1.ServicePod) []v1alpha1.ServicePod {
 	return pods[:min(len(pods), v1alpha1.MaxServicePods)]
 }
 
-func (r *pairing) servicePod(one *member, name string) v1alpha1.ServicePod {
-	node := r.in.Nodes[one.pod.Node]
-	return v1alpha1.ServicePod{Namespace: one.pod.Namespace, Pod: one.pod.Name, UID: one.pod.UID, Node: one.pod.Node,
+func (r *pairing) servicePod(m *member, name string) v1alpha1.ServicePod {
+	node := r.in.Nodes[m.pod.Node]
+	return v1alpha1.ServicePod{Namespace: m.pod.Namespace, Pod: m.pod.Name, UID: m.pod.UID, Node: m.pod.Node,
 		NodeAddress: node.Address.String(), Interface: name, MTU: node.MTU}
 }
 
@@ -142,8 +142,8 @@ func (r *pairing) missing() []Finding {
 // ready counts the pods to which links of a hop can lead.
 func (r *pairing) ready(hop int) int {
 	count := 0
-	for _, one := range r.stages[hop] {
-		if r.serves(one) {
+	for _, member := range r.stages[hop] {
+		if r.serves(member) {
 			count++
 		}
 	}
@@ -183,20 +183,20 @@ func (r *pairing) labelsOf(hop int) string {
 }
 
 // faultOf says what keeps links from leading to a pod.
-func (r *pairing) faultOf(one *member) string {
-	node, known := r.in.Nodes[one.pod.Node]
+func (r *pairing) faultOf(m *member) string {
+	node, known := r.in.Nodes[m.pod.Node]
 	switch {
-	case one.pod.Node == "":
+	case m.pod.Node == "":
 		return "it has no node yet"
-	case one.pod.Going:
+	case m.pod.Going:
 		return "it is being deleted"
 	case !known:
-		return "its node " + one.pod.Node + " is gone"
+		return "its node " + m.pod.Node + " is gone"
 	case node.Unfit != "":
 		return node.Unfit
 	case !node.Ready:
-		return "its node " + one.pod.Node + " is not ready"
-	case !one.pod.Ready:
+		return "its node " + m.pod.Node + " is not ready"
+	case !m.pod.Ready:
 		return "it is not ready"
 	}
 	return ""
@@ -222,14 +222,14 @@ func (r *pairing) whyNotFrom(from *member) Finding {
 
 // fault says what is wrong with a link that is replaced.
 func (r *pairing) fault(link *v1alpha1.TSNLink, hop int) string {
-	one := r.find(hop, link.Spec.Endpoint.UID)
-	if one == nil {
+	member := r.find(hop, link.Spec.Endpoint.UID)
+	if member == nil {
 		return "gone"
 	}
-	if text := r.faultOf(one); text != "" {
+	if text := r.faultOf(member); text != "" {
 		return "no endpoint any more: " + text
 	}
-	if down, is := downFor(link, r.in.Now); is && down >= Patience {
+	if down, ok := downFor(link, r.in.Now); ok && down >= Patience {
 		return fmt.Sprintf("not reached (for %v)", down.Round(1e9))
 	}
 	return "cut off from the rest of the chain"

@@ -113,8 +113,8 @@ func (a *agentIndex) remove(key types.NamespacedName) (node string) {
 
 // forget forgets nodes of which there is nothing to say. The caller has the lock.
 func (a *agentIndex) forget() {
-	maps.DeleteFunc(a.nodes, func(_ string, one *agentNode) bool {
-		return one.pods == 0 && one.awaited.IsZero() && a.left(one.alive) == 0
+	maps.DeleteFunc(a.nodes, func(_ string, agent *agentNode) bool {
+		return agent.pods == 0 && agent.awaited.IsZero() && a.left(agent.alive) == 0
 	})
 }
 
@@ -122,10 +122,10 @@ func (a *agentIndex) forget() {
 func (a *agentIndex) expect(node string, agent bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	one := a.at(node)
-	one.awaited, one.alive = time.Time{}, time.Time{}
+	state := a.at(node)
+	state.awaited, state.alive = time.Time{}, time.Time{}
 	if agent {
-		one.awaited = a.now()
+		state.awaited = a.now()
 	}
 	a.forget()
 }
@@ -139,22 +139,22 @@ func (a *agentIndex) heard(node string) {
 
 // at makes what there is not yet.
 func (a *agentIndex) at(node string) *agentNode {
-	one := a.nodes[node]
-	if one == nil {
-		one = &agentNode{}
-		a.nodes[node] = one
+	agent := a.nodes[node]
+	if agent == nil {
+		agent = &agentNode{}
+		a.nodes[node] = agent
 	}
-	return one
+	return agent
 }
 
 func (a *agentIndex) count(pod agentPod, by int) {
-	one := a.at(pod.node)
-	one.pods += by
+	agent := a.at(pod.node)
+	agent.pods += by
 	if !pod.ready {
 		return
 	}
-	if one.ready += by; one.ready == 0 {
-		one.alive = a.now()
+	if agent.ready += by; agent.ready == 0 {
+		agent.alive = a.now()
 	}
 }
 
@@ -164,20 +164,20 @@ func (a *agentIndex) left(since time.Time) time.Duration {
 }
 
 // worth tells what a node's report is worth, and for how long if nothing happens, 0 for ever.
-func (a *agentIndex) worth(node string) (is worth, left time.Duration) {
+func (a *agentIndex) worth(node string) (currentWorth worth, left time.Duration) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	one := a.nodes[node]
-	if one == nil {
-		one = &agentNode{}
+	agent := a.nodes[node]
+	if agent == nil {
+		agent = &agentNode{}
 	}
-	if one.ready > 0 {
+	if agent.ready > 0 {
 		return holds, 0
 	}
-	if left = max(a.left(a.began), a.left(one.alive)); left > 0 {
+	if left = max(a.left(a.began), a.left(agent.alive)); left > 0 {
 		return holds, left
 	}
-	if left = a.left(one.awaited); left > 0 || one.awaited.IsZero() {
+	if left = a.left(agent.awaited); left > 0 || agent.awaited.IsZero() {
 		return isOld, left
 	}
 	return isSilent, 0
@@ -187,8 +187,8 @@ func (a *agentIndex) worth(node string) (is worth, left time.Duration) {
 func (a *agentIndex) has(node string) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	one := a.nodes[node]
-	return one != nil && (one.pods > 0 || a.left(one.alive) > 0)
+	agent := a.nodes[node]
+	return agent != nil && (agent.pods > 0 || a.left(agent.alive) > 0)
 }
 
 // isSynced is called when all pods that there were at the beginning are in the index.
@@ -203,20 +203,20 @@ func (a *agentIndex) isSynced() {
 
 // agentSource keeps the index of agents up to date, and has the networks looked at that their nodes are on.
 func (s *shared) agentSource(pods cache.Cache) *podSource {
-	of := func(node string) differences {
-		made := differences{}
+	get := func(node string) differences {
+		changes := differences{}
 		if node != "" {
 			s.clocks.add(node, 0)
 		}
 		for name := range s.parts.ofNode(node) {
-			made[name] = false
+			changes[name] = false
 		}
-		return made
+		return changes
 	}
 	return &podSource{
 		cache: pods, isSynced: s.agents.isSynced,
-		set:    func(pod *corev1.Pod) differences { return of(s.agents.set(pod)) },
-		remove: func(key types.NamespacedName) differences { return of(s.agents.remove(key)) },
+		set:    func(pod *corev1.Pod) differences { return get(s.agents.set(pod)) },
+		remove: func(key types.NamespacedName) differences { return get(s.agents.remove(key)) },
 	}
 }
 

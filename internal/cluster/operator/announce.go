@@ -89,8 +89,8 @@ func (a *announcements) forgetNodes(network string, has func(node string) bool) 
 // sameStatement compares what is signed but for the number.
 func sameStatement(a, b *v1alpha1.PeerNode) bool {
 	first, second := *a, *b
-	for _, one := range []*v1alpha1.PeerNode{&first, &second} {
-		one.Sequence, one.Signature, one.MTU = 0, "", 0
+	for _, peer := range []*v1alpha1.PeerNode{&first, &second} {
+		peer.Sequence, peer.Signature, peer.MTU = 0, "", 0
 	}
 	return equality.Semantic.DeepEqual(first, second)
 }

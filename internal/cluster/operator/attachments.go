@@ -71,11 +71,11 @@ func (r *Networks) admit(ctx context.Context, network *v1alpha1.TSNNetwork, with
 		return last.found, nil
 	}
 	delete(r.attached, network.Name)
-	found, err := attachmentFinding(r.attach(ctx, network, namespaces, withPods))
+	findings, err := attachmentFinding(r.attach(ctx, network, namespaces, withPods))
 	if err == nil {
-		r.attached[network.Name] = attached{asked, r.pace.now(), found}
+		r.attached[network.Name] = attached{asked, r.pace.now(), findings}
 	}
-	return found, err
+	return findings, err
 }
 
 // allowed lists the namespaces whose pods may be on the network.

@@ -22,14 +22,14 @@ const differPatience = 5 * time.Second
 type clockGroups map[string][]string
 
 // texts are one for each group, the largest first, each with its nodes.
-func (g clockGroups) texts(one, several string) []string {
+func (g clockGroups) texts(name, several string) []string {
 	keys := slices.SortedFunc(maps.Keys(g), func(a, b string) int {
 		return cmp.Or(cmp.Compare(len(g[b]), len(g[a])), strings.Compare(a, b))
 	})
 	var texts []string
 	for _, key := range keys {
 		slices.Sort(g[key])
-		who, does := "node ", one
+		who, does := "node ", name
 		if len(g[key]) > 1 {
 			who, does = "nodes ", several
 		}
@@ -54,16 +54,16 @@ func differing(good map[string]*v1alpha1.NodeClock) string {
 			offsets[key] = append(offsets[key], node)
 		}
 	}
-	var found []string
+	var existing []string
 	if len(followed) > 1 {
-		found = append(found, "nobody knows how far these clocks are apart: "+strings.Join(some(followed.texts("follows", "follow")), ", but ")+
+		existing = append(existing, "nobody knows how far these clocks are apart: "+strings.Join(some(followed.texts("follows", "follow")), ", but ")+
 			"; have all nodes follow one")
 	}
 	if len(offsets) > 1 {
-		found = append(found, "the nodes' CLOCK_TAI are whole seconds apart, because their kernels have different offsets TAI - UTC: "+
+		existing = append(existing, "the nodes' CLOCK_TAI are whole seconds apart, because their kernels have different offsets TAI - UTC: "+
 			strings.Join(some(offsets.texts("has", "have")), ", but ")+"; have who keeps the clock set it, such as chronyd by leapsectz")
 	}
-	return tsnnetwork.Shorten(strings.Join(found, "; "), mostOfMessage)
+	return tsnnetwork.Shorten(strings.Join(existing, "; "), mostOfMessage)
 }
 
 // differ says how the clocks of a network's nodes with pods differ, once they have for a while; again is when to look again until then.
@@ -94,8 +94,8 @@ func (r *Networks) differ(network *v1alpha1.TSNNetwork, reports []report) (text 
 func goodClocks(reports []report) map[string]*v1alpha1.NodeClock {
 	good := map[string]*v1alpha1.NodeClock{}
 	for i := range reports {
-		is := clockOf(reports[i].conditions)
-		if believed := beliefOf(&is); reports[i].worth == holds && (believed == clockGood || believed == clockHeld) {
+		condition := clockOf(reports[i].conditions)
+		if believed := beliefOf(&condition); reports[i].worth == holds && (believed == clockGood || believed == clockHeld) {
 			good[reports[i].node] = reports[i].clock
 		}
 	}

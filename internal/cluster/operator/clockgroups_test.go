@@ -66,8 +66,8 @@ func TestANetworkWhoseNodesFollowDifferentClocksSaysSoOnce(t *testing.T) {
 	if status.Schedule != nil || accepted == nil || accepted.Reason != v1alpha1.ReasonClockAwaited || !strings.Contains(accepted.Message, "grandmaster y") {
 		t.Errorf("asked for is %+v, and it says %+v", status.Schedule, accepted)
 	}
-	if is := clockOf(status.Conditions); is.Status != metav1.ConditionTrue {
-		t.Errorf("at once it says %+v", is)
+	if condition := clockOf(status.Conditions); condition.Status != metav1.ConditionTrue {
+		t.Errorf("at once it says %+v", condition)
 	}
 	if event := <-events; !strings.Contains(event, v1alpha1.ReasonClockAwaited) {
 		t.Errorf("there is an Event %q", event)
@@ -76,9 +76,9 @@ func TestANetworkWhoseNodesFollowDifferentClocksSaysSoOnce(t *testing.T) {
 	r.lookAt(t)
 	now = now.Add(time.Minute)
 	status = r.lookAt(t).Status
-	is := clockOf(status.Conditions)
-	if is.Status != metav1.ConditionFalse || is.Reason != v1alpha1.ReasonClocksDiffer || !strings.Contains(is.Message, "node a follows the PTP grandmaster x, but node b") {
-		t.Errorf("after a while it says %+v", is)
+	currentCondition := clockOf(status.Conditions)
+	if currentCondition.Status != metav1.ConditionFalse || currentCondition.Reason != v1alpha1.ReasonClocksDiffer || !strings.Contains(currentCondition.Message, "node a follows the PTP grandmaster x, but node b") {
+		t.Errorf("after a while it says %+v", currentCondition)
 	}
 	if !meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionDegraded) || !meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionReady) {
 		t.Errorf("the conditions are %+v", status.Conditions)
@@ -96,8 +96,8 @@ func TestANetworkWhoseNodesFollowDifferentClocksSaysSoOnce(t *testing.T) {
 	}
 	now = now.Add(time.Minute)
 	status = r.lookAt(t).Status
-	if is := clockOf(status.Conditions); is.Status != metav1.ConditionTrue || status.Schedule == nil {
-		t.Errorf("with one grandmaster it says %+v, and asked for is %+v", is, status.Schedule)
+	if condition := clockOf(status.Conditions); condition.Status != metav1.ConditionTrue || status.Schedule == nil {
+		t.Errorf("with one grandmaster it says %+v, and asked for is %+v", condition, status.Schedule)
 	}
 }
 
@@ -106,11 +106,11 @@ func TestAClockIsBelievedForTheHoldoverOfEachNetworkAlone(t *testing.T) {
 	network.Spec.Clock.Holdover = "1m"
 	bound, lost := int64(5000), metav1.NewTime(time.Unix(1000, 0))
 	for after, want := range map[time.Duration]belief{time.Second: clockHeld, 59 * time.Second: clockHeld, time.Minute: clockLost, time.Hour: clockLost} {
-		for _, said := range []string{"Holdover", "Unsynchronized"} {
-			state := elsewhere(said, &bound)
+		for _, text := range []string{"Holdover", "Unsynchronized"} {
+			state := elsewhere(text, &bound)
 			state.Status.Clock.LostSince = &lost
 			if got := beliefIn(network, state, lost.Add(after)); got != want {
-				t.Errorf("%s for %v: got %v, want %v", said, after, got, want)
+				t.Errorf("%s for %v: got %v, want %v", text, after, got, want)
 			}
 		}
 	}
@@ -136,8 +136,8 @@ func TestNodesThatCountTAIDifferentlyBeginNoSchedule(t *testing.T) {
 	}
 	now = now.Add(differPatience)
 	status = r.lookAt(t).Status
-	if is := clockOf(status.Conditions); is.Reason != v1alpha1.ReasonClocksDiffer || !strings.Contains(is.Message, named) || !strings.Contains(is.Message, "leapsectz") {
-		t.Errorf("after a while it says %+v", is)
+	if condition := clockOf(status.Conditions); condition.Reason != v1alpha1.ReasonClocksDiffer || !strings.Contains(condition.Message, named) || !strings.Contains(condition.Message, "leapsectz") {
+		t.Errorf("after a while it says %+v", condition)
 	}
 	state := &v1alpha1.TSNNode{}
 	state.Name = "b"

@@ -41,10 +41,10 @@ type ClockLabels struct {
 const labelWorkers = 8
 
 func addClockLabels(m manager.Manager, shared *shared) error {
-	own := later(0, func(_ context.Context, object client.Object) []string { return []string{object.GetName()} })
+	eventHandler := later(0, func(_ context.Context, object client.Object) []string { return []string{object.GetName()} })
 	return ctrl.NewControllerManagedBy(m).Named("clock-labels").
 		For(&corev1.Node{}, builder.WithPredicates(clockNodeChanged)).
-		Watches(&v1alpha1.TSNNode{}, own, builder.WithPredicates(predicate.Or[client.Object](clockChanged, predicate.GenerationChangedPredicate{}))).
+		Watches(&v1alpha1.TSNNode{}, eventHandler, builder.WithPredicates(predicate.Or[client.Object](clockChanged, predicate.GenerationChangedPredicate{}))).
 		Watches(&v1alpha1.TSNNetwork{}, later(0, everyNode(m.GetClient())), builder.WithPredicates(requirementChanged)).
 		WatchesRawSource(source.Func(shared.clocks.start)).
 		WithOptions(controller.Options{MaxConcurrentReconciles: labelWorkers}).
@@ -65,26 +65,26 @@ var clockChanged = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 // clockReport is what a node says of its clock: for each network, and where it has no part of one, by the clock itself.
 func clockReport(object client.Object) map[string]string {
 	status := &object.(*v1alpha1.TSNNode).Status
-	said := map[string]string{}
+	reported := map[string]string{}
 	if clock := status.Clock; clock != nil {
-		said[""] = clock.State
+		reported[""] = clock.State
 		if clock.ErrorBoundNanoseconds != nil {
-			said[""] += fmt.Sprint(" ", *clock.ErrorBoundNanoseconds)
+			reported[""] += fmt.Sprint(" ", *clock.ErrorBoundNanoseconds)
 		}
-		said[""] += " " + clock.Source + " " + clock.Grandmaster
+		reported[""] += " " + clock.Source + " " + clock.Grandmaster
 		if clock.TAIOffset != nil {
-			said[""] += fmt.Sprint(" ", *clock.TAIOffset)
+			reported[""] += fmt.Sprint(" ", *clock.TAIOffset)
 		}
 		if clock.LostSince != nil {
-			said[""] += fmt.Sprint(" since ", clock.LostSince.Unix())
+			reported[""] += fmt.Sprint(" since ", clock.LostSince.Unix())
 		}
 	}
 	for i := range status.Networks {
-		if is := meta.FindStatusCondition(status.Networks[i].Conditions, v1alpha1.ConditionClockSynchronized); is != nil {
-			said[status.Networks[i].Name] = string(is.Status) + " " + is.Reason
+		if condition := meta.FindStatusCondition(status.Networks[i].Conditions, v1alpha1.ConditionClockSynchronized); condition != nil {
+			reported[status.Networks[i].Name] = string(condition.Status) + " " + condition.Reason
 		}
 	}
-	return said
+	return reported
 }
 
 // requirementChanged leaves out changes of a network after which it asks of clocks what it did.
@@ -122,10 +122,10 @@ func (l *ClockLabels) Reconcile(ctx context.Context, request reconcile.Request) 
 		return reconcile.Result{}, fmt.Errorf("list the networks: %w", err)
 	}
 	var state *v1alpha1.TSNNode
-	found := &v1alpha1.TSNNode{}
-	switch err := l.Client.Get(ctx, request.NamespacedName, found, client.UnsafeDisableDeepCopy); {
+	object := &v1alpha1.TSNNode{}
+	switch err := l.Client.Get(ctx, request.NamespacedName, object, client.UnsafeDisableDeepCopy); {
 	case err == nil:
-		state = found
+		state = object
 	case client.IgnoreNotFound(err) != nil:
 		return reconcile.Result{}, fmt.Errorf("look at TSNNode %s: %w", node.Name, err)
 	}
@@ -159,17 +159,17 @@ func (l *ClockLabels) wanted(node *corev1.Node, state *v1alpha1.TSNNode, network
 }
 
 // sooner is the sooner of two times to look again; 0 is never.
-func sooner(one, other time.Duration) time.Duration {
-	if one == 0 || other > 0 && other < one {
+func sooner(duration, other time.Duration) time.Duration {
+	if duration == 0 || other > 0 && other < duration {
 		return other
 	}
-	return one
+	return duration
 }
 
 // silent tells whether a node answers and its agent does not, for so long that nobody knows how good its clock is. Where the node does
 // not answer the scheduler places nothing anyway, and a label would harm: a kubelet that is back refuses pods that it finds running
 // where their affinity does not fit any more.
-func (l *ClockLabels) silent(node *corev1.Node) (is bool, again time.Duration) {
+func (l *ClockLabels) silent(node *corev1.Node) (ok bool, again time.Duration) {
 	worth, left := l.shared.agents.worth(node.Name)
 	if worth != isSilent {
 		return false, left

@@ -37,10 +37,10 @@ func beliefIn(network *v1alpha1.TSNNetwork, state *v1alpha1.TSNNode, now time.Ti
 	if state == nil {
 		return clockUnsaid
 	}
-	part, said := tsnnetwork.OnNode(state, network.Name)
-	if said != nil {
-		if is := meta.FindStatusCondition(said.Conditions, v1alpha1.ConditionClockSynchronized); is != nil {
-			return beliefOf(is)
+	part, status := tsnnetwork.OnNode(state, network.Name)
+	if status != nil {
+		if condition := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionClockSynchronized); condition != nil {
+			return beliefOf(condition)
 		}
 	}
 	if part != nil || state.Status.Clock == nil {
@@ -50,13 +50,13 @@ func beliefIn(network *v1alpha1.TSNNetwork, state *v1alpha1.TSNNode, now time.Ti
 }
 
 // beliefOf reads a node's condition.
-func beliefOf(is *metav1.Condition) belief {
+func beliefOf(condition *metav1.Condition) belief {
 	switch {
-	case is.Status == metav1.ConditionFalse:
+	case condition.Status == metav1.ConditionFalse:
 		return clockLost
-	case is.Status != metav1.ConditionTrue:
+	case condition.Status != metav1.ConditionTrue:
 		return clockUnsaid
-	case is.Reason == v1alpha1.ReasonClockHoldover:
+	case condition.Reason == v1alpha1.ReasonClockHoldover:
 		return clockHeld
 	}
 	return clockGood
@@ -118,14 +118,14 @@ func unready(network *v1alpha1.TSNNetwork, nodes *nodeSet) (lost, unsaid []strin
 		if worth == isSilent {
 			continue
 		}
-		is := reportOf(network.Name, name, nodes)
+		report := reportOf(network.Name, name, nodes)
 		switch believed := beliefIn(network, nodes.states[name], nodes.agents.now()); {
 		case believed == clockLost:
 			lost = append(lost, name)
-		case believed == clockUnsaid, worth == isOld, is.conditions != nil && is.observed != network.Generation:
+		case believed == clockUnsaid, worth == isOld, report.conditions != nil && report.observed != network.Generation:
 			unsaid = append(unsaid, name)
 		default:
-			good[name] = is.clock
+			good[name] = report.clock
 		}
 	}
 	slices.Sort(lost)
@@ -163,10 +163,10 @@ func clockCondition(network *v1alpha1.TSNNetwork, reports []report, differ strin
 	reason := ""
 	for i := range reports {
 		node := reports[i].node
-		is := meta.FindStatusCondition(reports[i].conditions, v1alpha1.ConditionClockSynchronized)
+		condition := meta.FindStatusCondition(reports[i].conditions, v1alpha1.ConditionClockSynchronized)
 		believed := clockUnsaid
-		if is != nil {
-			believed = beliefOf(is)
+		if condition != nil {
+			believed = beliefOf(condition)
 		}
 		switch {
 		case reports[i].worth == isSilent:
@@ -174,45 +174,45 @@ func clockCondition(network *v1alpha1.TSNNetwork, reports []report, differ strin
 		case believed == clockUnsaid || reports[i].worth == isOld:
 			unsaid = append(unsaid, node)
 		case believed == clockLost:
-			reason = cmp.Or(reason, is.Reason)
-			lost = append(lost, sentenceOf(node, is))
+			reason = cmp.Or(reason, condition.Reason)
+			lost = append(lost, sentenceOf(node, condition))
 		case believed == clockHeld:
-			held = append(held, sentenceOf(node, is))
+			held = append(held, sentenceOf(node, condition))
 		}
 	}
-	made := func(status metav1.ConditionStatus, reason, text string) *metav1.Condition {
+	newCondition := func(status metav1.ConditionStatus, reason, text string) *metav1.Condition {
 		return &metav1.Condition{Type: v1alpha1.ConditionClockSynchronized, Status: status, Reason: reason, Message: text}
 	}
 	switch {
 	case len(lost) > 0:
-		return made(metav1.ConditionFalse, reason, strings.Join(some(lost), "; "))
+		return newCondition(metav1.ConditionFalse, reason, strings.Join(some(lost), "; "))
 	case differ != "":
-		return made(metav1.ConditionFalse, v1alpha1.ReasonClocksDiffer, differ)
+		return newCondition(metav1.ConditionFalse, v1alpha1.ReasonClocksDiffer, differ)
 	case len(silent) > 0:
-		return made(metav1.ConditionUnknown, v1alpha1.ReasonNodeSilent, "these nodes have no agent that is ready: "+strings.Join(some(silent), ", "))
+		return newCondition(metav1.ConditionUnknown, v1alpha1.ReasonNodeSilent, "these nodes have no agent that is ready: "+strings.Join(some(silent), ", "))
 	case len(unsaid) > 0:
-		return made(metav1.ConditionUnknown, v1alpha1.ReasonNodeWaited,
+		return newCondition(metav1.ConditionUnknown, v1alpha1.ReasonNodeWaited,
 			"these nodes have not said yet how good their clocks are: "+strings.Join(some(unsaid), ", "))
 	case len(held) > 0:
-		return made(metav1.ConditionTrue, v1alpha1.ReasonClockHoldover, strings.Join(some(held), "; "))
+		return newCondition(metav1.ConditionTrue, v1alpha1.ReasonClockHoldover, strings.Join(some(held), "; "))
 	}
-	return made(metav1.ConditionTrue, v1alpha1.ReasonAsAsked, "the clocks of all nodes with pods are good enough")
+	return newCondition(metav1.ConditionTrue, v1alpha1.ReasonAsAsked, "the clocks of all nodes with pods are good enough")
 }
 
-func sentenceOf(node string, is *metav1.Condition) string {
-	return fmt.Sprintf("node %s: %s", node, tsnnetwork.Shorten(is.Message, mostOfMessage))
+func sentenceOf(node string, condition *metav1.Condition) string {
+	return fmt.Sprintf("node %s: %s", node, tsnnetwork.Shorten(condition.Message, mostOfMessage))
 }
 
 // clockNews tells whether a status says something else of clocks than the one before: of the network's, or of other nodes.
 func clockNews(before, after *v1alpha1.TSNNetworkStatus) bool {
-	was, is := clockOf(before.Conditions), clockOf(after.Conditions)
-	return was.Status != is.Status || was.Reason != is.Reason || !slices.Equal(clockProblems(before), clockProblems(after))
+	was, condition := clockOf(before.Conditions), clockOf(after.Conditions)
+	return was.Status != condition.Status || was.Reason != condition.Reason || !slices.Equal(clockProblems(before), clockProblems(after))
 }
 
 // clockOf is a network's condition, empty where it has none.
 func clockOf(conditions []metav1.Condition) metav1.Condition {
-	if is := meta.FindStatusCondition(conditions, v1alpha1.ConditionClockSynchronized); is != nil {
-		return *is
+	if condition := meta.FindStatusCondition(conditions, v1alpha1.ConditionClockSynchronized); condition != nil {
+		return *condition
 	}
 	return metav1.Condition{}
 }
@@ -233,21 +233,21 @@ func problemKey(p *v1alpha1.NodeProblem) string { return p.Node + " " + p.Type +
 
 // createClockEvents makes an Event of what a network's condition says of clocks from now on; of each node that is bad there is one anyway.
 func (r *Networks) createClockEvents(network *v1alpha1.TSNNetwork, status *v1alpha1.TSNNetworkStatus) {
-	was, is := clockOf(network.Status.Conditions), clockOf(status.Conditions)
+	was, condition := clockOf(network.Status.Conditions), clockOf(status.Conditions)
 	switch {
-	case was.Status == is.Status && was.Reason == is.Reason:
-	case is.Reason == v1alpha1.ReasonClockHoldover:
-		r.Events.Event(network, corev1.EventTypeWarning, is.Reason, is.Message)
-	case is.Status == metav1.ConditionTrue && (was.Status == metav1.ConditionFalse || was.Reason == v1alpha1.ReasonClockHoldover):
-		r.Events.Event(network, corev1.EventTypeNormal, v1alpha1.ReasonClockSynchronized, is.Message)
+	case was.Status == condition.Status && was.Reason == condition.Reason:
+	case condition.Reason == v1alpha1.ReasonClockHoldover:
+		r.Events.Event(network, corev1.EventTypeWarning, condition.Reason, condition.Message)
+	case condition.Status == metav1.ConditionTrue && (was.Status == metav1.ConditionFalse || was.Reason == v1alpha1.ReasonClockHoldover):
+		r.Events.Event(network, corev1.EventTypeNormal, v1alpha1.ReasonClockSynchronized, condition.Message)
 	}
 }
 
 // answersFor is for how long a node's kubelet has answered, below zero if it does not.
 func answersFor(node *corev1.Node, now time.Time) time.Duration {
-	for _, is := range node.Status.Conditions {
-		if is.Type == corev1.NodeReady && is.Status == corev1.ConditionTrue {
-			return max(0, now.Sub(is.LastTransitionTime.Time))
+	for _, condition := range node.Status.Conditions {
+		if condition.Type == corev1.NodeReady && condition.Status == corev1.ConditionTrue {
+			return max(0, now.Sub(condition.LastTransitionTime.Time))
 		}
 	}
 	return -1

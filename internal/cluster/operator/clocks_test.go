@@ -123,8 +123,8 @@ func TestANetworkSaysHowGoodItsClocksAre(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			status := clockWorld(t, clocked(), test.states...).lookAt(t).Status
-			is := clockOf(status.Conditions)
-			if got := fmt.Sprintf("%s %s: %s", is.Status, is.Reason, is.Message); got != test.want {
+			condition := clockOf(status.Conditions)
+			if got := fmt.Sprintf("%s %s: %s", condition.Status, condition.Reason, condition.Message); got != test.want {
 				t.Errorf("it says %s, want %s", got, test.want)
 			}
 			if !meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionReady) {
@@ -248,9 +248,9 @@ func TestAScheduleBeginsWhenAllClocksAreGood(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := clockWorld(t, test.network, good, test.second)
 			status := r.lookAt(t).Status
-			is := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionScheduleAccepted)
-			if is == nil || is.Status != test.status || !strings.HasPrefix(is.Message, test.text) {
-				t.Errorf("it says %+v, want %s %s", is, test.status, test.text)
+			condition := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionScheduleAccepted)
+			if condition == nil || condition.Status != test.status || !strings.HasPrefix(condition.Message, test.text) {
+				t.Errorf("it says %+v, want %s %s", condition, test.status, test.text)
 			}
 			if begins := status.Schedule != nil; begins != (test.status == metav1.ConditionTrue) {
 				t.Errorf("asked for is %+v", status.Schedule)
@@ -270,8 +270,8 @@ func TestAScheduleThatWaitsForClocksLeavesTheOneBeforeInForce(t *testing.T) {
 	before := r.lookAt(t).Status.Schedule
 	clockIs(t, r, metav1.ConditionFalse, v1alpha1.ReasonClockUnknown, "nobody keeps it")
 	// Without a change of the schedule nothing is chosen anew.
-	if is := r.lookAt(t).Status; is.Schedule == nil || *is.Schedule != *before || !meta.IsStatusConditionTrue(is.Conditions, v1alpha1.ConditionScheduleAccepted) {
-		t.Errorf("asked for was %+v, and now is %+v, %+v", before, is.Schedule, is.Conditions)
+	if status := r.lookAt(t).Status; status.Schedule == nil || *status.Schedule != *before || !meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionScheduleAccepted) {
+		t.Errorf("asked for was %+v, and now is %+v, %+v", before, status.Schedule, status.Conditions)
 	}
 	change := get(t, r)
 	change.Spec.Schedule.AdminControlList.Entries[0].GateStatesValue = 15
@@ -279,12 +279,12 @@ func TestAScheduleThatWaitsForClocksLeavesTheOneBeforeInForce(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.NowTAI = func() int64 { return 77e9 }
-	if is := r.lookAt(t).Status; is.Schedule == nil || is.Schedule.Hash != before.Hash || is.Schedule.BaseTime != before.BaseTime {
-		t.Errorf("asked for was %+v, and now is %+v", before, is.Schedule)
+	if status := r.lookAt(t).Status; status.Schedule == nil || status.Schedule.Hash != before.Hash || status.Schedule.BaseTime != before.BaseTime {
+		t.Errorf("asked for was %+v, and now is %+v", before, status.Schedule)
 	}
 	clockIs(t, r, metav1.ConditionTrue, v1alpha1.ReasonAsAsked, "")
-	if is := r.lookAt(t).Status; is.Schedule.Hash == before.Hash || is.Schedule.BaseTime.Seconds < 78 {
-		t.Errorf("asked for was %+v, and now is %+v", before, is.Schedule)
+	if status := r.lookAt(t).Status; status.Schedule.Hash == before.Hash || status.Schedule.BaseTime.Seconds < 78 {
+		t.Errorf("asked for was %+v, and now is %+v", before, status.Schedule)
 	}
 }
 
@@ -299,8 +299,8 @@ func TestNobodyWaitsForANodeThatIsSilent(t *testing.T) {
 	if status.Schedule == nil {
 		t.Errorf("no schedule begins: %+v", status.Conditions)
 	}
-	if is := clockOf(status.Conditions); is.Status != metav1.ConditionUnknown || is.Reason != v1alpha1.ReasonNodeSilent {
-		t.Errorf("of the clocks it says %+v", is)
+	if condition := clockOf(status.Conditions); condition.Status != metav1.ConditionUnknown || condition.Reason != v1alpha1.ReasonNodeSilent {
+		t.Errorf("of the clocks it says %+v", condition)
 	}
 }
 
@@ -413,7 +413,7 @@ func TestANodeThatAnswersWithoutAnAgentIsLost(t *testing.T) {
 	}
 	answers(corev1.ConditionTrue)
 	r.shared.agents.expect("a", true)
-	agent := func(is corev1.ConditionStatus) { r.shared.agents.set(agentOn("agent-a", "a", is)) }
+	agent := func(status corev1.ConditionStatus) { r.shared.agents.set(agentOn("agent-a", "a", status)) }
 	for _, step := range []struct {
 		what  string
 		do    func()

@@ -70,13 +70,13 @@ func (k *keys) ownKey(ctx context.Context) (*clusterkey.Private, error) {
 	case err != nil:
 		return nil, fmt.Errorf("read Secret %s: %w", at, err)
 	}
-	own, err := clusterkey.FromSeed(secret.Data[v1alpha1.ClusterKeyField])
+	private, err := clusterkey.FromSeed(secret.Data[v1alpha1.ClusterKeyField])
 	if err != nil {
 		return nil, fmt.Errorf("secret %s, field %s: %w; restore the Secret, or remove it and have other clusters pin the new key",
 			at, v1alpha1.ClusterKeyField, err)
 	}
-	own.Succession = string(secret.Data[v1alpha1.ClusterKeySuccessionField])
-	k.own, k.readAt, k.rollError = own, k.now(), nil
+	private.Succession = string(secret.Data[v1alpha1.ClusterKeySuccessionField])
+	k.own, k.readAt, k.rollError = private, k.now(), nil
 	if asked := secret.Annotations[v1alpha1.RollAnnotation]; asked != string(secret.Data[v1alpha1.ClusterKeyRolledField]) && asked != "" {
 		k.roll(ctx, &secret, asked)
 	}
@@ -85,17 +85,17 @@ func (k *keys) ownKey(ctx context.Context) (*clusterkey.Private, error) {
 
 // make makes the cluster's key. It is applied, not created: the right to create a Secret of one name only covers no other request.
 func (k *keys) make(ctx context.Context, at types.NamespacedName) (*clusterkey.Private, error) {
-	own, err := clusterkey.New()
+	private, err := clusterkey.New()
 	if err != nil {
 		return nil, err
 	}
 	apply := corev1apply.Secret(at.Name, at.Namespace).WithLabels(map[string]string{"app.kubernetes.io/name": "kubernetsn"}).
-		WithData(map[string][]byte{v1alpha1.ClusterKeyField: own.Seed()})
+		WithData(map[string][]byte{v1alpha1.ClusterKeyField: private.Seed()})
 	if err := k.client.Apply(ctx, apply, fieldOwner); err != nil {
 		return nil, fmt.Errorf("make Secret %s: %w", at, err)
 	}
-	k.own, k.readAt = own, k.now()
-	return own, nil
+	k.own, k.readAt = private, k.now()
+	return private, nil
 }
 
 // roll replaces the cluster's key by a new one, which the old one signs. If that fails the old key stays, and troubles reports it.
@@ -137,11 +137,11 @@ func (k *keys) clusterKeys(ctx context.Context, network *v1alpha1.TSNNetwork, al
 			claimed.add(spec.Cluster, spec.ClusterKey, spec.ClusterKeySuccession, spec.Nodes)
 		}
 	}
-	own, err := k.ownKey(ctx)
+	private, err := k.ownKey(ctx)
 	if err == nil {
 		var trusted []v1alpha1.ClusterKey
 		var findings []finding
-		if trusted, findings, err = k.trustedKeys(ctx, own, network, claimed); err == nil {
+		if trusted, findings, err = k.trustedKeys(ctx, private, network, claimed); err == nil {
 			return fit(trusted, network.Status.ClusterKeys), append(findings, k.troubles()...), nil
 		}
 	}

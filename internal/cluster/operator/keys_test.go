@@ -63,11 +63,11 @@ func TestTheClusterSignsItsNodes(t *testing.T) {
 	if len(status.ClusterKeys) != 1 || status.ClusterKeys[0].Cluster != "" || len(status.Peers) != 1 {
 		t.Fatalf("nodes believe %v, and the hub is told of %v", status.ClusterKeys, status.Peers)
 	}
-	own, err := clusterkey.Parse(status.ClusterKeys[0].PublicKey)
+	public, err := clusterkey.Parse(status.ClusterKeys[0].PublicKey)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := own.Verify("old", &status.Peers[0]); err != nil || len(status.Peers[0].Keys) != 1 || status.Peers[0].Sender.Ktsnd != 4 {
+	if err := public.Verify("old", &status.Peers[0]); err != nil || len(status.Peers[0].Keys) != 1 || status.Peers[0].Sender.Ktsnd != 4 {
 		t.Errorf("%v: %v", status.Peers[0], err)
 	}
 	writer := &Peers{Client: r.Client, shared: r.shared, pace: newPace(time.Now)}
@@ -78,13 +78,13 @@ func TestTheClusterSignsItsNodes(t *testing.T) {
 	if err := r.Client.Get(t.Context(), client.ObjectKey{Name: "old-0"}, &peers); err != nil {
 		t.Fatal(err)
 	}
-	if err := own.Verify("old", &peers.Spec.Nodes[0]); err != nil || peers.Spec.ClusterKey != own.String() {
+	if err := public.Verify("old", &peers.Spec.Nodes[0]); err != nil || peers.Spec.ClusterKey != public.String() {
 		t.Errorf("%v: %v", peers.Spec, err)
 	}
 	// Another operator goes on with the key.
 	r.shared.keys = &keys{client: r.Client, live: r.Client, namespace: "kubernetsn", now: time.Now}
 	again, err := r.shared.keys.signer(t.Context(), get(t, r))
-	if err != nil || again.Public() != own {
+	if err != nil || again.Public() != public {
 		t.Errorf("the next operator has another key: %v", err)
 	}
 }
@@ -114,9 +114,9 @@ func TestTheFirstKeyOfAClusterIsPinned(t *testing.T) {
 	}
 	r.pace = newPace(time.Now)
 	status = r.lookAt(t).Status
-	is := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionDegraded)
-	if is.Reason != v1alpha1.ReasonClusterKeyDiffers || !strings.Contains(is.Message, "cluster south: its cluster signs by "+second.Fingerprint()+", and "+first.Fingerprint()+" is pinned") {
-		t.Errorf("Degraded is %v", is)
+	condition := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionDegraded)
+	if condition.Reason != v1alpha1.ReasonClusterKeyDiffers || !strings.Contains(condition.Message, "cluster south: its cluster signs by "+second.Fingerprint()+", and "+first.Fingerprint()+" is pinned") {
+		t.Errorf("Degraded is %v", condition)
 	}
 	if got := r.pinned(t)["south"]; got != first.String() || status.ClusterKeys[1].PublicKey != first.String() {
 		t.Errorf("pinned is %q, nodes believe %v", got, status.ClusterKeys)
@@ -157,12 +157,12 @@ func TestADamagedKeyOfTheClusterIsNotReplaced(t *testing.T) {
 // minimum is what the operator was started with.
 func minimum(t *testing.T, arguments ...string) *tsnnetwork.EncryptionMinimum {
 	t.Helper()
-	made, flags := &tsnnetwork.EncryptionMinimum{}, flag.NewFlagSet("test", flag.ContinueOnError)
-	made.AddFlags(flags)
+	minimum, flags := &tsnnetwork.EncryptionMinimum{}, flag.NewFlagSet("test", flag.ContinueOnError)
+	minimum.AddFlags(flags)
 	if err := flags.Parse(arguments); err != nil {
 		t.Fatal(err)
 	}
-	return made
+	return minimum
 }
 
 // TestEncryptionMinimum has a hub turn the encryption of a network off, and bring a link in clear.
@@ -222,18 +222,18 @@ func TestTheClustersKeyIsRolled(t *testing.T) {
 	}
 	third := r.rolled(t, "two").ClusterKeys[0]
 	public := map[string]clusterkey.Public{}
-	for _, one := range []v1alpha1.ClusterKey{first, second, third} {
-		key, err := clusterkey.Parse(one.PublicKey)
+	for _, k := range []v1alpha1.ClusterKey{first, second, third} {
+		key, err := clusterkey.Parse(k.PublicKey)
 		if err != nil {
 			t.Fatal(err)
 		}
-		public[one.PublicKey] = key
+		public[k.PublicKey] = key
 	}
 	if !public[third.PublicKey].Succeeds(public[first.PublicKey], third.Succession) || public[first.PublicKey].Succeeds(public[third.PublicKey], third.Succession) {
 		t.Errorf("the last key's succession is %q", third.Succession)
 	}
 	next := &keys{client: r.Client, live: r.Client, namespace: "kubernetsn", now: time.Now}
-	if own, err := next.ownKey(t.Context()); err != nil || own.Public() != public[third.PublicKey] || own.Succession != third.Succession {
+	if private, err := next.ownKey(t.Context()); err != nil || private.Public() != public[third.PublicKey] || private.Succession != third.Succession {
 		t.Errorf("the next operator has another key: %v", err)
 	}
 }

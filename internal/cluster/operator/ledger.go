@@ -76,12 +76,12 @@ func partsOf(networks []v1alpha1.TSNNetwork, nodes []v1alpha1.TSNNode) map[strin
 
 // read leaves out what is no part; the node gets another.
 func read(parts map[string]part, node, ipv4, ipv6 string) {
-	if made, is := parsePart(ipv4, ipv6); is {
-		parts[node] = made
+	if part, ok := parsePart(ipv4, ipv6); ok {
+		parts[node] = part
 	}
 }
 
-func parsePart(ipv4, ipv6 string) (made part, is bool) {
+func parsePart(ipv4, ipv6 string) (createdPart part, ok bool) {
 	first, err := netip.ParsePrefix(ipv4)
 	if err != nil {
 		return part{}, false
@@ -126,7 +126,7 @@ func (l *ledger) set(network string, parts map[string]part) {
 			}
 		}
 	}
-	maps.DeleteFunc(givers, func(_ string, of []string) bool { return len(of) == 0 })
+	maps.DeleteFunc(givers, func(_ string, owner []string) bool { return len(owner) == 0 })
 	l.parts[network], l.givers[network] = parts, givers
 }
 

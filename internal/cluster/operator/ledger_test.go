@@ -40,11 +40,11 @@ func TestLedgerLoad(t *testing.T) {
 }
 
 func TestWhoHadAPartIsKnownUntilNobodyElseHasIt(t *testing.T) {
-	made := func(ipv4, ipv6 string) part {
-		made, _ := parsePart(ipv4, ipv6)
-		return made
+	newPart := func(ipv4, ipv6 string) part {
+		createdPart, _ := parsePart(ipv4, ipv6)
+		return createdPart
 	}
-	first, second, third := made("10.42.1.0/24", "fd42:0:0:1::/64"), made("10.42.2.0/24", "fd42:0:0:2::/64"), made("10.42.2.0/24", "fd42:0:0:1::/64")
+	first, second, third := newPart("10.42.1.0/24", "fd42:0:0:1::/64"), newPart("10.42.2.0/24", "fd42:0:0:2::/64"), newPart("10.42.2.0/24", "fd42:0:0:1::/64")
 	l := &ledger{parts: map[string]map[string]part{}, givers: map[string]map[string][]string{}}
 	for _, step := range []struct {
 		what  string

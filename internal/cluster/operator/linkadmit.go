@@ -21,11 +21,11 @@ import (
 func (r *Links) admit(ctx context.Context, all []links.Admission) error {
 	// Of two that want the same, the loser is refused before the other one may be plugged.
 	refused, others := []links.Admission{}, []links.Admission{}
-	for _, one := range all {
-		if one.Refusal != nil {
-			refused = append(refused, one)
+	for _, admission := range all {
+		if admission.Refusal != nil {
+			refused = append(refused, admission)
 		} else {
-			others = append(others, one)
+			others = append(others, admission)
 		}
 	}
 	if err := r.admitAll(ctx, refused); err != nil {
@@ -35,19 +35,19 @@ func (r *Links) admit(ctx context.Context, all []links.Admission) error {
 }
 
 func (r *Links) admitAll(ctx context.Context, all []links.Admission) error {
-	return atOnce(all, func(one *links.Admission) error {
-		err := r.admitOne(ctx, one)
+	return atOnce(all, func(admission *links.Admission) error {
+		err := r.admitOne(ctx, admission)
 		if client.IgnoreNotFound(err) != nil {
-			return fmt.Errorf("say whether agents may plug link %s/%s: %w", one.Link.Namespace, one.Link.Name, err)
+			return fmt.Errorf("say whether agents may plug link %s/%s: %w", admission.Link.Namespace, admission.Link.Name, err)
 		}
 		return nil
 	})
 }
 
-func (r *Links) admitOne(ctx context.Context, one *links.Admission) error {
-	link := one.Link
+func (r *Links) admitOne(ctx context.Context, admission *links.Admission) error {
+	link := admission.Link
 	conditions := append([]metav1.Condition(nil), link.Status.Conditions...)
-	if !meta.SetStatusCondition(&conditions, admitted(one)) {
+	if !meta.SetStatusCondition(&conditions, admitted(admission)) {
 		return nil
 	}
 	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(meta.FindStatusCondition(conditions, v1alpha1.ConditionAdmitted))
@@ -63,10 +63,10 @@ func (r *Links) admitOne(ctx context.Context, one *links.Admission) error {
 }
 
 // admitted is the condition that says so.
-func admitted(one *links.Admission) metav1.Condition {
-	is := metav1.Condition{Type: v1alpha1.ConditionAdmitted, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonAsAsked, ObservedGeneration: one.Link.Generation}
-	if one.Refusal != nil {
-		is.Status, is.Reason, is.Message = metav1.ConditionFalse, v1alpha1.ReasonServiceForbidden, one.Refusal.Error()
+func admitted(admission *links.Admission) metav1.Condition {
+	condition := metav1.Condition{Type: v1alpha1.ConditionAdmitted, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonAsAsked, ObservedGeneration: admission.Link.Generation}
+	if admission.Refusal != nil {
+		condition.Status, condition.Reason, condition.Message = metav1.ConditionFalse, v1alpha1.ReasonServiceForbidden, admission.Refusal.Error()
 	}
-	return is
+	return condition
 }

@@ -29,7 +29,7 @@ type linksAttachment struct {
 
 // Start looks at it now and then: clusters without Multus have no such kind to watch.
 func (l *linksAttachment) Start(ctx context.Context) error {
-	said := ""
+	text := ""
 	for {
 		after := repeatEvery
 		if err := l.apply(ctx); err != nil {
@@ -37,12 +37,12 @@ func (l *linksAttachment) Start(ctx context.Context) error {
 			if !errors.Is(err, errMultus) {
 				after = againAfter * 10
 			}
-			if said != err.Error() {
-				said = err.Error()
+			if text != err.Error() {
+				text = err.Error()
 				l.log.Warn("pods cannot have links yet", "error", err)
 			}
 		} else {
-			said = ""
+			text = ""
 		}
 		select {
 		case <-ctx.Done():

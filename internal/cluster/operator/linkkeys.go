@@ -23,12 +23,12 @@ type linkKeys struct {
 }
 
 // of are the keys that a node shall be told of. What it was told stays as long as nothing is known.
-func (l *linkKeys) of(node string, told []v1alpha1.ClusterKey) []v1alpha1.ClusterKey {
+func (l *linkKeys) of(node string, keys []v1alpha1.ClusterKey) []v1alpha1.ClusterKey {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch {
 	case !l.known:
-		return told
+		return keys
 	case l.nodes[node]:
 		return l.keys
 	}
@@ -65,11 +65,11 @@ func fit(keys, before []v1alpha1.ClusterKey) []v1alpha1.ClusterKey {
 	if len(keys) <= v1alpha1.MostClusterKeys {
 		return keys
 	}
-	rank := func(one v1alpha1.ClusterKey) int {
+	rank := func(key v1alpha1.ClusterKey) int {
 		switch {
-		case one.Cluster == "":
+		case key.Cluster == "":
 			return 0
-		case slices.ContainsFunc(before, func(was v1alpha1.ClusterKey) bool { return was.Cluster == one.Cluster }):
+		case slices.ContainsFunc(before, func(was v1alpha1.ClusterKey) bool { return was.Cluster == key.Cluster }):
 			return 1
 		}
 		return 2
@@ -82,8 +82,8 @@ func fit(keys, before []v1alpha1.ClusterKey) []v1alpha1.ClusterKey {
 
 // encrypts tells whether any service or link asks for encryption.
 func encrypts(in *links.Input) bool {
-	return slices.ContainsFunc(in.Services, func(one v1alpha1.TSNService) bool { return one.Spec.Encrypted() }) ||
-		slices.ContainsFunc(in.Links, func(one v1alpha1.TSNLink) bool { return one.Spec.Encrypted() })
+	return slices.ContainsFunc(in.Services, func(service v1alpha1.TSNService) bool { return service.Spec.Encrypted() }) ||
+		slices.ContainsFunc(in.Links, func(link v1alpha1.TSNLink) bool { return link.Spec.Encrypted() })
 }
 
 // sign has the nodes' keys signed, where links ask for encryption. A node that has said nothing of keys has none. Without the cluster's key nodes
@@ -92,23 +92,23 @@ func (r *Links) sign(ctx context.Context, in *links.Input, states map[string]*v1
 	if !encrypts(in) {
 		return
 	}
-	own, err := r.shared.keys.ownKey(ctx)
+	private, err := r.shared.keys.ownKey(ctx)
 	if err != nil {
 		keepKeys(in)
 		return
 	}
-	r.learn(own, in)
+	r.learn(private, in)
 	r.shared.announced.forgetNodes(v1alpha1.LinkNetwork, func(node string) bool { _, has := in.Nodes[node]; return has })
 	for name, node := range in.Nodes {
 		state := states[name]
 		if state == nil || len(state.Status.Keys) == 0 && state.Status.EncryptionUnavailable == "" {
 			continue
 		}
-		said := clusterkey.LinkNode(name, node.Address.String(), &v1alpha1.LinkNodeKeys{
+		peer := clusterkey.LinkNode(name, node.Address.String(), &v1alpha1.LinkNodeKeys{
 			Keys: state.Status.Keys, Sender: state.Status.Sender, CannotEncrypt: state.Status.EncryptionUnavailable != "",
 		})
-		r.shared.announced.sign(own, v1alpha1.LinkNetwork, said)
-		node.Keys = own.NodeKeys(said)
+		r.shared.announced.sign(private, v1alpha1.LinkNetwork, peer)
+		node.Keys = private.NodeKeys(peer)
 		in.Nodes[name] = node
 	}
 }
@@ -127,11 +127,11 @@ func keepKeys(in *links.Input) {
 }
 
 // learn takes from links what this cluster has signed of its nodes before.
-func (r *Links) learn(own *clusterkey.Private, in *links.Input) {
+func (r *Links) learn(private *clusterkey.Private, in *links.Input) {
 	for i := range in.Links {
 		for _, end := range []*v1alpha1.LinkEnd{&in.Links[i].Spec.Client, &in.Links[i].Spec.Endpoint} {
-			if end.NodeKeys != nil && end.NodeKeys.ClusterKey == own.Public().String() {
-				r.shared.announced.learn(own, v1alpha1.LinkNetwork, *clusterkey.LinkNode(end.Node, end.NodeAddress, end.NodeKeys))
+			if end.NodeKeys != nil && end.NodeKeys.ClusterKey == private.Public().String() {
+				r.shared.announced.learn(private, v1alpha1.LinkNetwork, *clusterkey.LinkNode(end.Node, end.NodeAddress, end.NodeKeys))
 			}
 		}
 	}
@@ -144,11 +144,11 @@ func (r *Links) tellKeys(ctx context.Context, in *links.Input, plan *links.Resul
 	for i := range plan.Admitted {
 		admitted[plan.Admitted[i].Link] = plan.Admitted[i].Refusal == nil
 	}
-	own := map[string]bool{}
+	local := map[string]bool{}
 	for i := range in.Pods {
-		own[in.Pods[i].UID] = true
+		local[in.Pods[i].UID] = true
 	}
-	nodes, said := map[string]bool{}, claims{}
+	nodes, reportedClaims := map[string]bool{}, claims{}
 	for i := range in.Links {
 		link := &in.Links[i]
 		if link.Labels[v1alpha1.LinkMakerLabel] != v1alpha1.MakerOperator && !admitted[link] {
@@ -160,12 +160,12 @@ func (r *Links) tellKeys(ctx context.Context, in *links.Input, plan *links.Resul
 		}
 		for _, ends := range [][2]*v1alpha1.LinkEnd{{&spec.Client, &spec.Endpoint}, {&spec.Endpoint, &spec.Client}} {
 			here, there := ends[0], ends[1]
-			if !own[here.UID] {
+			if !local[here.UID] {
 				continue
 			}
 			nodes[here.Node] = true
 			if there.NodeKeys != nil && there.Cluster != here.Cluster {
-				said.add(there.Cluster, there.NodeKeys.ClusterKey, there.NodeKeys.ClusterKeySuccession, nil)
+				reportedClaims.add(there.Cluster, there.NodeKeys.ClusterKey, there.NodeKeys.ClusterKeySuccession, nil)
 			}
 		}
 	}
@@ -176,7 +176,7 @@ func (r *Links) tellKeys(ctx context.Context, in *links.Input, plan *links.Resul
 			return err
 		}
 		// That a cluster has another key than the pinned one is said by the links' conditions.
-		if keys, _, err = r.shared.keys.trustedKeys(ctx, key, nil, said); err != nil {
+		if keys, _, err = r.shared.keys.trustedKeys(ctx, key, nil, reportedClaims); err != nil {
 			return err
 		}
 		keys = fit(keys, r.shared.links.told())

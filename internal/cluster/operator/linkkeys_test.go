@@ -38,7 +38,7 @@ func fromHub(t *testing.T, clusters ...string) (*links.Input, *links.Result) {
 func TestALinkThatIsNotAdmittedHasNoClusterPinned(t *testing.T) {
 	shared := inCluster(t).shared
 	r := newLinks(shared, shared.keys.client, "kubernetsn", nil, nil)
-	told := func(in *links.Input, plan *links.Result) []v1alpha1.ClusterKey {
+	read := func(in *links.Input, plan *links.Result) []v1alpha1.ClusterKey {
 		t.Helper()
 		if err := r.tellKeys(t.Context(), in, plan); err != nil {
 			t.Fatal(err)
@@ -47,14 +47,14 @@ func TestALinkThatIsNotAdmittedHasNoClusterPinned(t *testing.T) {
 	}
 	in, plan := fromHub(t, "north")
 	plan.Admitted[0].Refusal = errors.New("nobody asks for it")
-	if keys := told(in, plan); keys != nil {
+	if keys := read(in, plan); keys != nil {
 		t.Errorf("the node is told of %v", keys)
 	}
-	if keys := told(in, &links.Result{}); keys != nil {
+	if keys := read(in, &links.Result{}); keys != nil {
 		t.Errorf("before it was looked at, the node is told of %v", keys)
 	}
 	plan.Admitted[0].Refusal = nil
-	if keys := told(in, plan); len(keys) != 2 || keys[1].Cluster != "north" {
+	if keys := read(in, plan); len(keys) != 2 || keys[1].Cluster != "north" {
 		t.Errorf("once admitted, the node is told of %v", keys)
 	}
 }
@@ -74,8 +74,8 @@ func TestANodeIsToldOfAsManyClustersAsItsTSNNodeTakes(t *testing.T) {
 	}
 	keys := shared.links.of("near", nil)
 	has := map[string]bool{}
-	for _, one := range keys {
-		has[one.Cluster] = true
+	for _, key := range keys {
+		has[key.Cluster] = true
 	}
 	if len(keys) != v1alpha1.MostClusterKeys || !has[""] || !has["real"] {
 		t.Errorf("it is told of %d clusters, of this one: %v, of the one that it was told of before: %v", len(keys), has[""], has["real"])

@@ -13,11 +13,11 @@ import (
 func TestNodesWhereNoLinkCanEnd(t *testing.T) {
 	ready := []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
 	node := func(name, address string, labels map[string]string, conditions []corev1.NodeCondition) *corev1.Node {
-		made := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}, Status: corev1.NodeStatus{Conditions: conditions}}
+		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}, Status: corev1.NodeStatus{Conditions: conditions}}
 		if address != "" {
-			made.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: address}}
+			node.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: address}}
 		}
-		return made
+		return node
 	}
 	r := inCluster(t, node("usual", "192.0.2.1", nil, ready), node("away", "192.0.2.2", nil, nil), node("switched", "192.0.2.3", map[string]string{"uplink": "ovs"}, ready),
 		node("lost", "", nil, ready))
@@ -31,8 +31,8 @@ func TestNodesWhereNoLinkCanEnd(t *testing.T) {
 	}
 	nodes := newLinks(r.shared, r.Client, "", nil, switched).nodes(set)
 	for name, want := range map[string]string{"usual": "", "away": "", "switched": "its uplink is Open vSwitch's", "lost": "it has no IPv4 InternalIP"} {
-		if is := nodes[name]; !strings.HasPrefix(is.Unfit, want) || (is.Unfit == "") != (want == "") || is.Ready != (name != "away") {
-			t.Errorf("%s: %+v, want %q", name, is, want)
+		if node := nodes[name]; !strings.HasPrefix(node.Unfit, want) || (node.Unfit == "") != (want == "") || node.Ready != (name != "away") {
+			t.Errorf("%s: %+v, want %q", name, node, want)
 		}
 	}
 	if _, err := switchedSelector("a=b=c"); err == nil || !strings.Contains(err.Error(), `--switched-nodes "a=b=c" is no selector of labels`) {

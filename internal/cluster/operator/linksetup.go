@@ -62,8 +62,8 @@ func selectedKeys(selector labels.Selector) []string {
 	}
 	var keys []string
 	requirements, _ := selector.Requirements()
-	for _, one := range requirements {
-		keys = append(keys, one.Key())
+	for _, requirement := range requirements {
+		keys = append(keys, requirement.Key())
 	}
 	return keys
 }

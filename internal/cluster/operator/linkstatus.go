@@ -37,17 +37,17 @@ func (r *Links) tell(ctx context.Context, in *links.Input, plan *links.Result) (
 	var all []error
 	for i := range in.Services {
 		service := &in.Services[i]
-		said := plan.Services[links.Key{Namespace: service.Namespace, Name: service.Name}]
-		if said == nil {
+		servicePlan := plan.Services[links.Key{Namespace: service.Namespace, Name: service.Name}]
+		if servicePlan == nil {
 			continue // it is being deleted
 		}
 		are[string(service.UID)] = true
-		found := slices.Clip(said.Found)
+		findings := slices.Clip(servicePlan.Found)
 		if raised := r.raised[links.Key{Namespace: service.Namespace, Name: service.Name}]; raised != "" {
-			found = append(found, links.Finding{Reason: v1alpha1.ReasonEncryptionBelowMinimum, Text: raised})
+			findings = append(findings, links.Finding{Reason: v1alpha1.ReasonEncryptionBelowMinimum, Text: raised})
 		}
-		r.event(string(service.UID), service, found)
-		wait, err := r.status(ctx, service, said)
+		r.event(string(service.UID), service, findings)
+		wait, err := r.status(ctx, service, servicePlan)
 		again = sooner(again, wait)
 		all = append(all, err)
 	}
@@ -56,29 +56,29 @@ func (r *Links) tell(ctx context.Context, in *links.Input, plan *links.Result) (
 }
 
 // event makes one for each finding that is new, as long as it is found.
-func (r *Links) event(uid string, object runtime.Object, found []links.Finding) {
+func (r *Links) event(uid string, object runtime.Object, findings []links.Finding) {
 	before := r.said[uid]
-	if len(found) == 0 {
+	if len(findings) == 0 {
 		delete(r.said, uid)
 		return
 	}
 	now := map[string]bool{}
-	for _, one := range found {
-		if slices.Contains(quietReasons, one.Reason) {
+	for _, finding := range findings {
+		if slices.Contains(quietReasons, finding.Reason) {
 			continue
 		}
-		if !before[one.Reason] {
-			r.Events.Event(object, corev1.EventTypeWarning, one.Reason, one.Text)
+		if !before[finding.Reason] {
+			r.Events.Event(object, corev1.EventTypeWarning, finding.Reason, finding.Text)
 		}
-		now[one.Reason] = true // by which alone it is new: numbers in the text change
+		now[finding.Reason] = true // by which alone it is new: numbers in the text change
 	}
 	r.said[uid] = now
 }
 
 // status writes that of a service, if it has changed.
-func (r *Links) status(ctx context.Context, service *v1alpha1.TSNService, said *links.ServicePlan) (wait time.Duration, err error) {
-	status := said.Status
-	ready := serviceCondition(service, said, r.raised[links.Key{Namespace: service.Namespace, Name: service.Name}])
+func (r *Links) status(ctx context.Context, service *v1alpha1.TSNService, plan *links.ServicePlan) (wait time.Duration, err error) {
+	status := plan.Status
+	ready := serviceCondition(service, plan, r.raised[links.Key{Namespace: service.Namespace, Name: service.Name}])
 	status.Conditions = slices.Clone(service.Status.Conditions)
 	meta.SetStatusCondition(&status.Conditions, ready)
 	if equality.Semantic.DeepEqual(service.Status, status) {
@@ -106,20 +106,20 @@ func (r *Links) status(ctx context.Context, service *v1alpha1.TSNService, said *
 }
 
 // serviceCondition is Ready. raised says that the service asks for less encryption than it has, "" where it does not.
-func serviceCondition(service *v1alpha1.TSNService, said *links.ServicePlan, raised string) metav1.Condition {
+func serviceCondition(service *v1alpha1.TSNService, plan *links.ServicePlan, raised string) metav1.Condition {
 	ready := metav1.Condition{Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonAsAsked,
 		Message: "clients get their links", ObservedGeneration: service.Generation}
-	if len(said.Found) == 0 {
+	if len(plan.Found) == 0 {
 		if raised != "" {
 			ready.Reason, ready.Message = v1alpha1.ReasonEncryptionBelowMinimum, ready.Message+"; "+raised
 		}
 		return ready
 	}
 	var texts []string
-	for _, one := range said.Found {
-		texts = append(texts, one.Text)
+	for _, finding := range plan.Found {
+		texts = append(texts, finding.Text)
 	}
-	ready.Status, ready.Reason, ready.Message = metav1.ConditionFalse, said.Found[0].Reason, strings.Join(some(texts), "; ")
+	ready.Status, ready.Reason, ready.Message = metav1.ConditionFalse, plan.Found[0].Reason, strings.Join(some(texts), "; ")
 	if raised != "" {
 		ready.Message += "; " + raised
 	}

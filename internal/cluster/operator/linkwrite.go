@@ -55,7 +55,7 @@ func (r *Links) carryOut(ctx context.Context, in *links.Input, plan *links.Resul
 	for i := range in.Services {
 		owners[links.Key{Namespace: in.Services[i].Namespace, Name: in.Services[i].Name}] = in.Services[i].UID
 	}
-	made := map[string]bool{}
+	created := map[string]bool{}
 	err = atOnce(slices.Concat(plan.Make, plan.Change), func(link *v1alpha1.TSNLink) error {
 		isNew := link.UID == ""
 		written, err := r.apply(ctx, link, owners[links.Key{Namespace: link.Namespace, Name: link.Spec.Service}])
@@ -66,13 +66,13 @@ func (r *Links) carryOut(ctx context.Context, in *links.Input, plan *links.Resul
 		defer mu.Unlock()
 		r.ledger.Wrote(written)
 		if isNew {
-			made[link.Name] = true
+			created[link.Name] = true
 			r.sayMade(&link.Spec, healed[link.Name])
 		}
 		return nil
 	})
 	for i := range plan.Delete {
-		if link := plan.Delete[i].Link; !made[link.Name] {
+		if link := plan.Delete[i].Link; !created[link.Name] {
 			r.Events.Event(podOf(&link.Spec.Client), corev1.EventTypeNormal, v1alpha1.ReasonUnlinked,
 				fmt.Sprintf("the link to TSNService %s/%s was removed: %s", link.Namespace, link.Spec.Service, plan.Delete[i].Why))
 		}

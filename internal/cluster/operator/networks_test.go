@@ -239,22 +239,22 @@ func TestOtherNamespacesDoNotCount(t *testing.T) {
 	for range 2 {
 		r.lookAt(t)
 	}
-	is := get(t, r)
-	degraded := meta.FindStatusCondition(is.Status.Conditions, v1alpha1.ConditionDegraded)
-	if is.Status.Pods != 1 || degraded == nil || !strings.Contains(degraded.Message, "do not count: other") {
-		t.Errorf("the network counts %d pods, and is %+v", is.Status.Pods, degraded)
+	currentNetwork := get(t, r)
+	degraded := meta.FindStatusCondition(currentNetwork.Status.Conditions, v1alpha1.ConditionDegraded)
+	if currentNetwork.Status.Pods != 1 || degraded == nil || !strings.Contains(degraded.Message, "do not count: other") {
+		t.Errorf("the network counts %d pods, and is %+v", currentNetwork.Status.Pods, degraded)
 	}
 	if parts := r.shared.parts.of("old"); parts["a"] == (part{}) || parts["b"] != (part{}) {
 		t.Errorf("the subnets are %v, want one of node a only", parts)
 	}
-	told := 0
+	count := 0
 	for events := r.Events.(*record.FakeRecorder).Events; len(events) > 0; {
 		if event := <-events; strings.Contains(event, "so the pod does not count") && strings.Contains(event, v1alpha1.ReasonNamespaceNotSelected) {
-			told++
+			count++
 		}
 	}
-	if told != 1 {
-		t.Errorf("%d Events are about the pod, want 1", told)
+	if count != 1 {
+		t.Errorf("%d Events are about the pod, want 1", count)
 	}
 	network.Spec.NamespaceSelector = nil
 	if err := r.Client.Update(t.Context(), network); err != nil {

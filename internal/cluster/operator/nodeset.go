@@ -107,14 +107,14 @@ func learnFromLinks(ctx context.Context, reader client.Reader, held map[string]n
 	for i := range pods.Items {
 		nodeOf[string(pods.Items[i].UID)] = pods.Items[i].Spec.NodeName
 	}
-	for _, own := range []bool{true, false} {
+	for _, local := range []bool{true, false} {
 		for i := range all.Items {
 			link := &all.Items[i]
-			if !link.Admitted() || own != (link.Labels[v1alpha1.LinkMakerLabel] == v1alpha1.MakerOperator) {
+			if !link.Admitted() || local != (link.Labels[v1alpha1.LinkMakerLabel] == v1alpha1.MakerOperator) {
 				continue
 			}
 			for _, end := range []*v1alpha1.LinkEnd{&link.Spec.Client, &link.Spec.Endpoint} {
-				if own || nodeOf[end.UID] == end.Node {
+				if local || nodeOf[end.UID] == end.Node {
 					learnAddress(held, end.Node, end.NodeAddress)
 				}
 			}

@@ -55,11 +55,11 @@ func (r *NodeStates) Reconcile(ctx context.Context, request reconcile.Request) (
 // look tells whether there is something of which the node cannot be told yet.
 func (r *NodeStates) look(ctx context.Context, name string) (waits bool, err error) {
 	var have *v1alpha1.TSNNode
-	found := &v1alpha1.TSNNode{}
-	err = r.Client.Get(ctx, types.NamespacedName{Name: name}, found)
+	object := &v1alpha1.TSNNode{}
+	err = r.Client.Get(ctx, types.NamespacedName{Name: name}, object)
 	switch {
 	case err == nil:
-		have = found
+		have = object
 	case !apierrors.IsNotFound(err):
 		return false, fmt.Errorf("look at TSNNode %s: %w", name, err)
 	}
@@ -78,15 +78,15 @@ func (r *NodeStates) look(ctx context.Context, name string) (waits bool, err err
 	if gone || len(parts) == 0 && !active(&node) {
 		return waits, r.remove(ctx, have)
 	}
-	var told []v1alpha1.ClusterKey
+	var keys []v1alpha1.ClusterKey
 	if have != nil {
-		told = have.Spec.ClusterKeys
+		keys = have.Spec.ClusterKeys
 	}
 	spec, err := r.spec(ctx, name, parts)
 	if err != nil {
 		return false, err
 	}
-	spec.ClusterKeys = r.shared.links.of(name, told)
+	spec.ClusterKeys = r.shared.links.of(name, keys)
 	return waits, r.write(ctx, have, &node, spec)
 }
 
@@ -118,11 +118,11 @@ func (r *NodeStates) has(ctx context.Context, name, network string, wanted part)
 	if client.IgnoreNotFound(err) != nil {
 		return false, fmt.Errorf("look at TSNNode %s: %w", name, err)
 	}
-	told := networkOf(state, network)
-	if err != nil || told == nil {
+	nodeNetwork := networkOf(state, network)
+	if err != nil || nodeNetwork == nil {
 		return false, nil
 	}
-	has, _ := parsePart(told.IPv4, told.IPv6) // what is no part is nobody's
+	has, _ := parsePart(nodeNetwork.IPv4, nodeNetwork.IPv6) // what is no part is nobody's
 	return has.meets(wanted), nil
 }
 
@@ -150,9 +150,9 @@ func (r *NodeStates) spec(ctx context.Context, node string, parts map[string]par
 				return nil, err
 			}
 		}
-		of := v1alpha1.NodeNetwork{Name: network, Pods: r.shared.pods.onNode(network, node, namespaces)}
-		of.IPv4, of.IPv6 = parts[network].texts()
-		spec.Networks = append(spec.Networks, of)
+		nodeNetwork := v1alpha1.NodeNetwork{Name: network, Pods: r.shared.pods.onNode(network, node, namespaces)}
+		nodeNetwork.IPv4, nodeNetwork.IPv6 = parts[network].texts()
+		spec.Networks = append(spec.Networks, nodeNetwork)
 	}
 	return spec, nil
 }
@@ -162,8 +162,8 @@ func (r *NodeStates) spec(ctx context.Context, node string, parts map[string]par
 func (r *NodeStates) write(ctx context.Context, have *v1alpha1.TSNNode, node *corev1.Node, spec *v1alpha1.TSNNodeSpec) error {
 	owners := []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: node.Name, UID: node.UID}}
 	if have == nil {
-		made := &v1alpha1.TSNNode{ObjectMeta: metav1.ObjectMeta{Name: node.Name, OwnerReferences: owners}, Spec: *spec}
-		if err := r.Client.Create(ctx, made, fieldOwner); err != nil {
+		createdNode := &v1alpha1.TSNNode{ObjectMeta: metav1.ObjectMeta{Name: node.Name, OwnerReferences: owners}, Spec: *spec}
+		if err := r.Client.Create(ctx, createdNode, fieldOwner); err != nil {
 			return fmt.Errorf("make TSNNode %s: %w", node.Name, err)
 		}
 		return nil

@@ -80,9 +80,9 @@ func TestNamesThatAreTakenAreLeftAlone(t *testing.T) {
 	if err != nil || result.RequeueAfter > 0 {
 		t.Fatalf("it is looked at again after %v, %v", result.RequeueAfter, err)
 	}
-	made := &v1alpha1.TSNPeers{}
-	if err := r.Client.Get(t.Context(), client.ObjectKey{Name: "old-1"}, made); err != nil || len(made.Spec.Nodes) != 1 || made.Labels[v1alpha1.NetworkLabel] != "old" {
-		t.Errorf("the peers are %+v, %v", made, err)
+	peers := &v1alpha1.TSNPeers{}
+	if err := r.Client.Get(t.Context(), client.ObjectKey{Name: "old-1"}, peers); err != nil || len(peers.Spec.Nodes) != 1 || peers.Labels[v1alpha1.NetworkLabel] != "old" {
+		t.Errorf("the peers are %+v, %v", peers, err)
 	}
 }
 
@@ -121,10 +121,10 @@ func TestANewOperatorKeepsTunnelAddressesOfLinks(t *testing.T) {
 			Status: corev1.NodeStatus{Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "192.0.2.1"}}}}
 	}
 	link := func(maker, node, uid string, admitted metav1.ConditionStatus) *v1alpha1.TSNLink {
-		made := &v1alpha1.TSNLink{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: maker + node, Labels: map[string]string{v1alpha1.LinkMakerLabel: maker}}}
-		made.Spec.Client, made.Spec.Endpoint = v1alpha1.LinkEnd{Node: "far", UID: "far", NodeAddress: "192.0.2.1"}, v1alpha1.LinkEnd{Node: node, UID: uid, NodeAddress: "192.0.2.1"}
-		made.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionAdmitted, Status: admitted}}
-		return made
+		link := &v1alpha1.TSNLink{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: maker + node, Labels: map[string]string{v1alpha1.LinkMakerLabel: maker}}}
+		link.Spec.Client, link.Spec.Endpoint = v1alpha1.LinkEnd{Node: "far", UID: "far", NodeAddress: "192.0.2.1"}, v1alpha1.LinkEnd{Node: node, UID: uid, NodeAddress: "192.0.2.1"}
+		link.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionAdmitted, Status: admitted}}
+		return link
 	}
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "p", UID: "own"}, Spec: corev1.PodSpec{NodeName: "younger"}}
 	for name, test := range map[string]struct {

@@ -53,8 +53,8 @@ func (c claims) add(cluster, key, succession string, nodes []v1alpha1.PeerNode) 
 
 // trustedKeys are the cluster's own key and those pinned of the clusters in claims, with these clusters' parts of a network; network is nil for
 // links, which have none. It pins keys that are not pinned yet, unless the administrator does that. With an error the keys are unknown.
-func (k *keys) trustedKeys(ctx context.Context, own *clusterkey.Private, network *v1alpha1.TSNNetwork, claimed claims) ([]v1alpha1.ClusterKey, []finding, error) {
-	trusted := []v1alpha1.ClusterKey{{PublicKey: own.Public().String(), Succession: own.Succession}}
+func (k *keys) trustedKeys(ctx context.Context, private *clusterkey.Private, network *v1alpha1.TSNNetwork, claimed claims) ([]v1alpha1.ClusterKey, []finding, error) {
+	trusted := []v1alpha1.ClusterKey{{PublicKey: private.Public().String(), Succession: private.Succession}}
 	if len(claimed) == 0 {
 		return trusted, nil, nil
 	}
@@ -64,7 +64,7 @@ func (k *keys) trustedKeys(ctx context.Context, own *clusterkey.Private, network
 	if client.IgnoreNotFound(err) != nil {
 		return nil, nil, fmt.Errorf("read ConfigMap %s: %w", at, err)
 	}
-	set := parsePins(config.Data, own.Public(), network)
+	set := parsePins(config.Data, private.Public(), network)
 	for _, cluster := range slices.Sorted(maps.Keys(claimed)) {
 		set.update(cluster, claimed[cluster], k.manual)
 	}
@@ -74,7 +74,7 @@ func (k *keys) trustedKeys(ctx context.Context, own *clusterkey.Private, network
 		} else if err != nil {
 			unwritten := finding{reason: v1alpha1.ReasonClusterKeysUnavailable, text: fmt.Sprintf("pin keys of clusters in ConfigMap %s: %v", at, err)}
 			set.findings = append(set.findings, unwritten)
-			set.pins = parsePins(config.Data, own.Public(), network).pins
+			set.pins = parsePins(config.Data, private.Public(), network).pins
 		}
 	}
 	return append(trusted, set.keysOf(claimed)...), set.findings, nil
@@ -107,8 +107,8 @@ type pinSet struct {
 	findings []finding
 }
 
-func parsePins(data map[string]string, own clusterkey.Public, network *v1alpha1.TSNNetwork) *pinSet {
-	set := &pinSet{own: own, network: network, pins: map[string]*clusterkey.Pin{}, damaged: map[string]error{}, changed: map[string]bool{}}
+func parsePins(data map[string]string, public clusterkey.Public, network *v1alpha1.TSNNetwork) *pinSet {
+	set := &pinSet{own: public, network: network, pins: map[string]*clusterkey.Pin{}, damaged: map[string]error{}, changed: map[string]bool{}}
 	for cluster, text := range data {
 		pin, err := clusterkey.ParsePin(text)
 		if err != nil {
@@ -266,7 +266,7 @@ func (s *pinSet) claimant(cluster string, part clusterkey.Part) string {
 	if s.network.Spec.IPv6 != nil {
 		ipv6 = s.network.Spec.IPv6.Part
 	}
-	if own, err := clusterkey.ParsePart(s.network.Spec.IPv4.Part, ipv6); err == nil && own.Overlaps(part) {
+	if localPart, err := clusterkey.ParsePart(s.network.Spec.IPv4.Part, ipv6); err == nil && localPart.Overlaps(part) {
 		return "this cluster"
 	}
 	for _, other := range slices.Sorted(maps.Keys(s.pins)) {

@@ -53,14 +53,14 @@ func told(status *v1alpha1.TSNNetworkStatus) string {
 }
 
 func degraded(status *v1alpha1.TSNNetworkStatus) string {
-	is := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionDegraded)
-	return is.Reason + ": " + is.Message
+	condition := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionDegraded)
+	return condition.Reason + ": " + condition.Message
 }
 
 // TestPartsOfClusters has a cluster whose key is pinned sign nodes for parts of the network.
 func TestPartsOfClusters(t *testing.T) {
 	south, north, evil := privateKey(t), privateKey(t), privateKey(t)
-	key := func(of *clusterkey.Private) string { return of.Public().String() }
+	key := func(private *clusterkey.Private) string { return private.Public().String() }
 	forged := nodeOf(south, "a", "10.42.16.0/20")
 	forged.ClusterIPv4 = "10.42.32.0/20"
 	for name, test := range map[string]struct {
@@ -190,7 +190,7 @@ func TestKeysThatCannotBeReadOrWritten(t *testing.T) {
 			north := newKey(t)
 			objects := encryptedNetwork(foreignPeers(newKey(t).String()), peersFrom("north", north.String()), pinsOf(map[string]string{"north": north.String()}))
 			for _, object := range objects {
-				if network, is := object.(*v1alpha1.TSNNetwork); is {
+				if network, ok := object.(*v1alpha1.TSNNetwork); ok {
 					network.Status.ClusterKeys = []v1alpha1.ClusterKey{{Cluster: "before", PublicKey: "AAAA"}}
 				}
 			}
@@ -244,8 +244,8 @@ func TestStatementsAreNumbered(t *testing.T) {
 
 // TestAKeyThatIsRolledIsFollowed has south sign by another key than the one that is pinned.
 func TestAKeyThatIsRolledIsFollowed(t *testing.T) {
-	next := func(of *clusterkey.Private) *clusterkey.Private {
-		key, err := of.Succeed()
+	next := func(private *clusterkey.Private) *clusterkey.Private {
+		key, err := private.Succeed()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -259,9 +259,9 @@ func TestAKeyThatIsRolledIsFollowed(t *testing.T) {
 		far = next(far)
 	}
 	peers := func(key *clusterkey.Private, succession string) *v1alpha1.TSNPeers {
-		made := peersFrom("south", key.Public().String(), nodeOf(key, "a", "10.42.16.0/20"))
-		made.Spec.ClusterKeySuccession = succession
-		return made
+		peers := peersFrom("south", key.Public().String(), nodeOf(key, "a", "10.42.16.0/20"))
+		peers.Spec.ClusterKeySuccession = succession
+		return peers
 	}
 	late := peers(first, "")
 	late.Name += "1"
@@ -282,8 +282,8 @@ func TestAKeyThatIsRolledIsFollowed(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			objects := []client.Object{pinsOf(map[string]string{"south": test.pinned.Public().String() + "\nold 10.42.16.0/20"})}
-			for _, one := range test.peers {
-				objects = append(objects, one.DeepCopy())
+			for _, peers := range test.peers {
+				objects = append(objects, peers.DeepCopy())
 			}
 			r := inCluster(t, encryptedNetwork(objects...)...)
 			r.shared.keys.manual = true

@@ -94,10 +94,10 @@ func (p *podIndex) set(pod *corev1.Pod) differences {
 		now.networks, _ = tsnnetwork.NetworksOf(now.annotation) // none where somebody gave it the label by hand
 	}
 	p.pods[key] = now
-	made := differences{}
-	p.count(pod.Namespace, before, -1, made)
-	p.count(pod.Namespace, now, 1, made)
-	return made
+	changes := differences{}
+	p.count(pod.Namespace, before, -1, changes)
+	p.count(pod.Namespace, now, 1, changes)
+	return changes
 }
 
 // remove takes out a pod that is gone.
@@ -106,25 +106,25 @@ func (p *podIndex) remove(key types.NamespacedName) differences {
 	defer p.mu.Unlock()
 	before := p.pods[key]
 	delete(p.pods, key)
-	made := differences{}
-	p.count(key.Namespace, before, -1, made)
-	return made
+	changes := differences{}
+	p.count(key.Namespace, before, -1, changes)
+	return changes
 }
 
-func (p *podIndex) count(namespace string, one *indexed, by int32, made differences) {
-	if one == nil {
+func (p *podIndex) count(namespace string, entry *indexed, by int32, changes differences) {
+	if entry == nil {
 		return
 	}
-	for _, name := range one.networks {
+	for _, name := range entry.networks {
 		if p.used[name] == nil {
 			p.used[name] = map[place]int32{}
 		}
-		used, at := p.used[name], place{namespace, one.node}
+		used, at := p.used[name], place{namespace, entry.node}
 		before := used[at]
 		if used[at] += by; used[at] == 0 {
 			delete(used, at)
 		}
-		made[name] = made[name] || before == 0 || before+by == 0
+		changes[name] = changes[name] || before == 0 || before+by == 0
 		if len(used) == 0 {
 			delete(p.used, name)
 		}
@@ -206,11 +206,11 @@ func (p *podIndex) waiting(network string, nodes []string) []*corev1.Pod {
 func (p *podIndex) tellOnce(pod *corev1.Pod, network string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	one := p.pods[types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}]
-	if one == nil || slices.Contains(one.told, network) {
+	entry := p.pods[types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}]
+	if entry == nil || slices.Contains(entry.told, network) {
 		return false
 	}
-	one.told = append(one.told, network)
+	entry.told = append(entry.told, network)
 	return true
 }
 
@@ -242,8 +242,8 @@ func (s *podSource) Start(ctx context.Context, queue workqueue.TypedRateLimiting
 	if err != nil {
 		return fmt.Errorf("watch the pods: %w", err)
 	}
-	look := func(made differences) {
-		for name, another := range made {
+	look := func(changes differences) {
+		for name, another := range changes {
 			if another {
 				queue.AddAfter(named(name), gather)
 			} else {

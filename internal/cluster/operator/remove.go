@@ -144,8 +144,8 @@ func areGone(ctx context.Context, cluster client.Client) error {
 	}
 	first := &networks[0]
 	// A pod may have been let in that was on its way when the networks were deleted.
-	if is := meta.FindStatusCondition(first.Status.Conditions, v1alpha1.ConditionReady); is != nil && is.Reason == v1alpha1.ReasonInUse {
-		return fmt.Errorf("network %s is still there: %s", first.Name, is.Message)
+	if condition := meta.FindStatusCondition(first.Status.Conditions, v1alpha1.ConditionReady); condition != nil && condition.Reason == v1alpha1.ReasonInUse {
+		return fmt.Errorf("network %s is still there: %s", first.Name, condition.Message)
 	}
 	return fmt.Errorf("network %s is still there; does ktsn-operator run? It removes what belongs to the network", first.Name)
 }

@@ -90,7 +90,7 @@ func TestAnAPIServerThatIsAwayIsAskedAgain(t *testing.T) {
 func TestNetworksWhoseKindIsGoneAreGone(t *testing.T) {
 	r := inCluster(t, labelledNode())
 	cluster := listing(r, func(list client.ObjectList) error {
-		if _, is := list.(*v1alpha1.TSNNetworkList); is {
+		if _, ok := list.(*v1alpha1.TSNNetworkList); ok {
 			return &meta.NoKindMatchError{GroupKind: schema.GroupKind{Group: v1alpha1.GroupVersion.Group, Kind: "TSNNetwork"}}
 		}
 		return nil

@@ -24,11 +24,11 @@ import (
 
 // says is a TSNNode that says something of network old, by an agent that knows its generation 3.
 func says(ready, operational metav1.ConditionStatus, hash string) *v1alpha1.TSNNode {
-	is := v1alpha1.NodeNetworkStatus{Name: "old", ObservedGeneration: 3, ScheduleHash: hash, Conditions: []metav1.Condition{
+	status := v1alpha1.NodeNetworkStatus{Name: "old", ObservedGeneration: 3, ScheduleHash: hash, Conditions: []metav1.Condition{
 		{Type: v1alpha1.ConditionReady, Status: ready, Reason: "R", Message: "ready is " + string(ready)},
 		{Type: v1alpha1.ConditionScheduleOperational, Status: operational, Reason: "S", Message: "operational is " + string(operational)},
 	}}
-	return &v1alpha1.TSNNode{Status: v1alpha1.TSNNodeStatus{AgentVersion: "1", Networks: []v1alpha1.NodeNetworkStatus{is}}}
+	return &v1alpha1.TSNNode{Status: v1alpha1.TSNNodeStatus{AgentVersion: "1", Networks: []v1alpha1.NodeNetworkStatus{status}}}
 }
 
 func TestTheWorstIsSaidFirst(t *testing.T) {
@@ -104,9 +104,9 @@ func TestWhatOneNodeSaysLeavesRoomForTheOthers(t *testing.T) {
 			t.Errorf("the message of condition %s has %d bytes", condition.Type, len(condition.Message))
 		}
 	}
-	for _, one := range worst(problems) {
-		if want := strings.Repeat("é", mostOfMessage/2) + "..."; one.Message != want {
-			t.Fatalf("of what node %s says %d bytes are named, want %d", one.Node, len(one.Message), len(want))
+	for _, problem := range worst(problems) {
+		if want := strings.Repeat("é", mostOfMessage/2) + "..."; problem.Message != want {
+			t.Fatalf("of what node %s says %d bytes are named, want %d", problem.Node, len(problem.Message), len(want))
 		}
 	}
 }
@@ -118,20 +118,20 @@ const mostOfCondition = 32768
 func TestEachFindingIsSaidOnce(t *testing.T) {
 	r := inCluster(t)
 	events := r.Events.(*record.FakeRecorder)
-	var found []finding
+	var findings []finding
 	for i := range 8 {
-		found = append(found, finding{reason: "R", text: fmt.Sprint("fault ", i), blocks: true})
+		findings = append(findings, finding{reason: "R", text: fmt.Sprint("fault ", i), blocks: true})
 	}
 	network := deleted()
 	network.Status.Conditions = []metav1.Condition{{Message: "fault 0; fault 1"}} // of an operator before this one
 	for range 3 {
-		r.createEvents(network, found)
+		r.createEvents(network, findings)
 	}
 	if count := len(events.Events); count != 6 {
 		t.Errorf("there are %d Events, want 6", count)
 	}
-	r.createEvents(network, found[1:])
-	r.createEvents(network, found)
+	r.createEvents(network, findings[1:])
+	r.createEvents(network, findings)
 	if count := len(events.Events); count != 7 {
 		t.Errorf("there are %d Events when one is found again, want 7", count)
 	}
@@ -139,8 +139,8 @@ func TestEachFindingIsSaidOnce(t *testing.T) {
 
 func TestAStatusIsWrittenMoreRarelyTheMoreNodesReadIt(t *testing.T) {
 	for nodes, want := range map[int]time.Duration{0: time.Second, 3: time.Second, 200: time.Second, 201: 1005 * time.Millisecond, 1000: 5 * time.Second} {
-		if is := statusEvery(nodes); is != want {
-			t.Errorf("with %d nodes it is written every %v, want %v", nodes, is, want)
+		if duration := statusEvery(nodes); duration != want {
+			t.Errorf("with %d nodes it is written every %v, want %v", nodes, duration, want)
 		}
 	}
 }
@@ -210,8 +210,8 @@ func TestAReportWithoutAnAgentIsUnknownAfterAWhile(t *testing.T) {
 		t.Errorf("the problems are %+v", problems)
 	}
 	for kind, want := range map[string]metav1.ConditionStatus{v1alpha1.ConditionReady: metav1.ConditionFalse, v1alpha1.ConditionDegraded: metav1.ConditionTrue} {
-		if is := meta.FindStatusCondition(status.Conditions, kind); is == nil || is.Status != want || is.Reason != v1alpha1.ReasonNodeSilent {
-			t.Errorf("condition %s is %+v, want %v for %s", kind, is, want, v1alpha1.ReasonNodeSilent)
+		if condition := meta.FindStatusCondition(status.Conditions, kind); condition == nil || condition.Status != want || condition.Reason != v1alpha1.ReasonNodeSilent {
+			t.Errorf("condition %s is %+v, want %v for %s", kind, condition, want, v1alpha1.ReasonNodeSilent)
 		}
 	}
 	if events := r.Events.(*record.FakeRecorder).Events; len(events) != 1 || !strings.Contains(<-events, v1alpha1.ReasonNodeSilent) {
@@ -255,8 +255,8 @@ func TestWhatNodesWaitForIsWrittenAtOnce(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			status := same()
 			test.change(status)
-			if is := pressing(network, status); is != test.pressing {
-				t.Errorf("it presses: %v, want %v", is, test.pressing)
+			if ok := pressing(network, status); ok != test.pressing {
+				t.Errorf("it presses: %v, want %v", ok, test.pressing)
 			}
 		})
 	}

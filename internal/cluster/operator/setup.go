@@ -97,9 +97,9 @@ func slimPod(object any) (any, error) {
 
 // readiness is the condition by which a pod is ready.
 func readiness(pod *corev1.Pod) []corev1.PodCondition {
-	for _, is := range pod.Status.Conditions {
-		if is.Type == corev1.PodReady {
-			return []corev1.PodCondition{{Type: is.Type, Status: is.Status, LastTransitionTime: is.LastTransitionTime}}
+	for _, condition := range pod.Status.Conditions {
+		if condition.Type == corev1.PodReady {
+			return []corev1.PodCondition{{Type: condition.Type, Status: condition.Status, LastTransitionTime: condition.LastTransitionTime}}
 		}
 	}
 	return nil
@@ -124,9 +124,9 @@ func slimOf(node *corev1.Node, keep func(label string) bool) *corev1.Node {
 	}
 	slim := &corev1.Node{TypeMeta: node.TypeMeta, ObjectMeta: slimMeta(&node.ObjectMeta, annotations, keep)}
 	slim.Spec.PodCIDR, slim.Spec.PodCIDRs = node.Spec.PodCIDR, node.Spec.PodCIDRs
-	for _, is := range node.Status.Conditions {
-		if is.Type == corev1.NodeReady { // without the heartbeat, which changes each time
-			slim.Status.Conditions = []corev1.NodeCondition{{Type: is.Type, Status: is.Status, LastTransitionTime: is.LastTransitionTime}}
+	for _, condition := range node.Status.Conditions {
+		if condition.Type == corev1.NodeReady { // without the heartbeat, which changes each time
+			slim.Status.Conditions = []corev1.NodeCondition{{Type: condition.Type, Status: condition.Status, LastTransitionTime: condition.LastTransitionTime}}
 		}
 	}
 	for _, address := range node.Status.Addresses {
@@ -146,7 +146,7 @@ func agentPods(m manager.Manager, namespace string) (cache.Cache, error) {
 	if err != nil {
 		return nil, err
 	}
-	made, err := cache.New(m.GetConfig(), cache.Options{
+	pods, err := cache.New(m.GetConfig(), cache.Options{
 		HTTPClient: m.GetHTTPClient(), Scheme: m.GetScheme(), Mapper: m.GetRESTMapper(),
 		DefaultNamespaces: map[string]cache.Config{namespace: {}},
 		ByObject:          map[client.Object]cache.ByObject{&corev1.Pod{}: {Label: selector, Transform: slimAgent}},
@@ -154,7 +154,7 @@ func agentPods(m manager.Manager, namespace string) (cache.Cache, error) {
 	if err != nil {
 		return nil, err
 	}
-	return made, m.Add(made)
+	return pods, m.Add(pods)
 }
 
 // slimAgent keeps of an agent's pod where it is and whether it is ready.
@@ -275,10 +275,10 @@ func addNetworks(m manager.Manager, shared *shared, agents cache.Cache, options 
 }
 
 func addNodeStates(m manager.Manager, shared *shared) error {
-	own := later(0, func(_ context.Context, object client.Object) []string { return []string{object.GetName()} })
+	eventHandler := later(0, func(_ context.Context, object client.Object) []string { return []string{object.GetName()} })
 	return ctrl.NewControllerManagedBy(m).Named("node-states").
 		For(&v1alpha1.TSNNode{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
-		Watches(&corev1.Node{}, own, builder.WithPredicates(predicate.Or[client.Object](activeChanged, nodeMoves))).
+		Watches(&corev1.Node{}, eventHandler, builder.WithPredicates(predicate.Or[client.Object](activeChanged, nodeMoves))).
 		WatchesRawSource(source.Func(shared.nodes.start)).
 		WithOptions(controller.Options{MaxConcurrentReconciles: nodeWorkers}).
 		Complete(newNodeStates(shared, m.GetClient()))
@@ -374,7 +374,7 @@ func everyNetwork(reader client.Reader) func(context.Context, client.Object) []s
 }
 
 // networksThat names those for which a function is true.
-func networksThat(reader client.Reader, is func(*v1alpha1.TSNNetwork) bool) func(context.Context, client.Object) []string {
+func networksThat(reader client.Reader, matches func(*v1alpha1.TSNNetwork) bool) func(context.Context, client.Object) []string {
 	return func(ctx context.Context, _ client.Object) []string {
 		var all v1alpha1.TSNNetworkList
 		if err := reader.List(ctx, &all, client.UnsafeDisableDeepCopy); err != nil {
@@ -382,7 +382,7 @@ func networksThat(reader client.Reader, is func(*v1alpha1.TSNNetwork) bool) func
 		}
 		var names []string
 		for i := range all.Items {
-			if is(&all.Items[i]) {
+			if matches(&all.Items[i]) {
 				names = append(names, all.Items[i].Name)
 			}
 		}

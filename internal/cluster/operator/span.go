@@ -44,28 +44,28 @@ func (r *Networks) spanOf(ctx context.Context, network *v1alpha1.TSNNetwork, nod
 	if !stretched(network) {
 		return span{}, nil, nil
 	}
-	var is span
-	var found []finding
+	var result span
+	var findings []finding
 	signer, err := r.shared.keys.signer(ctx, network)
 	if err == nil {
 		r.shared.announced.learn(signer, network.Name, network.Status.Peers...)
-		is.peers = r.shared.peersOf(network, nodes, signer)
+		result.peers = r.shared.peersOf(network, nodes, signer)
 	} else { // clusterKeys reports it
-		is.peers = network.Status.Peers
+		result.peers = network.Status.Peers
 	}
-	is.mtu = leastMTU(is.peers)
-	if count := len(is.peers); count > v1alpha1.MaxSpanPeers {
-		is.peers = is.peers[:v1alpha1.MaxSpanPeers]
-		found = append(found, finding{reason: v1alpha1.ReasonRangeUsedUp, text: fmt.Sprintf("other clusters are told of %d of the network's %d nodes here; "+
+	result.mtu = leastMTU(result.peers)
+	if count := len(result.peers); count > v1alpha1.MaxSpanPeers {
+		result.peers = result.peers[:v1alpha1.MaxSpanPeers]
+		findings = append(findings, finding{reason: v1alpha1.ReasonRangeUsedUp, text: fmt.Sprintf("other clusters are told of %d of the network's %d nodes here; "+
 			"put its pods on fewer nodes", v1alpha1.MaxSpanPeers, count)})
 	}
-	is.hub, is.left, err = r.hubSeen(ctx)
-	return is, found, err
+	result.hub, result.left, err = r.hubSeen(ctx)
+	return result, findings, err
 }
 
 // peersOf are the nodes of a network that shall be peers, in the order of their names, with their keys where these are signed.
-func (s *shared) peersOf(of *v1alpha1.TSNNetwork, nodes *nodeSet, signer *clusterkey.Private) []v1alpha1.PeerNode {
-	network := of.Name
+func (s *shared) peersOf(object *v1alpha1.TSNNetwork, nodes *nodeSet, signer *clusterkey.Private) []v1alpha1.PeerNode {
+	network := object.Name
 	var all []v1alpha1.PeerNode
 	parts := s.parts.of(network)
 	for _, name := range slices.Sorted(maps.Keys(parts)) {
@@ -75,14 +75,14 @@ func (s *shared) peersOf(of *v1alpha1.TSNNetwork, nodes *nodeSet, signer *cluste
 		}
 		ipv4, ipv6 := parts[name].texts()
 		// Others hear of a part when the node itself can have heard of it, and never of one that was another's a moment ago.
-		told := networkOf(state, network)
-		if told != nil && told.IPv4 == ipv4 && told.IPv6 == ipv6 && (active(node) || told.Pods > 0) {
+		nodeNetwork := networkOf(state, network)
+		if nodeNetwork != nil && nodeNetwork.IPv4 == ipv4 && nodeNetwork.IPv6 == ipv6 && (active(node) || nodeNetwork.Pods > 0) {
 			peer := v1alpha1.PeerNode{Name: name, Address: address.String(), IPv4: ipv4, IPv6: ipv6, MTU: mtuOf(state, network)}
 			if signer != nil {
 				peer.Keys, peer.Sender, peer.CannotEncrypt = state.Status.Keys, state.Status.Sender, state.Status.EncryptionUnavailable != ""
-				peer.ClusterIPv4 = of.Spec.IPv4.Part
-				if of.Spec.IPv6 != nil {
-					peer.ClusterIPv6 = of.Spec.IPv6.Part
+				peer.ClusterIPv4 = object.Spec.IPv4.Part
+				if object.Spec.IPv6 != nil {
+					peer.ClusterIPv6 = object.Spec.IPv6.Part
 				}
 				s.announced.sign(signer, network, &peer)
 			}
@@ -97,11 +97,11 @@ func mtuOf(state *v1alpha1.TSNNode, network string) int32 {
 	if state == nil {
 		return 0
 	}
-	_, said := tsnnetwork.OnNode(state, network)
-	if said == nil {
+	_, status := tsnnetwork.OnNode(state, network)
+	if status == nil {
 		return 0
 	}
-	return said.MTU
+	return status.MTU
 }
 
 // leastMTU is that of the node with the smallest, 0 as long as one of them has said nothing.
@@ -132,8 +132,8 @@ func tooLarge(network *v1alpha1.TSNNetwork, nodes *nodeSet, used *usage) []findi
 const hubPatience = time.Minute
 
 // hubSeen says whether the hub was heard of lately, by the heartbeat that it renews in the cluster, and for how long that holds.
-func (r *Networks) hubSeen(ctx context.Context) (is *metav1.Condition, left time.Duration, err error) {
-	made := func(status metav1.ConditionStatus, reason, text string) *metav1.Condition {
+func (r *Networks) hubSeen(ctx context.Context) (condition *metav1.Condition, left time.Duration, err error) {
+	newCondition := func(status metav1.ConditionStatus, reason, text string) *metav1.Condition {
 		return &metav1.Condition{Type: v1alpha1.ConditionHubSeen, Status: status, Reason: reason, Message: text}
 	}
 	var heartbeat corev1.ConfigMap
@@ -143,11 +143,11 @@ func (r *Networks) hubSeen(ctx context.Context) (is *metav1.Condition, left time
 	}
 	renewed, errTime := time.Parse(time.RFC3339, heartbeat.Data[v1alpha1.HubObservedAt])
 	if err != nil || errTime != nil {
-		return made(metav1.ConditionUnknown, v1alpha1.ReasonHubNeverSeen, "the hub has not given the cluster its heartbeat yet"), 0, nil
+		return newCondition(metav1.ConditionUnknown, v1alpha1.ReasonHubNeverSeen, "the hub has not given the cluster its heartbeat yet"), 0, nil
 	}
 	if left = time.Until(renewed.Add(hubPatience)); left > 0 {
-		return made(metav1.ConditionTrue, v1alpha1.ReasonHubRenewed, "the hub renews its heartbeat"), left, nil
+		return newCondition(metav1.ConditionTrue, v1alpha1.ReasonHubRenewed, "the hub renews its heartbeat"), left, nil
 	}
-	return made(metav1.ConditionFalse, v1alpha1.ReasonHubSilent, fmt.Sprintf("nothing was heard of the hub since %s; what holds in the cluster stays, "+
+	return newCondition(metav1.ConditionFalse, v1alpha1.ReasonHubSilent, fmt.Sprintf("nothing was heard of the hub since %s; what holds in the cluster stays, "+
 		"and nodes that join other clusters are not learnt", renewed.UTC().Format(time.RFC3339))), 0, nil
 }

@@ -80,9 +80,9 @@ func TestWhetherTheHubIsHeardOfIsSaid(t *testing.T) {
 			if test.heartbeat != nil {
 				objects = append(objects, test.heartbeat)
 			}
-			is := meta.FindStatusCondition(inCluster(t, objects...).lookAt(t).Status.Conditions, v1alpha1.ConditionHubSeen)
-			if is == nil || is.Status != test.want || !strings.Contains(is.Message, test.text) {
-				t.Errorf("said %+v, want %s, %q", is, test.want, test.text)
+			condition := meta.FindStatusCondition(inCluster(t, objects...).lookAt(t).Status.Conditions, v1alpha1.ConditionHubSeen)
+			if condition == nil || condition.Status != test.want || !strings.Contains(condition.Message, test.text) {
+				t.Errorf("said %+v, want %s, %q", condition, test.want, test.text)
 			}
 		})
 	}
@@ -99,17 +99,17 @@ func TestAHubIsLookedAtWhenItIsNotBelievedAnyMore(t *testing.T) {
 func TestASpanIsForAHub(t *testing.T) {
 	network := stretchedNetwork()
 	network.Spec.IPv4.Part, network.Spec.Span = "", &v1alpha1.Span{ClusterPrefixLength: 20}
-	is := meta.FindStatusCondition(inCluster(t, network).lookAt(t).Status.Conditions, v1alpha1.ConditionReady)
-	if is == nil || is.Status != metav1.ConditionFalse || is.Reason != v1alpha1.ReasonSpanOfHub {
-		t.Errorf("said %+v", is)
+	condition := meta.FindStatusCondition(inCluster(t, network).lookAt(t).Status.Conditions, v1alpha1.ConditionReady)
+	if condition == nil || condition.Status != metav1.ConditionFalse || condition.Reason != v1alpha1.ReasonSpanOfHub {
+		t.Errorf("said %+v", condition)
 	}
 }
 
 func TestAnMTUThatAnUplinkDoesNotCarryIsNamed(t *testing.T) {
 	network := stretchedNetwork()
 	network.Spec.MTU = 8950
-	is := meta.FindStatusCondition(inCluster(t, append(servingNode(1450), network)...).lookAt(t).Status.Conditions, v1alpha1.ConditionReady)
-	if is == nil || is.Reason != v1alpha1.ReasonMTUTooLarge || !strings.Contains(is.Message, "a (1450)") {
-		t.Errorf("said %+v", is)
+	condition := meta.FindStatusCondition(inCluster(t, append(servingNode(1450), network)...).lookAt(t).Status.Conditions, v1alpha1.ConditionReady)
+	if condition == nil || condition.Reason != v1alpha1.ReasonMTUTooLarge || !strings.Contains(condition.Message, "a (1450)") {
+		t.Errorf("said %+v", condition)
 	}
 }

@@ -59,32 +59,32 @@ func asksForLinks(pod *corev1.Pod) bool {
 
 // endIn is the end of a link in a pod.
 func endIn(link *v1alpha1.TSNLink, pod *corev1.Pod, isClient bool) v1alpha1.WorkloadLink {
-	own, other := &link.Spec.Endpoint, &link.Spec.Client
+	end, other := &link.Spec.Endpoint, &link.Spec.Client
 	if isClient {
-		own, other = other, own
+		end, other = other, end
 	}
-	told := v1alpha1.WorkloadLink{
-		Service: link.Spec.Service, Client: isClient, Interface: own.Interface, Addresses: own.Addresses, Peer: other.Namespace + "/" + other.Pod,
+	currentLink := v1alpha1.WorkloadLink{
+		Service: link.Spec.Service, Client: isClient, Interface: end.Interface, Addresses: end.Addresses, Peer: other.Namespace + "/" + other.Pod,
 		Up: meta.IsStatusConditionTrue(link.Status.Conditions, v1alpha1.ConditionUp),
 	}
 	// The agent of the client's node says whether a link is up. Of a client in another cluster this one does not hear it.
-	if !isClient && other.Cluster != own.Cluster {
-		told.Up = meta.IsStatusConditionTrue(link.Status.Conditions, v1alpha1.ConditionEndpointPlugged)
+	if !isClient && other.Cluster != end.Cluster {
+		currentLink.Up = meta.IsStatusConditionTrue(link.Status.Conditions, v1alpha1.ConditionEndpointPlugged)
 	}
 	if link.Namespace != pod.Namespace {
-		told.Service += "." + link.Namespace
+		currentLink.Service += "." + link.Namespace
 	}
-	if other.Cluster != own.Cluster {
-		told.Peer = other.Cluster + "/" + told.Peer
+	if other.Cluster != end.Cluster {
+		currentLink.Peer = other.Cluster + "/" + currentLink.Peer
 	}
-	return told
+	return currentLink
 }
 
 // withMissing adds the links for which a pod asks in vain, and has them in the order of services and interfaces.
 func withMissing(links []v1alpha1.WorkloadLink, pod *corev1.Pod) []v1alpha1.WorkloadLink {
 	for key, name := range pod.Labels {
-		service, is := strings.CutPrefix(key, v1alpha1.ClientLabelPrefix)
-		if is && !slices.ContainsFunc(links, func(link v1alpha1.WorkloadLink) bool { return link.Client && link.Interface == name }) {
+		service, ok := strings.CutPrefix(key, v1alpha1.ClientLabelPrefix)
+		if ok && !slices.ContainsFunc(links, func(link v1alpha1.WorkloadLink) bool { return link.Client && link.Interface == name }) {
 			links = append(links, v1alpha1.WorkloadLink{Service: strings.TrimSuffix(service, "."+pod.Namespace), Client: true, Interface: name})
 		}
 	}
@@ -96,8 +96,8 @@ func withMissing(links []v1alpha1.WorkloadLink, pod *corev1.Pod) []v1alpha1.Work
 
 // linked are the workloads to whose pods a link leads.
 func (r *Workloads) linked(ctx context.Context, object client.Object) []reconcile.Request {
-	link, is := object.(*v1alpha1.TSNLink)
-	if !is {
+	link, ok := object.(*v1alpha1.TSNLink)
+	if !ok {
 		return nil
 	}
 	var all []reconcile.Request

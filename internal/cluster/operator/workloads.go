@@ -43,14 +43,14 @@ func workloadPods(m manager.Manager) (cache.Cache, error) {
 	if err != nil {
 		return nil, err
 	}
-	made, err := cache.New(m.GetConfig(), cache.Options{
+	pods, err := cache.New(m.GetConfig(), cache.Options{
 		HTTPClient: m.GetHTTPClient(), Scheme: m.GetScheme(), Mapper: m.GetRESTMapper(), DefaultTransform: cache.TransformStripManagedFields(),
 		ByObject: map[client.Object]cache.ByObject{&corev1.Pod{}: {Label: labels.NewSelector().Add(*has)}},
 	})
 	if err != nil {
 		return nil, err
 	}
-	return made, m.Add(made)
+	return pods, m.Add(pods)
 }
 
 func addWorkloads(m manager.Manager) error {
@@ -58,13 +58,13 @@ func addWorkloads(m manager.Manager) error {
 	if err != nil {
 		return err
 	}
-	of := handler.TypedEnqueueRequestsFromMapFunc(func(_ context.Context, pod *corev1.Pod) []reconcile.Request {
+	eventHandler := handler.TypedEnqueueRequestsFromMapFunc(func(_ context.Context, pod *corev1.Pod) []reconcile.Request {
 		return []reconcile.Request{{NamespacedName: client.ObjectKey{Namespace: pod.Namespace, Name: pod.Labels[v1alpha1.WorkloadLabel]}}}
 	})
 	workloads := &Workloads{Client: m.GetClient(), Pods: pods, pace: newPace(time.Now)}
 	return ctrl.NewControllerManagedBy(m).Named("workloads").
 		For(&v1alpha1.TSNWorkload{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
-		WatchesRawSource(source.Kind(pods, &corev1.Pod{}, of)).
+		WatchesRawSource(source.Kind(pods, &corev1.Pod{}, eventHandler)).
 		Watches(&v1alpha1.TSNLink{}, handler.EnqueueRequestsFromMapFunc(workloads.linked)).
 		Complete(workloads)
 }

@@ -42,8 +42,8 @@ func avoidLost(pod *corev1.Pod, networks []string) {
 func addNotLost(term *corev1.NodeSelectorTerm, networks []string) {
 	for _, network := range networks {
 		key := v1alpha1.ClockLabelPrefix + network
-		there := slices.ContainsFunc(term.MatchExpressions, func(is corev1.NodeSelectorRequirement) bool {
-			return is.Key == key && is.Operator == corev1.NodeSelectorOpNotIn && slices.Contains(is.Values, v1alpha1.ClockLost)
+		there := slices.ContainsFunc(term.MatchExpressions, func(requirement corev1.NodeSelectorRequirement) bool {
+			return requirement.Key == key && requirement.Operator == corev1.NodeSelectorOpNotIn && slices.Contains(requirement.Values, v1alpha1.ClockLost)
 		})
 		if !there {
 			term.MatchExpressions = append(term.MatchExpressions, corev1.NodeSelectorRequirement{
@@ -67,9 +67,9 @@ func (p *patch) affinity(before, after *corev1.Affinity) {
 		p.add(required, after.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution)
 	default:
 		was := before.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms
-		is := after.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms
+		terms := after.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms
 		for i := range was {
-			tail(p, fmt.Sprintf("%s/nodeSelectorTerms/%d/matchExpressions", required, i), was[i].MatchExpressions, is[i].MatchExpressions)
+			tail(p, fmt.Sprintf("%s/nodeSelectorTerms/%d/matchExpressions", required, i), was[i].MatchExpressions, terms[i].MatchExpressions)
 		}
 	}
 }

@@ -102,7 +102,7 @@ func TestTheHandlerOfAPodsRuntimeClassCounts(t *testing.T) {
 	server := classes{"kata": "kata-qemu", "gvisor": "runsc", "fc": "kata-fc"}
 	h := &Handler{Cached: classes{}, Live: server, Kata: Kata{"kata-qemu": "veth"}}
 	without := &Handler{Cached: classes{}, Live: classes{}}
-	of := func(class string) string { return "runtimeClassName: " + class + ", " + one }
+	get := func(class string) string { return "runtimeClassName: " + class + ", " + one }
 	for name, test := range map[string]struct {
 		handler                 *Handler
 		spec                    string
@@ -110,12 +110,12 @@ func TestTheHandlerOfAPodsRuntimeClassCounts(t *testing.T) {
 	}{
 		"none":              {handler: h, spec: one},
 		"Kata's":            {handler: h, spec: inKata, want: "veth"},
-		"another runtime's": {handler: h, spec: of("gvisor")},
-		"one of Kata's that the operator was not told of": {handler: h, spec: of("fc"),
+		"another runtime's": {handler: h, spec: get("gvisor")},
+		"one of Kata's that the operator was not told of": {handler: h, spec: get("fc"),
 			warning: "handler kata-fc of the pod seems to be Kata's, and kata.handlers of the chart does not name it"},
-		"of a class that is not there":         {handler: h, spec: of("missing"), sentence: "runtimeClassName is missing, and there is no such RuntimeClass"},
-		"where the operator was told of none":  {handler: without, spec: of("missing")},
-		"and the class has the name of Kata's": {handler: without, spec: of("kata-clh"), warning: "RuntimeClass kata-clh of the pod seems to be Kata's"},
+		"of a class that is not there":         {handler: h, spec: get("missing"), sentence: "runtimeClassName is missing, and there is no such RuntimeClass"},
+		"where the operator was told of none":  {handler: without, spec: get("missing")},
+		"and the class has the name of Kata's": {handler: without, spec: get("kata-clh"), warning: "RuntimeClass kata-clh of the pod seems to be Kata's"},
 	} {
 		got, warning, err := test.handler.kataOf(t.Context(), parsePod(t, annotated("", test.spec)))
 		if got != test.want || !strings.HasPrefix(warning, test.warning) || (warning == "") != (test.warning == "") ||

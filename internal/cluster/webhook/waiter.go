@@ -48,23 +48,23 @@ func (l *Links) addWaiter(pod *corev1.Pod, roles []links.Role) error {
 	if err != nil {
 		return err
 	}
-	made, inits := l.waiter(volume, names), slices.Clone(pod.Spec.InitContainers)
-	own := func(one *corev1.Container) bool {
-		return slices.Equal(one.Command, made.Command) && slices.Equal(one.Args, made.Args)
+	container, inits := l.waiter(volume, names), slices.Clone(pod.Spec.InitContainers)
+	isOwn := func(c *corev1.Container) bool {
+		return slices.Equal(c.Command, container.Command) && slices.Equal(c.Args, container.Args)
 	}
 	at := slices.IndexFunc(inits, isWaiter)
-	if slices.ContainsFunc(pod.Spec.Containers, isWaiter) || at >= 0 && !own(&inits[at]) {
+	if slices.ContainsFunc(pod.Spec.Containers, isWaiter) || at >= 0 && !isOwn(&inits[at]) {
 		return fmt.Errorf("the pod has a container %s of its own, which is the name of the one that waits for its links; rename it", waiterName)
 	}
 	if at >= 0 { // another webhook may have put something before it since
-		made = inits[at]
+		container = inits[at]
 		inits = slices.Delete(inits, at, at+1)
 	}
-	pod.Spec.InitContainers = slices.Insert(inits, 0, made)
+	pod.Spec.InitContainers = slices.Insert(inits, 0, container)
 	return nil
 }
 
-func isWaiter(one corev1.Container) bool { return one.Name == waiterName }
+func isWaiter(container corev1.Container) bool { return container.Name == waiterName }
 
 // waiter has no token and no privilege. Its limits are its requests, so that a Guaranteed pod stays one.
 func (l *Links) waiter(volume string, names []string) corev1.Container {

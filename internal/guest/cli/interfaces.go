@@ -50,19 +50,19 @@ func (i *interfaces) named(text string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("list this machine's interfaces: %w", err)
 	}
-	var found []string
-	for _, one := range all {
-		if one.HardwareAddr.String() == address.String() {
-			found = append(found, one.Name)
+	var existing []string
+	for _, iface := range all {
+		if iface.HardwareAddr.String() == address.String() {
+			existing = append(existing, iface.Name)
 		}
 	}
-	switch len(found) {
+	switch len(existing) {
 	case 0:
 		return "", fmt.Errorf("no interface of this machine has the hardware address %s; `ip link` lists them", address)
 	case 1:
-		return found[0], nil
+		return existing[0], nil
 	}
-	return "", fmt.Errorf("%q all have the hardware address %s; name one by --interface", found, address)
+	return "", fmt.Errorf("%q all have the hardware address %s; name one by --interface", existing, address)
 }
 
 func addInterfaces(command *cobra.Command, to *[]string) {

@@ -41,7 +41,7 @@ func newKernel(env *subcommands.Environment) *cobra.Command {
 }
 
 func newKernelConfig(env *subcommands.Environment) *cobra.Command {
-	var of parts
+	var p parts
 	command := &cobra.Command{
 		Use:   "config",
 		Short: "Print the options as a fragment of a kernel's configuration",
@@ -49,19 +49,19 @@ func newKernelConfig(env *subcommands.Environment) *cobra.Command {
 			"guest kernels (tools/packaging/kernel/configs/fragments/common).",
 		Args: subcommands.NoArguments,
 		RunE: func(*cobra.Command, []string) error {
-			wanted, err := of.read()
+			wanted, err := p.read()
 			if err != nil {
 				return err
 			}
 			return kernelconfig.WriteFragment(env.Stdout, wanted)
 		},
 	}
-	of.add(command, kernelconfig.Parts...)
+	p.add(command, kernelconfig.Parts...)
 	return command
 }
 
 func newKernelCheck(env *subcommands.Environment) *cobra.Command {
-	var of parts
+	var p parts
 	var path string
 	command := &cobra.Command{
 		Use:   "check",
@@ -69,7 +69,7 @@ func newKernelCheck(env *subcommands.Environment) *cobra.Command {
 		Long:  "Compares the configuration of this machine's kernel, or of a file, with what is needed, and names what is missing.",
 		Args:  subcommands.NoArguments,
 		RunE: func(*cobra.Command, []string) error {
-			wanted, err := of.read()
+			wanted, err := p.read()
 			if err != nil {
 				return err
 			}
@@ -82,13 +82,13 @@ func newKernelCheck(env *subcommands.Environment) *cobra.Command {
 				fmt.Fprintf(env.Stdout, "CONFIG_%s is not set, which is for: %s\n", option.Name, option.For)
 			}
 			if len(missing) > 0 {
-				return fmt.Errorf("the kernel lacks %d of the options for %s; `ktsn-guest kernel config` prints all", len(missing), strings.Join(of, ", "))
+				return fmt.Errorf("the kernel lacks %d of the options for %s; `ktsn-guest kernel config` prints all", len(missing), strings.Join(p, ", "))
 			}
-			fmt.Fprintf(env.Stdout, "the kernel has all options for %s\n", strings.Join(of, ", "))
+			fmt.Fprintf(env.Stdout, "the kernel has all options for %s\n", strings.Join(p, ", "))
 			return nil
 		},
 	}
-	of.add(command, kernelconfig.Held)
+	p.add(command, kernelconfig.Held)
 	command.Flags().StringVar(&path, "config", "", "`FILE` of the kernel's configuration (default: the running kernel's)")
 	return command
 }

@@ -92,15 +92,15 @@ func readAll(interfaces []string, clearWidest bool) ([]status, error) {
 
 func writeStatus(out io.Writer, all []status) error {
 	var text strings.Builder
-	for _, one := range all {
+	for _, status := range all {
 		known := "is not known"
-		if one.Known {
-			known = fmt.Sprintf("is known, within %v: CLOCK_TAI is %v ahead", time.Duration(one.BoundNs), time.Duration(one.AheadNs))
+		if status.Known {
+			known = fmt.Sprintf("is known, within %v: CLOCK_TAI is %v ahead", time.Duration(status.BoundNs), time.Duration(status.AheadNs))
 		}
-		fmt.Fprintf(&text, "%s: the host's time %s\n  %d frames left with their transmit time, within %v at most\n", one.Interface, known, one.Sent,
-			time.Duration(one.WidestBoundNs))
-		for _, reason := range slices.Sorted(maps.Keys(one.Refused)) {
-			fmt.Fprintf(&text, "  %d were dropped: %s\n", one.Refused[reason], capture.Explain(reason))
+		fmt.Fprintf(&text, "%s: the host's time %s\n  %d frames left with their transmit time, within %v at most\n", status.Interface, known, status.Sent,
+			time.Duration(status.WidestBoundNs))
+		for _, reason := range slices.Sorted(maps.Keys(status.Refused)) {
+			fmt.Fprintf(&text, "  %d were dropped: %s\n", status.Refused[reason], capture.Explain(reason))
 		}
 	}
 	_, err := io.WriteString(out, text.String())

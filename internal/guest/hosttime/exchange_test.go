@@ -51,9 +51,9 @@ func newFollower(open func() (Port, error), to ...Program) *Follower {
 }
 
 func TestTheHostsTimeIsKnownWithinTheBound(t *testing.T) {
-	told := &program{}
+	child := &program{}
 	port := served(t, 0)
-	f := newFollower(func() (Port, error) { return port, nil }, told)
+	f := newFollower(func() (Port, error) { return port, nil }, child)
 	for range 5 {
 		f.ask()
 		if err := f.tell(); err != nil {
@@ -61,7 +61,7 @@ func TestTheHostsTimeIsKnownWithinTheBound(t *testing.T) {
 		}
 	}
 	// Host and guest have one clock here.
-	last := told.told[len(told.told)-1]
+	last := child.told[len(child.told)-1]
 	apart := aheadOf(unix.CLOCK_TAI, unix.CLOCK_REALTIME)
 	for name, wrong := range map[string]int64{"CLOCK_TAI": last.AheadNs[0], "CLOCK_REALTIME": last.AheadNs[2] - apart} {
 		if wrong > int64(last.BoundNs) || wrong < -int64(last.BoundNs) {
@@ -74,12 +74,12 @@ func TestTheHostsTimeIsKnownWithinTheBound(t *testing.T) {
 }
 
 func TestAboveTheHostsLimitNothingIsKnown(t *testing.T) {
-	told := &program{}
+	child := &program{}
 	port := served(t, time.Nanosecond)
-	f := newFollower(func() (Port, error) { return port, nil }, told)
+	f := newFollower(func() (Port, error) { return port, nil }, child)
 	f.ask()
-	if err := f.tell(); err != nil || told.told[0].UntilNs != 0 || told.told[0].BoundNs == 0 {
-		t.Errorf("%+v, %v", told.told, err)
+	if err := f.tell(); err != nil || child.told[0].UntilNs != 0 || child.told[0].BoundNs == 0 {
+		t.Errorf("%+v, %v", child.told, err)
 	}
 	f.Limit = time.Hour
 	if got := f.limit(); got != 1 {
@@ -88,44 +88,44 @@ func TestAboveTheHostsLimitNothingIsKnown(t *testing.T) {
 }
 
 func TestNothingIsKnownFromTheMomentTheGuestsClockIsSet(t *testing.T) {
-	told := &program{}
+	child := &program{}
 	port := served(t, 0)
-	f := newFollower(func() (Port, error) { return port, nil }, told)
+	f := newFollower(func() (Port, error) { return port, nil }, child)
 	f.ask()
 	// It is set between the look at the clocks and the writing.
 	sets, clock := f.setsSoFar(), f.clock()
 	f.forget()
-	if err := f.set(clock, sets); err != nil || len(told.told) != 1 || told.told[0] != (capture.GuestClock{}) {
-		t.Errorf("%+v, %v", told.told, err)
+	if err := f.set(clock, sets); err != nil || len(child.told) != 1 || child.told[0] != (capture.GuestClock{}) {
+		t.Errorf("%+v, %v", child.told, err)
 	}
-	if err := f.tell(); err != nil || len(told.told) != 2 || told.told[1].UntilNs == 0 {
-		t.Errorf("the next look tells %+v, %v", told.told, err)
+	if err := f.tell(); err != nil || len(child.told) != 2 || child.told[1].UntilNs == 0 {
+		t.Errorf("the next look tells %+v, %v", child.told, err)
 	}
 }
 
 func TestThatNobodySetsTheGuestsClockIsSaidOnce(t *testing.T) {
-	var said bytes.Buffer
+	var output bytes.Buffer
 	f := newFollower(nil)
-	f.Log = slog.New(slog.NewTextHandler(&said, nil))
+	f.Log = slog.New(slog.NewTextHandler(&output, nil))
 	failure := errors.New("no socket")
 	f.Discipline = func(Sample) error { return failure }
 	f.discipline(Sample{})
 	f.discipline(Sample{})
-	if count := bytes.Count(said.Bytes(), []byte("no socket")); count != 1 {
-		t.Errorf("it was said %d times: %s", count, said.String())
+	if count := bytes.Count(output.Bytes(), []byte("no socket")); count != 1 {
+		t.Errorf("it was said %d times: %s", count, output.String())
 	}
 	failure = nil
-	if f.discipline(Sample{}); !bytes.Contains(said.Bytes(), []byte("is set by the host's again")) {
-		t.Errorf("it says %s", said.String())
+	if f.discipline(Sample{}); !bytes.Contains(output.Bytes(), []byte("is set by the host's again")) {
+		t.Errorf("it says %s", output.String())
 	}
 }
 
 func TestWithoutAHostNothingIsKnown(t *testing.T) {
-	told := &program{}
-	f := newFollower(func() (Port, error) { return nil, errors.New("no port") }, told)
+	child := &program{}
+	f := newFollower(func() (Port, error) { return nil, errors.New("no port") }, child)
 	f.ask()
-	if err := f.tell(); err != nil || told.told[0] != (capture.GuestClock{}) {
-		t.Errorf("%+v, %v", told.told, err)
+	if err := f.tell(); err != nil || child.told[0] != (capture.GuestClock{}) {
+		t.Errorf("%+v, %v", child.told, err)
 	}
 }
 

@@ -163,7 +163,7 @@ func (f *Follower) exchangeOnce() error {
 	if err := f.port.SetDeadline(time.Now().Add(answerPatience)); err != nil {
 		return err
 	}
-	one := Exchange{AskedRaw: read(unix.CLOCK_MONOTONIC_RAW)}
+	exchange := Exchange{AskedRaw: read(unix.CLOCK_MONOTONIC_RAW)}
 	if err := write(f.port, &Request{Magic: requestMagic, Number: f.number}); err != nil {
 		return err
 	}
@@ -173,9 +173,9 @@ func (f *Follower) exchangeOnce() error {
 			return err
 		}
 	}
-	one.AnsweredRaw, one.ReceivedTAI, one.RepliedTAI = read(unix.CLOCK_MONOTONIC_RAW), reply.ReceivedTAI, reply.RepliedTAI
+	exchange.AnsweredRaw, exchange.ReceivedTAI, exchange.RepliedTAI = read(unix.CLOCK_MONOTONIC_RAW), reply.ReceivedTAI, reply.RepliedTAI
 	jumps := f.interval.Jumps
-	f.interval.Narrow(one, f.DriftPPB+max(0, reply.DriftPPB))
+	f.interval.Narrow(exchange, f.DriftPPB+max(0, reply.DriftPPB))
 	if f.interval.Jumps != jumps {
 		f.Log.Warn("the host's clock was set, or this machine stood still")
 	}
@@ -192,11 +192,11 @@ func (f *Follower) close() {
 
 // limit is the stricter one of both, 0 without.
 func (f *Follower) limit() int64 {
-	own, hosts := f.Limit.Nanoseconds(), f.host.LimitNs
-	if own == 0 || (hosts > 0 && hosts < own) {
+	local, hosts := f.Limit.Nanoseconds(), f.host.LimitNs
+	if local == 0 || (hosts > 0 && hosts < local) {
 		return hosts
 	}
-	return own
+	return local
 }
 
 // tell gives the programs what is known.
@@ -294,9 +294,9 @@ const (
 // lookAt returns the narrowest of some looks at a clock.
 func lookAt(id int32) (best look) {
 	for i := range looks {
-		one := look{read(unix.CLOCK_MONOTONIC_RAW), read(id), read(unix.CLOCK_MONOTONIC_RAW)}
-		if i == 0 || one.width() < best.width() {
-			best = one
+		sample := look{read(unix.CLOCK_MONOTONIC_RAW), read(id), read(unix.CLOCK_MONOTONIC_RAW)}
+		if i == 0 || sample.width() < best.width() {
+			best = sample
 		}
 		if best.width() <= narrow {
 			break

@@ -119,10 +119,10 @@ func TestTheTruthIsWithinTheBoundWhileTheHostsClockIsSlewed(t *testing.T) {
 			e.ReceivedTAI = host.tai
 			host.pass(delay())
 			e.RepliedTAI = host.tai
-			said := slewPPB + max(host.ratePPB, -host.ratePPB)
+			reported := slewPPB + max(host.ratePPB, -host.ratePPB)
 			host.pass(delay())
 			e.AnsweredRaw = host.raw
-			i.Narrow(e, said)
+			i.Narrow(e, reported)
 			// Somebody sets another rate: from the ordinary one by the ordinary limit, from any other one back.
 			if host.ratePPB == 0 {
 				host.ratePPB = random.Int64N(2*slewPPB+1) - slewPPB

@@ -31,15 +31,15 @@ func newKVM(t *testing.T, aheadOfUTC time.Duration, names ...string) *KVM {
 }
 
 func TestTheHostsTimeIsReadFromTheClockOfKVM(t *testing.T) {
-	told := &program{}
-	f := newFollower(newKVM(t, 37*time.Second, "igb", kvmName).Open, told)
+	child := &program{}
+	f := newFollower(newKVM(t, 37*time.Second, "igb", kvmName).Open, child)
 	for range 3 {
 		f.ask()
 		if err := f.tell(); err != nil {
 			t.Fatal(err)
 		}
 	}
-	last := told.told[len(told.told)-1]
+	last := child.told[len(child.told)-1]
 	// The host's CLOCK_REALTIME is this machine's here, and its CLOCK_TAI is told to be 37 s ahead.
 	if wrong := last.AheadNs[2] - (37 * time.Second).Nanoseconds(); last.UntilNs == 0 || wrong > int64(last.BoundNs) || wrong < -int64(last.BoundNs) {
 		t.Errorf("it is wrong by %d: %+v", wrong, last)
@@ -55,15 +55,15 @@ func TestNothingIsSentByAClockOfKVMThatIsNotKnownWithinTheLimit(t *testing.T) {
 			t.Errorf("of %v the limit is %v, want %v", limit, got, want)
 		}
 	}
-	kvm, told := newKVM(t, 37*time.Second, kvmName), &program{}
+	kvm, child := newKVM(t, 37*time.Second, kvmName), &program{}
 	for limit, sends := range map[time.Duration]bool{time.Nanosecond: false, time.Hour: true} {
 		kvm.Limit = limit
-		f := newFollower(kvm.Open, told)
+		f := newFollower(kvm.Open, child)
 		f.ask()
 		if err := f.tell(); err != nil {
 			t.Fatal(err)
 		}
-		if last := told.told[len(told.told)-1]; (last.UntilNs != 0) != sends {
+		if last := child.told[len(child.told)-1]; (last.UntilNs != 0) != sends {
 			t.Errorf("with a limit of %v it says %+v", limit, last)
 		}
 	}

@@ -95,6 +95,6 @@ func read(clock int32) int64 {
 }
 
 // aheadOf is one clock less another, both set in whole seconds apart.
-func aheadOf(one, other int32) int64 {
-	return (time.Duration(read(one)-read(other)) * time.Nanosecond).Round(time.Second).Nanoseconds()
+func aheadOf(value, other int32) int64 {
+	return (time.Duration(read(value)-read(other)) * time.Nanosecond).Round(time.Second).Nanoseconds()
 }

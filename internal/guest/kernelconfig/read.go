@@ -24,7 +24,7 @@ func Read(from io.Reader) (Config, error) {
 	lines := bufio.NewScanner(from)
 	for lines.Scan() {
 		name, value, _ := strings.Cut(lines.Text(), "=")
-		if name, is := strings.CutPrefix(name, "CONFIG_"); is && (value == "y" || value == "m") {
+		if name, ok := strings.CutPrefix(name, "CONFIG_"); ok && (value == "y" || value == "m") {
 			config[name] = true
 		}
 	}

@@ -49,9 +49,9 @@ func (p *Private) Seed() []byte { return p.key.Seed() }
 
 // Public is the public half.
 func (p *Private) Public() Public {
-	var made Public
-	copy(made[:], p.key.Public().(ed25519.PublicKey))
-	return made
+	var public Public
+	copy(public[:], p.key.Public().(ed25519.PublicKey))
+	return public
 }
 
 // Sign signs a node of a network.
@@ -92,13 +92,13 @@ var ErrSignature = errors.New("it is not signed by the key of its cluster")
 
 // Parse reads a public key in base64.
 func Parse(text string) (Public, error) {
-	var made Public
+	var public Public
 	raw, err := base64.StdEncoding.DecodeString(strings.TrimSpace(text))
-	if err != nil || len(raw) != len(made) {
-		return made, fmt.Errorf("%q is no public key of a cluster: give the %d bytes of an Ed25519 key in base64", text, len(made))
+	if err != nil || len(raw) != len(public) {
+		return public, fmt.Errorf("%q is no public key of a cluster: give the %d bytes of an Ed25519 key in base64", text, len(public))
 	}
-	copy(made[:], raw)
-	return made, nil
+	copy(public[:], raw)
+	return public, nil
 }
 
 // String is the key as Parse reads it.
@@ -122,7 +122,7 @@ func (p Public) Verify(network string, node *v1alpha1.PeerNode) error {
 // statement is what is signed. Its fields are in the order of the type, so that each has one form only.
 func statement(network string, node *v1alpha1.PeerNode) []byte {
 	type key struct{ ID, Algorithm, PublicKey string }
-	said := struct {
+	reported := struct {
 		Network, Name, Address, IPv4, IPv6 string
 		ClusterIPv4, ClusterIPv6           string
 		Keys                               []key
@@ -132,13 +132,13 @@ func statement(network string, node *v1alpha1.PeerNode) []byte {
 		Network: network, Name: node.Name, Address: node.Address, IPv4: node.IPv4, IPv6: node.IPv6, ClusterIPv4: node.ClusterIPv4,
 		ClusterIPv6: node.ClusterIPv6, Sequence: node.Sequence, CannotEncrypt: node.CannotEncrypt,
 	}
-	for _, one := range node.Keys {
-		said.Keys = append(said.Keys, key{one.ID, one.Algorithm, one.PublicKey})
+	for _, k := range node.Keys {
+		reported.Keys = append(reported.Keys, key{k.ID, k.Algorithm, k.PublicKey})
 	}
 	if node.Sender != nil {
-		said.Kernel, said.Ktsnd = node.Sender.Kernel, node.Sender.Ktsnd
+		reported.Kernel, reported.Ktsnd = node.Sender.Kernel, node.Sender.Ktsnd
 	}
-	text, err := json.Marshal(said)
+	text, err := json.Marshal(reported)
 	if err != nil {
 		panic(err) // texts and numbers can be written
 	}

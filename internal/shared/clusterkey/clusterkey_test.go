@@ -17,12 +17,12 @@ func node() *v1alpha1.PeerNode {
 
 // TestStatementKeepsItsForm is about nodes of another release, which verify what this one signs.
 func TestStatementKeepsItsForm(t *testing.T) {
-	said := node()
-	said.ClusterIPv4, said.ClusterIPv6, said.Sequence, said.CannotEncrypt = "10.42.0.0/20", "fd42::/52", 7, true
+	peer := node()
+	peer.ClusterIPv4, peer.ClusterIPv6, peer.Sequence, peer.CannotEncrypt = "10.42.0.0/20", "fd42::/52", 7, true
 	const want = "kubernetsn peer node v1\x00" + `{"Network":"line","Name":"a","Address":"192.0.2.1","IPv4":"10.42.1.0/24","IPv6":"fd42:0:0:1::/64",` +
 		`"ClusterIPv4":"10.42.0.0/20","ClusterIPv6":"fd42::/52","Keys":[{"ID":"one","Algorithm":"` + v1alpha1.KeyAlgorithm + `","PublicKey":"AAAA"},` +
 		`{"ID":"two","Algorithm":"` + v1alpha1.KeyAlgorithm + `","PublicKey":"BBBB"}],"Kernel":3,"Ktsnd":9,"Sequence":7,"CannotEncrypt":true}`
-	if text := string(statement("line", said)); text != want {
+	if text := string(statement("line", peer)); text != want {
 		t.Errorf("the statement is %q, want %q; nodes of the release before do not verify another: sign what they know, too", text, want)
 	}
 }

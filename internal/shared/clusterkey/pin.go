@@ -98,7 +98,7 @@ func (p Part) Contains(other Part) bool {
 
 // Has tells whether a range lies in the part.
 func (p Part) Has(subnet netip.Prefix) bool {
-	return slices.ContainsFunc([]netip.Prefix{p.IPv4, p.IPv6}, func(of netip.Prefix) bool {
-		return of.IsValid() && subnet.IsValid() && of.Bits() <= subnet.Bits() && of.Contains(subnet.Addr())
+	return slices.ContainsFunc([]netip.Prefix{p.IPv4, p.IPv6}, func(prefix netip.Prefix) bool {
+		return prefix.IsValid() && subnet.IsValid() && prefix.Bits() <= subnet.Bits() && prefix.Contains(subnet.Addr())
 	})
 }

@@ -88,22 +88,22 @@ func Parse(asked map[string]string) (Device, error) {
 	if !slices.Contains(kinds, kind) {
 		return Device{}, fmt.Errorf("%s is %q; give %s, %s, %s or %s", KindName, kind, Tap, VhostUser, Veth, VFIO)
 	}
-	made := Device{Kind: kind, Class: cmp.Or(asked[ClassName], Classes[0]), DAN: asked[DANName]}
+	device := Device{Kind: kind, Class: cmp.Or(asked[ClassName], Classes[0]), DAN: asked[DANName]}
 	var err error
-	if made.Queues, err = number(asked, QueuesName, 1, 1, MaxQueues); err != nil {
+	if device.Queues, err = number(asked, QueuesName, 1, 1, MaxQueues); err != nil {
 		return Device{}, err
 	}
-	if made.Owner, err = number(asked, OwnerName, 0, 0, maxOwner); err != nil {
+	if device.Owner, err = number(asked, OwnerName, 0, 0, maxOwner); err != nil {
 		return Device{}, err
 	}
-	if !slices.Contains(Classes, made.Class) {
-		return Device{}, fmt.Errorf("%s is %q; give one of %s", ClassName, made.Class, strings.Join(Classes, ", "))
+	if !slices.Contains(Classes, device.Class) {
+		return Device{}, fmt.Errorf("%s is %q; give one of %s", ClassName, device.Class, strings.Join(Classes, ", "))
 	}
-	if made.Class == ClassQueue && made.Queues == 1 {
+	if device.Class == ClassQueue && device.Queues == 1 {
 		return Device{}, fmt.Errorf("%s is %s, and the device has one pair of queues, so that all frames would be of one class; give %s of 2 or more",
 			ClassName, ClassQueue, QueuesName)
 	}
-	return made, made.checkRuntime()
+	return device, device.checkRuntime()
 }
 
 // kataFolder is Kata's own, of which dan_conf is a part by default.

@@ -15,8 +15,8 @@ import (
 
 // Ready tells whether a pod serves.
 func Ready(pod *corev1.Pod) bool {
-	return slices.ContainsFunc(pod.Status.Conditions, func(is corev1.PodCondition) bool {
-		return is.Type == corev1.PodReady && is.Status == corev1.ConditionTrue
+	return slices.ContainsFunc(pod.Status.Conditions, func(condition corev1.PodCondition) bool {
+		return condition.Type == corev1.PodReady && condition.Status == corev1.ConditionTrue
 	})
 }
 
@@ -37,14 +37,14 @@ func Place(pod *corev1.Pod) v1alpha1.WorkloadPod {
 
 func stateOf(pod *corev1.Pod, container string) string {
 	for i := range pod.Status.ContainerStatuses {
-		is := &pod.Status.ContainerStatuses[i]
+		status := &pod.Status.ContainerStatuses[i]
 		switch {
-		case is.Name != container:
-		case is.State.Running != nil:
+		case status.Name != container:
+		case status.State.Running != nil:
 			return "Running"
-		case is.State.Terminated != nil:
+		case status.State.Terminated != nil:
 			return "Terminated"
-		case is.State.Waiting != nil:
+		case status.State.Waiting != nil:
 			return "Waiting"
 		}
 	}
@@ -68,10 +68,10 @@ func Networks(pod *corev1.Pod) []v1alpha1.WorkloadNetwork {
 			continue
 		}
 		on := v1alpha1.WorkloadNetwork{Network: name}
-		for _, one := range attached {
-			if one.Name == name || strings.HasSuffix(one.Name, "/"+name) {
-				on.Interface = one.Interface
-				on.Addresses = append(on.Addresses, one.IPs...)
+		for _, row := range attached {
+			if row.Name == name || strings.HasSuffix(row.Name, "/"+name) {
+				on.Interface = row.Interface
+				on.Addresses = append(on.Addresses, row.IPs...)
 			}
 		}
 		networks = append(networks, on)

@@ -141,7 +141,7 @@ func MedianSummary(summaries []*Summary) *Summary {
 	if len(summaries) == 0 {
 		return nil
 	}
-	median := func(of func(*Summary) int64) int64 { return medianOf(summaries, of) }
+	median := func(get func(*Summary) int64) int64 { return medianOf(summaries, get) }
 	return &Summary{
 		Min:   median(func(s *Summary) int64 { return s.Min }),
 		P50:   median(func(s *Summary) int64 { return s.P50 }),
@@ -190,10 +190,10 @@ func withoutNil[T any](values []*T) []*T {
 	return slices.DeleteFunc(slices.Clone(values), func(value *T) bool { return value == nil })
 }
 
-func medianOf[T any](values []*T, of func(*T) int64) int64 {
+func medianOf[T any](values []*T, get func(*T) int64) int64 {
 	picked := make([]int64, len(values))
 	for i, value := range values {
-		picked[i] = of(value)
+		picked[i] = get(value)
 	}
 	return Median(picked)
 }

@@ -35,12 +35,12 @@ func LinkRoutesOf(value string) (ranges []netip.Prefix, err error) {
 		return nil, nil
 	}
 	for word := range strings.SplitSeq(value, ",") {
-		one, err := netip.ParsePrefix(strings.TrimSpace(word))
-		if err != nil || one != one.Masked() {
+		prefix, err := netip.ParsePrefix(strings.TrimSpace(word))
+		if err != nil || prefix != prefix.Masked() {
 			return nil, fmt.Errorf("annotation %s: %q is no range; give ranges written by their first addresses, such as 10.9.0.0/16, between commas",
 				v1alpha1.LinkRoutesAnnotation, Shorten(word, mostOfName))
 		}
-		ranges = append(ranges, one)
+		ranges = append(ranges, prefix)
 	}
 	return ranges, nil
 }

@@ -36,9 +36,9 @@ func Conflict(network *v1alpha1.TSNNetwork, networks []v1alpha1.TSNNetwork) (nam
 
 // Overlap is the first of their ranges that has addresses of one of ours; it is not valid if there is none.
 func Overlap(ours, theirs []netip.Prefix) netip.Prefix {
-	for _, own := range ours {
+	for _, prefix := range ours {
 		for _, other := range theirs {
-			if own.Overlaps(other) {
+			if prefix.Overlaps(other) {
 				return other
 			}
 		}

@@ -13,12 +13,12 @@ import (
 
 // agedNetwork is a network that was made that many seconds ago.
 func agedNetwork(name string, seconds int64, vni int32, ipv4, ipv6 string) v1alpha1.TSNNetwork {
-	made := v1alpha1.TSNNetwork{ObjectMeta: metav1.ObjectMeta{Name: name, CreationTimestamp: metav1.NewTime(time.Unix(1000-seconds, 0))}}
-	made.Spec.VNI, made.Spec.IPv4.CIDR = vni, ipv4
+	network := v1alpha1.TSNNetwork{ObjectMeta: metav1.ObjectMeta{Name: name, CreationTimestamp: metav1.NewTime(time.Unix(1000-seconds, 0))}}
+	network.Spec.VNI, network.Spec.IPv4.CIDR = vni, ipv4
 	if ipv6 != "" {
-		made.Spec.IPv6 = &v1alpha1.Range6{CIDR: ipv6}
+		network.Spec.IPv6 = &v1alpha1.Range6{CIDR: ipv6}
 	}
-	return made
+	return network
 }
 
 func TestOfTwoNetworksThatWantTheSameTheOlderHasIt(t *testing.T) {

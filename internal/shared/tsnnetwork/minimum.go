@@ -29,8 +29,8 @@ func (m *EncryptionMinimum) AddFlags(flags *flag.FlagSet) {
 		})
 	flags.Func("encryption-minimum-of", "the same for one TSNNetwork, or one TSNService by its namespace and name, instead: `NAME=WHAT`; may be given several times",
 		func(text string) error {
-			name, value, is := strings.Cut(text, "=")
-			if !is || name == "" {
+			name, value, ok := strings.Cut(text, "=")
+			if !ok || name == "" {
 				return fmt.Errorf("%q: give the name of a TSNNetwork, or NAMESPACE/NAME of a TSNService, then = and the value", text)
 			}
 			if m.of == nil {
@@ -59,13 +59,13 @@ func LessEncrypted(asked, other string) bool {
 
 // Raise changes the spec.encryption of a TSNNetwork, or of a TSNService NAMESPACE/NAME or its links, to the minimum where it asks for less, and
 // says so, for people; "" where it does not.
-func (m *EncryptionMinimum) Raise(encryption *string, name string) (said string) {
+func (m *EncryptionMinimum) Raise(encryption *string, name string) (text string) {
 	if m == nil {
 		return ""
 	}
-	minimum, is := m.of[name]
+	minimum, ok := m.of[name]
 	value := "encryption.minimumOf"
-	if !is {
+	if !ok {
 		minimum, value = m.all, "encryption.minimum"
 	}
 	asked := cmp.Or(*encryption, v1alpha1.EncryptionNone)

@@ -10,10 +10,10 @@ import (
 )
 
 func minimumOf(arguments ...string) (*EncryptionMinimum, error) {
-	made, flags := &EncryptionMinimum{}, flag.NewFlagSet("test", flag.ContinueOnError)
+	minimum, flags := &EncryptionMinimum{}, flag.NewFlagSet("test", flag.ContinueOnError)
 	flags.SetOutput(io.Discard)
-	made.AddFlags(flags)
-	return made, flags.Parse(arguments)
+	minimum.AddFlags(flags)
+	return minimum, flags.Parse(arguments)
 }
 
 func TestEncryptionMinimum(t *testing.T) {
@@ -33,17 +33,17 @@ func TestEncryptionMinimum(t *testing.T) {
 		{some, "default/plant", "None", "Required"},
 		{some, "plant", "None", "Preferred"},
 	} {
-		made, err := minimumOf(test.arguments...)
+		minimum, err := minimumOf(test.arguments...)
 		if err != nil {
 			t.Fatal(err)
 		}
 		got := test.asked
-		said := made.Raise(&got, test.name)
-		if got != test.wants || (said != "") != (test.asked != test.wants) {
-			t.Errorf("%v: %s asks for %q and has %q: %s", test.arguments, test.name, test.asked, got, said)
+		text := minimum.Raise(&got, test.name)
+		if got != test.wants || (text != "") != (test.asked != test.wants) {
+			t.Errorf("%v: %s asks for %q and has %q: %s", test.arguments, test.name, test.asked, got, text)
 		}
 	}
-	made, err := minimumOf(some...)
+	createdMinimum, err := minimumOf(some...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -59,7 +59,7 @@ func TestEncryptionMinimum(t *testing.T) {
 		{"other", "None", []string{"of TSNNetwork other is None", "is Preferred (chart value encryption.minimum)", "set spec.encryption to Preferred"}},
 	} {
 		asked := test.asked
-		message := made.Raise(&asked, test.name)
+		message := createdMinimum.Raise(&asked, test.name)
 		for _, text := range test.want {
 			if !strings.Contains(message, text) {
 				t.Errorf("%s: %q does not say %q", test.name, message, text)

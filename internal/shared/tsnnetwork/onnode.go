@@ -9,12 +9,12 @@ import (
 )
 
 // OnNode is a network on a node: the node's part of it, and what the node's agent says of it; nil where there is none.
-func OnNode(node *v1alpha1.TSNNode, network string) (part *v1alpha1.NodeNetwork, said *v1alpha1.NodeNetworkStatus) {
-	if at := slices.IndexFunc(node.Spec.Networks, func(one v1alpha1.NodeNetwork) bool { return one.Name == network }); at >= 0 {
+func OnNode(node *v1alpha1.TSNNode, network string) (part *v1alpha1.NodeNetwork, status *v1alpha1.NodeNetworkStatus) {
+	if at := slices.IndexFunc(node.Spec.Networks, func(nodeNetwork v1alpha1.NodeNetwork) bool { return nodeNetwork.Name == network }); at >= 0 {
 		part = &node.Spec.Networks[at]
 	}
-	if at := slices.IndexFunc(node.Status.Networks, func(one v1alpha1.NodeNetworkStatus) bool { return one.Name == network }); at >= 0 {
-		said = &node.Status.Networks[at]
+	if at := slices.IndexFunc(node.Status.Networks, func(s v1alpha1.NodeNetworkStatus) bool { return s.Name == network }); at >= 0 {
+		status = &node.Status.Networks[at]
 	}
-	return part, said
+	return part, status
 }

@@ -38,8 +38,8 @@ func (w Whole) Part(number int) netip.Prefix {
 		address[bit/8] |= byte(number&1) << (7 - bit%8)
 		number >>= 1
 	}
-	made, _ := netip.AddrFromSlice(address) // it has the length of an address
-	return netip.PrefixFrom(made, w.nodeBits)
+	createdAddress, _ := netip.AddrFromSlice(address) // it has the length of an address
+	return netip.PrefixFrom(createdAddress, w.nodeBits)
 }
 
 // number is that of a part, -1 if a prefix is none.
@@ -76,7 +76,7 @@ func AllocateNumbers(count int, have map[string]int, exist, wanted []string) (nu
 	wanted = slices.Sorted(slices.Values(wanted))
 	var idle []string
 	for _, node := range slices.Sorted(slices.Values(exist)) {
-		if _, is := slices.BinarySearch(wanted, node); !is {
+		if _, ok := slices.BinarySearch(wanted, node); !ok {
 			idle = append(idle, node)
 		}
 	}

@@ -47,9 +47,9 @@ func DivideShards(have []Shard, wanted map[string]v1alpha1.PeerNode, foreign map
 	for number := 0; len(fresh) > 0; number++ {
 		used := slices.ContainsFunc(have, func(s Shard) bool { return s.Number == number })
 		if !used && !foreign[number] {
-			made := Shard{Number: number}
-			fresh = fill(&made, fresh, wanted)
-			have = append(have, made)
+			shard := Shard{Number: number}
+			fresh = fill(&shard, fresh, wanted)
+			have = append(have, shard)
 		}
 	}
 	return have
@@ -59,8 +59,8 @@ func DivideShards(have []Shard, wanted map[string]v1alpha1.PeerNode, foreign map
 func kept(from *Shard, wanted map[string]v1alpha1.PeerNode, placed map[string]bool) Shard {
 	to := Shard{Number: from.Number}
 	for _, node := range from.Nodes {
-		want, is := wanted[node.Name]
-		if is && !placed[node.Name] && len(to.Nodes) < v1alpha1.MaxPeers {
+		want, ok := wanted[node.Name]
+		if ok && !placed[node.Name] && len(to.Nodes) < v1alpha1.MaxPeers {
 			to.Nodes = append(to.Nodes, want)
 			placed[node.Name] = true
 		}
@@ -88,9 +88,9 @@ func ShardName(network string, number int) string { return fmt.Sprintf("%s-%d", 
 
 // ShardNumber is -1 for TSNPeers whose name is not of that form.
 func ShardNumber(network, name string) int {
-	text, found := strings.CutPrefix(name, network+"-")
+	text, exists := strings.CutPrefix(name, network+"-")
 	number, err := strconv.Atoi(text)
-	if !found || err != nil || number < 0 || ShardName(network, number) != name {
+	if !exists || err != nil || number < 0 || ShardName(network, number) != name {
 		return -1
 	}
 	return number

@@ -38,39 +38,39 @@ func TunnelAddresses(nodes []corev1.Node, holders map[string]netip.Addr) (addres
 	claims := make([]claim, 0, len(nodes))
 	internal := make(map[netip.Addr]string, len(nodes))
 	for i := range nodes {
-		made := claim{node: &nodes[i], rank: named}
+		entry := claim{node: &nodes[i], rank: named}
 		var err error
-		if made.address, err = TunnelAddress(made.node); err != nil {
-			faults[made.node.Name] = err
+		if entry.address, err = TunnelAddress(entry.node); err != nil {
+			faults[entry.node.Name] = err
 		}
-		for _, address := range internalIPs(made.node) {
-			internal[address] = made.node.Name
-			if address == made.address {
-				made.rank = native
+		for _, address := range internalIPs(entry.node) {
+			internal[address] = entry.node.Name
+			if address == entry.address {
+				entry.rank = native
 			}
 		}
-		if made.address.IsValid() && holders[made.node.Name] == made.address {
-			made.rank = held
+		if entry.address.IsValid() && holders[entry.node.Name] == entry.address {
+			entry.rank = held
 		}
-		claims = append(claims, made)
+		claims = append(claims, entry)
 	}
 	slices.SortFunc(claims, func(a, b claim) int {
 		return cmp.Or(cmp.Compare(a.rank, b.rank), a.node.CreationTimestamp.Compare(b.node.CreationTimestamp.Time), strings.Compare(a.node.Name, b.node.Name))
 	})
 	owner := make(map[netip.Addr]string, len(nodes))
-	for _, one := range claims {
-		name := one.node.Name
-		other, known := owner[one.address]
+	for _, claim := range claims {
+		name := claim.node.Name
+		other, known := owner[claim.address]
 		switch {
 		case faults[name] != nil:
-		case one.rank == named && internal[one.address] != "":
+		case claim.rank == named && internal[claim.address] != "":
 			faults[name] = fmt.Errorf("annotation %s: %s is the InternalIP of node %s; give it an address of this node", v1alpha1.TunnelAddressAnnotation,
-				one.address, internal[one.address])
+				claim.address, internal[claim.address])
 		case known:
-			faults[name] = fmt.Errorf("its tunnel's address %s is node %s's; annotate it with another %s", one.address, other,
+			faults[name] = fmt.Errorf("its tunnel's address %s is node %s's; annotate it with another %s", claim.address, other,
 				v1alpha1.TunnelAddressAnnotation)
 		default:
-			addresses[name], owner[one.address] = one.address, name
+			addresses[name], owner[claim.address] = claim.address, name
 		}
 	}
 	return addresses, faults

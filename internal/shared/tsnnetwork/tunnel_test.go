@@ -61,17 +61,17 @@ func TestATunnelEndsWhereTheNodeSays(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			holders := map[string]netip.Addr{}
-			if name, address, is := strings.Cut(test.holders, "="); is {
+			if name, address, ok := strings.Cut(test.holders, "="); ok {
 				holders[name] = netip.MustParseAddr(address)
 			}
 			addresses, faults := TunnelAddresses(test.nodes, holders)
-			var said []string
+			var reported []string
 			for node, err := range faults {
-				said = append(said, fmt.Sprintf("%s: %v", node, err))
+				reported = append(reported, fmt.Sprintf("%s: %v", node, err))
 			}
-			if got := fmt.Sprint(addresses); got != test.addresses || !strings.Contains(strings.Join(said, "\n"), test.sentence) ||
-				len(said) != len(test.nodes)-len(addresses) {
-				t.Errorf("got %s, %q, want %s, %q", got, said, test.addresses, test.sentence)
+			if got := fmt.Sprint(addresses); got != test.addresses || !strings.Contains(strings.Join(reported, "\n"), test.sentence) ||
+				len(reported) != len(test.nodes)-len(addresses) {
+				t.Errorf("got %s, %q, want %s, %q", got, reported, test.addresses, test.sentence)
 			}
 		})
 	}

@@ -20,18 +20,18 @@ func TestEveryProgramSaysWhichVersionItIs(t *testing.T) {
 	for program, compiler := range map[string]string{
 		"ktsn": "go", "ktsn-agent": "go", "ktsn-operator": "go", "ktsn-realtime": "go", "ktsn-wait": "go", "ktsnd": "gcc", "tsnperf": "gcc",
 	} {
-		said, err := exec.Command(testlab.Program(t, program), "--version").Output()
+		output, err := exec.Command(testlab.Program(t, program), "--version").Output()
 		if err != nil {
 			t.Errorf("%s --version: %v", program, err)
 			continue
 		}
-		parts := answer.FindStringSubmatch(string(said))
+		parts := answer.FindStringSubmatch(string(output))
 		if parts == nil {
-			t.Errorf("%s says %q, which is not of the form %v", program, said, answer)
+			t.Errorf("%s says %q, which is not of the form %v", program, output, answer)
 			continue
 		}
 		if parts[1] != program || parts[2] != Number() || !strings.HasPrefix(parts[4], compiler) && !strings.HasPrefix(parts[4], "clang") {
-			t.Errorf("%s says %q, want its name, %s and %s", program, said, Number(), compiler)
+			t.Errorf("%s says %q, want its name, %s and %s", program, output, Number(), compiler)
 		}
 		commits[parts[3]] = program
 	}
@@ -43,9 +43,9 @@ func TestEveryProgramSaysWhichVersionItIs(t *testing.T) {
 func TestThePluginTellsAPersonItsVersion(t *testing.T) {
 	command := exec.Command(testlab.Program(t, "tsn-cni"))
 	command.Env = []string{}
-	said, err := command.CombinedOutput()
-	if want := "tsn-cni " + Number() + " ("; err != nil || !strings.HasPrefix(string(said), want) {
-		t.Errorf("got %q, %v; want it to begin with %q", said, err, want)
+	output, err := command.CombinedOutput()
+	if want := "tsn-cni " + Number() + " ("; err != nil || !strings.HasPrefix(string(output), want) {
+		t.Errorf("got %q, %v; want it to begin with %q", output, err, want)
 	}
 }
 
@@ -65,7 +65,7 @@ func TestALineSaysWhatIsNotKnown(t *testing.T) {
 	before := commit
 	defer func() { commit = before }()
 	commit = "unknown commit"
-	if said := Line("ktsn") + "\n"; !answer.MatchString(said) {
-		t.Errorf("got %q", said)
+	if text := Line("ktsn") + "\n"; !answer.MatchString(text) {
+		t.Errorf("got %q", text)
 	}
 }

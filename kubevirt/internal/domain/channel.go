@@ -21,11 +21,11 @@ func (d *Domain) AddChannel(name, socket string) {
 }
 
 // addDevice puts a device behind the last one of its kind, else behind all: libvirt gives addresses in this order.
-func addDevice(devices, made *etree.Element) {
-	same := devices.SelectElements(made.Tag)
+func addDevice(devices, element *etree.Element) {
+	same := devices.SelectElements(element.Tag)
 	if len(same) == 0 {
-		devices.AddChild(made)
+		devices.AddChild(element)
 		return
 	}
-	devices.InsertChildAt(same[len(same)-1].Index()+1, made)
+	devices.InsertChildAt(same[len(same)-1].Index()+1, element)
 }

@@ -41,11 +41,11 @@ func (d *Domain) Processors() (int, error) {
 	if all := d.root.FindElements("./vcpus/vcpu[@enabled='yes']"); len(all) > 0 {
 		return len(all), nil
 	}
-	one := d.root.SelectElement("vcpu")
-	if one == nil {
+	element := d.root.SelectElement("vcpu")
+	if element == nil {
 		return 1, nil
 	}
-	text := one.SelectAttrValue("current", strings.TrimSpace(one.Text()))
+	text := element.SelectAttrValue("current", strings.TrimSpace(element.Text()))
 	count, err := strconv.Atoi(text)
 	if err != nil || count < 1 {
 		return 0, fmt.Errorf("the domain has %q virtual processors, which is no number above 0", text)
@@ -54,24 +54,24 @@ func (d *Domain) Processors() (int, error) {
 }
 
 // child finds a child element, or makes it.
-func child(of *etree.Element, tag string) *etree.Element {
-	if found := of.SelectElement(tag); found != nil {
-		return found
+func child(element *etree.Element, tag string) *etree.Element {
+	if existingElement := element.SelectElement(tag); existingElement != nil {
+		return existingElement
 	}
-	return of.CreateElement(tag)
+	return element.CreateElement(tag)
 }
 
 // element makes a child element with attributes: a name and a value each.
 func element(in *etree.Element, tag string, attributes ...string) *etree.Element {
-	made := in.CreateElement(tag)
+	element := in.CreateElement(tag)
 	for at := 0; at < len(attributes); at += 2 {
-		made.CreateAttr(attributes[at], attributes[at+1])
+		element.CreateAttr(attributes[at], attributes[at+1])
 	}
-	return made
+	return element
 }
 
 // hasAlias tells whether a device has that alias.
 func hasAlias(device *etree.Element, alias string) bool {
-	found := device.SelectElement("alias")
-	return found != nil && found.SelectAttrValue("name", "") == alias
+	element := device.SelectElement("alias")
+	return element != nil && element.SelectAttrValue("name", "") == alias
 }

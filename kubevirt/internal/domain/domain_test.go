@@ -11,14 +11,14 @@ import (
 func edited(t *testing.T, text string, edit func(*Domain) error, times int) string {
 	t.Helper()
 	for range times {
-		made, err := Parse([]byte(text))
+		domain, err := Parse([]byte(text))
 		if err == nil {
-			err = edit(made)
+			err = edit(domain)
 		}
 		if err != nil {
 			t.Fatal(err)
 		}
-		bytes, err := made.Bytes()
+		bytes, err := domain.Bytes()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -131,11 +131,11 @@ func TestProcessorsAreThoseThatTheMachineBeginsWith(t *testing.T) {
 		`<domain><vcpu>8</vcpu><vcpus><vcpu id="0" enabled="yes"/><vcpu id="1" enabled="yes"/><vcpu id="2" enabled="no"/></vcpus></domain>`: 2,
 		`<domain><vcpu>none</vcpu></domain>`: 0,
 	} {
-		made, err := Parse([]byte(text))
+		domain, err := Parse([]byte(text))
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got, err := made.Processors(); got != want || (err != nil) != (want == 0) {
+		if got, err := domain.Processors(); got != want || (err != nil) != (want == 0) {
 			t.Errorf("%s has %d processors, %v; want %d", text, got, err, want)
 		}
 	}
@@ -152,11 +152,11 @@ func TestWhatIsNoDomainIsRefused(t *testing.T) {
 			t.Errorf("%q: %v, want %s", text, err, want)
 		}
 	}
-	made, err := Parse([]byte("<domain/>"))
+	domain, err := Parse([]byte("<domain/>"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := made.SetInterface(&Interface{Name: "blue", PCIAddress: "02:01.0"}); err == nil || !strings.Contains(err.Error(), `interface blue: "02:01.0" is no PCI address`) {
+	if err := domain.SetInterface(&Interface{Name: "blue", PCIAddress: "02:01.0"}); err == nil || !strings.Contains(err.Error(), `interface blue: "02:01.0" is no PCI address`) {
 		t.Errorf("a short PCI address: %v", err)
 	}
 }

@@ -38,7 +38,7 @@ var segmentation = []string{"gso", "tso4", "tso6", "ecn", "ufo"}
 
 // SetInterface adds a network device, in the place of one of that name.
 func (d *Domain) SetInterface(i *Interface) error {
-	made, err := i.element()
+	element, err := i.element()
 	if err != nil {
 		return err
 	}
@@ -48,24 +48,26 @@ func (d *Domain) SetInterface(i *Interface) error {
 	devices := child(d.root, "devices")
 	for _, old := range devices.SelectElements("interface") {
 		if hasAlias(old, aliasPrefix+i.Name) {
-			devices.InsertChildAt(old.Index(), made)
+			devices.InsertChildAt(old.Index(), element)
 			devices.RemoveChild(old)
 			return nil
 		}
 	}
-	addDevice(devices, made)
+	addDevice(devices, element)
 	return nil
 }
 
 func (i *Interface) element() (*etree.Element, error) {
-	made := etree.NewElement("interface")
-	add := func(tag string, attributes ...string) *etree.Element { return element(made, tag, attributes...) }
+	createdElement := etree.NewElement("interface")
+	add := func(tag string, attributes ...string) *etree.Element {
+		return element(createdElement, tag, attributes...)
+	}
 	add("mac", "address", i.Address)
 	if i.Tap != "" {
-		made.CreateAttr("type", "ethernet")
+		createdElement.CreateAttr("type", "ethernet")
 		add("target", "dev", i.Tap, "managed", "no")
 	} else {
-		made.CreateAttr("type", "vhostuser")
+		createdElement.CreateAttr("type", "vhostuser")
 		// The back end may be another one after an upgrade of the node.
 		element(add("source", "type", "unix", "path", i.Socket, "mode", "client"), "reconnect", "enabled", "yes", "timeout", "1")
 	}
@@ -73,7 +75,7 @@ func (i *Interface) element() (*etree.Element, error) {
 	if i.Tap != "" {
 		add("mtu", "size", strconv.Itoa(i.MTU))
 	}
-	i.addDriver(made)
+	i.addDriver(createdElement)
 	add("alias", "name", aliasPrefix+i.Name)
 	if i.Down {
 		add("link", "state", "down")
@@ -87,19 +89,19 @@ func (i *Interface) element() (*etree.Element, error) {
 		add("rom", "enabled", "no")
 	}
 	if i.PCIAddress == "" {
-		return made, nil
+		return createdElement, nil
 	}
 	attributes, err := pciAddress(i.PCIAddress)
 	if err != nil {
 		return nil, fmt.Errorf("interface %s: %w", i.Name, err)
 	}
 	add("address", attributes...)
-	return made, nil
+	return createdElement, nil
 }
 
 // addDriver says what QEMU offers the machine. With vhost-user the relay says it, but for queues.
-func (i *Interface) addDriver(made *etree.Element) {
-	driver := made.CreateElement("driver")
+func (i *Interface) addDriver(element *etree.Element) {
+	driver := element.CreateElement("driver")
 	if i.Queues > 1 {
 		driver.CreateAttr("queues", strconv.Itoa(i.Queues))
 	}

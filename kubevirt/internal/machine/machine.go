@@ -58,52 +58,52 @@ func Read(text []byte, binding string) (*Machine, error) {
 	if err := json.Unmarshal(text, &vmi); err != nil {
 		return nil, fmt.Errorf("read the virtual machine instance: %w", err)
 	}
-	made := &Machine{Model: modelOf(vmi.Spec.Domain.Devices.UseVirtioTransitional)}
+	machine := &Machine{Model: modelOf(vmi.Spec.Domain.Devices.UseVirtioTransitional)}
 	// It is defined while it migrates only where it goes to.
-	made.Arriving = vmi.Status.MigrationState != nil && !vmi.Status.MigrationState.Completed && !vmi.Status.MigrationState.Failed
+	machine.Arriving = vmi.Status.MigrationState != nil && !vmi.Status.MigrationState.Completed && !vmi.Status.MigrationState.Failed
 	var err error
-	if made.Device, err = deviceOf(vmi.Metadata.Annotations); err != nil {
+	if machine.Device, err = deviceOf(vmi.Metadata.Annotations); err != nil {
 		return nil, err
 	}
-	made.Annotated = annotated(vmi.Metadata.Annotations[networkAnnotation])
+	machine.Annotated = annotated(vmi.Metadata.Annotations[networkAnnotation])
 	for i := range vmi.Spec.Domain.Devices.Interfaces {
-		one := &vmi.Spec.Domain.Devices.Interfaces[i]
-		if one.Binding == nil || one.Binding.Name != binding || one.State == stateAbsent {
+		iface := &vmi.Spec.Domain.Devices.Interfaces[i]
+		if iface.Binding == nil || iface.Binding.Name != binding || iface.State == stateAbsent {
 			continue
 		}
-		if one.Model != "" && one.Model != virtio {
+		if iface.Model != "" && iface.Model != virtio {
 			return nil, fmt.Errorf("interface %s of the virtual machine has the model %q, and a network of KuberneTSN connects virtio only; leave the model out",
-				one.Name, one.Model)
+				iface.Name, iface.Model)
 		}
-		made.Interfaces = append(made.Interfaces, vmi.interfaceOf(one))
+		machine.Interfaces = append(machine.Interfaces, vmi.interfaceOf(iface))
 	}
-	return made, nil
+	return machine, nil
 }
 
-func (vmi *instance) interfaceOf(one *specInterface) Interface {
-	made := Interface{
-		Name: one.Name, Pod: vmi.podInterface(one.Name), Address: one.MacAddress, PCIAddress: one.PCIAddress, ACPIIndex: one.ACPIIndex,
-		Down: one.State == stateDown,
+func (vmi *instance) interfaceOf(iface *specInterface) Interface {
+	createdIface := Interface{
+		Name: iface.Name, Pod: vmi.podInterface(iface.Name), Address: iface.MacAddress, PCIAddress: iface.PCIAddress, ACPIIndex: iface.ACPIIndex,
+		Down: iface.State == stateDown,
 	}
-	if one.BootOrder != nil {
-		made.BootOrder = *one.BootOrder
+	if iface.BootOrder != nil {
+		createdIface.BootOrder = *iface.BootOrder
 	}
-	return made
+	return createdIface
 }
 
 // deviceOf reads the annotations. Without one it is a tap, as the operator has it for pods of KubeVirt.
-func deviceOf(of map[string]string) (device.Device, error) {
+func deviceOf(owner map[string]string) (device.Device, error) {
 	asked := map[string]string{device.KindName: device.Tap}
 	for _, name := range device.Names {
-		if value, given := of[annotations+name]; given {
+		if value, given := owner[annotations+name]; given {
 			asked[name] = value
 		}
 	}
-	made, err := device.Parse(asked)
+	createdDevice, err := device.Parse(asked)
 	if err != nil {
-		return made, fmt.Errorf("annotation %s%w", annotations, err)
+		return createdDevice, fmt.Errorf("annotation %s%w", annotations, err)
 	}
-	return made, nil
+	return createdDevice, nil
 }
 
 // annotated are the interfaces of the networks that an annotation names: the operator calls them tsn0, tsn1 and so on.

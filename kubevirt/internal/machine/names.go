@@ -17,13 +17,13 @@ const (
 
 // podInterface is the interface of a network in the pod: KubeVirt says it in the status, or makes its name of the network's.
 func (vmi *instance) podInterface(network string) string {
-	for _, one := range vmi.Status.Interfaces {
-		if one.Name == network && one.PodInterfaceName != "" {
-			return one.PodInterfaceName
+	for _, iface := range vmi.Status.Interfaces {
+		if iface.Name == network && iface.PodInterfaceName != "" {
+			return iface.PodInterfaceName
 		}
 	}
-	for _, one := range vmi.Spec.Networks {
-		if one.Name == network && (one.Multus == nil || one.Multus.Default) {
+	for _, specNetwork := range vmi.Spec.Networks {
+		if specNetwork.Name == network && (specNetwork.Multus == nil || specNetwork.Multus.Default) {
 			return primaryInterface
 		}
 	}

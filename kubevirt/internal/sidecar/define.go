@@ -37,36 +37,36 @@ func (d *Definer) Define(instance, text []byte) ([]byte, error) {
 		return nil, errors.New("a virtual machine on a network of KuberneTSN cannot be migrated: its queues and the frames that wait for their times " +
 			"are the other node's; cancel the migration, and stop the machine and start it anew")
 	}
-	made, err := domain.Parse(text)
+	createdDomain, err := domain.Parse(text)
 	if err != nil {
 		return nil, err
 	}
-	queues, err := queuesOf(asked.Device, made)
+	queues, err := queuesOf(asked.Device, createdDomain)
 	if err != nil {
 		return nil, err
 	}
 	for i := range chosen {
-		if err := d.connect(made, asked, &chosen[i], queues); err != nil {
+		if err := d.connect(createdDomain, asked, &chosen[i], queues); err != nil {
 			return nil, err
 		}
 	}
 	if asked.Device.Is(device.VhostUser) {
-		made.ShareMemory()
+		createdDomain.ShareMemory()
 	}
 	if d.Clock != "" {
-		made.AddChannel(hosttime.PortName, d.Clock)
+		createdDomain.AddChannel(hosttime.PortName, d.Clock)
 	}
-	return made.Bytes()
+	return createdDomain.Bytes()
 }
 
 // choose are the interfaces of the machine's that are on networks. Those of the annotation are there unless KubeVirt has attached the
 // network by another name.
 func (d *Definer) choose(asked *machine.Machine) ([]machine.Interface, error) {
 	chosen := asked.Interfaces
-	for _, one := range asked.Annotated {
-		_, there := d.pod.link(one.Pod)
-		if there && !slices.ContainsFunc(chosen, func(other machine.Interface) bool { return other.Pod == one.Pod }) {
-			chosen = append(chosen, one)
+	for _, iface := range asked.Annotated {
+		_, there := d.pod.link(iface.Pod)
+		if there && !slices.ContainsFunc(chosen, func(other machine.Interface) bool { return other.Pod == iface.Pod }) {
+			chosen = append(chosen, iface)
 		}
 	}
 	if len(asked.Annotated) > 0 && len(chosen) == 0 {
@@ -89,28 +89,28 @@ func queuesOf(as device.Device, in *domain.Domain) (int, error) {
 	return min(as.Queues, processors), nil
 }
 
-func (d *Definer) connect(made *domain.Domain, asked *machine.Machine, one *machine.Interface, queues int) error {
-	found, err := attachmentOf(d.pod, one.Pod, asked.Device)
+func (d *Definer) connect(createdDomain *domain.Domain, asked *machine.Machine, iface *machine.Interface, queues int) error {
+	attachment, err := attachmentOf(d.pod, iface.Pod, asked.Device)
 	if err != nil {
-		return fmt.Errorf("interface %s of the virtual machine: %w", one.Name, err)
+		return fmt.Errorf("interface %s of the virtual machine: %w", iface.Name, err)
 	}
-	if err := sameAddress(one, found); err != nil {
+	if err := sameAddress(iface, attachment); err != nil {
 		return err
 	}
-	return made.SetInterface(&domain.Interface{
-		Name: one.Name, Tap: found.tap, Socket: found.socket, Address: found.address, Model: asked.Model, MTU: found.mtu, Queues: queues,
-		PCIAddress: one.PCIAddress, ACPIIndex: one.ACPIIndex, BootOrder: one.BootOrder, Down: one.Down,
+	return createdDomain.SetInterface(&domain.Interface{
+		Name: iface.Name, Tap: attachment.tap, Socket: attachment.socket, Address: attachment.address, Model: asked.Model, MTU: attachment.mtu, Queues: queues,
+		PCIAddress: iface.PCIAddress, ACPIIndex: iface.ACPIIndex, BootOrder: iface.BootOrder, Down: iface.Down,
 	})
 }
 
 // sameAddress refuses a machine whose frames nobody would send.
-func sameAddress(one *machine.Interface, found *attachment) error {
-	if one.Address == "" {
+func sameAddress(iface *machine.Interface, existingAttachment *attachment) error {
+	if iface.Address == "" {
 		return nil
 	}
-	if wanted, err := net.ParseMAC(one.Address); err != nil || wanted.String() != found.address {
+	if wanted, err := net.ParseMAC(iface.Address); err != nil || wanted.String() != existingAttachment.address {
 		return fmt.Errorf("interface %s of the virtual machine is to have the hardware address %s, and the pod's interface has %s, the only one whose "+
-			"frames are sent; leave macAddress out", one.Name, one.Address, found.address)
+			"frames are sent; leave macAddress out", iface.Name, iface.Address, existingAttachment.address)
 	}
 	return nil
 }

@@ -16,8 +16,8 @@ import (
 type madePod map[string]link
 
 func (p madePod) link(name string) (link, bool) {
-	found, there := p[name]
-	return found, there
+	entry, there := p[name]
+	return entry, there
 }
 
 var (
@@ -48,18 +48,18 @@ func taken(t *testing.T, text []byte, paths ...string) (added []string, rest str
 		t.Fatal(err)
 	}
 	for _, path := range paths {
-		found := document.FindElements(path)
-		if len(found) != 1 {
-			t.Fatalf("%s is there %d times in\n%s", path, len(found), text)
+		elements := document.FindElements(path)
+		if len(elements) != 1 {
+			t.Fatalf("%s is there %d times in\n%s", path, len(elements), text)
 		}
-		one := etree.NewDocument()
-		one.SetRoot(found[0].Copy())
-		written, err := one.WriteToString()
+		doc := etree.NewDocument()
+		doc.SetRoot(elements[0].Copy())
+		written, err := doc.WriteToString()
 		if err != nil {
 			t.Fatal(err)
 		}
 		added = append(added, written)
-		found[0].Parent().RemoveChild(found[0])
+		elements[0].Parent().RemoveChild(elements[0])
 	}
 	rest, err := document.WriteToString()
 	if err != nil {

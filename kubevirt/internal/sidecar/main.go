@@ -97,10 +97,10 @@ func define(arguments []string, stdin io.Reader, stdout io.Writer) error {
 	if err != nil {
 		return fmt.Errorf("read the domain: %w", err)
 	}
-	made, err := s.definer().Define(text, domain)
+	data, err := s.definer().Define(text, domain)
 	if err != nil {
 		return err
 	}
-	_, err = stdout.Write(made)
+	_, err = stdout.Write(data)
 	return err
 }

@@ -26,11 +26,11 @@ type pod interface {
 type ownPod struct{}
 
 func (ownPod) link(name string) (link, bool) {
-	found, err := net.InterfaceByName(name)
+	iface, err := net.InterfaceByName(name)
 	if err != nil {
 		return link{}, false // the only error in one's own namespace
 	}
-	return link{found.HardwareAddr.String(), found.MTU}, true
+	return link{iface.HardwareAddr.String(), iface.MTU}, true
 }
 
 // socketFolder is that of the pod's volume, in each container.
@@ -47,15 +47,15 @@ type attachment struct {
 
 // attachmentOf finds it.
 func attachmentOf(in pod, name string, as device.Device) (*attachment, error) {
-	found, there := in.link(name)
+	link, there := in.link(name)
 	if !there {
 		return nil, fmt.Errorf("the pod has no interface %s; attach it to a network of KuberneTSN, by its annotation kubernetsn.io/network", name)
 	}
-	made := &attachment{address: found.address, mtu: found.mtu}
+	object := &attachment{address: link.address, mtu: link.mtu}
 	if as.Is(device.VhostUser) {
-		made.socket = filepath.Join(socketFolder, device.SocketName(name))
-		made.mtu -= recordBytes
-		return made, nil
+		object.socket = filepath.Join(socketFolder, device.SocketName(name))
+		object.mtu -= recordBytes
+		return object, nil
 	}
 	tap, err := device.TapName(name)
 	if err != nil {
@@ -64,6 +64,6 @@ func attachmentOf(in pod, name string, as device.Device) (*attachment, error) {
 	if _, there := in.link(tap); !there {
 		return nil, fmt.Errorf("the pod's interface %s has no tap %s; have tsn-cni make it, by the annotation kubernetsn.io/device: tap", name, tap)
 	}
-	made.tap = tap
-	return made, nil
+	object.tap = tap
+	return object, nil
 }

@@ -41,22 +41,22 @@ func run(t *testing.T, in pod) *running {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.RemoveAll(folder) })
-	made := &running{
+	state := &running{
 		Sidecar: &Sidecar{Binding: "kubernetsn", Folder: folder, Container: "hook-sidecar-0", Log: slog.New(slog.DiscardHandler), pod: in},
 		ended:   make(chan error, 1),
 	}
 	// One that ended without removing its socket was here before.
-	left, err := net.ListenUnix("unix", &net.UnixAddr{Name: made.hookSocket(), Net: "unix"})
+	left, err := net.ListenUnix("unix", &net.UnixAddr{Name: state.hookSocket(), Net: "unix"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	left.SetUnlinkOnClose(false)
 	left.Close()
 	var ctx context.Context
-	ctx, made.stop = context.WithCancel(t.Context())
-	go func() { made.ended <- made.Run(ctx) }()
-	t.Cleanup(made.stop)
-	return made
+	ctx, state.stop = context.WithCancel(t.Context())
+	go func() { state.ended <- state.Run(ctx) }()
+	t.Cleanup(state.stop)
+	return state
 }
 
 func (r *running) awaitEnd(t *testing.T) {
@@ -91,15 +91,15 @@ func TestVirtLauncherFindsItsHooks(t *testing.T) {
 	connection := sidecar.dial(t)
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	said, err := info.NewInfoClient(connection).Info(ctx, &info.InfoParams{})
-	if err != nil || said.GetName() != "ktsn-kubevirt" || len(said.GetVersions()) != 1 || said.GetVersions()[0] != "v1alpha3" || len(said.GetHookPoints()) != 2 ||
-		said.GetHookPoints()[0].GetName() != "OnDefineDomain" || said.GetHookPoints()[1].GetName() != "Shutdown" {
-		t.Fatalf("it says %v, %v", said, err)
+	reportedInfo, err := info.NewInfoClient(connection).Info(ctx, &info.InfoParams{})
+	if err != nil || reportedInfo.GetName() != "ktsn-kubevirt" || len(reportedInfo.GetVersions()) != 1 || reportedInfo.GetVersions()[0] != "v1alpha3" || len(reportedInfo.GetHookPoints()) != 2 ||
+		reportedInfo.GetHookPoints()[0].GetName() != "OnDefineDomain" || reportedInfo.GetHookPoints()[1].GetName() != "Shutdown" {
+		t.Fatalf("it says %v, %v", reportedInfo, err)
 	}
 	client := hooks.NewCallbacksClient(connection)
-	made, err := client.OnDefineDomain(ctx, &hooks.OnDefineDomainParams{Vmi: example(t, "binding.json"), DomainXML: example(t, "binding.xml")})
-	if err != nil || !bytes.Contains(made.GetDomainXML(), []byte(`<source mode="bind" path="`+sidecar.Folder+`/hook-sidecar-0/userdata/clock.sock"/>`)) {
-		t.Errorf("the domain is %s, %v", made.GetDomainXML(), err)
+	result, err := client.OnDefineDomain(ctx, &hooks.OnDefineDomainParams{Vmi: example(t, "binding.json"), DomainXML: example(t, "binding.xml")})
+	if err != nil || !bytes.Contains(result.GetDomainXML(), []byte(`<source mode="bind" path="`+sidecar.Folder+`/hook-sidecar-0/userdata/clock.sock"/>`)) {
+		t.Errorf("the domain is %s, %v", result.GetDomainXML(), err)
 	}
 	_, err = client.OnDefineDomain(ctx, &hooks.OnDefineDomainParams{Vmi: example(t, "target.json"), DomainXML: example(t, "binding.xml")})
 	if status.Code(err) != codes.FailedPrecondition || !strings.Contains(err.Error(), "KuberneTSN: a virtual machine on a network of KuberneTSN cannot be migrated") {
