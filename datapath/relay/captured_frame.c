@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "captured_frame.h"
 
+#include "checksum.h"
 #include "frame.h"
 #include "record.h"
 
 #include <arpa/inet.h>
 #include <endian.h>
+#include <errno.h>
+#include <stdbool.h>
 #include <string.h>
 
 static const enum ktsn_clock clocks[] = {
@@ -96,4 +99,31 @@ enum captured_verdict captured_frame_parse(const uint8_t *bytes, size_t count, s
 	record_take(bytes, frame);
 	frame_take(inner, count - KTSN_RECORD_BYTES, frame);
 	return CAPTURED;
+}
+
+/* In UDP a sum of 0 means that there is none; elsewhere 0 and 0xffff are the same. */
+static uint16_t not_zero(uint16_t sum)
+{
+	return sum ? sum : UINT16_MAX;
+}
+
+/* The sum of the pseudo header is at the place of the checksum. */
+static int checksum_complete(uint8_t *frame, size_t bytes, size_t start, size_t offset)
+{
+	uint16_t sum;
+
+	if (start + offset + sizeof(sum) > bytes)
+		return -EINVAL;
+	sum = not_zero(ktsn_checksum_fold_be(ktsn_checksum_add(0, frame + start, bytes - start)));
+	memcpy(frame + start + offset, &sum, sizeof(sum));
+	return 0;
+}
+
+int offload_complete(const struct virtio_net_hdr *header, uint8_t *frame, size_t bytes)
+{
+	bool needed = header->flags & VIRTIO_NET_HDR_F_NEEDS_CSUM;
+
+	if (header->gso_type != VIRTIO_NET_HDR_GSO_NONE)
+		return -EOPNOTSUPP;
+	return needed ? checksum_complete(frame, bytes, header->csum_start, header->csum_offset) : 0;
 }

@@ -7,6 +7,7 @@
 
 #include "layout.h"
 
+#include <linux/virtio_net.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -46,5 +47,13 @@ enum captured_verdict captured_frame_parse(const uint8_t *bytes, size_t count, s
 
 /* Whether the payload begins with an 802.1Q tag, which a link's MTU does not count. */
 bool captured_frame_is_tagged(const struct captured_frame *frame);
+
+/*
+ * offload_complete completes the checksum that the kernel left to the device, as a tap reports it before each
+ * frame. The relay's tap has no offloads, so that the kernel does this itself; other frames are completed
+ * here or refused. 0, -EOPNOTSUPP when the frame should have been segmented, -EINVAL when the checksum is
+ * outside the frame. Pure.
+ */
+int offload_complete(const struct virtio_net_hdr *header, uint8_t *frame, size_t bytes);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * ktsn-relay: hands captured frames of a pod to ktsnd, as an application of the pod's.
+ * ktsn-relay hands captured frames of a pod to ktsnd, as an application of the pod.
  */
 #include "log.h"
 #include "options.h"
@@ -15,7 +15,7 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
-/* Its size is what the frames that may wait take; pages that are not used are not there. */
+/* Its size is that of the frames that may wait. Unused pages take no memory. */
 static struct relay relay;
 static struct source_tap tap;
 
@@ -25,7 +25,7 @@ static int failed(const char *what, int err, const char *advice)
 	return err;
 }
 
-/* A read that finds nothing must not wait. */
+/* Makes the source non-blocking. */
 static int source_prepare(int fd)
 {
 	int flags = fcntl(fd, F_GETFL);
@@ -43,7 +43,7 @@ static int counters_prepare(int fd)
 	return err ? failed("--counters-fd", err, "pass a file in memory, open for reading and writing") : 0;
 }
 
-/* The folder is the current one from here on, so that no path leads to the socket. */
+/* Makes the folder of the socket the current one, so that the socket needs no path. */
 static int prepare(const struct relay_options *options)
 {
 	int err = source_prepare(options->source_fd);
@@ -90,7 +90,7 @@ int main(int argc, char **argv)
 	struct relay_options options;
 	int err;
 
-	/* The number of a descriptor, if it was started by one. */
+	/* A program that is started by a descriptor is named after the descriptor's number. */
 	(void)prctl(PR_SET_NAME, relay_program, 0, 0, 0);
 	err = relay_options_parse(argc, argv, &options);
 	if (err)

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "sandbox.h"
 
-#include "sandbox_filter.h"
-
 /* By what they are for. */
 static const char *const allowed[] = {
 	/* frames: the tap, doorbells, notifications, lines of the log */

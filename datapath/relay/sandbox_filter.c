@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "sandbox_filter.h"
+#include "sandbox.h"
 
 #include <errno.h>
 #include <seccomp.h>

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "source_tap.h"
 
-#include "offload.h"
-
 #include <errno.h>
 #include <string.h>
 #include <unistd.h>

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "flow_end.h"
 
-#include "cork.h"
 #include "notifiers.h"
 #include "registration.h"
+#include "send.h"
 
 static void flow_end(struct flow *flow)
 {

@@ -5,12 +5,12 @@
  * that have a receive ring are read from there (receive/inbox_read.h).
  */
 #include "clock.h"
+#include "error_queue.h"
 #include "export.h"
 #include "flow_end.h"
 #include "inbox_open.h"
 #include "inbox_read.h"
 #include "next.h"
-#include "report.h"
 
 #include <errno.h>
 

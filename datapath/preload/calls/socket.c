@@ -4,7 +4,6 @@
  * SO_TXTIME where ktsnd is meant to be (session.h). Changes of its addresses and options afterwards are told
  * to ktsnd.
  */
-#include "cork.h"
 #include "descriptors.h"
 #include "error_notifier.h"
 #include "export.h"
@@ -14,6 +13,7 @@
 #include "next.h"
 #include "refresh.h"
 #include "registration.h"
+#include "send.h"
 #include "socket_options.h"
 #include "space_notifier.h"
 #include "txtime.h"

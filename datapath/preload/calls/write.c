@@ -4,11 +4,11 @@
  * with a transmit time began (send/cork.h). Of sockets that never asked for SO_TXTIME each is the next
  * function plus two loads.
  */
-#include "cork.h"
 #include "export.h"
 #include "flow_end.h"
 #include "kernel.h"
 #include "next.h"
+#include "send.h"
 
 #include <sys/uio.h>
 

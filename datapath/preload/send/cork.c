@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "cork.h"
+#include "send.h"
 
-#include "kernel_path.h"
 #include "message.h"
 #include "next.h"
 #include "outgoing.h"
-#include "route.h"
 #include "slots.h"
 #include "space_wait.h"
 

@@ -76,12 +76,12 @@ int message_payload_bytes(const struct msghdr *message)
 	return (int)bytes;
 }
 
-bool message_bytes_over(const struct msghdr *message, size_t most_bytes)
+bool message_bytes_over(const struct msghdr *message, size_t max_bytes)
 {
 	for (size_t i = 0; i < pieces_of(message) && i < MAX_PIECES; i++) {
-		if (message->msg_iov[i].iov_len > most_bytes)
+		if (message->msg_iov[i].iov_len > max_bytes)
 			return true;
-		most_bytes -= message->msg_iov[i].iov_len;
+		max_bytes -= message->msg_iov[i].iov_len;
 	}
 	return false;
 }

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "send.h"
 
-#include "cork.h"
-#include "kernel_path.h"
 #include "outgoing.h"
 #include "refresh.h"
 #include "space_wait.h"

@@ -2,7 +2,6 @@
 #include "deliver.h"
 
 #include "captured_frame.h"
-#include "offload.h"
 
 #include <arpa/inet.h>
 #include <errno.h>

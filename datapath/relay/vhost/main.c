@@ -5,7 +5,7 @@
  * that the relay of captured frames (../main.c) is denied.
  */
 #include "backend.h"
-#include "eal.h"
+#include "captured_frame.h"
 #include "log.h"
 #include "options_vhost.h"
 #include "relay.h"
@@ -14,15 +14,25 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <libgen.h>
+#include <limits.h>
 #include <linux/if_packet.h>
+#include <malloc.h>
+#include <pthread.h>
 #include <signal.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* Its size is what the frames that may wait take; pages that are not used are not there. */
+#include <rte_eal.h>
+#include <rte_errno.h>
+#include <rte_log.h>
+#include <rte_mbuf.h>
+
+/* Its size is that of the frames that may wait. Unused pages take no memory. */
 static struct relay relay;
 static struct source_vhost source;
 
@@ -32,17 +42,121 @@ static int failed(const char *what, int err, const char *advice)
 	return err;
 }
 
-/* The front end has made its memory shorter while it was read. There is no way to go on, and no harm in
- * ending: whoever started this process starts another. */
+/* Ends the relay when the front end has shortened its memory while it was read. The program that started the
+ * relay starts another one. */
 static void memory_gone(int signal)
 {
-	static const char sentence[] =
+	static const char message[] =
 		"ktsn-relay-vhost: the guest's memory is gone under a frame; the relay ends\n";
 
 	(void)signal;
-	(void)!write(STDERR_FILENO, sentence, sizeof(sentence) - 1);
+	(void)!write(STDERR_FILENO, message, sizeof(message) - 1);
 	_exit(1);
 }
+
+/* ---- DPDK ---- */
+
+enum {
+	MEMORY_MB = 32, /* the pool, and what librte_vhost stores of a guest */
+	BUFFERS = 511,  /* two bursts, and the cache of the thread */
+	BUFFERS_CACHED = 128,
+};
+
+/* The last message of DPDK during its start, logged only if that fails: DPDK also reports what the relay does
+ * not need, such as a folder for other processes. */
+static char start_message[256];
+static bool has_started;
+
+/* Called once per message; DPDK holds a lock of the stream. */
+static ssize_t log_write(void *nothing, const char *text, size_t bytes)
+{
+	size_t line = bytes;
+
+	(void)nothing;
+	while (line && text[line - 1] == '\n')
+		line--;
+	if (line && has_started)
+		relay_log("DPDK: %.*s", (int)line, text);
+	else if (line)
+		snprintf(start_message, sizeof(start_message), "%.*s", (int)line, text);
+	return (ssize_t)bytes;
+}
+
+static int log_begin(void)
+{
+	FILE *stream = fopencookie(NULL, "w", (cookie_io_functions_t){.write = log_write});
+
+	return stream ? rte_openlog_stream(stream) : -ENOMEM;
+}
+
+/* Returns a processor on which the calling thread may run: DPDK pins the thread to it. */
+static int processor(const cpu_set_t *allowed)
+{
+	for (int cpu = 0; cpu < CPU_SETSIZE; cpu++)
+		if (CPU_ISSET(cpu, allowed))
+			return cpu;
+	return 0;
+}
+
+static int eal_init(const cpu_set_t *allowed)
+{
+	char lcores[32], memory[16], prefix[48];
+	const char *args[] = {"ktsn-relay-vhost",
+			      "--no-huge",
+			      "--no-pci",
+			      "--no-telemetry",
+			      "--no-shconf",
+			      "--log-level=error",
+			      lcores,
+			      prefix,
+			      "-m",
+			      memory};
+
+	snprintf(lcores, sizeof(lcores), "--lcores=0@%d", processor(allowed));
+	snprintf(prefix, sizeof(prefix), "--file-prefix=ktsn-relay-%d", (int)getpid());
+	snprintf(memory, sizeof(memory), "%d", MEMORY_MB);
+	return rte_eal_init(sizeof(args) / sizeof(args[0]), (char **)args) < 0 ? -rte_errno : 0;
+}
+
+/* Removes the folder for secondary processes, of which there are none, and the one above it if that is empty.
+ */
+static void runtime_dir_remove(void)
+{
+	char path[PATH_MAX];
+
+	snprintf(path, sizeof(path), "%s", rte_eal_get_runtime_dir());
+	if (*path && rmdir(path) == 0)
+		(void)rmdir(dirname(path));
+}
+
+/* Starts DPDK, which starts a thread of its own, with ordinary memory: no device, no hugepage, no file that
+ * stays. Creates the pool, whose buffers have room for FRAME_BYTES_MAX. Messages of DPDK go to the relay's
+ * log and its limits. 0 or -errno. */
+static int eal_begin(struct rte_mempool **pool)
+{
+	cpu_set_t before;
+	int err = log_begin();
+
+	if (err)
+		return err;
+	/* Other arenas need system calls that the sandbox refuses. */
+	(void)mallopt(M_ARENA_MAX, 1);
+	CPU_ZERO(&before);
+	pthread_getaffinity_np(pthread_self(), sizeof(before), &before);
+	err = eal_init(&before);
+	pthread_setaffinity_np(pthread_self(), sizeof(before), &before);
+	runtime_dir_remove();
+	has_started = true;
+	if (err) {
+		relay_log("DPDK: %s", start_message);
+		return err;
+	}
+	*pool = rte_pktmbuf_pool_create("frames", BUFFERS, BUFFERS_CACHED, 0,
+					RTE_PKTMBUF_HEADROOM + FRAME_BYTES_MAX, SOCKET_ID_ANY);
+	return *pool ? 0 : -rte_errno;
+}
+
+/* ---- start ---- */
 
 static int own_address_get(int packet_fd, uint8_t own[ETH_ALEN])
 {
@@ -57,7 +171,7 @@ static int own_address_get(int packet_fd, uint8_t own[ETH_ALEN])
 	return 0;
 }
 
-/* The folder is the current one from here on, so that no path leads to the socket. */
+/* Makes the folder of the socket the current one, so that the socket needs no path. */
 static int descriptors_prepare(const struct vhost_options *options, struct source_vhost_setup *setup)
 {
 	int err = own_address_get(options->packet_fd, setup->own);
@@ -76,7 +190,7 @@ static int descriptors_prepare(const struct vhost_options *options, struct sourc
 		   : 0;
 }
 
-/* Capabilities go before there are other threads, which would keep theirs. */
+/* Drops capabilities before there are other threads, which would keep theirs. */
 static int guest_prepare(const struct vhost_options *options, struct source_vhost_setup *setup)
 {
 	const struct sigaction gone = {.sa_handler = memory_gone};

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "sandbox_vhost.h"
 
-#include "sandbox_filter.h"
+#include "sandbox.h"
 
 /* By what they are for. */
 static const char *const allowed[] = {

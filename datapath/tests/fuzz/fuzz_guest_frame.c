@@ -3,7 +3,7 @@
  * Any bytes that a guest may send, as librte_vhost copied them out of its memory: what is decided about them
  * reads nothing outside, and a priority is one.
  */
-#include "control_frame.h"
+#include "bypass.h"
 #include "frame_class.h"
 
 #include <stdlib.h>

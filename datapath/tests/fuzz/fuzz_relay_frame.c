@@ -4,7 +4,6 @@
  * frame has the addresses of its record.
  */
 #include "captured_frame.h"
-#include "offload.h"
 
 #include <stdlib.h>
 #include <string.h>

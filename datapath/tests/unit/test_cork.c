@@ -4,7 +4,6 @@
  * The test is ktsnd, and the way to it. Which datagrams come of which calls is compared with the kernel
  * (test/netns).
  */
-#include "cork.h"
 #include "flow_end.h"
 #include "flow_table.h"
 #include "next.h"

@@ -3,7 +3,6 @@
  * What the relay of a guest decides about a frame: its class, and whether it goes past ktsnd.
  */
 #include "bypass.h"
-#include "control_frame.h"
 #include "frame_class.h"
 
 #include <arpa/inet.h>

@@ -2,7 +2,7 @@
 /*
  * libktsn's reading of where a message goes and what it carries: what the kernel would find, or refuse.
  */
-#include "message_destination.h"
+#include "message.h"
 
 #include <arpa/inet.h>
 #include <errno.h>

@@ -4,7 +4,6 @@
  */
 #include "captured_frame.h"
 #include "checksum.h"
-#include "offload.h"
 
 #include <errno.h>
 #include <setjmp.h>
