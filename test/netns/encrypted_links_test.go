@@ -108,7 +108,7 @@ func (n *linkNode) other() *linkNode {
 // start starts what the agent does for encryption.
 func (n *linkNode) start(dir string) {
 	witness := n.lab.t.TempDir()
-	n.agent = encryption.New(encryption.Reconciler{
+	n.agent = encryption.New(encryption.Config{
 		Judge: &encryption.Judge{Node: n.name}, State: n.state, Links: n.links, Now: n.lab.time, Linger: keysLinger, Settle: time.Second, Changed: func() {},
 		Own: func(context.Context) (netip.Addr, error) { return n.address, nil }, Try: xfrm.Try,
 		OpenKernel: func() (encryption.Kernel, error) { return xfrm.Open(overlay.EncryptedPort) },

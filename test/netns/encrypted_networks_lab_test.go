@@ -214,7 +214,7 @@ func (n *secretNode) plug(vni uint32) {
 // start starts the agent's part.
 func (n *secretNode) start() {
 	dir, witness := n.lab.t.TempDir(), n.lab.t.TempDir()
-	n.agent = encryption.New(encryption.Reconciler{
+	n.agent = encryption.New(encryption.Config{
 		Judge: &encryption.Judge{Node: n.name}, State: n.state, Now: n.lab.time, Linger: keysLinger, Settle: time.Second, Changed: func() {},
 		Own: func(context.Context) (netip.Addr, error) { return n.address, nil }, Try: xfrm.Try,
 		OpenKernel: func() (encryption.Kernel, error) { return xfrm.Open(overlay.EncryptedPort) },

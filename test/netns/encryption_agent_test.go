@@ -204,7 +204,7 @@ func (n *keyedNodes) agent(t *testing.T, name string, address netip.Addr,
 	dir, witness := t.TempDir(), t.TempDir()
 	kernel := &mapKernel{states: map[xfrm.Name]*xfrm.State{}, peers: map[netip.Addr]bool{}, removed: map[xfrm.Name]*xfrm.State{}, gone: map[xfrm.Name]time.Time{}}
 	one := &keyedNode{nodes: n, name: name, address: address, kernel: kernel}
-	one.Reconciler = encryption.New(encryption.Reconciler{
+	one.Reconciler = encryption.New(encryption.Config{
 		Judge: &encryption.Judge{Node: name}, State: n.state, Now: n.clock.now, Linger: 10 * time.Second, Settle: keysSettle, Changed: func() {},
 		Own: func(context.Context) (netip.Addr, error) { return address, nil }, Try: func() error { return nil },
 		OpenKernel: func() (encryption.Kernel, error) { return kernel, nil },
@@ -341,11 +341,11 @@ func TestTheAgentGivesKtsndKeysThatTheOtherNodeTakes(t *testing.T) {
 		if life%2 == 0 {
 			kill(t, daemon)
 			daemon, client = lab.startKeyless(t)
-			nodes.agents[0].KtsndAnew()
+			nodes.agents[0].KtsndRestarted()
 			sealsTo(t, client)
 		} else {
 			daemon, client = lab.takeOver(t, daemon)
-			nodes.agents[0].KtsndAnew()
+			nodes.agents[0].KtsndRestarted()
 		}
 	}
 	// An hour goes by in seconds.
@@ -377,6 +377,6 @@ func replacedRightNow(t *testing.T, lab *lab, nodes *keyedNodes, daemon *process
 	}
 	total.add(counters(t, client))
 	_, client = lab.takeOver(t, daemon)
-	nodes.agents[0].KtsndAnew()
+	nodes.agents[0].KtsndRestarted()
 	return client
 }

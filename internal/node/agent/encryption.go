@@ -38,7 +38,7 @@ var errSwitched = errors.New("the node's messages go through Open vSwitch, which
 // newEncryption adds the controller that encrypts the tunnels of networks and links.
 func newEncryption(c *core, state func() network.Cluster, judge *encryption.Judge, nodeLinks *objects.Links, paths pathMTUs) (
 	*encryption.Reconciler, error) {
-	r := encryption.New(encryption.Reconciler{
+	r := encryption.New(encryption.Config{
 		Judge: judge, State: state, Own: c.tunnelAddress,
 		Try: func() error {
 			if c.OVS != nil {

@@ -30,7 +30,7 @@ func addResync(c *core, volumes *csi.Volumes, clock *clocks.Follower, encrypted 
 			c.queue.wake(concernPeers, concernSchedule, concernLimits)
 			clock.Teller.Anew()
 			if encrypted != nil {
-				encrypted.KtsndAnew()
+				encrypted.KtsndRestarted()
 				c.queue.wake(concernEncryption)
 			}
 		},

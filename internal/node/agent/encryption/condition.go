@@ -11,8 +11,8 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/node/agent/network"
 )
 
-// Condition says whether a network is encrypted as it was asked for, nil where it was not. Refused is why pods cannot be on it.
-func (j *Judge) Condition(joined *network.Joined) (is *metav1.Condition, refused string) {
+// Condition returns whether a network is encrypted as it asks for, nil if it does not ask. refused is why pods cannot be on it.
+func (j *Judge) Condition(joined *network.Joined) (condition *metav1.Condition, refused string) {
 	v := j.Look(joined)
 	if v == nil {
 		return nil, ""
@@ -20,31 +20,31 @@ func (j *Judge) Condition(joined *network.Joined) (is *metav1.Condition, refused
 	j.mu.Lock()
 	trouble := j.trouble
 	j.mu.Unlock()
-	made := func(status metav1.ConditionStatus, reason, text string) *metav1.Condition {
+	newCondition := func(status metav1.ConditionStatus, reason, text string) *metav1.Condition {
 		return &metav1.Condition{
 			Type: v1alpha1.ConditionEncryptionOperational, Status: status, Reason: reason, Message: strings.ReplaceAll(text, "\n", "; "),
 		}
 	}
 	switch {
 	case v.Unknown != "":
-		is = made(metav1.ConditionUnknown, v1alpha1.ReasonKeysWaited, v.Unknown)
+		condition = newCondition(metav1.ConditionUnknown, v1alpha1.ReasonKeysWaited, v.Unknown)
 	case v.Refused != "":
-		is = made(metav1.ConditionFalse, v1alpha1.ReasonEncryptionUnavailable, "the network requires encryption, and the node cannot encrypt: "+v.Refused)
-		refused = is.Message
+		condition = newCondition(metav1.ConditionFalse, v1alpha1.ReasonEncryptionUnavailable, "the network requires encryption, and the node cannot encrypt: "+v.Refused)
+		refused = condition.Message
 	case v.Clear != "":
-		is = made(metav1.ConditionFalse, v1alpha1.ReasonEncryptionUnavailable, "frames of the network are sent in clear, as spec.encryption allows: "+v.Clear)
+		condition = newCondition(metav1.ConditionFalse, v1alpha1.ReasonEncryptionUnavailable, "frames of the network are sent in clear, as spec.encryption allows: "+v.Clear)
 	case v.Differs:
-		is = made(metav1.ConditionFalse, v1alpha1.ReasonClusterKeyDiffers, some(v.Faults))
+		condition = newCondition(metav1.ConditionFalse, v1alpha1.ReasonClusterKeyDiffers, some(v.Faults))
 	case len(v.Faults) > 0:
-		is = made(metav1.ConditionFalse, v1alpha1.ReasonPeersWithoutKeys, some(v.Faults))
+		condition = newCondition(metav1.ConditionFalse, v1alpha1.ReasonPeersWithoutKeys, some(v.Faults))
 	case trouble != nil:
-		is = made(metav1.ConditionFalse, v1alpha1.ReasonNodeNotReady, trouble.Error())
+		condition = newCondition(metav1.ConditionFalse, v1alpha1.ReasonNodeNotReady, trouble.Error())
 	case v.Own == nil || len(v.Own.Keys) == 0:
-		is = made(metav1.ConditionUnknown, v1alpha1.ReasonKeysWaited, "the operator has not told the other nodes of this node's keys yet")
+		condition = newCondition(metav1.ConditionUnknown, v1alpha1.ReasonKeysWaited, "the operator has not told the other nodes of this node's keys yet")
 	case len(v.Waited) > 0:
-		is = made(metav1.ConditionUnknown, v1alpha1.ReasonKeysWaited, "these nodes have not announced keys yet: "+some(v.Waited))
+		condition = newCondition(metav1.ConditionUnknown, v1alpha1.ReasonKeysWaited, "these nodes have not announced keys yet: "+some(v.Waited))
 	default:
-		is = made(metav1.ConditionTrue, v1alpha1.ReasonAsAsked, "")
+		condition = newCondition(metav1.ConditionTrue, v1alpha1.ReasonAsAsked, "")
 	}
-	return is, refused
+	return condition, refused
 }

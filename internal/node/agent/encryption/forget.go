@@ -36,7 +36,7 @@ type absentGroup struct {
 	pinned bool
 }
 
-// forget forgets what is in force of nodes of networks that are not the node's any more, and of nodes that no link leads to. Statements about them are
+// forget forgets the trusted nodes of networks that the node has left, and nodes that no link leads to. Statements about them are
 // kept, so that a node that leaves and returns, or a link that is deleted and made again, does not bring back an older one.
 func (j *Judge) forget(state *network.Cluster, far []Far) {
 	known, present, pinned := map[string]bool{}, map[string]bool{}, map[string]bool{}
@@ -78,7 +78,7 @@ func (j *Judge) forget(state *network.Cluster, far []Far) {
 		}
 		cluster, _, _ := strings.Cut(rest, " ")
 		groups, group, node := absent, name+" "+cluster, at
-		if link, is := strings.CutPrefix(name, linkPrefix); is {
+		if link, isLink := strings.CutPrefix(name, linkPrefix); isLink {
 			cluster, _, _ = strings.Cut(link, "/")
 			groups, group, node = links, cluster, name
 		} else if !known[name] {

@@ -18,35 +18,35 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/clusterkey"
 )
 
-// Judge says of a node's networks how they are encrypted. Its functions may be called by any goroutine.
+// Judge decides which nodes to trust and whether the node's networks are encrypted. Any goroutine may call its methods.
 type Judge struct {
 	// Node is the name of the node.
 	Node string
 
 	mu sync.Mutex
-	// unavailable is why the node cannot encrypt, nil if it can; tried tells whether that is known.
+	// unavailable is why the node cannot encrypt, nil if it can; tried means that this is known.
 	unavailable error
 	tried       bool
-	// good are nodes as they were last believed.
+	// good are the last trusted statements about nodes.
 	good map[goodKey]*Trusted
-	// seen are the newest statements about nodes, by goodKey.String; unsaved tells that they are newer than the file.
+	// seen are the newest statements about nodes, by goodKey.String; unsaved means that they are newer than the file.
 	seen    map[string]security.Seen
 	unsaved bool
-	// own is what the node announces of itself.
+	// own is the node's announcement.
 	own Announcement
-	// trouble is why not all is in force that shall be.
+	// trouble is why the desired state is not installed.
 	trouble error
-	// far are the nodes at the other ends of links, as they were judged last.
+	// far are the last verdicts about the nodes at the other ends of links.
 	far map[farKey]map[LinkMode]LinkState
 }
 
-// goodKey is a node as one network, or the node at the other end of links, knows it.
+// goodKey identifies a node on a network or at the other end of links.
 type goodKey struct{ network, cluster, node string }
 
-// String is the key in the file of statements: no name has a blank.
+// String returns the key in the file of statements; names have no spaces.
 func (k goodKey) String() string { return k.network + " " + k.cluster + " " + k.node }
 
-// Announcement is what a node says of its keys.
+// Announcement is what a node publishes about its keys.
 type Announcement struct {
 	Keys   []v1alpha1.NodeKey
 	Sender *v1alpha1.SenderGenerations
@@ -54,9 +54,9 @@ type Announcement struct {
 	Unavailable string
 }
 
-// Trusted is a node whose cluster has signed what is said of it.
+// Trusted is a node whose cluster has signed the statement about it.
 type Trusted struct {
-	// Cluster is that which has signed it, "" for this node's.
+	// Cluster has signed it; "" is this node's.
 	Cluster string
 	Name    string
 	Address netip.Addr
@@ -72,32 +72,32 @@ type Trusted struct {
 
 // Verdict is how a network is encrypted.
 type Verdict struct {
-	// Unknown is that not all is known on which it depends, and what is missing. What is in force stays.
+	// Unknown names what is missing for a verdict. Installed keys stay.
 	Unknown string
-	// Active tells that frames are encrypted, or not sent.
+	// Active means that frames are encrypted, or not sent.
 	Active bool
 	// Refused is why pods cannot be on it here, "" if they can.
 	Refused string
 	// Clear is why frames are not encrypted, "" if they are.
 	Clear string
-	// Cannot says of another node that it cannot encrypt, "" if all can.
+	// Cannot names another node that cannot encrypt, "" if all can.
 	Cannot string
 	// Peers are the other nodes to which frames can be encrypted, by their addresses.
 	Peers map[netip.Addr]*Trusted
-	// Own is what other nodes are told of this one, nil where they are not.
+	// Own is what other nodes are told of this one, nil if they are not.
 	Own *Trusted
-	// Faults say of nodes why they are not believed, in order; Waited names those that have not announced keys.
+	// Faults are why nodes are not trusted, sorted; Waited names those that have not announced keys.
 	Faults []string
 	Waited []string
-	// Differs tells that one of Faults is about a cluster's key; Kept are addresses of nodes that are not believed now. Of these, what is
-	// in force stays.
+	// Differs means that one of Faults is about a cluster's key. Kept are addresses of nodes that are not trusted now and whose installed
+	// keys stay.
 	Differs bool
 	Kept    map[netip.Addr]bool
 	// Local are the addresses of the nodes of this node's cluster that the cluster has signed.
 	Local map[netip.Addr]bool
 }
 
-// SetUnavailable says why the node cannot encrypt, nil if it can.
+// SetUnavailable sets why the node cannot encrypt, nil if it can.
 func (j *Judge) SetUnavailable(err error) (changed bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -106,21 +106,21 @@ func (j *Judge) SetUnavailable(err error) (changed bool) {
 	return changed
 }
 
-// Announce says what the node announces of itself, and what does not hold.
+// announce sets the announcement and why the desired state is not installed.
 func (j *Judge) announce(own *Announcement, trouble error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.own, j.trouble = *own, trouble
 }
 
-// Announced is what the node announces of itself.
+// Announced returns the node's announcement.
 func (j *Judge) Announced() Announcement {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return j.own
 }
 
-// Look judges one of the node's networks; nil: it asks for no encryption.
+// Look judges one of the node's networks; nil means that it asks for no encryption.
 func (j *Judge) Look(joined *network.Joined) *Verdict {
 	if joined.Object == nil || !joined.Object.Spec.Encrypted() {
 		return nil
@@ -141,7 +141,7 @@ func (j *Judge) Look(joined *network.Joined) *Verdict {
 	})
 }
 
-// outsidePart says which range of a node is not in its cluster's part of the network. Parts of clusters have no address in common.
+// outsidePart returns an error if a subnet of a node is not in its cluster's part of the network. The parts of clusters do not overlap.
 func outsidePart(member *network.Member, part clusterkey.Part) error {
 	for _, subnet := range member.Subnets {
 		switch {
@@ -154,20 +154,20 @@ func outsidePart(member *network.Member, part clusterkey.Part) error {
 	return nil
 }
 
-// scene is what there is to judge.
+// scene is a network or a pair of nodes to judge.
 type scene struct {
-	// name is that which clusters sign, and good that by which nodes are remembered.
+	// name is the one that clusters sign, and good the one in goodKey.
 	name, good string
 	required   bool
 	keys       map[string]clusterkey.Public
-	// successions are those of keys, by cluster. Other clusters' TSNPeers and links have theirs instead.
+	// successions are those of keys, by cluster. Statements of other clusters have theirs in TSNPeers and links.
 	successions map[string]string
 	shards      [][]network.Member
-	// misplaced says why a node of another cluster cannot have its ranges of addresses.
+	// misplaced returns why a node of another cluster must not have its subnets.
 	misplaced func(*network.Member) error
 }
 
-// judge looks at all nodes. The lock is held.
+// judge judges all nodes. The caller holds the lock.
 func (j *Judge) judge(s *scene) *Verdict {
 	v := &Verdict{Peers: map[netip.Addr]*Trusted{}, Kept: map[netip.Addr]bool{}, Local: map[netip.Addr]bool{}}
 	switch {
@@ -187,7 +187,7 @@ func (j *Judge) judge(s *scene) *Verdict {
 	}
 	for _, shard := range s.shards {
 		for i := range shard {
-			if blocks := j.lookAt(s, &shard[i], v); blocks != "" && v.Cannot == "" {
+			if blocks := j.judgeMember(s, &shard[i], v); blocks != "" && v.Cannot == "" {
 				v.Cannot = blocks
 			}
 		}
@@ -202,8 +202,8 @@ func (j *Judge) judge(s *scene) *Verdict {
 	return v
 }
 
-// lookAt judges a node of a network, and says if it cannot encrypt.
-func (j *Judge) lookAt(s *scene, member *network.Member, v *Verdict) (cannot string) {
+// judgeMember judges a node of a network; cannot names it if it cannot encrypt.
+func (j *Judge) judgeMember(s *scene, member *network.Member, v *Verdict) (cannot string) {
 	name := nameOf(member)
 	trusted, err := j.trust(s, member)
 	if member.Cluster == "" && trusted != nil && trusted.by != (clusterkey.Public{}) {
@@ -232,7 +232,7 @@ func (j *Judge) lookAt(s *scene, member *network.Member, v *Verdict) (cannot str
 	return ""
 }
 
-// trust checks what is said of a node. Where it cannot be believed, what was believed last is returned with the error.
+// trust checks the statement about a node. If it cannot be trusted, the last trusted one is returned with the error.
 func (j *Judge) trust(s *scene, member *network.Member) (*Trusted, error) {
 	at := goodKey{s.good, member.Cluster, member.Node}
 	last := j.good[at]
@@ -247,7 +247,7 @@ func (j *Judge) trust(s *scene, member *network.Member) (*Trusted, error) {
 		return last, &differsError{key, member.ClusterKey}
 	}
 	if member.Said.Signature == "" && len(member.Said.Keys) == 0 {
-		return &Trusted{Cluster: member.Cluster, Name: member.Node, Address: member.Address}, nil // nothing is said yet, or any more
+		return &Trusted{Cluster: member.Cluster, Name: member.Node, Address: member.Address}, nil // no statement yet, or not any more
 	}
 	if err := key.Verify(s.name, member.Said); err != nil {
 		return last, err
@@ -258,28 +258,28 @@ func (j *Judge) trust(s *scene, member *network.Member) (*Trusted, error) {
 	if err := s.misplaced(member); err != nil {
 		return last, err
 	}
-	made := &Trusted{Cluster: member.Cluster, Name: member.Node, Address: member.Address, Subnets: member.Subnets, CannotEncrypt: member.Said.CannotEncrypt, by: key}
+	trusted := &Trusted{Cluster: member.Cluster, Name: member.Node, Address: member.Address, Subnets: member.Subnets, CannotEncrypt: member.Said.CannotEncrypt, by: key}
 	for i := range member.Said.Keys {
 		public, err := security.ParsePublic(member.Said.Keys[i].PublicKey)
 		if err != nil {
 			return last, err
 		}
-		made.Keys = append(made.Keys, public)
+		trusted.Keys = append(trusted.Keys, public)
 	}
 	if member.Said.Sender != nil {
-		made.Sender = *member.Said.Sender
+		trusted.Sender = *member.Said.Sender
 	}
-	j.accept(at, made, member.Said.Sequence)
-	return made, nil
+	j.accept(at, trusted, member.Said.Sequence)
+	return trusted, nil
 }
 
-// accept remembers a statement about a node, so that no older one is accepted later.
-func (j *Judge) accept(at goodKey, made *Trusted, sequence int64) {
+// accept notes a statement about a node, so that no older one is accepted later.
+func (j *Judge) accept(at goodKey, trusted *Trusted, sequence int64) {
 	if j.good == nil {
 		j.good = map[goodKey]*Trusted{}
 	}
-	j.good[at] = made
-	now := security.Seen{ClusterKey: made.by.String(), Sequence: sequence}
+	j.good[at] = trusted
+	now := security.Seen{ClusterKey: trusted.by.String(), Sequence: sequence}
 	if j.seen[at.String()] == now {
 		return
 	}
@@ -289,14 +289,14 @@ func (j *Judge) accept(at goodKey, made *Trusted, sequence int64) {
 	j.seen[at.String()], j.unsaved = now, true
 }
 
-// remember takes what was accepted before the agent was started.
+// remember sets the statements that were accepted before the agent started.
 func (j *Judge) remember(seen map[string]security.Seen) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.seen, j.unsaved = seen, false
 }
 
-// toSave are the newest statements, nil where the file has them.
+// toSave returns the newest statements, nil if the file has them.
 func (j *Judge) toSave() map[string]security.Seen {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -307,14 +307,14 @@ func (j *Judge) toSave() map[string]security.Seen {
 	return maps.Clone(j.seen)
 }
 
-// unsavedNow tells whether the file does not have the newest statements.
+// unsavedNow reports whether the file lacks the newest statements.
 func (j *Judge) unsavedNow() bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return j.unsaved
 }
 
-// saveAgain says that what toSave returned was not saved.
+// saveAgain notes that the result of toSave was not saved.
 func (j *Judge) saveAgain() {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -351,7 +351,7 @@ func (s *scene) succeeds(cluster string, key, former clusterkey.Public) bool {
 	return false
 }
 
-// nameOf names a node for people.
+// nameOf returns a node's name for messages.
 func nameOf(member *network.Member) string {
 	if member.Cluster == "" {
 		return member.Node
@@ -370,7 +370,7 @@ func noKey(member *network.Member) string {
 	return fmt.Sprintf("the operator has pinned no key of cluster %s (ConfigMap %s), which signs by %s", member.Cluster, v1alpha1.ClusterKeyPins, signer)
 }
 
-// differsError is that a cluster signs by another key than the one that is pinned.
+// differsError means that a cluster signs by another key than the pinned one.
 type differsError struct {
 	pinned clusterkey.Public
 	says   string
@@ -378,12 +378,12 @@ type differsError struct {
 
 func (e *differsError) Error() string { return clusterkey.Differs(e.pinned, e.says) }
 
-// keysOf are the keys by which clusters sign.
-func keysOf(said []v1alpha1.ClusterKey) map[string]clusterkey.Public {
+// keysOf returns the keys by which clusters sign.
+func keysOf(clusterKeys []v1alpha1.ClusterKey) map[string]clusterkey.Public {
 	keys := map[string]clusterkey.Public{}
-	for _, one := range said {
-		if key, err := clusterkey.Parse(one.PublicKey); err == nil {
-			keys[one.Cluster] = key
+	for i := range clusterKeys {
+		if key, err := clusterkey.Parse(clusterKeys[i].PublicKey); err == nil {
+			keys[clusterKeys[i].Cluster] = key
 		}
 	}
 	return keys
@@ -398,18 +398,18 @@ func successionsOf(keys []v1alpha1.ClusterKey) map[string]string {
 	return successions
 }
 
-// partsOf are the parts of the network that other clusters have.
-func partsOf(said []v1alpha1.ClusterKey) map[string]clusterkey.Part {
+// partsOf returns the other clusters' parts of the network.
+func partsOf(keys []v1alpha1.ClusterKey) map[string]clusterkey.Part {
 	parts := map[string]clusterkey.Part{}
-	for _, one := range said {
-		if part, err := clusterkey.ParsePart(one.IPv4, one.IPv6); err == nil {
-			parts[one.Cluster] = part
+	for i := range keys {
+		if part, err := clusterkey.ParsePart(keys[i].IPv4, keys[i].IPv6); err == nil {
+			parts[keys[i].Cluster] = part
 		}
 	}
 	return parts
 }
 
-// some names a few of many.
+// some joins the first few of many.
 func some(all []string) string {
 	const most = 3
 	if len(all) <= most {

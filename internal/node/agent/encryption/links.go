@@ -10,25 +10,27 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/api/equality"
+
 	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
 	"github.com/kubernetsn/kubernetsn/internal/node/agent/network"
 	"github.com/kubernetsn/kubernetsn/internal/shared/clusterkey"
 )
 
-// Far is a node at the other ends of encrypted links. To this package, the two nodes are a network.
+// Far is a node at the other ends of encrypted links. The package treats the two nodes as a network.
 type Far struct {
-	// Cluster is "" for this node's.
+	// Cluster is "" for this node's cluster.
 	Cluster, Node string
 	Address       netip.Addr
-	// Other is what links say of the node, and Own what they tell others of this one; nothing where none says anything. They are not written at
-	// once, and whoever writes them may have made it up.
+	// Other are the statements of links about the node, and Own those about this one. They are not written at once, and anybody who may
+	// write links can invent them.
 	Other, Own []*v1alpha1.LinkNodeKeys
 }
 
-// FarNodes are the nodes at the other ends of a node's encrypted links. own is where the node's tunnels end. Links for which no pod of the
-// cluster has asked are none, and those within the cluster are the operator's only.
+// FarNodes returns the nodes at the other ends of a node's encrypted links. own is the address at which the node's tunnels end. Links that
+// no pod of the cluster has asked for do not count, and within the cluster only those that the operator wrote do.
 func FarNodes(all []*v1alpha1.TSNLink, node string, own netip.Addr) []Far {
-	found := map[farKey]*Far{}
+	nodesByKey := map[farKey]*Far{}
 	for _, link := range all {
 		spec := &link.Spec
 		if !link.Admitted() || !spec.Encrypted() {
@@ -44,24 +46,24 @@ func FarNodes(all []*v1alpha1.TSNLink, node string, own netip.Addr) []Far {
 			if key.cluster == "" && link.Labels[v1alpha1.LinkMakerLabel] != v1alpha1.MakerOperator {
 				continue
 			}
-			one := found[key]
-			if one == nil {
-				one = &Far{Cluster: key.cluster, Node: key.node, Address: address}
-				found[key] = one
+			far := nodesByKey[key]
+			if far == nil {
+				far = &Far{Cluster: key.cluster, Node: key.node, Address: address}
+				nodesByKey[key] = far
 			}
-			one.Other, one.Own = addSaying(one.Other, there.NodeKeys), addSaying(one.Own, here.NodeKeys)
+			far.Other, far.Own = addStatement(far.Other, there.NodeKeys), addStatement(far.Own, here.NodeKeys)
 		}
 	}
 	var nodes []Far
-	for _, key := range slices.SortedFunc(maps.Keys(found), func(a, b farKey) int {
+	for _, key := range slices.SortedFunc(maps.Keys(nodesByKey), func(a, b farKey) int {
 		return strings.Compare(a.cluster+"/"+a.node, b.cluster+"/"+b.node)
 	}) {
-		nodes = append(nodes, *found[key])
+		nodes = append(nodes, *nodesByKey[key])
 	}
 	return nodes
 }
 
-// clusterOf is the cluster of a link's other end, "" for that of this one.
+// clusterOf returns the cluster of a link's other end, "" if it is the same.
 func clusterOf(here, there *v1alpha1.LinkEnd) string {
 	if there.Cluster == here.Cluster {
 		return ""
@@ -69,7 +71,7 @@ func clusterOf(here, there *v1alpha1.LinkEnd) string {
 	return there.Cluster
 }
 
-// farKey tells nodes at other ends apart.
+// farKey identifies a node at the other end of links.
 type farKey struct {
 	cluster, node string
 	address       netip.Addr
@@ -77,90 +79,90 @@ type farKey struct {
 
 func (f *Far) key() farKey { return farKey{f.Cluster, f.Node, f.Address} }
 
-// linkPrefix is what the names of pairs begin with; that of a network has no slash.
+// linkPrefix begins the names of pairs of nodes; those of networks have no slash.
 const linkPrefix = "link/"
 
-// good is the name by which nodes of the pair are remembered.
+// good is the name of the pair in goodKey.
 func (f *Far) good() string { return linkPrefix + f.Cluster + "/" + f.Node }
 
-// member is a node of the pair as one of a network.
+// member returns a node of the pair as a member of a network.
 func (f *Far) member(cluster, node string, address netip.Addr, keys *v1alpha1.LinkNodeKeys) network.Member {
-	made := network.Member{Node: node, Cluster: cluster, Address: address, Said: clusterkey.LinkNode(node, address.String(), keys)}
+	member := network.Member{Node: node, Cluster: cluster, Address: address, Said: clusterkey.LinkNode(node, address.String(), keys)}
 	if keys != nil {
-		made.ClusterKey, made.Succession = keys.ClusterKey, keys.ClusterKeySuccession
+		member.ClusterKey, member.Succession = keys.ClusterKey, keys.ClusterKeySuccession
 	}
-	return made
+	return member
 }
 
-// lookAtFar judges a node at the other ends of links.
-func (j *Judge) lookAtFar(f *Far, own netip.Addr, keys []v1alpha1.ClusterKey) *Verdict {
+// judgeFar judges a node at the other ends of links.
+func (j *Judge) judgeFar(f *Far, own netip.Addr, keys []v1alpha1.ClusterKey) *Verdict {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	by := keysOf(keys)
 	return j.judge(&scene{
 		name: v1alpha1.LinkNetwork, good: f.good(), required: true, keys: by, successions: successionsOf(keys), misplaced: func(*network.Member) error { return nil },
 		shards: [][]network.Member{{
-			f.member("", j.Node, own, believed(by, "", j.Node, own, f.Own)),
-			f.member(f.Cluster, f.Node, f.Address, believed(by, f.Cluster, f.Node, f.Address, f.Other)),
+			f.member("", j.Node, own, latestSigned(by, "", j.Node, own, f.Own)),
+			f.member(f.Cluster, f.Node, f.Address, latestSigned(by, f.Cluster, f.Node, f.Address, f.Other)),
 		}},
 	})
 }
 
-// LinkState is how what a link sends to the other end's node is encrypted. The zero value: it is.
+// LinkState is whether the frames of a link to the other end's node are encrypted. In the zero value they are.
 type LinkState struct {
-	// Unknown is what is not known yet. What is in force stays.
+	// Unknown names what is not known yet. Installed keys stay.
 	Unknown string
-	// Refused is why the link cannot be, and Clear why its frames are not encrypted.
+	// Refused is why the link cannot be plugged, and Clear why its frames are not encrypted.
 	Refused, Clear string
 	// Silent is why nothing can be sent now.
 	Silent string
 }
 
-// LinkMode is what a link asks for.
+// LinkMode is whether a link requires encryption.
 type LinkMode bool
 
-// What links ask for.
+// Modes of links.
 const (
 	LinkPreferred LinkMode = false
 	LinkRequired  LinkMode = true
 )
 
-// Link says how links to a node are encrypted.
+// Link returns whether links to a node are encrypted.
 func (j *Judge) Link(mode LinkMode, here, there *v1alpha1.LinkEnd) LinkState {
 	address, _ := netip.ParseAddr(there.NodeAddress)
 	key := farKey{clusterOf(here, there), there.Node, address}
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if is, known := j.far[key]; known {
-		return is[mode]
+	if states, known := j.far[key]; known {
+		return states[mode]
 	}
 	return LinkState{Unknown: fmt.Sprintf("the agent has not looked yet whether links to node %s can be encrypted", there.Node)}
 }
 
-// stateOf is what a verdict of a node means for its links. They are told where the node is one of several, so it is named.
+// stateOf returns what a verdict about a node means for its links. The messages name the node.
 func stateOf(v *Verdict, node string, f *Far) map[LinkMode]LinkState {
-	every := func(is LinkState) map[LinkMode]LinkState {
-		return map[LinkMode]LinkState{LinkPreferred: is, LinkRequired: is}
+	both := func(state LinkState) map[LinkMode]LinkState {
+		return map[LinkMode]LinkState{LinkPreferred: state, LinkRequired: state}
 	}
-	refused := func(why string) map[LinkMode]LinkState {
-		return map[LinkMode]LinkState{LinkPreferred: {Clear: why}, LinkRequired: {Refused: why}}
+	refused := func(reason string) map[LinkMode]LinkState {
+		return map[LinkMode]LinkState{LinkPreferred: {Clear: reason}, LinkRequired: {Refused: reason}}
 	}
 	switch {
 	case v.Unknown != "":
-		return every(LinkState{Unknown: v.Unknown})
+		return both(LinkState{Unknown: v.Unknown})
 	case v.Refused != "":
 		return refused("node " + node + " cannot encrypt: " + v.Refused)
 	case v.Cannot != "":
 		return refused(v.Cannot + "; the condition of that end says what it lacks")
 	case v.Peers[f.Address] != nil:
-		return every(LinkState{})
+		return both(LinkState{})
 	case len(v.Faults) > 0:
-		return every(LinkState{Silent: some(v.Faults)})
+		return both(LinkState{Silent: some(v.Faults)})
 	}
-	return every(LinkState{Silent: fmt.Sprintf("node %s has not announced keys yet", some(v.Waited))})
+	return both(LinkState{Silent: fmt.Sprintf("node %s has not announced keys yet", some(v.Waited))})
 }
 
-// setFar says how links to nodes are encrypted, and whether that is otherwise than before.
+// setFar sets whether links to nodes are encrypted, and reports whether that has changed.
 func (j *Judge) setFar(far map[farKey]map[LinkMode]LinkState) (changed bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -169,13 +171,13 @@ func (j *Judge) setFar(far map[farKey]map[LinkMode]LinkState) (changed bool) {
 	return changed
 }
 
-// farNodes are those of the node's links; known tells whether these are all.
+// farNodes returns the nodes at the other ends of the node's links; known tells whether these are all.
 func (r *Reconciler) farNodes(ctx context.Context) (all []Far, known bool, err error) {
 	if r.Links == nil {
 		return nil, true, nil
 	}
 	links, known := r.Links()
-	if !known || !slices.ContainsFunc(links, func(one *v1alpha1.TSNLink) bool { return one.Admitted() && one.Spec.Encrypted() }) {
+	if !known || !slices.ContainsFunc(links, func(l *v1alpha1.TSNLink) bool { return l.Admitted() && l.Spec.Encrypted() }) {
 		return nil, known, nil
 	}
 	own, err := r.Own(ctx)
@@ -185,29 +187,53 @@ func (r *Reconciler) farNodes(ctx context.Context) (all []Far, known bool, err e
 	return FarNodes(links, r.Judge.Node, own), true, nil
 }
 
-// addFar adds what links want, and says how they are encrypted.
+// addFar adds the nodes at the other ends of links, and sets whether links to them are encrypted.
 func (r *Reconciler) addFar(w *wants, own netip.Addr, far []Far, keys []v1alpha1.ClusterKey) {
 	states := map[farKey]map[LinkMode]LinkState{}
 	for i := range far {
-		one := &far[i]
-		v := r.Judge.lookAtFar(one, own, keys)
-		states[one.key()] = stateOf(v, r.Judge.Node, one)
+		v := r.Judge.judgeFar(&far[i], own, keys)
+		states[far[i].key()] = stateOf(v, r.Judge.Node, &far[i])
 		if v.Unknown != "" {
 			w.complete = false
 			continue
 		}
 		w.add(v)
-		if len(v.Peers) > 0 { // nobody waits for a node that has no keys: nothing is sent to it, and it is told when it has
+		if len(v.Peers) > 0 { // a node without keys keeps nobody waiting: nothing is sent to it, and it is told once it has keys
 			w.awaited = append(w.awaited, v.Own)
 		}
 	}
-	for i := range far { // when all are known
-		if why := w.contested(far[i].Cluster, far[i].Address); why != "" {
-			silent := LinkState{Silent: why}
+	for i := range far { // now that all are known
+		if reason := w.contested(far[i].Cluster, far[i].Address); reason != "" {
+			silent := LinkState{Silent: reason}
 			states[far[i].key()] = map[LinkMode]LinkState{LinkPreferred: silent, LinkRequired: silent}
 		}
 	}
 	if r.Judge.setFar(states) && r.LinksChanged != nil {
 		r.LinksChanged()
 	}
+}
+
+// addStatement adds a link's statement about a node, unless another link has the same.
+func addStatement(all []*v1alpha1.LinkNodeKeys, added *v1alpha1.LinkNodeKeys) []*v1alpha1.LinkNodeKeys {
+	if added == nil || slices.ContainsFunc(all, func(other *v1alpha1.LinkNodeKeys) bool { return equality.Semantic.DeepEqual(added, other) }) {
+		return all
+	}
+	return append(all, added)
+}
+
+// latestSigned returns the latest of links' statements about a node that its cluster has signed. If it has signed none, the first one is
+// returned, so that its fault is reported, and nil if there is none.
+func latestSigned(keys map[string]clusterkey.Public, cluster, node string, address netip.Addr, all []*v1alpha1.LinkNodeKeys) (latest *v1alpha1.LinkNodeKeys) {
+	key, pinned := keys[cluster]
+	for _, keys := range all {
+		signed := pinned && (keys.ClusterKey == "" || keys.ClusterKey == key.String()) &&
+			key.Verify(v1alpha1.LinkNetwork, clusterkey.LinkNode(node, address.String(), keys)) == nil
+		if signed && (latest == nil || keys.Sequence > latest.Sequence) {
+			latest = keys
+		}
+	}
+	if latest == nil && len(all) > 0 {
+		return all[0]
+	}
+	return latest
 }

@@ -180,7 +180,7 @@ func TestKeysOfLinksRollWithoutLoss(t *testing.T) {
 		random := rand.New(rand.NewPCG(seed, 7))
 		w := newLinkWorld(t, v1alpha1.EncryptionRequired)
 		w.settle()
-		first := w.nodes[0].ring.Current().Public
+		first := w.nodes[0].keys.ring.Current().Public
 		for range 40 {
 			n := w.nodes[random.IntN(2)]
 			switch random.IntN(4) {
@@ -189,14 +189,14 @@ func TestKeysOfLinksRollWithoutLoss(t *testing.T) {
 				n.look()
 			case 1:
 				n.ktsnd = n.ktsnd.replaced(random.IntN(2) == 0)
-				n.KtsndAnew()
+				n.KtsndRestarted()
 				n.look()
 			}
 			w.now = w.now.Add(time.Duration(random.IntN(300)) * time.Second)
 			w.settle()
 			w.mustSend(fmt.Sprint("seed ", seed))
 		}
-		if w.nodes[0].ring.Current().Public == first {
+		if w.nodes[0].keys.ring.Current().Public == first {
 			t.Error("the keys have not changed")
 		}
 	}
@@ -240,7 +240,7 @@ func TestALinkToARevokedNodeIsSilent(t *testing.T) {
 	}
 }
 
-// TestWhoCarriesKeysCanWithholdThemOnly has the hub change what it carries: what was believed stays in force, and nothing else gets there.
+// TestWhoCarriesKeysCanWithholdThemOnly has the hub change what it carries: what was trusted stays installed, and nothing else is trusted.
 func TestWhoCarriesKeysCanWithholdThemOnly(t *testing.T) {
 	stranger, err := clusterkey.New()
 	must(t, err)

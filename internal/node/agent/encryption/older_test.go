@@ -33,12 +33,12 @@ func TestOlderStatements(t *testing.T) {
 		w := newWorld(t, v1alpha1.EncryptionRequired, 2)
 		w.settle()
 		a, b := w.nodes[0], w.nodes[1]
-		old, first := w.shard.DeepCopy().Spec.Nodes[1], b.ring.Current().Public
+		old, first := w.shard.DeepCopy().Spec.Nodes[1], b.keys.ring.Current().Public
 		for range 12 {
 			w.pass(10 * time.Minute)
 			w.settle()
 		}
-		if slices.ContainsFunc(b.ring.Announced(), func(key *security.Key) bool { return key.Public == first }) {
+		if slices.ContainsFunc(b.keys.ring.Announced(), func(key *security.Key) bool { return key.Public == first }) {
 			t.Fatal("the node's key has not changed")
 		}
 		w.replay(old)
@@ -60,7 +60,7 @@ func TestOlderStatements(t *testing.T) {
 		w.settle()
 		old := w.shard.DeepCopy().Spec.Nodes[1]
 		w.lossy, b.cannot = true, nil
-		w.now = w.now.Add(tryAgain)
+		w.now = w.now.Add(retryTry)
 		w.settle()
 		w.mustSpeak()
 		w.replay(old)
@@ -111,9 +111,9 @@ func TestRangesOfOtherClusters(t *testing.T) {
 		ipv4, pinned string
 		carry        func(*v1alpha1.PeerNode)
 		says         string
-		believed     bool
+		trusted      bool
 	}{
-		"in its own part":         {ipv4: "10.42.17.0/24", pinned: part, believed: true},
+		"in its own part":         {ipv4: "10.42.17.0/24", pinned: part, trusted: true},
 		"in a third one's":        {ipv4: "10.42.33.0/24", pinned: part, says: "its 10.42.33.0/24 is not in cluster south's part of the network, " + part},
 		"where no part is pinned": {ipv4: "10.42.17.0/24", says: "the operator has not pinned cluster south's part of the network yet"},
 		"in this cluster's":       {ipv4: "10.42.3.0/24", pinned: "10.42.0.0/18", says: "its 10.42.3.0/24 lies in this cluster's part of network line"},
@@ -141,7 +141,7 @@ func TestRangesOfOtherClusters(t *testing.T) {
 			w.settle()
 			state := a.state()
 			trusted := a.Judge.Look(&state.Networks[0]).Peers[netip.MustParseAddr("192.0.2.9")]
-			if (trusted != nil) != test.believed || trusted != nil && trusted.Subnets[0].String() != test.ipv4 {
+			if (trusted != nil) != test.trusted || trusted != nil && trusted.Subnets[0].String() != test.ipv4 {
 				t.Errorf("it is trusted as %+v", trusted)
 			}
 			if got := a.condition(); test.says != "" && !strings.Contains(got, test.says) {
@@ -276,7 +276,7 @@ func TestOlderStatementsByNewLinks(t *testing.T) {
 	w.settle()
 	w.mustSend("before")
 	a, b := w.nodes[0], w.nodes[1]
-	old, first := w.said[b.name].DeepCopy(), b.ring.Current().Public
+	old, first := w.said[b.name].DeepCopy(), b.keys.ring.Current().Public
 	for range 12 {
 		w.pass(10 * time.Minute)
 		w.settle()

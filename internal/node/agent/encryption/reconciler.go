@@ -8,11 +8,8 @@ import (
 	"fmt"
 	"log/slog"
 	"net/netip"
-	"slices"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
@@ -23,7 +20,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
 )
 
-// Kernel is the node's kernel, as package xfrm has it.
+// Kernel is the IPsec side of the node's kernel, which package xfrm implements.
 type Kernel interface {
 	Protect() error
 	States() ([]xfrm.Found, error)
@@ -44,22 +41,22 @@ type Ktsnd interface {
 	UsedGeneration(ctx context.Context) (uint32, error)
 }
 
-// Tunnel is what the device of a network shall be.
+// Tunnel is the desired state of a network's tunnel device.
 type Tunnel struct {
 	VNI       uint32
 	Encrypted bool
-	// MTU is the most that pods' interfaces can have, in bytes, 0 for what they have.
+	// MTU is the largest for pods' interfaces, in bytes, 0 to leave it as it is.
 	MTU int
 }
 
-// Reconciler has the node's networks encrypted.
-type Reconciler struct {
+// Config is what a Reconciler needs.
+type Config struct {
 	Judge *Judge
-	// State is what the API server has said.
+	// State returns the node's objects.
 	State func() network.Cluster
-	// Own is the address at which the node's tunnels end.
+	// Own returns the address at which the node's tunnels end.
 	Own func(ctx context.Context) (netip.Addr, error)
-	// Try tells why the node cannot encrypt, nil if it can.
+	// Try returns why the node cannot encrypt, nil if it can.
 	Try func() error
 	// OpenKernel opens the kernel's side.
 	OpenKernel func() (Kernel, error)
@@ -68,122 +65,97 @@ type Reconciler struct {
 	RemoveKeys func() error
 	// SeenDir is the folder in which the newest statements about other nodes are kept, next to the node's keys; "": they are not.
 	SeenDir string
-	// Do has ask talk to ktsnd.
+	// Do connects to ktsnd and calls ask.
 	Do func(ctx context.Context, ask func(context.Context, Ktsnd) error) error
-	// Retune has the devices of networks that have some be what they shall be.
+	// Retune changes the existing tunnel devices of networks to the desired state.
 	Retune func(ctx context.Context, wanted []Tunnel) error
-	// MTU is the most that pods' interfaces of a network can have, 0 if that is not known.
+	// MTU returns the largest MTU for pods' interfaces of a network, 0 if that is not known.
 	MTU func(joined *network.Joined) int
-	// Links are the node's links, and whether these are all; nil: there are none. LinksChanged is called when they are encrypted otherwise.
-	// Plugged tells whether tunnels of encrypted links are left on the node.
+	// Links returns the node's links, and whether these are all; nil means that there are none. LinksChanged is called when other links are
+	// encrypted. Plugged reports whether tunnels of encrypted links are left on the node.
 	Links        func() (all []*v1alpha1.TSNLink, known bool)
 	Plugged      func() (bool, error)
 	LinksChanged func()
-	// Changed is called when the node announces something else.
+	// Changed is called when the announcement changes.
 	Changed func()
-	// Linger is how long what other nodes have announced is taken after they are not told of any more.
+	// Linger is how long the keys of a node stay installed after it is no peer any more.
 	Linger time.Duration
-	// Settle is how long other nodes may take to accept a key of this node of which they are told for the first time.
+	// Settle is how long other nodes may take to accept a key of this node after the API server has it.
 	Settle time.Duration
 	Now    func() time.Time
 	Log    *slog.Logger
+}
 
-	ring          *security.Keyring
-	kernel, ktsnd *security.Outgoing
-	// sent are the associations by which the kernel sends, by peer, and told those that ktsnd has; former are those that its predecessor had,
-	// by which a ktsnd that took over sends until it has others.
-	sent, told, former map[netip.Addr]*handed
-	// modes are what ktsnd was told of networks, nil as long as nothing was; anew has something when there is a new ktsnd.
-	modes map[uint32]control.Encryption
-	anew  chan struct{}
-	// floors are the latest generations that a peer's key has announced.
-	floors map[security.Public]v1alpha1.SenderGenerations
-	// removed are states of the node's present keys by which the kernel took packets once.
-	removed map[xfrm.Name]bool
-	// generations are those that the node announces.
-	generations *v1alpha1.SenderGenerations
-	// heard is since when others have been told of the node's keys, and first since when of its generations; hearings are what each peer has
-	// been told of these.
-	heard    map[security.Public]time.Time
-	first    map[said]time.Time
-	hearings map[netip.Addr]*hearing
-	// gone is since when peers have not been wanted any more.
-	gone map[netip.Addr]time.Time
-	// triedAt is when Try was called last, and clean tells that nothing of encryption is left here.
+// Reconciler has the tunnels of the node's networks and links encrypted.
+type Reconciler struct {
+	Config
+	keys    nodeKeys
+	peers   peerState
+	install installer
+	// triedAt is when Try was called last. clean means that nothing of encryption is left on the node.
 	triedAt time.Time
 	clean   bool
-	// remembers tells that the newest statements about other nodes have been read, and savedAt when they were written last.
-	remembers bool
-	savedAt   time.Time
-	// waits tells that all is undone when the tunnels of links are gone.
+	// loaded means that the accepted statements about other nodes were read; savedAt is when they were written last.
+	loaded  bool
+	savedAt time.Time
+	// waits means that everything is removed once the tunnels of links are gone.
 	waits bool
 }
 
-// handed is what a sender sends to a node by.
-type handed struct {
-	own    security.Public
-	to     security.End
-	serial uint32
-	spi    uint32
-}
-
 const (
-	// tryAgain is how often a node that cannot encrypt tries again: somebody may load a module.
-	tryAgain = time.Minute
-	// kernelWidth and ktsndWidth are how many associations a life of each gets.
-	kernelWidth, ktsndWidth = 1, security.KtsndLife
-	// saveEvery is how often the newest statements about other nodes are written at most.
+	// retryTry is how often a node that cannot encrypt tries again: somebody may load a module.
+	retryTry = time.Minute
+	// saveEvery is the least time between two writes of the newest statements about other nodes.
 	saveEvery = 10 * time.Second
-	// mostPackets is after how many packets the kernel gets another key, long before its numbers of 32 bits are used up.
-	mostPackets = 1 << 31
+	// maxPackets is the number of packets after which the kernel gets another key, long before its 32-bit sequence numbers are used up.
+	maxPackets = 1 << 31
 )
 
-// KtsndAnew says that a ktsnd was told of the node that knows nothing of encryption yet.
-func (r *Reconciler) KtsndAnew() {
+// New makes a reconciler.
+func New(config Config) *Reconciler {
+	r := &Reconciler{
+		Config: config, keys: nodeKeys{settle: config.Settle, now: config.Now},
+		peers: peerState{settle: config.Settle, linger: config.Linger, now: config.Now},
+	}
+	r.install = installer{keys: &r.keys, peers: &r.peers, do: config.Do, log: config.Log, restarted: make(chan struct{}, 1)}
+	return r
+}
+
+// KtsndRestarted has the next Reconcile give all keys to a new ktsnd. It does not block.
+func (r *Reconciler) KtsndRestarted() {
 	select {
-	case r.anew <- struct{}{}:
-	default: // it is known
+	case r.install.restarted <- struct{}{}:
+	default: // one is enough
 	}
 }
 
-// New makes a reconciler of what is given.
-func New(r Reconciler) *Reconciler {
-	r.anew = make(chan struct{}, 1)
-	return &r
-}
-
-// Reconcile looks at everything, whatever it was called for.
+// Reconcile reconciles everything, whatever the request.
 func (r *Reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
 	result, err := repeat.Look(ctx, r.all, r.report)
-	if r.ring != nil {
-		result.RequeueAfter = min(result.RequeueAfter, max(time.Second, r.ring.Due().Sub(r.Now())))
+	if r.keys.ring != nil {
+		result.RequeueAfter = min(result.RequeueAfter, max(time.Second, r.keys.ring.Due().Sub(r.Now())))
 	}
-	if r.settles() || r.waitsForPeer() {
+	if r.keys.settling() || r.peers.settling() {
 		result.RequeueAfter = min(result.RequeueAfter, r.Settle)
 	}
 	if r.waits {
 		result.RequeueAfter = min(result.RequeueAfter, time.Second)
 	}
-	if len(r.gone) > 0 {
+	if len(r.peers.goneSince) > 0 {
 		result.RequeueAfter = min(result.RequeueAfter, r.Linger)
 	}
-	if r.remembers && r.Judge.unsavedNow() {
+	if r.loaded && r.Judge.unsavedNow() {
 		result.RequeueAfter = min(result.RequeueAfter, saveEvery)
 	}
 	return result, err
 }
 
-// report says what the node announces.
+// report updates the announcement.
 func (r *Reconciler) report(err error) {
 	before := r.Judge.Announced()
 	now := Announcement{}
-	if r.ring != nil {
-		for _, key := range r.ring.Announced() {
-			now.Keys = append(now.Keys, v1alpha1.NodeKey{
-				ID: key.Public.ID(), Algorithm: v1alpha1.KeyAlgorithm, PublicKey: key.Public.String(), NotBefore: metav1.NewTime(key.Made),
-			})
-		}
-		now.Sender = r.generations
+	if r.keys.ring != nil {
+		now = r.keys.announcement()
 	} else if !r.clean {
 		now.Unavailable = r.Judge.why()
 	}
@@ -201,7 +173,7 @@ func sameAnnouncement(a, b *Announcement) bool {
 	return same && (a.Sender == nil || b.Sender == nil || *a.Sender == *b.Sender)
 }
 
-// why is why the node cannot encrypt, "" if it can.
+// why returns why the node cannot encrypt, "" if it can.
 func (j *Judge) why() string {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -214,7 +186,7 @@ func (j *Judge) why() string {
 func (r *Reconciler) all(ctx context.Context) error {
 	state := r.State()
 	if state.Unknown != nil {
-		return nil // what is in force stays
+		return nil // installed keys stay
 	}
 	far, known, err := r.farNodes(ctx)
 	if err != nil || !known {
@@ -235,7 +207,7 @@ func (r *Reconciler) all(ctx context.Context) error {
 		return errors.Join(r.leave(ctx, &state), r.saveSeen())
 	}
 	r.clean, r.waits = false, false
-	if err := r.remember(); err != nil {
+	if err := r.loadSeen(); err != nil {
 		return err
 	}
 	r.try()
@@ -248,9 +220,9 @@ func (r *Reconciler) all(ctx context.Context) error {
 	return errors.Join(r.serve(ctx, &state, own, wants), wants.disputes(), r.saveSeen())
 }
 
-// remember reads, before anything is judged, which statements about other nodes were accepted last.
-func (r *Reconciler) remember() error {
-	if r.remembers || r.SeenDir == "" {
+// loadSeen reads the accepted statements about other nodes before any new one is judged.
+func (r *Reconciler) loadSeen() error {
+	if r.loaded || r.SeenDir == "" {
 		return nil
 	}
 	seen, damaged, err := security.LoadSeen(r.SeenDir)
@@ -261,14 +233,14 @@ func (r *Reconciler) remember() error {
 		r.Log.Warn("older statements about other nodes may be accepted once", "reason", damaged)
 	}
 	r.Judge.remember(seen)
-	r.remembers = true
+	r.loaded = true
 	return nil
 }
 
-// saveSeen writes which statements about other nodes were accepted last.
+// saveSeen writes the accepted statements about other nodes.
 func (r *Reconciler) saveSeen() error {
 	now := r.Now()
-	if !r.remembers || now.Sub(r.savedAt) < saveEvery {
+	if !r.loaded || now.Sub(r.savedAt) < saveEvery {
 		return nil
 	}
 	seen := r.Judge.toSave()
@@ -283,99 +255,25 @@ func (r *Reconciler) saveSeen() error {
 	return nil
 }
 
-// try looks whether the node can encrypt.
+// try checks whether the node can encrypt.
 func (r *Reconciler) try() {
 	now := r.Now()
-	if !r.triedAt.IsZero() && (r.Judge.why() == "" || now.Sub(r.triedAt) < tryAgain) {
+	if !r.triedAt.IsZero() && (r.Judge.why() == "" || now.Sub(r.triedAt) < retryTry) {
 		return
 	}
 	r.triedAt = now
 	err := r.Try()
 	if r.Judge.SetUnavailable(err) {
-		r.Log.Info("whether the node can encrypt", "error", err)
+		r.Log.Info("checked whether the node can encrypt", "error", err)
 		r.Changed()
 	}
 }
 
-// wants is what shall be, of all networks together.
-type wants struct {
-	// peers are the nodes to which frames are encrypted, and own what all are told of this node, by peer.
-	peers map[netip.Addr]*Trusted
-	own   map[netip.Addr]*Trusted
-	// local are the addresses of the cluster's nodes, and disputed those of which several other clusters say that theirs is there, with a
-	// node of each.
-	local    map[netip.Addr]bool
-	disputed map[netip.Addr][2]*Trusted
-	// rejected are keys of nodes that are not believed to be at an address.
-	rejected map[netip.Addr][]security.Public
-	// kept are addresses of which what is in force stays.
-	kept map[netip.Addr]bool
-	// active are the networks that are encrypted, by VNI; known those of which that is known.
-	active, known map[uint32]bool
-	// complete tells that all networks are known.
-	complete bool
-	// hears tells that all that are told of the node's keys can hear of them now.
-	hears bool
-	// told are what others are told of this node, by network, and awaited those of them without which its keys do not change.
-	told, awaited []*Trusted
-}
-
-func (r *Reconciler) wants(state *network.Cluster) *wants {
-	w := &wants{
-		peers: map[netip.Addr]*Trusted{}, own: map[netip.Addr]*Trusted{}, kept: map[netip.Addr]bool{}, active: map[uint32]bool{},
-		known: map[uint32]bool{}, complete: true, hears: true, local: map[netip.Addr]bool{}, disputed: map[netip.Addr][2]*Trusted{},
-		rejected: map[netip.Addr][]security.Public{},
-	}
-	for i := range state.Networks {
-		joined := &state.Networks[i]
-		v := r.Judge.Look(joined)
-		vni := uint32(joined.Object.Spec.VNI)
-		if v == nil {
-			w.known[vni] = true
-			continue
-		}
-		if v.Unknown != "" {
-			w.complete = false
-			continue
-		}
-		w.known[vni], w.active[vni] = true, v.Active
-		w.add(v)
-		w.awaited = append(w.awaited, v.Own)
-		w.hears = w.hears && hears(joined.Object)
-	}
-	return w
-}
-
-// hears tells whether nodes of other clusters hear of this one: the keys of a node of which nobody hears do not change.
-func hears(object *v1alpha1.TSNNetwork) bool {
-	return object.Spec.IPv4.Part == "" || meta.IsStatusConditionTrue(object.Status.Conditions, v1alpha1.ConditionHubSeen)
-}
-
-// knows tells whether others are told of a key of this node, wherever they are told of it.
-func (w *wants) knows(key security.Public) bool {
-	return w.all(func(keys []security.Public) bool { return slices.Contains(keys, key) })
-}
-
-// knowsFirst tells whether others are told that a key of this node is the one to send to.
-func (w *wants) knowsFirst(key security.Public) bool {
-	return w.all(func(keys []security.Public) bool { return slices.Index(keys, key) == 0 })
-}
-
-// all tells whether something holds of the keys of this node that others are told of, wherever they are told of them.
-func (w *wants) all(holds func([]security.Public) bool) bool {
-	for _, own := range w.awaited {
-		if own == nil || !holds(own.Keys) {
-			return false
-		}
-	}
-	return w.hears && w.complete && len(w.awaited) > 0
-}
-
-// serve does what is wanted: what others send is taken before anything is sent to them.
+// serve installs the desired state. The node can receive by a key before any is used for sending.
 func (r *Reconciler) serve(ctx context.Context, state *network.Cluster, own netip.Addr, w *wants) error {
 	if r.Judge.why() != "" {
 		w.peers = map[netip.Addr]*Trusted{}
-		return errors.Join(r.tellKtsnd(ctx, own, w), r.retune(ctx, state, w))
+		return errors.Join(r.install.updateKtsnd(ctx, own, w), r.retune(ctx, state, w))
 	}
 	if err := r.roll(w); err != nil {
 		return err
@@ -388,82 +286,44 @@ func (r *Reconciler) serve(ctx context.Context, state *network.Cluster, own neti
 	if err := kernel.Protect(); err != nil {
 		return err
 	}
-	r.linger(w)
-	r.hear(w)
-	err = errors.Join(r.expel(kernel, own, w), r.program(kernel, own, w), r.tellKtsnd(ctx, own, w), r.retune(ctx, state, w))
-	r.generations = &v1alpha1.SenderGenerations{
-		Kernel: r.announced(r.kernel, security.Kernel, r.sent, w),
-		Ktsnd:  r.announced(r.ktsnd, security.Ktsnd, r.told, w),
+	r.peers.keepGone(w, r.install.installed())
+	r.keys.noteKeys(w)
+	r.peers.update(w, &r.keys)
+	err = errors.Join(r.install.expel(kernel, own, w), r.install.program(kernel, own, w), r.install.updateKtsnd(ctx, own, w), r.retune(ctx, state, w))
+	r.keys.generations = &v1alpha1.SenderGenerations{
+		Kernel: r.keys.generationToAnnounce(r.keys.kernel, security.Kernel, r.install.sent, &r.peers, w),
+		Ktsnd:  r.keys.generationToAnnounce(r.keys.ktsnd, security.Ktsnd, r.install.told, &r.peers, w),
 	}
 	return err
 }
 
-// roll opens the node's keys, and brings them up to date.
+// roll opens the node's keys, and rolls those that are due.
 func (r *Reconciler) roll(w *wants) error {
-	if r.ring == nil {
-		ring, why, err := r.OpenKeys()
+	if r.keys.ring == nil {
+		reason, err := r.keys.open(r.OpenKeys)
 		if err != nil {
 			return err
 		}
-		if why != "" {
-			r.Log.Info("the node has a new key", "reason", why, "id", ring.Current().Public.ID())
+		if reason != "" {
+			r.Log.Info("the node has a new key", "reason", reason, "id", r.keys.ring.Current().Public.ID())
 		}
-		kernel, err := security.NewOutgoing(ring, security.Kernel, kernelWidth)
-		if err != nil {
-			return err
-		}
-		ktsnd, err := security.NewOutgoing(ring, security.Ktsnd, ktsndWidth)
-		if err != nil {
-			return err
-		}
-		r.ring, r.kernel, r.ktsnd = ring, kernel, ktsnd
-		r.sent, r.told, r.former, r.generations = map[netip.Addr]*handed{}, map[netip.Addr]*handed{}, map[netip.Addr]*handed{}, nil
-		r.floors, r.gone, r.removed = map[security.Public]v1alpha1.SenderGenerations{}, map[netip.Addr]time.Time{}, map[xfrm.Name]bool{}
-		r.heard = map[security.Public]time.Time{}
-		r.first, r.hearings = map[said]time.Time{}, map[netip.Addr]*hearing{}
-		if why == "" {
-			for _, key := range ring.Announced() {
-				r.heard[key.Public] = key.Made // others know it from before
-			}
-		}
+		r.peers.reset()
+		r.install.reset()
 	}
-	changed, err := r.ring.Roll(w.knows, w.knowsFirst, r.sendsBy)
+	changed, err := r.keys.ring.Roll(w.knows, w.knowsFirst, r.install.sendsBy)
 	if changed {
-		r.removed = map[xfrm.Name]bool{}
-		r.Log.Info("the node's keys have changed", "announced", len(r.ring.Announced()), "in-use", r.ring.Current().Public.ID())
+		r.install.removed = map[xfrm.Name]bool{}
+		r.Log.Info("the node's keys have changed", "announced", len(r.keys.ring.Announced()), "in-use", r.keys.ring.Current().Public.ID())
 	}
 	return err
 }
 
-// linger notes which peers are gone, and keeps them for a while.
-func (r *Reconciler) linger(w *wants) {
-	now := r.Now()
-	for _, all := range []map[netip.Addr]*handed{r.sent, r.told, r.former} {
-		for address := range all {
-			r.note(address, w, now)
-		}
-	}
-	for address, since := range r.gone {
-		if w.peers[address] != nil || now.Sub(since) >= r.Linger {
-			delete(r.gone, address)
-			continue
-		}
-		w.kept[address] = true
-	}
-}
-
-func (r *Reconciler) note(address netip.Addr, w *wants, now time.Time) {
-	if w.peers[address] == nil && r.gone[address].IsZero() {
-		r.gone[address] = now
-	}
-}
-
-// leave undoes all, on a node of whose networks none is encrypted.
+// leave removes everything from a node without encrypted networks.
 func (r *Reconciler) leave(ctx context.Context, state *network.Cluster) error {
 	if r.clean {
 		return nil
 	}
-	// Without the policies, a tunnel that is not removed yet would send in clear.
+	// Without the policies, a tunnel that still exists would send in clear.
 	if r.Plugged != nil {
 		plugged, err := r.Plugged()
 		if r.waits = plugged; err != nil || plugged {
@@ -471,7 +331,7 @@ func (r *Reconciler) leave(ctx context.Context, state *network.Cluster) error {
 		}
 	}
 	w := r.wants(state)
-	if err := errors.Join(r.tellKtsnd(ctx, netip.Addr{}, w), r.retune(ctx, state, w)); err != nil {
+	if err := errors.Join(r.install.updateKtsnd(ctx, netip.Addr{}, w), r.retune(ctx, state, w)); err != nil {
 		return err
 	}
 	kernel, err := r.OpenKernel()
@@ -485,13 +345,14 @@ func (r *Reconciler) leave(ctx context.Context, state *network.Cluster) error {
 	if err := r.RemoveKeys(); err != nil {
 		return err
 	}
-	r.ring, r.kernel, r.ktsnd, r.sent, r.told, r.former, r.gone = nil, nil, nil, nil, nil, nil, nil
-	r.hearings = nil
+	r.keys.close()
+	r.peers.reset()
+	r.install.reset()
 	r.triedAt, r.clean = time.Time{}, true
 	return nil
 }
 
-// retune has the devices of networks be what they shall be. Of a network of which it is not known, the device stays as it is.
+// retune changes the networks' tunnel devices to the desired state. Devices of networks whose state is not known stay as they are.
 func (r *Reconciler) retune(ctx context.Context, state *network.Cluster, w *wants) error {
 	var wanted []Tunnel
 	for i := range state.Networks {
@@ -505,7 +366,7 @@ func (r *Reconciler) retune(ctx context.Context, state *network.Cluster, w *want
 		}
 	}
 	if err := r.Retune(ctx, wanted); err != nil {
-		return fmt.Errorf("have the networks' tunnels encrypted as they shall be: %w", err)
+		return fmt.Errorf("update the networks' tunnels: %w", err)
 	}
 	return nil
 }

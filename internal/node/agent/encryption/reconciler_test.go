@@ -57,7 +57,7 @@ func TestNothingIsLostAndNoKeyUsedTwice(t *testing.T) {
 			random := rand.New(rand.NewPCG(seed, 28))
 			w := newWorld(t, v1alpha1.EncryptionRequired, 3)
 			w.settle()
-			rolled := w.nodes[0].ring.Current().Public
+			rolled := w.nodes[0].keys.ring.Current().Public
 			for range 50 {
 				n := w.nodes[random.IntN(len(w.nodes))]
 				n.late = time.Duration(random.IntN(2)) * time.Second
@@ -67,11 +67,11 @@ func TestNothingIsLostAndNoKeyUsedTwice(t *testing.T) {
 					n.look()
 				case 1:
 					n.ktsnd = n.ktsnd.replaced(true)
-					n.KtsndAnew()
+					n.KtsndRestarted()
 					n.look()
 				case 2:
 					n.ktsnd = n.ktsnd.replaced(false)
-					n.KtsndAnew()
+					n.KtsndRestarted()
 					n.look()
 				case 3: // somebody flushes the kernel's states
 					must(t, n.kernel.Clear())
@@ -85,7 +85,7 @@ func TestNothingIsLostAndNoKeyUsedTwice(t *testing.T) {
 				w.settle()
 				w.mustSpeak()
 			}
-			if w.nodes[0].ring.Current().Public == rolled {
+			if w.nodes[0].keys.ring.Current().Public == rolled {
 				t.Error("the keys have not changed")
 			}
 		})
@@ -97,16 +97,16 @@ func TestAKeyStaysWhileAKtsndThatTookOverSendsByIt(t *testing.T) {
 	w := newWorld(t, v1alpha1.EncryptionRequired, 2)
 	w.settle()
 	n := w.nodes[0]
-	before := n.ring.Current().Public
+	before := n.keys.ring.Current().Public
 	announced := func() bool {
-		return slices.ContainsFunc(n.ring.Announced(), func(key *security.Key) bool { return key.Public == before })
+		return slices.ContainsFunc(n.keys.ring.Announced(), func(key *security.Key) bool { return key.Public == before })
 	}
-	for n.ring.Current().Public == before {
+	for n.keys.ring.Current().Public == before {
 		w.now = w.now.Add(time.Minute)
 		n.ktsnd = n.ktsnd.replaced(true)
-		n.KtsndAnew()
+		n.KtsndRestarted()
 		n.look()
-		if n.ring.Current().Public == before {
+		if n.keys.ring.Current().Public == before {
 			w.publish()
 			w.settle()
 		}
@@ -197,7 +197,7 @@ func TestAHubThatChangesWhatItCarriesIsNotBelieved(t *testing.T) {
 				n.look()
 				n.look()
 				if n.kernel.peers.Has(fresh.nodes[1].address) || n.kernel.peers.Has(fresh.nodes[0].address) && what == "the cluster's key" {
-					t.Errorf("a node that believed nobody before sends to it")
+					t.Errorf("a node that trusted no peer before sends to it")
 				}
 			}
 		})
@@ -229,7 +229,7 @@ func TestANodeThatCannotEncryptHasPodsOnlyWhereThatIsPreferred(t *testing.T) {
 			// Somebody loads the module.
 			w.lossy = true
 			cannot.cannot = nil
-			w.now = w.now.Add(tryAgain)
+			w.now = w.now.Add(retryTry)
 			w.settle()
 			w.mustSpeak()
 		})
@@ -255,36 +255,22 @@ func TestANetworkThatIsNotEncryptedAnyMoreLeavesNothing(t *testing.T) {
 	w.mustSpeak()
 }
 
-func TestAKtsndThatCannotEncryptIsNamed(t *testing.T) {
-	w := newWorld(t, v1alpha1.EncryptionRequired, 2)
-	w.nodes[0].ktsnd.old = true
-	w.settle()
-	w.lossy = true
-	if got := w.nodes[0].condition(); !strings.HasPrefix(got, "False NodeNotReady the node's ktsnd is of a release that cannot encrypt") {
-		t.Errorf("it says %q", got)
-	}
-	w.network.Spec.Encryption = v1alpha1.EncryptionNone
-	if w.nodes[0].look(); w.nodes[0].err != nil || !w.nodes[0].clean {
-		t.Errorf("it does not forget: %v", w.nodes[0].err)
-	}
-}
-
 func TestKeysDoNotChangeWhileNobodyHears(t *testing.T) {
 	w := newWorld(t, v1alpha1.EncryptionRequired, 2)
 	w.network.Spec.IPv4.Part = "10.42.0.0/20"
 	w.network.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionHubSeen, Status: metav1.ConditionFalse}}
 	w.settle()
-	first := w.nodes[0].ring.Current().Public
+	first := w.nodes[0].keys.ring.Current().Public
 	w.now = w.now.Add(24 * time.Hour)
 	w.settle()
-	if len(w.nodes[0].ring.Announced()) != 1 || w.nodes[0].ring.Current().Public != first {
+	if len(w.nodes[0].keys.ring.Announced()) != 1 || w.nodes[0].keys.ring.Current().Public != first {
 		t.Error("it has another key while the hub is away")
 	}
 	w.network.Status.Conditions[0].Status = metav1.ConditionTrue
 	w.settle()
 	w.now = w.now.Add(10 * time.Minute)
 	w.settle()
-	if w.nodes[0].ring.Current().Public == first {
+	if w.nodes[0].keys.ring.Current().Public == first {
 		t.Error("it has its key from before")
 	}
 	w.mustSpeak()
@@ -298,7 +284,7 @@ func TestALostKeyIsReplaced(t *testing.T) {
 	must(t, n.kernel.Clear())
 	n.ktsnd = newKtsnd(n)
 	n.start()
-	before := w.nodes[1].ring.Current().Public
+	before := w.nodes[1].keys.ring.Current().Public
 	w.lossy = true
 	n.look()
 	if n.speaks(w.nodes[1]) {
@@ -306,7 +292,7 @@ func TestALostKeyIsReplaced(t *testing.T) {
 	}
 	w.settle()
 	w.mustSpeak()
-	if w.nodes[1].ring.Current().Public != before {
+	if w.nodes[1].keys.ring.Current().Public != before {
 		t.Error("the other node has another key, too")
 	}
 }
@@ -320,7 +306,7 @@ func TestGenerationsThatWereLostAreFoundAgainInOneStep(t *testing.T) {
 			n := w.nodes[0]
 			for range 20 { // far from the first generations
 				n.ktsnd = n.ktsnd.replaced(true)
-				n.KtsndAnew()
+				n.KtsndRestarted()
 				w.settle()
 			}
 			must(t, n.RemoveKeys())

@@ -56,7 +56,7 @@ func TestALinkThatNobodyWritesAnyMoreKeepsNoOtherWaiting(t *testing.T) {
 			}
 			for restart := range 6 {
 				n.ktsnd = n.ktsnd.replaced(handedOver)
-				n.KtsndAnew()
+				n.KtsndRestarted()
 				w.settle()
 				w.mustSend(fmt.Sprint("after start ", restart+1))
 				w.mustBeProtected(far)
@@ -78,12 +78,12 @@ func TestOthersHearOfGenerationsWithoutASilentNode(t *testing.T) {
 	n := w.nodes[0]
 	for range 4 {
 		n.ktsnd = n.ktsnd.replaced(false)
-		n.KtsndAnew()
+		n.KtsndRestarted()
 		w.settle()
 	}
 	w.now = w.now.Add(silentAfter)
 	w.settle()
-	if announced, sends := n.generations.Ktsnd, int64(n.Reconciler.ktsnd.Generation()); announced != sends {
+	if announced, sends := n.keys.generations.Ktsnd, int64(n.keys.ktsnd.Generation()); announced != sends {
 		t.Errorf("others are told of generation %d of ktsnd, and it has %d", announced, sends)
 	}
 	for range security.KtsndLife - 1 {
@@ -102,13 +102,13 @@ func TestKeysChangeBesideALinkToANodeWithoutKeys(t *testing.T) {
 		return []*v1alpha1.TSNLink{{Status: admitted, Spec: v1alpha1.TSNLinkSpec{Encryption: w.asked, Client: here, Endpoint: end}}}
 	}
 	w.settle()
-	first := w.nodes[0].ring.Current().Public
+	first := w.nodes[0].keys.ring.Current().Public
 	for range 9 {
 		w.pass(security.DefaultTimes.Lead)
 		w.settle()
 		w.mustSend("while keys change")
 	}
-	if w.nodes[0].ring.Current().Public == first {
+	if w.nodes[0].keys.ring.Current().Public == first {
 		t.Error("the node keeps its key for a node that has none")
 	}
 }
@@ -120,13 +120,13 @@ func TestNobodyIsSilentWhereNobodyHears(t *testing.T) {
 	n := w.nodes[0]
 	for range 3 {
 		n.ktsnd = n.ktsnd.replaced(true)
-		n.KtsndAnew()
+		n.KtsndRestarted()
 		n.look()
 		w.now = w.now.Add(silentAfter)
 		n.look()
 	}
-	if len(n.silent()) > 0 {
-		t.Errorf("silent are %v", n.silent())
+	if len(n.peers.silent()) > 0 {
+		t.Errorf("silent are %v", n.peers.silent())
 	}
 	w.lossy = true // three starts of which nobody heard
 	w.settle()
@@ -146,7 +146,7 @@ func TestANodeThatHearsAgainIsSentToAgain(t *testing.T) {
 			for range random.IntN(5) {
 				n := w.nodes[random.IntN(2)]
 				n.ktsnd = n.ktsnd.replaced(random.IntN(2) == 0)
-				n.KtsndAnew()
+				n.KtsndRestarted()
 				w.now = w.now.Add(time.Duration(random.IntN(120)) * time.Second)
 				w.settle()
 				w.mustSend(fmt.Sprintf("seed %d, beside a silent node", seed))

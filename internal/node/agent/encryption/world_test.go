@@ -111,7 +111,7 @@ func memoryDir(t *testing.T) string {
 
 // start starts the node's agent, again.
 func (n *node) start() {
-	n.Reconciler = New(Reconciler{
+	n.Reconciler = New(Config{
 		Judge: &Judge{Node: n.name}, State: n.state, Now: func() time.Time { return n.w.now }, Linger: 10 * time.Second, Settle: 2 * time.Second, Changed: func() {},
 		Own:        func(context.Context) (netip.Addr, error) { return n.address, nil },
 		Try:        func() error { return n.cannot },
@@ -333,7 +333,6 @@ type fakeKtsnd struct {
 	former  uint32
 	highest *uint32
 	now     map[netip.Addr]*control.SecurityAssociation
-	old     bool
 	calls   int
 	// refused counts lists without a generation that may be used.
 	refused int
@@ -377,9 +376,6 @@ func (k *fakeKtsnd) use(peer netip.Addr) {
 func (k *fakeKtsnd) using(peer netip.Addr) *control.SecurityAssociation { return k.now[peer] }
 
 func (k *fakeKtsnd) NetworkEncryptions(context.Context) (all []control.NetworkEncryption, err error) {
-	if k.old {
-		return nil, &control.Error{Field: "request"}
-	}
 	for vni, mode := range k.modes {
 		all = append(all, control.NetworkEncryption{VNI: vni, Encryption: mode})
 	}

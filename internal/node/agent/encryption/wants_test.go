@@ -49,7 +49,7 @@ func (w *world) claim(n *node, cluster string, at *node) (stolen security.Public
 
 // uses tells whether kernel or ktsnd of a node were given a key of another node.
 func (n *node) uses(at *node, key security.Public) bool {
-	sent, told := n.sent[at.address], n.told[at.address]
+	sent, told := n.install.sent[at.address], n.install.told[at.address]
 	return sent != nil && sent.to.Key == key || told != nil && told.to.Key == key
 }
 
@@ -110,7 +110,7 @@ func TestAnAddressThatTwoOtherClustersClaimIsNeithers(t *testing.T) {
 	if a.uses(at, first) || a.uses(at, second) || a.kernel.peers.Has(at.address) || a.ktsnd.using(at.address) != nil {
 		t.Error("node1 still sends there")
 	}
-	const want = "clusters north and south both say that they have a node at 192.0.2.3 (x and x); neither is believed"
+	const want = "clusters north and south both say that they have a node at 192.0.2.3 (x and x); neither is trusted"
 	for _, cluster := range []string{"north", "south"} {
 		if is := a.linkState(cluster, at); is.Silent != want {
 			t.Errorf("of the link to %s it says %+v", cluster, is)
