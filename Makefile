@@ -1,14 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-# Thin: each target installs what it needs (Debian 12, as root) or names what is missing, then calls the
-# tool that does the work.
+# Each target installs the packages that it needs (Debian 12, as root), or names them, and calls the tool that does the work.
 
 GO    := scripts/go.sh
 BUILD := build
-# Those with code of our own.
+# The Go modules with code of this project.
 MODULES := . bench images kubevirt federator test/cluster test/cluster/kata
-# Asked when something is linked only.
+# The shell command runs only when something is linked.
 LINK = -s -w -X 'github.com/kubernetsn/kubernetsn/internal/shared/version.commit=$(shell scripts/commit.sh)'
-# The same source gives the same programs, wherever it stands; and what tests compile is what programs need.
+# Builds are reproducible in any folder. Tests and programs share the compiled packages.
 export GOFLAGS := $(strip $(GOFLAGS) -buildvcs=false -trimpath)
 
 .DEFAULT_GOAL := help

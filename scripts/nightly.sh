@@ -14,7 +14,7 @@ export KTSN_REQUIRE=1 KTSN_ALL=1 KTSN_LONG=1 E2E_LONG=1 E2E_UPGRADES=20
 steps="lint tidy test tsan fuzz sanitize clocks conformance chaos guests previous thousand e2e federation kubevirt soak"
 arguments_of() {
 	case $1 in
-	fuzz) echo fuzz FUZZ_SECONDS=3600 ;;
+	fuzz) echo fuzz "FUZZ_SECONDS=${FUZZ_SECONDS:-1200}" "FUZZ_FRAMES=${FUZZ_FRAMES:-5000000}" ;;
 	*) echo "$1" ;;
 	esac
 }

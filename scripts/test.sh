@@ -93,8 +93,10 @@ run_meson "C, ThreadSanitizer" build-tsan -Db_sanitize=thread -Db_lundef=false
 only=()
 run_go go "Go"
 run_go bench "Go, the laboratory"
+fresh=() # Go repeats results of these where nothing changed
 run_go kubevirt "Go, the sidecar of KubeVirt"
 run_go federator "Go, the federator"
+fresh=(-count=1)
 CGO_ENABLED=1 run_go race "Go with the race detector, packages without the client of Kubernetes" -race
 CGO_ENABLED=1 run_go race-bench "Go, the laboratory, with the race detector" -race
 finish_fuzz

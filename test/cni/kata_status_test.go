@@ -51,6 +51,7 @@ func says(t *testing.T, p *pod, way string, faults ...string) {
 }
 
 func TestStatusSaysWhatKataHasMadeOfAnInterface(t *testing.T) {
+	t.Parallel()
 	lab := newLab(t)
 	lab.a.startDaemon(t)
 	pod := lab.a.newPod(t)
@@ -68,6 +69,7 @@ func TestStatusSaysWhatKataHasMadeOfAnInterface(t *testing.T) {
 }
 
 func TestStatusSaysWhatKataFindsInItsFile(t *testing.T) {
+	t.Parallel()
 	lab := newLab(t)
 	lab.a.startDaemon(t)
 	pod := lab.a.newPod(t)
@@ -90,6 +92,7 @@ func TestStatusSaysWhatKataFindsInItsFile(t *testing.T) {
 }
 
 func TestStatusSaysThatNobodyServesVhostUser(t *testing.T) {
+	t.Parallel()
 	lab := newLab(t)
 	lab.a.startDaemon(t)
 	pod := lab.a.newPod(t)

@@ -3,7 +3,9 @@
 package cni_test
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"net/netip"
 	"os"
@@ -53,6 +55,7 @@ func filteredByKata(t *testing.T, p *pod) *os.File {
 }
 
 func TestAMachineOfKataSendsByTheInterfaceThatKataTakes(t *testing.T) {
+	t.Parallel()
 	m := newMachines(t, fields{"device": "veth", "createSocket": false})
 	m.a.runRelays(t)
 	m.a.awaitTaps(t, m.guest)
@@ -66,17 +69,22 @@ func TestAMachineOfKataSendsByTheInterfaceThatKataTakes(t *testing.T) {
 	awaitAt(t, tap, "for the machine")
 }
 
-// danFolder is one that Kata's configuration could name, until the test's end.
+// danFolder creates a folder that Kata's configuration could name, and removes it at the end of the test.
 func danFolder(t *testing.T) string {
 	t.Helper()
-	must(t, os.MkdirAll(kataFolder, 0o755))
-	folder, err := os.MkdirTemp(kataFolder, "ktsn-test-")
-	must(t, err)
-	t.Cleanup(func() {
-		must(t, os.RemoveAll(folder))
-		_ = os.Remove(kataFolder) // unless it is somebody else's, too
-	})
-	return folder
+	for {
+		must(t, os.MkdirAll(kataFolder, 0o755))
+		folder, err := os.MkdirTemp(kataFolder, "ktsn-test-")
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // a parallel test has just removed kataFolder
+		}
+		must(t, err)
+		t.Cleanup(func() {
+			must(t, os.RemoveAll(folder))
+			_ = os.Remove(kataFolder) // fails while others use it
+		})
+		return folder
+	}
 }
 
 func readDevices(t *testing.T, folder string, of *pod) *kata.Devices {
@@ -87,6 +95,7 @@ func readDevices(t *testing.T, folder string, of *pod) *kata.Devices {
 }
 
 func TestKataFindsAllInterfacesOfAPodInAFile(t *testing.T) {
+	t.Parallel()
 	lab := newLab(t)
 	lab.a.startDaemon(t)
 	for kind, back := range map[string]func(*pod) kata.Back{
@@ -133,6 +142,7 @@ func TestKataFindsAllInterfacesOfAPodInAFile(t *testing.T) {
 }
 
 func TestTheMachineOfKataHasThePrimaryInterfaceToo(t *testing.T) {
+	t.Parallel()
 	lab := newLab(t)
 	lab.a.startDaemon(t)
 	pod := lab.a.newPod(t)

@@ -63,6 +63,7 @@ func foreignFilter(t *testing.T, p *pod) {
 }
 
 func TestAnAddForKataThatFailsLateTakesAwayWhatItMadeOnOtherInterfaces(t *testing.T) {
+	t.Parallel()
 	for name, prepare := range map[string]func(*testing.T, *pod){
 		"which nothing was at":              func(*testing.T, *pod) {},
 		"which another's filter was at too": foreignFilter,
@@ -94,6 +95,7 @@ func TestAnAddForKataThatFailsLateTakesAwayWhatItMadeOnOtherInterfaces(t *testin
 }
 
 func TestWhatBelongsToAMachineOfKataGoesWithItsPod(t *testing.T) {
+	t.Parallel()
 	lab := newLab(t)
 	lab.a.startDaemon(t)
 	pod := lab.a.newPod(t)
@@ -130,6 +132,7 @@ func TestWhatBelongsToAMachineOfKataGoesWithItsPod(t *testing.T) {
 }
 
 func TestTheFileOfKataStaysUntilTheLastInterfaceInItGoes(t *testing.T) {
+	t.Parallel()
 	lab := newLab(t)
 	lab.a.startDaemon(t)
 	pod := lab.a.newPod(t)
