@@ -363,7 +363,7 @@ func TestEachKindOfCallIsRefusedWhileTheClockIsLost(t *testing.T) {
 }
 
 func TestACallThatWaitsForSpaceIsRefusedWhenTheClockIsLost(t *testing.T) {
-	content(t)
+	timing(t)
 	const due = 5 * time.Second
 	lab, _, client := newClockLab(t)
 	lab.listenForTexts(t)

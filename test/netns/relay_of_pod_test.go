@@ -17,7 +17,7 @@ import (
 // What of datapath/ring/app_protocol.h a client says that asks for a ring.
 const (
 	appMagic        = 0x6e73746b
-	appVersion      = 5
+	appVersion      = 6
 	appHello        = 1
 	appUntimed      = 1
 	appRequestBytes = 72
