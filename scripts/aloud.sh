@@ -1,7 +1,7 @@
 # shellcheck shell=bash
 # SPDX-License-Identifier: Apache-2.0
-# As those of tally.sh, but for what is seen meanwhile: one line a test and its result, subtests included, and what failed tests say.
-# A cluster's tests take long.
+# Replaces functions of tally.sh for suites that take long: prints each test with its result, subtests included, and the output of
+# failed tests while the suite runs.
 go_test() { # suite, flags...
 	local suite
 	suite=$(scripts/suite.sh "$1") || return

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# What failed, and the last lines of what each said, of a log in which a line begins what is said of one test. `failed` matches those
-# of failed tests, and `others` lines that end such a block.
+# Prints failed tests with the last lines of their output, from a log in which one line begins the output of a test. `failed` matches
+# the lines of failed tests, and `others` other lines that end a test's output.
 #
 #     awk -v last=15 -v failed=REGEX -v others=REGEX -f blocks.awk LOG
 

@@ -8,7 +8,9 @@ set -eu
 cd "$(dirname "$0")/.."
 [ "${CI:-}" = true ] && [ "${KTSN_ALL:-}" != 1 ] || exit 0
 head=$(git rev-parse HEAD 2>/dev/null) || exit 0
-for base in "${KTSN_BASE:-}" "$(git merge-base HEAD origin/main 2>/dev/null || true)" "$(git describe --tags --abbrev=0 2>/dev/null || true)"; do
+forked=$(git merge-base HEAD origin/main 2>/dev/null || true)
+tag=$(git describe --tags --abbrev=0 2>/dev/null || true)
+for base in "${KTSN_BASE:-}" "$forked" "$tag"; do
 	if [ -z "$base" ] || ! commit=$(git rev-parse --verify --quiet "$base^{commit}") || [ "$commit" = "$head" ]; then continue; fi
 	if git diff --quiet "$commit" -- "$@" 2>/dev/null; then exit 1; fi
 	exit 0

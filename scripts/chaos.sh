@@ -1,11 +1,10 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# The long form of what `make test` does to ktsnd briefly: hostile pods in all their ways, kills of ktsnd and of
-# applications under load, replacements of ktsnd in place and through instances, many pods; and beside a hostile neighbour the
-# departure errors of a good pod. Prints each result as it comes, then all figures with their limits (also
-# out/chaos/figures.json), and closes with one line that counts the results. Called by `make chaos`. A limit beside a hostile
-# neighbour fails the run when each turn misses it, unless turns without one differ by more. Another limit that is missed fails
-# nothing: the machine may be busy.
+# Runs the long form of tests of `make test`: hostile pods in all modes, kills of ktsnd and of applications under load, replacements
+# of ktsnd in place and through instances, many pods; and next to a hostile neighbour the
+# departure errors of a good pod. Prints each result as it comes, then all figures with their limits (also in
+# out/chaos/figures.json), and the counts in its last line. Called by `make chaos`. A limit for a pod next to a hostile neighbour fails
+# the run if each turn misses it, unless turns without the neighbour differ by more. Other limits fail nothing: the machine may be busy.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 export KTSN_BIN_DIR=$PWD/bin KTSN_CHAOS=1 KTSN_FIGURES=$PWD/out/chaos/figures.json
@@ -18,7 +17,7 @@ scripts/go.sh test $(scripts/suite.sh chaos) -count=1 -v -timeout 60m 2>&1 |
 	tee "$log" | grep -vE '^ *=== |^(PASS|FAIL|ok|exit status)'
 status=${PIPESTATUS[0]}
 
-# One a line, subtests included.
+# Counts tests with this result, subtests included.
 results() { grep -cE "^ *--- $1: " "$log"; }
 passed=$(results PASS) failed=$(results FAIL) skipped=$(results SKIP)
 [ "$status" -eq 0 ] || [ "$failed" -gt 0 ] || failed=1

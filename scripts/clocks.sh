@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# What is believed of clocks beside the truth, in virtual machines with clocks of their own: prints a table of the scenarios, and
-# closes with one line that counts the tests. Called by `make clocks`, after the build.
+# Compares reported clock errors with the true ones, in virtual machines whose clocks differ. Prints a table of the scenarios, and the
+# counts in its last line. Called by `make clocks` after the build.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 

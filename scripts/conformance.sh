@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# The shaper beside the kernel's own taprio and etf: prints a table of the scenarios, and closes with one line that
-# counts the tests. Called by `make conformance`, after the build.
+# Compares the shaper with the kernel's taprio and etf. Prints a table of the scenarios, and the counts in its last line. Called by
+# `make conformance` after the build.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 

@@ -1,28 +1,28 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# A real Kubernetes cluster on this machine, and the tests in it. Closes with one line that counts them all.
-# Called by `make e2e`, after the programs and images are built.
+# Starts a Kubernetes cluster on this machine and runs the tests in it. Prints the counts in its last line. Called by `make e2e` after
+# programs and images are built.
 #
 #   KTSN_KEEP=1   leave the cluster up at the end
-#   KTSN_REALTIME=530000,370000  its option --realtime: on the first node ktsnd, and two talkers that spin (bench_test.go),
-#                 on the second as much as two ktsnd need in an upgrade
+#   KTSN_REALTIME=530000,370000  the option --realtime: ktsnd and two talkers that spin on the first node (bench_test.go), and what two
+#                 ktsnd need during an upgrade on the second
 #   E2E_RUN=REGEX run only these tests in the cluster
 #   E2E_LONG=1    the experiment of the paper with enough messages for figures
 #   E2E_UPGRADES=20  upgrade the chart so often under load, instead of once
-set -um # -m: what runs for long is a process group, which an interruption ends as a whole
+set -um # -m: each job is a process group, so that an interruption ends all of its processes
 cd "$(dirname "$0")/.." || exit 1
 . scripts/tally.sh
 . scripts/aloud.sh
 . scripts/federation/bed.sh
 
 out=out/e2e log=$logs/log
-# Where API servers and etcd of tests have their folders, which those of a killed test leave. Paths of sockets are short, and so is this.
+# The folders of API servers and etcd, which a killed test leaves behind. The path is short because socket paths must be.
 servers=$(mktemp -d -t ktXXXX)
-# Runs in different working copies do not meet.
+# The name differs between working copies, so that their runs do not conflict.
 KTSN_CLUSTER=e2e-$(pwd | sha256sum | head -c 6)
 export KTSN_CLUSTER KTSN_BIN_DIR=$PWD/bin
 
-# The tests make clusters of their own, whose names begin with this one's; a killed run leaves them.
+# Removes clusters that the tests of a killed run left. Their names begin with the name of this cluster.
 remove_others() {
 	local other
 	for other in /var/lib/ktsn-cluster/"$KTSN_CLUSTER"-*; do
@@ -49,7 +49,7 @@ fail() { # what, log if there is one
 	failed=$((failed + 1))
 }
 
-# What the nodes' services and pods wrote.
+# Copies the logs of services and pods of all nodes.
 keep_logs() {
 	local kubeconfig node
 	kubeconfig=$(bin/ktsn-cluster --name "$KTSN_CLUSTER" kubeconfig 2>/dev/null) || return # there is none
@@ -61,7 +61,7 @@ keep_logs() {
 	echo "Logs of nodes and pods are in $out/"
 }
 
-# A cluster is up in two minutes, not counting what is built, or something is wrong with it.
+# A cluster must be up within two minutes, without what is built.
 up_seconds=120
 
 up_in_time() {
@@ -84,7 +84,7 @@ rm -rf "$out"
 KTSN_KUBERNETES_DIR=$(bin/ktsn-cluster build | sed -n 's/^kubernetes\t//p')
 export KTSN_KUBERNETES_DIR
 
-# One suite runs the other, in its machine: an emulated one, beside which nothing may be about time.
+# The suite guest runs the suite inside in an emulated machine. Suites at the same time must not measure time.
 # shellcheck disable=SC2046 # a list of words
 if CGO_ENABLED=0 scripts/go.sh test $(scripts/suite.sh inside) -c -o "$PWD/bin/ktsn-guest-tests"; then
 	KTSN_GUEST_OUT=$PWD/$out/guest start_go guest -timeout 45m
@@ -100,7 +100,7 @@ fresh=(-count=1)
 TMPDIR=$servers run_go operator "the operator, with an API server" -timeout 15m
 federation_up >/dev/null &
 beside[federation-up]=$!
-# Longer than its tests wait for one thing, so that they say what they waited for.
+# The timeout is longer than any wait of its tests, so that they report what they waited for.
 TMPDIR=$servers run_go scale "many nodes, with an API server, short form" -timeout 20m
 finish_go hub "the federator, with a hub's API server, begun before these"
 [ -z "${beside[guest]:-}" ] || finish_go guest "a node with cgroups of version 2, in a virtual machine, begun before these"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# What a line of the output of `go test -json` says. For told.awk and failures.awk.
+# Reads a line of the output of `go test -json`. Used by told.awk and failures.awk.
 
 function field(name) {
 	return match($0, "\"" name "\":\"[^\"]*\"") ? substr($0, RSTART + length(name) + 4, RLENGTH - length(name) - 5) : ""

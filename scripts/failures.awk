@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-# Which tests of Go failed, and the first and last lines of what each said, of the output of `go test -json`: the first thing that was wrong
-# may stand before long logs. Of a test with subtests those that failed are named, and a package only where no test of it failed. A test
-# without an end is one that the time was up for. With `skips` tests that were skipped count as failed.
+# Prints the Go tests that failed with the first and last lines of their output, from the output of `go test -json`: the first error may
+# stand before long logs. Failed subtests are named instead of their test, and a package only if none of its tests failed. A test
+# without an end ran into the timeout. With `skips`, skipped tests count as failed.
 #
 #     awk -v first=10 -v last=15 -v skips=0 -f events.awk -f failures.awk LOG
 

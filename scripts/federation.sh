@@ -1,11 +1,11 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Clusters that act together and stand alone: a hub, which is Karmada, and two members, what they use at rest, and the tests of them
-# (test/cluster/federation). Closes with one line that counts the tests. Called by `make federation`, after the images.
+# Starts a federation of a hub, which is Karmada, and two members, measures what they use at rest, and runs the tests of it
+# (test/cluster/federation). Prints the counts in its last line. Called by `make federation` after the images are built.
 #
 #   KTSN_KEEP=1           leave all of it up at the end
 #   FEDERATION_RUN=REGEX  run only these tests
-set -um # -m: what runs for long is a process group, which an interruption ends as a whole
+set -um # -m: each job is a process group, so that an interruption ends all of its processes
 cd "$(dirname "$0")/.." || exit 1
 . scripts/tally.sh
 . scripts/aloud.sh

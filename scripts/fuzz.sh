@@ -1,7 +1,7 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Fuzzes whatever reads bytes that others wrote, each target for its share of the time, and closes with one
-# line that counts them. What it learns stays in build-fuzz/corpus/, what it finds comes into out/fuzz/.
+# Fuzzes everything that reads untrusted bytes, each target for its share of the time. Prints the counts in its last line. The corpus
+# is kept in build-fuzz/corpus/ for the next run and starts with datapath/tests/fuzz/seeds/; findings are written to out/fuzz/.
 #
 #     fuzz.sh SECONDS [C|Go [NAME]]          divided among all targets
 #     fuzz.sh --each SECONDS [C|Go [NAME]]   for each target
@@ -41,12 +41,12 @@ run_c() { # target, seconds
 		-print_final_stats=1 -artifact_prefix="out/fuzz/$name-")
 	[ ! -f "$dictionary" ] || options+=(-dict="$dictionary")
 	mkdir -p "$build/corpus/$name"
-	# What the sanitizers say names lines where there is something that knows them.
+	# With a symbolizer, reports of the sanitizers name lines.
 	ASAN_SYMBOLIZER_PATH=$(command -v llvm-symbolizer-14) \
 		"$1" "${options[@]}" "$build/corpus/$name" "$here/seeds/$name" >out/fuzz/"$name".log 2>&1
 }
 
-# Each of them in the order in which it began, when it has ended.
+# Waits for a target and reports it. Targets are reported in the order in which they were started.
 report_c() { # target, process
 	local name=${1##*/fuzz_} status
 	wait "$2"
@@ -54,7 +54,7 @@ report_c() { # target, process
 	report $status "$name" out/fuzz/"$name".log "$(sed -n 's/^stat::number_of_executed_units: *//p' out/fuzz/"$name".log) runs"
 }
 
-# As many at a time as there are processors; when this is ended, so are they.
+# Runs as many targets at a time as there are processors, and ends them if the script is ended.
 run_c_targets() { # seconds, targets...
 	local share=$1 target
 	local -a running=() names=()

@@ -1,6 +1,6 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# KubeVirt itself in a cluster of its own, and a virtual machine on a network by the binding plugin. Called by `make kubevirt`.
+# Starts a cluster with KubeVirt, and a virtual machine that the binding plugin connects to a network. Called by `make kubevirt`.
 #
 #   KTSN_KEEP=1     leave the cluster up at the end
 #   KTSN_TSN_CNI=P  another tsn-cni than bin/tsn-cni

@@ -1,9 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# The whole path in network namespaces, on real packets, with AddressSanitizer, LeakSanitizer and
-# UndefinedBehaviorSanitizer in ktsnd, in libktsn.so and in the C programs that use it. Whatever one of them finds ends
-# the process, stands in out/sanitize/ and fails the run, also where no test saw it. Go's unit tests run with the race detector.
-# Closes with one line that counts.
+# Runs the tests of test/netns with AddressSanitizer, LeakSanitizer and UndefinedBehaviorSanitizer in ktsnd, in libktsn.so and in the C
+# programs that use it. A finding ends its process, is written to out/sanitize/, and fails the run, even if no test noticed. Go's unit
+# tests run with the race detector. Prints the counts in its last line.
 #
 #     sanitize.sh            all that can run (make sanitize)
 #     sanitize.sh --short    a minute of it (make test)
@@ -38,16 +37,16 @@ short_form+='|^TestEtfDropsWhatIsLate$|^TestFramesCarryTheirClassInTheVLANTag$'
 short_form+='|^TestTagsInsideFramesOfPacketSocketsTravelUnchanged$'
 short_form+='|^TestPythonTellsNoDifference$|^TestRefusalsNameTheField$'
 
-# What cannot be tested so. Of musl: the sanitizers' runtime is glibc's.
+# Tests that cannot run with sanitizers. The runtime of the sanitizers needs glibc, not musl.
 left_out='/musl|^TestApplicationsOfMuslCannotTellEither$|^TestMuslPrograms'
-# The files as they are shipped, and are not here.
+# Tests of the shipped files.
 left_out+='|^TestLibraryNeedsOnly'
-# What memory costs: freed memory is kept for a while, to find who still uses it.
+# Tests of memory use: AddressSanitizer keeps freed memory for a while.
 left_out+='|^TestMemoryIsRefusedBeforeItCostsAnything$'
-# What measures time.
+# Measurements of time.
 left_out+='|Bench|^TestVhost(Idle|Ring)'
 
-# Hard links: nothing is copied that is not needed, and both are on one file system.
+# Hard links avoid copies; both folders are on one file system.
 gather() {
 	local datapath=$build/datapath
 	mkdir -p $build/bin
@@ -79,10 +78,10 @@ options() {
 	export KTSN_BIN_DIR=$PWD/$build/bin KTSN_SANITIZED=1
 }
 
-# One a line, subtests included.
+# Counts tests with this result, subtests included.
 results() { grep -cE "^ *--- $1: " "$log"; }
 
-# Go's own sanitizer, which is C. In the whole run only.
+# The race detector needs cgo. It runs only without arguments.
 race() {
 	local arguments status=0
 	for arguments in "$(scripts/suite.sh race-all)" "$(scripts/suite.sh race-all-bench)"; do

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# Suite, test and seconds, without subtests, of the output of `go test`, with -json or -v.
+# Prints suite, test and seconds for each test in the output of `go test -json` or `go test -v`, without subtests.
 
 match($0, /(^|"Output":")--- (PASS|FAIL): [^ /]+ \([0-9.]+s\)/) {
 	split(substr($0, RSTART, RLENGTH), words, / \(?/)

@@ -1,14 +1,14 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Repeats the tests of `make unit` and those of scripts/soak/list beside load, and says which failed, and how often. What failed stands
-# in out/soak/, with its output. All is built before the first round. Called by `make soak`, after the build.
+# Repeats the tests of `make unit` and those of scripts/soak/list under load, and prints which failed, and how often. Their output is in
+# out/soak/. Everything is built before the first round. Called by `make soak` after the build.
 #
 #   SOAK_RUNS=20     rounds
-#   SOAK_LOAD=8      busy loops beside them, of ordinary priority
-#   SOAK_MINUTES=60  no round begins that would end later, to judge by those before
+#   SOAK_LOAD=8      busy loops at the same time, of ordinary priority
+#   SOAK_MINUTES=60  no round is started that would end later than this, judged by the longest one
 #
-# Closes with one line that counts the results of all rounds.
-set -um # -m: what runs is a process group, which an interruption ends as a whole
+# Prints the counts of all rounds in its last line.
+set -um # -m: each job is a process group, so that an interruption ends all of its processes
 cd "$(dirname "$0")/.." || exit 1
 . scripts/tally.sh
 
@@ -39,7 +39,7 @@ build() {
 	find "$kept/unit" -name kept.test -printf '%P\n' | sed 's|/kept.test$||' | sort >"$kept/unit/packages"
 }
 
-# The programs of a suite's tests.
+# Builds the test programs of a suite and keeps them.
 keep() { # folder, suite
 	local suite
 	suite=$(scripts/suite.sh "$2") || return
@@ -56,7 +56,7 @@ start_load() {
 	done
 }
 
-# One more failure of a test, in this round.
+# Records a failure of a test in this round.
 failure() { # name, log
 	echo "$1" >>"$out/failed"
 	mkdir -p "$here"
@@ -75,7 +75,7 @@ report_c() { # build folder, log, status
 	[ "$3" -eq 0 ] || [ $failed -gt "$before" ] || failure "$1 (meson)" "$2"
 }
 
-# Of a test with subtests, those of its subtests that failed are named.
+# If subtests failed, they are named instead of their test.
 report_go() { # package
 	local log name before=$failed status
 	log=$logs/round/$(echo "$1" | tr / -)
@@ -98,7 +98,7 @@ start_c() { # build folder, tests...
 	c+=" $!"
 }
 
-# C and Go at the same time, as in `make unit`, and more at once: beside other load a round ends earlier so.
+# C and Go run at the same time, as in `make unit`, but with more processes: under load, a round ends earlier.
 round_unit() {
 	local package folders=(build build-tsan) i job_of_c
 	start_c build
@@ -118,7 +118,7 @@ round_unit() {
 	done <"$kept/unit/packages"
 }
 
-# The whole path: ktsnd has the machine to itself, but for the load.
+# Tests of the whole path run alone, except for the load.
 round_path() {
 	local package
 	for package in test/cni test/netns; do

@@ -1,21 +1,21 @@
 # shellcheck shell=bash
 # SPDX-License-Identifier: Apache-2.0
-# Runs suites of tests and counts their results. Sourced by test.sh, unit.sh, soak.sh and e2e.sh, which close with `verdict`.
-# What runs is a process group (set -m), which an interruption ends as a whole.
+# Runs suites of tests and counts their results. Sourced by test.sh, unit.sh, soak.sh and e2e.sh, which call `verdict` at the end.
+# Each job is a process group (set -m), so that an interruption ends all of its processes.
 
 umask 022 # tests start programs as other users, who read what the tests write
 passed=0 failed=0 skipped=0
-failures='' # a line "-- NAME" for each failed test, and the last lines of what it said, of tests of Go also the first
+failures='' # a line "-- NAME" for each failed test, and the last lines of its output; for Go tests also the first lines
 first=10 last=15
 strict=0 skips_of_c='' # in CI none may be skipped
 [ "${CI:-}" != true ] || strict=1 skips_of_c='|SKIP'
 logs=$(mktemp -d)
 job=''
-declare -A beside=() # suites that run beside what follows, and their processes
-# Tests run anew each time. Without this flag Go repeats the result of tests whose code and files are unchanged.
+declare -A beside=() # suites that run in the background, and their processes
+# Without this flag Go repeats the results of tests whose code and files are unchanged.
 fresh=(-count=1)
 
-# Ends what still runs. A script with jobs of its own names them.
+# Ends all jobs. A script passes jobs that it started itself.
 finish() { # jobs...
 	local group
 	trap - EXIT
@@ -29,7 +29,7 @@ finish() { # jobs...
 trap finish EXIT
 trap 'exit 130' INT TERM
 
-# A trap waits for a command in the foreground, but not for `wait`.
+# Runs a command so that a trap is executed at once: bash defers traps until a foreground command ends, but not while it waits.
 run() {
 	"$@" &
 	job=$!
@@ -39,7 +39,7 @@ run() {
 	return $status
 }
 
-# For the end: what else failed, and the end of what it said.
+# Records a failure that no test reports, with the last lines of its log.
 failure() { # name, log
 	failures+=$(echo "-- $1"; tail -n $last "$2" | sed 's/^/   /')$'\n'
 }
@@ -48,7 +48,7 @@ failures_of() { # suite, log, failed lines, other lines
 	failures+=$(awk -v last=$last -v failed="$3" -v others="$4" -f scripts/blocks.awk "$2" | sed "s|^-- |-- $1: |")$'\n'
 }
 
-# With the tests that were skipped where none may be. Fails where there are none.
+# Records failed tests, and skipped ones where none may be skipped. Returns 1 if there are none.
 failures_of_go() { # output of `go test -json`
 	local text
 	text=$(awk -v first=$first -v last=$last -v skips=$strict -f scripts/events.awk -f scripts/failures.awk "$1")
@@ -93,7 +93,7 @@ count() { # file, line's beginning
 	awk -v line="$2" '$0 ~ line { sum += $NF } END { print sum + 0 }' "$1"
 }
 
-# Go: one event a line, tests and their results, subtests included.
+# Runs a Go suite. Its log has one event in each line.
 go_test() { # suite, flags...
 	local suite
 	suite=$(scripts/suite.sh "$1") || return
@@ -115,7 +115,7 @@ run_go() { # suite, name, flags...
 	report_go "$1" $?
 }
 
-# Beside what follows, and its report comes later.
+# Starts a suite in the background; finish_go reports it.
 start_go() { # suite, flags...
 	go_test_timed "$@" >"$logs/$1.said" &
 	beside[$1]=$!
@@ -143,7 +143,7 @@ report_go() { # suite, status
 	report_counts "$1" "$2" "$(events pass)" "$(events fail)" "$(events skip)"
 }
 
-# Something failed where the status says so.
+# Counts one failure if the status is not 0 and no test failed.
 report_counts() { # suite, status, passed, failed, skipped
 	local bad=$4 seconds
 	seconds=$(cat "$logs/$1.seconds")
@@ -165,24 +165,24 @@ took() { # suite, seconds
 	printf '%s\t\t%s\n' "$1" "$2" >>"$logs/timings"
 }
 
-# What tests of Go said that ended with that action.
+# Prints the output of Go tests that ended with this action.
 told() { # fail or skip, log
 	awk -v action="$1" -f scripts/events.awk -f scripts/told.awk "$2" "$2"
 }
 
-# What failed, once more: of a long log often only the end is at hand. The names are last, since there may be many.
+# Repeats the failures at the end, because CI often shows only the end of a long log. Their names come last.
 repeat_failures() {
 	[ -n "${failures//$'\n'/}" ] || return
 	echo
-	echo "== What failed, with some lines of each"
+	echo "== Failures, with some lines of each"
 	grep -v '^$' <<<"$failures"
 	echo
 	echo "Failed:"
 	sed -n 's/^-- /   /p' <<<"$failures"
 }
 
-# The seconds of each suite, and of the slowest tests. out/timings.tsv has all of them (suite, test if it is one's, seconds), of
-# each suite those of its last run.
+# Prints the seconds of each suite and of the slowest tests. out/timings.tsv keeps those of the last run of each suite: suite, test or
+# nothing, seconds.
 report_timings() {
 	local kept=out/timings.tsv
 	[ -s "$logs/timings" ] || return
@@ -196,7 +196,7 @@ report_timings() {
 	sort -t "$(printf '\t')" -k 3,3rn "$logs/timings" | awk -F '\t' '$2 && n++ < 20 { printf "%8.1f  %s %s\n", $3, $1, $2 }'
 }
 
-# The last lines, and the exit status: 0 when nothing failed.
+# Prints the last lines. Returns 0 if nothing failed.
 verdict() {
 	report_timings
 	if [ $strict = 1 ] && [ $skipped -gt 0 ]; then

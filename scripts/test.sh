@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# Everything that proves the product on one machine. Runs each suite to its end, whatever failed before,
-# and closes with one line that counts them all. Called by `make test`, after the build.
-set -um # -m: what runs is a process group, which an interruption ends as a whole
+# Runs all suites that need one machine, also after a failure, and prints the counts in its last line. Called by `make test` after the
+# build.
+set -um # -m: each job is a process group, so that an interruption ends all of its processes
 cd "$(dirname "$0")/.." || exit 1
 . scripts/tally.sh
 
@@ -44,7 +44,7 @@ finish_fuzz() {
 	passed=$((passed + $(count_word "$logs/fuzz" ok))) failed=$((failed + bad))
 }
 
-# The programs under sanitizers, on real packets; the last line counts.
+# Runs the programs with sanitizers on real packets. The last line of sanitize.sh has the counts.
 run_sanitized() {
 	local p f s began=$SECONDS
 	echo "== the whole path, AddressSanitizer and UndefinedBehaviorSanitizer, short form"
@@ -63,7 +63,7 @@ failures_of_sanitized() {
 	failures_of sanitized "$logs/sanitized" '^== found by' '^[0-9]+ passed'
 }
 
-# What is run inside the virtual machines is built here.
+# Builds the tests that run inside the virtual machines, and runs them.
 run_vm() {
 	# shellcheck disable=SC2046 # words
 	if CGO_ENABLED=0 scripts/go.sh test $(scripts/suite.sh inside-vm) -c -o "$PWD/bin/ktsn-inside-tests" >"$logs/inside" 2>&1; then
@@ -92,13 +92,15 @@ mapfile -t only < <(awk '$1 == "build-tsan" { print $2 }' scripts/soak/list) # t
 run_meson "C, ThreadSanitizer" build-tsan -Db_sanitize=thread -Db_lundef=false
 only=()
 run_go go "Go"
-run_go bench "Go, the laboratory"
 fresh=() # Go repeats results of these where nothing changed
 run_go kubevirt "Go, the sidecar of KubeVirt"
 run_go federator "Go, the federator"
 fresh=(-count=1)
 CGO_ENABLED=1 run_go race "Go with the race detector, packages without the client of Kubernetes" -race
-CGO_ENABLED=1 run_go race-bench "Go, the laboratory, with the race detector" -race
+if changed "the unit tests of ktsn-bench" bench internal/testlab; then
+	run_go bench "Go, the laboratory"
+	CGO_ENABLED=1 run_go race-bench "Go, the laboratory, with the race detector" -race
+fi
 finish_fuzz
 [ "$(id -u)" -ne 0 ] || renice -n 0 -p $$ >/dev/null
 finish_go content "what is sent, dropped and counted, in network namespaces, begun before these"
@@ -109,7 +111,7 @@ if changed "the tests of ktsn-bench" bench internal/testlab; then
 	run_go laboratory "ktsn-bench, in network namespaces" -timeout 20m
 fi
 run_sanitized
-# On their own: the emulation takes a processor for itself.
+# Nothing else runs at the same time as these either: the emulation uses a processor.
 run_vm
 run_go guests "virtual machines whose frames are held on the host" -timeout 15m
 if changed "the tests of ktsn-bench between virtual machines" bench internal/testlab; then

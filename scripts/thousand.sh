@@ -1,11 +1,11 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
-# A thousand nodes: what operator and agents cost the API server and each other (test/scale). Prints each figure as it comes, and
-# writes all of them with their limits to out/thousand/. A limit that another load of the machine may miss fails nothing. Closes with
-# one line that counts the results. Called by `make thousand`.
+# Measures what operator and agents of a thousand nodes cost the API server and each other (test/scale). Prints each figure as it comes,
+# and writes all of them with their limits to out/thousand/. Limits that other load on the machine can break fail nothing. Prints the
+# counts in its last line. Called by `make thousand`.
 #
 #   KTSN_SCALE_NODES=1000        how many nodes
-#   KTSN_SCALE_REST_SECONDS=600  for how long it looks at a cluster in which nothing happens
+#   KTSN_SCALE_REST_SECONDS=600  how long a cluster at rest is measured
 set -u
 cd "$(dirname "$0")/.." || exit 1
 KTSN_KUBERNETES_DIR=$(bin/ktsn-cluster build | sed -n 's/^kubernetes\t//p')

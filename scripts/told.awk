@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# What tests of Go said, of the output of `go test -json`, which is given twice: first to learn which tests ended with `action`
+# Prints the output of Go tests from the output of `go test -json`, which is given twice: first to learn which tests ended with `action`
 # ("fail" or "skip"), then to print their output. A failed package's own output counts as failed.
 #
 #     awk -v action=fail -f events.awk -f told.awk LOG LOG

@@ -2,11 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 # Unit tests of C and Go: without root and hugepages, under a minute when little has changed. Called by `make unit`, after the
 # build. C and Go run at the same time. Tests that need root are skipped without it, and the reasons are counted.
-set -um # -m: what runs is a process group, which an interruption ends as a whole
+set -um # -m: each job is a process group, so that an interruption ends all of its processes
 cd "$(dirname "$0")/.." || exit 1
 . scripts/tally.sh
 
-fresh=() # what has not changed need not run again
+fresh=() # Go repeats results where nothing changed
 export KTSN_BIN_DIR=$PWD/bin
 
 meson test -C build --no-rebuild --print-errorlogs >"$logs/meson" 2>&1 &

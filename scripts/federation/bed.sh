@@ -1,11 +1,11 @@
 # shellcheck shell=bash
 # SPDX-License-Identifier: Apache-2.0
-# A hub, and two clusters of one node that are its members. Sourced by federation.sh and e2e.sh after tally.sh, whose $logs it uses.
+# Starts and removes a hub and two clusters of one node that are its members. Sourced by federation.sh and e2e.sh after tally.sh. It uses $logs.
 #
 #   KTSN_FEDERATION_REALTIME=200000  each cluster's option --realtime
 #   KTSN_FEDERATION_EAST_NODES=1     how many nodes the first cluster has
 
-# Runs in different working copies do not meet.
+# The name differs between working copies, so that their runs do not conflict.
 KTSN_FEDERATION=federation-$(pwd | sha256sum | head -c 6)
 export KTSN_FEDERATION
 federation_log=$logs/federation-up
@@ -15,7 +15,7 @@ federation_up() {
 	return "${PIPESTATUS[0]}"
 }
 
-# Why this machine cannot, where federation_up has returned 3.
+# Prints why this machine cannot run a federation, after federation_up returned 3.
 federation_why_not() { sed -n 's/^ktsn-cluster: //p' "$federation_log"; }
 
 # The members are called east and west.
@@ -34,7 +34,7 @@ bring_federation_up() {
 
 federation_places() { echo "$KTSN_FEDERATION" "$KTSN_FEDERATION-east" "$KTSN_FEDERATION-west"; }
 
-# Whatever there is of them.
+# Removes those of them that exist.
 federation_down() {
 	local name
 	for name in $(federation_places); do
@@ -42,7 +42,7 @@ federation_down() {
 	done
 }
 
-# What each uses at rest, all looked at in the same seconds.
+# Prints what each of them uses at rest, measured at the same time.
 federation_usage() { # how long
 	local name all=()
 	for name in $(federation_places); do

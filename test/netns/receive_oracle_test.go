@@ -206,7 +206,7 @@ func TestTableOfReceiversIsThatOfTheProgram(t *testing.T) {
 }
 
 func TestReceiversCannotTellTheRingFromTheKernel(t *testing.T) {
-	content(t)
+	timing(t)
 	for libc, program := range receivers(t) {
 		t.Run(libc, func(t *testing.T) {
 			t.Parallel()
