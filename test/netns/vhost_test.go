@@ -306,7 +306,7 @@ func TestVhostFrameOfAGuestThatWasSilentLeavesAtOnce(t *testing.T) {
 }
 
 func TestVhostClassOfAGuestsFrame(t *testing.T) {
-	content(t)
+	timing(t)
 	// What priorities belong to (traffic-class-map). A record has 3.
 	const bestEffort, three, four, five = 1, 3, 4, 5
 	for name, test := range map[string]struct {
