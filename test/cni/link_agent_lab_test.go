@@ -142,7 +142,7 @@ func (a *linkAgent) end() {
 func (a *linkAgent) loop(ctx context.Context) {
 	before := map[types.NamespacedName]bool{}
 	for ctx.Err() == nil {
-		_, _ = a.sandboxes.Look()
+		_, _ = a.sandboxes.Refresh()
 		now := map[types.NamespacedName]bool{}
 		names, _ := a.links.All()
 		for _, name := range names {

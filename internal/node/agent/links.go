@@ -167,7 +167,7 @@ func enqueueLinks(q *queue, informer *objects.Links, selected func(*v1alpha1.TSN
 
 // enqueueNewSandboxes has the links of pods reconciled whose sandbox was created or has changed.
 func enqueueNewSandboxes(q *queue, informer *objects.Links, sandboxes *attachment.SandboxList, log *slog.Logger) {
-	uids, err := sandboxes.Look()
+	uids, err := sandboxes.Refresh()
 	if err != nil {
 		log.Error("cannot list the pods' sandboxes", "error", err)
 	}

@@ -21,8 +21,8 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/errortext"
 )
 
-// A pod whose device is of VFIO has a network card of the node in the place of an interface: nothing of it is on the node's bridge or
-// known to ktsnd, and what the machine sends is on the wire when the machine sends it.
+// A pod whose device is of VFIO has a network card of the node instead of an interface: the card is not on the node's bridge and not
+// known to ktsnd, and the virtual machine's frames are on the wire when the machine sends them.
 
 // takenCard is a card that was taken from the node's kernel.
 type takenCard struct {
@@ -30,12 +30,12 @@ type takenCard struct {
 	mtu                      int
 }
 
-// owner is how the attachment is known as one that has a card.
+// owner returns the name under which package passthrough knows the attachment as the owner of a card.
 func (r *Record) owner() string {
 	return strings.Join([]string{r.Network, r.ContainerID, r.Interface, r.Identity}, separator)
 }
 
-// CardOwner is the attachment that has a card, of what passthrough says.
+// CardOwner parses an owner that package passthrough returned.
 func CardOwner(owner string) (overlay.Attachment, bool) {
 	parts := strings.Split(owner, separator)
 	if len(parts) != 4 {
@@ -56,17 +56,17 @@ func (a *adding) attachCard(ctx context.Context, ipam *current.Result) (*current
 	if err := a.attachToKata(); err != nil {
 		return nil, err
 	}
-	if err := ctx.Err(); err != nil { // the runtime waits no longer: nobody has the result
+	if err := ctx.Err(); err != nil { // the runtime has stopped waiting: nobody has the result
 		return nil, err
 	}
 	return a.cardResult(ipam, taken), nil
 }
 
-// nodeBus is the bus of cards; tests have one of their own.
+// nodeBus returns the bus of cards; tests replace it.
 var nodeBus = passthrough.NewBus
 
-// takeCard takes the first of the network's cards that can be had. What keeps each of them from the pod is in the error. It tries no
-// other card while the pod has one that could not be given back: DEL knows of one.
+// takeCard takes the first of the network's cards that is available. Its error has a reason for each card. After a card
+// that could not be given back it tries no other one, since DEL knows of one only.
 func (a *adding) takeCard(ctx context.Context) (*takenCard, error) {
 	bus := nodeBus()
 	a.undo = append(a.undo, func() error { return a.giveBackCard() })
@@ -84,7 +84,7 @@ func (a *adding) takeCard(ctx context.Context) (*takenCard, error) {
 	return nil, coded(CodeCard, fmt.Errorf("none of the network's cards can be given to the pod: %s", strings.Join(reasons, "; ")))
 }
 
-// tryCard takes a card.
+// tryCard takes one card.
 func (a *adding) tryCard(ctx context.Context, bus *passthrough.Bus, address string) (*takenCard, error) {
 	card, err := canTake(bus, address)
 	if err != nil {
@@ -110,7 +110,7 @@ func (a *adding) tryCard(ctx context.Context, bus *passthrough.Bus, address stri
 	return &takenCard{address, link.Attrs().HardwareAddr.String(), link.Attrs().MTU}, nil
 }
 
-// canTake returns a card that nothing stands against.
+// canTake returns the card, or an error that says why it cannot be taken.
 func canTake(bus *passthrough.Bus, address string) (*passthrough.Device, error) {
 	card, reasons, err := bus.Check(address)
 	switch owner := bus.Claimed(address); {
@@ -128,7 +128,7 @@ func canTake(bus *passthrough.Bus, address string) (*passthrough.Device, error) 
 	return card, groupIsFree(bus, card)
 }
 
-// groupIsFree tells whether a machine can have the card: it would have the whole IOMMU group.
+// groupIsFree returns an error if another owner has a card of the IOMMU group: a machine gets a group as a whole.
 func groupIsFree(bus *passthrough.Bus, card *passthrough.Device) error {
 	others := bus.GivenAway(card)
 	if len(others) == 0 {
@@ -138,7 +138,8 @@ func groupIsFree(bus *passthrough.Bus, card *passthrough.Device) error {
 		card.Group, strings.Join(others, ", "))
 }
 
-// claimCard has the card belong to the attachment. Of two that claim cards of one group at once, none or one gets its.
+// claimCard makes the attachment the owner of the card. If two attachments claim cards of one group at the same time,
+// at most one succeeds.
 func (a *adding) claimCard(bus *passthrough.Bus, card *passthrough.Device) error {
 	switch claimed, err := bus.Claim(card.Address, a.owner()); {
 	case err != nil:
@@ -152,13 +153,13 @@ func (a *adding) claimCard(bus *passthrough.Bus, card *passthrough.Device) error
 	return nil
 }
 
-// hasCard tells whether a card belongs to the attachment.
+// hasCard reports whether the attachment owns a card.
 func (r *Record) hasCard() bool {
 	return r.Device.Card != "" && nodeBus().Claimed(r.Device.Card) == r.owner()
 }
 
-// unlessCard has what undoes a part of ADD leave that to DEL while the card could not be given back: its machine may have it, with
-// the address.
+// unlessCard skips an undo step while the attachment still owns a card. The card's machine may still use it, with the
+// address; DEL gives it back.
 func (a *adding) unlessCard(undo func() error) func() error {
 	return func() error {
 		if a.hasCard() {
@@ -168,12 +169,13 @@ func (a *adding) unlessCard(undo func() error) func() error {
 	}
 }
 
-// giveBackCard gives what cards are this attachment's back to the node's kernel. A record that was lost does not name any.
+// giveBackCard gives the cards of the attachment back to the node's kernel. It does not depend on the record, which may
+// be lost.
 func (r *Record) giveBackCard() error {
 	return giveBack(func(owner string) bool { return owner == r.owner() })
 }
 
-// giveBackStrays gives back the cards of attachments of the network that are not valid, whether or not there is a record of them.
+// giveBackStrays gives back the cards of the network's attachments that are not valid, with or without a record.
 func (s *Spec) giveBackStrays(valid map[types.GCAttachment]bool) error {
 	return giveBack(func(owner string) bool {
 		key, ok := CardOwner(owner)
@@ -181,7 +183,7 @@ func (s *Spec) giveBackStrays(valid map[types.GCAttachment]bool) error {
 	})
 }
 
-// giveBack gives back the cards of owners that are chosen.
+// giveBack gives back the cards of the chosen owners.
 func giveBack(chosen func(owner string) bool) error {
 	bus := nodeBus()
 	claims := bus.Claims()
@@ -197,7 +199,7 @@ func giveBack(chosen func(owner string) bool) error {
 	return all
 }
 
-// networkOf is how the machine sets up its card.
+// networkOf returns how the machine configures its card.
 func networkOf(ipam *current.Result, mtu int) kata.NetworkInfo {
 	network := kata.NetworkInfo{Interface: kata.Interface{Addresses: []string{}, MTU: mtu}, Routes: []kata.Route{}, Neighbors: []kata.Neighbor{}}
 	for _, ip := range ipam.IPs {
@@ -221,7 +223,7 @@ func (r *Record) cardResult(addresses *current.Result, taken *takenCard) *curren
 	return withPod(result, &current.Interface{Name: r.Interface, Mac: taken.hardwareAddress, Mtu: taken.mtu, Sandbox: r.Netns, PciID: taken.address})
 }
 
-// checkCard names what is not as ADD made it.
+// checkCard reports differences from what Add made.
 func (r *Record) checkCard() error {
 	bus := nodeBus()
 	card, err := bus.Read(r.Device.Card)

@@ -68,7 +68,7 @@ func Check(ctx context.Context, s *Spec, want *Expected) error {
 	return s.IPAM.Run(ctx, "CHECK", &s.Record)
 }
 
-// checkPod compares the pod's side. It runs inside the pod's network namespace, and fills in the MTU.
+// checkPod compares the pod's side, and fills in want.MTU. It runs inside the pod's network namespace.
 func (r *Record) checkPod(want *Expected) error {
 	link, err := netlink.LinkByName(r.Interface)
 	if err != nil {
@@ -135,7 +135,7 @@ func (r *Record) checkRoutes(link netlink.Link, want *Expected) error {
 	return all
 }
 
-// again repeats a list that changed while it was read.
+// again repeats a kernel dump that was interrupted by a change.
 func again[T any](list func() ([]T, error)) (all []T, err error) {
 	for range 10 {
 		all, err = list()
@@ -162,7 +162,7 @@ func (r *Record) checkSysctls(want *Expected) error {
 	return all
 }
 
-// checkEndpoint looks for the attachment in ktsnd.
+// checkEndpoint compares ktsnd's endpoint with the attachment.
 func (r *Record) checkEndpoint(ctx context.Context, want *Expected) error {
 	daemon, err := dialDaemon(ctx, r.ControlSocket)
 	if err != nil || daemon == nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/errortext"
 )
 
-// Error codes: those that the specification gives and skel has no names for, and this plugin's own.
+// Error codes of the specification that skel has no names for, and of this plugin.
 const (
 	// CodeUnavailable is STATUS's answer when ADD cannot be served.
 	CodeUnavailable = 50
@@ -38,7 +38,7 @@ const (
 	CodeUnguarded = 107
 	// CodeFilter: the kernel cannot keep foreign packets out of the tunnel.
 	CodeFilter = 108
-	// CodeClock: the network asks for a good clock, and that of the node is not good enough or nobody knows. Later it may be.
+	// CodeClock: the node's clock is unknown or not good enough for the network. It may be good enough later.
 	CodeClock = 109
 	// CodeCard: no network card of the node can be given to the pod.
 	CodeCard = 110
@@ -46,7 +46,7 @@ const (
 	CodeEncryption = 111
 )
 
-// coded is an error with the code that a runtime is told.
+// coded returns the error with a code for the runtime, unless it has one.
 func coded(code uint, err error) error {
 	var already *types.Error
 	if err == nil || errors.As(err, &already) {
@@ -55,7 +55,7 @@ func coded(code uint, err error) error {
 	return types.NewError(code, errortext.OneLine(err), "")
 }
 
-// WithCode gives an error that has no code yet the one that fits its kind.
+// WithCode adds the code that fits the kind of error, unless it has one.
 func WithCode(err error) error {
 	var network *overlay.Error
 	var refusal *control.Error

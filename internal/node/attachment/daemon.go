@@ -19,15 +19,15 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
 )
 
-// errKtsndSilent is that ktsnd cannot be asked, which may be different soon.
+// errKtsndSilent: ktsnd cannot be reached. Try again later.
 var errKtsndSilent = errors.New("ktsnd does not answer")
 
-// daemon is ktsnd; nil on a node without it.
+// daemon is a connection to ktsnd; nil on a node without ktsnd.
 type daemon struct {
 	*control.Client
 }
 
-// dialDaemon connects to the node's ktsnd, if it shall have one.
+// dialDaemon connects to the node's ktsnd; it returns nil if the node has none.
 func dialDaemon(ctx context.Context, controlSocket string) (*daemon, error) {
 	if controlSocket == "" {
 		return nil, nil
@@ -40,7 +40,7 @@ func dialDaemon(ctx context.Context, controlSocket string) (*daemon, error) {
 	return &daemon{client}, nil
 }
 
-// cause is what the kernel said.
+// cause returns the kernel's error number, if there is one.
 func cause(err error) error {
 	var errno syscall.Errno
 	if errors.As(err, &errno) {
@@ -49,12 +49,12 @@ func cause(err error) error {
 	return err
 }
 
-// ended tells whether the error says that no ktsnd runs, which then has no endpoints either.
+// ended reports whether no ktsnd runs. There are no endpoints then either.
 func ended(err error) bool {
 	return errors.Is(err, errKtsndSilent) && (errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, syscall.ENOENT))
 }
 
-// cutOff tells whether the error says that ktsnd ended while it was asked.
+// cutOff reports whether ktsnd ended during a request.
 func cutOff(err error) bool {
 	return errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, io.EOF)
 }
@@ -65,7 +65,7 @@ func (d *daemon) close() {
 	}
 }
 
-// timed is the daemon as package overlay knows it: a nil interface for none.
+// timed returns the daemon as an interface that is nil for no daemon.
 func (d *daemon) timed() overlay.TimedLinks {
 	if d == nil {
 		return nil
@@ -73,8 +73,8 @@ func (d *daemon) timed() overlay.TimedLinks {
 	return d
 }
 
-// addSocket has ktsnd listen where the pod's applications look for it. The folder is the pod's own; the runtime
-// or its user mounts it into the pod.
+// addSocket makes ktsnd listen where the pod's applications look for it. The folder belongs to the pod; the runtime or
+// its user mounts it into the pod.
 func (d *daemon) addSocket(ctx context.Context, identity, path string) error {
 	folder := filepath.Dir(path)
 	_, err := os.Stat(folder)
@@ -82,7 +82,7 @@ func (d *daemon) addSocket(ctx context.Context, identity, path string) error {
 	if err := os.MkdirAll(folder, 0o755); err != nil {
 		return fmt.Errorf("make a folder for the pod's socket: %w", err)
 	}
-	if isMissing { // whatever the umask of the runtime is: relays and applications run as other users
+	if isMissing { // independent of the runtime's umask: relays and applications run as other users
 		if err := os.Chmod(folder, 0o755); err != nil {
 			return fmt.Errorf("make a folder for the pod's socket: %w", err)
 		}
@@ -91,7 +91,7 @@ func (d *daemon) addSocket(ctx context.Context, identity, path string) error {
 	return d.SocketAdd(ctx, identity, path)
 }
 
-// removeSocket undoes addSocket; daemon may be nil when no ktsnd runs, whose socket may then be left.
+// removeSocket undoes addSocket. daemon is nil when no ktsnd runs; its socket may still exist.
 func (d *daemon) removeSocket(ctx context.Context, identity, path string) error {
 	if d != nil {
 		if err := d.SocketDel(ctx, identity); err != nil {
@@ -100,7 +100,7 @@ func (d *daemon) removeSocket(ctx context.Context, identity, path string) error 
 	}
 	for _, left := range []string{path, filepath.Dir(path)} {
 		err := os.Remove(left)
-		// What others put into the folder is theirs.
+		// Files of others in the folder stay.
 		if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTEMPTY) {
 			return fmt.Errorf("remove the pod's socket: %w", err)
 		}
@@ -108,7 +108,7 @@ func (d *daemon) removeSocket(ctx context.Context, identity, path string) error 
 	return nil
 }
 
-// addEndpoint registers the attachment. This is the only place that does.
+// addEndpoint registers the attachment. All registrations go through it.
 func (d *daemon) addEndpoint(ctx context.Context, r *Record) error {
 	return d.EndpointAdd(ctx, control.Endpoint{
 		Identity:  r.Identity,
@@ -122,11 +122,11 @@ func (d *daemon) addEndpoint(ctx context.Context, r *Record) error {
 	})
 }
 
-// gatesPatience is for a ktsnd that is asked for its gates beside other work.
+// gatesPatience limits the wait for ktsnd's gates, which are requested among other work.
 const gatesPatience = time.Second
 
-// GatedPriorities returns a bit for each priority whose gate the schedule of the node's ktsnd closes at times. They are all, and not
-// known, when it cannot be asked.
+// GatedPriorities returns a bit for each priority whose gate the schedule of the node's ktsnd closes at times. If ktsnd
+// does not answer, it returns all priorities and false.
 func GatedPriorities(controlSocket string) (gated uint64, known bool) {
 	ctx, cancel := context.WithTimeout(context.Background(), gatesPatience)
 	defer cancel()

@@ -129,7 +129,7 @@ func Collect(ctx context.Context, s *Spec, valid map[types.GCAttachment]bool) er
 	return errors.Join(all, s.IPAM.Run(ctx, "GC", &s.Record))
 }
 
-// knownAttachments are those of a network in the records and in the kernel.
+// knownAttachments returns the attachments of a network in the records and in the kernel.
 func knownAttachments(network string, node *overlay.Node, store recordStore) (map[types.GCAttachment]overlay.Found, error) {
 	recorded, err := store.list(network)
 	if err != nil {
@@ -151,7 +151,7 @@ func knownAttachments(network string, node *overlay.Node, store recordStore) (ma
 	return known, nil
 }
 
-// collect does what DEL would.
+// collect does what DEL would do.
 func (s *Spec) collect(ctx context.Context, node *overlay.Node, store recordStore, port *overlay.Found) error {
 	stale := *s
 	stale.Attachment = port.Attachment
@@ -167,8 +167,8 @@ func (s *Spec) collect(ctx context.Context, node *overlay.Node, store recordStor
 	return stale.detach(ctx, node, store)
 }
 
-// forgetStrays makes ktsnd forget endpoints of the network whose pod is gone and that nobody remembers: those of
-// an ADD whose record was lost.
+// forgetStrays removes endpoints of the network from ktsnd whose pod is gone and that have neither record nor port:
+// those of an ADD whose record was lost.
 func (s *Spec) forgetStrays(ctx context.Context, node *overlay.Node, store recordStore) error {
 	daemon, err := dialDaemon(ctx, s.ControlSocket)
 	if ended(err) || (err == nil && daemon == nil) {
@@ -196,7 +196,7 @@ func (s *Spec) forgetStrays(ctx context.Context, node *overlay.Node, store recor
 	return all
 }
 
-// knownIdentities are the pairs of identity and interface of all networks.
+// knownIdentities returns the pairs of identity and interface of all networks.
 func (s *Spec) knownIdentities(node *overlay.Node, store recordStore) (map[[2]string]bool, error) {
 	known := map[[2]string]bool{}
 	records, err := store.all()

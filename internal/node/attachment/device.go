@@ -17,19 +17,19 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/device"
 )
 
-// classBy is what says the class of a frame without a record at the node's end.
+// classBy returns how the relay determines the class of a frame without a record at the node's end.
 func classBy(machine device.Device) capture.ClassBy {
 	if machine.Is(device.VhostUser) {
-		return capture.ClassByRecord // its relay knows
+		return capture.ClassByRecord // its relay knows the class
 	}
 	by, err := capture.ParseClassBy(machine.Class)
 	if err != nil {
-		return capture.ClassByRecord // none that was accepted
+		return capture.ClassByRecord // configurations with another value are rejected
 	}
 	return by
 }
 
-// tapOf is the tap of an attachment with one, in its pod, whose interface has that MTU.
+// tapOf returns the tap in the pod for an interface with that MTU.
 func tapOf(attachment *overlay.Attachment, machine device.Device, mtu int) (*vm.Tap, error) {
 	name, err := device.TapName(attachment.Interface)
 	if err != nil {
@@ -45,10 +45,10 @@ func tapOf(attachment *overlay.Attachment, machine device.Device, mtu int) (*vm.
 // maxMTUBytes is the largest MTU of a device.
 const maxMTUBytes = 65535
 
-// ethernetBytes are those of a header, which the kernel counts for a tap.
+// ethernetBytes is the length of an Ethernet header, which counts for the MTU of a tap.
 const ethernetBytes = 14
 
-// connectMachine makes the device of the pod's virtual machine, before anything can come in at the pod's interface.
+// connectMachine makes the device of the pod's virtual machine before frames can arrive at the pod's interface.
 func (a *adding) connectMachine(mtu int) error {
 	if !a.Device.Exists() || a.Device.Is(device.Veth) {
 		return nil
@@ -81,7 +81,7 @@ func (s *Spec) makeDevice(mtu int) error {
 	return nil
 }
 
-// removeDevice removes what does not end with the interface. A pod that is gone has taken its tap along.
+// removeDevice removes what stays after the interface is gone. A tap disappears with the pod.
 func (r *Record) removeDevice() error {
 	if r.Device.Is(device.VhostUser) && r.AppSocket != "" {
 		return removeVhostSocket(r.VhostSocket())
@@ -91,7 +91,7 @@ func (r *Record) removeDevice() error {
 	}
 	name, err := device.TapName(r.Interface)
 	if err != nil {
-		return nil //nolint:nilerr // ADD has refused it
+		return nil //nolint:nilerr // ADD rejects such a name
 	}
 	err = ns.WithNetNSPath(r.Netns, func(ns.NetNS) error { return vm.RemoveTap(name) })
 	if errors.As(err, &ns.NSPathNotExistErr{}) {
@@ -103,12 +103,12 @@ func (r *Record) removeDevice() error {
 // VhostSocket returns the path of the socket at which the pod's virtual machine is served.
 func (r *Record) VhostSocket() string { return vhostSocket(r.AppSocket, r.Interface) }
 
-// vhostSocket is the path of a socket next to the socket of the pod's applications.
+// vhostSocket returns the path of a socket next to the socket of the pod's applications.
 func vhostSocket(appSocket, interfaceName string) string {
 	return filepath.Join(filepath.Dir(appSocket), device.SocketName(interfaceName))
 }
 
-// removeVhostSocket removes what the relay would remove that ends soon, so that the pod's folder is empty before.
+// removeVhostSocket removes files of a relay that ends soon, so that the pod's folder can be removed now.
 func removeVhostSocket(path string) error {
 	err := os.RemoveAll(device.SocketFolder(path))
 	if errSocket := os.Remove(path); !errors.Is(errSocket, fs.ErrNotExist) {
@@ -120,7 +120,7 @@ func removeVhostSocket(path string) error {
 	return nil
 }
 
-// checkDevice names what is not as ADD made it. It runs inside the pod's network namespace.
+// checkDevice reports differences from what Add made. It runs inside the pod's network namespace.
 func (r *Record) checkDevice(mtu int) error {
 	switch {
 	case r.Device.Is(device.VhostUser):
@@ -135,12 +135,12 @@ func (r *Record) checkDevice(mtu int) error {
 	return tap.CheckPod(r.Interface)
 }
 
-// foundDevice returns the device of an attachment without a record and without a note that fitted: its tap, or none. Other devices, and a folder of Kata,
-// do not show in the kernel.
+// foundDevice returns the device of an attachment without a record and without a complete note: its tap, or none. The
+// kernel does not show other devices, nor Kata's folder.
 func foundDevice(netns string, attachment *overlay.Attachment, by capture.ClassBy) (machine device.Device, err error) {
 	name, err := device.TapName(attachment.Interface)
 	if err != nil {
-		return machine, nil //nolint:nilerr // then it has none
+		return machine, nil //nolint:nilerr // there can be no tap
 	}
 	err = ns.WithNetNSPath(netns, func(ns.NetNS) error {
 		tap, err := vm.FindTap(name)

@@ -14,7 +14,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
 )
 
-// checkEncryption refuses where the network requires encryption, and the node cannot encrypt.
+// checkEncryption fails where the network requires encryption and the node cannot encrypt.
 func (s *Spec) checkEncryption() error {
 	if s.Unencryptable == "" {
 		return nil
@@ -22,7 +22,7 @@ func (s *Spec) checkEncryption() error {
 	return coded(CodeEncryption, fmt.Errorf("the network requires encryption, and the node cannot encrypt: %s", s.Unencryptable))
 }
 
-// encrypt has ktsnd send nothing of the network in clear, before it knows of the pod.
+// encrypt tells ktsnd that the network is encrypted, before ktsnd knows the pod, so that nothing is sent in clear.
 func (a *adding) encrypt(ctx context.Context) error {
 	if !a.Overlay.Encrypted {
 		return nil
@@ -52,9 +52,10 @@ func (d *daemon) Encrypt(ctx context.Context, vni uint32, required bool) error {
 	return nil
 }
 
-// restoreEncryption tells a ktsnd that was started anew which networks are encrypted, as their tunnels are. It comes before peers and pods:
-// of refused networks, which ktsnd would send in clear, it is told of neither. These are also those of which nobody can tell, because a
-// program was killed before it had made the tunnel. A tunnel with another name is somebody else's, whose networks are not encrypted.
+// restoreEncryption tells a restarted ktsnd which networks are encrypted, as their tunnels are. It must run before
+// peers and pods are restored. ktsnd would send the refused networks in clear and must get neither their peers nor
+// their pods. A network is also refused when its state is unknown, because a process was killed before it had made the
+// tunnel. A tunnel with another name belongs to a user, whose networks are not encrypted.
 func restoreEncryption(ctx context.Context, node *overlay.Node, client *control.Client, records []*Record) (refused map[uint32]bool, all error) {
 	egresses, err := node.Egresses()
 	if err != nil {
@@ -81,7 +82,7 @@ func restoreEncryption(ctx context.Context, node *overlay.Node, client *control.
 	return refused, all
 }
 
-// LowerMTU has the interfaces of a network's running pods not be larger than its tunnel.
+// LowerMTU lowers the MTU of the interfaces of a network's running pods to that of its tunnel.
 func LowerMTU(stateDir string, vni uint32, mtu int) error {
 	records, err := recordStore{stateDir}.withPorts()
 	for _, r := range records {

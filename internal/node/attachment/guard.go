@@ -18,14 +18,14 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/device"
 )
 
-// Values of the field unseen: what becomes of datagrams with a transmit time that libktsn.so does not see and that are
-// not captured.
+// Values of the field unseen: the treatment of datagrams with a transmit time that libktsn.so does not see and that are not
+// captured.
 const (
 	UnseenDrop = "drop"
 	UnseenPass = "pass"
 )
 
-// frontBytes is what stands in front of a captured frame.
+// frontBytes is the length of the record in front of a captured frame.
 func frontBytes(mode capture.Mode) int {
 	if mode == capture.None {
 		return 0
@@ -33,8 +33,8 @@ func frontBytes(mode capture.Mode) int {
 	return capture.RecordBytes
 }
 
-// guard has the kernel put a record in front of what would leave the pod's interface early, or drop it. It runs inside the
-// pod's network namespace.
+// guard makes the kernel put a record in front of frames that would leave the pod's interface early, or drop them. It
+// runs inside the pod's network namespace.
 func (s *Spec) guard() error {
 	if !isGuarded(s.Unseen, s.Device) {
 		return nil
@@ -45,26 +45,27 @@ func (s *Spec) guard() error {
 	return nil
 }
 
-// isGuarded tells whether the pod's interface has the program. At one of vhost-user the pod's kernel says nothing at all. One that
-// Kata takes has none of our filters: Kata adds the queueing discipline ingress, which the kernel refuses beside clsact. Nothing
-// of the pod but the machine sends there.
+// isGuarded reports whether the pod's interface has the program. The pod's kernel sends nothing at an interface of
+// vhost-user. An interface that Kata takes cannot have our filters: Kata adds the queueing discipline ingress, which
+// excludes clsact; only the machine sends there.
 func isGuarded(unseen string, machine device.Device) bool {
 	return unseen != UnseenPass && !machine.Is(device.VhostUser) && !machine.Is(device.Veth)
 }
 
-// isDiverted tells whether the node's end has the program. At one of vhost-user it has another one, which drops all frames of the pod's.
+// isDiverted reports whether the node's end has the program. The node's end of vhost-user has another one, which drops
+// all frames of the pod.
 func isDiverted(mode capture.Mode, machine device.Device) bool {
 	return mode != capture.None && !machine.Is(device.VhostUser)
 }
 
-// divert has the kernel hand captured frames to the relay at the node's end.
+// divert makes the kernel hand captured frames to the relay at the node's end.
 func (a *adding) divert(ctx context.Context, portName string) error {
 	if !isDiverted(a.Capture, a.Device) {
 		return nil
 	}
 	gated := uint64(capture.AllGated)
 	if a.Capture == capture.All {
-		gated, _ = a.daemon.gatedPriorities(ctx) // while ktsnd does not answer, the gates of all count as closed at times
+		gated, _ = a.daemon.gatedPriorities(ctx) // without an answer, all gates count as closed at times
 	}
 	if err := capture.AttachPort(portName, a.Capture, classBy(a.Device), gated); err != nil {
 		return coded(CodeUnguarded, fmt.Errorf(`%w; where that cannot be mended, the field "capture": "None" drops them`, err))
@@ -72,7 +73,8 @@ func (a *adding) divert(ctx context.Context, portName string) error {
 	return nil
 }
 
-// checkGuard puts back programs that somebody removed, and says so: datagrams may have left early, and frames reached the node.
+// checkGuard restores missing programs and reports them: datagrams may have left early, and frames may have reached the
+// node.
 func (r *Record) checkGuard(node *overlay.Node) error {
 	return errors.Join(r.checkReserved(node), r.checkNeighbors(node), r.checkPrograms(), r.keepToRelay())
 }
@@ -85,8 +87,8 @@ func (r *Record) checkNeighbors(node *overlay.Node) error {
 	return fmt.Errorf("%s lacked the filter that drops ARP and neighbour discovery for addresses that are not the pod's; it is back", r.PortName())
 }
 
-// neighborSources are the addresses for which the pod may answer; nil: any. A link has two ends, and what one of them says concerns the
-// other alone.
+// neighborSources returns the addresses for which the pod may answer; nil: any. A link has two ends, so that wrong
+// answers concern the other end only.
 func (r *Record) neighborSources() *control.Sources {
 	if r.Link != nil {
 		return nil
@@ -108,7 +110,7 @@ func (r *Record) checkPrograms() error {
 	}
 	guarded, err := r.guard(&knownGates{})
 	if errors.Is(err, capture.ErrGone) {
-		return nil // that has been said
+		return nil // checkPod reports it
 	}
 	if err != nil || !guarded.Back {
 		return err
@@ -116,23 +118,23 @@ func (r *Record) checkPrograms() error {
 	return fmt.Errorf("%s of the pod had lost a filter for datagrams that libktsn.so does not see; it is back", r.Interface)
 }
 
-// hasPrograms tells whether one of the interface's ends has a program.
+// hasPrograms reports whether one of the interface's ends has a program.
 func (r *Record) hasPrograms() bool {
 	return isGuarded(r.Unseen, r.Device) || (r.Unseen != UnseenPass && isDiverted(r.Capture, r.Device))
 }
 
-// Guarded is an interface whose datagrams are looked at.
+// Guarded is an interface with a program at one of its ends.
 type Guarded struct {
 	overlay.Attachment
 	capture.Count
-	// Port is the count at the node's end; all of it is zero where nothing is captured.
+	// Port has the counters at the node's end; all are zero where nothing is captured.
 	Port capture.PortCount
-	// Back tells that a program was missing, or at the node's end of another release, and has been attached.
+	// Back: a program was missing, or that at the node's end was of another release, and has been attached.
 	Back bool
 }
 
-// Guard makes sure that the interfaces of the node that shall have the programs have them, and reads what these did. Those
-// of pods that are gone are left out. What fails of one interface is in the error, beside what was found of the rest.
+// Guard attaches missing programs to the node's interfaces and reads their counters. Interfaces of pods that are gone
+// are left out. An error of one interface does not keep the others from being returned.
 func Guard(stateDir string) ([]Guarded, error) {
 	records, err := recordStore{stateDir}.withPorts()
 	if err != nil {
@@ -162,7 +164,7 @@ func Guard(stateDir string) ([]Guarded, error) {
 	return all, failed
 }
 
-// keepPortFilters restores the filters at the node's end that concern other pods and the node; former releases had none.
+// keepPortFilters restores the filters at the node's end that protect other pods and the node.
 func (r *Record) keepPortFilters(node *overlay.Node) error {
 	_, err := node.KeepReserved(r.PortName())
 	_, errNeighbors := node.KeepNeighbors(r.PortName(), r.neighborSources())
@@ -172,7 +174,8 @@ func (r *Record) keepPortFilters(node *overlay.Node) error {
 	return nil
 }
 
-// keepToRelay restores the filter at the node's end of an interface of vhost-user, by which nothing but its relay's frames come in.
+// keepToRelay restores the filter at the node's end of an interface of vhost-user that drops all frames but the
+// relay's.
 func (r *Record) keepToRelay() error {
 	if !r.Device.Is(device.VhostUser) {
 		return nil
@@ -180,7 +183,7 @@ func (r *Record) keepToRelay() error {
 	return vm.CheckPort(r.PortName())
 }
 
-// guard looks at one interface, at both of its ends.
+// guard checks both ends of one interface.
 func (r *Record) guard(gates *knownGates) (Guarded, error) {
 	guarded := Guarded{Attachment: r.Attachment}
 	var err error
@@ -198,12 +201,13 @@ func (r *Record) guard(gates *knownGates) (Guarded, error) {
 	return guarded, ns.WithNetNSPath(r.Netns, func(ns.NetNS) error { return capture.AttachPod(r.Interface, r.Capture) })
 }
 
-// isWanted tells whether the program at the node's end is as the attachment asks for, and of this release.
+// isWanted reports whether the program at the node's end is of this release and configured as the attachment requires.
 func (r *Record) isWanted(port *capture.PortCount) bool {
 	return port.Attached && !port.Former && port.Mode == r.Capture && port.ClassBy == classBy(r.Device)
 }
 
-// guardPort looks at the node's end. Where no relay answers, which would say it, the program learns from ktsnd which gates close.
+// guardPort checks the node's end. Without a relay, which would tell the program, it gets the gates that close from
+// ktsnd.
 func (r *Record) guardPort(guarded *Guarded, gates *knownGates) (err error) {
 	if !isDiverted(r.Capture, r.Device) {
 		return nil
@@ -225,7 +229,7 @@ func (r *Record) guardPort(guarded *Guarded, gates *knownGates) (err error) {
 	return capture.AttachPort(r.PortName(), r.Capture, classBy(r.Device), gated)
 }
 
-// setGated leaves the program what it knows while ktsnd does not answer.
+// setGated updates the program's gates, unless ktsnd does not answer.
 func (r *Record) setGated(gates *knownGates) error {
 	gated, known := gates.of(r.ControlSocket)
 	if !known {
@@ -239,7 +243,7 @@ func (r *Record) setGated(gates *knownGates) error {
 	return state.SetGated(gated)
 }
 
-// knownGates are what ktsnd said of its gates during one look at all interfaces, by control socket.
+// knownGates caches ktsnd's gates during one round over all interfaces, by control socket.
 type knownGates map[string]struct {
 	gated uint64
 	known bool
@@ -257,19 +261,20 @@ func (k *knownGates) of(controlSocket string) (gated uint64, known bool) {
 	return got.gated, got.known
 }
 
-// linksALook is how many links a GuardRound looks at each time. A pod can have a thousand, and each takes a visit to its network namespace.
-const linksALook = 50
+// linksPerRound is how many links a GuardRound checks each time. A pod can have a thousand, and each takes a visit to
+// its network namespace.
+const linksPerRound = 50
 
-// GuardRound is Guard for those who look again and again: it looks at the interfaces on networks each time, and at some of the links by
-// turns. Of the others it returns what it saw last.
+// GuardRound is Guard for periodic checks: each time it checks the interfaces on networks and some of the links, in
+// turn. For the other links it returns the last result.
 type GuardRound struct {
 	StateDir string
-	// seen is what was seen last of links, by the names of their ports; next is behind which the next turn begins.
+	// seen has the last results of links by the names of their ports; next is where the next turn begins.
 	seen map[string]Guarded
 	next string
 }
 
-// Look is Guard.
+// Look runs one round of Guard.
 func (g *GuardRound) Look() ([]Guarded, error) {
 	records, err := recordStore{g.StateDir}.withPorts()
 	if err != nil {
@@ -317,7 +322,7 @@ func (g *GuardRound) Look() ([]Guarded, error) {
 	return all, failed
 }
 
-// turn chooses the links whose turn it is.
+// turn chooses the links to check in this round.
 func (g *GuardRound) turn(records []*Record) map[string]bool {
 	var names []string
 	for _, r := range records {
@@ -328,7 +333,7 @@ func (g *GuardRound) turn(records []*Record) map[string]bool {
 	slices.SortFunc(names, cmp.Compare[string])
 	turn := map[string]bool{}
 	begin, _ := slices.BinarySearch(names, g.next)
-	for i := range min(linksALook, len(names)) {
+	for i := range min(linksPerRound, len(names)) {
 		name := names[(begin+i)%len(names)]
 		turn[name] = true
 		g.next = name + "\x00"

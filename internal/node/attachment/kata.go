@@ -18,9 +18,9 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/device"
 )
 
-// attachToKata writes the file by which Kata's runtime attaches the pod's interfaces to its machine: all that there are, because with
-// the file it does not look into the network namespace. Those of other plugins get a tap. Other networks of the pod must be attached
-// before this one.
+// attachToKata writes the file by which Kata's runtime attaches the pod's interfaces to its machine. The file must list
+// all interfaces, because with it Kata does not look into the network namespace. Interfaces of other plugins get a tap.
+// Other networks of the pod must be attached before this one.
 func (a *adding) attachToKata() error {
 	if a.Device.DAN == "" {
 		return nil
@@ -44,8 +44,8 @@ func (a *adding) attachToKata() error {
 	return nil
 }
 
-// addCards adds the cards of the machine: this attachment's, and those that are in the file already. The network namespace knows
-// nothing of them.
+// addCards adds the machine's cards: that of this attachment, and those in the existing file. They do not show in the
+// network namespace.
 func (a *adding) addCards(devices *kata.Devices) error {
 	before, err := kata.Read(a.Device.DAN, a.ContainerID)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -64,7 +64,8 @@ func (a *adding) addCards(devices *kata.Devices) error {
 	return nil
 }
 
-// kataDevices lists the pod's interfaces, and makes taps for those that have none. It runs inside the pod's network namespace.
+// kataDevices lists the pod's interfaces and makes taps for those without one. It runs inside the pod's network
+// namespace.
 func (a *adding) kataDevices() (devices []kata.Device, err error) {
 	links, err := netlink.LinkList()
 	if err != nil {
@@ -87,7 +88,7 @@ func (a *adding) kataDevices() (devices []kata.Device, err error) {
 	return devices, nil
 }
 
-// kataBack is what is behind an interface of the machine.
+// kataBack returns the device of the host for an interface of the machine.
 func (a *adding) kataBack(link netlink.Link) (kata.Back, error) {
 	name := link.Attrs().Name
 	machine, err := a.attachedAs(name)
@@ -113,7 +114,7 @@ func (a *adding) kataBack(link netlink.Link) (kata.Back, error) {
 	return kata.Back{Type: kata.HostTap, TapName: tapName, Queues: max(machine.Queues, 1)}, nil
 }
 
-// joinOther makes a tap for an interface of another plugin's. Who calls it has it undone.
+// joinOther makes a tap for an interface of another plugin. The caller undoes it.
 func joinOther(tap *vm.Tap, interfaceName string) error {
 	if err := tap.Make(); err != nil {
 		return err
@@ -126,7 +127,7 @@ func joinOther(tap *vm.Tap, interfaceName string) error {
 	return nil
 }
 
-// attachedAs is the device of an interface of the pod that this plugin made; none of one that others did.
+// attachedAs returns the device of a pod's interface; none for an interface of another plugin.
 func (a *adding) attachedAs(name string) (device.Device, error) {
 	records, err := a.store.ofContainer(a.ContainerID)
 	if err != nil {
@@ -140,8 +141,8 @@ func (a *adding) attachedAs(name string) (device.Device, error) {
 	return device.Device{}, nil
 }
 
-// detachFromKata undoes attachToKata. As long as another interface of the pod is in the file, the file stays, and with it the taps of
-// other plugins' interfaces.
+// detachFromKata undoes attachToKata. The file, and with it the taps of other plugins' interfaces, stays as long as
+// another interface of the pod is in it.
 func (r *Record) detachFromKata(store recordStore) error {
 	if r.Device.DAN == "" {
 		return nil
@@ -167,8 +168,7 @@ func (r *Record) detachFromKata(store recordStore) error {
 	return nil
 }
 
-// leaveOthers takes their taps from the pod's interfaces, except for those whose devices are of this plugin. A pod that is gone has
-// taken them along.
+// leaveOthers removes the taps from interfaces of other plugins. Taps disappear with the pod.
 func (r *Record) leaveOthers(attached map[string]bool) error {
 	if r.Netns == "" || isGone(r.Netns) {
 		return nil
@@ -196,7 +196,7 @@ func (r *Record) leaveOthers(attached map[string]bool) error {
 	return err
 }
 
-// checkKata names what Kata's runtime would not find.
+// checkKata reports a missing file of Kata's.
 func (r *Record) checkKata() error {
 	if r.Device.DAN == "" {
 		return nil

@@ -27,12 +27,12 @@ type Link struct {
 	// MAC is the interface's hardware address.
 	MAC  string   `json:"mac"`
 	Peer LinkPeer `json:"peer"`
-	// Routes are ranges that the pod reaches by the peer's address.
+	// Routes are ranges that the pod reaches through the peer's address.
 	Routes []netip.Prefix `json:"routes,omitempty"`
 	// Forward are the families, IPv4 and IPv6, that the pod's kernel forwards.
 	Forward []string `json:"forward,omitempty"`
-	// Closed has the pod's kernel refuse what is for the peer, or behind it, whenever the interface is missing. No configuration has it: ktsn-agent sets
-	// it for links whose frames must not leave the node in clear.
+	// Closed makes the pod's kernel reject packets to the peer, and to the ranges behind it, while the interface is missing.
+	// Configurations do not have it: ktsn-agent sets it for links whose frames must not leave the node in clear.
 	Closed bool `json:"closed,omitempty"`
 }
 
@@ -40,7 +40,7 @@ type Link struct {
 type LinkPeer struct {
 	Addresses []netip.Addr `json:"addresses"`
 	MAC       string       `json:"mac"`
-	// Node is where the tunnels of the peer's node end; the zero value: the peer is on this node.
+	// Node is the tunnel address of the peer's node; the zero value: the peer is on this node.
 	Node netip.Addr `json:"node,omitzero"`
 }
 
@@ -50,7 +50,7 @@ const (
 	ForwardIPv6 = "IPv6"
 )
 
-// maxLinkRoutes is what a TSNLink can have.
+// maxLinkRoutes is the limit of a TSNLink.
 const maxLinkRoutes = 4096
 
 // Ends of a link.
@@ -59,7 +59,8 @@ const (
 	linkEndpoint = 2
 )
 
-// LinkMACs are the hardware addresses of a link's ends. They follow from the link, so that each end knows the other's and asks nobody.
+// LinkMACs returns the hardware addresses of a link's ends. They follow from the VNI, so that each end knows the
+// other's without asking.
 func LinkMACs(vni uint32) (client, endpoint net.HardwareAddr) {
 	mac := func(end byte) net.HardwareAddr {
 		return net.HardwareAddr{0x02, 0x6b, byte(vni >> 16), byte(vni >> 8), byte(vni), end}
@@ -125,7 +126,7 @@ func (l *Link) checkAddresses() error {
 	return nil
 }
 
-// CheckNodeAddress says what is wrong with the address at which another node's tunnels end.
+// CheckNodeAddress returns an error for an address at which no node's tunnels can end.
 func CheckNodeAddress(node netip.Addr) error {
 	if !node.Is4() || node.IsUnspecified() || node.IsMulticast() || node.IsLoopback() || node.IsLinkLocalUnicast() ||
 		node == netip.AddrFrom4([4]byte{255, 255, 255, 255}) {
@@ -134,7 +135,7 @@ func CheckNodeAddress(node netip.Addr) error {
 	return nil
 }
 
-// gateway is the peer's address of a family.
+// gateway returns the peer's address of a family.
 func (l *Link) gateway(ipv4 bool) netip.Addr {
 	for _, address := range l.Peer.Addresses {
 		if address.Is4() == ipv4 {
@@ -144,8 +145,8 @@ func (l *Link) gateway(ipv4 bool) netip.Addr {
 	return netip.Addr{}
 }
 
-// behindPeer are the subnets of which frames may come from the peer: its own addresses, and what the pod reaches by it. Where these are
-// more than ktsnd takes, all may.
+// behindPeer returns the subnets from which frames may come from the peer: its addresses, and the ranges that the pod
+// reaches through it. If they are more than ktsnd accepts, every source is allowed.
 func (l *Link) behindPeer() []netip.Prefix {
 	var all []netip.Prefix
 	for _, address := range l.Peer.Addresses {
@@ -158,28 +159,28 @@ func (l *Link) behindPeer() []netip.Prefix {
 	return []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0"), netip.MustParsePrefix("::/0")}
 }
 
-// maxPeerSubnets is what ktsnd takes of one peer.
+// maxPeerSubnets is ktsnd's limit for one peer.
 const maxPeerSubnets = 64
 
-// same tells whether two links have the same ends. What else they differ in can be changed while they are plugged.
+// same reports whether two links have the same ends. Their other differences can be changed while they are plugged.
 func (l *Link) same(other *Link) bool {
 	return slices.Equal(l.Addresses, other.Addresses) && l.MAC == other.MAC && slices.Equal(l.Peer.Addresses, other.Peer.Addresses) &&
 		l.Peer.MAC == other.Peer.MAC
 }
 
-// linkNetwork is what the link is on the node.
+// linkNetwork returns the network of a link on this node.
 func linkNetwork(vni uint32) overlay.Network {
 	return overlay.Network{VNI: vni, Bridge: overlay.BridgeName(vni), Tunnel: overlay.TunnelName(vni), PointToPoint: true}
 }
 
-// The methods of request and Link in this file run inside the pod's network namespace.
+// The methods of Spec and Link below run inside the pod's network namespace, except for open.
 
-// linkRouteProtocol is by what the routes of links are known: no routing daemon of /etc/iproute2/rt_protos has it.
+// linkRouteProtocol marks the routes of links: no routing daemon of /etc/iproute2/rt_protos has it.
 const linkRouteProtocol = 0x6b
 
 // configureLink gives the pod's interface its settings, addresses, neighbours and routes, and sets it up.
 func (s *Spec) configureLink() error {
-	if s.Link.Closed { // first: from here on the pod has no moment with an address of the link and without the refusal
+	if s.Link.Closed { // first, so that the pod never has an address of the link without the route that rejects
 		if err := s.Link.close(s.Interface); err != nil {
 			return err
 		}
@@ -219,7 +220,7 @@ func (s *Spec) configureLink() error {
 	return s.Link.setRoutes(link)
 }
 
-// guardOnce attaches the program that keeps untimed from timed, if it is not there.
+// guardOnce attaches the program that separates untimed from timed datagrams, if it is missing.
 func (s *Spec) guardOnce() error {
 	if !isGuarded(s.Unseen, s.Device) {
 		return nil
@@ -230,7 +231,7 @@ func (s *Spec) guardOnce() error {
 	return s.guard()
 }
 
-// setLinkSettings has the interface be of the link's families.
+// setLinkSettings sets the interface's sysctls for the link's families.
 func (s *Spec) setLinkSettings() error {
 	settings := [][3]string{}
 	if s.Link.gateway(false).IsValid() {
@@ -251,7 +252,7 @@ func (s *Spec) setLinkSettings() error {
 	return s.Link.setForwarding()
 }
 
-// setNeighbours tells the pod's kernel the peer's hardware address, so that it need not ask.
+// setNeighbours adds the peer's hardware address to the pod's kernel, so that it need not ask.
 func (l *Link) setNeighbours(link netlink.Link) error {
 	mac, err := net.ParseMAC(l.Peer.MAC)
 	if err != nil {
@@ -275,7 +276,7 @@ func familyOf(address netip.Addr) int {
 	return netlink.FAMILY_V6
 }
 
-// setRoutes makes the link's routes those that it shall have.
+// setRoutes adds missing routes of the link and removes others.
 func (l *Link) setRoutes(link netlink.Link) error {
 	wanted := map[netip.Prefix]bool{}
 	for _, to := range l.Routes {
@@ -323,8 +324,9 @@ func prefixOf(dst *net.IPNet) (netip.Prefix, bool) {
 	return netip.PrefixFrom(address.Unmap(), bits), ok
 }
 
-// refusalsOf returns the metrics of the routes by which nothing leaves to the ends of a pod's link, and to the ranges behind it. Each link has metrics of
-// its own, by which its refusals are known without a record, also next to those of another link to the same range. Routes of a plugged link go before them.
+// refusalsOf returns the metrics of the routes that reject packets to the ends of a pod's link, and to the ranges
+// behind it. Each link has its own metrics, by which its routes are found without a record, also next to those of
+// another link to the same range. Routes of a plugged link have a lower metric.
 func refusalsOf(interfaceName string) (ends, behind int) {
 	hash := fnv.New32a()
 	_, _ = hash.Write([]byte(interfaceName))
@@ -332,13 +334,14 @@ func refusalsOf(interfaceName string) (ends, behind int) {
 	return metric, 1<<25 | metric
 }
 
-// CloseLink has the pod's kernel refuse what is for the other end of a link, or behind it, as long as the link is not plugged. By the pod's default
-// route it would leave the node in clear. The routes last until the link need not be closed, a range is no longer behind it, or the sandbox ends.
+// CloseLink makes the pod's kernel reject packets to the other end of a link, and to the ranges behind it, as long as
+// the link is not plugged. Through the pod's default route they would leave the node in clear. The routes stay until
+// the link need not be closed, a range is no longer behind it, or the sandbox ends.
 func CloseLink(plugged *Plugged) error {
 	return ns.WithNetNSPath(plugged.Netns, func(ns.NetNS) error { return plugged.Link.close(plugged.Interface) })
 }
 
-// close refuses it. It runs inside the pod's network namespace.
+// close adds the routes that reject. It runs inside the pod's network namespace.
 func (l *Link) close(interfaceName string) error {
 	var all error
 	refuse := func(to netip.Prefix, metric int) {
@@ -357,8 +360,8 @@ func (l *Link) close(interfaceName string) error {
 	return all
 }
 
-// open removes refusals that the link no longer needs: all if it need not be closed, else those of ranges that are not behind it any more. Addresses of a
-// former endpoint stay refused, as the pod may still send to them.
+// open removes the rejecting routes that the link no longer needs: all if it need not be closed, else those of ranges
+// that are not behind it any more. Addresses of a former endpoint stay rejected, as the pod may still send to them.
 func (p *plugging) open() error {
 	ends, behind := refusalsOf(p.Interface)
 	filter := &netlink.Route{Type: unix.RTN_UNREACHABLE, Protocol: linkRouteProtocol}

@@ -22,30 +22,30 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/node/overlay"
 )
 
-// What is in this file is for those who plug links in their own process: ktsn-agent, which may plug a thousand at once.
+// ktsn-agent plugs links in its own process with the functions in this file: it may plug a thousand at once.
 
-// Sandbox is where links can be plugged.
+// Sandbox is a pod's sandbox, in which links can be plugged.
 type Sandbox struct {
-	// ContainerID is the runtime's name, Identity the pod's UID, Netns the path of the network namespace.
+	// ContainerID is the runtime's ID, Identity the pod's UID, Netns the path of the network namespace.
 	ContainerID, Identity, Netns string
-	// Since is when the runtime made it known.
+	// Since is when the runtime attached it.
 	Since time.Time
 }
 
-// Plugged is a link that is plugged, or that somebody began to plug.
+// Plugged is a link that is plugged, or whose plugging has begun.
 type Plugged struct {
 	Sandbox
 	Interface string
 	VNI       uint32
 	MTU       int
-	// Encrypted tells that its tunnel sends nothing in clear.
+	// Encrypted: the tunnel sends nothing in clear.
 	Encrypted bool
 	Link      Link
-	// Port is the node's end of the interface.
+	// Port is the name of the node's end of the interface.
 	Port string
 }
 
-// PluggedLinks lists the links of the node whose interfaces have a name, "" for all.
+// PluggedLinks lists the node's links with an interface of that name, "" for all.
 func PluggedLinks(stateDir, interfaceName string) ([]Plugged, error) {
 	store := recordStore{stateDir}
 	attachments, err := store.list(LinkNetwork)
@@ -63,7 +63,7 @@ func PluggedLinks(stateDir, interfaceName string) ([]Plugged, error) {
 	return links, nil
 }
 
-// LinkPlan is what one end of a link shall be.
+// LinkPlan describes one end of a link that is to be plugged.
 type LinkPlan struct {
 	Sandbox
 	Interface string
@@ -71,21 +71,21 @@ type LinkPlan struct {
 	MTU       int
 	// Port is the UDP port of the tunnel.
 	Port uint16
-	// Encrypted has the tunnel send nothing in clear.
+	// Encrypted makes the tunnel send nothing in clear.
 	Encrypted bool
 	Link      Link
 }
 
-// LinkOptions are of the node.
+// LinkOptions describe the node.
 type LinkOptions struct {
 	StateDir, ControlSocket string
-	// Uplink is the interface towards the other nodes, "" for ktsnd's.
+	// Uplink is the interface towards the other nodes, "" for that of ktsnd.
 	Uplink string
-	// Patience is how long to wait for others that change the node's networks.
+	// Patience limits the wait for other processes that change the node's networks.
 	Patience time.Duration
 }
 
-// PlugLink does what an ADD of the link would. It can be repeated, also to change what can change.
+// PlugLink plugs a link. It can be repeated, also to change the peer's node, routes and forwarding.
 func PlugLink(ctx context.Context, options *LinkOptions, plan *LinkPlan) error {
 	if err := plan.Link.Validate(); err != nil {
 		return coded(types.ErrInvalidNetworkConfig, fmt.Errorf("link: %w", err))
@@ -109,12 +109,12 @@ func PlugLink(ctx context.Context, options *LinkOptions, plan *LinkPlan) error {
 	return err
 }
 
-// UnplugLink does what a DEL of the link would.
+// UnplugLink unplugs a link.
 func UnplugLink(ctx context.Context, options *LinkOptions, plugged *Plugged) error {
 	return UnplugLinks(ctx, options, []*Plugged{plugged})[0]
 }
 
-// UnplugLinks is UnplugLink for many, which takes far less time than each by itself. Each has an error of its own.
+// UnplugLinks unplugs many links, which takes far less time than one after the other. It returns an error for each.
 func UnplugLinks(ctx context.Context, options *LinkOptions, all []*Plugged) []error {
 	failed := make([]error, len(all))
 	err := options.with(func(node *overlay.Node, store recordStore) error {
@@ -135,7 +135,7 @@ func UnplugLinks(ctx context.Context, options *LinkOptions, all []*Plugged) []er
 	return failed
 }
 
-// DetachLinks does what a runtime's DEL would: it unplugs a link, or forgets a sandbox with all of its links.
+// DetachLinks unplugs a link, or forgets a sandbox with all of its links, as a runtime's DEL would.
 func DetachLinks(ctx context.Context, options *LinkOptions, attached *Attached) error {
 	return options.with(func(node *overlay.Node, store recordStore) error {
 		if attached.Network == SandboxNetwork {
@@ -175,11 +175,12 @@ func (r *Record) checkLink(ctx context.Context, node *overlay.Node) error {
 		r.checkGuard(node), r.checkEndpoint(ctx, want))
 }
 
-// checkPod compares what the link has in the pod beside its interface. It runs inside the pod's network namespace.
+// checkPod compares addresses, neighbours and routes in the pod with the link. It runs inside the pod's network
+// namespace.
 func (l *Link) checkPod(interfaceName string) error {
 	link, err := netlink.LinkByName(interfaceName)
 	if err != nil {
-		return nil //nolint:nilerr // that has been said
+		return nil //nolint:nilerr // Record.checkPod reports it
 	}
 	var all error
 	addresses, err := again(func() ([]netlink.Addr, error) { return netlink.AddrList(link, netlink.FAMILY_ALL) })
@@ -236,9 +237,9 @@ func (l *Link) checkRoutes(link netlink.Link) error {
 
 // Names of configurations, which no network may have.
 const (
-	// SandboxNetwork is the one by which runtimes have the sandboxes of pods with links remembered.
+	// SandboxNetwork is the configuration with which runtimes attach the sandboxes of pods with links.
 	SandboxNetwork = "kubernetsn-links"
-	// LinkNetwork is the one by which links are plugged.
+	// LinkNetwork is the configuration with which links are plugged.
 	LinkNetwork = "kubernetsn-link"
 )
 
@@ -303,7 +304,8 @@ func CheckLinks(ctx context.Context, s *Spec) error {
 	return coded(CodeDiffers, differs)
 }
 
-// collectSandboxes forgets the sandboxes that the runtime does not call valid, and unplugs the links of containers that have none.
+// collectSandboxes forgets the sandboxes that the runtime does not call valid, and unplugs the links of containers
+// without a sandbox.
 func (s *Spec) collectSandboxes(ctx context.Context, node *overlay.Node, store recordStore, valid map[types.GCAttachment]bool) error {
 	containers := map[string]bool{}
 	for attachment := range valid {
@@ -332,7 +334,7 @@ func (s *Spec) collectSandboxes(ctx context.Context, node *overlay.Node, store r
 	return errors.Join(all, errors.Join(unplugLinks(ctx, node, store, left)...))
 }
 
-// foundLink is a link that may have no record.
+// foundLink returns the record of a port, or a makeshift one if it has none.
 func foundLink(store recordStore, port *overlay.Found, controlSocket string) *Record {
 	r := store.read(&port.Attachment)
 	if r == nil {
@@ -344,7 +346,7 @@ func foundLink(store recordStore, port *overlay.Found, controlSocket string) *Re
 	return r
 }
 
-// statusOfLinks tells whether links could be plugged.
+// statusOfLinks reports whether links can be plugged.
 func (s *Spec) statusOfLinks(ctx context.Context) error {
 	daemon, err := dialDaemon(ctx, s.ControlSocket)
 	if err != nil {
@@ -360,11 +362,12 @@ func (s *Spec) statusOfLinks(ctx context.Context) error {
 // settleAfter is well above the granularity of modification times: a few milliseconds in kernels before 6.13.
 const settleAfter = 100 * time.Millisecond
 
-// Settled reports whether each change after readAt gives the file or folder another modification time than this one. Right after a change
-// it does not: a second change in the same tick of the kernel's clock leaves the time as it is, so the content must be read once more.
+// Settled reports whether each change after readAt gives the file or folder another modification time than this one.
+// Right after a change it does not: a second change in the same tick of the kernel's clock does not change the time, so
+// the content must be read once more.
 func Settled(modified, readAt time.Time) bool { return readAt.Sub(modified) > settleAfter }
 
-// SandboxList knows the sandboxes for links, and reads each record once. All functions may be called by any goroutine.
+// SandboxList caches the sandboxes for links and reads each record once. Its functions are safe for concurrent use.
 type SandboxList struct {
 	StateDir string
 
@@ -373,9 +376,9 @@ type SandboxList struct {
 	known    map[string]Sandbox // by the names of the records
 }
 
-// Look reads what has come since the last look, and returns the identities whose sandboxes have come or gone. Where nothing has, it costs
-// one call of the kernel.
-func (l *SandboxList) Look() ([]string, error) {
+// Refresh reads new records and returns the identities whose sandboxes have come or gone. Without changes it costs one
+// system call.
+func (l *SandboxList) Refresh() ([]string, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	store := recordStore{l.StateDir}
@@ -413,7 +416,7 @@ func (l *SandboxList) Look() ([]string, error) {
 	return l.replace(folder.ModTime(), sandboxes), nil
 }
 
-// replace returns the identities of what is new and what has gone. The lock is held.
+// replace returns the identities of sandboxes that have come or gone. The lock is held.
 func (l *SandboxList) replace(modified time.Time, sandboxes map[string]Sandbox) []string {
 	changed := map[string]bool{}
 	for name, sandbox := range l.known {
@@ -430,8 +433,8 @@ func (l *SandboxList) replace(modified time.Time, sandboxes map[string]Sandbox) 
 	return slices.Collect(maps.Keys(changed))
 }
 
-// Of is the youngest sandbox of an identity whose network namespace is there.
-func (l *SandboxList) Of(identity string) (youngest Sandbox, ok bool) {
+// Youngest returns the youngest sandbox of an identity whose network namespace exists.
+func (l *SandboxList) Youngest(identity string) (youngest Sandbox, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, sandbox := range l.known {

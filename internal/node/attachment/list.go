@@ -14,11 +14,11 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/device"
 )
 
-// Attached is an attachment of the node, by record or kernel.
+// Attached is an attachment of the node that has a record or a port.
 type Attached struct {
 	overlay.Attachment
 	VNI uint32
-	// Gone tells that the container's network namespace does not exist any more.
+	// Gone: the container's network namespace does not exist any more.
 	Gone bool
 }
 
@@ -47,20 +47,21 @@ func List(stateDir string, node *overlay.Node) ([]Attached, error) {
 	return all, nil
 }
 
-// OfLinks tells whether it is a link, or the sandbox of a pod with links. DetachLinks detaches these.
+// OfLinks reports whether it is a link, or the sandbox of a pod with links. DetachLinks detaches these.
 func (a *Attached) OfLinks() bool { return a.Network == SandboxNetwork || a.Network == LinkNetwork }
 
-// Changes tells whether attachments have come or gone, without reading their records.
+// Changes detects that attachments have come or gone, without reading their records.
 type Changes struct {
 	StateDir string
-	// modified is when each folder of records was last changed; nil until all have settled.
+	// modified has the modification time of each folder of records; nil until all have settled.
 	modified map[string]time.Time
 }
 
-// Any reports whether there may be changes since it was last asked. The first time, and shortly after a change, it is true.
+// Any reports whether there may be changes since the last call. The first time, and shortly after a change, it returns
+// true.
 func (c *Changes) Any() bool {
 	readAt := time.Now()
-	times := c.look()
+	times := c.modificationTimes()
 	if c.modified != nil && maps.Equal(times, c.modified) {
 		return false
 	}
@@ -73,8 +74,8 @@ func (c *Changes) Any() bool {
 	return true
 }
 
-// look reads the times of the folders. One that cannot be read has none.
-func (c *Changes) look() map[string]time.Time {
+// modificationTimes returns the times of the folders that can be read.
+func (c *Changes) modificationTimes() map[string]time.Time {
 	times := map[string]time.Time{}
 	store := recordStore{c.StateDir}
 	networks, _ := store.networks()
@@ -89,13 +90,13 @@ func (c *Changes) look() map[string]time.Time {
 // RelayedAttachment is an interface whose frames go through a relay.
 type RelayedAttachment struct {
 	overlay.Attachment
-	// Mode says which frames; of an interface of vhost-user, whose frames all do, it says whether they may have a record.
+	// Mode is which frames do; all of vhost-user do, and Mode is whether they may have a record.
 	Mode capture.Mode
 	// Netns is the path of the pod's network namespace.
 	Netns string
-	// Port is the node's end of the pod's interface.
+	// Port is the name of the node's end of the pod's interface.
 	Port string
-	// Socket is the path of the pod's application socket; "" when the plugin was not told.
+	// Socket is the path of the pod's application socket, "" if unknown.
 	Socket        string
 	ControlSocket string
 	// Namespace is the pod's Kubernetes namespace; "" without Kubernetes.
@@ -104,12 +105,12 @@ type RelayedAttachment struct {
 	Device device.Device
 }
 
-// VhostSocket is where a virtual machine of vhost-user is served.
+// VhostSocket returns the path of the socket at which a virtual machine is served.
 func (a *RelayedAttachment) VhostSocket() string {
 	return vhostSocket(a.Socket, a.Interface)
 }
 
-// Relayed lists the attachments of the node whose frames go through a relay, also those whose pod has just gone.
+// Relayed lists the node's attachments whose frames go through a relay, including those whose pod has just gone.
 func Relayed(stateDir string) ([]RelayedAttachment, error) {
 	records, err := recordStore{stateDir}.withPorts()
 	if err != nil {

@@ -68,7 +68,7 @@ func TestRecordsOfTheSameTick(t *testing.T) {
 		if !changes.Any() {
 			t.Errorf("record %s is not noticed", containerID)
 		}
-		if changed, err := sandboxes.Look(); err != nil || len(changed) != 1 || changed[0] != containerID {
+		if changed, err := sandboxes.Refresh(); err != nil || len(changed) != 1 || changed[0] != containerID {
 			t.Errorf("record %s: the sandboxes that changed are %v: %v", containerID, changed, err)
 		}
 		time.Sleep(2 * settleAfter) // the next look is late

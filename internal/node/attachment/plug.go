@@ -22,8 +22,8 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
 )
 
-// plugLink plugs a link into a pod, which may be running. One that is plugged is made what the configuration says; so it can be repeated
-// whatever a former one has left, and be called to change what can change: the peer's node, routes, and what is forwarded.
+// plugLink plugs a link into a pod, which may be running. It adapts a link that is plugged already. So it can be
+// repeated after a failure, and be used to change what can change: the peer's node, routes, and forwarding.
 func plugLink(ctx context.Context, s *Spec) (*current.Result, error) {
 	netns, err := s.openNetns()
 	if err != nil {
@@ -49,7 +49,7 @@ func plugLink(ctx context.Context, s *Spec) (*current.Result, error) {
 	switch {
 	case plugged && before != nil:
 		return p.change(ctx, before)
-	case plugged: // nobody knows what it is
+	case plugged: // without a record
 		if err := node.Unplug(ctx, &s.Overlay, &s.Attachment); err != nil {
 			return nil, err
 		}
@@ -57,10 +57,10 @@ func plugLink(ctx context.Context, s *Spec) (*current.Result, error) {
 	return p.run(ctx)
 }
 
-// plugging is the ADD of a link under way.
+// plugging is a link's Add under way.
 type plugging struct{ adding }
 
-// run goes through all steps; when one fails it undoes those before it.
+// run goes through all steps; when one fails it undoes the steps before it.
 func (p *plugging) run(ctx context.Context) (_ *current.Result, err error) {
 	success := false
 	defer func() {
@@ -71,11 +71,11 @@ func (p *plugging) run(ctx context.Context) (_ *current.Result, err error) {
 			err = errors.Join(err, undo())
 		}
 	}()
-	if err := p.rememberLink(); err != nil {
+	if err := p.writeLinkRecord(); err != nil {
 		return nil, err
 	}
 	fault.Point("recorded")
-	if err := p.tellPeer(ctx); err != nil {
+	if err := p.addPeer(ctx); err != nil {
 		return nil, err
 	}
 	fault.Point("link-peer-told")
@@ -99,7 +99,7 @@ func (p *plugging) run(ctx context.Context) (_ *current.Result, err error) {
 	return p.linkResult(plugged.MTU), nil
 }
 
-// port is the node's end.
+// port describes the node's end.
 func (p *plugging) port() (*overlay.Port, error) {
 	address, err := net.ParseMAC(p.Link.MAC)
 	if err != nil {
@@ -108,20 +108,20 @@ func (p *plugging) port() (*overlay.Port, error) {
 	return &overlay.Port{Attachment: p.Attachment, HardwareAddress: address, Netns: int(p.netns.Fd()), FrontBytes: frontBytes(p.Capture)}, nil
 }
 
-// rememberLink writes the record. What a killed ADD has written of the pod's settings is kept.
-func (p *plugging) rememberLink() error {
+// writeLinkRecord writes the record. It keeps the pod's settings in the record of a killed Add.
+func (p *plugging) writeLinkRecord() error {
 	p.Sources = p.Link.sources()
 	if before := p.store.read(&p.Attachment); before != nil {
 		p.ForwardBefore = before.ForwardBefore
 	}
-	if err := p.rememberForwarding(); err != nil {
+	if err := p.recordForwarding(); err != nil {
 		return err
 	}
 	p.undo = append(p.undo, func() error { return p.store.remove(&p.Attachment) })
 	return p.store.write(&p.Record)
 }
 
-// sources are the addresses that a pod sends timed messages from by the link: its own.
+// sources returns the addresses from which a pod sends timed messages on the link: its own.
 func (l *Link) sources() *control.Sources {
 	sources := &control.Sources{HardwareAddresses: []string{l.MAC}}
 	for _, address := range l.Addresses {
@@ -130,8 +130,8 @@ func (l *Link) sources() *control.Sources {
 	return sources
 }
 
-// tellPeer tells filter, tunnel and ktsnd of the peer's node, before the tunnel is there, so that it is never without.
-func (p *plugging) tellPeer(ctx context.Context) error {
+// addPeer adds the peer's node to filter, tunnel and ktsnd before the tunnel exists, so that it never lacks one.
+func (p *plugging) addPeer(ctx context.Context) error {
 	undo := context.WithoutCancel(ctx)
 	p.undo = append(p.undo, func() error { return p.node.ForgetLink(undo, &p.Overlay, p.daemon.timed()) })
 	return p.setPeer(ctx)
@@ -149,7 +149,7 @@ func (p *plugging) setPeer(ctx context.Context) error {
 	return nil
 }
 
-// finish does what is to be done in the pod and at ktsnd. Each step may have been done before.
+// finish configures the pod and ktsnd. Each step can be repeated.
 func (p *plugging) finish(ctx context.Context) error {
 	p.undo = append(p.undo, func() error { return p.undoForwarding(p.store) })
 	if err := p.netns.Do(func(ns.NetNS) error { return p.configureLink() }); err != nil {
@@ -167,17 +167,17 @@ func (p *plugging) finish(ctx context.Context) error {
 	if err := p.node.Forwarding(ctx, p.PortName()); err != nil {
 		return err
 	}
-	return p.open() // last: what fails before has refused what it refused
+	return p.open() // last, so that a failure before leaves the rejecting routes
 }
 
-// change makes a link that is plugged what the configuration says. What cannot be changed without the pod noticing is refused.
+// change adapts a plugged link to the specification. It fails if the pod would notice the change.
 func (p *plugging) change(ctx context.Context, before *Record) (*current.Result, error) {
 	if before.Link == nil || before.VNI != p.Overlay.VNI || before.Netns != p.netns.Path() || !before.Link.same(p.Link) ||
 		before.Encrypted != p.Overlay.Encrypted {
 		return nil, coded(CodeExists, fmt.Errorf("container %s has another link as %s; call DEL first", p.ContainerID, p.Interface))
 	}
 	p.Sources, p.ForwardBefore = before.Sources, before.ForwardBefore
-	if err := p.rememberForwarding(); err != nil {
+	if err := p.recordForwarding(); err != nil {
 		return nil, err
 	}
 	if err := p.store.write(&p.Record); err != nil {
@@ -199,7 +199,7 @@ func (p *plugging) change(ctx context.Context, before *Record) (*current.Result,
 	return p.linkResult(p.Overlay.MTU), nil
 }
 
-// linkResult says what was made.
+// linkResult describes the devices and addresses of the link.
 func (p *plugging) linkResult(mtu int) *current.Result {
 	result := &current.Result{CNIVersion: current.ImplementedSpecVersion}
 	result.Interfaces = []*current.Interface{
@@ -216,17 +216,18 @@ func ipNet(p netip.Prefix) *net.IPNet {
 	return &net.IPNet{IP: p.Addr().AsSlice(), Mask: net.CIDRMask(p.Bits(), p.Addr().BitLen())}
 }
 
-// unplugLink removes all of a link's end on this node. The record goes last, and stays if something else could not be removed.
+// unplugLink removes a link's end on this node. The record is removed last, and stays if something else could not be
+// removed.
 func (r *Record) unplugLink(ctx context.Context, node *overlay.Node, store recordStore) error {
 	return unplugTogether(ctx, node, store, []*Record{r})[0]
 }
 
-// mostTogether bounds for how long others that change the node's networks have to wait.
-const mostTogether = 32
+// maxUnplugBatch limits how long other processes that change the node's networks have to wait.
+const maxUnplugBatch = 32
 
-// unplugLinks is unplugLink for many, whose devices go together. Each has an error of its own.
+// unplugLinks unplugs many links, in batches whose devices are removed together. It returns an error for each.
 func unplugLinks(ctx context.Context, node *overlay.Node, store recordStore, links []*Record) (failed []error) {
-	for some := range slices.Chunk(links, mostTogether) {
+	for some := range slices.Chunk(links, maxUnplugBatch) {
 		failed = append(failed, unplugTogether(ctx, node, store, some)...)
 	}
 	return failed
@@ -243,7 +244,7 @@ func unplugTogether(ctx context.Context, node *overlay.Node, store recordStore, 
 		failed[i] = errors.Join(failed[i], err)
 	}
 	fault.Point("unplugged")
-	for i, r := range links { // one after the other: the last that forwards gives the pod its settings back
+	for i, r := range links { // one after the other: the last link that forwards restores the pod's settings
 		failed[i] = errors.Join(failed[i], r.undoForwarding(store), r.forgetPeer(ctx, node))
 		fault.Point("link-peer-forgotten")
 		if failed[i] == nil {
@@ -253,7 +254,7 @@ func unplugTogether(ctx context.Context, node *overlay.Node, store recordStore, 
 	return failed
 }
 
-// forgetPeer forgets the node of the peer.
+// forgetPeer removes the peer's node.
 func (r *Record) forgetPeer(ctx context.Context, node *overlay.Node) error {
 	daemon, err := dialDaemon(ctx, r.ControlSocket)
 	if err != nil && !ended(err) {
@@ -263,7 +264,7 @@ func (r *Record) forgetPeer(ctx context.Context, node *overlay.Node) error {
 	return node.ForgetLink(ctx, r.network(), daemon.timed())
 }
 
-// forwardSettings are by what a network namespace forwards.
+// forwardSettings are the sysctls with which a network namespace forwards.
 var forwardSettings = map[string]string{
 	ForwardIPv4: "/proc/sys/net/ipv4/ip_forward",
 	ForwardIPv6: "/proc/sys/net/ipv6/conf/all/forwarding",
@@ -271,8 +272,8 @@ var forwardSettings = map[string]string{
 
 func (l *Link) forwards(family string) bool { return slices.Contains(l.Forward, family) }
 
-// rememberForwarding notes what the pod has of the settings before the first link changes them.
-func (p *plugging) rememberForwarding() error {
+// recordForwarding records the pod's settings before the first link changes them.
+func (p *plugging) recordForwarding() error {
 	for _, family := range p.Link.Forward {
 		if _, known := p.ForwardBefore[family]; known {
 			continue
@@ -289,7 +290,7 @@ func (p *plugging) rememberForwarding() error {
 	return nil
 }
 
-// forwardingBefore is what another link of the pod has noted, else what is set.
+// forwardingBefore returns the setting that another link of the pod has recorded, else the current one.
 func (p *plugging) forwardingBefore(family string) (before string, err error) {
 	others, err := p.store.linksOf(p.ContainerID)
 	if err != nil {
@@ -311,7 +312,7 @@ func (p *plugging) forwardingBefore(family string) (before string, err error) {
 	return before, err
 }
 
-// setForwarding has the pod forward. It runs inside the pod's network namespace.
+// setForwarding makes the pod forward. It runs inside the pod's network namespace.
 func (l *Link) setForwarding() error {
 	for _, family := range l.Forward {
 		if err := setForward(family, "1"); err != nil {
@@ -321,7 +322,7 @@ func (l *Link) setForwarding() error {
 	return nil
 }
 
-// setForward leaves alone what is set: to write it again would reset other settings of the interfaces.
+// setForward writes a setting unless it has that value: writing it again would reset other settings of the interfaces.
 func setForward(family, value string) error {
 	have, err := os.ReadFile(forwardSettings[family])
 	if err == nil && strings.TrimSpace(string(have)) == value {
@@ -333,7 +334,7 @@ func setForward(family, value string) error {
 	return nil
 }
 
-// undoForwarding gives the pod back its settings, unless another of its links forwards.
+// undoForwarding restores the pod's settings, unless another of its links forwards.
 func (r *Record) undoForwarding(store recordStore) error {
 	if len(r.ForwardBefore) == 0 || isGone(r.Netns) {
 		return nil

@@ -20,7 +20,7 @@ import (
 
 // The functions in this file run inside the pod's network namespace.
 
-// configurePod gives the pod's interface its settings, addresses and routes, and sets it up.
+// configurePod sets the pod's sysctls, addresses and routes, and sets its interface up.
 func (s *Spec) configurePod(result *current.Result) error {
 	if err := s.setSysctls(hasIPv6(result)); err != nil {
 		return err
@@ -32,14 +32,14 @@ func (s *Spec) configurePod(result *current.Result) error {
 	for _, ip := range result.IPs {
 		address := &netlink.Addr{IPNet: &ip.Address}
 		if !isIPv4(ip.Address.IP) {
-			// Whether it is unique, IPAM knows; to find out would take the kernel a second.
+			// IPAM ensures that it is unique; duplicate address detection would take a second.
 			address.Flags = unix.IFA_F_NODAD
 		}
 		if err := netlink.AddrAdd(link, address); err != nil {
 			return fmt.Errorf("give %s the address %s: %w", s.Interface, &ip.Address, err)
 		}
 	}
-	// Before anything can leave.
+	// Before frames can leave.
 	if err := s.guard(); err != nil {
 		return err
 	}
@@ -67,8 +67,7 @@ func hasIPv6(result *current.Result) bool {
 	return slices.ContainsFunc(result.IPs, func(ip *current.IPConfig) bool { return !isIPv4(ip.Address.IP) })
 }
 
-// kernelRoute is a route as the kernel wants it. One without a gateway leads to the link itself: all pods of a
-// network are on one.
+// kernelRoute converts a route. A route without a gateway leads to the link itself, where all pods of a network are.
 func kernelRoute(route *types.Route, linkIndex int) *netlink.Route {
 	entry := &netlink.Route{
 		LinkIndex: linkIndex,
@@ -90,10 +89,9 @@ func kernelRoute(route *types.Route, linkIndex int) *netlink.Route {
 	return entry
 }
 
-// setSysctls sets what a pod of this network needs, then what the configuration asks for.
+// setSysctls sets what a pod of this network needs, then the settings of the configuration.
 func (s *Spec) setSysctls(withIPv6 bool) error {
-	// Announce the addresses when the interface comes up: a bridge or tunnel elsewhere may remember the pod
-	// where it was before.
+	// Announce the addresses when the interface comes up: other bridges and tunnels may have entries for the pod's old place.
 	settings := [][2]string{{"net/ipv4/conf/IFNAME/arp_notify", "1"}}
 	if withIPv6 {
 		settings = append(settings, [2]string{"net/ipv6/conf/IFNAME/disable_ipv6", "0"},
@@ -120,8 +118,8 @@ func (s *Spec) setSysctls(withIPv6 bool) error {
 	return nil
 }
 
-// sysctlPath is the file of a setting; the interface's name may contain dots, so it is filled in last. What
-// /proc/sys/net shows is the network namespace of the thread that opens it.
+// sysctlPath returns the file of a setting. The interface's name may contain dots, so it is inserted last.
+// /proc/sys/net shows the network namespace of the thread that opens it.
 func (r *Record) sysctlPath(slashed string) string {
 	return "/proc/sys/" + strings.ReplaceAll(slashed, "IFNAME", r.Interface)
 }

@@ -19,10 +19,10 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/node/receive"
 )
 
-// errDecrypted is that the program at the uplink sees nothing of what is for a pod.
+// errDecrypted: the program at the uplink cannot see datagrams that the kernel decrypts.
 var errDecrypted = errors.New("the network is encrypted, and the kernel decrypts")
 
-// Receive is how datagrams reach a pod besides the kernel's ordinary path.
+// Receive is how datagrams reach a pod in addition to the kernel's ordinary path.
 type Receive struct {
 	// Rings: sockets get receive rings. Redirect: datagrams go straight to the pod's interface.
 	Rings    bool `json:"rings,omitempty"`
@@ -31,15 +31,15 @@ type Receive struct {
 
 func (r Receive) any() bool { return r.Rings || r.Redirect }
 
-// receiveIntoRings has datagrams for the pod go into receive rings of its sockets, or straight to its interface. Where the kernel
-// cannot, they take its ordinary path as those of other pods do, and the runtime's log says why.
+// receiveIntoRings directs datagrams for the pod into receive rings of its sockets, or straight to its interface. Where
+// the kernel cannot, they take the ordinary path, and the runtime's log says why.
 func (a *adding) receiveIntoRings(ctx context.Context) {
 	if a.RingsRequested && !a.RingsOffered {
 		fmt.Fprintf(os.Stderr, "tsn-cni: interface %s of container %s asks for receive rings, which its network does not offer "+
 			"(receive.rings); its datagrams are the kernel's\n", a.Interface, a.ContainerID)
 	}
 	r := &a.Record
-	// The address may have been that of a pod whose DEL was lost. What the program knows of it has datagrams redirected to an interface that has gone.
+	// The address may have been that of a pod whose DEL was lost; the program would redirect its datagrams to an interface that is gone.
 	if err := r.leaveToKernel(); err != nil {
 		fmt.Fprintf(os.Stderr, "tsn-cni: datagrams for interface %s of container %s may go to an earlier pod's interface: %v\n", a.Interface, a.ContainerID, err)
 	}
@@ -53,7 +53,7 @@ func (a *adding) receiveIntoRings(ctx context.Context) {
 	}
 }
 
-// receiveIntoRings tells the program at the network's uplink of the attachment. It attaches the program where it is missing.
+// receiveIntoRings adds the attachment to the program at the network's uplink, which it attaches where it is missing.
 func (r *Record) receiveIntoRings(ctx context.Context, node *overlay.Node) error {
 	endpoint, uplink, err := r.endpointOfRings()
 	if err != nil {
@@ -73,7 +73,7 @@ func (r *Record) receiveIntoRings(ctx context.Context, node *overlay.Node) error
 	return maps.PutEndpoint(endpoint)
 }
 
-// endpointOfRings finds what the program has to know, and the uplink's name.
+// endpointOfRings returns what the program needs to know, and the uplink's name.
 func (r *Record) endpointOfRings() (endpoint *receive.Endpoint, uplinkName string, err error) {
 	link, err := netlink.LinkByName(r.Tunnel)
 	if err != nil {
@@ -102,7 +102,7 @@ func (r *Record) endpointOfRings() (endpoint *receive.Endpoint, uplinkName strin
 	return endpoint, uplinkDevice.Attrs().Name, r.readPodForRings(endpoint)
 }
 
-// readPodForRings fills in what is inside the pod.
+// readPodForRings fills in the fields from inside the pod.
 func (r *Record) readPodForRings(endpoint *receive.Endpoint) error {
 	netns, err := ns.GetNS(r.Netns)
 	if err != nil {
@@ -151,12 +151,12 @@ func (r *Record) leaveToKernel() error {
 	defer maps.Close()
 	endpoint, _, err := r.endpointOfRings()
 	if err != nil {
-		return nil //nolint:nilerr // the interface has gone, and sweepRings finds its entry
+		return nil //nolint:nilerr // the interface is gone; sweepRings removes its entry
 	}
 	return maps.DelEndpoint(endpoint.VNI, endpoint.MAC)
 }
 
-// openRings returns nil where there is no program, or another release's, which this one cannot tell anything.
+// openRings returns nil if there is no program, or one of another release, whose maps this one cannot use.
 func openRings() (*receive.Maps, error) {
 	maps, err := receive.Open(receive.DefaultDir)
 	if errors.Is(err, receive.ErrAbsent) || errors.Is(err, receive.ErrOtherRelease) {
@@ -165,7 +165,7 @@ func openRings() (*receive.Maps, error) {
 	return maps, err
 }
 
-// sweepRings has the program forget interfaces that have gone.
+// sweepRings removes entries of interfaces that are gone from the program.
 func sweepRings() error {
 	maps, err := openRings()
 	if maps == nil {
@@ -176,7 +176,7 @@ func sweepRings() error {
 	return err
 }
 
-// hasRings tells whether the program knows the attachment as it is, and is attached.
+// hasRings reports whether the program is attached and knows the attachment as it is.
 func (r *Record) hasRings() (bool, error) {
 	want, uplink, err := r.endpointOfRings()
 	if err != nil {
@@ -194,15 +194,15 @@ func (r *Record) hasRings() (bool, error) {
 	return maps.Has(want)
 }
 
-// checkRings has the program know the attachment again if somebody removed it, and says so. Where it cannot, nothing differs:
-// the pod's datagrams take the kernel's path.
+// checkRings adds the attachment to the program again if somebody removed it, and reports that. If it cannot, that is
+// no difference: the pod's datagrams take the kernel's path.
 func (r *Record) checkRings(ctx context.Context, node *overlay.Node) error {
 	if !r.Receive.any() {
 		return nil
 	}
 	has, err := r.hasRings()
 	if err != nil || has {
-		return nil //nolint:nilerr // what is missing of the devices has been said
+		return nil //nolint:nilerr // other checks report missing devices
 	}
 	if r.receiveIntoRings(ctx, node) != nil {
 		return nil
@@ -211,8 +211,8 @@ func (r *Record) checkRings(ctx context.Context, node *overlay.Node) error {
 		"rings where the pod has asked for them", r.Interface)
 }
 
-// RestoreReceive tells the program at the uplinks of all attachments that asked for receive rings. What cannot be done of one is
-// in the error, beside how many are known to the program.
+// RestoreReceive adds all attachments with receive rings to the programs at their uplinks, and returns how many
+// succeeded. An error of one does not keep the others from being added.
 func RestoreReceive(ctx context.Context, stateDir string, node *overlay.Node) (count int, all error) {
 	records, err := recordStore{stateDir}.withPorts()
 	if err != nil {
@@ -235,8 +235,8 @@ func RestoreReceive(ctx context.Context, stateDir string, node *overlay.Node) (c
 	return count, errors.Join(all, sweepRings())
 }
 
-// OpenNode is overlay.Open for those who change peers or networks: should they have to replace another release's program for receive
-// rings, the attachments that asked for it are told to the new one.
+// OpenNode is overlay.Open for callers that change peers or networks. If they have to replace another release's program
+// for receive rings, the attachments are added to the new one.
 func OpenNode(stateDir string, patience time.Duration) (*overlay.Node, error) {
 	node, err := overlay.Open(stateDir, patience)
 	if err != nil {
@@ -246,7 +246,7 @@ func OpenNode(stateDir string, patience time.Duration) (*overlay.Node, error) {
 	return node, nil
 }
 
-// tellRings tells of the interfaces only; peers, and the program itself, are the caller's.
+// tellRings adds the interfaces only; the caller attaches the program and adds peers.
 func (store recordStore) tellRings(maps *receive.Maps) error {
 	records, all := store.withPorts()
 	for _, record := range records {
@@ -269,7 +269,7 @@ func isGone(path string) bool {
 	return errors.Is(err, os.ErrNotExist)
 }
 
-// wasReceiving tells what the program knows of a port, for a record that was lost.
+// wasReceiving returns what the program knows of a port, for a record that was lost.
 func wasReceiving(portName string) Receive {
 	maps, err := openRings()
 	if maps == nil || err != nil {

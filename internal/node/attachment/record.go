@@ -19,54 +19,55 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/device"
 )
 
-// Record is what is written down of an attachment before anything of it is made. Nothing depends on its being
-// written through to the disk: what it describes does not outlive the kernel either.
+// Record describes an attachment. It is written to the state directory before anything of it is made. It need not be
+// synced to the disk: what it describes does not survive the kernel either.
 type Record struct {
-	// Version is that of this form.
+	// Version is the version of the format.
 	Version int `json:"version"`
 	overlay.Attachment
 	Netns  string `json:"netns"`
 	VNI    uint32 `json:"vni"`
 	Bridge string `json:"bridge"`
 	Tunnel string `json:"tunnel"`
-	// Args is CNI_ARGS, for an IPAM plugin that wants it back.
+	// Args is CNI_ARGS, which the IPAM plugin gets again.
 	Args          string `json:"args,omitempty"`
 	ControlSocket string `json:"controlSocket,omitempty"`
-	// Socket is the path of the socket that this plugin had ktsnd make; "" when it did not.
+	// Socket is the path of the pod's socket if it was created with the attachment, else "".
 	Socket string `json:"socket,omitempty"`
-	// AppSocket is the path of the pod's socket, whoever has ktsnd make it; "" when this plugin does not know.
+	// AppSocket is the path of the pod's socket, whoever created it; "" if unknown.
 	AppSocket string `json:"appSocket,omitempty"`
-	// Unseen is that of the configuration; "" of a record of a release that did not know it, which is as "drop".
+	// Unseen is the treatment of datagrams that libktsn.so does not see; "" is "drop".
 	Unseen string `json:"unseen,omitempty"`
-	// Sources are the addresses that the pod may send from; nil before it has any, and of a release that did not know them.
+	// Sources are the addresses that the pod may send from; nil before it has any.
 	Sources *control.Sources `json:"sources,omitempty"`
-	// Grants are those of the configuration.
+	// Grants are what the network's pods may do in addition; nil: nothing.
 	Grants *control.Grants `json:"grants,omitempty"`
-	// Capture is that of the configuration; a release that did not know it captured nothing.
+	// Capture is what goes through the pod's relay.
 	Capture capture.Mode `json:"capture"`
-	// Receive is that of the configuration.
+	// Receive is how datagrams reach the pod, as far as the kernel and ktsnd can.
 	Receive Receive `json:"receive,omitzero"`
 	// Device is how a virtual machine in the pod is connected.
 	Device device.Device `json:"device,omitzero"`
-	// Sandbox tells that there is no interface: others plug links into the sandbox.
+	// Sandbox: there is no interface; ktsn-agent plugs links into the sandbox.
 	Sandbox bool `json:"sandbox,omitempty"`
 	// Link is the link of the interface, nil for one on a network.
 	Link *Link `json:"link,omitempty"`
-	// MTU is that of the link's interface, TunnelPort the UDP port of its tunnel.
+	// MTU is the MTU of the link's interface, TunnelPort the UDP port of its tunnel.
 	MTU        int    `json:"mtu,omitempty"`
 	TunnelPort uint16 `json:"tunnelPort,omitempty"`
-	// Encrypted tells that the link's tunnel sends nothing in clear.
+	// Encrypted: the link's tunnel sends nothing in clear.
 	Encrypted bool `json:"encrypted,omitempty"`
-	// ForwardBefore is what the pod's kernel had of the settings by which it forwards, by family, before links changed them.
+	// ForwardBefore has the pod's forwarding settings by family before links changed them.
 	ForwardBefore map[string]string `json:"forwardBefore,omitempty"`
 }
 
 const recordVersion = 1
 
-// hasPort tells whether the attachment has a port on the node's bridge. One with a card has none, nor has a sandbox for links.
+// hasPort reports whether the attachment has a port on the node's bridge. Attachments with a card and sandboxes for
+// links have none.
 func (r *Record) hasPort() bool { return !r.Device.Is(device.VFIO) && !r.Sandbox }
 
-// network is that of the record, as far as removing needs it.
+// network returns the record's network, as far as removing needs it.
 func (r *Record) network() *overlay.Network {
 	return &overlay.Network{VNI: r.VNI, Bridge: r.Bridge, Tunnel: r.Tunnel, PointToPoint: r.Network == LinkNetwork, Encrypted: r.Encrypted}
 }
@@ -77,7 +78,7 @@ func (r *Record) network() *overlay.Network {
 //	sockets/IDENTITY/PORT                      an attachment that uses the pod's socket; empty
 type recordStore struct{ dir string }
 
-// separator stands in no container's id.
+// separator is not allowed in container IDs.
 const separator = ":"
 
 func (s recordStore) folder(network string) string {
@@ -108,8 +109,8 @@ func (s recordStore) write(r *Record) error {
 	return nil
 }
 
-// read returns nil when there is no record, or none that can be read: it may be half a file after a crash of the
-// machine, and everything that it described is gone then.
+// read returns nil when there is no record or an invalid one: after a crash of the machine it may be half a file, and
+// everything that it described is gone then.
 func (s recordStore) read(attachment *overlay.Attachment) *Record {
 	text, err := os.ReadFile(s.path(attachment))
 	if err != nil {
@@ -130,7 +131,7 @@ func (s recordStore) readOr(otherwise *Record) *Record {
 	return otherwise
 }
 
-// since is when a record was written last; the zero value for none.
+// since returns when a record was last written; the zero value for none.
 func (s recordStore) since(attachment *overlay.Attachment) time.Time {
 	file, err := os.Stat(s.path(attachment))
 	if err != nil {
@@ -146,7 +147,7 @@ func (s recordStore) remove(attachment *overlay.Attachment) error {
 			return fmt.Errorf("remove the record: %w", err)
 		}
 	}
-	_ = os.Remove(s.folder(attachment.Network)) // succeeds when it was the network's last
+	_ = os.Remove(s.folder(attachment.Network)) // succeeds after the network's last record
 	return nil
 }
 
@@ -167,7 +168,7 @@ func (s recordStore) list(network string) ([]overlay.Attachment, error) {
 	return all, nil
 }
 
-// networks lists the names of those that have attachments.
+// networks lists the names of networks with attachments.
 func (s recordStore) networks() ([]string, error) {
 	entries, err := os.ReadDir(filepath.Join(s.dir, "attachments"))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -180,8 +181,8 @@ func (s recordStore) networks() ([]string, error) {
 	return names, nil
 }
 
-// useSocket remembers that an attachment uses its pod's socket. A pod's attachments come and go one after the
-// other, so there is no lock.
+// useSocket records that an attachment uses its pod's socket. A pod's attachments come and go one after the other, so
+// there is no lock.
 func (s recordStore) useSocket(attachment *overlay.Attachment) error {
 	folder := filepath.Join(s.dir, "sockets", attachment.Identity)
 	if err := os.MkdirAll(folder, 0o700); err != nil {
@@ -193,7 +194,7 @@ func (s recordStore) useSocket(attachment *overlay.Attachment) error {
 	return nil
 }
 
-// releaseSocket undoes useSocket and tells whether no other attachment of the pod uses the socket.
+// releaseSocket undoes useSocket and reports whether no other attachment of the pod uses the socket.
 func (s recordStore) releaseSocket(attachment *overlay.Attachment) (last bool, err error) {
 	folder := filepath.Join(s.dir, "sockets", attachment.Identity)
 	err = os.Remove(filepath.Join(folder, attachment.PortName()))
@@ -204,13 +205,13 @@ func (s recordStore) releaseSocket(attachment *overlay.Attachment) (last bool, e
 	return err == nil || errors.Is(err, fs.ErrNotExist), nil
 }
 
-// all reads the records of all networks, those that can be read.
+// all reads all valid records.
 func (s recordStore) all() ([]*Record, error) {
 	return s.those(func(*overlay.Attachment) bool { return true })
 }
 
-// those reads the records whose network, container and interface are chosen, of all networks. On a node with many links the others need
-// not be read.
+// those reads the valid records whose network, container and interface are chosen. On a node with many links the others
+// need not be read.
 func (s recordStore) those(chosen func(*overlay.Attachment) bool) ([]*Record, error) {
 	networks, err := s.networks()
 	if err != nil {
@@ -227,7 +228,7 @@ func (s recordStore) those(chosen func(*overlay.Attachment) bool) ([]*Record, er
 	return records, nil
 }
 
-// readThose reads the records of the chosen of some attachments, those that can be read.
+// readThose reads the valid records of the chosen attachments.
 func (s recordStore) readThose(attachments []overlay.Attachment, chosen func(*overlay.Attachment) bool) (records []*Record) {
 	for i := range attachments {
 		if !chosen(&attachments[i]) {
@@ -246,7 +247,7 @@ func (s recordStore) withPorts() ([]*Record, error) {
 	return slices.DeleteFunc(records, func(r *Record) bool { return !r.hasPort() }), err
 }
 
-// countPorts is how many attachments of a network have ports. One whose record cannot be read may.
+// countPorts counts a network's attachments with ports, including those with an invalid record.
 func (s recordStore) countPorts(network string) (count int, err error) {
 	attachments, err := s.list(network)
 	for i := range attachments {
@@ -262,7 +263,7 @@ func (s recordStore) ofContainer(id string) ([]*Record, error) {
 	return s.those(func(key *overlay.Attachment) bool { return key.ContainerID == id })
 }
 
-// replaced tells whether another container has that interface of the pod now, in a network namespace that is there.
+// replaced reports whether another container has that interface of the pod now, in an existing network namespace.
 func (s recordStore) replaced(old *Record) (bool, error) {
 	records, err := s.those(func(other *overlay.Attachment) bool {
 		return other.Interface == old.Interface && other.ContainerID != old.ContainerID

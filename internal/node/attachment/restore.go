@@ -22,22 +22,21 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/device"
 )
 
-// netnsDirs are where runtimes keep the network namespaces of pods.
+// netnsDirs are the folders in which runtimes keep the network namespaces of pods.
 var netnsDirs = []string{"/run/netns", "/run/docker/netns"}
 
-// Restored says what Restore did.
+// Restored counts what Restore restored.
 type Restored struct {
 	Endpoints, Sockets, Peers int
-	// Rebuilt counts records that were lost and are there again.
+	// Rebuilt counts lost records that were written again.
 	Rebuilt int
-	// Gone counts interfaces whose network namespace is not there any more, as after a restart of the node. Their
+	// Gone counts interfaces whose network namespace does not exist any more, as after a restart of the node. Their
 	// records stay until the runtime deletes what it attached.
 	Gone int
 }
 
-// Restore tells a ktsnd that was started anew of all that is attached to this node and of the peers. It first
-// rebuilds records that were lost, from what the kernel knows. What cannot be restored is in the error; all else
-// is.
+// Restore adds all attachments and peers of this node to a restarted ktsnd. It first rebuilds lost records from the
+// kernel's state. It continues after errors and returns them all.
 func Restore(ctx context.Context, stateDir string, node *overlay.Node, client *control.Client, controlSocket string) (Restored, error) {
 	var done Restored
 	store := recordStore{stateDir}
@@ -50,7 +49,7 @@ func Restore(ctx context.Context, stateDir string, node *overlay.Node, client *c
 	refused, err := restoreEncryption(ctx, node, client, records)
 	all = errors.Join(all, err)
 	if refused == nil {
-		return done, all // never in clear what may be encrypted
+		return done, all // networks that may be encrypted must not be sent in clear
 	}
 	count, err := restorePeers(ctx, node, client, refused)
 	done.Peers, all = count, errors.Join(all, err)
@@ -66,7 +65,7 @@ func Restore(ctx context.Context, stateDir string, node *overlay.Node, client *c
 		}
 		done.Endpoints++
 	}
-	// Where the kernel cannot, pods do without, as after ADD; `ktsn node receive attach` says why.
+	// Errors are ignored as in Add: `ktsn node receive attach` reports them.
 	_, _ = RestoreReceive(ctx, stateDir, node)
 	// Sockets come last: applications that find one expect endpoints and peers to be known.
 	sockets, err := restoreSockets(ctx, daemon, records)
@@ -74,7 +73,7 @@ func Restore(ctx context.Context, stateDir string, node *overlay.Node, client *c
 	return done, errors.Join(all, err)
 }
 
-// restorePeers tells ktsnd of the peers of all networks but these.
+// restorePeers adds the peers of all networks but the refused ones to ktsnd.
 func restorePeers(ctx context.Context, node *overlay.Node, client *control.Client, but map[uint32]bool) (count int, all error) {
 	peers, err := node.Peers()
 	all = errors.Join(all, err)
@@ -109,10 +108,10 @@ func restoreSockets(ctx context.Context, daemon *daemon, records []*Record) (int
 	return len(paths), all
 }
 
-// netnsPath finds the file of the network namespace that has this number here.
+// netnsPath returns the file of the network namespace with this number, "" if there is none.
 func netnsPath(id int) string {
 	for _, dir := range netnsDirs {
-		entries, _ := os.ReadDir(dir) // one that is not there has nothing in it
+		entries, _ := os.ReadDir(dir) // it may be missing
 		for _, entry := range entries {
 			path := filepath.Join(dir, entry.Name())
 			file, err := os.Open(path)
@@ -129,10 +128,10 @@ func netnsPath(id int) string {
 	return ""
 }
 
-// mostSourceAddresses is how many ktsnd takes of an endpoint.
-const mostSourceAddresses = 16
+// maxEndpointSources is ktsnd's limit for an endpoint.
+const maxEndpointSources = 16
 
-// rebuild writes records for the attachments that the kernel knows and that have none.
+// rebuild writes records for ports without one.
 func rebuild(ctx context.Context, node *overlay.Node, store recordStore, client *control.Client, controlSocket string) (int, error) {
 	ports, err := node.Attachments()
 	if err != nil {
@@ -163,7 +162,8 @@ func rebuild(ctx context.Context, node *overlay.Node, store recordStore, client 
 	return count, all
 }
 
-// rebuiltRecord is what the kernel and ktsnd still know. The pod's socket is in neither, unless a virtual machine has the interface.
+// rebuiltRecord collects what the kernel and ktsnd still know. Neither knows the pod's socket, unless a virtual machine
+// has the interface.
 func rebuiltRecord(ctx context.Context, port *overlay.Found, client *control.Client, controlSocket string) (*Record, error) {
 	netns := netnsPath(port.NetnsID)
 	if netns == "" || port.VNI == 0 {
@@ -195,7 +195,7 @@ func rebuiltRecord(ctx context.Context, port *overlay.Found, client *control.Cli
 	return r, err
 }
 
-// findEncryption has the tunnel of a link tell whether it is encrypted.
+// findEncryption reads from a link's tunnel whether it is encrypted.
 func (r *Record) findEncryption(node *overlay.Node) (err error) {
 	if r.Network == LinkNetwork {
 		r.Encrypted, err = node.IsEncrypted(r.Tunnel)
@@ -203,8 +203,8 @@ func (r *Record) findEncryption(node *overlay.Node) (err error) {
 	return err
 }
 
-// findSources has ktsnd tell from which addresses the pod may send. A ktsnd that was started anew does not know it; then it is
-// from those that the interface has.
+// findSources gets the addresses that the pod may send from, from ktsnd. If ktsnd was restarted and does not know them,
+// they are those of the interface.
 func (r *Record) findSources(ctx context.Context, client *control.Client) error {
 	endpoints, err := client.Endpoints(ctx)
 	if err != nil {
@@ -222,7 +222,7 @@ func (r *Record) findSources(ctx context.Context, client *control.Client) error 
 	})
 }
 
-// sourcesOf are the addresses of an interface.
+// sourcesOf returns the addresses of an interface.
 func sourcesOf(interfaceName string) (*control.Sources, error) {
 	link, err := netlink.LinkByName(interfaceName)
 	if err != nil {
@@ -235,16 +235,16 @@ func sourcesOf(interfaceName string) (*control.Sources, error) {
 	sources := &control.Sources{HardwareAddresses: []string{link.Attrs().HardwareAddr.String()}}
 	for _, address := range addresses {
 		ip, ok := netip.AddrFromSlice(address.IP)
-		if ip = ip.Unmap(); ok && !ip.IsLinkLocalUnicast() && len(sources.Addresses) < mostSourceAddresses {
+		if ip = ip.Unmap(); ok && !ip.IsLinkLocalUnicast() && len(sources.Addresses) < maxEndpointSources {
 			sources.Addresses = append(sources.Addresses, netip.PrefixFrom(ip, ip.BitLen()))
 		}
 	}
 	return sources, nil
 }
 
-// note is what the kernel keeps with the node's end of an interface of a virtual machine, because nothing else that is left without a
-// record tells it: kind, queues, class, owner and Kata's folder of its device, what is captured (no program does at one of vhost-user),
-// and the folder of the pods' sockets, which may have commas.
+// note returns what the kernel keeps with the node's end of a virtual machine's interface, because without a record
+// nothing else knows it: kind, queues, class, owner and Kata's folder of its device, the capture mode (at vhost-user no
+// program has it), and the folder of the pods' sockets, which may contain commas.
 func (s *Spec) note() string {
 	if !s.Device.Exists() {
 		return ""
@@ -253,7 +253,7 @@ func (s *Spec) note() string {
 	return strings.Join([]string{machine.Kind, strconv.Itoa(machine.Queues), machine.Class, strconv.Itoa(machine.Owner), machine.DAN, s.Capture.String(), s.SocketDir}, ",")
 }
 
-// takeNote gives a record what note wrote.
+// takeNote parses what note returned.
 func (r *Record) takeNote(note string) error {
 	const parts = 7
 	fields := strings.SplitN(note, ",", parts)
@@ -282,15 +282,15 @@ func (r *Record) takeNote(note string) error {
 	return nil
 }
 
-// Noted is what the note of a port says.
+// Noted is the note of a port.
 type Noted struct {
-	// Device is that of the virtual machine that has the interface; none if the port has no note.
+	// Device is the virtual machine's; none if the port has no note.
 	Device device.Device
-	// VhostSocket is where it is served if it is of vhost-user.
+	// VhostSocket is the path of the socket of a device of vhost-user.
 	VhostSocket string
 }
 
-// ReadNote reads that of a port.
+// ReadNote parses the note of a port.
 func ReadNote(port *overlay.Found) Noted {
 	read := Record{Attachment: port.Attachment}
 	if port.Note == "" || read.takeNote(port.Note) != nil {

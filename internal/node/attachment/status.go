@@ -52,8 +52,7 @@ func unavailable(impaired bool, err error) error {
 	return types.NewError(code, fmt.Sprintf(sentence, errortext.OneLine(err)), "")
 }
 
-// checkNode looks at ktsnd, at the network (its devices when there are attachments, else what they would be made from), and at the
-// clock.
+// checkNode checks ktsnd, the network (its devices when there are attachments, else the uplink), and the clock.
 func (s *Spec) checkNode(ctx context.Context, node *overlay.Node, attached int) error {
 	daemon, err := dialDaemon(ctx, s.ControlSocket)
 	if err != nil {
@@ -71,7 +70,7 @@ func (s *Spec) checkNode(ctx context.Context, node *overlay.Node, attached int) 
 	return errors.Join(s.checkClock(ctx, daemon), s.checkEncryption())
 }
 
-// checkEndpoints finds a ktsnd that was started anew and that nobody told of the attachments.
+// checkEndpoints detects a restarted ktsnd that does not know the attachments.
 func (d *daemon) checkEndpoints(ctx context.Context, attached int) error {
 	if d == nil {
 		return nil
@@ -83,7 +82,7 @@ func (d *daemon) checkEndpoints(ctx context.Context, attached int) error {
 	return err
 }
 
-// checkStateDir tries to write.
+// checkStateDir checks that the state directory is writable.
 func (s *Spec) checkStateDir() error {
 	if err := os.MkdirAll(s.StateDir, 0o700); err != nil {
 		return fmt.Errorf("make the state directory: %w", err)
@@ -95,8 +94,8 @@ func (s *Spec) checkStateDir() error {
 	return os.Remove(path)
 }
 
-// checkClock refuses where the node's clock is not good enough for a network that asks for a good one. ktsnd knows: ktsn-agent tells
-// it, and what was told gets worse with time.
+// checkClock fails if the network requires a good clock and the node's is not good enough. ktsn-agent tells ktsnd how
+// good it is, and ktsnd lets that age.
 func (s *Spec) checkClock(ctx context.Context, daemon *daemon) error {
 	if !s.NeedsClock {
 		return nil
@@ -119,7 +118,7 @@ func (s *Spec) checkClock(ctx context.Context, daemon *daemon) error {
 	return nil
 }
 
-// lostSentence says why a network's clock is lost, "" where it is not.
+// lostSentence returns why a network's clock is lost, "" if it is not.
 func lostSentence(clock *control.NetworkClock) string {
 	switch {
 	case !clock.Lost:

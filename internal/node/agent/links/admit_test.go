@@ -40,7 +40,7 @@ func (f *fakeCluster) All() ([]types.NamespacedName, bool) {
 	return slices.Collect(maps.Keys(f.links)), true
 }
 
-func (f *fakeCluster) Of(identity string) (attachment.Sandbox, bool) {
+func (f *fakeCluster) Youngest(identity string) (attachment.Sandbox, bool) {
 	return attachment.Sandbox{Identity: identity, ContainerID: "c1"}, identity == "e"
 }
 

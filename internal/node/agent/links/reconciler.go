@@ -30,7 +30,7 @@ type Objects interface {
 
 // Sandboxes are those of the node into which links can be plugged.
 type Sandboxes interface {
-	Of(identity string) (attachment.Sandbox, bool)
+	Youngest(identity string) (attachment.Sandbox, bool)
 }
 
 // Plugin plugs links.
@@ -142,8 +142,8 @@ func (r *Reconciler) sides(link *v1alpha1.TSNLink) []*side {
 		if one.own.Node != r.Node {
 			continue
 		}
-		one.sandbox, one.hasSandbox = r.Sandboxes.Of(one.own.UID)
-		_, otherHere := r.Sandboxes.Of(one.other.UID)
+		one.sandbox, one.hasSandbox = r.Sandboxes.Youngest(one.own.UID)
+		_, otherHere := r.Sandboxes.Youngest(one.other.UID)
 		one.local = otherHere && one.other.Node == r.Node
 		all = append(all, one)
 	}
