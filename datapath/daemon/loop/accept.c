@@ -34,16 +34,17 @@ static bool flow_announced(const struct loop *loop, const struct loop_ring *ring
 	return ring->flows[index] == flow;
 }
 
-/* Only looked up, not executed: a message may be taken in the middle of another command. */
+/* Looks up a destination that a queued command will open. The command is not executed: a message may be taken
+ * in the middle of another command. */
 static struct loop_destination *destination_announced(struct loop *loop, const struct loop_ring *ring,
 						      uint32_t flow_index, uint32_t index)
 {
 	const struct loop_command *command;
 
-	/* A message may name what never was, and the commands be many. */
+	/* Do not search the queue for destinations that never existed. */
 	if (!atomic_load_explicit(&ring->announced, memory_order_relaxed))
 		return NULL;
-	/* It may take as long as TAKE_AT_ONCE messages: after this one the clock is looked at. */
+	/* The search may take as long as TAKE_AT_ONCE messages: read the clock after this message. */
 	loop->round.taken |= TAKE_AT_ONCE - 1;
 	for (uint32_t i = 0; (command = commands_peek(&loop->commands, i)); i++)
 		if (command->type == COMMAND_DESTINATION_OPEN && command->ring == ring &&
@@ -53,7 +54,7 @@ static struct loop_destination *destination_announced(struct loop *loop, const s
 	return NULL;
 }
 
-/* A VLAN tag may come on top. */
+/* Frames of packet sockets may be longer by a VLAN tag. */
 static uint32_t payload_max_bytes(const struct loop_destination *destination,
 				  const struct ktsn_ring_taken *taken)
 {
@@ -70,7 +71,7 @@ static struct loop_destination *destination_find(struct loop *loop, const struct
 	if (taken->destination >= LOOP_DESTINATIONS_PER_RING || taken->flow >= LOOP_FLOWS_PER_RING)
 		return NULL;
 	destination = ring->destinations[taken->destination];
-	/* A destination carries a source address: only its own flow may use it. */
+	/* A destination has a source address: only its own flow may use it. */
 	if (!destination || destination->flow != ring->flows[taken->flow])
 		destination = destination_announced(loop, ring, taken->flow, taken->destination);
 	if (!destination)
@@ -78,7 +79,7 @@ static struct loop_destination *destination_find(struct loop *loop, const struct
 	return taken->payload_bytes <= payload_max_bytes(destination, taken) ? destination : NULL;
 }
 
-/* The socket that a slot names, if the process has one of that number. */
+/* Returns the flow that a slot names, or NULL. */
 static struct loop_flow *flow_find(const struct loop_ring *ring, const struct ktsn_ring_taken *taken)
 {
 	return taken->flow < LOOP_FLOWS_PER_RING ? ring->flows[taken->flow] : NULL;
@@ -110,7 +111,7 @@ static bool link_local_allowed(const struct loop_sources *allowed, const struct 
 	return ktsn_address_is_of_mac(address, mac) && mac_allowed(allowed, mac);
 }
 
-/* Nobody has the unspecified address: it says that the sender has none yet. */
+/* The unspecified address is allowed: a sender without an address uses it. */
 static bool address_allowed(const struct loop_sources *allowed, const struct ktsn_address *address)
 {
 	if (ktsn_address_is_any(address) || link_local_allowed(allowed, address))
@@ -132,7 +133,7 @@ static bool source_allowed(const struct loop_sources *allowed, const struct ktsn
 	case KTSN_SOURCE_MAC:
 		return mac_allowed(allowed, source->bytes);
 	case KTSN_SOURCE_IPV6:
-		/* In a frame of IPv6 that is no IPv4 address. */
+		/* An IPv4-mapped address is not allowed in a frame of IPv6. */
 		return !ktsn_address_is_ipv4(&address) && address_allowed(allowed, &address);
 	case KTSN_SOURCE_IPV4:
 		break;
@@ -151,7 +152,7 @@ static bool sources_allowed(const struct loop_sources *allowed, uint16_t etherty
 	for (int i = 0; i < count; i++)
 		if (!source_allowed(allowed, &sources[i]))
 			return false;
-	/* Of whom nobody can tell is from anybody. */
+	/* A source that cannot be found may be any address. */
 	return count >= 0 || allowed->any_address;
 }
 
@@ -160,7 +161,7 @@ bool admission_allows(const struct loop_destination *destination, uint16_t ether
 {
 	const struct loop_admission *admission = &destination->admission;
 
-	/* Of other flows the kernel has said what their sockets may have. */
+	/* The kernel limits the priority of other flows. */
 	if (destination->flow->frames && priority > admission->priority_max)
 		return false;
 	return !admission->sources || sources_allowed(admission->sources, ethertype_be, payload, bytes);
@@ -178,13 +179,13 @@ bool admission_allows(const struct loop_destination *destination, uint16_t ether
  * meanwhile takes its place among those that still wait. */
 
 enum {
-	/* So many frames are made of them in a round, or messages dropped. */
+	/* Messages that are shaped or dropped in a round. */
 	RELEASE_AT_ONCE = 32,
-	/* So long those wait that there is no room for. */
+	/* Messages without room wait this long. */
 	ROOM_RETRY_NS = 50000,
 };
 
-/* So many more wait for nothing but room; negative numbers wrap. */
+/* Adds to the released messages; negative numbers wrap. */
 static void released_count_add(struct loop *loop, const struct loop_destination *destination, uint32_t count)
 {
 	loop->released.count += count;
@@ -200,7 +201,7 @@ static void pending_add(struct loop *loop, struct loop_destination *destination,
 		released_count_add(loop, destination, 1);
 }
 
-/* The first of one that has its turn. */
+/* Returns the first pending message of a released destination. */
 static struct packet *pending_take(struct loop *loop, struct loop_destination *destination)
 {
 	struct packet *packet = container_of(destination->pending, struct packet, shaper);
@@ -245,8 +246,8 @@ void pending_update(struct loop *loop, struct loop_destination *destination)
 		destination_hold(loop, destination);
 }
 
-/* Whether there will never be room for so many more packets: those that would have to leave first wait for
- * room, too. They are all that the pod has, and it may not have more, or all that there are. */
+/* Whether there will never be room for `more` packets, because the packets that would have to leave first
+ * wait for room too. Those are all packets of a pod that may not have more, or all packets in the pool. */
 static bool room_never_comes(const struct loop *loop, const struct quota *quota, uint32_t more)
 {
 	uint32_t pending = quota_pending(quota), pending_max = quota_pending_max(quota);
@@ -256,8 +257,8 @@ static bool room_never_comes(const struct loop *loop, const struct quota *quota,
 	       loop->released.count == loop->config.packets - loop->pool.free_count;
 }
 
-/* Whether the first message that waits there may have the packets that its copies take; it has one already.
- * Copies for which there will never be room are dropped. */
+/* Whether there are packets for the copies of the first pending message, which has one already. Copies for
+ * which there will never be room are dropped. */
 static bool pending_has_room(const struct loop *loop, const struct loop_destination *destination)
 {
 	const struct quota *quota = destination->ring->quota;
@@ -266,7 +267,7 @@ static bool pending_has_room(const struct loop *loop, const struct loop_destinat
 	return !more || quota_room(loop, quota) >= more || room_never_comes(loop, quota, more);
 }
 
-/* Whether the first message that waits there went on or was dropped: otherwise there was no room. */
+/* Continues or drops the first pending message. False if there was no room. */
 static bool first_continue(struct loop *loop, struct loop_destination *destination)
 {
 	switch (destination->route.state) {
@@ -287,8 +288,8 @@ static bool first_continue(struct loop *loop, struct loop_destination *destinati
 	return false;
 }
 
-/* A destination has its turn; what first_continue() returns. Neither it nor its flow nor its ring ends while
- * we are at it. */
+/* Takes the turn of a destination. Its flow and ring are kept until the end of the turn. Returns the result
+ * of first_continue(). */
 static bool turn_continue(struct loop *loop, struct loop_destination *destination)
 {
 	struct loop_flow *flow = destination->flow;
@@ -320,8 +321,7 @@ static struct loop_destination *turn_next(struct loop *loop)
 	return destination;
 }
 
-/* Whether there is time for more turns, of the pod that is next. The clock is read every TAKE_AT_ONCE turns.
- */
+/* Whether there is time for a turn of the next pod. The clock is read every TAKE_AT_ONCE turns. */
 static bool turns_may_continue(struct loop *loop, uint32_t turns)
 {
 	if (turns >= RELEASE_AT_ONCE)
@@ -334,7 +334,7 @@ void pending_release(struct loop *loop)
 {
 	bool any = false;
 
-	/* A turn that finds no room takes its time too. */
+	/* A turn that finds no room takes time too. */
 	for (uint32_t turns = 0; loop->released.quotas && turns_may_continue(loop, turns); turns++)
 		any |= turn_continue(loop, turn_next(loop));
 	if (loop->released.quotas)
@@ -364,7 +364,7 @@ void message_reject(struct loop *loop, struct loop_ring *ring, const struct ktsn
 
 static void packet_route(struct loop *loop, struct packet *packet, struct loop_destination *destination)
 {
-	/* It takes its place among those that still wait. */
+	/* The message joins those that still wait. */
 	if (destination->pending) {
 		pending_add(loop, destination, packet);
 		return;
@@ -385,8 +385,8 @@ static void packet_route(struct loop *loop, struct packet *packet, struct loop_d
 	}
 }
 
-/* A ring that was handed back has slots of any size, and pods of one node may have links of any MTU: what
- * passes both may still be longer than a frame of the port. */
+/* Whether the message fits into a frame of the port. A ring that was handed back has slots of any size, and
+ * pods of one node may have links of any MTU. */
 static bool frame_holds(const struct packet *packet, const struct loop_destination *destination,
 			uint32_t payload_bytes)
 {
@@ -397,19 +397,19 @@ static bool frame_holds(const struct packet *packet, const struct loop_destinati
 }
 
 /*
- * When the message was handed over, by which the strategies etf judge, as the kernel does in the call: that
- * ktsnd woke up late is not the application's fault. It is the application's word, and believed only where it
- * says earlier than now. What a lie can win is that a message that is late already is taken, and dropped for
- * being late.
+ * Returns when the application sent the message. The strategies etf compare its transmit time with that, as
+ * the kernel does in the call: the application is not to blame if ktsnd woke up late. The application writes
+ * the time, so it is used only if it is before now. With a false time an application gains only that a
+ * message that is already late is taken, and then dropped for being late.
  */
 static int64_t handover_time(const struct loop *loop, const struct ktsn_ring_taken *taken)
 {
-	bool believed = taken->called_tai_ns > 0 && taken->called_tai_ns < loop->round.now_tai_ns;
+	bool plausible = taken->called_tai_ns > 0 && taken->called_tai_ns < loop->round.now_tai_ns;
 
-	return believed ? taken->called_tai_ns : loop->round.now_tai_ns;
+	return plausible ? taken->called_tai_ns : loop->round.now_tai_ns;
 }
 
-/* `payload` is the copy. */
+/* `payload` is the copy that the application cannot change. */
 static uint8_t priority_of(const struct loop_destination *destination, const struct ktsn_ring_taken *taken,
 			   const uint8_t *payload)
 {
@@ -446,15 +446,15 @@ static void message_fill(struct loop *loop, struct packet *packet, const struct 
 	packet->shaper.deadline = message->flow->deadline;
 	packet->shaper.untimed = ring->untimed;
 	packet->shaper.txtime_tai_ns = txtime_tai_ns;
-	/* Those of a ring are taken in the order in which they were handed over. */
+	/* Messages of a ring are taken in the order in which they were sent. */
 	packet->shaper.order = ++loop->round.messages;
-	/* Otherwise it came in time for all we know, and if it leaves late that is ktsnd's doing. */
+	/* Otherwise the message came in time, and if it leaves late ktsnd is the reason. */
 	if (txtime_tai_ns < loop->wait.asleep_tai_ns && txtime_tai_ns < loop->round.now_tai_ns)
 		packet->late_reason = LATE_TAKEN;
 }
 
-/* On CLOCK_TAI. A time before 1970 is as late as one can be; false for one beyond all that is computed from
- * it (periods, thresholds): either comes from a mistake, or from someone who looks for one. */
+/* Converts a time to CLOCK_TAI. A negative time becomes 0. False if the time is too large for the
+ * computations with it (periods, thresholds). */
 static bool txtime_convert(int64_t txtime_ns, int64_t to_tai_ns, int64_t *txtime_tai_ns)
 {
 	if (__builtin_add_overflow(txtime_ns, to_tai_ns, txtime_tai_ns) ||
@@ -465,8 +465,8 @@ static bool txtime_convert(int64_t txtime_ns, int64_t to_tai_ns, int64_t *txtime
 	return true;
 }
 
-/* Either all copies have room or the message waits, at the front of its ring. If it is more than there can
- * ever be room for, the copies that are too many are dropped. */
+/* Whether there is room for all copies. Otherwise the message waits at the front of its ring, unless there
+ * can never be room for all: then the excess copies are dropped. */
 static bool room_for(const struct loop *loop, struct quota *quota, const struct loop_destination *destination)
 {
 	uint32_t frames = destination_frames(destination);
@@ -476,8 +476,8 @@ static bool room_for(const struct loop *loop, struct quota *quota, const struct 
 	return quota->wanted == 0;
 }
 
-/* What waited in a ring while no ktsnd served it: in the time of a network that is for ever. When it was
- * handed over is the application's word, which concerns only itself. */
+/* Whether an untimed message waited too long in a ring while no ktsnd served it. The application writes the
+ * time at which it sent the message; a false time affects only its own messages. */
 static bool is_stale(const struct loop *loop, const struct loop_ring *ring,
 		     const struct ktsn_ring_taken *taken)
 {
@@ -488,7 +488,7 @@ static bool is_stale(const struct loop *loop, const struct loop_ring *ring,
 		age_ns > loop->config.stale_after_ns);
 }
 
-/* Of an untimed message, whose time is now. */
+/* The same for an untimed message, whose time is now. */
 static _Atomic uint64_t *untimed_rejection_counter(struct loop *loop, const struct loop_ring *ring,
 						   const struct ktsn_ring_taken *taken,
 						   int64_t *txtime_tai_ns)
@@ -497,7 +497,7 @@ static _Atomic uint64_t *untimed_rejection_counter(struct loop *loop, const stru
 	return is_stale(loop, ring, taken) ? &loop->counters.drop_stale : NULL;
 }
 
-/* Why the message is rejected; NULL: it is not, and *txtime_tai_ns is its time. */
+/* Returns the counter for the rejection of a message, or NULL with its time in *txtime_tai_ns. */
 static _Atomic uint64_t *rejection_counter(struct loop *loop, const struct loop_ring *ring,
 					   const struct ktsn_ring_taken *taken,
 					   const struct loop_destination *destination, int64_t *txtime_tai_ns)
@@ -514,7 +514,7 @@ static _Atomic uint64_t *rejection_counter(struct loop *loop, const struct loop_
 	return held_any(loop) && held_refuses(ring, destination, taken) ? &loop->counters.drop_clock : NULL;
 }
 
-/* The packet has its message: from here on it counts as taken. */
+/* Counts the message as taken: the packet has its message now. */
 static void message_count_taken(struct loop *loop, struct packet *packet)
 {
 	struct message *message = packet->message;
@@ -529,7 +529,7 @@ static void message_count_taken(struct loop *loop, struct packet *packet)
 	counter_add(&loop->counters.taken, 1);
 }
 
-/* What an application writes itself of a frame is looked at where it can no longer change it. */
+/* Checks the parts of a frame that the application wrote itself, in the copy that it cannot change. */
 static bool message_admitted(const struct packet *packet)
 {
 	const struct message *message = packet->message;

@@ -2,12 +2,12 @@
 #include "budget.h"
 
 enum {
-	/* Parts of the runtime, and of what is above it, that the loop does not use. */
+	/* The loop leaves these parts of the runtime, and of the rest of the period. */
 	SPARE_OF_RUNTIME = 8,
 	SPARE_OF_REST = 4,
-	/* What one stop says that others use, a part of the runtime; more stops at most half of it. */
+	/* A stop means that others use this part of the runtime; more stops at most half of it. */
 	OTHERS_STEP = 16,
-	/* Forgotten after so many periods without another one. */
+	/* Periods without a stop after which that is forgotten. */
 	OTHERS_PERIODS = 60,
 	ACCOUNT_MOST_NS = 1000000,
 	ACCOUNT_LEAST_NS = 20000,
@@ -18,7 +18,7 @@ static int64_t least(int64_t a, int64_t b)
 	return a < b ? a : b;
 }
 
-/* What the loop leaves of the runtime. */
+/* Returns the part of the runtime that the loop leaves. */
 static int64_t spare(const struct budget *budget)
 {
 	return least((budget->period_ns - budget->runtime_ns) / SPARE_OF_REST,
@@ -32,7 +32,7 @@ void budget_init(struct budget *budget, int64_t runtime_ns, int64_t period_ns)
 		return;
 	budget->runtime_ns = runtime_ns;
 	budget->period_ns = period_ns;
-	/* With rate + bucket a quarter of the spare time is left over in each period. */
+	/* Rate and bucket leave a quarter of the spare time in each period. */
 	budget->left_ns = budget->bucket_ns = spare(budget) * 3 / 4;
 }
 
@@ -42,7 +42,7 @@ void budget_charge(struct budget *budget, int64_t passed_ns, int64_t charged_ns)
 
 	if (!budget->period_ns)
 		return;
-	/* More than a period fills it anyway, and must not overflow. */
+	/* A longer time fills the bucket anyway, and must not overflow. */
 	passed_ns = passed_ns < 0 ? 0 : least(passed_ns, budget->period_ns);
 	filled = passed_ns * rate_ns + budget->fill_rest;
 	budget->fill_rest = filled % budget->period_ns;
@@ -68,16 +68,16 @@ bool budget_rest_due(const struct budget *budget, int64_t gap_ns, int64_t whole_
 
 	if (!budget->period_ns || budget->left_ns >= 2 * quarter_ns)
 		return false;
-	/* The less is left, the shorter a gap will do. */
+	/* The less is left, the shorter a gap is enough. */
 	if (budget->left_ns > quarter_ns)
 		return gap_ns > whole_ns * (budget->left_ns - quarter_ns) / quarter_ns;
-	/* Not while something is due, if that can be. */
+	/* If possible not while an event is due. */
 	return gap_ns > 0 || budget->left_ns <= budget->bucket_ns / 8;
 }
 
 int64_t budget_slice(const struct budget *budget, int64_t shortest_ns)
 {
-	/* As far as that it rests all the same: many short rests delay others for less than a long one. */
+	/* Below this the loop rests in any case: many short rests delay others less than a long one. */
 	int64_t low_ns = budget->bucket_ns / 8;
 
 	return budget->left_ns < low_ns ? shortest_ns + (low_ns - budget->left_ns) : shortest_ns;

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The processor time that the loop may use before the kernel stops it, and how much the loop rests for that.
+ * The processor time that the loop may use before the kernel stops it, and how long the loop rests to avoid
+ * that.
  *
  * The kernel gives real-time threads a runtime in each period, and stops them for the rest of the period when
- * they have used it up: 50 ms of a second, by default. Only what the kernel charges counts: time asleep gives
- * nothing back, it is just not charged. So the account is kept by the thread's own clock. See
- * sys/realtime.h for what the kernel grants and by which accounting.
+ * they have used it up: 50 ms of a second, by default. Only charged time counts: sleeping returns nothing, it
+ * is just not charged. So the account uses the thread's own clock. See sys/realtime.h for what the kernel
+ * grants and by which accounting.
  *
  * A token bucket: it fills with time at a rate a little below the kernel's, and processor time empties it.
  *
@@ -23,29 +24,30 @@
 #include <stdint.h>
 
 struct budget {
-	int64_t runtime_ns, period_ns; /* the kernel's; 0: it stops nobody */
-	int64_t bucket_ns;             /* what it holds when it is full */
-	int64_t left_ns;               /* what is in it; below zero: overdrawn */
-	int64_t others_ns;             /* of the runtime, what others seem to use: learnt from stops */
-	int64_t fill_rest;             /* of the division, for the next time */
+	int64_t runtime_ns, period_ns; /* the kernel's; 0: it never stops the thread */
+	int64_t bucket_ns;             /* capacity */
+	int64_t left_ns;               /* contents; below zero: overdrawn */
+	int64_t others_ns; /* part of the runtime that other threads seem to use; learnt from stops */
+	int64_t fill_rest; /* remainder of the last division */
 };
 
-/* Full. A runtime of 0, or not below the period: the kernel stops nobody. */
+/* Starts with a full bucket. With a runtime of 0, or not below the period, the kernel never stops the thread.
+ */
 void budget_init(struct budget *budget, int64_t runtime_ns, int64_t period_ns);
-/* So much time has passed, and so much of it was charged. */
+/* Accounts for time that has passed and the part of it that was charged. */
 void budget_charge(struct budget *budget, int64_t passed_ns, int64_t charged_ns);
-/* The kernel stopped the loop all the same: others use the same budget, so the loop uses less for a while. */
+/* The kernel has stopped the loop: other threads use the same budget, so the loop uses less for a while. */
 void budget_stopped(struct budget *budget);
 
-/* Whether the loop is to rest in a gap of that length between two events; not above 0: something is due.
- * `whole_ns` is a gap in which a rest delays nothing. */
+/* Whether the loop must rest in a gap of this length between two events; 0 or less: an event is due.
+ * `whole_ns` is the length of a gap in which a rest delays nothing. */
 bool budget_rest_due(const struct budget *budget, int64_t gap_ns, int64_t whole_ns);
-/* Whether so little is left that the loop rests in any gap. */
+/* Whether so little is left that the loop must rest in any gap. */
 bool budget_short(const struct budget *budget);
-/* How long a rest is that cannot have a whole gap: not shorter than what is worth it, longer the more is
+/* Returns the length of a rest that has no whole gap: at least `shortest_ns`, and longer the more is
  * overdrawn. */
 int64_t budget_slice(const struct budget *budget, int64_t shortest_ns);
-/* How often the account must be kept, so that it is never far off. */
+/* Returns the longest time between two charges that keeps the account accurate. */
 int64_t budget_account_every(const struct budget *budget);
 
 #endif

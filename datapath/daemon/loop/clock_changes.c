@@ -13,9 +13,10 @@
 #include <stdlib.h>
 
 /* ---- held packets: a heap in their attachment, by time ---- */
-/* Of its copies some have left: the others leave as well, by whatever clock. A successor would not send them
- * (ktsn_ring_depart), and who receives is to have the message now or later, but not some much later. */
-static bool held_has_begun(const struct packet *packet)
+/* Whether some copies of its message have left. Then the others leave too, whatever the clock: a successor
+ * would not send them (ktsn_ring_depart), and receivers must not get the same message at very different
+ * times. */
+static bool held_has_left_in_part(const struct packet *packet)
 {
 	return packet->message->replicated && packet->message->copies_sent;
 }
@@ -24,7 +25,7 @@ bool held_concerns(const struct packet *packet)
 {
 	const struct loop_attachment *attachment = packet->message->destination->attachment;
 
-	if (!attachment || packet->shaper.untimed || held_has_begun(packet))
+	if (!attachment || packet->shaper.untimed || held_has_left_in_part(packet))
 		return false;
 	return attachment->clock == LOOP_CLOCK_HOLD ||
 	       (attachment->held && ktsn_packet_before(attachment->held, &packet->shaper));
@@ -38,7 +39,7 @@ static struct packet *held_first(const struct loop_attachment *attachment)
 static void held_list_add(struct loop *loop, struct loop_attachment *attachment)
 {
 	attachment->releasing =
-		attachment->clock != LOOP_CLOCK_HOLD || held_has_begun(held_first(attachment));
+		attachment->clock != LOOP_CLOCK_HOLD || held_has_left_in_part(held_first(attachment));
 	attachment->over_tai_ns = 0;
 	loop->held.holding_count += !attachment->releasing;
 	ring_list_add(attachment->releasing ? &loop->held.releasing : &loop->held.holding,
@@ -52,8 +53,7 @@ static void held_list_remove(struct loop *loop, struct loop_attachment *attachme
 			 &attachment->held_entry);
 }
 
-/* How late it may be: as long as its pod's messages may be ahead of their times, or as long as the strategy
- * allows. */
+/* Returns until when a packet may be held: as long as its pod's horizon, or as the strategy allows. */
 static int64_t held_over_tai_ns(const struct loop *loop, const struct packet *packet)
 {
 	const struct quota *quota = packet->message->flow->ring->quota;
@@ -73,16 +73,17 @@ static void count_add(struct loop *loop, uint32_t packets)
 	loop->held.concerns += packets;
 }
 
-static int64_t earlier(int64_t one_tai_ns, int64_t other_tai_ns)
+static int64_t earlier(int64_t a_tai_ns, int64_t b_tai_ns)
 {
-	return one_tai_ns < other_tai_ns ? one_tai_ns : other_tai_ns;
+	return a_tai_ns < b_tai_ns ? a_tai_ns : b_tai_ns;
 }
 
-/* Also by what the look that is under way finds: it may have passed this one. */
-static void held_look_by(struct loop *loop, int64_t tai_ns)
+/* Checks by this time for packets that were held for too long. The current check may have passed the packet,
+ * so its result changes too. */
+static void held_check_by(struct loop *loop, int64_t tai_ns)
 {
 	loop->held.over_tai_ns = earlier(loop->held.over_tai_ns, tai_ns);
-	loop->held.looked_tai_ns = earlier(loop->held.looked_tai_ns, tai_ns);
+	loop->held.checked_tai_ns = earlier(loop->held.checked_tai_ns, tai_ns);
 }
 
 void held_add(struct loop *loop, struct ktsn_shaper_packet *shaped)
@@ -100,7 +101,7 @@ void held_add(struct loop *loop, struct ktsn_shaper_packet *shaped)
 	if (!loop->held.count)
 		loop->held.over_tai_ns = KTSN_SHAPER_NEVER;
 	count_add(loop, 1);
-	held_look_by(loop, over);
+	held_check_by(loop, over);
 }
 
 /* The first. */
@@ -123,9 +124,9 @@ static struct packet *held_take(struct loop *loop)
 }
 
 enum {
-	/* So many go back into the shaper in a round, and so many are dropped. */
+	/* Packets that return to the shaper in a round, and packets that are dropped. */
 	CONTINUE_AT_ONCE = 32,
-	/* Between two looks for those that have waited for too long. */
+	/* Between two checks for packets that were held for too long. */
 	OVER_EVERY_NS = 1000000,
 };
 
@@ -139,19 +140,18 @@ static void turn_release(struct loop *loop)
 
 	loop->held.releasing = attachment->held_entry.next;
 	packet = held_pop(loop, attachment);
-	/* It was on its way only for a message that had begun. */
+	/* The attachment was in this list only because of a message that had left in part. */
 	if (attachment->held && attachment->clock == LOOP_CLOCK_HOLD &&
-	    !held_has_begun(held_first(attachment))) {
+	    !held_has_left_in_part(held_first(attachment))) {
 		held_list_remove(loop, attachment);
 		held_list_add(loop, attachment);
-		held_look_by(loop, 0);
+		held_check_by(loop, 0);
 	}
 	ktsn_shaper_restore(loop->egress[packet->egress].shaper, quota_lane(packet), &packet->shaper,
 			    loop->round.now_tai_ns);
 }
 
-/* Whether there is time for more turns, of the pod that is next. The clock is read every TAKE_AT_ONCE turns.
- */
+/* Whether there is time for a turn of the next pod. The clock is read every TAKE_AT_ONCE turns. */
 static bool turns_may_continue(struct loop *loop, uint32_t turns)
 {
 	const struct loop_attachment *next =
@@ -171,10 +171,10 @@ static void some_release(struct loop *loop)
 		quota_wake_by(loop, loop->round.now_tai_ns);
 }
 
-/* ---- they have waited for too long ---- */
+/* ---- packets that were held for too long ---- */
 
-/* Its turn: those that are over, at most so many, of which the number is returned. Others have theirs before
- * its next, however many it has. */
+/* Takes the turn of the next attachment: drops at most `most` packets that were held for too long. Returns
+ * how many. All other attachments have their turn before its next one. */
 static uint32_t turn_drop(struct loop *loop, uint32_t most)
 {
 	struct loop_attachment *attachment =
@@ -182,9 +182,9 @@ static uint32_t turn_drop(struct loop *loop, uint32_t most)
 	uint32_t dropped = 0;
 
 	loop->held.holding = attachment->held_entry.next;
-	/* What it has is not touched before. */
+	/* None of its packets is touched before that time. */
 	if (attachment->over_tai_ns >= loop->round.now_tai_ns) {
-		held_look_by(loop, attachment->over_tai_ns);
+		held_check_by(loop, attachment->over_tai_ns);
 		return 0;
 	}
 	while (dropped < most && attachment->held &&
@@ -194,59 +194,59 @@ static uint32_t turn_drop(struct loop *loop, uint32_t most)
 	}
 	if (attachment->held) {
 		attachment->over_tai_ns = held_over_tai_ns(loop, held_first(attachment)) + 1;
-		held_look_by(loop, attachment->over_tai_ns);
+		held_check_by(loop, attachment->over_tai_ns);
 	}
 	return dropped;
 }
 
-static void look_begin(struct loop *loop)
+static void check_begin(struct loop *loop)
 {
-	loop->held.looks_left = loop->held.holding_count;
-	loop->held.looked_tai_ns = KTSN_SHAPER_NEVER;
+	loop->held.checks_left = loop->held.holding_count;
+	loop->held.checked_tai_ns = KTSN_SHAPER_NEVER;
 }
 
-/* All have had their turns. Those that have more that are over have the next at once. */
-static void look_end(struct loop *loop)
+/* All attachments have had their turn. An attachment with more packets to drop has its next turn at once. */
+static void check_end(struct loop *loop)
 {
-	int64_t next_tai_ns = loop->held.looked_tai_ns;
+	int64_t next_tai_ns = loop->held.checked_tai_ns;
 	int64_t soon_tai_ns = loop->round.now_tai_ns + OVER_EVERY_NS;
 
 	if (next_tai_ns >= loop->round.now_tai_ns && next_tai_ns < soon_tai_ns)
 		next_tai_ns = soon_tai_ns;
-	loop->held.looks_left = 0;
+	loop->held.checks_left = 0;
 	loop->held.over_tai_ns = next_tai_ns;
 }
 
-/* Before the next of the list, of which there is one. */
-static bool look_may_continue(struct loop *loop, uint32_t looks)
+/* Whether there is time for the next attachment in the list, which is not empty. */
+static bool check_may_continue(struct loop *loop, uint32_t checks)
 {
 	const struct loop_attachment *next =
 		container_of(loop->held.holding, const struct loop_attachment, held_entry);
 
-	return !looks || looks % TAKE_AT_ONCE ||
+	return !checks || checks % TAKE_AT_ONCE ||
 	       !round_must_end(loop, held_first(next)->message->flow->ring->quota);
 }
 
-/* The look goes on in the next round where others have departures due, or enough were dropped. */
+/* The check continues in the next round if others have departures due or enough packets were dropped. */
 static void some_drop(struct loop *loop)
 {
-	uint32_t left = CONTINUE_AT_ONCE, looks = 0;
+	uint32_t left = CONTINUE_AT_ONCE, checks = 0;
 
-	if (!loop->held.looks_left)
-		look_begin(loop);
-	while (loop->held.looks_left && loop->held.holding) {
+	if (!loop->held.checks_left)
+		check_begin(loop);
+	while (loop->held.checks_left && loop->held.holding) {
 		uint32_t most = left < TAKE_AT_ONCE ? left : TAKE_AT_ONCE;
 
-		if (!left || !look_may_continue(loop, looks))
+		if (!left || !check_may_continue(loop, checks))
 			return;
-		looks++;
-		loop->held.looks_left--;
+		checks++;
+		loop->held.checks_left--;
 		left -= turn_drop(loop, most);
 	}
-	look_end(loop);
+	check_end(loop);
 }
 
-/* ---- what the loop and its commands call ---- */
+/* ---- rounds and commands ---- */
 
 void held_continue(struct loop *loop)
 {
@@ -273,7 +273,7 @@ void held_limits_changed(struct loop *loop)
 		container_of(link, struct loop_attachment, held_entry)->over_tai_ns = 0;
 		link = link->next;
 	} while (link != first);
-	held_look_by(loop, 0);
+	held_check_by(loop, 0);
 }
 
 void held_clock_set(struct loop *loop, struct loop_attachment *attachment, enum loop_clock clock)
@@ -288,7 +288,7 @@ void held_clock_set(struct loop *loop, struct loop_attachment *attachment, enum 
 	loop->held.lost += (uint32_t)is_lost - (uint32_t)was_lost;
 	loop->held.concerns += (uint32_t)is_lost - (uint32_t)was_lost;
 	if (loop->held.count)
-		held_look_by(loop, 0);
+		held_check_by(loop, 0);
 }
 
 /* ---- refusal ---- */
@@ -303,7 +303,7 @@ bool held_refuses(const struct loop_ring *ring, const struct loop_destination *d
 {
 	if (!is_refused(destination))
 		return false;
-	/* Modulo 2^52. */
+	/* Sequence numbers are modulo 2^52. */
 	return !ring->sent_before_most ||
 	       (int64_t)((taken->sequence - ring->sent_before) << KTSN_RING_ORDER_SLOT_BITS) >= 0;
 }
@@ -323,7 +323,7 @@ void held_refusal_begin(struct loop_ring *ring)
 void held_refusal_set(struct loop_ring *ring, uint64_t refused)
 {
 	ktsn_ring_refused_set(&ring->consumer, refused);
-	/* After that: whoever has not seen it has a lower number, or is just sending. */
+	/* Only now: a sender that has not seen the bits has a lower number, or is just sending. */
 	held_refusal_begin(ring);
 }
 
@@ -333,7 +333,7 @@ void held_refusal_set(struct loop_ring *ring, uint64_t refused)
  * the time of day was set, all waiting messages of that clock get new times. Messages on CLOCK_TAI itself
  * keep theirs. */
 
-/* Takes everything out of the shapers, as a list. */
+/* Takes all packets out of the shapers, as a list. */
 static struct packet *all_take(struct loop *loop)
 {
 	struct packet *taken = NULL, *packet;
@@ -347,7 +347,7 @@ static struct packet *all_take(struct loop *loop)
 			taken = packet;
 		}
 	}
-	/* Those whose time is still past are held again when they come out of the shaper. */
+	/* Packets whose time is still in the past are held again when they leave the shaper. */
 	while (held_any(loop) && (packet = held_take(loop))) {
 		packet->next = taken;
 		taken = packet;
@@ -362,12 +362,12 @@ static void packet_move(struct packet *packet, const int64_t moved_ns[KTSN_CLOCK
 	if (moved < 0)
 		moved = 0;
 	packet->shaper.txtime_tai_ns = moved > KTSN_TXTIME_MAX_NS ? KTSN_TXTIME_MAX_NS : moved;
-	/* The time that was asked for; the copies of a message have the same. */
+	/* The requested time moves too; all copies of a message have the same. */
 	packet->message->requested_tai_ns = packet->shaper.txtime_tai_ns;
 }
 
-/* Those that wait for an address, too. These keep their order: those of one destination are of one flow, and
- * so of one clock. */
+/* Messages that wait for an address move too. They keep their order: all messages of a destination belong to
+ * one flow and so to one clock. */
 static void all_move(struct loop *loop, const int64_t moved_ns[KTSN_CLOCKS])
 {
 	struct packet *taken = all_take(loop);

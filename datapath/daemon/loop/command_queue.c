@@ -5,7 +5,7 @@ bool commands_push(struct commands *commands, const struct loop_command *command
 {
 	uint32_t tail = atomic_load_explicit(&commands->tail, memory_order_relaxed);
 
-	/* Acquire pairs with the release in commands_pop(): the place has been read. */
+	/* Acquire pairs with the release in commands_pop(): the entry has been read. */
 	if (tail - atomic_load_explicit(&commands->head, memory_order_acquire) == COMMANDS_CAPACITY)
 		return false;
 	commands->queue[tail % COMMANDS_CAPACITY] = *command;

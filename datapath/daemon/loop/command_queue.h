@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the control thread tells the loop thread: a bounded queue with one writer and one reader.
+ * Commands from the control thread to the loop thread: a bounded queue with one writer and one reader.
  */
 #ifndef KTSN_LOOP_COMMAND_QUEUE_H
 #define KTSN_LOOP_COMMAND_QUEUE_H
@@ -8,28 +8,30 @@
 #include "loop_objects.h"
 
 enum loop_command_type {
-	COMMAND_RING_OPEN,          /* ring */
-	COMMAND_RING_LISTEN,        /* ring, index: the set that its doorbell is in (doorbells.h) */
-	COMMAND_RING_CLOSE,         /* ring: take what is in it, then retire it with all that is its */
-	COMMAND_FLOW_OPEN,          /* ring, index, flow */
-	COMMAND_FLOW_CLOSE,         /* ring, index: take what is in the ring, then retire the flow */
+	COMMAND_RING_OPEN,   /* ring */
+	COMMAND_RING_LISTEN, /* ring, index: descriptor of the epoll set of its doorbell (doorbells.h) */
+	COMMAND_RING_CLOSE,  /* ring: take all messages in it, then retire it with its flows and destinations
+			      */
+	COMMAND_FLOW_OPEN,   /* ring, index, flow */
+	COMMAND_FLOW_CLOSE,  /* ring, index: take all messages in the ring, then retire the flow */
 	COMMAND_DESTINATION_OPEN,   /* ring, index, destination */
-	COMMAND_DESTINATION_CLOSE,  /* ring, index: take what is in the ring, then retire the destination */
-	COMMAND_DESTINATION_UPDATE, /* destination, route; replication if it goes to several: those before are
-				       retired */
-	COMMAND_DESTINATION_ADMISSION, /* destination, admission: its sources before are retired */
-	COMMAND_ATTACHMENT_CLOCK,      /* attachment, clock: of its network, from now on */
-	COMMAND_ATTACHMENT_CLOSE,      /* attachment: retire it; no destination has it any more */
-	COMMAND_ASSOCIATION,           /* association: for its node from now on; that before is retired */
-	COMMAND_ASSOCIATION_NONE,      /* address_be: the node has none any more; likewise */
-	COMMAND_ENCRYPTION,            /* index: a network; encryption: of what waits, too */
-	COMMAND_RING_REFUSE,           /* ring, refused: by these networks of its pod, from now on */
-	COMMAND_RECEIVER_OPEN,         /* receiver: frames for its link are queued for it from now on */
-	COMMAND_RECEIVER_CLOSE,        /* receiver: no longer; retire it */
-	COMMAND_GATES,                 /* gates: from now on; those before are retired */
+	COMMAND_DESTINATION_CLOSE,  /* ring, index: take all messages in the ring, then retire the destination
+				     */
+	COMMAND_DESTINATION_UPDATE, /* destination, route; replication for several receivers: the previous one
+				       is retired */
+	COMMAND_DESTINATION_ADMISSION, /* destination, admission: the previous sources are retired */
+	COMMAND_ATTACHMENT_CLOCK,      /* attachment, clock: the state of the clock for its network */
+	COMMAND_ATTACHMENT_CLOSE,      /* attachment: retire it; no destination uses it any more */
+	COMMAND_ASSOCIATION,           /* association: for its node; the previous one is retired */
+	COMMAND_ASSOCIATION_NONE,      /* address_be: of a node that has no association any more */
+	COMMAND_ENCRYPTION,            /* index: a network; encryption: also for frames that wait */
+	COMMAND_RING_REFUSE,           /* ring, refused: networks of its pod that refuse messages */
+	COMMAND_RECEIVER_OPEN,         /* receiver: queue frames for its link */
+	COMMAND_RECEIVER_CLOSE,        /* receiver: stop and retire it */
+	COMMAND_GATES,                 /* gates: replace the previous ones, which are retired */
 	COMMAND_CLASSES,               /* classes */
 	COMMAND_STRATEGY,              /* strategy */
-	COMMAND_LIMITS,                /* of quotas have changed: what they hold back may go */
+	COMMAND_LIMITS,                /* limits of quotas have changed: blocked rings may continue */
 };
 
 struct loop_command {
@@ -47,7 +49,7 @@ struct loop_command {
 	struct loop_receiver *receiver;
 	uint32_t address_be;
 	enum loop_encryption encryption;
-	uint64_t refused; /* as in the header of a ring */
+	uint64_t refused; /* as in the header of the ring */
 	struct loop_gates *gates;
 	struct loop_classes classes;
 	enum ktsn_strategy strategy;
@@ -68,13 +70,13 @@ bool commands_push(struct commands *commands, const struct loop_command *command
 /* Reader. False when the queue is empty. */
 bool commands_pop(struct commands *commands, struct loop_command *command);
 
-/* Reader. The command that will be popped after `ahead` others, for a look; NULL when there is none yet. */
+/* Reader. Returns the command that will be popped after `ahead` others, without removing it; NULL: none. */
 const struct loop_command *commands_peek(const struct commands *commands, uint32_t ahead);
 
-/* Reader: all that was popped has been executed, and no object that it named is in use any more. */
+/* Reader: all popped commands have been executed and their objects are not used any more. */
 void commands_complete(struct commands *commands);
 
-/* Writer: a mark in the queue, and whether the reader has executed all that was pushed before it. */
+/* Writer: returns a mark in the queue; whether the reader has executed all commands before a mark. */
 uint32_t commands_mark(const struct commands *commands);
 bool commands_passed(const struct commands *commands, uint32_t mark);
 

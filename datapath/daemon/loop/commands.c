@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Executes the commands of the control thread.
+ * Commands of the control thread: their execution, and the control thread's side of the queue.
  */
 #include "commands.h"
 
@@ -21,14 +21,14 @@ static void ring_open(struct loop *loop, struct loop_ring *ring)
 	quota_ring_opened(loop, ring->quota);
 	if (ring->untimed)
 		alive_begin(loop, ring);
-	ring->threshold_tai_ns = KTSN_SHAPER_NEVER; /* so the memory says */
+	ring->threshold_tai_ns = KTSN_SHAPER_NEVER; /* as in new memory */
 	counter_add(&loop->counters.uncertain, ring->uncertain);
 	held_refusal_begin(ring);
-	/* One that was handed back holds messages already. */
+	/* A ring that was handed back has messages already. */
 	loop_take_ring(loop, ring);
 }
 
-/* Of a ring that another ktsnd made: its messages were looked for when it was opened. */
+/* Arms the doorbell of a ring that another ktsnd made. Its messages were taken when it was opened. */
 static void ring_listen(const struct loop *loop, struct loop_ring *ring, int set_fd)
 {
 	ring->doorbell_set_fd = set_fd;
@@ -36,7 +36,7 @@ static void ring_listen(const struct loop *loop, struct loop_ring *ring, int set
 		doorbell_listen(loop, ring, true);
 }
 
-/* What the application had sent still leaves, and be it that it waits for memory first. */
+/* Messages that the application has sent still leave, even if they wait for memory first. */
 static void ring_close(struct loop *loop, struct loop_ring *ring)
 {
 	doorbell_listen(loop, ring, false);
@@ -47,9 +47,9 @@ static void ring_close(struct loop *loop, struct loop_ring *ring)
 		ring_end(loop, ring);
 }
 
-/* Whether all that was sent to a socket or address before it was closed has been taken. If not, for want of
- * memory or because this very ring is being taken, or because a ring that is full would keep others waiting,
- * the close waits for it (closings_end). */
+/* Whether all messages that were sent before the close have been taken. If memory is short, if this ring is
+ * just being taken from, or if a full ring would keep others waiting, they have not, and the close waits
+ * (closings_end). */
 static bool taken_before_close(struct loop *loop, struct loop_ring *ring)
 {
 	loop_take_turn(loop, ring);
@@ -81,13 +81,13 @@ static void destination_close(struct loop *loop, struct loop_ring *ring, uint32_
 static void replication_take(struct loop *loop, struct loop_destination *destination,
 			     struct loop_replication *replication)
 {
-	struct loop_replication *before = destination->replication;
+	struct loop_replication *previous = destination->replication;
 
 	destination->replication = replication;
-	if (!before)
+	if (!previous)
 		return;
-	before->replaced = true;
-	replication_retire_if_done(loop, before);
+	previous->replaced = true;
+	replication_retire_if_done(loop, previous);
 }
 
 static void destination_update(struct loop *loop, struct loop_destination *destination,
@@ -225,7 +225,7 @@ static void execute(struct loop *loop, const struct loop_command *command)
 
 void commands_execute(struct loop *loop)
 {
-	/* A neighbour that thousands of destinations have is as many commands, and others have something due.
+	/* A neighbour of thousands of destinations causes as many commands, and others have departures due.
 	 */
 	enum { COMMANDS_AT_ONCE = 8 };
 	struct loop_command command;
@@ -246,7 +246,7 @@ static void commands_finish(struct loop *loop)
 
 void loop_command(struct loop *loop, const struct loop_command *command)
 {
-	/* Before the application is told the number. */
+	/* Before the application learns the number. */
 	if (command->type == COMMAND_DESTINATION_OPEN)
 		atomic_fetch_add_explicit(&command->ring->announced, 1, memory_order_relaxed);
 	if (loop_stopped(loop))

@@ -12,10 +12,10 @@
 struct doorbells {
 	int loop_epoll_fd;
 	pthread_mutex_t lock;
-	/* Under the lock: sets that are not in use. */
+	/* Sets that are not in use. Under the lock. */
 	int *free_sets;
 	unsigned int free_count, made;
-	unsigned int used; /* sets that were taken and not put back; those that are just being made as well */
+	unsigned int used; /* sets that were taken and not returned, including those that are being created */
 };
 
 static int set_make(int loop_epoll_fd)
@@ -34,7 +34,7 @@ static int set_make(int loop_epoll_fd)
 	return fd;
 }
 
-/* Room to put back one more than there are. Under the lock. */
+/* Makes room for one more free set. Under the lock. */
 static int room_make(struct doorbells *doorbells)
 {
 	int *larger = realloc(doorbells->free_sets, (doorbells->made + 1) * sizeof(*larger));
@@ -46,7 +46,7 @@ static int room_make(struct doorbells *doorbells)
 	return 0;
 }
 
-/* -ENOENT: none is free, and there is room for a new one. Under the lock. */
+/* Returns a free set; -ENOENT: none is free, and there is room for a new one. Under the lock. */
 static int free_set_take(struct doorbells *doorbells)
 {
 	if (doorbells->free_count)
@@ -61,7 +61,7 @@ static void used_end(struct doorbells *doorbells)
 	pthread_mutex_unlock(&doorbells->lock);
 }
 
-/* From here to set_put() the sets are in use, whatever the pod draws out in between. */
+/* A set is in use from here to set_put(), however long the pod delays the calls in between. */
 static int set_take(struct doorbells *doorbells)
 {
 	int fd;
@@ -125,7 +125,7 @@ void doorbells_destroy(struct doorbells *doorbells)
 	pthread_mutex_lock(&doorbells->lock);
 	used = doorbells->used > 0;
 	pthread_mutex_unlock(&doorbells->lock);
-	/* A pod's thread that is held up still has use for it; ktsnd ends now. */
+	/* A blocked pod thread still uses it; ktsnd ends now. */
 	if (used)
 		return;
 	for (unsigned int i = 0; i < doorbells->free_count; i++)
@@ -144,7 +144,7 @@ int doorbell_make(void)
 
 int doorbell_join(struct doorbells *doorbells, int event_fd)
 {
-	/* Never read: the application has the same eventfd, and could have a read block. */
+	/* Never read: the application has the same eventfd and could make a read block. */
 	struct epoll_event edges = {.events = EPOLLIN | EPOLLET};
 	int set_fd = set_take(doorbells), err;
 

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The oldest record that the writer cannot be overwriting while `last` is the newest. */
+/* Returns the oldest record that the writer cannot be overwriting while `last` is the newest. */
 static uint64_t oldest_kept(uint64_t last, uint32_t kept)
 {
 	return last < kept ? 1 : last - kept + 2;
@@ -20,7 +20,7 @@ static void record_copy(struct journal journal, uint64_t sequence, uint64_t *rec
 {
 	_Atomic uint64_t *from = journal_record_at(journal, sequence);
 
-	/* Acquire: what the writer overtook shows in the load of `last` that follows. */
+	/* Acquire: records that the writer has overwritten show in the following load of `last`. */
 	for (uint32_t i = 0; i < journal.record_words; i++)
 		record[i] = atomic_load_explicit(&from[i], memory_order_acquire);
 }
@@ -35,7 +35,7 @@ uint32_t journal_read(struct journal journal, uint64_t after, uint32_t limit, ui
 
 	for (uint64_t sequence = begin; sequence <= last && count < limit; sequence++, count++)
 		record_copy(journal, sequence, records + (size_t)count * journal.record_words);
-	/* What the writer overtook while we copied is not to be trusted. */
+	/* Discard records that the writer may have overwritten during the copy. */
 	kept = oldest_kept(atomic_load_explicit(journal.last, memory_order_relaxed), journal.kept);
 	while (stale < count && begin + stale < kept)
 		stale++;
@@ -49,7 +49,7 @@ uint32_t journal_read(struct journal journal, uint64_t after, uint32_t limit, ui
 /* ---- departures ---- */
 int departures_init(struct departures *departures, uint32_t kept)
 {
-	/* A power of two, as a journal wants it. */
+	/* A journal needs a power of two. */
 	departures->kept = DEPARTURES_KEPT_MIN;
 	while (departures->kept < (kept ? kept : DEPARTURES_KEPT_DEFAULT))
 		departures->kept *= 2;
@@ -81,7 +81,7 @@ uint32_t departures_read(struct departures *departures, uint64_t after, uint32_t
 }
 
 /* ---- traces ---- */
-/* The last word of a record. */
+/* Bits of the last word of a record. */
 enum { CLASS_SHIFT = 32, OUTCOME_SHIFT = 40 };
 
 static struct journal journal_of(struct trace *trace)

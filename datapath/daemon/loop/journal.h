@@ -32,8 +32,9 @@ static inline void journal_add(struct journal journal, const uint64_t *record)
 	uint64_t sequence = atomic_load_explicit(journal.last, memory_order_relaxed) + 1;
 	_Atomic uint64_t *to = journal_record_at(journal, sequence);
 
-	/* Release pairs with the acquire load that ends the copy in journal_read(): who sees a word of this
-	 * record sees the number of the one before as well, and so that the place is being written. */
+	/* Release pairs with the acquire load that ends the copy in journal_read(): a reader that sees a word
+	 * of this record also sees the number of the previous record, and so that this one is being written.
+	 */
 	for (uint32_t i = 0; i < journal.record_words; i++)
 		atomic_store_explicit(&to[i], record[i], memory_order_release);
 	/* Release pairs with the acquire of the first load in journal_read(). */
@@ -70,10 +71,10 @@ struct departure {
 	uint64_t flow;
 	int64_t requested_tai_ns;
 	int64_t departed_tai_ns;
-	bool overrun; /* of a message that went to several: of one of its copies */
+	bool overrun; /* of a message to several receivers: of one of its copies */
 };
 
-/* For at least so many, at most DEPARTURES_KEPT_MAX; 0: DEPARTURES_KEPT_DEFAULT. 0 or -ENOMEM. */
+/* Keeps at least `kept` departures, at most DEPARTURES_KEPT_MAX; 0: DEPARTURES_KEPT_DEFAULT. 0 or -ENOMEM. */
 int departures_init(struct departures *departures, uint32_t kept);
 void departures_fini(struct departures *departures);
 
@@ -93,7 +94,7 @@ static inline void departures_add(struct departures *departures, uint64_t flow, 
 	journal_add(departures_journal(departures), record);
 }
 
-/* At most so many are read at once. */
+/* Departures that can be read at once. */
 enum { DEPARTURES_READ_MAX = 1000 };
 
 /*
@@ -112,7 +113,7 @@ uint32_t departures_read(struct departures *departures, uint64_t after, uint32_t
 enum { TRACE_KEPT = 16384, TRACE_WORDS = 6, TRACE_READ_MAX = 1000 };
 
 struct trace {
-	_Atomic uint32_t number; /* of the trace that runs, 0: none does; the control thread's */
+	_Atomic uint32_t number; /* of the running trace; 0: none. Written by the control thread */
 	_Atomic uint64_t last;
 	_Atomic uint64_t words[TRACE_KEPT * TRACE_WORDS];
 };
@@ -120,10 +121,10 @@ struct trace {
 struct trace_record {
 	uint64_t sequence;
 	uint64_t flow;
-	int64_t called_tai_ns; /* the application's word; 0: its library did not say */
+	int64_t called_tai_ns; /* as written by the application; 0: not written */
 	int64_t taken_tai_ns;
 	int64_t due_tai_ns;
-	int64_t ended_tai_ns; /* left or was dropped */
+	int64_t ended_tai_ns; /* when it left or was dropped */
 	uint32_t payload_bytes;
 	uint8_t traffic_class;
 	uint8_t outcome; /* which of KTSN_COUNTERS counted it, from 0 */
@@ -137,13 +138,13 @@ static inline uint32_t trace_number(const struct trace *trace)
 	return atomic_load_explicit(&trace->number, memory_order_relaxed);
 }
 
-/* Loop thread; `sequence` is given here. */
+/* Adds a record and numbers it. Loop thread. */
 void trace_add(struct trace *trace, const struct trace_record *record);
 
 /* As departures_read(). Control thread. */
 uint32_t trace_read(struct trace *trace, uint64_t after, uint32_t limit, struct trace_record *records,
 		    uint64_t *overwritten);
-/* The number of the newest record. Any thread. */
+/* Returns the number of the newest record. Any thread. */
 uint64_t trace_last(const struct trace *trace);
 
 #endif

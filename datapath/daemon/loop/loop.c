@@ -21,10 +21,10 @@
 #include <unistd.h>
 
 enum {
-	/* Looks again after this time. */
+	/* Between two looks at a flag of the other thread. */
 	PAUSE_US = 50,
-	/* So long the loop goes on for the other copies of what has left in part: a successor does not send
-	   them. */
+	/* The loop continues at most this long for the remaining copies of messages: a successor does not
+	   send them. */
 	PAUSE_TIMEOUT_NS = 2000000,
 };
 
@@ -63,8 +63,8 @@ static void *loop_run(void *argument)
 	while (!loop_stopped(loop)) {
 		if (pause_begins(loop)) {
 			pause_stand(loop);
-			continue; /* it may have been stopped meanwhile, and then nothing here is its own any
-				     more */
+			continue; /* it may have been stopped meanwhile: then nothing belongs to it any more
+				   */
 		}
 		commands_execute(loop); /* what the control thread wants */
 		loop_take(loop);        /* rings -> frames -> shaper */
@@ -117,10 +117,10 @@ struct loop_object *loop_retired(struct loop *loop)
 	struct loop_object *newest, *oldest = NULL;
 	uint64_t count;
 
-	/* Cleared first: what is retired after the look makes it readable again. */
+	/* Clear it first: objects that are retired after this make it readable again. */
 	(void)!read(loop->retired.fd, &count, sizeof(count));
 	newest = atomic_exchange_explicit(&loop->retired.first, NULL, memory_order_acquire);
-	/* They were pushed on a stack; the caller wants them in the order in which they ended. */
+	/* They are on a stack; the caller needs them in the order in which they ended. */
 	while (newest) {
 		struct loop_object *next = newest->next;
 
@@ -140,7 +140,7 @@ struct loop_flow *loop_notifications(struct loop *loop)
 {
 	uint64_t count;
 
-	/* Cleared first: what is pushed after the look makes it readable again. */
+	/* Clear it first: flows that are added after this make it readable again. */
 	(void)!read(loop->notifications.fd, &count, sizeof(count));
 	return atomic_exchange_explicit(&loop->notifications.first, NULL, memory_order_acquire);
 }
@@ -292,7 +292,7 @@ static void loop_free(struct loop *loop)
 		close(loop->notifications.fd);
 	if (loop->rest.schedstat_fd >= 0)
 		close(loop->rest.schedstat_fd);
-	/* A shaper begins where its memory begins. */
+	/* A shaper is at the start of its memory. */
 	for (int i = 0; i < EGRESSES; i++)
 		free(loop->egress[i].shaper);
 	free(loop->pool.packets);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The state of the loop, a structure for each stage. The file that a structure names changes it; further
- * files are named at the members. All is the loop thread's, but for the last part, which the control thread
- * uses as well.
+ * The loop's own state: messages and packets, and a structure for each stage. The comment of a structure
+ * names the file that changes it; other files are named at the members. Everything belongs to the loop
+ * thread, except for the last part of struct loop, which the control thread uses too.
  */
 #ifndef KTSN_LOOP_LOOP_STATE_H
 #define KTSN_LOOP_LOOP_STATE_H
@@ -24,42 +24,43 @@
 /* Why a packet leaves late, if it does. */
 enum late_reason { LATE_WAKEUP, LATE_TAKEN, LATE_PORT, LATE_UNRESOLVED, LATE_CLOCK };
 
-/* Where frames leave the loop, each with its own order of departures. */
+/* Where frames leave the loop. Each egress has its own order of departures. */
 enum egress_id {
 	EGRESS_UPLINK, /* to other nodes, through the gates */
-	EGRESS_BRIDGE, /* to pods of this node: the gates are not theirs, and the link takes no time */
+	EGRESS_BRIDGE, /* to pods of this node: no gates, and frames take no time on the link */
 	EGRESSES,
 };
 static_assert(EGRESSES == (int)QUOTA_LANES, "a pod has a lane at each egress");
 
-/* What an application handed over, until all of its frames have left or were dropped. */
+/* A message of an application, until all of its frames have left or were dropped. */
 struct message {
 	struct loop_flow *flow;
 	struct loop_destination *destination;
 	int64_t requested_tai_ns;
-	int64_t handed_tai_ns; /* when it was handed over (loop/accept.c) */
+	int64_t handed_tai_ns; /* when the application sent it (accept.c) */
 	uint32_t slot;
 	uint32_t payload_bytes;
 	uint16_t ipv4_id; /* of a message that may be fragmented, and of all its copies */
 	bool reported;    /* its slot is the application's, as a report */
 	bool overrun;     /* a frame of it that left was on the link when its gate shut */
-	bool replicated;  /* it goes to several, and the rest below is set */
+	bool replicated;  /* to several receivers; the members after trace are set */
 	uint8_t priority;
 	uint16_t ethertype_be; /* of a packet socket */
-	uint32_t trace;        /* of its flow, when it was taken; the next two are set only if there is one */
+	uint32_t trace; /* trace number of its flow when it was taken; the next two are set only if it is not
+			   0 */
 	int64_t called_tai_ns;
 	int64_t taken_tai_ns;
 
 	struct loop_replication *replication; /* where the copies go */
-	const uint8_t *payload;               /* in the first packet's frame, until the copies are made */
-	uint32_t copies_unmade;               /* after the first; packets are promised for them */
-	uint32_t copies_left;                 /* that have neither left nor been dropped */
+	const uint8_t *payload;               /* in the first packet's frame until the copies are made */
+	uint32_t copies_unmade;               /* copies after the first; packets are reserved for them */
+	uint32_t copies_left;                 /* copies that have neither left nor been dropped */
 	uint32_t copies_sent;
-	_Atomic uint64_t *outcome; /* what the message will count as */
+	_Atomic uint64_t *outcome; /* counter that the message will be counted in */
 	int64_t departed_tai_ns;   /* of the last copy */
 };
 
-/* One frame of a message: the only one, or a copy. */
+/* A frame of a message: its only one, or a copy. */
 struct packet {
 	/* First: the shaper gives back a pointer to it. On a line of its own: when many are pending, the
 	 * lines that must be fetched are what the shaper costs. */
@@ -68,15 +69,15 @@ struct packet {
 	struct message *message;              /* whose frame it is */
 	uint8_t egress;                       /* enum egress_id */
 	uint8_t late_reason;                  /* enum late_reason */
-	bool held;                            /* of a message, and not in the pool */
+	bool held;                            /* it has a message and is not in the pool */
 	bool overrun;                         /* it was on the link when its gate shut */
 	uint8_t encryption;                   /* enum loop_encryption, of a frame for the uplink */
 	bool esp;                             /* the frame has room for ESP */
 	uint16_t payload_at;                  /* where the payload is in the frame */
-	struct loop_association *association; /* by which the frame is sealed; NULL: it is not */
-	int64_t refused_tai_ns;               /* first by the port; 0: not yet */
-	struct packet *next;                  /* in the pool, or among those whose copies are being made */
-	struct message own; /* of the packet that was taken for it: of the first copy, if there are several */
+	struct loop_association *association; /* the frame is sealed by it; NULL: not sealed */
+	int64_t refused_tai_ns;               /* when the port first had no room for it; 0: not yet */
+	struct packet *next; /* in the pool, or in the list of messages whose copies are being made */
+	struct message own; /* set in the packet that was taken for the message: its only one or first copy */
 	/* An odd number of lines, or the first lines of all packets share a part of the sets of a cache. */
 	alignas(KTSN_CACHE_LINE_BYTES) uint8_t apart[KTSN_CACHE_LINE_BYTES];
 };
@@ -88,7 +89,7 @@ static_assert(offsetof(struct packet, frame) == 1 * KTSN_CACHE_LINE_BYTES, "the 
 static_assert(offsetof(struct packet, own.flow) >= 2 * KTSN_CACHE_LINE_BYTES, "the port's line");
 static_assert(offsetof(struct packet, own.called_tai_ns) == 3 * KTSN_CACHE_LINE_BYTES, "the message's line");
 
-/* The packet that was taken for the message, and stays with it until it ends. */
+/* Returns the packet that was taken for the message, and stays with it until its end. */
 static inline struct packet *message_packet(const struct message *message)
 {
 	return container_of(message, struct packet, own);
@@ -101,14 +102,14 @@ static inline uint8_t *packet_payload(const struct packet *packet)
 
 /* ---- the state of each stage ---- */
 
-/* An order of departures, and where they go. send.c */
+/* A shaper and its port. send.c */
 struct egress {
 	struct ktsn_port *port;
 	struct ktsn_shaper *shaper;
 	int64_t retry_tai_ns; /* nothing is sent before this: the port had no room */
 };
 
-/* What the control thread wants of all egresses. run_commands.c */
+/* Settings of all egresses. commands.c */
 struct loop_shaping {
 	enum ktsn_strategy strategy;
 	struct loop_gates *gates; /* NULL: none were configured, all are open */
@@ -155,94 +156,96 @@ struct loop_watch {
 	_Atomic uint64_t doorbells_set; /* thresholds written; any thread reads it */
 };
 
-/* Untimed rings. alive.c */
+/* Heartbeat of untimed rings. watch.c */
 struct loop_alive {
-	struct ring_list_link *rings; /* those that are open, the next to be told first; NULL: none */
+	struct ring_list_link *rings; /* open untimed rings, the next to be written first; NULL: none */
 	uint32_t count;
-	uint32_t left;  /* so many are still to be told */
+	uint32_t left;  /* rings that are still to be written this time */
 	uint32_t gated; /* as in struct ktsn_ring_header */
 	bool gates_known;
-	int64_t told_tai_ns;
+	int64_t updated_tai_ns;
 };
 
-/* What pods have of the pool. quotas.c */
+/* Shares of pods in the pool. pool.c */
 struct loop_quotas {
-	struct quota *open; /* those with rings */
+	struct quota *open; /* quotas with rings */
 	uint32_t open_count;
 	uint32_t reserve;       /* of each pod */
-	uint32_t reserved_free; /* what is left of all reserves, also of pods to come */
-	int64_t next_tai_ns; /* when a pod's rate allows for more again; KTSN_SHAPER_NEVER: none is at it */
+	uint32_t reserved_free; /* unused part of all reserves, future pods included */
+	int64_t next_tai_ns; /* when a pod's rate allows more again; KTSN_SHAPER_NEVER: no pod is at its rate
+			      */
 };
 
-/* Rings whose doorbells came too often. throttle.c */
+/* Rings whose doorbells rang too often. watch.c */
 struct loop_throttle {
 	struct ring_list_link *rings; /* NULL: none */
 	uint32_t count;
-	uint32_t release_left; /* so many of the first are being listened to again */
-	int64_t until_tai_ns;  /* when they are; KTSN_SHAPER_NEVER: there is none */
+	uint32_t release_left; /* number of the first rings that are being armed again */
+	int64_t until_tai_ns;  /* when rings are armed again; KTSN_SHAPER_NEVER: there is none */
 };
 
-/* Messages that were pending, whose next hop is known now. pending.c */
+/* Pending messages whose next hop is known now. accept.c */
 struct loop_released {
 	struct ring_list_link *quotas; /* with such messages, whose turn it is next; NULL: none */
-	uint32_t count;                /* of those messages: they wait for room, or their turn */
+	uint32_t count;                /* those messages; they wait for room or their turn */
 };
 
-/* Messages whose time has come while the clock is lost to their network. held.c */
+/* Messages whose time has come while their network has lost the clock. clock_changes.c */
 struct loop_held {
-	uint32_t lost;                    /* attachments to whose network it is */
-	uint32_t count;                   /* packets */
-	uint32_t concerns;                /* both together: 0 is one look */
-	struct ring_list_link *holding;   /* attachments with such packets, while it is; */
-	struct ring_list_link *releasing; /* and since it is good again, whose turn it is next */
-	int64_t over_tai_ns;              /* before this no packet has waited for too long */
-	uint32_t holding_count;           /* attachments in that list */
-	uint32_t looks_left;              /* at so many of them the look that is under way has to come yet; */
-	int64_t looked_tai_ns;            /* what it has found for over_tai_ns */
+	uint32_t lost;                  /* attachments whose network has lost the clock */
+	uint32_t count;                 /* packets */
+	uint32_t concerns;              /* sum of both: one comparison shows that there is nothing to do */
+	struct ring_list_link *holding; /* attachments with held packets whose clock is lost */
+	struct ring_list_link
+		*releasing;     /* attachments whose packets return to the shaper, the next turn first */
+	int64_t over_tai_ns;    /* before this time no packet was held for too long */
+	uint32_t holding_count; /* attachments in `holding` */
+	uint32_t checks_left;   /* attachments that the current check has not reached yet */
+	int64_t checked_tai_ns; /* result of the current check for over_tai_ns */
 };
 
-/* Messages whose copies are being made. replication.c */
+/* Messages whose copies are being made. shape.c */
 struct loop_replications {
 	struct ring_list_link *quotas; /* with such messages, whose turn it is next; NULL: none */
-	uint32_t promised;             /* packets, for those copies */
+	uint32_t promised;             /* packets that are reserved for those copies */
 	uint32_t sent_in_part; /* messages of which some copies have left and others have not (outcome.c) */
 };
 
 /* send.c */
 struct loop_sending {
-	uint64_t bursts;    /* given to a port, ever */
-	bool clock_doubted; /* this round sent nothing, to look at the clocks first */
+	uint64_t bursts;    /* bursts given to a port since the start */
+	bool clock_doubted; /* this round sent nothing in order to read the clocks first */
 };
 
-/* How a frame that the uplink took was counted. Written by withdrawals.c; retire.c clears `flow`. */
+/* How a frame that the uplink took was counted. outcome.c */
 struct sent_frame {
 	/* Counter of the message's lateness. NULL: other copies have left or may leave, and the message stays
 	 * counted as sent. */
 	_Atomic uint64_t *lateness;
-	struct loop_flow *flow; /* NULL: it is gone */
+	struct loop_flow *flow; /* NULL: the flow has ended */
 	uint8_t traffic_class;
 	bool copy;
 	bool clock_lost;
 };
 
 struct loop_withdrawals {
-	struct sent_frame *frames; /* a ring; NULL: the port withdraws nothing */
+	struct sent_frame *frames; /* a ring; NULL: the port never withdraws frames */
 	uint32_t size, last, count;
 	_Atomic uint32_t reported; /* frames that were withdrawn, and not counted yet */
 };
 
-/* Associations, by the node that they are for. seal.c */
+/* Security associations by node address. send.c */
 enum { SEAL_BUCKETS = 1024 };
 struct loop_seal {
 	struct loop_association *buckets[SEAL_BUCKETS];
 };
 
-/* yield.c */
+/* Late frames that yield. send.c */
 struct loop_yield {
-	int64_t frame_ns;           /* how long the port has been taking for each frame */
-	int64_t due_tai_ns;         /* when the next of that class or a higher one comes due */
+	int64_t frame_ns;           /* how long the port takes for a frame; learnt */
+	int64_t due_tai_ns;         /* when the next frame of traffic_class or a higher one is due */
 	unsigned int traffic_class; /* KTSN_CLASSES: not known */
-	bool yielded;               /* something late has waited, and nothing late has been sent since */
+	bool yielded;               /* a late frame has waited, and no late frame was sent since */
 };
 
 /* wait.c */
@@ -250,57 +253,58 @@ struct loop_waiting {
 	int epoll_fd;
 	int kick_fd; /* eventfd: the control thread has a command */
 	int64_t doorbells_polled_tai_ns;
-	int64_t poll_ns;       /* how long a look at them takes; learnt */
+	int64_t poll_ns;       /* how long polling the doorbells takes; learnt */
 	int64_t warmed_tai_ns; /* the departure that the port was warmed up for last */
-	int64_t warm_up_ns;    /* how long that takes */
+	int64_t warm_up_ns;    /* how long warming up takes; learnt */
 	int64_t lead_ns;       /* awake this long before an event; learnt */
-	bool was_late;         /* a sleep has been too late for it, ever */
-	int64_t asleep_tai_ns; /* since when the rings have not been polled; a message whose time was later
-				* than this found ktsnd asleep. INT64_MAX: the application woke it. take.c as
-				* well */
+	bool was_late;         /* a wake-up has been too late at least once */
+	int64_t asleep_tai_ns; /* when the rings were polled last; a message with a later time found ktsnd
+				* asleep. INT64_MAX: the application woke it. Also take.c */
 };
 
-/* rest.c */
+/* Rests for the real-time budget. wait.c */
 struct loop_rest {
 	struct budget budget;
-	uint64_t followed_us; /* of granted_us: what the budget was made of */
-	/* The account: until when it is kept, what was charged until then, and what of the time since the
-	 * loop asked to sleep for. */
+	uint64_t followed_us; /* value of granted_us from which the budget was made */
+	/* The account: its time, the processor time charged until then, and the sleep that the loop has asked
+	 * for since then. */
 	int64_t read_ns, charged_ns, asked_ns;
-	int64_t waited_ns, waited_read_ns; /* for a processor, until a moment not long ago; and that */
-	int64_t slice_ns;                  /* the shortest rest that is worth it; learnt */
-	int64_t lead_ns;                   /* so long before the end of a gap a rest ends; learnt */
-	int schedstat_fd;                  /* -1: the kernel has none */
+	int64_t waited_ns,
+		waited_read_ns; /* how long the thread has waited for a processor, and when that was read */
+	int64_t slice_ns;       /* the shortest rest that is worth it; learnt */
+	int64_t lead_ns;        /* a rest ends this long before the end of a gap; learnt */
+	int schedstat_fd;       /* -1: the kernel has none */
 	/* Any thread. */
 	_Atomic uint64_t granted_us; /* runtime << 32 | period; 0: the kernel stops nobody */
-	_Atomic int64_t window; /* of a period of CLOCK_MONOTONIC: the last in which there was an account */
-	_Atomic int64_t used_ns, used_before_ns; /* in that one, and in the one before it */
-	_Atomic int64_t most_used_ns;            /* in any */
-	_Atomic uint64_t rests, rests_forced;    /* in gaps; where no gap was long enough */
-	_Atomic uint64_t stops, stopped_ns;      /* by the kernel */
-	_Atomic uint64_t host_pauses;            /* of the machine */
+	_Atomic int64_t window;      /* number of the period (of CLOCK_MONOTONIC) that the account is in */
+	_Atomic int64_t used_ns, used_before_ns; /* in `window`, and in the period before it */
+	_Atomic int64_t most_used_ns;            /* in any period */
+	_Atomic uint64_t rests, rests_forced;    /* rests in gaps; rests where no gap was long enough */
+	_Atomic uint64_t stops, stopped_ns;      /* times that the kernel stopped the thread */
+	_Atomic uint64_t host_pauses;            /* times that the machine stood still */
 };
 
-/* Objects for the control thread, the last first, and an eventfd that is readable when there are any. */
-struct loop_retired { /* retire.c */
+/* Objects for the control thread, the newest first, and an eventfd that is readable when there are any.
+ * outcome.c */
+struct loop_retired {
 	_Atomic(struct loop_object *) first;
 	int fd;
 };
-struct loop_notifications { /* notifications.c */
+struct loop_notifications {
 	_Atomic(struct loop_flow *) first;
 	int fd;
 };
 
-/* What the control thread has the thread do. loop.c */
+/* Requests of the control thread to the thread. loop.c */
 struct loop_control {
 	pthread_t thread;
 	bool running; /* the control thread's own */
 	_Atomic bool link_down;
 	_Atomic bool stop;
 	_Atomic bool pause;
-	_Atomic bool standing; /* because of `pause` */
-	int64_t pause_seen_ns; /* the loop's own: since when it has not stood still all the same; 0: it need
-				  not */
+	_Atomic bool standing; /* the thread stands still because of `pause` */
+	int64_t pause_seen_ns; /* since when `pause` is set and the loop continues for copies; 0: no pause.
+				  The loop's own */
 };
 
 struct loop {
@@ -324,18 +328,18 @@ struct loop {
 	struct loop_waiting wait;
 	struct loop_rest rest;
 
-	/* In common with the control thread. */
+	/* Shared with the control thread. */
 	struct commands commands;
 	struct loop_retired retired;
 	struct loop_notifications notifications;
 	struct loop_control control;
-	_Atomic uint32_t pending; /* messages taken, and neither sent nor dropped */
+	_Atomic uint32_t pending; /* messages that were taken and neither sent nor dropped */
 	struct counters counters;
 	struct departures departures;
 	struct trace trace;
 };
 
-/* Told to end, or has ended. Any thread. */
+/* Whether the loop must end or has ended. Any thread. */
 static inline bool loop_stopped(const struct loop *loop)
 {
 	return atomic_load_explicit(&loop->control.stop, memory_order_acquire);

@@ -22,9 +22,9 @@ void notification_push(struct loop *loop, struct loop_flow *flow, uint32_t why)
 	struct loop_flow *top;
 	uint64_t one = 1;
 
-	/* Release: who sees why sees what is told. */
+	/* Release: the thread that sees `why` also sees the report or the free slots. */
 	if (atomic_fetch_or_explicit(&flow->notify, why, memory_order_release))
-		return; /* it waits for the control thread already */
+		return; /* it is in the list already */
 	top = atomic_load_explicit(&loop->notifications.first, memory_order_relaxed);
 	do
 		flow->notify_next = top;
@@ -63,13 +63,13 @@ void object_retire(struct loop *loop, struct loop_object *object)
 		object->next = top;
 	while (!atomic_compare_exchange_weak_explicit(&loop->retired.first, &top, object,
 						      memory_order_release, memory_order_relaxed));
-	/* It is taken after this was read (loop_retired): while there are others in it, that is still to
-	 * come. */
+	/* loop_retired() reads the eventfd before it takes the list: while the list is not empty, that is
+	 * still to come. */
 	if (!top)
 		(void)!write(loop->retired.fd, &one, sizeof(one));
 }
 
-/* Frames of the flow may be withdrawn after it is freed. */
+/* Forgets the flow, because its frames may be withdrawn after it was freed. */
 static void withdrawals_forget(struct loop *loop, const struct loop_flow *flow)
 {
 	for (uint32_t i = 0; i < loop->withdrawals.size; i++)
@@ -99,7 +99,7 @@ void ring_retire_if_done(struct loop *loop, struct loop_ring *ring)
 	if (!ring->closed || ring->consumer.held || ring->expectations || ring->busy || ring->retired)
 		return;
 	ring->retired = true;
-	/* One that was handed back and closed before it was resumed was never among those of its pod. */
+	/* A ring that was handed back and closed before it was resumed was never counted for its pod. */
 	if (ring->opened)
 		quota_ring_retired(loop, ring->quota);
 	object_retire(loop, &ring->object);
@@ -119,8 +119,7 @@ void replication_retire_if_done(struct loop *loop, struct loop_replication *copi
 
 /* ---- reports, which the application reads from its error queue ---- */
 
-/* Those whose time could have been met, had all gone well, were missed; the others asked for what cannot be.
- */
+/* Returns the code of a report: missed if the time could have been met, invalid if the request could not. */
 static uint8_t report_code(const struct loop *loop, const _Atomic uint64_t *reason)
 {
 	const struct counters *counters = &loop->counters;
@@ -147,7 +146,7 @@ bool report_make(struct loop *loop, struct loop_flow *flow, const struct loop_ro
 	}
 	if (headers_bytes > KTSN_RING_HEADROOM_BYTES)
 		return false;
-	/* The headers are built where the application sees them: they go nowhere from there. */
+	/* Build the headers where the application sees them: nothing sends them from there. */
 	built = ktsn_frame_build(ktsn_ring_taken_headers(&ring->consumer, slot, headers_bytes),
 				 headers_bytes + payload_bytes, &route->path, NULL, payload_bytes);
 	if (built < 0)
@@ -160,7 +159,8 @@ bool report_make(struct loop *loop, struct loop_flow *flow, const struct loop_ro
 
 /* ---- traces: a message that is not traced costs one look at its flow, which is in the cache ---- */
 
-/* All counters of reasons stand at the beginning of the structure, in the order of KTSN_COUNTERS. */
+/* Returns the index of a counter: they are at the beginning of the structure, in the order of KTSN_COUNTERS.
+ */
 static uint8_t outcome_of(const struct loop *loop, const _Atomic uint64_t *counter)
 {
 	return (uint8_t)(counter - (const _Atomic uint64_t *)&loop->counters);
@@ -183,7 +183,7 @@ void trace_begin(struct message *message, const struct ktsn_ring_taken *taken)
 static void trace_end(struct loop *loop, const struct message *message, const _Atomic uint64_t *counter,
 		      int64_t ended_tai_ns)
 {
-	/* If it is of an earlier trace, nobody reads that any more. */
+	/* Messages of an earlier trace are not recorded any more. */
 	if (!message->trace || message->trace != trace_number(&loop->trace))
 		return;
 	trace_add(&loop->trace, &(struct trace_record){
@@ -208,7 +208,7 @@ void trace_rejected(struct loop *loop, const struct loop_flow *flow, const struc
 		return;
 	clock_offsets_read(&offsets);
 	now_tai_ns = clock_tai_ns();
-	/* A time that is none reads as 0. */
+	/* A time that cannot be converted becomes 0. */
 	if (__builtin_add_overflow(taken->txtime_ns, offsets.to_tai_ns[flow->clock], &due_tai_ns))
 		due_tai_ns = 0;
 	trace_add(&loop->trace, &(struct trace_record){
@@ -229,7 +229,7 @@ static struct class_counters *class_counters(struct loop *loop, const struct mes
 	return &loop->counters.classes[message_packet(message)->shaper.traffic_class];
 }
 
-/* Of one that was asked for a time. */
+/* Records the departure of a message with a transmit time. */
 static void departure_note(struct loop *loop, struct message *message, int64_t departed_tai_ns)
 {
 	departures_add(&loop->departures, message->flow->number, message->requested_tai_ns, departed_tai_ns,
@@ -247,7 +247,7 @@ static bool message_clock_lost(const struct loop *loop, const struct message *me
 	       attachment->clock != LOOP_CLOCK_GOOD;
 }
 
-/* Of a message that left: neither on time nor untimed. */
+/* Whether a message that left counts as late: neither on time nor untimed. */
 static bool is_late(const struct loop *loop, const _Atomic uint64_t *lateness)
 {
 	return lateness != &loop->counters.on_time && lateness != &loop->counters.untimed;
@@ -317,7 +317,8 @@ static void message_report(struct loop *loop, struct message *message, const _At
 					message->payload_bytes, reason);
 }
 
-/* The message has ended, with all of its copies. */
+/* Ends a message, whose copies have all ended: releases its slot and packet, and retires objects that waited
+ * for it. */
 static void message_finish(struct loop *loop, struct message *message)
 {
 	struct loop_flow *flow = message->flow;
@@ -332,7 +333,7 @@ static void message_finish(struct loop *loop, struct message *message)
 	flow->packets--;
 	message->destination->packets--;
 	loop_pending_add(loop, (uint32_t)-1);
-	/* The packet is free, and still says where it went. */
+	/* The packet is free, but still has its pointers. */
 	destination_retire_if_done(loop, message->destination);
 	flow_retire_if_done(loop, flow);
 	ring_retire_if_done(loop, ring);
@@ -416,9 +417,8 @@ static void withdrawals_note(struct loop *loop, const struct packet *packet, _At
 
 void withdrawals_report(struct loop *loop, uint32_t frames)
 {
-	/* The port took none for a look before this. A loop that was kept from its processor within a send
-	 * call for as long notes frames after it: as many of those that were withdrawn stay counted as sent.
-	 */
+	/* The port took no frames for a while before this. If the loop lost its processor within a send call
+	 * for as long, it notes frames after this: as many of the withdrawn ones stay counted as sent. */
 	atomic_fetch_add_explicit(&loop->withdrawals.reported, frames, memory_order_release);
 }
 

@@ -37,7 +37,7 @@ void packet_begin(struct loop *loop, struct packet *packet)
 	packet->held = true;
 	if (packet->message->flow->clock == KTSN_CLOCK_TAI)
 		return;
-	/* The first that waits for another clock: from now on that is watched. Those that wait already had
+	/* The first packet on another clock: offsets are watched from now on. Packets that wait already have
 	 * the same offsets, or they would have been moved when this round began. */
 	if (!loop->clocks.foreign_packets)
 		loop->clocks.held_offsets = loop->clocks.offsets;
@@ -53,9 +53,9 @@ void packet_end(struct loop *loop, struct packet *packet)
 /* ---- shares ---- */
 
 enum {
-	/* Of the packets that are anybody's, a pod may hold so many for each that is free. */
+	/* A pod may hold this many unreserved packets for each one that is free. */
 	HELD_PER_FREE = 8,
-	/* Pods that have a reserve, at least. */
+	/* The smallest number of reserves. */
 	RESERVES_MIN = 8,
 };
 
@@ -70,18 +70,18 @@ struct ktsn_shaper_lane *quota_lane(const struct packet *packet)
 	return packet->message->flow->ring->quota->lanes[packet->egress];
 }
 
-/* ---- the pool of packets ----
+/* ---- reserves ----
  *
  *   |<--- half: a reserve for each pod, and as many again for those to come --->|<--- unreserved --->|
  *
- * What a pod has not used of its reserve stays free, whatever the others want. */
+ * The unused part of a pod's reserve stays free, however many packets others want. */
 
-/* When there are other pods than before, or another number. */
+/* Computes the reserves after the number of pods has changed. */
 static void reserves_set(struct loop *loop)
 {
 	uint32_t count = RESERVES_MIN;
 
-	/* More pods have a reserve than there are, so that the next ones find theirs. */
+	/* There are more reserves than pods, so that new pods find theirs. */
 	while (count < 2 * loop->quotas.open_count)
 		count *= 2;
 	loop->quotas.reserve = loop->config.packets / 2 / count;
@@ -115,7 +115,7 @@ void quota_ring_retired(struct loop *loop, struct quota *quota)
 	reserves_set(loop);
 }
 
-/* Packets that are nobody's reserve. */
+/* Returns the free packets that belong to no reserve. */
 static uint32_t unreserved_free(const struct loop *loop)
 {
 	uint32_t others = loop->quotas.reserved_free + loop->replication.promised;
@@ -129,7 +129,7 @@ uint32_t quota_room(const struct loop *loop, const struct quota *quota)
 		 reserve = quota_reserve_free(loop, quota);
 	uint64_t beyond = pending > loop->quotas.reserve ? pending - loop->quotas.reserve : 0, room;
 
-	/* Something of what is anybody's stays, too, however many pods take as much as they can. */
+	/* Some unreserved packets stay free too, however many pods take as many as they can. */
 	room = reserve + (beyond <= HELD_PER_FREE * others ? others : 0);
 	if (pending + room > quota_pending_max(quota))
 		room = pending < quota_pending_max(quota) ? quota_pending_max(quota) - pending : 0;
@@ -140,11 +140,11 @@ bool quota_full(const struct loop *loop, const struct quota *quota)
 {
 	uint32_t pending = quota_pending(quota), room;
 
-	/* Mostly. */
+	/* The usual case. */
 	if (pending < loop->quotas.reserve && pending < quota_pending_max(quota) && !quota->wanted)
 		return false;
 	room = quota_room(loop, quota);
-	/* With no packet left at all it is a shortage, not a matter of quotas. */
+	/* An empty pool is a shortage of memory, not of quota. */
 	return loop->pool.free_count && (room == 0 || (room < quota->wanted && loop_pending_messages(loop)));
 }
 

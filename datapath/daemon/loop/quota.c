@@ -6,18 +6,17 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 
-/* What may come at once, and still be within the rate. */
+/* Events that may come at once, as time at the rate. */
 enum { BURST_NS = 10000000 };
 
-/* To make a ring, to take one back and to close it again takes the control thread a good part of a
- * millisecond. A pod whose processes all come at once, after a restart, gets 16 rings and then 500 a second.
- */
+/* Creating a ring, taking one back and closing it takes the control thread a large part of a millisecond. A
+ * pod whose processes all connect at once, after a restart, gets 16 rings and then 500 per second. */
 enum { RING_WORKS_PER_SECOND = 500, RING_WORKS_BURST_NS = 30000000 };
 
-/* So many sockets a program may open when it begins, and a hundred a second after that. */
+/* A program may open this many sockets when it starts, and a hundred per second after that. */
 enum { RECEIVE_WORKS_PER_SECOND = 100, RECEIVE_WORKS_BURST = 1024 };
 
-/* Each takes the control thread and the pod's thread a microsecond or two. */
+/* Each notification takes the control thread and the pod's thread one or two microseconds. */
 enum { NOTIFICATIONS_PER_SECOND = 16000, NOTIFICATIONS_BURST_NS = 2000000 };
 
 static void rate_set(struct quota_rate *rate, uint32_t per_second)
@@ -35,7 +34,7 @@ void quota_limits_set(struct quota *quota, const struct quota_limits *limits)
 	rate_set(&quota->doorbells, limits->doorbell_rate);
 }
 
-/* A multiple of any alignment that is asked for. */
+/* A multiple of any alignment of a lane. */
 static size_t lane_bytes(void)
 {
 	enum { ALIGNMENT = 4096 };
@@ -43,8 +42,8 @@ static size_t lane_bytes(void)
 	return (ktsn_shaper_lane_bytes() + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
 }
 
-/* Large and mostly never used: pages come when they are touched, which is when messages of a class come for
- * the first time. */
+/* Lanes are large and mostly unused: the kernel allocates pages when they are touched, with the first message
+ * of a class. */
 static int lanes_map(struct quota *quota)
 {
 	uint8_t *memory = mmap(NULL, QUOTA_LANES * lane_bytes(), PROT_READ | PROT_WRITE,

@@ -17,7 +17,7 @@ static int64_t realtime_to_tai_ns(void)
 {
 	int64_t difference_ns = clock_ns(CLOCK_TAI) - clock_ns(CLOCK_REALTIME);
 
-	/* The reads lie less than half a second apart. */
+	/* The reads are less than half a second apart. */
 	return (difference_ns + NS_PER_SECOND / 2) / NS_PER_SECOND * NS_PER_SECOND;
 }
 
@@ -43,8 +43,8 @@ void clock_offsets_read(struct clock_offsets *offsets)
 	offsets->to_tai_ns[KTSN_CLOCK_MONOTONIC] = monotonic_to_tai_ns();
 }
 
-/* The control thread looks how far it was, and reports it. */
-static void step_tell(const struct loop *loop, int64_t moved_ns)
+/* Wakes the control thread, which measures the step and reports it. */
+static void step_report(const struct loop *loop, int64_t moved_ns)
 {
 	uint64_t one = 1;
 
@@ -61,7 +61,7 @@ const struct clock_offsets *loop_offsets(struct loop *loop)
 
 		clock_offsets_read(&loop->clocks.offsets);
 		loop->clocks.read_tai_ns = loop->round.now_tai_ns;
-		step_tell(loop, loop->clocks.offsets.to_tai_ns[KTSN_CLOCK_MONOTONIC] - before_ns);
+		step_report(loop, loop->clocks.offsets.to_tai_ns[KTSN_CLOCK_MONOTONIC] - before_ns);
 	}
 	return &loop->clocks.offsets;
 }
@@ -86,16 +86,16 @@ int64_t egress_departure_next(const struct loop *loop, int64_t now_tai_ns)
 /* ---- the end of a round ---- */
 
 enum {
-	/* No more are taken when a departure is nearer than TAKE_AT_ONCE of them take, */
+	/* No more messages are taken when a departure is nearer than taking TAKE_AT_ONCE of them lasts, */
 	TAKE_SPARE_NS = 8000,
-	/* or when one is due, or commands wait, and taking has gone on for so long, */
+	/* or when a departure is due or commands wait, and taking has lasted this long, */
 	TAKE_LONGEST_NS = 100000,
-	/* or when the message of another pod came due less than this ago: one that has waited for longer
+	/* or when a message of another pod came due less than this ago: a message that has waited longer
 	   waits for something else. */
 	TAKE_FRESH_NS = 50000,
 };
 
-/* Whether something of another pod is due, or nearly, and cannot be waiting for anything else. */
+/* Whether a packet of another pod is due or nearly due, and waits for nothing else. */
 static bool others_due(const struct loop *loop, const struct quota *quota)
 {
 	for (int i = 0; i < EGRESSES; i++) {

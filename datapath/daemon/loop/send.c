@@ -32,7 +32,7 @@
  * A frame that was overtaken gets a new number when it leaves: it is decrypted and sealed again, and its old
  * number is never used. The same happens to frames that were held meanwhile, and to frames whose node has new
  * keys by then. A number is used once, whatever happens to the frame, so no nonce repeats. */
-/* So long before it leaves a frame is sealed at the earliest. */
+/* A frame is sealed at most this long before it leaves. */
 enum { AHEAD_NS = 1000000 };
 
 /* ---- associations ---- */
@@ -54,7 +54,7 @@ static struct loop_association *association_find(const struct loop *loop, uint32
 	return association;
 }
 
-/* Numbers come once. */
+/* Sequence numbers are used once. */
 static bool is_usable(const struct loop_association *association)
 {
 	return association &&
@@ -107,7 +107,7 @@ static void seal(struct loop *loop, struct packet *packet, struct loop_associati
 	counter_add(&loop->counters.sealed, 1);
 }
 
-/* The keystream is the same once more, and nobody has seen what it made. */
+/* Decrypts a frame that was not sent. The keystream repeats, but its first result was never visible. */
 static void unseal(struct loop *loop, struct packet *packet, const struct ktsn_esp *esp)
 {
 	const struct loop_association *association = packet->association;
@@ -132,7 +132,7 @@ static void clear_make(struct loop *loop, struct packet *packet)
 	counter_add(&loop->counters.clear_preferred, 1);
 }
 
-/* It may leave as it is. */
+/* Whether the sealed frame may leave as it is. */
 static bool is_in_order(const struct packet *packet, const struct loop_association *association,
 			const struct ktsn_esp *esp)
 {
@@ -200,8 +200,8 @@ static bool seal_ahead(struct loop *loop, int64_t now_tai_ns)
 
 void seal_network_set(struct loop *loop, uint32_t vni, enum loop_encryption encryption)
 {
-	/* So many are held at most: with a thousand networks the departing thread does not look at the whole
-	 * pool a thousand times. */
+	/* Stop after the last pending packet: with a thousand networks the loop must not read the whole pool
+	 * a thousand times. */
 	uint32_t left = loop->config.packets - loop->pool.free_count;
 
 	for (uint32_t i = 0; i < loop->config.packets && left; i++) {
@@ -228,13 +228,13 @@ void seal_network_set(struct loop *loop, uint32_t vni, enum loop_encryption encr
  * The same holds for a frame without a time. */
 
 enum {
-	/* One that takes longer was interrupted: what a receiver of this node costs is not in it
-	 * (port/delivery.h). Where the uplink is a veth it may be the other end's work, for which no
+	/* A send that takes longer was interrupted; delivery to receivers of this node is not included
+	 * (port/delivery.h). If the uplink is a veth it may be the work of the other end, for which no
 	 * departure should wait. */
 	FRAME_LONGEST_NS = 20000,
-	/* A frame may take so many times its average. */
+	/* A frame may take this many times the average. */
 	FRAME_SPARE = 2,
-	/* Parts of a new measurement in the average: what was longer counts more. */
+	/* Weights of a new measurement in the average: longer ones count more. */
 	LEARN_LONGER = 4,
 	LEARN_SHORTER = 32,
 };
@@ -288,7 +288,8 @@ static int64_t due_find(const struct loop *loop, unsigned int class, int64_t now
 	return next_tai_ns;
 }
 
-/* When the next of a class that is not lower comes due. Looked for once while nothing is taken, mostly. */
+/* Returns when the next packet of the same or a higher class is due. The result is kept while no message is
+ * taken. */
 static int64_t due_next(struct loop *loop, const struct leaving *leaving, int64_t now_tai_ns)
 {
 	unsigned int class = lowest_class(leaving);
@@ -318,8 +319,8 @@ static bool all_may_yield(struct loop *loop, int64_t now_tai_ns, int64_t until_t
 	return true;
 }
 
-/* Stays on the clock until then, unless something is left that is not late. Returns the time. */
-static int64_t yield(struct loop *loop, int64_t now_tai_ns, int64_t late_tai_ns, int64_t until_tai_ns)
+/* Spins until `until_tai_ns`, unless a packet that is not late remains. Returns the time. */
+static int64_t late_yield(struct loop *loop, int64_t now_tai_ns, int64_t late_tai_ns, int64_t until_tai_ns)
 {
 	struct leaving left;
 
@@ -350,33 +351,34 @@ static uint32_t yield_to_due(struct loop *loop, int64_t *now_tai_ns)
 		loop->yield.yielded = !loop->yield.yielded && left_ns < frame_ns &&
 				      all_may_yield(loop, *now_tai_ns, due_tai_ns);
 		if (loop->yield.yielded)
-			*now_tai_ns = yield(loop, *now_tai_ns, late_tai_ns, due_tai_ns);
+			*now_tai_ns = late_yield(loop, *now_tai_ns, late_tai_ns, due_tai_ns);
 	}
 	if (left_ns >= KTSN_PORT_BURST * frame_ns)
 		return KTSN_PORT_BURST;
-	/* After what has come due now, the next may be due soon. */
+	/* After the packets that are due now, the next may be due soon. */
 	return left_ns > frame_ns ? (uint32_t)(left_ns / frame_ns) : 1;
 }
 
 /* ---- sending ---- */
 
 enum {
-	/* Nearer than this to the next departure nothing else is looked at. */
+	/* Nearer than this to the next departure the loop only watches the clock. */
 	LAST_STRETCH_NS = 3000,
-	/* So long frames are sent in one go, and one burst longer: a slow port sends a few in that time. */
+	/* Frames are sent for this long before the rings are polled again, and one burst longer: a slow port
+	 * sends only a few in that time. */
 	SEND_SPELL_NS = 20000,
 	/* A port without room is asked again after this time. */
 	PORT_RETRY_NS = 20000,
 	/* Rounds are over in microseconds. */
 	LONG_ROUND_NS = 1000000,
-	/* Messages of one pod that the port is given at a time. */
+	/* Messages of one pod in a burst. */
 	BURST_OF_QUOTA = 4,
-	/* So long before the link is free the port is given a frame behind others: in that time the loop
-	   would look at nothing else. */
+	/* A frame joins a burst this long before the link is free: the loop would only watch the clock in
+	   that time. */
 	BURST_LINK_NS = LAST_STRETCH_NS,
 };
 
-/* Stays on the clock for the last stretch before a departure. Returns the time. */
+/* Spins for the last stretch before a departure. Returns the time. */
 static int64_t last_stretch(struct loop *loop, int64_t now_tai_ns)
 {
 	int64_t due_tai_ns;
@@ -389,9 +391,9 @@ static int64_t last_stretch(struct loop *loop, int64_t now_tai_ns)
 	return clock_tai_spin(now_tai_ns, due_tai_ns);
 }
 
-/* One message of a flow only, with its copies: if ktsnd is killed while it sends, what is uncertain is one of
- * each flow. What is untimed may be lost. And a few of a pod: what comes due meanwhile waits until the port
- * has them all. */
+/* Whether the packet may join the burst: only one message of a flow, with its copies, so that at most one of
+ * each flow is uncertain if ktsnd is killed while it sends; untimed messages may be lost. And only a few of a
+ * pod: packets that come due meanwhile wait until the port has the whole burst. */
 static bool burst_may_have(const struct loop *loop, const struct packet *packet)
 {
 	const struct quota *quota = packet->message->flow->ring->quota;
@@ -411,7 +413,7 @@ static void burst_note(const struct loop *loop, const struct packet *packet)
 	quota->burst = loop->send.bursts;
 }
 
-/* The next one that may leave with those that were collected. */
+/* Returns the next packet that may join the collected ones, or NULL. */
 static const struct packet *burst_next(const struct loop *loop, const struct egress *egress,
 				       int64_t now_tai_ns, int64_t until_tai_ns)
 {
@@ -421,8 +423,8 @@ static const struct packet *burst_next(const struct loop *loop, const struct egr
 	return next && burst_may_have(loop, next) ? next : NULL;
 }
 
-/* At most so many, also of those that do not leave: they take their time too. *dropped is how many these
- * were. */
+/* Collects at most `most` packets. Packets that do not leave count too, because they take time: *dropped is
+ * their number. */
 static uint32_t burst_collect(struct loop *loop, struct egress *egress, int64_t now_tai_ns, uint32_t most,
 			      struct packet *burst[KTSN_PORT_BURST], uint32_t *dropped)
 {
@@ -469,10 +471,10 @@ static uint32_t burst_collect(struct loop *loop, struct egress *egress, int64_t 
 	return count;
 }
 
-/* The port did not take the frame: it is offered again a little later, until it is stale. */
+/* The port had no room for the frame: it is offered again a little later, until it is stale. */
 static void packet_refused(struct loop *loop, struct packet *packet, int64_t now_tai_ns)
 {
-	/* A message of which a copy has left must never be sent again, even by a successor. */
+	/* A message with a copy that has left must never be sent again, not even by a successor. */
 	if (!packet->message->replicated || !packet->message->copies_sent)
 		ktsn_ring_undepart(&packet->message->flow->ring->consumer, packet->message->slot);
 	if (packet->association)
@@ -508,8 +510,8 @@ static void overruns_find(struct loop *loop, struct packet *burst[], uint32_t co
 	}
 }
 
-/* The port took it, and it did not leave. Of a device it is not known whether it was this one; onto a bridge
- * it is: the queue of its receiver is full. */
+/* The port took the frame, but it did not leave. A device does not report which frame failed; the port onto
+ * the bridges does: the queue of the receiver was full. */
 static void packet_failed(struct loop *loop, const struct egress *egress, struct packet *packet)
 {
 	bool known = egress == &loop->egress[EGRESS_BRIDGE];
@@ -518,8 +520,9 @@ static void packet_failed(struct loop *loop, const struct egress *egress, struct
 	packet_lost(loop, packet, reason, known);
 }
 
-/* Offers the frames to the port, once. Returns how many it took; *failed tells that some of those did not
- * leave. */
+/* Offers the frames to the port once. Returns how many it took; *failed is set if some of those did not
+ * leave.
+ */
 static uint32_t burst_offer(struct loop *loop, struct egress *egress, struct packet *burst[], uint32_t count,
 			    int64_t now_tai_ns, bool *failed)
 {
@@ -530,7 +533,7 @@ static uint32_t burst_offer(struct loop *loop, struct egress *egress, struct pac
 		frames[i] = burst[i]->frame;
 	taken = ktsn_port_send(egress->port, frames, count, &errors);
 	overruns_find(loop, burst, taken);
-	/* Which of them failed the device does not say: the last ones are counted. */
+	/* The device does not report which frames failed: count the last ones. */
 	for (uint32_t i = 0; i < taken - errors; i++)
 		/* NOLINTNEXTLINE(clang-analyzer-core.*): the caller filled in `count` of them */
 		packet_sent(loop, burst[i], now_tai_ns);
@@ -540,7 +543,7 @@ static uint32_t burst_offer(struct loop *loop, struct egress *egress, struct pac
 	return taken;
 }
 
-/* A port that stops at a frame that failed has not refused the next ones: they are somebody else's. */
+/* A port that stops at a failed frame has not refused the next frames, which may belong to other pods. */
 static uint32_t burst_send(struct loop *loop, struct egress *egress, struct packet *burst[], uint32_t count,
 			   int64_t now_tai_ns)
 {
@@ -550,19 +553,18 @@ static uint32_t burst_send(struct loop *loop, struct egress *egress, struct pack
 	do
 		taken += burst_offer(loop, egress, burst + taken, count - taken, now_tai_ns, &failed);
 	while (failed && taken < count);
-	/* The last first, so that each sender has the turns that it had before (ktsn_shaper_requeue). */
+	/* The last first, so that each sender keeps its turns (ktsn_shaper_requeue). */
 	for (uint32_t i = count; i-- > taken;)
 		packet_refused(loop, burst[i], now_tai_ns);
 	if (taken < count) {
 		counter_add(&loop->counters.port_retries, 1);
-		/* Held back are all, not those that were refused: none must overtake them. */
+		/* Hold back all frames, not only the refused ones, which must not be overtaken. */
 		egress->retry_tai_ns = now_tai_ns + PORT_RETRY_NS;
 	}
 	return taken;
 }
 
-/* What may leave there now, at most so many. Returns how many there were, 0 also when the port had no room.
- */
+/* Sends at most `most` packets that may leave now. Returns their number, or 0 if the port had no room. */
 static uint32_t egress_send(struct loop *loop, enum egress_id id, int64_t now_tai_ns, uint32_t most)
 {
 	struct egress *egress = &loop->egress[id];
@@ -577,8 +579,8 @@ static uint32_t egress_send(struct loop *loop, enum egress_id id, int64_t now_ta
 	return count + dropped;
 }
 
-/* A round that seems to have taken so long may be one in which CLOCK_TAI was set ahead: messages on other
- * clocks are not due then. Another round tells, once: it may have been the processor that was taken away. */
+/* Whether CLOCK_TAI may have been set ahead in this round, which seems to have taken very long: messages on
+ * other clocks are not due then. Only once in a row: the thread may have lost its processor instead. */
 static bool clock_in_doubt(struct loop *loop, int64_t now_tai_ns)
 {
 	loop->send.clock_doubted = !loop->send.clock_doubted && loop->clocks.foreign_packets &&
@@ -603,8 +605,8 @@ void loop_send(struct loop *loop)
 		if (ktsn_shaper_pending(bridge->shaper) && count < most)
 			count += egress_send(loop, EGRESS_BRIDGE, count ? clock_tai_ns() : now_tai_ns,
 					     most - count);
-		/* Then the rings are polled again: a backlog of one class must not keep the others
-		 * waiting there. */
+		/* Poll the rings again: a backlog of one class must not keep the messages of others waiting
+		 * there. */
 		if (!count || now_tai_ns - began_tai_ns > SEND_SPELL_NS)
 			return;
 		sent_tai_ns = clock_tai_ns();

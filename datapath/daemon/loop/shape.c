@@ -16,13 +16,12 @@
 
 /* ---- one frame: builds the headers in front of the payload and hands the frame over ---- */
 
-/* What is around the frame: nothing on the way to a pod of this node. */
 const struct ktsn_frame_tunnel *route_tunnel(const struct loop_route *route)
 {
 	return route->bridge_link_index ? NULL : &route->tunnel;
 }
 
-/* What is in the way of other headers than it was taken behind. */
+/* Moves the payload if the headers are longer or shorter than when the message was taken. */
 static int payload_move(struct packet *packet, size_t to)
 {
 	if (to == packet->payload_at)
@@ -62,7 +61,7 @@ static int packet_build(struct loop *loop, struct packet *packet, const struct l
 	packet->encryption = (uint8_t)(around ? route->encryption : LOOP_CLEAR);
 	packet->esp = around && around->esp;
 	packet->association = NULL;
-	/* Or it would leave with room for ESP, and unsealed. */
+	/* Otherwise it would leave unsealed, with room for ESP. */
 	assert(!packet->esp || packet->encryption);
 	frame->link_index = route->bridge_link_index;
 	frame->receiver_index = route->receiver_link_index;
@@ -99,21 +98,21 @@ static void frame_shape(struct loop *loop, struct packet *packet, const struct l
  * The packet that was taken is the first copy and holds the message, to which all copies point. */
 
 enum {
-	/* So many copies are made in a round. */
+	/* Copies that are made in a round. */
 	COPIES_AT_ONCE = 32,
 };
 
-/* Where the copy of that number goes; whether it is encrypted on its way the network says now. */
+/* Returns the route of a copy. Whether it is encrypted depends on the network's present setting. */
 static struct loop_route copy_route(const struct message *message, const struct loop_replication *replication,
 				    uint32_t number)
 {
-	const struct loop_route *now = &message->destination->route;
+	const struct loop_route *current = &message->destination->route;
 	const struct loop_copy *copy = &replication->copies[number];
 	struct loop_route route = replication->common;
 
-	route.encryption = now->encryption;
-	route.tunnel.esp = now->tunnel.esp;
-	route.tunnel.outer.destination_port_be = now->tunnel.outer.destination_port_be;
+	route.encryption = current->encryption;
+	route.tunnel.esp = current->tunnel.esp;
+	route.tunnel.outer.destination_port_be = current->tunnel.outer.destination_port_be;
 
 	route.bridge_link_index = route.receiver_link_index = copy->bridge_link_index;
 	route.tunnel.outer.destination_ipv4_be = copy->remote_be;
@@ -146,14 +145,14 @@ static void copy_payload_put(struct packet *copy, const struct message *message,
 {
 	size_t place = ktsn_frame_header_bytes(&route->path, route_tunnel(route));
 
-	/* One that does not fit is found out when its frame is built. */
+	/* A payload that does not fit is rejected when the frame is built. */
 	if (place + message->payload_bytes > copy->frame.capacity_bytes)
 		return;
 	copy->payload_at = (uint16_t)place;
 	memcpy(packet_payload(copy), message->payload, message->payload_bytes);
 }
 
-/* The next copy after the first. */
+/* Makes the next copy after the first. */
 static void copy_make(struct loop *loop, struct message *message)
 {
 	const struct loop_route route = copy_route(message, message->replication, message->copies_unmade--);
@@ -171,7 +170,7 @@ static void copy_make(struct loop *loop, struct message *message)
 	frame_shape(loop, copy, &route);
 }
 
-/* Last, since with its last copy the message may end, and its destination, and what that goes to. */
+/* Makes the first copy, last of all: when it ends, message, destination and replication list may end too. */
 static void first_make(struct loop *loop, struct message *message)
 {
 	const struct loop_route route = copy_route(message, message->replication, 0);
@@ -211,9 +210,9 @@ static void replication_begin(struct loop *loop, struct message *message)
 	}
 	counter_add(&loop->counters.copies_pruned, replication->pruned);
 	counter_add(&loop->counters.copies_left_out, replication->left_out);
-	/* To the pod's rate each copy is a message. */
+	/* Each copy counts as a message for the pod's rate. */
 	quota_rate_charge(&quota->messages, more, loop->round.now_tai_ns);
-	/* More than there can ever be room for are dropped. */
+	/* Copies for which there can never be room are dropped. */
 	room = quota_room(loop, quota);
 	message->copies_unmade = more < room ? more : room;
 	copies_drop_count(loop, more - message->copies_unmade);
@@ -225,7 +224,7 @@ static void replication_begin(struct loop *loop, struct message *message)
 	replication_add(loop, quota, message_packet(message));
 }
 
-/* A pod has its turn, for one copy of its first message. */
+/* Takes the turn of the next pod: makes one copy of its first message. */
 static void turn_make(struct loop *loop)
 {
 	struct quota *quota = container_of(loop->replication.quotas, struct quota, replication_entry);
@@ -242,7 +241,7 @@ static void turn_make(struct loop *loop)
 	first_make(loop, message);
 }
 
-/* Whether there is time for more, of the pod in turn. */
+/* Whether there is time for a turn of the next pod. */
 static bool turns_may_continue(struct loop *loop, uint32_t made)
 {
 	if (made % TAKE_AT_ONCE || !made)
@@ -260,7 +259,7 @@ void replication_continue(struct loop *loop)
 		quota_wake_by(loop, loop->round.now_tai_ns);
 }
 
-/* As if it had a route of its own. */
+/* Shapes a message with only one receiver, as if that were its route. */
 static void single_shape(struct loop *loop, struct packet *packet, const struct loop_replication *replication)
 {
 	const struct loop_route route = copy_route(packet->message, replication, 0);

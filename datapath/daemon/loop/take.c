@@ -20,7 +20,7 @@
  *
  * They end when all messages that were sent before the close have been taken. */
 
-/* The others end in the next rounds: each is memory that is in no cache. */
+/* The others end in the next rounds: each end touches memory that is in no cache. */
 enum { CLOSINGS_AT_ONCE = 32 };
 
 void ring_end(struct loop *loop, struct loop_ring *ring)
@@ -94,12 +94,12 @@ void closings_end(struct loop *loop, struct loop_ring *ring)
 
 /* ---- taking ---- */
 
-/* So many messages of a pod are taken before another has its turn. */
+/* Messages that are taken of one pod before another pod has its turn. */
 enum { TAKE_TURN = 32 };
 
 enum drained { DRAINED, DRAINED_IN_PART, DRAINED_NO_MEMORY };
 
-/* Takes all that is ready, or as many as there is time and memory for, and not more than `most`. */
+/* Takes at most `most` messages, as many as there are and as time and memory allow. */
 static enum drained ring_drain(struct loop *loop, struct loop_ring *ring, uint32_t most)
 {
 	struct ktsn_ring_taken taken;
@@ -111,8 +111,8 @@ static enum drained ring_drain(struct loop *loop, struct loop_ring *ring, uint32
 	if (quota_blocks(loop, ring->quota, loop->round.now_tai_ns))
 		return DRAINED_IN_PART;
 	while ((result = ktsn_ring_take(&ring->consumer, &taken)) != 0) {
-		/* What is claimed to be a message and is none counts as one, and so does a search for the
-		 * oldest (-EAGAIN): they take as long. */
+		/* An invalid message counts as a message, and so does a search for the oldest (-EAGAIN): they
+		 * take as long. */
 		if (result == -EBADMSG) {
 			message_reject(loop, ring, &taken, NULL, &loop->counters.drop_invalid);
 		} else if (result > 0 && (err = message_accept(loop, ring, &taken))) {
@@ -132,7 +132,7 @@ static enum drained ring_drain(struct loop *loop, struct loop_ring *ring, uint32
 	return DRAINED;
 }
 
-/* What was left in it may have been taken since, or was a lie that its application took back. */
+/* The ring may be empty by now: a message that was left in it was taken, or its application withdrew it. */
 static enum drained ring_poll(struct loop *loop, struct loop_ring *ring, uint32_t most)
 {
 	enum drained drained;
@@ -150,7 +150,7 @@ static enum drained ring_poll(struct loop *loop, struct loop_ring *ring, uint32_
 	return drained;
 }
 
-/* Whether messages were left in it. It may be gone after this. */
+/* Returns whether messages were left in the ring. The ring may be retired after this. */
 static bool ring_take(struct loop *loop, struct loop_ring *ring, uint32_t most)
 {
 	enum drained drained;
@@ -172,7 +172,7 @@ static bool ring_take(struct loop *loop, struct loop_ring *ring, uint32_t most)
 
 void loop_take_ring(struct loop *loop, struct loop_ring *ring)
 {
-	/* What a stopped loop took would never leave. It is the next ktsnd's. */
+	/* A stopped loop would never send the messages. They are left to the next ktsnd. */
 	if (!loop_stopped(loop))
 		(void)ring_take(loop, ring, ring->consumer.slot_count);
 }
@@ -183,7 +183,7 @@ void loop_take_turn(struct loop *loop, struct loop_ring *ring)
 		(void)ring_take(loop, ring, TAKE_TURN);
 }
 
-/* Since the round before. */
+/* CLOCK_TAI was set back since the last round. */
 static void clock_set_back(struct loop *loop)
 {
 	for (int i = 0; i < EGRESSES; i++) {
@@ -196,22 +196,21 @@ static void clock_set_back(struct loop *loop)
 	watch_reset(loop);
 }
 
-/* A pod has its turn. Whether that led anywhere: messages were taken, or there is a ring less to poll.
- */
+/* Takes the turn of the next pod. Returns whether messages were taken or a ring needs no polling any more. */
 static bool turn_take(struct loop *loop)
 {
 	struct loop_ring *ring = watch_turn(loop);
 	uint32_t count;
 	bool left;
 
-	/* None of its rings may be taken from: one look tells that of all. */
+	/* If the pod has used up its quota, none of its rings has to be polled. */
 	if (ktsn_ring_ready(&ring->consumer) && quota_exhausted(loop, ring->quota, loop->round.now_tai_ns)) {
 		(void)quota_blocks(loop, ring->quota, loop->round.now_tai_ns);
 		return false;
 	}
 	count = loop->round.taken;
 	left = ring_take(loop, ring, loop->watch.quota_count > 1 ? TAKE_TURN : ring->consumer.slot_count);
-	/* The look itself was one. */
+	/* Polling itself counted as one. */
 	return loop->round.taken - count > 1 || !left;
 }
 
@@ -231,7 +230,7 @@ void loop_take(struct loop *loop)
 	pending_release(loop);
 	held_continue(loop);
 	watch_due(loop, loop->round.began_tai_ns + loop->wait.lead_ns);
-	/* Those for which there is no time have their turn in the next round. */
+	/* Pods for which no time is left have their turn in the next round. */
 	while (loop->watch.quotas && in_vain < loop->watch.quota_count &&
 	       loop->round.taken < loop->config.packets &&
 	       (loop->round.taken < TAKE_AT_ONCE || !round_must_end(loop, watch_quota(loop))))

@@ -46,21 +46,21 @@ enum {
 	REST_LATE_ONE_IN = 20,
 	REST_LEAD_STEP_NS = 4000,
 	REST_LEAD_LEAST_NS = 5000,
-	/* A rest of which less than half is saved is too short. */
+	/* A rest that saves less than half of its time is too short. */
 	SLICE_FIRST_NS = 10000,
 	SLICE_LEAST_NS = 5000,
 	SLICE_MOST_NS = 200000,
-	/* A gap has no end when nothing is to come; then it is something else that keeps the loop awake. */
+	/* A gap has no end when nothing is expected; then something else keeps the loop awake. */
 	REST_MOST_NS = 80000,
-	/* Nothing but the kernel or the host takes the processor away for so long. */
+	/* Only the kernel or the host takes the processor away for this long. */
 	STOPPED_NS = 10000000,
-	/* What the thread has waited for a processor is read so often. A busy loop waits for some
-	 * microseconds of it, at each wake-up. */
+	/* The time that the thread has waited for a processor is read this often. A busy loop waits for some
+	 * microseconds at each wake-up. */
 	WAITED_EVERY_NS = 100000000,
 };
 
-/* How long the thread has been runnable without running: the second number of schedstat. The first is how
- * long it ran; a kernel that keeps neither says 0 of both. -1: unknown. */
+/* Returns how long the thread has been runnable without running, the second number of schedstat; -1: unknown.
+ * The first is how long it ran; a kernel that keeps neither has 0 for both. */
 static int64_t waited_read(const struct loop *loop)
 {
 	char text[96];
@@ -91,7 +91,7 @@ void rest_budget_set(struct loop *loop, uint32_t runtime_us, uint32_t period_us)
 			      memory_order_relaxed);
 }
 
-/* Windows of a period, as the kernel has them, though they begin elsewhere. */
+/* Returns the use in the last whole period. Periods are as long as the kernel's, but start at other times. */
 static int64_t used_lately(const struct loop_rest *rest, int64_t period_ns)
 {
 	int64_t window = clock_ns(CLOCK_MONOTONIC) / period_ns;
@@ -122,7 +122,7 @@ struct loop_budget_use rest_budget_use(const struct loop *loop)
 	return use;
 }
 
-/* What was used of another budget says nothing of this one. */
+/* Forgets the use of the previous budget. */
 static void use_forget(struct loop_rest *rest)
 {
 	atomic_store_explicit(&rest->used_ns, 0, memory_order_relaxed);
@@ -130,7 +130,7 @@ static void use_forget(struct loop_rest *rest)
 	atomic_store_explicit(&rest->most_used_ns, 0, memory_order_relaxed);
 }
 
-/* The kernel's budgets are in microseconds. */
+/* Takes a new budget, which is in microseconds as the kernel's. */
 static void budget_follow(struct loop *loop)
 {
 	uint64_t granted_us = atomic_load_explicit(&loop->rest.granted_us, memory_order_relaxed);
@@ -147,9 +147,9 @@ static void budget_follow(struct loop *loop)
 }
 
 /*
- * The loop was away for long without having asked for it. The kernel's scheduler has it wait on a run queue,
- * which schedstat shows. The host of a virtual machine takes the processor itself: the kernel believes that
- * the loop runs, or, where the host tells it of stolen time, takes that off what it charges; either way the
+ * The loop was away for long without having asked for it. The kernel's scheduler makes it wait on a run
+ * queue, which schedstat shows. The host of a virtual machine takes the processor itself: for the kernel the
+ * loop runs, or, if the host reports stolen time, the kernel subtracts that from the charge; either way the
  * thread does not wait. Other real-time threads of a higher priority look like the kernel.
  */
 static void away_note(struct loop *loop, int64_t away_ns)
@@ -157,7 +157,7 @@ static void away_note(struct loop *loop, int64_t away_ns)
 	struct loop_rest *rest = &loop->rest;
 	int64_t before_ns = rest->waited_ns, waited_ns = waited_read(loop);
 
-	/* What this one waited is not the next one's. */
+	/* The next absence must not include this wait. */
 	rest->waited_ns = waited_ns;
 	rest->waited_read_ns = rest->read_ns;
 	if (waited_ns >= 0 && waited_ns - before_ns < away_ns / 2) {
@@ -179,7 +179,7 @@ static void waited_follow(struct loop *loop, int64_t now_ns)
 	rest->waited_ns = waited_read(loop);
 }
 
-/* For those who ask: what was charged in this period and in the one before. */
+/* Records the charge of this period and of the one before, for rest_budget_use(). */
 static void use_note(struct loop *loop, int64_t now_ns, int64_t charged_ns)
 {
 	struct loop_rest *rest = &loop->rest;
@@ -243,7 +243,7 @@ static bool rest_wanted(struct loop *loop, int64_t gap_ns)
 	return budget_rest_due(&rest->budget, gap_ns, rest->lead_ns + rest->slice_ns);
 }
 
-static bool rest_must_be_deaf(const struct loop *loop)
+static bool rest_ignores_doorbells(const struct loop *loop)
 {
 	return budget_short(&loop->rest.budget);
 }
@@ -305,38 +305,38 @@ static int64_t rest(struct loop *loop, int64_t gap_ns)
 /* ---- waiting ---- */
 
 enum {
-	/* Sleeping for less than this costs more than it saves. */
+	/* A shorter sleep costs more than it saves. */
 	SHORTEST_SLEEP_NS = 15000,
-	/* While awake, doorbells are looked at this often, and not when the event is so near that the look
-	 * may not be over: POLL_SPARE times what it takes on average, and the last stretch (send.c). */
+	/* While the loop is awake it polls the doorbells this often, except when the event is too near:
+	 * POLL_SPARE times the average duration of a poll, and the last stretch (send.c). */
 	DOORBELL_POLL_NS = 5000,
 	POLL_SPARE = 4,
 	POLL_LAST_NS = 3000,
-	/* What took longer was interrupted. */
+	/* A poll that took longer was interrupted. */
 	POLL_MOST_NS = 20000,
-	/* Parts of a new measurement in the average: what was longer counts more. */
+	/* Weights of a new measurement in the average: longer ones count more. */
 	LEARN_LONGER = 4,
 	LEARN_SHORTER = 32,
-	/* Unless there is no end of departures: a backlog must not keep others waiting outside. */
+	/* With departures without end doorbells are polled this often: a backlog must not keep others
+	   waiting. */
 	BUSY_POLL_NS = 50000,
-	/* Warming up takes twice its average at worst, mostly, and is to be over so long before the
-	   departure. */
+	/* Warming up takes up to twice its average, and must be over this long before the departure. */
 	WARM_UP_SPARE_NS = 5000,
 	MEMORY_RETRY_NS = 1000000,
-	/* So long it sleeps at most while something is to come: CLOCK_TAI may be set meanwhile. */
+	/* The longest sleep before an event: CLOCK_TAI may be set meanwhile. */
 	LONGEST_SLEEP_NS = 100000000,
-	/* The lead goes up by this after a wake-up that was too late for it, and down by a fraction of it
-	 * after each that was not: it settles where one in LATE_ONE_IN is too late. */
+	/* The lead grows by this after a wake-up that was too late, and shrinks by a fraction of it after any
+	 * other: it settles where one in LATE_ONE_IN is too late. */
 	LEAD_STEP_NS = 5000,
 	LATE_ONE_IN = 500,
 	SHORTEST_LEAD_NS = 20000,
-	/* Until the first that is too late it goes down by this part of itself: it begins far above what a
-	 * punctual machine needs. */
+	/* Until the first wake-up that is too late, the lead shrinks by this part of itself: it starts far
+	 * above the need of a punctual machine. */
 	FIRST_DESCENT = 256,
 	EVENTS_AT_ONCE = 64,
 };
 
-/* Waits for a doorbell or a command, at most timeout_ns (-1: for ever). Returns how many came. */
+/* Waits for a doorbell or a command, at most timeout_ns (-1: without limit). Returns the number of events. */
 static int events_wait(struct loop *loop, int64_t timeout_ns)
 {
 	struct epoll_event events[EVENTS_AT_ONCE];
@@ -361,13 +361,13 @@ static int events_wait(struct loop *loop, int64_t timeout_ns)
 	return count;
 }
 
-/* A sleep ended so late. */
+/* Adapts the lead to a sleep that ended late by `late_ns`. */
 static void lead_learn(struct loop *loop, int64_t late_ns)
 {
 	int64_t longest_ns = loop->config.spin_ns;
 	int64_t shortest_ns = longest_ns < SHORTEST_LEAD_NS ? longest_ns : SHORTEST_LEAD_NS;
 
-	/* What is left of the lead must still do for building a frame. */
+	/* The rest of the lead must be enough for building a frame. */
 	if (late_ns > loop->wait.lead_ns - shortest_ns / 2) {
 		loop->wait.was_late = true;
 		loop->wait.lead_ns += LEAD_STEP_NS;
@@ -382,7 +382,7 @@ static void lead_learn(struct loop *loop, int64_t late_ns)
 		loop->wait.lead_ns = shortest_ns;
 }
 
-/* Until `lead_ns` before the end of the gap, unless somebody rings. */
+/* Sleeps until `lead_ns` before the end of the gap, or until a doorbell rings. */
 static void loop_sleep(struct loop *loop, int64_t now_tai_ns, int64_t gap_ns, int64_t lead_ns)
 {
 	int64_t asked_ns = gap_ns == INT64_MAX ? INT64_MAX : gap_ns - lead_ns;
@@ -405,7 +405,7 @@ static void doorbells_poll(struct loop *loop, int64_t now_tai_ns)
 	int64_t took_ns;
 
 	loop->wait.doorbells_polled_tai_ns = now_tai_ns;
-	/* One that rang takes longer, and says nothing of a look in vain. */
+	/* A poll with a doorbell takes longer than one without. */
 	if (events_wait(loop, 0) > 0)
 		return;
 	took_ns = clock_tai_ns() - now_tai_ns;
@@ -417,13 +417,13 @@ static void doorbells_poll(struct loop *loop, int64_t now_tai_ns)
 	loop->wait.poll_ns += took_ns / (took_ns > 0 ? LEARN_LONGER : LEARN_SHORTER);
 }
 
-/* Whether a look at the doorbells would be over in time, as far as can be told. */
+/* Whether polling the doorbells will probably be over in time. */
 static bool poll_fits(const struct loop *loop, int64_t gap_ns)
 {
 	return gap_ns > POLL_SPARE * loop->wait.poll_ns + POLL_LAST_NS;
 }
 
-/* Once for each departure, when it is near and warming up will be over before it. */
+/* Whether to warm up now: once for each departure, when it is near and there is enough time. */
 static bool warm_up_due(const struct loop *loop, int64_t now_tai_ns, int64_t departure_tai_ns)
 {
 	int64_t left_ns = departure_tai_ns - now_tai_ns;
@@ -432,7 +432,7 @@ static bool warm_up_due(const struct loop *loop, int64_t now_tai_ns, int64_t dep
 	       left_ns <= loop->wait.lead_ns && left_ns > 2 * loop->wait.warm_up_ns + WARM_UP_SPARE_NS;
 }
 
-/* What the next departure needs: the port of the uplink, or the thread of a receiver of this node, which
+/* Warms up for the next departure: the port of the uplink, or the thread of a receiver of this node, which
  * takes tens of microseconds to wake up. */
 static void departure_prepare(struct loop *loop, int64_t now_tai_ns, int64_t departure_tai_ns)
 {
@@ -446,7 +446,7 @@ static void departure_prepare(struct loop *loop, int64_t now_tai_ns, int64_t dep
 		ktsn_port_warm_up(loop->config.port);
 }
 
-/* Awake, and nothing due for a while. */
+/* Uses the time while the loop is awake and nothing is due. */
 static void spare_time_use(struct loop *loop, int64_t now_tai_ns, int64_t departure_tai_ns)
 {
 	if (warm_up_due(loop, now_tai_ns, departure_tai_ns)) {
@@ -459,10 +459,10 @@ static void spare_time_use(struct loop *loop, int64_t now_tai_ns, int64_t depart
 	}
 }
 
-/* The loop would stay awake, and has been for so long that it must not. */
+/* Takes a rest, because the loop has been awake for too long. */
 static void rest_take(struct loop *loop, int64_t now_tai_ns, int64_t gap_ns, bool ready)
 {
-	if (ready || rest_must_be_deaf(loop) || gap_ns < loop->rest.lead_ns + loop->rest.slice_ns) {
+	if (ready || rest_ignores_doorbells(loop) || gap_ns < loop->rest.lead_ns + loop->rest.slice_ns) {
 		loop->wait.asleep_tai_ns = now_tai_ns;
 		lead_learn(loop, rest(loop, gap_ns));
 	} else {
@@ -489,7 +489,7 @@ void loop_wait(struct loop *loop)
 		event_tai_ns = held_next(loop);
 	if (commands_peek(&loop->commands, 0))
 		event_tai_ns = now_tai_ns;
-	/* No departure will give memory back: the port has it all, and does not say when it returns it. */
+	/* No departure will free memory: the port has all of it, and does not report when it returns some. */
 	if (event_tai_ns == KTSN_SHAPER_NEVER && loop->pool.is_short)
 		event_tai_ns = now_tai_ns + MEMORY_RETRY_NS;
 	gap_ns = event_tai_ns == KTSN_SHAPER_NEVER ? INT64_MAX : event_tai_ns - now_tai_ns;

@@ -34,13 +34,13 @@
 /* ---- doorbells: one that rings more often than its pod may is not listened to for a while ---- */
 
 enum {
-	/* A doorbell that rang too often is not listened to for at least this long. */
+	/* A throttled doorbell stays disarmed for at least this long. */
 	THROTTLED_NS = 1000000,
-	/* So many are listened to again in a round. */
+	/* Doorbells that are armed again in a round. */
 	RELEASE_AT_ONCE = 32,
 };
 
-/* Edge-triggered: what rang stays readable, since nobody reads the eventfd behind it. */
+/* Edge-triggered: a doorbell that rang stays readable, because its eventfd is never read. */
 void doorbell_listen(const struct loop *loop, struct loop_ring *ring, bool listen)
 {
 	struct epoll_event doorbell = {.events = listen ? EPOLLIN | EPOLLET : 0, .data.ptr = ring};
@@ -69,7 +69,7 @@ static void throttle_end(struct loop *loop, struct loop_ring *ring)
 	loop->throttle.count--;
 }
 
-/* The first: those that were throttled longest ago. */
+/* Arms some doorbells again, those that were throttled first. */
 static void release_some(struct loop *loop)
 {
 	for (uint32_t count = 0; loop->throttle.release_left && count < RELEASE_AT_ONCE; count++) {
@@ -77,15 +77,15 @@ static void release_some(struct loop *loop)
 
 		throttle_end(loop, ring);
 		loop->throttle.release_left--;
-		/* What rang meanwhile rings now. A ring that closes stays unheard: it is freed while the
-		 * application may still ring, and its set serves another ring. */
+		/* A doorbell that rang meanwhile rings now. A ring that closes stays disarmed: it is freed
+		 * while the application may still ring, and its set is used for another ring. */
 		if (!ring->closing)
 			doorbell_listen(loop, ring, true);
 	}
 }
 
-/* Together, and not each in its time, or they could wake the loop that often. Those that are throttled while
- * others are listened to again wait for the next time. */
+/* Arms all doorbells together, or they could wake the loop once for each. Doorbells that are throttled
+ * meanwhile wait for the next time. */
 void throttle_release(struct loop *loop, int64_t now_tai_ns)
 {
 	if (now_tai_ns < loop->throttle.until_tai_ns)
@@ -103,7 +103,7 @@ void throttle_forget(struct loop *loop, struct loop_ring *ring)
 	if (!ring->throttled)
 		return;
 	throttle_end(loop, ring);
-	/* It may have been one of those. */
+	/* The ring may have been one of those. */
 	if (loop->throttle.release_left > loop->throttle.count)
 		loop->throttle.release_left = loop->throttle.count;
 }
@@ -121,16 +121,17 @@ int64_t throttle_next(const struct loop *loop)
 
 /* ---- heartbeat of untimed rings ---- */
 enum {
-	/* Not in each round: each ring is a line that its relay reads. */
-	TELL_EVERY_NS = 1000000,
-	/* So many in a round, or a departure would wait for all that there are. */
-	TELL_AT_ONCE = 8,
-	/* A relay hears at least every 20 ms, also while the next are told. */
+	/* Not in each round: the relay reads the cache line that is written. */
+	UPDATE_EVERY_NS = 1000000,
+	/* Rings in a round, so that departures need not wait for all of them. */
+	UPDATE_AT_ONCE = 8,
+	/* A relay sees a heartbeat at least every 20 ms, also while other rings are written. */
 	SLEEP_MAX_NS = 15000000,
-	SLEEP_MAX_TELLING_NS = 20000,
+	SLEEP_MAX_UPDATING_NS = 20000,
 };
 
-/* Bit p: the gate of priority p is closed at times. Only a Time-Aware Shaper has gates. */
+/* Returns the priorities whose gate is closed at times (bit p: priority p). Only a Time-Aware Shaper has
+ * gates. */
 static uint32_t gated_priorities(const struct loop *loop)
 {
 	const struct loop_shaping *shaping = &loop->shaping;
@@ -143,8 +144,8 @@ static uint32_t gated_priorities(const struct loop *loop)
 	return gated;
 }
 
-/* Until a schedule is set, a ring that was handed back keeps what the former ktsnd wrote: this one gets the
- * node's schedule some time after it started. */
+/* Until a schedule is set, a ring that was handed back keeps the priorities of the previous ktsnd: this one
+ * gets the node's schedule some time after it started. */
 static bool has_schedule(const struct loop *loop)
 {
 	const struct loop_gates *gates = loop->shaping.gates;
@@ -153,7 +154,7 @@ static bool has_schedule(const struct loop *loop)
 	       (gates->gates.last_change_tai_ns || gates->gates.config_change_tai_ns != KTSN_WINDOW_NEVER);
 }
 
-static void ring_tell(const struct loop_alive *alive, struct loop_ring *ring, int64_t now_ns)
+static void heartbeat_write(const struct loop_alive *alive, struct loop_ring *ring, int64_t now_ns)
 {
 	struct ktsn_ring_header *header = ring->consumer.header;
 
@@ -163,7 +164,7 @@ static void ring_tell(const struct loop_alive *alive, struct loop_ring *ring, in
 	atomic_store_explicit(&header->alive_ns, now_ns, memory_order_release);
 }
 
-static void gates_note(struct loop *loop)
+static void gated_update(struct loop *loop)
 {
 	loop->alive.gated = gated_priorities(loop);
 	loop->alive.gates_known = has_schedule(loop);
@@ -173,8 +174,8 @@ void alive_begin(struct loop *loop, struct loop_ring *ring)
 {
 	ring_list_add(&loop->alive.rings, &ring->untimed_entry);
 	loop->alive.count++;
-	gates_note(loop);
-	ring_tell(&loop->alive, ring, clock_ns(CLOCK_MONOTONIC));
+	gated_update(loop);
+	heartbeat_write(&loop->alive, ring, clock_ns(CLOCK_MONOTONIC));
 }
 
 void alive_end(struct loop *loop, struct loop_ring *ring)
@@ -185,18 +186,18 @@ void alive_end(struct loop *loop, struct loop_ring *ring)
 	loop->alive.count--;
 }
 
-static void next_tell(struct loop_alive *alive, int64_t now_ns)
+static void next_write(struct loop_alive *alive, int64_t now_ns)
 {
-	ring_tell(alive, container_of(alive->rings, struct loop_ring, untimed_entry), now_ns);
+	heartbeat_write(alive, container_of(alive->rings, struct loop_ring, untimed_entry), now_ns);
 	alive->rings = alive->rings->next;
 	alive->left--;
 }
 
-static void some_tell(struct loop_alive *alive, int64_t now_ns)
+static void some_write(struct loop_alive *alive, int64_t now_ns)
 {
-	for (int i = 0; i < TELL_AT_ONCE && alive->rings && alive->left; i++)
-		next_tell(alive, now_ns);
-	/* The rest of them may have ended. */
+	for (int i = 0; i < UPDATE_AT_ONCE && alive->rings && alive->left; i++)
+		next_write(alive, now_ns);
+	/* The remaining rings may have ended. */
 	if (!alive->rings)
 		alive->left = 0;
 }
@@ -204,28 +205,28 @@ static void some_tell(struct loop_alive *alive, int64_t now_ns)
 void alive_update(struct loop *loop)
 {
 	struct loop_alive *alive = &loop->alive;
-	int64_t age_ns = loop->round.began_tai_ns - alive->told_tai_ns;
+	int64_t age_ns = loop->round.began_tai_ns - alive->updated_tai_ns;
 
-	if (!alive->left && alive->rings && (age_ns < 0 || age_ns >= TELL_EVERY_NS)) {
-		alive->told_tai_ns = loop->round.began_tai_ns;
-		gates_note(loop);
+	if (!alive->left && alive->rings && (age_ns < 0 || age_ns >= UPDATE_EVERY_NS)) {
+		alive->updated_tai_ns = loop->round.began_tai_ns;
+		gated_update(loop);
 		alive->left = alive->count;
 	}
 	if (alive->left)
-		some_tell(alive, clock_ns(CLOCK_MONOTONIC));
+		some_write(alive, clock_ns(CLOCK_MONOTONIC));
 }
 
 int64_t alive_sleep_max(const struct loop *loop, int64_t longest_ns)
 {
-	int64_t most_ns = loop->alive.left ? SLEEP_MAX_TELLING_NS : SLEEP_MAX_NS;
+	int64_t most_ns = loop->alive.left ? SLEEP_MAX_UPDATING_NS : SLEEP_MAX_NS;
 
 	return loop->alive.rings && longest_ns > most_ns ? most_ns : longest_ns;
 }
 
 enum {
-	/* Longer periods are not worth a look without a doorbell. */
+	/* Messages of longer periods use the doorbell. */
 	PERIOD_MAX_NS = 1000000000,
-	/* Flows that are expected at one moment: so many of them in a round, for each takes its time. */
+	/* Expected flows that are handled in a round. */
 	DUE_AT_ONCE = 32,
 };
 
@@ -278,7 +279,7 @@ bool watch_ready(const struct loop *loop, int64_t now_tai_ns)
 {
 	const struct ring_list_link *link = loop->watch.quotas;
 
-	/* What waits for memory or for its pod's quota cannot be taken yet, however ready it is. */
+	/* Messages that wait for memory or for their pod's quota cannot be taken yet. */
 	if (!link || loop->pool.is_short)
 		return false;
 	do {
@@ -308,13 +309,13 @@ static void doorbell_update(struct loop *loop, struct loop_ring *ring)
 {
 	int64_t before_tai_ns = ring->threshold_tai_ns;
 
-	/* The loop polls the ring the whole lead before: the lead shrinks little by little only. */
+	/* The loop polls the ring during the whole lead before, and the lead shrinks only slowly. */
 	ring->threshold_tai_ns =
 		ring->expected ? ring->expected->txtime_tai_ns - loop->wait.lead_ns / 2 : KTSN_SHAPER_NEVER;
 	if (ring->threshold_tai_ns == before_tai_ns || ring->closed)
 		return;
 	doorbell_write(loop, ring);
-	/* A message that came before its producer could see the later threshold rang no bell. */
+	/* A message that was sent before its producer could see the later threshold did not ring. */
 	if (ring->threshold_tai_ns > before_tai_ns && ktsn_ring_ready(&ring->consumer))
 		watch_ring(loop, ring);
 }
@@ -343,7 +344,7 @@ static void entry_queue(struct loop *loop, struct loop_flow *flow)
 	struct loop_ring *ring = flow->ring;
 
 	expectation->entry.txtime_tai_ns = expectation->of_ring.txtime_tai_ns = expectation->expected_tai_ns;
-	/* Of equal times, the queue and the heap must have the same first. */
+	/* With equal times, queue and heap must have the same first entry. */
 	expectation->entry.order = expectation->of_ring.order = ++loop->watch.expectations_queued;
 	ktsn_txtime_queue_push(&loop->watch.expectations, &expectation->entry, expectation->last_tai_ns);
 	ring->expected = ktsn_leftist_heap_push(ring->expected, &expectation->of_ring);
@@ -388,7 +389,7 @@ static struct loop_flow *entry_pop(struct loop *loop)
 	return flow;
 }
 
-/* Its message may have been taken already; others of its ring rely on being looked for now. */
+/* The ring is polled even if the message was taken already: other flows of the ring rely on it. */
 static void expectation_end(struct loop *loop, struct loop_flow *flow, int64_t until_tai_ns)
 {
 	struct loop_ring *ring = flow->ring;
@@ -403,7 +404,7 @@ static void expectation_end(struct loop *loop, struct loop_flow *flow, int64_t u
 
 void watch_reset(struct loop *loop)
 {
-	/* When flows are expected is not known any more: all are looked for, and learnt anew. */
+	/* The expected times are void: poll the rings of all flows, and learn the times again. */
 	while (ktsn_txtime_queue_first(&loop->watch.expectations))
 		expectation_end(loop, entry_pop(loop), KTSN_SHAPER_NEVER);
 }
