@@ -4,6 +4,7 @@ package bench_test
 
 import (
 	"crypto/sha256"
+	"fmt"
 	"math"
 	"os"
 	"os/exec"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/kubernetsn/kubernetsn/bench/internal/engine"
 	"github.com/kubernetsn/kubernetsn/bench/results"
+	"github.com/kubernetsn/kubernetsn/internal/testlab"
 	"github.com/kubernetsn/kubernetsn/internal/testlab/process"
 )
 
@@ -165,16 +167,17 @@ func kept(t *testing.T, out string) map[string][32]byte {
 
 func awaitRuns(t *testing.T, started *process.Process, out string, count int) {
 	t.Helper()
-	for deadline := time.Now().Add(time.Minute); len(kept(t, out)) < count; time.Sleep(20 * time.Millisecond) {
-		select {
-		case <-started.Done():
-			t.Fatal(started.Ended())
-		default:
+	testlab.Eventually(t, time.Minute, 20*time.Millisecond, func() error {
+		if len(kept(t, out)) < count {
+			select {
+			case <-started.Done():
+				t.Fatal(started.Ended())
+			default:
+			}
+			return fmt.Errorf("%d runs within a minute, want %d", len(kept(t, out)), count)
 		}
-		if time.Now().After(deadline) {
-			t.Fatalf("%d runs within a minute, want %d", len(kept(t, out)), count)
-		}
-	}
+		return nil
+	})
 }
 
 func TestBenchThatIsStoppedGoesOnWhereItWas(t *testing.T) {

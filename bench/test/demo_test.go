@@ -73,17 +73,17 @@ func traces(t *testing.T, demoPID int) []string {
 // awaitTalker waits until the demo has messages under way: a program whose command line has word in it.
 func awaitTalker(t *testing.T, demo *process.Process, word string) {
 	t.Helper()
-	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
+	testlab.Eventually(t, patience, 5*time.Millisecond, func() error {
 		select {
 		case <-demo.Done():
 			t.Fatal(demo.Ended())
 		default:
 		}
 		if slices.ContainsFunc(traces(t, demo.PID()), func(trace string) bool { return strings.Contains(trace, word) }) {
-			return
+			return nil
 		}
-	}
-	t.Fatalf("no %s within %v; the demo says: %s", word, patience, demo.Stderr())
+		return fmt.Errorf("no %s within %v; the demo says: %s", word, patience, demo.Stderr())
+	})
 }
 
 func checkNoTraces(t *testing.T, demoPID int) {
@@ -275,11 +275,12 @@ func TestDemoThatIsKilledIsCleanedUpByTheNext(t *testing.T) {
 	}
 	_ = finishDemo(t, victim)
 	name := fmt.Sprintf("ktsn-%x-", victim.PID())
-	for deadline := time.Now().Add(patience); len(process.Find(name)) > 0; time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("its programs outlive it:\n%s", strings.Join(process.Find(name), "\n"))
+	testlab.Eventually(t, patience, 10*time.Millisecond, func() error {
+		if len(process.Find(name)) > 0 {
+			return fmt.Errorf("its programs outlive it:\n%s", strings.Join(process.Find(name), "\n"))
 		}
-	}
+		return nil
+	})
 	out := t.TempDir()
 	if err := finishDemo(t, startDemo(t, out, "--workloads", "plain")); err != nil {
 		t.Fatal(err)

@@ -4,6 +4,7 @@ package bench_test
 
 import (
 	"bytes"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -163,11 +164,12 @@ func TestLinksAreMeasuredAndReported(t *testing.T) {
 // awaitKept waits until a bench has kept so many runs.
 func awaitKept(t *testing.T, out string, count int, said *bytes.Buffer) {
 	t.Helper()
-	for deadline := time.Now().Add(time.Minute); len(runFiles(t, out)) < count; time.Sleep(50 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("%d runs after a minute: %s", len(runFiles(t, out)), said)
+	testlab.Eventually(t, time.Minute, 50*time.Millisecond, func() error {
+		if len(runFiles(t, out)) < count {
+			return fmt.Errorf("%d runs after a minute: %s", len(runFiles(t, out)), said)
 		}
-	}
+		return nil
+	})
 }
 
 func runFiles(t *testing.T, out string) []string {

@@ -19,6 +19,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/node/attachment"
 	"github.com/kubernetsn/kubernetsn/internal/node/capture"
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
+	"github.com/kubernetsn/kubernetsn/internal/testlab"
 	"github.com/kubernetsn/kubernetsn/internal/testlab/topology"
 )
 
@@ -71,17 +72,15 @@ func mapsOf(id ebpf.ProgramID) ([]ebpf.MapID, error) {
 // awaitGone waits until the kernel does not know something any more: it frees a program when nobody can be in it.
 func awaitGone[T interface{ Close() error }](t *testing.T, what string, open func() (T, error)) {
 	t.Helper()
-	for deadline := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
+	testlab.Eventually(t, patience, 10*time.Millisecond, func() error {
 		there, err := open()
 		if errors.Is(err, os.ErrNotExist) {
-			return
+			return nil
 		}
 		must(t, err)
 		there.Close()
-		if time.Now().After(deadline) {
-			t.Fatalf("%s is still in the kernel", what)
-		}
-	}
+		return fmt.Errorf("%s is still in the kernel", what)
+	})
 }
 
 func TestProgramsGoWithTheInterface(t *testing.T) {

@@ -4,6 +4,7 @@ package cni_test
 
 import (
 	"errors"
+	"fmt"
 	"net"
 	"os"
 	"path/filepath"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/kubernetsn/kubernetsn/internal/node/overlay"
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
+	"github.com/kubernetsn/kubernetsn/internal/testlab"
 	"github.com/kubernetsn/kubernetsn/internal/testlab/topology"
 )
 
@@ -142,18 +144,16 @@ func TestCheckNamesEveryDifference(t *testing.T) {
 // awaitMTU waits until ktsnd has heard of the interface's MTU.
 func (p *pod) awaitMTU(t *testing.T, want int) {
 	t.Helper()
-	for deadline := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
+	testlab.Eventually(t, patience, time.Millisecond, func() error {
 		endpoints, err := p.node.client.Endpoints(t.Context())
 		must(t, err)
 		for _, endpoint := range endpoints {
 			if endpoint.Identity == p.identity() && endpoint.MTU == want {
-				return
+				return nil
 			}
 		}
-		if time.Now().After(deadline) {
-			t.Fatalf("no endpoint of the pod has an MTU of %d: %+v", want, endpoints)
-		}
-	}
+		return fmt.Errorf("no endpoint of the pod has an MTU of %d: %+v", want, endpoints)
+	})
 }
 
 func TestCheckWithoutKtsndIsATryAgainLater(t *testing.T) {

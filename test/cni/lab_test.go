@@ -19,6 +19,7 @@ import (
 	"github.com/vishvananda/netlink"
 
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
+	"github.com/kubernetsn/kubernetsn/internal/testlab"
 	"github.com/kubernetsn/kubernetsn/internal/testlab/cniruntime"
 	"github.com/kubernetsn/kubernetsn/internal/testlab/process"
 	"github.com/kubernetsn/kubernetsn/internal/testlab/topology"
@@ -190,22 +191,20 @@ func (n *node) startDaemon(t testing.TB) {
 			t.Errorf("%v\nit said: %s", err, started.Stderr())
 		}
 	})
-	for deadline := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
+	testlab.Eventually(t, patience, 10*time.Millisecond, func() error {
 		client, err := control.Dial(context.Background(), n.control())
 		if err == nil {
 			n.client = client
 			t.Cleanup(func() { client.Close() })
-			return
+			return nil
 		}
 		select {
 		case <-started.Done():
 			t.Fatal(started.Ended())
 		default:
 		}
-		if time.Now().After(deadline) {
-			t.Fatalf("ktsnd does not listen: %v", err)
-		}
-	}
+		return fmt.Errorf("ktsnd does not listen: %v", err)
+	})
 }
 
 // stopDaemon ends it as an administrator would.

@@ -17,6 +17,7 @@ import (
 
 	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
 	"github.com/kubernetsn/kubernetsn/internal/node/agent/encryption"
+	"github.com/kubernetsn/kubernetsn/internal/testlab"
 )
 
 // TestALinkThatComesToRequireEncryptionLeavesNoOtherWay has a link between nodes that cannot encrypt, and pods with a default route, as all have
@@ -199,7 +200,7 @@ func awaitWay(t *testing.T, from *end, to netip.Addr) {
 	t.Helper()
 	var found []netlink.Route
 	var err error
-	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+	testlab.Eventually(t, patience, 20*time.Millisecond, func() error {
 		by := ""
 		must(t, from.Do(func() error {
 			if found, err = netlink.RouteGet(to.AsSlice()); err == nil && len(found) > 0 {
@@ -210,10 +211,10 @@ func awaitWay(t *testing.T, from *end, to netip.Addr) {
 			return nil
 		}))
 		if by == from.name {
-			return
+			return nil
 		}
-	}
-	t.Fatalf("the way to %s is %v, %v", to, found, err)
+		return fmt.Errorf("the way to %s is %v, %v", to, found, err)
+	})
 }
 
 // deletePort has somebody delete the node's end of an interface.

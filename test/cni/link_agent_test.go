@@ -4,6 +4,7 @@ package cni_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -17,6 +18,7 @@ import (
 
 	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
 	"github.com/kubernetsn/kubernetsn/internal/shared/linkfile"
+	"github.com/kubernetsn/kubernetsn/internal/testlab"
 )
 
 func TestAgentsPlugALinkAndSayThatItIsUp(t *testing.T) {
@@ -85,11 +87,12 @@ func checkHosts(t *testing.T, p *pod, line string) {
 // eventually waits until something is so.
 func eventually(t testing.TB, what string, is func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(patience); !is(); time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("not so: %s", what)
+	testlab.Eventually(t, patience, 10*time.Millisecond, func() error {
+		if !is() {
+			return fmt.Errorf("not so: %s", what)
 		}
-	}
+		return nil
+	})
 }
 
 func TestNamesOfALinkAreBackWhenKubeletHasWrittenTheFile(t *testing.T) {

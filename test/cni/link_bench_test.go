@@ -19,6 +19,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/node/agent/linkprobe"
 	"github.com/kubernetsn/kubernetsn/internal/node/attachment"
 	"github.com/kubernetsn/kubernetsn/internal/node/overlay"
+	"github.com/kubernetsn/kubernetsn/internal/testlab"
 )
 
 // manyLinks is how many links BenchmarkManyLinks makes between two nodes; KTSN_LINKS says another number.
@@ -136,11 +137,12 @@ func probeAtRest(b *testing.B, plans []*attachment.LinkPlan) {
 		}
 		return count
 	}
-	for deadline := time.Now().Add(patience); up() < len(plans); time.Sleep(50 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			b.Fatalf("%d of %d links are up", up(), len(plans))
+	testlab.Eventually(b, patience, 50*time.Millisecond, func() error {
+		if up() < len(plans) {
+			return fmt.Errorf("%d of %d links are up", up(), len(plans))
 		}
-	}
+		return nil
+	})
 	b.ReportMetric(time.Since(began).Seconds(), "s-up")
 	time.Sleep(2 * time.Second)
 	const rest = 10 * time.Second

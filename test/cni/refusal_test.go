@@ -16,6 +16,8 @@ import (
 	"github.com/containernetworking/cni/pkg/types"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	"github.com/kubernetsn/kubernetsn/internal/testlab"
 )
 
 // refused checks an error's code and sentence.
@@ -262,7 +264,7 @@ func TestAnInterruptedAddLeavesNothing(t *testing.T) {
 // interruptWhenRecorded sends SIGTERM to the tsn-cni that waits for the node's lock.
 func interruptWhenRecorded(t *testing.T, n *node) {
 	t.Helper()
-	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
+	testlab.Eventually(t, patience, 10*time.Millisecond, func() error {
 		for _, stat := range glob(t, "/proc/[0-9]*/exe") {
 			if target, err := os.Readlink(stat); err != nil || target != program(t, "tsn-cni") {
 				continue
@@ -273,10 +275,10 @@ func interruptWhenRecorded(t *testing.T, n *node) {
 			for _, fd := range glob(t, fmt.Sprintf("/proc/%d/fd/*", pid)) {
 				if target, _ := os.Readlink(fd); target == filepath.Join(n.dir, "state", "lock") {
 					must(t, unix.Kill(pid, unix.SIGTERM))
-					return
+					return nil
 				}
 			}
 		}
-	}
-	t.Fatal("no tsn-cni waits for the lock")
+		return errors.New("no tsn-cni waits for the lock")
+	})
 }

@@ -4,6 +4,7 @@ package cni_test
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -15,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/kubernetsn/kubernetsn/internal/node/capture"
+	"github.com/kubernetsn/kubernetsn/internal/testlab"
 	"github.com/kubernetsn/kubernetsn/internal/testlab/process"
 )
 
@@ -83,7 +85,7 @@ func (n *node) taps(t *testing.T) map[string]int {
 // awaitTaps waits until there are so many, and the programs at the pods' ports know them.
 func (n *node) awaitTaps(t *testing.T, pods ...*pod) {
 	t.Helper()
-	for deadline := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
+	testlab.Eventually(t, patience, 10*time.Millisecond, func() error {
 		taps, told := n.taps(t), 0
 		for _, pod := range pods {
 			var count capture.PortCount
@@ -95,13 +97,11 @@ func (n *node) awaitTaps(t *testing.T, pods ...*pod) {
 			}
 		}
 		if len(taps) == len(pods) && told == len(pods) {
-			return
+			return nil
 		}
 		n.checkRelays(t)
-		if time.Now().After(deadline) {
-			t.Fatalf("there are the taps %v, and the programs of %d of %d pods know theirs", taps, told, len(pods))
-		}
-	}
+		return fmt.Errorf("there are the taps %v, and the programs of %d of %d pods know theirs", taps, told, len(pods))
+	})
 }
 
 func TestRelaysComeAndGoWithPodsAndWithWhoRunsThem(t *testing.T) {

@@ -104,15 +104,13 @@ func (f *frontEnd) send(t *testing.T, frame []byte) {
 func (p *pod) awaitVhostSocket(t *testing.T) {
 	t.Helper()
 	path := p.vhostSocket()
-	for deadline := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
+	testlab.Eventually(t, patience, 10*time.Millisecond, func() error {
 		if _, err := os.Stat(path); err == nil {
-			return
+			return nil
 		}
 		p.node.checkRelays(t)
-		if time.Now().After(deadline) {
-			t.Fatalf("there is no %s", path)
-		}
-	}
+		return fmt.Errorf("there is no %s", path)
+	})
 }
 
 func TestAVirtualMachineIsServedByVhostUser(t *testing.T) {

@@ -4,6 +4,7 @@ package netns_test
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"net/netip"
 	"os"
@@ -17,6 +18,7 @@ import (
 	"time"
 
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
+	"github.com/kubernetsn/kubernetsn/internal/testlab"
 	"github.com/kubernetsn/kubernetsn/internal/testlab/process"
 	"github.com/kubernetsn/kubernetsn/internal/testlab/topology"
 )
@@ -150,15 +152,13 @@ func (l *lab) keepBusy(t *testing.T, client *control.Client, cycle, lasts time.D
 	if err := talker.Wait(); err != nil {
 		t.Fatal(err)
 	}
-	for deadline := time.Now().Add(patience); ; time.Sleep(50 * time.Millisecond) {
+	return testlab.EventuallyValue(t, patience, 50*time.Millisecond, func() (*control.Status, error) {
 		status := statusOf(t, client)
 		if status.Counters.Sent == uint64(count) {
-			return status
+			return status, nil
 		}
-		if time.Now().After(deadline) {
-			t.Fatalf("%d of %d messages left: %+v\nthe talker said: %s", status.Counters.Sent, count, status.Counters, talker.Stderr())
-		}
-	}
+		return nil, fmt.Errorf("%d of %d messages left: %+v\nthe talker said: %s", status.Counters.Sent, count, status.Counters, talker.Stderr())
+	})
 }
 
 // checkNotStopped fails where the kernel stopped the loop, or where it had no reason to.

@@ -184,11 +184,12 @@ func (c *captured) setSchedule(t *testing.T, table *control.GateParameterTable) 
 		t.Fatal(err)
 	}
 	waitForSchedule(t, c.client)
-	for deadline := time.Now().Add(patience); c.port(t, identity).GatedPriorities&1 == 0; time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("the port does not know of the gate")
+	testlab.Eventually(t, patience, 10*time.Millisecond, func() error {
+		if c.port(t, identity).GatedPriorities&1 == 0 {
+			return errors.New("the port does not know of the gate")
 		}
-	}
+		return nil
+	})
 }
 
 // The gates hold for all that a captured pod sends, also while its relay gets no processor.
@@ -332,16 +333,14 @@ func TestWithoutKtsndTrafficTakesTheKernelsPathAndComesBack(t *testing.T) {
 	}
 	c.restoreDaemon(t)
 	c.awaitRelay(t, identity)
-	for deadline := time.Now().Add(patience); ; {
+	testlab.Eventually(t, patience, 0, func() error {
 		before := c.untimed(t)
 		checkEchoes(t, c.PodA, topology.PodAddressB)
 		if c.untimed(t)-before >= 5 {
-			break
+			return nil
 		}
-		if time.Now().After(deadline) {
-			t.Fatal("traffic does not come back to ktsnd")
-		}
-	}
+		return errors.New("traffic does not come back to ktsnd")
+	})
 }
 
 // heartbeat is KTSN_CAPTURE_HEARTBEAT_NS.

@@ -19,6 +19,7 @@ import (
 
 	"github.com/kubernetsn/kubernetsn/internal/node/attachment"
 	"github.com/kubernetsn/kubernetsn/internal/node/capture"
+	"github.com/kubernetsn/kubernetsn/internal/testlab"
 	"github.com/kubernetsn/kubernetsn/internal/testlab/process"
 	"github.com/kubernetsn/kubernetsn/internal/testlab/topology"
 )
@@ -65,15 +66,13 @@ func (c *captured) killRelays(t *testing.T) {
 func awaitEnd(t *testing.T, pids []int) {
 	t.Helper()
 	for _, pid := range pids {
-		for deadline := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
+		testlab.Eventually(t, patience, time.Millisecond, func() error {
 			stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 			if err != nil || strings.Contains(string(stat), ") Z ") {
-				break
+				return nil
 			}
-			if time.Now().After(deadline) {
-				t.Fatalf("process %d goes on", pid)
-			}
-		}
+			return fmt.Errorf("process %d goes on", pid)
+		})
 	}
 }
 

@@ -216,19 +216,17 @@ func (c *captured) dropped(t *testing.T) uint64 {
 // bridge had forwarded frames, as it does when ktsnd or the relay had no processor for 50 ms.
 func (c *captured) checkDropped(t *testing.T, send func()) {
 	t.Helper()
-	for deadline := time.Now().Add(patience); ; {
+	testlab.Eventually(t, patience, 0, func() error {
 		passed := c.counted(t).passed
 		seen, counted := c.sendToDrop(t, send)
 		if c.counted(t).passed == passed {
 			if !counted || len(seen) > 0 {
 				t.Errorf("it is counted: %v; on the wire are %+v", counted, seen)
 			}
-			return
+			return nil
 		}
-		if time.Now().After(deadline) {
-			t.Fatal("the bridge goes on to forward frames")
-		}
-	}
+		return errors.New("the bridge goes on to forward frames")
+	})
 }
 
 // sendToDrop returns what is on the wire of a frame, and whether a drop is counted.

@@ -14,6 +14,7 @@ import (
 
 	"github.com/kubernetsn/kubernetsn/internal/node/capture"
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
+	"github.com/kubernetsn/kubernetsn/internal/testlab"
 	"github.com/kubernetsn/kubernetsn/internal/testlab/cniruntime"
 	"github.com/kubernetsn/kubernetsn/internal/testlab/topology"
 )
@@ -102,25 +103,24 @@ func TestCapturedPodsComeAndGo(t *testing.T) {
 // awaitNoRelay waits until nothing is left of a pod's relay.
 func (c *captured) awaitNoRelay(t *testing.T, pod string) {
 	t.Helper()
-	for deadline := time.Now().Add(patience); c.relayed(t, pod); time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("ktsnd still serves a relay of %s; the supervisor says: %s", pod, c.relays.Stderr())
+	testlab.Eventually(t, patience, 10*time.Millisecond, func() error {
+		if c.relayed(t, pod) {
+			return fmt.Errorf("ktsnd still serves a relay of %s; the supervisor says: %s", pod, c.relays.Stderr())
 		}
-	}
+		return nil
+	})
 }
 
 // checkDevices waits until node a has so many devices of relays.
 func (c *captured) checkDevices(t *testing.T, want int) {
 	t.Helper()
-	for deadline := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
+	testlab.Eventually(t, patience, 10*time.Millisecond, func() error {
 		devices := c.relayDevices(t)
 		if len(devices) == want {
-			return
+			return nil
 		}
-		if time.Now().After(deadline) {
-			t.Fatalf("want %d devices of relays, there are %+v", want, devices)
-		}
-	}
+		return fmt.Errorf("want %d devices of relays, there are %+v", want, devices)
+	})
 }
 
 // Whatever is killed while frames flow: nothing leaves early or twice, and what is lost is accounted for.
@@ -205,16 +205,17 @@ func (c *captured) awaitQuiet(t *testing.T) {
 	t.Helper()
 	c.awaitRelay(t, identity)
 	last, since := uint64(0), time.Now()
-	for deadline := time.Now().Add(patience); time.Since(since) < time.Second; time.Sleep(10 * time.Millisecond) {
-		status := statusOf(t, c.client)
-		timed := status.Counters.Sent - status.Counters.Untimed
-		if timed != last || status.Pending > 0 || len(c.relayPIDs(t)) == 0 {
-			last, since = timed, time.Now()
+	testlab.Eventually(t, patience, 10*time.Millisecond, func() error {
+		if time.Since(since) < time.Second {
+			status := statusOf(t, c.client)
+			timed := status.Counters.Sent - status.Counters.Untimed
+			if timed != last || status.Pending > 0 || len(c.relayPIDs(t)) == 0 {
+				last, since = timed, time.Now()
+			}
+			return fmt.Errorf("frames go on to leave: %+v", status)
 		}
-		if time.Now().After(deadline) {
-			t.Fatalf("frames go on to leave: %+v", status)
-		}
-	}
+		return nil
+	})
 }
 
 // After a removal nothing is left of a capture.

@@ -5,6 +5,7 @@ package netns_test
 import (
 	"bytes"
 	"encoding/binary"
+	"fmt"
 	"math"
 	"net/netip"
 	"os/exec"
@@ -111,14 +112,12 @@ func (c *captured) restoreDaemon(t *testing.T, options ...string) {
 // without a time are the bridge's.
 func (c *captured) awaitRelay(t *testing.T, pod string) {
 	t.Helper()
-	for deadline := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
+	testlab.Eventually(t, patience, 10*time.Millisecond, func() error {
 		if port := c.port(t, pod); c.relayed(t, pod) && (port.Mode != capture.All || port.Answers()) {
-			return
+			return nil
 		}
-		if time.Now().After(deadline) {
-			t.Fatalf("ktsnd serves no relay of %s; the supervisor says: %s\nktsnd says: %s", pod, c.relays.Stderr(), c.daemon.Stderr())
-		}
-	}
+		return fmt.Errorf("ktsnd serves no relay of %s; the supervisor says: %s\nktsnd says: %s", pod, c.relays.Stderr(), c.daemon.Stderr())
+	})
 }
 
 // relayed tells whether a relay of the pod has a connection to ktsnd.

@@ -16,6 +16,7 @@ import (
 
 	"github.com/kubernetsn/kubernetsn/internal/node/capture"
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
+	"github.com/kubernetsn/kubernetsn/internal/testlab"
 	"github.com/kubernetsn/kubernetsn/internal/testlab/process"
 	"github.com/kubernetsn/kubernetsn/internal/testlab/topology"
 	"github.com/kubernetsn/kubernetsn/internal/testlab/tsnperf"
@@ -194,15 +195,13 @@ func TestANetworkWhoseClockIsLostRefusesMessagesAfterThoseThatWait(t *testing.T)
 // awaitAnswer waits until the sender's calls are answered so: ktsnd's loop tells its library a moment later.
 func awaitAnswer(t *testing.T, sender *sender, want string) {
 	t.Helper()
-	for deadline := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
+	testlab.Eventually(t, patience, time.Millisecond, func() error {
 		got := sender.told("send", 0, "asked")
 		if got == want {
-			return
+			return nil
 		}
-		if time.Now().After(deadline) {
-			t.Fatalf("the call gives %s, want %s", got, want)
-		}
-	}
+		return fmt.Errorf("the call gives %s, want %s", got, want)
+	})
 }
 
 func TestWhatLeavesByAClockThatIsLostIsCounted(t *testing.T) {

@@ -4,6 +4,7 @@ package netns_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/netip"
@@ -22,6 +23,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/node/overlay"
 	"github.com/kubernetsn/kubernetsn/internal/node/security"
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
+	"github.com/kubernetsn/kubernetsn/internal/testlab"
 	"github.com/kubernetsn/kubernetsn/internal/testlab/topology"
 )
 
@@ -85,11 +87,12 @@ func TestAHubCannotMoveANode(t *testing.T) {
 		defer nodes.mu.Unlock()
 		return slices.ContainsFunc(nodes.told[1].Keys, func(key v1alpha1.NodeKey) bool { return key.ID == id })
 	}
-	for deadline := time.Now().Add(patience); announces(old.Keys[0].ID); time.Sleep(agentsLook) {
-		if time.Now().After(deadline) {
-			t.Fatal("node b has its first key still")
+	testlab.Eventually(t, patience, agentsLook, func() error {
+		if announces(old.Keys[0].ID) {
+			return errors.New("node b has its first key still")
 		}
-	}
+		return nil
+	})
 	sealsTo(t, client)
 	nodes.hear(func(b *v1alpha1.PeerNode) { *b = *old.DeepCopy() })
 	b := nodes.agents[1]

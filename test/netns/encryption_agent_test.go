@@ -23,6 +23,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/node/xfrm"
 	"github.com/kubernetsn/kubernetsn/internal/shared/clusterkey"
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
+	"github.com/kubernetsn/kubernetsn/internal/testlab"
 	"github.com/kubernetsn/kubernetsn/internal/testlab/process"
 	"github.com/kubernetsn/kubernetsn/internal/testlab/topology"
 )
@@ -302,15 +303,13 @@ func (l *lab) startKeyless(t *testing.T) (*process.Process, *control.Client) {
 // sealsTo waits until ktsnd has keys for node b.
 func sealsTo(t *testing.T, client *control.Client) {
 	t.Helper()
-	for deadline := time.Now().Add(patience); ; time.Sleep(agentsLook) {
+	testlab.Eventually(t, patience, agentsLook, func() error {
 		state, err := client.SecurityAssociations(t.Context())
 		if err == nil && len(state) == 1 {
-			return
+			return nil
 		}
-		if time.Now().After(deadline) {
-			t.Fatalf("ktsnd seals by %v, %v", state, err)
-		}
-	}
+		return fmt.Errorf("ktsnd seals by %v, %v", state, err)
+	})
 }
 
 // TestTheAgentGivesKtsndKeysThatTheOtherNodeTakes kills and replaces ktsnd, and has keys change, while messages are sent. Each frame is
@@ -349,11 +348,12 @@ func TestTheAgentGivesKtsndKeysThatTheOtherNodeTakes(t *testing.T) {
 		}
 	}
 	// An hour goes by in seconds.
-	for deadline := time.Now().Add(3 * patience); nodes.keyCount() < 2; time.Sleep(agentsLook) {
-		if time.Now().After(deadline) {
-			t.Fatalf("node a has had %d keys", nodes.keyCount())
+	testlab.Eventually(t, 3*patience, agentsLook, func() error {
+		if nodes.keyCount() < 2 {
+			return fmt.Errorf("node a has had %d keys", nodes.keyCount())
 		}
-	}
+		return nil
+	})
 	client = replacedRightNow(t, lab, nodes, daemon, client, &total)
 	served(t, client, 500)
 	total.add(running.end(t, client))

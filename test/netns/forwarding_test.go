@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
+	"github.com/kubernetsn/kubernetsn/internal/testlab"
 	"github.com/kubernetsn/kubernetsn/internal/testlab/topology"
 	"github.com/kubernetsn/kubernetsn/internal/testlab/wiretap"
 )
@@ -55,11 +56,12 @@ func (s *teller) say(t *testing.T) string {
 	if _, err := fmt.Fprintf(s.lines, "0:%s\n", text); err != nil {
 		t.Fatal(err)
 	}
-	for deadline := time.Now().Add(patience); counters(t, s.client).Sent == before; time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("%q was not sent: %+v", text, counters(t, s.client))
+	testlab.Eventually(t, patience, time.Millisecond, func() error {
+		if counters(t, s.client).Sent == before {
+			return fmt.Errorf("%q was not sent: %+v", text, counters(t, s.client))
 		}
-	}
+		return nil
+	})
 	return text
 }
 
@@ -89,15 +91,13 @@ func (s *teller) expect(t *testing.T, when string, nodes ...netip.Addr) {
 	for _, node := range nodes {
 		want = append(want, node.String())
 	}
-	for deadline := time.Now().Add(patience); ; {
+	testlab.Eventually(t, patience, 0, func() error {
 		got := s.wentTo(t, s.say(t))
 		if slices.Equal(got, want) {
-			return
+			return nil
 		}
-		if time.Now().After(deadline) {
-			t.Fatalf("%s: frames go to %v, want %v", when, got, want)
-		}
-	}
+		return fmt.Errorf("%s: frames go to %v, want %v", when, got, want)
+	})
 }
 
 // onlyHere sends until a frame comes into the pod, and checks that it goes to no other node.

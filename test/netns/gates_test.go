@@ -3,6 +3,7 @@
 package netns_test
 
 import (
+	"errors"
 	"os/exec"
 	"slices"
 	"strconv"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
+	"github.com/kubernetsn/kubernetsn/internal/testlab"
 	"github.com/kubernetsn/kubernetsn/internal/testlab/topology"
 	"github.com/kubernetsn/kubernetsn/internal/testlab/wiretap"
 )
@@ -86,18 +88,16 @@ func TestEachClassLeavesInItsWindow(t *testing.T) {
 // waitForSchedule returns when no change is pending.
 func waitForSchedule(t *testing.T, client *control.Client) *control.Schedule {
 	t.Helper()
-	for deadline := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
+	return testlab.EventuallyValue(t, patience, 10*time.Millisecond, func() (*control.Schedule, error) {
 		schedule, err := client.Schedule(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
 		if !schedule.Table.ConfigPending {
-			return schedule
+			return schedule, nil
 		}
-		if time.Now().After(deadline) {
-			t.Fatal("the schedule stays pending")
-		}
-	}
+		return nil, errors.New("the schedule stays pending")
+	})
 }
 
 func TestEtfDropsWhatIsLate(t *testing.T) {

@@ -218,11 +218,12 @@ func (m *machines) jumpsSaid(t *testing.T, way guestPath) int {
 
 func (m *machines) awaitJump(t *testing.T, way guestPath, want int) {
 	t.Helper()
-	for deadline := time.Now().Add(patience); m.jumpsSaid(t, way) < want; time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("ktsn-guest never says %q", jumpSaid)
+	testlab.Eventually(t, patience, 10*time.Millisecond, func() error {
+		if m.jumpsSaid(t, way) < want {
+			return fmt.Errorf("ktsn-guest never says %q", jumpSaid)
 		}
-	}
+		return nil
+	})
 }
 
 // serveSteppedClock is `ktsn vm clock` with a clock that is set when the test says so.

@@ -7,6 +7,7 @@ package netns_test
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"math"
 	"net"
@@ -152,19 +153,17 @@ var lies = map[string]struct {
 // 50 ms says nothing, and sends another one.
 func (c *captured) arrives(t *testing.T, e *enemy, pod string, make lie) bool {
 	t.Helper()
-	for deadline := time.Now().Add(patience); ; {
+	return testlab.EventuallyValue(t, patience, 0, func() (bool, error) {
 		passed := c.port(t, pod).Passed
 		payload := fmt.Appendf(nil, "lie %d", testlab.ClockNow(unix.CLOCK_TAI))
 		there := listenFrames(t, c.PodB, unix.ETH_P_ALL)
 		e.send(t, make(t, e, interfaceMAC(t, c.PodB), payload))
 		came := comes(t, there, payload)
 		if c.port(t, pod).Passed == passed || c.port(t, pod).Mode != capture.All {
-			return came
+			return came, nil
 		}
-		if time.Now().After(deadline) {
-			t.Fatal("the bridge goes on to forward frames")
-		}
-	}
+		return false, errors.New("the bridge goes on to forward frames")
+	})
 }
 
 func comes(t *testing.T, there int, payload []byte) bool {

@@ -5,10 +5,12 @@
 package netns_test
 
 import (
+	"fmt"
 	"slices"
 	"testing"
 	"time"
 
+	"github.com/kubernetsn/kubernetsn/internal/testlab"
 	"github.com/kubernetsn/kubernetsn/internal/testlab/process"
 )
 
@@ -143,11 +145,12 @@ func (m *machines) handedOverThen(t *testing.T, begin func()) {
 			m.one.run(t, "%s$inside send --to %s --count %d --cycle 1ms --lead 4s", way.in, atPodB, count)
 		})
 	}
-	for deadline := time.Now().Add(2 * time.Second); m.handed(t) < handed+2*count; time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("the relays hand %d of %d frames over", m.handed(t)-handed, 2*count)
+	testlab.Eventually(t, 2*time.Second, time.Millisecond, func() error {
+		if m.handed(t) < handed+2*count {
+			return fmt.Errorf("the relays hand %d of %d frames over", m.handed(t)-handed, 2*count)
 		}
-	}
+		return nil
+	})
 	begin()
 	if got := len(texts(t, listener)); got != 2*count {
 		t.Errorf("%d of %d messages that were handed over before arrive", got, 2*count)

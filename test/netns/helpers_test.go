@@ -155,24 +155,22 @@ func (l *lab) daemonArguments() []string {
 // connect waits until ktsnd answers.
 func connect(t *testing.T, daemon *process.Process, path string) *control.Client {
 	t.Helper()
-	for deadline := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
+	return testlab.EventuallyValue(t, patience, 10*time.Millisecond, func() (*control.Client, error) {
 		client, err := control.Dial(t.Context(), path)
 		if err == nil {
 			t.Cleanup(func() { client.Close() })
 			if _, err := client.Status(t.Context()); err != nil {
 				t.Fatalf("ktsnd does not answer: %v\nit says: %s", err, daemon.Stderr())
 			}
-			return client
+			return client, nil
 		}
 		select {
 		case <-daemon.Done():
 			t.Fatal(daemon.Ended())
 		default:
 		}
-		if time.Now().After(deadline) {
-			t.Fatalf("ktsnd does not listen: %v\nit says: %s", err, daemon.Stderr())
-		}
-	}
+		return nil, fmt.Errorf("ktsnd does not listen: %v\nit says: %s", err, daemon.Stderr())
+	})
 }
 
 // start starts a program in a namespace; the test's end ends it.
@@ -396,11 +394,12 @@ func inSeconds(of time.Duration) string { return strconv.Itoa(int(of.Seconds()))
 func drain(t *testing.T, listener *process.Process) {
 	t.Helper()
 	time.Sleep(500 * time.Millisecond) // for what the kernel has not brought there yet
-	for deadline := time.Now().Add(patience); unread(t, listener) > 0; time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("the listener does not read; it says: %s", listener.Stderr())
+	testlab.Eventually(t, patience, 10*time.Millisecond, func() error {
+		if unread(t, listener) > 0 {
+			return fmt.Errorf("the listener does not read; it says: %s", listener.Stderr())
 		}
-	}
+		return nil
+	})
 	interrupt(t, listener)
 }
 
@@ -501,15 +500,13 @@ func counters(t *testing.T, client *control.Client) control.Counters {
 // awaitStatus waits until ktsnd's status is so.
 func awaitStatus(t *testing.T, client *control.Client, what string, is func(*control.Status) bool) {
 	t.Helper()
-	for deadline := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
+	testlab.Eventually(t, patience, time.Millisecond, func() error {
 		status := statusOf(t, client)
 		if is(status) {
-			return
+			return nil
 		}
-		if time.Now().After(deadline) {
-			t.Fatalf("not so: %s; ktsnd has %+v", what, status)
-		}
-	}
+		return fmt.Errorf("not so: %s; ktsnd has %+v", what, status)
+	})
 }
 
 // await waits until ktsnd counts so.
@@ -524,16 +521,14 @@ func await(t *testing.T, client *control.Client, what string, is func(control.Co
 // enough away, and does not count as pending before.
 func settled(t *testing.T, client *control.Client) control.Counters {
 	t.Helper()
-	for deadline := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
+	return testlab.EventuallyValue(t, patience, 10*time.Millisecond, func() (control.Counters, error) {
 		left := unsettled(t, client) // first: what ended then is in the counters that are read now
 		status := statusOf(t, client)
 		if left == 0 && status.Pending == 0 {
-			return status.Counters
+			return status.Counters, nil
 		}
-		if time.Now().After(deadline) {
-			t.Fatalf("%d messages stay pending, of %d processes", status.Pending, left)
-		}
-	}
+		return control.Counters{}, fmt.Errorf("%d messages stay pending, of %d processes", status.Pending, left)
+	})
 }
 
 // unsettled is of how many processes ktsnd has the ring, also of such as have ended.

@@ -254,15 +254,13 @@ func returned(t *testing.T, daemon *process.Process, client *control.Client, bef
 		slackBytes = 1 << 30
 	}
 	forgotten(t, client)
-	for deadline := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
+	testlab.Eventually(t, patience, 20*time.Millisecond, func() error {
 		now := holdingsOf(t, daemon)
 		if now.descriptors == before.descriptors && now.rssBytes <= before.rssBytes+slackBytes {
-			return
+			return nil
 		}
-		if time.Now().After(deadline) {
-			t.Fatalf("ktsnd holds %+v instead of %+v", now, before)
-		}
-	}
+		return fmt.Errorf("ktsnd holds %+v instead of %+v", now, before)
+	})
 }
 
 // checkBooks checks the two sums of docs/architecture.md, in a ktsnd that is quiet.

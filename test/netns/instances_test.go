@@ -5,6 +5,7 @@ package netns_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"os"
 	"os/exec"
@@ -48,19 +49,17 @@ func (l *lab) startInstance(t *testing.T, name string, options ...string) *insta
 }
 
 // awaitState waits until the instance says that it is in a state.
-func (i *instance) awaitState(t *testing.T, state string) *control.ProbeAnswer {
+func (i *instance) awaitState(t *testing.T, state string) {
 	t.Helper()
-	for deadline := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
+	testlab.Eventually(t, patience, time.Millisecond, func() error {
 		ctx, cancel := context.WithTimeout(t.Context(), patience)
 		answer, err := control.Probe(ctx, i.folder)
 		cancel()
 		if err == nil && answer.State == state && answer.Instance == i.name {
-			return answer
+			return nil
 		}
-		if time.Now().After(deadline) {
-			t.Fatalf("instance %s is %+v, %v, want it %s; it says: %s", i.name, answer, err, state, i.Stderr())
-		}
-	}
+		return fmt.Errorf("instance %s is %+v, %v, want it %s; it says: %s", i.name, answer, err, state, i.Stderr())
+	})
 }
 
 // startServing starts an instance that is to serve, and tells it what agents tell.
@@ -96,7 +95,7 @@ func (i *instance) told(t *testing.T) {
 // awaitInstance waits until the node is served by an instance, and others stand by.
 func (l *lab) awaitInstance(t *testing.T, name string, standingBy ...string) {
 	t.Helper()
-	for deadline := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
+	testlab.Eventually(t, patience, time.Millisecond, func() error {
 		client, err := control.Dial(t.Context(), l.control)
 		var got *control.Instance
 		if err == nil {
@@ -104,12 +103,10 @@ func (l *lab) awaitInstance(t *testing.T, name string, standingBy ...string) {
 			client.Close()
 		}
 		if err == nil && got.Name == name && slices.Equal(slices.Sorted(slices.Values(got.StandingBy)), standingBy) {
-			return
+			return nil
 		}
-		if time.Now().After(deadline) {
-			t.Fatalf("the node's instance is %+v, %v, want %s, and standing by %v", got, err, name, standingBy)
-		}
-	}
+		return fmt.Errorf("the node's instance is %+v, %v, want %s, and standing by %v", got, err, name, standingBy)
+	})
 }
 
 // children are the processes that another started and that live.

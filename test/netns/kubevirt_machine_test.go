@@ -98,14 +98,12 @@ func (h *hypervisor) boot(t *testing.T, domain string) {
 	if err := os.WriteFile(path, []byte(domain), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	for deadline := time.Now().Add(patience); ; time.Sleep(50 * time.Millisecond) {
+	testlab.Eventually(t, patience, 50*time.Millisecond, func() error {
 		if _, err := os.Stat(filepath.Join(h.folder, "run/libvirt/libvirt-sock")); err == nil {
-			break
+			return nil
 		}
-		if time.Now().After(deadline) {
-			t.Fatalf("libvirtd does not listen: %s", h.daemon.Stderr())
-		}
-	}
+		return fmt.Errorf("libvirtd does not listen: %s", h.daemon.Stderr())
+	})
 	for _, arguments := range [][]string{{"define", path}, {"start", hypervisorDomain}} {
 		if said, err := h.virsh(arguments...); err != nil {
 			t.Fatalf("virsh %q: %v: %s\nlibvirtd says: %s\nthe domain is %s", arguments, err, said, h.daemon.Stderr(), domain)
@@ -153,16 +151,15 @@ func readText(t *testing.T, path string) string {
 // machineAnswers sends frames until one comes back from the machine, which takes a while to boot.
 func (h *hypervisor) machineAnswers(t *testing.T, send, there int, frame []byte) []byte {
 	t.Helper()
-	for deadline := time.Now().Add(bootPatience); time.Now().Before(deadline); {
+	return testlab.EventuallyValue(t, bootPatience, 0, func() ([]byte, error) {
 		if _, err := unix.Write(send, frame); err != nil {
 			t.Fatal(err)
 		}
 		if back := receiveFrame(t, there, 200*time.Millisecond); back != nil {
-			return back
+			return back, nil
 		}
-	}
-	t.Fatalf("the machine does not answer; QEMU says: %s", h.log())
-	return nil
+		return nil, fmt.Errorf("the machine does not answer; QEMU says: %s", h.log())
+	})
 }
 
 // checkClock looks whether QEMU has made the socket by which the machine asks for the node's time.

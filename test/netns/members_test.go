@@ -3,6 +3,7 @@
 package netns_test
 
 import (
+	"fmt"
 	"net/netip"
 	"os/exec"
 	"path/filepath"
@@ -13,6 +14,7 @@ import (
 	"time"
 
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
+	"github.com/kubernetsn/kubernetsn/internal/testlab"
 	"github.com/kubernetsn/kubernetsn/internal/testlab/process"
 	"github.com/kubernetsn/kubernetsn/internal/testlab/topology"
 )
@@ -63,15 +65,13 @@ func ofNode(t *testing.T, client *control.Client, address netip.Addr) control.No
 // awaitGroups waits until ktsnd knows something of a node.
 func awaitGroups(t *testing.T, client *control.Client, address netip.Addr, what string, is func(control.NodeGroups) bool) {
 	t.Helper()
-	for deadline := time.Now().Add(membersPatience); ; time.Sleep(10 * time.Millisecond) {
+	testlab.Eventually(t, membersPatience, 10*time.Millisecond, func() error {
 		groups := ofNode(t, client, address)
 		if is(groups) {
-			return
+			return nil
 		}
-		if time.Now().After(deadline) {
-			t.Fatalf("not %s: %+v", what, groups)
-		}
-	}
+		return fmt.Errorf("not %s: %+v", what, groups)
+	})
 }
 
 func listed(groups control.NodeGroups) bool { return groups.Known && !groups.Everything }

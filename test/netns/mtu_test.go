@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kubernetsn/kubernetsn/internal/testlab"
 	"github.com/kubernetsn/kubernetsn/internal/testlab/topology"
 )
 
@@ -53,15 +54,13 @@ func (s *sizer) checkLargest(t *testing.T, which string, size int) {
 // awaitSize repeats a message until it is answered so: ktsnd hears of MTUs from the kernel.
 func (s *sizer) awaitSize(t *testing.T, which string, size int, want string) {
 	t.Helper()
-	for deadline := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
+	testlab.Eventually(t, patience, 20*time.Millisecond, func() error {
 		said := s.send(t, which, size)
 		if said == want {
-			return
+			return nil
 		}
-		if time.Now().After(deadline) {
-			t.Fatalf("a message of %d bytes on the %s socket: %s, want %s", size, which, said, want)
-		}
-	}
+		return fmt.Errorf("a message of %d bytes on the %s socket: %s, want %s", size, which, said, want)
+	})
 }
 
 func TestAPodsInterfaceIsFollowedWhileAProgramRuns(t *testing.T) {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
+	"github.com/kubernetsn/kubernetsn/internal/testlab"
 	"github.com/kubernetsn/kubernetsn/internal/testlab/topology"
 	"github.com/kubernetsn/kubernetsn/internal/testlab/tsnperf"
 )
@@ -152,15 +153,13 @@ func copiesSent(t *testing.T, client *control.Client) uint64 {
 // another one.
 func (h *hostile) take(t *testing.T, client *control.Client, mode string, length time.Duration) turn {
 	t.Helper()
-	for deadline := time.Now().Add(patience); ; {
+	return testlab.EventuallyValue(t, patience, 0, func() (turn, error) {
 		taken, short := h.try(t, client, mode, length)
 		if short == "" {
-			return taken
+			return taken, nil
 		}
-		if time.Now().After(deadline) {
-			t.Fatalf("%s: %s", mode, short)
-		}
-	}
+		return turn{}, fmt.Errorf("%s: %s", mode, short)
+	})
 }
 
 // try is one turn, and what the neighbour got too little of done in it. What is measured begins when it has begun, and ends before

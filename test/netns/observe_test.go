@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os/exec"
 	"strconv"
 	"strings"
@@ -14,6 +15,7 @@ import (
 	"time"
 
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
+	"github.com/kubernetsn/kubernetsn/internal/testlab"
 	"github.com/kubernetsn/kubernetsn/internal/testlab/process"
 	"github.com/kubernetsn/kubernetsn/internal/testlab/topology"
 )
@@ -21,18 +23,16 @@ import (
 // soleFlow waits until there is a flow that has sent something, and returns it.
 func soleFlow(t *testing.T, client *control.Client) control.Flow {
 	t.Helper()
-	for deadline := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
+	return testlab.EventuallyValue(t, patience, time.Millisecond, func() (control.Flow, error) {
 		flows, err := client.Flows(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
 		if len(flows) == 1 && flows[0].Sent > 0 {
-			return flows[0]
+			return flows[0], nil
 		}
-		if time.Now().After(deadline) {
-			t.Fatalf("flows are %+v", flows)
-		}
-	}
+		return control.Flow{}, fmt.Errorf("flows are %+v", flows)
+	})
 }
 
 // ask runs ktsn on node a and returns what it prints.

@@ -3,6 +3,7 @@
 package netns_test
 
 import (
+	"fmt"
 	"net"
 	"os"
 	"os/exec"
@@ -182,15 +183,13 @@ func (l *ovsLab) neighbor(t *testing.T, name string) (neighbor, own string) {
 func (l *ovsLab) awaitNeighbor(t *testing.T, name string) {
 	t.Helper()
 	const soon = 5 * time.Second // far less than the kernel takes to doubt what it knows
-	for deadline := time.Now().Add(soon); ; time.Sleep(10 * time.Millisecond) {
+	testlab.Eventually(t, soon, 10*time.Millisecond, func() error {
 		neighbor, own := l.neighbor(t, name)
 		if neighbor == own {
-			return
+			return nil
 		}
-		if time.Now().After(deadline) {
-			t.Fatalf("node b has %s at %s, and %s is %s", topology.NodeAddressA, neighbor, name, own)
-		}
-	}
+		return fmt.Errorf("node b has %s at %s, and %s is %s", topology.NodeAddressA, neighbor, name, own)
+	})
 }
 
 // A take-down that could not give everything back says so, and the next one does.

@@ -4,6 +4,7 @@ package netns_test
 
 import (
 	"bytes"
+	"fmt"
 	"net"
 	"net/netip"
 	"os"
@@ -146,15 +147,13 @@ func (l *ovsLab) uplink() []string {
 // awaitConnected waits until Open vSwitch fetches what ktsnd sends.
 func (l *ovsLab) awaitConnected(t *testing.T) {
 	t.Helper()
-	for deadline := time.Now().Add(patience); ; time.Sleep(50 * time.Millisecond) {
+	testlab.Eventually(t, patience, 50*time.Millisecond, func() error {
 		said, err := l.ktsn(t, "status")
 		if err == nil {
-			return
+			return nil
 		}
-		if time.Now().After(deadline) {
-			t.Fatalf("Open vSwitch is not in order: %v\n%s", err, said)
-		}
-	}
+		return fmt.Errorf("Open vSwitch is not in order: %v\n%s", err, said)
+	})
 }
 
 // log is what ovs-vswitchd has said.
@@ -468,11 +467,12 @@ func awaitSaid(t *testing.T, running *process.Process, text string) {
 
 func awaitSaidFor(t *testing.T, running *process.Process, text string, most time.Duration) {
 	t.Helper()
-	for deadline := time.Now().Add(most); !strings.Contains(running.Stderr(), text); time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("%s does not say %q but: %s", running.Name(), text, running.Stderr())
+	testlab.Eventually(t, most, 10*time.Millisecond, func() error {
+		if !strings.Contains(running.Stderr(), text) {
+			return fmt.Errorf("%s does not say %q but: %s", running.Name(), text, running.Stderr())
 		}
-	}
+		return nil
+	})
 }
 
 func TestKtsndKilledUnderLoadIsConnectedAgain(t *testing.T) {

@@ -20,6 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/kubernetsn/kubernetsn/internal/node/passthrough"
+	"github.com/kubernetsn/kubernetsn/internal/testlab"
 	"github.com/kubernetsn/kubernetsn/internal/testlab/topology"
 )
 
@@ -212,7 +213,7 @@ func redirect(from, to string) error {
 // awaitUp waits for the link, which takes its time.
 func awaitUp(t *testing.T, namespace *topology.Namespace, name string) {
 	t.Helper()
-	for deadline := time.Now().Add(patience); ; time.Sleep(100 * time.Millisecond) {
+	testlab.Eventually(t, patience, 100*time.Millisecond, func() error {
 		var up bool
 		err := namespace.Do(func() error {
 			link, err := netlink.LinkByName(name)
@@ -223,12 +224,10 @@ func awaitUp(t *testing.T, namespace *topology.Namespace, name string) {
 			t.Fatal(err)
 		}
 		if up {
-			return
+			return nil
 		}
-		if time.Now().After(deadline) {
-			t.Fatalf("the link of %s does not come up", name)
-		}
-	}
+		return fmt.Errorf("the link of %s does not come up", name)
+	})
 }
 
 // bringBack returns the interface to the first process's namespace.
@@ -268,14 +267,12 @@ func carries(t *testing.T, bus *passthrough.Bus, address string, wire *passthrou
 	}
 	frame := slices.Concat(bytes.Repeat([]byte{0xff}, 6), []byte{2, 0, 0, 0, 0, 1}, []byte{0x88, 0xb5}, bytes.Repeat([]byte{7}, 50))
 	got := make([]byte, 100)
-	for deadline := time.Now().Add(patience); ; time.Sleep(100 * time.Millisecond) {
+	testlab.Eventually(t, patience, 100*time.Millisecond, func() error {
 		// The link comes up in its own time.
 		_, _ = unix.Write(sockets[0], frame)
 		if n, err := unix.Read(sockets[1], got); err == nil && bytes.Equal(got[:n], frame) {
-			return
+			return nil
 		}
-		if time.Now().After(deadline) {
-			t.Fatal("no frame passes by the card that was given back")
-		}
-	}
+		return errors.New("no frame passes by the card that was given back")
+	})
 }

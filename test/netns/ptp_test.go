@@ -244,11 +244,12 @@ func TestAKilledKtsnPtpTakesPtp4lWithIt(t *testing.T) {
 	}
 	<-kept.Done()
 	// Nobody here is ptp4l's parent now, so it goes when init has seen its end.
-	for deadline := time.Now().Add(patience); running(ptp4l); time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("ptp4l, process %d, goes on", ptp4l)
+	testlab.Eventually(t, patience, 10*time.Millisecond, func() error {
+		if running(ptp4l) {
+			return fmt.Errorf("ptp4l, process %d, goes on", ptp4l)
 		}
-	}
+		return nil
+	})
 	if err := os.WriteFile(filepath.Join(a.runDir, "ktsn-ptp.1"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -344,16 +345,17 @@ func TestPtp4lTakesTheConfigurationsForOtherMachines(t *testing.T) {
 			// Options of the command line go before those of the file.
 			ptp4l := start(t, a.Namespace, "ptp4l", exec.Command("/bin/sh", "-c", `exec "$@" 1>&2`, "sh", "/usr/sbin/ptp4l", "--free_running=1",
 				"--time_stamping=software", "--uds_address="+socket, "-f", config, "-m", "-q"))
-			for deadline := time.Now().Add(patience); !strings.Contains(ptp4l.Stderr(), "port 1: INITIALIZING to LISTENING"); time.Sleep(10 * time.Millisecond) {
-				select {
-				case <-ptp4l.Done():
-					t.Fatal(ptp4l.Ended())
-				default:
+			testlab.Eventually(t, patience, 10*time.Millisecond, func() error {
+				if !strings.Contains(ptp4l.Stderr(), "port 1: INITIALIZING to LISTENING") {
+					select {
+					case <-ptp4l.Done():
+						t.Fatal(ptp4l.Ended())
+					default:
+					}
+					return fmt.Errorf("it says %s", ptp4l.Stderr())
 				}
-				if time.Now().After(deadline) {
-					t.Fatalf("it says %s", ptp4l.Stderr())
-				}
-			}
+				return nil
+			})
 		})
 	}
 }

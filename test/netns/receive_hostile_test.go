@@ -4,6 +4,7 @@ package netns_test
 
 import (
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"net/netip"
 	"os/exec"
@@ -17,6 +18,7 @@ import (
 
 	rings "github.com/kubernetsn/kubernetsn/internal/node/receive"
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
+	"github.com/kubernetsn/kubernetsn/internal/testlab"
 	"github.com/kubernetsn/kubernetsn/internal/testlab/process"
 	"github.com/kubernetsn/kubernetsn/internal/testlab/topology"
 	"github.com/kubernetsn/kubernetsn/internal/testlab/tsnperf"
@@ -219,11 +221,12 @@ func TestAPodThatOpensRingsWithoutEndHasItsShareAndHoldsUpNobody(t *testing.T) {
 			time.Sleep(300 * time.Millisecond)
 			kill(t, killed.Process)
 			returned(t, c.daemon, c.client, before)
-			for deadline := time.Now().Add(patience); c.sideA().entered(t) > 0; time.Sleep(10 * time.Millisecond) {
-				if time.Now().After(deadline) {
-					t.Fatalf("the program still has %d rings", c.sideA().entered(t))
+			testlab.Eventually(t, patience, 10*time.Millisecond, func() error {
+				if c.sideA().entered(t) > 0 {
+					return fmt.Errorf("the program still has %d rings", c.sideA().entered(t))
 				}
-			}
+				return nil
+			})
 		})
 	}
 }
@@ -251,11 +254,12 @@ func TestKilledTwentyTimesADatagramComesOnce(t *testing.T) {
 		}
 	}
 	// The last one gives the ring to whoever asks in time, or takes it away: nothing is lost by either.
-	for deadline := time.Now().Add(20 * time.Second); receivedOf(t, client).Sockets == 0; time.Sleep(50 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("the listener does not ask the last ktsnd for a ring")
+	testlab.Eventually(t, 20*time.Second, 50*time.Millisecond, func() error {
+		if receivedOf(t, client).Sockets == 0 {
+			return errors.New("the listener does not ask the last ktsnd for a ring")
 		}
-	}
+		return nil
+	})
 	time.Sleep(time.Second)
 	interrupt(t, talker)
 	got := receivedOf(t, client)

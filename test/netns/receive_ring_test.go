@@ -3,6 +3,7 @@
 package netns_test
 
 import (
+	"errors"
 	"net"
 	"net/netip"
 	"os"
@@ -17,6 +18,7 @@ import (
 
 	rings "github.com/kubernetsn/kubernetsn/internal/node/receive"
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
+	"github.com/kubernetsn/kubernetsn/internal/testlab"
 	"github.com/kubernetsn/kubernetsn/internal/testlab/process"
 	"github.com/kubernetsn/kubernetsn/internal/testlab/topology"
 	"github.com/kubernetsn/kubernetsn/internal/testlab/tsnperf"
@@ -193,11 +195,12 @@ func TestDatagramsComeThroughTheRingWhateverBecomesOfKtsnd(t *testing.T) {
 			client := connect(t, after, l.control)
 			l.receiving(t, client)
 			l.attach(t, client, after)
-			for deadline := time.Now().Add(20 * time.Second); receivedOf(t, client).Sockets == 0; time.Sleep(50 * time.Millisecond) {
-				if time.Now().After(deadline) {
-					t.Fatal("the listener does not ask the new ktsnd for a ring")
+			testlab.Eventually(t, 20*time.Second, 50*time.Millisecond, func() error {
+				if receivedOf(t, client).Sockets == 0 {
+					return errors.New("the listener does not ask the new ktsnd for a ring")
 				}
-			}
+				return nil
+			})
 			return client
 		},
 	} {

@@ -21,6 +21,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
+	"github.com/kubernetsn/kubernetsn/internal/testlab"
 	"github.com/kubernetsn/kubernetsn/internal/testlab/process"
 	"github.com/kubernetsn/kubernetsn/internal/testlab/topology"
 )
@@ -197,15 +198,13 @@ func (r *captureRig) count(t *testing.T) relayed {
 // awaitCount waits until the relay's counters are as they should be.
 func (r *captureRig) awaitCount(t *testing.T, what string, is func(relayed) bool) relayed {
 	t.Helper()
-	for deadline := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
+	return testlab.EventuallyValue(t, patience, time.Millisecond, func() (relayed, error) {
 		counted := r.count(t)
 		if is(counted) {
-			return counted
+			return counted, nil
 		}
-		if time.Now().After(deadline) {
-			t.Fatalf("%s never: %+v\nthe relay says: %s", what, counted, r.relay.Stderr())
-		}
-	}
+		return relayed{}, fmt.Errorf("%s never: %+v\nthe relay says: %s", what, counted, r.relay.Stderr())
+	})
 }
 
 func nowTAI(t *testing.T) int64 {
@@ -408,13 +407,12 @@ func (r *captureRig) lastBeat(t *testing.T) (ns uint64) {
 // awaitHeartbeat waits until it is another.
 func (r *captureRig) awaitHeartbeat(t *testing.T, than uint64) uint64 {
 	t.Helper()
-	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+	return testlab.EventuallyValue(t, patience, time.Millisecond, func() (uint64, error) {
 		if beat := r.lastBeat(t); beat != than {
-			return beat
+			return beat, nil
 		}
-	}
-	t.Fatalf("the heartbeat is not renewed; the relay says: %s", r.relay.Stderr())
-	return 0
+		return 0, fmt.Errorf("the heartbeat is not renewed; the relay says: %s", r.relay.Stderr())
+	})
 }
 
 func TestARelayOfAllFramesRenewsItsHeartbeatWhileKtsndServes(t *testing.T) {
@@ -436,11 +434,12 @@ func TestARelayOfAllFramesRenewsItsHeartbeatWhileKtsndServes(t *testing.T) {
 	if err := client.ScheduleSet(t.Context(), threeWindows()); err != nil {
 		t.Fatal(err)
 	}
-	for deadline := time.Now().Add(patience); rig.lastHeartbeat(t).Gated != 0xffff; time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("the gates that close are %#x", rig.lastHeartbeat(t).Gated)
+	testlab.Eventually(t, patience, time.Millisecond, func() error {
+		if rig.lastHeartbeat(t).Gated != 0xffff {
+			return fmt.Errorf("the gates that close are %#x", rig.lastHeartbeat(t).Gated)
 		}
-	}
+		return nil
+	})
 	kill(t, daemon)
 	rig.awaitCount(t, "the end is noticed", func(c relayed) bool { return c.Connected == 0 })
 	// A round that had begun before may still renew it; from then on nothing does.

@@ -190,11 +190,12 @@ func TestWatchersOfTheSocketsFolderHoldUpNobody(t *testing.T) {
 	enemy.socket = filepath.Join(folder, "app.sock")
 	must(enemy.attach(t.Context(), client))
 	running := enemy.start(t, "folder", 5*time.Second)
-	for deadline := time.Now().Add(patience); !strings.Contains(running.stdout.String(), "watchers"); time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("the pod does not watch its folder")
+	testlab.Eventually(t, patience, 10*time.Millisecond, func() error {
+		if !strings.Contains(running.stdout.String(), "watchers") {
+			return errors.New("the pod does not watch its folder")
 		}
-	}
+		return nil
+	})
 	replies := lab.askControl(t)
 	lab.goodTraffic(t, 1000, func() {
 		for range 10 {

@@ -110,21 +110,19 @@ func (s *session) awaitAgain(t *testing.T) {
 // dial connects to a socket of QEMU's.
 func (s *session) dial(t *testing.T, name string) net.Conn {
 	t.Helper()
-	for deadline := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
+	return testlab.EventuallyValue(t, patience, 10*time.Millisecond, func() (net.Conn, error) {
 		conn, err := net.Dial("unix", s.path(name))
 		if err == nil {
 			t.Cleanup(func() { conn.Close() })
-			return conn
+			return conn, nil
 		}
 		select {
 		case err := <-s.ended:
 			t.Fatalf("the virtual machine has ended: %v", err)
 		default:
 		}
-		if time.Now().After(deadline) {
-			t.Fatalf("%v%s", err, s.say())
-		}
-	}
+		return nil, fmt.Errorf("%v%s", err, s.say())
+	})
 }
 
 // answered is reply of test/netns/inside.

@@ -247,19 +247,19 @@ func TestEveryShapeOfProgramIsServedByADaemonThatHardlyRuns(t *testing.T) {
 func stopNowAndThen(t *testing.T, daemon, running *process.Process) {
 	t.Helper()
 	defer signal(t, daemon, syscall.SIGCONT)
-	for deadline := time.Now().Add(patience); time.Now().Before(deadline); {
+	testlab.Eventually(t, patience, 0, func() error {
 		signal(t, daemon, syscall.SIGSTOP)
 		select {
 		case <-running.Done():
-			return
+			return nil
 		case <-time.After(150 * time.Millisecond):
 		}
 		signal(t, daemon, syscall.SIGCONT)
 		select {
 		case <-running.Done():
-			return
+			return nil
 		case <-time.After(30 * time.Millisecond):
 		}
-	}
-	t.Fatalf("%s does not end; it said: %s", running.Name(), running.Stderr())
+		return fmt.Errorf("%s does not end; it said: %s", running.Name(), running.Stderr())
+	})
 }

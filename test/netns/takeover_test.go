@@ -3,6 +3,7 @@
 package netns_test
 
 import (
+	"fmt"
 	"net/netip"
 	"os/exec"
 	"path/filepath"
@@ -16,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
+	"github.com/kubernetsn/kubernetsn/internal/testlab"
 	"github.com/kubernetsn/kubernetsn/internal/testlab/process"
 	"github.com/kubernetsn/kubernetsn/internal/testlab/topology"
 	"github.com/kubernetsn/kubernetsn/internal/testlab/tsnperf"
@@ -250,11 +252,12 @@ func awaitWork(t *testing.T, running *process.Process) {
 	t.Helper()
 	const enough = 20 * time.Millisecond
 	before := cpuTime(t, running)
-	for deadline := time.Now().Add(patience); cpuTime(t, running)-before < enough; time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("%s does not run", running.Name())
+	testlab.Eventually(t, patience, time.Millisecond, func() error {
+		if cpuTime(t, running)-before < enough {
+			return fmt.Errorf("%s does not run", running.Name())
 		}
-	}
+		return nil
+	})
 }
 
 func processes(t *testing.T, client *control.Client) int {

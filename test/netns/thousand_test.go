@@ -5,6 +5,7 @@ package netns_test
 import (
 	"bytes"
 	"encoding/binary"
+	"fmt"
 	"net"
 	"net/netip"
 	"os/exec"
@@ -15,6 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
+	"github.com/kubernetsn/kubernetsn/internal/testlab"
 	"github.com/kubernetsn/kubernetsn/internal/testlab/topology"
 	"github.com/kubernetsn/kubernetsn/internal/testlab/wiretap"
 )
@@ -176,12 +178,13 @@ func TestAGroupOfAThousandNodesCostsWhatItsMembersCost(t *testing.T) {
 	}
 
 	// Again, as each ktsnd does: some may be lost.
-	for deadline := time.Now().Add(membersPatience); many.known(t) < manyPeers; time.Sleep(10 * time.Millisecond) {
-		many.announce(t, netip.MustParseAddr(group), func(i int) bool { return i%membersEach == 0 })
-		if time.Now().After(deadline) {
-			t.Fatalf("%d of %d announcements were heard", many.known(t), manyPeers)
+	testlab.Eventually(t, membersPatience, 10*time.Millisecond, func() error {
+		if many.known(t) < manyPeers {
+			many.announce(t, netip.MustParseAddr(group), func(i int) bool { return i%membersEach == 0 })
+			return fmt.Errorf("%d of %d announcements were heard", many.known(t), manyPeers)
 		}
-	}
+		return nil
+	})
 	// And node b, whose ktsnd there is not.
 	const members = manyPeers/membersEach + 1
 	before = settled(t, many.client)

@@ -138,17 +138,17 @@ func (r *guestRig) toMachine(text string) []byte {
 // echoed sends frames to the machine until one comes back: a network device takes a moment to be there again.
 func (r *guestRig) echoed(t *testing.T, send, there int, text string) {
 	t.Helper()
-	for deadline := time.Now().Add(patience); time.Now().Before(deadline); {
+	testlab.Eventually(t, patience, 0, func() error {
 		if _, err := unix.Write(send, r.toMachine(text)); err != nil {
 			t.Fatal(err)
 		}
 		if receiveFrame(t, there, 200*time.Millisecond) != nil {
 			for receiveFrame(t, there, 200*time.Millisecond) != nil {
 			}
-			return
+			return nil
 		}
-	}
-	t.Fatalf("%q does not come back; the relay says: %s, and counted %+v", text, r.relay.Stderr(), r.count(t))
+		return fmt.Errorf("%q does not come back; the relay says: %s, and counted %+v", text, r.relay.Stderr(), r.count(t))
+	})
 }
 
 func TestGuestsFramesLeaveByVhostUserAtTheirTimes(t *testing.T) {

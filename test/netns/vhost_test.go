@@ -22,6 +22,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
+	"github.com/kubernetsn/kubernetsn/internal/testlab"
 	"github.com/kubernetsn/kubernetsn/internal/testlab/process"
 	"github.com/kubernetsn/kubernetsn/internal/testlab/topology"
 )
@@ -150,14 +151,12 @@ func (r *guestRig) startGuest(t *testing.T) {
 
 func (r *guestRig) awaitSocket(t *testing.T) {
 	t.Helper()
-	for deadline := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
+	testlab.Eventually(t, patience, time.Millisecond, func() error {
 		if _, err := os.Stat(r.path); err == nil {
-			return
+			return nil
 		}
-		if time.Now().After(deadline) {
-			t.Fatalf("the relay does not listen; it says: %s", r.relay.Stderr())
-		}
-	}
+		return fmt.Errorf("the relay does not listen; it says: %s", r.relay.Stderr())
+	})
 }
 
 // line is what the guest says next; empty: nothing.
@@ -218,15 +217,13 @@ func (r *guestRig) count(t *testing.T) relayed {
 
 func (r *guestRig) awaitCount(t *testing.T, what string, is func(relayed) bool) relayed {
 	t.Helper()
-	for deadline := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
+	return testlab.EventuallyValue(t, patience, time.Millisecond, func() (relayed, error) {
 		counted := r.count(t)
 		if is(counted) {
-			return counted
+			return counted, nil
 		}
-		if time.Now().After(deadline) {
-			t.Fatalf("%s never: %+v\nthe relay says: %s", what, counted, r.relay.Stderr())
-		}
-	}
+		return relayed{}, fmt.Errorf("%s never: %+v\nthe relay says: %s", what, counted, r.relay.Stderr())
+	})
 }
 
 func (r *guestRig) frame(source []byte, text string) []byte {

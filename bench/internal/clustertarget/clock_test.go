@@ -5,6 +5,7 @@ package clustertarget
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -21,6 +22,7 @@ import (
 
 	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
 	"github.com/kubernetsn/kubernetsn/bench/results"
+	"github.com/kubernetsn/kubernetsn/internal/testlab"
 )
 
 func known(bound time.Duration) reading { return reading{bound: bound, state: "Synchronized"} }
@@ -210,17 +212,15 @@ func watchWhile(t *testing.T, target *Target, watching *agents, until int) [2]es
 		t.Fatal(err)
 	}
 	defer watch.stop()
-	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
+	testlab.Eventually(t, 10*time.Second, time.Millisecond, func() error {
 		watching.mutex.Lock()
 		asked := watching.asked
 		watching.mutex.Unlock()
 		if asked >= until {
-			break
+			return nil
 		}
-		if time.Now().After(deadline) {
-			t.Fatalf("asked %d times", asked)
-		}
-	}
+		return fmt.Errorf("asked %d times", asked)
+	})
 	seen, err := watch.finish(t.Context())
 	if err != nil {
 		t.Fatal(err)

@@ -4,6 +4,7 @@ package preload
 
 import (
 	"encoding/binary"
+	"fmt"
 	"net"
 	"os"
 	"path/filepath"
@@ -15,6 +16,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/kubernetsn/kubernetsn/internal/testlab"
 )
 
 // answer is a reply of ktsnd.
@@ -119,11 +122,12 @@ func TestGreetingLeavesNoDescriptors(t *testing.T) {
 	if err := Greet(path); err != nil {
 		t.Fatal(err)
 	}
-	for deadline := time.Now().Add(5 * time.Second); open() > before; time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("%d descriptors were open before, %d are now", before, open())
+	testlab.Eventually(t, 5*time.Second, time.Millisecond, func() error {
+		if open() > before {
+			return fmt.Errorf("%d descriptors were open before, %d are now", before, open())
 		}
-	}
+		return nil
+	})
 }
 
 func TestGreetingIsThatOfTheLibrary(t *testing.T) {

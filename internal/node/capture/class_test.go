@@ -14,6 +14,8 @@ import (
 	"github.com/cilium/ebpf/asm"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	"github.com/kubernetsn/kubernetsn/internal/testlab"
 )
 
 const (
@@ -73,7 +75,7 @@ func redirectIn(from, to string) error {
 func (m *machine) leave(t *testing.T, queue int, frame []byte) []byte {
 	t.Helper()
 	// Without a heartbeat it would be the bridge's; a busy machine can take longer than one holds.
-	for deadline := time.Now().Add(patience); time.Now().Before(deadline); {
+	return testlab.EventuallyValue(t, patience, 0, func() ([]byte, error) {
 		m.beat(t, -HeartbeatLimit/2)
 		if _, err := unix.Write(m.queues[queue], frame); err != nil {
 			t.Fatal(err)
@@ -81,12 +83,11 @@ func (m *machine) leave(t *testing.T, queue int, frame []byte) []byte {
 		for m.comes(HeartbeatLimit) {
 			// The pod's kernel says something itself now and then.
 			if got := m.read(t); bytes.HasSuffix(got, frame[14:]) {
-				return got
+				return got, nil
 			}
 		}
-	}
-	t.Fatalf("%x did not come to the relay", frame)
-	return nil
+		return nil, fmt.Errorf("%x did not come to the relay", frame)
+	})
 }
 
 // comes tells whether something comes to the relay within a time.

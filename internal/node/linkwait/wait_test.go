@@ -5,12 +5,15 @@ package linkwait
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/kubernetsn/kubernetsn/internal/testlab"
 )
 
 // text is what is written, for two goroutines.
@@ -47,11 +50,12 @@ func write(t *testing.T, path, content string) {
 // await waits until something was said.
 func await(t *testing.T, out *text, sentence string) {
 	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); !strings.Contains(out.String(), sentence); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("it does not say %q: %s", sentence, out)
+	testlab.Eventually(t, 20*time.Second, time.Millisecond, func() error {
+		if !strings.Contains(out.String(), sentence) {
+			return fmt.Errorf("it does not say %q: %s", sentence, out)
 		}
-	}
+		return nil
+	})
 }
 
 func TestItWaitsForAllLinksAndSaysWhatIsMissing(t *testing.T) {

@@ -23,6 +23,7 @@ import (
 
 	"github.com/kubernetsn/kubernetsn/internal/node/agent/privilege"
 	"github.com/kubernetsn/kubernetsn/internal/node/clock/phc"
+	"github.com/kubernetsn/kubernetsn/internal/testlab"
 )
 
 // playing is the variable by which this test's own program plays ptp4l and phc2sys: a simulated device has no driver for the real ones.
@@ -136,14 +137,12 @@ func simulated(t *testing.T, line string) (*Runner, *log, string) {
 // await waits until a file is there, and returns its text.
 func await(t *testing.T, path string) string {
 	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+	return testlab.EventuallyValue(t, 20*time.Second, 5*time.Millisecond, func() (string, error) {
 		if text, err := os.ReadFile(path); err == nil && len(text) > 0 {
-			return string(text)
+			return string(text), nil
 		}
-		if time.Now().After(deadline) {
-			t.Fatalf("%s did not come", path)
-		}
-	}
+		return "", fmt.Errorf("%s did not come", path)
+	})
 }
 
 // checkGone fails the test if anything is left of a runner.

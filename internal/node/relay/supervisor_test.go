@@ -192,11 +192,12 @@ func supervisedWith(t *testing.T, of *captures, programs Programs) (s *Superviso
 // eventually waits for something that another goroutine does.
 func eventually(t *testing.T, what string, holds func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(30 * time.Second); !holds(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("waited in vain: " + what)
+	testlab.Eventually(t, 30*time.Second, 5*time.Millisecond, func() error {
+		if !holds() {
+			return errors.New("waited in vain: " + what)
 		}
-	}
+		return nil
+	})
 }
 
 func statusOf(s *Supervisor, captured *attachments.RelayedAttachment) Status {

@@ -19,6 +19,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kubernetsn/kubernetsn/bench/results"
+	"github.com/kubernetsn/kubernetsn/internal/testlab"
 	"github.com/kubernetsn/kubernetsn/test/cluster/internal/cgroups"
 )
 
@@ -61,18 +62,16 @@ func startBenchIn(t *testing.T, out string, more ...string) (*exec.Cmd, *bytes.B
 // awaitBenchRuns waits for so many runs of a bench.
 func awaitBenchRuns(t *testing.T, out string, count int, said *bytes.Buffer) {
 	t.Helper()
-	for deadline := time.Now().Add(patience); ; time.Sleep(100 * time.Millisecond) {
+	testlab.Eventually(t, patience, 100*time.Millisecond, func() error {
 		runs, err := filepath.Glob(filepath.Join(out, "runs", "*.csv.gz"))
 		if err != nil {
 			t.Fatal(err)
 		}
 		if len(runs) >= count {
-			return
+			return nil
 		}
-		if time.Now().After(deadline) {
-			t.Fatalf("%d runs after %v: %s", len(runs), patience, said)
-		}
-	}
+		return fmt.Errorf("%d runs after %v: %s", len(runs), patience, said)
+	})
 }
 
 // noBenchNamespace fails the test when a bench has left its namespace.

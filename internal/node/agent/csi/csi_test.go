@@ -23,6 +23,8 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 	registerapi "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
+
+	"github.com/kubernetsn/kubernetsn/internal/testlab"
 )
 
 // fakeDaemon listens as ktsnd would, and forgets all when it is started anew.
@@ -669,13 +671,12 @@ func TestAnAgentThatEndsLeavesTheSocketsOfItsSuccessor(t *testing.T) {
 // awaitOther waits until a path leads to a file that is another one than before.
 func awaitOther(t *testing.T, path string, before fs.FileInfo) fs.FileInfo {
 	t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+	return testlab.EventuallyValue(t, 10*time.Second, time.Millisecond, func() (fs.FileInfo, error) {
 		if is, err := os.Lstat(path); err == nil && (before == nil || !os.SameFile(is, before)) {
-			return is
+			return is, nil
 		}
-	}
-	t.Fatalf("%s is not another one", path)
-	return nil
+		return nil, fmt.Errorf("%s is not another one", path)
+	})
 }
 
 // Somebody who tidies a folder up takes the driver from kubelet for seconds, not until the agent is started anew.

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/kubernetsn/kubernetsn/internal/testlab"
 )
 
 func TestTheKernelSaysHowItsClockIs(t *testing.T) {
@@ -129,11 +131,12 @@ func TestWaitingForStepsEnds(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- WaitForSteps(ctx, func() { t.Error("nobody stepped the clock") }) }()
-	for deadline := time.Now().Add(10 * time.Second); !timerOpen(t); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("it has not begun to wait")
+	testlab.Eventually(t, 10*time.Second, time.Millisecond, func() error {
+		if !timerOpen(t) {
+			return errors.New("it has not begun to wait")
 		}
-	}
+		return nil
+	})
 	time.Sleep(20 * time.Millisecond) // from the timer's start to the wait
 	cancel()
 	select {
@@ -145,11 +148,12 @@ func TestWaitingForStepsEnds(t *testing.T) {
 		t.Error("it goes on waiting")
 	}
 	// A file that is closed while another goroutine reads from it ends with that read.
-	for deadline := time.Now().Add(10 * time.Second); timerOpen(t); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("its timer is left")
+	testlab.Eventually(t, 10*time.Second, time.Millisecond, func() error {
+		if timerOpen(t) {
+			return errors.New("its timer is left")
 		}
-	}
+		return nil
+	})
 }
 
 // timerOpen tells whether this process has a timer of the kind that steps end.

@@ -46,15 +46,13 @@ func line(t *testing.T, delay time.Duration) (namespace string) {
 // awaitCarriers waits until all four interfaces send: the kernel notices a carrier up to a second late, and drops frames until then.
 func awaitCarriers(t *testing.T, namespace string) {
 	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(10 * time.Millisecond) {
+	testlab.Eventually(t, 20*time.Second, 10*time.Millisecond, func() error {
 		shown, err := exec.Command("ip", "-n", namespace, "-oneline", "link", "show", "type", "veth").CombinedOutput()
 		if err == nil && bytes.Count(shown, []byte("state UP")) == 4 {
-			return
+			return nil
 		}
-		if time.Now().After(deadline) {
-			t.Fatalf("the cables do not carry: %v: %s", err, shown)
-		}
-	}
+		return fmt.Errorf("the cables do not carry: %v: %s", err, shown)
+	})
 }
 
 func ip(t *testing.T, arguments ...string) {
