@@ -283,7 +283,7 @@ func TestAnotherNetworkOfThePodGoesOnWhileAClockIsLost(t *testing.T) {
 
 // The ring and a socket's buffer are of whatever networks it sends to: what is held takes its place there.
 func TestWhatIsHeldForAClockTakesUpTheBuffersOfOtherNetworksToo(t *testing.T) {
-	content(t)
+	timing(t)
 	lab, _, client := newClockLab(t)
 	lab.listenForTexts(t)
 	other := lab.addNetwork(t, client)
