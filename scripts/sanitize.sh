@@ -24,18 +24,18 @@ made=
 trap 'rm -rf "$made" "$reports"' EXIT
 
 # One test or more of each kind of thing that ktsnd and libktsn do.
-short_form='^TestMessagesArriveUnchangedFromThePodsOwnAddresses$'
+short_form='^TestMessagesArriveUnchangedFromPodAddresses$'
 short_form+='|^TestHostilePodHurtsOnlyItself$/^(scribble|lie|race|many|churn)$'
 short_form+='|^TestPodGetsItsShareAndNoMore$'
 short_form+='|^TestEveryShapeOfProgramIsServed$/^glibc, nobody'
-short_form+='|^TestMessagesOfEveryKindThatWaitSurviveATakeOver$'
+short_form+='|^TestPendingMessagesSurviveTakeOver$'
 short_form+='|^TestTakeOverLosesOnlyTheProcessWhoseRingIsSpoilt$'
-short_form+='|^TestEpollSaysWritableWithoutDescriptorsToSpare$/^none_left$|^TestPollWaitsWithoutWhatWasClosedBehindItsBack$'
+short_form+='|^TestEpollReportsWritableWithoutSpareDescriptors$/^none_left$|^TestPollIgnoresDescriptorClosedElsewhere$'
 short_form+='|^TestManyMessagesOverIPv6ArriveUnchanged$'
-short_form+='|^TestAGroupMessageThatMustNotLeaveTheHostIsTheKernels$'
+short_form+='|^TestHostLocalGroupMessageUsesKernel$'
 short_form+='|^TestEtfDropsWhatIsLate$|^TestFramesCarryTheirClassInTheVLANTag$'
-short_form+='|^TestTagsInsideFramesOfPacketSocketsTravelUnchanged$'
-short_form+='|^TestPythonTellsNoDifference$|^TestRefusalsNameTheField$'
+short_form+='|^TestPacketSocketVLANTagsTravelUnchanged$'
+short_form+='|^TestPythonSeesNoDifference$|^TestRefusalsNameTheField$'
 
 # Tests that cannot run with sanitizers. The runtime of the sanitizers needs glibc, not musl.
 left_out='/musl|^TestApplicationsOfMuslCannotTellEither$|^TestMuslPrograms'

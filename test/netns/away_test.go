@@ -51,7 +51,7 @@ func checkSocket(t *testing.T, lab *lab, want bool) {
 }
 
 // A program that starts while ktsnd is away was never served by one, and nothing of it leaves early all the same.
-func TestProgramThatStartsWhileItsDaemonIsAwayWaitsForTheNext(t *testing.T) {
+func TestProgramStartedWithoutDaemonWaits(t *testing.T) {
 	timing(t)
 	for name, leave := range leavings {
 		for _, way := range []string{"blocking", "nonblocking"} {
@@ -138,7 +138,7 @@ func TestProgramWhoseDaemonStaysAwayIsRefused(t *testing.T) {
 
 // Without ktsnd's socket and a pod's folder the kernel's answer stands: its SO_TXTIME sends at once where there is no etf. It
 // also shows that the tests above would see a message that leaves early.
-func TestProgramThatIsMeantForNoDaemonIsTheKernels(t *testing.T) {
+func TestProgramWithoutDaemonUsesKernel(t *testing.T) {
 	timing(t)
 	for name, prepare := range map[string]func(t *testing.T, lab *lab){
 		"because the folder is empty":  func(*testing.T, *lab) {},
@@ -177,7 +177,7 @@ var startingShapes = []string{"plain", "forked-and-both-send", "forked-and-the-c
 	"bound-and-unconnected", "sendmmsg-of-timed-and-untimed", "threads-on-sockets-of-their-own"}
 
 // All kinds of programs, of both C libraries, with and without privileges, start while ktsnd is away.
-func TestShapesOfProgramsThatStartWhileTheirDaemonIsAwayAreServed(t *testing.T) {
+func TestProgramShapesStartedWithoutDaemonAreServed(t *testing.T) {
 	content(t)
 	lab := newLab(t)
 	lab.addAddress(t)

@@ -163,7 +163,7 @@ func (c *captured) sendToGroup(t *testing.T) {
 }
 
 // Frames with and without a time of one pod: those with one leave at it.
-func TestTimedFramesBesideOtherTrafficOfTheirPodLeaveAtTheirTimes(t *testing.T) {
+func TestTimedFramesWithOtherTrafficLeaveOnTime(t *testing.T) {
 	timing(t)
 	c := newCaptured(t, capture.All)
 	const count = 200
@@ -193,7 +193,7 @@ func (c *captured) setSchedule(t *testing.T, table *control.GateParameterTable) 
 }
 
 // The gates hold for all that a captured pod sends, also while its relay gets no processor.
-func TestTrafficWithoutTimesLeavesInTheWindowsOfItsClass(t *testing.T) {
+func TestUntimedTrafficLeavesInClassWindows(t *testing.T) {
 	timing(t)
 	c := newCaptured(t, capture.All, "--link-speed", "1Gbit")
 	c.setSchedule(t, threeWindows())
@@ -254,7 +254,7 @@ func (c *captured) signalRelays(t *testing.T, signal syscall.Signal) {
 }
 
 // Without ktsnd no frame passes a gate that its schedule closes at times.
-func TestWithoutKtsndNothingPassesAGateThatCloses(t *testing.T) {
+func TestClosedGatePassesNothingWithoutKtsnd(t *testing.T) {
 	content(t)
 	c := newCaptured(t, capture.All)
 	c.setSchedule(t, threeWindows())
@@ -290,7 +290,7 @@ func TestWithoutKtsndNothingPassesAGateThatCloses(t *testing.T) {
 }
 
 // A pod that never has a relay passes no gate either.
-func TestWithoutARelayNothingPassesAGateThatCloses(t *testing.T) {
+func TestClosedGatePassesNothingWithoutRelay(t *testing.T) {
 	content(t)
 	c := newCapturedWithoutRelay(t, capture.All, "--link-speed", "1Gbit")
 	if err := c.client.ScheduleSet(t.Context(), threeWindows()); err != nil {
@@ -319,7 +319,7 @@ func TestWithoutARelayNothingPassesAGateThatCloses(t *testing.T) {
 }
 
 // Without ktsnd the kernel forwards what has no time, and what has one waits.
-func TestWithoutKtsndTrafficTakesTheKernelsPathAndComesBack(t *testing.T) {
+func TestTrafficFallsBackToKernelPathAndReturns(t *testing.T) {
 	content(t)
 	c := newCaptured(t, capture.All)
 	checkEchoes(t, c.PodA, topology.PodAddressB)
@@ -368,7 +368,7 @@ func shutAtFirst() *control.GateParameterTable {
 }
 
 // What waited for a gate when ktsnd was killed is too old when the next one has the ring.
-func TestFramesWithoutATimeThatWaitedTooLongAreDropped(t *testing.T) {
+func TestUntimedFramesThatWaitTooLongAreDropped(t *testing.T) {
 	content(t)
 	c := newCaptured(t, capture.All)
 	checkEchoes(t, c.PodA, topology.PodAddressB)

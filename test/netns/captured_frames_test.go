@@ -149,7 +149,7 @@ func (c *captured) trySend(t *testing.T, f *framing) (int64, error) {
 // foreign is an address of nobody.
 var foreign = net.HardwareAddr{2, 0, 0, 0, 0, 9}
 
-func TestFramesOfPacketSocketsLeaveAtTheirTimesUnchanged(t *testing.T) {
+func TestPacketSocketFramesLeaveOnTimeUnchanged(t *testing.T) {
 	timing(t)
 	c := newCaptured(t, capture.Timed)
 	for name, change := range map[string]func(*framing){
@@ -244,7 +244,7 @@ func (c *captured) sendToDrop(t *testing.T, send func()) (seen []onWire, counted
 	return marksOn(t, tap, 0), c.dropped(t) > before
 }
 
-func TestForgedFramesAreDroppedAndCounted(t *testing.T) {
+func TestForgedFramesAreDropped(t *testing.T) {
 	content(t)
 	c := newCaptured(t, capture.Timed)
 	for name, change := range map[string]func(*framing){
@@ -274,7 +274,7 @@ func TestForgedFramesAreDroppedAndCounted(t *testing.T) {
 // stranger is an address of nobody, in the subnet of pod a.
 var stranger = netip.MustParseAddr("10.42.1.77")
 
-func TestForgedFramesWithoutATimeAreDroppedAndCounted(t *testing.T) {
+func TestForgedUntimedFramesAreDropped(t *testing.T) {
 	content(t)
 	c := newCaptured(t, capture.All)
 	for name, change := range map[string]func(*framing){

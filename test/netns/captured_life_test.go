@@ -124,7 +124,7 @@ func (c *captured) checkDevices(t *testing.T, want int) {
 }
 
 // Whatever is killed while frames flow: nothing leaves early or twice, and what is lost is accounted for.
-func TestKilledWhileFramesAreCapturedNothingIsLostUnseen(t *testing.T) {
+func TestKilledDuringCaptureLosesNothingUncounted(t *testing.T) {
 	timing(t)
 	const kills = 5
 	for name, test := range map[string]struct {

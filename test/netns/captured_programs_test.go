@@ -84,7 +84,7 @@ func (c *captured) send(t *testing.T, command *exec.Cmd) {
 }
 
 // A program that libktsn cannot see is served all the same, whatever its user, clock and family.
-func TestProgramsThatTheLibraryCannotSeeSendAtTheirTimes(t *testing.T) {
+func TestProgramsWithoutLibrarySendOnTime(t *testing.T) {
 	content(t)
 	c := newCaptured(t, capture.Timed)
 	v4, v6 := atPodB, netip.AddrPortFrom(podAddress6B, listenPort)
@@ -224,7 +224,7 @@ func TestWhatTheLibraryTakesIsNotCapturedTwice(t *testing.T) {
 }
 
 // A user without privileges sends with libktsn what has a time and what has none, from one socket.
-func TestAnUnprivilegedProgramWithTheLibrarySendsInACapturedPod(t *testing.T) {
+func TestUnprivilegedProgramInCapturedPod(t *testing.T) {
 	timing(t)
 	for _, mode := range []capture.Mode{capture.Timed, capture.All} {
 		t.Run(mode.String(), func(t *testing.T) {

@@ -135,7 +135,7 @@ func TestWhatAMessageMayNotCarryIsRefused(t *testing.T) {
 }
 
 // A pod with CAP_NET_ADMIN gives itself any address.
-func TestAnEndpointSendsFromItsSourcesWithWhatItWasGranted(t *testing.T) {
+func TestEndpointUsesSourcesAndGrants(t *testing.T) {
 	content(t)
 	lab, client := newLab6(t)
 	const eperm = 1
@@ -193,7 +193,7 @@ func TestAForeignAddressIsNoSource(t *testing.T) {
 	}
 }
 
-func TestThroughAnotherInterfaceMessagesAreTheKernels(t *testing.T) {
+func TestOtherInterfaceUsesKernel(t *testing.T) {
 	content(t)
 	lab, client := newLab6(t)
 	conn := listen(t, lab.PodA, "udp4", netip.MustParseAddrPort("127.0.0.1:7788"))

@@ -95,7 +95,7 @@ func heldStill(t *testing.T, client *control.Client) {
 	}
 }
 
-func TestMessagesWaitForTheirNetworksClockAndLeaveInOrder(t *testing.T) {
+func TestMessagesWaitForClockAndLeaveInOrder(t *testing.T) {
 	timing(t)
 	for _, strategy := range []string{"tas", "strict-priority"} {
 		t.Run(strategy, func(t *testing.T) {
@@ -132,7 +132,7 @@ func TestMessagesWaitForTheirNetworksClockAndLeaveInOrder(t *testing.T) {
 	}
 }
 
-func TestAMessageThatWaitsForTheClockBeyondItsHorizonIsReported(t *testing.T) {
+func TestMessageHeldBeyondHorizonIsReported(t *testing.T) {
 	content(t)
 	lab, _, client := newClockLab(t)
 	horizon := int64(200 * time.Millisecond)
@@ -162,7 +162,7 @@ func TestAMessageThatWaitsForTheClockBeyondItsHorizonIsReported(t *testing.T) {
 	}
 }
 
-func TestANetworkWhoseClockIsLostRefusesMessagesAfterThoseThatWait(t *testing.T) {
+func TestLostClockRefusesMessagesAfterPending(t *testing.T) {
 	content(t)
 	lab, daemon, client := newClockLab(t)
 	listener := lab.listenForTexts(t)
@@ -246,7 +246,7 @@ func otherPeer(remote netip.Addr) control.Peer {
 	return control.Peer{VNI: otherVNI, Address: topology.NodeAddressB, Subnets: []netip.Prefix{netip.PrefixFrom(remote, 24).Masked()}}
 }
 
-func TestAnotherNetworkOfThePodGoesOnWhileAClockIsLost(t *testing.T) {
+func TestOtherNetworkContinuesWhileClockIsLost(t *testing.T) {
 	content(t)
 	const many = 100 // less than there is room for
 	lab, daemon, client := newClockLab(t)
@@ -282,7 +282,7 @@ func TestAnotherNetworkOfThePodGoesOnWhileAClockIsLost(t *testing.T) {
 }
 
 // The ring and a socket's buffer are of whatever networks it sends to: what is held takes its place there.
-func TestWhatIsHeldForAClockTakesUpTheBuffersOfOtherNetworksToo(t *testing.T) {
+func TestMessagesHeldForClockUseCommonBuffers(t *testing.T) {
 	timing(t)
 	lab, _, client := newClockLab(t)
 	lab.listenForTexts(t)
@@ -361,7 +361,7 @@ func TestEachKindOfCallIsRefusedWhileTheClockIsLost(t *testing.T) {
 	}
 }
 
-func TestACallThatWaitsForSpaceIsRefusedWhenTheClockIsLost(t *testing.T) {
+func TestBlockedCallFailsWhenClockIsLost(t *testing.T) {
 	timing(t)
 	const due = 5 * time.Second
 	lab, _, client := newClockLab(t)
@@ -390,7 +390,7 @@ func TestARefusedCallMakesNoSystemCall(t *testing.T) {
 	sender.expect("10000 ENETDOWN", "quiet", 10000)
 }
 
-func TestAClockThatNobodySpeaksOfAnyMoreIsLostWhenItsBoundIsReached(t *testing.T) {
+func TestSilentClockIsLostAtItsBound(t *testing.T) {
 	content(t)
 	const (
 		bound  = 4_000  // ns
@@ -445,7 +445,7 @@ func TestAClockThatNobodySpeaksOfAnyMoreIsLostWhenItsBoundIsReached(t *testing.T
 }
 
 // Frames that ktsnd takes from the pod's interface: with a time they are held or refused, without one they go on.
-func TestCapturedFramesWithATimeFollowTheClockAndOthersGoOn(t *testing.T) {
+func TestCapturedTimedFramesFollowClock(t *testing.T) {
 	timing(t)
 	c := newCaptured(t, capture.All)
 	if err := c.client.ClockSet(t.Context(), goodClock); err != nil {

@@ -11,7 +11,7 @@ import (
 
 // A program of a pod can have network namespaces of its own, with loopback and nothing of ktsnd's. What it sends there is the
 // kernel's, with a transmit time or without.
-func TestSocketsOfANamespaceWithoutAnEndpointAreTheKernels(t *testing.T) {
+func TestNamespaceWithoutEndpointUsesKernel(t *testing.T) {
 	content(t)
 	lab := newLab(t)
 	_, client := lab.startDaemon(t)

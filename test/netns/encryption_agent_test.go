@@ -312,10 +312,10 @@ func sealsTo(t *testing.T, client *control.Client) {
 	})
 }
 
-// TestTheAgentGivesKtsndKeysThatTheOtherNodeTakes kills and replaces ktsnd, and has keys change, while messages are sent. Each frame is
+// TestAgentKeysDecryptOnOtherNode kills and replaces ktsnd, and has keys change, while messages are sent. Each frame is
 // decrypted by a key that the other node's kernel has at that moment. What is lost is what ktsnd counted as dropped without a key, after it
 // was killed.
-func TestTheAgentGivesKtsndKeysThatTheOtherNodeTakes(t *testing.T) {
+func TestAgentKeysDecryptOnOtherNode(t *testing.T) {
 	content(t)
 	lab := newLab(t)
 	daemon, client := lab.startKeyless(t)

@@ -234,7 +234,7 @@ func (l *lab) startEncrypting(t *testing.T, keys []control.SecurityAssociation) 
 	return daemon, client
 }
 
-func TestEncryptedMessagesComeAtTheirTimesAndNoneInClear(t *testing.T) {
+func TestEncryptedMessagesArriveOnTimeAndNoneInClear(t *testing.T) {
 	timing(t)
 	const count = 1000
 	lab := newLab(t)
@@ -295,7 +295,7 @@ func TestNoNumberComesTwiceWhoeverSends(t *testing.T) {
 	}
 }
 
-func TestWithoutAKeyNothingOfARequiredNetworkLeaves(t *testing.T) {
+func TestRequiredEncryptionWithoutKeySendsNothing(t *testing.T) {
 	content(t)
 	lab := newLab(t)
 	_, client := lab.startEncrypting(t, nil)

@@ -42,7 +42,7 @@ func TestReplacedInPlaceUnderLoadNothingOfOtherKindsIsLost(t *testing.T) {
 	}
 }
 
-func TestKilledUnderLoadNothingOfOtherKindsIsLostUnseen(t *testing.T) {
+func TestKilledUnderLoadLosesNoOtherMessagesUncounted(t *testing.T) {
 	timing(t)
 	for name, where := range elsewhere {
 		t.Run(name, func(t *testing.T) {
@@ -88,7 +88,7 @@ func checkReplacing(t *testing.T, to, bind string, times int,
 	running.checkConserved(t, total)
 }
 
-func TestMessagesOfEveryKindThatWaitSurviveATakeOver(t *testing.T) {
+func TestPendingMessagesSurviveTakeOver(t *testing.T) {
 	content(t)
 	company := newCompany(t)
 	group := netip.MustParseAddrPort("239.1.2.3:7789")
@@ -129,7 +129,7 @@ func TestMessagesOfEveryKindThatWaitSurviveATakeOver(t *testing.T) {
 	}
 }
 
-func TestIPv6ToPodsOfTheSameNodeNeverReachesTheWire(t *testing.T) {
+func TestIPv6ToSameNodeStaysOffTheWire(t *testing.T) {
 	content(t)
 	company := newCompany(t)
 	neighbor := company.others["a neighbor on node a"]

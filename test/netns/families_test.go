@@ -287,7 +287,7 @@ func linkLocal(t *testing.T, pod *topology.Namespace) netip.Addr {
 	return netip.Addr{}
 }
 
-func TestLinkLocalAddressesAreReachedByTheirInterface(t *testing.T) {
+func TestLinkLocalAddressesByInterface(t *testing.T) {
 	content(t)
 	lab, client := newLab6(t)
 	there, here := linkLocal(t, lab.PodB), linkLocal(t, lab.PodA)
@@ -335,7 +335,7 @@ func TestIPv6NeighborsAreFoundAgain(t *testing.T) {
 	})
 }
 
-func TestIPv6AddressesThatCannotBeReachedAreRefused(t *testing.T) {
+func TestUnreachableIPv6AddressesAreRejected(t *testing.T) {
 	content(t)
 	lab, _ := newLab6(t)
 	const (

@@ -163,7 +163,7 @@ func newCompanyOfThreeNodes(t *testing.T) *company {
 	return company
 }
 
-func TestFramesGoWhereTheKernelHasLearntTheirAddress(t *testing.T) {
+func TestFramesFollowLearnedAddresses(t *testing.T) {
 	content(t)
 	const mac = "02:00:00:00:00:77"
 	company := newCompanyOfThreeNodes(t)
@@ -201,7 +201,7 @@ func TestFramesGoWhereTheKernelHasLearntTheirAddress(t *testing.T) {
 	}
 }
 
-func TestAnAddressForgedElsewhereRedirectsNoPodOfThisNode(t *testing.T) {
+func TestForgedAddressOfOtherNodeRedirectsNoPod(t *testing.T) {
 	timing(t)
 	company := newCompanyOfThreeNodes(t)
 	neighbor := company.others["a neighbor on node a"]

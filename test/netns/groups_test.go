@@ -62,7 +62,7 @@ func join(t *testing.T, pod *topology.Namespace, network string, group netip.Add
 	return conn
 }
 
-func TestGroupsAndBroadcastReachEachOtherPodOnceAtTheirTime(t *testing.T) {
+func TestGroupsAndBroadcastReachEachPodOnceOnTime(t *testing.T) {
 	content(t)
 	company := newCompany(t)
 	const throughInterface = topology.PodInterface
@@ -137,7 +137,7 @@ func TestBroadcastMustBeAskedFor(t *testing.T) {
 	}
 }
 
-func TestAGroupMessageThatMustNotLeaveTheHostIsTheKernels(t *testing.T) {
+func TestHostLocalGroupMessageUsesKernel(t *testing.T) {
 	content(t)
 	company := newCompany(t)
 	conn := join(t, company.PodA, "udp4", netip.MustParseAddrPort("239.1.2.3:7788"))

@@ -9,7 +9,7 @@ import (
 
 // To make a ring, to take one back and to close it is what costs ktsnd most of all that a pod can ask for. A pod has 16 and then
 // 500 a second (daemon/loop/quota.c).
-func TestRingsOfAPodAreMadeAndHandedBackAtABoundedRate(t *testing.T) {
+func TestRingCreationRateIsBounded(t *testing.T) {
 	content(t)
 	const (
 		atOnce, perSecond = 16, 500

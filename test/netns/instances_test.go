@@ -229,7 +229,7 @@ func TestOlderInstanceStandsByAtOnce(t *testing.T) {
 
 // Kubernetes ends the older of two pods when the younger one serves. After a rollback in the middle of an upgrade the older one is
 // the one that is wanted, and the younger one is ended as soon as that serves.
-func TestInstanceThatIsNotEndedTakesOverAgainOnce(t *testing.T) {
+func TestInstanceRetriesTakeOverOnce(t *testing.T) {
 	content(t)
 	lab := newLab(t)
 	older, _ := lab.startServing(t, "older")
@@ -285,7 +285,7 @@ func asked(t *testing.T, listener *net.UnixListener) (conn *net.UnixConn, answer
 }
 
 // Who serves may be busy, or starting again, at the moment at which the other one's patience ends.
-func TestInstanceThatIsNotEndedTakesOverAgainOnceItIsAnswered(t *testing.T) {
+func TestInstanceRetriesTakeOverOnceAnswered(t *testing.T) {
 	content(t)
 	lab := newLab(t)
 	listener := lab.listenAsKtsnd(t)
@@ -435,7 +435,7 @@ func TestInstanceDoesNotPressOneThatSendsItAway(t *testing.T) {
 }
 
 // Who starts ktsnd may have chosen not to hear of the ends of its own children, which is inherited.
-func TestInstanceEndsWithTheProcessThatServesWhateverItInherits(t *testing.T) {
+func TestInstanceEndsWithServingProcess(t *testing.T) {
 	content(t)
 	lab := newLab(t)
 	folder := lab.instanceFolder(t, "only")

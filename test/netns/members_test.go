@@ -146,7 +146,7 @@ func TestAGroupWithoutMembersCostsOneFrame(t *testing.T) {
 	}
 }
 
-func TestGroupsOfTheLinkAndBroadcastGoToAllHoweverFewHaveJoined(t *testing.T) {
+func TestLinkLocalGroupsAndBroadcastReachAll(t *testing.T) {
 	content(t)
 	both := newTwoDaemons(t)
 	both.awaitBothListed(t)
@@ -176,7 +176,7 @@ func bridgeKnows(t *testing.T, node *topology.Namespace, port, group string) boo
 }
 
 // A pod does not notice that its port is set down and up again, and says nothing until it is asked.
-func TestMembersBehindAPortThatIsDownForAMomentStay(t *testing.T) {
+func TestMembersStayDuringPortFlap(t *testing.T) {
 	content(t)
 	const (
 		group, port = "239.1.2.3", "pod2"
@@ -229,7 +229,7 @@ func (d *twoDaemons) talkToGroup(t *testing.T, group string) *process.Process {
 	return start(t, d.PodA, "talker", talker)
 }
 
-func TestWhoJoinsLateIsReachedWhateverBecomesOfItsKtsnd(t *testing.T) {
+func TestLateGroupMemberIsReached(t *testing.T) {
 	content(t)
 	both := newTwoDaemons(t)
 	both.awaitBothListed(t)

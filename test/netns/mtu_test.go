@@ -86,7 +86,7 @@ func TestAPodsInterfaceIsFollowedWhileAProgramRuns(t *testing.T) {
 	}
 }
 
-func TestTheUplinksMTUIsFollowedUpToWhatItWasWhileAProgramRuns(t *testing.T) {
+func TestUplinkMTUIsFollowedUpToStartValue(t *testing.T) {
 	content(t)
 	lab := newLab(t)
 	setMTU := func(bytes int) {

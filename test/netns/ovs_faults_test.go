@@ -89,7 +89,7 @@ func (l *ovsLab) refused(t *testing.T, want string, options ...string) {
 	}
 }
 
-func TestOpenVSwitchIsSetUpAndTakenDownWithoutATrace(t *testing.T) {
+func TestOpenVSwitchSetupAndTeardownLeaveNothing(t *testing.T) {
 	timing(t)
 	lab := newOVSNode(t)
 	lab.start(t, func() (*ovsnode.Node, error) { return ovsnode.Start(t.Context(), lab.Topology) })
@@ -193,7 +193,7 @@ func (l *ovsLab) awaitNeighbor(t *testing.T, name string) {
 }
 
 // A take-down that could not give everything back says so, and the next one does.
-func TestTakeDownOfOpenVSwitchThatFailsIsGoneOnWith(t *testing.T) {
+func TestFailedOpenVSwitchTeardownContinues(t *testing.T) {
 	timing(t)
 	lab := newOVSNode(t)
 	lab.start(t, func() (*ovsnode.Node, error) { return ovsnode.Start(t.Context(), lab.Topology) })
@@ -245,7 +245,7 @@ func TestOpenVSwitchThatCannotDoItIsToldSo(t *testing.T) {
 	})
 }
 
-func TestOpenVSwitchThatHasEndedIsToldSoAndCanBeTakenDown(t *testing.T) {
+func TestOpenVSwitchTeardownAfterItEnded(t *testing.T) {
 	content(t) // it waits for what has ended, and its Open vSwitch hardly runs
 	lab := newOVSNode(t)
 	lab.start(t, func() (*ovsnode.Node, error) { return ovsnode.Start(t.Context(), lab.Topology) })
@@ -308,7 +308,7 @@ func (l *ovsLab) stopAfter(t *testing.T, wait time.Duration, signal os.Signal) {
 	}
 }
 
-func TestSetupOfOpenVSwitchThatIsInterruptedLeavesNothing(t *testing.T) {
+func TestInterruptedOpenVSwitchSetupLeavesNothing(t *testing.T) {
 	timing(t)
 	lab := newOVSNode(t)
 	lab.start(t, func() (*ovsnode.Node, error) { return ovsnode.Start(t.Context(), lab.Topology) })
@@ -366,7 +366,7 @@ func (l *ovsLab) complete(t *testing.T) bool {
 	return strings.Contains(said, "not connected to ktsnd") && !strings.Contains(said, "flows are missing") && strings.Contains(said, "vx42-c0000202")
 }
 
-func TestSocketForOpenVSwitchThatCannotBeMadeIsNamed(t *testing.T) {
+func TestInvalidOpenVSwitchSocketIsNamed(t *testing.T) {
 	timing(t)
 	lab := newLab(t)
 	occupied := filepath.Join(lab.dir, "file")

@@ -77,7 +77,7 @@ func (s *stream) check(t *testing.T, count int) {
 }
 
 // Node a is behind Open vSwitch, node b is not; timed and other messages go both ways at once.
-func TestNodesWithAndWithoutOpenVSwitchAreInOneNetwork(t *testing.T) {
+func TestNodesWithAndWithoutOpenVSwitch(t *testing.T) {
 	timing(t)
 	lab := newOVSLab(t)
 	_, switched := lab.startOVSDaemon(t)

@@ -102,7 +102,7 @@ func TestReplacedInPlaceUnderLoadOpenVSwitchGoesOn(t *testing.T) {
 // notFetched is what a ktsnd says of the frames that Open vSwitch had not fetched when it ended.
 var notFetched = regexp.MustCompile(`Open vSwitch has not fetched the last (\d+) frames`)
 
-func TestKtsndThatIsReplacedSaysWhatOpenVSwitchDidNotFetch(t *testing.T) {
+func TestReplacedKtsndReportsFramesNotFetched(t *testing.T) {
 	timing(t)
 	lab := newOVSLab(t)
 	daemon, client := lab.startOVSDaemon(t)
@@ -126,7 +126,7 @@ func TestKtsndThatIsReplacedSaysWhatOpenVSwitchDidNotFetch(t *testing.T) {
 
 // As an older version of `ktsn ovs setup` left it: Open vSwitch knows one name of a socket only, and connects to the successor when
 // it has lost the predecessor.
-func TestKtsndThatTakesOverIsConnectedToOpenVSwitchThatKnowsOneSocket(t *testing.T) {
+func TestTakeOverWithSingleOpenVSwitchSocket(t *testing.T) {
 	timing(t)
 	lab := newOVSLab(t)
 	lab.vsctl(t, "del-port", ovs.BridgeInternal, "ktsnd2")

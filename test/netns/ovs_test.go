@@ -349,7 +349,7 @@ func TestOpenVSwitchKilledUnderLoadIsFoundAgain(t *testing.T) {
 }
 
 // As Open vSwitch does when it is set up anew while a busy machine keeps ktsnd from looking.
-func TestOpenVSwitchIsFoundAgainBehindAConnectionThatHasEnded(t *testing.T) {
+func TestOpenVSwitchReconnectsAfterConnectionEnds(t *testing.T) {
 	timing(t)
 	lab := newOVSLab(t)
 	daemon, _ := lab.startOVSDaemon(t)
@@ -378,7 +378,7 @@ func TestOpenVSwitchIsFoundAgainBehindAConnectionThatHasEnded(t *testing.T) {
 }
 
 // As ovs-vswitchd leaves its database when ktsnd is connected while a busy machine keeps its own "disconnected" on the way there.
-func TestOpenVSwitchIsFoundThoughItsDatabaseMissesIt(t *testing.T) {
+func TestOpenVSwitchIsFoundWithoutDatabaseEntry(t *testing.T) {
 	timing(t)
 	lab := newOVSLab(t)
 	lab.startOVSDaemon(t)
@@ -410,7 +410,7 @@ func withdrawnIn(t *testing.T, log string) (frames, times int) {
 }
 
 // A stopped ovs-vswitchd fetches all that is in the queue when it goes on.
-func TestNoMessageLeavesLongAfterOpenVSwitchStoodStill(t *testing.T) {
+func TestStalledOpenVSwitchSendsNoStaleMessages(t *testing.T) {
 	timing(t)
 	const staleAfter, slack = 100 * time.Millisecond, 20 * time.Millisecond
 	lab := newOVSLab(t)

@@ -212,7 +212,7 @@ func TestPacketSocketsSayWhatTheKernelWouldSay(t *testing.T) {
 	}
 }
 
-func TestTagsInsideFramesOfPacketSocketsTravelUnchanged(t *testing.T) {
+func TestPacketSocketVLANTagsTravelUnchanged(t *testing.T) {
 	content(t)
 	lab := newLab(t)
 	_, client := lab.startDaemon(t)

@@ -37,7 +37,7 @@ func checkAllArrived(t *testing.T, seen *observed, count int) {
 	}
 }
 
-func TestMessagesArriveUnchangedFromThePodsOwnAddresses(t *testing.T) {
+func TestMessagesArriveUnchangedFromPodAddresses(t *testing.T) {
 	content(t)
 	lab := newLab(t)
 	_, client := lab.startDaemon(t)

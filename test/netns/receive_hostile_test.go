@@ -194,7 +194,7 @@ func (s *receivingSide) entered(t *testing.T) (count int) {
 	return count
 }
 
-func TestAPodThatOpensRingsWithoutEndHasItsShareAndHoldsUpNobody(t *testing.T) {
+func TestOpeningRingsEndlesslyIsLimitedToShareAndHoldsNobody(t *testing.T) {
 	timing(t)
 	const mostSockets = 16
 	for mode, achieves := range map[string]string{"receive": "refused", "receive-churn": "asked"} {

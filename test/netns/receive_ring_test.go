@@ -181,7 +181,7 @@ func (s *receivingSide) counts(t *testing.T) (counts *rings.Counts) {
 	return counts
 }
 
-func TestDatagramsComeThroughTheRingWhateverBecomesOfKtsnd(t *testing.T) {
+func TestReceiveRingSurvivesKtsnd(t *testing.T) {
 	timing(t)
 	for name, change := range map[string]func(*testing.T, *lab, *process.Process, *control.Client) *control.Client{
 		"nothing": func(_ *testing.T, _ *lab, _ *process.Process, client *control.Client) *control.Client { return client },
@@ -236,7 +236,7 @@ func TestDatagramsComeThroughTheRingWhateverBecomesOfKtsnd(t *testing.T) {
 	}
 }
 
-func TestDatagramsThatAreRedirectedReachListenersOfTheKernel(t *testing.T) {
+func TestRedirectedDatagramsReachKernelListeners(t *testing.T) {
 	timing(t)
 	lab := newLab(t)
 	lab.sideA().attach(t, rings.Endpoint{Redirect: true})

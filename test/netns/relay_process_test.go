@@ -415,7 +415,7 @@ func (r *captureRig) awaitHeartbeat(t *testing.T, than uint64) uint64 {
 	})
 }
 
-func TestARelayOfAllFramesRenewsItsHeartbeatWhileKtsndServes(t *testing.T) {
+func TestRelayOfAllFramesRenewsHeartbeat(t *testing.T) {
 	content(t)
 	rig := newCaptureRig(t, true)
 	daemon, client := rig.startDaemon(t)

@@ -57,7 +57,7 @@ func interrupt(t *testing.T, running *process.Process) {
 	}
 }
 
-func TestKilledTwentyTimesUnderLoadNothingIsLostUnseen(t *testing.T) {
+func TestKilledTwentyTimesLosesNothingUncounted(t *testing.T) {
 	timing(t)
 	for name, cycle := range map[string]string{
 		"one message a millisecond":    "1ms",
@@ -160,7 +160,7 @@ func restartOnce(t *testing.T, program, user string) []string {
 	return complaints
 }
 
-func TestDaemonThatAnswersTooLateConfusesNobody(t *testing.T) {
+func TestLateAnswerOfDaemonIsIgnored(t *testing.T) {
 	content(t)
 	lab := newLab(t)
 	lab.addAddress(t)

@@ -66,7 +66,7 @@ func (r *ticking) line(t *testing.T) string {
 }
 
 // What cannot be restored is that socket's loss; what comes after it in the table is restored all the same.
-func TestRestartLosesOnlyTheSocketThatHasNowhereToSendAnyMore(t *testing.T) {
+func TestRestartLosesOnlySocketsWithoutRoute(t *testing.T) {
 	content(t)
 	lab := newLab(t)
 	daemon, client := lab.startDaemon(t)

@@ -61,7 +61,7 @@ func onBridge(t *testing.T, client *control.Client, identity string, pod *topolo
 	}
 }
 
-func TestMessagesToPodsOfTheSameNodeNeverReachTheWire(t *testing.T) {
+func TestMessagesToSameNodeStayOffTheWire(t *testing.T) {
 	content(t)
 	lab := newLab(t)
 	neighbor := lab.addNeighbor(t)

@@ -278,7 +278,7 @@ func labels(datagrams []shapedDatagram) []string {
 	return all
 }
 
-func TestWithoutADaemonEveryShapeIsAsWithoutTheLibrary(t *testing.T) {
+func TestProgramShapesWithoutDaemonBehaveAsWithoutLibrary(t *testing.T) {
 	content(t)
 	lab := newLabThatPasses(t)
 	lab.addAddress(t)

@@ -116,7 +116,7 @@ func checkWire(t *testing.T, tap *wiretap.Tap, want int) {
 }
 
 // A call that must not wait does not wait for seconds, and the message does not leave early instead.
-func TestWhoMayNotWaitForASilentDaemonIsRefused(t *testing.T) {
+func TestNonBlockingCallFailsWithSilentDaemon(t *testing.T) {
 	content(t)
 	ways := map[string]func(*testing.T){}
 	for _, way := range []string{"nonblocking", "dontwait", "timeout"} {
@@ -159,7 +159,7 @@ func TestWhoMayNotWaitForASilentDaemonIsRefused(t *testing.T) {
 }
 
 // Where somebody listens and never answers, nothing timed ever leaves, whatever the kernel thinks of SO_TXTIME.
-func TestNothingTimedLeavesWhereNobodyEverAnswers(t *testing.T) {
+func TestNothingTimedLeavesWithoutAnswer(t *testing.T) {
 	content(t)
 	asUsers := map[string]func(*testing.T){}
 	for _, user := range users {
@@ -194,7 +194,7 @@ func TestNothingTimedLeavesWhereNobodyEverAnswers(t *testing.T) {
 }
 
 // A process that ktsnd served asks for another socket while ktsnd is away, and that waits for the next ktsnd.
-func TestSocketsMadeBetweenTwoDaemonsAreServedByTheSecond(t *testing.T) {
+func TestSocketsCreatedBetweenDaemonsAreServed(t *testing.T) {
 	content(t)
 	lab := newLab(t)
 	daemon, client := lab.startDaemon(t)
@@ -218,7 +218,7 @@ func TestSocketsMadeBetweenTwoDaemonsAreServedByTheSecond(t *testing.T) {
 }
 
 // All programs of all shapes, beside a ktsnd that hardly ever runs: whatever they do, nothing is early and nothing lost.
-func TestEveryShapeOfProgramIsServedByADaemonThatHardlyRuns(t *testing.T) {
+func TestProgramShapesWithStarvedDaemon(t *testing.T) {
 	content(t)
 	lab := newLab(t)
 	lab.addAddress(t)

@@ -12,7 +12,7 @@ import (
 )
 
 // An application that only waits for space, in whatever way, hands the ring to the successor of a killed ktsnd by itself.
-func TestWhoWaitsForSpaceOutlivesKtsnd(t *testing.T) {
+func TestBlockedSenderSurvivesKtsnd(t *testing.T) {
 	timing(t)
 	python := python(t)
 	for _, way := range []string{"poll", "select", "epoll", "epoll-edge"} {
@@ -40,7 +40,7 @@ func TestWhoWaitsForSpaceOutlivesKtsnd(t *testing.T) {
 }
 
 // Where libktsn finds no descriptor for its own, epoll still says that the socket is writable.
-func TestEpollSaysWritableWithoutDescriptorsToSpare(t *testing.T) {
+func TestEpollReportsWritableWithoutSpareDescriptors(t *testing.T) {
 	content(t)
 	python := python(t)
 	lab := newLab(t)
@@ -64,7 +64,7 @@ func TestEpollSaysWritableWithoutDescriptorsToSpare(t *testing.T) {
 	}
 }
 
-func TestPollWaitsWithoutWhatWasClosedBehindItsBack(t *testing.T) {
+func TestPollIgnoresDescriptorClosedElsewhere(t *testing.T) {
 	content(t)
 	python := python(t)
 	lab := newLab(t)

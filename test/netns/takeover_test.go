@@ -212,7 +212,7 @@ func TestTakeOverOfNobodyIsAStart(t *testing.T) {
 	lab.receive(t, 1, func() { lab.sendAt(t, nil, 10*time.Millisecond, "text") })
 }
 
-func TestMessagesOfAnApplicationThatEndedSurviveATakeOver(t *testing.T) {
+func TestMessagesOfEndedApplicationSurviveTakeOver(t *testing.T) {
 	content(t)
 	lab := newLab(t)
 	daemon, _ := lab.startDaemon(t)

@@ -154,7 +154,7 @@ func (c *manyNodes) onWire(t *testing.T, group, text string, frames int) time.Du
 	return time.Duration(slices.Max(stamps) - slices.Min(stamps))
 }
 
-func TestAGroupOfAThousandNodesCostsWhatItsMembersCost(t *testing.T) {
+func TestGroupOfThousandNodesCostsOnlyMembers(t *testing.T) {
 	content(t)
 	many := newManyNodes(t)
 	const group = "239.1.2.3"

@@ -28,7 +28,7 @@ func (l *lab) setUplink(t *testing.T, set func(netlink.Link) error) {
 	}
 }
 
-func TestWhatIsDueWhileTheUplinkIsDownIsDroppedAndCounted(t *testing.T) {
+func TestMessagesDueWhileUplinkIsDownAreDropped(t *testing.T) {
 	content(t)
 	lab := newLab(t)
 	_, client := lab.startDaemon(t)
@@ -65,7 +65,7 @@ func (l *lab) flapUplink(t *testing.T, flaps int, down, up time.Duration) {
 }
 
 // Between the loss of the carrier and ktsnd's notification a frame can be in the packet socket's ring, where the kernel would keep it.
-func TestNoMessageLeavesLongAfterAnUplinkFlap(t *testing.T) {
+func TestUplinkFlapSendsNoStaleMessages(t *testing.T) {
 	timing(t)
 	// A frame that is kept leaves when the carrier is back. A busy kernel may also take 100 ms to receive one.
 	const down, kept = 400 * time.Millisecond, 300 * time.Millisecond

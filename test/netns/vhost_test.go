@@ -278,7 +278,7 @@ func TestVhostFramesOfAGuestLeaveAtTheirTimes(t *testing.T) {
 }
 
 // Without a look at the queues after notifications are enabled, each would wait for the next one.
-func TestVhostFrameOfAGuestThatWasSilentLeavesAtOnce(t *testing.T) {
+func TestVhostFirstFrameOfSilentGuestLeavesAtOnce(t *testing.T) {
 	timing(t)
 	rig := newGuestRig(t, 2, false)
 	rig.startDaemon(t)

@@ -96,7 +96,7 @@ func (l *lab) tapHeaders(t *testing.T, family txtime.Family, cases, environment 
 
 // SO_NO_CHECK, UDP_NO_CHECK6_TX and IP_MTU_DISCOVER change in the headers what they change in the kernel's, as soon as they are
 // set.
-func TestHeadersFollowTheOptionsOfTheSocketAsTheKernels(t *testing.T) {
+func TestHeadersFollowSocketOptions(t *testing.T) {
 	content(t)
 	lab := newLabThatPasses(t)
 	client := lab.startDaemon6(t)
