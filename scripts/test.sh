@@ -63,11 +63,11 @@ failures_of_sanitized() {
 	failures_of sanitized "$logs/sanitized" '^== found by' '^[0-9]+ passed'
 }
 
-# Builds the tests that run inside a virtual machine, and starts the suite.
-start_vm() {
+# Builds the tests that run inside a virtual machine, and runs the suite.
+run_vm() {
 	# shellcheck disable=SC2046 # words
 	if CGO_ENABLED=0 scripts/go.sh test $(scripts/suite.sh inside-vm) -c -o "$PWD/bin/ktsn-inside-tests" >"$logs/inside" 2>&1; then
-		start_go vm -timeout 15m
+		run_go vm "network cards given away, in a virtual machine" -timeout 15m
 	else
 		cat "$logs/inside"
 		failure "the tests for the virtual machine cannot be built" "$logs/inside"
@@ -85,7 +85,6 @@ run_meson "C, as shipped" build
 start_go cni -timeout 20m -parallel 4
 start_go content -timeout 20m -parallel 6
 [ "$(id -u)" -ne 0 ] || renice -n 10 -p $$ >/dev/null
-start_vm
 start_fuzz
 run_meson "C, AddressSanitizer and UndefinedBehaviorSanitizer" build-asan \
 	-Db_sanitize=address,undefined -Db_lundef=false
@@ -103,7 +102,6 @@ if changed "the unit tests of ktsn-bench" bench internal/testlab; then
 	CGO_ENABLED=1 run_go race-bench "Go, the laboratory, with the race detector" -race
 fi
 finish_fuzz
-[ -z "${beside[vm]:-}" ] || finish_go vm "network cards given away, in a virtual machine, begun before these"
 [ "$(id -u)" -ne 0 ] || renice -n 0 -p $$ >/dev/null
 finish_go content "what is sent, dropped and counted, in network namespaces, begun before these"
 finish_go cni "the network plugin, in network namespaces, begun before these"
@@ -113,7 +111,8 @@ if changed "the tests of ktsn-bench" bench internal/testlab; then
 	run_go laboratory "ktsn-bench, in network namespaces" -timeout 20m
 fi
 run_sanitized
-# Nothing else runs at the same time as these either: they measure times in emulated machines.
+# Emulated machines use a processor, and a ktsnd in one takes seconds to start: these run alone, too.
+run_vm
 run_go guests "virtual machines whose frames are held on the host" -timeout 15m
 if changed "the tests of ktsn-bench between virtual machines" bench internal/testlab; then
 	run_go laboratory-guests "ktsn-bench, between virtual machines" -timeout 15m
