@@ -2,7 +2,8 @@
 
 // Command style checks what no other linter checks: names in Go and C, headers with a single prototype, small packages, and prose, which
 // Vale reads. The file baseline has the number of findings that each rule still allows in each area. A number may only become smaller:
-// more findings fail, and --update writes the present numbers if none is larger.
+// more findings fail. --update writes the present numbers if no rule has more findings than before in all areas together, so that files
+// can move.
 //
 //	go run ./scripts/lint/style [--vale PROGRAM] [--update] [--all]
 //
@@ -63,11 +64,10 @@ func run(vale string, update, all bool) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	ok := report(os.Stdout, findings, allowed, all)
-	if ok && update {
+	if update && len(grown(findings, allowed)) == 0 {
 		return true, writeBaseline(findings, allowed, vale != "")
 	}
-	return ok, nil
+	return report(os.Stdout, findings, allowed, all), nil
 }
 
 // trackedFiles returns the files that git has or would add, without those that others or programs wrote.

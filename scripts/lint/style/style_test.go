@@ -93,6 +93,16 @@ func TestPrototypes(t *testing.T) {
 	}
 }
 
+func TestGrown(t *testing.T) {
+	findings := []finding{{"stand-in", "a/b/c.go", 1, "x"}, {"stand-in", "a/b/d.go", 2, "y"}}
+	if got := grown(findings, map[cell]int{{"stand-in", "e/f"}: 2}); len(got) > 0 {
+		t.Errorf("findings that moved count as more: %q", got)
+	}
+	if got := grown(findings, map[cell]int{{"stand-in", "a/b"}: 1}); len(got) != 1 {
+		t.Errorf("got %q, want stand-in", got)
+	}
+}
+
 func TestReport(t *testing.T) {
 	findings := []finding{{"stand-in", "a/b/c.go", 1, "x"}, {"stand-in", "a/b/d.go", 2, "y"}}
 	for name, test := range map[string]struct {
