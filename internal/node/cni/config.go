@@ -119,11 +119,11 @@ func ParseConfig(text []byte) (*Config, error) {
 		return nil, err
 	}
 	for _, name := range slices.Sorted(maps.Keys(all)) {
-		read, own := fields[name]
-		if !own && !isStandard(name) {
+		read, known := fields[name]
+		if !known && !isStandard(name) {
 			return nil, invalid("%s: unknown field; docs/tsn-cni.md lists those that there are", name)
 		}
-		if !own {
+		if !known {
 			continue
 		}
 		if err := read(config, all[name]); err != nil {

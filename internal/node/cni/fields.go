@@ -32,7 +32,7 @@ func (c *Config) readCapture(raw json.RawMessage) error {
 	return err
 }
 
-// readReceive reads what the network offers.
+// readReceive parses what the network offers.
 func (c *Config) readReceive(raw json.RawMessage) error {
 	var offered map[string]json.RawMessage
 	if err := decode(raw, &offered, `an object such as {"redirect": true, "rings": true}`); err != nil {
@@ -50,16 +50,16 @@ func (c *Config) readReceive(raw json.RawMessage) error {
 	return nil
 }
 
-// maxOverhead is above what any encryption adds.
+// maxOverhead is more than any encryption adds.
 const maxOverhead = 256
 
-// readEncryption reads how the network is encrypted. ktsn-agent, which has the keys, writes that.
+// readEncryption parses how the network is encrypted. ktsn-agent, which has the keys, writes it.
 func (c *Config) readEncryption(raw json.RawMessage) error {
-	var said map[string]json.RawMessage
-	if err := decode(raw, &said, `an object such as {"overhead": 37, "active": true}`); err != nil {
+	var values map[string]json.RawMessage
+	if err := decode(raw, &values, `an object such as {"overhead": 37, "active": true}`); err != nil {
 		return err
 	}
-	for name, value := range said {
+	for name, value := range values {
 		var err error
 		switch name {
 		case "overhead":

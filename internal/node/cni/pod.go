@@ -137,7 +137,7 @@ func (c *Config) readGuardOfPod(text []byte) error {
 }
 
 func (c *Config) readAskedOfPod(text []byte) error {
-	var asked struct {
+	var config struct {
 		Args struct {
 			CNI struct {
 				Unseen  json.RawMessage `json:"unseen"`
@@ -145,23 +145,23 @@ func (c *Config) readAskedOfPod(text []byte) error {
 			} `json:"cni"`
 		} `json:"args"`
 	}
-	if json.Unmarshal(text, &asked) != nil {
+	if json.Unmarshal(text, &config) != nil {
 		return nil // what is wrong with args has been said
 	}
-	of := asked.Args.CNI
-	if of.Unseen != nil {
-		if err := c.readUnseen(of.Unseen); err != nil {
+	requested := config.Args.CNI
+	if requested.Unseen != nil {
+		if err := c.readUnseen(requested.Unseen); err != nil {
 			return invalid("args.cni.unseen: %v", err)
 		}
 		if c.Unseen == attachment.UnseenPass {
 			c.requestedCapture = nil // the network's, which contradicts
 		}
 	}
-	if of.Capture != nil {
-		if err := c.readCapture(of.Capture); err != nil {
+	if requested.Capture != nil {
+		if err := c.readCapture(requested.Capture); err != nil {
 			return invalid("args.cni.capture: %v", err)
 		}
-		if of.Unseen == nil && *c.requestedCapture != capture.None {
+		if requested.Unseen == nil && *c.requestedCapture != capture.None {
 			c.Unseen = attachment.UnseenDrop // likewise
 		}
 	}

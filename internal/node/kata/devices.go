@@ -114,8 +114,8 @@ func makeFolder(folder string) error {
 	if !errors.Is(err, fs.ErrExist) {
 		return err
 	}
-	is, err := os.Lstat(folder)
-	if err == nil && !is.IsDir() {
+	info, err := os.Lstat(folder)
+	if err == nil && !info.IsDir() {
 		err = fmt.Errorf("%s is no folder", folder)
 	}
 	return err
@@ -143,7 +143,7 @@ func RemoveDevice(folder, sandbox, name string) error {
 	if err != nil {
 		return err
 	}
-	devices.Devices = slices.DeleteFunc(devices.Devices, func(one Device) bool { return one.Name == name })
+	devices.Devices = slices.DeleteFunc(devices.Devices, func(device Device) bool { return device.Name == name })
 	return devices.Write(folder, sandbox)
 }
 

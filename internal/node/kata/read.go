@@ -44,11 +44,11 @@ func (n *NetworkInfo) readRoutes(link netlink.Link) error {
 		if route.Protocol == unix.RTPROT_KERNEL || (route.Dst != nil && isOfLink(route.Dst.IP)) {
 			continue
 		}
-		made := Route{Gateway: text(route.Gw), Source: text(route.Src), Scope: int(route.Scope)}
-		if route.Dst != nil && (!isDefault(route.Dst) || (made.Gateway == "" && made.Source == "")) {
-			made.Destination = route.Dst.String()
+		entry := Route{Gateway: text(route.Gw), Source: text(route.Src), Scope: int(route.Scope)}
+		if route.Dst != nil && (!isDefault(route.Dst) || (entry.Gateway == "" && entry.Source == "")) {
+			entry.Destination = route.Dst.String()
 		}
-		n.Routes = append(n.Routes, made)
+		n.Routes = append(n.Routes, entry)
 	}
 	return err
 }

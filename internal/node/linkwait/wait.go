@@ -18,50 +18,51 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/linkfile"
 )
 
-// often is how often the files are looked for where the kernel does not tell of them, seldom where it does: filesystems of the kernel's
-// users, such as FUSE, do not tell of all.
+// The files are looked for every pollInterval where the kernel does not report changes, else every watchInterval: filesystems in
+// user space, such as FUSE, do not report all changes.
 const (
-	often  = 50 * time.Millisecond
-	seldom = time.Second
+	pollInterval  = 50 * time.Millisecond
+	watchInterval = time.Second
 )
 
-// repeat is how often what is missing is said again that has not changed, so that the end of a log shows it.
-const repeat = 5 * time.Minute
+// repeatAfter is how often an unchanged reason is reported again, so that the end of a log shows it.
+const repeatAfter = 5 * time.Minute
 
-// maxSentence bounds what is read of a file that says what is missing.
-const maxSentence = 4096
+// maxReasonBytes limits how much of a file with a reason is read.
+const maxReasonBytes = 4096
 
-// Wait returns when all links are up, or with an error when ctx ends before. It writes to out what is missing, as it changes.
+// Wait returns when all links are up, or with an error when ctx ends before. It writes to out which links are missing
+// and why, when that changes.
 func Wait(ctx context.Context, dir string, interfaces []string, out io.Writer) error {
 	for _, name := range interfaces {
 		if name == "" || name == "." || name == ".." || strings.ContainsRune(name, '/') {
 			return fmt.Errorf("%q is no name of an interface", name)
 		}
 	}
-	w := &waiting{dir: dir, out: out, said: map[string]string{}, at: map[string]time.Time{}}
-	every := often
-	if told, err := newWatch(dir); err == nil {
-		defer told.close()
-		w.told, every = told, seldom
+	w := &waiting{dir: dir, out: out, reported: map[string]string{}, reportedAt: map[string]time.Time{}}
+	every := pollInterval
+	if watch, err := newWatch(dir); err == nil {
+		defer watch.close()
+		w.watch, every = watch, watchInterval
 	}
 	ticks := time.NewTicker(every)
 	defer ticks.Stop()
 	return w.wait(ctx, interfaces, ticks.C)
 }
 
-// wait looks when the kernel tells of a change, and at each tick.
+// wait checks the links when the kernel reports a change, and at each tick.
 func (w *waiting) wait(ctx context.Context, interfaces []string, ticks <-chan time.Time) error {
 	var changed <-chan struct{}
-	if w.told != nil {
-		changed = w.told.changed
+	if w.watch != nil {
+		changed = w.watch.changed
 	}
 	for {
-		if w.told != nil {
-			_ = w.told.follow() // else the next tick finds it
+		if w.watch != nil {
+			_ = w.watch.follow() // else the next tick finds it
 		}
 		missing := 0
 		for _, name := range interfaces {
-			if !w.look(name, time.Now()) {
+			if !w.check(name, time.Now()) {
 				missing++
 			}
 		}
@@ -77,29 +78,29 @@ func (w *waiting) wait(ctx context.Context, interfaces []string, ticks <-chan ti
 	}
 }
 
-// waiting is what was said, by interface, and when.
+// waiting has the last report for each interface, and its time.
 type waiting struct {
 	dir string
 	out io.Writer
 	// told is nil where the kernel does not tell of changes.
-	told *watch
-	said map[string]string
-	at   map[string]time.Time
+	watch      *watch
+	reported   map[string]string
+	reportedAt map[string]time.Time
 }
 
-// look tells whether a link was up, and says what has changed.
-func (w *waiting) look(name string, now time.Time) bool {
+// check reports whether a link was up, and writes what has changed.
+func (w *waiting) check(name string, now time.Time) bool {
 	text, err := os.ReadFile(filepath.Join(w.dir, name))
 	if err == nil {
-		w.say(name, upSentence(text), now)
+		w.report(name, upReport(text), now)
 		return true
 	}
-	w.say(name, w.missing(name, err), now)
+	w.report(name, w.reason(name, err), now)
 	return false
 }
 
-// upSentence says of a link that is up where it leads.
-func upSentence(text []byte) string {
+// upReport describes a link that is up.
+func upReport(text []byte) string {
 	var link linkfile.Link
 	if json.Unmarshal(text, &link) != nil || len(link.Peer.Addresses) == 0 {
 		return "up"
@@ -108,15 +109,15 @@ func upSentence(text []byte) string {
 		link.Peer.Namespace, link.Peer.Pod, link.MTU)
 }
 
-// missing says why a link is not up.
-func (w *waiting) missing(name string, err error) string {
+// reason returns why a link is not up.
+func (w *waiting) reason(name string, err error) string {
 	if !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Sprintf("its file cannot be read: %v", err)
 	}
 	file, err := os.Open(filepath.Join(w.dir, name+linkfile.Waiting))
 	if err == nil {
 		defer file.Close()
-		text, err := io.ReadAll(io.LimitReader(file, maxSentence))
+		text, err := io.ReadAll(io.LimitReader(file, maxReasonBytes))
 		if sentence := strings.TrimSpace(string(text)); err == nil && sentence != "" {
 			return "waiting: " + sentence
 		}
@@ -124,10 +125,10 @@ func (w *waiting) missing(name string, err error) string {
 	return "waiting: nobody has made a link yet; the conditions and events of its TSNService and of this pod say why"
 }
 
-func (w *waiting) say(name, sentence string, now time.Time) {
-	if w.said[name] == sentence && now.Sub(w.at[name]) < repeat {
+func (w *waiting) report(name, sentence string, now time.Time) {
+	if w.reported[name] == sentence && now.Sub(w.reportedAt[name]) < repeatAfter {
 		return
 	}
-	w.said[name], w.at[name] = sentence, now
+	w.reported[name], w.reportedAt[name] = sentence, now
 	fmt.Fprintf(w.out, "%s: %s\n", name, sentence)
 }

@@ -71,7 +71,7 @@ func TestItWaitsForAllLinksAndSaysWhatIsMissing(t *testing.T) {
 	select {
 	case err := <-ended:
 		t.Fatalf("it ended although up1 is missing: %v", err)
-	case <-time.After(3 * often):
+	case <-time.After(3 * pollInterval):
 	}
 	write(t, filepath.Join(dir, "up1"), "{}")
 	select {
@@ -107,14 +107,14 @@ func TestNamesThatLeaveTheFolderAreRefused(t *testing.T) {
 func begin(t *testing.T, dir string, watched bool, ticks <-chan time.Time, interfaces ...string) (out *text, ended chan error) {
 	t.Helper()
 	out, ended = &text{}, make(chan error, 1)
-	w := &waiting{dir: dir, out: out, said: map[string]string{}, at: map[string]time.Time{}}
+	w := &waiting{dir: dir, out: out, reported: map[string]string{}, reportedAt: map[string]time.Time{}}
 	if watched {
-		told, err := newWatch(dir)
+		watched, err := newWatch(dir)
 		if err != nil {
 			t.Fatal(err)
 		}
-		t.Cleanup(told.close)
-		w.told = told
+		t.Cleanup(watched.close)
+		w.watch = watched
 	}
 	go func() { ended <- w.wait(t.Context(), interfaces, ticks) }()
 	return out, ended

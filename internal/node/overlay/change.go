@@ -82,16 +82,16 @@ func (n *Node) tell(ctx context.Context, remembered []control.Peer, changes []Ch
 		before[nameOf(&remembered[i])] = &remembered[i]
 	}
 	for i := range changes {
-		one := &changes[i]
+		change := &changes[i]
 		var undoOne undoing
-		lost, err := n.tellOf(ctx, one, before[nameOf(&one.Peer)], tables[one.Peer.VNI], timed, &undoOne)
+		lost, err := n.tellOf(ctx, change, before[nameOf(&change.Peer)], tables[change.Peer.VNI], timed, &undoOne)
 		if err == nil {
 			undo.steps = append(undo.steps, undoOne.steps...)
-			done = append(done, *one)
+			done = append(done, *change)
 			continue
 		}
 		undoOne.onError(&err)
-		refused.add(one, err)
+		refused.add(change, err)
 		if lost {
 			break
 		}
@@ -100,12 +100,12 @@ func (n *Node) tell(ctx context.Context, remembered []control.Peer, changes []Ch
 }
 
 // tellOf changes forwarding tables and ktsnd for one peer. lost tells that ktsnd does not answer any more.
-func (n *Node) tellOf(ctx context.Context, one *Change, before *control.Peer, tables []forwarding, timed Timed,
+func (n *Node) tellOf(ctx context.Context, change *Change, before *control.Peer, tables []forwarding, timed Timed,
 	undo *undoing) (lost bool, err error) {
 	for _, table := range tables {
-		flooded := table.floods(one.Peer.Address)
-		undo.add(func() error { return n.setFlood(table.tunnel, one.Peer.Address, flooded) })
-		if err := n.change(table, one); err != nil {
+		flooded := table.floods(change.Peer.Address)
+		undo.add(func() error { return n.setFlood(table.tunnel, change.Peer.Address, flooded) })
+		if err := n.change(table, change); err != nil {
 			return false, err
 		}
 	}
@@ -113,12 +113,12 @@ func (n *Node) tellOf(ctx context.Context, one *Change, before *control.Peer, ta
 	if timed == nil {
 		return false, nil
 	}
-	wanted := &one.Peer
-	if one.Gone {
+	wanted := &change.Peer
+	if change.Gone {
 		wanted = nil
 	}
-	undo.add(func() error { return setTimed(context.WithoutCancel(ctx), timed, one.Peer, before) })
-	err = setTimed(ctx, timed, one.Peer, wanted)
+	undo.add(func() error { return setTimed(context.WithoutCancel(ctx), timed, change.Peer, before) })
+	err = setTimed(ctx, timed, change.Peer, wanted)
 	fault.Point("peer-told")
 	var refusal *control.Error
 	return err != nil && !errors.As(err, &refusal), err
@@ -173,11 +173,11 @@ func (n *Node) forwarding(changes []Change) (map[uint32][]forwarding, error) {
 }
 
 // change makes the tunnel flood to the peer, or forget it.
-func (n *Node) change(table forwarding, one *Change) error {
-	if one.Gone {
-		return n.forget(table.tunnel, one.Peer.Address, table.entries[one.Peer.Address])
+func (n *Node) change(table forwarding, change *Change) error {
+	if change.Gone {
+		return n.forget(table.tunnel, change.Peer.Address, table.entries[change.Peer.Address])
 	}
-	return n.flood(table.tunnel, one.Peer.Address)
+	return n.flood(table.tunnel, change.Peer.Address)
 }
 
 func (n *Node) setFlood(tunnel netlink.Link, peer netip.Addr, wanted bool) error {
@@ -226,13 +226,13 @@ func changed(peers []control.Peer, changes []Change) []control.Peer {
 func checked(changes []Change) (good []Change, refused *refusals) {
 	refused = &refusals{alone: len(changes) == 1}
 	for i := range changes {
-		one := &changes[i]
-		if one.Gone {
-			good = append(good, *one)
-		} else if err := CheckPeer(one.Peer); err != nil {
-			refused.add(one, err)
+		change := &changes[i]
+		if change.Gone {
+			good = append(good, *change)
+		} else if err := CheckPeer(change.Peer); err != nil {
+			refused.add(change, err)
 		} else {
-			good = append(good, *one)
+			good = append(good, *change)
 		}
 	}
 	return good, refused
@@ -249,13 +249,13 @@ type refusals struct {
 // maxRefusals is how many are named.
 const maxRefusals = 3
 
-func (r *refusals) add(one *Change, err error) {
+func (r *refusals) add(change *Change, err error) {
 	if len(r.first) == maxRefusals {
 		r.more++
 		return
 	}
 	if !r.alone {
-		err = fmt.Errorf("peer %s of network %d: %w", one.Peer.Address, one.Peer.VNI, err)
+		err = fmt.Errorf("peer %s of network %d: %w", change.Peer.Address, change.Peer.VNI, err)
 	}
 	r.first = append(r.first, err)
 }

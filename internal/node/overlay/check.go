@@ -62,8 +62,8 @@ func (n *Node) checkUplink(tunnel *netlink.Vxlan) error {
 		return fmt.Errorf("the uplink %s is down", uplink.Attrs().Name)
 	}
 	local, _ := netip.AddrFromSlice(tunnel.SrcAddr)
-	found := &uplinkDevice{name: uplink.Attrs().Name, address: local.Unmap()}
-	return n.chooseAddress(uplink, found)
+	device := &uplinkDevice{name: uplink.Attrs().Name, address: local.Unmap()}
+	return n.chooseAddress(uplink, device)
 }
 
 func (n *Node) checkPeers(network *Network, tunnel *netlink.Vxlan) error {

@@ -25,18 +25,18 @@ type users struct {
 // usersOf looks at the ports of a bridge until it finds a pod's. On a full node that is at once, where a whole list
 // would take longer than all else that is done for a pod.
 func usersOf(bridge, tunnel netlink.Link) (users, error) {
-	var found users
+	var users users
 	err := eachLink(choice{master: bridge.Attrs().Index}, func(port netlink.Link) bool {
 		switch {
 		case isLeaving(port):
 		case ours(port) && port.Type() == "veth":
-			found.pods = true
+			users.pods = true
 		case tunnel == nil || port.Attrs().Index != tunnel.Attrs().Index:
-			found.others = true
+			users.others = true
 		}
-		return !found.pods
+		return !users.pods
 	})
-	return found, err
+	return users, err
 }
 
 // choice is which devices the kernel lists: those with a master, those of a kind; zero values stand for all.
@@ -46,11 +46,11 @@ type choice struct {
 }
 
 // listLinks lists devices.
-func listLinks(of choice) ([]netlink.Link, error) {
+func listLinks(wanted choice) ([]netlink.Link, error) {
 	var all []netlink.Link
 	for range maxDumps {
 		all = nil
-		err := eachLink(of, func(link netlink.Link) bool {
+		err := eachLink(wanted, func(link netlink.Link) bool {
 			all = append(all, link)
 			return true
 		})
@@ -63,15 +63,15 @@ func listLinks(of choice) ([]netlink.Link, error) {
 
 // eachLink calls f for each device of the choice, until it returns false. The kernel chooses, and makes its list as
 // it is read.
-func eachLink(of choice, f func(netlink.Link) bool) error {
+func eachLink(wanted choice, f func(netlink.Link) bool) error {
 	request := nl.NewNetlinkRequest(unix.RTM_GETLINK, unix.NLM_F_DUMP)
 	request.AddData(nl.NewIfInfomsg(unix.AF_UNSPEC))
-	if of.master != 0 {
-		request.AddData(nl.NewRtAttr(unix.IFLA_MASTER, nl.Uint32Attr(uint32(of.master))))
+	if wanted.master != 0 {
+		request.AddData(nl.NewRtAttr(unix.IFLA_MASTER, nl.Uint32Attr(uint32(wanted.master))))
 	}
-	if of.kind != "" {
+	if wanted.kind != "" {
 		info := nl.NewRtAttr(unix.IFLA_LINKINFO, nil)
-		info.AddRtAttr(nl.IFLA_INFO_KIND, nl.NonZeroTerminated(of.kind))
+		info.AddRtAttr(nl.IFLA_INFO_KIND, nl.NonZeroTerminated(wanted.kind))
 		request.AddData(info)
 	}
 	var errRead error

@@ -219,7 +219,7 @@ func (n *Node) retune(tunnel *netlink.Vxlan, want *Tuning) error {
 	}
 	fault.Point("tunnel-retuned")
 	address, _ := netip.AddrFromSlice(tunnel.SrcAddr.To4())
-	made, err := n.makeTunnel(network, &uplinkDevice{index: tunnel.VtepDevIndex, address: address})
+	recreated, err := n.makeTunnel(network, &uplinkDevice{index: tunnel.VtepDevIndex, address: address})
 	if err != nil {
 		return err
 	}
@@ -228,5 +228,5 @@ func (n *Node) retune(tunnel *netlink.Vxlan, want *Tuning) error {
 			return fmt.Errorf("set the MTU of %s: %w", bridge.Name, err)
 		}
 	}
-	return n.complete(network, devices{bridge: bridge, tunnel: made})
+	return n.complete(network, devices{bridge: bridge, tunnel: recreated})
 }

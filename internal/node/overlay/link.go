@@ -284,11 +284,11 @@ func (n *Node) changeLinkPeer(network *Network, before, peer *control.Peer) erro
 
 // linkOf is what the filter holds to for a link.
 func linkOf(tunnel *netlink.Vxlan, peer *control.Peer) *filter.Link {
-	made := &filter.Link{Tunnel: filter.Tunnel{VNI: uint32(tunnel.VxlanId), Port: uint16(tunnel.Port), Uplink: tunnel.VtepDevIndex}}
+	link := &filter.Link{Tunnel: filter.Tunnel{VNI: uint32(tunnel.VxlanId), Port: uint16(tunnel.Port), Uplink: tunnel.VtepDevIndex}}
 	if peer != nil {
-		made.Peers = []control.Peer{*peer}
+		link.Peers = []control.Peer{*peer}
 	}
-	return made
+	return link
 }
 
 // guardLink changes the filter from what it holds to for a link, nil for nothing, to something else. The lock is held.

@@ -201,7 +201,7 @@ func loadAddressAt(label string, offset int32) asm.Instructions {
 
 // checkAddress jumps to "NAME-none" for the unspecified address and to "NAME-own" for an address of the pod, and drops the frame otherwise.
 func checkAddress(name string, hardware []net.HardwareAddr, addresses []netip.Prefix) asm.Instructions {
-	own, none := name+"-own", name+"-none"
+	allowed, none := name+"-own", name+"-none"
 	code := asm.Instructions{}
 	for i := range 4 {
 		code = append(code, asm.LoadMem(asm.Register(1+i), asm.RFP, addressWord(i), asm.Word))
@@ -222,26 +222,26 @@ func checkAddress(name string, hardware []net.HardwareAddr, addresses []netip.Pr
 				asm.JNE.Imm32(asm.R0, int32(binary.BigEndian.Uint32(from[4*word:])), next),
 			)
 		}
-		code = append(code, asm.Ja.Label(own), asm.Mov.Reg(asm.R0, asm.R1).WithSymbol(next))
+		code = append(code, asm.Ja.Label(allowed), asm.Mov.Reg(asm.R0, asm.R1).WithSymbol(next))
 	}
-	return append(code, checkLinkLocal(own, hardware)...)
+	return append(code, checkLinkLocal(allowed, hardware)...)
 }
 
 // checkLinkLocal drops addresses that are not link-local, and those derived from the hardware address of somebody else (RFC 4291 appendix
 // A). Addresses that are derived from no hardware address (RFC 7217) pass: their owner is unknown.
-func checkLinkLocal(own string, hardware []net.HardwareAddr) asm.Instructions {
+func checkLinkLocal(allowed string, hardware []net.HardwareAddr) asm.Instructions {
 	code := asm.Instructions{
 		asm.Mov.Reg(asm.R0, asm.R1), asm.And.Imm32(asm.R0, -0x400000), asm.JNE.Imm32(asm.R0, -0x1800000, "drop"), // ffc00000, fe800000
-		asm.Mov.Reg(asm.R0, asm.R3), asm.And.Imm32(asm.R0, 0xff), asm.JNE.Imm32(asm.R0, 0xff, own),
-		asm.Mov.Reg(asm.R0, asm.R4), asm.And.Imm32(asm.R0, -0x1000000), asm.JNE.Imm32(asm.R0, -0x2000000, own), // ff000000, fe000000
+		asm.Mov.Reg(asm.R0, asm.R3), asm.And.Imm32(asm.R0, 0xff), asm.JNE.Imm32(asm.R0, 0xff, allowed),
+		asm.Mov.Reg(asm.R0, asm.R4), asm.And.Imm32(asm.R0, -0x1000000), asm.JNE.Imm32(asm.R0, -0x2000000, allowed), // ff000000, fe000000
 	}
 	for i, address := range hardware {
-		next := fmt.Sprintf("%s-hardware%d", strings.TrimSuffix(own, "-own"), i)
+		next := fmt.Sprintf("%s-hardware%d", strings.TrimSuffix(allowed, "-own"), i)
 		upper := binary.BigEndian.Uint32([]byte{address[0] ^ 2, address[1], address[2], 0xff})
 		lower := binary.BigEndian.Uint32([]byte{0xfe, address[3], address[4], address[5]})
 		code = append(code,
 			asm.JNE.Imm32(asm.R3, int32(upper), next),
-			asm.JEq.Imm32(asm.R4, int32(lower), own),
+			asm.JEq.Imm32(asm.R4, int32(lower), allowed),
 			asm.Mov.Reg(asm.R0, asm.R1).WithSymbol(next),
 		)
 	}

@@ -36,11 +36,11 @@ func (n *Node) ensure(ctx context.Context, network *Network, timed Timed) (have 
 		}
 		return have, n.closeOff(network, have)
 	}
-	made := devices{}
+	created := devices{}
 	success := false
 	defer func() {
 		if !success {
-			err = errors.Join(err, n.unmake(made), n.guard())
+			err = errors.Join(err, n.unmake(created), n.guard())
 		}
 	}()
 	uplink, err := n.resolveUplink(ctx, network, timed)
@@ -51,7 +51,7 @@ func (n *Node) ensure(ctx context.Context, network *Network, timed Timed) (have 
 		if have.bridge, err = n.makeBridge(network, uplink); err != nil {
 			return have, err
 		}
-		made.bridge = have.bridge
+		created.bridge = have.bridge
 	}
 	fault.Point("bridge-made")
 	if err := n.protectPort(network); err != nil {
@@ -61,7 +61,7 @@ func (n *Node) ensure(ctx context.Context, network *Network, timed Timed) (have 
 		if have.tunnel, err = n.makeTunnel(network, uplink); err != nil {
 			return have, err
 		}
-		made.tunnel = have.tunnel
+		created.tunnel = have.tunnel
 	}
 	fault.Point("tunnel-made")
 	if err := n.complete(network, have); err != nil {
@@ -202,13 +202,13 @@ func (n *Node) completeTunnel(network *Network, have devices) error {
 }
 
 // unmake removes devices of this package again; nil stands for none.
-func (n *Node) unmake(made devices) error {
+func (n *Node) unmake(created devices) error {
 	var err error
-	if made.tunnel != nil {
-		err = n.remove(made.tunnel)
+	if created.tunnel != nil {
+		err = n.remove(created.tunnel)
 	}
-	if made.bridge != nil {
-		err = errors.Join(err, n.remove(made.bridge))
+	if created.bridge != nil {
+		err = errors.Join(err, n.remove(created.bridge))
 	}
 	return err
 }
@@ -251,15 +251,15 @@ func (n *Node) unused(network *Network) (devices, error) {
 		return devices{tunnel: unused.tunnel}, nil
 	}
 	for range maxDumps {
-		var found users
-		found, err = usersOf(have.bridge, unused.egress())
+		var remaining users
+		remaining, err = usersOf(have.bridge, unused.egress())
 		if errors.Is(err, netlink.ErrDumpInterrupted) {
 			continue
 		}
-		if err != nil || found.pods {
+		if err != nil || remaining.pods {
 			return devices{}, err
 		}
-		if found.others {
+		if remaining.others {
 			unused.bridge = nil
 		}
 		return devices{bridge: unused.bridge, tunnel: unused.tunnel}, nil

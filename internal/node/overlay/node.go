@@ -89,34 +89,34 @@ type devices struct {
 }
 
 // find returns the devices that are there, nil for what is not. One that is something else is an error.
-func (n *Node) find(network *Network) (found devices, err error) {
+func (n *Node) find(network *Network) (existing devices, err error) {
 	link, err := n.link(network.Bridge)
 	if err != nil {
-		return found, err
+		return existing, err
 	}
 	if link != nil {
 		bridge, ok := link.(*netlink.Bridge)
 		if !ok {
-			return found, failed(Foreign, "%s exists and is a device of type %s, not a bridge; remove it, or name another bridge",
+			return existing, failed(Foreign, "%s exists and is a device of type %s, not a bridge; remove it, or name another bridge",
 				network.Bridge, link.Type())
 		}
-		found.bridge = bridge
+		existing.bridge = bridge
 	}
 	link, err = n.link(network.Tunnel)
 	if err != nil || link == nil {
-		return found, err
+		return existing, err
 	}
 	if leadsIntoSwitch(link) {
-		found.switched = link
-		return found, nil
+		existing.switched = link
+		return existing, nil
 	}
 	tunnel, ok := link.(*netlink.Vxlan)
 	if !ok {
-		return found, failed(Foreign, "%s exists and is a device of type %s, not VXLAN; remove it, or name another tunnel",
+		return existing, failed(Foreign, "%s exists and is a device of type %s, not VXLAN; remove it, or name another tunnel",
 			network.Tunnel, link.Type())
 	}
-	found.tunnel = tunnel
-	return found, nil
+	existing.tunnel = tunnel
+	return existing, nil
 }
 
 // link returns nil for a device that is not there.

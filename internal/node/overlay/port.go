@@ -306,10 +306,10 @@ func Attachments() ([]Found, error) {
 		if !ok || !ours(link) {
 			continue
 		}
-		found := Found{Attachment: attachment, Bridge: names[link.Attrs().MasterIndex], NetnsID: link.Attrs().NetNsID, Note: note}
+		port := Found{Attachment: attachment, Bridge: names[link.Attrs().MasterIndex], NetnsID: link.Attrs().NetNsID, Note: note}
 		tunnel := tunnels[link.Attrs().MasterIndex]
-		found.Tunnel, found.VNI = tunnel.name, tunnel.vni
-		all = append(all, found)
+		port.Tunnel, port.VNI = tunnel.name, tunnel.vni
+		all = append(all, port)
 	}
 	return all, nil
 }

@@ -94,8 +94,8 @@ type portFilter struct {
 
 // keepFilter makes sure that a port has the filter, if its bridge is of this package, and reports whether the filter was missing.
 func (n *Node) keepFilter(port netlink.Link, wanted portFilter) (missing bool, err error) {
-	own, err := n.isOnOwnBridge(port)
-	if err != nil || !own {
+	ownBridge, err := n.isOnOwnBridge(port)
+	if err != nil || !ownBridge {
 		return false, err
 	}
 	kept, err := n.hasFilter(port, wanted.name)

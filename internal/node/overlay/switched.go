@@ -53,16 +53,16 @@ func (n *Node) ensureSwitched(ctx context.Context, network *Network, have device
 	if err := checkSwitched(ctx, network, have, timed); err != nil {
 		return have, err
 	}
-	made := devices{}
+	created := devices{}
 	if have.bridge == nil {
 		bridge, err := n.makeBridge(network, &uplinkDevice{mtu: have.switched.Attrs().MTU + EncapsulationBytes})
 		if err != nil {
 			return have, err
 		}
-		have.bridge, made.bridge = bridge, bridge
+		have.bridge, created.bridge = bridge, bridge
 	}
 	if err := n.completeSwitched(network, &have); err != nil {
-		return have, errors.Join(err, n.unmake(made), n.guard())
+		return have, errors.Join(err, n.unmake(created), n.guard())
 	}
 	return have, nil
 }

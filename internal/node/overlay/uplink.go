@@ -54,20 +54,20 @@ func (n *Network) mtu(uplink *uplinkDevice) int {
 // resolveUplink finds the interface that the network names, or ktsnd's. Timed and other traffic must leave by
 // the same interface and from the same address, or the other nodes would see each pod in two places by turns.
 func (n *Node) resolveUplink(ctx context.Context, network *Network, timed Timed) (*uplinkDevice, error) {
-	found := &uplinkDevice{name: network.Uplink, address: network.LocalAddress}
+	uplink := &uplinkDevice{name: network.Uplink, address: network.LocalAddress}
 	if timed != nil {
 		status, err := timed.Status(ctx)
 		if err != nil {
 			return nil, err
 		}
-		if err := found.follow(network, status); err != nil {
+		if err := uplink.follow(network, status); err != nil {
 			return nil, err
 		}
 	}
-	if found.name == "" {
+	if uplink.name == "" {
 		return nil, failed(NoUplink, "no uplink is named and no ktsnd tells one; name the interface towards the other nodes")
 	}
-	return found, n.readUplink(network, found)
+	return uplink, n.readUplink(network, uplink)
 }
 
 // follow takes from ktsnd what was not given, and refuses what differs.

@@ -25,8 +25,8 @@ func Uses(name string) ([]string, error) {
 		return nil, err
 	}
 	above, uses := stacked(link, links)
-	for _, one := range append([]netlink.Link{link}, above...) {
-		more, err := usesOf(one)
+	for _, user := range append([]netlink.Link{link}, above...) {
+		more, err := usesOf(user)
 		if err != nil {
 			return nil, err
 		}
@@ -37,36 +37,36 @@ func Uses(name string) ([]string, error) {
 
 // stacked are all links that are on top of one, and how each is.
 func stacked(link netlink.Link, links []netlink.Link) (above []netlink.Link, how []string) {
-	found := []netlink.Link{link}
+	stack := []netlink.Link{link}
 	seen := map[int]bool{link.Attrs().Index: true}
-	for i := 0; i < len(found); i++ {
-		below := found[i].Attrs()
-		for _, one := range links {
-			relation := relationOf(below, one)
-			if relation == "" || seen[one.Attrs().Index] {
+	for i := 0; i < len(stack); i++ {
+		below := stack[i].Attrs()
+		for _, candidate := range links {
+			relation := relationOf(below, candidate)
+			if relation == "" || seen[candidate.Attrs().Index] {
 				continue
 			}
-			seen[one.Attrs().Index] = true
-			found = append(found, one)
-			if one.Type() != openVSwitch { // of which usesOf says more
-				how = append(how, fmt.Sprintf("%s %s %s (%s)", below.Name, relation, one.Attrs().Name, one.Type()))
+			seen[candidate.Attrs().Index] = true
+			stack = append(stack, candidate)
+			if candidate.Type() != openVSwitch { // of which usesOf says more
+				how = append(how, fmt.Sprintf("%s %s %s (%s)", below.Name, relation, candidate.Attrs().Name, candidate.Type()))
 			}
 		}
 	}
-	return found[1:], how
+	return stack[1:], how
 }
 
 // relationOf is what a link has to do with another one on top of it; "": that is not.
-func relationOf(below *netlink.LinkAttrs, one netlink.Link) string {
-	above := one.Attrs()
-	tunnel, isTunnel := one.(*netlink.Vxlan)
+func relationOf(below *netlink.LinkAttrs, link netlink.Link) string {
+	above := link.Attrs()
+	tunnel, isTunnel := link.(*netlink.Vxlan)
 	switch {
 	case above.Index == below.MasterIndex:
 		return "is a port of"
 	case isTunnel && tunnel.VtepDevIndex == below.Index:
 		return "carries"
 	// The parent of one with a number of a namespace is in that one, and that of a veth is its peer.
-	case above.ParentIndex == below.Index && above.NetNsID < 0 && one.Type() != "veth":
+	case above.ParentIndex == below.Index && above.NetNsID < 0 && link.Type() != "veth":
 		return "carries"
 	}
 	return ""

@@ -53,7 +53,7 @@ func (k *Kernel) Protect() error {
 		return err
 	}
 	for _, policy := range k.protection() {
-		if slices.ContainsFunc(have, func(one netlink.XfrmPolicy) bool { return same(&one, &policy) }) {
+		if slices.ContainsFunc(have, func(existing netlink.XfrmPolicy) bool { return same(&existing, &policy) }) {
 			continue
 		}
 		// Adding one that is there, and is another, is refused; updating is not.
@@ -76,14 +76,14 @@ func (k *Kernel) protection() []netlink.XfrmPolicy {
 
 // policy selects what is sent to the tunnels' port, to all where the prefix is not valid.
 func (k *Kernel) policy(direction netlink.Dir, to netip.Prefix, priority int) netlink.XfrmPolicy {
-	made := netlink.XfrmPolicy{Dir: direction, Proto: unix.IPPROTO_UDP, DstPort: int(k.port), Priority: priority}
+	policy := netlink.XfrmPolicy{Dir: direction, Proto: unix.IPPROTO_UDP, DstPort: int(k.port), Priority: priority}
 	if to.IsValid() {
-		made.Dst = network(to)
+		policy.Dst = network(to)
 	} else {
-		made.Dst = network(netip.PrefixFrom(netip.IPv4Unspecified(), 0))
+		policy.Dst = network(netip.PrefixFrom(netip.IPv4Unspecified(), 0))
 	}
-	made.Src = network(netip.PrefixFrom(netip.IPv4Unspecified(), 0))
-	return made
+	policy.Src = network(netip.PrefixFrom(netip.IPv4Unspecified(), 0))
+	return policy
 }
 
 func network(prefix netip.Prefix) *net.IPNet {
@@ -103,12 +103,12 @@ func same(a, b *netlink.XfrmPolicy) bool {
 }
 
 // prefixOf is 0.0.0.0/0 for nil, as the kernel's lists have it.
-func prefixOf(of *net.IPNet) netip.Prefix {
-	if of == nil {
+func prefixOf(network *net.IPNet) netip.Prefix {
+	if network == nil {
 		return netip.PrefixFrom(netip.IPv4Unspecified(), 0)
 	}
-	address, _ := netip.AddrFromSlice(of.IP)
-	bits, _ := of.Mask.Size()
+	address, _ := netip.AddrFromSlice(network.IP)
+	bits, _ := network.Mask.Size()
 	return netip.PrefixFrom(address.Unmap(), bits)
 }
 
@@ -118,8 +118,8 @@ func (k *Kernel) policies() ([]netlink.XfrmPolicy, error) {
 	if err != nil {
 		return nil, fmt.Errorf("list the policies of encryption: %w", explain(err))
 	}
-	return slices.DeleteFunc(all, func(one netlink.XfrmPolicy) bool {
-		return one.Proto != unix.IPPROTO_UDP || one.Priority != priorityPeer && one.Priority != priorityRest
+	return slices.DeleteFunc(all, func(policy netlink.XfrmPolicy) bool {
+		return policy.Proto != unix.IPPROTO_UDP || policy.Priority != priorityPeer && policy.Priority != priorityRest
 	}), nil
 }
 
@@ -139,9 +139,9 @@ func (k *Kernel) Peers() ([]netip.Addr, error) {
 }
 
 // AddPeer has packets to a node leave by ESP.
-func (k *Kernel) AddPeer(own, peer netip.Addr) error {
+func (k *Kernel) AddPeer(local, peer netip.Addr) error {
 	policy := k.peer(peer)
-	policy.Tmpls = []netlink.XfrmPolicyTmpl{template(own, peer)}
+	policy.Tmpls = []netlink.XfrmPolicyTmpl{template(local, peer)}
 	if err := k.handle.XfrmPolicyUpdate(&policy); err != nil {
 		return fmt.Errorf("have packets to %s encrypted: %w", peer, explain(err))
 	}

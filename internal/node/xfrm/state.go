@@ -46,20 +46,20 @@ type Found struct {
 
 // States are those that this package made.
 func (k *Kernel) States() ([]Found, error) {
-	all, err := listed(func() ([]netlink.XfrmState, error) { return k.handle.XfrmStateList(netlink.FAMILY_V4) })
+	kernelStates, err := listed(func() ([]netlink.XfrmState, error) { return k.handle.XfrmStateList(netlink.FAMILY_V4) })
 	if err != nil {
 		return nil, fmt.Errorf("list the keys of encryption: %w", explain(err))
 	}
-	var found []Found
-	for i := range all {
-		one := &all[i]
-		from, okFrom := netip.AddrFromSlice(one.Src)
-		to, okTo := netip.AddrFromSlice(one.Dst)
-		if one.Reqid == Reqid && one.Proto == netlink.XFRM_PROTO_ESP && okFrom && okTo {
-			found = append(found, Found{Name{from.Unmap(), to.Unmap(), uint32(one.Spi)}, one.Statistics.Packets})
+	var states []Found
+	for i := range kernelStates {
+		state := &kernelStates[i]
+		from, okFrom := netip.AddrFromSlice(state.Src)
+		to, okTo := netip.AddrFromSlice(state.Dst)
+		if state.Reqid == Reqid && state.Proto == netlink.XFRM_PROTO_ESP && okFrom && okTo {
+			states = append(states, Found{Name{from.Unmap(), to.Unmap(), uint32(state.Spi)}, state.Statistics.Packets})
 		}
 	}
-	return found, nil
+	return states, nil
 }
 
 // AddState gives the kernel a key. It is an error if there is a state of that name, which may be another's.

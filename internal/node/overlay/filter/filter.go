@@ -110,9 +110,9 @@ func Counters() ([]Counter, error) {
 	}
 	defer k.close()
 	sums := map[string]uint64{}
-	err = k.eachRule(func(_ *nftables.Chain, found *nftables.Rule) {
-		reason, _, _ := strings.Cut(comment(found), " ")
-		for _, e := range found.Exprs {
+	err = k.eachRule(func(_ *nftables.Chain, rule *nftables.Rule) {
+		reason, _, _ := strings.Cut(comment(rule), " ")
+		for _, e := range rule.Exprs {
 			if counter, ok := e.(*expr.Counter); ok && reason != "" {
 				sums[reason] += counter.Packets
 			}

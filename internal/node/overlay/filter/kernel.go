@@ -63,8 +63,8 @@ func (k *kernel) eachRule(f func(*nftables.Chain, *nftables.Rule)) error {
 		if err != nil {
 			return fmt.Errorf("list the rules of %s: %w", chain.Name, err)
 		}
-		for _, found := range rules {
-			f(chain, found)
+		for _, rule := range rules {
+			f(chain, rule)
 		}
 	}
 	return nil
@@ -91,9 +91,9 @@ func (k *kernel) read() (*state, error) {
 	for _, chain := range chains { // also those without rules
 		have.of(chain)[chain.Name] = []string{}
 	}
-	err = k.eachRule(func(chain *nftables.Chain, found *nftables.Rule) {
+	err = k.eachRule(func(chain *nftables.Chain, rule *nftables.Rule) {
 		at := have.of(chain)
-		at[chain.Name] = append(at[chain.Name], comment(found))
+		at[chain.Name] = append(at[chain.Name], comment(rule))
 	})
 	if err != nil || !have.inet {
 		return have, err
@@ -115,12 +115,12 @@ func (k *kernel) readSets(have *state) error {
 	}
 	for _, set := range sets {
 		set.Table = tableInet
-		found, err := k.GetSetElements(set)
+		members, err := k.GetSetElements(set)
 		if err != nil {
 			return fmt.Errorf("list what is in set %s of the filter: %w", set.Name, err)
 		}
 		have.sets[set.Name] = elements{}
-		for _, element := range found {
+		for _, element := range members {
 			have.sets[set.Name].add(element)
 		}
 	}
@@ -167,11 +167,11 @@ func (k *kernel) make() error {
 		}
 	}
 	for _, chain := range chains() {
-		made := &nftables.Chain{Name: chain.name, Table: tableInet}
+		added := &nftables.Chain{Name: chain.name, Table: tableInet}
 		if chain.hook != nil {
-			made.Type, made.Hooknum, made.Priority = nftables.ChainTypeFilter, chain.hook, nftables.ChainPriorityRaw
+			added.Type, added.Hooknum, added.Priority = nftables.ChainTypeFilter, chain.hook, nftables.ChainPriorityRaw
 		}
-		if err := k.addRules(k.AddChain(made), chain.rules); err != nil {
+		if err := k.addRules(k.AddChain(added), chain.rules); err != nil {
 			return err
 		}
 	}
@@ -231,11 +231,11 @@ func (k *kernel) closeBridges(have, wanted *state) error {
 		if slices.Equal(have.bridges[bridge], wanted.bridges[bridge]) {
 			continue
 		}
-		made := k.AddChain(&nftables.Chain{
+		added := k.AddChain(&nftables.Chain{
 			Name: bridge, Table: tableNetdev, Type: nftables.ChainTypeFilter,
 			Hooknum: nftables.ChainHookIngress, Priority: nftables.ChainPriorityRaw, Device: bridge,
 		})
-		if err := k.addRules(made, closing()); err != nil {
+		if err := k.addRules(added, closing()); err != nil {
 			return err
 		}
 	}

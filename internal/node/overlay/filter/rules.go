@@ -96,24 +96,24 @@ func inner(at uint32) []rule {
 	)
 	behind := []expr.Any{load(0, atVNI, 3), loadOuterSource(1)}
 	source := func(offset, bytes uint32) []expr.Any { return append(behind[:2:2], load(2, at+offset, bytes)) }
-	is := func(etherType uint16, more ...expr.Any) []expr.Any { return append(isType(at, etherType), more...) }
-	advertisement := is(unix.ETH_P_IPV6, load(0, at+ipv6Next, 1), equal(unix.IPPROTO_ICMPV6), load(0, at+icmpv6Type, 1), equal(136))
+	ofType := func(etherType uint16, more ...expr.Any) []expr.Any { return append(isType(at, etherType), more...) }
+	advertisement := ofType(unix.ETH_P_IPV6, load(0, at+ipv6Next, 1), equal(unix.IPPROTO_ICMPV6), load(0, at+icmpv6Type, 1), equal(136))
 	return []rule{
-		accept(is(unix.ETH_P_IP, append(source(ipv4Source, 4), in(setSources4))...)...),
+		accept(ofType(unix.ETH_P_IP, append(source(ipv4Source, 4), in(setSources4))...)...),
 		// The querier of multicast groups need not have an address (RFC 4541).
-		accept(is(unix.ETH_P_IP, load(0, at+ipv4Source, 4), equal(0, 0, 0, 0))...),
-		drop(ReasonSource, is(unix.ETH_P_IP)...),
+		accept(ofType(unix.ETH_P_IP, load(0, at+ipv4Source, 4), equal(0, 0, 0, 0))...),
+		drop(ReasonSource, ofType(unix.ETH_P_IP)...),
 		// Who looks whether an address is free (RFC 5227) has none yet.
-		accept(is(unix.ETH_P_ARP, load(0, at+arpSource, 4), equal(0, 0, 0, 0))...),
-		accept(is(unix.ETH_P_ARP, append(source(arpSource, 4), in(setSources4))...)...),
-		drop(ReasonSource, is(unix.ETH_P_ARP)...),
+		accept(ofType(unix.ETH_P_ARP, load(0, at+arpSource, 4), equal(0, 0, 0, 0))...),
+		accept(ofType(unix.ETH_P_ARP, append(source(arpSource, 4), in(setSources4))...)...),
+		drop(ReasonSource, ofType(unix.ETH_P_ARP)...),
 		// A neighbour says where an address is, whatever address it says that from.
 		drop(ReasonSource, append(append(advertisement, notLinkLocal(at+ndTarget)...),
 			append(source(ndTarget, 16), notIn(setSources6))...)...),
-		accept(is(unix.ETH_P_IPV6, linkLocal(at+ipv6Source)...)...),
-		accept(is(unix.ETH_P_IPV6, load(0, at+ipv6Source, 16), equal(make([]byte, 16)...))...),
-		accept(is(unix.ETH_P_IPV6, append(source(ipv6Source, 16), in(setSources6))...)...),
-		drop(ReasonSource, is(unix.ETH_P_IPV6)...),
+		accept(ofType(unix.ETH_P_IPV6, linkLocal(at+ipv6Source)...)...),
+		accept(ofType(unix.ETH_P_IPV6, load(0, at+ipv6Source, 16), equal(make([]byte, 16)...))...),
+		accept(ofType(unix.ETH_P_IPV6, append(source(ipv6Source, 16), in(setSources6))...)...),
+		drop(ReasonSource, ofType(unix.ETH_P_IPV6)...),
 	}
 }
 

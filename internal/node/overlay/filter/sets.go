@@ -45,12 +45,12 @@ var forms = []form{
 }
 
 func (f *form) set(table *nftables.Table) *nftables.Set {
-	made := &nftables.Set{Table: table, Name: f.name, Interval: f.interval, KeyType: f.key[0]}
+	set := &nftables.Set{Table: table, Name: f.name, Interval: f.interval, KeyType: f.key[0]}
 	if len(f.key) > 1 {
-		made.Concatenation = true
-		made.KeyType = nftables.MustConcatSetType(f.key...)
+		set.Concatenation = true
+		set.KeyType = nftables.MustConcatSetType(f.key...)
 	}
-	return made
+	return set
 }
 
 // elements are a set's, by key and end of range.
@@ -105,8 +105,8 @@ func (w *Wanted) contents() map[string]elements {
 		add(setClosed, nameKey(bridge))
 	}
 	for i := range w.Links {
-		for set, of := range w.Links[i].contents() {
-			maps.Copy(all[set], of)
+		for set, contents := range w.Links[i].contents() {
+			maps.Copy(all[set], contents)
 		}
 	}
 	return all

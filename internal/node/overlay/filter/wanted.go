@@ -86,8 +86,8 @@ func (w *Wanted) networks() []network {
 // sealed are those of networks that programs of the node have no way into. A packet that a program sent through a bridge is still
 // its socket's behind the tunnel, so that nothing tells it from one that a program made up.
 func (w *Wanted) sealed() []network {
-	return slices.DeleteFunc(w.networks(), func(one network) bool {
-		return slices.ContainsFunc(w.Tunnels, func(tunnel Tunnel) bool { return tunnel.Open && tunnel.VNI == one.vni })
+	return slices.DeleteFunc(w.networks(), func(network network) bool {
+		return slices.ContainsFunc(w.Tunnels, func(tunnel Tunnel) bool { return tunnel.Open && tunnel.VNI == network.vni })
 	})
 }
 
