@@ -564,7 +564,7 @@ struct program {
 	sigset_t told_to_end; /* blocked */
 };
 
-/* Each application takes three descriptors. */
+/* Each application needs three descriptors. */
 static void descriptors_allow(void)
 {
 	struct rlimit limit;
@@ -575,18 +575,18 @@ static void descriptors_allow(void)
 	(void)setrlimit(RLIMIT_NOFILE, &limit);
 }
 
-/* Blocked here, before any thread is made, so that all of them inherit it. */
+/* Block the signals before any thread is created: threads inherit the mask. */
 static void signals_block(sigset_t *signals)
 {
 	sigemptyset(signals);
 	sigaddset(signals, SIGINT);
 	sigaddset(signals, SIGTERM);
 	pthread_sigmask(SIG_BLOCK, signals, NULL);
-	/* Who writes to somebody that has gone, DPDK among them, hears of it by the error. */
+	/* Writers to a closed connection, DPDK among them, get EPIPE instead. */
 	signal(SIGPIPE, SIG_IGN);
 }
 
-/* Before anything is started, so that a second daemon fails at once and disturbs nothing. */
+/* Fails before anything is started when another ktsnd listens, so that the second one does not disturb it. */
 static int control_check(const struct options *options)
 {
 	if (options->take_over || !unix_is_listened_at(options->control_path))
@@ -595,8 +595,8 @@ static int control_check(const struct options *options)
 	return -EADDRINUSE;
 }
 
-/* One that had begun to take over, and whose predecessor ended or did not answer, begins anew; and so does
- * one that found the control socket bound by another that had begun meanwhile. */
+/* A take-over starts again when the predecessor ended or did not answer, and when another ktsnd bound the
+ * control socket meanwhile. */
 static enum served served_as(const struct program *program, bool handed_over, int err)
 {
 	if (handed_over)
@@ -662,7 +662,7 @@ int main(int argc, char **argv)
 	if (options_cpu_complete(&program.options, realtime_only_cpu()))
 		return 2;
 	log_level_set(program.options.log_level);
-	/* The threads of pods allocate next to nothing: no address space of 64 MiB for each. */
+	/* Pod threads allocate little: save the 64 MiB of address space that each arena takes. */
 	(void)mallopt(M_ARENA_MAX, 1);
 	if (privileges_check() || privileges_limit() || ring_support_check() ||
 	    control_check(&program.options))

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * ktsnd's command line.
+ * The command line of ktsnd.
  */
 #ifndef KTSN_DAEMON_OPTIONS_H
 #define KTSN_DAEMON_OPTIONS_H
@@ -19,11 +19,11 @@ enum uplink_kind {
 
 struct options {
 	const char *interface;
-	const char *device; /* DPDK device instead of af_packet on the interface; NULL */
+	const char *device; /* DPDK device instead of af_packet on the interface; NULL: none */
 	enum uplink_kind uplink;
-	const char *vhost_path; /* of UPLINK_OVS */
+	const char *vhost_path; /* only with UPLINK_OVS */
 	const char *control_path;
-	const char *instance_dir;  /* NULL: no supervisor, no age */
+	const char *instance_dir;  /* NULL: no supervisor */
 	const char *instance_name; /* NULL: none */
 	uint32_t local_address_be; /* 0: the interface's first */
 	uint16_t vxlan_port;
@@ -39,13 +39,13 @@ struct options {
 	int64_t guard_band_ns;
 	uint16_t vlan_id; /* 0: none */
 	uint32_t ring_slots;
-	uint64_t ring_memory_bytes; /* of all rings together */
+	uint64_t ring_memory_bytes; /* of all rings */
 	uint32_t packets;
-	uint32_t departures;        /* that are remembered */
+	uint32_t departures;        /* departures that are kept */
 	struct quota_limits limits; /* of each pod */
-	uint32_t receiver_quota;    /* of a processor, for a receiver of this node; percent */
+	uint32_t receiver_quota;    /* percentage of a CPU for a receiver of this node */
 	bool keep_awake;
-	const char *latency_device; /* that keep_awake opens; empty: none */
+	const char *latency_device; /* device that keep_awake opens; empty: none */
 	bool take_over;
 	enum log_level log_level;
 };

@@ -12,7 +12,7 @@ static int mac_parse(const char *text, uint8_t mac[6])
 {
 	int end = 0;
 
-	/* sscanf() alone would take spaces and signs. */
+	/* sscanf() alone would accept spaces and signs. */
 	if (strlen(text) != CONTROL_MAC_CHARACTERS ||
 	    strspn(text, "0123456789abcdefABCDEF:") != CONTROL_MAC_CHARACTERS)
 		return -EINVAL;
@@ -107,11 +107,13 @@ static json_t *macs_json(const struct endpoint_admission *admission)
 static json_t *addresses_json(const struct endpoint_admission *admission)
 {
 	char text[CONTROL_SUBNET_CHARACTERS + 1];
-	json_t *list;
+	json_t *list = json_array();
 
-	if (admission->any_address)
-		return json_pack("[s s]", "0.0.0.0/0", "::/0");
-	list = json_array();
+	if (admission->any_address) {
+		json_array_append_new(list, json_string("0.0.0.0/0"));
+		json_array_append_new(list, json_string("::/0"));
+		return list;
+	}
 	for (uint32_t i = 0; i < admission->address_count; i++)
 		json_array_append_new(list, json_string(control_subnet_text(&admission->addresses[i], text)));
 	return list;
@@ -119,12 +121,18 @@ static json_t *addresses_json(const struct endpoint_admission *admission)
 
 json_t *control_sources_json(const struct endpoint_admission *admission)
 {
-	return json_pack("{so so}", "hardware-addresses", macs_json(admission), "addresses",
-			 addresses_json(admission));
+	json_t *object = json_object();
+
+	reply_object(object, "hardware-addresses", macs_json(admission));
+	reply_object(object, "addresses", addresses_json(admission));
+	return object;
 }
 
 json_t *control_grants_json(const struct endpoint_admission *admission)
 {
-	return json_pack("{si sb}", "priority-max", (int)admission->priority_max, "priority-code-point",
-			 admission->pcp_is_priority);
+	json_t *object = json_object();
+
+	reply_int(object, "priority-max", admission->priority_max);
+	reply_bool(object, "priority-code-point", admission->pcp_is_priority);
+	return object;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What an endpoint may send, as requests and replies of the control socket have it: the objects `sources` and
- * `grants`. Pure.
+ * The objects `sources` and `grants` of the control socket: the addresses and priorities that an endpoint may
+ * send. Pure.
  */
 #ifndef KTSN_DAEMON_CONTROL_ADMISSION_H
 #define KTSN_DAEMON_CONTROL_ADMISSION_H
@@ -11,7 +11,7 @@
 
 #include <jansson.h>
 
-/* 0, or -EINVAL with *refusal filled in. */
+/* Returns 0, or -EINVAL with *refusal filled in. */
 int control_sources_read(const json_t *value, struct endpoint_admission *admission, struct refusal *refusal);
 int control_grants_read(const json_t *value, struct endpoint_admission *admission, struct refusal *refusal);
 

@@ -8,11 +8,11 @@
 #include <errno.h>
 #include <string.h>
 
-/* Larger ones mean nothing to anybody: an hour, and as much again in each second. */
+/* The largest values that are accepted: an error of an hour, and a drift of a second in each second. */
 #define ERROR_MAX_NS (3600 * NS_PER_SECOND)
 enum { DRIFT_MAX_PPB = 1000000000 };
 
-/* The number of the name that the place has; `all` is for the sentence. */
+/* Looks up the name in a place; the message lists the permitted names in `all`. */
 static int name_read(const struct control_place *place, const char *const *names, int count, const char *all,
 		     int *number, struct refusal *refusal)
 {
@@ -45,7 +45,7 @@ int control_clock_read(const json_t *value, struct node_clock *clock, struct ref
 	return err;
 }
 
-/* May be empty. */
+/* The value may be empty. */
 static int reason_read(const struct control_place *place, char reason[CLOCK_REASON_MAX + 1],
 		       struct refusal *refusal)
 {
@@ -94,9 +94,14 @@ int control_clock_need_read(const json_t *value, struct clock_need *need, bool *
 
 json_t *control_network_clock_json(const struct network_clock *network)
 {
+	json_t *object = json_object();
 	const struct clock_need *need = &network->need;
 
-	return json_pack("{si sI ss sb sb ss}", "vni", (int)network->vni, "max-error-ns",
-			 (json_int_t)need->max_error_ns, "on-loss", on_clock_loss_names[need->on_loss],
-			 "good", need->good, "lost", network->lost, "reason", need->reason);
+	reply_int(object, "vni", network->vni);
+	reply_int(object, "max-error-ns", need->max_error_ns);
+	reply_string(object, "on-loss", on_clock_loss_names[need->on_loss]);
+	reply_bool(object, "good", need->good);
+	reply_bool(object, "lost", network->lost);
+	reply_string(object, "reason", need->reason);
+	return object;
 }

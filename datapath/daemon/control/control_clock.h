@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the control socket says of clocks (docs/control-protocol.md). Pure.
+ * The object `clock` of the control socket (docs/control-protocol.md). Pure.
  */
 #ifndef KTSN_DAEMON_CONTROL_CLOCK_H
 #define KTSN_DAEMON_CONTROL_CLOCK_H
@@ -10,9 +10,9 @@
 
 #include <jansson.h>
 
-/* Of clock-set, but for when it was said. 0, or -EINVAL with *refusal filled in. */
+/* Reads the clock of clock-set, except its time of arrival. Returns 0, or -EINVAL with *refusal filled in. */
 int control_clock_read(const json_t *value, struct node_clock *clock, struct refusal *refusal);
-/* Of network-clock-set; *given is false of an empty object. Likewise. */
+/* Reads the clock of network-clock-set; *given is false for an empty object. Returns as above. */
 int control_clock_need_read(const json_t *value, struct clock_need *need, bool *given,
 			    struct refusal *refusal);
 

@@ -28,7 +28,7 @@ static int nibble(char digit)
 	return isdigit((unsigned char)digit) ? digit - '0' : tolower((unsigned char)digit) - 'a' + 10;
 }
 
-/* The sentence does not repeat what was given. */
+/* The message does not repeat the key. */
 static int key_read(const struct control_place *place, uint8_t key[ASSOCIATION_KEY_BYTES],
 		    struct refusal *refusal)
 {
@@ -65,7 +65,7 @@ static int association_read(const struct control_place *place, struct associatio
 	return err ? err : key_read(&key, association->key, refusal);
 }
 
-/* A key or SPI that comes twice would have a nonce come twice. */
+/* A repeated key or SPI would repeat a nonce. */
 static int order_check(const struct control_place *place, const struct association_list *list, uint32_t at,
 		       struct refusal *refusal)
 {
@@ -104,18 +104,25 @@ int control_associations_read(const json_t *value, struct association_list *list
 
 json_t *control_network_encryption_json(const struct network_encryption *network)
 {
-	return json_pack("{si ss}", "vni", (int)network->vni, "encryption",
-			 loop_encryption_names[network->encryption]);
+	json_t *object = json_object();
+
+	reply_int(object, "vni", network->vni);
+	reply_string(object, "encryption", loop_encryption_names[network->encryption]);
+	return object;
 }
 
 json_t *control_association_json(const struct association_state *state)
 {
+	json_t *object = json_object();
 	char peer[INET_ADDRSTRLEN];
 
 	inet_ntop(AF_INET, &state->peer_be, peer, sizeof(peer));
-	return json_pack("{ss sI sI sI si}", "peer", peer, "spi", (json_int_t)state->spi, "generation",
-			 (json_int_t)state->generation, "sequence", (json_int_t)state->sequence,
-			 "associations-left", (int)state->left);
+	reply_string(object, "peer", peer);
+	reply_int(object, "spi", state->spi);
+	reply_int(object, "generation", state->generation);
+	reply_int(object, "sequence", state->sequence);
+	reply_int(object, "associations-left", state->left);
+	return object;
 }
 
 static void wiping_free(void *memory)

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "control_json.h"
 
+#include <arpa/inet.h>
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
-/* A quoted string: 40 bytes of it, each of which may take four characters, between quotes. */
+/* A quoted string has up to 40 bytes, each of which may take four characters, and two quotes. */
 enum {
 	WANTED_CHARACTERS = 160,
 	QUOTED_BYTES_MAX = 40,
@@ -53,7 +54,8 @@ int control_refuse(struct refusal *refusal, const struct control_place *place, c
 	return err;
 }
 
-/* Of a control character, C0, DEL or C1: terminals obey them. C1 is U+0080 to U+009F, in UTF-8 two bytes. */
+/* Returns whether a byte belongs to a control character, which terminals obey: C0, DEL or C1 (U+0080 to
+ * U+009F, two bytes in UTF-8). */
 static bool is_of_control(const char *string, size_t at)
 {
 	unsigned char byte = (unsigned char)string[at], next = (unsigned char)string[at + 1];
@@ -64,7 +66,7 @@ static bool is_of_control(const char *string, size_t at)
 	       (byte >= 0x80 && byte <= 0x9f && at > 0 && (unsigned char)string[at - 1] == 0xc2);
 }
 
-/* Only as much of a string as helps to find it, in one line. internal/shared/schedule quotes alike. */
+/* Writes the beginning of a string on one line, in the same way as internal/shared/schedule. */
 static void quoted_write(const char *string, char text[VALUE_CHARACTERS])
 {
 	size_t bytes = strlen(string), length = 0;
@@ -90,7 +92,7 @@ static void quoted_write(const char *string, char text[VALUE_CHARACTERS])
 	text[length] = '\0';
 }
 
-/* As a sentence names it. */
+/* Writes a value as messages show it. */
 static void value_write(const json_t *value, char text[VALUE_CHARACTERS])
 {
 	switch (json_typeof(value)) {
@@ -131,7 +133,7 @@ int control_refuse_value(struct refusal *refusal, const struct control_place *pl
 	return control_refuse(refusal, place, "is %s; must be %s", value, sentence);
 }
 
-/* Whether `name` is one of the words of "one, two, three". */
+/* Returns whether `name` is one of the words of a list such as "spi, key, generation". */
 static bool among(const char *name, const char *fields)
 {
 	size_t length = strlen(name);
@@ -232,4 +234,49 @@ int control_bytes(const struct control_place *place, size_t count, uint8_t most,
 		to[i] = (uint8_t)number;
 	}
 	return err;
+}
+
+void reply_string(json_t *object, const char *name, const char *value)
+{
+	json_object_set_new(object, name, json_string(value));
+}
+
+void reply_int(json_t *object, const char *name, int64_t value)
+{
+	json_object_set_new(object, name, json_integer(value));
+}
+
+void reply_bool(json_t *object, const char *name, bool value)
+{
+	json_object_set_new(object, name, json_boolean(value));
+}
+
+void reply_object(json_t *object, const char *name, json_t *value)
+{
+	json_object_set_new(object, name, value);
+}
+
+json_t *reply_ipv4(uint32_t address_be)
+{
+	char text[INET_ADDRSTRLEN];
+
+	inet_ntop(AF_INET, &address_be, text, sizeof(text));
+	return json_string(text);
+}
+
+json_t *reply_begin(const char *name)
+{
+	json_t *root = json_object();
+
+	reply_int(root, "version", CONTROL_VERSION);
+	reply_string(root, "reply", name);
+	return root;
+}
+
+char *reply_text(json_t *root)
+{
+	char *text = root ? json_dumps(root, JSON_COMPACT) : NULL;
+
+	json_decref(root);
+	return text;
 }

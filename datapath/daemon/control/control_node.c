@@ -91,7 +91,7 @@ static char *clock_set(struct node *node, const struct node_clock *clock)
 	return control_reply_ok();
 }
 
-/* A page of what there is several of. */
+/* Returns a page of a list. */
 static char *list_reply(struct node *node, const struct control_request *r)
 {
 	switch (r->type) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The requests of the control protocol that concern the node alone, whichever connection they come by: what
- * it is told, and pages of what there is several of.
+ * The requests of the control protocol that do not depend on the connection: changes of the node, and pages
+ * of lists.
  *
  * Control thread. Part of control: below control_server.
  */
@@ -11,9 +11,9 @@
 #include "control_reply.h"
 #include "control_request.h"
 
-/* Returns the reply, which is the caller's to free; NULL: no memory, or not such a request. */
+/* Returns the reply, which the caller frees; NULL: there is no memory, or the request is of another kind. */
 char *control_node_serve(struct node *node, const struct control_request *request);
-/* The reply to a change that ended so; `refusal` says why where `err` is -EINVAL. The caller frees it. */
+/* Returns the reply to a change that returned `err`; `refusal` explains -EINVAL. The caller frees it. */
 char *control_change_reply(int err, struct refusal *refusal);
 
 #endif

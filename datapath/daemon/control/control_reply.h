@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Replies of the control socket (docs/control-protocol.md): from structures to JSON text. Pure. Every
- * result is the caller's to free(); NULL when there is no memory.
+ * Replies of the control socket (docs/control-protocol.md): from structures to JSON text. Pure. The caller
+ * frees the text; it is NULL when there is no memory.
  */
 #ifndef KTSN_DAEMON_CONTROL_REPLY_H
 #define KTSN_DAEMON_CONTROL_REPLY_H
@@ -14,13 +14,13 @@
 #include "loop.h"
 #include "realtime.h"
 
-/* No reply is longer: clients have room for that. */
+/* The longest reply; clients have room for it. */
 enum { CONTROL_REPLY_BYTES_MAX = 1 << 20 };
 
-/* What became of the messages of one traffic class. */
+/* The messages of one traffic class, by their outcome. */
 struct control_class {
 	uint64_t pending, sent, late, dropped;
-	uint64_t transmission_overrun; /* times that a frame was still on its way when the gate closed */
+	uint64_t transmission_overrun; /* frames that were still on the link when the gate closed */
 };
 
 struct control_status {
@@ -39,7 +39,7 @@ struct control_status {
 	int scheduler_priority;
 	int cpu;
 	int64_t spin_ns;
-	int64_t processor_time_ns; /* of all threads so far */
+	int64_t processor_time_ns; /* of all threads since the start */
 	const struct keep_awake *awake;
 	const struct realtime_budget *budget;
 	struct loop_budget_use budget_use;
@@ -52,29 +52,29 @@ struct control_status {
 	uint64_t ring_memory_bytes, ring_memory_removed_bytes, ring_memory_max_bytes;
 	struct clock_state clock;
 	const struct node_clocks *clocks;
-	int64_t clock_bound_ns; /* by what was said, now; -1: not known */
+	int64_t clock_bound_ns; /* the present error bound of the clock; -1: unknown */
 };
 
 char *control_reply_ok(void);
 char *control_reply_error(const struct refusal *refusal);
-/* `standing_by` are the names of those that stand by, in no order. */
+/* `standing_by` are the names of the instances that stand by, in no order. */
 char *control_reply_instance(const struct instance *instance, const char *const *standing_by, size_t count);
 char *control_reply_status(const struct control_status *status);
-/* The list from `offset` on, at most `limit` entries, and fewer where these would be too long. */
+/* Return a list from `offset` on, with at most `limit` entries, or fewer when the reply would be too long. */
 char *control_reply_endpoints(const struct node *node, uint32_t offset, uint32_t limit);
 char *control_reply_pods(const struct node *node, uint32_t offset, uint32_t limit);
 char *control_reply_network_limits(const struct node *node, uint32_t offset, uint32_t limit);
 char *control_reply_network_clocks(const struct node *node, uint32_t offset, uint32_t limit);
-/* Of connected processes; what those that ended have under way shows at their pod. */
+/* Returns the flows of connected processes; messages of processes that ended are counted in their pods. */
 char *control_reply_flows(const struct node *node, uint32_t offset, uint32_t limit);
 char *control_reply_peers(const struct node *node, uint32_t offset, uint32_t limit);
-/* Of which groups the pods of this node, and of each peer, are known to be members. */
+/* Returns the known memberships in groups of the pods of this node and of each peer. */
 char *control_reply_groups(const struct node *node, uint32_t offset, uint32_t limit);
 char *control_reply_network_encryptions(const struct node *node, uint32_t offset, uint32_t limit);
-/* Without keys. */
+/* The reply has no keys. */
 char *control_reply_security_associations(const struct node *node, uint32_t offset, uint32_t limit);
 char *control_reply_departures(const struct departure *records, uint32_t count, uint64_t overwritten);
-/* Records are numbered from 1 again: `before` is the number of the last before the trace. */
+/* The numbers of the records begin at 1: `before` is the number of the last record before the trace. */
 char *control_reply_trace(const struct trace_record *records, uint32_t count, uint64_t before,
 			  uint64_t overwritten);
 

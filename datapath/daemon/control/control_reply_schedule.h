@@ -7,10 +7,10 @@
 
 #include "schedule.h"
 
-/* The schedule that was asked for last and the one in force. They may be the same. */
+/* The last schedule that was requested, and the one in force. They may be the same. */
 struct control_schedule {
 	const struct ktsn_schedule *admin;
-	const struct ktsn_schedule *oper; /* without gate_enabled: its list is not executed, and not shown */
+	const struct ktsn_schedule *oper; /* its list is omitted without gate_enabled: it is not executed */
 	uint8_t oper_gate_states;         /* at current_time_tai_ns */
 	bool config_pending;              /* `admin` comes into force at config_change_time_tai_ns */
 	int64_t config_change_time_tai_ns;
@@ -21,7 +21,7 @@ struct control_schedule {
 	int64_t guard_band_ns;
 };
 
-/* The caller's to free(); NULL when there is no memory. */
+/* Returns the reply, which the caller frees; NULL when there is no memory. */
 char *control_reply_schedule(const struct control_schedule *schedule);
 
 #endif

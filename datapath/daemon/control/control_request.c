@@ -16,7 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* How one field is read: from its JSON value into the request. */
+/* A field of a request, and the function that reads its JSON value. */
 struct field {
 	const char *name;
 	int (*read)(const json_t *value, struct control_request *request, struct refusal *refusal);
@@ -50,7 +50,7 @@ static int integer_read(const json_t *value, const char *field, int64_t least, i
 	return 0;
 }
 
-/* Letters, digits and the others: nothing that could pass for something else where it is shown or logged. */
+/* Reads letters, digits and `others`: characters that cannot be mistaken in output and logs. */
 static int word_read(const json_t *value, const char *field, const char *others, char *to, size_t bytes,
 		     struct refusal *refusal)
 {
@@ -73,7 +73,7 @@ static int instance_read(const json_t *value, struct control_request *request, s
 			 refusal);
 }
 
-/* May be empty: of one that does not say when it was born. */
+/* An instance without a birth has an empty boot-id. */
 static int boot_id_read(const json_t *value, struct control_request *request, struct refusal *refusal)
 {
 	if (json_is_string(value) && json_string_length(value) == 0)
@@ -102,7 +102,7 @@ static int name_read(const json_t *value, struct control_request *request, struc
 	return word_read(value, "name", "._:/-", request->name, sizeof(request->name), refusal);
 }
 
-/* May be empty: any. */
+/* Empty stands for any pod. */
 static int identity_or_any_read(const json_t *value, struct control_request *request, struct refusal *refusal)
 {
 	if (json_is_string(value) && json_string_length(value) == 0)
@@ -125,7 +125,7 @@ static int netns_read(const json_t *value, struct control_request *request, stru
 	return string_read(value, "netns", request->netns, sizeof(request->netns), refusal);
 }
 
-/* May be empty. */
+/* The value may be empty. */
 static int bridge_read(const json_t *value, struct control_request *request, struct refusal *refusal)
 {
 	if (json_is_string(value) && json_string_length(value) == 0)
@@ -251,7 +251,7 @@ static int schedule_read(const json_t *value, struct control_request *request, s
 	return control_schedule_read(value, &request->schedule, refusal);
 }
 
-/* Those that are not there are not given. */
+/* Fields that are missing are limits that are not set. */
 static int limits_read(const json_t *value, struct control_request *request, struct refusal *refusal)
 {
 	const struct control_place place = {.name = "limits", .value = value};
@@ -338,7 +338,7 @@ static int code_points_read(const json_t *value, struct control_request *request
 		"limit", limit_read, REQUIRED                                                                \
 	}
 
-/* Every request with all of its fields. */
+/* All requests with their fields. */
 static const struct request_description {
 	const char *name;
 	enum control_request_type type;

@@ -15,9 +15,8 @@
 #include <limits.h>
 
 enum {
-	CONTROL_VERSION = 1,
 	CONTROL_PAGE_MAX = 1000,
-	CONTROL_PRIORITIES = 16, /* values of SO_PRIORITY that are told apart */
+	CONTROL_PRIORITIES = 16, /* values of SO_PRIORITY with a traffic class of their own */
 };
 
 enum control_request_type {
@@ -56,7 +55,7 @@ enum control_request_type {
 	CONTROL_TAKE_OVER,
 };
 
-/* Only the fields of its type are filled in. */
+/* Only the fields of the request's type are filled in. */
 struct control_request {
 	enum control_request_type type;
 	char identity[NODE_IDENTITY_MAX + 1];
@@ -67,13 +66,13 @@ struct control_request {
 	char bridge[IF_NAMESIZE];
 	uint32_t vni;
 	struct endpoint_admission admission; /* without the interface's own address */
-	bool sources_given, grants_given;    /* of it */
+	bool sources_given, grants_given;    /* of `admission` */
 	bool receive, receive_given;
 	uint32_t address_be;
 	struct subnet subnets[PEER_SUBNETS_MAX];
 	uint32_t subnet_count;
 	enum loop_encryption encryption;
-	struct association_list associations; /* to be wiped after it was served */
+	struct association_list associations; /* wiped after the request was served */
 	uint32_t offset;
 	uint32_t limit;
 	uint64_t after;
@@ -83,14 +82,14 @@ struct control_request {
 	struct pod_limits limits;
 	struct node_clock clock;
 	struct clock_need clock_need;
-	bool clock_needed;        /* else the network asks nothing any more */
-	struct instance instance; /* stand-by: its name only; take-over: its birth only */
-	uint32_t records;         /* the newest version of them that it understands */
+	bool clock_needed;        /* false: the network has no requirement any more */
+	struct instance instance; /* stand-by: only its name; take-over: only its birth */
+	uint32_t records;         /* the newest version of hand-over records that the client understands */
 	uint8_t traffic_class_map[CONTROL_PRIORITIES]; /* class of each SO_PRIORITY & 15 */
 	uint8_t priority_code_points[KTSN_CLASSES];    /* PCP of each class */
 };
 
-/* 0, or -EINVAL with *refusal filled in. */
+/* Returns 0, or -EINVAL with *refusal filled in. */
 int control_request_parse(const char *text, size_t bytes, struct control_request *request,
 			  struct refusal *refusal);
 

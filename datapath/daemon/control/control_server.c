@@ -22,7 +22,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* A trace that nobody reads for so long ends. */
+/* A trace ends when nobody reads it for this long. */
 #define TRACE_TIMEOUT_NS (10 * NS_PER_SECOND)
 
 enum { REQUEST_BYTES_MAX = 65536, STANDING_BY_MAX = 16 };
@@ -30,7 +30,8 @@ enum { REQUEST_BYTES_MAX = 65536, STANDING_BY_MAX = 16 };
 struct client {
 	struct control_server *server;
 	struct event_source connection;
-	char standing_by[INSTANCE_NAME_MAX + 1]; /* who waits for this ktsnd's end; "": it does not */
+	char standing_by[INSTANCE_NAME_MAX +
+			 1]; /* name of the instance that waits for this ktsnd's end; "": none */
 	struct client *next;
 };
 
@@ -40,8 +41,8 @@ struct control_server {
 	struct event_source listener;
 	struct client *clients;
 	bool handed_over;
-	struct client *tracer; /* whose trace runs; NULL: none does */
-	int64_t traced_ns;     /* when it read last, CLOCK_MONOTONIC */
+	struct client *tracer; /* the client whose trace runs; NULL: none */
+	int64_t traced_ns;     /* when it read the trace last, CLOCK_MONOTONIC */
 	struct departure departures[CONTROL_PAGE_MAX];
 	struct trace_record records[CONTROL_PAGE_MAX];
 	char request[REQUEST_BYTES_MAX];
@@ -117,20 +118,20 @@ static char *departures_reply(struct control_server *server, const struct contro
 	return control_reply_departures(server->departures, count, overwritten);
 }
 
-/* No reply in JSON: the connection is the successor's (handover.h), and is closed after it. */
+/* Sends no JSON reply: the connection carries the hand-over (handover.h) and is closed afterwards. */
 static char *hand_over(struct client *client, uint32_t records)
 {
 	struct control_server *server = client->server;
 
 	server->handed_over =
 		handover_give(server->node, client->connection.fd, server->listener.fd, records) == 0;
-	/* Connections that are readable by now are the successor's. */
+	/* The successor serves connections that are readable now. */
 	if (server->handed_over)
 		events_forget_round(server->node->events);
 	return NULL;
 }
 
-/* An older instance is refused: the youngest of a node serves. */
+/* Older instances are refused: the youngest instance of a node serves. */
 static char *take_over(struct client *client, const struct control_request *r)
 {
 	struct control_server *server = client->server;
@@ -287,14 +288,14 @@ static void client_readable(struct event_source *source)
 		client_close(client);
 		return;
 	}
-	/* With MSG_TRUNC the length is the message's own, which may be more than fits. */
+	/* With MSG_TRUNC the length is that of the message, even when it exceeds the buffer. */
 	if ((size_t)bytes > sizeof(server->request))
 		reply = control_reply_error(&(struct refusal){"", "the request is too long"});
 	else if (control_request_parse(server->request, (size_t)bytes, &request, &refusal))
 		reply = control_reply_error(&refusal);
 	else
 		reply = request_serve(client, &request);
-	/* Keys may have been in them. */
+	/* The request may have had keys. */
 	explicit_bzero(&request.associations, sizeof(request.associations));
 	explicit_bzero(server->request,
 		       (size_t)bytes < sizeof(server->request) ? (size_t)bytes : sizeof(server->request));
@@ -358,7 +359,7 @@ void control_server_destroy(struct control_server *server)
 	if (!server)
 		return;
 	while (server->clients)
-		/* NOLINTNEXTLINE(clang-analyzer-unix.Malloc): client_close() takes it out of the list */
+		/* NOLINTNEXTLINE(clang-analyzer-unix.Malloc): client_close() removes it from the list */
 		client_close(server->clients);
 	events_remove(server->node->events, &server->listener);
 	close(server->listener.fd);

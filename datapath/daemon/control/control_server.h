@@ -11,14 +11,14 @@
 
 struct control_server;
 
-/* What status says that does not change while ktsnd runs; copied. */
+/* `fixed` is copied: the part of the status that does not change while ktsnd runs. */
 int control_server_create(struct control_server **server, struct node *node, int listen_fd,
 			  const struct control_status *fixed);
-/* Whether another ktsnd has taken over: this one must end and touch nothing that is the other's now. */
+/* Returns whether another ktsnd has taken over: this one must end without touching the other's state. */
 bool control_server_handed_over(const struct control_server *server);
-/* Ends a trace that nobody reads. Returns ms until it is due again, -1: not. */
+/* Ends a trace that nobody reads. Returns ms until the next call is due, or -1: none is. */
 int control_server_tick(struct control_server *server);
-/* Closes the connections and the listening descriptor. NULL is harmless. */
+/* Closes the connections and the listening descriptor. `server` may be NULL. */
 void control_server_destroy(struct control_server *server);
 
 #endif

@@ -25,7 +25,7 @@ static int network_parse(const char *text, struct subnet *subnet)
 		subnet->network = ktsn_address_of_ipv6(&ipv6);
 	else
 		return -EINVAL;
-	/* IPv4-mapped IPv6 would be IPv4 written with another prefix. */
+	/* An IPv4-mapped IPv6 subnet would be an IPv4 subnet with another prefix length. */
 	return ktsn_address_is_ipv4(&subnet->network) == !strchr(text, ':') ? 0 : -EINVAL;
 }
 

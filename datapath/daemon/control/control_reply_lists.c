@@ -1,0 +1,408 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "control_reply.h"
+
+#include "clocks.h"
+#include "control_admission.h"
+#include "control_clock.h"
+#include "control_encryption.h"
+#include "control_json.h"
+#include "control_text.h"
+#include "flow.h"
+#include "peers.h"
+#include "receiving.h"
+
+#include <arpa/inet.h>
+#include <stdio.h>
+
+static json_t *endpoint_json(const struct pod *pod, const struct endpoint *endpoint)
+{
+	json_t *object = json_object();
+	char mac[CONTROL_MAC_CHARACTERS + 1];
+
+	reply_string(object, "identity", pod->identity);
+	reply_string(object, "interface", endpoint->interface);
+	reply_string(object, "netns", endpoint->netns);
+	reply_int(object, "vni", endpoint->vni);
+	reply_string(object, "bridge", endpoint->bridge);
+	reply_string(object, "mac", control_mac_text(endpoint->mac, mac));
+	reply_int(object, "mtu", endpoint->mtu_bytes);
+	reply_object(object, "sources", control_sources_json(&endpoint->admission));
+	reply_object(object, "grants", control_grants_json(&endpoint->admission));
+	reply_bool(object, "receive", endpoint->receive);
+	return object;
+}
+
+/* The part of a list in a reply: entries from `offset` on, at most `limit`, and as many as the reply has room
+ * for. */
+struct page {
+	uint32_t offset, limit;
+	uint32_t position; /* of the next entry in the list */
+	size_t bytes;      /* length of the entries as text */
+	json_t *entries;
+};
+
+static struct page page_begin(uint32_t offset, uint32_t limit)
+{
+	return (struct page){.offset = offset, .limit = limit, .entries = json_array()};
+}
+
+/* Returns whether the next entry of the list belongs to the page. Called once for each entry. */
+static bool page_wants(struct page *page)
+{
+	uint32_t position = page->position++;
+
+	return position >= page->offset && position - page->offset < page->limit;
+}
+
+/* Takes the reference of `entry`. A single entry always has room. */
+static void page_add(struct page *page, json_t *entry)
+{
+	enum { HEAD_BYTES = 256, COMMA_BYTES = 1 };
+
+	page->bytes += json_dumpb(entry, NULL, 0, JSON_COMPACT) + COMMA_BYTES;
+	if (page->bytes <= CONTROL_REPLY_BYTES_MAX - HEAD_BYTES) {
+		json_array_append_new(page->entries, entry);
+		return;
+	}
+	json_decref(entry);
+	page->limit = (uint32_t)json_array_size(page->entries);
+}
+
+/* Takes the entries when page_wants() was called for the whole list. */
+static json_t *page_json(const struct page *page, const char *name)
+{
+	json_t *root = reply_begin(name);
+
+	reply_int(root, "total", page->position);
+	reply_object(root, name, page->entries);
+	return root;
+}
+
+static char *page_reply(const struct page *page, const char *name)
+{
+	return reply_text(page_json(page, name));
+}
+
+char *control_reply_endpoints(const struct node *node, uint32_t offset, uint32_t limit)
+{
+	struct page page = page_begin(offset, limit);
+
+	for (const struct pod *pod = node->pods; pod; pod = pod->next)
+		for (const struct endpoint *e = pod->endpoints.first; e; e = e->next)
+			if (page_wants(&page))
+				page_add(&page, endpoint_json(pod, e));
+	return page_reply(&page, "endpoints");
+}
+
+static json_t *limits_json(const struct quota_limits *limits)
+{
+	json_t *object = json_object();
+
+	reply_int(object, "processes", limits->processes);
+	reply_int(object, "sockets", limits->sockets);
+	reply_int(object, "ring-memory-bytes", limits->memory_bytes);
+	reply_int(object, "pending", limits->pending);
+	reply_int(object, "message-rate", limits->message_rate);
+	reply_int(object, "doorbell-rate", limits->doorbell_rate);
+	reply_int(object, "horizon-ns", limits->horizon_ns);
+	return object;
+}
+
+static void reason_add(json_t *reasons, const char *text, uint64_t sockets)
+{
+	json_t *object;
+
+	if (!sockets)
+		return;
+	object = json_object();
+	reply_string(object, "reason", text);
+	reply_int(object, "sockets", sockets);
+	json_array_append_new(reasons, object);
+}
+
+static json_t *refusals_json(const struct pod_receive *receive)
+{
+	json_t *reasons = json_array();
+
+	for (int why = RECEIVE_SERVED + 1; why < RECEIVE_REFUSALS; why++)
+		reason_add(reasons, receive_refusal_text(why), receive->refusals[why]);
+	return reasons;
+}
+
+static json_t *lefts_json(const struct pod *pod)
+{
+	uint32_t lefts[KTSN_RECEIVE_LEFTS];
+	json_t *reasons = json_array();
+
+	receiving_lefts(pod, lefts);
+	for (uint32_t left = KTSN_RECEIVE_LEFT_NOT + 1; left < KTSN_RECEIVE_LEFTS; left++)
+		reason_add(reasons, receive_left_text(left), lefts[left]);
+	return reasons;
+}
+
+static json_t *receive_json(const struct pod *pod)
+{
+	json_t *object = json_object();
+	const struct receive_counts counts = receiving_counts(pod);
+	const struct pod_receive *receive = &pod->receive;
+
+	reply_int(object, "sockets", receive->socket_count);
+	reply_int(object, "received", counts.received);
+	reply_int(object, "dropped", counts.dropped);
+	reply_int(object, "kernel", counts.kernel);
+	reply_int(object, "refused", receive->refused);
+	reply_string(object, "reason", receive_refusal_text(receive->why));
+	reply_object(object, "refusals", refusals_json(receive));
+	reply_object(object, "left", lefts_json(pod));
+	return object;
+}
+
+static json_t *pod_json(const struct pod *pod)
+{
+	json_t *object = json_object();
+	const struct quota *quota = pod->quota;
+	int endpoints = 0;
+
+	for (const struct endpoint *e = pod->endpoints.first; e; e = e->next)
+		endpoints++;
+	reply_string(object, "identity", pod->identity);
+	reply_string(object, "name", pod->name);
+	reply_string(object, "path", pod->socket_path);
+	reply_int(object, "endpoints", endpoints);
+	reply_int(object, "processes", quota->processes);
+	reply_int(object, "sockets", quota->sockets);
+	reply_int(object, "ring-memory-bytes", quota->ring_bytes);
+	reply_int(object, "pending", quota_pending(quota));
+	reply_int(object, "relay-connections", pod->relay_quota ? pod->relay_quota->processes : 0);
+	reply_int(object, "untimed-pending", pod->relay_quota ? quota_pending(pod->relay_quota) : 0);
+	reply_object(object, "limits", limits_json(&quota->limits));
+	reply_object(object, "receive", receive_json(pod));
+	return object;
+}
+
+char *control_reply_pods(const struct node *node, uint32_t offset, uint32_t limit)
+{
+	struct page page = page_begin(offset, limit);
+
+	for (const struct pod *pod = node->pods; pod; pod = pod->next)
+		if (page_wants(&page))
+			page_add(&page, pod_json(pod));
+	return page_reply(&page, "pods");
+}
+
+/* The reply has only the limits that were set. */
+static json_t *network_limits_json(const struct network_limits *network)
+{
+	json_t *object = json_object();
+	json_t *limits = json_object();
+
+	for (int i = 0; i < POD_LIMITS; i++)
+		if (network->limits.values[i] != POD_LIMIT_NOT_GIVEN)
+			reply_int(limits, pod_limit_bounds[i].name, network->limits.values[i]);
+	reply_int(object, "vni", network->vni);
+	reply_object(object, "limits", limits);
+	return object;
+}
+
+char *control_reply_network_limits(const struct node *node, uint32_t offset, uint32_t limit)
+{
+	struct page page = page_begin(offset, limit);
+
+	for (const struct network_limits *n = node->network_limits; n; n = n->next)
+		if (page_wants(&page))
+			page_add(&page, network_limits_json(n));
+	return page_reply(&page, "network-limits");
+}
+
+char *control_reply_network_clocks(const struct node *node, uint32_t offset, uint32_t limit)
+{
+	struct page page = page_begin(offset, limit);
+
+	for (const struct network_clock *n = node->clocks.networks; n; n = n->next)
+		if (page_wants(&page))
+			page_add(&page, control_network_clock_json(n));
+	return page_reply(&page, "network-clocks");
+}
+
+/* Returns an address and port such as "10.42.1.2:7788" or "[fd00::2]:7788"; "" for a missing end. */
+static json_t *end_json(const struct socket_end *end)
+{
+	char address[INET6_ADDRSTRLEN], text[INET6_ADDRSTRLEN + 8] = "";
+	const char *form = ktsn_address_is_ipv4(&end->address) ? "%s:%u" : "[%s]:%u";
+
+	if (end->port_be)
+		snprintf(text, sizeof(text), form, control_address_text(&end->address, address),
+			 ntohs(end->port_be));
+	return json_string(text);
+}
+
+static json_t *flow_json(const struct node *node, const struct pod *pod, const struct flow *flow)
+{
+	json_t *object = json_object();
+	static const char *const clocks[KTSN_CLOCKS] = {"CLOCK_REALTIME", "CLOCK_MONOTONIC", "CLOCK_TAI"};
+	const struct flow_counters *counters = &flow->loop->counters;
+	/* Read the counters of ended messages first: a message that ends meanwhile counts as pending, and the
+	 * difference is never negative. */
+	uint64_t dropped = counter_read(&counters->dropped), sent = counter_read(&counters->sent);
+	uint64_t late = counter_read(&counters->late), taken = counter_read(&counters->taken);
+	uint64_t ended = sent + dropped;
+
+	reply_int(object, "flow", flow->loop->number);
+	reply_string(object, "identity", pod->identity);
+	reply_int(object, "pid", flow->process->pid);
+	reply_object(object, "local-address", end_json(&flow->attributes.local));
+	reply_object(object, "remote-address", end_json(&flow->attributes.remote));
+	reply_string(object, "clock", clocks[flow->mode.clock]);
+	reply_bool(object, "deadline", flow->mode.deadline);
+	reply_int(object, "priority", flow->attributes.priority);
+	reply_int(object, "traffic-class", node->shaping.classes.of_priority[flow->attributes.priority]);
+	reply_int(object, "taken", taken);
+	reply_int(object, "sent", sent);
+	reply_int(object, "late", late);
+	reply_int(object, "dropped", dropped);
+	reply_int(object, "pending", taken > ended ? taken - ended : 0);
+	reply_int(object, "departure-error-ns",
+		  atomic_load_explicit(&counters->departure_error_ns, memory_order_relaxed));
+	return object;
+}
+
+static void flows_add(struct page *page, const struct node *node, const struct process *process)
+{
+	for (uint32_t i = 0; i < LOOP_FLOWS_PER_RING; i++) {
+		const struct flow *flow = process->flows[i];
+
+		if (!flow || flow->closed)
+			continue;
+		if (page_wants(page))
+			page_add(page, flow_json(node, process->pod, flow));
+	}
+}
+
+char *control_reply_flows(const struct node *node, uint32_t offset, uint32_t limit)
+{
+	struct page page = page_begin(offset, limit);
+
+	for (const struct pod *pod = node->pods; pod; pod = pod->next)
+		for (const struct process *process = pod->processes; process; process = process->next)
+			flows_add(&page, node, process);
+	return page_reply(&page, "flows");
+}
+
+static json_t *peer_json(const struct peer *peer)
+{
+	json_t *object = json_object();
+	json_t *subnets = json_array();
+
+	for (uint32_t i = 0; i < peer->subnet_count; i++) {
+		char text[CONTROL_SUBNET_CHARACTERS + 1];
+
+		json_array_append_new(subnets,
+				      json_string(control_subnet_text(&peer->subnets[i].subnet, text)));
+	}
+	reply_int(object, "vni", peer->vni);
+	reply_object(object, "address", reply_ipv4(peer->address_be));
+	reply_object(object, "subnets", subnets);
+	return object;
+}
+
+char *control_reply_peers(const struct node *node, uint32_t offset, uint32_t limit)
+{
+	struct page page = page_begin(offset, limit);
+
+	for (const struct peer *peer = node->routing.peers; peer; peer = peer->next)
+		if (page_wants(&page))
+			page_add(&page, peer_json(peer));
+	return page_reply(&page, "peers");
+}
+
+static void group_append(json_t *list, const struct ktsn_address *group)
+{
+	enum { GROUPS_SHOWN = 64 };
+	char text[INET6_ADDRSTRLEN];
+
+	if (json_array_size(list) < GROUPS_SHOWN)
+		json_array_append_new(list, json_string(control_address_text(group, text)));
+}
+
+static json_t *groups_json(uint32_t vni, uint32_t address_be, bool known, bool everything, uint32_t count,
+			   json_t *list)
+{
+	json_t *object = json_object();
+
+	reply_int(object, "vni", vni);
+	reply_object(object, "address", reply_ipv4(address_be));
+	reply_bool(object, "known", known);
+	reply_bool(object, "everything", everything);
+	reply_int(object, "count", count);
+	reply_object(object, "groups", list);
+	return object;
+}
+
+/* The groups that this node announces. */
+static json_t *own_groups_json(const struct node *node, const struct peer_network *network)
+{
+	const struct group_list *announced = network->announced;
+	uint32_t count = announced ? announced->count : 0;
+	json_t *list = json_array();
+
+	for (uint32_t i = 0; i < count; i++)
+		group_append(list, &announced->groups[i]);
+	return groups_json(network->vni, node->routing.uplink.local_address_be, announced,
+			   announced && announced->everything, count, list);
+}
+
+static json_t *peer_groups_json(const struct peer *peer)
+{
+	const struct peer_groups *groups = &peer->groups;
+	json_t *list = json_array();
+
+	for (uint32_t i = 0; i < groups->announced_count; i++)
+		group_append(list, &groups->announced[i]);
+	for (uint32_t i = 0; i < groups->reported_count; i++)
+		group_append(list, &groups->reported[i].group);
+	return groups_json(peer->vni, peer->address_be, groups->known,
+			   groups->everything || groups->everything_until_ms,
+			   groups->announced_count + groups->reported_count, list);
+}
+
+char *control_reply_groups(const struct node *node, uint32_t offset, uint32_t limit)
+{
+	const struct peer_index *index = node->routing.peer_index;
+	struct page page = page_begin(offset, limit);
+
+	for (const struct peer_network *network = index ? index->first_network : NULL; network;
+	     network = network->next)
+		if (page_wants(&page))
+			page_add(&page, own_groups_json(node, network));
+	for (const struct peer *peer = node->routing.peers; peer; peer = peer->next)
+		if (page_wants(&page))
+			page_add(&page, peer_groups_json(peer));
+	return page_reply(&page, "groups");
+}
+
+char *control_reply_network_encryptions(const struct node *node, uint32_t offset, uint32_t limit)
+{
+	struct page page = page_begin(offset, limit);
+
+	for (const struct network_encryption *n = encryption_networks(&node->routing); n; n = n->next)
+		if (page_wants(&page))
+			page_add(&page, control_network_encryption_json(n));
+	return page_reply(&page, "network-encryptions");
+}
+
+char *control_reply_security_associations(const struct node *node, uint32_t offset, uint32_t limit)
+{
+	struct page page = page_begin(offset, limit);
+	json_t *reply;
+
+	for (const struct associated_peer *peer = associations_peers(&node->routing); peer;
+	     peer = peer->next) {
+		const struct association_state state = association_state_of(peer);
+
+		if (page_wants(&page))
+			page_add(&page, control_association_json(&state));
+	}
+	reply = page_json(&page, "security-associations");
+	reply_int(reply, "used-generation", associations_used_generation(&node->routing));
+	return reply_text(reply);
+}
