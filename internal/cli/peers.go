@@ -5,7 +5,6 @@ package cli
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -49,22 +48,13 @@ func knownPeers(ctx context.Context, node *overlay.Node, client *control.Client)
 		if currentPeers, err = client.Peers(ctx); err != nil {
 			return nil, err
 		}
-		if groups, err = groupsOf(ctx, client); err != nil {
+		if groups, err = client.Groups(ctx); err != nil {
 			return nil, err
 		}
 	}
 	peers := joinPeers(remembered, flooded, currentPeers, client != nil)
 	addGroups(peers, groups)
 	return peers, nil
-}
-
-// groupsOf asks ktsnd for groups. One that is older knows no such question.
-func groupsOf(ctx context.Context, client *control.Client) ([]control.NodeGroups, error) {
-	groups, err := client.Groups(ctx)
-	if refusal := (*control.Error)(nil); errors.As(err, &refusal) {
-		return nil, nil
-	}
-	return groups, err
 }
 
 func addGroups(peers []knownPeer, groups []control.NodeGroups) {

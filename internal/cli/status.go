@@ -95,7 +95,7 @@ func readState(ctx context.Context, client *control.Client) (*state, error) {
 	if current.Limits, err = client.NetworkLimits(ctx); err != nil {
 		return nil, err
 	}
-	if current.Clocks, err = networkClocks(ctx, client); err != nil {
+	if current.Clocks, err = client.NetworkClocks(ctx); err != nil {
 		return nil, err
 	}
 	if current.encryptionState, err = encryption(ctx, client); err != nil {
@@ -107,7 +107,7 @@ func readState(ctx context.Context, client *control.Client) (*state, error) {
 	if current.Peers, err = client.Peers(ctx); err != nil {
 		return nil, err
 	}
-	if current.Groups, err = groupsOf(ctx, client); err != nil {
+	if current.Groups, err = client.Groups(ctx); err != nil {
 		return nil, err
 	}
 	if current.Schedule, err = client.Schedule(ctx); err != nil {

@@ -3,8 +3,6 @@
 package cli
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"io"
 	"time"
@@ -12,20 +10,9 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
 )
 
-// networkClocks are what networks ask of the clock; of a ktsnd of a release before that, nothing.
-func networkClocks(ctx context.Context, client *control.Client) ([]control.NetworkClock, error) {
-	all, err := client.NetworkClocks(ctx)
-	if refusal := (*control.Error)(nil); errors.As(err, &refusal) && refusal.Field == "request" {
-		return []control.NetworkClock{}, nil
-	}
-	return all, err
-}
-
 // printClockStatus says how good the clock is, what the kernel says of it, and for which networks it is not good enough.
 func printClockStatus(out io.Writer, clock *control.Clock, networks []control.NetworkClock) {
-	if clock.State != "" { // else an older ktsnd
-		fmt.Fprintf(out, "clock\t%s\n", qualityLine(clock))
-	}
+	fmt.Fprintf(out, "clock\t%s\n", qualityLine(clock))
 	fmt.Fprintf(out, "kernel's clock\t%s\n", clockLine(clock))
 	for i := range networks {
 		fmt.Fprintf(out, "network clock\tVNI %d, %s\n", networks[i].VNI, networkClockLine(&networks[i]))

@@ -4,7 +4,6 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 
@@ -17,13 +16,9 @@ type encryptionState struct {
 	Associations []control.AssociationState  `json:"security-associations"`
 }
 
-// encryption is empty of a ktsnd of a release before encryption.
 func encryption(ctx context.Context, client *control.Client) (encryptionState, error) {
 	state := encryptionState{[]control.NetworkEncryption{}, []control.AssociationState{}}
 	networks, err := client.NetworkEncryptions(ctx)
-	if refusal := (*control.Error)(nil); errors.As(err, &refusal) && refusal.Field == "request" {
-		return state, nil
-	}
 	if err != nil {
 		return state, err
 	}

@@ -77,14 +77,10 @@ func (c *Client) Status(ctx context.Context) (*Status, error) {
 	return &got.Status, nil
 }
 
-// Instance asks which ktsnd of the node it is. One of the release before this request is an instance without a name.
+// Instance returns which of the node's ktsnd serves, and which ones stand by.
 func (c *Client) Instance(ctx context.Context) (*Instance, error) {
 	var got instanceReply
-	err := c.exchange(ctx, instanceRequest{header("instance")}, "instance", &got)
-	if refusal := (*Error)(nil); errors.As(err, &refusal) && refusal.Field == "request" {
-		return &Instance{StandingBy: []string{}}, nil
-	}
-	if err != nil {
+	if err := c.exchange(ctx, instanceRequest{header("instance")}, "instance", &got); err != nil {
 		return nil, err
 	}
 	return &got.Instance, nil

@@ -33,18 +33,13 @@ func (l Link) Do(ctx context.Context, ask func(context.Context, *control.Client)
 	return ask(ctx, client)
 }
 
-// SocketAdd has ktsnd listen for a pod, and tells it what people call the pod.
+// SocketAdd makes ktsnd listen for a pod, and sets the name of the pod.
 func (l Link) SocketAdd(ctx context.Context, identity, path, name string) error {
 	return l.Do(ctx, func(ctx context.Context, client *control.Client) error {
 		if err := client.SocketAdd(ctx, identity, path); err != nil {
 			return err
 		}
-		err := client.PodNameSet(ctx, identity, name)
-		var refusal *control.Error
-		if errors.As(err, &refusal) && refusal.Field == "request" {
-			return nil // an older one, which has no names for pods and serves them all the same
-		}
-		return err
+		return client.PodNameSet(ctx, identity, name)
 	})
 }
 

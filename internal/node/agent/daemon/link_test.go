@@ -48,7 +48,7 @@ func answering(t *testing.T, answer func(request string) string) (Link, func() [
 	return Link{Path: path}, func() []string { listener.Close(); return <-asked }
 }
 
-func TestASocketIsAddedWithThePodsName(t *testing.T) {
+func TestSocketAdd(t *testing.T) {
 	const ok = `{"version":1,"reply":"ok"}`
 	refused := func(field string) string {
 		return fmt.Sprintf(`{"version":1,"error":{"field":%q,"message":"no"}}`, field)
@@ -59,10 +59,9 @@ func TestASocketIsAddedWithThePodsName(t *testing.T) {
 		fails        bool
 		asked        []string
 	}{
-		"to one that knows names":             {ok, ok, false, both},
-		"to an older one, without its name":   {ok, refused("request"), false, both},
-		"not when the socket is refused":      {refused("path"), ok, true, both[:1]},
-		"not when the name itself is no good": {ok, refused("name"), true, both},
+		"added":                 {ok, ok, false, both},
+		"the socket is refused": {refused("path"), ok, true, both[:1]},
+		"the name is refused":   {ok, refused("name"), true, both},
 	} {
 		t.Run(name, func(t *testing.T) {
 			link, asked := answering(t, func(request string) string {
