@@ -12,12 +12,12 @@ func (s *TSNNetworkSpec) Encrypted() bool {
 	return s.Encryption == EncryptionPreferred || s.Encryption == EncryptionRequired
 }
 
-// MostClusterKeys is how many keys of clusters a TSNNode takes (spec.clusterKeys), and how many clusters are pinned automatically.
+// MostClusterKeys limits the keys of clusters in a TSNNode (spec.clusterKeys) and the number of clusters that are pinned automatically.
 const MostClusterKeys = 256
 
-// Names of what keeps the keys of clusters.
+// Names of objects and fields with the keys of clusters.
 const (
-	// ClusterKeySecret : the Secret in the operator's namespace with the key by which the cluster signs its nodes.
+	// ClusterKeySecret : the Secret in the operator's namespace with the key that signs the cluster's nodes.
 	ClusterKeySecret = "kubernetsn-cluster-key"
 	// ClusterKeyField : its field with the private key: 32 bytes, the seed of an Ed25519 key.
 	ClusterKeyField = "ed25519-seed"
@@ -25,12 +25,12 @@ const (
 	ClusterKeySuccessionField = "succession"
 	// ClusterKeyRolledField : its field with the value of RollAnnotation for which the key was replaced last.
 	ClusterKeyRolledField = "rolled"
-	// RollAnnotation of the Secret: another value than before has the operator replace the cluster's key.
+	// RollAnnotation of the Secret: a new value makes the operator replace the cluster's key.
 	RollAnnotation = "kubernetsn.io/roll"
 	// ClusterKeyPins : the ConfigMap in the operator's namespace with the public keys of other clusters and their parts of networks, by the
 	// names of these clusters.
 	ClusterKeyPins = "kubernetsn-cluster-keys"
-	// KeyAlgorithm : that of nodes' keys.
+	// KeyAlgorithm : the algorithm of nodes' keys.
 	KeyAlgorithm = "X25519"
 )
 
@@ -43,27 +43,27 @@ const (
 
 // Reasons of conditions, and of Events, about encryption.
 const (
-	// ReasonEncryptionUnavailable : the node cannot encrypt, as the sentence says.
+	// ReasonEncryptionUnavailable : the node cannot encrypt; the message has the reason.
 	ReasonEncryptionUnavailable = "EncryptionUnavailable"
-	// ReasonPeersWithoutKeys : nodes of the network have no keys that can be believed.
+	// ReasonPeersWithoutKeys : nodes of the network have no trusted keys.
 	ReasonPeersWithoutKeys = "PeersWithoutKeys"
-	// ReasonClusterKeyDiffers : a cluster signs its nodes by another key than the one that was pinned. What was in force stays.
+	// ReasonClusterKeyDiffers : a cluster signs its nodes with a key that is not the pinned one. The previous state stays in force.
 	ReasonClusterKeyDiffers = "ClusterKeyDiffers"
-	// ReasonEncryptionBelowMinimum : spec.encryption asks for less than the cluster's minimum, which is in force.
+	// ReasonEncryptionBelowMinimum : spec.encryption is below the cluster's minimum, which is in force.
 	ReasonEncryptionBelowMinimum = "EncryptionBelowMinimum"
-	// ReasonClusterKeyUnknown : no key of a cluster is pinned, and none is pinned automatically; the sentence says why.
+	// ReasonClusterKeyUnknown : no key of a cluster is pinned, and none is pinned automatically; the message has the reason.
 	ReasonClusterKeyUnknown = "ClusterKeyUnknown"
-	// ReasonClusterPartDiffers : a cluster signs nodes for a part of the network that is not its own. What was in force stays.
+	// ReasonClusterPartDiffers : a cluster signs nodes for a part of the network that is not its own. The previous state stays in force.
 	ReasonClusterPartDiffers = "ClusterPartDiffers"
-	// ReasonClusterKeysUnavailable : keys of clusters cannot be read or written. What nodes were told stays.
+	// ReasonClusterKeysUnavailable : keys of clusters cannot be read or written. The keys of nodes stay as they are.
 	ReasonClusterKeysUnavailable = "ClusterKeysUnavailable"
-	// ReasonKeysWaited : the node's keys have not come back signed yet.
+	// ReasonKeysWaited : the node's keys have not been signed yet.
 	ReasonKeysWaited = "WaitingForKeys"
 )
 
 // NodeKey is the public half of a node's key.
 type NodeKey struct {
-	// id tells the keys of a node apart.
+	// id identifies the key among the keys of the node.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=32
 	// +required
@@ -76,18 +76,18 @@ type NodeKey struct {
 	// +kubebuilder:validation:MaxLength=44
 	// +required
 	PublicKey string `json:"publicKey"`
-	// notBefore is when the node made the key.
+	// notBefore is when the node created the key.
 	// +optional
 	NotBefore metav1.Time `json:"notBefore,omitzero"`
 }
 
-// SenderGenerations are the generations of the keys by which a node encrypts. Receivers take those from the one before to three after.
+// SenderGenerations are the generations of the keys with which a node encrypts. Receivers accept the generations from one before to three after.
 type SenderGenerations struct {
-	// kernel is that of the node's kernel.
+	// kernel is the generation of the node's kernel.
 	// +kubebuilder:validation:Minimum=0
 	// +optional
 	Kernel int64 `json:"kernel"`
-	// ktsnd is that of its ktsnd.
+	// ktsnd is the generation of the node's ktsnd.
 	// +kubebuilder:validation:Minimum=0
 	// +optional
 	Ktsnd int64 `json:"ktsnd"`
@@ -95,56 +95,55 @@ type SenderGenerations struct {
 
 // LinkNodeKeys are the keys of a node at an end of encrypted links, as its cluster has signed them.
 type LinkNodeKeys struct {
-	// clusterKey is the public key (Ed25519, base64) by which the cluster says it signs. It is believed if it is the one that the reader has
-	// pinned.
+	// clusterKey is the public key (Ed25519, base64) with which the cluster signs. It is trusted if the reader has pinned it.
 	// +kubebuilder:validation:MaxLength=44
 	// +required
 	ClusterKey string `json:"clusterKey"`
 	// clusterKeySuccession has former keys of the cluster, each with its signature of the next one (KEY:SIGNATURE in base64, blanks between), the
-	// last one first. Who has pinned one of them pins clusterKey instead.
+	// latest first. A reader that has pinned one of them pins clusterKey instead.
 	// +kubebuilder:validation:MaxLength=600
 	// +optional
 	ClusterKeySuccession string `json:"clusterKeySuccession,omitempty"`
-	// keys of the node, of which the first one is in use. One without any has not announced them yet, or cannot encrypt.
+	// keys of the node; the first one is in use. A node without keys has not announced them yet or cannot encrypt.
 	// +kubebuilder:validation:MaxItems=2
 	// +listType=map
 	// +listMapKey=id
 	// +optional
 	Keys []NodeKey `json:"keys,omitempty"`
-	// sender are the generations of the keys by which the node encrypts.
+	// sender has the generations of the keys with which the node encrypts.
 	// +optional
 	Sender *SenderGenerations `json:"sender,omitempty"`
-	// cannotEncrypt tells that the node cannot encrypt.
+	// cannotEncrypt is set if the node cannot encrypt.
 	// +optional
 	CannotEncrypt bool `json:"cannotEncrypt,omitempty"`
-	// sequence grows with each change of the above. A reader that has accepted one rejects smaller ones.
+	// sequence grows with each change of the fields above. A reader that has accepted a sequence rejects smaller ones.
 	// +kubebuilder:validation:Minimum=0
 	// +optional
 	Sequence int64 `json:"sequence,omitempty"`
-	// signature is that of the cluster over the node's name, the address of its tunnels, and all of the above (Ed25519, base64).
+	// signature of the cluster over the node's name, its tunnel address, and all fields above (Ed25519, base64).
 	// +kubebuilder:validation:MaxLength=88
 	// +required
 	Signature string `json:"signature"`
 }
 
-// Encrypted tells whether a link asks for encryption, of whichever kind.
+// Encrypted reports whether the link requests encryption.
 func (s *TSNLinkSpec) Encrypted() bool {
 	return s.Encryption == EncryptionPreferred || s.Encryption == EncryptionRequired
 }
 
-// Admitted tells whether a link has been one that pods of the cluster asked for: the operator has made it, or has said so of it as it is or was.
+// Admitted reports whether pods of the cluster requested the link: the operator has created it, or has admitted it.
 func (l *TSNLink) Admitted() bool {
 	return l.Labels[LinkMakerLabel] == MakerOperator || meta.IsStatusConditionTrue(l.Status.Conditions, ConditionAdmitted)
 }
 
-// Encrypted tells whether links of a service ask for encryption, of whichever kind.
+// Encrypted reports whether links of the service request encryption.
 func (s *TSNServiceSpec) Encrypted() bool {
 	return s.Encryption == EncryptionPreferred || s.Encryption == EncryptionRequired
 }
 
-// ClusterKey is the public key by which a cluster signs its nodes.
+// ClusterKey is the public key with which a cluster signs its nodes.
 type ClusterKey struct {
-	// cluster is its name at the hub; empty: this one.
+	// cluster is its name at the hub; empty for this cluster.
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:Pattern=`^([a-z0-9]([-a-z0-9]*[a-z0-9])?)?$`
 	// +required
@@ -153,8 +152,8 @@ type ClusterKey struct {
 	// +kubebuilder:validation:MaxLength=44
 	// +required
 	PublicKey string `json:"publicKey"`
-	// succession has former keys of this cluster, each with its signature of the next one, as clusterKeySuccession of TSNPeers has. A hub takes it
-	// to other clusters.
+	// succession has former keys of this cluster, each with its signature of the next one, as in clusterKeySuccession of TSNPeers. A hub
+	// passes it to other clusters.
 	// +kubebuilder:validation:MaxLength=600
 	// +optional
 	Succession string `json:"succession,omitempty"`
@@ -162,7 +161,7 @@ type ClusterKey struct {
 	// +kubebuilder:validation:MaxLength=18
 	// +optional
 	IPv4 string `json:"ipv4,omitempty"`
-	// ipv6 is the same of the network's spec.ipv6.
+	// ipv6 is the same for the network's spec.ipv6.
 	// +kubebuilder:validation:MaxLength=43
 	// +optional
 	IPv6 string `json:"ipv6,omitempty"`

@@ -2,15 +2,14 @@
 
 package v1alpha1
 
-// PodLimits are the most that a pod may have of its node's ktsnd. What is not given is what ktsnd was started with
-// (--pod-…). A pod on several networks has the lowest of each. They may be changed at any time, and count at once: what a pod
-// has above them it keeps until it gives it back, and gets no more.
+// PodLimits are the limits of a pod at its node's ktsnd. The defaults are ktsnd's options (--pod-…). A pod on several networks has the
+// lowest of each limit. Changes apply at once: a pod above a new limit keeps what it has and gets no more.
 type PodLimits struct {
-	// processes with timed sockets at once. The next one's SO_TXTIME is refused.
+	// processes is the number of processes with timed sockets. SO_TXTIME of further processes is refused.
 	// +kubebuilder:validation:XValidation:rule="self >= 1 && self <= 4096",message="limits.processes must be 1 to 4096 processes"
 	// +optional
 	Processes *int32 `json:"processes,omitempty"`
-	// sockets with SO_TXTIME at once.
+	// sockets is the number of sockets with SO_TXTIME.
 	// +kubebuilder:validation:XValidation:rule="self >= 1 && self <= 1048576",message="limits.sockets must be 1 to 1048576 sockets"
 	// +optional
 	Sockets *int32 `json:"sockets,omitempty"`
@@ -18,16 +17,16 @@ type PodLimits struct {
 	// +kubebuilder:validation:XValidation:rule="self >= 1 && self <= 1048576",message="limits.memory must be 1 to 1048576 MiB, without the unit"
 	// +optional
 	Memory *int32 `json:"memory,omitempty"`
-	// pending messages: taken by ktsnd and not yet sent. More wait in the pod's processes, whose send calls then block, or
-	// fail with EAGAIN.
+	// pending is the number of messages that ktsnd has taken and not yet sent. Further messages wait in the pod's processes, whose send
+	// calls then block or fail with EAGAIN.
 	// +kubebuilder:validation:XValidation:rule="self >= 64 && self <= 1048576",message="limits.pending must be 64 to 1048576 messages"
 	// +optional
 	Pending *int32 `json:"pending,omitempty"`
-	// rate at which messages are taken, in messages a second; 0 is any. More wait, as with pending.
+	// rate is the number of messages that ktsnd takes per second; 0 is no limit. Further messages wait, as with pending.
 	// +kubebuilder:validation:XValidation:rule="self >= 0 && self <= 1000000000",message="limits.rate must be 0 to 1000000000 messages a second; 0 is any"
 	// +optional
 	Rate *int32 `json:"rate,omitempty"`
-	// doorbells: how often a second the pod may wake ktsnd; 0 is any. Above that ktsnd looks once in a millisecond.
+	// doorbells is how often the pod may wake ktsnd per second; 0 is no limit. Above the limit ktsnd polls every millisecond.
 	// +kubebuilder:validation:XValidation:rule="self >= 0 && self <= 1000000000",message="limits.doorbells must be 0 to 1000000000 a second; 0 is any"
 	// +optional
 	Doorbells *int32 `json:"doorbells,omitempty"`

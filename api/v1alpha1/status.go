@@ -6,7 +6,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// TSNNetworkStatus is what has become of a network.
+// TSNNetworkStatus is the observed state of a network.
 type TSNNetworkStatus struct {
 	// conditions: Ready, Degraded, ScheduleAccepted, ClockSynchronized if the network has spec.clock, and HubSeen if it has
 	// spec.ipv4.part.
@@ -14,37 +14,37 @@ type TSNNetworkStatus struct {
 	// +listMapKey=type
 	// +optional
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
-	// pods is how many are on the network.
+	// pods is the number of pods on the network.
 	// +optional
 	Pods int32 `json:"pods"`
-	// nodesReady is how many nodes serve the network, of those that shall.
+	// nodesReady is the number of ready nodes and the number of nodes with pods on the network, such as 2/3.
 	// +optional
 	NodesReady string `json:"nodesReady,omitempty"`
-	// schedule is what all nodes are asked to execute.
+	// schedule is the schedule that all nodes shall execute.
 	// +optional
 	Schedule *ScheduleRequest `json:"schedule,omitempty"`
-	// nodeCounts sums up what the nodes' agents say in their TSNNodes.
+	// nodeCounts summarises the reports of the nodes' agents in their TSNNodes.
 	// +optional
 	NodeCounts *NodeCounts `json:"nodeCounts,omitempty"`
-	// nodeProblems are nodes with pods on the network which do not serve it as it was asked for, the worst first; no more than 50.
-	// All are found in the TSNNodes.
+	// nodeProblems lists nodes with pods on the network that do not fulfil its spec, the worst first, at most 50. The TSNNodes have
+	// all problems.
 	// +kubebuilder:validation:MaxItems=50
 	// +listType=atomic
 	// +optional
 	NodeProblems []NodeProblem `json:"nodeProblems,omitempty"`
-	// mtu is the most that pods' interfaces of the network can have on all of its nodes, in bytes, on a network with spec.ipv4.part; 0: not
-	// known.
+	// mtu is the largest MTU that pods' interfaces can have on all nodes of the network, in bytes; 0 if unknown. It is set on networks
+	// with spec.ipv4.part.
 	// +optional
 	MTU int32 `json:"mtu,omitempty"`
-	// peers are the network's nodes in this cluster, on a network with spec.ipv4.part: a hub tells the other clusters of them. There are
-	// no more than 1000; where there are more, the condition Degraded says so.
+	// peers are the network's nodes in this cluster, at most 1000. A hub passes them to the other clusters. They are set on networks
+	// with spec.ipv4.part. If there are more than 1000 nodes, the condition Degraded reports it.
 	// +kubebuilder:validation:MaxItems=1000
 	// +listType=map
 	// +listMapKey=name
 	// +optional
 	Peers []PeerNode `json:"peers,omitempty"`
 	// clusterKeys are the public keys by which clusters sign their nodes, on a network with spec.encryption: the one without a name is
-	// this cluster's, the others are those that it has pinned. Nodes believe no other.
+	// this cluster's, the others are pinned. Nodes trust no other keys.
 	// +kubebuilder:validation:MaxItems=256
 	// +listType=map
 	// +listMapKey=cluster
@@ -54,23 +54,23 @@ type TSNNetworkStatus struct {
 
 // NodeCounts counts nodes.
 type NodeCounts struct {
-	// allocated is how many have a part of the network's addresses.
+	// allocated is the number of nodes that have a subnet of the network's ranges.
 	// +optional
 	Allocated int32 `json:"allocated"`
-	// withPods is how many have pods on the network.
+	// withPods is the number of nodes with pods on the network.
 	// +optional
 	WithPods int32 `json:"withPods"`
-	// ready is how many of those with pods serve the network.
+	// ready is the number of nodes with pods that serve the network.
 	// +optional
 	Ready int32 `json:"ready"`
-	// scheduleOperational is how many of those with pods execute the network's schedule.
+	// scheduleOperational is the number of nodes with pods that execute the network's schedule.
 	// +optional
 	ScheduleOperational int32 `json:"scheduleOperational"`
 }
 
-// NodeProblem is something that does not hold on a node.
+// NodeProblem is a condition that a node does not fulfil.
 type NodeProblem struct {
-	// node is its name.
+	// node is the name of the node.
 	// +required
 	Node string `json:"node"`
 	// type of the condition, such as Ready.
@@ -79,26 +79,26 @@ type NodeProblem struct {
 	// reason of the condition.
 	// +required
 	Reason string `json:"reason"`
-	// message says it in a sentence.
+	// message describes the problem.
 	// +optional
 	Message string `json:"message,omitempty"`
 }
 
-// MaxSpanPeers is how many nodes of a cluster a network's status names.
+// MaxSpanPeers limits the peers in a network's status.
 const MaxSpanPeers = 1000
 
-// MaxNodeProblems is how many nodes a network's status names.
+// MaxNodeProblems limits the problems in a network's status.
 const MaxNodeProblems = 50
 
-// ScheduleRequest is what all nodes are asked to execute.
+// ScheduleRequest is the schedule that all nodes shall execute.
 type ScheduleRequest struct {
-	// observedGeneration is that of the TSNNetwork whose schedule it is.
+	// observedGeneration is the generation of the TSNNetwork that has the schedule.
 	// +required
 	ObservedGeneration int64 `json:"observedGeneration"`
-	// hash tells schedules apart.
+	// hash identifies the schedule.
 	// +required
 	Hash string `json:"hash"`
-	// baseTime is when all nodes begin with it, in TAI.
+	// baseTime is when all nodes start it, in TAI.
 	// +required
 	BaseTime PTPTime `json:"baseTime"`
 }

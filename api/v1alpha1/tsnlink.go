@@ -6,8 +6,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// TSNLink is one link between two pods. The operator makes it where both are in its cluster, ktsn-federator where they are not.
-// The agents of both nodes plug its interfaces into the pods, which may be running. Nobody writes one by hand.
+// TSNLink is one link between two pods. The operator creates it if both pods are in its cluster, ktsn-federator otherwise. The agents of
+// both nodes add its interfaces to the pods, which may already run. TSNLinks are not written by hand.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -25,12 +25,12 @@ type TSNLink struct {
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitzero"`
 
-	// spec is what the link shall be. It cannot be changed but for the addresses of nodes and for routes: a pod that gets another endpoint gets
-	// another link.
+	// spec is the desired state of the link. Only the addresses of nodes and routes can be changed: a pod that gets a different endpoint
+	// gets a new link.
 	// +kubebuilder:validation:XValidation:rule="self.vni == oldSelf.vni && self.service == oldSelf.service && self.client.uid == oldSelf.client.uid && self.endpoint.uid == oldSelf.endpoint.uid",message="vni, service and pods of a TSNLink cannot be changed; make another one"
 	// +required
 	Spec TSNLinkSpec `json:"spec"`
-	// status is what has become of it. The agents of both nodes write it.
+	// status is the observed state. The agents of both nodes write it.
 	// +optional
 	Status TSNLinkStatus `json:"status,omitzero"`
 }
@@ -44,38 +44,38 @@ type TSNLinkList struct {
 	Items           []TSNLink `json:"items"`
 }
 
-// TSNLinkSpec is what a link shall be.
+// TSNLinkSpec is the desired state of a link.
 type TSNLinkSpec struct {
 	// service is the name of the TSNService, in the link's namespace.
 	// +kubebuilder:validation:MaxLength=30
 	// +required
 	Service string `json:"service"`
-	// vni is the link's VXLAN network identifier, of those that networks cannot have: 0x800000 and above.
+	// vni is the link's VXLAN network identifier, 0x800000 or above. Networks have smaller ones.
 	// +kubebuilder:validation:Minimum=8388608
 	// +kubebuilder:validation:Maximum=16777215
 	// +required
 	VNI int32 `json:"vni"`
-	// mtu of both interfaces, in bytes; 0: what both nodes and the way between them carry.
+	// mtu of both interfaces, in bytes; 0: the largest that both nodes and the path between them can carry.
 	// +optional
 	MTU int32 `json:"mtu,omitempty"`
-	// encryption of what goes from node to node: that of the service.
+	// encryption of frames between the nodes, as in the service.
 	// +kubebuilder:validation:Enum=None;Preferred;Required
 	// +optional
 	Encryption string `json:"encryption,omitempty"`
-	// hop is the place of the link in its chain, counted from the client, where it is 0.
+	// hop is the position of the link in its chain; 0 is next to the client.
 	// +optional
 	Hop int32 `json:"hop,omitempty"`
-	// client is the end that asked for the link.
+	// client is the end that requested the link.
 	// +required
 	Client LinkEnd `json:"client"`
-	// endpoint is the end that was asked.
+	// endpoint is the other end.
 	// +required
 	Endpoint LinkEnd `json:"endpoint"`
 }
 
 // LinkEnd is a pod at an end of a link.
 type LinkEnd struct {
-	// cluster is the name of the pod's cluster; empty: the link's own.
+	// cluster is the name of the pod's cluster; empty for the cluster of the link.
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:Pattern=`^([a-z0-9]([-a-z0-9]*[a-z0-9])?)?$`
 	// +optional
@@ -84,11 +84,11 @@ type LinkEnd struct {
 	// +kubebuilder:validation:MaxLength=63
 	// +required
 	Namespace string `json:"namespace"`
-	// pod is its name.
+	// pod is the name of the pod.
 	// +kubebuilder:validation:MaxLength=253
 	// +required
 	Pod string `json:"pod"`
-	// uid of the pod. By it an agent knows that the pod is one of its node.
+	// uid of the pod. The agent checks it.
 	// +kubebuilder:validation:MaxLength=64
 	// +required
 	UID string `json:"uid"`
@@ -96,12 +96,12 @@ type LinkEnd struct {
 	// +kubebuilder:validation:MaxLength=253
 	// +required
 	Node string `json:"node"`
-	// nodeAddress is the IPv4 address at which the node's tunnels end.
+	// nodeAddress is the IPv4 address of the node's tunnels.
 	// +kubebuilder:validation:MaxLength=15
 	// +kubebuilder:validation:XValidation:rule="isIP(self) && ip(self).family() == 4",message="nodeAddress must be an IPv4 address, such as 192.0.2.1"
 	// +required
 	NodeAddress string `json:"nodeAddress"`
-	// nodeKeys are what the node's cluster says of the node's keys, of a link with encryption to another node.
+	// nodeKeys are the node's keys, signed by its cluster, for a link with encryption to another node.
 	// +optional
 	NodeKeys *LinkNodeKeys `json:"nodeKeys,omitempty"`
 	// interface is the name of the link's interface in the pod.
@@ -116,25 +116,25 @@ type LinkEnd struct {
 	// +listType=atomic
 	// +required
 	Addresses []string `json:"addresses"`
-	// routes are ranges that this end reaches over the link, by the other end's address.
+	// routes are ranges that this end reaches through the other end's address.
 	// +kubebuilder:validation:MaxItems=4096
 	// +kubebuilder:validation:items:MaxLength=43
 	// +listType=atomic
 	// +optional
 	Routes []string `json:"routes,omitempty"`
-	// forward says what the kernel of the pod forwards, in the middle of a chain.
+	// forward selects what the kernel of a pod in the middle of a chain forwards.
 	// +kubebuilder:validation:items:Enum=IPv4;IPv6
 	// +kubebuilder:validation:MaxItems=2
 	// +listType=set
 	// +optional
 	Forward []string `json:"forward,omitempty"`
-	// names are those by which this end knows the other one, in its /etc/hosts.
+	// names of the other end in the /etc/hosts of this end.
 	// +kubebuilder:validation:MaxItems=8
 	// +kubebuilder:validation:items:MaxLength=253
 	// +listType=atomic
 	// +optional
 	Names []string `json:"names,omitempty"`
-	// hosts are names of what this end reaches behind the other one, in its /etc/hosts, too.
+	// hosts are names of hosts beyond the other end, also for the /etc/hosts of this end.
 	// +kubebuilder:validation:MaxItems=2048
 	// +listType=atomic
 	// +optional
@@ -155,16 +155,16 @@ type LinkHost struct {
 	Addresses []string `json:"addresses"`
 }
 
-// TSNLinkStatus is what has become of a link.
+// TSNLinkStatus is the observed state of a link.
 type TSNLinkStatus struct {
-	// measuredMTU is the largest packet in bytes that the link was seen to carry; 0: it was not tried yet.
+	// measuredMTU is the size of the largest packet that the link has carried in a probe, in bytes; 0 before the first probe.
 	// +optional
 	MeasuredMTU int32 `json:"measuredMTU,omitempty"`
 	// since is when the link was first up.
 	// +optional
 	Since *metav1.MicroTime `json:"since,omitempty"`
-	// conditions: ClientPlugged and EndpointPlugged, each by the agent of its node, and Up, by that of the client's. Of links that others than the
-	// operator made: Admitted, by the operator; agents plug none that it has not admitted.
+	// conditions: ClientPlugged and EndpointPlugged, each written by the agent of its node; Up, written by the agent of the client's node;
+	// and on links that the operator has not created, Admitted, written by the operator. Agents plug only admitted links.
 	// +listType=map
 	// +listMapKey=type
 	// +optional

@@ -6,8 +6,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// TSNNetwork is a network on which pods send datagrams at times that their applications choose. A pod is on it by the
-// annotation kubernetsn.io/network with the network's name.
+// TSNNetwork is a network on which pods send datagrams at times that their applications choose. The annotation
+// kubernetsn.io/network of a pod, with the network's name, attaches the pod to it.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -30,10 +30,10 @@ type TSNNetwork struct {
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitzero"`
 
-	// spec is what the network shall be.
+	// spec is the desired state of the network.
 	// +required
 	Spec TSNNetworkSpec `json:"spec"`
-	// status is what has become of it.
+	// status is the observed state.
 	// +optional
 	Status TSNNetworkStatus `json:"status,omitzero"`
 }
@@ -47,7 +47,7 @@ type TSNNetworkList struct {
 	Items           []TSNNetwork `json:"items"`
 }
 
-// TSNNetworkSpec is what a network shall be.
+// TSNNetworkSpec is the desired state of a network.
 //
 // +kubebuilder:validation:XValidation:rule="has(self.ipv6) == has(oldSelf.ipv6)",message="ipv6 cannot be added to or taken from a network that pods may be on; make another TSNNetwork"
 // +kubebuilder:validation:XValidation:rule="has(self.ipv4.part) == has(oldSelf.ipv4.part)",message="ipv4.part cannot be added to or taken from a network that pods may be on: nodes would get other addresses; make another TSNNetwork"
@@ -55,14 +55,14 @@ type TSNNetworkList struct {
 // +kubebuilder:validation:XValidation:rule="has(self.span) == has(oldSelf.span)",message="span cannot be added to or taken from a network: clusters have parts of it; make another TSNNetwork"
 // +kubebuilder:validation:XValidation:rule="!has(self.span) || !has(self.ipv4.part)",message="span and ipv4.part exclude each other: a hub has the one, a member cluster the other"
 type TSNNetworkSpec struct {
-	// vni is the VXLAN network identifier, another one for each network. It cannot be changed.
+	// vni is the VXLAN network identifier. Each network has its own. It cannot be changed.
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=16777215
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="vni cannot be changed; make another TSNNetwork and move the pods to it"
 	// +required
 	VNI int32 `json:"vni"`
 
-	// ipv4 is the range from which pods get their addresses. Each node with pods on the network gets a part of it.
+	// ipv4 is the range from which pods get their addresses. Each node with pods on the network gets a subnet of it.
 	// +kubebuilder:validation:XValidation:rule="isCIDR(self.cidr) && cidr(self.cidr).ip().family() == 4",message="ipv4.cidr must be a range of IPv4 such as 10.42.0.0/16"
 	// +kubebuilder:validation:XValidation:rule="!isCIDR(self.cidr) || cidr(self.cidr) == cidr(self.cidr).masked()",message="ipv4.cidr has bits set behind its prefix; write the range's first address, such as 10.42.0.0/16"
 	// +kubebuilder:validation:XValidation:rule="!isCIDR(self.cidr) || (cidr(self.cidr).prefixLength() <= self.nodePrefixLength && self.nodePrefixLength - cidr(self.cidr).prefixLength() <= 16)",message="ipv4.nodePrefixLength must be that of cidr or up to 16 more: it divides the range among nodes"
@@ -83,140 +83,140 @@ type TSNNetworkSpec struct {
 	// +optional
 	IPv6 *Range6 `json:"ipv6,omitempty"`
 
-	// span stretches the network over several clusters. Only a hub reads it: ktsn-federator divides the ranges among the clusters and
-	// gives each of them the network with its ipv4.part and without span.
+	// span makes the network one network of several clusters. Only a hub reads it: ktsn-federator divides the ranges among the clusters
+	// and creates the network in each of them with its ipv4.part and without span.
 	// +optional
 	Span *Span `json:"span,omitempty"`
 
-	// mtu of the pods' interfaces in bytes. By default, or 0, it is what the uplink leaves: its own less 50, and less 37 more
-	// with encryption.
+	// mtu of the pods' interfaces in bytes. By default, or if 0, it is the MTU of the uplink minus 50, and minus 37 more with
+	// encryption.
 	// +kubebuilder:validation:XValidation:rule="self == 0 || (self >= 1280 && self <= 65535)",message="mtu must be 1280 to 65535 bytes, or 0 for what the uplink leaves"
 	// +optional
 	MTU int32 `json:"mtu,omitempty"`
 
-	// uplinks say through which interface nodes reach each other, for networks that insist on it. The first one whose
-	// nodeSelector fits a node is that node's; where none fits, pods cannot be attached. By default it is the interface
-	// that the node's ktsnd was started with. Because ktsnd serves one interface, another than ktsnd's is an error,
-	// which the node reports.
+	// uplinks requires certain interfaces between nodes. The first entry whose nodeSelector matches a node applies to it; if none
+	// matches, pods cannot be attached there. By default the interface is the one that the node's ktsnd was started with. ktsnd
+	// serves one interface; if the entry names a different one, the node reports an error.
 	// +kubebuilder:validation:MaxItems=32
 	// +listType=atomic
 	// +optional
 	Uplinks []Uplink `json:"uplinks,omitempty"`
 
-	// linkSpeed is the speed of the slowest uplink, such as 1Gbit or 100Mbit. Where it is given, the schedule is checked for it, and a node
-	// that is slower reports so.
+	// linkSpeed is the speed of the slowest uplink, such as 1Gbit or 100Mbit. If it is set, the schedule is checked against it, and
+	// nodes with slower links report it.
 	// +kubebuilder:validation:MaxLength=16
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[1-9][0-9]{0,6}(Mbit|Gbit)$')",message="linkSpeed must be a whole number with Mbit or Gbit, such as 1Gbit"
 	// +optional
 	LinkSpeed string `json:"linkSpeed,omitempty"`
 
-	// trafficClasses says to which class messages belong and how their frames are marked. It counts for all that a
-	// node's ktsnd sends, so only one network of a cluster can say it.
+	// trafficClasses maps messages to traffic classes and classes to PCP values. It applies to all frames of a node's ktsnd, so only
+	// one network of a cluster can have it.
 	// +optional
 	TrafficClasses *TrafficClasses `json:"trafficClasses,omitempty"`
 
-	// schedule says when which traffic classes may send, by IEEE 802.1Qbv. All nodes begin with it at one base time. The
-	// gates are those of the node's uplink, so only one network of a cluster can have a schedule.
+	// schedule is the gate schedule of the traffic classes (IEEE 802.1Qbv). All nodes start it at the same base time. The gates belong
+	// to the node's uplink, so only one network of a cluster can have a schedule.
 	// +optional
 	Schedule *GateParameterTable `json:"schedule,omitempty"`
 
-	// capture says which frames ktsnd takes from the network's pods beside those of programs with libktsn.so. None: none;
-	// datagrams with a transmit time that libktsn.so does not see are dropped. Timed: frames with a transmit time. All: all
-	// frames, so that the gates hold for all that a pod sends; those without a transmit time leave in the next window of
-	// their class, and by the kernel while ktsnd does not answer. It counts for pods that are made afterwards.
+	// capture selects the frames that ktsnd takes from the network's pods in addition to messages through libktsn.so. None: no frames;
+	// datagrams with a transmit time that libktsn.so does not see are dropped. Timed: frames with a transmit time. All: all frames, so
+	// that the gates apply to everything that a pod sends; frames without a transmit time leave in the next window of their class, or
+	// through the kernel while ktsnd does not answer. Changes apply to pods that are created afterwards.
 	// +kubebuilder:validation:Enum=None;Timed;All
 	// +kubebuilder:default=Timed
 	// +optional
 	Capture string `json:"capture,omitempty"`
 
-	// encryption says whether frames between nodes are encrypted (ESP with AES-GCM). None: they are not. Preferred: they are while all
-	// nodes of the network can; else all of them are sent in clear, and the condition Degraded names a node that cannot. Required: what
-	// cannot be encrypted is not sent, and pods are refused on nodes that cannot. With Preferred and Required interfaces have an MTU
-	// that is less by 37. The value may be changed while pods run: frames are lost until all nodes have learnt of it, and pods with a
-	// larger MTU than fits get the smaller one.
+	// encryption of frames between nodes (ESP with AES-GCM). None: frames are not encrypted. Preferred: frames are encrypted while all
+	// nodes of the network can; otherwise all are sent in clear, and the condition Degraded names a node that cannot encrypt. Required:
+	// frames that cannot be encrypted are not sent, and pods are refused on nodes that cannot encrypt. Preferred and Required reduce the
+	// MTU of interfaces by 37. The value can be changed while pods run: frames are lost until all nodes know it, and interfaces with a
+	// larger MTU get the smaller one.
 	// +kubebuilder:validation:Enum=None;Preferred;Required
 	// +kubebuilder:default=None
 	// +optional
 	Encryption string `json:"encryption,omitempty"`
 
-	// cards are PCI addresses of network cards, such as 0000:02:00.0, that pods of Kata with the annotation kubernetsn.io/device: vfio
-	// get, one each, in the place of an interface on the network. A node gives those of them that it has and does not use itself.
+	// cards are PCI addresses of network cards, such as 0000:02:00.0, for pods of Kata with the annotation kubernetsn.io/device: vfio.
+	// Each pod gets one card instead of an interface on the network. A node uses the cards of the list that it has and does not use
+	// itself.
 	// +kubebuilder:validation:MaxItems=64
 	// +kubebuilder:validation:items:Pattern=`^([0-9a-f]{4,8}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]$`
 	// +listType=set
 	// +optional
 	Cards []string `json:"cards,omitempty"`
 
-	// cardNamespaces are the namespaces whose pods may have cards, by name. Pods of other namespaces get none; without any, no pod does.
-	// A machine with a card is on the wire: nothing that the network ensures holds for what it sends.
+	// cardNamespaces are the names of the namespaces whose pods may have cards. By default no pod may. A virtual machine with a card
+	// sends directly to the wire: the network guarantees nothing about its frames.
 	// +kubebuilder:validation:MaxItems=64
 	// +kubebuilder:validation:items:MaxLength=63
 	// +listType=set
 	// +optional
 	CardNamespaces []string `json:"cardNamespaces,omitempty"`
 
-	// receive says how datagrams of other nodes reach the pods. Without it they take the kernel's path.
+	// receive selects the path of datagrams from other nodes to the pods. By default it is the kernel's.
 	// +optional
 	Receive *Receive `json:"receive,omitempty"`
 
-	// clock says how good the clock of a node must be for the network, and what becomes of it where the clock is not. Without it
-	// clocks are not looked at.
+	// clock is the required accuracy of the nodes' clocks, and what happens on a node whose clock is worse. By default clocks are not
+	// checked.
 	// +optional
 	Clock *ClockRequirement `json:"clock,omitempty"`
 
-	// limits are the most that each pod of the network may have of its node's ktsnd.
+	// limits of each pod of the network at its node's ktsnd.
 	// +optional
 	Limits *PodLimits `json:"limits,omitempty"`
 
-	// namespaceSelector selects the namespaces whose pods may be on the network. By default all may. A namespace is
-	// selected by name with the label kubernetes.io/metadata.name, which each has.
+	// namespaceSelector selects the namespaces whose pods may be on the network. By default all may. The label
+	// kubernetes.io/metadata.name, which each namespace has, selects a namespace by name.
 	// +optional
 	NamespaceSelector *metav1.LabelSelector `json:"namespaceSelector,omitempty"`
 }
 
-// Range4 is a range of IPv4 that is divided among nodes.
+// Range4 is an IPv4 range that is divided into node subnets.
 type Range4 struct {
-	// cidr is the whole range, such as 10.42.0.0/16. It can grow, and not shrink.
+	// cidr is the whole range, such as 10.42.0.0/16. It can grow but not shrink.
 	// +kubebuilder:validation:MaxLength=18
 	// +required
 	CIDR string `json:"cidr"`
-	// nodePrefixLength is the prefix length of a node's part; one of 24 has 254 addresses. It cannot be changed.
+	// nodePrefixLength is the prefix length of a node subnet; 24 gives 254 addresses. It cannot be changed.
 	// +kubebuilder:validation:Minimum=8
 	// +kubebuilder:validation:Maximum=32
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="nodePrefixLength cannot be changed; make another TSNNetwork and move the pods to it"
 	// +kubebuilder:default=24
 	// +optional
 	NodePrefixLength int32 `json:"nodePrefixLength,omitempty"`
-	// part is this cluster's share of cidr, such as 10.42.16.0/20, on a network that several clusters are on; its nodes have their parts of it.
-	// A hub gives it. It can grow, and not shrink.
+	// part is this cluster's share of cidr, such as 10.42.16.0/20, on a network of several clusters. Its nodes have subnets of it.
+	// A hub sets it. It can grow but not shrink.
 	// +kubebuilder:validation:MaxLength=18
 	// +optional
 	Part string `json:"part,omitempty"`
 }
 
-// Range6 is a range of IPv6 that is divided among nodes.
+// Range6 is an IPv6 range that is divided into node subnets.
 type Range6 struct {
-	// cidr is the whole range, such as fd42::/48. It can grow, and not shrink.
+	// cidr is the whole range, such as fd42::/48. It can grow but not shrink.
 	// +kubebuilder:validation:MaxLength=43
 	// +required
 	CIDR string `json:"cidr"`
-	// nodePrefixLength is the prefix length of a node's part. It cannot be changed.
+	// nodePrefixLength is the prefix length of a node subnet. It cannot be changed.
 	// +kubebuilder:validation:Minimum=16
 	// +kubebuilder:validation:Maximum=126
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="nodePrefixLength cannot be changed; make another TSNNetwork and move the pods to it"
 	// +kubebuilder:default=64
 	// +optional
 	NodePrefixLength int32 `json:"nodePrefixLength,omitempty"`
-	// part is this cluster's share of cidr, such as fd42:0:0:1000::/52, on a network that several clusters are on; its nodes have their parts of it.
-	// A hub gives it. It can grow, and not shrink.
+	// part is this cluster's share of cidr, such as fd42:0:0:1000::/52, on a network of several clusters. Its nodes have subnets of it.
+	// A hub sets it. It can grow but not shrink.
 	// +kubebuilder:validation:MaxLength=43
 	// +optional
 	Part string `json:"part,omitempty"`
 }
 
-// Uplink is the interface of some nodes towards the others.
+// Uplink is the interface of some nodes to the other nodes.
 type Uplink struct {
-	// nodeSelector selects nodes by their labels. Without it, it selects all.
+	// nodeSelector selects nodes by their labels. By default it selects all.
 	// +optional
 	NodeSelector *metav1.LabelSelector `json:"nodeSelector,omitempty"`
 	// interface is the name of the network interface on these nodes, such as eno1.
@@ -225,18 +225,17 @@ type Uplink struct {
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[^/:[:space:]]+$') && self != '.' && self != '..'",message="interface must be the name of a network interface, such as eno1"
 	// +required
 	Interface string `json:"interface"`
-	// type is how frames reach the interface, for networks that insist on it. Direct: ktsnd makes the tunnel's headers
-	// itself and hands frames to it. OVS: Open vSwitch does both. By default either will do; another than ktsnd's is an
-	// error, which the node reports.
+	// type requires how frames reach the interface. Direct: ktsnd adds the tunnel headers itself and sends through the interface. OVS:
+	// Open vSwitch does both. By default both are accepted. If ktsnd uses the other type, the node reports an error.
 	// +kubebuilder:validation:Enum=Direct;OVS
 	// +optional
 	Type string `json:"type,omitempty"`
 }
 
-// TrafficClasses says to which class messages belong and how they are marked.
+// TrafficClasses maps messages to traffic classes and classes to PCP values.
 type TrafficClasses struct {
-	// priorityMap gives each SO_PRIORITY from 0 to 15 its class; larger ones count modulo 16. By default that of Table
-	// 8-5 of IEEE Std 802.1Q.
+	// priorityMap has the traffic class of each SO_PRIORITY from 0 to 15; larger values are taken modulo 16. The default is Table 8-5
+	// of IEEE Std 802.1Q.
 	// +kubebuilder:validation:MinItems=16
 	// +kubebuilder:validation:MaxItems=16
 	// +kubebuilder:validation:items:Minimum=0
@@ -245,7 +244,7 @@ type TrafficClasses struct {
 	// +kubebuilder:default={1,0,2,3,4,5,6,7,1,0,2,3,4,5,6,7}
 	// +optional
 	PriorityMap []int32 `json:"priorityMap,omitempty"`
-	// priorityCodePoints gives each class from 0 to 7 the PCP of its frames, which they carry where ktsnd tags them.
+	// priorityCodePoints has the PCP of each class from 0 to 7, for frames that ktsnd tags.
 	// +kubebuilder:validation:MinItems=8
 	// +kubebuilder:validation:MaxItems=8
 	// +kubebuilder:validation:items:Minimum=0
@@ -256,13 +255,13 @@ type TrafficClasses struct {
 	PriorityCodePoints []int32 `json:"priorityCodePoints,omitempty"`
 }
 
-// Span says over which clusters a network stretches.
+// Span selects the clusters of a network.
 type Span struct {
 	// clusters selects the clusters by the labels of Karmada's Cluster objects. By default all are selected.
 	// +optional
 	Clusters *metav1.LabelSelector `json:"clusters,omitempty"`
-	// clusterPrefixLength is the prefix length of a cluster's part of spec.ipv4.cidr. spec.ipv6.cidr is divided into as many parts. It
-	// cannot be changed.
+	// clusterPrefixLength is the prefix length of a cluster's share of spec.ipv4.cidr. spec.ipv6.cidr is divided into the same number of
+	// shares. It cannot be changed.
 	// +kubebuilder:validation:Minimum=8
 	// +kubebuilder:validation:Maximum=30
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="clusterPrefixLength cannot be changed; make another TSNNetwork and move the pods to it"

@@ -6,8 +6,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// TSNNode is the state of one node: the operator writes in spec what the node's agent shall do, the agent writes in
-// status what holds there. It has the name of its Node, and goes with it. Nobody else makes or changes one.
+// TSNNode is the state of one node: the operator writes the desired state to spec, the node's agent the observed state to status. It has
+// the name of its Node and is deleted with it. Only the operator creates TSNNodes.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -23,10 +23,10 @@ type TSNNode struct {
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitzero"`
 
-	// spec is what the node's agent shall do. The operator writes it.
+	// spec is the desired state of the node. The operator writes it.
 	// +optional
 	Spec TSNNodeSpec `json:"spec,omitzero"`
-	// status is what holds on the node. The node's agent writes it.
+	// status is the observed state of the node. The node's agent writes it.
 	// +optional
 	Status TSNNodeStatus `json:"status,omitzero"`
 }
@@ -40,22 +40,22 @@ type TSNNodeList struct {
 	Items           []TSNNode `json:"items"`
 }
 
-// TSNNodeSpec is what a node's agent shall do.
+// TSNNodeSpec is the desired state of a node.
 type TSNNodeSpec struct {
-	// networks of which the node has a part. A node keeps its part when its last pod on the network has gone, as long as
-	// no other node needs it.
+	// networks that the node has subnets of. After its last pod on a network is gone, a node keeps its subnets until another node needs
+	// them.
 	// +kubebuilder:validation:MaxItems=1024
 	// +listType=map
 	// +listMapKey=name
 	// +optional
 	Networks []NodeNetwork `json:"networks,omitempty"`
-	// gates is the name of the TSNNetwork whose schedule and traffic classes the node's ktsnd executes; empty: none. The
-	// node need not be on that network.
+	// gates is the name of the TSNNetwork whose schedule and traffic classes the node's ktsnd executes; empty if there is none. The node
+	// may have no pods on that network.
 	// +kubebuilder:validation:MaxLength=63
 	// +optional
 	Gates string `json:"gates,omitempty"`
-	// clusterKeys are those by which the nodes at the other ends of the node's encrypted links are believed: this cluster's, and the pinned
-	// ones of other clusters. A node without such links has none.
+	// clusterKeys are the trusted keys for the nodes at the other ends of the node's encrypted links: this cluster's key and the pinned
+	// keys of other clusters. A node without such links has none.
 	// +kubebuilder:validation:MaxItems=256
 	// +listType=map
 	// +listMapKey=cluster
@@ -63,54 +63,56 @@ type TSNNodeSpec struct {
 	ClusterKeys []ClusterKey `json:"clusterKeys,omitempty"`
 }
 
-// NodeNetwork is a node's part of a network.
+// NodeNetwork has a node's subnets of a network.
 type NodeNetwork struct {
 	// name of the TSNNetwork.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	// +required
 	Name string `json:"name"`
-	// ipv4 is the node's part of the network's spec.ipv4.
+	// ipv4 is the node's subnet of the network's spec.ipv4.
 	// +kubebuilder:validation:MaxLength=18
 	// +required
 	IPv4 string `json:"ipv4"`
-	// ipv6 is the node's part of the network's spec.ipv6, if it has one.
+	// ipv6 is the node's subnet of the network's spec.ipv6, if the network has one.
 	// +kubebuilder:validation:MaxLength=43
 	// +optional
 	IPv6 string `json:"ipv6,omitempty"`
-	// pods is how many of the network are on the node.
+	// pods is the number of pods on the network and the node.
 	// +kubebuilder:validation:Minimum=0
 	// +optional
 	Pods int32 `json:"pods"`
 }
 
-// TSNNodeStatus is what holds on a node.
+// TSNNodeStatus is the observed state of a node.
 type TSNNodeStatus struct {
-	// agentVersion is that of the node's ktsn-agent.
+	// agentVersion is the version of the node's ktsn-agent.
 	// +kubebuilder:validation:MaxLength=128
 	// +optional
 	AgentVersion string `json:"agentVersion,omitempty"`
-	// ktsndVersion is that of the node's ktsnd, when the agent last reached it.
+	// ktsndVersion is the version of the node's ktsnd when the agent last reached it.
 	// +kubebuilder:validation:MaxLength=128
 	// +optional
 	KtsndVersion string `json:"ktsndVersion,omitempty"`
-	// clock is what holds of the node's clock.
+	// clock is the state of the node's clock.
 	// +optional
 	Clock *NodeClock `json:"clock,omitempty"`
-	// keys are those of the node while it is on a network, or has a link, with encryption: the one that it uses, and while keys change the next or the last one.
+	// keys of the node while it has a network or a link with encryption: the key in use and, while keys change, the next or the previous
+	// one.
 	// +kubebuilder:validation:MaxItems=2
 	// +listType=map
 	// +listMapKey=id
 	// +optional
 	Keys []NodeKey `json:"keys,omitempty"`
-	// sender are the generations of the keys by which the node encrypts.
+	// sender has the generations of the keys with which the node encrypts.
 	// +optional
 	Sender *SenderGenerations `json:"sender,omitempty"`
-	// encryptionUnavailable says why the node cannot encrypt, while it is on a network, or has a link, with encryption; empty: it can.
+	// encryptionUnavailable is the reason why the node cannot encrypt; empty if it can. It is set while the node has a network or a link
+	// with encryption.
 	// +kubebuilder:validation:MaxLength=1024
 	// +optional
 	EncryptionUnavailable string `json:"encryptionUnavailable,omitempty"`
-	// networks are those of spec.networks that the agent has looked at.
+	// networks has the reports about the networks of spec.networks.
 	// +kubebuilder:validation:MaxItems=1024
 	// +listType=map
 	// +listMapKey=name
@@ -118,14 +120,14 @@ type TSNNodeStatus struct {
 	Networks []NodeNetworkStatus `json:"networks,omitempty"`
 }
 
-// NodeNetworkStatus is what holds of a network on a node.
+// NodeNetworkStatus is the observed state of a network on a node.
 type NodeNetworkStatus struct {
 	// name of the TSNNetwork.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	// +required
 	Name string `json:"name"`
-	// observedGeneration is that of the TSNNetwork which the agent has looked at.
+	// observedGeneration is the generation of the TSNNetwork that the report is about.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 	// uplink is the interface that the network uses on the node.
@@ -134,10 +136,10 @@ type NodeNetworkStatus struct {
 	// linkSpeed of that interface.
 	// +optional
 	LinkSpeed string `json:"linkSpeed,omitempty"`
-	// mtu is the most that pods' interfaces can have there: what the uplink leaves, in bytes; 0: not known.
+	// mtu is the largest MTU that pods' interfaces can have on the node, in bytes; 0 if unknown.
 	// +optional
 	MTU int32 `json:"mtu,omitempty"`
-	// scheduleHash is that of the schedule which the node's ktsnd executes.
+	// scheduleHash is the hash of the schedule that the node's ktsnd executes.
 	// +optional
 	ScheduleHash string `json:"scheduleHash,omitempty"`
 	// conditions: Ready, ScheduleOperational if the network has a schedule, CaptureOperational if frames of its pods are captured,

@@ -6,11 +6,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// MaxPeers is how many nodes one TSNPeers has.
+// MaxPeers limits the nodes of one TSNPeers.
 const MaxPeers = 100
 
-// TSNPeers says where some of a network's nodes are, as an EndpointSlice does of a Service's pods. All TSNPeers with a
-// network's label kubernetsn.io/tsnnetwork together are the network's nodes. The operator writes those of its cluster.
+// TSNPeers lists some nodes of a network, as an EndpointSlice lists some endpoints of a Service. All TSNPeers with the network's label
+// kubernetsn.io/tsnnetwork together are the network's nodes. The operator writes the TSNPeers of its cluster.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:path=tsnpeers,singular=tsnpeers,scope=Cluster,categories=kubernetsn
@@ -23,7 +23,7 @@ type TSNPeers struct {
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitzero"`
 
-	// spec is where the nodes are.
+	// spec lists the nodes.
 	// +required
 	Spec TSNPeersSpec `json:"spec"`
 }
@@ -37,7 +37,7 @@ type TSNPeersList struct {
 	Items           []TSNPeers `json:"items"`
 }
 
-// TSNPeersSpec says where nodes are.
+// TSNPeersSpec lists nodes.
 type TSNPeersSpec struct {
 	// network is the name of the TSNNetwork. It cannot be changed.
 	// +kubebuilder:validation:MinLength=1
@@ -45,18 +45,18 @@ type TSNPeersSpec struct {
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="spec.network of TSNPeers cannot be changed; make another one"
 	// +required
 	Network string `json:"network"`
-	// cluster is the name of the nodes' cluster; empty: this one.
+	// cluster is the name of the nodes' cluster; empty for this cluster.
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:Pattern=`^([a-z0-9]([-a-z0-9]*[a-z0-9])?)?$`
 	// +optional
 	Cluster string `json:"cluster,omitempty"`
-	// clusterKey is the public key (Ed25519, base64) by which the nodes' cluster signs them, on a network with spec.encryption. It is
-	// believed if it is the one that this cluster has pinned.
+	// clusterKey is the public key (Ed25519, base64) with which the nodes' cluster signs them, on a network with spec.encryption. It
+	// is trusted if this cluster has pinned it.
 	// +kubebuilder:validation:MaxLength=44
 	// +optional
 	ClusterKey string `json:"clusterKey,omitempty"`
 	// clusterKeySuccession has former keys of the cluster, each with its signature of the next one (KEY:SIGNATURE in base64, blanks between), the
-	// last one first. Who has pinned one of them pins clusterKey instead.
+	// latest first. A reader that has pinned one of them pins clusterKey instead.
 	// +kubebuilder:validation:MaxLength=600
 	// +optional
 	ClusterKeySuccession string `json:"clusterKeySuccession,omitempty"`
@@ -68,59 +68,60 @@ type TSNPeersSpec struct {
 	Nodes []PeerNode `json:"nodes,omitempty"`
 }
 
-// PeerNode is where a node is, and which of the network's addresses are there.
+// PeerNode has the tunnel address and the subnets of a node.
 type PeerNode struct {
 	// name of the node.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	// +required
 	Name string `json:"name"`
-	// address is the IPv4 address at which the node's tunnels end.
+	// address is the IPv4 address of the node's tunnels.
 	// +kubebuilder:validation:MaxLength=15
 	// +kubebuilder:validation:XValidation:rule="isIP(self) && ip(self).family() == 4",message="address must be an IPv4 address, such as 192.0.2.1"
 	// +required
 	Address string `json:"address"`
-	// ipv4 is the node's part of the network's spec.ipv4.
+	// ipv4 is the node's subnet of the network's spec.ipv4.
 	// +kubebuilder:validation:MaxLength=18
 	// +kubebuilder:validation:XValidation:rule="isCIDR(self) && cidr(self).ip().family() == 4",message="ipv4 must be a range of IPv4, such as 10.42.1.0/24"
 	// +required
 	IPv4 string `json:"ipv4"`
-	// ipv6 is the node's part of the network's spec.ipv6, if it has one.
+	// ipv6 is the node's subnet of the network's spec.ipv6, if the network has one.
 	// +kubebuilder:validation:MaxLength=43
 	// +kubebuilder:validation:XValidation:rule="self == '' || isCIDR(self) && cidr(self).ip().family() == 6",message="ipv6 must be a range of IPv6, such as fd42:0:0:1::/64"
 	// +optional
 	IPv6 string `json:"ipv6,omitempty"`
-	// mtu is the most that pods' interfaces of the network can have on the node, in bytes; 0: not known.
+	// mtu is the largest MTU that pods' interfaces of the network can have on the node, in bytes; 0 if unknown.
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=65535
 	// +optional
 	MTU int32 `json:"mtu,omitempty"`
-	// keys are those of the node, of which the first one is in use, on a network with spec.encryption. One without any has not announced
-	// them yet, or cannot encrypt.
+	// keys of the node on a network with spec.encryption; the first one is in use. A node without keys has not announced them yet or
+	// cannot encrypt.
 	// +kubebuilder:validation:MaxItems=2
 	// +listType=map
 	// +listMapKey=id
 	// +optional
 	Keys []NodeKey `json:"keys,omitempty"`
-	// sender are the generations of the keys by which the node encrypts.
+	// sender has the generations of the keys with which the node encrypts.
 	// +optional
 	Sender *SenderGenerations `json:"sender,omitempty"`
-	// cannotEncrypt tells that the node cannot encrypt.
+	// cannotEncrypt is set if the node cannot encrypt.
 	// +optional
 	CannotEncrypt bool `json:"cannotEncrypt,omitempty"`
-	// clusterIPv4 is the part of the network's spec.ipv4 that the node's cluster has (its spec.ipv4.part), on a network with spec.encryption.
+	// clusterIPv4 is the share of the network's spec.ipv4 that the node's cluster has (its spec.ipv4.part), on a network with
+	// spec.encryption.
 	// +kubebuilder:validation:MaxLength=18
 	// +optional
 	ClusterIPv4 string `json:"clusterIPv4,omitempty"`
-	// clusterIPv6 is the same of the network's spec.ipv6.
+	// clusterIPv6 is the same for the network's spec.ipv6.
 	// +kubebuilder:validation:MaxLength=43
 	// +optional
 	ClusterIPv6 string `json:"clusterIPv6,omitempty"`
-	// sequence grows with each change of what is signed. A reader that has accepted one rejects smaller ones.
+	// sequence grows with each change of the signed fields. A reader that has accepted a sequence rejects smaller ones.
 	// +kubebuilder:validation:Minimum=0
 	// +optional
 	Sequence int64 `json:"sequence,omitempty"`
-	// signature is that of the node's cluster over the network's name and all of the above but mtu (Ed25519, base64).
+	// signature of the node's cluster over the network's name and all fields above except mtu (Ed25519, base64).
 	// +kubebuilder:validation:MaxLength=88
 	// +optional
 	Signature string `json:"signature,omitempty"`

@@ -18,10 +18,10 @@ const (
 	LastLinkVNI  int32 = 0xffffff
 )
 
-// TSNService gives pods point-to-point links to pods that offer it, in this cluster or in another one of a hub. A pod is a client of it
-// by the label client.kubernetsn.io/SERVICE, an endpoint by the label endpoint.kubernetsn.io/SERVICE. A link is an interface in each of both
-// pods, with an address at each end and nothing between them that changes one. The words are those of Network Service Mesh
-// (networkservicemesh.io) where the thing is the same.
+// TSNService gives pods point-to-point links to pods that offer it, in this cluster or in another one of a hub. The label
+// client.kubernetsn.io/SERVICE makes a pod a client, the label endpoint.kubernetsn.io/SERVICE an endpoint. A link is an interface in both
+// pods, with an address at each end and no address translation between them. The terms are those of Network Service Mesh
+// (networkservicemesh.io).
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -37,10 +37,10 @@ type TSNService struct {
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitzero"`
 
-	// spec is who may have links to whom.
+	// spec is the desired state of the service.
 	// +required
 	Spec TSNServiceSpec `json:"spec"`
-	// status is what this cluster has of it. The operator writes it.
+	// status is the state of the service in this cluster. The operator writes it.
 	// +optional
 	Status TSNServiceStatus `json:"status,omitzero"`
 }
@@ -54,22 +54,22 @@ type TSNServiceList struct {
 	Items           []TSNService `json:"items"`
 }
 
-// TSNServiceSpec is who may have links to whom, and what the links are like.
+// TSNServiceSpec selects the pods that get links, and the properties of the links.
 //
 // +kubebuilder:validation:XValidation:rule="has(self.ipv4) || has(self.ipv6)",message="ipv4 or ipv6 must be given: the ends of a link need addresses"
 // +kubebuilder:validation:XValidation:rule="has(self.ipv4) == has(oldSelf.ipv4) && has(self.ipv6) == has(oldSelf.ipv6)",message="ipv4 and ipv6 cannot be added to or taken from a service, because an older range counts before others; make another TSNService"
 type TSNServiceSpec struct {
-	// endpoint selects, among the pods of the service's namespace with the label endpoint.kubernetsn.io/SERVICE, those that links may lead to.
-	// By default it selects all of them.
+	// endpoint selects endpoints among the pods of the service's namespace with the label endpoint.kubernetsn.io/SERVICE. By default it
+	// selects all of them.
 	// +optional
 	Endpoint *metav1.LabelSelector `json:"endpoint,omitempty"`
 
-	// clientNamespaces selects the namespaces whose pods may be clients, beside the service's own. Those name the service by
+	// clientNamespaces selects further namespaces whose pods may be clients. Their pods have the label
 	// client.kubernetsn.io/SERVICE.NAMESPACE. By default there are none.
 	// +optional
 	ClientNamespaces *metav1.LabelSelector `json:"clientNamespaces,omitempty"`
 
-	// clusters are the names of the clusters on which the service is. Only a hub reads it. By default they are all.
+	// clusters are the names of the clusters that get the service. Only a hub reads it. By default all do.
 	// +kubebuilder:validation:MaxItems=100
 	// +kubebuilder:validation:items:MaxLength=63
 	// +kubebuilder:validation:items:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
@@ -77,43 +77,43 @@ type TSNServiceSpec struct {
 	// +optional
 	Clusters []string `json:"clusters,omitempty"`
 
-	// prefer says which endpoint a client gets, of those that have room: one of its node, else of its cluster, else any (SameNode); one of its
-	// cluster, else any (SameCluster); the one with the fewest links (Any). Any counts the endpoints of the cluster alone as long as there are
-	// some, so that links need no hub.
+	// prefer selects the endpoint of a client among those below their limit. SameNode: one on the client's node, else in its cluster, else
+	// any. SameCluster: one in the client's cluster, else any. Any: the endpoint with the fewest links; endpoints of other clusters count
+	// only if the cluster has none, so that links do not need the hub.
 	// +kubebuilder:validation:Enum=SameNode;SameCluster;Any
 	// +kubebuilder:default=SameNode
 	// +optional
 	Prefer string `json:"prefer,omitempty"`
 
-	// ipv4 is the range of which each link gets two addresses (/31, RFC 3021).
+	// ipv4 is the range from which each link gets two addresses (/31, RFC 3021).
 	// +kubebuilder:validation:XValidation:rule="isCIDR(self.linkCIDR) && cidr(self.linkCIDR).ip().family() == 4 && cidr(self.linkCIDR) == cidr(self.linkCIDR).masked() && cidr(self.linkCIDR).prefixLength() <= 30",message="ipv4.linkCIDR must be a range of IPv4 of /30 or larger, written by its first address, such as 10.200.0.0/16"
 	// +kubebuilder:validation:XValidation:rule="!has(self.part) || isCIDR(self.part) && isCIDR(self.linkCIDR) && cidr(self.linkCIDR).containsCIDR(cidr(self.part))",message="ipv4.part must be a range in ipv4.linkCIDR"
 	// +optional
 	IPv4 *LinkRange `json:"ipv4,omitempty"`
 
-	// ipv6 is the range of which each link gets two addresses (/127, RFC 6164).
+	// ipv6 is the range from which each link gets two addresses (/127, RFC 6164).
 	// +kubebuilder:validation:XValidation:rule="isCIDR(self.linkCIDR) && cidr(self.linkCIDR).ip().family() == 6 && cidr(self.linkCIDR) == cidr(self.linkCIDR).masked() && cidr(self.linkCIDR).prefixLength() <= 126",message="ipv6.linkCIDR must be a range of IPv6 of /126 or larger, written by its first address, such as fd00:200::/64"
 	// +kubebuilder:validation:XValidation:rule="!has(self.part) || isCIDR(self.part) && isCIDR(self.linkCIDR) && cidr(self.linkCIDR).containsCIDR(cidr(self.part))",message="ipv6.part must be a range in ipv6.linkCIDR"
 	// +optional
 	IPv6 *LinkRange `json:"ipv6,omitempty"`
 
-	// vnis is this cluster's share of the VXLAN network identifiers of links. A hub gives it. By default it is all of 0x800000 to 0xffffff.
+	// vnis is this cluster's share of the VXLAN network identifiers of links. A hub sets it. The default is 0x800000 to 0xffffff.
 	// +optional
 	VNIs *VNIRange `json:"vnis,omitempty"`
 
-	// mtu of the links' interfaces in bytes. By default, or 0, each link has what its two nodes and the way between them carry.
+	// mtu of the links' interfaces in bytes. By default, or if 0, each link has the largest that its nodes and the path between them can carry.
 	// +kubebuilder:validation:XValidation:rule="self == 0 || (self >= 1280 && self <= 65535)",message="mtu must be 1280 to 65535 bytes, or 0 for what the way carries"
 	// +optional
 	MTU int32 `json:"mtu,omitempty"`
 
-	// encryption says whether what links send from node to node is encrypted. None: no. Preferred: where both nodes can. Required: always, or
-	// there is no link. What stays on a node is not.
+	// encryption of frames between nodes. None: frames are not encrypted. Preferred: they are if both nodes can. Required: there is no link
+	// unless both nodes can. Frames within a node are not encrypted.
 	// +kubebuilder:validation:Enum=None;Preferred;Required
 	// +kubebuilder:default=None
 	// +optional
 	Encryption string `json:"encryption,omitempty"`
 
-	// routes are set in the pods at the ends of links, for what lies behind the other end.
+	// routes for the pods at the ends of links, to ranges beyond the other end.
 	// +kubebuilder:validation:MaxItems=64
 	// +listType=atomic
 	// +optional
@@ -123,9 +123,9 @@ type TSNServiceSpec struct {
 	// +optional
 	Limits *LinkLimits `json:"limits,omitempty"`
 
-	// chain are the pods through which a client reaches its endpoint, in the order from the client. A client gets a link to the first, this
-	// one to the second, and the last to the endpoint. Only the first hop keeps transmit times: the kernel of a pod in the middle
-	// forwards what comes, at once.
+	// chain lists the elements between a client and its endpoint, from the client on. The client gets a link to a pod of the first
+	// element, that pod to one of the second, and the last one to the endpoint. Transmit times apply to the first hop only: the kernel
+	// of a pod in the middle forwards packets at once.
 	// +kubebuilder:validation:MaxItems=8
 	// +kubebuilder:validation:XValidation:rule="self.all(a, self.filter(b, b.name == a.name).size() == 1)",message="two elements of chain have one name; the chain would be a loop"
 	// +listType=atomic
@@ -140,45 +140,45 @@ type LinkRange struct {
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="linkCIDR cannot be changed, because pods have addresses of it; make another TSNService"
 	// +required
 	LinkCIDR string `json:"linkCIDR"`
-	// part is this cluster's share of linkCIDR. A hub gives it.
+	// part is this cluster's share of linkCIDR. A hub sets it.
 	// +kubebuilder:validation:MaxLength=43
 	// +optional
 	Part string `json:"part,omitempty"`
 }
 
-// VNIRange are VXLAN network identifiers from first to last, of those that networks cannot have.
+// VNIRange is a range of VXLAN network identifiers of links.
 //
 // +kubebuilder:validation:XValidation:rule="self.first <= self.last",message="vnis.first must not be larger than vnis.last"
 type VNIRange struct {
-	// first of them.
+	// first identifier of the range.
 	// +kubebuilder:validation:Minimum=8388608
 	// +kubebuilder:validation:Maximum=16777215
 	// +required
 	First int32 `json:"first"`
-	// last of them.
+	// last identifier of the range.
 	// +kubebuilder:validation:Minimum=8388608
 	// +kubebuilder:validation:Maximum=16777215
 	// +required
 	Last int32 `json:"last"`
 }
 
-// ServiceRoute leads to addresses behind an end of a link.
+// ServiceRoute is a route to addresses beyond an end of a link.
 type ServiceRoute struct {
 	// to is the range of addresses.
 	// +kubebuilder:validation:MaxLength=43
 	// +kubebuilder:validation:XValidation:rule="isCIDR(self) && cidr(self) == cidr(self).masked()",message="to must be a range written by its first address, such as 10.9.0.0/16"
 	// +required
 	To string `json:"to"`
-	// behind says at which end the addresses are. The route is set at the other one.
+	// behind is the end beyond which the addresses are. The route is set at the other end.
 	// +kubebuilder:validation:Enum=Endpoint;Client
 	// +kubebuilder:default=Endpoint
 	// +optional
 	Behind string `json:"behind,omitempty"`
 }
 
-// LinkLimits are the most links that there may be.
+// LinkLimits limits the number of links.
 type LinkLimits struct {
-	// linksPerEndpoint is how many clients one endpoint serves.
+	// linksPerEndpoint is the largest number of clients of one endpoint.
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=4096
 	// +kubebuilder:default=1024
@@ -186,7 +186,7 @@ type LinkLimits struct {
 	LinksPerEndpoint int32 `json:"linksPerEndpoint,omitempty"`
 }
 
-// ChainElement is a kind of pods through which links lead.
+// ChainElement selects pods in the middle of a chain.
 type ChainElement struct {
 	// name of the element.
 	// +kubebuilder:validation:MaxLength=30
@@ -197,7 +197,7 @@ type ChainElement struct {
 	// endpoint.kubernetsn.io/SERVICE.
 	// +required
 	Selector metav1.LabelSelector `json:"selector"`
-	// forward says what the kernel of such a pod forwards.
+	// forward selects what the kernel of such a pod forwards.
 	// +kubebuilder:validation:items:Enum=IPv4;IPv6
 	// +kubebuilder:validation:MaxItems=2
 	// +listType=set
@@ -205,44 +205,44 @@ type ChainElement struct {
 	Forward []string `json:"forward,omitempty"`
 }
 
-// TSNServiceStatus is what this cluster has of a service.
+// TSNServiceStatus is the state of a service in this cluster.
 type TSNServiceStatus struct {
-	// endpoints is how many pods of the cluster are endpoints.
+	// endpoints is the number of endpoints in the cluster.
 	// +optional
 	Endpoints int32 `json:"endpoints"`
-	// clients is how many pods of the cluster are clients.
+	// clients is the number of clients in the cluster.
 	// +optional
 	Clients int32 `json:"clients"`
-	// linked is how many of them have links that are up.
+	// linked is the number of clients with links that are up.
 	// +optional
 	Linked int32 `json:"linked"`
-	// offers are pods of the cluster to which others may be linked, in the order of their names, no more than 200.
+	// offers are pods of the cluster that can take links from other clusters, by name, at most 200.
 	// +kubebuilder:validation:MaxItems=200
 	// +listType=atomic
 	// +optional
 	Offers []ServicePod `json:"offers,omitempty"`
-	// wants are clients that the cluster alone cannot link, no more than 200: first those without a link, then those that a hub has linked. A hub
-	// links them.
+	// wants are clients that need a link to another cluster, at most 200: first the ones without a link, then the ones that a hub has
+	// linked.
 	// +kubebuilder:validation:MaxItems=200
 	// +listType=atomic
 	// +optional
 	Wants []ServicePod `json:"wants,omitempty"`
-	// left are the UIDs of pods that a hub has linked and that want no such link any more, no more than 200. Where wants has no room for all, a hub
-	// knows by it which links to remove.
+	// left are the UIDs of pods that a hub has linked and that no longer need the link, at most 200. If wants cannot list all clients, a
+	// hub uses it to find the links to remove.
 	// +kubebuilder:validation:MaxItems=200
 	// +kubebuilder:validation:items:MaxLength=64
 	// +listType=atomic
 	// +optional
 	Left []string `json:"left,omitempty"`
-	// accepted are the range and the routes of spec that had no address of the cluster's own when the operator first checked them. A node that reports
-	// such an address later does not take it from this service. Only the operator writes this field.
+	// accepted has the range and the routes of spec that did not overlap the cluster's own addresses when the operator first checked them.
+	// A node that reports such an address later does not take it from this service. Only the operator writes this field.
 	// +kubebuilder:validation:MaxItems=66
 	// +kubebuilder:validation:items:MaxLength=64
 	// +listType=atomic
 	// +optional
 	Accepted []string `json:"accepted,omitempty"`
 
-	// nodes are those of the offers and wants of a service with spec.encryption, with what the cluster says of their keys.
+	// nodes of the pods in offers and wants, with their signed keys, for a service with spec.encryption.
 	// +kubebuilder:validation:MaxItems=100
 	// +listType=map
 	// +listMapKey=name
@@ -255,13 +255,13 @@ type TSNServiceStatus struct {
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
-// ServiceNode is a node on which pods of a service are.
+// ServiceNode is a node with pods of a service.
 type ServiceNode struct {
 	// name of the node.
 	// +kubebuilder:validation:MaxLength=253
 	// +required
 	Name string `json:"name"`
-	// nodeKeys are what the cluster says of the node's keys.
+	// nodeKeys are the node's keys, signed by the cluster.
 	// +required
 	NodeKeys LinkNodeKeys `json:"nodeKeys"`
 }
@@ -271,31 +271,31 @@ type ServicePod struct {
 	// namespace of the pod.
 	// +required
 	Namespace string `json:"namespace"`
-	// pod is its name.
+	// pod is the name of the pod.
 	// +required
 	Pod string `json:"pod"`
 	// uid of the pod.
 	// +required
 	UID string `json:"uid"`
-	// node that it runs on.
+	// node that the pod runs on.
 	// +required
 	Node string `json:"node"`
-	// nodeAddress is where the node's tunnels end.
+	// nodeAddress is the IPv4 address of the node's tunnels.
 	// +required
 	NodeAddress string `json:"nodeAddress"`
-	// interface is what the pod's label says: of a client the name of its interface, of an endpoint what names begin with.
+	// interface is the value of the pod's label: the interface name of a client, or the prefix of an endpoint's interface names.
 	// +required
 	Interface string `json:"interface"`
-	// onward is, of an element of the chain, the name of its interface of the link to the next.
+	// onward is the name of the interface to the next hop, for an element of the chain.
 	// +optional
 	Onward string `json:"onward,omitempty"`
-	// element of the chain that the pod is; empty: the endpoint, or a client.
+	// element is the name of the chain element; empty for endpoints and clients.
 	// +optional
 	Element string `json:"element,omitempty"`
-	// links is how many links of the cluster's operator lead to the pod.
+	// links is the number of links of the cluster's operator to the pod.
 	// +optional
 	Links int32 `json:"links,omitempty"`
-	// mtu is the most that interfaces of links can have on the node; 0: not known.
+	// mtu is the largest MTU that interfaces of links can have on the node; 0 if unknown.
 	// +optional
 	MTU int32 `json:"mtu,omitempty"`
 }

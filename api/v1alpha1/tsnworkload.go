@@ -9,9 +9,8 @@ import (
 // MaxWorkloadPods is how many pods of a workload a TSNWorkload names.
 const MaxWorkloadPods = 200
 
-// TSNWorkload says where the pods of a workload run in this cluster: those of its namespace whose label
-// federation.kubernetsn.io/workload has its name. ktsn-federator makes it beside the workload, and reads at the hub what the cluster's
-// operator says in its status: a hub need not reach the clusters.
+// TSNWorkload lists the pods of a workload in this cluster: the pods of its namespace whose label federation.kubernetsn.io/workload has its
+// name. ktsn-federator creates it with the workload and reads its status at the hub. The hub does not need to reach the clusters.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -24,7 +23,7 @@ type TSNWorkload struct {
 	// +optional
 	metav1.ObjectMeta `json:"metadata,omitzero"`
 
-	// status is where the pods run. The operator writes it.
+	// status lists the pods. The operator writes it.
 	// +optional
 	Status TSNWorkloadStatus `json:"status,omitzero"`
 }
@@ -38,15 +37,15 @@ type TSNWorkloadList struct {
 	Items           []TSNWorkload `json:"items"`
 }
 
-// TSNWorkloadStatus is where the pods of a workload run.
+// TSNWorkloadStatus lists the pods of a workload.
 type TSNWorkloadStatus struct {
-	// total is how many pods there are.
+	// total is the number of pods.
 	// +optional
 	Total int32 `json:"total"`
-	// ready is how many of them are ready.
+	// ready is the number of pods that are ready.
 	// +optional
 	Ready int32 `json:"ready"`
-	// pods are the workload's in the order of their names, no more than 200.
+	// pods of the workload, by name, at most 200.
 	// +kubebuilder:validation:MaxItems=200
 	// +listType=map
 	// +listMapKey=name
@@ -54,29 +53,29 @@ type TSNWorkloadStatus struct {
 	Pods []WorkloadPod `json:"pods,omitempty"`
 }
 
-// WorkloadPod is where a pod runs.
+// WorkloadPod is a pod of a workload.
 type WorkloadPod struct {
 	// name of the pod.
 	// +required
 	Name string `json:"name"`
-	// node that it runs on; empty as long as it was placed on none.
+	// node that the pod runs on; empty until it is scheduled.
 	// +optional
 	Node string `json:"node,omitempty"`
 	// phase of the pod, such as Running.
 	// +optional
 	Phase string `json:"phase,omitempty"`
-	// ready tells whether it serves.
+	// ready is the pod's condition Ready.
 	// +optional
 	Ready bool `json:"ready"`
 	// addresses of the pod's primary network.
 	// +listType=atomic
 	// +optional
 	Addresses []string `json:"addresses,omitempty"`
-	// networks are the TSNNetworks that it is on.
+	// networks are the TSNNetworks of the pod.
 	// +listType=atomic
 	// +optional
 	Networks []WorkloadNetwork `json:"networks,omitempty"`
-	// links are those that the pod has, and those that its labels ask for and that it has not yet.
+	// links of the pod, and links that its labels request and that do not exist yet.
 	// +kubebuilder:validation:MaxItems=16
 	// +listType=atomic
 	// +optional
@@ -92,7 +91,7 @@ type WorkloadNetwork struct {
 	// network is the name of the TSNNetwork.
 	// +required
 	Network string `json:"network"`
-	// interface of the pod; empty as long as it has none.
+	// interface of the pod; empty until the pod is attached.
 	// +optional
 	Interface string `json:"interface,omitempty"`
 	// addresses of the interface.
@@ -101,15 +100,15 @@ type WorkloadNetwork struct {
 	Addresses []string `json:"addresses,omitempty"`
 }
 
-// MaxWorkloadLinks is how many links a TSNWorkload tells of one pod.
+// MaxWorkloadLinks limits the links of one pod in a TSNWorkload.
 const MaxWorkloadLinks = 16
 
 // WorkloadLink is an end of a link in a pod.
 type WorkloadLink struct {
-	// service is the name of the TSNService, with a point and its namespace where this is not the pod's.
+	// service is the name of the TSNService, followed by a dot and its namespace if the pod is in a different one.
 	// +required
 	Service string `json:"service"`
-	// client tells whether the pod is the end that asked for the link.
+	// client is set if the pod is the client of the link.
 	// +optional
 	Client bool `json:"client,omitempty"`
 	// interface of the pod.
@@ -119,10 +118,10 @@ type WorkloadLink struct {
 	// +listType=atomic
 	// +optional
 	Addresses []string `json:"addresses,omitempty"`
-	// peer is the pod at the other end, as NAMESPACE/POD, with CLUSTER/ before it where that is another one; empty as long as there is none.
+	// peer is the pod at the other end, as NAMESPACE/POD, or CLUSTER/NAMESPACE/POD in a different cluster; empty until there is one.
 	// +optional
 	Peer string `json:"peer,omitempty"`
-	// up tells whether the ends reach each other.
+	// up is set if the ends reach each other.
 	// +optional
 	Up bool `json:"up"`
 }
@@ -132,7 +131,7 @@ type WorkloadContainer struct {
 	// name of the container.
 	// +required
 	Name string `json:"name"`
-	// image that it was made of.
+	// image of the container.
 	// +optional
 	Image string `json:"image,omitempty"`
 	// state: Running, Waiting, Terminated or Unknown.
