@@ -15,22 +15,22 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/kubernetsn/kubernetsn/internal/shared/subcommands"
+	"github.com/kubernetsn/kubernetsn/internal/shared/commandline"
 )
 
 // benchProgram is the program that measures. ktsn is without it, because most nodes measure nothing.
 const benchProgram = "ktsn-bench"
 
-func newDemo(env *subcommands.Environment) *cobra.Command {
+func newDemo(env *commandline.Environment) *cobra.Command {
 	return benchCommand(env, "demo", "Measure KuberneTSN beside the kernel's own paths")
 }
 
-func newBench(env *subcommands.Environment) *cobra.Command {
+func newBench(env *commandline.Environment) *cobra.Command {
 	return benchCommand(env, "bench", "Measure by a profile, report, compare, and judge")
 }
 
 // benchCommand is a command of ktsn-bench: ktsn becomes that program, which knows the command's own words and options.
-func benchCommand(env *subcommands.Environment, name, short string) *cobra.Command {
+func benchCommand(env *commandline.Environment, name, short string) *cobra.Command {
 	command := &cobra.Command{
 		Use:                name,
 		Short:              short,
@@ -50,7 +50,7 @@ func benchCommand(env *subcommands.Environment, name, short string) *cobra.Comma
 
 // becomeBench returns only if ktsn cannot become ktsn-bench. The first argument of all is ktsn, the name that the user typed:
 // help and errors of ktsn-bench name `ktsn demo` then.
-func becomeBench(env *subcommands.Environment, name string, arguments []string) error {
+func becomeBench(env *commandline.Environment, name string, arguments []string) error {
 	path, err := findBench(env)
 	if err != nil {
 		return fmt.Errorf("`ktsn %s` needs the program %s: %w", name, benchProgram, err)
@@ -60,7 +60,7 @@ func becomeBench(env *subcommands.Environment, name string, arguments []string) 
 }
 
 // findBench looks beside this program, then in PATH.
-func findBench(env *subcommands.Environment) (string, error) {
+func findBench(env *commandline.Environment) (string, error) {
 	for _, candidate := range []string{env.Sibling(benchProgram), benchProgram} {
 		if path, err := exec.LookPath(candidate); err == nil {
 			return path, nil
@@ -71,7 +71,7 @@ func findBench(env *subcommands.Environment) (string, error) {
 }
 
 // completeBench asks ktsn-bench for the words that may come next.
-func completeBench(ctx context.Context, env *subcommands.Environment, words []string) ([]string, cobra.ShellCompDirective) {
+func completeBench(ctx context.Context, env *commandline.Environment, words []string) ([]string, cobra.ShellCompDirective) {
 	path, err := findBench(env)
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveError

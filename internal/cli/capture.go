@@ -18,12 +18,12 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/node/capture"
 	"github.com/kubernetsn/kubernetsn/internal/node/machine"
 	"github.com/kubernetsn/kubernetsn/internal/node/overlay"
+	"github.com/kubernetsn/kubernetsn/internal/shared/commandline"
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
 	"github.com/kubernetsn/kubernetsn/internal/shared/device"
-	"github.com/kubernetsn/kubernetsn/internal/shared/subcommands"
 )
 
-func newCapture(env *subcommands.Environment) *cobra.Command {
+func newCapture(env *commandline.Environment) *cobra.Command {
 	options := &nodeOptions{}
 	var format string
 	command := &cobra.Command{
@@ -32,14 +32,14 @@ func newCapture(env *subcommands.Environment) *cobra.Command {
 		Long: "Shows for each interface of this node's pods what is captured: nothing, frames with a transmit time that did\n" +
 			"not come through libktsn.so, or all frames. It shows how many were captured, how many were dropped and why,\n" +
 			"whether there is a relay for them, and which programs sent those with a time, as far as that is known.",
-		Args: subcommands.NoArguments,
+		Args: commandline.NoArguments,
 		RunE: func(command *cobra.Command, _ []string) error {
 			if err := checkFormat(format, "text", "wide", "json"); err != nil {
 				return err
 			}
 			return options.do(command.Context(), func(ctx context.Context, _ *overlay.Node, client *control.Client) error {
 				if client == nil {
-					return subcommands.Usage(errors.New("without a control socket nobody says which interfaces there are"))
+					return commandline.Usage(errors.New("without a control socket nobody says which interfaces there are"))
 				}
 				return showCapture(ctx, env.Stdout, client, format)
 			})

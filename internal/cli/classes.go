@@ -13,12 +13,12 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/kubernetsn/kubernetsn/internal/shared/commandline"
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
-	"github.com/kubernetsn/kubernetsn/internal/shared/subcommands"
 )
 
-func newClasses(env *subcommands.Environment) *cobra.Command {
-	return subcommands.Group("classes", "Say which traffic class a priority belongs to", newClassesSet(), newClassesGet(env))
+func newClasses(env *commandline.Environment) *cobra.Command {
+	return commandline.Group("classes", "Say which traffic class a priority belongs to", newClassesSet(), newClassesGet(env))
 }
 
 func newClassesSet() *cobra.Command {
@@ -28,11 +28,11 @@ func newClassesSet() *cobra.Command {
 		Use:   "set",
 		Short: "Change traffic classes and their priority code points",
 		Long:  "Changes the traffic class of each SO_PRIORITY, and the PCP that frames of each class carry. What is not given stays.",
-		Args:  subcommands.NoArguments,
+		Args:  commandline.NoArguments,
 		RunE: func(command *cobra.Command, _ []string) error {
 			flags := command.Flags()
 			if !flags.Changed("map") && !flags.Changed("pcp") {
-				return subcommands.Usage(errors.New("neither --map nor --pcp; at least one of them says what to change"))
+				return commandline.Usage(errors.New("neither --map nor --pcp; at least one of them says what to change"))
 			}
 			if err := checkNumbers("map", classes, control.Priorities, flags.Changed("map")); err != nil {
 				return err
@@ -59,11 +59,11 @@ func newClassesSet() *cobra.Command {
 
 func checkNumbers(option string, numbers []int, wanted int, given bool) error {
 	if given && len(numbers) != wanted {
-		return subcommands.Usage(fmt.Errorf("--%s has %d numbers; must have %d", option, len(numbers), wanted))
+		return commandline.Usage(fmt.Errorf("--%s has %d numbers; must have %d", option, len(numbers), wanted))
 	}
 	for i, number := range numbers {
 		if number < 0 || number > 7 {
-			return subcommands.Usage(fmt.Errorf("--%s has %d in place %d; must be from 0 to 7", option, number, i))
+			return commandline.Usage(fmt.Errorf("--%s has %d in place %d; must be from 0 to 7", option, number, i))
 		}
 	}
 	return nil
@@ -76,12 +76,12 @@ func fill(to []uint8, numbers []int) {
 	}
 }
 
-func newClassesGet(env *subcommands.Environment) *cobra.Command {
+func newClassesGet(env *commandline.Environment) *cobra.Command {
 	var path string
 	command := &cobra.Command{
 		Use:   "get",
 		Short: "Show traffic classes and their priority code points",
-		Args:  subcommands.NoArguments,
+		Args:  commandline.NoArguments,
 		RunE: func(command *cobra.Command, _ []string) error {
 			var status *control.Status
 			err := withClient(command.Context(), path, func(ctx context.Context, client *control.Client) (err error) {

@@ -14,7 +14,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/kubernetsn/kubernetsn/internal/shared/subcommands"
+	"github.com/kubernetsn/kubernetsn/internal/shared/commandline"
 )
 
 // ktsn runs a command line and returns its exit status and what it said.
@@ -32,43 +32,43 @@ func TestBadCommandLinesAreRefusedInOneSentence(t *testing.T) {
 		status    int
 		want      string
 	}{
-		"an unknown command":              {[]string{"dance"}, subcommands.ExitUsage, `"dance" is not a command`},
-		"an unknown option":               {[]string{"status", "--fast"}, subcommands.ExitUsage, "unknown flag: --fast; `ktsn status --help`"},
-		"a duration that is none":         {[]string{"top", "--interval", "soon"}, subcommands.ExitUsage, "--interval"},
-		"a word behind the options":       {[]string{"status", "now"}, subcommands.ExitUsage, `"now" is too much`},
-		"an option without its value":     {[]string{"status", "--control"}, subcommands.ExitUsage, "--control"},
-		"an output format that is none":   {[]string{"status", "-o", "xml"}, subcommands.ExitUsage, `"xml" is no format`},
-		"no application to run":           {[]string{"run"}, subcommands.ExitUsage, "no application"},
-		"a status without a daemon":       {[]string{"status", "--control", nowhere}, subcommands.ExitFailure, "is ktsnd running"},
-		"an application that is not":      {[]string{"run", "--", "/nowhere/app"}, subcommands.ExitFailure, "find the application"},
-		"a library that is not there":     {[]string{"run", "--lib", nowhere, "--", "true"}, subcommands.ExitFailure, "make build"},
-		"a library that cannot be named":  {[]string{"run", "--lib", spacedFile(t), "--", "true"}, subcommands.ExitFailure, "cannot be preloaded"},
-		"a schedule without its file":     {[]string{"schedule", "check"}, subcommands.ExitUsage, "no FILE; `ktsn schedule check --help`"},
-		"two schedules":                   {[]string{"schedule", "set", "a", "b"}, subcommands.ExitUsage, `"b" is too much`},
-		"a schedule that is not there":    {[]string{"schedule", "check", nowhere}, subcommands.ExitFailure, "nowhere.sock"},
-		"an unknown word behind schedule": {[]string{"schedule", "draw"}, subcommands.ExitUsage, `"draw" is not a command; ` + "`ktsn schedule --help`"},
-		"a link speed that is none":       {[]string{"schedule", "check", "--link-speed", "fast", "x"}, subcommands.ExitUsage, `--link-speed "fast" is no link speed`},
-		"a guard band that is none":       {[]string{"schedule", "check", "--guard-band", "-1us", "x"}, subcommands.ExitUsage, "--guard-band -1µs; give"},
-		"a format of schedules":           {[]string{"schedule", "get", "-o", "xml"}, subcommands.ExitUsage, "accepted are text, json and yaml"},
-		"a schedule without a daemon":     {[]string{"schedule", "get", "--control", nowhere}, subcommands.ExitFailure, "is ktsnd running"},
-		"a trace without a daemon":        {[]string{"trace", "--control", nowhere}, subcommands.ExitFailure, "is ktsnd running"},
-		"a flow that is no number":        {[]string{"trace", "--flow", "mine"}, subcommands.ExitUsage, "--flow"},
-		"a format of traces":              {[]string{"trace", "-o", "yaml"}, subcommands.ExitUsage, "accepted are text, wide and json"},
-		"an order that is none":           {[]string{"top", "--sort", "beauty"}, subcommands.ExitUsage, `--sort: "beauty" is no order; accepted are rate,`},
-		"an interval without end":         {[]string{"top", "--interval", "2h"}, subcommands.ExitUsage, "--interval 2h0m0s; give"},
-		"a top without a daemon":          {[]string{"top", "--control", nowhere}, subcommands.ExitFailure, "is ktsnd running"},
-		"a peer without its subnet":       {[]string{"node", "peers", "add", "--vni", "42", "192.0.2.2"}, subcommands.ExitUsage, `no SUBNET behind ADDRESS "192.0.2.2"`},
-		"a peer without anything":         {[]string{"node", "peers", "add", "--vni", "42"}, subcommands.ExitUsage, "no ADDRESS; `ktsn node peers add --help`"},
-		"two peers to forget":             {[]string{"node", "peers", "del", "--vni", "42", "192.0.2.2", "192.0.2.3"}, subcommands.ExitUsage, `"192.0.2.3" is too much`},
-		"no strategy":                     {[]string{"strategy", "set"}, subcommands.ExitUsage, "no NAME"},
-		"no classes":                      {[]string{"classes", "set"}, subcommands.ExitUsage, "neither --map nor --pcp"},
-		"too few classes":                 {[]string{"classes", "set", "--map", "1,2"}, subcommands.ExitUsage, "--map has 2 numbers; must have 16"},
-		"a class that is none":            {[]string{"classes", "set", "--pcp", "0,1,2,3,4,5,6,8"}, subcommands.ExitUsage, "--pcp has 8 in place 7; must be from 0 to 7"},
-		"a class that is no number":       {[]string{"classes", "set", "--pcp", "a"}, subcommands.ExitUsage, "--pcp"},
+		"an unknown command":              {[]string{"dance"}, commandline.ExitUsage, `"dance" is not a command`},
+		"an unknown option":               {[]string{"status", "--fast"}, commandline.ExitUsage, "unknown flag: --fast; `ktsn status --help`"},
+		"a duration that is none":         {[]string{"top", "--interval", "soon"}, commandline.ExitUsage, "--interval"},
+		"a word behind the options":       {[]string{"status", "now"}, commandline.ExitUsage, `"now" is too much`},
+		"an option without its value":     {[]string{"status", "--control"}, commandline.ExitUsage, "--control"},
+		"an output format that is none":   {[]string{"status", "-o", "xml"}, commandline.ExitUsage, `"xml" is no format`},
+		"no application to run":           {[]string{"run"}, commandline.ExitUsage, "no application"},
+		"a status without a daemon":       {[]string{"status", "--control", nowhere}, commandline.ExitFailure, "is ktsnd running"},
+		"an application that is not":      {[]string{"run", "--", "/nowhere/app"}, commandline.ExitFailure, "find the application"},
+		"a library that is not there":     {[]string{"run", "--lib", nowhere, "--", "true"}, commandline.ExitFailure, "make build"},
+		"a library that cannot be named":  {[]string{"run", "--lib", spacedFile(t), "--", "true"}, commandline.ExitFailure, "cannot be preloaded"},
+		"a schedule without its file":     {[]string{"schedule", "check"}, commandline.ExitUsage, "no FILE; `ktsn schedule check --help`"},
+		"two schedules":                   {[]string{"schedule", "set", "a", "b"}, commandline.ExitUsage, `"b" is too much`},
+		"a schedule that is not there":    {[]string{"schedule", "check", nowhere}, commandline.ExitFailure, "nowhere.sock"},
+		"an unknown word behind schedule": {[]string{"schedule", "draw"}, commandline.ExitUsage, `"draw" is not a command; ` + "`ktsn schedule --help`"},
+		"a link speed that is none":       {[]string{"schedule", "check", "--link-speed", "fast", "x"}, commandline.ExitUsage, `--link-speed "fast" is no link speed`},
+		"a guard band that is none":       {[]string{"schedule", "check", "--guard-band", "-1us", "x"}, commandline.ExitUsage, "--guard-band -1µs; give"},
+		"a format of schedules":           {[]string{"schedule", "get", "-o", "xml"}, commandline.ExitUsage, "accepted are text, json and yaml"},
+		"a schedule without a daemon":     {[]string{"schedule", "get", "--control", nowhere}, commandline.ExitFailure, "is ktsnd running"},
+		"a trace without a daemon":        {[]string{"trace", "--control", nowhere}, commandline.ExitFailure, "is ktsnd running"},
+		"a flow that is no number":        {[]string{"trace", "--flow", "mine"}, commandline.ExitUsage, "--flow"},
+		"a format of traces":              {[]string{"trace", "-o", "yaml"}, commandline.ExitUsage, "accepted are text, wide and json"},
+		"an order that is none":           {[]string{"top", "--sort", "beauty"}, commandline.ExitUsage, `--sort: "beauty" is no order; accepted are rate,`},
+		"an interval without end":         {[]string{"top", "--interval", "2h"}, commandline.ExitUsage, "--interval 2h0m0s; give"},
+		"a top without a daemon":          {[]string{"top", "--control", nowhere}, commandline.ExitFailure, "is ktsnd running"},
+		"a peer without its subnet":       {[]string{"node", "peers", "add", "--vni", "42", "192.0.2.2"}, commandline.ExitUsage, `no SUBNET behind ADDRESS "192.0.2.2"`},
+		"a peer without anything":         {[]string{"node", "peers", "add", "--vni", "42"}, commandline.ExitUsage, "no ADDRESS; `ktsn node peers add --help`"},
+		"two peers to forget":             {[]string{"node", "peers", "del", "--vni", "42", "192.0.2.2", "192.0.2.3"}, commandline.ExitUsage, `"192.0.2.3" is too much`},
+		"no strategy":                     {[]string{"strategy", "set"}, commandline.ExitUsage, "no NAME"},
+		"no classes":                      {[]string{"classes", "set"}, commandline.ExitUsage, "neither --map nor --pcp"},
+		"too few classes":                 {[]string{"classes", "set", "--map", "1,2"}, commandline.ExitUsage, "--map has 2 numbers; must have 16"},
+		"a class that is none":            {[]string{"classes", "set", "--pcp", "0,1,2,3,4,5,6,8"}, commandline.ExitUsage, "--pcp has 8 in place 7; must be from 0 to 7"},
+		"a class that is no number":       {[]string{"classes", "set", "--pcp", "a"}, commandline.ExitUsage, "--pcp"},
 		"a socket that nobody listens on": {[]string{"run", "--lib", os.Args[0], "--socket", nowhere, "--", "true"},
-			subcommands.ExitFailure, "no ktsnd listens on " + nowhere},
+			commandline.ExitFailure, "no ktsnd listens on " + nowhere},
 		"an application that cannot be reached": {[]string{"run", "--lib", os.Args[0], "--socket", nowhere, "--", os.Args[0]},
-			subcommands.ExitFailure, os.Args[0] + " is a Go program"},
+			commandline.ExitFailure, os.Args[0] + " is a Go program"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			status, stdout, stderr := ktsn(t, test.arguments...)
@@ -95,7 +95,7 @@ func TestHelpIsSuccess(t *testing.T) {
 	for _, arguments := range [][]string{{}, {"--help"}, {"run", "--help"}, {"status", "--help"},
 		{"top", "--help"}, {"trace", "--help"},
 		{"schedule"}, {"schedule", "check", "--help"}, {"strategy"}, {"classes", "set", "--help"}} {
-		if status, stdout, stderr := ktsn(t, arguments...); status != subcommands.ExitOK || stdout == "" || stderr != "" {
+		if status, stdout, stderr := ktsn(t, arguments...); status != commandline.ExitOK || stdout == "" || stderr != "" {
 			t.Errorf("ktsn %v: status %d, said %q", arguments, status, stderr)
 		}
 	}
@@ -183,7 +183,7 @@ func answerHello(listener *net.UnixListener) {
 	}
 	defer conn.Close()
 	if _, err := conn.Read(make([]byte, 128)); err == nil {
-		reply := append([]byte("ktsn\x03\x00\x01\x00"), make([]byte, 32)...)
+		reply := append([]byte("ktsn\x06\x00\x01\x00"), make([]byte, 32)...)
 		_, _ = conn.Write(reply)
 	}
 }

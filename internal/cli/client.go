@@ -11,8 +11,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/kubernetsn/kubernetsn/internal/shared/commandline"
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
-	"github.com/kubernetsn/kubernetsn/internal/shared/subcommands"
 )
 
 // requestTimeout bounds all requests of one command together.
@@ -49,7 +49,7 @@ func endless(ctx context.Context, err error) error {
 }
 
 func checkFormat(format string, accepted ...string) error {
-	return subcommands.CheckChoice("--output", format, accepted...)
+	return commandline.CheckChoice("--output", format, accepted...)
 }
 
 func printJSON(out io.Writer, value any) error {

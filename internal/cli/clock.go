@@ -15,7 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/kubernetsn/kubernetsn/internal/node/clock"
-	"github.com/kubernetsn/kubernetsn/internal/shared/subcommands"
+	"github.com/kubernetsn/kubernetsn/internal/shared/commandline"
 	"github.com/kubernetsn/kubernetsn/internal/shared/tsnnetwork"
 )
 
@@ -39,19 +39,19 @@ type clockOptions struct {
 	format    string
 }
 
-func newNodeClock(env *subcommands.Environment) *cobra.Command {
+func newNodeClock(env *commandline.Environment) *cobra.Command {
 	var options clockOptions
 	command := &cobra.Command{
 		Use:   "clock",
 		Short: "Show how far this node's clock may be from true time",
 		Long:  clockLong,
-		Args:  subcommands.NoArguments,
+		Args:  commandline.NoArguments,
 		RunE: func(command *cobra.Command, _ []string) error {
 			if err := checkFormat(options.format, "text", "json"); err != nil {
 				return err
 			}
 			if options.need.MaxError <= 0 || options.need.Holdover < 0 || options.length < 0 {
-				return subcommands.Usage(errors.New("--max-error, --holdover and --for are durations such as 10us, 1m and 30s; an error of 0 no clock has"))
+				return commandline.Usage(errors.New("--max-error, --holdover and --for are durations such as 10us, 1m and 30s; an error of 0 no clock has"))
 			}
 			return options.run(command.Context(), env.Stdout)
 		},

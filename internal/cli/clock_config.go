@@ -9,10 +9,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/kubernetsn/kubernetsn/internal/node/ptp"
-	"github.com/kubernetsn/kubernetsn/internal/shared/subcommands"
+	"github.com/kubernetsn/kubernetsn/internal/shared/commandline"
 )
 
-func newClockConfig(env *subcommands.Environment) *cobra.Command {
+func newClockConfig(env *commandline.Environment) *cobra.Command {
 	options := &ptp.Options{}
 	command := &cobra.Command{
 		Use:   "config --device INTERFACE",
@@ -20,10 +20,10 @@ func newClockConfig(env *subcommands.Environment) *cobra.Command {
 		Long: "Prints the configuration that ktsn-ptp gives to ptp4l for these options. It is for ptp4l -f on machines that are not\n" +
 			"nodes of the cluster, such as a switch or a virtual machine with a network card of its own. Options of ptp4l that\n" +
 			"have ptp4l's own default are left out.",
-		Args: subcommands.NoArguments,
+		Args: commandline.NoArguments,
 		RunE: func(*cobra.Command, []string) error {
 			if err := options.Check(); err != nil {
-				return subcommands.Usage(err)
+				return commandline.Usage(err)
 			}
 			stamping := ptp.Stamping{Hardware: options.Stamping == ptp.StampHardware}
 			if options.Stamping == ptp.StampAuto {

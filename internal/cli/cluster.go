@@ -20,8 +20,8 @@ import (
 
 	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
 	"github.com/kubernetsn/kubernetsn/internal/cli/clusterreader"
+	"github.com/kubernetsn/kubernetsn/internal/shared/commandline"
 	"github.com/kubernetsn/kubernetsn/internal/shared/podstatus"
-	"github.com/kubernetsn/kubernetsn/internal/shared/subcommands"
 	"github.com/kubernetsn/kubernetsn/internal/shared/tsnnetwork"
 )
 
@@ -235,4 +235,4 @@ func (w *where) network(ctx context.Context, name string) (*v1alpha1.TSNNetwork,
 	return network, statesOf(name, nodes), err
 }
 
-var errTwoPlaces = subcommands.Usage(errors.New("--node and --network ask for different things; give one of them"))
+var errTwoPlaces = commandline.Usage(errors.New("--node and --network ask for different things; give one of them"))

@@ -20,7 +20,7 @@ import (
 
 	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
 	"github.com/kubernetsn/kubernetsn/internal/cli/clusterreader"
-	"github.com/kubernetsn/kubernetsn/internal/shared/subcommands"
+	"github.com/kubernetsn/kubernetsn/internal/shared/commandline"
 	"github.com/kubernetsn/kubernetsn/internal/shared/tsnnetwork"
 )
 
@@ -45,7 +45,7 @@ type networkClock struct {
 	Message string                 `json:"message,omitempty"`
 }
 
-func newClock(env *subcommands.Environment) *cobra.Command {
+func newClock(env *commandline.Environment) *cobra.Command {
 	var w where
 	var format string
 	command := &cobra.Command{
@@ -57,7 +57,7 @@ func newClock(env *subcommands.Environment) *cobra.Command {
 			"All of it is what the nodes' agents have said in their TSNNodes; on the node itself `ktsn node clock` shows the\n" +
 			"clock as it is now.",
 		Args: func(command *cobra.Command, arguments []string) error {
-			return subcommands.NoArguments(command, arguments[min(1, len(arguments)):])
+			return commandline.NoArguments(command, arguments[min(1, len(arguments)):])
 		},
 		RunE: func(command *cobra.Command, arguments []string) error {
 			if err := checkFormat(format, "text", "json"); err != nil {

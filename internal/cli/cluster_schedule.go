@@ -9,9 +9,9 @@ import (
 	"text/tabwriter"
 
 	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
+	"github.com/kubernetsn/kubernetsn/internal/shared/commandline"
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
 	"github.com/kubernetsn/kubernetsn/internal/shared/schedule"
-	"github.com/kubernetsn/kubernetsn/internal/shared/subcommands"
 	"github.com/kubernetsn/kubernetsn/internal/shared/tsnnetwork"
 )
 
@@ -57,7 +57,7 @@ func (w *where) getSchedule(ctx context.Context, out io.Writer, name, format str
 	case format == "json":
 		return printJSON(out, networkSchedule{network.Spec.Schedule, network.Status.Schedule, nodes})
 	case format == "yaml":
-		return subcommands.Usage(fmt.Errorf("--output yaml shows the schedule of one ktsnd; `kubectl get tsnnetwork %s -o yaml` shows that of the network", name))
+		return commandline.Usage(fmt.Errorf("--output yaml shows the schedule of one ktsnd; `kubectl get tsnnetwork %s -o yaml` shows that of the network", name))
 	}
 	return printNetworkSchedule(out, network, nodes, ascii)
 }

@@ -10,8 +10,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/kubernetsn/kubernetsn/internal/shared/commandline"
 	"github.com/kubernetsn/kubernetsn/internal/shared/control/controltest"
-	"github.com/kubernetsn/kubernetsn/internal/shared/subcommands"
 )
 
 const (
@@ -90,7 +90,7 @@ func TestStatusIsShown(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			status, stdout, stderr := ktsn(t, "status", "--control", socket, "--output", test.format)
-			if status != subcommands.ExitOK {
+			if status != commandline.ExitOK {
 				t.Fatalf("status %d, said %q", status, stderr)
 			}
 			for _, want := range test.want {
@@ -122,7 +122,7 @@ queue-max-sdu of TC4: 1500 bytes
 func TestScheduleIsCheckedWithoutDaemon(t *testing.T) {
 	t.Setenv("LC_ALL", "C.UTF-8")
 	status, stdout, stderr := ktsn(t, "schedule", "check", example)
-	if status != subcommands.ExitOK || stdout != checked || stderr != "" {
+	if status != commandline.ExitOK || stdout != checked || stderr != "" {
 		t.Errorf("status %d, said %q, printed\n%s", status, stderr, stdout)
 	}
 }
@@ -184,7 +184,7 @@ func TestScheduleThatIsNotExecutedIsSaidToBe(t *testing.T) {
 	want := "no control list is executed, guard band 20 us, link 1 Gbit/s\nopen: TC7, TC0\n" +
 		"note: there is a control list, but gate-enabled is not true\n" +
 		path + ": a link of 1 Gbit/s can execute it\n"
-	if status != subcommands.ExitOK || stdout != want {
+	if status != commandline.ExitOK || stdout != want {
 		t.Errorf("status %d, said %q, printed\n%s", status, stderr, stdout)
 	}
 }
@@ -245,7 +245,7 @@ func TestScheduleIsShown(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			status, stdout, stderr := ktsn(t, "schedule", "get", "--control", socket, "-o", test.format)
-			if status != subcommands.ExitOK {
+			if status != commandline.ExitOK {
 				t.Fatalf("status %d, said %q", status, stderr)
 			}
 			for _, want := range test.want {
@@ -261,7 +261,7 @@ func TestScheduleIsSetAndShown(t *testing.T) {
 	t.Setenv("LC_ALL", "C.UTF-8")
 	socket, changes := fakeDaemon(t, nil)
 	status, stdout, stderr := ktsn(t, "schedule", "set", "--control", socket, example)
-	if status != subcommands.ExitOK || stdout != shown {
+	if status != commandline.ExitOK || stdout != shown {
 		t.Errorf("status %d, said %q, printed\n%s", status, stderr, stdout)
 	}
 	want, err := os.ReadFile(protocol + "schedule-set.request.json")
@@ -294,7 +294,7 @@ func TestScheduleThatTheLinkCannotExecuteIsNotSent(t *testing.T) {
 	socket, changes := fakeDaemon(t, map[string]string{
 		"schedule-get": strings.Replace(string(slow), `"link-speed-bps":1000000000`, `"link-speed-bps":1000000`, 1)})
 	status, stdout, stderr := ktsn(t, "schedule", "set", "--control", socket, example)
-	if status != subcommands.ExitFailure || stdout != "" || !strings.Contains(stderr, "schedule.yaml:17: ") ||
+	if status != commandline.ExitFailure || stdout != "" || !strings.Contains(stderr, "schedule.yaml:17: ") ||
 		!strings.Contains(stderr, "must be at least 672000, the time of the smallest frame at 1 Mbit/s") {
 		t.Errorf("status %d, said %q, printed %q", status, stderr, stdout)
 	}
@@ -314,7 +314,7 @@ func TestRefusalsOfKtsndAreShown(t *testing.T) {
 			socket, _ := fakeDaemon(t, map[string]string{
 				"schedule-set": refusal, "strategy-set": refusal, "traffic-classes-set": refusal})
 			status, stdout, stderr := ktsn(t, append(arguments, "--control", socket)...)
-			if want := "ktsn: ktsnd refused strategy: is \"x\"; must be another\n"; status != subcommands.ExitFailure || stderr != want || stdout != "" {
+			if want := "ktsn: ktsnd refused strategy: is \"x\"; must be another\n"; status != commandline.ExitFailure || stderr != want || stdout != "" {
 				t.Errorf("status %d, said %q, printed %q", status, stderr, stdout)
 			}
 		})
@@ -337,7 +337,7 @@ func TestStrategyAndClassesAreSet(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			socket, changes := fakeDaemon(t, nil)
 			status, stdout, stderr := ktsn(t, append(test.arguments, "--control", socket)...)
-			if status != subcommands.ExitOK || stdout != "" {
+			if status != commandline.ExitOK || stdout != "" {
 				t.Errorf("status %d, said %q, printed %q", status, stderr, stdout)
 			}
 			if got := changes(); !slices.Equal(got, []string{test.want}) {
@@ -365,7 +365,7 @@ func TestClassesAreShown(t *testing.T) {
 1      0    0 8
 0      1    1 9
 `
-	if code != subcommands.ExitOK || stdout != want {
+	if code != commandline.ExitOK || stdout != want {
 		t.Errorf("status %d, said %q, printed\n%s", code, stderr, stdout)
 	}
 }

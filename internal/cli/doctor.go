@@ -13,10 +13,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/kubernetsn/kubernetsn/internal/cli/doctor"
-	"github.com/kubernetsn/kubernetsn/internal/shared/subcommands"
+	"github.com/kubernetsn/kubernetsn/internal/shared/commandline"
 )
 
-func newDoctor(env *subcommands.Environment) *cobra.Command {
+func newDoctor(env *commandline.Environment) *cobra.Command {
 	var w where
 	var namespace, node, format string
 	command := &cobra.Command{
@@ -27,9 +27,9 @@ func newDoctor(env *subcommands.Environment) *cobra.Command {
 			"and ends the command with status 1. POD is a name, or as ktsn shows pods NAMESPACE/NAME, or a UID.",
 		Args: func(command *cobra.Command, arguments []string) error {
 			if len(arguments) > 0 && node != "" {
-				return subcommands.Usage(errors.New("POD and --node ask for different things; give one of them"))
+				return commandline.Usage(errors.New("POD and --node ask for different things; give one of them"))
 			}
-			return subcommands.NoArguments(command, arguments[min(1, len(arguments)):])
+			return commandline.NoArguments(command, arguments[min(1, len(arguments)):])
 		},
 		RunE: func(command *cobra.Command, arguments []string) error {
 			if err := checkFormat(format, "text", "json"); err != nil {
@@ -75,9 +75,9 @@ func podOf(argument, namespace string, given bool) (where, name string, err erro
 	case !both:
 		return namespace, argument, nil
 	case first == "" || second == "" || strings.Contains(second, "/"):
-		return "", "", subcommands.Usage(fmt.Errorf("%q is no pod; give NAMESPACE/NAME, NAME with --namespace, or a UID", argument))
+		return "", "", commandline.Usage(fmt.Errorf("%q is no pod; give NAMESPACE/NAME, NAME with --namespace, or a UID", argument))
 	case given && namespace != first:
-		return "", "", subcommands.Usage(fmt.Errorf("%s is of namespace %s and --namespace says %s; give one of the two", argument, first, namespace))
+		return "", "", commandline.Usage(fmt.Errorf("%s is of namespace %s and --namespace says %s; give one of the two", argument, first, namespace))
 	}
 	return first, second, nil
 }

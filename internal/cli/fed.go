@@ -13,7 +13,7 @@ import (
 	"github.com/spf13/cobra"
 	"go.yaml.in/yaml/v3"
 
-	"github.com/kubernetsn/kubernetsn/internal/shared/subcommands"
+	"github.com/kubernetsn/kubernetsn/internal/shared/commandline"
 )
 
 const fedLong = `Asks ktsn-federator, which has clusters act together. All is done with the rights that the token has at the hub.
@@ -21,10 +21,10 @@ const fedLong = `Asks ktsn-federator, which has clusters act together. All is do
 The federator is found by --server, --ca and --token-file, or by a file in YAML with the keys server, ca (a file), and token or
 tokenFile, which --config or KTSN_FED_CONFIG names.`
 
-func newFed(env *subcommands.Environment) *cobra.Command {
+func newFed(env *commandline.Environment) *cobra.Command {
 	at := &fedServer{}
-	env = &subcommands.Environment{Executable: env.Executable, Stdout: printable{env.Stdout}, Stderr: env.Stderr}
-	group := subcommands.Group("fed", "Have clusters act together: join, deploy, move, look where things run",
+	env = &commandline.Environment{Executable: env.Executable, Stdout: printable{env.Stdout}, Stderr: env.Stderr}
+	group := commandline.Group("fed", "Have clusters act together: join, deploy, move, look where things run",
 		newFedJoin(env, at), newFedEnroll(env, at), newFedUnjoin(env, at), newFedRights(env), newFedClusters(env, at), newFedDeploy(env, at), newFedMove(env, at), newFedDelete(env, at),
 		newFedWhere(env, at), newFedNetworks(env, at), newFedLinks(env, at), newFedEvents(env, at), newFedWatch(env, at))
 	group.Long = fedLong
@@ -59,7 +59,7 @@ func (s *fedServer) open() (*fedClient, error) {
 		return nil, err
 	}
 	if s.server == "" {
-		return nil, subcommands.Usage(fmt.Errorf("no federator is named; give --server, or --config"))
+		return nil, commandline.Usage(fmt.Errorf("no federator is named; give --server, or --config"))
 	}
 	if s.token == "" && s.tokenFile != "" {
 		text, err := os.ReadFile(s.tokenFile)
@@ -69,7 +69,7 @@ func (s *fedServer) open() (*fedClient, error) {
 		s.token = strings.TrimSpace(string(text))
 	}
 	if s.token == "" {
-		return nil, subcommands.Usage(fmt.Errorf("there is no token; give --token-file, or one in the file of --config"))
+		return nil, commandline.Usage(fmt.Errorf("there is no token; give --token-file, or one in the file of --config"))
 	}
 	return newFedClient(s.server, s.ca, s.token)
 }
@@ -106,7 +106,7 @@ func (s *fedServer) read() error {
 func splitWorkload(text string) (namespace, name string, err error) {
 	namespace, name, exists := strings.Cut(text, "/")
 	if !exists || namespace == "" || name == "" || strings.Contains(name, "/") {
-		return "", "", subcommands.Usage(fmt.Errorf("%q is no workload; write NAMESPACE/NAME, such as default/web", text))
+		return "", "", commandline.Usage(fmt.Errorf("%q is no workload; write NAMESPACE/NAME, such as default/web", text))
 	}
 	return namespace, name, nil
 }

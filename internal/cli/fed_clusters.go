@@ -14,14 +14,14 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/kubernetsn/kubernetsn/internal/shared/commandline"
 	"github.com/kubernetsn/kubernetsn/internal/shared/federation"
-	"github.com/kubernetsn/kubernetsn/internal/shared/subcommands"
 )
 
-func newFedClusters(env *subcommands.Environment, at *fedServer) *cobra.Command {
+func newFedClusters(env *commandline.Environment, at *fedServer) *cobra.Command {
 	format := "text"
 	command := &cobra.Command{
-		Use: "clusters", Short: "List the members", Args: subcommands.NoArguments,
+		Use: "clusters", Short: "List the members", Args: commandline.NoArguments,
 		RunE: func(command *cobra.Command, _ []string) error {
 			var list federation.Clusters
 			return at.show(command, format, "/api/v1/clusters", &list, func() error { return printClusters(env.Stdout, list.Items) })
@@ -63,12 +63,12 @@ The fingerprint of the cluster's authority is kept, and cannot be changed while 
 --member-kubeconfig. With mode Pull, that file stays on this machine; by it the cluster is asked for its id, the UID of its
 namespace kube-system.`
 
-func newFedJoin(env *subcommands.Environment, at *fedServer) *cobra.Command {
+func newFedJoin(env *commandline.Environment, at *fedServer) *cobra.Command {
 	request := &federation.JoinRequest{}
 	var mode, kubeconfig string
 	var files agentFiles
 	command := &cobra.Command{
-		Use: "join CLUSTER", Short: "Make a cluster a member", Long: fedJoinLong, Args: subcommands.OneArgument("name of a cluster"),
+		Use: "join CLUSTER", Short: "Make a cluster a member", Long: fedJoinLong, Args: commandline.OneArgument("name of a cluster"),
 		RunE: func(command *cobra.Command, arguments []string) error {
 			request.Name = arguments[0]
 			if _, err := files.rights.complete(); err != nil {
@@ -117,14 +117,14 @@ func completeJoin(ctx context.Context, request *federation.JoinRequest, mode, ku
 	case "push":
 		request.Mode = federation.Push
 	default:
-		return subcommands.Usage(fmt.Errorf("--mode %q is none; write pull or push", mode))
+		return commandline.Usage(fmt.Errorf("--mode %q is none; write pull or push", mode))
 	}
 	if kubeconfig == "" {
 		if request.Mode == federation.Push {
-			return subcommands.Usage(fmt.Errorf("mode push needs --member-kubeconfig"))
+			return commandline.Usage(fmt.Errorf("mode push needs --member-kubeconfig"))
 		}
 		if request.ID == "" {
-			return subcommands.Usage(fmt.Errorf("mode pull needs --member-kubeconfig or --id: the agent of a cluster must know that the cluster is meant"))
+			return commandline.Usage(fmt.Errorf("mode pull needs --member-kubeconfig or --id: the agent of a cluster must know that the cluster is meant"))
 		}
 		return nil
 	}
@@ -164,7 +164,7 @@ The file bootstrap-token has this line, which lets whoever has it get the certif
 `, name, bootstrap.ExpiresAt.Format("15:04:05 MST"), name, server, strings.Join(options, " "), bootstrap.Token)
 }
 
-func newFedEnroll(env *subcommands.Environment, at *fedServer) *cobra.Command {
+func newFedEnroll(env *commandline.Environment, at *fedServer) *cobra.Command {
 	var files agentFiles
 	command := &cobra.Command{
 		Use: "enroll CLUSTER --agent-manifest FILE", Short: "Get the certificate of a member's agent, with the token that join gave",
@@ -172,10 +172,10 @@ func newFedEnroll(env *subcommands.Environment, at *fedServer) *cobra.Command {
 			"hub. The key does not leave this machine. The token is that of `ktsn fed join`, or of who may approve certificates at the hub: so the\n" +
 			"credentials of an agent are replaced. The manifest has the agent's rights in the cluster only if an option names some; otherwise those that\n" +
 			"it has stay.",
-		Args: subcommands.OneArgument("name of a cluster"),
+		Args: commandline.OneArgument("name of a cluster"),
 		RunE: func(command *cobra.Command, arguments []string) error {
 			if files.none() {
-				return subcommands.Usage(fmt.Errorf("no file is named; give --agent-manifest or --agent-kubeconfig"))
+				return commandline.Usage(fmt.Errorf("no file is named; give --agent-manifest or --agent-kubeconfig"))
 			}
 			// A token is good for one certificate.
 			if _, err := files.rights.complete(); err != nil {
@@ -193,14 +193,14 @@ func newFedEnroll(env *subcommands.Environment, at *fedServer) *cobra.Command {
 	return command
 }
 
-func newFedUnjoin(env *subcommands.Environment, at *fedServer) *cobra.Command {
+func newFedUnjoin(env *commandline.Environment, at *fedServer) *cobra.Command {
 	var force bool
 	command := &cobra.Command{
 		Use: "unjoin CLUSTER", Short: "Drain and remove a member",
 		Long: "Takes workloads from a cluster that are on others as well, when they are ready there, and removes the cluster. Workloads that are on\n" +
 			"it alone stand in the way; with --force they stay on it, and belong to it alone. The same command again waits for what goes on.\n" +
 			"The rights of the hub in the cluster stay there, as only an administrator of the cluster can remove them: the command prints how.",
-		Args: subcommands.OneArgument("name of a cluster"),
+		Args: commandline.OneArgument("name of a cluster"),
 		RunE: func(command *cobra.Command, arguments []string) error {
 			client, err := at.open()
 			if err != nil {

@@ -11,18 +11,18 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/kubernetsn/kubernetsn/internal/shared/commandline"
 	"github.com/kubernetsn/kubernetsn/internal/shared/federation"
-	"github.com/kubernetsn/kubernetsn/internal/shared/subcommands"
 )
 
-func newFedLinks(env *subcommands.Environment, at *fedServer) *cobra.Command {
+func newFedLinks(env *commandline.Environment, at *fedServer) *cobra.Command {
 	format, namespace := "text", ""
 	command := &cobra.Command{
 		Use: "links [SERVICE]", Short: "Show services over clusters, and the links between clusters",
 		Long: "Shows the TSNServices of the hub, and the links that no cluster makes alone. Links within a cluster are its own; `ktsn fed where` shows\n" +
 			"those of a workload's pods.",
 		Args: func(command *cobra.Command, arguments []string) error {
-			return subcommands.NoArguments(command, arguments[min(1, len(arguments)):])
+			return commandline.NoArguments(command, arguments[min(1, len(arguments)):])
 		},
 		RunE: func(command *cobra.Command, arguments []string) error {
 			query := ofNamespace(namespace)

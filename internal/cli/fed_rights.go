@@ -12,8 +12,8 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/kubernetsn/kubernetsn/internal/shared/commandline"
 	"github.com/kubernetsn/kubernetsn/internal/shared/federation"
-	"github.com/kubernetsn/kubernetsn/internal/shared/subcommands"
 )
 
 const (
@@ -86,15 +86,15 @@ var (
 
 // complete checks the options. What goes into the manifest must be safe there.
 func (r *memberRights) complete() (*rightsData, error) {
-	if err := subcommands.CheckChoice("--agent-rights", r.rights, limitedRights, adminRights); err != nil {
+	if err := commandline.CheckChoice("--agent-rights", r.rights, limitedRights, adminRights); err != nil {
 		return nil, err
 	}
-	if err := subcommands.CheckChoice("--pod-security", r.podSecurity, "restricted", "baseline", "privileged"); err != nil {
+	if err := commandline.CheckChoice("--pod-security", r.podSecurity, "restricted", "baseline", "privileged"); err != nil {
 		return nil, err
 	}
 	namespace, account, _ := strings.Cut(r.account, "/")
 	if !labelForm.MatchString(namespace) || !labelForm.MatchString(account) {
-		return nil, subcommands.Usage(fmt.Errorf("--account %q is no account; write NAMESPACE/NAME, both of small letters, digits and hyphens", r.account))
+		return nil, commandline.Usage(fmt.Errorf("--account %q is no account; write NAMESPACE/NAME, both of small letters, digits and hyphens", r.account))
 	}
 	if err := checkNamespaces("--system-namespace", r.system); err != nil {
 		return nil, err
@@ -103,7 +103,7 @@ func (r *memberRights) complete() (*rightsData, error) {
 		return nil, err
 	}
 	if at := slices.IndexFunc(r.workloads, r.isSystem); at >= 0 {
-		return nil, subcommands.Usage(fmt.Errorf("--workload-namespace %s is a namespace of the cluster's own programs; by pods there the hub would be root on the nodes. "+
+		return nil, commandline.Usage(fmt.Errorf("--workload-namespace %s is a namespace of the cluster's own programs; by pods there the hub would be root on the nodes. "+
 			"Name others, or give --agent-rights admin", r.workloads[at]))
 	}
 	// Accounts of other namespaces have the same names, and ClusterRoles such as "view" have names without a dot.
@@ -114,7 +114,7 @@ func (r *memberRights) complete() (*rightsData, error) {
 		data.Role, data.Secret = federation.AgentRights, agentSecret
 	}
 	if len(data.Role) > maxLabel {
-		return nil, subcommands.Usage(fmt.Errorf("--account %q has %d characters, and its rights have it as a label of %d at most; take a shorter name", r.account, len(data.Role), maxLabel))
+		return nil, commandline.Usage(fmt.Errorf("--account %q has %d characters, and its rights have it as a label of %d at most; take a shorter name", r.account, len(data.Role), maxLabel))
 	}
 	if err := data.addKinds(append(slices.Clone(workloadKinds), r.kinds...)); err != nil {
 		return nil, err
@@ -132,7 +132,7 @@ const maxLabel = 63
 func checkNamespaces(option string, names ...string) error {
 	for _, name := range names {
 		if !labelForm.MatchString(name) {
-			return subcommands.Usage(fmt.Errorf("%s %q is no name of a namespace; write small letters, digits and hyphens", option, name))
+			return commandline.Usage(fmt.Errorf("%s %q is no name of a namespace; write small letters, digits and hyphens", option, name))
 		}
 	}
 	return nil
@@ -147,7 +147,7 @@ func (r *memberRights) isSystem(namespace string) bool {
 func (d *rightsData) addKinds(kinds []string) error {
 	for _, kind := range slices.Compact(kinds) {
 		if !kindForm.MatchString(kind) {
-			return subcommands.Usage(fmt.Errorf("--workload-kind %q is no kind; write RESOURCE or RESOURCE.GROUP, such as ingresses.networking.k8s.io", kind))
+			return commandline.Usage(fmt.Errorf("--workload-kind %q is no kind; write RESOURCE or RESOURCE.GROUP, such as ingresses.networking.k8s.io", kind))
 		}
 		resource, group, _ := strings.Cut(kind, ".")
 		at := slices.IndexFunc(d.Kinds, func(have kindsOfGroup) bool { return have.Group == group })
@@ -183,10 +183,10 @@ before are replaced if an option names a kind or a namespace.
 With limited rights, the default, the hub writes networks, services and links, the namespaces that it has made, and workloads in the
 namespaces that are named. It reads nodes, pods, ConfigMaps and the kinds of workloads in all namespaces, and no Secrets.`
 
-func newFedRights(env *subcommands.Environment) *cobra.Command {
+func newFedRights(env *commandline.Environment) *cobra.Command {
 	rights := &memberRights{}
 	command := &cobra.Command{
-		Use: "rights", Short: "Print what the hub may do in a member", Long: fedRightsLong, Args: subcommands.NoArguments,
+		Use: "rights", Short: "Print what the hub may do in a member", Long: fedRightsLong, Args: commandline.NoArguments,
 		RunE: func(*cobra.Command, []string) error {
 			data, err := rights.complete()
 			if err != nil {

@@ -16,8 +16,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/kubernetsn/kubernetsn/internal/shared/commandline"
 	"github.com/kubernetsn/kubernetsn/internal/shared/federation"
-	"github.com/kubernetsn/kubernetsn/internal/shared/subcommands"
 )
 
 func addFormat(command *cobra.Command, format *string) {
@@ -26,7 +26,7 @@ func addFormat(command *cobra.Command, format *string) {
 
 // show reads something, and prints it as JSON or as tell does.
 func (s *fedServer) show(command *cobra.Command, format, path string, into any, tell func() error) error {
-	if err := subcommands.CheckChoice("-o", format, "text", "json"); err != nil {
+	if err := commandline.CheckChoice("-o", format, "text", "json"); err != nil {
 		return err
 	}
 	client, err := s.open()
@@ -42,14 +42,14 @@ func (s *fedServer) show(command *cobra.Command, format, path string, into any, 
 	return tell()
 }
 
-func newFedWhere(env *subcommands.Environment, at *fedServer) *cobra.Command {
+func newFedWhere(env *commandline.Environment, at *fedServer) *cobra.Command {
 	format := "text"
 	command := &cobra.Command{
 		Use: "where [NAMESPACE[/NAME]]", Short: "Show where containers run: cluster, node, addresses, networks, links",
 		Long: "Shows the containers of workloads: of all, of those in a namespace, or of one. Of clusters that the hub does not reach, as those in mode\n" +
 			"Pull behind a firewall, it shows how many pods they report.",
 		Args: func(command *cobra.Command, arguments []string) error {
-			return subcommands.NoArguments(command, arguments[min(1, len(arguments)):])
+			return commandline.NoArguments(command, arguments[min(1, len(arguments)):])
 		},
 		RunE: func(command *cobra.Command, arguments []string) error {
 			query := url.Values{}
@@ -102,10 +102,10 @@ func networksInShort(networks []federation.PodOnTSN) string {
 	return strings.Join(all, "; ")
 }
 
-func newFedNetworks(env *subcommands.Environment, at *fedServer) *cobra.Command {
+func newFedNetworks(env *commandline.Environment, at *fedServer) *cobra.Command {
 	format := "text"
 	command := &cobra.Command{
-		Use: "networks", Short: "Show networks, and the parts that clusters have of them", Args: subcommands.NoArguments,
+		Use: "networks", Short: "Show networks, and the parts that clusters have of them", Args: commandline.NoArguments,
 		RunE: func(command *cobra.Command, _ []string) error {
 			var list federation.Networks
 			return at.show(command, format, "/api/v1/networks", &list, func() error { return printNetworks(env.Stdout, list.Items) })
@@ -135,10 +135,10 @@ func printNetworks(out io.Writer, networks []federation.Network) error {
 	return nil
 }
 
-func newFedEvents(env *subcommands.Environment, at *fedServer) *cobra.Command {
+func newFedEvents(env *commandline.Environment, at *fedServer) *cobra.Command {
 	format, namespace := "text", ""
 	command := &cobra.Command{
-		Use: "events", Short: "Show what happened at the hub, the youngest first", Args: subcommands.NoArguments,
+		Use: "events", Short: "Show what happened at the hub, the youngest first", Args: commandline.NoArguments,
 		RunE: func(command *cobra.Command, _ []string) error {
 			var list federation.Events
 			return at.show(command, format, withQuery("/api/v1/events", ofNamespace(namespace)), &list, func() error { return printEvents(env.Stdout, list.Items) })
@@ -180,12 +180,12 @@ func whenSeen(event *federation.Event) string {
 	return at
 }
 
-func newFedWatch(env *subcommands.Environment, at *fedServer) *cobra.Command {
+func newFedWatch(env *commandline.Environment, at *fedServer) *cobra.Command {
 	format, namespace := "text", ""
 	command := &cobra.Command{
-		Use: "watch", Short: "Show what there is, and what changes, until interrupted", Args: subcommands.NoArguments,
+		Use: "watch", Short: "Show what there is, and what changes, until interrupted", Args: commandline.NoArguments,
 		RunE: func(command *cobra.Command, _ []string) error {
-			if err := subcommands.CheckChoice("-o", format, "text", "json"); err != nil {
+			if err := commandline.CheckChoice("-o", format, "text", "json"); err != nil {
 				return err
 			}
 			client, err := at.open()

@@ -14,8 +14,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/kubernetsn/kubernetsn/internal/shared/commandline"
 	"github.com/kubernetsn/kubernetsn/internal/shared/federation"
-	"github.com/kubernetsn/kubernetsn/internal/shared/subcommands"
 )
 
 // fedPoll is how often a workload is looked at that is waited for.
@@ -32,19 +32,19 @@ found before anything is changed. The same again completes or changes what is th
 them want a link to an endpoint of a TSNService, by an interface of this name, and --endpoint be endpoints, with interfaces whose names
 begin so; the labels client.kubernetsn.io/SERVICE and endpoint.kubernetsn.io/SERVICE of pods in the manifest do the same.`
 
-func newFedDeploy(env *subcommands.Environment, at *fedServer) *cobra.Command {
+func newFedDeploy(env *commandline.Environment, at *fedServer) *cobra.Command {
 	request := &federation.DeployRequest{}
 	var file string
 	command := &cobra.Command{
 		Use: "deploy NAMESPACE/NAME -f FILE --clusters NAMES", Short: "Put the objects of a manifest on clusters", Long: fedDeployLong,
-		Args: subcommands.OneArgument("workload"),
+		Args: commandline.OneArgument("workload"),
 		RunE: func(command *cobra.Command, arguments []string) error {
 			var err error
 			if request.Namespace, request.Name, err = splitWorkload(arguments[0]); err != nil {
 				return err
 			}
 			if file == "" || len(request.Clusters) == 0 {
-				return subcommands.Usage(fmt.Errorf("a manifest and clusters are needed; give -f and --clusters"))
+				return commandline.Usage(fmt.Errorf("a manifest and clusters are needed; give -f and --clusters"))
 			}
 			if request.Manifest, err = readManifest(file, command.InOrStdin()); err != nil {
 				return err
@@ -94,7 +94,7 @@ func readManifest(file string, stdin io.Reader) (string, error) {
 	return string(text), nil
 }
 
-func newFedMove(env *subcommands.Environment, at *fedServer) *cobra.Command {
+func newFedMove(env *commandline.Environment, at *fedServer) *cobra.Command {
 	request := &federation.MoveRequest{}
 	var timeout time.Duration
 	var wait bool
@@ -102,14 +102,14 @@ func newFedMove(env *subcommands.Environment, at *fedServer) *cobra.Command {
 		Use: "move NAMESPACE/NAME --to NAMES", Short: "Have a workload be on other clusters",
 		Long: "Places a workload on the new clusters as well, waits until it is ready there and its clients have their links, and takes it from the\n" +
 			"others then. If this is not so in time, it stays where it was. The move goes on without this command.",
-		Args: subcommands.OneArgument("workload"),
+		Args: commandline.OneArgument("workload"),
 		RunE: func(command *cobra.Command, arguments []string) error {
 			namespace, name, err := splitWorkload(arguments[0])
 			if err != nil {
 				return err
 			}
 			if len(request.To) == 0 {
-				return subcommands.Usage(fmt.Errorf("no cluster is named; give --to"))
+				return commandline.Usage(fmt.Errorf("no cluster is named; give --to"))
 			}
 			request.TimeoutSeconds = int32(min(timeout, 24*time.Hour) / time.Second)
 			client, err := at.open()
@@ -160,9 +160,9 @@ func awaitMove(ctx context.Context, client *fedClient, workload *federation.Work
 	}
 }
 
-func newFedDelete(env *subcommands.Environment, at *fedServer) *cobra.Command {
+func newFedDelete(env *commandline.Environment, at *fedServer) *cobra.Command {
 	return &cobra.Command{
-		Use: "delete NAMESPACE/NAME", Short: "Remove a workload from its clusters", Args: subcommands.OneArgument("workload"),
+		Use: "delete NAMESPACE/NAME", Short: "Remove a workload from its clusters", Args: commandline.OneArgument("workload"),
 		RunE: func(command *cobra.Command, arguments []string) error {
 			namespace, name, err := splitWorkload(arguments[0])
 			if err != nil {

@@ -11,11 +11,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/kubernetsn/kubernetsn/internal/node/overlay"
+	"github.com/kubernetsn/kubernetsn/internal/shared/commandline"
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
-	"github.com/kubernetsn/kubernetsn/internal/shared/subcommands"
 )
 
-func newFilter(env *subcommands.Environment) *cobra.Command {
+func newFilter(env *commandline.Environment) *cobra.Command {
 	options := &nodeOptions{}
 	var format string
 	command := &cobra.Command{
@@ -24,7 +24,7 @@ func newFilter(env *subcommands.Environment) *cobra.Command {
 		Long: "Puts the filter right that keeps foreign packets out of the tunnels and pods off the node (nftables, tables\n" +
 			"kubernetsn), and says on standard error what was wrong with it. Then it shows how many packets it has dropped\n" +
 			"since it was made, by reason. It needs no ktsnd.",
-		Args: subcommands.NoArguments,
+		Args: commandline.NoArguments,
 		RunE: func(command *cobra.Command, _ []string) error {
 			if err := checkFormat(format, "text", "json"); err != nil {
 				return err

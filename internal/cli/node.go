@@ -16,8 +16,8 @@ import (
 
 	"github.com/kubernetsn/kubernetsn/internal/node/attachment"
 	"github.com/kubernetsn/kubernetsn/internal/node/overlay"
+	"github.com/kubernetsn/kubernetsn/internal/shared/commandline"
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
-	"github.com/kubernetsn/kubernetsn/internal/shared/subcommands"
 )
 
 // nodeTimeout bounds what a command of `ktsn node` asks of ktsnd; waiting for others comes on top.
@@ -75,9 +75,9 @@ func timed(client *control.Client) overlay.Timed {
 	return client
 }
 
-func newNode(env *subcommands.Environment) *cobra.Command {
-	peers := subcommands.Group("peers", "The other nodes of a network", newPeersAdd(), newPeersDel(), newPeersList(env))
-	return subcommands.Group("node", "Tell this node of others, and ktsnd of this node's pods", peers, newFilter(env), newRestore(env),
+func newNode(env *commandline.Environment) *cobra.Command {
+	peers := commandline.Group("peers", "The other nodes of a network", newPeersAdd(), newPeersDel(), newPeersList(env))
+	return commandline.Group("node", "Tell this node of others, and ktsnd of this node's pods", peers, newFilter(env), newRestore(env),
 		newCapture(env), newNodeReceive(env), newNodeRelay(env), newSettings(env), newNodeClock(env))
 }
 
@@ -94,7 +94,7 @@ func newPeersAdd() *cobra.Command {
 		RunE: func(command *cobra.Command, arguments []string) error {
 			peer, err := parsePeer(vni, arguments)
 			if err != nil {
-				return subcommands.Usage(err)
+				return commandline.Usage(err)
 			}
 			return options.do(command.Context(), func(ctx context.Context, node *overlay.Node, client *control.Client) error {
 				return node.PeerAdd(ctx, *peer, timed(client))
@@ -111,11 +111,11 @@ func newPeersDel() *cobra.Command {
 	command := &cobra.Command{
 		Use:   "del --vni N ADDRESS",
 		Short: "Undo add; a node that is not there is no error",
-		Args:  subcommands.OneArgument("ADDRESS"),
+		Args:  commandline.OneArgument("ADDRESS"),
 		RunE: func(command *cobra.Command, arguments []string) error {
 			address, err := netip.ParseAddr(arguments[0])
 			if err != nil || !address.Is4() || vni == 0 || vni > overlay.MaxVNI {
-				return subcommands.Usage(fmt.Errorf("--vni %d ADDRESS %q: give a network from 1 to %d and an IPv4 address", vni, arguments[0], overlay.MaxVNI))
+				return commandline.Usage(fmt.Errorf("--vni %d ADDRESS %q: give a network from 1 to %d and an IPv4 address", vni, arguments[0], overlay.MaxVNI))
 			}
 			return options.do(command.Context(), func(ctx context.Context, node *overlay.Node, client *control.Client) error {
 				return node.PeerDel(ctx, vni, address, timed(client))
@@ -129,9 +129,9 @@ func newPeersDel() *cobra.Command {
 // addressAndSubnets wants a node's address, and at least one subnet behind it.
 func addressAndSubnets(command *cobra.Command, arguments []string) error {
 	if len(arguments) == 1 {
-		return subcommands.Usage(fmt.Errorf("no SUBNET behind ADDRESS %q; give those of the node's pods, such as 10.42.2.0/24", arguments[0]))
+		return commandline.Usage(fmt.Errorf("no SUBNET behind ADDRESS %q; give those of the node's pods, such as 10.42.2.0/24", arguments[0]))
 	}
-	return subcommands.SeveralArguments("ADDRESS")(command, arguments)
+	return commandline.SeveralArguments("ADDRESS")(command, arguments)
 }
 
 func parsePeer(vni uint32, arguments []string) (*control.Peer, error) {
@@ -150,17 +150,17 @@ func parsePeer(vni uint32, arguments []string) (*control.Peer, error) {
 	return peer, overlay.CheckPeer(*peer)
 }
 
-func newPeersList(env *subcommands.Environment) *cobra.Command {
+func newPeersList(env *commandline.Environment) *cobra.Command {
 	options := &nodeOptions{}
 	var format string
 	command := &cobra.Command{
 		Use:   "list",
 		Short: "Show the other nodes, and who knows of them",
-		Args:  subcommands.NoArguments,
+		Args:  commandline.NoArguments,
 		RunE: func(command *cobra.Command, _ []string) error {
 			show, known := map[string]func(io.Writer, []knownPeer) error{"text": printPeers, "json": printPeersJSON}[format]
 			if !known {
-				return subcommands.Usage(fmt.Errorf("--output %q is no format; accepted are text and json", format))
+				return commandline.Usage(fmt.Errorf("--output %q is no format; accepted are text and json", format))
 			}
 			return options.do(command.Context(), func(ctx context.Context, node *overlay.Node, client *control.Client) error {
 				peers, err := knownPeers(ctx, node, client)
@@ -175,7 +175,7 @@ func newPeersList(env *subcommands.Environment) *cobra.Command {
 	return options.add(command)
 }
 
-func newRestore(env *subcommands.Environment) *cobra.Command {
+func newRestore(env *commandline.Environment) *cobra.Command {
 	options := &nodeOptions{}
 	command := &cobra.Command{
 		Use:   "restore",
@@ -184,11 +184,11 @@ func newRestore(env *subcommands.Environment) *cobra.Command {
 			"pods' sockets that tsn-cni had it make. Records of attachments that were lost are rebuilt from what the\n" +
 			"kernel knows. What was attached to network namespaces that are gone is left out. Interfaces that lost the\n" +
 			"filter against datagrams that libktsn.so does not see get it back. Repeating it changes nothing.",
-		Args: subcommands.NoArguments,
+		Args: commandline.NoArguments,
 		RunE: func(command *cobra.Command, _ []string) error {
 			return options.do(command.Context(), func(ctx context.Context, node *overlay.Node, client *control.Client) error {
 				if client == nil {
-					return subcommands.Usage(errors.New("without a control socket there is no ktsnd to tell"))
+					return commandline.Usage(errors.New("without a control socket there is no ktsnd to tell"))
 				}
 				done, err := attachment.Restore(ctx, options.stateDir, node, client, options.control)
 				fmt.Fprintf(env.Stdout, "told ktsnd of %d peers, %d interfaces and %d sockets; rebuilt %d records\n", done.Peers,

@@ -15,13 +15,13 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/kubernetsn/kubernetsn/internal/shared/subcommands"
+	"github.com/kubernetsn/kubernetsn/internal/shared/commandline"
 )
 
 func TestTraceShowsOneLineAMessage(t *testing.T) {
 	socket, changes := fakeDaemon(t, nil)
 	status, stdout, stderr := ktsn(t, "trace", "--control", socket, "--pod", "pod-a", "--flow", "7", "--count", "2")
-	if status != subcommands.ExitOK || stderr != "" {
+	if status != commandline.ExitOK || stderr != "" {
 		t.Errorf("status %d, said %q", status, stderr)
 	}
 	want := "  FLOW  TC  BYTES       CALLED        TAKEN                              DUE (TAI)         SENT  OUTCOME           POD\n" +
@@ -56,11 +56,11 @@ func TestTraceTakesAPodByNameOrIdentity(t *testing.T) {
 		status    int
 		want      string
 	}{
-		"its name":                    {"factory/axis-1", "", subcommands.ExitOK, `"identity":"` + exampleIdentity + `"`},
-		"its identity":                {exampleIdentity, "", subcommands.ExitOK, `"identity":"` + exampleIdentity + `"`},
-		"a name that nobody has":      {"factory/axis-2", "", subcommands.ExitFailure, "--pod factory/axis-2: no pod of that name is here; `ktsn status` lists them"},
-		"a name that two have":        {"plant/x-0", two, subcommands.ExitFailure, "--pod plant/x-0: several pods are or were called so; give one of the identities one, two"},
-		"the identity of one of them": {"two", two, subcommands.ExitOK, `"identity":"two"`},
+		"its name":                    {"factory/axis-1", "", commandline.ExitOK, `"identity":"` + exampleIdentity + `"`},
+		"its identity":                {exampleIdentity, "", commandline.ExitOK, `"identity":"` + exampleIdentity + `"`},
+		"a name that nobody has":      {"factory/axis-2", "", commandline.ExitFailure, "--pod factory/axis-2: no pod of that name is here; `ktsn status` lists them"},
+		"a name that two have":        {"plant/x-0", two, commandline.ExitFailure, "--pod plant/x-0: several pods are or were called so; give one of the identities one, two"},
+		"the identity of one of them": {"two", two, commandline.ExitOK, `"identity":"two"`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			instead := map[string]string{}
@@ -89,7 +89,7 @@ func TestWhatNobodyGaveANameIsShownByItsIdentity(t *testing.T) {
 	for _, command := range [][]string{{"status"}, {"top", "--interval", "100ms"}, {"trace", "--count", "1"}} {
 		socket, _ := fakeDaemon(t, map[string]string{"pods": pods})
 		status, stdout, _ := ktsn(t, append(command, "--control", socket)...)
-		if status != subcommands.ExitOK || !strings.Contains(stdout, exampleIdentity) {
+		if status != commandline.ExitOK || !strings.Contains(stdout, exampleIdentity) {
 			t.Errorf("ktsn %s: status %d, printed\n%s", command[0], status, stdout)
 		}
 	}
@@ -125,13 +125,13 @@ func TestTraceSaysWhatIsRefusedOrMissing(t *testing.T) {
 		want    string
 	}{
 		"a pod that is not": {map[string]string{"trace-start": fmt.Sprintf(refusal, "identity", `x: no pod; \"pods\" lists them`)},
-			subcommands.ExitFailure, "--pod x: no pod; `ktsn status` lists them"},
+			commandline.ExitFailure, "--pod x: no pod; `ktsn status` lists them"},
 		"a flow that is not": {map[string]string{"trace-start": fmt.Sprintf(refusal, "flow", `9: no flow; \"flows\" lists them`)},
-			subcommands.ExitFailure, "--flow 9: no flow; `ktsn status` lists them"},
+			commandline.ExitFailure, "--flow 9: no flow; `ktsn status` lists them"},
 		"another client": {map[string]string{"trace-start": fmt.Sprintf(refusal, "", "another client traces")},
-			subcommands.ExitFailure, "another client traces"},
+			commandline.ExitFailure, "another client traces"},
 		"messages that were overwritten": {map[string]string{"trace-read": `{"version":1,"reply":"trace","overwritten":5,` +
-			`"messages":[{"sequence":6,"flow":1,"outcome":"on-time"}]}`}, subcommands.ExitOK, "5 messages were overwritten"},
+			`"messages":[{"sequence":6,"flow":1,"outcome":"on-time"}]}`}, commandline.ExitOK, "5 messages were overwritten"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			socket, _ := fakeDaemon(t, test.instead)
@@ -164,7 +164,7 @@ func TestTimesThatAnApplicationInventedAreShown(t *testing.T) {
 func TestTopPrintsOneIntervalWhereThereIsNoTerminal(t *testing.T) {
 	socket, _ := fakeDaemon(t, nil)
 	status, stdout, stderr := ktsn(t, "top", "--control", socket, "--interval", "100ms")
-	if status != subcommands.ExitOK || stderr != "" {
+	if status != commandline.ExitOK || stderr != "" {
 		t.Errorf("status %d, said %q", status, stderr)
 	}
 	for _, want := range []string{"0 msg/s, 0.0 late/s, 0.0 drops/s, 3 pending, departure error p50 64ns p99 71ns\n",

@@ -20,11 +20,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/kubernetsn/kubernetsn/internal/node/ovs"
-	"github.com/kubernetsn/kubernetsn/internal/shared/subcommands"
+	"github.com/kubernetsn/kubernetsn/internal/shared/commandline"
 )
 
-func newOVS(env *subcommands.Environment) *cobra.Command {
-	return subcommands.Group("ovs", "Set up Open vSwitch with DPDK as ktsnd's uplink", newOVSSetup(env), newOVSStatus(env), newOVSTeardown())
+func newOVS(env *commandline.Environment) *cobra.Command {
+	return commandline.Group("ovs", "Set up Open vSwitch with DPDK as ktsnd's uplink", newOVSSetup(env), newOVSStatus(env), newOVSTeardown())
 }
 
 const ovsSetupLong = `Sets up Open vSwitch with DPDK for ktsnd --uplink ovs, in the network namespace of ovs-vswitchd: the bridges br-int and
@@ -49,17 +49,17 @@ type ovsPlan struct {
 	keep             bool
 }
 
-func newOVSSetup(env *subcommands.Environment) *cobra.Command {
+func newOVSSetup(env *commandline.Environment) *cobra.Command {
 	var to ovs.Switch
 	plan := &ovsPlan{}
 	command := &cobra.Command{
 		Use:   "setup --network N --address IPV4/BITS (--device DEVICE | --interface NAME)",
 		Short: "Make bridges, ports and flows; can be repeated",
 		Long:  ovsSetupLong,
-		Args:  subcommands.NoArguments,
+		Args:  commandline.NoArguments,
 		RunE: func(command *cobra.Command, _ []string) error {
 			if err := plan.parse(); err != nil {
-				return subcommands.Usage(err)
+				return commandline.Usage(err)
 			}
 			ctx, stop := signal.NotifyContext(command.Context(), syscall.SIGINT, syscall.SIGTERM)
 			defer stop()
@@ -148,7 +148,7 @@ func newOVSTeardown() *cobra.Command {
 	command := &cobra.Command{
 		Use:   "teardown",
 		Short: "Remove what setup made, and nothing else",
-		Args:  subcommands.NoArguments,
+		Args:  commandline.NoArguments,
 		RunE: func(command *cobra.Command, _ []string) error {
 			return to.Teardown(command.Context())
 		},
@@ -156,13 +156,13 @@ func newOVSTeardown() *cobra.Command {
 	return ovsSwitch(command, &to)
 }
 
-func newOVSStatus(env *subcommands.Environment) *cobra.Command {
+func newOVSStatus(env *commandline.Environment) *cobra.Command {
 	var to ovs.Switch
 	var format string
 	command := &cobra.Command{
 		Use:   "status",
 		Short: "Show how Open vSwitch is, and what is wrong; the exit status is 1 then",
-		Args:  subcommands.NoArguments,
+		Args:  commandline.NoArguments,
 		RunE: func(command *cobra.Command, _ []string) error {
 			if err := checkFormat(format, "text", "json"); err != nil {
 				return err

@@ -9,8 +9,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/kubernetsn/kubernetsn/internal/shared/commandline"
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
-	"github.com/kubernetsn/kubernetsn/internal/shared/subcommands"
 )
 
 // probed is what a ktsnd can be asked to be, and the states in which it is.
@@ -19,7 +19,7 @@ var probed = map[string][]string{
 	"alive":   {control.StateServing, control.StateStandingBy},
 }
 
-func newProbe(_ *subcommands.Environment) *cobra.Command {
+func newProbe(_ *commandline.Environment) *cobra.Command {
 	var folder string
 	command := &cobra.Command{
 		Use:   "probe [options] serving | alive",
@@ -46,7 +46,7 @@ func newProbe(_ *subcommands.Environment) *cobra.Command {
 
 func needState(_ *cobra.Command, arguments []string) error {
 	if len(arguments) != 1 || probed[arguments[0]] == nil {
-		return subcommands.Usage(errors.New("say what the ktsnd is to be: serving or alive"))
+		return commandline.Usage(errors.New("say what the ktsnd is to be: serving or alive"))
 	}
 	return nil
 }

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/kubernetsn/kubernetsn/internal/shared/subcommands"
+	"github.com/kubernetsn/kubernetsn/internal/shared/commandline"
 )
 
 // instanceThatSays plays an instance of ktsnd, and returns its folder.
@@ -40,17 +40,17 @@ func TestProbeAsksTheInstanceOfTheFolder(t *testing.T) {
 		answer, asked, said string
 		status              int
 	}{
-		"one that serves is serving":            {serving, "serving", "", subcommands.ExitOK},
-		"one that serves is alive":              {serving, "alive", "", subcommands.ExitOK},
-		"one that stands by is not serving":     {standingBy, "serving", "this ktsnd is standing-by: a younger ktsnd serves", subcommands.ExitFailure},
-		"one that stands by is alive":           {standingBy, "alive", "", subcommands.ExitOK},
-		"one that starts is not serving":        {starting, "serving", "this ktsnd is starting", subcommands.ExitFailure},
-		"one that starts is not alive":          {starting, "alive", "this ktsnd is starting", subcommands.ExitFailure},
-		"one that does not answer":              {"", "alive", "read what this ktsnd says", subcommands.ExitFailure},
-		"one that answers nonsense":             {"hello", "alive", "decode what this ktsnd says", subcommands.ExitFailure},
-		"one that answers another version":      {`{"version":2}`, "alive", "version 2", subcommands.ExitFailure},
-		"it is asked for something else":        {serving, "well", "serving or alive", subcommands.ExitUsage},
-		"a state that a newer ktsnd might have": {`{"version":1,"state":"resting"}`, "alive", "this ktsnd is resting", subcommands.ExitFailure},
+		"one that serves is serving":            {serving, "serving", "", commandline.ExitOK},
+		"one that serves is alive":              {serving, "alive", "", commandline.ExitOK},
+		"one that stands by is not serving":     {standingBy, "serving", "this ktsnd is standing-by: a younger ktsnd serves", commandline.ExitFailure},
+		"one that stands by is alive":           {standingBy, "alive", "", commandline.ExitOK},
+		"one that starts is not serving":        {starting, "serving", "this ktsnd is starting", commandline.ExitFailure},
+		"one that starts is not alive":          {starting, "alive", "this ktsnd is starting", commandline.ExitFailure},
+		"one that does not answer":              {"", "alive", "read what this ktsnd says", commandline.ExitFailure},
+		"one that answers nonsense":             {"hello", "alive", "decode what this ktsnd says", commandline.ExitFailure},
+		"one that answers another version":      {`{"version":2}`, "alive", "version 2", commandline.ExitFailure},
+		"it is asked for something else":        {serving, "well", "serving or alive", commandline.ExitUsage},
+		"a state that a newer ktsnd might have": {`{"version":1,"state":"resting"}`, "alive", "this ktsnd is resting", commandline.ExitFailure},
 	} {
 		t.Run(name, func(t *testing.T) {
 			status, stdout, stderr := ktsn(t, "probe", "--instance-dir", instanceThatSays(t, test.answer), test.asked)
@@ -59,7 +59,7 @@ func TestProbeAsksTheInstanceOfTheFolder(t *testing.T) {
 			}
 		})
 	}
-	if status, _, stderr := ktsn(t, "probe", "--instance-dir", t.TempDir(), "alive"); status != subcommands.ExitFailure || !strings.Contains(stderr, "--instance-dir of a running ktsnd") {
+	if status, _, stderr := ktsn(t, "probe", "--instance-dir", t.TempDir(), "alive"); status != commandline.ExitFailure || !strings.Contains(stderr, "--instance-dir of a running ktsnd") {
 		t.Errorf("a folder without a ktsnd: status %d, said %q", status, stderr)
 	}
 }

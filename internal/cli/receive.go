@@ -19,15 +19,15 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/node/attachment"
 	"github.com/kubernetsn/kubernetsn/internal/node/overlay"
 	"github.com/kubernetsn/kubernetsn/internal/node/receive"
-	"github.com/kubernetsn/kubernetsn/internal/shared/subcommands"
+	"github.com/kubernetsn/kubernetsn/internal/shared/commandline"
 )
 
-func newNodeReceive(env *subcommands.Environment) *cobra.Command {
-	return subcommands.Group("receive", "The program that takes datagrams at the uplink into receive rings",
+func newNodeReceive(env *commandline.Environment) *cobra.Command {
+	return commandline.Group("receive", "The program that takes datagrams at the uplink into receive rings",
 		newReceiveAttach(env), newReceiveDetach(env), newReceiveList(env))
 }
 
-func newReceiveAttach(env *subcommands.Environment) *cobra.Command {
+func newReceiveAttach(env *commandline.Environment) *cobra.Command {
 	var stateDir string
 	command := &cobra.Command{
 		Use:   "attach UPLINK",
@@ -37,7 +37,7 @@ func newReceiveAttach(env *subcommands.Environment) *cobra.Command {
 			"pods. Everything else takes the kernel's path as before. tsn-cni does the same when it attaches the first\n" +
 			"such pod. A program that is there is replaced in one step, and rings stay, unless they are of a release\n" +
 			"with another layout.",
-		Args: subcommands.OneArgument("UPLINK"),
+		Args: commandline.OneArgument("UPLINK"),
 		RunE: func(command *cobra.Command, arguments []string) error {
 			return attachReceive(command.Context(), env.Stdout, stateDir, arguments[0])
 		},
@@ -77,14 +77,14 @@ func attachReceive(ctx context.Context, out io.Writer, stateDir, uplink string) 
 	return err
 }
 
-func newReceiveDetach(env *subcommands.Environment) *cobra.Command {
+func newReceiveDetach(env *commandline.Environment) *cobra.Command {
 	return &cobra.Command{
 		Use:   "detach",
 		Short: "Leave all datagrams to the kernel again; without the program it is no error",
 		Long: "Takes the program from all interfaces and removes all that the node has pinned in " + receive.DefaultDir + ". Datagrams\n" +
 			"take the kernel's path from then on; those that are in rings are still read from there. A BPF filesystem\n" +
 			"that attach mounted is unmounted when nothing else is in it.",
-		Args: subcommands.NoArguments,
+		Args: commandline.NoArguments,
 		RunE: func(*cobra.Command, []string) error {
 			uplinks, err := receive.Detach(receive.DefaultDir)
 			for _, uplink := range uplinks {
@@ -113,12 +113,12 @@ type receiveEndpoint struct {
 	Redirect  bool           `json:"redirect"`
 }
 
-func newReceiveList(env *subcommands.Environment) *cobra.Command {
+func newReceiveList(env *commandline.Environment) *cobra.Command {
 	var format string
 	command := &cobra.Command{
 		Use:   "list",
 		Short: "Show the uplinks with the program, the pods that it knows, and what became of frames",
-		Args:  subcommands.NoArguments,
+		Args:  commandline.NoArguments,
 		RunE: func(*cobra.Command, []string) error {
 			if err := checkFormat(format, "text", "json"); err != nil {
 				return err

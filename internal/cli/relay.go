@@ -10,10 +10,10 @@ import (
 
 	"github.com/kubernetsn/kubernetsn/internal/node/overlay"
 	"github.com/kubernetsn/kubernetsn/internal/node/relay"
-	"github.com/kubernetsn/kubernetsn/internal/shared/subcommands"
+	"github.com/kubernetsn/kubernetsn/internal/shared/commandline"
 )
 
-func newNodeRelay(env *subcommands.Environment) *cobra.Command {
+func newNodeRelay(env *commandline.Environment) *cobra.Command {
 	stateDir, user := overlay.DefaultStateDir, relay.DefaultUser
 	programs := relay.Programs{
 		Captured: relay.Program{Path: env.Sibling("ktsn-relay")}, Guests: relay.Program{Path: env.Sibling("ktsn-relay-vhost")},
@@ -25,10 +25,10 @@ func newNodeRelay(env *subcommands.Environment) *cobra.Command {
 			"configuration), and a ktsn-relay-vhost for each that a virtual machine has by vhost-user (field device). It starts\n" +
 			"them again when they end, and goes on until it is told to end. In a Kubernetes cluster ktsn-agent does that.\n" +
 			"Without either, frames with a transmit time that did not come through libktsn.so are dropped.",
-		Args: subcommands.NoArguments,
+		Args: commandline.NoArguments,
 		RunE: func(command *cobra.Command, _ []string) (err error) {
 			if programs.Captured.User, err = relay.ParseUser(user); err != nil {
-				return subcommands.Usage(fmt.Errorf("--relay-user %w", err))
+				return commandline.Usage(fmt.Errorf("--relay-user %w", err))
 			}
 			programs.Guests.User = programs.Captured.User
 			if err := programs.Captured.Check(); err != nil {

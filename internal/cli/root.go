@@ -8,18 +8,18 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/kubernetsn/kubernetsn/internal/shared/subcommands"
+	"github.com/kubernetsn/kubernetsn/internal/shared/commandline"
 	"github.com/kubernetsn/kubernetsn/internal/shared/version"
 )
 
 // Main runs a command line, without the program's name, until ctx ends, and returns the exit status. An
 // error is one sentence on stderr.
 func Main(ctx context.Context, arguments []string, stdout, stderr io.Writer) int {
-	return subcommands.Main(ctx, newRoot, arguments, stdout, stderr)
+	return commandline.Main(ctx, newRoot, arguments, stdout, stderr)
 }
 
-func newRoot(env *subcommands.Environment) *cobra.Command {
-	root := subcommands.Root("ktsn", "Deterministic networking for unmodified applications",
+func newRoot(env *commandline.Environment) *cobra.Command {
+	root := commandline.Root("ktsn", "Deterministic networking for unmodified applications",
 		"ktsn shows and uses KuberneTSN on one machine: it measures the data path beside the kernel's own,\n"+
 			"starts applications with libktsn, tells the node of others, asks ktsnd how it is and what it does, and\n"+
 			"gives it schedules. In a Kubernetes cluster it shows networks and nodes, and says what is missing.",

@@ -16,7 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/kubernetsn/kubernetsn/internal/cli/preload"
-	"github.com/kubernetsn/kubernetsn/internal/shared/subcommands"
+	"github.com/kubernetsn/kubernetsn/internal/shared/commandline"
 )
 
 // defaultAppSocket is where a node's ktsnd listens for applications outside of pods.
@@ -36,7 +36,7 @@ system calls, programs with set-user-ID or file capabilities, nor what io_uring 
 a pod whose network captures: there their datagrams go through the pod's relay, which takes a system call each and
 more lead. What can be told from APP's file, or its interpreter's, is refused in a sentence.`
 
-func newRun(env *subcommands.Environment) *cobra.Command {
+func newRun(env *commandline.Environment) *cobra.Command {
 	var socket, library string
 	var allowWithout, receive bool
 	command := &cobra.Command{
@@ -80,7 +80,7 @@ func newRun(env *subcommands.Environment) *cobra.Command {
 
 func needApplication(_ *cobra.Command, arguments []string) error {
 	if len(arguments) == 0 {
-		return subcommands.Usage(errors.New("no application; give it behind --, as in `ktsn run -- tsnperf talker ...`"))
+		return commandline.Usage(errors.New("no application; give it behind --, as in `ktsn run -- tsnperf talker ...`"))
 	}
 	return nil
 }

@@ -10,9 +10,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/kubernetsn/kubernetsn/internal/shared/commandline"
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
 	"github.com/kubernetsn/kubernetsn/internal/shared/schedule"
-	"github.com/kubernetsn/kubernetsn/internal/shared/subcommands"
 )
 
 const fileLong = `FILE holds the gate-parameter-table of the YANG module ieee802-dot1q-sched, in YAML or JSON; docs/schedules.md
@@ -21,8 +21,8 @@ describes it.`
 // defaultGuardBand is ktsnd's.
 const defaultGuardBand = 20 * time.Microsecond
 
-func newSchedule(env *subcommands.Environment) *cobra.Command {
-	return subcommands.Group("schedule", "Check, set, show and export the schedule of the gates (IEEE 802.1Qbv)",
+func newSchedule(env *commandline.Environment) *cobra.Command {
+	return commandline.Group("schedule", "Check, set, show and export the schedule of the gates (IEEE 802.1Qbv)",
 		newScheduleCheck(env), newScheduleSet(env), newScheduleGet(env), newScheduleExport(env))
 }
 
@@ -30,7 +30,7 @@ func addASCII(command *cobra.Command, ascii *bool) {
 	command.Flags().BoolVar(ascii, "ascii", false, "draw with ASCII characters, as where the locale is not UTF-8")
 }
 
-func newScheduleCheck(env *subcommands.Environment) *cobra.Command {
+func newScheduleCheck(env *commandline.Environment) *cobra.Command {
 	var speed, network string
 	var guardBand time.Duration
 	var ascii bool
@@ -43,9 +43,9 @@ func newScheduleCheck(env *subcommands.Environment) *cobra.Command {
 			"the slowest link of a TSNNetwork's nodes; without FILE it is the network's own.\n\n" + fileLong,
 		Args: func(command *cobra.Command, arguments []string) error {
 			if network != "" {
-				return subcommands.NoArguments(command, arguments[min(1, len(arguments)):])
+				return commandline.NoArguments(command, arguments[min(1, len(arguments)):])
 			}
-			return subcommands.OneArgument("FILE")(command, arguments)
+			return commandline.OneArgument("FILE")(command, arguments)
 		},
 		RunE: func(command *cobra.Command, arguments []string) error {
 			if network != "" {
@@ -53,10 +53,10 @@ func newScheduleCheck(env *subcommands.Environment) *cobra.Command {
 			}
 			bps, err := schedule.ParseLinkSpeed(speed)
 			if err != nil {
-				return subcommands.Usage(fmt.Errorf("--link-speed %w", err))
+				return commandline.Usage(fmt.Errorf("--link-speed %w", err))
 			}
 			if guardBand < 0 || guardBand > time.Second {
-				return subcommands.Usage(fmt.Errorf("--guard-band %v; give a duration from 0s to 1s", guardBand))
+				return commandline.Usage(fmt.Errorf("--guard-band %v; give a duration from 0s to 1s", guardBand))
 			}
 			document, err := schedule.Read(arguments[0])
 			if err != nil {
@@ -79,7 +79,7 @@ func newScheduleCheck(env *subcommands.Environment) *cobra.Command {
 	return command
 }
 
-func newScheduleSet(env *subcommands.Environment) *cobra.Command {
+func newScheduleSet(env *commandline.Environment) *cobra.Command {
 	var path string
 	var ascii bool
 	command := &cobra.Command{
@@ -87,7 +87,7 @@ func newScheduleSet(env *subcommands.Environment) *cobra.Command {
 		Short: "Give ktsnd a schedule",
 		Long: "Checks a schedule for the link that ktsnd has, gives it to ktsnd, and shows what ktsnd then says of its gates.\n" +
 			"Refused schedules change nothing.\n\n" + fileLong,
-		Args: subcommands.OneArgument("FILE"),
+		Args: commandline.OneArgument("FILE"),
 		RunE: func(command *cobra.Command, arguments []string) error {
 			document, err := schedule.Read(arguments[0])
 			if err != nil {
@@ -124,14 +124,14 @@ func setSchedule(ctx context.Context, client *control.Client, document *schedule
 	return client.Schedule(ctx)
 }
 
-func newScheduleGet(env *subcommands.Environment) *cobra.Command {
+func newScheduleGet(env *commandline.Environment) *cobra.Command {
 	var path, format, network, node string
 	var ascii bool
 	var w where
 	command := &cobra.Command{
 		Use:   "get",
 		Short: "Show the schedule in force and the one that waits",
-		Args:  subcommands.NoArguments,
+		Args:  commandline.NoArguments,
 		RunE: func(command *cobra.Command, _ []string) error {
 			if err := checkFormat(format, "text", "json", "yaml"); err != nil {
 				return err

@@ -12,9 +12,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/kubernetsn/kubernetsn/internal/node/taprio"
+	"github.com/kubernetsn/kubernetsn/internal/shared/commandline"
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
 	"github.com/kubernetsn/kubernetsn/internal/shared/schedule"
-	"github.com/kubernetsn/kubernetsn/internal/shared/subcommands"
 	"github.com/kubernetsn/kubernetsn/internal/shared/tsnnetwork"
 )
 
@@ -29,7 +29,7 @@ type export struct {
 	where           where
 }
 
-func newScheduleExport(env *subcommands.Environment) *cobra.Command {
+func newScheduleExport(env *commandline.Environment) *cobra.Command {
 	e := &export{}
 	command := &cobra.Command{
 		Use:                   "export [options] --taprio DEVICE {FILE | --network NAME}",
@@ -40,9 +40,9 @@ func newScheduleExport(env *subcommands.Environment) *cobra.Command {
 			"than ktsnd would is said on stderr.\n\n" + fileLong,
 		Args: func(command *cobra.Command, arguments []string) error {
 			if e.network != "" {
-				return subcommands.NoArguments(command, arguments)
+				return commandline.NoArguments(command, arguments)
 			}
-			return subcommands.OneArgument("FILE")(command, arguments)
+			return commandline.OneArgument("FILE")(command, arguments)
 		},
 		RunE: func(command *cobra.Command, arguments []string) error { return e.run(command, env, arguments) },
 	}
@@ -69,9 +69,9 @@ func (e *export) addFlags(command *cobra.Command) {
 	_ = command.MarkFlagRequired("taprio") // there is such a flag
 }
 
-func (e *export) run(command *cobra.Command, env *subcommands.Environment, arguments []string) error {
+func (e *export) run(command *cobra.Command, env *commandline.Environment, arguments []string) error {
 	if e.netns != "" && !e.apply {
-		return subcommands.Usage(errors.New("--netns says where to run the commands; give --apply too"))
+		return commandline.Usage(errors.New("--netns says where to run the commands; give --apply too"))
 	}
 	table, err := e.table(command.Context(), arguments)
 	if err != nil {
@@ -82,7 +82,7 @@ func (e *export) run(command *cobra.Command, env *subcommands.Environment, argum
 	}
 	commands, err := taprio.Commands(table, &e.Options)
 	if err != nil {
-		return subcommands.Usage(err)
+		return commandline.Usage(err)
 	}
 	for _, note := range taprio.Notes(table, &e.Options) {
 		fmt.Fprintf(env.Stderr, "note: %s\n", note)
@@ -103,7 +103,7 @@ func (e *export) table(ctx context.Context, arguments []string) (*control.GatePa
 	if e.network == "" {
 		bps, err := schedule.ParseLinkSpeed(e.speed)
 		if err != nil {
-			return nil, subcommands.Usage(fmt.Errorf("--link-speed %w", err))
+			return nil, commandline.Usage(fmt.Errorf("--link-speed %w", err))
 		}
 		document, err := schedule.Read(arguments[0])
 		if err == nil {
@@ -137,7 +137,7 @@ func (e *export) setClasses(command *cobra.Command) error {
 		return err
 	}
 	if len(e.points) > control.TrafficClasses {
-		return subcommands.Usage(fmt.Errorf("--pcp has %d numbers, and there are %d classes", len(e.points), control.TrafficClasses))
+		return commandline.Usage(fmt.Errorf("--pcp has %d numbers, and there are %d classes", len(e.points), control.TrafficClasses))
 	}
 	fill(e.Classes[:], e.classes)
 	fill(e.CodePoints[:], e.points)

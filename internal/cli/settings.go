@@ -12,14 +12,14 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/kubernetsn/kubernetsn/internal/node/hostsettings"
+	"github.com/kubernetsn/kubernetsn/internal/shared/commandline"
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
-	"github.com/kubernetsn/kubernetsn/internal/shared/subcommands"
 )
 
 // defaultFIFO is the priority that a ktsnd has which was given none.
 const defaultFIFO = 50
 
-func newSettings(env *subcommands.Environment) *cobra.Command {
+func newSettings(env *commandline.Environment) *cobra.Command {
 	var path, format string
 	given := hostsettings.Ktsnd{FIFOPriority: defaultFIFO}
 	command := &cobra.Command{
@@ -28,7 +28,7 @@ func newSettings(env *subcommands.Environment) *cobra.Command {
 		Long: "Shows the settings of this machine on which the punctuality of ktsnd depends: power states, interrupts, isolated\n" +
 			"processors and others, for each what is there, what it costs, and how to change it. It changes nothing. Without a\n" +
 			"ktsnd (--control \"\") the settings are judged for the processor --cpu and the interface --interface.",
-		Args: subcommands.NoArguments,
+		Args: commandline.NoArguments,
 		RunE: func(command *cobra.Command, _ []string) error {
 			if err := checkFormat(format, "text", "json"); err != nil {
 				return err
@@ -36,7 +36,7 @@ func newSettings(env *subcommands.Environment) *cobra.Command {
 			ktsnd := given
 			switch flags := command.Flags(); {
 			case path != "" && (flags.Changed("cpu") || flags.Changed("interface")):
-				return subcommands.Usage(errors.New("ktsnd says which processor and interface it has; give --cpu and --interface with --control \"\" only"))
+				return commandline.Usage(errors.New("ktsnd says which processor and interface it has; give --cpu and --interface with --control \"\" only"))
 			case path != "":
 				if err := withClient(command.Context(), path, func(ctx context.Context, client *control.Client) error {
 					status, err := client.Status(ctx)

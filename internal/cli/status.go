@@ -15,9 +15,9 @@ import (
 
 	"github.com/kubernetsn/kubernetsn/internal/cli/top"
 	"github.com/kubernetsn/kubernetsn/internal/node/machine"
+	"github.com/kubernetsn/kubernetsn/internal/shared/commandline"
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
 	"github.com/kubernetsn/kubernetsn/internal/shared/schedule"
-	"github.com/kubernetsn/kubernetsn/internal/shared/subcommands"
 )
 
 // state is everything `ktsn status` shows.
@@ -36,14 +36,14 @@ type state struct {
 	Schedule *control.Schedule    `json:"schedule"`
 }
 
-func newStatus(env *subcommands.Environment) *cobra.Command {
+func newStatus(env *commandline.Environment) *cobra.Command {
 	var path, format, node string
 	var whole bool
 	var w where
 	command := &cobra.Command{
 		Use:   "status",
 		Short: "Show what a running ktsnd does, or what a cluster's networks do",
-		Args:  subcommands.NoArguments,
+		Args:  commandline.NoArguments,
 		RunE: func(command *cobra.Command, _ []string) error {
 			if err := checkFormat(format, "text", "wide", "json"); err != nil {
 				return err

@@ -7,8 +7,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/kubernetsn/kubernetsn/internal/shared/commandline"
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
-	"github.com/kubernetsn/kubernetsn/internal/shared/subcommands"
 )
 
 const strategyLong = `Changes what decides when a message leaves. What waits stays.
@@ -18,17 +18,17 @@ const strategyLong = `Changes what decides when a message leaves. What waits sta
   etf              at its time, whatever its class; what cannot leave then is dropped
   etf-deadline     the same for transmit times that are deadlines; they leave as soon as they can`
 
-func newStrategy(env *subcommands.Environment) *cobra.Command {
-	return subcommands.Group("strategy", "Choose what decides when a message leaves", newStrategySet(env))
+func newStrategy(env *commandline.Environment) *cobra.Command {
+	return commandline.Group("strategy", "Choose what decides when a message leaves", newStrategySet(env))
 }
 
-func newStrategySet(_ *subcommands.Environment) *cobra.Command {
+func newStrategySet(_ *commandline.Environment) *cobra.Command {
 	var path string
 	command := &cobra.Command{
 		Use:   "set NAME",
 		Short: "Change to the strategy tas, strict-priority, etf or etf-deadline",
 		Long:  strategyLong,
-		Args:  subcommands.OneArgument("NAME"),
+		Args:  commandline.OneArgument("NAME"),
 		RunE: func(command *cobra.Command, arguments []string) error {
 			return withClient(command.Context(), path, func(ctx context.Context, client *control.Client) error {
 				return client.StrategySet(ctx, arguments[0])

@@ -14,9 +14,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/kubernetsn/kubernetsn/internal/cli/top"
+	"github.com/kubernetsn/kubernetsn/internal/shared/commandline"
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
 	"github.com/kubernetsn/kubernetsn/internal/shared/retry"
-	"github.com/kubernetsn/kubernetsn/internal/shared/subcommands"
 )
 
 const topLong = `Shows what pods and flows send, and how exactly: messages, late ones and drops a second, messages pending, and the
@@ -35,14 +35,14 @@ type topOptions struct {
 	once     bool
 }
 
-func newTop(env *subcommands.Environment) *cobra.Command {
+func newTop(env *commandline.Environment) *cobra.Command {
 	var path string
 	var options topOptions
 	command := &cobra.Command{
 		Use:   "top",
 		Short: "Show live what pods and flows send",
 		Long:  topLong,
-		Args:  subcommands.NoArguments,
+		Args:  commandline.NoArguments,
 		RunE: func(command *cobra.Command, _ []string) error {
 			order, err := options.check()
 			if err != nil {
@@ -68,11 +68,11 @@ func (o topOptions) check() (top.Order, error) {
 		return "", err
 	}
 	if o.interval < 100*time.Millisecond || o.interval > time.Hour {
-		return "", subcommands.Usage(fmt.Errorf("--interval %v; give a time from 100ms to 1h", o.interval))
+		return "", commandline.Usage(fmt.Errorf("--interval %v; give a time from 100ms to 1h", o.interval))
 	}
 	order, err := top.ParseOrder(o.sort)
 	if err != nil {
-		return "", subcommands.Usage(fmt.Errorf("--sort: %w", err))
+		return "", commandline.Usage(fmt.Errorf("--sort: %w", err))
 	}
 	return order, nil
 }

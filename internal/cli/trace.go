@@ -16,10 +16,10 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/kubernetsn/kubernetsn/internal/shared/commandline"
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
 	"github.com/kubernetsn/kubernetsn/internal/shared/retry"
 	"github.com/kubernetsn/kubernetsn/internal/shared/schedule"
-	"github.com/kubernetsn/kubernetsn/internal/shared/subcommands"
 )
 
 // tracePause is how long ktsnd is left alone when it had nothing more to tell.
@@ -41,7 +41,7 @@ type traceOptions struct {
 	format string
 }
 
-func newTrace(env *subcommands.Environment) *cobra.Command {
+func newTrace(env *commandline.Environment) *cobra.Command {
 	var path string
 	var options traceOptions
 	var ofChain chainOptions
@@ -50,7 +50,7 @@ func newTrace(env *subcommands.Environment) *cobra.Command {
 		Use:   "trace",
 		Short: "Follow single messages from the call to the wire",
 		Long:  traceLong,
-		Args:  subcommands.NoArguments,
+		Args:  commandline.NoArguments,
 		RunE: func(command *cobra.Command, _ []string) error {
 			if err := checkFormat(options.format, "text", "wide", "json"); err != nil {
 				return err

@@ -14,14 +14,14 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/kubernetsn/kubernetsn/internal/node/vm"
+	"github.com/kubernetsn/kubernetsn/internal/shared/commandline"
 	"github.com/kubernetsn/kubernetsn/internal/shared/device"
-	"github.com/kubernetsn/kubernetsn/internal/shared/subcommands"
 )
 
 // guestInterface is how the printed commands call the machine's interface.
 const guestInterface = "eth0"
 
-func newVMAttach(env *subcommands.Environment) *cobra.Command {
+func newVMAttach(env *commandline.Environment) *cobra.Command {
 	node := &vm.Node{}
 	m := &vm.Machine{}
 	var format string
@@ -31,14 +31,14 @@ func newVMAttach(env *subcommands.Environment) *cobra.Command {
 		Long: "Connects a virtual machine to a network of this node, and prints the arguments of QEMU or libvirt, and the guest's\n" +
 			"commands, that fit. The network is one of CNI's configurations with tsn-cni. The machine sends and receives at a tap,\n" +
 			"or by vhost-user; for ktsnd it is what a pod is. Relays must run (ktsn-agent, or `ktsn node relay`). Without Kubernetes; there the pod of a machine is attached like any other.",
-		Args: subcommands.OneArgument("the virtual machine's name"),
+		Args: commandline.OneArgument("the virtual machine's name"),
 		RunE: func(command *cobra.Command, arguments []string) error {
-			if err := subcommands.CheckChoice("output", format, "qemu", "libvirt", "json"); err != nil {
+			if err := commandline.CheckChoice("output", format, "qemu", "libvirt", "json"); err != nil {
 				return err
 			}
 			m.Name = arguments[0]
 			if err := m.Check(); err != nil {
-				return subcommands.Usage(err)
+				return commandline.Usage(err)
 			}
 			if err := node.Attach(command.Context(), m); err != nil {
 				return err
@@ -97,7 +97,7 @@ func newVMDetach() *cobra.Command {
 		Use:   "detach NAME",
 		Short: "Disconnect a virtual machine",
 		Long:  "Removes what `ktsn vm attach` has made. It can be repeated when a step failed.",
-		Args:  subcommands.OneArgument("the virtual machine's name"),
+		Args:  commandline.OneArgument("the virtual machine's name"),
 		RunE: func(command *cobra.Command, arguments []string) error {
 			return node.Detach(command.Context(), arguments[0], force)
 		},
@@ -107,16 +107,16 @@ func newVMDetach() *cobra.Command {
 	return command
 }
 
-func newVMList(env *subcommands.Environment) *cobra.Command {
+func newVMList(env *commandline.Environment) *cobra.Command {
 	node := &vm.Node{}
 	var format string
 	command := &cobra.Command{
 		Use:   "list",
 		Short: "Show the virtual machines that are connected",
 		Long:  "Shows the virtual machines that `ktsn vm attach` has connected: their networks, taps and addresses.",
-		Args:  subcommands.NoArguments,
+		Args:  commandline.NoArguments,
 		RunE: func(*cobra.Command, []string) error {
-			if err := subcommands.CheckChoice("output", format, "text", "json"); err != nil {
+			if err := commandline.CheckChoice("output", format, "text", "json"); err != nil {
 				return err
 			}
 			all, err := node.List()

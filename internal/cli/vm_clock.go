@@ -11,27 +11,27 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/kubernetsn/kubernetsn/internal/guest/hosttime"
-	"github.com/kubernetsn/kubernetsn/internal/shared/subcommands"
+	"github.com/kubernetsn/kubernetsn/internal/shared/commandline"
 )
 
 const vmClockLong = `Answers ktsn-guest in a virtual machine, which asks for this node's time, until it is told to end. The machine has a virtio
 port called ` + hosttime.PortName + `, on a unix socket of which QEMU is the server; it may come and go.
 docs/virtual-machines.md has the arguments of QEMU and libvirt.`
 
-func newVMClock(env *subcommands.Environment) *cobra.Command {
+func newVMClock(env *commandline.Environment) *cobra.Command {
 	var socket string
 	var limit time.Duration
 	command := &cobra.Command{
 		Use:   "clock --socket PATH",
 		Short: "Tell a virtual machine what time this node has",
 		Long:  vmClockLong,
-		Args:  subcommands.NoArguments,
+		Args:  commandline.NoArguments,
 		RunE: func(command *cobra.Command, _ []string) error {
 			if socket == "" {
-				return subcommands.Usage(errors.New("no --socket says where QEMU listens"))
+				return commandline.Usage(errors.New("no --socket says where QEMU listens"))
 			}
 			if limit < 0 {
-				return subcommands.Usage(fmt.Errorf("--limit %v is below zero", limit))
+				return commandline.Usage(fmt.Errorf("--limit %v is below zero", limit))
 			}
 			return hosttime.ServeAt(command.Context(), socket, limit, slog.New(slog.NewTextHandler(env.Stderr, nil)))
 		},

@@ -12,11 +12,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/kubernetsn/kubernetsn/internal/node/passthrough"
-	"github.com/kubernetsn/kubernetsn/internal/shared/subcommands"
+	"github.com/kubernetsn/kubernetsn/internal/shared/commandline"
 )
 
-func newVMPassthrough(env *subcommands.Environment) *cobra.Command {
-	return subcommands.Group("passthrough", "Take a network card from the kernel by VFIO, and give it back",
+func newVMPassthrough(env *commandline.Environment) *cobra.Command {
+	return commandline.Group("passthrough", "Take a network card from the kernel by VFIO, and give it back",
 		newPassthroughCheck(env), newPassthroughBind(env), newPassthroughUnbind(env))
 }
 
@@ -26,7 +26,7 @@ type passthroughResult struct {
 	Reasons []string `json:"reasons"`
 }
 
-func newPassthroughCheck(env *subcommands.Environment) *cobra.Command {
+func newPassthroughCheck(env *commandline.Environment) *cobra.Command {
 	var format string
 	command := &cobra.Command{
 		Use:   "check PCI",
@@ -34,14 +34,14 @@ func newPassthroughCheck(env *subcommands.Environment) *cobra.Command {
 		Long: "Tells the driver, interfaces and IOMMU group of a network card, who else is in the group, and what stands against\n" +
 			"giving it away: no IOMMU, other devices of the node in its group, or that the node would be cut off. Changes\n" +
 			"nothing. Exit status 1: something stands against it.",
-		Args: subcommands.OneArgument("the card's PCI address, such as 0000:02:00.0"),
+		Args: commandline.OneArgument("the card's PCI address, such as 0000:02:00.0"),
 		RunE: func(_ *cobra.Command, arguments []string) error {
 			if err := checkFormat(format, "text", "json"); err != nil {
 				return err
 			}
 			address, err := passthrough.ParseAddress(arguments[0])
 			if err != nil {
-				return subcommands.Usage(err)
+				return commandline.Usage(err)
 			}
 			device, reasons, err := passthrough.NewBus().Check(address)
 			if err != nil {
@@ -95,17 +95,17 @@ const passthroughUse = `%s belongs to vfio-pci now, IOMMU group %d. Use it with 
   libvirt  <hostdev mode='subsystem' type='pci' managed='no'><source>%[3]s</source></hostdev>
 `
 
-func newPassthroughBind(env *subcommands.Environment) *cobra.Command {
+func newPassthroughBind(env *commandline.Environment) *cobra.Command {
 	return &cobra.Command{
 		Use:   "bind PCI",
 		Short: "Give a card to vfio-pci",
 		Long: "Takes a network card from the kernel's driver and gives it to vfio-pci, for ktsnd --device or a virtual machine. Refuses\n" +
 			"what `ktsn vm passthrough check` has something against. Until the next boot, or `ktsn vm passthrough unbind`.",
-		Args: subcommands.OneArgument("the card's PCI address, such as 0000:02:00.0"),
+		Args: commandline.OneArgument("the card's PCI address, such as 0000:02:00.0"),
 		RunE: func(command *cobra.Command, arguments []string) error {
 			address, err := passthrough.ParseAddress(arguments[0])
 			if err != nil {
-				return subcommands.Usage(err)
+				return commandline.Usage(err)
 			}
 			device, err := passthrough.NewBus().Bind(command.Context(), address)
 			if err == nil {
@@ -122,18 +122,18 @@ func libvirtAddress(address string) string {
 	return fmt.Sprintf("<address domain='0x%s' bus='0x%s' slot='0x%s' function='0x%s'/>", fields[0], fields[1], fields[2], fields[3])
 }
 
-func newPassthroughUnbind(env *subcommands.Environment) *cobra.Command {
+func newPassthroughUnbind(env *commandline.Environment) *cobra.Command {
 	var force bool
 	command := &cobra.Command{
 		Use:   "unbind PCI",
 		Short: "Give a card back to the kernel",
 		Long: "Gives a network card back to the driver from which `ktsn vm passthrough bind` took it. Refuses a card that a ktsnd or a\n" +
 			"virtual machine has open, and one that was given to a pod, unless --force is given.",
-		Args: subcommands.OneArgument("the card's PCI address, such as 0000:02:00.0"),
+		Args: commandline.OneArgument("the card's PCI address, such as 0000:02:00.0"),
 		RunE: func(_ *cobra.Command, arguments []string) error {
 			address, err := passthrough.ParseAddress(arguments[0])
 			if err != nil {
-				return subcommands.Usage(err)
+				return commandline.Usage(err)
 			}
 			unbind := passthrough.NewBus().Unbind
 			if force {

@@ -11,11 +11,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/kubernetsn/kubernetsn/internal/node/relay"
+	"github.com/kubernetsn/kubernetsn/internal/shared/commandline"
 	"github.com/kubernetsn/kubernetsn/internal/shared/device"
-	"github.com/kubernetsn/kubernetsn/internal/shared/subcommands"
 )
 
-func newVMRelay(env *subcommands.Environment) *cobra.Command {
+func newVMRelay(env *commandline.Environment) *cobra.Command {
 	user := relay.DefaultUser
 	guest := relay.Guest{Queues: 1, Processors: 1, Class: device.Classes[0]}
 	program := relay.Program{Path: env.Sibling("ktsn-relay-vhost")}
@@ -25,13 +25,13 @@ func newVMRelay(env *subcommands.Environment) *cobra.Command {
 		Long: "Prints the arguments of QEMU and the elements of libvirt that fit, and runs a ktsn-relay-vhost for the virtual\n" +
 			"machine: what the machine sends goes to ktsnd, in the name of the pod whose endpoint is given. It starts the\n" +
 			"relay again when it ends, and goes on until it is told to end.",
-		Args: subcommands.NoArguments,
+		Args: commandline.NoArguments,
 		RunE: func(command *cobra.Command, _ []string) (err error) {
 			if program.User, err = relay.ParseUser(user); err != nil {
-				return subcommands.Usage(fmt.Errorf("--relay-user %w", err))
+				return commandline.Usage(fmt.Errorf("--relay-user %w", err))
 			}
 			if err := guest.Check(); err != nil {
-				return subcommands.Usage(err)
+				return commandline.Usage(err)
 			}
 			if err := program.Check(); err != nil {
 				return err

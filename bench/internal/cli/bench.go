@@ -24,15 +24,15 @@ import (
 	"github.com/kubernetsn/kubernetsn/bench/internal/netnstestbed"
 	"github.com/kubernetsn/kubernetsn/bench/internal/report"
 	"github.com/kubernetsn/kubernetsn/bench/results"
-	"github.com/kubernetsn/kubernetsn/internal/shared/subcommands"
+	"github.com/kubernetsn/kubernetsn/internal/shared/commandline"
 	"github.com/kubernetsn/kubernetsn/internal/testlab/topology"
 )
 
 const assertHelp = "what must hold of the figures, such as 'direct.latency_ns.p99 <= 0.8 * kernel-vxlan-spin.latency_ns.p99'; can be repeated"
 
-func newBench(env *subcommands.Environment) *cobra.Command {
+func newBench(env *commandline.Environment) *cobra.Command {
 	experiment.Register()
-	return subcommands.Group("bench", "Measure by a profile, report, compare, and judge", newBenchRun(env), newBenchReport(env), newBenchCompare(env))
+	return commandline.Group("bench", "Measure by a profile, report, compare, and judge", newBenchRun(env), newBenchReport(env), newBenchCompare(env))
 }
 
 func benchRunLong() string {
@@ -56,7 +56,7 @@ assertions hold, those of the profile and those given here.`
 }
 
 type benchRun struct {
-	env        *subcommands.Environment
+	env        *commandline.Environment
 	out        string
 	binDir     string
 	target     string
@@ -66,13 +66,13 @@ type benchRun struct {
 	quiet      bool
 }
 
-func newBenchRun(env *subcommands.Environment) *cobra.Command {
+func newBenchRun(env *commandline.Environment) *cobra.Command {
 	b := &benchRun{env: env}
 	command := &cobra.Command{
 		Use:   "run PROFILE --out DIR",
 		Short: "Measure what a profile asks for",
 		Long:  benchRunLong(),
-		Args:  subcommands.OneArgument("PROFILE"),
+		Args:  commandline.OneArgument("PROFILE"),
 		RunE: func(command *cobra.Command, arguments []string) error {
 			if err := b.checkFlags(command.Flags()); err != nil {
 				return err
@@ -101,17 +101,17 @@ func (b *benchRun) checkFlags(flags *pflag.FlagSet) error {
 	if b.cluster.Kubeconfig != "" {
 		for name, why := range map[string]string{"bin-dir": "a cluster has its own programs", "target": "a cluster is a target of its own"} {
 			if flags.Changed(name) {
-				return subcommands.Usage(fmt.Errorf("--%s and --kubeconfig; %s: leave one of them out", name, why))
+				return commandline.Usage(fmt.Errorf("--%s and --kubeconfig; %s: leave one of them out", name, why))
 			}
 		}
 		return nil
 	}
-	if err := subcommands.CheckChoice("--target", b.target, engine.Namespaces.Name, engine.Guest.Name); err != nil {
+	if err := commandline.CheckChoice("--target", b.target, engine.Namespaces.Name, engine.Guest.Name); err != nil {
 		return err
 	}
 	for _, name := range []string{"context", "namespace", "network", "image", "any-clock", "kubeconfig"} {
 		if flags.Changed(name) {
-			return subcommands.Usage(fmt.Errorf("--%s and no --kubeconfig; give the file that names the cluster", name))
+			return commandline.Usage(fmt.Errorf("--%s and no --kubeconfig; give the file that names the cluster", name))
 		}
 	}
 	return nil
@@ -130,9 +130,9 @@ func (b *benchRun) means() *engine.Means {
 
 func (b *benchRun) run(ctx context.Context, name string) error {
 	if b.out == "" {
-		return subcommands.Usage(errors.New("no --out; give the folder for the runs and the report"))
+		return commandline.Usage(errors.New("no --out; give the folder for the runs and the report"))
 	}
-	if err := errors.Join(subcommands.CheckChoice("--plots", b.format, report.Formats...), checkAssertions(b.assertions)); err != nil {
+	if err := errors.Join(commandline.CheckChoice("--plots", b.format, report.Formats...), checkAssertions(b.assertions)); err != nil {
 		return err
 	}
 	profile, err := engine.ReadProfile(name, b.means())
@@ -150,7 +150,7 @@ func (b *benchRun) run(ctx context.Context, name string) error {
 func checkAssertions(assertions []string) error {
 	for _, assertion := range assertions {
 		if err := engine.CheckAssertion(assertion); err != nil {
-			return subcommands.Usage(err)
+			return commandline.Usage(err)
 		}
 	}
 	return nil
@@ -348,7 +348,7 @@ func refute(assertions []results.Assertion) error {
 	return nil
 }
 
-func newBenchReport(env *subcommands.Environment) *cobra.Command {
+func newBenchReport(env *commandline.Environment) *cobra.Command {
 	var out, format string
 	var assertions []string
 	command := &cobra.Command{
@@ -357,13 +357,13 @@ func newBenchReport(env *subcommands.Environment) *cobra.Command {
 		Long: "Writes the report of what was measured into each DIR, complete or not: report.html, which needs nothing else,\n" +
 			"tables.md, summary.json, figures.csv, ratios.csv, and plots/ with the drawings and their points.\n" +
 			"Of several DIRs it is one page, and --out says where.",
-		Args: subcommands.SeveralArguments("DIR"),
+		Args: commandline.SeveralArguments("DIR"),
 		RunE: func(_ *cobra.Command, arguments []string) error {
-			if err := errors.Join(subcommands.CheckChoice("--plots", format, report.Formats...), checkAssertions(assertions)); err != nil {
+			if err := errors.Join(commandline.CheckChoice("--plots", format, report.Formats...), checkAssertions(assertions)); err != nil {
 				return err
 			}
 			if out == "" && len(arguments) > 1 {
-				return subcommands.Usage(errors.New("several folders and no --out; give the folder for their report"))
+				return commandline.Usage(errors.New("several folders and no --out; give the folder for their report"))
 			}
 			if out == "" {
 				out = arguments[0]
@@ -378,7 +378,7 @@ func newBenchReport(env *subcommands.Environment) *cobra.Command {
 	return command
 }
 
-func writeReport(env *subcommands.Environment, dirs []string, out, format string, assertions []string) error {
+func writeReport(env *commandline.Environment, dirs []string, out, format string, assertions []string) error {
 	var all []*report.Measurement
 	var verdict error
 	for _, dir := range dirs {
@@ -408,7 +408,7 @@ func writeReport(env *subcommands.Environment, dirs []string, out, format string
 	return verdict
 }
 
-func newBenchCompare(env *subcommands.Environment) *cobra.Command {
+func newBenchCompare(env *commandline.Environment) *cobra.Command {
 	var assertions []string
 	command := &cobra.Command{
 		Use:   "compare A B",
@@ -416,7 +416,7 @@ func newBenchCompare(env *subcommands.Environment) *cobra.Command {
 		Long: "Compares the latencies, or the figures of an experiment, that both folders A and B have: B ÷ A, and the range in which\n" +
 			"that ratio lies with a confidence of 95 %. That they have nothing in common is an error. In assertions the figures of A are below a, those of B below b, such as\n" +
 			"'b.direct.latency_ns.p50 <= 1.1 * a.direct.latency_ns.p50'.",
-		Args: subcommands.TwoArguments("A", "B"),
+		Args: commandline.TwoArguments("A", "B"),
 		RunE: func(_ *cobra.Command, arguments []string) error {
 			if err := checkAssertions(assertions); err != nil {
 				return err
@@ -428,7 +428,7 @@ func newBenchCompare(env *subcommands.Environment) *cobra.Command {
 	return command
 }
 
-func compareBenches(env *subcommands.Environment, a, b string, assertions []string) error {
+func compareBenches(env *commandline.Environment, a, b string, assertions []string) error {
 	one, err := engine.ReadStore(a)
 	if err != nil {
 		return err

@@ -16,7 +16,7 @@ import (
 
 	"github.com/kubernetsn/kubernetsn/bench/internal/engine"
 	"github.com/kubernetsn/kubernetsn/bench/results"
-	"github.com/kubernetsn/kubernetsn/internal/shared/subcommands"
+	"github.com/kubernetsn/kubernetsn/internal/shared/commandline"
 )
 
 // generate makes the folder of a bench with so many messages in all.
@@ -70,7 +70,7 @@ func TestReportOfAMillionMessagesIsSmallAndSoonThere(t *testing.T) {
 	var before, after syscall.Rusage
 	errBefore := syscall.Getrusage(syscall.RUSAGE_SELF, &before)
 	var stdout, stderr bytes.Buffer
-	if status := Main(t.Context(), []string{"ktsn", "bench", "report", dir}, &stdout, &stderr); status != subcommands.ExitOK {
+	if status := Main(t.Context(), []string{"ktsn", "bench", "report", dir}, &stdout, &stderr); status != commandline.ExitOK {
 		t.Fatalf("status %d: %s", status, stderr.String())
 	}
 	if err := errors.Join(errBefore, syscall.Getrusage(syscall.RUSAGE_SELF, &after)); err != nil {
@@ -93,7 +93,7 @@ func BenchmarkReportOfAMillionMessages(b *testing.B) {
 	dir := generate(b, 1_000_000)
 	for b.Loop() {
 		var stdout, stderr bytes.Buffer
-		if status := Main(b.Context(), []string{"ktsn", "bench", "report", dir}, &stdout, &stderr); status != subcommands.ExitOK {
+		if status := Main(b.Context(), []string{"ktsn", "bench", "report", dir}, &stdout, &stderr); status != commandline.ExitOK {
 			b.Fatal(stderr.String())
 		}
 	}
@@ -108,7 +108,7 @@ func TestSeveralBenchesShareAReport(t *testing.T) {
 	one, other, out := generate(t, 4500), generate(t, 9000), t.TempDir()
 	var stdout, stderr bytes.Buffer
 	arguments := []string{"ktsn", "bench", "report", one, other, "--out", out, "--assert", "direct.lost == 0"}
-	if status := Main(t.Context(), arguments, &stdout, &stderr); status != subcommands.ExitOK {
+	if status := Main(t.Context(), arguments, &stdout, &stderr); status != commandline.ExitOK {
 		t.Fatalf("status %d: %s", status, stderr.String())
 	}
 	page, err := os.ReadFile(filepath.Join(out, "report.html"))

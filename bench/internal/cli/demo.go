@@ -13,7 +13,7 @@ import (
 
 	"github.com/kubernetsn/kubernetsn/bench/internal/demo"
 	"github.com/kubernetsn/kubernetsn/bench/internal/engine"
-	"github.com/kubernetsn/kubernetsn/internal/shared/subcommands"
+	"github.com/kubernetsn/kubernetsn/internal/shared/commandline"
 )
 
 const demoLong = `Makes two nodes and two pods out of network namespaces and sends the same messages, one a cycle, over
@@ -38,14 +38,14 @@ const (
 	shortPayload      = 64
 )
 
-func newDemo(env *subcommands.Environment) *cobra.Command {
+func newDemo(env *commandline.Environment) *cobra.Command {
 	config := &demo.Config{Report: env.Stdout, Progress: env.Stderr, Now: time.Now}
 	var short, quiet bool
 	command := &cobra.Command{
 		Use:   "demo",
 		Short: "Measure KuberneTSN beside the kernel's own paths",
 		Long:  demoLong,
-		Args:  subcommands.NoArguments,
+		Args:  commandline.NoArguments,
 		RunE: func(command *cobra.Command, _ []string) error {
 			if short {
 				shorten(command, config)

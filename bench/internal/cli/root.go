@@ -9,7 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/kubernetsn/kubernetsn/internal/shared/subcommands"
+	"github.com/kubernetsn/kubernetsn/internal/shared/commandline"
 	"github.com/kubernetsn/kubernetsn/internal/shared/version"
 )
 
@@ -23,12 +23,12 @@ func Main(ctx context.Context, arguments []string, stdout, stderr io.Writer) int
 	if arguments[0] == "ktsn" {
 		called = "ktsn"
 	}
-	build := func(env *subcommands.Environment) *cobra.Command { return newRoot(called, env) }
-	return subcommands.Main(ctx, build, arguments[1:], stdout, stderr)
+	build := func(env *commandline.Environment) *cobra.Command { return newRoot(called, env) }
+	return commandline.Main(ctx, build, arguments[1:], stdout, stderr)
 }
 
-func newRoot(called string, env *subcommands.Environment) *cobra.Command {
-	root := subcommands.Root(called, "Measurements of KuberneTSN",
+func newRoot(called string, env *commandline.Environment) *cobra.Command {
+	root := commandline.Root(called, "Measurements of KuberneTSN",
 		"ktsn-bench measures the data path of KuberneTSN beside the kernel's own, on this machine or in a Kubernetes cluster.\n"+
 			"`ktsn demo` and `ktsn bench` start it.",
 		version.Line(name))

@@ -12,7 +12,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/kubernetsn/kubernetsn/internal/shared/command"
+	"github.com/kubernetsn/kubernetsn/internal/shared/commandline"
 	"github.com/kubernetsn/kubernetsn/internal/shared/federation"
 )
 
@@ -58,12 +58,12 @@ func Parse(arguments []string, stdout io.Writer) (*Options, error) {
 	audiences := flags.String("audience", federation.Audience, "`NAMES`, with commas between, of audiences; the token of a request is for one of them")
 	flags.StringVar(&o.Health, "health-address", ":8081", "`ADDRESS` of /healthz and /readyz")
 	flags.StringVar(&o.Metrics, "metrics-address", "127.0.0.1:8080", "`ADDRESS` of /metrics, which asks nobody who they are; 0 for none")
-	if err := command.Parse(flags, help, arguments, stdout); err != nil {
+	if err := commandline.Parse(flags, help, arguments, stdout); err != nil {
 		return nil, err
 	}
 	o.Audiences = strings.Split(*audiences, ",")
 	if err := o.check(); err != nil {
-		return nil, fmt.Errorf("%w; %w", err, command.ErrUsage)
+		return nil, fmt.Errorf("%w; %w", err, commandline.ErrUsage)
 	}
 	return o, nil
 }

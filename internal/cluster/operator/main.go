@@ -12,12 +12,12 @@ import (
 	"golang.org/x/sys/unix"
 	"k8s.io/client-go/rest"
 
-	"github.com/kubernetsn/kubernetsn/internal/shared/command"
+	"github.com/kubernetsn/kubernetsn/internal/shared/commandline"
 )
 
 // Main does what the command line says and returns the exit status.
 func Main(ctx context.Context, arguments []string, stdout, stderr io.Writer) int {
-	return command.Exit("ktsn-operator", run(ctx, arguments, stdout, stderr), stderr)
+	return commandline.Exit("ktsn-operator", run(ctx, arguments, stdout, stderr), stderr)
 }
 
 func run(ctx context.Context, arguments []string, stdout, stderr io.Writer) error {

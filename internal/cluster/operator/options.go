@@ -10,7 +10,7 @@ import (
 
 	"github.com/kubernetsn/kubernetsn/internal/cluster/links"
 	"github.com/kubernetsn/kubernetsn/internal/cluster/webhook"
-	"github.com/kubernetsn/kubernetsn/internal/shared/command"
+	"github.com/kubernetsn/kubernetsn/internal/shared/commandline"
 	"github.com/kubernetsn/kubernetsn/internal/shared/tsnnetwork"
 )
 
@@ -88,16 +88,16 @@ func Parse(arguments []string, stdout io.Writer) (*Options, error) {
 	})
 	o.Minimum.AddFlags(flags)
 	flags.DurationVar(&o.Linger, "linger", time.Minute, "for how long a node keeps ktsnd and agent after its last pod on a network")
-	if err := command.Parse(flags, help, arguments, stdout); err != nil {
+	if err := commandline.Parse(flags, help, arguments, stdout); err != nil {
 		return nil, err
 	}
 	switch {
 	case o.Namespace == "":
-		return nil, fmt.Errorf("--namespace is missing; %w", command.ErrUsage)
+		return nil, fmt.Errorf("--namespace is missing; %w", commandline.ErrUsage)
 	case o.WaitImage == "":
-		return nil, fmt.Errorf("--wait-image is missing; %w", command.ErrUsage)
+		return nil, fmt.Errorf("--wait-image is missing; %w", commandline.ErrUsage)
 	case o.Linger < 0:
-		return nil, fmt.Errorf("--linger is %v; give 0 or more; %w", o.Linger, command.ErrUsage)
+		return nil, fmt.Errorf("--linger is %v; give 0 or more; %w", o.Linger, commandline.ErrUsage)
 	}
 	return o, nil
 }

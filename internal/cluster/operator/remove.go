@@ -21,7 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
-	"github.com/kubernetsn/kubernetsn/internal/shared/command"
+	"github.com/kubernetsn/kubernetsn/internal/shared/commandline"
 	"github.com/kubernetsn/kubernetsn/internal/shared/retry"
 )
 
@@ -38,11 +38,11 @@ func remove(ctx context.Context, arguments []string, stdout io.Writer) error {
 	flags := flag.NewFlagSet("ktsn-operator remove", flag.ContinueOnError)
 	namespace := flags.String("namespace", "", "`NAME` of the operator's own namespace (required)")
 	timeout := flags.Duration("timeout", time.Minute, "how long all of it may take")
-	if err := command.Parse(flags, aboutRemove, arguments, stdout); err != nil {
+	if err := commandline.Parse(flags, aboutRemove, arguments, stdout); err != nil {
 		return err
 	}
 	if *namespace == "" {
-		return fmt.Errorf("--namespace is missing; %w", command.ErrUsage)
+		return fmt.Errorf("--namespace is missing; %w", commandline.ErrUsage)
 	}
 	config, err := rest.InClusterConfig()
 	if err != nil {

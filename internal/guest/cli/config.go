@@ -8,7 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/kubernetsn/kubernetsn/internal/shared/subcommands"
+	"github.com/kubernetsn/kubernetsn/internal/shared/commandline"
 )
 
 const (
@@ -16,7 +16,7 @@ const (
 	chronySocket = "/run/chrony/ktsn.sock"
 )
 
-func newConfig(env *subcommands.Environment) *cobra.Command {
+func newConfig(env *commandline.Environment) *cobra.Command {
 	var interfaces []string
 	var ptp string
 	command := &cobra.Command{
@@ -25,11 +25,11 @@ func newConfig(env *subcommands.Environment) *cobra.Command {
 		Long: "Prints a unit that runs ktsn-guest, a snippet of user data for cloud-init that writes and starts it, or lines of\n" +
 			"chrony.conf by which chronyd sets this machine's clock by the host's. On KVM, with the module ptp_kvm, chronyd reads\n" +
 			"the host's clock from /dev/ptp0 itself (--ptp); else it is given samples by `ktsn-guest run --chrony-socket`.",
-		Args: subcommands.OneArgument("systemd, cloud-init or chrony"),
+		Args: commandline.OneArgument("systemd, cloud-init or chrony"),
 		RunE: func(_ *cobra.Command, arguments []string) error {
 			text, err := configuration(arguments[0], interfaces, ptp)
 			if err != nil {
-				return subcommands.Usage(err)
+				return commandline.Usage(err)
 			}
 			_, err = fmt.Fprint(env.Stdout, text)
 			return err

@@ -10,7 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/kubernetsn/kubernetsn/internal/shared/subcommands"
+	"github.com/kubernetsn/kubernetsn/internal/shared/commandline"
 )
 
 // interfaces are those that an option names, or of which it names the hardware address: a card that is passed through has the name that
@@ -79,12 +79,12 @@ func checkInterfaces(names []string) error {
 	return nil
 }
 
-func newInterface(env *subcommands.Environment) *cobra.Command {
+func newInterface(env *commandline.Environment) *cobra.Command {
 	return &cobra.Command{
 		Use:   "interface MAC",
 		Short: "Print the name of the interface with a hardware address",
 		Long:  "Prints the name of the interface with a hardware address, such as that of a card that was passed through to this machine.",
-		Args:  subcommands.OneArgument("a hardware address such as 0a:58:0a:2a:01:02"),
+		Args:  commandline.OneArgument("a hardware address such as 0a:58:0a:2a:01:02"),
 		RunE: func(_ *cobra.Command, arguments []string) error {
 			name, err := (&interfaces{all: net.Interfaces}).named(arguments[0])
 			if err == nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/kubernetsn/kubernetsn/internal/guest/kernelconfig"
-	"github.com/kubernetsn/kubernetsn/internal/shared/subcommands"
+	"github.com/kubernetsn/kubernetsn/internal/shared/commandline"
 )
 
 // parts is an option that names parts of kernelconfig.
@@ -29,25 +29,25 @@ func (p *parts) read() (all []kernelconfig.Part, err error) {
 	for _, name := range *p {
 		part := kernelconfig.Part(name)
 		if !slices.Contains(kernelconfig.Parts, part) {
-			return nil, subcommands.Usage(fmt.Errorf("--for %q; give some of %v", name, kernelconfig.Parts))
+			return nil, commandline.Usage(fmt.Errorf("--for %q; give some of %v", name, kernelconfig.Parts))
 		}
 		all = append(all, part)
 	}
 	return all, nil
 }
 
-func newKernel(env *subcommands.Environment) *cobra.Command {
-	return subcommands.Group("kernel", "Options that this machine's kernel needs", newKernelConfig(env), newKernelCheck(env))
+func newKernel(env *commandline.Environment) *cobra.Command {
+	return commandline.Group("kernel", "Options that this machine's kernel needs", newKernelConfig(env), newKernelCheck(env))
 }
 
-func newKernelConfig(env *subcommands.Environment) *cobra.Command {
+func newKernelConfig(env *commandline.Environment) *cobra.Command {
 	var p parts
 	command := &cobra.Command{
 		Use:   "config",
 		Short: "Print the options as a fragment of a kernel's configuration",
 		Long: "Prints the options as a fragment of a kernel's configuration, for the kernel's merge_config.sh or the builder of Kata's\n" +
 			"guest kernels (tools/packaging/kernel/configs/fragments/common).",
-		Args: subcommands.NoArguments,
+		Args: commandline.NoArguments,
 		RunE: func(*cobra.Command, []string) error {
 			wanted, err := p.read()
 			if err != nil {
@@ -60,14 +60,14 @@ func newKernelConfig(env *subcommands.Environment) *cobra.Command {
 	return command
 }
 
-func newKernelCheck(env *subcommands.Environment) *cobra.Command {
+func newKernelCheck(env *commandline.Environment) *cobra.Command {
 	var p parts
 	var path string
 	command := &cobra.Command{
 		Use:   "check",
 		Short: "Name the options that a kernel lacks",
 		Long:  "Compares the configuration of this machine's kernel, or of a file, with what is needed, and names what is missing.",
-		Args:  subcommands.NoArguments,
+		Args:  commandline.NoArguments,
 		RunE: func(*cobra.Command, []string) error {
 			wanted, err := p.read()
 			if err != nil {

@@ -9,18 +9,18 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/kubernetsn/kubernetsn/internal/shared/subcommands"
+	"github.com/kubernetsn/kubernetsn/internal/shared/commandline"
 	"github.com/kubernetsn/kubernetsn/internal/shared/version"
 )
 
 // Main runs a command line, without the program's name, until ctx ends, and returns the exit status. An error is one sentence on
 // stderr.
 func Main(ctx context.Context, arguments []string, stdout, stderr io.Writer) int {
-	return subcommands.Main(ctx, newRoot, arguments, stdout, stderr)
+	return commandline.Main(ctx, newRoot, arguments, stdout, stderr)
 }
 
-func newRoot(env *subcommands.Environment) *cobra.Command {
-	root := subcommands.Root("ktsn-guest", "Transmit times that hold outside of a virtual machine",
+func newRoot(env *commandline.Environment) *cobra.Command {
+	root := commandline.Root("ktsn-guest", "Transmit times that hold outside of a virtual machine",
 		"ktsn-guest runs in a virtual machine, and has frames with a transmit time (SO_TXTIME) carry it to the host, in the host's\n"+
 			"time. There ktsnd holds each frame until its time, although the machine's processors may not run then.",
 		version.Line("ktsn-guest"))

@@ -13,7 +13,7 @@ import (
 
 	"github.com/kubernetsn/kubernetsn/internal/guest/hosttime"
 	"github.com/kubernetsn/kubernetsn/internal/node/capture"
-	"github.com/kubernetsn/kubernetsn/internal/shared/subcommands"
+	"github.com/kubernetsn/kubernetsn/internal/shared/commandline"
 )
 
 const runLong = `Attaches a program to each interface: it puts a record with the transmit time in front of each frame whose socket asked for
@@ -47,16 +47,16 @@ type runOptions struct {
 	chrony    string
 }
 
-func newRun(env *subcommands.Environment) *cobra.Command {
+func newRun(env *commandline.Environment) *cobra.Command {
 	options := &runOptions{}
 	command := &cobra.Command{
 		Use:   "run --interface NAME",
 		Short: "Have frames carry their transmit time, in the host's time, until it is told to end",
 		Long:  runLong,
-		Args:  subcommands.NoArguments,
+		Args:  commandline.NoArguments,
 		RunE: func(command *cobra.Command, _ []string) error {
 			if err := options.check(); err != nil {
-				return subcommands.Usage(err)
+				return commandline.Usage(err)
 			}
 			follower, closeAll, err := options.follower(slog.New(slog.NewTextHandler(env.Stderr, nil)))
 			if err != nil {
@@ -164,11 +164,11 @@ func newDetach() *cobra.Command {
 		Use:   "detach --interface NAME",
 		Short: "Take the programs off",
 		Long:  "Takes off what `ktsn-guest run` has attached. Transmit times end at this machine's own queueing disciplines then.",
-		Args:  subcommands.NoArguments,
+		Args:  commandline.NoArguments,
 		RunE: func(*cobra.Command, []string) error {
 			names, err := chosen.resolve()
 			if err != nil {
-				return subcommands.Usage(err)
+				return commandline.Usage(err)
 			}
 			var all error
 			for _, name := range names {

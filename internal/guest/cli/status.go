@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/kubernetsn/kubernetsn/internal/node/capture"
-	"github.com/kubernetsn/kubernetsn/internal/shared/subcommands"
+	"github.com/kubernetsn/kubernetsn/internal/shared/commandline"
 )
 
 // status is what is known of an interface.
@@ -31,7 +31,7 @@ type status struct {
 	Refused       map[string]uint64 `json:"refused,omitempty"`
 }
 
-func newStatus(env *subcommands.Environment) *cobra.Command {
+func newStatus(env *commandline.Environment) *cobra.Command {
 	var chosen interfaces
 	var format string
 	var clearWidest bool
@@ -41,13 +41,13 @@ func newStatus(env *subcommands.Environment) *cobra.Command {
 		Long: "Shows for each interface whether the host's time is known, how far what is known may be from the truth now and was at most\n" +
 			"for any frame that left, by how much the host's CLOCK_TAI is ahead of this machine's, and how many frames with a transmit\n" +
 			"time left with a record or were dropped.",
-		Args: subcommands.NoArguments,
+		Args: commandline.NoArguments,
 		RunE: func(*cobra.Command, []string) error {
 			names, err := chosen.resolve()
 			if err != nil {
-				return subcommands.Usage(err)
+				return commandline.Usage(err)
 			}
-			if err := subcommands.CheckChoice("output", format, "text", "json"); err != nil {
+			if err := commandline.CheckChoice("output", format, "text", "json"); err != nil {
 				return err
 			}
 			all, err := readAll(names, clearWidest)

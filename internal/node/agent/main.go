@@ -12,13 +12,13 @@ import (
 
 	"github.com/kubernetsn/kubernetsn/internal/node/agent/inspect"
 	"github.com/kubernetsn/kubernetsn/internal/node/agent/privilege"
-	"github.com/kubernetsn/kubernetsn/internal/shared/command"
+	"github.com/kubernetsn/kubernetsn/internal/shared/commandline"
 	"github.com/kubernetsn/kubernetsn/internal/shared/version"
 )
 
 // Main does what the command line says and returns the exit status.
 func Main(ctx context.Context, arguments []string, stdout, stderr io.Writer) int {
-	return command.Exit("ktsn-agent", run(ctx, arguments, stdout, stderr), stderr)
+	return commandline.Exit("ktsn-agent", run(ctx, arguments, stdout, stderr), stderr)
 }
 
 func run(ctx context.Context, arguments []string, stdout, stderr io.Writer) error {

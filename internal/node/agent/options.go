@@ -15,7 +15,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/node/agent/network"
 	"github.com/kubernetsn/kubernetsn/internal/node/overlay"
 	"github.com/kubernetsn/kubernetsn/internal/node/relay"
-	"github.com/kubernetsn/kubernetsn/internal/shared/command"
+	"github.com/kubernetsn/kubernetsn/internal/shared/commandline"
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
 	"github.com/kubernetsn/kubernetsn/internal/shared/tsnnetwork"
 )
@@ -101,39 +101,39 @@ func Parse(arguments []string, stdout io.Writer) (*Options, error) {
 	flags.IntVar(&o.Relays.Guests.MostOfNamespace, "vhost-relays-per-namespace", 8, "how many of these may run for pods of one namespace")
 	flags.StringVar(&relayUser, "relay-user", relayUser, "`UID[:GID]` as which they run")
 	through := addOVSOptions(flags)
-	if err := command.Parse(flags, usage, arguments, stdout); err != nil {
+	if err := commandline.Parse(flags, usage, arguments, stdout); err != nil {
 		return nil, err
 	}
 	var err error
 	if o.OVS, err = through.check(); err != nil {
-		return nil, fmt.Errorf("%w; %w", err, command.ErrUsage)
+		return nil, fmt.Errorf("%w; %w", err, commandline.ErrUsage)
 	}
 	user, err := relay.ParseUser(relayUser)
 	if err != nil {
-		return nil, fmt.Errorf("--relay-user %w; %w", err, command.ErrUsage)
+		return nil, fmt.Errorf("--relay-user %w; %w", err, commandline.ErrUsage)
 	}
 	o.Relays.Captured.User, o.Relays.Guests.User = user, user
 	if o.Node == "" {
-		return nil, fmt.Errorf("--node is missing; %w", command.ErrUsage)
+		return nil, fmt.Errorf("--node is missing; %w", commandline.ErrUsage)
 	}
 	if o.Relays.Guests.Most < 1 {
-		return nil, fmt.Errorf("--vhost-relays %d: give at least 1; %w", o.Relays.Guests.Most, command.ErrUsage)
+		return nil, fmt.Errorf("--vhost-relays %d: give at least 1; %w", o.Relays.Guests.Most, commandline.ErrUsage)
 	}
 	if o.Relays.Guests.MostOfNamespace < 1 {
-		return nil, fmt.Errorf("--vhost-relays-per-namespace %d: give at least 1; %w", o.Relays.Guests.MostOfNamespace, command.ErrUsage)
+		return nil, fmt.Errorf("--vhost-relays-per-namespace %d: give at least 1; %w", o.Relays.Guests.MostOfNamespace, commandline.ErrUsage)
 	}
 	if *encryptedPort < 1 || *encryptedPort > math.MaxUint16 || *encryptedPort == network.DefaultPort {
 		return nil, fmt.Errorf("--encrypted-port %d: give 1 to %d, but not %d, which is that of clear tunnels; %w", *encryptedPort, math.MaxUint16,
-			network.DefaultPort, command.ErrUsage)
+			network.DefaultPort, commandline.ErrUsage)
 	}
 	o.EncryptedPort = uint16(*encryptedPort)
 	if o.SweepEvery < time.Second {
-		return nil, fmt.Errorf("--sweep-every %v: give at least 1s; %w", o.SweepEvery, command.ErrUsage)
+		return nil, fmt.Errorf("--sweep-every %v: give at least 1s; %w", o.SweepEvery, commandline.ErrUsage)
 	}
 	for name, path := range map[string]string{"--control": o.Control, "--kubelet-dir": o.Kubelet, "--plugin-dir": o.PluginDir, "--conf-dir": o.ConfDir, "--relay-binary": o.Relays.Captured.Path,
 		"--vhost-relay-binary": o.Relays.Guests.Path} {
 		if !strings.HasPrefix(path, "/") {
-			return nil, fmt.Errorf("%s %q: give an absolute path; %w", name, path, command.ErrUsage)
+			return nil, fmt.Errorf("%s %q: give an absolute path; %w", name, path, commandline.ErrUsage)
 		}
 	}
 	return o, nil

@@ -22,7 +22,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/node/agent/network"
 	"github.com/kubernetsn/kubernetsn/internal/node/agent/removal"
 	"github.com/kubernetsn/kubernetsn/internal/node/overlay"
-	"github.com/kubernetsn/kubernetsn/internal/shared/command"
+	"github.com/kubernetsn/kubernetsn/internal/shared/commandline"
 )
 
 const aboutRemove = `Usage: ktsn-agent remove [OPTION]...
@@ -50,7 +50,7 @@ func remove(ctx context.Context, arguments []string, stdout io.Writer) error {
 	namespaces := flags.String("attachment-namespaces", "", "`NAMES` of further namespaces with attachments, between commas")
 	pod := flags.String("pod", "/etc/kubernetsn-removal/pod.yaml", "`FILE` with the pod that cleans a node")
 	timeout := flags.Duration("timeout", 4*time.Minute, "how long all of it may take")
-	if err := command.Parse(flags, aboutRemove, arguments, stdout); err != nil {
+	if err := commandline.Parse(flags, aboutRemove, arguments, stdout); err != nil {
 		return err
 	}
 	c.DaemonSets = strings.Split(*daemons, ",")
@@ -113,7 +113,7 @@ func cleanNode(ctx context.Context, arguments []string, stdout io.Writer) error 
 	flags.StringVar(&n.Installed.Root, "host", "/", "`FOLDER` where the node's files are mounted")
 	kubelet := flags.String("kubelet-dir", "/var/lib/kubelet", "kubelet's `FOLDER`")
 	switched := flags.String("ovs-run-dir", "", "`FOLDER` of the sockets of the node's Open vSwitch, if it has one; empty: leave that alone")
-	if err := command.Parse(flags, aboutCleanNode, arguments, stdout); err != nil {
+	if err := commandline.Parse(flags, aboutCleanNode, arguments, stdout); err != nil {
 		return err
 	}
 	where := Options{Kubelet: *kubelet}

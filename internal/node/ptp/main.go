@@ -9,7 +9,7 @@ import (
 	"io"
 
 	"github.com/kubernetsn/kubernetsn/internal/node/agent/privilege"
-	"github.com/kubernetsn/kubernetsn/internal/shared/command"
+	"github.com/kubernetsn/kubernetsn/internal/shared/commandline"
 )
 
 const about = `Usage: ktsn-ptp --device INTERFACE [OPTION]...
@@ -26,9 +26,9 @@ Options:
 // Main runs the command line of ktsn-ptp, without the program's name, and returns the exit status.
 func Main(ctx context.Context, arguments []string, stdout, stderr io.Writer) int {
 	if len(arguments) > 0 && arguments[0] == "probe" {
-		return command.Exit("ktsn-ptp", probe(ctx, arguments[1:], stdout), stderr)
+		return commandline.Exit("ktsn-ptp", probe(ctx, arguments[1:], stdout), stderr)
 	}
-	return command.Exit("ktsn-ptp", keep(ctx, arguments, stdout), stderr)
+	return commandline.Exit("ktsn-ptp", keep(ctx, arguments, stdout), stderr)
 }
 
 // Parse reads the options of ktsn-ptp.
@@ -40,11 +40,11 @@ func Parse(arguments []string, stdout io.Writer) (*Runner, error) {
 	flags.StringVar(&runner.Proc, "proc", runner.Proc, "`FOLDER` where the processes of this node are seen, of which none may keep the clock, too")
 	flags.StringVar(&runner.PTP4L, "ptp4l", runner.PTP4L, "`PROGRAM`")
 	flags.StringVar(&runner.PHC2SYS, "phc2sys", runner.PHC2SYS, "`PROGRAM`")
-	if err := command.Parse(flags, about, arguments, stdout); err != nil {
+	if err := commandline.Parse(flags, about, arguments, stdout); err != nil {
 		return nil, err
 	}
 	if err := runner.Check(); err != nil {
-		return nil, fmt.Errorf("%w; %w", err, command.ErrUsage)
+		return nil, fmt.Errorf("%w; %w", err, commandline.ErrUsage)
 	}
 	return runner, nil
 }
@@ -72,11 +72,11 @@ func probe(ctx context.Context, arguments []string, stdout io.Writer) error {
 	flags := flag.NewFlagSet("ktsn-ptp probe", flag.ContinueOnError)
 	runDir := flags.String("run-dir", DefaultRunDir, "`FOLDER` of ptp4l's socket")
 	domain := flags.Int("domain", 0, "`NUMBER` of the PTP domain")
-	if err := command.Parse(flags, about, arguments, stdout); err != nil {
+	if err := commandline.Parse(flags, about, arguments, stdout); err != nil {
 		return err
 	}
 	if *domain < 0 || *domain > 127 {
-		return fmt.Errorf("--domain %d: give 0 to 127; %w", *domain, command.ErrUsage)
+		return fmt.Errorf("--domain %d: give 0 to 127; %w", *domain, commandline.ErrUsage)
 	}
 	return Probe(ctx, *runDir, *domain)
 }

@@ -11,7 +11,7 @@ import (
 	"log/slog"
 	"os"
 
-	"github.com/kubernetsn/kubernetsn/internal/shared/command"
+	"github.com/kubernetsn/kubernetsn/internal/shared/commandline"
 )
 
 const about = `Usage: ktsn-kubevirt [OPTION]...
@@ -35,9 +35,9 @@ const (
 // Main runs the command line, without the program's name, and returns the exit status.
 func Main(ctx context.Context, arguments []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	if len(arguments) > 0 && arguments[0] == "define" {
-		return command.Exit(name, define(arguments[1:], stdin, stdout), stderr)
+		return commandline.Exit(name, define(arguments[1:], stdin, stdout), stderr)
 	}
-	return command.Exit(name, serve(ctx, arguments, stdout, stderr), stderr)
+	return commandline.Exit(name, serve(ctx, arguments, stdout, stderr), stderr)
 }
 
 func serve(ctx context.Context, arguments []string, stdout, stderr io.Writer) error {
@@ -45,11 +45,11 @@ func serve(ctx context.Context, arguments []string, stdout, stderr io.Writer) er
 	flags := flag.NewFlagSet(name, flag.ContinueOnError)
 	s.register(flags)
 	flags.DurationVar(&s.Limit, "limit", 0, "how far the machine's knowledge may be from this node's time; above it, it sends nothing timed (default: no limit)")
-	if err := command.Parse(flags, about, arguments, stdout); err != nil {
+	if err := commandline.Parse(flags, about, arguments, stdout); err != nil {
 		return err
 	}
 	if s.Limit < 0 {
-		return fmt.Errorf("--limit %v is below zero; %w", s.Limit, command.ErrUsage)
+		return fmt.Errorf("--limit %v is below zero; %w", s.Limit, commandline.ErrUsage)
 	}
 	if err := s.check(); err != nil {
 		return err
@@ -68,9 +68,9 @@ func (s *Sidecar) check() error {
 	s.Container = cmp.Or(s.Container, os.Getenv(containerVariable))
 	switch {
 	case s.Binding == "":
-		return fmt.Errorf("--binding is empty; %w", command.ErrUsage)
+		return fmt.Errorf("--binding is empty; %w", commandline.ErrUsage)
 	case s.Container == "":
-		return fmt.Errorf("neither --container nor %s names this container; %w", containerVariable, command.ErrUsage)
+		return fmt.Errorf("neither --container nor %s names this container; %w", containerVariable, commandline.ErrUsage)
 	}
 	return nil
 }
@@ -80,11 +80,11 @@ func define(arguments []string, stdin io.Reader, stdout io.Writer) error {
 	flags := flag.NewFlagSet(name+" define", flag.ContinueOnError)
 	s.register(flags)
 	instance := flags.String("instance", "", "`FILE` of the VirtualMachineInstance, in JSON")
-	if err := command.Parse(flags, about, arguments, stdout); err != nil {
+	if err := commandline.Parse(flags, about, arguments, stdout); err != nil {
 		return err
 	}
 	if *instance == "" {
-		return fmt.Errorf("no --instance says which virtual machine it is; %w", command.ErrUsage)
+		return fmt.Errorf("no --instance says which virtual machine it is; %w", commandline.ErrUsage)
 	}
 	if err := s.check(); err != nil {
 		return err

@@ -8,7 +8,7 @@ import (
 	"fmt"
 	"io"
 
-	"github.com/kubernetsn/kubernetsn/internal/shared/command"
+	"github.com/kubernetsn/kubernetsn/internal/shared/commandline"
 )
 
 const usage = `Usage: ktsn-agent inspect --proc FOLDER --pod UID
@@ -24,11 +24,11 @@ func Command(arguments []string, stdout io.Writer) error {
 	flags := flag.NewFlagSet("ktsn-agent inspect", flag.ContinueOnError)
 	proc := flags.String("proc", "/proc", "`FOLDER` with the node's /proc")
 	uid := flags.String("pod", "", "the pod's `UID`")
-	if err := command.Parse(flags, usage, arguments, stdout); err != nil {
+	if err := commandline.Parse(flags, usage, arguments, stdout); err != nil {
 		return err
 	}
 	if *uid == "" {
-		return fmt.Errorf("--pod is missing; %w", command.ErrUsage)
+		return fmt.Errorf("--pod is missing; %w", commandline.ErrUsage)
 	}
 	if err := limit(); err != nil {
 		return err

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package subcommands
+package commandline
 
 import (
 	"fmt"
@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// unknownCommand refuses words that are not the name of a command.
+// unknownCommand rejects arguments that are not the name of a command.
 func unknownCommand(command *cobra.Command, arguments []string) error {
 	if len(arguments) == 0 {
 		return nil
@@ -18,7 +18,7 @@ func unknownCommand(command *cobra.Command, arguments []string) error {
 	return Usage(fmt.Errorf("%q is not a command; `%s --help` lists them", arguments[0], command.CommandPath()))
 }
 
-// OneArgument wants exactly one word behind the options; what says what it is.
+// OneArgument requires exactly one argument. what names it in errors.
 func OneArgument(what string) cobra.PositionalArgs {
 	return func(command *cobra.Command, arguments []string) error {
 		if len(arguments) == 0 {
@@ -28,7 +28,7 @@ func OneArgument(what string) cobra.PositionalArgs {
 	}
 }
 
-// SeveralArguments wants one word at least.
+// SeveralArguments requires at least one argument.
 func SeveralArguments(what string) cobra.PositionalArgs {
 	return func(command *cobra.Command, arguments []string) error {
 		if len(arguments) == 0 {
@@ -38,7 +38,7 @@ func SeveralArguments(what string) cobra.PositionalArgs {
 	}
 }
 
-// TwoArguments wants exactly two words.
+// TwoArguments requires exactly two arguments.
 func TwoArguments(first, second string) cobra.PositionalArgs {
 	return func(command *cobra.Command, arguments []string) error {
 		if len(arguments) < 2 {
@@ -48,7 +48,7 @@ func TwoArguments(first, second string) cobra.PositionalArgs {
 	}
 }
 
-// NoArguments refuses words behind the options.
+// NoArguments rejects arguments.
 func NoArguments(command *cobra.Command, arguments []string) error {
 	if len(arguments) == 0 {
 		return nil
@@ -56,7 +56,7 @@ func NoArguments(command *cobra.Command, arguments []string) error {
 	return Usage(fmt.Errorf("%q is too much; `%s --help` shows what is accepted", arguments[0], command.CommandPath()))
 }
 
-// CheckChoice refuses what is not among the values of an option.
+// CheckChoice rejects a value that is not among the accepted values of an option.
 func CheckChoice(option, format string, accepted ...string) error {
 	if slices.Contains(accepted, format) {
 		return nil

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package command
+package commandline
 
 import (
 	"bytes"
@@ -11,7 +11,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/version"
 )
 
-func TestACommandLineEndsAsItShould(t *testing.T) {
+func TestParseAndExit(t *testing.T) {
 	for name, test := range map[string]struct {
 		arguments      []string
 		failure        error

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package subcommands
+package commandline
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -13,24 +12,9 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// Exit statuses.
-const (
-	ExitOK      = 0
-	ExitFailure = 1
-	ExitUsage   = 2
-)
-
-// usageError is a command line that was not understood.
-type usageError struct{ error }
-
-func (e usageError) Unwrap() error { return e.error }
-
-// Usage marks an error as one of the command line, for which the exit status is ExitUsage.
-func Usage(err error) error { return usageError{err} }
-
-// Environment is what commands know of the world outside.
+// Environment is the environment of commands.
 type Environment struct {
-	// Executable is the path of this program; what was built beside it is found there.
+	// Executable is the path of this program. Programs of the same build are in its folder.
 	Executable string
 	Stdout     io.Writer
 	Stderr     io.Writer
@@ -41,8 +25,8 @@ func (e *Environment) Sibling(name string) string {
 	return filepath.Join(filepath.Dir(e.Executable), name)
 }
 
-// Main runs a command line, without the program's name, until ctx ends, and returns the exit status. An
-// error is one sentence on stderr. build makes the program's root command.
+// Main runs a command line, without the program's name, until ctx ends, and returns the exit status. Errors are written to stderr. build
+// returns the program's root command.
 func Main(ctx context.Context, build func(*Environment) *cobra.Command, arguments []string, stdout, stderr io.Writer) int {
 	executable, err := os.Executable()
 	root := build(&Environment{executable, stdout, stderr})
@@ -54,20 +38,11 @@ func Main(ctx context.Context, build func(*Environment) *cobra.Command, argument
 	root.SetOut(stdout)
 	root.SetErr(stderr)
 	helpWithWords(root)
-	err = root.ExecuteContext(ctx)
-	if err == nil {
-		return ExitOK
-	}
-	fmt.Fprintf(stderr, "%s: %v\n", root.Name(), err)
-	var usage usageError
-	if errors.As(err, &usage) {
-		return ExitUsage
-	}
-	return ExitFailure
+	return Exit(root.Name(), root.ExecuteContext(ctx), stderr)
 }
 
-// helpWithWords has `help COMMAND WORDS...` tell the help of a command that becomes another program the words behind its name: they
-// are commands of that program, and cobra leaves them out.
+// helpWithWords passes all words of `help COMMAND WORDS...` to a command that executes another program: they are commands of that program,
+// and cobra omits them.
 func helpWithWords(root *cobra.Command) {
 	root.InitDefaultHelpCmd()
 	help, _, err := root.Find([]string{"help"})
@@ -85,7 +60,7 @@ func helpWithWords(root *cobra.Command) {
 	}
 }
 
-// Root is a program without its commands. version is the line that --version prints.
+// Root returns a program's root command without its subcommands. version is the line that --version prints.
 func Root(name, short, long, version string) *cobra.Command {
 	root := Group(name, short)
 	root.Long, root.Version = long, version
@@ -99,7 +74,7 @@ func Root(name, short, long, version string) *cobra.Command {
 	return root
 }
 
-// Group is a command that only has commands of its own.
+// Group returns a command that only has subcommands.
 func Group(name, short string, commands ...*cobra.Command) *cobra.Command {
 	command := &cobra.Command{
 		Use:   name,
