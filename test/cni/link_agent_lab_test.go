@@ -5,6 +5,7 @@ package cni_test
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"log/slog"
 	"maps"
 	"net/netip"
@@ -29,6 +30,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/node/agent/linkprobe"
 	agentlinks "github.com/kubernetsn/kubernetsn/internal/node/agent/links"
 	"github.com/kubernetsn/kubernetsn/internal/node/attachment"
+	"github.com/kubernetsn/kubernetsn/internal/testlab"
 )
 
 // tsnLinks stands for the API server: it has TSNLinks, and takes what is said of them.
@@ -281,15 +283,15 @@ func (l *linkLab) object(name string, of *linked) *v1alpha1.TSNLink {
 // await waits until a condition of a link has a status, and returns it.
 func (l *linkLab) await(t testing.TB, name types.NamespacedName, condition string, status metav1.ConditionStatus) metav1.Condition {
 	t.Helper()
-	var is *metav1.Condition
-	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
-		if link := l.links.Get(name); link != nil {
-			if is = meta.FindStatusCondition(link.Status.Conditions, condition); is != nil && is.Status == status {
-				return *is
-			}
+	return testlab.EventuallyValue(t, patience, 5*time.Millisecond, func() (metav1.Condition, error) {
+		link := l.links.Get(name)
+		if link == nil {
+			return metav1.Condition{}, fmt.Errorf("there is no link %s", name.Name)
 		}
-	}
-	text, _ := json.Marshal(l.links.Get(name).Status)
-	t.Fatalf("%s of link %s does not become %s: %s", condition, name.Name, status, text)
-	return metav1.Condition{}
+		if reported := meta.FindStatusCondition(link.Status.Conditions, condition); reported != nil && reported.Status == status {
+			return *reported, nil
+		}
+		text, _ := json.Marshal(link.Status)
+		return metav1.Condition{}, fmt.Errorf("%s of link %s does not become %s: %s", condition, name.Name, status, text)
+	})
 }

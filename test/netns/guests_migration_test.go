@@ -5,6 +5,7 @@
 package netns_test
 
 import (
+	"fmt"
 	"net"
 	"os/exec"
 	"path/filepath"
@@ -12,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kubernetsn/kubernetsn/internal/testlab"
 	"github.com/kubernetsn/kubernetsn/internal/testlab/guestmachine"
 )
 
@@ -31,12 +33,13 @@ func TestGuestsByVhostUserAreNotMigrated(t *testing.T) {
 		"-device", "virtio-net-pci,netdev=tsn,mac="+net.HardwareAddr(rig.own).String(),
 		"-qmp", "unix:"+control+",server=on,wait=off")
 	machine := start(t, rig.NodeA, "qemu", exec.Command("sh", append([]string{"-c", `umask 0; exec "$0" "$@"`}, qemu...)...))
-	var conn net.Conn
-	for deadline := time.Now().Add(patience); conn == nil; time.Sleep(10 * time.Millisecond) {
-		if conn, err = net.Dial("unix", control); err != nil && time.Now().After(deadline) {
-			t.Fatalf("%v; QEMU says: %s; the relay says: %s", err, machine.Stderr(), rig.relay.Stderr())
+	conn := testlab.EventuallyValue(t, patience, 10*time.Millisecond, func() (net.Conn, error) {
+		conn, err := net.Dial("unix", control)
+		if err != nil {
+			return nil, fmt.Errorf("%w; QEMU says: %s; the relay says: %s", err, machine.Stderr(), rig.relay.Stderr())
 		}
-	}
+		return conn, nil
+	})
 	defer conn.Close()
 	q := newQMP(t, conn)
 	refused := q.try(t, "migrate", map[string]any{"uri": "exec:cat >/dev/null"})

@@ -159,22 +159,24 @@ func (l *lab) startTrace(t *testing.T, client *control.Client, arguments ...stri
 		return start(t, l.NodeA, "ktsn", exec.Command(program(t, "ktsn"), append([]string{"trace", "--control", l.control}, arguments...)...))
 	}
 	tracer := begin()
-	for deadline := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
-		// It may have come just while this looked.
+	testlab.Eventually(t, patience, 20*time.Millisecond, func() error {
+		// It may have started while this test traced.
 		if strings.Contains(tracer.Stderr(), "another client traces") {
 			tracer = begin()
 		}
 		err := client.TraceStart(t.Context(), "", 0)
 		if err != nil && strings.Contains(err.Error(), "another client traces") {
-			return tracer
+			return nil
 		}
 		if err == nil {
 			err = client.TraceStop(t.Context())
 		}
-		if err != nil || time.Now().After(deadline) {
+		if err != nil {
 			t.Fatalf("no trace runs: %v; %s", err, tracer.Stderr())
 		}
-	}
+		return fmt.Errorf("no trace runs: %s", tracer.Stderr())
+	})
+	return tracer
 }
 
 func TestTraceEndsWithItsClient(t *testing.T) {
@@ -192,13 +194,7 @@ func TestTraceEndsWithItsClient(t *testing.T) {
 		t.Error("another client's trace was stopped")
 	}
 	interrupt(t, tracer)
-	for deadline := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
-		if err := client.TraceStart(t.Context(), identity, 0); err == nil {
-			break
-		} else if time.Now().After(deadline) {
-			t.Fatal(err)
-		}
-	}
+	testlab.Eventually(t, patience, time.Millisecond, func() error { return client.TraceStart(t.Context(), identity, 0) })
 	for name, test := range map[string]struct {
 		identity string
 		flow     uint64

@@ -3,6 +3,7 @@
 package netns_test
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -10,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/kubernetsn/kubernetsn/internal/testlab"
 )
 
 // Capabilities as bits of /proc/PID/status.
@@ -47,15 +50,13 @@ func TestRunningKtsndHasGivenUpWhatItDoesNotNeed(t *testing.T) {
 	content(t)
 	lab := newLab(t)
 	daemon, _ := lab.startDaemon(t)
-	// Giving up is the first thing that a pod's thread does, and the last of which has perhaps not yet run.
-	excesses := threadExcesses(t, daemon.PID())
-	for deadline := time.Now().Add(patience); len(excesses) > 0 && time.Now().Before(deadline); {
-		time.Sleep(10 * time.Millisecond)
-		excesses = threadExcesses(t, daemon.PID())
-	}
-	for _, excess := range excesses {
-		t.Error(excess)
-	}
+	// A pod's thread gives up its privileges first; the newest thread may not have run yet.
+	testlab.Eventually(t, patience, 10*time.Millisecond, func() error {
+		if excesses := threadExcesses(t, daemon.PID()); len(excesses) > 0 {
+			return errors.New(strings.Join(excesses, "\n"))
+		}
+		return nil
+	})
 }
 
 // threadExcesses says of each of ktsnd's threads what it may do beyond what it has to.

@@ -79,13 +79,12 @@ func (c *ringCompany) receives(t *testing.T, identity string) (control.Pod, cont
 // awaitRings waits until a pod has that many receive rings.
 func (c *ringCompany) awaitRings(t *testing.T, identity string, want uint64) {
 	t.Helper()
-	for deadline := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
-		if _, got := c.receives(t, identity); got.Sockets == want {
-			return
-		} else if time.Now().After(deadline) {
-			t.Fatalf("pod %s has %+v, want %d rings", identity, got, want)
+	testlab.Eventually(t, patience, 10*time.Millisecond, func() error {
+		if _, got := c.receives(t, identity); got.Sockets != want {
+			return fmt.Errorf("pod %s has %+v, want %d rings", identity, got, want)
 		}
-	}
+		return nil
+	})
 }
 
 // onlyOnce checks that a listener got each message of a talker once, and returns how many they were.

@@ -3,6 +3,7 @@
 package clock
 
 import (
+	"errors"
 	"slices"
 	"testing"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/node/clock/chrony"
 	"github.com/kubernetsn/kubernetsn/internal/node/clock/masters"
 	"github.com/kubernetsn/kubernetsn/internal/node/clock/ptp4l/ptp4ltest"
+	"github.com/kubernetsn/kubernetsn/internal/testlab"
 )
 
 // newObserver returns one as a Watcher has it.
@@ -54,12 +56,19 @@ func TestLooksGoOnWhileASilentPtp4lIsAsked(t *testing.T) {
 
 	server.Change(func(c *ptp4ltest.Clock) { c.Silent = false })
 	tried.again, tried.searched = time.Time{}, time.Time{}
-	for deadline := time.Now().Add(patience); o.ptp == nil; time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("its answers are not heard")
+	awaitPTP(t, o)
+}
+
+// awaitPTP observes until ptp4l has answered.
+func awaitPTP(t *testing.T, o *observer) {
+	t.Helper()
+	testlab.Eventually(t, patience, time.Millisecond, func() error {
+		if o.ptp == nil {
+			o.observe(t.Context())
+			return errors.New("ptp4l has not answered")
 		}
-		o.observe(t.Context())
-	}
+		return nil
+	})
 }
 
 func TestAPtp4lWhoseDomainIsKnownIsFoundThereAgain(t *testing.T) {
@@ -68,19 +77,10 @@ func TestAPtp4lWhoseDomainIsKnownIsFoundThereAgain(t *testing.T) {
 	ptp4ltest.Start(t, options.PTPSockets[0], ptp4ltest.Clock{Domain: 77, Own: 1, Grandmaster: 1,
 		Ports: []ptp4ltest.Port{{Interface: "eth0", State: facebook.PortStateMaster}}})
 	o := newObserver(t, options)
-	found := func() {
-		t.Helper()
-		for deadline := time.Now().Add(patience); o.ptp == nil; time.Sleep(time.Millisecond) {
-			if time.Now().After(deadline) {
-				t.Fatal("ptp4l was not found")
-			}
-			o.observe(t.Context())
-		}
-	}
-	found()
+	awaitPTP(t, o)
 	o.hangUp()
 	o.tried[options.PTPSockets[0]].searched = time.Now().Add(time.Hour) // other domains are not asked
-	found()
+	awaitPTP(t, o)
 }
 
 func TestChronysPortIsAskedOnlyWhereAChronydRuns(t *testing.T) {
