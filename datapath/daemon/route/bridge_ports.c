@@ -101,7 +101,7 @@ static int receiver_begin(struct routing *routing, uint32_t link_index)
 	int err = receiver ? loop_receiver_begin(routing->loop, link_index, &receiver->loop.port_receiver)
 			   : -ENOMEM;
 
-	/* Of a port without receivers there is none. */
+	/* The port has no receivers. */
 	if (err || !receiver->loop.port_receiver) {
 		free(receiver);
 		return err;
@@ -126,7 +126,7 @@ static void receiver_want(struct routing *routing, uint32_t link_index)
 	if (receiver || !link_index)
 		return;
 	err = receiver_begin(routing, link_index);
-	/* Its messages leave all the same, in the queue of those that have none. */
+	/* Its messages still leave, in the queue of ports without a receiver. */
 	if (err)
 		log_warning(
 			"no queue of its own for messages to port %u of this node: %s; free memory or raise "

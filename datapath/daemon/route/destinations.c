@@ -15,7 +15,7 @@
 
 static_assert(SOCKET_PRIORITIES == (int)LOOP_PRIORITIES, "a destination has its socket's priority");
 
-/* The number that was asked for, if it is free; else any that is. */
+/* Returns the requested number if it is free, else any free one. */
 static int destination_number_free(struct destination_table *table, uint32_t wanted, uint32_t *index)
 {
 	if (wanted != KTSN_APP_NONE) {
@@ -39,13 +39,13 @@ static void destination_tell(const struct destination *destination)
 				       .destination = destination->loop,
 				       .route = destination->route.frames};
 
-	/* Without memory the loop keeps those that it has, which may be out of date until the next change. */
+	/* Without memory the loop keeps the previous list, which may be out of date until the next change. */
 	if (destination->route.replication)
 		command.replication = replication_copies(&destination->route);
 	loop_command(destination->route.routing->loop, &command);
 }
 
-/* A neighbour that it depends on changed. */
+/* A neighbour of the route has changed. */
 static void neighbor_changed(void *owner)
 {
 	struct destination *destination = owner;
@@ -90,7 +90,7 @@ static void destination_discard(struct destination *destination)
 	free(destination);
 }
 
-/* The priority that the kernel gives to a message of that TOS (rt_tos2priority). */
+/* Returns the kernel's priority for a message with this TOS (rt_tos2priority). */
 static uint8_t priority_of_tos(uint8_t tos)
 {
 	static const uint8_t by_tos[16] = {0, 0, 0, 0, 2, 2, 2, 2, 6, 6, 6, 6, 4, 4, 4, 4};
@@ -98,8 +98,9 @@ static uint8_t priority_of_tos(uint8_t tos)
 	return by_tos[tos >> 1 & 0xf];
 }
 
-/* SO_PRIORITY & 15, of the message or of its socket. A message's IP_TOS brings one along, IPV6_TCLASS does
- * not. */
+/* Returns SO_PRIORITY & 15 of the message or its socket. A message's IP_TOS sets a priority, IPV6_TCLASS does
+ * not.
+ */
 static uint8_t priority_of(const struct destination *destination, const struct socket_attributes *attributes)
 {
 	const struct ktsn_app_key *key = &destination->key;
@@ -139,7 +140,7 @@ static struct loop_admission admission_copy(const struct endpoint_admission *fro
 				       .pcp_is_priority = from->pcp_is_priority};
 }
 
-/* Of frames that the application writes itself: what may be in them, as their endpoint has it now. */
+/* Returns the present admission of the endpoint, for packet sockets. */
 static int admission_make(struct destination *destination, const struct endpoint *sender)
 {
 	if (destination->route.frames.path.kind != KTSN_FRAME_ETHERNET)
@@ -159,7 +160,7 @@ static void attachment_take(struct destination *destination, const struct endpoi
 	destination->loop->attachment = &destination->attachment->loop;
 }
 
-/* What the loop sees of it. */
+/* Fills in the loop's part of the destination. */
 static int loop_destination_make(struct destination *destination, struct loop_flow *flow,
 				 const struct route_query *query)
 {
@@ -181,7 +182,7 @@ static int loop_destination_make(struct destination *destination, struct loop_fl
 	return loop->replication ? 0 : -ENOMEM;
 }
 
-/* One that names no address is for where the socket is connected now. */
+/* A key without an address means the peer of the connected socket. */
 static void key_complete(struct ktsn_app_key *key, const struct socket_attributes *attributes)
 {
 	const struct socket_end *remote = &attributes->remote;
@@ -273,14 +274,14 @@ void destination_table_free(struct destination_table *table)
 			destination_free(table->entries[i]);
 }
 
-/* Messages have nowhere to go any more. */
+/* Closes the route: messages are dropped from now on. */
 static void destination_end(struct destination *destination)
 {
 	destination->route.frames.state = DESTINATION_CLOSED;
 	destination_tell(destination);
 }
 
-/* Where a destination's traffic goes follows the peers; one that no peer serves any more is closed. */
+/* Updates a destination after a change of peers; it is closed when no peer serves it any more. */
 static void destination_follow_peers(struct destination *destination)
 {
 	int changed = route_peer_refind(&destination->route);
@@ -304,7 +305,7 @@ static void left_out_warn(const struct destination *destination, uint32_t before
 			    LOOP_COPIES_MAX);
 }
 
-/* The same of a replication list: peers, their neighbours, ports. */
+/* The same for a replication list: peers, their neighbours, ports. */
 static void destination_follow_receivers(struct destination *destination)
 {
 	uint32_t left_out = replication_left_out(&destination->route);
@@ -337,7 +338,7 @@ void destinations_receivers_changed(struct routing *routing)
 			destination_follow_receivers(d);
 }
 
-/* The same of those alone whose hardware address has come to be known elsewhere. */
+/* The same only for destinations whose hardware address has become known elsewhere. */
 static void destinations_forwarding_changed(struct routing *routing)
 {
 	routing->forwarding.changed = false;
@@ -346,7 +347,7 @@ static void destinations_forwarding_changed(struct routing *routing)
 			destination_follow_receivers(d);
 }
 
-/* Following takes the longer the more peers and lists there are: the next begins after ten times that. */
+/* An update takes longer with more peers and lists: the next one starts after ten times its duration. */
 enum { FOLLOW_MS = 100, FOLLOW_FACTOR = 10 };
 
 static bool receivers_changed(const struct routing *routing)
@@ -413,7 +414,7 @@ static void destination_admission_tell(struct destination *destination,
 				       .destination = destination->loop,
 				       .admission = admission_copy(admission)};
 
-	/* Without memory nothing more may leave: it could be what is forbidden now. */
+	/* Without memory no frame may leave: it could be one that is forbidden now. */
 	if (command.admission.sources)
 		loop_command(destination->route.routing->loop, &command);
 	else

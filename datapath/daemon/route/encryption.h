@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Which networks are encrypted. The agent says it, and by which keys (associations.h).
+ * Which networks are encrypted. The agent sends that, and the keys (associations.h).
  *
  * Control thread.
  */
@@ -15,7 +15,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* More than anybody has. */
+/* More networks than any node has. */
 enum { NETWORKS_ENCRYPTED_MAX = 4096, PEERS_ASSOCIATED_MAX = 4096 };
 
 struct used_association;
@@ -25,7 +25,7 @@ struct routing;
 /* "none", "preferred", "required". */
 extern const char *const loop_encryption_names[LOOP_ENCRYPTIONS];
 
-/* A network that asks for encryption. */
+/* A network with encryption. */
 struct network_encryption {
 	uint32_t vni;
 	enum loop_encryption encryption;
@@ -46,7 +46,8 @@ struct encryption {
 	uint32_t network_count;
 	struct associated_peer *peers;
 	uint32_t peer_count;
-	struct used_association *used; /* all that the loop has, or had, and that have not been freed */
+	struct used_association
+		*used; /* all associations that the loop has or had and that were not freed yet */
 	struct generations generations;
 };
 
@@ -54,19 +55,20 @@ struct encryption {
 int encryption_init(struct routing *routing);
 void encryption_fini(struct routing *routing);
 
-/* Replaces what a network asks, for routes that are filled from then on (routing.h). 0, -ENOMEM, or -EINVAL
- * with *refusal filled in; then nothing changed. */
+/* Sets the encryption of a network for routes that are filled in later (routing.h). 0, -ENOMEM, or -EINVAL
+ * with *refusal filled in; after an error nothing has changed. */
 int encryption_network_set(struct routing *routing, uint32_t vni, enum loop_encryption encryption,
 			   struct refusal *refusal);
 enum loop_encryption encryption_of(const struct routing *routing, uint32_t vni);
-/* What that means for the frames of a route. */
+/* Sets the encryption in the frames of a route. */
 void encryption_route_fill(const struct routing *routing, uint32_t vni, struct loop_route *frames);
 
-/* Those that ask. */
+/* Returns the number of networks with encryption. */
 const struct network_encryption *encryption_networks(const struct routing *routing);
 bool encryption_required(const struct routing *routing);
 
-/* What the switch puts into its tunnels is out of ktsnd's reach. 0, or -EINVAL with *refusal filled in. */
+/* Rejects encryption where a switch makes the tunnels: ktsnd cannot encrypt its frames. 0, or -EINVAL with
+ * *refusal filled in. */
 int encryption_switched_refuse(const struct routing *routing, const char *field, struct refusal *refusal);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* An interface of a pod on a network, and all those of one pod. What is done with them: endpoints.h. */
+/* An interface of a pod on a network, and all endpoints of one pod. For their functions see endpoints.h. */
 #ifndef KTSN_DAEMON_ENDPOINT_H
 #define KTSN_DAEMON_ENDPOINT_H
 
@@ -11,7 +11,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Of one interface; more of them than anybody has. */
+/* Addresses of one interface: more than any has. */
 enum { ENDPOINT_ADDRESSES_MAX = 16 };
 
 struct endpoint {
@@ -26,12 +26,13 @@ struct endpoint {
 	uint32_t port_link_index;
 	struct ktsn_address addresses[ENDPOINT_ADDRESSES_MAX];
 	uint32_t address_count;
-	bool addresses_stale;       /* they have changed since they were read */
-	char bridge[IF_NAMESIZE];   /* of the network on this node; "": none, no pod here is reached */
+	bool addresses_stale;     /* the addresses have changed since they were read */
+	char bridge[IF_NAMESIZE]; /* bridge of the network on this node; "": none, pods of this node cannot be
+				     reached */
 	uint32_t bridge_link_index; /* 0 likewise */
 	struct endpoint_admission admission;
 	bool receive;                  /* sockets of the pod get receive rings */
-	struct attachment *attachment; /* of its pod to its network, while it is in a set */
+	struct attachment *attachment; /* attachment of its pod to its network, while it is in a set */
 	struct endpoint *next;
 };
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What an endpoint may send: whose frames, and of which priority. Whoever attaches the pod says so.
+ * The source addresses and priorities that an endpoint may send, as set when the pod was attached.
  *
  * Control thread.
  */
@@ -17,34 +17,35 @@ enum {
 	ADMISSION_MACS_MAX = 8,
 	ADMISSION_ADDRESSES_MAX = 16,
 	ADMISSION_PRIORITY_DEFAULT =
-		6, /* what the kernel allows without a privilege: sk_set_prio_allowed() */
+		6, /* highest priority without a privilege in the kernel: sk_set_prio_allowed() */
 	ADMISSION_PRIORITY_MAX = 15,
 };
 
-/* Two ktsnd of different releases exchange it (handover_records.h): fields come at its end only. */
+/* Different releases of ktsnd exchange it (handover_records.h): add fields only at its end. */
 struct endpoint_admission {
 	bool any_address;
-	/* Source addresses of frames; those of an endpoint begin with the interface's own. */
+	/* Source addresses of frames; the first one of an endpoint is the interface's own. */
 	uint32_t mac_count;
 	uint8_t macs[ADMISSION_MACS_MAX][6];
-	/* Source addresses of packets, unless any. A subnet of IPv6 has no IPv4 address in it. */
+	/* Source addresses of packets, unless any is allowed. A subnet of IPv6 contains no IPv4 address. */
 	uint32_t address_count;
 	struct subnet addresses[ADMISSION_ADDRESSES_MAX];
 	uint8_t priority_max;
 	bool pcp_is_priority; /* of a frame with an 802.1Q tag */
 };
 
-/* Of an endpoint of which nothing is said. */
+/* The default admission. */
 static inline struct endpoint_admission endpoint_admission_default(void)
 {
 	return (struct endpoint_admission){.any_address = true, .priority_max = ADMISSION_PRIORITY_DEFAULT};
 }
 
-/* Whether frames of that hardware address, or packets of that IP address, may leave. */
+/* Whether frames from the hardware address, or packets from the IP address, may leave. */
 bool endpoint_admits_mac(const struct endpoint_admission *admission, const uint8_t mac[6]);
 bool endpoint_admits_address(const struct endpoint_admission *admission, const struct ktsn_address *address);
 
-/* A group's address has bit 0 of its first byte set (IEEE Std 802-2014, clause 8.2); zeros are nobody's. */
+/* A group address has bit 0 of its first byte set (IEEE Std 802-2014, clause 8.2); all zeros are no address.
+ */
 static inline bool mac_is_of_one(const uint8_t mac[6])
 {
 	static const uint8_t none[6];

@@ -49,7 +49,7 @@ static int link_read(struct endpoint *endpoint, const char *netns, struct refusa
 	return 0;
 }
 
-/* They may come after the interface, and change. */
+/* Addresses may be added after the interface, and change. */
 static void addresses_read(struct endpoint *endpoint)
 {
 	int count = rtnl_addresses_get(endpoint->ns->rtnl, endpoint->link_index, endpoint->addresses,
@@ -85,7 +85,7 @@ bool endpoint_admits_mac(const struct endpoint_admission *admission, const uint8
 	return false;
 }
 
-/* Of one of the hardware addresses. */
+/* Whether the address is one of the hardware addresses. */
 static bool admits_link_local(const struct endpoint_admission *admission, const struct ktsn_address *address)
 {
 	uint8_t mac[6];
@@ -104,7 +104,7 @@ bool endpoint_admits_address(const struct endpoint_admission *admission, const s
 	return false;
 }
 
-/* With the interface's own address in front. */
+/* The interface's own address comes first. */
 static int admission_fill(struct endpoint *endpoint, const struct endpoint_admission *given,
 			  struct refusal *refusal)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Endpoints: interfaces of pods on overlays, and which of them has an address. Each pod has a set of them.
+ * Endpoints: interfaces of pods on overlays, and look-up by address. Each pod has a set of them.
  *
  * Control thread.
  */
@@ -11,50 +11,50 @@
 #include "log.h"
 #include "routing_state.h"
 
-/* What a new endpoint is made of. */
+/* Parameters of a new endpoint. */
 struct endpoint_description {
 	const char *interface, *netns;
 	uint32_t vni;
 	const char *bridge; /* "": none */
-	/* Without the interface's own address; NULL: nothing is said. */
+	/* Without the interface's own address; NULL: not given. */
 	const struct endpoint_admission *admission;
-	/* Nothing is said of them: an endpoint that is there keeps what it has. */
+	/* Not given: an existing endpoint keeps its own. */
 	bool keeps_sources, keeps_grants;
 	/* Of its attachment, which libraries of the pod may have been told; 0: any
 	 * (attachments.h). */
 	uint32_t network_number;
-	/* Sockets get receive rings; nothing is said of that. */
+	/* Sockets get receive rings; not given. */
 	bool receive, keeps_receive;
 };
 
 void endpoint_set_add(struct routing *routing, struct endpoint_set *set);
-/* It must be empty. */
+/* The set must be empty. */
 void endpoint_set_remove(struct routing *routing, struct endpoint_set *set);
 
 /* Asks the kernel for the interface. 0, -ENOMEM, or -EINVAL with *refusal filled in. */
 int endpoint_make(struct routing *routing, const struct endpoint_description *description,
 		  struct endpoint **endpoint, struct refusal *refusal);
-/* One that is in no set. */
+/* The endpoint must not be in a set. */
 void endpoint_free(struct endpoint *endpoint);
-/* Whether they are the same interface on the same network, whatever they may send. */
+/* Whether both are the same interface on the same network, regardless of their admissions. */
 bool endpoint_equal(const struct endpoint *a, const struct endpoint *b);
-/* It may send what `from`, the same interface, was made to. True: that is not what it might before. */
+/* Takes the admission of `from`, the same interface. Returns whether it has changed. */
 bool endpoint_admission_take(struct endpoint *endpoint, const struct endpoint *from,
 			     const struct endpoint_description *description);
 
 /* 0 or -ENOMEM. */
 int endpoint_insert(struct routing *routing, struct endpoint_set *set, struct endpoint *endpoint,
 		    uint32_t network_number);
-/* Takes it out of its set. */
+/* Removes the endpoint from its set. */
 void endpoint_remove(struct routing *routing, struct endpoint_set *set, struct endpoint *endpoint);
 
-/* The endpoint of that name, or on that link; or NULL. */
+/* Returns the endpoint with that name, or on that link; or NULL. */
 struct endpoint *endpoint_named(const struct endpoint_set *set, const char *interface);
 struct endpoint *endpoint_on(const struct endpoint_set *set, const struct namespace *ns, int link_index);
-/* The endpoint on a link, or NULL: whichever pod's. */
+/* Returns the endpoint on a link, of any pod, or NULL. */
 struct endpoint *endpoint_at(const struct routing *routing, const struct namespace *ns, int link_index);
-/* The local endpoint of a network that has the address, or hardware address; or NULL. An interface's own
- * hardware address counts before those that others may send from as well. */
+/* Returns the local endpoint of a network with that address or hardware address, or NULL. An interface's own
+ * hardware address has precedence over addresses that others may send from too. */
 const struct endpoint *endpoint_of_address(const struct routing *routing, uint32_t vni,
 					   const struct ktsn_address *address);
 const struct endpoint *endpoint_of_mac(const struct routing *routing, uint32_t vni, const uint8_t mac[6]);

@@ -21,18 +21,19 @@ struct route {
 	uint32_t vni;
 	struct namespace *ns; /* only compared, never used */
 	int link_index;
-	struct ktsn_address address;          /* of one that is unicast IP */
-	struct ktsn_address next_hop_address; /* likewise */
-	struct ktsn_address group;            /* whose members it goes to; any: to all, or to one */
-	struct loop_route frames;             /* as last told to the loop */
+	struct ktsn_address address;          /* of a unicast IP route */
+	struct ktsn_address next_hop_address; /* of a unicast IP route */
+	struct ktsn_address
+		group; /* group whose members receive it; the unspecified address: all, or one receiver */
+	struct loop_route frames;  /* as sent to the loop last */
 	struct neighbor *next_hop; /* the pod that receives, or its gateway; in the sender's namespace. NULL:
 				    * it is not IP, or to a group */
 	struct neighbor *underlay_next_hop; /* the remote node, or the gateway to it; in ktsnd's namespace.
 					     * NULL: on this node */
-	uint32_t remote_be;                 /* that node; 0: on this node, or to several */
+	uint32_t remote_be;                 /* address of the node; 0: this node, or several receivers */
 	struct neighbor_observer next_hop_observer, underlay_observer;
 	const struct endpoint *local;         /* the local endpoint that receives; NULL: on another node */
-	struct replication_list *replication; /* it goes to several; NULL: to one */
+	struct replication_list *replication; /* several receivers; NULL: one */
 };
 
 #endif

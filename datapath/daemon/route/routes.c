@@ -18,7 +18,7 @@
 
 /* ---- keys: the ends of a datagram, from the application's key and the socket ---- */
 
-/* A datagram's ends, and where it must leave. */
+/* The ends of a datagram, and its interface. */
 struct route_key {
 	struct ktsn_address destination;
 	struct ktsn_address source; /* any: the routes decide */
@@ -60,7 +60,7 @@ static int key_destination(const struct ktsn_app_key *asked, const struct socket
 	return 0;
 }
 
-/* The interface that was named, and none that contradicts the one that the socket is bound to. */
+/* Finds the interface of the key. It must not contradict the one that the socket is bound to. */
 static int key_interface(const struct ktsn_app_key *asked, const struct socket_attributes *attributes,
 			 struct route_key *key)
 {
@@ -78,8 +78,8 @@ static int key_interface(const struct ktsn_app_key *asked, const struct socket_a
 	return 0;
 }
 
-/* Whether the pod has it. IP_FREEBIND, IPV6_FREEBIND and net.ipv4.ip_nonlocal_bind let a socket be bound to
- * any. */
+/* Checks that the pod has the address: with IP_FREEBIND, IPV6_FREEBIND or net.ipv4.ip_nonlocal_bind a socket
+ * can be bound to any. */
 static int source_check(const struct namespace *ns, const struct ktsn_address *source)
 {
 	int owner = rtnl_address_owner(ns->rtnl, source);
@@ -87,7 +87,7 @@ static int source_check(const struct namespace *ns, const struct ktsn_address *s
 	return owner < 0 ? owner : owner ? 0 : -EINVAL;
 }
 
-/* The address that the message asks for, or else the socket's: either must be the pod's own. */
+/* Finds the source address: the message's, or else the socket's. The pod must have it. */
 static int key_source(const struct ktsn_app_key *asked, const struct socket_attributes *attributes,
 		      const struct namespace *ns, struct route_key *key)
 {
@@ -104,7 +104,7 @@ static int key_source(const struct ktsn_app_key *asked, const struct socket_attr
 								  : -ENETUNREACH;
 	if (!key->group || !ipv4 || ktsn_address_is_any(&attributes->multicast_source))
 		return 0;
-	/* IP_MULTICAST_IF by address: from it, and through the interface that has it. */
+	/* IP_MULTICAST_IF by address: send from it, through the interface that has it. */
 	key->source = attributes->multicast_source;
 	owner = rtnl_address_owner(ns->rtnl, &key->source);
 	if (owner > 0 && !key->interface)
@@ -128,13 +128,13 @@ static int route_key_make(const struct ktsn_app_key *asked, const struct socket_
 	return err ? err : key_source(asked, attributes, ns, key);
 }
 
-/* Between the Ethernet header and the payload. */
+/* Returns the length of the headers between the Ethernet header and the payload. */
 static uint32_t header_bytes(const struct ktsn_frame_path *path)
 {
 	return (uint32_t)ktsn_frame_header_bytes(path, NULL) - KTSN_ETHER_HEADER_BYTES;
 }
 
-/* A tag inside the frame comes on top of the MTU. */
+/* A tag inside the frame does not count for the MTU. */
 static uint32_t tag_bytes(const struct ktsn_frame_path *path)
 {
 	return path->kind == KTSN_FRAME_ETHERNET && ktsn_frame_is_tagged(path->ethertype_be)
@@ -167,12 +167,12 @@ static const struct peer *peer_of_route(const struct route *route)
 	return peer ? peer : peer_of_address(route->routing, route->vni, &route->next_hop_address);
 }
 
-/* Of a route that is all but its peer. */
+/* Finds the peer and the tunnel of a route that is complete otherwise. */
 static int underlay_find(struct route *route)
 {
 	const struct peer *peer;
 
-	/* It finds the node by the hardware address. */
+	/* The switch finds the node by the hardware address. */
 	if (route->routing->uplink.switched)
 		return 0;
 	peer = peer_of_route(route);
@@ -183,7 +183,7 @@ static int underlay_find(struct route *route)
 			   &route->underlay_next_hop);
 }
 
-/* Onto the bridge, if `local` is on the sender's. */
+/* Sends onto the bridge, if `local` is on the sender's bridge. */
 static bool local_take(struct route *route, const struct endpoint *sender, const struct endpoint *local)
 {
 	if (!local || !sender->bridge_link_index || local->bridge_link_index != sender->bridge_link_index)
@@ -194,9 +194,9 @@ static bool local_take(struct route *route, const struct endpoint *sender, const
 	return true;
 }
 
-/* Whose queue a frame waits in that goes onto a bridge. With a hardware address that is not the receiver's,
- * which the sender's own table of neighbours may say, the bridge gives it to others: that is not the
- * receiver's to pay. */
+/* Returns whose queue a frame onto a bridge waits in. The sender's own neighbour table may have a hardware
+ * address that is not the receiver's: the bridge then delivers the frame to others, and the receiver's queue
+ * must not be used for it. */
 static void receiver_find(struct route *route)
 {
 	struct loop_route *frames = &route->frames;
@@ -206,8 +206,8 @@ static void receiver_find(struct route *route)
 	frames->receiver_link_index = known ? route->local->port_link_index : frames->bridge_link_index;
 }
 
-/* More than the kernel lets anybody have takes a privilege, which whoever wrote the request need not have:
- * the kernel checks it for the socket. So it is the endpoint that has it. */
+/* A high priority needs a privilege. The kernel checks it for a socket, but the sender of this request need
+ * not have it, so the endpoint's limit applies. */
 static bool priority_granted(const struct route_query *query, const struct endpoint *sender)
 {
 	return !(query->key->carries & KTSN_APP_CARRIES_PRIORITY) ||
@@ -265,7 +265,7 @@ static void group_mac_fill(struct ktsn_frame_path *path, const struct ktsn_addre
 	memcpy(path->destination_mac, ktsn_address_is_ipv4(group) ? ipv4 : ipv6, sizeof(ipv4));
 }
 
-/* To all others in the network, or to those that a hardware address is one of. */
+/* To all others in the network, or to the members of a group hardware address. */
 static int several_find(struct route *route, const struct endpoint *sender)
 {
 	tunnel_fill(&route->frames.tunnel, route->routing, &route->frames.path, sender->vni);
@@ -281,7 +281,7 @@ static int unicast_find(struct route *route, const struct endpoint *sender)
 
 	if (err || local_take(route, sender, endpoint_of_address(routing, sender->vni, &route->address)))
 		return err;
-	/* Behind which node an address lives that means something on this link only, nobody was told. */
+	/* Link-local addresses are not announced, so no peer is known for them. */
 	if (ktsn_address_is_link_local(&route->address) && !routing->uplink.switched)
 		return several_find(route, sender);
 	tunnel_fill(&route->frames.tunnel, routing, &route->frames.path, sender->vni);
@@ -297,7 +297,7 @@ static void sender_set(struct route *route, const struct endpoint *sender)
 	route->link_index = sender->link_index;
 }
 
-/* By what the pod's routing table answered; `key` has the source address. */
+/* Fills in the route by the answer of the pod's routing table; `key` has the source address. */
 static int answer_take(struct route *route, const struct route_query *query, const struct endpoint *sender,
 		       const struct route_key *key, const struct rtnl_route *answer)
 {
@@ -316,7 +316,7 @@ static int answer_take(struct route *route, const struct route_query *query, con
 		group_mac_fill(path, &key->destination);
 		if (group_is_reported(&key->destination))
 			route->group = key->destination;
-		/* It must not leave the host, so it is the kernel's. */
+		/* It must not leave the host: leave it to the kernel. */
 		return path->ttl ? several_find(route, sender) : 1;
 	case ROUTE_BROADCAST:
 		memcpy(path->destination_mac, everybody, sizeof(everybody));
@@ -335,7 +335,7 @@ static int ip_route_find(struct route *route, const struct route_query *query)
 	struct route_key key;
 	int err = route_key_make(query->key, query->attributes, query->ns, &key);
 
-	/* "This host", as the kernel takes it. */
+	/* The unspecified address means this host, as in the kernel. */
 	if (!err && ktsn_address_is_any(&key.destination))
 		return 1;
 	if (!err)
@@ -355,15 +355,15 @@ static int ip_route_find(struct route *route, const struct route_query *query)
 
 /* ---- Layer 2 ---- */
 
-/* What this node alone says to others, no pod may. */
+/* Pods must not send the nodes' own announcements. */
 static bool is_announcement(const struct ktsn_app_key *key, bool frames)
 {
 	return (frames || key->port_be == htons(GROUP_ETHERTYPE)) &&
 	       memcmp(key->address, group_announcement_mac, sizeof(group_announcement_mac)) == 0;
 }
 
-/* The source address of frames. One of another sender's would have the bridges look for that one here. The
- * kernel would send it. */
+/* Finds the source address of frames. The address of another sender would make the bridges forward that
+ * sender's frames here. The kernel would send it. */
 static int source_mac_take(struct ktsn_frame_path *path, const struct route_query *query,
 			   const struct endpoint *sender)
 {
@@ -422,7 +422,7 @@ void route_release(struct route *route)
 	replication_free(route->routing, route->replication);
 }
 
-/* Of the neighbours of one that goes to one. */
+/* Resolves the neighbours of a route to one receiver. */
 static enum loop_destination_state state_of_one(const struct route *route)
 {
 	enum rtnl_neighbor_state underlay =
@@ -436,7 +436,7 @@ static enum loop_destination_state state_of_one(const struct route *route)
 void route_apply(struct route *route)
 {
 	struct loop_route *frames = &route->frames;
-	/* A pod of this node is on the sender's own link, and without IP there is nothing to ask for. */
+	/* A pod of this node is on the sender's link, and without IP there is no neighbour to resolve. */
 	enum rtnl_neighbor_state next_hop = route->next_hop ? route->next_hop->entry.state : NEIGHBOR_VALID;
 
 	if (route->next_hop)

@@ -18,13 +18,13 @@ static void link_changed(struct namespace *ns, int link_index, bool carrying, ui
 	mtu_changed(routing, ns, link_index, mtu_bytes);
 	if (ns != routing->own_ns)
 		return;
-	/* It may be, or have been, a port of a bridge. */
+	/* The link may be or have been a port of a bridge. */
 	routing->ports.changed = true;
-	/* What a switch makes of its links is its own business. */
+	/* A switch handles its links itself. */
 	if (link_index != routing->uplink.link_index || routing->uplink.switched)
 		return;
 	loop_link_set(routing->loop, carrying);
-	/* What did not answer while the link was down may answer now. */
+	/* Neighbours that did not answer while the link was down may answer now. */
 	if (carrying)
 		neighbors_retry(ns);
 }
@@ -119,8 +119,8 @@ int routing_tick(struct routing *routing)
 {
 	int due_ms;
 
-	/* Most changes of links are none of ports: a pod that switches its interface on and off makes as many
-	 * as it likes. */
+	/* Most changes of links concern no port: a pod can cause any number of them by switching its
+	 * interface on and off. */
 	if (routing->ports.changed && (bridge_ports_read(routing) || !routing->ports.told)) {
 		routing->ports.told = true;
 		routing->receivers.changed = routing->bridge_receivers.changed = true;
@@ -156,7 +156,7 @@ int routing_encryption_set(struct routing *routing, uint32_t vni, enum loop_encr
 	err = encryption_network_set(routing, vni, encryption, refusal);
 	if (err)
 		return err;
-	/* In this order: what is made by the old routes until then waits, and is found. */
+	/* In this order: frames that are made with the old routes until then wait, and are updated. */
 	destinations_encryption_changed(routing, vni);
 	loop_command(
 		routing->loop,

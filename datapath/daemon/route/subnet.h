@@ -9,7 +9,7 @@
 
 struct subnet {
 	struct ktsn_address network;
-	/* Of all 128: an IPv4 subnet has KTSN_ADDRESS_MAPPED_BITS more than it is written with. */
+	/* Of 128 bits: KTSN_ADDRESS_MAPPED_BITS more than the notation of an IPv4 subnet. */
 	uint8_t prefix_bits;
 };
 

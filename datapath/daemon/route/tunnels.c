@@ -10,7 +10,7 @@
 
 enum {
 	IPV4_TTL_OUTER = 64,
-	/* So long the way to a peer counts, and so long there is none. */
+	/* The route to a peer is kept this long, and the result that there is none this long. */
 	NEXT_HOP_MS = 5000,
 	NO_NEXT_HOP_MS = 1000,
 };
@@ -80,7 +80,7 @@ int tunnel_reach(const struct routing *routing, uint32_t remote_be, struct ktsn_
 		err = rtnl_neighbor_get(rtnl, routing->uplink.link_index, &next_hop, &neighbor);
 	if (err)
 		return err;
-	/* Also one that is valid: it may be stale. */
+	/* A valid neighbour too: it may be stale. */
 	if (!neighbor.configured)
 		(void)rtnl_neighbor_use(rtnl, routing->uplink.link_index, &next_hop);
 	if (neighbor.state != NEIGHBOR_VALID)

@@ -10,19 +10,18 @@
 #include "peers.h"
 #include "routing_state.h"
 
-/* All of the outer headers but the remote node's addresses; once the inner path is known. */
+/* Fills in the outer headers except for the remote node's addresses. The inner path must be known. */
 void tunnel_fill(struct ktsn_frame_tunnel *tunnel, const struct routing *routing,
 		 const struct ktsn_frame_path *inner, uint32_t vni);
-/* Where the tunnel to a remote node leads, and through whom. 0 or -errno; neighbour and address are filled
- * in. */
+/* Finds the tunnel to a remote node, and its next hop. 0 or -errno; neighbour and address are filled in. */
 int tunnel_find(const struct routing *routing, uint32_t remote_be, struct ktsn_frame_tunnel *tunnel,
 		struct neighbor **underlay_next_hop);
-/* The hardware address as well, if the kernel knows it now. -EAGAIN: it was asked to find it out. */
+/* Fills in the hardware address if the kernel knows it now. -EAGAIN: the kernel resolves it. */
 int tunnel_reach(const struct routing *routing, uint32_t remote_be, struct ktsn_frame_tunnel *tunnel);
-/* The neighbour of a peer, whose answer is kept for a while: a group asks for all of them. The neighbour is
- * the peer's; NULL: there is no way. */
+/* Returns the neighbour of a peer, or NULL if there is no route. The result is kept for a while, because a
+ * group needs all peers. The neighbour belongs to the peer. */
 struct neighbor *tunnel_next_hop(struct routing *routing, struct peer *peer);
-/* What the tunnel leaves of the uplink's MTU. */
+/* Returns the MTU inside the tunnel. */
 uint32_t tunnel_mtu_bytes(const struct routing *routing, uint32_t vni);
 
 #endif
