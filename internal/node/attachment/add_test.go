@@ -39,8 +39,8 @@ func fakeKtsnd(t *testing.T) (client *control.Client, asked func() []string) {
 	}
 }
 
-// TestAnAddThatFailsLateTakesAllBackFromKtsnd undoes the registration, as an ADD does of which a later step fails.
-func TestAnAddThatFailsLateTakesAllBackFromKtsnd(t *testing.T) {
+// TestRegisterUndo undoes the registration, as an ADD does of which a later step fails.
+func TestRegisterUndo(t *testing.T) {
 	client, asked := fakeKtsnd(t)
 	dir := t.TempDir()
 	s := &Spec{

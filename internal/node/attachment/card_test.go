@@ -78,7 +78,7 @@ func addingCards(t *testing.T) *adding {
 	return &adding{Spec: s, store: recordStore{t.TempDir()}}
 }
 
-func TestAnAddTriesNoOtherCardWhileItHasOneThatStaysWithVFIO(t *testing.T) {
+func TestTakeCardStopsAtStuckCard(t *testing.T) {
 	// It is bound, and then something fails; and somebody has the group open.
 	bus := busOfCards(t, apart, "ln -sfn /drivers/vfio-pci "+firstCard+"/driver; exit 1")
 	if err := os.MkdirAll(filepath.Join(bus.Dev, "vfio/1"), 0o755); err != nil { // no file that could be opened
@@ -99,7 +99,7 @@ func TestAnAddTriesNoOtherCardWhileItHasOneThatStaysWithVFIO(t *testing.T) {
 	}
 }
 
-func TestAnAddThatHasNoCardLeavesNothing(t *testing.T) {
+func TestTakeCardUndo(t *testing.T) {
 	bus := busOfCards(t, apart, "exit 1")
 	a, freed := addingCards(t), false
 	a.undo = []func() error{a.unlessCard(func() error { return a.store.remove(&a.Attachment) }), a.unlessCard(func() error { freed = true; return nil })}
@@ -117,7 +117,7 @@ func TestAnAddThatHasNoCardLeavesNothing(t *testing.T) {
 	}
 }
 
-func TestACardWhoseGroupAnotherMachineHasIsRefused(t *testing.T) {
+func TestTakeCardGroupTaken(t *testing.T) {
 	bus := busOfCards(t, together, "exit 1")
 	if _, err := bus.Claim(firstCard, "tsn:other:tsn0:uid"); err != nil {
 		t.Fatal(err)
@@ -133,7 +133,7 @@ func TestACardWhoseGroupAnotherMachineHasIsRefused(t *testing.T) {
 	}
 }
 
-func TestTwoThatTakeCardsOfOneGroupAtOnceDoNotBothGetOne(t *testing.T) {
+func TestClaimCardRace(t *testing.T) {
 	bus := busOfCards(t, together, "exit 1")
 	giveTo(t, bus, secondCard, "pci-stub")
 	a := addingCards(t)
@@ -149,7 +149,7 @@ func TestTwoThatTakeCardsOfOneGroupAtOnceDoNotBothGetOne(t *testing.T) {
 	}
 }
 
-func TestACardThatCannotBeClaimedIsSaidWithWhatFailed(t *testing.T) {
+func TestClaimCardError(t *testing.T) {
 	bus := busOfCards(t, apart, "exit 1")
 	if err := os.WriteFile(bus.StateDir, nil, 0o644); err != nil { // no folder can be made there
 		t.Fatal(err)
@@ -211,7 +211,7 @@ func bindAsWritten(t *testing.T, bus *passthrough.Bus) {
 	})
 }
 
-func TestAnAddThatFailsAfterItTookACardGivesItBack(t *testing.T) {
+func TestAttachCardUndo(t *testing.T) {
 	testlab.Root(t)
 	id, err := topology.NewID()
 	must(t, err)

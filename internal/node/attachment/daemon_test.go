@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-func TestAKtsndThatEndsWhileItIsAskedIsAskedAgain(t *testing.T) {
+func TestDaemonCutOff(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "control.sock")
 	listener, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: path, Net: "unixpacket"})
 	if err != nil {

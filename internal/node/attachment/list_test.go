@@ -22,7 +22,7 @@ func recordOf(network, containerID string) *Record {
 	return &Record{Version: recordVersion, Attachment: overlay.Attachment{Network: network, ContainerID: containerID, Interface: "tsn0"}}
 }
 
-func TestAChangeOfRecordsIsSeenOnce(t *testing.T) {
+func TestChanges(t *testing.T) {
 	of := recordStore{t.TempDir()}
 	changes := &Changes{StateDir: of.dir}
 	first, second := recordOf("tsn", "a"), recordOf("tsn", "b")
@@ -53,8 +53,8 @@ func TestAChangeOfRecordsIsSeenOnce(t *testing.T) {
 	}
 }
 
-// TestRecordsOfTheSameTick: two records can be written while the kernel's clock for files stands still, the second after the look.
-func TestRecordsOfTheSameTick(t *testing.T) {
+// TestChangesSameTick: two records can be written while the kernel's clock for files stands still, the second after the look.
+func TestChangesSameTick(t *testing.T) {
 	of := recordStore{t.TempDir()}
 	changes, sandboxes := &Changes{StateDir: of.dir}, &SandboxList{StateDir: of.dir}
 	tick := time.Now()

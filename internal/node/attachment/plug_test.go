@@ -9,7 +9,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/node/overlay"
 )
 
-func TestALinkThatIsForgottenIsNotEncryptedAnyMore(t *testing.T) {
+func TestForgetLinkEncryption(t *testing.T) {
 	const vni = 0x800000
 	node, _ := attachedNode(t)
 	for encrypted, want := range map[bool][]string{true: {"network-encryption-set 8388608 none"}, false: nil} {

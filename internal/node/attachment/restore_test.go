@@ -137,7 +137,7 @@ func attachedNode(t *testing.T) (node *overlay.Node, dir string) {
 }
 
 // A ktsnd that has a network's peers and pods before it knows that the network is encrypted sends in clear.
-func TestAKtsndThatWasStartedAnewKnowsWhatIsEncryptedBeforePeersAndPods(t *testing.T) {
+func TestRestoreEncryptionFirst(t *testing.T) {
 	node, dir := attachedNode(t)
 	ktsnd := &listening{}
 	done, err := Restore(t.Context(), dir, node, ktsnd.serve(t), "")
@@ -150,7 +150,7 @@ func TestAKtsndThatWasStartedAnewKnowsWhatIsEncryptedBeforePeersAndPods(t *testi
 	}
 }
 
-func TestAKtsndThatWouldSendInClearIsToldOfNeitherPeersNorPods(t *testing.T) {
+func TestRestoreWithoutEncryption(t *testing.T) {
 	for what, test := range map[string]struct {
 		refuses  string
 		before   func(t *testing.T)
@@ -188,7 +188,7 @@ func TestAKtsndThatWouldSendInClearIsToldOfNeitherPeersNorPods(t *testing.T) {
 	}
 }
 
-func TestAPodOfAnEncryptedNetworkIsNotToldToTheProgramForReceiveRings(t *testing.T) {
+func TestNoReceiveRingsWhenEncrypted(t *testing.T) {
 	_, dir := attachedNode(t)
 	made, err := recordStore{dir}.withPorts()
 	must(t, err)
@@ -238,7 +238,7 @@ func (l *rebuildLab) plug(t *testing.T, network *overlay.Network, interfaceName,
 	return &attachment
 }
 
-func TestARebuiltRecordOfALinkKnowsThatItIsEncrypted(t *testing.T) {
+func TestRebuildEncryptedLink(t *testing.T) {
 	lab := newRebuildLab(t)
 	for i, alias := range []string{"tsn-cni:1 encrypted", ""} {
 		network := linkNetwork(0x800000 + uint32(i))
@@ -255,7 +255,7 @@ func TestARebuiltRecordOfALinkKnowsThatItIsEncrypted(t *testing.T) {
 	}
 }
 
-func TestARecordWithoutTheDeviceOfItsMachineIsNotRebuilt(t *testing.T) {
+func TestRebuildDevice(t *testing.T) {
 	lab := newRebuildLab(t)
 	for i, kind := range []string{device.VhostUser, device.Tap} {
 		network := linkNetwork(0x800000 + uint32(i))

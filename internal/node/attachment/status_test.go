@@ -27,7 +27,7 @@ func ktsndSaying(t *testing.T, answer string) *daemon {
 	return &daemon{client}
 }
 
-func TestPodsAreAttachedWhileTheClockIsGoodOnly(t *testing.T) {
+func TestCheckClock(t *testing.T) {
 	const good = `{"vni":42,"max-error-ns":10000,"on-loss":"hold","good":true,"lost":false,"reason":""}`
 	for sentence, test := range map[string]struct {
 		network  uint32
@@ -68,14 +68,14 @@ func TestPodsAreAttachedWhileTheClockIsGoodOnly(t *testing.T) {
 	}
 }
 
-func TestWhoAsksForNoClockIsNotKeptByOne(t *testing.T) {
+func TestCheckClockNotNeeded(t *testing.T) {
 	r := &Spec{Overlay: overlay.Network{VNI: 42}}
 	if err := r.checkClock(t.Context(), nil); err != nil {
 		t.Error(err)
 	}
 }
 
-func TestARefusalOfAnotherKindIsKtsnds(t *testing.T) {
+func TestCheckClockError(t *testing.T) {
 	r := &Spec{NeedsClock: true, Overlay: overlay.Network{VNI: 42}}
 	err := WithCode(r.checkClock(t.Context(), ktsndSaying(t, `{"version":1,"error":{"field":"offset","message":"no"}}`)))
 	var refused *types.Error

@@ -50,7 +50,7 @@ func written(t *testing.T, changes change) []byte {
 	return text
 }
 
-func TestBadConfigurationsAreRefusedInOneSentence(t *testing.T) {
+func TestParseConfigErrors(t *testing.T) {
 	schema := compileSchema(t)
 	for name, test := range map[string]struct {
 		changes change
@@ -164,7 +164,7 @@ func TestBadConfigurationsAreRefusedInOneSentence(t *testing.T) {
 	}
 }
 
-func TestTextThatIsNoObjectIsRefused(t *testing.T) {
+func TestParseConfigNoObject(t *testing.T) {
 	for _, text := range []string{"", "[]", "42", `{"vni":`, `{"vni":42}{}`} {
 		_, err := ParseConfig([]byte(text))
 		var refused *types.Error
@@ -174,7 +174,7 @@ func TestTextThatIsNoObjectIsRefused(t *testing.T) {
 	}
 }
 
-func TestFieldsOfOthersAreNotOurs(t *testing.T) {
+func TestParseConfigStandardFields(t *testing.T) {
 	schema := compileSchema(t)
 	for name, changes := range map[string]change{
 		"of the specification":       {"cniVersions": []string{"1.0.0", "1.1.0"}, "dns": change{"nameservers": []string{"192.0.2.53"}}, "capabilities": change{"mac": true}},
@@ -196,7 +196,7 @@ func TestFieldsOfOthersAreNotOurs(t *testing.T) {
 	}
 }
 
-func TestDefaultsAreFilledIn(t *testing.T) {
+func TestParseConfigDefaults(t *testing.T) {
 	config, err := ParseConfig(written(t, nil))
 	if err != nil {
 		t.Fatal(err)
@@ -211,7 +211,7 @@ func TestDefaultsAreFilledIn(t *testing.T) {
 	}
 }
 
-func TestEveryFieldIsRead(t *testing.T) {
+func TestParseConfig(t *testing.T) {
 	text := written(t, change{"bridge": "br0", "tunnel": "vx0", "uplink": "eno1", "localAddress": "192.0.2.1", "port": 8472,
 		"mtu": 1400, "controlSocket": "/c", "socketDir": "/s", "createSocket": false, "stateDir": "/d", "lockTimeout": "1m30s",
 		"sysctl": change{"net.ipv4.conf.IFNAME.rp_filter": "0"}, "unseen": "pass", "capture": "None", "clock": true, "receive": change{"redirect": true, "rings": true},
@@ -238,7 +238,7 @@ func TestEveryFieldIsRead(t *testing.T) {
 	}
 }
 
-func TestIdentityAndHardwareAddressComeFromTheArguments(t *testing.T) {
+func TestArguments(t *testing.T) {
 	for name, test := range map[string]struct {
 		args, containerID     string
 		changes               change
@@ -270,7 +270,7 @@ func TestIdentityAndHardwareAddressComeFromTheArguments(t *testing.T) {
 	}
 }
 
-func TestTheDeviceIsThatOfThePodElseThatOfTheNetwork(t *testing.T) {
+func TestDevicePrecedence(t *testing.T) {
 	tap := device.Device{Kind: "tap", Queues: 1, Class: "record"}
 	several := device.Device{Kind: "tap", Queues: 4, Class: "queue", Owner: 107}
 	for name, test := range map[string]struct {
@@ -305,7 +305,7 @@ func TestTheDeviceIsThatOfThePodElseThatOfTheNetwork(t *testing.T) {
 	}
 }
 
-func TestATapNeedsANameThatFits(t *testing.T) {
+func TestTapName(t *testing.T) {
 	r, err := newRequest(&skel.CmdArgs{ContainerID: "c1", IfName: "thirteen-char", StdinData: written(t, change{"device": "tap"})})
 	if err != nil {
 		t.Fatal(err)
@@ -318,7 +318,7 @@ func TestATapNeedsANameThatFits(t *testing.T) {
 	}
 }
 
-func TestWhatCannotBeAttachedIsRefused(t *testing.T) {
+func TestCheckAttachment(t *testing.T) {
 	for name, test := range map[string]struct {
 		containerID string
 		changes     change
@@ -378,8 +378,8 @@ func validate(t *testing.T, schema *jsonschema.Schema, text []byte) error {
 	return schema.Validate(value)
 }
 
-// TestSchemaPageAndCodeKnowTheSameFields keeps the three together.
-func TestSchemaPageAndCodeKnowTheSameFields(t *testing.T) {
+// TestSchemaAndPageFields keeps the three together.
+func TestSchemaAndPageFields(t *testing.T) {
 	text, err := os.ReadFile(schemaFile)
 	if err != nil {
 		t.Fatal(err)
@@ -405,7 +405,7 @@ func TestSchemaPageAndCodeKnowTheSameFields(t *testing.T) {
 	}
 }
 
-func TestAPodIsNotAttachedThatAsksForLessWhereEverythingIsCaptured(t *testing.T) {
+func TestPodCannotReduceCapture(t *testing.T) {
 	for name, test := range map[string]struct {
 		network, asked change
 		refused        bool
@@ -433,7 +433,7 @@ func TestAPodIsNotAttachedThatAsksForLessWhereEverythingIsCaptured(t *testing.T)
 	}
 }
 
-func TestWhatIsCapturedFollowsFromTheNetworkAndThePod(t *testing.T) {
+func TestCaptureMode(t *testing.T) {
 	ofPod := func(fields change) change { return change{"cni": fields} }
 	for name, test := range map[string]struct {
 		changes change
@@ -463,7 +463,7 @@ func TestWhatIsCapturedFollowsFromTheNetworkAndThePod(t *testing.T) {
 	}
 }
 
-func TestCardsAreForPodsOfTheirNamespaces(t *testing.T) {
+func TestCardNamespaces(t *testing.T) {
 	const other = "and pods of namespace \"other\" may not have the network's cards"
 	for name, test := range map[string]struct {
 		allowed []string

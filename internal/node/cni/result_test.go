@@ -10,7 +10,7 @@ import (
 	current "github.com/containernetworking/cni/pkg/types/100"
 )
 
-func TestAResultHasTheAddressOfACardOnlyWhereItsVersionHas(t *testing.T) {
+func TestResultOfOlderVersion(t *testing.T) {
 	for of, want := range map[string]bool{"0.4.0": false, "1.0.0": false, "1.1.0": true} {
 		result := &current.Result{Interfaces: []*current.Interface{
 			{Name: "tsn0", Mac: "52:54:00:12:34:56", Mtu: 1500, Sandbox: "/run/netns/c", PciID: "0000:02:00.0"},

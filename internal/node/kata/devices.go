@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Devices are those of a pod's machine.
+// Devices are the devices of a pod's machine.
 type Devices struct {
 	// Netns is the path of the network namespace in which taps are.
 	Netns   string   `json:"netns"`
@@ -37,7 +37,7 @@ const (
 	VFIO      = "vfio"
 )
 
-// Back is what is behind a device on the node.
+// Back is the part of a device on the node.
 type Back struct {
 	Type string `json:"type"`
 	// TapName is of a HostTap, Path the socket of VhostUser.
@@ -49,7 +49,7 @@ type Back struct {
 	Queues int `json:"queue_num,omitempty"`
 }
 
-// NetworkInfo is how the machine sets up the interface.
+// NetworkInfo is the configuration of the interface in the machine.
 type NetworkInfo struct {
 	Interface Interface  `json:"interface"`
 	Routes    []Route    `json:"routes"`
@@ -60,12 +60,12 @@ type NetworkInfo struct {
 type Interface struct {
 	Addresses []string `json:"ip_addresses"`
 	MTU       int      `json:"mtu"`
-	// Type is what Kata's agent is told; it does not look at it.
+	// Type is required by Kata's agent, which ignores it.
 	Type  string `json:"ntype"`
 	Flags uint32 `json:"flags"`
 }
 
-// Route is one of the machine; an empty destination is the default, of the family of gateway or source.
+// Route is a route in the machine; an empty destination is the default route, of the family of gateway or source.
 type Route struct {
 	Destination string `json:"dest"`
 	Gateway     string `json:"gateway"`
@@ -74,7 +74,7 @@ type Route struct {
 	Scope int `json:"scope"`
 }
 
-// Neighbor is an entry that the machine need not look for.
+// Neighbor is a permanent neighbour entry.
 type Neighbor struct {
 	Address         string `json:"ip_address"`
 	HardwareAddress string `json:"hardware_addr"`
@@ -82,10 +82,10 @@ type Neighbor struct {
 	State int `json:"state"`
 }
 
-// Path is the file of a sandbox in Kata's folder.
+// Path returns the file of a sandbox in Kata's folder.
 func Path(folder, sandbox string) string { return filepath.Join(folder, sandbox+".json") }
 
-// Write puts the devices of a sandbox where Kata's runtime looks for them. Nobody sees half of a file.
+// Write replaces the file of a sandbox atomically.
 func (d *Devices) Write(folder, sandbox string) error {
 	text, err := json.MarshalIndent(d, "", "  ")
 	if err != nil {
@@ -105,7 +105,7 @@ func (d *Devices) Write(folder, sandbox string) error {
 	return nil
 }
 
-// makeFolder makes it. What is there must not lead elsewhere.
+// makeFolder makes the folder, which must not be a symbolic link.
 func makeFolder(folder string) error {
 	if err := os.MkdirAll(filepath.Dir(folder), 0o755); err != nil {
 		return err
@@ -121,10 +121,10 @@ func makeFolder(folder string) error {
 	return err
 }
 
-// isAbsent tells whether an error means that there is no such file, also because the folder is a file itself.
+// isAbsent reports whether the file does not exist, also because its folder is a file.
 func isAbsent(err error) bool { return errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENOTDIR) }
 
-// Remove removes the file of a sandbox. That there is none is no error.
+// Remove removes the file of a sandbox. A missing file is not an error.
 func Remove(folder, sandbox string) error {
 	for _, path := range []string{Path(folder, sandbox), Path(folder, sandbox) + ".next"} {
 		if err := os.Remove(path); err != nil && !isAbsent(err) {
@@ -134,7 +134,7 @@ func Remove(folder, sandbox string) error {
 	return nil
 }
 
-// RemoveDevice takes a device out of the file of a sandbox. That it is not there is no error.
+// RemoveDevice removes a device from the file of a sandbox. A missing device is not an error.
 func RemoveDevice(folder, sandbox, name string) error {
 	devices, err := Read(folder, sandbox)
 	if isAbsent(err) {

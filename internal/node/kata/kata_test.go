@@ -67,7 +67,7 @@ func keysOf(t *testing.T, text []byte) map[string]bool {
 	return found
 }
 
-func TestAFileHasTheFieldsThatKataReads(t *testing.T) {
+func TestWriteDevices(t *testing.T) {
 	var read Devices
 	if err := json.Unmarshal([]byte(asKata), &read); err != nil {
 		t.Fatal(err)
@@ -99,7 +99,7 @@ func TestAFileHasTheFieldsThatKataReads(t *testing.T) {
 	}
 }
 
-func TestTheMachineSetsUpItsInterfaceLikeThePods(t *testing.T) {
+func TestReadInterface(t *testing.T) {
 	testlab.Root(t)
 	id, err := topology.NewID()
 	if err != nil {

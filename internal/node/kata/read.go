@@ -10,11 +10,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// permanent are the states of neighbours that nobody has to look for.
+// permanent are the states of neighbours that need no resolution.
 const permanent = unix.NUD_PERMANENT | unix.NUD_NOARP
 
-// ReadInterface reads what the plugins of a pod's network gave to one of its interfaces, so that the machine sets up its own alike. It
-// runs in the pod's network namespace.
+// ReadInterface returns the configuration of an interface of the pod, so that the machine can configure its own alike.
+// It runs in the pod's network namespace.
 func ReadInterface(link netlink.Link) (NetworkInfo, error) {
 	info := NetworkInfo{Interface: Interface{Addresses: []string{}, MTU: link.Attrs().MTU, Type: "tuntap"}, Routes: []Route{}, Neighbors: []Neighbor{}}
 	for _, read := range []func(netlink.Link) error{info.readAddresses, info.readRoutes, info.readNeighbors} {
@@ -28,7 +28,7 @@ func ReadInterface(link netlink.Link) (NetworkInfo, error) {
 func (n *NetworkInfo) readAddresses(link netlink.Link) error {
 	addresses, err := netlink.AddrList(link, netlink.FAMILY_ALL)
 	for _, address := range addresses {
-		// The machine's kernel makes its own of the link.
+		// The machine's kernel adds its own link-local addresses.
 		if !isOfLink(address.IP) {
 			n.Interface.Addresses = append(n.Interface.Addresses, address.IPNet.String())
 		}
@@ -36,8 +36,8 @@ func (n *NetworkInfo) readAddresses(link netlink.Link) error {
 	return err
 }
 
-// readRoutes leaves out those that follow from the addresses. A default is without a destination, as Kata's own are, unless nothing else
-// of it tells its family: runtime-rs refuses such a file.
+// readRoutes leaves out the routes that follow from the addresses. A default route has no destination, as in files of
+// Kata, unless only the destination shows its family: runtime-rs rejects such a file.
 func (n *NetworkInfo) readRoutes(link netlink.Link) error {
 	routes, err := netlink.RouteList(link, netlink.FAMILY_ALL)
 	for _, route := range routes {

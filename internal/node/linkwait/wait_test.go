@@ -58,7 +58,7 @@ func await(t *testing.T, out *text, sentence string) {
 	})
 }
 
-func TestItWaitsForAllLinksAndSaysWhatIsMissing(t *testing.T) {
+func TestWait(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "links") // which is not there yet
 	out := &text{}
 	ended := make(chan error, 1)
@@ -87,7 +87,7 @@ func TestItWaitsForAllLinksAndSaysWhatIsMissing(t *testing.T) {
 	}
 }
 
-func TestItEndsWithAnErrorWhenItIsEndedBefore(t *testing.T) {
+func TestWaitCancelled(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := Wait(ctx, t.TempDir(), []string{"up0"}, &text{}); err == nil || err.Error() != "ended while 1 of 1 links were not up" {
@@ -95,7 +95,7 @@ func TestItEndsWithAnErrorWhenItIsEndedBefore(t *testing.T) {
 	}
 }
 
-func TestNamesThatLeaveTheFolderAreRefused(t *testing.T) {
+func TestWaitBadNames(t *testing.T) {
 	for _, name := range []string{"", ".", "..", "../app.sock"} {
 		if err := Wait(t.Context(), t.TempDir(), []string{name}, &text{}); err == nil || !strings.Contains(err.Error(), "is no name of an interface") {
 			t.Errorf("%q: %v", name, err)
@@ -132,7 +132,7 @@ func checkEnds(t *testing.T, out *text, ended chan error) {
 	}
 }
 
-func TestTheKernelTellsOfFiles(t *testing.T) {
+func TestWatch(t *testing.T) {
 	for name, before := range map[string]func(string) error{
 		"in a folder that is there":      func(dir string) error { return os.Mkdir(dir, 0o755) },
 		"in a folder that is to be made": func(string) error { return nil },
@@ -163,7 +163,7 @@ func TestTheKernelTellsOfFiles(t *testing.T) {
 	}
 }
 
-func TestItLooksByItselfWhereTheKernelDoesNotTell(t *testing.T) {
+func TestPollWithoutWatch(t *testing.T) {
 	dir, ticks := filepath.Join(t.TempDir(), "links"), make(chan time.Time)
 	out, ended := begin(t, dir, false, ticks, "up0")
 	await(t, out, "up0: waiting: nobody has made a link yet")

@@ -15,16 +15,16 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
 )
 
-// Change is what shall become of one peer.
+// Change is the desired state of one peer.
 type Change struct {
 	Peer control.Peer
-	// Gone has the peer forgotten; of Peer only network and address count then.
+	// Gone: the peer is removed; only the network and the address of Peer are used then.
 	Gone bool
 }
 
-// ChangePeers does what PeerAdd and PeerDel do, for many peers at once: filter, forwarding tables and the file of peers
-// are read and written once, however many peers there are. A peer that is refused stays as it was, and the others are
-// changed nevertheless; the error says which.
+// ChangePeers adds and removes many peers: it reads and writes filter, forwarding tables and the file of peers once,
+// however many peers there are. A refused peer stays as it was, and the others are changed; the error names the refused
+// ones.
 func (n *Node) ChangePeers(ctx context.Context, changes []Change, timed Timed) error {
 	changes, refused := checked(changes)
 	if len(changes) > 0 {
@@ -35,7 +35,7 @@ func (n *Node) ChangePeers(ctx context.Context, changes []Change, timed Timed) e
 	return refused.error()
 }
 
-// changePeers does all of it, what is refused aside, or nothing.
+// changePeers makes all changes that are not refused, or none.
 func (n *Node) changePeers(ctx context.Context, changes []Change, timed Timed, refused *refusals) (err error) {
 	unlock, err := n.lock(ctx)
 	if err != nil {
@@ -70,7 +70,7 @@ func (n *Node) changePeers(ctx context.Context, changes []Change, timed Timed, r
 	return n.writePeers(peers)
 }
 
-// tell changes forwarding tables and ktsnd, peer by peer, and returns what was done.
+// tell changes forwarding tables and ktsnd, peer by peer, and returns the changes that were made.
 func (n *Node) tell(ctx context.Context, remembered []control.Peer, changes []Change, timed Timed, refused *refusals,
 	undo *undoing) (done []Change, err error) {
 	tables, err := n.forwarding(changes)
@@ -99,7 +99,7 @@ func (n *Node) tell(ctx context.Context, remembered []control.Peer, changes []Ch
 	return done, nil
 }
 
-// tellOf changes forwarding tables and ktsnd for one peer. lost tells that ktsnd does not answer any more.
+// tellOf changes forwarding tables and ktsnd for one peer. lost: ktsnd does not answer any more.
 func (n *Node) tellOf(ctx context.Context, change *Change, before *control.Peer, tables []forwarding, timed Timed,
 	undo *undoing) (lost bool, err error) {
 	for _, table := range tables {
@@ -124,14 +124,14 @@ func (n *Node) tellOf(ctx context.Context, change *Change, before *control.Peer,
 	return err != nil && !errors.As(err, &refusal), err
 }
 
-// forwarding is a tunnel's table.
+// forwarding reads the tables of the tunnels of the changed networks, whoever made them.
 type forwarding struct {
 	tunnel netlink.Link
 	// entries are those that lead to a node, by its address.
 	entries map[netip.Addr][]netlink.Neigh
 }
 
-// floods tells whether the tunnel floods to a node.
+// floods reports whether the tunnel floods to a node.
 func (f *forwarding) floods(peer netip.Addr) bool {
 	for i := range f.entries[peer] {
 		if isZero(f.entries[peer][i].HardwareAddr) {
@@ -172,7 +172,7 @@ func (n *Node) forwarding(changes []Change) (map[uint32][]forwarding, error) {
 	return all, nil
 }
 
-// change makes the tunnel flood to the peer, or forget it.
+// change makes the tunnel flood to the peer, or removes the peer's entries.
 func (n *Node) change(table forwarding, change *Change) error {
 	if change.Gone {
 		return n.forget(table.tunnel, change.Peer.Address, table.entries[change.Peer.Address])
@@ -194,7 +194,7 @@ func setTimed(ctx context.Context, timed Timed, named control.Peer, wanted *cont
 	return timed.PeerDel(ctx, named.VNI, named.Address)
 }
 
-// peerName is what a peer is known by.
+// peerName identifies a peer.
 type peerName struct {
 	vni     uint32
 	address netip.Addr
@@ -202,7 +202,7 @@ type peerName struct {
 
 func nameOf(peer *control.Peer) peerName { return peerName{peer.VNI, peer.Address} }
 
-// changed are the peers after the changes; those that were changed come last.
+// changed returns the peers after the changes; changed peers come last.
 func changed(peers []control.Peer, changes []Change) []control.Peer {
 	gone := map[peerName]bool{}
 	for i := range changes {
@@ -222,7 +222,7 @@ func changed(peers []control.Peer, changes []Change) []control.Peer {
 	return all
 }
 
-// checked leaves out changes of peers that cannot be any.
+// checked separates valid changes from invalid ones.
 func checked(changes []Change) (good []Change, refused *refusals) {
 	refused = &refusals{alone: len(changes) == 1}
 	for i := range changes {
@@ -238,15 +238,15 @@ func checked(changes []Change) (good []Change, refused *refusals) {
 	return good, refused
 }
 
-// refusals are the peers that were refused.
+// refusals collects refused peers.
 type refusals struct {
-	// alone tells that there was one change, which needs no name.
+	// alone: there was one change only, which needs no name.
 	alone bool
 	first []error
 	more  int
 }
 
-// maxRefusals is how many are named.
+// maxRefusals limits how many peers an error names.
 const maxRefusals = 3
 
 func (r *refusals) add(change *Change, err error) {
@@ -268,7 +268,7 @@ func (r *refusals) error() error {
 	return err
 }
 
-// undoing collects what to do when a later step fails, and does it in reverse order.
+// undoing collects undo steps for a later failure, and runs them in reverse order.
 type undoing struct{ steps []func() error }
 
 func (u *undoing) add(step func() error) { u.steps = append(u.steps, step) }

@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// CheckUplink tells whether the network's devices could be made.
+// CheckUplink reports whether the network's devices could be made.
 func (n *Node) CheckUplink(ctx context.Context, network *Network, timed Timed) error {
 	have, err := n.find(network)
 	if err == nil && have.switched != nil {
@@ -23,8 +23,7 @@ func (n *Node) CheckUplink(ctx context.Context, network *Network, timed Timed) e
 	return err
 }
 
-// CheckNetwork returns what differs between a network's devices and what Plug makes of them; each difference
-// is one error.
+// CheckNetwork returns the differences between a network's devices and what Plug makes, one error each.
 func (n *Node) CheckNetwork(ctx context.Context, network *Network) error {
 	have, err := n.find(network)
 	switch {
@@ -84,7 +83,7 @@ func (n *Node) checkPeers(network *Network, tunnel *netlink.Vxlan) error {
 	return all
 }
 
-// CheckPort returns what differs between an attachment's port and what Plug makes of it.
+// CheckPort returns the differences between an attachment's port and what Plug makes.
 func (n *Node) CheckPort(network *Network, attachment *Attachment, mtu int, address net.HardwareAddr) error {
 	port, err := n.link(attachment.PortName())
 	if err != nil {

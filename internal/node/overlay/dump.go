@@ -11,19 +11,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// maxDumps is how often a list is read again that changed meanwhile and may lack something.
+// maxDumps limits how often an interrupted dump, which may be incomplete, is repeated.
 const maxDumps = 10
 
-// users tells who uses a bridge.
+// users describes who uses a bridge.
 type users struct {
-	// pods: at least one of this package's ports is on it. What else there is was not looked at then.
+	// pods: at least one of this package's ports is on it. Other ports were not looked at then.
 	pods bool
 	// others: it has a port that is neither this package's nor the tunnel.
 	others bool
 }
 
-// usersOf looks at the ports of a bridge until it finds a pod's. On a full node that is at once, where a whole list
-// would take longer than all else that is done for a pod.
+// usersOf looks at the ports of a bridge until it finds a pod's. On a full node it finds one at once, where a whole
+// list would take longer than everything else that is done for a pod.
 func usersOf(bridge, tunnel netlink.Link) (users, error) {
 	var users users
 	err := eachLink(choice{master: bridge.Attrs().Index}, func(port netlink.Link) bool {
@@ -39,7 +39,7 @@ func usersOf(bridge, tunnel netlink.Link) (users, error) {
 	return users, err
 }
 
-// choice is which devices the kernel lists: those with a master, those of a kind; zero values stand for all.
+// choice selects devices: those with a master, those of a kind; zero values select all.
 type choice struct {
 	master int
 	kind   string
@@ -61,8 +61,8 @@ func listLinks(wanted choice) ([]netlink.Link, error) {
 	return nil, fmt.Errorf("list devices: %w", netlink.ErrDumpInterrupted)
 }
 
-// eachLink calls f for each device of the choice, until it returns false. The kernel chooses, and makes its list as
-// it is read.
+// eachLink calls f for each selected device until f returns false. The kernel selects, and lists devices as they are
+// read.
 func eachLink(wanted choice, f func(netlink.Link) bool) error {
 	request := nl.NewNetlinkRequest(unix.RTM_GETLINK, unix.NLM_F_DUMP)
 	request.AddData(nl.NewIfInfomsg(unix.AF_UNSPEC))

@@ -14,13 +14,14 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/node/xfrm"
 )
 
-// EncryptedPort is the UDP port of the tunnels of encrypted networks unless told otherwise: by it the kernel tells them from the others.
+// EncryptedPort is the default UDP port of the tunnels of encrypted networks. The kernel distinguishes them from others
+// by it.
 const EncryptedPort = 4793
 
 // encryptedAlias is the alias of a tunnel of this package whose packets are encrypted.
 const encryptedAlias = "tsn-cni:1 encrypted"
 
-// protect has the kernel neither send nor take clear packets of tunnels to a port.
+// protect makes the kernel drop clear packets from and to tunnels on a port.
 func protect(port uint16) error {
 	kernel, err := xfrm.Open(port)
 	if err != nil {
@@ -30,7 +31,7 @@ func protect(port uint16) error {
 	return kernel.Protect()
 }
 
-// protectPort comes before a tunnel of an encrypted network can send anything.
+// protectPort must run before a tunnel of an encrypted network can send anything.
 func (n *Node) protectPort(network *Network) error {
 	if !network.Encrypted {
 		return nil
@@ -55,15 +56,16 @@ func (n *Node) markEncrypted(network *Network, tunnel *netlink.Vxlan) error {
 
 func encrypted(tunnel *netlink.Vxlan) bool { return tunnel.Alias == encryptedAlias }
 
-// Egress is the device by which a network's frames leave the node.
+// Egress is the device through which a network's frames leave the node.
 type Egress struct {
 	Name string
-	// Encrypted tells that they are encrypted, or not sent. It is so of a tunnel with the network VNI.
+	// Encrypted: frames leave encrypted or not at all. It applies to the tunnel of the network VNI.
 	Encrypted bool
 	VNI       uint32
 }
 
-// Egresses are those of this node that are finished: of others, as of a network that has none, nobody can tell yet whether it is encrypted.
+// Egresses returns the finished egresses of this node. For networks without a finished one it is unknown whether they
+// are encrypted.
 func (n *Node) Egresses() ([]Egress, error) {
 	links, err := listLinks(choice{})
 	if err != nil {
@@ -103,14 +105,14 @@ func (n *Node) ownTunnels() ([]*netlink.Vxlan, error) {
 	return all, err
 }
 
-// sendsInClear tells whether another port of a link is here, whose tunnel is finished and is not encrypted.
+// sendsInClear reports whether this node has another port of the link with a finished tunnel that is not encrypted.
 func (n *Node) sendsInClear(network *Network) (bool, error) {
 	link, err := n.link(network.Tunnel)
 	tunnel, ok := link.(*netlink.Vxlan)
 	return ok && !encrypted(tunnel) && isUp(tunnel), err
 }
 
-// forgetEncryption has ktsnd not keep that a link was encrypted. The lock is held.
+// forgetEncryption makes ktsnd forget that a link was encrypted. The lock is held.
 func forgetEncryption(ctx context.Context, network *Network, timed TimedLinks) error {
 	if !network.Encrypted || timed == nil {
 		return nil
@@ -118,17 +120,17 @@ func forgetEncryption(ctx context.Context, network *Network, timed TimedLinks) e
 	return timed.Encrypt(ctx, network.VNI, false)
 }
 
-// Tuning is what the tunnel of a network shall be.
+// Tuning is the desired tunnel of a network.
 type Tuning struct {
 	VNI       uint32
 	Port      uint16
 	Encrypted bool
-	// MTU is the most of bridge and tunnel, in bytes, 0 for what they have.
+	// MTU is the maximum for bridge and tunnel, in bytes, 0 for no change.
 	MTU int
 }
 
-// Retune has tunnels that are there be what they shall be, and says which networks got another one. The kernel cannot change the port of
-// one, so that frames are lost while another takes its place; none is sent in clear by an encrypted one.
+// Retune adapts existing tunnels and returns the networks whose tunnel was replaced. The kernel cannot change a
+// tunnel's port, so frames are lost while it is replaced; an encrypted network sends none of them in clear.
 func (n *Node) Retune(ctx context.Context, wanted []Tuning, timed Timed) (changed []uint32, err error) {
 	unlock, err := n.lock(ctx)
 	if err != nil {
@@ -158,7 +160,7 @@ func (n *Node) Retune(ctx context.Context, wanted []Tuning, timed Timed) (change
 	return changed, all
 }
 
-// retuneOne makes a tunnel anew that is another than wanted, or of which only the bridge is left: a program was killed in between.
+// retuneOne recreates a tunnel that differs, or that is missing because a process was killed while it replaced it.
 func (n *Node) retuneOne(ctx context.Context, tunnel *netlink.Vxlan, want *Tuning, timed Timed) (done bool, err error) {
 	if tunnel != nil {
 		if !differs(tunnel, want) {
@@ -186,7 +188,7 @@ func differs(tunnel *netlink.Vxlan, want *Tuning) bool {
 	return tunnel.Port != int(want.Port) || encrypted(tunnel) != want.Encrypted || want.MTU > 0 && tunnel.MTU > want.MTU
 }
 
-// retune makes a tunnel anew.
+// retune recreates a tunnel.
 func (n *Node) retune(tunnel *netlink.Vxlan, want *Tuning) error {
 	network := &Network{VNI: want.VNI, Tunnel: tunnel.Name, Port: want.Port, MTU: tunnel.MTU, Encrypted: want.Encrypted}
 	if want.MTU > 0 {

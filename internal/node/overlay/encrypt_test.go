@@ -83,7 +83,7 @@ func tunnelNow(t *testing.T, node *Node) string {
 		have.bridge.MTU, " ", len(floods))
 }
 
-func TestARunningNetworkIsEncryptedAndBack(t *testing.T) {
+func TestRetune(t *testing.T) {
 	enterNamespace(t)
 	node := openNode(t, t.TempDir(), time.Second)
 	protected := 0
@@ -151,8 +151,8 @@ func (atUplink) Status(context.Context) (*control.Status, error) {
 	return &control.Status{Interface: "up0", LocalAddress: netip.MustParseAddr("192.0.2.1")}, nil
 }
 
-// TestNothingInClearIsTakenWhileATunnelIsReplaced has the encrypted tunnel of a network not be made.
-func TestNothingInClearIsTakenWhileATunnelIsReplaced(t *testing.T) {
+// TestRetuneDropsClear has the encrypted tunnel of a network not be made.
+func TestRetuneDropsClear(t *testing.T) {
 	enterNamespace(t)
 	root := t.TempDir()
 	if err := unix.Mount("test", root, "bpf", 0, ""); err != nil {
@@ -201,7 +201,7 @@ func TestNothingInClearIsTakenWhileATunnelIsReplaced(t *testing.T) {
 	count(0)
 }
 
-func TestAnEncryptedTunnelLeavesRoom(t *testing.T) {
+func TestEncryptedMTU(t *testing.T) {
 	enterNamespace(t)
 	node := openNode(t, t.TempDir(), time.Second)
 	node.protect = func(uint16) error { return nil }

@@ -4,7 +4,7 @@ package overlay
 
 import "fmt"
 
-// Kind is what a caller may want to tell apart.
+// Kind distinguishes errors that callers handle differently.
 type Kind int
 
 // Kinds of errors.

@@ -16,14 +16,14 @@ import (
 // ntfSticky is NTF_STICKY of linux/neighbour.h.
 const ntfSticky = 1 << 6
 
-// claimHardwareAddress enters a pod's address into the bridge's table for good. That fails when it is there
-// already, which finds two pods of one address without asking each.
+// claimHardwareAddress adds a permanent entry for a pod's address to the bridge's table. If there is one already, two
+// pods have the same address, and it fails.
 func (n *Node) claimHardwareAddress(port netlink.Link, address net.HardwareAddr) error {
 	entry := &netlink.Neigh{
 		LinkIndex: port.Attrs().Index,
 		Family:    unix.AF_BRIDGE,
 		State:     netlink.NUD_NOARP, // static; the pod's, not the node's own
-		// A frame with this source that comes from elsewhere does not move the entry there.
+		// A frame with this source from another port does not move the entry to that port.
 		Flags:        netlink.NTF_MASTER | ntfSticky,
 		HardwareAddr: address,
 	}
@@ -41,7 +41,7 @@ func (n *Node) claimHardwareAddress(port netlink.Link, address net.HardwareAddr)
 	return nil
 }
 
-// checkOwner tells who on this node has the address.
+// checkOwner reports which port of this node has the address.
 func (n *Node) checkOwner(port netlink.Link, address net.HardwareAddr) error {
 	entries, err := n.fdb(0)
 	if err != nil {
@@ -87,8 +87,8 @@ func (n *Node) fdb(link int) ([]netlink.Neigh, error) {
 	}
 }
 
-// flood makes the tunnel send a copy to the peer of what has no known place: broadcast, multicast, and the
-// first frames to a pod. Repeating it changes nothing.
+// flood makes the tunnel send copies of frames without a known destination to the peer: broadcast, multicast, and the
+// first frames to a pod. It can be repeated.
 func (n *Node) flood(tunnel netlink.Link, peer netip.Addr) error {
 	err := n.kernel.NeighAppend(floodEntry(tunnel, peer))
 	if err != nil && !errors.Is(err, errExist) {
@@ -97,7 +97,7 @@ func (n *Node) flood(tunnel netlink.Link, peer netip.Addr) error {
 	return nil
 }
 
-// unflood undoes flood, and forgets the pods that were learnt behind the peer.
+// unflood undoes flood, and removes the learnt entries of pods on the peer.
 func (n *Node) unflood(tunnel netlink.Link, peer netip.Addr) error {
 	entries, err := n.fdb(tunnel.Attrs().Index)
 	if err != nil {

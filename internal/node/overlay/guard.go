@@ -14,11 +14,11 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
 )
 
-// openAlias is the alias of a bridge of this package by which pods may reach the node.
+// openAlias is the alias of a bridge of this package through which pods may reach the node.
 const openAlias = "tsn-cni:1 node-access"
 
-// Guard puts the filter right that keeps foreign packets out of the tunnels and pods off the node, and says what was wrong
-// with it.
+// Guard restores the filter that keeps foreign packets out of the tunnels and pods off the node, and returns what was
+// wrong.
 func (n *Node) Guard(ctx context.Context) (changed []string, err error) {
 	unlock, err := n.lock(ctx)
 	if err != nil {
@@ -42,7 +42,7 @@ func (n *Node) guard() error {
 	return n.guardFor(peers)
 }
 
-// guardFor makes the filter, and the program for receive rings, what the node's devices and these peers want. The lock is
+// guardFor updates the filter, and the program for receive rings, for the node's devices and these peers. The lock is
 // held.
 func (n *Node) guardFor(peers []control.Peer) error {
 	wanted, err := n.guardedWith(peers)
@@ -62,7 +62,7 @@ func explainGuard(err error) error {
 	return err
 }
 
-// checkGuard says what is wrong with the filter.
+// checkGuard returns what is wrong with the filter.
 func (n *Node) checkGuard(ctx context.Context) error {
 	unlock, err := n.lock(ctx)
 	if err != nil {
@@ -76,7 +76,7 @@ func (n *Node) checkGuard(ctx context.Context) error {
 	return explainGuard(filter.Check(wanted))
 }
 
-// guarded is what the filter shall hold to.
+// guarded returns the filter's desired contents.
 func (n *Node) guarded() (*filter.Wanted, error) {
 	peers, err := n.readPeers()
 	if err != nil {
@@ -85,7 +85,7 @@ func (n *Node) guarded() (*filter.Wanted, error) {
 	return n.guardedWith(peers)
 }
 
-// guardedWith is the same with other peers. Bridges and tunnels that somebody else made are theirs to guard.
+// guardedWith is guarded with other peers. It leaves out bridges and tunnels that others made.
 func (n *Node) guardedWith(peers []control.Peer) (*filter.Wanted, error) {
 	wanted := &filter.Wanted{Peers: peers}
 	bridges, err := listLinks(choice{kind: "bridge"})
@@ -126,8 +126,8 @@ func (n *Node) guardedWith(peers []control.Peer) (*filter.Wanted, error) {
 	return wanted, nil
 }
 
-// closeOff closes the network's bridge, or opens it, as the network says, and has the filter see to that and to the tunnel.
-// The lock is held.
+// closeOff closes the network's bridge to the node, or opens it, and updates the filter for it and for the tunnel. The
+// lock is held.
 func (n *Node) closeOff(network *Network, have devices) error {
 	switch {
 	case !ours(have.bridge):
@@ -171,7 +171,7 @@ func (n *Node) setAccess(bridge *netlink.Bridge, open bool) error {
 	return nil
 }
 
-// Dropped is how many packets the filter has dropped for a reason.
+// Dropped lists the packets that the filter has dropped; none where there is no filter.
 type Dropped = filter.Counter
 
 // Dropped lists them; none where there is no filter.

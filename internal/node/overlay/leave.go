@@ -15,16 +15,16 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/node/overlay/filter"
 )
 
-// To remove a device, the kernel waits until no processor uses it any more: some 20 ms on an idle machine, however many devices go together.
-// So devices are put into a group first, which is cheap, and the group is removed. A device of the group is as good as gone: whoever removes
-// the group next takes it along, also when who put it there was killed.
+// To remove devices, the kernel waits until no processor uses them any more: some 20 ms on an idle machine, however many there are.
+// Devices are therefore put into a group first, which is cheap, and the group is removed. A device of the group counts as removed: the
+// next removal of the group includes it, even if the process that put it there was killed.
 
 // leavingGroup has the devices of this package that are about to be removed.
 const leavingGroup = LinkGroup + 1
 
 func isLeaving(link netlink.Link) bool { return link.Attrs().Group == leavingGroup }
 
-// leave has a device go with the next removal. One that has gone already is no error.
+// leave adds a device to the next removal. A device that is already gone is not an error.
 func (n *Node) leave(link netlink.Link) error {
 	err := n.kernel.LinkSetGroup(link, leavingGroup)
 	if err == nil || errors.Is(err, errNoDevice) {
@@ -33,8 +33,8 @@ func (n *Node) leave(link netlink.Link) error {
 	return fmt.Errorf("have %s be removed: %w", link.Attrs().Name, err)
 }
 
-// removeLeaving removes all devices of the group. The kernel removes none of a group with a device that cannot be removed, such as a network
-// card that somebody put there. That device stays, and the others are removed one after another.
+// removeLeaving removes all devices of the group. The kernel removes none if one of them cannot be removed, such as a
+// network card that somebody put there. That device stays, and the others are removed one after another.
 func (n *Node) removeLeaving() error {
 	request := nl.NewNetlinkRequest(unix.RTM_DELLINK, unix.NLM_F_ACK)
 	request.AddData(nl.NewIfInfomsg(unix.AF_UNSPEC))
@@ -62,19 +62,19 @@ func (n *Node) removeLeaving() error {
 	return failed
 }
 
-// Leaving is an attachment that goes.
+// Leaving is an attachment to unplug.
 type Leaving struct {
 	Network    *Network
 	Attachment *Attachment
 }
 
-// Unplug removes an attachment's port and, when it was the network's last, the network's devices. What is gone
-// already is no error.
+// Unplug removes an attachment's port and, if it was the network's last, the network's devices. Removing something that
+// is already gone is not an error.
 func (n *Node) Unplug(ctx context.Context, network *Network, attachment *Attachment) error {
 	return n.UnplugAll(ctx, []Leaving{{network, attachment}})[0]
 }
 
-// UnplugAll is Unplug for many, which takes hardly longer than for one. Each has an error of its own.
+// UnplugAll unplugs many attachments, which takes hardly longer than one. It returns an error for each.
 func (n *Node) UnplugAll(ctx context.Context, all []Leaving) []error {
 	failed := make([]error, len(all))
 	for i := range all {
@@ -103,8 +103,8 @@ func (n *Node) UnplugAll(ctx context.Context, all []Leaving) []error {
 	return n.unguardAll(all, unused, failed)
 }
 
-// unguardAll has the filter know that the devices of those that have not failed have gone: of all together, because it takes about as long
-// for one. The lock is held.
+// unguardAll removes the devices that are gone from the filter, all together, because that takes about as long as one.
+// The lock is held.
 func (n *Node) unguardAll(all []Leaving, gone []devices, failed []error) []error {
 	var changes []filter.LinkChange
 	networks, done := false, []int{}
@@ -151,7 +151,7 @@ func (n *Node) leavePort(attachment *Attachment) error {
 	return n.leave(link)
 }
 
-// leaveNetwork has a network's devices go; nil stands for none.
+// leaveNetwork adds a network's devices to the next removal; nil stands for none.
 func (n *Node) leaveNetwork(unused devices) error {
 	var err error
 	if unused.tunnel != nil {
@@ -163,7 +163,8 @@ func (n *Node) leaveNetwork(unused devices) error {
 	return err
 }
 
-// finishLeaving removes what a killed Unplug has left of the network, whose names are needed again. The lock is held.
+// finishLeaving removes devices of the network that a killed Unplug has left, because their names are needed again. The
+// lock is held.
 func (n *Node) finishLeaving(network *Network, have devices) (devices, error) {
 	if (have.bridge == nil || !isLeaving(have.bridge)) && (have.tunnel == nil || !isLeaving(have.tunnel)) {
 		return have, nil

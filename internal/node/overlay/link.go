@@ -20,8 +20,8 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
 )
 
-// A node may have a thousand links, each a network of its own. What is done for one must not depend on how many there are: its peer has a
-// file of its own, and the filter is told of what it lacks without being read. Guard, which reads all, puts right what somebody else changes.
+// A node may have a thousand links, each with its own network. The work for one must not depend on their number: its peer has its own
+// file, and its elements are added to the filter without reading it. Guard, which reads everything, repairs changes by others.
 
 // linksDir has a file for each link, named after its VNI: the peer behind the tunnel, or null for a link between two pods of this node.
 const linksDir = "links"
@@ -30,7 +30,7 @@ func (n *Node) linkPath(vni uint32) string {
 	return filepath.Join(n.dir, linksDir, strconv.FormatUint(uint64(vni), 10))
 }
 
-// LinkVNIs are the networks of links, by the state directory.
+// LinkVNIs returns the networks of links in the state directory.
 func LinkVNIs(stateDir string) (map[uint32]bool, error) {
 	entries, err := os.ReadDir(filepath.Join(stateDir, linksDir))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -45,7 +45,7 @@ func LinkVNIs(stateDir string) (map[uint32]bool, error) {
 	return all, nil
 }
 
-// LinkPeers are the peers of all links.
+// LinkPeers returns the peers of all links.
 func (n *Node) LinkPeers() ([]control.Peer, error) {
 	vnis, err := LinkVNIs(n.dir)
 	if err != nil {
@@ -64,7 +64,7 @@ func (n *Node) LinkPeers() ([]control.Peer, error) {
 	return all, nil
 }
 
-// linkPeer is the peer of a link, nil if it has none, or if its file is damaged.
+// linkPeer returns the peer of a link, nil if it has none, or if its file is damaged.
 func (n *Node) linkPeer(vni uint32) (*control.Peer, error) {
 	peer, _, err := n.readLinkPeer(vni)
 	if errors.Is(err, errDamaged) {
@@ -73,7 +73,7 @@ func (n *Node) linkPeer(vni uint32) (*control.Peer, error) {
 	return peer, err
 }
 
-// errDamaged is of a file that is half of one, of a machine that has crashed, or that somebody has changed.
+// errDamaged: the file is incomplete after a crash of the machine, or somebody has changed it.
 var errDamaged = errors.New("it is damaged")
 
 func (n *Node) readLinkPeer(vni uint32) (peer *control.Peer, known bool, err error) {
@@ -90,7 +90,7 @@ func (n *Node) readLinkPeer(vni uint32) (peer *control.Peer, known bool, err err
 	return peer, true, nil
 }
 
-// linkPeerBefore is the peer that is to be forgotten: of a damaged file, that which ktsnd knows.
+// linkPeerBefore returns the peer to remove; if its file is damaged, the one that ktsnd knows.
 func (n *Node) linkPeerBefore(ctx context.Context, vni uint32, timed TimedLinks) (peer *control.Peer, known bool, err error) {
 	peer, known, err = n.readLinkPeer(vni)
 	if !errors.Is(err, errDamaged) {
@@ -111,7 +111,7 @@ func (n *Node) linkPeerBefore(ctx context.Context, vni uint32, timed TimedLinks)
 	return nil, true, nil
 }
 
-// peersOf are the peers of a network.
+// peersOf returns the peers of a network.
 func (n *Node) peersOf(network *Network) ([]control.Peer, error) {
 	if network.PointToPoint {
 		peer, err := n.linkPeer(network.VNI)
@@ -130,7 +130,7 @@ func (n *Node) peersOf(network *Network) ([]control.Peer, error) {
 	return all, err
 }
 
-// TimedLinks is ktsnd as links need it.
+// TimedLinks is the part of ktsnd that links need.
 type TimedLinks interface {
 	Timed
 	// Peers lists those of all networks.
@@ -139,8 +139,8 @@ type TimedLinks interface {
 	Encrypt(ctx context.Context, vni uint32, required bool) error
 }
 
-// SetLinkPeer makes a node the only peer of a link, which may be plugged; nil is none, for a link between two pods of this node. Either all
-// of it is done or nothing.
+// SetLinkPeer makes a node the only peer of a link, which may be plugged; nil is none, for a link between two pods of
+// this node. It changes everything or nothing.
 func (n *Node) SetLinkPeer(ctx context.Context, network *Network, peer *control.Peer, timed TimedLinks) (err error) {
 	if peer != nil {
 		if err := CheckPeer(*peer); err != nil {
@@ -183,8 +183,8 @@ func (n *Node) SetLinkPeer(ctx context.Context, network *Network, peer *control.
 	return tellLinkPeer(ctx, timed, before, peer)
 }
 
-// ForgetLink forgets the peer of a link, and that it was encrypted, when none of its ports is left here: its number will be another's. A link
-// that is not known is no error.
+// ForgetLink removes the peer of a link, and the mark that it was encrypted, when the node has no port of it any more:
+// another link will get its number. An unknown link is not an error.
 func (n *Node) ForgetLink(ctx context.Context, network *Network, timed TimedLinks) error {
 	unlock, err := n.lock(ctx)
 	if err != nil {
@@ -258,7 +258,7 @@ func tellLinkPeer(ctx context.Context, timed Timed, before, peer *control.Peer) 
 	return timed.PeerAdd(ctx, *peer)
 }
 
-// changeLinkPeer has filter and tunnel know another peer, if there is the tunnel. The lock is held.
+// changeLinkPeer changes the peer in filter and tunnel, if there is a tunnel. The lock is held.
 func (n *Node) changeLinkPeer(network *Network, before, peer *control.Peer) error {
 	link, err := n.link(network.Tunnel)
 	if err != nil {
@@ -282,7 +282,7 @@ func (n *Node) changeLinkPeer(network *Network, before, peer *control.Peer) erro
 	return n.flood(tunnel, peer.Address)
 }
 
-// linkOf is what the filter holds to for a link.
+// linkOf returns the filter's contents for a link.
 func linkOf(tunnel *netlink.Vxlan, peer *control.Peer) *filter.Link {
 	link := &filter.Link{Tunnel: filter.Tunnel{VNI: uint32(tunnel.VxlanId), Port: uint16(tunnel.Port), Uplink: tunnel.VtepDevIndex}}
 	if peer != nil {
@@ -291,7 +291,7 @@ func linkOf(tunnel *netlink.Vxlan, peer *control.Peer) *filter.Link {
 	return link
 }
 
-// guardLink changes the filter from what it holds to for a link, nil for nothing, to something else. The lock is held.
+// guardLink changes the filter's contents for a link; nil is nothing. The lock is held.
 func (n *Node) guardLink(before, after *filter.Link) error {
 	if n.changeLinks([]filter.LinkChange{{Before: before, After: after}}) == nil {
 		return nil
@@ -299,7 +299,7 @@ func (n *Node) guardLink(before, after *filter.Link) error {
 	return n.guard() // it is not what it should be, or not there
 }
 
-// openLink has the filter let in what comes to a link's tunnel from its peer.
+// openLink makes the filter accept packets to a link's tunnel from its peer.
 func (n *Node) openLink(network *Network, tunnel *netlink.Vxlan) error {
 	peer, err := n.linkPeer(network.VNI)
 	if err != nil {

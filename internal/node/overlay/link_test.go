@@ -58,7 +58,7 @@ func encryptedLink(t *testing.T) (*Node, *Network, *control.Peer) {
 	return node, network, &control.Peer{VNI: tuned, Address: netip.MustParseAddr("192.0.2.2"), Subnets: []netip.Prefix{netip.MustParsePrefix("10.42.2.0/24")}}
 }
 
-func TestALinkIsEncryptedFromBeforeItHasAPeerUntilItHasNone(t *testing.T) {
+func TestLinkEncryption(t *testing.T) {
 	node, network, peer := encryptedLink(t)
 	ktsnd := &linksKtsnd{}
 	must(t, node.SetLinkPeer(t.Context(), network, peer, ktsnd))
@@ -87,7 +87,7 @@ func TestALinkIsEncryptedFromBeforeItHasAPeerUntilItHasNone(t *testing.T) {
 }
 
 // A runtime may end a sandbox when the pod's next one has the link already.
-func TestALinkStaysEncryptedWhileAnotherOfItsPortsIsHere(t *testing.T) {
+func TestLinkEncryptionSecondPort(t *testing.T) {
 	node, network, peer := encryptedLink(t)
 	ktsnd := &linksKtsnd{}
 	must(t, node.SetLinkPeer(t.Context(), network, peer, ktsnd))

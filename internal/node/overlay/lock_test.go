@@ -24,7 +24,7 @@ func openNode(t *testing.T, dir string, patience time.Duration) *Node {
 	return node
 }
 
-func TestTheLockIsOnesAtATimeAndHasATimeLimit(t *testing.T) {
+func TestLock(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "state")
 	first, second := openNode(t, dir, time.Minute), openNode(t, dir, 50*time.Millisecond)
 	unlock, err := first.lock(t.Context())

@@ -21,13 +21,13 @@ const portPrefix = "tsn"
 // maxAliasBytes is IFALIASZ less the final zero.
 const maxAliasBytes = 255
 
-// BridgeName is what the bridge of a network is called unless the user names it.
+// BridgeName is the default name of a network's bridge.
 func BridgeName(vni uint32) string { return fmt.Sprintf("tsnbr%d", vni) }
 
-// TunnelName is what the VXLAN device of a network is called unless the user names it.
+// TunnelName is the default name of a network's VXLAN device.
 func TunnelName(vni uint32) string { return fmt.Sprintf("tsnvx%d", vni) }
 
-// networkOf is the network whose tunnel has that name by default; 0 for another name.
+// networkOf returns the network whose tunnel has that default name; 0 for another name.
 func networkOf(tunnel string) uint32 {
 	var vni uint32
 	if _, err := fmt.Sscanf(tunnel, "tsnvx%d", &vni); err != nil || TunnelName(vni) != tunnel {
@@ -42,12 +42,12 @@ type Attachment struct {
 	Network     string `json:"network"`
 	ContainerID string `json:"containerID"`
 	Interface   string `json:"interface"`
-	// Identity is who the pod is for ktsnd.
+	// Identity identifies the pod to ktsnd.
 	Identity string `json:"identity"`
 }
 
-// PortName is the name of the node's end of the attachment's veth pair. It follows from the attachment, so
-// that it is found without any record.
+// PortName returns the name of the node's end of the attachment's veth pair. It follows from the attachment, so that no
+// record is needed to find it.
 func (a *Attachment) PortName() string {
 	sum := sha256.Sum256([]byte(a.Network + "\x00" + a.ContainerID + "\x00" + a.Interface))
 	return portPrefix + hex.EncodeToString(sum[:6])
@@ -56,12 +56,12 @@ func (a *Attachment) PortName() string {
 // aliasPrefix opens the alias of every port; a number behind it is the version of what follows.
 const aliasPrefix = "tsn-cni:1"
 
-// alias is how the attachment is written on its port. None of the parts contains a space.
+// alias encodes the attachment for its port's alias. None of the parts contains a space.
 func (a *Attachment) alias() string {
 	return strings.Join([]string{aliasPrefix, a.Network, a.ContainerID, a.Interface, a.Identity}, " ")
 }
 
-// Check tells whether the attachment can be written on its port, with NoteLost at least.
+// Check reports whether the alias fits, with NoteLost at least.
 func (a *Attachment) Check() error {
 	const limit = maxAliasBytes - len(" "+NoteLost)
 	if length := len(a.alias()); length > limit {
@@ -71,7 +71,7 @@ func (a *Attachment) Check() error {
 	return nil
 }
 
-// parseAlias reads what alias wrote, and what of a note stands behind it.
+// parseAlias parses an alias, and returns the note that follows.
 func parseAlias(text string) (of Attachment, note string, ok bool) {
 	const parts = 5
 	read := strings.SplitN(text, " ", parts+1)
@@ -84,9 +84,9 @@ func parseAlias(text string) (of Attachment, note string, ok bool) {
 	return Attachment{Network: read[1], ContainerID: read[2], Interface: read[3], Identity: read[4]}, note, true
 }
 
-// HardwareAddress derives a pod interface's address from its IP address: 0a:58 and the four bytes of IPv4, as
-// other plugins do, or the first four of a hash for IPv6. The same address has the same owner on every node,
-// so neighbours need not learn anew when a pod moves.
+// HardwareAddress derives the address of a pod's interface from its IP address: 0a:58 and the four bytes of IPv4, as
+// other plugins do, or the first four of a hash for IPv6. An address has the same owner on every node, so that
+// neighbour entries stay valid when a pod moves.
 func HardwareAddress(address netip.Addr) net.HardwareAddr {
 	tail := address.AsSlice()
 	if address.Unmap().Is4() {
@@ -98,7 +98,8 @@ func HardwareAddress(address netip.Addr) net.HardwareAddr {
 	return append(net.HardwareAddr{0x0a, 0x58}, tail...)
 }
 
-// portHardwareAddress is that of the node's end, which nobody talks to; it must only differ from all others.
+// portHardwareAddress returns the address of the node's end. Nothing is sent to it; it must only differ from all
+// others.
 func portHardwareAddress(portName string) net.HardwareAddr {
 	sum := sha256.Sum256([]byte(portName))
 	return append(net.HardwareAddr{0x0e}, sum[:5]...)

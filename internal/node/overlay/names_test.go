@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-func TestHardwareAddressFollowsFromTheAddress(t *testing.T) {
+func TestHardwareAddress(t *testing.T) {
 	for text, want := range map[string]string{
 		"10.42.1.2":        "0a:58:0a:2a:01:02",
 		"255.255.255.254":  "0a:58:ff:ff:ff:fe",
@@ -24,7 +24,7 @@ func TestHardwareAddressFollowsFromTheAddress(t *testing.T) {
 	}
 }
 
-func TestPortNamesFitAndDiffer(t *testing.T) {
+func TestPortName(t *testing.T) {
 	names := map[string]Attachment{}
 	for _, attachment := range []Attachment{
 		{Network: "a", ContainerID: "bc", Interface: "d"},
@@ -47,7 +47,7 @@ func TestPortNamesFitAndDiffer(t *testing.T) {
 	}
 }
 
-func TestDefaultNamesFit(t *testing.T) {
+func TestDefaultNames(t *testing.T) {
 	for _, name := range []string{BridgeName(MaxVNI), TunnelName(MaxVNI)} {
 		if len(name) > 15 {
 			t.Errorf("%s is too long for an interface", name)
@@ -55,7 +55,7 @@ func TestDefaultNamesFit(t *testing.T) {
 	}
 }
 
-func TestAliasesAreReadBack(t *testing.T) {
+func TestAlias(t *testing.T) {
 	attachment := Attachment{Network: "tsn", ContainerID: "c1", Interface: "tsn0", Identity: "uid"}
 	for note, want := range map[string]string{"": "", "tap,1": "tap,1", "a folder with spaces": "a folder with spaces", strings.Repeat("n", 240): NoteLost} {
 		port := Port{Attachment: attachment, Note: note}

@@ -14,8 +14,8 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/node/fault"
 )
 
-// ensure makes what is missing of a network and returns its devices. The lock is held. A tunnel is set up last
-// of all, so that one of ours that is down is known to have been left half-made.
+// ensure makes missing devices of a network and returns its devices. The lock is held. The tunnel is set up last, so
+// that a tunnel of this package that is down is known to be unfinished.
 func (n *Node) ensure(ctx context.Context, network *Network, timed Timed) (have devices, err error) {
 	have, err = n.find(network)
 	if err == nil {
@@ -71,7 +71,7 @@ func (n *Node) ensure(ctx context.Context, network *Network, timed Timed) (have 
 	return have, nil
 }
 
-// fits checks that devices that are there already are those that the network asks for.
+// fits checks that existing devices are those that the network requires.
 func (n *Node) fits(network *Network, have devices) error {
 	tunnel := have.tunnel
 	if tunnel.VxlanId != int(network.VNI) {
@@ -147,7 +147,7 @@ func (n *Node) makeTunnel(network *Network, uplink *uplinkDevice) (*netlink.Vxla
 	return tunnel, nil
 }
 
-// complete does what is left to do when both devices are there. Each step may have been done before.
+// complete configures the devices. Each step can be repeated.
 func (n *Node) complete(network *Network, have devices) error {
 	if ours(have.bridge) {
 		if err := withoutIPv6(network.Bridge); err != nil {
@@ -201,7 +201,7 @@ func (n *Node) completeTunnel(network *Network, have devices) error {
 	return nil
 }
 
-// unmake removes devices of this package again; nil stands for none.
+// unmake removes devices that were just created; nil stands for none.
 func (n *Node) unmake(created devices) error {
 	var err error
 	if created.tunnel != nil {
@@ -213,7 +213,7 @@ func (n *Node) unmake(created devices) error {
 	return err
 }
 
-// remove removes a device; that it has gone already is no error.
+// remove removes a device. A device that is already gone is not an error.
 func (n *Node) remove(link netlink.Link) error {
 	err := n.kernel.LinkDel(link)
 	if err == nil || errors.Is(err, errNoDevice) {
@@ -222,7 +222,7 @@ func (n *Node) remove(link netlink.Link) error {
 	return fmt.Errorf("remove %s: %w", link.Attrs().Name, err)
 }
 
-// clear removes the network's devices, as far as they are ours, when no pod uses them. The lock is held.
+// clear removes the network's devices of this package when no pod uses them. The lock is held.
 func (n *Node) clear(network *Network) error {
 	unused, err := n.unused(network)
 	if err == nil {
@@ -237,7 +237,7 @@ func (n *Node) clear(network *Network) error {
 	return n.unguardAll([]Leaving{{Network: network}}, []devices{unused}, []error{nil})[0]
 }
 
-// unused are the network's devices, as far as they are ours, that no pod uses. The lock is held.
+// unused returns the network's devices of this package that no pod uses. The lock is held.
 func (n *Node) unused(network *Network) (devices, error) {
 	have, err := n.find(network)
 	if err != nil {
@@ -267,7 +267,7 @@ func (n *Node) unused(network *Network) (devices, error) {
 	return devices{}, err
 }
 
-// link is a nil interface for no tunnel.
+// link returns a nil interface for no tunnel.
 func link(tunnel *netlink.Vxlan) netlink.Link {
 	if tunnel == nil {
 		return nil

@@ -16,7 +16,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/node/receive"
 )
 
-// DefaultStateDir is where peers and attachments are remembered unless told otherwise.
+// DefaultStateDir is the default folder of peers and attachments.
 const DefaultStateDir = "/var/lib/cni/tsn-cni"
 
 // Node is the node whose networks are changed.
@@ -37,11 +37,11 @@ type Node struct {
 	pods func(*receive.Maps) error
 }
 
-// KnowPods has the node tell a program for receive rings of pods, whenever it had to replace the maps of another release's. tell may
-// not call the node, which is locked.
+// KnowPods sets the function that adds the node's pods to a program for receive rings after the maps of another
+// release's were replaced. It must not call the node, which is locked.
 func (n *Node) KnowPods(tell func(*receive.Maps) error) { n.pods = tell }
 
-// Open starts to work on the network namespace that the calling thread is in.
+// Open opens the network namespace of the calling thread.
 func Open(stateDir string, patience time.Duration) (*Node, error) {
 	kernel, err := netlink.NewHandle(unix.NETLINK_ROUTE)
 	if err != nil {
@@ -53,10 +53,10 @@ func Open(stateDir string, patience time.Duration) (*Node, error) {
 	}, nil
 }
 
-// Close ends the work; what was made stays.
+// Close closes the node; devices stay.
 func (n *Node) Close() { n.kernel.Close() }
 
-// Network is what a network shall be on this node.
+// Network describes a network on this node.
 type Network struct {
 	// VNI is the VXLAN network identifier, 1 to 16777215.
 	VNI uint32
@@ -64,19 +64,19 @@ type Network struct {
 	Bridge, Tunnel string
 	// Port is the UDP port of the tunnel.
 	Port uint16
-	// MTU is what its ports get, in bytes; 0: what the uplink leaves.
+	// MTU is that of the pods' interfaces, in bytes; 0: the largest that the uplink allows.
 	MTU int
 	// Uplink names the interface towards the other nodes; "": ktsnd's.
 	Uplink string
 	// LocalAddress is the tunnel's source; the zero value: ktsnd's, or the uplink's first.
 	LocalAddress netip.Addr
-	// Overhead is what encryption may add to a frame, in bytes.
+	// Overhead is the most that encryption may add to a frame, in bytes.
 	Overhead int
-	// Encrypted has frames to and from other nodes be encrypted, or dropped.
+	// Encrypted: frames to and from other nodes are encrypted, or dropped.
 	Encrypted bool
 	// NodeAccess lets pods reach the node through the bridge.
 	NodeAccess bool
-	// PointToPoint tells that there is one port here, and one behind the tunnel: nothing is to be learnt of who is where.
+	// PointToPoint: there is one port here and one behind the tunnel, so that no addresses need to be learnt.
 	PointToPoint bool
 }
 
@@ -88,7 +88,7 @@ type devices struct {
 	switched netlink.Link
 }
 
-// find returns the devices that are there, nil for what is not. One that is something else is an error.
+// find returns the existing devices, nil for missing ones. A device of another type is an error.
 func (n *Node) find(network *Network) (existing devices, err error) {
 	link, err := n.link(network.Bridge)
 	if err != nil {
@@ -135,7 +135,7 @@ func ours(link netlink.Link) bool { return link.Attrs().Group == LinkGroup || is
 
 func isUp(link netlink.Link) bool { return link.Attrs().RawFlags&unix.IFF_UP != 0 }
 
-// withoutIPv6 keeps the node itself out of the pods' network. A kernel without IPv6 has nothing to switch off.
+// withoutIPv6 keeps the node out of the pods' network. It does nothing in a kernel without IPv6.
 func withoutIPv6(name string) error {
 	if err := setting("ipv6", name, "disable_ipv6", "1"); err != nil {
 		return fmt.Errorf("switch IPv6 off on %s: %w", name, err)

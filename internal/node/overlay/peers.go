@@ -16,25 +16,25 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
 )
 
-// maxSubnets is what ktsnd takes for one peer.
+// maxSubnets is ktsnd's limit for one peer.
 const maxSubnets = 64
 
 // MaxVNI is the largest VXLAN network identifier.
 const MaxVNI = 1<<24 - 1
 
-// PeerAdd makes another node part of a network: the filter lets its packets in, as far as their sources are in its
-// subnets, the tunnel floods to it, ktsnd sends timed messages for its subnets to it, and all is remembered for a tunnel that is made, or a ktsnd that is started, later. Either
-// all of it is done or nothing. Repeating it replaces the subnets.
+// PeerAdd adds another node to a network: the filter accepts its packets if their sources are in its subnets, the
+// tunnel floods to it, ktsnd sends timed messages for its subnets to it, and the file of peers has it for tunnels that
+// are made, or a ktsnd that is started, later. It does everything or nothing. Repeating it replaces the subnets.
 func (n *Node) PeerAdd(ctx context.Context, peer control.Peer, timed Timed) error {
 	return n.ChangePeers(ctx, []Change{{Peer: peer}}, timed)
 }
 
-// PeerDel undoes PeerAdd. A peer that is not there is no error.
+// PeerDel undoes PeerAdd. An unknown peer is not an error.
 func (n *Node) PeerDel(ctx context.Context, vni uint32, address netip.Addr, timed Timed) error {
 	return n.ChangePeers(ctx, []Change{{Peer: control.Peer{VNI: vni, Address: address}, Gone: true}}, timed)
 }
 
-// CheckPeer says what is wrong with a peer.
+// CheckPeer returns what is wrong with a peer.
 func CheckPeer(peer control.Peer) error {
 	switch {
 	case peer.VNI == 0 || peer.VNI > MaxVNI:
@@ -55,10 +55,10 @@ func CheckPeer(peer control.Peer) error {
 	return nil
 }
 
-// Peers returns what PeerAdd remembered.
+// Peers returns the peers in the file.
 func (n *Node) Peers() ([]control.Peer, error) { return n.readPeers() }
 
-// FloodTargets returns, for each network that has a tunnel, the nodes it floods to.
+// FloodTargets returns, for each network with a tunnel, the nodes to which it floods.
 func (n *Node) FloodTargets() (map[uint32]map[netip.Addr]bool, error) {
 	links, err := listLinks(choice{kind: "vxlan"})
 	if err != nil {
@@ -99,7 +99,7 @@ func (n *Node) readPeers() ([]control.Peer, error) {
 	return file.Peers, nil
 }
 
-// writePeers puts the file in place at once: neither a reader nor a killed writer leaves half of one.
+// writePeers replaces the file atomically.
 func (n *Node) writePeers(peers []control.Peer) error {
 	text, err := json.MarshalIndent(peersFile{peers}, "", "  ")
 	if err != nil {
@@ -108,8 +108,7 @@ func (n *Node) writePeers(peers []control.Peer) error {
 	return WriteFile(n.peersPath(), append(text, '\n'))
 }
 
-// WriteFile writes a file that only root can read, and puts it in place at once. Two writers of one file must
-// take turns.
+// WriteFile replaces a file that only root can read, atomically. Two writers of one file must take turns.
 func WriteFile(path string, content []byte) error {
 	temporary := path + Unfinished
 	if err := os.WriteFile(temporary, content, 0o600); err != nil {
@@ -122,5 +121,5 @@ func WriteFile(path string, content []byte) error {
 	return nil
 }
 
-// Unfinished ends the name of a file that WriteFile has not put in place.
+// Unfinished is the suffix of a file that WriteFile has not renamed yet.
 const Unfinished = "~"

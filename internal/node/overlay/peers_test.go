@@ -49,7 +49,7 @@ func peer(address string, subnets ...string) control.Peer {
 	return made
 }
 
-func TestPeersAreRememberedAndTold(t *testing.T) {
+func TestPeerAdd(t *testing.T) {
 	dir := t.TempDir()
 	node, ktsnd := openNode(t, dir, time.Second), &fakeKtsnd{peers: map[netip.Addr]control.Peer{}}
 	first, second := peer("192.0.2.2", "10.42.2.0/24"), peer("192.0.2.3", "10.42.3.0/24")
@@ -79,7 +79,7 @@ func TestPeersAreRememberedAndTold(t *testing.T) {
 	}
 }
 
-func TestAPeerThatKtsndRefusesIsNotRemembered(t *testing.T) {
+func TestPeerAddRefused(t *testing.T) {
 	dir := t.TempDir()
 	node, ktsnd := openNode(t, dir, time.Second), &fakeKtsnd{peers: map[netip.Addr]control.Peer{}}
 	kept := peer("192.0.2.2", "10.42.2.0/24")
@@ -98,7 +98,7 @@ func TestAPeerThatKtsndRefusesIsNotRemembered(t *testing.T) {
 	}
 }
 
-func TestOfManyPeersOnlyThoseThatAreRefusedStayAsTheyWere(t *testing.T) {
+func TestChangePeersSomeRefused(t *testing.T) {
 	first, second, third := peer("192.0.2.2", "10.42.2.0/24"), peer("192.0.2.3", "10.42.3.0/24"), peer("192.0.2.4", "10.42.4.0/24")
 	moved := peer("192.0.2.3", "10.42.9.0/24")
 	changes := []Change{{Peer: moved}, {Peer: third}, {Peer: control.Peer{VNI: first.VNI, Address: first.Address}, Gone: true}}
@@ -146,7 +146,7 @@ func TestOfManyPeersOnlyThoseThatAreRefusedStayAsTheyWere(t *testing.T) {
 
 func byAddress(a, b control.Peer) int { return a.Address.Compare(b.Address) }
 
-func TestOfManyThatAreRefusedAFewAreNamed(t *testing.T) {
+func TestChangePeersErrorIsShort(t *testing.T) {
 	node := openNode(t, t.TempDir(), time.Second)
 	var changes []Change
 	for range 10 {
@@ -158,7 +158,7 @@ func TestOfManyThatAreRefusedAFewAreNamed(t *testing.T) {
 	}
 }
 
-func TestAFileThatCannotBeWrittenUndoesWhatKtsndWasTold(t *testing.T) {
+func TestPeerAddUndo(t *testing.T) {
 	dir := t.TempDir()
 	node, ktsnd := openNode(t, dir, time.Second), &fakeKtsnd{peers: map[netip.Addr]control.Peer{}}
 	kept := peer("192.0.2.2", "10.42.2.0/24")
@@ -180,7 +180,7 @@ func TestAFileThatCannotBeWrittenUndoesWhatKtsndWasTold(t *testing.T) {
 	}
 }
 
-func TestBadPeersAreRefusedInOneSentence(t *testing.T) {
+func TestCheckPeer(t *testing.T) {
 	node := openNode(t, t.TempDir(), time.Second)
 	bad := func(change func(*control.Peer)) control.Peer {
 		made := peer("192.0.2.2", "10.42.2.0/24")
@@ -209,7 +209,7 @@ func TestBadPeersAreRefusedInOneSentence(t *testing.T) {
 	}
 }
 
-func TestAPeersFileThatIsNoneSaysWhatToDo(t *testing.T) {
+func TestPeersFileDamaged(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "peers.json"), []byte("{"), 0o600); err != nil {
 		t.Fatal(err)

@@ -28,20 +28,19 @@ func kindOf(err error) Kind {
 	return 0
 }
 
-// Port is an attachment that is to become a port of its network.
+// Port describes an attachment that is to be plugged.
 type Port struct {
 	Attachment
 	HardwareAddress net.HardwareAddr
 	// Netns is an open descriptor of the pod's network namespace.
 	Netns int
-	// FrontBytes is how much longer than a frame of the pod one at the node's end can be: by what stands in front of a
-	// captured one.
+	// FrontBytes is the length of the record in front of captured frames, which only frames at the node's end have.
 	FrontBytes int
-	// Note is kept with the port, to be found without a record. NoteLost is kept in place of a note for which the names leave no room.
+	// Note is kept in the port's alias, for attachments without a record. If it does not fit, NoteLost is kept instead.
 	Note string
 }
 
-// NoteLost is the note of a port whose own did not fit.
+// NoteLost replaces a note that does not fit.
 const NoteLost = "?"
 
 // alias is how the port is written on itself.
@@ -59,10 +58,10 @@ func (p *Port) alias() string {
 // maxMTU is that of a veth device.
 const maxMTU = 65535
 
-// PortMTU is the MTU of the node's end of a pod's interface, whose own is mtu.
+// PortMTU returns the MTU of the node's end of a pod's interface with that MTU.
 func PortMTU(mtu, frontBytes int) int { return min(mtu+frontBytes, maxMTU) }
 
-// Plugged is what became of a Port.
+// Plugged describes a plugged Port.
 type Plugged struct {
 	Bridge, Port         string
 	BridgeAddr, PortAddr net.HardwareAddr
@@ -70,9 +69,8 @@ type Plugged struct {
 	MTU int
 }
 
-// Plug makes the veth pair of an attachment, with one end in the pod, not up yet, and the other on the
-// network's bridge, up. It makes the network's devices first when this is its first port. When it fails
-// nothing that it made is left.
+// Plug makes the veth pair of an attachment, with one end in the pod, down, and the other on the network's bridge, up.
+// For the network's first port it makes the network's devices. If it fails it removes what it made.
 func (n *Node) Plug(ctx context.Context, network *Network, port *Port, timed Timed) (*Plugged, error) {
 	plugged, err := n.plugLocked(ctx, network, port, timed)
 	if err != nil {
@@ -134,7 +132,7 @@ func (n *Node) makePair(port *Port, plugged *Plugged, bridgeIndex int) error {
 	return nil
 }
 
-// addPair makes a veth pair. One of its name that a killed Unplug has left goes first.
+// addPair makes a veth pair, after removing one with its name that a killed Unplug has left.
 func (n *Node) addPair(pair *netlink.Veth) error {
 	err := n.kernel.LinkAdd(pair)
 	if !errors.Is(err, errExist) {
@@ -150,7 +148,7 @@ func (n *Node) addPair(pair *netlink.Veth) error {
 	return n.kernel.LinkAdd(pair)
 }
 
-// Mend makes what is missing of a port that is there, and of its network's devices: what a killed Plug has not done, or somebody has undone.
+// Mend repairs an existing port and its network's devices, after a killed Plug or changes by others.
 func (n *Node) Mend(ctx context.Context, network *Network, port *Port, timed Timed) error {
 	bridgeIndex, err := n.ensureLocked(ctx, network, timed)
 	if err != nil {
@@ -184,7 +182,7 @@ func (n *Node) ensureLocked(ctx context.Context, network *Network, timed Timed) 
 	return have.bridge.Index, nil
 }
 
-// explainPair tells which of the two names was there already.
+// explainPair reports which of the two names exists.
 func (n *Node) explainPair(port *Port, plugged *Plugged, err error) error {
 	if !errors.Is(err, errExist) {
 		return fmt.Errorf("make veth pair %s: %w", plugged.Port, err)
@@ -196,7 +194,7 @@ func (n *Node) explainPair(port *Port, plugged *Plugged, err error) error {
 	return failed(Exists, "the pod has an interface %s already; give the attachment, or the label of the link, another name", port.Interface)
 }
 
-// finishPort does what needs no lock: the port cannot be mistaken for unused any more.
+// finishPort does the work that needs no lock: the port already counts as used.
 func (n *Node) finishPort(port *Port, plugged *Plugged) error {
 	link, err := n.link(plugged.Port)
 	if err == nil && link == nil {
@@ -227,8 +225,7 @@ func (n *Node) finishPort(port *Port, plugged *Plugged) error {
 	return nil
 }
 
-// Forwarding waits until the bridge forwards to and from the port, which follows shortly after both ends of the
-// veth pair are up.
+// Forwarding waits until the bridge forwards to and from the port, shortly after both ends of the veth pair are up.
 func (n *Node) Forwarding(ctx context.Context, portName string) error {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
@@ -248,13 +245,13 @@ func (n *Node) Forwarding(ctx context.Context, portName string) error {
 	}
 }
 
-// Plugged tells whether the attachment has its port. One that a killed Unplug has left is as good as gone.
+// Plugged reports whether the attachment has its port. A port that a killed Unplug has left does not count.
 func (n *Node) Plugged(attachment *Attachment) (bool, error) {
 	link, err := n.link(attachment.PortName())
 	return link != nil && !isLeaving(link), err
 }
 
-// Sweep removes the network's devices if no pod uses them, whoever was killed over them.
+// Sweep removes the network's devices if no pod uses them, after a killed process.
 func (n *Node) Sweep(ctx context.Context, network *Network) error {
 	unlock, err := n.lock(ctx)
 	if err != nil {
@@ -264,7 +261,7 @@ func (n *Node) Sweep(ctx context.Context, network *Network) error {
 	return n.clear(network)
 }
 
-// Found is an attachment as the kernel knows it.
+// Found is an attachment that has a port.
 type Found struct {
 	Attachment
 	// Bridge, Tunnel and VNI are those of its network; VNI is 0 when the port is on no network's bridge.

@@ -15,8 +15,8 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
 )
 
-// TellReceive tells the program for receive rings of the peers of this node's networks. It does nothing where none is loaded.
-// Whoever changes peers or networks has done so already; this is for a program that was loaded later.
+// TellReceive gives the program for receive rings the peers of this node's networks, if it was loaded after the last
+// change of them. Without a program it does nothing.
 func (n *Node) TellReceive(ctx context.Context) error {
 	unlock, err := n.lock(ctx)
 	if err != nil {

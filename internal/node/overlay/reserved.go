@@ -60,8 +60,8 @@ func reservedProgram() (*ebpf.Program, error) {
 	return program, nil
 }
 
-// KeepReserved makes sure that nothing that a pod sends to reserved addresses reaches the node by a port, and tells whether something was
-// missing. A port that is gone needs nothing, and bridges that somebody else made are theirs to guard.
+// KeepReserved ensures that frames from a pod to reserved addresses do not reach the node through a port, and reports
+// whether a filter was missing. It does nothing for a port that is gone or on a bridge that others made.
 func (n *Node) KeepReserved(portName string) (missing bool, err error) {
 	port, err := n.link(portName)
 	if err != nil || port == nil {
@@ -139,7 +139,7 @@ func (n *Node) isOnOwnBridge(port netlink.Link) (bool, error) {
 	return ours(bridge), nil
 }
 
-// hasFilter tells whether the port has a filter of that name.
+// hasFilter reports whether the port has a filter of that name.
 func (n *Node) hasFilter(port netlink.Link, name string) (bool, error) {
 	filters, err := n.kernel.FilterList(port, netlink.HANDLE_MIN_INGRESS)
 	if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOENT) {

@@ -14,9 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The bridge of a link is closed to the node by two programs that drop everything: what the bridge would hand to the node, and what the
-// node would send into it. Of networks nftables does that (package filter), which has to be read whole for each change: of a thousand
-// links, too much.
+// Two programs close the bridge of a link to the node: they drop every frame from the bridge to the node and from the node to the
+// bridge. For networks nftables does that (package filter), which must be read completely for each change: too slow for a thousand links.
 
 // sealAlias is the alias of a bridge that is closed so.
 const sealAlias = "tsn-cni:1 link"
@@ -80,7 +79,7 @@ func (n *Node) seal(bridge *netlink.Bridge) error {
 	return nil
 }
 
-// isSealed tells whether both programs are there.
+// isSealed reports whether both programs are attached.
 func (n *Node) isSealed(bridge *netlink.Bridge) (bool, error) {
 	if bridge.Alias != sealAlias {
 		return false, nil

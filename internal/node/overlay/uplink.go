@@ -19,7 +19,7 @@ const EncapsulationBytes = 14 + 8 + 8 + 20
 // MinMTU is what IPv6 needs of a link (RFC 8200); less would do for IPv4 only.
 const MinMTU = 1280
 
-// MostMTU is the most that pods' interfaces can have with an uplink by this interface, 0 if there is no such interface.
+// MostMTU returns the largest MTU of pods' interfaces with this uplink, 0 if there is no such interface.
 func MostMTU(uplink string) int {
 	link, err := net.InterfaceByName(uplink)
 	if err != nil {
@@ -28,7 +28,7 @@ func MostMTU(uplink string) int {
 	return max(0, link.MTU-EncapsulationBytes)
 }
 
-// Timed is ktsnd, as far as networks are concerned; nil stands for a node without one.
+// Timed is the part of ktsnd that networks need; nil for a node without ktsnd.
 type Timed interface {
 	Status(context.Context) (*control.Status, error)
 	PeerAdd(context.Context, control.Peer) error
@@ -43,7 +43,7 @@ type uplinkDevice struct {
 	address netip.Addr
 }
 
-// mtu is what the network's devices get.
+// mtu is that of the network's devices.
 func (n *Network) mtu(uplink *uplinkDevice) int {
 	if n.MTU != 0 {
 		return n.MTU
@@ -51,8 +51,8 @@ func (n *Network) mtu(uplink *uplinkDevice) int {
 	return uplink.mtu - EncapsulationBytes - n.Overhead
 }
 
-// resolveUplink finds the interface that the network names, or ktsnd's. Timed and other traffic must leave by
-// the same interface and from the same address, or the other nodes would see each pod in two places by turns.
+// resolveUplink returns the uplink that the network names, or ktsnd's. Timed and other traffic must leave through the
+// same interface and from the same address, or the other nodes would see each pod alternately in two places.
 func (n *Node) resolveUplink(ctx context.Context, network *Network, timed Timed) (*uplinkDevice, error) {
 	uplink := &uplinkDevice{name: network.Uplink, address: network.LocalAddress}
 	if timed != nil {
@@ -70,7 +70,7 @@ func (n *Node) resolveUplink(ctx context.Context, network *Network, timed Timed)
 	return uplink, n.readUplink(network, uplink)
 }
 
-// follow takes from ktsnd what was not given, and refuses what differs.
+// follow takes missing values from ktsnd, and rejects values that differ.
 func (u *uplinkDevice) follow(network *Network, status *control.Status) error {
 	if status.Uplink == uplinkSwitched {
 		return failed(NoUplink, "ktsnd sends through Open vSwitch, and network %d does not go there; run `ktsn ovs setup` with --network %d (it makes %s), or start ktsnd with --uplink direct",
@@ -115,7 +115,7 @@ func (n *Node) readUplink(network *Network, uplink *uplinkDevice) error {
 	return n.chooseAddress(link, uplink)
 }
 
-// chooseAddress takes the interface's first address, or checks that it has the one that was given.
+// chooseAddress takes the interface's first address, or checks that it has the given one.
 func (n *Node) chooseAddress(link netlink.Link, uplink *uplinkDevice) error {
 	addresses, err := n.kernel.AddrList(link, netlink.FAMILY_V4)
 	if err != nil {

@@ -16,8 +16,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Bind gives a device to vfio-pci, unless Check has reasons against it. The driver that it had is noted for Unbind. When a step
-// fails the device is the former driver's again. A device that vfio-pci has already stays as it is.
+// Bind gives a device to vfio-pci, unless Check has reasons against it, and notes its driver for Unbind. If a step
+// fails the former driver gets the device back. A device that vfio-pci already has stays as it is.
 func (b *Bus) Bind(ctx context.Context, address string) (*Device, error) {
 	device, reasons, err := b.Check(address)
 	if err != nil {
@@ -41,8 +41,8 @@ func (b *Bus) Bind(ctx context.Context, address string) (*Device, error) {
 	return b.Read(address)
 }
 
-// Unbind gives a device back to the driver that it had before Bind, or to the kernel's choice when that is not known. It refuses one that
-// belongs to somebody: his machine may be about to open it.
+// Unbind gives a device back to the driver that it had before Bind, or lets the kernel choose if that is unknown. It
+// fails for a device with an owner, whose machine may be about to open it.
 func (b *Bus) Unbind(address string) (*Device, error) {
 	if owner := b.Claimed(address); owner != "" {
 		return nil, fmt.Errorf("%s belongs to %s (network, container, interface and pod), whose machine may just start: remove the pod, which gives it back",
@@ -51,7 +51,7 @@ func (b *Bus) Unbind(address string) (*Device, error) {
 	return b.UnbindAnyway(address)
 }
 
-// UnbindAnyway unbinds a device whomever it belongs to, which is forgotten.
+// UnbindAnyway unbinds a device with or without an owner, and removes the owner.
 func (b *Bus) UnbindAnyway(address string) (*Device, error) {
 	device, err := b.Read(address)
 	if err != nil {
@@ -76,7 +76,7 @@ func (b *Bus) UnbindAnyway(address string) (*Device, error) {
 	return device, b.forget(address)
 }
 
-// loadVFIO has the kernel load the driver, if it has not.
+// loadVFIO loads the driver's module, if necessary.
 func (b *Bus) loadVFIO(ctx context.Context) error {
 	if b.hasVFIO() {
 		return nil
@@ -96,7 +96,7 @@ func (b *Bus) hasVFIO() bool {
 	return err == nil
 }
 
-// move takes a device from its driver and gives it to another; to the kernel's choice when that is empty.
+// move takes a device from its driver and gives it to another; if that is empty, the kernel chooses.
 func (b *Bus) move(device *Device, driver string) error {
 	override := driver
 	if override == "" {
@@ -119,7 +119,7 @@ func (b *Bus) move(device *Device, driver string) error {
 	return nil
 }
 
-// giveBack undoes move: the former driver first, and if it does not take the device, the kernel's choice.
+// giveBack undoes move: it tries the former driver, then lets the kernel choose.
 func (b *Bus) giveBack(address, former string) error {
 	device, err := b.Read(address)
 	if err != nil {
@@ -137,7 +137,8 @@ func (b *Bus) giveBack(address, former string) error {
 	return b.write(filepath.Join(b.Sys, "bus", "pci", "drivers", former, "bind"), address)
 }
 
-// unused refuses a device that somebody has open: the kernel would wait for him, and nobody else could unbind anything.
+// unused fails for a device that a process has open: the kernel would wait for the process, and block all other
+// unbinding.
 func (b *Bus) unused(device *Device) error {
 	if device.Driver != VFIO || device.Group < 0 {
 		return nil
@@ -156,7 +157,7 @@ func (b *Bus) unused(device *Device) error {
 	return unix.Close(fd)
 }
 
-// write writes to a file of the kernel's, which exists.
+// write writes to an existing file of the kernel's.
 func (b *Bus) write(path, text string) error {
 	file, err := os.OpenFile(path, os.O_WRONLY, 0)
 	if err != nil {
@@ -168,7 +169,7 @@ func (b *Bus) write(path, text string) error {
 
 func (b *Bus) notePath(address string) string { return filepath.Join(b.StateDir, address) }
 
-// note writes down which driver the device has. One without keeps an older note.
+// note records the device's driver. Without a driver it keeps an older note.
 func (b *Bus) note(device *Device) error {
 	if device.Driver == "" {
 		return nil
@@ -179,7 +180,7 @@ func (b *Bus) note(device *Device) error {
 	return os.WriteFile(b.notePath(device.Address), []byte(device.Driver+"\n"), 0o644)
 }
 
-// noted is the driver of a note, or empty.
+// noted returns the driver of a note, or "".
 func (b *Bus) noted(address string) string {
 	text, err := os.ReadFile(b.notePath(address))
 	if err != nil {
@@ -188,7 +189,7 @@ func (b *Bus) noted(address string) string {
 	return strings.TrimSpace(string(text))
 }
 
-// forget removes what is noted of a card: its driver, and whose it is.
+// forget removes the notes of a card: its driver and its owner.
 func (b *Bus) forget(address string) error {
 	for _, path := range []string{b.notePath(address), b.claimPath(address)} {
 		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {

@@ -14,10 +14,10 @@ const (
 	classBridge  = 0x06
 )
 
-// kernels are drivers that leave a device to user space, or to nobody.
+// kernels are drivers that leave a device to user space or to nobody.
 var kernels = []string{"", VFIO, "pci-stub", "uio_pci_generic", "igb_uio"}
 
-// Check returns a device, and why it cannot be given away; none: it can.
+// Check returns a device, and the reasons why it cannot be given away, if any.
 func (b *Bus) Check(address string) (*Device, []string, error) {
 	device, err := b.Read(address)
 	if err != nil {
@@ -70,8 +70,8 @@ func (d *Device) groupReasons() []string {
 		"another slot, or give these away as well", d.Group, strings.Join(others, ", "))}
 }
 
-// GivenAway names the other devices of a device's IOMMU group that somebody was given: a group goes to one user as a whole, and the
-// kernel refuses a second one.
+// GivenAway lists the other devices of a device's IOMMU group that have been given away. A group goes to one user as a
+// whole; the kernel rejects a second one.
 func (b *Bus) GivenAway(device *Device) (others []string) {
 	for _, other := range device.Others {
 		switch owner := b.Claimed(other.Address); {

@@ -12,11 +12,12 @@ import (
 
 const claimSuffix = ".of"
 
-// claimPath is a link that leads to whom a card belongs, beside the note of its driver. A link is made in one step, and there is one
-// of a name.
+// claimPath is a symbolic link to the owner's name, next to the note of the driver. Creating a link is atomic and fails
+// if it exists.
 func (b *Bus) claimPath(address string) string { return b.notePath(address) + claimSuffix }
 
-// Claim has a card belong to somebody alone. That it is his already is no error; false: it is another's.
+// Claim makes an owner the only owner of a card. It returns true if it is or becomes the owner, false if another one
+// is.
 func (b *Bus) Claim(address, owner string) (bool, error) {
 	if err := os.MkdirAll(b.StateDir, 0o755); err != nil {
 		return false, err
@@ -31,7 +32,7 @@ func (b *Bus) Claim(address, owner string) (bool, error) {
 	return true, nil
 }
 
-// Claimed is to whom a card belongs; "": to nobody.
+// Claimed returns the owner of a card, "" for none.
 func (b *Bus) Claimed(address string) string {
 	owner, err := os.Readlink(b.claimPath(address))
 	if err != nil {
@@ -40,7 +41,7 @@ func (b *Bus) Claimed(address string) string {
 	return owner
 }
 
-// Claims are the owners of all cards that belong to somebody, by address.
+// Claims returns the owners of all cards that have one, by address.
 func (b *Bus) Claims() map[string]string {
 	all := map[string]string{}
 	for _, name := range names(b.StateDir) {
@@ -51,7 +52,7 @@ func (b *Bus) Claims() map[string]string {
 	return all
 }
 
-// GiveBack unbinds a card of an owner's, and has it belong to nobody. One that is not his stays as it is. A card that is not there any
+// GiveBack unbinds a card and removes its owner. A card of another owner stays as it is. A card that is not there any
 // more has no driver to go back to.
 func (b *Bus) GiveBack(address, owner string) error {
 	if b.Claimed(address) != owner {

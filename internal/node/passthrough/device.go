@@ -14,17 +14,17 @@ import (
 	"strings"
 )
 
-// Bus is where the kernel shows PCI devices.
+// Bus has the paths at which the kernel shows PCI devices.
 type Bus struct {
 	// Sys is the sysfs, Dev the folder of device files.
 	Sys, Dev string
-	// StateDir is where it is noted which driver a card had.
+	// StateDir has notes of the drivers and owners of cards.
 	StateDir string
-	// Uses tells what this node would lose with an interface.
+	// Uses returns what this node would lose with an interface.
 	Uses func(name string) ([]string, error)
 }
 
-// NewBus is that of this machine.
+// NewBus returns the bus of this machine.
 func NewBus() *Bus {
 	return &Bus{Sys: "/sys", Dev: "/dev", StateDir: "/run/ktsn/passthrough", Uses: Uses}
 }
@@ -74,7 +74,7 @@ func ParseAddress(text string) (string, error) {
 	return strings.ToLower(fmt.Sprintf("%s:%s:%s.%s", domain, parts[2], parts[3], parts[4])), nil
 }
 
-// path is that of a device's file or folder in the sysfs.
+// path returns the path of a device's file or folder in the sysfs.
 func (b *Bus) path(address string, elements ...string) string {
 	return filepath.Join(append([]string{b.Sys, "bus/pci/devices", address}, elements...)...)
 }
@@ -101,7 +101,7 @@ func (b *Bus) Read(address string) (*Device, error) {
 	return device, b.readGroup(device)
 }
 
-// readGroup finds the IOMMU group, and who else is in it.
+// readGroup reads the IOMMU group and its other members.
 func (b *Bus) readGroup(device *Device) error {
 	to, err := os.Readlink(b.path(device.Address, "iommu_group"))
 	if err != nil {
@@ -123,8 +123,8 @@ func (b *Bus) readGroup(device *Device) error {
 	return nil
 }
 
-// interfaces are those of the device, or of what its driver makes of it, such as a virtio device. Links lead to other devices,
-// and folders with an address are devices behind a bridge.
+// interfaces returns those of the device, or of devices that its driver makes, such as a virtio device. It does not
+// follow links, which lead to other devices, nor folders with an address, which are devices behind a bridge.
 func (b *Bus) interfaces(address string) []string {
 	all := names(b.path(address, "net"))
 	entries, err := os.ReadDir(b.path(address))
@@ -139,7 +139,7 @@ func (b *Bus) interfaces(address string) []string {
 	return all
 }
 
-// driver is the driver that has the device, or empty.
+// driver returns the driver of the device, or "".
 func (b *Bus) driver(address string) string {
 	to, err := os.Readlink(b.path(address, "driver"))
 	if err != nil {
@@ -160,7 +160,7 @@ func (b *Bus) number(address, name string) (uint32, error) {
 	return uint32(number), nil
 }
 
-// names are those of a folder's entries, in order; of none if it is not there.
+// names returns the sorted entries of a folder; none if it does not exist.
 func names(folder string) []string {
 	entries, err := os.ReadDir(folder)
 	if err != nil {

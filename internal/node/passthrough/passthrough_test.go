@@ -64,7 +64,7 @@ func (m *machine) add(address, class, driver, group string, interfaces ...string
 	}
 }
 
-func TestAnAddressMayLackItsDomain(t *testing.T) {
+func TestParseAddress(t *testing.T) {
 	for text, want := range map[string]string{
 		"0000:02:00.0": card, "02:00.0": card, "0000:0A:1f.7": "0000:0a:1f.7", "10000:02:00.1": "10000:02:00.1",
 		"": "", "02:00": "", "02:00.8": "", "0000:02:00.0x": "", "../../x": "", "eth0": "",
@@ -76,7 +76,7 @@ func TestAnAddressMayLackItsDomain(t *testing.T) {
 	}
 }
 
-func TestACardIsGivenAwayOnlyIfNothingStandsAgainstIt(t *testing.T) {
+func TestCheck(t *testing.T) {
 	for name, test := range map[string]struct {
 		make func(*machine)
 		uses []string
@@ -147,14 +147,14 @@ func TestACardIsGivenAwayOnlyIfNothingStandsAgainstIt(t *testing.T) {
 	}
 }
 
-func TestADeviceThatIsNotThereIsNamed(t *testing.T) {
+func TestReadMissingDevice(t *testing.T) {
 	if _, _, err := newMachine(t).Check(card); err == nil || !strings.Contains(err.Error(), "no PCI device "+card) {
 		t.Errorf("the error is %v", err)
 	}
 }
 
 // The kernel of plain files gives the card to nobody, as one whose vfio-pci refuses it.
-func TestACardThatVFIODoesNotTakeIsGivenBack(t *testing.T) {
+func TestBindUndo(t *testing.T) {
 	m := newMachine(t)
 	m.add(card, "0x020000", "igb", "7", "eth1")
 	m.file(filepath.Join(m.Sys, "bus/pci/drivers/igb/unbind"), "")
@@ -171,7 +171,7 @@ func TestACardThatVFIODoesNotTakeIsGivenBack(t *testing.T) {
 	}
 }
 
-func TestInterfacesOfDevicesBehindABridgeAreNotItsOwn(t *testing.T) {
+func TestInterfacesBehindBridge(t *testing.T) {
 	m := newMachine(t)
 	m.add(card, "0x060400", "pcieport", "7")
 	m.file(m.path(card, "0000:03:00.0/net/eth9/ifindex"), "9\n")
@@ -181,7 +181,7 @@ func TestInterfacesOfDevicesBehindABridgeAreNotItsOwn(t *testing.T) {
 	}
 }
 
-func TestACardBelongsToOneAtATime(t *testing.T) {
+func TestClaim(t *testing.T) {
 	m := newMachine(t)
 	m.add(card, "0x020000", "igb", "7", "eth1")
 	for _, step := range []struct {
@@ -216,7 +216,7 @@ func TestACardBelongsToOneAtATime(t *testing.T) {
 	}
 }
 
-func TestAGroupIsGivenToOneAlone(t *testing.T) {
+func TestGivenAway(t *testing.T) {
 	const sibling = "0000:02:00.1"
 	for name, test := range map[string]struct {
 		class, driver, owner, want string

@@ -9,12 +9,13 @@ import (
 	"github.com/vishvananda/netlink"
 )
 
-// openVSwitch is the type of a datapath of Open vSwitch in the kernel, of whose ports nobody else knows how they hang together.
+// openVSwitch is the type of a datapath of Open vSwitch in the kernel, whose ports are connected in ways that only it
+// knows.
 const openVSwitch = "openvswitch"
 
-// Uses tells what this node would lose with an interface, in this network namespace: its addresses and default routes, and the tunnels,
-// VLANs and others that it carries, or the bridge or bond of which it is a port, with those of theirs. Addresses of the link alone (fe80::)
-// count for nothing.
+// Uses returns what this node would lose with an interface, in this network namespace: its addresses and default
+// routes, and the tunnels, VLANs and others that it carries, or the bridge or bond of which it is a port, with theirs.
+// Link-local addresses (fe80::) do not count.
 func Uses(name string) ([]string, error) {
 	link, err := netlink.LinkByName(name)
 	if err != nil {
@@ -35,7 +36,7 @@ func Uses(name string) ([]string, error) {
 	return uses, nil
 }
 
-// stacked are all links that are on top of one, and how each is.
+// stacked returns all links on top of a link, and how they are related.
 func stacked(link netlink.Link, links []netlink.Link) (above []netlink.Link, how []string) {
 	stack := []netlink.Link{link}
 	seen := map[int]bool{link.Attrs().Index: true}

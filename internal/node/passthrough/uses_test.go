@@ -10,7 +10,7 @@ import (
 )
 
 // The kernel of the tests has no datapath of Open vSwitch; nothing is asked of the kernel for one.
-func TestAPortOfOpenVSwitchIsInUse(t *testing.T) {
+func TestUsesOpenVSwitch(t *testing.T) {
 	card := &netlink.Device{LinkAttrs: netlink.LinkAttrs{Index: 2, Name: "eno1", MasterIndex: 7}}
 	datapath := &netlink.GenericLink{LinkAttrs: netlink.LinkAttrs{Index: 7, Name: "ovs-system"}, LinkType: "openvswitch"}
 	all, how := stacked(card, []netlink.Link{card, datapath})
@@ -23,7 +23,7 @@ func TestAPortOfOpenVSwitchIsInUse(t *testing.T) {
 	}
 }
 
-func TestACardThatCarriesOthersIsInUse(t *testing.T) {
+func TestUsesStacked(t *testing.T) {
 	attributes := func(index int, name string) netlink.LinkAttrs {
 		return netlink.LinkAttrs{Index: index, Name: name, NetNsID: -1}
 	}

@@ -55,7 +55,7 @@ func open(t testing.TB, path string) *os.File {
 	return file
 }
 
-func TestWhatProgramHeadersTell(t *testing.T) {
+func TestProgramHeaders(t *testing.T) {
 	own, err := os.Executable() // a test is Go's
 	if err != nil {
 		t.Fatal(err)
@@ -108,7 +108,7 @@ func debugELF(t *testing.T, path string) *elf.File {
 	return file
 }
 
-func TestImportsNameWhatIsCalled(t *testing.T) {
+func TestImports(t *testing.T) {
 	file := open(t, compile(t))
 	p, err := Read(file)
 	if err != nil {
@@ -120,7 +120,7 @@ func TestImportsNameWhatIsCalled(t *testing.T) {
 	}
 }
 
-func TestAGoProgramWithoutANoteIsKnownByItsData(t *testing.T) {
+func TestGoProgramWithoutNote(t *testing.T) {
 	raw := newELF(1, func(header []byte) {
 		binary.LittleEndian.PutUint32(header, uint32(elf.PT_LOAD))
 		binary.LittleEndian.PutUint32(header[4:], uint32(elf.PF_R|elf.PF_W))
@@ -149,7 +149,7 @@ func newELF(count uint16, fill func([]byte)) []byte {
 	return raw
 }
 
-func TestWhatTheKernelWouldNotStartIsNoProgram(t *testing.T) {
+func TestNoProgram(t *testing.T) {
 	loader := func(size uint64) []byte {
 		return newELF(1, func(header []byte) {
 			binary.LittleEndian.PutUint32(header, uint32(elf.PT_INTERP))
@@ -210,7 +210,7 @@ func write(file *os.File, at int64, content []byte) error {
 	return err
 }
 
-func TestASectionTableOf4GiBIsNotRead(t *testing.T) {
+func TestHugeSectionTable(t *testing.T) {
 	path := withSectionTable(t)
 	if said, err := exec.Command(path).CombinedOutput(); err == nil {
 		t.Fatalf("it should run, and fail to send: %s", said)

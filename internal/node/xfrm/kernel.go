@@ -25,16 +25,16 @@ const (
 	priorityRest = Reqid + 1
 )
 
-// ErrUnavailable is that the kernel cannot encrypt.
+// ErrUnavailable: the kernel cannot encrypt.
 var ErrUnavailable = errors.New("the kernel has no ESP with AES-GCM, by which networks are encrypted; load its modules (xfrm_user, esp4, and of the crypto API gcm and seqiv)")
 
-// Kernel is the node's kernel.
+// Kernel is a connection to the node's kernel.
 type Kernel struct {
 	handle *netlink.Handle
 	port   uint16
 }
 
-// Open begins to work, for tunnels to a port.
+// Open connects to the kernel, for tunnels to a port.
 func Open(port uint16) (*Kernel, error) {
 	handle, err := netlink.NewHandle(unix.NETLINK_XFRM)
 	if err != nil {
@@ -43,10 +43,11 @@ func Open(port uint16) (*Kernel, error) {
 	return &Kernel{handle, port}, nil
 }
 
-// Close ends the work; what was made stays.
+// Close closes the connection; states and policies stay.
 func (k *Kernel) Close() { k.handle.Close() }
 
-// Protect makes the policies without which a tunnel to the port would send and take clear packets. Where they are, it does nothing.
+// Protect makes the policies without which a tunnel to the port would send and accept clear packets. Existing policies
+// stay.
 func (k *Kernel) Protect() error {
 	have, err := k.policies()
 	if err != nil {
@@ -56,7 +57,7 @@ func (k *Kernel) Protect() error {
 		if slices.ContainsFunc(have, func(existing netlink.XfrmPolicy) bool { return same(&existing, &policy) }) {
 			continue
 		}
-		// Adding one that is there, and is another, is refused; updating is not.
+		// Adding fails if another policy with the selector exists; updating does not.
 		if err := k.handle.XfrmPolicyUpdate(&policy); err != nil {
 			return fmt.Errorf("keep clear packets from UDP port %d: %w", k.port, explain(err))
 		}
@@ -64,7 +65,7 @@ func (k *Kernel) Protect() error {
 	return nil
 }
 
-// protection are the policies that are for everybody.
+// protection returns the policies for all addresses.
 func (k *Kernel) protection() []netlink.XfrmPolicy {
 	anywhere := netip.IPv4Unspecified()
 	in := k.policy(netlink.XFRM_DIR_IN, netip.Prefix{}, priorityRest)
@@ -74,7 +75,7 @@ func (k *Kernel) protection() []netlink.XfrmPolicy {
 	return []netlink.XfrmPolicy{in, out}
 }
 
-// policy selects what is sent to the tunnels' port, to all where the prefix is not valid.
+// policy selects packets to the tunnels' port, to all addresses if the prefix is not valid.
 func (k *Kernel) policy(direction netlink.Dir, to netip.Prefix, priority int) netlink.XfrmPolicy {
 	policy := netlink.XfrmPolicy{Dir: direction, Proto: unix.IPPROTO_UDP, DstPort: int(k.port), Priority: priority}
 	if to.IsValid() {
@@ -96,13 +97,13 @@ func template(from, to netip.Addr) netlink.XfrmPolicyTmpl {
 	}
 }
 
-// same tells whether two policies select the same and say the same.
+// same reports whether two policies are equal in all that this package sets.
 func same(a, b *netlink.XfrmPolicy) bool {
 	return a.Dir == b.Dir && a.Priority == b.Priority && a.Action == b.Action && a.Proto == b.Proto && a.DstPort == b.DstPort &&
 		prefixOf(a.Dst) == prefixOf(b.Dst) && len(a.Tmpls) == len(b.Tmpls)
 }
 
-// prefixOf is 0.0.0.0/0 for nil, as the kernel's lists have it.
+// prefixOf returns 0.0.0.0/0 for nil, as in the kernel's lists.
 func prefixOf(network *net.IPNet) netip.Prefix {
 	if network == nil {
 		return netip.PrefixFrom(netip.IPv4Unspecified(), 0)
@@ -112,7 +113,7 @@ func prefixOf(network *net.IPNet) netip.Prefix {
 	return netip.PrefixFrom(address.Unmap(), bits)
 }
 
-// policies are those that this package made.
+// policies returns the policies that this package made.
 func (k *Kernel) policies() ([]netlink.XfrmPolicy, error) {
 	all, err := listed(func() ([]netlink.XfrmPolicy, error) { return k.handle.XfrmPolicyList(netlink.FAMILY_V4) })
 	if err != nil {
@@ -123,7 +124,7 @@ func (k *Kernel) policies() ([]netlink.XfrmPolicy, error) {
 	}), nil
 }
 
-// Peers are the nodes to which packets leave by ESP.
+// Peers returns the nodes to which packets leave by ESP.
 func (k *Kernel) Peers() ([]netip.Addr, error) {
 	all, err := k.policies()
 	if err != nil {
@@ -138,7 +139,7 @@ func (k *Kernel) Peers() ([]netip.Addr, error) {
 	return peers, nil
 }
 
-// AddPeer has packets to a node leave by ESP.
+// AddPeer makes packets to a node leave by ESP.
 func (k *Kernel) AddPeer(local, peer netip.Addr) error {
 	policy := k.peer(peer)
 	policy.Tmpls = []netlink.XfrmPolicyTmpl{template(local, peer)}
@@ -148,7 +149,7 @@ func (k *Kernel) AddPeer(local, peer netip.Addr) error {
 	return nil
 }
 
-// RemovePeer has packets to a node not leave any more.
+// RemovePeer stops packets to a node from leaving.
 func (k *Kernel) RemovePeer(peer netip.Addr) error {
 	policy := k.peer(peer)
 	if err := k.handle.XfrmPolicyDel(&policy); err != nil && !errors.Is(err, unix.ENOENT) {
@@ -181,7 +182,7 @@ func (k *Kernel) Clear() error {
 	return all
 }
 
-// listed reads a list again that changed meanwhile.
+// listed repeats a dump that was interrupted by a change.
 func listed[T any](list func() ([]T, error)) (all []T, err error) {
 	const tries = 10
 	for range tries {
@@ -192,7 +193,7 @@ func listed[T any](list func() ([]T, error)) (all []T, err error) {
 	return all, err
 }
 
-// explain says what it means that the kernel does not know what it was asked.
+// explain adds the likely cause to errors about unknown requests.
 func explain(err error) error {
 	for _, unknown := range []error{unix.EPROTONOSUPPORT, unix.EAFNOSUPPORT, unix.EOPNOTSUPP, unix.ENOSYS, unix.ESOCKTNOSUPPORT} {
 		if errors.Is(err, unknown) {

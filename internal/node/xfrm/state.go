@@ -23,7 +23,7 @@ const (
 	wordBits     = 32
 )
 
-// Name is what the kernel knows a state by.
+// Name identifies a state in the kernel.
 type Name struct {
 	From, To netip.Addr
 	SPI      uint32
@@ -33,18 +33,18 @@ type Name struct {
 type State struct {
 	Name
 	Key [16 + 4]byte
-	// Incoming states take packets, and only those that are new; others make them.
+	// Incoming states decrypt packets and reject replayed ones; others encrypt.
 	Incoming bool
 }
 
-// Found is a state of the kernel.
+// Found is a state in the kernel.
 type Found struct {
 	Name
-	// Packets is how many it has made or taken.
+	// Packets is how many packets it has encrypted or decrypted.
 	Packets uint64
 }
 
-// States are those that this package made.
+// States returns the states that this package made.
 func (k *Kernel) States() ([]Found, error) {
 	kernelStates, err := listed(func() ([]netlink.XfrmState, error) { return k.handle.XfrmStateList(netlink.FAMILY_V4) })
 	if err != nil {
@@ -62,7 +62,7 @@ func (k *Kernel) States() ([]Found, error) {
 	return states, nil
 }
 
-// AddState gives the kernel a key. It is an error if there is a state of that name, which may be another's.
+// AddState gives the kernel a key. It fails if a state of that name exists, which may be somebody else's.
 func (k *Kernel) AddState(state *State) error {
 	request := nl.NewNetlinkRequest(nl.XFRM_MSG_NEWSA, unix.NLM_F_CREATE|unix.NLM_F_EXCL|unix.NLM_F_ACK)
 	request.AddData(k.describe(state))
@@ -78,8 +78,8 @@ func (k *Kernel) AddState(state *State) error {
 	return nil
 }
 
-// describe is the state without its key. One for packets that come in takes them from its peer's address only: ESP in transport mode
-// does not protect the addresses themselves.
+// describe returns the state without its key. An incoming state accepts packets from its peer's address only: ESP in
+// transport mode does not protect the addresses themselves.
 func (k *Kernel) describe(state *State) *nl.XfrmUsersaInfo {
 	info := &nl.XfrmUsersaInfo{Family: unix.AF_INET, Reqid: Reqid, Mode: uint8(netlink.XFRM_MODE_TRANSPORT)}
 	info.Id.Proto, info.Id.Spi = uint8(netlink.XFRM_PROTO_ESP), nl.Swap32(state.SPI)
@@ -95,8 +95,8 @@ func (k *Kernel) describe(state *State) *nl.XfrmUsersaInfo {
 	return info
 }
 
-// emptyWindow is a struct xfrm_replay_state_esn (linux/xfrm.h) with its bitmap: without the flag of extended sequence numbers it is a
-// window that is larger than the older form can have.
+// emptyWindow is a struct xfrm_replay_state_esn (linux/xfrm.h) with its bitmap: without the flag of extended sequence
+// numbers it is a window larger than the older structure allows.
 func emptyWindow() []byte {
 	const words = replayWindow / wordBits
 	raw := make([]byte, 6*4+words*4)
@@ -105,7 +105,7 @@ func emptyWindow() []byte {
 	return raw
 }
 
-// RemoveState has the kernel forget a key. That it has none of the name is no error.
+// RemoveState removes a key from the kernel. A missing key is not an error.
 func (k *Kernel) RemoveState(name Name) error {
 	err := k.handle.XfrmStateDel(&netlink.XfrmState{
 		Src: name.From.AsSlice(), Dst: name.To.AsSlice(), Spi: int(name.SPI), Proto: netlink.XFRM_PROTO_ESP, Mode: netlink.XFRM_MODE_TRANSPORT,

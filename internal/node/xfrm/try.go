@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Try tells whether the kernel can encrypt, by trying it in a network namespace of its own.
+// Try reports whether the kernel can encrypt, by trying it in a new network namespace.
 func Try() error {
 	done := make(chan error)
 	go func() {

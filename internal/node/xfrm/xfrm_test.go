@@ -13,8 +13,8 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/testlab"
 )
 
-// TestAKernelWithoutESPIsSaidToBeOne asks this machine's kernel, whichever it is. What one with ESP does is tested in a virtual machine.
-func TestAKernelWithoutESPIsSaidToBeOne(t *testing.T) {
+// TestTry asks this machine's kernel, whichever it is. What one with ESP does is tested in a virtual machine.
+func TestTry(t *testing.T) {
 	testlab.Root(t)
 	namespace := func() string {
 		text, err := os.Readlink("/proc/self/ns/net")
@@ -34,7 +34,7 @@ func TestAKernelWithoutESPIsSaidToBeOne(t *testing.T) {
 	}
 }
 
-func TestOtherErrorsAreNotTakenForALackOfESP(t *testing.T) {
+func TestExplain(t *testing.T) {
 	for _, err := range []error{unix.EPERM, unix.EEXIST, unix.ENOMEM} {
 		if explained := explain(err); errors.Is(explained, ErrUnavailable) {
 			t.Errorf("%v: %v", err, explained)

@@ -17,10 +17,10 @@ import (
 // Name is that of the tables.
 const Name = "kubernetsn"
 
-// ErrMissing is that the kernel has no such filters.
+// ErrMissing: the kernel lacks a feature of these filters.
 var ErrMissing = errors.New("the kernel has no nf_tables, by which foreign packets are kept out of tunnels; load its modules (nf_tables, Linux 5.14 or newer with NF_TABLES_INET and NF_TABLES_NETDEV)")
 
-// Apply makes the filter what is wanted, in one transaction, and says what differed.
+// Apply changes the filter to what is wanted, in one transaction, and returns what differed.
 func Apply(wanted *Wanted) (changed []string, err error) {
 	changed, err = apply(wanted)
 	if errors.Is(err, ErrMissing) && wanted.empty() {
@@ -29,11 +29,11 @@ func Apply(wanted *Wanted) (changed []string, err error) {
 	return changed, err
 }
 
-// LinkChange is what the filter holds to for a link, and what it shall hold to; nil is nothing.
+// LinkChange is a change of the filter's contents for a link; nil is nothing.
 type LinkChange struct{ Before, After *Link }
 
-// ChangeLinks changes what the filter holds to for links, without reading the filter, in one transaction. It fails, and changes nothing, where
-// the filter is not what it should be.
+// ChangeLinks changes the filter's contents for links in one transaction, without reading the filter. It fails and
+// changes nothing where the filter differs from what it should be.
 func ChangeLinks(all []LinkChange) error {
 	k, err := open()
 	if err != nil {
@@ -75,7 +75,7 @@ func apply(wanted *Wanted) (changed []string, err error) {
 	return changed, nil
 }
 
-// Check says in which respects the filter is not what is wanted; each is one error.
+// Check returns the differences from the wanted filter, one error each.
 func Check(wanted *Wanted) error {
 	k, err := open()
 	if err != nil {
@@ -102,7 +102,7 @@ type Counter struct {
 	Packets uint64 `json:"packets"`
 }
 
-// Counters are those of all reasons since the filter was made, in the order of their names; none where there is no filter.
+// Counters returns the dropped packets since the filter was made, sorted by reason; none where there is no filter.
 func Counters() ([]Counter, error) {
 	k, err := open()
 	if err != nil {
@@ -131,7 +131,7 @@ func comment(r *nftables.Rule) string {
 	return text
 }
 
-// explain says what it means that the kernel does not know what it was asked.
+// explain adds the likely cause to errors about unknown requests.
 func explain(err error) error {
 	for _, unknown := range []error{unix.EPROTONOSUPPORT, unix.EAFNOSUPPORT, unix.EOPNOTSUPP} {
 		if errors.Is(err, unknown) {

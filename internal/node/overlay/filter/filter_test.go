@@ -29,7 +29,7 @@ func peer(address string, subnets ...string) control.Peer {
 	return made
 }
 
-func TestSourcesAreTheSubnetsBehindAPeer(t *testing.T) {
+func TestSources(t *testing.T) {
 	for name, test := range map[string]struct {
 		subnets    []string
 		ipv4, ipv6 string
@@ -54,8 +54,8 @@ func TestSourcesAreTheSubnetsBehindAPeer(t *testing.T) {
 	}
 }
 
-// TestAKernelWithoutFiltersIsSaidToBeOne by what such kernels answer, Debian's 6.1 without its modules among them.
-func TestAKernelWithoutFiltersIsSaidToBeOne(t *testing.T) {
+// TestApplyWithoutNftables by what such kernels answer, Debian's 6.1 without its modules among them.
+func TestApplyWithoutNftables(t *testing.T) {
 	for answer, missing := range map[syscall.Errno]bool{unix.EINVAL: true, unix.EPROTONOSUPPORT: true, unix.EOPNOTSUPP: true, unix.EPERM: false} {
 		if got := errors.Is(notListed(answer), ErrMissing); got != missing {
 			t.Errorf("%v: it is missing: %v, want %v", answer, got, missing)
@@ -109,7 +109,7 @@ func mustApply(t *testing.T, wanted *Wanted, differs string) {
 	}
 }
 
-func TestTheFilterBecomesWhatIsWanted(t *testing.T) {
+func TestApply(t *testing.T) {
 	enterNamespace(t)
 	mustApply(t, &Wanted{}, "")
 	mustApply(t, wantedOne(), "it is missing; pods can reach the node by bridge tsnbr42")
@@ -129,7 +129,7 @@ func TestTheFilterBecomesWhatIsWanted(t *testing.T) {
 	}
 }
 
-func TestWhatSomebodyChangedIsPutRightAndNothingElseTouched(t *testing.T) {
+func TestApplyRepairs(t *testing.T) {
 	enterNamespace(t)
 	conn, err := nftables.New()
 	must(t, err)
@@ -169,7 +169,7 @@ func TestWhatSomebodyChangedIsPutRightAndNothingElseTouched(t *testing.T) {
 	}
 }
 
-func TestAKernelWithoutFiltersIsExplained(t *testing.T) {
+func TestExplain(t *testing.T) {
 	for _, said := range []error{unix.EPROTONOSUPPORT, unix.EAFNOSUPPORT, os.NewSyscallError("sendmsg", unix.EOPNOTSUPP)} {
 		if err := explain(said); !errors.Is(err, ErrMissing) {
 			t.Errorf("%v: %v", said, err)

@@ -127,7 +127,7 @@ func (k *kernel) readSets(have *state) error {
 	return nil
 }
 
-// write changes what differs, all at once.
+// write writes all differences in one transaction.
 func (k *kernel) write(have, wanted *state) error {
 	if err := k.closeBridges(have, wanted); err != nil {
 		return err
@@ -154,7 +154,7 @@ func (k *kernel) write(have, wanted *state) error {
 // v0.3.0, allocSetID).
 var setNumbers sync.Mutex
 
-// make puts the table with its rules and empty sets in the place of what there is.
+// make replaces the table by one with the rules and empty sets.
 func (k *kernel) make() error {
 	k.AddTable(tableInet) // only what is there can be removed
 	k.DelTable(tableInet)
@@ -213,7 +213,7 @@ func (k *kernel) fill(have, wanted map[string]elements) error {
 	return nil
 }
 
-// closeBridges gives each bridge that shall be closed a chain, and takes those of others away.
+// closeBridges adds a chain for each bridge that is to be closed, and removes the chains of others.
 func (k *kernel) closeBridges(have, wanted *state) error {
 	if have.netdev && !wanted.netdev {
 		k.DelTable(tableNetdev)

@@ -76,7 +76,7 @@ func chains() []chain {
 		{chainInput, nftables.ChainHookInput, []rule{jump(chainTunnel, isOf(setTunnels)...)}},
 		{chainForward, nftables.ChainHookForward, []rule{drop(ReasonForwarded, isOf(setNetworks)...)}},
 		{chainOutput, nftables.ChainHookOutput, []rule{
-			// Who has a user has a program's socket; what the kernel's tunnels carry for pods has none here, and ends the rule.
+			// Packets with a user are from a program's socket; those of the kernel's tunnels have none, which ends the rule.
 			drop(ReasonProgram, append(isOf(setSealed), meta(expr.MetaKeySKUID),
 				&expr.Cmp{Op: expr.CmpOpGte, Register: unix.NFT_REG_1, Data: make([]byte, 4)})...),
 			drop(ReasonFromNode, meta(expr.MetaKeyOIFNAME), &expr.Lookup{SourceRegister: unix.NFT_REG_1, SetName: setClosed}),
@@ -84,7 +84,7 @@ func chains() []chain {
 	}
 }
 
-// closing is what a closed bridge's chain does.
+// closing returns the rules of a closed bridge's chain.
 func closing() []rule { return []rule{drop(ReasonToNode)} }
 
 // inner checks the source of the frame inside, whose EtherType is at that offset. Frames that are neither IP nor ARP have no
@@ -100,10 +100,10 @@ func inner(at uint32) []rule {
 	advertisement := ofType(unix.ETH_P_IPV6, load(0, at+ipv6Next, 1), equal(unix.IPPROTO_ICMPV6), load(0, at+icmpv6Type, 1), equal(136))
 	return []rule{
 		accept(ofType(unix.ETH_P_IP, append(source(ipv4Source, 4), in(setSources4))...)...),
-		// The querier of multicast groups need not have an address (RFC 4541).
+		// The querier of multicast groups may lack an address (RFC 4541).
 		accept(ofType(unix.ETH_P_IP, load(0, at+ipv4Source, 4), equal(0, 0, 0, 0))...),
 		drop(ReasonSource, ofType(unix.ETH_P_IP)...),
-		// Who looks whether an address is free (RFC 5227) has none yet.
+		// A host that checks whether an address is free (RFC 5227) has none yet.
 		accept(ofType(unix.ETH_P_ARP, load(0, at+arpSource, 4), equal(0, 0, 0, 0))...),
 		accept(ofType(unix.ETH_P_ARP, append(source(arpSource, 4), in(setSources4))...)...),
 		drop(ReasonSource, ofType(unix.ETH_P_ARP)...),
@@ -178,7 +178,7 @@ func jump(to string, matches ...expr.Any) rule {
 	return rule{"", append(matches, &expr.Verdict{Kind: expr.VerdictJump, Chain: to})}
 }
 
-// digest tells one rule from another.
+// digest identifies a rule.
 func (r *rule) digest(family nftables.TableFamily) (string, error) {
 	sum := sha256.New()
 	for _, e := range r.exprs {

@@ -25,7 +25,7 @@ const (
 // typeVNI takes a register: the three bytes of the VXLAN header, and a zero.
 var typeVNI = nftables.TypeMark
 
-// form is a set without its elements.
+// form describes a set without its elements.
 type form struct {
 	name     string
 	key      []nftables.SetDatatype
@@ -53,14 +53,14 @@ func (f *form) set(table *nftables.Table) *nftables.Set {
 	return set
 }
 
-// elements are a set's, by key and end of range.
+// elements are the elements of a set by key and end of range.
 type elements map[string]nftables.SetElement
 
 func (e elements) add(element nftables.SetElement) {
 	e[string(element.Key)+"-"+string(element.KeyEnd)] = element
 }
 
-// minus lists what is in e and not in other.
+// minus returns the elements of e that are not in other.
 func (e elements) minus(other elements) []nftables.SetElement {
 	var all []nftables.SetElement
 	for key, element := range e {
@@ -71,7 +71,7 @@ func (e elements) minus(other elements) []nftables.SetElement {
 	return all
 }
 
-// contents are the elements of all sets.
+// contents returns the elements of all sets.
 func (w *Wanted) contents() map[string]elements {
 	all := map[string]elements{}
 	for _, form := range forms {

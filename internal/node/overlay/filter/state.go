@@ -15,7 +15,7 @@ var (
 	tableNetdev = &nftables.Table{Name: Name, Family: nftables.TableFamilyNetdev}
 )
 
-// state is the filter, as it is or as it shall be.
+// state is the existing or the wanted filter.
 type state struct {
 	// inet and netdev tell whether the tables are there.
 	inet, netdev bool
@@ -30,7 +30,7 @@ func newState() *state {
 	return &state{chains: map[string][]string{}, sets: map[string]elements{}, bridges: map[string][]string{}}
 }
 
-// want is the state that is wanted.
+// want returns the wanted state.
 func want(wanted *Wanted) (*state, error) {
 	all := newState()
 	all.netdev = len(wanted.Closed) > 0
@@ -68,7 +68,7 @@ func commentsOf(rules []rule, family nftables.TableFamily) ([]string, error) {
 	return all, nil
 }
 
-// sound tells whether rules and sets are there; what is in the sets aside.
+// sound reports whether rules and sets exist, regardless of the sets' contents.
 func (s *state) sound(wanted *state) bool {
 	same := s.inet == wanted.inet && len(s.chains) == len(wanted.chains) && len(s.sets) == len(wanted.sets)
 	for name, comments := range wanted.chains {
@@ -80,7 +80,7 @@ func (s *state) sound(wanted *state) bool {
 	return same
 }
 
-// differences says in words how s differs from what is wanted.
+// differences describes how s differs from the wanted state.
 func (s *state) differences(wanted *state) []string {
 	var all []string
 	differs := func(format string, arguments ...any) { all = append(all, fmt.Sprintf(format, arguments...)) }

@@ -16,30 +16,30 @@ type Tunnel struct {
 	Port uint16
 	// Uplink is the index of the interface towards the other nodes.
 	Uplink int
-	// Open tells that programs of the node may send into it, through its bridge.
+	// Open: programs of the node may send into it, through its bridge.
 	Open bool
 }
 
-// Wanted is what the filter shall hold to. Where all of it is empty there shall be no filter.
+// Wanted describes the filter. If all of it is empty there is to be no filter.
 type Wanted struct {
 	Tunnels []Tunnel
 	// Peers are the other nodes of all networks, also of those without a tunnel here.
 	Peers []control.Peer
 	// Links are the node's links, each a network of its own.
 	Links []Link
-	// Closed names the bridges by which pods shall not reach the node.
+	// Closed names the bridges through which pods must not reach the node.
 	Closed []string
 }
 
 func (w *Wanted) empty() bool { return len(w.Tunnels)+len(w.Peers)+len(w.Links)+len(w.Closed) == 0 }
 
-// Link is a network with one tunnel and at most one peer, which has no part in what is wanted of others.
+// Link is a network with one tunnel and at most one peer. Nothing else of Wanted depends on it.
 type Link struct {
 	Tunnel
 	Peers []control.Peer
 }
 
-// contents are what a link adds to the sets; nothing for nil.
+// contents returns the elements that a link adds to the sets; nothing for nil.
 func (l *Link) contents() map[string]elements {
 	if l == nil {
 		return map[string]elements{}
@@ -50,13 +50,13 @@ func (l *Link) contents() map[string]elements {
 // defaultPort is VXLAN's, for networks that have no tunnel on this node yet.
 const defaultPort = 4789
 
-// network is what a tunnel's packets are known by.
+// network identifies a tunnel's packets.
 type network struct {
 	port uint16
 	vni  uint32
 }
 
-// tunnels are the networks that this node receives.
+// tunnels returns the networks that this node receives.
 func (w *Wanted) tunnels() []network {
 	var all []network
 	for _, tunnel := range w.Tunnels {
@@ -65,7 +65,7 @@ func (w *Wanted) tunnels() []network {
 	return all
 }
 
-// networks are all that this node must not be used to send into: also those of which it is only a peer of others.
+// networks returns all networks into which programs of this node must not send, including those that only peers have.
 func (w *Wanted) networks() []network {
 	all := w.tunnels()
 	ports := []uint16{}
@@ -83,25 +83,26 @@ func (w *Wanted) networks() []network {
 	return all
 }
 
-// sealed are those of networks that programs of the node have no way into. A packet that a program sent through a bridge is still
-// its socket's behind the tunnel, so that nothing tells it from one that a program made up.
+// sealed returns the networks into which programs of the node must not send through the bridge either. A packet that a
+// program sent through a bridge still belongs to its socket after the tunnel, so that it cannot be told from one that
+// the program made up.
 func (w *Wanted) sealed() []network {
 	return slices.DeleteFunc(w.networks(), func(network network) bool {
 		return slices.ContainsFunc(w.Tunnels, func(tunnel Tunnel) bool { return tunnel.Open && tunnel.VNI == network.vni })
 	})
 }
 
-// source is a range of addresses that are behind a peer.
+// source is a range of addresses on a peer's node.
 type source struct {
 	vni         uint32
 	peer        netip.Addr
 	first, last netip.Addr
 }
 
-// everything is each family's whole range.
+// everything is the whole range of each family.
 var everything = map[bool]netip.Prefix{true: netip.MustParsePrefix("0.0.0.0/0"), false: netip.MustParsePrefix("::/0")}
 
-// sources are the ranges of one family. A peer that was told without a subnet of the family may have any source of it.
+// sources returns the ranges of one family. A peer without a subnet of the family may send from any address of it.
 func (w *Wanted) sources(ipv4 bool) []source {
 	var all []source
 	for _, peer := range w.Peers {
@@ -116,7 +117,7 @@ func (w *Wanted) sources(ipv4 bool) []source {
 	return all
 }
 
-// disjoint leaves out subnets that are part of others: the kernel refuses ranges that overlap.
+// disjoint leaves out subnets that are part of others: the kernel rejects overlapping ranges.
 func disjoint(subnets []netip.Prefix, ipv4 bool) []netip.Prefix {
 	var all []netip.Prefix
 	for _, subnet := range slices.SortedFunc(slices.Values(subnets), func(a, b netip.Prefix) int { return a.Bits() - b.Bits() }) {
@@ -128,7 +129,7 @@ func disjoint(subnets []netip.Prefix, ipv4 bool) []netip.Prefix {
 	return all
 }
 
-// last is a subnet's highest address.
+// last returns a subnet's highest address.
 func last(subnet netip.Prefix) netip.Addr {
 	bytes := subnet.Masked().Addr().AsSlice()
 	for bit := subnet.Bits(); bit < len(bytes)*8; bit++ {
