@@ -173,3 +173,5 @@ func worstOf(all []fared) time.Duration {
 	}
 	return worst
 }
+
+func (h *hostile) sendToTheOtherNode(*testing.T, *control.Client) { h.receiver = h.lab.PodB }

@@ -47,8 +47,6 @@ var receiverModes = map[string]receiverLoad{
 // farReceiver is a mode in which the third pod is pod b, on the other node.
 const farReceiver = "receivers-far"
 
-func (h *hostile) sendToTheOtherNode(*testing.T, *control.Client) { h.receiver = h.lab.PodB }
-
 // addReceiver attaches the third pod, and has the neighbour reach it.
 func (h *hostile) addReceiver(t *testing.T, client *control.Client) {
 	t.Helper()
