@@ -138,6 +138,9 @@ static void session_end(int kind)
 		ktsn_ring_memory_destroy(&outside.memory[kind]);
 	if (outside.connection[kind] > 0)
 		close(outside.connection[kind]);
+	if (outside.doorbell[kind] > 0)
+		close(outside.doorbell[kind]);
+	outside.doorbell[kind] = 0;
 }
 
 static void relay_end(void)
@@ -257,12 +260,13 @@ static void ring_give(int kind, const struct ktsn_app_request *hello)
 	assert_int_equal(ktsn_ring_memory_create(memory, ktsn_ring_geometry_make(SLOTS, MTU_BYTES)), 0);
 	ktsn_ring_consumer_init(&outside.ring[kind], memory->address, memory->geometry.slot_count,
 				memory->geometry.slot_bytes);
+	if (outside.doorbell[kind] > 0)
+		close(outside.doorbell[kind]);
 	outside.doorbell[kind] = eventfd(0, EFD_CLOEXEC);
 	fds[0] = memory->fd;
 	fds[1] = outside.doorbell[kind];
 	reply.ring_bytes = memory->bytes;
 	reply_send(outside.connection[kind], &reply, fds, 2);
-	close(fds[1]);
 }
 
 static void hello_serve(int kind)
@@ -455,7 +459,7 @@ static void a_timed_frame_reaches_the_ring_as_it_was_sent(void **state)
 	timed_put(0xa2);
 	taken = frame_await(RELAY_TIMED);
 	assert_int_equal(taken.destination, DESTINATION);
-	readable_await(relay.sessions[RELAY_TIMED].doorbell_fd);
+	readable_await(outside.doorbell[RELAY_TIMED]);
 	count_await(&outside.counters->handed[RELAY_TIMED], 2);
 	assert_int_equal(outside.counters->read[RELAY_TIMED], 2);
 	assert_int_equal(outside.counters->connected, 1);
