@@ -16,7 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// DefaultPath is where ktsnd listens unless told otherwise.
+// DefaultPath is the default path of ktsnd's socket.
 const DefaultPath = "/run/ktsn/control.sock"
 
 const (
@@ -24,16 +24,16 @@ const (
 	maxReplyBytes = 1 << 20
 	// listPage keeps a page of a list, whose entries vary in length, well below that.
 	listPage = 100
-	// departuresPage is the protocol's upper limit; a departure is about 60 bytes.
+	// departuresPage is the protocol's upper limit; a departure has about 60 bytes.
 	departuresPage = 1000
-	// tracePage likewise; a message is about 250 bytes.
+	// tracePage is the protocol's upper limit; a message has about 250 bytes.
 	tracePage = 1000
 	// replyTimeout bounds each request, whatever its context allows: a live ktsnd answers within milliseconds.
 	replyTimeout = 10 * time.Second
 )
 
-// Client is a connection to one ktsnd. After any error other than *Error it must be closed: a reply to an
-// abandoned request may still be under way.
+// Client is a connection to one ktsnd. After any error other than *Error it must be closed: a late reply to an
+// abandoned request may still arrive.
 type Client struct {
 	mu   sync.Mutex
 	conn *net.UnixConn
@@ -54,7 +54,7 @@ func (c *Client) Close() error {
 	return c.conn.Close()
 }
 
-// Gone waits until ktsnd ends the connection, whereupon it returns nil, or until ctx ends. Nothing else may be asked on
+// Gone waits until ktsnd ends the connection, and returns nil then, or until ctx ends. No other request may be sent on
 // this connection meanwhile or afterwards.
 func (c *Client) Gone(ctx context.Context) error {
 	c.mu.Lock()
@@ -67,7 +67,7 @@ func (c *Client) Gone(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// Status asks ktsnd about itself.
+// Status returns the status of ktsnd.
 func (c *Client) Status(ctx context.Context) (*Status, error) {
 	var got statusReply
 	err := c.exchange(ctx, statusRequest{header("status")}, "status", &got)
@@ -96,7 +96,7 @@ func (c *Client) SocketDel(ctx context.Context, identity string) error {
 	return c.command(ctx, socketDelRequest{header("socket-del"), identity})
 }
 
-// PodNameSet says what people call the pod, such as "namespace/name"; its socket or an endpoint must be there.
+// PodNameSet sets the name of the pod, such as "namespace/name"; its socket or an endpoint must exist.
 func (c *Client) PodNameSet(ctx context.Context, identity, name string) error {
 	return c.command(ctx, podNameSetRequest{header("pod-name-set"), identity, name})
 }
@@ -117,17 +117,17 @@ func (c *Client) EndpointAdd(ctx context.Context, endpoint Endpoint) error {
 	return err
 }
 
-// EndpointDel detaches it.
+// EndpointDel detaches a pod's interface.
 func (c *Client) EndpointDel(ctx context.Context, identity, interfaceName string) error {
 	return c.command(ctx, endpointDelRequest{header("endpoint-del"), identity, interfaceName})
 }
 
-// PeerAdd tells ktsnd which subnets another node serves; repeating it replaces them.
+// PeerAdd sets the subnets that another node serves, and replaces earlier ones.
 func (c *Client) PeerAdd(ctx context.Context, peer Peer) error {
 	return c.command(ctx, peerAddRequest{header("peer-add"), peer})
 }
 
-// PeerDel forgets the node.
+// PeerDel removes a node.
 func (c *Client) PeerDel(ctx context.Context, vni uint32, address netip.Addr) error {
 	return c.command(ctx, peerDelRequest{header("peer-del"), vni, address})
 }
@@ -153,12 +153,12 @@ func (c *Client) Peers(ctx context.Context) ([]Peer, error) {
 	return pages(ctx, c, "peers", func(page *peersReply) ([]Peer, int) { return page.Peers, page.Total })
 }
 
-// Groups lists which groups the pods of this node and of each peer are members of, with the same reserve as Endpoints.
+// Groups lists the groups of the pods of this node and of each peer, with the same reserve as Endpoints.
 func (c *Client) Groups(ctx context.Context) ([]NodeGroups, error) {
 	return pages(ctx, c, "groups", func(page *groupsReply) ([]NodeGroups, int) { return page.Groups, page.Total })
 }
 
-// pages reads a list to its end; entries takes a reply's part of it, and the length of all.
+// pages reads a list to its end; entries returns the entries of a reply, and the length of the list.
 func pages[Entry, Reply any, Page interface {
 	*Reply
 	reply
@@ -195,7 +195,7 @@ func (c *Client) Departures(ctx context.Context, after uint64) (all []Departure,
 	}
 }
 
-// TraceStart begins to record what becomes of messages: of all, or of one pod if identity is not empty, or of one flow
+// TraceStart begins to record the outcome of messages: of all, or of one pod if identity is not empty, or of one flow
 // if it is not 0. The trace is this connection's and ends with it, or when it is not read for ten seconds.
 func (c *Client) TraceStart(ctx context.Context, identity string, flow uint64) error {
 	return c.command(ctx, traceStartRequest{header("trace-start"), identity, flow})
@@ -221,7 +221,7 @@ func (c *Client) ScheduleSet(ctx context.Context, table *GateParameterTable) err
 	return c.command(ctx, scheduleSetRequest{header("schedule-set"), NewGateSchedule(table)})
 }
 
-// Schedule asks for the schedule in force and the one that was asked for last.
+// Schedule returns the schedule in force and the last one that was requested.
 func (c *Client) Schedule(ctx context.Context) (*Schedule, error) {
 	var got scheduleReply
 	if err := c.exchange(ctx, scheduleGetRequest{header("schedule-get")}, "schedule", &got); err != nil {
@@ -230,12 +230,12 @@ func (c *Client) Schedule(ctx context.Context) (*Schedule, error) {
 	return &got.Schedule, nil
 }
 
-// StrategySet changes what decides when a message leaves.
+// StrategySet changes the rule for the departure of messages.
 func (c *Client) StrategySet(ctx context.Context, strategy string) error {
 	return c.command(ctx, strategySetRequest{header("strategy-set"), strategy})
 }
 
-// TrafficClassesSet changes which class a priority belongs to, and which PCP a class has on the wire.
+// TrafficClassesSet sets the class of each priority, and the PCP of each class on the wire.
 func (c *Client) TrafficClassesSet(ctx context.Context, classes TrafficClassMap, points PriorityCodePoints) error {
 	return c.command(ctx, trafficClassesSetRequest{header("traffic-classes-set"), classes, points})
 }
@@ -244,12 +244,12 @@ func header(request string) requestHeader {
 	return requestHeader{Version: protocolVersion, Request: request}
 }
 
-// command is a request whose reply says nothing but ok.
+// command sends a request whose reply is "ok".
 func (c *Client) command(ctx context.Context, request any) error {
 	return c.exchange(ctx, request, "ok", &okReply{})
 }
 
-// exchange sends one request and reads the one reply to it.
+// exchange sends one request and reads its reply.
 func (c *Client) exchange(ctx context.Context, request any, wanted string, into reply) error {
 	message, err := json.Marshal(request)
 	if err != nil {
@@ -291,7 +291,7 @@ func (c *Client) interruptAt(ctx context.Context) (release func()) {
 	}
 }
 
-// receive reads one message, into as much memory as it takes: few replies are long, and most connections only wait.
+// receive reads one message into memory of its length: few replies are long, and most connections only wait.
 func (c *Client) receive() ([]byte, error) {
 	length, err := c.await()
 	switch {
@@ -324,7 +324,7 @@ func (c *Client) await() (length int, err error) {
 	return length, err
 }
 
-// contextOr prefers the context's reason: a time-out that we caused by cancelling is not one.
+// contextOr prefers the context's error: cancelling causes a timeout on the socket.
 func contextOr(ctx context.Context, err error) error {
 	if cause := ctx.Err(); cause != nil && !errors.Is(err, io.EOF) {
 		return fmt.Errorf("%w (%w)", cause, err)

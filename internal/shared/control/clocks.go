@@ -4,7 +4,7 @@ package control
 
 import "context"
 
-// ClockState is how well a node's clock is kept, as the agent told ktsnd.
+// ClockState is the synchronization of a node's clock, as the agent reported it.
 type ClockState string
 
 // States of a node's clock.
@@ -12,14 +12,14 @@ const (
 	ClockSynchronized   ClockState = "synchronized"
 	ClockHoldover       ClockState = "holdover"
 	ClockUnsynchronized ClockState = "unsynchronized"
-	// ClockUnknown is also what an agent that has said nothing leaves.
+	// ClockUnknown is the state until the agent reports one.
 	ClockUnknown ClockState = "unknown"
 )
 
-// ClockQuality is what ktsnd is told of its node's clock.
+// ClockQuality is the agent's report about the node's clock.
 type ClockQuality struct {
 	State ClockState `json:"state"`
-	// ErrorBoundNs is what the error of the clock is at most; below zero: not known. From now on it grows by DriftPPB.
+	// ErrorBoundNs is the bound of the clock's error; below zero: unknown. It grows by DriftPPB from now on.
 	ErrorBoundNs int64 `json:"error-bound-ns"`
 	DriftPPB     int64 `json:"drift-ppb"`
 }
@@ -29,31 +29,31 @@ type clockSetRequest struct {
 	Clock ClockQuality `json:"clock"`
 }
 
-// ClockSet says how good the node's clock is. ktsnd believes it until the bound, which grows, is larger than a network allows.
+// ClockSet reports the quality of the node's clock. A network loses its clock when the growing bound exceeds the network's limit.
 func (c *Client) ClockSet(ctx context.Context, clock ClockQuality) error {
 	return c.command(ctx, clockSetRequest{header("clock-set"), clock})
 }
 
-// OnClockLoss says what becomes of messages with a transmit time while their network's clock is lost.
+// OnClockLoss is the treatment of messages with a transmit time while their network's clock is lost.
 type OnClockLoss string
 
-// What may become of them.
+// Treatments of messages while the clock is lost.
 const (
 	OnLossContinue OnClockLoss = "continue"
 	OnLossHold     OnClockLoss = "hold"
 	OnLossRefuse   OnClockLoss = "refuse"
 )
 
-// ClockNeed is what a network asks of the node's clock, and whether the agent finds the clock good enough for it.
+// ClockNeed is a network's requirement for the node's clock, and whether the clock meets it.
 type ClockNeed struct {
 	MaxErrorNs int64       `json:"max-error-ns"`
 	OnLoss     OnClockLoss `json:"on-loss"`
 	Good       bool        `json:"good"`
-	// Reason says why it is not good, in a sentence of at most 512 bytes.
+	// Reason explains why the clock is not good, in at most 512 bytes.
 	Reason string `json:"reason"`
 }
 
-// noNeed is the empty object, by which a network asks nothing of the clock any more.
+// noNeed is the empty object, which removes a network's requirement.
 type noNeed struct{}
 
 type networkClockSetRequest struct {
@@ -68,7 +68,7 @@ type networkClockDropRequest struct {
 	Clock noNeed `json:"clock"`
 }
 
-// NetworkClockSet replaces what a network asks of the clock; nil: nothing any more.
+// NetworkClockSet replaces a network's requirement for the clock; nil removes it.
 func (c *Client) NetworkClockSet(ctx context.Context, vni uint32, need *ClockNeed) error {
 	if need == nil {
 		return c.command(ctx, networkClockDropRequest{header("network-clock-set"), vni, noNeed{}})
@@ -76,11 +76,11 @@ func (c *Client) NetworkClockSet(ctx context.Context, vni uint32, need *ClockNee
 	return c.command(ctx, networkClockSetRequest{header("network-clock-set"), vni, *need})
 }
 
-// NetworkClock is a network that asks something of the clock.
+// NetworkClock is a network with a requirement for the clock.
 type NetworkClock struct {
 	VNI uint32 `json:"vni"`
 	ClockNeed
-	// Lost tells that ktsnd does what OnLoss says: the clock is not good, or its bound has grown beyond MaxErrorNs.
+	// Lost reports that ktsnd applies OnLoss: the clock is not good, or its bound exceeds MaxErrorNs.
 	Lost bool `json:"lost"`
 }
 
@@ -90,7 +90,7 @@ type networkClocksReply struct {
 	Networks []NetworkClock `json:"network-clocks"`
 }
 
-// NetworkClocks lists the networks that ask something of the clock, with the same reserve as Endpoints.
+// NetworkClocks lists the networks with a requirement for the clock, with the same reserve as Endpoints.
 func (c *Client) NetworkClocks(ctx context.Context) ([]NetworkClock, error) {
 	return pages(ctx, c, "network-clocks", func(page *networkClocksReply) ([]NetworkClock, int) { return page.Networks, page.Total })
 }

@@ -10,19 +10,19 @@ import (
 	"net/netip"
 )
 
-// Encryption says whether messages of a network are encrypted on their way to other nodes.
+// Encryption is whether messages of a network to other nodes are encrypted.
 type Encryption string
 
-// What a network may ask.
+// Values of Encryption.
 const (
 	EncryptionNone Encryption = "none"
-	// EncryptionPreferred sends in clear to nodes for which ktsnd has no association.
+	// EncryptionPreferred sends messages in clear to nodes for which ktsnd has no association.
 	EncryptionPreferred Encryption = "preferred"
-	// EncryptionRequired drops what it cannot encrypt.
+	// EncryptionRequired drops messages that ktsnd cannot encrypt.
 	EncryptionRequired Encryption = "required"
 )
 
-// NetworkEncryption is a network that asks for encryption.
+// NetworkEncryption is the encryption of a network.
 type NetworkEncryption struct {
 	VNI        uint32     `json:"vni"`
 	Encryption Encryption `json:"encryption"`
@@ -33,7 +33,7 @@ type networkEncryptionSetRequest struct {
 	NetworkEncryption
 }
 
-// SetNetworkEncryption replaces what a network asks, also of messages that wait.
+// SetNetworkEncryption replaces the encryption of a network, also for messages that wait.
 func (c *Client) SetNetworkEncryption(ctx context.Context, vni uint32, encryption Encryption) error {
 	return c.command(ctx, networkEncryptionSetRequest{header("network-encryption-set"), NetworkEncryption{vni, encryption}})
 }
@@ -44,16 +44,16 @@ type networkEncryptionsReply struct {
 	Networks []NetworkEncryption `json:"network-encryptions"`
 }
 
-// NetworkEncryptions lists the networks that ask for encryption, with the same reserve as Endpoints.
+// NetworkEncryptions lists the networks with encryption, with the same reserve as Endpoints.
 func (c *Client) NetworkEncryptions(ctx context.Context) ([]NetworkEncryption, error) {
 	return pages(ctx, c, "network-encryptions",
 		func(page *networkEncryptionsReply) ([]NetworkEncryption, int) { return page.Networks, page.Total })
 }
 
-// associationKeyBytes is an AES-128 key with the salt behind it (RFC 4106 section 8.1).
+// associationKeyBytes is the length of an AES-128 key and its salt (RFC 4106 section 8.1).
 const associationKeyBytes = 20
 
-// AssociationKey is an AES-128 key of 16 bytes and a salt of 4. It does not print.
+// AssociationKey is an AES-128 key of 16 bytes and a salt of 4. It is never printed.
 type AssociationKey [associationKeyBytes]byte
 
 // String hides the key.
@@ -80,12 +80,12 @@ func (k *AssociationKey) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// SecurityAssociation is a key by which ktsnd may seal frames to one node. Each is used by one ktsnd process only.
+// SecurityAssociation is a key that ktsnd may use for frames to one node. Only one ktsnd process uses it.
 type SecurityAssociation struct {
 	// SPI is 256 or more.
 	SPI uint32         `json:"spi"`
 	Key AssociationKey `json:"key"`
-	// Generation is above that of all earlier ones of this node, whichever node they were for.
+	// Generation is higher than that of all earlier associations of this node, for any peer.
 	Generation uint32 `json:"generation"`
 }
 
@@ -95,8 +95,8 @@ type securityAssociationsSetRequest struct {
 	Associations []SecurityAssociation `json:"associations"`
 }
 
-// SetSecurityAssociations replaces the associations for frames to a node, in ascending generations; none: ktsnd forgets the node.
-// ktsnd uses the first that no ktsnd of this node has used before it.
+// SetSecurityAssociations replaces the associations for frames to a node, in ascending generations; an empty list removes the node.
+// ktsnd uses the first one that no ktsnd of this node has used before.
 func (c *Client) SetSecurityAssociations(ctx context.Context, peer netip.Addr, associations []SecurityAssociation) error {
 	if associations == nil {
 		associations = []SecurityAssociation{}
@@ -104,14 +104,14 @@ func (c *Client) SetSecurityAssociations(ctx context.Context, peer netip.Addr, a
 	return c.command(ctx, securityAssociationsSetRequest{header("security-associations-set"), peer, associations})
 }
 
-// AssociationState is what ktsnd seals frames to a node by.
+// AssociationState is the association that ktsnd uses for frames to a node.
 type AssociationState struct {
 	Peer       netip.Addr `json:"peer"`
 	SPI        uint32     `json:"spi"`
 	Generation uint32     `json:"generation"`
-	// Sequence is the last number given.
+	// Sequence is the last sequence number that was used.
 	Sequence uint32 `json:"sequence"`
-	// AssociationsLeft is how many come after this one.
+	// AssociationsLeft is the number of associations after this one.
 	AssociationsLeft int `json:"associations-left"`
 }
 
@@ -128,8 +128,8 @@ func (c *Client) SecurityAssociations(ctx context.Context) ([]AssociationState, 
 		func(page *securityAssociationsReply) ([]AssociationState, int) { return page.Associations, page.Total })
 }
 
-// UsedGeneration is the highest generation that any ktsnd of the node has used; only higher ones may still be. It is 0 where none has
-// been used, and of a ktsnd that does not say it.
+// UsedGeneration returns the highest generation that any ktsnd of the node has used; only higher ones may be used. It is 0 when none
+// has been used.
 func (c *Client) UsedGeneration(ctx context.Context) (uint32, error) {
 	var page securityAssociationsReply
 	err := c.exchange(ctx, listRequest{header("security-associations"), 0, 1}, "security-associations", &page)

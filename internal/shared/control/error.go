@@ -7,15 +7,15 @@ import (
 	"strings"
 )
 
-// Error is a refusal by ktsnd: the request was understood as far as the named field, and changed nothing.
+// Error is a refusal by ktsnd. The request changed nothing.
 type Error struct {
-	// Field is the request's field that was at fault; empty when it was the message as a whole.
+	// Field is the field at fault; empty for the message as a whole.
 	Field string `json:"field"`
-	// Message says what was wrong and what to do.
+	// Message explains the fault and the remedy.
 	Message string `json:"message"`
 }
 
-// Error returns the daemon's own sentence, with the field it is about.
+// Error returns ktsnd's message with its field.
 func (e *Error) Error() string {
 	if e.Field == "" {
 		return "ktsnd refused: " + e.Message
@@ -23,7 +23,7 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("ktsnd refused %s: %s", e.Field, e.Message)
 }
 
-// unknownField tells whether ktsnd does not know a field of the request: it is of an older release.
+// unknownField reports whether ktsnd does not know a field of the request: it is an older release.
 func (e *Error) unknownField() bool {
 	return e.Field == "" && strings.HasPrefix(e.Message, "unknown field ")
 }

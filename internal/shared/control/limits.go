@@ -8,25 +8,25 @@ import (
 	"reflect"
 )
 
-// GivenLimits are limits of pods that count instead of ktsnd's own; those that are nil are not given.
+// GivenLimits are limits of pods that replace ktsnd's own; nil fields do not.
 type GivenLimits struct {
 	Processes       *uint64 `json:"processes,omitempty"`
 	Sockets         *uint64 `json:"sockets,omitempty"`
 	RingMemoryBytes *uint64 `json:"ring-memory-bytes,omitempty"`
 	Pending         *uint64 `json:"pending,omitempty"`
-	// MessageRate and DoorbellRate are a second; 0 is without limit.
+	// MessageRate and DoorbellRate are per second; 0 is without limit.
 	MessageRate  *uint64 `json:"message-rate,omitempty"`
 	DoorbellRate *uint64 `json:"doorbell-rate,omitempty"`
 	HorizonNs    *int64  `json:"horizon-ns,omitempty"`
 }
 
-// Any tells whether one is given.
+// Any reports whether a limit is set.
 func (l GivenLimits) Any() bool { return l != GivenLimits{} }
 
-// Equal tells whether the same ones are given, with the same values.
+// Equal reports whether both have the same limits.
 func (l GivenLimits) Equal(other GivenLimits) bool { return reflect.DeepEqual(l, other) }
 
-// String is as on the control socket.
+// String returns the JSON of the control socket.
 func (l GivenLimits) String() string {
 	text, err := json.Marshal(l)
 	if err != nil {
@@ -35,7 +35,7 @@ func (l GivenLimits) String() string {
 	return string(text)
 }
 
-// NetworkLimits are those of the pods of one network.
+// NetworkLimits are the limits of the pods of one network.
 type NetworkLimits struct {
 	VNI    uint32      `json:"vni"`
 	Limits GivenLimits `json:"limits"`
@@ -52,7 +52,7 @@ type networkLimitsReply struct {
 	Networks []NetworkLimits `json:"network-limits"`
 }
 
-// NetworkLimitsSet replaces the limits of a network's pods, also of those that run; none given takes all away.
+// NetworkLimitsSet replaces the limits of a network's pods, also of running pods; empty limits remove them.
 func (c *Client) NetworkLimitsSet(ctx context.Context, limits NetworkLimits) error {
 	return c.command(ctx, networkLimitsSetRequest{header("network-limits-set"), limits})
 }

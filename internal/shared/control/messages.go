@@ -188,7 +188,7 @@ type scheduleReply struct {
 	Schedule
 }
 
-// decodeReply reads a reply of the wanted kind; a refusal comes back as *Error. Fields that it does not know are those of a newer
+// decodeReply reads a reply of the wanted kind; a refusal is an *Error. Unknown fields are those of a newer
 // ktsnd.
 func decodeReply(data []byte, wanted string, into reply) error {
 	if err := json.Unmarshal(data, into); err != nil {

@@ -20,21 +20,21 @@ const (
 	StateStandingBy = "standing-by"
 )
 
-// probeBytes is above what an instance says of itself.
+// probeBytes exceeds the length of an answer.
 const probeBytes = 4096
 
-// ProbeAnswer is what one instance of ktsnd says of itself, whichever of them serves the node.
+// ProbeAnswer is the state of one instance of ktsnd, which need not be the one that serves the node.
 type ProbeAnswer struct {
 	Version int    `json:"version"`
 	State   string `json:"state"`
 	PID     int    `json:"pid"`
 	// Instance is its name, or empty.
 	Instance string `json:"instance"`
-	// Why it stands by; empty in other states.
+	// Why is the reason for standing by; empty in other states.
 	Why string `json:"why"`
 }
 
-// Probe asks the instance whose folder it is.
+// Probe asks the instance that owns the folder.
 func Probe(ctx context.Context, folder string) (*ProbeAnswer, error) {
 	var dialer net.Dialer
 	conn, err := dialer.DialContext(ctx, "unixpacket", filepath.Join(folder, "probe.sock"))

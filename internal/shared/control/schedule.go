@@ -7,22 +7,22 @@ import (
 	"fmt"
 )
 
-// TrafficClasses is how many there are; class 7 is the most important one.
+// TrafficClasses is the number of traffic classes; class 7 is the most important one.
 const TrafficClasses = 8
 
-// Priorities is how many values of SO_PRIORITY are told apart.
+// Priorities is the number of values of SO_PRIORITY with a traffic class of their own.
 const Priorities = 16
 
-// MaxControlListLength is how many entries a gate control list may have.
+// MaxControlListLength is the maximum number of entries of a gate control list.
 const MaxControlListLength = 256
 
-// SetGateStates is the one operation that ktsnd executes.
+// SetGateStates is the only operation that ktsnd executes.
 const SetGateStates = "set-gate-states"
 
-// GateParameterTable is a schedule as its user gives it: the writable part of the container of that name in the
+// GateParameterTable is a schedule as users write it: the writable part of the container of that name in the
 // YANG module ieee802-dot1q-sched.
 type GateParameterTable struct {
-	// GateEnabled false keeps the gates as AdminGateStates says.
+	// GateEnabled false keeps the gates in AdminGateStates.
 	GateEnabled bool `json:"gate-enabled"`
 	// AdminGateStates is in force until the control list is executed for the first time; bit c is the gate of class c.
 	AdminGateStates         uint8           `json:"admin-gate-states"`
@@ -39,7 +39,7 @@ type GateControlList struct {
 	Entries []GateControlEntry `json:"gate-control-entry"`
 }
 
-// MarshalJSON writes a list without entries as [], which null is not.
+// MarshalJSON writes a list without entries as [] instead of null.
 func (l GateControlList) MarshalJSON() ([]byte, error) {
 	type plain GateControlList
 	if l.Entries == nil {
@@ -122,14 +122,14 @@ func NewGateSchedule(table *GateParameterTable) GateSchedule {
 	return schedule
 }
 
-// QueueState is a QueueMaxSDU in force, with what happened to it.
+// QueueState is a QueueMaxSDU in force, with its counter.
 type QueueState struct {
 	QueueMaxSDU
 	// TransmissionOverrun counts frames that were still on their way when the gate of the class closed.
 	TransmissionOverrun uint64 `json:"transmission-overrun"`
 }
 
-// GateParameterState is the whole gate-parameter-table: what was asked for last (Admin) and what is in force (Oper).
+// GateParameterState is the whole gate-parameter-table: the last request (Admin) and the schedule in force (Oper).
 type GateParameterState struct {
 	GateEnabled      bool            `json:"gate-enabled"`
 	AdminGateStates  uint8           `json:"admin-gate-states"`
@@ -144,7 +144,7 @@ type GateParameterState struct {
 	AdminBaseTime           PTPTime         `json:"admin-base-time"`
 	OperBaseTime            PTPTime         `json:"oper-base-time"`
 	ConfigChangeTime        PTPTime         `json:"config-change-time"`
-	// ConfigPending says that Admin comes into force at ConfigChangeTime.
+	// ConfigPending reports that Admin comes into force at ConfigChangeTime.
 	ConfigPending     bool   `json:"config-pending"`
 	ConfigChangeError uint64 `json:"config-change-error"`
 	// TickGranularity is in tenths of a nanosecond.
@@ -156,7 +156,7 @@ type GateParameterState struct {
 	QueueMaxSDUTable     []QueueState `json:"queue-max-sdu-table"`
 }
 
-// Schedule is what ktsnd says of its gates and of the link behind them.
+// Schedule is the state of ktsnd's gates and of its link.
 type Schedule struct {
 	Table        GateParameterState `json:"gate-parameter-table"`
 	LinkSpeedBps int64              `json:"link-speed-bps"`
@@ -197,7 +197,7 @@ func decodeNumbers(data []byte, to []uint8) error {
 	return nil
 }
 
-// ClassStatus is what became of the messages of one class.
+// ClassStatus counts the messages of one class by their outcome.
 type ClassStatus struct {
 	TrafficClass        uint8  `json:"traffic-class"`
 	Pending             uint64 `json:"pending"`

@@ -25,9 +25,9 @@ type Endpoint struct {
 	Bridge string `json:"bridge"`
 	// Sources are the addresses that the pod may send from; nil: from the interface's own hardware address and any IP address.
 	Sources *Sources `json:"sources,omitempty"`
-	// Grants are what the pod may do besides; nil: nothing.
+	// Grants are further permissions of the pod; nil: none.
 	Grants *Grants `json:"grants,omitempty"`
-	// Receive says that the pod's sockets get receive rings for what comes through this endpoint.
+	// Receive gives the pod's sockets receive rings for datagrams from this endpoint.
 	Receive bool `json:"receive,omitempty"`
 }
 
@@ -40,7 +40,7 @@ type Sources struct {
 	Addresses []netip.Prefix `json:"addresses"`
 }
 
-// Grants are what an endpoint may do that others may not.
+// Grants are permissions of an endpoint that others lack.
 type Grants struct {
 	// PriorityMax is the highest priority of its frames: 6 to 15.
 	PriorityMax int `json:"priority-max"`
@@ -56,7 +56,7 @@ type AttachedEndpoint struct {
 	MTU int `json:"mtu"`
 }
 
-// Peer is another node and the pods behind it.
+// Peer is another node and the subnets of its pods.
 type Peer struct {
 	VNI uint32 `json:"vni"`
 	// Address is the node's tunnel end.
@@ -65,21 +65,21 @@ type Peer struct {
 	Subnets []netip.Prefix `json:"subnets"`
 }
 
-// NodeGroups are the multicast groups that pods of one node are members of, as ktsnd knows.
+// NodeGroups are the multicast groups of the pods of one node.
 type NodeGroups struct {
 	VNI uint32 `json:"vni"`
 	// Address is the node's tunnel end: this node's own, or a peer's.
 	Address netip.Addr `json:"address"`
-	// Known tells whether the node has announced its groups. Messages to all groups go to one that has not.
+	// Known reports whether the node has announced its groups. A node that has not gets messages to all groups.
 	Known bool `json:"known"`
-	// Everything tells that it wants messages to all groups.
+	// Everything reports that the node wants messages to all groups.
 	Everything bool `json:"everything"`
 	// Count is the number of groups, of which Groups are the first 64 at most.
 	Count  int          `json:"count"`
 	Groups []netip.Addr `json:"groups"`
 }
 
-// Departure is one message that left through ktsnd's port.
+// Departure is a message that left through ktsnd's port.
 type Departure struct {
 	// Sequence counts all departures of this daemon from 1.
 	Sequence uint64
@@ -89,16 +89,16 @@ type Departure struct {
 	// just before it was handed to the port: CLOCK_TAI nanoseconds.
 	RequestedTAI int64
 	DepartedTAI  int64
-	// Overrun tells that ktsnd counted it as a transmission-overrun: its frame was on the link when its gate shut.
+	// Overrun reports a transmission overrun: the frame was on the link when its gate closed.
 	Overrun bool
 }
 
-// TracedMessage is what became of one message. Times are CLOCK_TAI nanoseconds.
+// TracedMessage is a message with its outcome. Times are CLOCK_TAI nanoseconds.
 type TracedMessage struct {
 	// Sequence counts the messages of the trace from 1.
 	Sequence uint64 `json:"sequence"`
 	Flow     uint64 `json:"flow"`
-	// CalledTAI is when the send call began, by the word of the application's library; 0 if it said nothing.
+	// CalledTAI is when the send call began, as the application's library reported it; 0 if it did not.
 	CalledTAI int64 `json:"called-tai-ns"`
 	// TakenTAI is when ktsnd took the message, DueTAI its transmit time.
 	TakenTAI int64 `json:"taken-tai-ns"`
@@ -111,12 +111,12 @@ type TracedMessage struct {
 	PayloadBytes uint32 `json:"payload-bytes"`
 }
 
-// Sent tells that the message left, be it late.
+// Sent reports whether the message left, possibly late.
 func (m TracedMessage) Sent() bool {
 	return !strings.HasPrefix(m.Outcome, "drop-")
 }
 
-// departureFields is the length of the array that stands for a Departure in a message.
+// departureFields is the length of the array of a Departure on the wire.
 const departureFields = 5
 
 // MarshalJSON writes the departure as the array of the protocol.
@@ -150,16 +150,16 @@ func (d *Departure) UnmarshalJSON(data []byte) error {
 
 // Instance is one of the ktsnd that a node may have at a time; the youngest serves.
 type Instance struct {
-	// Name is that of its pod, or empty.
+	// Name is the name of its pod, or empty.
 	Name string `json:"name"`
-	// BootID is of the kernel's start in which it was born, and BornNs when by CLOCK_BOOTTIME; 0: it does not say.
+	// BootID is the boot in which the instance started, and BornNs its start on CLOCK_BOOTTIME; 0: unknown.
 	BootID string `json:"boot-id"`
 	BornNs int64  `json:"born-ns"`
-	// StandingBy are the names of those that start again if this one ends, in no order.
+	// StandingBy are the names of the instances that start again when this one ends, in no order.
 	StandingBy []string `json:"standing-by"`
 }
 
-// Status is what ktsnd says about itself.
+// Status is the state of ktsnd.
 type Status struct {
 	KtsndVersion string `json:"ktsnd-version"`
 	PID          int    `json:"pid"`
@@ -172,23 +172,23 @@ type Status struct {
 	LinkSpeedBps int64  `json:"link-speed-bps"`
 	// GuardBandNs is how long before its gate closes a frame must have left.
 	GuardBandNs int64 `json:"guard-band-ns"`
-	// VLANID is that of the tag that frames carry; 0 when they carry none.
+	// VLANID is the VLAN of the frames' tag; 0: no tag.
 	VLANID             uint16             `json:"vlan-id"`
 	TrafficClassMap    TrafficClassMap    `json:"traffic-class-map"`
 	PriorityCodePoints PriorityCodePoints `json:"priority-code-points"`
-	// Scheduler is the policy that the sending loop got, which need not be the one it asked for.
+	// Scheduler is the scheduling policy of the sending loop, which may differ from the requested one.
 	Scheduler         string `json:"scheduler"`
 	SchedulerPriority int    `json:"scheduler-priority"`
-	// CPU is the core the sending loop is pinned to; negative when it is not.
+	// CPU is the CPU of the sending loop; negative when it is not pinned.
 	CPU int `json:"cpu"`
-	// SpinNs is how long before a departure ktsnd stops sleeping and watches the clock, at most.
+	// SpinNs is the maximum time before a departure at which ktsnd stops sleeping and polls the clock.
 	SpinNs    int64 `json:"spin-ns"`
 	KeepAwake bool  `json:"keep-awake"`
-	// KeepAwakeBy is "latency-limit", "thread" or "none"; of an older ktsnd empty.
+	// KeepAwakeBy is "latency-limit", "thread" or "none".
 	KeepAwakeBy string `json:"keep-awake-by"`
-	// ProcessorTimeNs is that of all threads of ktsnd since it began.
+	// ProcessorTimeNs is the processor time of all threads since the start.
 	ProcessorTimeNs int64 `json:"processor-time-ns"`
-	// RealtimeBudget is what the kernel lets the sending loop have of its processor.
+	// RealtimeBudget is the real-time budget of the sending loop.
 	RealtimeBudget RealtimeBudget `json:"realtime-budget"`
 	Sockets        int            `json:"sockets"`
 	Endpoints      int            `json:"endpoints"`
@@ -208,7 +208,7 @@ type Status struct {
 	Clock                  Clock         `json:"clock"`
 }
 
-// FIFOPriority is the SCHED_FIFO priority of the sending loop, 0 where it has ordinary scheduling.
+// FIFOPriority returns the SCHED_FIFO priority of the sending loop, 0 for ordinary scheduling.
 func (s *Status) FIFOPriority() int {
 	if s.Scheduler != "SCHED_FIFO" {
 		return 0
@@ -236,10 +236,10 @@ type RealtimeBudget struct {
 	HostPauses uint64 `json:"host-pauses"`
 }
 
-// Share is how much of the budget was used in the last whole period.
+// Share returns the part of the budget that was used in the last whole period.
 func (b *RealtimeBudget) Share() float64 { return b.share(b.UsedNs) }
 
-// MostShare is how much of it was used in any.
+// MostShare returns the largest part that was used in any period.
 func (b *RealtimeBudget) MostShare() float64 { return b.share(b.MostUsedNs) }
 
 func (b *RealtimeBudget) share(ns int64) float64 {
@@ -252,16 +252,16 @@ func (b *RealtimeBudget) share(ns int64) float64 {
 // Clock is what the kernel says of the node's clock, as it was told by whoever disciplines it, and what ktsnd was told and has
 // seen of it.
 type Clock struct {
-	// TAIOffsetS is TAI - UTC; 0 when nobody has set it.
+	// TAIOffsetS is TAI - UTC; 0 when it is not set.
 	TAIOffsetS int `json:"tai-offset-s"`
-	// Synchronized tells that somebody disciplines the clock.
+	// Synchronized reports that a program disciplines the clock.
 	Synchronized     bool  `json:"synchronized"`
 	MaximumErrorNs   int64 `json:"maximum-error-ns"`
 	EstimatedErrorNs int64 `json:"estimated-error-ns"`
 	// FrequencyPPB corrects the clock's own frequency.
 	FrequencyPPB int64 `json:"frequency-ppb"`
 	TickNs       int64 `json:"tick-ns"`
-	// State is what the agent said last. ErrorBoundNs has grown by DriftPPB since then; below zero: not known.
+	// State is the agent's last report. ErrorBoundNs has grown by DriftPPB since then; below zero: unknown.
 	State        ClockState `json:"state"`
 	ErrorBoundNs int64      `json:"error-bound-ns"`
 	DriftPPB     int64      `json:"drift-ppb"`
@@ -270,12 +270,12 @@ type Clock struct {
 	LastStepNs int64  `json:"last-step-ns"`
 }
 
-// Pod is what one pod has of ktsnd, and what it may have.
+// Pod is a pod's use of ktsnd, and its limits.
 type Pod struct {
 	Identity string `json:"identity"`
-	// Name is what people call it, such as "namespace/name"; empty if nobody said it.
+	// Name is the pod's name, such as "namespace/name"; empty if unknown.
 	Name string `json:"name"`
-	// Path is that of the pod's application socket; empty if it has none yet.
+	// Path is the path of the pod's application socket; empty if it has none yet.
 	Path      string `json:"path"`
 	Endpoints int    `json:"endpoints"`
 	// Processes are connections, also those that ended and have messages under way.
@@ -283,18 +283,18 @@ type Pod struct {
 	Sockets         uint64 `json:"sockets"`
 	RingMemoryBytes uint64 `json:"ring-memory-bytes"`
 	Pending         uint64 `json:"pending"`
-	// RelayConnections are those of the pod's relay, counted as Processes are.
+	// RelayConnections are the connections of the pod's relay, counted like Processes.
 	RelayConnections uint64 `json:"relay-connections"`
 	// UntimedPending is of frames without a time, which the pod's relay has handed over; the limit of Pending counts for it too, apart.
 	UntimedPending uint64    `json:"untimed-pending"`
 	Limits         PodLimits `json:"limits"`
-	// Receive is of the pod's sockets with receive rings; all 0 of a ktsnd that has none.
+	// Receive is the state of the pod's sockets with receive rings.
 	Receive PodReceive `json:"receive"`
 }
 
-// PodReceive is what came for a pod's sockets that have, or had, receive rings.
+// PodReceive counts datagrams for a pod's sockets that have, or had, receive rings.
 type PodReceive struct {
-	// Sockets have a ring now.
+	// Sockets is the number of sockets with a ring.
 	Sockets uint64 `json:"sockets"`
 	// Received are datagrams that came into a ring, Dropped those that found it full.
 	Received uint64 `json:"received"`
@@ -310,13 +310,13 @@ type PodReceive struct {
 	Left []SocketsFor `json:"left"`
 }
 
-// SocketsFor is how many sockets there are for a reason.
+// SocketsFor is the number of sockets for a reason.
 type SocketsFor struct {
 	Reason  string `json:"reason"`
 	Sockets uint64 `json:"sockets"`
 }
 
-// PodLimits are the most that a pod may have. Rates are a second; 0 is without limit.
+// PodLimits are the limits of a pod. Rates are per second; 0 is without limit.
 type PodLimits struct {
 	Processes       uint64 `json:"processes"`
 	Sockets         uint64 `json:"sockets"`
@@ -329,7 +329,7 @@ type PodLimits struct {
 
 // Flow is a socket of a connected process.
 type Flow struct {
-	// Number is the one in Departure.Flow; it is never given again.
+	// Number is the number in Departure.Flow; it is never reused.
 	Number   uint64 `json:"flow"`
 	Identity string `json:"identity"`
 	// PID is the process's when it connected; 0 if ktsnd's PID namespace does not show it.
@@ -344,11 +344,11 @@ type Flow struct {
 	TrafficClass uint8  `json:"traffic-class"`
 	Taken        uint64 `json:"taken"`
 	Sent         uint64 `json:"sent"`
-	// Late are among Sent.
+	// Late messages are part of Sent.
 	Late    uint64 `json:"late"`
 	Dropped uint64 `json:"dropped"`
 	Pending uint64 `json:"pending"`
-	// DepartureErrorNs is that of the last message that left.
+	// DepartureErrorNs is the error of the last departure.
 	DepartureErrorNs int64 `json:"departure-error-ns"`
 }
 

@@ -54,7 +54,7 @@ func (c Cycle) Executed() (entries []control.GateControlEntry) {
 	return entries
 }
 
-// openNs is how long the gate of a class is open between two times of the cycle.
+// openNs returns how long the gate of a class is open between two times of the cycle.
 func openNs(windows []window, class int, fromNs, toNs int64) int64 {
 	open := int64(0)
 	for _, window := range windows {
@@ -93,7 +93,7 @@ type Link struct {
 	GuardBandNs int64
 }
 
-// Notes are sentences about what a cycle does that its list does not say at first sight.
+// Notes returns remarks about a cycle that its list does not show at first sight.
 func (c Cycle) Notes(link Link, ascii bool) []string {
 	if len(c.Entries) == 0 {
 		return nil
@@ -101,7 +101,7 @@ func (c Cycle) Notes(link Link, ascii bool) []string {
 	return slices.Concat(c.lengthNotes(ascii), c.windowNotes(link, ascii))
 }
 
-// lengthNotes compare the list with the cycle.
+// lengthNotes compares the list with the cycle.
 func (c Cycle) lengthNotes(ascii bool) []string {
 	sum := int64(0)
 	unreached := 0
@@ -123,7 +123,7 @@ func (c Cycle) lengthNotes(ascii bool) []string {
 	return nil
 }
 
-// windowNotes find the classes of which nothing ever leaves.
+// windowNotes finds the classes that can never send a frame.
 func (c Cycle) windowNotes(link Link, ascii bool) []string {
 	var notes []string
 	needed := SmallestFrameNs(link.SpeedBps) + link.GuardBandNs

@@ -11,10 +11,10 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/errortext"
 )
 
-// maxFileBytes is far above what the longest control list needs.
+// maxFileBytes is far above the length of the longest control list.
 const maxFileBytes = 1 << 20
 
-// Error is what is wrong with a file: the first thing that was found.
+// Error is the first fault that was found in a file.
 type Error = errortext.FileError
 
 // Document is a schedule from a file.
@@ -38,8 +38,8 @@ func Read(path string) (*Document, error) {
 	return Parse(path, data)
 }
 
-// Parse takes everything from a file's contents that it decides alone, with YANG's defaults for what it leaves out.
-// What depends on the link is left to Check. Errors are *Error and name the file as name.
+// Parse parses the contents of a file, with YANG's defaults for missing fields. Check checks the values that depend on
+// the link. Errors are *Error and name the file as name.
 func Parse(name string, data []byte) (*Document, error) {
 	if len(data) > maxFileBytes {
 		return nil, &Error{File: name, Message: fmt.Sprintf("is longer than %d bytes, and no schedule is", maxFileBytes)}

@@ -10,11 +10,11 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
 )
 
-// Style is what the place where a drawing is shown can show.
+// Style is the capability of the terminal.
 type Style struct {
 	// Width is the number of columns.
 	Width int
-	// ASCII is for terminals that know nothing else.
+	// ASCII restricts the drawing to ASCII characters.
 	ASCII bool
 }
 
@@ -62,12 +62,12 @@ func (c Cycle) Draw(style Style) string {
 	return out.String()
 }
 
-// columnNs is where a column begins.
+// columnNs returns the beginning of a column.
 func (c Cycle) columnNs(column, columns int) int64 {
 	return int64(float64(c.TimeNs) * float64(column) / float64(columns))
 }
 
-// column is where a time falls.
+// column returns the column of a time.
 func (c Cycle) column(ns int64, columns int) int {
 	column := int(float64(ns) / float64(c.TimeNs) * float64(columns))
 	for column+1 <= columns && c.columnNs(column+1, columns) <= ns { // rounding

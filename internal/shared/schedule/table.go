@@ -25,7 +25,7 @@ const (
 	maxQueueMaxSDU = 65535
 )
 
-// place is a value and where it stands, for sentences.
+// place is a value and its place in the file, for messages.
 type place struct {
 	parent *place
 	// name is empty for an entry of a list.
@@ -45,7 +45,7 @@ func (p place) String() string {
 	}
 }
 
-// line is the place's own, or that of the nearest place around it that the file has.
+// line returns the line of the place, or of the nearest place around it that the file has.
 func (p place) line() int {
 	for at := &p; at != nil; at = at.parent {
 		if at.parent != nil && at.name != "" && at.parent.value != nil {
@@ -62,7 +62,7 @@ func (p place) line() int {
 	return 0
 }
 
-// member is a field of an object, which may not be there.
+// member returns a field of an object, which may be missing.
 func (p *place) member(name string) place {
 	inner := place{parent: p, name: name}
 	if p.value != nil {
@@ -101,7 +101,7 @@ func unwrap(tree *node) (place, *Error) {
 	return root, nil
 }
 
-// besideTable refuses the first field that is not the table.
+// besideTable rejects the first field that is not the table.
 func besideTable(fields []field, table string) *Error {
 	for _, field := range fields {
 		if field.name != table {
@@ -112,7 +112,7 @@ func besideTable(fields []field, table string) *Error {
 	return nil
 }
 
-// decoder takes values from places until one is at fault; after that it returns zeros.
+// decoder reads values until one is at fault; after that it returns zeros.
 type decoder struct {
 	fault *Error
 }
@@ -127,7 +127,7 @@ func (d *decoder) refuseValue(p place, wanted string, arguments ...any) {
 	d.refuse(p, "is %s; must be %s", p.value.describe(), fmt.Sprintf(wanted, arguments...))
 }
 
-// object checks that there is one, with no other fields than these.
+// object checks that a value is an object without other fields than these.
 func (d *decoder) object(p place, fields ...string) {
 	list := strings.Join(fields, ", ")
 	if p.value.kind != kindObject {
@@ -162,10 +162,10 @@ func (d *decoder) required(object *place, name string) place {
 	return p
 }
 
-// ambiguous are numbers that are octal to some and decimal to others.
+// ambiguous matches numbers that are octal in YAML 1.1 and decimal in YAML 1.2.
 var ambiguous = regexp.MustCompile(`^[-+]?0[0-9_]+$`)
 
-// whole reads a whole number that is not negative from a place that is there.
+// whole reads a whole number that is not negative.
 func (d *decoder) whole(p place) (uint64, bool) {
 	if p.value.kind == kindInteger && ambiguous.MatchString(p.value.text) {
 		d.refuse(p, "is %s; must be written without a 0 in front", p.value.text)
@@ -226,7 +226,7 @@ func (d *decoder) table(root place) *control.GateParameterTable {
 	return table
 }
 
-// cycleTime may be missing where nothing is executed that would need it; ktsnd wants to be told one nevertheless.
+// cycleTime may be missing while gates are not enabled; it is 1 s then.
 func (d *decoder) cycleTime(table *place, needed bool) control.CycleTime {
 	if !needed && table.member("admin-cycle-time").value == nil {
 		return control.CycleTime{Numerator: 1, Denominator: 1}
@@ -309,7 +309,7 @@ func (d *decoder) controlEntry(p place) control.GateControlEntry {
 	}
 }
 
-// operation may have the name of its module in front, as an identity has in RFC 7951.
+// operation may be prefixed with the name of its module, like an identity in RFC 7951.
 func (d *decoder) operation(p place) {
 	if d.fault == nil && (p.value.kind != kindString ||
 		strings.TrimPrefix(p.value.text, moduleName+":") != control.SetGateStates) {
@@ -333,7 +333,7 @@ func (d *decoder) queueMaxSDUs(table *place) []control.QueueMaxSDU {
 	return sdus
 }
 
-// queueMaxSDU is an entry behind others.
+// queueMaxSDU reads an entry that follows others.
 func (d *decoder) queueMaxSDU(p place, others []control.QueueMaxSDU) control.QueueMaxSDU {
 	if d.object(p, "traffic-class", "queue-max-sdu"); d.fault != nil {
 		return control.QueueMaxSDU{}

@@ -19,7 +19,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/errortext"
 )
 
-// kind is what a value is, as far as a schedule can tell.
+// kind is the type of a value.
 type kind int
 
 const (
@@ -37,9 +37,9 @@ type node struct {
 	line   int
 	fields []field
 	items  []*node
-	// text is a scalar's, as the file writes it but without quotes.
+	// text is the text of a scalar, without quotes.
 	text string
-	// integer is set for those of type integer: int64 or uint64.
+	// integer is set for integers: int64 or uint64.
 	integer any
 	boolean bool
 }
@@ -61,10 +61,10 @@ func (n *node) get(name string) *node {
 	return nil
 }
 
-// longestQuote bounds how much of a string a sentence repeats.
+// longestQuote is the maximum length of a string in a message.
 const longestQuote = 40
 
-// describe is how a sentence names the value.
+// describe returns the value as messages show it.
 func (n *node) describe() string {
 	switch n.kind {
 	case kindObject:
@@ -116,7 +116,7 @@ func parseTree(data []byte) (*node, *Error) {
 	return convert(first.Content[0])
 }
 
-// convert makes our own tree, in which there are only the things that a schedule can have.
+// convert returns a tree of the types that a schedule can have.
 func convert(value *yaml.Node) (*node, *Error) {
 	if value.Kind == yaml.AliasNode || value.Anchor != "" || value.Style&yaml.TaggedStyle != 0 {
 		return nil, unsupported(value)
@@ -163,7 +163,7 @@ func convertScalar(value *yaml.Node) *node {
 	return scalar
 }
 
-// integerOf reads what YAML takes for an integer: decimal, or with 0x, 0o or 0b in front.
+// integerOf parses an integer of YAML: decimal, or with the prefix 0x, 0o or 0b.
 func integerOf(text string) any {
 	text = strings.TrimPrefix(strings.ReplaceAll(text, "_", ""), "+")
 	if number, err := strconv.ParseUint(text, 0, 64); err == nil {
@@ -223,7 +223,7 @@ func WriteYAML(out io.Writer, value any) error {
 	return encoder.Close()
 }
 
-// plain takes braces and quotes away where YAML can do without.
+// plain removes braces and quotes that YAML does not need.
 func plain(value *yaml.Node) {
 	value.Style = 0
 	for _, inner := range value.Content {
