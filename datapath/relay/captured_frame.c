@@ -30,7 +30,7 @@ bool captured_frame_is_tagged(const struct captured_frame *frame)
 	return ktsn_frame_is_tagged(frame->ethertype_be);
 }
 
-/* Of another version it is an ordinary frame of local experiments. */
+/* With another version it is an ordinary frame of local experiments. */
 static bool is_record(const uint8_t *record, size_t count)
 {
 	return count > KTSN_RECORD_AT_VERSION &&

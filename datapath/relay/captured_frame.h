@@ -27,7 +27,7 @@ struct captured_frame {
 	uint16_t ethertype_be;
 	uint8_t priority;
 	bool timed;
-	/* Of a timed one. */
+	/* Only of a timed frame. */
 	bool deadline;
 	enum ktsn_clock clock;
 	int64_t txtime_ns;

@@ -26,7 +26,7 @@ static uint64_t sum(const _Atomic uint64_t *counters, int count)
 	return total;
 }
 
-/* What the last relay had read and not handed on went with it. */
+/* Counts the frames that the last relay had read and not handed on as lost. */
 static void lost_count(struct relay_counters *counters)
 {
 	uint64_t done = sum(counters->handed, RELAY_KINDS) + sum(&counters->bypassed, 1) +

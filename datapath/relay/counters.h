@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What ktsn-relay counts, in a file in memory that outlives it: whoever started it reads them, and the next
- * relay of the same interface goes on with them. All are unsigned 64-bit numbers in the machine's order, at
- * fixed places; a reader of another program finds them by these offsets:
+ * Counters of ktsn-relay, in a file in memory that outlives it. The program that started it reads them, and
+ * the next relay of the same interface continues with them. All are unsigned 64-bit numbers in the machine's
+ * order, at fixed places; a reader of another program finds them by these offsets:
  *
  *     0  magic         "ktsnrlay", little endian; 0 in a file that no relay has had
  *     8  version       1
@@ -91,11 +91,11 @@ static_assert(offsetof(struct relay_counters, dropped) == 128, "read by other pr
 static_assert(offsetof(struct relay_counters, gated) == 504, "read by other programs");
 static_assert((int)RELAY_DROP_REASONS <= (int)RELAY_DROPS_MAX, "a place for each");
 
-/* Maps the file, makes it long enough, and begins it if it is new. 0, or -errno; -EPROTO when it is something
- * else. */
+/* relay_counters_open maps the file, and extends and initialises it if it is new. 0, -EPROTO when it has
+ * other contents, or another -errno. */
 int relay_counters_open(int fd, struct relay_counters **counters);
 
-/* Only one thread writes: a load and a store do. */
+/* relay_count adds to a counter. Only one thread writes, so that a load and a store suffice. */
 static inline void relay_count(_Atomic uint64_t *counter, uint64_t more)
 {
 	atomic_store_explicit(counter, atomic_load_explicit(counter, memory_order_relaxed) + more,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The destinations that ktsnd gave numbers: pairs of hardware addresses of a flow. The table is bounded; who
- * adds to a full one removes the destination that was not used for the longest time. Pure.
+ * The table of destinations that have a number of ktsnd: pairs of hardware addresses of a flow. It is
+ * bounded; before adding to a full table the caller removes the least recently used destination. Pure.
  */
 #ifndef KTSN_RELAY_DESTINATIONS_H
 #define KTSN_RELAY_DESTINATIONS_H
@@ -25,7 +25,7 @@ struct destination {
 	int64_t requested_ns; /* CLOCK_MONOTONIC: the last request */
 	bool used;
 	/* Places in the table. */
-	uint16_t next; /* in the bucket; of a free one: among the free */
+	uint16_t next; /* in the bucket, or in the list of free entries */
 	uint16_t newer, older;
 };
 
@@ -39,16 +39,18 @@ struct destinations {
 
 void destinations_init(struct destinations *table, uint64_t seed);
 
-/* And marks it as used; NULL when there is none. */
+/* destinations_find returns a destination and marks it as used; NULL when there is none. */
 struct destination *destinations_find(struct destinations *table, const struct destination_key *key);
 
-/* A new one as the newest. NULL when the table is full. */
+/* destinations_add adds a destination as the last used one. NULL when the table is full. */
 struct destination *destinations_add(struct destinations *table, const struct destination_key *key);
 
-/* The one in that place of the table, below DESTINATIONS_MAX; NULL: none. It stays there. */
+/* destinations_at returns the destination at a place below DESTINATIONS_MAX, which does not change; NULL:
+ * none. */
 struct destination *destinations_at(struct destinations *table, uint32_t place);
 
-/* Of two the one that was used before; NULL stands for before the first. NULL behind the last. */
+/* destinations_next_used returns the destination that was used next after another one; after NULL the least
+ * recently used one. NULL after the last one. */
 struct destination *destinations_next_used(struct destinations *table, const struct destination *after);
 
 void destinations_remove(struct destinations *table, struct destination *destination);

@@ -16,13 +16,13 @@ enum { LINE_BYTES = 512, BURST = 3 };
 
 const char *relay_program = "ktsn-relay";
 
-/* In one call, so that lines of several programs stay whole. */
+/* Writes the line with one call, so that lines of several programs stay whole. */
 static void line_write(const char *line)
 {
 	(void)!write(STDERR_FILENO, line, strlen(line));
 }
 
-/* Counts the line as suppressed if it may not be written now. */
+/* Returns whether the line may be written now; else it counts as suppressed. */
 static bool may_write(struct log_site *site, int64_t now_ns)
 {
 	if (site->next_ns < now_ns)

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Lines to the operator, on standard error. Each place in the code writes one a second, and three at once;
- * what it left out is counted with its next line.
+ * Log lines on standard error. Each place in the code writes one line a second, and three at once; its next
+ * line counts those that were suppressed.
  */
 #ifndef KTSN_RELAY_LOG_H
 #define KTSN_RELAY_LOG_H
 
 #include <stdint.h>
 
-/* In front of each line; set before anything is logged. */
+/* relay_program is the prefix of each line; set before the first one. */
 extern const char *relay_program;
 
 struct log_site {

@@ -12,7 +12,7 @@ static const enum relay_drop drops[] = {
 	[CAPTURED_RECORD_ADDRESSES] = RELAY_DROP_RECORD_ADDRESSES,
 };
 
-/* 0 with a frame, or why it is none to be sent. */
+/* Parses a frame. 0, or the reason to drop it. */
 static int frame_take(uint8_t *start, size_t bytes, struct captured_frame *frame)
 {
 	struct virtio_net_hdr header;

@@ -18,7 +18,8 @@ struct source_tap {
 	uint8_t room[SOURCE_ALIGN_BYTES + sizeof(struct virtio_net_hdr) + FRAME_BYTES_MAX + 1];
 };
 
-/* Of a tap, or what reads like one, whose read() does not wait. The descriptor stays the caller's. */
+/* source_tap_init prepares a source that reads a non-blocking tap, or a similar file. The caller owns the
+ * descriptor. */
 void source_tap_init(struct source_tap *tap, int fd);
 
 #endif

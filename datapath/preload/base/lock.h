@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A mutex on a futex: libktsn can link no thread library. Zero-initialised is unlocked. Never held while
- * application code runs. After fork the child resets those it inherits.
+ * A mutex on a futex: libktsn cannot link a thread library. Zero is unlocked. It is never held while
+ * application code runs. After fork the child resets the locks that it inherits.
  */
 #ifndef KTSN_PRELOAD_LOCK_H
 #define KTSN_PRELOAD_LOCK_H
@@ -17,10 +17,10 @@
 struct lock {
 	/* 0 unlocked, 1 locked, 2 locked and waited for (Drepper, "Futexes Are Tricky") */
 	_Atomic uint32_t state;
-	uint64_t signals; /* the holder's mask before it took the lock */
+	uint64_t signals; /* signal mask of the holder before it took the lock */
 };
 
-/* Signals wait while a lock is held: a handler may send, and would wait for its own thread for ever. */
+/* signals_block blocks signals while a lock is held: a handler that sends would wait for its own thread. */
 static inline uint64_t signals_block(void)
 {
 	uint64_t all = UINT64_MAX, before = 0;
@@ -34,7 +34,7 @@ static inline void signals_restore(uint64_t before)
 	(void)kernel_call(SYS_rt_sigprocmask, SIG_SETMASK, &before, NULL, sizeof(before));
 }
 
-/* Without waiting. */
+/* lock_try takes the lock if it is free. Returns whether it did. */
 static inline int lock_try(struct lock *lock)
 {
 	uint64_t signals = signals_block();

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The functions that libktsn stands in front of: the next definition in the program's look-up order
- * (another preload library's, or libc's), found once at load time; where the C library offers no dlsym to
- * a library without dependencies (glibc before 2.34 in a program not linked with libdl), the system call.
+ * The functions that libktsn intercepts: the next definition in the look-up order of the program, of another
+ * preload library or of libc. They are looked up once, at load time. If the C library offers no dlsym to a
+ * library without dependencies (glibc before 2.34 in a program not linked with libdl), they are system calls.
  *
- * Any thread. All behave as the libc functions, errno included.
+ * Callable from any thread. All behave as the libc functions, errno included.
  */
 #ifndef KTSN_PRELOAD_NEXT_H
 #define KTSN_PRELOAD_NEXT_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Socket options of the kernel that not every C library declares. <linux/udp.h> and <linux/in6.h> do not go
- * together with <netinet/in.h>. Any thread.
+ * Socket options of the kernel that not every C library declares. <linux/udp.h> and <linux/in6.h> conflict
+ * with <netinet/in.h>. Callable from any thread.
  */
 #ifndef KTSN_PRELOAD_SOCKET_OPTIONS_H
 #define KTSN_PRELOAD_SOCKET_OPTIONS_H
@@ -54,7 +54,7 @@
 #define IPV6_FLOWINFO 11
 #endif
 
-/* Reads an option that is an int. 0 or -errno: then *value is unchanged. */
+/* socket_option_read reads an option that is an int. 0; -errno with *value unchanged. */
 static inline int socket_option_read(int fd, int level, int option, int *value)
 {
 	socklen_t bytes = sizeof(*value);

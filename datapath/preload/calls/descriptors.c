@@ -133,7 +133,7 @@ EXPORT int dup3(int from, int to, int flags)
 	return copy;
 }
 
-/* What the socket's descriptors share was changed. */
+/* Follows changes of what all descriptors of the socket share. */
 static void status_changed(int fd)
 {
 	struct inbox *inbox = inbox_of(fd);
@@ -181,12 +181,14 @@ EXPORT int fcntl64(int fd, int command, ...)
 /* Closes the range, except libktsn's own descriptors. */
 static int range_close(unsigned int first, unsigned int last, int flags)
 {
-	int own;
+	int internal_fd;
 
-	while ((own = session_next_internal_fd((int)first)) >= 0 && (unsigned int)own <= last) {
-		if ((unsigned int)own > first && next_close_range(first, (unsigned int)own - 1, flags))
+	while ((internal_fd = session_next_internal_fd((int)first)) >= 0 &&
+	       (unsigned int)internal_fd <= last) {
+		if ((unsigned int)internal_fd > first &&
+		    next_close_range(first, (unsigned int)internal_fd - 1, flags))
 			return -1;
-		first = (unsigned int)own + 1;
+		first = (unsigned int)internal_fd + 1;
 	}
 	return first <= last ? next_close_range(first, last, flags) : 0;
 }
@@ -200,7 +202,7 @@ EXPORT int close_range(unsigned int first, unsigned int last, int flags)
 	return range_close(first, last, flags);
 }
 
-/* Of glibc. Kernels before Linux 5.9 have no close_range. */
+/* glibc only. Kernels before Linux 5.9 have no close_range. */
 EXPORT void closefrom(int lowest)
 {
 	unsigned int first = lowest < 0 ? 0 : (unsigned int)lowest;

@@ -1,22 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * close, dup and fcntl, and their kin: the flow table follows descriptors that come, go and are copied. Any
- * thread.
+ * close, dup, fcntl and similar calls: the flow table follows descriptors that are opened, closed and copied.
+ * Callable from any thread.
  *
- * A child made by vfork has descriptors of its own and its parent's memory: changes of its descriptors must
- * leave the table alone.
+ * A child of vfork has its own descriptors and the memory of its parent: changes of its descriptors must not
+ * change the table.
  */
 #ifndef KTSN_PRELOAD_DESCRIPTORS_H
 #define KTSN_PRELOAD_DESCRIPTORS_H
 
-/* The descriptor is about to be closed, or was closed by a system call that libktsn did not see. */
+/* descriptor_gone handles a descriptor that is about to be closed, or was closed by a system call. */
 void descriptor_gone(int fd);
 
-/* `to` has become another descriptor of the file of `from`; descriptor_gone(to) came before, if it was
- * open. */
+/* descriptor_copied handles `to`, which has become another descriptor of the file of `from`. If `to` was
+ * open, descriptor_gone(to) was called before. */
 void descriptor_copied(int from, int to);
 
-/* All from first to last are about to be closed. */
+/* descriptors_gone handles the range first to last, which is about to be closed. */
 void descriptors_gone(unsigned int first, unsigned int last);
 
 #endif

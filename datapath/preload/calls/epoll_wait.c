@@ -17,7 +17,7 @@
 
 enum { SLICE_MS = 100, NS_PER_MS = 1000000 };
 
-/* One call: without a timeout until_ns is INT64_MAX. */
+/* A call; until_ns is INT64_MAX without a timeout. */
 struct epoll_call {
 	int epoll_fd, max;
 	struct epoll_event *events;

@@ -30,7 +30,7 @@ enum {
 	READABLE = POLLIN | POLLRDNORM,
 };
 
-/* One call, with the list that is polled in place of the application's. */
+/* A call, with the list that is polled instead of the application's. */
 struct wait {
 	struct pollfd *fds; /* the application's */
 	nfds_t count;
@@ -291,7 +291,7 @@ static bool any_concerned(struct pollfd *fds, nfds_t count)
 	return inbox != NULL;
 }
 
-/* Of a call that went to the kernel as it is: of a socket that is not waited for to be read. */
+/* Handles a call that the kernel got unchanged, because no socket in it is waited for to be read. */
 static int noted(struct pollfd *fds, nfds_t count, int ready)
 {
 	if (ready > 0 && inboxes_wanted())

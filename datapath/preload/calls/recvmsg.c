@@ -69,7 +69,7 @@ EXPORT ssize_t recvmsg(int fd, struct msghdr *message, int flags)
 	return received >= 0 ? received : next_recvmsg(fd, message, flags);
 }
 
-/* As in the kernel: a msghdr without control messages. */
+/* Returns a msghdr without control messages, as the kernel does. */
 static ssize_t error_receive_plain(int fd, void *data, size_t bytes, int flags, struct sockaddr *from,
 				   socklen_t *from_bytes)
 {
@@ -147,7 +147,7 @@ static int errors_receive(int fd, struct mmsghdr *messages, unsigned int count, 
 	return received || !count ? (int)received : -1;
 }
 
-/* What is left of it; whether that is nothing. */
+/* Updates the rest of the timeout. Returns whether it is over. */
 static bool timeout_over(struct timespec *timeout, int64_t until_ns)
 {
 	int64_t left_ns = until_ns - monotonic_ns();
@@ -158,8 +158,8 @@ static bool timeout_over(struct timespec *timeout, int64_t until_ns)
 	return left_ns <= 0;
 }
 
-/* As do_recvmmsg() of the kernel: the timeout is looked at after each datagram only, and an error after the
- * first one ends the call with what there is, and is kept for the next call. */
+/* Follows do_recvmmsg() of the kernel: the timeout is checked after each datagram only, and an error after
+ * the first one ends the call with what there is, and is kept for the next call. */
 static int datagrams_receive(struct inbox *inbox, int fd, struct mmsghdr *messages, unsigned int count,
 			     int flags, struct timespec *timeout)
 {

@@ -15,7 +15,7 @@
 #include <string.h>
 #include <sys/select.h>
 
-/* What makes a descriptor ready in each set (fs/select.c). */
+/* Events that make a descriptor ready in each set (fs/select.c). */
 enum {
 	SET_IN = POLLRDNORM | POLLRDBAND | POLLIN | POLLHUP | POLLERR | POLLNVAL,
 	SET_OUT = POLLWRBAND | POLLWRNORM | POLLOUT | POLLERR | POLLNVAL,
@@ -151,7 +151,7 @@ static int as_poll(const struct sets *sets, int count, const struct timespec *ti
 	return ready;
 }
 
-/* Of glibc only. */
+/* glibc only. */
 const char *gnu_get_libc_version(void) __attribute__((weak));
 
 /* The kernel gives the caller the rest of the timeout back, and musl keeps that to itself. */

@@ -18,7 +18,7 @@
 
 struct search {
 	uint64_t cookie;
-	struct flow *found; /* acquired */
+	struct flow *flow; /* acquired */
 };
 
 static bool find_by_cookie(int fd, struct flow *flow, void *context)
@@ -26,32 +26,33 @@ static bool find_by_cookie(int fd, struct flow *flow, void *context)
 	struct search *search = context;
 
 	(void)fd;
-	if (search->found || flow->cookie != search->cookie)
+	if (search->flow || flow->cookie != search->cookie)
 		return flow_release(flow);
-	search->found = flow;
+	search->flow = flow;
 	return false;
 }
 
-/* The flow of another descriptor of the socket: a copy from before SO_TXTIME, or one that came back to this
- * process. */
-static struct flow *flow_of_copy(uint64_t cookie, int fd)
+/* Enters the flow of another descriptor of the socket for `fd`, which was copied before SO_TXTIME, or came
+ * back to this process. */
+static struct flow *flow_share_copy(uint64_t cookie, int fd)
 {
 	struct search search = {.cookie = cookie};
 
 	if (!cookie || !flows_any())
 		return NULL;
 	flow_each(find_by_cookie, &search);
-	if (search.found && flow_share(search.found, fd) == 0 && !search.found->left_to_kernel)
-		epoll_members_catch_up(search.found, fd);
-	return search.found;
+	if (search.flow && flow_share(search.flow, fd) == 0 && !search.flow->left_to_kernel)
+		epoll_members_catch_up(search.flow, fd);
+	return search.flow;
 }
 
 /*
- * A timed message through a descriptor without a flow: the socket came from another process, by exec or
- * SCM_RIGHTS. ktsnd knows whether it asked for SO_TXTIME there, and is asked once a descriptor (route.h).
- * Where ktsnd is meant to be, the message waits for the answer: the kernel would send it at once.
+ * Creates a flow for a descriptor through which a timed message is sent for the first time: the socket came
+ * from another process, by exec or SCM_RIGHTS. ktsnd knows whether that one set SO_TXTIME, and is asked once
+ * per descriptor (route.h). In a pod with ktsnd the message waits for the reply, because the kernel would
+ * send it at once. NULL for messages without a time.
  */
-static struct flow *flow_of_unknown(int fd, const struct msghdr *message)
+static struct flow *flow_create_inherited(int fd, const struct msghdr *message)
 {
 	struct session *session;
 	struct socket_kind kind;
@@ -62,7 +63,7 @@ static struct flow *flow_of_unknown(int fd, const struct msghdr *message)
 	if (!message->msg_control || message_txtime(message, &txtime_ns) != 1 || !socket_kind_read(fd, &kind))
 		return NULL;
 	cookie = socket_cookie(fd);
-	flow = flow_of_copy(cookie, fd);
+	flow = flow_share_copy(cookie, fd);
 	if (flow)
 		return flow;
 	flow = flow_create();
@@ -80,7 +81,7 @@ static struct flow *flow_of_unknown(int fd, const struct msghdr *message)
 	return flow_acquire(fd);
 }
 
-/* The descriptors of a control message that may be longer than the rest of the buffer says. */
+/* Handles descriptors that a control message passes. Its length may exceed the rest of the buffer. */
 static void descriptors_shared(const struct cmsghdr *cmsg, size_t room_bytes)
 {
 	size_t bytes = cmsg->cmsg_len < room_bytes ? cmsg->cmsg_len : room_bytes;
@@ -117,7 +118,7 @@ EXPORT ssize_t sendmsg(int fd, const struct msghdr *message, int flags)
 
 	passed_note(message);
 	if (!flow)
-		flow = flow_of_unknown(fd, message);
+		flow = flow_create_inherited(fd, message);
 	if (flow) {
 		if (!flow->left_to_kernel)
 			sent = send_timed(flow, fd, message, flags);
@@ -128,7 +129,7 @@ EXPORT ssize_t sendmsg(int fd, const struct msghdr *message, int flags)
 
 enum { MESSAGES_MAX = 1024 /* UIO_MAXIOV: the most that the kernel takes in one call */ };
 
-/* One by one, as the kernel does: only an error of the first message is returned. */
+/* Messages are sent one by one, as the kernel does: only an error of the first one is returned. */
 static int sendmmsg_each(int fd, struct mmsghdr *messages, unsigned int count, int flags)
 {
 	unsigned int sent;
@@ -151,7 +152,7 @@ static struct flow *flow_of_any(int fd, const struct mmsghdr *messages, unsigned
 	struct flow *flow = flow_acquire(fd);
 
 	for (unsigned int i = 0; !flow && i < count && i < MESSAGES_MAX; i++)
-		flow = flow_of_unknown(fd, &messages[i].msg_hdr);
+		flow = flow_create_inherited(fd, &messages[i].msg_hdr);
 	return flow;
 }
 

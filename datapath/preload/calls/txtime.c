@@ -15,7 +15,7 @@
 #include <linux/net_tstamp.h>
 #include <string.h>
 
-/* As the kernel checks before it asks for the privilege (net/core/sock.c). */
+/* The checks that the kernel makes before it checks the privilege (net/core/sock.c). */
 static int txtime_read(const void *value, socklen_t bytes, struct sock_txtime *txtime, enum ktsn_clock *clock)
 {
 	if (bytes != sizeof(*txtime) || !value)
@@ -154,7 +154,7 @@ bool txtime_get(int fd, void *value, socklen_t *bytes)
 	flow_put(flow);
 	if (!ours)
 		return false;
-	/* As in the kernel: cut to the room there is. */
+	/* Cut to the available room, as in the kernel. */
 	if (*bytes > sizeof(txtime))
 		*bytes = sizeof(txtime);
 	memcpy(value, &txtime, *bytes);

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Datagrams on their way into the ring, and the ones that a corked socket has begun. The functions are in
- * send/: slots.h, outgoing.h, cork.h.
+ * State of datagrams on their way into the ring, and of those that a corked socket has begun. The functions
+ * are in send/: slots.h, outgoing.h, send.h.
  *
- * Slots and outgoing datagrams belong to one thread at a time, the corked ones to the holder of the cork's
- * lock.
+ * Slots and outgoing datagrams belong to one thread at a time, corked ones to the holder of the cork's lock.
  */
 #ifndef KTSN_PRELOAD_CORK_STATE_H
 #define KTSN_PRELOAD_CORK_STATE_H
@@ -26,16 +25,16 @@ struct slots {
 
 struct session;
 
-/* Datagrams of one call, or of several that were joined. */
+/* Datagrams of a call, or of several calls that were joined. */
 struct outgoing {
 	struct session *session;
 	uint32_t route;       /* enum ktsn_app_route; of KTSN_APP_ROUTE_KERNEL nothing else is filled in */
 	uint64_t network_bit; /* in `refused` of the ring */
-	struct ktsn_ring_message described; /* of each datagram, but for its length */
+	struct ktsn_ring_message described; /* each datagram, except its length */
 	struct ktsn_app_key key;            /* the destination, if `has_key`; else the connected one */
 	bool has_key;
 	uint32_t datagram_max_bytes;
-	uint32_t segment_bytes; /* of all datagrams but the last; 0: there is one */
+	uint32_t segment_bytes; /* of all datagrams except the last; 0: there is one */
 	uint32_t bytes;         /* filled */
 	struct slots slots;
 };
@@ -58,7 +57,7 @@ static inline void cork_reset(struct cork *cork)
 	atomic_store_explicit(&cork->state, CORK_EMPTY, memory_order_relaxed);
 }
 
-/* In a child: the parent's slots are the parent's. What the kernel has, it has for both. */
+/* cork_forked forgets the parent's slots in a child. A message that the kernel joins belongs to both. */
 static inline void cork_forked(struct cork *cork)
 {
 	lock_reset(&cork->lock);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Socket options that decide about datagrams and that ktsnd does not read, as the kernel tells them. A change
- * by another process that shares the socket is not noticed. Any thread.
+ * Socket options of datagrams that ktsnd does not read. Changes by another process that shares the socket are
+ * not noticed. Callable from any thread.
  */
 #ifndef KTSN_PRELOAD_DATAGRAM_OPTIONS_H
 #define KTSN_PRELOAD_DATAGRAM_OPTIONS_H
@@ -27,7 +27,7 @@ static inline void datagram_options_reset(struct datagram_options *options)
 	atomic_init(&options->more_headers, false);
 }
 
-/* Whether setting the option may change one of them. */
+/* datagram_options_concern returns whether setting the option may change one of them. */
 bool datagram_options_concern(int level, int option);
 
 void datagram_options_read(struct datagram_options *options, int fd);

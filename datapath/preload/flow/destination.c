@@ -61,27 +61,27 @@ static bool is_for(const struct destination *shared, const uint64_t key[KEY_WORD
 }
 
 static int destination_look(const struct destinations *destinations, const struct ktsn_app_key *key,
-			    struct destination *found)
+			    struct destination *destination)
 {
 	uint64_t words[KEY_WORDS];
 
 	if (!key) {
-		*found = destination_read(&destinations->connected);
-		return found->route ? 0 : -EDESTADDRREQ;
+		*destination = destination_read(&destinations->connected);
+		return destination->route ? 0 : -EDESTADDRREQ;
 	}
 	memcpy(words, key, sizeof(words));
 	for (int i = 0; i < FLOW_DESTINATIONS; i++) {
 		if (!is_for(&destinations->others[i], words))
 			continue;
-		*found = destination_read(&destinations->others[i]);
-		if (found->route)
+		*destination = destination_read(&destinations->others[i]);
+		if (destination->route)
 			return 0;
 	}
 	return -ENOENT;
 }
 
 int destination_find(const struct destinations *destinations, const struct ktsn_app_key *key,
-		     struct destination *found)
+		     struct destination *destination)
 {
 	uint32_t before;
 	int err;
@@ -90,7 +90,7 @@ int destination_find(const struct destinations *destinations, const struct ktsn_
 	 * signals. */
 	do {
 		before = atomic_load_explicit(&destinations->version, memory_order_acquire);
-		err = destination_look(destinations, key, found);
+		err = destination_look(destinations, key, destination);
 		atomic_thread_fence(memory_order_acquire);
 	} while (before % 2 || before != atomic_load_explicit(&destinations->version, memory_order_relaxed));
 	return err;

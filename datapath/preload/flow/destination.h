@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The destinations of a flow, as ktsnd answered them: the connected one, and the last few others.
+ * Destinations of a flow, as ktsnd returned them: the connected one, and the last few others.
  *
- * Any thread reads, also in a signal handler, without a lock. Writers hold the flow's lock; a version number
- * tells readers to read again (a sequence lock).
+ * Any thread reads without a lock, also in a signal handler. Writers hold the flow's lock; readers read again
+ * when the version number has changed (a sequence lock).
  */
 #ifndef KTSN_PRELOAD_DESTINATION_H
 #define KTSN_PRELOAD_DESTINATION_H
@@ -14,7 +14,7 @@
 
 enum { FLOW_DESTINATIONS = 8 };
 
-/* Whole words of 64 bits: compared and copied as such. */
+/* Compared and copied in words of 64 bits. */
 struct destination {
 	struct ktsn_app_key key; /* all 0 of the connected destination */
 	uint32_t number;
@@ -31,16 +31,16 @@ struct destinations {
 	uint32_t others_next;     /* the next entry to replace */
 };
 
-/* The destination in ktsnd's reply; its key is not filled in. */
+/* destination_of_reply returns the destination of a reply, without its key. */
 struct destination destination_of_reply(const struct ktsn_app_reply *reply);
 
-/* Replaces an entry of `destinations`. The flow's lock is the caller's. */
+/* destination_write replaces an entry of `destinations`. The caller holds the flow's lock. */
 void destination_write(struct destinations *destinations, struct destination *entry,
 		       struct destination value);
 
-/* Copies the destination of that key, or the connected one when `key` is NULL; the key is not copied. 0;
- * -EDESTADDRREQ when the socket is not connected; -ENOENT when there is none of that key. */
+/* destination_find copies the destination of a key, or the connected one when `key` is NULL; the key is not
+ * copied. 0; -EDESTADDRREQ when the socket is not connected; -ENOENT when no destination has the key. */
 int destination_find(const struct destinations *destinations, const struct ktsn_app_key *key,
-		     struct destination *found);
+		     struct destination *destination);
 
 #endif

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a flow needs so that poll, select and epoll see what happens in the ring:
+ * State of a flow for poll, select and epoll:
  *
  *   error notifier   a unix datagram socket on which the kernel raises EPOLLERR while a report of a dropped
  *                    message waits to be read (poll/error_notifier.h)
  *   space notifier   an eventfd that is writable while the flow has space to send (poll/space_notifier.h)
  *   epoll members    copies of both in the epoll sets that the socket is in (poll/epoll_members.h)
  *
- * The notifiers are made when the application first waits for the socket. Any thread; `lock` guards the
- * making and the members. A signal handler waits while the lock is held (lock.h).
+ * The notifiers are created when the application first waits for the socket. Used by any thread; `lock`
+ * guards their creation and the members. Signals are blocked while the lock is held (lock.h).
  */
 #ifndef KTSN_PRELOAD_POLL_STATE_H
 #define KTSN_PRELOAD_POLL_STATE_H
@@ -22,9 +22,9 @@
 #include <sys/socket.h>
 
 enum {
-	/* Epoll sets in which one socket is notified; in more sets it is without notifiers. */
+	/* Epoll sets in which a socket has notifiers; in further sets it has none. */
 	EPOLL_MEMBERS_MAX = 8,
-	/* An abstract name that the kernel chose: family, a zero, five digits. */
+	/* An abstract name assigned by the kernel: family, a zero, five digits. */
 	NOTIFIER_NAME_BYTES = sizeof(sa_family_t) + KTSN_APP_NOTIFIER_NAME_BYTES,
 };
 
@@ -33,10 +33,10 @@ struct notifier_name {
 	socklen_t length;
 };
 
-/* The socket in one epoll set: copies of the notifiers that are in the set with the application's data. */
+/* The socket in an epoll set: copies of the notifiers are in the set, with the application's data. */
 struct epoll_member {
 	int epoll_fd; /* -1: unused */
-	int fd;       /* as the application gave it */
+	int fd;       /* that the application added */
 	int error_fd; /* -1: none */
 	int space_fd; /* -1: none */
 };
@@ -47,10 +47,10 @@ struct poll_state {
 	int error_peer_fd;    /* its peer, of which ktsnd has a copy */
 	struct notifier_name error_name, error_peer_name;
 	_Atomic int space_fd; /* the space notifier; -1: none yet */
-	/* ktsnd has the notifier; else the next wait offers it again. */
+	/* ktsnd has the notifier. If not, the next wait passes it again. */
 	_Atomic bool error_given, space_given;
-	_Atomic uint32_t slots_wanted; /* by the send that found no space */
-	_Atomic bool space_awaited;    /* a send found no space, and no send has succeeded since */
+	_Atomic uint32_t slots_wanted; /* by the last send without space */
+	_Atomic bool space_awaited;    /* the last send had no space */
 	_Atomic bool members_used;
 	_Atomic bool exceptions; /* SO_SELECT_ERR_QUEUE: errors are POLLPRI as well */
 	struct epoll_member members[EPOLL_MEMBERS_MAX];

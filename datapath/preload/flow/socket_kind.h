@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The kinds of sockets that ktsnd sends for. Any thread.
+ * Kinds of sockets that ktsnd supports. Callable from any thread.
  */
 #ifndef KTSN_PRELOAD_SOCKET_KIND_H
 #define KTSN_PRELOAD_SOCKET_KIND_H
@@ -13,13 +13,14 @@ struct socket_kind {
 	bool raw;        /* SOCK_RAW of AF_PACKET: each message begins with its Ethernet header */
 };
 
-/* Reads the kind from the kernel. False when ktsnd does not send for such a socket. */
+/* socket_kind_read reads the kind from the kernel. Returns false when ktsnd does not support it. */
 bool socket_kind_read(int fd, struct socket_kind *kind);
 
-/* The kernel's number of the socket, the same for all its descriptors in all processes; 0: none. */
+/* socket_cookie returns the kernel's number of the socket (SO_COOKIE), which is the same for its descriptors
+ * in all processes; 0 if there is none. */
 uint64_t socket_cookie(int fd);
 
-/* Whether the socket has a local port, or needs none. */
+/* socket_is_bound returns whether the socket has a local port, or needs none. */
 bool socket_is_bound(int fd);
 
 #endif

@@ -105,20 +105,20 @@ static struct epoll_member *member_make(struct poll_state *state, int epoll_fd, 
 static bool member_set(struct flow *flow, int epoll_fd, int fd, const struct epoll_event *event)
 {
 	struct poll_state *state = &flow->poll_state;
-	struct epoll_event own = {.events = event->events & (ATTRIBUTES | EPOLLPRI), .data = event->data};
+	struct epoll_event copied = {.events = event->events & (ATTRIBUTES | EPOLLPRI), .data = event->data};
 	int error_fd = error_notifier_fd(flow);
 	int space_fd = event->events & WRITABLE ? space_notifier_fd(flow) : -1;
 	struct epoll_member *member;
 	bool space_set = false;
 
 	if (event->events & EPOLLEXCLUSIVE)
-		own.events &= ~(uint32_t)EPOLLPRI;
+		copied.events &= ~(uint32_t)EPOLLPRI;
 	lock_take(&state->lock);
 	member = member_make(state, epoll_fd, fd);
 	if (member) {
-		(void)copy_set(&member->error_fd, error_fd, epoll_fd, own);
-		own.events = event->events & (ATTRIBUTES | WRITABLE);
-		space_set = copy_set(&member->space_fd, space_fd, epoll_fd, own);
+		(void)copy_set(&member->error_fd, error_fd, epoll_fd, copied);
+		copied.events = event->events & (ATTRIBUTES | WRITABLE);
+		space_set = copy_set(&member->space_fd, space_fd, epoll_fd, copied);
 		if (!space_set)
 			copy_remove(&member->space_fd, epoll_fd);
 	}

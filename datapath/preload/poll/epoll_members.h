@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Timed sockets in epoll sets. Copies of the socket's notifiers are added to the set with the application's
- * own data: the error notifier always, the space notifier for EPOLLOUT. So the kernel itself wakes every kind
- * of epoll_wait, and returns what the application put there.
+ * data: the error notifier always, the space notifier for EPOLLOUT. So the kernel itself wakes each variant
+ * of epoll_wait, and returns the application's data.
  *
- * Any thread.
+ * Callable from any thread.
  */
 #ifndef KTSN_PRELOAD_EPOLL_MEMBERS_H
 #define KTSN_PRELOAD_EPOLL_MEMBERS_H
@@ -13,14 +13,14 @@
 
 #include <sys/epoll.h>
 
-/* epoll_ctl() of a timed socket. Result and errno as epoll_ctl(). */
+/* epoll_members_ctl implements epoll_ctl() of a timed socket. Result and errno as epoll_ctl(). */
 int epoll_members_ctl(struct flow *flow, int epoll_fd, int operation, int fd, struct epoll_event *event);
 
-/* The socket asked for SO_TXTIME after it was added to a set: adds its notifiers to the set that
- * epoll_record.h knows. */
+/* epoll_members_catch_up adds the notifiers of a socket that got SO_TXTIME after it was added to a set
+ * (epoll_record.h). */
 void epoll_members_catch_up(struct flow *flow, int fd);
 
-/* A descriptor of the socket is closed: it leaves the sets, and so do the notifiers that came with it. */
+/* epoll_members_fd_gone removes the notifiers of a descriptor that is closed. */
 void epoll_members_fd_gone(struct flow *flow, int fd);
 
 #endif

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The epoll set to which a descriptor was added last, and the event. A socket may ask for SO_TXTIME only
- * after that. Recorded of every descriptor, because the kind of each would have to be asked of the kernel.
+ * Records the epoll set to which a descriptor was last added, and the event, because a socket may get
+ * SO_TXTIME later. All descriptors are recorded: reading the kind of each would cost a system call.
  *
- * A record may be out of date: descriptors are closed, and sets. The reader checks that the descriptor is
- * still in the set. Any thread, also in signal handlers; no lock.
+ * A record may be out of date, because descriptors and sets are closed. The reader checks that the descriptor
+ * is still in the set. Callable from any thread, also in signal handlers, without a lock.
  */
 #ifndef KTSN_PRELOAD_EPOLL_RECORD_H
 #define KTSN_PRELOAD_EPOLL_RECORD_H
@@ -14,7 +14,7 @@
 
 void epoll_record_put(int epoll_fd, int fd, const struct epoll_event *event);
 
-/* False when the descriptor was never added to a set. */
+/* epoll_record_get returns false when the descriptor was never added to a set. */
 bool epoll_record_get(int fd, int *epoll_fd, struct epoll_event *event);
 
 #endif

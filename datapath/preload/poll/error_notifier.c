@@ -26,7 +26,7 @@ static void peer_disconnect(const struct poll_state *state)
 	(void)kernel_call(SYS_connect, state->error_peer_fd, &nobody, sizeof(nobody));
 }
 
-/* As ktsnd does it: a peer that parts from a socket with unread data leaves an error on it. */
+/* Raises the error as ktsnd does: a peer that disconnects from a socket with unread data leaves an error. */
 static void error_raise(const struct poll_state *state)
 {
 	(void)kernel_call(SYS_sendto, state->error_peer_fd, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL,

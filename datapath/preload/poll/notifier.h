@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * How ktsnd gets a notifier. Any thread.
+ * Passes notifiers to ktsnd. Callable from any thread.
  */
 #ifndef KTSN_PRELOAD_NOTIFIER_H
 #define KTSN_PRELOAD_NOTIFIER_H
@@ -8,20 +8,20 @@
 #include "flow.h"
 #include "session.h"
 
-/* Hands ktsnd a notifier; `why` is KTSN_APP_WAKE_.... The registration lock is the caller's. 0 or -errno: the
- * socket works, and waits in vain. */
+/* notifier_give passes a notifier to ktsnd; `why` is KTSN_APP_WAKE_.... The caller holds the registration
+ * lock. 0; -errno: the socket works, but is not woken. */
 int notifier_give(struct session *session, const struct flow *flow, uint16_t why, int fd);
 
-/* Calls `give` with the registration lock, the flow's and the poll state's held, if the flow is
- * registered. */
+/* notifier_register calls `give`, with the registration lock, the flow's and the poll state's held, if the
+ * flow is registered. */
 void notifier_register(struct flow *flow, void (*give)(struct session *session, struct flow *flow));
 
-/* notifier_register(), unless ktsnd has the notifier, as *given says. ktsnd may have been too slow to answer
- * before. */
+/* notifier_register_again calls notifier_register() unless *given: ktsnd has the notifier. It may not have
+ * answered in time before. */
 void notifier_register_again(struct flow *flow, _Atomic bool *given,
 			     void (*give)(struct session *session, struct flow *flow));
 
-/* Whether the flow has a number of that session, which may be NULL. */
+/* flow_has_number returns whether the flow has a number of that session, which may be NULL. */
 static inline bool flow_has_number(const struct session *session, const struct flow *flow)
 {
 	return session && flow->number_session == session->number;

@@ -64,7 +64,7 @@ int space_notifier_fd(struct flow *flow)
 	struct poll_state *state = &flow->poll_state;
 	struct session *session = session_existing();
 	int fd = atomic_load_explicit(&state->space_fd, memory_order_acquire);
-	long made;
+	long created;
 
 	if (flow->left_to_kernel)
 		return fd;
@@ -75,8 +75,8 @@ int space_notifier_fd(struct flow *flow)
 	lock_take(&state->lock);
 	fd = atomic_load_explicit(&state->space_fd, memory_order_relaxed);
 	if (fd < 0) {
-		made = kernel_call(SYS_eventfd2, 0, EFD_NONBLOCK | EFD_CLOEXEC);
-		fd = made < 0 ? -1 : internal_fd_keep((int)made);
+		created = kernel_call(SYS_eventfd2, 0, EFD_NONBLOCK | EFD_CLOEXEC);
+		fd = created < 0 ? -1 : internal_fd_keep((int)created);
 		atomic_store_explicit(&state->space_fd, fd, memory_order_release);
 	}
 	lock_give(&state->lock);

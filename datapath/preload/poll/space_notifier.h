@@ -12,35 +12,35 @@
 #include "flow.h"
 #include "session.h"
 
-/* The notifier's descriptor, which is made and handed to ktsnd if there is none; -1 when there can be
- * none. */
+/* space_notifier_fd returns the notifier's descriptor. A new one is created and passed to ktsnd; -1 if that
+ * fails. */
 int space_notifier_fd(struct flow *flow);
 
-/* Hands an existing notifier to ktsnd. The registration lock, the flow's and the poll state's are the
- * caller's. */
+/* space_notifier_register passes an existing notifier to ktsnd. The caller holds the registration lock, the
+ * flow's and the poll state's. */
 void space_notifier_register(struct session *session, struct flow *flow);
 
-/* Whether the send buffer has room for another message. As in the kernel, the last message may go beyond
- * it. */
+/* send_buffer_has_space returns whether the send buffer has room for another message. As in the kernel, the
+ * last message may exceed it. */
 bool send_buffer_has_space(struct session *session, struct flow *flow);
 
-/* Whether a message may be sent now: room in the send buffer, and as many free slots as the last send
- * wanted. */
+/* space_available returns whether a message may be sent now: there is room in the send buffer, and as many
+ * free slots as the last send wanted. */
 bool space_available(struct session *session, struct flow *flow);
 
-/* A send found no space: from now on the notifier is not writable, until there is space. */
+/* space_await is called when a send found no space. The notifier is not writable until there is space. */
 void space_await(struct session *session, struct flow *flow);
 
-/* A send found space. */
+/* space_found is called when a send found space. */
 void space_found(struct poll_state *state);
 
-/* Wakes those who wait for space, to look again: the socket was shut down. */
+/* space_notify wakes threads that wait for space, because the socket was shut down. */
 void space_notify(struct flow *flow);
 
-/* The process itself has given a slot back: wakes those of its sockets that have space now. */
+/* space_slot_freed wakes waiting sockets that have space after the process itself has released a slot. */
 void space_slot_freed(struct session *session);
 
-/* Whether any socket of the process waits for space. */
+/* space_awaited_any returns whether any socket of the process waits for space. */
 bool space_awaited_any(void);
 
 #endif

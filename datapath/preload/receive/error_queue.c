@@ -12,7 +12,7 @@
 
 enum { PACKET_TX_TIMESTAMP_CMSG = 16 };
 
-/* What the kernel passes with an entry of the error queue, by family of the socket. */
+/* The control message of an entry of the error queue, by family of the socket. */
 struct error_control {
 	int level;
 	int type;
@@ -72,8 +72,8 @@ static struct sock_extended_err extended_error(const struct error_report *report
 	};
 }
 
-/* As put_cmsg() of the kernel. Lengths are read and written in the low 32 bits, where musl and glibc both
- * have them. */
+/* Writes a control message as put_cmsg() of the kernel. Lengths are read and written in the low 32 bits,
+ * where musl and glibc both have them. */
 static void control_put(struct msghdr *message, const struct error_control *control, const void *data,
 			size_t data_bytes)
 {

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * An inbox: a UDP socket with a receive ring, into which the program at the uplink puts datagrams
- * (ring/receive_layout.h). The kernel's own queue stays beside it. All descriptors of the socket in this
- * process share one inbox (inbox_table.h).
+ * An inbox is a UDP socket with a receive ring, into which the program at the uplink writes datagrams
+ * (ring/receive_layout.h). The kernel's queue of the socket stays in use. All descriptors of the socket in
+ * this process share one inbox (inbox_table.h).
  *
- * Any thread. What is not atomic is written before the inbox is entered, or under `lock`.
+ * Used by any thread. Fields that are not atomic are written before the inbox is entered, or under `lock`.
  */
 #ifndef KTSN_PRELOAD_INBOX_H
 #define KTSN_PRELOAD_INBOX_H
@@ -19,7 +19,7 @@
 
 enum { INBOX_MEMBERS_MAX = 8 };
 
-/* The socket in one epoll set: a copy of the ring's descriptor, with the application's data. */
+/* The socket in an epoll set: a copy of the ring's descriptor, with the application's data. */
 struct inbox_member {
 	int epoll_fd, fd;
 	int copy_fd; /* -1: unused */
@@ -46,15 +46,16 @@ struct inbox {
 	_Atomic int64_t renewed_ms; /* CLOCK_MONOTONIC: when another connection was looked for */
 
 	_Atomic uint32_t wants;        /* INBOX_WANTS_..., inbox_options.h */
-	_Atomic bool nonblocking;      /* O_NONBLOCK, as it was seen last */
+	_Atomic bool nonblocking;      /* O_NONBLOCK, as last read */
 	_Atomic bool reading;          /* counted in *readers, by this process */
-	_Atomic bool leaving;          /* to be the kernel's again when the ring is empty */
+	_Atomic bool leaving;          /* the kernel serves the socket when the ring is empty */
 	_Atomic int64_t looked_ns;     /* CLOCK_MONOTONIC_COARSE: the kernel was asked for errors */
-	_Atomic uint32_t errors_seen;  /* what poll and epoll had reported then */
+	_Atomic uint32_t errors_seen;  /* errors that poll and epoll had reported then */
 	_Atomic int error;             /* inbox_error_keep(); 0: none is kept */
-	_Atomic uint32_t kernel_drops; /* of the socket's own queue, as the kernel said then */
-	_Atomic bool kernel_turn;      /* of two queues that both hold something, whose turn it is */
-	/* *kernel: up to where the kernel's queue was found empty; and since when it has been as it is. */
+	_Atomic uint32_t kernel_drops; /* of the socket's queue, as read then */
+	_Atomic bool kernel_turn;      /* whose turn it is when both queues hold datagrams */
+	/* Values of *kernel: when the kernel's queue was last empty; and the last one, with the time of its
+	 * change. */
 	_Atomic uint64_t kernel_seen, kernel_noticed;
 	_Atomic int64_t kernel_noticed_ns;
 
@@ -62,14 +63,14 @@ struct inbox {
 	struct inbox_member members[INBOX_MEMBERS_MAX];
 };
 
-/* Whether the ring holds something. */
+/* inbox_has returns whether the ring holds a datagram. */
 static inline bool inbox_has(const struct inbox *inbox)
 {
 	return ktsn_receive_any(&inbox->reader);
 }
 
-/* recvmmsg() returns datagrams or an error, and keeps an error that it finds after a datagram for the next
- * call, as the kernel does. */
+/* inbox_error_keep keeps an error for the next call: recvmmsg() returns datagrams or an error, and an error
+ * after a datagram with the next call, as the kernel does. */
 static inline void inbox_error_keep(struct inbox *inbox, int error)
 {
 	atomic_store_explicit(&inbox->error, error, memory_order_relaxed);
@@ -80,22 +81,22 @@ static inline bool inbox_error_kept(const struct inbox *inbox)
 	return atomic_load_explicit(&inbox->error, memory_order_relaxed) != 0;
 }
 
-/* From now on datagrams come into the ring. */
+/* inbox_start has datagrams written into the ring. */
 static inline void inbox_start(struct inbox *inbox)
 {
 	if (!atomic_exchange_explicit(&inbox->reading, true, memory_order_relaxed))
 		atomic_fetch_add_explicit(inbox->readers, 1, memory_order_relaxed);
 }
 
-/* From now on none do, unless another process reads the ring: they are in the kernel's queue. What is in the
- * ring is still to be read. Needs no ktsnd. */
+/* inbox_stop has datagrams go to the kernel's queue, unless another process reads the ring. Those in the ring
+ * are still to be read. Does not need ktsnd. */
 static inline void inbox_stop(struct inbox *inbox)
 {
 	if (atomic_exchange_explicit(&inbox->reading, false, memory_order_relaxed))
 		atomic_fetch_sub_explicit(inbox->readers, 1, memory_order_seq_cst);
 }
 
-/* Whether the kernel's queue gets all that comes from now on. */
+/* inbox_ended returns whether the kernel's queue gets all new datagrams. */
 static inline bool inbox_ended(const struct inbox *inbox)
 {
 	return atomic_load_explicit(inbox->ended, memory_order_relaxed) != 0;

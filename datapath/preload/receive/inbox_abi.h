@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The kernel's numbers of options that concern what is received (include/uapi). C libraries declare some of
- * them only, and one name with two meanings on processors whose time has 32 bits.
+ * The kernel's numbers of options about received datagrams (include/uapi). C libraries declare only some of
+ * them, and one name with two meanings on processors whose time has 32 bits.
  */
 #ifndef KTSN_PRELOAD_INBOX_ABI_H
 #define KTSN_PRELOAD_INBOX_ABI_H

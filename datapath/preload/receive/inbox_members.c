@@ -54,12 +54,12 @@ static struct inbox_member *member_unused(struct inbox *inbox)
 
 static void member_set(struct inbox *inbox, int epoll_fd, int fd, const struct epoll_event *event)
 {
-	struct epoll_event own = {.events = event->events & (ATTRIBUTES | READABLE), .data = event->data};
+	struct epoll_event copied = {.events = event->events & (ATTRIBUTES | READABLE), .data = event->data};
 	struct inbox_member *member = member_find(inbox, epoll_fd, fd);
 	int copy_fd;
 
 	/* EPOLLEXCLUSIVE, which allows no EPOLL_CTL_MOD, gets another copy. */
-	if (member && kernel_call(SYS_epoll_ctl, epoll_fd, EPOLL_CTL_MOD, member->copy_fd, &own) >= 0)
+	if (member && kernel_call(SYS_epoll_ctl, epoll_fd, EPOLL_CTL_MOD, member->copy_fd, &copied) >= 0)
 		return;
 	if (member)
 		member_free(inbox, member);
@@ -70,7 +70,7 @@ static void member_set(struct inbox *inbox, int epoll_fd, int fd, const struct e
 	*member = (struct inbox_member){epoll_fd, fd, copy_fd};
 	/* Before the kernel looks whether there is something. */
 	atomic_fetch_add_explicit(inbox->sleeping, 1, memory_order_seq_cst);
-	if (kernel_call(SYS_epoll_ctl, epoll_fd, EPOLL_CTL_ADD, copy_fd, &own) < 0)
+	if (kernel_call(SYS_epoll_ctl, epoll_fd, EPOLL_CTL_ADD, copy_fd, &copied) < 0)
 		member_free(inbox, member);
 }
 

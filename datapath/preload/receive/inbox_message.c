@@ -32,7 +32,7 @@ struct control {
 	size_t room;
 };
 
-/* As put_cmsg() of the kernel. */
+/* Writes a control message as put_cmsg() of the kernel. */
 static void control_put(struct control *control, int level, int type, const void *data, size_t data_bytes)
 {
 	struct cmsghdr header = {.cmsg_level = level, .cmsg_type = type};

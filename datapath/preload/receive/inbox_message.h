@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Writing a datagram of the ring into an application's msghdr, as the kernel's udp_recvmsg() and
+ * Writes a datagram of the ring into an application's msghdr, as the kernel's udp_recvmsg() and
  * udpv6_recvmsg() do (net/ipv4/udp.c, net/ipv6/udp.c): the same control messages, in the same order. Pure;
  * any thread.
  */
@@ -22,11 +22,11 @@ struct inbox_message {
 	struct timespec stamp; /* CLOCK_REALTIME when the datagram came, where the socket asked for it */
 };
 
-/* Copies the payload to the iovec. Returns the number of bytes that found room. */
+/* inbox_payload_copy copies the payload to the iovec. Returns the number of bytes that fit. */
 size_t inbox_payload_copy(const struct msghdr *message, const uint8_t *payload, size_t bytes);
 
-/* Fills in address, control messages and flags; copied: what inbox_payload_copy() said. Returns what
- * recvmsg() does. */
+/* inbox_message_fill fills in address, control messages and flags. `copied` is the result of
+ * inbox_payload_copy(). Returns as recvmsg(). */
 size_t inbox_message_fill(const struct inbox_message *datagram, size_t copied, struct msghdr *message,
 			  int flags);
 

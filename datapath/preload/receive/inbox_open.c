@@ -40,7 +40,7 @@ static int map(int fd, size_t bytes, int protection, size_t offset, void **memor
 	return err;
 }
 
-/* As the kernel lays its ring buffer out (kernel/bpf/ringbuf.c). What was mapped is unmapped with the
+/* Maps the ring buffer in the layout of the kernel (kernel/bpf/ringbuf.c). The memory is unmapped with the
  * inbox. */
 static int rings_map(struct inbox *inbox, int control_fd, uint64_t ring_bytes)
 {
@@ -130,7 +130,7 @@ static struct inbox *inbox_open(int fd, int family, uint64_t cookie, uint32_t wa
 	*err = ring_ask(inbox, fd);
 	if (!*err) {
 		nonblocking_read(inbox, fd);
-		/* What came before lies in the kernel's queue, uncounted. */
+		/* Earlier datagrams are in the kernel's queue and not counted. */
 		atomic_store_explicit(&inbox->kernel_seen,
 				      atomic_load_explicit(inbox->kernel, memory_order_relaxed) - 1,
 				      memory_order_relaxed);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * How a socket gets its receive ring from ktsnd, and gives it back. Any thread.
+ * Requests receive rings from ktsnd and gives them back. Callable from any thread.
  */
 #ifndef KTSN_PRELOAD_INBOX_OPEN_H
 #define KTSN_PRELOAD_INBOX_OPEN_H
@@ -8,28 +8,29 @@
 #include "app_protocol.h"
 #include "inbox_table.h"
 
-/* The inbox of a descriptor that is to be read or waited for, made if the socket is bound and ktsnd offers
- * one; acquired. NULL: the kernel serves the descriptor. errno stays. */
+/* inbox_of returns the acquired inbox of a descriptor that is to be read or waited for. It is created if the
+ * socket is bound and ktsnd offers a ring. NULL: the kernel serves the descriptor. errno stays. */
 struct inbox *inbox_of(int fd);
 
-/* The socket becomes the kernel's: no more datagrams come into the ring. What is in it is read first. */
+/* inbox_leave has the kernel serve the socket: the ring gets no more datagrams. Those in it are read first.
+ */
 void inbox_leave(struct inbox *inbox, int fd, enum ktsn_app_receive_close why);
 
-/* Another process is about to get the descriptor, and may have no libktsn: the socket becomes the kernel's
- * for both, also if it has no ring yet. Of a descriptor that is no UDP socket nothing changes. */
+/* inbox_fd_shared has the kernel serve the socket, also if it has no ring yet, because the descriptor is
+ * passed to another process, which may have no libktsn. Descriptors of other files are ignored. */
 void inbox_fd_shared(int fd);
 
-/* A datagram came by the kernel's path: perhaps the ktsnd that gave the ring has a successor, or this is a
- * child of the process that asked for it. Then the next call asks for a ring anew. */
+/* inbox_renew is called when a datagram arrived through the kernel. If the ktsnd that gave the ring has a
+ * successor, or this is a child of the process that requested it, the next call requests a ring again. */
 void inbox_renew(struct inbox *inbox);
 
-/* The descriptor is about to be closed; with the last one the ring ends. */
+/* inbox_fd_gone handles a descriptor that is about to be closed. With the last one the ring ends. */
 void inbox_fd_gone(int fd);
 
-/* The descriptor was closed unseen, and is another file now: the inbox is not its own. */
+/* inbox_fd_lost handles a descriptor that was closed by a system call, and is another file now. */
 void inbox_fd_lost(struct inbox *inbox, int fd);
 
-/* Another descriptor of the same socket. */
+/* inbox_fd_copied handles another descriptor of the same socket. */
 void inbox_fd_copied(int from, int to);
 
 #endif

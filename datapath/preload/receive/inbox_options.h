@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The options of a UDP socket that concern what is received. Any thread.
+ * Options of a UDP socket about received datagrams. Callable from any thread.
  */
 #ifndef KTSN_PRELOAD_INBOX_OPTIONS_H
 #define KTSN_PRELOAD_INBOX_OPTIONS_H
@@ -8,7 +8,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Control messages that the socket asked for. */
+/* Control messages that the application enabled. */
 enum {
 	INBOX_WANTS_PKTINFO = 1 << 0,
 	INBOX_WANTS_TTL = 1 << 1,
@@ -24,13 +24,13 @@ enum {
 	INBOX_WANTS_ANY_TIMESTAMP = INBOX_WANTS_TIMESTAMP | INBOX_WANTS_TIMESTAMPNS,
 };
 
-/* Reads them. False: the socket asked for something that only the kernel has. */
+/* inbox_options_read reads the options. Returns false if one is enabled that only the kernel supports. */
 bool inbox_options_read(int fd, int family, uint32_t *wants);
 
-/* Whether the option is one of those. */
+/* inbox_options_concern returns whether the option is one of those. */
 bool inbox_options_concern(int level, int option);
 
-/* Whether the option gives the socket another filter: the ring's own one must be gone before. */
+/* inbox_options_filter returns whether the option sets a filter: the ring's filter must be removed before. */
 bool inbox_options_filter(int level, int option);
 
 #endif

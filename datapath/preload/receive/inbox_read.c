@@ -228,7 +228,7 @@ int inbox_next_bytes(const struct inbox *inbox)
 	return err ? err : record.header.payload_bytes;
 }
 
-/* Of SO_RXQ_OVFL: the kernel counts its own queue only. */
+/* Reads the drops for SO_RXQ_OVFL. The kernel counts its own queue only. */
 static void drops_add(const struct inbox *inbox, struct msghdr *message)
 {
 	uint32_t more = (uint32_t)atomic_load_explicit(inbox->dropped, memory_order_relaxed), count;
@@ -332,7 +332,7 @@ static bool kernel_counted(const struct inbox *inbox)
 	       inbox_ended(inbox);
 }
 
-/* One look at both queues. */
+/* Looks at both queues once. */
 static ssize_t receive_once(struct inbox *inbox, int fd, struct msghdr *message, int flags, bool due)
 {
 	bool ring = inbox_has(inbox), kernel = due || kernel_counted(inbox);
@@ -392,7 +392,7 @@ static bool may_block(struct inbox *inbox, int fd, int flags)
 	return status < 0 || !(status & O_NONBLOCK);
 }
 
-/* As the kernel checks it before it looks at the queue. */
+/* Makes the checks that the kernel makes before it looks at the queue. */
 static int message_check(const struct msghdr *message)
 {
 	size_t total = 0;
@@ -419,7 +419,7 @@ void inbox_error_reported(void)
 	atomic_fetch_add_explicit(&errors_reported, 1, memory_order_relaxed);
 }
 
-/* What the kernel leaves in a msghdr when a socket that is shut down has nothing. */
+/* Fills in the msghdr as the kernel does when a socket that is shut down has no datagram. */
 static ssize_t nothing(struct msghdr *message)
 {
 	message->msg_namelen = 0;

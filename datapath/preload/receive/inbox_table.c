@@ -226,7 +226,7 @@ void inboxes_forked(void)
 		if (!inbox || inbox == &refused)
 			continue;
 		lock_reset(&inbox->lock);
-		/* Those of the sets are the parent's, which goes on to use them. */
+		/* The parent continues to use the copies in the epoll sets. */
 		inbox_members_forked(inbox);
 		/* It is the parent that is counted. */
 		atomic_store_explicit(&inbox->reading, false, memory_order_relaxed);

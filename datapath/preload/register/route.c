@@ -20,7 +20,7 @@ static bool unknown_to_ktsnd(int err)
 }
 
 /* The process that asked for SO_TXTIME may have ended before ktsnd answered; the kernel may know the socket.
- * With CLOCK_REALTIME and no flags the kernel's answer is that of a socket that never asked. */
+ * With CLOCK_REALTIME and no flags the kernel's answer is that of a socket that never requested. */
 static bool kernel_knows_socket(struct flow *flow, int fd)
 {
 	struct sock_txtime txtime = {0};
@@ -101,11 +101,11 @@ static long route_await(struct flow *flow, int fd, const struct ktsn_app_key *ke
 /* An endpoint may have been added to the socket's namespace since. */
 static long endpoint_ask_again(struct flow *flow, int fd, const struct ktsn_app_key *key, struct route *route)
 {
-	struct route asked = {.session = NULL};
-	long err = flow_may_ask_again(flow) ? route_ask(flow, fd, key, &asked) : FLOW_WITHOUT_ENDPOINT;
+	struct route requested = {.session = NULL};
+	long err = flow_may_ask_again(flow) ? route_ask(flow, fd, key, &requested) : FLOW_WITHOUT_ENDPOINT;
 
 	if (!err)
-		*route = asked;
+		*route = requested;
 	/* Without an answer, the last one stands. */
 	return unanswered(err) || err == -ENETDOWN ? FLOW_WITHOUT_ENDPOINT : err;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The route of a timed message: through ktsnd, and to which of its destinations, or by the kernel. Asks ktsnd
- * once for each socket and destination, and waits for its answer. Any thread.
+ * The route of a timed message: to a destination of ktsnd, or by the kernel. It is requested from ktsnd once
+ * for each socket and destination. Callable from any thread.
  */
 #ifndef KTSN_PRELOAD_ROUTE_H
 #define KTSN_PRELOAD_ROUTE_H
@@ -9,16 +9,16 @@
 #include "flow.h"
 #include "session.h"
 
-/* The message has no transmit time: it is the kernel's. Outside the range of errno. */
+/* The message has no transmit time: the kernel sends it. Outside the range of errno. */
 #define SEND_NOT_TIMED (-0x10000)
 
 struct route {
 	struct session *session;
-	struct destination destination; /* of KTSN_APP_ROUTE_KERNEL only its route is filled in */
+	struct destination destination; /* with KTSN_APP_ROUTE_KERNEL only its route is filled in */
 };
 
-/* key: NULL for the connected destination. route->session: session_existing() of the caller. 0,
- * SEND_NOT_TIMED or -errno as sendmsg gives it. */
+/* route_find finds the route for a key; NULL: for the connected destination. The caller sets route->session
+ * to session_existing(). 0, SEND_NOT_TIMED or -errno as sendmsg returns it. */
 long route_find(struct flow *flow, int fd, const struct ktsn_app_key *key, int flags, struct route *route);
 
 #endif

@@ -102,7 +102,7 @@ static long add(void *context)
 	return added;
 }
 
-/* As in the kernel, the whole message is dropped when a part cannot be added. */
+/* Drops the whole message when a part cannot be added, as the kernel does. */
 static long added_or_dropped(const struct join *join, long added)
 {
 	if (added < 0 && added != CORK_RETRY) {

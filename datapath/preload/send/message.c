@@ -48,7 +48,7 @@ static bool is_txtime(const struct control *control)
 int message_txtime(const struct msghdr *message, int64_t *txtime_ns)
 {
 	struct control control;
-	int found = 0, more;
+	int has_txtime = 0, more;
 
 	for (size_t offset = 0; (more = control_at(message, offset, &control)) > 0;
 	     offset = control_end(&control)) {
@@ -57,9 +57,9 @@ int message_txtime(const struct msghdr *message, int64_t *txtime_ns)
 		if (control.bytes != CMSG_LEN(sizeof(*txtime_ns)))
 			return -EINVAL;
 		memcpy(txtime_ns, control.data, sizeof(*txtime_ns)); /* may be unaligned */
-		found = 1;
+		has_txtime = 1;
 	}
-	return more < 0 ? more : found;
+	return more < 0 ? more : has_txtime;
 }
 
 int message_payload_bytes(const struct msghdr *message)

@@ -18,12 +18,12 @@ enum {
 };
 
 /* An int within bounds, or -EINVAL. */
-static int number_read(const struct control *control, int least, int most, int *number)
+static int number_read(const struct control *control, int min, int max, int *number)
 {
 	if (control->bytes != CMSG_LEN(sizeof(*number)))
 		return -EINVAL;
 	memcpy(number, control->data, sizeof(*number));
-	return *number < least || *number > most ? -EINVAL : 0;
+	return *number < min || *number > max ? -EINVAL : 0;
 }
 
 static int source_take(struct ktsn_app_key *key, const void *address, size_t bytes, int interface)
@@ -83,9 +83,9 @@ static int tos_read(const struct control *control, struct ktsn_app_key *key)
 	return err;
 }
 
-static int ttl_read(const struct control *control, int least, struct ktsn_app_key *key)
+static int ttl_read(const struct control *control, int min, struct ktsn_app_key *key)
 {
-	int ttl, err = number_read(control, least, UINT8_MAX, &ttl);
+	int ttl, err = number_read(control, min, UINT8_MAX, &ttl);
 
 	if (err || ttl < 0)
 		return err;
@@ -205,7 +205,7 @@ static int priority_read(const struct control *control, struct ktsn_app_key *key
 	return 0;
 }
 
-/* As __sock_cmsg_send(). */
+/* Follows __sock_cmsg_send() of the kernel. */
 static int socket_control_read(const struct control *control, int fd, struct ktsn_app_key *key)
 {
 	switch (control->type) {

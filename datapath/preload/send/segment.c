@@ -9,15 +9,15 @@
 
 enum { PAYLOAD_MAX_BYTES = 65507 /* of one call, or of those that are joined */ };
 
-/* As in the kernel, the last control message counts. */
+/* The last control message counts, as in the kernel. */
 static int control_read(const struct control *control, uint32_t *segment_bytes)
 {
-	uint16_t said;
+	uint16_t bytes;
 
-	if (control->type != UDP_SEGMENT || control->bytes != CMSG_LEN(sizeof(said)))
+	if (control->type != UDP_SEGMENT || control->bytes != CMSG_LEN(sizeof(bytes)))
 		return -EINVAL;
-	memcpy(&said, control->data, sizeof(said));
-	*segment_bytes = said;
+	memcpy(&bytes, control->data, sizeof(bytes));
+	*segment_bytes = bytes;
 	return 0;
 }
 

@@ -36,7 +36,7 @@ int slots_claim(struct session *session, struct flow *flow, uint32_t count, stru
 		return 0;
 	if (count > session->ring.slot_count)
 		return -ENOBUFS;
-	/* As in the kernel, the last message may go beyond the send buffer. */
+	/* The last message may exceed the send buffer, as in the kernel. */
 	err = send_buffer_has_space(session, flow) ? slots_take(session, count, slots) : -EAGAIN;
 	atomic_store_explicit(&flow->poll_state.slots_wanted, err ? missing : 1, memory_order_relaxed);
 	return err;

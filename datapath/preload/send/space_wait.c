@@ -75,7 +75,7 @@ static int pending_error(struct flow *flow, int fd)
 	return -error;
 }
 
-/* As the kernel checks before it allocates memory for a packet (sock_alloc_send_pskb()). */
+/* The checks that the kernel makes before it allocates memory for a packet (sock_alloc_send_pskb()). */
 static int socket_state(struct flow *flow, int fd)
 {
 	int err = pending_error(flow, fd);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The wait of a send for space (space_notifier.h).
+ * Waiting of a send for space (space_notifier.h).
  *
- * The thread waits as poll() does, on the socket's space notifier, which the pod's own thread in ktsnd
- * empties. ktsnd's loop wakes nobody: however many threads sleep, the cost is theirs. Any thread.
+ * The thread polls the socket's space notifier, which the pod's thread in ktsnd empties. ktsnd's loop wakes
+ * no thread, so that sleeping threads cost it nothing. Callable from any thread.
  */
 #ifndef KTSN_PRELOAD_SPACE_WAIT_H
 #define KTSN_PRELOAD_SPACE_WAIT_H
@@ -11,13 +11,13 @@
 #include "flow.h"
 #include "session.h"
 
-/* Calls `attempt`. While that returns -EAGAIN and the call may block, waits for space and calls again. The
- * result of the last attempt, or -errno of the socket or the wait. */
+/* space_try calls `attempt`. While that returns -EAGAIN and the call may block, it waits for space and calls
+ * again. Returns the result of the last attempt, or -errno of the socket or the wait. */
 long space_try(struct session *session, struct flow *flow, int fd, int flags, long (*attempt)(void *context),
 	       void *context);
 
-/* Sleeps once, for slice_ns at most. 0: look again; -ETIMEDOUT: look again, and check that ktsnd lives;
- * -EINTR. */
+/* space_wait sleeps once, for slice_ns at most. 0: try again; -ETIMEDOUT: try again, and check that ktsnd is
+ * alive; -EINTR. */
 long space_wait(struct session *session, struct flow *flow, int64_t slice_ns);
 
 #endif

@@ -8,20 +8,20 @@
 #include "process_owner.h"
 
 /*
- * Sessions are never freed: a thread may still hold one while another connects anew. A process gets a
- * new one after fork, and when a restarted ktsnd does not want its ring back; so a handful is plenty.
+ * Sessions are never freed: a thread may still use one while another connects again. A process gets a new one
+ * after fork, and when a restarted ktsnd refuses its ring, so that few are needed.
  */
 enum { SESSIONS_MAX = 64 };
 
 static struct session sessions[SESSIONS_MAX];
 static uint32_t session_count;
 static struct lock connect_lock;
-/* The connection on which HELLO was said and not answered yet; -1: none. Changed under connect_lock. */
+/* The connection on which HELLO was sent and not answered yet; -1: none. Changed under connect_lock. */
 static _Atomic int greeted_fd = -1;
 static int64_t greeted_until_ms;
-/* ktsnd is meant for this process: it, or a parent, has seen ktsnd's socket or a pod's folder. */
-static bool meant;
-/* Of session_unanswered_count(), before there was a ring to count in. */
+/* This process or a parent has seen ktsnd's socket or a pod's folder. */
+static bool in_pod;
+/* Count of session_unanswered_count() before there was a ring. */
 static _Atomic uint64_t unanswered_before;
 
 static void fds_close(struct session *session)
@@ -34,7 +34,7 @@ static void fds_close(struct session *session)
 	(void)kernel_call(SYS_close, session->ring_fd);
 }
 
-/* The descriptors are copies, and the mapping is the parent's ring: neither is the child's to use. */
+/* Drops what a child has inherited: copies of descriptors, and the mapping of the parent's ring. */
 static void inherited_drop(void)
 {
 	struct session *session = atomic_load_explicit(&session_current, memory_order_relaxed);
@@ -58,8 +58,8 @@ void session_forked(void)
 		(void)process_owner_set();
 }
 
-/* Says HELLO, unless only the reply is missing. */
-static int greet(void)
+/* Sends HELLO, unless only the reply is missing. */
+static int hello_ensure(void)
 {
 	int fd = atomic_load_explicit(&greeted_fd, memory_order_relaxed), err;
 
@@ -73,7 +73,7 @@ static int greet(void)
 	return 0;
 }
 
-static int answer_take(struct session *fresh)
+static int hello_reply_take(struct session *fresh)
 {
 	int fd = atomic_load_explicit(&greeted_fd, memory_order_relaxed);
 	int err = handshake_end(fresh, fd, greeted_until_ms);
@@ -83,9 +83,9 @@ static int answer_take(struct session *fresh)
 	return err;
 }
 
-/* A connection that broke before the reply: ktsnd ended, or the pod has as many connections as it may
- * have. */
-static int without_answer(int err)
+/* Maps errors of a connection that ended before the reply: ktsnd ended, or the pod has too many connections.
+ */
+static int connect_error(int err)
 {
 	return err == -ECONNRESET || err == -EPIPE || err == -EBADF || err == -ENOTSOCK ? -ETIMEDOUT : err;
 }
@@ -99,14 +99,14 @@ static int connect_new(struct session **session)
 		return -EMFILE;
 	err = process_owner_set();
 	if (!err)
-		err = greet();
+		err = hello_ensure();
 	if (err == -ENOTCONN)
-		return meant ? -ETIMEDOUT : err;
-	meant = true;
+		return in_pod ? -ETIMEDOUT : err;
+	in_pod = true;
 	if (!err)
-		err = answer_take(fresh);
+		err = hello_reply_take(fresh);
 	if (err)
-		return without_answer(err);
+		return connect_error(err);
 	atomic_fetch_add_explicit(&fresh->ring.header->unanswered,
 				  atomic_exchange_explicit(&unanswered_before, 0, memory_order_relaxed),
 				  memory_order_relaxed);
@@ -143,16 +143,16 @@ void session_unanswered_count(void)
 int session_next_internal_fd(int fd)
 {
 	struct session *session = session_existing();
-	int own[5], next = -1;
+	int internal[5], next = -1;
 
-	own[0] = session ? atomic_load_explicit(&session->socket_fd, memory_order_relaxed) : -1;
-	own[1] = session ? session->doorbell_fd : -1;
-	own[2] = session ? session->ring_fd : -1;
-	own[3] = internal_fd_next(fd);
-	own[4] = process_is_copy() ? -1 : atomic_load_explicit(&greeted_fd, memory_order_relaxed);
+	internal[0] = session ? atomic_load_explicit(&session->socket_fd, memory_order_relaxed) : -1;
+	internal[1] = session ? session->doorbell_fd : -1;
+	internal[2] = session ? session->ring_fd : -1;
+	internal[3] = internal_fd_next(fd);
+	internal[4] = process_is_copy() ? -1 : atomic_load_explicit(&greeted_fd, memory_order_relaxed);
 	for (int i = 0; i < 5; i++)
-		if (own[i] >= fd && (next < 0 || own[i] < next))
-			next = own[i];
+		if (internal[i] >= fd && (next < 0 || internal[i] < next))
+			next = internal[i];
 	return next;
 }
 

@@ -12,8 +12,7 @@
 
 enum { LOOK_NS = 5 * 1000 * 1000 };
 
-/* CLOCK_MONOTONIC, ms: the first and the last question without an answer; 0: ktsnd answered the last
- * question. */
+/* CLOCK_MONOTONIC, ms: the first and the last request without a reply; 0: ktsnd answered the last one. */
 static _Atomic int64_t silent_since_ms, silent_last_ms;
 
 void daemon_silent(void)
@@ -21,7 +20,7 @@ void daemon_silent(void)
 	int64_t now_ms = monotonic_ms();
 	int64_t last_ms = atomic_load_explicit(&silent_last_ms, memory_order_relaxed);
 
-	/* Between two questions that lie far apart ktsnd may have been well. */
+	/* ktsnd may have answered others between two requests that are far apart. */
 	if (atomic_load_explicit(&silent_since_ms, memory_order_relaxed) == 0 ||
 	    now_ms - last_ms > KTSN_APP_DAEMON_TIMEOUT_MS)
 		atomic_store_explicit(&silent_since_ms, now_ms, memory_order_relaxed);

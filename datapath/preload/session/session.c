@@ -17,7 +17,8 @@ struct session *session_existing(void)
 	return session && !atomic_load_explicit(&session->refused, memory_order_relaxed) ? session : NULL;
 }
 
-/* The application closed libktsn's descriptors by a system call: the numbers may be other files by now. */
+/* Gives up the session after the application closed libktsn's descriptors by a system call: their numbers may
+ * be other files now. */
 static void descriptors_lost(struct session *session)
 {
 	atomic_store_explicit(&session->refused, true, memory_order_relaxed);
@@ -43,8 +44,7 @@ bool session_alive(struct session *session)
 	peeked = kernel_call(SYS_recvfrom, fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT, NULL, NULL);
 	if (peeked == -EBADF || peeked == -ENOTSOCK)
 		descriptors_lost(session);
-	/* 0 is the end of the connection. A connection with nothing to read stands, and so does one with a
-	 * late reply. */
+	/* 0 is the end of the connection. A connection with nothing to read, or with a late reply, stands. */
 	return peeked == -EAGAIN || peeked > 0;
 }
 
@@ -61,9 +61,9 @@ void session_connection_drop(struct session *session)
 
 void session_doorbell_ring(struct session *session)
 {
-	uint64_t one = 1;
+	uint64_t count = 1;
 	int fd = session->doorbell_fd;
 
 	if (fd >= 0)
-		(void)kernel_call(SYS_write, fd, &one, sizeof(one));
+		(void)kernel_call(SYS_write, fd, &count, sizeof(count));
 }

@@ -22,8 +22,8 @@
 #define BIT(n) (UINT64_C(1) << (n))
 
 /*
- * What the relay does not do is not offered: no checksum and no segment that it would have to complete, no
- * packed rings, no log of dirty memory, no memory behind an IOMMU of the guest.
+ * Features of the device. The relay does not offer what it does not support: no checksum and no segment that
+ * it would have to complete, no packed rings, no log of dirty memory, no memory behind an IOMMU of the guest.
  */
 #define FEATURES                                                                                             \
 	(BIT(VIRTIO_F_VERSION_1) | BIT(VIRTIO_F_ANY_LAYOUT) | BIT(VIRTIO_NET_F_MRG_RXBUF) |                  \
@@ -35,13 +35,13 @@
 	 BIT(VHOST_USER_PROTOCOL_F_REPLY_ACK) | BIT(VHOST_USER_PROTOCOL_F_NET_MTU) |                         \
 	 BIT(VHOST_USER_PROTOCOL_F_STATUS))
 
-/* Under `lock`, but for `generation`, which the relay's thread also reads without. */
+/* Under `lock`, except `generation`, which the relay's thread also reads without it. */
 static struct {
 	pthread_mutex_t lock;
 	pthread_cond_t taken;
 	int event_fd;
 	int vid;
-	/* Those that the relay's thread has not taken yet. */
+	/* Descriptors that the relay's thread has not taken yet. */
 	struct {
 		bool waits;
 		int fd;
@@ -60,7 +60,7 @@ static void kick_put(int pair, int fd)
 	shared.kick[pair].fd = fd;
 }
 
-/* A copy: librte_vhost closes its own whenever the front end gives it another. */
+/* Copies a kick descriptor: librte_vhost closes its own when the front end passes another one. */
 static int kick_copy(int vid, int pair)
 {
 	struct rte_vhost_vring ring;
@@ -72,10 +72,10 @@ static int kick_copy(int vid, int pair)
 
 static void change_tell(void)
 {
-	const uint64_t one = 1;
+	const uint64_t count = 1;
 
 	atomic_fetch_add_explicit(&shared.generation, 1, memory_order_release);
-	(void)!write(shared.event_fd, &one, sizeof(one));
+	(void)!write(shared.event_fd, &count, sizeof(count));
 }
 
 /* ---- librte_vhost's threads ---- */
@@ -100,7 +100,7 @@ static int guest_came(int vid)
 	return other ? -1 : 0;
 }
 
-/* The guest's memory goes when this returns. None of its rings is locked here: the relay's thread may be
+/* The guest's memory is unmapped when this returns. No ring is locked here, because the relay's thread may be
  * about to lock one. */
 static void guest_goes(int vid)
 {
@@ -122,8 +122,8 @@ static void guest_goes(int vid)
 	relay_log("the guest is gone");
 }
 
-/* The rings are locked here: nothing may wait for the relay's thread. A ring that is disabled librte_vhost
- * leaves alone by itself. */
+/* The rings are locked here: nothing may wait for the relay's thread. librte_vhost does not use a disabled
+ * ring. */
 static int ring_changed(int vid, uint16_t ring, int enable)
 {
 	int pair = ring / 2;
@@ -147,7 +147,7 @@ static int ring_changed(int vid, uint16_t ring, int enable)
 
 /* ---- the memory of guests ---- */
 
-/* Whether this is the relay's thread, which maps what it was given itself. */
+/* Returns whether this is the relay's thread, which maps the memory of its own descriptors. */
 static _Thread_local bool is_relays;
 
 /*
@@ -202,7 +202,7 @@ bool backend_take(struct guest *guest)
 	return another;
 }
 
-/* ---- the beginning ---- */
+/* ---- start ---- */
 
 static void left_over_remove(const char *path)
 {
@@ -219,7 +219,7 @@ static int driver_register(const char *path, bool connects)
 		.destroy_device = guest_goes,
 		.vring_state_changed = ring_changed,
 	};
-	/* A frame lies in one piece, or is dropped. */
+	/* A frame is in one buffer, or is dropped. */
 	uint64_t flags = RTE_VHOST_USER_LINEARBUF_SUPPORT | (connects ? RTE_VHOST_USER_CLIENT : 0);
 
 	if (rte_vhost_driver_register(path, flags) || rte_vhost_driver_disable_features(path, ~FEATURES) ||
@@ -229,7 +229,7 @@ static int driver_register(const char *path, bool connects)
 	return 0;
 }
 
-/* The socket has its name only when it listens, so that who finds it can connect. */
+/* The socket gets its name when it listens, so that a front end that finds it can connect. */
 static int listen_at(const char *path)
 {
 	char unnamed[PATH_MAX];
@@ -242,7 +242,7 @@ static int listen_at(const char *path)
 	err = driver_register(unnamed, false);
 	if (err)
 		return err;
-	/* Who connects needs the right to write: the user and the group of the relay have it. */
+	/* Connecting needs write permission, which the user and the group of the relay have. */
 	mask = umask(0117);
 	err = rte_vhost_driver_start(unnamed) ? -EIO : 0;
 	umask(mask);

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The back end of vhost-user: librte_vhost speaks with the front end (the program that runs the guest) over a
- * socket, in threads of its own. Here the relay's thread learns which guest there is, and the others wait
- * until it has let go of one. There is one back end a process, and one guest at a time.
+ * The back end of vhost-user: librte_vhost talks to the front end (the program that runs the guest) over a
+ * socket, in its own threads. They pass the guest to the relay's thread, and wait until that has released it.
+ * A process has one back end, and one guest at a time.
  *
  *   front end          librte_vhost's threads          relay's thread
  *   connects    ---->  device, rings, kick      ---->  event_fd; backend_take()
- *   goes        ---->  device ends, waits       ---->  event_fd; backend_take()   and goes on
+ *   disconnects ---->  device ends, waits       ---->  event_fd; backend_take()   and continues
  *
- * backend_begin() before any other; backend_changed() and backend_take() by the relay's thread.
+ * backend_begin() is called first; backend_changed() and backend_take() by the relay's thread.
  */
 #ifndef KTSN_RELAY_VHOST_BACKEND_H
 #define KTSN_RELAY_VHOST_BACKEND_H
@@ -30,23 +30,24 @@ static inline int guest_ring_from(int pair)
 }
 
 struct guest {
-	int vid; /* librte_vhost's number of it; -1: there is none */
-	/* By which it tells that there are frames; -1: it does not use the pair. The owner closes them. */
+	int vid; /* the number of librte_vhost; -1: there is no guest */
+	/* The guest signals frames on them; -1: it does not use the pair. The owner closes them. */
 	int kick_fd[GUEST_PAIRS_MAX];
 };
 
-/* Listens at `path`, or with `connects` looks for who listens there, now and whenever he was away. A socket
- * that a predecessor left at `path` is replaced. 0 or -errno. */
+/* backend_begin listens at `path`, or with `connects` connects to the front end that listens there, again
+ * whenever it was away. A socket that a predecessor left at `path` is replaced. 0 or -errno. */
 int backend_begin(const char *path, bool connects);
 
-/* Readable when something has changed; whoever reads it takes it. */
+/* backend_event_fd returns a descriptor that is readable after a change. Reading it acknowledges the change.
+ */
 int backend_event_fd(void);
 
-/* Whether something has changed since the last backend_take(). Costs a load. */
+/* backend_changed returns whether something has changed since the last backend_take(). It costs a load. */
 bool backend_changed(void);
 
-/* Brings `guest` to what there is. Descriptors that are not used any more are closed. From here on nothing
- * may be done with the guest that was there before, if it is another. True when it is another. */
+/* backend_take updates `guest` and closes descriptors that are not used any more. Returns true when it is
+ * another guest: the one before must not be used from then on. */
 bool backend_take(struct guest *guest);
 
 #endif

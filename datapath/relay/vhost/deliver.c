@@ -17,11 +17,11 @@
 enum {
 	BURST = 32,
 	TAG_BYTES = 4,
-	/* As many frames as come while the relay does something else. */
+	/* For frames that arrive while the relay does something else. */
 	BUFFER_BYTES = 4 << 20,
 };
 
-/* What is received, and about it. */
+/* The parts of a received message except the frame. */
 struct received {
 	struct virtio_net_hdr header;
 	struct sockaddr_ll from;
@@ -32,20 +32,20 @@ struct received {
 	struct iovec parts[2];
 };
 
-/* Of the relay's only thread; too much for its stack. */
+/* Used by the relay's only thread, and too large for its stack. */
 static struct received received[BURST];
 static struct mmsghdr messages[BURST];
 static struct rte_mbuf *buffers[BURST];
 
 int deliver_prepare(int link_fd)
 {
-	const int one = 1, bytes = BUFFER_BYTES;
+	const int enabled = 1, bytes = BUFFER_BYTES;
 
-	if (setsockopt(link_fd, SOL_PACKET, PACKET_VNET_HDR, &one, sizeof(one)) ||
-	    setsockopt(link_fd, SOL_PACKET, PACKET_AUXDATA, &one, sizeof(one)) ||
-	    setsockopt(link_fd, SOL_PACKET, PACKET_IGNORE_OUTGOING, &one, sizeof(one)))
+	if (setsockopt(link_fd, SOL_PACKET, PACKET_VNET_HDR, &enabled, sizeof(enabled)) ||
+	    setsockopt(link_fd, SOL_PACKET, PACKET_AUXDATA, &enabled, sizeof(enabled)) ||
+	    setsockopt(link_fd, SOL_PACKET, PACKET_IGNORE_OUTGOING, &enabled, sizeof(enabled)))
 		return -errno;
-	/* As much as the host allows. */
+	/* The host may limit it. */
 	(void)setsockopt(link_fd, SOL_SOCKET, SO_RCVBUF, &bytes, sizeof(bytes));
 	return 0;
 }
@@ -57,18 +57,18 @@ void deliver_init(struct deliver *deliver, struct rte_mempool *pool, int link_fd
 
 static void message_prepare(int i)
 {
-	struct received *one = &received[i];
+	struct received *into = &received[i];
 
-	one->parts[0] = (struct iovec){.iov_base = &one->header, .iov_len = sizeof(one->header)};
-	one->parts[1] = (struct iovec){.iov_base = rte_pktmbuf_mtod(buffers[i], void *),
-				       .iov_len = rte_pktmbuf_tailroom(buffers[i])};
+	into->parts[0] = (struct iovec){.iov_base = &into->header, .iov_len = sizeof(into->header)};
+	into->parts[1] = (struct iovec){.iov_base = rte_pktmbuf_mtod(buffers[i], void *),
+					.iov_len = rte_pktmbuf_tailroom(buffers[i])};
 	messages[i].msg_hdr = (struct msghdr){
-		.msg_name = &one->from,
-		.msg_namelen = sizeof(one->from),
-		.msg_iov = one->parts,
+		.msg_name = &into->from,
+		.msg_namelen = sizeof(into->from),
+		.msg_iov = into->parts,
 		.msg_iovlen = 2,
-		.msg_control = &one->control,
-		.msg_controllen = sizeof(one->control),
+		.msg_control = &into->control,
+		.msg_controllen = sizeof(into->control),
 	};
 }
 
@@ -81,12 +81,12 @@ static const struct tpacket_auxdata *auxdata(struct msghdr *message)
 	return (const struct tpacket_auxdata *)CMSG_DATA(cmsg);
 }
 
-/* The kernel keeps the outer tag beside the frame. */
-static bool tag_put_back(struct rte_mbuf *mbuf, const struct tpacket_auxdata *about)
+/* Inserts the outer tag, which the kernel removes from the frame. */
+static bool tag_put_back(struct rte_mbuf *mbuf, const struct tpacket_auxdata *auxiliary)
 {
-	bool has_protocol = about->tp_status & TP_STATUS_VLAN_TPID_VALID;
-	uint16_t tag[2] = {htons(has_protocol ? about->tp_vlan_tpid : ETHERTYPE_VLAN),
-			   htons(about->tp_vlan_tci)};
+	bool has_protocol = auxiliary->tp_status & TP_STATUS_VLAN_TPID_VALID;
+	uint16_t tag[2] = {htons(has_protocol ? auxiliary->tp_vlan_tpid : ETHERTYPE_VLAN),
+			   htons(auxiliary->tp_vlan_tci)};
 	uint8_t *start = (uint8_t *)rte_pktmbuf_prepend(mbuf, TAG_BYTES);
 
 	if (!start)
@@ -96,11 +96,11 @@ static bool tag_put_back(struct rte_mbuf *mbuf, const struct tpacket_auxdata *ab
 	return true;
 }
 
-/* The pair for it, or -1: it is none for the guest. */
+/* Completes a frame. Returns the queue pair, or -1 if the guest cannot get it. */
 static int frame_complete(int i, const struct guest *guest)
 {
 	struct msghdr *message = &messages[i].msg_hdr;
-	const struct tpacket_auxdata *about = auxdata(message);
+	const struct tpacket_auxdata *auxiliary = auxdata(message);
 	uint32_t bytes = messages[i].msg_len - (uint32_t)sizeof(struct virtio_net_hdr);
 	int pair = 0;
 
@@ -110,15 +110,15 @@ static int frame_complete(int i, const struct guest *guest)
 		return -1;
 	buffers[i]->data_len = (uint16_t)bytes;
 	buffers[i]->pkt_len = bytes;
-	if (!about || !(about->tp_status & TP_STATUS_VLAN_VALID))
+	if (!auxiliary || !(auxiliary->tp_status & TP_STATUS_VLAN_VALID))
 		return 0;
-	pair = about->tp_vlan_tci >> 13;
-	if (!tag_put_back(buffers[i], about))
+	pair = auxiliary->tp_vlan_tci >> 13;
+	if (!tag_put_back(buffers[i], auxiliary))
 		return -1;
 	return guest->kick_fd[pair] >= 0 ? pair : 0;
 }
 
-/* Whether it was given to the guest. */
+/* Returns whether the guest got the frame. */
 static bool frame_deliver(int i, const struct guest *guest)
 {
 	int pair = frame_complete(i, guest);
@@ -137,14 +137,14 @@ void deliver_serve(struct deliver *deliver, const struct guest *guest, struct re
 		message_prepare(i);
 	count = recvmmsg(deliver->link_fd, messages, BURST, MSG_DONTWAIT, NULL);
 	for (int i = 0; i < count; i++) {
-		bool given;
+		bool delivered;
 
-		/* What a bridge floods, for others. */
+		/* A frame for others that a bridge floods. */
 		if (received[i].from.sll_pkttype == PACKET_OTHERHOST)
 			continue;
-		given = guest->vid >= 0 && frame_deliver(i, guest);
+		delivered = guest->vid >= 0 && frame_deliver(i, guest);
 		relay_count(&counters->back_read, 1);
-		relay_count(given ? &counters->back_handed : &counters->back_dropped, 1);
+		relay_count(delivered ? &counters->back_handed : &counters->back_dropped, 1);
 	}
 	rte_pktmbuf_free_bulk(buffers, BURST);
 }

@@ -7,7 +7,7 @@
 
 #include "captured_frame.h"
 
-/* What says the priority of a frame. */
+/* Where the priority of a frame is read. */
 enum class_by {
 	CLASS_BY_RECORD, /* its record; 0 without one */
 	CLASS_BY_PCP,    /* its outer tag; 0 without one */

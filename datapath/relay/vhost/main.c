@@ -44,7 +44,7 @@ static int failed(const char *what, int err, const char *advice)
 
 /* Ends the relay when the front end has shortened its memory while it was read. The program that started the
  * relay starts another one. */
-static void memory_gone(int signal)
+static void memory_shortened(int signal)
 {
 	static const char message[] =
 		"ktsn-relay-vhost: the guest's memory is gone under a frame; the relay ends\n";
@@ -158,7 +158,7 @@ static int eal_begin(struct rte_mempool **pool)
 
 /* ---- start ---- */
 
-static int own_address_get(int packet_fd, uint8_t own[ETH_ALEN])
+static int interface_address_get(int packet_fd, uint8_t address[ETH_ALEN])
 {
 	struct sockaddr_ll bound = {0};
 	socklen_t bytes = sizeof(bound);
@@ -167,14 +167,14 @@ static int own_address_get(int packet_fd, uint8_t own[ETH_ALEN])
 		return -errno;
 	if (bound.sll_family != AF_PACKET || bound.sll_halen != ETH_ALEN)
 		return -EINVAL;
-	memcpy(own, bound.sll_addr, ETH_ALEN);
+	memcpy(address, bound.sll_addr, ETH_ALEN);
 	return 0;
 }
 
 /* Makes the folder of the socket the current one, so that the socket needs no path. */
 static int descriptors_prepare(const struct vhost_options *options, struct source_vhost_setup *setup)
 {
-	int err = own_address_get(options->packet_fd, setup->own);
+	int err = interface_address_get(options->packet_fd, setup->address);
 
 	if (err)
 		return failed("--packet-fd", err, "pass a packet socket that is bound to an interface");
@@ -193,10 +193,10 @@ static int descriptors_prepare(const struct vhost_options *options, struct sourc
 /* Drops capabilities before there are other threads, which would keep theirs. */
 static int guest_prepare(const struct vhost_options *options, struct source_vhost_setup *setup)
 {
-	const struct sigaction gone = {.sa_handler = memory_gone};
+	const struct sigaction action = {.sa_handler = memory_shortened};
 	int err = sandbox_vhost_prepare();
 
-	if (!err && sigaction(SIGBUS, &gone, NULL))
+	if (!err && sigaction(SIGBUS, &action, NULL))
 		err = -errno;
 	if (!err)
 		err = relay_signals_block();

@@ -3,10 +3,11 @@
 #define KTSN_RELAY_VHOST_SANDBOX_VHOST_H
 
 /*
- * The sandbox of ktsn-relay-vhost has two steps, because librte_vhost opens its socket and starts threads by
- * itself, and capabilities are of each thread: the first comes before that, the second, which is for all
- * threads, after it. The system calls that it leaves are those of the tap relay (sandbox.h), and what
- * librte_vhost needs to speak with front ends and to map their memory.
+ * The sandbox of ktsn-relay-vhost has two steps, because librte_vhost opens its socket and starts threads
+ * itself, and capabilities belong to a thread: sandbox_vhost_prepare() comes before that,
+ * sandbox_vhost_enter(), which is for all threads, after it. It allows the system calls of the relay of
+ * captured frames (sandbox.h), and those that librte_vhost needs to talk to front ends and to map their
+ * memory.
  */
 
 /* 0 or -errno. */

@@ -27,7 +27,7 @@ static const enum relay_drop drops[] = {
 	[CAPTURED_RECORD_ADDRESSES] = RELAY_DROP_RECORD_ADDRESSES,
 };
 
-/* ---- what tells of frames ---- */
+/* ---- notifications ---- */
 
 static int watch(struct source_vhost *vhost, int fd, uint32_t events)
 {
@@ -43,7 +43,7 @@ static void kicks_forget(struct source_vhost *vhost)
 			(void)epoll_ctl(vhost->source.fd, EPOLL_CTL_DEL, vhost->watched[pair], NULL);
 }
 
-/* Edges: nobody reads them. */
+/* Edge-triggered, because nobody reads them. */
 static void kicks_watch(struct source_vhost *vhost)
 {
 	for (int pair = 0; pair < GUEST_PAIRS_MAX; pair++) {
@@ -68,29 +68,29 @@ static void notifications_set(struct source_vhost *vhost, bool on)
 		if (vhost->guest.kick_fd[pair] >= 0)
 			(void)rte_vhost_enable_guest_notification(vhost->guest.vid,
 								  (uint16_t)guest_ring_from(pair), on);
-	vhost->told = on;
+	vhost->notified = on;
 }
 
-/* The front end has come, gone, or changed queues. */
+/* Handles a front end that connected, disconnected, or changed queues. */
 static void guest_take(struct source_vhost *vhost)
 {
 	bool another;
 
-	/* Before they are closed: the front end has them as well, and they would stay in the epoll. */
+	/* Before closing them: the front end has copies, so that they would stay in the epoll set. */
 	kicks_forget(vhost);
 	another = backend_take(&vhost->guest);
 	kicks_watch(vhost);
-	vhost->told = false;
+	vhost->notified = false;
 	if (another)
 		timer_set(vhost, vhost->guest.vid >= 0);
-	/* Nothing waits for room there. */
+	/* Nobody waits for room in these rings. */
 	for (int pair = 0; pair < GUEST_PAIRS_MAX; pair++)
 		if (vhost->guest.vid >= 0 && vhost->guest.kick_fd[pair] >= 0)
 			(void)rte_vhost_enable_guest_notification(vhost->guest.vid,
 								  (uint16_t)guest_ring_to(pair), 0);
 }
 
-/* After the relay has slept. What has come is found by looking. */
+/* Called after the relay has slept. New frames are found by polling. */
 static void woken(struct source_vhost *vhost)
 {
 	struct epoll_event events[EVENTS_MAX];
@@ -103,7 +103,7 @@ static void woken(struct source_vhost *vhost)
 
 /* ---- bursts ---- */
 
-/* Frames that librte_vhost took from the ring and gave nobody: longer than a buffer, or no frame. */
+/* Counts frames that librte_vhost took from the ring and dropped: longer than a buffer, or no frame. */
 static void lost_count(const struct source_vhost *vhost, struct relay_counters *counters, uint16_t before,
 		       uint16_t after)
 {
@@ -129,7 +129,7 @@ static void pair_read(struct source_vhost *vhost, struct relay_counters *counter
 		lost_count(vhost, counters, before, after);
 }
 
-/* From the next pair on that has frames. Whether there is one. */
+/* Reads a burst from the next pair that has frames. Returns whether there is one. */
 static bool burst_fill(struct source_vhost *vhost, struct relay_counters *counters)
 {
 	int last = vhost->pair;
@@ -151,7 +151,7 @@ static bool burst_fill(struct source_vhost *vhost, struct relay_counters *counte
 
 /* ---- frames ---- */
 
-/* 0 with a frame, or why it is none to be sent. */
+/* Parses a frame. 0, or the reason to drop it. */
 static int frame_take(const struct source_vhost *vhost, struct rte_mbuf *mbuf, struct captured_frame *frame)
 {
 	const uint8_t *bytes = rte_pktmbuf_mtod(mbuf, const uint8_t *);
@@ -166,7 +166,7 @@ static int frame_take(const struct source_vhost *vhost, struct rte_mbuf *mbuf, s
 	/* With a record in front of it, be it of a class alone. */
 	if (frame->addresses != bytes && !vhost->setup.records)
 		return RELAY_DROP_RECORD_DENIED;
-	if (memcmp(frame->addresses + ETH_ALEN, vhost->setup.own, ETH_ALEN) != 0)
+	if (memcmp(frame->addresses + ETH_ALEN, vhost->setup.address, ETH_ALEN) != 0)
 		return RELAY_DROP_SOURCE;
 	frame->priority = class_priority(vhost->setup.class_by, frame, vhost->pair);
 	return 0;
@@ -177,7 +177,7 @@ static int vhost_read(struct source *source, struct relay_counters *counters, st
 	struct source_vhost *vhost = (struct source_vhost *)source;
 	int drop;
 
-	if (vhost->told)
+	if (vhost->notified)
 		woken(vhost);
 	if (vhost->next == vhost->count && !burst_fill(vhost, counters))
 		return -EAGAIN;
@@ -194,12 +194,12 @@ static bool vhost_sleeps(struct source *source, struct relay_counters *counters)
 
 	if (vhost->next < vhost->count)
 		return false;
-	if (!vhost->told)
+	if (!vhost->notified)
 		notifications_set(vhost, true);
 	/* The guest sees that it is to notify, or its frame is seen here. */
 	rte_smp_mb();
 	/* Another guest's rings have not been told yet. */
-	return !burst_fill(vhost, counters) && vhost->told;
+	return !burst_fill(vhost, counters) && vhost->notified;
 }
 
 static void vhost_deliver(struct source *source, struct relay_counters *counters)
