@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What ktsnd was told of the node's clock, what networks ask of it, and its steps. Control thread; clocks.h
- * and clock_steps.h change it.
+ * The state of the node's clock as the agent has sent it, the requirements of networks, and steps. Control
+ * thread; clocks.h changes it.
  */
 #ifndef KTSN_DAEMON_CLOCK_STATE_H
 #define KTSN_DAEMON_CLOCK_STATE_H
@@ -12,17 +12,17 @@
 #include <stdint.h>
 
 enum node_clock_state {
-	NODE_CLOCK_UNKNOWN, /* also while nobody has said anything */
+	NODE_CLOCK_UNKNOWN, /* also before the agent has sent a state */
 	NODE_CLOCK_SYNCHRONIZED,
 	NODE_CLOCK_HOLDOVER,
 	NODE_CLOCK_UNSYNCHRONIZED,
 	NODE_CLOCK_STATES,
 };
 
-/* As the agent says. */
+/* As sent by the agent. */
 struct node_clock {
 	enum node_clock_state state;
-	int64_t error_bound_ns; /* when it was said; -1: not known */
+	int64_t error_bound_ns; /* when it was sent; -1: not known */
 	int64_t drift_ppb;      /* by which the bound grows from then on */
 	int64_t told_ns;        /* CLOCK_MONOTONIC; 0: never */
 };
@@ -31,7 +31,7 @@ enum on_clock_loss { ON_LOSS_CONTINUE, ON_LOSS_HOLD, ON_LOSS_REFUSE, ON_LOSSES }
 
 enum { CLOCK_REASON_MAX = 512, NETWORKS_WITH_CLOCKS_MAX = 4096 };
 
-/* What a network asks, and whether the agent finds the clock good enough for it. */
+/* The requirements of a network, and whether the clock is good enough for the agent. */
 struct clock_need {
 	int64_t max_error_ns;
 	enum on_clock_loss on_loss;

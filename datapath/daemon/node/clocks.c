@@ -49,8 +49,8 @@ static bool is_lost(const struct node_clocks *clocks, const struct clock_need *n
 	return !need->good || bound_ns < 0 || bound_ns > need->max_error_ns;
 }
 
-/* How long the clock stays good for a network to which it is not lost; INT64_MAX: for centuries, if nothing
- * else is said. */
+/* Returns how long the clock stays good enough for a network; INT64_MAX: for centuries, without new
+ * information. */
 static int64_t good_for_ns(const struct node_clocks *clocks, const struct clock_need *need, int64_t now_ns)
 {
 	int64_t left_ns = need->max_error_ns - node_clock_bound_ns(&clocks->told, now_ns) + 1;
@@ -131,12 +131,12 @@ void pod_clocks_apply(struct pod *pod)
 {
 	for (const struct endpoint *endpoint = pod->endpoints.first; endpoint; endpoint = endpoint->next)
 		endpoint_clock_set(pod, endpoint, loop_clock_of(network_find(pod->node, endpoint->vni)));
-	/* The bit of one that is gone may be another's next. */
+	/* The bit of a removed attachment may be used again. */
 	if (attachments_refused(&pod->endpoints) != pod->refused)
 		refusals_tell(pod);
 }
 
-/* Those without an endpoint come last: their pods have gone, or left the network. */
+/* Attachments without an endpoint come last: their pods were removed or have left the network. */
 static void network_apply(struct node *node, uint32_t vni)
 {
 	enum loop_clock clock = loop_clock_of(network_find(node, vni));
@@ -259,7 +259,7 @@ int node_network_clock_set(struct node *node, uint32_t vni, const struct clock_n
 	/* NOLINTNEXTLINE(clang-analyzer-core.*): network_make() gives an error or a network */
 	network->need = *need;
 	network_judge(node, network, clock_ns(CLOCK_MONOTONIC));
-	/* What is to become of messages may have changed without that. */
+	/* The treatment of messages may have changed without that. */
 	network_apply(node, vni);
 	return 0;
 }

@@ -22,10 +22,10 @@
 extern const char *const node_clock_state_names[NODE_CLOCK_STATES];
 extern const char *const on_clock_loss_names[ON_LOSSES];
 
-/* told_ns says when; that of a predecessor counts on. */
+/* At told_ns; the state of a predecessor continues. */
 void node_clock_set(struct node *node, const struct node_clock *told);
-/* Replaces what a network asks; NULL: nothing any more. It can be said before the network has a pod here. 0,
- * -ENOMEM, or -EINVAL with *refusal filled in; then nothing changed. */
+/* Replaces the requirements of a network; NULL: none. Allowed before the network has a pod here. 0, -ENOMEM,
+ * or -EINVAL with *refusal filled in; after an error nothing has changed. */
 int node_network_clock_set(struct node *node, uint32_t vni, const struct clock_need *need,
 			   struct refusal *refusal);
 void node_network_clocks_free(struct node *node);

@@ -13,7 +13,8 @@
 #include <string.h>
 #include <sys/random.h>
 
-/* The pod's namespace with that cookie: a socket of a foreign namespace is refused, whoever passed it. */
+/* Returns the pod's namespace with that cookie. A socket of another namespace is rejected, whichever process
+ * passed it. */
 static struct namespace *namespace_of(const struct pod *pod, uint64_t cookie)
 {
 	for (const struct endpoint *endpoint = pod->endpoints.first; endpoint; endpoint = endpoint->next)
@@ -48,8 +49,7 @@ static uint16_t ipv4_id_first(void)
 	return id;
 }
 
-/* What has no time of its own goes on its way when CLOCK_TAI is set: as with what has one of another clock.
- */
+/* Untimed messages continue when CLOCK_TAI is set, like messages on another clock. */
 static enum ktsn_clock loop_clock(const struct process *process, struct txtime_mode mode)
 {
 	return process->ring->untimed ? KTSN_CLOCK_MONOTONIC : mode.clock;
@@ -211,13 +211,13 @@ void flow_free(struct flow *flow)
 	free(flow);
 }
 
-/* Numbers are ktsnd's to give, except those that it gave before it was restarted. */
+/* ktsnd assigns numbers, except those that it had assigned before it was restarted. */
 static uint32_t number_wanted(const struct process *process, uint32_t number)
 {
 	return process->resuming ? number : KTSN_APP_NONE;
 }
 
-/* Of FLOW_OPEN; nobody adopts a relay's. */
+/* Only for FLOW_OPEN: flows of relays are never adopted. */
 static bool frames_asked(const struct ktsn_app_request *request)
 {
 	return request->flags & KTSN_APP_FRAMES;
@@ -232,7 +232,7 @@ static bool flow_flags_known(const struct ktsn_app_request *request)
 	return !(request->flags & ~(KTSN_APP_DEADLINE | with));
 }
 
-/* What has no time has frames only, and no deadlines. */
+/* Untimed flows have frames only, and no deadlines. */
 static bool flow_fits_ring(const struct process *process, const struct ktsn_app_request *request)
 {
 	return !process->ring->untimed || (frames_asked(request) && !(request->flags & KTSN_APP_DEADLINE) &&
@@ -252,8 +252,8 @@ static int flow_allowed(struct process *process)
 	return -ENOBUFS;
 }
 
-/* A socket of another network namespace is none of ktsnd's. What it sends is the kernel's, if the pod is on
- * the network at all: until it has an endpoint nobody knows which namespace that will be. */
+/* A socket of another network namespace is left to the kernel, once the pod has an endpoint: before that its
+ * namespace is not known. */
 static int foreign_refuse(const struct pod *pod, struct ktsn_app_reply *reply)
 {
 	if (!pod->endpoints.first)
@@ -333,8 +333,9 @@ int flow_take_over(struct process *process, const struct flow_description *descr
 	return 0;
 }
 
-/* Those of an unconnected socket, in a ring of which the oldest makes room. A flow of frames says itself
- * which of them end. */
+/* Closes the oldest destination of an unconnected socket to make room. A packet socket ends its destinations
+ * itself.
+ */
 static void destination_keep(struct flow *flow, struct destination *destination)
 {
 	uint32_t place;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Sockets of a process. Who a socket is, the kernel says: the application hands over the socket itself, and
- * its type, addresses and namespace are read from it.
+ * Sockets of a process. The application passes the socket itself, and ktsnd reads its type, addresses and
+ * namespace from the kernel.
  *
  * Control thread.
  */
@@ -21,7 +21,7 @@ void flow_destination_close_request(struct process *process, const struct ktsn_a
 				    struct ktsn_app_reply *reply);
 void flow_notifier_request(struct process *process, struct app_request *from, struct ktsn_app_reply *reply);
 
-/* What another ktsnd knew of a flow and its destinations, under the numbers that they had. 0 or -errno. */
+/* Restores a flow and its destinations from another ktsnd, with their numbers. 0 or -errno. */
 struct flow_description {
 	uint32_t index;
 	struct txtime_mode mode;
@@ -40,7 +40,7 @@ struct destination_description {
 };
 int flow_take_over(struct process *process, const struct flow_description *description);
 int flow_destination_take_over(struct process *process, const struct destination_description *description);
-/* Closes those that had ended. */
+/* Closes restored flows that had ended. */
 void flows_taken_close(struct process *process);
 void flow_free(struct flow *flow);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What ktsnd knows of its node: pods with their sockets and endpoints, remote nodes, and the applications
- * that are connected. The control thread's own; the loop thread sees none of it.
+ * The state of the node: pods with their sockets and endpoints, remote nodes, and connected applications. It
+ * belongs to the control thread; the loop thread never reads it.
  *
  *   node --+-- routing                    the uplink, remote nodes, endpoints, destinations (routing_state.h)
  *          +-- pod* --+-- endpoint*       an interface of the pod on an overlay
@@ -21,7 +21,7 @@
 
 enum { NODE_IDENTITY_MAX = 128 };
 
-/* What the uplink's shaper was told last; the loop has the same (shaping.h). */
+/* Settings of the uplink's shaper, as the loop has them (shaping.h). */
 struct node_shaping {
 	enum ktsn_strategy strategy;
 	struct loop_classes classes;
@@ -30,7 +30,7 @@ struct node_shaping {
 	struct loop_gates *gates; /* node_shaping_init() makes the first: all are open */
 };
 
-/* What is traced now (tracing.h). */
+/* The present trace (tracing.h). */
 struct node_trace {
 	uint32_t number;                      /* 0: nothing is */
 	char identity[NODE_IDENTITY_MAX + 1]; /* "": of all pods */
@@ -38,7 +38,7 @@ struct node_trace {
 	uint64_t before;                      /* the loop's last record of an earlier trace */
 };
 
-/* Receive rings, and those that a former ktsnd has left (receiving.h). */
+/* Receive rings, including those of a previous ktsnd (receiving.h). */
 struct node_receive {
 	const char *folder; /* where the program's maps are pinned: `own`, but for tests */
 	char own[64];
@@ -61,8 +61,8 @@ struct node {
 	uint32_t network_limits_count;
 	struct node_clocks clocks;
 	struct node_receive receive;
-	uint32_t quota_count;       /* of pods, and of those that are gone and whose messages still leave */
-	uint32_t relay_quota_count; /* the same of those of pods' relays */
+	uint32_t quota_count;       /* of pods, including removed ones whose messages still leave */
+	uint32_t relay_quota_count; /* the same for pods' relays */
 	struct pod *pods;
 	struct event_source retired;       /* the loop gives objects back */
 	struct event_source notifications; /* and wants applications to be notified */

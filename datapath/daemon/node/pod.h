@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A pod: its application socket, its endpoints, its processes. What is done with it is in pods.h. Control
- * thread.
+ * A pod: its application socket, its endpoints, its processes. For its functions see pods.h. Control thread.
  */
 #ifndef KTSN_DAEMON_POD_H
 #define KTSN_DAEMON_POD_H
@@ -49,14 +48,12 @@ struct pod_receive {
 struct pod {
 	struct node *node;
 	char identity[NODE_IDENTITY_MAX + 1];
-	char name[NODE_POD_NAME_MAX + 1]; /* for people, "": nobody said one */
-	/* What logs call it: "NAME (IDENTITY)", or the identity. */
+	char name[NODE_POD_NAME_MAX + 1]; /* for people; "": none */
+	/* Its name in logs: "NAME (IDENTITY)", or the identity. */
 	char called[NODE_POD_NAME_MAX + NODE_IDENTITY_MAX + sizeof(" ()")];
 	struct quota *quota;
-	/* What its relay has: so much that the pod can use up nothing of it, nor the relay of the pod's. By
-	 * it untimed rings are taken from; the relay's timed messages are the pod's. NULL: it has had no
-	 * relay.
-	 */
+	/* Quota of its relay, separate so that pod and relay cannot use up each other's. It is for untimed
+	 * rings; the relay's timed messages count for the pod. NULL: it has had no relay. */
 	struct quota *relay_quota;
 	struct pod_thread *thread;
 	struct event_source listener; /* fd -1: no socket yet */
@@ -64,7 +61,7 @@ struct pod {
 	uint32_t connections_resting; /* whose first request waits unread */
 	char socket_path[sizeof(((struct sockaddr_un *)0)->sun_path)];
 	struct endpoint_set endpoints;
-	uint64_t refused; /* networks of its rings' headers, as the loop was told last */
+	uint64_t refused; /* networks that refuse messages, as sent to the loop last */
 	struct process *processes;
 	uint32_t relays;        /* of those, the ones that are a relay's */
 	bool version_warned;    /* of a libktsn.so of another version */

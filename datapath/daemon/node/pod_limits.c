@@ -63,7 +63,7 @@ static struct network_limits *network_find(const struct node *node, uint32_t vni
 	return network;
 }
 
-/* What counts for pods of one network. */
+/* The limits of pods of one network. */
 static struct pod_limits network_of(const struct node *node, uint32_t vni)
 {
 	const struct network_limits *network = network_find(node, vni);
@@ -82,7 +82,7 @@ struct quota_limits relay_limits(const struct quota_limits *of_pod)
 
 	limits.processes = POD_RELAYS_MAX;
 	limits.sockets = POD_RELAYS_MAX * LOOP_FLOWS_PER_RING;
-	/* Of so many connections; the node's own bound holds. */
+	/* For this many connections; the node's own limit applies. */
 	limits.memory_bytes = UINT64_MAX;
 	return limits;
 }
@@ -181,7 +181,7 @@ int node_network_limits_set(struct node *node, uint32_t vni, const struct pod_li
 	for (struct pod *pod = node->pods; pod; pod = pod->next)
 		if (pod_is_on(pod, vni))
 			pod_limits_apply(pod);
-	/* What it holds back may go now. */
+	/* Blocked rings may continue now. */
 	loop_command(node->loop, &(struct loop_command){.type = COMMAND_LIMITS});
 	return 0;
 }

@@ -36,20 +36,20 @@ struct network_limits {
 	struct network_limits *next;
 };
 
-/* What a limit is called, and may be; as for the option of ktsnd. */
+/* Name and range of a limit, as for the option of ktsnd. */
 struct pod_limit_bounds {
 	const char *name;
 	int64_t least, most;
 };
 extern const struct pod_limit_bounds pod_limit_bounds[POD_LIMITS];
 
-/* Replaces those of the network; with none given it has none any more. 0, -ENOMEM, or -EINVAL with *refusal
- * filled in; then nothing changed. */
+/* Replaces the limits of the network; with none given it has none any more. 0, -ENOMEM, or -EINVAL with
+ * *refusal filled in; after an error nothing has changed. */
 int node_network_limits_set(struct node *node, uint32_t vni, const struct pod_limits *limits,
 			    struct refusal *refusal);
 /* The pod has come, or is on other networks than before. */
 void pod_limits_apply(struct pod *pod);
-/* Those of a pod's relay: what its messages may is what the pod's may; what it has counts for itself. */
+/* Returns the limits of a pod's relay: the same as the pod's, but counted apart. */
 struct quota_limits relay_limits(const struct quota_limits *of_pod);
 void node_network_limits_free(struct node *node);
 

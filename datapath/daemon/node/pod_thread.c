@@ -16,7 +16,7 @@
 #include <unistd.h>
 
 enum {
-	/* What runs here needs little; a debugger of memory wants more than that. */
+	/* The stack: the code here needs little, but memory debuggers need more. */
 	STACK_BYTES = 256 << 10,
 	/* A work that takes so long waits for its pod, and its system call is interrupted; of a pod that is
 	 * removed each is. */
@@ -25,7 +25,7 @@ enum {
 	LOOK_REMOVED_MS = 10,
 	/* A close() that takes so long, of a pod that is removed, cannot be interrupted. */
 	STUCK_MS = 1000,
-	/* So many threads at most are left in one: each is a thread of the machine. */
+	/* The most threads that may be left blocked: each is a thread of the kernel. */
 	STUCK_MAX = 256,
 	/* For works to be done and threads to end, and how often they are looked after meanwhile. */
 	END_TIMEOUT_MS = 3000,
@@ -48,7 +48,7 @@ struct pod_threads {
 	uint32_t workers, stuck;
 };
 
-/* One thread of the kernel, which does a pod's works. */
+/* A thread of the kernel that does a pod's works. */
 struct worker {
 	struct pod_thread *thread;
 	/* Under the thread's lock. */
@@ -68,7 +68,7 @@ struct pod_thread {
 	pthread_cond_t wanted;
 	/* Under the lock. */
 	struct work_queue queue;
-	struct worker *workers; /* the first does the works; the others end with the one that they are at */
+	struct worker *workers; /* the first does the works; the others end after their present one */
 	int64_t removed_ms;     /* since when the pod is removed; 0: it is not */
 	bool ends;
 };
@@ -119,7 +119,7 @@ static void reports_readable(struct event_source *source)
 {
 	uint64_t count;
 
-	/* Before the works are looked at, so that one that comes meanwhile is not overlooked. */
+	/* Clear it before reading the list, so that a work that is added meanwhile is not missed. */
 	(void)!read(source->fd, &count, sizeof(count));
 	pod_threads_serve(source->owner);
 }
@@ -213,7 +213,7 @@ void pod_threads_destroy(struct pod_threads *threads)
 	/* A work may be the last user of its thread. */
 	ended = end_await(threads, any_lives);
 	events_remove(threads->events, &threads->reports);
-	/* One that is held up still has use for the rest; ktsnd ends now. */
+	/* A blocked thread still uses the rest; ktsnd ends now. */
 	if (!ended)
 		return;
 	close(threads->reports.fd);
@@ -274,14 +274,14 @@ static void worker_unlink(struct worker *worker)
 	*at = worker->next;
 }
 
-/* With the last of them, and when nobody uses it any more, the thread ends. */
+/* The thread ends after the last work, when it is not used any more. */
 static void worker_end(struct worker *worker)
 {
 	struct pod_thread *thread = worker->thread, **at;
 	struct pod_threads *all = thread->all;
 	bool last;
 
-	/* So that nobody looks at a thread that is freed. */
+	/* So that a freed thread is never read. */
 	pthread_mutex_lock(&all->lock);
 	pthread_mutex_lock(&thread->lock);
 	worker_unlink(worker);
@@ -420,8 +420,8 @@ void pod_thread_removed(struct pod_thread *thread)
 	thread->all->look_ms = 0;
 }
 
-/* The call that one is in ends with EINTR, or ends what it waits for; one that is about to make one is
- * interrupted the next time. */
+/* A blocked call ends with EINTR, or ends its wait; a thread that is just about to make a call is interrupted
+ * the next time. */
 static void workers_interrupt(const struct pod_thread *thread)
 {
 	for (const struct worker *worker = thread->workers; worker; worker = worker->next)
@@ -440,7 +440,7 @@ static void worker_replace(struct pod_thread *thread)
 	thread->all->stuck++;
 }
 
-/* Since when the one that is busy longest has been in its call; 0: none is. Under the thread's lock. */
+/* Returns since when the longest call has been running; 0: none. Under the thread's lock. */
 static int64_t busy_since_ms(const struct pod_thread *thread)
 {
 	int64_t since_ms = 0;

@@ -34,7 +34,7 @@ struct pod_work {
 	struct pod_work *next;
 };
 
-/* What all of them report to. 0 or -errno. */
+/* Creates the shared state that all threads report to. 0 or -errno. */
 int pod_threads_create(struct pod_threads **threads, struct events *events);
 /* Calls done() of the works that have run. */
 void pod_threads_serve(struct pod_threads *threads);
@@ -51,14 +51,13 @@ void pod_thread_get(struct pod_thread *thread);
 /* With its last user it does what is left to do, and ends. NULL is harmless. */
 void pod_thread_put(struct pod_thread *thread);
 
-/* Its pod is removed, and nothing is left to it but to close what the pod had: nobody is waited for any more.
- */
+/* The pod was removed: the thread only closes the pod's descriptors, and nothing waits for it any more. */
 void pod_thread_removed(struct pod_thread *thread);
 
 void pod_thread_do(struct pod_thread *thread, struct pod_work *work);
 /* Closes it after all that was asked for before. -1 is harmless. */
 void pod_thread_close(struct pod_thread *thread, int fd);
-/* The last that a work does: a close() for which nobody waits but this thread. -1 is harmless. Any thread. */
+/* Queues a close() that only this thread waits for. -1 is allowed. Any thread. */
 void pod_thread_close_now(int fd);
 /* Around a call that may close descriptors in another way. Returns whether another thread does the rest: then
  * objects and descriptors that a later work closes are gone. Any thread. */

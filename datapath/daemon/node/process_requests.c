@@ -75,7 +75,7 @@ static bool untimed_asked(const struct ktsn_app_request *request)
 	return request->flags & KTSN_APP_UNTIMED;
 }
 
-/* Of what keeps some open; counts when there are none. */
+/* For requests that keep descriptors open; counts a rejection. */
 static int descriptors_allowed(const struct process *process)
 {
 	if (app_requests_descriptors_suffice())
@@ -97,7 +97,7 @@ static int ring_allowed(const struct process *process, const struct ktsn_app_req
 	return descriptors_allowed(process);
 }
 
-/* Of the map of that number, or (0) of one to be made; counts when it is not. */
+/* For the map with that number, or (0) a new one; counts a rejection. */
 static int memory_allowed(const struct process *process, uint32_t map_id)
 {
 	struct node *node = process->pod->node;
@@ -391,11 +391,11 @@ void listeners_wake(struct node *node)
 	}
 }
 
-/* Connections cost descriptors and memory before they ask for a ring, and those that ended until their last
+/* Connections cost descriptors and memory before they ask for a ring, and after their end until their last
  * message has left. */
 static bool connection_allowed(struct pod *pod, bool relay)
 {
-	/* Those are few. */
+	/* Relays are few. */
 	if (relay || pod->quota->processes < pod->quota->limits.processes)
 		return true;
 	pod->node->limit_refusals++;

@@ -167,7 +167,7 @@ void process_close(struct process *process)
 	process->next = node->closing;
 	node->closing = process;
 	events_remove(node->events, &process->connection);
-	/* With what the application sent and nobody read. */
+	/* With requests of the application that were not read. */
 	pod_thread_close(process->thread, process->connection.fd);
 	app_request_abandon(process->request);
 	process->request = NULL;
@@ -180,27 +180,27 @@ void process_close(struct process *process)
 		}
 	process_library_counts_add(process, &node->library_counts_closed);
 	if (process->ring)
-		/* What it sent still leaves; the loop gives the ring back after that. */
+		/* Its messages still leave; the loop returns the ring after that. */
 		loop_command(node->loop,
 			     &(struct loop_command){.type = COMMAND_RING_CLOSE, .ring = process->ring});
 	else
 		process_free(node, process);
 }
 
-/* What asks first is a ring, made or handed back: the expensive requests, and the ones that can be repeated
- * without end. */
+/* The first request is for a ring, new or handed back: these are expensive and can be repeated without end.
+ */
 static bool ring_work_allowed(struct process *process)
 {
 	return quota_rate_take(&process->quota->ring_works, clock_tai_ns());
 }
 
-/* From here on nobody looks at the connection until the request was served. */
+/* The connection is not read again until the request has been served. */
 static void connection_readable(struct event_source *source)
 {
 	struct process *process = source->owner;
 
 	events_remove(process->pod->node->events, source);
-	/* Behind those of its pod that wait already; a relay waits for none. */
+	/* After the waiting requests of its pod; a relay does not wait. */
 	if (process->ring || process->relay || process->receiving ||
 	    (!process->pod->connections_resting && ring_work_allowed(process)))
 		app_request_begin(process->request);
@@ -224,7 +224,7 @@ void connections_wake(struct node *node)
 	for (struct pod *pod = node->connections_resting ? node->pods : NULL; pod; pod = pod->next) {
 		struct process *process = oldest_resting(pod);
 
-		/* One of each pod, before others are served. */
+		/* One request of each pod in turn. */
 		if (!process || !ring_work_allowed(process))
 			continue;
 		connection_rest(process, false);
@@ -240,7 +240,7 @@ static pid_t peer_pid(int fd)
 	return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &bytes) ? 0 : peer.pid;
 }
 
-/* Frees one that nobody has seen. */
+/* Frees a process that is not in any list. */
 static void process_discard(struct process *process)
 {
 	app_request_abandon(process->request);
@@ -248,8 +248,8 @@ static void process_discard(struct process *process)
 	free(process);
 }
 
-/* The kernel puts the socket that is accepted into the network namespace in which the client has made its
- * own. A pod's program cannot make one in ktsnd's. */
+/* The accepted socket is in the network namespace in which the client created its own. A pod's program cannot
+ * create one in ktsnd's. */
 static bool connection_is_local(const struct node *node, int fd)
 {
 	uint64_t cookie;

@@ -19,7 +19,7 @@ union request_control {
 	struct cmsghdr align;
 };
 
-/* What a request may have open at once: what comes with it, its doorbell with its set, a ring or the maps. */
+/* Descriptors that a request may have open at once: its own, its doorbell and set, a ring or the maps. */
 enum { REQUEST_FDS = 8 };
 
 /* The control thread's: requests that were given to the threads of pods and have not come back, whether they
@@ -49,7 +49,7 @@ static int request_receive(struct app_request *request, int *passed_fd)
 		.msg_iov = &iov,
 		.msg_iovlen = 1,
 		.msg_control = control.bytes,
-		/* What is too many the kernel closes, so that nothing of it is in ktsnd's table. */
+		/* The kernel closes excess descriptors, so that they never are in ktsnd's table. */
 		.msg_controllen = CMSG_LEN(sizeof(int)),
 	};
 	bool replaced;
@@ -70,7 +70,7 @@ static int request_receive(struct app_request *request, int *passed_fd)
 	return bytes == sizeof(request->message) && !(message.msg_flags & MSG_CTRUNC) ? 1 : -EPROTO;
 }
 
-/* Of a socket that is given back only the name counts, bound or not. */
+/* For a socket that is given back only the name counts, bound or not. */
 static int receive_socket_read(struct app_request *request, int fd)
 {
 	struct socket_identity *identity = &request->identity;
@@ -129,15 +129,15 @@ static int nothing_passed(struct app_request *request)
 	return 0;
 }
 
-/* Who has a ring gets no other, and its requests are not bounded: to put a set into the loop's takes a lock
- * of all the machine. */
+/* A process gets only one ring: its requests are not limited, and adding a set to the loop's takes a lock of
+ * the whole machine. */
 static bool makes_ring(const struct app_request *request)
 {
 	return !request->has_ring &&
 	       (request->message.type == KTSN_APP_HELLO || request->message.type == KTSN_APP_HAND_BACK);
 }
 
-/* Of a ring that may be made. */
+/* Only if a ring may be created. */
 static void doorbell_prepare(struct app_request *request)
 {
 	request->doorbell_fd = doorbell_make();
@@ -150,7 +150,7 @@ static void doorbell_prepare(struct app_request *request)
 	request->doorbell_fd = request->doorbell_set_fd;
 }
 
-/* Of a ring that is not entered the filter counts for nobody. */
+/* The filter of a ring that is not entered counts nothing. */
 static void ring_enter(struct app_request *request)
 {
 	const struct receive_descriptors fds = {request->reply_fds[0], request->reply_fds[1]};
@@ -219,9 +219,9 @@ void app_request_clear(struct app_request *request)
 {
 	notifier_close(request->thread, request->notifier);
 	pod_thread_close(request->thread, request->socket_fd);
-	/* A program: nobody is waited for. */
+	/* A program: this call does not wait. */
 	fd_close(&request->filter_fd);
-	/* The last copy of a doorbell has whoever watches it woken. */
+	/* Closing the last copy of a doorbell wakes its watchers. */
 	pod_thread_close(request->thread, request->reply_fds[0]);
 	pod_thread_close(request->thread, request->reply_fds[1]);
 	request->socket_fd = request->reply_fds[0] = request->reply_fds[1] = -1;

@@ -29,7 +29,7 @@ struct app_request {
 	bool busy;     /* likewise: between the connection and the reply */
 	bool has_ring; /* as the request begins: then it can make none */
 	int connection_fd;
-	/* What the pod's thread found. */
+	/* Result of the pod's thread. */
 	int got; /* 1: a request, 0: none after all, -errno: the connection is to be closed */
 	struct ktsn_app_request message;
 	int passed_err;                  /* why what came with it is of no use; 0: it is */
@@ -55,8 +55,8 @@ struct app_request {
 	int sent_err; /* of sending it */
 };
 
-/* Whether there are descriptors for another connection or request of a pod, if each request under way takes
- * as many as it may, also those that wait in a pod's thread and have none yet. */
+/* Whether there are descriptors for another connection or request of a pod if every pending request takes the
+ * maximum, including requests that wait in a pod's thread. */
 bool app_requests_descriptors_suffice(void);
 /* For a process that has a connection; `serve` is called with each request that was read. NULL when out of
  * memory. */

@@ -9,8 +9,8 @@
 #include <errno.h>
 #include <stdlib.h>
 
-/* So long a change may take to reach the loop. One that is asked for later than this before its base time is
- * too late for it. */
+/* A change may take this long to reach the loop. A request that comes later than this before its base time is
+ * too late. */
 enum { CHANGE_AHEAD_NS = 1000000 };
 
 struct loop_gates *gates_blank(void)
@@ -43,7 +43,7 @@ static void short_windows_warn(const struct node *node, const struct ktsn_gates 
 void node_gates_set(struct node *node, struct loop_gates *gates)
 {
 	short_windows_warn(node, &gates->gates);
-	/* Those before come back as retired. */
+	/* The previous gates return as retired. */
 	node->shaping.gates = gates;
 	loop_command(node->loop, &(struct loop_command){.type = COMMAND_GATES, .gates = gates});
 }

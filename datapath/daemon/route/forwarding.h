@@ -20,7 +20,7 @@
 
 struct forwarding_entry;
 
-/* Of one address, in the tables of a bridge and its tunnel. All 0: it watches nothing. */
+/* A watch on an address in the tables of a bridge and its tunnel. All 0: no watch. */
 struct forwarding_watch {
 	uint8_t mac[6];
 	int bridge_link_index, tunnel_link_index; /* 0: there is none */
@@ -41,7 +41,7 @@ bool forwarding_watch_changed(const struct routing *routing, const struct forwar
 /* Where the address is; entries for good count before learnt ones. Nowhere: both are 0. */
 struct forwarding_place forwarding_find(struct routing *routing, struct forwarding_watch *watch);
 
-/* What the kernel says. */
+/* The kernel's entries. */
 void forwarding_entry_changed(struct routing *routing, const struct rtnl_forwarding *entry);
 /* It dropped notifications: each entry is asked for again when it is needed. */
 void forwarding_reread(struct routing *routing);

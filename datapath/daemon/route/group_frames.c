@@ -21,7 +21,7 @@ enum {
 	ROBUSTNESS = 2,
 };
 
-/* Of both families, in their first byte. */
+/* The first byte of addresses of both families. */
 enum {
 	IGMP_QUERY = 0x11,
 	IGMPV1_REPORT = 0x12,
@@ -76,7 +76,7 @@ static void ether_put(uint8_t *frame, const uint8_t destination[6], const uint8_
 	be16_put(frame + 12, type);
 }
 
-/* From 0.0.0.0: no router, which whoever listens might take it for (RFC 4541 section 2.1.1). */
+/* From 0.0.0.0, so that listeners do not take the sender for a router (RFC 4541 section 2.1.1). */
 static size_t igmp_query_build(uint8_t *frame, const uint8_t source_mac[6], uint32_t response_ms)
 {
 	static const uint8_t all_hosts_mac[] = {0x01, 0x00, 0x5e, 0, 0, 1}, all_hosts[] = {224, 0, 0, 1};
@@ -154,7 +154,7 @@ static uint32_t ipv4_count(const struct group_list *list)
 	return count;
 }
 
-/* Those of one family. Returns where the next goes. */
+/* Writes the groups of one family. Returns the end of them. */
 static uint8_t *groups_put(uint8_t *at, const struct group_list *list, bool ipv4)
 {
 	size_t bytes = ipv4 ? 4 : KTSN_ADDRESS_BYTES;
@@ -224,7 +224,7 @@ bool group_list_has(const struct ktsn_address *groups, uint32_t count, const str
 	return count && bsearch(group, groups, count, sizeof(groups[0]), groups_compare);
 }
 
-/* What is no such group is not worth a place. */
+/* Groups that are always flooded are left out. */
 static void list_add(struct group_list *list, const struct ktsn_address *group)
 {
 	if (!group_is_reported(group))
@@ -237,7 +237,7 @@ static void list_add(struct group_list *list, const struct ktsn_address *group)
 
 /* ---- Reading ---- */
 
-/* What is left of a frame. */
+/* The unread rest of a frame. */
 struct rest {
 	const uint8_t *at;
 	size_t bytes;
@@ -294,7 +294,7 @@ static enum group_message announcement_parse(struct rest rest, struct group_pack
 	return GROUP_ANNOUNCEMENT;
 }
 
-/* Whether whoever sent the record is a member after it. */
+/* Whether the sender of the record is a member after it. */
 static bool record_joins(uint8_t type, uint32_t sources)
 {
 	switch (type) {
@@ -426,7 +426,7 @@ static bool tunnel_parse(struct rest *rest, uint16_t vxlan_port, struct group_pa
 	memcpy(&packet->node_be, ip + 12, sizeof(packet->node_be));
 	udp = rest_take(rest, KTSN_UDP_HEADER_BYTES);
 	vxlan = udp ? rest_take(rest, KTSN_VXLAN_HEADER_BYTES) : NULL;
-	/* The flag says that the VNI counts (RFC 7348 section 5). */
+	/* The flag marks a valid VNI (RFC 7348 section 5). */
 	if (!vxlan || be16_at(udp + 2) != vxlan_port || !(vxlan[0] & 0x08))
 		return false;
 	packet->vni = (uint32_t)vxlan[4] << 16 | be16_at(vxlan + 5);

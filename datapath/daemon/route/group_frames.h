@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Frames about multicast groups: queries to pods, reports of pods on other nodes, announcements between two
- * ktsnd. Pure: no system calls, no clock; any thread. What is read comes from the wire: nothing of it is
- * trusted.
+ * ktsnd. Pure: no system calls, no clock; any thread. Received frames come from the wire and are not trusted.
  *
  * A node announces to each peer of a network which groups its pods are members of. An announcement is an
  * Ethernet frame in the network's tunnel, to a hardware address that bridges forward nowhere (IEEE Std
@@ -32,7 +31,7 @@ enum {
 extern const uint8_t group_announcement_mac[KTSN_ETHER_ADDR_BYTES];
 
 struct group_list {
-	/* All groups, whatever is in the list: what it says is not known, or too much. */
+	/* All groups, whatever is in the list: the groups are unknown or too many. */
 	bool everything;
 	uint32_t count;
 	struct ktsn_address groups[GROUP_LIST_MAX];
@@ -40,13 +39,13 @@ struct group_list {
 
 /* ---- What ktsnd sends ---- */
 
-/* A general query of IGMPv3 (RFC 3376 section 4.1) or MLDv2 (RFC 3810 section 5.1): which groups is whoever
- * gets it a member of? It answers within that time. Returns the frame's bytes. */
+/* Builds a general query of IGMPv3 (RFC 3376 section 4.1) or MLDv2 (RFC 3810 section 5.1), which members
+ * answer within the given time. Returns the frame's bytes. */
 size_t group_query_build(uint8_t frame[GROUP_QUERY_BYTES_MAX], bool ipv4, const uint8_t source_mac[6],
 			 uint32_t response_ms);
 
-/* What stands behind the inner Ethernet header. A list that does not fit is announced as everything. Returns
- * its bytes; room_bytes is 12 at least. */
+/* Builds the part of an announcement after the inner Ethernet header. A list that does not fit is announced
+ * as all groups. Returns its bytes; room_bytes must be at least 12. */
 size_t group_announcement_build(uint8_t *payload, size_t room_bytes, const struct group_list *list,
 				uint16_t lifetime_s);
 
@@ -62,15 +61,15 @@ struct group_packet {
 	struct group_list list; /* announced, or reported to have been joined */
 };
 
-/* Reads a frame that arrived at the uplink, without tag. GROUP_NOTHING for all that says nothing of groups,
- * or makes no sense. */
+/* Parses a frame that arrived at the uplink, without tag. GROUP_NOTHING for frames that are not about groups
+ * or are invalid. */
 enum group_message group_packet_parse(const uint8_t *frame, size_t bytes, uint16_t vxlan_port,
 				      struct group_packet *packet);
 
 /* ---- Groups ---- */
 
-/* Whether members of the group are known by their reports: not of those that a switch floods always (RFC 4541
- * sections 2.1.2 and 3), such as 224.0.0.x and ff02::x. */
+/* Whether the members of the group are known by their reports. False for groups that a switch always floods
+ * (RFC 4541 sections 2.1.2 and 3), such as 224.0.0.x and ff02::x. */
 bool group_is_reported(const struct ktsn_address *group);
 
 /* Brings the list into an order, and each group into it once. */

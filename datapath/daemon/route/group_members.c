@@ -16,7 +16,7 @@
 enum {
 	QUERY_MS = 125000, /* RFC 3376 section 8.2 */
 	QUERY_RESPONSE_MS = 10000,
-	/* Of a port that is new, or of which a member has gone. */
+	/* For a new port, or a port that has lost a member. */
 	FIRST_QUERIES = 2,
 	FIRST_QUERY_MS = 2000,
 	FIRST_RESPONSE_MS = 1000,
@@ -146,7 +146,7 @@ static void bridges_forget(struct group_members *members, const struct bridge_po
 	members->bridge_count = kept;
 }
 
-/* Those of networks' bridges, with what is known of them. Of a port that finds no place all groups are. */
+/* The ports of networks' bridges, and their groups. A port for which there is no room wants all groups. */
 static void ports_take(struct group_members *members, const struct bridge_ports *from, int64_t now_ms)
 {
 	struct group_port *ports = calloc(from->count ? from->count : 1, sizeof(*ports));
@@ -295,8 +295,8 @@ static bool reading_has(const struct reading *reading, const struct group_member
 	       bsearch(member, reading->members, reading->count, sizeof(*member), members_compare);
 }
 
-/* Whether a member that its bridge has forgotten stays one. `port` is NULL while its port is down: when it
- * comes back, nobody knows its members until it is learnt. */
+/* Whether a member stays one after its bridge has forgotten it. `port` is NULL while its port is down: when
+ * the port is up again, its members are unknown until it is learnt. */
 static bool forgotten_stays(struct group_member *member, struct group_port *port, int64_t now_ms)
 {
 	bool first = !member->until_ms;

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Which groups the pods of a peer are members of, as its ktsnd announces it and as its pods report it. A peer
- * of which that is not known gets the messages of all groups: one whose ktsnd does not run, or was not heard
- * of for the lifetime of its last announcement.
+ * The groups of the pods of a peer, by the announcements of its ktsnd and the reports of its pods. A peer
+ * whose groups are unknown gets the messages of all groups: its ktsnd does not run, or the lifetime of its
+ * last announcement is over.
  *
- * An announcement says everything. A report that comes through the tunnel says that somebody joined just now:
- * it counts until an announcement that is younger by 2 s decides. So a new member is served also while the
- * ktsnd of its node is away.
+ * An announcement has all groups. A report through the tunnel means that a pod has just joined: it counts
+ * until an announcement that is at least 2 s younger. So a new member gets messages even while the ktsnd of
+ * its node is away.
  *
  * Control thread.
  */
@@ -31,13 +31,14 @@ struct peer_groups {
 	uint32_t announced_count, reported_count;
 	struct ktsn_address *announced; /* in their order */
 	struct peer_reported *reported; /* PEER_REPORTED_MAX of them, or NULL */
-	/* What this node announces to it. */
+	/* The announcement of this node to the peer. */
 	int64_t announce_ms; /* when, on CLOCK_MONOTONIC; 0: it is new */
 	uint8_t repeats;     /* soon, since the first may be lost */
 	uint8_t failures;    /* since it was reached last */
 };
 
-/* What it said; `now_ms` on CLOCK_MONOTONIC. True when it wants others now. */
+/* Takes an announcement or report of the peer; `now_ms` on CLOCK_MONOTONIC. Returns whether its groups have
+ * changed. */
 bool peer_groups_take(struct peer_groups *groups, const struct group_packet *packet, int64_t now_ms);
 /* True when what was known has expired by now. */
 bool peer_groups_expire(struct peer_groups *groups, int64_t now_ms);

@@ -26,7 +26,7 @@ enum {
 	/* Nobody's hardware address is known at first. */
 	UNREACHED_MS = 500,
 	UNREACHED_MS_MAX = 30000,
-	/* New peers are not told all at once. */
+	/* Announcements to new peers are spread over this time. */
 	FIRST_SPREAD_MS = 2,
 	FIRST_SPREAD_MS_MAX = 5000,
 	/* Then others have their turn. */
@@ -216,7 +216,7 @@ static int announcement_send(struct groups *groups, const struct peer *peer, con
 	return 0;
 }
 
-/* Tells a peer, and says when again. */
+/* Announces to a peer, and sets the time of the next announcement. */
 static void peer_announce(struct groups *groups, struct peer *peer, const struct group_list *list,
 			  int64_t now_ms)
 {
@@ -246,8 +246,7 @@ static bool announced_equal(const struct peer_network *network, const struct gro
 		memcmp(network->announced->groups, list->groups, list->count * sizeof(list->groups[0])) == 0);
 }
 
-/* What is announced to the peers of a network; they are told at once when it is something else than before.
- */
+/* Computes the announcement to the peers of a network; it is sent at once when it has changed. */
 static const struct group_list *network_look(struct groups *groups, struct peer_network *network,
 					     int64_t now_ms)
 {
@@ -281,7 +280,7 @@ static void networks_look(struct groups *groups, int64_t now_ms)
 		(void)network_look(groups, network, now_ms);
 }
 
-/* A new peer is told soon; of many each a little later. */
+/* A new peer gets an announcement soon; with many new peers each a little later. */
 static void peer_begin(struct groups *groups, struct peer *peer, int64_t now_ms)
 {
 	uint32_t spread_ms = peer->network->peer_count * FIRST_SPREAD_MS;
@@ -292,7 +291,7 @@ static void peer_begin(struct groups *groups, struct peer *peer, int64_t now_ms)
 	peer->groups.repeats = 1;
 }
 
-/* True when it was told, or should have been. */
+/* Returns whether an announcement was due. */
 static bool peer_tick(struct groups *groups, struct peer *peer, int64_t now_ms)
 {
 	const struct group_list *list;

@@ -26,7 +26,7 @@ struct groups {
 	struct group_members members;
 	struct event_source tap; /* packet socket at the uplink; fd -1: a switch does the tunnelling */
 	bool look;               /* something has changed that may be announced */
-	int64_t peers_due_ms;    /* when the next peer is told, or forgotten */
+	int64_t peers_due_ms;    /* when the next announcement is due, or a peer is forgotten */
 	uint64_t random;
 	struct group_packet packet; /* being read */
 };
@@ -41,19 +41,19 @@ void groups_fini(struct routing *routing);
 void groups_ports_changed(struct groups *groups);
 /* The bridges' tables are. */
 void groups_members_changed(struct groups *groups);
-/* There is a peer to be told. */
+/* An announcement to a peer is due. */
 void groups_peers_changed(struct groups *groups);
 /* Does what is due. Returns ms until it wants to be called again, -1: not. */
 int groups_tick(struct groups *groups);
 
-/* Whether messages to a group are for the port, or the peer. Of no group in particular (broadcast, another
- * EtherType): NULL, and they are. */
+/* Whether messages to a group go to the port, or the peer. True for a NULL group (broadcast, another
+ * EtherType). */
 bool groups_port_wants(const struct groups *groups, const struct bridge_port *port,
 		       const struct ktsn_address *group);
 bool groups_peer_wants(const struct groups *groups, const struct peer *peer,
 		       const struct ktsn_address *group);
 
-/* What this node announces to the peers of a network now. */
+/* Returns what this node announces to the peers of a network now. */
 void groups_own(const struct groups *groups, uint32_t vni, struct group_list *list);
 
 #endif

@@ -154,7 +154,7 @@ static struct peer_network *network_need(const struct routing *routing, uint32_t
 	return network;
 }
 
-/* What nobody uses any more. */
+/* Frees peers that are not used any more. */
 static void unused_free(struct routing *routing, struct peer_network *network)
 {
 	if (network && !network->peer_count) {

@@ -71,8 +71,7 @@ bool peer_remove(struct routing *routing, uint32_t vni, uint32_t address_be);
 
 /* The peer of that node, or NULL. */
 struct peer *peer_find(const struct routing *routing, uint32_t vni, uint32_t address_be);
-/* The remote node behind which an address lives (longest prefix; of equal ones the one that was told last),
- * or NULL. */
+/* Returns the remote node of an address (longest prefix; of equal ones the newest), or NULL. */
 struct peer *peer_of_address(const struct routing *routing, uint32_t vni, const struct ktsn_address *address);
 /* The peers of a network, or NULL when it has none. */
 struct peer_network *peer_network_find(const struct routing *routing, uint32_t vni);

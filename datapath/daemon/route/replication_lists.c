@@ -22,7 +22,7 @@ struct replication_list {
 	uint32_t pruned;   /* receivers without a member of the group */
 	uint32_t left_out; /* receivers beyond LOOP_COPIES_MAX */
 	uint32_t count, room;
-	struct loop_copy *copies; /* to those that can be reached now */
+	struct loop_copy *copies; /* to receivers that can be reached now */
 };
 
 void replication_free(struct routing *routing, struct replication_list *list)
@@ -80,7 +80,7 @@ static int port_add(struct replication_list *list, uint32_t link_index)
 	return copy_add(list, &(struct loop_copy){.bridge_link_index = link_index});
 }
 
-/* One that did not answer is not waited for again: the others' messages must not wait for a dead node. */
+/* Do not wait again for a peer that did not answer: messages to the others must not wait for a dead node. */
 static enum loop_destination_state next_hop_state(const struct neighbor *next_hop)
 {
 	if (next_hop->entry.state == NEIGHBOR_VALID)
@@ -167,8 +167,8 @@ static int peers_add(struct route *route)
 	return err;
 }
 
-/* A group that nobody is a member of: its messages go as far as a switch would be, to one peer or out of one
- * port, where they end. So they leave at their time, and count, as others do. */
+/* A group without members: its messages go to one peer or one port, as far as a switch would be, and end
+ * there. So they leave at their time and are counted like others. */
 static int nobody_add(struct route *route)
 {
 	const struct peer_network *network = peer_network_find(route->routing, route->vni);
@@ -289,7 +289,7 @@ int replication_find(struct route *route, const struct endpoint *sender)
 	list->bridge_link_index = sender->bridge_link_index;
 	list->sender_link_index = sender->port_link_index;
 	route->replication = list;
-	/* What changed since is heard of. */
+	/* Changes after this are reported. */
 	if (!route->routing->ports.read)
 		(void)bridge_ports_read(route->routing);
 	return copies_fill(route);
