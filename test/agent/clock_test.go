@@ -25,6 +25,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/node/clock"
 	"github.com/kubernetsn/kubernetsn/internal/node/relay"
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
+	"github.com/kubernetsn/kubernetsn/internal/testlab"
 )
 
 // ktsnd is one that is asked for its state only, which takes its time.
@@ -184,7 +185,7 @@ func TestAnotherStateOfTheClockIsInTheAPIWithinTwoSeconds(t *testing.T) {
 		ended := make(chan time.Time)
 		began := time.Now()
 		go func() { ended <- agent.feed(feeding, now, bound) }()
-		eventually(ctx, t, func() error {
+		testlab.Eventually(t, patience, 20*time.Millisecond, func() error {
 			if said, got, _ := says(ctx, t); got != want || said == nil {
 				return fmt.Errorf("step %d: the network says %q, want %q", i, got, want)
 			}

@@ -72,19 +72,3 @@ func update(ctx context.Context, t *testing.T, object client.Object) {
 		t.Fatalf("change %T: %v", object, err)
 	}
 }
-
-// eventually repeats a look until it finds nothing wrong.
-func eventually(ctx context.Context, t *testing.T, look func() error) {
-	t.Helper()
-	deadline := time.Now().Add(patience)
-	for {
-		err := look()
-		switch {
-		case err == nil:
-			return
-		case time.Now().After(deadline) || ctx.Err() != nil:
-			t.Fatal(err)
-		}
-		time.Sleep(20 * time.Millisecond)
-	}
-}

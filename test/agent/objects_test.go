@@ -15,6 +15,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
@@ -22,6 +23,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
 	"github.com/kubernetsn/kubernetsn/internal/node/agent/network"
 	"github.com/kubernetsn/kubernetsn/internal/node/agent/objects"
+	"github.com/kubernetsn/kubernetsn/internal/testlab"
 )
 
 // informer is one that runs.
@@ -114,7 +116,7 @@ func text(state network.Cluster) string {
 // knows waits until the agent knows this, by so many watches.
 func (i *informer) knows(ctx context.Context, t *testing.T, want string, watches int) {
 	t.Helper()
-	eventually(ctx, t, func() error {
+	testlab.Eventually(t, patience, 20*time.Millisecond, func() error {
 		if got, open := text(i.State()), i.asked.watches(); got != want || open != watches {
 			return fmt.Errorf("the agent knows %q by %d watches, want %q by %d", got, open, want, watches)
 		}
@@ -167,7 +169,7 @@ func TestAnAgentWatchesItsNetworksAndNoOthers(t *testing.T) {
 		t.Errorf("%d watches are left", open)
 	}
 	on.asked.next.(interface{ CloseIdleConnections() }).CloseIdleConnections()
-	eventually(ctx, t, func() error {
+	testlab.Eventually(t, patience, 20*time.Millisecond, func() error {
 		if now := runtime.NumGoroutine(); now > before {
 			return fmt.Errorf("%d goroutines, before there were %d", now, before)
 		}
@@ -207,7 +209,7 @@ func TestWithoutATSNNodeOrAnAPIServerWhatIsKnownStays(t *testing.T) {
 	on.knows(ctx, t, "kept 31 1/3", 3)
 
 	way.close()
-	eventually(ctx, t, func() error {
+	testlab.Eventually(t, patience, 20*time.Millisecond, func() error {
 		if on.asked.watches() > 0 {
 			return errors.New("it does not notice that the API server is away")
 		}

@@ -14,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/kubernetsn/kubernetsn/internal/testlab"
 	"github.com/kubernetsn/kubernetsn/test/cluster/internal/asker"
 	"github.com/kubernetsn/kubernetsn/test/cluster/internal/kube"
 	"github.com/kubernetsn/kubernetsn/test/cluster/internal/node"
@@ -49,7 +50,7 @@ type watched struct {
 func newWatched(ctx context.Context, t *testing.T) *watched {
 	t.Helper()
 	for _, host := range under.Nodes {
-		if err := asker.Bring(ctx, under.Place(host.Name), program(t, "ktsn-test-asker")); err != nil {
+		if err := asker.Bring(ctx, under.Place(host.Name), testlab.Program(t, "ktsn-test-asker")); err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() {

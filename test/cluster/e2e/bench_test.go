@@ -44,7 +44,7 @@ func startBenchIn(t *testing.T, out string, more ...string) (*exec.Cmd, *bytes.B
 		t.Fatal(err)
 	}
 	said := &bytes.Buffer{}
-	command := exec.Command(program(t, "ktsn"), append([]string{"bench", "run", profile, "--kubeconfig", under.Kubeconfig(), "--namespace",
+	command := exec.Command(testlab.Program(t, "ktsn"), append([]string{"bench", "run", profile, "--kubeconfig", under.Kubeconfig(), "--namespace",
 		benchNamespace, "--out", out, "--quiet"}, more...)...)
 	command.Stdout, command.Stderr = said, said
 	if err := command.Start(); err != nil {
@@ -209,7 +209,7 @@ func TestABenchSaysWhenATalkerHasNoRealTimeScheduling(t *testing.T) {
 	if err := os.WriteFile(profile, []byte("paths: [primary-spin]\nmessages: 50\nrepetitions: 1\nwarm-up: 0\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	said, err := exec.CommandContext(ctx, program(t, "ktsn"), "bench", "run", profile, "--kubeconfig", under.Kubeconfig(), "--namespace", benchNamespace,
+	said, err := exec.CommandContext(ctx, testlab.Program(t, "ktsn"), "bench", "run", profile, "--kubeconfig", under.Kubeconfig(), "--namespace", benchNamespace,
 		"--image", "localhost/kubernetsn/tsnperf:dev", "--out", out, "--quiet").CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v: %s", err, said)

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/kubernetsn/kubernetsn/bench/results"
+	"github.com/kubernetsn/kubernetsn/internal/testlab"
 )
 
 // toolsProfiles are experiments with other people's programs, in seconds. Flannel stands for the network that each pod has.
@@ -51,7 +52,7 @@ func TestProgramsOfOthersAreMeasuredInPods(t *testing.T) {
 				t.Fatal(err)
 			}
 			said := &bytes.Buffer{}
-			command := exec.CommandContext(ctx, program(t, "ktsn"), "bench", "run", profile, "--kubeconfig", under.Kubeconfig(), "--namespace",
+			command := exec.CommandContext(ctx, testlab.Program(t, "ktsn"), "bench", "run", profile, "--kubeconfig", under.Kubeconfig(), "--namespace",
 				benchNamespace, "--out", out, "--quiet")
 			command.Stdout, command.Stderr = said, said
 			if err := command.Run(); err != nil {

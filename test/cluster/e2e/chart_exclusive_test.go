@@ -15,6 +15,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/kubernetsn/kubernetsn/internal/testlab"
 	"github.com/kubernetsn/kubernetsn/test/cluster/internal/kube"
 	"github.com/kubernetsn/kubernetsn/test/cluster/internal/node"
 )
@@ -87,7 +88,7 @@ func processorsOf(ctx context.Context, host, name string) ([]string, error) {
 func TestAnExclusiveCoreIsKtsndsOwn(t *testing.T) {
 	ctx := needChart(t)
 	if runtime.NumCPU() != 2 {
-		skip(t, fmt.Sprintf("this machine has %d processors; the test knows what a kubelet does with two", runtime.NumCPU()))
+		testlab.Missing(t, fmt.Sprintf("this machine has %d processors; the test knows what a kubelet does with two", runtime.NumCPU()))
 	}
 	host := under.Nodes[1].Name
 	giveProcessors(ctx, t, host)

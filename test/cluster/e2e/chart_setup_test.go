@@ -15,6 +15,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/kubernetsn/kubernetsn/internal/testlab"
 	"github.com/kubernetsn/kubernetsn/test/cluster/internal/cgroups"
 	helmchart "github.com/kubernetsn/kubernetsn/test/cluster/internal/chart"
 	"github.com/kubernetsn/kubernetsn/test/cluster/internal/kube"
@@ -48,7 +49,7 @@ func needChart(t *testing.T) context.Context {
 // withChart is needChart in a cluster that may have one node.
 func withChart(ctx context.Context, t *testing.T) context.Context {
 	t.Helper()
-	program(t, "helm")
+	testlab.Program(t, "helm")
 	if chart.failed {
 		t.Fatal("the chart could not be installed, see above")
 	}
@@ -118,7 +119,7 @@ func chartFolder(t *testing.T) string {
 // helm runs helm with the rights of the cluster's administrator.
 func helm(ctx context.Context, t *testing.T, arguments ...string) (string, error) {
 	t.Helper()
-	return helmchart.Helm(ctx, program(t, "helm"), under.Kubeconfig(), arguments...)
+	return helmchart.Helm(ctx, testlab.Program(t, "helm"), under.Kubeconfig(), arguments...)
 }
 
 // removeTSN removes what needTSN made, because there is one ktsnd on a node.

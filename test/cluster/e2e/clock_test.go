@@ -26,6 +26,7 @@ import (
 
 	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
 	"github.com/kubernetsn/kubernetsn/bench/results"
+	"github.com/kubernetsn/kubernetsn/internal/testlab"
 	"github.com/kubernetsn/kubernetsn/internal/testlab/tsnperf"
 	"github.com/kubernetsn/kubernetsn/test/cluster/internal/kube"
 	"github.com/kubernetsn/kubernetsn/test/cluster/internal/node"
@@ -80,7 +81,7 @@ func TestClocksAreBelievedOnlyWhileTheyAreGood(t *testing.T) {
 	needTwoNodes(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Minute)
 	t.Cleanup(cancel)
-	program(t, "helm")
+	testlab.Program(t, "helm")
 	removeChart(ctx, t)
 	noRelease(ctx, t)
 	removeTSN(ctx, t)

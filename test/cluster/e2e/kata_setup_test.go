@@ -16,6 +16,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/kubernetsn/kubernetsn/internal/testlab"
 	"github.com/kubernetsn/kubernetsn/internal/testlab/guestmachine"
 )
 
@@ -75,7 +76,7 @@ func installKata(ctx context.Context, t *testing.T) {
 		t.Fatal(err)
 	}
 	base := guestmachine.Kernel(t, repository)
-	kernel, initrd := unpackKernel(t, base), packInitrd(t, base, program(t, "ktsn-test-kata-agent"))
+	kernel, initrd := unpackKernel(t, base), packInitrd(t, base, testlab.Program(t, "ktsn-test-kata-agent"))
 	for _, host := range under.Nodes {
 		folder := under.Root(host.Name) + kataFolder
 		t.Cleanup(func() {
@@ -84,7 +85,7 @@ func installKata(ctx context.Context, t *testing.T) {
 			}
 		})
 		for at, from := range map[string]string{
-			"bin/containerd-shim-ktsnkata-v2": program(t, "containerd-shim-ktsnkata-v2"), "bin/ktsn": program(t, "ktsn"),
+			"bin/containerd-shim-ktsnkata-v2": testlab.Program(t, "containerd-shim-ktsnkata-v2"), "bin/ktsn": testlab.Program(t, "ktsn"),
 			"share/kata-containers/vmlinux": kernel, "share/kata-containers/initrd": initrd,
 		} {
 			content, err := os.ReadFile(from)

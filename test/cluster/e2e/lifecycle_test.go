@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kubernetsn/kubernetsn/internal/testlab"
 	"github.com/kubernetsn/kubernetsn/test/cluster/internal/cluster"
 	"github.com/kubernetsn/kubernetsn/test/cluster/internal/kube"
 	"github.com/kubernetsn/kubernetsn/test/cluster/internal/leftovers"
@@ -42,7 +43,7 @@ func newSecond(t *testing.T) *second {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &second{program: program(t, "ktsn-cluster"), dir: clusterDir(), plan: p}
+	s := &second{program: testlab.Program(t, "ktsn-cluster"), dir: clusterDir(), plan: p}
 	t.Cleanup(func() {
 		if said, err := s.command(context.WithoutCancel(t.Context()), "down").CombinedOutput(); err != nil {
 			t.Errorf("%v: %s", err, said)

@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/dynamic"
 
 	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
+	"github.com/kubernetsn/kubernetsn/internal/testlab"
 	"github.com/kubernetsn/kubernetsn/test/cluster/internal/kube"
 	"github.com/kubernetsn/kubernetsn/test/cluster/internal/node"
 )
@@ -25,7 +26,7 @@ import (
 // says that it did.
 func withOperator(ctx context.Context, t *testing.T, look func(), more ...string) (uninstalled func()) {
 	t.Helper()
-	program(t, "helm")
+	testlab.Program(t, "helm")
 	removeChart(ctx, t)
 	noRelease(ctx, t)
 	removeTSN(ctx, t)

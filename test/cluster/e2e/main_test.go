@@ -7,13 +7,13 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"testing"
 	"time"
 
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
+	"github.com/kubernetsn/kubernetsn/internal/testlab"
 	"github.com/kubernetsn/kubernetsn/test/cluster/internal/cluster"
 	"github.com/kubernetsn/kubernetsn/test/cluster/internal/kube"
 )
@@ -74,24 +74,11 @@ func clusterDir() string {
 	return cluster.DefaultDir
 }
 
-// required tells that a test must not be skipped.
-func required() bool {
-	return os.Getenv("CI") == "true" || os.Getenv("KTSN_REQUIRE") == "1"
-}
-
-func skip(t *testing.T, reason string) {
-	t.Helper()
-	if required() {
-		t.Fatal(reason)
-	}
-	t.Skip(reason)
-}
-
 // haveCluster skips a test where there is none.
 func haveCluster(t *testing.T) {
 	t.Helper()
 	if under == nil {
-		skip(t, whyNot)
+		testlab.Missing(t, whyNot)
 	}
 }
 
@@ -112,24 +99,7 @@ func needTwoNodes(t *testing.T) context.Context {
 	t.Helper()
 	ctx := needCluster(t)
 	if len(under.Nodes) < 2 {
-		skip(t, "needs two nodes")
+		testlab.Missing(t, "needs two nodes")
 	}
 	return ctx
-}
-
-// program is the path of a built program.
-func program(t *testing.T, name string) string {
-	t.Helper()
-	dir := os.Getenv("KTSN_BIN_DIR")
-	if dir == "" {
-		dir = "../../../bin"
-	}
-	path, err := filepath.Abs(filepath.Join(dir, name))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := os.Stat(path); err != nil {
-		skip(t, path+" is missing; run `make build bin/"+name+"`")
-	}
-	return path
 }

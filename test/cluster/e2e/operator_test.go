@@ -22,6 +22,7 @@ import (
 	"k8s.io/client-go/dynamic"
 
 	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
+	"github.com/kubernetsn/kubernetsn/internal/testlab"
 	"github.com/kubernetsn/kubernetsn/internal/testlab/tsnperf"
 	"github.com/kubernetsn/kubernetsn/test/cluster/internal/kube"
 )
@@ -460,7 +461,7 @@ func upgradedUnderMessages(ctx context.Context, t *testing.T, namespace string, 
 // ktsn runs the command line as a person does who has a kubeconfig.
 func ktsn(ctx context.Context, t *testing.T, arguments ...string) (string, error) {
 	t.Helper()
-	command := exec.CommandContext(ctx, program(t, "ktsn"), append(arguments, "--kubeconfig", under.Kubeconfig())...)
+	command := exec.CommandContext(ctx, testlab.Program(t, "ktsn"), append(arguments, "--kubeconfig", under.Kubeconfig())...)
 	said, err := command.CombinedOutput()
 	return string(said), err
 }

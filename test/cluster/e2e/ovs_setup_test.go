@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/kubernetsn/kubernetsn/internal/testlab"
 	"github.com/kubernetsn/kubernetsn/internal/testlab/ovsnode"
 	"github.com/kubernetsn/kubernetsn/test/cluster/internal/kube"
 	"github.com/kubernetsn/kubernetsn/test/cluster/internal/network"
@@ -41,7 +42,7 @@ func needOpenVSwitch(ctx context.Context, t *testing.T, host plan.Node) {
 	t.Helper()
 	daemon, err := ovsnode.Program()
 	if err != nil {
-		skip(t, err.Error())
+		testlab.Missing(t, err.Error())
 	}
 	// Also what a run has left that was killed.
 	if err := removeOpenVSwitch(ctx, host); err != nil {
@@ -53,7 +54,7 @@ func needOpenVSwitch(ctx context.Context, t *testing.T, host plan.Node) {
 		}
 	})
 	if err := under.SetHugepagesAside(ovsnode.Pages); err != nil {
-		skip(t, err.Error())
+		testlab.Missing(t, err.Error())
 	}
 	for _, service := range ovsServices(daemon) {
 		if err := under.AddService(ctx, host.Name, service); err != nil {

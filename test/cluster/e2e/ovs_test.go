@@ -17,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
+	"github.com/kubernetsn/kubernetsn/internal/testlab"
 	"github.com/kubernetsn/kubernetsn/test/cluster/internal/kube"
 	"github.com/kubernetsn/kubernetsn/test/cluster/internal/network"
 	"github.com/kubernetsn/kubernetsn/test/cluster/internal/plan"
@@ -57,7 +58,7 @@ type mixed struct {
 // One test, because the chart is in the cluster once: it is installed, used, and taken down.
 func TestANodeSendsThroughOpenVSwitchAndAnotherByItself(t *testing.T) {
 	ctx := needTwoNodes(t)
-	program(t, "helm")
+	testlab.Program(t, "helm")
 	removeChart(ctx, t)
 	removeTSN(ctx, t)
 	m := &mixed{direct: under.Nodes[0], switched: under.Nodes[1]}

@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
+	"github.com/kubernetsn/kubernetsn/internal/testlab"
 	"github.com/kubernetsn/kubernetsn/internal/testlab/tsnperf"
 	"github.com/kubernetsn/kubernetsn/test/cluster/internal/asker"
 	"github.com/kubernetsn/kubernetsn/test/cluster/internal/components"
@@ -54,7 +55,7 @@ func mayMount(ctx context.Context, t *testing.T, namespace string) {
 func (p *place) bringAsker(ctx context.Context, t *testing.T) {
 	t.Helper()
 	for _, host := range p.Nodes {
-		if err := asker.Bring(ctx, p.Place(host.Name), program(t, "ktsn-test-asker")); err != nil {
+		if err := asker.Bring(ctx, p.Place(host.Name), testlab.Program(t, "ktsn-test-asker")); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
+	"github.com/kubernetsn/kubernetsn/internal/testlab"
 	"github.com/kubernetsn/kubernetsn/test/cluster/internal/cgroups"
 	"github.com/kubernetsn/kubernetsn/test/cluster/internal/chart"
 )
@@ -47,7 +48,7 @@ func (p *place) installChart(ctx context.Context, t *testing.T, values ...string
 	images := folder(t, "out/images")
 	archives, err := filepath.Glob(filepath.Join(images, "*.tar"))
 	if err != nil || len(archives) == 0 {
-		skip(t, "there are no images in "+images+"; run `make images`")
+		testlab.Missing(t, "there are no images in "+images+"; run `make images`")
 	}
 	for _, archive := range archives {
 		if err := p.Load(ctx, archive, p.Nodes...); err != nil {
@@ -60,7 +61,7 @@ func (p *place) installChart(ctx context.Context, t *testing.T, values ...string
 		"--set", "image.pullPolicy=Never,operator.enabled=true",
 		"--set", fmt.Sprintf("ktsnd.cgroupV1=%v", p.hasRealtime(t)),
 	}, values...)
-	if said, err := chart.Helm(ctx, program(t, "helm"), p.Kubeconfig(), arguments...); err != nil {
+	if said, err := chart.Helm(ctx, testlab.Program(t, "helm"), p.Kubeconfig(), arguments...); err != nil {
 		t.Fatalf("%s: %v: %s", p.Name, err, said)
 	}
 }

@@ -24,6 +24,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	wire "github.com/kubernetsn/kubernetsn/internal/shared/federation"
+	"github.com/kubernetsn/kubernetsn/internal/testlab"
 	"github.com/kubernetsn/kubernetsn/test/cluster/internal/chart"
 )
 
@@ -41,7 +42,7 @@ type federator struct {
 func needFederator(t *testing.T) (context.Context, *federator) {
 	t.Helper()
 	ctx := needFederation(t)
-	said, err := chart.Helm(ctx, program(t, "helm"), hub.Kubeconfig(), "template", "federator", folder(t, "charts/federator"), "--kube-version", "1.34.0",
+	said, err := chart.Helm(ctx, testlab.Program(t, "helm"), hub.Kubeconfig(), "template", "federator", folder(t, "charts/federator"), "--kube-version", "1.34.0",
 		"--set", "program.enabled=false")
 	if err != nil {
 		t.Fatalf("%v: %s", err, said)
@@ -80,7 +81,7 @@ func (f *federator) write(name, text string) {
 // start starts it, also again.
 func (f *federator) start() {
 	f.t.Helper()
-	f.process = exec.Command(program(f.t, "ktsn-federator"), "--kubeconfig", filepath.Join(f.folder, "hub.conf"), "--listen", f.address,
+	f.process = exec.Command(testlab.Program(f.t, "ktsn-federator"), "--kubeconfig", filepath.Join(f.folder, "hub.conf"), "--listen", f.address,
 		"--health-address", "127.0.0.1:0", "--metrics-address", "0")
 	f.process.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} // a killed test leaves none, which would hold the lease
 	log, err := os.OpenFile(f.logFile(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
@@ -142,7 +143,7 @@ func (f *federator) startIfEnded() {
 
 // try runs a command of `ktsn fed`.
 func (f *federator) try(ctx context.Context, arguments ...string) (string, error) {
-	command := exec.CommandContext(ctx, program(f.t, "ktsn"), append([]string{"fed", "--config", filepath.Join(f.folder, "fed.yaml")}, arguments...)...)
+	command := exec.CommandContext(ctx, testlab.Program(f.t, "ktsn"), append([]string{"fed", "--config", filepath.Join(f.folder, "fed.yaml")}, arguments...)...)
 	said, err := command.CombinedOutput()
 	if err != nil {
 		err = fmt.Errorf("ktsn fed %s: %w: %s", strings.Join(arguments, " "), err, said)

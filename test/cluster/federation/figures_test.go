@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/kubernetsn/kubernetsn/internal/shared/stats"
+	"github.com/kubernetsn/kubernetsn/internal/testlab"
 )
 
 // bench is one run of all figures.
@@ -31,7 +32,7 @@ func TestFederationFigures(t *testing.T) {
 	needCharts(t)
 	_, f := needFederator(t)
 	if len(members[0].Nodes) < 2 {
-		skip(t, "the first member has one node, and what is within a cluster has to go from node to node; KTSN_FEDERATION_EAST_NODES=2 of scripts/federation/bed.sh")
+		testlab.Missing(t, "the first member has one node, and what is within a cluster has to go from node to node; KTSN_FEDERATION_EAST_NODES=2 of scripts/federation/bed.sh")
 	}
 	b := &bench{report: newReport(), f: f, east: members[0], west: members[1]}
 	t.Cleanup(func() { b.write(t) })

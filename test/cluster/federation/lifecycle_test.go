@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kubernetsn/kubernetsn/internal/testlab"
 	"github.com/kubernetsn/kubernetsn/test/cluster/internal/leftovers"
 	"github.com/kubernetsn/kubernetsn/test/cluster/internal/plan"
 )
@@ -29,7 +30,7 @@ func newSecondHub(t *testing.T) *secondHub {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &secondHub{Plan: p, program: program(t, "ktsn-cluster")}
+	s := &secondHub{Plan: p, program: testlab.Program(t, "ktsn-cluster")}
 	t.Cleanup(func() { s.run(context.WithoutCancel(t.Context()), t, "hub", "down") })
 	return s
 }

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"testing"
 	"time"
 
@@ -16,6 +15,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
+	"github.com/kubernetsn/kubernetsn/internal/testlab"
 	"github.com/kubernetsn/kubernetsn/test/cluster/internal/cluster"
 	"github.com/kubernetsn/kubernetsn/test/cluster/internal/kube"
 	"github.com/kubernetsn/kubernetsn/test/cluster/internal/plan"
@@ -143,19 +143,11 @@ func clusterDir() string {
 	return cluster.DefaultDir
 }
 
-func skip(t *testing.T, reason string) {
-	t.Helper()
-	if os.Getenv("CI") == "true" || os.Getenv("KTSN_REQUIRE") == "1" {
-		t.Fatal(reason)
-	}
-	t.Skip(reason)
-}
-
 // needFederation has a hub that finds all members ready, which the test before may have disturbed, and bounds what a test does.
 func needFederation(t *testing.T) context.Context {
 	t.Helper()
 	if hub == nil {
-		skip(t, whyNot)
+		testlab.Missing(t, whyNot)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	t.Cleanup(cancel)
@@ -174,21 +166,4 @@ func await(ctx context.Context, t *testing.T, question func(context.Context) err
 	if err := kube.Wait(ctx, question); err != nil {
 		t.Fatal(err)
 	}
-}
-
-// program is the path of a built program.
-func program(t *testing.T, name string) string {
-	t.Helper()
-	dir := os.Getenv("KTSN_BIN_DIR")
-	if dir == "" {
-		dir = "../../../bin"
-	}
-	path, err := filepath.Abs(filepath.Join(dir, name))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := os.Stat(path); err != nil {
-		skip(t, path+" is missing; run `make build bin/"+name+"`")
-	}
-	return path
 }

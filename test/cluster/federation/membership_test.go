@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
+	"github.com/kubernetsn/kubernetsn/internal/testlab"
 	"github.com/kubernetsn/kubernetsn/test/cluster/internal/kube"
 )
 
@@ -24,7 +25,7 @@ func (p *place) membership(ctx context.Context, t *testing.T, command string, op
 	t.Helper()
 	arguments := append([]string{"--name", p.Name, "--dir", clusterDir(), command, "--hub", hub.Name, "--as", p.as}, options...)
 	took(t, p.as+" "+command, func() {
-		if said, err := exec.CommandContext(ctx, program(t, "ktsn-cluster"), arguments...).CombinedOutput(); err != nil {
+		if said, err := exec.CommandContext(ctx, testlab.Program(t, "ktsn-cluster"), arguments...).CombinedOutput(); err != nil {
 			t.Errorf("%q: %v: %s", arguments, err, said)
 		}
 	})

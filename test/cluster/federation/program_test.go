@@ -23,6 +23,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/kubernetsn/kubernetsn/internal/testlab"
 	"github.com/kubernetsn/kubernetsn/test/cluster/internal/chart"
 )
 
@@ -88,7 +89,7 @@ func (p *place) installProgram(ctx context.Context, t *testing.T, certificate, k
 		Data: map[string][]byte{corev1.TLSCertKey: certificate, corev1.TLSPrivateKeyKey: key},
 	})
 	helm := func(ctx context.Context, arguments ...string) {
-		if said, err := chart.Helm(ctx, program(t, "helm"), p.Kubeconfig(), arguments...); err != nil {
+		if said, err := chart.Helm(ctx, testlab.Program(t, "helm"), p.Kubeconfig(), arguments...); err != nil {
 			t.Errorf("%v: %s", err, said)
 		}
 	}

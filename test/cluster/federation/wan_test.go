@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/kubernetsn/kubernetsn/internal/testlab"
 	"github.com/kubernetsn/kubernetsn/test/cluster/internal/node"
 )
 
@@ -81,7 +82,7 @@ func TestAWANIsAsSlowAndAsNarrowAsItIsSet(t *testing.T) {
 		mtu    = 1400
 		header = 28 // of IPv4 and ICMP
 	)
-	t.Setenv("KTSN_CLUSTER_PROGRAM", program(t, "ktsn-cluster"))
+	t.Setenv("KTSN_CLUSTER_PROGRAM", testlab.Program(t, "ktsn-cluster"))
 	t.Cleanup(func() {
 		ctx := context.WithoutCancel(ctx)
 		if err := hub.SetDelay(ctx, far.Name, 0); err != nil {
