@@ -68,7 +68,7 @@ func packages(entries map[string]entry) (Packages, error) {
 			names[path] = true
 		}
 	}
-	// What it does not know, such as what was just built, it complains of.
+	// dpkg reports an error for files of no package, such as programs that were just built.
 	data, err := exec.Command("dpkg-query", append([]string{"--search", "--"}, slices.Sorted(maps.Keys(names))...)...).Output()
 	if _, unknown := errors.AsType[*exec.ExitError](err); err != nil && !unknown {
 		return nil, fmt.Errorf("ask dpkg for packages: %w", err)

@@ -17,7 +17,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/cli/clusterreader"
 )
 
-// listLinks reads the cluster's links; a cluster of a release without them has none.
+// listLinks lists the cluster's links. A cluster without the kind, such as one without the operator, has none.
 func listLinks(ctx context.Context, c *clusterreader.Cluster) ([]v1alpha1.TSNLink, error) {
 	links, err := clusterreader.List[v1alpha1.TSNLink](ctx, c, clusterreader.TSNLinks, "", "", "")
 	if apierrors.IsNotFound(err) {

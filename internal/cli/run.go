@@ -146,7 +146,7 @@ func withPreload(environ []string, sanitizer, library, socket string) []string {
 			kept = append(kept, variable)
 		}
 	}
-	// One who preloads it has put it where it should be.
+	// A library that is preloaded already is where it should be.
 	if sanitizer != "" && !slices.ContainsFunc(preloaded, func(file string) bool { return filepath.Base(file) == sanitizer }) {
 		preloaded = append([]string{sanitizer}, preloaded...)
 	}

@@ -66,7 +66,7 @@ func (s *Service) mark(ctx context.Context, cluster *v1alpha1.Cluster) error {
 func (s *Service) unmark(ctx context.Context, cluster *v1alpha1.Cluster, why error) error {
 	ctx, end := context.WithTimeout(context.WithoutCancel(ctx), undoPatience)
 	defer end()
-	// Of this Cluster, and not of one that was made by its name since.
+	// Of this Cluster, not of a later one of the same name.
 	patch := fmt.Sprintf(`{"metadata":{"uid":%q,"annotations":{%q:null}}}`, cluster.UID, federation.LeavingAnnotation)
 	err := s.Client.Patch(ctx, cluster.DeepCopy(), client.RawPatch(types.MergePatchType, []byte(patch)))
 	if client.IgnoreNotFound(err) != nil {

@@ -8,7 +8,7 @@ import (
 	tsn "github.com/kubernetsn/kubernetsn/api/v1alpha1"
 )
 
-// What a TSNLink can have of keys (api/v1alpha1): with more the API server refuses it as a whole.
+// Limits of the keys in a TSNLink (api/v1alpha1). The API server rejects a link above them.
 const (
 	clusterKeyAtMost, successionAtMost, signatureAtMost, keyIDAtMost, publicKeyAtMost = 44, 600, 88, 32, 44
 

@@ -39,7 +39,7 @@ type Spreader struct {
 	Events events.EventRecorder
 	Log    *slog.Logger
 
-	// What follows is the controller's one worker's.
+	// The fields below belong to the controller's single worker.
 
 	// failed are pairs of pods between which links did not come up.
 	failed map[types.NamespacedName]links.Failures

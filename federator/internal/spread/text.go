@@ -13,7 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// What others say is bounded before it stands in an object: one that the API server refuses would stay as it was.
+// Texts of other programs are shortened before they are written: the API server would reject an object with longer ones.
 const (
 	// quotedAtMost is how many characters of another's text stand in a sentence.
 	quotedAtMost = 500

@@ -124,7 +124,7 @@ func place(object *unstructured.Unstructured, namespace string, number int) erro
 		return invalid("%s in document %d of the manifest is Karmada's own; policies are made from the clusters that are named", called(object), number)
 	}
 	object.SetNamespace(namespace)
-	// What another server has put there.
+	// Fields that the API server of another cluster has set.
 	object.SetResourceVersion("")
 	object.SetUID("")
 	object.SetManagedFields(nil)

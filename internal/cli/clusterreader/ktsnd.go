@@ -20,7 +20,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/podstatus"
 )
 
-// What selects the pods of the chart: those with a node's ktsnd, those with its agent, those of the operator.
+// Label selectors of the chart's pods: ktsnd, agents, operators.
 const (
 	ofChart      = "app.kubernetes.io/name=kubernetsn,app.kubernetes.io/component="
 	KtsndPods    = ofChart + "ktsnd"
@@ -105,7 +105,7 @@ func (c *Cluster) execute(ctx context.Context, pod *corev1.Pod, container string
 	if err != nil {
 		return err
 	}
-	// Older proxies in between understand the other one only.
+	// Some proxies support SPDY only.
 	executor, err := remotecommand.NewFallbackExecutor(websocket, spdy, func(err error) bool {
 		return httpstream.IsUpgradeFailure(err) || httpstream.IsHTTPSProxyError(err)
 	})

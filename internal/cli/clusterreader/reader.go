@@ -18,7 +18,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
 )
 
-// What is read of a cluster.
+// Resources that are read from a cluster.
 var (
 	Pods        = schema.GroupVersionResource{Version: "v1", Resource: "pods"}
 	Nodes       = schema.GroupVersionResource{Version: "v1", Resource: "nodes"}

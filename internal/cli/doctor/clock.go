@@ -18,7 +18,7 @@ func (d *Doctor) clock(node *v1alpha1.TSNNode) {
 	const about = "clock"
 	clock := node.Status.Clock
 	if clock == nil {
-		return // of an agent before it, or one that has just begun
+		return // the agent has just started
 	}
 	text := clock.State
 	if !clock.Since.IsZero() {

@@ -10,5 +10,5 @@
 //	Secret: current                 | current, next                        | next becomes current, current previous
 //	trusted: current (and previous) | current, next                        | current, previous
 //
-// What is served is trusted at each moment, whichever replica serves it and however late it hears of a change.
+// The served certificate is trusted at every moment, whichever replica serves it and however late it sees a change.
 package certificate

@@ -23,7 +23,7 @@ type release struct {
 	VNI       int32     `json:"vni"`
 	Addresses []string  `json:"addresses"`
 	At        time.Time `json:"at"`
-	// Client is whose link it was, as ClientOf has it. Older versions did not keep it.
+	// Client identifies the client of the link, as ClientOf returns it.
 	Client string `json:"client,omitempty"`
 }
 

@@ -131,7 +131,7 @@ func TestAClientWhoseLinkOfTheHubStaysDownGetsAnEndpointNearby(t *testing.T) {
 	far := *in("west", w.endpoint("node1", "plant"))
 	client := *in("east", w.client("node0", "plant"))
 	w.settle(t)
-	// What follows is what the client's own cluster knows, whose hub is away.
+	// The client's cluster while its hub is away.
 	w.Maker, w.FirstInterface = "", 0
 	w.removePod(far.UID)
 	get := func() *v1alpha1.TSNLink {

@@ -29,7 +29,7 @@ func allocateAll(network *v1alpha1.TSNNetwork, have map[string]part, nodes *node
 	}
 	have4, have6 := map[string]netip.Prefix{}, map[string]netip.Prefix{}
 	for node, part := range have {
-		// Those without stay invalid, and are no parts.
+		// A missing range stays invalid and is not allocated.
 		have4[node], have6[node] = part.ipv4, part.ipv6
 	}
 	range4, err := tsnnetwork.NewWhole(cmp.Or(network.Spec.IPv4.Part, network.Spec.IPv4.CIDR), network.Spec.IPv4.NodePrefixLength)

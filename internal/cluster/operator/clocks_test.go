@@ -255,7 +255,7 @@ func TestAScheduleBeginsWhenAllClocksAreGood(t *testing.T) {
 			if begins := status.Schedule != nil; begins != (test.status == metav1.ConditionTrue) {
 				t.Errorf("asked for is %+v", status.Schedule)
 			}
-			// What is only awaited is no fault.
+			// A pending report is not a fault.
 			if degraded := meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionDegraded); degraded != (test.status == metav1.ConditionFalse) {
 				t.Errorf("the conditions are %+v", status.Conditions)
 			}

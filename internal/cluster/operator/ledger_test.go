@@ -28,7 +28,7 @@ func TestLedgerLoad(t *testing.T) {
 	if has := r.shared.parts.ofNode("a"); len(has) != 1 || has["old"].ipv6.String() != "fd42::/64" {
 		t.Errorf("node a has %+v, also of a network that is gone", has)
 	}
-	// What comes later is the record's to say, and not the objects'.
+	// After loading, the ledger counts and not the objects.
 	r.shared.parts.set("old", map[string]part{"a": {ipv4: netip.MustParsePrefix("10.42.1.0/24")}})
 	if err := r.shared.ready(t.Context()); err != nil {
 		t.Fatal(err)

@@ -19,7 +19,7 @@ import (
 // admit says of links of others whether agents may plug them, where that was not said yet. A hub may bring a thousand at once, so several are
 // written at a time. What is said holds of one link (UID) as it was looked at (generation); where that has changed, it is looked at again.
 func (r *Links) admit(ctx context.Context, all []links.Admission) error {
-	// Of two that want the same, the loser is refused before the other one may be plugged.
+	// If two links conflict, refuse the loser before the other one may be plugged.
 	refused, others := []links.Admission{}, []links.Admission{}
 	for _, admission := range all {
 		if admission.Refusal != nil {

@@ -175,7 +175,7 @@ func (r *Links) tellKeys(ctx context.Context, in *links.Input, plan *links.Resul
 		if err != nil {
 			return err
 		}
-		// That a cluster has another key than the pinned one is said by the links' conditions.
+		// The links' conditions report a cluster whose key is not the pinned one.
 		if keys, _, err = r.shared.keys.trustedKeys(ctx, key, nil, reportedClaims); err != nil {
 			return err
 		}

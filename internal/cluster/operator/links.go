@@ -27,7 +27,7 @@ type Links struct {
 	Switched labels.Selector
 	shared   *shared
 
-	// What follows is the controller's one worker's.
+	// The fields below belong to the controller's single worker.
 
 	now    func() time.Time
 	ledger *linkledger.Ledger

@@ -173,7 +173,7 @@ func (r *NodeStates) write(ctx context.Context, have *v1alpha1.TSNNode, node *co
 	}
 	patch, err := json.Marshal(map[string]any{
 		"metadata": map[string]any{"ownerReferences": owners},
-		// What is empty would be left as it is.
+		// A merge patch would leave omitted fields unchanged.
 		"spec": map[string]any{"networks": spec.Networks, "gates": spec.Gates, "clusterKeys": spec.ClusterKeys},
 	})
 	if err != nil {

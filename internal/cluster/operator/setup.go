@@ -56,7 +56,7 @@ func AddToScheme(scheme *runtime.Scheme) error {
 
 // Cache is what the operator keeps of a cluster: of pods only those on networks, of its namespace's ConfigMaps only the hub's heartbeat, and of all only
 // what it reads.
-// Of nodes it keeps these labels, besides the operator's own.
+// Node labels that the cache keeps in addition to the operator's own.
 func Cache(namespace string, nodeLabels ...string) cache.Options {
 	return cache.Options{
 		DefaultTransform: cache.TransformStripManagedFields(),
@@ -257,7 +257,7 @@ func addNetworks(m manager.Manager, shared *shared, agents cache.Cache, options 
 	shared.keys.manual = options.PinManually
 	return ctrl.NewControllerManagedBy(m).Named("networks").
 		For(&v1alpha1.TSNNetwork{}).
-		// One that comes or goes may be in conflict with another.
+		// A new or deleted network may conflict with another one.
 		Watches(&v1alpha1.TSNNetwork{}, every, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		WatchesRawSource(&podSource{cache: m.GetCache(), set: shared.pods.set, remove: shared.pods.remove, isSynced: shared.pods.isSynced}).
 		WatchesRawSource(shared.agentSource(agents)).

@@ -13,7 +13,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/device"
 )
 
-// What KubeVirt puts onto the pods that run its virtual machines.
+// Labels of KubeVirt on the pods that run its virtual machines.
 const (
 	// launcherLabel has the value launcher.
 	launcherLabel = "kubevirt.io"

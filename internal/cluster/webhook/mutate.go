@@ -172,7 +172,7 @@ func addMount(container *corev1.Container, volume string) error {
 
 // addPreload has the dynamic loader load libktsn.so, behind what it is to load already.
 func addPreload(container *corev1.Container) error {
-	// Of several of one name, the last counts.
+	// The last one of the same name counts.
 	for i := len(container.Env) - 1; i >= 0; i-- {
 		variable := &container.Env[i]
 		if variable.Name != preload {

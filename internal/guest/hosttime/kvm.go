@@ -110,7 +110,7 @@ func (p *kvmPort) Write(message []byte) (int, error) {
 		return 0, fmt.Errorf("read the host's clock: %w", err)
 	}
 	now += p.of.AheadOfUTC.Nanoseconds()
-	// What the host's clock is set to do the host does not say.
+	// The host does not report how its clock is being adjusted.
 	reply := Reply{
 		Magic: replyMagic, Number: request.Number, ReceivedTAI: now, RepliedTAI: now, AheadOfUTC: p.of.AheadOfUTC.Nanoseconds(), DriftPPB: slewPPB,
 		LimitNs: p.of.Limit.Nanoseconds(),

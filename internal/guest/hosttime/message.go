@@ -11,7 +11,7 @@ import (
 // PortName is what the virtio port is called, in the guest and on QEMU's command line.
 const PortName = "org.kubernetsn.clock"
 
-// What a message begins with; the last digit is the version.
+// Prefix of a message; the last digit is the version.
 const (
 	requestMagic = 0x3251544b // KTQ2
 	replyMagic   = 0x3252544b // KTR2

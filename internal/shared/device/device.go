@@ -28,7 +28,7 @@ const (
 // kinds are all of them.
 var kinds = []string{Tap, VhostUser, Veth, VFIO}
 
-// What may say the class of a frame.
+// Sources of the traffic class of a frame.
 const (
 	// ClassRecord : the record in front of it.
 	ClassRecord = "record"

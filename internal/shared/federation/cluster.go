@@ -61,7 +61,7 @@ const (
 // Audience is that of the tokens by which users ask the federator. A token for it is no good at the API server of the hub.
 const Audience = "ktsn-federator"
 
-// What is known of a cluster's authority.
+// States of a cluster's certificate authority.
 const (
 	// PinMatches : what the hub knows of the cluster is of the authority that was given.
 	PinMatches = "Matches"

@@ -9,7 +9,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
 )
 
-// What counts where a network's spec.clock leaves it out.
+// Defaults of a network's spec.clock.
 const (
 	DefaultMaxError = 10 * time.Microsecond
 	DefaultHoldover = time.Minute

@@ -80,7 +80,7 @@ func AllocateNumbers(count int, have map[string]int, exist, wanted []string) (nu
 			idle = append(idle, node)
 		}
 	}
-	// Those that are wanted first, in case two should have the same.
+	// Nodes that need a subnet come first, in case two have the same one.
 	for _, node := range slices.Concat(wanted, idle) {
 		if number, has := have[node]; has && number >= 0 && number < count && !used[number] {
 			numbers[node], used[number] = number, true
