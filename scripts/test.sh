@@ -106,7 +106,7 @@ finish_fuzz
 finish_go content "what is sent, dropped and counted, in network namespaces, begun before these"
 finish_go cni "the network plugin, in network namespaces, begun before these"
 # Nothing else runs at the same time from here on: ktsnd is a real-time program.
-run_go netns "times and loads of the whole path, in network namespaces" -timeout 30m -parallel 2
+run_go netns "times and loads of the whole path, in network namespaces" -timeout 30m -parallel 4
 if changed "the tests of ktsn-bench" bench internal/testlab; then
 	run_go laboratory "ktsn-bench, in network namespaces" -timeout 20m
 fi

@@ -284,6 +284,7 @@ func TestOtherNetworkContinuesWhileClockIsLost(t *testing.T) {
 // The ring and a socket's buffer are of whatever networks it sends to: what is held takes its place there.
 func TestMessagesHeldForClockUseCommonBuffers(t *testing.T) {
 	timing(t)
+	t.Parallel()
 	lab, _, client := newClockLab(t)
 	lab.listenForTexts(t)
 	other := lab.addNetwork(t, client)
@@ -363,6 +364,7 @@ func TestEachKindOfCallIsRefusedWhileTheClockIsLost(t *testing.T) {
 
 func TestBlockedCallFailsWhenClockIsLost(t *testing.T) {
 	timing(t)
+	t.Parallel()
 	const due = 5 * time.Second
 	lab, _, client := newClockLab(t)
 	lab.listenForTexts(t)

@@ -104,6 +104,7 @@ func differences(what string, got, want []string) []string {
 // what the kernel would tell it.
 func TestDatagramsAreCutAndJoinedAsByTheKernel(t *testing.T) {
 	timing(t)
+	t.Parallel()
 	// The kernel's are seen too.
 	lab := newLabThatPasses(t)
 	client := lab.startDaemon6(t)

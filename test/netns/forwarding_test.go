@@ -203,6 +203,7 @@ func TestFramesFollowLearnedAddresses(t *testing.T) {
 
 func TestForgedAddressOfOtherNodeRedirectsNoPod(t *testing.T) {
 	timing(t)
+	t.Parallel()
 	company := newCompanyOfThreeNodes(t)
 	neighbor := company.others["a neighbor on node a"]
 	mac := interfaceMAC(t, neighbor).String()

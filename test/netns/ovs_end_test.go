@@ -134,6 +134,7 @@ func TestKtsndBeginsThoughOpenVSwitchDoesNotAnswer(t *testing.T) {
 
 func TestKtsndFailsWithoutOpenVSwitchAnswer(t *testing.T) {
 	timing(t)
+	t.Parallel()
 	for range silentTries {
 		began := time.Now()
 		daemon := startSilenced(t, math.MaxInt)

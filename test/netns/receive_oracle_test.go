@@ -207,6 +207,7 @@ func TestTableOfReceiversIsThatOfTheProgram(t *testing.T) {
 
 func TestReceiversCannotTellTheRingFromTheKernel(t *testing.T) {
 	timing(t)
+	t.Parallel()
 	for libc, program := range receivers(t) {
 		t.Run(libc, func(t *testing.T) {
 			t.Parallel()

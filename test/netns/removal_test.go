@@ -175,6 +175,7 @@ func TestRemovedPodLeavesNothing(t *testing.T) {
 // The folder of a pod's socket is the pod's to watch, and each watcher costs whoever changes the folder.
 func TestWatchersOfTheSocketsFolderHoldUpNobody(t *testing.T) {
 	timing(t)
+	t.Parallel()
 	lab := newLab(t)
 	_, client := lab.startDaemon(t)
 	enemy := lab.addHostile(t, client)

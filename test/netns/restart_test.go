@@ -117,7 +117,7 @@ func TestEndedInOrderUnderLoadNothingIsLost(t *testing.T) {
 const keptSending = 67
 
 func TestRestartMovesNoTransmitTime(t *testing.T) {
-	content(t)
+	timing(t)
 	for name, test := range map[string]struct {
 		program string
 		user    string

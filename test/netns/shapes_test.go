@@ -279,7 +279,8 @@ func labels(datagrams []shapedDatagram) []string {
 }
 
 func TestProgramShapesWithoutDaemonBehaveAsWithoutLibrary(t *testing.T) {
-	content(t)
+	timing(t)
+	t.Parallel()
 	lab := newLabThatPasses(t)
 	lab.addAddress(t)
 	programs := shapePrograms(t)

@@ -14,5 +14,5 @@ func content(t *testing.T) {
 }
 
 // timing marks a test that measures times, floods or kills under load, or uses what the machine has once, such as the pinned receive
-// program. Nothing else runs at the same time; only its own subtests may be parallel.
+// program. Nothing else runs at the same time, except its own subtests and, if it calls t.Parallel, other tests that do.
 func timing(t *testing.T) { t.Helper() }

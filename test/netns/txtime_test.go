@@ -154,14 +154,16 @@ func waiting(t *testing.T, listener *net.UDPConn) bool {
 }
 
 func TestApplicationsCannotTellFromTheKernel(t *testing.T) {
-	content(t)
+	timing(t)
+	t.Parallel()
 	for _, setup := range txtime.Setups {
 		t.Run(string(setup), func(t *testing.T) { compareCases(t, program(t, "ktsn-test-txtime"), setup) })
 	}
 }
 
 func TestApplicationsOfMuslCannotTellEither(t *testing.T) {
-	content(t)
+	timing(t)
+	t.Parallel()
 	compareCases(t, compileWithMusl(t, "txtime", "txtime/*.c", "-pthread"), txtime.ETF)
 }
 

@@ -18,7 +18,7 @@ import (
 
 // A front end that fits what `ktsn vm relay` prints is served, also by the relay that is started when the first one has ended.
 func TestVhostRelayOfTheCommandLineServesAMachine(t *testing.T) {
-	content(t)
+	timing(t)
 	rig := newGuestRig(t, 2, true)
 	_, client := rig.startDaemon(t)
 	var said bytes.Buffer

@@ -346,7 +346,7 @@ func TestVhostClassOfAGuestsFrame(t *testing.T) {
 }
 
 func TestVhostFramesForAGuestReachIt(t *testing.T) {
-	content(t)
+	timing(t)
 	rig := newGuestRig(t, 4, false)
 	rig.startDaemon(t)
 	rig.startRelay(t)
@@ -380,7 +380,7 @@ func TestVhostFramesForAGuestReachIt(t *testing.T) {
 }
 
 func TestVhostFrontEndIsKilledAndComesAgain(t *testing.T) {
-	content(t)
+	timing(t)
 	for name, listens := range both {
 		t.Run(name, func(t *testing.T) {
 			rig := newGuestRig(t, 2, listens, "--records")
@@ -405,7 +405,7 @@ func TestVhostFrontEndIsKilledAndComesAgain(t *testing.T) {
 }
 
 func TestVhostRelayIsKilledAndTheGuestGoesOn(t *testing.T) {
-	content(t)
+	timing(t)
 	rig := newGuestRig(t, 2, true, "--records")
 	_, client := rig.startDaemon(t)
 	rig.startRelay(t)
@@ -429,7 +429,7 @@ func TestVhostRelayIsKilledAndTheGuestGoesOn(t *testing.T) {
 }
 
 func TestVhostGuestOutlivesKtsnd(t *testing.T) {
-	content(t)
+	timing(t)
 	rig := newGuestRig(t, 2, false, "--records")
 	daemon, _ := rig.startDaemon(t)
 	rig.startRelay(t)

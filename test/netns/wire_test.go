@@ -97,7 +97,8 @@ func (l *lab) tapHeaders(t *testing.T, family txtime.Family, cases, environment 
 // SO_NO_CHECK, UDP_NO_CHECK6_TX and IP_MTU_DISCOVER change in the headers what they change in the kernel's, as soon as they are
 // set.
 func TestHeadersFollowSocketOptions(t *testing.T) {
-	content(t)
+	timing(t)
+	t.Parallel()
 	lab := newLabThatPasses(t)
 	client := lab.startDaemon6(t)
 	cases := datagramCases(t, "wire-")
