@@ -102,7 +102,7 @@ func PlugLink(ctx context.Context, options *LinkOptions, plan *LinkPlan) error {
 		s.Overlay.Port = DefaultPort
 	}
 	s.CompleteRecord()
-	if err := s.Attachment.Check(); err != nil {
+	if err := s.Check(); err != nil {
 		return err
 	}
 	_, err := plugLink(ctx, s)

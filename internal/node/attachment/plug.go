@@ -204,7 +204,7 @@ func (p *plugging) linkResult(mtu int) *current.Result {
 	result := &current.Result{CNIVersion: current.ImplementedSpecVersion}
 	result.Interfaces = []*current.Interface{
 		{Name: p.Overlay.Bridge}, {Name: p.PortName(), Mtu: overlay.PortMTU(mtu, frontBytes(p.Capture))},
-		{Name: p.Interface, Mac: p.Link.MAC, Mtu: mtu, Sandbox: p.Record.Netns},
+		{Name: p.Interface, Mac: p.Link.MAC, Mtu: mtu, Sandbox: p.Netns},
 	}
 	for _, address := range p.Link.Addresses {
 		result.IPs = append(result.IPs, &current.IPConfig{Address: *ipNet(address), Interface: current.Int(len(result.Interfaces) - 1)})

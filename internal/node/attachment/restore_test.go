@@ -193,7 +193,7 @@ func TestNoReceiveRingsWhenEncrypted(t *testing.T) {
 	made, err := recordStore{dir}.withPorts()
 	must(t, err)
 	for _, r := range made {
-		if _, _, err := r.endpointOfRings(); (err == errDecrypted) != (r.VNI == secretVNI) { //nolint:errorlint // this very one
+		if _, _, err := r.endpointOfRings(); (err == errDecrypted) != (r.VNI == secretVNI) {
 			t.Errorf("of network %d: %v", r.VNI, err)
 		}
 	}

@@ -62,7 +62,7 @@ type IPAM interface {
 func (s *Spec) CompleteRecord() {
 	s.VNI, s.Bridge, s.Tunnel = s.Overlay.VNI, s.Overlay.Bridge, s.Overlay.Tunnel
 	if s.Link != nil {
-		s.Record.MTU, s.TunnelPort, s.Encrypted = s.Overlay.MTU, s.Overlay.Port, s.Overlay.Encrypted
+		s.MTU, s.TunnelPort, s.Encrypted = s.Overlay.MTU, s.Overlay.Port, s.Overlay.Encrypted
 	}
 	s.AppSocket, s.Socket = "", ""
 	if s.SocketDir != "" {

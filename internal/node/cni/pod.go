@@ -75,10 +75,10 @@ func (r *request) chooseDevice(known *arguments) (err error) {
 		device.ClassName: string(known.DEVICE_CLASS), device.OwnerName: string(known.DEVICE_OWNER), device.DANName: string(known.DEVICE_DAN),
 	} {
 		if value != "" {
-			r.Config.askForDevice(map[string]string{name: value})
+			r.askForDevice(map[string]string{name: value})
 		}
 	}
-	r.Config.askForDevice(r.podDevice)
+	r.askForDevice(r.podDevice)
 	if r.Device, err = device.Parse(r.networkDevice); err != nil {
 		return invalid("%v", err)
 	}

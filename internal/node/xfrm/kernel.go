@@ -25,7 +25,7 @@ const (
 	priorityRest = Reqid + 1
 )
 
-// ErrUnavailable: the kernel cannot encrypt.
+// ErrUnavailable reports that the kernel cannot encrypt.
 var ErrUnavailable = errors.New("the kernel has no ESP with AES-GCM, by which networks are encrypted; load its modules (xfrm_user, esp4, and of the crypto API gcm and seqiv)")
 
 // Kernel is a connection to the node's kernel.

@@ -17,7 +17,7 @@ import (
 // Name is that of the tables.
 const Name = "kubernetsn"
 
-// ErrMissing: the kernel lacks a feature of these filters.
+// ErrMissing reports that the kernel lacks a feature of these filters.
 var ErrMissing = errors.New("the kernel has no nf_tables, by which foreign packets are kept out of tunnels; load its modules (nf_tables, Linux 5.14 or newer with NF_TABLES_INET and NF_TABLES_NETDEV)")
 
 // Apply changes the filter to what is wanted, in one transaction, and returns what differed.
