@@ -258,7 +258,7 @@ const (
 	ReasonNamespaceNotSelected = "NamespaceNotSelected"
 	// ReasonRelayAway : a captured interface has no relay, so its frames wait and are then dropped. The message has the reason.
 	ReasonRelayAway = "RelayAway"
-	// ReasonKtsndTooOld : the node's ktsnd is of a release that takes no captured frames, or that knows nothing of networks' clocks.
+	// ReasonKtsndTooOld : the node's ktsnd is of a release that takes no captured frames.
 	ReasonKtsndTooOld = "KtsndTooOld"
 	// ReasonKernelPath : ktsnd does not take captured frames without a transmit time. They leave through the kernel, or are dropped if the
 	// schedule closes their gate.

@@ -11,8 +11,6 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/kubernetsn/kubernetsn/internal/node/ethtool"
 )
 
 // What ptp4l asks of a device for each kind of time stamps.
@@ -53,19 +51,20 @@ func Inspect(name string) (Device, error) {
 	if _, err := net.InterfaceByName(name); err != nil {
 		return device, fmt.Errorf("there is no interface %s on this node; it has %s", name, strings.Join(interfaces(), ", "))
 	}
-	// struct ethtool_ts_info: the command, the modes, the clock, kinds of time stamps to send with and three words nobody uses,
-	// filters of what is received and three such words.
-	const words = 4 + 3 + 1 + 3
-	info := make([]uint32, words)
-	info[0] = unix.ETHTOOL_GET_TS_INFO
-	if err := ethtool.Do(name, info); err != nil {
-		if errors.Is(err, unix.EOPNOTSUPP) {
-			return device, nil
-		}
-		return device, fmt.Errorf("ask interface %s for its time stamps: %w", name, err)
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return device, fmt.Errorf("open a socket for ethtool requests: %w", err)
 	}
-	device.Hardware, device.Software = info[1]&hardwareModes == hardwareModes, info[1]&softwareModes == softwareModes
-	device.Clock = int(int32(info[2])) //nolint:gosec // the kernel's is signed
+	defer unix.Close(fd) //nolint:errcheck // only requests were made
+	info, err := unix.IoctlGetEthtoolTsInfo(fd, name)
+	if errors.Is(err, unix.EOPNOTSUPP) {
+		return device, nil
+	}
+	if err != nil {
+		return device, fmt.Errorf("get the time stamping modes of interface %s: %w", name, err)
+	}
+	device.Hardware, device.Software = info.So_timestamping&hardwareModes == hardwareModes, info.So_timestamping&softwareModes == softwareModes
+	device.Clock = int(info.Phc_index)
 	return device, nil
 }
 

@@ -257,11 +257,7 @@ func (f *Follower) Node() *v1alpha1.NodeClock {
 // Network says whether the clock is good enough for a network with spec.clock. known is false as long as nobody can say.
 func (f *Follower) Network(name string) (condition metav1.Condition, known bool) {
 	f.mu.Lock()
+	defer f.mu.Unlock()
 	condition, known = f.conditions[name]
-	f.mu.Unlock()
-	if known && condition.Status == metav1.ConditionTrue && f.Teller.tooOld() {
-		condition.Status, condition.Reason = metav1.ConditionFalse, v1alpha1.ReasonKtsndTooOld
-		condition.Message = tooOldSentence
-	}
 	return condition, known
 }

@@ -4,7 +4,6 @@ package clocks
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -33,10 +32,9 @@ type Teller struct {
 	Log     *slog.Logger
 
 	mu sync.Mutex
-	// wants is what ktsnd is to know, nil as long as nothing is; anew that it may know nothing of it; old that it cannot.
+	// wants is what ktsnd is to know, nil as long as nothing is; anew means that it may know nothing of it.
 	wants *wanted
 	anew  bool
-	old   bool
 	woken chan struct{}
 
 	// The rest is the goroutine's of run: what ktsnd was told last, and when all of that was last compared with what it says.
@@ -76,8 +74,7 @@ const (
 	// noticeably is by which part of it a bound must differ from what ktsnd believes to be told again.
 	noticeably = 8
 	// mostOfReason is what ktsnd takes, less what Shorten adds.
-	mostOfReason   = 512 - len("...")
-	tooOldSentence = "the node's ktsnd is of a release that knows nothing of networks' clocks, so that nothing there depends on the clock; upgrade ktsnd"
+	mostOfReason = 512 - len("...")
 )
 
 // NewTeller makes a teller; run has it talk.
@@ -106,13 +103,6 @@ func (t *Teller) wake() {
 	case t.woken <- struct{}{}:
 	default: // it is to look anyway
 	}
-}
-
-// tooOld tells whether the node's ktsnd knows nothing of networks' clocks.
-func (t *Teller) tooOld() bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.old
 }
 
 func (t *Teller) run(ctx context.Context) {
@@ -144,9 +134,6 @@ func (t *Teller) tell(ctx context.Context) error {
 		t.clock, t.networks = nil, nil
 	}
 	now := t.Now()
-	if t.tooOld() && !anew && now.Sub(t.clockAt) < repeatEvery {
-		return nil
-	}
 	compare := t.networks == nil || now.Sub(t.compared) >= compareEvery
 	if !compare && !t.clockDiffers(wants, now) && !t.networksDiffer(wants) {
 		return nil
@@ -165,20 +152,12 @@ func (t *Teller) ask(ctx context.Context, ktsnd Ktsnd, wants *wanted, compare bo
 	if wants.clock != nil && (t.clock == nil || t.clockDiffers(wants, now)) {
 		err := ktsnd.ClockSet(ctx, wants.clock.quality(t.Now()))
 		t.clock, t.clockAt = wants.clock, now
-		if t.know(err) {
-			return nil // it is told again after a while
-		}
 		if err != nil {
 			return fmt.Errorf("tell of the node's clock: %w", err)
 		}
 	}
 	if compare {
-		err := t.compare(ctx, ktsnd)
-		if t.know(err) {
-			t.clockAt = now
-			return nil
-		}
-		if err != nil {
+		if err := t.compare(ctx, ktsnd); err != nil {
 			return err
 		}
 		t.compared = now
@@ -208,7 +187,7 @@ func (t *Teller) TellNew(ctx context.Context, ktsnd Ktsnd) error {
 			err = ktsnd.NetworkClockSet(ctx, vni, &one)
 		}
 	}
-	if err != nil && !refusedAsUnknown(err) {
+	if err != nil {
 		return fmt.Errorf("tell of the node's clock: %w", err)
 	}
 	return nil
@@ -221,31 +200,6 @@ func (t *told) quality(now time.Time) control.ClockQuality {
 		made.ErrorBoundNs = t.believed(now).Nanoseconds()
 	}
 	return made
-}
-
-// refusedAsUnknown tells whether ktsnd does not know the request.
-func refusedAsUnknown(err error) bool {
-	var refusal *control.Error
-	return errors.As(err, &refusal) && refusal.Field == "request"
-}
-
-// know takes what a refusal says of the release of ktsnd, and tells whether that is too old.
-func (t *Teller) know(err error) bool {
-	old := refusedAsUnknown(err)
-	if err != nil && !old {
-		return false
-	}
-	t.mu.Lock()
-	changed := t.old != old
-	t.old = old
-	t.mu.Unlock()
-	if changed {
-		t.Changed()
-	}
-	if changed && old {
-		t.Log.Warn(tooOldSentence)
-	}
-	return old
 }
 
 // compare takes what ktsnd says for what it was told.

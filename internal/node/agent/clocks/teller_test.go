@@ -8,7 +8,6 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
 	"github.com/kubernetsn/kubernetsn/internal/node/clock"
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
 )
@@ -101,32 +100,6 @@ func TestAKtsndThatDoesNotAnswerIsToldLater(t *testing.T) {
 	}
 }
 
-func TestAKtsndOfAReleaseBeforeClocksIsSaid(t *testing.T) {
-	l := newLab(t, aNetwork("tsn", 42, "10us"))
-	l.ktsnd.refuses = &control.Error{Field: "request", Message: `there is no "clock-set"`}
-	l.after(settle, 900)
-	is, _ := l.Network("tsn")
-	if is.Status != metav1.ConditionFalse || is.Reason != v1alpha1.ReasonKtsndTooOld || is.Message != tooOldSentence {
-		t.Errorf("it says %+v", is)
-	}
-	l.ktsnd.was()
-	for range 5 {
-		l.after(time.Second, 900)
-	}
-	if got := l.ktsnd.was(); got != "" {
-		t.Errorf("it is asked all the time: %s", got)
-	}
-	changes := l.changes
-	l.ktsnd.refuses = nil
-	l.Teller.Anew()
-	if l.after(time.Second, 900); l.says() != "tsn True AsAsked" || l.changes == changes {
-		t.Errorf("of the next one it says %s, after %d changes", l.says(), l.changes-changes)
-	}
-	if got := l.ktsnd.was(); got != "clock synchronized 900, network 42 true hold" {
-		t.Errorf("the next one is told %s", got)
-	}
-}
-
 func TestOfNetworksWithOneNumberTheOldestCounts(t *testing.T) {
 	young, old := aNetwork("a", 42, "1ms"), aNetwork("b", 42, "1us")
 	young.CreationTimestamp, old.CreationTimestamp = metav1.NewTime(time.Unix(2000, 0)), metav1.NewTime(time.Unix(1000, 0))
@@ -144,10 +117,9 @@ func TestANewKtsndIsToldBeforeItServesPods(t *testing.T) {
 		want    string
 		fails   bool
 	}{
-		"of a clock that is lost":             {true, nil, "clock unsynchronized 20000, network 42 false hold", false},
-		"that nobody has judged the clock":    {false, nil, "network 42 false hold", false},
-		"not if it is of a release before it": {true, &control.Error{Field: "request", Message: "unknown"}, "clock unsynchronized 20000", false},
-		"not if it refuses":                   {true, &control.Error{Field: "clock", Message: "no"}, "clock unsynchronized 20000", true},
+		"of a clock that is lost":          {true, nil, "clock unsynchronized 20000, network 42 false hold", false},
+		"that nobody has judged the clock": {false, nil, "network 42 false hold", false},
+		"not if it refuses":                {true, &control.Error{Field: "clock", Message: "no"}, "clock unsynchronized 20000", true},
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			l := newLab(t, aNetwork("tsn", 42, "10us"))

@@ -129,7 +129,9 @@ func (f *fakePlugin) Ports() (map[string]bool, error) { return nil, nil }
 func (f *fakePlugin) Unplug(_ context.Context, one *attachment.Plugged) error {
 	f.unplugged = append(f.unplugged, one.Identity+" "+one.Interface)
 	gone := one.Identity + " " + one.Interface + " " + one.ContainerID
-	f.plugged = slices.DeleteFunc(slices.Clone(f.plugged), func(left attachment.Plugged) bool { return left.Identity+" "+left.Interface+" "+left.ContainerID == gone })
+	f.plugged = slices.DeleteFunc(slices.Clone(f.plugged), func(left attachment.Plugged) bool {
+		return left.Identity+" "+left.Interface+" "+left.ContainerID == gone
+	})
 	return nil
 }
 
