@@ -11,25 +11,25 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/node/relay"
 )
 
-// captured says whether the frames of a network's captured interfaces go through ktsnd. some tells whether there are such interfaces.
+// captured returns the condition whether the frames of a network's captured interfaces go through ktsnd. some is false if there are none.
 func captured(network string, relays []relay.Status) (condition metav1.Condition, some bool) {
 	condition = metav1.Condition{Type: v1alpha1.ConditionCaptureOperational, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonAsAsked}
 	count, troubled := 0, 0
 	for i := range relays {
-		one := &relays[i]
-		if one.Network != network {
+		status := &relays[i]
+		if status.Network != network {
 			continue
 		}
 		count++
-		reason, sentence := one.Trouble()
+		reason, message := status.Trouble()
 		if reason == "" {
 			continue
 		}
 		troubled++
-		// That of one says what to do; frames that are dropped are worse than those that leave by the kernel.
+		// Report one relay, whose message says what to do; dropped frames are worse than those that the kernel sends.
 		if condition.Status == metav1.ConditionTrue || condition.Reason == v1alpha1.ReasonKernelPath && reason != condition.Reason {
 			condition.Status, condition.Reason = metav1.ConditionFalse, reason
-			condition.Message = fmt.Sprintf("pod %s: %s", one.Identity, sentence)
+			condition.Message = fmt.Sprintf("pod %s: %s", status.Identity, message)
 		}
 	}
 	if troubled > 1 {

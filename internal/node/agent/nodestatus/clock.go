@@ -16,19 +16,18 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/node/agent/network"
 )
 
-// Clock says how the node's clock is.
+// Clock is the state of the node's clock.
 type Clock interface {
-	// Node is nil as long as nothing can be said. Nobody changes what is in it.
+	// Node returns nil while the state is not known. Callers do not change the result.
 	Node() *v1alpha1.NodeClock
-	// Network says whether the clock is good enough for a network with spec.clock; known is false as long as nobody can say.
+	// Network returns whether the clock is good enough for a network with spec.clock; known is false while that is not known.
 	Network(name string) (condition metav1.Condition, known bool)
 }
 
-// clockSpreadPerNode is by how much reports of another state of the clock are spread for each node: when all of 1000 nodes lose their
-// grandmaster, they report it within a second.
+// clockSpreadPerNode spreads the reports of a change of the clock: if 1000 nodes lose their grandmaster, they report it within a second.
 const clockSpreadPerNode = time.Millisecond
 
-// clock is what is to be said of the node's clock.
+// clock returns the state of the node's clock to report.
 func (r *Reconciler) clock(before *v1alpha1.TSNNodeStatus) *v1alpha1.NodeClock {
 	if now := r.Clock.Node(); now != nil {
 		return now
@@ -36,7 +35,7 @@ func (r *Reconciler) clock(before *v1alpha1.TSNNodeStatus) *v1alpha1.NodeClock {
 	return before.Clock
 }
 
-// setClock says whether the clock is good enough for a network. What was said before holds until somebody knows better.
+// setClock sets the condition of the clock. The last one stays while the state is not known.
 func (r *Reconciler) setClock(status *v1alpha1.NodeNetworkStatus, about *v1alpha1.TSNNetwork) {
 	if about.Spec.Clock == nil {
 		meta.RemoveStatusCondition(&status.Conditions, v1alpha1.ConditionClockSynchronized)
@@ -54,8 +53,8 @@ func (r *Reconciler) setClock(status *v1alpha1.NodeNetworkStatus, about *v1alpha
 	}
 }
 
-// ReconcileClock writes that the clock is in another state, apart from all else that is to be said: it does not wait for ktsnd, nor for
-// what may pass. It may be called beside Reconcile.
+// ReconcileClock writes a change of the clock's state on its own: it waits neither for ktsnd nor for transient problems. It may run
+// concurrently with Reconcile.
 func (r *Reconciler) ReconcileClock(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
 	state := r.State()
 	if state.Unknown != nil {
@@ -68,31 +67,31 @@ func (r *Reconciler) ReconcileClock(ctx context.Context, _ reconcile.Request) (r
 	return reconcile.Result{RequeueAfter: left}, nil
 }
 
-// reportClock writes it if it is due; left is when to look again.
+// reportClock writes the change if it is due. left is when to call it again.
 func (r *Reconciler) reportClock(ctx context.Context, state *network.Cluster) (left time.Duration, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	before := r.before(state)
+	before := r.lastStatus(state)
 	status := r.withClock(state, before)
 	now := r.Now()
 	switch {
 	case sameClock(before, status):
-		r.clockDue = time.Time{}
+		r.clockWriteDue = time.Time{}
 		return repeatEvery, nil
-	case r.clockDue.IsZero():
-		r.clockDue = now.Add(rand.N(time.Duration(mostNodes(state))*clockSpreadPerNode + 1))
+	case r.clockWriteDue.IsZero():
+		r.clockWriteDue = now.Add(rand.N(time.Duration(mostNodes(state))*clockSpreadPerNode + 1))
 	}
-	if left = r.clockDue.Sub(now); left > 0 {
+	if left = r.clockWriteDue.Sub(now); left > 0 {
 		return left, nil
 	}
 	if err := r.apply(ctx, status); err != nil {
 		return 0, err
 	}
-	r.said, r.saidAt, r.clockDue = status, now, time.Time{}
+	r.written, r.writtenAt, r.clockWriteDue = status, now, time.Time{}
 	return repeatEvery, nil
 }
 
-// withClock is what was said before, with what is to be said of the clock now.
+// withClock returns the last status with the present state of the clock.
 func (r *Reconciler) withClock(state *network.Cluster, before *v1alpha1.TSNNodeStatus) *v1alpha1.TSNNodeStatus {
 	after := before.DeepCopy()
 	after.Clock = r.clock(before)
@@ -101,7 +100,7 @@ func (r *Reconciler) withClock(state *network.Cluster, before *v1alpha1.TSNNodeS
 		if about == nil {
 			continue
 		}
-		at := slices.IndexFunc(after.Networks, func(said v1alpha1.NodeNetworkStatus) bool { return said.Name == about.Name })
+		at := slices.IndexFunc(after.Networks, func(s v1alpha1.NodeNetworkStatus) bool { return s.Name == about.Name })
 		if at >= 0 { // else a first report follows
 			r.setClock(&after.Networks[at], about)
 		}
@@ -109,17 +108,17 @@ func (r *Reconciler) withClock(state *network.Cluster, before *v1alpha1.TSNNodeS
 	return after
 }
 
-// sameClock tells whether two reports say the same of the clock's state.
+// sameClock reports whether two statuses have the same state of the clock.
 func sameClock(a, b *v1alpha1.TSNNodeStatus) bool {
 	if (a.Clock == nil) != (b.Clock == nil) || a.Clock != nil && a.Clock.State != b.Clock.State {
 		return false
 	}
 	return slices.EqualFunc(a.Networks, b.Networks, func(a, b v1alpha1.NodeNetworkStatus) bool {
-		one := meta.FindStatusCondition(a.Conditions, v1alpha1.ConditionClockSynchronized)
-		other := meta.FindStatusCondition(b.Conditions, v1alpha1.ConditionClockSynchronized)
-		if one == nil || other == nil {
-			return one == other
+		first := meta.FindStatusCondition(a.Conditions, v1alpha1.ConditionClockSynchronized)
+		second := meta.FindStatusCondition(b.Conditions, v1alpha1.ConditionClockSynchronized)
+		if first == nil || second == nil {
+			return first == second
 		}
-		return one.Status == other.Status && one.Reason == other.Reason
+		return first.Status == second.Status && first.Reason == second.Reason
 	})
 }

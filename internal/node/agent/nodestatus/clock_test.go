@@ -86,7 +86,7 @@ func TestAnotherStateOfTheClockWaitsForNobody(t *testing.T) {
 		"all is well":               func(*lab) {},
 		"a part may be well soon":   func(l *lab) { l.well = errors.New("kubelet: gone") },
 		"ktsnd does not answer":     func(l *lab) { l.running, l.well = errors.New("it does not answer"), errors.New("ktsnd: gone") },
-		"another report is not due": func(l *lab) { l.due = l.now.Add(time.Hour) },
+		"another report is not due": func(l *lab) { l.writeDue = l.now.Add(time.Hour) },
 	} {
 		t.Run(sentence, func(t *testing.T) {
 			l := newLab(t, clocked())
@@ -154,7 +154,7 @@ func TestWhatWasSaidOfTheClockHoldsUntilAnAgentKnowsBetter(t *testing.T) {
 	l := newLab(t, clocked())
 	l.clock = fakeClock{"Synchronized", ""}
 	l.look()
-	l.clock, l.said = fakeClock{}, nil // another agent
+	l.clock, l.Reconciler.written = fakeClock{}, nil // another agent
 	written := l.written
 	if l.look(); l.says() != "Synchronized, True AsAsked" || l.written != written {
 		t.Errorf("after %d more reports it says %s", l.written-written, l.says())
@@ -175,7 +175,7 @@ func TestReportsOfManyNodesClocksAreSpreadOverASecond(t *testing.T) {
 	l.clock = fakeClock{"Unsynchronized", ""}
 	var most time.Duration
 	for range 100 {
-		l.clockDue, l.due = time.Time{}, l.now.Add(time.Hour)
+		l.clockWriteDue, l.writeDue = time.Time{}, l.now.Add(time.Hour)
 		left := l.reconcile().RequeueAfter
 		if l.written > 5 {
 			t.Fatal("most are written at once")

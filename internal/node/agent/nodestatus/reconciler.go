@@ -32,71 +32,68 @@ type Ktsnd interface {
 	TrafficClassesSet(ctx context.Context, classes control.TrafficClassMap, points control.PriorityCodePoints) error
 }
 
-// Encryption says how networks are encrypted.
+// Encryption is the state of encryption.
 type Encryption interface {
 	Announced() encryption.Announcement
-	// Condition is nil for a network that is not to be encrypted; refused is why pods cannot be on it.
-	Condition(joined *network.Joined) (is *metav1.Condition, refused string)
+	// Condition returns nil for a network without encryption; refused is why pods cannot be on it.
+	Condition(joined *network.Joined) (condition *metav1.Condition, refused string)
 }
 
-// Reconciler has ktsnd execute what the networks ask for, and says what holds.
+// Reconciler sets the schedule in ktsnd and writes the status of the TSNNode.
 type Reconciler struct {
-	// Client gives the agent's own Node, and writes the status of its TSNNode.
+	// Client reads the node's Node and writes the status of its TSNNode.
 	Client client.Client
 	// Node is the name of both.
 	Node string
-	// State is what the API server has said.
+	// State returns the node's objects.
 	State func() network.Cluster
 	// Version is the agent's.
 	Version string
-	// Do has ask talk to ktsnd.
+	// Do connects to ktsnd and calls ask.
 	Do func(ctx context.Context, ask func(context.Context, Ktsnd) error) error
-	// Well says what else keeps the node from serving pods, nil if nothing does.
+	// Well returns what else keeps the node from serving pods, nil if nothing does.
 	Well func() error
-	// Switch says what keeps the node's Open vSwitch from being set up, without which there is no ktsnd; nil if nothing does.
+	// Switch returns why the node's Open vSwitch is not set up, without which ktsnd does not run; nil if it is, or if there is none.
 	Switch func() error
-	// Relays says how those of the node's captured interfaces are.
+	// Relays returns the state of the relays of the node's captured interfaces.
 	Relays func() []relay.Status
-	// MTU is the most that pods' interfaces of a network can have with an uplink by this interface, 0 if that is not known.
-	MTU func(uplink string, joined *network.Joined) int
-	// Encryption says how networks are encrypted, and what the node's keys are.
+	// MTU returns the largest MTU of pods' interfaces of a network with an uplink, 0 if that is not known.
+	MTU        func(uplink string, joined *network.Joined) int
 	Encryption Encryption
-	// Clock says how the node's clock is.
-	Clock Clock
-	Now   func() time.Time
-	Log   *slog.Logger
+	Clock      Clock
+	Now        func() time.Time
+	Log        *slog.Logger
 
-	// unwell is since when the node has not been well, zero while it is; started tells whether it was well before.
-	unwell  time.Time
-	started bool
-	// mu guards what follows: reports of the clock are written by another goroutine, which waits for no ktsnd.
+	// notReadySince is zero while the node's parts are ready; started means that they were ready before.
+	notReadySince time.Time
+	started       bool
+	// mu guards the fields below: another goroutine, which does not wait for ktsnd, writes the state of the clock.
 	mu sync.Mutex
-	// said is what was written last, and when; due is when what holds now is to be written, zero if nothing is.
-	said   *v1alpha1.TSNNodeStatus
-	saidAt time.Time
-	due    time.Time
-	// clockDue is when another state of the clock is to be written.
-	clockDue time.Time
+	// written is the last written status. writeDue is when the present one is to be written, zero if it is the same; clockWriteDue the same
+	// for the state of the clock.
+	written                 *v1alpha1.TSNNodeStatus
+	writtenAt               time.Time
+	writeDue, clockWriteDue time.Time
 }
 
 const (
-	// repeatEvery is how often to look at ktsnd when nothing has happened.
+	// repeatEvery is how often ktsnd is read when nothing has happened.
 	repeatEvery = 10 * time.Second
-	// pendingEvery is how often while a schedule is about to begin, or something is amiss.
+	// pendingEvery is how often while a schedule is about to begin, retryEvery after an error.
 	pendingEvery = 250 * time.Millisecond
 	retryEvery   = 2 * time.Second
 )
 
-// seen is what ktsnd says.
-type seen struct {
+// ktsndState is what ktsnd reports.
+type ktsndState struct {
 	status   *control.Status
 	schedule *control.Schedule
-	// known is whether the networks say what it shall execute.
+	// known means that the schedule that it should execute is known.
 	known bool
 	err   error
 }
 
-// Reconcile looks at everything, whatever it was called for. As long as the node's task is not known, ktsnd keeps what it has.
+// Reconcile reconciles everything, whatever the request. While the desired schedule is not known, ktsnd keeps the one that it has.
 func (r *Reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconcile.Result, error) {
 	state := r.State()
 	if state.Unknown != nil {
@@ -104,19 +101,19 @@ func (r *Reconciler) Reconcile(ctx context.Context, _ reconcile.Request) (reconc
 	}
 	var node corev1.Node
 	if err := r.Client.Get(ctx, types.NamespacedName{Name: r.Node}, &node); err != nil {
-		return reconcile.Result{}, fmt.Errorf("look at node %s: %w", r.Node, err)
+		return reconcile.Result{}, fmt.Errorf("get node %s: %w", r.Node, err)
 	}
 	now := r.execute(ctx, &state)
-	r.feel()
+	r.updateReadiness()
 	left, err := r.report(ctx, &state, &node, now)
 	if err != nil {
 		return reconcile.Result{}, err
 	}
-	return reconcile.Result{RequeueAfter: min(left, r.again(now))}, nil
+	return reconcile.Result{RequeueAfter: min(left, r.requeueAfter(now))}, nil
 }
 
-// again is when to look again.
-func (r *Reconciler) again(now *seen) time.Duration {
+// requeueAfter returns when to reconcile again.
+func (r *Reconciler) requeueAfter(now *ktsndState) time.Duration {
 	switch {
 	case now.err != nil || r.Well() != nil:
 		return retryEvery
@@ -126,10 +123,10 @@ func (r *Reconciler) again(now *seen) time.Duration {
 	return repeatEvery
 }
 
-// execute has ktsnd execute what is wanted, and looks.
-func (r *Reconciler) execute(ctx context.Context, state *network.Cluster) *seen {
-	now := &seen{}
-	gates, known := wanted(state)
+// execute sets the desired schedule in ktsnd, and returns what ktsnd reports.
+func (r *Reconciler) execute(ctx context.Context, state *network.Cluster) *ktsndState {
+	now := &ktsndState{}
+	gates, known := desiredGates(state)
 	now.known = known
 	now.err = r.Do(ctx, func(ctx context.Context, ktsnd Ktsnd) (err error) {
 		if now.status, err = ktsnd.Status(ctx); err != nil {
@@ -138,26 +135,27 @@ func (r *Reconciler) execute(ctx context.Context, state *network.Cluster) *seen 
 		if now.schedule, err = ktsnd.Schedule(ctx); err != nil || !known {
 			return err
 		}
-		if err := r.ask(ctx, ktsnd, now, gates); err != nil {
+		if err := r.setGates(ctx, ktsnd, now, gates); err != nil {
 			return err
 		}
 		now.schedule, err = ktsnd.Schedule(ctx)
 		return err
 	})
 	if err := r.Switch(); now.status == nil && err != nil {
-		now.err = err // the reason, which somebody can do something about
+		now.err = err // the cause
 	}
 	return now
 }
 
-func (r *Reconciler) ask(ctx context.Context, ktsnd Ktsnd, now *seen, gates *tsnnetwork.Gates) error {
+// setGates sets the traffic classes and the gate parameter table where ktsnd has others.
+func (r *Reconciler) setGates(ctx context.Context, ktsnd Ktsnd, now *ktsndState, gates *tsnnetwork.Gates) error {
 	if now.status.TrafficClassMap != gates.Classes || now.status.PriorityCodePoints != gates.Points {
 		if err := ktsnd.TrafficClassesSet(ctx, gates.Classes, gates.Points); err != nil {
 			return fmt.Errorf("set the traffic classes: %w", err)
 		}
 		r.Log.Info("set the traffic classes")
 	}
-	if !asked(&now.schedule.Table, &gates.Table) {
+	if !hasTable(&now.schedule.Table, &gates.Table) {
 		err := schedule.CheckTable(&gates.Table, now.status.LinkSpeedBps)
 		if err == nil {
 			err = ktsnd.ScheduleSet(ctx, &gates.Table)

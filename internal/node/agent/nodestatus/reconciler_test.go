@@ -331,7 +331,7 @@ func TestReportsOfManyNodesAreSpread(t *testing.T) {
 	const most = 1000 * spreadPerNode
 	sooner, later := 0, 0
 	for range 100 {
-		l.due = time.Time{}
+		l.writeDue = time.Time{}
 		switch left := l.reconcile().RequeueAfter; {
 		case left > most:
 			t.Fatalf("one waits %v", left)

@@ -21,21 +21,21 @@ import (
 )
 
 const (
-	// spreadPerNode is by how much the reports of a network's nodes are spread for each node: what all nodes see at once, such as
-	// another schedule, they report 500 a second.
+	// spreadPerNode spreads the reports of a network's nodes: a change that all nodes see at once, such as another schedule, causes 500
+	// reports a second.
 	spreadPerNode = 2 * time.Millisecond
-	// heardAfter is when the API server has told of what was written.
-	heardAfter = 5 * time.Second
-	// startPatience is how long the agent's parts may take to start before the node says that they are not well, patience how
-	// long they may not be well later, as when the node comes to be on a network and nobody knows of it yet.
+	// writeVisible is how long the watch may take to deliver a written status.
+	writeVisible = 5 * time.Second
+	// startPatience is how long the agent's parts may take to start before a report says that they are not ready. patience is the same for
+	// later problems, such as those of a network that the node has just joined.
 	startPatience = 10 * time.Second
 	patience      = 3 * time.Second
 )
 
-// before is what the node said last: what was just written, of which the API server may not have told yet, else what that told.
-func (r *Reconciler) before(state *network.Cluster) *v1alpha1.TSNNodeStatus {
-	if r.said != nil && r.Now().Sub(r.saidAt) < heardAfter {
-		return r.said
+// lastStatus returns the status that was just written, which the watch may not have delivered yet, else the delivered one.
+func (r *Reconciler) lastStatus(state *network.Cluster) *v1alpha1.TSNNodeStatus {
+	if r.written != nil && r.Now().Sub(r.writtenAt) < writeVisible {
+		return r.written
 	}
 	status := state.Node.Status.DeepCopy()
 	slices.SortFunc(status.Networks, byName)
@@ -44,60 +44,60 @@ func (r *Reconciler) before(state *network.Cluster) *v1alpha1.TSNNodeStatus {
 
 func byName(a, b v1alpha1.NodeNetworkStatus) int { return strings.Compare(a.Name, b.Name) }
 
-// report writes the node's status if it is another than before. left is when to look again.
-func (r *Reconciler) report(ctx context.Context, state *network.Cluster, node *corev1.Node, seen *seen) (left time.Duration, err error) {
+// report writes the node's status if it has changed and is due. left is when to call it again.
+func (r *Reconciler) report(ctx context.Context, state *network.Cluster, node *corev1.Node, ktsnd *ktsndState) (left time.Duration, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	latest := r.State() // ktsnd may have taken its time, in which the state of the clock was written
+	latest := r.State() // ReconcileClock may have written while ktsnd was asked
 	if latest.Unknown != nil {
 		latest = *state
 	}
-	before, now := r.before(&latest), r.Now()
-	status := r.status(state, before, node, seen)
+	before, now := r.lastStatus(&latest), r.Now()
+	status := r.status(state, before, node, ktsnd)
 	switch {
 	case equality.Semantic.DeepEqual(before, status):
-		r.due = time.Time{}
+		r.writeDue = time.Time{}
 		return repeatEvery, nil
-	case r.passing(now):
+	case r.transient(now):
 		return patience, nil
-	case r.due.IsZero():
-		r.due = now.Add(spread(state))
+	case r.writeDue.IsZero():
+		r.writeDue = now.Add(spread(state))
 	}
-	if left = r.due.Sub(now); left > 0 {
+	if left = r.writeDue.Sub(now); left > 0 {
 		return left, nil
 	}
 	if err := r.apply(ctx, status); err != nil {
 		return 0, err
 	}
-	r.said, r.saidAt, r.due = status, now, time.Time{}
+	r.written, r.writtenAt, r.writeDue = status, now, time.Time{}
 	return repeatEvery, nil
 }
 
-// feel looks whether the node is well.
-func (r *Reconciler) feel() {
+// updateReadiness notes since when the node's parts are not ready.
+func (r *Reconciler) updateReadiness() {
 	switch {
 	case r.Well() == nil:
-		r.unwell, r.started = time.Time{}, true
-	case r.unwell.IsZero():
-		r.unwell = r.Now()
+		r.notReadySince, r.started = time.Time{}, true
+	case r.notReadySince.IsZero():
+		r.notReadySince = r.Now()
 	}
 }
 
-// passing tells whether it may be well again before anybody need know.
-func (r *Reconciler) passing(now time.Time) bool {
+// transient reports whether the present problem may clear before it must be reported.
+func (r *Reconciler) transient(now time.Time) bool {
 	least := startPatience
 	if r.started {
 		least = patience
 	}
-	return !r.unwell.IsZero() && now.Sub(r.unwell) < least
+	return !r.notReadySince.IsZero() && now.Sub(r.notReadySince) < least
 }
 
-// spread draws how long to wait with a report.
+// spread returns a random delay of a report.
 func spread(state *network.Cluster) time.Duration {
 	return rand.N(time.Duration(mostNodes(state))*spreadPerNode + 1)
 }
 
-// mostNodes is how many nodes the largest of the node's networks has.
+// mostNodes returns the number of nodes of the largest of the node's networks.
 func mostNodes(state *network.Cluster) (most int) {
 	for i := range state.Networks {
 		count := 0
@@ -109,7 +109,7 @@ func mostNodes(state *network.Cluster) (most int) {
 	return most
 }
 
-// apply writes the status of the node's TSNNode, which is the agent's alone.
+// apply writes the status of the node's TSNNode, which only the agent writes.
 func (r *Reconciler) apply(ctx context.Context, status *v1alpha1.TSNNodeStatus) error {
 	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(status)
 	if err != nil {
@@ -120,7 +120,7 @@ func (r *Reconciler) apply(ctx context.Context, status *v1alpha1.TSNNodeStatus) 
 	object.SetName(r.Node)
 	err = r.Client.Status().Patch(ctx, object, client.Apply, client.FieldOwner("ktsn-agent-"+r.Node), client.ForceOwnership)
 	if client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("say in TSNNode %s what holds here: %w", r.Node, err)
+		return fmt.Errorf("write the status of TSNNode %s: %w", r.Node, err)
 	}
 	return nil
 }

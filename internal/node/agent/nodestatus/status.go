@@ -20,38 +20,38 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/tsnnetwork"
 )
 
-// mostOfSentence is below what the API server takes, 1,024 bytes.
-const mostOfSentence = 1000
+// maxMessageBytes is below the API server's limit of 1,024 bytes.
+const maxMessageBytes = 1000
 
-// status is what the node is to say of itself and its networks. Of those that are not known it says what it said before.
-func (r *Reconciler) status(state *network.Cluster, before *v1alpha1.TSNNodeStatus, node *corev1.Node, now *seen) *v1alpha1.TSNNodeStatus {
+// status returns the status to report. The last status of networks that are not known stays.
+func (r *Reconciler) status(state *network.Cluster, before *v1alpha1.TSNNodeStatus, node *corev1.Node, now *ktsndState) *v1alpha1.TSNNodeStatus {
 	after := &v1alpha1.TSNNodeStatus{AgentVersion: r.Version, KtsndVersion: before.KtsndVersion, Clock: r.clock(before)}
 	if now.status != nil {
 		after.KtsndVersion = now.status.KtsndVersion
 	}
-	own := r.Encryption.Announced()
-	after.Keys, after.Sender, after.EncryptionUnavailable = own.Keys, own.Sender, tsnnetwork.Shorten(own.Unavailable, mostOfSentence)
+	announced := r.Encryption.Announced()
+	after.Keys, after.Sender, after.EncryptionUnavailable = announced.Keys, announced.Sender, tsnnetwork.Shorten(announced.Unavailable, maxMessageBytes)
 	for i := range state.Networks {
 		name, about := state.Networks[i].Part.Name, state.Networks[i].Object
-		said := v1alpha1.NodeNetworkStatus{Name: name}
+		last := v1alpha1.NodeNetworkStatus{Name: name}
 		at := slices.IndexFunc(before.Networks, func(status v1alpha1.NodeNetworkStatus) bool { return status.Name == name })
 		if at >= 0 {
-			said = before.Networks[at]
+			last = before.Networks[at]
 		}
 		switch {
 		case about != nil:
-			after.Networks = append(after.Networks, r.statusOf(state, &state.Networks[i], said.Conditions, node, now))
+			after.Networks = append(after.Networks, r.statusOf(state, &state.Networks[i], last.Conditions, node, now))
 		case at >= 0:
-			after.Networks = append(after.Networks, said)
+			after.Networks = append(after.Networks, last)
 		}
 	}
 	slices.SortFunc(after.Networks, byName)
 	return after
 }
 
-// statusOf is what the node says of a network of which it said these conditions before.
+// statusOf returns the status of a network, whose last conditions are before.
 func (r *Reconciler) statusOf(state *network.Cluster, joined *network.Joined, before []metav1.Condition, node *corev1.Node,
-	now *seen) v1alpha1.NodeNetworkStatus {
+	now *ktsndState) v1alpha1.NodeNetworkStatus {
 	about := joined.Object
 	after := v1alpha1.NodeNetworkStatus{Name: about.Name, ObservedGeneration: about.Generation, Conditions: slices.Clone(before)}
 	if now.status != nil {
@@ -93,61 +93,61 @@ func (r *Reconciler) set(status *v1alpha1.NodeNetworkStatus, about *v1alpha1.TSN
 	meta.SetStatusCondition(&status.Conditions, condition)
 }
 
-// ready says whether pods can be on the network here.
-func (r *Reconciler) ready(about *v1alpha1.TSNNetwork, node *corev1.Node, now *seen) metav1.Condition {
-	bad := func(reason, text string) metav1.Condition {
+// ready returns the condition whether pods can be on the network on this node.
+func (r *Reconciler) ready(about *v1alpha1.TSNNetwork, node *corev1.Node, now *ktsndState) metav1.Condition {
+	notReady := func(reason, text string) metav1.Condition {
 		return metav1.Condition{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: reason, Message: text}
 	}
 	uplink, err := network.UplinkOf(about, node)
 	switch {
 	case err != nil:
-		return bad(v1alpha1.ReasonUplinkMissing, err.Error())
+		return notReady(v1alpha1.ReasonUplinkMissing, err.Error())
 	case now.status == nil:
-		return bad(v1alpha1.ReasonNodeNotReady, oneLine(now.err))
+		return notReady(v1alpha1.ReasonNodeNotReady, oneLine(now.err))
 	case uplink.Interface != "" && uplink.Interface != now.status.Interface:
-		return bad(v1alpha1.ReasonUplinkMissing, fmt.Sprintf("the network insists on interface %s, and ktsnd sends by %s; "+
+		return notReady(v1alpha1.ReasonUplinkMissing, fmt.Sprintf("the network insists on interface %s, and ktsnd sends by %s; "+
 			"start ktsnd with the other one (uplink.interface of the chart), or correct spec.uplinks", uplink.Interface, now.status.Interface))
 	case uplink.Type != "" && !strings.EqualFold(uplink.Type, now.status.Uplink):
-		return bad(v1alpha1.ReasonUplinkMissing, fmt.Sprintf("the network insists on an uplink of type %s, and that of ktsnd is %s; "+
+		return notReady(v1alpha1.ReasonUplinkMissing, fmt.Sprintf("the network insists on an uplink of type %s, and that of ktsnd is %s; "+
 			"start another ktsnd, or correct type in spec.uplinks", uplink.Type, now.status.Uplink))
 	}
 	if err := overlay.CheckSwitched(now.status.Uplink, uint32(about.Spec.VNI)); err != nil {
-		return bad(v1alpha1.ReasonUplinkMissing, err.Error())
+		return notReady(v1alpha1.ReasonUplinkMissing, err.Error())
 	}
 	if err := r.Well(); err != nil {
-		return bad(v1alpha1.ReasonNodeNotReady, oneLine(err))
+		return notReady(v1alpha1.ReasonNodeNotReady, oneLine(err))
 	}
 	return metav1.Condition{Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonAsAsked}
 }
 
 func oneLine(err error) string { return strings.ReplaceAll(err.Error(), "\n", "; ") }
 
-// operational says whether ktsnd executes the network's schedule. asked tells whether it is the one that the node shall execute.
-func operational(about *v1alpha1.TSNNetwork, asked bool, now *seen) metav1.Condition {
-	is := metav1.Condition{Type: v1alpha1.ConditionScheduleOperational, Status: metav1.ConditionUnknown, Reason: reasonPending}
+// operational returns the condition whether ktsnd executes the network's schedule. asked means that the TSNNode names the network.
+func operational(about *v1alpha1.TSNNetwork, asked bool, now *ktsndState) metav1.Condition {
+	condition := metav1.Condition{Type: v1alpha1.ConditionScheduleOperational, Status: metav1.ConditionUnknown, Reason: reasonPending}
 	var refused *control.Error
 	switch {
 	case now.status == nil:
-		is.Message = oneLine(now.err)
+		condition.Message = oneLine(now.err)
 	case errors.As(now.err, &refused):
-		is.Status, is.Reason, is.Message = metav1.ConditionFalse, reasonRefused, oneLine(now.err)
+		condition.Status, condition.Reason, condition.Message = metav1.ConditionFalse, reasonRefused, oneLine(now.err)
 	case now.err != nil:
-		is.Message = oneLine(now.err)
+		condition.Message = oneLine(now.err)
 	case !asked:
-		is.Message = "the operator has not asked this node yet to execute it"
+		condition.Message = "the operator has not asked this node yet to execute it"
 	case !now.known:
-		is.Message = "the operator has not accepted the schedule in the network's spec; what was accepted last stays in force"
+		condition.Message = "the operator has not accepted the schedule in the network's spec; what was accepted last stays in force"
 	case now.schedule.Table.ConfigPending:
 		begins := now.schedule.Table.ConfigChangeTime
-		is.Message = fmt.Sprintf("it begins at %d.%09d TAI", begins.Seconds, begins.Nanoseconds)
+		condition.Message = fmt.Sprintf("it begins at %d.%09d TAI", begins.Seconds, begins.Nanoseconds)
 	case tooSlow(about, now.status.LinkSpeedBps):
-		is.Status, is.Reason = metav1.ConditionFalse, reasonLinkTooSlow
-		is.Message = fmt.Sprintf("the schedule is made for %s, and the uplink has %s", about.Spec.LinkSpeed,
+		condition.Status, condition.Reason = metav1.ConditionFalse, reasonLinkTooSlow
+		condition.Message = fmt.Sprintf("the schedule is made for %s, and the uplink has %s", about.Spec.LinkSpeed,
 			schedule.FormatLinkSpeed(now.status.LinkSpeedBps))
 	default:
-		is.Status, is.Reason = metav1.ConditionTrue, v1alpha1.ReasonAsAsked
+		condition.Status, condition.Reason = metav1.ConditionTrue, v1alpha1.ReasonAsAsked
 	}
-	return is
+	return condition
 }
 
 func tooSlow(about *v1alpha1.TSNNetwork, speedBps int64) bool {

@@ -10,10 +10,9 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/tsnnetwork"
 )
 
-// wanted are the gates that the node's TSNNode asks for, with their base time: those of the network that it names, else the
-// default. known is false while that network, or what the operator has accepted of its present spec, is not known: the
-// operator is about to say more, or the new one is wrong, and what is in force stays.
-func wanted(state *network.Cluster) (gates *tsnnetwork.Gates, known bool) {
+// desiredGates returns the gates that the node's TSNNode asks for, with their base time: those of the network that it names, else the
+// default. known is false while that network is not known, or the operator has not accepted its present spec: the schedule in force stays.
+func desiredGates(state *network.Cluster) (gates *tsnnetwork.Gates, known bool) {
 	if state.Node.Spec.Gates == "" {
 		return tsnnetwork.DefaultGates(), true
 	}
@@ -28,8 +27,8 @@ func wanted(state *network.Cluster) (gates *tsnnetwork.Gates, known bool) {
 	return gates.At(request.BaseTime), true
 }
 
-// asked tells whether ktsnd was asked for a table.
-func asked(state *control.GateParameterState, table *control.GateParameterTable) bool {
+// hasTable reports whether a table was set in ktsnd.
+func hasTable(state *control.GateParameterState, table *control.GateParameterTable) bool {
 	return state.GateEnabled == table.GateEnabled && state.AdminGateStates == table.AdminGateStates &&
 		slices.Equal(state.AdminControlList.Entries, table.AdminControlList.Entries) &&
 		state.AdminCycleTime.Nanoseconds() == table.AdminCycleTime.Nanoseconds() &&
@@ -38,16 +37,16 @@ func asked(state *control.GateParameterState, table *control.GateParameterTable)
 		limits(state.QueueMaxSDUTable) == limitsAsked(table.QueueMaxSDUTable)
 }
 
-func limits(states []control.QueueState) (of [control.TrafficClasses]uint32) {
+func limits(states []control.QueueState) (bytes [control.TrafficClasses]uint32) {
 	for _, state := range states {
-		of[state.TrafficClass%control.TrafficClasses] = state.QueueMaxSDU.QueueMaxSDU
+		bytes[state.TrafficClass%control.TrafficClasses] = state.QueueMaxSDU.QueueMaxSDU
 	}
-	return of
+	return bytes
 }
 
-func limitsAsked(states []control.QueueMaxSDU) (of [control.TrafficClasses]uint32) {
+func limitsAsked(states []control.QueueMaxSDU) (bytes [control.TrafficClasses]uint32) {
 	for _, state := range states {
-		of[state.TrafficClass%control.TrafficClasses] = state.QueueMaxSDU
+		bytes[state.TrafficClass%control.TrafficClasses] = state.QueueMaxSDU
 	}
-	return of
+	return bytes
 }
