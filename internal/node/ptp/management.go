@@ -3,6 +3,7 @@
 package ptp
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"encoding/binary"
@@ -12,48 +13,39 @@ import (
 	"os"
 	"path/filepath"
 	"time"
+
+	ptp "github.com/facebook/time/ptp/protocol"
 )
 
-// What is asked of ptp4l: management IDs of IEEE 1588-2008, table 40, and one of linuxptp's.
-const (
-	idDefaultDataSet      = 0x2000
-	idTimePropertiesData  = 0x2003
-	idGrandmasterSettings = 0xC001
-)
+// idGrandmasterSettings is GRANDMASTER_SETTINGS_NP, a management ID of linuxptp.
+const idGrandmasterSettings = ptp.ManagementID(0xC001)
 
 const (
-	actionGet = 0
-	actionSet = 1
-	// actionResponse is the answer to both.
-	actionResponse = 2
-
-	managementType  = 0x0D
-	ptpVersion      = 2
-	controlField    = 4
-	noInterval      = 0x7F
-	tlvManagement   = 1
-	tlvErrorStatus  = 2
-	tlvAt           = 48 // behind the header, the target and the action
-	tlvDataAt       = tlvAt + 6
+	answerPatience  = time.Second
+	maxMessageBytes = 1500
 	timeOffsetBytes = 4
 	settingsBytes   = 8
+	settingsUTCAt   = 4
+	settingsFlagsAt = 6
 )
 
 // Flags of time properties (flagField, second octet).
 const (
-	flagLeap61       = 1 << 0
-	flagLeap59       = 1 << 1
-	flagUTCOffsetOK  = 1 << 2
-	settingsUTCAt    = 4
-	settingsFlagsAt  = 6
-	answerPatience   = time.Second
-	managementMaxLen = 1500
+	flagLeap61      = 1 << 0
+	flagLeap59      = 1 << 1
+	flagUTCOffsetOK = 1 << 2
 )
 
-// askerName begins the names of the sockets that ask ptp4l.
+// message is a management message up to the data of its TLV.
+type message struct {
+	ptp.ManagementMsgHead
+	ptp.ManagementTLVHead
+}
+
+// askerName begins the names of this program's sockets.
 const askerName = "ktsn-ptp."
 
-// Management asks a ptp4l by its socket. It is for one goroutine at a time.
+// Management is a connection to the management socket of a ptp4l. Only one goroutine may use it at a time.
 type Management struct {
 	connection *net.UnixConn
 	own        string
@@ -61,12 +53,12 @@ type Management struct {
 	sequence   uint16
 }
 
-// DialManagement opens a socket beside ptp4l's: ptp4l answers to its name, and finds it there whichever folders it sees.
+// DialManagement creates a socket next to ptp4l's. ptp4l answers to its name, and finds it there whichever folders it sees.
 func DialManagement(socket string, domain int) (*Management, error) {
 	if _, err := os.Stat(socket); err != nil {
 		return nil, fmt.Errorf("no ptp4l serves this node: %w", err)
 	}
-	// Not the process's ID: another goroutine may ask too, and a process of another PID namespace may have the same ID.
+	// A process ID would not be unique: another goroutine may ask too, and a process of another PID namespace may have the same.
 	own := filepath.Join(filepath.Dir(socket), askerName+rand.Text()[:8])
 	connection, err := net.DialUnix("unixgram", &net.UnixAddr{Name: own, Net: "unixgram"}, &net.UnixAddr{Name: socket, Net: "unixgram"})
 	if err != nil {
@@ -86,87 +78,96 @@ func (m *Management) Close() error {
 }
 
 // ask sends a request and returns the data of its answer.
-func (m *Management) ask(ctx context.Context, action byte, id uint16, data []byte) ([]byte, error) {
+func (m *Management) ask(ctx context.Context, action ptp.Action, id ptp.ManagementID, data []byte) ([]byte, error) {
 	m.sequence++
-	request := m.request(action, id, data)
-	until := time.Now().Add(answerPatience)
-	if ends, limited := ctx.Deadline(); limited && ends.Before(until) {
-		until = ends
+	deadline := time.Now().Add(answerPatience)
+	if ends, limited := ctx.Deadline(); limited && ends.Before(deadline) {
+		deadline = ends
 	}
-	if err := m.connection.SetDeadline(until); err != nil {
+	if err := m.connection.SetDeadline(deadline); err != nil {
 		return nil, err
 	}
-	if _, err := m.connection.Write(request); err != nil {
+	if _, err := m.connection.Write(m.request(action, id, data)); err != nil {
 		return nil, fmt.Errorf("ask ptp4l: %w", err)
 	}
-	answer := make([]byte, managementMaxLen)
+	answer := make([]byte, maxMessageBytes)
 	for {
 		count, err := m.connection.Read(answer)
 		if err != nil {
 			return nil, fmt.Errorf("wait for ptp4l's answer: %w", err)
 		}
-		found, fits, err := m.read(answer[:count], id)
+		data, fits, err := m.read(answer[:count], id)
 		if fits || err != nil {
-			return found, err
+			return data, err
 		}
 	}
 }
 
-// request is a management message to any clock and port.
-func (m *Management) request(action byte, id uint16, data []byte) []byte {
-	message := make([]byte, tlvDataAt+len(data))
-	message[0], message[1] = managementType, ptpVersion
-	binary.BigEndian.PutUint16(message[2:], uint16(len(message))) //nolint:gosec // small
-	message[4] = m.domain
-	binary.BigEndian.PutUint16(message[28:], uint16(os.Getpid())) //nolint:gosec // a number that tells askers apart
-	binary.BigEndian.PutUint16(message[30:], m.sequence)
-	message[32], message[33] = controlField, noInterval
-	for i := range 10 {
-		message[34+i] = 0xFF
+// request encodes a management message to any clock and port.
+func (m *Management) request(action ptp.Action, id ptp.ManagementID, data []byte) []byte {
+	request := &message{
+		ManagementMsgHead: ptp.ManagementMsgHead{
+			Header: ptp.Header{
+				SdoIDAndMsgType:    ptp.NewSdoIDAndMsgType(ptp.MessageManagement, 0),
+				Version:            ptp.MajorVersion,
+				MessageLength:      uint16(binary.Size(message{}) + len(data)), //nolint:gosec // small
+				DomainNumber:       m.domain,
+				SourcePortIdentity: ptp.PortIdentity{PortNumber: uint16(os.Getpid())}, //nolint:gosec // tells clients apart
+				SequenceID:         m.sequence,
+				ControlField:       4, // management
+				LogMessageInterval: ptp.MgmtLogMessageInterval,
+			},
+			TargetPortIdentity: ptp.DefaultTargetPortIdentity,
+			ActionField:        action,
+		},
+		ManagementTLVHead: ptp.ManagementTLVHead{
+			TLVHead:      ptp.TLVHead{TLVType: ptp.TLVManagement, LengthField: uint16(binary.Size(id) + len(data))}, //nolint:gosec // small
+			ManagementID: id,
+		},
 	}
-	message[46] = action
-	binary.BigEndian.PutUint16(message[tlvAt:], tlvManagement)
-	binary.BigEndian.PutUint16(message[tlvAt+2:], uint16(2+len(data))) //nolint:gosec // small
-	binary.BigEndian.PutUint16(message[tlvAt+4:], id)
-	copy(message[tlvDataAt:], data)
-	return message
+	var encoded bytes.Buffer
+	_ = binary.Write(&encoded, binary.BigEndian, request) // structures of fixed size do not fail
+	return append(encoded.Bytes(), data...)
 }
 
-// read reads the answer to the last request; fits is false where it is another message.
-func (m *Management) read(message []byte, id uint16) (data []byte, fits bool, err error) {
-	if len(message) < tlvDataAt || message[0]&0x0F != managementType || binary.BigEndian.Uint16(message[30:]) != m.sequence ||
-		message[46]&0x0F != actionResponse {
+// read decodes the answer to the last request; fits is false if it is another message.
+func (m *Management) read(encoded []byte, id ptp.ManagementID) (data []byte, fits bool, err error) {
+	reader := bytes.NewReader(encoded)
+	var answer message
+	if binary.Read(reader, binary.BigEndian, &answer) != nil || answer.MessageType() != ptp.MessageManagement ||
+		answer.SequenceID != m.sequence || answer.ActionField&0x0F != ptp.RESPONSE {
 		return nil, false, nil
 	}
-	kind, length := binary.BigEndian.Uint16(message[tlvAt:]), int(binary.BigEndian.Uint16(message[tlvAt+2:]))
-	if kind == tlvErrorStatus {
-		return nil, true, fmt.Errorf("ptp4l refuses request %#x with error %#x", id, binary.BigEndian.Uint16(message[tlvAt+4:]))
+	if answer.TLVType == ptp.TLVManagementErrorStatus { // the error stands in place of the ID
+		return nil, true, fmt.Errorf("ptp4l refuses request %#x with error %#x", uint16(id), uint16(answer.ManagementID))
 	}
-	if kind != tlvManagement || binary.BigEndian.Uint16(message[tlvAt+4:]) != id {
+	if answer.TLVType != ptp.TLVManagement || answer.ManagementID != id {
 		return nil, false, nil
 	}
-	if length < 2 || tlvAt+4+length > len(message) {
-		return nil, true, fmt.Errorf("ptp4l's answer to request %#x is cut off", id)
+	rest := encoded[len(encoded)-reader.Len():]
+	length := int(answer.LengthField) - binary.Size(id)
+	if length < 0 || length > len(rest) {
+		return nil, true, fmt.Errorf("ptp4l's answer to request %#x is cut off", uint16(id))
 	}
-	return message[tlvDataAt : tlvAt+4+length], true, nil
+	return rest[:length], true, nil
 }
 
-// Alive tells whether ptp4l answers.
+// Alive returns an error if ptp4l does not answer.
 func (m *Management) Alive(ctx context.Context) error {
-	_, err := m.ask(ctx, actionGet, idDefaultDataSet, nil)
+	_, err := m.ask(ctx, ptp.GET, ptp.IDDefaultDataSet, nil)
 	return err
 }
 
-// UTCOffset is what ptp4l knows of TAI - UTC, from the grandmaster or, where this node is one, from its settings.
+// UTCOffset is ptp4l's TAI - UTC, from the grandmaster or, on a grandmaster, from its settings.
 type UTCOffset struct {
 	Seconds int
-	// Valid : whoever said it is sure. Leap : a leap second is near.
+	// Valid means that its source is sure, Leap that a leap second is near.
 	Valid, Leap bool
 }
 
-// UTCOffset asks ptp4l for TAI - UTC.
+// UTCOffset reads TAI - UTC from ptp4l.
 func (m *Management) UTCOffset(ctx context.Context) (UTCOffset, error) {
-	data, err := m.ask(ctx, actionGet, idTimePropertiesData, nil)
+	data, err := m.ask(ctx, ptp.GET, ptp.IDTimePropertiesDataSet, nil)
 	if err != nil {
 		return UTCOffset{}, err
 	}
@@ -180,9 +181,9 @@ func (m *Management) UTCOffset(ctx context.Context) (UTCOffset, error) {
 	}, nil
 }
 
-// Announce has ptp4l say TAI - UTC, and that it is valid, when this node is grandmaster.
+// Announce has ptp4l announce TAI - UTC as valid while this node is grandmaster.
 func (m *Management) Announce(ctx context.Context, utcOffset int) error {
-	data, err := m.ask(ctx, actionGet, idGrandmasterSettings, nil)
+	data, err := m.ask(ctx, ptp.GET, idGrandmasterSettings, nil)
 	if err != nil {
 		return err
 	}
@@ -192,6 +193,6 @@ func (m *Management) Announce(ctx context.Context, utcOffset int) error {
 	settings := append([]byte(nil), data[:settingsBytes]...)
 	binary.BigEndian.PutUint16(settings[settingsUTCAt:], uint16(utcOffset)) //nolint:gosec // checked before
 	settings[settingsFlagsAt] |= flagUTCOffsetOK
-	_, err = m.ask(ctx, actionSet, idGrandmasterSettings, settings)
+	_, err = m.ask(ctx, ptp.SET, idGrandmasterSettings, settings)
 	return err
 }

@@ -19,6 +19,7 @@ import (
 	"testing"
 	"time"
 
+	ptp "github.com/facebook/time/ptp/protocol"
 	"golang.org/x/sys/unix"
 
 	"github.com/kubernetsn/kubernetsn/internal/node/agent/privilege"
@@ -65,7 +66,10 @@ func play(folder string, arguments []string) int {
 	return 0
 }
 
-// answer is ptp4l's side of the socket. What was set is written beside it.
+// Offsets of the TLV of a management message, and of its data.
+const tlvAt, tlvDataAt = 48, 54
+
+// answer plays ptp4l's side of the socket. It writes settings to a file next to that.
 func answer(path string) {
 	server, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"})
 	if err != nil {
@@ -80,14 +84,14 @@ func answer(path string) {
 		}
 		request := message[:count]
 		reply := slices.Clone(request[:tlvDataAt])
-		reply[46] = actionResponse
+		reply[46] = byte(ptp.RESPONSE)
 		data := []byte{0, 37, flagUTCOffsetOK, 0xA0}
-		if binary.BigEndian.Uint16(request[tlvAt+4:]) == idGrandmasterSettings {
+		if binary.BigEndian.Uint16(request[tlvAt+4:]) == uint16(idGrandmasterSettings) {
 			data = []byte{248, 0xFE, 0xFF, 0xFF, 0, 0, 8, 0xA0}
-			if request[46] == actionSet && refuse {
+			if request[46] == byte(ptp.SET) && refuse {
 				refuse = false
-				binary.BigEndian.PutUint16(reply[tlvAt:], tlvErrorStatus)
-			} else if request[46] == actionSet {
+				binary.BigEndian.PutUint16(reply[tlvAt:], uint16(ptp.TLVManagementErrorStatus))
+			} else if request[46] == byte(ptp.SET) {
 				_ = os.WriteFile(path+".set", request[tlvDataAt:], 0o600)
 			}
 		}
@@ -376,16 +380,16 @@ func TestABadCommandLineIsExplained(t *testing.T) {
 func FuzzManagement(f *testing.F) {
 	f.Add([]byte{})
 	m := &Management{sequence: 1}
-	f.Add(m.request(actionResponse, idTimePropertiesData, []byte{0, 37, 4, 0xA0}))
+	f.Add(m.request(ptp.RESPONSE, ptp.IDTimePropertiesDataSet, []byte{0, 37, 4, 0xA0}))
 	f.Fuzz(func(t *testing.T, message []byte) {
-		data, fits, err := m.read(message, idTimePropertiesData)
+		data, fits, err := m.read(message, ptp.IDTimePropertiesDataSet)
 		if !fits && (data != nil || err != nil) || len(data) > len(message) {
 			t.Errorf("% x gives % x, %v, %v", message, data, fits, err)
 		}
 	})
 }
 
-// TestManagementSockets: two that ask at once have sockets of their own.
+// TestManagementSockets has two clients at once.
 func TestManagementSockets(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "ptp4l")
 	server, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"})
