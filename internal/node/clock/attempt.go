@@ -11,26 +11,26 @@ import (
 )
 
 const (
-	// redialInterval is how soon a ptp4l that did not answer is tried again; searchInterval how soon in all domains.
+	// redialInterval is the pause before a ptp4l that did not answer is tried again, searchInterval before all domains are tried again.
 	redialInterval = 5 * time.Second
 	searchInterval = time.Minute
-	// dialPatience is for how long a look waits for the first answer. A ptp4l in one of the first domains has answered by then. Who asks in
-	// all others takes seconds, in which a look must go on: it sees chronyd and steps, too.
+	// dialPatience is how long an observation waits for the first answer. A ptp4l in one of the first domains has answered by then. Trying all
+	// domains takes seconds, for which an observation must not wait: it includes chronyd and steps, too.
 	dialPatience = 500 * time.Millisecond
 )
 
-// attempt is one to reach a ptp4l at a socket, and what is known of that socket.
+// attempt tries to reach the ptp4l at a socket, and keeps what is known of that socket.
 type attempt struct {
 	inode    uint64
-	again    time.Time // when it is tried next
+	nextTry  time.Time
 	fault    Fault
-	searched time.Time // when it was last asked in all domains
+	searched time.Time // the last search in all domains
 	address  ptp4l.Address
-	dialing  *dialing // nil: nobody is waiting for an answer
-	ended    func()   // called when somebody has waited
+	dialing  *dialing // nil while none is under way
+	ended    func()   // called after each dialing
 }
 
-// dialing waits for a ptp4l's answer in a goroutine of its own.
+// dialing waits in a goroutine for the answer of a ptp4l.
 type dialing struct {
 	stop   context.CancelFunc
 	done   chan struct{}
@@ -38,11 +38,11 @@ type dialing struct {
 	err    error
 }
 
-// next goes on with the attempt, beginning it when its time has come. Without client and error it goes on later.
+// next continues the attempt, or begins one that is due. It returns neither client nor error if there is no result yet.
 func (a *attempt) next(ctx context.Context, path, local string) (*ptp4l.Client, error) {
 	begun := a.dialing == nil
 	if begun {
-		if time.Now().Before(a.again) {
+		if time.Now().Before(a.nextTry) {
 			return nil, nil
 		}
 		a.begin(ctx, path, local)
@@ -61,7 +61,7 @@ func (a *attempt) next(ctx context.Context, path, local string) (*ptp4l.Client, 
 	a.dialing.stop()
 	a.dialing = nil
 	if err == nil {
-		a.address, a.again = client.Address(), time.Time{}
+		a.address, a.nextTry = client.Address(), time.Time{}
 	}
 	return client, err
 }
@@ -85,13 +85,13 @@ func (a *attempt) begin(ctx context.Context, path, local string) {
 	}()
 }
 
-// failed notes why the socket is of no use, and returns it.
+// failed notes why the socket cannot be used, and returns the reason.
 func (a *attempt) failed(fault Fault) Fault {
-	a.again, a.fault = time.Now().Add(redialInterval), fault
+	a.nextTry, a.fault = time.Now().Add(redialInterval), fault
 	return fault
 }
 
-// end leaves nothing.
+// end stops the attempt and closes a client that nobody has got.
 func (a *attempt) end() {
 	if a.dialing == nil {
 		return

@@ -9,26 +9,25 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/node/clock/ptp4l"
 )
 
-// State says whether a clock can be believed, for somebody who asks for an error of at most so much.
+// State is whether a clock is good enough for a largest error.
 type State string
 
 // States of a clock.
 const (
-	// Synchronized : somebody keeps the clock, and the bound of its error is within what is asked for.
+	// Synchronized : the clock has a source, and the bound of its error is within the limit.
 	Synchronized State = "Synchronized"
-	// Holdover : nobody keeps the clock any more; the bound, which grows, is still within what is asked for, and so is the time
-	// for which that may last.
+	// Holdover : the source is lost; the growing bound, and the time without a source, are still within the limits.
 	Holdover State = "Holdover"
-	// Unsynchronized : the bound is beyond what is asked for, or the clock has been left alone for too long.
+	// Unsynchronized : the bound is beyond the limit, or the source has been lost for too long.
 	Unsynchronized State = "Unsynchronized"
-	// Unknown : nobody keeps the clock as far as can be seen, or nobody has said yet how well.
+	// Unknown : no source was found, or none has reported an accuracy yet.
 	Unknown State = "Unknown"
 )
 
-// Good tells whether times of the clock are believed.
+// Good reports whether times of the clock are used.
 func (s State) Good() bool { return s == Synchronized || s == Holdover }
 
-// Source is who keeps a clock.
+// Source is the protocol that keeps a clock synchronised.
 type Source string
 
 // Sources of time.
@@ -38,11 +37,11 @@ const (
 	None Source = "None"
 )
 
-// Estimate is what is known of a node's clock at one moment, whatever anybody asks of it.
+// Estimate is the state of a node's clock at one moment, independent of any need.
 type Estimate struct {
 	// At is the moment, by the monotonic clock.
 	At time.Time
-	// Source is who keeps the clock, or kept it last; Lost since when nobody does, zero while somebody does.
+	// Source is the present source, or the last one; Lost is when it was lost, zero while it is not.
 	Source Source
 	Lost   time.Time
 	// Offset is the last measured difference from the source.
@@ -50,76 +49,75 @@ type Estimate struct {
 	// Bound of the error: |offset| + path delay + the grandmaster's accuracy + the recent maximum of the jitter + drift times
 	// age. Below zero: not known.
 	Bound time.Duration
-	// DriftPPB is by how much the error may grow, in billionths, while nobody keeps the clock.
+	// DriftPPB is how fast the error may grow, in billionths, without a source.
 	DriftPPB int64
-	// Grandmaster is the clock identity of PTP's, or the reference of NTP.
+	// Grandmaster is the clock identity of PTP's grandmaster, or the reference ID of NTP.
 	Grandmaster string
-	// PathDelay is the mean delay to the source; 0 where it is not known.
+	// PathDelay is the mean delay to the source, 0 if it is not known.
 	PathDelay time.Duration
 	// TAIOffset is CLOCK_TAI - CLOCK_REALTIME in seconds.
 	TAIOffset int
-	// Steps counts jumps of CLOCK_TAI that were seen; LastStep is the size of the last one, and its direction.
+	// Steps counts the steps of CLOCK_TAI; LastStep is the signed size of the last one.
 	Steps    uint64
 	LastStep time.Duration
-	// Faults are sentences about what is wrong with how the clock is kept, such as two programs that set it.
+	// Faults are problems of the synchronisation, such as two programs that set the clock.
 	Faults []Fault
-	// Why nobody keeps the clock, or nothing is known of it; empty while somebody does.
+	// Why is why there is no source, empty while there is one.
 	Why Fault
-	// Parts of the bound, Ports of ptp4l, and what the kernel knows, for who wants to see more.
+	// Parts are those of the bound, Ports are ptp4l's, Kernel is the kernel's view.
 	Parts  Parts
 	Ports  []ptp4l.Port
 	Kernel kernel.State
 }
 
-// Parts are what a bound is the sum of.
+// Parts are the summands of a bound.
 type Parts struct {
-	// Offset is the last one's absolute value; PathDelay that of the whole path, because PTP cannot see by how much it differs between
-	// its directions.
+	// Offset is the absolute value of the last offset; PathDelay is the delay of the whole path, because PTP cannot measure its asymmetry.
 	Offset, PathDelay time.Duration
-	// Accuracy of the grandmaster, as it announces it; with NTP, the dispersion and half of the delay up to the source of all time.
+	// Accuracy is the one that the grandmaster announces; with NTP, the root dispersion and half of the root delay.
 	Accuracy time.Duration
 	// Jitter is the largest recent change of the offset from one measurement to the next.
 	Jitter time.Duration
 	// Card is the difference of the network card's clock, which PTP keeps, from the system's.
 	Card time.Duration
-	// TAI is what is wrong with CLOCK_TAI - CLOCK_REALTIME.
+	// TAI is the error of CLOCK_TAI - CLOCK_REALTIME.
 	TAI time.Duration
-	// Step is by how much the clock was stepped since it was measured.
+	// Step is the sum of the steps since the last measurement.
 	Step time.Duration
-	// Drift is that of the clock times the age of the last measurement.
+	// Drift is the drift times the age of the last measurement.
 	Drift time.Duration
 }
 
-// Sum of the parts.
+// Sum returns the sum of the parts.
 func (p Parts) Sum() time.Duration {
 	return p.Offset + p.PathDelay + p.Accuracy + p.Jitter + p.Card + p.TAI + p.Step + p.Drift
 }
 
-// Fault is something that is wrong with how a clock is kept.
+// Fault is a problem of the synchronisation of a clock.
 type Fault struct {
-	// Reason in the form of a condition's, such as TwoClockMasters; Sentence says where and what to do.
+	// Reason is in the form of a condition's, such as TwoClockMasters; Sentence names the place and the remedy.
 	Reason   string `json:"reason"`
 	Sentence string `json:"sentence"`
 }
 
-// Need is what somebody asks of a clock.
+// Need is a requirement of a clock.
 type Need struct {
-	// MaxError is the largest bound of the error with which times are believed.
+	// MaxError is the largest bound of the error with which times are used.
 	MaxError time.Duration
-	// Holdover is for how long a clock that nobody keeps is believed at most.
+	// Holdover is how long a clock without a source is used at most.
 	Holdover time.Duration
 }
 
-// Verdict is what an estimate means for a need.
+// Verdict is the state of a clock for a need.
 type Verdict struct {
 	State State
-	// Since when it is so.
+	// Since is the time of the last change of State.
 	Since time.Time
-	// Reason in the form of a condition's; Sentence says what is wrong and what to do, empty while Synchronized.
+	// Reason is in the form of a condition's; Sentence names the problem and the remedy, empty while Synchronized.
 	Reason, Sentence string
 }
 
-// Largest is the largest part, and its name.
+// Largest returns the name and the value of the largest part.
 func (p Parts) Largest() (string, time.Duration) {
 	name, largest := "the offset", p.Offset
 	for _, part := range []struct {

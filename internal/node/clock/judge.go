@@ -7,26 +7,26 @@ import (
 	"time"
 )
 
-// Hysteresis: a clock is believed after goodFor, in which there were at least goodTimes estimates and all of them were within margin of
-// what is asked for. It is not believed any more with the first that is beyond. Estimates are taken with what the clock may drift for
-// lasting, which is longer than until the next one: who ages them by themselves, as ktsnd does, believes the clock until then, too.
+// Hysteresis: a clock becomes synchronised after settleTime with at least minGoodEstimates estimates, all of which were below margin times
+// the limit. It is not synchronised any more with the first estimate beyond the limit. The bound includes the drift for lookAhead, which is
+// longer than the time to the next estimate: ktsnd, which ages estimates by itself, then uses the clock until that, too.
 const (
-	goodFor   = 2 * time.Second
-	goodTimes = 3
-	margin    = 0.8
-	lasting   = 2 * time.Second
+	settleTime       = 2 * time.Second
+	minGoodEstimates = 3
+	margin           = 0.8
+	lookAhead        = 2 * time.Second
 )
 
-// soon is the bound of the error that there may be before another estimate is heard of.
-func (e *Estimate) soon() time.Duration {
-	return e.Bound + time.Duration(lasting.Seconds()*float64(e.DriftPPB))
+// boundAhead returns the largest bound of the error before the next estimate.
+func (e *Estimate) boundAhead() time.Duration {
+	return e.Bound + time.Duration(lookAhead.Seconds()*float64(e.DriftPPB))
 }
 
-// Judge says what estimates mean for one who needs them. The zero value has seen none.
+// Judge turns estimates into verdicts for one need. The zero value has seen no estimate.
 type Judge struct {
 	verdict Verdict
-	good    int
-	since   time.Time // of the good ones
+	good    int       // estimates in a row
+	since   time.Time // the first of them
 }
 
 // Look judges the estimate.
@@ -42,7 +42,7 @@ func (j *Judge) Look(need Need, estimate Estimate) Verdict {
 	return next
 }
 
-// Verdict is the last one.
+// Verdict returns the last verdict.
 func (j *Judge) Verdict() Verdict { return j.verdict }
 
 func (j *Judge) next(need Need, e Estimate) Verdict {
@@ -56,13 +56,13 @@ func (j *Judge) next(need Need, e Estimate) Verdict {
 	}
 	j.count(need, e)
 	switch {
-	case e.soon() > need.MaxError:
+	case e.boundAhead() > need.MaxError:
 		return Verdict{State: Unsynchronized, Reason: ReasonErrorTooLarge, Sentence: tooLarge(need, e)}
-	case j.verdict.State == Synchronized || (j.good >= goodTimes && e.At.Sub(j.since) >= goodFor):
+	case j.verdict.State == Synchronized || (j.good >= minGoodEstimates && e.At.Sub(j.since) >= settleTime):
 		return Verdict{State: Synchronized, Reason: ReasonSynchronized}
 	}
-	settling := fmt.Sprintf("the clock's error is at most %v now; it is believed when it has been below %v for %v", e.soon(),
-		time.Duration(margin*float64(need.MaxError)), goodFor)
+	settling := fmt.Sprintf("the clock's error is at most %v now; it is believed when it has been below %v for %v", e.boundAhead(),
+		time.Duration(margin*float64(need.MaxError)), settleTime)
 	state := j.verdict.State
 	if state == "" || state == Unknown {
 		state = Unknown
@@ -70,9 +70,9 @@ func (j *Judge) next(need Need, e Estimate) Verdict {
 	return Verdict{State: state, Reason: ReasonSettling, Sentence: settling}
 }
 
-// count counts estimates that are good in a row.
+// count counts good estimates in a row.
 func (j *Judge) count(need Need, e Estimate) {
-	if float64(e.soon()) > margin*float64(need.MaxError) {
+	if float64(e.boundAhead()) > margin*float64(need.MaxError) {
 		j.good = 0
 		return
 	}
@@ -82,12 +82,12 @@ func (j *Judge) count(need Need, e Estimate) {
 	j.good++
 }
 
-// lost is for a clock that nobody keeps.
+// lost judges a clock without a source.
 func (j *Judge) lost(need Need, e Estimate) Verdict {
 	lost := e.At.Sub(e.Lost)
-	since := lost.Round(time.Millisecond) // to be read
+	since := lost.Round(time.Millisecond)
 	switch {
-	case e.soon() > need.MaxError:
+	case e.boundAhead() > need.MaxError:
 		return Verdict{State: Unsynchronized, Reason: ReasonErrorTooLarge, Sentence: tooLarge(need, e)}
 	case lost > need.Holdover:
 		return Verdict{State: Unsynchronized, Reason: ReasonHoldoverOver, Sentence: fmt.Sprintf("nobody has kept the clock for %v, and %v are "+
@@ -99,12 +99,12 @@ func (j *Judge) lost(need Need, e Estimate) Verdict {
 		"now: %s", since, e.Bound, e.Why.Sentence)}
 }
 
-// tooLarge names the largest part of the bound, which is where to begin.
+// tooLarge returns a message that names the largest part of the bound, to be reduced first.
 func tooLarge(need Need, e Estimate) string {
 	parts := e.Parts
-	parts.Drift += e.soon() - e.Bound
+	parts.Drift += e.boundAhead() - e.Bound
 	name, part := parts.Largest()
-	sentence := fmt.Sprintf("the clock's error is at most %v, and %v is allowed (spec.clock.maxError); its largest part is %s (%v)", e.soon(),
+	sentence := fmt.Sprintf("the clock's error is at most %v, and %v is allowed (spec.clock.maxError); its largest part is %s (%v)", e.boundAhead(),
 		need.MaxError, name, part)
 	if e.Why.Sentence != "" {
 		sentence += ": " + e.Why.Sentence

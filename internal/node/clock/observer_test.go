@@ -47,7 +47,7 @@ func TestLooksGoOnWhileASilentPtp4lIsAsked(t *testing.T) {
 
 	asked := server.Asked(facebook.IDDefaultDataSet)
 	tried := o.tried[options.PTPSockets[0]]
-	for tried.again = (time.Time{}); tried.again.IsZero(); time.Sleep(time.Millisecond) {
+	for tried.nextTry = (time.Time{}); tried.nextTry.IsZero(); time.Sleep(time.Millisecond) {
 		o.observe(t.Context())
 	}
 	if again := server.Asked(facebook.IDDefaultDataSet); again != asked {
@@ -55,7 +55,7 @@ func TestLooksGoOnWhileASilentPtp4lIsAsked(t *testing.T) {
 	}
 
 	server.Change(func(c *ptp4ltest.Clock) { c.Silent = false })
-	tried.again, tried.searched = time.Time{}, time.Time{}
+	tried.nextTry, tried.searched = time.Time{}, time.Time{}
 	awaitPTP(t, o)
 }
 

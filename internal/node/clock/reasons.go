@@ -13,13 +13,13 @@ const (
 	ReasonSynchronized = "Synchronized"
 	// ReasonSettling : the clock was good in the last measurements, but not for long enough.
 	ReasonSettling = "Settling"
-	// ReasonErrorTooLarge : somebody keeps the clock, but its error may be too large.
+	// ReasonErrorTooLarge : the clock has a source, but its error may be too large.
 	ReasonErrorTooLarge = "ErrorTooLarge"
-	// ReasonHoldoverOver : nobody keeps the clock for longer than allowed.
+	// ReasonHoldoverOver : the source has been lost for longer than allowed.
 	ReasonHoldoverOver = "HoldoverOver"
-	// ReasonNobody : nobody is known to keep the clock.
+	// ReasonNobody : no source is known.
 	ReasonNobody = "NobodyKeepsClock"
-	// ReasonStranger : somebody keeps the clock, but nobody who says how well.
+	// ReasonStranger : an unknown program keeps the clock, and reports no accuracy.
 	ReasonStranger = "KeeperUnknown"
 	// ReasonPortLost : no port of ptp4l follows a grandmaster any more.
 	ReasonPortLost = "PortLost"
@@ -41,7 +41,7 @@ const (
 	ReasonTwoClockMasters = "TwoClockMasters"
 )
 
-// reason says why nobody keeps the clock.
+// reason returns why the clock has no source.
 func (e *estimator) reason(o observation) Fault {
 	switch {
 	case o.noPTP.Reason != "":
@@ -85,7 +85,7 @@ func (e *estimator) reasonOfPTP(o observation) Fault {
 		o.ptp.Grandmaster, port.Interface, port.Number, port.State)}
 }
 
-// unreadable is for a card whose clock cannot be compared.
+// unreadable returns the fault of a card whose clock cannot be compared.
 func unreadable(port ptp4l.Port, err error) Fault {
 	return Fault{ReasonCardClock, fmt.Sprintf("PTP keeps the clock of the card of %s, which cannot be compared with the system's: %v", port.Interface, err)}
 }

@@ -7,13 +7,13 @@ import (
 	"time"
 )
 
-// sample is a value in nanoseconds or billionths at a moment.
+// sample is a value, in nanoseconds or billionths, with its time.
 type sample struct {
 	at    time.Time
 	value float64
 }
 
-// window has the last samples of something.
+// window holds the last samples, at most most.
 type window struct {
 	most    int
 	samples []sample
@@ -29,28 +29,28 @@ func (w *window) add(at time.Time, value float64) {
 
 func (w *window) reset() { w.samples = w.samples[:0] }
 
-// largest value, 0 without any.
+// largest returns the largest value, 0 if there is none.
 func (w *window) largest() float64 {
 	var largest float64
-	for _, one := range w.samples {
-		largest = max(largest, one.value)
+	for _, s := range w.samples {
+		largest = max(largest, s.value)
 	}
 	return largest
 }
 
-// spread is the difference of the largest value and the smallest.
+// spread returns the difference between the largest value and the smallest.
 func (w *window) spread() float64 {
 	if len(w.samples) == 0 {
 		return 0
 	}
 	low, high := math.Inf(1), math.Inf(-1)
-	for _, one := range w.samples {
-		low, high = min(low, one.value), max(high, one.value)
+	for _, s := range w.samples {
+		low, high = min(low, s.value), max(high, s.value)
 	}
 	return high - low
 }
 
-// jump is the largest change from one sample to the next.
+// jump returns the largest change from one sample to the next.
 func (w *window) jump() float64 {
 	var largest float64
 	for i := 1; i < len(w.samples); i++ {
@@ -59,7 +59,7 @@ func (w *window) jump() float64 {
 	return largest
 }
 
-// slope of the line through the samples (least squares), per second. 0 for fewer than three samples.
+// slope returns the slope per second of the line through the samples (least squares), 0 for fewer than three samples.
 func (w *window) slope() float64 {
 	if len(w.samples) < 3 {
 		return 0
@@ -67,13 +67,13 @@ func (w *window) slope() float64 {
 	var meanX, meanY, above, below float64
 	n := float64(len(w.samples))
 	first := w.samples[0].at
-	for _, one := range w.samples {
-		meanX += one.at.Sub(first).Seconds() / n
-		meanY += one.value / n
+	for _, s := range w.samples {
+		meanX += s.at.Sub(first).Seconds() / n
+		meanY += s.value / n
 	}
-	for _, one := range w.samples {
-		x := one.at.Sub(first).Seconds() - meanX
-		above += x * (one.value - meanY)
+	for _, s := range w.samples {
+		x := s.at.Sub(first).Seconds() - meanX
+		above += x * (s.value - meanY)
 		below += x * x
 	}
 	if below == 0 {
