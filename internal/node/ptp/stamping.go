@@ -55,7 +55,7 @@ func Inspect(name string) (Device, error) {
 	if err != nil {
 		return device, fmt.Errorf("open a socket for ethtool requests: %w", err)
 	}
-	defer unix.Close(fd) //nolint:errcheck // only requests were made
+	defer unix.Close(fd)
 	info, err := unix.IoctlGetEthtoolTsInfo(fd, name)
 	if errors.Is(err, unix.EOPNOTSUPP) {
 		return device, nil
