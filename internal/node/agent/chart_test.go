@@ -48,11 +48,11 @@ func render(t *testing.T, arguments ...string) ([][]byte, error) {
 	all := append([]string{"template", "x", "../../../charts/kubernetsn", "--kube-version", "1.34.0", "--set",
 		"image.prefix=registry.example.org/kubernetsn,image.tag=dev"}, arguments...)
 	command := exec.CommandContext(t.Context(), helm, all...)
-	var said bytes.Buffer
-	command.Stderr = &said
+	var buffer bytes.Buffer
+	command.Stderr = &buffer
 	text, err := command.Output()
 	if err != nil {
-		return nil, errors.New(said.String())
+		return nil, errors.New(buffer.String())
 	}
 	return bytes.Split(text, []byte("\n---\n")), nil
 }
@@ -607,10 +607,10 @@ func TestABadCommandLineIsExplained(t *testing.T) {
 		"clean-node more":                           `"more" is too much`,
 		"remove --networks /nowhere/x":              "read the networks",
 	} {
-		var said bytes.Buffer
-		status := Main(t.Context(), strings.Fields(line), io.Discard, &said)
-		if status == 0 || !strings.Contains(said.String(), sentence) || strings.Count(said.String(), "\n") != 1 {
-			t.Errorf("%q: status %d, %q; want %q", line, status, said.String(), sentence)
+		var buffer bytes.Buffer
+		status := Main(t.Context(), strings.Fields(line), io.Discard, &buffer)
+		if status == 0 || !strings.Contains(buffer.String(), sentence) || strings.Count(buffer.String(), "\n") != 1 {
+			t.Errorf("%q: status %d, %q; want %q", line, status, buffer.String(), sentence)
 		}
 	}
 	var help bytes.Buffer
@@ -645,8 +645,8 @@ func TestTheDashboardAsksForFiguresThatThereAre(t *testing.T) {
 	registry.Describe(described)
 	close(described)
 	var known strings.Builder
-	for one := range described {
-		known.WriteString(one.String())
+	for desc := range described {
+		known.WriteString(desc.String())
 	}
 	names := regexp.MustCompile(`ktsn_[a-z_]+`)
 	for _, panel := range board.Panels {

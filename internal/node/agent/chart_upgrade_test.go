@@ -17,11 +17,11 @@ import (
 
 // rolled says how many pods a DaemonSet may have too many and too few in an upgrade.
 func rolled(daemons *appsv1.DaemonSet) string {
-	either := func(of *intstr.IntOrString) string {
-		if of == nil {
+	either := func(intOrString *intstr.IntOrString) string {
+		if intOrString == nil {
 			return "0"
 		}
-		return of.String()
+		return intOrString.String()
 	}
 	rolling := daemons.Spec.UpdateStrategy.RollingUpdate
 	return fmt.Sprintf("%s more, %s less", either(rolling.MaxSurge), either(rolling.MaxUnavailable))

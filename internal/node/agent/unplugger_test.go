@@ -21,9 +21,9 @@ func TestLinksThatAreToBeUnpluggedMeanwhileGoTogether(t *testing.T) {
 		u := unplugger{unplug: func(_ context.Context, all []*attachment.Plugged) []error {
 			var names []string
 			failed := make([]error, len(all))
-			for i, one := range all {
-				names = append(names, one.Interface)
-				if one.Interface == "bad" {
+			for i, plugged := range all {
+				names = append(names, plugged.Interface)
+				if plugged.Interface == "bad" {
 					failed[i] = errors.New("it stays")
 				}
 			}

@@ -50,16 +50,16 @@ func openMapsOf(id ebpf.ProgramID) (openMaps, error) {
 	}
 	opened := openMaps{}
 	for _, id := range ids {
-		one, err := ebpf.NewMapFromID(id)
+		m, err := ebpf.NewMapFromID(id)
 		if err != nil {
 			continue // what is missing, the caller finds
 		}
-		described, err := one.Info()
+		described, err := m.Info()
 		if err != nil || opened[described.Name] != nil {
-			one.Close()
+			m.Close()
 			continue
 		}
-		opened[described.Name] = one
+		opened[described.Name] = m
 	}
 	return opened, nil
 }

@@ -126,8 +126,8 @@ func (s *State) SetGated(gated uint64) error {
 	return nil
 }
 
-func heartbeatAge(of *ebpf.Map) (time.Duration, error) {
-	last, err := readHeartbeat(of)
+func heartbeatAge(m *ebpf.Map) (time.Duration, error) {
+	last, err := readHeartbeat(m)
 	if err != nil || last.AtNs == 0 {
 		return -1, err
 	}

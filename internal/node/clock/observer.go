@@ -176,11 +176,11 @@ func (o *observer) same() bool {
 }
 
 func inodeOf(path string) (uint64, error) {
-	var of unix.Stat_t
-	if err := unix.Lstat(path, &of); err != nil {
+	var stat unix.Stat_t
+	if err := unix.Lstat(path, &stat); err != nil {
 		return 0, fmt.Errorf("look at %s: %w", path, err)
 	}
-	return of.Ino, nil
+	return stat.Ino, nil
 }
 
 func (o *observer) hangUp() {
@@ -273,7 +273,7 @@ func (o *observer) hearChrony(answer *chrony.Tracking, asked time.Time) {
 // chronyAddresses are those where nobody else than chronyd can answer, or which somebody chose. Any container in the node's network
 // namespace may have its port while no chronyd runs.
 func (o *observer) chronyAddresses() []string {
-	runs := slices.ContainsFunc(o.masters, func(one masters.Master) bool { return one.Program == "chronyd" })
+	runs := slices.ContainsFunc(o.masters, func(master masters.Master) bool { return master.Program == "chronyd" })
 	return slices.DeleteFunc(slices.Clone(o.options.ChronyAddresses), func(address string) bool {
 		return !runs && o.options.provenChrony && !filepath.IsAbs(address)
 	})
@@ -310,9 +310,9 @@ func (o *observer) findMasters() []Fault {
 func twoMasters(all []masters.Master) Fault {
 	var names []string
 	set := "all set"
-	for _, one := range all {
-		names = append(names, one.String())
-		if one.Unread != "" {
+	for _, master := range all {
+		names = append(names, master.String())
+		if master.Unread != "" {
 			set = "may all set"
 		}
 	}

@@ -46,7 +46,7 @@ func read(files fs.FS, ktsnd Ktsnd, card *Card) []Setting {
 // named is the setting of that name.
 func named(t *testing.T, all []Setting, name string) Setting {
 	t.Helper()
-	at := slices.IndexFunc(all, func(one Setting) bool { return one.Name == name })
+	at := slices.IndexFunc(all, func(setting Setting) bool { return setting.Name == name })
 	if at < 0 {
 		t.Fatalf("nothing is said of %q", name)
 	}
@@ -56,9 +56,9 @@ func named(t *testing.T, all []Setting, name string) Setting {
 // costly names the settings with which something is to be won.
 func costly(all []Setting) []string {
 	var names []string
-	for _, one := range all {
-		if one.Cost != "" {
-			names = append(names, one.Name)
+	for _, setting := range all {
+		if setting.Cost != "" {
+			names = append(names, setting.Name)
 		}
 	}
 	return names
@@ -155,9 +155,9 @@ func TestAChangedSettingChangesWhatIsSaid(t *testing.T) {
 			if test.content != "" {
 				files[test.file] = &fstest.MapFile{Data: []byte(test.content)}
 			}
-			one := named(t, read(files, test.ktsnd, test.card), test.setting)
-			if (one.Cost != "") != test.costs || !strings.Contains(one.Found, test.found) {
-				t.Errorf("%+v", one)
+			setting := named(t, read(files, test.ktsnd, test.card), test.setting)
+			if (setting.Cost != "") != test.costs || !strings.Contains(setting.Found, test.found) {
+				t.Errorf("%+v", setting)
 			}
 		})
 	}
@@ -166,9 +166,9 @@ func TestAChangedSettingChangesWhatIsSaid(t *testing.T) {
 func TestWhatCostsComesWithAWayToChangeIt(t *testing.T) {
 	for _, machine := range []string{"virtual", "realtime", "nodes", "server"} {
 		for _, cpu := range []int{-1, 0, 1} {
-			for _, one := range read(recorded(t, machine), Ktsnd{CPU: cpu, Interface: "eth0"}, nil) {
-				if one.Found == "" || (one.Cost == "") != (one.Mend == "") || strings.Contains(fmt.Sprint(one), "%!") {
-					t.Errorf("%s, processor %d: %+v", machine, cpu, one)
+			for _, setting := range read(recorded(t, machine), Ktsnd{CPU: cpu, Interface: "eth0"}, nil) {
+				if setting.Found == "" || (setting.Cost == "") != (setting.Mend == "") || strings.Contains(fmt.Sprint(setting), "%!") {
+					t.Errorf("%s, processor %d: %+v", machine, cpu, setting)
 				}
 			}
 		}
@@ -177,23 +177,23 @@ func TestWhatCostsComesWithAWayToChangeIt(t *testing.T) {
 
 func TestCoarseTimersAreSeenByTheResolutionOfTheClock(t *testing.T) {
 	machine := &Machine{Files: recorded(t, "server"), ClockResolution: 4 * time.Millisecond, Card: func(string) *Card { return nil }}
-	if one := named(t, machine.Read(Ktsnd{CPU: 1}), "timers"); !strings.Contains(one.Found, "4ms") || one.Cost == "" {
-		t.Errorf("%+v", one)
+	if setting := named(t, machine.Read(Ktsnd{CPU: 1}), "timers"); !strings.Contains(setting.Found, "4ms") || setting.Cost == "" {
+		t.Errorf("%+v", setting)
 	}
 }
 
 func TestAMachineThatSaysNothingIsNoFailure(t *testing.T) {
-	for _, one := range read(fstest.MapFS{}, Ktsnd{CPU: 0, Interface: "eth0"}, nil) {
-		if one.Found == "" {
-			t.Errorf("%+v", one)
+	for _, setting := range read(fstest.MapFS{}, Ktsnd{CPU: 0, Interface: "eth0"}, nil) {
+		if setting.Found == "" {
+			t.Errorf("%+v", setting)
 		}
 	}
 }
 
 func TestThisMachineCanBeRead(t *testing.T) {
 	for _, name := range []string{"preemption", "timers", "interrupts", "link speed"} {
-		if one := named(t, This().Read(Ktsnd{CPU: 0, FIFOPriority: 50, Interface: "lo"}), name); one.Found == "" {
-			t.Errorf("%+v", one)
+		if setting := named(t, This().Read(Ktsnd{CPU: 0, FIFOPriority: 50, Interface: "lo"}), name); setting.Found == "" {
+			t.Errorf("%+v", setting)
 		}
 	}
 }

@@ -19,14 +19,14 @@ func withCards(bus *passthrough.Bus) (all []Machine) {
 		if !ok {
 			continue
 		}
-		one := Machine{Identity: owner.Identity, Interface: owner.Interface, Device: device.VFIO, Connection: "network card " + address}
+		machine := Machine{Identity: owner.Identity, Interface: owner.Interface, Device: device.VFIO, Connection: "network card " + address}
 		switch card, err := bus.Read(address); {
 		case err != nil:
-			one.lacks(anew, "%v", err)
+			machine.lacks(anew, "%v", err)
 		case card.Driver != passthrough.VFIO:
-			one.lacks(anew, "card %s has the driver %q, not %s, so that no machine can have it", address, card.Driver, passthrough.VFIO)
+			machine.lacks(anew, "card %s has the driver %q, not %s, so that no machine can have it", address, card.Driver, passthrough.VFIO)
 		}
-		all = append(all, one)
+		all = append(all, machine)
 	}
 	return all
 }

@@ -48,15 +48,15 @@ func (m *Machine) lacks(mend, text string, arguments ...any) {
 func Look(endpoints []control.AttachedEndpoint) []Machine {
 	type at struct{ identity, name string }
 	ports := map[at]overlay.Found{}
-	found, _ := overlay.Attachments()
-	for _, port := range found {
+	founds, _ := overlay.Attachments()
+	for _, port := range founds {
 		ports[at{port.Identity, port.Interface}] = port
 	}
 	all := []Machine{}
 	for _, endpoint := range endpoints {
 		port := ports[at{endpoint.Identity, endpoint.Interface}]
-		if one := lookAt(&endpoint, &port); one != nil {
-			all = append(all, *one)
+		if machine := lookAt(&endpoint, &port); machine != nil {
+			all = append(all, *machine)
 		}
 	}
 	return append(all, withCards(passthrough.NewBus())...)
@@ -66,30 +66,30 @@ func Look(endpoints []control.AttachedEndpoint) []Machine {
 func lookAt(endpoint *control.AttachedEndpoint, port *overlay.Found) *Machine {
 	noted := attachment.ReadNote(port)
 	of := noted.Device
-	one := &Machine{
+	machine := &Machine{
 		Identity: endpoint.Identity, Interface: endpoint.Interface, Device: of.Kind, Queues: of.Queues, Class: of.Class, DAN: of.DAN,
 	}
 	if !of.Exists() {
-		one.Device = kernels(endpoint)
-		one.Connection = one.Device
-		if one.Device == "" {
+		machine.Device = kernels(endpoint)
+		machine.Connection = machine.Device
+		if machine.Device == "" {
 			return nil
 		}
-		return one
+		return machine
 	}
 	switch {
 	case of.DAN != "":
-		one.lookAtFile(port.ContainerID, endpoint.Netns)
+		machine.lookAtFile(port.ContainerID, endpoint.Netns)
 	case of.Is(device.Veth):
-		one.lookAtInterface(port.PortName(), endpoint.Netns)
+		machine.lookAtInterface(port.PortName(), endpoint.Netns)
 	case of.Is(device.VhostUser):
-		one.Connection = "vhost-user"
-		one.lookAtSocket(noted.VhostSocket)
+		machine.Connection = "vhost-user"
+		machine.lookAtSocket(noted.VhostSocket)
 	default:
-		one.Connection = "tap"
-		one.lookAtTap(endpoint.Netns)
+		machine.Connection = "tap"
+		machine.lookAtTap(endpoint.Netns)
 	}
-	return one
+	return machine
 }
 
 // kernels is the device that the kernel shows in the pod, of whose port there is no note.

@@ -66,8 +66,8 @@ func (r row) references(column string) []string {
 	entries, _ := value[1].([]any)
 	var all []string
 	for _, entry := range entries {
-		if one, ok := entry.([]any); ok && len(one) == 2 && one[0] == "uuid" {
-			all = append(all, fmt.Sprint(one[1]))
+		if anies, ok := entry.([]any); ok && len(anies) == 2 && anies[0] == "uuid" {
+			all = append(all, fmt.Sprint(anies[1]))
 		}
 	}
 	return all

@@ -33,15 +33,15 @@ const applicationClass = 13
 
 // Config makes the configuration of ptp4l. What has ptp4l's own default is left out.
 func (o *Options) Config(stamping Stamping) *Config {
-	made := &Config{}
+	config := &Config{}
 	if o.Profile == ProfileGPTP {
-		made.Global = o.gptp(stamping)
+		config.Global = o.gptp(stamping)
 	} else {
-		made.Global = o.default1588()
+		config.Global = o.default1588()
 	}
 	set := func(when bool, name, value string) {
 		if when {
-			made.Global = append(made.Global, Setting{name, value})
+			config.Global = append(config.Global, Setting{name, value})
 		}
 	}
 	set(o.Servo != "pi", "clock_servo", o.Servo)
@@ -51,17 +51,17 @@ func (o *Options) Config(stamping Stamping) *Config {
 	set(o.FreeRunning || (o.Role == RoleGrandmaster && !stamping.Hardware), "free_running", "1")
 	set(o.Role == RoleGrandmaster, "clockClass", strconv.Itoa(applicationClass))
 	set(o.UTCOffset != 0 && o.UTCOffset != CurrentUTCOffset, "utc_offset", strconv.Itoa(o.UTCOffset))
-	for _, one := range o.Extra {
-		if at := slices.IndexFunc(made.Global, func(s Setting) bool { return s.Name == one.Name }); at >= 0 {
-			made.Global[at].Value = one.Value
+	for _, setting := range o.Extra {
+		if at := slices.IndexFunc(config.Global, func(s Setting) bool { return s.Name == setting.Name }); at >= 0 {
+			config.Global[at].Value = setting.Value
 		} else {
-			made.Global = append(made.Global, one)
+			config.Global = append(config.Global, setting)
 		}
 	}
 	for _, name := range o.Devices {
-		made.Ports = append(made.Ports, Port{name, o.port()})
+		config.Ports = append(config.Ports, Port{name, o.port()})
 	}
-	return made
+	return config
 }
 
 // default1588 has the options of the default profile that differ from ptp4l's defaults, which are those of the profile.
@@ -166,7 +166,7 @@ func (c *Config) Write(to io.Writer) error {
 
 func section(text *strings.Builder, name string, settings []Setting) {
 	fmt.Fprintf(text, "[%s]\n", name)
-	for _, one := range settings {
-		fmt.Fprintf(text, "%-23s %s\n", one.Name, one.Value)
+	for _, setting := range settings {
+		fmt.Fprintf(text, "%-23s %s\n", setting.Name, setting.Value)
 	}
 }

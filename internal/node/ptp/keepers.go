@@ -23,16 +23,16 @@ func (o *Options) refuseKeepers(proc string) error {
 	if err != nil {
 		return err
 	}
-	for _, one := range found {
-		if o.Role == RoleGrandmaster && one.Program != "ptp4l" && one.Program != "phc2sys" {
+	for _, master := range found {
+		if o.Role == RoleGrandmaster && master.Program != "ptp4l" && master.Program != "phc2sys" {
 			continue
 		}
-		if one.Unread != "" {
+		if master.Unread != "" {
 			return fmt.Errorf("%s may keep this node's clock already, and a clock cannot have two masters: end it, or say on its command line "+
-				"that it does not (--time_stamping=hardware or --free_running=1)", one)
+				"that it does not (--time_stamping=hardware or --free_running=1)", master)
 		}
 		return fmt.Errorf("%s keeps this node's clock already, and a clock cannot have two masters: "+
-			"end it, or leave the clock to it (clock.mode: external); a node that only serves its time has the role grandmaster", one)
+			"end it, or leave the clock to it (clock.mode: external); a node that only serves its time has the role grandmaster", master)
 	}
 	return nil
 }

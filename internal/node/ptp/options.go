@@ -211,19 +211,19 @@ func (o *Options) checkNumbers() error {
 }
 
 func (o *Options) checkExtra() error {
-	for i, one := range o.Extra {
-		option, known := reserved[one.Name]
+	for i, setting := range o.Extra {
+		option, known := reserved[setting.Name]
 		switch {
-		case !settingName.MatchString(one.Name):
-			return fmt.Errorf("--set %q is no name of an option of ptp4l", one.Name)
-		case !settingValue.MatchString(one.Value):
-			return fmt.Errorf("--set %s: %q is no value: give one line without spaces around it", one.Name, one.Value)
+		case !settingName.MatchString(setting.Name):
+			return fmt.Errorf("--set %q is no name of an option of ptp4l", setting.Name)
+		case !settingValue.MatchString(setting.Value):
+			return fmt.Errorf("--set %s: %q is no value: give one line without spaces around it", setting.Name, setting.Value)
 		case known && option == "":
-			return fmt.Errorf("--set %s: ktsn-ptp needs that option of ptp4l itself", one.Name)
+			return fmt.Errorf("--set %s: ktsn-ptp needs that option of ptp4l itself", setting.Name)
 		case known:
-			return fmt.Errorf("--set %s: give %s instead", one.Name, option)
-		case slices.ContainsFunc(o.Extra[:i], func(other Setting) bool { return other.Name == one.Name }):
-			return fmt.Errorf("--set %s is given twice", one.Name)
+			return fmt.Errorf("--set %s: give %s instead", setting.Name, option)
+		case slices.ContainsFunc(o.Extra[:i], func(other Setting) bool { return other.Name == setting.Name }):
+			return fmt.Errorf("--set %s is given twice", setting.Name)
 		}
 	}
 	return nil

@@ -370,9 +370,9 @@ func TestABadCommandLineIsExplained(t *testing.T) {
 		"--device eth0 --set alone":       "give NAME=VALUE",
 		"probe --domain 200":              "--domain 200: give 0 to 127",
 	} {
-		var said bytes.Buffer
-		if status := Main(t.Context(), strings.Fields(line), &said, &said); status != 2 || !strings.Contains(said.String(), sentence) {
-			t.Errorf("%q: status %d, %q; want %q", line, status, said.String(), sentence)
+		var buffer bytes.Buffer
+		if status := Main(t.Context(), strings.Fields(line), &buffer, &buffer); status != 2 || !strings.Contains(buffer.String(), sentence) {
+			t.Errorf("%q: status %d, %q; want %q", line, status, buffer.String(), sentence)
 		}
 	}
 }

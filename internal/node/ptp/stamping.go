@@ -71,9 +71,9 @@ func Inspect(name string) (Device, error) {
 func interfaces() []string {
 	all, err := net.Interfaces()
 	var names []string
-	for _, one := range all {
-		if one.Flags&net.FlagLoopback == 0 {
-			names = append(names, one.Name)
+	for _, iface := range all {
+		if iface.Flags&net.FlagLoopback == 0 {
+			names = append(names, iface.Name)
 		}
 	}
 	if err != nil || len(names) == 0 {

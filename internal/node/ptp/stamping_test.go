@@ -19,8 +19,8 @@ func TestStampingIsChosenByWhatAllDevicesCan(t *testing.T) {
 		"only": {Name: "only", Hardware: true, Clock: 0}, "wg0": {Name: "wg0", Clock: -1}, "late": {Name: "late", Hardware: true, Software: true, Clock: -1},
 	}
 	inspect := func(name string) (Device, error) {
-		if one, there := cards[name]; there {
-			return one, nil
+		if device, there := cards[name]; there {
+			return device, nil
 		}
 		return Device{}, errors.New("there is no interface " + name)
 	}

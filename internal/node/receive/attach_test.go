@@ -211,8 +211,8 @@ func foreign(t *testing.T, link netlink.Link) netlink.Filter {
 const theirs = "theirs"
 
 func filterNames(filters []netlink.Filter) (names []string) {
-	for _, one := range filters {
-		name, _, _ := strings.Cut(one.(*netlink.BpfFilter).Name, ":")
+	for _, filter := range filters {
+		name, _, _ := strings.Cut(filter.(*netlink.BpfFilter).Name, ":")
 		names = append(names, name)
 	}
 	return names
@@ -260,8 +260,8 @@ func TestEnsureLeavesThisReleasesProgramAlone(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			found, _ := info.ID()
-			return found
+			programID, _ := info.ID()
+			return programID
 		}
 		if _, err := Ensure(dir, uplinkName); err != nil {
 			return err
@@ -390,8 +390,8 @@ func qdiscs(t *testing.T) []string {
 		t.Fatal(err)
 	}
 	var names []string
-	for _, one := range all {
-		names = append(names, one.Type())
+	for _, qdisc := range all {
+		names = append(names, qdisc.Type())
 	}
 	return names
 }

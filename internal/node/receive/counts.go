@@ -51,7 +51,7 @@ type Counts struct {
 
 // Counts reads them.
 func (m *Maps) Counts() (*Counts, error) {
-	found := &Counts{Left: map[string]uint64{}}
+	counts := &Counts{Left: map[string]uint64{}}
 	for place, reason := range reasons {
 		var each []uint64
 		if err := m.counts.Lookup(uint32(place), &each); err != nil {
@@ -63,16 +63,16 @@ func (m *Maps) Counts() (*Counts, error) {
 		}
 		switch {
 		case place == countReceived:
-			found.Received = sum
+			counts.Received = sum
 		case place == countFull:
-			found.Full = sum
+			counts.Full = sum
 		case place == countRedirect:
-			found.Redirected = sum
+			counts.Redirected = sum
 		case sum > 0:
-			found.Left[reason.name] = sum
+			counts.Left[reason.name] = sum
 		}
 	}
-	return found, nil
+	return counts, nil
 }
 
 // Explain says in words why frames were left to the kernel.

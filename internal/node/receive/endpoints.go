@@ -76,55 +76,55 @@ func endpointKeyOf(vni uint32, mac net.HardwareAddr) (endpointKey, error) {
 }
 
 // PutEndpoint has the program take datagrams for the pod, as far as its sockets have rings.
-func (m *Maps) PutEndpoint(one *Endpoint) error {
-	key, err := endpointKeyOf(one.VNI, one.MAC)
+func (m *Maps) PutEndpoint(endpoint *Endpoint) error {
+	key, err := endpointKeyOf(endpoint.VNI, endpoint.MAC)
 	if err != nil {
 		return err
 	}
-	value := valueOf(one)
+	value := valueOf(endpoint)
 	if err := m.endpoints.Put(&key, &value); err != nil {
-		return fmt.Errorf("tell the program for receive rings of %s in network %d: %w", one.MAC, one.VNI, err)
+		return fmt.Errorf("tell the program for receive rings of %s in network %d: %w", endpoint.MAC, endpoint.VNI, err)
 	}
 	return nil
 }
 
-func valueOf(one *Endpoint) endpointValue {
+func valueOf(endpoint *Endpoint) endpointValue {
 	value := endpointValue{
-		Cookie: one.Netns.Cookie, NetnsID: int32(one.Netns.ID), Interface: uint32(one.Interface), Port: uint32(one.Port),
-		Uplink: uint32(one.Uplink), Node: one.Tunnel.Addr().As4(),
+		Cookie: endpoint.Netns.Cookie, NetnsID: int32(endpoint.Netns.ID), Interface: uint32(endpoint.Interface), Port: uint32(endpoint.Port),
+		Uplink: uint32(endpoint.Uplink), Node: endpoint.Tunnel.Addr().As4(),
 	}
-	binary.BigEndian.PutUint16(value.TunnelPort[:], one.Tunnel.Port())
-	if one.IPv4.Is4() {
-		value.IPv4 = one.IPv4.As4()
+	binary.BigEndian.PutUint16(value.TunnelPort[:], endpoint.Tunnel.Port())
+	if endpoint.IPv4.Is4() {
+		value.IPv4 = endpoint.IPv4.As4()
 		value.Has |= hasIPv4
 	}
-	if one.IPv6.Is6() {
-		value.IPv6 = one.IPv6.As16()
+	if endpoint.IPv6.Is6() {
+		value.IPv6 = endpoint.IPv6.As16()
 		value.Has |= hasIPv6
 	}
-	if one.Rings {
+	if endpoint.Rings {
 		value.Has |= hasRings
 	}
-	if one.Redirect {
+	if endpoint.Redirect {
 		value.Has |= hasRedirect
 	}
 	return value
 }
 
 func endpointOf(key *endpointKey, value *endpointValue) Endpoint {
-	one := Endpoint{
+	endpoint := Endpoint{
 		VNI: key.VNI, MAC: append(net.HardwareAddr{}, key.MAC[:]...), Netns: Netns{value.Cookie, int(value.NetnsID)},
 		Interface: int(value.Interface), Port: int(value.Port), Uplink: int(value.Uplink),
 		Tunnel: netip.AddrPortFrom(netip.AddrFrom4(value.Node), binary.BigEndian.Uint16(value.TunnelPort[:])),
 		Rings:  value.Has&hasRings != 0, Redirect: value.Has&hasRedirect != 0,
 	}
 	if value.Has&hasIPv4 != 0 {
-		one.IPv4 = netip.AddrFrom4(value.IPv4)
+		endpoint.IPv4 = netip.AddrFrom4(value.IPv4)
 	}
 	if value.Has&hasIPv6 != 0 {
-		one.IPv6 = netip.AddrFrom16(value.IPv6)
+		endpoint.IPv6 = netip.AddrFrom16(value.IPv6)
 	}
-	return one
+	return endpoint
 }
 
 // DelEndpoint undoes PutEndpoint. An entry that is not there is no error.
@@ -140,8 +140,8 @@ func (m *Maps) DelEndpoint(vni uint32, mac net.HardwareAddr) error {
 }
 
 // Has tells whether there is this entry.
-func (m *Maps) Has(one *Endpoint) (bool, error) {
-	key, err := endpointKeyOf(one.VNI, one.MAC)
+func (m *Maps) Has(endpoint *Endpoint) (bool, error) {
+	key, err := endpointKeyOf(endpoint.VNI, endpoint.MAC)
 	if err != nil {
 		return false, err
 	}
@@ -151,9 +151,9 @@ func (m *Maps) Has(one *Endpoint) (bool, error) {
 		return false, nil
 	}
 	if err != nil {
-		return false, fmt.Errorf("look for %s in the program for receive rings: %w", one.MAC, err)
+		return false, fmt.Errorf("look for %s in the program for receive rings: %w", endpoint.MAC, err)
 	}
-	return value == valueOf(one), nil
+	return value == valueOf(endpoint), nil
 }
 
 // Endpoints lists the entries.
@@ -193,25 +193,25 @@ func (m *Maps) Sweep() (int, error) {
 }
 
 // forget removes an entry unless another has taken its place: a pod with the same address.
-func (m *Maps) forget(one *Endpoint) (bool, error) {
-	same, err := m.Has(one)
+func (m *Maps) forget(endpoint *Endpoint) (bool, error) {
+	same, err := m.Has(endpoint)
 	if err != nil || !same {
 		return false, err
 	}
-	return true, m.DelEndpoint(one.VNI, one.MAC)
+	return true, m.DelEndpoint(endpoint.VNI, endpoint.MAC)
 }
 
 // isGone tells whether the node's end of the interface is not there any more, or leads elsewhere.
-func isGone(one *Endpoint) (bool, error) {
-	if one.Port == 0 {
+func isGone(endpoint *Endpoint) (bool, error) {
+	if endpoint.Port == 0 {
 		return false, nil
 	}
-	link, err := netlink.LinkByIndex(one.Port)
+	link, err := netlink.LinkByIndex(endpoint.Port)
 	if errors.As(err, &netlink.LinkNotFoundError{}) {
 		return true, nil
 	}
 	if err != nil {
-		return false, fmt.Errorf("look for interface %d: %w", one.Port, err)
+		return false, fmt.Errorf("look for interface %d: %w", endpoint.Port, err)
 	}
-	return link.Attrs().NetNsID != one.Netns.ID, nil
+	return link.Attrs().NetNsID != endpoint.Netns.ID, nil
 }

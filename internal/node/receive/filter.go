@@ -263,14 +263,14 @@ func Uplinks() ([]Uplink, error) {
 
 // tcxOf counts the programs that see frames before any filter does: since Linux 6.6.
 func tcxOf(link netlink.Link) (int, error) {
-	found, err := bpflink.QueryPrograms(bpflink.QueryOptions{Target: link.Attrs().Index, Attach: ebpf.AttachTCXIngress})
+	result, err := bpflink.QueryPrograms(bpflink.QueryOptions{Target: link.Attrs().Index, Attach: ebpf.AttachTCXIngress})
 	if errors.Is(err, ebpf.ErrNotSupported) || errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOENT) {
 		return 0, nil
 	}
 	if err != nil {
 		return 0, fmt.Errorf("count the programs at %s: %w", link.Attrs().Name, err)
 	}
-	return len(found.Programs), nil
+	return len(result.Programs), nil
 }
 
 // Detach takes the program from all uplinks of this network namespace, and everything that this node has pinned with it. Datagrams are

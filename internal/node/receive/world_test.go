@@ -261,12 +261,12 @@ func (w *world) tellControl(t testing.TB, sleeping, readers byte) {
 
 func newMap(t testing.TB, spec *ebpf.MapSpec) *ebpf.Map {
 	t.Helper()
-	made, err := ebpf.NewMap(spec)
+	m, err := ebpf.NewMap(spec)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { made.Close() })
-	return made
+	t.Cleanup(func() { m.Close() })
+	return m
 }
 
 func (w *world) put(t testing.TB, name string, key, value any) {

@@ -66,9 +66,9 @@ type source interface {
 	release() error
 }
 
-func newSource(of *attachments.RelayedAttachment) source {
-	if of.Device.Is(device.VhostUser) {
-		return &guestSource{at: of.VhostSocket()}
+func newSource(relayedAttachment *attachments.RelayedAttachment) source {
+	if relayedAttachment.Device.Is(device.VhostUser) {
+		return &guestSource{at: relayedAttachment.VhostSocket()}
 	}
 	return &capturedSource{}
 }

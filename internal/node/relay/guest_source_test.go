@@ -39,16 +39,16 @@ func (c *captures) machine(t *testing.T, name string) attachments.RelayedAttachm
 // listened tells whether the machine finds a socket of its own at which somebody listens.
 func listened(t *testing.T, pod *attachments.RelayedAttachment) bool {
 	t.Helper()
-	is, err := os.Lstat(pod.VhostSocket())
+	info, err := os.Lstat(pod.VhostSocket())
 	if errors.Is(err, fs.ErrNotExist) {
 		return false
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	owner := is.Sys().(*syscall.Stat_t)
-	if owner.Uid != machineUser || is.Mode() != fs.ModeSocket|0o660 {
-		t.Fatalf("the socket is of user %d, with mode %v", owner.Uid, is.Mode())
+	owner := info.Sys().(*syscall.Stat_t)
+	if owner.Uid != machineUser || info.Mode() != fs.ModeSocket|0o660 {
+		t.Fatalf("the socket is of user %d, with mode %v", owner.Uid, info.Mode())
 	}
 	connected, err := net.Dial("unix", pod.VhostSocket())
 	if err != nil {
@@ -83,8 +83,8 @@ func TestAMachineFindsTheSocketOfItsRelay(t *testing.T) {
 		t.Fatal(err)
 	}
 	eventually(t, "another relay that listens", func() bool {
-		is := statusOf(s, &pod)
-		return is.Running && is.PID != first && listened(t, &pod)
+		status := statusOf(s, &pod)
+		return status.Running && status.PID != first && listened(t, &pod)
 	})
 	end()
 	left, err := os.ReadDir(filepath.Dir(pod.Socket))

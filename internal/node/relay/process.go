@@ -99,7 +99,7 @@ func (p *Program) run(on *starter, arguments []string, files []*os.File, log *sl
 	if os.Getuid() == int(p.User.UID) && os.Getgid() == int(p.User.GID) {
 		command.SysProcAttr.Credential = nil // there is nothing to change, and perhaps no right to
 	}
-	said, err := command.StderrPipe()
+	reader, err := command.StderrPipe()
 	if err != nil {
 		return nil, fmt.Errorf("start %s: %w", p.Path, err)
 	}
@@ -111,7 +111,7 @@ func (p *Program) run(on *starter, arguments []string, files []*os.File, log *sl
 	go func() {
 		defer changed()
 		defer close(made.ended)
-		logLines(said, log)
+		logLines(reader, log)
 		made.err = command.Wait()
 	}()
 	return made, nil

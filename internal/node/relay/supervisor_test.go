@@ -201,9 +201,9 @@ func eventually(t *testing.T, what string, holds func() bool) {
 }
 
 func statusOf(s *Supervisor, captured *attachments.RelayedAttachment) Status {
-	for _, one := range s.Status() {
-		if one.Attachment == captured.Attachment {
-			return one
+	for _, status := range s.Status() {
+		if status.Attachment == captured.Attachment {
+			return status
 		}
 	}
 	return Status{}
@@ -235,12 +235,12 @@ func mapsOf(t *testing.T, pid int) (infos []string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, one := range open {
+	for _, dirEntry := range open {
 		// One may be closed meanwhile, which is no map.
-		if to, _ := os.Readlink(filepath.Join(folder, one.Name())); to != "anon_inode:bpf-map" {
+		if to, _ := os.Readlink(filepath.Join(folder, dirEntry.Name())); to != "anon_inode:bpf-map" {
 			continue
 		}
-		info, err := os.ReadFile(fmt.Sprintf("/proc/%d/fdinfo/%s", pid, one.Name()))
+		info, err := os.ReadFile(fmt.Sprintf("/proc/%d/fdinfo/%s", pid, dirEntry.Name()))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -294,8 +294,8 @@ func TestARelayHasNoPrivilegesAndOnlyItsDescriptors(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if is := link.Attrs(); is.MTU != 1400+24 || is.Group != tapGroup || is.TxQLen != 1000 || is.Flags&1 == 0 || is.MasterIndex != 0 {
-		t.Errorf("the tap is %+v", is)
+	if attrs := link.Attrs(); attrs.MTU != 1400+24 || attrs.Group != tapGroup || attrs.TxQLen != 1000 || attrs.Flags&1 == 0 || attrs.MasterIndex != 0 {
+		t.Errorf("the tap is %+v", attrs)
 	}
 	if got := relayOf(t, of.states[pod.PortName()]); got != link.Attrs().Index {
 		t.Errorf("frames go to device %d, want %d", got, link.Attrs().Index)
@@ -346,8 +346,8 @@ func TestARelayThatIsKilledIsStartedAgainAndOthersAreLeftAlone(t *testing.T) {
 		t.Fatal(err)
 	}
 	eventually(t, "another relay", func() bool {
-		is := statusOf(s, &first)
-		return is.Running && is.PID != killed && is.Starts == 2
+		status := statusOf(s, &first)
+		return status.Running && status.PID != killed && status.Starts == 2
 	})
 	if got := relayOf(t, of.states[first.PortName()]); got != waits {
 		t.Errorf("frames go to device %d, and waited in %d", got, waits)
@@ -429,8 +429,8 @@ func TestAProgramThatAttachedAnewIsToldOfTheRelay(t *testing.T) {
 	first := processOf(t, s, &pod)
 	state := capturing(t, &pod.Attachment)
 	eventually(t, "another relay", func() bool {
-		is := statusOf(s, &pod)
-		return is.Running && is.PID != first && relayOf(t, state) != 0
+		status := statusOf(s, &pod)
+		return status.Running && status.PID != first && relayOf(t, state) != 0
 	})
 }
 

@@ -42,13 +42,13 @@ type Public [32]byte
 
 // ParsePublic reads a public key in base64.
 func ParsePublic(text string) (Public, error) {
-	var made Public
+	var public Public
 	raw, err := base64.StdEncoding.DecodeString(text)
-	if err != nil || len(raw) != len(made) {
-		return made, fmt.Errorf("%q is no public key of a node, which has %d bytes in base64", text, len(made))
+	if err != nil || len(raw) != len(public) {
+		return public, fmt.Errorf("%q is no public key of a node, which has %d bytes in base64", text, len(public))
 	}
-	copy(made[:], raw)
-	return made, nil
+	copy(public[:], raw)
+	return public, nil
 }
 
 // String is the key as ParsePublic reads it.
@@ -63,12 +63,12 @@ type End struct {
 // secret is what only the nodes with two keys know.
 type secret []byte
 
-func newSecret(own *ecdh.PrivateKey, other Public) (secret, error) {
+func newSecret(ownPrivateKey *ecdh.PrivateKey, other Public) (secret, error) {
 	public, err := ecdh.X25519().NewPublicKey(other[:])
 	if err != nil {
 		return nil, fmt.Errorf("read a node's public key: %w", err)
 	}
-	shared, err := own.ECDH(public)
+	shared, err := ownPrivateKey.ECDH(public)
 	if err != nil {
 		return nil, fmt.Errorf("use a node's public key: %w", err)
 	}
@@ -83,12 +83,12 @@ func (s secret) derive(from, to End, sender Sender, generation uint32) (Associat
 		info = append(append(info, address[:]...), end.Key[:]...)
 	}
 	info = binary.BigEndian.AppendUint32(append(info, byte(sender)), generation)
-	made := Association{Generation: generation}
+	association := Association{Generation: generation}
 	raw, err := hkdf.Expand(sha256.New, s, string(info), KeyBytes+4)
 	if err != nil {
-		return made, fmt.Errorf("derive a key: %w", err)
+		return association, fmt.Errorf("derive a key: %w", err)
 	}
-	copy(made.Key[:], raw)
-	made.SPI = leastSPI + uint32(uint64(binary.BigEndian.Uint32(raw[KeyBytes:]))*(1<<32-leastSPI)>>32)
-	return made, nil
+	copy(association.Key[:], raw)
+	association.SPI = leastSPI + uint32(uint64(binary.BigEndian.Uint32(raw[KeyBytes:]))*(1<<32-leastSPI)>>32)
+	return association, nil
 }

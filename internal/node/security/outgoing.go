@@ -70,11 +70,11 @@ func (o *Outgoing) Take(from netip.Addr, to End) ([]Association, error) {
 	}
 	var all []Association
 	for generation := o.first; generation < o.first+o.width; generation++ {
-		made, err := o.ring.current.outgoing(from, to, o.sender, generation)
+		association, err := o.ring.current.outgoing(from, to, o.sender, generation)
 		if err != nil {
 			return nil, err
 		}
-		all = append(all, made)
+		all = append(all, association)
 	}
 	o.used[at] = true
 	return all, nil

@@ -125,18 +125,18 @@ func TestNoKeyIsHandedOutTwice(t *testing.T) {
 					if taken != (all == nil) {
 						t.Fatalf("step %d: taken %v, and got %d", step, taken, len(all))
 					}
-					for _, one := range all {
-						at := fmt.Sprint("step ", step, " event ", event, " sender ", sender, " generation ", one.Generation)
-						if before, twice := handed[one.Key]; twice {
+					for _, association := range all {
+						at := fmt.Sprint("step ", step, " event ", event, " sender ", sender, " generation ", association.Generation)
+						if before, twice := handed[association.Key]; twice {
 							t.Fatalf("%s: handed out before, at %s", at, before)
 						}
-						handed[one.Key] = at
-						received, err := b.ring.Current().Incoming(a.end(), b.address, sender, one.Generation)
-						if err != nil || received != one {
+						handed[association.Key] = at
+						received, err := b.ring.Current().Incoming(a.end(), b.address, sender, association.Generation)
+						if err != nil || received != association {
 							t.Fatalf("%s: the other end has %v, %v", at, received, err)
 						}
-						if one.SPI < leastSPI {
-							t.Fatalf("%s: SPI %d", at, one.SPI)
+						if association.SPI < leastSPI {
+							t.Fatalf("%s: SPI %d", at, association.SPI)
 						}
 					}
 				}
@@ -155,13 +155,13 @@ func TestDirectionsAndSendersHaveKeysOfTheirOwn(t *testing.T) {
 	for _, one := range []struct{ from, to *lab }{{a, b}, {b, a}} {
 		for _, sender := range []Sender{Kernel, Ktsnd} {
 			for generation := range uint32(3) {
-				made, err := one.to.ring.Current().Incoming(one.from.end(), one.to.address, sender, generation)
+				association, err := one.to.ring.Current().Incoming(one.from.end(), one.to.address, sender, generation)
 				must(t, err)
 				name := fmt.Sprint(one.from.address, sender, generation)
-				if seen[made.Key] != "" {
-					t.Errorf("%s and %s have one key", name, seen[made.Key])
+				if seen[association.Key] != "" {
+					t.Errorf("%s and %s have one key", name, seen[association.Key])
 				}
-				seen[made.Key], spis[made.SPI] = name, true
+				seen[association.Key], spis[association.SPI] = name, true
 			}
 		}
 	}

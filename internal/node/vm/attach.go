@@ -179,12 +179,12 @@ func (m *Machine) read(from types.Result) error {
 	if err != nil {
 		return fmt.Errorf("read what the plugins have made: %w", err)
 	}
-	for _, one := range result.Interfaces {
-		if one.Sandbox == "" && one.Name != "" && m.Port == "" && isVeth(one.Name) {
-			m.Port = one.Name
+	for _, iface := range result.Interfaces {
+		if iface.Sandbox == "" && iface.Name != "" && m.Port == "" && isVeth(iface.Name) {
+			m.Port = iface.Name
 		}
-		if one.Sandbox != "" {
-			m.Address, m.MTU = one.Mac, one.Mtu
+		if iface.Sandbox != "" {
+			m.Address, m.MTU = iface.Mac, iface.Mtu
 		}
 	}
 	for _, address := range result.IPs {

@@ -56,11 +56,11 @@ func (n *Node) deleteInterface(ctx context.Context, m *Machine) error {
 	if err != nil {
 		return fmt.Errorf("read the network's configuration, which is needed to detach %s: %w", m.Name, err)
 	}
-	made := m.attachment()
-	if _, err := os.Stat(made.NetNS); errors.Is(err, os.ErrNotExist) {
-		made = m.leftOver()
+	runtimeConf := m.attachment()
+	if _, err := os.Stat(runtimeConf.NetNS); errors.Is(err, os.ErrNotExist) {
+		runtimeConf = m.leftOver()
 	}
-	if err := n.runtime(m).DelNetworkList(ctx, list, made); err != nil {
+	if err := n.runtime(m).DelNetworkList(ctx, list, runtimeConf); err != nil {
 		return fmt.Errorf("detach the interface of %s from network %s: %w", m.Name, m.Network, err)
 	}
 	return nil

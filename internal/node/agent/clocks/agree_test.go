@@ -14,9 +14,9 @@ import (
 // lostIn tells whether ktsnd takes the network's clock for lost so long after it was told of the clock: its rule, is_lost() in
 // datapath/daemon/node/clocks.c.
 func (k *fakeKtsnd) lostIn(vni uint32, age time.Duration) bool {
-	need, told := k.networks[vni], k.clock
-	bound := told.ErrorBoundNs + int64(age.Seconds()*float64(told.DriftPPB)) + 1
-	return !need.Good || told.ErrorBoundNs < 0 || bound > need.MaxErrorNs
+	need, quality := k.networks[vni], k.clock
+	bound := quality.ErrorBoundNs + int64(age.Seconds()*float64(quality.DriftPPB)) + 1
+	return !need.Good || quality.ErrorBoundNs < 0 || bound > need.MaxErrorNs
 }
 
 // agreement shows the agent estimates of such a bound for an hour, one in 1 to 1.8 s, and ktsnd what follows. It returns how many were good, and
@@ -32,8 +32,8 @@ func agreement(t *testing.T, maxError time.Duration, driftPPB int64, bound func(
 		if second%10 == 9 { // ptp4l did not answer at once
 			pause += time.Duration(random.Int64N(int64(800 * time.Millisecond)))
 		}
-		if is, known := l.Network("tsn"); known && is.Status == "True" && l.ktsnd.lostIn(42, l.now.Add(pause).Sub(toldAt)) {
-			t.Fatalf("in second %d ktsnd takes a clock for lost of which the agent says %s: it was told %+v, %v ago", second, is.Reason,
+		if condition, known := l.Network("tsn"); known && condition.Status == "True" && l.ktsnd.lostIn(42, l.now.Add(pause).Sub(toldAt)) {
+			t.Fatalf("in second %d ktsnd takes a clock for lost of which the agent says %s: it was told %+v, %v ago", second, condition.Reason,
 				l.ktsnd.clock, l.now.Add(pause).Sub(toldAt))
 		}
 		before := l.ktsnd.clock

@@ -25,8 +25,8 @@ func (t *Teller) clockDiffers(wants *wanted, now time.Time) bool {
 	if abs(believed-actual) > actual/noticeably || differs(next.driftPPB, t.clock.driftPPB) {
 		return true
 	}
-	for _, one := range wants.networks {
-		if one.Good && t.clock.believed(now.Add(soon)).Nanoseconds() > one.MaxErrorNs {
+	for _, need := range wants.networks {
+		if need.Good && t.clock.believed(now.Add(soon)).Nanoseconds() > need.MaxErrorNs {
 			return true // else ktsnd would take a clock for lost that is good
 		}
 	}
@@ -48,8 +48,8 @@ func abs(d time.Duration) time.Duration { return max(d, -d) }
 
 // networksDiffer tells whether ktsnd is to be told of a network.
 func (t *Teller) networksDiffer(wants *wanted) bool {
-	for vni, one := range wants.networks {
-		if have, known := t.networks[vni]; !known || have != one && !wants.unjudged {
+	for vni, need := range wants.networks {
+		if have, known := t.networks[vni]; !known || have != need && !wants.unjudged {
 			return true
 		}
 	}

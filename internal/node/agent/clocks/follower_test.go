@@ -59,9 +59,9 @@ func TestANetworkThatAsksForSomethingElseIsJudgedAnew(t *testing.T) {
 		{"nobody knows what the node shall do", func() { l.state = network.Cluster{Unknown: errAway} }, "tsn True AsAsked"},
 		{"it asks for nothing", func() {
 			l.state = network.Cluster{Node: &v1alpha1.TSNNode{}}
-			one := aNetwork("tsn", 1, "")
-			one.Spec.Clock = nil
-			l.setNetworks(one)
+			tsnNetwork := aNetwork("tsn", 1, "")
+			tsnNetwork.Spec.Clock = nil
+			l.setNetworks(tsnNetwork)
 		}, ""},
 	} {
 		step.change()
@@ -89,18 +89,18 @@ func TestANodeThatHasJustStartedSaysNothingItDoesNotKnow(t *testing.T) {
 			l := newLab(t)
 			l.state.Node.Status.Clock = before
 			l.after(test.pause, test.bound)
-			said := l.Node()
-			if said == nil { // nothing: what was said before holds
-				said = before
+			nodeClock := l.Node()
+			if nodeClock == nil { // nothing: what was said before holds
+				nodeClock = before
 			}
-			if said.State != test.state || len(l.events) != test.events || said.Steps != 4 || len(said.History) != 1+test.events {
-				t.Errorf("it says %+v, and %q", said, l.events)
+			if nodeClock.State != test.state || len(l.events) != test.events || nodeClock.Steps != 4 || len(nodeClock.History) != 1+test.events {
+				t.Errorf("it says %+v, and %q", nodeClock, l.events)
 			}
 			if asked := l.ktsnd.was(); (asked == "") != (l.Node() == nil) {
 				t.Errorf("ktsnd was told %q", asked)
 			}
-			if test.events == 0 && !said.Since.Equal(&before.Since) {
-				t.Errorf("it is so since %v", said.Since)
+			if test.events == 0 && !nodeClock.Since.Equal(&before.Since) {
+				t.Errorf("it is so since %v", nodeClock.Since)
 			}
 		})
 	}
@@ -128,16 +128,16 @@ func TestHistoryGoesOnWhereAnotherAgentEnded(t *testing.T) {
 		t.Errorf("another agent that finds something else says %+v", history)
 	}
 	// The API server is heard only after the clock.
-	told := l.Node()
+	nodeClock := l.Node()
 	l.Follower = l.agent()
 	known := l.state
 	l.state = network.Cluster{Unknown: errAway}
 	l.after(time.Minute, 100)
 	l.state = known
-	l.state.Node.Status.Clock = told
+	l.state.Node.Status.Clock = nodeClock
 	l.after(time.Second, 100)
-	if history := l.Node().History; history[0] != told.History[0] || !l.Node().Since.Equal(&told.Since) {
-		t.Errorf("an agent that heard late says %+v, before it was %+v", l.Node(), told)
+	if history := l.Node().History; history[0] != nodeClock.History[0] || !l.Node().Since.Equal(&nodeClock.Since) {
+		t.Errorf("an agent that heard late says %+v, before it was %+v", l.Node(), nodeClock)
 	}
 }
 
@@ -183,8 +183,8 @@ func TestSomebodyIsToldOfWhatHasChangedOnly(t *testing.T) {
 			t.Errorf("%s: %d changes, Events %q and %q", step.sentence, l.changes, l.events, l.networkEvents)
 		}
 	}
-	if said := l.Node(); said.Steps != 1 || said.Grandmaster != "gm2" || said.Message != "chronyd and phc2sys set it; end one" || *said.ErrorBoundNanoseconds != 500 {
-		t.Errorf("it says %+v", said)
+	if nodeClock := l.Node(); nodeClock.Steps != 1 || nodeClock.Grandmaster != "gm2" || nodeClock.Message != "chronyd and phc2sys set it; end one" || *nodeClock.ErrorBoundNanoseconds != 500 {
+		t.Errorf("it says %+v", nodeClock)
 	}
 }
 
@@ -255,8 +255,8 @@ func TestAnotherReasonThatStaysIsSaid(t *testing.T) {
 	for range 40 {
 		l.hears(time.Second, clock.Estimate{Source: clock.PTP, Bound: 9000})
 	}
-	if is, _ := l.Network("tsn"); !strings.Contains(is.Message, "it is believed when") {
-		t.Errorf("after 40 s it says %+v", is)
+	if condition, _ := l.Network("tsn"); !strings.Contains(condition.Message, "it is believed when") {
+		t.Errorf("after 40 s it says %+v", condition)
 	}
 }
 
@@ -265,8 +265,8 @@ func TestAWatchThatSaysNothingIsNotBelieved(t *testing.T) {
 	l.after(settle, 900)
 	l.now = l.now.Add(silentAfter)
 	l.silent()
-	if is, _ := l.Network("tsn"); is.Status != metav1.ConditionFalse || is.Message != silentSaid || l.Node().State != "Unknown" {
-		t.Errorf("it says %+v, of the node %+v", is, l.Node())
+	if condition, _ := l.Network("tsn"); condition.Status != metav1.ConditionFalse || condition.Message != silentSaid || l.Node().State != "Unknown" {
+		t.Errorf("it says %+v, of the node %+v", condition, l.Node())
 	}
 	l.after(time.Second, 900)
 	if l.says() != "tsn True AsAsked" {
@@ -325,8 +325,8 @@ func TestChangesOfNetworksAreEventsOfTheirOwn(t *testing.T) {
 func TestTheTAIOffsetAndTheBeginningOfALossAreSaid(t *testing.T) {
 	l := newLab(t, aNetwork("tsn", 7, "10us"))
 	l.hears(time.Second, clock.Estimate{Bound: time.Microsecond, Source: clock.PTP, Grandmaster: "gm1", TAIOffset: 37})
-	if is := l.Node(); is.TAIOffset == nil || *is.TAIOffset != 37 || is.LostSince != nil {
-		t.Errorf("it says %+v", is)
+	if nodeClock := l.Node(); nodeClock.TAIOffset == nil || *nodeClock.TAIOffset != 37 || nodeClock.LostSince != nil {
+		t.Errorf("it says %+v", nodeClock)
 	}
 	lost := l.now
 	for range 3 {

@@ -100,11 +100,11 @@ func eventType(state clock.State) string {
 
 // NewJudge makes a judge of package clock who has seen what another one has.
 func NewJudge(like Judge) Judge {
-	made := &clock.Judge{}
+	judge := &clock.Judge{}
 	if another, is := like.(*clock.Judge); is {
-		*made = *another
+		*judge = *another
 	}
-	return made
+	return judge
 }
 
 // strictest is what the node's own clock is judged by.

@@ -128,8 +128,8 @@ func (l *lab) agent() *Follower {
 // setNetworks has the node be on these.
 func (l *lab) setNetworks(networks ...*v1alpha1.TSNNetwork) {
 	l.state.Networks = nil
-	for _, one := range networks {
-		l.state.Networks = append(l.state.Networks, network.Joined{Part: v1alpha1.NodeNetwork{Name: one.Name}, Object: one})
+	for _, tsnNetwork := range networks {
+		l.state.Networks = append(l.state.Networks, network.Joined{Part: v1alpha1.NodeNetwork{Name: tsnNetwork.Name}, Object: tsnNetwork})
 	}
 }
 
@@ -158,12 +158,12 @@ func aNetwork(name string, vni int32, maxError string) *v1alpha1.TSNNetwork {
 func (l *lab) says() string {
 	var all []string
 	for _, name := range slices.Sorted(maps.Keys(l.networks)) {
-		is, known := l.Network(name)
+		condition, known := l.Network(name)
 		if !known {
 			all = append(all, name+" nothing")
 			continue
 		}
-		all = append(all, fmt.Sprintf("%s %s %s", name, is.Status, is.Reason))
+		all = append(all, fmt.Sprintf("%s %s %s", name, condition.Status, condition.Reason))
 	}
 	return strings.Join(all, ", ")
 }

@@ -61,11 +61,11 @@ func asked(about *v1alpha1.TSNNetwork, before *judgement, node *v1alpha1.TSNNode
 
 // saidBefore is the state that an agent before this one said for a network, "" if none.
 func saidBefore(network string, node *v1alpha1.TSNNode) clock.State {
-	_, said := tsnnetwork.OnNode(node, network)
-	if said == nil {
+	_, status := tsnnetwork.OnNode(node, network)
+	if status == nil {
 		return ""
 	}
-	return stateOf(meta.FindStatusCondition(said.Conditions, v1alpha1.ConditionClockSynchronized))
+	return stateOf(meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionClockSynchronized))
 }
 
 // wanted is what ktsnd is to know.
@@ -101,13 +101,13 @@ func (f *Follower) addNeeds(all *wanted, judged func(one *judgement) (good bool,
 			continue // of networks that have a VNI in common the oldest counts, as it does everywhere
 		}
 		good, reason := judged(one)
-		made := control.ClockNeed{
+		need := control.ClockNeed{
 			MaxErrorNs: one.need.MaxError.Nanoseconds(), OnLoss: control.OnClockLoss(strings.ToLower(one.onLoss)), Good: good,
 		}
-		if !made.Good {
-			made.Reason = tsnnetwork.Shorten(reason, mostOfReason)
+		if !need.Good {
+			need.Reason = tsnnetwork.Shorten(reason, mostOfReason)
 		}
-		all.networks[one.vni] = made
+		all.networks[one.vni] = need
 	}
 }
 

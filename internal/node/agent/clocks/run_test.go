@@ -65,7 +65,7 @@ func TestTheClockIsFollowedWhateverHappens(t *testing.T) {
 	go func() { ended <- f.Run(ctx) }()
 	for _, want := range []metav1.ConditionStatus{metav1.ConditionTrue, metav1.ConditionFalse} {
 		for {
-			if is, known := f.Network("tsn"); known && is.Status == want && f.Node() != nil {
+			if condition, known := f.Network("tsn"); known && condition.Status == want && f.Node() != nil {
 				break
 			}
 			select {

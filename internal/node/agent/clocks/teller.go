@@ -182,9 +182,9 @@ func (t *Teller) TellNew(ctx context.Context, ktsnd Ktsnd) error {
 	if wants.unjudged {
 		known, err = ktsnd.NetworkClocks(ctx)
 	}
-	for vni, one := range wants.networks {
+	for vni, need := range wants.networks {
 		if err == nil && !slices.ContainsFunc(known, func(has control.NetworkClock) bool { return has.VNI == vni }) {
-			err = ktsnd.NetworkClockSet(ctx, vni, &one)
+			err = ktsnd.NetworkClockSet(ctx, vni, &need)
 		}
 	}
 	if err != nil {
@@ -195,11 +195,11 @@ func (t *Teller) TellNew(ctx context.Context, ktsnd Ktsnd) error {
 
 // quality is what ktsnd is told now, which ages it from then on.
 func (t *told) quality(now time.Time) control.ClockQuality {
-	made := control.ClockQuality{State: control.ClockState(strings.ToLower(string(t.state))), ErrorBoundNs: -1, DriftPPB: t.driftPPB}
+	quality := control.ClockQuality{State: control.ClockState(strings.ToLower(string(t.state))), ErrorBoundNs: -1, DriftPPB: t.driftPPB}
 	if t.bound >= 0 {
-		made.ErrorBoundNs = t.believed(now).Nanoseconds()
+		quality.ErrorBoundNs = t.believed(now).Nanoseconds()
 	}
-	return made
+	return quality
 }
 
 // compare takes what ktsnd says for what it was told.
@@ -209,8 +209,8 @@ func (t *Teller) compare(ctx context.Context, ktsnd Ktsnd) error {
 		return fmt.Errorf("ask what networks ask of the clock: %w", err)
 	}
 	t.networks = map[uint32]control.ClockNeed{}
-	for _, one := range all {
-		t.networks[one.VNI] = one.ClockNeed
+	for _, networkClock := range all {
+		t.networks[networkClock.VNI] = networkClock.ClockNeed
 	}
 	return nil
 }
@@ -226,14 +226,14 @@ func (t *Teller) askNetworks(ctx context.Context, ktsnd Ktsnd, wants *wanted) er
 		}
 		delete(t.networks, vni)
 	}
-	for vni, one := range wants.networks {
-		if have, known := t.networks[vni]; known && (wants.unjudged || have == one) {
+	for vni, need := range wants.networks {
+		if have, known := t.networks[vni]; known && (wants.unjudged || have == need) {
 			continue
 		}
-		if err := ktsnd.NetworkClockSet(ctx, vni, &one); err != nil {
+		if err := ktsnd.NetworkClockSet(ctx, vni, &need); err != nil {
 			return fmt.Errorf("tell what network %d asks of the clock: %w", vni, err)
 		}
-		t.networks[vni] = one
+		t.networks[vni] = need
 	}
 	return nil
 }

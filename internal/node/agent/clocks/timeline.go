@@ -109,17 +109,17 @@ func lostSince(said *metav1.Time, lost time.Time) *metav1.Time {
 
 // addSource takes who keeps the clock, and how often it was set. Of what changes all the time in one state it takes no more than one
 // change every boundAgain.
-func (t *timeline) addSource(said *v1alpha1.NodeClock, estimate *clock.Estimate, another bool, now time.Time) {
-	next := *said
-	next.Source, next.Grandmaster, next.Steps = string(estimate.Source), estimate.Grandmaster, said.Steps+t.unsaid
-	next.TAIOffset, next.LostSince = new(int32(estimate.TAIOffset)), lostSince(said.LostSince, estimate.Lost)
+func (t *timeline) addSource(nodeClock *v1alpha1.NodeClock, estimate *clock.Estimate, another bool, now time.Time) {
+	next := *nodeClock
+	next.Source, next.Grandmaster, next.Steps = string(estimate.Source), estimate.Grandmaster, nodeClock.Steps+t.unsaid
+	next.TAIOffset, next.LostSince = new(int32(estimate.TAIOffset)), lostSince(nodeClock.LostSince, estimate.Lost)
 	if !another {
-		if equality.Semantic.DeepEqual(said, &next) || now.Sub(t.sourceAt) < boundAgain {
+		if equality.Semantic.DeepEqual(nodeClock, &next) || now.Sub(t.sourceAt) < boundAgain {
 			return
 		}
 		t.sourceAt = now
 	}
-	*said, t.unsaid = next, 0
+	*nodeClock, t.unsaid = next, 0
 }
 
 // countSteps is how many steps there are since the last estimate. A watch that was begun anew counts from the beginning.

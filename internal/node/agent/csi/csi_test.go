@@ -672,8 +672,8 @@ func TestAnAgentThatEndsLeavesTheSocketsOfItsSuccessor(t *testing.T) {
 func awaitOther(t *testing.T, path string, before fs.FileInfo) fs.FileInfo {
 	t.Helper()
 	return testlab.EventuallyValue(t, 10*time.Second, time.Millisecond, func() (fs.FileInfo, error) {
-		if is, err := os.Lstat(path); err == nil && (before == nil || !os.SameFile(is, before)) {
-			return is, nil
+		if info, err := os.Lstat(path); err == nil && (before == nil || !os.SameFile(info, before)) {
+			return info, nil
 		}
 		return nil, fmt.Errorf("%s is not another one", path)
 	})

@@ -80,8 +80,8 @@ func TestALibraryThatIsSharedBecomesThePodsOwn(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if is := about.Sys().(*syscall.Stat_t); is.Nlink != 1 || is.Uid != 0 || about.Mode().Perm() != 0o444 {
-		t.Errorf("it has %d links, user %d, mode %v", is.Nlink, is.Uid, about.Mode())
+	if stat := about.Sys().(*syscall.Stat_t); stat.Nlink != 1 || stat.Uid != 0 || about.Mode().Perm() != 0o444 {
+		t.Errorf("it has %d links, user %d, mode %v", stat.Nlink, stat.Uid, about.Mode())
 	}
 	entries, err := os.ReadDir(n.driver.Volumes.PodDir("old"))
 	if err != nil || len(entries) != 2 {

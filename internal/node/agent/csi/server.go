@@ -113,10 +113,10 @@ func (r *registration) GetInfo(context.Context, *registerapi.InfoRequest) (*regi
 }
 
 // NotifyRegistrationStatus is kubelet's answer.
-func (r *registration) NotifyRegistrationStatus(ctx context.Context, told *registerapi.RegistrationStatus) (*registerapi.RegistrationStatusResponse, error) {
+func (r *registration) NotifyRegistrationStatus(ctx context.Context, status *registerapi.RegistrationStatus) (*registerapi.RegistrationStatusResponse, error) {
 	var err error
-	if !told.GetPluginRegistered() {
-		err = fmt.Errorf("kubelet did not register the CSI driver: %s", told.GetError())
+	if !status.GetPluginRegistered() {
+		err = fmt.Errorf("kubelet did not register the CSI driver: %s", status.GetError())
 	}
 	select {
 	case r.said <- err:

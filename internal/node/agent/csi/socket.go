@@ -31,11 +31,11 @@ func serve(server *grpc.Server, path string) (*socket, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
 		return nil, fmt.Errorf("make a folder for the socket: %w", err)
 	}
-	listener, made, err := listen(path)
+	listener, info, err := listen(path)
 	if err != nil {
 		return nil, fmt.Errorf("listen on %s: %w", path, err)
 	}
-	s := &socket{path: path, made: made, server: server, served: make(chan struct{})}
+	s := &socket{path: path, made: info, server: server, served: make(chan struct{})}
 	go func() {
 		defer close(s.served)
 		_ = server.Serve(listener) // ends with Stop
@@ -45,7 +45,7 @@ func serve(server *grpc.Server, path string) (*socket, error) {
 
 // listen binds a socket beside its path and moves it there, so that there is one at any time. Its name begins with a dot, which
 // kubelet leaves out.
-func listen(path string) (listener *net.UnixListener, made fs.FileInfo, err error) {
+func listen(path string) (listener *net.UnixListener, info fs.FileInfo, err error) {
 	temporary := filepath.Join(filepath.Dir(path), "."+filepath.Base(path)+".new")
 	err = locked(path, func() error {
 		if err := os.Remove(temporary); err != nil && !errors.Is(err, fs.ErrNotExist) { // of an agent that was killed
@@ -58,7 +58,7 @@ func listen(path string) (listener *net.UnixListener, made fs.FileInfo, err erro
 		if err := os.Chmod(temporary, 0o600); err != nil {
 			return err
 		}
-		if made, err = os.Lstat(temporary); err != nil {
+		if info, err = os.Lstat(temporary); err != nil {
 			return err
 		}
 		return os.Rename(temporary, path)
@@ -66,7 +66,7 @@ func listen(path string) (listener *net.UnixListener, made fs.FileInfo, err erro
 	if err != nil && listener != nil {
 		err = errors.Join(err, listener.Close())
 	}
-	return listener, made, err
+	return listener, info, err
 }
 
 // missing tells that the path leads nowhere: neither to this socket nor to that of another agent.
@@ -89,8 +89,8 @@ func (s *socket) stop() error {
 // remove goes before the end of the server: as long as that listens, no other file has this one's number.
 func (s *socket) remove() error {
 	return locked(s.path, func() error {
-		is, err := os.Lstat(s.path)
-		if err == nil && os.SameFile(is, s.made) {
+		info, err := os.Lstat(s.path)
+		if err == nil && os.SameFile(info, s.made) {
 			err = os.Remove(s.path)
 		}
 		if errors.Is(err, fs.ErrNotExist) {

@@ -107,10 +107,10 @@ func (j *Judge) SetUnavailable(err error) (changed bool) {
 }
 
 // announce sets the announcement and why the desired state is not installed.
-func (j *Judge) announce(own *Announcement, trouble error) {
+func (j *Judge) announce(ownAnnouncement *Announcement, trouble error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.own, j.trouble = *own, trouble
+	j.own, j.trouble = *ownAnnouncement, trouble
 }
 
 // Announced returns the node's announcement.

@@ -15,12 +15,12 @@ import (
 )
 
 // program installs the states in the kernel: first those for receiving, then those for sending.
-func (ins *installer) program(kernel Kernel, own netip.Addr, w *wants) error {
+func (ins *installer) program(kernel Kernel, ownAddress netip.Addr, w *wants) error {
 	have, err := kernel.States()
 	if err != nil {
 		return err
 	}
-	incoming, err := ins.incoming(own, w)
+	incoming, err := ins.incoming(ownAddress, w)
 	if err != nil {
 		return err
 	}
@@ -34,18 +34,18 @@ func (ins *installer) program(kernel Kernel, own netip.Addr, w *wants) error {
 			all = errors.Join(all, ins.addIncoming(kernel, state))
 		}
 	}
-	all = errors.Join(all, ins.send(kernel, own, w, have))
+	all = errors.Join(all, ins.send(kernel, ownAddress, w, have))
 	for i := range have {
 		name := have[i].Name
 		other := name.From
-		if other == own {
+		if other == ownAddress {
 			other = name.To
 		}
-		if incoming[name] != nil || w.kept[other] || !w.complete || name.From == own && ins.keeps(name, w) {
+		if incoming[name] != nil || w.kept[other] || !w.complete || name.From == ownAddress && ins.keeps(name, w) {
 			continue
 		}
 		all = errors.Join(all, kernel.RemoveState(name))
-		if name.To == own {
+		if name.To == ownAddress {
 			ins.removed[name] = true
 		}
 	}
@@ -71,7 +71,7 @@ func (ins *installer) keeps(name xfrm.Name, w *wants) bool {
 }
 
 // incoming returns the states by which the kernel receives from peers.
-func (ins *installer) incoming(own netip.Addr, w *wants) (map[xfrm.Name]*xfrm.State, error) {
+func (ins *installer) incoming(ownAddress netip.Addr, w *wants) (map[xfrm.Name]*xfrm.State, error) {
 	states := map[xfrm.Name]*xfrm.State{}
 	peerKeys := map[security.Public]bool{}
 	for address, peer := range w.peers {
@@ -79,7 +79,7 @@ func (ins *installer) incoming(own netip.Addr, w *wants) (map[xfrm.Name]*xfrm.St
 			peerKeys[key] = true
 			announced := ins.peers.raise(key, peer.Sender)
 			for _, mine := range ins.keys.ring.Announced() {
-				if err := addStates(states, mine, security.End{Address: address, Key: key}, own, announced); err != nil {
+				if err := addStates(states, mine, security.End{Address: address, Key: key}, ownAddress, announced); err != nil {
 					return nil, err
 				}
 			}
@@ -95,14 +95,14 @@ func (ins *installer) incoming(own netip.Addr, w *wants) (map[xfrm.Name]*xfrm.St
 }
 
 // addStates adds the states for a key of a peer.
-func addStates(states map[xfrm.Name]*xfrm.State, mine *security.Key, from security.End, own netip.Addr, announced v1alpha1.SenderGenerations) error {
+func addStates(states map[xfrm.Name]*xfrm.State, mine *security.Key, from security.End, ownAddress netip.Addr, announced v1alpha1.SenderGenerations) error {
 	for sender, generation := range map[security.Sender]int64{security.Kernel: announced.Kernel, security.Ktsnd: announced.Ktsnd} {
 		for _, g := range security.Window(sender, generation) {
-			association, err := mine.Incoming(from, own, sender, g)
+			association, err := mine.Incoming(from, ownAddress, sender, g)
 			if err != nil {
 				return err
 			}
-			name := xfrm.Name{From: from.Address, To: own, SPI: association.SPI}
+			name := xfrm.Name{From: from.Address, To: ownAddress, SPI: association.SPI}
 			states[name] = &xfrm.State{Name: name, Key: association.Key, Incoming: true}
 		}
 	}
@@ -110,7 +110,7 @@ func addStates(states map[xfrm.Name]*xfrm.State, mine *security.Key, from securi
 }
 
 // send installs unused keys for sending to all peers that accept them.
-func (ins *installer) send(kernel Kernel, own netip.Addr, w *wants, have []xfrm.Found) error {
+func (ins *installer) send(kernel Kernel, ownAddress netip.Addr, w *wants, have []xfrm.Found) error {
 	packets := map[xfrm.Name]uint64{}
 	for i := range have {
 		packets[have[i].Name] = have[i].Packets + 1
@@ -119,7 +119,7 @@ func (ins *installer) send(kernel Kernel, own netip.Addr, w *wants, have []xfrm.
 		if !current {
 			return false
 		}
-		count := packets[xfrm.Name{From: own, To: address, SPI: ins.sent[address].spi}]
+		count := packets[xfrm.Name{From: ownAddress, To: address, SPI: ins.sent[address].spi}]
 		return count == 0 || count > maxPackets
 	}
 	if ins.mustRenew(ins.keys.kernel, ins.sent, w, lost) {
@@ -137,24 +137,24 @@ func (ins *installer) send(kernel Kernel, own netip.Addr, w *wants, have []xfrm.
 	}
 	var all error
 	for address, peer := range w.peers {
-		all = errors.Join(all, ins.sendTo(kernel, own, address, peer, w))
+		all = errors.Join(all, ins.sendTo(kernel, ownAddress, address, peer, w))
 		if !known[address] {
-			all = errors.Join(all, kernel.AddPeer(own, address))
+			all = errors.Join(all, kernel.AddPeer(ownAddress, address))
 		}
 	}
 	return all
 }
 
-func (ins *installer) sendTo(kernel Kernel, own, address netip.Addr, peer *Trusted, w *wants) error {
+func (ins *installer) sendTo(kernel Kernel, ownAddress, address netip.Addr, peer *Trusted, w *wants) error {
 	to := security.End{Address: address, Key: peer.Keys[0]}
 	if ins.sent[address].current(ins.keys.ring.Current().Public, to, ins.keys.kernel) || !ins.reached(address, w.own[address], ins.keys.kernel, security.Kernel) {
 		return nil
 	}
-	associations, err := ins.keys.kernel.Take(own, to)
+	associations, err := ins.keys.kernel.Take(ownAddress, to)
 	if err != nil || len(associations) == 0 {
 		return err
 	}
-	state := &xfrm.State{Name: xfrm.Name{From: own, To: address, SPI: associations[0].SPI}, Key: associations[0].Key}
+	state := &xfrm.State{Name: xfrm.Name{From: ownAddress, To: address, SPI: associations[0].SPI}, Key: associations[0].Key}
 	if err := kernel.AddState(state); err != nil {
 		return err
 	}
@@ -163,8 +163,8 @@ func (ins *installer) sendTo(kernel Kernel, own, address netip.Addr, peer *Trust
 }
 
 // current reports whether this is the association by which a sender should send now.
-func (h *handed) current(own security.Public, to security.End, by *security.Outgoing) bool {
-	return h != nil && h.own == own && h.to == to && h.serial == by.Generation()
+func (h *handed) current(ownKey security.Public, to security.End, by *security.Outgoing) bool {
+	return h != nil && h.own == ownKey && h.to == to && h.serial == by.Generation()
 }
 
 // reached reports whether a peer, which is told own about this node, accepts what a sender would send now.
@@ -172,12 +172,12 @@ func (ins *installer) reached(address netip.Addr, own *Trusted, by *security.Out
 	return ins.reaches(address, own, sender, by.Generation())
 }
 
-func (ins *installer) reaches(address netip.Addr, own *Trusted, sender security.Sender, generation uint32) bool {
-	if own == nil || ins.keys.settling() {
+func (ins *installer) reaches(address netip.Addr, statement *Trusted, sender security.Sender, generation uint32) bool {
+	if statement == nil || ins.keys.settling() {
 		return false
 	}
-	announced := min(generationOf(sender, &own.Sender), ins.peers.accepted(address, sender))
-	return slices.Contains(own.Keys, ins.keys.ring.Current().Public) && announced > 0 && security.Reaches(sender, announced, generation)
+	announced := min(generationOf(sender, &statement.Sender), ins.peers.accepted(address, sender))
+	return slices.Contains(statement.Keys, ins.keys.ring.Current().Public) && announced > 0 && security.Reaches(sender, announced, generation)
 }
 
 // mustRenew reports whether a sender needs unused generations: it would get keys again that it had, because it lost them or a peer returned
@@ -194,14 +194,14 @@ func (ins *installer) mustRenew(by *security.Outgoing, have map[netip.Addr]*hand
 }
 
 // expel removes from the kernel the states of nodes that are not trusted any more. They do not linger.
-func (ins *installer) expel(kernel Kernel, own netip.Addr, w *wants) error {
+func (ins *installer) expel(kernel Kernel, ownAddress netip.Addr, w *wants) error {
 	var all error
 	for address := range w.rejected {
 		if w.peers[address] == nil {
 			delete(w.kept, address)
 		}
 		if given := ins.sent[address]; w.rejects(address, given) {
-			if err := kernel.RemoveState(xfrm.Name{From: own, To: address, SPI: given.spi}); err != nil {
+			if err := kernel.RemoveState(xfrm.Name{From: ownAddress, To: address, SPI: given.spi}); err != nil {
 				all = errors.Join(all, err)
 				continue
 			}

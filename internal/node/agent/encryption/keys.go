@@ -73,13 +73,13 @@ func (k *nodeKeys) announcement() Announcement {
 // noteKeys notes when keys were first published to other nodes.
 func (k *nodeKeys) noteKeys(w *wants) {
 	published := map[security.Public]time.Time{}
-	for _, own := range w.told {
-		for i := 0; own != nil && i < len(own.Keys); i++ {
-			since := k.publishedAt[own.Keys[i]]
+	for _, statement := range w.told {
+		for i := 0; statement != nil && i < len(statement.Keys); i++ {
+			since := k.publishedAt[statement.Keys[i]]
 			if since.IsZero() {
 				since = k.now()
 			}
-			published[own.Keys[i]] = since
+			published[statement.Keys[i]] = since
 		}
 	}
 	if len(published) > 0 {
@@ -97,9 +97,9 @@ func (k *nodeKeys) settling() bool {
 }
 
 // publishedTo reports whether what a peer is told of this node has the current key and is not behind the announced generations.
-func (k *nodeKeys) publishedTo(own *Trusted) bool {
-	return own != nil && slices.Contains(own.Keys, k.ring.Current().Public) && !slices.ContainsFunc(senders, func(sender security.Sender) bool {
-		return generationOf(sender, k.generations) > generationOf(sender, &own.Sender)
+func (k *nodeKeys) publishedTo(statement *Trusted) bool {
+	return statement != nil && slices.Contains(statement.Keys, k.ring.Current().Public) && !slices.ContainsFunc(senders, func(sender security.Sender) bool {
+		return generationOf(sender, k.generations) > generationOf(sender, &statement.Sender)
 	})
 }
 
@@ -109,9 +109,9 @@ func (k *nodeKeys) publishedTo(own *Trusted) bool {
 func (k *nodeKeys) generationToAnnounce(by *security.Outgoing, sender security.Sender, given map[netip.Addr]*handed, peers *peerState, w *wants) int64 {
 	sends := int64(by.Generation())
 	announced := generationOf(sender, k.generations)
-	for _, own := range w.told {
-		if own != nil {
-			announced = max(announced, generationOf(sender, &own.Sender))
+	for _, statement := range w.told {
+		if statement != nil {
+			announced = max(announced, generationOf(sender, &statement.Sender))
 		}
 	}
 	silent := peers.silent()

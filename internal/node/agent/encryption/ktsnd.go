@@ -14,7 +14,7 @@ import (
 )
 
 // updateKtsnd sets the keys by which ktsnd sends, and then which networks it encrypts.
-func (ins *installer) updateKtsnd(ctx context.Context, own netip.Addr, w *wants) error {
+func (ins *installer) updateKtsnd(ctx context.Context, ownAddress netip.Addr, w *wants) error {
 	select {
 	case <-ins.restarted:
 		ins.modes = nil
@@ -35,7 +35,7 @@ func (ins *installer) updateKtsnd(ctx context.Context, own netip.Addr, w *wants)
 		}
 		var errKeys error
 		if ins.keys.ring != nil {
-			errKeys = ins.setKeys(ctx, own, w, ktsnd)
+			errKeys = ins.setKeys(ctx, ownAddress, w, ktsnd)
 		}
 		return errors.Join(errKeys, ins.setModes(ctx, w, ktsnd))
 	})
@@ -78,7 +78,7 @@ func (ins *installer) setModes(ctx context.Context, w *wants, ktsnd Ktsnd) error
 }
 
 // setKeys sets the keys by which ktsnd sends.
-func (ins *installer) setKeys(ctx context.Context, own netip.Addr, w *wants, ktsnd Ktsnd) error {
+func (ins *installer) setKeys(ctx context.Context, ownAddress netip.Addr, w *wants, ktsnd Ktsnd) error {
 	// ktsnd accepts no second key of a generation. It keeps its keys until the peers accept all of its next life, because it may be replaced
 	// at once in that.
 	next := ins.keys.ktsnd.Generation() + 2*ktsndWidth - 1
@@ -105,17 +105,17 @@ func (ins *installer) setKeys(ctx context.Context, own netip.Addr, w *wants, kts
 		}
 	}
 	for address, peer := range w.peers {
-		all = errors.Join(all, ins.setKeysTo(ctx, own, address, peer, w, ktsnd))
+		all = errors.Join(all, ins.setKeysTo(ctx, ownAddress, address, peer, w, ktsnd))
 	}
 	return all
 }
 
-func (ins *installer) setKeysTo(ctx context.Context, own, address netip.Addr, peer *Trusted, w *wants, ktsnd Ktsnd) error {
+func (ins *installer) setKeysTo(ctx context.Context, ownAddress, address netip.Addr, peer *Trusted, w *wants, ktsnd Ktsnd) error {
 	to := security.End{Address: address, Key: peer.Keys[0]}
 	if have := ins.told[address]; have != nil && have.serial == ins.keys.ktsnd.Generation() || !ins.reached(address, w.own[address], ins.keys.ktsnd, security.Ktsnd) {
 		return nil
 	}
-	taken, err := ins.keys.ktsnd.Take(own, to)
+	taken, err := ins.keys.ktsnd.Take(ownAddress, to)
 	if err != nil || len(taken) == 0 {
 		return err
 	}

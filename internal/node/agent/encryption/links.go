@@ -95,14 +95,14 @@ func (f *Far) member(cluster, node string, address netip.Addr, keys *v1alpha1.Li
 }
 
 // judgeFar judges a node at the other ends of links.
-func (j *Judge) judgeFar(f *Far, own netip.Addr, keys []v1alpha1.ClusterKey) *Verdict {
+func (j *Judge) judgeFar(f *Far, ownAddress netip.Addr, keys []v1alpha1.ClusterKey) *Verdict {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	by := keysOf(keys)
 	return j.judge(&scene{
 		name: v1alpha1.LinkNetwork, good: f.good(), required: true, keys: by, successions: successionsOf(keys), misplaced: func(*network.Member) error { return nil },
 		shards: [][]network.Member{{
-			f.member("", j.Node, own, latestSigned(by, "", j.Node, own, f.Own)),
+			f.member("", j.Node, ownAddress, latestSigned(by, "", j.Node, ownAddress, f.Own)),
 			f.member(f.Cluster, f.Node, f.Address, latestSigned(by, f.Cluster, f.Node, f.Address, f.Other)),
 		}},
 	})
@@ -180,18 +180,18 @@ func (r *Reconciler) farNodes(ctx context.Context) (all []Far, known bool, err e
 	if !known || !slices.ContainsFunc(links, func(l *v1alpha1.TSNLink) bool { return l.Admitted() && l.Spec.Encrypted() }) {
 		return nil, known, nil
 	}
-	own, err := r.Own(ctx)
+	ownAddress, err := r.Own(ctx)
 	if err != nil {
 		return nil, false, err
 	}
-	return FarNodes(links, r.Judge.Node, own), true, nil
+	return FarNodes(links, r.Judge.Node, ownAddress), true, nil
 }
 
 // addFar adds the nodes at the other ends of links, and sets whether links to them are encrypted.
-func (r *Reconciler) addFar(w *wants, own netip.Addr, far []Far, keys []v1alpha1.ClusterKey) {
+func (r *Reconciler) addFar(w *wants, ownAddress netip.Addr, far []Far, keys []v1alpha1.ClusterKey) {
 	states := map[farKey]map[LinkMode]LinkState{}
 	for i := range far {
-		v := r.Judge.judgeFar(&far[i], own, keys)
+		v := r.Judge.judgeFar(&far[i], ownAddress, keys)
 		states[far[i].key()] = stateOf(v, r.Judge.Node, &far[i])
 		if v.Unknown != "" {
 			w.complete = false

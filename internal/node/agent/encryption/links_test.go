@@ -105,12 +105,12 @@ func (w *linkWorld) end(of int) v1alpha1.LinkEnd {
 // publish does what operators and the hub do with what nodes announce.
 func (w *linkWorld) publish() {
 	for _, n := range w.nodes {
-		own := n.Judge.Announced()
-		if w.withheld[n.name] || len(own.Keys) == 0 && own.Unavailable == "" {
+		ownAnnouncement := n.Judge.Announced()
+		if w.withheld[n.name] || len(ownAnnouncement.Keys) == 0 && ownAnnouncement.Unavailable == "" {
 			delete(w.said, n.name)
 			continue
 		}
-		keys := &v1alpha1.LinkNodeKeys{Keys: own.Keys, Sender: own.Sender, CannotEncrypt: own.Unavailable != "", Sequence: w.nextSequence()}
+		keys := &v1alpha1.LinkNodeKeys{Keys: ownAnnouncement.Keys, Sender: ownAnnouncement.Sender, CannotEncrypt: ownAnnouncement.Unavailable != "", Sequence: w.nextSequence()}
 		w.keys[clusterOfNode[n.name]].SignLinkNode(n.name, n.address.String(), keys)
 		w.carryKeys(keys)
 		w.said[n.name] = keys
@@ -157,8 +157,8 @@ func (w *linkWorld) mustSend(what string) {
 func TestLinksBetweenClustersAreEncrypted(t *testing.T) {
 	for _, asked := range []string{v1alpha1.EncryptionRequired, v1alpha1.EncryptionPreferred} {
 		w := newLinkWorld(t, asked)
-		if is := w.state(0); is.Unknown == "" {
-			t.Errorf("before anybody looked it says %+v", is)
+		if linkState := w.state(0); linkState.Unknown == "" {
+			t.Errorf("before anybody looked it says %+v", linkState)
 		}
 		w.nodes[0].look()
 		if is := w.state(0); w.sends(0) || !strings.Contains(is.Silent, "node south/node2 has not announced keys yet") {
@@ -208,9 +208,9 @@ func TestANodeThatCannotEncryptHasLinksInClearOrNone(t *testing.T) {
 		w.nodes[1].cannot = errors.New("it has no ESP")
 		w.settle()
 		for of, want := range []string{"node south/node2 cannot encrypt; the condition of that end says what it lacks", "node node2 cannot encrypt: it has no ESP"} {
-			is := w.state(of)
-			if (is.Refused == want) != (asked == v1alpha1.EncryptionRequired) || (is.Clear == want) != (asked == v1alpha1.EncryptionPreferred) || w.sends(of) {
-				t.Errorf("%s, %s says %+v", asked, w.nodes[of].name, is)
+			linkState := w.state(of)
+			if (linkState.Refused == want) != (asked == v1alpha1.EncryptionRequired) || (linkState.Clear == want) != (asked == v1alpha1.EncryptionPreferred) || w.sends(of) {
+				t.Errorf("%s, %s says %+v", asked, w.nodes[of].name, linkState)
 			}
 		}
 	}
@@ -233,8 +233,8 @@ func TestALinkToARevokedNodeIsSilent(t *testing.T) {
 			w.settle()
 			w.now = w.now.Add(10 * time.Second)
 			w.settle()
-			if is := w.state(0); w.sends(0) || is.Clear != "" || !strings.Contains(is.Silent, revoke.says) {
-				t.Errorf("it says %+v, and sends: %v", is, w.sends(0))
+			if linkState := w.state(0); w.sends(0) || linkState.Clear != "" || !strings.Contains(linkState.Silent, revoke.says) {
+				t.Errorf("it says %+v, and sends: %v", linkState, w.sends(0))
 			}
 		})
 	}
@@ -262,8 +262,8 @@ func TestWhoCarriesKeysCanWithholdThemOnly(t *testing.T) {
 			w := newLinkWorld(t, v1alpha1.EncryptionPreferred)
 			w.carryKeys = forge
 			w.settle()
-			if is := w.state(0); w.sends(0) || is.Silent == "" || is.Clear != "" {
-				t.Errorf("from the beginning: %+v", is)
+			if linkState := w.state(0); w.sends(0) || linkState.Silent == "" || linkState.Clear != "" {
+				t.Errorf("from the beginning: %+v", linkState)
 			}
 			w = newLinkWorld(t, v1alpha1.EncryptionPreferred)
 			w.settle()
@@ -306,8 +306,8 @@ func TestANodeWithoutEncryptedLinksHasNoKeys(t *testing.T) {
 	plugged = false
 	w.settle()
 	for _, n := range w.nodes {
-		if own := n.Judge.Announced(); len(own.Keys) != 0 || len(n.kernel.states) != 0 || n.kernel.protected {
-			t.Errorf("%s still has %d keys and %d states", n.name, len(own.Keys), len(n.kernel.states))
+		if ownAnnouncement := n.Judge.Announced(); len(ownAnnouncement.Keys) != 0 || len(n.kernel.states) != 0 || n.kernel.protected {
+			t.Errorf("%s still has %d keys and %d states", n.name, len(ownAnnouncement.Keys), len(n.kernel.states))
 		}
 	}
 }
@@ -317,8 +317,8 @@ func TestALinkThatIsNotAdmittedGivesANodeNoKeys(t *testing.T) {
 	w.status = v1alpha1.TSNLinkStatus{}
 	w.settle()
 	for _, n := range w.nodes {
-		if own := n.Judge.Announced(); len(own.Keys) != 0 || len(n.kernel.states) != 0 || n.kernel.protected {
-			t.Errorf("%s has %d keys and %d states", n.name, len(own.Keys), len(n.kernel.states))
+		if ownAnnouncement := n.Judge.Announced(); len(ownAnnouncement.Keys) != 0 || len(n.kernel.states) != 0 || n.kernel.protected {
+			t.Errorf("%s has %d keys and %d states", n.name, len(ownAnnouncement.Keys), len(n.kernel.states))
 		}
 	}
 	w.status = admitted
@@ -345,17 +345,17 @@ func TestALinkWithForgedKeysDoesNotHideOthers(t *testing.T) {
 }
 
 func TestOnlyTheOperatorSaysWhichNodesOfItsClusterLinksLeadTo(t *testing.T) {
-	own := netip.MustParseAddr("192.0.2.1")
+	ownAddress := netip.MustParseAddr("192.0.2.1")
 	link := func(maker string) *v1alpha1.TSNLink {
 		return &v1alpha1.TSNLink{
 			ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{v1alpha1.LinkMakerLabel: maker}}, Status: admitted,
 			Spec: v1alpha1.TSNLinkSpec{
 				Encryption: v1alpha1.EncryptionRequired,
-				Client:     v1alpha1.LinkEnd{Node: "node1", NodeAddress: own.String()}, Endpoint: v1alpha1.LinkEnd{Node: maker, NodeAddress: "192.0.2.2"},
+				Client:     v1alpha1.LinkEnd{Node: "node1", NodeAddress: ownAddress.String()}, Endpoint: v1alpha1.LinkEnd{Node: maker, NodeAddress: "192.0.2.2"},
 			},
 		}
 	}
-	far := FarNodes([]*v1alpha1.TSNLink{link(v1alpha1.MakerFederator), link(v1alpha1.MakerOperator)}, "node1", own)
+	far := FarNodes([]*v1alpha1.TSNLink{link(v1alpha1.MakerFederator), link(v1alpha1.MakerOperator)}, "node1", ownAddress)
 	if len(far) != 1 || far[0].Node != v1alpha1.MakerOperator {
 		t.Errorf("they lead to %+v", far)
 	}

@@ -122,12 +122,12 @@ func (p *peerState) update(w *wants, keys *nodeKeys) {
 // updateFirstTold notes when any peer was told of generations first: a new peer knows them no later than this node.
 func (p *peerState) updateFirstTold(w *wants) {
 	first := map[senderGeneration]time.Time{}
-	for _, own := range w.told {
+	for _, statement := range w.told {
 		for _, sender := range senders {
-			if own == nil {
+			if statement == nil {
 				continue
 			}
-			at := senderGeneration{sender, generationOf(sender, &own.Sender)}
+			at := senderGeneration{sender, generationOf(sender, &statement.Sender)}
 			if first[at] = p.firstTold[at]; first[at].IsZero() {
 				first[at] = p.now()
 			}
@@ -137,10 +137,10 @@ func (p *peerState) updateFirstTold(w *wants) {
 }
 
 // updatePeer notes what one peer is told of this node.
-func (p *peerState) updatePeer(address netip.Addr, own *Trusted, keys *nodeKeys) {
+func (p *peerState) updatePeer(address netip.Addr, statement *Trusted, keys *nodeKeys) {
 	generations := v1alpha1.SenderGenerations{}
-	if own != nil {
-		generations = own.Sender
+	if statement != nil {
+		generations = statement.Sender
 	}
 	peer, changed := p.told[address], false
 	if peer == nil {
@@ -155,7 +155,7 @@ func (p *peerState) updatePeer(address netip.Addr, own *Trusted, keys *nodeKeys)
 		changed = peer.senders[sender].update(p, generationOf(sender, &generations)) || changed
 	}
 	switch {
-	case keys.publishedTo(own):
+	case keys.publishedTo(statement):
 		peer.missingSince = time.Time{}
 	case changed || peer.missingSince.IsZero():
 		peer.missingSince = p.now()

@@ -211,13 +211,13 @@ func (r *Reconciler) all(ctx context.Context) error {
 		return err
 	}
 	r.try()
-	own, err := r.Own(ctx)
+	ownAddress, err := r.Own(ctx)
 	if err != nil {
 		return err
 	}
 	wants := r.wants(&state)
-	r.addFar(wants, own, far, state.Node.Spec.ClusterKeys)
-	return errors.Join(r.serve(ctx, &state, own, wants), wants.disputes(), r.saveSeen())
+	r.addFar(wants, ownAddress, far, state.Node.Spec.ClusterKeys)
+	return errors.Join(r.serve(ctx, &state, ownAddress, wants), wants.disputes(), r.saveSeen())
 }
 
 // loadSeen reads the accepted statements about other nodes before any new one is judged.
@@ -270,10 +270,10 @@ func (r *Reconciler) try() {
 }
 
 // serve installs the desired state. The node can receive by a key before any is used for sending.
-func (r *Reconciler) serve(ctx context.Context, state *network.Cluster, own netip.Addr, w *wants) error {
+func (r *Reconciler) serve(ctx context.Context, state *network.Cluster, ownAddress netip.Addr, w *wants) error {
 	if r.Judge.why() != "" {
 		w.peers = map[netip.Addr]*Trusted{}
-		return errors.Join(r.install.updateKtsnd(ctx, own, w), r.retune(ctx, state, w))
+		return errors.Join(r.install.updateKtsnd(ctx, ownAddress, w), r.retune(ctx, state, w))
 	}
 	if err := r.roll(w); err != nil {
 		return err
@@ -289,7 +289,7 @@ func (r *Reconciler) serve(ctx context.Context, state *network.Cluster, own neti
 	r.peers.keepGone(w, r.install.installed())
 	r.keys.noteKeys(w)
 	r.peers.update(w, &r.keys)
-	err = errors.Join(r.install.expel(kernel, own, w), r.install.program(kernel, own, w), r.install.updateKtsnd(ctx, own, w), r.retune(ctx, state, w))
+	err = errors.Join(r.install.expel(kernel, ownAddress, w), r.install.program(kernel, ownAddress, w), r.install.updateKtsnd(ctx, ownAddress, w), r.retune(ctx, state, w))
 	r.keys.generations = &v1alpha1.SenderGenerations{
 		Kernel: r.keys.generationToAnnounce(r.keys.kernel, security.Kernel, r.install.sent, &r.peers, w),
 		Ktsnd:  r.keys.generationToAnnounce(r.keys.ktsnd, security.Ktsnd, r.install.told, &r.peers, w),

@@ -24,11 +24,11 @@ import (
 
 func (n *node) condition() string {
 	state := n.state()
-	is, refused := n.Judge.Condition(&state.Networks[0])
-	if is == nil {
+	condition, refused := n.Judge.Condition(&state.Networks[0])
+	if condition == nil {
 		return "none"
 	}
-	return fmt.Sprint(is.Status, " ", is.Reason, " ", is.Message, " ", refused != "")
+	return fmt.Sprint(condition.Status, " ", condition.Reason, " ", condition.Message, " ", refused != "")
 }
 
 func TestNodesEncryptWhatTheySend(t *testing.T) {

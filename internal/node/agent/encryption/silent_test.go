@@ -23,9 +23,9 @@ func (w *linkWorld) forgottenLink() (far netip.Addr) {
 	dir, witness := memoryDir(w.t), memoryDir(w.t)
 	ring, _, err := security.Open(dir, witness, security.DefaultTimes, func() time.Time { return w.now })
 	must(w.t, err)
-	own := ring.Current().Public
+	ownKey := ring.Current().Public
 	end := v1alpha1.LinkEnd{Cluster: "south", Node: "forgotten", NodeAddress: "192.0.2.99", NodeKeys: &v1alpha1.LinkNodeKeys{
-		Keys: []v1alpha1.NodeKey{{ID: own.ID(), Algorithm: v1alpha1.KeyAlgorithm, PublicKey: own.String()}}, Sender: &v1alpha1.SenderGenerations{Kernel: 1, Ktsnd: 1},
+		Keys: []v1alpha1.NodeKey{{ID: ownKey.ID(), Algorithm: v1alpha1.KeyAlgorithm, PublicKey: ownKey.String()}}, Sender: &v1alpha1.SenderGenerations{Kernel: 1, Ktsnd: 1},
 	}}
 	w.keys["south"].SignLinkNode(end.Node, end.NodeAddress, end.NodeKeys)
 	here := w.end(0)
@@ -188,10 +188,10 @@ func (o *third) written() *v1alpha1.TSNLink {
 	if o.link != nil && o.silent {
 		return o.link
 	}
-	own := o.node.Judge.Announced()
+	ownAnnouncement := o.node.Judge.Announced()
 	there := v1alpha1.LinkEnd{Cluster: "east", Node: o.node.name, NodeAddress: o.node.address.String()}
-	if len(own.Keys) > 0 {
-		there.NodeKeys = &v1alpha1.LinkNodeKeys{Keys: own.Keys, Sender: own.Sender}
+	if len(ownAnnouncement.Keys) > 0 {
+		there.NodeKeys = &v1alpha1.LinkNodeKeys{Keys: ownAnnouncement.Keys, Sender: ownAnnouncement.Sender}
 		o.w.keys["east"].SignLinkNode(there.Node, there.NodeAddress, there.NodeKeys)
 	}
 	o.link = &v1alpha1.TSNLink{Status: admitted, Spec: v1alpha1.TSNLinkSpec{Encryption: o.w.asked, Client: o.w.end(0), Endpoint: there}}

@@ -82,8 +82,8 @@ func (w *wants) knowsFirst(key security.Public) bool {
 
 // all reports whether holds is true for the keys in all statements about this node.
 func (w *wants) all(holds func([]security.Public) bool) bool {
-	for _, own := range w.awaited {
-		if own == nil || !holds(own.Keys) {
+	for _, statement := range w.awaited {
+		if statement == nil || !holds(statement.Keys) {
 			return false
 		}
 	}

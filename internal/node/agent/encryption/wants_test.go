@@ -37,8 +37,8 @@ func (w *world) claim(n *node, cluster string, at *node) (stolen security.Public
 		if linksBefore != nil {
 			all, _ = linksBefore()
 		}
-		own := n.Judge.Announced()
-		mine := &v1alpha1.LinkNodeKeys{Keys: own.Keys, Sender: own.Sender}
+		ownAnnouncement := n.Judge.Announced()
+		mine := &v1alpha1.LinkNodeKeys{Keys: ownAnnouncement.Keys, Sender: ownAnnouncement.Sender}
 		w.key.SignLinkNode(n.name, n.address.String(), mine)
 		return append(all, &v1alpha1.TSNLink{Status: admitted, Spec: v1alpha1.TSNLinkSpec{Encryption: v1alpha1.EncryptionRequired,
 			Client:   v1alpha1.LinkEnd{Node: n.name, NodeAddress: n.address.String(), NodeKeys: mine},
@@ -84,8 +84,8 @@ func TestAnotherClusterDoesNotGetTheAddressOfANodeOfThisOne(t *testing.T) {
 			w.settle()
 			w.mustSpeak()
 			const want = "cluster north says that it has a node at 192.0.2.2, where this cluster has one"
-			if is := a.linkState("north", b); is.Silent != want {
-				t.Errorf("of the link it says %+v", is)
+			if linkState := a.linkState("north", b); linkState.Silent != want {
+				t.Errorf("of the link it says %+v", linkState)
 			}
 			if a.uses(b, stolen) || a.err != nil {
 				t.Errorf("node1 sends to node2 by the key of another cluster, or says %v", a.err)
@@ -112,8 +112,8 @@ func TestAnAddressThatTwoOtherClustersClaimIsNeithers(t *testing.T) {
 	}
 	const want = "clusters north and south both say that they have a node at 192.0.2.3 (x and x); neither is trusted"
 	for _, cluster := range []string{"north", "south"} {
-		if is := a.linkState(cluster, at); is.Silent != want {
-			t.Errorf("of the link to %s it says %+v", cluster, is)
+		if linkState := a.linkState(cluster, at); linkState.Silent != want {
+			t.Errorf("of the link to %s it says %+v", cluster, linkState)
 		}
 	}
 	if a.err == nil || !strings.Contains(a.err.Error(), want) {

@@ -129,9 +129,9 @@ func (n *node) start() {
 
 // state is what the API server tells the node.
 func (n *node) state() network.Cluster {
-	heard := n.w.heard(n.late).DeepCopy()
-	n.w.carry(heard)
-	members, faults := network.MembersOf(heard)
+	peers := n.w.heard(n.late).DeepCopy()
+	n.w.carry(peers)
+	members, faults := network.MembersOf(peers)
 	if len(faults) > 0 {
 		n.w.t.Fatal(faults)
 	}
@@ -150,22 +150,22 @@ func (n *node) state() network.Cluster {
 
 // heard is what the operator had written a while ago.
 func (w *world) heard(late time.Duration) *v1alpha1.TSNPeers {
-	heard := w.former[0].shard
+	peers := w.former[0].shard
 	for i := range w.former {
 		if w.now.Sub(w.former[i].at) >= late {
-			heard = w.former[i].shard
+			peers = w.former[i].shard
 		}
 	}
-	return heard
+	return peers
 }
 
 // publish does what the operator does with what nodes announce.
 func (w *world) publish() {
 	w.shard = &v1alpha1.TSNPeers{Spec: v1alpha1.TSNPeersSpec{Network: "line", ClusterKey: w.key.Public().String()}}
 	for _, n := range w.nodes {
-		own := n.Judge.Announced()
+		ownAnnouncement := n.Judge.Announced()
 		entry := v1alpha1.PeerNode{Name: n.name, Address: n.address.String(), IPv4: fmt.Sprintf("10.42.%d.0/24", n.address.As4()[3]),
-			Keys: own.Keys, Sender: own.Sender, CannotEncrypt: own.Unavailable != ""}
+			Keys: ownAnnouncement.Keys, Sender: ownAnnouncement.Sender, CannotEncrypt: ownAnnouncement.Unavailable != ""}
 		entry.Sequence = w.nextSequence()
 		w.key.Sign("line", &entry)
 		w.shard.Spec.Nodes = append(w.shard.Spec.Nodes, entry)

@@ -88,13 +88,13 @@ func wanted(networks []*v1alpha1.TSNNetwork) (limits map[uint32]control.GivenLim
 
 // apply tells ktsnd of the networks in which it differs. Limits of others go where these are all.
 func (r *Reconciler) apply(ctx context.Context, wanted map[uint32]control.GivenLimits, all bool, ktsnd Ktsnd) error {
-	told, err := ktsnd.NetworkLimits(ctx)
+	networkLimits, err := ktsnd.NetworkLimits(ctx)
 	if err != nil {
 		return fmt.Errorf("ask for the limits of networks: %w", err)
 	}
 	have := map[uint32]control.GivenLimits{}
 	// Those that go make room for those that come.
-	for _, network := range told {
+	for _, network := range networkLimits {
 		have[network.VNI] = network.Limits
 		if _, keep := wanted[network.VNI]; !keep && all {
 			r.Log.Info("no limits any more", "vni", network.VNI)

@@ -37,7 +37,7 @@ const (
 const icmpFilter = 1
 
 // openEcho opens the socket, which sends from one address by one interface only, and hears of nothing but answers.
-func openEcho(netns, interfaceName string, own, peer netip.Addr) (*echo, error) {
+func openEcho(netns, interfaceName string, ownAddress, peer netip.Addr) (*echo, error) {
 	e := &echo{socket: -1, peer: peer}
 	err := ns.WithNetNSPath(netns, func(ns.NetNS) (err error) {
 		family, protocol := unix.AF_INET, unix.IPPROTO_ICMP
@@ -48,7 +48,7 @@ func openEcho(netns, interfaceName string, own, peer netip.Addr) (*echo, error) 
 		if err != nil {
 			return err
 		}
-		return e.prepare(interfaceName, own)
+		return e.prepare(interfaceName, ownAddress)
 	})
 	if err != nil {
 		e.close()
@@ -57,14 +57,14 @@ func openEcho(netns, interfaceName string, own, peer netip.Addr) (*echo, error) 
 	return e, nil
 }
 
-func (e *echo) prepare(interfaceName string, own netip.Addr) error {
+func (e *echo) prepare(interfaceName string, ownAddress netip.Addr) error {
 	err := unix.SetsockoptString(e.socket, unix.SOL_SOCKET, unix.SO_BINDTODEVICE, interfaceName)
 	if e.peer.Is4() {
 		return errors.Join(err,
 			// Not to be divided, whatever the kernel believes of the path.
 			unix.SetsockoptInt(e.socket, unix.IPPROTO_IP, unix.IP_MTU_DISCOVER, unix.IP_PMTUDISC_PROBE),
 			unix.SetsockoptInt(e.socket, unix.SOL_RAW, icmpFilter, ^(1<<echoReply4)),
-			unix.Bind(e.socket, &unix.SockaddrInet4{Addr: own.As4()}),
+			unix.Bind(e.socket, &unix.SockaddrInet4{Addr: ownAddress.As4()}),
 			unix.Connect(e.socket, &unix.SockaddrInet4{Addr: e.peer.As4()}))
 	}
 	only := &unix.ICMPv6Filter{}
@@ -76,7 +76,7 @@ func (e *echo) prepare(interfaceName string, own netip.Addr) error {
 		unix.SetsockoptInt(e.socket, unix.IPPROTO_IPV6, unix.IPV6_MTU_DISCOVER, unix.IPV6_PMTUDISC_PROBE),
 		unix.SetsockoptInt(e.socket, unix.IPPROTO_IPV6, unix.IPV6_DONTFRAG, 1),
 		unix.SetsockoptICMPv6Filter(e.socket, unix.IPPROTO_ICMPV6, unix.ICMPV6_FILTER, only),
-		unix.Bind(e.socket, &unix.SockaddrInet6{Addr: own.As16()}),
+		unix.Bind(e.socket, &unix.SockaddrInet6{Addr: ownAddress.As16()}),
 		unix.Connect(e.socket, &unix.SockaddrInet6{Addr: e.peer.As16()}))
 }
 

@@ -105,8 +105,8 @@ func (a *asked) hear(size int, sequence uint16) {
 
 // passing are errors that speak of a packet before, not of the interface.
 func passing(err error) bool {
-	for _, is := range []unix.Errno{unix.EHOSTUNREACH, unix.ECONNREFUSED, unix.ENOBUFS, unix.EMSGSIZE, unix.EAGAIN, unix.EPERM} {
-		if errors.Is(err, is) {
+	for _, errno := range []unix.Errno{unix.EHOSTUNREACH, unix.ECONNREFUSED, unix.ENOBUFS, unix.EMSGSIZE, unix.EAGAIN, unix.EPERM} {
+		if errors.Is(err, errno) {
 			return true
 		}
 	}

@@ -33,11 +33,11 @@ func (s *side) admission() admission {
 	if s.link.Labels[v1alpha1.LinkMakerLabel] == v1alpha1.MakerOperator {
 		return admitted
 	}
-	is := meta.FindStatusCondition(s.link.Status.Conditions, v1alpha1.ConditionAdmitted)
+	condition := meta.FindStatusCondition(s.link.Status.Conditions, v1alpha1.ConditionAdmitted)
 	switch {
-	case is == nil || is.ObservedGeneration != s.link.Generation:
+	case condition == nil || condition.ObservedGeneration != s.link.Generation:
 		return unknown
-	case is.Status == metav1.ConditionTrue:
+	case condition.Status == metav1.ConditionTrue:
 		return admitted
 	}
 	return refused
@@ -71,13 +71,13 @@ func (r *Reconciler) pluggedOf(s *side) (*attachment.Plugged, error) {
 	if err != nil {
 		return nil, err
 	}
-	own, err := prefixes("addresses", s.own.Addresses)
+	ownPrefixes, err := prefixes("addresses", s.own.Addresses)
 	if err != nil {
 		return nil, nil //nolint:nilerr,nilnil // so none can be
 	}
 	at := slices.IndexFunc(plugged, func(one attachment.Plugged) bool {
 		return one.Identity == s.own.UID && one.ContainerID == s.sandbox.ContainerID && one.Interface == s.own.Interface &&
-			one.VNI == uint32(s.link.Spec.VNI) && slices.Equal(one.Link.Addresses, own)
+			one.VNI == uint32(s.link.Spec.VNI) && slices.Equal(one.Link.Addresses, ownPrefixes)
 	})
 	if at < 0 {
 		return nil, nil //nolint:nilnil // nothing is
@@ -125,14 +125,14 @@ func (r *Reconciler) unplugOwn(ctx context.Context, s *side) error {
 // isAnothers tells whether an end's interface is, or can be, that of another link: who makes links can make one with the ends and the number
 // of another.
 func (r *Reconciler) isAnothers(s *side) bool {
-	own := client.ObjectKeyFromObject(s.link)
+	ownName := client.ObjectKeyFromObject(s.link)
 	if owner, known := r.ends.ownerOf(s.key()); known {
-		return owner != own
+		return owner != ownName
 	}
 	names, _ := r.Objects.All()
 	return slices.ContainsFunc(names, func(name types.NamespacedName) bool {
 		link := r.Objects.Get(name)
-		if name == own || link == nil || link.DeletionTimestamp != nil || link.Spec.VNI != s.link.Spec.VNI || (&side{link: link}).admission() == refused {
+		if name == ownName || link == nil || link.DeletionTimestamp != nil || link.Spec.VNI != s.link.Spec.VNI || (&side{link: link}).admission() == refused {
 			return false
 		}
 		return slices.ContainsFunc(r.sides(link), func(other *side) bool { return other.key() == s.key() })

@@ -59,23 +59,23 @@ func hubs(name, asked string, is admission) *v1alpha1.TSNLink {
 	link := aSide(asked, false, true).link
 	link.Name, link.Namespace, link.Generation, link.Spec.Endpoint.Node = name, "ns", 2, "n"
 	link.Labels = map[string]string{v1alpha1.LinkMakerLabel: v1alpha1.MakerFederator}
-	said := metav1.Condition{Type: v1alpha1.ConditionAdmitted, Status: metav1.ConditionTrue, ObservedGeneration: link.Generation}
+	condition := metav1.Condition{Type: v1alpha1.ConditionAdmitted, Status: metav1.ConditionTrue, ObservedGeneration: link.Generation}
 	switch is {
 	case refused:
-		said.Status = metav1.ConditionFalse
+		condition.Status = metav1.ConditionFalse
 	case unknown:
-		said.ObservedGeneration--
+		condition.ObservedGeneration--
 	}
-	meta.SetStatusCondition(&link.Status.Conditions, said)
+	meta.SetStatusCondition(&link.Status.Conditions, condition)
 	return link
 }
 
 // pluggedAs is what the plugin has of a link's endpoint.
 func pluggedAs(link *v1alpha1.TSNLink, encrypted bool) attachment.Plugged {
 	end := &link.Spec.Endpoint
-	one := attachment.Plugged{Sandbox: attachment.Sandbox{Identity: end.UID, ContainerID: "c1"}, Interface: end.Interface, VNI: uint32(link.Spec.VNI), Encrypted: encrypted}
-	one.Link.Addresses, _ = prefixes("addresses", end.Addresses)
-	return one
+	plugged := attachment.Plugged{Sandbox: attachment.Sandbox{Identity: end.UID, ContainerID: "c1"}, Interface: end.Interface, VNI: uint32(link.Spec.VNI), Encrypted: encrypted}
+	plugged.Link.Addresses, _ = prefixes("addresses", end.Addresses)
+	return plugged
 }
 
 // aNode is an agent that has just started.

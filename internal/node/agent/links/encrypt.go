@@ -32,21 +32,21 @@ func (r *Reconciler) encrypt(s *side, plan *attachment.LinkPlan) (secrecy, error
 		return secrecy{}, nil
 	}
 	mode := encryption.LinkMode(s.requires())
-	is := r.Encryption(mode, s.own, s.other)
+	linkState := r.Encryption(mode, s.own, s.other)
 	switch {
-	case is.Unknown != "":
-		return secrecy{}, fmt.Errorf("how the link is encrypted is %w: %s", errNotKnown, is.Unknown)
-	case is.Refused != "":
-		return secrecy{}, fmt.Errorf("the service requires encryption, and %s", is.Refused)
-	case is.Clear != "":
-		return secrecy{note: "frames to the other node leave in clear, as the service's encryption allows: " + is.Clear}, nil
-	case is.Silent != "" && !s.wasPlugged():
-		return secrecy{}, fmt.Errorf("frames to the other node are to be encrypted, and %s", is.Silent)
+	case linkState.Unknown != "":
+		return secrecy{}, fmt.Errorf("how the link is encrypted is %w: %s", errNotKnown, linkState.Unknown)
+	case linkState.Refused != "":
+		return secrecy{}, fmt.Errorf("the service requires encryption, and %s", linkState.Refused)
+	case linkState.Clear != "":
+		return secrecy{note: "frames to the other node leave in clear, as the service's encryption allows: " + linkState.Clear}, nil
+	case linkState.Silent != "" && !s.wasPlugged():
+		return secrecy{}, fmt.Errorf("frames to the other node are to be encrypted, and %s", linkState.Silent)
 	}
 	plan.Encrypted, plan.Port, plan.Link.Closed = true, r.EncryptedPort, true
 	made := secrecy{note: "frames to the other node are encrypted"}
-	if is.Silent != "" {
-		made.silent = "frames to the other node are to be encrypted, and are not sent: " + is.Silent
+	if linkState.Silent != "" {
+		made.silent = "frames to the other node are to be encrypted, and are not sent: " + linkState.Silent
 	}
 	return made, nil
 }
@@ -58,8 +58,8 @@ func (s *side) requires() bool {
 
 // wasPlugged tells whether this end is plugged, as far as has been said.
 func (s *side) wasPlugged() bool {
-	is := s.last(s.condition(), nil)
-	return is != nil && is.Status == metav1.ConditionTrue
+	condition := s.last(s.condition(), nil)
+	return condition != nil && condition.Status == metav1.ConditionTrue
 }
 
 // unplugClear unplugs an end that would send in clear what must not be.
@@ -72,9 +72,9 @@ func (r *Reconciler) unplugClear(ctx context.Context, s *side) (unplugged bool, 
 		return false, err
 	}
 	for i := range all {
-		if one := &all[i]; one.Identity == s.own.UID && one.Interface == s.own.Interface && !one.Encrypted {
-			r.close(one)
-			unplugged, err = true, errors.Join(err, r.unplug(ctx, s.key(), one))
+		if plugged := &all[i]; plugged.Identity == s.own.UID && plugged.Interface == s.own.Interface && !plugged.Encrypted {
+			r.close(plugged)
+			unplugged, err = true, errors.Join(err, r.unplug(ctx, s.key(), plugged))
 		}
 	}
 	return unplugged, err

@@ -54,11 +54,11 @@ func (e *ends) get(key string) *end {
 func (e *ends) claim(key string, link *v1alpha1.TSNLink) (younger string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	own, made := client.ObjectKeyFromObject(link), link.CreationTimestamp.Time
+	ownName, made := client.ObjectKeyFromObject(link), link.CreationTimestamp.Time
 	one := e.get(key)
-	one.claims[own] = made
+	one.claims[ownName] = made
 	for name, at := range one.claims {
-		if at.After(made) || at.Equal(made) && strings.Compare(name.String(), own.String()) > 0 {
+		if at.After(made) || at.Equal(made) && strings.Compare(name.String(), ownName.String()) > 0 {
 			return name.String()
 		}
 	}

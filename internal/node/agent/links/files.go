@@ -92,12 +92,12 @@ func ignoreMissing(err error) error {
 
 // about is what the application of one end is told.
 func (s *side) about(mtu int) *linkfile.Link {
-	made := &linkfile.Link{Interface: s.own.Interface, Service: s.link.Spec.Service, Addresses: s.own.Addresses, MTU: mtu}
+	link := &linkfile.Link{Interface: s.own.Interface, Service: s.link.Spec.Service, Addresses: s.own.Addresses, MTU: mtu}
 	for _, text := range s.other.Addresses {
-		if one, err := netip.ParsePrefix(text); err == nil {
-			made.Peer.Addresses = append(made.Peer.Addresses, one.Addr())
+		if prefix, err := netip.ParsePrefix(text); err == nil {
+			link.Peer.Addresses = append(link.Peer.Addresses, prefix.Addr())
 		}
 	}
-	made.Peer.Cluster, made.Peer.Namespace, made.Peer.Pod = s.other.Cluster, s.other.Namespace, s.other.Pod
-	return made
+	link.Peer.Cluster, link.Peer.Namespace, link.Peer.Pod = s.other.Cluster, s.other.Namespace, s.other.Pod
+	return link
 }

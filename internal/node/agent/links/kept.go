@@ -39,13 +39,13 @@ func (r *Reconciler) reportUp(ctx context.Context, s *side, done *outcome) error
 		before = s.saidBefore()
 	}
 	last := meta.FindStatusCondition(before.Conditions, v1alpha1.ConditionUp)
-	is := s.up(done)
-	if last != nil && last.Status == is.Status && last.Message == is.Message {
+	condition := s.up(done)
+	if last != nil && last.Status == condition.Status && last.Message == condition.Message {
 		return nil
 	}
 	now := before.DeepCopy()
-	is.ObservedGeneration = s.link.Generation
-	meta.SetStatusCondition(&now.Conditions, is)
+	condition.ObservedGeneration = s.link.Generation
+	meta.SetStatusCondition(&now.Conditions, condition)
 	if err := r.apply(ctx, s, now); err != nil {
 		return err
 	}

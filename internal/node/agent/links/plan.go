@@ -44,26 +44,26 @@ func (s *side) plan(node *Carried) (*attachment.LinkPlan, error) {
 		return nil, err
 	}
 	clientMAC, endpointMAC := attachment.LinkMACs(uint32(spec.VNI))
-	made := &attachment.LinkPlan{Sandbox: s.sandbox, Interface: s.own.Interface, VNI: uint32(spec.VNI), MTU: mtu}
-	made.Link = attachment.Link{MAC: clientMAC.String(), Forward: s.own.Forward, Peer: attachment.LinkPeer{MAC: endpointMAC.String()}}
+	linkPlan := &attachment.LinkPlan{Sandbox: s.sandbox, Interface: s.own.Interface, VNI: uint32(spec.VNI), MTU: mtu}
+	linkPlan.Link = attachment.Link{MAC: clientMAC.String(), Forward: s.own.Forward, Peer: attachment.LinkPeer{MAC: endpointMAC.String()}}
 	if !s.isClient {
-		made.Link.MAC, made.Link.Peer.MAC = made.Link.Peer.MAC, made.Link.MAC
+		linkPlan.Link.MAC, linkPlan.Link.Peer.MAC = linkPlan.Link.Peer.MAC, linkPlan.Link.MAC
 	}
-	if made.Link.Addresses, err = prefixes("addresses", s.own.Addresses); err != nil {
+	if linkPlan.Link.Addresses, err = prefixes("addresses", s.own.Addresses); err != nil {
 		return nil, err
 	}
 	peer, err := prefixes("addresses of the other end", s.other.Addresses)
 	if err != nil {
 		return nil, err
 	}
-	for _, one := range peer {
-		made.Link.Peer.Addresses = append(made.Link.Peer.Addresses, one.Addr())
+	for _, prefix := range peer {
+		linkPlan.Link.Peer.Addresses = append(linkPlan.Link.Peer.Addresses, prefix.Addr())
 	}
-	if made.Link.Routes, err = prefixes("routes", s.own.Routes); err != nil {
+	if linkPlan.Link.Routes, err = prefixes("routes", s.own.Routes); err != nil {
 		return nil, err
 	}
-	made.Link.Peer.Node, err = s.peerNode(node.Own)
-	return made, err
+	linkPlan.Link.Peer.Node, err = s.peerNode(node.Own)
+	return linkPlan, err
 }
 
 // consent removes the routes of a service of another namespace that the client has not accepted: the service's owner may change them at any time,
@@ -106,7 +106,7 @@ func abbreviate(all []string) string {
 }
 
 // peerNode is where the other end's tunnels end, nowhere if that is here.
-func (s *side) peerNode(own netip.Addr) (netip.Addr, error) {
+func (s *side) peerNode(ownAddress netip.Addr) (netip.Addr, error) {
 	if s.local {
 		return netip.Addr{}, nil
 	}
@@ -117,7 +117,7 @@ func (s *side) peerNode(own netip.Addr) (netip.Addr, error) {
 	if err != nil {
 		return netip.Addr{}, fmt.Errorf("the address of the other end's node: %w", err)
 	}
-	if address == own {
+	if address == ownAddress {
 		return netip.Addr{}, fmt.Errorf("the address of node %s%s is this node's own, %s, and pod %s/%s is not here; correct the address, or wait until "+
 			"the pod is", s.other.Node, ofCluster(s.other.Cluster), address, s.other.Namespace, s.other.Pod)
 	}
@@ -134,11 +134,11 @@ func ofCluster(name string) string {
 func prefixes(what string, texts []string) ([]netip.Prefix, error) {
 	var all []netip.Prefix
 	for _, text := range texts {
-		one, err := netip.ParsePrefix(text)
+		prefix, err := netip.ParsePrefix(text)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %q is no address with the length of its prefix", what, text)
 		}
-		all = append(all, one)
+		all = append(all, prefix)
 	}
 	return all, nil
 }

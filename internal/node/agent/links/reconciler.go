@@ -211,18 +211,18 @@ func (r *Reconciler) plan(ctx context.Context, s *side) (*attachment.LinkPlan, e
 	if err != nil {
 		return nil, err
 	}
-	made, err := s.plan(&carried)
+	linkPlan, err := s.plan(&carried)
 	if err != nil {
 		return nil, err
 	}
 	if !s.isClient || s.own.Namespace == s.link.Namespace {
-		return made, nil
+		return linkPlan, nil
 	}
 	annotation, known := r.Consent(ctx, s.own)
 	if !known {
 		return nil, fmt.Errorf("which routes pod %s/%s takes is %w", s.own.Namespace, s.own.Pod, errNotKnown)
 	}
-	return made, s.consent(made, annotation)
+	return linkPlan, s.consent(linkPlan, annotation)
 }
 
 // plug plugs what is not plugged as it shall be. What nobody answers by is plugged again now and then, which mends it.
@@ -263,15 +263,15 @@ func (r *Reconciler) unplugOthers(ctx context.Context, s *side, plan *attachment
 		return err
 	}
 	for i := range all {
-		one := &all[i]
-		if one.Identity != s.own.UID || one.Interface != s.own.Interface {
+		plugged := &all[i]
+		if plugged.Identity != s.own.UID || plugged.Interface != s.own.Interface {
 			continue
 		}
-		if one.ContainerID == plan.ContainerID && one.VNI == plan.VNI && one.Encrypted == plan.Encrypted && sameEnds(&one.Link, &plan.Link) {
+		if plugged.ContainerID == plan.ContainerID && plugged.VNI == plan.VNI && plugged.Encrypted == plan.Encrypted && sameEnds(&plugged.Link, &plan.Link) {
 			continue
 		}
 		r.Prober.Forget(s.key())
-		if err := r.pull(ctx, one); err != nil {
+		if err := r.pull(ctx, plugged); err != nil {
 			return fmt.Errorf("unplug what was there before: %w", err)
 		}
 	}

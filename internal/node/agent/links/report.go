@@ -94,8 +94,8 @@ func (s *side) saidBefore() *report {
 		before.MeasuredMTU, before.Since = status.MeasuredMTU, status.Since
 	}
 	for _, name := range types {
-		if is := meta.FindStatusCondition(status.Conditions, name); is != nil {
-			before.Conditions = append(before.Conditions, *is)
+		if condition := meta.FindStatusCondition(status.Conditions, name); condition != nil {
+			before.Conditions = append(before.Conditions, *condition)
 		}
 	}
 	return before
@@ -121,11 +121,11 @@ func (r *Reconciler) reportOf(s *side, done *outcome) *report {
 		}
 	}
 	for i := range made.Conditions {
-		one := &made.Conditions[i]
-		one.ObservedGeneration = s.link.Generation
-		one.LastTransitionTime = metav1.NewTime(r.Now().Truncate(time.Second))
-		if last := s.last(one.Type, r.ends.saidLately(s.key(), r.Now())); last != nil && last.Status == one.Status {
-			one.LastTransitionTime = last.LastTransitionTime
+		condition := &made.Conditions[i]
+		condition.ObservedGeneration = s.link.Generation
+		condition.LastTransitionTime = metav1.NewTime(r.Now().Truncate(time.Second))
+		if last := s.last(condition.Type, r.ends.saidLately(s.key(), r.Now())); last != nil && last.Status == condition.Status {
+			condition.LastTransitionTime = last.LastTransitionTime
 		}
 	}
 	if said := r.ends.saidLately(s.key(), r.Now()); said != nil && said.Since != nil && s.isClient {
@@ -149,19 +149,19 @@ func (s *side) last(name string, said *report) *metav1.Condition {
 
 // up is the condition Up.
 func (s *side) up(done *outcome) metav1.Condition {
-	is := metav1.Condition{Type: v1alpha1.ConditionUp, Status: metav1.ConditionFalse, Reason: reasonSilent, Message: done.finding.Sentence}
+	condition := metav1.Condition{Type: v1alpha1.ConditionUp, Status: metav1.ConditionFalse, Reason: reasonSilent, Message: done.finding.Sentence}
 	switch {
 	case done.err != nil:
-		is.Reason, is.Message = reasonNotPlugged, "the client's end is not plugged: "+oneLine(done.err)
+		condition.Reason, condition.Message = reasonNotPlugged, "the client's end is not plugged: "+oneLine(done.err)
 	case done.finding.Up:
-		is.Status, is.Reason, is.Message = metav1.ConditionTrue, reasonAnswers, ""
+		condition.Status, condition.Reason, condition.Message = metav1.ConditionTrue, reasonAnswers, ""
 	case done.finding.MTU > 0 && done.finding.MTU < done.mtu:
-		is.Reason = reasonMTU
+		condition.Reason = reasonMTU
 	}
-	if is.Status == metav1.ConditionFalse && done.err == nil {
-		is.Message = s.whyNotUp(done)
+	if condition.Status == metav1.ConditionFalse && done.err == nil {
+		condition.Message = s.whyNotUp(done)
 	}
-	return is
+	return condition
 }
 
 // whyNotUp says why a link that is plugged here is not up: that nothing may be sent without keys before that the other end is not plugged, and this
@@ -176,24 +176,24 @@ func (s *side) othersSentence() string {
 	if !s.isClient {
 		name = v1alpha1.ConditionClientPlugged
 	}
-	is := meta.FindStatusCondition(s.link.Status.Conditions, name)
+	condition := meta.FindStatusCondition(s.link.Status.Conditions, name)
 	where := fmt.Sprintf("the other end, pod %s/%s on node %s%s,", s.other.Namespace, s.other.Pod, s.other.Node, ofCluster(s.other.Cluster))
 	switch {
-	case is == nil:
+	case condition == nil:
 		return where + " is not plugged yet; see that ktsn-agent runs there"
-	case is.Status != metav1.ConditionTrue:
-		return where + " is not plugged: " + is.Message
+	case condition.Status != metav1.ConditionTrue:
+		return where + " is not plugged: " + condition.Message
 	}
 	return ""
 }
 
 // said is what the client's node has said of the link.
 func said(link *v1alpha1.TSNLink) linkprobe.Finding {
-	is := meta.FindStatusCondition(link.Status.Conditions, v1alpha1.ConditionUp)
-	if is == nil {
+	condition := meta.FindStatusCondition(link.Status.Conditions, v1alpha1.ConditionUp)
+	if condition == nil {
 		return linkprobe.Finding{Sentence: "the client's node has not said yet whether the link is up"}
 	}
-	return linkprobe.Finding{Up: is.Status == metav1.ConditionTrue, MTU: int(link.Status.MeasuredMTU), Sentence: is.Message}
+	return linkprobe.Finding{Up: condition.Status == metav1.ConditionTrue, MTU: int(link.Status.MeasuredMTU), Sentence: condition.Message}
 }
 
 // apply writes the end's part of the status, which is its alone.
@@ -239,8 +239,8 @@ func (r *Reconciler) tell(s *side, done *outcome) error {
 	}
 	var peers []netip.Addr
 	for _, text := range s.other.Addresses {
-		if one, err := netip.ParsePrefix(text); err == nil {
-			peers = append(peers, one.Addr())
+		if prefix, err := netip.ParsePrefix(text); err == nil {
+			peers = append(peers, prefix.Addr())
 		}
 	}
 	errNames := r.Hosts.Set(uid, interfaceName, peers, s.own.Names, further(s.own)...)
@@ -255,11 +255,11 @@ func (r *Reconciler) tell(s *side, done *outcome) error {
 }
 
 // further are the hosts that an end reaches behind the other one.
-func further(own *v1alpha1.LinkEnd) []Host {
+func further(ownLinkEnd *v1alpha1.LinkEnd) []Host {
 	var all []Host
-	for _, one := range own.Hosts {
-		host := Host{Names: []string{one.Name}}
-		for _, text := range one.Addresses {
+	for _, linkHost := range ownLinkEnd.Hosts {
+		host := Host{Names: []string{linkHost.Name}}
+		for _, text := range linkHost.Addresses {
 			if address, err := netip.ParseAddr(text); err == nil {
 				host.Addresses = append(host.Addresses, address)
 			}

@@ -117,8 +117,8 @@ type fakePlugin struct {
 	closed []string
 }
 
-func (f *fakePlugin) Close(one *attachment.Plugged) error {
-	f.closed = append(f.closed, one.Identity+" "+one.Interface)
+func (f *fakePlugin) Close(plugged *attachment.Plugged) error {
+	f.closed = append(f.closed, plugged.Identity+" "+plugged.Interface)
 	return nil
 }
 
@@ -126,9 +126,9 @@ func (f *fakePlugin) Plugged(string) ([]attachment.Plugged, error) { return f.pl
 
 func (f *fakePlugin) Ports() (map[string]bool, error) { return nil, nil }
 
-func (f *fakePlugin) Unplug(_ context.Context, one *attachment.Plugged) error {
-	f.unplugged = append(f.unplugged, one.Identity+" "+one.Interface)
-	gone := one.Identity + " " + one.Interface + " " + one.ContainerID
+func (f *fakePlugin) Unplug(_ context.Context, plugged *attachment.Plugged) error {
+	f.unplugged = append(f.unplugged, plugged.Identity+" "+plugged.Interface)
+	gone := plugged.Identity + " " + plugged.Interface + " " + plugged.ContainerID
 	f.plugged = slices.DeleteFunc(slices.Clone(f.plugged), func(left attachment.Plugged) bool {
 		return left.Identity+" "+left.Interface+" "+left.ContainerID == gone
 	})

@@ -73,9 +73,9 @@ func New(registry prometheus.Registerer) (*Metrics, error) {
 		}),
 		nodeClock: newNodeClock(),
 	}
-	for _, one := range []prometheus.Collector{m.up, m.node, m.class, m.parts, m.things, m.clock, m.messages, m.unseen, m.captured, m.received, m.relays, m.usage,
+	for _, collector := range []prometheus.Collector{m.up, m.node, m.class, m.parts, m.things, m.clock, m.messages, m.unseen, m.captured, m.received, m.relays, m.usage,
 		m.limit, m.departure, m.overwritten, m.swept, m.leftOut, m.offset, m.bound, m.state, m.grandmaster, m.steps, m.faults} {
-		if err := registry.Register(one); err != nil {
+		if err := registry.Register(collector); err != nil {
 			return nil, err
 		}
 	}

@@ -19,9 +19,9 @@ type described struct {
 
 var fullName = regexp.MustCompile(`fqName: "([^"]+)"`)
 
-func (d *described) Register(one prometheus.Collector) error {
+func (d *described) Register(collector prometheus.Collector) error {
 	said := make(chan *prometheus.Desc, 10)
-	one.Describe(said)
+	collector.Describe(said)
 	close(said)
 	for description := range said {
 		d.names = append(d.names, fullName.FindStringSubmatch(description.String())[1])

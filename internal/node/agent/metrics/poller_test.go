@@ -37,12 +37,12 @@ func (f *fakeKtsnd) Departures(_ context.Context, after uint64) (all []control.D
 func newPoller(t *testing.T, ktsnd *fakeKtsnd) (*Poller, *prometheus.Registry) {
 	t.Helper()
 	registry := prometheus.NewPedanticRegistry()
-	made, err := New(registry)
+	metrics, err := New(registry)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return &Poller{
-		Metrics: made,
+		Metrics: metrics,
 		Do: func(ctx context.Context, ask func(context.Context, Ktsnd) error) error {
 			if ktsnd.status.KtsndVersion == "" {
 				return errors.New("nobody there")

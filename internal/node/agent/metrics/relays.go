@@ -15,15 +15,15 @@ const (
 func (p *Poller) countRelays() {
 	states := map[string]int{relayRunning: 0, relayAway: 0, relayKernelPath: 0}
 	frames := map[string]map[string]uint64{}
-	for _, one := range p.Relays() {
-		states[stateOf(&one)]++
-		name, known := p.named[one.Identity]
+	for _, status := range p.Relays() {
+		states[stateOf(&status)]++
+		name, known := p.named[status.Identity]
 		if !known {
 			continue // it comes, or it goes
 		}
-		port := one.PortName()
-		frames[port] = one.Frames
-		for result, count := range one.Frames {
+		port := status.PortName()
+		frames[port] = status.Frames
+		for result, count := range status.Frames {
 			p.Metrics.captured.WithLabelValues(name.Namespace, name.Pod, result).Add(more(count, p.frames[port][result]))
 		}
 	}
@@ -33,11 +33,11 @@ func (p *Poller) countRelays() {
 	p.frames = frames
 }
 
-func stateOf(one *relay.Status) string {
+func stateOf(status *relay.Status) string {
 	switch {
-	case !one.Running:
+	case !status.Running:
 		return relayAway
-	case one.KernelPath:
+	case status.KernelPath:
 		return relayKernelPath
 	}
 	return relayRunning

@@ -87,21 +87,21 @@ func parsePart(ipv4, ipv6 string) ([]netip.Prefix, error) {
 // Network is the network as its object describes it.
 func (j *Joined) Network() (Network, error) {
 	spec := &j.Object.Spec
-	made := Network{Name: j.Object.Name, VNI: uint32(spec.VNI), MTU: int(spec.MTU), Port: DefaultPort, Capture: spec.Capture, Cards: spec.Cards,
+	network := Network{Name: j.Object.Name, VNI: uint32(spec.VNI), MTU: int(spec.MTU), Port: DefaultPort, Capture: spec.Capture, Cards: spec.Cards,
 		CardNamespaces: spec.CardNamespaces, Clock: spec.Clock != nil}
-	made.receive(spec.Receive)
+	network.receive(spec.Receive)
 	whole, err := netip.ParsePrefix(spec.IPv4.CIDR)
 	if err != nil {
-		return made, fmt.Errorf("network %s: spec.ipv4.cidr: %w", made.Name, err)
+		return network, fmt.Errorf("network %s: spec.ipv4.cidr: %w", network.Name, err)
 	}
-	made.Ranges = []Range{{whole, int(spec.IPv4.NodePrefixLength)}}
+	network.Ranges = []Range{{whole, int(spec.IPv4.NodePrefixLength)}}
 	if spec.IPv6 != nil {
 		if whole, err = netip.ParsePrefix(spec.IPv6.CIDR); err != nil {
-			return made, fmt.Errorf("network %s: spec.ipv6.cidr: %w", made.Name, err)
+			return network, fmt.Errorf("network %s: spec.ipv6.cidr: %w", network.Name, err)
 		}
-		made.Ranges = append(made.Ranges, Range{whole, int(spec.IPv6.NodePrefixLength)})
+		network.Ranges = append(network.Ranges, Range{whole, int(spec.IPv6.NodePrefixLength)})
 	}
-	return made, nil
+	return network, nil
 }
 
 // Trespasses returns what is wrong with the subnets of another node, nil if nothing is. Subnets of a node of this cluster lie in this cluster's part of

@@ -77,8 +77,8 @@ func TestMembersAreThoseOfTheShard(t *testing.T) {
 		var got []string
 		for _, m := range members {
 			got = append(got, fmt.Sprint(m.Node, " ", m.Cluster, " ", m.Address, " ", m.Subnets))
-			if said := m.Said; said == nil || said.Name != m.Node {
-				t.Errorf("of node %s its cluster says %v", m.Node, said)
+			if peerNode := m.Said; peerNode == nil || peerNode.Name != m.Node {
+				t.Errorf("of node %s its cluster says %v", m.Node, peerNode)
 			}
 		}
 		if got := fmt.Sprint(got); got != want || len(faults) != 2 || !strings.HasPrefix(faults[0].Error(), "TSNPeers tsn-0: node wrong: ") {

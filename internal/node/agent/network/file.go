@@ -67,31 +67,31 @@ func parse(text []byte) ([]Network, error) {
 	}
 	var networks []Network
 	for i, entry := range written.Networks {
-		made, err := entry.network()
+		network, err := entry.network()
 		if err != nil {
 			return nil, fmt.Errorf("networks[%d]: %w", i, err)
 		}
-		if at := slices.IndexFunc(networks, func(n Network) bool { return n.Name == made.Name || n.VNI == made.VNI }); at >= 0 {
+		if at := slices.IndexFunc(networks, func(n Network) bool { return n.Name == network.Name || n.VNI == network.VNI }); at >= 0 {
 			return nil, fmt.Errorf("networks[%d]: it has the name or the vni of networks[%d]; give each network its own", i, at)
 		}
-		networks = append(networks, made)
+		networks = append(networks, network)
 	}
 	return networks, nil
 }
 
 func (e *entry) network() (Network, error) {
-	made := Network{Name: e.Name, VNI: e.VNI, MTU: e.MTU, Uplink: e.Uplink, Port: e.Port, Capture: e.Capture}
+	network := Network{Name: e.Name, VNI: e.VNI, MTU: e.MTU, Uplink: e.Uplink, Port: e.Port, Capture: e.Capture}
 	if err := checkReceive(e.Receive); err != nil {
-		return made, err
+		return network, err
 	}
-	made.receive(e.Receive)
-	if made.Port == 0 {
-		made.Port = DefaultPort
+	network.receive(e.Receive)
+	if network.Port == 0 {
+		network.Port = DefaultPort
 	}
 	for _, r := range e.Ranges {
 		prefix, err := netip.ParsePrefix(r.CIDR)
 		if err != nil {
-			return made, fmt.Errorf("range %q is none; give one such as 10.42.0.0/16", r.CIDR)
+			return network, fmt.Errorf("range %q is none; give one such as 10.42.0.0/16", r.CIDR)
 		}
 		bits := r.NodePrefixLength
 		if bits == 0 && prefix.Addr().Is4() {
@@ -99,20 +99,20 @@ func (e *entry) network() (Network, error) {
 		} else if bits == 0 {
 			bits = defaultNodeBits6
 		}
-		made.Ranges = append(made.Ranges, Range{Prefix: prefix, NodeBits: bits})
+		network.Ranges = append(network.Ranges, Range{Prefix: prefix, NodeBits: bits})
 	}
-	err := made.Check()
-	return made, err
+	err := network.Check()
+	return network, err
 }
 
 // checkReceive does what the API server does for an object.
-func checkReceive(said *v1alpha1.Receive) error {
+func checkReceive(receive *v1alpha1.Receive) error {
 	switch {
-	case said == nil:
-	case !slices.Contains([]string{"", v1alpha1.ReceiveBridge, v1alpha1.ReceiveRedirect}, said.Path):
-		return fmt.Errorf("receive.path %q: give Bridge or Redirect", said.Path)
-	case !slices.Contains([]string{"", v1alpha1.RingsRefused, v1alpha1.RingsAllowed}, said.Rings):
-		return fmt.Errorf("receive.rings %q: give Refused or Allowed", said.Rings)
+	case receive == nil:
+	case !slices.Contains([]string{"", v1alpha1.ReceiveBridge, v1alpha1.ReceiveRedirect}, receive.Path):
+		return fmt.Errorf("receive.path %q: give Bridge or Redirect", receive.Path)
+	case !slices.Contains([]string{"", v1alpha1.RingsRefused, v1alpha1.RingsAllowed}, receive.Rings):
+		return fmt.Errorf("receive.rings %q: give Refused or Allowed", receive.Rings)
 	}
 	return nil
 }

@@ -88,11 +88,11 @@ func (n *Network) Check() error {
 }
 
 // receive takes what a network says of receiving; nil: nothing.
-func (n *Network) receive(said *v1alpha1.Receive) {
-	if said == nil {
+func (n *Network) receive(receive *v1alpha1.Receive) {
+	if receive == nil {
 		return
 	}
-	n.Redirect, n.Rings = said.Path == v1alpha1.ReceiveRedirect, said.Rings == v1alpha1.RingsAllowed
+	n.Redirect, n.Rings = receive.Path == v1alpha1.ReceiveRedirect, receive.Rings == v1alpha1.RingsAllowed
 }
 
 func (r Range) check() error {

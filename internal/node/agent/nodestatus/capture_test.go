@@ -52,11 +52,11 @@ func TestTheConditionOfCaptureGoesWithTheLastCapturedPod(t *testing.T) {
 	about := aNetwork()
 	l := newLab(t, about)
 	l.relays = []relay.Status{{Attachment: overlay.Attachment{Network: about.Name, Identity: "p"}, Running: true}}
-	if said := l.look(); !meta.IsStatusConditionTrue(said.Conditions, v1alpha1.ConditionCaptureOperational) {
-		t.Errorf("it says %+v", said.Conditions)
+	if status := l.look(); !meta.IsStatusConditionTrue(status.Conditions, v1alpha1.ConditionCaptureOperational) {
+		t.Errorf("it says %+v", status.Conditions)
 	}
 	l.relays = nil
-	if said := l.look(); meta.FindStatusCondition(said.Conditions, v1alpha1.ConditionCaptureOperational) != nil {
-		t.Errorf("without a captured pod it says %+v", said.Conditions)
+	if nodeNetworkStatus := l.look(); meta.FindStatusCondition(nodeNetworkStatus.Conditions, v1alpha1.ConditionCaptureOperational) != nil {
+		t.Errorf("without a captured pod it says %+v", nodeNetworkStatus.Conditions)
 	}
 }

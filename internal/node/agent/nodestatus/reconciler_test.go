@@ -101,16 +101,16 @@ func newLab(t *testing.T, about *v1alpha1.TSNNetwork) *lab {
 		t.Fatal(err)
 	}
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a", Labels: map[string]string{"rack": "1"}}}
-	own := &v1alpha1.TSNNode{ObjectMeta: metav1.ObjectMeta{Name: "a"}}
+	ownTsnNode := &v1alpha1.TSNNode{ObjectMeta: metav1.ObjectMeta{Name: "a"}}
 	l := &lab{t: t, ktsnd: &fakeKtsnd{status: control.Status{KtsndVersion: "1.2", Uplink: "direct", Interface: "eth0", LinkSpeedBps: 1e9}}, now: time.Now()}
 	l.ktsnd.schedule.Table.AdminGateStates = 255
-	own.Spec.Networks = []v1alpha1.NodeNetwork{{Name: about.Name, IPv4: "10.42.0.0/24"}}
-	l.state.Networks = []network.Joined{{Part: own.Spec.Networks[0], Object: about}}
+	ownTsnNode.Spec.Networks = []v1alpha1.NodeNetwork{{Name: about.Name, IPv4: "10.42.0.0/24"}}
+	l.state.Networks = []network.Joined{{Part: ownTsnNode.Spec.Networks[0], Object: about}}
 	if about.Status.Schedule != nil {
-		own.Spec.Gates, l.state.Gates = about.Name, about
+		ownTsnNode.Spec.Gates, l.state.Gates = about.Name, about
 	}
 	l.Reconciler = &Reconciler{
-		Client: interceptor.NewClient(fake.NewClientBuilder().WithScheme(scheme).WithObjects(node, own).WithStatusSubresource(own).Build(),
+		Client: interceptor.NewClient(fake.NewClientBuilder().WithScheme(scheme).WithObjects(node, ownTsnNode).WithStatusSubresource(ownTsnNode).Build(),
 			interceptor.Funcs{SubResourcePatch: func(ctx context.Context, c client.Client, subresource string, object client.Object, patch client.Patch,
 				options ...client.SubResourcePatchOption) error {
 				l.written++
@@ -279,12 +279,12 @@ func TestANodeSaysWhatIsMissing(t *testing.T) {
 				test.lab(l)
 			}
 			status := l.look()
-			is := meta.FindStatusCondition(status.Conditions, test.condition)
-			if is == nil || is.Reason != test.reason || !strings.Contains(is.Message, test.sentence) || is.ObservedGeneration != 3 {
-				t.Errorf("the node says %+v", is)
+			condition := meta.FindStatusCondition(status.Conditions, test.condition)
+			if condition == nil || condition.Reason != test.reason || !strings.Contains(condition.Message, test.sentence) || condition.ObservedGeneration != 3 {
+				t.Errorf("the node says %+v", condition)
 			}
-			if (is.Status == metav1.ConditionTrue) != (test.sentence == "") {
-				t.Errorf("%s is %s", is.Type, is.Status)
+			if (condition.Status == metav1.ConditionTrue) != (test.sentence == "") {
+				t.Errorf("%s is %s", condition.Type, condition.Status)
 			}
 		})
 	}

@@ -46,11 +46,11 @@ func (l *lab) spoke() bool {
 }
 
 func aNode(networks ...string) *v1alpha1.TSNNode {
-	made := &v1alpha1.TSNNode{ObjectMeta: metav1.ObjectMeta{Name: "a", UID: "1"}}
+	node := &v1alpha1.TSNNode{ObjectMeta: metav1.ObjectMeta{Name: "a", UID: "1"}}
 	for _, name := range networks {
-		made.Spec.Networks = append(made.Spec.Networks, v1alpha1.NodeNetwork{Name: name, IPv4: "10.42.1.0/24"})
+		node.Spec.Networks = append(node.Spec.Networks, v1alpha1.NodeNetwork{Name: name, IPv4: "10.42.1.0/24"})
 	}
-	return made
+	return node
 }
 
 func aNetwork() *v1alpha1.TSNNetwork {

@@ -28,7 +28,7 @@ func (i *Informer) ownNode() *watched {
 			}
 			i.setNode(all[0].(*v1alpha1.TSNNode))
 		},
-		changed: func(one client.Object) { i.setNode(one.(*v1alpha1.TSNNode)) },
+		changed: func(object client.Object) { i.setNode(object.(*v1alpha1.TSNNode)) },
 		gone:    func(client.Object) { i.setNode(nil) },
 	}
 }
@@ -92,8 +92,8 @@ func (i *Informer) setNetwork(one *followed, object *v1alpha1.TSNNetwork) {
 // slim keeps of a network what agents read. The rest changes whenever any node says anything.
 func slim(object *v1alpha1.TSNNetwork) *v1alpha1.TSNNetwork {
 	status := v1alpha1.TSNNetworkStatus{Schedule: object.Status.Schedule, ClusterKeys: object.Status.ClusterKeys}
-	if is := meta.FindStatusCondition(object.Status.Conditions, v1alpha1.ConditionHubSeen); is != nil {
-		status.Conditions = []metav1.Condition{{Type: is.Type, Status: is.Status}}
+	if condition := meta.FindStatusCondition(object.Status.Conditions, v1alpha1.ConditionHubSeen); condition != nil {
+		status.Conditions = []metav1.Condition{{Type: condition.Type, Status: condition.Status}}
 	}
 	return &v1alpha1.TSNNetwork{
 		ObjectMeta: metav1.ObjectMeta{

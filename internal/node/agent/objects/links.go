@@ -61,15 +61,15 @@ func (l *Links) watched(end int) *watched {
 		kind: &v1alpha1.TSNLink{}, list: func() client.ObjectList { return &v1alpha1.TSNLinkList{} },
 		selector: client.MatchingFields{linkSelectors[end]: l.Node},
 		all:      func(all []client.Object) { l.replace(end, all) },
-		changed:  func(one client.Object) { l.set(end, client.ObjectKeyFromObject(one), one.(*v1alpha1.TSNLink)) },
+		changed:  func(object client.Object) { l.set(end, client.ObjectKeyFromObject(object), object.(*v1alpha1.TSNLink)) },
 		gone:     func(one client.Object) { l.set(end, client.ObjectKeyFromObject(one), nil) },
 	}
 }
 
 func (l *Links) replace(end int, all []client.Object) {
 	now := map[types.NamespacedName]*v1alpha1.TSNLink{}
-	for _, one := range all {
-		link := l.trim(one.(*v1alpha1.TSNLink))
+	for _, object := range all {
+		link := l.trim(object.(*v1alpha1.TSNLink))
 		now[client.ObjectKeyFromObject(link)] = link
 	}
 	l.mu.Lock()

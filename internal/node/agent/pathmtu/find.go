@@ -138,7 +138,7 @@ func (p *probe) ask(ctx context.Context, size int) (is answer, told int, err err
 			return silent, 0, err
 		}
 		_, err := unix.Write(p.socket, make([]byte, size-headerBytes))
-		if err != nil && !slices.ContainsFunc(passing, func(is unix.Errno) bool { return errors.Is(err, is) }) {
+		if err != nil && !slices.ContainsFunc(passing, func(errno unix.Errno) bool { return errors.Is(err, errno) }) {
 			return silent, 0, err
 		}
 		if is, told, err := p.wait(); is != silent || err != nil {

@@ -142,8 +142,8 @@ func (p *plan) validatePeer(joined *network.Joined, member *network.Member) erro
 		return nil
 	}
 	err := joined.Trespasses(member)
-	if own, _ := tsnnetwork.TunnelAddress(p.own); err == nil && own == member.Address {
-		err = fmt.Errorf("its address %s is this node's", own)
+	if ownAddress, _ := tsnnetwork.TunnelAddress(p.own); err == nil && ownAddress == member.Address {
+		err = fmt.Errorf("its address %s is this node's", ownAddress)
 	}
 	switch {
 	case err == nil:

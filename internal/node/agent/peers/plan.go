@@ -72,20 +72,20 @@ func (p *plan) trouble() error {
 func (p *plan) fault(node string, err error) { p.faults[node] = errors.Join(p.faults[node], err) }
 
 // tunnels are those of the networks that can go through Open vSwitch.
-func (p *plan) tunnels(own netip.Addr) Tunnels {
-	made := Tunnels{Own: own}
+func (p *plan) tunnels(ownAddress netip.Addr) Tunnels {
+	tunnels := Tunnels{Own: ownAddress}
 	carried, known := map[uint32]bool{}, map[netip.Addr]bool{}
 	for _, n := range p.networks {
 		if p.parts[n.Name] == nil || n.VNI > overlay.MaxSwitchedVNI {
 			continue
 		}
-		made.Networks, made.Port = append(made.Networks, n.VNI), n.Port
+		tunnels.Networks, tunnels.Port = append(tunnels.Networks, n.VNI), n.Port
 		carried[n.VNI] = true
 	}
 	for at := range p.peers {
 		if carried[at.vni] && !known[at.address] {
-			made.Peers, known[at.address] = append(made.Peers, at.address), true
+			tunnels.Peers, known[at.address] = append(tunnels.Peers, at.address), true
 		}
 	}
-	return made
+	return tunnels
 }

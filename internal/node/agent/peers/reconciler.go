@@ -230,7 +230,7 @@ func look(ctx context.Context, kernel Overlay, ktsnd Ktsnd) (have map[key]known,
 	if err != nil {
 		return nil, nil, err
 	}
-	told, err := ktsnd.Peers(ctx)
+	peers, err := ktsnd.Peers(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -240,10 +240,10 @@ func look(ctx context.Context, kernel Overlay, ktsnd Ktsnd) (have map[key]known,
 		have[at] = known{remembered: &remembered[i]}
 		ours[at.vni] = true
 	}
-	for i := range told {
-		at := key{told[i].VNI, told[i].Address}
+	for i := range peers {
+		at := key{peers[i].VNI, peers[i].Address}
 		one := have[at]
-		one.told = &told[i]
+		one.told = &peers[i]
 		have[at] = one
 		ours[at.vni] = true
 	}

@@ -325,8 +325,8 @@ func TestOpenVSwitchIsToldOfWhatItCanCarry(t *testing.T) {
 	var refuse error
 	var events []string
 	r.Through = func(_ context.Context, tunnels Tunnels) error { told = tunnels; return refuse }
-	r.Warn = func(own *corev1.Node, reason, sentence string) {
-		events = append(events, own.Name+" "+reason+" "+sentence)
+	r.Warn = func(ownNode *corev1.Node, reason, sentence string) {
+		events = append(events, ownNode.Name+" "+reason+" "+sentence)
 	}
 	reconcileOnce(t, r)
 	slices.SortFunc(told.Peers, netip.Addr.Compare)

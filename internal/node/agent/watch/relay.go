@@ -15,15 +15,15 @@ func (w *Watcher) relays() map[string][]relay.Status {
 		return nil
 	}
 	of := map[string][]relay.Status{}
-	for _, one := range w.Relays() {
-		of[one.Identity] = append(of[one.Identity], one)
+	for _, status := range w.Relays() {
+		of[status.Identity] = append(of[status.Identity], status)
 	}
 	return of
 }
 
 // troubled says of which interfaces captured frames do not go through ktsnd.
 func troubled(relays []relay.Status) []finding {
-	var found []finding
+	var findings []finding
 	for i := range relays {
 		reason, sentence := relays[i].Trouble()
 		if reason == "" {
@@ -33,7 +33,7 @@ func troubled(relays []relay.Status) []finding {
 		if reason == v1alpha1.ReasonKernelPath {
 			event = ReasonKernelPath
 		}
-		found = append(found, finding{event, relays[i].Interface + reason, strings.ToUpper(sentence[:1]) + sentence[1:]})
+		findings = append(findings, finding{event, relays[i].Interface + reason, strings.ToUpper(sentence[:1]) + sentence[1:]})
 	}
-	return found
+	return findings
 }

@@ -23,19 +23,19 @@ func (w *Watcher) guarded() map[string][]attachment.Guarded {
 	all, err := w.Unseen()
 	w.complain(unseenPart, err)
 	of := map[string][]attachment.Guarded{}
-	for _, one := range all {
-		if one.Back {
+	for _, guarded := range all {
+		if guarded.Back {
 			w.Back()
-			w.Log.Warn("put back the filter against datagrams that libktsn.so does not see", "pod", one.Identity, "interface", one.Interface)
+			w.Log.Warn("put back the filter against datagrams that libktsn.so does not see", "pod", guarded.Identity, "interface", guarded.Interface)
 		}
-		of[one.Identity] = append(of[one.Identity], one)
+		of[guarded.Identity] = append(of[guarded.Identity], guarded)
 	}
 	return of
 }
 
 // captured tells whether relays serve all programs of a pod that are without libktsn.so.
 func captured(interfaces []attachment.Guarded) bool {
-	return len(interfaces) > 0 && !slices.ContainsFunc(interfaces, func(one attachment.Guarded) bool { return one.Mode == capture.None })
+	return len(interfaces) > 0 && !slices.ContainsFunc(interfaces, func(guarded attachment.Guarded) bool { return guarded.Mode == capture.None })
 }
 
 // unseenPart is how what is unseen is called where it cannot be looked at.
@@ -43,38 +43,38 @@ const unseenPart = "datagrams that libktsn.so does not see"
 
 // dropped says which programs send past libktsn.so, each once. Where none is known it says that much.
 func dropped(interfaces []attachment.Guarded) []finding {
-	var found []finding
-	for _, one := range interfaces {
-		for _, program := range one.Programs {
+	var findings []finding
+	for _, guarded := range interfaces {
+		for _, program := range guarded.Programs {
 			if program.Refused == 0 {
 				continue
 			}
-			found = append(found, unseenOf(&one, fmt.Sprintf("program %q (process %d)", program.Name, program.PID), program.Name))
+			findings = append(findings, unseenOf(&guarded, fmt.Sprintf("program %q (process %d)", program.Name, program.PID), program.Name))
 		}
-		if one.RefusedSum() > 0 && len(one.Programs) == 0 {
-			found = append(found, unseenOf(&one, "a program that could not be told", ""))
+		if guarded.RefusedSum() > 0 && len(guarded.Programs) == 0 {
+			findings = append(findings, unseenOf(&guarded, "a program that could not be told", ""))
 		}
 	}
-	return found
+	return findings
 }
 
-func unseenOf(one *attachment.Guarded, who, name string) finding {
-	return finding{ReasonUnseen, one.Interface + " " + name, fmt.Sprintf("Messages with a transmit time of %s did not come through libktsn.so, and %s "+
-		"does not let them out, because they would leave early: %s. %s", who, one.Interface, reasons(one), remedy(one))}
+func unseenOf(guarded *attachment.Guarded, who, name string) finding {
+	return finding{ReasonUnseen, guarded.Interface + " " + name, fmt.Sprintf("Messages with a transmit time of %s did not come through libktsn.so, and %s "+
+		"does not let them out, because they would leave early: %s. %s", who, guarded.Interface, reasons(guarded), remedy(guarded))}
 }
 
 // reasons says why messages were not captured.
-func reasons(one *attachment.Guarded) string {
+func reasons(guarded *attachment.Guarded) string {
 	var texts []string
-	for _, reason := range slices.Sorted(maps.Keys(one.Refused)) {
+	for _, reason := range slices.Sorted(maps.Keys(guarded.Refused)) {
 		texts = append(texts, capture.Explain(reason))
 	}
 	return strings.Join(texts, ", ")
 }
 
 // remedy says what to do about it.
-func remedy(one *attachment.Guarded) string {
-	if one.Refused[capture.ReasonNotCaptured] == 0 {
+func remedy(guarded *attachment.Guarded) string {
+	if guarded.Refused[capture.ReasonNotCaptured] == 0 {
 		return "`ktsn node capture` on the node has the figures"
 	}
 	return fmt.Sprintf("Have them captured (spec.capture: Timed of the network); or link the program dynamically and have it call sendmsg of the C "+
@@ -87,9 +87,9 @@ const resultRefused = "refused"
 // count adds what was dropped or passed since the last look to the pod's figures.
 func (w *Watcher) count(pod *corev1.Pod, interfaces []attachment.Guarded, now map[string]map[string]uint64) {
 	for i := range interfaces {
-		one := &interfaces[i]
-		key := one.PortName()
-		now[key] = resultsOf(one)
+		guarded := &interfaces[i]
+		key := guarded.PortName()
+		now[key] = resultsOf(guarded)
 		for result, sum := range now[key] {
 			before := w.counted[key][result]
 			if sum < before {
@@ -107,9 +107,9 @@ func (w *Watcher) count(pod *corev1.Pod, interfaces []attachment.Guarded, now ma
 }
 
 // resultsOf counts what became of frames that no relay got.
-func resultsOf(one *attachment.Guarded) map[string]uint64 {
-	results := map[string]uint64{resultRefused: one.RefusedSum(), "passed": one.Port.Passed, "drop-gated": one.Port.Gated}
-	for reason, frames := range one.Port.Dropped() {
+func resultsOf(guarded *attachment.Guarded) map[string]uint64 {
+	results := map[string]uint64{resultRefused: guarded.RefusedSum(), "passed": guarded.Port.Passed, "drop-gated": guarded.Port.Gated}
+	for reason, frames := range guarded.Port.Dropped() {
 		results["drop-"+reason] = frames
 	}
 	return results
@@ -117,14 +117,14 @@ func resultsOf(one *attachment.Guarded) map[string]uint64 {
 
 // lost says of which interfaces captured messages were dropped before a relay got them.
 func lost(interfaces []attachment.Guarded) []finding {
-	var found []finding
+	var findings []finding
 	for i := range interfaces {
-		one := &interfaces[i]
-		dropped := one.Port.Dropped()
+		guarded := &interfaces[i]
+		dropped := guarded.Port.Dropped()
 		for _, reason := range slices.Sorted(maps.Keys(dropped)) {
-			found = append(found, finding{ReasonUnseen, one.Interface + " " + reason, fmt.Sprintf("%d messages with a transmit time were captured at %s "+
-				"and dropped on the node, because %s; `ktsn doctor` says what to do", dropped[reason], one.Interface, capture.Explain(reason))})
+			findings = append(findings, finding{ReasonUnseen, guarded.Interface + " " + reason, fmt.Sprintf("%d messages with a transmit time were captured at %s "+
+				"and dropped on the node, because %s; `ktsn doctor` says what to do", dropped[reason], guarded.Interface, capture.Explain(reason))})
 		}
 	}
-	return found
+	return findings
 }

@@ -14,8 +14,8 @@ import (
 )
 
 // refused is a count of so many datagrams that were dropped.
-func refused(datagrams uint64, of ...capture.Program) capture.Count {
-	return capture.Count{Attached: true, Refused: map[string]uint64{capture.ReasonNotCaptured: datagrams}, Programs: of}
+func refused(datagrams uint64, programs ...capture.Program) capture.Count {
+	return capture.Count{Attached: true, Refused: map[string]uint64{capture.ReasonNotCaptured: datagrams}, Programs: programs}
 }
 
 func TestAnEventNamesTheProgramThatSendsPastTheLibrary(t *testing.T) {

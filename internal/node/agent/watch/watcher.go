@@ -168,13 +168,13 @@ type finding struct{ reason, about, sentence string }
 func (w *Watcher) halves(pod *corev1.Pod, served map[string]control.Pod) []finding {
 	has, known := served[string(pod.UID)]
 	volume := csi.InPod(pod, w.Driver)
-	var found []finding
+	var findings []finding
 	switch {
 	case volume && (!known || has.Endpoints == 0):
-		found = append(found, finding{ReasonNoInterface, "", "The pod has a volume of " + w.Driver + " but no interface on a network of " +
+		findings = append(findings, finding{ReasonNoInterface, "", "The pod has a volume of " + w.Driver + " but no interface on a network of " +
 			"KuberneTSN, so its timed messages go nowhere; name a network in the annotation k8s.v1.cni.cncf.io/networks"})
 	case !volume && has.Endpoints > 0 && preloads(pod):
-		found = append(found, finding{ReasonNoVolume, "", "A container preloads libktsn.so, but the pod has no volume of " + w.Driver +
+		findings = append(findings, finding{ReasonNoVolume, "", "A container preloads libktsn.so, but the pod has no volume of " + w.Driver +
 			" to take it from, so its timed messages do not leave; add the volume and mount it at /run/ktsn"})
 	}
 	for _, one := range []struct {
@@ -188,11 +188,11 @@ func (w *Watcher) halves(pod *corev1.Pod, served map[string]control.Pod) []findi
 		{"messages under way", has.Pending, has.Limits.Pending, "pending"},
 	} {
 		if one.limit > 0 && one.has >= one.limit {
-			found = append(found, finding{ReasonLimit, one.name, fmt.Sprintf("The pod has %d of %d %s, and gets no more of ktsnd; the limit is spec.limits.%s of a "+
+			findings = append(findings, finding{ReasonLimit, one.name, fmt.Sprintf("The pod has %d of %d %s, and gets no more of ktsnd; the limit is spec.limits.%s of a "+
 				"TSNNetwork of it, else ktsnd's option --pod-%s (value ktsnd.extraArgs of the chart)", one.has, one.limit, one.name, one.field, one.field)})
 		}
 	}
-	return found
+	return findings
 }
 
 // preloads tells whether the pod's author says that a container preloads the library.
@@ -228,21 +228,21 @@ func (w *Watcher) programs(ctx context.Context, pod *corev1.Pod, looked map[stri
 	sentences, err := w.Programs.Without(ctx, string(pod.UID))
 	w.complain(programsOf(pod), err)
 	looked[key] = err == nil // else again the next time
-	var found []finding
+	var findings []finding
 	for _, sentence := range sentences {
-		found = append(found, finding{ReasonProgram, sentence, sentence})
+		findings = append(findings, finding{ReasonProgram, sentence, sentence})
 	}
-	return found
+	return findings
 }
 
 func programsOf(pod *corev1.Pod) string { return "programs of pod " + pod.Namespace + "/" + pod.Name }
 
 func (w *Watcher) stillHolds(pod *corev1.Pod) []finding {
-	var found []finding
+	var findings []finding
 	for said := range w.said {
 		if said.uid == string(pod.UID) && said.reason == ReasonProgram {
-			found = append(found, finding{said.reason, said.about, said.about})
+			findings = append(findings, finding{said.reason, said.about, said.about})
 		}
 	}
-	return found
+	return findings
 }

@@ -123,11 +123,11 @@ func open(local string) error {
 		return fmt.Errorf("find the socket for its answer: %w", err)
 	}
 	defer unix.Close(fd)
-	var of unix.Stat_t
-	if err := unix.Fstat(fd, &of); err != nil {
+	var stat unix.Stat_t
+	if err := unix.Fstat(fd, &stat); err != nil {
 		return fmt.Errorf("look at the socket for its answer: %w", err)
 	}
-	if of.Mode&unix.S_IFMT != unix.S_IFSOCK || int(of.Uid) != os.Geteuid() || of.Nlink != 1 {
+	if stat.Mode&unix.S_IFMT != unix.S_IFSOCK || int(stat.Uid) != os.Geteuid() || stat.Nlink != 1 {
 		return fmt.Errorf("somebody replaced the socket for its answer, %s", local)
 	}
 	const everybody = 0o666

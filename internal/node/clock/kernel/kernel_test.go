@@ -163,8 +163,8 @@ func timerOpen(t *testing.T) bool {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return slices.ContainsFunc(open, func(one os.DirEntry) bool {
-		target, err := os.Readlink("/proc/self/fd/" + one.Name())
+	return slices.ContainsFunc(open, func(dirEntry os.DirEntry) bool {
+		target, err := os.Readlink("/proc/self/fd/" + dirEntry.Name())
 		return err == nil && target == "anon_inode:[timerfd]"
 	})
 }

@@ -99,9 +99,9 @@ func maySet(process string) bool {
 
 // withoutHelpers drops processes whose parent is one of the same program: chronyd has a helper that sets nothing.
 func withoutHelpers(proc string, masters []Master) []Master {
-	return slices.DeleteFunc(slices.Clone(masters), func(one Master) bool {
-		parent := parentOf(contents(filepath.Join(proc, strconv.Itoa(one.PID), "stat")))
-		return slices.ContainsFunc(masters, func(other Master) bool { return other.Program == one.Program && other.PID == parent })
+	return slices.DeleteFunc(slices.Clone(masters), func(master Master) bool {
+		parent := parentOf(contents(filepath.Join(proc, strconv.Itoa(master.PID), "stat")))
+		return slices.ContainsFunc(masters, func(other Master) bool { return other.Program == master.Program && other.PID == parent })
 	})
 }
 

@@ -129,7 +129,7 @@ func (c *Client) ask(ctx context.Context, ids []ptp.ManagementID) ([]*ptp.Manage
 		case answer := <-c.answers:
 			id := answer.TLV.MgmtID()
 			answers = append(answers, answer)
-			missing = slices.DeleteFunc(missing, func(one ptp.ManagementID) bool { return one == id })
+			missing = slices.DeleteFunc(missing, func(managementID ptp.ManagementID) bool { return managementID == id })
 		}
 	}
 	return c.more(answers), nil
@@ -182,8 +182,8 @@ func (c *Client) find(ctx context.Context, likely, others []Address) error {
 
 // try asks at addresses, and waits for an answer to any.
 func (c *Client) try(ctx context.Context, addresses []Address, patience time.Duration) (found bool, err error) {
-	for _, one := range addresses {
-		if err := c.send(one, ptp.GET, ptp.IDDefaultDataSet, nil); err != nil {
+	for _, address := range addresses {
+		if err := c.send(address, ptp.GET, ptp.IDDefaultDataSet, nil); err != nil {
 			return false, err
 		}
 	}

@@ -25,19 +25,19 @@ func trusted(uid uint32) bool { return uid == 0 || int(uid) == os.Geteuid() }
 
 // inspect refuses a socket that somebody else made, or that others may write to: who writes to it sets the grandmaster's properties.
 func inspect(path string) error {
-	of, err := lstat(path)
+	stat, err := lstat(path)
 	if err != nil {
 		return err
 	}
 	switch {
-	case of.Mode&unix.S_IFMT != unix.S_IFSOCK:
+	case stat.Mode&unix.S_IFMT != unix.S_IFSOCK:
 		return &RefusedError{fmt.Sprintf("%s is no socket; name the one of ptp4l's uds_address", path)}
-	case !trusted(of.Uid):
+	case !trusted(stat.Uid):
 		return &RefusedError{fmt.Sprintf("socket %s belongs to user %d, not to root; what it says of the clock is not believed. "+
-			"Remove it and start ptp4l as root", path, of.Uid)}
-	case of.Mode&unix.S_IWOTH != 0:
+			"Remove it and start ptp4l as root", path, stat.Uid)}
+	case stat.Mode&unix.S_IWOTH != 0:
 		return &RefusedError{fmt.Sprintf("everybody may write to socket %s (mode %04o), and so set the clock's properties; "+
-			"what it says is not believed. Set its mode to 0660", path, of.Mode&0o7777)}
+			"what it says is not believed. Set its mode to 0660", path, stat.Mode&0o7777)}
 	}
 	return inspectFolder(filepath.Dir(path))
 }
@@ -48,23 +48,23 @@ func inspectFolder(path string) error {
 	if err != nil {
 		return fmt.Errorf("look at the folder of ptp4l's socket: %w", err)
 	}
-	of, err := lstat(folder)
+	stat, err := lstat(folder)
 	if err != nil {
 		return err
 	}
-	if !trusted(of.Uid) || (of.Mode&unix.S_IWOTH != 0 && of.Mode&unix.S_ISVTX == 0) {
+	if !trusted(stat.Uid) || (stat.Mode&unix.S_IWOTH != 0 && stat.Mode&unix.S_ISVTX == 0) {
 		return &RefusedError{fmt.Sprintf("others than root may replace ptp4l's socket in folder %s (owner %d, mode %04o); what it says is "+
-			"not believed. Let ptp4l's uds_address be in a folder of root's", folder, of.Uid, of.Mode&0o7777)}
+			"not believed. Let ptp4l's uds_address be in a folder of root's", folder, stat.Uid, stat.Mode&0o7777)}
 	}
 	return nil
 }
 
 func lstat(path string) (*unix.Stat_t, error) {
-	of := &unix.Stat_t{}
-	if err := unix.Lstat(path, of); err != nil {
+	stat := &unix.Stat_t{}
+	if err := unix.Lstat(path, stat); err != nil {
 		return nil, fmt.Errorf("look at %s: %w", path, err)
 	}
-	return of, nil
+	return stat, nil
 }
 
 // socketPrefix begins the names of our sockets in the local folder.
