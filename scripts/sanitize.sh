@@ -25,20 +25,20 @@ trap 'rm -rf "$made" "$reports"' EXIT
 
 # One test or more of each kind of thing that ktsnd and libktsn do.
 short_form='^TestMessagesArriveUnchangedFromPodAddresses$'
-short_form+='|^TestHostilePodHurtsOnlyItself$/^(scribble|lie|race|many|churn)$'
-short_form+='|^TestPodGetsItsShareAndNoMore$'
-short_form+='|^TestEveryShapeOfProgramIsServed$/^glibc, nobody'
+short_form+='|^TestHostilePodHarmsOnlyItself$/^(scribble|lie|race|many|churn)$'
+short_form+='|^TestPodQuota$'
+short_form+='|^TestProgramShapesAreServed$/^glibc, nobody'
 short_form+='|^TestPendingMessagesSurviveTakeOver$'
-short_form+='|^TestTakeOverLosesOnlyTheProcessWhoseRingIsSpoilt$'
+short_form+='|^TestTakeOverDropsOnlyCorruptRing$'
 short_form+='|^TestEpollReportsWritableWithoutSpareDescriptors$/^none_left$|^TestPollIgnoresDescriptorClosedElsewhere$'
 short_form+='|^TestManyMessagesOverIPv6ArriveUnchanged$'
 short_form+='|^TestHostLocalGroupMessageUsesKernel$'
-short_form+='|^TestEtfDropsWhatIsLate$|^TestFramesCarryTheirClassInTheVLANTag$'
+short_form+='|^TestEtfDropsLateFrames$|^TestFramesCarryTheirClassInTheVLANTag$'
 short_form+='|^TestPacketSocketVLANTagsTravelUnchanged$'
-short_form+='|^TestPythonSeesNoDifference$|^TestRefusalsNameTheField$'
+short_form+='|^TestPythonSocketsBehaveAsWithKernel$|^TestErrorsNameTheField$'
 
 # Tests that cannot run with sanitizers. The runtime of the sanitizers needs glibc, not musl.
-left_out='/musl|^TestApplicationsOfMuslCannotTellEither$|^TestMuslPrograms'
+left_out='/musl|^TestTxtimeMatchesKernelWithMusl$|^TestMuslPrograms'
 # Tests of the shipped files.
 left_out+='|^TestLibraryNeedsOnly'
 # Tests of memory use: AddressSanitizer keeps freed memory for a while.

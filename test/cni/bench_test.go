@@ -50,9 +50,9 @@ func measured(b *testing.B, runtime *libcni.CNIConfig, configs *libcni.NetworkCo
 	dels[name] = append(dels[name], time.Since(begin))
 }
 
-// BenchmarkBesideTheBridgePlugin attaches and detaches one pod with the reference bridge plugin and with tsn-cni by
+// BenchmarkAgainstBridgePlugin attaches and detaches one pod with the reference bridge plugin and with tsn-cni by
 // turns, both with host-local, on a node that has one attachment of each already.
-func BenchmarkBesideTheBridgePlugin(b *testing.B) {
+func BenchmarkAgainstBridgePlugin(b *testing.B) {
 	lab := newLab(b)
 	lab.a.startDaemon(b)
 	plugins := map[string]*libcni.NetworkConfigList{

@@ -83,7 +83,7 @@ func awaitGone[T interface{ Close() error }](t *testing.T, what string, open fun
 	})
 }
 
-func TestProgramsGoWithTheInterface(t *testing.T) {
+func TestCaptureProgramsGoWithInterface(t *testing.T) {
 	t.Parallel()
 	lab := newLab(t)
 	lab.a.startDaemon(t)
@@ -107,7 +107,7 @@ func TestProgramsGoWithTheInterface(t *testing.T) {
 	}
 }
 
-func TestAPodIsCapturedAsItsNetworkSays(t *testing.T) {
+func TestCaptureFollowsNetworkConfiguration(t *testing.T) {
 	t.Parallel()
 	lab := newLab(t)
 	lab.a.startDaemon(t)
@@ -144,8 +144,8 @@ func TestAPodIsCapturedAsItsNetworkSays(t *testing.T) {
 	}
 }
 
-// TestAKernelWithoutBTFIsNamed hides what the kernel says of its structures from the plugin.
-func TestAKernelWithoutBTFIsNamed(t *testing.T) {
+// TestKernelWithoutBTFIsReported hides what the kernel says of its structures from the plugin.
+func TestKernelWithoutBTFIsReported(t *testing.T) {
 	t.Parallel()
 	lab := newLab(t)
 	lab.a.startDaemon(t)
@@ -223,7 +223,7 @@ func makeFormer(t *testing.T, p *pod) {
 }
 
 // A port knows which gates close also without a relay, and when its program is replaced.
-func TestPortsKnowTheGatesWithoutARelay(t *testing.T) {
+func TestPortsKnowGatesWithoutRelay(t *testing.T) {
 	t.Parallel()
 	lab := newLab(t)
 	lab.a.startDaemon(t)
@@ -270,7 +270,7 @@ func TestPortsKnowTheGatesWithoutARelay(t *testing.T) {
 	}
 }
 
-func TestAFilterThatWasRemovedIsPutBack(t *testing.T) {
+func TestRemovedCaptureFilterIsRestored(t *testing.T) {
 	t.Parallel()
 	lab := newLab(t)
 	lab.a.startDaemon(t)
@@ -314,7 +314,7 @@ func TestAFilterThatWasRemovedIsPutBack(t *testing.T) {
 	}
 }
 
-func TestAnEndpointCanBeToldToLetThemPass(t *testing.T) {
+func TestEndpointPassSetting(t *testing.T) {
 	t.Parallel()
 	lab := newLab(t)
 	lab.a.startDaemon(t)

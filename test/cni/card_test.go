@@ -72,7 +72,7 @@ func networkOfCards(t *testing.T, n *node) (string, *libcni.NetworkConfigList) {
 	return name, rename(t, name, n.config(nil))
 }
 
-func TestAPodKeepsItsAddressUntilItsCardIsGivenBack(t *testing.T) {
+func TestAddressIsKeptUntilCardIsReturned(t *testing.T) {
 	for name, remove := range map[string]func(*pod, *libcni.NetworkConfigList) error{
 		"by DEL": func(p *pod, configs *libcni.NetworkConfigList) error {
 			return p.node.runtime.DelNetworkList(t.Context(), configs, p.attachment())
@@ -118,7 +118,7 @@ func TestAPodKeepsItsAddressUntilItsCardIsGivenBack(t *testing.T) {
 	}
 }
 
-func TestACardOfWhichNoRecordTellsIsGivenBack(t *testing.T) {
+func TestCardWithoutRecordIsReturned(t *testing.T) {
 	t.Parallel()
 	lab := newLab(t)
 	network, configs := networkOfCards(t, lab.a)

@@ -156,7 +156,7 @@ func (p *pod) awaitMTU(t *testing.T, want int) {
 	})
 }
 
-func TestCheckWithoutKtsndIsATryAgainLater(t *testing.T) {
+func TestCheckWithoutKtsndAsksToRetry(t *testing.T) {
 	t.Parallel()
 	lab := newLab(t)
 	lab.a.startDaemon(t)
@@ -167,7 +167,7 @@ func TestCheckWithoutKtsndIsATryAgainLater(t *testing.T) {
 	refused(t, lab.a.runtime.CheckNetworkList(t.Context(), list(t, config), pod.attachment()), 11, "ktsnd does not answer on ")
 }
 
-func TestStatusTellsWhetherPodsThatAreThereSuffer(t *testing.T) {
+func TestStatusReportsLimitedConnectivity(t *testing.T) {
 	t.Parallel()
 	lab := newLab(t)
 	lab.a.startDaemon(t)
@@ -209,7 +209,7 @@ func TestStatusTellsWhetherPodsThatAreThereSuffer(t *testing.T) {
 	}
 }
 
-func TestGCWithoutAListRemovesNothing(t *testing.T) {
+func TestGCWithoutListRemovesNothing(t *testing.T) {
 	t.Parallel()
 	lab := newLab(t)
 	lab.a.startDaemon(t)
@@ -224,8 +224,8 @@ func TestGCWithoutAListRemovesNothing(t *testing.T) {
 	checkSame(t, "after it", before, lab.a.inventory(t, pod))
 }
 
-// TestGCOfOneNetworkSparesTheOthers has two networks by name on one bridge.
-func TestGCOfOneNetworkSparesTheOthers(t *testing.T) {
+// TestGCKeepsOtherNetworks has two networks by name on one bridge.
+func TestGCKeepsOtherNetworks(t *testing.T) {
 	t.Parallel()
 	lab := newLab(t)
 	lab.a.startDaemon(t)
@@ -243,8 +243,8 @@ func TestGCOfOneNetworkSparesTheOthers(t *testing.T) {
 	must(t, lab.a.runtime.DelNetworkList(t.Context(), foreign, other.attachment()))
 }
 
-// TestGCFindsWhatNobodyRemembers has an endpoint in ktsnd whose pod is gone and that no record names.
-func TestGCFindsWhatNobodyRemembers(t *testing.T) {
+// TestGCRemovesInterfacesWithoutRecord has an endpoint in ktsnd whose pod is gone and that no record names.
+func TestGCRemovesInterfacesWithoutRecord(t *testing.T) {
 	t.Parallel()
 	lab := newLab(t)
 	lab.a.startDaemon(t)

@@ -17,7 +17,7 @@ func numbered(i int, netns string) *libcni.RuntimeConf {
 	return &libcni.RuntimeConf{ContainerID: fmt.Sprintf("many-%d", i), NetNS: netns, IfName: podIf}
 }
 
-func TestFiftyAtOnceComeAndGoAndLeaveNothing(t *testing.T) {
+func TestFiftyConcurrentAddsAndDels(t *testing.T) {
 	const count = 50
 	lab := newLab(t)
 	lab.a.startDaemon(t)
@@ -63,7 +63,7 @@ func TestFiftyAtOnceComeAndGoAndLeaveNothing(t *testing.T) {
 	checkSame(t, "after all", before, lab.a.inventory(t))
 }
 
-func TestTheLastToLeaveAndTheFirstToComeDoNotMeet(t *testing.T) {
+func TestConcurrentFirstAddAndLastDel(t *testing.T) {
 	lab := newLab(t)
 	before := lab.a.inventory(t)
 	configs := list(t, lab.a.config(nil))
@@ -87,8 +87,8 @@ func TestTheLastToLeaveAndTheFirstToComeDoNotMeet(t *testing.T) {
 	checkSame(t, "after all", before, lab.a.inventory(t))
 }
 
-// TestManyInARowLeaveNothing attaches and detaches 100 times; with KTSN_LONG=1, as in make nightly, 500 times.
-func TestManyInARowLeaveNothing(t *testing.T) {
+// TestManyAddsAndDelsLeaveNothing attaches and detaches 100 times; with KTSN_LONG=1, as in make nightly, 500 times.
+func TestManyAddsAndDelsLeaveNothing(t *testing.T) {
 	t.Parallel()
 	count := 100
 	if os.Getenv("KTSN_LONG") == "1" {

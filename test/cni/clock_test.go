@@ -18,7 +18,7 @@ func (n *node) clock(t *testing.T, good bool, reason string, quality control.Clo
 	}))
 }
 
-func TestAPodIsAttachedWhileTheClockIsGoodEnough(t *testing.T) {
+func TestAddNeedsSynchronizedClock(t *testing.T) {
 	t.Parallel()
 	lab := newLab(t)
 	lab.a.startDaemon(t)

@@ -33,7 +33,7 @@ func primary(t *testing.T, p *pod) (*libcni.NetworkConfigList, *libcni.RuntimeCo
 	return configs, at
 }
 
-func TestAsASecondInterfaceItLeavesTheFirstAlone(t *testing.T) {
+func TestSecondInterfaceKeepsFirst(t *testing.T) {
 	t.Parallel()
 	r := newReachable(t)
 	pod := r.a.newPod(t)
@@ -72,7 +72,7 @@ func defaultRoutes(t *testing.T, p *pod) []string {
 	return all
 }
 
-func TestAPodCanHaveInterfacesInSeveralNetworks(t *testing.T) {
+func TestInterfacesInSeveralNetworks(t *testing.T) {
 	t.Parallel()
 	lab := newLab(t)
 	lab.a.startDaemon(t)
@@ -103,7 +103,7 @@ func TestAPodCanHaveInterfacesInSeveralNetworks(t *testing.T) {
 	checkSame(t, "after both left", before, lab.a.inventory(t, pod))
 }
 
-func TestOtherPluginsCanFollowInAChain(t *testing.T) {
+func TestOtherPluginsFollowInChain(t *testing.T) {
 	t.Parallel()
 	lab := newLab(t)
 	lab.a.startDaemon(t)
@@ -132,8 +132,8 @@ func TestOtherPluginsCanFollowInAChain(t *testing.T) {
 	}
 }
 
-// TestItFollowsOthersInAChain passes the result of a plugin before it on.
-func TestItFollowsOthersInAChain(t *testing.T) {
+// TestPluginFollowsOthersInChain passes the result of a plugin before it on.
+func TestPluginFollowsOthersInChain(t *testing.T) {
 	t.Parallel()
 	lab := newLab(t)
 	pod := lab.a.newPod(t)
@@ -150,7 +150,7 @@ func TestItFollowsOthersInAChain(t *testing.T) {
 	}
 }
 
-func TestDevicesThatWereThereBeforeAreUsedAndStay(t *testing.T) {
+func TestExistingDevicesAreUsedAndKept(t *testing.T) {
 	t.Parallel()
 	lab := newLab(t)
 	lab.a.startDaemon(t)
@@ -182,7 +182,7 @@ func TestDevicesThatWereThereBeforeAreUsedAndStay(t *testing.T) {
 	})
 }
 
-func TestABridgeOfOursStaysWhileSomebodyElseUsesIt(t *testing.T) {
+func TestBridgeStaysWhileUsed(t *testing.T) {
 	t.Parallel()
 	lab := newLab(t)
 	pod := lab.a.newPod(t)
@@ -205,7 +205,7 @@ func TestABridgeOfOursStaysWhileSomebodyElseUsesIt(t *testing.T) {
 	}
 }
 
-func TestTheConfigurationDecidesWhatItSays(t *testing.T) {
+func TestConfigurationIsApplied(t *testing.T) {
 	t.Parallel()
 	lab := newLab(t)
 	lab.a.startDaemon(t)
@@ -275,7 +275,7 @@ func TestTheConfigurationDecidesWhatItSays(t *testing.T) {
 	})
 }
 
-func TestPodsWithoutIPv6AddressesHaveNoIPv6AndOthersDo(t *testing.T) {
+func TestIPv6OnlyWithIPv6Address(t *testing.T) {
 	t.Parallel()
 	lab := newLab(t)
 	for name, test := range map[string]struct {

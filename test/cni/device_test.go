@@ -167,7 +167,7 @@ func newMachines(t *testing.T, changes fields) *machines {
 	return m
 }
 
-func TestAVirtualMachineSendsByTheTapOfItsPod(t *testing.T) {
+func TestMachineSendsByTap(t *testing.T) {
 	t.Parallel()
 	m := newMachines(t, fields{"device": "tap", "device-queues": 2, "device-owner": 107})
 	m.a.runRelays(t)
@@ -231,7 +231,7 @@ func answers(t *testing.T, at int, from net.HardwareAddr) (count int) {
 	}
 }
 
-func TestThePodsKernelDoesNotAnswerInTheNameOfItsVirtualMachine(t *testing.T) {
+func TestPodKernelDoesNotAnswerForMachine(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		changes fields
@@ -260,7 +260,7 @@ func TestThePodsKernelDoesNotAnswerInTheNameOfItsVirtualMachine(t *testing.T) {
 	}
 }
 
-func TestAVirtualMachineHearsByTheTapOfItsPod(t *testing.T) {
+func TestMachineReceivesByTap(t *testing.T) {
 	t.Parallel()
 	for name, changes := range map[string]fields{
 		"by the bridge": {"device": "tap", "device-queues": 2},
@@ -294,7 +294,7 @@ func sendDatagram(t *testing.T, from *pod, to netip.Addr, at net.HardwareAddr, t
 	})
 }
 
-func TestWhatBelongsToAMachineGoesWithItsPod(t *testing.T) {
+func TestMachineDevicesGoWithPod(t *testing.T) {
 	t.Parallel()
 	lab := newLab(t)
 	lab.a.startDaemon(t)
@@ -331,7 +331,7 @@ func TestWhatBelongsToAMachineGoesWithItsPod(t *testing.T) {
 	})
 }
 
-func TestCheckNamesWhatAMachineLacks(t *testing.T) {
+func TestCheckReportsMissingMachineDevices(t *testing.T) {
 	t.Parallel()
 	lab := newLab(t)
 	lab.a.startDaemon(t)
@@ -373,7 +373,7 @@ func TestCheckNamesWhatAMachineLacks(t *testing.T) {
 	}
 }
 
-func TestTheDeviceOfAMachineIsShown(t *testing.T) {
+func TestMachineDeviceIsListed(t *testing.T) {
 	t.Parallel()
 	lab := newLab(t)
 	lab.a.startDaemon(t)
@@ -392,7 +392,7 @@ func TestTheDeviceOfAMachineIsShown(t *testing.T) {
 	}
 }
 
-func TestTheClassOfATapIsWhatThePodAsksFor(t *testing.T) {
+func TestTapClassFollowsPod(t *testing.T) {
 	t.Parallel()
 	lab := newLab(t)
 	lab.a.startDaemon(t)

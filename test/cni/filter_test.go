@@ -79,9 +79,9 @@ func (n *node) masquerade(t *testing.T) {
 	}))
 }
 
-// TestNobodySendsAsAPodThroughTheTunnel has a pod on no network of ours, and a program of the node, send packets that look
+// TestTunnelRejectsForgedPodSource has a pod on no network of ours, and a program of the node, send packets that look
 // like a tunnel's: once while the filters are missing, to see that this test can fail, and once more.
-func TestNobodySendsAsAPodThroughTheTunnel(t *testing.T) {
+func TestTunnelRejectsForgedPodSource(t *testing.T) {
 	t.Parallel()
 	r := newReachable(t)
 	stranger := r.a.newPod(t)
@@ -170,8 +170,8 @@ func (r *reachable) talk(t *testing.T, to *pod, text string) {
 	}))
 }
 
-// TestWhatArrivesForTheTunnelIsFromAPeerAndFromBehindIt puts packets onto the wire to node b.
-func TestWhatArrivesForTheTunnelIsFromAPeerAndFromBehindIt(t *testing.T) {
+// TestTunnelAcceptsOnlyPeersAndTheirSubnets puts packets onto the wire to node b.
+func TestTunnelAcceptsOnlyPeersAndTheirSubnets(t *testing.T) {
 	t.Parallel()
 	r := newReachable(t)
 	const local, elsewhere, stranger = "192.0.2.1", "10.42.9.9", "02:00:00:00:00:77"
@@ -287,8 +287,8 @@ func (n *node) listensOn(t *testing.T, protocol string, port uint16) bool {
 	return regexp.MustCompile(fmt.Sprintf(`(?m)^ *\d+: [0-9A-F]+:%04X `, port)).Match(sockets)
 }
 
-// TestTheFilterIsPutBack by each that comes by.
-func TestTheFilterIsPutBack(t *testing.T) {
+// TestFilterIsRestored by each that comes by.
+func TestFilterIsRestored(t *testing.T) {
 	t.Parallel()
 	lab := newLab(t)
 	lab.a.startDaemon(t)
@@ -313,9 +313,9 @@ func TestTheFilterIsPutBack(t *testing.T) {
 	}
 }
 
-// TestTheBridgeIsNoWayToTheNode has a pod send to the node's address by its interface on the network, from the address of
+// TestBridgeDoesNotReachNode has a pod send to the node's address by its interface on the network, from the address of
 // its first interface, as IP_UNICAST_IF lets every program.
-func TestTheBridgeIsNoWayToTheNode(t *testing.T) {
+func TestBridgeDoesNotReachNode(t *testing.T) {
 	t.Parallel()
 	lab := newLab(t)
 	lab.a.startDaemon(t)
@@ -362,8 +362,8 @@ func TestTheBridgeIsNoWayToTheNode(t *testing.T) {
 	}
 }
 
-// TestANodeWithAccessReachesPods has a program of the node send through the bridge, and through the tunnel behind it.
-func TestANodeWithAccessReachesPods(t *testing.T) {
+// TestNodeWithAccessReachesPods has a program of the node send through the bridge, and through the tunnel behind it.
+func TestNodeWithAccessReachesPods(t *testing.T) {
 	t.Parallel()
 	r := newReachable(t)
 	opener := r.a.newPod(t)

@@ -205,7 +205,7 @@ func (n *node) leadsTo(t *testing.T, address net.HardwareAddr) (kind string) {
 	return kind
 }
 
-func TestAPodThatClaimsAnAddressOfAnotherNodeDoesNotGetItsFrames(t *testing.T) {
+func TestClaimedAddressOfOtherNodeGetsNoFrames(t *testing.T) {
 	t.Parallel()
 	r := newReachable(t)
 	ping(t, r.b1, r.address(r.a1, true), 100)
@@ -221,7 +221,7 @@ func TestAPodThatClaimsAnAddressOfAnotherNodeDoesNotGetItsFrames(t *testing.T) {
 	}
 }
 
-func TestFramesToAnAddressBehindAPodsOwnReachIt(t *testing.T) {
+func TestFramesToSecondaryAddressReachPod(t *testing.T) {
 	t.Parallel()
 	r := newReachable(t)
 	inner := net.HardwareAddr{0x02, 0, 0, 0, 0, 7}

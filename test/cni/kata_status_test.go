@@ -50,7 +50,7 @@ func says(t *testing.T, p *pod, way string, faults ...string) {
 	}
 }
 
-func TestStatusSaysWhatKataHasMadeOfAnInterface(t *testing.T) {
+func TestStatusReportsKataInterface(t *testing.T) {
 	t.Parallel()
 	lab := newLab(t)
 	lab.a.startDaemon(t)
@@ -68,7 +68,7 @@ func TestStatusSaysWhatKataHasMadeOfAnInterface(t *testing.T) {
 	says(t, pod, "the interface itself, which nothing has taken", "nothing has taken tsn0 for a machine")
 }
 
-func TestStatusSaysWhatKataFindsInItsFile(t *testing.T) {
+func TestStatusReportsKataFile(t *testing.T) {
 	t.Parallel()
 	lab := newLab(t)
 	lab.a.startDaemon(t)
@@ -91,7 +91,7 @@ func TestStatusSaysWhatKataFindsInItsFile(t *testing.T) {
 	says(t, pod, way, "there is no file "+path)
 }
 
-func TestStatusSaysThatNobodyServesVhostUser(t *testing.T) {
+func TestStatusReportsUnservedVhostUser(t *testing.T) {
 	t.Parallel()
 	lab := newLab(t)
 	lab.a.startDaemon(t)

@@ -54,7 +54,7 @@ func filteredByKata(t *testing.T, p *pod) *os.File {
 	return file
 }
 
-func TestAMachineOfKataSendsByTheInterfaceThatKataTakes(t *testing.T) {
+func TestKataMachineSends(t *testing.T) {
 	t.Parallel()
 	m := newMachines(t, fields{"device": "veth", "createSocket": false})
 	m.a.runRelays(t)
@@ -94,7 +94,7 @@ func readDevices(t *testing.T, folder string, of *pod) *kata.Devices {
 	return devices
 }
 
-func TestKataFindsAllInterfacesOfAPodInAFile(t *testing.T) {
+func TestKataFileListsAllInterfaces(t *testing.T) {
 	t.Parallel()
 	lab := newLab(t)
 	lab.a.startDaemon(t)
@@ -141,7 +141,7 @@ func TestKataFindsAllInterfacesOfAPodInAFile(t *testing.T) {
 	}
 }
 
-func TestTheMachineOfKataHasThePrimaryInterfaceToo(t *testing.T) {
+func TestKataMachineHasPrimaryInterface(t *testing.T) {
 	t.Parallel()
 	lab := newLab(t)
 	lab.a.startDaemon(t)

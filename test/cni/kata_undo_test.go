@@ -62,7 +62,7 @@ func foreignFilter(t *testing.T, p *pod) {
 	}))
 }
 
-func TestAnAddForKataThatFailsLateTakesAwayWhatItMadeOnOtherInterfaces(t *testing.T) {
+func TestKataAddRollsBackOtherInterfaces(t *testing.T) {
 	t.Parallel()
 	for name, prepare := range map[string]func(*testing.T, *pod){
 		"which nothing was at":              func(*testing.T, *pod) {},
@@ -94,7 +94,7 @@ func TestAnAddForKataThatFailsLateTakesAwayWhatItMadeOnOtherInterfaces(t *testin
 	}
 }
 
-func TestWhatBelongsToAMachineOfKataGoesWithItsPod(t *testing.T) {
+func TestKataDevicesGoWithPod(t *testing.T) {
 	t.Parallel()
 	lab := newLab(t)
 	lab.a.startDaemon(t)
@@ -131,7 +131,7 @@ func TestWhatBelongsToAMachineOfKataGoesWithItsPod(t *testing.T) {
 	}
 }
 
-func TestTheFileOfKataStaysUntilTheLastInterfaceInItGoes(t *testing.T) {
+func TestKataFileStaysUntilLastInterface(t *testing.T) {
 	t.Parallel()
 	lab := newLab(t)
 	lab.a.startDaemon(t)

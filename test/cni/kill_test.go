@@ -35,7 +35,7 @@ var cleaners = map[string]func(*testing.T, *pod, *libcni.NetworkConfigList){
 	},
 }
 
-func TestAKilledAddIsClearedAway(t *testing.T) {
+func TestKilledAddIsCleanedUp(t *testing.T) {
 	t.Parallel()
 	lab := newLab(t)
 	lab.a.startDaemon(t)
@@ -54,7 +54,7 @@ func TestAKilledAddIsClearedAway(t *testing.T) {
 	}
 }
 
-func TestAKilledDelIsCompleted(t *testing.T) {
+func TestKilledDelIsCompleted(t *testing.T) {
 	t.Parallel()
 	lab := newLab(t)
 	lab.a.startDaemon(t)
@@ -75,8 +75,8 @@ func TestAKilledDelIsCompleted(t *testing.T) {
 	}
 }
 
-// TestAKilledAddHarmsNobodyElse looks at a pod that was there before, and attaches the killed one in the end.
-func TestAKilledAddHarmsNobodyElse(t *testing.T) {
+// TestKilledAddHarmsNoOther looks at a pod that was there before, and attaches the killed one in the end.
+func TestKilledAddHarmsNoOther(t *testing.T) {
 	t.Parallel()
 	lab := newLab(t)
 	lab.a.startDaemon(t)
@@ -106,8 +106,8 @@ func TestAKilledAddHarmsNobodyElse(t *testing.T) {
 	}
 }
 
-// TestAKilledGCIsCompletedByTheNext goes through the points of DEL, which GC passes for each attachment.
-func TestAKilledGCIsCompletedByTheNext(t *testing.T) {
+// TestKilledGCIsCompleted goes through the points of DEL, which GC passes for each attachment.
+func TestKilledGCIsCompleted(t *testing.T) {
 	t.Parallel()
 	lab := newLab(t)
 	lab.a.startDaemon(t)
@@ -128,7 +128,7 @@ func TestAKilledGCIsCompletedByTheNext(t *testing.T) {
 }
 
 // TestAKilledAddCanBeRepeated has no DEL in between, as after a crash of the runtime.
-func TestAKilledAddCanBeRepeatedUntilItsPortIsThere(t *testing.T) {
+func TestKilledAddCanBeRepeated(t *testing.T) {
 	t.Parallel()
 	lab := newLab(t)
 	pod := lab.a.newPod(t)

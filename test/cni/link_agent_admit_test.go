@@ -28,7 +28,7 @@ func (l *tsnLinks) admit(name types.NamespacedName, status metav1.ConditionStatu
 	})
 }
 
-func TestALinkOfAHubIsPluggedWhileItIsAdmitted(t *testing.T) {
+func TestHubLinkIsPluggedWhileAdmitted(t *testing.T) {
 	t.Parallel()
 	lab := newAgentsLab(t)
 	client := lab.sandbox(t, lab.a)

@@ -20,9 +20,9 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/testlab"
 )
 
-// TestALinkThatComesToRequireEncryptionLeavesNoOtherWay has a link between nodes that cannot encrypt, and pods with a default route, as all have
+// TestLinkThatRequiresEncryptionBlocksClearPath has a link between nodes that cannot encrypt, and pods with a default route, as all have
 // by the cluster's own network: nothing that is for the other end leaves by that.
-func TestALinkThatComesToRequireEncryptionLeavesNoOtherWay(t *testing.T) {
+func TestLinkThatRequiresEncryptionBlocksClearPath(t *testing.T) {
 	t.Parallel()
 	lab := newAgentsLab(t)
 	made := newLinked(lab.sandbox(t, lab.a), lab.sandbox(t, lab.b), linkVNI)
@@ -55,9 +55,9 @@ func TestALinkThatComesToRequireEncryptionLeavesNoOtherWay(t *testing.T) {
 	}
 }
 
-// TestAnEncryptedLinkThatLosesItsPortLeavesNoOtherWay deletes the node's ends of links that must not leave the node in clear. Links between nodes are
+// TestEncryptedLinkWithoutPortBlocksClearPath deletes the node's ends of links that must not leave the node in clear. Links between nodes are
 // plugged, and not up: agents are told that the tunnel is encrypted, and the kernel need not know ESP.
-func TestAnEncryptedLinkThatLosesItsPortLeavesNoOtherWay(t *testing.T) {
+func TestEncryptedLinkWithoutPortBlocksClearPath(t *testing.T) {
 	t.Parallel()
 	lab := newSealingLab(t)
 	for i, test := range []struct {
@@ -100,8 +100,8 @@ func TestAnEncryptedLinkThatLosesItsPortLeavesNoOtherWay(t *testing.T) {
 	}
 }
 
-// TestALinkInClearKeepsTheRefusalsOfOthers plugs a link in clear whose route has the addresses of an encrypted one.
-func TestALinkInClearKeepsTheRefusalsOfOthers(t *testing.T) {
+// TestClearLinkKeepsBlockedRoutes plugs a link in clear whose route has the addresses of an encrypted one.
+func TestClearLinkKeepsBlockedRoutes(t *testing.T) {
 	t.Parallel()
 	lab := newSealingLab(t)
 	client := lab.sandbox(t, lab.a)
@@ -137,8 +137,8 @@ func TestALinkInClearKeepsTheRefusalsOfOthers(t *testing.T) {
 	}
 }
 
-// TestARangeThatIsNoLongerBehindALinkIsNotRefused takes routes from encrypted links, one while it is unplugged.
-func TestARangeThatIsNoLongerBehindALinkIsNotRefused(t *testing.T) {
+// TestRemovedRangeIsNotBlocked takes routes from encrypted links, one while it is unplugged.
+func TestRemovedRangeIsNotBlocked(t *testing.T) {
 	t.Parallel()
 	lab := newSealingLab(t)
 	for i, name := range []string{"plugged", "unplugged"} {

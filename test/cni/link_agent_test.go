@@ -21,7 +21,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/testlab"
 )
 
-func TestAgentsPlugALinkAndSayThatItIsUp(t *testing.T) {
+func TestAgentsPlugLink(t *testing.T) {
 	t.Parallel()
 	lab := newAgentsLab(t)
 	for name, endpoint := range map[string]*node{"between two nodes": lab.b, "on one node": lab.a} {
@@ -95,7 +95,7 @@ func eventually(t testing.TB, what string, is func() bool) {
 	})
 }
 
-func TestNamesOfALinkAreBackWhenKubeletHasWrittenTheFile(t *testing.T) {
+func TestLinkNamesReturnAfterHostsFileRewrite(t *testing.T) {
 	t.Parallel()
 	lab := newAgentsLab(t)
 	client := lab.sandbox(t, lab.a)
@@ -111,7 +111,7 @@ func TestNamesOfALinkAreBackWhenKubeletHasWrittenTheFile(t *testing.T) {
 	}
 }
 
-func TestALinkWithoutAWayIsNotUpAndStays(t *testing.T) {
+func TestLinkWithoutRouteIsDown(t *testing.T) {
 	t.Parallel()
 	lab := newAgentsLab(t)
 	client := lab.sandbox(t, lab.a)
@@ -143,7 +143,7 @@ func setUplink(t *testing.T, n *node, up bool) {
 	}))
 }
 
-func TestAnMTUThatTheWayDoesNotCarryIsNamed(t *testing.T) {
+func TestLinkMTUAbovePathIsReported(t *testing.T) {
 	t.Parallel()
 	lab := newAgentsLab(t)
 	narrow(t, lab.b, 1400)
@@ -187,7 +187,7 @@ func narrow(t *testing.T, n *node, mtu int) {
 	}))
 }
 
-func TestAnAgentThatIsStartedAgainKeepsLinksAndFinishesWhatWasLeft(t *testing.T) {
+func TestRestartedAgentKeepsLinks(t *testing.T) {
 	t.Parallel()
 	lab := newAgentsLab(t)
 	client, other := lab.sandbox(t, lab.a), lab.sandbox(t, lab.b)
@@ -214,7 +214,7 @@ func TestAnAgentThatIsStartedAgainKeepsLinksAndFinishesWhatWasLeft(t *testing.T)
 	eventually(t, "the other one is unplugged", func() bool { return len(lab.a.inventory(t, client)) == len(before) })
 }
 
-func TestAClientThatGetsAnotherEndpointKeepsItsInterfacesName(t *testing.T) {
+func TestLinkKeepsInterfaceNameForNewEndpoint(t *testing.T) {
 	t.Parallel()
 	lab := newAgentsLab(t)
 	client := lab.sandbox(t, lab.a)
@@ -227,7 +227,7 @@ func TestAClientThatGetsAnotherEndpointKeepsItsInterfacesName(t *testing.T) {
 	ping(t, client, netip.MustParseAddr("10.200.6.1"), 56)
 }
 
-func TestAnEndpointsNodeThatIsThisOneIsRefused(t *testing.T) {
+func TestLinkToOwnNodeIsRejected(t *testing.T) {
 	t.Parallel()
 	lab := newAgentsLab(t)
 	of := newLinked(lab.sandbox(t, lab.a), lab.sandbox(t, lab.b), linkVNI)
@@ -241,7 +241,7 @@ func TestAnEndpointsNodeThatIsThisOneIsRefused(t *testing.T) {
 	}
 }
 
-func TestAnInterfaceThatThePodHasIsNamedAndStays(t *testing.T) {
+func TestLinkNameConflictIsReported(t *testing.T) {
 	t.Parallel()
 	lab := newAgentsLab(t)
 	client := lab.sandbox(t, lab.a)

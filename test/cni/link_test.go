@@ -36,7 +36,7 @@ func newLinkLab(t *testing.T) *lab {
 	return lab
 }
 
-func TestALinkJoinsTwoPods(t *testing.T) {
+func TestLinkJoinsTwoPods(t *testing.T) {
 	t.Parallel()
 	lab := newLinkLab(t)
 	for name, endpoint := range map[string]*node{"of two nodes": lab.b, "of one node": lab.a} {
@@ -61,7 +61,7 @@ func TestALinkJoinsTwoPods(t *testing.T) {
 	}
 }
 
-func TestNobodyAsksWhereTheOtherEndOfALinkIs(t *testing.T) {
+func TestLinkNeedsNoNeighborDiscovery(t *testing.T) {
 	t.Parallel()
 	lab := newLinkLab(t)
 	l := newLinked(lab.a.newPod(t), lab.b.newPod(t), linkVNI)
@@ -77,7 +77,7 @@ func TestNobodyAsksWhereTheOtherEndOfALinkIs(t *testing.T) {
 	}))
 }
 
-func TestALinkThatIsPluggedAgainStaysAsItIs(t *testing.T) {
+func TestRepeatedPlugChangesNothing(t *testing.T) {
 	t.Parallel()
 	lab := newLinkLab(t)
 	l := newLinked(lab.a.newPod(t), lab.b.newPod(t), linkVNI)
@@ -88,7 +88,7 @@ func TestALinkThatIsPluggedAgainStaysAsItIs(t *testing.T) {
 	ping(t, l.client.pod, netip.MustParseAddr("10.200.5.1"), 56)
 }
 
-func TestRoutesOfALinkAreThoseOfTheLastAdd(t *testing.T) {
+func TestRepeatedPlugUpdatesRoutes(t *testing.T) {
 	t.Parallel()
 	lab := newLinkLab(t)
 	l := newLinked(lab.a.newPod(t), lab.b.newPod(t), linkVNI)
@@ -115,7 +115,7 @@ func TestRoutesOfALinkAreThoseOfTheLastAdd(t *testing.T) {
 	l.unplug(t, l.client)
 }
 
-func TestALinkFollowsThePeerToAnotherNode(t *testing.T) {
+func TestLinkFollowsPeerToOtherNode(t *testing.T) {
 	t.Parallel()
 	lab := newLinkLab(t)
 	l := newLinked(lab.a.newPod(t), lab.b.newPod(t), linkVNI)
@@ -133,7 +133,7 @@ func TestALinkFollowsThePeerToAnotherNode(t *testing.T) {
 	ping(t, l.client.pod, netip.MustParseAddr("10.200.5.1"), 56)
 }
 
-func TestAPodInTheMiddleForwardsAndIsGivenBackItsSettings(t *testing.T) {
+func TestForwardingPodGetsSettingsBack(t *testing.T) {
 	t.Parallel()
 	lab := newLinkLab(t)
 	client, middle, endpoint := lab.a.newPod(t), lab.b.newPod(t), lab.a.newPod(t)
@@ -212,7 +212,7 @@ func forwarding(t *testing.T, p *pod) string {
 	return strings.Join(all, " ")
 }
 
-func TestASourceThatIsNotBehindThePeerDoesNotCome(t *testing.T) {
+func TestLinkDropsForeignSources(t *testing.T) {
 	t.Parallel()
 	lab := newLinkLab(t)
 	l := newLinked(lab.a.newPod(t), lab.b.newPod(t), linkVNI)
@@ -233,7 +233,7 @@ func TestASourceThatIsNotBehindThePeerDoesNotCome(t *testing.T) {
 	}
 }
 
-func TestTheEndOfASandboxUnplugsItsLinks(t *testing.T) {
+func TestSandboxEndUnplugsLinks(t *testing.T) {
 	t.Parallel()
 	lab := newLinkLab(t)
 	for name, leave := range map[string]func(*testing.T, *pod){
@@ -261,7 +261,7 @@ func TestTheEndOfASandboxUnplugsItsLinks(t *testing.T) {
 	}
 }
 
-func TestCheckNamesWhatALinkLacks(t *testing.T) {
+func TestCheckReportsLinkFaults(t *testing.T) {
 	t.Parallel()
 	lab := newLinkLab(t)
 	l := newLinked(lab.a.newPod(t), lab.b.newPod(t), linkVNI)
@@ -292,7 +292,7 @@ func TestCheckNamesWhatALinkLacks(t *testing.T) {
 	}
 }
 
-func TestAKilledAddOfALinkIsClearedAwayOrCompleted(t *testing.T) {
+func TestKilledPlugIsCleanedUpOrCompleted(t *testing.T) {
 	t.Parallel()
 	lab := newLinkLab(t)
 	client, endpoint := lab.a.newPod(t), lab.b.newPod(t)
@@ -320,7 +320,7 @@ func TestAKilledAddOfALinkIsClearedAwayOrCompleted(t *testing.T) {
 	}
 }
 
-func TestAKilledDelOfALinkIsCompleted(t *testing.T) {
+func TestKilledUnplugIsCompleted(t *testing.T) {
 	t.Parallel()
 	lab := newLinkLab(t)
 	client, endpoint := lab.a.newPod(t), lab.b.newPod(t)
@@ -355,8 +355,8 @@ func (n *node) removeSomethingElse(t *testing.T) {
 	other.del(t, config)
 }
 
-// TestAPodIsAttachedWhereADelWasKilled has the pod that is detached be the last of its network, and the next come before DEL is completed.
-func TestAPodIsAttachedWhereADelWasKilled(t *testing.T) {
+// TestAddAfterKilledDel has the pod that is detached be the last of its network, and the next come before DEL is completed.
+func TestAddAfterKilledDel(t *testing.T) {
 	t.Parallel()
 	lab := newLab(t)
 	lab.a.startDaemon(t)
@@ -376,7 +376,7 @@ func TestAPodIsAttachedWhereADelWasKilled(t *testing.T) {
 	}
 }
 
-func TestASandboxIsForgottenWithItsLinks(t *testing.T) {
+func TestSandboxIsForgottenWithLinks(t *testing.T) {
 	t.Parallel()
 	lab := newLinkLab(t)
 	client, endpoint := lab.a.newPod(t), lab.b.newPod(t)
@@ -396,7 +396,7 @@ func TestASandboxIsForgottenWithItsLinks(t *testing.T) {
 	}
 }
 
-func TestALinkThatCannotBeIsRefusedAndChangesNothing(t *testing.T) {
+func TestInvalidLinkIsRejected(t *testing.T) {
 	t.Parallel()
 	lab := newLinkLab(t)
 	l := newLinked(lab.a.newPod(t), lab.b.newPod(t), linkVNI)
@@ -426,8 +426,8 @@ func TestALinkThatCannotBeIsRefusedAndChangesNothing(t *testing.T) {
 	}
 }
 
-// TestTimedMessagesOverALinkLeaveOnTime has none arrive before its time, and all be ktsnd's.
-func TestTimedMessagesOverALinkLeaveOnTime(t *testing.T) {
+// TestTimedMessagesOverLinkLeaveOnTime has none arrive before its time, and all be ktsnd's.
+func TestTimedMessagesOverLinkLeaveOnTime(t *testing.T) {
 	lab := newLinkLab(t)
 	for name, endpoint := range map[string]*node{"to another node": lab.b, "to the same": lab.a} {
 		t.Run(name, func(t *testing.T) {
@@ -476,8 +476,8 @@ func (l *linked) checkTimed(t *testing.T) {
 	}
 }
 
-// TestAPeerWhoseFileIsDamagedIsForgotten has the file of a link's peer be half of one, as after a crash of the machine.
-func TestAPeerWhoseFileIsDamagedIsForgotten(t *testing.T) {
+// TestLinkPeerWithDamagedFileIsForgotten has the file of a link's peer be half of one, as after a crash of the machine.
+func TestLinkPeerWithDamagedFileIsForgotten(t *testing.T) {
 	t.Parallel()
 	lab := newLinkLab(t)
 	l := newLinked(lab.a.newPod(t), lab.b.newPod(t), linkVNI)

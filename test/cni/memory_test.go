@@ -48,7 +48,7 @@ func (n *node) loseState(t *testing.T) {
 	must(t, os.RemoveAll(filepath.Join(n.dir, "state", "sockets")))
 }
 
-func TestWithoutRecordsDelAndGCRemoveAllTheSame(t *testing.T) {
+func TestDelAndGCWithoutRecords(t *testing.T) {
 	t.Parallel()
 	lab := newLab(t)
 	lab.a.startDaemon(t)
@@ -65,7 +65,7 @@ func TestWithoutRecordsDelAndGCRemoveAllTheSame(t *testing.T) {
 	}
 }
 
-func TestARecordOfWhichHalfIsLeftIsAsGoodAsNone(t *testing.T) {
+func TestTruncatedRecordIsIgnored(t *testing.T) {
 	t.Parallel()
 	lab := newLab(t)
 	lab.a.startDaemon(t)
@@ -96,7 +96,7 @@ func (n *node) sources(t *testing.T) map[string]control.Sources {
 	return all
 }
 
-func TestKtsndThatWasStartedAnewIsToldOfAll(t *testing.T) {
+func TestRestartedKtsndLearnsEndpoints(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		lose bool
@@ -150,7 +150,7 @@ func TestKtsndThatWasStartedAnewIsToldOfAll(t *testing.T) {
 }
 
 // After a restart of the node the records are there, and none of the namespaces.
-func TestKtsndIsNotToldOfWhatIsGone(t *testing.T) {
+func TestRestoreSkipsRemovedPods(t *testing.T) {
 	t.Parallel()
 	lab := newLab(t)
 	lab.a.startDaemon(t)
@@ -191,7 +191,7 @@ func TestDelNeedsNeitherKtsndNorNamespace(t *testing.T) {
 
 // As kubelet does it when a pod's first sandbox has died: DEL, ADD for the second one, and DEL of the first one again when it
 // collects what is left.
-func TestALateDelOfAPodsFirstSandboxLeavesItsSecondOne(t *testing.T) {
+func TestLateDelKeepsSecondSandbox(t *testing.T) {
 	t.Parallel()
 	lab := newLab(t)
 	lab.a.startDaemon(t)

@@ -80,8 +80,8 @@ func neighborOf(t *testing.T, p *pod, address netip.Addr) (found net.HardwareAdd
 	return found
 }
 
-// TestAPodAnswersForNoAddressButItsOwn has pod a2 claim the address of pod b1, first without the filter, which shows what each frame does.
-func TestAPodAnswersForNoAddressButItsOwn(t *testing.T) {
+// TestPodAnswersOnlyForItsAddresses has pod a2 claim the address of pod b1, first without the filter, which shows what each frame does.
+func TestPodAnswersOnlyForItsAddresses(t *testing.T) {
 	t.Parallel()
 	r := newReachable(t)
 	attacker, victim := r.a2, r.b1
@@ -208,7 +208,7 @@ func (r *reachable) checkOwnDiscovery(t *testing.T, arrives func(string, frame) 
 }
 
 // A network's sourceAddresses are addresses for which each of its pods may answer. CHECK restores the filter and reports it.
-func TestAPodAnswersForTheAddressesOfItsNetwork(t *testing.T) {
+func TestPodAnswersForNetworkAddresses(t *testing.T) {
 	t.Parallel()
 	lab := newLab(t)
 	config := lab.a.config(fields{"sourceAddresses": []string{"10.43.0.0/16", "fd00:43::/64"}})

@@ -27,7 +27,7 @@ func (p *pod) remembered(t *testing.T) (read remembered) {
 	return read
 }
 
-func TestARebuiltRecordKeepsTheDeviceOfAMachine(t *testing.T) {
+func TestRebuiltRecordKeepsMachineDevice(t *testing.T) {
 	folder := danFolder(t)
 	for name, changes := range map[string]fields{
 		"a tap":                             {"device": "tap", "device-queues": 3, "device-class": "pcp", "device-owner": 107, "capture": "All"},
@@ -63,7 +63,7 @@ func TestARebuiltRecordKeepsTheDeviceOfAMachine(t *testing.T) {
 	}
 }
 
-func TestWithoutARecordGCRemovesWhatKataReads(t *testing.T) {
+func TestGCWithoutRecordRemovesKataFile(t *testing.T) {
 	lab := newLab(t)
 	lab.a.startDaemon(t)
 	folder := danFolder(t)

@@ -59,7 +59,7 @@ func checkPeers(t *testing.T, n *node, when, kernel, ktsnd string) {
 	}
 }
 
-func TestPeersAreToldToKernelAndKtsndTogether(t *testing.T) {
+func TestPeersReachKernelAndKtsnd(t *testing.T) {
 	t.Parallel()
 	lab := newLab(t)
 	lab.a.startDaemon(t)
@@ -108,8 +108,8 @@ func TestPeersAreToldToKernelAndKtsndTogether(t *testing.T) {
 	})
 }
 
-// TestAKilledChangeOfPeersIsRepaired kills `ktsn node peers add` between its steps.
-func TestAKilledChangeOfPeersIsRepaired(t *testing.T) {
+// TestKilledPeerChangeIsRepaired kills `ktsn node peers add` between its steps.
+func TestKilledPeerChangeIsRepaired(t *testing.T) {
 	t.Parallel()
 	lab := newLab(t)
 	lab.a.startDaemon(t)
@@ -148,9 +148,9 @@ func buildFolder(t *testing.T, name string) string {
 	return dir
 }
 
-// TestAPeerThatGoesTakesItsPodsWithIt looks at what the tunnel learnt behind the peer. The node is cut off before: the tunnel
+// TestRemovedPeerRemovesItsPods looks at what the tunnel learnt behind the peer. The node is cut off before: the tunnel
 // learns from each frame that comes, and the kernel of a pod there sends some of its own (MLD reports, within the first seconds).
-func TestAPeerThatGoesTakesItsPodsWithIt(t *testing.T) {
+func TestRemovedPeerRemovesItsPods(t *testing.T) {
 	t.Parallel()
 	r := newReachable(t)
 	target := r.address(r.b1, true)

@@ -138,8 +138,8 @@ func TestPodmanAttachesContainers(t *testing.T) {
 	}), after)
 }
 
-// TestPodmanDetachesContainersThatAreKilled ends one without warning.
-func TestPodmanDetachesContainersThatAreKilled(t *testing.T) {
+// TestPodmanDetachesKilledContainers ends one without warning.
+func TestPodmanDetachesKilledContainers(t *testing.T) {
 	lab := newLab(t)
 	lab.a.startDaemon(t)
 	podman := newPodman(t, lab.a)

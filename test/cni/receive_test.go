@@ -74,7 +74,7 @@ func (n *node) peerEntries(t *testing.T) (count int) {
 	return count
 }
 
-func TestAPodThatAsksForReceiveRingsIsKnownToTheProgram(t *testing.T) {
+func TestReceivePodIsInProgram(t *testing.T) {
 	lab := newLab(t)
 	lab.a.startDaemon(t)
 	lab.a.withoutRings(t)
@@ -104,7 +104,7 @@ func TestAPodThatAsksForReceiveRingsIsKnownToTheProgram(t *testing.T) {
 	}
 }
 
-func TestOnePodCanAskForReceiveRings(t *testing.T) {
+func TestReceiveForOnePod(t *testing.T) {
 	lab := newLab(t)
 	lab.a.startDaemon(t)
 	lab.a.withoutRings(t)
@@ -121,7 +121,7 @@ func TestOnePodCanAskForReceiveRings(t *testing.T) {
 	}
 }
 
-func TestALostDelLeavesNoEntryForTheNextPod(t *testing.T) {
+func TestReceiveEntryAfterLostDel(t *testing.T) {
 	lab := newLab(t)
 	lab.a.withoutRings(t)
 	address := lab.a.subnet.Addr().Next().Next().Next().String()
@@ -143,7 +143,7 @@ func TestALostDelLeavesNoEntryForTheNextPod(t *testing.T) {
 	}
 }
 
-func TestTheProgramFollowsPeers(t *testing.T) {
+func TestReceiveProgramFollowsPeers(t *testing.T) {
 	lab := newLab(t)
 	lab.a.startDaemon(t)
 	lab.a.withoutRings(t)
@@ -179,7 +179,7 @@ func TestTheProgramFollowsPeers(t *testing.T) {
 }
 
 // A network that comes to be encrypted: what a stranger sends in clear, in the name of a peer, must reach no ring any more.
-func TestTheProgramBelievesNobodyOfAnEncryptedNetwork(t *testing.T) {
+func TestReceiveProgramHasNoEncryptedPeers(t *testing.T) {
 	lab := newLab(t)
 	lab.a.startDaemon(t)
 	lab.a.withoutRings(t)
@@ -210,7 +210,7 @@ func TestTheProgramBelievesNobodyOfAnEncryptedNetwork(t *testing.T) {
 	}
 }
 
-func TestAProgramThatReplacesAnotherReleasesKnowsPodsAndPeers(t *testing.T) {
+func TestReplacedReceiveProgramKeepsPodsAndPeers(t *testing.T) {
 	lab := newLab(t)
 	lab.a.startDaemon(t)
 	lab.a.withoutRings(t)
@@ -248,7 +248,7 @@ func TestAProgramThatReplacesAnotherReleasesKnowsPodsAndPeers(t *testing.T) {
 	}
 }
 
-func TestRestoreTellsTheProgramOfPods(t *testing.T) {
+func TestRestoreFillsReceiveProgram(t *testing.T) {
 	lab := newLab(t)
 	lab.a.startDaemon(t)
 	lab.a.withoutRings(t)
@@ -274,7 +274,7 @@ func TestRestoreTellsTheProgramOfPods(t *testing.T) {
 	}
 }
 
-func TestAKilledAddLeavesNoPodForReceiveRings(t *testing.T) {
+func TestKilledAddLeavesNoReceiveEntry(t *testing.T) {
 	lab := newLab(t)
 	lab.a.startDaemon(t)
 	lab.a.withoutRings(t)

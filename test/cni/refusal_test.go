@@ -60,9 +60,9 @@ func named(name string) netlink.LinkAttrs {
 	return attributes
 }
 
-// TestAnAddThatCannotSucceedSaysWhyAndLeavesNothing goes through everything that can be wrong with a node, a pod
+// TestFailedAddLeavesNothing goes through everything that can be wrong with a node, a pod
 // and an IPAM plugin.
-func TestAnAddThatCannotSucceedSaysWhyAndLeavesNothing(t *testing.T) {
+func TestFailedAddLeavesNothing(t *testing.T) {
 	t.Parallel()
 	lab := newLab(t)
 	lab.a.startDaemon(t)
@@ -162,7 +162,7 @@ func TestAnAddThatCannotSucceedSaysWhyAndLeavesNothing(t *testing.T) {
 	}
 }
 
-func TestWhatIsThereIsNotAddedAgain(t *testing.T) {
+func TestRepeatedAddIsRejected(t *testing.T) {
 	t.Parallel()
 	lab := newLab(t)
 	lab.a.startDaemon(t)
@@ -214,7 +214,7 @@ func TestWhatIsThereIsNotAddedAgain(t *testing.T) {
 	}
 }
 
-func TestALockThatIsHeldIsATryAgainLater(t *testing.T) {
+func TestHeldLockAsksToRetry(t *testing.T) {
 	t.Parallel()
 	lab := newLab(t)
 	pod := lab.a.newPod(t)
@@ -240,7 +240,7 @@ func TestALockThatIsHeldIsATryAgainLater(t *testing.T) {
 	}
 }
 
-func TestAnInterruptedAddLeavesNothing(t *testing.T) {
+func TestInterruptedAddLeavesNothing(t *testing.T) {
 	t.Parallel()
 	lab := newLab(t)
 	pod := lab.a.newPod(t)

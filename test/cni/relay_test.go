@@ -104,7 +104,7 @@ func (n *node) awaitTaps(t *testing.T, pods ...*pod) {
 	})
 }
 
-func TestRelaysComeAndGoWithPodsAndWithWhoRunsThem(t *testing.T) {
+func TestRelaysFollowPods(t *testing.T) {
 	t.Parallel()
 	lab := newLab(t)
 	lab.a.startDaemon(t)

@@ -70,7 +70,7 @@ func (n *node) removeFilter(t *testing.T, portName, prefix string) {
 	})
 }
 
-func TestFramesToTheAddressesOfBridgesDoNotReachTheNode(t *testing.T) {
+func TestReservedAddressesDoNotReachNode(t *testing.T) {
 	t.Parallel()
 	lab := newLinkLab(t)
 	l := newLinked(lab.a.newPod(t), lab.b.newPod(t), linkVNI)
@@ -144,8 +144,8 @@ func (o *offender) offend(t *testing.T, service *service) {
 	must(t, o.check(t))
 }
 
-// TestReservedAddressesFromAPeerNode: what another machine of the underlay sends through the tunnel does not reach the node either.
-func TestReservedAddressesFromAPeerNode(t *testing.T) {
+// TestReservedAddressesFromPeerNode: what another machine of the underlay sends through the tunnel does not reach the node either.
+func TestReservedAddressesFromPeerNode(t *testing.T) {
 	t.Parallel()
 	lab := newLab(t)
 	lab.a.startDaemon(t)

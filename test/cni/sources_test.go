@@ -10,7 +10,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
 )
 
-func TestKtsndIsToldFromWhereAPodMaySend(t *testing.T) {
+func TestKtsndGetsPodSources(t *testing.T) {
 	t.Parallel()
 	lab := newLab(t)
 	lab.a.startDaemon(t)

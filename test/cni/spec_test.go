@@ -26,7 +26,7 @@ import (
 // spoken are the versions that tsn-cni speaks.
 var spoken = []string{"0.3.1", "0.4.0", "1.0.0", "1.1.0"}
 
-func TestItSpeaksEveryVersionFromTheOldestToTheNewest(t *testing.T) {
+func TestSupportedVersions(t *testing.T) {
 	t.Parallel()
 	lab := newLab(t)
 	info, err := lab.a.runtime.GetVersionInfo(t.Context(), "tsn-cni")
@@ -38,7 +38,7 @@ func TestItSpeaksEveryVersionFromTheOldestToTheNewest(t *testing.T) {
 	}
 }
 
-func TestAttachmentsComeAndGoInEveryVersion(t *testing.T) {
+func TestAddAndDelInEveryVersion(t *testing.T) {
 	t.Parallel()
 	lab := newLab(t)
 	lab.a.startDaemon(t)
@@ -135,8 +135,8 @@ func checkAttached(t *testing.T, pod *pod) {
 	}
 }
 
-// TestItAgreesWithTheReferenceTestutils calls the functions as the tests of the reference plugins do.
-func TestItAgreesWithTheReferenceTestutils(t *testing.T) {
+// TestResultsMatchReferenceTestutils calls the functions as the tests of the reference plugins do.
+func TestResultsMatchReferenceTestutils(t *testing.T) {
 	t.Parallel()
 	lab := newLab(t)
 	pod := lab.a.newPod(t)
@@ -192,7 +192,7 @@ func injected(t *testing.T, config []byte, more fields) []byte {
 	return text
 }
 
-func TestVersionsBeforeTheOldestAreRefused(t *testing.T) {
+func TestUnsupportedVersionsAreRejected(t *testing.T) {
 	t.Parallel()
 	lab := newLab(t)
 	pod := lab.a.newPod(t)

@@ -376,9 +376,9 @@ func startListenerAt(t *testing.T, in *pod, at netip.AddrPort, file string, coun
 	return listener
 }
 
-// TestTimedMessagesThatAreTooLargeAreRefused has ktsnd know the MTU that tsn-cni chose. Somebody listens, or the next call of
+// TestOversizedTimedMessagesAreRejected has ktsnd know the MTU that tsn-cni chose. Somebody listens, or the next call of
 // the socket is told that nobody does (ECONNREFUSED).
-func TestTimedMessagesThatAreTooLargeAreRefused(t *testing.T) {
+func TestOversizedTimedMessagesAreRejected(t *testing.T) {
 	t.Parallel()
 	r := newReachable(t)
 	listener := listenUDP(t, r.b1, r.address(r.b1, true))

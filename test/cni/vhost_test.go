@@ -113,7 +113,7 @@ func (p *pod) awaitVhostSocket(t *testing.T) {
 	})
 }
 
-func TestAVirtualMachineIsServedByVhostUser(t *testing.T) {
+func TestMachineByVhostUser(t *testing.T) {
 	t.Parallel()
 	m := newMachines(t, fields{"device": "vhost-user", "device-owner": qemuUser})
 	relays := m.a.runRelays(t)
@@ -146,7 +146,7 @@ func TestAVirtualMachineIsServedByVhostUser(t *testing.T) {
 	must(t, relays.Stop(patience))
 }
 
-func TestARecordIsTakenOnlyWhereTheNetworkCapturesFramesWithATime(t *testing.T) {
+func TestVhostRecordNeedsCapture(t *testing.T) {
 	t.Parallel()
 	m := newMachines(t, fields{"device": "vhost-user", "device-owner": qemuUser, "capture": "None"})
 	m.a.runRelays(t)
@@ -193,7 +193,7 @@ func (p *pod) sendsItself(t *testing.T, frame func(text string) []byte) {
 	}
 }
 
-func TestPodOfAVirtualMachineSendsNothingPastItsRelay(t *testing.T) {
+func TestMachinePodSendsOnlyThroughRelay(t *testing.T) {
 	t.Parallel()
 	m := newMachines(t, fields{"device": "vhost-user", "device-owner": qemuUser, "capture": "All"})
 	there := packets(t, m.other, machineEtherType)
@@ -231,7 +231,7 @@ func TestPodOfAVirtualMachineSendsNothingPastItsRelay(t *testing.T) {
 	first("past ktsnd")
 }
 
-func TestNodeEndOfAVirtualMachineIsClosedAgain(t *testing.T) {
+func TestMachineNodeEndIsClosedAgain(t *testing.T) {
 	t.Parallel()
 	m := newMachines(t, fields{"device": "vhost-user", "device-owner": qemuUser})
 	must(t, m.a.Do(func() error {

@@ -20,9 +20,9 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/testlab/tsnperf"
 )
 
-// TestAPodWithRawSocketsDisturbsNoOther has pod a2 put frames of each kind onto the network while a1 sends to b1 each millisecond, and
+// TestPodWithRawSocketsDisturbsNoOther has pod a2 put frames of each kind onto the network while a1 sends to b1 each millisecond, and
 // for a while after. Nothing may be lost, and departures may not be later than beside a quiet pod.
-func TestAPodWithRawSocketsDisturbsNoOther(t *testing.T) {
+func TestPodWithRawSocketsDisturbsNoOther(t *testing.T) {
 	if runtime.NumCPU() < 2 {
 		t.Skip("one processor: the pod has the one that ktsnd has")
 	}

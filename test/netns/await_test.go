@@ -14,7 +14,7 @@ import (
 )
 
 // In a pod ktsnd is started when the interface by which it sends is there, which somebody else makes.
-func TestAProgramIsStartedWhenItsInterfaceCanBeUsed(t *testing.T) {
+func TestRealtimeAwaitsInterface(t *testing.T) {
 	content(t)
 	lab := newLab(t)
 	begin := func(name string) (*process.Process, *bytes.Buffer) {

@@ -108,7 +108,7 @@ func checkAccount(t *testing.T, counted control.Counters, sent, refused int) {
 }
 
 // Where no ktsnd comes back, each message is refused, after the time that the call may take, and none leaves.
-func TestProgramWhoseDaemonStaysAwayIsRefused(t *testing.T) {
+func TestSendWithoutDaemonFails(t *testing.T) {
 	content(t)
 	ways := map[string]func(*testing.T){}
 	for name, leave := range leavings {

@@ -16,7 +16,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/testlab/topology"
 )
 
-func TestDaemonRefusesBadInputInOneSentence(t *testing.T) {
+func TestDaemonRejectsBadInputInOneLine(t *testing.T) {
 	content(t)
 	lab := newLab(t)
 	program(t, "ktsnd")
@@ -73,7 +73,7 @@ func checkRefusal(t *testing.T, where *topology.Namespace, command *exec.Cmd, wa
 	}
 }
 
-func TestDaemonRefusesAnInterfaceThatIsDown(t *testing.T) {
+func TestDaemonRejectsInterfaceThatIsDown(t *testing.T) {
 	content(t)
 	lab := newLab(t)
 	if err := finish(t, start(t, lab.NodeA, "ip", exec.Command("ip", "link", "set", "phys0", "down"))); err != nil {
@@ -85,7 +85,7 @@ func TestDaemonRefusesAnInterfaceThatIsDown(t *testing.T) {
 	}
 }
 
-func TestSocketOfALiveDaemonIsNotTaken(t *testing.T) {
+func TestSocketOfLiveDaemonIsKept(t *testing.T) {
 	content(t)
 	lab := newLab(t)
 	_, client := lab.startDaemon(t)
@@ -105,7 +105,7 @@ func TestSocketOfALiveDaemonIsNotTaken(t *testing.T) {
 	}
 }
 
-func TestSocketOfADeadDaemonIsReplaced(t *testing.T) {
+func TestSocketOfDeadDaemonIsReplaced(t *testing.T) {
 	content(t)
 	lab := newLab(t)
 	first, _ := lab.startDaemon(t)
@@ -120,7 +120,7 @@ func TestSocketOfADeadDaemonIsReplaced(t *testing.T) {
 	}
 }
 
-func TestDaemonThatEndsTakesItsSocketsWithIt(t *testing.T) {
+func TestDaemonRemovesItsSocketsAtExit(t *testing.T) {
 	content(t)
 	lab := newLab(t)
 	daemon, _ := lab.startDaemon(t)
@@ -137,7 +137,7 @@ func TestDaemonThatEndsTakesItsSocketsWithIt(t *testing.T) {
 	}
 }
 
-func TestRefusalsNameTheField(t *testing.T) {
+func TestErrorsNameTheField(t *testing.T) {
 	content(t)
 	lab := newLab(t)
 	_, client := lab.startDaemon(t)

@@ -189,7 +189,7 @@ func (l *lab) checkMachinesBudget(t *testing.T, lasts time.Duration) {
 	checkNotStopped(t, status)
 }
 
-func TestABusyLoopIsNotStoppedByItsRealtimeBudget(t *testing.T) {
+func TestBusyLoopSurvivesRealtimeBudget(t *testing.T) {
 	timing(t)
 	lab := newLab(t)
 	const lasts = 5 * time.Second

@@ -28,7 +28,7 @@ type callCosts struct {
 }
 
 // make bench: what calls cost an application, with the kernel's own path beside it.
-func TestWhatCallsCost(t *testing.T) {
+func TestCallCost(t *testing.T) {
 	lab := newLab(t)
 	lab.startDaemon(t)
 	listener := lab.listenForTexts(t)

@@ -57,7 +57,7 @@ func foreignCall(t *testing.T, kind string, amount int) *exec.Cmd {
 	return exec.Command(python(t), "testdata/unseen.py", kind, topology.PodAddressB.String(), strconv.Itoa(listenPort), strconv.Itoa(amount))
 }
 
-// goSends has this test's own program, which is one of Go's, run TestSendsAsAGoProgram.
+// goSends has this test's own program, which is one of Go's, run TestGoProgramSends.
 const goSends = "KTSN_TEST_GO_SENDS_TO"
 
 func goSender(t *testing.T) *exec.Cmd {
@@ -66,13 +66,13 @@ func goSender(t *testing.T) *exec.Cmd {
 	if err != nil {
 		t.Fatal(err)
 	}
-	command := exec.Command(own, "-test.run", "^TestSendsAsAGoProgram$")
+	command := exec.Command(own, "-test.run", "^TestGoProgramSends$")
 	command.Env = []string{goSends + "=" + netip.AddrPortFrom(topology.PodAddressB, listenPort).String()}
 	return command
 }
 
-// TestSendsAsAGoProgram is no test: it is the program that goSender starts.
-func TestSendsAsAGoProgram(t *testing.T) {
+// TestGoProgramSends is no test: it is the program that goSender starts.
+func TestGoProgramSends(t *testing.T) {
 	content(t)
 	to, err := netip.ParseAddrPort(os.Getenv(goSends))
 	if err != nil {
@@ -121,7 +121,7 @@ func (l *lab) sendUntimed(t *testing.T, listener *net.UDPConn, text string) {
 	}
 }
 
-func TestWhatTheLibraryDoesNotSeeDoesNotLeaveEarly(t *testing.T) {
+func TestUnseenMessagesDoNotLeaveEarly(t *testing.T) {
 	timing(t)
 	for name, test := range map[string]struct {
 		command func(*testing.T) *exec.Cmd
@@ -187,7 +187,7 @@ func checkShown(t *testing.T, lab *lab, sender string) {
 	}
 }
 
-func TestWhatTheLibrarySeesIsNotDropped(t *testing.T) {
+func TestLibraryMessagesAreNotDropped(t *testing.T) {
 	content(t)
 	lab := newLab(t)
 	_, client := lab.startDaemon(t)
@@ -198,7 +198,7 @@ func TestWhatTheLibrarySeesIsNotDropped(t *testing.T) {
 }
 
 // TCP paces its segments by the field that a transmit time stands in.
-func TestAPacedStreamIsNotDropped(t *testing.T) {
+func TestPacedStreamIsNotDropped(t *testing.T) {
 	content(t)
 	const bytes = 200_000
 	lab := newLab(t)
@@ -232,7 +232,7 @@ func TestAPacedStreamIsNotDropped(t *testing.T) {
 	}
 }
 
-func TestAnEndpointThatIsToldToLetsThemPass(t *testing.T) {
+func TestEndpointWithPassLetsTimedFramesPass(t *testing.T) {
 	content(t)
 	lab := newLabThatPasses(t)
 	listener := lab.listenForTexts(t)
@@ -247,7 +247,7 @@ func TestAnEndpointThatIsToldToLetsThemPass(t *testing.T) {
 	}
 }
 
-func TestOfAnInterfaceThatIsGoneNothingIsRead(t *testing.T) {
+func TestCountsOfDeletedInterfaceFail(t *testing.T) {
 	content(t)
 	lab := newLab(t)
 	if _, err := capture.ReadIn(lab.PodA.Path(), "tsn9"); !errors.Is(err, capture.ErrGone) {

@@ -90,7 +90,7 @@ func checkEchoes(t *testing.T, from *topology.Namespace, to netip.Addr, options 
 }
 
 // All that a pod sends goes through ktsnd, and arrives.
-func TestAllTrafficOfAPodGoesThroughKtsnd(t *testing.T) {
+func TestAllTrafficGoesThroughKtsnd(t *testing.T) {
 	timing(t)
 	c := newCaptured(t, capture.All)
 	v6 := netip.AddrPortFrom(podAddress6B, listenPort)

@@ -304,7 +304,7 @@ func (c *captured) checkServed(t *testing.T) {
 }
 
 // A frame with a record of a version that nobody knows is a frame like any other.
-func TestARecordOfAnotherVersionIsTheBridges(t *testing.T) {
+func TestRecordOfUnknownVersionIsForwarded(t *testing.T) {
 	content(t)
 	c := newCaptured(t, capture.Timed)
 	there := listenPacket(t, c.PodB)
@@ -317,7 +317,7 @@ func TestARecordOfAnotherVersionIsTheBridges(t *testing.T) {
 }
 
 // The kernel divides what one call sends (UDP_SEGMENT); each datagram has the time of the call.
-func TestSegmentsLeaveAtTheTimeOfTheirCall(t *testing.T) {
+func TestSegmentsLeaveAtTransmitTime(t *testing.T) {
 	timing(t)
 	c := newCaptured(t, capture.Timed)
 	listener := listen(t, c.PodB, "udp4", atPodB)
@@ -350,7 +350,7 @@ func (c *captured) timedSocket(t *testing.T) int {
 }
 
 // Each fragment of a datagram has the datagram's time.
-func TestFragmentsLeaveAtTheTimeOfTheirDatagram(t *testing.T) {
+func TestFragmentsLeaveAtTransmitTime(t *testing.T) {
 	timing(t)
 	c := newCaptured(t, capture.Timed)
 	listener := listen(t, c.PodB, "udp4", atPodB)
@@ -377,7 +377,7 @@ func TestFragmentsLeaveAtTheTimeOfTheirDatagram(t *testing.T) {
 }
 
 // A pod that may raise its interface's MTU sends no more than the tunnel carries: the kernel says so.
-func TestJumboFramesWithATransmitTimeAreRefused(t *testing.T) {
+func TestTimedJumboFramesAreRejected(t *testing.T) {
 	content(t)
 	c := newCaptured(t, capture.Timed)
 	ip(t, c.PodA, "link", "set", topology.PodInterface, "mtu", "9000")

@@ -219,7 +219,7 @@ func (c *captured) awaitQuiet(t *testing.T) {
 }
 
 // After a removal nothing is left of a capture.
-func TestNothingIsLeftOfACapture(t *testing.T) {
+func TestDetachRemovesCapture(t *testing.T) {
 	timing(t)
 	for _, mode := range []capture.Mode{capture.Timed, capture.All} {
 		t.Run(mode.String(), func(t *testing.T) {

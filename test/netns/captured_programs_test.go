@@ -139,7 +139,7 @@ func checkMarksReceived(t *testing.T, received []string, count int) {
 }
 
 // A static program of Go sends what tsnperf's talker would, and its listener finds each byte as it was.
-func TestAStaticGoProgramSendsAtItsTimes(t *testing.T) {
+func TestStaticGoProgramSendsOnTime(t *testing.T) {
 	timing(t)
 	c := newCaptured(t, capture.Timed)
 	for name, test := range map[string]struct {
@@ -205,7 +205,7 @@ func goTalker(t *testing.T, file string, to netip.AddrPort, options ...string) *
 }
 
 // What libktsn takes in a captured pod is not captured as well.
-func TestWhatTheLibraryTakesIsNotCapturedTwice(t *testing.T) {
+func TestLibraryMessagesAreNotCapturedTwice(t *testing.T) {
 	timing(t)
 	for _, mode := range []capture.Mode{capture.Timed, capture.All} {
 		t.Run(mode.String(), func(t *testing.T) {

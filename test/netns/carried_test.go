@@ -40,7 +40,7 @@ func sentByClass(t *testing.T, client *control.Client) map[int]uint64 {
 	return sent
 }
 
-func TestFramesShowWhatSocketsAndMessagesCarry(t *testing.T) {
+func TestFramesCarrySocketAndMessageOptions(t *testing.T) {
 	content(t)
 	lab, client := newLab6(t)
 	ip(t, lab.PodA, "address", "add", "10.42.1.9/16", "dev", topology.PodInterface)
@@ -107,7 +107,7 @@ func TestFramesShowWhatSocketsAndMessagesCarry(t *testing.T) {
 	}
 }
 
-func TestWhatAMessageMayNotCarryIsRefused(t *testing.T) {
+func TestForbiddenMessageOptionsAreRejected(t *testing.T) {
 	content(t)
 	lab, _ := newLab6(t)
 	const (
@@ -170,7 +170,7 @@ func TestEndpointUsesSourcesAndGrants(t *testing.T) {
 }
 
 // Anybody may bind to an address that the host does not have (IPV6_FREEBIND).
-func TestAForeignAddressIsNoSource(t *testing.T) {
+func TestForeignSourceAddressIsRejected(t *testing.T) {
 	content(t)
 	lab, _ := newLab6(t)
 	const einval = 22

@@ -9,6 +9,6 @@ import (
 	"time"
 )
 
-func TestChaosABusyLoopIsNotStoppedInAMinute(t *testing.T) {
+func TestChaosBusyLoopSurvivesRealtimeBudget(t *testing.T) {
 	newLab(t).checkMachinesBudget(t, time.Minute)
 }

@@ -88,7 +88,7 @@ func aside(all []fared) (reply time.Duration, memoryBytes int) {
 // to 5 ms. A program on ktsnd's processor that flushes its TLB meanwhile (munmap, exit) waits for that processor with preemption off
 // (smp_call_function_many_cond), and ktsnd's thread with it. An isolated processor has no such programs. Of watchers-close, punch and
 // sparse nothing of the kind is left: their p99 is that of no neighbour, and what is above it changes from turn to turn.
-func TestChaosBesideAHostileNeighbor(t *testing.T) {
+func TestChaosWithHostileNeighbor(t *testing.T) {
 	const turns = 3
 	for _, class := range []struct {
 		name     string
@@ -112,9 +112,9 @@ func TestChaosBesideAHostileNeighbor(t *testing.T) {
 	}
 }
 
-// TestChaosBesideAReceiver measures what receivers of the same node do to a good pod, however expensive they are. The limits are those
+// TestChaosWithReceiver measures what receivers of the same node do to a good pod, however expensive they are. The limits are those
 // of departures that nothing but the machine delays.
-func TestChaosBesideAReceiver(t *testing.T) {
+func TestChaosWithReceiver(t *testing.T) {
 	const turns, least = 3, 10 * time.Microsecond
 	modes := append([]string{alone, "pollers"}, slices.DeleteFunc(slices.Sorted(maps.Keys(receiverModes)), func(mode string) bool { return mode == farReceiver })...)
 	byMode := beside(t, modes, turns, time.Second, 0, (*hostile).addReceiver)
@@ -134,9 +134,9 @@ func TestChaosBesideAReceiver(t *testing.T) {
 	}
 }
 
-// TestChaosBesideAReceiverOfAnotherNode has the sockets on the other node: what they cost runs in the sending of a veth, and of no other
+// TestChaosWithReceiverOnOtherNode has the sockets on the other node: what they cost runs in the sending of a veth, and of no other
 // uplink. There is no limit, since all of them run on this machine.
-func TestChaosBesideAReceiverOfAnotherNode(t *testing.T) {
+func TestChaosWithReceiverOnOtherNode(t *testing.T) {
 	const turns = 3
 	modes := []string{alone, farReceiver}
 	for _, uplink := range []struct {

@@ -120,7 +120,7 @@ func (f *flow) checkExplained(t *testing.T, kills []death) uint64 {
 	return uint64(len(missing))
 }
 
-func TestOneAKillIsToldFromMore(t *testing.T) {
+func TestKillAccounting(t *testing.T) {
 	timing(t)
 	sent := func(count int) (all []tsnperf.Sent) {
 		for i := range count {

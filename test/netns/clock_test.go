@@ -204,7 +204,7 @@ func awaitAnswer(t *testing.T, sender *sender, want string) {
 	})
 }
 
-func TestWhatLeavesByAClockThatIsLostIsCounted(t *testing.T) {
+func TestMessagesSentByLostClockAreCounted(t *testing.T) {
 	content(t)
 	lab, _, client := newClockLab(t)
 	lab.listenForTexts(t)
@@ -310,7 +310,7 @@ const (
 	refused   = "sendmsg=ENETDOWN connected=ENETDOWN sendmmsg=ENETDOWN in-part=1 segments=ENETDOWN frame=ENETDOWN other=ok"
 )
 
-func TestEachKindOfCallIsRefusedWhileTheClockIsLost(t *testing.T) {
+func TestCallsFailWhileClockIsLost(t *testing.T) {
 	content(t)
 	lab, daemon, client := newClockLab(t)
 	listener := lab.listenForTexts(t)
@@ -380,7 +380,7 @@ func TestBlockedCallFailsWhenClockIsLost(t *testing.T) {
 }
 
 // It asks the kernel now and then for what it asks with every send: whether ktsnd lives, and the socket has an error.
-func TestARefusedCallMakesNoSystemCall(t *testing.T) {
+func TestFailedCallMakesNoSystemCall(t *testing.T) {
 	content(t)
 	lab, _, client := newClockLab(t)
 	lab.listenForTexts(t)

@@ -166,7 +166,7 @@ func (w *watchedClock) awaitThat(t *testing.T, what string, is func(clock.Estima
 // stateSince returns how long after a moment it is.
 func stateSince(moment time.Time) time.Duration { return time.Since(moment).Round(time.Millisecond) }
 
-func TestAClockIsWatchedWhileGrandmastersComeAndGo(t *testing.T) {
+func TestClockFollowsGrandmasters(t *testing.T) {
 	content(t)
 	network := newTimeNetwork(t, "first", "second", "follower")
 	killFirst := network.ptp4l(t, "first", "priority1 10", "clockClass 6", "clockAccuracy 0x23")
@@ -213,7 +213,7 @@ func TestAClockIsWatchedWhileGrandmastersComeAndGo(t *testing.T) {
 	}
 }
 
-func TestAPtp4lThatIsKilledIsLostAtOnce(t *testing.T) {
+func TestKilledPtp4lLosesClockAtOnce(t *testing.T) {
 	content(t)
 	network := newTimeNetwork(t, "first", "follower")
 	network.ptp4l(t, "first", "priority1 10", "clockClass 6")
@@ -232,7 +232,7 @@ func TestAPtp4lThatIsKilledIsLostAtOnce(t *testing.T) {
 	w.await(t, clock.Synchronized)
 }
 
-func TestASocketOfAnotherOwnerIsRefusedAndNamed(t *testing.T) {
+func TestPtp4lSocketOfOtherOwnerIsRejected(t *testing.T) {
 	content(t)
 	ktsn := program(t, "ktsn")
 	network := newTimeNetwork(t, "first")
@@ -249,7 +249,7 @@ func TestASocketOfAnotherOwnerIsRefusedAndNamed(t *testing.T) {
 	}
 }
 
-func TestAFloodAtTheWatchersSocketChangesNothing(t *testing.T) {
+func TestClockWatchSurvivesFlood(t *testing.T) {
 	content(t)
 	network := newTimeNetwork(t, "first")
 	network.ptp4l(t, "first", "clockClass 6")
@@ -279,7 +279,7 @@ func TestAFloodAtTheWatchersSocketChangesNothing(t *testing.T) {
 	}
 }
 
-func TestGarbageInPlaceOfPtp4lIsNamed(t *testing.T) {
+func TestClockWatchReportsGarbage(t *testing.T) {
 	content(t)
 	network := newTimeNetwork(t, "first")
 	connection, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: network.socketOf("first"), Net: "unixgram"})
@@ -311,7 +311,7 @@ func TestGarbageInPlaceOfPtp4lIsNamed(t *testing.T) {
 	}
 }
 
-func TestAClockThatChronyKeepsIsWatched(t *testing.T) {
+func TestClockWatchWithChrony(t *testing.T) {
 	content(t)
 	network := newTimeNetwork(t, "server", "client")
 	path := chronydProgram(t)

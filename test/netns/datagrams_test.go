@@ -102,7 +102,7 @@ func differences(what string, got, want []string) []string {
 
 // What UDP_SEGMENT cuts, and UDP_CORK and MSG_MORE join, are the datagrams that the kernel would send, and each call is told
 // what the kernel would tell it.
-func TestDatagramsAreCutAndJoinedAsByTheKernel(t *testing.T) {
+func TestSegmentationOffloadMatchesKernel(t *testing.T) {
 	timing(t)
 	t.Parallel()
 	// The kernel's are seen too.

@@ -226,8 +226,8 @@ func (p *wireEnd) onWire() (sealed int, others []string) {
 	return sealed, others
 }
 
-// TestTheKernelEncryptsLinks has a link between clusters that requires encryption, plugged as the agent plugs it: ktsnd, tunnel and keys together.
-func TestTheKernelEncryptsLinks(t *testing.T) {
+// TestKernelEncryptsLinks has a link between clusters that requires encryption, plugged as the agent plugs it: ktsnd, tunnel and keys together.
+func TestKernelEncryptsLinks(t *testing.T) {
 	l := newEncryptedLinkLab(t)
 	a, b := l.ends[0], l.ends[1]
 	wire := l.tap("b")

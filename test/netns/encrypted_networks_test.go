@@ -34,7 +34,7 @@ func isIPv4(frame []byte, protocol byte) bool {
 // quiet is for how long nothing must come on a machine whose processors are emulated.
 const quiet = 700 * time.Millisecond
 
-func TestTheKernelEncryptsNetworks(t *testing.T) {
+func TestKernelEncryptsNetworks(t *testing.T) {
 	l := newSecretLab(t)
 	a, b := l.nodes[0], l.nodes[1]
 	toB := l.tap("b")

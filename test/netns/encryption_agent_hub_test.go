@@ -48,9 +48,9 @@ func (l *lab) peersOfA(t *testing.T, nodes *keyedNodes, client *control.Client) 
 	}
 }
 
-// TestAHubCannotMoveANode has a hub change the range of a node, whose cluster has signed another, and then bring back what was said of the
+// TestHubCannotMoveNode has a hub change the range of a node, whose cluster has signed another, and then bring back what was said of the
 // node before.
-func TestAHubCannotMoveANode(t *testing.T) {
+func TestHubCannotMoveNode(t *testing.T) {
 	content(t)
 	lab := newLab(t)
 	_, client := lab.startKeyless(t)

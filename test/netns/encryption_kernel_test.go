@@ -106,7 +106,7 @@ func refusals(t *testing.T, where *topology.Namespace, name string) (count int) 
 }
 
 // One after the other, because each needs what is before it.
-func TestTheKernelDecryptsWhatKtsndEncrypts(t *testing.T) {
+func TestKernelDecryptsKtsndFrames(t *testing.T) {
 	lab := newEncryptedLab(t)
 	wire := lab.openWire(t)
 	_, client := lab.startEncrypting(t, associations(1, 1))

@@ -234,7 +234,7 @@ func (l *lab) startEncrypting(t *testing.T, keys []control.SecurityAssociation) 
 	return daemon, client
 }
 
-func TestEncryptedMessagesArriveOnTimeAndNoneInClear(t *testing.T) {
+func TestEncryptedMessagesArriveOnTime(t *testing.T) {
 	timing(t)
 	const count = 1000
 	lab := newLab(t)
@@ -264,8 +264,8 @@ func TestEncryptedMessagesArriveOnTimeAndNoneInClear(t *testing.T) {
 	}
 }
 
-// TestNoNumberComesTwiceWhoeverSends gives each ktsnd the same list, as an agent that knows of nothing would.
-func TestNoNumberComesTwiceWhoeverSends(t *testing.T) {
+// TestSequenceNumbersAreUnique gives each ktsnd the same list, as an agent that knows of nothing would.
+func TestSequenceNumbersAreUnique(t *testing.T) {
 	timing(t)
 	lab := newLab(t)
 	list := associations(1, 8)
@@ -347,8 +347,8 @@ func (l *lab) askRaw(t *testing.T, request string) string {
 	return string(reply[:n])
 }
 
-// TestBadRequestsOfEncryptionChangeNothing is about what only a running ktsnd can refuse.
-func TestBadRequestsOfEncryptionChangeNothing(t *testing.T) {
+// TestInvalidEncryptionRequestsChangeNothing is about what only a running ktsnd can refuse.
+func TestInvalidEncryptionRequestsChangeNothing(t *testing.T) {
 	content(t)
 	lab := newLab(t)
 	_, client := lab.startEncrypting(t, associations(5, 2))

@@ -56,7 +56,7 @@ const launchVariance = 4 * time.Millisecond
 
 // Nothing is set but the strategy. Nobody watches the processors meanwhile, as undisturbed does: that keeps them awake, and
 // isolated messages are about processors that sleep.
-func TestTheKernelsOwnCasesOfEtf(t *testing.T) {
+func TestKernelEtfCases(t *testing.T) {
 	timing(t)
 	lab, client := newLab6(t, "--strategy", "etf")
 	seen := startTracing(t, client)
@@ -252,7 +252,7 @@ func stampIn(t *testing.T, control []byte) int64 {
 
 // Messages that are handed over well before their deadlines leave as soon as they can: they need not lie in the ring until a
 // message of that deadline is expected. What the sender was late for is its own affair, and some the machine may keep.
-func TestDeadlinesOfAPeriodicSenderLeaveAtOnce(t *testing.T) {
+func TestPeriodicDeadlinesLeaveAtOnce(t *testing.T) {
 	timing(t)
 	const (
 		count = 200

@@ -30,7 +30,7 @@ func (c *company) joined(t *testing.T) {
 	ip(t, c.PodA, "route", "add", "239.0.0.0/8", "dev", topology.PodInterface)
 }
 
-func TestReplacedInPlaceUnderLoadNothingOfOtherKindsIsLost(t *testing.T) {
+func TestReplaceUnderLoadLosesNothing(t *testing.T) {
 	timing(t)
 	for name, where := range elsewhere {
 		t.Run(name, func(t *testing.T) {
@@ -42,7 +42,7 @@ func TestReplacedInPlaceUnderLoadNothingOfOtherKindsIsLost(t *testing.T) {
 	}
 }
 
-func TestKilledUnderLoadLosesNoOtherMessagesUncounted(t *testing.T) {
+func TestKillUnderLoadCountsLosses(t *testing.T) {
 	timing(t)
 	for name, where := range elsewhere {
 		t.Run(name, func(t *testing.T) {

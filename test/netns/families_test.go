@@ -172,7 +172,7 @@ func (l *lab) inside(t *testing.T, text string, count int, send func()) []gopack
 	return frames
 }
 
-func TestDatagramsOfEitherFamilyArriveAtTheirTime(t *testing.T) {
+func TestDatagramsOfBothFamiliesArriveOnTime(t *testing.T) {
 	timing(t)
 	lab, client := newLab6(t)
 	v4, v6 := netip.AddrPortFrom(topology.PodAddressB, listenPort), netip.AddrPortFrom(podAddress6B, listenPort)
@@ -248,7 +248,7 @@ func TestManyMessagesOverIPv6ArriveUnchanged(t *testing.T) {
 	})
 }
 
-func TestWhatIPv6FramesLookLike(t *testing.T) {
+func TestIPv6FrameHeaders(t *testing.T) {
 	content(t)
 	lab, _ := newLab6(t)
 	conn := listen(t, lab.PodB, "udp6", netip.AddrPortFrom(podAddress6B, listenPort))
@@ -313,7 +313,7 @@ func TestLinkLocalAddressesByInterface(t *testing.T) {
 	}
 }
 
-func TestIPv6NeighborsAreFoundAgain(t *testing.T) {
+func TestIPv6NeighborsAreResolvedAgain(t *testing.T) {
 	content(t)
 	lab, client := newLab6(t)
 	conn := listen(t, lab.PodB, "udp6", netip.AddrPortFrom(podAddress6B, listenPort))

@@ -13,7 +13,7 @@ import (
 
 // CPython is a program of others that makes its system calls through the C library, and knows nothing of us: its
 // sockets, its poll, its epoll and its select.
-func TestPythonSeesNoDifference(t *testing.T) {
+func TestPythonSocketsBehaveAsWithKernel(t *testing.T) {
 	content(t)
 	python := python(t)
 	lab := newLab(t)

@@ -100,7 +100,7 @@ func waitForSchedule(t *testing.T, client *control.Client) *control.Schedule {
 	})
 }
 
-func TestEtfDropsWhatIsLate(t *testing.T) {
+func TestEtfDropsLateFrames(t *testing.T) {
 	timing(t)
 	lab := newLab(t)
 	_, client := lab.startDaemon(t)

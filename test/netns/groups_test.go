@@ -127,7 +127,7 @@ func TestGroupsAndBroadcastReachEachPodOnceOnTime(t *testing.T) {
 	}
 }
 
-func TestBroadcastMustBeAskedFor(t *testing.T) {
+func TestBroadcastNeedsSocketOption(t *testing.T) {
 	content(t)
 	company := newCompany(t)
 	const eacces = 13
@@ -154,7 +154,7 @@ func TestHostLocalGroupMessageUsesKernel(t *testing.T) {
 }
 
 // As the documentation says: what ktsnd sends to a group is not looped back into the pod.
-func TestThePodItselfGetsNothingOfItsGroups(t *testing.T) {
+func TestGroupMessagesAreNotLoopedBack(t *testing.T) {
 	content(t)
 	company := newCompany(t)
 	for to, network := range map[string]string{"239.1.2.3": "udp4", "ff15::1:2": "udp6"} {
@@ -168,7 +168,7 @@ func TestThePodItselfGetsNothingOfItsGroups(t *testing.T) {
 	}
 }
 
-func TestANodeThatDoesNotAnswerHoldsUpNoGroup(t *testing.T) {
+func TestUnreachableNodeDelaysNoGroup(t *testing.T) {
 	content(t)
 	company := newCompany(t)
 	if err := company.client.PeerAdd(t.Context(), control.Peer{VNI: topology.VNI, Address: netip.MustParseAddr("192.0.2.99"),
@@ -196,7 +196,7 @@ func TestANodeThatDoesNotAnswerHoldsUpNoGroup(t *testing.T) {
 	}
 }
 
-func TestWhoComesLaterIsReachedAsWell(t *testing.T) {
+func TestNewGroupPeerIsReached(t *testing.T) {
 	content(t)
 	company := newCompany(t)
 	ip(t, company.PodA, "route", "add", "239.0.0.0/8", "dev", topology.PodInterface)

@@ -17,7 +17,7 @@ import (
 // guestKernel is the variable with the folder of scripts/guest-kernel.sh.
 const guestKernel = "KTSN_GUEST_KERNEL"
 
-func TestTheKernelHasWhatAGuestNeeds(t *testing.T) {
+func TestGuestKernelConfiguration(t *testing.T) {
 	var name unix.Utsname
 	if err := unix.Uname(&name); err != nil {
 		t.Fatal(err)

@@ -177,7 +177,7 @@ func comes(t *testing.T, there int, payload []byte) bool {
 }
 
 // A machine gets as far as a pod with what it says of itself: nowhere by a record, and nowhere at all where all is captured.
-func TestGuestsPretendNoMoreThanPods(t *testing.T) {
+func TestGuestsSpoofNoMoreThanPods(t *testing.T) {
 	for _, mode := range []capture.Mode{capture.Timed, capture.All} {
 		t.Run(mode.String(), func(t *testing.T) {
 			c := newCaptured(t, mode)
@@ -223,7 +223,7 @@ func (c *captured) checkMachineServed(t *testing.T, e *enemy) {
 }
 
 // Whatever stands in a record or in front of it, ktsnd and the relay go on, and nothing is early that was taken for a record.
-func TestGuestsForgeRecordsInVain(t *testing.T) {
+func TestGuestsForgedRecordsAreDropped(t *testing.T) {
 	c := newCaptured(t, capture.Timed)
 	m := c.attachMachine(t)
 	c.awaitRelay(t, machineIdentity)
@@ -268,7 +268,7 @@ func TestGuestsForgeRecordsInVain(t *testing.T) {
 }
 
 // What a driver says of checksums and segments in front of a frame may be a lie, too.
-func TestGuestsLieAboutOffloadsInVain(t *testing.T) {
+func TestGuestsFalseOffloadsAreDropped(t *testing.T) {
 	for _, mode := range []capture.Mode{capture.Timed, capture.All} {
 		t.Run(mode.String(), func(t *testing.T) {
 			c := newCaptured(t, mode)
@@ -305,7 +305,7 @@ func TestGuestsLieAboutOffloadsInVain(t *testing.T) {
 }
 
 // On a network that captures nothing a record is part of a frame of local experiments, which the bridge forwards as it is.
-func TestGuestsRecordsMeanNothingWhereNothingIsCaptured(t *testing.T) {
+func TestGuestsRecordsWithoutCaptureAreIgnored(t *testing.T) {
 	c := newCaptured(t, capture.Timed)
 	side := c.wiring.A.Another("", nil, neighborAddress)
 	side.Capture(capture.None)

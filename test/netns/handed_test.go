@@ -10,7 +10,7 @@ import (
 
 // With the strategies etf an application is told whose fault it was: the kernel looks at a message in the call, and so a
 // message that was handed over in time is missed, however late ktsnd comes to take it, and no wrong parameter.
-func TestMessageHandedOverInTimeCountsAsMissed(t *testing.T) {
+func TestMessageTakenLateCountsAsMissed(t *testing.T) {
 	timing(t)
 	lab := newLab(t)
 	daemon, client := lab.startDaemon(t, "--strategy", "etf")

@@ -271,7 +271,7 @@ func checkBooks(t *testing.T, counted control.Counters) {
 	}
 }
 
-func TestHostilePodHurtsOnlyItself(t *testing.T) {
+func TestHostilePodHarmsOnlyItself(t *testing.T) {
 	timing(t)
 	for _, test := range []struct {
 		mode string
@@ -345,7 +345,7 @@ func TestHostilePodHurtsOnlyItself(t *testing.T) {
 // holding are the modes in which a system call of ktsnd waits for the pod, for three seconds each time.
 var holding = []string{"linger", "notifier", "locked", "unread"}
 
-func TestPodThatHoldsKtsndUpHoldsUpNobodyElse(t *testing.T) {
+func TestPodThatStallsKtsndDelaysNoOther(t *testing.T) {
 	timing(t)
 	for _, mode := range holding {
 		t.Run(mode, func(t *testing.T) {
@@ -371,7 +371,7 @@ func TestPodThatHoldsKtsndUpHoldsUpNobodyElse(t *testing.T) {
 	}
 }
 
-func TestKtsndThatAPodHoldsUpIsReplacedAndEnds(t *testing.T) {
+func TestStalledKtsndIsReplacedAndEnds(t *testing.T) {
 	content(t)
 	lab := newLab(t)
 	daemon, client := lab.startDaemon(t)
@@ -445,7 +445,7 @@ type shareCase struct {
 	check func(t *testing.T, said map[string]int, seen []glimpse, end control.Counters)
 }
 
-func TestPodGetsItsShareAndNoMore(t *testing.T) {
+func TestPodQuota(t *testing.T) {
 	timing(t)
 	for name, test := range map[string]shareCase{
 		"of connections": {[]string{"--pod-processes", "3"}, "many",

@@ -67,7 +67,7 @@ func defined(t *testing.T, path string) map[string][]string {
 	return versions
 }
 
-func TestLibraryNeedsOnlyWhatMuslHas(t *testing.T) {
+func TestLibraryNeedsOnlyMuslSymbols(t *testing.T) {
 	content(t)
 	musl := defined(t, muslLoader)
 	for _, symbol := range needed(t) {
@@ -77,7 +77,7 @@ func TestLibraryNeedsOnlyWhatMuslHas(t *testing.T) {
 	}
 }
 
-func TestLibraryNeedsOnlyWhatOldGlibcHas(t *testing.T) {
+func TestLibraryNeedsOnlyOldGlibcSymbols(t *testing.T) {
 	content(t)
 	glibc := defined(t, "/lib/x86_64-linux-gnu/libc.so.6")
 	for _, symbol := range needed(t) {
@@ -101,7 +101,7 @@ func oldEnough(version string) bool {
 	return err == nil && number <= oldestGlibc
 }
 
-func TestAnotherPreloadedLibrarySeesWhatItShould(t *testing.T) {
+func TestLibraryWithOtherPreloadedLibrary(t *testing.T) {
 	content(t)
 	lab := newLab(t)
 	lab.addAddress(t)
@@ -143,7 +143,7 @@ func TestAnotherPreloadedLibrarySeesWhatItShould(t *testing.T) {
 	}
 }
 
-func TestKtsnRunReachesProgramsOfBothLibraries(t *testing.T) {
+func TestKtsnRunWithBothCLibraries(t *testing.T) {
 	content(t)
 	lab := newLab(t)
 	lab.addAddress(t)

@@ -147,7 +147,7 @@ func statusField(t *testing.T, pid int, name string) int {
 	return 0
 }
 
-func TestYoungerInstanceServesAndTheOlderStandsBy(t *testing.T) {
+func TestNewerInstanceServesAndOlderStandsBy(t *testing.T) {
 	content(t)
 	lab := newLab(t)
 	older, _ := lab.startServing(t, "older")
@@ -323,7 +323,7 @@ func (l *lab) say(t *testing.T, request string) string {
 }
 
 // The successor looks who serves before it asks; another may have come between the two.
-func TestRequestOfAnOlderInstanceIsRefused(t *testing.T) {
+func TestTakeOverByOlderInstanceIsRejected(t *testing.T) {
 	content(t)
 	lab := newLab(t)
 	_, client := lab.startServing(t, "serving")
@@ -364,7 +364,7 @@ func (l *lab) fillBacklog(t *testing.T) {
 }
 
 // One that hangs is kubelet's to end: who waits for it answers meanwhile, and ends when it is told to.
-func TestInstanceWaitsForOneThatAcceptsNobody(t *testing.T) {
+func TestInstanceWaitsForStalledInstance(t *testing.T) {
 	content(t)
 	lab := newLab(t)
 	serving, client := lab.startServing(t, "serving")
@@ -383,7 +383,7 @@ func TestInstanceWaitsForOneThatAcceptsNobody(t *testing.T) {
 }
 
 // The one that serves may hang at any time, also when it has said who it is.
-func TestInstanceThatIsNotAnsweredBeginsAnew(t *testing.T) {
+func TestUnansweredInstanceStartsWithoutTakeOver(t *testing.T) {
 	content(t)
 	lab := newLab(t)
 	serving, _ := lab.startServing(t, "serving")
@@ -407,7 +407,7 @@ func TestInstanceThatIsNotAnsweredBeginsAnew(t *testing.T) {
 }
 
 // One that fails, or has no descriptors left, ends a connection at once, or when something is asked.
-func TestInstanceDoesNotPressOneThatSendsItAway(t *testing.T) {
+func TestRejectedInstanceDoesNotRetry(t *testing.T) {
 	content(t)
 	lab := newLab(t)
 	listener := lab.listenAsKtsnd(t)
@@ -455,7 +455,7 @@ func TestInstanceEndsWithServingProcess(t *testing.T) {
 	}
 }
 
-func TestInstanceThatStandsByServesWhenNobodyDoes(t *testing.T) {
+func TestStandbyInstanceServesAfterKill(t *testing.T) {
 	content(t)
 	lab := newLab(t)
 	older, _ := lab.startServing(t, "older")
@@ -474,7 +474,7 @@ func TestInstanceThatStandsByServesWhenNobodyDoes(t *testing.T) {
 }
 
 // Both are started again at the same moment, whatever state they were in: it ends with the younger serving.
-func TestInstancesThatStartTogetherAgreeWhoServes(t *testing.T) {
+func TestConcurrentInstancesElectOne(t *testing.T) {
 	content(t)
 	lab := newLab(t)
 	older, _ := lab.startServing(t, "older")
@@ -514,7 +514,7 @@ func TestUpgradesUnderLoadLoseNothing(t *testing.T) {
 }
 
 // An instance that stands by holds no port of Open vSwitch's, and the last one takes up again where the others have ended.
-func TestInstancesAreUpgradedUnderLoadOpenVSwitchGoesOn(t *testing.T) {
+func TestUpgradedInstancesKeepOpenVSwitch(t *testing.T) {
 	timing(t)
 	lab := newOVSLab(t)
 	serving, client := lab.startServing(t, "instance-0", lab.uplink()...)

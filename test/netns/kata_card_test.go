@@ -90,7 +90,7 @@ func speaksOf(t *testing.T, err error, part string) {
 const killableVariable = "KTSN_KILLABLE_DIR"
 
 // One after the other, because each needs what is before it.
-func TestAPodOfKataIsGivenACard(t *testing.T) {
+func TestKataPodGetsCard(t *testing.T) {
 	card, wire := cards(t)
 	if output, err := exec.Command("modprobe", "--all", "tun", "sch_ingress", "cls_bpf").CombinedOutput(); err != nil {
 		t.Fatalf("modprobe: %v: %s", err, output)

@@ -173,7 +173,7 @@ func (h *hypervisor) checkClock(t *testing.T) {
 	connection.Close()
 }
 
-func TestGuestsOfKubeVirtAreConnectedByATap(t *testing.T) {
+func TestGuestsOfKubeVirtByTap(t *testing.T) {
 	l := newLab(t)
 	name, err := device.TapName(topology.PodInterface)
 	if err != nil {
@@ -232,7 +232,7 @@ func packetSocket(t *testing.T, where *topology.Namespace, name string) int {
 	return fd
 }
 
-func TestGuestsOfKubeVirtAreConnectedByVhostUser(t *testing.T) {
+func TestGuestsOfKubeVirtByVhostUser(t *testing.T) {
 	rig := newGuestRig(t, 2, false, "--records")
 	_, client := rig.startDaemon(t)
 	rig.startRelay(t)

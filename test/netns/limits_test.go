@@ -63,7 +63,7 @@ func otherLimits(t *testing.T, client *control.Client) control.PodLimits {
 	return control.PodLimits{}
 }
 
-func TestLimitsOfANetworkHoldItsPodsAndNoOthers(t *testing.T) {
+func TestNetworkLimitsApplyToItsPods(t *testing.T) {
 	content(t)
 	python := python(t)
 	lab := newLab(t)

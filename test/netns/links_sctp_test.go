@@ -20,8 +20,8 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/testlab/podnetworks"
 )
 
-// TestTheKernelHasSCTPOverLinks has the kernels of two pods have an association over a link, whose receiver sees the sender's address.
-func TestTheKernelHasSCTPOverLinks(t *testing.T) {
+// TestKernelSCTPOverLinks has the kernels of two pods have an association over a link, whose receiver sees the sender's address.
+func TestKernelSCTPOverLinks(t *testing.T) {
 	if output, err := exec.Command("modprobe", "sctp").CombinedOutput(); err != nil {
 		t.Fatalf("modprobe sctp: %v: %s", err, output)
 	}

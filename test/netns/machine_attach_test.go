@@ -35,7 +35,7 @@ func leftIn(t *testing.T, stateDir string) (left []string) {
 	return left
 }
 
-func TestGuestsThatCannotBeAttachedLeaveNothing(t *testing.T) {
+func TestGuestsFailedAttachLeavesNothing(t *testing.T) {
 	c := newCaptured(t, capture.Timed)
 	m := c.attachMachine(t)
 	before := c.linksOfNode(t)
@@ -74,7 +74,7 @@ func TestGuestsThatCannotBeAttachedLeaveNothing(t *testing.T) {
 	}
 }
 
-func TestGuestsSocketIsMadeByWhoRunsIt(t *testing.T) {
+func TestGuestsSocketBelongsToHypervisor(t *testing.T) {
 	const owner = 1234
 	c := newCaptured(t, capture.Timed)
 	m := c.attachMachine(t, "--owner", "1234")
@@ -105,7 +105,7 @@ func TestGuestsSocketIsMadeByWhoRunsIt(t *testing.T) {
 	}
 }
 
-func TestGuestsByVhostUserAreServedByTheRelaysOfTheirNode(t *testing.T) {
+func TestGuestsByVhostUserUseNodeRelays(t *testing.T) {
 	c := newCaptured(t, capture.Timed)
 	m := c.attachMachine(t, "--device", "vhost-user", "--queues", "2", "--vcpus", "2", "--owner", strconv.Itoa(nobody))
 	// QEMU's user must come as far as the socket.
@@ -133,7 +133,7 @@ func TestGuestsByVhostUserAreServedByTheRelaysOfTheirNode(t *testing.T) {
 }
 
 // A tap's queue is its class, and a frame of class 5 may leave in another window than one of class 0.
-func TestGuestsHaveTheClassOfTheirQueueAtATap(t *testing.T) {
+func TestGuestsTapQueueSetsClass(t *testing.T) {
 	c := newCaptured(t, capture.All)
 	m := c.attachMachine(t, "--queues", "8", "--vcpus", "2", "--class", "queue")
 	var taps []*os.File
@@ -167,7 +167,7 @@ func TestGuestsHaveTheClassOfTheirQueueAtATap(t *testing.T) {
 	}
 }
 
-func TestGuestsAreDetachedByForceWhenTheirPluginIsGone(t *testing.T) {
+func TestGuestsForcedDetachWithoutPlugin(t *testing.T) {
 	c := newCaptured(t, capture.Timed)
 	m := c.attachMachine(t)
 	if err := os.Remove(filepath.Join(m.ConfDir, "10-tsn.conflist")); err != nil {
@@ -187,7 +187,7 @@ func TestGuestsAreDetachedByForceWhenTheirPluginIsGone(t *testing.T) {
 	}
 }
 
-func TestGuestsThatHaveATapOfTheNodeAreShownSo(t *testing.T) {
+func TestGuestsTapIsListed(t *testing.T) {
 	c := newCaptured(t, capture.Timed)
 	c.attachMachine(t)
 	var said []byte

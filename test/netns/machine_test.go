@@ -144,7 +144,7 @@ func departures(traced []control.TracedMessage) string {
 	return fmt.Sprintf("p50 %v, p99 %v", time.Duration(stats.Percentile(errors, stats.P50)), time.Duration(stats.Percentile(errors, stats.P99)))
 }
 
-func TestGuestsLeaveNothingWhenTheyAreDetached(t *testing.T) {
+func TestGuestsDetachLeavesNothing(t *testing.T) {
 	c := newCaptured(t, capture.Timed)
 	before := c.linksOfNode(t)
 	m := c.attachMachine(t, "--queues", "4", "--vcpus", "2", "--mac", "0a:58:0a:2a:01:77")

@@ -94,7 +94,7 @@ func (d *twoDaemons) sendToGroup(t *testing.T, group, text string) {
 	d.sendTo(t, "--to", group, "--port", "7788", "--multicast-interface", topology.PodInterface, "0:"+text)
 }
 
-func TestMessagesToAGroupGoWhereItHasMembers(t *testing.T) {
+func TestGroupMessagesGoToMembers(t *testing.T) {
 	content(t)
 	both := newTwoDaemons(t)
 	both.awaitBothListed(t)
@@ -133,7 +133,7 @@ func TestMessagesToAGroupGoWhereItHasMembers(t *testing.T) {
 }
 
 // A message without receivers is one that was sent, as with a switch that finds no port for it.
-func TestAGroupWithoutMembersCostsOneFrame(t *testing.T) {
+func TestGroupWithoutMembersCostsOneFrame(t *testing.T) {
 	content(t)
 	both := newTwoDaemons(t)
 	both.awaitBothListed(t)

@@ -63,7 +63,7 @@ func (s *sizer) awaitSize(t *testing.T, which string, size int, want string) {
 	})
 }
 
-func TestAPodsInterfaceIsFollowedWhileAProgramRuns(t *testing.T) {
+func TestInterfaceMTUIsFollowed(t *testing.T) {
 	content(t)
 	lab := newLab(t)
 	setMTU := func(bytes int) { ip(t, lab.PodA, "link", "set", topology.PodInterface, "mtu", strconv.Itoa(bytes)) }

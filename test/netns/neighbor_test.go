@@ -316,7 +316,7 @@ func summarize(all []fared) (p99 time.Duration, lost int) {
 
 // What held ktsnd's sending thread up: with 50,000 watchers a good pod's departures were 10 ms late at p90, and a group's copies
 // were made in one go. That was so in each turn; what a busy machine does comes and goes, so the best of the turns counts.
-func TestAHostileNeighborDelaysNoDepartures(t *testing.T) {
+func TestHostileNeighborDelaysNoDepartures(t *testing.T) {
 	timing(t)
 	if runtime.NumCPU() < 2 {
 		t.Skip("one processor: the neighbour has the one that ktsnd has")

@@ -14,7 +14,7 @@ import (
 
 // ktsnd asks the kernel about a pod's network namespace, through sockets that are in it. A program of the pod that has
 // CAP_NET_ADMIN there can send to them: what comes from it counts for nothing, and nobody waits for it.
-func TestForgedNetlinkOfAPodHoldsNobodyUp(t *testing.T) {
+func TestForgedNetlinkDelaysNobody(t *testing.T) {
 	content(t)
 	const (
 		length = 3 * time.Second

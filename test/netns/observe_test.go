@@ -50,7 +50,7 @@ func (l *lab) ask(t *testing.T, arguments ...string) string {
 	return string(output)
 }
 
-func TestFlowsAndPodsAreAsTheKernelKnowsThem(t *testing.T) {
+func TestFlowsAndPodsMatchKernel(t *testing.T) {
 	content(t)
 	lab := newLab(t)
 	_, client := lab.startDaemon(t)
@@ -115,7 +115,7 @@ func traced(t *testing.T, text []byte) []control.TracedMessage {
 	return all
 }
 
-func TestTraceFollowsMessagesFromTheCallToTheWire(t *testing.T) {
+func TestTraceFollowsMessages(t *testing.T) {
 	content(t)
 	const count = 50
 	lab := newLab(t)
@@ -213,7 +213,7 @@ func TestTraceEndsWithItsClient(t *testing.T) {
 	}
 }
 
-func TestTraceThatNobodyReadsEnds(t *testing.T) {
+func TestUnreadTraceEnds(t *testing.T) {
 	content(t)
 	lab := newLab(t)
 	_, client := lab.startDaemon(t)

@@ -38,7 +38,7 @@ func (l *lab) receive(t *testing.T, count int, send func()) []arrival {
 	return arrivals
 }
 
-func TestMessagesLeaveByTimeAndNotByCall(t *testing.T) {
+func TestMessagesLeaveInTimeOrder(t *testing.T) {
 	content(t)
 	lab := newLab(t)
 	sender := program(t, "ktsn-test-send")

@@ -22,7 +22,7 @@ func (l *ovsLab) followIn(t *testing.T, follower *openvswitch.Follower, wanted *
 }
 
 // The agent of a node of a cluster does what `ktsn ovs setup` does for one without.
-func TestAgentSetsOpenVSwitchUpAndKeepsItSo(t *testing.T) {
+func TestAgentMaintainsOpenVSwitch(t *testing.T) {
 	timing(t)
 	lab := newOVSNode(t)
 	lab.start(t, func() (*ovsnode.Node, error) { return ovsnode.Start(t.Context(), lab.Topology) })

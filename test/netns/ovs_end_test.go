@@ -50,7 +50,7 @@ func (l *ovsLab) stopAnswering(t *testing.T) {
 }
 
 // DPDK would ask Open vSwitch where it is in the queues, and wait for the answer for ever.
-func TestKtsndEndsThoughOpenVSwitchDoesNotAnswer(t *testing.T) {
+func TestKtsndEndsWithStalledOpenVSwitch(t *testing.T) {
 	timing(t)
 	lab := newOVSLab(t)
 	daemon, client := lab.startOVSDaemon(t)
@@ -116,7 +116,7 @@ func startSilenced(t *testing.T, times int) *process.Process {
 const silentTries = 3
 
 // DPDK would wait for the answers of whoever connected first, for ever, and no signal would be read.
-func TestKtsndBeginsThoughOpenVSwitchDoesNotAnswer(t *testing.T) {
+func TestKtsndStartsWithStalledOpenVSwitch(t *testing.T) {
 	content(t)
 	var took time.Duration
 	for range silentTries {

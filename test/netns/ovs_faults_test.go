@@ -221,7 +221,7 @@ func TestFailedOpenVSwitchTeardownContinues(t *testing.T) {
 	t.Run("and the other node knows at once where the address is", func(t *testing.T) { lab.awaitNeighbor(t, topology.PhysicalInterface) })
 }
 
-func TestOpenVSwitchThatCannotDoItIsToldSo(t *testing.T) {
+func TestUnsuitableOpenVSwitchIsReported(t *testing.T) {
 	timing(t)
 	lab := newOVSNode(t)
 	if _, err := os.Stat(kernelDaemon); err != nil {

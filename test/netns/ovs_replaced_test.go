@@ -74,7 +74,7 @@ func (r *replacements) record(t *testing.T, port string) {
 
 // Open vSwitch is connected to the successor before its predecessor lets go, and its predecessor ends when Open vSwitch has fetched
 // all: nothing is lost.
-func TestReplacedInPlaceUnderLoadOpenVSwitchGoesOn(t *testing.T) {
+func TestReplaceUnderLoadKeepsOpenVSwitch(t *testing.T) {
 	timing(t)
 	lab := newOVSLab(t)
 	daemon, client := lab.startOVSDaemon(t)

@@ -307,7 +307,7 @@ func TestPluginAttachesThroughOpenVSwitchWithKtsnd(t *testing.T) {
 	})
 }
 
-func TestOpenVSwitchKilledUnderLoadIsFoundAgain(t *testing.T) {
+func TestKilledOpenVSwitchReconnects(t *testing.T) {
 	timing(t)
 	lab := newOVSLab(t)
 	keeper := start(t, lab.NodeA, "ktsn", lab.ktsnCommand(t, "setup", append(lab.setup(), "--keep")...))
@@ -475,7 +475,7 @@ func awaitSaidFor(t *testing.T, running *process.Process, text string, most time
 	})
 }
 
-func TestKtsndKilledUnderLoadIsConnectedAgain(t *testing.T) {
+func TestKilledKtsndReconnectsToOpenVSwitch(t *testing.T) {
 	timing(t)
 	lab := newOVSLab(t)
 	daemon, client := lab.startOVSDaemon(t)

@@ -16,7 +16,7 @@ import (
 )
 
 // The card is DPDK's by an XDP socket: what the kernel has of it is only the name.
-func TestMessagesGoThroughOpenVSwitchWithAnXDPSocket(t *testing.T) {
+func TestMessagesGoThroughOpenVSwitchByAFXDP(t *testing.T) {
 	timing(t)
 	if fd, err := unix.Socket(unix.AF_XDP, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0); err != nil {
 		testlab.Missing(t, "this kernel makes no XDP sockets: "+err.Error())

@@ -73,7 +73,7 @@ func receiveAny(t *testing.T, fd int, wait time.Duration) (frame []byte, ours bo
 	return buffer[:length], from.(*unix.SockaddrLinklayer).Pkttype != unix.PACKET_OTHERHOST
 }
 
-func TestPacketSocketsSendFramesAtTheirTime(t *testing.T) {
+func TestPacketSocketFramesLeaveOnTime(t *testing.T) {
 	timing(t)
 	company := newCompany(t)
 	own, podB := interfaceMAC(t, company.PodA).String(), interfaceMAC(t, company.PodB).String()
@@ -133,7 +133,7 @@ func TestPacketSocketsSendFramesAtTheirTime(t *testing.T) {
 	}
 }
 
-func TestAFrameGoesWhereTheTunnelWasToldForGood(t *testing.T) {
+func TestFramesFollowStaticForwardingEntry(t *testing.T) {
 	content(t)
 	company := newCompany(t)
 	podB := interfaceMAC(t, company.PodB).String()
@@ -157,7 +157,7 @@ func TestAFrameGoesWhereTheTunnelWasToldForGood(t *testing.T) {
 	}
 }
 
-func TestPacketSocketsSayWhatTheKernelWouldSay(t *testing.T) {
+func TestPacketSocketErrorsMatchKernel(t *testing.T) {
 	content(t)
 	lab := newLab(t)
 	lab.startDaemon(t)

@@ -94,7 +94,7 @@ func driverOf(address string) string {
 }
 
 // One after the other, because each needs what is before it.
-func TestACardIsTakenFromTheKernelAndGivenBack(t *testing.T) {
+func TestCardIsBoundToVFIOAndBack(t *testing.T) {
 	card, wire := cards(t)
 	t.Run("not while the node has an address on it", func(t *testing.T) {
 		link, err := netlink.LinkByName(card.Interfaces[0])

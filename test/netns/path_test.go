@@ -87,7 +87,7 @@ func checkFrames(t *testing.T, lab *lab, seen *observed, source netip.AddrPort, 
 	}
 }
 
-func TestSourcePortIsTheSocketsOwn(t *testing.T) {
+func TestSourcePortIsTheSocketPort(t *testing.T) {
 	content(t)
 	lab := newLab(t)
 	lab.startDaemon(t)
@@ -101,7 +101,7 @@ func TestSourcePortIsTheSocketsOwn(t *testing.T) {
 	}
 }
 
-func TestNothingIsEarlyOnTheWire(t *testing.T) {
+func TestNoMessageLeavesEarly(t *testing.T) {
 	content(t)
 	lab := newLab(t)
 	_, client := lab.startDaemon(t)
@@ -129,7 +129,7 @@ func TestNothingIsEarlyOnTheWire(t *testing.T) {
 	}
 }
 
-func TestFirstMessageToANewPeerIsNotLost(t *testing.T) {
+func TestFirstMessageToNewPeerIsNotLost(t *testing.T) {
 	content(t)
 	lab := newLab(t) // nothing was sent in it: nobody knows anybody's MAC address
 	lab.startDaemon(t)
@@ -145,7 +145,7 @@ func TestFirstMessageToANewPeerIsNotLost(t *testing.T) {
 	})
 }
 
-func TestNeighborsThatAreConfiguredStayAsTheyAre(t *testing.T) {
+func TestPermanentNeighborsStay(t *testing.T) {
 	content(t)
 	lab := newLab(t)
 	lab.startDaemon(t) // DPDK sets the interface's own MAC address again, for which the kernel forgets all it knows
@@ -170,7 +170,7 @@ func TestNeighborsThatAreConfiguredStayAsTheyAre(t *testing.T) {
 	checkAllArrived(t, lab.run(t, traffic{count: 5, payloadBytes: 64, environment: lab.preloaded(t)}), 5)
 }
 
-func TestDatagramsWithoutTimeAreTheKernels(t *testing.T) {
+func TestUntimedDatagramsUseKernel(t *testing.T) {
 	content(t)
 	lab := newLab(t)
 	_, client := lab.startDaemon(t)

@@ -30,7 +30,7 @@ func (l *lab) publicly(t *testing.T) []string {
 	return append(l.preloaded(t), "LD_PRELOAD="+publicCopy(t, "libktsn.so"))
 }
 
-func TestWithoutADaemonTheKernelsAnswerStands(t *testing.T) {
+func TestWithoutDaemonKernelErrorsStay(t *testing.T) {
 	content(t)
 	lab := newLab(t)
 	plain := start(t, lab.PodA, "talker", nobodysTalker(t, nil))
@@ -48,7 +48,7 @@ func TestWithoutADaemonTheKernelsAnswerStands(t *testing.T) {
 	}
 }
 
-func TestWithoutADaemonDatagramsTravelAsEver(t *testing.T) {
+func TestWithoutDaemonDatagramsUseKernel(t *testing.T) {
 	content(t)
 	lab := newLabThatPasses(t)
 	for name, options := range map[string][]string{
@@ -62,7 +62,7 @@ func TestWithoutADaemonDatagramsTravelAsEver(t *testing.T) {
 	}
 }
 
-func TestApplicationWithoutPrivilegesGetsItsTime(t *testing.T) {
+func TestUnprivilegedApplicationSendsOnTime(t *testing.T) {
 	content(t)
 	lab := newLab(t)
 	_, client := lab.startDaemon(t)

@@ -46,7 +46,7 @@ func capabilities(t *testing.T, field string) uint64 {
 	return set
 }
 
-func TestRunningKtsndHasGivenUpWhatItDoesNotNeed(t *testing.T) {
+func TestKtsndDropsPrivileges(t *testing.T) {
 	content(t)
 	lab := newLab(t)
 	daemon, _ := lab.startDaemon(t)

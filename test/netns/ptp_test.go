@@ -176,7 +176,7 @@ func settings(t *testing.T) string {
 	return fmt.Sprintf("frequency %d, tick %d, TAI offset %d", clock.Freq, clock.Tick, clock.Tai)
 }
 
-func TestNodesFindAGrandmasterAndMeasureTheirClocks(t *testing.T) {
+func TestPtpElectsGrandmasterAndMeasuresClocks(t *testing.T) {
 	timing(t)
 	for name, test := range map[string]struct {
 		domain  int
@@ -233,7 +233,7 @@ func TestKtsnPtpEndsWithItsPtp4l(t *testing.T) {
 }
 
 // What a killed one leaves does not keep the next one away, and no ptp4l goes on without it.
-func TestAKilledKtsnPtpTakesPtp4lWithIt(t *testing.T) {
+func TestKilledKtsnPtpEndsPtp4l(t *testing.T) {
 	content(t)
 	a, _ := newClockNodes(t)
 	kept := a.keep(t)
@@ -272,7 +272,7 @@ func running(pid int) bool {
 	return !strings.HasPrefix(state, "Z") && !strings.HasPrefix(state, "X")
 }
 
-func TestKtsnPtpNamesWhatKeepsItFromANode(t *testing.T) {
+func TestKtsnPtpReportsObstacles(t *testing.T) {
 	content(t)
 	a, _ := newClockNodes(t)
 	// Not a process of that name: other tests look for such in this machine's /proc.
@@ -314,7 +314,7 @@ func TestKtsnPtpNamesWhatKeepsItFromANode(t *testing.T) {
 
 // ptp4l of this version takes what is printed for machines that are no nodes, and the example among it. Without a card with a clock it
 // stamps in software here, and sets nothing.
-func TestPtp4lTakesTheConfigurationsForOtherMachines(t *testing.T) {
+func TestPtp4lAcceptsConfigurations(t *testing.T) {
 	content(t)
 	guest, err := os.ReadFile("../../docs/examples/ptp4l-guest.conf")
 	if err != nil {

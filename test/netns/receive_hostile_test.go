@@ -104,7 +104,7 @@ func onlyOnce(t *testing.T, sent, came string) int {
 	return count
 }
 
-func TestAPodCannotReadInARingWhatIsForAnother(t *testing.T) {
+func TestReceiveRingHasOnlyThePodsDatagrams(t *testing.T) {
 	timing(t)
 	c := newRingCompany(t)
 	sent, came := filepath.Join(t.TempDir(), "talker.csv"), filepath.Join(t.TempDir(), "listener.csv")
@@ -134,7 +134,7 @@ func TestAPodCannotReadInARingWhatIsForAnother(t *testing.T) {
 	}
 }
 
-func TestAFloodIntoAPodsRingIsThatPodsOwn(t *testing.T) {
+func TestReceiveFloodAffectsOnlyItsPod(t *testing.T) {
 	timing(t)
 	c := newRingCompany(t)
 	sent, came := filepath.Join(t.TempDir(), "talker.csv"), filepath.Join(t.TempDir(), "listener.csv")
@@ -193,7 +193,7 @@ func (s *receivingSide) entered(t *testing.T) (count int) {
 	return count
 }
 
-func TestOpeningRingsEndlesslyIsLimitedToShareAndHoldsNobody(t *testing.T) {
+func TestOpeningReceiveRingsIsLimited(t *testing.T) {
 	timing(t)
 	const mostSockets = 16
 	for mode, achieves := range map[string]string{"receive": "refused", "receive-churn": "asked"} {
@@ -230,7 +230,7 @@ func TestOpeningRingsEndlesslyIsLimitedToShareAndHoldsNobody(t *testing.T) {
 	}
 }
 
-func TestKilledTwentyTimesADatagramComesOnce(t *testing.T) {
+func TestReceiveAfterKillHasNoDuplicates(t *testing.T) {
 	timing(t)
 	lab := newLab(t)
 	lab.sideA().attach(t, rings.Endpoint{Rings: true})

@@ -190,7 +190,7 @@ func (o *oracle) slow(t *testing.T, program string) bool {
 	return false
 }
 
-func TestTableOfReceiversIsThatOfTheProgram(t *testing.T) {
+func TestReceiverTableMatchesProgram(t *testing.T) {
 	timing(t)
 	output, err := exec.Command(program(t, "ktsn-test-receive"), "--list").Output()
 	if err != nil {
@@ -205,7 +205,7 @@ func TestTableOfReceiversIsThatOfTheProgram(t *testing.T) {
 	}
 }
 
-func TestReceiversCannotTellTheRingFromTheKernel(t *testing.T) {
+func TestReceiveRingMatchesKernel(t *testing.T) {
 	timing(t)
 	t.Parallel()
 	for libc, program := range receivers(t) {
@@ -236,7 +236,7 @@ func (o *oracle) check(t *testing.T, program, family string, one *receiveCase) {
 	}
 }
 
-func TestReceiversGetEverythingWhileKtsndIsSlow(t *testing.T) {
+func TestReceiversLoseNothingWhileKtsndIsSlow(t *testing.T) {
 	content(t)
 	for libc, program := range receivers(t) {
 		t.Run(libc, func(t *testing.T) {

@@ -88,7 +88,7 @@ func withCount(command *exec.Cmd, count int) *exec.Cmd {
 // Before messages to pods of the node had threads of their own, departures were 7 ms late at p90 beside 1,000 members with filters, in
 // each turn. Beside 5,000 sockets they were 20 us late: a limit that a busy machine keeps cannot tell that from nothing, so make chaos
 // alone measures that mode.
-func TestAReceiverOfTheNodeDelaysNoDepartures(t *testing.T) {
+func TestReceiverDelaysNoDepartures(t *testing.T) {
 	timing(t)
 	if runtime.NumCPU() < 2 {
 		t.Skip("one processor: the receiver has the one that ktsnd has")
@@ -98,8 +98,8 @@ func TestAReceiverOfTheNodeDelaysNoDepartures(t *testing.T) {
 	checkP90(t, beside(t, modes, turns, length, 0, (*hostile).addReceiver))
 }
 
-// TestAReceiverThatCostsTooMuchIsLimited checks also that what waits for such a receiver is counted when it goes.
-func TestAReceiverThatCostsTooMuchIsLimited(t *testing.T) {
+// TestExpensiveReceiverIsLimited checks also that what waits for such a receiver is counted when it goes.
+func TestExpensiveReceiverIsLimited(t *testing.T) {
 	content(t)
 	lab := newLab(t)
 	_, client := lab.startDaemon(t)

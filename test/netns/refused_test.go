@@ -13,7 +13,7 @@ import (
 )
 
 // Whoever can write to it makes and removes endpoints.
-func TestControlSocketIsItsOwnersOnly(t *testing.T) {
+func TestControlSocketIsPrivate(t *testing.T) {
 	content(t)
 	lab := newLab(t)
 	lab.startDaemon(t)
@@ -27,7 +27,7 @@ func TestControlSocketIsItsOwnersOnly(t *testing.T) {
 }
 
 // A pod that has a socket of another network namespace, handed over by one of its programs, cannot send in that one's name.
-func TestSocketOfAnotherNetworkNamespaceIsRefused(t *testing.T) {
+func TestSocketOfOtherNamespaceIsRejected(t *testing.T) {
 	content(t)
 	lab := newLab(t)
 	_, client := lab.startDaemon(t)

@@ -74,7 +74,7 @@ func (l *lab) connectionsUse(t *testing.T) (used int) {
 	}
 }
 
-func TestAPodGetsNoUntimedRingAndItsRelayDoes(t *testing.T) {
+func TestOnlyRelayGetsUntimedRing(t *testing.T) {
 	content(t)
 	lab := newLab(t)
 	lab.startDaemon(t)
@@ -89,7 +89,7 @@ func TestAPodGetsNoUntimedRingAndItsRelayDoes(t *testing.T) {
 	}
 }
 
-func TestAPodThatUsesUpItsConnectionsKeepsItsRelay(t *testing.T) {
+func TestRelayConnectionIsReserved(t *testing.T) {
 	content(t)
 	rig := newCaptureRig(t, true)
 	daemon, _ := rig.startDaemon(t, "--pod-processes", "8")

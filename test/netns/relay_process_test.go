@@ -252,7 +252,7 @@ func arrivedText(t *testing.T, fd int) string {
 	return string(bytes.TrimRight(frame[14:], " \x00"))
 }
 
-func TestARelaysFramesLeaveAtTheirTimes(t *testing.T) {
+func TestRelayFramesLeaveOnTime(t *testing.T) {
 	timing(t)
 	rig := newCaptureRig(t, false)
 	_, client := rig.startDaemon(t)
@@ -286,7 +286,7 @@ func TestARelaysFramesLeaveAtTheirTimes(t *testing.T) {
 	}
 }
 
-func TestAForeignSourceOfARelayIsRefused(t *testing.T) {
+func TestRelayForeignSourceIsRejected(t *testing.T) {
 	content(t)
 	rig := newCaptureRig(t, false)
 	_, client := rig.startDaemon(t)
@@ -304,7 +304,7 @@ func TestAForeignSourceOfARelayIsRefused(t *testing.T) {
 	}
 }
 
-func TestFramesOfARelayOutliveKtsnd(t *testing.T) {
+func TestRelayFramesSurviveKtsnd(t *testing.T) {
 	content(t)
 	rig := newCaptureRig(t, false)
 	daemon, _ := rig.startDaemon(t)
@@ -339,7 +339,7 @@ func TestFramesOfARelayOutliveKtsnd(t *testing.T) {
 	}
 }
 
-func TestARelayIsKilledWhileFramesFlowAndAllAreAccountedFor(t *testing.T) {
+func TestKilledRelayFramesAreAccountedFor(t *testing.T) {
 	timing(t)
 	rig := newCaptureRig(t, false)
 	_, client := rig.startDaemon(t)

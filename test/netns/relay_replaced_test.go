@@ -10,7 +10,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
 )
 
-func TestFramesOfARelayGoOnWhileKtsndIsReplaced(t *testing.T) {
+func TestRelayFramesContinueDuringReplace(t *testing.T) {
 	content(t)
 	rig := newCaptureRig(t, true)
 	before, client := rig.startDaemon(t)

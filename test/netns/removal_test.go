@@ -173,7 +173,7 @@ func TestRemovedPodLeavesNothing(t *testing.T) {
 }
 
 // The folder of a pod's socket is the pod's to watch, and each watcher costs whoever changes the folder.
-func TestWatchersOfTheSocketsFolderHoldUpNobody(t *testing.T) {
+func TestSocketFolderWatchersDelayNobody(t *testing.T) {
 	timing(t)
 	t.Parallel()
 	lab := newLab(t)
@@ -279,7 +279,7 @@ func TestControlSocketHasDescriptorsInReserve(t *testing.T) {
 }
 
 // A pod that is just being removed keeps no ktsnd from being replaced, and the next one owes it nothing.
-func TestHandOverWhileAPodIsRemoved(t *testing.T) {
+func TestHandOverDuringPodRemoval(t *testing.T) {
 	timing(t)
 	for _, mode := range []string{"immortal", "immortal2", "fuse", "fuse-ring"} {
 		t.Run(mode, func(t *testing.T) {
@@ -307,7 +307,7 @@ func TestHandOverWhileAPodIsRemoved(t *testing.T) {
 }
 
 // A ktsnd that is killed while it removes a pod is gone.
-func TestKtsndThatIsKilledWhileAPodIsRemovedEnds(t *testing.T) {
+func TestKilledKtsndEndsDuringPodRemoval(t *testing.T) {
 	content(t)
 	lab := newLab(t)
 	daemon, client := lab.startDaemon(t)

@@ -41,7 +41,7 @@ func (i *interluded) said() []string {
 	return lines
 }
 
-func TestReportsOutliveKtsnd(t *testing.T) {
+func TestReportsSurviveKtsnd(t *testing.T) {
 	timing(t)
 	const silent = time.Second // longer than a call waits for an answer, shorter than the program waits for a report
 	for name, replace := range map[string]func(*testing.T, *lab, *process.Process){

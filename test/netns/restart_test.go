@@ -95,9 +95,9 @@ func (l *lab) restart(t *testing.T, daemon *process.Process, client *control.Cli
 	return l.startDaemon(t)
 }
 
-// TestEndedInOrderUnderLoadNothingIsLost has messages come while ktsnd ends, to a ring with room for them. Nothing about them is
+// TestStopUnderLoadLosesNothing has messages come while ktsnd ends, to a ring with room for them. Nothing about them is
 // uncertain: none is departing when the loop has ended.
-func TestEndedInOrderUnderLoadNothingIsLost(t *testing.T) {
+func TestStopUnderLoadLosesNothing(t *testing.T) {
 	timing(t)
 	lab := newLab(t)
 	daemon, client := lab.startDaemon(t)
@@ -116,7 +116,7 @@ func TestEndedInOrderUnderLoadNothingIsLost(t *testing.T) {
 // keptSending are the messages of "keeps-sending". The program has to live on until ktsnd is there again.
 const keptSending = 67
 
-func TestRestartMovesNoTransmitTime(t *testing.T) {
+func TestRestartKeepsTransmitTimes(t *testing.T) {
 	timing(t)
 	for name, test := range map[string]struct {
 		program string

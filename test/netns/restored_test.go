@@ -114,7 +114,7 @@ func TestRestartedDaemonLearnsOfPeersLater(t *testing.T) {
 }
 
 // A ring that is handed back to a ktsnd that hardly ever runs is handed back in the end, with all that waits in it.
-func TestRestartedDaemonThatHardlyRunsGetsTheRing(t *testing.T) {
+func TestSlowRestartedDaemonGetsRing(t *testing.T) {
 	content(t)
 	lab := newLab(t)
 	daemon, client := lab.startDaemon(t)

@@ -89,7 +89,7 @@ func awaitRingBytes(t *testing.T, client *control.Client, want int) {
 
 // A pod that hangs up and keeps its rings goes on having them: the next one is refused when its quota, or what there is for
 // all, is used up, and given when it has let one go.
-func TestRingsThatAPodKeepsCountUntilItLetsGo(t *testing.T) {
+func TestKeptRingsCountUntilReleased(t *testing.T) {
 	timing(t)
 	const slack = 64 << 20
 	for name, test := range map[string]struct {
@@ -134,7 +134,7 @@ func removedRingBytes(t *testing.T, client *control.Client) int {
 }
 
 // A pod that is gone cannot be held to its quota any more. What it kept counts apart: other pods have what they had.
-func TestRingsOfAPodThatIsRemovedCountApart(t *testing.T) {
+func TestRingsOfRemovedPodCountSeparately(t *testing.T) {
 	content(t)
 	lab := newLab(t)
 	daemon, client := lab.startDaemon(t, "--pod-memory", "8", "--ring-memory", "16")
@@ -160,7 +160,7 @@ func TestRingsOfAPodThatIsRemovedCountApart(t *testing.T) {
 }
 
 // With a memory limit that the rings fit into, as the chart sets it, ktsnd refuses more of them and is not killed.
-func TestKtsndWithAMemoryLimitRefusesRingsAndGoesOn(t *testing.T) {
+func TestMemoryLimitRejectsRings(t *testing.T) {
 	content(t)
 	group := newMemoryGroup(t)
 	lab := newLab(t)
@@ -181,7 +181,7 @@ func TestKtsndWithAMemoryLimitRefusesRingsAndGoesOn(t *testing.T) {
 }
 
 // Memory that a pod made is none of ktsnd's, however it is laid out and sealed.
-func TestMemoryThatKtsndDidNotMakeCostsItNothing(t *testing.T) {
+func TestForeignMemoryCostsKtsndNothing(t *testing.T) {
 	content(t)
 	group := newMemoryGroup(t)
 	lab := newLab(t)

@@ -103,7 +103,7 @@ func TestMessagesToSameNodeStayOffTheWire(t *testing.T) {
 }
 
 // Each message that does not reach a pod of the node is counted.
-func TestMessagesLostToAPodOfTheSameNodeAreCounted(t *testing.T) {
+func TestSameNodeLossesAreCounted(t *testing.T) {
 	content(t)
 	lab := newLab(t)
 	neighbor := lab.addNeighbor(t)
@@ -125,8 +125,8 @@ func TestMessagesLostToAPodOfTheSameNodeAreCounted(t *testing.T) {
 	}
 }
 
-// TestMessagesToAPodOfTheSameNodeKeepTheirOrder has ktsnd replaced in place while they are sent.
-func TestMessagesToAPodOfTheSameNodeKeepTheirOrder(t *testing.T) {
+// TestSameNodeMessagesKeepOrder has ktsnd replaced in place while they are sent.
+func TestSameNodeMessagesKeepOrder(t *testing.T) {
 	timing(t)
 	lab := newLab(t)
 	neighbor := lab.addNeighbor(t)

@@ -140,7 +140,7 @@ func shapeCommand(program string, shape shape, user string, environment []string
 // users differ in what the kernel makes of SO_TXTIME with CLOCK_TAI: root is granted it, nobody is not.
 var users = []string{"root", "nobody"}
 
-func TestTableOfShapesIsThatOfTheProgram(t *testing.T) {
+func TestShapeTableMatchesProgram(t *testing.T) {
 	timing(t)
 	output, err := exec.Command(program(t, "ktsn-test-shapes"), "--list").Output()
 	if err != nil {
@@ -176,7 +176,7 @@ func TestMuslProgramsAreMuslPrograms(t *testing.T) {
 	t.Error("it is linked statically")
 }
 
-func TestEveryShapeOfProgramIsServed(t *testing.T) {
+func TestProgramShapesAreServed(t *testing.T) {
 	content(t)
 	lab := newLab(t)
 	lab.addAddress(t)

@@ -51,7 +51,7 @@ func paused(t *testing.T, successor *process.Process) time.Duration {
 	return time.Duration(us) * time.Microsecond
 }
 
-func TestReplacedInPlaceUnderLoadNothingIsLost(t *testing.T) {
+func TestTakeOverUnderLoadLosesNothing(t *testing.T) {
 	content(t)
 	times := either(5, 30)
 	var pauses []time.Duration
@@ -117,7 +117,7 @@ func listenerOf(t *testing.T, path string) int {
 	return int(peer.Pid)
 }
 
-func TestWhatAPodIsCalledOutlivesATakeOver(t *testing.T) {
+func TestPodNameSurvivesTakeOver(t *testing.T) {
 	content(t)
 	lab := newLab(t)
 	daemon, client := lab.startDaemon(t)
@@ -147,7 +147,7 @@ func TestWhatAPodIsCalledOutlivesATakeOver(t *testing.T) {
 	}
 }
 
-func TestWhatAPodMaySendOutlivesATakeOver(t *testing.T) {
+func TestPodPermissionsSurviveTakeOver(t *testing.T) {
 	content(t)
 	lab := newLab(t)
 	daemon, client := lab.startDaemon(t)
@@ -193,7 +193,7 @@ func TestWhatAPodMaySendOutlivesATakeOver(t *testing.T) {
 }
 
 // Or a third would take them for those of the first, which may be kept from ending.
-func TestSocketsThatWereTakenOverAreTheSuccessors(t *testing.T) {
+func TestSocketsBelongToSuccessor(t *testing.T) {
 	content(t)
 	lab := newLab(t)
 	daemon, _ := lab.startDaemon(t)
@@ -205,7 +205,7 @@ func TestSocketsThatWereTakenOverAreTheSuccessors(t *testing.T) {
 	}
 }
 
-func TestTakeOverOfNobodyIsAStart(t *testing.T) {
+func TestTakeOverWithoutPredecessorStarts(t *testing.T) {
 	content(t)
 	lab := newLab(t)
 	lab.startDaemon(t, "--take-over")
@@ -223,7 +223,7 @@ func TestMessagesOfEndedApplicationSurviveTakeOver(t *testing.T) {
 }
 
 // A ring whose header its application has written over cannot be taken over, and that is that application's loss only.
-func TestTakeOverLosesOnlyTheProcessWhoseRingIsSpoilt(t *testing.T) {
+func TestTakeOverDropsOnlyCorruptRing(t *testing.T) {
 	content(t)
 	lab := newLab(t)
 	daemon, client := lab.startDaemon(t)

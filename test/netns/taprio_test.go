@@ -97,7 +97,7 @@ func multiQueue(t *testing.T) *topology.Namespace {
 	return made
 }
 
-func TestTheKernelExecutesASchedule(t *testing.T) {
+func TestKernelExecutesSchedule(t *testing.T) {
 	for _, module := range []string{"sch_taprio", "sch_etf", "8021q"} {
 		if said, err := exec.Command("modprobe", module).CombinedOutput(); err != nil {
 			t.Fatalf("modprobe %s: %v: %s", module, err, said)

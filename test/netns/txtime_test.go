@@ -153,7 +153,7 @@ func waiting(t *testing.T, listener *net.UDPConn) bool {
 	return there
 }
 
-func TestApplicationsCannotTellFromTheKernel(t *testing.T) {
+func TestTxtimeMatchesKernel(t *testing.T) {
 	timing(t)
 	t.Parallel()
 	for _, setup := range txtime.Setups {
@@ -161,7 +161,7 @@ func TestApplicationsCannotTellFromTheKernel(t *testing.T) {
 	}
 }
 
-func TestApplicationsOfMuslCannotTellEither(t *testing.T) {
+func TestTxtimeMatchesKernelWithMusl(t *testing.T) {
 	timing(t)
 	t.Parallel()
 	compareCases(t, compileWithMusl(t, "txtime", "txtime/*.c", "-pthread"), txtime.ETF)
@@ -194,7 +194,7 @@ func (l *lab) compareCase(t *testing.T, application string, one txtime.Case, rec
 
 // The kernel of this machine says what it says, with libktsn or without: where it has no etf, in the cases that need
 // none.
-func TestOptionsAreThoseOfThisKernel(t *testing.T) {
+func TestSocketOptionsMatchKernel(t *testing.T) {
 	content(t)
 	lab := newLabThatPasses(t)
 	lab.startDaemon6(t)
@@ -210,7 +210,7 @@ func TestOptionsAreThoseOfThisKernel(t *testing.T) {
 }
 
 // Where nobody listens, the message after the answer to the first is told: as the kernel of this machine does it.
-func TestSocketsAreToldThatTheyAreRefused(t *testing.T) {
+func TestRejectedSocketsGetError(t *testing.T) {
 	timing(t)
 	lab := newLabThatPasses(t)
 	lab.startDaemon6(t)

@@ -17,7 +17,7 @@ import (
 )
 
 // A front end that fits what `ktsn vm relay` prints is served, also by the relay that is started when the first one has ended.
-func TestVhostRelayOfTheCommandLineServesAMachine(t *testing.T) {
+func TestVhostRelayFromCommandLine(t *testing.T) {
 	timing(t)
 	rig := newGuestRig(t, 2, true)
 	_, client := rig.startDaemon(t)

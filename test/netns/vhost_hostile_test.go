@@ -17,7 +17,7 @@ var ending = map[string]string{"shrinks": "the guest's memory is gone", "disk": 
 
 // A front end that lies harms itself: the relay goes on, ktsnd gets nothing that is none, and the next front end is served. Whoever
 // takes its memory away under the relay, or passes memory of a file system that may not answer, ends it.
-func TestVhostFrontEndThatLies(t *testing.T) {
+func TestVhostMaliciousFrontEnd(t *testing.T) {
 	content(t)
 	whole := t
 	rig := newGuestRig(t, 1, false)
@@ -72,7 +72,7 @@ func (r *guestRig) endsWithASentence(t *testing.T, sentence string) {
 }
 
 // What nobody reads may not cost more than to look at it.
-func TestVhostRingThatCannotBeReadCostsNothing(t *testing.T) {
+func TestVhostRingUnreadableCostsNothing(t *testing.T) {
 	content(t)
 	rig := newGuestRig(t, 1, false)
 	rig.startDaemon(t)

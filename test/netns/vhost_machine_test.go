@@ -151,7 +151,7 @@ func (r *guestRig) echoed(t *testing.T, send, there int, text string) {
 	})
 }
 
-func TestGuestsFramesLeaveByVhostUserAtTheirTimes(t *testing.T) {
+func TestGuestsVhostUserFramesLeaveOnTime(t *testing.T) {
 	rig := newGuestRig(t, 2, true, "--records")
 	_, client := rig.startDaemon(t)
 	rig.startRelay(t)

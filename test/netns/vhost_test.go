@@ -238,7 +238,7 @@ func tagged(frame []byte, priority byte) []byte {
 // both are the roles at the socket.
 var both = map[string]bool{"the relay listens": false, "the front end listens": true}
 
-func TestVhostFramesOfAGuestLeaveAtTheirTimes(t *testing.T) {
+func TestVhostFramesLeaveOnTime(t *testing.T) {
 	timing(t)
 	for name, listens := range both {
 		t.Run(name, func(t *testing.T) {
@@ -278,7 +278,7 @@ func TestVhostFramesOfAGuestLeaveAtTheirTimes(t *testing.T) {
 }
 
 // Without a look at the queues after notifications are enabled, each would wait for the next one.
-func TestVhostFirstFrameOfSilentGuestLeavesAtOnce(t *testing.T) {
+func TestVhostFirstFrameLeavesAtOnce(t *testing.T) {
 	timing(t)
 	rig := newGuestRig(t, 2, false)
 	rig.startDaemon(t)
@@ -302,7 +302,7 @@ func TestVhostFirstFrameOfSilentGuestLeavesAtOnce(t *testing.T) {
 	}
 }
 
-func TestVhostClassOfAGuestsFrame(t *testing.T) {
+func TestVhostFrameClass(t *testing.T) {
 	timing(t)
 	// What priorities belong to (traffic-class-map). A record has 3.
 	const bestEffort, three, four, five = 1, 3, 4, 5
@@ -345,7 +345,7 @@ func TestVhostClassOfAGuestsFrame(t *testing.T) {
 	}
 }
 
-func TestVhostFramesForAGuestReachIt(t *testing.T) {
+func TestVhostFramesReachGuest(t *testing.T) {
 	timing(t)
 	rig := newGuestRig(t, 4, false)
 	rig.startDaemon(t)
@@ -379,7 +379,7 @@ func TestVhostFramesForAGuestReachIt(t *testing.T) {
 	}
 }
 
-func TestVhostFrontEndIsKilledAndComesAgain(t *testing.T) {
+func TestVhostFrontEndReconnects(t *testing.T) {
 	timing(t)
 	for name, listens := range both {
 		t.Run(name, func(t *testing.T) {
@@ -404,7 +404,7 @@ func TestVhostFrontEndIsKilledAndComesAgain(t *testing.T) {
 	}
 }
 
-func TestVhostRelayIsKilledAndTheGuestGoesOn(t *testing.T) {
+func TestVhostGuestSurvivesRelayKill(t *testing.T) {
 	timing(t)
 	rig := newGuestRig(t, 2, true, "--records")
 	_, client := rig.startDaemon(t)
@@ -428,7 +428,7 @@ func TestVhostRelayIsKilledAndTheGuestGoesOn(t *testing.T) {
 	}
 }
 
-func TestVhostGuestOutlivesKtsnd(t *testing.T) {
+func TestVhostGuestSurvivesKtsndKill(t *testing.T) {
 	timing(t)
 	rig := newGuestRig(t, 2, false, "--records")
 	daemon, _ := rig.startDaemon(t)
@@ -465,7 +465,7 @@ func TestVhostGuestOutlivesKtsnd(t *testing.T) {
 	left(t, client, 2)
 }
 
-func TestVhostGuestGetsNothingByForging(t *testing.T) {
+func TestVhostForgedFramesAreDropped(t *testing.T) {
 	content(t)
 	rig := newGuestRig(t, 2, false, "--records")
 	_, client := rig.startDaemon(t)
@@ -506,7 +506,7 @@ func TestVhostGuestGetsNothingByForging(t *testing.T) {
 	}
 }
 
-func TestVhostRecordsAreForThoseWithTheRight(t *testing.T) {
+func TestVhostRecordsNeedPermission(t *testing.T) {
 	content(t)
 	rig := newGuestRig(t, 2, false)
 	rig.startDaemon(t)
@@ -551,7 +551,7 @@ func TestVhostIdleGuestCostsNothing(t *testing.T) {
 	}
 }
 
-func TestVhostRelayEndsWhenItIsTold(t *testing.T) {
+func TestVhostRelayEndsOnRequest(t *testing.T) {
 	content(t)
 	rig := newGuestRig(t, 1, false)
 	rig.startRelay(t)
