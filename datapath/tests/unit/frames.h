@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What stands behind the EtherType of frames that anybody may write. Each returns its length.
+ * Bodies of ARP, NDP and reverse ARP frames for tests: the bytes after the EtherType. Each function returns
+ * their length.
  */
 #ifndef KTSN_TESTS_FRAMES_H
 #define KTSN_TESTS_FRAMES_H
@@ -51,7 +52,7 @@ static inline size_t arp_make(uint8_t *at, const uint8_t mac[6], const char *sou
 	return 28;
 }
 
-/* In front of a payload of so many bytes: a tag with that priority, and the EtherType of the payload. */
+/* Writes a priority tag and the payload's EtherType into the bytes before `payload`. */
 static inline size_t tag_push(uint8_t *at, size_t bytes, uint16_t ethertype, uint8_t pcp)
 {
 	memmove(at + 4, at, bytes);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "gate_machines.h"
 
-/* base + N * cycle with the smallest N that gives no time before `from`. */
+/* Returns base + N * cycle for the smallest N whose result is not before `from`. */
 static int64_t not_before(int64_t base_time, int64_t cycle_time, int64_t from)
 {
 	int64_t n = (from - base_time + cycle_time - 1) / cycle_time;
@@ -9,7 +9,7 @@ static int64_t not_before(int64_t base_time, int64_t cycle_time, int64_t from)
 	return base_time >= from ? base_time : base_time + n * cycle_time;
 }
 
-/* 8.6.9.1.1. `from` is CurrentTime, or the tick after it when a cycle has just begun. */
+/* IEEE Std 802.1Q-2022 8.6.9.1.1. `from` is CurrentTime, or the next tick if a cycle has just begun. */
 static void set_cycle_start_time(struct gate_machines *m, int64_t from)
 {
 	int64_t latest = m->current_time + m->oper.cycle_time_ns + m->oper.cycle_time_extension_ns;
@@ -20,7 +20,7 @@ static void set_cycle_start_time(struct gate_machines *m, int64_t from)
 		m->cycle_start_time = not_before(m->oper.base_time_tai_ns, m->oper.cycle_time_ns, from);
 }
 
-/* 8.6.9.1; true when a transition was made, as for the others. */
+/* 8.6.9.1. Like the other two machines, returns true when a transition was made. */
 static bool cycle_timer_step(struct gate_machines *m)
 {
 	if (m->new_config_ct) {
@@ -118,7 +118,7 @@ static void machines_run(struct gate_machines *m)
 		;
 }
 
-/* What BEGIN, or GateEnabled going away, does to all three. */
+/* Resets all three machines, as BEGIN or a cleared GateEnabled does. */
 static void machines_begin(struct gate_machines *m)
 {
 	m->cycle_timer = CYCLE_IDLE;

@@ -25,7 +25,8 @@ struct gate_machines {
 	bool gate_enabled;
 	bool config_change;
 	struct ktsn_schedule admin;
-	struct ktsn_schedule oper; /* of it: list, base time, cycle time and its extension */
+	struct ktsn_schedule
+		oper; /* list, base time, cycle time and cycle time extension of the operational schedule */
 	uint32_t oper_control_list_length;
 
 	enum { CYCLE_IDLE, SET_CYCLE_START_TIME, START_CYCLE } cycle_timer;
@@ -44,26 +45,27 @@ struct gate_machines {
 	uint64_t config_change_error;
 };
 
-/* The machines, and what they would be without the request that is pending. */
+/* The machines, and their state if the pending request had not been made. */
 struct gate_simulation {
 	struct gate_machines machines;
 	struct gate_machines without;
 };
 
-/* At `current_time`, gates not enabled, all open. */
+/* Initialises the machines at `current_time`: gates are not enabled, all are open. */
 void gate_simulation_init(struct gate_simulation *simulation, int64_t current_time);
 
-/* Management writes the administrative values and sets ConfigChange. */
+/* Writes the administrative values and sets ConfigChange. */
 void gate_simulation_request(struct gate_simulation *simulation, const struct ktsn_schedule *admin);
 
-/* One nanosecond passes. */
+/* Advances by one nanosecond. */
 void gate_simulation_tick(struct gate_simulation *simulation);
 
-/* As it will go on without another request: the gate states of this and the following ticks. */
+/* Returns the gate states of this and the following ticks if no other request is made. */
 void gate_simulation_foretell(const struct gate_simulation *simulation, uint8_t *states, uint32_t ticks);
 
-/* Cycles of up to GATE_CYCLE_MAX_NS, shorter and longer than their lists; a base time not more than
- * GATE_BASE_AHEAD_NS after `now`, or anywhere, and then with all gates open for ever. */
+/* Returns a random schedule. Cycles last up to GATE_CYCLE_MAX_NS and may be shorter or longer than their
+ * list. The base time is at most GATE_BASE_AHEAD_NS after `now`, or at any time; then all gates are open
+ * forever. */
 enum { GATE_CYCLE_MAX_NS = 128, GATE_BASE_AHEAD_NS = 150 };
 struct ktsn_schedule gate_schedule_random(struct test_random *random, int64_t now);
 

@@ -18,7 +18,7 @@
 
 #include <cmocka.h>
 
-/* What takes longer is taken for lost; sanitizers on a busy machine are slow. */
+/* Frames that take longer are lost. Sanitizers on a busy machine are slow. */
 enum { TIMEOUT_S = 30, POLL_US = 100, STALE_AFTER_NS = 1000000000 };
 
 struct rig_deferred {
@@ -87,7 +87,7 @@ static void first_empty(struct rig *rig)
 	free(deferred);
 }
 
-/* As ktsnd's own deferred_free.c. */
+/* Replaces ktsnd's deferred_free.c. */
 void rig_collect(struct rig *rig)
 {
 	struct loop_object *object = loop_retired(rig->loop);
@@ -163,7 +163,7 @@ void rig_ring_make(struct rig *rig, struct rig_ring *ring, uint32_t slots, uint3
 {
 	assert_int_equal(
 		ktsn_ring_memory_create(&ring->memory, ktsn_ring_geometry_make(slots, payload_bytes)), 0);
-	/* The daemon's own mapping, so that ThreadSanitizer sees both sides meet. */
+	/* A separate mapping, like the daemon's, so that ThreadSanitizer sees both sides. */
 	assert_int_equal(ktsn_ring_producer_init(&ring->producer, ring->memory.address, ring->memory.bytes),
 			 0);
 	ring->doorbell_fd = doorbell_make();

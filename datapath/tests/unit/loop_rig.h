@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The loop with a fake port in one process, and the test in the place of both the control thread and the
- * applications. All of it is the test's thread but rig_send(), which any thread may call.
+ * The loop with a fake port in one process. The test takes the place of both the control thread and the
+ * applications. Only rig_send() may be called from any thread; everything else belongs to the test's thread.
  */
 #ifndef KTSN_TEST_LOOP_RIG_H
 #define KTSN_TEST_LOOP_RIG_H
@@ -32,7 +32,7 @@ struct rig {
 	struct ktsn_port *port;
 	struct loop *loop;
 	struct rig_deferred *deferred;
-	/* What the loop has given back: the first in their order, and the number of all. */
+	/* objects that the loop has given back: the first of them in their order, and the number of all */
 	enum loop_object_kind retired[RIG_RETIRED_MAX];
 	uint32_t retired_count;
 	uint32_t sent_to_several; /* messages that left in copies, as the test knows: rig_fini() counts frames
@@ -50,7 +50,7 @@ struct rig_ring {
 	struct loop_ring *ring;      /* the loop's */
 };
 
-/* What is sent; `flow` and `destination` are numbers within the ring. */
+/* A message to send. `flow` and `destination` are numbers within the ring. */
 struct rig_message {
 	uint32_t flow;
 	uint32_t destination;
@@ -62,49 +62,52 @@ struct rig_message {
 	uint8_t priority;
 };
 
-/* Both steps in one. Before the start, commands and messages wait: the loop finds them all at once. */
+/* Initialises and starts the loop. Commands and messages that are queued before the start are all found at
+ * once. */
 void rig_init(struct rig *rig, const struct rig_config *config);
 void rig_create(struct rig *rig, const struct rig_config *config);
 void rig_start(struct rig *rig);
-/* Stops the loop, and checks that it lost and leaked nothing. */
+/* Stops the loop and checks that it lost and leaked nothing. */
 void rig_fini(struct rig *rig);
 
-/* The memory of a ring outlives it: rig_ring_fini() when the loop has retired it or been stopped. */
+/* The memory of a ring outlives it: call rig_ring_fini() after the loop has retired the ring or was
+ * stopped. */
 void rig_ring_open(struct rig *rig, struct rig_ring *ring, uint32_t slots);
-/* With slots for so much. */
+/* With slots for this payload size. */
 void rig_ring_open_for(struct rig *rig, struct rig_ring *ring, uint32_t slots, uint32_t payload_bytes);
-/* In two steps: what the loop is to know of it comes between. */
+/* Opens a ring in two steps, so that a test can send commands in between. */
 void rig_ring_make(struct rig *rig, struct rig_ring *ring, uint32_t slots, uint32_t payload_bytes);
 void rig_ring_announce(struct rig *rig, struct rig_ring *ring);
 void rig_ring_close(struct rig *rig, struct rig_ring *ring);
 void rig_ring_fini(struct rig_ring *ring);
 uint32_t rig_ring_free_slots(const struct rig_ring *ring);
-/* A slot is given back after its message was counted. */
+/* Waits until every slot is free. The loop frees a slot after it has counted the message. */
 void rig_wait_free_slots(struct rig *rig, const struct rig_ring *ring, uint32_t slots);
 
-/* They are freed when the loop gives them back. */
+/* Freed when the loop gives them back. */
 struct loop_flow *rig_flow_open(struct rig *rig, struct rig_ring *ring, uint32_t index, uint64_t number,
 				enum ktsn_clock clock);
 void rig_flow_close(struct rig *rig, struct rig_ring *ring, uint32_t index);
 struct loop_destination *rig_destination_open(struct rig *rig, struct rig_ring *ring, uint32_t index,
 					      struct loop_flow *flow, enum loop_destination_state state);
 void rig_destination_close(struct rig *rig, struct rig_ring *ring, uint32_t index);
-/* Destination and flow 0, and the ring: as the control thread does when a process ends that has no more. */
+/* Closes destination 0, flow 0 and the ring, as the control thread does when a process with nothing else
+ * ends. */
 void rig_application_close(struct rig *rig, struct rig_ring *ring);
-/* Returns when the loop knows it. */
+/* Returns after the loop has executed the command. */
 void rig_destination_update(struct rig *rig, struct loop_destination *destination,
 			    enum loop_destination_state state);
-/* The route of every destination. */
+/* Sets the route of every destination. */
 struct loop_route rig_route(enum loop_destination_state state);
 
-/* As an application sends; waits while the ring is full. */
+/* Sends as an application does; waits while the ring is full. */
 void rig_send(struct rig_ring *ring, const struct rig_message *message);
 
-/* Collects what the loop has given back, and frees what no command can name any more. */
+/* Collects objects that the loop has given back and frees those that no command can name any more. */
 void rig_collect(struct rig *rig);
 
-/* Waits until the counter has that value, or the loop has executed every command, holds that many messages,
- * or has given so many objects back; fails after long. */
+/* Wait until a counter has the value, until the loop has executed every command, until it holds this many
+ * messages, or until it has given back this many objects. They fail after a long time-out. */
 void rig_wait_counter(struct rig *rig, const _Atomic uint64_t *counter, uint64_t value);
 void rig_wait_commands(struct rig *rig);
 void rig_wait_pending(struct rig *rig, uint32_t pending);
@@ -112,7 +115,7 @@ void rig_wait_retired(struct rig *rig, uint32_t count);
 
 uint64_t rig_drops(const struct rig *rig);
 
-/* The payload of frame number `index`, as a string in `text`. */
+/* Writes the payload of frame number `index` as a string to `text`. */
 void rig_sent_text(const struct rig *rig, size_t index, char text[RIG_PAYLOAD_BYTES]);
 
 #endif

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The examples in docs/control-protocol/, and what tests of the control protocol do with them. Include after
- * <cmocka.h>.
+ * Loads the examples in docs/control-protocol/ for tests of the control protocol. Include after <cmocka.h>.
  */
 #ifndef KTSN_TESTS_PROTOCOL_H
 #define KTSN_TESTS_PROTOCOL_H
@@ -33,7 +32,7 @@ static inline size_t example_read(const char *name, char text[FILE_BYTES_MAX])
 	return bytes;
 }
 
-/* The reply is what the example says. Takes over `reply`. */
+/* Asserts that the reply equals the example. Takes the reference to `reply`. */
 static inline void reply_compare(const char *name, char *reply)
 {
 	char text[FILE_BYTES_MAX];
@@ -42,7 +41,7 @@ static inline void reply_compare(const char *name, char *reply)
 
 	example_read(name, text);
 	assert_non_null(reply);
-	/* One message is one line, or at least holds no line breaks that the writer put there. */
+	/* Asserts that a message has no line breaks except those in the file's layout. */
 	assert_null(strchr(reply, '\n'));
 	expected = json_loads(text, 0, &error);
 	actual = json_loads(reply, JSON_REJECT_DUPLICATES, &error);
@@ -55,7 +54,7 @@ static inline void reply_compare(const char *name, char *reply)
 	free(reply);
 }
 
-/* The request is refused: the field that is named, and words of the sentence. */
+/* Asserts that the request is refused with an error that names `field` and contains `words`. */
 static inline void refused(const char *text, const char *field, const char *words)
 {
 	struct control_request request;
@@ -67,7 +66,7 @@ static inline void refused(const char *text, const char *field, const char *word
 	if (strcmp(refusal.field, field) != 0 || !strstr(refusal.message, words))
 		fail_msg("%s: \"%s\": %s (not \"%s\": ... %s ...)", text, refusal.field, refusal.message,
 			 field, words);
-	/* Whatever was said, it can be sent. */
+	/* Asserts that any reply can be sent. */
 	reply = control_reply_error(&refusal);
 	assert_non_null(reply);
 	free(reply);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A receive ring on plain memory, and the kernel's side of it.
+ * A receive ring in plain memory, and the kernel's side of it.
  */
 #ifndef KTSN_TEST_RECEIVE_RING_H
 #define KTSN_TEST_RECEIVE_RING_H
@@ -18,7 +18,7 @@ struct receive_ring {
 	struct ktsn_receive_reader reader;
 };
 
-/* On a plain machine the second half is not the same memory as the first. */
+/* Unlike in the kernel's mapping, the second half is separate memory. */
 static inline void receive_ring_bytes_put(struct receive_ring *ring, uint64_t at, const void *bytes,
 					  size_t count)
 {
@@ -45,7 +45,8 @@ static inline void receive_ring_length_put(struct receive_ring *ring, uint64_t a
 	receive_ring_bytes_put(ring, at, &length, sizeof(length));
 }
 
-/* Reserves, as the kernel does: the record is busy, and the producer's position beyond it. Returns where. */
+/* Reserves a record as the kernel does: marks it busy and advances the producer's position. Returns its
+ * position. */
 static inline uint64_t receive_ring_reserve(struct receive_ring *ring, uint32_t length)
 {
 	uint64_t at = atomic_load(&ring->producer);
@@ -55,14 +56,14 @@ static inline uint64_t receive_ring_reserve(struct receive_ring *ring, uint32_t 
 	return at;
 }
 
-/* Whether there is space, as the kernel reckons it. */
+/* Reports whether there is space, by the kernel's rules. */
 static inline bool receive_ring_has_space(struct receive_ring *ring, uint32_t length)
 {
 	return atomic_load(&ring->producer) + ((length + 8 + 7) & ~7U) - atomic_load(&ring->consumer) <=
 	       RECEIVE_RING_BYTES - 1;
 }
 
-/* A datagram in a record that is `spare` bytes longer. */
+/* Writes a datagram into a record that is `spare` bytes longer. */
 static inline void receive_ring_put(struct receive_ring *ring, struct ktsn_receive_header header,
 				    const void *payload, uint16_t payload_bytes, uint32_t spare)
 {

@@ -45,7 +45,7 @@ static inline void recorded_read(struct recorded *recorded, const char *release,
 	assert_true(recorded->count > 0 && recorded->count < sizeof(recorded->bytes));
 }
 
-/* Returns the next message; false at the end. */
+/* Reads the next message; returns false at the end. */
 static inline bool recorded_next(struct recorded *recorded, struct recorded_message *message)
 {
 	const uint8_t *head = recorded->bytes + recorded->next;

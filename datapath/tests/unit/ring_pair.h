@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Both ends of a ring in one process. The producer has a mapping of its own, as an application would.
+ * Both ends of a ring in one process. The producer has a mapping of its own, as in an application.
  */
 #ifndef KTSN_TEST_RING_PAIR_H
 #define KTSN_TEST_RING_PAIR_H
@@ -45,7 +45,7 @@ static inline void ring_pair_fini(struct ring_pair *pair)
 	ktsn_ring_memory_destroy(&pair->memory);
 }
 
-/* The slot as the application sees it, with nothing checked. */
+/* Returns the slot as the application sees it, without checks. */
 static inline struct ktsn_ring_slot *ring_pair_slot(struct ring_pair *pair, uint32_t slot)
 {
 	return ktsn_ring_slot_at(pair->application, pair->producer.slots_offset, pair->producer.slot_bytes,
@@ -57,7 +57,7 @@ static inline uint32_t ring_pair_state(struct ring_pair *pair, uint32_t slot)
 	return atomic_load(&ring_pair_slot(pair, slot)->state);
 }
 
-/* A send without system calls: -EAGAIN when the ring is full. *slot may be NULL. */
+/* Sends without system calls; -EAGAIN when the ring is full. *slot may be NULL. */
 static inline int ring_pair_send(struct ring_pair *pair, const struct ktsn_ring_message *message,
 				 const void *payload, uint32_t *slot)
 {
@@ -73,7 +73,7 @@ static inline int ring_pair_send(struct ring_pair *pair, const struct ktsn_ring_
 	return 0;
 }
 
-/* Until something was found or there is nothing. */
+/* Takes until a message is found or the ring is empty. */
 static inline int ring_pair_take(struct ring_pair *pair, struct ktsn_ring_taken *taken)
 {
 	int result;

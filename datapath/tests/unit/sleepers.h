@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Threads that sleep until there is space in a ring. Included by tests, before cmocka.h.
+ * Threads that sleep until a ring has space. Include before <cmocka.h>.
  */
 #ifndef KTSN_TEST_SLEEPERS_H
 #define KTSN_TEST_SLEEPERS_H
@@ -63,8 +63,8 @@ static inline void sleepers_start(struct sleepers *sleepers, uint32_t count)
 			sleepers_fail("cannot be started");
 }
 
-/* In the call that it waits in (futex, ppoll), by what the kernel says of the thread: its state, and the
- * system call it is in. */
+/* Waits until the thread sleeps in its system call (futex, ppoll), according to the state and system call
+ * number that the kernel reports for it. */
 static inline bool sleeper_asleep(int tid, int call_number)
 {
 	char path[64], call[32], expected[32];

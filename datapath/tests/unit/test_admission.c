@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Which frames an application may send that writes them itself.
+ * Admission of frames that an application writes itself.
  */
 #include "accept.h"
 #include "frames.h"
@@ -16,7 +16,7 @@ enum { IPV4 = 0x0800, ARP = 0x0806, IPV6 = 0x86dd, C_TAG = 0x8100, S_TAG = 0x88a
 
 static const uint8_t foreign_mac[6] = {2, 0, 0, 0, 0, 9};
 
-/* An endpoint with two hardware addresses, an address of IPv4, and a subnet of each family. */
+/* An endpoint with two hardware addresses, one IPv4 address, and a subnet of each family. */
 static const struct loop_sources own = {
 	.mac_count = 2,
 	.macs = {{2, 0, 0, 0, 0, 1}, {2, 0, 0, 0, 0, 2}},
@@ -72,10 +72,10 @@ static void addresses_of_the_endpoint_are_allowed(void **state)
 	assert_ipv4("10.43.2.1", true);
 	assert_ipv4("10.43.3.255", true);
 	assert_ipv6("fd00::2", true);
-	/* None yet: a request for one, and a look for who has it already. */
+	/* The sender has no address yet: it asks for one, or probes for duplicates. */
 	assert_ipv4("0.0.0.0", true);
 	assert_ipv6("::", true);
-	/* Of each of the hardware addresses. */
+	/* From each hardware address. */
 	assert_ipv6("fe80::ff:fe00:1", true);
 	assert_ipv6("fe80::ff:fe00:2", true);
 }
@@ -91,7 +91,7 @@ static void foreign_addresses_are_not(void **state)
 	assert_ipv6("fe80::ff:fe00:9", false);
 	assert_ipv6("fe80:0:0:1:0:ff:fe00:1", false);
 	assert_ipv6("fe80::1", false);
-	/* An address of IPv4 is one in IPv4 only. */
+	/* An IPv4 address is allowed in IPv4 only. */
 	assert_ipv6("::ffff:10.42.1.2", false);
 	assert_ipv6("::ffff:0.0.0.0", false);
 }
@@ -123,7 +123,7 @@ static void endpoint_of_which_nothing_was_said_may_send_from_any_address(void **
 	assert_ipv4("10.42.1.3", true);
 	assert_true(allows(IPV4, 0, frame, 10));
 	assert_true(allows(ARP, 0, frame, arp_make(frame, own.macs[0], "10.42.1.3")));
-	/* Also then it says nothing of the hardware addresses of others. */
+	/* ARP is still limited to the endpoint's hardware addresses. */
 	assert_false(allows(ARP, 0, frame, arp_make(frame, foreign_mac, "10.42.1.3")));
 	sources.any_address = false;
 }
@@ -135,7 +135,7 @@ static void priority_is_bounded_for_flows_of_frames(void **state)
 	(void)state;
 	assert_true(allows(IPV4, 6, frame, ipv4_make(frame, "10.42.1.2")));
 	assert_false(allows(IPV4, 7, frame, ipv4_make(frame, "10.42.1.2")));
-	/* Of another socket the kernel has said. */
+	/* For other sockets the kernel has checked the priority. */
 	flow.frames = false;
 	assert_true(allows(IPV4, 7, frame, ipv4_make(frame, "10.42.1.2")));
 	flow.frames = true;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The client side of the application socket, against a socket pair in place of ktsnd. The releases before and
- * after this one have made-up versions.
+ * The client side of the application socket, tested with a socket pair in place of ktsnd. The previous and
+ * next releases have made-up versions.
  */
 #include "client.h"
 
@@ -144,7 +144,7 @@ static void replies_bring_descriptors(void **state)
 			if (fds[i] >= 0)
 				close(fds[i]);
 		}
-		/* Without room they are closed. */
+		/* Descriptors for which the caller has no room are closed. */
 		reply_send(whole, KTSN_APP_MAGIC, count);
 		assert_int_equal(ktsn_client_receive(client_fd, &reply, NULL), 0);
 		assert_int_equal(lowest_free_fd(), free_fd);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What is said of the node's clock and what networks ask of it: when a clock is lost to a network, what the
- * loop and the rings of its pods are told, and steps. CLOCK_MONOTONIC is the test's; the loop does not run,
- * so that its commands can be looked at.
+ * The node's clock state and the networks' limits: when a network loses the clock, which commands the loop
+ * gets, what the pods' rings show, and clock steps. The test sets CLOCK_MONOTONIC. The loop does not run, so
+ * the tests can read its commands.
  */
 #include "attachments.h"
 #include "clock.h"
@@ -46,7 +46,7 @@ static struct bed {
 	struct endpoint red, blue;
 	struct pod pod;
 	struct process *process;
-	uint32_t commands; /* that were looked at */
+	uint32_t commands; /* commands that were checked */
 } bed;
 
 static int set_up(void **state)
@@ -79,7 +79,7 @@ static int tear_down(void **state)
 	assert_null(bed.node.routing.attachments);
 	node_network_clocks_free(&bed.node);
 	assert_int_equal(bed.node.clocks.network_count, 0);
-	/* Now it executes all, and gives the attachments back. */
+	/* Lets the loop execute everything and give the attachments back. */
 	rig_start(&bed.rig);
 	rig_wait_commands(&bed.rig);
 	rig_fini(&bed.rig);
@@ -89,7 +89,7 @@ static int tear_down(void **state)
 	return 0;
 }
 
-/* The clock is so good now. */
+/* Reports this clock error now. */
 static void tell(int64_t bound_ns, int64_t drift_ppb)
 {
 	node_clock_set(&bed.node, &(struct node_clock){.state = NODE_CLOCK_SYNCHRONIZED,
@@ -156,7 +156,7 @@ static void the_bound_grows_with_the_drift(void **state)
 
 	(void)state;
 	assert_int_equal(node_clock_bound_ns(&told, BEGAN_NS), 850);
-	/* Up, never down. */
+	/* Rounded up, never down. */
 	assert_int_equal(node_clock_bound_ns(&told, BEGAN_NS + 1), 851);
 	assert_int_equal(node_clock_bound_ns(&told, BEGAN_NS + 10 * NS_PER_SECOND), 850 + 1200);
 	assert_int_equal(node_clock_bound_ns(&told, BEGAN_NS - 1), 850);
@@ -213,7 +213,7 @@ static void an_agent_that_is_away_is_believed_for_as_long_as_the_bound_allows(vo
 	assert_nothing_told();
 }
 
-/* However much time there is: the room may be of an hour, and the drift a second in a second. */
+/* No overflow: the room may be an hour, and the drift a second per second. */
 static void a_timer_is_set_for_whatever_is_asked(void **state)
 {
 	const struct clock_need hour = {3600 * NS_PER_SECOND, ON_LOSS_HOLD, true, ""};
@@ -228,14 +228,14 @@ static void a_timer_is_set_for_whatever_is_asked(void **state)
 	atomic_fetch_add(&monotonic_ns, 2000000);
 	(void)clocks_tick(&bed.node);
 	assert_true(is_lost(RED));
-	/* Later than a timer counts: it is set again then. */
+	/* The timer cannot count that far; it is set again when it expires. */
 	tell(0, 1000);
 	assert_int_equal(clocks_tick(&bed.node), INT32_MAX);
 	tell(0, 1);
 	assert_int_equal(clocks_tick(&bed.node), -1);
 }
 
-/* The agent's verdict has hysteresis, and knows of holdover. */
+/* The agent's verdict includes hysteresis and holdover. */
 static void the_agents_verdict_counts_beside_the_bound(void **state)
 {
 	(void)state;
@@ -265,8 +265,8 @@ static void only_pods_of_the_network_are_told(void **state)
 	assert_nothing_told();
 }
 
-/* So that nothing that the library lets pass is dropped by the loop: the rings are told first when messages
- * are refused, and last when they are not any more. */
+/* Rings are marked before the loop refuses and cleared after it accepts again, so that the loop never
+ * drops a message that the library accepted. */
 static void rings_and_loop_are_told_of_refusal_in_order(void **state)
 {
 	uint64_t red = attachment_bit(bed.red.attachment), blue = attachment_bit(bed.blue.attachment);
@@ -295,13 +295,13 @@ static void rings_that_are_opened_later_say_what_is_refused(void **state)
 
 	(void)state;
 	tell(1000, 0);
-	bed.process->resuming = true; /* it is not the loop's yet */
+	bed.process->resuming = true; /* the loop does not have it yet */
 	ask(RED, ON_LOSS_REFUSE, false);
 	assert_attachment_told(&bed.red, LOOP_CLOCK_REFUSE);
 	assert_int_equal(atomic_load(&header->refused), 0);
 	process_refusals_set(bed.process);
 	assert_int_equal(atomic_load(&header->refused), attachment_bit(bed.red.attachment));
-	/* Frames without a time have nothing to do with clocks. */
+	/* Untimed frames do not depend on clocks. */
 	bed.ring.ring->untimed = true;
 	atomic_store(&header->refused, 0);
 	process_refusals_set(bed.process);
@@ -319,10 +319,10 @@ static void a_pod_that_comes_later_has_what_holds(void **state)
 	pod_clocks_apply(&bed.pod);
 	assert_ring_told(attachment_bit(green.attachment));
 	assert_attachment_told(&green, LOOP_CLOCK_REFUSE);
-	/* And its bit is nobody's when it has gone. */
+	/* The bit is free when the attachment is gone. */
 	endpoint_remove(&bed.node.routing, &bed.pod.endpoints, &green);
 	pod_clocks_apply(&bed.pod);
-	bed.commands++; /* its end */
+	bed.commands++; /* the end of the process */
 	assert_ring_told(0);
 	assert_nothing_told();
 }
@@ -332,7 +332,7 @@ static void what_is_left_of_a_pod_is_told_as_well(void **state)
 	struct attachment *red = bed.red.attachment;
 
 	(void)state;
-	attachment_use(red); /* a destination has it */
+	attachment_use(red); /* a destination still uses it */
 	endpoint_remove(&bed.node.routing, &bed.pod.endpoints, &bed.red);
 	tell(1000, 0);
 	ask(RED, ON_LOSS_HOLD, false);
@@ -360,7 +360,7 @@ static void attachments_have_bits_of_their_own_in_a_pod(void **state)
 		bit = attachment_bit(many[i].attachment);
 		if (!i)
 			assert_int_equal(bit, 1 << 8);
-		/* Who has none is refused by ktsnd alone. */
+		/* Attachments without a bit are refused by ktsnd alone. */
 		assert_int_equal(bit != 0, i < ATTACHMENT_NUMBERS);
 		assert_int_equal(seen & bit, 0);
 		seen |= bit;
@@ -375,7 +375,7 @@ static void attachments_have_bits_of_their_own_in_a_pod(void **state)
 		endpoint_remove(&bed.node.routing, &set, &many[i]);
 }
 
-/* Libraries know its bit until then. */
+/* Libraries know the bit until then. */
 static void the_bit_of_a_network_that_is_gone_is_free_when_no_destination_has_it(void **state)
 {
 	struct attachment *red = bed.red.attachment;
@@ -429,7 +429,7 @@ static void steps_are_counted_with_their_size_and_direction(void **state)
 	(void)state;
 	clock_steps_take(&steps, 37 * NS_PER_SECOND);
 	assert_int_equal(steps.count, 0);
-	/* What the measurement does is none. */
+	/* The step that the first measurement finds is not counted. */
 	clock_steps_take(&steps, 37 * NS_PER_SECOND + 99999);
 	clock_steps_take(&steps, 37 * NS_PER_SECOND - 99999);
 	assert_int_equal(steps.count, 0);

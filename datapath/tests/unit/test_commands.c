@@ -96,12 +96,12 @@ static void commands_are_seen_ahead(void **state)
 	assert_int_equal(commands_peek(*state, COMMANDS_CAPACITY - 2)->index, COMMANDS_CAPACITY - 1);
 	assert_null(commands_peek(*state, COMMANDS_CAPACITY - 1));
 	assert_null(commands_peek(*state, UINT32_MAX));
-	/* A look takes nothing. */
+	/* Peeking removes nothing. */
 	pop(*state, &number);
 	assert_int_equal(number, 1);
 }
 
-/* Popped is not executed: only the reader's word that it is done passes a mark. */
+/* A popped command is not executed yet: a mark is passed only after the reader has reported completion. */
 static void mark_is_passed_when_all_before_it_is_executed(void **state)
 {
 	uint32_t empty = commands_mark(*state), first, second, number;

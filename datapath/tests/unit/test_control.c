@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The control protocol against the examples in docs/control-protocol/, which the Go side reads too: every
- * request there is parsed, every reply there is what ktsnd writes.
+ * The control protocol compared with the examples in docs/control-protocol/, which the Go tests read as well:
+ * ktsnd parses every request and writes every reply.
  */
 #include <arpa/inet.h>
 #include <dirent.h>
@@ -44,7 +44,7 @@
 #define BOOT_ID       "3f1c7b6d-4a0e-4d0c-9f53-5b1f9c1e0a3f"
 #define LENGTH(array) (sizeof(array) / sizeof((array)[0]))
 
-/* What each example says, field by field. Addresses are filled in below: they are not constants. */
+/* The expected values of each example. Addresses are filled in below because they are not constants. */
 static const struct example {
 	const char *file;
 	struct control_request request;
@@ -221,7 +221,7 @@ static void example_requests_are_understood(void **state)
 	}
 }
 
-/* A new example fails here until somebody adds it above. */
+/* Fails for a new example that is not listed above. */
 static void every_example_request_is_tested(void **state)
 {
 	DIR *folder = opendir(PROTOCOL_DIR);
@@ -344,7 +344,7 @@ static void instance_is_the_example(void **state)
 		      control_reply_instance(&instance, standing_by, LENGTH(standing_by)));
 }
 
-/* Some counters of the example are equal, so that a mix-up of their names would go unseen there. */
+/* Some counters of the example are equal, so the example alone would not reveal swapped names. */
 /* NOLINTNEXTLINE(readability-function-size): one loop for each counter, by a macro */
 static void counters_are_called_by_their_names(void **state)
 {
@@ -520,7 +520,7 @@ static void departures_are_the_example(void **state)
 	reply_compare("departures.reply.json", control_reply_departures(records, 2, 0));
 }
 
-/* The number of a counter among all: as the loop writes it. */
+/* The index of a counter in the loop's order. */
 static uint8_t outcome(const _Atomic uint64_t *counter, const struct counters *counters)
 {
 	return (uint8_t)(counter - (const _Atomic uint64_t *)counters);
@@ -540,7 +540,7 @@ static void trace_is_the_example(void **state)
 	reply_compare("trace.reply.json", control_reply_trace(records, 2, 42, 0));
 }
 
-/* How many entries a page has, and what it says of the total. */
+/* The number of entries on a page and the reported total. */
 static void page_check(char *reply, const char *name, size_t entries, json_int_t total)
 {
 	json_error_t error;
@@ -575,8 +575,7 @@ static void lists_come_in_pages(void **state)
 
 enum { MANY = 1000 };
 
-/* Reads a list of MANY entries to its end, as a client that asks for as much as it may. Returns how many
- * pages it had. */
+/* Reads a list of MANY entries with the largest page size. Returns the number of pages. */
 static int pages_read(char *(*reply)(const struct node *node, uint32_t offset, uint32_t limit),
 		      const struct node *node, const char *name)
 {
@@ -599,7 +598,7 @@ static int pages_read(char *(*reply)(const struct node *node, uint32_t offset, u
 	return pages;
 }
 
-/* Of which no digit could be left out. */
+/* With the maximum number of digits. */
 static struct ktsn_address long_address(uint8_t first, uint8_t last)
 {
 	struct ktsn_address address;
@@ -650,7 +649,7 @@ static void longest_pages_of_endpoints_fit_into_a_message(void **state)
 	assert_in_range(pages_read(control_reply_endpoints, &node, "endpoints"), 2, 10);
 }
 
-/* A sentence that was cut within a character is still a reply. */
+/* An error message that is cut within a character is still a valid reply. */
 static void refusal_that_is_not_utf8_is_still_a_reply(void **state)
 {
 	const struct refusal refusal = {"netns", "/run/netns/\xc3: no such file \xe2\x82"};
@@ -697,7 +696,7 @@ static void refusal_that_is_not_utf8_is_still_a_reply(void **state)
 #define S10                "aaaaaaaaaa"
 #define S50                S10 S10 S10 S10 S10
 
-/* Requests that are refused, the field that is named, and words of the sentence. */
+/* Refused requests, the field that the error names, and words of its message. */
 static const struct bad_request {
 	const char *text;
 	const char *field;
@@ -902,7 +901,7 @@ static void long_strings_and_lists_are_refused(void **state)
 	strcat(text, "]}");
 	refused(text, "subnets", "1 to 64");
 
-	/* The name is quoted, but not all of it, wherever that cuts a character. */
+	/* The name is quoted but shortened, even if that cuts a character. */
 	for (int i = 0; i < 2; i++) {
 		memset(names, 'x', 2);
 		for (size_t n = (size_t)i; n < sizeof(names) - 2; n += 2)
@@ -939,7 +938,7 @@ static void limits_are_inclusive(void **state)
 	}
 }
 
-/* The text is a message of so many bytes; what lies behind them is not looked at. */
+/* The message has exactly this many bytes; the bytes after them are not read. */
 static void only_the_bytes_of_the_message_are_read(void **state)
 {
 	static const char text[] = "{" V "\"request\":\"status\"}garbage";
@@ -952,7 +951,7 @@ static void only_the_bytes_of_the_message_are_read(void **state)
 	assert_int_equal(control_request_parse(text, sizeof(text) - 1, &request, &refusal), -EINVAL);
 }
 
-/* As older programs ask for it. */
+/* In the format of older programs. */
 static void an_endpoint_of_which_nothing_is_said_has_defaults(void **state)
 {
 	static const char text[] = ADD_ENDPOINT("\"a\"", "\"tsn0\"", "\"/n\"", "42");
@@ -1023,7 +1022,7 @@ static uint32_t peer_of(const struct node *node, uint32_t vni, const char *text)
 	return peer ? peer->address_be : 0;
 }
 
-/* Repeating an addition replaces the subnets; the longest prefix wins. */
+/* A repeated addition replaces the subnets. The longest prefix wins. */
 static void peers_are_found_by_the_longest_prefix(void **state)
 {
 	static const struct subnet wide[] = {IPV4_SUBNET(10, 0, 0, 0, 8), IPV4_SUBNET(0, 0, 0, 0, 0)},

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Schedules on the control socket: the requests that are refused, and the reply to schedule-get.
+ * Schedules on the control socket: refused requests, and the reply to schedule-get.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -30,7 +30,7 @@ static json_t *example_json(const char *name)
 	return root;
 }
 
-/* Sets a value, whose reference it takes, at a place such as "entries/0/interval-ns"; NULL deletes it. */
+/* Sets the value at a path such as "entries/0/interval-ns" and takes the reference; NULL deletes it. */
 static void json_change(json_t *root, const char *place, json_t *value)
 {
 	char names[200], *name, *rest = names;
@@ -48,7 +48,7 @@ static void json_change(json_t *root, const char *place, json_t *value)
 		assert_int_equal(json_object_del(root, name), 0);
 }
 
-/* Returns the example with the value of a place changed; NULL deletes it. The caller frees the text. */
+/* Returns the example with the value at a path changed; NULL deletes it. The caller frees the text. */
 static char *changed(const char *example, const char *place, const char *text)
 {
 	json_t *root = example_json(example), *value = text ? json_loads(text, JSON_DECODE_ANY, NULL) : NULL;
@@ -111,7 +111,7 @@ static void bad_schedules_are_refused(void **state)
 	}
 }
 
-/* Values that the link cannot execute: ktsn_schedule_check() finds them after the request was parsed. */
+/* Values that the link cannot execute. The parser accepts them; ktsn_schedule_check() refuses them. */
 static void unsafe_schedules_are_refused(void **state)
 {
 	static const struct {
@@ -209,7 +209,8 @@ static void limits_are_inclusive(void **state)
 	}
 }
 
-/* Returns a request with `count` entries of as many digits as possible. The caller frees the text. */
+/* Returns a request with `count` entries that have the maximum number of digits. The caller frees the
+ * text. */
 static char *long_request(uint32_t count)
 {
 	json_t *root = example_json("schedule-set.request.json");
@@ -314,7 +315,7 @@ static void reply_without_a_schedule(void **state)
 	free(text);
 }
 
-/* Nanoseconds become a fraction of a second in lowest terms. */
+/* Nanoseconds are written as a fraction of a second in lowest terms. */
 static void cycle_times_are_fractions(void **state)
 {
 	static const struct {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Messages that go to several: the loop with its real thread and clock and a fake port for both egresses.
+ * Messages with several receivers: the loop with its real thread and clock, and a fake port for both
+ * egresses.
  */
 #include "clock.h"
 #include "commands.h"
@@ -19,17 +20,17 @@
 
 enum { SLOTS = 64, PACKETS = 64, PEERS = 3, PORT_LINK_INDEX = 7 };
 
-/* One process with one socket, and an address that stands for several. */
+/* One process with one socket and a group destination. */
 struct group {
 	struct rig rig;
 	struct rig_ring ring;
 	struct loop_destination *destination;
-	struct loop_replication
-		*copies; /* the first, which the test frees unless the loop has given them back */
+	struct loop_replication *copies; /* the first replication lists; the test frees them unless the loop
+					    has given them back */
 	const struct counters *counters;
 };
 
-/* To so many peers, and out of one port of this node. */
+/* Sends to this many peers and to one port of this node. */
 static struct loop_replication *copies_make(uint32_t peers, bool port)
 {
 	struct loop_replication *copies =
@@ -57,7 +58,7 @@ static void group_init(struct group *group, uint32_t packets, enum loop_destinat
 	flow = rig_flow_open(&group->rig, &group->ring, 0, 7, KTSN_CLOCK_TAI);
 	group->copies = copies;
 	group->destination = rig_destination_open(&group->rig, &group->ring, 0, flow, state);
-	/* The loop does not run yet. */
+	/* Prepares everything but does not start the loop. */
 	group->destination->replication = copies;
 	group->counters = loop_counters(group->rig.loop);
 	rig_start(&group->rig);
@@ -88,7 +89,7 @@ static void send_at(struct group *group, int64_t txtime_tai_ns, const char *text
 		 &(struct rig_message){.clock = KTSN_CLOCK_TAI, .txtime_ns = txtime_tai_ns, .text = text});
 }
 
-/* Frame number `index`: which node it goes to, 0: out of the port of this node. Checks its text. */
+/* Checks the text of frame number `index` and returns its node; 0 is the port of this node. */
 static uint32_t frame_goes_to(const struct group *group, size_t index, const char *text)
 {
 	uint32_t bytes, address_be;
@@ -105,7 +106,7 @@ static uint32_t frame_goes_to(const struct group *group, size_t index, const cha
 	return be32toh(address_be);
 }
 
-/* Its outer address, or the port: each once, in whichever order. */
+/* Checks that each outer address and the port appear once, in any order. */
 static void check_each_once(const struct group *group, size_t first, const char *text)
 {
 	bool seen[PEERS + 1] = {false};
@@ -148,7 +149,7 @@ static uint16_t id_of_frame(const struct group *group, size_t index, const char 
 	return (uint16_t)(ip[4] << 8 | ip[5]);
 }
 
-/* As the kernel sends them, which numbers a datagram before it is copied; the next has another. */
+/* The kernel assigns an id before it copies a datagram; the next datagram has another id. */
 static void copies_of_a_message_that_may_be_fragmented_have_one_id(void **state)
 {
 	static const char *const texts[] = {"first", "second"};
@@ -231,7 +232,7 @@ static void to_nobody_a_message_is_dropped_once(void **state)
 	group_fini(&group, 0);
 }
 
-/* Messages wait for their copies as a whole, and get those that are known then. */
+/* Messages wait as a whole. Their copies are made from the list that is known then. */
 static void pending_messages_go_to_those_who_are_there_then(void **state)
 {
 	struct group group = {0};
@@ -248,7 +249,7 @@ static void pending_messages_go_to_those_who_are_there_then(void **state)
 	rig_wait_counter(&group.rig, &group.counters->sent, 1);
 	check_each_once(&group, 0, "pending");
 	assert_int_equal(counter_read(&group.counters->late_unresolved), 1);
-	/* The loop gave the first ones back, and has the others until it ends. */
+	/* The loop gave the first lists back and keeps the others until it ends. */
 	rig_wait_retired(&group.rig, 1);
 	assert_int_equal(group.rig.retired[0], LOOP_REPLICATION);
 	group.copies = group.destination->replication;
@@ -263,7 +264,7 @@ static struct loop_replication *single_make(bool port)
 	return single;
 }
 
-/* What is left of a list whose receiver has become known: its message is a message as others are. */
+/* A list is shortened after its receiver was found: the message is then an ordinary message. */
 static void to_a_known_place_a_message_is_no_copy(void **state)
 {
 	(void)state;
@@ -309,10 +310,10 @@ static void all_copies_are_made_or_the_message_waits(void **state)
 
 	(void)state;
 	group_init(&group, PACKETS, DESTINATION_RESOLVED, copies_make(PEERS, false));
-	/* Room for one message and a half. */
+	/* Memory for one and a half messages. */
 	group.ring.quota.pending_max = 2 * PEERS - 1;
 	send_at(&group, soon_tai_ns + 200 * MS, "first");
-	/* Due earlier, so that the loop is woken for it and finds the first one pending. */
+	/* It is due earlier, so the loop wakes for it and finds the first one pending. */
 	send_at(&group, soon_tai_ns, "second");
 	rig_wait_counter(&group.rig, &group.counters->sent, 2);
 	assert_int_equal(counter_read(&group.counters->copies_sent), 2 * PEERS);
@@ -321,7 +322,7 @@ static void all_copies_are_made_or_the_message_waits(void **state)
 	group_fini(&group, 2);
 }
 
-/* Together they would be more than their pod may have: they go one after the other, and none loses a copy. */
+/* Together they exceed their pod's quota: they are sent one after the other, and none loses a copy. */
 static void pending_messages_wait_for_room_for_their_copies(void **state)
 {
 	enum { MESSAGES = 4 };
@@ -345,8 +346,7 @@ static void pending_messages_wait_for_room_for_their_copies(void **state)
 	group_fini(&group, MESSAGES);
 }
 
-/* So many messages wait for the address of so many peers; all of them leave, with fewer copies where there is
- * no room. */
+/* Many messages wait for the addresses of many peers. All leave, with fewer copies if there is no room. */
 static void pending_messages_leave(uint32_t pending_max, uint32_t messages, uint32_t peers)
 {
 	struct group group = {0};
@@ -370,7 +370,7 @@ static void pending_messages_leave(uint32_t pending_max, uint32_t messages, uint
 	group_fini(&group, messages);
 }
 
-/* Room that only they themselves could make is not waited for: they are all that their pod may have, */
+/* A message does not wait for room that only it could free: it uses the pod's whole quota, */
 static void pending_messages_of_a_pod_do_not_wait_for_each_other(void **state)
 {
 	enum { MESSAGES = 4 };
@@ -379,14 +379,14 @@ static void pending_messages_of_a_pod_do_not_wait_for_each_other(void **state)
 	pending_messages_leave(MESSAGES, MESSAGES, PEERS);
 }
 
-/* or all that there are, and there are fewer packets than each of them needs. */
+/* or all packets of the pool, and there are fewer packets than it needs. */
 static void pending_messages_do_not_wait_for_each_others_packets(void **state)
 {
 	(void)state;
 	pending_messages_leave(UINT32_MAX, 2, PACKETS - 1);
 }
 
-/* What can never be had is not waited for. */
+/* A message does not wait for room that can never exist. */
 static void copies_beyond_what_a_pod_may_have_are_dropped(void **state)
 {
 	struct group group = {0};
@@ -420,7 +420,7 @@ static void closing_waits_for_every_copy(void **state)
 	free(group.copies);
 }
 
-/* A successor takes what has begun to leave for uncertain: it does not send the other copies. */
+/* A successor does not send the other copies of a message that has begun to leave. */
 static void a_loop_that_is_to_stand_sends_the_other_copies_first(void **state)
 {
 	enum { MANY = 30, TIMEOUT_NS = 2000000 };
@@ -429,7 +429,7 @@ static void a_loop_that_is_to_stand_sends_the_other_copies_first(void **state)
 
 	(void)state;
 	group_init(&group, PACKETS, DESTINATION_RESOLVED, copies_make(MANY, false));
-	/* One at a time, and a while between them. */
+	/* One at a time, with pauses between them. */
 	ktsn_port_fake_limit_next(group.rig.port, UINT32_MAX, 1);
 	send_at(&group, 0, "in part");
 	while (!counter_read(&group.counters->copies_sent))
@@ -444,7 +444,7 @@ static void a_loop_that_is_to_stand_sends_the_other_copies_first(void **state)
 	group_fini(&group, 1);
 }
 
-/* A message stays sent while a copy of it has left. */
+/* A message counts as sent when one copy has left. */
 static void copies_may_be_withdrawn(void **state)
 {
 	struct group group;

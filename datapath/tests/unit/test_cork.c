@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Messages that are joined or cut on their way into a ring: threads, fork, close, refusals and full rings.
- * The test is ktsnd, and the way to it. Which datagrams come of which calls is compared with the kernel
- * (test/netns).
+ * The test takes the place of ktsnd and of the kernel path. test/netns compares the resulting datagrams with
+ * the kernel's.
  */
 #include "flow_end.h"
 #include "flow_table.h"
@@ -33,15 +33,15 @@
 
 enum { SLOTS = 64, PAYLOAD = 64, NUMBER = 5, THREADS = 4, ROUNDS = 20000, TXTIME = 1000 };
 
-/* A process with one socket, known to a ktsnd that has its eventfd. */
+/* A process with one socket that ktsnd knows; ktsnd has its eventfd. */
 static struct {
 	struct ring_pair pair;
 	struct session session;
-	struct flow *flow; /* the table's and the test's */
+	struct flow *flow; /* referenced by the table and by the test */
 	int fd;
 	bool session_lost;
 	uint32_t payload_max_bytes;
-	long kernel_says; /* bytes or -errno, to each call that comes to it */
+	long kernel_says; /* bytes or -errno for each call that reaches the kernel */
 	int kernel_calls;
 } process;
 
@@ -114,7 +114,7 @@ static int set_up(void **state)
 	return flow_share(process.flow, process.fd);
 }
 
-/* The last descriptor goes. */
+/* Closes the last descriptor. */
 static void socket_close(void)
 {
 	flow_put(process.flow);
@@ -152,7 +152,7 @@ static long send_part(const void *data, size_t bytes, int flags)
 	return send_timed(process.flow, process.fd, &message, flags);
 }
 
-/* As send() does. */
+/* Sends like send(). */
 static long send_untimed(const void *data, size_t bytes, int flags)
 {
 	struct iovec iov = {(void *)data, bytes};
@@ -161,7 +161,7 @@ static long send_untimed(const void *data, size_t bytes, int flags)
 	return cork_send(process.flow, process.fd, &message, flags);
 }
 
-/* What ktsnd takes next, and gives back at once; -1: nothing is there. */
+/* Takes the next message and frees its slot at once; -1 if there is none. */
 static int datagram_take(uint8_t payload[PAYLOAD])
 {
 	struct ktsn_ring_taken taken;
@@ -229,7 +229,7 @@ static void parts_leave_as_one_with_the_last(void **state)
 	assert_nothing_left();
 }
 
-/* A part that says whose it is and which. */
+/* A part that carries its thread and number. */
 struct part {
 	uint32_t thread;
 	uint32_t number;
@@ -250,7 +250,7 @@ static void *corking_thread(void *thread)
 	return NULL;
 }
 
-/* Each part comes whole, in whichever datagram. */
+/* Each part arrives whole, in any datagram. */
 static void parts_check(const uint8_t *payload, int bytes, uint32_t came[THREADS])
 {
 	assert_int_equal(bytes % (int)sizeof(struct part), 0);
@@ -290,7 +290,7 @@ static void threads_join_on_one_socket_and_no_part_is_lost_or_torn(void **state)
 	assert_nothing_left();
 }
 
-/* What the child makes of it: 0 if it has begun nothing. */
+/* Runs in the child: returns 0 if the child has begun nothing. */
 static int child_after_fork(void)
 {
 	bool begun;
@@ -314,7 +314,7 @@ static void child_has_nothing_of_what_its_parent_began(void **state)
 		_exit(child_after_fork());
 	assert_int_equal(waitpid(child, &status, 0), child);
 	assert_int_equal(status, 0);
-	/* The ring is shared: the child has not given the slot back. */
+	/* The ring is shared: the child has not freed the slot. */
 	assert_false(ktsn_ring_has_space(&process.session.ring, SLOTS));
 	assert_int_equal(send_part("'s", 2, 0), 2);
 	assert_datagram("parent's");
@@ -330,7 +330,7 @@ static void close_gives_up_what_was_begun(void **state)
 	assert_nothing_left();
 }
 
-/* Else the last part would leave as a datagram of its own, early. */
+/* Otherwise the last part would leave early as a separate datagram. */
 static void what_was_begun_in_a_lost_ring_is_netdown_and_nothing_leaves(void **state)
 {
 	static const int flags[] = {0, MSG_MORE};
@@ -359,7 +359,7 @@ static bool kernel_has_a_beginning_after(size_t bytes, long kernel_says)
 	return cork_concerns(process.flow, 0);
 }
 
-/* Or a timed message that follows would not be joined with it. */
+/* Otherwise a following timed message would not be joined with it. */
 static void kernel_keeps_the_beginning_when_it_refuses_a_part_unseen(void **state)
 {
 	(void)state;

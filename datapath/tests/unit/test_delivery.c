@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Receivers with queues and threads of their own: order, room, what one that is expensive may take, and that
- * nothing is lost without being counted.
+ * Receivers with queues and threads of their own: order, space, the limit for an expensive receiver, and the
+ * count of every lost frame.
  */
 #include "delivery.h"
 
@@ -27,17 +27,17 @@ enum {
 	FRAME_BYTES_MAX = 1500,
 };
 
-/* What is on the other side. */
+/* The receiving end. */
 struct bed {
 	struct ktsn_deliveries *deliveries;
 	struct ktsn_port_receiver *receivers[LINKS];
 	_Atomic uint32_t got[LINKS]; /* frames */
 	_Atomic uint32_t disordered;
-	_Atomic int64_t frame_ns[LINKS]; /* how long it takes to receive one */
-	_Atomic bool shut;               /* receiving waits */
+	_Atomic int64_t frame_ns[LINKS]; /* time to receive one frame */
+	_Atomic bool shut;               /* receiving blocks */
 };
 
-/* Of the thread, so that what else the machine does makes no frame shorter. */
+/* Uses the thread's processor time, so that other load does not shorten a frame. */
 static int64_t used_ns(void)
 {
 	struct timespec now;
@@ -46,7 +46,7 @@ static int64_t used_ns(void)
 	return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
-/* A frame has its number in front, and is filled with its last byte. */
+/* A frame begins with its number and is filled with its last byte. */
 static int receive(void *context, uint32_t link_index, const uint8_t *frame, uint32_t bytes)
 {
 	struct bed *bed = context;
@@ -113,7 +113,7 @@ static struct ktsn_port_delivery_counts counts(const struct bed *bed)
 	return ktsn_deliveries_counts(bed->deliveries);
 }
 
-/* Round the end of the queue many times, full, empty and in between. */
+/* Wraps around the end of the queue at every fill level. */
 static void frames_arrive_in_their_order(void **state)
 {
 	enum { FRAMES = 20000 };
@@ -141,7 +141,7 @@ static void frame_is_refused_when_the_queue_is_full(void **state)
 		frames++;
 	assert_in_range(frames, 300, 400);
 	assert_int_equal(counts(bed).queued, frames);
-	/* Others have queues of their own. */
+	/* Other receivers have queues of their own. */
 	assert_int_equal(put(bed, 1, 0, FRAME_BYTES_MAX), 0);
 	atomic_store(&bed->shut, false);
 	await(bed, 0, frames);
@@ -171,7 +171,7 @@ static void queue_has_its_pages_from_the_beginning(void **state)
 	before = page_faults();
 	while (put(bed, 1, n, FRAME_BYTES_MAX) == 0)
 		n++;
-		/* Sanitizers have pages of their own beside those. */
+		/* Sanitizers have pages of their own next to these. */
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 	assert_in_range(page_faults() - before, 0, 2);
 #else
@@ -182,8 +182,8 @@ static void queue_has_its_pages_from_the_beginning(void **state)
 	await(bed, 1, n);
 }
 
-/* A frame of 20 ms is followed by one 8 s later at the earliest: 400 times 10 ms of its share, of which it
- * gets 50 %, less what it may take at once. */
+/* After a frame of 20 ms the next one starts 8 s later at the earliest: 400 times 10 ms of the receiver's
+ * share, of which it gets 50 %, less its burst allowance. */
 static void expensive_receiver_waits_and_others_do_not(void **state)
 {
 	enum { FRAMES = 100 };
@@ -201,7 +201,7 @@ static void expensive_receiver_waits_and_others_do_not(void **state)
 	assert_true(counts(bed).limited >= 1);
 	assert_int_equal(counts(bed).queued, FRAMES - 1);
 	assert_true(counts(bed).cost_ns > 19000000);
-	/* One that ends gives up what it would have to wait for, and counts it. */
+	/* A receiver that ends drops and counts the frames that would have to wait. */
 	ktsn_delivery_end(bed->receivers[0]);
 	while (counts(bed).queued)
 		usleep(1000);
@@ -249,7 +249,7 @@ static void frames_that_the_link_refuses_are_counted(void **state)
 	assert_int_equal(counts(bed).failed, 10);
 }
 
-/* As when another ktsnd takes over: what was sent before is there, or waits until this one goes on. */
+/* As when another ktsnd takes over: earlier frames have arrived or wait until this one continues. */
 static void hold_waits_for_what_is_queued(void **state)
 {
 	struct bed *bed = *state;
@@ -288,7 +288,7 @@ static void share_gets_smaller_the_longer_a_frame_takes(void **state)
 		int64_t at_ns = 0;
 
 		ktsn_receiver_quota_init(&quota, 50, at_ns);
-		/* What it may take at once is over. */
+		/* The burst allowance is used up. */
 		quota.balance_ns = 0;
 		for (int n = 0; n < 100; n++) {
 			ktsn_receiver_quota_charge(&quota, cases[i].cost_ns);

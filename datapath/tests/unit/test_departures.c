@@ -11,7 +11,7 @@
 
 enum {
 	PAGE = 1000,
-	/* The place of the oldest may be being written while the newest is read. */
+	/* The oldest record may be overwritten while the newest is read. */
 	READABLE = DEPARTURES_KEPT_DEFAULT - 1,
 	CONCURRENT = 40 * DEPARTURES_KEPT_DEFAULT,
 };
@@ -29,7 +29,7 @@ static int tear_down(void **state)
 	return 0;
 }
 
-/* Each record's fields follow from its number, so that one put together from two shows. */
+/* Each record's fields follow from its number, so a mixture of two records is detected. */
 static void add(struct departures *departures, uint64_t sequence)
 {
 	departures_add(departures, sequence * 3, (int64_t)sequence * 5, (int64_t)sequence * 7,
@@ -135,7 +135,8 @@ static void *write_many(void *departures)
 	return NULL;
 }
 
-/* While it is being overtaken: every record is whole, and read or counted as overwritten exactly once. */
+/* With concurrent overwriting, every record is whole, and is either read or counted as overwritten exactly
+ * once. */
 static void reader_and_writer_at_once(void **state)
 {
 	static struct departure records[PAGE];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Destinations and the neighbours that they wait for, as the control thread has them. The kernel is not
- * asked: which neighbour a destination needs the test says, and the loop does not run.
+ * Destinations and the neighbors that they wait for, on the control thread. The test replaces the kernel's
+ * answers, and the loop does not run.
  */
 #include "destinations.h"
 #include "loop_rig.h"
@@ -15,7 +15,7 @@
 
 enum { WAITING = 3, ALL = WAITING + 1 };
 
-/* Three destinations wait for one neighbour, the last for another. */
+/* Three destinations wait for one neighbor, the last for another. */
 struct bench {
 	struct rig rig;
 	struct rig_ring ring;
@@ -26,7 +26,7 @@ struct bench {
 	struct loop_flow loop_flow;
 	struct neighbor neighbors[2];
 	struct destination *destinations[ALL];
-	uint32_t commands; /* that were looked at */
+	uint32_t commands; /* commands that were checked */
 };
 
 static struct neighbor *next_hop;
@@ -105,7 +105,7 @@ static void becomes(struct neighbor *neighbor, enum rtnl_neighbor_state neighbor
 	neighbor_observers_call(neighbor);
 }
 
-/* The next that the loop is told: that this destination is in this state. */
+/* Checks that the loop's next command sets this destination to this state. */
 static void assert_told(struct bench *bench, const struct destination *destination,
 			enum loop_destination_state state)
 {
@@ -136,7 +136,7 @@ static void those_that_wait_for_a_neighbor_are_told_of_it(void **state)
 	assert_told_no_more(bench);
 }
 
-/* There may be thousands, of other pods, and the kernel says something of neighbours all the time. */
+/* There may be thousands of other pods' destinations, and the kernel reports neighbors all the time. */
 static void those_that_do_not_are_not_looked_at(void **state)
 {
 	struct bench *bench = *state;
@@ -155,14 +155,14 @@ static void one_that_is_gone_is_told_nothing(void **state)
 
 	destination_free(bench->destinations[1]);
 	bench->destinations[1] = NULL;
-	/* As when the loop has given it back, and its memory is still needed. */
+	/* The loop has given it back, and its memory is still needed. */
 	destination_detach(bench->destinations[0]);
 	becomes(&bench->neighbors[0], NEIGHBOR_VALID);
 	assert_told(bench, bench->destinations[2], DESTINATION_RESOLVED);
 	assert_told_no_more(bench);
 }
 
-/* Its address was removed: it does not come back with the neighbour. */
+/* Its address was removed: the neighbor does not bring it back. */
 static void one_that_is_closed_stays_closed(void **state)
 {
 	struct bench *bench = *state;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Eventfds that applications have too, as the loop hears them: through sets that nobody else has.
+ * Applications' eventfds and how the loop hears them: through epoll sets that no application has.
  */
 #include "doorbells.h"
 
@@ -19,7 +19,7 @@
 static int loop_fd;
 static struct doorbells *doorbells;
 
-static int shutdown_amid_fd; /* the eventfd that is joined while ktsnd ends; -1: none */
+static int shutdown_amid_fd; /* the eventfd that is being joined while ktsnd ends; -1: none */
 
 int __real_epoll_ctl(int set_fd, int operation, int fd, struct epoll_event *event);
 int __wrap_epoll_ctl(int set_fd, int operation, int fd, struct epoll_event *event);
@@ -89,7 +89,7 @@ static void each_ring_is_heard_once_though_nobody_reads(void **state)
 	doorbell_leave(doorbells, set_fd, fd);
 }
 
-/* The application still has the eventfd, and rings. */
+/* The application still has the eventfd and rings it. */
 static void one_that_has_left_is_not_heard_in_the_next_one_s_place(void **state)
 {
 	int fd = doorbell_make(), kept_fd = dup(fd), set_fd = doorbell_join(doorbells, fd);
@@ -101,7 +101,7 @@ static void one_that_has_left_is_not_heard_in_the_next_one_s_place(void **state)
 	doorbell_leave(doorbells, set_fd, fd);
 	next_fd = doorbell_make();
 	next_set_fd = doorbell_join(doorbells, next_fd);
-	/* The same set again: none is put into the loop's for it. */
+	/* The same set again: the loop's set does not gain a member. */
 	assert_int_equal(next_set_fd, set_fd);
 	arm(next_set_fd, EPOLLIN | EPOLLET);
 	ring(kept_fd);
@@ -112,7 +112,7 @@ static void one_that_has_left_is_not_heard_in_the_next_one_s_place(void **state)
 	close(kept_fd);
 }
 
-/* What the kernel says of an epoll set: the number of each descriptor that is in it. */
+/* Counts the descriptors of an epoll set that the kernel reports. */
 static int is_in(int set_fd, int fd)
 {
 	char path[64], line[256];
@@ -128,7 +128,7 @@ static int is_in(int set_fd, int fd)
 	return in;
 }
 
-/* Or the loop would wait for whoever lengthens the eventfd's queue. */
+/* Otherwise the loop would wait while an application lengthens the eventfd's wait queue. */
 static void the_loop_s_own_set_never_has_an_eventfd_of_an_application(void **state)
 {
 	enum { MANY = 8 };
@@ -149,7 +149,7 @@ static void the_loop_s_own_set_never_has_an_eventfd_of_an_application(void **sta
 	}
 }
 
-/* An application lengthens the eventfd's queue, and its pod's thread is held up when ktsnd ends. */
+/* An application lengthens the eventfd's wait queue and holds up its pod's thread while ktsnd ends. */
 static void sets_stay_while_one_is_just_being_joined(void **state)
 {
 	int fd = doorbell_make(), set_fd;

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Which association ktsnd seals by: never one that another ktsnd of the node has used. Each ktsnd here is a
- * routing with a loop that does not run, and all have the same file, as those have that follow each other on
- * a node.
+ * The association by which ktsnd seals is never one that another ktsnd of the node has used. Each ktsnd is a
+ * routing with a loop that does not run. All share one file, like consecutive ktsnds of a node.
  */
 #include "associations.h"
 #include "port_fake.h"
@@ -61,7 +60,7 @@ static struct ktsnd *ktsnd_start(void)
 	return ktsnd;
 }
 
-/* However it ends: what it used stands in the file. */
+/* However a ktsnd ends, the file names the associations that it used. */
 static void ktsnd_end(struct ktsnd *ktsnd)
 {
 	loop_destroy(ktsnd->routing.loop);
@@ -120,10 +119,10 @@ static void first_is_used(void **state)
 	(void)state;
 	assert_int_equal(give(ktsnd, PEER, 7, 3, &refusal), 0);
 	assert_uses(ktsnd, PEER, 7, 2);
-	/* Of another node the same generation has another key. */
+	/* Another node has another key for the same generation. */
 	assert_int_equal(give(ktsnd, OTHER, 7, 3, &refusal), 0);
 	assert_uses(ktsnd, OTHER, 7, 2);
-	/* More, and it goes on. */
+	/* It takes more and continues. */
 	assert_int_equal(give(ktsnd, PEER, 7, 4, &refusal), 0);
 	assert_uses(ktsnd, PEER, 7, 3);
 	ktsnd_end(ktsnd);
@@ -154,7 +153,7 @@ static void none_that_another_ktsnd_has_used_is_used_again(void **state)
 		assert_int_equal(associations_used_generation(&ktsnd->routing), life ? 6 + life : 0);
 		assert_int_equal(give(ktsnd, PEER, 7, 3, &refusal), 0);
 		assert_uses(ktsnd, PEER, 7 + life, 2 - life);
-		/* Also of a node to which the others have sent nothing: it is the node's count. */
+		/* This includes nodes to which the others have sent nothing: the count is the node's. */
 		assert_int_equal(give(ktsnd, OTHER, 7, 3, &refusal), 0);
 		assert_uses(ktsnd, OTHER, 7 + life, 2 - life);
 		ktsnd_end(ktsnd);
@@ -173,7 +172,7 @@ static void none_that_another_ktsnd_has_used_is_used_again(void **state)
 	}
 }
 
-/* A successor that did not come to serve has claimed some: the one that goes on keeps what it has. */
+/* A successor that never served has claimed some: the running ktsnd keeps its association. */
 static void one_that_goes_on_keeps_its_own_and_goes_past_anothers(void **state)
 {
 	struct ktsnd *ktsnd = ktsnd_start(), *successor = ktsnd_start();
@@ -262,7 +261,7 @@ static void next_one_takes_its_place_before_numbers_end(void **state)
 	assert_uses(ktsnd, PEER, 8, 0);
 	used = (struct loop_association *)peer_of(ktsnd, PEER)->used;
 	used->sequence = UINT32_MAX;
-	/* There is no other. */
+	/* There is no other association. */
 	(void)associations_tick(&ktsnd->routing);
 	assert_uses(ktsnd, PEER, 8, 0);
 	ktsnd_end(ktsnd);

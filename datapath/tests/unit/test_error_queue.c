@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What an application finds in its msghdr, byte by byte, for each family of sockets.
+ * The bytes of the application's msghdr for each socket family.
  */
 #include "error_queue.h"
 
@@ -45,7 +45,7 @@ static struct error_report report_of(int family, const char *text)
 	};
 }
 
-/* ee_errno, then origin, type, code, pad, then the halves of the time. */
+/* ee_errno; then origin, type, code, pad; then the halves of the time. */
 static const uint8_t missed[16] = {125, 0, 0, 0, 6, 0, 2, 0, 0xef, 0xcd, 0xab, 0x89, 0x67, 0x45, 0x23, 0x01};
 
 static void assert_control(const struct reader *reader, int level, int type, size_t data_bytes)
@@ -126,7 +126,7 @@ static void IPv6_sockets_are_told_their_own_address(void **state)
 	}
 }
 
-/* What there is of it, and nothing behind. */
+/* The available bytes, and nothing after them. */
 static void a_short_frame_gives_no_address(void **state)
 {
 	uint8_t frame[54] = {[12] = 0x86, [13] = 0xdd, [22] = 0xfd};
@@ -201,7 +201,7 @@ static void control_that_does_not_fit_is_cut(void **state)
 		assert_int_equal(error_report_write(&report, &reader.message, 0), 1);
 		assert_int_equal(reader.message.msg_controllen, rows[i].used);
 		assert_int_equal(reader.message.msg_flags, MSG_ERRQUEUE | rows[i].flags);
-		/* Nothing is written beyond. */
+		/* Nothing is written beyond the limit. */
 		assert_int_equal(reader.control[rows[i].used], 0xa5);
 	}
 }

@@ -137,7 +137,7 @@ static struct ktsn_frame_tunnel tunnel_make(bool esp, uint16_t vlan_id)
 	};
 }
 
-/* Returns the frame's bytes. */
+/* Returns the bytes of the frame. */
 static size_t frame_make(uint8_t frame[FRAME_BYTES_MAX], const struct ktsn_frame_tunnel *tunnel,
 			 size_t payload_bytes)
 {
@@ -179,7 +179,7 @@ static void esp_stands_around_the_datagram(void **state)
 	assert_int_equal(KTSN_ESP_OVERHEAD_BYTES_MAX, 37);
 }
 
-/* With and without a tag around it. */
+/* With and without a VLAN tag. */
 static void without_esp_the_frame_is_as_if_never_meant_for_it(void **state)
 {
 	(void)state;
@@ -210,7 +210,7 @@ static void what_does_not_fit_with_esp_is_refused(void **state)
 	assert_true(ktsn_frame_build(frame, bytes - 1, &inner, &tunnel, 100) < 0);
 }
 
-/* As it goes over the wire, with numbers of which no byte is another's; checked with Go's crypto/cipher. */
+/* The frame on the wire, with numbers whose bytes all differ; checked with Go's crypto/cipher. */
 static void sealed_frame_is_the_golden_one(void **state)
 {
 	const struct ktsn_frame_tunnel tunnel = tunnel_make(true, 0);

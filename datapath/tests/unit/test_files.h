@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Files below a folder of the test's, which stands for the root.
+ * Files below a folder of the test that stands for the root.
  */
 #ifndef KTSN_TEST_FILES_H
 #define KTSN_TEST_FILES_H
@@ -10,7 +10,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-/* Makes the file with its folders. 0, or -1 where that fails. */
+/* Creates the file and its folders. Returns 0, or -1 on failure. */
 static inline int test_file_make(const char *root, const char *path, const char *text)
 {
 	char name[PATH_MAX];

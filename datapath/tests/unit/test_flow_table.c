@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * libktsn's table of sockets. The table is one for the process, so each test uses descriptors of its own.
+ * libktsn's table of sockets. The process has one table, so each test uses other descriptors.
  */
 #include "flow_table.h"
 
@@ -21,7 +21,7 @@ enum {
 	MANY = 3000, /* more than one chunk of flows and one page of the table */
 };
 
-/* A fresh flow in the table, held by the caller too. */
+/* Enters a new flow into the table; the caller holds it, too. */
 static struct flow *enter(int fd)
 {
 	struct flow *flow = flow_create();
@@ -97,7 +97,7 @@ static void last_descriptor_has_its_place(void **state)
 	release(flow);
 }
 
-/* close() in one thread, sendmsg() still under way in another. */
+/* One thread closes while sendmsg() runs in another. */
 static void removed_flow_lives_until_its_last_user(void **state)
 {
 	struct flow *sending, *next;
@@ -107,7 +107,7 @@ static void removed_flow_lives_until_its_last_user(void **state)
 	sending = flow_acquire(20);
 	release(flow_remove(20));
 	assert_int_equal(users_of(sending), 1);
-	/* Not given to the next socket while it is used. */
+	/* The flow is not reused while it is in use. */
 	next = enter(20);
 	assert_ptr_not_equal(next, sending);
 	release(sending);
@@ -115,7 +115,7 @@ static void removed_flow_lives_until_its_last_user(void **state)
 	release(flow_remove(20));
 }
 
-/* dup(): one socket behind two descriptors lives until both are closed. */
+/* After dup() the socket lives until both descriptors are closed. */
 static void shared_flow_has_two_descriptors(void **state)
 {
 	struct flow *flow = enter(30);
@@ -132,12 +132,12 @@ static void shared_flow_has_two_descriptors(void **state)
 	assert_ptr_equal(flow_acquire(31), flow);
 	assert_false(flow_release(flow));
 	assert_ptr_equal(flow_remove(31), flow);
-	/* The last one is told, who has to say so to ktsnd. */
+	/* The last close returns the flow, so that the caller can notify ktsnd. */
 	assert_true(flow_release(flow));
 	flow_dispose(flow);
 }
 
-/* Threads that all send their first message through one inherited descriptor. */
+/* Several threads send their first message through one inherited descriptor. */
 struct adopters {
 	pthread_barrier_t start;
 	_Atomic int entered, exist;
@@ -183,7 +183,7 @@ static void only_one_thread_enters_a_flow(void **state)
 	}
 }
 
-/* Descriptors that flow_each() came by. */
+/* The descriptors that flow_each() visited. */
 struct visits {
 	int count;
 	int fd_sum;
@@ -211,7 +211,7 @@ static void each_flow_is_visited_once(void **state)
 		struct flow *flow = enter(descriptors[i]);
 
 		fd_sum += descriptors[i];
-		flow->next_free = flow; /* not used while it is in the table: a mark for the visit */
+		flow->next_free = flow; /* unused while the flow is in the table: marks the visit */
 		release(flow);
 	}
 	flow_each(visit, &visits);
@@ -221,7 +221,7 @@ static void each_flow_is_visited_once(void **state)
 		release(flow_remove(descriptors[i]));
 }
 
-/* Locks that other threads of the parent held are nobody's in the child. */
+/* Locks that other threads of the parent held are free in the child. */
 static void locks_are_open_after_fork(void **state)
 {
 	struct flow *flow = enter(60);
@@ -286,7 +286,7 @@ struct race {
 	_Atomic uint64_t found;
 };
 
-/* Sends through whatever flow the descriptor has: it must be that descriptor's and stay so. */
+/* Uses the flow of the descriptor: it must belong to that descriptor and stay so. */
 static void *acquire_many(void *argument)
 {
 	struct race *race = argument;
@@ -307,7 +307,7 @@ static void *acquire_many(void *argument)
 	return NULL;
 }
 
-/* Entered without the lock, as setsockopt() does; readers may have it at once. */
+/* Entered without the lock, as setsockopt() does; readers may get the flow at once. */
 static void flow_set_up(int fd)
 {
 	struct flow *flow = enter(fd);
@@ -319,7 +319,7 @@ static void flow_set_up(int fd)
 	release(flow);
 }
 
-/* Between its entry and its set-up a reader may find a flow without numbers. */
+/* A reader may find a flow without numbers between its entry and its set-up. */
 static void *acquire_counting_users(void *argument)
 {
 	struct race *race = argument;
@@ -329,7 +329,7 @@ static void *acquire_counting_users(void *argument)
 
 		if (!flow)
 			continue;
-		/* At least this thread's; a flow is never handed on while it is used. */
+		/* At least this thread's reference; a flow is never reused while it is in use. */
 		if (users_of(flow) == 0 || users_of(flow) > READERS + 3)
 			atomic_fetch_add(&race->wrong, 1);
 		lock_take(&flow->lock);
@@ -357,7 +357,7 @@ static void race_run(struct race *race, void *(*reader)(void *), void (*swap)(in
 
 static void stay(int round)
 {
-	/* Others come and go around it, and take its pool's memory. */
+	/* Others come and go and reuse the pool's memory. */
 	(void)round;
 	flow_set_up(SHARED_FD + 1);
 	release(flow_remove(SHARED_FD + 1));
@@ -378,7 +378,7 @@ static void come_and_go(int round)
 	(void)round;
 	flow_set_up(SHARED_FD);
 	release(flow_remove(SHARED_FD));
-	/* The memory that became free is wanted by another socket at once. */
+	/* The free memory is reused for another socket at once. */
 	flow_set_up(SHARED_FD + 1);
 	release(flow_remove(SHARED_FD + 1));
 }

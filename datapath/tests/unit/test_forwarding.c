@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Where hardware addresses are, as the control thread has it of a kernel that the test plays.
+ * The forwarding of hardware addresses, on the control thread. The test takes the place of the kernel.
  */
 #include "forwarding.h"
 #include "hash_table.h"
@@ -21,7 +21,7 @@ enum { REMOTE = 0x0200c000, OTHER_REMOTE = 0x0300c000 };
 
 static const uint8_t mac[6] = {2, 0, 0, 0, 0, 1}, nobody[6];
 
-/* The kernel's two entries of the address; -errno: it does not answer. */
+/* The kernel's two entries of the address; kernel_err != 0: no answer. */
 static struct rtnl_forwarding kernel[ENTRIES];
 static int kernel_err;
 static uint32_t asked;
@@ -187,7 +187,7 @@ static void an_address_is_followed(void **state)
 	gone.remote_be = 0;
 	told(gone);
 	assert_place(0, 0);
-	/* Of all that the kernel was not asked again. */
+	/* Nothing asked the kernel again. */
 	assert_int_equal(asked, ENTRIES);
 }
 
@@ -251,7 +251,7 @@ static void what_the_kernel_does_not_answer_is_unknown(void **state)
 	assert_place(0, OTHER_REMOTE);
 }
 
-/* What a notification or an answer says, with the attributes that are given. */
+/* A notification or an answer with the given attributes. */
 static bool parsed(struct ndmsg info, uint32_t master, uint32_t remote_be, uint16_t vlan, uint32_t vni,
 		   struct rtnl_forwarding *entry)
 {

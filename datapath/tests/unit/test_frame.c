@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The golden frames below were computed by a separate program from the RFCs; datapath/tests/dissect has
- * tshark judge what this stage builds.
+ * The golden frames were computed by a separate program from the RFCs; datapath/tests/dissect checks frames
+ * of this stage with tshark.
  */
 #include "checksum.h"
 #include "frame.h"
@@ -121,7 +121,7 @@ static const uint8_t golden_vlan[] = {
 	'T',  'S',  'N',
 };
 
-/* What a switch of this node gets: the inner frame with the tag of its network. */
+/* For a switch of this node: the inner frame with its network's tag. */
 static const uint8_t golden_switched[] = {
 	0x02, 0x00, 0x00, 0x00, 0x00, 0x0b, 0x02, 0x00, 0x00, 0x00, 0x00, 0x0a, /* Ethernet */
 	0x81, 0x00, 0xa0, 0x2a, 0x08, 0x00,                                     /* tag, EtherType */
@@ -140,8 +140,8 @@ static struct ktsn_frame_tunnel tagged_tunnel(uint16_t vlan_id, uint8_t pcp)
 	return tagged;
 }
 
-/* Builds the frame whose payload is the last payload_bytes of `golden` in a buffer of just its size, at
- * every alignment, and expects its bytes and nothing around them. */
+/* Builds the frame whose payload is the last payload_bytes of `golden` in a buffer of exactly its size, at
+ * every alignment. Expects its bytes and untouched memory around them. */
 static void check_golden(const uint8_t *golden, size_t golden_bytes, const struct ktsn_frame_tunnel *through,
 			 size_t payload_bytes)
 {
@@ -185,14 +185,14 @@ static void golden_frame_for_a_switch(void **state)
 	(void)state;
 	switched.switched = true;
 	check_golden(golden_switched, sizeof(golden_switched), &switched, 3);
-	/* On the link it is what ktsnd would have built itself. */
+	/* On the link it equals the frame that ktsnd would have built. */
 	assert_int_equal(ktsn_frame_link_bytes(sizeof(golden_switched), &switched), sizeof(golden_vxlan));
 	assert_int_equal(ktsn_frame_sdu_bytes(sizeof(golden_switched), &switched), 81);
 	assert_int_equal(ktsn_frame_link_bytes(sizeof(golden_vxlan), tunnel()), sizeof(golden_vxlan));
 	assert_int_equal(ktsn_frame_link_bytes(sizeof(golden_odd), NULL), sizeof(golden_odd));
 }
 
-/* All ones are TCI 0xeffe: the last VLAN, and the bit between them (DEI) stays 0. */
+/* All ones give TCI 0xeffe: the last VLAN; the bit between the fields (DEI) stays 0. */
 static void tag_carries_every_vlan_and_priority(void **state)
 {
 	(void)state;
@@ -211,7 +211,7 @@ static void tag_carries_every_vlan_and_priority(void **state)
 	}
 }
 
-/* Without a VLAN the priority has no place. */
+/* Without a VLAN there is no field for the priority. */
 static void priority_without_vlan_changes_nothing(void **state)
 {
 	const struct ktsn_frame_tunnel untagged = tagged_tunnel(0, 7);
@@ -299,7 +299,7 @@ static void longest_payloads_fill_the_length_fields(void **state)
 	assert_int_equal(load_be16(inner_ip + KTSN_IPV4_HEADER_BYTES + 4), 65465);
 }
 
-/* A tag is not part of the datagram, and takes nothing of its length. */
+/* A tag is not part of the datagram and does not count in its length. */
 static void longest_payload_is_the_same_with_a_tag(void **state)
 {
 	const struct ktsn_frame_tunnel tagged = tagged_tunnel(4094, 7);
@@ -323,7 +323,7 @@ static uint16_t naive_checksum(const uint8_t *data, size_t bytes)
 	return (uint16_t)~sum;
 }
 
-/* In one piece and in two; data of all ones now and then, for the carries. */
+/* In one piece and in two; sometimes all ones, for the carries. */
 static void checksum_matches_the_naive_one(void **state)
 {
 	struct test_random random = test_random_seeded("checksum");
@@ -351,7 +351,7 @@ static void checksum_carries_out_of_any_running_sum(void **state)
 				       0xff, 0xff, 0xff, 0xff, 0x00, 0x01};
 
 	(void)state;
-	/* All ones is zero in one's complement, however wide: what remains is the 1. */
+	/* All ones is zero in one's complement at any width: the 1 remains. */
 	assert_int_equal(be16toh(ktsn_checksum_fold_be(ktsn_checksum_add(UINT64_MAX, data, sizeof(data)))),
 			 0xfffe);
 	assert_int_equal(ktsn_checksum_fold_be(0), 0xffff);
@@ -390,14 +390,14 @@ static void tunnel_source_port_is_one_per_flow(void **state)
 		struct ktsn_frame_path path = random_path(&random);
 		uint16_t port_be = ktsn_frame_tunnel_source_port_be(&path);
 
-		/* What may differ between the packets of a flow. */
+		/* The fields that may differ between packets of a flow. */
 		path.tos ^= 0xff;
 		path.ttl ^= 0xff;
 		assert_int_equal(ktsn_frame_tunnel_source_port_be(&path), port_be);
 	}
 }
 
-/* 4096 flows that differ in one port would fill 3623 of the 16384 ports if they fell at random. */
+/* 4096 flows that differ in one port fill 3623 of the 16384 ports on average if the choice is random. */
 static void tunnel_source_ports_spread_flows(void **state)
 {
 	static bool seen[16384];

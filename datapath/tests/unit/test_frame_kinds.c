@@ -121,8 +121,8 @@ static const uint8_t golden_ipv6_vxlan[] = {
 	0x00, 0x02, 0x9c, 0x40, 0x13, 0x89, 0x00, 0x0b, 0xb3, 0x2e, 0x54, 0x53, 0x4e,
 };
 
-/* Without the bit "don't fragment" an id tells whose fragments are whose; without checksum there is 0. What
- * is around it, and IPv6, know neither bit nor id. */
+/* Without "don't fragment" an id identifies the fragments of a datagram; without a checksum the field is
+ * 0. Outer headers and IPv6 have neither the bit nor the id. */
 static const uint8_t golden_ipv4_fragmentable[] = {
 	0x02, 0x00, 0x00, 0x00, 0x00, 0x0b, 0x02, 0x00, 0x00, 0x00, 0x00, 0x0a, 0x08, 0x00, 0x45,
 	0xb8, 0x00, 0x1f, 0xbe, 0xef, 0x00, 0x00, 0x40, 0x11, 0xa7, 0x10, 0x0a, 0x01, 0x00, 0x0a,
@@ -151,8 +151,8 @@ static const uint8_t golden_ipv6_unchecked[] = {
 	0x00, 0x00, 0x02, 0x9c, 0x40, 0x13, 0x89, 0x00, 0x0b, 0x00, 0x00, 0x54, 0x53, 0x4e,
 };
 
-/* Builds the frame whose payload is the last payload_bytes of `golden`, at every alignment, in room for just
- * that. */
+/* Builds the frame whose payload is the last payload_bytes of `golden`, at every alignment, in a buffer of
+ * exactly its size. */
 static void check_golden(const struct ktsn_frame_path *path, const struct ktsn_frame_tunnel *through,
 			 const uint8_t *golden, size_t golden_bytes, size_t payload_bytes)
 {
@@ -189,7 +189,7 @@ static void golden_frames(void **state)
 static void golden_frames_that_may_be_fragmented_or_have_no_checksum(void **state)
 {
 	const struct ktsn_frame_path fragmentable = ipv4_path(0xbeef, true, false);
-	const struct ktsn_frame_path unchecked = ipv4_path(0xbeef, false, true); /* the id is not looked at */
+	const struct ktsn_frame_path unchecked = ipv4_path(0xbeef, false, true); /* the id is ignored */
 	const struct ktsn_frame_path both = ipv4_path(1, true, true);
 	const struct ktsn_frame_tunnel through = tunnel();
 	struct ktsn_frame_path ipv6 = ipv6_path();
@@ -218,7 +218,7 @@ static void longest_payloads_fit_and_no_longer_ones(void **state)
 	assert_int_equal(ktsn_frame_build(buffer, 13, &ethernet, NULL, 0), -EMSGSIZE);
 }
 
-/* All but what may differ between the packets of a flow decides about label and port. */
+/* Every field that is constant within a flow decides the flow label and the port. */
 static void flows_are_told_apart_and_kept_together(void **state)
 {
 	struct test_random random = test_random_seeded("IPv6 flows");

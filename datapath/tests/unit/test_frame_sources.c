@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Who a frame says that it is from.
+ * The source addresses that a frame claims.
  */
 #include "frame_sources.h"
 
@@ -18,7 +18,7 @@ enum { IPV4 = 0x0800, ARP = 0x0806, RARP = 0x8035, IPV6 = 0x86dd, C_TAG = 0x8100
 
 static const uint8_t mac[6] = {2, 0, 0, 0, 0, 1};
 
-/* In memory that ends where the frame ends, so that a sanitizer sees one byte too many. */
+/* The buffer ends where the frame ends, so that a sanitizer detects any byte read beyond it. */
 static int sources_of(uint16_t ethertype, const uint8_t *payload, size_t bytes,
 		      struct ktsn_frame_source sources[KTSN_FRAME_SOURCES_MAX])
 {
@@ -80,7 +80,7 @@ static void advertised_neighbour_is_a_source_behind_any_headers(void **state)
 	frame[56] = 58;
 	assert_int_equal(sources_of(IPV6, frame, 88, sources), 2);
 	assert_source(&sources[1], AF_INET6, "fd00::9");
-	/* A solicitation asks for an address, and claims none. */
+	/* A solicitation asks for an address and claims none. */
 	advertisement_make(frame, "fd00::2", "fd00::9");
 	frame[40] = 135;
 	assert_int_equal(sources_of(IPV6, frame, 64, sources), 1);
@@ -118,7 +118,7 @@ static void frame_that_is_cut_short_is_refused_wherever_it_is(void **state)
 	whole = advertisement_make(frame, "fd00::2", "fd00::9");
 	for (size_t bytes = 41; bytes < whole; bytes++)
 		assert_int_equal(sources_of(IPV6, frame, bytes, sources), -EBADMSG);
-	frame[6] = 0; /* hop by hop, and then nothing that is one */
+	frame[6] = 0; /* hop-by-hop, then an invalid header */
 	frame[41] = 200;
 	assert_int_equal(sources_of(IPV6, frame, whole, sources), -EBADMSG);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Flows of frames, as a relay opens them: the control thread with a running loop, packet sockets of a network
- * namespace, and a fake port. Needs a namespace of its own; without it the tests are skipped.
+ * Flows of frames as a relay opens them: the control thread with a running loop, packet sockets of a network
+ * namespace, and a fake port. Needs its own namespace; the tests are skipped without it.
  */
 #include "commands.h"
 #include "group_frames.h"
@@ -143,7 +143,7 @@ static int tear_down(void **state)
 		assert_true(ms < PATIENCE_MS);
 		daemon_work();
 	}
-	/* In ktsnd's order: a loop that ends does not look at what it was asked last. */
+	/* In ktsnd's order: a loop that ends does not execute its last commands. */
 	loop_stop(bed.loop);
 	node_close(&bed.node);
 	node_fini(&bed.node);
@@ -154,7 +154,7 @@ static int tear_down(void **state)
 	return 0;
 }
 
-/* Descriptors that come with a reply are closed: nothing is sent here. */
+/* Closes descriptors of replies: nothing is sent here. */
 static struct ktsn_app_reply reply_receive(void)
 {
 	union {
@@ -210,7 +210,7 @@ static struct ktsn_app_reply flow_ask(uint8_t flags, enum ktsn_clock clock, int 
 		   fd);
 }
 
-/* To the other from that address. */
+/* To the other endpoint from that address. */
 static struct ktsn_app_request destination_of(uint32_t flow, const uint8_t source[6])
 {
 	struct ktsn_app_request request = {.type = KTSN_APP_DESTINATION,
@@ -242,7 +242,7 @@ static uint32_t destinations_count(void)
 	return count;
 }
 
-/* When the loop has given back what was closed. */
+/* After the loop has given back what was closed. */
 static void destinations_wait(uint32_t count)
 {
 	for (int ms = 0; destinations_count() != count; ms++) {
@@ -269,7 +269,7 @@ static void flow_of_frames_is_a_packet_sockets(void **state)
 	reply = flow_ask(KTSN_APP_FRAMES | KTSN_APP_DEADLINE, KTSN_CLOCK_MONOTONIC, bed.packet_fd);
 	assert_int_equal(reply.status, 0);
 	assert_int_equal(reply.flags, KTSN_APP_FRAMES | KTSN_APP_DEADLINE);
-	/* Nor does it become another when it is registered anew, and nobody else gets it. */
+	/* It keeps its number when it is registered again, and no other socket gets the number. */
 	assert_int_equal(ask((struct ktsn_app_request){.type = KTSN_APP_FLOW_OPEN,
 						       .flow = reply.flow,
 						       .clock = KTSN_CLOCK_MONOTONIC},
@@ -318,7 +318,7 @@ static void destinations_of_frames_stay_until_they_are_closed(void **state)
 		assert_int_equal(destination_close_ask(flow, numbers[i]), 0);
 	destinations_wait(MANY / 2);
 	assert_int_equal(destination_close_ask(flow, numbers[0]), -EINVAL);
-	/* Those that are left end with the flow. */
+	/* The remaining destinations end with the flow. */
 	assert_int_equal(ask((struct ktsn_app_request){.type = KTSN_APP_FLOW_CLOSE, .flow = flow}, -1).status,
 			 0);
 	destinations_wait(0);
@@ -353,13 +353,13 @@ static void frames_come_from_the_endpoints_hardware_addresses(void **state)
 	flow = flow_ask(KTSN_APP_FRAMES, KTSN_CLOCK_TAI, bed.packet_fd).flow;
 	assert_int_equal(ask(destination_of(flow, others_mac), -1).status, -EPERM);
 	assert_int_equal(ask(destination_of(flow, own_mac), -1).status, 0);
-	/* What the node alone says, whatever the EtherType. */
+	/* Protocols that only the node may send, whatever the EtherType. */
 	announcement = destination_of(flow, own_mac);
 	memcpy(announcement.address, group_announcement_mac, 6);
 	assert_int_equal(ask(announcement, -1).status, -EPERM);
 }
 
-/* What the loop is told of an endpoint that has addresses and grants. */
+/* The grants that the loop has for an endpoint. */
 static void loop_knows_what_the_endpoint_may_send(void **state)
 {
 	struct endpoint_admission admission = {
@@ -402,7 +402,7 @@ static void endpoint_again(const struct endpoint_admission *admission, bool keep
 		usleep(100);
 }
 
-/* What they were given is taken back as well. */
+/* Removing addresses and grants takes effect, too. */
 static void destinations_follow_what_their_endpoint_may_send(void **state)
 {
 	const struct endpoint_admission one = {.address_count = 1,
@@ -423,7 +423,7 @@ static void destinations_follow_what_their_endpoint_may_send(void **state)
 	assert_false(known->sources->any_address);
 	assert_int_equal(known->sources->subnet_count, 1);
 	assert_int_equal(known->priority_max, 9);
-	/* Who says nothing of them changes nothing. */
+	/* A request without them changes nothing. */
 	endpoint_again(&other, true);
 	assert_false(known->sources->any_address);
 	assert_int_equal(known->priority_max, 9);
@@ -432,7 +432,7 @@ static void destinations_follow_what_their_endpoint_may_send(void **state)
 	assert_int_equal(known->priority_max, 6);
 }
 
-/* In a namespace of a user of its own where there is no privilege. */
+/* Uses a user namespace where the test has no privilege. */
 static bool network_begin(void)
 {
 	char command[256];
@@ -443,7 +443,7 @@ static bool network_begin(void)
 		 "ip link add frames0 address 02:00:00:00:00:01 mtu %d type veth peer name frames1 && "
 		 "ip link set frames0 up && ip link set frames1 up",
 		 MTU);
-	/* NOLINTNEXTLINE(cert-env33-c): nothing in it is of others */
+	/* NOLINTNEXTLINE(cert-env33-c): constant command */
 	return system(command) == 0;
 }
 

@@ -43,7 +43,7 @@ static void gates_of(struct ktsn_gates *gates, const struct ktsn_schedule *sched
 	ktsn_gates_change(&none, schedule, now_tai_ns, gates);
 }
 
-/* ---- what is said of windows, against the states of every tick ---- */
+/* ---- windows compared with the states of every tick ---- */
 
 static bool is_open(const uint8_t *states, unsigned int class, uint32_t tick)
 {
@@ -78,7 +78,8 @@ static void window_check(const struct ktsn_gates *gates, const uint8_t *states, 
 		assert_true(window.close_tai_ns >= now_tai_ns + TICKS);
 }
 
-/* `last` is the first tick that may not be as any later one: a room that is not found before is none. */
+/* `last` is the first tick whose room may not extend into later ticks; a room not found before it does not
+ * exist. */
 static void fit_check(const struct ktsn_gates *gates, const uint8_t *states, int64_t now_tai_ns,
 		      unsigned int class, uint32_t tick, uint32_t duration, bool all_seen)
 {
@@ -101,7 +102,8 @@ static void fit_check(const struct ktsn_gates *gates, const uint8_t *states, int
 	}
 }
 
-/* Whether all that will ever happen is within so many ticks after the first half of them. */
+/* Reports whether everything that will ever happen lies within this many ticks after the first half of
+ * them. */
 static bool all_within(const struct ktsn_gates *gates, int64_t now_tai_ns, int64_t ticks)
 {
 	bool pending = ktsn_gates_pending(gates, now_tai_ns);
@@ -160,7 +162,7 @@ static const struct picture pictures[] = {
 	{"shut for one nanosecond", 5, 3, {{2, 1}, {1, 0}, {2, 1}}, "##.##"},
 };
 
-/* A cycle that begins at `start`, by states, and by the windows that close after each of its ticks. */
+/* A cycle that begins at `start`, by its states and by the windows that close after each tick. */
 static void picture_check(const struct ktsn_gates *gates, const char *cycle, int64_t start_tai_ns)
 {
 	size_t length = strlen(cycle);
@@ -191,7 +193,7 @@ static void a_cycle_is_as_drawn_wherever_its_base_time_is(void **state)
 			struct ktsn_schedule schedule = schedule_of(base_tai_ns, picture->cycle_ns,
 								    picture->entries, picture->entry_count);
 
-			/* Asked for at the base time, before it, and long after it. */
+			/* The request is made at, before, and long after the base time. */
 			gates_of(&gates, &schedule, base_tai_ns);
 			picture_check(&gates, picture->cycle, base_tai_ns);
 			picture_check(&gates, picture->cycle, later_tai_ns);
@@ -221,7 +223,7 @@ static void before_its_base_time_gates_are_as_admin_gate_states_say(void **state
 	assert_true(ktsn_gates_pending(&gates, 999));
 	assert_int_equal(ktsn_gates_states(&gates, 1000), 0x01);
 	assert_false(ktsn_gates_pending(&gates, 1000));
-	/* Shut until then; open, and shut at the change; open across neither. */
+	/* Shut until then; open, then shut at the change; open across neither. */
 	window = ktsn_gates_window(&gates, 0, 0);
 	assert_true(window.open_tai_ns == 1000 && window.close_tai_ns == 1005);
 	window = ktsn_gates_window(&gates, 2, 0);
@@ -245,7 +247,7 @@ static void a_window_goes_on_across_a_change_that_leaves_its_gate_open(void **st
 	gates_of(&before, &old_schedule, 0);
 	ktsn_gates_change(&before, &new_schedule, 12, &gates);
 	assert_int_equal(gates.config_change_error, 0);
-	/* 7 ns are too long for either schedule, and fit once, across the change. */
+	/* 7 ns fit into neither schedule, but once across the change. */
 	window = ktsn_gates_fit(&gates, 0, 12, 7, &start_tai_ns);
 	assert_true(start_tai_ns == 46 && window.open_tai_ns == 46 && window.close_tai_ns == 53);
 	ktsn_gates_fit(&gates, 0, 47, 7, &start_tai_ns);
@@ -296,7 +298,7 @@ static void classes_whose_gate_closes_are_those_of_what_is_in_effect_and_pending
 	assert_int_equal(ktsn_gates_closing(&gates, 12), 0);
 }
 
-/* ---- requests, against the state machines ---- */
+/* ---- requests compared with the state machines ---- */
 
 static void tick_check(const struct ktsn_gates *gates, const struct gate_machines *machines)
 {
@@ -309,7 +311,7 @@ static void tick_check(const struct ktsn_gates *gates, const struct gate_machine
 	assert_int_equal(gates->config_change_error, machines->config_change_error);
 }
 
-/* Gates and machines side by side. A request makes new gates, as in ktsnd. */
+/* Gates and machines side by side. Each request creates new gates, as in ktsnd. */
 struct pair {
 	struct gate_simulation simulation;
 	struct ktsn_gates *gates;
@@ -356,7 +358,7 @@ static void pair_tick(struct pair *pair, int64_t ticks)
 	}
 }
 
-/* One request, so long after the old schedule's base time, for a base time so far from the request. */
+/* One request at this time after the old base time, with a new base time this far from the request. */
 static void request_check(int64_t epoch_tai_ns, uint32_t extension_ns, int64_t new_cycle_ns, int64_t after_ns,
 			  int64_t base_after_ns)
 {
@@ -398,7 +400,7 @@ static void only_a_running_schedule_counts_a_base_time_that_is_past(void **state
 	gates_of(&a, &schedule, 1000);
 	assert_int_equal(a.config_change_error, 0);
 	assert_true(a.config_change_tai_ns == 1009);
-	/* Asked for again before it runs, then when it runs; then for now, which is not past. */
+	/* Requested again before it runs, then while it runs; then for now, which is not past. */
 	ktsn_gates_change(&a, &schedule, 1005, &b);
 	assert_int_equal(b.config_change_error, 0);
 	ktsn_gates_change(&b, &schedule, 1010, &a);

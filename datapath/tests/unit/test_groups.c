@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Frames about groups, and what a peer is known to want by them. Reports are as the kernel and RFC 3376, RFC
- * 3810 have them.
+ * Frames about multicast groups, and the groups that a peer wants because of them. Reports are built as the
+ * kernel and RFC 3376, RFC 3810 define them.
  */
 #include "group_frames.h"
 #include "group_peers.h"
@@ -47,7 +47,7 @@ static void put(struct frame *frame, const void *bytes, size_t count)
 		put(frame, bytes_, sizeof(bytes_));                                                          \
 	} while (0)
 
-/* Up to the inner Ethernet header. */
+/* Bytes before the inner Ethernet header. */
 static struct frame tunnelled(const uint8_t destination[6], uint16_t type)
 {
 	struct frame frame = {.count = 0};
@@ -62,7 +62,7 @@ static struct frame tunnelled(const uint8_t destination[6], uint16_t type)
 	return frame;
 }
 
-/* IGMP from 10.42.2.2, behind the router alert. */
+/* IGMP from 10.42.2.2 after the router alert option. */
 static struct frame igmp(const uint8_t *message, uint8_t bytes)
 {
 	static const uint8_t destination[] = {1, 0, 0x5e, 0, 0, 22};
@@ -100,7 +100,7 @@ static struct frame announcement(const struct group_list *list, uint16_t lifetim
 static struct group_packet *parse(const struct frame *frame)
 {
 	static struct group_packet packet;
-	/* So that a sanitizer sees who reads on. */
+	/* The buffer has the exact size, so that a sanitizer detects reads beyond it. */
 	uint8_t *bytes = malloc(frame->count ? frame->count : 1);
 
 	assert_non_null(bytes);
@@ -165,13 +165,14 @@ static void a_list_that_does_not_fit_is_announced_as_everything(void **state)
 static void reports_of_igmp_say_who_joins(void **state)
 {
 	static const uint8_t version3[] = {
-		0x22, 0, 0, 0, 0,   0, 0, 6,                             /* six records: */
-		4,    0, 0, 0, 239, 1, 2, 3,                             /* joins */
-		2,    1, 0, 1, 239, 1, 2, 4,   10, 42, 1, 2, 9, 9, 9, 9, /* is a member, but for one source */
-		3,    0, 0, 0, 239, 1, 2, 5,                             /* leaves */
-		5,    0, 0, 1, 239, 1, 2, 6,   10, 42, 1, 2,             /* joins for one source */
-		6,    0, 0, 1, 239, 1, 2, 7,   10, 42, 1, 2,             /* blocks a source */
-		4,    0, 0, 0, 224, 0, 0, 251,                           /* of the link */
+		0x22, 0, 0, 0, 0,   0, 0, 6, /* six records: */
+		4,    0, 0, 0, 239, 1, 2, 3, /* joins */
+		2,    1, 0, 1, 239, 1, 2, 4,   10, 42, 1, 2,
+		9,    9, 9, 9,                               /* is a member, except for one source */
+		3,    0, 0, 0, 239, 1, 2, 5,                 /* leaves */
+		5,    0, 0, 1, 239, 1, 2, 6,   10, 42, 1, 2, /* joins for one source */
+		6,    0, 0, 1, 239, 1, 2, 7,   10, 42, 1, 2, /* blocks a source */
+		4,    0, 0, 0, 224, 0, 0, 251,               /* of the link */
 	};
 	static const uint8_t version2[] = {0x16, 0, 0, 0, 239, 1, 2, 3},
 			     leave[] = {0x17, 0, 0, 0, 239, 1, 2, 3},
@@ -206,7 +207,7 @@ static void reports_of_mld_say_who_joins(void **state)
 	ASSERT_GROUPS(&parse(&frame)->list, "ff15::9");
 }
 
-/* Whatever is cut off, and whatever a count promises. */
+/* Any cut, and any count of records. */
 static void frames_that_end_too_early_are_read_to_their_end_only(void **state)
 {
 	static const uint8_t report[] = {0x22, 0, 0, 0, 0, 0, 0xff, 0xff, 4, 0xff, 0xff, 0xff, 239, 1, 2, 3};
@@ -240,7 +241,7 @@ static void what_does_not_come_by_the_tunnel_says_nothing(void **state)
 	}
 }
 
-/* To another address bridges carry it, so it may be a pod's. */
+/* Bridges forward other addresses, so a pod could have sent it. */
 static void an_announcement_that_a_pod_could_send_is_none(void **state)
 {
 	struct group_list list = {.count = 0};
@@ -292,7 +293,7 @@ static void groups_of_the_link_go_to_all(void **state)
 	}
 }
 
-/* ---- What a peer wants ---- */
+/* ---- groups that a peer wants ---- */
 
 struct known {
 	struct peer_groups groups;
@@ -336,7 +337,7 @@ static void a_peer_gets_everything_until_it_announces_something_and_when_that_ex
 	peer_groups_fini(&known.groups);
 }
 
-/* Reports come through the tunnel also while the ktsnd of the node is away. */
+/* Reports come through the tunnel even while the node's ktsnd is away. */
 static void who_reports_is_served_until_a_younger_announcement_decides(void **state)
 {
 	struct known known = {.packet = {.vni = 0}};

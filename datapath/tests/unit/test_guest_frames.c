@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the relay of a guest decides about a frame: its class, and whether it goes past ktsnd.
+ * A guest relay's decisions about a frame: its class, and whether it bypasses ktsnd.
  */
 #include "bypass.h"
 #include "frame_class.h"

@@ -20,10 +20,10 @@ enum { ARGUMENTS_MAX = 24, TEXT_BYTES = 512 };
 static struct vhost_options options;
 static char message[TEXT_BYTES]; /* on standard error */
 
-/* Parses words with one space between them. */
+/* Parses words separated by single spaces. */
 static int parse(const char *line)
 {
-	static char copy[TEXT_BYTES]; /* the options point into it */
+	static char copy[TEXT_BYTES]; /* the options point into this buffer */
 	char name[] = "ktsn-relay-vhost", *argv[ARGUMENTS_MAX] = {name};
 	int argc = 1, kept = dup(STDERR_FILENO), file = memfd_create("stderr", MFD_CLOEXEC), err;
 

@@ -35,7 +35,7 @@ static int pair_close(void **state)
 	return 0;
 }
 
-/* Returns a record with all of its bytes set. */
+/* Returns a record whose bytes are all non-zero. */
 static struct handover_record filled(void)
 {
 	struct handover_record record;
@@ -72,7 +72,7 @@ static void records_of_all_types_arrive(void **state)
 	}
 }
 
-/* Sends a record of `length` bytes whose header says `says`. */
+/* Sends a record of `length` bytes whose header claims a length of `says`. */
 static void send_so(uint32_t version, size_t length, uint32_t says, uint32_t type)
 {
 	static struct {
@@ -129,7 +129,7 @@ static void what_is_no_record_is_refused(void **state)
 	}
 }
 
-/* A whole record with so many descriptors; -errno. */
+/* Sends a whole record with this many descriptors; -errno on failure. */
 static int send_with_fds(size_t count)
 {
 	struct handover_record sent = filled();
@@ -154,7 +154,7 @@ static void descriptors_beyond_what_a_record_has_are_refused_and_closed(void **s
 
 	(void)state;
 	for (size_t count = 0; count <= UNIX_FDS_MAX; count++) {
-		/* What lies behind them on the stack is nobody's to write. */
+		/* Bytes of the stack after them must stay unchanged. */
 		struct {
 			int fds[HANDOVER_FDS_MAX];
 			uint32_t guard[4];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Receiving from a ring beside a socket, with the kernel as oracle: each datagram is received once by the
- * kernel, from the loopback interface, and once from a ring on plain memory, by the same call. All that the
+ * Receiving from a ring next to a socket, compared with the kernel: the same call receives each datagram once
+ * from the kernel, over the loopback interface, and once from a ring in plain memory. Everything that the
  * application sees is compared byte by byte.
  */
 #include "inbox_abi.h"
@@ -69,7 +69,7 @@ static void options_set(int fd, int level, const int *options, size_t count)
 		assert_int_equal(setsockopt(fd, level, options[i], &one, sizeof(one)), 0);
 }
 
-/* The socket on which the kernel receives, and beside which the ring is. */
+/* The socket on which the kernel receives; the ring belongs to it. */
 static void rig_begin(struct rig *rig, int family, int wire)
 {
 	struct sockaddr_storage address;
@@ -123,7 +123,7 @@ static void kernel_put(const struct rig *rig, const char *text)
 	assert_int_equal(send(rig->sender, text, strlen(text), 0), strlen(text));
 }
 
-/* The same datagram as kernel_put() sends, and what the program at the uplink would do with it. */
+/* Writes the datagram of kernel_put() as the program at the uplink would. */
 static void ring_put(struct rig *rig, const char *text)
 {
 	struct timespec now;
@@ -163,7 +163,7 @@ struct answer {
 	struct msghdr message;
 };
 
-/* Two pieces, of which the first is short. */
+/* Two pieces; the first is short. */
 static void answer_begin(struct answer *answer, const struct call *call)
 {
 	size_t first = call->data_bytes < 3 ? call->data_bytes : 3;
@@ -180,7 +180,7 @@ static void answer_begin(struct answer *answer, const struct call *call)
 					  .msg_flags = 0x5a5a};
 }
 
-/* Stamps differ, and must be near each other. */
+/* Time stamps differ but must be close to each other. */
 static void stamps_level(struct answer *kernel, struct answer *ring)
 {
 	for (size_t at = 0; at + CMSG_LEN(16) <= kernel->message.msg_controllen;) {
@@ -353,8 +353,8 @@ static void reads_both_queues_in_turns(void **state)
 	rig_end(&rig);
 }
 
-/* The kernel begins to stamp what it receives a while after the first socket asked for it
- * (net_enable_timestamp()), and stamps what is read until then when it is read. */
+/* After the first socket asks for time stamps, the kernel needs a while before it stamps datagrams on
+ * arrival (net_enable_timestamp()). Until then it stamps them when they are read. */
 static void kernel_stamps_await(struct rig *rig)
 {
 	const struct timespec pause = {.tv_nsec = 2000000};
@@ -418,7 +418,7 @@ static void looks_at_the_kernel_without_a_count(void **state)
 	rig_end(&rig);
 }
 
-/* Nobody listens at the port that it is connected to. The error is there when this returns. */
+/* Sends to a port without a listener. The error is pending when this returns. */
 static void refused_cause(const struct rig *rig)
 {
 	struct pollfd refused = {.fd = rig->fd};
@@ -452,7 +452,7 @@ static void returns_the_error_of_the_socket_as_soon_as_it_was_reported(void **st
 	(void)state;
 	rig_begin(&rig, AF_INET, AF_INET);
 	refused_cause(&rig);
-	/* As if the socket had been asked right now. */
+	/* Makes the next call look at the socket. */
 	atomic_store(&rig.inbox.looked_ns, INT64_MAX / 2);
 	expect_error(&rig, EAGAIN, MSG_DONTWAIT);
 	inbox_error_reported();
@@ -516,7 +516,7 @@ static void ends_when_shut_down(void **state)
 	(void)shutdown(rig.fd, SHUT_RD);
 	expect(&rig, "before", 0);
 	expect_error(&rig, EAGAIN, MSG_DONTWAIT);
-	/* The eventfd is not read by the reader, as the kernel's descriptor would be. */
+	/* The reader leaves the eventfd unread, like the kernel's descriptor. */
 	assert_true(read(rig.inbox.ring_fd, &(uint64_t){0}, 8) == 8);
 	expect(&rig, "", 0);
 	rig_end(&rig);
@@ -550,7 +550,7 @@ static void is_interrupted_by_a_signal(void **state)
 	interrupted(0, EINTR);
 }
 
-/* As the kernel: a call with a time-out is not restarted. */
+/* As in the kernel, a call with a time-out is not restarted. */
 static void is_interrupted_with_a_time_out_even_if_to_be_restarted(void **state)
 {
 	(void)state;
@@ -580,7 +580,7 @@ static void leaves_what_only_the_kernel_has(void **state)
 		{IPPROTO_IP, ABI_IP_RECVORIGDSTADDR},  {SOL_UDP, ABI_UDP_GRO},
 		{SOL_SOCKET, ABI_SO_PEEK_OFF},
 	};
-	const int value = 1 << 4; /* SOF_TIMESTAMPING_SOFTWARE; true for the others */
+	const int value = 1 << 4; /* SOF_TIMESTAMPING_SOFTWARE; the others are always on */
 	uint32_t wants;
 
 	(void)state;

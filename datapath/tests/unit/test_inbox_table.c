@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Which descriptor has which inbox, when the last one has gone, and who is counted as a reader of a ring. The
- * inboxes have no ring; their descriptors are numbers only.
+ * Inboxes of descriptors: lookup, the last close, and which process is counted as the reader of a ring. The
+ * inboxes have no ring, and their descriptors are only numbers.
  */
 #include "inbox_table.h"
 
@@ -80,11 +80,11 @@ static void a_process_counts_once_as_a_reader(void **state)
 	assert_int_equal(control.readers, 0);
 	inbox_start(inbox);
 	inbox_put(inbox);
-	/* Who has it no more does not read it. */
+	/* A process without the inbox is not a reader. */
 	assert_int_equal(control.readers, 0);
 }
 
-/* In the child all memory but that of rings is a copy: what it says is its exit status. */
+/* The child's memory, except for rings, is a copy: it reports through its exit status. */
 static void a_child_is_not_the_reader_that_was_counted(void **state)
 {
 	struct inbox *inbox = inbox_make();

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * When an instance of ktsnd was born, and which of two is older.
+ * When an instance of ktsnd started, and which of two is older.
  */
 #include "instance.h"
 #include "log.h"
@@ -27,7 +27,7 @@ static void line_keep(enum log_level level, const char *line)
 	snprintf(said, sizeof(said), "%s", line);
 }
 
-/* Nothing is left out of the log for coming too often. */
+/* Disables the rate limit of the log. */
 static int64_t now_ns(void)
 {
 	static int64_t seconds;
@@ -83,7 +83,7 @@ static void instance_is_as_old_as_its_folder(void **state)
 	assert_int_equal(second.born_ns, first.born_ns);
 }
 
-/* As a file system may leave it when the power fails. */
+/* As a file system may leave it after a power failure. */
 static void file_without_content_is_none(void **state)
 {
 	struct instance first = {.name = ""}, second = {.name = ""};
@@ -137,7 +137,7 @@ static void younger_is_who_was_born_later(void **state)
 	assert_true(instance_is_older(&before, &now));
 	assert_false(instance_is_older(&now, &before));
 	assert_false(instance_is_older(&now, &now));
-	/* Whatever the clock said in another start of the kernel. */
+	/* Whatever the clock showed in another boot. */
 	assert_true(instance_is_older(&earlier, &now));
 	assert_false(instance_is_older(&now, &earlier));
 	assert_false(instance_is_older(&unknown, &now));

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * By what a CPU is kept awake, with a folder of the test's for /sys and a file of the test's for the device;
- * and the machine's own device, where it has one.
+ * Keeping a CPU awake. The test replaces /sys with a folder and the device with a file; another test uses the
+ * machine's device if there is one.
  */
 #include "keep_awake.h"
 
@@ -43,7 +43,7 @@ static int end(void **state)
 
 	(void)state;
 	snprintf(command, sizeof(command), "rm -rf %s", root);
-	return system(command); /* NOLINT(cert-env33-c): a folder of the test's */
+	return system(command); /* NOLINT(cert-env33-c): a folder of the test */
 }
 
 static void a_limit_of_nothing_is_held_where_the_cpu_polls(void **state)
@@ -96,7 +96,7 @@ static void a_thread_spins_where_a_limit_would_not_count(void **state)
 	}
 }
 
-/* The kernel says by the device which limit is in force for the machine. */
+/* The device shows the limit that is in force for the machine. */
 static void the_machines_own_device_takes_the_limit(void **state)
 {
 	struct keep_awake awake;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The limit of what is logged, in virtual time.
+ * The rate limit of log messages, in virtual time.
  */
 #include "log.h"
 
@@ -33,7 +33,7 @@ static int64_t now_read(void)
 	return now_ns;
 }
 
-/* One place in the code. */
+/* One log site. */
 static void complain(int number)
 {
 	log_warning("complaint %d", number);
@@ -45,7 +45,7 @@ static int set_up(void **state)
 
 	(void)state;
 	log_output_set(&output);
-	/* So long after the test before that all buckets are full, and nothing is left to be said. */
+	/* Waits until all buckets are full and no summary is pending. */
 	now_ns += 1000 * S;
 	(void)log_tick();
 	line_count = 0;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The loop with its real thread and clock and a fake port. What is asserted is order, counts and "never
- * early"; how late a frame leaves depends on the machine and is measured elsewhere.
+ * The loop with its real thread and clock and a fake port. The tests check order, counts, and that no frame
+ * is early. How late a frame leaves depends on the machine and is measured elsewhere.
  */
 #include "clock.h"
 #include "commands.h"
@@ -57,7 +57,7 @@ static void frames_leave_in_the_order_of_time_and_never_early(void **state)
 	/* Every 37th of 100 visits each once. */
 	for (unsigned int i = 0; i < BENCH_MANY; i++)
 		bench_send_number(bench, i * 37 % BENCH_MANY, first_tai_ns + i * 37 % BENCH_MANY * MS);
-	/* All are taken before the first is due, however slow that is. */
+	/* All are taken before the first is due, even on a slow machine. */
 	rig_send(&bench->ring, &(struct rig_message){.flow = 99, .text = "wakes the loop"});
 	bench_wait_taken(bench, BENCH_MANY + 1);
 	bench_skip_if_due(first_tai_ns);
@@ -74,7 +74,7 @@ static void equal_times_leave_in_the_order_of_sending(void **state)
 
 	for (unsigned int i = 0; i < BENCH_MANY; i++) {
 		bench_send_number(bench, i, txtime_tai_ns);
-		/* Taken in several goes. */
+		/* Taken in several batches. */
 		if (i % 10 == 9) {
 			rig_send(&bench->ring, &(struct rig_message){.flow = 99, .text = "wakes the loop"});
 			rig_wait_counter(&bench->rig, &bench->counters->drop_invalid, i / 10 + 1);
@@ -86,8 +86,8 @@ static void equal_times_leave_in_the_order_of_sending(void **state)
 	bench_check_departures(bench, txtime_tai_ns, 0, BENCH_MANY);
 }
 
-/* As when ktsnd did not run for a while: all are overdue, and only a few are taken before the first leave. A
- * message that was handed over later is in a lower slot. */
+/* As when ktsnd did not run for a while: all are overdue, and only a few are taken before the first
+ * leaves. A message that was handed over later is in a lower slot. */
 static void overdue_messages_leave_in_the_order_of_sending(void **state)
 {
 	struct bench *bench = *state;
@@ -116,7 +116,7 @@ static void overdue_messages_leave_in_the_order_of_sending(void **state)
 		assert_int_equal(bench_sent_number(bench, i), i);
 }
 
-/* What a send that is cut short leaves uncertain is one message of each flow. */
+/* After an interrupted send, at most one message of each flow is uncertain. */
 static void messages_of_a_flow_leave_one_at_a_time(void **state)
 {
 	enum { FLOWS = 3, PER_QUOTA = 4 };
@@ -150,7 +150,7 @@ static void messages_of_a_flow_leave_one_at_a_time(void **state)
 		if (++together > together_most)
 			together_most = together;
 	}
-	/* Others at the same time, though. */
+	/* Messages of other flows leave at the same time. */
 	assert_in_range(together_most, 2, PER_QUOTA);
 	for (uint32_t i = 1; i < FLOWS; i++) {
 		rig_destination_close(&bench->rig, &bench->ring, i);
@@ -174,7 +174,7 @@ static void late_messages_leave_and_are_counted(void **state)
 	assert_int_equal(counter_read(&bench->counters->on_time), 0);
 }
 
-/* Any 64 bits may stand in the ring: nothing overflows (UBSan watches), and the loop goes on. */
+/* The ring may contain any 64 bits: nothing overflows (UBSan watches), and the loop continues. */
 static void check_absurd_times(enum ktsn_clock clock)
 {
 	static const int64_t txtimes_ns[] = {INT64_MIN, INT64_MAX, INT64_MIN + 1, INT64_MAX - 2,
@@ -193,7 +193,7 @@ static void check_absurd_times(enum ktsn_clock clock)
 	}
 	bench_send_text(&bench, "sound", 1000);
 	bench_wait_taken(&bench, count + 1);
-	/* Those whose time is in some century to come stay. */
+	/* Messages for a future century stay. */
 	do
 		gone = counter_read(&bench.counters->sent) + rig_drops(&bench.rig);
 	while (gone + loop_pending(bench.rig.loop) != count + 1 || gone < count / 2);
@@ -229,7 +229,7 @@ static void clocks_are_converted(void **state)
 			departures_read(loop_departures(bench->rig.loop), clock, 1, records, &overwritten),
 			1);
 		assert_int_equal(records[0].flow, 100 + clock);
-		/* Read between the two, and never converted to an earlier time; a microsecond for rounding
+		/* Read between the two, and never converted to an earlier time; 1 us allows for rounding
 		 * up. */
 		assert_true(records[0].requested_tai_ns >= before_tai_ns + 5 * MS);
 		assert_true(records[0].requested_tai_ns <= after_tai_ns + 5 * MS + 100000);
@@ -239,7 +239,7 @@ static void clocks_are_converted(void **state)
 	rig_wait_retired(&bench->rig, 2 * KTSN_CLOCKS);
 }
 
-/* What an application may write for flow, destination and length, and has no right to. */
+/* Invalid flows, destinations and lengths that an application may write. */
 static void messages_without_sense_are_dropped(void **state)
 {
 	static const struct ktsn_ring_message bad[] = {
@@ -254,7 +254,7 @@ static void messages_without_sense_are_dropped(void **state)
 		{.payload_bytes = RIG_PAYLOAD_BYTES},     /* more than the destination's path carries */
 		{.payload_bytes = RIG_PAYLOAD_BYTES + 1}, /* more than the slot holds */
 		{.payload_bytes = UINT32_MAX},
-		{.flow = 2}, /* open, but the destination is another flow's */
+		{.flow = 2}, /* open, but the destination belongs to another flow */
 	};
 	uint32_t count = sizeof(bad) / sizeof(bad[0]);
 	struct bench *bench = *state;
@@ -290,7 +290,7 @@ static void message_beyond_the_horizon_is_dropped(void **state)
 	bench_fini(&bench);
 }
 
-/* A periodic sender is expected, and rings less and less. */
+/* The loop expects a periodic sender, which rings less and less. */
 static void periodic_flow_is_looked_for(void **state)
 {
 	struct bench *bench = *state;
@@ -310,8 +310,8 @@ static void periodic_flow_is_looked_for(void **state)
 	bench_check_departures(bench, first_tai_ns, 2 * MS, BENCH_MANY);
 }
 
-/* Rings of periodic flows that are expected much later: what a message of another one costs does not grow
- * with them. */
+/* Rings of periodic flows that are expected much later do not make a message of another flow more
+ * expensive. */
 static void rings_that_are_not_expected_cost_nothing(void **state)
 {
 	enum { IDLE = 100, MESSAGES = 50, EACH_MAX = 8 };
@@ -327,7 +327,7 @@ static void rings_that_are_not_expected_cost_nothing(void **state)
 		rig_ring_open(&bench->rig, &idle[i], 64);
 		flow = rig_flow_open(&bench->rig, &idle[i], 0, 100 + (uint64_t)i, KTSN_CLOCK_TAI);
 		rig_destination_open(&bench->rig, &idle[i], 0, flow, DESTINATION_RESOLVED);
-		/* The next in almost a second, for all that is known. */
+		/* Each flow's next message is expected in almost a second. */
 		for (int64_t ago_ns = 970 * MS; ago_ns >= 0; ago_ns -= 970 * MS)
 			rig_send(&idle[i], &(struct rig_message){.clock = KTSN_CLOCK_TAI,
 								 .txtime_ns = clock_tai_ns() - ago_ns,
@@ -363,13 +363,13 @@ static void stopped_loop_sends_no_more(void **state)
 	loop_stop(bench.rig.loop);
 	assert_int_equal(ktsn_port_fake_sent_count(bench.rig.port), 0);
 	assert_int_equal(ktsn_port_fake_buffers_in_use(bench.rig.port), 1);
-	/* Its successor finds it in the ring. */
+	/* Its successor finds the message in the ring. */
 	assert_int_equal(rig_ring_free_slots(&bench.ring), BENCH_SLOTS - 1);
 	bench_stop(&bench);
 }
 
-/* As when ktsnd ends: the endpoint goes, and with it the way of what comes until then. Commands that the loop
- * had not come to are executed as well, and be there no room for another. */
+/* As when ktsnd ends: removing the endpoint closes the route of later messages. The loop also executes
+ * commands that it had not reached, even if no later command fits into the queue. */
 static void what_comes_to_a_stopped_loop_is_its_successors(void **state)
 {
 	enum { MESSAGES = 3 };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Messages whose address is found out, or not: the loop with its real thread and clock and a fake port. What
- * that does to other pods is in test_loop_pending.c.
+ * Messages that wait for an address: the loop with its real thread and clock and a fake port.
+ * test_loop_pending.c tests the effect on other pods.
  */
 #include "clock.h"
 #include "loop_bench.h"
@@ -26,7 +26,7 @@ static void unresolved_messages_wait_and_leave_when_resolved(void **state)
 	assert_int_equal(ktsn_port_fake_sent_count(bench->rig.port), 0);
 	rig_destination_update(&bench->rig, bench->destination, DESTINATION_RESOLVED);
 	bench_wait_sent(bench, 10);
-	/* By their times again, not in the order in which they waited. */
+	/* In the order of their times again, not in that of their waiting. */
 	for (unsigned int i = 0; i < 10; i++)
 		assert_int_equal(bench_sent_number(bench, i), 9 - i);
 	assert_int_equal(counter_read(&bench->counters->late_unresolved), 10);

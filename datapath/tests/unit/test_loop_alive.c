@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Untimed rings are told that the loop goes round: a few in each, so that a departure does not wait for all.
+ * Untimed rings are marked when the loop completes a round: a few in each round, so that a departure does not
+ * wait for all of them.
  */
 #include "loop_state.h"
 #include "watch.h"
@@ -35,7 +36,7 @@ static int set_up(void **state)
 	return 0;
 }
 
-/* Of those that go on, how many the round tells. */
+/* The number of remaining rings that this round marks. */
 static int round_tells(int first)
 {
 	int told = 0;
@@ -62,7 +63,7 @@ static void a_round_tells_a_few_and_some_rounds_all(void **state)
 		sum += count;
 		for (int i = 0; i < RINGS; i++)
 			told[i] |= atomic_load(&headers[i].alive_ns) > 0;
-		/* The rest does not wait for long. */
+		/* The rest follows soon. */
 		if (sum < RINGS)
 			assert_true(alive_sleep_max(&loop, SLEEP_NS) < RELAY_AGE_NS / RINGS);
 	}
@@ -96,7 +97,7 @@ static void rings_are_told_which_priorities_have_a_gate_that_closes(void **state
 
 	(void)state;
 	assert_int_equal(atomic_load(&headers[0].gated), 0);
-	/* Until there is a schedule, a ring that comes keeps what another ktsnd wrote. */
+	/* Without a schedule, a new ring keeps the mark of another ktsnd. */
 	ktsn_gates_init(&gates.gates);
 	loop.shaping.gates = &gates;
 	atomic_store(&headers[2].gated, 0x8);
@@ -113,7 +114,7 @@ static void rings_are_told_which_priorities_have_a_gate_that_closes(void **state
 	loop.round.began_tai_ns += 2 * MS;
 	alive_update(&loop);
 	assert_int_equal(atomic_load(&headers[0].gated), 0x7ffd);
-	/* A ring that comes is told at once. */
+	/* A new ring is marked at once. */
 	atomic_store(&headers[1].gated, 0);
 	alive_end(&loop, &rings[1]);
 	alive_begin(&loop, &rings[1]);

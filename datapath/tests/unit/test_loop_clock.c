@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Clocks that are set while messages wait. The clock is the test's: CLOCK_TAI is the machine's plus what the
- * test says, the others are the machine's. Nothing of the machine is set.
+ * Clock steps while messages wait. The test sets the clock: CLOCK_TAI is the machine's plus an offset of the
+ * test; the other clocks are the machine's. The machine's clocks are not changed.
  */
 #include "loop_rig.h"
 
@@ -110,7 +110,7 @@ static void every_clock_is_met_when_TAI_is_ahead(void **state)
 
 		wait_sent(bench, (uint64_t)clock + 1);
 		departure = departure_at(bench, (uint32_t)clock);
-		/* As far ahead there as here, but for what passed between the readings. */
+		/* As far ahead on that clock as on this one, except for the time between the readings. */
 		assert_true(departure.requested_tai_ns - now_tai_ns >= txtime_ns - now_ns - MS);
 		assert_true(departure.requested_tai_ns - now_tai_ns < 20 * MS + NS_PER_SECOND);
 		assert_true(departure.departed_tai_ns >= departure.requested_tai_ns);
@@ -118,7 +118,7 @@ static void every_clock_is_met_when_TAI_is_ahead(void **state)
 	}
 }
 
-/* A leap second, or somebody tells the machine of the offset: all at once TAI is later. */
+/* CLOCK_TAI jumps ahead, as with a leap second or when somebody sets the machine's TAI offset. */
 static void messages_on_other_clocks_are_not_early_when_TAI_is_set_ahead(void **state)
 {
 	struct bench *bench = *state;
@@ -139,7 +139,7 @@ static void messages_on_other_clocks_are_not_early_when_TAI_is_set_ahead(void **
 	}
 }
 
-/* They would wait for a thousand seconds. */
+/* Without the step they would wait for a thousand seconds. */
 static void messages_on_other_clocks_are_not_late_when_TAI_is_set_back(void **state)
 {
 	struct bench *bench = *state;
@@ -166,7 +166,7 @@ static void messages_on_TAI_follow_it(void **state)
 	assert_int_equal(departure_at(bench, 0).flow, KTSN_CLOCK_TAI + 1);
 }
 
-/* One that waits for an address has its time all the same. */
+/* A message that waits for an address is moved, too. */
 static void pending_messages_are_moved_as_well(void **state)
 {
 	struct bench *bench = *state;
@@ -177,7 +177,7 @@ static void pending_messages_are_moved_as_well(void **state)
 	txtime_ns = send_ahead(bench, KTSN_CLOCK_MONOTONIC, 300 * MS);
 	rig_wait_pending(&bench->rig, 1);
 	atomic_fetch_add(&tai_ahead_s, FAR_S);
-	/* The loop looks around once more. */
+	/* The loop completes another round. */
 	(void)send_ahead(bench, KTSN_CLOCK_REALTIME, 0);
 	wait_sent(bench, 1);
 	rig_destination_update(&bench->rig, destination, DESTINATION_RESOLVED);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Sockets, addresses and rings that are closed: the loop with its real thread and clock and a fake port.
+ * Closing sockets, addresses and rings: the loop with its real thread and clock and a fake port.
  */
 #include "clock.h"
 #include "commands.h"
@@ -49,7 +49,7 @@ static void closed_ring_ends_when_its_messages_have_left(void **state)
 	rig_ring_fini(&bench.ring);
 }
 
-/* An application may write what it likes into its ring, and unwrite it: it must end all the same. */
+/* An application may write anything into its ring and remove it again: the ring must end all the same. */
 static void ring_whose_messages_vanish_ends_when_it_is_closed(void **state)
 {
 	struct bench bench = {0};
@@ -58,10 +58,10 @@ static void ring_whose_messages_vanish_ends_when_it_is_closed(void **state)
 	(void)state;
 	bench_init(&bench, 1024, 1024, KTSN_CLOCK_TAI);
 	bench.ring.quota.pending_max = 1;
-	/* Far enough away for it not to leave before the other one is gone, also where the machine stops. */
+	/* Far enough in the future not to leave before the other one is gone, even if the machine stops. */
 	bench_send_number(&bench, 0, clock_tai_ns() + 1000 * MS);
 	bench_wait_taken(&bench, 1);
-	/* Held back: it stays in the ring, which counts as having a backlog. */
+	/* A message that is held back stays in the ring, which counts as having a backlog. */
 	bench_send_number(&bench, 1, clock_tai_ns());
 	usleep(20000);
 	header = bench.ring.memory.address;
@@ -75,7 +75,8 @@ static void ring_whose_messages_vanish_ends_when_it_is_closed(void **state)
 	rig_ring_fini(&bench.ring);
 }
 
-/* As when a process ends: its flows and destinations go with the ring, unannounced. */
+/* As when a process ends: its flows and destinations are closed with the ring, without commands of their
+ * own. */
 static void closed_ring_that_waited_for_memory_loses_nothing(void **state)
 {
 	struct bench bench = {0};
@@ -128,7 +129,7 @@ static void closed_flow_ends_when_its_messages_have_left(void **state)
 	assert_int_equal(bench->rig.retired[1], LOOP_FLOW);
 	bench_wait_sent(bench, 1);
 
-	/* The numbers are the next socket's. */
+	/* The next socket gets the numbers. */
 	bench->flow = rig_flow_open(&bench->rig, &bench->ring, 0, 8, KTSN_CLOCK_TAI);
 	bench->destination =
 		rig_destination_open(&bench->rig, &bench->ring, 0, bench->flow, DESTINATION_RESOLVED);
@@ -139,7 +140,7 @@ static void closed_flow_ends_when_its_messages_have_left(void **state)
 	assert_int_equal(records[1].flow, 8);
 }
 
-/* A system call for each would take the loop longer than all else that it does for them. */
+/* One system call for each would take the loop longer than everything else that it does for them. */
 static void objects_that_end_together_are_announced_once(void **state)
 {
 	enum { OBJECTS = 100 };
@@ -162,7 +163,7 @@ static void objects_that_end_together_are_announced_once(void **state)
 	bench->rig.retired_count = 0;
 }
 
-/* In the loop's place. */
+/* The test takes the place of the loop. */
 static void what_ends_with_a_backlog_ends_a_few_at_a_time(void **state)
 {
 	enum { OBJECTS = 100, AT_ONCE_MAX = 32 };
@@ -222,8 +223,8 @@ static void what_is_closed_behind_a_backlog_ends_when_that_has_left(void **state
 }
 
 /*
- * close() and socket() in a row, found by the loop all at once: the message that makes no sense, looked up
- * while the first socket is being closed, must not have the second one opened before that.
+ * close() and socket() in a row, found by the loop at the same time: an invalid message that is looked up
+ * while the first socket is being closed must not open the second one before that.
  */
 static void socket_opened_again_is_not_closed_with_the_first(void **state)
 {

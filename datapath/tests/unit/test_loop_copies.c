@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The copies of messages to a group do not make others late, neither when they are made nor when they leave.
- * The clock is the test's: it goes on with each look at it, with each frame that is built and each that is
- * sent, so what the machine does meanwhile changes nothing.
+ * Copies of messages to a group do not make others late, neither when they are made nor when they leave. The
+ * test's clock advances with each reading, each frame built and each frame sent, so the machine's load
+ * changes nothing.
  */
 #include "commands.h"
 #include "loop_rig.h"
@@ -32,8 +32,8 @@ enum {
 	COMMANDS_IN_A_ROUND = 8,
 	GROUP_FLOW = 1,
 	GOOD_FLOW = 2,
-	/* The other's own frame, a burst of the group's, and the copies that are made before the clock is
-	   looked at. */
+	/* The other pod's frame, a burst of the group's, and the copies that are made before the clock is
+	 * read. */
 	BOUND_NS = (1 + 4) * FRAME_NS + 8 * BUILD_NS,
 };
 
@@ -68,7 +68,7 @@ int __wrap_ktsn_frame_build(uint8_t *frame, size_t capacity_bytes, const struct 
 	return __real_ktsn_frame_build(frame, capacity_bytes, path, tunnel, payload_bytes);
 }
 
-/* Two pods, one of which sends to a group. The loop does not run yet. */
+/* Two pods; one of them sends to a group. The loop does not run yet. */
 struct bench {
 	struct rig rig;
 	struct rig_ring group, good;
@@ -138,7 +138,7 @@ static void send_at(struct rig_ring *ring, int64_t txtime_tai_ns)
 		 &(struct rig_message){.clock = KTSN_CLOCK_TAI, .txtime_ns = txtime_tai_ns, .text = "text"});
 }
 
-/* Lets all of them leave. The longest that a message of the other pod was late. */
+/* Lets all messages leave. Returns the longest lateness of the other pod's messages. */
 static int64_t good_worst(struct bench *bench)
 {
 	struct departure records[MESSAGES + GOOD];
@@ -173,8 +173,8 @@ static void good_send(struct bench *bench)
 		send_at(&bench->good, BEGAN_NS + (int64_t)i * SPACING_NS);
 }
 
-/* They are due at the same moment as the first of the other pod, and all that come before its others have
- * left. */
+/* They are due at the same moment as the first of the other pod, and all are handed over before its others
+ * have left. */
 static void copies_that_are_due_make_nobody_else_late(void **state)
 {
 	struct bench *bench = *state;
@@ -185,7 +185,7 @@ static void copies_that_are_due_make_nobody_else_late(void **state)
 	assert_in_range(good_worst(bench), 0, BOUND_NS);
 }
 
-/* They are made when the other pod's come due. */
+/* They are made when those of the other pod are due. */
 static void copies_that_are_made_make_nobody_else_late(void **state)
 {
 	struct bench *bench = *state;
@@ -206,7 +206,7 @@ static void copies_that_are_overdue_make_nobody_else_late(void **state)
 	assert_in_range(good_worst(bench), 0, BOUND_NS);
 }
 
-/* Where the frame with that number went. */
+/* The destination of the frame with that number. */
 static uint32_t frame_address(const struct bench *bench, size_t index)
 {
 	uint32_t bytes, address_be;
@@ -217,7 +217,7 @@ static uint32_t frame_address(const struct bench *bench, size_t index)
 	return be32toh(address_be);
 }
 
-/* The command is of the second round; in the first, no message can be made as a whole. */
+/* The command belongs to the second round; in the first one no message can be made as a whole. */
 static void a_message_that_was_begun_goes_where_it_went(void **state)
 {
 	struct bench *bench = *state;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the loop does under the strategies etf: a deadline is met as soon as it can be, however well the loop
- * knows its sender, and what the loop is late for is not dropped for that.
+ * The loop with the etf strategies: a deadline is met as early as possible, even if the loop knows its sender
+ * well, and messages for which the loop itself is late are not dropped.
  */
 #include "clock.h"
 #include "commands.h"
@@ -14,7 +14,7 @@
 
 #include <cmocka.h>
 
-/* Further away than any test waits. */
+/* Later than any test waits. */
 #define FAR    (1000 * INT64_C(1000000000))
 #define PERIOD (100 * MS)
 
@@ -48,8 +48,8 @@ static void deadlines_that_lie_in_the_ring_leave_when_the_strategy_wants_them_to
 		bench_send_number(bench, i, first_tai_ns + i * PERIOD);
 		if (i < 2)
 			bench_wait_taken(bench, i + 1);
-		/* The ring has its new threshold when the round is over: in the next one the loop does this.
-		 */
+		/* The ring has its new threshold when the round is over: in the next round the loop calls
+		 * this. */
 		loop_command(bench->rig.loop, &(struct loop_command){.type = COMMAND_LIMITS});
 		rig_wait_commands(&bench->rig);
 	}
@@ -69,7 +69,7 @@ static void transmit_times_are_refused_at_once_where_deadlines_are_wanted(void *
 	}
 }
 
-/* A loop that stands for so long after its time has a message that was handed over in time. */
+/* A loop that stops for this long after the message's time has a message that was handed over in time. */
 static void message_with_a_late_loop(struct bench *bench, int64_t late_ns)
 {
 	int64_t called_tai_ns = clock_tai_ns(), txtime_tai_ns = called_tai_ns + 20 * MS;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Messages of a network to which the node's clock is lost: held, refused, or counted. CLOCK_TAI is the
- * test's: the machine's plus what the test says, so that a minute passes at once.
+ * Messages of a network that has lost the node's clock: held, refused, or counted. CLOCK_TAI is the machine's
+ * plus an offset of the test, so that a minute passes at once.
  */
 #include "clock.h"
 #include "clock_changes.h"
@@ -49,7 +49,7 @@ static void attach(struct bench *bench)
 		rig_destination_open(&bench->rig, &bench->ring, OTHER, flow, DESTINATION_RESOLVED);
 	rig_wait_commands(&bench->rig);
 	attachment = other = (struct loop_attachment){.clock = LOOP_CLOCK_GOOD};
-	/* No message has named them yet. */
+	/* No message has used them yet. */
 	bench->destination->attachment = &attachment;
 	other_destination->attachment = &other;
 	bench->ring.quota.horizon_ns = HORIZON;
@@ -101,7 +101,7 @@ static void strategy_becomes(struct bench *bench, enum ktsn_strategy strategy)
 static void time_passes(struct bench *bench, int64_t ns)
 {
 	atomic_fetch_add(&ahead_ns, ns);
-	/* It looks at the clock again. */
+	/* The loop reads the clock again. */
 	loop_command(bench->rig.loop, &(struct loop_command){.type = COMMAND_LIMITS});
 	rig_wait_commands(&bench->rig);
 }
@@ -118,7 +118,7 @@ static void wait_until(int64_t tai_ns)
 		usleep(1000);
 }
 
-/* All left late for the clock, and in the order of their times. */
+/* All left late because of the clock, and in the order of their times. */
 static void assert_released(struct bench *bench, unsigned int count)
 {
 	bench_wait_sent(bench, count);
@@ -143,7 +143,7 @@ static void messages_wait_and_leave_in_the_order_of_their_times(void **state)
 	assert_released(bench, 4);
 }
 
-/* More than go on in a round; and those that come meanwhile take their places among them. */
+/* More than continue in one round; messages that arrive meanwhile are sorted in between. */
 static void hundreds_leave_in_the_order_of_their_times(void **state)
 {
 	struct bench *bench = *state;
@@ -210,7 +210,7 @@ static void other_networks_of_the_pod_go_on(void **state)
 	assert_int_equal(rig_ring_free_slots(&bench->ring), 0);
 	clock_becomes(bench, LOOP_CLOCK_GOOD);
 	bench_wait_sent(bench, BENCH_MANY + BENCH_SLOTS);
-	/* Of the rest some may not have been taken before. */
+	/* Some of the rest may not have been taken before. */
 	assert_true(counter_read(&bench->counters->late_clock) >= BENCH_MANY);
 }
 
@@ -234,7 +234,7 @@ static void what_waits_for_longer_than_its_horizon_is_dropped_and_reported(void 
 	assert_int_equal(report.code, SO_EE_CODE_TXTIME_MISSED);
 	assert_memory_equal(report.bytes + report.bytes_count - 5, "first", 5);
 	ktsn_ring_report_done(&bench->ring.producer, report.slot);
-	/* Without anybody who wakes it. */
+	/* Nothing else wakes the loop. */
 	atomic_fetch_add(&ahead_ns, NS_PER_SECOND);
 	rig_wait_pending(&bench->rig, 0);
 	assert_int_equal(counter_read(&bench->counters->drop_clock), 2);
@@ -254,7 +254,8 @@ static void hundreds_are_dropped_when_their_horizon_is_over(void **state)
 	rig_wait_counter(&bench->rig, &bench->counters->drop_clock, 2 * BENCH_MANY);
 }
 
-/* However many of one are over, others have their turns: all of these are over when the loop looks first. */
+/* However many messages of one network have expired, the others get their turns: all of these have expired
+ * when the loop first looks. */
 static void networks_have_their_turns_when_horizons_are_over(void **state)
 {
 	enum { FEW = 8 };
@@ -272,7 +273,7 @@ static void networks_have_their_turns_when_horizons_are_over(void **state)
 	bench_wait_taken(bench, 2 * BENCH_MANY + FEW);
 	usleep(20000);
 	loop_pause(bench->rig.loop);
-	/* As when the first has many more than are dropped in a round. */
+	/* The first has many more than the loop drops in one round. */
 	assert_int_equal(other_destination->packets, FEW);
 	atomic_fetch_add(&ahead_ns, HORIZON + NS_PER_SECOND);
 	held_limits_changed(bench->rig.loop);
@@ -320,7 +321,8 @@ static void what_is_released_waits_again_when_the_clock_is_lost_again(void **sta
 		assert_int_equal(bench_sent_number(bench, i), i);
 }
 
-/* As those that leave at their times do: what the strategy does not send late is dropped, not held. */
+/* As with messages that leave at their times, the loop drops messages that the strategy does not send late
+ * instead of holding them. */
 static void strategies_that_drop_what_is_late_drop_what_is_held_as_soon(void **state)
 {
 	struct bench *bench = *state;
@@ -337,7 +339,7 @@ static void strategies_that_drop_what_is_late_drop_what_is_held_as_soon(void **s
 	assert_int_equal(counter_read(&bench->counters->sent) + counter_read(&bench->counters->drop_clock),
 			 1);
 	rig_wait_counter(&bench->rig, &bench->counters->drop_clock, 2);
-	/* One that is good again before that leaves. */
+	/* A message whose clock is good again before that leaves. */
 	bench_send_text(bench, "in time", clock_tai_ns() + NS_PER_SECOND);
 	bench_wait_taken(bench, 3);
 	clock_becomes(bench, LOOP_CLOCK_GOOD);
@@ -445,7 +447,7 @@ static void messages_to_pods_of_the_node_wait_as_well(void **state)
 	assert_int_equal(counter_read(&bench->counters->late_clock), 1);
 }
 
-/* Of an address that is found meanwhile, and of a socket that is closed. */
+/* Covers an address that is found meanwhile, and a socket that is closed. */
 static void what_waited_for_an_address_waits_for_the_clock_then(void **state)
 {
 	struct bench *bench = *state;
@@ -464,7 +466,7 @@ static void what_waited_for_an_address_waits_for_the_clock_then(void **state)
 	assert_released(bench, 3);
 }
 
-/* Messages keep their times on their own clocks, also while they are held: they get another order. */
+/* Held messages keep their times on their own clocks, so their order changes. */
 static void what_waits_follows_its_own_clock(void **state)
 {
 	struct bench *bench = *state;
@@ -484,7 +486,7 @@ static void what_waits_follows_its_own_clock(void **state)
 		bench_send_number(bench, i, now_tai_ns + i);
 	bench_wait_taken(bench, 2 * BENCH_MANY);
 	usleep(20000);
-	/* By TAI those on the other clock are later now. */
+	/* By TAI, messages on the other clock are now later. */
 	time_passes(bench, NS_PER_SECOND);
 	usleep(20000);
 	assert_int_equal(counter_read(&bench->counters->sent), 0);
@@ -498,7 +500,7 @@ static void what_waits_follows_its_own_clock(void **state)
 	rig_wait_retired(&bench->rig, 2);
 }
 
-/* Until all that waited are back in the shaper, what comes due later takes its place behind them. */
+/* Until all released messages are back in the shaper, later ones that come due are sorted after them. */
 static void who_waits_while_others_are_released_is_who_is_later(void **state)
 {
 	struct loop_attachment releasing = {.clock = LOOP_CLOCK_GOOD};
@@ -567,7 +569,7 @@ static void one_that_ends_meanwhile_has_its_messages_sent(void **state)
 	rig_ring_fini(&bench.ring);
 }
 
-/* They are READY in its ring, as if they had just come. */
+/* They are READY in its ring, as if they had just arrived. */
 static void what_a_stopped_loop_held_is_its_successors(void **state)
 {
 	struct bench bench;
@@ -599,7 +601,7 @@ static void what_was_sent_before_leaves_and_the_rest_is_dropped(void **state)
 
 	bench_send_text(bench, "taken", txtime_tai_ns);
 	bench_wait_taken(bench, 1);
-	/* Another in the ring, when the loop hears of it. */
+	/* Another message in the ring when the loop gets the command. */
 	loop_pause(bench->rig.loop);
 	bench_send_text(bench, "waiting", txtime_tai_ns);
 	loop_command(bench->rig.loop, &(struct loop_command){.type = COMMAND_RING_REFUSE,
@@ -614,7 +616,7 @@ static void what_was_sent_before_leaves_and_the_rest_is_dropped(void **state)
 	assert_true(ktsn_ring_refuses(&bench->ring.producer, NETWORK_BIT));
 	assert_false(ktsn_ring_refuses(&bench->ring.producer, NETWORK_BIT << 1));
 	assert_false(ktsn_ring_refuses(&bench->ring.producer, 0));
-	/* Of a library that does not look. */
+	/* Sent by a library that ignores the bit. */
 	bench_send_text(bench, "refused", txtime_tai_ns);
 	send_other(bench, txtime_tai_ns);
 	rig_wait_counter(&bench->rig, &bench->counters->drop_clock, 1);
@@ -628,7 +630,7 @@ static void what_was_sent_before_leaves_and_the_rest_is_dropped(void **state)
 	assert_int_equal(counter_read(&bench->counters->drop_clock), 1);
 }
 
-/* Numbers are the application's word: it has no more messages sent than were in its ring at most. */
+/* The application writes these numbers: it never has more sent messages than its ring held. */
 static void lies_about_numbers_end(void **state)
 {
 	struct bench *bench = *state;
@@ -644,7 +646,7 @@ static void lies_about_numbers_end(void **state)
 	rig_wait_pending(&bench->rig, 0);
 	assert_int_equal(counter_read(&bench->counters->sent), BENCH_SLOTS);
 	assert_int_equal(counter_read(&bench->counters->drop_clock), BENCH_SLOTS);
-	/* And by writing that it is not refused it wins nothing. */
+	/* Claiming that a message was not refused gains it nothing. */
 	atomic_store(&header->refused, 0);
 	bench_send_number(bench, 0, clock_tai_ns());
 	rig_wait_counter(&bench->rig, &bench->counters->drop_clock, BENCH_SLOTS + 1);
@@ -670,7 +672,7 @@ static void what_leaves_by_a_clock_that_is_lost_is_counted(void **state)
 	assert_int_equal(counter_read(&bench->counters->late_clock), 0);
 }
 
-/* From one to the other while messages wait. */
+/* The policy changes while messages wait. */
 static void what_is_to_become_of_messages_may_change(void **state)
 {
 	struct bench *bench = *state;

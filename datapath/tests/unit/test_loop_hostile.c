@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a pod could do to the loop and to other pods' messages: the loop with its real thread and clock and a
+ * Attacks of a pod on the loop and on other pods' messages: the loop with its real thread and clock and a
  * fake port.
  */
 #include "clock.h"
@@ -39,7 +39,7 @@ static void send_text(struct pod *pod, const char *text, int64_t txtime_tai_ns)
 		 &(struct rig_message){.clock = KTSN_CLOCK_TAI, .txtime_ns = txtime_tai_ns, .text = text});
 }
 
-/* Slots and links may both be longer than the frames of the port: a ring that was handed back, pods of one
+/* Slots and links may both be longer than the port's frames: a ring that was handed back, or pods of one
  * node. */
 static void message_longer_than_a_frame_is_no_others_end(void **state)
 {
@@ -60,7 +60,7 @@ static void message_longer_than_a_frame_is_no_others_end(void **state)
 	rig_start(&rig);
 	rig_wait_commands(&rig);
 	at_tai_ns = clock_tai_ns() + 200 * MS;
-	/* Their frames lie beside each other, whichever comes first. */
+	/* Their frames are adjacent, in either order. */
 	send_text(&other, "before", at_tai_ns);
 	rig_wait_pending(&rig, 1);
 	send_text(&hostile, longer, at_tai_ns + MS);
@@ -88,7 +88,7 @@ static void wait_for_nothing(struct sleepers *sleepers)
 	atomic_fetch_add(&sleepers->woken, 1);
 }
 
-/* To wake one of them is to walk past all that the pod has put there, between departures of others. */
+/* Waking a sender walks past everything that the pod has put there, between departures of others. */
 static void nothing_is_woken_in_the_memory_that_a_pod_can_sleep_on(void **state)
 {
 	enum { THREADS = 8, MESSAGES = 3 };
@@ -104,7 +104,7 @@ static void nothing_is_woken_in_the_memory_that_a_pod_can_sleep_on(void **state)
 	sleepers.ring = &pod.ring.producer;
 	sleepers_start(&sleepers, THREADS);
 	sleepers_await_asleep(&sleepers);
-	/* As libraries of before say that so many wait. */
+	/* As older libraries report that many threads wait. */
 	pod.ring.producer.header->reserved[0] = THREADS;
 	for (uint64_t sent = 1; sent <= MESSAGES; sent++) {
 		send_text(&pod, "one", clock_tai_ns());

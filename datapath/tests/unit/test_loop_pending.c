@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Messages that waited for an address do not delay those of other pods when it is found, or is not. The clock
- * is the test's: it goes on with each look at it, with each frame that is built, each message that is dropped
- * and each command that is executed, so what the machine does meanwhile changes nothing.
+ * Messages that wait for an address do not delay those of other pods, whether the address is found or not.
+ * The test's clock advances with each reading and with each frame built, message dropped and command
+ * executed, so the machine's load changes nothing.
  */
 #include "clock.h"
 #include "commands.h"
@@ -29,8 +29,8 @@ enum {
 	PACKETS = 4096,
 	PENDING = 1000,
 	ADDRESSES = 900, /* fewer than there may be commands under way */
-	/* What the loop does before it looks for what is due: commands, pending messages, messages out of
-	   rings. */
+	/* The most that the loop does before it looks for due messages: commands, pending messages,
+	 * messages from rings. */
 	AT_ONCE_MAX = 64,
 	OBJECTS_OF_POD = 3,
 	LOAD_FLOW = 1,
@@ -38,7 +38,7 @@ enum {
 };
 
 static _Atomic int64_t passed_ns;
-/* Of the commands: when the last was executed, and the longest that one has taken to follow another. */
+/* When the last command was executed, and the longest time between two. */
 static int64_t popped_at_ns, popped_after_ns;
 
 int __real_clock_gettime(clockid_t clock, struct timespec *now);
@@ -104,8 +104,8 @@ const struct loop_command *__wrap_commands_peek(const struct commands *commands,
 	return __real_commands_peek(commands, ahead);
 }
 
-/* Two pods: the load's messages wait for an address, or for many; the other has one message that comes due.
- */
+/* Two pods: messages of the load wait for one address, or for many; the other pod has one message that
+ * comes due. */
 struct pod {
 	struct rig_ring ring;
 	struct loop_flow *flow;
@@ -135,7 +135,7 @@ static int set_up(void **state)
 	bench->counters = loop_counters(bench->rig.loop);
 	pod_open(bench, &bench->load, LOAD_FLOW, DESTINATION_RESOLVING);
 	pod_open(bench, &bench->other, OTHER_FLOW, DESTINATION_RESOLVED);
-	/* The order in which messages end is that of the records. */
+	/* Messages end in the order of the records. */
 	trace_number_set(loop_trace(bench->rig.loop), 1);
 	atomic_store(&bench->load.flow->trace, 1);
 	atomic_store(&bench->other.flow->trace, 1);
@@ -180,7 +180,7 @@ static void send_to(struct pod *pod, uint32_t destination, int64_t txtime_tai_ns
 						   .text = text});
 }
 
-/* All of it is taken, and due long since. */
+/* All of them are taken and long overdue. */
 static void load_waits(struct bench *bench, uint32_t count)
 {
 	for (uint32_t i = 0; i < count; i++)
@@ -188,7 +188,7 @@ static void load_waits(struct bench *bench, uint32_t count)
 	rig_wait_pending(&bench->rig, count);
 }
 
-/* The other pod's message is taken, and comes due in AHEAD_NS; the loop stands until loop_resume(). */
+/* The other pod's message is taken and comes due in AHEAD_NS; the loop stands until loop_resume(). */
 static void other_comes_due(struct bench *bench)
 {
 	uint32_t before = loop_pending(bench->rig.loop);
@@ -222,7 +222,7 @@ static void trace_all(struct bench *bench, struct trace_record *records, uint32_
 	}
 }
 
-/* How many of the messages had ended before that of the other pod. */
+/* The number of messages that had ended before the other pod's. */
 static struct trace_record the_other(struct bench *bench, uint32_t count, uint32_t *ended_before)
 {
 	struct trace_record *records = calloc(count, sizeof(*records)), record;
@@ -247,7 +247,7 @@ static uint32_t place_of_the_other(struct bench *bench, uint32_t count)
 	return place;
 }
 
-/* The same of one that left at its time. */
+/* The same for a message that left at its time. */
 static uint32_t ended_before_the_other(struct bench *bench, uint32_t count)
 {
 	uint32_t ended_before;
@@ -307,7 +307,7 @@ static void an_address_that_nobody_answers_for_delays_no_other_pod(void **state)
 	assert_int_equal(reports_read(&bench->load), PENDING);
 }
 
-/* Each of them its own command, as when a gateway is found. */
+/* Each has its own command, as when a gateway is found. */
 static void an_address_that_many_wait_for_delays_no_other_pod(void **state)
 {
 	struct bench *bench = *state;
@@ -352,19 +352,19 @@ static void messages_to_nowhere_delay_no_other_pod(struct bench *bench, uint32_t
 	bench->rig.retired_count = 0;
 }
 
-/* They are not looked for among the commands that wait, */
+/* They are not searched for among the waiting commands, */
 static void addresses_that_never_were_delay_no_other_pod(void **state)
 {
 	messages_to_nowhere_delay_no_other_pod(*state, 0);
 }
 
-/* or each of them may be the one that comes. */
+/* or each of them could be the one. */
 static void addresses_that_may_still_come_delay_no_other_pod(void **state)
 {
 	messages_to_nowhere_delay_no_other_pod(*state, 1);
 }
 
-/* A few are executed in each round, and a pod that sends a lot makes rounds long. */
+/* A few commands are executed per round, and a pod that sends a lot makes rounds long. */
 static void messages_that_are_taken_hold_up_no_commands(void **state)
 {
 	enum { LONGEST_NS = 200000 };
@@ -404,7 +404,7 @@ static void pods_whose_messages_waited_have_turns(void **state)
 	assert_in_range(place_of_the_other(bench, PENDING + 1), 0, AT_ONCE_MAX);
 }
 
-/* When the messages are due that have left, the first first. */
+/* The messages that have left are due in this order. */
 static void left_due(struct bench *bench, int64_t *due_tai_ns, uint32_t count)
 {
 	struct trace_record *records = calloc(count, sizeof(*records));
@@ -431,7 +431,8 @@ static void assert_in_order(const int64_t *due_tai_ns, uint32_t count)
 		assert_true(due_tai_ns[i - 1] <= due_tai_ns[i]);
 }
 
-/* The later its time, the earlier it was handed over. What a round releases has left before the next. */
+/* The later its time, the earlier it was handed over. The frames that a round releases have left before
+ * the next round. */
 static void those_that_waited_leave_in_the_order_of_their_times(void **state)
 {
 	struct bench *bench = *state;
@@ -446,8 +447,8 @@ static void those_that_waited_leave_in_the_order_of_their_times(void **state)
 	assert_in_order(due_tai_ns, PENDING);
 }
 
-/* New messages are handed over while the others are being released: some with times between theirs, and one
- * with the earliest of all, which leaves after those only that had their turns before it was taken. */
+/* New messages are handed over while the others are being released: some with times between theirs, and
+ * one with the earliest of all. Only messages that had their turn before it was taken leave before it. */
 static void those_that_come_later_take_their_places_among_those_that_wait(void **state)
 {
 	enum { LATER = 100, ALL = PENDING + LATER + 1, EARLIEST = 1 };
@@ -472,7 +473,7 @@ static void those_that_come_later_take_their_places_among_those_that_wait(void *
 	assert_in_order(due_tai_ns + place, ALL - place);
 }
 
-/* As the other pod's, below. */
+/* Like the other pod's below. */
 static void destinations_whose_messages_waited_have_turns(void **state)
 {
 	struct bench *bench = *state;
@@ -495,7 +496,8 @@ static void destinations_whose_messages_waited_have_turns(void **state)
 	bench->rig.retired_count = 0;
 }
 
-/* What is sent when the address is found, for the same time, leaves after what waited for it. */
+/* A message that is sent when the address is found, for the same time, leaves after those that waited for
+ * it. */
 static void none_overtakes_those_that_waited(void **state)
 {
 	enum { LATER = 100 };
@@ -530,7 +532,7 @@ static void an_address_that_is_lost_again_is_waited_for_again(void **state)
 	assert_int_equal(rig_drops(&bench->rig), 0);
 }
 
-/* Its pod may have a few under way: they wait, the others behind them in the ring. */
+/* Its pod may have a few under way: they wait, and the others wait behind them in the ring. */
 static void a_pod_that_waits_has_no_more_than_its_limit(void **state)
 {
 	enum { LIMIT = 64 };
@@ -548,7 +550,7 @@ static void a_pod_that_waits_has_no_more_than_its_limit(void **state)
 	assert_in_range(ended_before_the_other(bench, PENDING + 1), 1, PENDING / 2);
 }
 
-/* As when its process ends: nobody closes what is in it. */
+/* As when its process ends: nobody closes the objects in the ring. */
 static void a_closed_ring_ends_when_those_that_waited_have_ended(void **state)
 {
 	struct bench *bench = *state;
@@ -568,7 +570,7 @@ static void a_closed_ring_ends_when_those_that_waited_have_ended(void **state)
 	bench_fini(bench);
 }
 
-/* The destination first: the last of its messages is its end, in the middle of its turns. */
+/* The destination first: it ends with the last of its messages, in the middle of its turns. */
 static void closed_objects_end_with_the_last_that_waited(void **state)
 {
 	struct bench *bench = *state;

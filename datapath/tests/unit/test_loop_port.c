@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A port without room, or that fails: the loop with its real thread and clock.
+ * A port that is full or fails: the loop with its real thread and clock.
  */
 #include "clock.h"
 #include "loop_bench.h"
@@ -38,7 +38,7 @@ static void port_with_room_for_one_is_given_one_after_the_other(void **state)
 		assert_int_equal(bench_sent_number(bench, i), i);
 }
 
-/* The one that was sent later, for an earlier time, stays the first. */
+/* The message that was sent later for an earlier time stays the first. */
 static void refusal_by_the_port_does_not_change_the_order(void **state)
 {
 	struct bench *bench = *state;
@@ -69,7 +69,7 @@ static void frames_that_the_port_fails_are_dropped(void **state)
 	rig_wait_free_slots(&bench->rig, &bench->ring, BENCH_SLOTS);
 }
 
-/* A port may stop at a frame that failed: what comes behind it was not refused, and is others'. */
+/* A port may stop at a frame that failed: the frames after it were not refused and belong to others. */
 static void frame_that_fails_holds_up_no_other(void **state)
 {
 	enum { FLOWS = 4, FAIL = 2 };
@@ -116,7 +116,7 @@ static void message_that_the_port_does_not_take_becomes_stale(void **state)
 	bench_assert_sent(bench, 0, "1");
 }
 
-/* How late it is already is no reason to give up sooner. */
+/* Lateness is no reason to give up sooner. */
 static void late_message_is_offered_to_the_port_as_often(void **state)
 {
 	struct bench *bench = *state;

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What pods leave to each other of the pool of packets: the loop with its real thread and clock and a fake
- * port.
+ * Quotas of pods in the pool of packets: the loop with its real thread and clock and a fake port.
  */
 #include "clock.h"
 #include "commands.h"
@@ -58,10 +57,11 @@ static uint32_t greedy_pending(const struct pods *pods)
 	return sum;
 }
 
-/* All of them take what they can; what each of the others is due is left, also for one that comes then. */
+/* All of them take as many packets as they can. The reserve of each other pod is left, including one for a
+ * pod that arrives then. */
 static void every_pod_finds_its_reserve(void **state)
 {
-	/* Six and two pods: 16 reserves of half the pool. */
+	/* Six pods and two more: 16 reserves of half the pool. */
 	enum { RESERVE = PACKETS / 2 / 16, OF_LATE = RESERVE / 2 };
 	struct pods pods = {0};
 	int64_t far_tai_ns = clock_tai_ns() + 400 * MS;
@@ -83,7 +83,7 @@ static void every_pod_finds_its_reserve(void **state)
 	send_many(&pods.late, OF_LATE, far_tai_ns + 2);
 	while (quota_pending(&pods.late.quota) < OF_LATE)
 		assert_true(clock_tai_ns() < far_tai_ns + 5000 * MS);
-	/* If it took until the others' had left, this has shown nothing. */
+	/* If it took packets until those of the others had left, the test has shown nothing. */
 	if (clock_tai_ns() < far_tai_ns)
 		assert_true(greedy_pending(&pods) > PACKETS / 4);
 	rig_wait_counter(&pods.rig, &pods.counters->sent, GREEDY * SLOTS + RESERVE + OF_LATE);
@@ -116,7 +116,7 @@ static void ring_never_opened_close(struct pods *pods, struct rig_ring *ring, st
 	rig_ring_close(&pods->rig, ring);
 }
 
-/* Or it could take what is left for others, and be one of these as well. */
+/* Otherwise it could take the rest that is left for others, and be one of these as well. */
 static void a_ring_that_was_never_opened_ends_no_other_rings_reserve(void **state)
 {
 	struct pods pods = {0};
@@ -137,7 +137,7 @@ static void a_ring_that_was_never_opened_ends_no_other_rings_reserve(void **stat
 	ktsn_ring_memory_destroy(&unresumed.memory);
 }
 
-/* Nothing leaves that would give the quota back: all wait for an address. */
+/* No message leaves and returns quota: all wait for an address. */
 static void quota_that_grows_takes_what_it_held_back(void **state)
 {
 	enum { BEFORE = 4, AFTER = 9 };
@@ -161,7 +161,7 @@ static void quota_that_grows_takes_what_it_held_back(void **state)
 	quota_limits_set(&pods.modest.quota, &limits);
 	loop_command(pods.rig.loop, &(struct loop_command){.type = COMMAND_LIMITS});
 	rig_wait_pending(&pods.rig, AFTER);
-	/* Fewer than it has: it keeps them, and no more come. */
+	/* Fewer than it has: it keeps them but gets no more. */
 	limits.pending = 1;
 	quota_limits_set(&pods.modest.quota, &limits);
 	loop_command(pods.rig.loop, &(struct loop_command){.type = COMMAND_LIMITS});
@@ -188,7 +188,7 @@ static void rate_counts_from_when_it_is_given(void **state)
 	for (int i = 0; i < 11; i++)
 		assert_true(quota_rate_take(&quota.messages, now_tai_ns));
 	assert_false(quota_rate_take(&quota.messages, now_tai_ns));
-	/* A debt of the lower rate is not held against the higher one. */
+	/* A debt at the lower rate does not count against the higher rate. */
 	quota_limits_set(&quota, &(struct quota_limits){.message_rate = 1});
 	assert_true(quota_rate_take(&quota.messages, now_tai_ns + 2 * MS));
 	assert_false(quota_rate_take(&quota.messages, now_tai_ns + 2 * MS));
@@ -196,8 +196,8 @@ static void rate_counts_from_when_it_is_given(void **state)
 	assert_true(quota_rate_take(&quota.messages, now_tai_ns + 2 * MS));
 }
 
-/* What is above the rate stays in the ring: the messages leave one after the other, however long they have
- * been due. */
+/* Messages above the rate stay in the ring: they leave one after the other, however long they have been
+ * due. */
 static void messages_above_the_rate_wait(void **state)
 {
 	enum { COUNT = 5 };

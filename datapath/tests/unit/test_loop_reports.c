@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The loop tells applications what it dropped, if they asked for that.
+ * The loop reports dropped messages to applications that asked for it.
  */
 #include "commands.h"
 #include "loop_bench.h"
@@ -36,7 +36,7 @@ static int set_up(void **state)
 	return 0;
 }
 
-/* All slots are free once the socket is closed, read or not. */
+/* All slots are free after the socket was closed, whether the reports were read or not. */
 static int tear_down(void **state)
 {
 	struct bench *bench = *state;
@@ -112,7 +112,7 @@ static void message_that_waited_in_vain_is_reported_as_missed(void **state)
 	assert_to_be_woken(bench, NOTIFY_REPORT);
 }
 
-/* A pod of this node, whose queue is full. */
+/* A pod of this node whose queue is full. */
 static void message_without_room_at_its_receiver_is_reported_as_missed(void **state)
 {
 	struct bench *bench = *state;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The kernel never stops a loop that rests, and a busy loop hears its doorbells. The loop lives in a world of
- * its own: the clock goes on with each look at it and by what a frame takes, a sleep ends late, the kernel
- * charges what is not asleep and stops who has used up the runtime of a period. What the machine does
- * meanwhile changes nothing.
+ * The kernel never stops a loop that rests, and a busy loop hears its doorbells. The loop runs in a simulated
+ * machine: the clock advances with each reading and by the length of a frame, a sleep ends late, and the
+ * kernel charges all time that is not sleep and stops a loop that has used up the runtime of a period. The
+ * load of the real machine changes nothing.
  */
 #include "loop_rig.h"
 
@@ -27,12 +27,12 @@ enum {
 	LOOK_NS = 50,
 	CALL_NS = 300,
 	FRAME_NS = 4000,
-	/* Going to sleep and waking up: charged. A timer that is nearer has expired before anything sleeps.
-	 */
+	/* Falling asleep and waking up, which are charged. A timer that is nearer expires before the
+	 * thread sleeps. */
 	SLEEP_COST_NS = 8000,
 	SHORTEST_NS = 6000,
-	/* Sleeps end so late, and one in LATE_ONE_IN later, the first among them: the loop then keeps its
-	 * lead. */
+	/* Every sleep ends this late, and one in LATE_ONE_IN later, the first among them: the loop then
+	 * keeps its lead. */
 	LATE_NS = 8000,
 	VERY_LATE_NS = 50000,
 	LATE_ONE_IN = 200,
@@ -40,25 +40,25 @@ enum {
 	FLOW = 1,
 };
 
-/* The loop thread's, but for the first part. */
+/* The loop thread's, except for the first part. */
 static struct {
-	/* The test's, before the loop runs. */
+	/* Set by the test before the loop runs. */
 	pthread_t test;
 	const struct ktsn_port *port;
-	int64_t runtime_ns, period_ns; /* 0: the kernel stops nobody */
-	int64_t gone_at_ns, gone_ns;   /* then the processor is away for so long */
+	int64_t runtime_ns, period_ns; /* 0: the kernel never stops the loop */
+	int64_t gone_at_ns, gone_ns;   /* then the processor is away for this long */
 	bool gone_by_kernel;
 	bool punctual;            /* no sleep ends very late */
-	int64_t paused_ns;        /* and soon after by the machine for so long */
-	struct loop *granted_all; /* told in its next rest that the kernel stops nobody any more; NULL: not */
-	/* What happens. */
+	int64_t paused_ns;        /* and soon after by the machine for this long */
+	struct loop *granted_all; /* told in its next rest that the kernel no longer stops it; NULL: not */
+	/* Results. */
 	int64_t looked_ns, asleep_ns, stopped_ns;
 	int64_t frames, sleeps;
-	int64_t charged_ns; /* by the kernel, up to the last look */
+	int64_t charged_ns; /* by the kernel, up to the last reading */
 	int64_t used_ns;    /* of the budget */
 	int64_t period_end_ns;
 	int64_t waited_ns;
-	int64_t longest_rest_ns; /* without ears, before the last message left */
+	int64_t longest_rest_ns; /* without hearing doorbells, before the last message left */
 	int64_t doorbells_ns,
 		longest_deaf_ns; /* the last look at the doorbells, and the longest time without one */
 	_Atomic int stops;
@@ -83,7 +83,7 @@ static int64_t now_ns(void)
 	return BEGAN_NS + awake_ns() + world.asleep_ns + world.stopped_ns;
 }
 
-/* As kernel/sched/rt.c: each period takes off one runtime. */
+/* As in kernel/sched/rt.c: each period takes off one runtime. */
 static void periods_pass(void)
 {
 	while (now_ns() >= world.period_end_ns) {
@@ -177,7 +177,7 @@ int __wrap_epoll_pwait2(int fd, struct epoll_event *events, int most, const stru
 	return count;
 }
 
-/* Of schedstat; the loop reads nothing else. */
+/* The value in schedstat, the only one that the loop reads. */
 ssize_t __wrap_pread64(int fd, void *buffer, size_t bytes, off_t offset)
 {
 	(void)fd;
@@ -210,7 +210,7 @@ static struct bench *bench_create(int64_t spacing_ns)
 	return bench;
 }
 
-/* What the kernel grants, and where in the kernel's period the loop begins. */
+/* The budget that the kernel grants, and where in the kernel's period the loop begins. */
 static void kernel_grants(int64_t runtime_ns, int64_t period_ns, int64_t phase_ns)
 {
 	world.runtime_ns = runtime_ns;
@@ -224,7 +224,7 @@ static void loop_is_told(const struct bench *bench)
 			(uint32_t)(world.period_ns / 1000));
 }
 
-/* Lets all of them leave. */
+/* Lets all messages leave. */
 static void bench_run(struct bench *bench)
 {
 	world.port = bench->rig.port;
@@ -232,8 +232,8 @@ static void bench_run(struct bench *bench)
 	rig_wait_counter(&bench->rig, &loop_counters(bench->rig.loop)->sent, SLOTS);
 }
 
-/* The same under a budget, told to the loop; `phase_ns` from the beginning its first period ends. Returns
- * what the loop made of it. */
+/* The same under a budget that the loop knows; `phase_ns` from its beginning, the first period ends.
+ * Returns the loop's status of the budget. */
 static struct loop_budget_use bench_run_granted(struct bench *bench, int64_t runtime_ns, int64_t period_ns,
 						int64_t phase_ns)
 {
@@ -243,7 +243,7 @@ static struct loop_budget_use bench_run_granted(struct bench *bench, int64_t run
 	return loop_budget_use(bench->rig.loop);
 }
 
-/* How many left later than that; *most_ns is by how much the last of them. */
+/* Counts messages that left later than that; *most_ns is the lateness of the last of them. */
 static int late_count(struct bench *bench, int64_t late_ns, int64_t *most_ns)
 {
 	int late = 0;
@@ -274,7 +274,7 @@ static void bench_destroy(struct bench *bench)
 	free(bench);
 }
 
-/* The lead of the rig is 60 us: gaps of 70 us are too short for an ordinary sleep. */
+/* The rig's lead is 60 us: gaps of 70 us are too short for an ordinary sleep. */
 static void loop_rests_between_departures(void **state)
 {
 	(void)state;
@@ -296,7 +296,7 @@ static void loop_rests_between_departures(void **state)
 	}
 }
 
-/* Rests tell it: at first no gap is long enough for the lead that it begins with. */
+/* The loop learns from rests: at first no gap is long enough for its initial lead. */
 static void loop_on_a_punctual_machine_sleeps_in_short_gaps(void **state)
 {
 	struct bench *bench = bench_create(70000);
@@ -305,15 +305,15 @@ static void loop_on_a_punctual_machine_sleeps_in_short_gaps(void **state)
 	(void)state;
 	world.punctual = true;
 	(void)bench_run_granted(bench, 950 * MS, 1000 * MS, 0);
-	/* Only those for which the loop learnt the lead of its rests. */
+	/* Only those before the loop had learnt the lead of its rests. */
 	assert_true(late_count(bench, 1000, &most_ns) < SLOTS / 100);
 	assert_true(most_ns < 20000);
 	bench_destroy(bench);
-	/* Awake all the time but for its rests it would use almost all of it. */
+	/* Awake all the time except for its rests, it would use almost the whole budget. */
 	assert_true(world.looked_ns + (int64_t)SLOTS * FRAME_NS < SLOTS * INT64_C(70000) * 7 / 10);
 }
 
-/* Nobody could rest for that long in a gap of 12 us, 4 of which a frame takes. */
+/* No rest of that length fits into a gap of 12 us, of which a frame takes 4. */
 static void loop_rests_though_no_gap_is_long_enough(void **state)
 {
 	(void)state;
@@ -325,14 +325,14 @@ static void loop_rests_though_no_gap_is_long_enough(void **state)
 		use = bench_run_granted(bench, 95 * MS / 10, 10 * MS, phase_ns);
 		assert_int_equal(atomic_load(&world.stops), 0);
 		assert_true(use.rests_forced > 0);
-		/* A stop would be half a millisecond. */
+		/* A stop would last half a millisecond. */
 		(void)late_count(bench, 0, &most_ns);
 		assert_true(most_ns < 150000);
 		bench_destroy(bench);
 	}
 }
 
-/* With a backlog there is no gap at all. Many short rests delay each message for less than a long one. */
+/* With a backlog there is no gap. Many short rests delay each message less than a long one. */
 static void rests_are_short_while_something_is_due(void **state)
 {
 	struct bench *bench = bench_create(3000);
@@ -377,7 +377,7 @@ static void budget_may_end_at_any_time(void **state)
 	assert_null(world.granted_all);
 }
 
-/* Who rings while a departure is always near must not wait for a gap that never comes. */
+/* A doorbell must not wait for a gap that never comes while a departure is always near. */
 static void doorbells_are_heard_between_dense_departures(void **state)
 {
 	struct bench *bench = bench_create(15000);
@@ -391,7 +391,7 @@ static void doorbells_are_heard_between_dense_departures(void **state)
 	assert_true(world.longest_deaf_ns < 30000);
 }
 
-/* Who does not rest is stopped, or the tests above would show nothing. */
+/* A loop that does not rest is stopped; otherwise the tests above would show nothing. */
 static void loop_that_does_not_know_its_budget_is_stopped(void **state)
 {
 	struct bench *bench = bench_create(70000);
@@ -424,7 +424,7 @@ static void stops_are_told_from_pauses_of_the_machine(void **state)
 	}
 }
 
-/* What it waited while it was stopped is not counted again. */
+/* The time during which it was stopped is not counted again. */
 static void pause_soon_after_a_stop_is_a_pause(void **state)
 {
 	struct bench *bench = bench_create(70000);
@@ -441,7 +441,7 @@ static void pause_soon_after_a_stop_is_a_pause(void **state)
 	bench_destroy(bench);
 }
 
-/* A status of the old budget's use beside the new budget would be nonsense. */
+/* A status with the old budget's use and the new budget would be inconsistent. */
 static void use_is_of_the_budget_in_force(void **state)
 {
 	struct bench *bench = bench_create(12000);

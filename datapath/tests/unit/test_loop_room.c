@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * More messages than there is room for, in memory or in a pod's quota: the loop with its real thread and
- * clock and a fake port.
+ * More messages than fit into the memory or a pod's quota: the loop with its real thread and clock and a fake
+ * port.
  */
 #include "clock.h"
 #include "loop_bench.h"
@@ -22,15 +22,15 @@ static void check_short_memory(uint32_t packets, uint32_t buffers)
 	int64_t first_tai_ns;
 	bool filled;
 
-	/* The loop finds all of them at once: otherwise it may take the first, and look for the others only
-	 * when they are due. */
+	/* The loop finds all of them at once: otherwise it might take the first and look for the others
+	 * only when they are due. */
 	bench_create(&bench, packets, buffers, KTSN_CLOCK_TAI);
 	first_tai_ns = clock_tai_ns() + 200 * MS;
 	for (unsigned int i = 0; i < 200; i++)
 		bench_send_number(&bench, i, first_tai_ns + i * 10000);
 	rig_start(&bench.rig);
-	/* One that takes them only when the first is nearly due, having had no processor before, sends as
-	 * fast as it takes. */
+	/* A loop that had no processor and takes them only when the first is nearly due sends as fast as
+	 * it takes. */
 	while (counter_read(&bench.counters->taken) < room && clock_tai_ns() < first_tai_ns - 100 * MS)
 		usleep(100);
 	filled = counter_read(&bench.counters->taken) >= room && clock_tai_ns() < first_tai_ns - 100 * MS;
@@ -41,7 +41,7 @@ static void check_short_memory(uint32_t packets, uint32_t buffers)
 	bench_fini(&bench);
 }
 
-/* Its whole quota leaves in one go, and nothing rings for what still waits. */
+/* Its whole quota leaves at once, and nothing rings for the messages that still wait. */
 static void ring_that_its_share_held_back_is_taken_when_the_share_is_free(void **state)
 {
 	struct bench bench = {0};
@@ -70,7 +70,7 @@ static void pool_of_frames_that_is_too_small_loses_nothing(void **state)
 	check_short_memory(1024, 16);
 }
 
-/* All of what is under way leaves at once, and then nothing else would wake the loop. */
+/* All messages under way leave at once, and then nothing else would wake the loop. */
 static void ring_that_its_share_held_is_taken_from_again(void **state)
 {
 	enum { MESSAGES = 64, PENDING_MAX = 2 };
@@ -95,7 +95,7 @@ static void ring_that_its_share_held_is_taken_from_again(void **state)
 	rig_ring_fini(&ring);
 }
 
-/* Both pods' messages are due, and the flood's before the other's: it leaves first, but not all of it. */
+/* The messages of both pods are due, and the flood's earlier: the flood leaves first, but not all of it. */
 static void flood_of_late_messages_lets_others_through(void **state)
 {
 	enum { FLOOD = 256, BEFORE_IT_MAX = 64 };

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Frames that are encrypted: the loop with its real thread and clock. All that leaves is decrypted with the
- * key of its SPI, and its number is above all that left under that SPI before: none comes twice, in whatever
- * order messages are sent, refused by the port, overtaken, or given other keys.
+ * Encrypted frames: the loop with its real thread and clock. Each frame that leaves is decrypted with the key
+ * of its SPI, and its number is above every number that left under that SPI before: no number is used twice
+ * when messages are sent in any order, refused by the port, overtaken, or given other keys.
  */
 #include "clock.h"
 #include "commands.h"
@@ -25,7 +25,7 @@ enum {
 	KEY_ALIGN = 64,
 	NODE_A = 0xc0000202,
 	NODE_B = 0xc0000203,
-	SPI_FIRST = 1000, /* of all that tests make, one after the other */
+	SPI_FIRST = 1000, /* of all associations that tests create, one after the other */
 	SPIS = 4096,
 	NUMBER_BYTES = 8,
 };
@@ -112,14 +112,14 @@ static int tear_down(void **state)
 
 #define SEAL_TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 
-/* ---- what has left ---- */
+/* ---- frames that have left ---- */
 
 struct seen {
-	uint32_t sequence[SPIS]; /* the last of each SPI */
+	uint32_t sequence[SPIS]; /* the last number of each SPI */
 	uint32_t sealed, clear;
 };
 
-/* Into `payload`, of a frame on the wire. */
+/* Decrypts a frame on the wire into `payload`. */
 static void frame_look(const struct bench *bench, size_t index, struct seen *seen,
 		       char payload[RIG_PAYLOAD_BYTES])
 {
@@ -158,7 +158,7 @@ static void frame_look(const struct bench *bench, size_t index, struct seen *see
 	free(association);
 }
 
-/* All of them. */
+/* Checks all frames. */
 static struct seen frames_look(const struct bench *bench)
 {
 	struct seen seen = {{0}, 0, 0};
@@ -197,7 +197,7 @@ static void frames_are_numbered_in_the_order_of_departures(void **state)
 	assert_int_equal(frames_look(bench).sequence[0], counter_read(&bench->counters->sealed));
 }
 
-/* It is sealed when the other comes, which leaves first. */
+/* It is sealed when the other arrives, which leaves first. */
 static void what_is_overtaken_gets_a_new_number(void **state)
 {
 	enum { ROUNDS = 100 };
@@ -214,7 +214,7 @@ static void what_is_overtaken_gets_a_new_number(void **state)
 	}
 	assert_int_equal(frames_look(bench).sealed, 2 * ROUNDS);
 	assert_true(counter_read(&bench->counters->sealed_again) > 0);
-	/* Each number is of a frame that left, or of one that was overtaken. */
+	/* Each number belongs to a frame that left or to one that was overtaken. */
 	assert_int_equal(counter_read(&bench->counters->sealed),
 			 2 * ROUNDS + counter_read(&bench->counters->sealed_again));
 	assert_int_equal(frames_look(bench).sequence[0], counter_read(&bench->counters->sealed));
@@ -294,7 +294,7 @@ static void without_a_key_frames_leave_in_clear_where_encryption_is_preferred(vo
 	assert_carries(bench, 1, 1);
 }
 
-/* One that is sealed already goes with the key of the moment when it leaves. */
+/* A frame that is sealed already leaves with the key that is valid when it leaves. */
 static void other_keys_hold_for_all_that_leaves_from_then_on(void **state)
 {
 	struct bench *bench = *state;
@@ -309,12 +309,12 @@ static void other_keys_hold_for_all_that_leaves_from_then_on(void **state)
 	}
 	seen = frames_look(bench);
 	assert_int_equal(seen.sealed, 20);
-	/* All but the last were replaced, and no packet has them any more. */
+	/* All but the last were replaced, and no packet uses them any more. */
 	rig_collect(&bench->rig);
 	assert_int_equal(bench->rig.retired_count, 20);
 }
 
-/* The most that a number can be is given once. */
+/* The highest number is assigned once. */
 static void after_the_last_number_nothing_leaves(void **state)
 {
 	struct loop_association *association = association_make(SPI_FIRST, NODE_A);
@@ -373,7 +373,7 @@ static void what_waits_stays_encrypted_when_encryption_is_asked_no_more(void **s
 	assert_int_equal(frames_look(bench).clear, 1);
 }
 
-/* It was taken behind other headers than it leaves behind. */
+/* Its headers changed between taking and leaving. */
 static void what_waits_for_an_address_follows_its_network(void **state)
 {
 	struct loop_route route = route_make(LOOP_CLEAR, NODE_A);
@@ -405,7 +405,7 @@ static struct loop_replication *copies_make(void)
 	return copies;
 }
 
-/* The one onto a bridge of this node stays as it is. */
+/* The copy for a bridge of this node stays unencrypted. */
 static void copies_are_sealed_for_the_node_that_each_goes_to(void **state)
 {
 	struct loop_replication *copies = copies_make();
@@ -439,7 +439,7 @@ static void copies_are_sealed_for_the_node_that_each_goes_to(void **state)
 	free(copies);
 }
 
-/* Of two nodes, with keys that change, a port that refuses and fails, and times that come in any order. */
+/* Frames to two nodes, with keys that change, a port that refuses and fails, and times in any order. */
 static void no_number_comes_twice_whatever_happens(void **state)
 {
 	struct test_random random = test_random_seeded("loop_seal");

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the loop does with gates, classes and strategies, with its real thread and clock and a fake port: who
- * leaves, in which window and how marked, and that nothing is lost when all of it changes. When exactly
- * something leaves depends on the machine and is not asked.
+ * The loop with gates, classes and strategies, with its real thread and clock and a fake port: which messages
+ * leave, in which window and with which priority, and that nothing is lost when all of it changes. Exact
+ * departure times depend on the machine and are not checked.
  */
 #include "clock.h"
 #include "commands.h"
@@ -36,7 +36,7 @@ struct bench {
 	struct loop_flow *flow;
 	struct loop_destination *destinations[PRIORITIES];
 	const struct counters *counters;
-	struct loop_gates *gates; /* the last that the loop was given */
+	struct loop_gates *gates; /* the loop's current gates */
 	uint32_t gates_given;
 };
 
@@ -61,7 +61,7 @@ static void bench_init(struct bench *bench)
 	rig_wait_commands(&bench->rig);
 }
 
-/* Closes all, as when the process ends. Of the gates all but the last have come back. */
+/* Closes everything as when the process ends. All gates but the last have come back. */
 static void bench_fini(struct bench *bench)
 {
 	uint32_t gates_back = bench->gates_given ? bench->gates_given - 1 : 0;
@@ -89,7 +89,7 @@ static void send_to(struct bench *bench, uint32_t priority, int64_t txtime_tai_n
 						     .text = text});
 }
 
-/* As ktsnd's control thread: the gates that there are, changed. */
+/* Changes the gates as ktsnd's control thread does. */
 static void gates_give(struct bench *bench, const struct ktsn_schedule *schedule)
 {
 	struct loop_gates *gates = calloc(1, sizeof(*gates));
@@ -192,7 +192,7 @@ static void frames_of_a_vlan_carry_the_code_point_of_their_class(void **state)
 
 /* ---- gates ---- */
 
-/* The first half of the cycle is class 7's, the second the others'. */
+/* The first half of the cycle belongs to class 7, the second to the others. */
 static struct ktsn_schedule halves(void)
 {
 	return (struct ktsn_schedule){
@@ -218,7 +218,7 @@ static void departures_check(struct bench *bench, const struct ktsn_schedule *sc
 		int64_t departed_tai_ns = records[i].departed_tai_ns;
 		bool first_half = departed_tai_ns % schedule->cycle_time_ns < HALF_CYCLE_MS * MS;
 
-		/* Departures and frames are in one order. Priorities 7 and 15 are class 7. */
+		/* Departures and frames have the same order. Priorities 7 and 15 are class 7. */
 		rig_sent_text(&bench->rig, i, text);
 		assert_true(departed_tai_ns >= records[i].requested_tai_ns);
 		assert_true(departed_tai_ns >= from_tai_ns);
@@ -237,7 +237,7 @@ static void frames_leave_in_their_windows_only(void **state)
 	gates_give(&bench, &schedule);
 	rig_wait_commands(&bench.rig);
 	from_tai_ns = bench.gates->gates.config_change_tai_ns;
-	/* Over two cycles, so that about half of them ask for a time at which their gate is shut. */
+	/* Over two cycles: about half of them ask for a time at which their gate is shut. */
 	for (uint32_t i = 0; i < PRIORITIES * 4; i++)
 		send_to(&bench, i % PRIORITIES, from_tai_ns + i * 4 * HALF_CYCLE_MS * MS / (PRIORITIES * 4));
 	rig_wait_counter(&bench.rig, &bench.counters->sent, PRIORITIES * 4);
@@ -259,7 +259,8 @@ static void message_longer_than_its_window_or_its_limit_is_dropped_and_counted(v
 	bench_init(&bench);
 	gates_give(&bench, &schedule);
 	rig_wait_commands(&bench.rig);
-	/* From the next cycle on, at most a millisecond away, class 7 has no window and class 3 a limit. */
+	/* From the next cycle on, at most a millisecond away, class 7 has no window and class 3 has a
+	 * limit. */
 	send_to(&bench, 7, clock_tai_ns() + 3 * MS);
 	rig_wait_counter(&bench.rig, &bench.counters->drop_no_window, 1);
 	send_to(&bench, 3, clock_tai_ns());
@@ -274,8 +275,7 @@ static void message_longer_than_its_window_or_its_limit_is_dropped_and_counted(v
 static void every_overrun_that_is_counted_is_one_departures(void **state)
 {
 	enum { MESSAGES = 4 * PRIORITIES };
-	/* Shorter than it takes to send: most frames are on the link when their gate shuts, and some may not
-	 * be. */
+	/* Shorter than the send: most frames are on the link when their gate shuts, and some may not be. */
 	const struct ktsn_schedule schedule = {.gate_enabled = true,
 					       .cycle_time_ns = 2000,
 					       .entry_count = 2,
@@ -330,7 +330,7 @@ static void gates_that_are_disabled_let_those_who_wait_go(void **state)
 
 	(void)state;
 	bench_init(&bench);
-	/* Shut until the cycle begins, and for four seconds more. */
+	/* Shut until the cycle begins, and for four more seconds. */
 	shut.base_time_tai_ns = clock_tai_ns() + MS;
 	gates_give(&bench, &shut);
 	rig_wait_commands(&bench.rig);
@@ -380,7 +380,7 @@ static struct loop_classes random_classes(struct test_random *random)
 	return classes;
 }
 
-/* Each class is open once in two milliseconds, so that nothing waits for long. */
+/* Each class is open once in two milliseconds, so no message waits for long. */
 static struct ktsn_schedule random_schedule(struct test_random *random)
 {
 	struct ktsn_schedule schedule = {.gate_enabled = test_random_below(random, 4) > 0,
@@ -435,7 +435,7 @@ static void changes_under_load_lose_nothing(void **state)
 	rig_wait_pending(&bench.rig, 0);
 	assert_int_equal(counter_read(&bench.counters->taken),
 			 counter_read(&bench.counters->sent) + rig_drops(&bench.rig));
-	/* Only the two that drop what is late have dropped anything. */
+	/* Only the two strategies that drop late messages have dropped any. */
 	assert_int_equal(rig_drops(&bench.rig), counter_read(&bench.counters->drop_txtime) +
 							counter_read(&bench.counters->drop_missed));
 	for (unsigned int class = 0; class < KTSN_CLASSES; class ++)
@@ -476,7 +476,7 @@ static void flood_in_one_ring_does_not_keep_the_messages_of_another_waiting(void
 		rig_send(&other, &(struct rig_message){.clock = KTSN_CLOCK_TAI,
 						       .txtime_ns = clock_tai_ns() + MS,
 						       .text = "other"});
-		/* It leaves while the flood goes on, or this waits in vain. */
+		/* It leaves while the flood continues, or this waits in vain. */
 		rig_wait_counter(&bench.rig, &bench.counters->classes[7].sent, i + 1);
 	}
 	atomic_store(&load.over, true);
@@ -492,13 +492,13 @@ static void flood_in_one_ring_does_not_keep_the_messages_of_another_waiting(void
 	rig_ring_fini(&other);
 }
 
-/* What the application says of its call decides, but for a lie that would do it good. */
+/* The application's time of its call decides, unless a false time would be to its advantage. */
 static void etf_judges_by_when_a_message_was_handed_over(void **state)
 {
 	const struct {
 		int64_t called_ns; /* from now */
 		int64_t txtime_ns;
-		bool absolute; /* called_ns is it itself */
+		bool absolute; /* equal to called_ns */
 		enum { SENT, MISSED, REFUSED } becomes;
 	} cases[] = {
 		{.called_ns = -10 * MS, .txtime_ns = -5 * MS, .becomes = MISSED},  /* ktsnd was late */
@@ -506,8 +506,10 @@ static void etf_judges_by_when_a_message_was_handed_over(void **state)
 		{.called_ns = 0,
 		 .txtime_ns = -5 * MS,
 		 .absolute = true,
-		 .becomes = REFUSED},                                               /* it does not say */
-		{.called_ns = 1000 * MS, .txtime_ns = -5 * MS, .becomes = REFUSED}, /* lies of all kinds */
+		 .becomes = REFUSED}, /* it does not report the time */
+		{.called_ns = 1000 * MS,
+		 .txtime_ns = -5 * MS,
+		 .becomes = REFUSED}, /* false times of all kinds */
 		{.called_ns = INT64_MAX, .txtime_ns = -5 * MS, .absolute = true, .becomes = REFUSED},
 		{.called_ns = INT64_MIN, .txtime_ns = -5 * MS, .absolute = true, .becomes = REFUSED},
 		{.called_ns = 1, .txtime_ns = -5 * MS, .absolute = true, .becomes = MISSED},
@@ -540,7 +542,7 @@ static void etf_judges_by_when_a_message_was_handed_over(void **state)
 	}
 	rig_wait_counter(&bench.rig, &bench.counters->taken, sizeof(cases) / sizeof(cases[0]));
 	rig_wait_pending(&bench.rig, 0);
-	/* Those whose time was to come are dropped only where the machine slept through it. */
+	/* Messages for a future time are dropped only if the machine slept through it. */
 	assert_int_equal(counter_read(&bench.counters->drop_missed) - became[MISSED] +
 				 counter_read(&bench.counters->sent),
 			 became[SENT]);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Everything at once for RUN_MS: processes whose threads send through sockets that are closed and opened
- * again, to destinations that come and go, out of a port that refuses and fails, with too little memory.
- * Every message that was sent is accounted for, none leaves early, and every object comes back.
+ * again, to destinations that come and go, through a port that refuses and fails, with too little memory.
+ * Every sent message is accounted for, none leaves early, and every object comes back.
  */
 #include "clock.h"
 #include "loop_rig.h"
@@ -31,7 +31,7 @@ struct process {
 	struct rig_ring ring;
 	struct loop_flow *flows[FLOWS];
 	struct loop_destination *destinations[FLOWS];
-	_Atomic uint32_t numbers[FLOWS]; /* of flow and destination alike */
+	_Atomic uint32_t numbers[FLOWS]; /* of both flow and destination */
 	uint32_t next_number;
 };
 
@@ -59,7 +59,7 @@ static void send_one(struct sender *sender, bool timely)
 		socket < FLOWS ? atomic_load(&sender->process->numbers[socket]) : LOOP_FLOWS_PER_RING;
 	int64_t offset_us = (int64_t)test_random_below(&sender->random, timely ? 2000 : 6000) - 1000;
 
-	/* One in FLOWS + 1 has no flow, and is refused. */
+	/* One in FLOWS + 1 has no flow and is refused. */
 	rig_send(&sender->process->ring,
 		 &(struct rig_message){.flow = number,
 				       .destination = number,
@@ -84,7 +84,7 @@ static void *send_all(void *argument)
 
 static void socket_open(struct stress *stress, struct process *process, uint32_t index)
 {
-	/* A number is free again when its flow has been retired: the longest unused one has been. */
+	/* A number is free again when its flow has been retired: the one unused for longest has been. */
 	uint32_t number = process->next_number++ % LOOP_FLOWS_PER_RING;
 
 	process->flows[index] =
@@ -94,7 +94,7 @@ static void socket_open(struct stress *stress, struct process *process, uint32_t
 	atomic_store(&process->numbers[index], number);
 }
 
-/* What waits for an answer gets one first. */
+/* Pending destinations get an answer first. */
 static void socket_close(struct stress *stress, struct process *process, uint32_t index)
 {
 	rig_destination_update(&stress->rig, process->destinations[index], DESTINATION_RESOLVED);
@@ -185,7 +185,7 @@ static void senders_run(struct stress *stress)
 		usleep((useconds_t)test_random_below(&stress->random, 1000));
 	}
 	atomic_store(&stress->over, true);
-	/* Or a sender would wait for ever for room in its ring. */
+	/* Otherwise a sender would wait forever for room in its ring. */
 	for (int i = 0; i < RINGS; i++)
 		for (uint32_t index = 0; index < FLOWS; index++)
 			rig_destination_update(&stress->rig, stress->processes[i].destinations[index],

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Doorbells that rang too often are listened to again: few in a round, so that what is due to others does not
- * wait for thousands. The time is the test's.
+ * Throttled doorbells are heard again: a few in each round, so that messages of others do not wait for
+ * thousands of them. The test sets the clock.
  */
 #include "doorbells.h"
 #include "loop_state.h"
@@ -35,7 +35,7 @@ static void listen_to(int i)
 	doorbell_listen(&loop, &rings[i], true);
 }
 
-/* A doorbell in a second, and no more. */
+/* One ring per second is allowed. */
 static int set_up(void **state)
 {
 	(void)state;
@@ -47,7 +47,7 @@ static int set_up(void **state)
 	assert_int_equal(doorbells_create(&doorbells, loop.wait.epoll_fd, RINGS / 2), 0);
 	for (int i = 0; i < RINGS; i++)
 		listen_to(i);
-	/* All that is allowed. */
+	/* Uses the whole allowance. */
 	while (quota_rate_take(&quota.doorbells, BEGAN_NS))
 		;
 	return 0;
@@ -78,7 +78,7 @@ static int throttled_count(int first, int behind)
 	return count;
 }
 
-/* Whether the loop hears it, edge-triggered: what rang while it was throttled too. */
+/* Reports whether the loop hears it, edge-triggered; includes rings while it was throttled. */
 static bool is_heard(struct loop_ring *ring)
 {
 	struct epoll_event heard[RINGS];
@@ -102,12 +102,12 @@ static void few_are_listened_to_again_in_a_round(void **state)
 	for (int before = RINGS; before > 0; rounds++) {
 		int after;
 
-		/* There is something to do: the loop does not sleep. */
+		/* There is work: the loop does not sleep. */
 		assert_true(throttle_next(&loop) <= BEGAN_NS + THROTTLED_NS + rounds);
 		throttle_release(&loop, BEGAN_NS + THROTTLED_NS + rounds);
 		after = throttled_count(0, RINGS);
 		assert_in_range(before - after, 1, AT_ONCE_MAX);
-		/* Those that have waited longest. */
+		/* Those that have waited longest come first. */
 		assert_int_equal(throttled_count(0, RINGS - after), 0);
 		before = after;
 	}
@@ -155,14 +155,14 @@ static void rings_that_end_meanwhile_are_forgotten(void **state)
 	assert_int_equal(throttled_count(0, RINGS), 0);
 	throttle_release(&loop, BEGAN_NS + 2 * THROTTLED_NS);
 	assert_int_equal(throttle_next(&loop), KTSN_SHAPER_NEVER);
-	/* And the next begin anew. */
+	/* The next allowance begins. */
 	throttle(0, 2, BEGAN_NS + 3 * THROTTLED_NS);
 	throttle_forget(&loop, &rings[0]);
 	throttle_release(&loop, BEGAN_NS + 4 * THROTTLED_NS);
 	assert_int_equal(throttled_count(0, RINGS), 0);
 }
 
-/* The application keeps its eventfd after it hung up, and the ring is freed: the set must not name it. */
+/* The application keeps its eventfd after it hung up, and the ring is freed: the set must not contain it. */
 static void one_that_closes_is_not_listened_to_again(void **state)
 {
 	uint64_t one = 1;

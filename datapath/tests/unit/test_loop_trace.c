@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What is counted for a socket, and what a trace tells of its messages: the loop with its real thread and
- * clock and a fake port.
+ * Counters of a socket and traces of its messages: the loop with its real thread and clock and a fake port.
  */
 #include "clock.h"
 #include "loop_bench.h"
@@ -22,10 +21,10 @@ static void a_socket_counts_what_is_its_own(void **state)
 	bench_send_number(bench, 0, clock_tai_ns() - 1000 * MS);
 	bench_send_number(bench, 1, clock_tai_ns() - 1000 * MS);
 	bench_wait_sent(bench, 2);
-	/* The destination is another socket's. */
+	/* The destination belongs to another socket. */
 	rig_send(&bench->ring, &(struct rig_message){.flow = 2, .clock = KTSN_CLOCK_TAI, .text = "x"});
 	rig_wait_counter(&bench->rig, &bench->counters->drop_invalid, 1);
-	/* There is no such socket. */
+	/* The socket does not exist. */
 	rig_send(&bench->ring, &(struct rig_message){.flow = 3, .clock = KTSN_CLOCK_TAI, .text = "x"});
 	rig_wait_counter(&bench->rig, &bench->counters->drop_invalid, 2);
 	rig_destination_update(&bench->rig, bench->destination, DESTINATION_UNREACHABLE);
@@ -76,7 +75,7 @@ static void traced_messages_are_followed_from_call_to_end(void **state)
 						     .text = "hello",
 						     .called_tai_ns = 4711});
 	bench_wait_sent(bench, 1);
-	/* Refused when it is taken: there is no such destination. */
+	/* Refused when it is taken: the destination does not exist. */
 	rig_send(&bench->ring,
 		 &(struct rig_message){
 			 .destination = 1, .clock = KTSN_CLOCK_TAI, .txtime_ns = due_tai_ns, .text = "hi"});
@@ -102,7 +101,7 @@ static void traced_messages_are_followed_from_call_to_end(void **state)
 	assert_int_equal(got[2].payload_bytes, 3);
 }
 
-/* Neither what nobody traces, nor what was taken under a trace that is over. */
+/* Messages that are not traced, or were taken under an earlier trace, are not recorded. */
 static void only_the_trace_that_runs_is_written(void **state)
 {
 	struct bench *bench = *state;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the loop does with frames of others: each says EtherType and priority itself, and those of an untimed
- * ring leave when they can, in their order, and are never late.
+ * Frames from a relay: each carries its EtherType and priority. Frames of an untimed ring leave as soon as
+ * they can, in their order, and are never late.
  */
 #include "clock.h"
 #include "commands.h"
@@ -30,13 +30,13 @@ enum {
 	PATIENCE_MS = 10000,
 };
 
-/* A relay's two rings, of one pod. */
+/* A relay's two rings of one pod. */
 struct relay {
 	struct rig rig;
 	struct rig_ring untimed, timed;
 	const struct counters *counters;
 	struct loop_destination *untimed_destination;
-	struct loop_gates *gates; /* that the loop has until it ends */
+	struct loop_gates *gates; /* the loop has them until it ends */
 };
 
 static struct loop_destination *flow_open(struct relay *relay, struct rig_ring *ring, uint64_t number)
@@ -77,7 +77,7 @@ static void number_send(struct relay *relay, unsigned int number)
 	frame_send(relay, text);
 }
 
-/* Not yet running. */
+/* Does not start the loop. */
 static struct relay *relay_create(void)
 {
 	struct relay *relay = calloc(1, sizeof(*relay));
@@ -151,7 +151,7 @@ static void untimed_frame_leaves_and_is_not_late(void **state)
 	struct departure departure;
 	uint64_t overwritten;
 
-	/* However long ago it was handed over. */
+	/* The time of the hand-over does not matter. */
 	frame_send_as(&relay->untimed, "old", 0x0800, 0, 1);
 	frame_send_as(&relay->untimed, "to come", 0x0800, 0, clock_tai_ns() + 1000000 * MS);
 	sent_wait(relay, 2);
@@ -160,7 +160,7 @@ static void untimed_frame_leaves_and_is_not_late(void **state)
 	assert_int_equal(counter_read(&relay->counters->on_time), 0);
 	assert_int_equal(counter_read(&relay->counters->classes[1].sent), 2);
 	assert_int_equal(counter_read(&relay->counters->classes[1].late), 0);
-	/* Nobody asked for a time, so it has no departure error. */
+	/* Without a requested time there is no departure error. */
 	assert_int_equal(departures_read(loop_departures(relay->rig.loop), 0, 1, &departure, &overwritten),
 			 0);
 }
@@ -250,7 +250,7 @@ static struct loop_gates *gates_give(struct relay *relay, const struct loop_gate
 	return gates;
 }
 
-/* All but those of timed frames, from when the cycle begins, and for four seconds more. */
+/* All except those of timed frames shut when the cycle begins, for four more seconds. */
 static struct loop_gates *gates_shut(struct relay *relay)
 {
 	const unsigned int timed_class = loop_classes_default().of_priority[TIMED_PRIORITY];
@@ -273,7 +273,7 @@ static void gates_open(struct relay *relay, const struct loop_gates *before)
 	relay->gates = gates_give(relay, before, &open);
 }
 
-/* Nor does it keep a timed frame of another class waiting. */
+/* It does not delay a timed frame of another class either. */
 static void untimed_frame_waits_for_the_gate_of_its_class_and_is_not_late_for_it(void **state)
 {
 	struct relay *relay = *state;
@@ -293,7 +293,7 @@ static void untimed_frame_waits_for_the_gate_of_its_class_and_is_not_late_for_it
 	rig_wait_retired(&relay->rig, 1);
 }
 
-/* As many as a pod may have under way wait for their gate, and more in the ring. */
+/* A pod's whole quota waits for its gate, and more frames wait in the ring. */
 static void full_untimed_quota_takes_nothing_from_the_timed_one(void **state)
 {
 	enum { PENDING_MAX = 10 };
@@ -359,7 +359,7 @@ static void loop_that_has_nothing_to_do_says_that_it_goes_round(void **state)
 	assert_int_equal(atomic_load(&timed->alive_ns), 0);
 }
 
-/* They are no matter of clocks. */
+/* They do not depend on clocks. */
 static void frames_go_on_while_the_clock_is_lost_to_their_network(void **state)
 {
 	struct loop_attachment attachment = {.clock = LOOP_CLOCK_GOOD};
@@ -392,7 +392,7 @@ static void what_waited_for_long_when_a_ring_was_taken_over_is_stale(void **stat
 	frame_send_as(&relay->untimed, "young", 0x0800, 0, now_tai_ns - 900 * MS);
 	assert_int_equal(ktsn_ring_recover(&relay->untimed.ring->consumer), 0);
 	relay->untimed.ring->recovered_tai_ns = now_tai_ns;
-	/* One that comes after that is as old as it likes. */
+	/* A frame that is handed over after that may be of any age. */
 	frame_send_as(&relay->untimed, "late", 0x0800, 0, now_tai_ns - 2000 * MS);
 	rig_ring_announce(&relay->rig, &relay->untimed);
 	rig_start(&relay->rig);

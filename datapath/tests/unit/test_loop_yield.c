@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Frames that are late do not make others late. The clock is the test's: it goes on with each look at it, and
- * by what a frame takes with each that was sent, so what the machine does meanwhile changes nothing.
+ * Late frames do not make others late. The test's clock advances with each reading and by the length of each
+ * sent frame, so the machine's load changes nothing.
  */
 #include "loop_rig.h"
 
@@ -19,16 +19,16 @@
 #define LOOK_NS    20
 #define FRAME_NS   10000
 #define SPACING_NS 300000
-#define FIRST_NS   400000 /* of unknown length, a whole burst of frames may have left before */
+#define FIRST_NS   400000 /* while its length is unknown, a whole burst of frames may have left before it */
 
 enum {
 	SLOTS = 256,
 	PACKETS = 1024,
 	FLOOD = 240,
-	FLOOD_PODS_MAX = 12, /* more than are looked at one by one */
+	FLOOD_PODS_MAX = 12, /* more than are examined one by one */
 	GOOD = 5,
 	DENSE = 100,
-	LEARNT = 20, /* by then it is known how long a frame takes */
+	LEARNT = 20, /* by then the length of a frame is known */
 	GOOD_FLOW = 1,
 	FLOOD_FLOW = 2,
 	OBJECTS_OF_POD = 3,
@@ -54,7 +54,7 @@ int __wrap_clock_gettime(clockid_t clock, struct timespec *now)
 	return 0;
 }
 
-/* A pod beside others with all of their messages overdue. */
+/* One pod next to others whose messages are all overdue. */
 struct bench {
 	struct rig rig;
 	struct rig_ring flood[FLOOD_PODS_MAX], good;
@@ -86,12 +86,12 @@ static struct bench *bench_create(uint8_t good_priority, int flood_pods, bool un
 
 	assert_non_null(bench);
 	atomic_store(&looks, 0);
-	/* What is untimed would never be late by its time. */
+	/* Untimed messages would never be late by their time. */
 	rig_create(&bench->rig, &(struct rig_config){PACKETS, PACKETS,
 						     untimed_flood ? NS_PER_SECOND : FRAME_NS, FRAME_NS});
 	atomic_store(&frames_of, bench->rig.port);
 	bench->flood_pods = flood_pods;
-	/* First: the loop opens a few at a time. */
+	/* First, because the loop opens a few at a time. */
 	pod_open(bench, &bench->good, GOOD_FLOW, good_priority, false);
 	for (int i = 0; i < flood_pods; i++)
 		pod_open(bench, &bench->flood[i], FLOOD_FLOW + (uint64_t)i, 0, untimed_flood);
@@ -108,7 +108,7 @@ static void good_send(struct bench *bench, int count, int64_t spacing_ns)
 					       .text = "good"});
 }
 
-/* Lets all of them leave. */
+/* Lets all messages leave. */
 static void bench_run(struct bench *bench, int messages)
 {
 	rig_start(&bench->rig);
@@ -140,7 +140,7 @@ static void bench_destroy(struct bench *bench)
 	free(bench);
 }
 
-/* The frame that is at the port when it comes due would be over up to FRAME_NS later. */
+/* The frame that is at the port when the message comes due finishes up to FRAME_NS later. */
 static void message_in_time_waits_for_no_frame_that_is_late(void **state)
 {
 	const uint8_t priorities[] = {0, 6};
@@ -159,7 +159,7 @@ static void message_in_time_waits_for_no_frame_that_is_late(void **state)
 				continue;
 			good++;
 			assert_true(departure.departed_tai_ns - departure.requested_tai_ns < FRAME_NS / 10);
-			/* Nor is one before it in what the port is given then. */
+			/* No frame precedes it in the burst that the port gets then. */
 			assert_true(departure_at(bench, d - 1).departed_tai_ns < departure.departed_tai_ns);
 		}
 		assert_int_equal(good, GOOD);
@@ -183,8 +183,8 @@ static void good_leaves_before_the_untimed(uint8_t good_priority, int flood_pods
 	bench_destroy(bench);
 }
 
-/* However many pods have some. Of many a burst is longer, and it takes longer to learn how long a frame
- * takes: one may have been begun. */
+/* This holds for any number of pods. With many, a burst is longer, and learning the length of a frame
+ * takes longer: one may have begun. */
 static void message_in_time_waits_for_no_frame_without_a_time(void **state)
 {
 	(void)state;
@@ -194,7 +194,7 @@ static void message_in_time_waits_for_no_frame_without_a_time(void **state)
 	good_leaves_before_the_untimed(6, FLOOD_PODS_MAX, 2 * FRAME_NS);
 }
 
-/* There is always one due before a frame could be over. */
+/* There is always a due frame before another could finish. */
 static void what_is_late_gets_its_part_beside_a_pod_that_always_has_something_due(void **state)
 {
 	struct bench *bench = bench_create(6, 1, false);

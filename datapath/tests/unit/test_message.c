@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * libktsn's reading of a msghdr: what the kernel would find in it, from applications of glibc and of musl,
- * well-meaning or not.
+ * libktsn's parser of a msghdr finds what the kernel would find, for applications of glibc and of musl,
+ * well-formed or not.
  */
 #include "message.h"
 
@@ -24,12 +24,12 @@
 
 enum { CONTROL_BYTES = 512, PIECES_MAX = 1024, PAYLOAD_BYTES_MAX = 65507 };
 
-/* What musl leaves in the padding behind its 32-bit lengths. */
+/* What musl leaves in the padding after its 32-bit lengths. */
 #define PADDING (UINT64_C(0xdeadbeef) << 32)
 
 static const int64_t txtime = INT64_C(0x0123456789abcdef);
 
-/* A control buffer of exactly its length, so that the sanitizers see a read behind it. */
+/* A control buffer of exactly its length, so that the sanitizers detect reads beyond it. */
 struct controls {
 	uint8_t *bytes;
 	size_t length;
@@ -64,7 +64,7 @@ static void length_set(struct controls *control, size_t length)
 	control->message.msg_controllen = length;
 }
 
-/* Appends a control message whose header says cmsg_len, whatever its data. */
+/* Appends a control message whose header claims cmsg_len, independent of its data. */
 static void append(struct controls *control, int level, int type, size_t cmsg_len, const void *data,
 		   size_t data_bytes)
 {
@@ -106,7 +106,7 @@ static void no_control_is_no_txtime(void **state)
 	struct controls *control = *state;
 
 	assert_result(control, 0);
-	/* A length without a pointer is what some applications leave behind. */
+	/* Some applications leave a length without a pointer. */
 	control->message.msg_controllen = 24;
 	assert_result(control, 0);
 	length_set(control, 24);
@@ -137,7 +137,7 @@ static void txtime_is_found_among_others(void **state)
 static void others_are_not_txtime(void **state)
 {
 	append_ttl(*state, 3);
-	/* The number on another level, and another number on this level. */
+	/* The same number on another level, and another number on this level. */
 	append(*state, IPPROTO_IP, SCM_TXTIME, CMSG_LEN(8), &txtime, 8);
 	append(*state, SOL_SOCKET, SCM_TXTIME + 1, CMSG_LEN(8), &txtime, 8);
 	assert_result(*state, 0);
@@ -166,7 +166,7 @@ static void unaligned_control_is_read(void **state)
 	free(buffer);
 }
 
-/* CMSG_SPACE() need not be there in full: the last one may end with its data. */
+/* CMSG_SPACE() need not fit: the last message may end with its data. */
 static void txtime_without_trailing_padding_is_found(void **state)
 {
 	struct controls *control = *state;
@@ -208,7 +208,7 @@ static void malformed_lengths_are_invalid(void **state)
 	}
 }
 
-/* Too short for a header: the kernel does not see a message there. */
+/* Too short for a header: the kernel sees no message there. */
 static void rest_that_holds_no_header_is_ignored(void **state)
 {
 	struct controls *control = *state;
@@ -291,7 +291,7 @@ static void too_much_payload_is_refused(void **state)
 	assert_int_equal(message_payload_bytes(&two), -EMSGSIZE);
 	pieces[0].iov_len = PAYLOAD_BYTES_MAX + 1;
 	assert_int_equal(message_payload_bytes(&one), -EMSGSIZE);
-	/* Sums that would wrap around. */
+	/* Sums that would overflow. */
 	pieces[0].iov_len = 10;
 	pieces[1].iov_len = SIZE_MAX - 5;
 	assert_int_equal(message_payload_bytes(&two), -EMSGSIZE);
@@ -312,7 +312,7 @@ static void too_many_pieces_are_refused(void **state)
 	assert_int_equal(message_payload_bytes(&message), -EMSGSIZE);
 }
 
-/* What is left, as the C library's own macros see it. */
+/* The rest, according to the C library's macros. */
 static void control_is_copied_without_txtime(void **state)
 {
 	struct controls *control = *state;
@@ -361,7 +361,7 @@ static void control_that_does_not_fit_is_refused(void **state)
 	assert_int_equal(message_control_without_txtime(&control->message, without, (size_t)fits), fits);
 }
 
-/* Any bytes as control messages: the sanitizers watch what is read and written. */
+/* Random bytes as control messages: the sanitizers detect invalid accesses. */
 static void random_control_is_survived(void **state)
 {
 	struct test_random random = test_random_seeded("random control messages");

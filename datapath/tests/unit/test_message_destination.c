@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * libktsn's reading of where a message goes and what it carries: what the kernel would find, or refuse.
+ * libktsn's parser of a message's destination and options finds, or refuses, what the kernel would.
  */
 #include "message.h"
 
@@ -26,10 +26,10 @@ enum { CONTROL_BYTES = 256 };
 static const struct socket_kind ipv4 = {AF_INET, false}, ipv6 = {AF_INET6, false},
 				packet_raw = {AF_PACKET, true}, packet_dgram = {AF_PACKET, false};
 
-/* Newer than the headers may be. */
+/* May be newer than the headers. */
 enum { IP_PROTOCOL_CONTROL = 52, SCM_TS_OPT_ID_CONTROL = 81 };
 
-/* A message with a transmit time, and whatever a test adds. */
+/* A message with a transmit time and the options that a test adds. */
 struct letter {
 	int fd;
 	struct msghdr message;
@@ -96,7 +96,7 @@ static void what_says_nothing_is_left_to_the_socket(void **state)
 	assert_int_equal(read_as(&letter, ipv4), 0);
 	assert_memory_equal(&letter.key, &nothing, sizeof(nothing));
 	assert_int_equal(read_as(&letter, ipv6), 0);
-	/* Of no interest for a frame. */
+	/* Irrelevant for a frame. */
 	add_int(&letter, SOL_SOCKET, SO_TIMESTAMPING, SOF_TIMESTAMPING_TX_SOFTWARE);
 	assert_int_equal(read_as(&letter, ipv4), 0);
 	letter.to_ipv6 = (struct sockaddr_in6){.sin6_family = AF_UNSPEC};
@@ -118,7 +118,7 @@ static void addresses_of_one_host_have_one_key(void **state)
 	address_to(&mapped, "::ffff:10.42.2.2", 0);
 	assert_int_equal(read_as(&mapped, ipv6), 1);
 	assert_memory_equal(&mapped.key, &letter.key, sizeof(letter.key));
-	/* An IPv6 socket takes an IPv4 address as well. */
+	/* An IPv6 socket accepts an IPv4 address as well. */
 	assert_int_equal(read_as(&letter, ipv6), 1);
 	assert_memory_equal(&mapped.key, &letter.key, sizeof(letter.key));
 }
@@ -139,7 +139,7 @@ static void scopes_count_where_they_mean_something(void **state)
 		assert_int_equal(letter.key.family, AF_INET6);
 		assert_int_equal(letter.key.interface, cases[i].interface);
 	}
-	/* RFC 2133 knew no scope. */
+	/* RFC 2133 had no scope. */
 	letter.message.msg_namelen = 24;
 	assert_int_equal(read_as(&letter, ipv6), 1);
 	letter.message.msg_namelen = 23;
@@ -186,7 +186,7 @@ static void control_messages_of_ipv4_are_read(void **state)
 	assert_int_equal(letter.key.priority, 5);
 	assert_int_equal(letter.key.interface, 3);
 	assert_memory_equal(letter.key.source, &info.ipi_spec_dst, 4);
-	/* The socket's address decides about the family: this one is another's. */
+	/* The socket's address decides the family; this destination has another family. */
 	assert_int_equal(read_as(&letter, ipv6), 1);
 	assert_int_equal(letter.key.carries, KTSN_APP_CARRIES_PRIORITY);
 }
@@ -210,12 +210,12 @@ static void control_messages_of_ipv6_are_read(void **state)
 	assert_int_equal(letter.key.ttl, 2);
 	assert_int_equal(letter.key.interface, 3);
 	assert_memory_equal(letter.key.source, &info.ipi6_addr, 16);
-	/* To IPv4 the source must be IPv4 too. */
+	/* For an IPv4 destination the source must be IPv4, too. */
 	address_to(&letter, "::ffff:10.42.2.2", 0);
 	assert_int_equal(read_as(&letter, ipv6), -EINVAL);
 }
 
-/* -1 asks for the socket's own. */
+/* -1 selects the socket's value. */
 static void ipv6_defaults_can_be_asked_for(void **state)
 {
 	struct letter letter;
@@ -229,7 +229,7 @@ static void ipv6_defaults_can_be_asked_for(void **state)
 	assert_int_equal(letter.key.carries, 0);
 }
 
-/* The last counts. */
+/* The last one counts. */
 static void ipv6_defaults_come_back(void **state)
 {
 	struct letter letter;
@@ -345,7 +345,7 @@ static void frames_say_where_they_go(void **state)
 	letter_init(&letter);
 	letter.message.msg_iov = pieces;
 	letter.message.msg_iovlen = 2;
-	/* One that is bound names no interface. */
+	/* A bound socket names no interface. */
 	assert_int_equal(read_as(&letter, packet_raw), 1);
 	assert_int_equal(letter.key.family, AF_PACKET);
 	assert_int_equal(letter.key.interface, 0);
@@ -394,7 +394,7 @@ static void what_says_nothing_of_a_frame_is_taken(void **state)
 	letter_init(&letter);
 	add_int(&letter, IPPROTO_IP, IP_PROTOCOL_CONTROL, IPPROTO_UDP);
 	assert_int_equal(read_as(&letter, ipv4), 0);
-	/* The number of a time stamp: of a socket that asked for numbers of its own. */
+	/* The number of a time stamp, for a socket that numbers them itself. */
 	add_int(&letter, SOL_SOCKET, SCM_TS_OPT_ID_CONTROL, 4711);
 	letter.fd = socket(AF_INET, SOCK_DGRAM, 0);
 	assert_int_equal(read_as(&letter, ipv4), -EINVAL);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The descriptors by which ktsnd notifies applications: what they do, and which are refused.
+ * The descriptors through which ktsnd notifies applications: their effects, and which are refused.
  */
 #include "flow_notifications.h"
 
@@ -25,7 +25,7 @@
 
 #include <cmocka.h>
 
-/* What the library makes. */
+/* As the library creates them. */
 struct pair {
 	struct events *events;
 	struct pod_threads *threads;
@@ -57,7 +57,7 @@ static int set_up(void **state)
 	return pod_thread_start(pair->threads, &pair->process.thread);
 }
 
-/* Until the pod's thread has done all that it was asked for. */
+/* Waits until the pod's thread has finished its work. */
 static void thread_await(const struct pair *pair)
 {
 	while (pod_thread_backlog(pair->process.thread))
@@ -70,7 +70,7 @@ static void notify(struct pair *pair, uint32_t why)
 	thread_await(pair);
 }
 
-/* What FLOW_WAKE does. */
+/* As FLOW_WAKE does. */
 static int take(struct pair *pair, uint32_t why, const void *name, int fd)
 {
 	struct notifier *notifier;
@@ -133,7 +133,7 @@ static void error_is_raised_as_often_as_wanted(void **state)
 	close(edges);
 }
 
-/* An application that fills the socket's queue, reads from it, or closes its end does not stop ktsnd. */
+/* An application that fills the socket's queue, reads from it, or closes its end does not block ktsnd. */
 static void application_cannot_hold_up_its_error_notification(void **state)
 {
 	struct pair *pair = *state;
@@ -186,7 +186,7 @@ static void space_is_announced_by_emptying_an_eventfd(void **state)
 	assert_int_equal(events_of(fd, POLLOUT), 0);
 	notify(pair, NOTIFY_SPACE);
 	assert_int_equal(events_of(fd, POLLOUT), POLLOUT);
-	/* Empty already, and the application has made reading it wait. */
+	/* Already empty, and the application has made reading it block. */
 	assert_int_equal(fcntl(fd, F_SETFL, 0), 0);
 	notify(pair, NOTIFY_SPACE);
 	assert_int_equal(pipe(pipe_fds), 0);
@@ -234,13 +234,13 @@ static void sockets_are_notified_no_more_often_than_their_pod_may(void **state)
 	}
 	all_push(&node, loop_flows, SOCKETS);
 	assert_true(resting_count(loop_flows, SOCKETS) > SOCKETS - AT_ONCE_MAX);
-	/* Those that rest are notified in the end, but for one that is freed before. */
+	/* Delayed notifiers are notified in the end, except one that is freed before. */
 	notifications_forget(&node, &flows[0]);
 	while (notifications_tick(&node) > 0)
 		usleep(1000);
 	assert_int_equal(resting_count(loop_flows + 1, SOCKETS - 1), 0);
 	assert_true(clock_tai_ns() - began_tai_ns > 10000000);
-	/* A socket of its own as well, however many slots become free. */
+	/* A separate socket is counted, too, however many slots become free. */
 	all_push(&node, &loop_flows[1], 1);
 	all_push(&node, &loop_flows[1], 1);
 	assert_true(resting_count(&loop_flows[1], 1) == 1 ||

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The command line of ktsnd: the values that it sets and the messages about bad ones.
+ * The command line of ktsnd: the values that it sets and the messages about invalid ones.
  */
 #include "options.h"
 
@@ -132,7 +132,7 @@ static void only_cpu(void **state)
 	assert_int_equal(idle.cpu, -1);
 	assert_int_equal(options_cpu_complete(&idle, 3), 0);
 	assert_int_equal(idle.cpu, 3);
-	/* Of several CPUs, none is kept awake. */
+	/* With several CPUs, none is kept awake. */
 	assert_int_equal(options_cpu_complete(&any, -1), -EINVAL);
 	assert_int_equal(options_cpu_complete(&any, 3), 0);
 	assert_int_equal(any.cpu, 3);
@@ -151,7 +151,7 @@ static void uplink(void **state)
 	options = parse_good("--interface a --uplink ovs");
 	assert_int_equal(options.uplink, UPLINK_OVS);
 	assert_string_equal(options.vhost_path, "/run/ktsn/vhost.sock");
-	/* Texts are valid until the next line is parsed. */
+	/* Strings are valid until the next line is parsed. */
 	assert_string_equal(parse_good("--vhost-socket /tmp/v --uplink ovs --interface a").vhost_path,
 			    "/tmp/v");
 }
@@ -202,7 +202,7 @@ static void log_levels(void **state)
 
 static const struct bad_line {
 	const char *line;
-	const char *message; /* its beginning */
+	const char *message; /* the beginning of the message */
 } bad_lines[] = {
 	{"", "ktsnd: --interface is missing; see ktsnd --help"},
 	{"--spin 10us", "ktsnd: --interface is missing"},

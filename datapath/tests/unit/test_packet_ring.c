@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The transmit ring of a packet socket: which of the last frames the kernel left in it, and that the kernel
- * skips those that are withdrawn. The second half needs a network namespace, of root's or in a user
- * namespace.
+ * skips withdrawn frames. The second half needs a network namespace, as root or in a user namespace.
  */
 #include "packet_ring.h"
 
@@ -30,7 +29,7 @@ static struct tpacket2_hdr *slot(const struct packet_ring *ring, uint32_t index)
 	return (struct tpacket2_hdr *)(void *)(ring->slots + (size_t)(index % SLOTS) * SLOT_BYTES);
 }
 
-/* As DPDK puts them there. */
+/* As DPDK writes them. */
 static void put(const struct packet_ring *ring, uint32_t at, uint32_t count)
 {
 	for (uint32_t i = 0; i < count; i++) {
@@ -39,7 +38,7 @@ static void put(const struct packet_ring *ring, uint32_t at, uint32_t count)
 	}
 }
 
-/* For every place to begin at, every number of frames, and every number that left. */
+/* Every start position, number of frames, and number of departed frames. */
 static void last_frames_that_did_not_leave_are_withdrawn(void **state)
 {
 	(void)state;
@@ -65,7 +64,8 @@ static void last_frames_that_did_not_leave_are_withdrawn(void **state)
 			}
 }
 
-/* Enters a new network namespace with its loopback interface up. False: the test may not make one. */
+/* Enters a new network namespace with its loopback interface up. Returns false if the test may not create
+ * one. */
 static bool namespace_enter(void)
 {
 	struct ifreq up = {.ifr_name = "lo", .ifr_flags = IFF_UP};
@@ -79,7 +79,7 @@ static bool namespace_enter(void)
 	return !err;
 }
 
-/* As net_af_packet makes one. */
+/* As net_af_packet creates one. */
 static int socket_make(bool loss)
 {
 	const struct sockaddr_ll lo = {.sll_family = AF_PACKET,
@@ -107,7 +107,7 @@ static void ring_is_found_by_its_interface(void **state)
 
 	(void)state;
 	fd = socket_make(false);
-	/* DPDK would not skip what is withdrawn. */
+	/* DPDK would not skip a withdrawn frame. */
 	assert_int_equal(packet_ring_open(&ring, "lo", SLOT_BYTES, SLOTS), -ENOTSUP);
 	close(fd);
 	assert_int_equal(packet_ring_open(&ring, "lo", SLOT_BYTES, SLOTS), -ENOENT);
@@ -146,7 +146,7 @@ static void kernel_skips_what_is_withdrawn(void **state)
 		errno);
 	assert_return_code(setsockopt(receiver, SOL_SOCKET, SO_RCVTIMEO, &wait, sizeof(wait)), errno);
 	assert_int_equal(packet_ring_open(&ring, "lo", SLOT_BYTES, SLOTS), 0);
-	/* No call sends the first two: as if the device had not taken them. */
+	/* No call sends the first two, as if the device had not taken them. */
 	frame_put(&ring, 0, 1);
 	frame_put(&ring, 1, 2);
 	assert_int_equal(packet_ring_withdraw(&ring, 2), 2);
@@ -169,7 +169,8 @@ int main(void)
 		cmocka_unit_test(ring_is_found_by_its_interface),
 		cmocka_unit_test(kernel_skips_what_is_withdrawn),
 	};
-	/* Without a namespace only what needs none; all where nothing may be skipped. */
+	/* Without a namespace, run only the tests that need none; run all of them where nothing may be
+	 * skipped. */
 	bool all = namespace_enter() || getenv("KTSN_REQUIRE") || getenv("CI");
 
 	return _cmocka_run_group_tests("packet_ring", tests, all ? sizeof(tests) / sizeof(tests[0]) : 1, NULL,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Peers by the thousand: what a look-up costs does not grow with their number. Costs are counted in entries
- * of tables that were compared, not in time.
+ * Peers by the thousand: the cost of a look-up does not grow with their number. The cost is the number of
+ * compared table entries, not time.
  */
 #include "peers.h"
 #include "routing.h"
@@ -17,13 +17,14 @@
 enum {
 	NODES = 1000,
 	NETWORKS = 4,
-	/* A table is never more than full: one entry beside the one that is looked for, on average. */
+	/* A table is never more than full: on average one entry is compared besides the one that is looked
+	 * for. */
 	COMPARED_ON_AVERAGE = 2,
-	/* The network, and one for each length of prefix: /24 and /64. */
+	/* One for the network, and one for each length of prefix: /24 and /64. */
 	LOOK_UPS_OF_ADDRESS = 3,
 };
 
-/* 10.NETWORK*16+n/256.n%256.0/24 and fd00:NETWORK:n::/64 are behind node n. */
+/* Node n has the subnets 10.NETWORK*16+n/256.n%256.0/24 and fd00:NETWORK:n::/64. */
 static void subnets_of(uint32_t network, uint32_t node, struct subnet subnets[2])
 {
 	uint32_t ipv4 = 0x0a000000 | network << 20 | node << 8;
@@ -80,7 +81,7 @@ static uint64_t compared(const struct routing *routing)
 	return index->networks->compared + index->peers->compared + index->subnets->compared;
 }
 
-/* Any address behind the node. */
+/* An address in one of the node's subnets. */
 static struct ktsn_address address_behind(uint32_t network, uint32_t node, bool ipv4)
 {
 	struct subnet subnets[2];
@@ -139,7 +140,7 @@ static void a_node_is_found_added_and_removed_in_a_few_steps(void **state)
 		peer_tell(routing, 1, node);
 	}
 	assert_int_equal(routing->peer_count, NETWORKS * NODES);
-	/* Found, found to be removed, not found, looked for to be added; and its network. */
+	/* A look-up that succeeds, for removal, that fails, and for addition; and the network's look-up. */
 	assert_true(compared(routing) - before <= (uint64_t)NODES * 6 * COMPARED_ON_AVERAGE);
 }
 
@@ -158,7 +159,7 @@ static void other_subnets_take_the_place_of_those_before(void **state)
 	assert_int_equal(routing->peer_count, NETWORKS * NODES);
 }
 
-/* While nodes swap their parts of a network two have the same. */
+/* While nodes swap their subnets, two nodes have the same one. */
 static void of_two_nodes_with_one_subnet_the_one_that_was_told_last_counts(void **state)
 {
 	struct routing *routing = *state;

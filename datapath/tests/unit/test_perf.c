@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * tsnperf's parts that decide whether its results can be believed: the message that the listener checks,
- * the parsers and table of its options, and the percentiles of its summary.
+ * The parts of tsnperf on which its results depend: the message that the listener checks, the parsers and the
+ * table of options, and the percentiles of the summary.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -12,7 +12,7 @@
 #include <stdint.h>
 #include <string.h>
 
-/* Needs those above. */
+/* Uses macros from the headers above. */
 #include <cmocka.h>
 
 #include "message.h"
@@ -177,7 +177,7 @@ static void short_messages_survive_the_round_trip(void **state)
 	}
 }
 
-/* Of a header without a pattern, by its check; one in 256 of more than one byte may pass. */
+/* A header without a pattern is checked by its checksum; one in 256 changes of several bytes may pass. */
 static void each_changed_byte_of_a_short_message_is_noticed(void **state)
 {
 	enum { BYTES = 20 };

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Limits of networks: which count for a pod, and that they do from the moment they are given.
+ * Limits of networks: which apply to a pod, and that they apply immediately.
  */
 #include "loop_rig.h"
 #include "pod_limits.h"
@@ -31,7 +31,7 @@ struct bed {
 	struct pod pod;
 };
 
-/* A pod on nothing yet. */
+/* A pod without a network. */
 static void bed_init(struct bed *bed)
 {
 	memset(bed, 0, sizeof(*bed));
@@ -73,7 +73,7 @@ static void expect(const struct bed *bed, struct quota_limits expected)
 	assert_int_equal(limits->message_rate, expected.message_rate);
 	assert_int_equal(limits->doorbell_rate, expected.doorbell_rate);
 	assert_int_equal(limits->horizon_ns, expected.horizon_ns);
-	/* What the loop goes by. */
+	/* The limits that the loop uses. */
 	assert_int_equal(quota_pending_max(quota), expected.pending);
 	assert_int_equal(quota->horizon_ns, expected.horizon_ns);
 	assert_int_equal(quota->messages.interval_ns,
@@ -108,7 +108,7 @@ static void limits_change_while_pods_are_there(void **state)
 	bed.pod.endpoints.first = &bed.red;
 	set(&bed, RED, (struct pod_limits){{4, -1, -1, -1, -1, -1, -1}});
 	expect(&bed, (struct quota_limits){4, 1024, 128 << 20, 1024, 100000, 0, 60000000000});
-	/* Those before are replaced, also by more than ktsnd's own. */
+	/* They replace the previous limits, even with higher ones than ktsnd's. */
 	set(&bed, RED, (struct pod_limits){{-1, 2048, -1, -1, 0, 7, -1}});
 	expect(&bed, (struct quota_limits){64, 2048, 128 << 20, 1024, 0, 7, 60000000000});
 	set(&bed, BLUE, (struct pod_limits){{1, 1, 1 << 20, 64, 1, 1, 0}});
@@ -130,7 +130,7 @@ static void pod_on_several_networks_has_the_lowest_of_each(void **state)
 	bed.red.next = &bed.blue;
 	bed.pod.endpoints.first = &bed.red;
 	set(&bed, RED, (struct pod_limits){{4, 2048, -1, -1, 0, 0, -1}});
-	/* ktsnd's own count for the other one; a rate of 0 is the highest. */
+	/* ktsnd's default applies to the other one; a rate of 0 is the highest. */
 	expect(&bed, (struct quota_limits){4, 1024, 128 << 20, 1024, 100000, 0, 60000000000});
 	set(&bed, BLUE, (struct pod_limits){{8, 2000, -1, -1, 0, 9, 1}});
 	expect(&bed, (struct quota_limits){4, 2000, 128 << 20, 1024, 0, 9, 1});

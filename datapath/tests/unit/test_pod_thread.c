@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The threads of pods: the order of what they do, what one that is held up does to others, and how they end.
+ * The threads of pods: the order of their work, the effect of a blocked thread on others, and how threads
+ * end.
  */
 #include "pod_thread.h"
 
@@ -29,7 +30,7 @@ enum {
 	WORKS = 100,
 	PAIRS = 20,
 	PATIENCE_MS = 10000,
-	HELD_MS = 1900, /* a work of a pod that lives is not interrupted before */
+	HELD_MS = 1900, /* work of a pod that lives is not interrupted before */
 	REMOVAL_MS = 5000,
 };
 
@@ -37,8 +38,8 @@ struct fixture {
 	struct events *events;
 	struct pod_threads *threads;
 	struct pod_thread *thread;
-	int hold[2]; /* a thread that reads the one is held up until the other is closed */
-	int done;    /* works, in this order */
+	int hold[2]; /* a thread that reads the first is blocked until the second is closed */
+	int done;    /* work items, in this order */
 };
 
 struct test_work {
@@ -100,7 +101,7 @@ static void run_privileges(struct pod_work *work)
 	test->ran = true;
 }
 
-/* In the order in which they were asked for. */
+/* In the order of the requests. */
 static void done_in_order(struct pod_work *work)
 {
 	struct test_work *test = (struct test_work *)work;
@@ -167,7 +168,8 @@ static void what_is_left_is_done_when_a_thread_ends(void **state)
 	close(pair[1]);
 }
 
-/* A TCP connection over loopback that nobody reads: the close of the first waits for the second. */
+/* A TCP connection over loopback that nobody reads: closing the first end blocks until the second is
+ * closed. */
 static void lingering_make(int fds[2])
 {
 	struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
@@ -196,7 +198,7 @@ static int64_t now_ms(void)
 	return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
-/* How long it took until all was done. */
+/* Returns the time until everything was done. */
 static int64_t works_await(const struct fixture *fixture)
 {
 	const int64_t began_ms = now_ms();
@@ -247,7 +249,7 @@ static atomic_int stuck_fd = -1;
 static atomic_bool stuck, unstuck;
 static atomic_int connects; /* of stuck_fd */
 
-/* As of a file whose server does not answer: no signal ends it. */
+/* Like a file whose server does not answer: no signal ends the call. */
 static void be_stuck(int fd)
 {
 	if (fd < 0 || fd != stuck_fd)
@@ -291,7 +293,7 @@ static void close_that_cannot_be_interrupted_leaves_the_rest_to_another_thread(v
 	stuck = unstuck = false;
 	pod_thread_close(fixture->thread, stuck_fd);
 	pod_thread_do(fixture->thread, &rest.work);
-	/* Not of a pod that lives: it waits for itself. */
+	/* Not for a pod that lives: it blocks only itself. */
 	while (!stuck)
 		usleep(1000);
 	for (int ms = 0; ms < HELD_MS; ms += 10) {
@@ -342,7 +344,7 @@ struct notifier_work {
 	struct pod_work work;
 	uint8_t peer_name[KTSN_APP_NOTIFIER_NAME_BYTES];
 	struct notifier *notifier;
-	atomic_bool created; /* after all else: by a thread that another one has replaced */
+	atomic_bool created; /* after everything else: by a thread that was replaced */
 };
 
 static void run_create(struct pod_work *work)
@@ -373,7 +375,7 @@ static void socket_that_loses_its_queue_when_passed_leaves_the_rest_to_another_t
 	works_await(fixture);
 }
 
-/* The same, when it is raised. Its number may be another descriptor's by then. */
+/* The same when it is notified. Its number may belong to another descriptor by then. */
 static void socket_that_loses_its_queue_when_raised_leaves_the_rest_to_another_thread(void **state)
 {
 	struct fixture *fixture = *state;
@@ -397,7 +399,7 @@ static void serve_nothing(struct process *process)
 	(void)process;
 }
 
-/* More descriptors came than a request may bring. */
+/* More descriptors arrived than a request may have. */
 static void request_whose_surplus_is_closed_leaves_the_rest_to_another_thread(void **state)
 {
 	struct fixture *fixture = *state;
@@ -438,7 +440,7 @@ static void ticks(const struct fixture *fixture, int ms)
 		(void)pod_threads_tick(fixture->threads);
 }
 
-/* Its replacement ends when the pod has gone and nothing is left to do; the stuck one is then alone again. */
+/* The replacement ends when the pod is gone and no work is left; the blocked thread is then alone again. */
 static void stuck_thread_is_replaced_once(void **state)
 {
 	struct fixture *fixture = *state;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What is given up when ktsnd runs, in all threads. Each test is a process of its own, because nothing of it
- * comes back.
+ * The privileges that ktsnd gives up, in all threads. Each test is a process of its own because they cannot
+ * be regained.
  */
 #include "privileges.h"
 
@@ -28,7 +28,7 @@ static const uint64_t at_start = BIT(CAP_NET_RAW) | BIT(CAP_NET_ADMIN) | BIT(CAP
 				 BIT(CAP_IPC_LOCK) | BIT(CAP_SYS_NICE) | BIT(CAP_SYS_RAWIO);
 static const uint64_t kept = BIT(CAP_NET_ADMIN) | BIT(CAP_SYS_ADMIN) | BIT(CAP_IPC_LOCK);
 
-/* Of the calling thread. */
+/* Those of the calling thread. */
 static uint64_t held(void)
 {
 	uint64_t all = 0;
@@ -67,12 +67,12 @@ static int limit(void)
 
 static int others_pipe[2];
 
-/* A thread as the loop's: it has what it began with until it is told. */
+/* A thread like the loop's: it keeps its privileges until the signal arrives. */
 static void *other_run(void *found)
 {
 	char go;
 
-	/* The handler of the signal interrupts it, or does not. */
+	/* The handler of the signal may or may not interrupt it. */
 	while (read(others_pipe[0], &go, 1) != 1)
 		;
 	*(uint64_t *)found = held();

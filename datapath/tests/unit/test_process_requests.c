@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Rings that processes ask for, hand back and keep: all of the control thread with a running loop, and a fake
+ * Rings that processes request, hand back and keep: the whole control thread with a running loop, and a fake
  * of the kernel's maps. Needs no privilege.
  */
 #include "node.h"
@@ -44,13 +44,13 @@ static struct bed {
 	struct node node;
 	char folder[32];
 	char paths[PODS][64];
-	size_t ring_bytes; /* what one counts for */
-	int doorbells;     /* made so far */
-	bool in_pod;       /* who connects */
-	bool lives;        /* whether rings that ktsnd has done with are with somebody else */
+	size_t ring_bytes; /* the charge for one ring */
+	int doorbells;     /* rings created so far */
+	bool in_pod;       /* the client that connects */
+	bool lives;        /* whether somebody else holds rings that ktsnd has released */
 } bed;
 
-/* An application; -1: it has none. */
+/* An application's connection; -1: none. */
 struct application {
 	int fd, ring_fd;
 };
@@ -58,7 +58,7 @@ struct application {
 int __real_doorbell_make(void);
 int __wrap_doorbell_make(void);
 
-/* In the pod's thread; the test looks after the answer. */
+/* Runs in the pod's thread; the test waits for its answer. */
 int __wrap_doorbell_make(void)
 {
 	bed.doorbells++;
@@ -68,7 +68,7 @@ int __wrap_doorbell_make(void)
 int __real_socket_netns_cookie(int fd, uint64_t *cookie);
 int __wrap_socket_netns_cookie(int fd, uint64_t *cookie);
 
-/* All clients are in ktsnd's namespace, where the node's relays are; those of a pod are not. */
+/* All clients are in ktsnd's namespace, like the node's relays but unlike applications of a pod. */
 int __wrap_socket_netns_cookie(int fd, uint64_t *cookie)
 {
 	int err = __real_socket_netns_cookie(fd, cookie);
@@ -140,7 +140,7 @@ static int tear_down(void **state)
 {
 	(void)state;
 	bed.in_pod = false;
-	/* In ktsnd's order: a loop that ends does not look at what it was asked last. */
+	/* In ktsnd's order: a loop that ends does not execute its last commands. */
 	loop_stop(bed.loop);
 	node_close(&bed.node);
 	node_fini(&bed.node);
@@ -189,7 +189,7 @@ static struct application relay_connect(int pod)
 	return relay;
 }
 
-/* Leaves its ring with the caller. */
+/* Returns the ring of the process to the caller. */
 static void hang_up(struct application *application)
 {
 	close(application->fd);
@@ -220,7 +220,7 @@ static void request_send(int fd, enum ktsn_app_type type, uint8_t flags, int pas
 	assert_int_equal(sendmsg(fd, &message, MSG_NOSIGNAL), sizeof(request));
 }
 
-/* ktsnd's answer, and the ring where one comes with it. */
+/* ktsnd's reply, and the ring that comes with it, if any. */
 static int answer_receive(struct application *application, enum ktsn_app_type type)
 {
 	union {
@@ -268,7 +268,7 @@ static int ask(struct application *application, enum ktsn_app_type type, int pas
 	return ask_with(application, type, 0, passed_fd);
 }
 
-/* One with a ring. */
+/* A process with a ring. */
 static struct application begun(int pod)
 {
 	struct application application = application_connect(pod);
@@ -282,7 +282,7 @@ static uint64_t charged(void)
 	return bed.node.ring_charges.bytes;
 }
 
-/* What ktsnd answers to HELLO of another version, which may be longer than it knows. */
+/* ktsnd's reply to a HELLO of another version, which may be longer. */
 static struct ktsn_app_reply greeted(struct application *application, uint16_t version, size_t more_bytes)
 {
 	struct pollfd answered = {.fd = application->fd, .events = POLLIN};
@@ -313,7 +313,7 @@ static void applications_of_two_releases_are_served(void **state)
 	} cases[] = {
 		{KTSN_APP_VERSION, 0, 0, KTSN_APP_VERSION},
 		{KTSN_APP_VERSION_OLDEST, 0, 0, KTSN_APP_VERSION_OLDEST},
-		/* A newer one comes down to ktsnd's version. */
+		/* A newer client uses ktsnd's version. */
 		{KTSN_APP_VERSION + 1, 0, -EPROTONOSUPPORT, KTSN_APP_VERSION},
 		{KTSN_APP_VERSION + 1, 16, -EPROTONOSUPPORT, KTSN_APP_VERSION},
 		{KTSN_APP_VERSION_OLDEST - 1, 0, -EPROTONOSUPPORT, KTSN_APP_VERSION},
@@ -331,7 +331,7 @@ static void applications_of_two_releases_are_served(void **state)
 	}
 }
 
-/* The socket of a request that brings one, bound as libktsn binds it. */
+/* The socket that a request passes, bound as libktsn binds it. */
 static int socket_of(const struct recorded_message *request)
 {
 	const struct sockaddr_in any = {.sin_family = AF_INET};
@@ -349,7 +349,7 @@ static void recorded_send(int fd, const struct recorded_message *request, int pa
 	assert_int_equal(unix_send(fd, request->bytes, request->count, &passed_fd, passed_fd >= 0, 0), 0);
 }
 
-/* As the ktsnd of then answered, but that the pod has no endpoint here, so that no flow is opened. */
+/* As the ktsnd of that release answered, except that the pod has no endpoint here, so no flow is opened. */
 static void answer_compare(struct application *application, const struct recorded_message *recorded)
 {
 	struct pollfd answered = {.fd = application->fd, .events = POLLIN};
@@ -437,7 +437,7 @@ static void a_ring_is_taken_back_when_it_is_held_no_more(void **state)
 	other = application_connect(0);
 	assert_int_equal(ask(&other, KTSN_APP_HAND_BACK, one.ring_fd), 0);
 	assert_int_equal(ask(&other, KTSN_APP_RESUME, -1), 0);
-	/* And counts once. */
+	/* It counts once. */
 	assert_int_equal(charged(), bed.ring_bytes);
 	bed.lives = false;
 	hang_up(&other);
@@ -475,7 +475,7 @@ static void kept_rings_count_for_the_pod_until_they_are_gone(void **state)
 	one = application_connect(0);
 	assert_int_equal(ask(&one, KTSN_APP_HELLO, -1), -ENOMEM);
 	assert_int_equal(bed.node.limit_refusals, 1);
-	/* Not before the next look, but when it is wanted. */
+	/* Only at the next check, unless its place is needed. */
 	bed.lives = false;
 	assert_int_equal(ask(&one, KTSN_APP_HELLO, -1), 0);
 	assert_int_equal(charged(), bed.ring_bytes);
@@ -523,7 +523,7 @@ static void untimed_ring_has_a_quota_of_its_own_with_the_limits_of_the_pod(void 
 	assert_int_equal(pod->relay_quota->ring_bytes, bed.ring_bytes);
 	close(timed.fd);
 	hang_up(&untimed);
-	/* The pod keeps it, and it ends with the pod. */
+	/* The pod keeps the ring, which ends with the pod. */
 	assert_int_equal(bed.node.relay_quota_count, 1);
 	assert_int_equal(node_socket_del(&bed.node, "pod0"), 0);
 	assert_int_equal(bed.node.relay_quota_count, 0);
@@ -619,7 +619,7 @@ static void flags_of_a_ring_that_are_not_known_are_refused(void **state)
 	hang_up(&one);
 }
 
-/* How many rings more the node has room for. */
+/* The number of rings for which the node still has room. */
 static uint64_t rings_allowed(void)
 {
 	uint64_t count = 0;
@@ -648,7 +648,7 @@ static void rings_of_a_pod_that_is_gone_count_apart(void **state)
 	bed.node.pods->quota->limits.memory_bytes = UINT64_MAX;
 	charges->bytes_max = 8 * bed.ring_bytes;
 	assert_int_equal(rings_allowed(), 8);
-	/* A fourth of it is one of them. */
+	/* A quarter of the limit belongs to it. */
 	charges->bytes_max = 4 * bed.ring_bytes;
 	assert_int_equal(rings_allowed(), 3);
 	bed.lives = false;
@@ -667,7 +667,7 @@ static bool hung_up(int fd)
 	return poll(&closed, 1, 0) == 1 && closed.revents & POLLHUP;
 }
 
-/* As another ktsnd gives it. */
+/* As another ktsnd hands it over. */
 static void take_over(int ring_fd, int doorbell_fd, int connection_fd)
 {
 	const struct process_descriptors descriptors = {
@@ -691,7 +691,7 @@ static void a_connection_ends_whose_doorbell_cannot_be_heard_after_a_take_over(v
 	(void)state;
 	assert_int_equal(ktsn_ring_memory_create(&ring, bed.node.ring_geometry), 0);
 	assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair), 0);
-	/* No epoll set takes a file. */
+	/* No epoll set accepts a regular file. */
 	take_over(dup(ring.fd), memfd_create("doorbell", MFD_CLOEXEC), pair[1]);
 	application.fd = pair[0];
 	for (int ms = 0; !hung_up(application.fd); ms++) {

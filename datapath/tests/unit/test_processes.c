@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Connections to the application socket of a pod, of which it may have so many, and how a node with pods
- * ends.
+ * The limit of connections to a pod's application socket, and how a node with pods ends.
  */
 #include "container_of.h"
 #include "doorbells.h"
@@ -38,7 +37,7 @@ static bool in_pod;
 int __real_socket_netns_cookie(int fd, uint64_t *cookie);
 int __wrap_socket_netns_cookie(int fd, uint64_t *cookie);
 
-/* All clients are in ktsnd's namespace, where the node's relays are; those of a pod are not. */
+/* All clients are in ktsnd's namespace, like the node's relays but unlike applications of a pod. */
 int __wrap_socket_netns_cookie(int fd, uint64_t *cookie)
 {
 	int err = __real_socket_netns_cookie(fd, cookie);
@@ -70,7 +69,7 @@ static int set_up(void **state)
 	return 0;
 }
 
-/* The node is no more. */
+/* The node has ended. */
 static int rest_remove(void **state)
 {
 	struct bed *bed = *state;
@@ -98,7 +97,7 @@ static void serve(struct bed *bed)
 		assert_int_equal(events_run_once(bed->events, 10), 0);
 }
 
-/* Whether the other side has closed it within that time. */
+/* Reports whether the other side closes the connection within this time. */
 static bool is_closed(int fd, int within_ms)
 {
 	struct pollfd wanted = {.fd = fd, .events = POLLIN};
@@ -142,7 +141,7 @@ static void pod_that_has_all_its_connections_keeps_its_relay(void **state)
 	connect_all(bed, fds, ALLOWED);
 	in_pod = false;
 	connect_all(bed, fds + ALLOWED, POD_RELAYS_MAX + 1);
-	/* The last is one more than a relay has, and counts as any of the pod. */
+	/* The last one exceeds the relay's connections and counts as the pod's. */
 	assert_int_equal(bed->node.process_count, ALLOWED + POD_RELAYS_MAX);
 	assert_int_equal(bed->node.limit_refusals, 1);
 	assert_int_equal(bed->node.pods->relays, POD_RELAYS_MAX);
@@ -156,7 +155,7 @@ static void pod_that_has_all_its_connections_keeps_its_relay(void **state)
 			close(fds[i]);
 }
 
-/* What a pod's thread does: it is held up until there is something to read, then joins. */
+/* Work of a pod's thread: it blocks until there is something to read, then joins. */
 struct joining {
 	struct pod_work work;
 	struct doorbells *doorbells;
@@ -174,7 +173,7 @@ static void joining_run(struct pod_work *work)
 	sem_post(&joining->joined);
 }
 
-/* As in a successor whose predecessor ended when half of it was taken over. */
+/* As in a successor whose predecessor ended in the middle of the hand-over. */
 static void threads_of_pods_outlive_their_node(void **state)
 {
 	struct bed *bed = *state;

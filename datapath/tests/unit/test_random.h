@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Random numbers for property tests that can be repeated: each run prints its seed, and
- * KTSN_TEST_SEED=<seed> in the environment brings it back.
+ * Random numbers for property tests that can be repeated: each run prints its seed, and KTSN_TEST_SEED=<seed>
+ * in the environment sets it.
  */
 #ifndef KTSN_TEST_RANDOM_H
 #define KTSN_TEST_RANDOM_H
@@ -16,7 +16,7 @@ struct test_random {
 	uint64_t state;
 };
 
-/* A comment line in the TAP output carries the seed. */
+/* A comment line in the TAP output contains the seed. */
 static inline struct test_random test_random_seeded(const char *test)
 {
 	const char *given = getenv("KTSN_TEST_SEED");
@@ -46,8 +46,7 @@ static inline uint64_t test_random_below(struct test_random *random, uint64_t li
 	return test_random_next(random) % limit;
 }
 
-/* How many rounds to do: KTSN_TEST_FACTOR=<n> asks for n times as many; under sanitizers, which are slow,
- * fewer. */
+/* The number of rounds: KTSN_TEST_FACTOR=<n> multiplies it by n; slow sanitizer builds do fewer. */
 static inline uint64_t test_random_rounds(uint64_t rounds)
 {
 	const char *factor = getenv("KTSN_TEST_FACTOR");

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the kernel grants a real-time thread, from files in a folder of the test's.
+ * The budget that the kernel grants a real-time thread, read from files in a folder of the test.
  */
 #include "realtime.h"
 
@@ -26,7 +26,7 @@ static void file_make(const char *path, const char *text)
 	assert_int_equal(test_file_make(root, path, text), 0);
 }
 
-/* What a case has of files; NULL: no more. */
+/* The files of a case; NULL: no more. */
 struct made {
 	const char *path, *text;
 };

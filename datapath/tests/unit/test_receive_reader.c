@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Reading a receive ring: what the kernel's ring buffer can hold, at every place in it, and several readers.
+ * Reading a receive ring: every content of the kernel's ring buffer, at every position, and several readers.
  */
 #include "receive_ring.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Receive rings of processes' sockets: the control thread with a running loop, and the program at the uplink
- * with the kernel's own maps, pinned in a file system of their own. Needs namespaces of its own and bpf();
- * without them the tests are skipped.
+ * with the kernel's own maps, pinned in a separate file system. Needs its own namespaces and bpf(); the tests
+ * are skipped without them.
  */
 #include "encryption.h"
 #include "node.h"
@@ -53,12 +53,12 @@ static struct bed {
 	struct loop *loop;
 	struct node node;
 	char folder[32], path[64];
-	bool in_pod; /* who connects */
+	bool in_pod; /* the client that connects */
 } bed;
 /* The folder of all nodes, and that of this one. */
 static char all_pins[] = "/tmp/ktsn-bpf-XXXXXX", pins[48], broken[64], anew[64];
 
-/* What came with a reply. */
+/* The descriptors of a reply. */
 struct answer {
 	int status;
 	uint64_t ring_bytes;
@@ -68,7 +68,7 @@ struct answer {
 int __real_socket_netns_cookie(int fd, uint64_t *cookie);
 int __wrap_socket_netns_cookie(int fd, uint64_t *cookie);
 
-/* All clients are in ktsnd's namespace, where the node's relays are; those of a pod are not. */
+/* All clients are in ktsnd's namespace, like the node's relays but unlike applications of a pod. */
 int __wrap_socket_netns_cookie(int fd, uint64_t *cookie)
 {
 	int err = __real_socket_netns_cookie(fd, cookie);
@@ -285,7 +285,7 @@ static uint64_t cookie_of(int fd)
 	return cookie;
 }
 
-/* The number of the ring in the program's maps; 0: none is there. */
+/* The index of the ring in the program's maps; 0: not there. */
 static uint32_t entered(uint64_t cookie)
 {
 	struct receive_maps maps;
@@ -301,7 +301,7 @@ static uint32_t entered(uint64_t cookie)
 	return ring.ring_id;
 }
 
-/* The pod's thread takes it out. */
+/* The pod's thread removes it. */
 static void removed_await(uint64_t cookie)
 {
 	for (int ms = 0; entered(cookie); ms++) {
@@ -341,7 +341,7 @@ static void a_socket_gets_a_ring_and_gives_it_back(void **state)
 	assert_int_equal(setsockopt(fd, SOL_SOCKET, SO_RCVBUFFORCE, &size, sizeof(size)), 0);
 	answer = ask(application, KTSN_APP_RECEIVE_OPEN, fd);
 	assert_int_equal(answer.status, 0);
-	/* The kernel doubles what is asked for. */
+	/* The kernel doubles the requested size. */
 	assert_int_equal(answer.ring_bytes, 512 << 10);
 	assert_int_not_equal(entered(cookie_of(fd)), 0);
 	assert_true(has_filter(fd));
@@ -354,7 +354,7 @@ static void a_socket_gets_a_ring_and_gives_it_back(void **state)
 	assert_int_equal(entered(cookie_of(fd)), 0);
 	assert_false(has_filter(fd));
 	assert_int_equal(the_pod()->receive.socket_count, 0);
-	/* Once more is once. */
+	/* Entering it twice counts once. */
 	assert_int_equal(ask(application, KTSN_APP_RECEIVE_CLOSE, fd).status, 0);
 	munmap((void *)(uintptr_t)control, (size_t)sysconf(_SC_PAGESIZE));
 	answer_discard(&answer);
@@ -445,7 +445,7 @@ static void lock(int fd)
 	assert_int_equal(setsockopt(fd, SOL_SOCKET, SO_LOCK_FILTER, &on, sizeof(on)), 0);
 }
 
-/* One that nobody has entered. */
+/* A socket that was never entered. */
 static void foreign_program(int fd)
 {
 	int program = receive_filter_open(pins);
@@ -507,7 +507,7 @@ static void nothing_is_done_where_nobody_asked(void **state)
 	hang_up(application);
 }
 
-/* Of whoever sends to the port of the tunnel in clear, nothing may come into one. */
+/* Nothing that anybody sends in clear to the tunnel's port may reach a ring. */
 static void an_encrypted_network_gets_no_rings(void **state)
 {
 	int application = application_connect(), fd = socket_bound(SOCK_DGRAM);
@@ -539,7 +539,7 @@ static void a_pod_has_no_more_rings_than_it_may(void **state)
 	}
 	assert_int_equal(the_pod()->receive.why, RECEIVE_SOCKETS);
 	assert_int_equal(bed.node.limit_refusals, 1);
-	/* The filter went again. */
+	/* The filter was removed. */
 	assert_false(has_filter(fds[SOCKETS]));
 	hang_up(application);
 	for (int i = 0; i <= SOCKETS; i++) {
@@ -556,14 +556,14 @@ static void a_closed_socket_is_named_by_its_cookie(void **state)
 
 	(void)state;
 	assert_int_equal(answer.status, 0);
-	/* Of another process it is none. */
+	/* Another process does not have it. */
 	assert_int_equal(close_by_cookie(other, cookie_of(fd)), 0);
 	assert_int_not_equal(entered(cookie_of(fd)), 0);
 	assert_int_equal(close_by_cookie(one, cookie_of(fd)), 0);
 	removed_await(cookie_of(fd));
 	assert_int_equal(the_pod()->receive.socket_count, 0);
 	answer_discard(&answer);
-	/* As a socket that another process still has, and that gets a ring again. */
+	/* Like a socket that another process still has, and that gets a ring again. */
 	answer = ask(other, KTSN_APP_RECEIVE_OPEN, fd);
 	assert_int_equal(answer.status, 0);
 	hang_up(one);
@@ -628,7 +628,7 @@ static void the_status_tells_why_libktsn_leaves_a_socket_to_the_kernel(void **st
 	close(fd);
 }
 
-/* The program's maps are for all pods, whatever the limits of one are. */
+/* The program's maps are shared by all pods, independent of a pod's limits. */
 static void a_pod_has_no_more_than_its_share_of_the_maps(void **state)
 {
 	int application = application_connect(), fd = socket_bound(SOCK_DGRAM);
@@ -668,8 +668,7 @@ static void kept_memory_counts(void **state)
 	hang_up(application);
 }
 
-/* Where the broken maps are, cookies are taken for descriptors. After a boot the kernel begins with small
- * ones. */
+/* In the broken maps, cookies are used as descriptors. After a boot the kernel begins with small cookies. */
 static int socket_bound_beyond_descriptors(void)
 {
 	int fd = socket_bound(SOCK_DGRAM);
@@ -706,7 +705,7 @@ static void what_cannot_be_entered_leaves_nothing(void **state)
 	hang_up(application);
 }
 
-/* A ktsnd that is killed leaves the rings as they are. */
+/* A ktsnd that is killed leaves the rings unchanged. */
 static uint32_t left_make(int fd, struct receive_descriptors *fds)
 {
 	struct receive_maps maps;
@@ -791,7 +790,7 @@ static void rings_hold_what_the_sockets_queue_would(void **state)
 	assert_int_equal(receive_ring_bytes(INT32_MAX), 4 << 20);
 }
 
-/* `at` is below the folder. */
+/* `at` is a path below the folder. */
 static bool map_pin(struct bpf_object *object, const char *name, const char *at)
 {
 	char path[128];
@@ -810,7 +809,7 @@ static bool program_pin(struct bpf_object *object, const char *folder)
 	return bpf_obj_pin(bpf_program__fd(program), path) == 0;
 }
 
-/* Where another map has the place of the one for rings. */
+/* Another map is at the path of the map of rings. */
 static bool broken_pin(struct bpf_object *object)
 {
 	snprintf(broken, sizeof(broken), "%s/broken", pins);
@@ -819,7 +818,7 @@ static bool broken_pin(struct bpf_object *object)
 	       map_pin(object, "sockets", "broken/sockets") && program_pin(object, broken);
 }
 
-/* As another release's program has them: nothing is in them. */
+/* As the program of another release has them: empty. */
 static bool anew_pin(void)
 {
 	struct bpf_object *object = bpf_object__open_file(RECEIVE_OBJECT, NULL);
@@ -847,12 +846,12 @@ static bool programs_pin(void)
 
 static bool links_make(void)
 {
-	/* NOLINTNEXTLINE(cert-env33-c): nothing in it is of others */
+	/* NOLINTNEXTLINE(cert-env33-c): constant command */
 	return system("ip link set lo up && ip link add pod0 type veth peer name pod1 && "
 		      "ip link set pod0 up && ip link set pod1 up") == 0;
 }
 
-/* As whoever pins the maps names it. */
+/* Named like the pinned maps. */
 static bool folder_make(void)
 {
 	uint64_t cookie = 0;

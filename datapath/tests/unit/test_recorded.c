@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Recorded bytes of releases, as ktsnd reads them: a hand-over and a ring. Requests of applications are in
- * test_process_requests.c, replies of ktsnd in test_session.c.
+ * Recorded bytes of releases as ktsnd reads them: a hand-over and a ring. test_process_requests.c has
+ * requests of applications, test_session.c replies of ktsnd.
  */
 #include "handover_records.h"
 #include "ring_consumer.h"
@@ -132,7 +132,7 @@ static void record_check(const struct handover_record *record)
 }
 
 /* Compares a record that was written again with the recorded one. Fields that the recorded release did not
- * know are at its end and 0. */
+ * know are at the end and 0. */
 static void rewritten_check(struct handover_record *again, size_t count,
 			    const struct recorded_message *message)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The relay with a ktsnd that is slow, says no, is too old, ends, or has no room. The tests are that ktsnd,
- * and the kernel that captures frames; the relay runs in a thread of its own, so that each request is
- * answered when the test wants it.
+ * The relay with a ktsnd that is slow, refuses, is too old, ends, or has no room. The tests take the place of
+ * ktsnd and of the kernel that captures frames. The relay runs in a thread of its own, so that each request
+ * is answered when the test wants it.
  */
 #include "relay.h"
 #include "ring_consumer.h"
@@ -31,7 +31,7 @@ enum {
 	SLOTS = 64,
 	MTU_BYTES = 1500,
 	PATIENCE_MS = 20000,
-	FLOW = 7,         /* the first number that the tests give */
+	FLOW = 7,         /* the first number that the tests assign */
 	DESTINATION = 40, /* likewise */
 	PRIORITY = 5,
 };
@@ -49,7 +49,7 @@ static pthread_t thread;
 /* The tests' side. */
 static struct outside {
 	int listener;
-	int tap; /* into which the kernel puts frames */
+	int tap; /* the test writes frames here, as the kernel does */
 	int packet_fd, counters_fd;
 	struct relay_counters *counters;
 	struct ktsn_ring_memory memory[RELAY_KINDS];
@@ -58,7 +58,7 @@ static struct outside {
 	int connection[RELAY_KINDS];
 } outside;
 
-/* ---- the relay and its surroundings ---- */
+/* ---- the relay and its environment ---- */
 
 static int folder_enter(void **state)
 {
@@ -190,7 +190,7 @@ union control {
 	struct cmsghdr align;
 };
 
-/* The descriptor that came with it, or -1. */
+/* Returns the descriptor that came with it, or -1. */
 static int request_receive(int connection, enum ktsn_app_type type, struct ktsn_app_request *request)
 {
 	union control control;
@@ -250,7 +250,7 @@ static void status_send(int connection, const struct ktsn_app_request *request, 
 	reply_send(connection, &reply, NULL, 0);
 }
 
-/* What is in it is ktsnd's, also while the test looks for it. */
+/* Its content belongs to ktsnd, even while the test looks for it. */
 static void ring_give(int kind, const struct ktsn_app_request *hello)
 {
 	struct ktsn_app_reply reply = reply_to(hello);
@@ -287,7 +287,7 @@ static bool is_same_file(int fd, int other)
 	return fstat(fd, &status) == 0 && fstat(other, &expected) == 0 && status.st_ino == expected.st_ino;
 }
 
-/* Takes the request for a flow with that number (KTSN_APP_NONE: a new one). */
+/* Takes the request for the flow with this number (KTSN_APP_NONE: a new one). */
 static void flow_serve(int kind, uint32_t wanted, uint32_t number, enum ktsn_clock clock, uint8_t flags)
 {
 	struct ktsn_app_request request;
@@ -304,7 +304,7 @@ static void flow_serve(int kind, uint32_t wanted, uint32_t number, enum ktsn_clo
 	reply_send(outside.connection[kind], &reply, NULL, 0);
 }
 
-/* The eventfd by which the relay is notified. */
+/* Returns the eventfd through which the relay is notified. */
 static int space_serve(uint32_t flow)
 {
 	struct ktsn_app_request request;
@@ -361,7 +361,7 @@ static void route_serve(void)
 	destination_serve(RELAY_TIMED, FLOW, KTSN_APP_NONE, DESTINATION);
 }
 
-/* All that the first timed frame needs. */
+/* Answers everything that the first timed frame needs. */
 static void first_serve(void)
 {
 	hello_serve(RELAY_TIMED);
@@ -398,7 +398,7 @@ static const struct ktsn_ring_slot *slot_of(int kind, const struct ktsn_ring_tak
 
 static const struct virtio_net_hdr nothing_left;
 
-/* An EtherType of IPv4, and so many bytes that begin with `first`. */
+/* An EtherType of IPv4 and this many bytes that begin with `first`. */
 static void frame_put(const void *in_front, size_t in_front_bytes, uint8_t first, size_t payload_bytes)
 {
 	static uint8_t bytes[FRAME_BYTES_MAX];
@@ -455,7 +455,7 @@ static void a_timed_frame_reaches_the_ring_as_it_was_sent(void **state)
 	assert_int_equal(ktsn_ring_taken_payload(&outside.ring[RELAY_TIMED], taken.slot)[0], 0xa1);
 	assert_int_equal(slot_of(RELAY_TIMED, &taken)->priority, PRIORITY);
 	assert_memory_equal(&slot_of(RELAY_TIMED, &taken)->ethertype_be, "\x08\x00", 2);
-	/* The next one needs no request, and the doorbell is rung as ktsnd asks for. */
+	/* The next one needs no request, and the doorbell rings if ktsnd has asked for it. */
 	timed_put(0xa2);
 	taken = frame_await(RELAY_TIMED);
 	assert_int_equal(taken.destination, DESTINATION);
@@ -527,7 +527,7 @@ static void the_heartbeat_follows_ktsnd(void **state)
 	hello_serve(RELAY_UNTIMED);
 	flow_serve(RELAY_UNTIMED, KTSN_APP_NONE, FLOW, KTSN_CLOCK_TAI, 0);
 	count_await(&outside.counters->connected, 3);
-	/* Time for some heartbeats, of which there must be none: its loop has never gone round. */
+	/* Time for some heartbeats; there must be none because ktsnd's loop has never completed a round. */
 	usleep(100000);
 	assert_int_equal(heartbeat(), 0);
 	header = outside.memory[RELAY_UNTIMED].address;
@@ -539,7 +539,7 @@ static void the_heartbeat_follows_ktsnd(void **state)
 	relay_end();
 }
 
-/* ktsnd runs, and does not have the pod's endpoint: it would drop what is diverted. */
+/* ktsnd runs without the pod's endpoint: it would drop the frames that are diverted. */
 static void the_heartbeat_waits_for_the_flow(void **state)
 {
 	struct ktsn_app_request request;
@@ -551,7 +551,7 @@ static void the_heartbeat_waits_for_the_flow(void **state)
 	hello_serve(RELAY_TIMED);
 	hello_serve(RELAY_UNTIMED);
 	header = outside.memory[RELAY_UNTIMED].address;
-	/* It is asked again and again. */
+	/* The relay keeps asking. */
 	for (int i = 0; i < 4; i++) {
 		atomic_store(&header->alive_ns, monotonic_ns());
 		close(request_receive(outside.connection[RELAY_UNTIMED], KTSN_APP_FLOW_OPEN, &request));
@@ -567,8 +567,8 @@ static void the_heartbeat_waits_for_the_flow(void **state)
 	relay_end();
 }
 
-/* The gates that ktsnd reported hold while it is away: a frame whose gate closes at times does not leave by
- * the bridge. */
+/* The gates that ktsnd reported apply while it is away: a frame whose gate closes at times does not leave
+ * by the bridge. */
 static void a_gated_frame_does_not_pass_a_ktsnd_that_is_away(void **state)
 {
 	struct ktsn_ring_header *header;
@@ -598,10 +598,10 @@ static void a_gated_frame_does_not_pass_a_ktsnd_that_is_away(void **state)
 	untimed_put(1);
 	count_await(&outside.counters->dropped[RELAY_DROP_NO_DAEMON], 1);
 	assert_int_equal(outside.counters->gated, 1);
-	/* Nor by a priority above it, which the sender chooses. */
+	/* Neither does a higher priority, which the sender chooses. */
 	timed_put_as(PRIORITY | KTSN_RECORD_UNTIMED << KTSN_RECORD_CLOCK_SHIFT, 2, 46);
 	count_await(&outside.counters->dropped[RELAY_DROP_NO_DAEMON], 2);
-	/* A gate that closes above does not matter. */
+	/* A gate that closes for higher priorities does not matter. */
 	atomic_store(&header->gated, 2);
 	untimed_put(2);
 	count_await(&outside.counters->bypassed, 1);
@@ -632,7 +632,7 @@ static void what_waited_for_the_relay_without_a_time_is_stale(void **state)
 	destination_serve(RELAY_TIMED, FLOW, KTSN_APP_NONE, DESTINATION);
 	(void)frame_await(RELAY_TIMED);
 	count_await(&outside.counters->dropped[RELAY_DROP_STALE], WAITED);
-	/* Those that come from now on are sent. */
+	/* Later frames are sent. */
 	untimed_put(2);
 	destination_serve(RELAY_UNTIMED, FLOW, KTSN_APP_NONE, DESTINATION);
 	(void)frame_await(RELAY_UNTIMED);
@@ -692,7 +692,7 @@ static void version_refuse(int kind, enum ktsn_app_type type, uint16_t asked, ui
 	reply_send(outside.connection[kind], &reply, NULL, 0);
 }
 
-/* The relay of the next release, with this release's ktsnd. */
+/* The relay of the next release with this release's ktsnd. */
 static void relay_begin_newer(void)
 {
 	relay_prepare(false);
@@ -724,7 +724,7 @@ static void a_relay_comes_down_to_an_older_ktsnd(void **state)
 	relay_end();
 }
 
-/* A connection outlives a hand-over to an older ktsnd. */
+/* A connection is handed over to an older ktsnd. */
 static void a_relay_repeats_any_request_for_an_older_ktsnd(void **state)
 {
 	(void)state;
@@ -803,7 +803,7 @@ static void a_ring_is_handed_to_an_older_ktsnd(void **state)
 	ring_returns();
 }
 
-/* A ktsnd that is too new for the relay is followed by one that is not. */
+/* A ktsnd that is too new for the relay is followed by a compatible one. */
 static void a_ring_waits_for_a_ktsnd_that_understands(void **state)
 {
 	(void)state;
@@ -884,7 +884,7 @@ static void a_foreign_source_is_refused_and_not_asked_for_again_at_once(void **s
 	flow_serve(RELAY_TIMED, KTSN_APP_NONE, FLOW, KTSN_CLOCK_TAI, 0);
 	close(space_serve(FLOW));
 	request = destination_receive(RELAY_TIMED, FLOW, KTSN_APP_NONE);
-	/* Both are read before ktsnd answers, and long before the refusal is forgotten. */
+	/* Both are read before ktsnd answers, and long before the refusal expires. */
 	timed_put(2);
 	status_send(outside.connection[RELAY_TIMED], &request, -EPERM);
 	count_await(&outside.counters->dropped[RELAY_DROP_SOURCE], 2);
@@ -931,7 +931,8 @@ static void a_refused_flow_does_not_hold_up_an_open_one(void **state)
 	relay_end();
 }
 
-/* The relay's rounds in this thread, until it has counted so far: what does not wait is seen to. */
+/* Runs the relay's rounds in this thread until the counter has the value. The test sees which frames do
+ * not wait. */
 static void rounds_until(const _Atomic uint64_t *counter, uint64_t value)
 {
 	for (int i = 0; i < PATIENCE_MS && atomic_load(counter) != value; i++)
@@ -939,7 +940,7 @@ static void rounds_until(const _Atomic uint64_t *counter, uint64_t value)
 	assert_int_equal(atomic_load(counter), value);
 }
 
-/* Until the relay has sent something over that connection, or has connected. */
+/* Waits until the relay has sent something over this connection, or has connected. */
 static void rounds_until_readable(int fd)
 {
 	struct pollfd readable = {.fd = fd, .events = POLLIN};
@@ -962,7 +963,7 @@ static void rounds_end(void)
 	relay_end();
 }
 
-/* Known to the relay, as if ktsnd had been asked. */
+/* Makes the relay know it, as if ktsnd had answered. */
 static void route_add(int kind)
 {
 	struct session *session = &relay.sessions[kind];
@@ -1003,7 +1004,7 @@ static void timed_frames_pass_a_request_of_untimed_ones(void **state)
 	rounds_end();
 }
 
-/* The request for the ring, and those after a restart, are answered as late as ktsnd likes. */
+/* The request for the ring, and those after a restart, are answered at any later time. */
 static void timed_frames_pass_an_untimed_session_that_joins(void **state)
 {
 	struct ktsn_app_request request;
@@ -1048,7 +1049,7 @@ static void timed_frames_pass_an_untimed_session_that_joins(void **state)
 	rounds_end();
 }
 
-/* The ring gets full, and one frame more waits. Returns the eventfd by which the relay is notified. */
+/* Fills the ring; one more frame waits. Returns the eventfd through which the relay is notified. */
 static int ring_fill(void)
 {
 	int space_fd;
@@ -1085,7 +1086,7 @@ static void timed_frames_wait_for_room(void **state)
 	relay_begin();
 	hello_serve(RELAY_TIMED);
 	space_fd = ring_fill();
-	/* What comes now stays where it is: the relay does not read. */
+	/* Later frames stay where they are: the relay does not read. */
 	timed_put(0xff);
 	assert_int_equal(outside.counters->read[RELAY_TIMED], SLOTS + 1);
 	room_notify(space_fd);
@@ -1125,7 +1126,7 @@ static void untimed_frames_pass_timed_ones_that_wait(void **state)
 	untimed_put(1);
 	destination_serve(RELAY_UNTIMED, FLOW, KTSN_APP_NONE, DESTINATION);
 	(void)frame_await(RELAY_UNTIMED);
-	/* As many as may. */
+	/* As many as are allowed. */
 	for (uint64_t i = 1; i < BACKLOG_MAX + 3; i++) {
 		timed_put(0);
 		count_await(&outside.counters->read[RELAY_TIMED], SLOTS + 1 + i);
@@ -1145,7 +1146,7 @@ static void close_serve(uint32_t number)
 	status_send(outside.connection[RELAY_TIMED], &request, 0);
 }
 
-/* ktsnd is asked again, because its answer is so old that the MTU may be another now. */
+/* ktsnd is asked again because its answer is so old that the MTU may have changed. */
 static void long_frame_serve(uint32_t before, uint32_t number, uint32_t mtu_bytes)
 {
 	struct ktsn_app_request request;

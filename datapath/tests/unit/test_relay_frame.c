@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Captured frames: the record in front of them, forged records, tags, and what the kernel left to the device.
+ * Captured frames: the record before them, forged records, tags, and checksums that the kernel left to the
+ * device.
  */
 #include "captured_frame.h"
 #include "checksum.h"
@@ -19,10 +20,10 @@
 
 enum { WHAT_AT = 15, RECORD = 24 };
 
-/* UDP over IPv4 begins there; its first bytes are enough. */
+/* UDP over IPv4 begins here; its first bytes are enough. */
 static const uint8_t recorded[] = {ADDRESSES, 0x88, 0xb5, 1, 0x05, TIME, ADDRESSES, 0x08, 0x00, 0x45, 0x00};
 
-/* With another byte in one place. */
+/* Replaces one byte. */
 static enum captured_verdict parse_changed(size_t at, uint8_t byte, struct captured_frame *frame)
 {
 	static uint8_t bytes[sizeof(recorded)];
@@ -95,7 +96,7 @@ static void another_version_is_an_ordinary_frame(void **state)
 	assert_int_equal(parse_changed(14, 2, &frame), CAPTURED);
 	assert_false(frame.timed);
 	assert_memory_equal(&frame.ethertype_be, "\x88\xb5", 2);
-	/* No version at all. */
+	/* Not a version. */
 	assert_int_equal(captured_frame_parse(recorded, FRAME_HEADER_BYTES, &frame), CAPTURED);
 	assert_false(frame.timed);
 	assert_int_equal(frame.payload_bytes, 0);
@@ -143,8 +144,7 @@ static void behind_a_tag_there_is_no_record(void **state)
 	assert_int_equal(frame.payload_bytes, sizeof(tagged) - FRAME_HEADER_BYTES);
 }
 
-/* A datagram of 10.0.0.1:4660 to 10.0.0.2:22136 with the payload "hey", and the checksum that RFC 768 gives.
- */
+/* A datagram from 10.0.0.1:4660 to 10.0.0.2:22136 with the payload "hey", and the checksum of RFC 768. */
 static const uint8_t datagram[] = {0x12, 0x34, 0x56, 0x78, 0x00, 0x0b, 0xa1, 0xc3, 'h', 'e', 'y'};
 
 /* Of the pseudo header, as the kernel leaves it: not complemented. */
@@ -172,7 +172,7 @@ static void a_checksum_is_completed(void **state)
 	assert_memory_equal(frame + DATAGRAM_AT, datagram, sizeof(datagram));
 }
 
-/* 0 would say that there is no checksum. */
+/* 0 would mean that there is no checksum. */
 static void a_checksum_is_never_zero(void **state)
 {
 	uint8_t frame[DATAGRAM_AT + 8] = {0};

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What bounds the relay: its table of destinations, the memory of refusals, the rate of requests, and the
- * frames that wait.
+ * The relay's limits: its table of destinations, its memory of refusals, the rate of requests, and the frames
+ * that wait.
  */
 #include "backlog.h"
 #include "refusals.h"
@@ -94,7 +94,7 @@ static void the_one_not_used_for_longest_is_first(void **state)
 	assert_null(destinations_next_used(&table, at));
 }
 
-/* Against the plainest table there is: when each number was used last. */
+/* Compared with the simplest table: the time of each number's last use. */
 static void any_order_of_use_is_kept(void **state)
 {
 	enum { NUMBERS = 2000, STEPS = 200000 };
@@ -194,7 +194,7 @@ static void frames_wait_in_their_order(void **state)
 	assert_int_equal(pushed - popped, BACKLOG_MAX - 100);
 }
 
-/* Of many lengths, so that frames lie at any place and around the end. */
+/* Frames of many lengths lie at any position and around the end. */
 static void frames_keep_their_bytes(void **state)
 {
 	static uint8_t bytes[FRAME_BYTES_MAX];

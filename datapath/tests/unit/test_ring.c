@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The ring between an application and a daemon that both keep to the rules; test_ring_hostile.c has those
- * that do not.
+ * The ring between an application and a daemon that both follow the rules; test_ring_hostile.c has those that
+ * do not.
  */
 #include "ring_pair.h"
 
@@ -61,7 +61,7 @@ static void fill(struct ring_pair *pair)
 		send_text(pair, "x", i);
 }
 
-/* A network beyond the bits has none, and is not refused here. */
+/* A network beyond the bits has no bit and is not refused here. */
 static void networks_are_refused_by_their_bits(void **state)
 {
 	const uint64_t first = 1, last = UINT64_C(1) << 63;
@@ -75,7 +75,7 @@ static void networks_are_refused_by_their_bits(void **state)
 	assert_false(ktsn_ring_refuses(&pair->producer, 0));
 	ktsn_ring_refused_set(&pair->consumer, last);
 	assert_false(ktsn_ring_refuses(&pair->producer, first));
-	/* Before another ktsnd gets the ring, which says anew what it refuses. */
+	/* Before another ktsnd gets the ring, which writes the refused networks again. */
 	ktsn_ring_refuse_none(&pair->producer);
 	assert_false(ktsn_ring_refuses(&pair->producer, UINT64_MAX));
 	(void)ktsn_ring_recover(&pair->consumer);
@@ -84,7 +84,7 @@ static void networks_are_refused_by_their_bits(void **state)
 	assert_true(ktsn_ring_refuses(&pair->producer, first));
 }
 
-/* What the slot held before is not taken for the time of another call. */
+/* The previous content of the slot is not taken for the time of another call. */
 static void time_of_the_call_is_passed_while_traced(void **state)
 {
 	struct ring_pair *pair = *state;
@@ -129,7 +129,7 @@ static void slots_and_payload_are_rounded_up(void **state)
 	ktsn_ring_memory_destroy(&memory);
 }
 
-/* One number of a good header replaced, and what the producer says of it. */
+/* One field of a valid header replaced, and the producer's error. */
 static const struct bad_header {
 	const char *what;
 	size_t offset, bytes;
@@ -317,7 +317,7 @@ static void untaken_message_is_taken_again(void **state)
 	assert_nothing_to_take(pair);
 	assert_false(ktsn_ring_ready(&pair->consumer));
 
-	/* What is published meanwhile is not hidden by what was put back. */
+	/* Putting a message back does not hide a message that is published meanwhile. */
 	ktsn_ring_untake(&pair->consumer, &taken);
 	other = send_text(pair, "new", 8);
 	assert_int_equal(take_one(pair).slot, slot);
@@ -332,7 +332,7 @@ static void doorbell_follows_the_consumers_word(void **state)
 	static const int64_t before_ns[KTSN_CLOCKS] = {
 		[KTSN_CLOCK_REALTIME] = 1000, [KTSN_CLOCK_MONOTONIC] = -5, [KTSN_CLOCK_TAI] = INT64_MIN};
 
-	/* Nobody looks at a new ring. */
+	/* Nobody waits at a new ring. */
 	for (int clock = 0; clock < KTSN_CLOCKS; clock++)
 		assert_true(ktsn_ring_doorbell_due(producer, (enum ktsn_clock)clock, INT64_MAX));
 	ktsn_ring_doorbell_set(&pair->consumer, before_ns);
@@ -380,7 +380,7 @@ static void successor_finds_what_was_ready_and_gives_back_the_rest(void **state)
 	ktsn_ring_depart(&pair->consumer, departing);
 	fresh = send_text(pair, "fresh", 3);
 	assert_int_equal(ktsn_ring_claim(&pair->producer, &writing), 0);
-	/* Killed before it could show slots that it had given back. */
+	/* Killed before it could announce slots that it had freed. */
 	atomic_store(&header->free[1], 0);
 
 	ktsn_ring_consumer_init(&pair->consumer, pair->memory.address, pair->memory.geometry.slot_count,
@@ -388,12 +388,12 @@ static void successor_finds_what_was_ready_and_gives_back_the_rest(void **state)
 	returned = atomic_load(&header->released_bytes[3]);
 	assert_int_equal(ktsn_ring_recover(&pair->consumer), 1);
 	assert_int_equal(ring_pair_state(pair, departing), KTSN_SLOT_FREE);
-	/* Its socket may send as much again: of the others nothing is returned. */
+	/* Its socket may send as much again: reports of other sockets are not returned. */
 	assert_int_equal(atomic_load(&header->released_bytes[3]) - returned,
 			 ktsn_ring_charge_bytes(strlen("departing")));
 	assert_int_equal(take_one(pair).slot, held);
 	assert_int_equal(take_one(pair).slot, fresh);
-	/* The bit of `fresh`, not fetched yet, is no second message. */
+	/* The bit of `fresh`, which was not fetched yet, is no second message. */
 	assert_nothing_to_take(pair);
 	ktsn_ring_publish(&pair->producer, writing, &(struct ktsn_ring_message){.txtime_ns = 4});
 	taken = take_one(pair);
@@ -404,7 +404,7 @@ static void successor_finds_what_was_ready_and_gives_back_the_rest(void **state)
 	assert_int_equal(ktsn_ring_claim(&pair->producer, &writing), -EAGAIN);
 }
 
-/* Between the two steps of a publication: READY stands in the slot, its bit does not yet. */
+/* Between the two steps of a publication: the slot is READY, but its bit is not set yet. */
 static void message_published_while_the_successor_looks_is_taken_once(void **state)
 {
 	struct ring_pair *pair = *state;
@@ -419,7 +419,7 @@ static void message_published_while_the_successor_looks_is_taken_once(void **sta
 	assert_nothing_to_take(pair);
 }
 
-/* All that was claimed can be given back, and space is there when there is as much as is asked for. */
+/* All claimed slots can be given back, and space is reported when the requested number is free. */
 static void slots_are_given_back_unused(void **state)
 {
 	struct ring_pair *pair = *state;

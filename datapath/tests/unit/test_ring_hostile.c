@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The consumer against an application that writes what it likes. Whatever stands in the memory: no slot is
- * held twice, none beyond the ring is touched (the sanitizers watch), and what is taken fits its slot.
+ * The consumer with an application that writes anything. Whatever the memory contains: no slot is held twice,
+ * none beyond the ring is touched (the sanitizers watch), and every taken payload fits its slot.
  */
 #include "ring_pair.h"
 #include "test_random.h"
@@ -60,7 +60,7 @@ static void assert_nothing_to_take(struct ring_pair *pair)
 	assert_false(ktsn_ring_ready(&pair->consumer));
 }
 
-/* The bits only say where to look; the state decides. */
+/* The bits only show where to look; the state decides. */
 static void slot_that_was_never_published_is_ignored(void **state)
 {
 	struct ring_pair *pair = *state;
@@ -70,7 +70,7 @@ static void slot_that_was_never_published_is_ignored(void **state)
 	assert_nothing_to_take(pair);
 	assert_int_equal(pair->consumer.held, 0);
 	assert_int_equal(ring_pair_state(pair, 77), KTSN_SLOT_FREE);
-	/* Nor is it lost to the producer. */
+	/* The producer does not lose it either. */
 	do
 		assert_int_equal(ktsn_ring_claim(&pair->producer, &slot), 0);
 	while (slot != 77);
@@ -88,7 +88,7 @@ static void any_state_but_ready_is_ignored(void **state)
 		atomic_store(&ring_pair_slot(pair, slot)->state, states[i]);
 		assert_nothing_to_take(pair);
 		assert_int_equal(pair->consumer.held, 0);
-		/* It is a message when both say so. */
+		/* It is a message when both agree. */
 		atomic_store(&ring_pair_slot(pair, slot)->state, KTSN_SLOT_READY);
 		assert_nothing_to_take(pair);
 		ready_set(pair, slot);
@@ -122,7 +122,7 @@ static void bits_beyond_the_ring_are_ignored(void **state)
 	assert_nothing_to_take(pair);
 	assert_int_equal(pair->consumer.held, 0);
 
-	/* A good message is found among them. */
+	/* A valid message is found among them. */
 	atomic_store(&pair->application->ready_summary, ~UINT64_C(3));
 	assert_taken(pair, 1, send_empty(pair));
 	assert_nothing_to_take(pair);
@@ -148,7 +148,7 @@ static void held_slot_is_not_taken_again(void **state)
 	ready_set(pair, slot);
 	assert_nothing_to_take(pair);
 	ktsn_ring_release(&pair->consumer, slot);
-	/* Those bits were lies about the past, not a message. */
+	/* Those bits were false, not a message. */
 	assert_nothing_to_take(pair);
 }
 
@@ -166,7 +166,7 @@ static void message_put_back_and_published_again_is_one_message(void **state)
 	assert_int_equal(pair->consumer.held, 1);
 }
 
-/* The header's numbers are the application's to overwrite; the consumer knows its own. */
+/* The application may overwrite the header; the consumer uses its own copy. */
 static void overwritten_header_moves_no_slot(void **state)
 {
 	struct ring_pair *pair = *state;
@@ -195,13 +195,14 @@ static void free_bits_of_held_slots_do_not_matter(void **state)
 	atomic_store(&pair->application->free[slot / 64], UINT64_MAX);
 	assert_int_equal(ktsn_ring_claim(&pair->producer, &other), 0);
 	assert_int_not_equal(other, slot);
-	/* The application cheats itself: it writes into a message that is under way, and it is not taken. */
+	/* The application harms only itself: it writes into a message that is under way, which is not
+	 * taken. */
 	ktsn_ring_publish(&pair->producer, slot, &(struct ktsn_ring_message){0});
 	assert_nothing_to_take(pair);
 	assert_int_equal(pair->consumer.held, 1);
 }
 
-/* Bits without messages, set again and again: a look into the ring ends all the same. */
+/* Bits without messages are set again and again: each look into the ring ends all the same. */
 static void look_into_the_ring_ends(void **state)
 {
 	struct ring_pair *pair = *state;
@@ -215,7 +216,7 @@ static void look_into_the_ring_ends(void **state)
 	assert_int_equal(pair->consumer.held, 0);
 }
 
-/* Each costs a look into memory that is in no cache: the caller has to look at the clock meanwhile. */
+/* Each costs a read of uncached memory: the caller has to look at the clock in between. */
 static void bits_without_messages_are_looked_at_a_few_at_a_time(void **state)
 {
 	struct ring_pair *pair = *state;
@@ -231,12 +232,12 @@ static void bits_without_messages_are_looked_at_a_few_at_a_time(void **state)
 	assert_int_equal(pair->consumer.held, 0);
 }
 
-/* Which slots the test holds, beside the consumer's own book. */
+/* The slots that the test holds, tracked independently of the consumer. */
 struct book {
 	bool held[SLOTS];
 	struct ktsn_ring_taken messages[SLOTS];
 	uint32_t count;
-	uint32_t good, bad; /* taken in all */
+	uint32_t good, bad; /* number of taken messages */
 };
 
 static void vandalize(struct ring_pair *pair, struct test_random *random)
@@ -301,7 +302,7 @@ static void random_writes_never_break_the_book(void **state)
 	assert_true(book.good > 100 && book.bad > 100);
 }
 
-/* The application may overwrite the word that says how full it is: the producer harms only itself. */
+/* The application may overwrite the word that shows how full the ring is: the producer harms only itself. */
 static void free_bits_beyond_the_ring_are_not_claimed(void **state)
 {
 	struct ring_pair *pair = *state;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The kernel's maps as memory of rings: what the kernel must refuse to whoever has the descriptor, which is
- * what the whole design rests on. Needs CAP_SYS_ADMIN; without it the tests are skipped.
+ * The kernel's maps as memory of rings: the operations that the kernel must refuse to a process with the
+ * descriptor. The whole design relies on them. Needs CAP_SYS_ADMIN; the tests are skipped without it.
  */
 #include "ring_map.h"
 
@@ -68,8 +68,8 @@ static int tear_down(void **state)
 	return 0;
 }
 
-/* Of this process so far. Sanitizers fault in memory of their own at each first access: then there is nothing
- * to tell. */
+/* Page faults of this process so far. Sanitizers fault in their own memory at each first access, so the
+ * count means nothing. */
 static long faults(void)
 {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
@@ -145,7 +145,7 @@ static void a_map_of_another_size_is_none_of_ours(void **state)
 	assert_int_equal(ktsn_ring_map_identify(map->fd, map->bytes + 4096, &id), -EPERM);
 }
 
-/* A map of the right size that was made otherwise. */
+/* A map of the right size that was created with other flags. */
 static int other_map(enum bpf_map_type type, uint32_t value_bytes, uint32_t entries, uint32_t flags)
 {
 	union bpf_attr attributes;
@@ -215,7 +215,7 @@ static void a_map_lives_as_long_as_its_last_descriptor(void **state)
 	assert_true(ends_within_patience(map.id));
 }
 
-/* What ktsnd hands out is used by those who may make none. */
+/* Processes that may not create maps use those of ktsnd. */
 static void whoever_has_the_descriptor_maps_it(void **state)
 {
 	const struct map *map = *state;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Memory of rings that comes back: only what this ktsnd would make is taken.
+ * Memory of rings that is handed back: ktsnd takes only memory that it would create.
  */
 #include "ring_pair.h"
 
@@ -35,7 +35,7 @@ static int tear_down(void **state)
 	return 0;
 }
 
-/* What becomes of a descriptor that is to be a ring of that geometry; it stays the caller's. */
+/* Takes a descriptor as a ring of that geometry and returns the result; the descriptor stays the caller's. */
 static int offered(int fd, struct ktsn_ring_geometry geometry)
 {
 	struct ktsn_ring_memory memory;
@@ -95,7 +95,7 @@ static void what_is_no_memory_of_rings_is_refused(void **state)
 	close(pipe_fds[1]);
 }
 
-/* One number of a good header replaced. */
+/* One field of a valid header replaced. */
 static void what_says_that_it_is_otherwise_is_refused(void **state)
 {
 	struct ring_pair *pair = *state;

@@ -30,14 +30,14 @@ static int tear_down(void **state)
 	return 0;
 }
 
-/* ---- the order by itself ---- */
+/* ---- the order alone ---- */
 
 struct entry {
 	uint64_t sequence;
 	uint32_t slot;
 };
 
-/* The smallest sequence first; of the same the smallest slot. */
+/* The smallest sequence first; for equal sequences the smallest slot. */
 static int entry_compare(const void *a, const void *b)
 {
 	const struct entry *first = a, *second = b;
@@ -59,8 +59,8 @@ static void shuffle(uint32_t *slots, uint32_t count, struct test_random *random)
 	}
 }
 
-/* Adds all slots of a ring, and takes some out in between. `limit` of sequences: the smaller, the more are
- * equal. */
+/* Adds all slots of a ring and takes some out in between. The smaller `limit` of the sequences, the more
+ * are equal. */
 static void order_check(struct ktsn_ring_order *order, uint32_t slot_count, uint64_t limit,
 			struct test_random *random)
 {
@@ -108,7 +108,7 @@ static void smallest_sequence_comes_out_first(void **state)
 	free(order);
 }
 
-/* Of the largest ring, and round its circle. */
+/* The largest ring, and around the end of its positions. */
 static void slots_added_in_order_come_out_so(void **state)
 {
 	struct ktsn_ring_order *order = malloc(sizeof(*order));
@@ -152,7 +152,7 @@ static void fill_shuffled(struct ring_pair *pair, struct test_random *random)
 		ktsn_ring_publish(&pair->producer, slots[i], &message);
 }
 
-/* As a thread that is interrupted, or ends, between its number and its message. */
+/* As by a thread that is interrupted or ends between taking its number and publishing its message. */
 static void sequence_lose(struct ring_pair *pair)
 {
 	atomic_fetch_add(&pair->application->next_sequence, 1);
@@ -176,7 +176,7 @@ static void assert_nothing_to_take(struct ring_pair *pair)
 	assert_int_equal(pair->consumer.held, 0);
 }
 
-/* A new message gets the lowest free slot, below older ones: some leave, as many come. */
+/* A new message gets the lowest free slot, below older ones: as many arrive as leave. */
 static void messages_are_taken_a_few_at_a_time_in_the_order_of_publication(void **state)
 {
 	struct test_random random = test_random_seeded("messages a few at a time");
@@ -219,7 +219,7 @@ static void full_ring_is_put_in_order_a_few_slots_at_a_time(void **state)
 	assert_nothing_to_take(pair);
 }
 
-/* Whatever else is ready. */
+/* Independent of other ready messages. */
 static void next_in_line_is_found_at_once(void **state)
 {
 	struct ring_pair *pair = *state;
@@ -235,8 +235,8 @@ static void next_in_line_is_found_at_once(void **state)
 	assert_nothing_to_take(pair);
 }
 
-/* A thread has a number and has not handed its message over yet: others are not kept waiting. Once it has, no
- * later one is taken before it. */
+/* A thread has a number and has not published its message yet: others are not delayed. Once it has, no
+ * later message is taken before it. */
 static void message_that_was_handed_over_late_is_the_next(void **state)
 {
 	struct test_random random = test_random_seeded("late message");
@@ -261,7 +261,7 @@ static void message_that_was_handed_over_late_is_the_next(void **state)
 	assert_nothing_to_take(pair);
 }
 
-/* One message alone is found by one call. */
+/* A single message is found by one call. */
 static void single_message_is_found_at_once(void **state)
 {
 	struct ring_pair *pair = *state;
@@ -276,7 +276,7 @@ static void single_message_is_found_at_once(void **state)
 	assert_nothing_to_take(pair);
 }
 
-/* Also the last that was there, and with others that came meanwhile. */
+/* Also the last message, and together with others that arrived meanwhile. */
 static void untaken_message_is_taken_before_later_ones(void **state)
 {
 	struct test_random random = test_random_seeded("messages put back");
@@ -301,7 +301,8 @@ static void untaken_message_is_taken_before_later_ones(void **state)
 	assert_nothing_to_take(pair);
 }
 
-/* Of slots that no message is ever in. A bit of a slot that is used later may be a lie about the order. */
+/* Bits of slots that never contain a message. A bit of a slot that is used later may be false about the
+ * order. */
 static void bits_set(struct ring_pair *pair)
 {
 	for (uint32_t w = SLOTS / 2 / KTSN_RING_WORD_BITS; w < SLOTS / KTSN_RING_WORD_BITS; w++)
@@ -337,7 +338,7 @@ static void bits_without_messages_change_nothing_about_the_order(void **state)
 	assert_nothing_to_take(pair);
 }
 
-/* The application takes them back, when they are in order already. */
+/* The application takes them back after they were put in order. */
 static void slots_that_are_ready_no_more_are_passed_over(void **state)
 {
 	struct test_random random = test_random_seeded("slots taken back");
@@ -361,7 +362,7 @@ static void slots_that_are_ready_no_more_are_passed_over(void **state)
 	assert_nothing_to_take(pair);
 }
 
-/* All have the same, or any. */
+/* All sequences equal, or random. */
 static void sequences_of_any_value_lose_no_message(void **state)
 {
 	struct test_random random = test_random_seeded("sequences of any value");
@@ -389,14 +390,14 @@ static void successor_goes_on_in_the_order_of_publication(void **state)
 	fill_shuffled(pair, &random);
 	for (uint64_t i = 0; i < 10; i++)
 		ktsn_ring_release(&pair->consumer, take_one(pair, i).slot);
-	/* What the first has in hand, put in order, and not seen yet. */
+	/* The messages that the first holds, put in order but not seen yet. */
 	(void)take_one(pair, 10);
 	for (int i = 0; i < 5; i++)
 		send_one(pair);
 	ktsn_ring_consumer_init(&pair->consumer, pair->memory.address, pair->memory.geometry.slot_count,
 				pair->memory.geometry.slot_bytes);
 	assert_int_equal(ktsn_ring_recover(&pair->consumer), 0);
-	/* And what came since. */
+	/* And those that arrived since. */
 	for (int i = 0; i < 5; i++)
 		send_one(pair);
 	for (uint64_t i = 10; i < SLOTS + 10; i++) {
@@ -414,7 +415,7 @@ static void ring_succeed(struct ring_pair *pair)
 	assert_int_equal(ktsn_ring_recover(&pair->consumer), 0);
 }
 
-/* Each by one call, whatever else is ready. */
+/* Each by one call, independent of other ready messages. */
 static void assert_next_found_at_once(struct ring_pair *pair, uint64_t first)
 {
 	struct ktsn_ring_taken taken;
@@ -428,7 +429,7 @@ static void assert_next_found_at_once(struct ring_pair *pair, uint64_t first)
 	}
 }
 
-/* What its predecessor took is not waited for. */
+/* Messages that its predecessor took are not waited for. */
 static void successor_finds_the_next_in_line_when_it_has_taken_what_was_there(void **state)
 {
 	struct test_random random = test_random_seeded("successor");
@@ -437,7 +438,7 @@ static void successor_finds_the_next_in_line_when_it_has_taken_what_was_there(vo
 	fill_shuffled(pair, &random);
 	for (uint64_t i = 0; i < 10; i++)
 		ktsn_ring_release(&pair->consumer, take_one(pair, i).slot);
-	/* As of a message that its predecessor took from somewhere. */
+	/* Like a message that its predecessor took from somewhere. */
 	sequence_lose(pair);
 	ring_succeed(pair);
 	send_one(pair);
@@ -450,8 +451,8 @@ static void successor_finds_the_next_in_line_when_it_has_taken_what_was_there(vo
 	assert_nothing_to_take(pair);
 }
 
-/* A thread has a number when the ring is handed over, and its message comes later, before another of its own
- * in a lower slot. A second one has none yet. */
+/* A thread has a number when the ring is handed over, and publishes its message later, before another one
+ * of its own in a lower slot. A second thread has no number yet. */
 static void successor_takes_what_was_being_written_in_its_turn(void **state)
 {
 	struct ring_pair *pair = *state;
@@ -472,7 +473,7 @@ static void successor_takes_what_was_being_written_in_its_turn(void **state)
 	send_one(pair);
 	ktsn_ring_release(&pair->consumer, take_one(pair, 0).slot);
 	ktsn_ring_release(&pair->consumer, take_one(pair, 2).slot);
-	/* For all that is known the third may have a number like that as well. */
+	/* The third message may have such a number as well. */
 	assert_int_equal(pair->consumer.order.missing, 1);
 	ktsn_ring_publish(&pair->producer, numberless, &(struct ktsn_ring_message){0});
 	ktsn_ring_release(&pair->consumer, take_one(pair, 3).slot);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Reports of dropped messages, and what sockets are told of space, between the two ends of a ring.
+ * Reports of dropped messages, and the notification of sockets about space, between the two ends of a ring.
  */
 #include "ring_pair.h"
 
@@ -155,7 +155,7 @@ static void reports_of_a_socket_that_ended_are_freed(void **state)
 	assert_true(ktsn_ring_reports_any(&pair->consumer));
 	assert_report(pair, 1, "one");
 	assert_false(ktsn_ring_reports_any(&pair->consumer));
-	/* The books are right: half of the ring again. */
+	/* The accounting is right: half of the ring again. */
 	for (int i = 0; i < SLOTS / 2; i++)
 		report_text(pair, FLOW, "x");
 	assert_false(ktsn_ring_report_room(&pair->consumer));
@@ -166,7 +166,7 @@ static void successor_leaves_reports_to_be_read(void **state)
 	struct ring_pair *pair = *state;
 
 	report_text(pair, FLOW, "before");
-	/* What a killed ktsnd had not come to show. */
+	/* The slots that a killed ktsnd had not announced. */
 	atomic_store(&pair->application->reported[0], 0);
 	ktsn_ring_consumer_init(&pair->consumer, pair->memory.address, pair->memory.geometry.slot_count,
 				pair->memory.geometry.slot_bytes);
@@ -190,16 +190,16 @@ static void lies_about_reports_harm_only_who_tells_them(void **state)
 	assert_int_equal(ktsn_ring_report_take(&pair->producer, FLOW, &report), 0);
 	assert_int_equal(report.bytes_count,
 			 KTSN_RING_HEADROOM_BYTES + pair->producer.payload_capacity_bytes);
-	/* All that was ever reported has been read, and more. */
+	/* More than everything that was ever reported has been read. */
 	atomic_store(&pair->application->reports_read, 1000);
 	assert_false(ktsn_ring_report_room(&pair->consumer));
-	/* Bits of slots that are none. */
+	/* Bits of slots that do not exist. */
 	memset(pair->application->reported, 0xff, sizeof(pair->application->reported));
 	ktsn_ring_reports_discard(&pair->consumer, FLOW);
 	assert_no_report(pair, FLOW);
 }
 
-/* Or each socket that ends would cost a look into every slot. */
+/* Otherwise each socket that ends would cost a look into every slot. */
 static void only_reports_that_were_made_are_freed(void **state)
 {
 	struct ring_pair *pair = *state;
@@ -218,7 +218,7 @@ static void only_reports_that_were_made_are_freed(void **state)
 	}
 }
 
-/* As many as the kernel holds in the same buffer: recorded from Linux 6.1 in
+/* As many as the kernel holds in the same buffer, recorded from Linux 6.1 in
  * test/conformance/txtime/kernel.txt. */
 static void messages_are_charged_as_by_the_kernel(void **state)
 {

@@ -24,13 +24,13 @@
 enum {
 	THREADS = 4,
 	RUN_MS = 1000,
-	/* Nobody is kept from running for so long: whoever sleeps longer has missed a wake-up. */
+	/* No thread is delayed for this long: a thread that sleeps longer has missed a wake-up. */
 	LOST_MS = 10000,
 	PAYLOAD_WORDS_MAX = 12,
 	ROUND_MAX = 2 * KTSN_RING_SLOTS_MAX,
 };
 
-/* A message's words are all derived from these two. */
+/* All words of a message are derived from these two. */
 struct message {
 	uint64_t thread;
 	uint64_t number; /* of its thread, from 0 */
@@ -45,7 +45,7 @@ struct stress {
 	_Atomic uint32_t running;
 	_Atomic uint64_t sent, waited_for_space, doorbells, lost_wakeups;
 
-	/* The consumer's. */
+	/* The consumer's fields. */
 	uint64_t next_number[THREADS];
 	uint64_t received, slept;
 	uint32_t round_slots[KTSN_RING_SLOTS_MAX];
@@ -75,7 +75,7 @@ static uint32_t words_of(uint64_t number)
 	return 2 + (uint32_t)(number % (PAYLOAD_WORDS_MAX - 1));
 }
 
-/* As libktsn waits; a lost wake-up shows as a time-out. */
+/* Waits as libktsn does; a lost wake-up shows as a time-out. */
 static void space_wait(struct stress *stress, uint64_t thread)
 {
 	struct ktsn_ring_producer *ring = &stress->pair.producer;
@@ -98,7 +98,7 @@ static uint32_t claim_waiting(struct stress *stress, uint64_t thread)
 	return slot;
 }
 
-/* As ktsnd tells of space. */
+/* Announces space as ktsnd does. */
 static void space_tell(struct stress *stress)
 {
 	uint64_t pollers, count;
@@ -149,7 +149,7 @@ static void *send_all(void *argument)
 		send_one(sender, number++);
 	atomic_fetch_add(&stress->sent, number);
 	atomic_fetch_sub(&stress->running, 1);
-	/* The consumer may be asleep, with nothing left to come. */
+	/* The consumer may be asleep with no messages to come. */
 	doorbell_ring(stress);
 	return NULL;
 }
@@ -168,7 +168,7 @@ static void message_read(struct stress *stress, const struct ktsn_ring_taken *ta
 		assert_true(payload[i] == word_of(message->thread, message->number, i));
 }
 
-/* Each goes on where its thread stopped. */
+/* Each continues where its thread stopped. */
 static void message_check(struct stress *stress, const struct message *message)
 {
 	if (message->number != stress->next_number[message->thread])
@@ -182,13 +182,13 @@ static void slots_release(struct stress *stress, uint32_t *held)
 {
 	struct ktsn_ring_consumer *ring = &stress->pair.consumer;
 
-	/* Backwards, as messages leave in another order than they came. */
+	/* Backwards, because messages leave in another order than they arrived. */
 	while (*held > 0)
 		ktsn_ring_release(ring, stress->round_slots[--*held]);
 	space_tell(stress);
 }
 
-/* Takes until nothing is left; releases half-way, so that the ring refills while it is being emptied. */
+/* Takes until nothing is left; releases halfway, so that the ring refills while it is being emptied. */
 static void round_take(struct stress *stress)
 {
 	struct ktsn_ring_consumer *ring = &stress->pair.consumer;
@@ -206,7 +206,7 @@ static void round_take(struct stress *stress)
 		message_check(stress, &message);
 		count++;
 		stress->round_slots[held++] = taken.slot;
-		/* Not for ever, or a round would never end. */
+		/* Bounded, or a round would never end. */
 		if (held == ring->slot_count / 2 && count < ROUND_MAX - ring->slot_count)
 			slots_release(stress, &held);
 	}
@@ -221,7 +221,7 @@ static void doorbell_before_set(struct stress *stress, int64_t before_ns)
 	ktsn_ring_doorbell_set(&stress->pair.consumer, before);
 }
 
-/* Sleeps unless a message is there already: whoever publishes from now on rings. */
+/* Sleeps unless a message is there already: later messages ring. */
 static void consumer_sleep(struct stress *stress)
 {
 	struct pollfd doorbell = {.fd = stress->doorbell_fd, .events = POLLIN};
@@ -229,7 +229,7 @@ static void consumer_sleep(struct stress *stress)
 
 	doorbell_before_set(stress, stress->doorbell_only_early ? 1 : KTSN_DOORBELL_ALWAYS);
 	if (!ktsn_ring_ready(&stress->pair.consumer)) {
-		/* Messages that need not ring are found on the next look, as ktsnd plans one. */
+		/* Messages that need not ring are found at the next look, as planned by ktsnd. */
 		int woken = poll(&doorbell, 1, stress->doorbell_only_early ? 1 : LOST_MS);
 
 		if (!woken && !stress->doorbell_only_early)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Sockets of a network namespace in which the pod has no endpoint, until it has one. The test is ktsnd.
+ * Sockets of a network namespace in which the pod has no endpoint until later. The test takes the place of
+ * ktsnd.
  */
 #include "route.h"
 
@@ -20,15 +21,15 @@
 
 enum { SLOTS = 4, PAYLOAD = 64, NUMBER = 5, PATIENCE_MS = 5000 };
 
-/* A process with one socket that is connected, as ktsnd may know. */
+/* A process with one connected socket that ktsnd may know. */
 static struct {
 	struct ring_pair pair;
 	struct session session;
 	struct flow *flow;
 	int fd;
-	int asked;                     /* how often ktsnd was */
-	bool silent;                   /* it does not answer */
-	struct ktsn_app_reply answers; /* else this */
+	int asked;                     /* the number of requests to ktsnd */
+	bool silent;                   /* no answer */
+	struct ktsn_app_reply answers; /* otherwise this answer */
 } process;
 
 int __wrap_session_get(struct session **session);
@@ -104,7 +105,7 @@ static int64_t now_ms(void)
 	return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
-/* Sends on and on, until ktsnd has been asked so often. */
+/* Keeps sending until ktsnd has been asked this often. */
 static void send_until_asked(int times, uint32_t expected)
 {
 	int64_t began_ms = now_ms();
@@ -136,8 +137,8 @@ static void ktsnd_is_asked_now_and_then_only(void **state)
 	int64_t began_ms = now_ms();
 
 	(void)state;
-	/* By the first message, by the first after its answer, and then each 100 ms, of a clock that ticks
-	 * each 10 ms at least. */
+	/* With the first message, with the first after the reply, and then every 100 ms of a clock that
+	 * ticks at least every 10 ms. */
 	send_until_asked(4, KTSN_APP_ROUTE_KERNEL);
 	assert_true(now_ms() - began_ms >= 180);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The filter of system calls as it is shipped: what it refuses, what it kills for, and that threads can be
- * made. In a build with sanitizers it is wider, and this is not tested there.
+ * The filter of system calls as it is shipped: calls that it refuses, calls that it kills for, and that
+ * threads can be created. Not tested in builds with sanitizers, whose filter is wider.
  */
 #include "privileges.h"
 
@@ -42,7 +42,7 @@ static int thread_make(long unused)
 	return pthread_create(&thread, NULL, nothing, NULL) || pthread_join(thread, NULL) ? REFUSED : MADE;
 }
 
-/* How a process that has entered the sandbox ends when it does that. */
+/* Returns the exit status of a process that does this after entering the sandbox. */
 static int sandboxed(int (*act)(long number), long number)
 {
 	int status = 0;
@@ -95,8 +95,8 @@ static int bpf_call(long command)
 	return syscall(SYS_bpf, command, NULL, 0) == -1 && errno == EPERM ? REFUSED : MADE;
 }
 
-/* Memory of rings can be made and entered into maps, and nothing else of bpf(). Not killed for it: DPDK does
- * it when it closes an XDP socket. */
+/* Memory of rings can be created and entered into maps; everything else of bpf() is refused. It does not
+ * kill because DPDK calls bpf() when it closes an XDP socket. */
 static void programs_of_the_kernel_cannot_be_loaded(void **state)
 {
 	static const long refused[] = {BPF_PROG_LOAD,   BPF_PROG_ATTACH, BPF_PROG_DETACH,

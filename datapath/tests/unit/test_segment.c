@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Into which datagrams a message is cut. What the whole path makes of it is compared with the kernel
- * (test/netns).
+ * The datagrams into which a message is cut. test/netns compares the whole path with the kernel.
  */
 #include "segment.h"
 
@@ -138,7 +137,7 @@ static void messages_are_cut_as_by_the_kernel(void **state)
 	}
 }
 
-/* Whatever is asked: the pieces are the whole, and none is longer than it may be. */
+/* For any request, the pieces add up to the whole, and none is longer than allowed. */
 static void pieces_are_the_whole(void **state)
 {
 	struct test_random random = test_random_seeded("segment");

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The process's connection to a ktsnd that is not there, is slow, says no, or ends. The tests are that ktsnd,
- * in the same thread: what libktsn asks lies in the socket until they answer. One after another: a process
- * that was once where a ktsnd is meant to be does not forget it.
+ * The process's connection to a ktsnd that is not there, is slow, refuses, or ends. The tests take the place
+ * of ktsnd in the same thread: libktsn's requests lie in the socket until they answer. The tests run in
+ * order: a process that has once seen the place of a ktsnd remembers it.
  */
 #include "connect.h"
 #include "handshake.h"
@@ -61,7 +61,7 @@ static int listen_here(void)
 	return fd;
 }
 
-/* The connection of an application that greets. */
+/* Accepts the connection of an application and reads its HELLO. */
 static int greeted_accept(int listener)
 {
 	struct ktsn_app_request hello;
@@ -90,7 +90,7 @@ static void reply_send(int fd, const struct ktsn_app_request *request, int statu
 
 static const struct ktsn_app_request hello = {.type = KTSN_APP_HELLO};
 
-/* Answers HELLO with a ring, of which the test keeps the memory. */
+/* Answers HELLO with a ring whose memory the test keeps. */
 static void ring_give(int fd, struct ktsn_ring_memory *memory)
 {
 	union {
@@ -119,14 +119,14 @@ static void ring_give(int fd, struct ktsn_ring_memory *memory)
 	close(fds[1]);
 }
 
-/* This process as the tests, its ktsnd, have it. */
+/* This process in the view of the tests' ktsnd. */
 struct client {
 	int listener, connection;
 	struct ktsn_ring_memory memory;
 	struct session *session;
 };
 
-/* It has greeted, and waits for its ring. */
+/* It has sent HELLO and waits for its ring. */
 static struct client client_greeted(void)
 {
 	struct client client = {.listener = listen_here()};
@@ -160,8 +160,7 @@ static uint64_t unanswered(const struct ktsn_ring_memory *memory)
 	return atomic_load(&header->unanswered);
 }
 
-/* What a process hears that asks for the first time, and then once more when there is nothing left of
- * ktsnd's. */
+/* The result of a process's first request, and of another one after all traces of ktsnd are gone. */
 static void first_answers(const char *socket_path, int first, int then)
 {
 	pid_t child = fork();
@@ -195,7 +194,7 @@ static void where_nothing_is_of_ktsnd_is_no_network(void **state)
 static void a_killed_one_is_away(void **state)
 {
 	(void)state;
-	close(listen_here()); /* what it leaves */
+	close(listen_here()); /* the traces that it leaves */
 	first_answers(address.sun_path, -ETIMEDOUT, -ETIMEDOUT);
 	unlink(address.sun_path);
 }
@@ -273,13 +272,13 @@ static void one_that_says_no_gives_its_reason(void **state)
 	connection = greeted_accept(listener);
 	reply_send(connection, &hello, -ENOMEM, KTSN_APP_NONE);
 	assert_int_equal(session_get(&session), -ENOMEM);
-	/* And is asked again, on another connection. */
+	/* It is asked again over another connection. */
 	close(connection);
 	assert_int_equal(session_get(&session), -ETIMEDOUT);
 	connection = greeted_accept(listener);
 	close(connection);
-	assert_int_equal(session_get(&session), -ETIMEDOUT); /* the end is seen */
-	assert_int_equal(session_get(&session), -ETIMEDOUT); /* and another asked */
+	assert_int_equal(session_get(&session), -ETIMEDOUT); /* the end of the connection is noticed */
+	assert_int_equal(session_get(&session), -ETIMEDOUT); /* and another ktsnd is asked */
 	close(greeted_accept(listener));
 	close(listener);
 	session_forked();
@@ -335,11 +334,11 @@ static void what_is_not_answered_is_not_asked_twice(void **state)
 	request = received(client.connection);
 	assert_int_equal(request.type, KTSN_APP_FLOW_OPEN);
 	nothing_more_received(client.connection);
-	/* The end of a flow is said once, and now. */
+	/* The end of a flow is reported once, and now. */
 	assert_int_equal(session_request(client.session, &end, -1, &reply), -ETIMEDOUT);
 	assert_int_equal(received(client.connection).flow, 3);
 
-	/* A number that came too late is given back before another is asked for. */
+	/* A number that arrived too late is given back before another is requested. */
 	reply_send(client.connection, &request, 0, 5);
 	assert_int_equal(session_request(client.session, &flow_open, -1, &reply), -ETIMEDOUT);
 	request = received(client.connection);
@@ -349,7 +348,7 @@ static void what_is_not_answered_is_not_asked_twice(void **state)
 	assert_int_equal(request.type, KTSN_APP_FLOW_OPEN);
 	nothing_more_received(client.connection);
 
-	/* One that was refused has no number. */
+	/* A refused flow has no number. */
 	reply_send(client.connection, &request, -ENOBUFS, KTSN_APP_NONE);
 	assert_int_equal(session_request(client.session, &flow_open, -1, &reply), -ETIMEDOUT);
 	assert_int_equal(received(client.connection).type, KTSN_APP_FLOW_OPEN);
@@ -422,7 +421,7 @@ static void an_older_ktsnd_that_took_over_is_asked_in_its_version(void **state)
 	client_end(&client);
 }
 
-/* The ktsnd supports the version of the previous release only, which this library does not. */
+/* The ktsnd supports only the version of the previous release, which this library does not. */
 static void a_ktsnd_without_a_common_version_is_refused(void **state)
 {
 	struct client client = client_of_next_release();
@@ -442,7 +441,7 @@ static void a_ktsnd_without_a_common_version_is_refused(void **state)
 	unlink(address.sun_path);
 }
 
-/* The next reply of ktsnd. */
+/* Reads the next reply of ktsnd. */
 static struct ktsn_app_reply recorded_reply(struct recorded *recorded)
 {
 	struct recorded_message message = {.asked = true};
@@ -456,7 +455,7 @@ static struct ktsn_app_reply recorded_reply(struct recorded *recorded)
 	return reply;
 }
 
-/* With the ring of then. */
+/* With the ring of that release. */
 static void recorded_ring_give(int connection, const char *release, struct ktsn_ring_memory *memory)
 {
 	static struct recorded ring;
@@ -467,7 +466,7 @@ static void recorded_ring_give(int connection, const char *release, struct ktsn_
 	memcpy(memory->address, ring.bytes, ring.count);
 }
 
-/* It comes to the request of that number. */
+/* The reply belongs to the request of that number. */
 static struct ktsn_app_reply request_replay(struct session *session, int connection, uint16_t number,
 					    struct ktsn_app_reply then)
 {

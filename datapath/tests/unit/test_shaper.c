@@ -57,7 +57,7 @@ static void gates_ask(struct rig *rig, const struct ktsn_schedule *schedule, int
 	rig->gated = true;
 }
 
-/* Three classes: 7 for 300 us, 6 for 300 us, all below for 400 us. */
+/* Three classes: 7 for 300 us, 6 for 300 us, all lower ones for 400 us. */
 static struct ktsn_schedule three_windows(void)
 {
 	return (struct ktsn_schedule){.gate_enabled = true,
@@ -391,7 +391,7 @@ static void etf_judges_by_when_a_packet_was_handed_over(void **state)
 	assert_int_equal(ktsn_shaper_enqueue_handed(rig->shaper, NULL, &near, 3 * MS, 3 * MS + US), 0);
 	assert_ptr_equal(ktsn_shaper_dequeue(rig->shaper, 3 * MS + US, &verdict), &missed);
 	assert_int_equal(verdict, KTSN_DROP_MISSED);
-	/* Within the tolerance of what could not be helped. */
+	/* Within the tolerance for unavoidable delay. */
 	assert_ptr_equal(ktsn_shaper_dequeue(rig->shaper, 3 * MS + US, &verdict), &near);
 	assert_int_equal(verdict, KTSN_SEND);
 	rig_destroy(rig);
@@ -455,7 +455,7 @@ static void etf_deadline_sends_as_soon_as_it_can_the_nearest_deadline_first(void
 	assert_true(ktsn_shaper_next(rig->shaper, MS) == MS);
 	assert_ptr_equal(ktsn_shaper_dequeue(rig->shaper, MS, &(enum ktsn_verdict){0}), &near);
 	assert_true(ktsn_shaper_next(rig->shaper, MS) == MS + 1 * US);
-	/* Its deadline passes while nobody asks. */
+	/* Its deadline passes while nobody calls. */
 	assert_ptr_equal(ktsn_shaper_dequeue(rig->shaper, 9 * MS + 10 * US + 1, &(enum ktsn_verdict){0}),
 			 &far);
 	rig_destroy(rig);
@@ -524,7 +524,7 @@ static void strategy_changes_lose_nothing_that_is_held(void **state)
 	rig_destroy(rig);
 }
 
-/* rig's link takes 1 us for 125 bytes. */
+/* The rig's link takes 1 us for 125 bytes. */
 static void frames_that_are_due_may_be_given_behind_one_another(void **state)
 {
 	struct rig *rig = rig_create(KTSN_STRATEGY_STRICT_PRIORITY);
@@ -543,7 +543,8 @@ static void frames_that_are_due_may_be_given_behind_one_another(void **state)
 	assert_ptr_equal(ktsn_shaper_peek_behind(rig->shaper, MS, MS + 1 * US), &low);
 	assert_ptr_equal(ktsn_shaper_dequeue_behind(rig->shaper, MS, MS + 1 * US, &verdict), &low);
 	assert_int_equal(verdict, KTSN_SEND);
-	/* The link is busy with both, and what comes due meanwhile goes before what is lower. */
+	/* The link is busy with both, and a packet that comes due meanwhile precedes those of lower
+	 * classes. */
 	assert_true(ktsn_shaper_next(rig->shaper, MS) == MS + 2 * US);
 	later.txtime_tai_ns = MS + 1500;
 	takes(rig, &later, MS);
@@ -553,7 +554,7 @@ static void frames_that_are_due_may_be_given_behind_one_another(void **state)
 	rig_destroy(rig);
 }
 
-/* Whoever prepares a frame ahead does not take it out. */
+/* Preparing a frame ahead does not remove it. */
 static void next_is_shown_ahead_of_its_time(void **state)
 {
 	struct rig *rig = rig_create(KTSN_STRATEGY_TAS);
@@ -585,8 +586,8 @@ static void nothing_is_given_behind_others_before_its_gate_opens_or_past_its_end
 	takes(rig, &first, 0);
 	takes(rig, &second, 0);
 	takes(rig, &other, 0);
-	/* The window of class 7 ends at 300 us: there is room for one, and that of class 6 is not open yet.
-	 */
+	/* The window of class 7 ends at 300 us: there is room for one, and that of class 6 is not open
+	 * yet. */
 	assert_ptr_equal(ktsn_shaper_dequeue(rig->shaper, 299 * US, &verdict), &first);
 	assert_null(ktsn_shaper_peek_behind(rig->shaper, 299 * US, 310 * US));
 	rig_destroy(rig);
@@ -605,7 +606,7 @@ static void frame_behind_another_overruns_by_what_is_before_it_too(void **state)
 	takes(rig, &second, 0);
 	assert_ptr_equal(ktsn_shaper_dequeue(rig->shaper, 290 * US, &verdict), &first);
 	assert_ptr_equal(ktsn_shaper_dequeue_behind(rig->shaper, 290 * US, 293 * US, &verdict), &second);
-	/* Given at 298 us, the first is over at 299 and the second at 300. */
+	/* Sent at 298 us, the first ends at 299 and the second at 300. */
 	assert_false(ktsn_shaper_overrun(rig->shaper, &first, 299 * US));
 	assert_true(ktsn_shaper_overrun(rig->shaper, &first, 299 * US + 1));
 	assert_false(ktsn_shaper_overrun(rig->shaper, &second, 298 * US));
@@ -639,7 +640,7 @@ static struct ktsn_shaper_lane *lane_create(void)
 	return lane;
 }
 
-/* One sender has everything overdue, also in another class, the other one packet. */
+/* All packets of one sender are overdue, also in another class; the other sender has one packet. */
 static void sender_waits_for_one_frame_of_another_and_not_for_all(void **state)
 {
 	enum { FLOOD = 100 };
@@ -665,7 +666,7 @@ static void sender_waits_for_one_frame_of_another_and_not_for_all(void **state)
 			assert_ptr_equal(packet, &flood[before]);
 			before++;
 		}
-		/* It is due last, and it is the second to leave. */
+		/* It is due last and leaves second. */
 		assert_int_equal(before, 1);
 		while ((packet = ktsn_shaper_dequeue(rig->shaper, 2 * MS, &verdict)))
 			assert_ptr_equal(packet, &flood[before + after++]);
@@ -695,7 +696,7 @@ static void senders_that_are_not_late_leave_in_the_order_of_time(void **state)
 	rig_destroy(rig);
 }
 
-/* Not the one that was offered again in vain, as long as another has its turn. */
+/* Not the packet that was offered again in vain while another has its turn. */
 static void sender_whose_packet_came_back_has_its_turn_again(void **state)
 {
 	struct rig *rig = rig_create_with(&(struct ktsn_shaper_config){.strategy = KTSN_STRATEGY_TAS});
@@ -720,7 +721,7 @@ static void sender_whose_packet_came_back_has_its_turn_again(void **state)
 	rig_destroy(rig);
 }
 
-/* Of a burst the first frame left and the rest came back: that was a turn. */
+/* The first frame of a burst left and the rest came back: that was a turn. */
 static void packet_that_came_back_takes_no_turn_back_that_another_was(void **state)
 {
 	struct rig *rig = rig_create_with(&(struct ktsn_shaper_config){.strategy = KTSN_STRATEGY_TAS});
@@ -748,7 +749,8 @@ static void packet_that_came_back_takes_no_turn_back_that_another_was(void **sta
 	rig_destroy(rig);
 }
 
-/* What waited for it has had its turn: the one that comes due is next, and then those, in their order. */
+/* The packets that waited for it have had their turn: the one that comes due is next, then they follow in
+ * their order. */
 static void overdue_that_yields_to_what_comes_due_leaves_after_it(void **state)
 {
 	struct rig *rig = rig_create_with(&(struct ktsn_shaper_config){.strategy = KTSN_STRATEGY_TAS});
@@ -763,7 +765,7 @@ static void overdue_that_yields_to_what_comes_due_leaves_after_it(void **state)
 	assert_int_equal(ktsn_shaper_enqueue(rig->shaper, lanes[1], &second, 0), 0);
 	assert_int_equal(ktsn_shaper_enqueue(rig->shaper, lanes[2], &next, 0), 0);
 	assert_int_equal(ktsn_shaper_enqueue(rig->shaper, lanes[2], &lower, 0), 0);
-	/* One of a lower class makes nobody wait. */
+	/* A packet of a lower class delays nobody. */
 	assert_true(ktsn_shaper_due_after(rig->shaper, 3, 2 * MS) == 2 * MS + 2);
 	assert_true(ktsn_shaper_due_after(rig->shaper, 2, 2 * MS) == 2 * MS + 1);
 	assert_true(ktsn_shaper_due_after(rig->shaper, 4, 2 * MS) == KTSN_SHAPER_NEVER);
@@ -789,7 +791,8 @@ static void nothing_yields_to_a_gate_that_is_shut_nor_at_the_cost_of_its_window(
 	six.txtime_tai_ns += base_tai_ns;
 	takes(rig, &seven, 0);
 	takes(rig, &six, 0);
-	/* Class 6 has its window from 300 to 600 us; 7 is due in it, and has its own in the next cycle. */
+	/* Class 6 has its window from 300 to 600 us; class 7 comes due in it and has its window in the
+	 * next cycle. */
 	assert_ptr_equal(ktsn_shaper_peek(rig->shaper, base_tai_ns + 350 * US), &six);
 	assert_true(ktsn_shaper_due_after(rig->shaper, 6, base_tai_ns + 350 * US) == KTSN_SHAPER_NEVER);
 	assert_true(ktsn_shaper_may_yield(rig->shaper, base_tai_ns + 350 * US, base_tai_ns + 360 * US));
@@ -797,7 +800,7 @@ static void nothing_yields_to_a_gate_that_is_shut_nor_at_the_cost_of_its_window(
 	rig_destroy(rig);
 }
 
-/* Senders of what has no time, more than are ever looked at one by one, with so many packets each. */
+/* Senders of untimed packets, more than are examined one by one, with this many packets each. */
 enum { UNTIMED_SENDERS = 20, UNTIMED_OF_EACH = 2, UNTIMED = UNTIMED_SENDERS * UNTIMED_OF_EACH };
 
 struct untimed {
@@ -832,7 +835,7 @@ static void untimed_destroy(struct untimed *untimed)
 	free(untimed);
 }
 
-/* All of a burst, as long as it is not late; and under every strategy. */
+/* Every packet of a burst, as long as it is not late; and under every strategy. */
 static void packets_in_time_go_before_all_that_are_untimed(void **state)
 {
 	(void)state;
@@ -887,7 +890,7 @@ static void late_flood_takes_turns_with_what_is_untimed(void **state)
 	rig_destroy(rig);
 }
 
-/* The one that is due when the gate opens was not yet when the others began to wait. */
+/* The packet that is due when the gate opens was not due when the others began to wait. */
 static void packet_that_comes_due_behind_a_shut_gate_goes_before_the_untimed(void **state)
 {
 	struct rig *rig = rig_create(KTSN_STRATEGY_TAS);
@@ -897,7 +900,7 @@ static void packet_that_comes_due_behind_a_shut_gate_goes_before_the_untimed(voi
 
 	(void)state;
 	three_windows_set(rig, 0);
-	/* Class 3 has its window from 600 us on, for packets of before. */
+	/* Class 3 has its window from 600 us on, for earlier packets. */
 	untimed = untimed_enqueue(rig, 10 * MS);
 	assert_int_equal(ktsn_shaper_enqueue(rig->shaper, lane, &timed, 10 * MS), 0);
 	assert_true(ktsn_shaper_next(rig->shaper, 10 * MS) == 10 * MS + 600 * US);
@@ -969,7 +972,7 @@ static void clock_set_back_takes_no_turn_away(void **state)
 	rig_destroy(rig);
 }
 
-/* When it leaves of a shaper that is asked at that time. */
+/* The departure time of a packet in a shaper that is asked at that time. */
 static void leaves_from(struct rig *rig, int64_t now_tai_ns, int64_t at_tai_ns,
 			const struct ktsn_shaper_packet *packet)
 {
@@ -982,8 +985,8 @@ static void leaves_from(struct rig *rig, int64_t now_tai_ns, int64_t at_tai_ns,
 	assert_int_equal(verdict, KTSN_SEND);
 }
 
-/* Cycles begin at the base time and each cycle after it, by whatever the clock says: that of a step is cut.
- */
+/* Cycles begin at the base time and each cycle time after it, by the current reading of the clock: a step
+ * cuts the cycle. */
 static void a_clock_that_is_set_finds_the_gates_of_its_new_time(void **state)
 {
 	struct rig *rig = rig_create_with(&(struct ktsn_shaper_config){.strategy = KTSN_STRATEGY_TAS});
@@ -995,10 +998,10 @@ static void a_clock_that_is_set_finds_the_gates_of_its_new_time(void **state)
 	assert_int_equal(ktsn_shaper_enqueue(rig->shaper, NULL, &six, 0), 0);
 	assert_int_equal(ktsn_shaper_enqueue(rig->shaper, NULL, &seven, 0), 0);
 	assert_true(ktsn_shaper_next(rig->shaper, 100 * US) == 350 * US);
-	/* Ahead, out of the first cycle into the last window of the eighth. */
+	/* Ahead, from the first cycle into the last window of the eighth. */
 	leaves_from(rig, 7 * MS + 700 * US, 8 * MS, &seven);
 	leaves_from(rig, 8 * MS, 8 * MS + 300 * US, &six);
-	/* And back, into the first window of the third: not before its own opens there. */
+	/* And back, into the first window of the third: not before its window opens there. */
 	assert_int_equal(ktsn_shaper_enqueue(rig->shaper, NULL, &back, 8 * MS + 300 * US), 0);
 	assert_true(ktsn_shaper_next(rig->shaper, 8 * MS + 650 * US) == 9 * MS + 300 * US);
 	ktsn_shaper_clock_set_back(rig->shaper);
@@ -1006,8 +1009,8 @@ static void a_clock_that_is_set_finds_the_gates_of_its_new_time(void **state)
 	rig_destroy(rig);
 }
 
-/* A step over the time of a change makes it, in the phase that its base time gives it; a step back before
- * that time has the change ahead again, and until then what was there before it. */
+/* A step over the time of a change makes the change, in the phase of its base time. A step back before
+ * that time makes it pending again, with the old gates until then. */
 static void a_step_over_a_change_makes_it_and_one_back_takes_it_back(void **state)
 {
 	const struct ktsn_gate_entry only_six[] = {{500 * US, 0x40}, {500 * US, 0x00}};
@@ -1037,8 +1040,8 @@ static void a_step_over_a_change_makes_it_and_one_back_takes_it_back(void **stat
 	rig_destroy(rig);
 }
 
-/* As if it had not been there: the link is free, it was nobody's turn, and the next of its sender is first.
- */
+/* As if it had never been there: the link is free, no sender had a turn, and the next packet of its sender
+ * is first. */
 static void what_is_withdrawn_leaves_no_trace_and_is_restored_at_its_time(void **state)
 {
 	struct rig *rig = rig_create_with(&(struct ktsn_shaper_config){
@@ -1078,7 +1081,7 @@ static void strategies_that_drop_what_is_late_say_how_late_it_may_be(void **stat
 	deadline.deadline = true;
 	assert_int_equal(ktsn_shaper_enqueue(rig->shaper, NULL, &deadline, 0), 0);
 	assert_true(ktsn_shaper_lateness_max(rig->shaper, &deadline) == 20 * US);
-	/* Before its deadline, for it could leave. */
+	/* Before its deadline, because it could leave. */
 	assert_ptr_equal(ktsn_shaper_withdraw(rig->shaper, 0, 0), &deadline);
 	rig_destroy(rig);
 }

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The shaper in random worlds, against a naive one that knows the gate states of every nanosecond (by the
- * standard's state machines, gate_machines.h) and looks at each tick whether something may leave. Both must
- * agree on every event: which packet, when to the nanosecond, sent or dropped. So nothing is early, nothing
- * outside its window, and nothing waits longer than it must. What must hold whatever the model says is
- * checked of each departure by itself: also that no sender is served twice while a packet of another waits.
+ * The shaper in random worlds, compared with a simple shaper that knows the gate states of every nanosecond
+ * (from the standard's state machines, gate_machines.h) and checks at each tick whether a packet may leave.
+ * Both must agree on every event: which packet, when to the nanosecond, sent or dropped. So no packet is
+ * early, none is outside its window, and none waits longer than it must. Invariants that hold independent of
+ * the model are checked for each departure: among them, that no sender is served twice while a packet of
+ * another waits.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -21,8 +22,8 @@
 #include "test_random.h"
 
 enum {
-	TICKS = 600,    /* things happen in these */
-	HORIZON = 1400, /* and so far they are foreseen: beyond any change, and three cycles */
+	TICKS = 600,    /* the ticks in which events happen */
+	HORIZON = 1400, /* the ticks that are computed ahead: beyond any change, and three cycles */
 	PACKETS = 96,
 	LATE_MAX = 40,
 	SENDERS_MAX = 4,
@@ -37,7 +38,7 @@ struct served {
 	uint64_t turn;
 };
 
-/* What the port had no room for. */
+/* Packets for which the port had no room. */
 struct refused {
 	struct ktsn_shaper_packet *packet;
 	struct served *served, before;
@@ -55,27 +56,28 @@ struct world {
 	struct ktsn_gates *gates, *gates_spare;
 	bool gated; /* gates were set */
 
-	/* The naive shaper. */
+	/* The simple shaper. */
 	struct gate_simulation simulation;
 	uint32_t max_sdu_bytes[KTSN_CLASSES];
 	uint8_t states[HORIZON];
-	uint16_t run[KTSN_CLASSES][HORIZON];     /* ticks from here on, this included, in which it is open */
-	uint16_t longest[KTSN_CLASSES][HORIZON]; /* of all runs from here on */
-	bool settled;                            /* all that will ever happen is within the horizon */
+	uint16_t run[KTSN_CLASSES]
+		    [HORIZON]; /* the number of ticks from here on, including this one, in which it is open */
+	uint16_t longest[KTSN_CLASSES][HORIZON]; /* the longest of all runs from here on */
+	bool settled;                            /* everything that will ever happen is within the horizon */
 	struct ktsn_shaper_packet packets[PACKETS];
 	enum place places[PACKETS];
 	const struct ktsn_shaper_packet *heads[KTSN_CLASSES];
 	uint32_t used, held;
-	uint32_t gone[PACKETS]; /* their memory is the next packet's, last in first out, as in the loop */
+	uint32_t gone[PACKETS]; /* their memory is reused last in first out, as in the loop */
 	uint32_t gone_count;
 	uint64_t orders;
 	int64_t link_free; /* tick */
 
-	uint32_t senders; /* the first has no lane of its own */
+	uint32_t senders; /* the first has no lane */
 	struct ktsn_shaper_lane *lanes[SENDERS_MAX];
 	uint8_t sender_of[PACKETS];
 	struct served served[SENDERS_MAX]
-			    [KTSN_CLASSES]; /* in a class; of strategies that know none, in the first */
+			    [KTSN_CLASSES]; /* per class; for strategies without classes, in the first */
 	uint64_t turns;
 	struct refused refused[BURST_MAX];
 	uint32_t refused_count;
@@ -97,7 +99,7 @@ static uint64_t below(struct world *world, uint64_t limit)
 	return test_random_below(world->random, limit);
 }
 
-/* ---- the naive shaper ---- */
+/* ---- the simple shaper ---- */
 
 static void predict(struct world *world)
 {
@@ -124,7 +126,7 @@ static uint32_t sender_of(const struct world *world, const struct ktsn_shaper_pa
 	return world->sender_of[packet - world->packets];
 }
 
-/* Since when a packet waits for its sender's turn, and what breaks ties. */
+/* The time since when a packet waits for its sender's turn, and the order among equals. */
 struct rank {
 	int64_t tick;
 	uint64_t turn;
@@ -149,7 +151,7 @@ static struct rank rank_of(const struct world *world, const struct ktsn_shaper_p
 	return (struct rank){txtime, 0};
 }
 
-/* Of one sender by time, of several by turns. */
+/* By time for packets of one sender, by turns for several senders. */
 static bool naive_before(const struct world *world, const struct ktsn_shaper_packet *a,
 			 const struct ktsn_shaper_packet *b)
 {
@@ -209,7 +211,7 @@ static struct event event_by_class(const struct world *world, int64_t tick)
 
 		if (!head || txtime_tick(world, head) > tick || world->link_free > tick)
 			continue;
-		/* What takes no time needs an open gate all the same. */
+		/* A frame that takes no time needs an open gate all the same. */
 		room = max_of(1, duration_of(world, head) + world->config.guard_band_ns);
 		if (!gated || world->run[class][tick] >= room)
 			return (struct event){head, KTSN_SEND};
@@ -247,7 +249,7 @@ static struct event event_at(const struct world *world, int64_t tick)
 	return event_by_time(world, tick);
 }
 
-/* The first tick from `from` on in which something happens; TICKS if none. */
+/* Returns the first tick from `from` on in which something happens; TICKS if none. */
 static int64_t event_tick(const struct world *world, int64_t from)
 {
 	while (from < TICKS && !event_at(world, from).packet)
@@ -272,9 +274,10 @@ static int naive_admit(const struct world *world, const struct ktsn_shaper_packe
 	}
 }
 
-/* ---- what is true of a departure by itself ---- */
+/* ---- invariants of a departure ---- */
 
-/* Whatever the ranks: of one sender in order; and of two, one is not served twice while the other waits. */
+/* Independent of priorities: the packets of one sender leave in order; and of two senders, none is served
+ * twice while the other waits. */
 static void excluding_check(const struct world *world, const struct ktsn_shaper_packet *packet,
 			    const struct ktsn_shaper_packet *other)
 {
@@ -307,7 +310,7 @@ static void departure_check(const struct world *world, const struct ktsn_shaper_
 		world_assert(world, world->states[tick] >> packet->traffic_class & 1);
 }
 
-/* It is on the link until its gate shuts if it is sent so long before, and overruns a nanosecond later. */
+/* It may be on the link until its gate shuts; one nanosecond later it overruns. */
 static void overrun_check(const struct world *world, const struct ktsn_shaper_packet *packet)
 {
 	bool windows = world->config.strategy == KTSN_STRATEGY_TAS && world->gated;
@@ -340,7 +343,7 @@ static void packet_gone(struct world *world, const struct ktsn_shaper_packet *pa
 	world->held--;
 }
 
-/* The last first, as the shaper asks for it. What its sender was served before counts again, unless it was
+/* The last first, as the shaper requires. Its sender's previous turn counts again unless the sender was
  * served since. */
 static void refused_return(struct world *world, struct totals *totals)
 {
@@ -358,7 +361,7 @@ static void refused_return(struct world *world, struct totals *totals)
 	heads_find(world);
 }
 
-/* Whether a packet came back at world->tick, which both agree on. */
+/* Reports whether a packet came back at world->tick; both agree on it. */
 static bool dequeue(struct world *world, struct totals *totals)
 {
 	struct event event = event_at(world, world->tick);
@@ -386,7 +389,7 @@ static bool dequeue(struct world *world, struct totals *totals)
 	served = &world->served[sender][service_of(world, packet)];
 	before = *served;
 	*served = (struct served){.end = max_of(world->tick, world->link_free), .turn = ++world->turns};
-	/* Now and then the port has no room, and none for the next ones either. */
+	/* Sometimes the port has no room, and none for the next packets either. */
 	if (verdict == KTSN_SEND && (world->refused_count || below(world, 50) == 0)) {
 		world->gone_count--;
 		world->refused[world->refused_count++] =
@@ -402,7 +405,7 @@ static bool dequeue(struct world *world, struct totals *totals)
 	return true;
 }
 
-/* next() is right from whatever time it is asked, also from the past. Returns the tick that it says. */
+/* next() is right at any time, even for a time in the past. Returns the tick that it names. */
 static int64_t next_check(struct world *world, int64_t from)
 {
 	int64_t next = ktsn_shaper_next(world->shaper, world->epoch_tai_ns + from);
@@ -429,7 +432,7 @@ static void time_passes(struct world *world, int64_t until)
 	}
 }
 
-/* As the loop does when it is never late: to each event at its time, and at no other. */
+/* Like a loop that is never late: to each event at its time, and at no other. */
 static void serve(struct world *world, int64_t until, struct totals *totals)
 {
 	for (;;) {
@@ -453,7 +456,7 @@ static void serve(struct world *world, int64_t until, struct totals *totals)
 	time_passes(world, until);
 }
 
-/* And when it was busy elsewhere: all at once. */
+/* Like a loop that was busy: to all events at once. */
 static void serve_late(struct world *world, int64_t until, struct totals *totals)
 {
 	time_passes(world, until);
@@ -478,7 +481,7 @@ static void packet_random(struct world *world, struct ktsn_shaper_packet *packet
 	};
 	if (world->config.strategy == KTSN_STRATEGY_ETF_DEADLINE)
 		packet->deadline = !packet->deadline;
-	/* The order of messages of one time is not that in which they are taken. */
+	/* Messages of one time are not taken in their order. */
 	if (below(world, 4) == 0)
 		packet->order = (uint64_t)below(world, 1000) << 32 | world->orders;
 }
@@ -541,7 +544,7 @@ static void action(struct world *world, struct totals *totals)
 		memset(world->served, 0, sizeof(world->served));
 		heads_find(world);
 	} else if (kind < 10) {
-		/* Asked from a later time, and from an earlier one: of the past gates remember nothing. */
+		/* Queried for a later time and for an earlier one: gates remember nothing of the past. */
 		next_check(world, world->tick + (int64_t)below(world, (uint64_t)(TICKS - world->tick)));
 	} else if (kind < 15) {
 		for (uint64_t i = 4 + below(world, 8); i > 0; i--)
@@ -588,7 +591,7 @@ static void world_init(struct world *world, struct test_random *random, uint64_t
 		predict(world);
 }
 
-/* Nothing is lost: what is left comes out under another strategy, each packet once and in its order. */
+/* Nothing is lost: the rest leaves under another strategy, each packet once and in its order. */
 static void drain(struct world *world, struct totals *totals)
 {
 	world->config.strategy = KTSN_STRATEGY_STRICT_PRIORITY;
@@ -608,7 +611,7 @@ static void drain(struct world *world, struct totals *totals)
 
 static void world_run(struct world *world, struct totals *totals)
 {
-	/* Some are quiet, some are crowded. */
+	/* Some worlds are quiet, some are crowded. */
 	uint64_t pause = 2 + below(world, 20);
 
 	while (world->tick < TICKS - LATE_MAX) {
@@ -649,7 +652,7 @@ static void random_worlds_go_as_a_naive_shaper_says(void **state)
 		(unsigned long long)totals.packets, (unsigned long long)totals.sent,
 		(unsigned long long)totals.missed, (unsigned long long)totals.no_window,
 		(unsigned long long)totals.refused, (unsigned long long)totals.requeued);
-	/* Each packet had one end. */
+	/* Each packet ended once. */
 	assert_int_equal(totals.packets + totals.requeued,
 			 totals.sent + totals.missed + totals.no_window + totals.refused);
 	for (uint32_t i = 1; i < SENDERS_MAX; i++)

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Skipping a whole program of tests. cmocka's own skip() writes "not ok ... # SKIP", which meson counts as a
- * failure.
+ * Skips a whole test program. cmocka's skip() writes "not ok ... # SKIP", which meson counts as a failure.
  */
 #ifndef KTSN_TEST_SKIP_H
 #define KTSN_TEST_SKIP_H
@@ -9,8 +8,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* The exit status of main(): 0 after the plan that says so, or 1 where nothing may be skipped, as
- * internal/testlab. */
+/* Returns the exit status of main(): 0 after a plan that skips everything, or 1 where nothing may be
+ * skipped, as in internal/testlab. */
 static inline int all_skipped(const char *reason)
 {
 	if (getenv("KTSN_REQUIRE") || getenv("CI")) {

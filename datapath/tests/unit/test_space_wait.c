@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Threads that wait for space as a send does, and what wakes them. The test is ktsnd.
+ * Threads that wait for space in a send, and what wakes them. The test takes the place of ktsnd.
  */
 #include "flow_end.h"
 #include "flow_table.h"
@@ -25,7 +25,7 @@
 
 enum { THREADS = 200, SLOTS = 64, NUMBER = 5, OWN_FD = 700 };
 
-/* A process with one socket, known to a ktsnd that has its eventfd. */
+/* A process with one socket that ktsnd knows; ktsnd has its eventfd. */
 static struct {
 	struct ring_pair pair;
 	struct session session;
@@ -62,7 +62,7 @@ static int tear_down(void **state)
 	return 0;
 }
 
-/* What the loop sees, and what then the pod's thread does. */
+/* The loop's announcement, followed by the work of the pod's thread. */
 static bool told_of_space(void)
 {
 	uint64_t count;
@@ -84,7 +84,7 @@ static void wait_for_a_slot(struct sleepers *sleepers)
 	atomic_fetch_add(&sleepers->woken, 1);
 }
 
-/* Whoever finds no slot sleeps again, and is told of the next. */
+/* A thread that finds no slot sleeps again and is notified of the next one. */
 static void many_threads_get_the_slots_that_come_one_after_the_other(void **state)
 {
 	struct sleepers sleepers = {.wait = wait_for_a_slot, .call = SYS_ppoll};
@@ -93,7 +93,7 @@ static void many_threads_get_the_slots_that_come_one_after_the_other(void **stat
 	sleepers_start(&sleepers, THREADS);
 	sleepers_await_asleep(&sleepers);
 	for (uint32_t given = 1; given <= THREADS; given++) {
-		/* The only one that is free, so it is the one that a thread takes. */
+		/* The only free slot, so it is the one that a thread takes. */
 		ktsn_ring_report_done(&process.session.ring, process.slots[0]);
 		(void)told_of_space();
 		sleepers_await_woken(&sleepers, given);
@@ -116,7 +116,7 @@ static void *slot_free_soon(void *unused)
 	return unused;
 }
 
-/* What reads the error queue gives slots back, without ktsnd. */
+/* Reading the error queue frees slots without ktsnd. */
 static void slot_that_the_process_itself_gives_back_wakes(void **state)
 {
 	pthread_t thread;
@@ -130,7 +130,7 @@ static void slot_that_the_process_itself_gives_back_wakes(void **state)
 	(void)flow_release(process.flow);
 }
 
-/* As calls do that read the error queue. */
+/* Like calls that read the error queue. */
 static void *slots_give_back_on_and_on(void *stop)
 {
 	while (!atomic_load((_Atomic bool *)stop)) {
@@ -154,7 +154,8 @@ static struct flow *waiting_flow(int fd)
 	return flow;
 }
 
-/* Whoever uses the socket last ends its wait, and be it the thread that only looks for sockets to wake. */
+/* The last user of the socket ends its wait, even if that is the thread that only looks for sockets to
+ * wake. */
 static void socket_that_is_closed_meanwhile_waits_no_more(void **state)
 {
 	enum { FD = 701, CLOSES = 40000 };
@@ -162,7 +163,7 @@ static void socket_that_is_closed_meanwhile_waits_no_more(void **state)
 	pthread_t thread;
 
 	(void)state;
-	/* So that sockets are looked for all the time, and woken. */
+	/* Sockets are looked for, and woken, all the time. */
 	ktsn_ring_report_done(&process.session.ring, process.slots[0]);
 	space_await(&process.session, process.flow);
 	assert_int_equal(flow_share(process.flow, OWN_FD), 0);
@@ -223,7 +224,7 @@ static void signals_and_time_end_the_wait(void **state)
 	assert_int_equal(space_wait(&process.session, process.flow, 1000000), -ETIMEDOUT);
 }
 
-/* A program that closes what it does not know; or has no descriptor left. */
+/* A program that closes unknown descriptors, or has none left. */
 static void without_its_descriptor_it_looks_now_and_then(void **state)
 {
 	(void)state;
@@ -241,13 +242,13 @@ static void slots_come_all_or_none(void **state)
 	assert_int_equal(slots_claim(&process.session, process.flow, 3, &slots), -EAGAIN);
 	assert_int_equal(slots.count, 0);
 	assert_true(ktsn_ring_has_space(&process.session.ring, 2));
-	/* Two are no space for one that wants three, and nobody is told that they are. */
+	/* Two slots are no space for a send of three, and the socket is not notified of them. */
 	assert_false(space_available(&process.session, process.flow));
 	ktsn_ring_unclaim(&process.session.ring, process.slots[2]);
 	assert_true(space_available(&process.session, process.flow));
 	assert_int_equal(slots_claim(&process.session, process.flow, 3, &slots), 0);
 	assert_int_equal(slots.count, 3);
-	/* What was there stays when more is wanted in vain. */
+	/* A failed claim of several slots leaves the free ones. */
 	assert_int_equal(slots_claim(&process.session, process.flow, 4, &slots), -EAGAIN);
 	assert_int_equal(slots.count, 3);
 	slots_give_back(&process.session, &slots, 0);
@@ -262,7 +263,7 @@ static void more_slots_than_there_are_are_refused(void **state)
 	assert_int_equal(slots_claim(&process.session, process.flow, SLOTS + 1, &slots), -ENOBUFS);
 }
 
-/* As in the kernel the last send may go beyond the send buffer, and none begins behind it. */
+/* As in the kernel, the last send may exceed the send buffer, and none begins after that. */
 static void full_send_buffer_gives_no_slots(void **state)
 {
 	struct slots slots = {.count = 0};

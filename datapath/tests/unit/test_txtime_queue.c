@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The queue of transmit times against a plain search through an array.
+ * The queue of transmit times compared with a simple search through an array.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -15,7 +15,7 @@
 
 enum { PACKETS = 300, OPERATIONS = 400000 };
 
-/* What the queue should hold. */
+/* The expected content of the queue. */
 struct model {
 	struct ktsn_txtime_queue queue;
 	struct ktsn_shaper_packet packets[PACKETS];
@@ -133,7 +133,7 @@ static void equal_times_leave_in_their_order_whatever_order_they_came_in(void **
 	free(model);
 }
 
-/* In the middle of a list they make a heap; every fourth leaves in between. */
+/* In the middle of a list they form a heap; every fourth leaves in between. */
 static void times_within_one_slot_leave_in_their_order(void **state)
 {
 	struct test_random random = test_random_seeded(__func__);
@@ -151,7 +151,7 @@ static void times_within_one_slot_leave_in_their_order(void **state)
 	free(model);
 }
 
-/* The circle of a page has come round to where they would be. */
+/* The wheel of a page has wrapped to their position. */
 static void late_packets_leave_before_all_others(void **state)
 {
 	struct model *model = model_create();
@@ -169,7 +169,7 @@ static void late_packets_leave_before_all_others(void **state)
 	free(model);
 }
 
-/* One that is due in an hour must not make the queue coarse for those that come and go meanwhile. */
+/* A packet that is due in an hour must not make the queue coarse for the others. */
 static void distant_packet_stays_while_others_pass(void **state)
 {
 	struct model *model = model_create();
@@ -180,7 +180,7 @@ static void distant_packet_stays_while_others_pass(void **state)
 	push(model, now_tai_ns + hour_ns, 0);
 	for (uint64_t i = 1; i < 4000; i++) {
 		model->now_tai_ns = now_tai_ns + (int64_t)i * hour_ns / 4000;
-		/* The last comes before those that came in order, and is on a page. */
+		/* The last precedes those that came in order, and is on a page. */
 		push(model, model->now_tai_ns + 800, i);
 		push(model, model->now_tai_ns + 1000, i + 4000);
 		push(model, model->now_tai_ns + 1100, i + 8000);

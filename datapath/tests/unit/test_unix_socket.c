@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Who listens at a path, and whether another may take its place: with processes of which all but one thread
- * has ended, as of a ktsnd that was killed while the kernel does not let go of one.
+ * The process that listens at a path, and whether another may replace it. In some processes all threads but
+ * one have ended, as in a killed ktsnd of which the kernel has not released one thread.
  */
 #include "handover.h"
 #include "handover_records.h"
@@ -49,14 +49,14 @@ static int folder_remove(void **state)
 static void *stay(void *argument)
 {
 	(void)argument;
-	/* A test that fails leaves nobody. */
+	/* Kills the processes of a failed test. */
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	for (;;)
 		pause();
 	return NULL;
 }
 
-/* Listens, if no descriptor is given, and ends but for one thread. */
+/* Listens unless a descriptor is given, then ends all threads but one. */
 static void listen_and_die(int listening_fd)
 {
 	pthread_t thread;
@@ -69,7 +69,7 @@ static void listen_and_die(int listening_fd)
 	syscall(SYS_exit, 0);
 }
 
-/* The state in which the kernel says the process is. */
+/* The state of the process that the kernel reports. */
 static char state_of(pid_t pid)
 {
 	char proc[64], state = '?';
@@ -129,7 +129,7 @@ static void socket_of_a_dying_process_is_replaced(void **state)
 	unlink(path);
 }
 
-/* It would not answer; the place is free. */
+/* It would not answer; the path is free. */
 static void dying_process_is_not_asked_to_hand_over(void **state)
 {
 	const struct instance instance = {.name = ""};
@@ -154,7 +154,7 @@ static void socket_of_a_process_that_lives_stays(void **state)
 	assert_int_equal(unix_left_over_remove(path), 0);
 }
 
-/* A successor has the sockets of one that was replaced, and cannot end. */
+/* A successor has the sockets of a ktsnd that was replaced and cannot end. */
 static void socket_that_a_dying_process_gave_away_stays(void **state)
 {
 	int fd = -1, other_fd = -1;
@@ -170,7 +170,7 @@ static void socket_that_a_dying_process_gave_away_stays(void **state)
 	unlink(path);
 }
 
-/* And what it gave away stays when nothing is left of it but its number, whoever the kernel names. */
+/* Sockets that it passed on stay when only its process id is left, whatever process the kernel names. */
 static void socket_that_a_dead_process_gave_away_stays(void **state)
 {
 	int fd = -1, other_fd = -1;
@@ -185,7 +185,7 @@ static void socket_that_a_dead_process_gave_away_stays(void **state)
 		(void)listen(fd, 1);
 		_exit(0);
 	}
-	/* With whatever threads a sanitizer gave it. */
+	/* Including the threads of a sanitizer. */
 	assert_int_equal(waitid(P_PID, (id_t)dead, &info, WEXITED | WNOWAIT), 0);
 	assert_int_equal(unix_listen(path, 0600, &other_fd), -EADDRINUSE);
 	assert_int_equal(waitpid(dead, NULL, 0), dead);
@@ -194,7 +194,7 @@ static void socket_that_a_dead_process_gave_away_stays(void **state)
 	unlink(path);
 }
 
-/* One that has stopped, and whose backlog is full. */
+/* A process that has stopped, and whose backlog is full. */
 static void who_must_not_block_is_told_that_nobody_is_accepted(void **state)
 {
 	int fd = -1, waiting_fd, none_fd;
@@ -202,13 +202,13 @@ static void who_must_not_block_is_told_that_nobody_is_accepted(void **state)
 	(void)state;
 	assert_int_equal(unix_connect_at_once(path), -ENOENT);
 	assert_int_equal(unix_listen(path, 0600, &fd), 0);
-	/* One finds room. */
+	/* A client that finds room. */
 	assert_int_equal(listen(fd, 0), 0);
 	waiting_fd = unix_connect_at_once(path);
 	assert_true(waiting_fd >= 0);
 	none_fd = unix_connect_at_once(path);
 	assert_int_equal(none_fd, -EAGAIN);
-	/* Nor does it wait for ever who may. */
+	/* A client that may block does not wait forever either. */
 	none_fd = unix_connect(path, 1);
 	assert_int_equal(none_fd, -EAGAIN);
 	assert_true(unix_is_listened_at(path));
@@ -220,7 +220,7 @@ static void who_must_not_block_is_told_that_nobody_is_accepted(void **state)
 	assert_false(unix_is_listened_at(path));
 }
 
-/* A low number that is free does not let pods take those that are kept. */
+/* A free low number does not let pods use the reserved descriptors. */
 static void descriptors_are_kept_beside_a_hole(void **state)
 {
 	enum { LIMIT = 400, KEPT = LIMIT / 8 };

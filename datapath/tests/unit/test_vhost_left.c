@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * How much of a packed virtqueue is not fetched: the test makes frames available and uses them, as the
- * standard says.
+ * The number of descriptors of a packed virtqueue that were not fetched: the test makes frames available and
+ * uses them, as the standard defines.
  */
 #include "vhost_left.h"
 
@@ -17,7 +17,7 @@
 enum { COUNT = 8 };
 
 static struct vhost_descriptor ring[COUNT];
-static uint32_t made, fetched; /* frames, since the beginning */
+static uint32_t made, fetched; /* frames since the beginning */
 
 static int set_up(void **state)
 {
@@ -44,7 +44,7 @@ static void make(uint32_t frames)
 	}
 }
 
-/* At once: the first is marked with the id of the last, the others stay as they are. */
+/* At once: the first is marked with the id of the last; the others stay unchanged. */
 static void fetch(uint32_t frames)
 {
 	struct vhost_descriptor *at = &ring[fetched % COUNT];
@@ -81,7 +81,7 @@ static void one_at_a_time_over_many_laps(void **state)
 	}
 }
 
-/* Every number that may wait, fetched in every number at once, from every place. */
+/* Every number of waiting frames, fetched in every number at once, from every position. */
 static void several_at_once_from_every_place(void **state)
 {
 	(void)state;

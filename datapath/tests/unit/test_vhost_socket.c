@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * At which of its two names a ktsnd listens for Open vSwitch, while others listen at them or have left them
- * behind.
+ * The path, one of two, at which a ktsnd listens for Open vSwitch while others listen there or have left
+ * sockets there.
  */
 #include "vhost_socket.h"
 
@@ -95,7 +95,7 @@ static void test_one_that_does_not_end_loses_its_name(void **state)
 
 	(void)state;
 	old = listen_at(second);
-	usleep(20000); /* of which file systems know */
+	usleep(20000); /* a name that file systems reject */
 	new = listen_at(first);
 	assert_return_code(vhost_socket_choose(&vhost, first, true), 0);
 	assert_string_equal(vhost.path, second);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A queue that Open vSwitch does not fetch: the test is Open vSwitch, the clock and DPDK's alarms.
+ * A queue that Open vSwitch does not fetch. The test takes the place of Open vSwitch, the clock and DPDK's
+ * alarms.
  */
 #include "vhost_stall.h"
 
@@ -119,7 +120,7 @@ static void fetch(void)
 	fetched++;
 }
 
-/* The next look. */
+/* Runs the next check. */
 static void look(void)
 {
 	void (*run)(void *argument) = due_run;
@@ -151,7 +152,7 @@ static bool is_untouched(void)
 	return true;
 }
 
-/* Whenever between two looks it was queued, and whatever --stale-after is. */
+/* At any time between two checks, and with any --stale-after. */
 static void frame_is_overwritten_before_it_is_stale(void **state)
 {
 	static const int64_t stale_after_ns[] = {10 * MS, 100 * MS, 150 * MS, 10000 * MS};
@@ -225,7 +226,7 @@ static void port_takes_frames_again_when_one_is_fetched(void **state)
 	while (fetched < made)
 		fetch();
 	look();
-	/* The next standstill. */
+	/* The next stall. */
 	memset(memory, 0xee, sizeof(memory));
 	queue();
 	look_until(now_ns + 500 * MS);
@@ -252,7 +253,7 @@ static void frame_is_withdrawn_once(void **state)
 	assert_true(is_overwritten(0));
 	for (uint32_t i = 1; i < BUFFERS; i++)
 		assert_false(is_overwritten(i));
-	/* Beyond those that were overwritten. */
+	/* In addition to those that were overwritten. */
 	for (int i = 0; i < 4; i++)
 		fetch();
 	queue();
@@ -264,7 +265,7 @@ static void frame_is_withdrawn_once(void **state)
 	assert_int_equal(withdrawn, 5 + 2);
 }
 
-/* Open vSwitch can write what is in the queue. */
+/* Open vSwitch can write to the queue's memory. */
 static void descriptor_that_points_elsewhere_is_left_alone(void **state)
 {
 	static uint8_t other[BUFFER_BYTES];
@@ -303,7 +304,7 @@ static void descriptor_that_points_elsewhere_is_left_alone(void **state)
 	look_until(begin_ns + 500 * MS);
 	assert_int_equal(withdrawn, 2);
 	assert_int_equal(astray, 0);
-	/* The frames that were taken last are withdrawn: all of them. */
+	/* All frames that were taken last are withdrawn. */
 	begin(100 * MS);
 	queue();
 	queue_at((uintptr_t)other, sizeof(other));
