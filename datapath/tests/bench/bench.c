@@ -21,7 +21,7 @@ static int by_value(const void *a, const void *b)
 	return (difference > 0) - (difference < 0);
 }
 
-/* From 0, the least, to 1, the most. */
+/* Returns the quantile `share` of the values: 0 is the minimum, 1 the maximum. */
 static double quantile(const struct bench_case *bench, double share)
 {
 	double sorted[BENCH_TURNS_MAX];

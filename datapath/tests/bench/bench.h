@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Microbenchmarks on a machine that others use too. Every case is measured many times, the cases in turn, so
- * that what disturbs the machine disturbs them all; reported are the median over the turns and the least,
- * which is what the code takes when nothing disturbs it. Times are processor times of the thread that is
- * measured.
+ * Microbenchmarks on a shared machine. Every case is measured many times, the cases in turns, so that
+ * disturbances of the machine affect all of them. The report has the median over the turns and the minimum,
+ * which is the cost of the code without disturbances. Times are processor times of the measured thread.
  */
 #ifndef KTSN_BENCH_H
 #define KTSN_BENCH_H
@@ -13,13 +12,13 @@
 
 enum { BENCH_TURNS_MAX = 101, BENCH_NAME_BYTES = 96 };
 
-/* How much is done: all, or as little as shows that everything works. */
+/* The amount of work: the full benchmark, or a short run that only shows that everything works. */
 struct bench_plan {
 	uint32_t turns;
-	uint32_t operations; /* of a case in a turn */
-	uint32_t messages;   /* through the loop in a turn */
+	uint32_t operations; /* operations of a case in a turn */
+	uint32_t messages;   /* messages through the loop in a turn */
 	uint32_t worst_of;   /* operations that are timed one by one */
-	bool large;          /* also with very many pending */
+	bool large;          /* also with very many pending packets */
 };
 
 struct bench_case {
@@ -29,13 +28,13 @@ struct bench_case {
 	uint32_t sample_count;
 };
 
-/* What the project wants to reach. */
+/* A goal of the project. */
 struct bench_figure {
 	char name[BENCH_NAME_BYTES];
 	const char *unit;
 	double value;
 	double limit;
-	bool at_least; /* the limit is one from below */
+	bool at_least; /* the limit is a minimum */
 };
 
 void bench_sample(struct bench_case *bench, double value);
@@ -46,22 +45,22 @@ double bench_most(const struct bench_case *bench);
 
 bool bench_reached(const struct bench_figure *figure);
 
-/* Ends the program and says why. */
+/* Prints the reason and ends the program. */
 _Noreturn void bench_fail(const char *why);
 
-/* CLOCK_MONOTONIC. */
+/* Reads CLOCK_MONOTONIC. */
 int64_t bench_clock_ns(void);
-/* Processor time of the thread: what others have of the processor meanwhile does not count. */
+/* Reads the processor time of the thread, which excludes time that other threads use the processor. */
 int64_t bench_cpu_ns(void);
 
-/* Ends the program when that is not so: what would be measured is not what the case says. */
+/* Ends the program if the condition is false: the measurement would not be that of the case. */
 static inline void bench_must(bool is_so, const char *otherwise)
 {
 	if (!is_so)
 		bench_fail(otherwise);
 }
 
-/* As ktsnd gets its memory (realtime_alloc); free() it. Ends the program when there is none. */
+/* Allocates like ktsnd (realtime_alloc); release with free(). Ends the program when there is no memory. */
 void *bench_alloc(uint64_t bytes);
 
 #endif

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The loop as ktsnd runs it, with its real rings, frames and shaper, and a port that only counts. Rings are
- * filled before the loop starts, so that no producer is measured with it: what is timed is one thread on one
- * processor, from its start to the last frame at the port. In one case a producer on another processor fills
- * them meanwhile.
+ * filled before the loop starts, so no producer is measured: the time covers one thread on one processor,
+ * from its start to the last frame at the port. In one case a producer on another processor fills the rings
+ * meanwhile.
  */
 #include "bench_suites.h"
 #include "clock.h"
@@ -26,24 +26,24 @@
 enum {
 	RINGS = 16,
 	SLOTS = 4096,
-	PACKETS = 4096, /* as ktsnd has them by default */
+	PACKETS = 4096, /* ktsnd's defaults */
 	PAYLOAD_BYTES = 64,
 	BUFFER_BYTES = 512,
-	OFFERED_NS = 150, /* from one transmit time to the next */
+	OFFERED_NS = 150, /* between two transmit times */
 	MS = 1000000,
 };
 
-/* The first of each strategy is what the project has a limit for. */
+/* The project has a goal for the first case of each strategy. */
 struct mode {
 	const char *name;
 	enum ktsn_strategy strategy;
 	uint64_t link_speed_bps;
-	int64_t spread_ns; /* transmit times lie so far off their order */
+	int64_t spread_ns; /* transmit times deviate this much from their order */
 	bool producer;     /* fills the rings while the loop runs */
 	bool encrypted;
 };
 #define GBIT UINT64_C(1000000000)
-/* So late may all be under the strategies that drop what is late. */
+/* The lateness that every message may have with strategies that drop late messages. */
 #define PATIENCE_NS INT64_C(1000000000000)
 
 static const struct mode modes[] = {
@@ -162,7 +162,7 @@ static void application_close(struct application *application)
 	free(application->ring);
 }
 
-/* More is offered than can be done, and nothing is dropped for that. False when the ring is full. */
+/* More is offered than can be sent, and nothing is dropped for that. Returns false when the ring is full. */
 static bool send_one(struct bed *bed, struct application *application, uint32_t number)
 {
 	struct ktsn_ring_message message = {.payload_bytes = PAYLOAD_BYTES,
@@ -187,7 +187,7 @@ static bool send_one(struct bed *bed, struct application *application, uint32_t 
 	return true;
 }
 
-/* All that fits into the rings. */
+/* Fills the rings. */
 static void rings_fill(struct bed *bed, uint32_t messages)
 {
 	for (uint32_t i = 0; i < messages; i++)
@@ -204,8 +204,7 @@ static void *produce(void *argument)
 	return NULL;
 }
 
-/* The gates of three classes of traffic whose windows are all open: what is looked up, without the waiting.
- */
+/* The gates of three traffic classes whose windows are all open: they are looked up but nothing waits. */
 static void gates_set(struct bed *bed)
 {
 	const struct ktsn_schedule schedule = {
@@ -224,7 +223,7 @@ static void gates_set(struct bed *bed)
 	loop_command(bed->loop, &(struct loop_command){.type = COMMAND_GATES, .gates = bed->gates});
 }
 
-/* For the node that all send to. */
+/* For the node to which everybody sends. */
 static void association_give(struct bed *bed)
 {
 	static const uint8_t key[KTSN_GCM_KEY_BYTES] = {1};
@@ -286,7 +285,7 @@ static void bed_fini(struct bed *bed)
 	free(bed->association);
 }
 
-/* Those would be waited for in vain. */
+/* Otherwise the bench would wait for them forever. */
 static void drops_none(const struct loop *loop)
 {
 	const struct counters *counters = loop_counters(loop);
@@ -297,7 +296,7 @@ static void drops_none(const struct loop *loop)
 		   "the loop dropped messages");
 }
 
-/* Million messages a second. */
+/* Million messages per second. */
 static void mode_measure(const struct mode *mode, struct bench_case *bench, uint32_t messages, int cpu)
 {
 	struct bed bed;
@@ -319,7 +318,7 @@ static void mode_measure(const struct mode *mode, struct bench_case *bench, uint
 	bed_fini(&bed);
 }
 
-/* The last processor that may be used is the loop's; the rest of the bench keeps away from it. */
+/* The loop gets the last allowed processor; the rest of the bench stays off it. */
 static int loop_cpu(void)
 {
 	cpu_set_t may;

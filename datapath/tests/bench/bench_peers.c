@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the control thread does once for each address, and once for each peer: looks up the peer of an
- * address, adds a peer, chooses those that have members of a group. Four networks have as many peers as the
- * case says, of two subnets each. Beside the look-up in tables stands the one that compares with each subnet
- * of each peer, which it took the place of.
+ * Operations of the control thread per address or per peer: look up the peer of an address, add a peer,
+ * choose the peers that have members of a group. Each of four networks has as many peers as the case says,
+ * with two subnets each. The look-up in tables is compared with the one that it replaced, which compares each
+ * subnet of each peer.
  */
 #include "bench_suites.h"
 #include "group_peers.h"
@@ -130,7 +130,7 @@ static void additions_measure(struct fabric *fabric, struct bench_case *bench, u
 
 /* ---- those with members ---- */
 
-/* Each tenth node has announced the group that is asked for, all others some. */
+/* Every tenth node has announced the group that is asked for; all have announced others. */
 static void memberships_make(struct fabric *fabric)
 {
 	uint32_t number = 0;

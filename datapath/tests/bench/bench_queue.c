@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The hold model (Jones 1986): with so many pending, the first is taken out and put in again, ahead by an
- * increment; the number stays. Packets are as large as those of the loop, so that they are in the cache or
- * not as there.
+ * The hold model (Jones 1986): with a constant number of pending packets, the first is removed and inserted
+ * again, ahead by an increment. Packets are as large as those of the loop, so that caching is the same.
  */
 #include "bench_suites.h"
 #include "loop_state.h"
@@ -96,7 +95,7 @@ static void hold_measure(struct hold *hold, struct bench_case *bench, uint32_t o
 	bench_sample(bench, (double)(bench_cpu_ns() - begin_ns) / operations);
 }
 
-/* All patterns with so many pending, in turn. */
+/* All patterns with this many pending packets, in turns. */
 static void pending_measure(struct bench_report *report, const struct bench_plan *plan, uint32_t pending)
 {
 	struct bench_case *cases[PATTERNS];
@@ -105,7 +104,7 @@ static void pending_measure(struct bench_report *report, const struct bench_plan
 	for (int p = 0; p < PATTERNS; p++) {
 		cases[p] = report_case(report, "ns", "queue: %u pending, %s", pending, patterns[p].name);
 		hold_init(&holds[p], &patterns[p], pending);
-		/* Until the distribution is the pattern's own. */
+		/* Until the distribution is that of the pattern. */
 		for (uint32_t i = 0; i < 2 * pending; i++)
 			hold_step(&holds[p]);
 	}
@@ -117,8 +116,8 @@ static void pending_measure(struct bench_report *report, const struct bench_plan
 }
 
 /*
- * The longest that a single step takes. The same steps are done in every turn, and of each the least time
- * counts: what is left is the queue's own doing, not the machine's.
+ * The longest duration of a single step. Every turn performs the same steps, and the minimum over the turns
+ * counts for each step: it excludes disturbances of the machine.
  */
 static void worst_measure(struct bench_report *report, const struct bench_plan *plan,
 			  const struct pattern *pattern, uint32_t pending)

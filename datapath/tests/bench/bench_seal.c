@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What encrypting a frame takes: numbering it, its nonce, and AES-GCM over what is inside. Once with a few
- * frames, which a processor's caches have, and once with as many as ktsnd holds by default, which they have
- * not.
+ * The cost of encrypting a frame: its number, its nonce, and AES-GCM over its content. Measured with a few
+ * frames, which stay in the processor's caches, and with ktsnd's default number, which do not.
  */
 #include "bench_suites.h"
 #include "esp.h"
@@ -14,7 +13,7 @@
 
 enum { FEW = 16, MANY = 4096, BUFFER_BYTES = 2048, LIMIT_NS = 150 };
 
-/* Of the inner frame. */
+/* Bytes of the inner frame. */
 static const uint32_t sizes[] = {64, 256, 512, 1024, 1450};
 enum { SIZES = sizeof(sizes) / sizeof(sizes[0]) };
 

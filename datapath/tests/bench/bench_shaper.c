@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The whole shaper as the loop uses it, in virtual time: when is the next departure, take what leaves, and
- * put it in again ahead: a period later, as flows of TSN do, or at random. The link is loaded to four fifths.
+ * The whole shaper as the loop uses it, in virtual time: ask for the next departure, take the leaving
+ * packets, and insert them again, a period later as flows of TSN do, or at random. The link is loaded to four
+ * fifths.
  */
 #include "bench_suites.h"
 #include "loop_state.h"
@@ -10,7 +11,7 @@
 #include <stdlib.h>
 
 enum {
-	PACKET_BYTES = sizeof(struct packet), /* apart as in the loop's pool */
+	PACKET_BYTES = sizeof(struct packet), /* spaced as in the loop's pool */
 	INCREMENTS = 1 << 12,
 	US = 1000,
 	MS = 1000000,
@@ -59,7 +60,7 @@ static inline void bed_enqueue(struct bed *bed, struct ktsn_shaper_packet *packe
 
 static void bed_init(struct bed *bed, enum ktsn_strategy strategy, uint32_t pending, bool random_times)
 {
-	/* Nothing is so late that it is dropped. */
+	/* No packet is late enough to be dropped. */
 	const struct ktsn_shaper_config config = {.strategy = strategy,
 						  .link_speed_bps = 1000000000,
 						  .guard_band_ns = 20 * US,
@@ -90,7 +91,7 @@ static void bed_init(struct bed *bed, enum ktsn_strategy strategy, uint32_t pend
 
 static void bed_fini(struct bed *bed)
 {
-	/* A shaper begins where its memory begins. */
+	/* The shaper begins at the start of its memory. */
 	free(bed->shaper);
 	free(bed->gates);
 	free(bed->packets);
@@ -119,7 +120,7 @@ static void bed_measure(struct bed *bed, struct bench_case *bench, uint32_t oper
 	bench_sample(bench, (double)(bench_cpu_ns() - begin_ns) / operations);
 }
 
-/* The median of the ratios, each of one turn. */
+/* The median of the ratios of all turns. */
 static double ratio(const struct bench_case *many, const struct bench_case *few)
 {
 	struct bench_case ratios = {0};

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The benchmarks. Each adds its cases to a report, and what the project wants of them as figures.
+ * The benchmarks. Each adds its cases to a report, and the project's goals as figures.
  */
 #ifndef KTSN_BENCH_SUITES_H
 #define KTSN_BENCH_SUITES_H
@@ -19,7 +19,7 @@ void bench_loop(struct bench_report *report, const struct bench_plan *plan);
 /* Peers: look-ups, changes, and those with members of a group. */
 void bench_peers(struct bench_report *report, const struct bench_plan *plan);
 
-/* Frames that are encrypted. */
+/* Encrypted frames. */
 void bench_seal(struct bench_report *report, const struct bench_plan *plan);
 
 #endif

@@ -15,7 +15,7 @@ struct null {
 	uint32_t buffer_bytes;
 	uint64_t expected;
 	struct port_null_counts counts;
-	atomic_bool finished; /* released by the sending thread, after the counts */
+	atomic_bool finished; /* released by the sending thread after the counts */
 };
 
 static struct null *null_of(struct ktsn_port *port)

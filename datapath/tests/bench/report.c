@@ -34,7 +34,7 @@ void report_figure(struct bench_report *report, const struct bench_figure *figur
 		report->figures[report->figure_count++] = *figure;
 }
 
-/* Of the first processor, as Linux says it; no quotation mark and no backslash is in it. */
+/* The first processor's model as Linux reports it, without quotation marks and backslashes. */
 static void cpu_model(char model[128])
 {
 	FILE *file = fopen("/proc/cpuinfo", "r");

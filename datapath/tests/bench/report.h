@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What was measured, for the eye and for programs.
+ * Writes results for people and for programs.
  */
 #ifndef KTSN_BENCH_REPORT_H
 #define KTSN_BENCH_REPORT_H

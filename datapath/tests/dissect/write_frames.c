@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Writes frames built by the frame stage to a capture file, and to standard output what tshark has to
- * find in them: a line with the names of tshark's fields, then one line of values a frame. The values
- * come from the inputs and from the RFCs' constants, never from the bytes that were built.
- * check_frames.sh compares.
+ * Writes frames built by the frame stage to a capture file, and to standard output the values that tshark
+ * must find in them: a line with the names of tshark's fields, then one line of values per frame. The values
+ * come from the inputs and the RFCs' constants, never from the bytes that were built. check_frames.sh
+ * compares them.
  */
 #include "frame.h"
 
@@ -25,7 +25,7 @@ enum {
 
 static const size_t payload_sizes_bytes[] = {0, 1, 64, 256, 1023, 1024, 1400};
 
-/* A hop as a person writes it down; the frame stage gets it in wire order. */
+/* A hop in readable form; the frame stage gets it in wire order. */
 struct hop {
 	uint8_t source_mac[6];
 	uint8_t destination_mac[6];
@@ -35,8 +35,8 @@ struct hop {
 	uint16_t destination_port;
 	uint8_t ttl;
 	uint8_t tos;
-	uint8_t kind; /* enum ktsn_frame_kind; of one that is not IPv4, the next ones instead of those above
-		       */
+	uint8_t kind; /* enum ktsn_frame_kind; frames other than IPv4 use the next fields instead of those
+			 above */
 	uint8_t source_ipv6[16];
 	uint8_t destination_ipv6[16];
 	uint32_t flow_label;
@@ -196,7 +196,7 @@ struct layer {
 };
 
 struct expected {
-	struct layer layers[LAYERS_MAX]; /* from the outside */
+	struct layer layers[LAYERS_MAX]; /* from the outside in */
 	int layer_count;
 	const struct flow *flow;
 	const uint8_t *payload;
@@ -253,7 +253,7 @@ static void ip_id(const struct layer *layer)
 	printf("0x%04x", layer->hop->id);
 }
 
-/* Don't fragment or not, and nothing else. */
+/* With and without "don't fragment", otherwise equal. */
 static void ip_flags(const struct layer *layer)
 {
 	printf("0x%02x", layer->hop->fragmentable ? 0 : 2);
@@ -363,7 +363,7 @@ static void udp_checksum_status(const struct layer *layer)
 
 enum { IPV4 = 1 << KTSN_FRAME_IPV4, IPV6 = 1 << KTSN_FRAME_IPV6, ETHERNET = 1 << KTSN_FRAME_ETHERNET };
 
-/* What occurs in every layer of those kinds; tshark joins the occurrences with commas. */
+/* Fields that occur in every layer of those kinds; tshark joins the occurrences with commas. */
 static const struct {
 	const char *name;
 	void (*print)(const struct layer *layer);
@@ -430,7 +430,7 @@ static void print_expected(const struct expected *expected)
 		printf("||");
 	for (size_t i = 0; i < expected->payload_bytes; i++)
 		printf("%02x", expected->payload[i]);
-	printf("|\n"); /* and no expert's remark: nothing malformed, no bad checksum */
+	printf("|\n"); /* and no expert information: nothing malformed, no bad checksum */
 }
 
 /* Different in each frame. */
@@ -496,7 +496,7 @@ static struct ktsn_frame_path path_of(const struct hop *hop)
 	return path;
 }
 
-/* Length of the frame, or -errno. */
+/* Returns the length of the frame, or -errno. */
 static int build(uint8_t *frame, const struct flow *flow, const uint8_t *payload, size_t payload_bytes)
 {
 	struct ktsn_frame_path inner = path_of(flow->inner);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Any requests with any descriptors on the application socket of a pod, against all of the control thread and
+ * Any requests with any descriptors on the application socket of a pod, against the whole control thread and
  * a running loop with a fake port. Each request gets one reply that belongs to it, or ends the connection;
- * after the connection nothing is left, no descriptor either.
+ * after the connection no object or descriptor is left.
  *
- * Runs in a network namespace of its own where that is allowed, with an interface, a peer and a neighbour, so
- * that requests get through to destinations. Elsewhere flows are refused, and the rest is fuzzed.
+ * Runs in a network namespace of its own where that is allowed, with an interface, a peer and a neighbor, so
+ * that requests reach destinations. Elsewhere flows are refused, and the rest is fuzzed.
  */
 #include "app_protocol.h"
 #include "node.h"
@@ -47,10 +47,10 @@ static struct fixture {
 	char path[64];
 } fixture;
 
-/* One application, as wicked as the input wants it. */
+/* An application whose behaviour the input decides. */
 struct application {
 	int fd;
-	int ring_fd, bell_fd; /* of the last ring that it had; -1: none */
+	int ring_fd, bell_fd; /* of its last ring; -1: none */
 };
 
 struct input {
@@ -94,7 +94,7 @@ static void loop_begin(void)
 	must(loop_create(&fixture.loop, &config) == 0 && loop_start(fixture.loop, &scheduling) == 0);
 }
 
-/* So small that the input reaches them. */
+/* Small enough for the input to reach them. */
 static const struct quota_limits limits = {
 	.processes = 8,
 	.sockets = 12,
@@ -193,7 +193,7 @@ static int udp6_socket(bool connected)
 	return fd;
 }
 
-/* Where it may be opened; else a socket that ktsnd does not want. */
+/* Opens a flow where that is possible; elsewhere passes a socket that ktsnd refuses. */
 static int packet_socket(int type)
 {
 	struct sockaddr_ll link = {.sll_family = AF_PACKET, .sll_ifindex = (int)if_nametoindex("fuzz0")};
@@ -205,7 +205,7 @@ static int packet_socket(int type)
 	return fd;
 }
 
-/* Memory like a ring's, with a header of the input's. */
+/* Memory like a ring's, with a header from the input. */
 static int memory_make(struct input *input)
 {
 	struct ktsn_ring_header header = {
@@ -224,7 +224,7 @@ static int memory_make(struct input *input)
 	return fd;
 }
 
-/* One end of a pair that gets error notifications; with names or without, and some that lead elsewhere. */
+/* Passes one end of a pair for error notifications; with or without names, some of which lead elsewhere. */
 static int notifier_make(uint8_t kind)
 {
 	const struct sockaddr any = {.sa_family = AF_UNIX};
@@ -277,7 +277,7 @@ static int descriptor_make(struct input *input, const struct application *applic
 	}
 }
 
-/* Sends, with descriptors; false when the connection does not take it. */
+/* Sends with descriptors; returns false when the connection refuses. */
 static bool message_send(int fd, const void *data, size_t bytes, const int *fds, size_t count)
 {
 	union {
@@ -305,7 +305,7 @@ static void keep(int *place, int fd)
 	*place = fd;
 }
 
-/* The descriptors that came with a reply, as many as belong to it. */
+/* Checks that a reply brought as many descriptors as it must. */
 static void descriptors_keep(struct application *application, const struct ktsn_app_reply *reply,
 			     struct msghdr *message)
 {
@@ -325,7 +325,7 @@ static void descriptors_keep(struct application *application, const struct ktsn_
 		keep(&application->ring_fd, fds[0]);
 }
 
-/* 1 with a reply, 0 while there is none, -1 when the connection has ended. */
+/* Returns 1 with a reply, 0 while there is none, -1 when the connection has ended. */
 static int reply_receive(struct application *application, struct ktsn_app_reply *reply)
 {
 	union {
@@ -365,7 +365,7 @@ static void reply_check(const struct ktsn_app_reply *reply, const struct ktsn_ap
 	must(reply->status || reply->flow == KTSN_APP_NONE || reply->flow < LOOP_FLOWS_PER_RING);
 }
 
-/* 1 when it was answered, -1 when that cost the connection. */
+/* Returns 1 when the request was answered, -1 when it ended the connection. */
 static int answer_await(struct application *application, const struct ktsn_app_request *request)
 {
 	struct ktsn_app_reply reply;
@@ -397,13 +397,13 @@ static size_t request_read(struct input *input, struct ktsn_app_request *request
 	request->type = shape % 16 == 14 ? KTSN_APP_FLOW_WAKE : shape % 8;
 	if (request->type == KTSN_APP_FLOW_CLOSE && shape & 0x80)
 		request->type = KTSN_APP_DESTINATION_CLOSE;
-	/* Numbers that exist, mostly. */
+	/* Mostly numbers that exist. */
 	request->flow = shape & 0x10 ? KTSN_APP_NONE : request->flow % 16;
 	request->destination = shape & 0x20 ? KTSN_APP_NONE : request->destination % 16;
 	return bytes;
 }
 
-/* A message into the ring that it has, good or not, and the doorbell. */
+/* Writes a message into its ring, valid or not, and rings the doorbell. */
 static void publish(const struct application *application, struct input *input)
 {
 	uint64_t one = 1;
@@ -412,7 +412,7 @@ static void publish(const struct application *application, struct input *input)
 
 	if (application->ring_fd < 0)
 		return;
-	/* Up to and with the transmit time; the rest stays 0. */
+	/* Up to and including the transmit time; the rest stays 0. */
 	for (size_t i = 4; i < 32; i++)
 		raw[i] = next_byte(input);
 	(void)!pwrite(application->ring_fd, raw, sizeof(raw), sizeof(struct ktsn_ring_header));
@@ -444,7 +444,7 @@ static void request_play(struct application *application, struct input *input)
 			    count);
 	for (size_t i = 0; i < count; i++)
 		close(fds[i]);
-	/* An empty message looks like an end. */
+	/* An empty message looks like the end of the connection. */
 	if (sent && answer_await(application, &request) > 0)
 		return;
 	close(application->fd);
@@ -463,7 +463,7 @@ static size_t descriptors_count(void)
 	return count;
 }
 
-/* Whether a connection waits to be accepted. */
+/* Reports whether a connection waits to be accepted. */
 static bool connection_waits(void)
 {
 	struct pollfd listener = {.fd = fixture.node.pods->listener.fd, .events = POLLIN};
@@ -471,7 +471,7 @@ static bool connection_waits(void)
 	return poll(&listener, 1, 0) > 0;
 }
 
-/* Until ktsnd has nothing left of any application. */
+/* Runs until ktsnd has nothing left of any application. */
 static void quiet_await(void)
 {
 	const struct node *node = &fixture.node;
@@ -503,7 +503,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	keep(&application.ring_fd, -1);
 	keep(&application.bell_fd, -1);
 	quiet_await();
-	/* The first connection of all has ktsnd open its spare descriptor. */
+	/* The first connection makes ktsnd open its spare descriptor. */
 	must(!opened || descriptors_count() == descriptors);
 	opened = true;
 	return 0;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Any bytes as a request on the control socket. Refusals can be sent as a reply. An accepted schedule is
- * executed with virtual time: its gates have the states of its list, and the reply about it has its values.
+ * Any bytes as a request on the control socket. Every refusal can be sent as a reply. An accepted schedule is
+ * executed in virtual time: its gates have the states of its list, and the reply about it has its values.
  */
 #include "control_reply.h"
 #include "control_reply_schedule.h"
@@ -46,7 +46,7 @@ static void refusal_check(int err, const struct refusal *refusal)
 	json_decref(reply_read(control_reply_error(refusal)));
 }
 
-/* Returns the states of the list at a time, by adding up its intervals. */
+/* Returns the states of the list at a time by adding up its intervals. */
 static uint8_t list_states(const struct ktsn_schedule *schedule, int64_t tai_ns)
 {
 	int64_t left_ns = (tai_ns - schedule->base_time_tai_ns) % schedule->cycle_time_ns;
@@ -59,7 +59,8 @@ static uint8_t list_states(const struct ktsn_schedule *schedule, int64_t tai_ns)
 	return schedule->entries[i].gate_states;
 }
 
-/* The window of a class agrees with the states of its gate, and so does a frame that fits into it. */
+/* Checks that the window of a class agrees with the states of its gate, and so does a frame that fits into
+ * it. */
 static void class_check(const struct ktsn_gates *gates, unsigned int class, int64_t tai_ns, int64_t frame_ns)
 {
 	bool open = ktsn_gates_states(gates, tai_ns) >> class & 1;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Frames of any addresses, sizes and buffers: what is built lies in its buffer, its lengths and checksums are
- * right as a receiver sees them, and what does not fit is refused.
+ * Frames of any addresses, sizes and buffers: the frame lies in its buffer, its lengths and checksums are
+ * right for a receiver, and inputs that do not fit are refused.
  */
 #include "esp.h"
 #include "frame.h"
@@ -13,12 +13,12 @@
 
 enum { IPV4_BYTES_MAX = 65535, UDP = 17, ESP = 50, PORT_IN_CLEAR = 4789 };
 
-/* The whole of what decides over a frame, as the input gives it; the payload follows. */
+/* All parameters of a frame, taken from the input; the payload follows. */
 struct request {
 	struct ktsn_frame_path inner;
 	struct ktsn_frame_tunnel tunnel;
 	uint32_t payload_bytes;
-	uint32_t spare_bytes; /* of the buffer, beyond or below what is needed */
+	uint32_t spare_bytes; /* of the buffer, more or less than needed */
 	uint8_t tunnelled;
 	uint8_t too_small;
 };
@@ -36,7 +36,7 @@ static uint32_t be16_at(const uint8_t *at)
 	return (uint32_t)at[0] << 8 | at[1];
 }
 
-/* RFC 1071, in the plainest way. */
+/* RFC 1071, in its simplest form. */
 static uint32_t ones_sum(const uint8_t *data, size_t bytes, uint32_t sum)
 {
 	for (size_t i = 0; i + 1 < bytes; i += 2)
@@ -66,7 +66,7 @@ static void ipv6_check(const uint8_t *ip, size_t bytes, const struct ktsn_frame_
 	must(memcmp(ip + 8, path->source_ipv6, 16) == 0 && memcmp(ip + 24, path->destination_ipv6, 16) == 0);
 }
 
-/* A datagram, with the addresses that stand in front of it. */
+/* A datagram with the addresses before it. */
 static void udp_check(const uint8_t *udp, size_t bytes, bool summed, size_t address_bytes)
 {
 	must(be16_at(udp + 4) == bytes);
@@ -110,7 +110,7 @@ struct part {
 	size_t bytes;
 };
 
-/* Of what is behind an IP header returns the datagram inside ESP (RFC 4303 section 2). */
+/* Returns the datagram inside ESP (RFC 4303 section 2), given the content of an IP packet. */
 static struct part esp_check(struct part content)
 {
 	struct part datagram = {content.at + KTSN_ESP_HEAD_BYTES, 0};
@@ -152,7 +152,7 @@ static struct part tunnel_check(const uint8_t *frame, size_t bytes, const struct
 			     datagram.bytes - KTSN_UDP_HEADER_BYTES - KTSN_VXLAN_HEADER_BYTES};
 }
 
-/* A frame of which tag_bytes behind the addresses are a tag. */
+/* A frame that has a tag of tag_bytes after the addresses. */
 static void inner_check(const uint8_t *inner, size_t bytes, size_t tag_bytes,
 			const struct ktsn_frame_path *path)
 {
@@ -179,7 +179,7 @@ static void inner_check(const uint8_t *inner, size_t bytes, size_t tag_bytes,
 	}
 }
 
-/* What a switch of this node is to put into the tunnel. */
+/* The frame that a switch of this node would put into the tunnel. */
 static void switched_check(const uint8_t *frame, size_t bytes, const struct request *request)
 {
 	tag_check(frame, &request->tunnel);
@@ -188,7 +188,7 @@ static void switched_check(const uint8_t *frame, size_t bytes, const struct requ
 	     bytes - KTSN_VLAN_TAG_BYTES + KTSN_TUNNEL_HEADER_BYTES);
 }
 
-/* Where the parts are that will be encrypted, and that it leaves in clear as if it had been made so. */
+/* Checks the positions of the encrypted parts, and that the plain frame is left as without ESP. */
 static void esp_parts_check(uint8_t *frame, size_t bytes, const struct request *request)
 {
 	const struct ktsn_esp esp = ktsn_esp_find(frame, bytes);
@@ -225,7 +225,7 @@ static void frame_check(uint8_t *frame, size_t bytes, const struct request *requ
 		esp_parts_check(frame, bytes, request);
 }
 
-/* Any byte of the input is not a bool yet. */
+/* A byte of the input is not a valid bool yet. */
 static void bool_tame(bool *flag)
 {
 	uint8_t byte;
@@ -241,7 +241,7 @@ static void path_tame(struct ktsn_frame_path *path, uint8_t kind)
 	bool_tame(&path->fragmentable);
 }
 
-/* What the daemon never asks for: options refuse it. */
+/* The daemon never requests these: its options refuse them. */
 static void request_tame(struct request *request)
 {
 
@@ -268,7 +268,8 @@ static void build(const struct request *request, const uint8_t *payload, size_t 
 	size_t bytes = headers_bytes + request->payload_bytes + trailer_bytes;
 	size_t short_bytes = request->spare_bytes < bytes ? request->spare_bytes : bytes;
 	size_t capacity_bytes = request->too_small % 2 ? bytes - short_bytes : bytes + request->spare_bytes;
-	/* Behind the outer headers' Ethernet and tag, or the inner one's: what IPv4 must be able to count. */
+	/* The bytes after the outer headers' Ethernet and tag, or after the inner ones: IPv4 must be able
+	 * to count them. */
 	size_t ipv4_bytes = tunnel && tunnel->switched ? bytes - KTSN_ETHER_HEADER_BYTES - KTSN_VLAN_TAG_BYTES
 						       : ktsn_frame_sdu_bytes(bytes, tunnel);
 	uint8_t *frame = malloc(capacity_bytes);

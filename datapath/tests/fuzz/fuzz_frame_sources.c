@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Frames of anybody: what is read of who they are from lies in the frame.
+ * Untrusted frames: the source addresses that are read lie within the frame.
  */
 #include "frame_sources.h"
 
@@ -21,7 +21,7 @@ static size_t length_of(const struct ktsn_frame_source *source)
 	return source->kind == KTSN_SOURCE_MAC ? 6 : source->kind == KTSN_SOURCE_IPV4 ? 4 : 16;
 }
 
-/* EtherType first, then what stands behind it. */
+/* EtherType first, then the bytes after it. */
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	struct ktsn_frame_source sources[KTSN_FRAME_SOURCES_MAX];
@@ -33,7 +33,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 		return 0;
 	memcpy(&ethertype_be, data, sizeof(ethertype_be));
 	size -= sizeof(ethertype_be);
-	/* The sanitizer knows where it ends. */
+	/* The sanitizer knows where the buffer ends. */
 	payload = malloc(size ? size : 1);
 	must(payload != NULL);
 	memcpy(payload, data + sizeof(ethertype_be), size);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Any frame that arrives at the uplink and says something of groups: reports of pods on other nodes, and
- * announcements. What is read is a list of groups whose members can be known, in order, each once; and a peer
- * that said it wants what was in it.
+ * Any frame about groups that arrives at the uplink: reports of pods on other nodes, and announcements. The
+ * result is a sorted list of distinct groups whose members can be known; a peer that sent it wants the groups
+ * in it.
  */
 #include "group_frames.h"
 #include "group_peers.h"
@@ -29,7 +29,7 @@ static void list_check(const struct group_list *list)
 	}
 }
 
-/* Also one that has announced nothing, and one that has reported before. */
+/* Includes a peer that has announced nothing, and one that has reported before. */
 static void peer_check(const struct group_packet *packet)
 {
 	struct peer_groups groups = {.known = true, .known_until_ms = NOW_MS + 1};
@@ -41,7 +41,7 @@ static void peer_check(const struct group_packet *packet)
 	peer_groups_fini(&groups);
 }
 
-/* What was read can be announced, and is read as the same. */
+/* The result can be announced and is read back unchanged. */
 static void announcement_check(struct group_packet *packet, const uint8_t *data)
 {
 	enum { HEADERS_BYTES = KTSN_TUNNEL_HEADER_BYTES + KTSN_ETHER_HEADER_BYTES };

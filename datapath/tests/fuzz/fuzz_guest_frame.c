@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Any bytes that a guest may send, as librte_vhost copied them out of its memory: what is decided about them
- * reads nothing outside, and a priority is one.
+ * Any bytes that a guest may send, as librte_vhost copied them from its memory: the decisions about them read
+ * nothing outside, and every priority is valid.
  */
 #include "bypass.h"
 #include "frame_class.h"
@@ -20,7 +20,7 @@ static void must(bool holds)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	struct captured_frame frame;
-	uint8_t *bytes = malloc(size ? size : 1); /* so that nothing behind it is read unnoticed */
+	uint8_t *bytes = malloc(size ? size : 1); /* so that reads beyond it are detected */
 
 	must(bytes != NULL);
 	memcpy(bytes, data, size);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Any bytes that a tap may give, behind a struct virtio_net_hdr: what comes out lies inside them, and a timed
+ * Any bytes that a tap may give, after a struct virtio_net_hdr: the result lies inside them, and a timed
  * frame has the addresses of its record.
  */
 #include "captured_frame.h"
@@ -20,7 +20,7 @@ static void frame_check(const struct captured_frame *frame, const uint8_t *bytes
 {
 	must(frame->addresses >= bytes && frame->addresses + FRAME_HEADER_BYTES == frame->payload);
 	must(frame->payload + frame->payload_bytes == bytes + count);
-	/* Behind a record, which gives a time or a priority alone. */
+	/* After a record, which has a time or only a priority. */
 	must(frame->addresses != bytes || (!frame->timed && !frame->priority));
 	must(frame->clock < KTSN_CLOCKS);
 	must(memcmp(frame->addresses, bytes, FRAME_ADDRESSES_BYTES) == 0);
@@ -31,7 +31,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	struct virtio_net_hdr header;
 	struct captured_frame frame;
 	size_t count;
-	uint8_t *bytes; /* of exactly that size, so that nothing behind it is read unnoticed */
+	uint8_t *bytes; /* of exactly that size, so that reads beyond it are detected */
 
 	if (size < sizeof(header))
 		return 0;

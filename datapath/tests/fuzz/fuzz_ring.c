@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The consumer of a ring whose other side writes what it likes between any two of its steps. The input says
- * what is written and which step comes next. Whatever stands there: a slot is taken once until it is given
- * back, none lies beyond the ring (AddressSanitizer watches the memory's ends), and what is taken fits its
- * slot.
+ * The consumer of a ring whose other side writes anything between any two of its steps. The input decides
+ * what is written and which step is next. Whatever the memory contains: a slot is taken once until it is
+ * given back, none lies beyond the ring (AddressSanitizer watches the memory's ends), and every taken payload
+ * fits its slot.
  */
 #include "ring_consumer.h"
 #include "ring_map.h"
@@ -27,28 +27,28 @@ struct input {
 	size_t left;
 };
 
-/* The consumer, and what a correct one would know. */
+/* The consumer, and the state of a correct one. */
 struct model {
 	struct ktsn_ring_consumer ring;
 	uint8_t *memory;
 	size_t bytes;
 	bool held[SLOTS_MAX];
-	struct ktsn_ring_taken order[SLOTS_MAX]; /* of taking */
+	struct ktsn_ring_taken order[SLOTS_MAX]; /* the order of taking */
 	uint32_t count;
-	bool follows; /* what is taken next was in order when `sequence` was taken */
+	bool follows; /* the next message was put in order when `sequence` was taken */
 	uint64_t sequence;
 };
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* Not assert(): fuzzing is of no use without these. */
+/* Not assert(): fuzzing is useless without these checks. */
 static void must(bool holds)
 {
 	if (!holds)
 		abort();
 }
 
-/* 0 when the input has ended. */
+/* Returns 0 when the input has ended. */
 static uint8_t next_byte(struct input *input)
 {
 	if (!input->left)
@@ -92,12 +92,12 @@ static void hold(struct model *model, const struct ktsn_ring_taken *taken, int r
 	must(model->ring.held == model->count);
 }
 
-/* None is older than the one before. */
+/* Checks that it is not older than the one before. */
 static void take_in_order(struct model *model, const struct ktsn_ring_taken *taken)
 {
 	must(!model->follows || taken->sequence >= model->sequence);
 	model->sequence = taken->sequence;
-	/* Else there are bits that were not looked at; of these a lie may be taken for the next in line. */
+	/* Otherwise some bits were not looked at, and a false bit may be taken for the next in line. */
 	model->follows = model->ring.complete && !model->ring.collected_summary;
 }
 
@@ -119,7 +119,7 @@ static void take(struct model *model)
 	}
 }
 
-/* One of the held messages leaves the list; false when there is none. */
+/* Removes one of the held messages from the list; false when there is none. */
 static bool pick_message(struct model *model, struct input *input, bool remove, struct ktsn_ring_taken *taken)
 {
 	uint32_t at;
@@ -145,7 +145,7 @@ static bool pick(struct model *model, struct input *input, bool remove, uint32_t
 	return true;
 }
 
-/* Back in its ring. */
+/* Puts it back into its ring. */
 static void untake(struct model *model, struct input *input)
 {
 	struct ktsn_ring_taken taken;
@@ -156,7 +156,7 @@ static void untake(struct model *model, struct input *input)
 	model->follows = false;
 }
 
-/* As many as may be taken at once are taken in a bounded number of calls. */
+/* Takes as many messages as possible within a bounded number of calls. */
 static void take_all(struct model *model)
 {
 	for (int i = 0; i < TAKES_MAX && model->count < model->ring.slot_count; i++)
@@ -180,7 +180,7 @@ static void bits_set(struct model *model, struct input *input)
 	memset(header->ready, pattern, sizeof(header->ready));
 }
 
-/* A well-formed message, but for what the input says of it. */
+/* A well-formed message, except for the fields from the input. */
 static void publish(struct model *model, struct input *input)
 {
 	struct ktsn_ring_header *header = (void *)model->memory;
@@ -199,7 +199,7 @@ static void recover(struct model *model)
 {
 	uint32_t departing;
 
-	/* Another ktsnd: it holds nothing. */
+	/* Starts another ktsnd, which holds nothing. */
 	ktsn_ring_consumer_init(&model->ring, model->memory, model->ring.slot_count, SLOT_BYTES);
 	memset(model->held, 0, sizeof(model->held));
 	model->count = 0;
@@ -220,7 +220,7 @@ static void doorbells(struct model *model, struct input *input)
 	(void)ktsn_ring_ready(&model->ring);
 }
 
-/* Its headers lie within its slot, and there is an end to what is reported and not read. */
+/* Checks that its headers lie within its slot, and that the number of unread reports is bounded. */
 static void report(struct model *model, struct input *input)
 {
 	size_t headers_bytes = next_byte(input) % (KTSN_RING_HEADROOM_BYTES + 1);
@@ -301,8 +301,8 @@ static void consume(struct input *input)
 	free(model.memory);
 }
 
-/* Memory that an application hands back: what is taken can be consumed from one end to the other, and its
- * geometry is never what the header says. */
+/* Memory that an application hands back: accepted memory can be consumed from one end to the other, and
+ * its geometry never comes from the header. */
 static void adopt(struct input *input)
 {
 	const struct ktsn_ring_geometry geometry =

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * ktsn-test-calls: what calls cost an application, in nanoseconds. Run with libktsn.so preloaded, beside a
- * ktsnd.
+ * ktsn-test-calls: the cost of calls to an application, in nanoseconds. Run with libktsn.so preloaded, next
+ * to a ktsnd.
  *
  *   timed-send       sendmsg with a transmit time, through libktsn
  *   kernel-send      sendmsg of the same without one, through the kernel, in turns with the first
- *   NAME             what libktsn adds to a call on a socket that never asked for SO_TXTIME: the C library's
- *                    own function is called as well, in turns; "beside": while another socket of the
- *                    process did ask
+ *   NAME             the overhead of libktsn for a call on a socket that never requested SO_TXTIME: the C
+ *                    library's function is called as well, in turns; "beside": while another socket of the
+ *                    process has requested it
  *
- * Prints one object of JSON.
+ * Prints one JSON object.
  */
 #include <arpa/inet.h>
 #include <dlfcn.h>
@@ -61,7 +61,7 @@ static int64_t percentile(int64_t *sorted, size_t count, unsigned int percent)
 	return sorted[(count - 1) * percent / 100];
 }
 
-/* What two readings of the clock cost, to be taken off. */
+/* The cost of two readings of the clock, to be subtracted. */
 static int64_t reading_ns(void)
 {
 	int64_t differences[1001];
@@ -165,7 +165,7 @@ static void sends(const struct sockaddr_in *to)
 	send_report("kernel-send", kernel_took);
 }
 
-/* The descriptors that the calls below are made with. */
+/* The descriptors of the calls below. */
 static int quiet_fd, epoll_fd;
 
 struct call {
@@ -175,7 +175,7 @@ struct call {
 
 static void run_sendmsg(void *function)
 {
-	/* Too long for any datagram: refused early. */
+	/* Longer than any datagram: refused early. */
 	struct iovec iov = {.iov_len = 1 << 20};
 	struct msghdr message = {.msg_iov = &iov, .msg_iovlen = 1};
 
@@ -298,7 +298,7 @@ static void run_fcntl(void *function)
 	((int (*)(int, int, ...))function)(quiet_fd, F_GETFL);
 }
 
-/* One that is not open, beyond those that libktsn has. */
+/* A descriptor that is not open, beyond libktsn's table. */
 static void run_close(void *function)
 {
 	((int (*)(int))function)(1000);
@@ -338,7 +338,7 @@ static int64_t batch(const struct call *call, void *function)
 	return clock_read(CLOCK_MONOTONIC) - began;
 }
 
-/* In turns, so that both have the same disturbances; the median of the differences. */
+/* In turns, so that both see the same disturbances; the median of the differences. */
 static double added_ns(const struct call *call, void *intercepted, void *own)
 {
 	int64_t differences[TURNS];
@@ -349,7 +349,7 @@ static double added_ns(const struct call *call, void *intercepted, void *own)
 		differences[i] = with - batch(call, own);
 	}
 	qsort(differences, TURNS, sizeof(*differences), ascending);
-	/* NOLINTNEXTLINE(bugprone-integer-division): of an index */
+	/* NOLINTNEXTLINE(bugprone-integer-division): an index */
 	return (double)differences[TURNS / 2] / BATCH;
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Another library to preload: counts the calls of sendmsg that reach it and passes them on. At the end of
- * the process it appends "sendmsg N\n" to the file that COUNTER_FILE names.
+ * A second library to preload: counts the calls of sendmsg that reach it and forwards them. When the process
+ * ends, it appends "sendmsg N\n" to the file that COUNTER_FILE names.
  */
 #include <dlfcn.h>
 #include <fcntl.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * ktsn-test-destination: sends timed messages from any kind of socket that ktsnd serves, with what a message
- * can carry beside its payload, given as socket options or as control messages.
+ * ktsn-test-destination: sends timed messages from every kind of socket that ktsnd serves, with options and
+ * control messages from the command line.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -123,7 +123,7 @@ static const struct option long_options[] = {
 	{NULL, 0, NULL, 0},
 };
 
-/* What was given on the command line; NULL: not given. */
+/* The values of the command line; NULL: not given. */
 static const char *given[OPTIONS];
 
 static void must(bool holds, const char *what)
@@ -169,7 +169,7 @@ static socklen_t bytes_of(const union address *address)
 						    : sizeof(address->link);
 }
 
-/* For a socket of that domain: IPv4 as IPv4-mapped where it is IPv6. */
+/* Returns the address for a socket of that domain: IPv4 becomes IPv4-mapped for IPv6. */
 static union address ip_address(const char *text, int domain, int port)
 {
 	union address address = {.ipv6 = {.sin6_family = (sa_family_t)domain}};
@@ -348,7 +348,7 @@ static void controls_add(struct msghdr *message, int domain, int64_t txtime_ns)
 	pktinfo_add(message, domain);
 }
 
-/* The text, behind an Ethernet header if the socket wants one. */
+/* The text, after an Ethernet header if the socket requires one. */
 static size_t payload_put(const char *text, uint8_t frame[FRAME_BYTES_MAX])
 {
 	bool raw = is_raw();

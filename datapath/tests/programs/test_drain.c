@@ -2,8 +2,8 @@
 /*
  * ktsn-test-drain SOCKET
  *
- * A ktsnd that says yes to everything and throws frames away: for measuring who sends to it. It listens at
- * SOCKET, says "ready", and at the end of its standard input how many messages it took.
+ * A ktsnd that accepts everything and discards frames, to measure senders. It listens at SOCKET, prints
+ * "ready", and at the end of its standard input prints how many messages it took.
  */
 #include "app_protocol.h"
 #include "ring_consumer.h"
@@ -25,7 +25,7 @@ enum {
 	PAYLOAD_BYTES = 1600,
 	MTU_BYTES = 1500,
 	TAKEN_AT_ONCE = 4096,
-	/* With fewer it sleeps: whoever sends may be on its processor. */
+	/* With fewer messages it sleeps: the sender may share its processor. */
 	MANY = 1024,
 	IDLE_US = 20
 };
@@ -120,7 +120,7 @@ static void request_serve(struct client *client)
 	}
 }
 
-/* Whether there were many. -EAGAIN: it has looked for the oldest and goes on at the next call. */
+/* Returns whether there were many. -EAGAIN: it searched for the oldest and continues at the next call. */
 static bool ring_drain(struct client *client)
 {
 	struct ktsn_ring_taken taken;
@@ -143,7 +143,7 @@ static void client_accept(int listener)
 		clients[client_count++].fd = fd;
 }
 
-/* False at the end of the input. */
+/* Returns false at the end of the input. */
 static bool serve(int listener, bool wait)
 {
 	struct pollfd ready[CLIENTS_MAX + 2] = {{.fd = listener, .events = POLLIN},

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 
 /*
- * ktsn-test-sctp: one association of SCTP (IP protocol 132) by usrsctp, which needs no SCTP of the kernel but
- * CAP_NET_RAW. The client sends messages as fast as it can; the server says in JSON what arrived of them, and
+ * ktsn-test-sctp: one association of SCTP (IP protocol 132) by usrsctp, which needs CAP_NET_RAW but no SCTP
+ * in the kernel. The client sends messages as fast as it can; the server prints in JSON how much arrived, and
  * from which address.
  *
- * Both ends are bound to one address: SCTP would else use every address of its host.
+ * Both ends are bound to one address: otherwise SCTP would use every address of its host.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -19,7 +19,7 @@
 
 enum {
 	BUFFER_BYTES = 1 << 16,
-	/* Enough for a link without delay, so that its rate is not that of a small window. */
+	/* Enough for a link without delay, so that a small window does not limit the rate. */
 	SOCKET_BYTES = 4 << 20,
 	NS_PER_S = 1000000000,
 };
@@ -81,7 +81,7 @@ static struct socket *bound(const struct sockaddr_in *at)
 	return made;
 }
 
-/* An association, once the server listens: its stack refuses from when it is there until then. */
+/* Connects an association, retrying while the server's stack does not listen yet. */
 static struct socket *connected(const struct sockaddr_in *own, struct sockaddr_in to)
 {
 	enum { TRIES = 100, PAUSE_US = 100000 };
@@ -99,7 +99,7 @@ static struct socket *connected(const struct sockaddr_in *own, struct sockaddr_i
 	return NULL;
 }
 
-/* One message, or a part of it; 0 at the end. The library wants to say more of it than anybody asks. */
+/* Receives one message or a part of it; 0 at the end. Ignores the details that the library reports. */
 static ssize_t receive(struct socket *association)
 {
 	struct sockaddr_in from;
@@ -116,7 +116,7 @@ static ssize_t receive(struct socket *association)
 	return got;
 }
 
-/* Counts what comes later than omit_s after the first of it, and prints the sum. */
+/* Counts messages that arrive more than omit_s after the first, and prints the sum. */
 static int serve(struct socket *listener, long omit_s)
 {
 	struct sockaddr_in from;
@@ -136,7 +136,7 @@ static int serve(struct socket *listener, long omit_s)
 		if (begin)
 			bytes += got;
 		else if (last - first >= omit_s * NS_PER_S)
-			begin = last; /* what comes from now on is counted */
+			begin = last; /* messages are counted from now on */
 	}
 	printf("{\"bytes\": %lld, \"elapsed_ns\": %lld, \"from\": \"%s\"}\n", (long long)bytes,
 	       (long long)(begin ? last - begin : 0), inet_ntoa(from.sin_addr));
@@ -153,7 +153,7 @@ static int send_all(struct socket *association, long seconds, size_t bytes)
 	return 0;
 }
 
-/* Returns once nothing is under way any more, or a few seconds have gone by. */
+/* Returns when nothing is under way any more, or after a few seconds. */
 static void finish(struct socket *last)
 {
 	enum { TRIES = 50, PAUSE_US = 100000 };

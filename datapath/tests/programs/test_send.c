@@ -48,7 +48,7 @@ struct options {
 	int count;
 };
 
-/* What one msghdr points to. */
+/* Memory that one msghdr points to. */
 struct envelope {
 	struct iovec payload;
 	union {
@@ -244,7 +244,7 @@ static int options_read(int argc, char **argv, struct options *options)
 
 	options->clock = CLOCK_TAI;
 	options->priority = -1;
-	/* "+": what follows the first operand may begin with "-". */
+	/* "+": arguments after the first operand may begin with "-". */
 	while ((id = getopt_long(argc, argv, "+", long_options, NULL)) != -1)
 		if (option_read(id, options))
 			return -1;
@@ -335,7 +335,8 @@ static void send_one_by_one(int fd, struct options *options)
 	}
 }
 
-/* sendmmsg stops at the first message that fails; the error is seen when that one is the first. */
+/* sendmmsg stops at the first message that fails; its error is visible only when that message is the first
+ * of a call. */
 static void send_together(int fd, struct options *options)
 {
 	static struct envelope envelopes[MESSAGES_MAX];

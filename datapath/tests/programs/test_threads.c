@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * ktsn-test-threads: an ordinary application in which several threads send, each through a socket of its own,
- * for the measurement of what they cost each other. Prints the median and the 99th percentile of the time
- * that a send call took, over all threads, in ns.
+ * ktsn-test-threads: an ordinary application in which several threads send, each through a socket of its own;
+ * measures how much they slow each other down. Prints the median and the 99th percentile of the duration of a
+ * send call, over all threads, in ns.
  */
 #include <arpa/inet.h>
 #include <errno.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * ktsn-shaper-replay: reads lines as parse.h describes them from its standard input and prints what the
- * shaper does.
+ * ktsn-shaper-replay: reads lines in the format of parse.h from its standard input and prints the actions of
+ * the shaper.
  */
 #include "parse.h"
 

@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Nothing but white space behind what was read. */
+/* Only white space follows the parsed text. */
 static bool complete(const char *rest, int read, int expected)
 {
 	return read == expected && rest[strspn(rest, " \n")] == '\0';
@@ -56,7 +56,7 @@ static int tolerance_line(struct replay_parser *parser, const char *values)
 	return number_read(values, &parser->replay.config.tolerance_ns);
 }
 
-/* The schedule whose last line was read is asked for. */
+/* Applies the schedule whose last line was read. */
 static int schedule_close(struct replay_parser *parser)
 {
 	struct replay *replay = &parser->replay;
@@ -75,7 +75,7 @@ static int schedule_close(struct replay_parser *parser)
 	return error;
 }
 
-/* What every event begins with: the first one starts the shaper, and what came before it is over. */
+/* Common to all events: the first one starts the shaper, and earlier schedules are complete. */
 static int event_begin(struct replay_parser *parser)
 {
 	int error = parser->replay.shaper ? 0 : replay_start(&parser->replay);

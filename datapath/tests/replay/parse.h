@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The lines that ktsn-shaper-replay reads. Times are CLOCK_TAI nanoseconds, events are in the order of their
- * times, and what is not an event comes before the first one, a schedule's entries and limits behind it:
+ * The lines that ktsn-shaper-replay reads. Times are CLOCK_TAI nanoseconds; events are in the order of their
+ * times. All other lines precede the first event, except a schedule's entries and limits, which follow it:
  *
  *   strategy NAME
  *   link-speed-bps N
@@ -28,8 +28,7 @@ struct replay_parser {
 	struct ktsn_schedule schedule;
 };
 
-/* Reads one line and does what it says. 0, -EBADMSG for a line that is none of these, or an error of what it
- * asks for. */
+/* Reads and executes one line. Returns 0, -EBADMSG for an invalid line, or the error of the action. */
 int replay_line(struct replay_parser *parser, const char *line);
 
 #endif

@@ -20,7 +20,7 @@ int replay_start(struct replay *replay)
 
 void replay_fini(struct replay *replay)
 {
-	/* A shaper begins where its memory begins. */
+	/* The shaper begins at the start of its memory. */
 	free(replay->shaper);
 }
 

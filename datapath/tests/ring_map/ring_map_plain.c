@@ -47,7 +47,7 @@ int ktsn_ring_map_identify(int fd, size_t bytes, uint32_t *id)
 	return 0;
 }
 
-/* No more than there is, as the kernel maps no more of its own. */
+/* No more than the memory has: the kernel does not map beyond its own either. */
 int ktsn_ring_map_mmap(int fd, size_t bytes, void **address)
 {
 	struct stat status;

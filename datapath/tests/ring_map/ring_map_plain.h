@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What tests have in the place of the kernel's maps (ring_map.h): sealed memfds, which anybody can make. They
- * can be told which of them somebody still has.
+ * Replaces the kernel's maps (ring_map.h) in tests by sealed memfds, which need no privilege. A test can mark
+ * maps as still held by somebody else.
  */
 #ifndef KTSN_TEST_RING_MAP_PLAIN_H
 #define KTSN_TEST_RING_MAP_PLAIN_H
@@ -9,7 +9,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Whether a ring lives after ktsnd has done with it; without it none does. NULL: again without. */
+/* Reports whether a ring is held after ktsnd has released it; without a callback none is. NULL removes the
+ * callback. */
 extern bool (*ring_map_plain_lives)(uint32_t id);
 
 #endif

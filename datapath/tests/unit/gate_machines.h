@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The state machines of scheduled traffic as IEEE Std 802.1Q-2022 clause 8.6.9 draws them (Cycle Timer, List
- * Execute, List Config), executed tick by tick: what the arithmetic of shaper/gates.c is held to. Names are
- * the standard's. A tick is a nanosecond.
+ * The state machines of scheduled traffic in IEEE Std 802.1Q-2022 clause 8.6.9 (Cycle Timer, List Execute,
+ * List Config), executed tick by tick; tests compare the arithmetic of shaper/gates.c with them. Names are
+ * those of the standard. A tick is a nanosecond.
  *
- * Where the standard leaves room:
- *   - Within a tick the machines act first; a request comes after them. So a cycle that begins in the tick of
- *     the request began without knowing of it.
- *   - What follows a cycle is decided when it begins, at its CycleStartTime.
- *   - A request while another is pending takes its place as if that had not been made. (To the letter
- *     CycleStartTime would stay at the ConfigChangeTime that is no more, and the old list would run once from
- *     there, out of phase with its base time.)
- *   - Disabling gates discards the operational list. (To the letter it would be executed again when gates are
- *     enabled, until the new one.)
+ * Choices where the standard leaves room:
+ *   - Within a tick the machines act before a request. A cycle that begins in the tick of the request does
+ * not take the request into account.
+ *   - The successor of a cycle is decided when the cycle begins, at its CycleStartTime.
+ *   - A request while another is pending replaces it as if the first had not been made. (Taken literally,
+ *     CycleStartTime would stay at the former ConfigChangeTime, and the old list would run once from there,
+ * out of phase with its base time.)
+ *   - Disabling gates discards the operational list. (Taken literally, it would be executed again when gates
+ * are enabled, until the new one.)
  */
 #ifndef KTSN_TEST_GATE_MACHINES_H
 #define KTSN_TEST_GATE_MACHINES_H

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Gates in virtual time: pictures of small cycles, edges to the nanosecond, and every request at every moment
- * against the standard's state machines (gate_machines.h).
+ * Gates in virtual time: pictures of small cycles, edges to the nanosecond, and requests at every moment
+ * compared with the standard's state machines (gate_machines.h).
  *
- * In the pictures a character is a nanosecond of the gate of class 0: # open, . shut.
+ * In the pictures each character is a nanosecond of the gate of class 0: # open, . shut.
  */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -107,7 +107,7 @@ static void few_are_listened_to_again_in_a_round(void **state)
 		throttle_release(&loop, BEGAN_NS + THROTTLED_NS + rounds);
 		after = throttled_count(0, RINGS);
 		assert_in_range(before - after, 1, AT_ONCE_MAX);
-		/* Those that have waited longest come first. */
+		/* The doorbells that have waited longest come first. */
 		assert_int_equal(throttled_count(0, RINGS - after), 0);
 		before = after;
 	}

@@ -24,7 +24,7 @@
 
 enum { CONTROL_BYTES = 512, PIECES_MAX = 1024, PAYLOAD_BYTES_MAX = 65507 };
 
-/* What musl leaves in the padding after its 32-bit lengths. */
+/* Content of the padding that musl leaves after its 32-bit lengths. */
 #define PADDING (UINT64_C(0xdeadbeef) << 32)
 
 static const int64_t txtime = INT64_C(0x0123456789abcdef);

@@ -28,7 +28,7 @@ static const uint64_t at_start = BIT(CAP_NET_RAW) | BIT(CAP_NET_ADMIN) | BIT(CAP
 				 BIT(CAP_IPC_LOCK) | BIT(CAP_SYS_NICE) | BIT(CAP_SYS_RAWIO);
 static const uint64_t kept = BIT(CAP_NET_ADMIN) | BIT(CAP_SYS_ADMIN) | BIT(CAP_IPC_LOCK);
 
-/* Those of the calling thread. */
+/* The privileges of the calling thread. */
 static uint64_t held(void)
 {
 	uint64_t all = 0;

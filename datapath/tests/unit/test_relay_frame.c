@@ -147,7 +147,7 @@ static void behind_a_tag_there_is_no_record(void **state)
 /* A datagram from 10.0.0.1:4660 to 10.0.0.2:22136 with the payload "hey", and the checksum of RFC 768. */
 static const uint8_t datagram[] = {0x12, 0x34, 0x56, 0x78, 0x00, 0x0b, 0xa1, 0xc3, 'h', 'e', 'y'};
 
-/* Of the pseudo header, as the kernel leaves it: not complemented. */
+/* The sum of the pseudo header, as the kernel leaves it: not complemented. */
 static uint16_t pseudo_sum_be(void)
 {
 	static const uint8_t pseudo[] = {10, 0, 0, 1, 10, 0, 0, 2, 0, 17, 0, sizeof(datagram)};

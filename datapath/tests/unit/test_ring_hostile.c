@@ -148,7 +148,7 @@ static void held_slot_is_not_taken_again(void **state)
 	ready_set(pair, slot);
 	assert_nothing_to_take(pair);
 	ktsn_ring_release(&pair->consumer, slot);
-	/* Those bits were false, not a message. */
+	/* The bits were false: no message had come. */
 	assert_nothing_to_take(pair);
 }
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Threads that send as fast as they can through one ring to a consumer that sleeps whenever it may, for
- * RUN_MS: every message arrives once, whole and in its thread's order, and nobody sleeps for ever.
+ * Threads send as fast as they can through one ring for RUN_MS to a consumer that sleeps whenever it may:
+ * every message arrives once, whole and in its thread's order, and no thread sleeps forever.
  *
- * Both ends use one mapping, so that ThreadSanitizer sees them meet.
+ * Both ends use one mapping, so that ThreadSanitizer sees both sides.
  */
 #include "ring_pair.h"
 

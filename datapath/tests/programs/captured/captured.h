@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A static program that sends with transmit times, for tests of what libktsn.so cannot see. It knows nothing
- * of KuberneTSN. Its messages begin with "KTSN", their number and their transmit time, in network order.
+ * A static program that sends with transmit times, for tests of sends that bypass libktsn.so. It knows
+ * nothing of KuberneTSN. Its messages begin with "KTSN", their number and their transmit time in network
+ * order.
  */
 #ifndef CAPTURED_H
 #define CAPTURED_H
@@ -9,7 +10,7 @@
 #include <stdint.h>
 #include <sys/socket.h>
 
-/* What one message needs, as sendmsg takes it. */
+/* The arguments of one sendmsg call. */
 struct captured_message {
 	struct msghdr header;
 	struct iovec payload;
@@ -20,7 +21,7 @@ struct captured_message {
 	} control;
 };
 
-/* A method to send: 0 or -errno. -ENOSYS of `open` says that the kernel lacks it. */
+/* A method of sending: 0 or -errno. -ENOSYS from `open` means that the kernel lacks it. */
 struct captured_method {
 	const char *name;
 	int (*open)(void);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A ring of one request at a time, by bare system calls: io_uring_setup(2), io_uring_enter(2). */
+/* A ring of one request at a time, by raw system calls: io_uring_setup(2), io_uring_enter(2). */
 #include "captured.h"
 
 #include <errno.h>

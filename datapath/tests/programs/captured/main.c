@@ -18,7 +18,7 @@
 
 #define NS_PER_S INT64_C(1000000000)
 
-enum { LACKING = 77 }; /* exit status: the kernel lacks what is to be tried */
+enum { LACKING = 77 }; /* exit status: the kernel lacks the method */
 
 struct plan {
 	const struct captured_method *method;

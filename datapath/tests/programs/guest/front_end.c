@@ -32,7 +32,7 @@ static int eal_begin(const char *path, int pairs, bool listens)
 
 static int queues_begin(int pairs)
 {
-	/* With interrupts of the link the device notices that the back end comes and goes. */
+	/* With link interrupts the device notices when the back end connects and disconnects. */
 	const struct rte_eth_conf conf = {.intr_conf = {.lsc = 1}};
 	int err = rte_eth_dev_configure(device, (uint16_t)pairs, (uint16_t)pairs, &conf);
 
@@ -49,10 +49,10 @@ int front_end_begin(const char *path, int pairs, bool listens)
 	cpu_set_t before;
 	int err;
 
-	/* DPDK does not, and who was killed left his. */
+	/* DPDK does not remove it, and a killed process leaves its own. */
 	if (listens)
 		(void)unlink(path);
-	/* It pins the thread, which goes on where it may. */
+	/* It pins the thread, which may then run on any allowed processor again. */
 	sched_getaffinity(0, sizeof(before), &before);
 	err = eal_begin(path, pairs, listens);
 	sched_setaffinity(0, sizeof(before), &before);

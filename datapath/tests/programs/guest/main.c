@@ -2,13 +2,12 @@
 /*
  * ktsn-test-guest PATH PAIRS connect|listen [FLOOD_MS PAIR HEX]
  *
- * Stands for a virtual machine at the socket of vhost-user. It says "ready" once its device is there, and
- * "up" and "down" when the back end comes and goes. Each line "PAIR HEX" on its standard input is a frame
- * that it sends in that pair of queues; each frame that it receives is such a line on its standard output. It
- * ends with its input.
+ * Acts as a virtual machine at a vhost-user socket. It prints "ready" when its device exists, and "up" and
+ * "down" when the back end connects and disconnects. Each line "PAIR HEX" on its standard input is a frame
+ * that it sends in that pair of queues; it prints each received frame as such a line. It ends with its input.
  *
- * With FLOOD_MS it sends one frame as fast as it can for so long, and says how many left; beside it may say
- * nothing more.
+ * With FLOOD_MS it sends one frame as fast as it can for that time and prints how many left; received frames
+ * are not printed.
  */
 #include "front_end.h"
 
@@ -51,7 +50,7 @@ static void line_serve(const char *line)
 		front_end_send(atoi(line), frame, hex_parse(hex + 1, frame));
 }
 
-/* False at the end. */
+/* Returns false at the end. */
 static bool input_serve(void)
 {
 	static char text[LINE_BYTES];

@@ -21,7 +21,7 @@ int64_t now_ns(clockid_t clock)
 	return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
-/* Of CLOCK_MONOTONIC. */
+/* CLOCK_MONOTONIC. */
 static int64_t begun_ns;
 static pthread_once_t begun = PTHREAD_ONCE_INIT;
 
@@ -206,7 +206,7 @@ int socket_to(const struct target *target)
 {
 	int one = 1, fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 
-	/* The target may be everybody. */
+	/* The target may be a broadcast address. */
 	if (fd >= 0)
 		(void)setsockopt(fd, SOL_SOCKET, SO_BROADCAST, &one, sizeof(one));
 	if (fd >= 0 && connect(fd, (const struct sockaddr *)&target->to, sizeof(target->to))) {

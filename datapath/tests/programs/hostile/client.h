@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * An application that speaks to ktsnd itself, without libktsn and without its manners: the application
- * socket, and a mapping of the ring in which nothing stops it.
+ * An application that talks to ktsnd directly, without libktsn and its rules: the application socket, and an
+ * unrestricted mapping of the ring.
  */
 #ifndef KTSN_TEST_HOSTILE_CLIENT_H
 #define KTSN_TEST_HOSTILE_CLIENT_H
@@ -16,52 +16,52 @@ struct client {
 	int fd;
 	int ring_fd;
 	int bell_fd;
-	int receive_fds[2];            /* of the last receive ring that came; -1: none */
+	int receive_fds[2];            /* of the last receive ring; -1: none */
 	struct ktsn_ring_header *ring; /* NULL: none */
 	size_t bytes;
-	/* As the ring had them when it came. */
+	/* The ring's geometry when it arrived. */
 	uint32_t slot_count;
 	uint32_t slot_bytes;
 	uint32_t flow;
 	uint32_t destination;
 };
 
-/* What the command line says. */
+/* The command line. */
 struct target {
 	const char *path;      /* of the application socket */
-	struct sockaddr_in to; /* where messages go */
-	int64_t length_ns;     /* from its beginning, when all is prepared */
-	long count;            /* how many of what the mode makes; 0: as it likes */
+	struct sockaddr_in to; /* destination of the messages */
+	int64_t length_ns;     /* when all is prepared, from the start of the program */
+	long count;            /* the number of objects that the mode creates; 0: the mode's default */
 };
 
 enum { CALL_TIMEOUT_MS = 2000 };
 
-/* All of them: 0 or -errno. */
+/* All return 0 or -errno. */
 int client_connect(struct client *client, const struct target *target);
-/* A request as ktsnd expects it, to be changed at will. */
+/* Fills in a valid request, for callers to change. */
 struct ktsn_app_request client_request(enum ktsn_app_type type);
 /* passed_fd -1: none. */
 int client_send(struct client *client, const void *request, size_t bytes, int passed_fd);
 /* Replies bring the ring and its doorbell. -ECONNRESET: ktsnd has closed the connection. */
 int client_receive(struct client *client, struct ktsn_app_reply *reply);
-/* Both; what ktsnd answers is the result. */
+/* Sends and receives; returns ktsnd's result. */
 int client_call(struct client *client, const struct ktsn_app_request *request, int passed_fd,
 		struct ktsn_app_reply *reply);
 int client_hello(struct client *client);
 int client_flow_open(struct client *client, int socket_fd);
-/* connect, hello and a flow to the target; undone when one fails. */
+/* Connects, sends HELLO and opens a flow to the target; undone on failure. */
 int client_open(struct client *client, const struct target *target);
 void client_close(struct client *client);
 
-/* A UDP socket connected to the target, or -errno. */
+/* Returns a UDP socket connected to the target, or -errno. */
 int socket_to(const struct target *target);
 
 int64_t now_ns(clockid_t clock);
-/* The first call begins, and says so on stderr. */
+/* Announces the first call on stderr when it begins. */
 bool time_left(const struct target *target);
 
 struct ktsn_ring_slot *client_slot(const struct client *client, uint32_t slot);
-/* Fills a slot like a well-behaved producer, whether it is free or not. */
+/* Fills a slot like a well-behaved producer, but even if the slot is not free. */
 void client_publish(const struct client *client, uint32_t slot, int64_t txtime_ns, uint32_t payload_bytes);
 /* Sets the ready bits of all slots. */
 void client_all_ready(const struct client *client);

@@ -12,10 +12,11 @@ enum {
 	UNREAD_AT_ONCE = 16,
 	LINGER_S = 3,
 	BUFFER_BYTES = 4096,
-	/* An answer that takes so long was held up. */
+	/* An answer that takes this long was delayed by the attack. */
 	HELD_NS = 500000000,
 	NAP_US = 1000,
-	/* Of the socket whose lock is held: less than one datagram that waits for a neighbour. */
+	/* The send buffer of the socket whose lock is held: less than a datagram that waits for a
+	 * neighbor. */
 	SEND_BUFFER_BYTES = 2048,
 	UNRESOLVED_BYTES = 1400,
 };
@@ -34,7 +35,7 @@ int lingering_open(struct lingering *lingering, int linger_s)
 	const struct linger linger = {.l_onoff = 1, .l_linger = linger_s};
 	socklen_t length = sizeof(address);
 	static char block[65536];
-	/* Little is enough to fill them. */
+	/* Small buffers fill quickly. */
 	const int bytes = BUFFER_BYTES;
 
 	lingering->fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -54,7 +55,7 @@ int lingering_open(struct lingering *lingering, int linger_s)
 
 /* ---- an answer ---- */
 
-/* Waits for it, for as long as it takes. Whether it was held up. */
+/* Waits for the answer however long it takes. Returns whether it was delayed. */
 static int answer_await(struct client *client, int64_t asked_ns, long *held)
 {
 	struct ktsn_app_reply reply;
@@ -67,8 +68,8 @@ static int answer_await(struct client *client, int64_t asked_ns, long *held)
 	return err;
 }
 
-/* Passes one behind requests that keep ktsnd busy, and drops the own copy meanwhile: the last close is
- * ktsnd's. */
+/* Passes a descriptor after requests that keep ktsnd busy and closes its own copy meanwhile: the last
+ * close is ktsnd's. */
 static int lingering_pass(struct client *client, long *held)
 {
 	struct ktsn_app_request request = client_request(KTSN_APP_FLOW_OPEN);
@@ -130,7 +131,7 @@ static int notifier_open(struct notifier *notifier)
 	return 0;
 }
 
-/* To whom ktsnd has the other end, and throws away what waits there. */
+/* Finds the address of ktsnd's end and discards everything in the queue. */
 static int notifier_fill(const struct notifier *notifier)
 {
 	struct client sender = {.fd = notifier->near_fd};
@@ -144,7 +145,7 @@ static int notifier_fill(const struct notifier *notifier)
 	return err;
 }
 
-/* Hands over a notifier in whose queue a socket lies: to disconnect it is to close that. */
+/* Passes a notifier with a socket in its queue: disconnecting it closes that socket. */
 static int notifier_pass(struct client *client, long *held)
 {
 	struct ktsn_app_request request = client_request(KTSN_APP_FLOW_WAKE);
@@ -189,9 +190,9 @@ struct lock_holder {
 };
 
 /*
- * What is sent to somebody who does not answer fills the buffer; the next, corked, waits for room with the
- * lock held. On a busy machine it has the lock again before whoever waits for it is awake, so ktsnd gets it
- * when the time is over.
+ * Messages to an address that does not answer fill the buffer; the next one, corked, waits for room with the
+ * lock held. On a busy machine it takes the lock again before the waiting thread runs, so ktsnd gets the lock
+ * only when the time is over.
  */
 static void *lock_hold(void *argument)
 {
@@ -209,7 +210,7 @@ static void *lock_hold(void *argument)
 	return NULL;
 }
 
-/* To an address of the own link at which nobody is. */
+/* To an unused address of its own link. */
 static int locked_socket(const struct target *target)
 {
 	const int bytes = SEND_BUFFER_BYTES;
@@ -244,9 +245,9 @@ int mode_locked(const struct target *target)
 	return passed_say(&client, err, passed, held);
 }
 
-/* ---- what nobody has read ---- */
+/* ---- unread messages ---- */
 
-/* Sends, and ends before ktsnd has read it: what it sent goes with the connection, descriptors among it. */
+/* Sends and ends before ktsnd reads it: the messages and their descriptors are closed with the connection. */
 static int unread_leave(const struct target *target, const struct lingering *lingering)
 {
 	struct ktsn_app_request request = client_request(KTSN_APP_FLOW_OPEN);
@@ -255,7 +256,7 @@ static int unread_leave(const struct target *target, const struct lingering *lin
 
 	if (err)
 		return err;
-	/* The first is no request: ktsnd closes the connection for it. */
+	/* The first message is no request: ktsnd closes the connection because of it. */
 	(void)client_send(&client, &request, 1, -1);
 	(void)client_send(&client, &request, sizeof(request), lingering->fd);
 	close(lingering->fd);
@@ -263,7 +264,7 @@ static int unread_leave(const struct target *target, const struct lingering *lin
 	return 0;
 }
 
-/* So many so quickly that ktsnd comes to some of them too late. */
+/* So many so quickly that ktsnd reads some of them too late. */
 static int unread_leave_all(const struct target *target, long *left)
 {
 	struct lingering lingering[UNREAD_AT_ONCE];
@@ -293,9 +294,9 @@ int mode_unread(const struct target *target)
 	return err ? complain("leave something unread", err) : 0;
 }
 
-/* ---- a pod that means well ---- */
+/* ---- a benign pod ---- */
 
-/* As libktsn does at the start of an application. */
+/* Like libktsn at the start of an application. */
 int mode_ask(const struct target *target)
 {
 	int64_t longest_ns = 0;

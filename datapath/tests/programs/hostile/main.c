@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * ktsn-test-hostile: a pod that is hostile in one of several ways, for tests of what it cannot do to others.
+ * ktsn-test-hostile: a pod that is hostile in one of several ways, for tests that other pods are not
+ * affected.
  */
 #include "modes.h"
 

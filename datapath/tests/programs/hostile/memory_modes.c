@@ -12,7 +12,7 @@ enum {
 	KEPT_MAX = 8192,
 	SPARSE_SLOTS = 4000 / KTSN_RING_WORD_BITS * KTSN_RING_WORD_BITS,
 	SPARSE_SLOT_BYTES = 4096,
-	/* Between two messages of a mode that is busy with other things. */
+	/* Between two messages of a mode that does other things. */
 	STEPS = 16,
 	NAP_US = 1000,
 };
@@ -21,7 +21,7 @@ enum {
 #define MADV_COLLAPSE 25
 #endif
 
-/* What it tried with its ring, and how often the kernel let it. */
+/* Attempts to remove the ring's memory, and how often the kernel allowed one. */
 struct attempts {
 	long tried, done;
 };
@@ -32,7 +32,7 @@ static void attempt_count(struct attempts *attempts, int result)
 	attempts->done += result == 0;
 }
 
-/* Every way there is to take pages out of memory that two processes map. */
+/* Every way to take pages out of memory that two processes map. */
 static void punch(const struct client *client, struct attempts *attempts)
 {
 	const int how = FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE;
@@ -44,13 +44,13 @@ static void punch(const struct client *client, struct attempts *attempts)
 
 static void collapse(const struct client *client, struct attempts *attempts)
 {
-	/* What is collapsed is mapped anew, page by page: so that there is always something to collapse. */
+	/* Collapsing maps the pages again one by one, so there is always something to collapse. */
 	(void)fallocate(client->ring_fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, 4096);
 	(void)madvise(client->ring, client->bytes, MADV_PAGEOUT);
 	attempt_count(attempts, madvise(client->ring, client->bytes, MADV_COLLAPSE));
 }
 
-/* Sends meanwhile, so that ktsnd looks into the ring. */
+/* Sends meanwhile, so that ktsnd reads the ring. */
 static int attack(const struct target *target,
 		  void (*act)(const struct client *client, struct attempts *attempts), const char *done)
 {
@@ -82,7 +82,7 @@ int mode_collapse(const struct target *target)
 	return attack(target, collapse, "collapsed");
 }
 
-/* As many as the system lets it have. */
+/* Opens as many as the system allows. */
 static void descriptors_raise(void)
 {
 	struct rlimit limit;
@@ -93,7 +93,7 @@ static void descriptors_raise(void)
 	(void)setrlimit(RLIMIT_NOFILE, &limit);
 }
 
-/* Everything but the ring, whose descriptor and mapping it keeps. */
+/* Closes everything except the ring, whose descriptor and mapping it keeps. */
 static void hang_up(struct client *client)
 {
 	close(client->bell_fd);
@@ -101,7 +101,7 @@ static void hang_up(struct client *client)
 	client->bell_fd = client->fd = -1;
 }
 
-/* Has nothing but the ring afterwards, or nothing at all. */
+/* Keeps only the ring afterwards, or nothing. */
 static int ring_keep(struct client *client, const struct target *target)
 {
 	int err = client_connect(client, target);
@@ -116,7 +116,7 @@ static int ring_keep(struct client *client, const struct target *target)
 	return err;
 }
 
-/* Rings without end, one after the other: no limit of processes is in the way. */
+/* Opens rings one after the other, without the limit of processes. */
 int mode_keep(const struct target *target)
 {
 	static struct client kept[KEPT_MAX];
@@ -143,7 +143,7 @@ int mode_keep(const struct target *target)
 	return 0;
 }
 
-/* Memory laid out and sealed as rings once were; no page of it costs the pod anything. */
+/* Memory with the layout and seals of former rings; its pages cost the pod nothing. */
 static int sparse_make(struct client *client)
 {
 	struct ktsn_ring_header header = {.magic = KTSN_RING_MAGIC,
@@ -161,7 +161,7 @@ static int sparse_make(struct client *client)
 	return 0;
 }
 
-/* Says that a ktsnd before this one made the ring. */
+/* Claims that an earlier ktsnd created the ring. */
 static int hand_back(struct client *client)
 {
 	struct ktsn_app_request request = client_request(KTSN_APP_HAND_BACK);
@@ -172,7 +172,7 @@ static int hand_back(struct client *client)
 	return err ? err : client_call(client, &request, -1, &reply);
 }
 
-/* Hangs up and keeps the memory where ktsnd took it. */
+/* Hangs up and keeps the memory if ktsnd accepted it. */
 int mode_sparse(const struct target *target)
 {
 	long handed = 0, accepted = 0;

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a pod with CAP_NET_ADMIN can send to the netlink sockets that ktsnd has in the pod's network
- * namespace.
+ * Messages of a pod with CAP_NET_ADMIN to the netlink sockets that ktsnd has in the pod's network namespace.
  */
 #include "modes.h"
 
@@ -15,7 +14,7 @@
 
 enum { PORTS_MAX = 64 };
 
-/* Of others than this one, as the kernel lists them: address, protocol, port. */
+/* Lists netlink sockets of other processes from the kernel: address, protocol, port. */
 static int ports_find(uint32_t own, uint32_t ports[PORTS_MAX])
 {
 	FILE *file = fopen("/proc/self/net/netlink", "re");
@@ -32,8 +31,7 @@ static int ports_find(uint32_t own, uint32_t ports[PORTS_MAX])
 	return count;
 }
 
-/* Of types that a dump ends with, or goes on with, or that are news; with sequence numbers that may be the
- * right ones. */
+/* Message types that end or continue a dump, or are notifications, with sequence numbers that may match. */
 static int forge(int fd, uint32_t port, uint32_t groups, uint32_t number)
 {
 	static const uint16_t types[] = {NLMSG_NOOP, RTM_NEWADDR, RTM_NEWLINK,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What makes queues long that the kernel walks with a lock held: watchers of descriptors that ktsnd has too,
- * sleepers in shared memory; and what makes much work of one message, or of one connection.
+ * Long queues that the kernel walks with a lock held: watchers of descriptors that ktsnd shares, and sleepers
+ * in shared memory. Also cheap messages or connections that cause a lot of work.
  */
 #include "modes.h"
 
@@ -41,7 +41,7 @@ struct watchers {
 	long count;
 };
 
-/* A descriptor can be in a set once for each number that it ever had while it was added. */
+/* An epoll set accepts a descriptor once for each number that it had when it was added. */
 static bool watchers_fill_set(struct watchers *watchers, int fd, int numbers, long wanted)
 {
 	struct epoll_event event = {.events = EPOLLIN | EPOLLOUT | EPOLLET};
@@ -106,7 +106,7 @@ int mode_watchers(const struct target *target)
 	return 0;
 }
 
-/* Each reply wakes them all, in whichever thread sends it. */
+/* Each reply wakes all of them, whichever thread sends it. */
 int mode_audience(const struct target *target)
 {
 	struct ktsn_app_request request = client_request(KTSN_APP_RESUME);
@@ -130,7 +130,7 @@ int mode_audience(const struct target *target)
 	return err ? complain("have an answer", err) : 0;
 }
 
-/* A watcher of a folder has a file of its own, and costs whoever changes the folder a signal, or an event. */
+/* Each watcher of a folder has its own file, and every change of the folder sends it a signal or an event. */
 static long folder_watch(const char *folder, long wanted)
 {
 	const uint32_t events = IN_ALL_EVENTS;
@@ -149,7 +149,7 @@ static long folder_watch(const char *folder, long wanted)
 	return watchers;
 }
 
-/* ktsnd makes and removes the socket there. */
+/* ktsnd creates and removes the socket there. */
 int mode_folder(const struct target *target)
 {
 	struct rlimit descriptors;
@@ -198,7 +198,7 @@ int mode_watchers_close(const struct target *target)
 	return 0;
 }
 
-/* In the word of the ring in which libraries slept once; nobody can in memory of this kind. */
+/* Former libraries slept in this word of the ring; memory of this kind does not allow it. */
 static void *sleep_in_ring(void *argument)
 {
 	const struct client *client = argument;
@@ -225,7 +225,7 @@ static long sleepers_start(struct client *client, long count)
 	return started;
 }
 
-/* An eventfd for ktsnd to empty when there is space, with as many watchers. */
+/* An eventfd that ktsnd writes when there is space, with this many watchers. */
 static int space_hand_over(struct client *client, struct watchers *watchers, long count)
 {
 	struct ktsn_app_request request = client_request(KTSN_APP_FLOW_WAKE);
@@ -283,7 +283,7 @@ static int poller_open(struct client *client, const struct target *target)
 	if (err)
 		return err;
 	space_fd = space_hand_over(client, &none, 0);
-	/* ktsnd's copy lives. */
+	/* ktsnd's copy stays open. */
 	if (space_fd >= 0)
 		close(space_fd);
 	return space_fd < 0 ? space_fd : 0;
@@ -296,7 +296,7 @@ static void pollers_announce(const struct client *client)
 	atomic_store(&client->ring->space_pollers, 1);
 }
 
-/* Each slot that is given back wakes all of them. */
+/* Every freed slot wakes all of them. */
 int mode_pollers(const struct target *target)
 {
 	const long count = wanted(target, POLLERS);
@@ -320,7 +320,7 @@ int mode_pollers(const struct target *target)
 	return 0;
 }
 
-/* ---- a message to many ---- */
+/* ---- messages to many receivers ---- */
 
 static int group_find(struct client *client)
 {
@@ -360,7 +360,7 @@ int mode_group(const struct target *target)
 	return 0;
 }
 
-/* ---- rings that come back again and again ---- */
+/* ---- rings that are handed back repeatedly ---- */
 
 static _Atomic long handed_back, refused;
 

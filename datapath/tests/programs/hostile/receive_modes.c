@@ -10,14 +10,14 @@
 #include <unistd.h>
 
 enum {
-	CONTROL_FD = 1, /* of the two that come with a reply */
+	CONTROL_FD = 1, /* of the two descriptors of a reply */
 	SOCKETS_MAX = 4096,
-	/* Of each socket: the smallest ring. */
+	/* The receive buffer of each socket: the smallest ring. */
 	BUFFER_BYTES = 4096,
 	NAP_US = 1000,
 };
 
-/* Bound to a port of any address, 0: a free one. Or -errno. */
+/* Binds to a port of any address; 0: a free one. Returns the socket or -errno. */
 static int receiver(in_port_t port_be)
 {
 	const struct sockaddr_in any = {.sin_family = AF_INET, .sin_port = port_be};
@@ -33,7 +33,7 @@ static int receiver(in_port_t port_be)
 	return -EADDRINUSE;
 }
 
-/* The ring's descriptors stay open, where it is had. */
+/* Keeps the ring's descriptors open if there is one. */
 static int ring_ask(struct client *client, enum ktsn_app_type type, int fd)
 {
 	struct ktsn_app_request request = client_request(type);
@@ -42,7 +42,7 @@ static int ring_ask(struct client *client, enum ktsn_app_type type, int fd)
 	return client_call(client, &request, fd, &reply);
 }
 
-/* Says of the ring that came last that it is read. */
+/* Marks the last ring as read. */
 static int ring_claim(const struct client *client)
 {
 	const long bytes = sysconf(_SC_PAGESIZE);
@@ -56,8 +56,8 @@ static int ring_claim(const struct client *client)
 	return 0;
 }
 
-/* Opens rings for as many sockets as it may, the first at the target's port, and reads none of them, though
- * it says so. */
+/* Opens rings for as many sockets as allowed, the first at the target's port, and reads none of them
+ * although it claims to. */
 int mode_receive(const struct target *target)
 {
 	const struct rlimit descriptors = {4 * SOCKETS_MAX, 4 * SOCKETS_MAX};
@@ -88,7 +88,7 @@ int mode_receive(const struct target *target)
 	return 0;
 }
 
-/* Descriptors of a ring that came with the last reply. */
+/* Closes the descriptors of the last reply's ring. */
 static void ring_forget(struct client *client)
 {
 	for (int i = 0; i < 2; i++) {
@@ -98,7 +98,7 @@ static void ring_forget(struct client *client)
 	}
 }
 
-/* One socket's ring is opened again and again, others' are opened and given back. */
+/* Opens the ring of one socket repeatedly; opens and gives back those of others. */
 int mode_receive_churn(const struct target *target)
 {
 	int fd = receiver(target->to.sin_port), err;

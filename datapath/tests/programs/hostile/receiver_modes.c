@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What makes a frame expensive to receive: the kernel does a receiver's work in the context of whoever sends,
- * and each socket and each filter adds to it. None of this takes a capability.
+ * Frames that are expensive to receive: the kernel does the receiver's work in the context of the sender, and
+ * every socket and filter adds to it. None of this needs a capability.
  */
 #include "modes.h"
 
@@ -17,13 +17,13 @@
 
 enum {
 	RECEIVERS = 1000,
-	/* Of the longest filter that the memory for a socket's options has room for by default. */
+	/* The length of the longest filter that fits into the default memory for socket options. */
 	DIVISIONS = 2698,
 	STEADY_EVERY_US = 1000,
 	PAYLOAD_BYTES = 64,
 };
 
-/* Divides the largest number again and again, and lets the datagram pass. */
+/* Divides the largest number repeatedly and lets the datagram pass. */
 static int filter_attach(int fd)
 {
 	static struct sock_filter filter[DIVISIONS + 2];
@@ -36,7 +36,7 @@ static int filter_attach(int fd)
 	return setsockopt(fd, SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof(program)) ? -errno : 0;
 }
 
-/* One of many on the same port; a member of the target if that is a group. */
+/* Opens one of many sockets on the same port; joins the target if that is a group. */
 static int receiver_open(const struct target *target, bool filtered)
 {
 	const struct sockaddr_in any = {.sin_family = AF_INET, .sin_port = target->to.sin_port};
@@ -57,7 +57,7 @@ static int receiver_open(const struct target *target, bool filtered)
 	return err ? err : fd;
 }
 
-/* As many as this process may have open. Returns how many, or -errno. */
+/* Opens as many as this process may have. Returns the number, or -errno. */
 static long receivers_open(const struct target *target, bool filtered, long count)
 {
 	long opened = 0;
@@ -73,8 +73,7 @@ static long receivers_open(const struct target *target, bool filtered, long coun
 	return opened;
 }
 
-/* What one process may not have open, others of its own have, which end with it. Returns when all are open.
- */
+/* Opens the rest in child processes, which end with this one. Returns when all are open. */
 static int receivers_spread(const struct target *target, bool filtered, long count)
 {
 	long opened = receivers_open(target, filtered, count);
@@ -85,14 +84,14 @@ static int receivers_spread(const struct target *target, bool filtered, long cou
 		return complain("open a receiving socket", (int)opened);
 	if (opened == count)
 		return 0;
-	/* From here on there is no descriptor left for a pipe but those of the input and output. */
+	/* From here on no descriptor is left for a pipe except those of the input and output. */
 	close(STDIN_FILENO);
 	close(STDOUT_FILENO);
 	if (pipe(ready))
 		return complain("make a pipe", -errno);
 	if (fork() == 0) {
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
-		/* Its own copies would keep it from opening any. */
+		/* Its inherited copies would prevent it from opening any. */
 		for (int fd = STDERR_FILENO + 1; fd < STDERR_FILENO + 1 + opened; fd++)
 			close(fd);
 		if (receivers_spread(target, filtered, count - opened))
@@ -132,7 +131,7 @@ int mode_receivers_filter(const struct target *target)
 	return receivers_run(target, true);
 }
 
-/* To wherever the target is: a pod, a group, everybody. */
+/* To the target: a pod, a group, or the broadcast address. */
 int mode_steady(const struct target *target)
 {
 	const long every_us = target->count ? target->count : STEADY_EVERY_US;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a pod leaves to ktsnd when it ends: descriptors whose close waits for something that ktsnd has in a
- * queue and closes later, and more of the same while it is removed.
+ * State that a pod leaves to ktsnd when it ends: descriptors whose close blocks on an object that ktsnd has
+ * in a queue and closes later, and more of them while it is being removed.
  */
 #include "modes.h"
 
@@ -26,7 +26,7 @@
 #include <unistd.h>
 
 enum {
-	/* While ktsnd reads so many messages with a socket this end closes its own. */
+	/* While ktsnd reads this many messages with a socket, this end closes its own. */
 	COPIES = 16,
 	CONNECTIONS = 300,
 	CONNECTIONS_MAX = 4096,
@@ -44,9 +44,9 @@ static void rest(const struct target *target)
 		usleep(NAP_US);
 }
 
-/* ---- a socket, and its peer behind it in the same queue ---- */
+/* ---- a socket whose peer follows it in the same queue ---- */
 
-/* ktsnd closes the last copy of the one, waits, and does not come to the other. */
+/* ktsnd closes the last copy of the first, blocks, and does not reach the second. */
 static int pair_leave(struct client *client)
 {
 	struct ktsn_app_request request = client_request(KTSN_APP_HELLO);
@@ -132,20 +132,20 @@ int mode_immortal2(const struct target *target)
 	if (err)
 		return complain("leave rings behind a pair of sockets", err);
 	say("rings", rings);
-	/* Until ktsnd has read as far as it gets. */
+	/* Waits until ktsnd has read as far as it can. */
 	usleep(50 * NAP_US);
 	rest(target);
 	return 0;
 }
 
-/* From a process of its own, whose end does not wait for the peers, which live on here. */
+/* In a child process, whose end does not wait for the peers, which stay open here. */
 static void batch_pass(struct client *client, const struct lingering *batch, int closed_fd)
 {
 	struct ktsn_app_request request = client_request(KTSN_APP_HELLO);
 	int err = 0;
 	char byte;
 
-	/* The last copies are to be ktsnd's, and these. */
+	/* The last copies must belong to ktsnd and to this process. */
 	(void)!read(closed_fd, &byte, 1);
 	for (int i = 0; i < BATCH && !err; i++)
 		err = client_send(client, &request, sizeof(request), batch[i].fd);
@@ -170,7 +170,7 @@ static int batch_send(struct client *client, const struct lingering *batch)
 	return waitpid(child, &status, 0) < 0 ? -errno : -WEXITSTATUS(status);
 }
 
-/* It outlives the removal, and goes on with what it has. */
+/* It survives the removal and continues with the connections that it has. */
 int mode_refill(const struct target *target)
 {
 	static struct lingering batches[BATCHES_MAX][BATCH];
@@ -224,7 +224,7 @@ int mode_ends(const struct target *target)
 	return 0;
 }
 
-/* ---- what ktsnd gave ---- */
+/* ---- descriptors from ktsnd ---- */
 
 int mode_returns(const struct target *target)
 {
@@ -259,7 +259,7 @@ int mode_returns(const struct target *target)
 	return err ? complain("have an answer", err) : 0;
 }
 
-/* ---- a file of FUSE, and its server behind it ---- */
+/* ---- a file of FUSE, with its server in the same queue ---- */
 
 static void fuse_answer(int fd, uint64_t request, const void *answer, size_t bytes)
 {
@@ -271,7 +271,7 @@ static void fuse_answer(int fd, uint64_t request, const void *answer, size_t byt
 	(void)!write(fd, message, sizeof(header) + bytes);
 }
 
-/* Answers nobody's close but its own. */
+/* Answers nothing but its own close. */
 static void *fuse_serve(void *argument)
 {
 	static char message[1 << 17];
@@ -293,7 +293,7 @@ static void *fuse_serve(void *argument)
 	return NULL;
 }
 
-/* Its root is a file. Returns that, open, or -errno. */
+/* Mounts it with a file as its root. Returns the open file, or -errno. */
 static int fuse_mount(int *server_fd, pthread_t *serving)
 {
 	char path[] = "/tmp/ktsn-test-fuse-XXXXXX", options[96];
@@ -317,8 +317,8 @@ static int fuse_mount(int *server_fd, pthread_t *serving)
 	return err ? err : fd;
 }
 
-/* ktsnd waits in close() for the server of the file, whose only descriptor is in a queue that it has yet to
- * read. No signal ends that. */
+/* ktsnd blocks in close() until the file's server answers. The server's only descriptor is in a queue that
+ * ktsnd has not read yet. No signal interrupts that. */
 static int fuse_leave(const struct target *target, uint32_t type)
 {
 	struct ktsn_app_request request = client_request(type);
@@ -333,7 +333,7 @@ static int fuse_leave(const struct target *target, uint32_t type)
 	file_fd = server_fd < 0 ? -errno : fuse_mount(&server_fd, &serving);
 	if (file_fd < 0)
 		return complain("serve a file system", file_fd);
-	/* By which it can be aborted. */
+	/* The connection can be aborted through it. */
 	if (statx(file_fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, 0, &status) == 0)
 		say("connection", status.stx_dev_minor);
 	err = client_connect(&client, target);
@@ -354,7 +354,7 @@ int mode_fuse(const struct target *target)
 	return fuse_leave(target, KTSN_APP_HELLO);
 }
 
-/* The file comes as a ring that is handed back; ktsnd refuses it before it maps any. */
+/* The file arrives as a ring that is handed back; ktsnd refuses it before mapping it. */
 int mode_fuse_ring(const struct target *target)
 {
 	return fuse_leave(target, KTSN_APP_HAND_BACK);
@@ -362,7 +362,7 @@ int mode_fuse_ring(const struct target *target)
 
 /* ---- a socket whose lock is held by a page fault ---- */
 
-/* A page that never comes. NULL: it cannot be had. */
+/* A page that is never delivered. NULL: not available. */
 static void *page_make(int *faults_fd)
 {
 	const size_t bytes = (size_t)sysconf(_SC_PAGESIZE);
@@ -383,7 +383,7 @@ struct faulting {
 	void *page;
 };
 
-/* The kernel has the socket's lock while it copies what is corked. */
+/* The kernel holds the socket's lock while it copies the corked data. */
 static void *fault(void *argument)
 {
 	const struct faulting *faulting = argument;
@@ -392,7 +392,7 @@ static void *fault(void *argument)
 	return NULL;
 }
 
-/* As long as the thread lives, not for three seconds. */
+/* As long as the thread lives, not only for three seconds. */
 int mode_faulted(const struct target *target)
 {
 	struct ktsn_app_request request = client_request(KTSN_APP_FLOW_OPEN);
@@ -413,7 +413,7 @@ int mode_faulted(const struct target *target)
 	if (time_left(target))
 		err = client_send(&client, &request, sizeof(request), faulting.fd);
 	rest(target);
-	/* It is not answered before the page is there. */
+	/* It is not answered before the page arrives. */
 	say("held", recv(client.fd, &reply, sizeof(reply), MSG_DONTWAIT) < 0 && errno == EAGAIN);
 	close(faults_fd);
 	pthread_join(thread, NULL);

@@ -8,7 +8,7 @@
 
 enum {
 	PAYLOAD_BYTES = 64,
-	/* Work between two looks at the clock. */
+	/* Work between two readings of the clock. */
 	STEPS = 512,
 	/* Rings that are filled at the same time. */
 	FLOOD_RINGS = 4,
@@ -23,7 +23,7 @@ static int open_or_complain(struct client *client, const struct target *target)
 	return err ? complain("get a ring and a flow", err) : 0;
 }
 
-/* Random bytes over all of it, header included, as fast as memory takes them. */
+/* Random bytes over the whole memory, including the header, as fast as possible. */
 int mode_scribble(const struct target *target)
 {
 	struct test_random random = {.state = (uint64_t)getpid()};
@@ -35,13 +35,13 @@ int mode_scribble(const struct target *target)
 	while (time_left(target)) {
 		for (int i = 0; i < STEPS; i++) {
 			uint64_t at = test_random_below(&random, client.bytes / sizeof(uint64_t));
-			/* Half of them where the bits and states are. */
+			/* Half of them hit the bits and states. */
 			if (i % 2)
 				at %= sizeof(struct ktsn_ring_header) / sizeof(uint64_t);
 			((_Atomic uint64_t *)client.ring)[at] = test_random_next(&random);
 			written++;
 		}
-		/* So that there is something to find. */
+		/* So that there are messages to find. */
 		client_publish(&client, (uint32_t)test_random_below(&random, client.slot_count),
 			       (int64_t)test_random_next(&random),
 			       (uint32_t)test_random_below(&random, client.slot_bytes));
@@ -69,7 +69,7 @@ static uint32_t lying_number(struct test_random *random, uint32_t truth)
 	return numbers[test_random_below(random, sizeof(numbers) / sizeof(numbers[0]))];
 }
 
-/* Slots in which only some of the fields are true. */
+/* Slots in which only some fields are valid. */
 int mode_lie(const struct target *target)
 {
 	struct test_random random = {.state = (uint64_t)getpid()};
@@ -94,7 +94,7 @@ int mode_lie(const struct target *target)
 	return 0;
 }
 
-/* Good messages whose fields change for ever while they are read. */
+/* Valid messages whose fields change while they are read. */
 int mode_race(const struct target *target)
 {
 	struct test_random random = {.state = (uint64_t)getpid()};
@@ -166,13 +166,13 @@ static int fill_rings(const struct target *target, int64_t ahead_ns)
 	return 0;
 }
 
-/* As many messages as fit, all of them due now. */
+/* As many messages as fit, all due now. */
 int mode_flood(const struct target *target)
 {
 	return fill_rings(target, 0);
 }
 
-/* As many as fit, due as late as a pod may ask for, or a little later. */
+/* As many as fit, due at the end of the pod's horizon or a little later. */
 int mode_distant(const struct target *target)
 {
 	return fill_rings(target, 1900000000);

@@ -17,7 +17,7 @@ enum {
 	NAP_US = 1000,
 };
 
-/* Asks and asks and reads no reply; another that never finishes a request; others that say nothing. */
+/* One connection sends requests and reads no reply; another never finishes a request; others are silent. */
 static long stalled_ask(struct client *clients, const struct target *target)
 {
 	struct ktsn_app_request request = client_request(KTSN_APP_RESUME);
@@ -55,7 +55,7 @@ int mode_stall(const struct target *target)
 	return 0;
 }
 
-/* Flows until one is refused. Returns how many, and why no more. */
+/* Opens flows until one is refused. Returns their number and the error. */
 static int flows_open(struct client *client, const struct target *target, long *count)
 {
 	int err = 0;
@@ -71,7 +71,7 @@ static int flows_open(struct client *client, const struct target *target, long *
 	return err;
 }
 
-/* How far it gets: connections, rings, sockets, and the errors that say so. */
+/* Exhausts connections, rings and sockets, and prints their numbers and the errors at the limits. */
 int mode_many(const struct target *target)
 {
 	static struct client clients[CONNECTIONS_MAX];
@@ -107,7 +107,7 @@ int mode_many(const struct target *target)
 	return 0;
 }
 
-/* The descriptor is shared: what it is told, ktsnd's is told. */
+/* The open file is shared: its flags apply to ktsnd as well. */
 int mode_bell(const struct target *target)
 {
 	const uint64_t one = 1, full = UINT64_MAX - 1;
@@ -123,7 +123,7 @@ int mode_bell(const struct target *target)
 
 		(void)fcntl(client.bell_fd, F_SETFL, block ? 0 : O_NONBLOCK);
 		(void)!write(client.bell_fd, &one, sizeof(one));
-		/* Never more than it can hold, or this end would block itself. */
+		/* Never more than fits, or this end would block. */
 		if (rings % 4 == 0)
 			(void)!read(client.bell_fd, &count, sizeof(count));
 		(void)fcntl(client.bell_fd, F_SETFL, O_NONBLOCK);
@@ -138,7 +138,7 @@ int mode_bell(const struct target *target)
 	return 0;
 }
 
-/* Comes, sends, and is gone, by turns in order and in the middle of a word. */
+/* Connects, sends and disconnects, alternately after and within a message. */
 int mode_churn(const struct target *target)
 {
 	struct ktsn_app_request request = client_request(KTSN_APP_FLOW_CLOSE);
@@ -166,8 +166,8 @@ int mode_churn(const struct target *target)
 	return 0;
 }
 
-/* Registers one socket anew for ever, with messages under way, so that destinations come and go as fast as
- * ktsnd can answer. */
+/* Registers one socket repeatedly with messages under way, so that destinations come and go as fast as
+ * ktsnd answers. */
 int mode_register(const struct target *target)
 {
 	struct ktsn_app_request request = client_request(KTSN_APP_FLOW_OPEN);

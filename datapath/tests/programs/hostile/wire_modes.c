@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Frames that a pod with CAP_NET_RAW puts onto its network, past ktsnd. Addresses are guessed as tsn-cni
- * gives them: hardware addresses are 0a:58 and the IPv4 address, link-local ones follow from these.
+ * Frames that a pod with CAP_NET_RAW sends to its network, bypassing ktsnd. It guesses addresses as tsn-cni
+ * assigns them: hardware addresses are 0a:58 and the IPv4 address; link-local addresses follow from these.
  */
 #include "modes.h"
 #include "test_random.h"
@@ -23,11 +23,11 @@
 
 enum {
 	FRAME_BYTES_MAX = 1514,
-	/* A pause of a millisecond after so many: a flood of the whole processor is a test of the scheduler.
-	 */
+	/* Pauses for a millisecond after this many: a flood that takes the whole processor would test the
+	 * scheduler. */
 	BURST_FRAMES = 32,
 	PAUSE_NS = 1000000,
-	PODS_A_SUBNET = 16, /* that are guessed; the first of a subnet are in use */
+	PODS_A_SUBNET = 16, /* range of guesses; the first addresses of a subnet are in use */
 	SUBNETS = 4,
 	VXLAN_PORT = 4789,
 	IGMP_V3_REPORT = 0x22,
@@ -43,7 +43,7 @@ struct wire {
 	struct in6_addr own6;
 };
 
-/* A frame that is being built. */
+/* A frame under construction. */
 struct frame {
 	uint8_t bytes[FRAME_BYTES_MAX];
 	size_t count;
@@ -79,7 +79,7 @@ static uint16_t checksum(const void *at, size_t bytes, uint32_t sum)
 	const uint8_t *from = at;
 
 	for (size_t i = 0; i + 1 < bytes; i += 2)
-		/* NOLINTNEXTLINE(clang-analyzer-core.*): bit fields of a header that is initialised */
+		/* NOLINTNEXTLINE(clang-analyzer-core.*): bit fields of an initialised header */
 		sum += (uint32_t)from[i] << 8 | from[i + 1];
 	if (bytes % 2)
 		sum += (uint32_t)from[bytes - 1] << 8;
@@ -88,7 +88,7 @@ static uint16_t checksum(const void *at, size_t bytes, uint32_t sum)
 	return htons((uint16_t)~sum);
 }
 
-/* Any pod's of the network, whose subnets are 10.42.N.0/24. */
+/* The address of any pod of the network, whose subnets are 10.42.N.0/24. */
 static struct in_addr pod_address(const struct wire *wire)
 {
 	uint32_t network = ntohl(wire->own4.s_addr) & 0xffff0000;
@@ -142,7 +142,7 @@ static void put_ipv6(struct frame *frame, const struct wire *wire, const struct 
 	inet_pton(AF_INET6, to, &header->ip6_dst);
 }
 
-/* Of ICMPv6, which is the rest of the frame from there on. */
+/* Checksum of ICMPv6, which is the rest of the frame. */
 static void finish_icmpv6(struct frame *frame, size_t at)
 {
 	const struct ip6_hdr *header = (const void *)(frame->bytes + ETH_HLEN);
@@ -183,7 +183,7 @@ static void build_arp(const struct wire *wire, struct frame *frame)
 	put(frame, &target, sizeof(target));
 }
 
-/* An address that a pod may have, of one of both scopes. */
+/* An address that a pod may have, of either scope. */
 static struct in6_addr pod_address6(const struct wire *wire)
 {
 	struct in6_addr address = wire->own6;
@@ -206,7 +206,7 @@ static struct in6_addr pod_address6(const struct wire *wire)
 	return address;
 }
 
-/* Advertisements, solicitations and searches for duplicates as any pod, some behind other headers. */
+/* Advertisements, solicitations and searches for duplicates as any pod, some after other headers. */
 static void build_nd(const struct wire *wire, struct frame *frame)
 {
 	static const uint8_t extension[EXTENSION_BYTES] = {0, 0, 1, 4};
@@ -232,7 +232,7 @@ static void build_nd(const struct wire *wire, struct frame *frame)
 	finish_icmpv6(frame, at);
 }
 
-/* The hardware address of any pod as the source: bridges and tunnels learn from that. */
+/* Uses the hardware address of any pod as the source: bridges and tunnels learn from it. */
 static void build_fdb(const struct wire *wire, struct frame *frame)
 {
 	uint8_t from[ETH_ALEN], to[ETH_ALEN];
@@ -243,7 +243,7 @@ static void build_fdb(const struct wire *wire, struct frame *frame)
 	put_random(frame, 46);
 }
 
-/* Fragments of nothing, which overlap, as any pod: the receiver keeps them, up to its limit of memory. */
+/* Overlapping fragments without content, as any pod: the receiver keeps them up to its memory limit. */
 static void build_fragments(const struct wire *wire, struct frame *frame)
 {
 	size_t bytes = 8 * (1 + number(170));
@@ -255,7 +255,7 @@ static void build_fragments(const struct wire *wire, struct frame *frame)
 	put_random(frame, bytes);
 }
 
-/* IPv6 with up to 100 headers in front of nothing, and fragments. */
+/* IPv6 with up to 100 extension headers without payload, and fragments. */
 static void build_extensions(const struct wire *wire, struct frame *frame)
 {
 	static const uint8_t kinds[] = {IPPROTO_HOPOPTS, IPPROTO_ROUTING, IPPROTO_FRAGMENT, IPPROTO_DSTOPTS};
@@ -272,7 +272,7 @@ static void build_extensions(const struct wire *wire, struct frame *frame)
 	}
 }
 
-/* Reports for more groups than a bridge keeps, and queries, which make the port one of a router. */
+/* Reports for more groups than a bridge keeps, and queries, which make the port a router port. */
 static void build_membership(const struct wire *wire, struct frame *frame)
 {
 	static const uint8_t router_alert[] = {0x94, 4, 0, 0};
@@ -301,8 +301,8 @@ static void build_membership(const struct wire *wire, struct frame *frame)
 	put(frame, report, sizeof(report));
 }
 
-/* Datagrams from addresses that nobody has to a port that nobody listens at: each answer is an entry of the
- * neighbour table, which all network namespaces of a machine share. */
+/* Datagrams from unused addresses to an unused port: each answer is an entry of the neighbor table, which
+ * all network namespaces of a machine share. */
 static void build_neighbours(const struct wire *wire, struct frame *frame)
 {
 	struct in_addr from = {(wire->own4.s_addr & htonl(0xffff0000)) | htonl(number(0x10000))};
@@ -315,7 +315,7 @@ static void build_neighbours(const struct wire *wire, struct frame *frame)
 	put_random(frame, 18);
 }
 
-/* Packets of a tunnel in the tunnel, with frames of any pod in them, also to nodes. */
+/* Packets of a tunnel inside the tunnel, with frames of any pod, also to nodes. */
 static void build_vxlan(const struct wire *wire, struct frame *frame)
 {
 	static const uint8_t header[] = {8, 0, 0, 0, 0, 0, 42, 0};
@@ -338,8 +338,8 @@ static void build_vxlan(const struct wire *wire, struct frame *frame)
 	put_random(frame, 46);
 }
 
-/* Frames between bridges (IEEE Std 802.1Q table 8-1): the root of a spanning tree, changes of its
- * topology, pauses, link aggregation and LLDP, all to the addresses that no bridge forwards. */
+/* Frames between bridges (IEEE Std 802.1Q table 8-1): root of a spanning tree, topology changes, pause,
+ * link aggregation and LLDP, all to the addresses that bridges do not forward. */
 static void build_bridge(const struct wire *wire, struct frame *frame)
 {
 	static const uint8_t llc[] = {0x42, 0x42, 0x03};
@@ -364,7 +364,7 @@ static void build_bridge(const struct wire *wire, struct frame *frame)
 	put(frame, bpdu, sizeof(bpdu));
 }
 
-/* The address of the own interface on the network; it stays unspecified without IPv6. */
+/* The address of its own interface on the network; unspecified without IPv6. */
 static void own_address6(const char *interface, struct in6_addr *own)
 {
 	FILE *file = fopen("/proc/self/net/if_inet6", "re");

@@ -2,8 +2,9 @@
 /*
  * ktsn-test-hostile-guest PATH MODE MAC
  *
- * A front end of vhost-user that lies. It sets itself up as a good one does, does what MODE says, sends one
- * good frame from MAC where it still can, and ends a moment later. Without arguments it lists its modes.
+ * A front end of vhost-user that violates the protocol. It sets itself up like a good one, executes MODE,
+ * sends one valid frame from MAC if it still can, and ends a moment later. Without arguments it lists its
+ * modes.
  */
 #include "wire.h"
 
@@ -18,7 +19,7 @@ enum { SETTLE_US = 300000, FRAME_BYTES = 64, KICKS = 200000, MESSAGES = 2000 };
 
 static uint8_t own[6];
 
-/* Descriptor i says: so many bytes there. */
+/* Descriptor i claims to point to this many bytes there. */
 static void describe(const struct wire *wire, uint16_t i, uint64_t address, uint32_t bytes, uint16_t flags,
 		     uint16_t next)
 {
@@ -159,7 +160,7 @@ static void shrinks(struct wire *wire)
 	(void)!ftruncate(wire->memory_fd, 0);
 }
 
-/* A file of a disk, for which the back end waits when it reads it, as for one of a pod's file system. */
+/* A file on a disk: the back end blocks when it reads it, like one on a pod's file system. */
 static void disk(struct wire *wire)
 {
 	char path[] = "/var/tmp/ktsn-test-XXXXXX";
@@ -169,7 +170,7 @@ static void disk(struct wire *wire)
 		perror(path);
 		exit(1);
 	}
-	/* Of another size, or the back end keeps what it has. */
+	/* Its size differs; otherwise the back end would keep the old memory. */
 	wire_memory_pass(wire, fd, MEMORY_BYTES / 2);
 	if (wire_is_served(wire)) {
 		fprintf(stderr, "ktsn-test-hostile-guest: a file of a disk is taken as memory\n");
@@ -187,7 +188,7 @@ static void messages(struct wire *wire)
 			bytes[at] = (uint8_t)rand_r(&seed);
 		wire_send(wire, (uint32_t)rand_r(&seed) % 50, bytes, (uint32_t)rand_r(&seed) % sizeof(bytes),
 			  -1);
-		/* It hangs up on one that it does not like. */
+		/* The back end hangs up on an invalid message. */
 		if (i % 3 == 0) {
 			close(wire->fd);
 			wire_connect(wire, getenv("KTSN_TEST_PATH"));

@@ -14,7 +14,7 @@
 
 enum { VERSION = 1, REPLY_BYTES_MAX = 64 };
 
-/* Where the front end has the memory, as it says: the back end translates that. */
+/* The address of the memory that the front end claims; the back end translates it. */
 #define USER_ADDRESS UINT64_C(0x7f0000000000)
 
 #define FEATURE_VERSION_1         (UINT64_C(1) << 32)
@@ -51,7 +51,7 @@ void wire_send(const struct wire *wire, uint32_t request, const void *payload, u
 		CMSG_FIRSTHDR(&message)->cmsg_len = CMSG_LEN(sizeof(int));
 		memcpy(CMSG_DATA(CMSG_FIRSTHDR(&message)), &fd_to_pass, sizeof(int));
 	}
-	/* The back end may have had enough. */
+	/* The back end may have closed the connection. */
 	(void)sendmsg(wire->fd, &message, MSG_NOSIGNAL);
 }
 
@@ -141,7 +141,7 @@ void wire_begin(struct wire *wire, const char *path)
 	memory_share(wire);
 	ring_begin(wire, 0);
 	ring_begin(wire, 1);
-	/* All before it has been served. */
+	/* Everything before it has been served. */
 	(void)number_ask(wire, GET_FEATURES);
 }
 

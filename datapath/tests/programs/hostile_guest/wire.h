@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The front end's side of vhost-user by hand, so that it can be done wrong: one pair of queues in memory that
- * is shared with the back end. Numbers are those of QEMU's docs/interop/vhost-user.rst.
+ * The front end's side of vhost-user by hand, so that it can violate the protocol: one pair of queues in
+ * memory that is shared with the back end. Numbers are those of QEMU's docs/interop/vhost-user.rst.
  */
 #ifndef KTSN_TEST_HOSTILE_GUEST_WIRE_H
 #define KTSN_TEST_HOSTILE_GUEST_WIRE_H
@@ -13,7 +13,7 @@
 enum {
 	MEMORY_BYTES = 2 << 20,
 	RING_SIZE = 256,
-	/* Where things are in the memory; ring 1 is the one in which the guest sends. */
+	/* Offsets in the memory; ring 1 is the ring in which the guest sends. */
 	AT_RING = 0x8000, /* times the ring's index */
 	AT_DESCRIPTORS = 0,
 	AT_AVAILABLE = 0x2000,
@@ -38,7 +38,7 @@ enum request {
 	SET_VRING_ENABLE = 18,
 };
 
-/* Everything is the process's only thread's. Failures end the process. */
+/* Used by the process's only thread. Failures end the process. */
 struct wire {
 	int fd;
 	int memory_fd;
@@ -49,17 +49,17 @@ struct wire {
 /* Passes a file as the guest's memory of that size. */
 void wire_memory_pass(const struct wire *wire, int fd, uint64_t bytes);
 
-/* Whether the back end still answers. */
+/* Reports whether the back end still answers. */
 int wire_is_served(const struct wire *wire);
 
-/* Sends a message as it is given; fd_to_pass -1: without. */
+/* Sends the message unchanged; fd_to_pass -1: none. */
 void wire_send(const struct wire *wire, uint32_t request, const void *payload, uint32_t bytes,
 	       int fd_to_pass);
 
-/* Connects and sets everything up as a good front end does. */
+/* Connects and sets everything up like a good front end. */
 void wire_begin(struct wire *wire, const char *path);
 
-/* Stops both rings as a front end does whose guest is reset, and sets them up anew. */
+/* Stops both rings as when the guest is reset, and sets them up again. */
 void wire_restart(struct wire *wire);
 
 /* Only connects. */
@@ -68,7 +68,7 @@ void wire_connect(struct wire *wire, const char *path);
 struct vring_desc *wire_descriptors(const struct wire *wire);
 struct vring_avail *wire_available(const struct wire *wire);
 
-/* Makes so many descriptors available, beginning with that one, and kicks. */
+/* Makes this many descriptors available, beginning with `first`, and kicks. */
 void wire_offer(const struct wire *wire, uint16_t first, uint16_t count);
 
 #endif

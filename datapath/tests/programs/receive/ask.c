@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Asks the other node for datagrams: a line there, a line back. */
+/* Asks the other node for datagrams: one line there, one line back. */
 #include "receive.h"
 
 #include <arpa/inet.h>

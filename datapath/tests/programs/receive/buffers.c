@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Datagrams of all lengths, and room for less. */
+/* Datagrams of all lengths, and buffers that are too short. */
 #include "receive.h"
 
 #include <errno.h>
@@ -18,7 +18,7 @@ static void has_every_length(void)
 	say_rest("receive", fd);
 }
 
-/* Those in fragments come another way than those between them. */
+/* Fragmented datagrams take another path than those between them. */
 static void comes_in_fragments(void)
 {
 	int fd = looked_socket();

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The calls that receive, and when they block. */
+/* Calls that receive, and when they block. */
 #include "receive.h"
 
 #include <errno.h>
@@ -51,7 +51,7 @@ static void first_received_when_it_is_there(void)
 {
 	int fd = bound_socket();
 
-	/* What came before anybody looked. */
+	/* Datagrams that arrived before the first read. */
 	sent(fd, "early", 2);
 	say_received("first", fd, 0);
 	sent(fd, "late", 2);
@@ -187,7 +187,7 @@ static void by_recvmmsg_within_a_time(void)
 			zero = {0}, wrong = {.tv_nsec = -1};
 	int fd = looked_socket();
 
-	/* The time is looked at after each datagram only. */
+	/* The time is checked only after each datagram. */
 	sent(fd, "a", 1);
 	sent_soon(fd, "b", 1);
 	say_batch("20 ms", fd, BATCH, 0, &while_waiting);

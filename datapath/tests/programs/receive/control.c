@@ -10,7 +10,7 @@
 
 static int64_t latest_ns;
 
-/* What a stamp tells whoever does not know it. Those of a socket do not decrease. */
+/* The invariants of a time stamp. The stamps of a socket do not decrease. */
 static const char *stamp_facts(int64_t ns)
 {
 	struct timespec now;
@@ -80,7 +80,7 @@ void say_message(const char *what, int fd, size_t room)
 	    (unsigned int)message.msg_flags, (size_t)message.msg_controllen);
 	for (struct cmsghdr *one = CMSG_FIRSTHDR(&message); received >= 0 && one;
 	     one = CMSG_NXTHDR(&message, one)) {
-		/* Cut, it is no value. */
+		/* Truncated, it has no value. */
 		if ((char *)one + one->cmsg_len > control + message.msg_controllen ||
 		    message.msg_flags & MSG_CTRUNC) {
 			say("  %d/%d: %zu bytes", one->cmsg_level, one->cmsg_type, (size_t)one->cmsg_len);
@@ -127,7 +127,7 @@ static void all_set(int fd, int value)
 		set_wanted(fd, &all_wanted[i], value);
 }
 
-/* One after the other, on a socket that is read already. */
+/* Sets the options one after the other on a socket that is read already. */
 static void asks_for_each_later(void)
 {
 	int fd = looked_socket();
@@ -189,8 +189,8 @@ static void has_little_room_for_control(void)
 	say_received("none wanted", fd, 0);
 }
 
-/* What is told is decided by the options at the read. Of the interface the kernel knows then only what it was
- * asked for at the arrival, and a ring knows it always (docs/receiving.md): it is not asked for here. */
+/* The options at the time of the read decide. The kernel then knows the interface only if it was requested
+ * at the arrival, while a ring always knows it (docs/receiving.md): the case does not ask for it. */
 static void asks_after_the_arrival(void)
 {
 	int fd = looked_socket();
@@ -210,7 +210,7 @@ static void has_stamps_in_order(void)
 	int fd = looked_socket();
 
 	set_int(fd, SOL_SOCKET, SO_TIMESTAMPNS, 1);
-	/* The kernel begins to stamp what arrives a little later (net_enable_timestamp()). */
+	/* The kernel begins to stamp arriving datagrams a little later (net_enable_timestamp()). */
 	sleep_ms(50);
 	sent(fd, "a", 1);
 	sleep_ms(2);

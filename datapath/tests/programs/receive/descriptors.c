@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Copies of a descriptor, and numbers that are used again. */
+/* Copies of a descriptor, and reused descriptor numbers. */
 #include "receive.h"
 
 #include <errno.h>
@@ -61,7 +61,7 @@ static void copy_is_closed(void)
 	say_rest("original", fd);
 }
 
-/* The new socket has its own datagrams only. */
+/* The new socket gets only its own datagrams. */
 static void say_number_used_again(int former, uint16_t port)
 {
 	int fd = bound_socket();
@@ -134,7 +134,7 @@ static void number_is_used_again_by_a_file_after_fclose(void)
 	say("recv: %s", result_name(recv(file, data, sizeof(data), MSG_DONTWAIT)));
 }
 
-/* closefrom() is glibc's, and not all know it. */
+/* closefrom() is a function of glibc since 2.34. */
 static void range_is_closed(void)
 {
 	int fd = looked_socket(), kept = looked_socket(), last = looked_socket();
@@ -150,7 +150,7 @@ static void range_is_closed(void)
 	say_rest("kept", kept);
 }
 
-/* Bound to the same port, it begins with nothing. */
+/* Bound to the same port, it begins empty. */
 static void port_is_used_again(void)
 {
 	int fd = looked_socket();

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sets of epoll. Which events one call returns, and how often it tells the same, is promised for few of them:
- * an event is said once, with all that came together. */
+/* Epoll sets. Few guarantees exist about the events of one call and about repetitions: an event is
+ * reported once, together with all datagrams that have arrived. */
 #include "receive.h"
 
 #include <errno.h>
@@ -126,7 +126,7 @@ static void has_it_there_before_it_waits_for_an_edge(void)
 	say_rest("receive", fd);
 }
 
-/* What comes another way after the first event may be told, too: none does. */
+/* Events of the other path after the first event would be allowed, but there are none. */
 static void waits_once(void)
 {
 	int set = set_make(), fd = looked_socket();
@@ -198,7 +198,7 @@ static void is_in_a_set_by_a_copy(void)
 	say_rest("receive", fd);
 }
 
-/* The kernel's set knows the open file, which the copy keeps. */
+/* The kernel's set refers to the open file, which the copy keeps open. */
 static void is_closed_and_its_copy_is_in_the_set(void)
 {
 	int set = set_make(), fd = looked_socket(), copy = dup(fd);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A peer that refuses, and who is told. */
+/* A peer that refuses, and which call gets the error. */
 #include "receive.h"
 
 #include <errno.h>
@@ -13,7 +13,7 @@
 
 enum { NOBODYS_PORT = 9, BATCH = 3 };
 
-/* Whose answers are told to the socket; what the peer sends is not for it. */
+/* The socket gets this peer's errors, but not the datagrams that the peer sends. */
 static void connect_to_nobody(int fd)
 {
 	union socket_address nobody = source_address(PEER);
@@ -38,13 +38,13 @@ static void be_refused(int fd)
 {
 	struct pollfd one = {.fd = fd};
 
-	/* An error that nobody has read is told to who sends. */
+	/* The next send gets an error that nobody has read. */
 	if (send(fd, "x", 1, 0) != 1)
 		say("send: %s", result_name(-1));
 	require(poll(&one, 1, 5000) == 1 && one.revents & POLLERR, "be refused");
 }
 
-/* What came stays when the socket is connected to another. */
+/* Earlier datagrams stay when the socket is connected to another peer. */
 static int refusable_socket_with_datagrams(int count)
 {
 	int fd = connected_socket(PEER);
@@ -64,7 +64,7 @@ static void say_error(const char *what, int fd)
 	say("%s: SO_ERROR is %s", what, error ? error_name(error) : "none");
 }
 
-/* Blocking calls look at once. */
+/* Blocking calls get it immediately. */
 static void recv_is_told(void)
 {
 	int fd = refusable_socket();
@@ -139,13 +139,13 @@ static void epoll_is_told(void)
 	}
 }
 
-/* An error comes before all datagrams. */
+/* An error precedes all datagrams. */
 static void error_comes_first(void)
 {
 	int fd = refusable_socket_with_datagrams(3);
 
 	be_refused(fd);
-	/* A call that may block looks as well. */
+	/* A call that may block gets it as well. */
 	sleep_ms(20);
 	say_received("first", fd, 0);
 	say_received("second", fd, 0);
@@ -184,7 +184,7 @@ static void recvmmsg_is_told(void)
 	say_batch("nothing there", fd, MSG_DONTWAIT);
 }
 
-/* It ends the call, and is of the next one. */
+/* It ends the call and belongs to the next one. */
 static void recvmmsg_is_told_after_a_datagram(void)
 {
 	int fd = refusable_socket_with_datagrams(1);
@@ -201,7 +201,7 @@ static void recvmmsg_is_told_after_a_datagram(void)
 	say_received("nothing there", fd, MSG_DONTWAIT);
 }
 
-/* Where nobody is connected, nobody is told. */
+/* An unconnected socket gets no error. */
 static void unconnected_is_not_told(void)
 {
 	union socket_address nobody = source_address(PEER);

@@ -77,7 +77,7 @@ static void does_not_end_a_call(void)
 	say("signals: %d", (int)signals);
 }
 
-/* Within a time, a call is not begun again. */
+/* A call with a time-out is not restarted. */
 static void ends_a_call_within_a_time(void)
 {
 	int fd = looked_socket();
@@ -119,7 +119,7 @@ static void ends_waiting(void)
 	say("signals: %d", (int)signals);
 }
 
-/* Blocked but in the wait itself, it is not lost between look and wait. */
+/* The signal is blocked except in the wait itself, so it is not lost between check and wait. */
 static void is_let_in_while_it_waits(void)
 {
 	int fd = looked_socket();

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Options that change what comes, or who serves the socket. */
+/* Options that change the datagrams, or whether the ring or the kernel serves the socket. */
 #include "receive.h"
 
 #include <stdio.h>
@@ -37,7 +37,7 @@ static void asks_for_timestamping(void)
 	set_int(later, SOL_SOCKET, SO_TIMESTAMPING, SOFTWARE_STAMPS);
 	say_received("what was there", later, MSG_DONTWAIT);
 	say_received("what was there", later, MSG_DONTWAIT);
-	/* The kernel takes stamps from a moment on that nobody tells. */
+	/* The kernel stamps from an unknown moment on. */
 	sleep_ms(20);
 	sent(before, "b", 1);
 	sent(later, "c", 1);
@@ -45,8 +45,8 @@ static void asks_for_timestamping(void)
 	say_message("asked later", later, CONTROL_ROOM);
 }
 
-/* Whether segments come together depends on the interface: these do not. Of those that came before and after,
- * none is promised to be first (docs/receiving.md, two queues). */
+/* The interface decides whether segments arrive together: these do not. The order relative to earlier and
+ * later datagrams is undefined (docs/receiving.md, two queues). */
 static void asks_for_gro(void)
 {
 	int before = bound_socket(), later = looked_socket();
@@ -109,7 +109,7 @@ static void attach(int fd, uint32_t bytes)
 		"attach a filter");
 }
 
-/* The filter sees the UDP header, too. */
+/* The filter also sees the UDP header. */
 static void has_a_filter(void)
 {
 	int before = bound_socket(), later = looked_socket();

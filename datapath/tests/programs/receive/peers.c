@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Connected sockets, those bound to one thing, and what is for none of them. */
+/* Connected sockets, sockets bound to one address, and datagrams for no socket. */
 #include "receive.h"
 
 #include <errno.h>
@@ -42,7 +42,7 @@ static void is_connected(void)
 	say_rest("receive", fd);
 }
 
-/* What came before the socket was connected stays. */
+/* Datagrams that arrived before the socket was connected stay. */
 static void is_connected_later(void)
 {
 	int fd = looked_socket();
@@ -53,7 +53,7 @@ static void is_connected_later(void)
 	say_rest("receive", fd);
 }
 
-/* Bound to a port that it named, which it keeps. */
+/* Bound to an explicit port, which it keeps. */
 static int particular_socket(void)
 {
 	int fd = bound_socket();
@@ -82,7 +82,7 @@ static void is_connected_anew(void)
 	say_rest("dissolved", fd);
 }
 
-/* Its port goes with the connection. */
+/* Its port is released with the connection. */
 static void loses_its_port(void)
 {
 	struct sockaddr none = {.sa_family = AF_UNSPEC};
@@ -134,7 +134,7 @@ static void is_bound_to_an_address(void)
 	look(fd);
 	sent(fd, "a", 2);
 	say_rest("receive", fd);
-	/* The more particular socket gets it, also later. */
+	/* The more specific socket gets it, even if it was bound later. */
 	any = unbound_socket();
 	set_int(fd, SOL_SOCKET, SO_REUSEADDR, 1);
 	set_int(any, SOL_SOCKET, SO_REUSEADDR, 1);
@@ -189,7 +189,7 @@ static void is_bound_to_a_device(void)
 	say_rest("bound to another later", later);
 }
 
-/* Order is promised of each source. */
+/* Order is guaranteed per source. */
 static void has_those_of_the_same_node_as_well(void)
 {
 	int fd = looked_socket();

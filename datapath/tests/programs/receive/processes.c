@@ -63,15 +63,15 @@ static void child_looks_first(void)
 		_exit(0);
 	}
 	wait_for(child);
-	/* Whose ring it was, if it had one, has ended, and what was there may have gone with it: as
-	 * docs/receiving.md says of exec. */
+	/* The process with the ring, if any, has ended, and datagrams in it may be lost, as
+	 * docs/receiving.md says about exec. */
 	while (recv(fd, &(char){0}, 1, MSG_DONTWAIT) >= 0)
 		;
 	sent_soon(fd, "b", 1);
 	say_received("parent", fd, 0);
 }
 
-/* Each counts what it has, by the label's number. */
+/* Each process counts its datagrams by the number in the label. */
 static void count_own(int fd, _Atomic uint8_t *counts)
 {
 	char data[ROOM];
@@ -117,7 +117,7 @@ static void both_read(void)
 	say_counts(counts);
 }
 
-/* The child has the socket alone then. */
+/* Then only the child has the socket. */
 static void parent_closes(void)
 {
 	int fd = looked_socket(), ends[2];
@@ -145,7 +145,7 @@ static void parent_ends(void)
 	pid_t parent = fork(), child;
 	char rest;
 
-	/* The first process stays, for whoever waits for it. */
+	/* The first process stays because its parent waits for it. */
 	if (parent) {
 		wait_for(parent);
 		return;

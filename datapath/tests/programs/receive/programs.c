@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Sockets across exec and unix sockets. */
+/* Sockets across exec, and over unix sockets. */
 #include "receive.h"
 
 #include <fcntl.h>
@@ -22,7 +22,7 @@ static void started_reads(const char *program, int fd)
 	wait_for(child);
 }
 
-/* docs/receiving.md says what becomes of datagrams that nobody read before: none here. */
+/* docs/receiving.md describes the loss of unread datagrams: there are none here. */
 static void execs(void)
 {
 	int fd = looked_socket();
@@ -44,7 +44,7 @@ static void execs_another(void)
 	say_received("afterwards", fd, 0);
 }
 
-/* A program that gets nothing but its descriptors. */
+/* A program that gets only its descriptors. */
 static void execs_without_an_environment(void)
 {
 	int fd = looked_socket();
@@ -74,7 +74,7 @@ static void spawns(void)
 	say_received("parent", fd, 0);
 }
 
-/* Starts a program that waits for a socket on our unix socket, and passes it one. */
+/* Starts a program that waits for a socket on a unix socket, and passes it one. */
 static void pass_to_a_program(int fd, bool close_it, char **environment)
 {
 	int ends[2];
@@ -118,7 +118,7 @@ static void passes_to_a_program_without_an_environment(void)
 	pass_to_a_program(looked_socket(), false, none);
 }
 
-/* The number it comes with is another. */
+/* It arrives under another number. */
 static void passes_to_itself(void)
 {
 	int fd = looked_socket(), ends[2], passed;

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * ktsn-test-receive: what an application can tell of UDP sockets that it reads and waits for, case by case,
- * to be compared with and without a receive ring. It knows nothing of KuberneTSN.
+ * ktsn-test-receive: the behaviour of UDP sockets that an application reads and waits for, case by case, to
+ * be compared with and without a receive ring. It knows nothing of KuberneTSN.
  *
- * A case is straight-line code that says what it saw, a line each. Times, ports and numbers that the kernel
- * chose do not appear: an address is said as whose it is. Datagrams come from another node, when the case
- * asks for them over a unix socket (ask.c). Built with glibc and with musl; of <linux/...> nothing is used,
- * which musl's compiler does not see.
+ * A case is straight-line code that prints its results, one per line. Times, ports and numbers that the
+ * kernel chose do not appear; an address appears as its owner. Another node sends the datagrams when the case
+ * asks for them over a unix socket (ask.c). Built with glibc and with musl; it includes no <linux/...> header
+ * because musl's compiler has none.
  */
 #ifndef KTSN_TEST_RECEIVE_H
 #define KTSN_TEST_RECEIVE_H
@@ -22,64 +22,64 @@ struct receive_case {
 	void (*run)(void);
 };
 
-/* Ended by an entry without a name. The started programs are not listed: cases start them. */
+/* Ended by an entry without a name. Programs that cases start are not listed. */
 extern const struct receive_case call_cases[], buffer_cases[], control_cases[], option_cases[],
 	waiting_cases[], epoll_cases[], peer_cases[], descriptor_cases[], sharing_cases[], process_cases[],
 	program_cases[], thread_cases[], interrupt_cases[], error_cases[], started_cases[];
 
 enum receive_family { FAMILY_IPV4, FAMILY_IPV6, FAMILY_MAPPED /* IPv4 to an IPv6 socket */ };
 
-/* What the command line says. */
+/* The command line. */
 extern struct receive_arguments {
 	const char *program, *family_name;
 	enum receive_family family;
-	int fd; /* that a started program was given; -1: none */
+	int fd; /* passed to a started program; -1: none */
 } arguments;
 
-/* What a call had room for at most. */
+/* The largest buffer of a call. */
 enum { ROOM = 9000, CONTROL_ROOM = 512 };
 
-/* One fact, a line. */
+/* Prints one fact as a line. */
 void say(const char *format, ...) __attribute__((format(printf, 1, 2)));
-/* Ends the program where the test itself does not work. */
+/* Ends the program when the test itself fails. */
 void require(bool ok, const char *what);
-/* "3", "0", or the name of errno for a result below 0. Valid until eight later calls. */
+/* Returns "3", "0", or the name of errno for a negative result. Valid until eight later calls. */
 const char *result_name(long result);
 const char *error_name(int error);
-/* The text of a datagram, and of a long one its beginning, its length and a sum. Valid until eight later
+/* Returns the text of a datagram; for a long one its beginning, length and a sum. Valid until eight later
  * calls. */
 const char *text_of(const void *data, long bytes);
-/* Whose address it is: "peer", "peer's other port", "other address", "own" or "unknown". */
+/* Names the owner of an address: "peer", "peer's other port", "other address", "own" or "unknown". */
 const char *whose(const void *address, socklen_t bytes);
-/* recvfrom() into a large buffer, and all that it tells. Returns what the call did. */
+/* Calls recvfrom() with a large buffer and prints everything that it returns. Returns the result. */
 long say_received(const char *what, int fd, int flags);
-/* The same until nothing is there, without blocking. */
+/* Repeats it without blocking until the socket is empty. */
 void say_rest(const char *what, int fd);
-/* recvmsg(), without blocking, with so much room for control messages, and what they tell. */
+/* Calls recvmsg() without blocking, with this much room for control messages, and prints them. */
 void say_message(const char *what, int fd, size_t room);
-/* Receives so many, waiting 2 s for each at most, and says them sorted: for those whose order nobody
- * promises. */
+/* Receives this many, waiting 2 s for each at most, and prints them sorted: for datagrams without a
+ * defined order. */
 void say_sorted(const char *what, int fd, int count);
 
-/* Where datagrams come from. */
+/* The source of datagrams. */
 enum { PEER, PEER_OTHER_PORT, PEER_OTHER_ADDRESS, SOURCES };
 
-/* Datagrams LABEL0, LABEL1 ...; zeros mean: as usual. */
+/* Datagrams LABEL0, LABEL1 ...; zero fields select the defaults. */
 struct sending {
 	const char *label;
 	int count, source;
-	int bytes; /* of each: filled up after the text; -1: without any */
+	int bytes; /* bytes of each, padded after the text; -1: no payload */
 	int tos, ttl;
 	uint16_t port; /* 0: that of the socket */
-	int after_ms;  /* not at once: the call returns, and they come later */
+	int after_ms;  /* the call returns, and they are sent this much later */
 };
 
-/* The other node sends to the socket's port. Returns when they have come to where the kernel, or whoever is
- * in its place, keeps them. */
+/* Makes the other node send to the socket's port. Returns when the datagrams have reached the kernel's
+ * queue, or its replacement. */
 void ask(int fd, struct sending sending);
 void sent(int fd, const char *label, int count);
 void sent_soon(int fd, const char *label, int count);
-/* All that was asked for has come. */
+/* Waits until all requested datagrams have arrived. */
 void all_sent(void);
 
 union socket_address {
@@ -88,7 +88,7 @@ union socket_address {
 	struct sockaddr_in6 in6;
 };
 
-/* Of the case's family. */
+/* For the family of the case. */
 union socket_address source_address(int source);
 union socket_address own_address(uint16_t port);
 union socket_address any_address(uint16_t port);
@@ -97,13 +97,13 @@ uint16_t port_of(int fd);
 
 int unbound_socket(void);
 int bound_socket(void);
-/* Bound and once read in vain, as by a program that looks first. */
+/* Bound, and read once without success, as by a program that checks first. */
 int looked_socket(void);
 int connected_socket(int source);
 void look(int fd);
 void connect_to(int fd, int source);
 void set_int(int fd, int level, int option, int value);
-/* From the socket, and from another of the same node to the socket. */
+/* Sends from the socket, or from another socket of the same node to it. */
 void send_to_peer(int fd);
 void send_from_own(int fd, const char *label);
 void wait_at_most(int fd, int ms); /* SO_RCVTIMEO */

@@ -10,7 +10,7 @@
 
 enum { TEXTS = 8, TEXT = 160, SHOWN = 24 };
 
-/* Of its own, so that threads and signal handlers need no lock: a line is one call. */
+/* A buffer per line, so that threads and signal handlers need no lock: a line is one call. */
 void say(const char *format, ...)
 {
 	char line[4096];
@@ -87,7 +87,7 @@ const char *text_of(const void *data, long bytes)
 	return text;
 }
 
-/* As IPv6 has it, with the port. */
+/* In IPv6 notation, with the port. */
 static bool wide_of(const void *address, socklen_t bytes, struct sockaddr_in6 *wide)
 {
 	union socket_address given;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Several sockets of one port, and many of their own. */
+/* Several sockets on one port, and many sockets with ports of their own. */
 #include "receive.h"
 
 #include <errno.h>
@@ -21,7 +21,7 @@ static void group_make(int group[2])
 	}
 }
 
-/* Which socket gets a flow is not promised; that it gets all of it is. */
+/* It is undefined which socket gets a flow, but that socket gets all of it. */
 static void say_flows(const char *what, const int group[2], int sockets)
 {
 	int came[2][FLOWS] = {{0}}, total = 0, split = 0;
@@ -71,7 +71,7 @@ static void uses_a_port_together_and_one_looks(void)
 	say_flows("one left", group, 1);
 }
 
-/* Each has its own, whatever the others have. */
+/* Each gets its own datagrams, independent of the others. */
 static void has_many_sockets(void)
 {
 	struct pollfd all[MANY];
@@ -102,7 +102,7 @@ static void has_many_sockets(void)
 		say_rest("rest", all[i].fd);
 }
 
-/* Each is read before the next is sent: the order is known, whichever way they come meanwhile. */
+/* Each is read before the next is sent: the order is fixed, whichever path they take. */
 static void has_many_sockets_for_a_while(void)
 {
 	int sockets[MANY], right = 0;

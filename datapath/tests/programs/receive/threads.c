@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Threads that read one socket, and what others do to it meanwhile. */
+/* Threads that read one socket while others change it. */
 #include "receive.h"
 
 #include <errno.h>
@@ -91,7 +91,7 @@ static void many_poll(void)
 	readers_say(&readers);
 }
 
-/* One thread that receives once, and says so. */
+/* A thread that receives once and reports it. */
 struct reader {
 	pthread_t thread;
 	int fd;
@@ -126,7 +126,7 @@ static void shuts_down_beside_a_reader(void)
 	pthread_join(reader.thread, NULL);
 }
 
-/* What the reader gets is not promised; that it does not take what is for another socket is. */
+/* It is undefined what the reader gets, but it must not take datagrams for another socket. */
 static void closes_beside_a_reader(void)
 {
 	struct reader reader = {.fd = looked_socket(), .quiet = true};
@@ -156,7 +156,7 @@ static void closes_a_copy_beside_a_reader(void)
 	pthread_join(reader.thread, NULL);
 }
 
-/* One waits, another one opens and closes all the time. */
+/* One waits, another one opens and closes continually. */
 static void *others_open(void *argument)
 {
 	int *stop = argument;
@@ -196,7 +196,7 @@ static void asks_for_stamps_beside_a_reader(void)
 	pthread_join(reader.thread, NULL);
 }
 
-/* The ring is given up: the reader gets what comes then as well. */
+/* The ring is given up: the reader also gets later datagrams. */
 static void attaches_a_filter_beside_a_reader(void)
 {
 	struct reader reader = {.fd = looked_socket()};
@@ -219,7 +219,7 @@ static void connects_beside_a_reader(void)
 	say_rest("rest", reader.fd);
 }
 
-/* A blocked thread keeps to it: F_SETFL is of later calls. */
+/* A blocked thread is unaffected: F_SETFL applies to later calls. */
 static void does_not_block_any_more_beside_a_reader(void)
 {
 	struct reader reader = {.fd = looked_socket()};

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* poll and select, and their kin. */
+/* poll, select and related calls. */
 #include "receive.h"
 
 #include <errno.h>
@@ -176,7 +176,7 @@ static void selects_with_a_timespec(void)
 	say_rest("receive", fd);
 }
 
-/* What comes of the same node comes another way. */
+/* Datagrams of the same node take another path. */
 static void polls_for_what_comes_of_the_same_node(void)
 {
 	int fd = looked_socket();
@@ -193,7 +193,7 @@ static void polls_for_what_comes_of_the_same_node(void)
 	say_poll("none there", fd, POLLIN, 0);
 }
 
-/* As event loops do: until there is nothing, then wait. */
+/* Like event loops: read until the socket is empty, then wait. */
 static void reads_until_there_is_nothing(void)
 {
 	int fd = bound_socket();

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Copies of descriptors, and numbers that are used again. */
+/* Copies of descriptors, and reused descriptor numbers. */
 #include "shape.h"
 
 #include <errno.h>
@@ -10,7 +10,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* musl has neither, and glibc has them since 2.34; absent is NULL. */
+/* musl has neither; glibc has them since 2.34. NULL if missing. */
 extern int close_range(unsigned int first, unsigned int last, int flags) __attribute__((weak));
 extern void closefrom(int first) __attribute__((weak));
 
@@ -88,7 +88,7 @@ static void refused_over_a_timed_socket(void)
 
 	check(dup2(-1, fd) < 0 && errno == EBADF, "be refused a copy of no descriptor");
 	check(dup3(-1, fd, O_CLOEXEC) < 0 && errno == EBADF, "be refused a copy of no descriptor by dup3");
-#ifdef __GLIBC__ /* musl overlooks the flag */
+#ifdef __GLIBC__ /* musl ignores the flag */
 	check(dup3(0, fd, O_APPEND) < 0 && errno == EINVAL, "be refused an unknown flag of dup3");
 #endif
 	check(!close_range ||
@@ -215,7 +215,7 @@ static void closefrom_3(void)
 		close_each_above_2();
 }
 
-/* Behind the C library's back. */
+/* Bypasses the C library. */
 static void close_all_by_system_call(void)
 {
 	check(syscall(CLOSE_RANGE_SYSCALL, 3U, UINT_MAX, 0U) == 0, "close a range by system call");

@@ -67,7 +67,8 @@ int main(int argc, char **argv)
 	const char *left = dlerror();
 	const struct shape *shape;
 
-	/* libktsn looks functions up before main; programs ask for the error of a look-up of their own. */
+	/* libktsn looks up functions before main; programs may check dlerror() after look-ups of their
+	 * own. */
 	check(!left, "start without an error in dlerror()");
 	if (argc == 2 && strcmp(argv[1], "--list") == 0) {
 		list();

@@ -99,7 +99,7 @@ static void forked_twice(void)
 	wait_for(child);
 }
 
-/* As daemon(3) does; the caller goes on in the grandchild, its parents have ended with status 0. */
+/* Like daemon(3): the caller continues in the grandchild; its parents have ended with status 0. */
 static void daemonise(void)
 {
 	if (fork() > 0)
@@ -130,7 +130,7 @@ static void daemonised_with_its_socket(void)
 static void program_start(const char *name, int fd)
 {
 	char **argv = started_as(name, fd);
-	/* The parent's memory is ours until exec: prepared before. */
+	/* The child shares the parent's memory until exec: the arguments were prepared before. */
 	pid_t child = vfork();
 
 	if (child == 0) {
@@ -223,7 +223,7 @@ static void spawned_and_both_send(void)
 	wait_for(child);
 }
 
-/* Starts a program that waits for a socket on our unix socket, before there is one. */
+/* Starts a program that waits for a socket on a unix socket, before there is one. */
 static pid_t receiver_start(int *unix_fd)
 {
 	int ends[2];

@@ -24,7 +24,7 @@ struct txtime_option {
 	uint32_t flags;
 };
 
-/* A message and all that it points to. */
+/* A message and everything that it points to. */
 struct envelope {
 	struct sockaddr_in to;
 	char text[TEXT_BYTES];
@@ -117,7 +117,7 @@ static void txtime_attach(struct msghdr *message, struct envelope *envelope, int
 {
 	struct cmsghdr *control = &envelope->control.align;
 
-	/* What is padding in musl's structures belongs to nobody and may be anything. */
+	/* The padding in musl's structures may contain anything. */
 	memset(&envelope->control, 0xff, sizeof(envelope->control));
 	control->cmsg_level = SOL_SOCKET;
 	control->cmsg_type = SCM_TXTIME_TYPE;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Orders of set-up, ways to send, threads. */
+/* Orders of set-up, ways to send, and threads. */
 #include "shape.h"
 
 #include <pthread.h>
@@ -95,7 +95,7 @@ static void timed_and_untimed_in_turns(void)
 struct sender {
 	pthread_t thread;
 	int index;
-	int fd; /* -1: one of its own */
+	int fd; /* -1: a socket of its own */
 };
 
 static void *sender_run(void *argument)
@@ -104,7 +104,7 @@ static void *sender_run(void *argument)
 	int fd = sender->fd >= 0 ? sender->fd : timed_socket();
 	char label[32];
 
-	/* Later threads and later calls have the earlier times. */
+	/* Later threads and later calls have earlier times. */
 	for (int i = 0; i < EACH; i++) {
 		snprintf(label, sizeof(label), "thread%d.%d", sender->index, i);
 		send_at(fd, label, 240 - sender->index - THREADS * i);
@@ -175,8 +175,8 @@ void keep_sending(void)
 	for (int i = 1; i <= TICKS; i++) {
 		char label[32];
 
-		/* Not from one to the next: what a call takes while ktsnd is away would make all later ones
-		 * late. */
+		/* Not relative to the previous call: a slow call while ktsnd is away would delay all later
+		 * ones. */
 		sleep_until(i * TICK_MS);
 		snprintf(label, sizeof(label), "tick%d", i);
 		send_at(fd, label, i * TICK_MS + LEAD_MS);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * ktsn-test-txtime: what an application can tell of SO_TXTIME, case by case, to be compared between the
- * kernel and libktsn. It knows nothing of KuberneTSN.
+ * ktsn-test-txtime: the behaviour of SO_TXTIME that an application can observe, case by case, to be compared
+ * between the kernel and libktsn. It knows nothing of KuberneTSN.
  *
- * A case is straight-line code that says what it saw, one line a fact: "CASE: WHAT = VALUE". Times, numbers
- * that the kernel chose and addresses do not appear. Built with glibc and with musl, and statically for a
- * virtual machine; of <linux/...> nothing is used, which musl's compiler does not see.
+ * A case is straight-line code that prints its results, one per line: "CASE: WHAT = VALUE". Times, numbers
+ * that the kernel chose, and addresses do not appear. Built with glibc and with musl, and statically for a
+ * virtual machine; it includes no <linux/...> header because musl's compiler has none.
  */
 #ifndef KTSN_TEST_TXTIME_CASES_H
 #define KTSN_TEST_TXTIME_CASES_H
@@ -46,7 +46,7 @@ struct txtime_case {
 extern const struct txtime_case option_cases[], sending_cases[], error_cases[], waiting_cases[],
 	datagram_cases[], wire_cases[];
 
-/* To whom: its family says which sockets the cases use. */
+/* The destination; its family decides which sockets the cases use. */
 union case_address {
 	struct sockaddr any;
 	struct sockaddr_in in;
@@ -65,35 +65,35 @@ enum { ETHERNET_HEADER_BYTES = 14 };
 /* Constant while a case runs. */
 extern union case_address case_to;
 extern socklen_t case_to_bytes;
-extern int case_socket_type; /* of packet sockets SOCK_RAW or SOCK_DGRAM */
+extern int case_socket_type; /* for packet sockets: SOCK_RAW or SOCK_DGRAM */
 extern uint8_t case_ethernet_header[ETHERNET_HEADER_BYTES];
-extern bool case_deadline; /* what is sent must be a deadline, for etf with deadline_mode */
+extern bool case_deadline; /* times are deadlines, for etf with deadline_mode */
 
-/* One line. Any thread. */
+/* Prints one line. Any thread. */
 void say(const char *what, const char *format, ...) __attribute__((format(printf, 2, 3)));
-/* "0", a count, or the name of errno. */
+/* Returns "0", a count, or the name of errno. */
 void say_result(const char *what, long result);
 const char *error_name(int error);
 
 int64_t tai_ns(void);
 void sleep_ms(int ms);
 
-/* A socket connected to case_to, of a packet socket bound to its interface; with SO_TXTIME on CLOCK_TAI and
- * these flags. */
+/* Creates a socket connected to case_to, or a packet socket bound to its interface, with SO_TXTIME on
+ * CLOCK_TAI and these flags. */
 int plain_socket(void);
 int timed_socket(uint32_t flags);
-/* Its flags and DEADLINE_MODE if this run wants that. */
+/* Adds DEADLINE_MODE to the flags if this run uses deadlines. */
 int reporting_socket(void);
 void nonblocking(int fd);
 
-/* sendmsg of a text with control messages; what sendmsg returned. */
+/* Sends a text with control messages; returns the result of sendmsg. */
 long send_control(int fd, const char *text, void *control, size_t control_bytes, int flags);
 /* The same with a transmit time. */
 long send_text(int fd, const char *text, int64_t txtime_ns, int flags);
-/* One whose time is long past: etf drops it. */
+/* Sends a message whose time is long past: etf drops it. */
 void send_invalid(int fd, const char *text);
 
-/* Reads the error queue until a report is there, at most two seconds; false when there is none. */
+/* Reads the error queue until it has a report, at most two seconds; returns false when there is none. */
 struct report {
 	long result;
 	uint8_t data[2048];
@@ -101,9 +101,9 @@ struct report {
 	struct msghdr message;
 };
 bool report_read(int fd, struct report *report);
-/* Without waiting: -1 with errno if there is none. */
+/* Does not wait: returns -1 with errno if there is none. */
 long report_take(int fd, struct report *report);
-/* The extended error in it, or NULL. */
+/* Returns its extended error, or NULL. */
 const struct extended_error *report_error(struct report *report);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Which datagrams come of which calls: UDP_SEGMENT cuts, UDP_CORK and MSG_MORE join. The datagrams are for
- * others to see.
+ * The datagrams that calls produce: UDP_SEGMENT cuts, UDP_CORK and MSG_MORE join. The receiver records the
+ * datagrams.
  */
 #include "cases.h"
 
@@ -22,7 +22,7 @@ enum { BYTES_MAX = 70000, LEAD_NS = 10 * 1000 * 1000, SETTLE_MS = 30 };
 
 static uint8_t content[BYTES_MAX];
 
-/* So that what comes first is seen. */
+/* So that the receiver sees which arrives first. */
 static void content_fill(void)
 {
 	for (size_t i = 0; i < sizeof(content); i++)
@@ -56,7 +56,7 @@ static struct controls timed(void)
 	return controls;
 }
 
-/* The content from `at` on, so that what is joined is in order. */
+/* The content from `at` on, so that the order of joined parts is visible. */
 static long send_with(int fd, struct controls *controls, size_t at, size_t bytes, int flags)
 {
 	struct iovec iov = {.iov_base = content + at, .iov_len = bytes};
@@ -92,7 +92,7 @@ static int datagram_socket(void)
 	int fd = timed_socket(0);
 
 	content_fill();
-	/* A call for each: what is told later does not change what this kernel does with the next. */
+	/* One call for each: later options do not change the kernel's treatment of the next. */
 	(void)number_set(fd, SOL_SOCKET, SO_SNDBUF, 1 << 20);
 	return fd;
 }
@@ -256,7 +256,7 @@ static void cork_more(void)
 	done(fd);
 }
 
-/* What is joined may come by any call; only the first says the time. */
+/* Any call may provide joined data; only the first sets the time. */
 static void cork_other_calls(void)
 {
 	int fd = datagram_socket();
@@ -280,7 +280,7 @@ static void cork_other_calls(void)
 	done(fd);
 }
 
-/* The first without a time: the kernel's all of it. */
+/* The first part has no time: the kernel sends everything. */
 static void cork_untimed_first(void)
 {
 	int fd = datagram_socket();
@@ -297,7 +297,7 @@ static void cork_untimed_first(void)
 	done(fd);
 }
 
-/* What is wrong with a later part is not looked at, or ends it all. */
+/* Errors in a later part are ignored, or end the whole datagram. */
 static void cork_wrong(void)
 {
 	int fd = datagram_socket(), short_time = 0;
@@ -316,7 +316,7 @@ static void cork_wrong(void)
 	done(fd);
 }
 
-/* To where the first said, although the second names no address and the socket has none. */
+/* The destination of the first part applies although the second names no address and the socket has none. */
 static void cork_unconnected(void)
 {
 	struct sockaddr nobody = {.sa_family = AF_UNSPEC};

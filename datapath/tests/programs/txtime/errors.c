@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The error queue: what stands in it, byte by byte, and how it is read.
+ * The error queue: its content byte by byte, and how it is read.
  */
 #include "cases.h"
 
@@ -27,8 +27,8 @@ static void say_hex(const char *what, const uint8_t *bytes, size_t count)
 	say(what, "%s", count ? text : "");
 }
 
-/* The headers of a frame, and what in them the kernel chose: addresses of hardware, identification, flow
- * label, sums, the port; and the addresses. */
+/* Masks values in a frame's headers that the kernel chose: hardware addresses, identification, flow label,
+ * checksums, the port; and the addresses. */
 struct shape {
 	size_t bytes;
 	size_t source_at, destination_at, address_bytes;
@@ -90,7 +90,7 @@ static void say_frame(const uint8_t *frame, size_t bytes)
 	say("payload", "%.*s", (int)(bytes - its->bytes), frame + its->bytes);
 }
 
-/* The address behind the error: of IPv6 sockets their own, of others none. */
+/* The address after the error: IPv6 sockets have their own, others none. */
 static void say_offender(const uint8_t *address, size_t bytes, const uint8_t *frame)
 {
 	const struct shape *its = shape();
@@ -179,7 +179,7 @@ static void narrow(void)
 	close(fd);
 }
 
-/* Without control messages, and so without a word on what was wrong with the frame. */
+/* Without control messages, and therefore without the reason of the error. */
 static void received(void)
 {
 	int fd = reporting_socket();
@@ -240,7 +240,7 @@ static void not_asked_for(void)
 	close(fd);
 }
 
-/* Reports are no errors of the socket itself. */
+/* Reports are not errors of the socket itself. */
 static void socket_error(void)
 {
 	int fd = reporting_socket(), error = -1;
@@ -255,7 +255,7 @@ static void socket_error(void)
 	close(fd);
 }
 
-/* What waits to be read is not lost by asking for the same again. */
+/* Setting the same option again does not lose pending reports. */
 static void asked_again(void)
 {
 	int fd = reporting_socket();
@@ -287,7 +287,7 @@ static void two_sockets(void)
 	close(one);
 }
 
-/* Both would leave at the same time, and the link takes one long enough for the other to miss it. */
+/* Both are due at the same time, and the link takes one long enough for the other to miss it. */
 static void missed(void)
 {
 	static char text[1400];

@@ -113,7 +113,7 @@ static void to_ip(const char *address, const char *port)
 	}
 }
 
-/* The interface's own address, which a frame must name as its source. */
+/* The interface's own address, which a frame must have as its source. */
 static bool own_address(const char *interface, uint8_t *address)
 {
 	struct ifreq request = {0};
@@ -145,7 +145,7 @@ static void to_packet(const char *interface, const char *address, const char *et
 	case_to_bytes = sizeof(case_to.packet);
 }
 
-/* Returns where the cases begin, or 0. */
+/* Returns the index of the first case, or 0. */
 static int read_arguments(int argc, char **argv)
 {
 	const char *interface = NULL;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * SO_TXTIME itself, and the control message: what is refused, and how.
+ * SO_TXTIME itself and the control message: values that are refused, and their errors.
  */
 #include "cases.h"
 
@@ -85,7 +85,7 @@ static void get_options(void)
 	close(fd);
 }
 
-/* A message with one control message of SOL_SOCKET. */
+/* Sends a message with one control message of SOL_SOCKET. */
 static long send_one(int fd, int type, size_t length, size_t offset, int64_t value)
 {
 	union {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What is sent and when, and a send buffer that is full. The order of arrival is for others to see: each
- * message says which it is.
+ * Which messages are sent and when, and a full send buffer. The receiver records the order of arrival: each
+ * message carries its number.
  */
 #include "cases.h"
 
@@ -21,7 +21,7 @@ static void send_at(int fd, const char *text, int64_t base, int ms)
 	say_result(text, send_text(fd, text, base + (int64_t)ms * MS, 0));
 }
 
-/* Reports come after the messages, if any do. */
+/* Reports come after the messages, if there are any. */
 static void settle(int fd)
 {
 	struct report report;
@@ -110,7 +110,7 @@ static void threads(void)
 	settle(shared_fd);
 }
 
-/* The largest send buffer that still has few messages in it. */
+/* The largest send buffer that still holds only a few messages. */
 static int small_buffer(int fd)
 {
 	int bytes = 8192;
@@ -119,7 +119,7 @@ static int small_buffer(int fd)
 	return fd;
 }
 
-/* Apart from each other, so that none makes another late. */
+/* Spaced so that none delays another. */
 static int fill(int fd, int64_t first_ns)
 {
 	int count = 0;
@@ -176,7 +176,7 @@ static void full_buffer_blocks(void)
 	settle(fd);
 }
 
-/* What an event loop does: waits for the edge after EAGAIN. */
+/* Like an event loop: waits for the edge after EAGAIN. */
 static void edges(int fd, int epoll_fd)
 {
 	struct epoll_event event = {0};
@@ -202,7 +202,7 @@ static void full_buffer_edge(void)
 	edges(fd, epoll_fd);
 }
 
-/* It waits before it asks for SO_TXTIME. */
+/* It waits before it requests SO_TXTIME. */
 static void full_buffer_edge_before(void)
 {
 	struct txtime_option option = {CLOCK_TAI, REPORT_ERRORS | (case_deadline ? DEADLINE_MODE : 0)};
@@ -214,7 +214,7 @@ static void full_buffer_edge_before(void)
 	edges(fd, epoll_fd);
 }
 
-/* What a socket answers of which somebody has shut down one side. */
+/* The result of sends on a socket with one side shut down. */
 static void shut_down(void)
 {
 	int fd = reporting_socket();
@@ -230,7 +230,7 @@ static void shut_down(void)
 	settle(fd);
 }
 
-/* A socket that is not connected says so, and is shut down nevertheless. */
+/* A socket that is not connected returns an error and is shut down nevertheless. */
 static void shut_down_unconnected(void)
 {
 	union {
@@ -257,7 +257,7 @@ static void shut_down_unconnected(void)
 	settle(fd);
 }
 
-/* A thread waits for room when the socket is shut down. */
+/* A thread waits for space when the socket is shut down. */
 static void *shut_down_later(void *argument)
 {
 	sleep_ms(100);
@@ -282,7 +282,7 @@ static void full_buffer_shut_down(void)
 	close(fd);
 }
 
-/* With IP_RECVERR, and always to a packet socket, Linux says what the qdisc said. */
+/* With IP_RECVERR, and always on a packet socket, Linux returns the error of the qdisc. */
 static void told_at_once(void)
 {
 	int fd = reporting_socket(), on = 1;
@@ -296,7 +296,7 @@ static void told_at_once(void)
 	settle(fd);
 }
 
-/* Nobody listens there, and the first message is told so. */
+/* The port has no listener, and the first message gets the error. */
 static void refused(void)
 {
 	int fd = timed_socket(0);

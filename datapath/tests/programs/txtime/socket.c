@@ -80,8 +80,8 @@ void nonblocking(int fd)
 	require(fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK) == 0, "make a socket non-blocking");
 }
 
-/* A packet socket is told with each message where it goes: SOCK_DGRAM beside it, SOCK_RAW at its
- * beginning. */
+/* A packet socket gets the destination with each message: SOCK_DGRAM in the address, SOCK_RAW at the
+ * beginning of the frame. */
 long send_control(int fd, const char *text, void *control, size_t control_bytes, int flags)
 {
 	struct iovec iov[] = {{.iov_base = case_ethernet_header, .iov_len = ETHERNET_HEADER_BYTES},
@@ -120,7 +120,7 @@ long send_text(int fd, const char *text, int64_t txtime_ns, int flags)
 
 void send_invalid(int fd, const char *text)
 {
-	/* The kernel refuses it at once as well, with ENOBUFS, if the socket has IP_RECVERR. */
+	/* The kernel refuses it immediately as well, with ENOBUFS, if the socket has IP_RECVERR. */
 	(void)send_text(fd, text, 1000000000, 0);
 }
 

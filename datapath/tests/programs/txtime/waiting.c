@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Waiting for an error, in every way that there is.
+ * All ways of waiting for an error.
  */
 #include "cases.h"
 
@@ -24,7 +24,7 @@
 
 enum { LONG_MS = 3000, SHORT_MS = 100 };
 
-/* Sends what is dropped, a little later. */
+/* Sends a message that is dropped, a little later. */
 static void *later(void *argument)
 {
 	sleep_ms(50);
@@ -66,7 +66,7 @@ static void with_poll(void)
 	close(fd);
 }
 
-/* More than one descriptor, and one twice. */
+/* Several descriptors, and one twice. */
 static void with_poll_of_many(void)
 {
 	int fd = reporting_socket(), other = reporting_socket();
@@ -284,7 +284,7 @@ static void with_epoll_closed_sets(void)
 	close(fd);
 }
 
-/* What frameworks do that make sockets by a function of their own: they begin to wait before they ask for
+/* Like frameworks that create sockets in a function of their own: they begin to wait before they request
  * SO_TXTIME. */
 static void with_epoll_before(void)
 {
@@ -318,7 +318,7 @@ static void with_exceptions(void)
 	close(epoll_fd);
 }
 
-/* The child's own socket and set; what it inherited is closed. */
+/* The child's own socket and set; inherited descriptors were closed. */
 static void with_fork(void)
 {
 	int fd = reporting_socket(), status;
@@ -344,8 +344,8 @@ static void with_fork(void)
 	close(fd);
 }
 
-/* Says so, and goes on when a line comes on standard input: somebody does something to the system
- * meanwhile. */
+/* Prints a line and continues when a line arrives on standard input: meanwhile the test changes the
+ * system. */
 static void interlude(void)
 {
 	char line[16];
@@ -355,7 +355,8 @@ static void interlude(void)
 		;
 }
 
-/* Errors before and after, one epoll set all the time. What is unread stays; who waits is woken as before. */
+/* Errors before and after, with one epoll set. Unread reports stay, and waiting threads are woken as
+ * before. */
 static void across_interlude(void)
 {
 	int fd = reporting_socket(), epoll_fd = epoll_of(fd, EPOLLIN | EPOLLET);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What options change in the headers of datagrams: checksum, don't fragment, identification. The headers are
- * for others to see; each datagram has left before the next is sent.
+ * Options that change the headers of datagrams: checksum, don't fragment, identification. The receiver
+ * records the headers; each datagram has left before the next is sent.
  */
 #include "cases.h"
 
@@ -29,7 +29,7 @@ static int number_set(int fd, int level, int option, int value)
 	return setsockopt(fd, level, option, &value, sizeof(value));
 }
 
-/* Twice, so that it is seen which numbers follow which. */
+/* Twice, to show which identifications follow. */
 static void send_twice(int fd, const char *text)
 {
 	for (int i = 0; i < 2; i++) {
@@ -44,7 +44,7 @@ static void no_checksum_set(int fd, const char *what, int level, int option, int
 	send_twice(fd, what);
 }
 
-/* Each option is for one family, and of no matter for the other. */
+/* Each option belongs to one family and does not affect the other. */
 static void no_checksum(void)
 {
 	int fd = timed_socket(0);
@@ -84,7 +84,7 @@ static void discover(void)
 	close(fd);
 }
 
-/* IPv6 has options of its own for that, which change no header. */
+/* IPv6 has its own options for this, which change no header. */
 static void discover_ipv6(void)
 {
 	int fd = timed_socket(0);
@@ -99,7 +99,7 @@ static void discover_ipv6(void)
 	close(fd);
 }
 
-/* What was set before the socket asked for SO_TXTIME. */
+/* Options that were set before the socket requested SO_TXTIME. */
 static void set_before(void)
 {
 	struct txtime_option txtime = {.clockid = 11 /* CLOCK_TAI */};
