@@ -49,7 +49,7 @@ ssize_t arrival_receive(int fd, uint8_t *payload, size_t capacity_bytes, union p
 	received_bytes = receive_datagram(fd, payload, capacity_bytes, source);
 	if (received_bytes < 0)
 		return received_bytes;
-	/* Only the header is read before the time: which clock to read stands in it. */
+	/* Only the header is read before the time: it names the clock to read. */
 	decode_error = message_decode(payload, (size_t)received_bytes, &header);
 	arrival_ns = timing_now_ns(message_clock_known(header.clock) ? header.clock : CLOCK_TAI);
 	*record = (struct listener_record){

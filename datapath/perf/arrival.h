@@ -16,7 +16,7 @@
 
 /* One message that arrived. */
 struct listener_record {
-	int64_t txtime_ns;  /* as the message says; 0 when it is not one of tsnperf's */
+	int64_t txtime_ns;  /* from the message; 0 when it is not one of tsnperf's */
 	int64_t arrival_ns; /* on the message's own clock */
 	uint32_t sequence;
 	uint32_t run_id;
@@ -24,17 +24,17 @@ struct listener_record {
 	struct in6_addr source; /* IPv4 as IPv4-mapped */
 	uint16_t source_port;
 	bool decoded; /* it is one of tsnperf's */
-	bool valid;   /* magic, version, clock, length and pattern are right */
+	bool valid;   /* magic, version, clock, length and pattern are valid */
 };
 
 /*
- * Takes a datagram, if one is there. Its bytes, with *source and *record filled in; -EAGAIN or other -errno,
- * when *record is as it was.
+ * Takes a datagram if one has arrived. Returns its bytes and fills in *source and *record; -EAGAIN or other
+ * -errno leave *record unchanged.
  */
 ssize_t arrival_receive(int fd, uint8_t *payload, size_t capacity_bytes, union parse_endpoint *source,
 			struct listener_record *record);
 
-/* As csv_write(). */
+/* Like csv_write(). */
 int arrival_write(FILE *csv, const char *path, const struct listener_record *records, size_t count);
 
 #endif

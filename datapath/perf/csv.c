@@ -33,7 +33,7 @@ int csv_write(FILE *file, const char *path, const char *header,
 		if (print_row(file, records, row) < 0)
 			error = -errno;
 	}
-	/* What stdio buffered fails only here. */
+	/* Errors of buffered writes appear only here. */
 	if (fclose(file) && !error)
 		error = -errno;
 	return error ? complain(path, error) : 0;

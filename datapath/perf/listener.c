@@ -15,15 +15,15 @@
 #include "timing.h"
 
 enum {
-	/* Seconds of traffic, should this process not run for a while. */
+	/* Seconds of traffic, in case this process does not run for a while. */
 	RECEIVE_BUFFER_BYTES = 16 << 20,
-	/* More than any UDP payload, so that nothing is ever truncated unseen. */
+	/* More than any UDP payload, so that truncation is always noticed. */
 	PAYLOAD_CAPACITY_BYTES = 65536,
-	/* Of an unlimited run, records that cost no page fault: minutes at 1 ms, for 10 MB. */
+	/* Records of an unlimited run that cost no page fault: minutes at 1 ms, for 10 MB. */
 	RESIDENT_RECORDS = 1 << 18,
 };
 
-/* A signal that comes between looking for it and falling asleep is seen this much later at most. */
+/* Delays a signal that arrives between the check and the sleep by this much at most. */
 #define LONGEST_SLEEP_NS (TIMING_NS_PER_S / 2)
 
 struct listener {
@@ -99,7 +99,8 @@ static bool is_foreign(const struct listener *listener, const struct listener_re
 	return !record->decoded || record->run_id != (uint32_t)listener->options.run_id;
 }
 
-/* 1 when a message of the run was recorded, 0 when a foreign one was counted; -EAGAIN or other -errno. */
+/* Returns 1 when a message of the run was recorded, 0 when a foreign one was counted; -EAGAIN or other
+ * -errno. */
 static int receive_message(struct listener *listener)
 {
 	struct listener_record *record = &listener->records[listener->record_count];
@@ -113,7 +114,7 @@ static int receive_message(struct listener *listener)
 		listener->counters.foreign++;
 		return 0;
 	}
-	/* A reply that the socket does not take is missing at the talker, which counts it. */
+	/* The talker counts a reply that the socket does not take as missing. */
 	if (listener->options.echo)
 		(void)sendto(listener->fd, listener->payload, (size_t)received_bytes, MSG_DONTWAIT,
 			     &source.any, parse_endpoint_bytes(&source));
@@ -147,7 +148,7 @@ static int receive_all(struct listener *listener)
 			deadline_ns = deadline_after(options->idle_timeout_ns);
 			continue;
 		}
-		/* Foreign messages come here too: they must not keep the run alive. */
+		/* Foreign messages are counted too, and must not keep the run alive. */
 		now_ns = timing_now_ns(CLOCK_MONOTONIC);
 		if (now_ns >= deadline_ns)
 			break;

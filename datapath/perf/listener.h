@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * tsnperf listener: receives what a talker sent, notes when each message arrived and whether it is
- * intact.
+ * tsnperf listener: receives what a talker sent, records when each message arrived and whether it is intact.
  *
  * One thread: options (listener_options.c), then receiving (listener.c), then the results
  * (listener_report.c).
@@ -20,7 +19,7 @@
 
 struct listener_options {
 	union parse_endpoint bind;
-	int64_t count;            /* 0: until nothing comes any more */
+	int64_t count;            /* 0: until no message arrives any more */
 	int64_t idle_timeout_ns;  /* 0: none */
 	int64_t first_timeout_ns; /* 0: none */
 	bool echo;                /* send each message back */
@@ -34,7 +33,7 @@ struct listener_options {
 
 /* Messages that have no record. */
 struct listener_counters {
-	size_t foreign;        /* not of the run that was asked for */
+	size_t foreign;        /* not of the requested run */
 	uint32_t socket_drops; /* lost because the socket's buffer was full */
 };
 
@@ -44,8 +43,8 @@ int listener_main(int argc, char **argv);
 int listener_options_parse(int argc, char **argv, struct listener_options *options);
 
 /*
- * Writes the CSV (closing `csv`, which may be NULL) and the summary; `records` in order of arrival. 0 or
- * -errno, with a sentence on stderr.
+ * Writes the CSV (closing `csv`, which may be NULL) and the summary; `records` in order of arrival. 0, or
+ * -errno after a message on stderr.
  */
 int listener_report(const struct listener_options *options, FILE *csv, const struct listener_record *records,
 		    size_t record_count, const struct listener_counters *counters);

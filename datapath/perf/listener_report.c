@@ -12,7 +12,7 @@ static const unsigned int latency_percentiles[] = {SAMPLES_P50,   SAMPLES_P90, S
 						   SAMPLES_P99_9, SAMPLES_MAX, 0};
 static const unsigned int jitter_percentiles[] = {SAMPLES_P50, SAMPLES_P99, 0};
 
-/* What the summary is computed from: the valid messages, each sequence once, in order of sequence. */
+/* The input of the summary: the valid messages, each sequence once, in order of sequence. */
 struct analysis {
 	const struct listener_record **in_order;
 	size_t in_order_count;
@@ -21,7 +21,7 @@ struct analysis {
 	int64_t *samples; /* room for one per message */
 };
 
-/* By run, then sequence, then arrival, which is the order in which the records stand. */
+/* By run, then sequence, then arrival, which is the order of the records. */
 static int compare(const void *a, const void *b)
 {
 	const struct listener_record *left = *(const struct listener_record *const *)a;
@@ -73,7 +73,7 @@ static void analysis_fini(struct analysis *analysis)
 	free(analysis->samples);
 }
 
-/* Messages that came after one with a higher sequence of their run. */
+/* Counts messages that arrived after one with a higher sequence of their run. */
 static size_t count_out_of_order(const struct analysis *analysis)
 {
 	const struct listener_record *earliest_higher = NULL;
@@ -90,7 +90,7 @@ static size_t count_out_of_order(const struct analysis *analysis)
 	return out_of_order;
 }
 
-/* Wraps instead of overflowing: a transmit time comes from the network and may be anything. */
+/* Wraps instead of overflowing: a transmit time comes from the network and may have any value. */
 static int64_t difference(int64_t left, int64_t right)
 {
 	return (int64_t)((uint64_t)left - (uint64_t)right);

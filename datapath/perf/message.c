@@ -9,7 +9,7 @@
 #define SHORT_MAGIC     0x5473u     /* "Ts" */
 #define SHORT_TIME_BITS 62
 
-/* Clocks by their number in a short header. */
+/* Clocks, indexed by their number in a short header. */
 static const uint8_t short_clocks[] = {CLOCK_REALTIME, CLOCK_MONOTONIC, CLOCK_TAI};
 
 enum { SHORT_CLOCKS = sizeof(short_clocks) / sizeof(short_clocks[0]) };
@@ -40,13 +40,13 @@ static int64_t get_i64(const uint8_t *at)
 
 static uint32_t pattern_seed(uint32_t run_id, uint32_t sequence)
 {
-	/* Odd multipliers (those of xxHash): neighbouring sequences get unlike seeds. */
+	/* Odd multipliers (those of xxHash): neighboring sequences get different seeds. */
 	uint32_t seed = run_id * 0x9e3779b1u + sequence * 0x85ebca77u;
 
 	return seed ^ seed >> 15;
 }
 
-/* The offset's high byte takes part, or bytes moved by a multiple of 256 would go unnoticed. */
+/* The high byte of the offset is included; otherwise bytes moved by a multiple of 256 would go unnoticed. */
 static uint8_t pattern_byte(uint32_t seed, uint32_t offset)
 {
 	return (uint8_t)(seed + offset * 167u + (offset >> 8) * 13u);
@@ -70,7 +70,7 @@ static bool pattern_intact(const uint8_t *payload, uint32_t from, const struct m
 	return difference == 0;
 }
 
-/* The check of a short header, over all of its bytes but its own. */
+/* The check of a short header, over all of its other bytes. */
 static uint8_t short_check(const uint8_t *payload, uint32_t payload_bytes)
 {
 	uint32_t sum = pattern_seed(get_u32(payload), get_u32(payload + 4) & MESSAGE_SHORT_SEQUENCE_MAX) +
@@ -78,7 +78,7 @@ static uint8_t short_check(const uint8_t *payload, uint32_t payload_bytes)
 
 	sum = pattern_seed(sum, get_u32(payload + 8));
 	sum = pattern_seed(sum, get_u32(payload + 12));
-	/* All bits take part. */
+	/* Folds all bits into the result. */
 	sum ^= sum >> 16;
 	return (uint8_t)(sum ^ sum >> 8);
 }

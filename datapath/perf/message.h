@@ -29,13 +29,13 @@
 enum {
 	MESSAGE_VERSION = 1,
 	MESSAGE_HEADER_BYTES = 28,
-	/* From here on there is some pattern behind the long header. */
+	/* Longer messages have some pattern after the long header. */
 	MESSAGE_LONG_BYTES = 40,
 	/* The short header without a pattern. */
 	MESSAGE_MIN_BYTES = 16,
 	/* What UDP over IPv4 can carry: 65535 - 20 - 8. */
 	MESSAGE_MAX_BYTES = 65507,
-	/* What the short header has room for. */
+	/* The capacity of the short header's fields. */
 	MESSAGE_SHORT_RUN_ID_MAX = 0xffff,
 	MESSAGE_SHORT_SEQUENCE_MAX = 0xffffff,
 };
@@ -43,7 +43,7 @@ enum {
 struct message_header {
 	uint8_t version;
 	bool is_short; /* of a message that was decoded */
-	uint8_t clock; /* the clockid_t of txtime_ns, by its Linux number */
+	uint8_t clock; /* the Linux number of the clockid_t of txtime_ns */
 	uint32_t run_id;
 	uint32_t sequence;      /* from 0 */
 	int64_t txtime_ns;      /* requested transmit time on that clock */
@@ -58,7 +58,7 @@ void message_encode(uint8_t *payload, const struct message_header *header);
 
 /*
  * Reads the header. -EBADMSG when this is no message of tsnperf (too short or another magic); `header` is
- * then all zero. Says nothing about the rest of the message: that is message_verify().
+ * then all zero. message_verify() checks the rest of the message.
  */
 int message_decode(const uint8_t *payload, size_t received_bytes, struct message_header *header);
 
@@ -68,7 +68,7 @@ int message_decode(const uint8_t *payload, size_t received_bytes, struct message
  */
 int message_verify(const uint8_t *payload, size_t received_bytes, const struct message_header *header);
 
-/* Whether `clock` is one that a talker can use. */
+/* Returns whether a talker can use `clock`. */
 bool message_clock_known(uint8_t clock);
 
 #endif

@@ -35,7 +35,7 @@ struct parse_start {
 };
 int parse_start(const char *text, struct parse_start *start);
 
-/* Parsers of option_spec: an endpoint with its port, one that may lack it, and a start. */
+/* Parsers for option_spec: an endpoint with its port, one with an optional port, and a start. */
 int parse_endpoint_option(const char *text, void *field);
 int parse_address_option(const char *text, void *field);
 int parse_start_option(const char *text, void *field);

@@ -29,7 +29,7 @@ static void catch_signals(void)
 
 	sigaction(SIGINT, &action, NULL);
 	sigaction(SIGTERM, &action, NULL);
-	/* A reader of our output that went away is an error to report, not a reason to die. */
+	/* A closed reader of the output is an error to report, not a reason to die. */
 	action.sa_handler = SIG_IGN;
 	sigaction(SIGPIPE, &action, NULL);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a measuring process asks of the kernel for itself: a core, a priority, resident memory, exact
- * timers, and a quiet end on SIGINT or SIGTERM. One thread, before the run.
+ * Kernel settings of a measuring process: a core, a priority, resident memory, exact timers, and a clean end
+ * on SIGINT or SIGTERM. One thread, before the run.
  */
 #ifndef KTSN_PERF_PROCESS_H
 #define KTSN_PERF_PROCESS_H
@@ -17,17 +17,17 @@ enum {
 };
 
 struct process_options {
-	int64_t cpu;           /* -1: wherever the scheduler likes */
-	int64_t fifo_priority; /* of SCHED_FIFO, 1 to 99; 0: stays with the ordinary scheduler */
+	int64_t cpu;           /* -1: any core */
+	int64_t fifo_priority; /* of SCHED_FIFO, 1 to 99; 0: ordinary scheduling */
 };
 
 /*
- * Call it when everything is allocated: it locks what is there. 0 or -errno, with a sentence on stderr;
- * locking memory is only tried.
+ * Call it after all allocations: it locks existing memory. 0, or -errno after a message on stderr; a failure
+ * to lock memory is ignored.
  */
 int process_prepare(const struct process_options *options);
 
-/* True once SIGINT or SIGTERM came. Valid after process_prepare(). */
+/* Returns true after SIGINT or SIGTERM. Valid after process_prepare(). */
 bool process_stop_requested(void);
 
 #endif

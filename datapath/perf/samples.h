@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Percentiles by nearest rank over all samples, nothing interpolated or thrown away. Any thread.
+ * Percentiles by nearest rank over all samples, without interpolation. Any thread.
  */
 #ifndef KTSN_PERF_SAMPLES_H
 #define KTSN_PERF_SAMPLES_H
@@ -8,7 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Percentiles are named in hundredths of a percent: integers, and p99.9 needs no rounding. */
+/* Percentiles are in hundredths of a percent: integers, and p99.9 needs no rounding. */
 enum {
 	SAMPLES_P50 = 5000,
 	SAMPLES_P90 = 9000,
@@ -19,7 +19,7 @@ enum {
 
 void samples_sort(int64_t *samples, size_t count);
 
-/* The smallest sample that is not exceeded by that share of all. `sorted` ascending, count > 0. */
+/* Returns the smallest sample that is not exceeded by that share of all. `sorted` ascending, count > 0. */
 int64_t samples_percentile(const int64_t *sorted, size_t count, unsigned int percentile);
 
 /*

@@ -28,9 +28,9 @@
 #include "records.h"
 #include "timing.h"
 
-/* A signal that comes between looking for it and falling asleep is seen this much later at most. */
+/* Delays a signal that arrives between the check and the sleep by this much at most. */
 #define LONGEST_SLEEP_NS (TIMING_NS_PER_S / 2)
-/* So long after the last message its reply is waited for. */
+/* How long the reply to the last message is awaited. */
 #define LAST_REPLY_NS (5 * TIMING_NS_PER_S)
 
 struct talker {
@@ -109,7 +109,7 @@ static int open_sockets(struct talker *talker)
 	struct rlimit limit;
 	int error = 0;
 
-	/* Many sockets need more descriptors than a program usually asks for. */
+	/* Many sockets need more descriptors than the default limit. */
 	if (talker->options.sockets > 1 && getrlimit(RLIMIT_NOFILE, &limit) == 0) {
 		limit.rlim_cur = limit.rlim_max;
 		(void)setrlimit(RLIMIT_NOFILE, &limit);
@@ -119,7 +119,7 @@ static int open_sockets(struct talker *talker)
 	return error;
 }
 
-/* The base, and the assurance that no transmit time of the run overflows. */
+/* Computes the base, and checks that no transmit time of the run overflows. */
 static int plan(struct talker *talker)
 {
 	const struct talker_options *options = &talker->options;
@@ -158,7 +158,7 @@ static int sleep_until(const struct talker *talker, int64_t until_ns, int64_t *n
 	return -EINTR;
 }
 
-/* Until it is time to send. *wakeup_ns is when the sleep was over, and the spin began. */
+/* Waits until it is time to send. *wakeup_ns is the end of the sleep and the beginning of the spin. */
 static int wait_for_turn(const struct talker *talker, int64_t send_ns, int64_t *wakeup_ns)
 {
 	const struct talker_options *options = &talker->options;
@@ -169,7 +169,7 @@ static int wait_for_turn(const struct talker *talker, int64_t send_ns, int64_t *
 	return timing_spin_until(options->clock, send_ns, process_stop_requested);
 }
 
-/* Takes part in the cycle: counts what goes wrong, never ends the run. */
+/* One message of the cycle: counts failures, never ends the run. */
 static void send_payload(struct talker *talker, struct talker_record *record)
 {
 	uint64_t txtime_ns = (uint64_t)record->txtime_ns;
@@ -209,7 +209,7 @@ static void encode_payload(struct talker *talker, const struct talker_record *re
 	message_encode(talker->payload, &header);
 }
 
-/* The reply to `sent`, and any that came too late for the turns before. */
+/* Reads the reply to `sent`, and earlier replies that came too late. */
 static void await_reply(struct talker *talker, const struct talker_record *sent)
 {
 	const struct talker_options *options = &talker->options;
@@ -225,7 +225,7 @@ static void await_reply(struct talker *talker, const struct talker_record *sent)
 			    0 ||
 		    !reply->decoded || reply->run_id != (uint32_t)options->run_id)
 			continue;
-		/* There is room for no more than one a message. */
+		/* There is room for one reply per message. */
 		talker->replied_count++;
 		if (reply->sequence == sent->sequence || talker->replied_count == talker->record_count)
 			return;
@@ -254,7 +254,7 @@ static int run_cycle(struct talker *talker)
 	return 0;
 }
 
-/* As fast as the socket takes them: a full send buffer, or ring, makes sendmsg() wait. */
+/* Sends as fast as the socket takes messages: with a full send buffer or ring sendmsg() waits. */
 static int run_flood(struct talker *talker)
 {
 	int64_t begun_ns;
@@ -272,7 +272,7 @@ static int run_flood(struct talker *talker)
 		record->txtime_ns = record->wakeup_ns + talker->options.lead_ns;
 		encode_payload(talker, record);
 		send_payload(talker, record);
-		/* The signal that ends the run is no failure of the message that it found waiting. */
+		/* The signal that ends the run does not count as a failure of the message in progress. */
 		if (record->error == EINTR && process_stop_requested())
 			break;
 		talker->record_count++;
@@ -310,7 +310,7 @@ static int talker_init(struct talker *talker)
 		error = csv_open(talker->options.cpu_time_path, &talker->cpu_time);
 	if (error)
 		return error;
-	/* Who floods does not know how many it will need, and a page fault a hundred messages is no harm. */
+	/* A flood's number of records is unknown, and a page fault per hundred messages does no harm. */
 	error = records_map(count, talker->options.flood ? 0 : count, sizeof(*talker->records), &records);
 	if (error) {
 		fprintf(stderr, "tsnperf talker: no memory for the records of --count %zu messages: %s.\n",
@@ -342,7 +342,7 @@ static void talker_fini(struct talker *talker)
 
 static int talk(struct talker *talker)
 {
-	/* Without the start and the end of the program, which are no part of what a message costs. */
+	/* Excludes the start and the end of the program, which are not part of the cost of a message. */
 	int64_t cpu_ns = timing_now_ns(CLOCK_PROCESS_CPUTIME_ID);
 	int run_error, cpu_error, reply_error, error;
 

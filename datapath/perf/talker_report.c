@@ -20,7 +20,7 @@ static int print_row(FILE *file, const void *records, size_t row)
 		       record->send_end_ns, record->error);
 }
 
-/* Calls that failed are not among the samples: how long a refusal takes is another question. */
+/* Failed calls are not among the samples: the duration of a refusal is another question. */
 static size_t collect_send_calls(const struct talker_record *records, size_t count, int64_t *samples)
 {
 	size_t taken = 0;
@@ -40,7 +40,7 @@ static void collect_lateness(const struct talker_options *options, const struct 
 			records[i].wakeup_ns - (records[i].txtime_ns - options->lead_ns - options->spin_ns);
 }
 
-/* From the first message to the last one's end. */
+/* From the first message to the end of the last one. */
 static void print_rate(const struct talker_options *options, const struct talker_record *records,
 		       size_t count, size_t sent)
 {

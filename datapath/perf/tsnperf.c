@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * tsnperf: an ordinary application with timed UDP traffic, to see what a network makes of it. It knows
- * SO_TXTIME and nothing of KuberneTSN, and runs on any Linux.
+ * tsnperf: an ordinary application with timed UDP traffic that measures a network. It uses SO_TXTIME, knows
+ * nothing of KuberneTSN, and runs on any Linux.
  */
 #include <stdio.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Frames that wait in the relay, first in, first out. They are stored without gaps, and from the start again
- * when none waits, so that only as many pages are used as ever waited at a time. Pure.
+ * when none waits, so that no more pages are used than the largest backlog needed. Pure.
  */
 #ifndef KTSN_RELAY_BACKLOG_H
 #define KTSN_RELAY_BACKLOG_H

@@ -22,12 +22,12 @@ enum {
 /* The frame as it is to leave; points into the bytes that were read. */
 struct captured_frame {
 	const uint8_t *addresses;
-	const uint8_t *payload; /* what stands behind the EtherType */
+	const uint8_t *payload; /* the bytes after the EtherType */
 	uint32_t payload_bytes;
 	uint16_t ethertype_be;
 	uint8_t priority;
 	bool timed;
-	/* Only of a timed frame. */
+	/* Set for a timed frame only. */
 	bool deadline;
 	enum ktsn_clock clock;
 	int64_t txtime_ns;
@@ -36,12 +36,12 @@ struct captured_frame {
 enum captured_verdict {
 	CAPTURED = 0,
 	CAPTURED_TRUNCATED,        /* no Ethernet header */
-	CAPTURED_RECORD_SHORT,     /* no frame behind the record */
+	CAPTURED_RECORD_SHORT,     /* no frame after the record */
 	CAPTURED_RECORD_BITS,      /* an unused bit, or a deadline without a time */
 	CAPTURED_RECORD_ADDRESSES, /* of the record and the frame differ */
 };
 
-/* Takes the record off, if there is one. Behind a tag there is none: the program that writes records puts a
+/* Removes the record, if there is one. After a tag there is none: the program that writes records puts a
  * frame's tag into the frame. */
 enum captured_verdict captured_frame_parse(const uint8_t *bytes, size_t count, struct captured_frame *frame);
 

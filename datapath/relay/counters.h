@@ -41,16 +41,16 @@
 enum { RELAY_COUNTERS_VERSION = 1, RELAY_DROPS_MAX = 47 };
 
 enum relay_drop {
-	RELAY_DROP_LOST = 0,         /* with a relay that was killed */
+	RELAY_DROP_LOST = 0,         /* when a relay was killed */
 	RELAY_DROP_TRUNCATED,        /* no whole frame, or longer than the relay reads */
 	RELAY_DROP_OFFLOAD,          /* the kernel should have segmented it, or its checksum has no place */
-	RELAY_DROP_RECORD_SHORT,     /* forged: no frame is behind the record */
+	RELAY_DROP_RECORD_SHORT,     /* forged: no frame follows the record */
 	RELAY_DROP_RECORD_BITS,      /* forged: an unused bit, or an unknown clock */
-	RELAY_DROP_RECORD_ADDRESSES, /* forged: those of the record are not those of the frame */
+	RELAY_DROP_RECORD_ADDRESSES, /* forged: the addresses of the record and of the frame differ */
 	RELAY_DROP_UNEXPECTED,       /* no record, though only frames with one are captured */
-	RELAY_DROP_TOO_LONG,         /* longer than the way there takes */
+	RELAY_DROP_TOO_LONG,         /* longer than the path allows */
 	RELAY_DROP_SOURCE,           /* ktsnd refuses that source address */
-	RELAY_DROP_NO_DESTINATION,   /* ktsnd has no way there */
+	RELAY_DROP_NO_DESTINATION,   /* ktsnd has no route there */
 	RELAY_DROP_DESTINATIONS,     /* too many new destinations in a short time */
 	RELAY_DROP_NO_ROOM,          /* untimed: the ring is full */
 	RELAY_DROP_NO_DAEMON,        /* untimed: ktsnd is away, or does not answer */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "sandbox.h"
 
-/* By what they are for. */
+/* Grouped by purpose. */
 static const char *const allowed[] = {
 	/* frames: the tap, doorbells, notifications, lines of the log */
 	"read",

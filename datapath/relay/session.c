@@ -15,8 +15,8 @@
 #define BACKOFF_LONGEST_NS INT64_C(1000000000)
 /* Longer than ktsnd takes for any request. */
 #define REPLY_TIMEOUT_NS INT64_C(1000000000)
-/* A ktsnd that has just started is told of its endpoints and peers one after another. During this time the
- * relay asks again for those that it does not know. */
+/* A ktsnd that has just started gets its endpoints and peers one after another. During this time the relay
+ * asks again for those that it does not know. */
 #define LEARNING_NS INT64_C(2000000000)
 
 static const char *const kind_names[RELAY_KINDS] = {"timed", "untimed"};

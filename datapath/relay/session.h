@@ -4,7 +4,7 @@
  * untimed ones. It connects whenever ktsnd is there; its ring outlives ktsnd.
  *
  * A session joins ktsnd in steps. Without a ring it asks for one (HELLO). A ring that outlived the ktsnd
- * before is handed back (HAND_BACK); then ktsnd is told everything that the frames in it refer to, under the
+ * before is handed back (HAND_BACK); then ktsnd gets everything that the frames in it refer to, under the
  * numbers that its predecessor gave: flows, destinations, RESUME. Each reply leads to the next request.
  * Nothing waits, so that one session can join while the frames of the other go on.
  *

@@ -117,7 +117,7 @@ __attribute__((constructor)) static void look_up_all(void)
 		return;
 	for (int i = 0; i < CALLS; i++)
 		functions[i] = dlsym(HANDLE_NEXT, names[i]);
-	/* musl lacks some of them. The program finds no error but its own. */
+	/* musl lacks some of them. Keep the failed look-up out of the program's dlerror(). */
 	if (dlerror)
 		(void)dlerror();
 }

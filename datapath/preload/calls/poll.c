@@ -2,7 +2,7 @@
 /*
  * poll and ppoll. Beside a timed socket in the list its error notifier is polled; and in place of POLLOUT,
  * which the kernel would grant at any time, its space notifier. Without a timed socket the call is the next
- * function. Of a socket with a receive ring (receive/inbox.h) the ring's descriptor is polled as well.
+ * function. For a socket with a receive ring (receive/inbox.h) the ring's descriptor is polled as well.
  */
 #include "clock.h"
 #include "error_notifier.h"

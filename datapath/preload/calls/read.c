@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * read, readv and ioctl of sockets that have a receive ring (receive/inbox_read.h). Of all other descriptors
- * each is the next function plus a load, in a process that wants no receive rings.
+ * read, readv and ioctl of sockets that have a receive ring (receive/inbox_read.h). For all other descriptors
+ * each call is the next function plus a load, in a process that uses no receive rings.
  */
 #include "export.h"
 #include "inbox_open.h"
@@ -48,7 +48,7 @@ EXPORT ssize_t __read_chk(int fd, void *data, size_t bytes, size_t room_bytes)
 
 EXPORT ssize_t readv(int fd, const struct iovec *pieces, int count)
 {
-	/* The kernel refuses a count that cannot be. */
+	/* The kernel refuses an invalid count. */
 	struct inbox *inbox = count < 0 || count > VECTORS_MAX ? NULL : inbox_of(fd);
 
 	return inbox ? inbox_read(inbox, fd, pieces, (unsigned int)count) : next_readv(fd, pieces, count);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * socket, setsockopt, getsockopt, bind, connect and shutdown: a socket becomes libktsn's when it asks for
- * SO_TXTIME where ktsnd is meant to be (session.h). Changes of its addresses and options afterwards are told
- * to ktsnd.
+ * SO_TXTIME where ktsnd is meant to be (session.h). Later changes of its addresses and options are passed to
+ * ktsnd.
  */
 #include "descriptors.h"
 #include "error_notifier.h"

@@ -126,7 +126,7 @@ int txtime_set(int fd, const void *value, socklen_t bytes)
 		return kernel_err;
 	if (asked_before(fd, &txtime))
 		return 0;
-	descriptor_gone(fd); /* it may ask anew, for another clock */
+	descriptor_gone(fd); /* the application may ask again, for another clock */
 	session_err = session_await(fd, &session);
 	flow = flow_make(&txtime, clock, kind, session_err);
 	if (!flow)

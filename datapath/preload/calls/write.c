@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * send, sendto, write and writev: datagrams without a transmit time, which may continue a message that a call
- * with a transmit time began (send/cork.h). Of sockets that never asked for SO_TXTIME each is the next
+ * with a transmit time began (send/cork.h). For sockets that never asked for SO_TXTIME each call is the next
  * function plus two loads.
  */
 #include "export.h"

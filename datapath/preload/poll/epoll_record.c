@@ -78,7 +78,7 @@ bool epoll_record_get(int fd, int *epoll_fd, struct epoll_event *event)
 		return false;
 	event->events = atomic_load_explicit(&record->events, memory_order_relaxed);
 	event->data.u64 = atomic_load_explicit(&record->data, memory_order_relaxed);
-	/* The record may have been written anew meanwhile, perhaps for another set. */
+	/* The record may have been written again meanwhile, perhaps for another set. */
 	atomic_thread_fence(memory_order_acquire);
 	if (atomic_load_explicit(&record->set, memory_order_relaxed) != set)
 		return false;

@@ -81,15 +81,15 @@ static inline bool inbox_error_kept(const struct inbox *inbox)
 	return atomic_load_explicit(&inbox->error, memory_order_relaxed) != 0;
 }
 
-/* inbox_start has datagrams written into the ring. */
+/* inbox_start makes the program write datagrams into the ring. */
 static inline void inbox_start(struct inbox *inbox)
 {
 	if (!atomic_exchange_explicit(&inbox->reading, true, memory_order_relaxed))
 		atomic_fetch_add_explicit(inbox->readers, 1, memory_order_relaxed);
 }
 
-/* inbox_stop has datagrams go to the kernel's queue, unless another process reads the ring. Those in the ring
- * are still to be read. Does not need ktsnd. */
+/* inbox_stop has datagrams go to the kernel's queue, unless another process reads the ring. Datagrams in
+ * the ring stay readable. Does not need ktsnd. */
 static inline void inbox_stop(struct inbox *inbox)
 {
 	if (atomic_exchange_explicit(&inbox->reading, false, memory_order_relaxed))

@@ -288,8 +288,8 @@ void inbox_renew(struct inbox *inbox)
 	if (session_get(&session) != 0 ||
 	    (session->number == inbox->session && session->connections == inbox->connection))
 		return;
-	/* The new ktsnd may refuse, or not answer: nothing may come into a ring that nobody reads. What came
-	 * before this is read first, and then the next call gets here. */
+	/* The new ktsnd may refuse, or not answer: nothing may come into a ring that nobody reads.
+	 * Datagrams in the ring are read first, and then the next call gets here. */
 	inbox_stop(inbox);
 	if (!inbox_has(inbox))
 		inbox_expel(inbox, false);

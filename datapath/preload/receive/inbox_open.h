@@ -12,11 +12,11 @@
  * socket is bound and ktsnd offers a ring. NULL: the kernel serves the descriptor. errno stays. */
 struct inbox *inbox_of(int fd);
 
-/* inbox_leave has the kernel serve the socket: the ring gets no more datagrams. Those in it are read first.
- */
+/* inbox_leave makes the kernel serve the socket: the ring gets no more datagrams. Datagrams in the ring
+ * are read first. */
 void inbox_leave(struct inbox *inbox, int fd, enum ktsn_app_receive_close why);
 
-/* inbox_fd_shared has the kernel serve the socket, also if it has no ring yet, because the descriptor is
+/* inbox_fd_shared makes the kernel serve the socket, also if it has no ring yet, because the descriptor is
  * passed to another process, which may have no libktsn. Descriptors of other files are ignored. */
 void inbox_fd_shared(int fd);
 

@@ -24,7 +24,7 @@ enum {
 	VECTORS_MAX = 1024, /* UIO_MAXIOV */
 	MEMINFO_DROPS = 8,
 	MEMINFO_WORDS = 9,
-	/* No error of the kernel's: the descriptor was closed unseen, as fclose() does, and used again. */
+	/* Not an error of the kernel: the descriptor was closed unseen, as fclose() does, and used again. */
 	OTHER_FILE = INT_MIN,
 };
 

@@ -13,7 +13,7 @@ enum { CHUNK_BYTES = 64 * 1024 };
 _Atomic int inboxes_state;
 
 static _Atomic(struct inbox *) inboxes[INBOX_DESCRIPTORS];
-static struct inbox refused; /* in the place of an inbox: the descriptor is the kernel's */
+static struct inbox refused; /* in the place of an inbox: the kernel serves the descriptor */
 static struct lock pool_lock;
 static struct inbox *free_inboxes;
 
@@ -131,7 +131,7 @@ struct inbox *inbox_create(void)
 	lock_give(&pool_lock);
 	if (!inbox)
 		return NULL;
-	/* A thread that comes too late finds the count zero until all is in its place. */
+	/* A thread that arrives in the middle finds the count zero until everything is in its place. */
 	memset((char *)inbox + sizeof(inbox->users), 0, sizeof(*inbox) - sizeof(inbox->users));
 	inbox->ring_fd = -1;
 	for (int i = 0; i < INBOX_MEMBERS_MAX; i++)

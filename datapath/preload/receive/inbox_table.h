@@ -43,7 +43,7 @@ struct inbox *inbox_create(void);
 bool inbox_enter(struct inbox *inbox, int fd);
 /* inbox_find returns the acquired inbox of another descriptor of the socket, or NULL. */
 struct inbox *inbox_find(uint64_t cookie);
-/* inbox_refuse has the kernel serve the descriptor as long as it is open. */
+/* inbox_refuse makes the kernel serve the descriptor as long as it is open. */
 void inbox_refuse(int fd);
 /* inbox_expel removes all descriptors of the socket: the kernel serves them, or they are looked up again. */
 void inbox_expel(struct inbox *inbox, bool to_kernel);

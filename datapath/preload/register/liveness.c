@@ -104,8 +104,8 @@ static void flow_forget_lost(struct session *session, struct flow *flow)
 enum {
 	/* Between two attempts to reach the successor of a dead ktsnd. */
 	RETRY_NS = 10 * 1000 * 1000,
-	/* A ktsnd that has just started is told of its endpoints and peers one after another. During this
-	 * time, refused requests are repeated. */
+	/* A ktsnd that has just started gets its endpoints and peers one after another. During this time,
+	 * refused requests are repeated. */
 	LEARNING_NS = 2 * 1000 * 1000 * 1000,
 };
 

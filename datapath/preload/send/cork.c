@@ -176,8 +176,8 @@ static long kernel_send(const struct join *join)
 	return join_kernel(join, sent < 0 ? -errno : sent);
 }
 
-/* The message goes to the address that the socket is connected to now, even if it is connected anew before
- * the last part. */
+/* The message goes to the address that the socket is connected to now, even if it is connected again
+ * before the last part. */
 static struct msghdr addressed(const struct msghdr *message, int fd, struct sockaddr_storage *peer)
 {
 	struct msghdr addressed = *message;

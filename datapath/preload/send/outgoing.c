@@ -143,7 +143,7 @@ static size_t header_bytes(const struct flow *flow)
 	return flow->kind.domain == AF_PACKET && flow->kind.raw ? ETHERNET_HEADER_BYTES : 0;
 }
 
-/* Copies `bytes` of the message, behind its first skip_bytes, to the end of the filled slots. */
+/* Copies `bytes` of the message, after its first skip_bytes, to the end of the filled slots. */
 static void fill(struct outgoing *outgoing, const struct msghdr *message, size_t skip_bytes, uint32_t bytes)
 {
 	struct ktsn_ring_producer *ring = &outgoing->session->ring;

@@ -147,14 +147,14 @@ static int ring_changed(int vid, uint16_t ring, int enable)
 
 /* ---- the memory of guests ---- */
 
-/* Returns whether this is the relay's thread, which maps the memory of its own descriptors. */
+/* True in the relay's thread, which maps the memory of its own descriptors. */
 static _Thread_local bool is_relays;
 
 /*
- * Takes the place of libc's for librte_vhost, which maps what a front end passes. Only files in memory
- * (memfd, tmpfs, hugetlbfs) have seals, and no file system is asked for them: one that does not answer would
- * have the relay wait at each access. The relay ends, because librte_vhost reads the rings in the memory that
- * it had before when it cannot map the next.
+ * Replaces libc's mmap() for librte_vhost, which maps files that a front end passes. Only files in memory
+ * (memfd, tmpfs, hugetlbfs) have seals, and reading seals asks no file system: one that does not answer would
+ * block the relay at each access. The relay ends because librte_vhost continues to read the rings in the
+ * former memory when it cannot map the next.
  */
 void *mmap64(void *address, size_t bytes, int protection, int flags, int fd, off64_t offset)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * ktsn-relay-vhost: hands the frames of a virtual machine to ktsnd, as an application of the pod's, and gives
- * it those that come for it. A program of its own, because librte_vhost makes threads and needs system calls
- * that the relay of captured frames (../main.c) is denied.
+ * ktsn-relay-vhost: hands the frames of a virtual machine to ktsnd, as an application of the pod, and
+ * delivers frames to it. A separate program because librte_vhost creates threads and needs system calls that
+ * the relay of captured frames (../main.c) is denied.
  */
 #include "backend.h"
 #include "captured_frame.h"

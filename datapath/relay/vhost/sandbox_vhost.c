@@ -3,7 +3,7 @@
 
 #include "sandbox.h"
 
-/* By what they are for. */
+/* Grouped by purpose. */
 static const char *const allowed[] = {
 	/* frames: the packet socket, doorbells, notifications of guests, lines of the log */
 	"read",
@@ -38,8 +38,7 @@ static const char *const allowed[] = {
 	"sched_yield",
 	"clock_nanosleep",
 	"nanosleep",
-	/* a thread of librte_vhost or DPDK that has been made, and has not run yet; without rseq glibc ends
-	 */
+	/* a thread of librte_vhost or DPDK that was created and has not run yet; without rseq glibc ends */
 	"rseq",
 	"set_robust_list",
 	/* signals, ending */

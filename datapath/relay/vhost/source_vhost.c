@@ -14,9 +14,9 @@
 enum {
 	/* Kick descriptors, the back end, and the timer. */
 	EVENTS_MAX = GUEST_PAIRS_MAX + 2,
-	/* While librte_vhost serves a message of the front end, a look at the queues may find nothing though
-	 * frames are there, and nobody tells of them any more. So queues are looked at that often in any
-	 * case. */
+	/* While librte_vhost serves a message of the front end, polling the queues may find nothing
+	 * although they have frames, and no notification follows. So the queues are polled at this interval
+	 * in any case. */
 	LOOK_AGAIN_MS = 100,
 };
 
@@ -61,7 +61,7 @@ static void timer_set(const struct source_vhost *vhost, bool runs)
 	(void)timerfd_settime(vhost->timer_fd, 0, &when, NULL);
 }
 
-/* For the relay is awake, and nobody is to write into the ring of a guest without need. */
+/* The relay is awake, and a write into the guest's ring would be useless. */
 static void notifications_set(struct source_vhost *vhost, bool on)
 {
 	for (int pair = 0; pair < GUEST_PAIRS_MAX; pair++)
@@ -163,7 +163,7 @@ static int frame_take(const struct source_vhost *vhost, struct rte_mbuf *mbuf, s
 	verdict = captured_frame_parse(bytes, mbuf->data_len, frame);
 	if (verdict)
 		return (int)drops[verdict];
-	/* With a record in front of it, be it of a class alone. */
+	/* With a record before it, even if that has only a class. */
 	if (frame->addresses != bytes && !vhost->setup.records)
 		return RELAY_DROP_RECORD_DENIED;
 	if (memcmp(frame->addresses + ETH_ALEN, vhost->setup.address, ETH_ALEN) != 0)
@@ -196,9 +196,9 @@ static bool vhost_sleeps(struct source *source, struct relay_counters *counters)
 		return false;
 	if (!vhost->notified)
 		notifications_set(vhost, true);
-	/* The guest sees that it is to notify, or its frame is seen here. */
+	/* The guest sees that it must notify, or its frame is seen here. */
 	rte_smp_mb();
-	/* Another guest's rings have not been told yet. */
+	/* Another guest's rings do not have notifications enabled yet. */
 	return !burst_fill(vhost, counters) && vhost->notified;
 }
 
