@@ -47,8 +47,8 @@ func attachedPrograms(t *testing.T, where *topology.Namespace, interfaceName str
 		filters, err := netlink.FilterList(link, parent)
 		for _, filter := range filters {
 			id := ebpf.ProgramID(filter.(*netlink.BpfFilter).Id)
-			of, errMaps := mapsOf(id)
-			ids, maps, err = append(ids, id), append(maps, of...), errors.Join(err, errMaps)
+			used, errMaps := mapsOf(id)
+			ids, maps, err = append(ids, id), append(maps, used...), errors.Join(err, errMaps)
 		}
 		return err
 	})
@@ -155,8 +155,8 @@ func TestKernelWithoutBTFIsReported(t *testing.T) {
 	pod := lab.a.newPod(t)
 	before := lab.a.inventory(t, pod)
 	_, err := lab.a.forgetful(t, dir).AddNetworkList(t.Context(), list(t, lab.a.config(nil)), pod.attachment())
-	var said *types.Error
-	if !errors.As(err, &said) || said.Code != 107 || !strings.Contains(said.Msg, "read the kernel's BTF") || !strings.Contains(said.Msg, "leaving tsn0 early") {
+	var failure *types.Error
+	if !errors.As(err, &failure) || failure.Code != 107 || !strings.Contains(failure.Msg, "read the kernel's BTF") || !strings.Contains(failure.Msg, "leaving tsn0 early") {
 		t.Errorf("ADD said %v", err)
 	}
 	if after := lab.a.inventory(t, pod); !slices.Equal(after, before) {
@@ -210,15 +210,15 @@ func makeFormer(t *testing.T, p *pod) {
 	t.Helper()
 	_, maps := attachedPrograms(t, p.node.Namespace, portOf(p), netlink.HANDLE_MIN_INGRESS)
 	for _, id := range maps {
-		one, err := ebpf.NewMapFromID(id)
+		candidate, err := ebpf.NewMapFromID(id)
 		must(t, err)
-		if described, err := one.Info(); err == nil && described.Name == "state" {
-			value, err := one.LookupBytes(uint32(0))
+		if described, err := candidate.Info(); err == nil && described.Name == "state" {
+			value, err := candidate.LookupBytes(uint32(0))
 			must(t, err)
 			clear(value[8:]) // the version
-			must(t, one.Put(uint32(0), value))
+			must(t, candidate.Put(uint32(0), value))
 		}
-		must(t, one.Close())
+		must(t, candidate.Close())
 	}
 }
 
@@ -285,11 +285,11 @@ func TestRemovedCaptureFilterIsRestored(t *testing.T) {
 		},
 		"by ktsn node restore": func(t *testing.T, p *pod) {
 			want := "put back the filter of interface tsn0 of container " + p.id
-			if said := lab.a.ktsn(t, "node", "restore"); !strings.Contains(said, want) {
-				t.Errorf("it said %q, want %q", said, want)
+			if output := lab.a.ktsn(t, "node", "restore"); !strings.Contains(output, want) {
+				t.Errorf("it said %q, want %q", output, want)
 			}
-			if said := lab.a.ktsn(t, "node", "restore"); strings.Contains(said, "put back") {
-				t.Errorf("of a filter that is there it said %q", said)
+			if output := lab.a.ktsn(t, "node", "restore"); strings.Contains(output, "put back") {
+				t.Errorf("of a filter that is there it said %q", output)
 			}
 		},
 	} {

@@ -28,8 +28,8 @@ func claimed(t *testing.T, network string, p *pod) string {
 	t.Helper()
 	bus, card := passthrough.NewBus(), cardOf(t)
 	owner := network + ":" + p.id + ":" + podIf + ":" + p.uid
-	if own, err := bus.Claim(card, owner); err != nil || !own {
-		t.Fatalf("claim: %v, %v", own, err)
+	if ok, err := bus.Claim(card, owner); err != nil || !ok {
+		t.Fatalf("claim: %v, %v", ok, err)
 	}
 	t.Cleanup(func() {
 		if err := bus.GiveBack(card, owner); err != nil {
@@ -55,10 +55,10 @@ func hasCardInstead(t *testing.T, p *pod, network, folder, card string) (record 
 	record = filepath.Join(p.node.dir, "state/attachments", network, p.id+":"+podIf)
 	text, err := os.ReadFile(record)
 	must(t, err)
-	made := map[string]any{}
-	must(t, json.Unmarshal(text, &made))
-	made["device"] = map[string]any{"kind": "vfio", "card": card, "dan": folder}
-	text, err = json.Marshal(made)
+	configuration := map[string]any{}
+	must(t, json.Unmarshal(text, &configuration))
+	configuration["device"] = map[string]any{"kind": "vfio", "card": card, "dan": folder}
+	text, err = json.Marshal(configuration)
 	must(t, errors.Join(err, os.WriteFile(record, text, 0o600)))
 	devices := kata.Devices{Devices: []kata.Device{{Name: podIf, Back: kata.Back{Type: kata.VFIO, Card: card}}}}
 	must(t, devices.Write(folder, p.id))

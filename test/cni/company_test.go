@@ -49,8 +49,8 @@ func TestSecondInterfaceKeepsFirst(t *testing.T) {
 	must(t, r.a.runtime.CheckNetworkList(t.Context(), list(t, config), pod.attachment()))
 	ping(t, pod, r.address(r.b1, true), 56)
 	ping(t, pod, netip.MustParseAddr("10.99.0.1"), 56) // the first interface's gateway
-	if own := addressOf(result, true); !r.a.subnet.Contains(own) {
-		t.Errorf("its address is %s", own)
+	if address := addressOf(result, true); !r.a.subnet.Contains(address) {
+		t.Errorf("its address is %s", address)
 	}
 	pod.del(t, config)
 	checkSame(t, "after DEL", before, r.a.inventory(t, pod))

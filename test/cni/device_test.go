@@ -187,26 +187,26 @@ func TestMachineSendsByTap(t *testing.T) {
 // sendsBy has the machine send by its tap: at once, at a time, and as much as the interface allows, behind a record.
 func (m *machines) sendsBy(t *testing.T, tap *os.File, there int) {
 	t.Helper()
-	own, to := hardwareAddress(t, m.guest), hardwareAddress(t, m.other)
+	source, to := hardwareAddress(t, m.guest), hardwareAddress(t, m.other)
 	send := func(frame []byte) {
 		if _, err := tap.Write(slices.Concat(vnetHeader, frame)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	send(machineFrame(to, own, machineEtherType, []byte("at once")))
+	send(machineFrame(to, source, machineEtherType, []byte("at once")))
 	arrives(t, there, "at once")
 	at := time.Now().Add(300 * time.Millisecond)
-	send(behindRecord(machineFrame(to, own, machineEtherType, []byte("at its time")), at))
+	send(behindRecord(machineFrame(to, source, machineEtherType, []byte("at its time")), at))
 	if came := arrives(t, there, "at its time"); came.Before(at) {
 		t.Errorf("a frame arrives %v before its time", at.Sub(came))
 	}
-	send(behindRecord(machineFrame(to, own, machineEtherType, append([]byte("the largest"), make([]byte, 1450-11)...)), time.Now()))
+	send(behindRecord(machineFrame(to, source, machineEtherType, append([]byte("the largest"), make([]byte, 1450-11)...)), time.Now()))
 	arrives(t, there, "the largest")
 }
 
 // arpRequest asks who has an address.
-func arpRequest(from net.HardwareAddr, own, whose netip.Addr) []byte {
-	return slices.Concat([]byte{0, 1, 8, 0, 6, 4, 0, 1}, from, own.AsSlice(), make([]byte, 6), whose.AsSlice())
+func arpRequest(from net.HardwareAddr, sender, whose netip.Addr) []byte {
+	return slices.Concat([]byte{0, 1, 8, 0, 6, 4, 0, 1}, from, sender.AsSlice(), make([]byte, 6), whose.AsSlice())
 }
 
 // answers counts the ARP replies that come from an address within a while.
@@ -243,16 +243,16 @@ func TestPodKernelDoesNotAnswerForMachine(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := newMachines(t, test.changes)
-			own, whose := hardwareAddress(t, m.other), addressOf(m.result, true)
+			source, whose := hardwareAddress(t, m.other), addressOf(m.result, true)
 			socket := packets(t, m.other, unix.ETH_P_ARP)
-			heard := packets(t, m.guest, unix.ETH_P_ALL)
+			captured := packets(t, m.guest, unix.ETH_P_ALL)
 			asked := addressOf(m.otherResult, true)
 			broadcast := net.HardwareAddr{0xff, 0xff, 0xff, 0xff, 0xff, 0xff}
-			if _, err := unix.Write(socket, machineFrame(broadcast, own, unix.ETH_P_ARP, arpRequest(own, asked, whose))); err != nil {
+			if _, err := unix.Write(socket, machineFrame(broadcast, source, unix.ETH_P_ARP, arpRequest(source, asked, whose))); err != nil {
 				t.Fatal(err)
 			}
 			// It is there, whoever answers.
-			arrives(t, heard, string(asked.AsSlice()))
+			arrives(t, captured, string(asked.AsSlice()))
 			if got := answers(t, socket, hardwareAddress(t, m.guest)); got != test.answers {
 				t.Errorf("it is answered %d times, want %d", got, test.answers)
 			}

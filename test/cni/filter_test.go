@@ -257,15 +257,15 @@ func TestTunnelAcceptsOnlyPeersAndTheirSubnets(t *testing.T) {
 		check("it is none any more", "192.0.2.77", udp(other, target), filter.ReasonPeer)
 	})
 	t.Run("a hardware address of this node's pods stays at its port", func(t *testing.T) {
-		own := macOf(t, r.b1.Namespace, podIf)
-		r.onWire(t, r.a.address, inFrame(t, own, ipv4, r.b1, target, "stolen").encapsulated())
+		podMAC := macOf(t, r.b1.Namespace, podIf)
+		r.onWire(t, r.a.address, inFrame(t, podMAC, ipv4, r.b1, target, "stolen").encapsulated())
 		r.onWire(t, r.a.address, udp(ipv4, target)("not stolen").encapsulated())
 		ear.hears(t, "", "not stolen")
 		on(t, r.b.Namespace, tunnelName, func(link netlink.Link) error {
 			entries, err := netlink.NeighList(link.Attrs().Index, unix.AF_BRIDGE)
 			if slices.ContainsFunc(entries, func(entry netlink.Neigh) bool {
 				// The tunnel has a table of its own, which only counts for what the bridge sends there.
-				return entry.MasterIndex != 0 && entry.HardwareAddr.String() == own.String()
+				return entry.MasterIndex != 0 && entry.HardwareAddr.String() == podMAC.String()
 			}) {
 				t.Error("the bridge sends the pod's frames into the tunnel")
 			}

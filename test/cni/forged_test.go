@@ -170,15 +170,15 @@ func (e *ear) hears(t *testing.T, mark, before string) bool {
 	t.Helper()
 	limit := unix.NsecToTimeval(int64(50 * time.Millisecond))
 	must(t, unix.SetsockoptTimeval(e.fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &limit))
-	heard, buffer := false, make([]byte, 65536)
+	matched, buffer := false, make([]byte, 65536)
 	for deadline := time.Now().Add(patience); time.Now().Before(deadline); {
 		n, err := unix.Read(e.fd, buffer)
 		if err != nil {
 			continue
 		}
-		heard = heard || bytes.Contains(buffer[:n], []byte(mark))
+		matched = matched || bytes.Contains(buffer[:n], []byte(mark))
 		if bytes.Contains(buffer[:n], []byte(before)) {
-			return heard
+			return matched
 		}
 	}
 	t.Fatalf("no frame with %q has arrived", before)
@@ -209,13 +209,13 @@ func TestClaimedAddressOfOtherNodeGetsNoFrames(t *testing.T) {
 	t.Parallel()
 	r := newReachable(t)
 	ping(t, r.b1, r.address(r.a1, true), 100)
-	claimed, heard := macOf(t, r.b1.Namespace, podIf), listen(t, r.a1)
+	claimed, received := macOf(t, r.b1.Namespace, podIf), listen(t, r.a1)
 	if before := r.a.leadsTo(t, claimed); before != "vxlan" {
 		t.Fatalf("after a ping from the other node its pod is behind %q", before)
 	}
 	// The bridge learns from a frame before it forwards it.
 	sendRaw(t, r.a2.Namespace, podIf, inFrame(t, claimed, r.address(r.b1, true), r.a1, r.address(r.a1, true), "claimed"))
-	heard.hears(t, "claimed", "claimed")
+	received.hears(t, "claimed", "claimed")
 	if after := r.a.leadsTo(t, claimed); after != "vxlan" {
 		t.Errorf("after a neighbour claimed its address it is behind %q", after)
 	}
@@ -227,10 +227,10 @@ func TestFramesToSecondaryAddressReachPod(t *testing.T) {
 	inner := net.HardwareAddr{0x02, 0, 0, 0, 0, 7}
 	// As an interface of type macvlan in the pod does.
 	sendRaw(t, r.a2.Namespace, podIf, arpFrame(t, inner, r.address(r.a2, true), "it is here"))
-	heard := listen(t, r.a2)
+	received := listen(t, r.a2)
 	for name, from := range map[string]*pod{"the same node": r.a1, "another node": r.b1} {
 		sendRaw(t, from.Namespace, podIf, ethernet(t, macOf(t, from.Namespace, podIf), inner, layers.EthernetType(0x88b6), nil, gopacket.Payload(name)))
-		heard.hears(t, name, name)
+		received.hears(t, name, name)
 	}
 	if at := r.a.leadsTo(t, inner); at != "" {
 		t.Errorf("the bridge has learnt that it is behind %q", at)

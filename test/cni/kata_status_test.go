@@ -23,13 +23,13 @@ func machineOf(t *testing.T, p *pod) machine.Machine {
 	var state struct {
 		Devices []machine.Machine `json:"devices"`
 	}
-	var said []byte
+	var output []byte
 	must(t, p.node.Do(func() (err error) {
-		said, err = exec.Command(program(t, "ktsn"), "status", "--control", p.node.control(), "--output", "json").Output()
+		output, err = exec.Command(program(t, "ktsn"), "status", "--control", p.node.control(), "--output", "json").Output()
 		return err
 	}))
-	must(t, json.Unmarshal(said, &state))
-	at := slices.IndexFunc(state.Devices, func(one machine.Machine) bool { return one.Identity == p.identity() })
+	must(t, json.Unmarshal(output, &state))
+	at := slices.IndexFunc(state.Devices, func(device machine.Machine) bool { return device.Identity == p.identity() })
 	if at < 0 {
 		t.Fatalf("it says nothing of %s: %+v", p.id, state.Devices)
 	}

@@ -45,8 +45,8 @@ func filteredByKata(t *testing.T, p *pod) *os.File {
 		}
 		for _, command := range commands {
 			words := strings.Fields(command)
-			if said, err := exec.Command(words[0], words[1:]...).CombinedOutput(); err != nil {
-				return fmt.Errorf("%s: %w: %s", command, err, said)
+			if output, err := exec.Command(words[0], words[1:]...).CombinedOutput(); err != nil {
+				return fmt.Errorf("%s: %w: %s", command, err, output)
 			}
 		}
 		return nil
@@ -63,8 +63,8 @@ func TestKataMachineSends(t *testing.T) {
 	must(t, m.a.runtime.CheckNetworkList(t.Context(), list(t, m.config), m.guest.attachment()))
 	// Kata gives the machine the interface's MTU; the record of the largest frame goes beyond it.
 	m.sendsBy(t, tap, there)
-	own, to := hardwareAddress(t, m.guest), hardwareAddress(t, m.other)
-	_, err := unix.Write(packets(t, m.other, machineEtherType), machineFrame(own, to, machineEtherType, []byte("for the machine")))
+	source, to := hardwareAddress(t, m.guest), hardwareAddress(t, m.other)
+	_, err := unix.Write(packets(t, m.other, machineEtherType), machineFrame(source, to, machineEtherType, []byte("for the machine")))
 	must(t, err)
 	awaitAt(t, tap, "for the machine")
 }
@@ -87,9 +87,9 @@ func danFolder(t *testing.T) string {
 	}
 }
 
-func readDevices(t *testing.T, folder string, of *pod) *kata.Devices {
+func readDevices(t *testing.T, folder string, p *pod) *kata.Devices {
 	t.Helper()
-	devices, err := kata.Read(folder, of.id)
+	devices, err := kata.Read(folder, p.id)
 	must(t, err)
 	return devices
 }
@@ -150,13 +150,13 @@ func TestKataMachineHasPrimaryInterface(t *testing.T) {
 	folder := danFolder(t)
 	pod.add(t, lab.a.config(fields{"device": "tap", "device-dan": folder}))
 	device := readDevices(t, folder, pod).Devices[0]
-	own, err := net.ParseMAC(device.Address)
+	mac, err := net.ParseMAC(device.Address)
 	must(t, err)
 	address := netip.MustParsePrefix(device.Network.Interface.Addresses[0]).Addr()
 	gateway := netip.MustParseAddr(device.Network.Routes[0].Gateway)
 	tap := openTapAs(t, pod, device.Back.TapName, 0)
 	broadcast := net.HardwareAddr{0xff, 0xff, 0xff, 0xff, 0xff, 0xff}
-	request := slices.Concat(vnetHeader, machineFrame(broadcast, own, unix.ETH_P_ARP, arpRequest(own, address, gateway)))
+	request := slices.Concat(vnetHeader, machineFrame(broadcast, mac, unix.ETH_P_ARP, arpRequest(mac, address, gateway)))
 	// The other plugin does not wait until its bridge forwards.
 	go func() {
 		for t.Context().Err() == nil {
@@ -165,5 +165,5 @@ func TestKataMachineHasPrimaryInterface(t *testing.T) {
 		}
 	}()
 	// The reply names who is asked for first, and then who asked.
-	awaitAt(t, tap, string(slices.Concat(gateway.AsSlice(), own, address.AsSlice())))
+	awaitAt(t, tap, string(slices.Concat(gateway.AsSlice(), mac, address.AsSlice())))
 }

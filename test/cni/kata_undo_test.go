@@ -54,8 +54,8 @@ func foreignFilter(t *testing.T, p *pod) {
 	t.Helper()
 	must(t, p.Do(func() error {
 		for _, command := range []string{"qdisc add dev eth0 clsact", "filter add dev eth0 ingress prio 7 protocol all u32 match u8 0 0 flowid 1:1"} {
-			if said, err := exec.Command("tc", strings.Fields(command)...).CombinedOutput(); err != nil {
-				return fmt.Errorf("tc %s: %w: %s", command, err, said)
+			if output, err := exec.Command("tc", strings.Fields(command)...).CombinedOutput(); err != nil {
+				return fmt.Errorf("tc %s: %w: %s", command, err, output)
 			}
 		}
 		return nil
@@ -145,11 +145,11 @@ func TestKataFileStaysUntilLastInterface(t *testing.T) {
 	second := rename(t, "other", lab.a.config(changes))
 	at := pod.attachment()
 	at.IfName = "tsn1"
-	for _, one := range []struct {
+	for _, attachment := range []struct {
 		configs *libcni.NetworkConfigList
 		at      *libcni.RuntimeConf
 	}{{first, pod.attachment()}, {second, at}} {
-		if _, err := lab.a.runtime.AddNetworkList(t.Context(), one.configs, one.at); err != nil {
+		if _, err := lab.a.runtime.AddNetworkList(t.Context(), attachment.configs, attachment.at); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -89,20 +89,20 @@ func folder(t testing.TB) string {
 // namespace makes a network namespace with the loopback up, which is removed at the end.
 func (l *lab) namespace(t testing.TB, role string) *topology.Namespace {
 	t.Helper()
-	made, err := topology.NewNamespace(l.id.String() + "-" + role)
+	namespace, err := topology.NewNamespace(l.id.String() + "-" + role)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := made.Destroy(); err != nil {
+		if err := namespace.Destroy(); err != nil {
 			t.Error(err)
 		}
 	})
-	must(t, made.Do(func() error {
+	must(t, namespace.Do(func() error {
 		lo, err := netlink.LinkByName("lo")
 		return errors.Join(err, netlink.LinkSetUp(lo))
 	}))
-	return made
+	return namespace
 }
 
 func (l *lab) newNode(t testing.TB, name, address, subnet string) *node {
@@ -268,11 +268,11 @@ func list(t testing.TB, config map[string]any) *libcni.NetworkConfigList {
 
 func listOf(t testing.TB, version string, configs ...map[string]any) *libcni.NetworkConfigList {
 	t.Helper()
-	made, err := cniruntime.List(version, networkName, configs...)
+	list, err := cniruntime.List(version, networkName, configs...)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return made
+	return list
 }
 
 // pod is a container of which there is only the network namespace.
@@ -293,9 +293,9 @@ func (n *node) newPod(t testing.TB) *pod {
 // newSandbox is another container of a pod.
 func (p *pod) newSandbox(t testing.TB) *pod {
 	t.Helper()
-	made := p.node.newPod(t)
-	made.uid = p.uid
-	return made
+	sandbox := p.node.newPod(t)
+	sandbox.uid = p.uid
+	return sandbox
 }
 
 // attachment is how a runtime names the pod's interface.
@@ -342,19 +342,19 @@ func addressOf(result *current.Result, ipv4 bool) netip.Addr {
 
 func glob(t testing.TB, pattern string) []string {
 	t.Helper()
-	found, err := filepath.Glob(pattern)
+	paths, err := filepath.Glob(pattern)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return found
+	return paths
 }
 
 // rename is a list under another name.
 func rename(t testing.TB, name string, config map[string]any) *libcni.NetworkConfigList {
 	t.Helper()
-	made, err := cniruntime.List("1.1.0", name, config)
+	list, err := cniruntime.List("1.1.0", name, config)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return made
+	return list
 }

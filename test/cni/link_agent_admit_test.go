@@ -33,21 +33,21 @@ func TestHubLinkIsPluggedWhileAdmitted(t *testing.T) {
 	lab := newAgentsLab(t)
 	client := lab.sandbox(t, lab.a)
 	before := lab.a.inventory(t, client)
-	made := lab.object("shop-1-hub", newLinked(client, lab.sandbox(t, lab.b), linkVNI))
-	made.Labels = map[string]string{v1alpha1.LinkMakerLabel: v1alpha1.MakerFederator}
-	lab.links.set(made)
-	link := types.NamespacedName{Namespace: made.Namespace, Name: made.Name}
+	object := lab.object("shop-1-hub", newLinked(client, lab.sandbox(t, lab.b), linkVNI))
+	object.Labels = map[string]string{v1alpha1.LinkMakerLabel: v1alpha1.MakerFederator}
+	lab.links.set(object)
+	link := types.NamespacedName{Namespace: object.Namespace, Name: object.Name}
 	eventually(t, "it waits to be told", func() bool {
-		is := lab.await(t, link, v1alpha1.ConditionClientPlugged, metav1.ConditionFalse)
-		return strings.Contains(is.Message, "has not said yet whether the pods of this cluster have asked for the link")
+		condition := lab.await(t, link, v1alpha1.ConditionClientPlugged, metav1.ConditionFalse)
+		return strings.Contains(condition.Message, "has not said yet whether the pods of this cluster have asked for the link")
 	})
 	lab.links.admit(link, metav1.ConditionTrue, "")
 	lab.await(t, link, v1alpha1.ConditionUp, metav1.ConditionTrue)
 	lab.links.changed(link, func(link *v1alpha1.TSNLink) { link.Generation++ }) // until that is looked at, the link stays
 	lab.links.admit(link, metav1.ConditionFalse, "pod p has no label")
-	is := lab.await(t, link, v1alpha1.ConditionClientPlugged, metav1.ConditionFalse)
-	if !strings.Contains(is.Message, "not what pods of this cluster have asked for: pod p has no label") {
-		t.Errorf("it says %q", is.Message)
+	condition := lab.await(t, link, v1alpha1.ConditionClientPlugged, metav1.ConditionFalse)
+	if !strings.Contains(condition.Message, "not what pods of this cluster have asked for: pod p has no label") {
+		t.Errorf("it says %q", condition.Message)
 	}
 	eventually(t, "it is unplugged", func() bool { return len(lab.a.inventory(t, client)) == len(before) })
 	checkSame(t, "after the refusal", before, lab.a.inventory(t, client))

@@ -25,12 +25,12 @@ import (
 func TestLinkThatRequiresEncryptionBlocksClearPath(t *testing.T) {
 	t.Parallel()
 	lab := newAgentsLab(t)
-	made := newLinked(lab.sandbox(t, lab.a), lab.sandbox(t, lab.b), linkVNI)
-	made.client.routes = []string{"10.9.0.0/16"}
-	for _, one := range []*end{made.client, made.endpoint} {
-		must(t, one.Do(addDefaultRoute))
+	pair := newLinked(lab.sandbox(t, lab.a), lab.sandbox(t, lab.b), linkVNI)
+	pair.client.routes = []string{"10.9.0.0/16"}
+	for _, side := range []*end{pair.client, pair.endpoint} {
+		must(t, side.Do(addDefaultRoute))
 	}
-	link := lab.link("shop-1", made, nil)
+	link := lab.link("shop-1", pair, nil)
 	lab.await(t, link, v1alpha1.ConditionUp, metav1.ConditionTrue)
 	ask := func(encryption string) {
 		lab.links.changed(link, func(link *v1alpha1.TSNLink) {
@@ -41,7 +41,7 @@ func TestLinkThatRequiresEncryptionBlocksClearPath(t *testing.T) {
 	ask(v1alpha1.EncryptionRequired)
 	lab.await(t, link, v1alpha1.ConditionClientPlugged, metav1.ConditionFalse)
 	lab.await(t, link, v1alpha1.ConditionEndpointPlugged, metav1.ConditionFalse)
-	for _, ends := range [][2]*end{{made.client, made.endpoint}, {made.endpoint, made.client}} {
+	for _, ends := range [][2]*end{{pair.client, pair.endpoint}, {pair.endpoint, pair.client}} {
 		for _, to := range append(addressesOf(ends[1].addresses), addressesOf(ends[0].routes)...) {
 			must(t, ends[0].Do(func() error { return isRefused(to) }))
 		}
@@ -50,8 +50,8 @@ func TestLinkThatRequiresEncryptionBlocksClearPath(t *testing.T) {
 	lab.await(t, link, v1alpha1.ConditionClientPlugged, metav1.ConditionTrue)
 	lab.await(t, link, v1alpha1.ConditionEndpointPlugged, metav1.ConditionTrue)
 	lab.await(t, link, v1alpha1.ConditionUp, metav1.ConditionTrue)
-	for _, one := range []*end{made.client, made.endpoint} {
-		must(t, one.Do(refusesNothing))
+	for _, side := range []*end{pair.client, pair.endpoint} {
+		must(t, side.Do(refusesNothing))
 	}
 }
 
@@ -69,28 +69,28 @@ func TestEncryptedLinkWithoutPortBlocksClearPath(t *testing.T) {
 		{"required_one_node", v1alpha1.EncryptionRequired, lab.a},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			made := newLinked(lab.sandbox(t, lab.a), lab.sandbox(t, test.endpoint), linkVNI+i)
-			made.client.routes = []string{"10.9.0.0/16"}
-			for _, one := range []*end{made.client, made.endpoint} {
-				must(t, one.Do(addDefaultRoute))
+			pair := newLinked(lab.sandbox(t, lab.a), lab.sandbox(t, test.endpoint), linkVNI+i)
+			pair.client.routes = []string{"10.9.0.0/16"}
+			for _, side := range []*end{pair.client, pair.endpoint} {
+				must(t, side.Do(addDefaultRoute))
 			}
-			link := lab.link(fmt.Sprintf("shop-%d", i), made, func(spec *v1alpha1.TSNLinkSpec) { spec.Encryption = test.encryption })
+			link := lab.link(fmt.Sprintf("shop-%d", i), pair, func(spec *v1alpha1.TSNLinkSpec) { spec.Encryption = test.encryption })
 			t.Cleanup(func() { lab.links.remove(link) })
 			lab.await(t, link, v1alpha1.ConditionClientPlugged, metav1.ConditionTrue)
 			lab.await(t, link, v1alpha1.ConditionEndpointPlugged, metav1.ConditionTrue)
 			if test.endpoint == lab.a {
 				lab.await(t, link, v1alpha1.ConditionUp, metav1.ConditionTrue)
 			}
-			for _, ends := range [][2]*end{{made.client, made.endpoint}, {made.endpoint, made.client}} {
+			for _, ends := range [][2]*end{{pair.client, pair.endpoint}, {pair.endpoint, pair.client}} {
 				to := append(addressesOf(ends[1].addresses), addressesOf(ends[0].routes)...)
 				lab.deletePort(t, ends[0])
-				for _, one := range to {
-					must(t, ends[0].Do(func() error { return isRefused(one) }))
+				for _, side := range to {
+					must(t, ends[0].Do(func() error { return isRefused(side) }))
 				}
 				lab.await(t, link, v1alpha1.ConditionUp, metav1.ConditionFalse)
 				must(t, lab.agent[ends[0].node].sweepOnce()) // the agent does so every 30 seconds
-				for _, one := range to {
-					awaitWay(t, ends[0], one)
+				for _, side := range to {
+					awaitWay(t, ends[0], side)
 				}
 				if test.endpoint == lab.a {
 					lab.await(t, link, v1alpha1.ConditionUp, metav1.ConditionTrue)
@@ -143,11 +143,11 @@ func TestRemovedRangeIsNotBlocked(t *testing.T) {
 	lab := newSealingLab(t)
 	for i, name := range []string{"plugged", "unplugged"} {
 		t.Run(name, func(t *testing.T) {
-			made := newLinked(lab.sandbox(t, lab.a), lab.sandbox(t, lab.b), linkVNI+i)
-			made.client.routes = []string{"10.9.0.0/16", "10.10.0.0/16", "2001:db8:9::/48"}
-			must(t, made.client.Do(addDefaultRoute))
+			pair := newLinked(lab.sandbox(t, lab.a), lab.sandbox(t, lab.b), linkVNI+i)
+			pair.client.routes = []string{"10.9.0.0/16", "10.10.0.0/16", "2001:db8:9::/48"}
+			must(t, pair.client.Do(addDefaultRoute))
 			required := func(spec *v1alpha1.TSNLinkSpec) { spec.Encryption = v1alpha1.EncryptionRequired }
-			link := lab.link(name, made, required)
+			link := lab.link(name, pair, required)
 			t.Cleanup(func() { lab.links.remove(link) })
 			lab.await(t, link, v1alpha1.ConditionClientPlugged, metav1.ConditionTrue)
 			kept, gone := netip.MustParseAddr("10.9.0.1"), []netip.Addr{netip.MustParseAddr("10.10.0.1"), netip.MustParseAddr("2001:db8:9::1")}
@@ -156,19 +156,19 @@ func TestRemovedRangeIsNotBlocked(t *testing.T) {
 			} else {
 				lab.links.remove(link)
 				for _, to := range gone {
-					eventually(t, "the pod refuses "+to.String(), func() bool { return made.client.Do(func() error { return isRefused(to) }) == nil })
+					eventually(t, "the pod refuses "+to.String(), func() bool { return pair.client.Do(func() error { return isRefused(to) }) == nil })
 				}
-				made.client.routes = made.client.routes[:1]
-				lab.link(name, made, required)
+				pair.client.routes = pair.client.routes[:1]
+				lab.link(name, pair, required)
 			}
-			byDefault := *made.client
+			byDefault := *pair.client
 			byDefault.name = "eth0"
 			for _, to := range gone {
 				awaitWay(t, &byDefault, to)
 			}
-			lab.deletePort(t, made.client)
-			for _, to := range append(addressesOf(made.endpoint.addresses), kept) {
-				must(t, made.client.Do(func() error { return isRefused(to) }))
+			lab.deletePort(t, pair.client)
+			for _, to := range append(addressesOf(pair.endpoint.addresses), kept) {
+				must(t, pair.client.Do(func() error { return isRefused(to) }))
 			}
 		})
 	}
@@ -198,13 +198,13 @@ func newSealingLab(t *testing.T) *linkLab {
 // awaitWay waits until a pod sends to an address by the interface of its link.
 func awaitWay(t *testing.T, from *end, to netip.Addr) {
 	t.Helper()
-	var found []netlink.Route
+	var routes []netlink.Route
 	var err error
 	testlab.Eventually(t, patience, 20*time.Millisecond, func() error {
 		by := ""
 		must(t, from.Do(func() error {
-			if found, err = netlink.RouteGet(to.AsSlice()); err == nil && len(found) > 0 {
-				if link, err := netlink.LinkByIndex(found[0].LinkIndex); err == nil {
+			if routes, err = netlink.RouteGet(to.AsSlice()); err == nil && len(routes) > 0 {
+				if link, err := netlink.LinkByIndex(routes[0].LinkIndex); err == nil {
 					by = link.Attrs().Name
 				}
 			}
@@ -213,25 +213,25 @@ func awaitWay(t *testing.T, from *end, to netip.Addr) {
 		if by == from.name {
 			return nil
 		}
-		return fmt.Errorf("the way to %s is %v, %v", to, found, err)
+		return fmt.Errorf("the way to %s is %v, %v", to, routes, err)
 	})
 }
 
 // deletePort has somebody delete the node's end of an interface.
-func (l *linkLab) deletePort(t *testing.T, of *end) {
+func (l *linkLab) deletePort(t *testing.T, e *end) {
 	t.Helper()
-	all, err := l.agent[of.node].Plugged(of.name)
+	all, err := l.agent[e.node].Plugged(e.name)
 	must(t, err)
 	for i := range all {
-		if all[i].Identity == of.uid {
-			must(t, of.node.Do(func() error {
+		if all[i].Identity == e.uid {
+			must(t, e.node.Do(func() error {
 				link, err := netlink.LinkByName(all[i].Port)
 				return errors.Join(err, netlink.LinkDel(link))
 			}))
 			return
 		}
 	}
-	t.Fatalf("%s of pod %s is not plugged", of.name, of.id)
+	t.Fatalf("%s of pod %s is not plugged", e.name, e.id)
 }
 
 // addDefaultRoute gives a pod one. It leads nowhere.
@@ -263,11 +263,11 @@ func isRefused(to netip.Addr) error {
 	if _, err := netlink.RouteGet(net.ParseIP("198.51.100.1")); err != nil {
 		return fmt.Errorf("the pod has no way to others: %w", err)
 	}
-	found, err := netlink.RouteGet(to.AsSlice())
+	routes, err := netlink.RouteGet(to.AsSlice())
 	if errors.Is(err, unix.EHOSTUNREACH) || errors.Is(err, unix.ENETUNREACH) {
 		return nil
 	}
-	return errors.Join(fmt.Errorf("the kernel should refuse to send to %s, and has routes %v", to, found), err)
+	return errors.Join(fmt.Errorf("the kernel should refuse to send to %s, and has routes %v", to, routes), err)
 }
 
 // refusesNothing fails if the pod's kernel still refuses to send somewhere.

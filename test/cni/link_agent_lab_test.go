@@ -38,8 +38,8 @@ type tsnLinks struct {
 	client.SubResourceWriter
 	mu      sync.Mutex
 	objects map[types.NamespacedName]*v1alpha1.TSNLink
-	// said counts what was written.
-	said int
+	// patches counts what was written.
+	patches int
 }
 
 func (l *tsnLinks) Get(name types.NamespacedName) *v1alpha1.TSNLink {
@@ -73,23 +73,23 @@ func (l *tsnLinks) remove(name types.NamespacedName) {
 func (l *tsnLinks) Patch(_ context.Context, object client.Object, _ client.Patch, _ ...client.SubResourcePatchOption) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	var said v1alpha1.TSNLink
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.(*unstructured.Unstructured).Object, &said); err != nil {
+	var patch v1alpha1.TSNLink
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.(*unstructured.Unstructured).Object, &patch); err != nil {
 		return err
 	}
 	link := l.objects[client.ObjectKeyFromObject(object)]
 	if link == nil {
 		return nil
 	}
-	l.said++
-	for _, one := range said.Status.Conditions {
-		meta.SetStatusCondition(&link.Status.Conditions, one)
+	l.patches++
+	for _, condition := range patch.Status.Conditions {
+		meta.SetStatusCondition(&link.Status.Conditions, condition)
 	}
-	if said.Status.MeasuredMTU > 0 {
-		link.Status.MeasuredMTU = said.Status.MeasuredMTU
+	if patch.Status.MeasuredMTU > 0 {
+		link.Status.MeasuredMTU = patch.Status.MeasuredMTU
 	}
-	if said.Status.Since != nil {
-		link.Status.Since = said.Status.Since
+	if patch.Status.Since != nil {
+		link.Status.Since = patch.Status.Since
 	}
 	return nil
 }
@@ -253,31 +253,31 @@ func (l *linkLab) sandbox(t testing.TB, n *node) *pod {
 func (p *pod) hosts() string { return filepath.Join(p.node.dir, "kubelet", p.uid, "etc-hosts") }
 
 // link has there be a TSNLink between two pods.
-func (l *linkLab) link(name string, of *linked, change func(*v1alpha1.TSNLinkSpec)) types.NamespacedName {
-	made := l.object(name, of)
+func (l *linkLab) link(name string, pair *linked, change func(*v1alpha1.TSNLinkSpec)) types.NamespacedName {
+	object := l.object(name, pair)
 	if change != nil {
-		change(&made.Spec)
+		change(&object.Spec)
 	}
-	l.links.set(made)
-	return client.ObjectKeyFromObject(made)
+	l.links.set(object)
+	return client.ObjectKeyFromObject(object)
 }
 
 // object is a TSNLink of the operator's.
-func (l *linkLab) object(name string, of *linked) *v1alpha1.TSNLink {
-	end := func(of *end) v1alpha1.LinkEnd {
+func (l *linkLab) object(name string, pair *linked) *v1alpha1.TSNLink {
+	end := func(pair *end) v1alpha1.LinkEnd {
 		return v1alpha1.LinkEnd{
-			Namespace: "default", Pod: of.id, UID: of.uid, Node: l.nameOf(of.node), NodeAddress: of.node.address.String(),
-			Interface: of.name, Addresses: of.addresses, Routes: of.routes, Forward: of.forward,
+			Namespace: "default", Pod: pair.id, UID: pair.uid, Node: l.nameOf(pair.node), NodeAddress: pair.node.address.String(),
+			Interface: pair.name, Addresses: pair.addresses, Routes: pair.routes, Forward: pair.forward,
 		}
 	}
-	made := &v1alpha1.TSNLink{
+	object := &v1alpha1.TSNLink{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, CreationTimestamp: metav1.Now(),
 			Labels: map[string]string{v1alpha1.LinkMakerLabel: v1alpha1.MakerOperator}},
-		Spec: v1alpha1.TSNLinkSpec{Service: "shop", VNI: int32(of.vni), Client: end(of.client), Endpoint: end(of.endpoint)},
+		Spec: v1alpha1.TSNLinkSpec{Service: "shop", VNI: int32(pair.vni), Client: end(pair.client), Endpoint: end(pair.endpoint)},
 	}
-	made.Spec.Client.Names = []string{"shop", "shop.default"}
-	made.Spec.Endpoint.Names = []string{of.client.id}
-	return made
+	object.Spec.Client.Names = []string{"shop", "shop.default"}
+	object.Spec.Endpoint.Names = []string{pair.client.id}
+	return object
 }
 
 // await waits until a condition of a link has a status, and returns it.

@@ -28,9 +28,9 @@ func TestAgentsPlugLink(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			client, other := lab.sandbox(t, lab.a), lab.sandbox(t, endpoint)
 			before := lab.a.inventory(t, client)
-			of := newLinked(client, other, linkVNI)
+			pair := newLinked(client, other, linkVNI)
 			began := time.Now()
-			link := lab.link("shop-1", of, nil)
+			link := lab.link("shop-1", pair, nil)
 			lab.await(t, link, v1alpha1.ConditionUp, metav1.ConditionTrue)
 			t.Logf("up after %v", time.Since(began))
 			lab.await(t, link, v1alpha1.ConditionClientPlugged, metav1.ConditionTrue)
@@ -39,7 +39,7 @@ func TestAgentsPlugLink(t *testing.T) {
 				t.Errorf("its status is %+v", status)
 			}
 			ping(t, client, netip.MustParseAddr("10.200.5.1"), 56)
-			of.checkTimed(t)
+			pair.checkTimed(t)
 			checkToldOf(t, client, "up0", "10.200.5.1")
 			checkToldOf(t, other, "down0", "10.200.5.0")
 			checkHosts(t, client, "10.200.5.1\tshop\tshop.default\n")
@@ -63,9 +63,9 @@ func checkToldOf(t *testing.T, p *pod, interfaceName, peer string) {
 	eventually(t, path+" is there", func() bool { _, err := os.Stat(path); return err == nil })
 	text, err := os.ReadFile(path)
 	must(t, err)
-	var told linkfile.Link
-	must(t, json.Unmarshal(text, &told))
-	if told.Interface != interfaceName || told.Service != "shop" || told.Peer.Addresses[0].String() != peer || told.MTU != 1450 {
+	var written linkfile.Link
+	must(t, json.Unmarshal(text, &written))
+	if written.Interface != interfaceName || written.Service != "shop" || written.Peer.Addresses[0].String() != peer || written.MTU != 1450 {
 		t.Errorf("the pod is told %s", text)
 	}
 }
@@ -85,10 +85,10 @@ func checkHosts(t *testing.T, p *pod, line string) {
 }
 
 // eventually waits until something is so.
-func eventually(t testing.TB, what string, is func() bool) {
+func eventually(t testing.TB, what string, condition func() bool) {
 	t.Helper()
 	testlab.Eventually(t, patience, 10*time.Millisecond, func() error {
-		if !is() {
+		if !condition() {
 			return fmt.Errorf("not so: %s", what)
 		}
 		return nil
@@ -119,10 +119,10 @@ func TestLinkWithoutRouteIsDown(t *testing.T) {
 	lab.await(t, link, v1alpha1.ConditionUp, metav1.ConditionTrue)
 	setUplink(t, lab.b, false)
 	began := time.Now()
-	is := lab.await(t, link, v1alpha1.ConditionUp, metav1.ConditionFalse)
-	t.Logf("it was said after %v: %s", time.Since(began), is.Message)
-	if !strings.Contains(is.Message, "10.200.5.1, the other end, does not answer any more; the link stays") {
-		t.Errorf("it says %q", is.Message)
+	condition := lab.await(t, link, v1alpha1.ConditionUp, metav1.ConditionFalse)
+	t.Logf("it was said after %v: %s", time.Since(began), condition.Message)
+	if !strings.Contains(condition.Message, "10.200.5.1, the other end, does not answer any more; the link stays") {
+		t.Errorf("it says %q", condition.Message)
 	}
 	setUplink(t, lab.b, true)
 	began = time.Now()
@@ -151,8 +151,8 @@ func TestLinkMTUAbovePathIsReported(t *testing.T) {
 	fixed := lab.link("fixed", newLinked(client, lab.sandbox(t, lab.b), linkVNI), func(spec *v1alpha1.TSNLinkSpec) { spec.MTU = 1450 })
 	adapts := lab.link("adapts", newLinked(lab.sandbox(t, lab.a), lab.sandbox(t, lab.b), linkVNI+1), nil)
 	eventually(t, "both numbers are named", func() bool {
-		is := lab.await(t, fixed, v1alpha1.ConditionUp, metav1.ConditionFalse)
-		return saysMTU(is.Message)
+		condition := lab.await(t, fixed, v1alpha1.ConditionUp, metav1.ConditionFalse)
+		return saysMTU(condition.Message)
 	})
 	// The client's containers do not start, and ktsn-wait says why.
 	files := filepath.Join(client.node.podDir(client.uid), linkfile.Folder, "up0")
@@ -220,8 +220,8 @@ func TestLinkKeepsInterfaceNameForNewEndpoint(t *testing.T) {
 	client := lab.sandbox(t, lab.a)
 	first := lab.link("first", newLinked(client, lab.sandbox(t, lab.b), linkVNI), nil)
 	lab.await(t, first, v1alpha1.ConditionUp, metav1.ConditionTrue)
-	of := newLinked(client, lab.sandbox(t, lab.b), linkVNI+1)
-	second := lab.link("second", of, func(*v1alpha1.TSNLinkSpec) {})
+	pair := newLinked(client, lab.sandbox(t, lab.b), linkVNI+1)
+	second := lab.link("second", pair, func(*v1alpha1.TSNLinkSpec) {})
 	lab.links.remove(first)
 	lab.await(t, second, v1alpha1.ConditionUp, metav1.ConditionTrue)
 	ping(t, client, netip.MustParseAddr("10.200.6.1"), 56)
@@ -230,12 +230,12 @@ func TestLinkKeepsInterfaceNameForNewEndpoint(t *testing.T) {
 func TestLinkToOwnNodeIsRejected(t *testing.T) {
 	t.Parallel()
 	lab := newAgentsLab(t)
-	of := newLinked(lab.sandbox(t, lab.a), lab.sandbox(t, lab.b), linkVNI)
+	pair := newLinked(lab.sandbox(t, lab.a), lab.sandbox(t, lab.b), linkVNI)
 	for address, sentence := range map[string]string{"192.0.2.1": "is this node's own", "224.0.0.1": "no address at which tunnels of a node can end"} {
-		link := lab.link("shop-"+address, of, func(spec *v1alpha1.TSNLinkSpec) { spec.Endpoint.NodeAddress = address })
-		is := lab.await(t, link, v1alpha1.ConditionClientPlugged, metav1.ConditionFalse)
-		if !strings.Contains(is.Message, sentence) {
-			t.Errorf("it says %q", is.Message)
+		link := lab.link("shop-"+address, pair, func(spec *v1alpha1.TSNLinkSpec) { spec.Endpoint.NodeAddress = address })
+		condition := lab.await(t, link, v1alpha1.ConditionClientPlugged, metav1.ConditionFalse)
+		if !strings.Contains(condition.Message, sentence) {
+			t.Errorf("it says %q", condition.Message)
 		}
 		lab.links.remove(link)
 	}

@@ -57,12 +57,12 @@ func BenchmarkManyLinks(b *testing.B) {
 				options := &attachment.LinkOptions{StateDir: filepath.Join(n.dir, "state"), ControlSocket: n.control(), Patience: patience}
 				_ = n.Do(func() error {
 					for _, plan := range plans[at] {
-						one := time.Now()
+						begin := time.Now()
 						if err := attachment.PlugLink(context.Background(), options, plan); err != nil {
 							b.Errorf("plug %s: %v", plan.Interface, err)
 							return nil
 						}
-						took[at] = append(took[at], time.Since(one))
+						took[at] = append(took[at], time.Since(begin))
 					}
 					return nil
 				})
@@ -83,16 +83,16 @@ func BenchmarkManyLinks(b *testing.B) {
 		cpu := lab.a.processorOfDaemon(b)
 		time.Sleep(5 * time.Second)
 		b.ReportMetric((lab.a.processorOfDaemon(b)-cpu).Seconds()/5*100, "%cpu-ktsnd")
-		one := time.Now()
+		begin := time.Now()
 		round := &attachment.GuardRound{StateDir: filepath.Join(lab.a.dir, "state")}
 		_ = lab.a.Do(func() error { _, err := round.Look(); return err })
-		b.ReportMetric(float64(time.Since(one).Milliseconds()), "ms-guard")
-		one = time.Now()
+		b.ReportMetric(float64(time.Since(begin).Milliseconds()), "ms-guard")
+		begin = time.Now()
 		_ = lab.a.Do(func() error { _, err := overlay.LinkVNIs(filepath.Join(lab.a.dir, "state")); return err })
-		b.ReportMetric(float64(time.Since(one).Milliseconds()), "ms-records")
-		one = time.Now()
+		b.ReportMetric(float64(time.Since(begin).Milliseconds()), "ms-records")
+		begin = time.Now()
 		unplugAll(b, lab, plans)
-		b.ReportMetric(time.Since(one).Seconds(), "s-removal")
+		b.ReportMetric(time.Since(begin).Seconds(), "s-removal")
 	}
 }
 
@@ -100,17 +100,17 @@ func planOf(b *testing.B, number int, p *pod, other *node, client bool) *attachm
 	b.Helper()
 	clientMAC, endpointMAC := attachment.LinkMACs(uint32(linkVNI + number))
 	ends := []string{fmt.Sprintf("10.201.%d.%d/31", number/128, 2*(number%128)), fmt.Sprintf("10.201.%d.%d/31", number/128, 2*(number%128)+1)}
-	made := &attachment.LinkPlan{
+	plan := &attachment.LinkPlan{
 		Sandbox: attachment.Sandbox{ContainerID: p.id, Identity: p.uid, Netns: p.Path()}, Interface: fmt.Sprintf("l%d", number),
 		VNI: uint32(linkVNI + number), MTU: 1450,
 	}
-	made.Link = attachment.Link{MAC: clientMAC.String(), Peer: attachment.LinkPeer{MAC: endpointMAC.String(), Node: other.address}}
+	plan.Link = attachment.Link{MAC: clientMAC.String(), Peer: attachment.LinkPeer{MAC: endpointMAC.String(), Node: other.address}}
 	if !client {
 		slices.Reverse(ends)
-		made.Link.MAC, made.Link.Peer.MAC = made.Link.Peer.MAC, made.Link.MAC
+		plan.Link.MAC, plan.Link.Peer.MAC = plan.Link.Peer.MAC, plan.Link.MAC
 	}
-	made.Link.Addresses, made.Link.Peer.Addresses = prefixesOf(ends[:1]), addressesOf(ends[1:])
-	return made
+	plan.Link.Addresses, plan.Link.Peer.Addresses = prefixesOf(ends[:1]), addressesOf(ends[1:])
+	return plan
 }
 
 // probeAtRest has all links be up, and then says what asking them costs.
@@ -177,8 +177,8 @@ func unplugAll(b *testing.B, lab *lab, plans [2][]*attachment.LinkPlan) {
 
 func mean(all []time.Duration) time.Duration {
 	var sum time.Duration
-	for _, one := range all {
-		sum += one
+	for _, value := range all {
+		sum += value
 	}
 	return sum / time.Duration(len(all))
 }

@@ -46,35 +46,35 @@ func newLinked(client, endpoint *pod, vni int) *linked {
 // withoutLength are addresses without the lengths of their prefixes.
 func withoutLength(addresses []string) []string {
 	var all []string
-	for _, one := range addresses {
-		all = append(all, netip.MustParsePrefix(one).Addr().String())
+	for _, address := range addresses {
+		all = append(all, netip.MustParsePrefix(address).Addr().String())
 	}
 	return all
 }
 
 // config is what plugs one end.
-func (l *linked) config(own, other *end) map[string]any {
+func (l *linked) config(local, other *end) map[string]any {
 	clientMAC, endpointMAC := attachment.LinkMACs(uint32(l.vni))
 	mac, peerMAC := clientMAC.String(), endpointMAC.String()
-	if own == l.endpoint {
+	if local == l.endpoint {
 		mac, peerMAC = peerMAC, mac
 	}
 	peer := fields{"addresses": withoutLength(other.addresses), "mac": peerMAC}
-	if own.node != other.node {
+	if local.node != other.node {
 		peer["node"] = other.node.address.String()
 	}
-	link := fields{"addresses": own.addresses, "mac": mac, "peer": peer}
-	if own.routes != nil {
-		link["routes"] = own.routes
+	link := fields{"addresses": local.addresses, "mac": mac, "peer": peer}
+	if local.routes != nil {
+		link["routes"] = local.routes
 	}
-	if own.forward != nil {
-		link["forward"] = own.forward
+	if local.forward != nil {
+		link["forward"] = local.forward
 	}
-	return own.node.config(fields{"ipam": nil, "capabilities": nil, "socketDir": nil, "vni": l.vni, "mtu": l.mtu, "link": link})
+	return local.node.config(fields{"ipam": nil, "capabilities": nil, "socketDir": nil, "vni": l.vni, "mtu": l.mtu, "link": link})
 }
 
-func (l *linked) configOf(own *end) map[string]any {
-	if own == l.client {
+func (l *linked) configOf(local *end) map[string]any {
+	if local == l.client {
 		return l.config(l.client, l.endpoint)
 	}
 	return l.config(l.endpoint, l.client)
@@ -88,32 +88,32 @@ func (e *end) attachment() *libcni.RuntimeConf {
 }
 
 // plugWith plugs one end.
-func (l *linked) plugWith(t testing.TB, runtime *libcni.CNIConfig, own *end) error {
+func (l *linked) plugWith(t testing.TB, runtime *libcni.CNIConfig, local *end) error {
 	t.Helper()
-	_, err := runtime.AddNetworkList(context.Background(), rename(t, attachment.LinkNetwork, l.configOf(own)), own.attachment())
+	_, err := runtime.AddNetworkList(context.Background(), rename(t, attachment.LinkNetwork, l.configOf(local)), local.attachment())
 	return err
 }
 
 // plug plugs both ends, and unplugs them at the end of the test.
 func (l *linked) plug(t testing.TB) {
 	t.Helper()
-	for _, own := range []*end{l.client, l.endpoint} {
-		if err := l.plugWith(t, own.node.runtime, own); err != nil {
-			t.Fatalf("plug %s: %v", own.name, err)
+	for _, local := range []*end{l.client, l.endpoint} {
+		if err := l.plugWith(t, local.node.runtime, local); err != nil {
+			t.Fatalf("plug %s: %v", local.name, err)
 		}
-		t.Cleanup(func() { l.unplug(t, own) })
+		t.Cleanup(func() { l.unplug(t, local) })
 	}
 }
 
-func (l *linked) unplug(t testing.TB, own *end) {
+func (l *linked) unplug(t testing.TB, local *end) {
 	t.Helper()
-	must(t, own.node.runtime.DelNetworkList(context.Background(), rename(t, attachment.LinkNetwork, l.configOf(own)), own.attachment()))
+	must(t, local.node.runtime.DelNetworkList(context.Background(), rename(t, attachment.LinkNetwork, l.configOf(local)), local.attachment()))
 }
 
 // check is CHECK of the link.
-func (l *linked) check(t testing.TB, own *end) error {
+func (l *linked) check(t testing.TB, local *end) error {
 	t.Helper()
-	return own.node.runtime.CheckNetworkList(context.Background(), rename(t, attachment.LinkNetwork, l.configOf(own)), own.attachment())
+	return local.node.runtime.CheckNetworkList(context.Background(), rename(t, attachment.LinkNetwork, l.configOf(local)), local.attachment())
 }
 
 // sandboxes is the configuration by which a node's runtime has sandboxes remembered.
@@ -131,8 +131,8 @@ func prefixesOf(texts []string) (all []netip.Prefix) {
 }
 
 func addressesOf(texts []string) (all []netip.Addr) {
-	for _, one := range prefixesOf(texts) {
-		all = append(all, one.Addr())
+	for _, prefix := range prefixesOf(texts) {
+		all = append(all, prefix.Addr())
 	}
 	return all
 }

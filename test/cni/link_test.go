@@ -54,8 +54,8 @@ func TestLinkJoinsTwoPods(t *testing.T) {
 				t.Run("UDP over "+family, func(t *testing.T) { checkUDP(t, l.client.pod, l.endpoint.pod, client, other, 56) })
 				t.Run("TCP over "+family, func(t *testing.T) { checkTCP(t, l.client.pod, l.endpoint.pod, other) })
 			}
-			for _, own := range []*end{l.client, l.endpoint} {
-				must(t, l.check(t, own))
+			for _, local := range []*end{l.client, l.endpoint} {
+				must(t, l.check(t, local))
 			}
 		})
 	}
@@ -143,8 +143,8 @@ func TestForwardingPodGetsSettingsBack(t *testing.T) {
 	second.endpoint.routes = []string{"10.200.5.0/31", "fd00:200:5::/127"}
 	before := forwarding(t, middle)
 	for _, l := range []*linked{first, second} {
-		for _, own := range []*end{l.client, l.endpoint} {
-			must(t, l.plugWith(t, own.node.runtime, own))
+		for _, local := range []*end{l.client, l.endpoint} {
+			must(t, l.plugWith(t, local.node.runtime, local))
 		}
 	}
 	ping(t, client, netip.MustParseAddr("10.200.6.1"), 56)
@@ -171,7 +171,7 @@ func TestForwardingPodGetsSettingsBack(t *testing.T) {
 // checkWay has ktsn ask who forwards packets of a pod.
 func checkWay(t *testing.T, from *pod, to, by string) {
 	t.Helper()
-	var found []hops.Hop
+	var routes []hops.Hop
 	command := exec.Command(program(t, "ktsn"), "trace", "--chain", "--control", from.node.control(), "--pod", from.uid, "--interface", "up0",
 		"--to", to, "--output", "json")
 	var answer strings.Builder
@@ -179,8 +179,8 @@ func checkWay(t *testing.T, from *pod, to, by string) {
 	started, err := process.Start(from.node.Namespace, "ktsn", command)
 	must(t, err)
 	must(t, started.Wait())
-	must(t, json.Unmarshal([]byte(answer.String()), &found))
-	if len(found) != 2 || found[0].Address.String() != by || found[0].Arrived || found[1].Address.String() != to || !found[1].Arrived {
+	must(t, json.Unmarshal([]byte(answer.String()), &routes))
+	if len(routes) != 2 || routes[0].Address.String() != by || routes[0].Arrived || routes[1].Address.String() != to || !routes[1].Arrived {
 		t.Errorf("the way to %s is %s", to, answer.String())
 	}
 }

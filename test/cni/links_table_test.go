@@ -149,13 +149,13 @@ func selfSigned(t *testing.T, address netip.Addr) (tls.Certificate, *x509.CertPo
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	must(t, err)
 	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour), IPAddresses: []net.IP{address.AsSlice()}}
-	made, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	certificate, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
 	must(t, err)
-	parsed, err := x509.ParseCertificate(made)
+	parsed, err := x509.ParseCertificate(certificate)
 	must(t, err)
 	pool := x509.NewCertPool()
 	pool.AddCert(parsed)
-	return tls.Certificate{Certificate: [][]byte{made}, PrivateKey: key}, pool
+	return tls.Certificate{Certificate: [][]byte{certificate}, PrivateKey: key}, pool
 }
 
 // TestTableNoNAT has the receiver see the address and port that the sender has, over UDP and TCP, in both directions.
@@ -168,17 +168,17 @@ func TestTableNoNAT(t *testing.T) {
 		_, err := talker.WriteTo([]byte("who"), listener.LocalAddr())
 		must(t, err)
 		_, sender, err := listener.ReadFromUDPAddrPort(make([]byte, 100))
-		if own := talker.LocalAddr().(*net.UDPAddr).AddrPort(); err != nil || sender.Port() != own.Port() || sender.Addr().Unmap() != from.address() {
-			t.Errorf("a datagram of %s comes from %s: %v", own, sender, err)
+		if local := talker.LocalAddr().(*net.UDPAddr).AddrPort(); err != nil || sender.Port() != local.Port() || sender.Addr().Unmap() != from.address() {
+			t.Errorf("a datagram of %s comes from %s: %v", local, sender, err)
 		}
-		if seen, own := acceptedFrom(t, from, to); seen != own {
-			t.Errorf("a connection of %s comes from %s", own, seen)
+		if seen, local := acceptedFrom(t, from, to); seen != local {
+			t.Errorf("a connection of %s comes from %s", local, seen)
 		}
 	}
 }
 
 // acceptedFrom is the address that a server sees of a connection, and the client's own.
-func acceptedFrom(t *testing.T, from, to *end) (seen, own string) {
+func acceptedFrom(t *testing.T, from, to *end) (seen, local string) {
 	t.Helper()
 	var listener, conn = net.Listener(nil), net.Conn(nil)
 	must(t, to.Do(func() (err error) {
@@ -203,8 +203,8 @@ func TestTableSCTP(t *testing.T) {
 	l := ofTable(t)
 	sctp := program(t, "ktsn-test-sctp")
 	server := exec.Command(sctp, "server", l.endpoint.address().String(), "5001", "0")
-	var said bytes.Buffer
-	server.Stdout = &said
+	var output bytes.Buffer
+	server.Stdout = &output
 	serving, err := process.Start(l.endpoint.Namespace, "SCTP server", server)
 	must(t, err)
 	client, err := process.Start(l.client.Namespace, "SCTP client", exec.Command(sctp, "client", l.client.address().String(),
@@ -215,7 +215,7 @@ func TestTableSCTP(t *testing.T) {
 		Bytes int64
 		From  string
 	}
-	must(t, json.Unmarshal(said.Bytes(), &got))
+	must(t, json.Unmarshal(output.Bytes(), &got))
 	if got.Bytes < 1<<20 || got.From != l.client.address().String() {
 		t.Errorf("%d bytes came from %s", got.Bytes, got.From)
 	}
@@ -246,27 +246,27 @@ func TestTableHardwareAcceleration(t *testing.T) {
 	t.Parallel()
 	l := ofTable(t)
 	l.checkTimed(t)
-	for _, own := range []*end{l.client, l.endpoint} {
-		features := featuresOf(t, own)
+	for _, local := range []*end{l.client, l.endpoint} {
+		features := featuresOf(t, local)
 		for _, name := range []string{"tx-checksumming", "scatter-gather", "tcp-segmentation-offload", "generic-segmentation-offload"} {
 			if !slices.Contains(features, name+": on") {
-				t.Errorf("%s has %s off: %q", own.name, name, features)
+				t.Errorf("%s has %s off: %q", local.name, name, features)
 			}
 		}
 	}
 }
 
 // featuresOf are the features of a link's interface that are not fixed, or are on.
-func featuresOf(t *testing.T, own *end) []string {
+func featuresOf(t *testing.T, local *end) []string {
 	t.Helper()
-	var said bytes.Buffer
-	command := exec.Command("ethtool", "-k", own.name)
-	command.Stdout, command.Env = &said, append(os.Environ(), "LC_ALL=C")
-	started, err := process.Start(own.Namespace, "ethtool", command)
+	var output bytes.Buffer
+	command := exec.Command("ethtool", "-k", local.name)
+	command.Stdout, command.Env = &output, append(os.Environ(), "LC_ALL=C")
+	started, err := process.Start(local.Namespace, "ethtool", command)
 	must(t, err)
 	must(t, started.Wait())
 	var all []string
-	for line := range strings.Lines(said.String()) {
+	for line := range strings.Lines(output.String()) {
 		all = append(all, strings.TrimSuffix(strings.TrimSpace(line), " [fixed]"))
 	}
 	return all

@@ -66,18 +66,18 @@ func linkLocal(mac net.HardwareAddr) netip.Addr {
 }
 
 // neighborOf is the hardware address that a pod's kernel has for an address, nil for none.
-func neighborOf(t *testing.T, p *pod, address netip.Addr) (found net.HardwareAddr) {
+func neighborOf(t *testing.T, p *pod, address netip.Addr) (mac net.HardwareAddr) {
 	t.Helper()
 	on(t, p.Namespace, podIf, func(link netlink.Link) error {
 		entries, err := netlink.NeighList(link.Attrs().Index, netlink.FAMILY_ALL)
 		for _, entry := range entries {
 			if entry.IP.Equal(address.AsSlice()) {
-				found = entry.HardwareAddr
+				mac = entry.HardwareAddr
 			}
 		}
 		return err
 	})
-	return found
+	return mac
 }
 
 // TestPodAnswersOnlyForItsAddresses has pod a2 claim the address of pod b1, first without the filter, which shows what each frame does.
@@ -86,11 +86,11 @@ func TestPodAnswersOnlyForItsAddresses(t *testing.T) {
 	r := newReachable(t)
 	attacker, victim := r.a2, r.b1
 	forged := macOf(t, attacker.Namespace, podIf)
-	toVictim, own := macOf(t, r.a1.Namespace, podIf), r.address(r.a1, true)
+	toVictim, podAddress := macOf(t, r.a1.Namespace, podIf), r.address(r.a1, true)
 	claimed4, claimed6 := r.address(victim, true), r.address(victim, false)
 	tag, serviceTag := layers.EthernetTypeDot1Q, layers.EthernetTypeQinQ
 	reply := func(mark string, tags ...layers.EthernetType) frame {
-		return arpOf(t, layers.EthernetTypeARP, layers.ARPReply, forged, claimed4, toVictim, own, mark, tags...)
+		return arpOf(t, layers.EthernetTypeARP, layers.ARPReply, forged, claimed4, toVictim, podAddress, mark, tags...)
 	}
 	attacks := map[string]struct {
 		address netip.Addr // whose entry it overwrites; not valid: none's
@@ -102,16 +102,16 @@ func TestPodAnswersOnlyForItsAddresses(t *testing.T) {
 		"an ARP reply with a service tag":      {netip.Addr{}, func(mark string) frame { return reply(mark, serviceTag) }},
 		"an ARP reply with five priority tags": {netip.Addr{}, func(mark string) frame { return reply(mark, tag, tag, tag, tag, tag) }},
 		"an ARP reply to all": {claimed4, func(mark string) frame {
-			return arpOf(t, layers.EthernetTypeARP, layers.ARPReply, forged, claimed4, broadcast, own, mark)
+			return arpOf(t, layers.EthernetTypeARP, layers.ARPReply, forged, claimed4, broadcast, podAddress, mark)
 		}},
 		"an ARP request": {claimed4, func(mark string) frame {
-			return arpOf(t, layers.EthernetTypeARP, layers.ARPRequest, forged, claimed4, broadcast, own, mark)
+			return arpOf(t, layers.EthernetTypeARP, layers.ARPRequest, forged, claimed4, broadcast, podAddress, mark)
 		}},
 		"a gratuitous ARP request": {claimed4, func(mark string) frame {
 			return arpOf(t, layers.EthernetTypeARP, layers.ARPRequest, forged, claimed4, broadcast, claimed4, mark)
 		}},
 		"a RARP reply": {netip.Addr{}, func(mark string) frame {
-			return arpOf(t, layers.EthernetType(0x8035), 4, forged, claimed4, broadcast, own, mark)
+			return arpOf(t, layers.EthernetType(0x8035), 4, forged, claimed4, broadcast, podAddress, mark)
 		}},
 		"a neighbour advertisement": {claimed6, func(mark string) frame {
 			return discovery(t, layers.ICMPv6TypeNeighborAdvertisement, forged, r.address(attacker, false), claimed6, 0, mark)
@@ -135,11 +135,11 @@ func TestPodAnswersOnlyForItsAddresses(t *testing.T) {
 			return discovery(t, layers.ICMPv6TypeRouterSolicitation, forged, claimed6, netip.IPv6Unspecified(), 0, mark)
 		}},
 	}
-	heard := listen(t, r.a1)
+	received := listen(t, r.a1)
 	arrives := func(mark string, sent frame) bool {
 		sendRaw(t, attacker.Namespace, podIf, sent)
 		sendRaw(t, attacker.Namespace, podIf, ethernet(t, forged, toVictim, layers.EthernetType(0x88b6), nil, gopacket.Payload(endOf(mark))))
-		return heard.hears(t, mark, endOf(mark))
+		return received.hears(t, mark, endOf(mark))
 	}
 	truth := macOf(t, victim.Namespace, podIf)
 	resolve := func(address netip.Addr) {
@@ -215,7 +215,7 @@ func TestPodAnswersForNetworkAddresses(t *testing.T) {
 	router, other := lab.a.newPod(t), lab.a.newPod(t)
 	router.add(t, config)
 	other.add(t, config)
-	mac, heard := macOf(t, router.Namespace, podIf), listen(t, other)
+	mac, received := macOf(t, router.Namespace, podIf), listen(t, other)
 	check := func(when string, foreign bool) {
 		t.Helper()
 		for address, want := range map[string]bool{"10.43.7.7": true, "10.44.7.7": foreign, "fd00:43::7": true, "fd00:43:0:1::7": foreign} {
@@ -226,7 +226,7 @@ func TestPodAnswersForNetworkAddresses(t *testing.T) {
 			}
 			sendRaw(t, router.Namespace, podIf, frame)
 			sendRaw(t, router.Namespace, podIf, ethernet(t, mac, broadcast, layers.EthernetType(0x88b6), nil, gopacket.Payload(endOf(mark))))
-			if got := heard.hears(t, mark, endOf(mark)); got != want {
+			if got := received.hears(t, mark, endOf(mark)); got != want {
 				t.Errorf("%s: the announcement of %s arrives: %v", when, address, got)
 			}
 		}

@@ -45,7 +45,7 @@ func TestRebuiltRecordKeepsMachineDevice(t *testing.T) {
 			config := lab.a.config(changes)
 			before := kataInventory(t, folder, pod)
 			pod.add(t, config)
-			want, made := pod.remembered(t), kataInventory(t, folder, pod)
+			want, recorded := pod.remembered(t), kataInventory(t, folder, pod)
 			if want.Device.Kind == "" {
 				want.AppSocket = "" // nobody tells it
 			}
@@ -54,7 +54,7 @@ func TestRebuiltRecordKeepsMachineDevice(t *testing.T) {
 			if got := pod.remembered(t); got != want {
 				t.Errorf("it says %+v, want %+v", got, want)
 			}
-			checkSame(t, "once it is rebuilt", made, kataInventory(t, folder, pod))
+			checkSame(t, "once it is rebuilt", recorded, kataInventory(t, folder, pod))
 			must(t, lab.a.runtime.CheckNetworkList(t.Context(), list(t, config), pod.attachment()))
 			// GC does not hear from the network what the device of each pod is.
 			must(t, lab.a.gc(t, lab.a.forgetful(t, shipped(t)), list(t, lab.a.config(fields{"createSocket": false}))))

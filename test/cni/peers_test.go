@@ -168,13 +168,13 @@ func TestRemovedPeerRemovesItsPods(t *testing.T) {
 // learnt tells whether the tunnel sends anything to a node.
 func (n *node) learnt(t *testing.T, address netip.Addr) bool {
 	t.Helper()
-	found := false
+	learnt := false
 	on(t, n.Namespace, tunnelName, func(link netlink.Link) error {
 		entries, err := netlink.NeighList(link.Attrs().Index, unix.AF_BRIDGE)
 		for _, entry := range entries {
-			found = found || entry.IP.Equal(address.AsSlice())
+			learnt = learnt || entry.IP.Equal(address.AsSlice())
 		}
 		return err
 	})
-	return found
+	return learnt
 }

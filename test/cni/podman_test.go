@@ -104,12 +104,12 @@ func TestPodmanAttachesContainers(t *testing.T) {
 
 	fmt.Fprintln(stdin, "set -- $(ip -o -4 address show tsn0); echo $4")
 	prefix := line(t, container, stdout)
-	own, err := netip.ParsePrefix(prefix)
-	if err != nil || !r.a.subnet.Contains(own.Addr()) {
+	prefixOfPod, err := netip.ParsePrefix(prefix)
+	if err != nil || !r.a.subnet.Contains(prefixOfPod.Addr()) {
 		t.Fatalf("its address is %q", prefix)
 	}
-	ping(t, r.b1, own.Addr(), 56)
-	ping(t, r.a2, own.Addr(), 56)
+	ping(t, r.b1, prefixOfPod.Addr(), 56)
+	ping(t, r.a2, prefixOfPod.Addr(), 56)
 
 	file := filepath.Join(r.b.dir, "listener.csv")
 	listener := r.startListener(t, r.b1, file, 20)
@@ -147,8 +147,8 @@ func TestPodmanDetachesKilledContainers(t *testing.T) {
 	name := "ktsn-test-kill-" + strconv.Itoa(os.Getpid())
 	container, stdin, stdout := podman.run(t, name)
 	fmt.Fprintln(stdin, "echo here")
-	if said := line(t, container, stdout); said != "here" {
-		t.Fatalf("it says %q", said)
+	if text := line(t, container, stdout); text != "here" {
+		t.Fatalf("it says %q", text)
 	}
 	if out, err := podman.command("kill", "--signal", "KILL", name).CombinedOutput(); err != nil {
 		t.Fatalf("podman kill: %v: %s", err, out)

@@ -70,8 +70,8 @@ func build(from, into string, arguments ...string) error {
 	command := exec.Command(script, append([]string{"build", "-buildvcs=false", "-o", into + "/"}, arguments...)...)
 	command.Dir = from
 	command.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if said, err := command.CombinedOutput(); err != nil {
-		return fmt.Errorf("go build: %w: %s", err, said)
+	if output, err := command.CombinedOutput(); err != nil {
+		return fmt.Errorf("go build: %w: %s", err, output)
 	}
 	return nil
 }

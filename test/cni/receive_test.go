@@ -35,8 +35,8 @@ func (n *node) rings(t *testing.T) []string {
 		}
 		defer maps.Close()
 		endpoints, err := maps.Endpoints()
-		for _, one := range endpoints {
-			all = append(all, one.IPv4.String())
+		for _, endpoint := range endpoints {
+			all = append(all, endpoint.IPv4.String())
 		}
 		return err
 	}))
@@ -59,9 +59,9 @@ func (n *node) withoutRings(t *testing.T) {
 // peerEntries counts what the program knows of peers.
 func (n *node) peerEntries(t *testing.T) (count int) {
 	t.Helper()
-	var own string
-	must(t, n.Do(func() (err error) { own, err = receive.OfNode(receive.DefaultDir); return err }))
-	peers, err := ebpf.LoadPinnedMap(filepath.Join(own, "peers"), nil)
+	var name string
+	must(t, n.Do(func() (err error) { name, err = receive.OfNode(receive.DefaultDir); return err }))
+	peers, err := ebpf.LoadPinnedMap(filepath.Join(name, "peers"), nil)
 	must(t, err)
 	defer peers.Close()
 	var key [36]byte
@@ -217,7 +217,7 @@ func TestReplacedReceiveProgramKeepsPodsAndPeers(t *testing.T) {
 	pod := lab.a.newPod(t)
 	address := addressOf(pod.add(t, lab.a.config(fields{"receive": fields{"rings": true}, "args": fields{"cni": fields{"receive": "ring"}}})), true).String()
 	must(t, lab.a.Do(func() error {
-		own, err := receive.OfNode(receive.DefaultDir)
+		dir, err := receive.OfNode(receive.DefaultDir)
 		if err != nil {
 			return err
 		}
@@ -226,10 +226,10 @@ func TestReplacedReceiveProgramKeepsPodsAndPeers(t *testing.T) {
 			return err
 		}
 		defer other.Close()
-		if err := os.Remove(filepath.Join(own, "peers")); err != nil {
+		if err := os.Remove(filepath.Join(dir, "peers")); err != nil {
 			return err
 		}
-		if err := other.Pin(filepath.Join(own, "peers")); err != nil {
+		if err := other.Pin(filepath.Join(dir, "peers")); err != nil {
 			return err
 		}
 		node, err := attachment.OpenNode(filepath.Join(lab.a.dir, "state"), patience)

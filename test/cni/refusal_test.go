@@ -23,12 +23,12 @@ import (
 // refused checks an error's code and sentence.
 func refused(t *testing.T, err error, code uint, want string) {
 	t.Helper()
-	var said *types.Error
-	if !errors.As(err, &said) {
+	var failure *types.Error
+	if !errors.As(err, &failure) {
 		t.Fatalf("got %v, want code %d", err, code)
 	}
-	if said.Code != code || !strings.Contains(said.Msg, want) || strings.Contains(said.Msg, "\n") {
-		t.Errorf("got code %d, %q\nwant code %d, %q", said.Code, said.Msg, code, want)
+	if failure.Code != code || !strings.Contains(failure.Msg, want) || strings.Contains(failure.Msg, "\n") {
+		t.Errorf("got code %d, %q\nwant code %d, %q", failure.Code, failure.Msg, code, want)
 	}
 }
 
@@ -36,9 +36,9 @@ func refused(t *testing.T, err error, code uint, want string) {
 func checkSentence(t *testing.T, err error, code uint, want string) {
 	t.Helper()
 	refused(t, err, code, want)
-	var said *types.Error
-	if errors.As(err, &said) && said.Msg != want {
-		t.Errorf("it says more: %q", said.Msg)
+	var failure *types.Error
+	if errors.As(err, &failure) && failure.Msg != want {
+		t.Errorf("it says more: %q", failure.Msg)
 	}
 }
 
@@ -185,7 +185,7 @@ func TestRepeatedAddIsRejected(t *testing.T) {
 		must(t, os.WriteFile(filepath.Join(lab.a.dir, "state", "attachments", "tsn", first.id+":"+podIf), saved, 0o600))
 		must(t, os.MkdirAll(filepath.Join(lab.a.dir, "state", "sockets", first.identity()), 0o700))
 		for _, line := range before {
-			if name, found := strings.CutPrefix(line, "file /state/sockets/"); found {
+			if name, ok := strings.CutPrefix(line, "file /state/sockets/"); ok {
 				must(t, os.WriteFile(filepath.Join(lab.a.dir, "state", "sockets", name), nil, 0o600))
 			}
 		}

@@ -28,8 +28,8 @@ func boundingSet(t *testing.T) string {
 	t.Helper()
 	text, err := os.ReadFile(unit)
 	must(t, err)
-	_, line, found := strings.Cut(string(text), "\nCapabilityBoundingSet=")
-	if !found {
+	_, line, ok := strings.Cut(string(text), "\nCapabilityBoundingSet=")
+	if !ok {
 		t.Fatalf("%s has no CapabilityBoundingSet", unit)
 	}
 	line, _, _ = strings.Cut(line, "\n")
@@ -58,8 +58,8 @@ func (n *node) checkRelays(t *testing.T) {
 	if n.relays == nil {
 		return
 	}
-	if said := n.relays.Stderr(); strings.Contains(said, "permission denied") {
-		t.Fatalf("relays cannot be started: %s", said)
+	if log := n.relays.Stderr(); strings.Contains(log, "permission denied") {
+		t.Fatalf("relays cannot be started: %s", log)
 	}
 }
 
@@ -86,21 +86,21 @@ func (n *node) taps(t *testing.T) map[string]int {
 func (n *node) awaitTaps(t *testing.T, pods ...*pod) {
 	t.Helper()
 	testlab.Eventually(t, patience, 10*time.Millisecond, func() error {
-		taps, told := n.taps(t), 0
+		taps, known := n.taps(t), 0
 		for _, pod := range pods {
 			var count capture.PortCount
 			must(t, n.Do(func() (err error) { count, err = capture.ReadPort(portOf(pod)); return err }))
 			for _, index := range taps {
 				if index == count.RelayIfindex {
-					told++
+					known++
 				}
 			}
 		}
-		if len(taps) == len(pods) && told == len(pods) {
+		if len(taps) == len(pods) && known == len(pods) {
 			return nil
 		}
 		n.checkRelays(t)
-		return fmt.Errorf("there are the taps %v, and the programs of %d of %d pods know theirs", taps, told, len(pods))
+		return fmt.Errorf("there are the taps %v, and the programs of %d of %d pods know theirs", taps, known, len(pods))
 	})
 }
 

@@ -56,15 +56,15 @@ func (s *service) port() uint16 { return uint16(s.LocalAddr().(*net.UDPAddr).Por
 func (s *service) hears(t *testing.T, text, before string) bool {
 	t.Helper()
 	must(t, s.SetReadDeadline(time.Now().Add(patience)))
-	heard, buffer := false, make([]byte, 1500)
+	received, buffer := false, make([]byte, 1500)
 	for {
 		n, err := s.Read(buffer)
 		if err != nil {
 			t.Fatalf("%q has not arrived: %v", before, err)
 		}
-		heard = heard || string(buffer[:n]) == text
+		received = received || string(buffer[:n]) == text
 		if string(buffer[:n]) == before {
-			return heard
+			return received
 		}
 	}
 }
@@ -119,15 +119,15 @@ func sendBy(name string, to netip.Addr, port uint16, text string) error {
 // knowsNeighbor tells whether the pod has found out a hardware address on the network.
 func (p *pod) knowsNeighbor(t *testing.T, address netip.Addr) bool {
 	t.Helper()
-	found := false
+	known := false
 	on(t, p.Namespace, podIf, func(link netlink.Link) error {
 		entries, err := netlink.NeighList(link.Attrs().Index, unix.AF_INET)
 		for _, entry := range entries {
-			found = found || entry.IP.Equal(address.AsSlice()) && len(entry.HardwareAddr) > 0
+			known = known || entry.IP.Equal(address.AsSlice()) && len(entry.HardwareAddr) > 0
 		}
 		return err
 	})
-	return found
+	return known
 }
 
 func (p *pod) forgetNeighbors(t *testing.T) {

@@ -16,13 +16,13 @@ func TestKtsndGetsPodSources(t *testing.T) {
 	lab.a.startDaemon(t)
 	pod := lab.a.newPod(t)
 	result := pod.add(t, lab.a.config(fields{"sourceAddresses": []string{"10.43.0.0/16"}, "grants": fields{"priorityMax": 7}}))
-	own, ok := netip.AddrFromSlice(result.IPs[0].Address.IP)
+	address, ok := netip.AddrFromSlice(result.IPs[0].Address.IP)
 	if !ok || len(result.IPs) != 1 {
 		t.Fatalf("the pod has %v", result.IPs)
 	}
 	want := control.Sources{
 		HardwareAddresses: []string{result.Interfaces[*result.IPs[0].Interface].Mac},
-		Addresses:         []netip.Prefix{netip.PrefixFrom(own.Unmap(), 32), netip.MustParsePrefix("10.43.0.0/16")},
+		Addresses:         []netip.Prefix{netip.PrefixFrom(address.Unmap(), 32), netip.MustParsePrefix("10.43.0.0/16")},
 	}
 	grants := control.Grants{PriorityMax: 7}
 	lab.a.checkSources(t, "attached", want, grants)

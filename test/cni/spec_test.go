@@ -100,14 +100,14 @@ func checkResult(t *testing.T, pod *pod, version string, result types.Result) {
 	if len(all.Interfaces) != 3 || len(all.IPs) != 1 {
 		t.Fatalf("the result has %d interfaces and %d addresses: %s", len(all.Interfaces), len(all.IPs), text)
 	}
-	own := all.Interfaces[*all.IPs[0].Interface]
+	inPod := all.Interfaces[*all.IPs[0].Interface]
 	ip := all.IPs[0].Address.IP.To4()
 	want := current.Interface{Name: podIf, Sandbox: pod.Path(), Mac: fmt.Sprintf("0a:58:%02x:%02x:%02x:%02x", ip[0], ip[1], ip[2], ip[3])}
 	if later {
 		want.Mtu, want.SocketPath = 1450, filepath.Join(pod.node.dir, "pods", pod.identity(), "app.sock")
 	}
-	if *own != want {
-		t.Errorf("the pod's interface is %+v, want %+v", *own, want)
+	if *inPod != want {
+		t.Errorf("the pod's interface is %+v, want %+v", *inPod, want)
 	}
 }
 

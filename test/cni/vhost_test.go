@@ -29,7 +29,7 @@ import (
 type frontEnd struct {
 	process *process.Process
 	stdin   io.Writer
-	said    chan string
+	lines   chan string
 }
 
 const qemuUser = 107
@@ -64,26 +64,26 @@ func (p *pod) startFrontEnd(t *testing.T) *frontEnd {
 	must(t, err)
 	stdout, err := command.StdoutPipe()
 	must(t, err)
-	f := &frontEnd{stdin: stdin, said: make(chan string, 100)}
+	f := &frontEnd{stdin: stdin, lines: make(chan string, 100)}
 	f.process, err = process.Start(p.node.Namespace, "ktsn-test-guest", command)
 	must(t, err)
 	t.Cleanup(func() { _ = f.process.Stop(time.Second) })
 	go func() {
-		defer close(f.said)
+		defer close(f.lines)
 		for lines := bufio.NewScanner(stdout); lines.Scan(); {
-			f.said <- lines.Text()
+			f.lines <- lines.Text()
 		}
 	}()
 	f.await(t, "up", func(line string) bool { return line == "up" })
 	return f
 }
 
-func (f *frontEnd) await(t *testing.T, what string, is func(string) bool) {
+func (f *frontEnd) await(t *testing.T, what string, condition func(string) bool) {
 	t.Helper()
 	for deadline := time.After(patience); ; {
 		select {
-		case line, more := <-f.said:
-			if more && is(line) {
+		case line, more := <-f.lines:
+			if more && condition(line) {
 				return
 			}
 			if !more {
@@ -120,16 +120,16 @@ func TestMachineByVhostUser(t *testing.T) {
 	guest := m.guest.startFrontEnd(t)
 	must(t, m.a.runtime.CheckNetworkList(t.Context(), list(t, m.config), m.guest.attachment()))
 	there, back := packets(t, m.other, machineEtherType), packets(t, m.other, machineEtherType)
-	own, to := hardwareAddress(t, m.guest), hardwareAddress(t, m.other)
+	source, to := hardwareAddress(t, m.guest), hardwareAddress(t, m.other)
 
-	guest.send(t, machineFrame(to, own, machineEtherType, []byte("at once")))
+	guest.send(t, machineFrame(to, source, machineEtherType, []byte("at once")))
 	arrives(t, there, "at once")
 	at := time.Now().Add(300 * time.Millisecond)
-	guest.send(t, behindRecord(machineFrame(to, own, machineEtherType, []byte("at its time")), at))
+	guest.send(t, behindRecord(machineFrame(to, source, machineEtherType, []byte("at its time")), at))
 	if came := arrives(t, there, "at its time"); came.Before(at) {
 		t.Errorf("a frame arrives %v before its time", at.Sub(came))
 	}
-	_, err := unix.Write(back, machineFrame(own, to, machineEtherType, []byte("for the machine")))
+	_, err := unix.Write(back, machineFrame(source, to, machineEtherType, []byte("for the machine")))
 	must(t, err)
 	guest.await(t, "a frame", func(line string) bool {
 		_, text, _ := strings.Cut(line, " ")
@@ -152,9 +152,9 @@ func TestVhostRecordNeedsCapture(t *testing.T) {
 	m.a.runRelays(t)
 	guest := m.guest.startFrontEnd(t)
 	there := packets(t, m.other, machineEtherType)
-	own, to := hardwareAddress(t, m.guest), hardwareAddress(t, m.other)
-	guest.send(t, behindRecord(machineFrame(to, own, machineEtherType, []byte("with a record")), time.Now()))
-	guest.send(t, machineFrame(to, own, machineEtherType, []byte("without one")))
+	source, to := hardwareAddress(t, m.guest), hardwareAddress(t, m.other)
+	guest.send(t, behindRecord(machineFrame(to, source, machineEtherType, []byte("with a record")), time.Now()))
+	guest.send(t, machineFrame(to, source, machineEtherType, []byte("without one")))
 	frame := make([]byte, 2048)
 	n, err := testlab.Read(there, frame)
 	must(t, err)
@@ -197,8 +197,8 @@ func TestMachinePodSendsOnlyThroughRelay(t *testing.T) {
 	t.Parallel()
 	m := newMachines(t, fields{"device": "vhost-user", "device-owner": qemuUser, "capture": "All"})
 	there := packets(t, m.other, machineEtherType)
-	own, to := hardwareAddress(t, m.guest), hardwareAddress(t, m.other)
-	frame := func(text string) []byte { return machineFrame(to, own, machineEtherType, []byte(text)) }
+	source, to := hardwareAddress(t, m.guest), hardwareAddress(t, m.other)
+	frame := func(text string) []byte { return machineFrame(to, source, machineEtherType, []byte(text)) }
 	first := func(want string) {
 		t.Helper()
 		came := make([]byte, 2048)
@@ -214,7 +214,7 @@ func TestMachinePodSendsOnlyThroughRelay(t *testing.T) {
 	m.guest.sendsItself(t, frame)
 	// To all: frames to a destination that ktsnd has been asked for wait in the ring for the next ktsnd.
 	everyone := net.HardwareAddr{0xff, 0xff, 0xff, 0xff, 0xff, 0xff}
-	guest.send(t, machineFrame(everyone, own, machineEtherType, []byte("through ktsnd")))
+	guest.send(t, machineFrame(everyone, source, machineEtherType, []byte("through ktsnd")))
 	first("through ktsnd")
 
 	// Without the filters in the pod, which CAP_NET_ADMIN removes.

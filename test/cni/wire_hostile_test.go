@@ -106,15 +106,15 @@ func (r *reachable) sendBeside(t *testing.T, mode string, ipv4 bool) time.Durati
 // attack runs the hostile program in pod a2 until its end.
 func (r *reachable) attack(t *testing.T, mode string, length time.Duration) {
 	t.Helper()
-	var said strings.Builder
+	var output strings.Builder
 	command := exec.Command(program(t, "ktsn-test-hostile"), mode, "/none", r.address(r.b1, true).String(), "7788", fmt.Sprint(length.Seconds()))
-	command.Stdout = &said
+	command.Stdout = &output
 	running, err := process.Start(r.a2.Namespace, "ktsn-test-hostile "+mode, command)
 	must(t, err)
 	if err := running.Wait(); err != nil {
 		t.Fatalf("%v: %s", err, running.Stderr())
 	}
-	if text := said.String(); !strings.HasPrefix(text, "frames ") || strings.HasPrefix(text, "frames 0\n") {
+	if text := output.String(); !strings.HasPrefix(text, "frames ") || strings.HasPrefix(text, "frames 0\n") {
 		t.Errorf("the pod sent nothing: %q", text)
 	}
 }

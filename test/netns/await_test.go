@@ -19,19 +19,19 @@ func TestRealtimeAwaitsInterface(t *testing.T) {
 	lab := newLab(t)
 	begin := func(name string) (*process.Process, *bytes.Buffer) {
 		command := exec.Command(program(t, "ktsn-realtime"), "--await", name, "--", "/bin/echo", "started")
-		var said bytes.Buffer
-		command.Stdout = &said
-		return start(t, lab.NodeA, "ktsn-realtime", command), &said
+		var output bytes.Buffer
+		command.Stdout = &output
+		return start(t, lab.NodeA, "ktsn-realtime", command), &output
 	}
 	t.Run("at once where it is there", func(t *testing.T) {
-		waiting, said := begin(topology.PhysicalInterface)
-		if err := finish(t, waiting); err != nil || said.String() != "started\n" || strings.Contains(waiting.Stderr(), "waiting") {
-			t.Errorf("it ended with %v and said %q, %q", err, said, waiting.Stderr())
+		waiting, output := begin(topology.PhysicalInterface)
+		if err := finish(t, waiting); err != nil || output.String() != "started\n" || strings.Contains(waiting.Stderr(), "waiting") {
+			t.Errorf("it ended with %v and said %q, %q", err, output, waiting.Stderr())
 		}
 	})
 	t.Run("and not before it is up and has an address", func(t *testing.T) {
-		waiting, said := begin("late0")
-		awaitSaid(t, waiting, "waiting until interface late0 is up and has an IPv4 address")
+		waiting, output := begin("late0")
+		awaitLog(t, waiting, "waiting until interface late0 is up and has an IPv4 address")
 		for _, step := range [][]string{{"link", "add", "late0", "type", "veth", "peer", "name", "late1"}, {"addr", "add", "192.0.2.77/32", "dev", "late0"}} {
 			ip(t, lab.NodeA, step...)
 			select {
@@ -41,8 +41,8 @@ func TestRealtimeAwaitsInterface(t *testing.T) {
 			}
 		}
 		ip(t, lab.NodeA, "link", "set", "late0", "up")
-		if err := finish(t, waiting); err != nil || said.String() != "started\n" || strings.Count(waiting.Stderr(), "waiting") != 1 {
-			t.Errorf("it ended with %v and said %q, %q", err, said, waiting.Stderr())
+		if err := finish(t, waiting); err != nil || output.String() != "started\n" || strings.Count(waiting.Stderr(), "waiting") != 1 {
+			t.Errorf("it ended with %v and said %q, %q", err, output, waiting.Stderr())
 		}
 	})
 }

@@ -14,8 +14,8 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/testlab/process"
 )
 
-// podsFolder puts beside the socket what a pod finds there (internal/node/agent/csi).
-func (l *lab) podsFolder(t *testing.T) {
+// writeLibrary puts beside the socket what a pod finds there (internal/node/agent/csi).
+func (l *lab) writeLibrary(t *testing.T) {
 	t.Helper()
 	content, err := os.ReadFile(program(t, "libktsn.so"))
 	if err != nil {
@@ -27,7 +27,7 @@ func (l *lab) podsFolder(t *testing.T) {
 }
 
 // leavings are what a ktsnd that is away has left in the folder of its socket.
-var leavings = map[string]func(t *testing.T, lab *lab, daemon *process.Process){
+var daemonEnds = map[string]func(t *testing.T, lab *lab, daemon *process.Process){
 	"its socket, when it was killed": func(t *testing.T, lab *lab, daemon *process.Process) {
 		t.Helper()
 		kill(t, daemon)
@@ -35,7 +35,7 @@ var leavings = map[string]func(t *testing.T, lab *lab, daemon *process.Process){
 	},
 	"the pod's library, when it ended in order": func(t *testing.T, lab *lab, daemon *process.Process) {
 		t.Helper()
-		lab.podsFolder(t)
+		lab.writeLibrary(t)
 		if err := daemon.Stop(patience); err != nil {
 			t.Fatal(err)
 		}
@@ -53,7 +53,7 @@ func checkSocket(t *testing.T, lab *lab, want bool) {
 // A program that starts while ktsnd is away was never served by one, and nothing of it leaves early all the same.
 func TestProgramStartedWithoutDaemonWaits(t *testing.T) {
 	timing(t)
-	for name, leave := range leavings {
+	for name, leave := range daemonEnds {
 		for _, way := range []string{"blocking", "nonblocking"} {
 			t.Run("with "+name+", "+way, func(t *testing.T) {
 				t.Parallel()
@@ -63,35 +63,35 @@ func TestProgramStartedWithoutDaemonWaits(t *testing.T) {
 				tap := lab.openTap(t, 100)
 				leave(t, lab, daemon)
 				asker := lab.startAsker(t, way)
-				asker.tell(t, "socket")
-				asker.tell(t, "send")
+				asker.request(t, "socket")
+				asker.request(t, "send")
 				time.Sleep(300 * time.Millisecond)
 				_, client := lab.startDaemon(t)
-				checkSaid(t, asker, "made")
+				checkAnswer(t, asker, "made")
 				refused := 0 // as those that may not wait are for as long as the machine keeps ktsnd from answering
-				said, _ := asker.said(t)
-				for begun := time.Now(); said != "sent"; said, _ = asker.said(t) {
-					if said != "ENETDOWN" || way == "blocking" || time.Since(begun) > patience {
-						t.Fatalf("ktsnd is there, and a message gives %q", said)
+				answer, _ := asker.answer(t)
+				for begun := time.Now(); answer != "sent"; answer, _ = asker.answer(t) {
+					if answer != "ENETDOWN" || way == "blocking" || time.Since(begun) > patience {
+						t.Fatalf("ktsnd is there, and a message gives %q", answer)
 					}
 					refused++
-					asker.tell(t, "send")
+					asker.request(t, "send")
 				}
 				for range 5 {
-					asker.does(t, "send", "sent")
+					asker.expect(t, "send", "sent")
 				}
 				asker.ends(t)
-				checkAccount(t, settled(t, client), 6, refused)
+				checkAccount(t, awaitSettled(t, client), 6, refused)
 				checkWire(t, tap, 6)
 			})
 		}
 	}
 }
 
-func checkSaid(t *testing.T, asker *asker, want string) {
+func checkAnswer(t *testing.T, asker *asker, want string) {
 	t.Helper()
-	if said, _ := asker.said(t); said != want {
-		t.Errorf("it says %q, want %q", said, want)
+	if answer, _ := asker.answer(t); answer != want {
+		t.Errorf("it says %q, want %q", answer, want)
 	}
 }
 
@@ -111,7 +111,7 @@ func checkAccount(t *testing.T, counted control.Counters, sent, refused int) {
 func TestSendWithoutDaemonFails(t *testing.T) {
 	content(t)
 	ways := map[string]func(*testing.T){}
-	for name, leave := range leavings {
+	for name, leave := range daemonEnds {
 		for way, limit := range map[string]time.Duration{
 			"blocking": 7 * time.Second, "timeout": 3 * time.Second, "nonblocking": 2 * time.Second, "dontwait": 2 * time.Second,
 		} {
@@ -121,11 +121,11 @@ func TestSendWithoutDaemonFails(t *testing.T) {
 				tap := lab.openTap(t, 100)
 				leave(t, lab, daemon)
 				asker := lab.startAsker(t, way)
-				if took := asker.does(t, "socket", "made"); took > limit {
+				if took := asker.expect(t, "socket", "made"); took > limit {
 					t.Errorf("to make the socket took %v", took)
 				}
 				for range 5 {
-					if took := asker.does(t, "send", "ENETDOWN"); took > limit {
+					if took := asker.expect(t, "send", "ENETDOWN"); took > limit {
 						t.Errorf("the call took %v", took)
 					}
 				}
@@ -147,14 +147,14 @@ func TestProgramWithoutDaemonUsesKernel(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			lab := newLabThatPasses(t)
+			lab := newLabWithPass(t)
 			lab.listenForTexts(t)
 			prepare(t, lab)
 			tap := lab.openTap(t, 100)
 			asker := lab.startAskerAhead(t, "blocking", time.Minute)
-			asker.does(t, "socket", "made")
-			asker.does(t, "send", "sent")
-			asker.does(t, "send", "sent")
+			asker.expect(t, "socket", "made")
+			asker.expect(t, "send", "sent")
+			asker.expect(t, "send", "sent")
 			if early := leadsOnWire(t, tap, 2); len(early) != 2 || slices.Min(early) <= 0 {
 				t.Errorf("messages left so long before their times: %v, want 2 and early", early)
 			}
@@ -181,8 +181,8 @@ func TestProgramShapesStartedWithoutDaemonAreServed(t *testing.T) {
 	content(t)
 	lab := newLab(t)
 	lab.addAddress(t)
-	lab.podsFolder(t)
-	environment := lab.publicly(t)
+	lab.writeLibrary(t)
+	environment := lab.preloadedForNobody(t)
 	daemon, _ := lab.startDaemon(t)
 	receiver := lab.listenShaped(t)
 	for libc, program := range shapePrograms(t) {
@@ -202,7 +202,7 @@ func TestProgramShapesStartedWithoutDaemonAreServed(t *testing.T) {
 					t.Errorf("%v; %s", err, running.Stderr())
 				}
 				checkServed(t, shape, receiver.take(t, shape.timed+shape.untimed, patience))
-				checkCounted(t, shape, control.Counters{}, settled(t, client))
+				checkCounted(t, shape, control.Counters{}, awaitSettled(t, client))
 			})
 		}
 	}
@@ -211,9 +211,9 @@ func TestProgramShapesStartedWithoutDaemonAreServed(t *testing.T) {
 func shapesNamed(t *testing.T, names []string) []shape {
 	t.Helper()
 	var named []shape
-	for _, one := range shapes {
-		if slices.Contains(names, one.name) {
-			named = append(named, one)
+	for _, candidate := range shapes {
+		if slices.Contains(names, candidate.name) {
+			named = append(named, candidate)
 		}
 	}
 	if len(named) != len(names) {

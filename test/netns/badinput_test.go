@@ -64,12 +64,12 @@ func checkRefusal(t *testing.T, where *topology.Namespace, command *exec.Cmd, wa
 	t.Helper()
 	refused := start(t, where, "ktsnd", command)
 	err := finish(t, refused)
-	said := strings.TrimSpace(refused.Stderr())
-	if err == nil || !strings.Contains(said, want) {
-		t.Errorf("it ended with %v and said %q, want a sentence with %q", err, said, want)
+	message := strings.TrimSpace(refused.Stderr())
+	if err == nil || !strings.Contains(message, want) {
+		t.Errorf("it ended with %v and said %q, want a sentence with %q", err, message, want)
 	}
-	if strings.Contains(said, "\n") {
-		t.Errorf("it said more than one line:\n%s", said)
+	if strings.Contains(message, "\n") {
+		t.Errorf("it said more than one line:\n%s", message)
 	}
 }
 
@@ -115,7 +115,7 @@ func TestSocketOfDeadDaemonIsReplaced(t *testing.T) {
 	}
 	_, client := lab.startDaemon(t)
 	checkAllArrived(t, lab.run(t, traffic{count: 10, payloadBytes: 64, environment: lab.preloaded(t)}), 10)
-	if taken := settled(t, client).Taken; taken != 10 {
+	if taken := awaitSettled(t, client).Taken; taken != 10 {
 		t.Errorf("the second daemon took %d messages, want 10", taken)
 	}
 }

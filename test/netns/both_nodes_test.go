@@ -29,7 +29,7 @@ import (
 )
 
 // address is one of each family.
-type address struct{ four, six netip.Addr }
+type address struct{ ipv4, ipv6 netip.Addr }
 
 var (
 	ofPodA  = address{topology.PodAddressA, podAddress6A}
@@ -40,7 +40,7 @@ var (
 )
 
 // both is an address of each family as a command line has it.
-func (a address) both() []netip.Addr { return []netip.Addr{a.four, a.six} }
+func (a address) both() []netip.Addr { return []netip.Addr{a.ipv4, a.ipv6} }
 
 // otherName is the machine of node b.
 var otherName = "w" + machineName[1:]
@@ -128,9 +128,9 @@ func (m *machines) startOtherNode(t *testing.T) {
 }
 
 // withBoth is another pod of the node, with an address of each family.
-func withBoth(side *cniruntime.Side, own address, remote netip.Prefix) *cniruntime.Side {
-	another := side.Another("", nil, own.four)
-	another.Also(netip.PrefixFrom(own.six, podPrefixBits6), remote)
+func withBoth(side *cniruntime.Side, addresses address, remote netip.Prefix) *cniruntime.Side {
+	another := side.Another("", nil, addresses.ipv4)
+	another.Also(netip.PrefixFrom(addresses.ipv6, podPrefixBits6), remote)
 	return another
 }
 
@@ -146,8 +146,8 @@ func (m *machines) attachVhost(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	side := m.a.wiring.A.Another(vhostPod, pod, ofVhost.four)
-	side.Also(netip.PrefixFrom(ofVhost.six, podPrefixBits6), podSubnet6B)
+	side := m.a.wiring.A.Another(vhostPod, pod, ofVhost.ipv4)
+	side.Also(netip.PrefixFrom(ofVhost.ipv6, podPrefixBits6), podSubnet6B)
 	side.Capture(capture.None)
 	m.a.attachSide(t, side)
 	// The machine has the addresses, and the pod's kernel would answer in its name.
@@ -202,16 +202,16 @@ func (m *machines) setUpOne(t *testing.T) {
 	m.one.run(t, nameDevices, m.tap.Address, tapDevice)
 	m.one.run(t, nameDevices, m.vhostMAC, vhostDevice)
 	m.one.run(t, "ip netns add vhost && ip link set %[1]s netns vhost && %[2]sip link set lo up", vhostDevice, inVhost)
-	m.one.run(t, setUpDevice, "", tapDevice, m.tap.MTU, ofTap.four, ofTap.six)
+	m.one.run(t, setUpDevice, "", tapDevice, m.tap.MTU, ofTap.ipv4, ofTap.ipv6)
 	// A record is 24 bytes.
-	m.one.run(t, setUpDevice, inVhost, vhostDevice, m.tap.MTU-recordBytes, ofVhost.four, ofVhost.six)
+	m.one.run(t, setUpDevice, inVhost, vhostDevice, m.tap.MTU-recordBytes, ofVhost.ipv4, ofVhost.ipv6)
 }
 
 // setUpOther does it for the one of node b.
 func (m *machines) setUpOther(t *testing.T) {
 	t.Helper()
 	m.other.run(t, nameDevices, m.otherTap.Address, tapDevice)
-	m.other.run(t, setUpDevice, "", tapDevice, m.otherTap.MTU, ofOther.four, ofOther.six)
+	m.other.run(t, setUpDevice, "", tapDevice, m.otherTap.MTU, ofOther.ipv4, ofOther.ipv6)
 }
 
 const (
@@ -236,7 +236,7 @@ func (m *machines) bothPaths() map[string]guestPath {
 // guestPath is an interface of a machine. Identity is what ktsnd calls it, in what stands in front of a command that uses it.
 type guestPath struct {
 	identity, in, device string
-	own                  address
+	addresses            address
 	mtu                  int
 	mac                  string
 }
@@ -263,7 +263,7 @@ func parseMAC(t *testing.T, text string) net.HardwareAddr {
 }
 
 // innerTag is the tag of a frame that came through the tunnel from a hardware address.
-func innerTag(frame, from []byte) (tag uint16, is bool) {
+func innerTag(frame, from []byte) (tag uint16, ok bool) {
 	const tunnelBytes = vniAt + 4
 	if len(frame) < tunnelBytes+16 {
 		return 0, false

@@ -23,24 +23,24 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/testlab/topology"
 )
 
-// rtBudget is what a cgroup has of the processor for real-time threads.
-type rtBudget struct {
+// realtimeBudget is what a cgroup has of the processor for real-time threads.
+type realtimeBudget struct {
 	runtime, period time.Duration
 }
 
 // smallBudget is used up in a fifth of its period by a loop that stays awake.
-var smallBudget = rtBudget{20 * time.Millisecond, 100 * time.Millisecond}
+var smallBudget = realtimeBudget{20 * time.Millisecond, 100 * time.Millisecond}
 
 const cpuHierarchy = "/sys/fs/cgroup/cpu"
 
-// budgetDivided tells whether the kernel gives each cgroup a budget of its own.
-func budgetDivided() bool {
+// hasGroupBudgets tells whether the kernel gives each cgroup a budget of its own.
+func hasGroupBudgets() bool {
 	_, err := os.Stat(filepath.Join(cpuHierarchy, "cpu.rt_runtime_us"))
 	return err == nil
 }
 
 // budgetGroup makes a cgroup with a budget of its own.
-func budgetGroup(t *testing.T, budget rtBudget) string {
+func budgetGroup(t *testing.T, budget realtimeBudget) string {
 	t.Helper()
 	group, err := os.MkdirTemp(cpuHierarchy, "ktsn-test-")
 	if err != nil {
@@ -60,7 +60,7 @@ func budgetGroup(t *testing.T, budget rtBudget) string {
 	})
 	err = giveBudget(group, budget)
 	if errors.Is(err, syscall.EINVAL) {
-		returnAbandoned(t)
+		releaseAbandonedBudgets(t)
 		err = giveBudget(group, budget)
 	}
 	if err != nil {
@@ -69,15 +69,15 @@ func budgetGroup(t *testing.T, budget rtBudget) string {
 	return group
 }
 
-func giveBudget(group string, budget rtBudget) error {
+func giveBudget(group string, budget realtimeBudget) error {
 	return errors.Join(
 		os.WriteFile(filepath.Join(group, "cpu.rt_period_us"), []byte(strconv.FormatInt(budget.period.Microseconds(), 10)), 0),
 		os.WriteFile(filepath.Join(group, "cpu.rt_runtime_us"), []byte(strconv.FormatInt(budget.runtime.Microseconds(), 10)), 0))
 }
 
-// returnAbandoned takes the budget from clusters of tests that were killed: what they had lies in cgroups without processes. One
+// releaseAbandonedBudgets takes the budget from clusters of tests that were killed: what they had lies in cgroups without processes. One
 // that is just being made has none yet either, but has not been there for long.
-func returnAbandoned(t *testing.T) {
+func releaseAbandonedBudgets(t *testing.T) {
 	t.Helper()
 	const long = 5 * time.Minute
 	clusters, err := filepath.Glob(filepath.Join(cpuHierarchy, "ktsnc-*"))
@@ -193,7 +193,7 @@ func TestBusyLoopSurvivesRealtimeBudget(t *testing.T) {
 	timing(t)
 	lab := newLab(t)
 	const lasts = 5 * time.Second
-	if !budgetDivided() {
+	if !hasGroupBudgets() {
 		lab.checkMachinesBudget(t, lasts)
 		return
 	}
@@ -204,7 +204,7 @@ func TestBusyLoopSurvivesRealtimeBudget(t *testing.T) {
 	if want := filepath.Join(group, "cpu.rt_runtime_us"); status.RealtimeBudget.Source != want {
 		t.Errorf("the budget is by %s, want %s", status.RealtimeBudget.Source, want)
 	}
-	if said := daemon.Stderr(); !strings.Contains(said, "stops real-time threads after 20000 of 100000 us") {
-		t.Errorf("ktsnd said:\n%s", said)
+	if log := daemon.Stderr(); !strings.Contains(log, "stops real-time threads after 20000 of 100000 us") {
+		t.Errorf("ktsnd said:\n%s", log)
 	}
 }

@@ -62,11 +62,11 @@ const goSends = "KTSN_TEST_GO_SENDS_TO"
 
 func goSender(t *testing.T) *exec.Cmd {
 	t.Helper()
-	own, err := os.Executable()
+	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
-	command := exec.Command(own, "-test.run", "^TestGoProgramSends$")
+	command := exec.Command(self, "-test.run", "^TestGoProgramSends$")
 	command.Env = []string{goSends + "=" + netip.AddrPortFrom(topology.PodAddressB, listenPort).String()}
 	return command
 }
@@ -152,7 +152,7 @@ func TestUnseenMessagesDoNotLeaveEarly(t *testing.T) {
 				!strings.HasPrefix(count.Programs[0].Name, test.program) || int(count.Programs[0].PID) != command.Process.Pid {
 				t.Errorf("unseen are %+v, want %d of %s, process %d", count, unseenCount, test.program, command.Process.Pid)
 			}
-			if settled(t, client).Taken != 0 {
+			if awaitSettled(t, client).Taken != 0 {
 				t.Error("ktsnd took some")
 			}
 			if frame := receiveFrame(t, frames, 300*time.Millisecond); frame != nil {
@@ -192,7 +192,7 @@ func TestLibraryMessagesAreNotDropped(t *testing.T) {
 	lab := newLab(t)
 	_, client := lab.startDaemon(t)
 	checkAllArrived(t, lab.run(t, traffic{count: 20, payloadBytes: 64, environment: lab.preloaded(t)}), 20)
-	if taken, count := settled(t, client).Taken, unseenBy(t, lab); taken != 20 || !count.Attached || count.RefusedSum() != 0 {
+	if taken, count := awaitSettled(t, client).Taken, unseenBy(t, lab); taken != 20 || !count.Attached || count.RefusedSum() != 0 {
 		t.Errorf("ktsnd took %d of 20 messages, unseen are %+v", taken, count)
 	}
 }
@@ -234,7 +234,7 @@ func TestPacedStreamIsNotDropped(t *testing.T) {
 
 func TestEndpointWithPassLetsTimedFramesPass(t *testing.T) {
 	content(t)
-	lab := newLabThatPasses(t)
+	lab := newLabWithPass(t)
 	listener := lab.listenForTexts(t)
 	if err := finish(t, start(t, lab.PodA, "static-send", staticSender(t))); err != nil {
 		t.Fatal(err)

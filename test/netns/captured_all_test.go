@@ -82,10 +82,10 @@ func streamTo(t *testing.T, from, to *topology.Namespace, at netip.AddrPort, len
 func checkEchoes(t *testing.T, from *topology.Namespace, to netip.Addr, options ...string) {
 	t.Helper()
 	command := exec.Command("ping", append([]string{"-n", "-c", "5", "-i", "0.05", "-W", "5", to.String()}, options...)...)
-	var said strings.Builder
-	command.Stdout = &said
-	if err := finish(t, start(t, from, "ping", command)); err != nil || !strings.Contains(said.String(), " 0% packet loss") {
-		t.Errorf("%v: %s", err, said.String())
+	var output strings.Builder
+	command.Stdout = &output
+	if err := finish(t, start(t, from, "ping", command)); err != nil || !strings.Contains(output.String(), " 0% packet loss") {
+		t.Errorf("%v: %s", err, output.String())
 	}
 }
 
@@ -94,7 +94,7 @@ func TestAllTrafficGoesThroughKtsnd(t *testing.T) {
 	timing(t)
 	c := newCaptured(t, capture.All)
 	v6 := netip.AddrPortFrom(podAddress6B, listenPort)
-	for _, one := range []struct {
+	for _, test := range []struct {
 		name string
 		// least is how many frames without a time there must be.
 		least uint64
@@ -113,11 +113,11 @@ func TestAllTrafficGoesThroughKtsnd(t *testing.T) {
 		{"datagrams of one call", 5, c.sendSegments},
 		{"a group", 1, c.sendToGroup},
 	} {
-		t.Run(one.name, func(t *testing.T) {
+		t.Run(test.name, func(t *testing.T) {
 			before := c.untimed(t)
-			one.send(t)
-			if got := c.untimed(t) - before; got < one.least {
-				t.Errorf("%d frames without a time left, want %d at least", got, one.least)
+			test.send(t)
+			if got := c.untimed(t) - before; got < test.least {
+				t.Errorf("%d frames without a time left, want %d at least", got, test.least)
 			}
 		})
 	}
@@ -215,21 +215,21 @@ func TestUntimedTrafficLeavesInClassWindows(t *testing.T) {
 		}
 		time.Sleep(time.Millisecond)
 	}
-	seen := marksOn(t, tap, count)
+	seen := awaitMarks(t, tap, count)
 	if len(seen) != count {
 		t.Errorf("%d of %d on the wire", len(seen), count)
 	}
-	for _, one := range seen {
-		if at := one.wireTAI % (3 * window.Nanoseconds()) / window.Nanoseconds(); at != 2 {
-			t.Errorf("message %d was on the wire in window %d", one.number, at)
+	for _, message := range seen {
+		if at := message.wireTAI % (3 * window.Nanoseconds()) / window.Nanoseconds(); at != 2 {
+			t.Errorf("message %d was on the wire in window %d", message.number, at)
 		}
 	}
 	if more := c.counted(t).passed - passed; more != 0 {
 		t.Errorf("the bridge forwarded %d", more)
 	}
-	for i, one := range seen {
-		if int(one.number) != i {
-			t.Fatalf("message %d is in place %d of %v", one.number, i, numbersOf(seen))
+	for i, message := range seen {
+		if int(message.number) != i {
+			t.Fatalf("message %d is in place %d of %v", message.number, i, numbersOf(seen))
 		}
 	}
 	if after := counters(t, c.client); after.Late() != before.Late() || after.Untimed-before.Untimed < count {
@@ -238,8 +238,8 @@ func TestUntimedTrafficLeavesInClassWindows(t *testing.T) {
 }
 
 func numbersOf(all []onWire) (numbers []uint32) {
-	for _, one := range all {
-		numbers = append(numbers, one.number)
+	for _, message := range all {
+		numbers = append(numbers, message.number)
 	}
 	return numbers
 }
@@ -284,7 +284,7 @@ func TestClosedGatePassesNothingWithoutKtsnd(t *testing.T) {
 	if more := c.port(t, identity).Gated - gated; more < count {
 		t.Errorf("without a relay %d of %d were dropped", more, count)
 	}
-	if seen := marksOn(t, tap, 0); len(seen) > 0 || c.counted(t).passed != before.passed {
+	if seen := awaitMarks(t, tap, 0); len(seen) > 0 || c.counted(t).passed != before.passed {
 		t.Errorf("%d were on the wire, and the bridge forwarded %d", len(seen), c.counted(t).passed-before.passed)
 	}
 }
@@ -313,7 +313,7 @@ func TestClosedGatePassesNothingWithoutRelay(t *testing.T) {
 	if port := c.port(t, identity); port.Gated == before.Gated || port.Passed != before.Passed {
 		t.Errorf("the port counted %+v, before %+v", port, before)
 	}
-	if seen := marksOn(t, tap, 0); len(seen) > 0 {
+	if seen := awaitMarks(t, tap, 0); len(seen) > 0 {
 		t.Errorf("%d were on the wire", len(seen))
 	}
 }
@@ -385,8 +385,8 @@ func TestUntimedFramesThatWaitTooLongAreDropped(t *testing.T) {
 	kill(t, c.daemon)
 	time.Sleep(200 * time.Millisecond)
 	c.restoreDaemon(t)
-	await(t, c.client, "they are dropped", func(counted control.Counters) bool { return counted.DropStale >= count })
-	if seen := marksOn(t, tap, 0); len(seen) > 0 {
+	awaitCounters(t, c.client, "they are dropped", func(counted control.Counters) bool { return counted.DropStale >= count })
+	if seen := awaitMarks(t, tap, 0); len(seen) > 0 {
 		t.Errorf("on the wire are %d of them", len(seen))
 	}
 	checkEchoes(t, c.PodA, topology.PodAddressB)

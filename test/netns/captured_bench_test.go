@@ -77,7 +77,7 @@ func pollingListener(t *testing.T, pod *topology.Namespace, at netip.AddrPort, c
 	dir := t.TempDir()
 	f := &flow{talkerFile: dir + "/talker.csv", listenerFile: dir + "/listener.csv"}
 	command := exec.Command(program(t, "tsnperf"), "listener", "--poll", "--quiet", "--csv", f.listenerFile, "--bind", at.String(),
-		"--count", strconv.Itoa(count), "--cpu", listenerCPU, "--first-timeout", inSeconds(patience), "--idle-timeout", "2s")
+		"--count", strconv.Itoa(count), "--cpu", listenerCPU, "--first-timeout", seconds(patience), "--idle-timeout", "2s")
 	f.listener = start(t, pod, "listener", command)
 	time.Sleep(100 * time.Millisecond) // for its start: nobody waits for what a poll has
 	return f
@@ -116,28 +116,28 @@ func (c *captured) talk(t *testing.T, talker startsTalker, count int, options ..
 func (f *flow) timing(traced []control.TracedMessage) *pathTiming {
 	m := &pathTiming{}
 	counted := map[int64]bool{}
-	for _, one := range f.sent[warmUp:] {
-		counted[one.Txtime] = true
+	for _, message := range f.sent[warmUp:] {
+		counted[message.Txtime] = true
 	}
-	for _, one := range traced {
-		if !counted[one.DueTAI] || !one.Sent() {
+	for _, message := range traced {
+		if !counted[message.DueTAI] || !message.Sent() {
 			continue
 		}
-		if one.Outcome == "late-taken" {
+		if message.Outcome == "late-taken" {
 			m.late++
 			continue
 		}
-		m.errors = append(m.errors, one.EndedTAI-one.DueTAI)
+		m.errors = append(m.errors, message.EndedTAI-message.DueTAI)
 	}
 	m.sent = len(counted)
 	m.lost = m.sent
-	for _, one := range f.received {
-		if !counted[one.Txtime] {
+	for _, message := range f.received {
+		if !counted[message.Txtime] {
 			continue
 		}
 		m.lost--
-		m.latencies = append(m.latencies, one.Arrival-one.Txtime)
-		if one.Arrival < one.Txtime {
+		m.latencies = append(m.latencies, message.Arrival-message.Txtime)
+		if message.Arrival < message.Txtime {
 			m.early++
 		}
 	}
@@ -187,22 +187,22 @@ func (u *used) add(t *testing.T, c *captured, run func()) {
 
 func recordTalkers(t *testing.T, lead string, direct, relayed *pathTiming) {
 	t.Helper()
-	for _, one := range []struct {
+	for _, path := range []struct {
 		path string
 		of   *pathTiming
 	}{{"direct", direct}, {"captured", relayed}} {
-		name := one.path + ", " + lead + " ahead: "
-		p50, p99 := percentiles(one.of.errors)
-		latency50, latency99 := percentiles(one.of.latencies)
+		name := path.path + ", " + lead + " ahead: "
+		p50, p99 := percentiles(path.of.errors)
+		latency50, latency99 := percentiles(path.of.latencies)
 		limits := func(what string, value float64, unit string, limit float64) figure {
-			if one.path == "direct" {
+			if path.path == "direct" {
 				return reported(name+what, value, unit)
 			}
 			return limited(name+what, value, unit, limit)
 		}
 		record(t, limits("departure error p50", p50, "us", 0.2), reported(name+"departure error p99", p99, "us"),
-			limits("early", float64(one.of.early), "messages", 0), limits("lost", float64(one.of.lost), "messages", 0),
-			reported(name+"handed over late", float64(one.of.late), "messages"), reported(name+"messages", float64(one.of.sent), "messages"),
+			limits("early", float64(path.of.early), "messages", 0), limits("lost", float64(path.of.lost), "messages", 0),
+			reported(name+"handed over late", float64(path.of.late), "messages"), reported(name+"messages", float64(path.of.sent), "messages"),
 			reported(name+"latency p50", latency50, "us"), reported(name+"latency p99", latency99, "us"))
 	}
 	mine, mine99 := percentiles(relayed.latencies)
@@ -254,11 +254,11 @@ func (l *lab) transfer(t *testing.T, duration time.Duration) float64 {
 	start(t, l.PodB, "iperf3 server", exec.Command(iperf3.Program, iperf3.ServerArguments(topology.PodAddressB, port)...))
 	time.Sleep(200 * time.Millisecond)
 	test := iperf3.Test{Server: topology.PodAddressB, Port: port, Duration: duration, Omit: time.Second}
-	var said strings.Builder
+	var output strings.Builder
 	command := exec.Command(iperf3.Program, test.ClientArguments()...)
-	command.Stdout = &said
+	command.Stdout = &output
 	err := finish(t, start(t, l.PodA, "iperf3", command))
-	result, parsed := iperf3.Parse(strings.NewReader(said.String()))
+	result, parsed := iperf3.Parse(strings.NewReader(output.String()))
 	if err != nil || parsed != nil {
 		t.Fatalf("iperf3: %v, %v", err, parsed)
 	}
@@ -283,11 +283,11 @@ func (l *lab) segmentation(t *testing.T, late uint32) {
 func (l *lab) echoes(t *testing.T) []int64 {
 	t.Helper()
 	test := ping.Test{To: topology.PodAddressB, Count: 200, Interval: 10 * time.Millisecond, PayloadBytes: 56}
-	var said strings.Builder
+	var output strings.Builder
 	command := exec.Command(ping.Program, test.Arguments()...)
-	command.Stdout = &said
+	command.Stdout = &output
 	err := finish(t, start(t, l.PodA, "ping", command))
-	result, parsed := ping.Parse(strings.NewReader(said.String()))
+	result, parsed := ping.Parse(strings.NewReader(output.String()))
 	if err != nil || parsed != nil {
 		t.Fatalf("ping: %v, %v", err, parsed)
 	}
@@ -331,12 +331,12 @@ const (
 
 func twoWindows() *control.GateParameterTable {
 	table := &control.GateParameterTable{GateEnabled: true, AdminGateStates: 255, AdminCycleTime: control.CycleTime{Numerator: 1, Denominator: 1000}}
-	for index, one := range []struct {
+	for index, window := range []struct {
 		states uint8
 		length time.Duration
 	}{{0x80, classSevenEnd}, {0x7f, benchCycle - classSevenEnd}} {
 		table.AdminControlList.Entries = append(table.AdminControlList.Entries, control.GateControlEntry{Index: uint32(index),
-			OperationName: "set-gate-states", TimeIntervalValue: uint32(one.length.Nanoseconds()), GateStatesValue: one.states})
+			OperationName: "set-gate-states", TimeIntervalValue: uint32(window.length.Nanoseconds()), GateStatesValue: window.states})
 	}
 	return table
 }

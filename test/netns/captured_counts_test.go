@@ -107,7 +107,7 @@ func (c *captured) relayDevices(t *testing.T) []netlink.Link {
 	if err := c.NodeA.Do(func() error {
 		all, err := netlink.LinkList()
 		for _, link := range all {
-			if _, is := link.(*netlink.Tuntap); is {
+			if _, ok := link.(*netlink.Tuntap); ok {
 				devices = append(devices, link)
 			}
 		}

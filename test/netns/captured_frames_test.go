@@ -44,8 +44,8 @@ type ownRecord struct {
 	cut int
 }
 
-// honest is a frame from pod a to pod b.
-func (c *captured) honest(t *testing.T) *framing {
+// validFrame is a frame from pod a to pod b.
+func (c *captured) validFrame(t *testing.T) *framing {
 	t.Helper()
 	return &framing{source: interfaceMAC(t, c.PodA), destination: interfaceMAC(t, c.PodB), from: topology.PodAddressA, to: topology.PodAddressB,
 		port: listenPort, payloadBytes: 64}
@@ -164,17 +164,17 @@ func TestPacketSocketFramesLeaveOnTimeUnchanged(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			sent := c.honest(t)
+			sent := c.validFrame(t)
 			change(sent)
 			fd := listenFrames(t, c.PodB, unix.ETH_P_ALL)
 			tap := c.openTap(t, 100)
 			at := c.sendFrame(t, sent)
-			seen := marksOn(t, tap, 1)
+			seen := awaitMarks(t, tap, 1)
 			if len(seen) != 1 || seen[0].wireTAI < at {
 				t.Errorf("on the wire are %+v, want one not before %d", seen, at)
 			}
-			for _, one := range seen {
-				if vni := binary.BigEndian.Uint32(one.frame.Head[vniAt:]) >> 8; vni != topology.VNI {
+			for _, message := range seen {
+				if vni := binary.BigEndian.Uint32(message.frame.Head[vniAt:]) >> 8; vni != topology.VNI {
 					t.Errorf("it is in network %d", vni)
 				}
 			}
@@ -241,7 +241,7 @@ func (c *captured) sendToDrop(t *testing.T, send func()) (seen []onWire, counted
 		}
 	}
 	time.Sleep(2 * soon)
-	return marksOn(t, tap, 0), c.dropped(t) > before
+	return awaitMarks(t, tap, 0), c.dropped(t) > before
 }
 
 func TestForgedFramesAreDropped(t *testing.T) {
@@ -262,7 +262,7 @@ func TestForgedFramesAreDropped(t *testing.T) {
 		"half a record":                        func(f *framing) { f.record = &ownRecord{version: 1, cut: 20} },
 	} {
 		t.Run(name, func(t *testing.T) {
-			sent := c.honest(t)
+			sent := c.validFrame(t)
 			change(sent)
 			c.checkDropped(t, func() { c.sendFrame(t, sent) })
 		})
@@ -284,7 +284,7 @@ func TestForgedUntimedFramesAreDropped(t *testing.T) {
 		"a record with a foreign frame":     func(f *framing) { f.record, f.source = &ownRecord{version: 1}, foreign },
 	} {
 		t.Run(name, func(t *testing.T) {
-			sent := c.honest(t)
+			sent := c.validFrame(t)
 			sent.untimed = true
 			change(sent)
 			c.checkDropped(t, func() { c.sendFrame(t, sent) })
@@ -297,8 +297,8 @@ func TestForgedUntimedFramesAreDropped(t *testing.T) {
 func (c *captured) checkServed(t *testing.T) {
 	t.Helper()
 	tap := c.openTap(t, 100)
-	at := c.sendFrame(t, c.honest(t))
-	if seen := marksOn(t, tap, 1); len(seen) != 1 || seen[0].wireTAI < at {
+	at := c.sendFrame(t, c.validFrame(t))
+	if seen := awaitMarks(t, tap, 1); len(seen) != 1 || seen[0].wireTAI < at {
 		t.Errorf("an honest frame for %d: %+v", at, seen)
 	}
 }
@@ -308,7 +308,7 @@ func TestRecordOfUnknownVersionIsForwarded(t *testing.T) {
 	content(t)
 	c := newCaptured(t, capture.Timed)
 	there := listenPacket(t, c.PodB)
-	sent := c.honest(t)
+	sent := c.validFrame(t)
 	sent.record = &ownRecord{version: 2}
 	c.sendFrame(t, sent)
 	if frame := receiveFrame(t, there, patience); frame == nil {
@@ -334,7 +334,7 @@ func TestSegmentsLeaveAtTransmitTime(t *testing.T) {
 	if _, err := unix.SendmsgN(fd, payload, testlab.TxtimeMessage(at), nil, 0); err != nil {
 		t.Fatal(err)
 	}
-	checkInOrder(t, marksOn(t, tap, 5), 5, unix.CLOCK_TAI)
+	checkInOrder(t, awaitMarks(t, tap, 5), 5, unix.CLOCK_TAI)
 	checkMarksReceived(t, texts(t, listener), 5)
 }
 
@@ -368,7 +368,7 @@ func TestFragmentsLeaveAtTransmitTime(t *testing.T) {
 	if err != nil || string(buffer[:length]) != string(payload) {
 		t.Errorf("%d bytes arrived, %v; want %d", length, err, len(payload))
 	}
-	if seen := marksOn(t, tap, 1); len(seen) != 1 || seen[0].wireTAI < at {
+	if seen := awaitMarks(t, tap, 1); len(seen) != 1 || seen[0].wireTAI < at {
 		t.Errorf("the first fragment, for %d: %+v", at, seen)
 	}
 	if after := counters(t, c.client); after.Taken-before.Taken != 3 {
@@ -381,14 +381,14 @@ func TestTimedJumboFramesAreRejected(t *testing.T) {
 	content(t)
 	c := newCaptured(t, capture.Timed)
 	ip(t, c.PodA, "link", "set", topology.PodInterface, "mtu", "9000")
-	sent := c.honest(t)
+	sent := c.validFrame(t)
 	sent.payloadBytes = 8000
 	tap := c.openTap(t, 100)
 	if _, err := c.trySend(t, sent); !errors.Is(err, unix.ENOBUFS) {
 		t.Errorf("the call answered %v", err)
 	}
 	time.Sleep(2 * soon)
-	if seen := marksOn(t, tap, 0); len(seen) > 0 {
+	if seen := awaitMarks(t, tap, 0); len(seen) > 0 {
 		t.Errorf("on the wire are %+v", seen)
 	}
 	c.checkServed(t)

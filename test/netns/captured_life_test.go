@@ -22,8 +22,8 @@ import (
 // startCapturedFlow has the static talker of Go send from pod a until it is told to end.
 func (c *captured) startCapturedFlow(t *testing.T, options ...string) *flow {
 	t.Helper()
-	f := listenFor(t, c.PodB, atPodB, forGood)
-	f.talker = start(t, c.PodA, "talker", goTalker(t, f.talkerFile, atPodB, append([]string{"--count", strconv.Itoa(forGood)}, options...)...))
+	f := listenFor(t, c.PodB, atPodB, unlimited)
+	f.talker = start(t, c.PodA, "talker", goTalker(t, f.talkerFile, atPodB, append([]string{"--count", strconv.Itoa(unlimited)}, options...)...))
 	return f
 }
 
@@ -31,15 +31,15 @@ func (c *captured) startCapturedFlow(t *testing.T, options ...string) *flow {
 func (c *captured) awaitSent(t *testing.T, more uint64) {
 	t.Helper()
 	before := counters(t, c.client).Sent
-	await(t, c.client, fmt.Sprintf("%d more messages are sent", more), func(counted control.Counters) bool { return counted.Sent >= before+more })
+	awaitCounters(t, c.client, fmt.Sprintf("%d more messages are sent", more), func(counted control.Counters) bool { return counted.Sent >= before+more })
 }
 
 // checkLosses checks that no message came early or twice, and that no more are missing than somebody has counted.
 func checkLosses(t *testing.T, f *flow, accounted uint64) {
 	t.Helper()
-	for _, one := range f.received {
-		if one.Arrival < one.Txtime || !one.Valid {
-			t.Errorf("message %d came at %d, due at %d, intact: %v", one.Sequence, one.Arrival, one.Txtime, one.Valid)
+	for _, message := range f.received {
+		if message.Arrival < message.Txtime || !message.Valid {
+			t.Errorf("message %d came at %d, due at %d, intact: %v", message.Sequence, message.Arrival, message.Txtime, message.Valid)
 		}
 	}
 	lost := f.lost(t)

@@ -59,10 +59,10 @@ func rustProgram(t *testing.T) string {
 		testlab.Missing(t, "rustc is missing; install it")
 	}
 	built := filepath.Join(publicDir(t), "rust-sender")
-	said, err := exec.Command(compiler, "--edition", "2021", "-O", "-C", "target-feature=+crt-static", "-o", built,
+	output, err := exec.Command(compiler, "--edition", "2021", "-O", "-C", "target-feature=+crt-static", "-o", built,
 		"testdata/captured.rs").CombinedOutput()
 	if err != nil {
-		t.Fatalf("compile testdata/captured.rs: %v\n%s", err, said)
+		t.Fatalf("compile testdata/captured.rs: %v\n%s", err, output)
 	}
 	return built
 }
@@ -115,9 +115,9 @@ func TestProgramsWithoutLibrarySendOnTime(t *testing.T) {
 				asNobody(command)
 			}
 			c.send(t, command)
-			checkInOrder(t, marksOn(t, tap, count), count, test.clock)
+			checkInOrder(t, awaitMarks(t, tap, count), count, test.clock)
 			checkMarksReceived(t, texts(t, listener), count)
-			await(t, c.client, "all are sent", func(counted control.Counters) bool { return counted.Sent-before.Sent == count })
+			awaitCounters(t, c.client, "all are sent", func(counted control.Counters) bool { return counted.Sent-before.Sent == count })
 			if after := counters(t, c.client); after.Taken-before.Taken != count || after.Dropped() != before.Dropped() {
 				t.Errorf("counted %+v, before %+v", after, before)
 			}
@@ -132,7 +132,7 @@ func checkMarksReceived(t *testing.T, received []string, count int) {
 		t.Errorf("%d messages arrived, want %d", len(received), count)
 	}
 	for i, text := range received {
-		if own, is := markOf([]byte(text)); !is || int(own.number) != i {
+		if parsed, ok := markOf([]byte(text)); !ok || int(parsed.number) != i {
 			t.Fatalf("in place %d arrived %q", i, text)
 		}
 	}
@@ -162,9 +162,9 @@ func TestStaticGoProgramSendsOnTime(t *testing.T) {
 			if len(f.received) != test.count {
 				t.Errorf("%d of %d messages arrived", len(f.received), test.count)
 			}
-			for i, one := range f.received {
-				if int(one.Sequence) != i {
-					t.Fatalf("message %d arrived in place %d", one.Sequence, i)
+			for i, message := range f.received {
+				if int(message.Sequence) != i {
+					t.Fatalf("message %d arrived in place %d", message.Sequence, i)
 				}
 			}
 			if test.to.Addr().Is4() {
@@ -216,7 +216,7 @@ func TestLibraryMessagesAreNotCapturedTwice(t *testing.T) {
 			seen := c.run(t, traffic{count: count, payloadBytes: 64, environment: c.preloaded(t)})
 			checkAllArrived(t, seen, count)
 			checkNotEarly(t, seen, count)
-			await(t, c.client, "all are sent", func(counted control.Counters) bool {
+			awaitCounters(t, c.client, "all are sent", func(counted control.Counters) bool {
 				return counted.Sent-counted.Untimed-(before.Sent-before.Untimed) == count
 			})
 		})
@@ -239,7 +239,7 @@ func TestUnprivilegedProgramInCapturedPod(t *testing.T) {
 				arguments = append(arguments, "50000:timed", "-:ordinary")
 			}
 			command := asNobody(exec.Command(publicCopy(t, "ktsn-test-send"), arguments...))
-			command.Env = c.publicly(t)
+			command.Env = c.preloadedForNobody(t)
 			c.openSocket(t)
 			c.send(t, command)
 			came := map[string]int{}
@@ -250,7 +250,7 @@ func TestUnprivilegedProgramInCapturedPod(t *testing.T) {
 			if !maps.Equal(came, want) {
 				t.Errorf("%v arrived, want %v", came, want)
 			}
-			await(t, c.client, "ktsnd has sent those with a time", func(counted control.Counters) bool {
+			awaitCounters(t, c.client, "ktsnd has sent those with a time", func(counted control.Counters) bool {
 				return counted.Sent-counted.Untimed-(before.Sent-before.Untimed) == each
 			})
 			counted, ktsnd := c.counted(t), counters(t, c.client)

@@ -150,8 +150,8 @@ func markOf(bytesOfFrame []byte) (mark, bool) {
 	if at < 0 || len(bytesOfFrame) < at+markBytes {
 		return mark{}, false
 	}
-	own := bytesOfFrame[at:]
-	return mark{binary.BigEndian.Uint32(own[4:]), int64(binary.BigEndian.Uint64(own[8:]))}, true
+	text := bytesOfFrame[at:]
+	return mark{binary.BigEndian.Uint32(text[4:]), int64(binary.BigEndian.Uint64(text[8:]))}, true
 }
 
 // marked is a payload that markOf reads.
@@ -170,12 +170,12 @@ type onWire struct {
 	frame   wiretap.Packet
 }
 
-// marksOn waits until so many marked messages were on the wire, and a little longer, and returns them in their order.
-func marksOn(t *testing.T, tap *wiretap.Tap, count int) []onWire {
+// awaitMarks waits until so many marked messages were on the wire, and a little longer, and returns them in their order.
+func awaitMarks(t *testing.T, tap *wiretap.Tap, count int) []onWire {
 	t.Helper()
 	awaitWire(t, tap, count, func(packet wiretap.Packet) bool {
-		_, is := markOf(packet.Head)
-		return is
+		_, ok := markOf(packet.Head)
+		return ok
 	})
 	time.Sleep(20 * time.Millisecond) // for such as should not be there
 	capture, err := tap.Stop()
@@ -187,8 +187,8 @@ func marksOn(t *testing.T, tap *wiretap.Tap, count int) []onWire {
 	}
 	var all []onWire
 	for _, packet := range capture.Packets {
-		if own, is := markOf(packet.Head); is {
-			all = append(all, onWire{own, packet.TAI, packet})
+		if found, ok := markOf(packet.Head); ok {
+			all = append(all, onWire{found, packet.TAI, packet})
 		}
 	}
 	return all
@@ -211,11 +211,11 @@ func checkInOrder(t *testing.T, seen []onWire, count int, clock int32) {
 		t.Errorf("%d messages on the wire, want %d", len(seen), count)
 	}
 	offset := offsetTo(clock)
-	for i, one := range seen {
-		if int(one.number) != i {
-			t.Fatalf("message %d is in place %d", one.number, i)
+	for i, message := range seen {
+		if int(message.number) != i {
+			t.Fatalf("message %d is in place %d", message.number, i)
 		}
-		if early := one.txtime + offset - one.wireTAI; early > 0 {
+		if early := message.txtime + offset - message.wireTAI; early > 0 {
 			t.Errorf("message %d was %d ns early", i, early)
 		}
 	}

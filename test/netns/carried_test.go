@@ -32,7 +32,7 @@ func carriedBy(frame gopacket.Packet) carried {
 // sentByClass tells how many messages of each class have left.
 func sentByClass(t *testing.T, client *control.Client) map[int]uint64 {
 	t.Helper()
-	settled(t, client)
+	awaitSettled(t, client)
 	sent := map[int]uint64{}
 	for class, counted := range statusOf(t, client).Classes {
 		sent[class] = counted.Sent
@@ -90,7 +90,7 @@ func TestFramesCarrySocketAndMessageOptions(t *testing.T) {
 			conn := listen(t, lab.PodB, network, netip.AddrPortFrom(to, listenPort))
 			defer conn.Close()
 			before := sentByClass(t, client)
-			frame := lab.inside(t, "carried", 1, func() {
+			frame := lab.tunnelledFrames(t, "carried", 1, func() {
 				lab.sendTo(t, append(test.arguments, "--to", to.String(), "--port", "7788", "10000:carried")...)
 				receive(t, conn)
 			})[0]

@@ -130,8 +130,8 @@ var numbers = regexp.MustCompile(`[0-9]+`)
 func (u *turmoil) open(t *testing.T) []string {
 	t.Helper()
 	all := keptOpen(t, statusOf(t, u.client).PID)
-	for i, one := range all {
-		all[i] = numbers.ReplaceAllString(one, "")
+	for i, path := range all {
+		all[i] = numbers.ReplaceAllString(path, "")
 	}
 	slices.Sort(all)
 	return all
@@ -167,19 +167,19 @@ func TestChaosOfInstances(t *testing.T) {
 	u := &turmoil{lab: newLab(t)}
 	u.serving, u.client = u.startServing(t, "instance-0")
 	running := u.startFlow(t, "--lead", "50ms", "--cycle", "1ms")
-	served(t, u.client, 50)
+	awaitTaken(t, u.client, 50)
 	u.killWhoServes(t) // a ring that was handed back has a descriptor more
 	u.replace(t).told(t)
-	served(t, u.client, 50)
+	awaitTaken(t, u.client, 50)
 	before := u.open(t)
 	for round := range rounds {
-		served(t, u.client, counters(t, u.client).Taken+50)
+		awaitTaken(t, u.client, counters(t, u.client).Taken+50)
 		time.Sleep(rand.N(20 * time.Millisecond))
 		u.turn(t, round)
 		u.awaitInstance(t, u.serving.name)
 	}
 	u.replace(t).told(t)
-	served(t, u.client, 50)
+	awaitTaken(t, u.client, 50)
 	u.checkOpen(t, before)
 	checkBooks(t, running.end(t, u.client))
 	missing := running.checkExplained(t, u.deaths)

@@ -36,46 +36,46 @@ type baseline struct {
 	departuresTell, repliesTell bool
 }
 
-func baselineOf(all []fared) baseline {
+func baselineOf(all []turnResult) baseline {
 	p99, _ := summarize(all)
 	reply, _ := aside(all)
 	result := baseline{p99: p99, reply: reply, departuresTell: true, repliesTell: true}
-	for _, one := range all {
-		result.departuresTell = result.departuresTell && one.p99 <= departureLimit(p99)
-		result.repliesTell = result.repliesTell && one.control <= controlLimit
+	for _, measured := range all {
+		result.departuresTell = result.departuresTell && measured.p99 <= departureLimit(p99)
+		result.repliesTell = result.repliesTell && measured.control <= controlLimit
 	}
 	return result
 }
 
 // best are the turn's figures that are lowest.
-func best(all []fared) (p99, reply time.Duration) {
+func best(all []turnResult) (p99, reply time.Duration) {
 	p99, reply = all[0].p99, all[0].control
-	for _, one := range all {
-		p99, reply = min(p99, one.p99), min(reply, one.control)
+	for _, measured := range all {
+		p99, reply = min(p99, measured.p99), min(reply, measured.control)
 	}
 	return p99, reply
 }
 
 // judge checks a figure that has a limit. What the machine may have done is only said: that comes and goes, so a limit fails the
 // run when each turn is above it.
-func judge(t *testing.T, one figure, tells bool) {
+func judge(t *testing.T, f figure, tells bool) {
 	t.Helper()
-	record(t, one)
+	record(t, f)
 	switch {
-	case *one.Reached:
+	case *f.Reached:
 	case tells:
-		t.Errorf("%s: %.4g %s, want at most %.4g", one.Name, one.Value, one.Unit, *one.Limit)
+		t.Errorf("%s: %.4g %s, want at most %.4g", f.Name, f.Value, f.Unit, *f.Limit)
 	default:
-		t.Logf("%s: above its limit, but not in each turn, or turns without a neighbour differ by more than that", one.Name)
+		t.Logf("%s: above its limit, but not in each turn, or turns without a neighbour differ by more than that", f.Name)
 	}
 }
 
 // aside is the median of the turns' p99 of replies, and the most memory that ktsnd had.
-func aside(all []fared) (reply time.Duration, memoryBytes int) {
+func aside(all []turnResult) (reply time.Duration, memoryBytes int) {
 	var took []time.Duration
-	for _, one := range all {
-		took = append(took, one.control)
-		memoryBytes = max(memoryBytes, one.memoryBytes)
+	for _, measured := range all {
+		took = append(took, measured.control)
+		memoryBytes = max(memoryBytes, measured.memoryBytes)
 	}
 	return quantile(took, 0.5), memoryBytes
 }
@@ -95,7 +95,7 @@ func TestChaosWithHostileNeighbor(t *testing.T) {
 		priority int
 	}{{"same class", 0}, {"higher class", 6}} {
 		t.Run(class.name, func(t *testing.T) {
-			byMode := beside(t, append([]string{alone}, hostileModes...), turns, time.Second, class.priority, (*hostile).prepareGroup)
+			byMode := withNeighbor(t, append([]string{alone}, hostileModes...), turns, time.Second, class.priority, (*hostile).prepareGroup)
 			without := baselineOf(byMode[alone])
 			record(t, reported(class.name+", no neighbour: departure error p99, median of the turns", float64(without.p99), "ns"))
 			for _, mode := range hostileModes {
@@ -117,7 +117,7 @@ func TestChaosWithHostileNeighbor(t *testing.T) {
 func TestChaosWithReceiver(t *testing.T) {
 	const turns, least = 3, 10 * time.Microsecond
 	modes := append([]string{alone, "pollers"}, slices.DeleteFunc(slices.Sorted(maps.Keys(receiverModes)), func(mode string) bool { return mode == farReceiver })...)
-	byMode := beside(t, modes, turns, time.Second, 0, (*hostile).addReceiver)
+	byMode := withNeighbor(t, modes, turns, time.Second, 0, (*hostile).addReceiver)
 	without, worst := baselineOf(byMode[alone]), worstOf(byMode[alone])
 	limit := max(least, without.p99*6/5)
 	record(t, reported("no receiver: departure error p99, median of the turns", float64(without.p99), "ns"),
@@ -141,14 +141,14 @@ func TestChaosWithReceiverOnOtherNode(t *testing.T) {
 	modes := []string{alone, farReceiver}
 	for _, uplink := range []struct {
 		name   string
-		beside func(*testing.T) map[string][]fared
+		beside func(*testing.T) map[string][]turnResult
 	}{
-		{"veth", func(t *testing.T) map[string][]fared {
-			return newLab(t).beside(t, nil, modes, turns, time.Second, 0, (*hostile).sendToTheOtherNode)
+		{"veth", func(t *testing.T) map[string][]turnResult {
+			return newLab(t).withNeighbor(t, nil, modes, turns, time.Second, 0, (*hostile).sendToTheOtherNode)
 		}},
-		{"ovs", func(t *testing.T) map[string][]fared {
+		{"ovs", func(t *testing.T) map[string][]turnResult {
 			lab := newOVSLab(t)
-			return lab.beside(t, lab.uplink(), modes, turns, time.Second, 0, func(h *hostile, t *testing.T, client *control.Client) {
+			return lab.withNeighbor(t, lab.uplink(), modes, turns, time.Second, 0, func(h *hostile, t *testing.T, client *control.Client) {
 				lab.awaitConnected(t)
 				h.sendToTheOtherNode(t, client)
 			})
@@ -166,10 +166,10 @@ func TestChaosWithReceiverOnOtherNode(t *testing.T) {
 	}
 }
 
-func worstOf(all []fared) time.Duration {
+func worstOf(all []turnResult) time.Duration {
 	var worst time.Duration
-	for _, one := range all {
-		worst = max(worst, one.worst)
+	for _, measured := range all {
+		worst = max(worst, measured.worst)
 	}
 	return worst
 }

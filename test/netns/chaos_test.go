@@ -21,14 +21,14 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/testlab/tsnperf"
 )
 
-// chaotic tells that `make chaos` runs this: everything for longer.
-func chaotic() bool {
+// isChaos tells that `make chaos` runs this: everything for longer.
+func isChaos() bool {
 	return os.Getenv("KTSN_CHAOS") == "1"
 }
 
-// either is a number for `make test` and one for `make chaos`.
-func either[T any](short, long T) T {
-	if chaotic() {
+// shortOrLong is a number for `make test` and one for `make chaos`.
+func shortOrLong[T any](short, long T) T {
+	if isChaos() {
 		return long
 	}
 	return short
@@ -43,8 +43,8 @@ func quantile(sample []time.Duration, share float64) time.Duration {
 	return sorted[min(int(share*float64(len(sorted))), len(sorted)-1)]
 }
 
-// attached waits until ktsnd knows that many sockets.
-func attached(t *testing.T, client *control.Client, flows int) {
+// awaitFlows waits until ktsnd knows that many sockets.
+func awaitFlows(t *testing.T, client *control.Client, flows int) {
 	t.Helper()
 	awaitStatus(t, client, fmt.Sprintf("%d sockets are known", flows), func(status *control.Status) bool { return status.Flows == flows })
 }
@@ -94,12 +94,12 @@ type death struct{ from, to int64 }
 // had arrived and the one after had not.
 func unexplained(missing []hole, kills []death) (left []hole) {
 	next := 0
-	for _, one := range missing {
-		for next < len(kills) && kills[next].to < one.before {
+	for _, gap := range missing {
+		for next < len(kills) && kills[next].to < gap.before {
 			next++
 		}
-		if next == len(kills) || kills[next].from > one.after {
-			left = append(left, one)
+		if next == len(kills) || kills[next].from > gap.after {
+			left = append(left, gap)
 			continue
 		}
 		next++
@@ -159,7 +159,7 @@ func TestKillAccounting(t *testing.T) {
 func TestChaosOfKilledDaemons(t *testing.T) {
 	timing(t)
 	const flows = 3
-	kills := either(5, 100)
+	kills := shortOrLong(5, 100)
 	lab := newLab(t)
 	// As many slots as there are kills, nearly: if one were lost with each, senders would wait for ever.
 	options := []string{"--slots", "64"}
@@ -172,7 +172,7 @@ func TestChaosOfKilledDaemons(t *testing.T) {
 	var gaps []time.Duration
 	var deaths []death
 	for i := range kills {
-		served(t, client, 50*flows)
+		awaitTaken(t, client, 50*flows)
 		if i%2 == 0 { // else while the messages that waited leave
 			awaitOnTime(t, client)
 			time.Sleep(rand.N(50 * time.Millisecond))
@@ -188,18 +188,18 @@ func TestChaosOfKilledDaemons(t *testing.T) {
 		kill(t, daemon)
 		deaths = append(deaths, death{from, clockTAI()})
 		daemon, client = lab.startDaemon(t, options...)
-		served(t, client, 1)
+		awaitTaken(t, client, 1)
 		gaps = append(gaps, time.Since(died))
 	}
-	attached(t, client, flows) // what is in a ring when its application ends before is lost with it
-	served(t, client, 50*flows)
+	awaitFlows(t, client, flows) // what is in a ring when its application ends before is lost with it
+	awaitTaken(t, client, 50*flows)
 	missing := uint64(0)
-	for _, one := range running {
-		one.stop(t)
-		missing += one.checkExplained(t, deaths)
+	for _, f := range running {
+		f.stop(t)
+		missing += f.checkExplained(t, deaths)
 	}
-	idle(t, client)
-	total.add(settled(t, client))
+	awaitIdle(t, client)
+	total.add(awaitSettled(t, client))
 	if missing > total.uncertain || total.dropped != 0 || total.astray != 0 {
 		t.Errorf("%d messages are missing; %+v", missing, total)
 	}
@@ -213,14 +213,14 @@ func TestChaosOfKilledDaemons(t *testing.T) {
 func TestChaosOfKilledApplications(t *testing.T) {
 	timing(t)
 	const atOnce = 4
-	kills := either(50, 1000)
+	kills := shortOrLong(50, 1000)
 	lab := newLab(t)
 	daemon, client := lab.startDaemon(t)
 	lab.goodTraffic(t, 10, func() {})
-	idle(t, client)
+	awaitIdle(t, client)
 	before := holdingsOf(t, daemon)
 	base := counters(t, client)
-	heard := lab.startCounter(t)
+	counter := lab.startCounter(t)
 	steady := lab.startServedFlow(t, client, 0, "--cycle", "1ms", "--lead", "5ms")
 	for range kills / atOnce {
 		var running [atOnce]*process.Process
@@ -232,16 +232,16 @@ func TestChaosOfKilledApplications(t *testing.T) {
 			running[i] = start(t, lab.PodA, "talker", command)
 		}
 		time.Sleep(40*time.Millisecond + rand.N(80*time.Millisecond))
-		for _, one := range running {
-			kill(t, one)
+		for _, application := range running {
+			kill(t, application)
 		}
 	}
 	steady.stop(t)
 	if lost := steady.checkExplained(t, nil); lost != 0 {
 		t.Errorf("%d messages of the application that lived are missing", lost)
 	}
-	returned(t, daemon, client, before)
-	counted := settled(t, client)
+	awaitReturned(t, daemon, client, before)
+	counted := awaitSettled(t, client)
 	checkBooks(t, counted)
 	if counted.Dropped() != 0 || counted.KernelPath != 0 {
 		t.Errorf("%d dropped, %d went the kernel's way", counted.Dropped(), counted.KernelPath)
@@ -257,7 +257,7 @@ func TestChaosOfKilledApplications(t *testing.T) {
 	if fromKilled < uint64(kills)/5 {
 		t.Errorf("only %d messages came from %d applications; this test has no meaning", fromKilled, kills)
 	}
-	heard.await(t, int(fromKilled))
+	counter.await(t, int(fromKilled))
 	record(t,
 		reported("kills of applications", float64(kills), "kills"),
 		reported("messages of killed applications, all of which arrived", float64(fromKilled), "messages"))
@@ -316,19 +316,19 @@ func (c *manyPods) talk(t *testing.T, client *control.Client, processes, message
 	// Where the machine is busy, starting takes longer than until the first message: then all begin anew.
 	for _, each := range []time.Duration{15, 30, 60} {
 		base := time.Now().Truncate(messagePeriod).Add(time.Duration(processes)*each*time.Millisecond + time.Second)
-		begun := talked{taiOf(base), settled(t, client).Sent}
+		begun := talked{taiOf(base), awaitSettled(t, client).Sent}
 		running := c.start(t, begun.baseTAI, processes, messages)
 		if !servedBy(t, client, base, processes) {
-			for _, one := range running {
-				kill(t, one)
+			for _, talker := range running {
+				kill(t, talker)
 			}
-			idle(t, client)
+			awaitIdle(t, client)
 			continue
 		}
 		time.Sleep(time.Until(base.Add(-20 * time.Millisecond)))
 		begin()
-		for _, one := range running {
-			if err := finish(t, one); err != nil {
+		for _, talker := range running {
+			if err := finish(t, talker); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -373,17 +373,17 @@ func taiOf(at time.Time) int64 {
 
 func TestChaosOfManyPods(t *testing.T) {
 	timing(t)
-	pods, processes, messages := either(32, 256), either(128, 1000), either(20, 100)
+	pods, processes, messages := shortOrLong(32, 256), shortOrLong(128, 1000), shortOrLong(20, 100)
 	lab := newLab(t)
 	daemon, client := lab.startDaemon(t, "--slots", "64")
-	heard := lab.startCounter(t)
+	counter := lab.startCounter(t)
 	all := lab.addManyPods(t, client, pods)
 	alone := all.talk(t, client, 1, messages, func() {})
-	idle(t, client)
+	awaitIdle(t, client)
 	single := departureErrors(t, client, alone.sentBefore)
-	heard.awaitSince(t, alone.baseTAI, messages)
+	counter.awaitSince(t, alone.baseTAI, messages)
 	all.talk(t, client, processes, 2, func() {}) // what the allocator keeps of it is there for the next, and no more is
-	idle(t, client)
+	awaitIdle(t, client)
 	before := holdingsOf(t, daemon)
 	var during holdings
 	var cpuBefore time.Duration
@@ -394,17 +394,17 @@ func TestChaosOfManyPods(t *testing.T) {
 		began = time.Now()
 	})
 	took, cpu := time.Since(began), cpuTime(t, daemon)-cpuBefore
-	counted := settled(t, client)
+	counted := awaitSettled(t, client)
 	checkBooks(t, counted)
 	if counted.Dropped() != 0 || counted.KernelPath != 0 {
 		t.Errorf("%d dropped, %d went the kernel's way", counted.Dropped(), counted.KernelPath)
 	}
-	heard.awaitSince(t, begun.baseTAI, messages*processes)
+	counter.awaitSince(t, begun.baseTAI, messages*processes)
 	if sent := counted.Sent - begun.sentBefore; sent != uint64(messages*processes) {
 		t.Errorf("ktsnd sent %d messages of %d", sent, messages*processes)
 	}
 	many := departureErrors(t, client, begun.sentBefore)
-	returned(t, daemon, client, before)
+	awaitReturned(t, daemon, client, before)
 	name := fmt.Sprintf("%d pods, %d flows: ", pods, processes)
 	record(t,
 		limited(name+"departure error p50, times that of one flow", ratio(quantile(many, 0.5), quantile(single, 0.5)), "", 2),
@@ -420,10 +420,10 @@ func TestChaosOfManyPods(t *testing.T) {
 // nothing and without them.
 func TestChaosOfIdleRings(t *testing.T) {
 	timing(t)
-	messages, idlers := either(500, 5000), either(16, 256)
+	messages, idlers := shortOrLong(500, 5000), shortOrLong(16, 256)
 	lab := newLab(t)
 	daemon, client := lab.startDaemon(t, "--slots", "64", "--pod-processes", "1024", "--spin", "20us")
-	heard := lab.startCounter(t)
+	counter := lab.startCounter(t)
 	to := netip.AddrPortFrom(topology.PodAddressB, hostilePort).String()
 	perMessage := func() float64 {
 		talker := lab.startServedTalker(t, "--count", strconv.Itoa(messages), "--cycle", "2ms", "--lead", "1ms", "--to", to)
@@ -440,21 +440,23 @@ func TestChaosOfIdleRings(t *testing.T) {
 		command.Env = lab.preloaded(t)
 		idle = append(idle, start(t, lab.PodA, "talker", command))
 	}
-	attached(t, client, idlers)
+	awaitFlows(t, client, idlers)
 	beside := perMessage()
-	for _, one := range idle {
-		kill(t, one)
+	for _, idleTalker := range idle {
+		kill(t, idleTalker)
 	}
-	heard.await(t, 2*messages)
+	counter.await(t, 2*messages)
 	record(t,
 		reported("processor of ktsnd for a message", alone/1000, "us"),
 		limited(fmt.Sprintf("the same beside %d idle rings, times that without", idlers), beside/alone, "", 1.1))
 }
 
-func milliseconds(of time.Duration) float64 { return float64(of) / float64(time.Millisecond) }
+func milliseconds(duration time.Duration) float64 {
+	return float64(duration) / float64(time.Millisecond)
+}
 
 // ratio of two times; the second is at least a nanosecond.
-func ratio(of, to time.Duration) float64 { return float64(of) / float64(max(to, 1)) }
+func ratio(duration, to time.Duration) float64 { return float64(duration) / float64(max(to, 1)) }
 
 func cpuTime(t *testing.T, running *process.Process) time.Duration {
 	t.Helper()

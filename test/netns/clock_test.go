@@ -104,7 +104,7 @@ func TestMessagesWaitForClockAndLeaveInOrder(t *testing.T) {
 			clockFor(t, client, topology.VNI, control.OnLossHold, true)
 			running := lab.startFlow(t, "--lead", "5ms", "--cycle", "1ms")
 			var total sum
-			served(t, client, 100)
+			awaitTaken(t, client, 100)
 			clockFor(t, client, topology.VNI, control.OnLossHold, false)
 			heldStill(t, client)
 			// The successor finds them in the ring, and knows that they wait.
@@ -116,7 +116,7 @@ func TestMessagesWaitForClockAndLeaveInOrder(t *testing.T) {
 				t.Errorf("the successor holds %d messages, its predecessor held %d", pending, held)
 			}
 			clockFor(t, client, topology.VNI, control.OnLossHold, true)
-			served(t, client, uint64(held)+200)
+			awaitTaken(t, client, uint64(held)+200)
 			counted := running.end(t, client)
 			total.add(counted)
 			running.checkNoneLost(t, total)
@@ -143,7 +143,7 @@ func TestMessageHeldBeyondHorizonIsReported(t *testing.T) {
 	listener := lab.listenForTexts(t)
 	sender := lab.startSender(t)
 	sender.expect("ok", "send", 0, "first")
-	await(t, client, "the first has left", func(c control.Counters) bool { return c.Sent == 1 })
+	awaitCounters(t, client, "the first has left", func(c control.Counters) bool { return c.Sent == 1 })
 	clockFor(t, client, topology.VNI, control.OnLossHold, false)
 	sender.expect("ok", "send", 10, "never")
 	began := time.Now()
@@ -153,7 +153,7 @@ func TestMessageHeldBeyondHorizonIsReported(t *testing.T) {
 	}
 	sender.expect("ok", "send", 10, "later")
 	clockFor(t, client, topology.VNI, control.OnLossHold, true)
-	await(t, client, "the last has left", func(c control.Counters) bool { return c.Sent == 2 })
+	awaitCounters(t, client, "the last has left", func(c control.Counters) bool { return c.Sent == 2 })
 	if got := texts(t, listener); !slices.Equal(got, []string{"first", "later"}) {
 		t.Errorf("arrived: %q", got)
 	}
@@ -169,7 +169,7 @@ func TestLostClockRefusesMessagesAfterPending(t *testing.T) {
 	sender := lab.startSender(t)
 	clockFor(t, client, topology.VNI, control.OnLossRefuse, true)
 	sender.expect("ok", "send", 300, "waits")
-	await(t, client, "it waits", func(c control.Counters) bool { return c.Taken == 1 })
+	awaitCounters(t, client, "it waits", func(c control.Counters) bool { return c.Taken == 1 })
 	clockFor(t, client, topology.VNI, control.OnLossRefuse, false)
 	awaitAnswer(t, sender, "ENETDOWN")
 	daemon, client = lab.takeOver(t, daemon)
@@ -211,10 +211,10 @@ func TestMessagesSentByLostClockAreCounted(t *testing.T) {
 	sender := lab.startSender(t)
 	clockFor(t, client, topology.VNI, control.OnLossContinue, false)
 	sender.expect("ok", "send", 5, "one")
-	await(t, client, "it has left", func(c control.Counters) bool { return c.Sent == 1 && c.ClockLost == 1 })
+	awaitCounters(t, client, "it has left", func(c control.Counters) bool { return c.Sent == 1 && c.ClockLost == 1 })
 	clockFor(t, client, topology.VNI, control.OnLossContinue, true)
 	sender.expect("ok", "send", 5, "two")
-	await(t, client, "it has left", func(c control.Counters) bool { return c.Sent == 2 })
+	awaitCounters(t, client, "it has left", func(c control.Counters) bool { return c.Sent == 2 })
 	if lost := counters(t, client).ClockLost; lost != 1 {
 		t.Errorf("%d messages count as sent by a clock that was lost", lost)
 	}
@@ -274,7 +274,7 @@ func TestOtherNetworkContinuesWhileClockIsLost(t *testing.T) {
 		sender.expect("0", "burst", 10, other)
 		sender.expect("0", "burst", 10, other, "another")
 	}
-	await(t, client, "the other network's messages have left", func(c control.Counters) bool { return c.Sent-before == 2*many })
+	awaitCounters(t, client, "the other network's messages have left", func(c control.Counters) bool { return c.Sent-before == 2*many })
 	clockFor(t, client, otherVNI, control.OnLossRefuse, false)
 	clockFor(t, client, topology.VNI, control.OnLossHold, true)
 	awaitAnswer(t, sender, "ok")
@@ -295,11 +295,11 @@ func TestMessagesHeldForClockUseCommonBuffers(t *testing.T) {
 	sender.expect("0 EAGAIN", "fill", other, "one")
 	// Another socket has a buffer of its own.
 	sender.expect("0", "burst", 100, other, "two")
-	await(t, client, "the other network's messages have left", func(c control.Counters) bool { return c.Sent == 100 })
+	awaitCounters(t, client, "the other network's messages have left", func(c control.Counters) bool { return c.Sent == 100 })
 	sender.expect(fmt.Sprint(full-toHeld, " EAGAIN"), "fill", topology.PodAddressB, "three")
 	sender.expect("0 EAGAIN", "fill", other, "two")
 	clockFor(t, client, topology.VNI, control.OnLossHold, true)
-	await(t, client, "what was held has left", func(c control.Counters) bool { return c.Sent == 100+full && c.LateClock == full })
+	awaitCounters(t, client, "what was held has left", func(c control.Counters) bool { return c.Sent == 100+full && c.LateClock == full })
 	sender.expect("0", "burst", 10, other, "one")
 	sender.expect("0", "burst", 10, other, "two")
 }
@@ -411,15 +411,15 @@ func TestSilentClockIsLostAtItsBound(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	told := time.Now()
+	reported := time.Now()
 	// Not by the control socket, whose requests have ktsnd look.
 	for sender.told("send", 0, "asked") == "ok" {
-		if time.Since(told) > patience {
+		if time.Since(reported) > patience {
 			t.Fatal("the clock is never lost")
 		}
 		time.Sleep(time.Millisecond)
 	}
-	if lost := time.Now(); lost.Before(began.Add(toLose)) || lost.After(told.Add(toLose+late)) {
+	if lost := time.Now(); lost.Before(began.Add(toLose)) || lost.After(reported.Add(toLose+late)) {
 		t.Errorf("it was lost after %v, want %v", lost.Sub(began), toLose)
 	}
 	status := statusOf(t, client)
@@ -454,19 +454,19 @@ func TestCapturedTimedFramesFollowClock(t *testing.T) {
 		t.Fatal(err)
 	}
 	checkEchoes(t, c.PodA, topology.PodAddressB)
-	frame := c.honest(t)
+	frame := c.validFrame(t)
 	c.sendFrame(t, frame)
-	await(t, c.client, "a frame with a time has left", func(counted control.Counters) bool { return counted.OnTime+counted.Late() == 1 })
+	awaitCounters(t, c.client, "a frame with a time has left", func(counted control.Counters) bool { return counted.OnTime+counted.Late() == 1 })
 
 	clockFor(t, c.client, topology.VNI, control.OnLossHold, false)
 	c.sendFrame(t, frame)
-	await(t, c.client, "it is taken", func(counted control.Counters) bool { return counted.Taken-counted.Untimed >= 2 })
+	awaitCounters(t, c.client, "it is taken", func(counted control.Counters) bool { return counted.Taken-counted.Untimed >= 2 })
 	checkEchoes(t, c.PodA, topology.PodAddressB)
 	if counted := counters(t, c.client); counted.OnTime+counted.Late() != 1 {
 		t.Error("a frame left while its network's clock was lost")
 	}
 	clockFor(t, c.client, topology.VNI, control.OnLossHold, true)
-	await(t, c.client, "it has left late", func(counted control.Counters) bool { return counted.LateClock == 1 })
+	awaitCounters(t, c.client, "it has left late", func(counted control.Counters) bool { return counted.LateClock == 1 })
 
 	clockFor(t, c.client, topology.VNI, control.OnLossRefuse, false)
 	c.checkDropped(t, func() { c.sendFrame(t, frame) })
@@ -474,7 +474,7 @@ func TestCapturedTimedFramesFollowClock(t *testing.T) {
 	clockFor(t, c.client, topology.VNI, control.OnLossRefuse, true)
 	before := counters(t, c.client)
 	c.sendFrame(t, frame)
-	await(t, c.client, "frames are taken again", func(counted control.Counters) bool {
+	awaitCounters(t, c.client, "frames are taken again", func(counted control.Counters) bool {
 		return counted.OnTime+counted.Late() > before.OnTime+before.Late()
 	})
 	if dropped := counters(t, c.client).DropClock; dropped != 0 {

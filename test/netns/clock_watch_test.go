@@ -36,40 +36,40 @@ func newTimeNetwork(t *testing.T, names ...string) *timeNetwork {
 	if err != nil {
 		t.Fatal(err)
 	}
-	made := &timeNetwork{dir: publicDir(t), nodes: map[string]*topology.Namespace{}}
+	network := &timeNetwork{dir: publicDir(t), nodes: map[string]*topology.Namespace{}}
 	namespace := func(name string) *topology.Namespace {
-		made, err := topology.NewNamespace(id.String() + "-" + name)
+		network, err := topology.NewNamespace(id.String() + "-" + name)
 		if err != nil {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() {
-			if err := made.Destroy(); err != nil {
+			if err := network.Destroy(); err != nil {
 				t.Error(err)
 			}
 		})
-		return made
+		return network
 	}
-	made.hub = namespace("hub")
-	ip(t, made.hub, "link", "add", "hub", "type", "bridge")
-	ip(t, made.hub, "link", "set", "hub", "up")
+	network.hub = namespace("hub")
+	ip(t, network.hub, "link", "add", "hub", "type", "bridge")
+	ip(t, network.hub, "link", "set", "hub", "up")
 	for i, name := range names {
 		node := namespace(name)
-		made.nodes[name] = node
-		ip(t, made.hub, "link", "add", name, "type", "veth", "peer", "name", "eth0", "netns", node.Name())
-		ip(t, made.hub, "link", "set", name, "master", "hub", "up")
+		network.nodes[name] = node
+		ip(t, network.hub, "link", "add", name, "type", "veth", "peer", "name", "eth0", "netns", node.Name())
+		ip(t, network.hub, "link", "set", name, "master", "hub", "up")
 		ip(t, node, "address", "add", fmt.Sprintf("192.0.2.%d/24", i+1), "dev", "eth0")
 		ip(t, node, "link", "set", "eth0", "up")
 	}
-	return made
+	return network
 }
 
 // run starts a program on a node, without the right to set the clock, and returns how it is killed.
 func (n *timeNetwork) run(t *testing.T, node, path string, arguments ...string) (kill func()) {
 	t.Helper()
 	name := filepath.Base(path)
-	said := &strings.Builder{}
+	output := &strings.Builder{}
 	command := exec.Command("setpriv", append([]string{"--bounding-set", "-sys_time", path}, arguments...)...)
-	command.Stdout, command.Stderr = said, said
+	command.Stdout, command.Stderr = output, output
 	if err := n.nodes[node].Start(command); err != nil {
 		t.Fatal(err)
 	}
@@ -77,7 +77,7 @@ func (n *timeNetwork) run(t *testing.T, node, path string, arguments ...string) 
 		_ = command.Process.Kill()
 		_ = command.Wait()
 		if t.Failed() {
-			t.Logf("%s on %s said\n%s", name, node, said)
+			t.Logf("%s on %s said\n%s", name, node, output)
 		}
 	})
 	t.Cleanup(kill)
@@ -148,13 +148,13 @@ func (w *watchedClock) await(t *testing.T, state clock.State) (clock.Estimate, c
 	return w.awaitThat(t, string(state), func(_ clock.Estimate, verdict clock.Verdict) bool { return verdict.State == state })
 }
 
-func (w *watchedClock) awaitThat(t *testing.T, what string, is func(clock.Estimate, clock.Verdict) bool) (clock.Estimate, clock.Verdict) {
+func (w *watchedClock) awaitThat(t *testing.T, what string, condition func(clock.Estimate, clock.Verdict) bool) (clock.Estimate, clock.Verdict) {
 	t.Helper()
 	timeout := time.After(2 * patience)
 	for {
 		select {
 		case estimate := <-w.Changes():
-			if verdict := w.judge.Look(w.need, estimate); is(estimate, verdict) {
+			if verdict := w.judge.Look(w.need, estimate); condition(estimate, verdict) {
 				return estimate, verdict
 			}
 		case <-timeout:
@@ -207,8 +207,8 @@ func TestClockFollowsGrandmasters(t *testing.T) {
 	if e.Grandmaster == first || !e.Lost.IsZero() {
 		t.Errorf("with the second grandmaster: %+v", e)
 	}
-	own := network.watch(t, "second", time.Minute)
-	if mine, _ := own.await(t, clock.Synchronized); mine.Grandmaster != e.Grandmaster || mine.Bound != 0 || mine.Ports[0].State != "MASTER" {
+	grandmaster := network.watch(t, "second", time.Minute)
+	if mine, _ := grandmaster.await(t, clock.Synchronized); mine.Grandmaster != e.Grandmaster || mine.Bound != 0 || mine.Ports[0].State != "MASTER" {
 		t.Errorf("the second grandmaster itself: %+v", mine)
 	}
 }

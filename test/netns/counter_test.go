@@ -67,8 +67,8 @@ func (c *counter) run() {
 func (c *counter) since(tai int64) (different, again int) {
 	c.lock.Lock()
 	defer c.lock.Unlock()
-	for one, times := range c.messages {
-		if one.message.Txtime >= tai {
+	for arrival, times := range c.messages {
+		if arrival.message.Txtime >= tai {
 			different++
 			again += times - 1
 		}

@@ -58,7 +58,7 @@ func datagrams(conn *net.UDPConn) (arrived func() []string) {
 }
 
 // sendDatagrams runs the cases and returns what they said, and what came of them in pod b.
-func (l *lab) sendDatagrams(t *testing.T, family txtime.Family, cases, environment []string) (said, came []string) {
+func (l *lab) sendDatagrams(t *testing.T, family txtime.Family, cases, environment []string) (answers, came []string) {
 	t.Helper()
 	address := topology.PodAddressB
 	if family == txtime.IPv6 {
@@ -106,7 +106,7 @@ func TestSegmentationOffloadMatchesKernel(t *testing.T) {
 	timing(t)
 	t.Parallel()
 	// The kernel's are seen too.
-	lab := newLabThatPasses(t)
+	lab := newLabWithPass(t)
 	client := lab.startDaemon6(t)
 	cases := datagramCases(t, "segment-", "cork-")
 	for _, family := range []txtime.Family{txtime.IPv4, txtime.IPv6, txtime.Mapped} {
@@ -120,7 +120,7 @@ func TestSegmentationOffloadMatchesKernel(t *testing.T) {
 			}
 		})
 	}
-	if now := settled(t, client); now.Sent < 100 {
+	if now := awaitSettled(t, client); now.Sent < 100 {
 		t.Errorf("ktsnd has sent %d messages", now.Sent)
 	}
 }

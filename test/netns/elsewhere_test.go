@@ -33,7 +33,7 @@ func TestNamespaceWithoutEndpointUsesKernel(t *testing.T) {
 	if got := send(lab.preloaded(t)); got != want {
 		t.Errorf("results are %q, the kernel's %q", got, want)
 	}
-	if now := settled(t, client); now.KernelPath != 2 || now.Taken != 0 {
+	if now := awaitSettled(t, client); now.KernelPath != 2 || now.Taken != 0 {
 		t.Errorf("%d messages went the kernel's way and %d through ktsnd, want 2 and 0", now.KernelPath, now.Taken)
 	}
 }

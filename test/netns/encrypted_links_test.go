@@ -134,12 +134,12 @@ func (n *linkNode) state() network.Cluster {
 
 // end is the node's end of the link as the hub has written it.
 func (n *linkNode) end() v1alpha1.LinkEnd {
-	made := v1alpha1.LinkEnd{Cluster: n.cluster, Node: n.name, NodeAddress: n.address.String()}
-	if own := n.agent.Judge.Announced(); len(own.Keys) > 0 && !n.withheld {
-		made.NodeKeys = &v1alpha1.LinkNodeKeys{Keys: own.Keys, Sender: own.Sender}
-		n.key.SignLinkNode(n.name, n.address.String(), made.NodeKeys)
+	end := v1alpha1.LinkEnd{Cluster: n.cluster, Node: n.name, NodeAddress: n.address.String()}
+	if announced := n.agent.Judge.Announced(); len(announced.Keys) > 0 && !n.withheld {
+		end.NodeKeys = &v1alpha1.LinkNodeKeys{Keys: announced.Keys, Sender: announced.Sender}
+		n.key.SignLinkNode(n.name, n.address.String(), end.NodeKeys)
 	}
-	return made
+	return end
 }
 
 // links is the link as the hub has made it and the cluster's operator has admitted it.
@@ -185,7 +185,7 @@ func (l *encryptedLinkLab) look() {
 
 // sends tells whether kernel and ktsnd have keys for the other node.
 func (n *linkNode) sends() bool {
-	found := false
+	hasState := false
 	check(n.lab.t, n.Do(func() error {
 		kernel, err := xfrm.Open(overlay.EncryptedPort)
 		if err != nil {
@@ -194,13 +194,13 @@ func (n *linkNode) sends() bool {
 		defer kernel.Close()
 		states, err := kernel.States()
 		for i := range states {
-			found = found || states[i].To == n.other().address
+			hasState = hasState || states[i].To == n.other().address
 		}
 		return err
 	}))
-	told, err := n.client.SecurityAssociations(n.lab.t.Context())
+	associations, err := n.client.SecurityAssociations(n.lab.t.Context())
 	check(n.lab.t, err)
-	return found && len(told) == 1 && told[0].Generation > 0
+	return hasState && len(associations) == 1 && associations[0].Generation > 0
 }
 
 func (n *linkNode) ping(count int) error {
@@ -232,8 +232,8 @@ func TestKernelEncryptsLinks(t *testing.T) {
 	a, b := l.ends[0], l.ends[1]
 	wire := l.tap("b")
 	l.look()
-	if is := a.says(); !strings.Contains(is.Silent, "node of-b/b has not announced keys yet") {
-		t.Errorf("before there are keys, node a says %+v", is)
+	if state := a.says(); !strings.Contains(state.Silent, "node of-b/b has not announced keys yet") {
+		t.Errorf("before there are keys, node a says %+v", state)
 	}
 	a.plug()
 	b.plug()
@@ -275,8 +275,8 @@ func TestKernelEncryptsLinks(t *testing.T) {
 		for range int(keysLinger/time.Second) + 3 {
 			l.look()
 		}
-		if is := b.says(); is.Silent == "" || is.Clear != "" {
-			t.Errorf("node b says %+v", is)
+		if state := b.says(); state.Silent == "" || state.Clear != "" {
+			t.Errorf("node b says %+v", state)
 		}
 		wire.onWire()
 		if err := b.ping(1); err == nil {

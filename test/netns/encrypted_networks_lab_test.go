@@ -46,8 +46,8 @@ type secretLab struct {
 	mu    sync.Mutex
 	// now is the agents' time, in which hours pass as they look.
 	now time.Time
-	// told are the nodes of which the operator tells.
-	told map[string]bool
+	// announced are the nodes of which the operator tells.
+	announced map[string]bool
 }
 
 // secretNode is a node with the part of its agent that this is about.
@@ -77,7 +77,7 @@ func newSecretLab(t *testing.T) *secretLab {
 	check(t, err)
 	key, err := clusterkey.New()
 	check(t, err)
-	l := &secretLab{t: t, key: key, told: map[string]bool{"a": true, "b": true}, now: time.Now()}
+	l := &secretLab{t: t, key: key, announced: map[string]bool{"a": true, "b": true}, now: time.Now()}
 	l.wire = l.namespace(id.String() + "-wire")
 	check(t, l.wire.Do(func() error { return addBridge("wire") }))
 	for i, name := range []string{"a", "b"} {
@@ -101,20 +101,20 @@ func newSecretLab(t *testing.T) *secretLab {
 
 func (l *secretLab) namespace(name string) *topology.Namespace {
 	l.t.Helper()
-	made, err := topology.NewNamespace(name)
+	namespace, err := topology.NewNamespace(name)
 	check(l.t, err)
 	l.t.Cleanup(func() {
-		if err := made.Destroy(); err != nil {
+		if err := namespace.Destroy(); err != nil {
 			l.t.Error(err)
 		}
 	})
-	check(l.t, made.Do(func() error {
+	check(l.t, namespace.Do(func() error {
 		if err := os.WriteFile("/proc/sys/net/ipv6/conf/default/disable_ipv6", []byte("1"), 0); err != nil && !errors.Is(err, os.ErrNotExist) {
 			return err
 		}
 		return nil
 	}))
-	return made
+	return namespace
 }
 
 func addBridge(name string) error {
@@ -179,9 +179,9 @@ func (n *secretNode) plug(vni uint32) {
 	file, err := os.Open(n.pods[vni].Path())
 	check(n.lab.t, err)
 	defer file.Close()
-	of := &overlay.Network{VNI: vni, Bridge: overlay.BridgeName(vni), Tunnel: overlay.TunnelName(vni), Port: network.DefaultPort, Uplink: "phys0", LocalAddress: n.address}
+	joined := &overlay.Network{VNI: vni, Bridge: overlay.BridgeName(vni), Tunnel: overlay.TunnelName(vni), Port: network.DefaultPort, Uplink: "phys0", LocalAddress: n.address}
 	if vni == secretVNI {
-		of.Port, of.Encrypted, of.Overhead = overlay.EncryptedPort, true, xfrm.OverheadBytes
+		joined.Port, joined.Encrypted, joined.Overhead = overlay.EncryptedPort, true, xfrm.OverheadBytes
 	}
 	port := &overlay.Port{Attachment: overlay.Attachment{Network: fmt.Sprint("n", vni), ContainerID: n.name, Interface: "tsn0", Identity: fmt.Sprint(vni)},
 		HardwareAddress: overlay.HardwareAddress(n.pod(vni)), Netns: int(file.Fd())}
@@ -199,7 +199,7 @@ func (n *secretNode) plug(vni uint32) {
 				err = errors.Join(err, node.PeerAdd(n.lab.t.Context(), peer, nil))
 			}
 		}
-		_, errPlug := node.Plug(n.lab.t.Context(), of, port, nil)
+		_, errPlug := node.Plug(n.lab.t.Context(), joined, port, nil)
 		return errors.Join(err, errPlug)
 	}))
 	check(n.lab.t, n.pods[vni].Do(func() error {
@@ -252,11 +252,11 @@ func (n *secretNode) state() network.Cluster {
 	}, Status: v1alpha1.TSNNetworkStatus{ClusterKeys: []v1alpha1.ClusterKey{{PublicKey: public}}}}
 	peers := &v1alpha1.TSNPeers{Spec: v1alpha1.TSNPeersSpec{Network: "secret", ClusterKey: public}}
 	for _, other := range n.lab.nodes {
-		own := other.agent.Judge.Announced()
-		if !n.lab.told[other.name] {
+		announced := other.agent.Judge.Announced()
+		if !n.lab.announced[other.name] {
 			continue
 		}
-		entry := v1alpha1.PeerNode{Name: other.name, Address: other.address.String(), IPv4: other.part.String(), Keys: own.Keys, Sender: own.Sender}
+		entry := v1alpha1.PeerNode{Name: other.name, Address: other.address.String(), IPv4: other.part.String(), Keys: announced.Keys, Sender: announced.Sender}
 		n.lab.key.Sign("secret", &entry)
 		peers.Spec.Nodes = append(peers.Spec.Nodes, entry)
 	}
@@ -294,8 +294,8 @@ func (l *secretLab) look(after time.Duration) {
 
 func (l *secretLab) condition(n *secretNode) string {
 	state := n.state()
-	is, _ := n.agent.Judge.Condition(&state.Networks[0])
-	return fmt.Sprint(is.Status, " ", is.Reason, " ", is.Message)
+	condition, _ := n.agent.Judge.Condition(&state.Networks[0])
+	return fmt.Sprint(condition.Status, " ", condition.Reason, " ", condition.Message)
 }
 
 // until has the agents look until something holds.
@@ -311,13 +311,13 @@ func (l *secretLab) until(what string, holds func() bool) {
 // listen takes datagrams in a pod.
 func (n *secretNode) listen(vni uint32) *net.UDPConn {
 	n.lab.t.Helper()
-	var made *net.UDPConn
+	var conn *net.UDPConn
 	check(n.lab.t, n.pods[vni].Do(func() (err error) {
-		made, err = net.ListenUDP("udp4", net.UDPAddrFromAddrPort(netip.AddrPortFrom(n.pod(vni), talkPort)))
+		conn, err = net.ListenUDP("udp4", net.UDPAddrFromAddrPort(netip.AddrPortFrom(n.pod(vni), talkPort)))
 		return err
 	}))
-	n.lab.t.Cleanup(func() { made.Close() })
-	return made
+	n.lab.t.Cleanup(func() { conn.Close() })
+	return conn
 }
 
 const talkPort = 7000
@@ -325,13 +325,13 @@ const talkPort = 7000
 // talk makes a socket from a pod to the pod of another node.
 func (n *secretNode) talk(vni uint32, to *secretNode) *net.UDPConn {
 	n.lab.t.Helper()
-	var made *net.UDPConn
+	var conn *net.UDPConn
 	check(n.lab.t, n.pods[vni].Do(func() (err error) {
-		made, err = net.DialUDP("udp4", nil, net.UDPAddrFromAddrPort(netip.AddrPortFrom(to.pod(vni), talkPort)))
+		conn, err = net.DialUDP("udp4", nil, net.UDPAddrFromAddrPort(netip.AddrPortFrom(to.pod(vni), talkPort)))
 		return err
 	}))
-	n.lab.t.Cleanup(func() { made.Close() })
-	return made
+	n.lab.t.Cleanup(func() { conn.Close() })
+	return conn
 }
 
 // hears reads datagrams until none has come for a while.
@@ -355,21 +355,21 @@ type wireEnd struct {
 
 func (l *secretLab) tap(name string) *wireEnd {
 	l.t.Helper()
-	made := &wireEnd{}
+	end := &wireEnd{}
 	check(l.t, l.wire.Do(func() error {
 		link, err := netlink.LinkByName(name)
 		if err != nil {
 			return err
 		}
-		made.index = link.Attrs().Index
+		end.index = link.Attrs().Index
 		protocol := uint16(unix.ETH_P_ALL)<<8 | uint16(unix.ETH_P_ALL)>>8
-		if made.socket, err = unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, int(protocol)); err != nil {
+		if end.socket, err = unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_NONBLOCK|unix.SOCK_CLOEXEC, int(protocol)); err != nil {
 			return err
 		}
-		return unix.Bind(made.socket, &unix.SockaddrLinklayer{Protocol: protocol, Ifindex: made.index})
+		return unix.Bind(end.socket, &unix.SockaddrLinklayer{Protocol: protocol, Ifindex: end.index})
 	}))
-	l.t.Cleanup(func() { unix.Close(made.socket) })
-	return made
+	l.t.Cleanup(func() { unix.Close(end.socket) })
+	return end
 }
 
 // frames are those that have passed since the last call.

@@ -255,8 +255,8 @@ func rolls(t *testing.T, l *secretLab, toB *wireEnd, listener *net.UDPConn) {
 			}
 		}
 	}()
-	heard := make(chan int)
-	go func() { heard <- len(hears(listener, 3*time.Second)) }()
+	received := make(chan int)
+	go func() { received <- len(hears(listener, 3*time.Second)) }()
 	spis, keys := map[uint32]int{}, map[string]bool{}
 	note := func() {
 		for _, frame := range toB.frames() {
@@ -273,7 +273,7 @@ func rolls(t *testing.T, l *secretLab, toB *wireEnd, listener *net.UDPConn) {
 		time.Sleep(20 * time.Millisecond)
 	}
 	close(end)
-	sent, got := <-stopped, <-heard
+	sent, got := <-stopped, <-received
 	note()
 	t.Logf("%d datagrams, %d keys of node a in use, %d SPIs", sent, len(keys), len(spis))
 	if got != sent || sent < 100 || len(keys) < hours || len(spis) < hours {
@@ -294,7 +294,7 @@ func revoked(t *testing.T, l *secretLab, toB *wireEnd, listener *net.UDPConn) {
 		return len(hears(listener, 100*time.Millisecond)) > 0
 	})
 	l.mu.Lock()
-	l.told["a"] = false
+	l.announced["a"] = false
 	l.mu.Unlock()
 	lookAtB := func() {
 		check(t, b.Do(func() error { return lookOnce(t, b) }))

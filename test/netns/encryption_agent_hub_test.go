@@ -55,7 +55,7 @@ func TestHubCannotMoveNode(t *testing.T) {
 	lab := newLab(t)
 	_, client := lab.startKeyless(t)
 	nodes := lab.startAgentsWith(t, security.Times{Period: time.Second, Lead: 2 * time.Second})
-	sealsTo(t, client)
+	awaitAssociations(t, client)
 	reconciler := lab.peersOfA(t, nodes, client)
 	subnets := func() string {
 		t.Helper()
@@ -85,7 +85,7 @@ func TestHubCannotMoveNode(t *testing.T) {
 	announces := func(id string) bool {
 		nodes.mu.Lock()
 		defer nodes.mu.Unlock()
-		return slices.ContainsFunc(nodes.told[1].Keys, func(key v1alpha1.NodeKey) bool { return key.ID == id })
+		return slices.ContainsFunc(nodes.peers[1].Keys, func(key v1alpha1.NodeKey) bool { return key.ID == id })
 	}
 	testlab.Eventually(t, patience, agentsLook, func() error {
 		if announces(old.Keys[0].ID) {
@@ -93,7 +93,7 @@ func TestHubCannotMoveNode(t *testing.T) {
 		}
 		return nil
 	})
-	sealsTo(t, client)
+	awaitAssociations(t, client)
 	nodes.hear(func(b *v1alpha1.PeerNode) { *b = *old.DeepCopy() })
 	b := nodes.agents[1]
 	for range 20 { // agents look in each round

@@ -47,9 +47,9 @@ type keyedNodes struct {
 	mu sync.Mutex
 	// carry changes what agents hear, nil: nobody does.
 	carry func([]v1alpha1.PeerNode)
-	// told is what agents hear of each other, and keys are those of node a among it that came first.
-	told []v1alpha1.PeerNode
-	keys map[string]bool
+	// peers is what agents hear of each other, and keys are those of node a among it that came first.
+	peers []v1alpha1.PeerNode
+	keys  map[string]bool
 
 	clock roundsClock
 }
@@ -138,10 +138,10 @@ func (k *mapKernel) AddPeer(_, peer netip.Addr) error { k.peers[peer] = true; re
 func (k *mapKernel) RemovePeer(peer netip.Addr) error { delete(k.peers, peer); return nil }
 
 // keyFrom is the key by which packets with an SPI from a node were taken when one arrived.
-func (k *mapKernel) keyFrom(from, own netip.Addr, spi uint32, arrived time.Time) (key control.AssociationKey, known bool) {
+func (k *mapKernel) keyFrom(from, to netip.Addr, spi uint32, arrived time.Time) (key control.AssociationKey, known bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	name := xfrm.Name{From: from, To: own, SPI: spi}
+	name := xfrm.Name{From: from, To: to, SPI: spi}
 	state := k.states[name]
 	if state == nil && arrived.Before(k.gone[name]) {
 		state = k.removed[name]
@@ -191,8 +191,8 @@ func (l *lab) startAgentsWith(t *testing.T, times security.Times) *keyedNodes {
 	n.agents[1] = n.agent(t, "b", topology.NodeAddressB, askNobody)
 	ctx, cancel := context.WithCancel(t.Context())
 	var ended sync.WaitGroup
-	for _, one := range n.agents {
-		ended.Go(func() { one.run(ctx) })
+	for _, agent := range n.agents {
+		ended.Go(func() { agent.run(ctx) })
 	}
 	ended.Go(func() { n.operate(ctx) })
 	t.Cleanup(func() { cancel(); ended.Wait() })
@@ -204,8 +204,8 @@ func (n *keyedNodes) agent(t *testing.T, name string, address netip.Addr,
 	t.Helper()
 	dir, witness := t.TempDir(), t.TempDir()
 	kernel := &mapKernel{states: map[xfrm.Name]*xfrm.State{}, peers: map[netip.Addr]bool{}, removed: map[xfrm.Name]*xfrm.State{}, gone: map[xfrm.Name]time.Time{}}
-	one := &keyedNode{nodes: n, name: name, address: address, kernel: kernel}
-	one.Reconciler = encryption.New(encryption.Config{
+	node := &keyedNode{nodes: n, name: name, address: address, kernel: kernel}
+	node.Reconciler = encryption.New(encryption.Config{
 		Judge: &encryption.Judge{Node: name}, State: n.state, Now: n.clock.now, Linger: 10 * time.Second, Settle: keysSettle, Changed: func() {},
 		Own: func(context.Context) (netip.Addr, error) { return address, nil }, Try: func() error { return nil },
 		OpenKernel: func() (encryption.Kernel, error) { return kernel, nil },
@@ -216,7 +216,7 @@ func (n *keyedNodes) agent(t *testing.T, name string, address netip.Addr,
 		Retune: func(context.Context, []encryption.Tunnel) error { return nil },
 		MTU:    func(*network.Joined) int { return 0 }, Log: slog.New(slog.DiscardHandler),
 	})
-	return one
+	return node
 }
 
 func (k *keyedNode) run(ctx context.Context) {
@@ -234,10 +234,10 @@ func (k *keyedNode) run(ctx context.Context) {
 func (n *keyedNodes) operate(ctx context.Context) {
 	for ctx.Err() == nil {
 		var all []v1alpha1.PeerNode
-		for _, one := range n.agents {
-			own := one.Judge.Announced()
-			entry := v1alpha1.PeerNode{Name: one.name, Address: one.address.String(), IPv4: fmt.Sprintf("10.42.%d.0/24", one.address.As4()[3]),
-				Keys: own.Keys, Sender: own.Sender, Sequence: time.Now().UnixMicro()}
+		for _, agent := range n.agents {
+			announced := agent.Judge.Announced()
+			entry := v1alpha1.PeerNode{Name: agent.name, Address: agent.address.String(), IPv4: fmt.Sprintf("10.42.%d.0/24", agent.address.As4()[3]),
+				Keys: announced.Keys, Sender: announced.Sender, Sequence: time.Now().UnixMicro()}
 			n.key.Sign("tsn", &entry)
 			all = append(all, entry)
 		}
@@ -246,7 +246,7 @@ func (n *keyedNodes) operate(ctx context.Context) {
 		case <-time.After(operatorLate):
 		}
 		n.mu.Lock()
-		n.told = all
+		n.peers = all
 		if keys := all[0].Keys; len(keys) > 0 {
 			n.keys[keys[0].ID] = true
 		}
@@ -259,11 +259,11 @@ func (n *keyedNodes) operate(ctx context.Context) {
 func (n *keyedNodes) state() network.Cluster {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	public, told := n.key.Public().String(), slices.Clone(n.told)
-	if n.carry != nil && len(told) > 0 {
-		n.carry(told)
+	public, nodes := n.key.Public().String(), slices.Clone(n.peers)
+	if n.carry != nil && len(nodes) > 0 {
+		n.carry(nodes)
 	}
-	peers := &v1alpha1.TSNPeers{Spec: v1alpha1.TSNPeersSpec{Network: "tsn", ClusterKey: public, Nodes: told}}
+	peers := &v1alpha1.TSNPeers{Spec: v1alpha1.TSNPeersSpec{Network: "tsn", ClusterKey: public, Nodes: nodes}}
 	members, _ := network.MembersOf(peers)
 	return network.Cluster{Node: &v1alpha1.TSNNode{}, Networks: []network.Joined{{
 		Part: v1alpha1.NodeNetwork{Name: "tsn"}, Shards: [][]network.Member{members},
@@ -277,8 +277,8 @@ func (n *keyedNodes) state() network.Cluster {
 func (n *keyedNodes) hear(change func(b *v1alpha1.PeerNode)) (before v1alpha1.PeerNode) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.carry = func(told []v1alpha1.PeerNode) { change(&told[1]) }
-	return *n.told[1].DeepCopy()
+	n.carry = func(peers []v1alpha1.PeerNode) { change(&peers[1]) }
+	return *n.peers[1].DeepCopy()
 }
 
 // keyCount is how many keys node a has used.
@@ -300,8 +300,8 @@ func (l *lab) startKeyless(t *testing.T) (*process.Process, *control.Client) {
 	return daemon, client
 }
 
-// sealsTo waits until ktsnd has keys for node b.
-func sealsTo(t *testing.T, client *control.Client) {
+// awaitAssociations waits until ktsnd has keys for node b.
+func awaitAssociations(t *testing.T, client *control.Client) {
 	t.Helper()
 	testlab.Eventually(t, patience, agentsLook, func() error {
 		state, err := client.SecurityAssociations(t.Context())
@@ -324,24 +324,24 @@ func TestAgentKeysDecryptOnOtherNode(t *testing.T) {
 	decrypter := lab.startDecrypterBy(t, func(spi uint32, arrived time.Time) (control.AssociationKey, bool) {
 		return b.kernel.keyFrom(topology.NodeAddressA, b.address, spi, arrived)
 	})
-	sealsTo(t, client)
+	awaitAssociations(t, client)
 	running := lab.startFlow(t, "--cycle", "1ms", "--lead", "20ms")
 	var total sum
 	const lives = 6
 	keyless := uint64(0)
 	for life := range lives {
-		served(t, client, 500)
-		said := counters(t, client)
-		total.add(said)
+		awaitTaken(t, client, 500)
+		counted := counters(t, client)
+		total.add(counted)
 		if life%2 != 0 { // it was started behind one that was killed, and waited for keys, after which nothing is dropped
-			keyless += said.DropNoAssociation
-			total.dropped -= said.DropNoAssociation
+			keyless += counted.DropNoAssociation
+			total.dropped -= counted.DropNoAssociation
 		}
 		if life%2 == 0 {
 			kill(t, daemon)
 			daemon, client = lab.startKeyless(t)
 			nodes.agents[0].KtsndRestarted()
-			sealsTo(t, client)
+			awaitAssociations(t, client)
 		} else {
 			daemon, client = lab.takeOver(t, daemon)
 			nodes.agents[0].KtsndRestarted()
@@ -355,7 +355,7 @@ func TestAgentKeysDecryptOnOtherNode(t *testing.T) {
 		return nil
 	})
 	client = replacedRightNow(t, lab, nodes, daemon, client, &total)
-	served(t, client, 500)
+	awaitTaken(t, client, 500)
 	total.add(running.end(t, client))
 	lost := uint64(len(running.lost(t)))
 	if lost > total.uncertain+keyless || total.dropped != 0 || total.astray != 0 {

@@ -45,7 +45,7 @@ func departuresOf(t *testing.T, encryption control.Encryption, size, count int) 
 	}
 	wire := lab.startStamping(t)
 	running := lab.startFlow(t, "--cycle", "1ms", "--lead", "5ms", "--size", strconv.Itoa(size), "--count", strconv.Itoa(count))
-	left(t, client, uint64(count))
+	awaitSent(t, client, uint64(count))
 	if err := finish(t, running.talker); err != nil {
 		t.Fatal(err)
 	}

@@ -38,25 +38,25 @@ const (
 )
 
 // addState has the kernel of a node know a key.
-func addState(t *testing.T, where *topology.Namespace, from, to netip.Addr, one control.SecurityAssociation) {
+func addState(t *testing.T, where *topology.Namespace, from, to netip.Addr, association control.SecurityAssociation) {
 	t.Helper()
-	arguments := strings.Fields(fmt.Sprintf("xfrm state add src %s dst %s proto esp spi %d mode transport reqid 42 replay-window 32 aead", from, to, one.SPI))
-	ip(t, where, append(arguments, "rfc4106(gcm(aes))", "0x"+hex.EncodeToString(one.Key[:]), "128")...)
+	arguments := strings.Fields(fmt.Sprintf("xfrm state add src %s dst %s proto esp spi %d mode transport reqid 42 replay-window 32 aead", from, to, association.SPI))
+	ip(t, where, append(arguments, "rfc4106(gcm(aes))", "0x"+hex.EncodeToString(association.Key[:]), "128")...)
 }
 
 // encryptNode gives a node a tunnel whose packets have to come by ESP, and leave by it. The one in clear is taken off the bridge.
-func encryptNode(t *testing.T, where *topology.Namespace, own, other netip.Addr) {
+func encryptNode(t *testing.T, where *topology.Namespace, local, remote netip.Addr) {
 	t.Helper()
 	ip(t, where, strings.Fields("link set "+topology.TunnelName+" nomaster")...)
-	ip(t, where, strings.Fields(fmt.Sprintf("link add %s type vxlan id %d local %s remote %s dstport %d", encryptedTunnel, topology.VNI, own, other, encryptedPort))...)
+	ip(t, where, strings.Fields(fmt.Sprintf("link add %s type vxlan id %d local %s remote %s dstport %d", encryptedTunnel, topology.VNI, local, remote, encryptedPort))...)
 	ip(t, where, strings.Fields(fmt.Sprintf("link set %s master %s up", encryptedTunnel, topology.BridgeName))...)
 	ip(t, where, strings.Fields(fmt.Sprintf("xfrm policy add src %s/32 dst %s/32 proto 17 dport %d dir out tmpl src %s dst %s proto esp reqid 42 mode transport",
-		own, other, encryptedPort, own, other))...)
-	ip(t, where, strings.Fields(incomingPolicy("add", own))...)
+		local, remote, encryptedPort, local, remote))...)
+	ip(t, where, strings.Fields(incomingPolicy("add", local))...)
 }
 
-func incomingPolicy(verb string, own netip.Addr) string {
-	policy := fmt.Sprintf("xfrm policy %s dst %s/32 proto 17 dport %d dir in", verb, own, encryptedPort)
+func incomingPolicy(verb string, local netip.Addr) string {
+	policy := fmt.Sprintf("xfrm policy %s dst %s/32 proto 17 dport %d dir in", verb, local, encryptedPort)
 	if verb == "add" {
 		policy += " tmpl proto esp reqid 42 mode transport"
 	}
@@ -112,9 +112,9 @@ func TestKernelDecryptsKtsndFrames(t *testing.T) {
 	_, client := lab.startEncrypting(t, associations(1, 1))
 	const count = 100
 	running := lab.startFlow(t, "--cycle", "20ms", "--lead", "10ms", "--size", "64", "--count", strconv.Itoa(count))
-	left(t, client, count)
+	awaitSent(t, client, count)
 	var total sum
-	total.add(settled(t, client))
+	total.add(awaitSettled(t, client))
 	if err := finish(t, running.talker); err != nil {
 		t.Error(err)
 	}

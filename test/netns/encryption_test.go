@@ -47,11 +47,11 @@ func associations(first, count uint32) (all []control.SecurityAssociation) {
 }
 
 func association(generation uint32) control.SecurityAssociation {
-	one := control.SecurityAssociation{SPI: firstSPI + generation, Generation: generation}
-	for i := range one.Key {
-		one.Key[i] = byte(generation) + byte(i)
+	key := control.SecurityAssociation{SPI: firstSPI + generation, Generation: generation}
+	for i := range key.Key {
+		key.Key[i] = byte(generation) + byte(i)
 	}
-	return one
+	return key
 }
 
 // decrypter plays node b's kernel, which need not know ESP here: what comes for it is decrypted by Go's own AES-GCM and put onto
@@ -241,9 +241,9 @@ func TestEncryptedMessagesArriveOnTime(t *testing.T) {
 	_, client := lab.startEncrypting(t, associations(1, 3))
 	decrypter := lab.startDecrypter(t)
 	running := lab.startFlow(t, "--cycle", "1ms", "--lead", "5ms", "--size", "200", "--count", strconv.Itoa(count))
-	left(t, client, count)
+	awaitSent(t, client, count)
 	var total sum
-	total.add(settled(t, client))
+	total.add(awaitSettled(t, client))
 	if err := finish(t, running.talker); err != nil {
 		t.Error(err)
 	}
@@ -256,11 +256,11 @@ func TestEncryptedMessagesArriveOnTime(t *testing.T) {
 	if err != nil || len(state) != 1 || state[0].Generation != 1 || state[0].Sequence < count || state[0].AssociationsLeft != 2 {
 		t.Errorf("ktsnd seals by %+v, %v", state, err)
 	}
-	said := lab.ask(t, "status")
+	output := lab.ask(t, "status")
 	key := association(1).Key
-	if !strings.Contains(said, "VNI 42: required") || !strings.Contains(said, "to 192.0.2.2: SPI 0x1001, generation 1, ") ||
-		strings.Contains(strings.ToLower(said), hex.EncodeToString(key[:8])) {
-		t.Errorf("ktsn status says:\n%s", said)
+	if !strings.Contains(output, "VNI 42: required") || !strings.Contains(output, "to 192.0.2.2: SPI 0x1001, generation 1, ") ||
+		strings.Contains(strings.ToLower(output), hex.EncodeToString(key[:8])) {
+		t.Errorf("ktsn status says:\n%s", output)
 	}
 }
 
@@ -274,7 +274,7 @@ func TestSequenceNumbersAreUnique(t *testing.T) {
 	running := lab.startFlow(t, "--cycle", "500us", "--lead", "20ms")
 	var total sum
 	for life := range 6 {
-		served(t, client, 100)
+		awaitTaken(t, client, 100)
 		total.add(counters(t, client))
 		if life%2 == 0 {
 			kill(t, daemon)
@@ -287,7 +287,7 @@ func TestSequenceNumbersAreUnique(t *testing.T) {
 			t.Errorf("ktsnd number %d seals by %+v, %v", life+2, state, err)
 		}
 	}
-	served(t, client, 100)
+	awaitTaken(t, client, 100)
 	total.add(running.end(t, client))
 	running.checkConserved(t, total)
 	if opened, spis := decrypter.check(t); opened < 700 || spis != 7 {
@@ -301,11 +301,11 @@ func TestRequiredEncryptionWithoutKeySendsNothing(t *testing.T) {
 	_, client := lab.startEncrypting(t, nil)
 	decrypter := lab.startDecrypter(t)
 	running := lab.startFlow(t, "--cycle", "1ms")
-	await(t, client, "messages are dropped", func(c control.Counters) bool { return c.DropNoAssociation >= 50 })
+	awaitCounters(t, client, "messages are dropped", func(c control.Counters) bool { return c.DropNoAssociation >= 50 })
 	if err := client.SetSecurityAssociations(t.Context(), topology.NodeAddressB, associations(1, 1)); err != nil {
 		t.Fatal(err)
 	}
-	left(t, client, 50)
+	awaitSent(t, client, 50)
 	running.end(t, client)
 	if opened, _ := decrypter.check(t); opened < 50 {
 		t.Errorf("%d messages were decrypted", opened)

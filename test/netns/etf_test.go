@@ -62,13 +62,13 @@ func TestKernelEtfCases(t *testing.T) {
 	seen := startTracing(t, client)
 	for _, clock := range launchClocks {
 		for family, address := range map[string]netip.Addr{"IPv4": topology.PodAddressB, "IPv6": podAddress6B} {
-			for _, one := range launchCases {
-				t.Run(one.name+", "+family+", "+clock.name, func(t *testing.T) {
+			for _, test := range launchCases {
+				t.Run(test.name+", "+family+", "+clock.name, func(t *testing.T) {
 					for _, complaint := range unlessLate(t, seen, func() []string {
 						before := counters(t, client)
-						complaints := lab.launch(t, clock, address, one.sent, one.arrived)
-						if refused := settled(t, client).DropTxtime - before.DropTxtime; refused != one.refused {
-							complaints = append(complaints, fmt.Sprintf("%d refused for their time, want %d", refused, one.refused))
+						complaints := lab.launch(t, clock, address, test.sent, test.arrived)
+						if refused := awaitSettled(t, client).DropTxtime - before.DropTxtime; refused != test.refused {
+							complaints = append(complaints, fmt.Sprintf("%d refused for their time, want %d", refused, test.refused))
 						}
 						return complaints
 					}) {
@@ -188,13 +188,13 @@ func realtimeOf(t *testing.T, clock launchClock) int64 {
 	const tries = 20
 	ahead, shortest := int64(0), int64(math.MaxInt64)
 	for range tries {
-		var before, own, after unix.Timespec
-		if err := errors.Join(unix.ClockGettime(unix.CLOCK_REALTIME, &before), unix.ClockGettime(clock.id, &own),
+		var before, reading, after unix.Timespec
+		if err := errors.Join(unix.ClockGettime(unix.CLOCK_REALTIME, &before), unix.ClockGettime(clock.id, &reading),
 			unix.ClockGettime(unix.CLOCK_REALTIME, &after)); err != nil {
 			t.Fatal(err)
 		}
 		if took := after.Nano() - before.Nano(); took < shortest {
-			ahead, shortest = before.Nano()-own.Nano(), took
+			ahead, shortest = before.Nano()-reading.Nano(), took
 		}
 	}
 	return ahead
@@ -241,9 +241,9 @@ func stampIn(t *testing.T, control []byte) int64 {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, one := range messages {
-		if one.Header.Level == unix.SOL_SOCKET && one.Header.Type == unix.SCM_TIMESTAMPNS {
-			return int64(binary.NativeEndian.Uint64(one.Data))*int64(time.Second) + int64(binary.NativeEndian.Uint64(one.Data[8:]))
+	for _, message := range messages {
+		if message.Header.Level == unix.SOL_SOCKET && message.Header.Type == unix.SCM_TIMESTAMPNS {
+			return int64(binary.NativeEndian.Uint64(message.Data))*int64(time.Second) + int64(binary.NativeEndian.Uint64(message.Data[8:]))
 		}
 	}
 	t.Fatal("a datagram came without a time stamp")
@@ -271,7 +271,7 @@ func TestPeriodicDeadlinesLeaveAtOnce(t *testing.T) {
 	}
 	lab.handOver(t, []string{"--deadline", "--ahead", strconv.FormatInt(ahead.Microseconds(), 10),
 		topology.PodAddressB.String(), strconv.Itoa(listenPort)}, messages)
-	settled(t, client)
+	awaitSettled(t, client)
 	var inTime, atOnce, missed int
 	for _, message := range seen.read(t) {
 		if time.Duration(message.DueTAI-message.CalledTAI) < soon {

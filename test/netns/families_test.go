@@ -94,11 +94,11 @@ func (l *lab) sendTo(t *testing.T, arguments ...string) []sendResult {
 	}
 	var all []sendResult
 	for lines := bufio.NewScanner(&output); lines.Scan(); {
-		var one sendResult
-		if _, err := fmt.Sscan(lines.Text(), &one.result, &one.errno); err != nil {
+		var result sendResult
+		if _, err := fmt.Sscan(lines.Text(), &result.result, &result.errno); err != nil {
 			t.Fatalf("%q: %v", lines.Text(), err)
 		}
-		all = append(all, one)
+		all = append(all, result)
 	}
 	return all
 }
@@ -145,8 +145,8 @@ func silent(t *testing.T, conn *net.UDPConn) {
 	}
 }
 
-// inside returns the frames that travelled in tunnels to node b and hold the text.
-func (l *lab) inside(t *testing.T, text string, count int, send func()) []gopacket.Packet {
+// tunnelledFrames returns the frames that travelled in tunnels to node b and hold the text.
+func (l *lab) tunnelledFrames(t *testing.T, text string, count int, send func()) []gopacket.Packet {
 	t.Helper()
 	const outerBytes = 14 + 20 + 8 + 8
 	tap := l.openTap(t, 500)
@@ -207,7 +207,7 @@ func TestDatagramsOfBothFamiliesArriveOnTime(t *testing.T) {
 			if took := time.Since(began); took < 600*time.Millisecond {
 				t.Errorf("the last arrived after %v", took)
 			}
-			if after := settled(t, client); after.Sent-before.Sent != 2 || after.KernelPath != before.KernelPath {
+			if after := awaitSettled(t, client); after.Sent-before.Sent != 2 || after.KernelPath != before.KernelPath {
 				t.Errorf("counted %+v, before %+v", after, before)
 			}
 			conn.Close()
@@ -229,9 +229,9 @@ func TestManyMessagesOverIPv6ArriveUnchanged(t *testing.T) {
 			f := listenFor(t, lab.PodB, at, count)
 			f.talker = lab.startTalker(t, f.talkerFile, "--to", at.String(), "--count", strconv.Itoa(count), "--size", strconv.Itoa(payloadBytes))
 			f.finish(t)
-			for _, one := range f.received {
-				if !one.Valid || one.Source.Addr() != podAddress6A || int(one.PayloadBytes) != payloadBytes {
-					t.Errorf("message %d: %+v", one.Sequence, one)
+			for _, message := range f.received {
+				if !message.Valid || message.Source.Addr() != podAddress6A || int(message.PayloadBytes) != payloadBytes {
+					t.Errorf("message %d: %+v", message.Sequence, message)
 				}
 			}
 			if len(f.received) != count {
@@ -252,7 +252,7 @@ func TestIPv6FrameHeaders(t *testing.T) {
 	content(t)
 	lab, _ := newLab6(t)
 	conn := listen(t, lab.PodB, "udp6", netip.AddrPortFrom(podAddress6B, listenPort))
-	frame := lab.inside(t, "looked at", 1, func() {
+	frame := lab.tunnelledFrames(t, "looked at", 1, func() {
 		lab.sendTo(t, "--to", podAddress6B.String(), "--port", "7788", "20000:looked at")
 		receive(t, conn)
 	})[0]
@@ -305,7 +305,7 @@ func TestLinkLocalAddressesByInterface(t *testing.T) {
 			if got != "near" || source.Addr().WithZone("") != here {
 				t.Errorf("got %q from %s, want it from %s; the calls answered %v", got, source, here, sent)
 			}
-			if after := settled(t, client); after.Sent-before.Sent != 1 {
+			if after := awaitSettled(t, client); after.Sent-before.Sent != 1 {
 				t.Errorf("counted %+v", after)
 			}
 			silent(t, conn)
@@ -329,7 +329,7 @@ func TestIPv6NeighborsAreResolvedAgain(t *testing.T) {
 	t.Run("and given up when nobody answers", func(t *testing.T) {
 		before := counters(t, client)
 		lab.sendTo(t, "--to", "fd00:42:2::99", "--port", "7788", "--hold", "4000", "0:nobody")
-		if after := settled(t, client); after.DropUnresolved-before.DropUnresolved != 1 {
+		if after := awaitSettled(t, client); after.DropUnresolved-before.DropUnresolved != 1 {
 			t.Errorf("counted %+v", after)
 		}
 	})

@@ -53,8 +53,8 @@ func (f figure) String() string {
 // record adds figures to the file, if there is to be one, and says them.
 func record(t *testing.T, more ...figure) {
 	t.Helper()
-	for _, one := range more {
-		t.Logf("figure: %v", one)
+	for _, f := range more {
+		t.Logf("figure: %v", f)
 	}
 	path := os.Getenv("KTSN_FIGURES")
 	if path == "" {

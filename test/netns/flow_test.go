@@ -44,7 +44,7 @@ func (l *lab) startFlow(t *testing.T, options ...string) *flow {
 // startFlowTo is startFlow for a listener bound to that address.
 func (l *lab) startFlowTo(t *testing.T, at netip.AddrPort, options ...string) *flow {
 	t.Helper()
-	f := listenFor(t, l.PodB, at, forGood)
+	f := listenFor(t, l.PodB, at, unlimited)
 	f.talker = l.startTalker(t, f.talkerFile, append([]string{"--to", at.String()}, options...)...)
 	return f
 }
@@ -54,7 +54,7 @@ func (l *lab) startFlowTo(t *testing.T, at netip.AddrPort, options ...string) *f
 func (f *flow) end(t *testing.T, client *control.Client) control.Counters {
 	t.Helper()
 	interrupt(t, f.talker)
-	counted := settled(t, client)
+	counted := awaitSettled(t, client)
 	f.drain(t)
 	return counted
 }
@@ -147,16 +147,16 @@ func (f *flow) checkNoneLost(t *testing.T, counted sum) {
 func (f *flow) lost(t *testing.T) []uint32 {
 	t.Helper()
 	came := map[uint32]bool{}
-	for _, one := range f.received {
-		if came[one.Sequence] {
-			t.Errorf("message %d came twice", one.Sequence)
+	for _, message := range f.received {
+		if came[message.Sequence] {
+			t.Errorf("message %d came twice", message.Sequence)
 		}
-		came[one.Sequence] = true
+		came[message.Sequence] = true
 	}
 	var lost []uint32
-	for _, one := range f.sent {
-		if one.Errno == 0 && !came[one.Sequence] {
-			lost = append(lost, one.Sequence)
+	for _, message := range f.sent {
+		if message.Errno == 0 && !came[message.Sequence] {
+			lost = append(lost, message.Sequence)
 		}
 	}
 	return lost

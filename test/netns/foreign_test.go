@@ -24,7 +24,7 @@ func TestPythonSocketsBehaveAsWithKernel(t *testing.T) {
 	if err := finish(t, start(t, lab.PodA, "python3", command)); err != nil {
 		t.Fatal(err)
 	}
-	settled(t, client)
+	awaitSettled(t, client)
 	if got, want := texts(t, listener), []string{"python-sooner", "python-later"}; !slices.Equal(got, want) {
 		t.Errorf("arrived: %q, want %q", got, want)
 	}

@@ -25,15 +25,15 @@ import (
 // nodeAddressC is of a third node, which has no pods: node b takes what is sent to it.
 var nodeAddressC = netip.MustParseAddr("192.0.2.3")
 
-// teller sends frames from pod a to one hardware address, through one socket.
-type teller struct {
-	*company
+// frameSender sends frames from pod a to one hardware address, through one socket.
+type frameSender struct {
+	*fourPods
 	lines io.Writer
 	tap   *wiretap.Tap
-	said  int
+	sent  int
 }
 
-func (c *company) startTeller(t *testing.T, mac string) *teller {
+func (c *fourPods) startFrameSender(t *testing.T, mac string) *frameSender {
 	t.Helper()
 	command := exec.Command(program(t, "ktsn-test-destination"), "--packet", "dgram", "--interface", topology.PodInterface, "--mac", mac,
 		"--ethertype", strconv.Itoa(etherType), "--lines")
@@ -44,15 +44,15 @@ func (c *company) startTeller(t *testing.T, mac string) *teller {
 	}
 	start(t, c.PodA, "ktsn-test-destination", command)
 	t.Cleanup(func() { lines.Close() })
-	return &teller{company: c, lines: lines, tap: c.openTap(t, 10000)}
+	return &frameSender{fourPods: c, lines: lines, tap: c.openTap(t, 10000)}
 }
 
 // say sends one frame and returns its text when it has left.
-func (s *teller) say(t *testing.T) string {
+func (s *frameSender) say(t *testing.T) string {
 	t.Helper()
 	before := counters(t, s.client).Sent
-	s.said++
-	text := fmt.Sprintf("frame %d.", s.said)
+	s.sent++
+	text := fmt.Sprintf("frame %d.", s.sent)
 	if _, err := fmt.Fprintf(s.lines, "0:%s\n", text); err != nil {
 		t.Fatal(err)
 	}
@@ -66,7 +66,7 @@ func (s *teller) say(t *testing.T) string {
 }
 
 // wentTo returns the nodes to which the frame went.
-func (s *teller) wentTo(t *testing.T, text string) []string {
+func (s *frameSender) wentTo(t *testing.T, text string) []string {
 	t.Helper()
 	const destination, outerBytes = 14 + 16, 14 + 20 + 8 + 8
 	time.Sleep(20 * time.Millisecond) // the kernel may have it in a backlog
@@ -85,7 +85,7 @@ func (s *teller) wentTo(t *testing.T, text string) []string {
 }
 
 // expect sends until a frame goes to these nodes.
-func (s *teller) expect(t *testing.T, when string, nodes ...netip.Addr) {
+func (s *frameSender) expect(t *testing.T, when string, nodes ...netip.Addr) {
 	t.Helper()
 	want := []string{}
 	for _, node := range nodes {
@@ -101,7 +101,7 @@ func (s *teller) expect(t *testing.T, when string, nodes ...netip.Addr) {
 }
 
 // onlyHere sends until a frame comes into the pod, and checks that it goes to no other node.
-func (s *teller) onlyHere(t *testing.T, when string, fd int) {
+func (s *frameSender) onlyHere(t *testing.T, when string, fd int) {
 	t.Helper()
 	s.expect(t, when)
 	text := s.say(t)
@@ -144,7 +144,7 @@ func speakAs(t *testing.T, pod *topology.Namespace, mac string) {
 }
 
 // fdb changes forwarding entries of node a.
-func (c *company) fdb(t *testing.T, arguments ...string) {
+func (c *fourPods) fdb(t *testing.T, arguments ...string) {
 	t.Helper()
 	command := exec.Command("bridge", append([]string{"-n", c.NodeA.Name(), "fdb"}, arguments...)...)
 	if output, err := command.CombinedOutput(); err != nil {
@@ -152,51 +152,51 @@ func (c *company) fdb(t *testing.T, arguments ...string) {
 	}
 }
 
-func newCompanyOfThreeNodes(t *testing.T) *company {
+func newFourPodsThreeNodes(t *testing.T) *fourPods {
 	t.Helper()
-	company := newCompany(t)
-	ip(t, company.NodeB, "address", "add", nodeAddressC.String()+"/24", "dev", topology.PhysicalInterface)
+	lab := newFourPods(t)
+	ip(t, lab.NodeB, "address", "add", nodeAddressC.String()+"/24", "dev", topology.PhysicalInterface)
 	peer := control.Peer{VNI: topology.VNI, Address: nodeAddressC, Subnets: []netip.Prefix{netip.MustParsePrefix("10.42.3.0/24")}}
-	if err := company.client.PeerAdd(t.Context(), peer); err != nil {
+	if err := lab.client.PeerAdd(t.Context(), peer); err != nil {
 		t.Fatal(err)
 	}
-	return company
+	return lab
 }
 
 func TestFramesFollowLearnedAddresses(t *testing.T) {
 	content(t)
 	const mac = "02:00:00:00:00:77"
-	company := newCompanyOfThreeNodes(t)
-	talker := company.startTeller(t, mac)
-	neighbor := company.others["a neighbor on node a"]
+	lab := newFourPodsThreeNodes(t)
+	talker := lab.startFrameSender(t, mac)
+	neighbor := lab.others["a neighbor on node a"]
 	fd := listenPacket(t, neighbor)
 	nodeB, nodeC := topology.NodeAddressB, nodeAddressC
 
 	talker.expect(t, "nobody knows the address", nodeB, nodeC)
-	speakAs(t, company.PodB, mac)
+	speakAs(t, lab.PodB, mac)
 	talker.expect(t, "it was heard from node b", nodeB)
-	company.fdb(t, "replace", mac, "dev", topology.TunnelName, "dst", nodeC.String(), "self", "dynamic")
+	lab.fdb(t, "replace", mac, "dev", topology.TunnelName, "dst", nodeC.String(), "self", "dynamic")
 	talker.expect(t, "it has moved to node c", nodeC)
 	speakAs(t, neighbor, mac)
 	talker.onlyHere(t, "it was heard on this node", fd)
-	company.fdb(t, "replace", mac, "dev", topology.TunnelName, "dst", nodeB.String(), "self", "permanent")
+	lab.fdb(t, "replace", mac, "dev", topology.TunnelName, "dst", nodeB.String(), "self", "permanent")
 	talker.expect(t, "it is behind node b for good", nodeB)
 	speakAs(t, neighbor, mac)
 	talker.expect(t, "and heard on this node", nodeB)
-	company.fdb(t, "del", mac, "dev", topology.TunnelName, "self")
+	lab.fdb(t, "del", mac, "dev", topology.TunnelName, "self")
 	talker.onlyHere(t, "what was for good is removed", fd)
-	company.fdb(t, "del", mac, "dev", "pod2", "master")
+	lab.fdb(t, "del", mac, "dev", "pod2", "master")
 	talker.expect(t, "it is forgotten", nodeB, nodeC)
 
-	company.fdb(t, "replace", mac, "dev", topology.TunnelName, "dst", "192.0.2.99", "self", "dynamic")
+	lab.fdb(t, "replace", mac, "dev", topology.TunnelName, "dst", "192.0.2.99", "self", "dynamic")
 	talker.expect(t, "it is behind a node that is no peer", nodeB, nodeC)
-	company.fdb(t, "replace", mac, "dev", topology.TunnelName, "dst", nodeC.String(), "self", "dynamic")
+	lab.fdb(t, "replace", mac, "dev", topology.TunnelName, "dst", nodeC.String(), "self", "dynamic")
 	talker.expect(t, "it is behind one that is", nodeC)
-	if err := company.client.PeerDel(t.Context(), topology.VNI, nodeC); err != nil {
+	if err := lab.client.PeerDel(t.Context(), topology.VNI, nodeC); err != nil {
 		t.Fatal(err)
 	}
 	talker.expect(t, "that one is gone", nodeB)
-	if counted := counters(t, company.client); counted.CopiesDropped+counted.DropPort+counted.DropInvalid != 0 {
+	if counted := counters(t, lab.client); counted.CopiesDropped+counted.DropPort+counted.DropInvalid != 0 {
 		t.Errorf("counted %+v", counted)
 	}
 }
@@ -204,23 +204,23 @@ func TestFramesFollowLearnedAddresses(t *testing.T) {
 func TestForgedAddressOfOtherNodeRedirectsNoPod(t *testing.T) {
 	timing(t)
 	t.Parallel()
-	company := newCompanyOfThreeNodes(t)
-	neighbor := company.others["a neighbor on node a"]
+	lab := newFourPodsThreeNodes(t)
+	neighbor := lab.others["a neighbor on node a"]
 	mac := interfaceMAC(t, neighbor).String()
 	fd := listenPacket(t, neighbor)
 	// As tsn-cni enters each pod's.
-	company.fdb(t, "replace", mac, "dev", "pod2", "master", "static", "sticky")
-	if err := company.client.EndpointDel(t.Context(), "neighbor", topology.PodInterface); err != nil {
+	lab.fdb(t, "replace", mac, "dev", "pod2", "master", "static", "sticky")
+	if err := lab.client.EndpointDel(t.Context(), "neighbor", topology.PodInterface); err != nil {
 		t.Fatal(err)
 	}
-	before := company.startTeller(t, mac)
+	before := lab.startFrameSender(t, mac)
 	before.onlyHere(t, "before ktsnd knows the pod", fd)
-	onBridge(t, company.client, "neighbor", neighbor)
-	known := company.startTeller(t, mac)
+	onBridge(t, lab.client, "neighbor", neighbor)
+	known := lab.startFrameSender(t, mac)
 	known.onlyHere(t, "when ktsnd knows the pod", fd)
 
-	speakAs(t, company.PodB, mac)
-	company.fdb(t, "replace", mac, "dev", topology.TunnelName, "dst", nodeAddressC.String(), "self", "permanent")
+	speakAs(t, lab.PodB, mac)
+	lab.fdb(t, "replace", mac, "dev", topology.TunnelName, "dst", nodeAddressC.String(), "self", "permanent")
 	for range 5 {
 		before.onlyHere(t, "begun before ktsnd knew the pod, forged", fd)
 		known.onlyHere(t, "begun later, forged", fd)

@@ -79,7 +79,7 @@ func TestEachClassLeavesInItsWindow(t *testing.T) {
 			}
 		})
 	}
-	counters := settled(t, client)
+	counters := awaitSettled(t, client)
 	if counters.LateGate == 0 || counters.Sent != counters.Taken {
 		t.Errorf("counted %+v", counters)
 	}
@@ -110,11 +110,11 @@ func TestEtfDropsLateFrames(t *testing.T) {
 	arrivals := lab.receive(t, 1, func() {
 		lab.sendAt(t, nil, -time.Millisecond, "late")
 		lab.sendAt(t, []string{"--deadline"}, 20*time.Millisecond, "deadline")
-		if counted := settled(t, client); counted.DropTxtime != 2 || counted.Taken != 2 {
+		if counted := awaitSettled(t, client); counted.DropTxtime != 2 || counted.Taken != 2 {
 			t.Errorf("%d of %d messages dropped for their transmit time, want 2", counted.DropTxtime, counted.Taken)
 		}
 		// An idle machine wakes in time; this one may not, and then the message is rightly dropped.
-		for begun := time.Now(); settled(t, client).Sent == 0; {
+		for begun := time.Now(); awaitSettled(t, client).Sent == 0; {
 			if time.Since(begun) > patience {
 				t.Fatalf("nothing leaves: %+v", counters(t, client))
 			}
@@ -146,7 +146,7 @@ func TestFramesCarryTheirClassInTheVLANTag(t *testing.T) {
 		t.Run("priority "+priority, func(t *testing.T) {
 			tap := lab.openTap(t, 100)
 			lab.sendAt(t, []string{"--priority", priority}, 5*time.Millisecond, "tagged")
-			settled(t, client)
+			awaitSettled(t, client)
 			awaitWire(t, tap, 1, isTunnelled)
 			capture, err := tap.Stop()
 			if err != nil {

@@ -16,8 +16,8 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/testlab/topology"
 )
 
-// company is a lab with a second pod on each node, all known to ktsnd.
-type company struct {
+// fourPods is a lab with a second pod on each node, all known to ktsnd.
+type fourPods struct {
 	*lab
 	daemon *process.Process
 	client *control.Client
@@ -25,7 +25,7 @@ type company struct {
 	others map[string]*topology.Namespace
 }
 
-func newCompany(t *testing.T) *company {
+func newFourPods(t *testing.T) *fourPods {
 	t.Helper()
 	lab := newLab(t)
 	others := map[string]*topology.Namespace{
@@ -41,7 +41,7 @@ func newCompany(t *testing.T) *company {
 	lab.addPeer6(t, client)
 	onBridge(t, client, identity, lab.PodA)
 	onBridge(t, client, "neighbor", others["a neighbor on node a"])
-	return &company{lab, daemon, client, others}
+	return &fourPods{lab, daemon, client, others}
 }
 
 // join opens a socket that is a member of a group.
@@ -64,7 +64,7 @@ func join(t *testing.T, pod *topology.Namespace, network string, group netip.Add
 
 func TestGroupsAndBroadcastReachEachPodOnceOnTime(t *testing.T) {
 	content(t)
-	company := newCompany(t)
+	lab := newFourPods(t)
 	const throughInterface = topology.PodInterface
 	for name, test := range map[string]struct {
 		to, network string
@@ -88,17 +88,17 @@ func TestGroupsAndBroadcastReachEachPodOnceOnTime(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			group := netip.AddrPortFrom(netip.MustParseAddr(test.to), listenPort)
 			conns := map[string]*net.UDPConn{}
-			for where, pod := range company.others {
+			for where, pod := range lab.others {
 				if group.Addr().IsMulticast() {
 					conns[where] = join(t, pod, test.network, group)
 				} else {
 					conns[where] = listen(t, pod, "udp4", netip.AddrPortFrom(netip.IPv4Unspecified(), listenPort))
 				}
 			}
-			before := counters(t, company.client)
+			before := counters(t, lab.client)
 			began := time.Now()
-			frame := company.inside(t, "to all", 1, func() {
-				sent := company.sendTo(t, append(test.arguments, "--to", test.to, "--port", "7788", "50000:to all")...)
+			frame := lab.tunnelledFrames(t, "to all", 1, func() {
+				sent := lab.sendTo(t, append(test.arguments, "--to", test.to, "--port", "7788", "50000:to all")...)
 				for where, conn := range conns {
 					if got, source := receive(t, conn); got != "to all" || source.Addr().Is4() != (test.network == "udp4") {
 						t.Errorf("%s got %q from %s; the calls answered %v", where, got, source, sent)
@@ -118,7 +118,7 @@ func TestGroupsAndBroadcastReachEachPodOnceOnTime(t *testing.T) {
 			if mac := frame.Layer(layers.LayerTypeEthernet).(*layers.Ethernet).DstMAC.String(); mac != test.mac {
 				t.Errorf("it goes to %s, want %s", mac, test.mac)
 			}
-			after := settled(t, company.client)
+			after := awaitSettled(t, lab.client)
 			if after.Sent-before.Sent != 1 || after.CopiesSent-before.CopiesSent != 2 || after.CopiesDropped != before.CopiesDropped ||
 				after.KernelPath != before.KernelPath {
 				t.Errorf("counted %+v, before %+v", after, before)
@@ -129,9 +129,9 @@ func TestGroupsAndBroadcastReachEachPodOnceOnTime(t *testing.T) {
 
 func TestBroadcastNeedsSocketOption(t *testing.T) {
 	content(t)
-	company := newCompany(t)
+	lab := newFourPods(t)
 	const eacces = 13
-	sent := company.sendTo(t, "--to", "10.42.255.255", "--port", "7788", "0:text")
+	sent := lab.sendTo(t, "--to", "10.42.255.255", "--port", "7788", "0:text")
 	if len(sent) != 1 || sent[0].errno != eacces {
 		t.Errorf("the calls answered %v", sent)
 	}
@@ -139,16 +139,16 @@ func TestBroadcastNeedsSocketOption(t *testing.T) {
 
 func TestHostLocalGroupMessageUsesKernel(t *testing.T) {
 	content(t)
-	company := newCompany(t)
-	conn := join(t, company.PodA, "udp4", netip.MustParseAddrPort("239.1.2.3:7788"))
-	before := counters(t, company.client).KernelPath
-	company.inside(t, "stay", 0, func() {
-		company.sendTo(t, "--to", "239.1.2.3", "--port", "7788", "--device", topology.PodInterface, "--multicast-ttl", "0", "0:stay")
+	lab := newFourPods(t)
+	conn := join(t, lab.PodA, "udp4", netip.MustParseAddrPort("239.1.2.3:7788"))
+	before := counters(t, lab.client).KernelPath
+	lab.tunnelledFrames(t, "stay", 0, func() {
+		lab.sendTo(t, "--to", "239.1.2.3", "--port", "7788", "--device", topology.PodInterface, "--multicast-ttl", "0", "0:stay")
 		if got, _ := receive(t, conn); got != "stay" {
 			t.Errorf("got %q", got)
 		}
 	})
-	if after := counters(t, company.client).KernelPath; after != before+1 {
+	if after := counters(t, lab.client).KernelPath; after != before+1 {
 		t.Errorf("%d messages went to the kernel", after-before)
 	}
 }
@@ -156,41 +156,41 @@ func TestHostLocalGroupMessageUsesKernel(t *testing.T) {
 // As the documentation says: what ktsnd sends to a group is not looped back into the pod.
 func TestGroupMessagesAreNotLoopedBack(t *testing.T) {
 	content(t)
-	company := newCompany(t)
+	lab := newFourPods(t)
 	for to, network := range map[string]string{"239.1.2.3": "udp4", "ff15::1:2": "udp6"} {
 		group := netip.AddrPortFrom(netip.MustParseAddr(to), listenPort)
-		own, other := join(t, company.PodA, network, group), join(t, company.PodB, network, group)
-		company.sendTo(t, "--to", to, "--port", "7788", "--multicast-interface", topology.PodInterface, "10000:to others")
+		sender, other := join(t, lab.PodA, network, group), join(t, lab.PodB, network, group)
+		lab.sendTo(t, "--to", to, "--port", "7788", "--multicast-interface", topology.PodInterface, "10000:to others")
 		receive(t, other)
-		silent(t, own)
-		own.Close()
+		silent(t, sender)
+		sender.Close()
 		other.Close()
 	}
 }
 
 func TestUnreachableNodeDelaysNoGroup(t *testing.T) {
 	content(t)
-	company := newCompany(t)
-	if err := company.client.PeerAdd(t.Context(), control.Peer{VNI: topology.VNI, Address: netip.MustParseAddr("192.0.2.99"),
+	lab := newFourPods(t)
+	if err := lab.client.PeerAdd(t.Context(), control.Peer{VNI: topology.VNI, Address: netip.MustParseAddr("192.0.2.99"),
 		Subnets: []netip.Prefix{netip.MustParsePrefix("10.42.99.0/24")}}); err != nil {
 		t.Fatal(err)
 	}
-	conn := join(t, company.PodB, "udp4", netip.MustParseAddrPort("239.1.2.3:7788"))
-	ip(t, company.PodA, "route", "add", "239.0.0.0/8", "dev", topology.PodInterface)
+	conn := join(t, lab.PodB, "udp4", netip.MustParseAddrPort("239.1.2.3:7788"))
+	ip(t, lab.PodA, "route", "add", "239.0.0.0/8", "dev", topology.PodInterface)
 	talker := exec.Command(program(t, "tsnperf"), "talker", "--quiet", "--clock", "tai", "--to", "239.1.2.3:7788",
 		"--cycle", "10ms", "--count", "700")
-	talker.Env = company.preloaded(t)
-	running := start(t, company.PodA, "talker", talker)
+	talker.Env = lab.preloaded(t)
+	running := start(t, lab.PodA, "talker", talker)
 	// Once the dead node has been given up, which takes the kernel three seconds.
 	time.Sleep(5 * time.Second)
-	before := counters(t, company.client)
+	before := counters(t, lab.client)
 	for range 150 {
 		receive(t, conn)
 	}
 	if err := finish(t, running); err != nil {
 		t.Fatal(err)
 	}
-	after := settled(t, company.client)
+	after := awaitSettled(t, lab.client)
 	if after.Sent != 700 || after.LateUnresolved != before.LateUnresolved || after.DropUnresolved != 0 {
 		t.Errorf("counted %+v, earlier %+v", after, before)
 	}
@@ -198,31 +198,31 @@ func TestUnreachableNodeDelaysNoGroup(t *testing.T) {
 
 func TestNewGroupPeerIsReached(t *testing.T) {
 	content(t)
-	company := newCompany(t)
-	ip(t, company.PodA, "route", "add", "239.0.0.0/8", "dev", topology.PodInterface)
+	lab := newFourPods(t)
+	ip(t, lab.PodA, "route", "add", "239.0.0.0/8", "dev", topology.PodInterface)
 	talker := exec.Command(program(t, "tsnperf"), "talker", "--quiet", "--clock", "tai", "--to", "239.1.2.3:7788",
 		"--cycle", "5ms", "--count", "1000000")
-	talker.Env = company.preloaded(t)
-	if err := company.client.PeerDel(t.Context(), topology.VNI, topology.NodeAddressB); err != nil {
+	talker.Env = lab.preloaded(t)
+	if err := lab.client.PeerDel(t.Context(), topology.VNI, topology.NodeAddressB); err != nil {
 		t.Fatal(err)
 	}
 	group := netip.MustParseAddrPort("239.1.2.3:7788")
 	conns := map[string]*net.UDPConn{}
-	for where, pod := range company.others {
+	for where, pod := range lab.others {
 		conns[where] = join(t, pod, "udp4", group)
 	}
-	running := start(t, company.PodA, "talker", talker)
+	running := start(t, lab.PodA, "talker", talker)
 	receive(t, conns["a neighbor on node a"])
 	silent(t, conns["pod b"])
 
-	company.addPeer6(t, company.client)
+	lab.addPeer6(t, lab.client)
 	receive(t, conns["pod b"])
 	receive(t, conns["another of node b"])
-	late := addPod(t, company.NodeA, "3", netip.MustParseAddr("10.42.1.4"))
+	late := addPod(t, lab.NodeA, "3", netip.MustParseAddr("10.42.1.4"))
 	receive(t, join(t, late, "udp4", group))
 
 	interrupt(t, running)
-	if counted := settled(t, company.client); counted.Sent+counted.Dropped() != counted.Taken || counted.Dropped() != 0 {
+	if counted := awaitSettled(t, lab.client); counted.Sent+counted.Dropped() != counted.Taken || counted.Dropped() != 0 {
 		t.Errorf("counted %+v", counted)
 	}
 }

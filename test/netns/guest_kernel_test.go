@@ -23,8 +23,8 @@ func TestGuestKernelConfiguration(t *testing.T) {
 		t.Fatal(err)
 	}
 	config := filepath.Join(os.Getenv(guestKernel), "kernel", "boot", "config-"+unix.ByteSliceToString(name.Release[:]))
-	said, err := exec.Command(program(t, "ktsn-guest"), "kernel", "check", "--for", "held,released,clock,card", "--config", config).CombinedOutput()
-	if err != nil || !strings.Contains(string(said), "the kernel has all options for held, released, clock, card") {
-		t.Errorf("%v: %s", err, said)
+	output, err := exec.Command(program(t, "ktsn-guest"), "kernel", "check", "--for", "held,released,clock,card", "--config", config).CombinedOutput()
+	if err != nil || !strings.Contains(string(output), "the kernel has all options for held, released, clock, card") {
+		t.Errorf("%v: %s", err, output)
 	}
 }

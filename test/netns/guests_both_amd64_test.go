@@ -54,8 +54,8 @@ func echoIn(t *testing.T, pod *topology.Namespace) {
 }
 
 // bytesBefore are those of IP and UDP, or of IP and ICMP.
-func bytesBefore(of netip.Addr) int {
-	if of.Is4() {
+func bytesBefore(address netip.Addr) int {
+	if address.Is4() {
 		return 20 + 8
 	}
 	return 40 + 8
@@ -87,15 +87,15 @@ func (m *machines) findNeighbors(t *testing.T) {
 		for peer, mac := range map[address]string{
 			ofPodA: interfaceMAC(t, m.a.PodA).String(), ofPodB: interfaceMAC(t, m.a.PodB).String(), ofOther: m.otherTap.Address,
 		} {
-			for _, of := range peer.both() {
-				if got := neighborOf(m.one.run(t, "%sip neighbor show %s dev %s", way.in, of, way.device)); got != mac {
-					t.Errorf("by %s the machine takes %q for the hardware address of %s, which has %s", name, got, of, mac)
+			for _, target := range peer.both() {
+				if got := neighborOf(m.one.run(t, "%sip neighbor show %s dev %s", way.in, target, way.device)); got != mac {
+					t.Errorf("by %s the machine takes %q for the hardware address of %s, which has %s", name, got, target, mac)
 				}
 			}
 		}
-		for _, of := range way.own.both() {
-			if got := neighborOf(m.other.run(t, "ip neighbor show %s dev %s", of, tapDevice)); got != way.mac {
-				t.Errorf("the other machine takes %q for the hardware address of %s, which has %s", got, of, way.mac)
+		for _, target := range way.addresses.both() {
+			if got := neighborOf(m.other.run(t, "ip neighbor show %s dev %s", target, tapDevice)); got != way.mac {
+				t.Errorf("the other machine takes %q for the hardware address of %s, which has %s", got, target, way.mac)
 			}
 		}
 	}
@@ -110,10 +110,10 @@ func neighborOf(shown string) string {
 
 func (m *machines) areReached(t *testing.T) {
 	ways := m.bothPaths()
-	ways["one queue"] = guestPath{own: ofOther, mtu: m.otherTap.MTU}
+	ways["one queue"] = guestPath{addresses: ofOther, mtu: m.otherTap.MTU}
 	for name, way := range ways {
 		for from, pod := range map[string]*topology.Namespace{"pod a": m.a.PodA, "pod b": m.a.PodB} {
-			for _, to := range way.own.both() {
+			for _, to := range way.addresses.both() {
 				t.Run(fmt.Sprintf("%s at %s from %s", name, to, from), func(t *testing.T) {
 					// Until five have come back: a relay that has no processor for long drops what has no time, and counts it.
 					pinged := start(t, pod, "ping", exec.Command("ping", "-n", "-q", "-c", "5", "-i", "0.05", "-w", "15", to.String()))
@@ -136,9 +136,9 @@ func (m *machines) largest(t *testing.T) {
 			t.Run(name+" to "+to.String(), func(t *testing.T) {
 				fits := way.mtu - bytesBefore(to)
 				m.one.run(t, "%sping -n -q -c 5 -i 0.05 -w 15 -M do -s %d %s", way.in, fits, to)
-				said := m.one.fails(t, "%sping -n -c 1 -W 1 -M do -s %d %s 2>&1", way.in, fits+1, to)
-				if !strings.Contains(strings.ToLower(said), "message too long") {
-					t.Errorf("of one byte more the machine's kernel says %q", said)
+				output := m.one.fails(t, "%sping -n -c 1 -W 1 -M do -s %d %s 2>&1", way.in, fits+1, to)
+				if !strings.Contains(strings.ToLower(output), "message too long") {
+					t.Errorf("of one byte more the machine's kernel says %q", output)
 				}
 			})
 		}
@@ -163,9 +163,9 @@ ip link set vlan7 up`
 			if err != nil {
 				t.Fatal(err)
 			}
-			own, tags := []byte(parseMAC(t, way.mac)), 0
+			source, tags := []byte(parseMAC(t, way.mac)), 0
 			for _, packet := range capture.Packets {
-				if tag, is := innerTag(packet.Head, own); is {
+				if tag, ok := innerTag(packet.Head, source); ok {
 					if tags++; tag != priority<<13|vlan {
 						t.Errorf("a frame of the machine has the tag %#04x", tag)
 					}

@@ -80,7 +80,7 @@ func (m *machines) checkBound(t *testing.T, way guestPath, before string, meanwh
 	end, readings := make(chan struct{}), make(chan []reading)
 	go func() { readings <- readHost(end) }()
 	meanwhile()
-	said, err := finish(t)
+	output, err := finish(t)
 	close(end)
 	truth := <-readings
 	if err != nil {
@@ -90,14 +90,14 @@ func (m *machines) checkBound(t *testing.T, way guestPath, before string, meanwh
 	if most < least {
 		t.Fatal("the machine's counter is not the host's plus a constant")
 	}
-	checkBelieved(t, said, truth, least, most)
+	checkBelieved(t, output, truth, least, most)
 }
 
 // constant is what the machine's counter is ahead of the host's, at least and at most.
 func constant(asked []guestclock.Exchange) (least, most int64) {
 	least, most = math.MinInt64, math.MaxInt64
-	for _, one := range asked {
-		least, most = max(least, int64(one.Guest-one.After)), min(most, int64(one.Guest-one.Before))
+	for _, exchange := range asked {
+		least, most = max(least, int64(exchange.Guest-exchange.After)), min(most, int64(exchange.Guest-exchange.Before))
 	}
 	return least, most
 }
@@ -123,30 +123,30 @@ func readHost(end <-chan struct{}) (all []reading) {
 }
 
 // checkBelieved checks that no belief is further from the truth than its bound and what the comparison itself is uncertain by.
-func checkBelieved(t *testing.T, said string, truth []reading, least, most int64) {
+func checkBelieved(t *testing.T, output string, truth []reading, least, most int64) {
 	t.Helper()
 	perTick := float64(truth[len(truth)-1].tai-truth[0].tai) / float64(truth[len(truth)-1].tsc-truth[0].tsc)
 	width := int64(float64(most-least) / 2 * perTick)
 	var errors, bounds []int64
-	for line := range strings.Lines(said) {
-		var one believed
-		if err := json.Unmarshal([]byte(line), &one); err != nil {
+	for line := range strings.Lines(output) {
+		var estimate believed
+		if err := json.Unmarshal([]byte(line), &estimate); err != nil {
 			t.Fatalf("%q: %v", line, err)
 		}
-		at := one.Before + (one.After-one.Before)/2 - uint64(least+(most-least)/2)
+		at := estimate.Before + (estimate.After-estimate.Before)/2 - uint64(least+(most-least)/2)
 		tai, known := taiAt(truth, at)
-		if !one.Known || !known {
+		if !estimate.Known || !known {
 			continue
 		}
-		within := width + int64(float64(one.After-one.Before)/2*perTick) + 1000 // of the host's own reading
-		wrong := one.TAI + one.Ahead - tai
-		if wrong > one.BoundNs+within || wrong < -one.BoundNs-within {
-			t.Errorf("what the machine believes is wrong by %d ns, and its bound is %d; the comparison is uncertain by %d", wrong, one.BoundNs, within)
+		within := width + int64(float64(estimate.After-estimate.Before)/2*perTick) + 1000 // of the host's own reading
+		wrong := estimate.TAI + estimate.Ahead - tai
+		if wrong > estimate.BoundNs+within || wrong < -estimate.BoundNs-within {
+			t.Errorf("what the machine believes is wrong by %d ns, and its bound is %d; the comparison is uncertain by %d", wrong, estimate.BoundNs, within)
 		}
-		errors, bounds = append(errors, max(wrong, -wrong)), append(bounds, one.BoundNs)
+		errors, bounds = append(errors, max(wrong, -wrong)), append(bounds, estimate.BoundNs)
 	}
 	if len(errors) < 10 {
-		t.Fatalf("there are %d beliefs to compare:\n%s", len(errors), said)
+		t.Fatalf("there are %d beliefs to compare:\n%s", len(errors), output)
 	}
 	slices.Sort(errors)
 	slices.Sort(bounds)

@@ -30,7 +30,7 @@ const (
 // writeFlood writes frames that the machine sends again and again: without a time, and with one that has passed.
 func (m *machines) writeFlood(t *testing.T, way guestPath) {
 	t.Helper()
-	f := &framing{source: parseMAC(t, way.mac), destination: interfaceMAC(t, m.a.PodB), from: way.own.four, to: topology.PodAddressB,
+	f := &framing{source: parseMAC(t, way.mac), destination: interfaceMAC(t, m.a.PodB), from: way.addresses.ipv4, to: topology.PodAddressB,
 		port: listenPort + 1, inside: marked(flooding, 0, 64)}
 	var text strings.Builder
 	for _, record := range []*ownRecord{nil, {version: 1}} {
@@ -84,18 +84,18 @@ func (m *machines) flood(t *testing.T) {
 	finish := m.beginFlood(t, 3*time.Second)
 	time.Sleep(300 * time.Millisecond)
 	traced := m.podSends(t, count)
-	said, err := finish(t)
+	output, err := finish(t)
 	if err != nil {
 		t.Fatal(err)
 	}
 	time.Sleep(3 * window)
-	seen := marksOn(t, tap, 0)
+	seen := awaitMarks(t, tap, 0)
 	m.checkFlooded(t, seen, traced, count, m.passed(t)-passed)
-	t.Logf("the machine sent %q frames", strings.Fields(said))
+	t.Logf("the machine sent %q frames", strings.Fields(output))
 	if longGuests {
 		m.floodFigures(t)
 	}
-	m.one.run(t, "ping -n -q -c 5 -i 0.05 -w 15 %s", ofPodB.four)
+	m.one.run(t, "ping -n -q -c 5 -i 0.05 -w 15 %s", ofPodB.ipv4)
 }
 
 // passed are the frames of the machine that the bridge forwarded because ktsnd or a relay did not answer.
@@ -110,13 +110,13 @@ func (m *machines) passed(t *testing.T) uint64 {
 
 func (m *machines) checkFlooded(t *testing.T, seen []onWire, traced []control.TracedMessage, count int, passed uint64) {
 	t.Helper()
-	var own []onWire
+	var ofPod []onWire
 	var flooded, outside uint64
-	for _, one := range seen {
-		at := one.wireTAI % (3 * window.Nanoseconds()) / window.Nanoseconds()
-		if one.number < flooding {
-			if own = append(own, one); at != podWindow {
-				t.Errorf("message %d of the pod was on the wire in window %d", one.number, at)
+	for _, message := range seen {
+		at := message.wireTAI % (3 * window.Nanoseconds()) / window.Nanoseconds()
+		if message.number < flooding {
+			if ofPod = append(ofPod, message); at != podWindow {
+				t.Errorf("message %d of the pod was on the wire in window %d", message.number, at)
 			}
 			continue
 		}
@@ -128,19 +128,19 @@ func (m *machines) checkFlooded(t *testing.T, seen []onWire, traced []control.Tr
 	if len(traced) != count {
 		t.Errorf("ktsnd saw %d of %d messages of the pod", len(traced), count)
 	}
-	for i, one := range traced {
-		if late := one.EndedTAI - one.DueTAI; late > int64(time.Millisecond) {
-			t.Logf("message %d of the pod left %v late (%s): it was taken %v before its time", i, time.Duration(late), one.Outcome,
-				time.Duration(one.DueTAI-one.TakenTAI))
+	for i, message := range traced {
+		if late := message.EndedTAI - message.DueTAI; late > int64(time.Millisecond) {
+			t.Logf("message %d of the pod left %v late (%s): it was taken %v before its time", i, time.Duration(late), message.Outcome,
+				time.Duration(message.DueTAI-message.TakenTAI))
 		}
 	}
-	for i, one := range own {
-		if int(one.number) != i || one.wireTAI < one.txtime {
-			t.Errorf("in place %d is message %d of the pod, %v late", i, one.number, time.Duration(one.wireTAI-one.txtime))
+	for i, message := range ofPod {
+		if int(message.number) != i || message.wireTAI < message.txtime {
+			t.Errorf("in place %d is message %d of the pod, %v late", i, message.number, time.Duration(message.wireTAI-message.txtime))
 		}
 	}
-	if len(own) != count {
-		t.Errorf("%d of %d messages of the pod were on the wire", len(own), count)
+	if len(ofPod) != count {
+		t.Errorf("%d of %d messages of the pod were on the wire", len(ofPod), count)
 	}
 	if outside > flooded/10_000 || passed > 0 {
 		t.Errorf("%d of %d frames of the flood were outside their windows, and the bridge forwarded %d", outside, flooded, passed)
@@ -157,8 +157,8 @@ func (m *machines) floodFigures(t *testing.T) {
 	const count = 100
 	p99 := func() float64 {
 		var errors []int64
-		for _, one := range m.podSends(t, count) {
-			errors = append(errors, one.EndedTAI-one.DueTAI)
+		for _, message := range m.podSends(t, count) {
+			errors = append(errors, message.EndedTAI-message.DueTAI)
 		}
 		slices.Sort(errors)
 		return float64(stats.Percentile(errors, stats.P99))

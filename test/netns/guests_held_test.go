@@ -38,17 +38,17 @@ exit 1`, way.in, way.device)
 // believes is what ktsn-guest says.
 func (m *machines) believes(t *testing.T, way guestPath) guestStatus {
 	t.Helper()
-	said := m.one.run(t, "%sktsn-guest status --interface %s -o json", way.in, way.device)
+	output := m.one.run(t, "%sktsn-guest status --interface %s -o json", way.in, way.device)
 	var all []guestStatus
-	if err := json.Unmarshal([]byte(said), &all); err != nil || len(all) != 1 {
-		t.Fatalf("ktsn-guest says %q: %v", said, err)
+	if err := json.Unmarshal([]byte(output), &all); err != nil || len(all) != 1 {
+		t.Fatalf("ktsn-guest says %q: %v", output, err)
 	}
 	return all[0]
 }
 
 // timed are the messages with a transmit time.
 func timed(traced []control.TracedMessage) []control.TracedMessage {
-	return slices.DeleteFunc(traced, func(one control.TracedMessage) bool { return one.Outcome == "untimed" })
+	return slices.DeleteFunc(traced, func(message control.TracedMessage) bool { return message.Outcome == "untimed" })
 }
 
 // held has programs in the machine send datagrams of each kind: one of this repository, and a static one of C that knows nothing of
@@ -65,7 +65,7 @@ func (m *machines) held(t *testing.T) {
 				"a static program's": filepath.Join(guestmachine.OutDir, program) + " " + strings.Join(sender.Args[1:], " "),
 				"by CLOCK_MONOTONIC": sendInside + "--clock monotonic",
 				"by CLOCK_REALTIME":  sendInside + "--clock realtime",
-				"the largest":        sendInside + fmt.Sprintf("--bytes %d", way.mtu-bytesBefore(ofPodB.four)),
+				"the largest":        sendInside + fmt.Sprintf("--bytes %d", way.mtu-bytesBefore(ofPodB.ipv4)),
 			} {
 				t.Run(kind, func(t *testing.T) { m.heldOnce(t, way, command) })
 			}
@@ -93,7 +93,7 @@ func (m *machines) heldOnce(t *testing.T, way guestPath, command string) {
 	before := m.believes(t, way)
 	m.one.run(t, "%s%s", way.in, command)
 	after := m.believes(t, way)
-	seen := marksOn(t, tap, heldCount)
+	seen := awaitMarks(t, tap, heldCount)
 	traced := timed(following.stop())
 	if after.Sent-before.Sent != heldCount || len(after.Refused) > 0 {
 		t.Errorf("ktsn-guest says %+v before and %+v after", before, after)
@@ -113,16 +113,16 @@ func checkNoneEarly(t *testing.T, traced []control.TracedMessage, seen []onWire,
 	if len(traced) != count || len(seen) != count {
 		t.Fatalf("ktsnd saw %d of %d messages, and %d were on the wire", len(traced), count, len(seen))
 	}
-	for i, one := range seen {
-		if int(one.number) != i {
-			t.Fatalf("message %d is in place %d", one.number, i)
+	for i, message := range seen {
+		if int(message.number) != i {
+			t.Fatalf("message %d is in place %d", message.number, i)
 		}
-		if early := traced[i].DueTAI - min(one.wireTAI, traced[i].EndedTAI); early > 0 {
+		if early := traced[i].DueTAI - min(message.wireTAI, traced[i].EndedTAI); early > 0 {
 			t.Errorf("message %d left %d ns early", i, early)
 		}
 		if i > 0 {
 			// The program's times are a cycle apart on any clock, within what clocks drift in it.
-			apart, asked := traced[i].DueTAI-traced[i-1].DueTAI, one.txtime-seen[i-1].txtime
+			apart, asked := traced[i].DueTAI-traced[i-1].DueTAI, message.txtime-seen[i-1].txtime
 			if wrong := apart - asked; wrong > int64(1e6) || wrong < -int64(1e6) {
 				t.Errorf("messages %d and %d are %d ns apart, and should be %d", i-1, i, apart, asked)
 			}

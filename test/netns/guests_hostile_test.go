@@ -98,7 +98,7 @@ func datagramFrom(change func(*framing)) lie {
 }
 
 // claims is an answer of ARP or ND that says of an address that it is the enemy's.
-func claims(family int, of netip.Addr) lie {
+func claims(family int, source netip.Addr) lie {
 	return func(t *testing.T, e *enemy, victim net.HardwareAddr, payload []byte) []byte {
 		ether := &layers.Ethernet{SrcMAC: e.mac, DstMAC: victim}
 		var all []gopacket.SerializableLayer
@@ -106,16 +106,16 @@ func claims(family int, of netip.Addr) lie {
 			ether.EthernetType = layers.EthernetTypeARP
 			all = []gopacket.SerializableLayer{ether, &layers.ARP{
 				AddrType: layers.LinkTypeEthernet, Protocol: layers.EthernetTypeIPv4, HwAddressSize: 6, ProtAddressSize: 4, Operation: layers.ARPReply,
-				SourceHwAddress: e.mac, SourceProtAddress: of.AsSlice(), DstHwAddress: victim, DstProtAddress: topology.PodAddressB.AsSlice(),
+				SourceHwAddress: e.mac, SourceProtAddress: source.AsSlice(), DstHwAddress: victim, DstProtAddress: topology.PodAddressB.AsSlice(),
 			}}
 		} else {
 			ether.EthernetType = layers.EthernetTypeIPv6
-			ip := &layers.IPv6{Version: 6, HopLimit: 255, NextHeader: layers.IPProtocolICMPv6, SrcIP: of.AsSlice(), DstIP: podAddress6B.AsSlice()}
+			ip := &layers.IPv6{Version: 6, HopLimit: 255, NextHeader: layers.IPProtocolICMPv6, SrcIP: source.AsSlice(), DstIP: podAddress6B.AsSlice()}
 			icmp := &layers.ICMPv6{TypeCode: layers.CreateICMPv6TypeCode(layers.ICMPv6TypeNeighborAdvertisement, 0)}
 			if err := icmp.SetNetworkLayerForChecksum(ip); err != nil {
 				t.Fatal(err)
 			}
-			all = []gopacket.SerializableLayer{ether, ip, icmp, &layers.ICMPv6NeighborAdvertisement{Flags: 0x60, TargetAddress: of.AsSlice(),
+			all = []gopacket.SerializableLayer{ether, ip, icmp, &layers.ICMPv6NeighborAdvertisement{Flags: 0x60, TargetAddress: source.AsSlice(),
 				Options: layers.ICMPv6Options{{Type: layers.ICMPv6OptTargetAddress, Data: e.mac}}}}
 		}
 		buffer := gopacket.NewSerializeBuffer()
@@ -184,15 +184,15 @@ func TestGuestsSpoofNoMoreThanPods(t *testing.T) {
 			m := c.attachMachine(t)
 			c.awaitRelay(t, machineIdentity)
 			machine, pod := c.machineEnemy(t, m), c.podEnemy(t)
-			for name, one := range lies {
+			for name, lie := range lies {
 				t.Run(name, func(t *testing.T) {
 					before := c.droppedOfAll(t)
-					got := c.arrives(t, machine, machineIdentity, one.make)
+					got := c.arrives(t, machine, machineIdentity, lie.make)
 					counted := c.droppedOfAll(t) - before
-					if (one.recorded || mode == capture.All) && (got || counted == 0) {
+					if (lie.recorded || mode == capture.All) && (got || counted == 0) {
 						t.Errorf("it arrives: %v; %d are counted as dropped", got, counted)
 					}
-					if as := c.arrives(t, pod, identity, one.make); got != as {
+					if as := c.arrives(t, pod, identity, lie.make); got != as {
 						t.Errorf("of the machine it arrives: %v, of a pod: %v", got, as)
 					}
 				})
@@ -217,7 +217,7 @@ func (c *captured) checkMachineServed(t *testing.T, e *enemy) {
 	honest := &framing{source: e.mac, destination: interfaceMAC(t, c.PodB), from: e.from, to: topology.PodAddressB, port: listenPort, payloadBytes: 64,
 		record: &ownRecord{version: 1}}
 	e.send(t, honest.frame(t, at))
-	if seen := marksOn(t, tap, 1); len(seen) != 1 || seen[0].wireTAI < at {
+	if seen := awaitMarks(t, tap, 1); len(seen) != 1 || seen[0].wireTAI < at {
 		t.Errorf("an honest frame of the machine for %d: %+v", at, seen)
 	}
 }
@@ -253,11 +253,11 @@ func TestGuestsForgedRecordsAreDropped(t *testing.T) {
 	e.send(t, tagged(inner, 5))
 	e.send(t, tagged(tagged(inner, 5), 3))
 	time.Sleep(2 * soon)
-	await(t, c.client, "what is too far ahead is dropped", func(counted control.Counters) bool { return counted.DropHorizon >= before+2 })
-	seen := marksOn(t, tap, 0)
-	for _, one := range seen {
-		if early := one.txtime - one.wireTAI; early > 0 && early < int64(time.Hour) {
-			t.Errorf("a frame left %v early: %x", time.Duration(early), one.frame.Head)
+	awaitCounters(t, c.client, "what is too far ahead is dropped", func(counted control.Counters) bool { return counted.DropHorizon >= before+2 })
+	seen := awaitMarks(t, tap, 0)
+	for _, message := range seen {
+		if early := message.txtime - message.wireTAI; early > 0 && early < int64(time.Hour) {
+			t.Errorf("a frame left %v early: %x", time.Duration(early), message.frame.Head)
 		}
 	}
 	if got := c.relayPIDs(t); !slices.Equal(got, relays) || c.daemon.PID() != daemon {

@@ -37,12 +37,12 @@ func (m *machines) disturbed(t *testing.T, way guestPath, linkGoes bool, disturb
 	finish := m.one.begin(t, way.in+"$inside send --to "+atPodB.String()+" --count 60 --cycle 20ms --lead 800ms")
 	time.Sleep(count / 2 * 20 * time.Millisecond)
 	disturb()
-	if said, err := finish(t); err != nil {
-		t.Fatalf("%v: %s", err, said)
+	if output, err := finish(t); err != nil {
+		t.Fatalf("%v: %s", err, output)
 	}
 	after := m.believes(t, way)
 	time.Sleep(1200 * time.Millisecond)
-	seen := marksOn(t, tap, 0)
+	seen := awaitMarks(t, tap, 0)
 	checkUndisturbed(t, seen, before, after)
 	lost := uint64(count - len(seen))
 	if now := m.reported(t); linkGoes {
@@ -59,12 +59,12 @@ func (m *machines) disturbed(t *testing.T, way guestPath, linkGoes bool, disturb
 func checkUndisturbed(t *testing.T, seen []onWire, before, after guestStatus) {
 	t.Helper()
 	least := min(before.AheadNs, after.AheadNs) - max(before.BoundNs, after.BoundNs)
-	for i, one := range seen {
-		if i > 0 && one.number <= seen[i-1].number {
-			t.Errorf("message %d is behind message %d", one.number, seen[i-1].number)
+	for i, message := range seen {
+		if i > 0 && message.number <= seen[i-1].number {
+			t.Errorf("message %d is behind message %d", message.number, seen[i-1].number)
 		}
-		if early := one.txtime + least - one.wireTAI; early > 0 {
-			t.Errorf("message %d left %v early", one.number, time.Duration(early))
+		if early := message.txtime + least - message.wireTAI; early > 0 {
+			t.Errorf("message %d left %v early", message.number, time.Duration(early))
 		}
 	}
 }
@@ -98,7 +98,7 @@ func (m *machines) outlive(t *testing.T) {
 					}
 				})
 			})
-			m.one.run(t, "%sping -n -q -c 2 -i 0.2 -W 10 %s", way.in, ofOther.four)
+			m.one.run(t, "%sping -n -q -c 2 -i 0.2 -W 10 %s", way.in, ofOther.ipv4)
 		})
 	}
 }
@@ -158,8 +158,8 @@ func (m *machines) handedOverThen(t *testing.T, begin func()) {
 	m.setUpOne(t)
 	for name, way := range m.bothPaths() {
 		t.Run("afterwards by "+name, func(t *testing.T) {
-			m.one.run(t, "%sping -n -q -c 5 -i 0.05 -w 15 %s", way.in, ofOther.four)
-			m.one.run(t, "%sping -n -q -c 5 -i 0.05 -w 15 %s", way.in, ofPodB.six)
+			m.one.run(t, "%sping -n -q -c 5 -i 0.05 -w 15 %s", way.in, ofOther.ipv4)
+			m.one.run(t, "%sping -n -q -c 5 -i 0.05 -w 15 %s", way.in, ofPodB.ipv6)
 			m.followHost(t, way)
 			m.heldOnce(t, way, sendInside)
 		})

@@ -30,7 +30,7 @@ func TestGuestsByVhostUserAreNotMigrated(t *testing.T) {
 	qemu := append(guestmachine.QEMU(t, root), "-nodefaults", "-display", "none", "-S", "-machine", "q35,accel=tcg", "-m", "64",
 		"-object", "memory-backend-memfd,id=mem,size=64M,share=on", "-numa", "node,memdev=mem",
 		"-chardev", "socket,id=tsn,server=on,path="+rig.path, "-netdev", "vhost-user,id=tsn,chardev=tsn",
-		"-device", "virtio-net-pci,netdev=tsn,mac="+net.HardwareAddr(rig.own).String(),
+		"-device", "virtio-net-pci,netdev=tsn,mac="+net.HardwareAddr(rig.podA).String(),
 		"-qmp", "unix:"+control+",server=on,wait=off")
 	machine := start(t, rig.NodeA, "qemu", exec.Command("sh", append([]string{"-c", `umask 0; exec "$0" "$@"`}, qemu...)...))
 	conn := testlab.EventuallyValue(t, patience, 10*time.Millisecond, func() (net.Conn, error) {

@@ -27,7 +27,7 @@ func (m *machines) released(t *testing.T) {
 		before = m.believes(t, way)
 		tap := m.a.openTap(t, 4*releasedCount)
 		m.one.run(t, send, way.in, atPodB, releasedCount)
-		held = behindTimes(marksOn(t, tap, releasedCount), before)
+		held = behindTimes(awaitMarks(t, tap, releasedCount), before)
 	})
 	t.Run("released", func(t *testing.T) {
 		m.one.run(t, `ktsn-guest detach --interface %[1]s
@@ -37,7 +37,7 @@ tc qdisc replace dev %[1]s parent 100:2 etf clockid CLOCK_TAI delta 500000`, way
 		tap := m.a.openTap(t, 4*releasedCount)
 		m.one.run(t, send, way.in, atPodB, releasedCount)
 		time.Sleep(500 * time.Millisecond)
-		seen := marksOn(t, tap, 0)
+		seen := awaitMarks(t, tap, 0)
 		for i := 1; i < len(seen); i++ {
 			if seen[i].number <= seen[i-1].number {
 				t.Errorf("message %d is behind message %d", seen[i].number, seen[i-1].number)
@@ -60,19 +60,19 @@ tc qdisc replace dev %[1]s parent 100:2 etf clockid CLOCK_TAI delta 500000`, way
 
 // behindTimes is how far behind their times messages were on the wire, as far as the machine knows the host's clock, in order.
 func behindTimes(seen []onWire, known guestStatus) (all []int64) {
-	for _, one := range seen {
-		all = append(all, one.wireTAI-one.txtime-known.AheadNs)
+	for _, message := range seen {
+		all = append(all, message.wireTAI-message.txtime-known.AheadNs)
 	}
 	slices.Sort(all)
 	return all
 }
 
 // spread is a percentile of what is sorted, of its distance from 0, in microseconds.
-func spread(all []int64, of int) float64 {
+func spread(all []int64, parts int) float64 {
 	distances := make([]int64, len(all))
-	for i, one := range all {
-		distances[i] = max(one, -one)
+	for i, value := range all {
+		distances[i] = max(value, -value)
 	}
 	slices.Sort(distances)
-	return float64(stats.Percentile(distances, of)) / 1e3
+	return float64(stats.Percentile(distances, parts)) / 1e3
 }

@@ -21,10 +21,10 @@ func TestRingCreationRateIsBounded(t *testing.T) {
 	began := time.Now()
 	running := enemy.start(t, "handback", length)
 	asking := startAsking(t, lab.PodA, lab.socket, length/2)
-	said := running.achieved(t)
+	results := running.achieved(t)
 	most := atOnce + int(float64(perSecond)*time.Since(began).Seconds())
-	if said["handed"] == 0 || said["handed"] > most {
-		t.Errorf("handed back: %v; want at most %d", said, most)
+	if results["handed"] == 0 || results["handed"] > most {
+		t.Errorf("handed back: %v; want at most %d", results, most)
 	}
 	// Others wait for none of them.
 	if asked := asking.achieved(t); asked["asked"] == 0 || asked["longest-us"] > int(time.Second/time.Microsecond) {

@@ -17,16 +17,16 @@ func TestMessageTakenLateCountsAsMissed(t *testing.T) {
 	lab.listenForTexts(t)
 	const lead = 300 * time.Millisecond // so long that no disturbance of the machine keeps the call from coming in time
 	asker := lab.startAskerAhead(t, "blocking", lead)
-	asker.does(t, "socket", "made")
+	asker.expect(t, "socket", "made")
 	signal(t, daemon, syscall.SIGSTOP)
-	asker.does(t, "send", "sent")
+	asker.expect(t, "send", "sent")
 	time.Sleep(lead + 100*time.Millisecond)
 	signal(t, daemon, syscall.SIGCONT)
-	asker.does(t, "report", "ECANCELED")
-	asker.does(t, "past", "sent")
-	asker.does(t, "report", "EINVAL")
+	asker.expect(t, "report", "ECANCELED")
+	asker.expect(t, "past", "sent")
+	asker.expect(t, "report", "EINVAL")
 	asker.ends(t)
-	if counted := settled(t, client); counted.DropMissed != 1 || counted.DropTxtime != 1 {
+	if counted := awaitSettled(t, client); counted.DropMissed != 1 || counted.DropTxtime != 1 {
 		t.Errorf("ktsnd counts %+v", counted)
 	}
 }

@@ -60,8 +60,8 @@ func newLab(t *testing.T) *lab {
 	return newLabWith(t, func(*cniruntime.Wiring) {})
 }
 
-// newLabThatPasses is one whose pods send by the kernel what has a transmit time and does not come through libktsn.
-func newLabThatPasses(t *testing.T) *lab {
+// newLabWithPass is one whose pods send by the kernel what has a transmit time and does not come through libktsn.
+func newLabWithPass(t *testing.T) *lab {
 	t.Helper()
 	return newLabWith(t, func(wiring *cniruntime.Wiring) { wiring.A.LetPass() })
 }
@@ -95,8 +95,8 @@ func newUnattached(t *testing.T) (*lab, *cniruntime.Wiring) {
 	// Most tests tell ktsnd by themselves what they want it to know.
 	wiring := cniruntime.Wire(nodes, plugins, identity)
 	dir := publicDir(t)
-	made := &lab{Topology: nodes, dir: dir, control: filepath.Join(dir, "control.sock"), socket: filepath.Join(dir, "app.sock")}
-	return made, wiring
+	l := &lab{Topology: nodes, dir: dir, control: filepath.Join(dir, "control.sock"), socket: filepath.Join(dir, "app.sock")}
+	return l, wiring
 }
 
 // publicDir makes a short-named folder that every user can enter.
@@ -269,9 +269,9 @@ func publicCopy(t *testing.T, name string) string {
 type traffic struct {
 	count        int
 	payloadBytes int
-	// talker has further options; environment nil is this process's.
-	talker      []string
-	environment []string
+	// talkerOptions has further options; environment nil is this process's.
+	talkerOptions []string
+	environment   []string
 }
 
 // observed is what became of a traffic.
@@ -289,7 +289,7 @@ func (l *lab) run(t *testing.T, what traffic) *observed {
 	tap := l.openTap(t, what.count)
 	f := listenFor(t, l.PodB, atPodB, what.count)
 	arguments := append([]string{"talker", "--quiet", "--clock", "tai", "--csv", f.talkerFile, "--to", atPodB.String(),
-		"--count", strconv.Itoa(what.count), "--size", strconv.Itoa(what.payloadBytes)}, what.talker...)
+		"--count", strconv.Itoa(what.count), "--size", strconv.Itoa(what.payloadBytes)}, what.talkerOptions...)
 	command := exec.Command(program(t, "tsnperf"), arguments...)
 	command.Env = what.environment
 	f.talker = start(t, l.PodA, "talker", command)
@@ -314,7 +314,7 @@ func (l *lab) openTap(t *testing.T, count int) *wiretap.Tap {
 
 // awaitWire waits until the tap has seen so many frames of that kind. That ktsnd has sent them does not say so: the kernel may
 // still have them in a backlog.
-func awaitWire(t *testing.T, tap *wiretap.Tap, count int, is func(wiretap.Packet) bool) {
+func awaitWire(t *testing.T, tap *wiretap.Tap, count int, matches func(wiretap.Packet) bool) {
 	t.Helper()
 	for deadline := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
 		packets, err := tap.Seen()
@@ -323,7 +323,7 @@ func awaitWire(t *testing.T, tap *wiretap.Tap, count int, is func(wiretap.Packet
 		}
 		seen := 0
 		for _, packet := range packets {
-			if is(packet) {
+			if matches(packet) {
 				seen++
 			}
 		}
@@ -361,13 +361,13 @@ func (o *observed) addPackets(t *testing.T, tap *wiretap.Tap) {
 }
 
 // forGood is as many messages as nobody sends: such a listener goes on until it is drained.
-const forGood = 1000000
+const unlimited = 1000000
 
 // startListener starts tsnperf's listener and returns once it listens.
 func startListener(t *testing.T, pod *topology.Namespace, at netip.AddrPort, count int, file string) *process.Process {
 	t.Helper()
 	first, idle := patience/2, patience/4
-	if count == forGood { // for as long as the machine takes to start a ktsnd, or whatever comes between two messages
+	if count == unlimited { // for as long as the machine takes to start a ktsnd, or whatever comes between two messages
 		first, idle = time.Hour, time.Hour
 	}
 	readable, writable, err := os.Pipe()
@@ -377,7 +377,7 @@ func startListener(t *testing.T, pod *topology.Namespace, at netip.AddrPort, cou
 	defer readable.Close()
 	command := exec.Command(program(t, "tsnperf"), "listener", "--block", "--quiet", "--csv", file,
 		"--bind", at.String(),
-		"--count", strconv.Itoa(count), "--ready-fd", "3", "--first-timeout", inSeconds(first), "--idle-timeout", inSeconds(idle))
+		"--count", strconv.Itoa(count), "--ready-fd", "3", "--first-timeout", seconds(first), "--idle-timeout", seconds(idle))
 	command.ExtraFiles = []*os.File{writable}
 	listener := start(t, pod, "listener", command)
 	writable.Close()
@@ -388,7 +388,7 @@ func startListener(t *testing.T, pod *topology.Namespace, at netip.AddrPort, cou
 	return listener
 }
 
-func inSeconds(of time.Duration) string { return strconv.Itoa(int(of.Seconds())) + "s" }
+func seconds(duration time.Duration) string { return strconv.Itoa(int(duration.Seconds())) + "s" }
 
 // drain ends a listener when it has all that was sent to it.
 func drain(t *testing.T, listener *process.Process) {
@@ -407,7 +407,7 @@ func drain(t *testing.T, listener *process.Process) {
 func unread(t *testing.T, running *process.Process) uint64 {
 	t.Helper()
 	const queues, inode = 4, 9
-	own := descriptorsOf(t, running.PID())
+	descriptors := descriptorsOf(t, running.PID())
 	bytes := uint64(0)
 	for _, name := range []string{"udp", "udp6"} {
 		table, err := os.ReadFile(fmt.Sprintf("/proc/%d/net/%s", running.PID(), name))
@@ -416,7 +416,7 @@ func unread(t *testing.T, running *process.Process) uint64 {
 		}
 		for line := range strings.Lines(string(table)) {
 			fields := strings.Fields(line)
-			if len(fields) <= inode || !slices.Contains(own, "socket:["+fields[inode]+"]") {
+			if len(fields) <= inode || !slices.Contains(descriptors, "socket:["+fields[inode]+"]") {
 				continue
 			}
 			_, receive, _ := strings.Cut(fields[queues], ":")
@@ -498,28 +498,28 @@ func counters(t *testing.T, client *control.Client) control.Counters {
 }
 
 // awaitStatus waits until ktsnd's status is so.
-func awaitStatus(t *testing.T, client *control.Client, what string, is func(*control.Status) bool) {
+func awaitStatus(t *testing.T, client *control.Client, what string, condition func(*control.Status) bool) {
 	t.Helper()
 	testlab.Eventually(t, patience, time.Millisecond, func() error {
 		status := statusOf(t, client)
-		if is(status) {
+		if condition(status) {
 			return nil
 		}
 		return fmt.Errorf("not so: %s; ktsnd has %+v", what, status)
 	})
 }
 
-// await waits until ktsnd counts so.
-func await(t *testing.T, client *control.Client, what string, is func(control.Counters) bool) {
+// awaitCounters waits until ktsnd counts so.
+func awaitCounters(t *testing.T, client *control.Client, what string, condition func(control.Counters) bool) {
 	t.Helper()
-	awaitStatus(t, client, what, func(status *control.Status) bool { return is(status.Counters) })
+	awaitStatus(t, client, what, func(status *control.Status) bool { return condition(status.Counters) })
 }
 
-// settled waits until all that applications ever handed over has left or was dropped, and returns ktsnd's counters, which are
+// awaitSettled waits until all that applications ever handed over has left or was dropped, and returns ktsnd's counters, which are
 // final then. They must have ended, or be about to: ktsnd forgets a process when its ring is empty, and only that tells that
 // it is. What lies in the ring of one that goes on is taken when ktsnd looks there, without a doorbell if its time is far
 // enough away, and does not count as pending before.
-func settled(t *testing.T, client *control.Client) control.Counters {
+func awaitSettled(t *testing.T, client *control.Client) control.Counters {
 	t.Helper()
 	return testlab.EventuallyValue(t, patience, 10*time.Millisecond, func() (control.Counters, error) {
 		left := unsettled(t, client) // first: what ended then is in the counters that are read now

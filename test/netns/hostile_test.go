@@ -104,16 +104,16 @@ func (a *attack) achieved(t *testing.T) map[string]int {
 	if err := finish(t, a.Process); err != nil {
 		t.Fatal(err)
 	}
-	said := map[string]int{}
+	results := map[string]int{}
 	for line := range strings.Lines(a.stdout.String()) {
 		name, number, _ := strings.Cut(strings.TrimSpace(line), " ")
 		value, err := strconv.Atoi(number)
 		if err != nil {
 			t.Fatalf("%s said %q", a.Name(), line)
 		}
-		said[name] = value
+		results[name] = value
 	}
-	return said
+	return results
 }
 
 // listenHostile checks in pod b that whatever the hostile pod gets sent comes from its own address. The
@@ -166,12 +166,12 @@ func (l *lab) goodTraffic(t *testing.T, count int, begin func()) {
 // arrivals tells of those that arrived just before and after that one when they were due and when they arrived.
 func arrivals(received []tsnperf.Received, i int) string {
 	const neighbors = 10
-	var told strings.Builder
+	var text strings.Builder
 	for _, message := range received[max(0, i-neighbors):min(len(received), i+neighbors)] {
-		fmt.Fprintf(&told, "\n\tmessage %d was due at %s and arrived %s later", message.Sequence,
+		fmt.Fprintf(&text, "\n\tmessage %d was due at %s and arrived %s later", message.Sequence,
 			time.Unix(0, message.Txtime).UTC().Format("05.000000"), time.Duration(message.Arrival-message.Txtime))
 	}
-	return told.String()
+	return text.String()
 }
 
 // startServedTalker starts a talker in pod a that has time until its first message, and sees to it that ktsnd serves it
@@ -239,15 +239,15 @@ func forgotten(t *testing.T, client *control.Client) {
 	})
 }
 
-// idle is forgotten, and then what is freed behind the applications' backs is freed, too.
-func idle(t *testing.T, client *control.Client) {
+// awaitIdle is forgotten, and then what is freed behind the applications' backs is freed, too.
+func awaitIdle(t *testing.T, client *control.Client) {
 	t.Helper()
 	forgotten(t, client)
 	time.Sleep(200 * time.Millisecond)
 }
 
-// returned waits until ktsnd has no more than before, but for what its allocator keeps.
-func returned(t *testing.T, daemon *process.Process, client *control.Client, before holdings) {
+// awaitReturned waits until ktsnd has no more than before, but for what its allocator keeps.
+func awaitReturned(t *testing.T, daemon *process.Process, client *control.Client, before holdings) {
 	t.Helper()
 	slackBytes := 16 << 20
 	if testlab.Sanitized() {
@@ -317,25 +317,25 @@ func TestHostilePodHarmsOnlyItself(t *testing.T) {
 			lab := newLab(t)
 			daemon, client := lab.startDaemon(t, "--pod-horizon", "2s")
 			enemy := lab.addHostile(t, client)
-			heard := enemy.listenHostile(t)
+			listener := enemy.listenHostile(t)
 			lab.goodTraffic(t, 10, func() {})
-			idle(t, client)
+			awaitIdle(t, client)
 			before := holdingsOf(t, daemon)
 			var running *attack
-			messages := either(300, 5000)
+			messages := shortOrLong(300, 5000)
 			lab.goodTraffic(t, messages, func() {
 				running = enemy.start(t, test.mode, time.Duration(messages)*2*time.Millisecond+400*time.Millisecond)
 			})
-			if said := running.achieved(t); said[test.achieves] == 0 || said[test.fails] != 0 {
-				t.Errorf("the hostile pod achieved nothing, or too much: %v", said)
+			if results := running.achieved(t); results[test.achieves] == 0 || results[test.fails] != 0 {
+				t.Errorf("the hostile pod achieved nothing, or too much: %v", results)
 			}
-			returned(t, daemon, client, before)
+			awaitReturned(t, daemon, client, before)
 			killed := enemy.start(t, test.mode, patience)
 			time.Sleep(200 * time.Millisecond)
 			kill(t, killed.Process)
-			returned(t, daemon, client, before)
-			checkBooks(t, settled(t, client))
-			if count := heard(); test.sends && count == 0 {
+			awaitReturned(t, daemon, client, before)
+			checkBooks(t, awaitSettled(t, client))
+			if count := listener(); test.sends && count == 0 {
 				t.Error("no message of the hostile pod arrived")
 			}
 		})
@@ -360,13 +360,13 @@ func TestPodThatStallsKtsndDelaysNoOther(t *testing.T) {
 			})
 			// Either it was not held up or it was, for seconds.
 			const heldUp = time.Second
-			if said := asking.achieved(t); said["asked"] == 0 || said["longest-us"] > int(heldUp/time.Microsecond) {
-				t.Errorf("another pod's requests: %v", said)
+			if results := asking.achieved(t); results["asked"] == 0 || results["longest-us"] > int(heldUp/time.Microsecond) {
+				t.Errorf("another pod's requests: %v", results)
 			}
-			if said := running.achieved(t); said["held"] == 0 && said["left"] == 0 {
-				t.Errorf("the hostile pod held nobody up: %v", said)
+			if results := running.achieved(t); results["held"] == 0 && results["left"] == 0 {
+				t.Errorf("the hostile pod held nobody up: %v", results)
 			}
-			checkBooks(t, settled(t, client))
+			checkBooks(t, awaitSettled(t, client))
 		})
 	}
 }
@@ -417,21 +417,21 @@ func watched(t *testing.T, client *control.Client, begin func() *attack) (*attac
 	return running, all
 }
 
-// most is the highest of what was seen.
-func most(seen []glimpse, of func(*control.Status) int) int {
+// maximum is the highest of what was seen.
+func maximum(seen []glimpse, value func(*control.Status) int) int {
 	highest := 0
-	for _, one := range seen {
-		highest = max(highest, of(one.Status))
+	for _, sample := range seen {
+		highest = max(highest, value(sample.Status))
 	}
 	return highest
 }
 
 // checkPace checks that a counter is at no time higher than so many, and so many more for each second.
-func checkPace(t *testing.T, seen []glimpse, base, perSecond float64, of func(control.Counters) uint64) {
+func checkPace(t *testing.T, seen []glimpse, base, perSecond float64, value func(control.Counters) uint64) {
 	t.Helper()
-	for _, one := range seen {
-		if count := of(one.Counters); float64(count) > base+perSecond*one.after.Seconds() {
-			t.Errorf("%d after %v, want at most %v and %v a second", count, one.after, base, perSecond)
+	for _, sample := range seen {
+		if count := value(sample.Counters); float64(count) > base+perSecond*sample.after.Seconds() {
+			t.Errorf("%d after %v, want at most %v and %v a second", count, sample.after, base, perSecond)
 			return
 		}
 	}
@@ -449,28 +449,28 @@ func TestPodQuota(t *testing.T) {
 	timing(t)
 	for name, test := range map[string]shareCase{
 		"of connections": {[]string{"--pod-processes", "3"}, "many",
-			func(t *testing.T, said map[string]int, seen []glimpse, end control.Counters) {
-				processes := most(seen, func(status *control.Status) int { return status.Processes })
-				if said["connections"] != 3 || processes != 3 || end.LimitRefusals == 0 {
-					t.Errorf("%v, %d processes, %d refusals", said, processes, end.LimitRefusals)
+			func(t *testing.T, results map[string]int, seen []glimpse, end control.Counters) {
+				processes := maximum(seen, func(status *control.Status) int { return status.Processes })
+				if results["connections"] != 3 || processes != 3 || end.LimitRefusals == 0 {
+					t.Errorf("%v, %d processes, %d refusals", results, processes, end.LimitRefusals)
 				}
 			}},
 		"of timed sockets": {[]string{"--pod-sockets", "5"}, "many",
-			func(t *testing.T, said map[string]int, seen []glimpse, end control.Counters) {
-				flows := most(seen, func(status *control.Status) int { return status.Flows })
-				if said["sockets"] != 5 || syscall.Errno(said["socket-errno"]) != syscall.ENOBUFS || flows != 5 || end.LimitRefusals == 0 {
-					t.Errorf("%v, %d flows, %d refusals", said, flows, end.LimitRefusals)
+			func(t *testing.T, results map[string]int, seen []glimpse, end control.Counters) {
+				flows := maximum(seen, func(status *control.Status) int { return status.Flows })
+				if results["sockets"] != 5 || syscall.Errno(results["socket-errno"]) != syscall.ENOBUFS || flows != 5 || end.LimitRefusals == 0 {
+					t.Errorf("%v, %d flows, %d refusals", results, flows, end.LimitRefusals)
 				}
 			}},
 		"of memory for rings": {[]string{"--pod-memory", "1"}, "many",
-			func(t *testing.T, said map[string]int, _ []glimpse, end control.Counters) {
-				if said["rings"] != 1 || syscall.Errno(said["ring-errno"]) != syscall.ENOMEM || end.LimitRefusals == 0 {
-					t.Errorf("%v, %d refusals", said, end.LimitRefusals)
+			func(t *testing.T, results map[string]int, _ []glimpse, end control.Counters) {
+				if results["rings"] != 1 || syscall.Errno(results["ring-errno"]) != syscall.ENOMEM || end.LimitRefusals == 0 {
+					t.Errorf("%v, %d refusals", results, end.LimitRefusals)
 				}
 			}},
 		"of messages under way": {[]string{"--pod-pending", "100"}, "distant",
 			func(t *testing.T, _ map[string]int, seen []glimpse, end control.Counters) {
-				pending := most(seen, func(status *control.Status) int { return status.Pending })
+				pending := maximum(seen, func(status *control.Status) int { return status.Pending })
 				if pending > 100 || pending == 0 || end.SharePending == 0 {
 					t.Errorf("%d pending; %+v", pending, end)
 				}
@@ -490,9 +490,9 @@ func TestPodQuota(t *testing.T) {
 				}
 			}},
 		"of the future": {[]string{"--pod-horizon", "100ms"}, "distant",
-			func(t *testing.T, said map[string]int, _ []glimpse, end control.Counters) {
+			func(t *testing.T, results map[string]int, _ []glimpse, end control.Counters) {
 				if end.DropHorizon == 0 || end.Sent != 0 {
-					t.Errorf("of %d messages %d were dropped, %d sent", said["filled"], end.DropHorizon, end.Sent)
+					t.Errorf("of %d messages %d were dropped, %d sent", results["filled"], end.DropHorizon, end.Sent)
 				}
 			}},
 	} {

@@ -92,8 +92,8 @@ func TestLibraryNeedsOnlyOldGlibcSymbols(t *testing.T) {
 
 // oldEnough tells whether a version of a symbol, such as GLIBC_2.2.5, was there in Debian 9.
 func oldEnough(version string) bool {
-	minor, found := strings.CutPrefix(version, "GLIBC_2.")
-	if !found {
+	minor, ok := strings.CutPrefix(version, "GLIBC_2.")
+	if !ok {
 		return false
 	}
 	minor, _, _ = strings.Cut(minor, ".")
@@ -126,17 +126,17 @@ func TestLibraryWithOtherPreloadedLibrary(t *testing.T) {
 		} {
 			t.Run(libc+", "+name, func(t *testing.T) {
 				report := filepath.Join(t.TempDir(), "report")
-				before := settled(t, client)
+				before := awaitSettled(t, client)
 				command := shapeCommand(program, turns, "root", append(os.Environ(), "KTSN_SOCKET="+lab.socket,
 					"LD_PRELOAD="+test.preload, "COUNTER_FILE="+report))
 				if err := finish(t, start(t, lab.PodA, "application", command)); err != nil {
 					t.Error(err)
 				}
 				checkServed(t, turns, receiver.take(t, 4, patience))
-				checkCounted(t, turns, before, settled(t, client))
-				said, err := os.ReadFile(report)
-				if want := fmt.Sprintf("sendmsg %d\n", test.want); err != nil || string(said) != want {
-					t.Errorf("it counted %q, want %q (%v)", said, want, err)
+				checkCounted(t, turns, before, awaitSettled(t, client))
+				text, err := os.ReadFile(report)
+				if want := fmt.Sprintf("sendmsg %d\n", test.want); err != nil || string(text) != want {
+					t.Errorf("it counted %q, want %q (%v)", text, want, err)
 				}
 			})
 		}
@@ -152,7 +152,7 @@ func TestKtsnRunWithBothCLibraries(t *testing.T) {
 	plain := shape{name: "plain", timed: 3}
 	for libc, path := range shapePrograms(t) {
 		t.Run(libc, func(t *testing.T) {
-			before := settled(t, client)
+			before := awaitSettled(t, client)
 			inner := shapeCommand(path, plain, "root", nil)
 			command := exec.Command(program(t, "ktsn"), append([]string{"run", "--socket", lab.socket,
 				"--lib", program(t, "libktsn.so"), "--"}, inner.Args...)...)
@@ -160,7 +160,7 @@ func TestKtsnRunWithBothCLibraries(t *testing.T) {
 				t.Error(err)
 			}
 			checkServed(t, plain, receiver.take(t, 3, patience))
-			checkCounted(t, plain, before, settled(t, client))
+			checkCounted(t, plain, before, awaitSettled(t, client))
 		})
 	}
 }

@@ -26,7 +26,7 @@ func (l *lab) underLoad(t *testing.T, change func(before *sum) *control.Client) 
 	running := l.startFlow(t, "--lead", "50ms", "--cycle", "1ms")
 	var total sum
 	client := change(&total)
-	served(t, client, 200)
+	awaitTaken(t, client, 200)
 	total.add(running.end(t, client))
 	running.checkConserved(t, total)
 }
@@ -38,17 +38,17 @@ func (l *lab) killAt(t *testing.T, name, at string, victim func(successor *insta
 	target := l.control
 	l.control = filepath.Join(l.dir, name+".sock")
 	var once sync.Once
-	var made sync.Mutex
+	var mu sync.Mutex
 	var successor *instance
 	killed := make(chan *process.Process, 1)
 	die := func() {
-		made.Lock()
-		defer made.Unlock()
+		mu.Lock()
+		defer mu.Unlock()
 		dies := victim(successor)
 		_ = syscall.Kill(dies.PID(), syscall.SIGKILL)
 		killed <- dies
 	}
-	made.Lock()
+	mu.Lock()
 	var passing *relay
 	ready := make(chan struct{})
 	passing = startRelay(t, l.control, target, func(m message) bool {
@@ -61,7 +61,7 @@ func (l *lab) killAt(t *testing.T, name, at string, victim func(successor *insta
 	})
 	close(ready)
 	successor = l.startInstance(t, name)
-	made.Unlock()
+	mu.Unlock()
 	select {
 	case dead := <-killed:
 		_ = finish(t, dead)
@@ -83,7 +83,7 @@ func TestSuccessorKilledAtAnyStepLosesNothing(t *testing.T) {
 	lab.underLoad(t, func(*sum) *control.Client {
 		before := statusOf(t, client)
 		for n, at := range stepsBefore {
-			served(t, client, counters(t, client).Taken+50)
+			awaitTaken(t, client, counters(t, client).Taken+50)
 			lab.killAt(t, fmt.Sprintf("successor-%d", n), at, func(successor *instance) *process.Process { return successor.Process })
 			client = connect(t, serving.Process, lab.control)
 			if after, err := client.Status(t.Context()); err != nil || after.PID != before.PID {
@@ -105,7 +105,7 @@ func TestPredecessorKilledAtAnyStepLosesNothing(t *testing.T) {
 	serving, client := lab.startServing(t, "instance-first")
 	lab.underLoad(t, func(before *sum) *control.Client {
 		for n, at := range append(slices.Clone(stepsBefore), stepTaken) {
-			served(t, client, counters(t, client).Taken+50)
+			awaitTaken(t, client, counters(t, client).Taken+50)
 			before.add(counters(t, client))
 			dies := serving
 			serving = lab.killAt(t, fmt.Sprintf("instance-%d", n), at, func(*instance) *process.Process { return dies.Process })

@@ -116,15 +116,15 @@ func children(t *testing.T, pid int) []string {
 	if err != nil || len(all) == 0 {
 		t.Fatalf("no tasks of process %d: %v", pid, err)
 	}
-	var found []string
+	var pids []string
 	for _, file := range all {
 		text, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)
 		}
-		found = append(found, strings.Fields(string(text))...)
+		pids = append(pids, strings.Fields(string(text))...)
 	}
-	return found
+	return pids
 }
 
 // statusField is a line of proc(5), /proc/PID/status, in kB or a plain number.
@@ -135,7 +135,7 @@ func statusField(t *testing.T, pid int, name string) int {
 		t.Fatal(err)
 	}
 	for line := range strings.Lines(string(text)) {
-		if value, found := strings.CutPrefix(line, name+":"); found {
+		if value, ok := strings.CutPrefix(line, name+":"); ok {
 			number, err := strconv.Atoi(strings.Fields(value)[0])
 			if err != nil {
 				t.Fatal(err)
@@ -153,8 +153,8 @@ func TestNewerInstanceServesAndOlderStandsBy(t *testing.T) {
 	older, _ := lab.startServing(t, "older")
 	younger, client := lab.upgrade(t, older, "younger")
 	lab.awaitInstance(t, "younger", "older")
-	if said := lab.ask(t, "status"); !strings.Contains(said, "younger; standing by: older") {
-		t.Errorf("status says\n%s", said)
+	if output := lab.ask(t, "status"); !strings.Contains(output, "younger; standing by: older") {
+		t.Errorf("status says\n%s", output)
 	}
 	if have := children(t, older.PID()); len(have) != 0 || statusField(t, older.PID(), "Threads") != 1 {
 		t.Errorf("the one that stands by has processes %v and %d threads", have, statusField(t, older.PID(), "Threads"))
@@ -236,7 +236,7 @@ func TestInstanceRetriesTakeOverOnce(t *testing.T) {
 	younger, client := lab.upgrade(t, older, "younger")
 	before := statusOf(t, client)
 	lab.awaitInstance(t, "younger", "older")
-	awaitSaidFor(t, older.Process, "stood by for 30 s without being ended", time.Minute)
+	awaitLogFor(t, older.Process, "stood by for 30 s without being ended", time.Minute)
 	older.awaitState(t, control.StateServing)
 	younger.awaitState(t, control.StateStandingBy)
 	lab.awaitInstance(t, "older", "younger")
@@ -298,7 +298,7 @@ func TestInstanceRetriesTakeOverOnceAnswered(t *testing.T) {
 	_, answer = asked(t, listener)
 	time.Sleep(31 * time.Second)
 	answer()
-	awaitSaidFor(t, older.Process, "stood by for 30 s without being ended", patience)
+	awaitLogFor(t, older.Process, "stood by for 30 s without being ended", patience)
 	listener.Close()
 	older.awaitState(t, control.StateServing)
 }
@@ -336,8 +336,8 @@ func TestTakeOverByOlderInstanceIsRejected(t *testing.T) {
 		`{"version":1,"request":"take-over","records":1,"boot-id":"","born-ns":0}`:                        "records",
 		`{"version":1,"request":"take-over","records":3,"boot-id":"earlier","born-ns":99999999999999999}`: "the younger goes on",
 	} {
-		if said := lab.say(t, request); !strings.Contains(said, want) {
-			t.Errorf("%s is answered %s, want %q", request, said, want)
+		if reply := lab.say(t, request); !strings.Contains(reply, want) {
+			t.Errorf("%s is answered %s, want %q", request, reply, want)
 		}
 	}
 	lab.receive(t, 1, func() { lab.sendAt(t, nil, 10*time.Millisecond, "text") })
@@ -373,9 +373,9 @@ func TestInstanceWaitsForStalledInstance(t *testing.T) {
 	}
 	lab.fillBacklog(t)
 	checkRefusal(t, lab.NodeA, exec.Command(program(t, "ktsnd"), lab.daemonArguments()...), "a running process listens there")
-	told := lab.startInstance(t, "told")
-	told.awaitState(t, control.StateStarting)
-	told.told(t)
+	instance := lab.startInstance(t, "told")
+	instance.awaitState(t, control.StateStarting)
+	instance.told(t)
 	younger := lab.startInstance(t, "younger")
 	younger.awaitState(t, control.StateStarting)
 	kill(t, serving.Process)
@@ -401,7 +401,7 @@ func TestUnansweredInstanceStartsWithoutTakeOver(t *testing.T) {
 	t.Cleanup(func() { close(ended) })
 	younger := lab.startInstance(t, "younger")
 	lab.control = target
-	awaitSaidFor(t, younger.Process, "did not hand over: it did not answer in time", time.Minute)
+	awaitLogFor(t, younger.Process, "did not hand over: it did not answer in time", time.Minute)
 	younger.awaitState(t, control.StateServing)
 	serving.awaitState(t, control.StateStandingBy)
 }
@@ -427,8 +427,8 @@ func TestRejectedInstanceDoesNotRetry(t *testing.T) {
 	if times > most {
 		t.Errorf("it asked %d times in half a second, want %d at most", times, most)
 	}
-	if said := instance.Stderr(); said != "" {
-		t.Errorf("it says: %s", said)
+	if log := instance.Stderr(); log != "" {
+		t.Errorf("it says: %s", log)
 	}
 	listener.Close()
 	instance.awaitState(t, control.StateServing)
@@ -491,19 +491,19 @@ func TestConcurrentInstancesElectOne(t *testing.T) {
 
 func TestUpgradesUnderLoadLoseNothing(t *testing.T) {
 	timing(t)
-	times := either(20, 100)
+	times := shortOrLong(20, 100)
 	var pauses []time.Duration
 	lab := newLab(t)
 	serving, client := lab.startServing(t, "instance-0")
 	running := lab.startFlow(t, "--lead", "5ms", "--cycle", "1ms")
 	for n := range times {
 		before := serving
-		served(t, client, 100)
+		awaitTaken(t, client, 100)
 		serving, client = lab.upgrade(t, before, "instance-"+strconv.Itoa(n+1))
 		pauses = append(pauses, paused(t, serving.Process))
 		before.told(t)
 	}
-	served(t, client, 100)
+	awaitTaken(t, client, 100)
 	var total sum
 	total.add(running.end(t, client))
 	running.checkNoneLost(t, total)
@@ -522,11 +522,11 @@ func TestUpgradedInstancesKeepOpenVSwitch(t *testing.T) {
 	running := lab.startFlow(t, "--lead", "20ms", "--cycle", "1ms")
 	for n := range 3 {
 		before := serving
-		served(t, client, 200)
+		awaitTaken(t, client, 200)
 		serving, client = lab.upgrade(t, before, "instance-"+strconv.Itoa(n+1), lab.uplink()...)
 		before.told(t)
 	}
-	served(t, client, 200)
+	awaitTaken(t, client, 200)
 	var total sum
 	total.add(running.end(t, client))
 	running.checkNoneLost(t, total)

@@ -60,7 +60,7 @@ func TestIsochronSendsThroughLibktsn(t *testing.T) {
 				t.Fatal(err)
 			}
 			checkIsochron(t, receive)
-			if now := settled(t, client); now.Taken != isochronMessages || now.Sent != isochronMessages {
+			if now := awaitSettled(t, client); now.Taken != isochronMessages || now.Sent != isochronMessages {
 				t.Errorf("ktsnd took %d messages and sent %d, want %d", now.Taken, now.Sent, isochronMessages)
 			}
 		})

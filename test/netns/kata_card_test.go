@@ -72,11 +72,11 @@ func (p *cardPod) primary(t *testing.T) {
 
 func (p *cardPod) add(t *testing.T, configs *libcni.NetworkConfigList) (*current.Result, error) {
 	t.Helper()
-	made, err := p.runtime.AddNetworkList(t.Context(), configs, p.at())
+	result, err := p.runtime.AddNetworkList(t.Context(), configs, p.at())
 	if err != nil {
 		return nil, err
 	}
-	return current.GetResult(made)
+	return current.GetResult(result)
 }
 
 func speaksOf(t *testing.T, err error, part string) {
@@ -160,17 +160,17 @@ func TestKataPodGetsCard(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if made := result.Interfaces[0]; len(result.Interfaces) != 1 || made.PciID != card.Address || made.Mac != link.Attrs().HardwareAddr.String() {
+		if moved := result.Interfaces[0]; len(result.Interfaces) != 1 || moved.PciID != card.Address || moved.Mac != link.Attrs().HardwareAddr.String() {
 			t.Errorf("the result is %+v", result.Interfaces)
 		}
 		devices, err := kata.Read(folder, pod.id)
 		if err != nil || len(devices.Devices) != 2 {
 			t.Fatalf("%+v, %v", devices, err)
 		}
-		own := devices.Devices[1]
-		if devices.Devices[0].Back.Type != kata.HostTap || own.Name != "tsn0" || own.Back != (kata.Back{Type: kata.VFIO, Card: card.Address}) ||
-			own.Address != link.Attrs().HardwareAddr.String() || !slices.Equal(own.Network.Interface.Addresses, []string{"10.42.1.9/16"}) ||
-			!slices.Equal(own.Network.Routes, []kata.Route{{Destination: "10.43.0.0/16", Gateway: "10.42.0.1"}}) {
+		attached := devices.Devices[1]
+		if devices.Devices[0].Back.Type != kata.HostTap || attached.Name != "tsn0" || attached.Back != (kata.Back{Type: kata.VFIO, Card: card.Address}) ||
+			attached.Address != link.Attrs().HardwareAddr.String() || !slices.Equal(attached.Network.Interface.Addresses, []string{"10.42.1.9/16"}) ||
+			!slices.Equal(attached.Network.Routes, []kata.Route{{Destination: "10.43.0.0/16", Gateway: "10.42.0.1"}}) {
 			t.Errorf("the machine has %+v", devices.Devices)
 		}
 		if got := driverOf(card.Address); got != passthrough.VFIO {

@@ -85,10 +85,10 @@ func (h *hypervisor) command(name string, arguments ...string) *exec.Cmd {
 
 func (h *hypervisor) virsh(arguments ...string) (string, error) {
 	command := h.command("virsh", append([]string{"--connect", "qemu:///session"}, arguments...)...)
-	var said bytes.Buffer
-	command.Stdout, command.Stderr = &said, &said
+	var output bytes.Buffer
+	command.Stdout, command.Stderr = &output, &output
 	err := h.where.Do(command.Run)
-	return said.String(), err
+	return output.String(), err
 }
 
 // boot defines a domain and starts it.
@@ -105,8 +105,8 @@ func (h *hypervisor) boot(t *testing.T, domain string) {
 		return fmt.Errorf("libvirtd does not listen: %s", h.daemon.Stderr())
 	})
 	for _, arguments := range [][]string{{"define", path}, {"start", hypervisorDomain}} {
-		if said, err := h.virsh(arguments...); err != nil {
-			t.Fatalf("virsh %q: %v: %s\nlibvirtd says: %s\nthe domain is %s", arguments, err, said, h.daemon.Stderr(), domain)
+		if output, err := h.virsh(arguments...); err != nil {
+			t.Fatalf("virsh %q: %v: %s\nlibvirtd says: %s\nthe domain is %s", arguments, err, output, h.daemon.Stderr(), domain)
 		}
 	}
 }
@@ -130,13 +130,13 @@ func (h *hypervisor) defined(t *testing.T, kind string) string {
 	}
 	command := exec.Command(program(t, "ktsn-kubevirt"), "define", "--instance", instance, "--hooks", filepath.Join(h.folder, "hooks"), "--container", "c")
 	command.Stdin = strings.NewReader(readText(t, "../../kubevirt/testdata/alone.xml"))
-	var made, said bytes.Buffer
-	command.Stdout, command.Stderr = &made, &said
+	var definition, stderr bytes.Buffer
+	command.Stdout, command.Stderr = &definition, &stderr
 	if err := h.where.Do(command.Run); err != nil {
-		t.Fatalf("ktsn-kubevirt: %v: %s", err, said.String())
+		t.Fatalf("ktsn-kubevirt: %v: %s", err, stderr.String())
 	}
 	return strings.NewReplacer(`type="kvm"`, `type="qemu"`, "/var/run/kubevirt/container-disks/kernel-boot", filepath.Dir(kernel),
-		"/var/run/kubevirt-private/f4686d2c-6e8d-4335-b8fd-81bee22f4814", filepath.Join(h.folder, "private")).Replace(made.String())
+		"/var/run/kubevirt-private/f4686d2c-6e8d-4335-b8fd-81bee22f4814", filepath.Join(h.folder, "private")).Replace(definition.String())
 }
 
 func readText(t *testing.T, path string) string {
@@ -179,20 +179,20 @@ func TestGuestsOfKubeVirtByTap(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	own := interfaceMAC(t, l.PodA)
+	mac := interfaceMAC(t, l.PodA)
 	makeTap(t, l.PodA, name)
 	h := startHypervisor(t, l.PodA)
 	h.boot(t, h.defined(t, device.Tap))
 	send, there := boundTo(t, l.PodA, name), packetSocket(t, l.PodA, name)
 	from := []byte{2, 0, 0, 0, 0, 9}
-	frame := fmt.Appendf(slices.Concat(own, from, []byte{carriedEtherType >> 8, carriedEtherType & 0xff}), "%-46s", "and back")
+	frame := fmt.Appendf(slices.Concat(mac, from, []byte{carriedEtherType >> 8, carriedEtherType & 0xff}), "%-46s", "and back")
 	back := h.machineAnswers(t, send, there, frame)
-	if want := slices.Concat(from, own, frame[12:]); !bytes.Equal(back, want) {
+	if want := slices.Concat(from, mac, frame[12:]); !bytes.Equal(back, want) {
 		t.Errorf("%x comes back, want %x", back, want)
 	}
 	h.checkClock(t)
-	if said, err := h.virsh("dumpxml", hypervisorDomain); err != nil || !strings.Contains(said, "<driver queues='2'>") || !strings.Contains(said, "<host gso='off' tso4='off'") {
-		t.Errorf("the domain is %s, %v", said, err)
+	if output, err := h.virsh("dumpxml", hypervisorDomain); err != nil || !strings.Contains(output, "<driver queues='2'>") || !strings.Contains(output, "<host gso='off' tso4='off'") {
+		t.Errorf("the domain is %s, %v", output, err)
 	}
 }
 
@@ -257,7 +257,7 @@ func TestGuestsOfKubeVirtByVhostUser(t *testing.T) {
 	if now := nowTAI(t); now < at {
 		t.Errorf("a frame arrives %d ns before its time", at-now)
 	}
-	left(t, client, 1)
+	awaitSent(t, client, 1)
 	h.checkClock(t)
 	// The machine looks for a relay that comes again.
 	kill(t, rig.relay)

@@ -89,8 +89,8 @@ func checkAssociation(t *testing.T, sender, receiver *os.File) {
 	go func() {
 		var err error
 		for i := range messages {
-			_, one := sender.Write(bytes.Repeat([]byte{byte(i)}, size))
-			err = errors.Join(err, one)
+			_, writeErr := sender.Write(bytes.Repeat([]byte{byte(i)}, size))
+			err = errors.Join(err, writeErr)
 		}
 		sent <- err
 	}()

@@ -26,11 +26,11 @@ import (
 func leftIn(t *testing.T, stateDir string) (left []string) {
 	t.Helper()
 	for _, pattern := range []string{"*.json*", "sockets/*"} {
-		found, err := filepath.Glob(filepath.Join(stateDir, pattern))
+		paths, err := filepath.Glob(filepath.Join(stateDir, pattern))
 		if err != nil {
 			t.Fatal(err)
 		}
-		left = append(left, found...)
+		left = append(left, paths...)
 	}
 	return left
 }
@@ -82,9 +82,9 @@ func TestGuestsSocketBelongsToHypervisor(t *testing.T) {
 	open := exec.Command("perl", "-e", `open(my $tun, "+<", "/dev/net/tun") or die $!; `+
 		`ioctl($tun, 0x400454ca, pack("Z16 s x22", $ARGV[0], 0x5002)) or die "$!\n"`, m.Tap)
 	open.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: owner, Gid: owner}}
-	var said []byte
-	if err := c.NodeA.Do(func() (err error) { said, err = open.CombinedOutput(); return err }); err != nil {
-		t.Errorf("its user cannot open the tap: %v: %s", err, said)
+	var output []byte
+	if err := c.NodeA.Do(func() (err error) { output, err = open.CombinedOutput(); return err }); err != nil {
+		t.Errorf("its user cannot open the tap: %v: %s", err, output)
 	}
 	listen := exec.Command("perl", "-MIO::Socket::UNIX", "-e", `IO::Socket::UNIX->new(Local => $ARGV[0], Listen => 1) or die "$!\n"; unlink $ARGV[0]`, m.Clock)
 	listen.SysProcAttr = open.SysProcAttr
@@ -93,8 +93,8 @@ func TestGuestsSocketBelongsToHypervisor(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if said, err := listen.CombinedOutput(); err != nil {
-		t.Errorf("its user cannot make the clock's socket: %v: %s", err, said)
+	if output, err := listen.CombinedOutput(); err != nil {
+		t.Errorf("its user cannot make the clock's socket: %v: %s", err, output)
 	}
 	about, err := os.Stat(filepath.Dir(m.Clock))
 	if err != nil {
@@ -114,15 +114,15 @@ func TestGuestsByVhostUserUseNodeRelays(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	own, err := net.ParseMAC(m.Address)
+	mac, err := net.ParseMAC(m.Address)
 	if err != nil {
 		t.Fatal(err)
 	}
-	rig := &guestRig{lab: c.lab, guestProgram: publicCopy(t, "ktsn-test-guest"), pairs: 2, path: m.Socket, own: own, podB: interfaceMAC(t, c.PodB), relay: c.relays}
+	rig := &guestRig{lab: c.lab, guestProgram: publicCopy(t, "ktsn-test-guest"), pairs: 2, path: m.Socket, podA: mac, podB: interfaceMAC(t, c.PodB), relay: c.relays}
 	rig.startGuest(t)
 	there := listenFrames(t, c.PodB, carriedEtherType)
 	at := nowTAI(t) + int64(100*time.Millisecond)
-	rig.send(t, 1, recorded(rig.frame(own, "at its time"), at))
+	rig.send(t, 1, recorded(rig.frame(mac, "at its time"), at))
 	if text := arrivedText(t, there); text != "at its time" || nowTAI(t) < at {
 		t.Errorf("%q arrives at %d, and was due at %d", text, nowTAI(t), at)
 	}
@@ -140,18 +140,18 @@ func TestGuestsTapQueueSetsClass(t *testing.T) {
 	for range 8 {
 		taps = append(taps, c.openMachineTap(t, m))
 	}
-	own, err := net.ParseMAC(m.Address)
+	mac, err := net.ParseMAC(m.Address)
 	if err != nil {
 		t.Fatal(err)
 	}
-	rig := &guestRig{lab: c.lab, own: own, podB: interfaceMAC(t, c.PodB)}
+	rig := &guestRig{lab: c.lab, podA: mac, podB: interfaceMAC(t, c.PodB)}
 	there := listenFrames(t, c.PodB, carriedEtherType)
 	following := c.follow(t, machineIdentity)
 	c.awaitRelay(t, machineIdentity)
 	const queue = 5
 	// Until the relay answers, frames are the bridge's.
 	for range 20 {
-		writeTap(taps[queue], make([]byte, virtioHeaderBytes), rig.frame(own, "by queue"))
+		writeTap(taps[queue], make([]byte, virtioHeaderBytes), rig.frame(mac, "by queue"))
 		if text := arrivedText(t, there); text != "by queue" {
 			t.Fatalf("%q arrives", text)
 		}
@@ -160,9 +160,9 @@ func TestGuestsTapQueueSetsClass(t *testing.T) {
 	if len(traced) == 0 {
 		t.Fatal("ktsnd saw none of the frames")
 	}
-	for _, one := range traced {
-		if one.TrafficClass != queue {
-			t.Errorf("its class is %d: %+v", one.TrafficClass, one)
+	for _, message := range traced {
+		if message.TrafficClass != queue {
+			t.Errorf("its class is %d: %+v", message.TrafficClass, message)
 		}
 	}
 }
@@ -190,12 +190,12 @@ func TestGuestsForcedDetachWithoutPlugin(t *testing.T) {
 func TestGuestsTapIsListed(t *testing.T) {
 	c := newCaptured(t, capture.Timed)
 	c.attachMachine(t)
-	var said []byte
+	var output []byte
 	err := c.NodeA.Do(func() (err error) {
-		said, err = exec.Command(program(t, "ktsn"), "status", "--control", c.control).CombinedOutput()
+		output, err = exec.Command(program(t, "ktsn"), "status", "--control", c.control).CombinedOutput()
 		return err
 	})
-	if err != nil || !regexp.MustCompile(`(?m)^machine +\S+ tsn0, by a tap of the node$`).Match(said) || strings.Contains(string(said), "nothing has taken") {
-		t.Errorf("%v: %s", err, said)
+	if err != nil || !regexp.MustCompile(`(?m)^machine +\S+ tsn0, by a tap of the node$`).Match(output) || strings.Contains(string(output), "nothing has taken") {
+		t.Errorf("%v: %s", err, output)
 	}
 }

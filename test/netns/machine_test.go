@@ -59,28 +59,28 @@ func (c *captured) attachMachineAs(t *testing.T, name string, side *cniruntime.S
 	if err != nil {
 		t.Fatal(err)
 	}
-	made := &virtualMachine{stateDir: stateDir}
-	said := c.vm(t, append([]string{"attach", name, "--network", network, "--conf-dir", confDir, "--plugin-dir", filepath.Dir(program(t, "tsn-cni")),
+	machine := &virtualMachine{stateDir: stateDir}
+	output := c.vm(t, append([]string{"attach", name, "--network", network, "--conf-dir", confDir, "--plugin-dir", filepath.Dir(program(t, "tsn-cni")),
 		"--state-dir", stateDir, "-o", "json"}, options...)...)
 	t.Cleanup(func() {
 		if _, err := os.Stat(filepath.Join(stateDir, name+".json")); err == nil {
 			c.vm(t, "detach", name, "--state-dir", stateDir)
 		}
 	})
-	if err := json.Unmarshal(said, &made.Machine); err != nil {
-		t.Fatalf("%q: %v", said, err)
+	if err := json.Unmarshal(output, &machine.Machine); err != nil {
+		t.Fatalf("%q: %v", output, err)
 	}
-	return made
+	return machine
 }
 
 // vm runs `ktsn vm` on node a.
 func (c *captured) vm(t *testing.T, arguments ...string) []byte {
 	t.Helper()
-	said, err := c.runVM(t, arguments)
+	output, err := c.runVM(t, arguments)
 	if err != nil {
 		t.Fatalf("ktsn vm %q: %v", arguments, err)
 	}
-	return said
+	return output
 }
 
 func (c *captured) tryVM(t *testing.T, arguments ...string) error {
@@ -123,13 +123,13 @@ func checkHeld(t *testing.T, traced []control.TracedMessage, seen []onWire, coun
 	// What the host's clock is ahead is known at both ends only, each time within a bound.
 	bound := max(before.BoundNs, after.BoundNs)
 	least, most := min(before.AheadNs, after.AheadNs)-bound, max(before.AheadNs, after.AheadNs)+bound
-	for i, one := range seen {
+	for i, message := range seen {
 		due := traced[i].DueTAI
-		if int(one.number) != i || due < one.txtime+least || due > one.txtime+most {
-			t.Errorf("in place %d is message %d of the guest's time %d, due at %d; the host is ahead by %d to %d", i, one.number, one.txtime, due, least, most)
+		if int(message.number) != i || due < message.txtime+least || due > message.txtime+most {
+			t.Errorf("in place %d is message %d of the guest's time %d, due at %d; the host is ahead by %d to %d", i, message.number, message.txtime, due, least, most)
 		}
-		if early := due - min(one.wireTAI, traced[i].EndedTAI); early > 0 {
-			t.Errorf("message %d left %v early", one.number, time.Duration(early))
+		if early := due - min(message.wireTAI, traced[i].EndedTAI); early > 0 {
+			t.Errorf("message %d left %v early", message.number, time.Duration(early))
 		}
 	}
 }
@@ -137,8 +137,8 @@ func checkHeld(t *testing.T, traced []control.TracedMessage, seen []onWire, coun
 // departures says how far behind their times messages left.
 func departures(traced []control.TracedMessage) string {
 	var errors []int64
-	for _, one := range traced {
-		errors = append(errors, one.EndedTAI-one.DueTAI)
+	for _, message := range traced {
+		errors = append(errors, message.EndedTAI-message.DueTAI)
 	}
 	slices.Sort(errors)
 	return fmt.Sprintf("p50 %v, p99 %v", time.Duration(stats.Percentile(errors, stats.P50)), time.Duration(stats.Percentile(errors, stats.P99)))
@@ -151,8 +151,8 @@ func TestGuestsDetachLeavesNothing(t *testing.T) {
 	if m.Address != "0a:58:0a:2a:01:77" || m.MTU != 1450 || len(m.Prefixes) != 1 || m.Prefixes[0].Addr() != neighborAddress {
 		t.Errorf("it was attached as %+v", m.Machine)
 	}
-	if said := string(c.vm(t, "list", "--state-dir", m.stateDir)); !strings.Contains(said, m.Tap) || !strings.Contains(said, m.Address) {
-		t.Errorf("ktsn vm list says %q", said)
+	if output := string(c.vm(t, "list", "--state-dir", m.stateDir)); !strings.Contains(output, m.Tap) || !strings.Contains(output, m.Address) {
+		t.Errorf("ktsn vm list says %q", output)
 	}
 	for part, arguments := range map[string][]string{
 		"is connected already": {"attach", machineName, "--network", "tsn", "--conf-dir", m.ConfDir},

@@ -24,14 +24,14 @@ const membersPatience = 4 * patience
 
 // twoDaemons is a company whose node b has a ktsnd as well, and each is the other's peer.
 type twoDaemons struct {
-	*company
+	*fourPods
 	daemonB *process.Process
 	clientB *control.Client
 }
 
 func newTwoDaemons(t *testing.T) *twoDaemons {
 	t.Helper()
-	both := &twoDaemons{company: newCompany(t)}
+	both := &twoDaemons{fourPods: newFourPods(t)}
 	both.startDaemonB(t)
 	return both
 }
@@ -55,7 +55,7 @@ func ofNode(t *testing.T, client *control.Client, address netip.Addr) control.No
 	if err != nil {
 		t.Fatal(err)
 	}
-	at := slices.IndexFunc(all, func(one control.NodeGroups) bool { return one.Address == address && one.VNI == topology.VNI })
+	at := slices.IndexFunc(all, func(groups control.NodeGroups) bool { return groups.Address == address && groups.VNI == topology.VNI })
 	if at < 0 {
 		t.Fatalf("no groups of %s among %+v", address, all)
 	}
@@ -63,11 +63,11 @@ func ofNode(t *testing.T, client *control.Client, address netip.Addr) control.No
 }
 
 // awaitGroups waits until ktsnd knows something of a node.
-func awaitGroups(t *testing.T, client *control.Client, address netip.Addr, what string, is func(control.NodeGroups) bool) {
+func awaitGroups(t *testing.T, client *control.Client, address netip.Addr, what string, condition func(control.NodeGroups) bool) {
 	t.Helper()
 	testlab.Eventually(t, membersPatience, 10*time.Millisecond, func() error {
 		groups := ofNode(t, client, address)
-		if is(groups) {
+		if condition(groups) {
 			return nil
 		}
 		return fmt.Errorf("not %s: %+v", what, groups)
@@ -103,12 +103,12 @@ func TestGroupMessagesGoToMembers(t *testing.T) {
 			address := netip.AddrPortFrom(netip.MustParseAddr(group), listenPort)
 			neighbor := join(t, both.others["a neighbor on node a"], network, address)
 			awaitGroups(t, both.client, topology.NodeAddressA, "a member on node a", hasGroup(group))
-			before := settled(t, both.client)
-			both.inside(t, "on this node only", 0, func() {
+			before := awaitSettled(t, both.client)
+			both.tunnelledFrames(t, "on this node only", 0, func() {
 				both.sendToGroup(t, group, "on this node only")
 				receive(t, neighbor)
 			})
-			after := settled(t, both.client)
+			after := awaitSettled(t, both.client)
 			if after.Sent-before.Sent != 1 || after.CopiesSent-before.CopiesSent != 1 || after.CopiesPruned-before.CopiesPruned != 1 {
 				t.Errorf("counted %+v, before %+v", after, before)
 			}
@@ -119,12 +119,12 @@ func TestGroupMessagesGoToMembers(t *testing.T) {
 			awaitGroups(t, both.client, topology.NodeAddressA, "no member on node a", func(groups control.NodeGroups) bool {
 				return !hasGroup(group)(groups)
 			})
-			before = settled(t, both.client)
-			both.inside(t, "on node b only", 1, func() {
+			before = awaitSettled(t, both.client)
+			both.tunnelledFrames(t, "on node b only", 1, func() {
 				both.sendToGroup(t, group, "on node b only")
 				receive(t, member)
 			})
-			after = settled(t, both.client)
+			after = awaitSettled(t, both.client)
 			if after.CopiesSent-before.CopiesSent != 1 || after.CopiesPruned-before.CopiesPruned != 1 {
 				t.Errorf("counted %+v, before %+v", after, before)
 			}
@@ -137,9 +137,9 @@ func TestGroupWithoutMembersCostsOneFrame(t *testing.T) {
 	content(t)
 	both := newTwoDaemons(t)
 	both.awaitBothListed(t)
-	before := settled(t, both.client)
-	both.inside(t, "to nobody", 1, func() { both.sendToGroup(t, "239.1.2.9", "to nobody") })
-	after := settled(t, both.client)
+	before := awaitSettled(t, both.client)
+	both.tunnelledFrames(t, "to nobody", 1, func() { both.sendToGroup(t, "239.1.2.9", "to nobody") })
+	after := awaitSettled(t, both.client)
 	if after.Sent-before.Sent != 1 || after.CopiesSent-before.CopiesSent != 1 || after.CopiesPruned-before.CopiesPruned != 2 ||
 		after.Dropped() != before.Dropped() {
 		t.Errorf("counted %+v, before %+v", after, before)
@@ -151,13 +151,13 @@ func TestLinkLocalGroupsAndBroadcastReachAll(t *testing.T) {
 	both := newTwoDaemons(t)
 	both.awaitBothListed(t)
 	for _, to := range []string{"224.0.0.251", "ff02::1:3"} {
-		before := settled(t, both.client)
+		before := awaitSettled(t, both.client)
 		arguments := []string{"--to", to, "--port", "7788", "--multicast-interface", topology.PodInterface}
 		if netip.MustParseAddr(to).Is6() {
 			arguments = append(arguments, "--scope", topology.PodInterface)
 		}
-		both.inside(t, "to the link", 1, func() { both.sendTo(t, append(arguments, "0:to the link")...) })
-		after := settled(t, both.client)
+		both.tunnelledFrames(t, "to the link", 1, func() { both.sendTo(t, append(arguments, "0:to the link")...) })
+		after := awaitSettled(t, both.client)
 		if after.CopiesSent-before.CopiesSent != 2 || after.CopiesPruned != before.CopiesPruned {
 			t.Errorf("to %s: counted %+v, before %+v", to, after, before)
 		}
@@ -261,7 +261,7 @@ func TestLateGroupMemberIsReached(t *testing.T) {
 	}
 	awaitGroups(t, both.client, topology.NodeAddressB, "unknown", func(groups control.NodeGroups) bool { return !groups.Known })
 	interrupt(t, running)
-	if counted := settled(t, both.client); counted.Dropped() != 0 {
+	if counted := awaitSettled(t, both.client); counted.Dropped() != 0 {
 		t.Errorf("counted %+v", counted)
 	}
 }

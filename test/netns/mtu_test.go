@@ -55,11 +55,11 @@ func (s *sizer) checkLargest(t *testing.T, which string, size int) {
 func (s *sizer) awaitSize(t *testing.T, which string, size int, want string) {
 	t.Helper()
 	testlab.Eventually(t, patience, 20*time.Millisecond, func() error {
-		said := s.send(t, which, size)
-		if said == want {
+		answer := s.send(t, which, size)
+		if answer == want {
 			return nil
 		}
-		return fmt.Errorf("a message of %d bytes on the %s socket: %s, want %s", size, which, said, want)
+		return fmt.Errorf("a message of %d bytes on the %s socket: %s, want %s", size, which, answer, want)
 	})
 }
 

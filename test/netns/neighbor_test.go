@@ -154,7 +154,7 @@ func copiesSent(t *testing.T, client *control.Client) uint64 {
 func (h *hostile) take(t *testing.T, client *control.Client, mode string, length time.Duration) turn {
 	t.Helper()
 	return testlab.EventuallyValue(t, patience, 0, func() (turn, error) {
-		taken, short := h.try(t, client, mode, length)
+		taken, short := h.attack(t, client, mode, length)
 		if short == "" {
 			return taken, nil
 		}
@@ -162,9 +162,9 @@ func (h *hostile) take(t *testing.T, client *control.Client, mode string, length
 	})
 }
 
-// try is one turn, and what the neighbour got too little of done in it. What is measured begins when it has begun, and ends before
+// attack is one turn, and what the neighbour got too little of done in it. What is measured begins when it has begun, and ends before
 // it does.
-func (h *hostile) try(t *testing.T, client *control.Client, mode string, length time.Duration) (taken turn, short string) {
+func (h *hostile) attack(t *testing.T, client *control.Client, mode string, length time.Duration) (taken turn, short string) {
 	t.Helper()
 	const before, after = 150 * time.Millisecond, 50 * time.Millisecond
 	var running *attack
@@ -179,7 +179,7 @@ func (h *hostile) try(t *testing.T, client *control.Client, mode string, length 
 		running = h.start(t, mode, before+length+after)
 	}
 	if running != nil {
-		awaitSaid(t, running.Process, "begun")
+		awaitLog(t, running.Process, "begun")
 	}
 	time.Sleep(before)
 	asking := h.lab.askControl(t)
@@ -188,18 +188,18 @@ func (h *hostile) try(t *testing.T, client *control.Client, mode string, length 
 	taken.replies = asking.stop()
 	taken.to = clockTAI()
 	if running != nil {
-		if said := running.achieved(t); said[achieves] == 0 {
-			short = fmt.Sprintf("the neighbour achieved nothing: %v", said)
+		if results := running.achieved(t); results[achieves] == 0 {
+			short = fmt.Sprintf("the neighbour achieved nothing: %v", results)
 		} else if copied = copiesSent(t, client) - copied; mode == "group" && copied < 10*nobodies {
-			short = fmt.Sprintf("%d messages to the group left as %d frames", said["messages"], copied)
+			short = fmt.Sprintf("%d messages to the group left as %d frames", results["messages"], copied)
 		}
 	}
 	time.Sleep(after)
 	return taken, short
 }
 
-// fared is how a good pod's messages did in one turn.
-type fared struct {
+// turnResult is how a good pod's messages did in one turn.
+type turnResult struct {
 	p50, p90, p99, worst time.Duration
 	control              time.Duration // replies of the control socket, p99
 	memoryBytes          int           // ktsnd's, resident
@@ -209,22 +209,22 @@ type fared struct {
 	takenLate, wokenLate int // by ktsnd: found in its ring when it was due already, and departed later than that
 }
 
-func (f fared) String() string {
+func (f turnResult) String() string {
 	return fmt.Sprintf("departure error p50 %8v p90 %9v p99 %9v worst %10v of %d; lost %d, late: handed over %d, taken %d, woken %d; "+
 		"control reply p99 %9v, ktsnd %d MiB", f.p50, f.p90, f.p99, f.worst, f.count, f.lost, f.calledLate, f.takenLate, f.wokenLate, f.control,
 		f.memoryBytes>>20)
 }
 
-// fare takes the messages that were due in a turn. For those that the talker did not hand over in time ktsnd can do
+// measure takes the messages that were due in a turn. For those that the talker did not hand over in time ktsnd can do
 // nothing: the talker itself did not get a processor, which is the scheduler's to share out.
-func (o turn) fare(traced []control.TracedMessage, sent []tsnperf.Sent, received []tsnperf.Received) fared {
+func (o turn) measure(traced []control.TracedMessage, sent []tsnperf.Sent, received []tsnperf.Received) turnResult {
 	const spare = 200 * time.Microsecond
 	arrived := map[int64]bool{}
 	for _, message := range received {
 		arrived[message.Txtime] = true
 	}
 	late := map[int64]bool{}
-	result := fared{}
+	result := turnResult{}
 	for _, message := range sent {
 		if message.Txtime < o.from || message.Txtime >= o.to {
 			continue
@@ -256,17 +256,17 @@ func (o turn) fare(traced []control.TracedMessage, sent []tsnperf.Sent, received
 	return result
 }
 
-// beside sends periodic messages from pod a, at that priority, while a neighbour has its turns in each mode, and without
+// withNeighbor sends periodic messages from pod a, at that priority, while a neighbour has its turns in each mode, and without
 // it between them, and returns how they fared by mode.
-func beside(t *testing.T, modes []string, turns int, length time.Duration, priority int,
-	prepare func(*hostile, *testing.T, *control.Client)) map[string][]fared {
+func withNeighbor(t *testing.T, modes []string, turns int, length time.Duration, priority int,
+	prepare func(*hostile, *testing.T, *control.Client)) map[string][]turnResult {
 	t.Helper()
-	return newLab(t).beside(t, nil, modes, turns, length, priority, prepare)
+	return newLab(t).withNeighbor(t, nil, modes, turns, length, priority, prepare)
 }
 
-// beside is the same in a lab, with ktsnd's options for its uplink.
-func (l *lab) beside(t *testing.T, options, modes []string, turns int, length time.Duration, priority int,
-	prepare func(*hostile, *testing.T, *control.Client)) map[string][]fared {
+// withNeighbor is the same in a lab, with ktsnd's options for its uplink.
+func (l *lab) withNeighbor(t *testing.T, options, modes []string, turns int, length time.Duration, priority int,
+	prepare func(*hostile, *testing.T, *control.Client)) map[string][]turnResult {
 	t.Helper()
 	const cycle = time.Millisecond
 	if runtime.NumCPU() > 1 {
@@ -279,7 +279,7 @@ func (l *lab) beside(t *testing.T, options, modes []string, turns int, length ti
 	}
 	prepare(enemy, t, client)
 	l.startCounter(t)
-	good := listenFor(t, l.PodB, atPodB, forGood)
+	good := listenFor(t, l.PodB, atPodB, unlimited)
 	following := l.followPodA(t)
 	good.talker = l.startServedTalker(t, "--count", "1000000", "--csv", good.talkerFile, "--cycle", cycle.String(), "--lead", "5ms",
 		"--priority", strconv.Itoa(priority), "--to", atPodB.String())
@@ -294,22 +294,22 @@ func (l *lab) beside(t *testing.T, options, modes []string, turns int, length ti
 	}
 	good.stop(t)
 	traced := following.stop()
-	byMode := map[string][]fared{}
-	for i, one := range all {
-		result := one.fare(traced, good.sent, good.received)
+	byMode := map[string][]turnResult{}
+	for i, taken := range all {
+		result := taken.measure(traced, good.sent, good.received)
 		result.memoryBytes = memory[i]
-		t.Logf("%-23s %v", one.mode, result)
-		byMode[one.mode] = append(byMode[one.mode], result)
+		t.Logf("%-23s %v", taken.mode, result)
+		byMode[taken.mode] = append(byMode[taken.mode], result)
 	}
 	return byMode
 }
 
 // median p99 of the turns, and what was lost in all of them.
-func summarize(all []fared) (p99 time.Duration, lost int) {
+func summarize(all []turnResult) (p99 time.Duration, lost int) {
 	var p99s []time.Duration
-	for _, one := range all {
-		p99s = append(p99s, one.p99)
-		lost += one.lost
+	for _, measured := range all {
+		p99s = append(p99s, measured.p99)
+		lost += measured.lost
 	}
 	return quantile(p99s, 0.5), lost
 }
@@ -322,11 +322,11 @@ func TestHostileNeighborDelaysNoDepartures(t *testing.T) {
 		t.Skip("one processor: the neighbour has the one that ktsnd has")
 	}
 	const turns, length = 5, 300 * time.Millisecond
-	checkP90(t, beside(t, []string{alone, "watchers", "group"}, turns, length, 0, (*hostile).prepareGroup))
+	checkP90(t, withNeighbor(t, []string{alone, "watchers", "group"}, turns, length, 0, (*hostile).prepareGroup))
 }
 
 // checkP90 checks what comes of a neighbour in all of its turns, by the best of them.
-func checkP90(t *testing.T, byMode map[string][]fared) {
+func checkP90(t *testing.T, byMode map[string][]turnResult) {
 	t.Helper()
 	const spare = 2 * time.Millisecond
 	limit := 4*bestP90(byMode[alone]) + spare
@@ -340,10 +340,10 @@ func checkP90(t *testing.T, byMode map[string][]fared) {
 	}
 }
 
-func bestP90(all []fared) time.Duration {
+func bestP90(all []turnResult) time.Duration {
 	var p90s []time.Duration
-	for _, one := range all {
-		p90s = append(p90s, one.p90)
+	for _, measured := range all {
+		p90s = append(p90s, measured.p90)
 	}
 	return slices.Min(p90s)
 }

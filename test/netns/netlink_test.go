@@ -52,8 +52,8 @@ func TestForgedNetlinkDelaysNobody(t *testing.T) {
 		t.Errorf("the pod's endpoint is gone: %+v", endpoints)
 	}
 	// A socket takes from anybody between the two calls by which it is opened.
-	if said := running.achieved(t); said["sockets"] == 0 || said["told"] == 0 || said["taken"] > said["tried"]/10 {
-		t.Errorf("the hostile pod: %v; want sockets found, groups told, and next to nothing taken from it", said)
+	if results := running.achieved(t); results["sockets"] == 0 || results["told"] == 0 || results["taken"] > results["tried"]/10 {
+		t.Errorf("the hostile pod: %v; want sockets found, groups told, and next to nothing taken from it", results)
 	}
 	stubborn := enemy.start(t, "netlink", patience)
 	time.Sleep(200 * time.Millisecond)

@@ -75,7 +75,7 @@ func TestFlowsAndPodsMatchKernel(t *testing.T) {
 	}
 	checkTop(t, lab.ask(t, "top", "--once", "--interval", "1s", "-o", "json"), flow.Number)
 	interrupt(t, talker)
-	counted := settled(t, client)
+	counted := awaitSettled(t, client)
 	if flows, err := client.Flows(t.Context()); err != nil || len(flows) != 0 {
 		t.Errorf("after the end of the process there are %+v, %v", flows, err)
 	}

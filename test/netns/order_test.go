@@ -87,7 +87,7 @@ func TestMessagesLeaveInTimeOrder(t *testing.T) {
 			if last := arrivals[len(arrivals)-1]; last.at.Sub(began) < 500*time.Millisecond {
 				t.Errorf("%q arrived after %v", last.text, last.at.Sub(began))
 			}
-			if taken := settled(t, client).Taken - before.Taken; taken != uint64(len(test.messages)) {
+			if taken := awaitSettled(t, client).Taken - before.Taken; taken != uint64(len(test.messages)) {
 				t.Errorf("ktsnd took %d messages, want %d", taken, len(test.messages))
 			}
 		})

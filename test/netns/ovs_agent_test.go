@@ -64,7 +64,7 @@ func TestAgentMaintainsOpenVSwitch(t *testing.T) {
 	lab.awaitConnected(t)
 	before := counters(t, client)
 	checkAllArrived(t, lab.run(t, traffic{count: 50, payloadBytes: 64, environment: lab.preloaded(t)}), 50)
-	if after := settled(t, client); after.Sent-before.Sent != 50 {
+	if after := awaitSettled(t, client); after.Sent-before.Sent != 50 {
 		t.Errorf("ktsnd sent %d", after.Sent-before.Sent)
 	}
 	lab.checkAnswers(t)

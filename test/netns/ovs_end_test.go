@@ -56,10 +56,10 @@ func TestKtsndEndsWithStalledOpenVSwitch(t *testing.T) {
 	daemon, client := lab.startOVSDaemon(t)
 	lab.awaitConnected(t)
 	talker := lab.startTalker(t, filepath.Join(lab.Dir, "talker.csv"), "--cycle", "20ms", "--lead", "40ms")
-	served(t, client, 5)
+	awaitTaken(t, client, 5)
 	lab.stopAnswering(t)
 	// Those that are handed over from now on stay in the queue.
-	served(t, client, counters(t, client).Taken+20)
+	awaitTaken(t, client, counters(t, client).Taken+20)
 	interruptedWithin(t, daemon, endsWithin)
 	if notFetched.FindString(daemon.Stderr()) == "" {
 		t.Errorf("it does not say that frames were left but: %s", daemon.Stderr())
@@ -122,7 +122,7 @@ func TestKtsndStartsWithStalledOpenVSwitch(t *testing.T) {
 	for range silentTries {
 		began := time.Now()
 		daemon := startSilenced(t, 1)
-		awaitSaid(t, daemon, "ready: sending")
+		awaitLog(t, daemon, "ready: sending")
 		took = time.Since(began)
 		interruptedWithin(t, daemon, endsWithin)
 		if took >= answerTimeout {

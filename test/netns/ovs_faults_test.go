@@ -80,9 +80,9 @@ func (l *ovsLab) state(t *testing.T) string {
 func (l *ovsLab) refused(t *testing.T, want string, options ...string) {
 	t.Helper()
 	before := l.state(t)
-	said, err := l.ktsn(t, "setup", append(l.setup(), options...)...)
-	if err == nil || !strings.Contains(said, want) || strings.Count(strings.TrimSpace(said), "\n") > 0 {
-		t.Errorf("it ended with %v and said %q, want %q", err, said, want)
+	output, err := l.ktsn(t, "setup", append(l.setup(), options...)...)
+	if err == nil || !strings.Contains(output, want) || strings.Count(strings.TrimSpace(output), "\n") > 0 {
+		t.Errorf("it ended with %v and said %q, want %q", err, output, want)
 	}
 	if after := l.state(t); after != before {
 		t.Errorf("it changed\n%s\ninto\n%s", before, after)
@@ -107,21 +107,21 @@ func TestOpenVSwitchSetupAndTeardownLeaveNothing(t *testing.T) {
 		ip(t, lab.NodeA, "route", "del", "203.0.113.0/24")
 		lab.refused(t, "cannot open ktsn-phys", "--interface", "", "--device", "net_af_packet9,iface=eno9", "--address", "198.51.100.1/24")
 	})
-	if said, err := lab.ktsn(t, "setup", lab.setup()...); err != nil {
-		t.Fatalf("%v: %s", err, said)
+	if output, err := lab.ktsn(t, "setup", lab.setup()...); err != nil {
+		t.Fatalf("%v: %s", err, output)
 	}
 	first := lab.state(t)
 	t.Run("repeated, it changes nothing", func(t *testing.T) {
-		if said, err := lab.ktsn(t, "setup", lab.setup()...); err != nil || said != "" {
-			t.Errorf("%v: %s", err, said)
+		if output, err := lab.ktsn(t, "setup", lab.setup()...); err != nil || output != "" {
+			t.Errorf("%v: %s", err, output)
 		}
 		if again := lab.state(t); again != first {
 			t.Errorf("it changed\n%s\ninto\n%s", first, again)
 		}
 	})
 	t.Run("with other options, it follows them", func(t *testing.T) {
-		if said, err := lab.ktsn(t, "setup", append(lab.setup(), "--network", "7", "--peer", "192.0.2.9")...); err != nil {
-			t.Fatalf("%v: %s", err, said)
+		if output, err := lab.ktsn(t, "setup", append(lab.setup(), "--network", "7", "--peer", "192.0.2.9")...); err != nil {
+			t.Fatalf("%v: %s", err, output)
 		}
 		state := lab.state(t)
 		for _, want := range []string{"vx7-c0000202", "vx7-c0000209", "vx42-c0000209", "tsnov7", "tsnvx7"} {
@@ -129,23 +129,23 @@ func TestOpenVSwitchSetupAndTeardownLeaveNothing(t *testing.T) {
 				t.Errorf("there is no %s", want)
 			}
 		}
-		said, err := lab.ktsn(t, "status")
-		if err == nil || !strings.Contains(said, "not connected to ktsnd") || strings.Contains(said, "flows are missing") {
-			t.Errorf("status says %v: %s", err, said)
+		output, err := lab.ktsn(t, "status")
+		if err == nil || !strings.Contains(output, "not connected to ktsnd") || strings.Contains(output, "flows are missing") {
+			t.Errorf("status says %v: %s", err, output)
 		}
 	})
 	t.Run("and what somebody else added stays", func(t *testing.T) {
 		lab.vsctl(t, "add-port", ovs.BridgeInternal, "foreign", "--", "set", "Interface", "foreign", "type=internal")
-		if said, err := lab.ktsn(t, "teardown"); err != nil {
-			t.Fatalf("%v: %s", err, said)
+		if output, err := lab.ktsn(t, "teardown"); err != nil {
+			t.Fatalf("%v: %s", err, output)
 		}
 		if ports := lab.vsctl(t, "list-ports", ovs.BridgeInternal); ports != "foreign\n" {
 			t.Errorf("on br-int are %q", ports)
 		}
 		lab.vsctl(t, "del-port", ovs.BridgeInternal, "foreign")
 	})
-	if said, err := lab.ktsn(t, "teardown"); err != nil {
-		t.Fatalf("%v: %s", err, said)
+	if output, err := lab.ktsn(t, "teardown"); err != nil {
+		t.Fatalf("%v: %s", err, output)
 	}
 	if after := lab.state(t); after != fresh {
 		t.Errorf("of\n%s\nis left\n%s", fresh, after)
@@ -153,13 +153,13 @@ func TestOpenVSwitchSetupAndTeardownLeaveNothing(t *testing.T) {
 }
 
 // neighbor is where node b has the tunnel's address of node a, "" when it does not know; own is where an interface of node a is.
-func (l *ovsLab) neighbor(t *testing.T, name string) (neighbor, own string) {
+func (l *ovsLab) neighbor(t *testing.T, name string) (neighbor, local string) {
 	t.Helper()
 	err := l.NodeB.Do(func() error {
 		known, err := netlink.NeighList(0, netlink.FAMILY_V4)
-		for _, one := range known {
-			if one.IP.String() == topology.NodeAddressA.String() {
-				neighbor = one.HardwareAddr.String()
+		for _, entry := range known {
+			if entry.IP.String() == topology.NodeAddressA.String() {
+				neighbor = entry.HardwareAddr.String()
 			}
 		}
 		return err
@@ -168,7 +168,7 @@ func (l *ovsLab) neighbor(t *testing.T, name string) (neighbor, own string) {
 		err = l.NodeA.Do(func() error {
 			link, err := netlink.LinkByName(name)
 			if err == nil {
-				own = link.Attrs().HardwareAddr.String()
+				local = link.Attrs().HardwareAddr.String()
 			}
 			return err
 		})
@@ -176,7 +176,7 @@ func (l *ovsLab) neighbor(t *testing.T, name string) (neighbor, own string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return neighbor, own
+	return neighbor, local
 }
 
 // awaitNeighbor waits until node b sends to that interface what is for node a.
@@ -184,11 +184,11 @@ func (l *ovsLab) awaitNeighbor(t *testing.T, name string) {
 	t.Helper()
 	const soon = 5 * time.Second // far less than the kernel takes to doubt what it knows
 	testlab.Eventually(t, soon, 10*time.Millisecond, func() error {
-		neighbor, own := l.neighbor(t, name)
-		if neighbor == own {
+		neighbor, local := l.neighbor(t, name)
+		if neighbor == local {
 			return nil
 		}
-		return fmt.Errorf("node b has %s at %s, and %s is %s", topology.NodeAddressA, neighbor, name, own)
+		return fmt.Errorf("node b has %s at %s, and %s is %s", topology.NodeAddressA, neighbor, name, local)
 	})
 }
 
@@ -198,22 +198,22 @@ func TestFailedOpenVSwitchTeardownContinues(t *testing.T) {
 	lab := newOVSNode(t)
 	lab.start(t, func() (*ovsnode.Node, error) { return ovsnode.Start(t.Context(), lab.Topology) })
 	fresh := lab.state(t)
-	if said, err := lab.ktsn(t, "setup", lab.setup()...); err != nil {
-		t.Fatalf("%v: %s", err, said)
+	if output, err := lab.ktsn(t, "setup", lab.setup()...); err != nil {
+		t.Fatalf("%v: %s", err, output)
 	}
 	lab.awaitNeighbor(t, ovs.BridgePhysical)
 	const mark = "external_ids:kubernetsn-address-from="
 	noted := strings.TrimSpace(lab.vsctl(t, "get", "Open_vSwitch", ".", "external_ids:kubernetsn-address-from"))
 	lab.vsctl(t, "set", "Open_vSwitch", ".", mark+`"phys0 nowhere"`)
-	if said, err := lab.ktsn(t, "teardown"); err == nil || !strings.Contains(said, "give phys0 its address back") {
-		t.Fatalf("it ended with %v and said %q", err, said)
+	if output, err := lab.ktsn(t, "teardown"); err == nil || !strings.Contains(output, "give phys0 its address back") {
+		t.Fatalf("it ended with %v and said %q", err, output)
 	}
 	if kept := lab.vsctl(t, "get", "Open_vSwitch", ".", "external_ids:kubernetsn-address-from"); !strings.Contains(kept, "nowhere") {
 		t.Errorf("what there is to give back is forgotten: %q", kept)
 	}
 	lab.vsctl(t, "set", "Open_vSwitch", ".", mark+noted)
-	if said, err := lab.ktsn(t, "teardown"); err != nil {
-		t.Fatalf("%v: %s", err, said)
+	if output, err := lab.ktsn(t, "teardown"); err != nil {
+		t.Fatalf("%v: %s", err, output)
 	}
 	if after := lab.state(t); after != fresh {
 		t.Errorf("of\n%s\nis left\n%s", fresh, after)
@@ -262,8 +262,8 @@ func TestOpenVSwitchTeardownAfterItEnded(t *testing.T) {
 	if err := lab.node.StartDaemon(); err != nil {
 		t.Fatal(err)
 	}
-	if said, err := lab.ktsn(t, "setup", lab.setup()...); err != nil {
-		t.Fatalf("%v: %s", err, said)
+	if output, err := lab.ktsn(t, "setup", lab.setup()...); err != nil {
+		t.Fatalf("%v: %s", err, output)
 	}
 	kill()
 	for _, command := range []string{"setup", "status"} {
@@ -272,13 +272,13 @@ func TestOpenVSwitchTeardownAfterItEnded(t *testing.T) {
 			if command == "setup" {
 				options = lab.setup()
 			}
-			if said, err := lab.ktsn(t, command, options...); err == nil || !strings.Contains(said, ended) {
-				t.Errorf("it ended with %v and said %q", err, said)
+			if output, err := lab.ktsn(t, command, options...); err == nil || !strings.Contains(output, ended) {
+				t.Errorf("it ended with %v and said %q", err, output)
 			}
 		})
 	}
-	if said, err := lab.ktsn(t, "teardown"); err != nil || said != "" {
-		t.Errorf("teardown: %v: %s", err, said)
+	if output, err := lab.ktsn(t, "teardown"); err != nil || output != "" {
+		t.Errorf("teardown: %v: %s", err, output)
 	}
 	if after := lab.state(t); after != fresh {
 		t.Errorf("of\n%s\nis left\n%s", fresh, after)
@@ -286,8 +286,8 @@ func TestOpenVSwitchTeardownAfterItEnded(t *testing.T) {
 	if err := lab.node.StartDaemon(); err != nil {
 		t.Fatal(err)
 	}
-	if said, err := lab.ktsn(t, "setup", lab.setup()...); err != nil {
-		t.Errorf("and set up again: %v: %s", err, said)
+	if output, err := lab.ktsn(t, "setup", lab.setup()...); err != nil {
+		t.Errorf("and set up again: %v: %s", err, output)
 	}
 }
 
@@ -313,19 +313,19 @@ func TestInterruptedOpenVSwitchSetupLeavesNothing(t *testing.T) {
 	lab := newOVSNode(t)
 	lab.start(t, func() (*ovsnode.Node, error) { return ovsnode.Start(t.Context(), lab.Topology) })
 	fresh := lab.state(t)
-	if said, err := lab.ktsn(t, "setup", lab.setup()...); err != nil { // how long it takes, from the second time on
-		t.Fatalf("%v: %s", err, said)
+	if output, err := lab.ktsn(t, "setup", lab.setup()...); err != nil { // how long it takes, from the second time on
+		t.Fatalf("%v: %s", err, output)
 	}
-	if said, err := lab.ktsn(t, "teardown"); err != nil {
-		t.Fatalf("%v: %s", err, said)
+	if output, err := lab.ktsn(t, "teardown"); err != nil {
+		t.Fatalf("%v: %s", err, output)
 	}
 	begin := time.Now()
-	if said, err := lab.ktsn(t, "setup", lab.setup()...); err != nil {
-		t.Fatalf("%v: %s", err, said)
+	if output, err := lab.ktsn(t, "setup", lab.setup()...); err != nil {
+		t.Fatalf("%v: %s", err, output)
 	}
 	whole, halfway := time.Since(begin), 0
-	if said, err := lab.ktsn(t, "teardown"); err != nil {
-		t.Fatalf("%v: %s", err, said)
+	if output, err := lab.ktsn(t, "teardown"); err != nil {
+		t.Fatalf("%v: %s", err, output)
 	}
 	const moments = 8
 	for i := range moments {
@@ -334,20 +334,20 @@ func TestInterruptedOpenVSwitchSetupLeavesNothing(t *testing.T) {
 		if after := lab.state(t); after != fresh && !lab.complete(t) {
 			t.Errorf("told to end after %s: of\n%s\nis left\n%s", wait, fresh, after)
 		}
-		if said, err := lab.ktsn(t, "teardown"); err != nil {
-			t.Fatalf("%v: %s", err, said)
+		if output, err := lab.ktsn(t, "teardown"); err != nil {
+			t.Fatalf("%v: %s", err, output)
 		}
 		lab.stopAfter(t, wait, os.Kill)
 		if lab.state(t) != fresh {
 			halfway++
 		}
 		if i%2 == 0 { // what was begun is gone on with
-			if said, err := lab.ktsn(t, "setup", lab.setup()...); err != nil {
-				t.Errorf("killed after %s, and again: %v: %s", wait, err, said)
+			if output, err := lab.ktsn(t, "setup", lab.setup()...); err != nil {
+				t.Errorf("killed after %s, and again: %v: %s", wait, err, output)
 			}
 		}
-		if said, err := lab.ktsn(t, "teardown"); err != nil {
-			t.Fatalf("%v: %s", err, said)
+		if output, err := lab.ktsn(t, "teardown"); err != nil {
+			t.Fatalf("%v: %s", err, output)
 		}
 		if after := lab.state(t); after != fresh {
 			t.Errorf("killed after %s, and taken down: of\n%s\nis left\n%s", wait, fresh, after)
@@ -362,8 +362,8 @@ func TestInterruptedOpenVSwitchSetupLeavesNothing(t *testing.T) {
 // complete tells whether everything is set up but for ktsnd, who is not there.
 func (l *ovsLab) complete(t *testing.T) bool {
 	t.Helper()
-	said, _ := l.ktsn(t, "status")
-	return strings.Contains(said, "not connected to ktsnd") && !strings.Contains(said, "flows are missing") && strings.Contains(said, "vx42-c0000202")
+	output, _ := l.ktsn(t, "status")
+	return strings.Contains(output, "not connected to ktsnd") && !strings.Contains(output, "flows are missing") && strings.Contains(output, "vx42-c0000202")
 }
 
 func TestInvalidOpenVSwitchSocketIsNamed(t *testing.T) {

@@ -62,14 +62,14 @@ func (s *stream) check(t *testing.T, count int) {
 		t.Errorf("%d messages were sent", len(s.sent))
 	}
 	came := map[uint32]bool{}
-	for _, one := range s.received {
-		if !one.Valid || one.Source != s.source || came[one.Sequence] {
-			t.Errorf("from %s came %+v", s.source, one)
+	for _, message := range s.received {
+		if !message.Valid || message.Source != s.source || came[message.Sequence] {
+			t.Errorf("from %s came %+v", s.source, message)
 		}
-		if s.timed && one.Arrival < one.Txtime {
-			t.Errorf("message %d came %d ns before its time", one.Sequence, one.Txtime-one.Arrival)
+		if s.timed && message.Arrival < message.Txtime {
+			t.Errorf("message %d came %d ns before its time", message.Sequence, message.Txtime-message.Arrival)
 		}
-		came[one.Sequence] = true
+		came[message.Sequence] = true
 	}
 	if len(came) != count {
 		t.Errorf("%d of %d messages came from %s", len(came), count, s.source)
@@ -93,14 +93,14 @@ func TestNodesWithAndWithoutOpenVSwitch(t *testing.T) {
 		"ordinary, into it":   {from: lab.PodA, to: lab.PodB, source: netip.AddrPortFrom(a, 6003), target: netip.AddrPortFrom(b, 7003)},
 		"ordinary, out of it": {from: lab.PodB, to: lab.PodA, source: netip.AddrPortFrom(b, 6004), target: netip.AddrPortFrom(a, 7004)},
 	}
-	for _, one := range streams {
-		one.start(t, count)
+	for _, s := range streams {
+		s.start(t, count)
 	}
-	for name, one := range streams {
-		t.Run(name, func(t *testing.T) { one.check(t, count) })
+	for name, s := range streams {
+		t.Run(name, func(t *testing.T) { s.check(t, count) })
 	}
 	for name, client := range map[string]*control.Client{"ovs": switched, "direct": direct} {
-		if seen := settled(t, client); seen.Sent != count || seen.Dropped() != 0 {
+		if seen := awaitSettled(t, client); seen.Sent != count || seen.Dropped() != 0 {
 			t.Errorf("the ktsnd with uplink %s sent %d and dropped %d", name, seen.Sent, seen.Dropped())
 		}
 	}

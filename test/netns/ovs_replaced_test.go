@@ -22,8 +22,8 @@ type replacements struct {
 	counted sum
 	// pauses are how long no message left, as the successors say; gaps how long none arrived.
 	pauses, gaps []time.Duration
-	// said is what all ktsnds logged.
-	said string
+	// log is what all ktsnds logged.
+	log string
 }
 
 // gapsIn are the longest times between arrivals in each of the periods.
@@ -46,17 +46,17 @@ func (l *lab) replaceUnderLoad(t *testing.T, daemon *process.Process, client *co
 	result := &replacements{flow: l.startFlow(t, "--cycle", "1ms", "--lead", "20ms")}
 	var periods [][2]int64
 	for range times {
-		served(t, client, 200)
+		awaitTaken(t, client, 200)
 		begin, before := clockTAI(), daemon
 		daemon, client = l.takeOver(t, daemon, options...)
 		result.pauses = append(result.pauses, paused(t, daemon))
-		awaitSaid(t, daemon, says)
-		result.said += before.Stderr()
+		awaitLog(t, daemon, says)
+		result.log += before.Stderr()
 		periods = append(periods, [2]int64{begin, clockTAI()})
 	}
-	served(t, client, 200)
+	awaitTaken(t, client, 200)
 	result.counted.add(result.end(t, client))
-	result.said += daemon.Stderr()
+	result.log += daemon.Stderr()
 	result.gaps = gapsIn(result.received, periods)
 	return result
 }
@@ -79,21 +79,21 @@ func TestReplaceUnderLoadKeepsOpenVSwitch(t *testing.T) {
 	lab := newOVSLab(t)
 	daemon, client := lab.startOVSDaemon(t)
 	lab.awaitConnected(t)
-	result := lab.replaceUnderLoad(t, daemon, client, either(3, 25), "Open vSwitch is connected", lab.uplink()...)
+	result := lab.replaceUnderLoad(t, daemon, client, shortOrLong(3, 25), "Open vSwitch is connected", lab.uplink()...)
 	if counted := result.counted; counted.uncertain != 0 || counted.dropped != 0 || counted.astray != 0 {
 		t.Errorf("%d messages are uncertain, %d dropped, %d went the kernel's way", counted.uncertain, counted.dropped, counted.astray)
 	}
 	// Where Open vSwitch stands still for --stale-after, as on a busy machine, frames are withdrawn, and the next message, which the
 	// port refused first, is dropped.
-	frames, times := withdrawnIn(t, result.said)
+	frames, times := withdrawnIn(t, result.log)
 	if lost := result.lost(t); len(lost) > frames+times {
 		t.Errorf("of %d messages %d were lost, %d frames of them withdrawn in %d standstills: %d", len(result.sent), len(lost), frames, times, lost)
 	}
-	if strings.Contains(result.said, "has not fetched") {
-		t.Errorf("a ktsnd that was replaced did not wait until Open vSwitch had fetched all; they say: %s", result.said)
+	if strings.Contains(result.log, "has not fetched") {
+		t.Errorf("a ktsnd that was replaced did not wait until Open vSwitch had fetched all; they say: %s", result.log)
 	}
-	if strings.Contains(result.said, "is not connected") {
-		t.Errorf("Open vSwitch was not connected when a ktsnd took over; they say: %s", result.said)
+	if strings.Contains(result.log, "is not connected") {
+		t.Errorf("Open vSwitch was not connected when a ktsnd took over; they say: %s", result.log)
 	}
 	lab.awaitConnected(t)
 	result.record(t, "OVS")
@@ -108,19 +108,19 @@ func TestReplacedKtsndReportsFramesNotFetched(t *testing.T) {
 	daemon, client := lab.startOVSDaemon(t)
 	lab.awaitConnected(t)
 	talker := lab.startTalker(t, filepath.Join(lab.Dir, "talker.csv"), "--cycle", "20ms", "--lead", "40ms")
-	await(t, client, "messages are sent", func(c control.Counters) bool { return c.Sent >= 5 })
+	awaitCounters(t, client, "messages are sent", func(c control.Counters) bool { return c.Sent >= 5 })
 	lab.stopAnswering(t)
 	// It waits for Open vSwitch, in vain, and goes on.
 	lab.takeOver(t, daemon, lab.uplink()...)
 	interrupt(t, talker)
-	said := notFetched.FindStringSubmatch(daemon.Stderr())
-	if said == nil {
+	match := notFetched.FindStringSubmatch(daemon.Stderr())
+	if match == nil {
 		t.Fatalf("it does not say so but: %s", daemon.Stderr())
 	}
 	// It notices within --stale-after that nothing is fetched, and puts no more frames into the queue.
 	const queue = 512
-	if count, err := strconv.Atoi(said[1]); err != nil || count < 1 || count > queue {
-		t.Errorf("with a message each 20 ms, it is %s frames", said[1])
+	if count, err := strconv.Atoi(match[1]); err != nil || count < 1 || count > queue {
+		t.Errorf("with a message each 20 ms, it is %s frames", match[1])
 	}
 }
 
@@ -131,16 +131,16 @@ func TestTakeOverWithSingleOpenVSwitchSocket(t *testing.T) {
 	lab := newOVSLab(t)
 	lab.vsctl(t, "del-port", ovs.BridgeInternal, "ktsnd2")
 	daemon, client := lab.startOVSDaemon(t)
-	awaitSaid(t, daemon, "Open vSwitch is connected")
+	awaitLog(t, daemon, "Open vSwitch is connected")
 	result := lab.replaceUnderLoad(t, daemon, client, 1, "Open vSwitch is connected to "+lab.node.VhostSocket()+"\n", lab.uplink()...)
-	said, err := lab.ktsn(t, "status")
-	if err == nil || !strings.Contains(said, "there is no port ktsnd2 on br-int") {
-		t.Errorf("status does not say what is missing but %v: %s", err, said)
+	output, err := lab.ktsn(t, "status")
+	if err == nil || !strings.Contains(output, "there is no port ktsnd2 on br-int") {
+		t.Errorf("status does not say what is missing but %v: %s", err, output)
 	}
 	t.Logf("%d sent, %d lost", len(result.sent), len(result.lost(t)))
 	result.checkWentOn(t, 20)
-	if said, err := lab.ktsn(t, "setup", lab.setup()...); err != nil {
-		t.Errorf("it cannot be set up again: %v: %s", err, said)
+	if output, err := lab.ktsn(t, "setup", lab.setup()...); err != nil {
+		t.Errorf("it cannot be set up again: %v: %s", err, output)
 	}
 	lab.awaitConnected(t)
 }

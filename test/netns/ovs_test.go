@@ -54,9 +54,9 @@ func newOVSNode(t *testing.T) *ovsLab {
 		}
 	})
 	dir := publicDir(t)
-	made := &ovsLab{&lab{Topology: nodes, dir: dir, control: filepath.Join(dir, "control.sock"), socket: filepath.Join(dir, "app.sock")}, nil, cniruntime.Wire(nodes, plugins, identity)}
-	made.wiring.B.LetPass() // what answers there has no libktsn
-	return made
+	l := &ovsLab{&lab{Topology: nodes, dir: dir, control: filepath.Join(dir, "control.sock"), socket: filepath.Join(dir, "app.sock")}, nil, cniruntime.Wire(nodes, plugins, identity)}
+	l.wiring.B.LetPass() // what answers there has no libktsn
+	return l
 }
 
 func (l *ovsLab) start(t *testing.T, begin func() (*ovsnode.Node, error)) {
@@ -78,8 +78,8 @@ func newOVSLab(t *testing.T) *ovsLab {
 	t.Helper()
 	lab := newOVSNode(t)
 	lab.start(t, func() (*ovsnode.Node, error) { return ovsnode.Start(t.Context(), lab.Topology) })
-	if said, err := lab.ktsn(t, "setup", lab.setup()...); err != nil {
-		t.Fatalf("%v: %s", err, said)
+	if output, err := lab.ktsn(t, "setup", lab.setup()...); err != nil {
+		t.Fatalf("%v: %s", err, output)
 	}
 	lab.prepareFarEnd(t)
 	lab.wiring.A.Through(ovs.BridgePhysical, overlay.TunnelName(topology.VNI))
@@ -148,11 +148,11 @@ func (l *ovsLab) uplink() []string {
 func (l *ovsLab) awaitConnected(t *testing.T) {
 	t.Helper()
 	testlab.Eventually(t, patience, 50*time.Millisecond, func() error {
-		said, err := l.ktsn(t, "status")
+		output, err := l.ktsn(t, "status")
 		if err == nil {
 			return nil
 		}
-		return fmt.Errorf("Open vSwitch is not in order: %v\n%s", err, said)
+		return fmt.Errorf("Open vSwitch is not in order: %v\n%s", err, output)
 	})
 }
 
@@ -170,12 +170,12 @@ func lastOf(text string, bytes int) string { return text[max(0, len(text)-bytes)
 
 // vhostSockets are the kernel's lines of those between Open vSwitch and ktsnd: 01 in the sixth column listens or waits, 03 is connected.
 func (l *ovsLab) vhostSockets() string {
-	var found strings.Builder
+	var lines strings.Builder
 	err := l.NodeA.Do(func() error {
 		text, err := os.ReadFile("/proc/thread-self/net/unix")
 		for line := range strings.Lines(string(text)) {
 			if strings.Contains(line, l.node.VhostSocket()) {
-				found.WriteString(line)
+				lines.WriteString(line)
 			}
 		}
 		return err
@@ -183,7 +183,7 @@ func (l *ovsLab) vhostSockets() string {
 	if err != nil {
 		return err.Error()
 	}
-	return found.String()
+	return lines.String()
 }
 
 func TestMessagesGoThroughOpenVSwitch(t *testing.T) {
@@ -196,7 +196,7 @@ func TestMessagesGoThroughOpenVSwitch(t *testing.T) {
 		t.Run("timed, "+name, func(t *testing.T) {
 			const count = 200
 			before := counters(t, client)
-			seen := lab.run(t, traffic{count: count, payloadBytes: payloadBytes, talker: []string{"--bind", source.String()},
+			seen := lab.run(t, traffic{count: count, payloadBytes: payloadBytes, talkerOptions: []string{"--bind", source.String()},
 				environment: lab.preloaded(t)})
 			checkAllArrived(t, seen, count)
 			checkFrames(t, lab.lab, seen, source, count)
@@ -205,13 +205,13 @@ func TestMessagesGoThroughOpenVSwitch(t *testing.T) {
 					t.Errorf("message %d was %d ns early", i, txtime-wire)
 				}
 			}
-			if after := settled(t, client); after.Sent-before.Sent != count || after.Dropped() != before.Dropped() {
+			if after := awaitSettled(t, client); after.Sent-before.Sent != count || after.Dropped() != before.Dropped() {
 				t.Errorf("ktsnd sent %d and dropped %d", after.Sent-before.Sent, after.Dropped()-before.Dropped())
 			}
 		})
 	}
 	t.Run("and what has no time", func(t *testing.T) {
-		seen := lab.run(t, traffic{count: 50, payloadBytes: 1422, talker: []string{"--no-txtime"}})
+		seen := lab.run(t, traffic{count: 50, payloadBytes: 1422, talkerOptions: []string{"--no-txtime"}})
 		checkAllArrived(t, seen, 50)
 	})
 	t.Run("and answers come back, whatever the pod sent last", func(t *testing.T) { lab.checkAnswers(t) })
@@ -248,7 +248,7 @@ func (l *ovsLab) checkOwnFlow(t *testing.T) {
 	flows("add-flow", "cookie=1,priority=200,in_port=ktsnd,dl_vlan=42,dl_vlan_pcp=6,actions=drop")
 	const count = 20
 	for priority, arrive := range map[string]int{"6": 0, "5": count} {
-		seen := l.run(t, traffic{count: count, payloadBytes: 64, talker: []string{"--priority", priority}, environment: l.preloaded(t)})
+		seen := l.run(t, traffic{count: count, payloadBytes: 64, talkerOptions: []string{"--priority", priority}, environment: l.preloaded(t)})
 		if len(seen.sent) != count || len(seen.received) != arrive {
 			t.Errorf("of priority %s were %d sent, and %d came", priority, len(seen.sent), len(seen.received))
 		}
@@ -295,8 +295,8 @@ func TestPluginAttachesThroughOpenVSwitchWithKtsnd(t *testing.T) {
 	if err := lab.wiring.A.Detach(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if said, err := lab.ktsn(t, "status"); err != nil {
-		t.Errorf("after the last pod Open vSwitch is not in order: %v\n%s", err, said)
+	if output, err := lab.ktsn(t, "status"); err != nil {
+		t.Errorf("after the last pod Open vSwitch is not in order: %v\n%s", err, output)
 	}
 	t.Run("but not a network that does not go there", func(t *testing.T) {
 		lab.wiring.A.Through(ovs.BridgePhysical, "tsnvx4711")
@@ -318,15 +318,15 @@ func TestKilledOpenVSwitchReconnects(t *testing.T) {
 	// On a busy machine ktsnd may hear of Open vSwitch later than whoever asks that, and peers answer later still.
 	sends := func() {
 		before := counters(t, client).Sent
-		await(t, client, "messages are sent", func(c control.Counters) bool { return c.Sent >= before+100 })
+		awaitCounters(t, client, "messages are sent", func(c control.Counters) bool { return c.Sent >= before+100 })
 	}
 	for range kills {
 		sends()
 		if err := lab.node.Kill(); err != nil {
 			t.Fatal(err)
 		}
-		awaitSaid(t, daemon, "Open vSwitch is not connected")
-		served(t, client, counters(t, client).Taken+20)
+		awaitLog(t, daemon, "Open vSwitch is not connected")
+		awaitTaken(t, client, counters(t, client).Taken+20)
 		if err := lab.node.StartDaemon(); err != nil {
 			t.Fatal(err)
 		}
@@ -340,12 +340,12 @@ func TestKilledOpenVSwitchReconnects(t *testing.T) {
 		t.Errorf("ktsnd counts %d dropped, %d are lost", counted.DropPort, len(lost))
 	}
 	running.checkWentOn(t, 50)
-	for _, one := range running.received {
-		if late := time.Duration(one.Arrival - one.Txtime); late > time.Second {
-			t.Errorf("message %d came %s late: it waited for Open vSwitch", one.Sequence, late)
+	for _, message := range running.received {
+		if late := time.Duration(message.Arrival - message.Txtime); late > time.Second {
+			t.Errorf("message %d came %s late: it waited for Open vSwitch", message.Sequence, late)
 		}
 	}
-	awaitSaid(t, keeper, "was started anew and is set up again")
+	awaitLog(t, keeper, "was started anew and is set up again")
 }
 
 // As Open vSwitch does when it is set up anew while a busy machine keeps ktsnd from looking.
@@ -357,7 +357,7 @@ func TestOpenVSwitchReconnectsAfterConnectionEnds(t *testing.T) {
 	if err := lab.node.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	awaitSaid(t, daemon, "Open vSwitch is not connected")
+	awaitLog(t, daemon, "Open vSwitch is not connected")
 	signal(t, daemon, syscall.SIGSTOP)
 	conn, err := net.Dial("unix", lab.node.VhostSocket())
 	if err == nil {
@@ -370,8 +370,8 @@ func TestOpenVSwitchReconnectsAfterConnectionEnds(t *testing.T) {
 	if err := lab.node.StartDaemon(); err != nil {
 		t.Fatal(err)
 	}
-	if said, err := lab.ktsn(t, "setup", lab.setup()...); err != nil {
-		t.Fatalf("%v: %s", err, said)
+	if output, err := lab.ktsn(t, "setup", lab.setup()...); err != nil {
+		t.Fatalf("%v: %s", err, output)
 	}
 	lab.awaitConnected(t)
 	checkAllArrived(t, lab.run(t, traffic{count: 20, payloadBytes: 64, environment: lab.preloaded(t)}), 20)
@@ -384,9 +384,9 @@ func TestOpenVSwitchIsFoundWithoutDatabaseEntry(t *testing.T) {
 	lab.startOVSDaemon(t)
 	lab.awaitConnected(t)
 	lab.vsctl(t, "set", "Interface", "ktsnd", "link_state=down", "status={mode=client,status=disconnected}")
-	said, err := lab.ktsn(t, "status")
-	if err != nil || !strings.Contains(said, "ktsnd connected: yes") {
-		t.Errorf("it ends with %v and says %s", err, said)
+	output, err := lab.ktsn(t, "status")
+	if err != nil || !strings.Contains(output, "ktsnd connected: yes") {
+		t.Errorf("it ends with %v and says %s", err, output)
 	}
 	if link := lab.vsctl(t, "get", "Interface", "ktsnd", "link_state"); link != "up\n" {
 		t.Errorf("the database goes on saying that the link is %s", link)
@@ -399,8 +399,8 @@ var withdrawnFrames = regexp.MustCompile(`Open vSwitch fetche[sd] nothing.*: the
 // withdrawnIn returns how many frames ktsnd withdrew by what it logged, and how often.
 func withdrawnIn(t *testing.T, log string) (frames, times int) {
 	t.Helper()
-	for _, said := range withdrawnFrames.FindAllStringSubmatch(log, -1) {
-		count, err := strconv.Atoi(said[1])
+	for _, match := range withdrawnFrames.FindAllStringSubmatch(log, -1) {
+		count, err := strconv.Atoi(match[1])
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -418,7 +418,7 @@ func TestStalledOpenVSwitchSendsNoStaleMessages(t *testing.T) {
 	lab.awaitConnected(t)
 	running := lab.startFlow(t, "--cycle", "1ms", "--lead", "5ms")
 	for range 3 {
-		served(t, client, counters(t, client).Taken+200)
+		awaitTaken(t, client, counters(t, client).Taken+200)
 		for _, number := range []syscall.Signal{syscall.SIGSTOP, syscall.SIGCONT} {
 			if err := lab.node.Signal(number); err != nil {
 				t.Fatal(err)
@@ -426,7 +426,7 @@ func TestStalledOpenVSwitchSendsNoStaleMessages(t *testing.T) {
 			time.Sleep(5 * staleAfter)
 		}
 	}
-	served(t, client, counters(t, client).Taken+200)
+	awaitTaken(t, client, counters(t, client).Taken+200)
 	counted := running.end(t, client)
 	departures, overwritten, err := client.Departures(t.Context(), 0)
 	if err != nil || overwritten > 0 {
@@ -459,13 +459,13 @@ func TestStalledOpenVSwitchSendsNoStaleMessages(t *testing.T) {
 	t.Logf("sent %d, on time %d, late %d, drop-stale %d, drop-port %d; %d lost", counted.Sent, counted.OnTime, counted.Late(), counted.DropStale, counted.DropPort, len(running.lost(t)))
 }
 
-// awaitSaid waits until a program has said that.
-func awaitSaid(t *testing.T, running *process.Process, text string) {
+// awaitLog waits until a program has said that.
+func awaitLog(t *testing.T, running *process.Process, text string) {
 	t.Helper()
-	awaitSaidFor(t, running, text, patience)
+	awaitLogFor(t, running, text, patience)
 }
 
-func awaitSaidFor(t *testing.T, running *process.Process, text string, most time.Duration) {
+func awaitLogFor(t *testing.T, running *process.Process, text string, most time.Duration) {
 	t.Helper()
 	testlab.Eventually(t, most, 10*time.Millisecond, func() error {
 		if !strings.Contains(running.Stderr(), text) {
@@ -483,13 +483,13 @@ func TestKilledKtsndReconnectsToOpenVSwitch(t *testing.T) {
 	running := lab.startFlow(t, "--cycle", "5ms", "--lead", "20ms")
 	var total sum
 	for range 3 {
-		served(t, client, 100)
+		awaitTaken(t, client, 100)
 		total.add(counters(t, client))
 		kill(t, daemon)
 		daemon, client = lab.startOVSDaemon(t)
 		lab.awaitConnected(t)
 	}
-	served(t, client, 100)
+	awaitTaken(t, client, 100)
 	total.add(running.end(t, client))
 	t.Logf("%d sent, %d lost while ktsnd was killed three times, %d of them counted by it", len(running.sent), len(running.lost(t)), total.dropped)
 	running.checkWentOn(t, 50)

@@ -27,8 +27,8 @@ func TestMessagesGoThroughOpenVSwitchByAFXDP(t *testing.T) {
 	lab.start(t, func() (*ovsnode.Node, error) { return ovsnode.Start(t.Context(), lab.Topology) })
 	ip(t, lab.NodeA, "address", "del", topology.NodeAddressA.String()+"/24", "dev", topology.PhysicalInterface)
 	options := append(lab.setup(), "--interface", "", "--device", "net_af_xdp0,iface="+topology.PhysicalInterface)
-	if said, err := lab.ktsn(t, "setup", options...); err != nil {
-		t.Fatalf("%v: %s", err, said)
+	if output, err := lab.ktsn(t, "setup", options...); err != nil {
+		t.Fatalf("%v: %s", err, output)
 	}
 	lab.prepareFarEnd(t)
 	lab.wiring.A.Through(ovs.BridgePhysical, overlay.TunnelName(topology.VNI))
@@ -44,8 +44,8 @@ func TestMessagesGoThroughOpenVSwitchByAFXDP(t *testing.T) {
 		t.Errorf("ktsnd sent %d and dropped %d", counted.Sent, counted.Dropped())
 	}
 	lab.checkAnswers(t)
-	if said, err := lab.ktsn(t, "teardown"); err != nil {
-		t.Fatalf("%v: %s", err, said)
+	if output, err := lab.ktsn(t, "teardown"); err != nil {
+		t.Fatalf("%v: %s", err, output)
 	}
 	err := lab.NodeA.Do(func() error {
 		card, err := netlink.LinkByName(topology.PhysicalInterface)

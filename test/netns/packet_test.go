@@ -28,7 +28,7 @@ func listenPacket(t *testing.T, pod *topology.Namespace) int {
 }
 
 // listenFrames receives frames of an EtherType, or of all (ETH_P_ALL), as they come into a pod.
-func listenFrames(t *testing.T, pod *topology.Namespace, of uint16) int {
+func listenFrames(t *testing.T, pod *topology.Namespace, protocol uint16) int {
 	t.Helper()
 	var fd int
 	if err := pod.Do(func() error {
@@ -40,7 +40,7 @@ func listenFrames(t *testing.T, pod *topology.Namespace, of uint16) int {
 		if err != nil {
 			return err
 		}
-		return unix.Bind(fd, &unix.SockaddrLinklayer{Protocol: of<<8 | of>>8, Ifindex: link.Index})
+		return unix.Bind(fd, &unix.SockaddrLinklayer{Protocol: protocol<<8 | protocol>>8, Ifindex: link.Index})
 	}); err != nil {
 		t.Fatal(err)
 	}
@@ -75,9 +75,9 @@ func receiveAny(t *testing.T, fd int, wait time.Duration) (frame []byte, ours bo
 
 func TestPacketSocketFramesLeaveOnTime(t *testing.T) {
 	timing(t)
-	company := newCompany(t)
-	own, podB := interfaceMAC(t, company.PodA).String(), interfaceMAC(t, company.PodB).String()
-	neighbor := interfaceMAC(t, company.others["a neighbor on node a"]).String()
+	lab := newFourPods(t)
+	podA, podB := interfaceMAC(t, lab.PodA).String(), interfaceMAC(t, lab.PodB).String()
+	neighbor := interfaceMAC(t, lab.others["a neighbor on node a"]).String()
 	everybody := []string{"pod b", "another of node b", "a neighbor on node a"}
 	for name, test := range map[string]struct {
 		kind, mac string
@@ -93,21 +93,21 @@ func TestPacketSocketFramesLeaveOnTime(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			fds := map[string]int{}
-			for where, pod := range company.others {
+			for where, pod := range lab.others {
 				fds[where] = listenPacket(t, pod)
 				if test.mac[:2] == "01" {
 					ip(t, pod, "maddress", "add", test.mac, "dev", topology.PodInterface)
 				}
 			}
-			before := counters(t, company.client)
+			before := counters(t, lab.client)
 			began := time.Now()
-			frames := company.inside(t, "layer 2", test.wire, func() {
-				sent := company.sendTo(t, "--packet", test.kind, "--interface", topology.PodInterface, "--mac", test.mac,
-					"--source-mac", own, "--ethertype", strconv.Itoa(etherType), "50000:layer 2")
+			frames := lab.tunnelledFrames(t, "layer 2", test.wire, func() {
+				sent := lab.sendTo(t, "--packet", test.kind, "--interface", topology.PodInterface, "--mac", test.mac,
+					"--source-mac", podA, "--ethertype", strconv.Itoa(etherType), "50000:layer 2")
 				for _, where := range test.reaches {
 					frame := receiveFrame(t, fds[where], patience)
 					if !bytes.HasSuffix(bytes.TrimRight(frame, "\x00"), []byte("layer 2")) ||
-						net.HardwareAddr(frame[:6]).String() != test.mac || net.HardwareAddr(frame[6:12]).String() != own {
+						net.HardwareAddr(frame[:6]).String() != test.mac || net.HardwareAddr(frame[6:12]).String() != podA {
 						t.Errorf("%s got %q; the calls answered %v", where, frame, sent)
 					}
 				}
@@ -126,7 +126,7 @@ func TestPacketSocketFramesLeaveOnTime(t *testing.T) {
 					t.Errorf("%s got another: %q", where, frame)
 				}
 			}
-			if after := settled(t, company.client); after.Sent-before.Sent != 1 || after.KernelPath != before.KernelPath {
+			if after := awaitSettled(t, lab.client); after.Sent-before.Sent != 1 || after.KernelPath != before.KernelPath {
 				t.Errorf("counted %+v, before %+v", after, before)
 			}
 		})
@@ -135,16 +135,16 @@ func TestPacketSocketFramesLeaveOnTime(t *testing.T) {
 
 func TestFramesFollowStaticForwardingEntry(t *testing.T) {
 	content(t)
-	company := newCompany(t)
-	podB := interfaceMAC(t, company.PodB).String()
-	added := exec.Command("bridge", "-n", company.NodeA.Name(), "fdb", "replace", podB, "dev", topology.TunnelName, "dst",
+	lab := newFourPods(t)
+	podB := interfaceMAC(t, lab.PodB).String()
+	added := exec.Command("bridge", "-n", lab.NodeA.Name(), "fdb", "replace", podB, "dev", topology.TunnelName, "dst",
 		topology.NodeAddressB.String(), "self", "permanent")
 	if output, err := added.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, output)
 	}
-	there := listenPacket(t, company.PodB)
-	neighbor := listenPacket(t, company.others["a neighbor on node a"])
-	company.sendTo(t, "--packet", "dgram", "--interface", topology.PodInterface, "--mac", podB, "--ethertype", strconv.Itoa(etherType),
+	there := listenPacket(t, lab.PodB)
+	neighbor := listenPacket(t, lab.others["a neighbor on node a"])
+	lab.sendTo(t, "--packet", "dgram", "--interface", topology.PodInterface, "--mac", podB, "--ethertype", strconv.Itoa(etherType),
 		"0:to one")
 	if frame := receiveFrame(t, there, patience); !bytes.Contains(frame, []byte("to one")) {
 		t.Errorf("got %q", frame)
@@ -152,7 +152,7 @@ func TestFramesFollowStaticForwardingEntry(t *testing.T) {
 	if frame := receiveFrame(t, neighbor, 50*time.Millisecond); frame != nil {
 		t.Errorf("the neighbor got %q", frame)
 	}
-	if counted := settled(t, company.client); counted.Sent != 1 || counted.CopiesSent != 0 {
+	if counted := awaitSettled(t, lab.client); counted.Sent != 1 || counted.CopiesSent != 0 {
 		t.Errorf("counted %+v", counted)
 	}
 }
@@ -167,21 +167,21 @@ func TestPacketSocketErrorsMatchKernel(t *testing.T) {
 		einval   = 22
 		emsgsize = 90
 	)
-	own, other := interfaceMAC(t, lab.PodA).String(), interfaceMAC(t, lab.PodB).String()
+	podA, podB := interfaceMAC(t, lab.PodA).String(), interfaceMAC(t, lab.PodB).String()
 	for name, test := range map[string]struct {
 		arguments []string
 		want      sendResult
 	}{
-		"from a foreign address":     {[]string{"--packet", "raw", "--source-mac", other, "0:text"}, sendResult{-1, eperm}},
+		"from a foreign address":     {[]string{"--packet", "raw", "--source-mac", podB, "0:text"}, sendResult{-1, eperm}},
 		"from no address":            {[]string{"--packet", "raw", "0:text"}, sendResult{-1, eperm}},
-		"the longest frame":          {[]string{"--packet", "raw", "--source-mac", own, "0:@1450"}, sendResult{1464, 0}},
-		"one byte more":              {[]string{"--packet", "raw", "--source-mac", own, "0:@1451"}, sendResult{-1, emsgsize}},
+		"the longest frame":          {[]string{"--packet", "raw", "--source-mac", podA, "0:@1450"}, sendResult{1464, 0}},
+		"one byte more":              {[]string{"--packet", "raw", "--source-mac", podA, "0:@1451"}, sendResult{-1, emsgsize}},
 		"the longest without header": {[]string{"--packet", "dgram", "0:@1450"}, sendResult{1450, 0}},
 		"one byte more without":      {[]string{"--packet", "dgram", "0:@1451"}, sendResult{-1, emsgsize}},
-		"nothing but the header":     {[]string{"--packet", "raw", "--source-mac", own, "0:"}, sendResult{14, 0}},
+		"nothing but the header":     {[]string{"--packet", "raw", "--source-mac", podA, "0:"}, sendResult{14, 0}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := lab.sendTo(t, append([]string{"--interface", topology.PodInterface, "--mac", other, "--ethertype",
+			got := lab.sendTo(t, append([]string{"--interface", topology.PodInterface, "--mac", podB, "--ethertype",
 				strconv.Itoa(etherType)}, test.arguments...)...)
 			if len(got) != 1 || got[0] != test.want {
 				t.Errorf("the calls answered %v, want %v", got, test.want)
@@ -198,7 +198,7 @@ func TestPacketSocketErrorsMatchKernel(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			command := exec.Command(program(t, "ktsn-test-destination"), "--fault", test.text, "--interface", topology.PodInterface,
-				"--mac", other, "--source-mac", own, "--ethertype", strconv.Itoa(etherType), "0:text")
+				"--mac", podB, "--source-mac", podA, "--ethertype", strconv.Itoa(etherType), "0:text")
 			command.Env = lab.preloaded(t)
 			var output bytes.Buffer
 			command.Stdout = &output
@@ -220,10 +220,10 @@ func TestPacketSocketVLANTagsTravelUnchanged(t *testing.T) {
 	other := interfaceMAC(t, lab.PodB)
 	// PCP 5, VLAN 7, then the EtherType and the text.
 	const content = "\xa0\x07\x88\xb5in a tag"
-	frame := lab.inside(t, "in a tag", 1, func() {
+	frame := lab.tunnelledFrames(t, "in a tag", 1, func() {
 		lab.sendTo(t, "--packet", "dgram", "--interface", topology.PodInterface, "--mac", other.String(),
 			"--ethertype", strconv.Itoa(tagged), "10000:"+content)
-		settled(t, client)
+		awaitSettled(t, client)
 	})[0]
 	tag, ok := frame.Layer(layers.LayerTypeDot1Q).(*layers.Dot1Q)
 	if !ok || tag.Priority != 5 || tag.VLANIdentifier != 7 || tag.Type != etherType {

@@ -42,24 +42,24 @@ func cards(t *testing.T) (card, wire *passthrough.Device) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var found []*passthrough.Device
+	var devices []*passthrough.Device
 	for _, entry := range entries {
 		device, err := bus.Read(entry.Name())
 		if err != nil {
 			t.Fatal(err)
 		}
 		if device.Vendor == cardVendor && device.Product == cardProduct {
-			found = append(found, device)
+			devices = append(devices, device)
 		}
 	}
-	if len(found) != 2 || len(found[0].Interfaces) != 1 || len(found[1].Interfaces) != 1 {
-		t.Fatalf("the machine has the cards %+v", found)
+	if len(devices) != 2 || len(devices[0].Interfaces) != 1 || len(devices[1].Interfaces) != 1 {
+		t.Fatalf("the machine has the cards %+v", devices)
 	}
-	return found[0], found[1]
+	return devices[0], devices[1]
 }
 
-// vm runs `ktsn vm passthrough`.
-func vm(t *testing.T, arguments ...string) (string, error) {
+// runPassthrough runs `ktsn vm passthrough`.
+func runPassthrough(t *testing.T, arguments ...string) (string, error) {
 	t.Helper()
 	var stderr bytes.Buffer
 	command := exec.Command(program(t, "ktsn"), append([]string{"vm", "passthrough"}, arguments...)...)
@@ -73,14 +73,14 @@ func vm(t *testing.T, arguments ...string) (string, error) {
 
 func cardRefused(t *testing.T, part string, arguments ...string) {
 	t.Helper()
-	if output, err := vm(t, arguments...); err == nil || !strings.Contains(err.Error(), part) {
+	if output, err := runPassthrough(t, arguments...); err == nil || !strings.Contains(err.Error(), part) {
 		t.Errorf("ktsn vm passthrough %q says %q, %v, and should speak of %q", arguments, output, err, part)
 	}
 }
 
 func cardDone(t *testing.T, part string, arguments ...string) {
 	t.Helper()
-	if output, err := vm(t, arguments...); err != nil || !strings.Contains(output, part) {
+	if output, err := runPassthrough(t, arguments...); err != nil || !strings.Contains(output, part) {
 		t.Fatalf("ktsn vm passthrough %q says %q, %v, and should speak of %q", arguments, output, err, part)
 	}
 }
@@ -168,7 +168,7 @@ func sendByCard(t *testing.T, card, wire *passthrough.Device) {
 	daemon, client := lab.startDaemon(t, "--device", card.Address)
 	awaitUp(t, lab.NodeB, wire.Interfaces[0])
 	const count = 200
-	seen := lab.run(t, traffic{count: count, payloadBytes: 64, environment: lab.preloaded(t), talker: []string{"--cycle", "20ms", "--lead", "10ms"}})
+	seen := lab.run(t, traffic{count: count, payloadBytes: 64, environment: lab.preloaded(t), talkerOptions: []string{"--cycle", "20ms", "--lead", "10ms"}})
 	if len(seen.received) != count {
 		t.Errorf("%d of %d messages came; ktsnd says %s", len(seen.received), count, daemon.Stderr())
 	}

@@ -54,7 +54,7 @@ func TestMessagesArriveUnchangedFromPodAddresses(t *testing.T) {
 			const count = 50
 			before := counters(t, client)
 			seen := lab.run(t, traffic{count: count, payloadBytes: payloadBytes,
-				talker: []string{"--bind", source.String()}, environment: lab.preloaded(t)})
+				talkerOptions: []string{"--bind", source.String()}, environment: lab.preloaded(t)})
 			checkAllArrived(t, seen, count)
 			for _, received := range seen.received {
 				if received.Source != source || int(received.PayloadBytes) != payloadBytes {
@@ -117,7 +117,7 @@ func TestNoMessageLeavesEarly(t *testing.T) {
 			t.Errorf("message %d was %d ns early", i, txtime-wire)
 		}
 	}
-	settled(t, client) // a message may arrive before its departure is noted
+	awaitSettled(t, client) // a message may arrive before its departure is noted
 	departures, overwritten, err := client.Departures(t.Context(), 0)
 	if err != nil || overwritten != 0 || len(departures) != count {
 		t.Fatalf("%d departures, %d overwritten, %v", len(departures), overwritten, err)
@@ -174,7 +174,7 @@ func TestUntimedDatagramsUseKernel(t *testing.T) {
 	content(t)
 	lab := newLab(t)
 	_, client := lab.startDaemon(t)
-	seen := lab.run(t, traffic{count: 50, payloadBytes: 64, talker: []string{"--no-txtime"},
+	seen := lab.run(t, traffic{count: 50, payloadBytes: 64, talkerOptions: []string{"--no-txtime"},
 		environment: lab.preloaded(t)})
 	checkAllArrived(t, seen, 50)
 	if taken := counters(t, client).Taken; taken != 0 {

@@ -24,8 +24,8 @@ func nobodysTalker(t *testing.T, environment []string) *exec.Cmd {
 	return command
 }
 
-// publicly is preloaded with a library that every user can read.
-func (l *lab) publicly(t *testing.T) []string {
+// preloadedForNobody is preloaded with a library that every user can read.
+func (l *lab) preloadedForNobody(t *testing.T) []string {
 	t.Helper()
 	return append(l.preloaded(t), "LD_PRELOAD="+publicCopy(t, "libktsn.so"))
 }
@@ -39,7 +39,7 @@ func TestWithoutDaemonKernelErrorsStay(t *testing.T) {
 		t.Fatal("the kernel granted SO_TXTIME with CLOCK_TAI to nobody; this test has no meaning here")
 	}
 	begin := time.Now()
-	preloaded := start(t, lab.PodA, "talker", nobodysTalker(t, lab.publicly(t)))
+	preloaded := start(t, lab.PodA, "talker", nobodysTalker(t, lab.preloadedForNobody(t)))
 	if err := finish(t, preloaded); err == nil || preloaded.Stderr() != plain.Stderr() {
 		t.Errorf("with libktsn it says %q (%v), without %q", preloaded.Stderr(), err, plain.Stderr())
 	}
@@ -50,13 +50,13 @@ func TestWithoutDaemonKernelErrorsStay(t *testing.T) {
 
 func TestWithoutDaemonDatagramsUseKernel(t *testing.T) {
 	content(t)
-	lab := newLabThatPasses(t)
+	lab := newLabWithPass(t)
 	for name, options := range map[string][]string{
 		"with a time, which the kernel's veth ignores": nil,
 		"without a time": {"--no-txtime"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			seen := lab.run(t, traffic{count: 20, payloadBytes: 64, talker: options, environment: lab.preloaded(t)})
+			seen := lab.run(t, traffic{count: 20, payloadBytes: 64, talkerOptions: options, environment: lab.preloaded(t)})
 			checkAllArrived(t, seen, 20)
 		})
 	}
@@ -67,25 +67,25 @@ func TestUnprivilegedApplicationSendsOnTime(t *testing.T) {
 	lab := newLab(t)
 	_, client := lab.startDaemon(t)
 	arrivals := lab.receive(t, 20, func() {
-		if err := finish(t, start(t, lab.PodA, "talker", nobodysTalker(t, lab.publicly(t)))); err != nil {
+		if err := finish(t, start(t, lab.PodA, "talker", nobodysTalker(t, lab.preloadedForNobody(t)))); err != nil {
 			t.Fatal(err)
 		}
 	})
 	if len(arrivals) != 20 {
 		t.Errorf("%d messages arrived, want 20", len(arrivals))
 	}
-	if taken := settled(t, client).Taken; taken != 20 {
+	if taken := awaitSettled(t, client).Taken; taken != 20 {
 		t.Errorf("ktsnd took %d messages, want 20", taken)
 	}
 }
 
 func TestDaemonStartedLaterIsFound(t *testing.T) {
 	content(t)
-	lab := newLabThatPasses(t)
+	lab := newLabWithPass(t)
 	checkAllArrived(t, lab.run(t, traffic{count: 20, payloadBytes: 64, environment: lab.preloaded(t)}), 20)
 	_, client := lab.startDaemon(t)
 	checkAllArrived(t, lab.run(t, traffic{count: 20, payloadBytes: 64, environment: lab.preloaded(t)}), 20)
-	if taken := settled(t, client).Taken; taken != 20 {
+	if taken := awaitSettled(t, client).Taken; taken != 20 {
 		t.Errorf("ktsnd took %d messages of the second application, want 20", taken)
 	}
 }
@@ -101,7 +101,7 @@ func TestKtsnRunFindsTheDaemon(t *testing.T) {
 			t.Fatal(err)
 		}
 	})
-	if taken := settled(t, client).Taken; taken != 10 {
+	if taken := awaitSettled(t, client).Taken; taken != 10 {
 		t.Errorf("ktsnd took %d messages, want 10", taken)
 	}
 }

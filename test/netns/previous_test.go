@@ -53,10 +53,10 @@ func TestPreviousReleaseUnderLoad(t *testing.T) {
 			daemon, client := lab.startDaemonBy(t, exec.Command(programs[0], lab.daemonArguments()...))
 			running := lab.startFlow(t, "--lead", "5ms", "--cycle", "1ms")
 			for n := range 6 {
-				served(t, client, 200)
+				awaitTaken(t, client, 200)
 				daemon, client = lab.replaceBy(t, daemon, programs[(n+1)%2])
 			}
-			served(t, client, 200)
+			awaitTaken(t, client, 200)
 			var total sum
 			total.add(running.end(t, client))
 			running.checkNoneLost(t, total)
@@ -74,20 +74,20 @@ func TestPreviousReleaseAndInstance(t *testing.T) {
 			daemon, client := lab.startDaemonBy(t, exec.Command(previous(t, "ktsnd"), lab.daemonArguments()...))
 			running := lab.startFlow(t, "--lead", "5ms", "--cycle", "1ms")
 			for n := range 3 {
-				served(t, client, 200)
+				awaitTaken(t, client, 200)
 				instance := lab.startInstance(t, "instance-"+strconv.Itoa(n))
 				instance.awaitState(t, control.StateServing)
 				if err := finish(t, daemon); err != nil {
 					t.Fatalf("the ktsnd that was replaced: %v", err)
 				}
-				served(t, connect(t, instance.Process, lab.control), 200)
+				awaitTaken(t, connect(t, instance.Process, lab.control), 200)
 				daemon = start(t, lab.NodeA, "ktsnd", exec.Command(previous(t, "ktsnd"), append(lab.daemonArguments(), "--take-over")...))
 				instance.awaitState(t, control.StateStandingBy)
 				client = connect(t, daemon, lab.control)
-				served(t, client, 200)
+				awaitTaken(t, client, 200)
 				instance.told(t)
 			}
-			served(t, client, 200)
+			awaitTaken(t, client, 200)
 			var total sum
 			total.add(running.end(t, client))
 			running.checkNoneLost(t, total)
@@ -138,11 +138,11 @@ func TestOtherReleaseGetsRing(t *testing.T) {
 			lab.library = test.library(t)
 			daemon, client := lab.startDaemonBy(t, exec.Command(test.first(t), lab.daemonArguments()...))
 			running := lab.startFlow(t, "--lead", "50ms", "--cycle", "1ms")
-			served(t, client, 200)
+			awaitTaken(t, client, 200)
 			kill(t, daemon)
 			time.Sleep(20 * time.Millisecond)
 			_, client = lab.startDaemonBy(t, exec.Command(test.second(t), lab.daemonArguments()...))
-			served(t, client, 200)
+			awaitTaken(t, client, 200)
 			var total sum
 			total.add(running.end(t, client))
 			running.checkConserved(t, total)

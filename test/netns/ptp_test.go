@@ -66,25 +66,25 @@ func (n *clockNode) keep(t *testing.T, options ...string) *process.Process {
 // ask has Debian's pmc ask ptp4l, as an operator does.
 func (n *clockNode) ask(t *testing.T, domain int, question string) string {
 	t.Helper()
-	var said []byte
+	var output []byte
 	err := n.Do(func() (err error) {
-		said, err = exec.CommandContext(t.Context(), "/usr/sbin/pmc", "-u", "-b", "0", "-d", strconv.Itoa(domain), "-s", filepath.Join(n.runDir, "ptp4l"),
+		output, err = exec.CommandContext(t.Context(), "/usr/sbin/pmc", "-u", "-b", "0", "-d", strconv.Itoa(domain), "-s", filepath.Join(n.runDir, "ptp4l"),
 			"-i", filepath.Join(n.runDir, "ktsn-ptp.pmc"), question).Output()
 		return err
 	})
 	if err != nil {
 		t.Fatalf("pmc: %v", err)
 	}
-	return string(said)
+	return string(output)
 }
 
 // field is what an answer of pmc's has behind a name.
 func field(answer, name string) string {
-	found := regexp.MustCompile(`(?m)^\s+` + regexp.QuoteMeta(name) + `\s+(\S+)$`).FindStringSubmatch(answer)
-	if found == nil {
+	match := regexp.MustCompile(`(?m)^\s+` + regexp.QuoteMeta(name) + `\s+(\S+)$`).FindStringSubmatch(answer)
+	if match == nil {
 		return ""
 	}
-	return found[1]
+	return match[1]
 }
 
 // awaitProbe waits until ktsn-ptp says that its ptp4l answers.
@@ -92,7 +92,7 @@ func (n *clockNode) awaitProbe(t *testing.T, kept *process.Process, domain int) 
 	t.Helper()
 	deadline := time.Now().Add(patience)
 	for {
-		said, err := exec.CommandContext(t.Context(), program(t, "ktsn-ptp"), "probe", "--run-dir", n.runDir, "--domain", strconv.Itoa(domain)).CombinedOutput()
+		output, err := exec.CommandContext(t.Context(), program(t, "ktsn-ptp"), "probe", "--run-dir", n.runDir, "--domain", strconv.Itoa(domain)).CombinedOutput()
 		if err == nil {
 			return
 		}
@@ -102,7 +102,7 @@ func (n *clockNode) awaitProbe(t *testing.T, kept *process.Process, domain int) 
 		case <-time.After(50 * time.Millisecond):
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("the probe says %s", said)
+			t.Fatalf("the probe says %s", output)
 		}
 	}
 }
@@ -321,11 +321,11 @@ func TestPtp4lAcceptsConfigurations(t *testing.T) {
 		t.Fatal(err)
 	}
 	printed := func(options ...string) string {
-		said, err := exec.CommandContext(t.Context(), program(t, "ktsn"), append([]string{"clock", "config", "--device", topology.PhysicalInterface}, options...)...).Output()
+		output, err := exec.CommandContext(t.Context(), program(t, "ktsn"), append([]string{"clock", "config", "--device", topology.PhysicalInterface}, options...)...).Output()
 		if err != nil {
 			t.Fatalf("ktsn clock config %q: %v", options, err)
 		}
-		return string(said)
+		return string(output)
 	}
 	for name, text := range map[string]string{
 		"the example":               strings.Replace(string(guest), "[eth1]", "["+topology.PhysicalInterface+"]", 1),

@@ -127,7 +127,7 @@ func (b *receivingBench) ends(path *receivePath) (from, to *topology.Namespace, 
 func (b *receivingBench) listen(t *testing.T, path *receivePath, in *topology.Namespace, at netip.AddrPort, options ...string) *process.Process {
 	t.Helper()
 	command := exec.Command(program(t, "tsnperf"), append([]string{"listener", "--quiet", "--bind", at.String(), "--cpu", listenerCPU,
-		"--first-timeout", inSeconds(patience), "--idle-timeout", "2s"}, options...)...)
+		"--first-timeout", seconds(patience), "--idle-timeout", "2s"}, options...)...)
 	if path.rings {
 		command.Env = append(os.Environ(), "LD_PRELOAD="+program(t, "libktsn.so"), "KTSN_SOCKET="+b.socketOfB, "KTSN_RECEIVE=ring")
 	}
@@ -213,13 +213,13 @@ func (u *usedReceiving) record(t *testing.T, name string, rings bool) {
 // recordRatios are those that the limits are of.
 func (b *receivingBench) recordRatios(t *testing.T, wait string, results []pathTiming) {
 	t.Helper()
-	of := map[string]pathTiming{}
+	byName := map[string]pathTiming{}
 	for i := range results {
-		of[receivePaths[i].name] = results[i]
+		byName[receivePaths[i].name] = results[i]
 	}
-	ratio := func(one, other string) (p50, p99 float64) {
-		one50, one99 := percentiles(of[one].latencies)
-		other50, other99 := percentiles(of[other].latencies)
+	ratio := func(first, second string) (p50, p99 float64) {
+		one50, one99 := percentiles(byName[first].latencies)
+		other50, other99 := percentiles(byName[second].latencies)
 		return one50 / other50, one99 / other99
 	}
 	name := wait[2:] + ": "

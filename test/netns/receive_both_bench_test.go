@@ -112,11 +112,11 @@ func (b *receivingBench) incoming(t *testing.T) (end func() int) {
 	dir := t.TempDir()
 	f := &flow{talkerFile: filepath.Join(dir, "talker.csv"), listenerFile: filepath.Join(dir, "listener.csv")}
 	listener := exec.Command(program(t, "tsnperf"), "listener", "--block", "--quiet", "--csv", f.listenerFile, "--bind", atPodA.String(), "--cpu", listenerCPU,
-		"--first-timeout", inSeconds(patience), "--idle-timeout", "1s")
+		"--first-timeout", seconds(patience), "--idle-timeout", "1s")
 	listener.Env = append(b.preloaded(t), "KTSN_RECEIVE=ring")
 	f.listener = start(t, b.PodA, "listener", listener)
 	time.Sleep(200 * time.Millisecond) // for its start, and its ring
-	f.talker = b.startKernelTalker(t, f.talkerFile, forGood)
+	f.talker = b.startKernelTalker(t, f.talkerFile, unlimited)
 	return func() int {
 		interrupt(t, f.talker)
 		f.drain(t)

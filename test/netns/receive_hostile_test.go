@@ -115,22 +115,22 @@ func TestReceiveRingHasOnlyThePodsDatagrams(t *testing.T) {
 	if err := finish(t, talker); err != nil {
 		t.Fatal(err)
 	}
-	_, own := c.receives(t, identity)
+	_, podA := c.receives(t, identity)
 	_, others := c.receives(t, hostileIdentity)
-	if said := enemy.achieved(t); said["opened"] != 1 {
-		t.Errorf("the hostile pod has no ring at the same port: %v", said)
+	if results := enemy.achieved(t); results["opened"] != 1 {
+		t.Errorf("the hostile pod has no ring at the same port: %v", results)
 	}
 	drain(t, listener)
-	if count := onlyOnce(t, sent, came); own.Received < uint64(count)*9/10 {
-		t.Errorf("of %d messages pod a's rings got %+v", count, own)
+	if count := onlyOnce(t, sent, came); podA.Received < uint64(count)*9/10 {
+		t.Errorf("of %d messages pod a's rings got %+v", count, podA)
 	}
 	if others.Received != 0 || others.Dropped != 0 || others.Kernel != 0 {
 		t.Errorf("the hostile pod got %+v", others)
 	}
 	// A socket of another network namespace, through the hostile pod's application socket.
-	said := c.attack(t, c.PodB, "receive", 300*time.Millisecond, 1).achieved(t)
-	if said["opened"] != 0 || syscall.Errno(said["errno"]) != syscall.EPERM {
-		t.Errorf("with a socket of another network namespace the hostile pod achieved %v", said)
+	results := c.attack(t, c.PodB, "receive", 300*time.Millisecond, 1).achieved(t)
+	if results["opened"] != 0 || syscall.Errno(results["errno"]) != syscall.EPERM {
+		t.Errorf("with a socket of another network namespace the hostile pod achieved %v", results)
 	}
 }
 
@@ -150,14 +150,14 @@ func TestReceiveFloodAffectsOnlyItsPod(t *testing.T) {
 	if err := errors.Join(finish(t, talker), finish(t, flood)); err != nil {
 		t.Fatal(err)
 	}
-	_, own := c.receives(t, identity)
+	_, podA := c.receives(t, identity)
 	_, others := c.receives(t, hostileIdentity)
-	if said := enemy.achieved(t); said["opened"] != 1 {
-		t.Errorf("the hostile pod has no ring: %v", said)
+	if results := enemy.achieved(t); results["opened"] != 1 {
+		t.Errorf("the hostile pod has no ring: %v", results)
 	}
 	drain(t, listener)
-	if count := onlyOnce(t, sent, came); own.Dropped != 0 || own.Received < uint64(count)*9/10 {
-		t.Errorf("of %d messages pod a's rings got %+v", count, own)
+	if count := onlyOnce(t, sent, came); podA.Dropped != 0 || podA.Received < uint64(count)*9/10 {
+		t.Errorf("of %d messages pod a's rings got %+v", count, podA)
 	}
 	if others.Received == 0 || others.Received+others.Dropped+others.Kernel != 7500 || others.Dropped < 5000 {
 		t.Errorf("of 7500 datagrams the flooded ring says %+v", others)
@@ -200,7 +200,7 @@ func TestOpeningReceiveRingsIsLimited(t *testing.T) {
 		t.Run(mode, func(t *testing.T) {
 			c := newRingCompany(t, "--pod-sockets", strconv.Itoa(mostSockets))
 			c.goodTraffic(t, 10, func() {})
-			idle(t, c.client)
+			awaitIdle(t, c.client)
 			before := holdingsOf(t, c.daemon)
 			asking := startAsking(t, c.PodA, c.socket, 2*time.Second)
 			enemy := c.attack(t, c.enemy.pod, mode, 2*time.Second, 0)
@@ -209,17 +209,17 @@ func TestOpeningReceiveRingsIsLimited(t *testing.T) {
 			if got.Sockets > mostSockets || pod.RingMemoryBytes > pod.Limits.RingMemoryBytes || c.sideA().entered(t) > mostSockets+1 {
 				t.Errorf("it has %+v, %d bytes of rings, and the program %d", got, pod.RingMemoryBytes, c.sideA().entered(t))
 			}
-			if said := enemy.achieved(t); said["opened"] == 0 || said[achieves] == 0 {
-				t.Errorf("the hostile pod achieved nothing: %v", said)
+			if results := enemy.achieved(t); results["opened"] == 0 || results[achieves] == 0 {
+				t.Errorf("the hostile pod achieved nothing: %v", results)
 			}
-			if said := asking.achieved(t); said["asked"] == 0 || said["longest-us"] > int(time.Second/time.Microsecond) {
-				t.Errorf("another pod's requests: %v", said)
+			if results := asking.achieved(t); results["asked"] == 0 || results["longest-us"] > int(time.Second/time.Microsecond) {
+				t.Errorf("another pod's requests: %v", results)
 			}
-			returned(t, c.daemon, c.client, before)
+			awaitReturned(t, c.daemon, c.client, before)
 			killed := c.attack(t, c.enemy.pod, mode, patience, 0)
 			time.Sleep(300 * time.Millisecond)
 			kill(t, killed.Process)
-			returned(t, c.daemon, c.client, before)
+			awaitReturned(t, c.daemon, c.client, before)
 			testlab.Eventually(t, patience, 10*time.Millisecond, func() error {
 				if c.sideA().entered(t) > 0 {
 					return fmt.Errorf("the program still has %d rings", c.sideA().entered(t))
@@ -238,7 +238,7 @@ func TestReceiveAfterKillHasNoDuplicates(t *testing.T) {
 	lab.receiving(t, client)
 	sent, came := filepath.Join(t.TempDir(), "talker.csv"), filepath.Join(t.TempDir(), "listener.csv")
 	listener := lab.startRingListener(t, came)
-	talker := lab.startKernelTalker(t, sent, forGood)
+	talker := lab.startKernelTalker(t, sent, unlimited)
 	for range 20 {
 		time.Sleep(rand.N(300 * time.Millisecond))
 		kill(t, daemon)

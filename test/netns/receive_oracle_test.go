@@ -102,7 +102,7 @@ type told struct {
 }
 
 // tell runs a case in pod a. environment nil is one without libktsn.
-func (l *lab) tell(program, family, name string, environment []string, meanwhile func()) (said told) {
+func (l *lab) tell(program, family, name string, environment []string, meanwhile func()) (result told) {
 	sender, err := l.newAskedSender(family == "ipv6")
 	if err != nil {
 		return told{err: err}
@@ -123,12 +123,12 @@ func (l *lab) tell(program, family, name string, environment []string, meanwhile
 			err = errors.Join(err, syscall.Kill(-running.PID(), syscall.SIGKILL), running.Wait()) // and its children
 		}
 	}
-	said.sent, said.err = sender.end()
+	result.sent, result.err = sender.end()
 	if err != nil { // then the sender's is of no interest
-		said.err = err
+		result.err = err
 	}
-	said.lines = slices.Collect(strings.Lines(output.String()))
-	return said
+	result.lines = slices.Collect(strings.Lines(output.String()))
+	return result
 }
 
 // apart shows where two outputs differ, line by line, with what both say before.
@@ -156,22 +156,22 @@ func apart(kernel, ring told) (all []string) {
 }
 
 // compare runs a case without libktsn and with it, side by side.
-func (o *oracle) compare(t *testing.T, program, family string, one *receiveCase) []string {
+func (o *oracle) compare(t *testing.T, program, family string, test *receiveCase) []string {
 	t.Helper()
 	before := o.sideA().counts(t).Received
 	plain := make(chan told)
-	go func() { plain <- o.tell(program, family, one.name, nil, func() {}) }()
-	ring := o.tell(program, family, one.name, o.environment, func() {})
+	go func() { plain <- o.tell(program, family, test.name, nil, func() {}) }()
+	ring := o.tell(program, family, test.name, o.environment, func() {})
 	complaints := apart(<-plain, ring)
 	got := o.sideA().counts(t).Received - before
 	switch {
-	case one.inRing == some:
-	case uint64(one.inRing) == got:
+	case test.inRing == some:
+	case uint64(test.inRing) == got:
 		o.asExpected++
-	case got < uint64(one.inRing) && o.slow(t, program):
+	case got < uint64(test.inRing) && o.slow(t, program):
 		o.late++
 	default:
-		complaints = append(complaints, fmt.Sprintf("%d datagrams came into rings, want %d; ktsnd says %+v", got, one.inRing,
+		complaints = append(complaints, fmt.Sprintf("%d datagrams came into rings, want %d; ktsnd says %+v", got, test.inRing,
 			receivedOf(t, o.client)))
 	}
 	return complaints
@@ -197,8 +197,8 @@ func TestReceiverTableMatchesProgram(t *testing.T) {
 		t.Fatal(err)
 	}
 	var known []string
-	for _, one := range receiveCases {
-		known = append(known, one.name)
+	for _, test := range receiveCases {
+		known = append(known, test.name)
 	}
 	if programs := strings.Fields(string(output)); !slices.Equal(known, programs) {
 		t.Errorf("the test knows\n%q\nthe program\n%q", known, programs)
@@ -212,9 +212,9 @@ func TestReceiveRingMatchesKernel(t *testing.T) {
 		t.Run(libc, func(t *testing.T) {
 			t.Parallel()
 			o := newOracle(t)
-			for _, one := range receiveCases {
-				for _, family := range one.families {
-					t.Run(family+", "+one.sentence, func(t *testing.T) { o.check(t, program, family, &one) })
+			for _, test := range receiveCases {
+				for _, family := range test.families {
+					t.Run(family+", "+test.sentence, func(t *testing.T) { o.check(t, program, family, &test) })
 				}
 			}
 			if t.Logf("ktsnd was late in %d runs, in time in %d", o.late, o.asExpected); o.asExpected == 0 {
@@ -224,11 +224,11 @@ func TestReceiveRingMatchesKernel(t *testing.T) {
 	}
 }
 
-func (o *oracle) check(t *testing.T, program, family string, one *receiveCase) {
+func (o *oracle) check(t *testing.T, program, family string, test *receiveCase) {
 	t.Helper()
-	compare := func() []string { return o.compare(t, program, family, one) }
-	if one.differs != "" {
-		t.Logf("known: %s\n%q", one.differs, compare())
+	compare := func() []string { return o.compare(t, program, family, test) }
+	if test.differs != "" {
+		t.Logf("known: %s\n%q", test.differs, compare())
 		return
 	}
 	for _, complaint := range testlab.Undisturbed(t, testlab.Stopped, compare) {
@@ -242,12 +242,12 @@ func TestReceiversLoseNothingWhileKtsndIsSlow(t *testing.T) {
 		t.Run(libc, func(t *testing.T) {
 			o := newOracle(t)
 			signal(t, o.daemon, syscall.SIGSTOP)
-			said := o.tell(program, "ipv4", "many-sockets-for-a-while", o.environment, func() {
+			ring := o.tell(program, "ipv4", "many-sockets-for-a-while", o.environment, func() {
 				time.Sleep(300 * time.Millisecond)
 				signal(t, o.daemon, syscall.SIGCONT)
 			})
 			plain := o.tell(program, "ipv4", "many-sockets-for-a-while", nil, func() {})
-			for _, complaint := range apart(plain, said) {
+			for _, complaint := range apart(plain, ring) {
 				t.Error(complaint)
 			}
 			if got := o.sideA().counts(t).Received; got == 0 {

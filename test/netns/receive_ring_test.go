@@ -211,7 +211,7 @@ func TestReceiveRingSurvivesKtsnd(t *testing.T) {
 			lab.receiving(t, client)
 			sent, came := filepath.Join(t.TempDir(), "talker.csv"), filepath.Join(t.TempDir(), "listener.csv")
 			listener := lab.startRingListener(t, came)
-			talker := lab.startKernelTalker(t, sent, forGood)
+			talker := lab.startKernelTalker(t, sent, unlimited)
 			time.Sleep(time.Second)
 			client = change(t, lab, daemon, client)
 			time.Sleep(time.Second)

@@ -23,7 +23,7 @@ import (
 
 // askedSender is pod b, which sends what a ktsn-test-receive asks for.
 type askedSender struct {
-	own     netip.Addr
+	podA    netip.Addr
 	sources [3]askedSource
 	// marker is a socket in pod a that belongs to nobody's test, with the kernel's queue. A datagram to it comes behind all
 	// others of the sender: one processor brings them from queue to queue.
@@ -51,13 +51,13 @@ type request struct {
 
 // newAskedSender begins to listen to a program that is about to start.
 func (l *lab) newAskedSender(ipv6 bool) (*askedSender, error) {
-	s := &askedSender{own: topology.PodAddressA, marker: -1, channel: -1}
+	s := &askedSender{podA: topology.PodAddressA, marker: -1, channel: -1}
 	peers := [3]netip.Addr{topology.PodAddressB, topology.PodAddressB, alsoPodAddressB}
 	if ipv6 {
-		s.own, peers = podAddress6A, [3]netip.Addr{podAddress6B, podAddress6B, alsoPodAddress6B}
+		s.podA, peers = podAddress6A, [3]netip.Addr{podAddress6B, podAddress6B, alsoPodAddress6B}
 	}
 	err := l.PodA.Do(func() (err error) {
-		s.marker, s.markerAt, err = boundSocket(s.own)
+		s.marker, s.markerAt, err = boundSocket(s.podA)
 		return err
 	})
 	if err == nil {
@@ -123,7 +123,7 @@ func sockaddrOf(at netip.AddrPort) unix.Sockaddr {
 
 // keepProcessor has a thread stay on one of the processors that it may run on.
 func keepProcessor() error {
-	var all, one unix.CPUSet
+	var all, single unix.CPUSet
 	if err := unix.SchedGetaffinity(0, &all); err != nil {
 		return err
 	}
@@ -132,12 +132,12 @@ func keepProcessor() error {
 			continue
 		}
 		if chosen == 0 {
-			one.Set(cpu)
+			single.Set(cpu)
 			break
 		}
 		chosen--
 	}
-	return unix.SchedSetaffinity(0, &one)
+	return unix.SchedSetaffinity(0, &single)
 }
 
 // serve answers line by line, from one processor.
@@ -173,7 +173,7 @@ func (s *askedSender) answer(line string) error {
 	switch {
 	case line == "who":
 		a, b, c := s.sources[0].at, s.sources[1].at, s.sources[2].at
-		return s.tell(fmt.Sprintf("%s %s %d %s %d %s %d", s.own, a.Addr(), a.Port(), b.Addr(), b.Port(), c.Addr(), c.Port()))
+		return s.tell(fmt.Sprintf("%s %s %d %s %d %s %d", s.podA, a.Addr(), a.Port(), b.Addr(), b.Port(), c.Addr(), c.Port()))
 	case line == "sync":
 		return s.tell("sent")
 	case len(fields) == 9 && fields[0] == "send":
@@ -204,7 +204,7 @@ func (s *askedSender) do(asked *request) error {
 	}
 	from := s.sources[asked.source].fd
 	for i := range asked.count {
-		if err := unix.Sendmsg(from, asked.payload(i), asked.control(s.own.Is6()), sockaddrOf(netip.AddrPortFrom(s.own, uint16(asked.port))), 0); err != nil {
+		if err := unix.Sendmsg(from, asked.payload(i), asked.control(s.podA.Is6()), sockaddrOf(netip.AddrPortFrom(s.podA, uint16(asked.port))), 0); err != nil {
 			return err
 		}
 		s.sent++
@@ -240,12 +240,12 @@ func (r *request) control(ipv6 bool) (all []byte) {
 		if value == 0 {
 			continue
 		}
-		one := make([]byte, 0, unix.CmsgSpace(4))
-		one = binary.NativeEndian.AppendUint64(one, uint64(unix.CmsgLen(4)))
-		one = binary.NativeEndian.AppendUint32(one, uint32(level))
-		one = binary.NativeEndian.AppendUint32(one, uint32(option))
-		one = binary.NativeEndian.AppendUint32(one, uint32(value))
-		all = append(all, one[:cap(one)]...)
+		message := make([]byte, 0, unix.CmsgSpace(4))
+		message = binary.NativeEndian.AppendUint64(message, uint64(unix.CmsgLen(4)))
+		message = binary.NativeEndian.AppendUint32(message, uint32(level))
+		message = binary.NativeEndian.AppendUint32(message, uint32(option))
+		message = binary.NativeEndian.AppendUint32(message, uint32(value))
+		all = append(all, message[:cap(message)]...)
 	}
 	return all
 }

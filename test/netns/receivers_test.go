@@ -67,7 +67,7 @@ func (h *hostile) startSending(t *testing.T, to receiverLoad, duration time.Dura
 	}
 	at := netip.AddrPortFrom(to.to, hostilePort+1)
 	receiving = startAttack(t, h.receiver, mode, h.on(withCount(attackOf(t, h.socket, mode, at, duration+patience), to.sockets)))
-	awaitSaid(t, receiving.Process, "begun")
+	awaitLog(t, receiving.Process, "begun")
 	sending = startAttack(t, h.pod, "steady", h.on(withCount(attackOf(t, h.socket, "steady", at, duration), int(to.every/time.Microsecond))))
 	return receiving, sending
 }
@@ -95,7 +95,7 @@ func TestReceiverDelaysNoDepartures(t *testing.T) {
 	}
 	const turns, length = 2, 300 * time.Millisecond
 	modes := []string{alone, "receivers-filter-1000"}
-	checkP90(t, beside(t, modes, turns, length, 0, (*hostile).addReceiver))
+	checkP90(t, withNeighbor(t, modes, turns, length, 0, (*hostile).addReceiver))
 }
 
 // TestExpensiveReceiverIsLimited checks also that what waits for such a receiver is counted when it goes.
@@ -106,14 +106,14 @@ func TestExpensiveReceiverIsLimited(t *testing.T) {
 	enemy := lab.addHostile(t, client)
 	enemy.addReceiver(t, client)
 	receiving, sending := enemy.startSending(t, receiverModes["receivers-filter-1000"], time.Second)
-	if said := sending.achieved(t); said["messages"] == 0 {
-		t.Errorf("the neighbour sent nothing: %v", said)
+	if results := sending.achieved(t); results["messages"] == 0 {
+		t.Errorf("the neighbour sent nothing: %v", results)
 	}
-	if counted := settled(t, client); counted.ShareReceiver == 0 {
+	if counted := awaitSettled(t, client); counted.ShareReceiver == 0 {
 		t.Error("the receiver never had more than its share")
 	}
 	kill(t, receiving.Process)
 	ip(t, lab.NodeA, "link", "del", "pod3")
-	await(t, client, "what waited for the receiver is counted", func(counted control.Counters) bool { return counted.DeliveryFailed > 0 })
-	checkBooks(t, settled(t, client))
+	awaitCounters(t, client, "what waited for the receiver is counted", func(counted control.Counters) bool { return counted.DeliveryFailed > 0 })
+	checkBooks(t, awaitSettled(t, client))
 }

@@ -94,7 +94,7 @@ func TestRecord(t *testing.T) {
 	waiting.Env = lab.preloaded(t)
 	start(t, lab.PodA, "ktsn-test-send", waiting)
 	<-ready
-	await(t, client, "a message waits", func(c control.Counters) bool { return c.Taken == 1 })
+	awaitCounters(t, client, "a message waits", func(c control.Counters) bool { return c.Taken == 1 })
 	lab.control = filepath.Join(lab.dir, "relayed.sock")
 	startRelay(t, lab.control, direct.control, func(m message) bool {
 		handOver.add(m)
@@ -104,7 +104,7 @@ func TestRecord(t *testing.T) {
 	if err := finish(t, daemon); err != nil {
 		t.Fatal(err)
 	}
-	awaitSaid(t, after, "took over")
+	awaitLog(t, after, "took over")
 	application.write(t, filepath.Join(folder, "application.bin"))
 	handOver.write(t, filepath.Join(folder, "hand-over.bin"))
 	// Free slots after the message are all 0.

@@ -101,7 +101,7 @@ func TestRelayConnectionIsReserved(t *testing.T) {
 	for _, when := range []string{"at first", "with the successor"} {
 		rig.startRelay(t)
 		rig.awaitHeartbeat(t, rig.lastBeat(t))
-		rig.capture(t, rig.frame(rig.own, when))
+		rig.capture(t, rig.frame(rig.podA, when))
 		if text := arrivedText(t, there); text != when {
 			t.Errorf("%q arrives", text)
 		}

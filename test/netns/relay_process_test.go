@@ -74,15 +74,15 @@ type captureRig struct {
 	// heartbeat is the map, heartbeatFD what the relay gets of it.
 	heartbeat   *ebpf.Map
 	heartbeatFD *os.File
-	// own and podB are the addresses of frames.
-	own, podB []byte
-	relay     *process.Process
+	// podA and podB are the addresses of frames.
+	podA, podB []byte
+	relay      *process.Process
 }
 
 func newCaptureRig(t *testing.T, all bool) *captureRig {
 	t.Helper()
 	rig := &captureRig{lab: newLab(t), all: all, program: publicCopy(t, "ktsn-relay")}
-	rig.own, rig.podB = interfaceMAC(t, rig.PodA), interfaceMAC(t, rig.PodB)
+	rig.podA, rig.podB = interfaceMAC(t, rig.PodA), interfaceMAC(t, rig.PodB)
 	rig.openTap(t)
 	rig.openPacket(t)
 	rig.folder = opened(t, rig.dir, unix.O_PATH|unix.O_DIRECTORY)
@@ -196,11 +196,11 @@ func (r *captureRig) count(t *testing.T) relayed {
 }
 
 // awaitCount waits until the relay's counters are as they should be.
-func (r *captureRig) awaitCount(t *testing.T, what string, is func(relayed) bool) relayed {
+func (r *captureRig) awaitCount(t *testing.T, what string, condition func(relayed) bool) relayed {
 	t.Helper()
 	return testlab.EventuallyValue(t, patience, time.Millisecond, func() (relayed, error) {
 		counted := r.count(t)
-		if is(counted) {
+		if condition(counted) {
 			return counted, nil
 		}
 		return relayed{}, fmt.Errorf("%s never: %+v\nthe relay says: %s", what, counted, r.relay.Stderr())
@@ -263,7 +263,7 @@ func TestRelayFramesLeaveOnTime(t *testing.T) {
 	for i := range frames {
 		// The last leaves first.
 		at := base + int64((frames-i)*int(5*time.Millisecond))
-		rig.capture(t, recorded(rig.frame(rig.own, strconv.FormatInt(at, 10)), at))
+		rig.capture(t, recorded(rig.frame(rig.podA, strconv.FormatInt(at, 10)), at))
 	}
 	var last int64
 	for range frames {
@@ -277,7 +277,7 @@ func TestRelayFramesLeaveOnTime(t *testing.T) {
 		}
 		last = at
 	}
-	left(t, client, frames)
+	awaitSent(t, client, frames)
 	if counted := counters(t, client); counted.Sent != frames {
 		t.Errorf("ktsnd counted %+v", counted)
 	}
@@ -293,12 +293,12 @@ func TestRelayForeignSourceIsRejected(t *testing.T) {
 	rig.startRelay(t)
 	there := listenFrames(t, rig.PodB, carriedEtherType)
 	rig.capture(t, recorded(rig.frame([]byte{2, 9, 9, 9, 9, 9}, "forged"), nowTAI(t)))
-	rig.capture(t, recorded(rig.frame(rig.own, "own"), nowTAI(t)))
+	rig.capture(t, recorded(rig.frame(rig.podA, "own"), nowTAI(t)))
 	if text := arrivedText(t, there); text != "own" {
 		t.Errorf("%q arrives", text)
 	}
 	rig.awaitCount(t, "the source is refused", func(c relayed) bool { return c.Dropped[dropSource] == 1 })
-	left(t, client, 1)
+	awaitSent(t, client, 1)
 	if counted := counters(t, client); counted.Sent != 1 {
 		t.Errorf("ktsnd counted %+v", counted)
 	}
@@ -310,16 +310,16 @@ func TestRelayFramesSurviveKtsnd(t *testing.T) {
 	daemon, _ := rig.startDaemon(t)
 	rig.startRelay(t)
 	there := listenFrames(t, rig.PodB, carriedEtherType)
-	rig.capture(t, recorded(rig.frame(rig.own, "before"), nowTAI(t)))
+	rig.capture(t, recorded(rig.frame(rig.podA, "before"), nowTAI(t)))
 	if text := arrivedText(t, there); text != "before" {
 		t.Fatalf("%q arrives", text)
 	}
 	at := nowTAI(t) + int64(time.Second)
-	rig.capture(t, recorded(rig.frame(rig.own, "in the ring"), at))
+	rig.capture(t, recorded(rig.frame(rig.podA, "in the ring"), at))
 	rig.awaitCount(t, "both are handed over", func(c relayed) bool { return c.HandedTimed == 2 })
 	kill(t, daemon)
 	rig.awaitCount(t, "the end is noticed", func(c relayed) bool { return c.Connected == 0 })
-	rig.capture(t, recorded(rig.frame(rig.own, "while it is away"), at+int64(50*time.Millisecond)))
+	rig.capture(t, recorded(rig.frame(rig.podA, "while it is away"), at+int64(50*time.Millisecond)))
 	_, client := rig.startDaemon(t)
 	for _, expected := range []string{"in the ring", "while it is away"} {
 		if text := arrivedText(t, there); text != expected {
@@ -333,7 +333,7 @@ func TestRelayFramesSurviveKtsnd(t *testing.T) {
 	if counted.HandedTimed != 3 || counted.drops() != 0 {
 		t.Errorf("the relay counted %+v", counted)
 	}
-	left(t, client, 2)
+	awaitSent(t, client, 2)
 	if counted := counters(t, client); counted.Sent != 2 {
 		t.Errorf("ktsnd counted %+v", counted)
 	}
@@ -348,7 +348,7 @@ func TestKilledRelayFramesAreAccountedFor(t *testing.T) {
 	for range kills {
 		before := rig.count(t)
 		for i := range each {
-			rig.capture(t, recorded(rig.frame(rig.own, strconv.Itoa(i)), nowTAI(t)+int64(20*time.Millisecond)))
+			rig.capture(t, recorded(rig.frame(rig.podA, strconv.Itoa(i)), nowTAI(t)+int64(20*time.Millisecond)))
 			if i == each/2 {
 				rig.awaitCount(t, "frames flow", func(c relayed) bool { return c.HandedTimed > before.HandedTimed })
 				rig.endRelay(t, syscall.SIGKILL)
@@ -358,7 +358,7 @@ func TestKilledRelayFramesAreAccountedFor(t *testing.T) {
 	}
 	// It comes behind all others, and the listener gets nothing else.
 	there := listenFrames(t, rig.PodB, lastEtherType)
-	last := rig.frame(rig.own, "the last")
+	last := rig.frame(rig.podA, "the last")
 	binary.BigEndian.PutUint16(last[12:], lastEtherType)
 	rig.capture(t, recorded(last, nowTAI(t)))
 	if text := arrivedText(t, there); text != "the last" {
@@ -373,7 +373,7 @@ func TestKilledRelayFramesAreAccountedFor(t *testing.T) {
 		t.Errorf("the relay counted %+v", counted)
 	}
 	// Likewise it has handed one more over.
-	left(t, client, counted.HandedTimed)
+	awaitSent(t, client, counted.HandedTimed)
 	if taken := counters(t, client).Taken; taken > counted.HandedTimed+kills {
 		t.Errorf("ktsnd took %d, the relays handed over %d", taken, counted.HandedTimed)
 	}
@@ -426,11 +426,11 @@ func TestRelayOfAllFramesRenewsHeartbeat(t *testing.T) {
 	if gated := rig.lastHeartbeat(t).Gated; gated != 0 {
 		t.Errorf("without a schedule the gates %#x close", gated)
 	}
-	rig.capture(t, rig.frame(rig.own, "without a time"))
+	rig.capture(t, rig.frame(rig.podA, "without a time"))
 	if text := arrivedText(t, there); text != "without a time" {
 		t.Errorf("%q arrives", text)
 	}
-	await(t, client, "it left as untimed", func(c control.Counters) bool { return c.Untimed == 1 })
+	awaitCounters(t, client, "it left as untimed", func(c control.Counters) bool { return c.Untimed == 1 })
 	if err := client.ScheduleSet(t.Context(), threeWindows()); err != nil {
 		t.Fatal(err)
 	}
@@ -451,7 +451,7 @@ func TestRelayOfAllFramesRenewsHeartbeat(t *testing.T) {
 	}
 	rig.startDaemon(t)
 	rig.awaitHeartbeat(t, last)
-	rig.capture(t, rig.frame(rig.own, "again"))
+	rig.capture(t, rig.frame(rig.podA, "again"))
 	if text := arrivedText(t, there); text != "again" {
 		t.Errorf("%q arrives", text)
 	}

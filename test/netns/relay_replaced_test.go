@@ -17,20 +17,20 @@ func TestRelayFramesContinueDuringReplace(t *testing.T) {
 	rig.startRelay(t)
 	there := listenFrames(t, rig.PodB, carriedEtherType)
 	rig.awaitHeartbeat(t, 0)
-	rig.capture(t, rig.frame(rig.own, "untimed, before"))
+	rig.capture(t, rig.frame(rig.podA, "untimed, before"))
 	if text := arrivedText(t, there); text != "untimed, before" {
 		t.Fatalf("%q arrives", text)
 	}
 	// A ktsnd is ready long before that.
 	at := nowTAI(t) + int64(5*time.Second)
-	rig.capture(t, recorded(rig.frame(rig.own, "timed"), at))
-	await(t, client, "both are taken", func(c control.Counters) bool { return c.Taken == 2 })
+	rig.capture(t, recorded(rig.frame(rig.podA, "timed"), at))
+	awaitCounters(t, client, "both are taken", func(c control.Counters) bool { return c.Taken == 2 })
 	successor := start(t, rig.NodeA, "ktsnd", exec.Command(program(t, "ktsnd"), append(rig.daemonArguments(), "--take-over")...))
 	if err := finish(t, before); err != nil {
 		t.Fatal(err)
 	}
 	client = connect(t, successor, rig.control)
-	rig.capture(t, rig.frame(rig.own, "untimed, after"))
+	rig.capture(t, rig.frame(rig.podA, "untimed, after"))
 	for _, expected := range []string{"untimed, after", "timed"} {
 		if text := arrivedText(t, there); text != expected {
 			t.Errorf("%q arrives instead of %q; ktsnd says: %s", text, expected, successor.Stderr())
@@ -39,7 +39,7 @@ func TestRelayFramesContinueDuringReplace(t *testing.T) {
 	if now := nowTAI(t); now < at {
 		t.Errorf("it arrives %d ns before its time", at-now)
 	}
-	await(t, client, "each as what it is", func(c control.Counters) bool { return c.Untimed == 1 && c.Sent == 2 })
+	awaitCounters(t, client, "each as what it is", func(c control.Counters) bool { return c.Untimed == 1 && c.Sent == 2 })
 	// The heartbeat shows that the successor's loop has the ring for an untimed one.
 	beat := rig.lastBeat(t)
 	rig.awaitHeartbeat(t, beat)

@@ -56,8 +56,8 @@ func possessionsOf(running *process.Process) possessions {
 	return now
 }
 
-// gone waits until ktsnd has no more than before, and no ring of a removed pod; it returns how long that took.
-func gone(ctx context.Context, daemon *process.Process, client *control.Client, before possessions) (time.Duration, error) {
+// awaitRemoved waits until ktsnd has no more than before, and no ring of a removed pod; it returns how long that took.
+func awaitRemoved(ctx context.Context, daemon *process.Process, client *control.Client, before possessions) (time.Duration, error) {
 	began := time.Now()
 	for ; ; time.Sleep(5 * time.Millisecond) {
 		now := possessionsOf(daemon)
@@ -77,7 +77,7 @@ func gone(ctx context.Context, daemon *process.Process, client *control.Client, 
 
 func awaitGone(t *testing.T, daemon *process.Process, client *control.Client, before possessions) {
 	t.Helper()
-	if _, err := gone(t.Context(), daemon, client, before); err != nil {
+	if _, err := awaitRemoved(t.Context(), daemon, client, before); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -93,8 +93,8 @@ func needsOf(t *testing.T, mode string) {
 // abortIfStuck ends the file system of a program whose test failed: a ktsnd that waits for it cannot be killed.
 func (a *attack) abortIfStuck(t *testing.T) {
 	t.Helper()
-	_, connection, found := strings.Cut(a.stdout.String(), "connection ")
-	if !t.Failed() || !found {
+	_, connection, ok := strings.Cut(a.stdout.String(), "connection ")
+	if !t.Failed() || !ok {
 		return
 	}
 	folder := t.TempDir()
@@ -124,7 +124,7 @@ func (h *hostile) removeAfter(ctx context.Context, client *control.Client, runni
 	if err := h.remove(ctx, client); err != nil {
 		return removed{0, err}
 	}
-	took, err := gone(ctx, daemon, client, before)
+	took, err := awaitRemoved(ctx, daemon, client, before)
 	return removed{took, err}
 }
 
@@ -159,15 +159,15 @@ func TestRemovedPodLeavesNothing(t *testing.T) {
 			if result.err != nil {
 				t.Fatal(result.err)
 			}
-			if said := running.achieved(t); said[test.achieves] == 0 {
-				t.Errorf("the hostile pod achieved nothing: %v", said)
+			if results := running.achieved(t); results[test.achieves] == 0 {
+				t.Errorf("the hostile pod achieved nothing: %v", results)
 			}
 			slowest := slices.Max(replies.stop())
 			t.Logf("%s removed in %v; slowest reply of the control socket %v", test.mode, result.took.Round(time.Millisecond), slowest.Round(time.Microsecond))
 			if slowest > time.Second {
 				t.Errorf("the control socket took %v to answer", slowest)
 			}
-			checkBooks(t, settled(t, client))
+			checkBooks(t, awaitSettled(t, client))
 		})
 	}
 }
@@ -208,8 +208,8 @@ func TestSocketFolderWatchersDelayNobody(t *testing.T) {
 	if slowest > time.Second {
 		t.Errorf("the control socket took %v to answer", slowest)
 	}
-	if said := running.achieved(t); said["watchers"] < 1000 {
-		t.Errorf("the pod has %v watchers", said)
+	if results := running.achieved(t); results["watchers"] < 1000 {
+		t.Errorf("the pod has %v watchers", results)
 	}
 }
 
@@ -219,21 +219,21 @@ func TestRemovedPodsStarveNobody(t *testing.T) {
 	lab := newLab(t)
 	daemon, client := lab.startDaemon(t, "--ring-memory", "64", "--pod-memory", "32")
 	enemy := lab.addHostile(t, client)
-	idle(t, client)
+	awaitIdle(t, client)
 	before := possessionsOf(daemon)
 	for range 4 {
-		if said := enemy.start(t, "immortal2", 500*time.Millisecond).achieved(t); said["rings"] < 30 {
-			t.Errorf("the hostile pod left %d rings", said["rings"])
+		if results := enemy.start(t, "immortal2", 500*time.Millisecond).achieved(t); results["rings"] < 30 {
+			t.Errorf("the hostile pod left %d rings", results["rings"])
 		}
 		if err := errors.Join(enemy.remove(t.Context(), client), enemy.attach(t.Context(), client)); err != nil {
 			t.Fatal(err)
 		}
-		if said := startAsking(t, lab.PodA, lab.socket, 50*time.Millisecond).achieved(t); said["asked"] == 0 {
-			t.Errorf("another pod: %v", said)
+		if results := startAsking(t, lab.PodA, lab.socket, 50*time.Millisecond).achieved(t); results["asked"] == 0 {
+			t.Errorf("another pod: %v", results)
 		}
 	}
 	lab.goodTraffic(t, 50, func() {})
-	idle(t, client)
+	awaitIdle(t, client)
 	awaitGone(t, daemon, client, before)
 }
 
@@ -247,13 +247,13 @@ func TestControlSocketHasDescriptorsInReserve(t *testing.T) {
 		t.Fatal(err)
 	}
 	enemy := lab.addHostile(t, client)
-	idle(t, client)
+	awaitIdle(t, client)
 	before := possessionsOf(daemon)
 	var running *attack
 	lab.goodTraffic(t, 1000, func() { running = enemy.start(t, "many", 1500*time.Millisecond) })
 	// Another one while the pod has them.
 	many := enemy.start(t, "many", 2*time.Second)
-	awaitSaid(t, many.Process, "begun")
+	awaitLog(t, many.Process, "begun")
 	time.Sleep(time.Second)
 	if open := len(descriptorsOf(t, daemon.PID())); open < limit*3/4 {
 		t.Errorf("ktsnd has %d descriptors, too few for the test to mean anything", open)
@@ -273,7 +273,7 @@ func TestControlSocketHasDescriptorsInReserve(t *testing.T) {
 	peers.Close()
 	running.achieved(t)
 	many.achieved(t)
-	idle(t, client)
+	awaitIdle(t, client)
 	awaitGone(t, daemon, client, before)
 	lab.goodTraffic(t, 50, func() {})
 }
@@ -288,7 +288,7 @@ func TestHandOverDuringPodRemoval(t *testing.T) {
 			lab := newLab(t)
 			daemon, client := lab.startDaemon(t)
 			lab.goodTraffic(t, 10, func() {})
-			idle(t, client)
+			awaitIdle(t, client)
 			before := possessionsOf(daemon)
 			enemy := lab.addHostile(t, client)
 			running := enemy.start(t, mode, 300*time.Millisecond)
@@ -299,7 +299,7 @@ func TestHandOverDuringPodRemoval(t *testing.T) {
 			}
 			var successor *process.Process
 			lab.goodTraffic(t, 500, func() { successor, client = lab.takeOver(t, daemon) })
-			idle(t, client)
+			awaitIdle(t, client)
 			awaitGone(t, successor, client, before)
 			lab.goodTraffic(t, 50, func() {})
 		})

@@ -73,16 +73,16 @@ func TestReportsSurviveKtsnd(t *testing.T) {
 			daemon, _ := lab.startDaemon(t, "--strategy", "etf")
 			listener := lab.listenForTexts(t)
 			defer listener.Close()
-			running, said := lab.startInterlude(t)
-			if want := []string{"before = 1, 0x8, data as given"}; !slices.Equal(said, want) {
-				t.Fatalf("it said %q, want %q; %s", said, want, running.Stderr())
+			running, lines := lab.startInterlude(t)
+			if want := []string{"before = 1, 0x8, data as given"}; !slices.Equal(lines, want) {
+				t.Fatalf("it said %q, want %q; %s", lines, want, running.Stderr())
 			}
 			replace(t, lab, daemon)
 			running.stdin.Close()
 			want := []string{"after = 1, 0x8, data as given", "poll = 1, 0x8", "read = before", "read = after",
 				"after they were read = 0, 0", "last = 1, 0x8, data as given"}
-			if said := running.said(); !slices.Equal(said, want) {
-				t.Errorf("it said %q, want %q", said, want)
+			if lines := running.said(); !slices.Equal(lines, want) {
+				t.Errorf("it said %q, want %q", lines, want)
 			}
 			if err := finish(t, running.Process); err != nil {
 				t.Error(err)

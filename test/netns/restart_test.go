@@ -16,14 +16,14 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/testlab/process"
 )
 
-// served waits until ktsnd has taken at least this many messages.
-func served(t *testing.T, client *control.Client, taken uint64) {
+// awaitTaken waits until ktsnd has taken at least this many messages.
+func awaitTaken(t *testing.T, client *control.Client, taken uint64) {
 	t.Helper()
-	await(t, client, fmt.Sprintf("%d messages are taken", taken), func(c control.Counters) bool { return c.Taken >= taken })
+	awaitCounters(t, client, fmt.Sprintf("%d messages are taken", taken), func(c control.Counters) bool { return c.Taken >= taken })
 }
 
-// left waits until ktsnd has sent at least so many messages, and is done with them.
-func left(t *testing.T, client *control.Client, sent uint64) {
+// awaitSent waits until ktsnd has sent at least so many messages, and is done with them.
+func awaitSent(t *testing.T, client *control.Client, sent uint64) {
 	t.Helper()
 	awaitStatus(t, client, fmt.Sprintf("%d messages are sent", sent), func(status *control.Status) bool {
 		return status.Counters.Sent >= sent && status.Pending == 0
@@ -33,7 +33,7 @@ func left(t *testing.T, client *control.Client, sent uint64) {
 // awaitOnTime waits until messages leave on time again.
 func awaitOnTime(t *testing.T, client *control.Client) {
 	t.Helper()
-	await(t, client, "a message leaves on time", func(c control.Counters) bool { return c.OnTime > 0 })
+	awaitCounters(t, client, "a message leaves on time", func(c control.Counters) bool { return c.OnTime > 0 })
 }
 
 // startTalker starts a talker in pod a that goes on until it is told to end.
@@ -71,7 +71,7 @@ func TestKilledTwentyTimesLosesNothingUncounted(t *testing.T) {
 			running := lab.startFlow(t, "--lead", "5ms", "--cycle", cycle)
 			var total sum
 			for i := range 20 {
-				served(t, client, 50)
+				awaitTaken(t, client, 50)
 				if i%2 == 0 { // else while the messages that waited leave
 					awaitOnTime(t, client)
 					time.Sleep(rand.N(200 * time.Millisecond))
@@ -79,7 +79,7 @@ func TestKilledTwentyTimesLosesNothingUncounted(t *testing.T) {
 				time.Sleep(rand.N(10 * time.Millisecond))
 				daemon, client = lab.restart(t, daemon, client, kill, &total)
 			}
-			served(t, client, 50)
+			awaitTaken(t, client, 50)
 			total.add(running.end(t, client))
 			running.checkConserved(t, total)
 		})
@@ -103,12 +103,12 @@ func TestStopUnderLoadLosesNothing(t *testing.T) {
 	daemon, client := lab.startDaemon(t)
 	running := lab.startFlow(t, "--lead", "50ms", "--cycle", "200us")
 	var total sum
-	for range either(4, 50) {
+	for range shortOrLong(4, 50) {
 		awaitOnTime(t, client) // until then the ring is full, and nothing comes
 		time.Sleep(rand.N(20 * time.Millisecond))
 		daemon, client = lab.restart(t, daemon, client, interrupt, &total)
 	}
-	served(t, client, 50)
+	awaitTaken(t, client, 50)
 	total.add(running.end(t, client))
 	running.checkNoneLost(t, total)
 }
@@ -138,12 +138,12 @@ func restartOnce(t *testing.T, program, user string) []string {
 	t.Helper()
 	lab := newLab(t)
 	lab.addAddress(t)
-	environment := lab.publicly(t)
+	environment := lab.preloadedForNobody(t)
 	daemon, client := lab.startDaemon(t)
 	receiver := lab.listenShaped(t)
 	application := start(t, lab.PodA, "application",
 		shapeCommand(program, shape{name: "keeps-sending"}, user, environment))
-	served(t, client, 4)
+	awaitTaken(t, client, 4)
 	kill(t, daemon)
 	dead := clockTAI()
 	time.Sleep(time.Second)
@@ -152,7 +152,7 @@ func restartOnce(t *testing.T, program, user string) []string {
 	if err := finish(t, application); err != nil {
 		t.Error(err)
 	}
-	counted := settled(t, client)
+	counted := awaitSettled(t, client)
 	complaints := checkTimesKept(t, receiver.take(t, keptSending, patience), dead, again)
 	if counted.Uncertain != 0 {
 		complaints = append(complaints, fmt.Sprintf("%d messages are uncertain, and none was due when ktsnd was killed", counted.Uncertain))
@@ -167,7 +167,7 @@ func TestLateAnswerOfDaemonIsIgnored(t *testing.T) {
 	daemon, client := lab.startDaemon(t)
 	receiver := lab.listenShaped(t)
 	application := start(t, lab.PodA, "application",
-		shapeCommand(publicCopy(t, "ktsn-test-shapes"), shape{name: "keeps-opening"}, "root", lab.publicly(t)))
+		shapeCommand(publicCopy(t, "ktsn-test-shapes"), shape{name: "keeps-opening"}, "root", lab.preloadedForNobody(t)))
 	for range 2 {
 		time.Sleep(100 * time.Millisecond)
 		signal(t, daemon, syscall.SIGSTOP)
@@ -175,7 +175,7 @@ func TestLateAnswerOfDaemonIsIgnored(t *testing.T) {
 		signal(t, daemon, syscall.SIGCONT)
 	}
 	_ = finish(t, application)
-	counted := settled(t, client)
+	counted := awaitSettled(t, client)
 	refused := strings.Count(application.Stderr(), "cannot socket")
 	arrived := receiver.take(t, 100-refused, patience)
 	twice := 0

@@ -19,16 +19,16 @@ import (
 // ticking is a run of testdata/restored.py in pod a.
 type ticking struct {
 	dialogue
-	heard *net.UDPConn
+	listener *net.UDPConn
 }
 
 func (l *lab) startTicking(t *testing.T, how string, further ...string) *ticking {
 	t.Helper()
-	heard := l.listenForTexts(t)
+	listener := l.listenForTexts(t)
 	command := exec.Command(python(t), append([]string{"testdata/restored.py", how, topology.PodAddressB.String(),
 		strconv.Itoa(listenPort)}, further...)...)
 	command.Env = l.preloaded(t)
-	return &ticking{startDialogue(t, l.PodA, "restored.py "+how, command), heard}
+	return &ticking{startDialogue(t, l.PodA, "restored.py "+how, command), listener}
 }
 
 // checkAllCame has it end when ktsnd has taken some of its messages, and checks that each came once.
@@ -36,19 +36,19 @@ func (l *lab) startTicking(t *testing.T, how string, further ...string) *ticking
 // A program that ends before ktsnd has found it takes what waits along; on a busy machine a start of ktsnd takes seconds.
 func (r *ticking) checkAllCame(t *testing.T, client *control.Client) {
 	t.Helper()
-	served(t, client, 20)
+	awaitTaken(t, client, 20)
 	r.ends(t)
-	counted := settled(t, client)
-	said := r.line(t)
-	count, err := strconv.Atoi(said)
+	counted := awaitSettled(t, client)
+	text := r.line(t)
+	count, err := strconv.Atoi(text)
 	if err != nil {
-		t.Fatalf("it said %q", said)
+		t.Fatalf("it said %q", text)
 	}
 	var want []string
 	for i := range count {
 		want = append(want, "tick"+strconv.Itoa(i))
 	}
-	if got := texts(t, r.heard); !slices.Equal(got, want) {
+	if got := texts(t, r.listener); !slices.Equal(got, want) {
 		t.Errorf("%d of %d messages came: %v", len(got), count, got)
 	}
 	if counted.Dropped() != 0 {
@@ -78,12 +78,12 @@ func TestRestartLosesOnlySocketsWithoutRoute(t *testing.T) {
 		t.Fatal(err)
 	}
 	running := lab.startTicking(t, "connect", vanishing.Addr().Next().String())
-	served(t, client, 5)
+	awaitTaken(t, client, 5)
 	kill(t, daemon)
 	_, client = lab.startDaemon(t)
 	running.checkAllCame(t, client)
-	if said := running.line(t); said != "No route to host" {
-		t.Errorf("the socket whose destination is gone: %q", said)
+	if text := running.line(t); text != "No route to host" {
+		t.Errorf("the socket whose destination is gone: %q", text)
 	}
 }
 
@@ -93,7 +93,7 @@ func TestRestartedDaemonLearnsOfPeersLater(t *testing.T) {
 	lab := newLab(t)
 	daemon, client := lab.startDaemon(t)
 	running := lab.startTicking(t, "sendto")
-	served(t, client, 5)
+	awaitTaken(t, client, 5)
 	kill(t, daemon)
 	daemon = start(t, lab.NodeA, "ktsnd", exec.Command(program(t, "ktsnd"), lab.daemonArguments()...))
 	client = connect(t, daemon, lab.control)
@@ -119,7 +119,7 @@ func TestSlowRestartedDaemonGetsRing(t *testing.T) {
 	lab := newLab(t)
 	daemon, client := lab.startDaemon(t)
 	running := lab.startTicking(t, "sendto")
-	served(t, client, 5)
+	awaitTaken(t, client, 5)
 	kill(t, daemon)
 	daemon, client = lab.startDaemon(t)
 	within := time.AfterFunc(5*time.Second, func() { _ = running.stdin.Close() })

@@ -110,16 +110,16 @@ func TestKeptRingsCountUntilReleased(t *testing.T) {
 			keeping := enemy.start(t, "keep", time.Second)
 			time.Sleep(700 * time.Millisecond)
 			took, counted := group.bytes(t)-before, ringBytes(t, client)
-			said := keeping.achieved(t)
-			if counted < said["kept-bytes"] || counted > test.allowed {
-				t.Errorf("the pod has rings of %d bytes, ktsnd counts %d and may %d", said["kept-bytes"], counted, test.allowed)
+			results := keeping.achieved(t)
+			if counted < results["kept-bytes"] || counted > test.allowed {
+				t.Errorf("the pod has rings of %d bytes, ktsnd counts %d and may %d", results["kept-bytes"], counted, test.allowed)
 			}
 			// The kernel counts in batches, and ktsnd gives back a little meanwhile.
-			if took > test.allowed+slack || took < said["kept-bytes"]-1<<20 {
-				t.Errorf("rings of %d bytes took %d of ktsnd's memory", said["kept-bytes"], took)
+			if took > test.allowed+slack || took < results["kept-bytes"]-1<<20 {
+				t.Errorf("rings of %d bytes took %d of ktsnd's memory", results["kept-bytes"], took)
 			}
-			if said["kept"] == 0 || syscall.Errno(said["answer-errno"]) != syscall.ENOMEM || counters(t, client).LimitRefusals == 0 {
-				t.Errorf("%v", said)
+			if results["kept"] == 0 || syscall.Errno(results["answer-errno"]) != syscall.ENOMEM || counters(t, client).LimitRefusals == 0 {
+				t.Errorf("%v", results)
 			}
 			awaitRingBytes(t, client, 0)
 			lab.goodTraffic(t, 50, func() {})
@@ -174,8 +174,8 @@ func TestMemoryLimitRejectsRings(t *testing.T) {
 	if _, err := client.Status(t.Context()); err != nil {
 		t.Errorf("ktsnd does not answer: %v", err)
 	}
-	if said := keeping.achieved(t); said["kept"] == 0 || syscall.Errno(said["answer-errno"]) != syscall.ENOMEM {
-		t.Errorf("%v", said)
+	if results := keeping.achieved(t); results["kept"] == 0 || syscall.Errno(results["answer-errno"]) != syscall.ENOMEM {
+		t.Errorf("%v", results)
 	}
 	lab.goodTraffic(t, 50, func() {})
 }
@@ -189,9 +189,9 @@ func TestForeignMemoryCostsKtsndNothing(t *testing.T) {
 	group.take(t, daemon)
 	enemy := lab.addHostile(t, client)
 	before := group.bytes(t)
-	said := enemy.start(t, "sparse", 500*time.Millisecond).achieved(t)
-	if said["handed"] == 0 || said["accepted"] != 0 || syscall.Errno(said["answer-errno"]) != syscall.EPERM {
-		t.Errorf("%v", said)
+	results := enemy.start(t, "sparse", 500*time.Millisecond).achieved(t)
+	if results["handed"] == 0 || results["accepted"] != 0 || syscall.Errno(results["answer-errno"]) != syscall.EPERM {
+		t.Errorf("%v", results)
 	}
 	if took := group.bytes(t) - before; took > 16<<20 {
 		t.Errorf("%d bytes of ktsnd's memory went for it", took)

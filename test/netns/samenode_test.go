@@ -92,7 +92,7 @@ func TestMessagesToSameNodeStayOffTheWire(t *testing.T) {
 	if took := time.Since(began); took < 900*time.Millisecond {
 		t.Errorf("the last arrived after %v", took)
 	}
-	if counters := settled(t, client); counters.SentBridge != 3 || counters.Sent != 3 {
+	if counters := awaitSettled(t, client); counters.SentBridge != 3 || counters.Sent != 3 {
 		t.Errorf("counted %+v", counters)
 	}
 	seen := &observed{}
@@ -112,13 +112,13 @@ func TestSameNodeLossesAreCounted(t *testing.T) {
 	onBridge(t, client, "neighbor", neighbor)
 	onBridge(t, client, identity, lab.PodA)
 	at := netip.AddrPortFrom(neighborAddress, listenPort)
-	f := listenFor(t, neighbor, at, forGood)
+	f := listenFor(t, neighbor, at, unlimited)
 	f.talker = lab.startTalker(t, f.talkerFile, "--to", at.String(), "--cycle", "200us", "--lead", "2ms")
 	// How soon the quota is used up depends on the speed of the machine.
-	await(t, client, "messages are lost", func(c control.Counters) bool { return c.DeliveryFailed+c.Dropped() > 0 })
-	served(t, client, 2000)
+	awaitCounters(t, client, "messages are lost", func(c control.Counters) bool { return c.DeliveryFailed+c.Dropped() > 0 })
+	awaitTaken(t, client, 2000)
 	f.end(t, client)
-	counted := settled(t, client)
+	counted := awaitSettled(t, client)
 	lost := uint64(len(f.lost(t)))
 	if missing := counted.DeliveryFailed + counted.Dropped(); lost == 0 || lost != missing {
 		t.Errorf("%d of %d messages are lost, and %d are counted: %+v", lost, len(f.sent), missing, counted)
@@ -135,13 +135,13 @@ func TestSameNodeMessagesKeepOrder(t *testing.T) {
 	onBridge(t, client, "neighbor", neighbor)
 	onBridge(t, client, identity, lab.PodA)
 	at := netip.AddrPortFrom(neighborAddress, listenPort)
-	f := listenFor(t, neighbor, at, forGood)
+	f := listenFor(t, neighbor, at, unlimited)
 	f.talker = lab.startTalker(t, f.talkerFile, "--to", at.String(), "--cycle", "200us", "--lead", "2ms")
 	for range 3 {
-		served(t, client, 500)
+		awaitTaken(t, client, 500)
 		daemon, client = lab.takeOver(t, daemon, "--stale-after", "5s")
 	}
-	served(t, client, 500)
+	awaitTaken(t, client, 500)
 	f.end(t, client)
 	if lost := f.lost(t); len(lost) > 0 {
 		t.Errorf("%d messages are lost", len(lost))
@@ -151,7 +151,7 @@ func TestSameNodeMessagesKeepOrder(t *testing.T) {
 			t.Fatalf("message %d came after %d:%s", f.received[i].Sequence, f.received[i-1].Sequence, arrivals(f.received, i))
 		}
 	}
-	if failed := settled(t, client).DeliveryFailed; failed != 0 {
+	if failed := awaitSettled(t, client).DeliveryFailed; failed != 0 {
 		t.Errorf("%d frames did not reach their receiver", failed)
 	}
 }

@@ -181,27 +181,27 @@ func TestProgramShapesAreServed(t *testing.T) {
 	lab := newLab(t)
 	lab.addAddress(t)
 	programs := shapePrograms(t)
-	environment := lab.publicly(t)
+	environment := lab.preloadedForNobody(t)
 	daemon, client := lab.startDaemon(t)
 	receiver := lab.listenShaped(t)
 	for libc, program := range programs {
 		for _, user := range users {
 			for _, shape := range shapes {
 				t.Run(libc+", "+user+", "+shape.sentence, func(t *testing.T) {
-					before := settled(t, client)
+					before := awaitSettled(t, client)
 					running := start(t, lab.PodA, shape.name, shapeCommand(program, shape, user, environment))
 					if err := finish(t, running); err != nil {
 						t.Error(err)
 					}
 					checkServed(t, shape, receiver.take(t, shape.timed+shape.untimed, patience))
-					checkCounted(t, shape, before, settled(t, client))
+					checkCounted(t, shape, before, awaitSettled(t, client))
 				})
 			}
 		}
 	}
 	checkNobodyIsServed(t, client)
-	if said := daemon.Stderr(); strings.Contains(said, "<3>") {
-		t.Errorf("ktsnd complained: %s", said)
+	if log := daemon.Stderr(); strings.Contains(log, "<3>") {
+		t.Errorf("ktsnd complained: %s", log)
 	}
 }
 
@@ -281,10 +281,10 @@ func labels(datagrams []shapedDatagram) []string {
 func TestProgramShapesWithoutDaemonBehaveAsWithoutLibrary(t *testing.T) {
 	timing(t)
 	t.Parallel()
-	lab := newLabThatPasses(t)
+	lab := newLabWithPass(t)
 	lab.addAddress(t)
 	programs := shapePrograms(t)
-	environment := lab.publicly(t)
+	environment := lab.preloadedForNobody(t)
 	receiver := lab.listenShaped(t)
 	outcome := func(t *testing.T, command *exec.Cmd, wanted int) string {
 		running := start(t, lab.PodA, "ktsn-test-shapes", command)

@@ -38,34 +38,34 @@ func (l *lab) startAskerAhead(t *testing.T, way string, lead time.Duration) *ask
 	return &asker{startDialogue(t, l.PodA, "silent.py "+way, command)}
 }
 
-// tell has it make a socket or send a message, without waiting for what comes of it.
-func (a *asker) tell(t *testing.T, what string) {
+// request has it make a socket or send a message, without waiting for what comes of it.
+func (a *asker) request(t *testing.T, what string) {
 	t.Helper()
 	if _, err := fmt.Fprintln(a.stdin, what); err != nil {
 		t.Fatalf("%v; it says %s", err, a.Stderr())
 	}
 }
 
-// said is what came of it, and how long that took.
-func (a *asker) said(t *testing.T) (string, time.Duration) {
+// answer is what came of it, and how long that took.
+func (a *asker) answer(t *testing.T) (string, time.Duration) {
 	t.Helper()
-	var said string
+	var answer string
 	var milliseconds int64
 	if !a.stdout.Scan() {
 		t.Fatalf("it says nothing more; %s", a.Stderr())
 	}
-	if _, err := fmt.Sscan(a.stdout.Text(), &said, &milliseconds); err != nil {
+	if _, err := fmt.Sscan(a.stdout.Text(), &answer, &milliseconds); err != nil {
 		t.Fatalf("%q: %v", a.stdout.Text(), err)
 	}
-	return said, time.Duration(milliseconds) * time.Millisecond
+	return answer, time.Duration(milliseconds) * time.Millisecond
 }
 
-func (a *asker) does(t *testing.T, what, want string) time.Duration {
+func (a *asker) expect(t *testing.T, what, want string) time.Duration {
 	t.Helper()
-	a.tell(t, what)
-	said, took := a.said(t)
-	if said != want {
-		t.Errorf("%s: it says %q, want %q", what, said, want)
+	a.request(t, what)
+	answer, took := a.answer(t)
+	if answer != want {
+		t.Errorf("%s: it says %q, want %q", what, answer, want)
 	}
 	return took
 }
@@ -127,29 +127,29 @@ func TestNonBlockingCallFailsWithSilentDaemon(t *testing.T) {
 			tap := lab.openTap(t, 100)
 			signal(t, daemon, syscall.SIGSTOP)
 			asker := lab.startAsker(t, way)
-			asker.does(t, "socket", "made")
+			asker.expect(t, "socket", "made")
 			for range 5 {
-				if took := asker.does(t, "send", "ENETDOWN"); took > 3*time.Second {
+				if took := asker.expect(t, "send", "ENETDOWN"); took > 3*time.Second {
 					t.Errorf("the call took %v", took)
 				}
 			}
 			signal(t, daemon, syscall.SIGCONT)
 			idle := time.Now()
-			for asker.tell(t, "send"); ; asker.tell(t, "send") {
-				if said, _ := asker.said(t); said == "sent" {
+			for asker.request(t, "send"); ; asker.request(t, "send") {
+				if answer, _ := asker.answer(t); answer == "sent" {
 					break
-				} else if said != "ENETDOWN" || time.Since(idle) > patience {
-					t.Fatalf("ktsnd goes on, and a message gives %s", said)
+				} else if answer != "ENETDOWN" || time.Since(idle) > patience {
+					t.Fatalf("ktsnd goes on, and a message gives %s", answer)
 				}
 			}
-			asker.does(t, "send", "sent")
+			asker.expect(t, "send", "sent")
 			asker.ends(t)
-			counted := settled(t, client)
+			counted := awaitSettled(t, client)
 			if counted.Unanswered < 5 || counted.Taken != 2 || counted.KernelPath != 0 {
 				t.Errorf("ktsnd counts %+v", counted)
 			}
 			checkWire(t, tap, 2)
-			awaitSaid(t, daemon, "did not answer in time")
+			awaitLog(t, daemon, "did not answer in time")
 			if count := strings.Count(daemon.Stderr(), "did not answer in time"); count != 1 {
 				t.Errorf("ktsnd says %d times that it did not answer: %s", count, daemon.Stderr())
 			}
@@ -174,7 +174,7 @@ func TestNothingTimedLeavesWithoutAnswer(t *testing.T) {
 			file := filepath.Join(dir, "talker.csv")
 			command := exec.Command(publicCopy(t, "tsnperf"), "talker", "--quiet", "--clock", "tai", "--count", "2", "--csv", file,
 				"--to", netip.AddrPortFrom(topology.PodAddressB, listenPort).String())
-			command.Env = lab.publicly(t)
+			command.Env = lab.preloadedForNobody(t)
 			if user == "nobody" {
 				asNobody(command)
 			}
@@ -201,19 +201,19 @@ func TestSocketsCreatedBetweenDaemonsAreServed(t *testing.T) {
 	lab.listenForTexts(t)
 	tap := lab.openTap(t, 100)
 	asker := lab.startAsker(t, "blocking")
-	asker.does(t, "socket", "made")
-	asker.does(t, "send", "sent")
-	left(t, client, 1) // or it is uncertain whether it has left
+	asker.expect(t, "socket", "made")
+	asker.expect(t, "send", "sent")
+	awaitSent(t, client, 1) // or it is uncertain whether it has left
 	kill(t, daemon)
-	asker.tell(t, "socket")
+	asker.request(t, "socket")
 	time.Sleep(300 * time.Millisecond)
 	_, client = lab.startDaemon(t)
-	if said, _ := asker.said(t); said != "made" {
-		t.Errorf("it says %q", said)
+	if answer, _ := asker.answer(t); answer != "made" {
+		t.Errorf("it says %q", answer)
 	}
-	asker.does(t, "send", "sent")
+	asker.expect(t, "send", "sent")
 	asker.ends(t)
-	settled(t, client)
+	awaitSettled(t, client)
 	checkWire(t, tap, 2)
 }
 
@@ -222,21 +222,21 @@ func TestProgramShapesWithStarvedDaemon(t *testing.T) {
 	content(t)
 	lab := newLab(t)
 	lab.addAddress(t)
-	environment := lab.publicly(t)
+	environment := lab.preloadedForNobody(t)
 	program := publicCopy(t, "ktsn-test-shapes")
 	daemon, client := lab.startDaemon(t)
 	receiver := lab.listenShaped(t)
 	for _, user := range users {
 		for _, shape := range shapes {
 			t.Run(user+", "+shape.sentence, func(t *testing.T) {
-				before := settled(t, client)
+				before := awaitSettled(t, client)
 				running := start(t, lab.PodA, shape.name, shapeCommand(program, shape, user, environment))
 				stopNowAndThen(t, daemon, running)
 				if err := running.Wait(); err != nil {
 					t.Errorf("%v; %s", err, running.Stderr())
 				}
 				checkServed(t, shape, receiver.take(t, shape.timed+shape.untimed, patience))
-				checkCounted(t, shape, before, settled(t, client))
+				checkCounted(t, shape, before, awaitSettled(t, client))
 			})
 		}
 	}

@@ -39,12 +39,12 @@ var pausedLine = regexp.MustCompile(`departures paused for (\d+) us`)
 // paused is for how long no message left while a ktsnd took over.
 func paused(t *testing.T, successor *process.Process) time.Duration {
 	t.Helper()
-	awaitSaid(t, successor, "departures paused for")
-	said := pausedLine.FindStringSubmatch(successor.Stderr())
-	if said == nil {
+	awaitLog(t, successor, "departures paused for")
+	match := pausedLine.FindStringSubmatch(successor.Stderr())
+	if match == nil {
 		t.Fatalf("the successor does not say how long it took; it says: %s", successor.Stderr())
 	}
-	us, err := strconv.Atoi(said[1])
+	us, err := strconv.Atoi(match[1])
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -53,7 +53,7 @@ func paused(t *testing.T, successor *process.Process) time.Duration {
 
 func TestTakeOverUnderLoadLosesNothing(t *testing.T) {
 	content(t)
-	times := either(5, 30)
+	times := shortOrLong(5, 30)
 	var pauses []time.Duration
 	lab := newLab(t)
 	daemon, client := lab.startDaemon(t)
@@ -68,7 +68,7 @@ func TestTakeOverUnderLoadLosesNothing(t *testing.T) {
 	running := lab.startFlow(t, "--lead", "5ms", "--cycle", "1ms")
 	var total sum
 	for range times {
-		served(t, client, 200)
+		awaitTaken(t, client, 200)
 		before := statusOf(t, client)
 		daemon, client = lab.takeOver(t, daemon)
 		pauses = append(pauses, paused(t, daemon))
@@ -82,7 +82,7 @@ func TestTakeOverUnderLoadLosesNothing(t *testing.T) {
 			t.Errorf("the successor executes %+v", schedule.Table)
 		}
 	}
-	served(t, client, 200)
+	awaitTaken(t, client, 200)
 	total.add(running.end(t, client))
 	running.checkNoneLost(t, total)
 	t.Logf("%d times; the longest gap between arrivals was %v", times, longestGap(running.received))
@@ -152,7 +152,7 @@ func TestPodPermissionsSurviveTakeOver(t *testing.T) {
 	lab := newLab(t)
 	daemon, client := lab.startDaemon(t)
 	endpoint := control.Endpoint{Identity: identity, Interface: topology.PodInterface, Netns: lab.PodA.Path(), VNI: topology.VNI}
-	own := interfaceMAC(t, lab.PodA).String()
+	mac := interfaceMAC(t, lab.PodA).String()
 	check := func(when string, sources control.Sources, grants control.Grants) {
 		t.Helper()
 		endpoints, err := client.Endpoints(t.Context())
@@ -163,15 +163,15 @@ func TestPodPermissionsSurviveTakeOver(t *testing.T) {
 			t.Errorf("%s: it may send from %+v with %+v, want %+v with %+v", when, got.Sources, got.Grants, sources, grants)
 		}
 	}
-	anything := control.Sources{HardwareAddresses: []string{own},
+	anything := control.Sources{HardwareAddresses: []string{mac},
 		Addresses: []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0"), netip.MustParsePrefix("::/0")}}
 	nothing := control.Grants{PriorityMax: 6}
 	check("of which nothing was said", anything, nothing)
 
 	subnets := []netip.Prefix{netip.MustParsePrefix("10.42.1.2/32"), netip.MustParsePrefix("fd00::/8")}
-	endpoint.Sources = &control.Sources{HardwareAddresses: []string{"02:00:00:00:00:99", own}, Addresses: subnets}
+	endpoint.Sources = &control.Sources{HardwareAddresses: []string{"02:00:00:00:00:99", mac}, Addresses: subnets}
 	endpoint.Grants = &control.Grants{PriorityMax: 15, PriorityCodePoint: true}
-	want := control.Sources{HardwareAddresses: []string{own, "02:00:00:00:00:99"}, Addresses: subnets}
+	want := control.Sources{HardwareAddresses: []string{mac, "02:00:00:00:00:99"}, Addresses: subnets}
 	if err := client.EndpointAdd(t.Context(), endpoint); err != nil {
 		t.Fatal(err)
 	}
@@ -244,7 +244,7 @@ func TestTakeOverDropsOnlyCorruptRing(t *testing.T) {
 		}
 		kill(t, running.Process)
 	})
-	awaitSaid(t, daemon, "a process of "+hostileIdentity+" was lost")
+	awaitLog(t, daemon, "a process of "+hostileIdentity+" was lost")
 }
 
 // awaitWork waits until a program that stops for nothing has run for a while.

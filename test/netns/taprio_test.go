@@ -46,11 +46,11 @@ func queueing(t *testing.T, in *topology.Namespace) (root *qdisc, children []qdi
 	t.Helper()
 	var all []qdisc
 	if err := in.Do(func() error {
-		said, err := exec.Command("tc", "-j", "qdisc", "show", "dev", taprioDevice).Output()
+		output, err := exec.Command("tc", "-j", "qdisc", "show", "dev", taprioDevice).Output()
 		if err != nil {
 			return err
 		}
-		return json.Unmarshal(said, &all)
+		return json.Unmarshal(output, &all)
 	}); err != nil {
 		t.Fatal(err)
 	}
@@ -67,8 +67,8 @@ func queueing(t *testing.T, in *topology.Namespace) (root *qdisc, children []qdi
 // exportTo has the device execute a schedule, and returns what ktsn said.
 func exportTo(t *testing.T, in *topology.Namespace, arguments ...string) (string, error) {
 	t.Helper()
-	said, err := exec.Command(program(t, "ktsn"), append([]string{"schedule", "export", "--apply", "--netns", in.Path(), "--taprio", taprioDevice}, arguments...)...).CombinedOutput()
-	return string(said), err
+	output, err := exec.Command(program(t, "ktsn"), append([]string{"schedule", "export", "--apply", "--netns", in.Path(), "--taprio", taprioDevice}, arguments...)...).CombinedOutput()
+	return string(output), err
 }
 
 // multiQueue is a namespace with a device of eight queues.
@@ -78,36 +78,36 @@ func multiQueue(t *testing.T) *topology.Namespace {
 	if err != nil {
 		t.Fatal(err)
 	}
-	made, err := topology.NewNamespace(id.String() + "-taprio")
+	namespace, err := topology.NewNamespace(id.String() + "-taprio")
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := made.Destroy(); err != nil {
+		if err := namespace.Destroy(); err != nil {
 			t.Error(err)
 		}
 	})
-	if err := made.Do(func() error {
+	if err := namespace.Do(func() error {
 		attributes := netlink.NewLinkAttrs()
 		attributes.Name, attributes.NumTxQueues, attributes.NumRxQueues = taprioDevice, 8, 8
 		return netlink.LinkAdd(&netlink.Veth{LinkAttrs: attributes, PeerName: "other"})
 	}); err != nil {
 		t.Fatal(err)
 	}
-	return made
+	return namespace
 }
 
 func TestKernelExecutesSchedule(t *testing.T) {
 	for _, module := range []string{"sch_taprio", "sch_etf", "8021q"} {
-		if said, err := exec.Command("modprobe", module).CombinedOutput(); err != nil {
-			t.Fatalf("modprobe %s: %v: %s", module, err, said)
+		if output, err := exec.Command("modprobe", module).CombinedOutput(); err != nil {
+			t.Fatalf("modprobe %s: %v: %s", module, err, output)
 		}
 	}
 	in := multiQueue(t)
 	paper := []string{"--etf", "--etf-classes", "1", "--delta", "5ms", "--vlan", "3", "--map", katasClasses, "--pcp", "0,6,0,0", exampleFolder + "kata-schedule.yaml"}
 	for _, when := range []string{"first", "again"} {
-		if said, err := exportTo(t, in, paper...); err != nil {
-			t.Fatalf("%s: %v: %s", when, err, said)
+		if output, err := exportTo(t, in, paper...); err != nil {
+			t.Fatalf("%s: %v: %s", when, err, output)
 		}
 		root, children := queueing(t, in)
 		if root == nil || root.Kind != "taprio" || root.Options.Classes != 4 || len(root.Options.Schedule) != 8 || root.Options.CycleTime != 1_000_000 ||
@@ -119,9 +119,9 @@ func TestKernelExecutesSchedule(t *testing.T) {
 		}
 	}
 	if err := in.Do(func() error {
-		said, err := exec.Command("ip", "-d", "link", "show", taprioDevice+".3").Output()
-		if !strings.Contains(string(said), "egress-qos-map { 6:6 }") || !strings.Contains(string(said), "vlan protocol 802.1Q id 3") {
-			t.Errorf("the VLAN device is %s", said)
+		output, err := exec.Command("ip", "-d", "link", "show", taprioDevice+".3").Output()
+		if !strings.Contains(string(output), "egress-qos-map { 6:6 }") || !strings.Contains(string(output), "vlan protocol 802.1Q id 3") {
+			t.Errorf("the VLAN device is %s", output)
 		}
 		return err
 	}); err != nil {
@@ -129,8 +129,8 @@ func TestKernelExecutesSchedule(t *testing.T) {
 	}
 
 	t.Run("another one in its place", func(t *testing.T) {
-		if said, err := exportTo(t, in, exampleFolder+"kata-schedule.yaml"); err != nil {
-			t.Fatalf("%v: %s", err, said)
+		if output, err := exportTo(t, in, exampleFolder+"kata-schedule.yaml"); err != nil {
+			t.Fatalf("%v: %s", err, output)
 		}
 		if root, children := queueing(t, in); root == nil || root.Options.Classes != 8 || len(children) != 0 {
 			t.Errorf("the root is %+v with %+v", root, children)
@@ -138,9 +138,9 @@ func TestKernelExecutesSchedule(t *testing.T) {
 	})
 	t.Run("a refused one leaves nothing", func(t *testing.T) {
 		// The device has no gates of its own.
-		said, err := exportTo(t, in, "--offload=taprio", "--vlan", "4", exampleFolder+"kata-schedule.yaml")
-		if err == nil || !strings.Contains(said, "flags 0x2") {
-			t.Errorf("%v: %s", err, said)
+		output, err := exportTo(t, in, "--offload=taprio", "--vlan", "4", exampleFolder+"kata-schedule.yaml")
+		if err == nil || !strings.Contains(output, "flags 0x2") {
+			t.Errorf("%v: %s", err, output)
 		}
 		if root, children := queueing(t, in); (root != nil && root.Kind == "taprio") || len(children) != 0 {
 			t.Errorf("left are %+v, %+v", root, children)

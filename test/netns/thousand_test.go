@@ -99,12 +99,12 @@ func (c *manyNodes) announce(t *testing.T, group netip.Addr, isMember func(i int
 }
 
 func announcementOf(to, from net.HardwareAddr, node, group netip.Addr, isMember bool) []byte {
-	said := []byte{'K', 'T', 'S', 'G', 1, 0, 0, 100, 0, 0, 0, 0}
+	payload := []byte{'K', 'T', 'S', 'G', 1, 0, 0, 100, 0, 0, 0, 0}
 	if isMember {
-		said[9] = 1
-		said = append(said, group.AsSlice()...)
+		payload[9] = 1
+		payload = append(payload, group.AsSlice()...)
 	}
-	inner := slices.Concat([]byte{0x01, 0x80, 0xc2, 0, 0, 0x0e}, from, []byte{0x88, 0xb5}, said)
+	inner := slices.Concat([]byte{0x01, 0x80, 0xc2, 0, 0, 0x0e}, from, []byte{0x88, 0xb5}, payload)
 	udp := binary.BigEndian.AppendUint16(nil, 50000)
 	udp = binary.BigEndian.AppendUint16(udp, topology.VXLANPort)
 	udp = binary.BigEndian.AppendUint16(udp, uint16(8+8+len(inner)))
@@ -122,8 +122,8 @@ func (c *manyNodes) known(t *testing.T) int {
 		t.Fatal(err)
 	}
 	count := 0
-	for _, one := range all {
-		if one.Known && one.Address != topology.NodeAddressA {
+	for _, node := range all {
+		if node.Known && node.Address != topology.NodeAddressA {
 			count++
 		}
 	}
@@ -168,9 +168,9 @@ func TestGroupOfThousandNodesCostsOnlyMembers(t *testing.T) {
 	interrupt(t, running)
 
 	// Nothing is known of them: the message goes to as many as it may, and node b is one of those peers.
-	before := settled(t, many.client)
+	before := awaitSettled(t, many.client)
 	took := many.onWire(t, group, "to all of them", maxCopies)
-	after := settled(t, many.client)
+	after := awaitSettled(t, many.client)
 	t.Logf("%d frames in %v", maxCopies, took)
 	if after.CopiesSent-before.CopiesSent != maxCopies || after.CopiesLeftOut-before.CopiesLeftOut != manyPeers+1-maxCopies ||
 		after.CopiesDropped != before.CopiesDropped || after.CopiesPruned != before.CopiesPruned {
@@ -187,9 +187,9 @@ func TestGroupOfThousandNodesCostsOnlyMembers(t *testing.T) {
 	})
 	// And node b, whose ktsnd there is not.
 	const members = manyPeers/membersEach + 1
-	before = settled(t, many.client)
+	before = awaitSettled(t, many.client)
 	took = many.onWire(t, group, "to members", members)
-	after = settled(t, many.client)
+	after = awaitSettled(t, many.client)
 	t.Logf("%d frames in %v", members, took)
 	if after.CopiesSent-before.CopiesSent != members || after.CopiesPruned-before.CopiesPruned != manyPeers+1-members ||
 		after.CopiesLeftOut != before.CopiesLeftOut {

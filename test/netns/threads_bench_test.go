@@ -21,14 +21,14 @@ func (l *lab) sendCall(t *testing.T, threads int) float64 {
 	command := exec.Command(program(t, "ktsn-test-threads"), topology.PodAddressB.String(), strconv.Itoa(hostilePort),
 		strconv.Itoa(threads), "1000")
 	command.Env = l.preloaded(t)
-	said := &bytes.Buffer{}
-	command.Stdout = said
+	output := &bytes.Buffer{}
+	command.Stdout = output
 	if err := finish(t, start(t, l.PodA, "ktsn-test-threads", command)); err != nil {
 		t.Fatal(err)
 	}
 	var p50, p99 float64
-	if _, err := fmt.Sscan(said.String(), &p50, &p99); err != nil {
-		t.Fatalf("ktsn-test-threads said %q: %v", said, err)
+	if _, err := fmt.Sscan(output.String(), &p50, &p99); err != nil {
+		t.Fatalf("ktsn-test-threads said %q: %v", output, err)
 	}
 	return p50
 }
@@ -45,16 +45,16 @@ func TestBenchSendCallOfEightThreads(t *testing.T) {
 	lab := newLab(t)
 	_, client := lab.startDaemon(t)
 	lab.startCounter(t)
-	var one, eight, ratios []float64
+	var single, eight, ratios []float64
 	for range turns {
 		alone, among := lab.sendCall(t, 1), lab.sendCall(t, 8)
-		one, eight, ratios = append(one, alone), append(eight, among), append(ratios, among/alone)
+		single, eight, ratios = append(single, alone), append(eight, among), append(ratios, among/alone)
 	}
-	if counted := settled(t, client); counted.Sent == 0 || counted.KernelPath != 0 {
+	if counted := awaitSettled(t, client); counted.Sent == 0 || counted.KernelPath != 0 {
 		t.Fatalf("the messages did not go through ktsnd: %+v", counted)
 	}
 	record(t,
-		reported("send call p50, one thread", median(one), "ns"),
+		reported("send call p50, one thread", median(single), "ns"),
 		reported("send call p50, 8 threads on 8 sockets", median(eight), "ns"),
 		limited("send call p50, 8 threads, times that of one", median(ratios), "", 1.3))
 }

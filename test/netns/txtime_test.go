@@ -32,9 +32,9 @@ var txtimeOptions = map[txtime.Setup][]string{
 // casesOf are the cases of a setup.
 func casesOf(setup txtime.Setup) []txtime.Case {
 	var cases []txtime.Case
-	for _, one := range txtime.Cases {
-		if one.Setup == setup {
-			cases = append(cases, one)
+	for _, test := range txtime.Cases {
+		if test.Setup == setup {
+			cases = append(cases, test)
 		}
 	}
 	return cases
@@ -52,10 +52,10 @@ var caseReceiver = txtime.Receiver{IPv4: topology.PodAddressB, IPv6: podAddress6
 	Interface: topology.PodInterface}
 
 // runCase runs one in pod a and returns its facts.
-func (l *lab) runCase(t *testing.T, program string, one txtime.Case, environment []string) txtime.Facts {
+func (l *lab) runCase(t *testing.T, program string, test txtime.Case, environment []string) txtime.Facts {
 	t.Helper()
-	arrived := l.listenForCase(t, one)
-	command := exec.Command(program, one.Arguments(caseReceiver)...)
+	arrived := l.listenForCase(t, test)
+	command := exec.Command(program, test.Arguments(caseReceiver)...)
 	command.Env = environment
 	var output []byte
 	err := l.PodA.Do(func() (err error) {
@@ -65,18 +65,18 @@ func (l *lab) runCase(t *testing.T, program string, one txtime.Case, environment
 	if err != nil {
 		t.Fatalf("%v: %s", err, output)
 	}
-	return txtime.FactsOf(one, string(output), arrived())
+	return txtime.FactsOf(test, string(output), arrived())
 }
 
 // listenForCase listens in pod b until it is asked what arrived.
-func (l *lab) listenForCase(t *testing.T, one txtime.Case) func() []string {
+func (l *lab) listenForCase(t *testing.T, test txtime.Case) func() []string {
 	t.Helper()
-	if one.Family.Packet() {
+	if test.Family.Packet() {
 		fd := listenPacket(t, l.PodB)
 		return func() []string { return packetTexts(t, fd) }
 	}
 	address := topology.PodAddressB
-	if one.Family == txtime.IPv6 {
+	if test.Family == txtime.IPv6 {
 		address = podAddress6B
 	}
 	listener := listen(t, l.PodB, "udp", netip.AddrPortFrom(address, listenPort))
@@ -172,23 +172,23 @@ func compareCases(t *testing.T, application string, setup txtime.Setup) {
 	t.Helper()
 	lab, client := newLab6(t, txtimeOptions[setup]...)
 	recorded := txtime.Kernel()
-	for _, one := range casesOf(setup) {
-		t.Run(one.ID(), func(t *testing.T) {
-			for _, complaint := range lab.compareCase(t, application, one, recorded[one.ID()]) {
+	for _, test := range casesOf(setup) {
+		t.Run(test.ID(), func(t *testing.T) {
+			for _, complaint := range lab.compareCase(t, application, test, recorded[test.ID()]) {
 				t.Error(complaint)
 			}
 		})
 	}
-	if now := settled(t, client); now.ReportsLost > 0 {
+	if now := awaitSettled(t, client); now.ReportsLost > 0 {
 		t.Errorf("%d reports were lost", now.ReportsLost)
 	}
 }
 
 // compareCase returns what libktsn answers otherwise than the kernel did.
-func (l *lab) compareCase(t *testing.T, application string, one txtime.Case, recorded txtime.Facts) []string {
+func (l *lab) compareCase(t *testing.T, application string, test txtime.Case, recorded txtime.Facts) []string {
 	t.Helper()
 	return testlab.Undisturbed(t, testlab.Stopped, func() []string {
-		return txtime.Compare(l.runCase(t, application, one, l.preloaded(t)), recorded, txtime.Differences[one.ID()])
+		return txtime.Compare(l.runCase(t, application, test, l.preloaded(t)), recorded, txtime.Differences[test.ID()])
 	})
 }
 
@@ -196,13 +196,13 @@ func (l *lab) compareCase(t *testing.T, application string, one txtime.Case, rec
 // none.
 func TestSocketOptionsMatchKernel(t *testing.T) {
 	content(t)
-	lab := newLabThatPasses(t)
+	lab := newLabWithPass(t)
 	lab.startDaemon6(t)
 	sender := program(t, "ktsn-test-txtime")
-	for _, one := range casesOf(txtime.Any) {
-		t.Run(one.ID(), func(t *testing.T) {
-			facts := lab.runCase(t, sender, one, lab.preloaded(t))
-			for _, complaint := range txtime.Compare(facts, lab.runCase(t, sender, one, nil), nil) {
+	for _, test := range casesOf(txtime.Any) {
+		t.Run(test.ID(), func(t *testing.T) {
+			facts := lab.runCase(t, sender, test, lab.preloaded(t))
+			for _, complaint := range txtime.Compare(facts, lab.runCase(t, sender, test, nil), nil) {
 				t.Error(complaint)
 			}
 		})
@@ -212,20 +212,20 @@ func TestSocketOptionsMatchKernel(t *testing.T) {
 // Where nobody listens, the message after the answer to the first is told: as the kernel of this machine does it.
 func TestRejectedSocketsGetError(t *testing.T) {
 	timing(t)
-	lab := newLabThatPasses(t)
+	lab := newLabWithPass(t)
 	lab.startDaemon6(t)
 	sender := program(t, "ktsn-test-txtime")
 	for _, family := range []txtime.Family{txtime.IPv4, txtime.IPv6, txtime.Mapped} {
-		one := txtime.Case{Name: "refused", Setup: txtime.Any, Family: family}
-		t.Run(one.ID(), func(t *testing.T) {
+		test := txtime.Case{Name: "refused", Setup: txtime.Any, Family: family}
+		t.Run(test.ID(), func(t *testing.T) {
 			run := func(environment []string) txtime.Facts {
-				command := exec.Command(sender, one.Arguments(caseReceiver)...)
+				command := exec.Command(sender, test.Arguments(caseReceiver)...)
 				command.Env = environment
 				var output []byte
 				if err := lab.PodA.Do(func() (err error) { output, err = runFor(patience, command); return err }); err != nil {
 					t.Fatalf("%v: %s", err, output)
 				}
-				return txtime.FactsOf(one, string(output), nil)
+				return txtime.FactsOf(test, string(output), nil)
 			}
 			// The answer must come before the program asks for it.
 			complaints := testlab.Undisturbed(t, testlab.Stopped, func() []string {

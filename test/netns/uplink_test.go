@@ -39,15 +39,15 @@ func TestMessagesDueWhileUplinkIsDownAreDropped(t *testing.T) {
 		if err := finish(t, start(t, lab.PodA, "ktsn-test-send", command)); err != nil {
 			t.Fatal(err)
 		}
-		await(t, client, "the first has left", func(counted control.Counters) bool { return counted.Sent == 1 })
+		awaitCounters(t, client, "the first has left", func(counted control.Counters) bool { return counted.Sent == 1 })
 		lab.setUplink(t, netlink.LinkSetDown)
-		await(t, client, "the second was due", func(counted control.Counters) bool { return counted.DropPort > 0 || counted.Sent > 1 })
+		awaitCounters(t, client, "the second was due", func(counted control.Counters) bool { return counted.DropPort > 0 || counted.Sent > 1 })
 		lab.setUplink(t, netlink.LinkSetUp)
 	})
 	if arrivals[0].text != "first" || arrivals[1].text != "after" {
 		t.Errorf("arrived: %q and %q, want first and after", arrivals[0].text, arrivals[1].text)
 	}
-	if count := settled(t, client); count.DropPort != 1 || count.Sent != 2 {
+	if count := awaitSettled(t, client); count.DropPort != 1 || count.Sent != 2 {
 		t.Errorf("ktsnd sent %d and dropped %d for its port, want 2 and 1", count.Sent, count.DropPort)
 	}
 }
@@ -72,7 +72,7 @@ func TestUplinkFlapSendsNoStaleMessages(t *testing.T) {
 	lab := newLab(t)
 	_, client := lab.startDaemon(t, "--departures", "65536")
 	f := lab.startFlow(t, "--cycle", "250us", "--lead", "3ms", "--count", "1000000")
-	await(t, client, "messages leave", func(counted control.Counters) bool { return counted.Sent > 100 })
+	awaitCounters(t, client, "messages leave", func(counted control.Counters) bool { return counted.Sent > 100 })
 	lab.flapUplink(t, 8, down, 100*time.Millisecond)
 	counted := f.end(t, client)
 	departures, overwritten, err := client.Departures(t.Context(), 0)

@@ -37,7 +37,7 @@ func benchVhostRelay(t *testing.T, timed bool, bytes int) {
 	}
 	rig.relayCPU = "1"
 	rig.startRelay(t)
-	frame := append(rig.frame(rig.own, ""), make([]byte, bytes)...)[:bytes]
+	frame := append(rig.frame(rig.podA, ""), make([]byte, bytes)...)[:bytes]
 	if timed {
 		frame = recorded(frame, nowTAI(t))
 	}

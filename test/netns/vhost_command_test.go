@@ -21,18 +21,18 @@ func TestVhostRelayFromCommandLine(t *testing.T) {
 	timing(t)
 	rig := newGuestRig(t, 2, true)
 	_, client := rig.startDaemon(t)
-	var said bytes.Buffer
+	var output bytes.Buffer
 	command := exec.Command(program(t, "ktsn"), "vm", "relay", "--netns", rig.PodA.Path(), "--interface", topology.PodInterface, "--socket", rig.socket,
 		"--vhost-socket", rig.path, "--queues", strconv.Itoa(rig.pairs), "--vcpus", "2", "--class", "queue", "--records",
 		"--relay-binary", rig.relayProgram, "--relay-user", strconv.Itoa(nobody))
-	command.Stdout = &said
+	command.Stdout = &output
 	attach := start(t, rig.NodeA, "ktsn vm relay", command)
 	rig.relay = attach
 	rig.startGuest(t)
 	there := listenFrames(t, rig.PodB, carriedEtherType)
 	for i := range 2 {
 		text := strconv.Itoa(i)
-		rig.send(t, 1, recorded(rig.frame(rig.own, text), nowTAI(t)+int64(50*time.Millisecond)))
+		rig.send(t, 1, recorded(rig.frame(rig.podA, text), nowTAI(t)+int64(50*time.Millisecond)))
 		if arrived := arrivedText(t, there); arrived != text {
 			t.Fatalf("%q arrives, want %q", arrived, text)
 		}
@@ -42,13 +42,13 @@ func TestVhostRelayFromCommandLine(t *testing.T) {
 			rig.awaitLine(t, "up")
 		}
 	}
-	left(t, client, 2)
+	awaitSent(t, client, 2)
 	if err := attach.Stop(patience); err != nil {
 		t.Error(err)
 	}
-	for _, want := range []string{"mac=" + net.HardwareAddr(rig.own).String() + ",mq=on", "path='" + rig.path + "' mode='server'", "queues=2"} {
-		if !strings.Contains(said.String(), want) {
-			t.Errorf("it does not print %q:\n%s", want, said.String())
+	for _, want := range []string{"mac=" + net.HardwareAddr(rig.podA).String() + ",mq=on", "path='" + rig.path + "' mode='server'", "queues=2"} {
+		if !strings.Contains(output.String(), want) {
+			t.Errorf("it does not print %q:\n%s", want, output.String())
 		}
 	}
 }

@@ -33,7 +33,7 @@ func TestVhostMaliciousFrontEnd(t *testing.T) {
 		t.Run(mode, func(t *testing.T) {
 			before := rig.count(t)
 			rig.awaitSocket(t)
-			attack := start(t, rig.NodeA, hostile, asNobody(exec.Command(hostile, rig.path, mode, net.HardwareAddr(rig.own).String())))
+			attack := start(t, rig.NodeA, hostile, asNobody(exec.Command(hostile, rig.path, mode, net.HardwareAddr(rig.podA).String())))
 			if err := finish(t, attack); err != nil {
 				t.Fatalf("%v: %s", err, attack.Stderr())
 			}
@@ -42,7 +42,7 @@ func TestVhostMaliciousFrontEnd(t *testing.T) {
 				rig.startRelay(whole) // for the modes that follow as well
 			}
 			rig.startGuest(t)
-			rig.send(t, 0, rig.frame(rig.own, "after "+mode))
+			rig.send(t, 0, rig.frame(rig.podA, "after "+mode))
 			for text := ""; text != "after "+mode; { // good frames of the front end that lies may come before
 				text = arrivedText(t, there)
 			}
@@ -85,7 +85,7 @@ func TestVhostRingUnreadableCostsNothing(t *testing.T) {
 	}
 	begin := time.Now()
 	for range 5 {
-		attack := start(t, rig.NodeA, hostile, asNobody(exec.Command(hostile, rig.path, "loops", net.HardwareAddr(rig.own).String())))
+		attack := start(t, rig.NodeA, hostile, asNobody(exec.Command(hostile, rig.path, "loops", net.HardwareAddr(rig.podA).String())))
 		if err := finish(t, attack); err != nil {
 			t.Fatalf("%v: %s", err, attack.Stderr())
 		}

@@ -32,11 +32,11 @@ func machineFiles(t *testing.T) (kernel, initial string) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
-	said, err := exec.CommandContext(ctx, "../../scripts/guest-kernel.sh").Output()
+	output, err := exec.CommandContext(ctx, "../../scripts/guest-kernel.sh").Output()
 	if err != nil {
 		testlab.Missing(t, "scripts/guest-kernel.sh: "+err.Error())
 	}
-	base := strings.TrimSpace(string(said))
+	base := strings.TrimSpace(string(output))
 	root := t.TempDir()
 	names := []string{"init", "modules"}
 	var modules strings.Builder
@@ -74,12 +74,12 @@ func machineModules(t *testing.T, base string) (files []string) {
 		t.Fatalf("%d kernels are in %s: %v", len(releases), folder, err)
 	}
 	for _, module := range []string{"virtio_pci", "virtio_net", "af_packet"} {
-		said, err := exec.CommandContext(t.Context(), "/usr/sbin/modprobe", "-d", folder, "-S", releases[0].Name(), "--show-depends", module).Output()
+		output, err := exec.CommandContext(t.Context(), "/usr/sbin/modprobe", "-d", folder, "-S", releases[0].Name(), "--show-depends", module).Output()
 		if err != nil {
 			t.Fatalf("modprobe %s: %v", module, err)
 		}
-		for line := range strings.Lines(string(said)) {
-			if file, is := strings.CutPrefix(strings.TrimSpace(line), "insmod "); is {
+		for line := range strings.Lines(string(output)) {
+			if file, ok := strings.CutPrefix(strings.TrimSpace(line), "insmod "); ok {
 				files = append(files, strings.Fields(file)[0])
 			}
 		}
@@ -109,7 +109,7 @@ func (r *guestRig) startMachine(t *testing.T) {
 		"-object", "memory-backend-memfd,id=mem,size=256M,share=on", "-numa", "node,memdev=mem",
 		"-chardev", "socket,id=tsn,server=on,path="+r.path,
 		"-netdev", fmt.Sprintf("vhost-user,id=tsn,chardev=tsn,queues=%d", r.pairs),
-		"-device", "virtio-net-pci,netdev=tsn,mq=on,vectors=0,mac="+net.HardwareAddr(r.own).String())
+		"-device", "virtio-net-pci,netdev=tsn,mq=on,vectors=0,mac="+net.HardwareAddr(r.podA).String())
 	machine := startDialogue(t, r.NodeA, "qemu", asNobody(command))
 	ready := make(chan bool, 1)
 	go func() {
@@ -131,7 +131,7 @@ func (r *guestRig) startMachine(t *testing.T) {
 // toMachine is a frame of pod b's with a text.
 func (r *guestRig) toMachine(text string) []byte {
 	frame := r.frame(r.podB, text)
-	copy(frame, r.own)
+	copy(frame, r.podA)
 	return frame
 }
 
@@ -179,7 +179,7 @@ func TestGuestsVhostUserFramesLeaveOnTime(t *testing.T) {
 		}
 		last = at
 	}
-	left(t, client, frames)
+	awaitSent(t, client, frames)
 	if counted := rig.count(t); counted.HandedTimed != frames || counted.drops() != 0 {
 		t.Errorf("the relay counted %+v", counted)
 	}

@@ -52,12 +52,12 @@ type guestRig struct {
 	link               *os.File
 	folder             *os.File
 	counted            *os.File
-	// own and podB are the addresses of frames.
-	own, podB []byte
-	relay     *process.Process
-	guest     dialogue
-	// said are the lines of the guest's that are not read yet.
-	said chan string
+	// podA and podB are the addresses of frames.
+	podA, podB []byte
+	relay      *process.Process
+	guest      dialogue
+	// lines are the lines of the guest's that are not read yet.
+	lines chan string
 }
 
 func newGuestRig(t *testing.T, pairs int, listens bool, options ...string) *guestRig {
@@ -66,7 +66,7 @@ func newGuestRig(t *testing.T, pairs int, listens bool, options ...string) *gues
 		lab: newLab(t), pairs: pairs, listens: listens, options: options,
 		relayProgram: publicCopy(t, "ktsn-relay-vhost"), guestProgram: publicCopy(t, "ktsn-test-guest"),
 	}
-	rig.own, rig.podB = interfaceMAC(t, rig.PodA), interfaceMAC(t, rig.PodB)
+	rig.podA, rig.podB = interfaceMAC(t, rig.PodA), interfaceMAC(t, rig.PodB)
 	rig.packet = owned(t, boundTo(t, rig.PodA, topology.PodInterface), "packet socket")
 	rig.link = owned(t, duplicated(t, listenFrames(t, rig.PodA, unix.ETH_P_ALL)), "link")
 	rig.folder = opened(t, rig.dir, unix.O_PATH|unix.O_DIRECTORY)
@@ -134,13 +134,13 @@ func (r *guestRig) startGuest(t *testing.T) {
 	}
 	command := asNobody(on(r.guestCPU, r.guestProgram, append([]string{r.path, strconv.Itoa(r.pairs), role}, r.flood...)))
 	r.guest = startDialogue(t, r.NodeA, "ktsn-test-guest", command)
-	said := make(chan string, 1000)
-	r.said = said
-	lines := r.guest.stdout
+	lines := make(chan string, 1000)
+	r.lines = lines
+	scanner := r.guest.stdout
 	go func() {
-		defer close(said)
-		for lines.Scan() {
-			said <- lines.Text()
+		defer close(lines)
+		for scanner.Scan() {
+			lines <- scanner.Text()
 		}
 	}()
 	if len(r.flood) == 0 {
@@ -162,7 +162,7 @@ func (r *guestRig) awaitSocket(t *testing.T) {
 // line is what the guest says next; empty: nothing.
 func (r *guestRig) line(wait time.Duration) string {
 	select {
-	case line := <-r.said:
+	case line := <-r.lines:
 		return line
 	case <-time.After(wait):
 		return ""
@@ -215,11 +215,11 @@ func (r *guestRig) count(t *testing.T) relayed {
 	return counted
 }
 
-func (r *guestRig) awaitCount(t *testing.T, what string, is func(relayed) bool) relayed {
+func (r *guestRig) awaitCount(t *testing.T, what string, condition func(relayed) bool) relayed {
 	t.Helper()
 	return testlab.EventuallyValue(t, patience, time.Millisecond, func() (relayed, error) {
 		counted := r.count(t)
-		if is(counted) {
+		if condition(counted) {
 			return counted, nil
 		}
 		return relayed{}, fmt.Errorf("%s never: %+v\nthe relay says: %s", what, counted, r.relay.Stderr())
@@ -252,7 +252,7 @@ func TestVhostFramesLeaveOnTime(t *testing.T) {
 			for i := range frames {
 				// The last leaves first.
 				at := base + int64((frames-i)*int(5*time.Millisecond))
-				rig.send(t, i%rig.pairs, recorded(rig.frame(rig.own, strconv.FormatInt(at, 10)), at))
+				rig.send(t, i%rig.pairs, recorded(rig.frame(rig.podA, strconv.FormatInt(at, 10)), at))
 			}
 			var last int64
 			for range frames {
@@ -266,7 +266,7 @@ func TestVhostFramesLeaveOnTime(t *testing.T) {
 				}
 				last = at
 			}
-			left(t, client, frames)
+			awaitSent(t, client, frames)
 			if counted := counters(t, client); counted.Sent != frames || counted.LateTaken != 0 {
 				t.Errorf("ktsnd counted %+v", counted)
 			}
@@ -289,7 +289,7 @@ func TestVhostFirstFrameLeavesAtOnce(t *testing.T) {
 	for i := range 60 {
 		time.Sleep(time.Duration(i) * 200 * time.Microsecond)
 		begin := time.Now()
-		rig.send(t, i%rig.pairs, rig.frame(rig.own, strconv.Itoa(i)))
+		rig.send(t, i%rig.pairs, rig.frame(rig.podA, strconv.Itoa(i)))
 		if text := arrivedText(t, there); text != strconv.Itoa(i) {
 			t.Fatalf("%q arrives, want %d", text, i)
 		}
@@ -327,7 +327,7 @@ func TestVhostFrameClass(t *testing.T) {
 			_, client := rig.startDaemon(t)
 			rig.startRelay(t)
 			rig.startGuest(t)
-			frame := rig.frame(rig.own, "in a class")
+			frame := rig.frame(rig.podA, "in a class")
 			if test.tag {
 				frame = tagged(frame, 4)
 			}
@@ -335,7 +335,7 @@ func TestVhostFrameClass(t *testing.T) {
 				frame = recorded(frame, nowTAI(t)+int64(50*time.Millisecond))
 			}
 			rig.send(t, test.pair, frame)
-			left(t, client, 1)
+			awaitSent(t, client, 1)
 			for class, counted := range statusOf(t, client).Classes {
 				if (counted.Sent == 1) != (class == test.class) {
 					t.Errorf("%d of class %d left, want one of %d", counted.Sent, class, test.class)
@@ -360,10 +360,10 @@ func TestVhostFramesReachGuest(t *testing.T) {
 		frame []byte
 		pair  int
 	}{
-		"to its own address":               {to(rig.own, "unicast"), 0},
+		"to its own address":               {to(rig.podA, "unicast"), 0},
 		"to all":                           {to(broadcast, "broadcast"), 0},
-		"with a tag":                       {tagged(to(rig.own, "tagged"), 2), 2},
-		"with a tag for a pair it has not": {tagged(to(rig.own, "tagged higher"), 6), 0},
+		"with a tag":                       {tagged(to(rig.podA, "tagged"), 2), 2},
+		"with a tag for a pair it has not": {tagged(to(rig.podA, "tagged higher"), 6), 0},
 	} {
 		if _, err := unix.Write(send, test.frame); err != nil {
 			t.Fatal(err)
@@ -390,13 +390,13 @@ func TestVhostFrontEndReconnects(t *testing.T) {
 			for i := range 3 {
 				rig.startGuest(t)
 				text := strconv.Itoa(i)
-				rig.send(t, 1, recorded(rig.frame(rig.own, text), nowTAI(t)+int64(50*time.Millisecond)))
+				rig.send(t, 1, recorded(rig.frame(rig.podA, text), nowTAI(t)+int64(50*time.Millisecond)))
 				if arrived := arrivedText(t, there); arrived != text {
 					t.Fatalf("%q arrives, want %q", arrived, text)
 				}
 				kill(t, rig.guest.Process)
 			}
-			left(t, client, 3)
+			awaitSent(t, client, 3)
 			if counted := rig.count(t); counted.HandedTimed != 3 || counted.drops() != 0 || counted.Relays != 1 {
 				t.Errorf("the relay counted %+v", counted)
 			}
@@ -413,7 +413,7 @@ func TestVhostGuestSurvivesRelayKill(t *testing.T) {
 	there := listenFrames(t, rig.PodB, carriedEtherType)
 	for i := range 3 {
 		text := strconv.Itoa(i)
-		rig.send(t, i%2, recorded(rig.frame(rig.own, text), nowTAI(t)+int64(50*time.Millisecond)))
+		rig.send(t, i%2, recorded(rig.frame(rig.podA, text), nowTAI(t)+int64(50*time.Millisecond)))
 		if arrived := arrivedText(t, there); arrived != text {
 			t.Fatalf("%q arrives, want %q", arrived, text)
 		}
@@ -422,7 +422,7 @@ func TestVhostGuestSurvivesRelayKill(t *testing.T) {
 		rig.startRelay(t)
 		rig.awaitLine(t, "up")
 	}
-	left(t, client, 3)
+	awaitSent(t, client, 3)
 	if counted := rig.count(t); counted.HandedTimed != 3 || counted.drops() != 0 || counted.Relays != 4 {
 		t.Errorf("the relays counted %+v", counted)
 	}
@@ -435,17 +435,17 @@ func TestVhostGuestSurvivesKtsndKill(t *testing.T) {
 	rig.startRelay(t)
 	rig.startGuest(t)
 	there := listenFrames(t, rig.PodB, carriedEtherType)
-	rig.send(t, 0, recorded(rig.frame(rig.own, "before"), nowTAI(t)))
+	rig.send(t, 0, recorded(rig.frame(rig.podA, "before"), nowTAI(t)))
 	if text := arrivedText(t, there); text != "before" {
 		t.Fatalf("%q arrives", text)
 	}
 	at := nowTAI(t) + int64(1500*time.Millisecond)
-	rig.send(t, 0, recorded(rig.frame(rig.own, "in the ring"), at))
+	rig.send(t, 0, recorded(rig.frame(rig.podA, "in the ring"), at))
 	rig.awaitCount(t, "both are handed over", func(c relayed) bool { return c.HandedTimed == 2 })
 	kill(t, daemon)
 	rig.awaitCount(t, "the end is noticed", func(c relayed) bool { return c.Connected == 0 })
-	rig.send(t, 1, recorded(rig.frame(rig.own, "while it is away"), at+int64(50*time.Millisecond)))
-	rig.send(t, 1, rig.frame(rig.own, "by the kernel"))
+	rig.send(t, 1, recorded(rig.frame(rig.podA, "while it is away"), at+int64(50*time.Millisecond)))
+	rig.send(t, 1, rig.frame(rig.podA, "by the kernel"))
 	if text := arrivedText(t, there); text != "by the kernel" {
 		t.Errorf("%q arrives", text)
 	}
@@ -462,7 +462,7 @@ func TestVhostGuestSurvivesKtsndKill(t *testing.T) {
 	if counted.HandedTimed != 3 || counted.Bypassed != 1 || counted.drops() != 0 {
 		t.Errorf("the relay counted %+v", counted)
 	}
-	left(t, client, 2)
+	awaitSent(t, client, 2)
 }
 
 func TestVhostForgedFramesAreDropped(t *testing.T) {
@@ -478,29 +478,29 @@ func TestVhostForgedFramesAreDropped(t *testing.T) {
 	rig.startGuest(t)
 	there := listenFrames(t, rig.PodB, carriedEtherType)
 	stranger := []byte{2, 9, 9, 9, 9, 9}
-	bits := recorded(rig.frame(rig.own, "bits"), nowTAI(t))
+	bits := recorded(rig.frame(rig.podA, "bits"), nowTAI(t))
 	bits[15] |= 0x80
 	rig.send(t, 0, recorded(rig.frame(stranger, "forged"), nowTAI(t)))
 	rig.send(t, 0, rig.frame(stranger, "forged"))
 	rig.send(t, 1, bits)
 	// An IPv4 header that is nobody's, and a priority that was not granted.
-	foreign := rig.frame(rig.own, "")
+	foreign := rig.frame(rig.podA, "")
 	copy(foreign[12:], []byte{0x08, 0x00, 0x45, 0, 0, 46, 0, 0, 0, 0, 64, 253, 0, 0, 10, 99, 99, 99, 10, 42, 2, 2})
 	rig.send(t, 0, foreign)
 	rig.send(t, 0, recorded(foreign, nowTAI(t)))
-	high := recorded(rig.frame(rig.own, "high"), nowTAI(t))
+	high := recorded(rig.frame(rig.podA, "high"), nowTAI(t))
 	high[15] = 7
 	rig.send(t, 0, high)
-	rig.send(t, 1, recorded(rig.frame(rig.own, "in a year"), nowTAI(t)+int64(365*24*time.Hour)))
-	rig.send(t, 1, rig.frame(rig.own, "own"))
+	rig.send(t, 1, recorded(rig.frame(rig.podA, "in a year"), nowTAI(t)+int64(365*24*time.Hour)))
+	rig.send(t, 1, rig.frame(rig.podA, "own"))
 	if text := arrivedText(t, there); text != "own" {
 		t.Errorf("%q arrives", text)
 	}
 	rig.awaitCount(t, "what is forged is dropped", func(c relayed) bool {
 		return c.Dropped[dropSource] == 2 && c.Dropped[dropRecordBits] == 1 && c.drops() == 3
 	})
-	await(t, client, "what is far ahead is dropped", func(c control.Counters) bool { return c.DropHorizon == 1 })
-	await(t, client, "what is not the endpoint's is dropped", func(c control.Counters) bool { return c.DropSource == 3 })
+	awaitCounters(t, client, "what is far ahead is dropped", func(c control.Counters) bool { return c.DropHorizon == 1 })
+	awaitCounters(t, client, "what is not the endpoint's is dropped", func(c control.Counters) bool { return c.DropSource == 3 })
 	if text := receiveFrame(t, there, 100*time.Millisecond); text != nil {
 		t.Errorf("%q arrives", text)
 	}
@@ -515,11 +515,11 @@ func TestVhostRecordsNeedPermission(t *testing.T) {
 	there := listenFrames(t, rig.PodB, carriedEtherType)
 	// Also one that has a class and no time.
 	const what, untimed = 15, 0x36
-	classed := recorded(rig.frame(rig.own, "with a class"), 0)
+	classed := recorded(rig.frame(rig.podA, "with a class"), 0)
 	classed[what] = untimed
-	rig.send(t, 0, recorded(rig.frame(rig.own, "with a record"), nowTAI(t)))
+	rig.send(t, 0, recorded(rig.frame(rig.podA, "with a record"), nowTAI(t)))
 	rig.send(t, 0, classed)
-	rig.send(t, 0, rig.frame(rig.own, "without"))
+	rig.send(t, 0, rig.frame(rig.podA, "without"))
 	if text := arrivedText(t, there); text != "without" {
 		t.Errorf("%q arrives", text)
 	}

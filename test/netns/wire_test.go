@@ -87,11 +87,11 @@ func tapped(fd int) (came func() []string) {
 }
 
 // tapHeaders runs the cases and returns what they said, and with which headers their datagrams came into pod b.
-func (l *lab) tapHeaders(t *testing.T, family txtime.Family, cases, environment []string) (said, came []string) {
+func (l *lab) tapHeaders(t *testing.T, family txtime.Family, cases, environment []string) (answers, came []string) {
 	t.Helper()
 	arrived := tapped(tap(t, l.PodB))
-	said, _ = l.sendDatagrams(t, family, cases, environment)
-	return said, arrived()
+	answers, _ = l.sendDatagrams(t, family, cases, environment)
+	return answers, arrived()
 }
 
 // SO_NO_CHECK, UDP_NO_CHECK6_TX and IP_MTU_DISCOVER change in the headers what they change in the kernel's, as soon as they are
@@ -99,7 +99,7 @@ func (l *lab) tapHeaders(t *testing.T, family txtime.Family, cases, environment 
 func TestHeadersFollowSocketOptions(t *testing.T) {
 	timing(t)
 	t.Parallel()
-	lab := newLabThatPasses(t)
+	lab := newLabWithPass(t)
 	client := lab.startDaemon6(t)
 	cases := datagramCases(t, "wire-")
 	for _, family := range []txtime.Family{txtime.IPv4, txtime.IPv6, txtime.Mapped} {
@@ -116,7 +116,7 @@ func TestHeadersFollowSocketOptions(t *testing.T) {
 			}
 		})
 	}
-	if now := settled(t, client); now.Sent < 100 {
+	if now := awaitSettled(t, client); now.Sent < 100 {
 		t.Errorf("ktsnd has sent %d messages", now.Sent)
 	}
 }

@@ -47,9 +47,9 @@ func belief(arguments []string) error {
 	}
 	out := json.NewEncoder(os.Stdout)
 	for until := time.Now().Add(*duration); time.Now().Before(until); time.Sleep(20 * time.Millisecond) {
-		one, err := readBelief(*device)
+		estimate, err := readBelief(*device)
 		if err == nil {
-			err = out.Encode(one)
+			err = out.Encode(estimate)
 		}
 		if err != nil {
 			return err
@@ -65,10 +65,10 @@ func readBelief(device string) (best believed, err error) {
 		return best, err
 	}
 	for range 4 {
-		one := believed{Before: guestclock.TSC(), TAI: testlab.ClockNow(unix.CLOCK_TAI)}
-		one.After = guestclock.TSC()
-		if best.After == 0 || one.After-one.Before < best.After-best.Before {
-			best = one
+		estimate := believed{Before: guestclock.TSC(), TAI: testlab.ClockNow(unix.CLOCK_TAI)}
+		estimate.After = guestclock.TSC()
+		if best.After == 0 || estimate.After-estimate.Before < best.After-best.Before {
+			best = estimate
 		}
 	}
 	now := uint64(testlab.ClockNow(unix.CLOCK_MONOTONIC))
@@ -79,11 +79,11 @@ func readBelief(device string) (best believed, err error) {
 
 // findPage maps the memory of the device of the type ivshmem.
 func findPage() (*guestclock.Page, error) {
-	found, err := filepath.Glob("/sys/bus/pci/devices/*/resource2")
+	paths, err := filepath.Glob("/sys/bus/pci/devices/*/resource2")
 	if err != nil {
 		return nil, err
 	}
-	for _, path := range found {
+	for _, path := range paths {
 		info, err := os.Stat(path)
 		if err != nil {
 			return nil, fmt.Errorf("look for the shared memory: %w", err)

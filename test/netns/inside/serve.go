@@ -41,11 +41,11 @@ func serve(arguments []string) error {
 		return err
 	}
 	for requests := json.NewDecoder(port); ; {
-		var one request
-		if err := requests.Decode(&one); err != nil {
+		var next request
+		if err := requests.Decode(&next); err != nil {
 			return fmt.Errorf("read a request: %w", err)
 		}
-		if err := answers.Encode(one.run()); err != nil {
+		if err := answers.Encode(next.run()); err != nil {
 			return fmt.Errorf("answer: %w", err)
 		}
 	}
@@ -63,8 +63,8 @@ func openPort(name string) (port hosttime.Port, err error) {
 }
 
 func (r *request) run() reply {
-	said, err := exec.Command("/bin/sh", "-euc", r.Script).CombinedOutput()
-	answer := reply{Number: r.Number, Output: string(said)}
+	output, err := exec.Command("/bin/sh", "-euc", r.Script).CombinedOutput()
+	answer := reply{Number: r.Number, Output: string(output)}
 	var failed *exec.ExitError
 	switch {
 	case errors.As(err, &failed):

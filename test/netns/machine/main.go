@@ -93,7 +93,7 @@ func networkDevice() (netlink.Link, error) {
 	return nil, errors.New("there is no network device")
 }
 
-func answer(fd int, own net.HardwareAddr) error {
+func answer(fd int, mac net.HardwareAddr) error {
 	frame := make([]byte, 2048)
 	for {
 		count, from, err := unix.Recvfrom(fd, frame, 0)
@@ -108,7 +108,7 @@ func answer(fd int, own net.HardwareAddr) error {
 		}
 		back := bytes.Clone(frame[:count])
 		copy(back, frame[addressBytes:2*addressBytes])
-		copy(back[addressBytes:], own)
+		copy(back[addressBytes:], mac)
 		var at uint64
 		if _, err := fmt.Sscanf(string(back[headerBytes:]), "at %d", &at); err == nil {
 			back = append(record(back, at), back...)
@@ -121,6 +121,6 @@ func answer(fd int, own net.HardwareAddr) error {
 
 // record is what stands in front of a frame that is to leave at that time (datapath/capture/record.h).
 func record(frame []byte, at uint64) []byte {
-	made := binary.BigEndian.AppendUint16(bytes.Clone(frame[:2*addressBytes]), recordEtherType)
-	return binary.BigEndian.AppendUint64(append(made, recordVersion, priority), at)
+	recorded := binary.BigEndian.AppendUint16(bytes.Clone(frame[:2*addressBytes]), recordEtherType)
+	return binary.BigEndian.AppendUint64(append(recorded, recordVersion, priority), at)
 }

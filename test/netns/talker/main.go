@@ -139,20 +139,20 @@ func talk(o *options, fd int, clock int32) []tsnperf.Sent {
 	var sent []tsnperf.Sent
 	payload := make([]byte, o.size)
 	for i := range o.count {
-		one := tsnperf.Sent{Sequence: uint32(i), Txtime: first + int64(i)*cycle}
-		sleepUntil(clock, one.Txtime-o.lead.Nanoseconds())
+		message := tsnperf.Sent{Sequence: uint32(i), Txtime: first + int64(i)*cycle}
+		sleepUntil(clock, message.Txtime-o.lead.Nanoseconds())
 		select {
 		case <-end:
 			return sent
 		default:
 		}
-		one.Wakeup = testlab.ClockNow(clock)
-		tsnperf.EncodeMessage(payload, &tsnperf.Message{Clock: uint8(clock), RunID: uint32(o.runID), Sequence: one.Sequence,
-			Txtime: one.Txtime, PayloadBytes: uint32(o.size)})
-		one.SendStart = testlab.ClockNow(clock)
-		one.Errno = int(send(fd, payload, one.Txtime))
-		one.SendEnd = testlab.ClockNow(clock)
-		sent = append(sent, one)
+		message.Wakeup = testlab.ClockNow(clock)
+		tsnperf.EncodeMessage(payload, &tsnperf.Message{Clock: uint8(clock), RunID: uint32(o.runID), Sequence: message.Sequence,
+			Txtime: message.Txtime, PayloadBytes: uint32(o.size)})
+		message.SendStart = testlab.ClockNow(clock)
+		message.Errno = int(send(fd, payload, message.Txtime))
+		message.SendEnd = testlab.ClockNow(clock)
+		sent = append(sent, message)
 	}
 	return sent
 }
