@@ -94,10 +94,10 @@ func (r *reduced) write(out io.Writer) error {
 	return err
 }
 
-func lines[V any](of map[string]V) (string, error) {
+func lines[V any](entries map[string]V) (string, error) {
 	var all []string
-	for _, key := range slices.Sorted(maps.Keys(of)) {
-		value, err := json.Marshal(of[key])
+	for _, key := range slices.Sorted(maps.Keys(entries)) {
+		value, err := json.Marshal(entries[key])
 		if err != nil {
 			return "", err
 		}
@@ -115,12 +115,12 @@ func fetch(version string) (*swagger, error) {
 	defer os.RemoveAll(dir)
 	command := exec.Command("go", "mod", "download", "-json", "k8s.io/kubernetes@v"+version)
 	command.Dir, command.Stderr = dir, os.Stderr
-	said, err := command.Output()
+	output, err := command.Output()
 	if err != nil {
-		return nil, fmt.Errorf("fetch Kubernetes %s: %w: %s", version, err, said)
+		return nil, fmt.Errorf("fetch Kubernetes %s: %w: %s", version, err, output)
 	}
 	var module struct{ Dir string }
-	if err := json.Unmarshal(said, &module); err != nil {
+	if err := json.Unmarshal(output, &module); err != nil {
 		return nil, err
 	}
 	content, err := os.ReadFile(filepath.Join(module.Dir, "api", "openapi-spec", "swagger.json"))
@@ -165,16 +165,16 @@ func references(value any) []string {
 	var all []string
 	switch value := value.(type) {
 	case object:
-		for key, one := range value {
-			if text, isText := one.(string); key == "$ref" && isText {
+		for key, member := range value {
+			if text, isText := member.(string); key == "$ref" && isText {
 				all = append(all, strings.TrimPrefix(text, "#/definitions/"))
 			} else {
-				all = append(all, references(one)...)
+				all = append(all, references(member)...)
 			}
 		}
 	case []any:
-		for _, one := range value {
-			all = append(all, references(one)...)
+		for _, element := range value {
+			all = append(all, references(element)...)
 		}
 	}
 	return all

@@ -93,11 +93,11 @@ func object(out io.Writer, path string) error {
 }
 
 // fields writes a line for each field below one, with its path.
-func fields(out io.Writer, path string, of *schema) {
-	for _, name := range slices.Sorted(maps.Keys(of.Properties)) {
-		field := of.Properties[name]
+func fields(out io.Writer, path string, parent *schema) {
+	for _, name := range slices.Sorted(maps.Keys(parent.Properties)) {
+		field := parent.Properties[name]
 		at := strings.TrimPrefix(path+"."+name, ".")
-		fmt.Fprintf(out, "| `%s` | %s | %s |\n", at, value(field, slices.Contains(of.Required, name)), meaning(field))
+		fmt.Fprintf(out, "| `%s` | %s | %s |\n", at, value(field, slices.Contains(parent.Required, name)), meaning(field))
 		// What a condition is, Kubernetes says.
 		if name == "conditions" {
 			continue

@@ -258,9 +258,9 @@ func (s *scene) comeBack() string {
 func (s *scene) sum() {
 	s.t.Helper()
 	whole := &row{name: "all", Comparison: &lab.Comparison{}}
-	for _, one := range s.rows {
-		whole.length += one.length
-		whole.Add(one.Comparison)
+	for _, row := range s.rows {
+		whole.length += row.length
+		whole.Add(row.Comparison)
 	}
 	whole.synchronized = share(s.beliefs(strict), clock.Synchronized)
 	s.publish(whole)

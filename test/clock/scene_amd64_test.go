@@ -139,8 +139,8 @@ func (s *scene) boot(plans map[**lab.Guest]lab.Plan) {
 func (s *scene) record(path string, guest *lab.Guest) {
 	var text strings.Builder
 	for _, name := range []string{"ptp", "clock"} {
-		for _, one := range guest.Said(name) {
-			fmt.Fprintln(&text, one.Line, one.Error)
+		for _, message := range guest.Said(name) {
+			fmt.Fprintln(&text, message.Line, message.Error)
 		}
 	}
 	if err := os.WriteFile(path, []byte(text.String()), 0o644); err != nil {
@@ -148,10 +148,10 @@ func (s *scene) record(path string, guest *lab.Guest) {
 	}
 }
 
-func tail(said []shared.Message, lines int) string {
+func tail(messages []shared.Message, lines int) string {
 	var text strings.Builder
-	for _, one := range said[max(0, len(said)-lines):] {
-		fmt.Fprintln(&text, one.Line, one.Error)
+	for _, message := range messages[max(0, len(messages)-lines):] {
+		fmt.Fprintln(&text, message.Line, message.Error)
 	}
 	return text.String()
 }
@@ -201,8 +201,8 @@ func (s *scene) keep(guest *lab.Guest, options ...string) {
 func (s *scene) awaitLine(guest *lab.Guest, words string) {
 	s.t.Helper()
 	for until := time.Now().Add(settles); time.Now().Before(until); time.Sleep(200 * time.Millisecond) {
-		for _, said := range guest.Said("ptp") {
-			if strings.Contains(said.Line, words) {
+		for _, message := range guest.Said("ptp") {
+			if strings.Contains(message.Line, words) {
 				return
 			}
 		}

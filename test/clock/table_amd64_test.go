@@ -35,11 +35,11 @@ func (s *scene) scenario(name string, play func() string) {
 		began, readings, beliefs, note := time.Now(), max(0, len(s.subject.Readings(0))-1), s.now(), "not to its end"
 		defer func() {
 			s.learn()
-			one := row{name: name, length: time.Since(began), note: note,
+			result := row{name: name, length: time.Since(began), note: note,
 				Comparison:   lab.Compare(s.subject.Readings(readings), s.beliefs(s.normal), s.truths),
 				synchronized: share(s.beliefs(strict)[beliefs:], clock.Synchronized)}
-			s.rows = append(s.rows, one)
-			s.judge(&one)
+			s.rows = append(s.rows, result)
+			s.judge(&result)
 		}()
 		note = play()
 	})
@@ -54,26 +54,26 @@ func (s *scene) learn() {
 }
 
 // judge : no bound may be below the true error, and a step is seen at once.
-func (s *scene) judge(one *row) {
+func (s *scene) judge(result *row) {
 	s.t.Helper()
-	s.t.Logf("%d readings: bound %v in the median, true error %v; %.1f %% Synchronized; %s", len(one.Bounds), lab.Median(one.Bounds),
-		lab.Median(one.Errors), 100*one.synchronized, one.note)
-	if len(one.Bounds) == 0 {
+	s.t.Logf("%d readings: bound %v in the median, true error %v; %.1f %% Synchronized; %s", len(result.Bounds), lab.Median(result.Bounds),
+		lab.Median(result.Errors), 100*result.synchronized, result.note)
+	if len(result.Bounds) == 0 {
 		s.t.Error("no reading of the clock was compared")
 	}
-	for i, mistake := range one.Wrong {
+	for i, mistake := range result.Wrong {
 		if i == 5 {
 			break
 		}
 		s.t.Errorf("the true error was %v (give or take %v) when the bound was %v, %v after the belief: %s", mistake.Error, mistake.Uncertainty,
 			mistake.Bound, mistake.Age(), describe(&mistake.Belief))
 	}
-	if len(one.Wrong) > 0 {
-		s.t.Errorf("%d of %d bounds were below the true error", len(one.Wrong), len(one.Bounds))
+	if len(result.Wrong) > 0 {
+		s.t.Errorf("%d of %d bounds were below the true error", len(result.Wrong), len(result.Bounds))
 	}
 	const soon = time.Second
-	if one.Unseen > soon && !testing.Short() {
-		s.t.Errorf("a step of the clock was seen %v after it", one.Unseen)
+	if result.Unseen > soon && !testing.Short() {
+		s.t.Errorf("a step of the clock was seen %v after it", result.Unseen)
 	}
 }
 
@@ -103,10 +103,10 @@ func (s *scene) publish(whole *row) {
 	var text strings.Builder
 	table := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "scenario\ttime\treadings\tbound p50\tbound p99\terror p50\terror p99\twrong\tSynchronized\t")
-	for _, one := range append(s.rows, *whole) {
-		fmt.Fprintf(table, "%s\t%v\t%d\t%v\t%v\t%v\t%v\t%d\t%.1f %%\t%s\n", one.name, one.length.Round(time.Second), len(one.Bounds),
-			micro(lab.Median(one.Bounds)), micro(lab.Percentile(one.Bounds, 99)), micro(lab.Median(one.Errors)),
-			micro(lab.Percentile(one.Errors, 99)), len(one.Wrong), 100*one.synchronized, one.note)
+	for _, result := range append(s.rows, *whole) {
+		fmt.Fprintf(table, "%s\t%v\t%d\t%v\t%v\t%v\t%v\t%d\t%.1f %%\t%s\n", result.name, result.length.Round(time.Second), len(result.Bounds),
+			micro(lab.Median(result.Bounds)), micro(lab.Percentile(result.Bounds, 99)), micro(lab.Median(result.Errors)),
+			micro(lab.Percentile(result.Errors, 99)), len(result.Wrong), 100*result.synchronized, result.note)
 	}
 	table.Flush()
 	fmt.Fprintf(&text, "\ntrue error: uncertain by %v at most\n", whole.Uncertainty)

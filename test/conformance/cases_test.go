@@ -21,9 +21,9 @@ const casesHeader = `# What Linux answers to the cases of ktsn-test-txtime, reco
 func TestTheKernelAnswersAsRecorded(t *testing.T) {
 	record := os.Getenv("KTSN_RECORD") != ""
 	var cases []txtime.Case
-	for _, one := range txtime.Cases {
-		if one.Short || !testing.Short() || record {
-			cases = append(cases, one)
+	for _, tested := range txtime.Cases {
+		if tested.Short || !testing.Short() || record {
+			cases = append(cases, tested)
 		}
 	}
 	application := testlab.Program(t, "ktsn-test-txtime")

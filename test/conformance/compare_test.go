@@ -12,11 +12,11 @@ import (
 
 // result is one side's: outcomes of the messages 1, 2, ..., of which those in order left.
 func result(outcomes []conformance.Outcome, order ...uint32) *conformance.Result {
-	made := &conformance.Result{Outcomes: map[uint32]conformance.Outcome{}, Order: order}
+	built := &conformance.Result{Outcomes: map[uint32]conformance.Outcome{}, Order: order}
 	for i, outcome := range outcomes {
-		made.Outcomes[uint32(i+1)] = outcome
+		built.Outcomes[uint32(i+1)] = outcome
 	}
-	return made
+	return built
 }
 
 func TestCompare(t *testing.T) {
@@ -70,12 +70,12 @@ func TestCompare(t *testing.T) {
 func TestKernelResult(t *testing.T) {
 	what := &scenario.Scenario{Strategy: scenario.ETF, Grid: 100, Messages: []scenario.Message{{ID: 1}, {ID: 2}, {ID: 3}}}
 	report := func(change func(*scenario.Report)) *scenario.Report {
-		made := &scenario.Report{
+		report := &scenario.Report{
 			Sent: []scenario.Sent{{ID: 1}, {ID: 2, Refused: true}, {ID: 3}}, Configured: []int64{what.SetUpAt()},
 			Departures: []scenario.Departure{{ID: 1, At: 250}}, Held: 1,
 		}
-		change(made)
-		return made
+		change(report)
+		return report
 	}
 	for _, test := range []struct {
 		name   string

@@ -50,9 +50,9 @@ func chosen(t *testing.T) []scenario.Scenario {
 		t.Fatal(err)
 	}
 	var chosen []scenario.Scenario
-	for _, one := range all {
-		if one.Short || !testing.Short() {
-			chosen = append(chosen, one)
+	for _, candidate := range all {
+		if candidate.Short || !testing.Short() {
+			chosen = append(chosen, candidate)
 		}
 	}
 	return chosen

@@ -33,9 +33,9 @@ func TestDocumentation(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	before, rest, found := strings.Cut(string(content), begin)
+	before, rest, opened := strings.Cut(string(content), begin)
 	table, after, closed := strings.Cut(rest, end)
-	if !found || !closed {
+	if !opened || !closed {
 		t.Fatalf("%s: the marks of the table are missing", page)
 	}
 	want, kinds := deviations(scenarios)
@@ -59,10 +59,10 @@ func TestDocumentation(t *testing.T) {
 // deviations returns the table, and the kinds in it.
 func deviations(scenarios []scenario.Scenario) (table string, kinds []string) {
 	lines := map[string]string{}
-	for _, one := range scenarios {
-		for _, deviation := range one.Deviations {
+	for _, tested := range scenarios {
+		for _, deviation := range tested.Deviations {
 			ids := strings.Trim(fmt.Sprint(deviation.Messages), "[]")
-			lines[deviation.Kind] += fmt.Sprintf("| %s | %s: %s | %s | %s | %s |\n", deviation.Kind, one.Name,
+			lines[deviation.Kind] += fmt.Sprintf("| %s | %s: %s | %s | %s | %s |\n", deviation.Kind, tested.Name,
 				strings.ReplaceAll(ids, " ", ", "), deviation.Shaper, deviation.Kernel, deviation.Reason)
 		}
 	}

@@ -82,11 +82,11 @@ func (m *Machine) packFiles(ctx context.Context, files []file) error {
 		return err
 	}
 	var names strings.Builder
-	for _, one := range append(files, file{"init", program, 0o755}) {
-		if err := os.WriteFile(filepath.Join(root, one.name), one.content, one.mode); err != nil {
+	for _, packed := range append(files, file{"init", program, 0o755}) {
+		if err := os.WriteFile(filepath.Join(root, packed.name), packed.content, packed.mode); err != nil {
 			return err
 		}
-		fmt.Fprintln(&names, one.name)
+		fmt.Fprintln(&names, packed.name)
 	}
 	command := exec.CommandContext(ctx, "cpio", "-o", "-H", "newc", "--quiet", "-D", root)
 	command.Stdin = strings.NewReader(names.String())

@@ -47,7 +47,7 @@ func readTree(t *testing.T) *tree {
 	if err != nil {
 		t.Fatal(err)
 	}
-	found := &tree{root: root, paths: map[string]bool{}}
+	files := &tree{root: root, paths: map[string]bool{}}
 	err = fs.WalkDir(os.DirFS(root), ".", func(name string, entry fs.DirEntry, err error) error {
 		if err != nil {
 			return err
@@ -55,19 +55,19 @@ func readTree(t *testing.T) *tree {
 		if entry.IsDir() && name != "." && written(name) {
 			return fs.SkipDir
 		}
-		found.paths[name] = true
+		files.paths[name] = true
 		if path.Ext(name) == ".md" {
-			found.pages = append(found.pages, name)
+			files.pages = append(files.pages, name)
 		}
 		return nil
 	})
 	if err != nil {
 		t.Fatalf("list files: %v", err)
 	}
-	if len(found.pages) < 10 {
-		t.Fatalf("%d pages below %s, want more", len(found.pages), root)
+	if len(files.pages) < 10 {
+		t.Fatalf("%d pages below %s, want more", len(files.pages), root)
 	}
-	return found
+	return files
 }
 
 // findRoot is the folder of the product's go.mod and of the README.
@@ -101,8 +101,8 @@ func (f *tree) has(name string) bool {
 	if f.paths[name] {
 		return true
 	}
-	for one := range f.paths {
-		if strings.HasSuffix(one, "/"+name) {
+	for path := range f.paths {
+		if strings.HasSuffix(path, "/"+name) {
 			return true
 		}
 	}
@@ -259,8 +259,8 @@ func (f *tree) words(t *testing.T) map[string]bool {
 	for name := range f.paths {
 		if sourceOnly(name) {
 			for _, line := range f.read(t, name) {
-				for _, one := range word.FindAllString(line, -1) {
-					all[one] = true
+				for _, identifier := range word.FindAllString(line, -1) {
+					all[identifier] = true
 				}
 			}
 		}

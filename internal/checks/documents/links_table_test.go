@@ -26,10 +26,10 @@ func TestEachRowOfTheTableOfLinksNamesATestOfItsOwn(t *testing.T) {
 	}
 	named := regexp.MustCompile("^`(TestTable\\w+)`$")
 	for _, row := range tableRows {
-		_, rest, found := strings.Cut(string(page), "\n| "+row+" | ")
+		_, rest, ok := strings.Cut(string(page), "\n| "+row+" | ")
 		cell, _, _ := strings.Cut(rest, " | ")
 		test := named.FindStringSubmatch(cell)
-		if !found || test == nil {
+		if !ok || test == nil {
 			t.Errorf("row %q of docs/links-table.md names no test", row)
 			continue
 		}

@@ -45,16 +45,16 @@ func called(expression string) []string {
 func expressions(value any) (all []string) {
 	switch value := value.(type) {
 	case object:
-		for key, one := range value {
-			if text, isText := one.(string); isText && slices.Contains([]string{"expression", "rule", "messageExpression"}, key) {
+		for key, member := range value {
+			if text, isText := member.(string); isText && slices.Contains([]string{"expression", "rule", "messageExpression"}, key) {
 				all = append(all, text)
 			} else {
-				all = append(all, expressions(one)...)
+				all = append(all, expressions(member)...)
 			}
 		}
 	case []any:
-		for _, one := range value {
-			all = append(all, expressions(one)...)
+		for _, element := range value {
+			all = append(all, expressions(element)...)
 		}
 	}
 	return all
@@ -62,8 +62,8 @@ func expressions(value any) (all []string) {
 
 func TestExpressionsCallOnlyFunctionsOfTheOldestVersion(t *testing.T) {
 	var all []string
-	for _, one := range render(t, "1.31", nil) {
-		all = append(all, expressions(one)...)
+	for _, rendered := range render(t, "1.31", nil) {
+		all = append(all, expressions(rendered)...)
 	}
 	crds, err := filepath.Glob("../../../charts/kubernetsn/files/*.yaml")
 	if err != nil {

@@ -44,16 +44,16 @@ func render(t *testing.T, version string, options []string) []object {
 	}
 	command := exec.CommandContext(t.Context(), helm, append([]string{"template", "x", "../../../charts/kubernetsn", "--include-crds", "--kube-version", version + ".0",
 		"--set", "image.prefix=registry.example.org/kubernetsn,image.tag=dev"}, options...)...)
-	var said bytes.Buffer
-	command.Stderr = &said
+	var stderr bytes.Buffer
+	command.Stderr = &stderr
 	text, err := command.Output()
 	if err != nil {
-		t.Fatal(said.String())
+		t.Fatal(stderr.String())
 	}
 	var all []object
 	for _, part := range bytes.Split(text, []byte("\n---\n")) {
-		if one := parse(t, part); one != nil {
-			all = append(all, one)
+		if rendered := parse(t, part); rendered != nil {
+			all = append(all, rendered)
 		}
 	}
 	return all
@@ -66,11 +66,11 @@ func parse(t *testing.T, text []byte) object {
 	if err != nil {
 		t.Fatal(err)
 	}
-	one, err := jsonschema.UnmarshalJSON(bytes.NewReader(content))
+	value, err := jsonschema.UnmarshalJSON(bytes.NewReader(content))
 	if err != nil {
 		t.Fatal(err)
 	}
-	read, _ := one.(object)
+	read, _ := value.(object)
 	return read
 }
 
@@ -88,28 +88,28 @@ func TestEachVersionKnowsWhatTheChartMakes(t *testing.T) {
 				if len(all) < 5 {
 					t.Fatalf("the chart has %d objects", len(all))
 				}
-				for _, one := range all {
-					checkObject(t, described, version, one)
+				for _, rendered := range all {
+					checkObject(t, described, version, rendered)
 				}
 			})
 		}
 	}
 }
 
-func checkObject(t *testing.T, described *description, version string, one object) {
+func checkObject(t *testing.T, described *description, version string, checked object) {
 	t.Helper()
-	group, _, _ := strings.Cut(one["apiVersion"].(string), "/")
-	title := fmt.Sprintf("%v %v", one["kind"], one["metadata"])
+	group, _, _ := strings.Cut(checked["apiVersion"].(string), "/")
+	title := fmt.Sprintf("%v %v", checked["kind"], checked["metadata"])
 	if foreign(group) {
 		return
 	}
-	if err := described.problem(version, one); err != nil {
+	if err := described.problem(version, checked); err != nil {
 		t.Errorf("%s: %v", title, err)
 	}
-	for _, inside := range carried(t, one) {
+	for _, inside := range carried(t, checked) {
 		checkObject(t, described, version, inside)
 	}
-	for _, rule := range rules(t, one) {
+	for _, rule := range rules(t, checked) {
 		for _, group := range rule.APIGroups {
 			for _, resource := range rule.Resources {
 				if foreign(group) {
@@ -124,11 +124,11 @@ func checkObject(t *testing.T, described *description, version string, one objec
 }
 
 // carried are the objects in a ConfigMap, which programs of the chart give to Kubernetes.
-func carried(t *testing.T, one object) (all []object) {
+func carried(t *testing.T, container object) (all []object) {
 	t.Helper()
-	data, _ := one["data"].(object)
+	data, _ := container["data"].(object)
 	for _, value := range data {
-		if text, _ := value.(string); one["kind"] == "ConfigMap" && strings.Contains(text, "kind: ") {
+		if text, _ := value.(string); container["kind"] == "ConfigMap" && strings.Contains(text, "kind: ") {
 			if inside := parse(t, []byte(text)); inside["apiVersion"] != nil {
 				all = append(all, inside)
 			}
@@ -140,12 +140,12 @@ func carried(t *testing.T, one object) (all []object) {
 // rule is one of a Role or ClusterRole.
 type rule struct{ APIGroups, Resources []string }
 
-func rules(t *testing.T, one object) []rule {
+func rules(t *testing.T, role object) []rule {
 	t.Helper()
-	if kind := one["kind"]; kind != "Role" && kind != "ClusterRole" {
+	if kind := role["kind"]; kind != "Role" && kind != "ClusterRole" {
 		return nil
 	}
-	content, err := json.Marshal(one["rules"])
+	content, err := json.Marshal(role["rules"])
 	if err != nil {
 		t.Fatal(err)
 	}

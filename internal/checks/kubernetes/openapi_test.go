@@ -60,10 +60,10 @@ func strict(name string, definition object, version string) any {
 	case "io.k8s.apimachinery.pkg.util.intstr.IntOrString", "io.k8s.apimachinery.pkg.api.resource.Quantity":
 		return object{"type": []any{"string", "number"}}
 	}
-	made := object{}
+	result := object{}
 	for _, key := range []string{"type", "required"} {
 		if value, has := definition[key]; has {
-			made[key] = value
+			result[key] = value
 		}
 	}
 	if all, has := definition["properties"].(object); has {
@@ -73,20 +73,20 @@ func strict(name string, definition object, version string) any {
 				properties[name] = plain(schema)
 			}
 		}
-		made["properties"], made["additionalProperties"] = properties, false
+		result["properties"], result["additionalProperties"] = properties, false
 	}
-	return made
+	return result
 }
 
 // plain is a property without what says its versions.
 func plain(schema object) object {
-	made := object{}
+	result := object{}
 	for key, value := range schema {
 		if key != "x-versions" && key != "format" {
-			made[key] = value
+			result[key] = value
 		}
 	}
-	return made
+	return result
 }
 
 // definitionOf is the definition of a kind; false: none of the versions' kinds has that name.
@@ -105,9 +105,9 @@ func (d *description) definitionOf(apiVersion, kind string) (string, bool) {
 }
 
 // problem is what a version of Kubernetes has against an object, nil if nothing.
-func (d *description) problem(version string, one object) error {
-	apiVersion, _ := one["apiVersion"].(string)
-	kind, _ := one["kind"].(string)
+func (d *description) problem(version string, checked object) error {
+	apiVersion, _ := checked["apiVersion"].(string)
+	kind, _ := checked["kind"].(string)
 	name, known := d.definitionOf(apiVersion, kind)
 	if !known || !in(d.Definitions[name], version) {
 		return fmt.Errorf("no %s of %s is described", kind, apiVersion)
@@ -116,7 +116,7 @@ func (d *description) problem(version string, one object) error {
 	if err != nil {
 		return err
 	}
-	return schema.Validate(one)
+	return schema.Validate(checked)
 }
 
 // compile makes each schema once.

@@ -32,19 +32,19 @@ func pictureOf(t *testing.T, heading string) picture {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, section, found := strings.Cut(string(page), "\n### "+heading+"\n")
-	if !found {
+	_, section, ok := strings.Cut(string(page), "\n### "+heading+"\n")
+	if !ok {
 		t.Fatalf("docs/architecture.md has no heading %q", heading)
 	}
 	_, block, _ := strings.Cut(section, "\n```\n")
-	block, _, found = strings.Cut(block, "\n```\n")
-	if !found {
+	block, _, ok = strings.Cut(block, "\n```\n")
+	if !ok {
 		t.Fatalf("docs/architecture.md: no block of lines is under %q", heading)
 	}
 	arrows := picture{}
 	for line := range strings.Lines(block) {
-		from, to, found := strings.Cut(line, "->")
-		if from = strings.TrimSpace(from); !found || from == "" || arrows[from] != nil {
+		from, to, ok := strings.Cut(line, "->")
+		if from = strings.TrimSpace(from); !ok || from == "" || arrows[from] != nil {
 			t.Fatalf("docs/architecture.md, %s: %q is not the one line \"folder -> folders\" of its folder", heading, line)
 		}
 		arrows[from] = append([]string{}, strings.Fields(to)...)
@@ -60,10 +60,10 @@ func pictureOf(t *testing.T, heading string) picture {
 }
 
 // compare reports differences between a picture and what there is.
-func compare(t *testing.T, drawn, found picture) {
+func compare(t *testing.T, drawn, actual picture) {
 	t.Helper()
-	for _, from := range slices.Sorted(maps.Keys(found)) {
-		for _, to := range found[from] {
+	for _, from := range slices.Sorted(maps.Keys(actual)) {
+		for _, to := range actual[from] {
 			if !slices.Contains(drawn[from], to) {
 				t.Errorf("%s uses %s, and docs/architecture.md has no such arrow", from, to)
 			}
@@ -71,7 +71,7 @@ func compare(t *testing.T, drawn, found picture) {
 	}
 	for _, from := range slices.Sorted(maps.Keys(drawn)) {
 		for _, to := range drawn[from] {
-			if !slices.Contains(found[from], to) {
+			if !slices.Contains(actual[from], to) {
 				t.Errorf("docs/architecture.md has an arrow from %s to %s, and nothing there uses it", from, to)
 			}
 		}
@@ -90,16 +90,16 @@ func (p picture) circle() []string {
 			return nil
 		}
 		for _, next := range p[folder] {
-			if found := visit(next, append(slices.Clone(trail), folder)); found != nil {
-				return found
+			if circle := visit(next, append(slices.Clone(trail), folder)); circle != nil {
+				return circle
 			}
 		}
 		done[folder] = true
 		return nil
 	}
 	for _, folder := range slices.Sorted(maps.Keys(p)) {
-		if found := visit(folder, nil); found != nil {
-			return found
+		if circle := visit(folder, nil); circle != nil {
+			return circle
 		}
 	}
 	return nil
@@ -166,13 +166,13 @@ func includes(t *testing.T, drawn picture) picture {
 			headers[header] = append(headers[header], folder)
 		}
 	})
-	found := picture{}
+	actual := picture{}
 	files(t, root, []string{"datapath"}, []string{".c", ".h"}, func(name string) {
-		own := strings.TrimPrefix(path.Dir(name), "datapath/")
-		if strings.HasPrefix(own+"/", "tests/") {
+		module := strings.TrimPrefix(path.Dir(name), "datapath/")
+		if strings.HasPrefix(module+"/", "tests/") {
 			return
 		}
-		if drawn[own] == nil {
+		if drawn[module] == nil {
 			t.Errorf("%s: docs/architecture.md has no line for its folder", name)
 			return
 		}
@@ -181,19 +181,19 @@ func includes(t *testing.T, drawn picture) picture {
 			t.Fatal(err)
 		}
 		for _, match := range include.FindAllStringSubmatch(string(text), -1) {
-			if to := headerFolder(headers[match[1]], own, drawn[own]); to != "" {
-				found.add(own, to)
+			if to := headerFolder(headers[match[1]], module, drawn[module]); to != "" {
+				actual.add(module, to)
 			} else {
 				t.Errorf("%s includes %q: no folder has a header of that name, without a path", name, match[1])
 			}
 		}
 	})
-	return found
+	return actual
 }
 
-func headerFolder(folders []string, own string, allowed []string) string {
-	if slices.Contains(folders, own) {
-		return own
+func headerFolder(folders []string, including string, allowed []string) string {
+	if slices.Contains(folders, including) {
+		return including
 	}
 	for _, folder := range folders {
 		if slices.Contains(allowed, folder) {
@@ -226,22 +226,22 @@ func fileIncludes(t *testing.T, root string, drawn picture) picture {
 			headers[path.Base(name)] = append(headers[path.Base(name)], folder)
 		}
 	})
-	found := picture{}
+	actual := picture{}
 	for name, text := range texts {
 		folder := strings.TrimPrefix(path.Dir(name), "datapath/")
 		for _, match := range include.FindAllStringSubmatch(text, -1) {
 			if to := headerFolder(headers[match[1]], folder, drawn[folder]); to != "" {
-				found.add(strings.TrimSuffix(name, path.Ext(name)), path.Join("datapath", to, strings.TrimSuffix(match[1], ".h")))
+				actual.add(strings.TrimSuffix(name, path.Ext(name)), path.Join("datapath", to, strings.TrimSuffix(match[1], ".h")))
 			}
 		}
 	}
-	return found
+	return actual
 }
 
 // imports reads which folders the Go packages of each folder use, tests aside.
 func imports(t *testing.T, drawn picture) picture {
 	t.Helper()
-	found := picture{}
+	actual := picture{}
 	files(t, root, []string{"api", "bench", "cmd", "internal"}, []string{".go"}, func(name string) {
 		if strings.HasSuffix(name, "_test.go") {
 			return
@@ -250,7 +250,7 @@ func imports(t *testing.T, drawn picture) picture {
 		if err != nil {
 			t.Fatal(err)
 		}
-		own := drawn.folderOf(path.Dir(name))
+		group := drawn.folderOf(path.Dir(name))
 		for _, spec := range source.Imports {
 			imported, err := strconv.Unquote(spec.Path.Value)
 			if err != nil {
@@ -261,14 +261,14 @@ func imports(t *testing.T, drawn picture) picture {
 				continue
 			}
 			to := drawn.folderOf(relative)
-			if own == "" || to == "" {
+			if group == "" || to == "" {
 				t.Errorf("%s imports %s: docs/architecture.md has no line for one of the two", name, relative)
 				continue
 			}
-			found.add(own, to)
+			actual.add(group, to)
 		}
 	})
-	return found
+	return actual
 }
 
 func TestCIncludesWhatTheArchitectureDraws(t *testing.T) {
@@ -283,13 +283,13 @@ func TestGoImportsWhatTheArchitectureDraws(t *testing.T) {
 
 // TestProductDoesNotImportTheLaboratory follows the imports of each program of the product.
 func TestProductDoesNotImportTheLaboratory(t *testing.T) {
-	found := imports(t, pictureOf(t, "Go packages"))
-	for program := range found {
+	actual := imports(t, pictureOf(t, "Go packages"))
+	for program := range actual {
 		if !strings.HasPrefix(program, "cmd/") {
 			continue
 		}
 		for _, folder := range []string{"bench", "internal/testlab"} {
-			if slices.Contains(found.reached(program), folder) {
+			if slices.Contains(actual.reached(program), folder) {
 				t.Errorf("%s reaches %s", program, folder)
 			}
 		}
@@ -305,11 +305,11 @@ func TestArrowsOfTheArchitectureLeadDownwards(t *testing.T) {
 }
 
 func TestCFilesDoNotIncludeEachOtherInACircle(t *testing.T) {
-	found := fileIncludes(t, root, pictureOf(t, "C modules"))
-	if len(found) < 100 {
-		t.Fatalf("only %d C files include another", len(found))
+	actual := fileIncludes(t, root, pictureOf(t, "C modules"))
+	if len(actual) < 100 {
+		t.Fatalf("only %d C files include another", len(actual))
 	}
-	if circle := found.circle(); circle != nil {
+	if circle := actual.circle(); circle != nil {
 		t.Errorf("%s is a circle", strings.Join(circle, " -> "))
 	}
 }
@@ -335,9 +335,9 @@ func TestCircleOfCFilesIsFound(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	found := fileIncludes(t, folder, picture{"daemon": {"daemon/sys"}, "daemon/sys": {}})
+	actual := fileIncludes(t, folder, picture{"daemon": {"daemon/sys"}, "daemon/sys": {}})
 	want := []string{"datapath/daemon/sys/c", "datapath/daemon/sys/d", "datapath/daemon/sys/e", "datapath/daemon/sys/c"}
-	if circle := found.circle(); !slices.Equal(circle, want) {
+	if circle := actual.circle(); !slices.Equal(circle, want) {
 		t.Errorf("got %v, want %v", circle, want)
 	}
 }

@@ -61,8 +61,8 @@ func section(t *testing.T, page, heading string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, below, found := strings.Cut(string(text), "\n"+heading+"\n")
-	if !found {
+	_, below, ok := strings.Cut(string(text), "\n"+heading+"\n")
+	if !ok {
 		t.Fatalf("%s has no %q", page, heading)
 	}
 	below, _, _ = strings.Cut(below, "\n.Sh ")
@@ -197,9 +197,9 @@ func TestPagesAndHelpKnowTheSameOptions(t *testing.T) {
 
 // TestShippedProfilesAreDescribed finds profiles that were added and not told of.
 func TestShippedProfilesAreDescribed(t *testing.T) {
-	_, list, found := strings.Cut(help(t, "ktsn-bench", "bench", "run"), "one that is shipped: ")
+	_, list, ok := strings.Cut(help(t, "ktsn-bench", "bench", "run"), "one that is shipped: ")
 	list, _, ends := strings.Cut(list, ".\n")
-	if !found || !ends {
+	if !ok || !ends {
 		t.Fatal("--help of ktsn bench run does not list the profiles")
 	}
 	page := section(t, "ktsn-bench.1", ".Ss ktsn bench run")
@@ -250,8 +250,8 @@ func TestEveryCommandHasItsPart(t *testing.T) {
 // commands returns those of a program that have none of their own, such as "status" and "schedule set".
 func commands(t *testing.T, program string, group ...string) []string {
 	t.Helper()
-	_, list, found := strings.Cut(help(t, program, group...), "Available Commands:\n")
-	if !found {
+	_, list, ok := strings.Cut(help(t, program, group...), "Available Commands:\n")
+	if !ok {
 		return []string{strings.Join(group, " ")}
 	}
 	list, _, _ = strings.Cut(list, "\n\n")
@@ -274,8 +274,8 @@ func TestPagesAreWellFormed(t *testing.T) {
 		t.Fatalf("pages are %q, %v", pages, err)
 	}
 	for _, page := range pages {
-		if said, err := exec.Command(mandoc, "-T", "lint", "-W", "warning", page).CombinedOutput(); err != nil || len(said) > 0 {
-			t.Errorf("%v\n%s", err, said)
+		if output, err := exec.Command(mandoc, "-T", "lint", "-W", "warning", page).CombinedOutput(); err != nil || len(output) > 0 {
+			t.Errorf("%v\n%s", err, output)
 		}
 	}
 }

@@ -38,16 +38,16 @@ func suites(t *testing.T) []suite {
 		if len(fields) < 6 {
 			t.Fatalf("scripts/suites: %q has %d columns, want 6 or more", line, len(fields))
 		}
-		one := suite{name: fields[0], target: fields[1], module: fields[2], packages: fields[5:]}
+		parsed := suite{name: fields[0], target: fields[1], module: fields[2], packages: fields[5:]}
 		if fields[3] != "-" {
-			one.tag = fields[3]
+			parsed.tag = fields[3]
 		}
 		if kind, ok := strings.CutPrefix(fields[4], "@"); ok {
-			one.kind = kind
+			parsed.kind = kind
 		} else if fields[4] != "-" {
-			one.run = regexp.MustCompile(fields[4])
+			parsed.run = regexp.MustCompile(fields[4])
 		}
-		all = append(all, one)
+		all = append(all, parsed)
 	}
 	return all
 }
@@ -189,8 +189,8 @@ func TestEachSuiteHasTests(t *testing.T) {
 	files := testFiles(t)
 	for _, s := range suites(t) {
 		for _, pattern := range s.packages {
-			one := suite{module: s.module, packages: []string{pattern}}
-			if !slices.ContainsFunc(files, func(file testFile) bool { return one.has(file.dir) }) {
+			part := suite{module: s.module, packages: []string{pattern}}
+			if !slices.ContainsFunc(files, func(file testFile) bool { return part.has(file.dir) }) {
 				t.Errorf("suite %s: there are no tests in %s", s.name, pattern)
 			}
 		}
@@ -272,11 +272,11 @@ func TestWhatIsSoakedExists(t *testing.T) {
 func TestEachTestOfCIsKnownToMeson(t *testing.T) {
 	for folder, prefix := range map[string]string{"datapath/tests/unit": "test_", "datapath/tests/fuzz": "fuzz_"} {
 		listed := read(t, folder+"/meson.build")
-		found, err := filepath.Glob(filepath.Join(root, folder, prefix+"*.c"))
-		if err != nil || len(found) == 0 {
+		sources, err := filepath.Glob(filepath.Join(root, folder, prefix+"*.c"))
+		if err != nil || len(sources) == 0 {
 			t.Fatalf("there are no tests in %s: %v", folder, err)
 		}
-		for _, file := range found {
+		for _, file := range sources {
 			name := strings.TrimSuffix(strings.TrimPrefix(filepath.Base(file), prefix), ".c")
 			if !strings.Contains(listed, "'"+name+"'") {
 				t.Errorf("%s/meson.build does not know %s", folder, filepath.Base(file))

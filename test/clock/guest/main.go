@@ -52,8 +52,8 @@ func run() error {
 }
 
 func setUp() error {
-	for _, one := range []struct{ kind, where string }{{"proc", "/proc"}, {"sysfs", "/sys"}, {"devtmpfs", "/dev"}, {"tmpfs", "/run"}, {"tmpfs", "/tmp"}} {
-		if err := mount(one.kind, one.where); err != nil {
+	for _, filesystem := range []struct{ kind, where string }{{"proc", "/proc"}, {"sysfs", "/sys"}, {"devtmpfs", "/dev"}, {"tmpfs", "/run"}, {"tmpfs", "/tmp"}} {
+		if err := mount(filesystem.kind, filesystem.where); err != nil {
 			return err
 		}
 	}
@@ -121,7 +121,7 @@ func addressOfCommandLine() (*netlink.Addr, error) {
 		return nil, err
 	}
 	for _, word := range strings.Fields(string(text)) {
-		if address, found := strings.CutPrefix(word, addressOption); found {
+		if address, ok := strings.CutPrefix(word, addressOption); ok {
 			return netlink.ParseAddr(address)
 		}
 	}

@@ -105,13 +105,13 @@ func (g *Guest) listen(line net.Conn, there chan<- struct{}) {
 func (g *Guest) Said(name string) []shared.Message {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	var said []shared.Message
-	for _, one := range g.said {
-		if one.Name == name {
-			said = append(said, one)
+	var messages []shared.Message
+	for _, message := range g.said {
+		if message.Name == name {
+			messages = append(messages, message)
 		}
 	}
-	return said
+	return messages
 }
 
 // requestPatience is for any request.
@@ -183,8 +183,8 @@ func (g *Guest) Exchange(ctx context.Context, times int) error {
 	if err != nil {
 		return fmt.Errorf("exchange counters with %s: %w", g.Name, err)
 	}
-	for _, one := range all {
-		g.counter.Narrow(one)
+	for _, exchange := range all {
+		g.counter.Narrow(exchange)
 	}
 	if g.counter.Width() < 0 {
 		return errors.New("the counter of " + g.Name + " is not the host's plus a constant")

@@ -13,11 +13,11 @@ import (
 func TestExchangesBoundTheConstant(t *testing.T) {
 	const constant = -5_000_000_000
 	var counter guestclock.Counter
-	for _, one := range []guestclock.Exchange{
+	for _, exchange := range []guestclock.Exchange{
 		{Before: 10_000_000_000, Guest: 5_000_000_900, After: 10_000_001_000},
 		{Before: 20_000_000_000, Guest: 15_000_000_100, After: 20_000_001_000},
 	} {
-		counter.Narrow(one)
+		counter.Narrow(exchange)
 	}
 	if counter.Least != constant-100 || counter.Most != constant+100 || counter.Exchanges != 2 {
 		t.Errorf("the constant %d was bounded by %+v", constant, counter)

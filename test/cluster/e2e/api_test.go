@@ -56,15 +56,15 @@ func TestAServiceAccountMayNothingUntilItIsGivenARole(t *testing.T) {
 // kubeletOf is a client with the rights of a node's kubelet.
 func kubeletOf(t *testing.T, node string) kubernetes.Interface {
 	t.Helper()
-	own, err := clientcmd.BuildConfigFromFlags("", filepath.Join(under.Root(node), "etc", "kubernetes", "kubelet.kubeconfig"))
+	kubeconfig, err := clientcmd.BuildConfigFromFlags("", filepath.Join(under.Root(node), "etc", "kubernetes", "kubelet.kubeconfig"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	made, err := kubernetes.NewForConfig(own)
+	kubelet, err := kubernetes.NewForConfig(kubeconfig)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return made
+	return kubelet
 }
 
 func TestAKubeletMayWhatItsNodeNeeds(t *testing.T) {
@@ -79,9 +79,9 @@ func TestAKubeletMayWhatItsNodeNeeds(t *testing.T) {
 	pod.Spec.Containers[0].VolumeMounts = []corev1.VolumeMount{{Name: "secret", MountPath: "/secret", ReadOnly: true}}
 	start(ctx, t, namespace, pod)
 
-	own, other := kubeletOf(t, under.Nodes[0].Name), kubeletOf(t, under.Nodes[1].Name)
+	kubelet, other := kubeletOf(t, under.Nodes[0].Name), kubeletOf(t, under.Nodes[1].Name)
 	t.Run("read a secret of its own pods", func(t *testing.T) {
-		if _, err := own.CoreV1().Secrets(namespace).Get(ctx, "secret", metav1.GetOptions{}); err != nil {
+		if _, err := kubelet.CoreV1().Secrets(namespace).Get(ctx, "secret", metav1.GetOptions{}); err != nil {
 			t.Error(err)
 		}
 	})

@@ -163,20 +163,20 @@ func (w *watched) judged(ctx context.Context, t *testing.T, name string) asker.O
 	if err != nil {
 		t.Fatal(err)
 	}
-	found := asker.Outcome{Name: name}
-	found.Add(asker.Judge(rows, w.began, w.died), asker.Judge(rows, w.died, time.Now().Add(-asker.Decided)))
+	outcome := asker.Outcome{Name: name}
+	outcome.Add(asker.Judge(rows, w.began, w.died), asker.Judge(rows, w.died, time.Now().Add(-asker.Decided)))
 	now, err := client.CoreV1().Pods(w.namespace).Get(ctx, w.client.Name, metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	found.Kept = now.UID == w.client.UID && kube.Restarts(now) == w.restarts
+	outcome.Kept = now.UID == w.client.UID && kube.Restarts(now) == w.restarts
 	link, err := linkOf(ctx, w.client)
 	if err != nil || link == nil {
 		t.Fatalf("the client has no link: %v", err)
 	}
-	found.To = link.Spec.Endpoint.Pod
-	t.Logf("%s", &found)
-	return found
+	outcome.To = link.Spec.Endpoint.Pod
+	t.Logf("%s", &outcome)
+	return outcome
 }
 
 // killEverywhere kills a program on all nodes.

@@ -43,10 +43,10 @@ func startBenchIn(t *testing.T, out string, more ...string) (*exec.Cmd, *bytes.B
 	if err := os.WriteFile(profile, []byte(benchProfile), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	said := &bytes.Buffer{}
+	output := &bytes.Buffer{}
 	command := exec.Command(testlab.Program(t, "ktsn"), append([]string{"bench", "run", profile, "--kubeconfig", under.Kubeconfig(), "--namespace",
 		benchNamespace, "--out", out, "--quiet"}, more...)...)
-	command.Stdout, command.Stderr = said, said
+	command.Stdout, command.Stderr = output, output
 	if err := command.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -56,11 +56,11 @@ func startBenchIn(t *testing.T, out string, more ...string) (*exec.Cmd, *bytes.B
 			_ = command.Wait()
 		}
 	})
-	return command, said
+	return command, output
 }
 
 // awaitBenchRuns waits for so many runs of a bench.
-func awaitBenchRuns(t *testing.T, out string, count int, said *bytes.Buffer) {
+func awaitBenchRuns(t *testing.T, out string, count int, output *bytes.Buffer) {
 	t.Helper()
 	testlab.Eventually(t, patience, 100*time.Millisecond, func() error {
 		runs, err := filepath.Glob(filepath.Join(out, "runs", "*.csv.gz"))
@@ -70,7 +70,7 @@ func awaitBenchRuns(t *testing.T, out string, count int, said *bytes.Buffer) {
 		if len(runs) >= count {
 			return nil
 		}
-		return fmt.Errorf("%d runs after %v: %s", len(runs), patience, said)
+		return fmt.Errorf("%d runs after %v: %s", len(runs), patience, output)
 	})
 }
 
@@ -86,8 +86,8 @@ func TestABenchInPodsIsInterruptedAndGoesOn(t *testing.T) {
 	ctx := needChart(t)
 	t.Cleanup(func() { deleteNamespace(t, benchNamespace) })
 	out := filepath.Join(t.TempDir(), "bench")
-	first, said := startBenchIn(t, out)
-	awaitBenchRuns(t, out, 2, said)
+	first, output := startBenchIn(t, out)
+	awaitBenchRuns(t, out, 2, output)
 	other, complaint := startBenchIn(t, filepath.Join(t.TempDir(), "other"))
 	if err := other.Wait(); err == nil || !strings.Contains(complaint.String(), "namespace "+benchNamespace+" is in use") {
 		t.Errorf("another bench in the same namespace: %v: %s", err, complaint)
@@ -95,14 +95,14 @@ func TestABenchInPodsIsInterruptedAndGoesOn(t *testing.T) {
 	if err := first.Process.Signal(syscall.SIGINT); err != nil {
 		t.Fatal(err)
 	}
-	if err := first.Wait(); err == nil || !strings.Contains(said.String(), "the same command goes on with it") {
-		t.Errorf("interrupted: %v: %s", err, said)
+	if err := first.Wait(); err == nil || !strings.Contains(output.String(), "the same command goes on with it") {
+		t.Errorf("interrupted: %v: %s", err, output)
 	}
 	noBenchNamespace(ctx, t)
 
-	second, said := startBenchIn(t, out)
+	second, output := startBenchIn(t, out)
 	if err := second.Wait(); err != nil {
-		t.Fatalf("%v: %s", err, said)
+		t.Fatalf("%v: %s", err, output)
 	}
 	noBenchNamespace(ctx, t)
 	checkBenchSummary(t, out)
@@ -120,9 +120,9 @@ func benchOnATSNNetwork(ctx context.Context, t *testing.T) {
 	}
 	noBenchNamespace(ctx, t)
 	out := filepath.Join(t.TempDir(), "bench")
-	bench, said := startBenchIn(t, out, "--network", "tsn")
+	bench, output := startBenchIn(t, out, "--network", "tsn")
 	if err := bench.Wait(); err != nil {
-		t.Fatalf("%v: %s", err, said)
+		t.Fatalf("%v: %s", err, output)
 	}
 	noBenchNamespace(ctx, t)
 	checkBenchSummary(t, out)
@@ -150,8 +150,8 @@ func checkBenchSummary(t *testing.T, out string) {
 	checkSpins(t, summary)
 	// The nodes are namespaces of one kernel, and the bench has to find that out.
 	for _, run := range summary.Runs {
-		if of := run.ClockError; of == nil || !of.SameClock || of.DoubtOf() != "" {
-			t.Errorf("%s: the error of the clocks is %+v", run.Key(), of)
+		if clockError := run.ClockError; clockError == nil || !clockError.SameClock || clockError.DoubtOf() != "" {
+			t.Errorf("%s: the error of the clocks is %+v", run.Key(), clockError)
 		}
 	}
 	if summary.Clock == nil || summary.Clock.ErrorNs != 0 || !strings.Contains(summary.Clock.About, "run on one kernel") || len(summary.Profile.Programs) != 2 {
@@ -209,17 +209,17 @@ func TestABenchSaysWhenATalkerHasNoRealTimeScheduling(t *testing.T) {
 	if err := os.WriteFile(profile, []byte("paths: [primary-spin]\nmessages: 50\nrepetitions: 1\nwarm-up: 0\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	said, err := exec.CommandContext(ctx, testlab.Program(t, "ktsn"), "bench", "run", profile, "--kubeconfig", under.Kubeconfig(), "--namespace", benchNamespace,
+	output, err := exec.CommandContext(ctx, testlab.Program(t, "ktsn"), "bench", "run", profile, "--kubeconfig", under.Kubeconfig(), "--namespace", benchNamespace,
 		"--image", "localhost/kubernetsn/tsnperf:dev", "--out", out, "--quiet").CombinedOutput()
 	if err != nil {
-		t.Fatalf("%v: %s", err, said)
+		t.Fatalf("%v: %s", err, output)
 	}
 	summary := results.ReadSummary(t, out)
 	why, priority := withoutFIFO(summary), summary.Setup.FIFOPriority
 	refused := strings.Contains(why, "its talker had ordinary priority") && strings.Contains(why, "Operation not permitted") && priority == 0
 	given := why == "" && priority > 0 && !cgroups.RealtimeDivided()
 	if (!refused && !given) || len(summary.Runs) != 1 || summary.Runs[0].Sent != 50 {
-		t.Errorf("priority %d, %q; %d runs: %s", priority, why, len(summary.Runs), said)
+		t.Errorf("priority %d, %q; %d runs: %s", priority, why, len(summary.Runs), output)
 	}
 }
 
@@ -233,9 +233,9 @@ func TestABenchSaysWhatTheClusterLacks(t *testing.T) {
 		"no such image":   {[]string{"--image", "kubernetsn.invalid/tsnperf:none"}, "load the image onto the nodes, or name another with --image"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			bench, said := startBenchIn(t, t.TempDir(), test.arguments...)
-			if err := bench.Wait(); err == nil || !strings.Contains(said.String(), test.want) || strings.Count(said.String(), "\n") != 1 {
-				t.Errorf("%v: %s; want %s", err, said, test.want)
+			bench, output := startBenchIn(t, t.TempDir(), test.arguments...)
+			if err := bench.Wait(); err == nil || !strings.Contains(output.String(), test.want) || strings.Count(output.String(), "\n") != 1 {
+				t.Errorf("%v: %s; want %s", err, output, test.want)
 			}
 			noBenchNamespace(t.Context(), t)
 		})

@@ -51,12 +51,12 @@ func TestProgramsOfOthersAreMeasuredInPods(t *testing.T) {
 			if err := os.WriteFile(profile, []byte(toolsProfiles[name]), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			said := &bytes.Buffer{}
+			output := &bytes.Buffer{}
 			command := exec.CommandContext(ctx, testlab.Program(t, "ktsn"), "bench", "run", profile, "--kubeconfig", under.Kubeconfig(), "--namespace",
 				benchNamespace, "--out", out, "--quiet")
-			command.Stdout, command.Stderr = said, said
+			command.Stdout, command.Stderr = output, output
 			if err := command.Run(); err != nil {
-				t.Fatalf("%v: %s", err, said)
+				t.Fatalf("%v: %s", err, output)
 			}
 			noBenchNamespace(ctx, t)
 			checkSections(t, out, want)
@@ -68,7 +68,7 @@ func TestProgramsOfOthersAreMeasuredInPods(t *testing.T) {
 func checkSections(t *testing.T, out string, want map[string][]string) {
 	t.Helper()
 	summary := results.ReadSummary(t, out)
-	found := map[string][]string{}
+	sections := map[string][]string{}
 	for _, section := range summary.Sections {
 		for _, table := range section.Tables {
 			key := section.ID + " " + table.ID
@@ -77,13 +77,13 @@ func checkSections(t *testing.T, out string, want map[string][]string) {
 			}
 			cells := len(strings.Fields(strings.ReplaceAll(want[key][0], "the cluster’s", "mtu")))
 			for _, row := range table.Rows {
-				found[key] = append(found[key], strings.Join(row[:cells], " "))
+				sections[key] = append(sections[key], strings.Join(row[:cells], " "))
 			}
 		}
 	}
 	for key, rows := range want {
-		if !slices.Equal(found[key], rows) {
-			t.Errorf("%s: %q, want %q", key, found[key], rows)
+		if !slices.Equal(sections[key], rows) {
+			t.Errorf("%s: %q, want %q", key, sections[key], rows)
 		}
 	}
 	if len(summary.Problems) > 0 || len(summary.Usage) == 0 {

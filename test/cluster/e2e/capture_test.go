@@ -32,12 +32,12 @@ func outside(name, host, networks string) *corev1.Pod {
 func captures(ctx context.Context, t *testing.T, name, host string) {
 	t.Helper()
 	err := kube.Wait(ctx, func(ctx context.Context) error {
-		said, err := onNodes(ctx, name)
+		statuses, err := onNodes(ctx, name)
 		if err != nil {
 			return err
 		}
-		if !meta.IsStatusConditionTrue(said[host].Conditions, v1alpha1.ConditionCaptureOperational) {
-			return fmt.Errorf("of network %s %s says %+v", name, host, said[host].Conditions)
+		if !meta.IsStatusConditionTrue(statuses[host].Conditions, v1alpha1.ConditionCaptureOperational) {
+			return fmt.Errorf("of network %s %s says %+v", name, host, statuses[host].Conditions)
 		}
 		return nil
 	})
@@ -85,8 +85,8 @@ func captured(ctx context.Context, t *testing.T, namespace string, listener *cor
 func killRelays(ctx context.Context, t *testing.T, host string) {
 	t.Helper()
 	relays := func(ctx context.Context) ([]string, error) {
-		said, err := node.Output(ctx, under.Place(host), nil, "sh", "-c", "pgrep -x ktsn-relay || true")
-		return strings.Fields(said), err
+		pids, err := node.Output(ctx, under.Place(host), nil, "sh", "-c", "pgrep -x ktsn-relay || true")
+		return strings.Fields(pids), err
 	}
 	killed, err := relays(ctx)
 	if err != nil || len(killed) == 0 {
@@ -111,13 +111,13 @@ func killRelays(ctx context.Context, t *testing.T, host string) {
 // capturedWholly has pods of a network of which all is captured reach each other as those of other networks do, and ktsnd send it.
 func capturedWholly(ctx context.Context, t *testing.T, namespace string) {
 	pods := forNow(ctx, t, namespace, annotated(agnhost("one-whole", under.Nodes[0].Name), "whole"), annotated(agnhost("other-whole", under.Nodes[1].Name), "whole"))
-	one, other := pods[0], pods[1]
+	pod, other := pods[0], pods[1]
 	for _, host := range under.Nodes {
 		captures(ctx, t, "whole", host.Name)
 	}
 	before := chartStatus(ctx, t, under.Nodes[0].Name).Counters["untimed"]
-	reaches(ctx, t, one, other, addressOn(t, other).String())
-	reaches(ctx, t, other, one, addressOn(t, one).String())
+	reaches(ctx, t, pod, other, addressOn(t, other).String())
+	reaches(ctx, t, other, pod, addressOn(t, pod).String())
 	if untimed := chartStatus(ctx, t, under.Nodes[0].Name).Counters["untimed"] - before; untimed == 0 {
 		t.Error("ktsnd has sent nothing of it")
 	}

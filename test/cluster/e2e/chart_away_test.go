@@ -63,7 +63,7 @@ func endKtsnd(ctx context.Context, t *testing.T, host string, talker *corev1.Pod
 	}
 	folder := "/run/ktsn/pods/" + string(talker.UID)
 	err = kube.Wait(ctx, func(ctx context.Context) error {
-		said, err := node.Output(ctx, under.Place(host), nil, "sh", "-c", "test ! -e "+folder+"/app.sock && test -e "+folder+"/libktsn.so")
+		output, err := node.Output(ctx, under.Place(host), nil, "sh", "-c", "test ! -e "+folder+"/app.sock && test -e "+folder+"/libktsn.so")
 		if err == nil {
 			away = true
 			return nil
@@ -71,7 +71,7 @@ func endKtsnd(ctx context.Context, t *testing.T, host string, talker *corev1.Pod
 		if next, errNext := chartPodOn(ctx, ktsndPods, host); errNext == nil && next.UID != pod.UID {
 			return nil
 		}
-		return fmt.Errorf("ktsnd has not ended: %w, %s", err, said)
+		return fmt.Errorf("ktsnd has not ended: %w, %s", err, output)
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -60,9 +60,9 @@ func restartKubelet(ctx context.Context, t *testing.T, host string, configuratio
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	err := kube.Wait(ctx, func(ctx context.Context) error {
-		found, err := client.CoreV1().Nodes().Get(ctx, host, metav1.GetOptions{})
-		if err == nil && found.Status.Allocatable.Cpu().String() != allocatable {
-			err = fmt.Errorf("node %s has %s processors for pods, want %s", host, found.Status.Allocatable.Cpu(), allocatable)
+		node, err := client.CoreV1().Nodes().Get(ctx, host, metav1.GetOptions{})
+		if err == nil && node.Status.Allocatable.Cpu().String() != allocatable {
+			err = fmt.Errorf("node %s has %s processors for pods, want %s", host, node.Status.Allocatable.Cpu(), allocatable)
 		}
 		return err
 	})
@@ -73,12 +73,12 @@ func restartKubelet(ctx context.Context, t *testing.T, host string, configuratio
 
 // processorsOf lists on which processors the threads of a node's program may run, without repetition.
 func processorsOf(ctx context.Context, host, name string) ([]string, error) {
-	said, err := node.Output(ctx, under.Place(host), nil, "sh", "-c", "grep -h Cpus_allowed_list /proc/$(pgrep -o -x "+name+")/task/*/status")
+	output, err := node.Output(ctx, under.Place(host), nil, "sh", "-c", "grep -h Cpus_allowed_list /proc/$(pgrep -o -x "+name+")/task/*/status")
 	if err != nil {
 		return nil, err
 	}
 	var lists []string
-	for line := range strings.Lines(said) {
+	for line := range strings.Lines(output) {
 		lists = append(lists, strings.Fields(line)[1])
 	}
 	slices.Sort(lists)
@@ -93,24 +93,24 @@ func TestAnExclusiveCoreIsKtsndsOwn(t *testing.T) {
 	host := under.Nodes[1].Name
 	giveProcessors(ctx, t, host)
 	t.Cleanup(func() {
-		if said, err := helm(context.WithoutCancel(ctx), t, "rollback", release, "--wait", "--timeout", "3m"); err != nil {
-			t.Errorf("%v: %s", err, said)
+		if output, err := helm(context.WithoutCancel(ctx), t, "rollback", release, "--wait", "--timeout", "3m"); err != nil {
+			t.Errorf("%v: %s", err, output)
 		}
 		waitForChart(context.WithoutCancel(ctx), t)
 	})
 	// Which processor it gets, kubelet decides.
 	arguments := slices.Concat([]string{"upgrade", release, chartFolder(t), "--wait", "--timeout", "3m"}, chartValues,
 		[]string{"--set", "ktsnd.exclusiveCore=true", "--set-json", `ktsnd.extraArgs=[]`})
-	if said, err := helm(ctx, t, arguments...); err != nil {
-		t.Fatalf("%v: %s", err, said)
+	if output, err := helm(ctx, t, arguments...); err != nil {
+		t.Fatalf("%v: %s", err, output)
 	}
 	waitForChart(ctx, t)
 
 	t.Run("kubelet gives it a processor, where its sending thread is", func(t *testing.T) { ownsProcessor(ctx, t, host) })
 	t.Run("doctor sees it", func(t *testing.T) {
-		said, err := ktsn(ctx, t, "doctor", "--node", host)
-		if !strings.Contains(said, "ktsnd may run on processor 1 only (cpuset)") {
-			t.Errorf("%v: %s", err, said)
+		output, err := ktsn(ctx, t, "doctor", "--node", host)
+		if !strings.Contains(output, "ktsnd may run on processor 1 only (cpuset)") {
+			t.Errorf("%v: %s", err, output)
 		}
 	})
 	t.Run("messages leave at their times", func(t *testing.T) {

@@ -79,9 +79,9 @@ func TestAPodHasItsOwnSocketAndNoOther(t *testing.T) {
 		}
 	})
 	t.Run("its user finds none on the node", func(t *testing.T) {
-		said := onNode(ctx, t, c.host, "sh", "-c", "setpriv --reuid 65532 --regid 65532 --clear-groups ls /run/ktsn/pods/"+string(c.good.UID)+"/app.sock 2>&1 || true")
-		if !strings.Contains(said, "Permission denied") {
-			t.Errorf("said %q", said)
+		output := onNode(ctx, t, c.host, "sh", "-c", "setpriv --reuid 65532 --regid 65532 --clear-groups ls /run/ktsn/pods/"+string(c.good.UID)+"/app.sock 2>&1 || true")
+		if !strings.Contains(output, "Permission denied") {
+			t.Errorf("said %q", output)
 		}
 		onNode(ctx, t, c.host, "test", "-S", "/run/ktsn/pods/"+string(c.good.UID)+"/app.sock")
 	})
@@ -102,13 +102,13 @@ func stolenSocket(ctx context.Context, t *testing.T, c company) {
 	}}}
 	thief = start(ctx, t, namespace, thief)[0]
 	before := chartStatus(ctx, t, c.host)
-	said, stderr, err := run(ctx, thief, "tsnperf", "/usr/bin/tsnperf", "talker", "--to", addressOn(t, c.listener).String()+":7788", "--count", "10",
+	output, stderr, err := run(ctx, thief, "tsnperf", "/usr/bin/tsnperf", "talker", "--to", addressOn(t, c.listener).String()+":7788", "--count", "10",
 		"--csv", "/dev/stdout", "--quiet")
 	if err != nil && !strings.Contains(stderr, refusedTime) {
 		t.Fatalf("%v: %s", err, stderr)
 	}
 	if err == nil {
-		sent, err := tsnperf.ReadTalker(strings.NewReader(said))
+		sent, err := tsnperf.ReadTalker(strings.NewReader(output))
 		if err != nil || len(sent) != 10 {
 			t.Fatalf("tried %d times, %v", len(sent), err)
 		}

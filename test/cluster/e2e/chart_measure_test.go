@@ -158,36 +158,36 @@ func measure(ctx context.Context, t *testing.T, path experimentPath, payload, co
 	before := chartStatus(ctx, t, host)
 	got := talk(ctx, t, path.talker, path.listener, path.address, id, talker,
 		[]string{"--count", strconv.Itoa(count), "--poll", "--cpu", "1", "--idle-timeout", "5s"}, nil)
-	var made results.Alternation
+	var alternation results.Alternation
 	samples := &experimentSamples{}
 	arrived := map[uint32]int64{}
 	for _, message := range got.received {
 		_, known := arrived[message.Sequence]
 		switch {
 		case !message.Valid:
-			made.Corrupt++
+			alternation.Corrupt++
 			continue
 		case known:
-			made.Duplicated++
+			alternation.Duplicated++
 			continue
 		}
 		arrived[message.Sequence] = message.Arrival
 	}
 	for i, message := range got.sent {
 		if message.Errno != 0 {
-			made.SendErrors++
+			alternation.SendErrors++
 			continue
 		}
-		made.Sent++
+		alternation.Sent++
 		samples.sendCall = append(samples.sendCall, message.SendEnd-message.SendStart)
 		arrival, known := arrived[message.Sequence]
 		if !known {
 			continue
 		}
-		made.Received++
+		alternation.Received++
 		samples.latency = append(samples.latency, arrival-message.Txtime)
 		if arrival < message.Txtime {
-			made.Early++
+			alternation.Early++
 		}
 		if i > 0 {
 			if before, known := arrived[message.Sequence-1]; known {
@@ -195,24 +195,24 @@ func measure(ctx context.Context, t *testing.T, path experimentPath, payload, co
 			}
 		}
 	}
-	made.Lost = made.Sent - made.Received
-	made.Distributions = samples.distributions()
+	alternation.Lost = alternation.Sent - alternation.Received
+	alternation.Distributions = samples.distributions()
 	lasted := float64(time.Duration(count) * experimentCycle)
-	made.CPUCores = map[string]float64{"talker": float64(got.busy) / lasted}
+	alternation.CPUCores = map[string]float64{"talker": float64(got.busy) / lasted}
 	if path.timed {
 		after := chartStatus(ctx, t, host)
 		since := after.late() - before.late()
-		made.Late = &since
-		made.CPUCores["ktsnd"] = float64(after.ProcessorTimeNs-before.ProcessorTimeNs) / lasted
+		alternation.Late = &since
+		alternation.CPUCores["ktsnd"] = float64(after.ProcessorTimeNs-before.ProcessorTimeNs) / lasted
 	}
-	made.AddSendingCores(path.name)
+	alternation.AddSendingCores(path.name)
 	if problem := spinProblem(path, got.sent); problem != "" {
 		t.Error(problem)
 	}
 	// What says whether a tail is the path's: how late the talker itself was, and how many ktsnd counted as late.
 	t.Logf("%-12s %4d B: latency p50 %7d  p99 %8d ns; the talker woke p50 %6d  p99 %8d ns late; late %s", path.name, payload,
-		made.Latency.P50, made.Latency.P99, woke(got.sent, path).P50, woke(got.sent, path).P99, lateText(made.Late))
-	return made, samples
+		alternation.Latency.P50, alternation.Latency.P99, woke(got.sent, path).P50, woke(got.sent, path).P99, lateText(alternation.Late))
+	return alternation, samples
 }
 
 func lateText(late *uint64) string {
@@ -274,7 +274,7 @@ func experimentFigures(runs map[string]*results.Run) []results.Figure {
 // ratioFigure is a percentile of the latency on the tsn network divided by that on another path; without values where that was not
 // measured.
 func ratioFigure(runs map[string]*results.Run, percentile, path string, limit float64) results.Figure {
-	of := map[string]func(*stats.Summary) int64{
+	percentiles := map[string]func(*stats.Summary) int64{
 		"p50": func(s *stats.Summary) int64 { return s.P50 }, "p99": func(s *stats.Summary) int64 { return s.P99 },
 	}[percentile]
 	figure := results.Figure{Name: fmt.Sprintf("latency %s, tsn / %s", percentile, path), Unit: results.UnitRatio, Limit: limit,
@@ -285,18 +285,18 @@ func ratioFigure(runs map[string]*results.Run, percentile, path string, limit fl
 		if other == nil {
 			continue
 		}
-		value := float64(of(tsn.MedianOfAlternations.Latency)) / float64(of(other.MedianOfAlternations.Latency))
+		value := float64(percentiles(tsn.MedianOfAlternations.Latency)) / float64(percentiles(other.MedianOfAlternations.Latency))
 		figure.Values[size], figure.Reached = value, figure.Reached && value <= limit
 	}
 	return figure
 }
 
 // countFigure counts messages of the tsn network, of which there should be none.
-func countFigure(runs map[string]*results.Run, name string, of func(*results.Run) int) results.Figure {
+func countFigure(runs map[string]*results.Run, name string, count func(*results.Run) int) results.Figure {
 	figure := results.Figure{Name: name, Unit: results.UnitMessages, Values: map[string]float64{}, Reached: true}
 	for _, payload := range experimentPayloads {
 		size := strconv.Itoa(payload)
-		count := of(runs["tsn "+size])
+		count := count(runs["tsn "+size])
 		figure.Values[size], figure.Reached = float64(count), figure.Reached && count == 0
 	}
 	return figure

@@ -77,8 +77,8 @@ func noRelease(ctx context.Context, t *testing.T) {
 			deleteNamespace(t, namespace.Name)
 		}
 	}
-	if said, err := helm(ctx, t, "uninstall", release, "--ignore-not-found", "--wait", "--timeout", "5m"); err != nil {
-		t.Fatalf("%v: %s", err, said)
+	if output, err := helm(ctx, t, "uninstall", release, "--ignore-not-found", "--wait", "--timeout", "5m"); err != nil {
+		t.Fatalf("%v: %s", err, output)
 	}
 }
 
@@ -102,8 +102,8 @@ const podProcesses = 4
 func installChart(ctx context.Context, t *testing.T) {
 	t.Helper()
 	arguments := append([]string{"install", release, chartFolder(t), "--wait", "--timeout", "2m"}, chartValues...)
-	if said, err := helm(ctx, t, arguments...); err != nil {
-		t.Fatalf("%v: %s", err, said)
+	if output, err := helm(ctx, t, arguments...); err != nil {
+		t.Fatalf("%v: %s", err, output)
 	}
 }
 
@@ -156,8 +156,8 @@ func removeChart(ctx context.Context, t *testing.T) {
 	if !chart.installed {
 		return
 	}
-	if said, err := helm(ctx, t, "uninstall", release, "--wait", "--timeout", "5m"); err != nil {
-		t.Fatalf("%v: %s", err, said)
+	if output, err := helm(ctx, t, "uninstall", release, "--wait", "--timeout", "5m"); err != nil {
+		t.Fatalf("%v: %s", err, output)
 	}
 	chart.installed = false
 }

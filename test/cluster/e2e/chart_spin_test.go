@@ -78,12 +78,12 @@ func mayUseFIFO(pod *corev1.Pod) *corev1.Pod {
 // when it does not. That the try fails otherwise ends the test.
 func refusedFIFO(ctx context.Context, t *testing.T, pod *corev1.Pod, fifo []string) string {
 	t.Helper()
-	_, said, err := run(ctx, pod, "tsnperf", append([]string{"/usr/bin/ktsn-realtime", "--share", strconv.Itoa(spinShare), "--", "/usr/bin/tsnperf",
+	_, output, err := run(ctx, pod, "tsnperf", append([]string{"/usr/bin/ktsn-realtime", "--share", strconv.Itoa(spinShare), "--", "/usr/bin/tsnperf",
 		"talker", "--quiet", "--no-txtime", "--to", "127.0.0.1:9", "--count", "1"}, fifo...)...)
 	if err == nil {
 		return ""
 	}
-	why := fmt.Sprintf("%v: %s", err, strings.Join(strings.Fields(said), " "))
+	why := fmt.Sprintf("%v: %s", err, strings.Join(strings.Fields(output), " "))
 	if !strings.Contains(why, "SCHED_FIFO") {
 		t.Fatalf("try SCHED_FIFO in pod %s: %s", pod.Name, why)
 	}

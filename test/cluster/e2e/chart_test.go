@@ -61,29 +61,29 @@ func talk(ctx context.Context, t *testing.T, from, to *corev1.Pod, address strin
 
 func talkOnce(ctx context.Context, from, to *corev1.Pod, address string, id int, talker, listener []string, during func()) (exchange, error) {
 	const port = 7788
-	var heard bytes.Buffer
-	var said, complaint string
-	var errHeard, errSaid error
+	var listenerCSV bytes.Buffer
+	var talkerCSV, complaint string
+	var listenerErr, talkerErr error
 	var both sync.WaitGroup
 	listening := newHerald() // by a newline, when it does
 	both.Go(func() {
 		defer listening.tell()
-		errHeard = runTo(ctx, to, "tsnperf", &heard, listening, append([]string{"/usr/bin/tsnperf", "listener", "--bind", fmt.Sprintf("0.0.0.0:%d", port),
+		listenerErr = runTo(ctx, to, "tsnperf", &listenerCSV, listening, append([]string{"/usr/bin/tsnperf", "listener", "--bind", fmt.Sprintf("0.0.0.0:%d", port),
 			"--run-id", strconv.Itoa(id), "--csv", "/dev/stdout", "--quiet", "--ready-fd", "2", "--first-timeout", "30s"}, listener...)...)
 	})
-	<-listening.said
+	<-listening.written
 	both.Go(func() {
-		said, complaint, errSaid = run(ctx, from, "tsnperf", append([]string{"/usr/bin/tsnperf", "talker", "--to", fmt.Sprintf("%s:%d", address, port),
+		talkerCSV, complaint, talkerErr = run(ctx, from, "tsnperf", append([]string{"/usr/bin/tsnperf", "talker", "--to", fmt.Sprintf("%s:%d", address, port),
 			"--run-id", strconv.Itoa(id), "--csv", "/dev/stdout", "--cpu-time", "/dev/stderr", "--quiet", "--start", "+1s"}, talker...)...)
 	})
 	if during != nil {
 		during()
 	}
 	both.Wait()
-	if errHeard != nil || errSaid != nil {
-		return exchange{}, fmt.Errorf("%w; the listener said %q, the talker %q", errors.Join(errHeard, errSaid), listening.String(), complaint)
+	if listenerErr != nil || talkerErr != nil {
+		return exchange{}, fmt.Errorf("%w; the listener said %q, the talker %q", errors.Join(listenerErr, talkerErr), listening.String(), complaint)
 	}
-	sent, err := tsnperf.ReadTalker(strings.NewReader(said))
+	sent, err := tsnperf.ReadTalker(strings.NewReader(talkerCSV))
 	if err != nil {
 		return exchange{}, err
 	}
@@ -91,7 +91,7 @@ func talkOnce(ctx context.Context, from, to *corev1.Pod, address string, id int,
 	if err != nil {
 		return exchange{}, err
 	}
-	received, err := tsnperf.ReadListener(&heard)
+	received, err := tsnperf.ReadListener(&listenerCSV)
 	return exchange{sent, received, busy}, err
 }
 
@@ -397,8 +397,8 @@ func TestTheAgentWithoutTheRightToLookAtProgramsServesPods(t *testing.T) {
 	upgrade := func(more ...string) {
 		t.Helper()
 		arguments := slices.Concat([]string{"upgrade", release, chartFolder(t), "--wait", "--timeout", "3m"}, chartValues, more)
-		if said, err := helm(ctx, t, arguments...); err != nil {
-			t.Fatalf("%v: %s", err, said)
+		if output, err := helm(ctx, t, arguments...); err != nil {
+			t.Fatalf("%v: %s", err, output)
 		}
 		waitForChart(ctx, t)
 	}
@@ -410,9 +410,9 @@ func TestTheAgentWithoutTheRightToLookAtProgramsServesPods(t *testing.T) {
 	})
 	host := under.Nodes[0].Name
 	// SYS_ADMIN, NET_RAW, NET_ADMIN, SETUID, SETGID, KILL and CHOWN: bits 21, 13, 12, 7, 6, 5 and 0.
-	said := onNode(ctx, t, host, "sh", "-c", "grep -h -E '^(CapPrm|CapEff|CapBnd|CapInh)' /proc/$(pgrep -x ktsn-agent)/status")
-	if want := "CapInh:\t0000000000000000\nCapPrm:\t00000000002030e1\nCapEff:\t00000000002030e1\nCapBnd:\t00000000002030e1\n"; said != want {
-		t.Errorf("the agent has %q, want %q", said, want)
+	output := onNode(ctx, t, host, "sh", "-c", "grep -h -E '^(CapPrm|CapEff|CapBnd|CapInh)' /proc/$(pgrep -x ktsn-agent)/status")
+	if want := "CapInh:\t0000000000000000\nCapPrm:\t00000000002030e1\nCapEff:\t00000000002030e1\nCapBnd:\t00000000002030e1\n"; output != want {
+		t.Errorf("the agent has %q, want %q", output, want)
 	}
 	newCompany(ctx, t).arrives(ctx, t)
 }

@@ -70,11 +70,11 @@ func objects(ctx context.Context, t *testing.T) map[string]bool {
 
 // objectsNow fails as long as the API server still offers a kind that has just been removed.
 func objectsNow(ctx context.Context) (map[string]bool, error) {
-	found, err := discovery.NewDiscoveryClientForConfig(config)
+	discoverer, err := discovery.NewDiscoveryClientForConfig(config)
 	if err != nil {
 		return nil, err
 	}
-	kinds, err := found.ServerPreferredResources()
+	kinds, err := discoverer.ServerPreferredResources()
 	if err != nil {
 		return nil, err
 	}
@@ -115,10 +115,10 @@ func TestUninstallRefusesWhilePodsUseTheNetworkThenLeavesNothing(t *testing.T) {
 		users = append(users, timed(waiting(fmt.Sprintf("user-%d", i), under.Nodes[i%2].Name)))
 	}
 	start(ctx, t, namespace, users...)
-	said, err := helm(ctx, t, "uninstall", release, "--wait", "--timeout", "3m")
+	output, err := helm(ctx, t, "uninstall", release, "--wait", "--timeout", "3m")
 	want := fmt.Sprintf("are in use by pods %[1]s/receiver, %[1]s/user-0, ", namespace)
-	if err == nil || !strings.Contains(said, want) || !strings.Contains(said, "; delete them first, nothing was removed") {
-		t.Fatalf("got %v, %q; want %q in it", err, said, want)
+	if err == nil || !strings.Contains(output, want) || !strings.Contains(output, "; delete them first, nothing was removed") {
+		t.Fatalf("got %v, %q; want %q in it", err, output, want)
 	}
 	waitForChart(ctx, t)
 	// Also a hook that has failed takes its rights with it.
@@ -135,8 +135,8 @@ func TestUninstallRefusesWhilePodsUseTheNetworkThenLeavesNothing(t *testing.T) {
 	if _, err := client.CoreV1().Pods(chartSystem).Create(ctx, stale, createOptions); err != nil {
 		t.Fatal(err)
 	}
-	if said, err = helm(ctx, t, "uninstall", release, "--wait", "--timeout", "5m"); err != nil {
-		t.Fatalf("%v: %s", err, said)
+	if output, err = helm(ctx, t, "uninstall", release, "--wait", "--timeout", "5m"); err != nil {
+		t.Fatalf("%v: %s", err, output)
 	}
 	chart.installed = false
 	for host, after := range nodeFiles(ctx, t) {
@@ -165,13 +165,13 @@ func TestUninstallRefusesWhilePodsUseTheNetworkThenLeavesNothing(t *testing.T) {
 // to remove, until that is rolled back.
 func recovers(ctx context.Context, t *testing.T) {
 	t.Helper()
-	said, err := helm(ctx, t, "list", "--all", "--filter", "^"+release+"$", "--output", "json")
+	output, err := helm(ctx, t, "list", "--all", "--filter", "^"+release+"$", "--output", "json")
 	if err != nil {
-		t.Fatalf("%v: %s", err, said)
+		t.Fatalf("%v: %s", err, output)
 	}
 	var releases []struct{ Revision, Status string }
-	if err := json.Unmarshal([]byte(said), &releases); err != nil || len(releases) != 1 {
-		t.Fatalf("%v, %v: %s", releases, err, said)
+	if err := json.Unmarshal([]byte(output), &releases); err != nil || len(releases) != 1 {
+		t.Fatalf("%v, %v: %s", releases, err, output)
 	}
 	if releases[0].Status != "uninstalling" {
 		t.Errorf("the release is %s", releases[0].Status)
@@ -180,12 +180,12 @@ func recovers(ctx context.Context, t *testing.T) {
 	if err := client.AppsV1().DaemonSets(chartSystem).Delete(ctx, "ktsnd", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	if said, err := helm(ctx, t, "rollback", release, releases[0].Revision, "--wait", "--timeout", "3m"); err != nil {
-		t.Fatalf("%v: %s", err, said)
+	if output, err := helm(ctx, t, "rollback", release, releases[0].Revision, "--wait", "--timeout", "3m"); err != nil {
+		t.Fatalf("%v: %s", err, output)
 	}
 	arguments := slices.Concat([]string{"upgrade", release, chartFolder(t), "--wait", "--timeout", "3m"}, chartValues)
-	if said, err := helm(ctx, t, arguments...); err != nil {
-		t.Fatalf("%v: %s", err, said)
+	if output, err := helm(ctx, t, arguments...); err != nil {
+		t.Fatalf("%v: %s", err, output)
 	}
 	waitForChart(ctx, t)
 }

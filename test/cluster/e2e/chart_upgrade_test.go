@@ -108,8 +108,8 @@ func (p pair) send(ctx context.Context, t *testing.T, id int, cycle time.Duratio
 // allArrived fails the test unless each message of both arrived, and once.
 func allArrived(t *testing.T, got [2]exchange) {
 	t.Helper()
-	for _, one := range got {
-		accounted(t, one, upgradeMessages, func() uint64 { return 0 })
+	for _, exchanged := range got {
+		accounted(t, exchanged, upgradeMessages, func() uint64 { return 0 })
 	}
 }
 
@@ -134,24 +134,24 @@ func takeoverOn(ctx context.Context, t *testing.T, host string) takeover {
 	if err != nil {
 		t.Fatal(err)
 	}
-	said, err := client.CoreV1().Pods(chartSystem).GetLogs(pod.Name, &corev1.PodLogOptions{Container: ktsndPods, Timestamps: true}).DoRaw(ctx)
+	log, err := client.CoreV1().Pods(chartSystem).GetLogs(pod.Name, &corev1.PodLogOptions{Container: ktsndPods, Timestamps: true}).DoRaw(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for line := range strings.Lines(string(said)) {
-		found := pausedFor.FindStringSubmatch(line)
-		if found == nil {
+	for line := range strings.Lines(string(log)) {
+		match := pausedFor.FindStringSubmatch(line)
+		if match == nil {
 			continue
 		}
 		stamp, _, _ := strings.Cut(line, " ")
 		at, errStamp := time.Parse(time.RFC3339Nano, stamp)
-		us, errPause := strconv.Atoi(found[1])
+		us, errPause := strconv.Atoi(match[1])
 		if err := errors.Join(errStamp, errPause); err != nil {
 			t.Fatal(err)
 		}
 		return takeover{at, time.Duration(us) * time.Microsecond}
 	}
-	t.Fatalf("ktsnd on %s has not taken over from another one; it says %s", host, said)
+	t.Fatalf("ktsnd on %s has not taken over from another one; it says %s", host, log)
 	return takeover{}
 }
 
@@ -189,7 +189,9 @@ type upgradeFigures struct {
 }
 
 // median is the lower one of two.
-func median(of []time.Duration) time.Duration { return slices.Sorted(slices.Values(of))[(len(of)-1)/2] }
+func median(durations []time.Duration) time.Duration {
+	return slices.Sorted(slices.Values(durations))[(len(durations)-1)/2]
+}
 
 func TestUpgradesUnderLoadLoseNoMessage(t *testing.T) {
 	count := upgrades(t)
@@ -210,8 +212,8 @@ func TestUpgradesUnderLoadLoseNoMessage(t *testing.T) {
 			got, wire := p.send(ctx, t, 3000+10*i+2*attempt, cycle, func() {
 				began := time.Now()
 				mark := fmt.Sprintf("%d-%d", i, began.UnixNano())
-				if said, err := helm(ctx, t, upgradedTo(t, mark, "--wait", "--timeout", "3m")...); err != nil {
-					t.Errorf("%v: %s", err, said)
+				if output, err := helm(ctx, t, upgradedTo(t, mark, "--wait", "--timeout", "3m")...); err != nil {
+					t.Errorf("%v: %s", err, output)
 				}
 				took = time.Since(began)
 			})
@@ -220,10 +222,10 @@ func TestUpgradesUnderLoadLoseNoMessage(t *testing.T) {
 				return late
 			}
 			for i, host := range under.Nodes {
-				one := takeoverOn(ctx, t, host.Name)
-				figures.PausesNs = append(figures.PausesNs, one.pause)
-				figures.GapsNs = append(figures.GapsNs, gapAt(one.at, wire[i], cycle))
-				figures.GapsBeforeNs = append(figures.GapsBeforeNs, gapAt(one.at.Add(-beforeTakeover), wire[i], cycle))
+				taken := takeoverOn(ctx, t, host.Name)
+				figures.PausesNs = append(figures.PausesNs, taken.pause)
+				figures.GapsNs = append(figures.GapsNs, gapAt(taken.at, wire[i], cycle))
+				figures.GapsBeforeNs = append(figures.GapsBeforeNs, gapAt(taken.at.Add(-beforeTakeover), wire[i], cycle))
 			}
 			figures.TookNs = append(figures.TookNs, took.Round(time.Millisecond))
 			return ""
@@ -235,8 +237,8 @@ func TestUpgradesUnderLoadLoseNoMessage(t *testing.T) {
 // upgradedMeanwhile fails the test unless all pods are others, and says so where that was after the last message of a node.
 func upgradedMeanwhile(ctx context.Context, t *testing.T, before map[string]*chartState, got [2]exchange) (late string) {
 	t.Helper()
-	for i, one := range got {
-		end := time.Unix(0, one.sent[len(one.sent)-1].Txtime)
+	for i, exchanged := range got {
+		end := time.Unix(0, exchanged.sent[len(exchanged.sent)-1].Txtime)
 		if late := disturbed(ctx, t, under.Nodes[i].Name, before, true, true, end); late != "" {
 			return late
 		}
@@ -268,12 +270,12 @@ func TestARollbackInTheMiddleOfAnUpgradeLosesNoMessage(t *testing.T) {
 		mark := fmt.Sprintf("withdrawn-%d", time.Now().UnixNano())
 		var back time.Time
 		got, _ := p.send(ctx, t, 4000+2*attempt, upgradeCycle*time.Duration(times), func() {
-			if said, err := helm(ctx, t, upgradedTo(t, mark)...); err != nil {
-				t.Fatalf("%v: %s", err, said)
+			if output, err := helm(ctx, t, upgradedTo(t, mark)...); err != nil {
+				t.Fatalf("%v: %s", err, output)
 			}
 			waitHalfUpgraded(ctx, t, mark)
-			if said, err := helm(ctx, t, "rollback", release, "--wait", "--timeout", "3m"); err != nil {
-				t.Errorf("%v: %s", err, said)
+			if output, err := helm(ctx, t, "rollback", release, "--wait", "--timeout", "3m"); err != nil {
+				t.Errorf("%v: %s", err, output)
 			}
 			back = time.Now()
 		})

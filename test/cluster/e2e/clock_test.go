@@ -88,14 +88,14 @@ func TestClocksAreBelievedOnlyWhileTheyAreGood(t *testing.T) {
 	nodesBefore, before, inventory := nodeFiles(ctx, t), objects(ctx, t), inventories(ctx, t)
 	keptBefore, frequencyBefore := kernelClock(t)
 	values := slices.Concat(chartValues, []string{"--set", "operator.enabled=true", "--set", "operator.linger=2s"})
-	if said, err := helm(ctx, t, slices.Concat([]string{"install", release, chartFolder(t), "--wait", "--timeout", "2m"}, values)...); err != nil {
-		t.Fatalf("%v: %s", err, said)
+	if output, err := helm(ctx, t, slices.Concat([]string{"install", release, chartFolder(t), "--wait", "--timeout", "2m"}, values)...); err != nil {
+		t.Fatalf("%v: %s", err, output)
 	}
 	uninstalled := false
 	t.Cleanup(func() {
 		if !uninstalled {
-			said, err := helm(context.WithoutCancel(ctx), t, "uninstall", release, "--wait", "--timeout", "3m")
-			t.Logf("removed after a failure: %v %s", err, said)
+			output, err := helm(context.WithoutCancel(ctx), t, "uninstall", release, "--wait", "--timeout", "3m")
+			t.Logf("removed after a failure: %v %s", err, output)
 		}
 	})
 	applyText(ctx, t, clockNetworks)
@@ -104,8 +104,8 @@ func TestClocksAreBelievedOnlyWhileTheyAreGood(t *testing.T) {
 		create(ctx, t, namespace, annotated(waiting(name, under.Nodes[i].Name), allClockNetworks))
 	}
 	t.Run("external, and nobody keeps the clocks", func(t *testing.T) { nobodyKeepsClocks(ctx, t, namespace) })
-	if said, err := helm(ctx, t, slices.Concat([]string{"upgrade", release, chartFolder(t), "--wait", "--timeout", "3m"}, values, freeRunning())...); err != nil {
-		t.Fatalf("%v: %s", err, said)
+	if output, err := helm(ctx, t, slices.Concat([]string{"upgrade", release, chartFolder(t), "--wait", "--timeout", "3m"}, values, freeRunning())...); err != nil {
+		t.Fatalf("%v: %s", err, output)
 	}
 	talker, listener := &corev1.Pod{}, &corev1.Pod{}
 	t.Run("ptp, and pods start", func(t *testing.T) { talker, listener = clocksBecomeGood(ctx, t, namespace) })
@@ -120,8 +120,8 @@ func TestClocksAreBelievedOnlyWhileTheyAreGood(t *testing.T) {
 	}
 	t.Run("uninstall leaves nothing", func(t *testing.T) {
 		deleteNamespace(t, namespace)
-		if said, err := helm(ctx, t, "uninstall", release, "--wait", "--timeout", "5m"); err != nil {
-			t.Fatalf("%v: %s", err, said)
+		if output, err := helm(ctx, t, "uninstall", release, "--wait", "--timeout", "5m"); err != nil {
+			t.Fatalf("%v: %s", err, output)
 		}
 		uninstalled = true
 		leftNothing(ctx, t, nodesBefore, before)
@@ -200,19 +200,19 @@ func benchBetweenTwoClocks(ctx context.Context, t *testing.T) {
 		t.Fatal(err)
 	}
 	// Stamps of software are as wrong as messages take, on such a machine.
-	said, err := ktsn(ctx, t, "bench", "run", profile, "--namespace", benchNamespace, "--network", "carried", "--out", out, "--quiet", "--any-clock")
+	output, err := ktsn(ctx, t, "bench", "run", profile, "--namespace", benchNamespace, "--network", "carried", "--out", out, "--quiet", "--any-clock")
 	if err != nil {
-		t.Fatalf("%v: %s", err, said)
+		t.Fatalf("%v: %s", err, output)
 	}
 	summary := results.ReadSummary(t, out)
 	if len(summary.Runs) != 1 || !strings.Contains(summary.Clock.About, "The clock of node "+under.Nodes[1].Name+" may be wrong by ") {
 		t.Fatalf("%d runs, clock %+v", len(summary.Runs), summary.Clock)
 	}
-	of := summary.Runs[0].ClockError
-	if of == nil || of.SameClock || of.Combined == nil || *of.Listener <= 0 || *of.Combined != *of.Talker+*of.Listener || of.AnyClock != (of.Doubt != "") {
-		t.Errorf("the error of the clocks is %+v: %s", of, said)
+	clockError := summary.Runs[0].ClockError
+	if clockError == nil || clockError.SameClock || clockError.Combined == nil || *clockError.Listener <= 0 || *clockError.Combined != *clockError.Talker+*clockError.Listener || clockError.AnyClock != (clockError.Doubt != "") {
+		t.Errorf("the error of the clocks is %+v: %s", clockError, output)
 	}
-	t.Logf("a latency of %d ns by clocks that may be wrong by %d ns", summary.Runs[0].Latency.P50, *of.Combined)
+	t.Logf("a latency of %d ns by clocks that may be wrong by %d ns", summary.Runs[0].Latency.P50, *clockError.Combined)
 }
 
 // ptp4lIsKilled has it come again within the time for which a clock without it is believed, or soon after.
@@ -226,9 +226,9 @@ func ptp4lIsKilled(ctx context.Context, t *testing.T) {
 		if err != nil {
 			return err
 		}
-		is := pod.Status.ContainerStatuses[0]
-		if is.RestartCount == 0 || is.State.Running == nil || time.Since(is.State.Running.StartedAt.Time) < seen {
-			return fmt.Errorf("the container with ptp4l was started %d times again: %+v", is.RestartCount, is.State)
+		container := pod.Status.ContainerStatuses[0]
+		if container.RestartCount == 0 || container.State.Running == nil || time.Since(container.State.Running.StartedAt.Time) < seen {
+			return fmt.Errorf("the container with ptp4l was started %d times again: %+v", container.RestartCount, container.State)
 		}
 		return nil
 	})
@@ -301,9 +301,9 @@ func refusedWhileLost(ctx context.Context, t *testing.T, talker, listener *corev
 
 // talkRefused sends messages that nobody waits for.
 func talkRefused(ctx context.Context, talker *corev1.Pod, address string) (sent []tsnperf.Sent, complaint string, err error) {
-	said, complaint, err := run(ctx, talker, "tsnperf", "/usr/bin/tsnperf", "talker", "--to", netip.AddrPortFrom(netip.MustParseAddr(address), 7799).String(),
+	output, complaint, err := run(ctx, talker, "tsnperf", "/usr/bin/tsnperf", "talker", "--to", netip.AddrPortFrom(netip.MustParseAddr(address), 7799).String(),
 		"--count", "20", "--cycle", "10ms", "--lead", "5ms", "--csv", "/dev/stdout", "--quiet")
-	sent, errRead := tsnperf.ReadTalker(strings.NewReader(said))
+	sent, errRead := tsnperf.ReadTalker(strings.NewReader(output))
 	if len(sent) > 0 { // that some sends fail is what may be wanted
 		err = nil
 	}
@@ -334,14 +334,14 @@ func carriedWhileLost(ctx context.Context, t *testing.T, talker, listener *corev
 func heldWhileLost(ctx context.Context, t *testing.T, host string, talker, listener *corev1.Pod) {
 	const count = 150 // in 15 s, so that the talker is still there when they leave
 	before := chartStatus(ctx, t, host).Counters
-	var found int64
+	var delayed int64
 	got := talk(ctx, t, talker, listener, clockAddress(t, listener, 0), 1220, []string{"--count", strconv.Itoa(count), "--cycle", "100ms", "--lead", "5ms"},
 		[]string{"--count", strconv.Itoa(count), "--block", "--first-timeout", "90s", "--idle-timeout", "60s"}, func() {
 			time.Sleep(4 * time.Second) // messages are due all the time
 			if now := chartStatus(ctx, t, host).Counters; now["sent"] != before["sent"] {
 				t.Errorf("%d messages have left while the clock was lost", now["sent"]-before["sent"])
 			}
-			found = now(t, unix.CLOCK_TAI)
+			delayed = now(t, unix.CLOCK_TAI)
 			mend(ctx, t, host)
 		})
 	accounted(t, got, count, func() uint64 { return 0 })
@@ -350,7 +350,7 @@ func heldWhileLost(ctx context.Context, t *testing.T, host string, talker, liste
 	}
 	first := slices.MinFunc(got.received, func(a, b tsnperf.Received) int { return int(a.Arrival - b.Arrival) })
 	held := time.Duration(first.Arrival - first.Txtime)
-	since := time.Duration(first.Arrival - found)
+	since := time.Duration(first.Arrival - delayed)
 	if since < 0 || held < time.Second {
 		t.Errorf("the first message has arrived %v after its time, and %v after the node could have its master again", held, since)
 	}
@@ -382,18 +382,18 @@ func ktsnShowsTheLoss(ctx context.Context, t *testing.T, host string) {
 		{"clock -o json", []string{host, "Unsynchronized"}},
 		{"status --cluster", []string{"network held", "node " + host}},
 	} {
-		said, err := ktsn(ctx, t, strings.Fields(look.line)...)
+		output, err := ktsn(ctx, t, strings.Fields(look.line)...)
 		if err != nil {
-			t.Errorf("ktsn %s: %v, %s", look.line, err, said)
+			t.Errorf("ktsn %s: %v, %s", look.line, err, output)
 		}
 		for _, want := range look.says {
-			if !strings.Contains(said, want) {
-				t.Errorf("ktsn %s says %s, want %q in it", look.line, said, want)
+			if !strings.Contains(output, want) {
+				t.Errorf("ktsn %s says %s, want %q in it", look.line, output, want)
 			}
 		}
 	}
-	if said, _ := ktsn(ctx, t, "doctor", "--node", host); !strings.Contains(strings.ToLower(said), "clock") {
-		t.Errorf("ktsn doctor --node %s says nothing of the clock: %s", host, said)
+	if output, _ := ktsn(ctx, t, "doctor", "--node", host); !strings.Contains(strings.ToLower(output), "clock") {
+		t.Errorf("ktsn doctor --node %s says nothing of the clock: %s", host, output)
 	}
 }
 
@@ -460,26 +460,26 @@ func awaitClock(ctx context.Context, t *testing.T, host, want string) v1alpha1.N
 	t.Helper()
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	var found v1alpha1.NodeClock
+	var clock v1alpha1.NodeClock
 	err := kube.Wait(ctx, func(ctx context.Context) error {
 		state, err := nodeState(ctx, host)
 		if err != nil {
 			return err
 		}
-		clock := state.Status.Clock
-		if clock == nil || clock.State != want {
-			return fmt.Errorf("the clock of %s is %+v, want %s", host, clock, want)
+		reported := state.Status.Clock
+		if reported == nil || reported.State != want {
+			return fmt.Errorf("the clock of %s is %+v, want %s", host, reported, want)
 		}
-		found = *clock
+		clock = *reported
 		good := want == "Synchronized" || want == "Holdover"
 		for _, name := range clockNetworkNames {
 			at := slices.IndexFunc(state.Status.Networks, func(s v1alpha1.NodeNetworkStatus) bool { return s.Name == name })
 			if at < 0 {
 				return fmt.Errorf("%s says nothing of network %s", host, name)
 			}
-			if is := meta.FindStatusCondition(state.Status.Networks[at].Conditions, v1alpha1.ConditionClockSynchronized); is == nil ||
-				(is.Status == metav1.ConditionTrue) != good {
-				return fmt.Errorf("%s says of network %s %+v, and its clock is %s", host, name, is, want)
+			if condition := meta.FindStatusCondition(state.Status.Networks[at].Conditions, v1alpha1.ConditionClockSynchronized); condition == nil ||
+				(condition.Status == metav1.ConditionTrue) != good {
+				return fmt.Errorf("%s says of network %s %+v, and its clock is %s", host, name, condition, want)
 			}
 		}
 		return nil
@@ -487,19 +487,19 @@ func awaitClock(ctx context.Context, t *testing.T, host, want string) v1alpha1.N
 	if err != nil {
 		t.Fatal(err)
 	}
-	return found
+	return clock
 }
 
 // lostTo are the networks for which a node is labelled as lost.
 func lostTo(ctx context.Context, t *testing.T, host string) []string {
 	t.Helper()
-	found, err := client.CoreV1().Nodes().Get(ctx, host, metav1.GetOptions{})
+	node, err := client.CoreV1().Nodes().Get(ctx, host, metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	var lost []string
-	for label, value := range found.Labels {
-		if name, is := strings.CutPrefix(label, v1alpha1.ClockLabelPrefix); is && value == v1alpha1.ClockLost {
+	for label, value := range node.Labels {
+		if name, ok := strings.CutPrefix(label, v1alpha1.ClockLabelPrefix); ok && value == v1alpha1.ClockLost {
 			lost = append(lost, name)
 		}
 	}

@@ -62,11 +62,11 @@ func TestServicesAndTheirNames(t *testing.T) {
 	headless.Name, headless.Spec.ClusterIP = "web-headless", corev1.ClusterIPNone
 	services := map[string]*corev1.Service{}
 	for _, service := range []*corev1.Service{makeService("web"), node, headless} {
-		made, err := client.CoreV1().Services(namespace).Create(ctx, service, metav1.CreateOptions{})
+		created, err := client.CoreV1().Services(namespace).Create(ctx, service, metav1.CreateOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
-		services[made.Name] = made
+		services[created.Name] = created
 	}
 	start(ctx, t, namespace, backends...)
 	for _, where := range under.Nodes {

@@ -241,9 +241,9 @@ func (w *watched) loses(ctx context.Context, t *testing.T, how func(context.Cont
 }
 
 func nodeIsReady(node *corev1.Node) bool {
-	for _, is := range node.Status.Conditions {
-		if is.Type == corev1.NodeReady {
-			return is.Status == corev1.ConditionTrue
+	for _, condition := range node.Status.Conditions {
+		if condition.Type == corev1.NodeReady {
+			return condition.Status == corev1.ConditionTrue
 		}
 	}
 	return false

@@ -55,11 +55,11 @@ func TestHealing(t *testing.T) {
 	withOperator(ctx, t, func() {}, "--set", "operator.linger=1h", "--set", fmt.Sprintf("ktsnd.cgroupV1=%v", cgroups.RealtimeDivided() && budget > 0))
 	w := newWatched(ctx, t)
 	var all []asker.Outcome
-	for i, one := range deaths() {
-		t.Run(one.name, func(t *testing.T) {
+	for i, victim := range deaths() {
+		t.Run(victim.name, func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 			defer cancel()
-			all = append(all, w.dies(ctx, t, &one, 100*i))
+			all = append(all, w.dies(ctx, t, &victim, 100*i))
 			// Each time, so that a run that is interrupted leaves what it has found.
 			if folder := os.Getenv("KTSN_HEALING_OUT"); folder != "" {
 				if err := asker.Write(folder, "cluster", all); err != nil {
@@ -71,31 +71,31 @@ func TestHealing(t *testing.T) {
 }
 
 // dies has something die, and tells what became of the client.
-func (w *watched) dies(ctx context.Context, t *testing.T, one *death, id int) asker.Outcome {
+func (w *watched) dies(ctx context.Context, t *testing.T, victim *death, id int) asker.Outcome {
 	t.Helper()
 	renewChart(ctx, t)
 	operatorOn(ctx, t, under.Nodes[0].Name) // where the client will be, and which stays
 	defer func() {
 		ctx := context.WithoutCancel(ctx)
-		if one.nodeAway {
+		if victim.nodeAway {
 			comeBack(ctx, t, under.Nodes[1])
 		}
 		w.ends(ctx, t)
 	}()
 	spareOn := ""
-	if one.spare != nowhere {
-		spareOn = under.Nodes[one.spare].Name
+	if victim.spare != nowhere {
+		spareOn = under.Nodes[victim.spare].Name
 	}
 	*w = watched{namespace: w.namespace}
 	w.begins(ctx, t, spareOn)
 	var timed func() *asker.Timed
-	if one.timed > 0 {
-		timed = w.timedOver(ctx, t, id, one.timed)
+	if victim.timed > 0 {
+		timed = w.timedOver(ctx, t, id, victim.timed)
 		time.Sleep(asksBefore)
 	}
 	w.died = time.Now()
-	one.die(w, ctx, t)
-	if one.stays {
+	victim.die(w, ctx, t)
+	if victim.stays {
 		waitForChart(ctx, t)
 		w.isAnswered(ctx, t, w.endpoint)
 	} else {
@@ -106,16 +106,16 @@ func (w *watched) dies(ctx context.Context, t *testing.T, one *death, id int) as
 	if timed != nil {
 		timedFound = timed()
 	}
-	found := w.judged(ctx, t, one.name)
-	found.Timed = timedFound
-	if !found.Kept {
+	outcome := w.judged(ctx, t, victim.name)
+	outcome.Timed = timedFound
+	if !outcome.Kept {
 		t.Error("the client was replaced or started again")
 	}
-	found.Kept = found.Kept && !one.anew
-	if one.unnoticed && (found.Lost > 0 || timedFound != nil && timedFound.Lost > 0) {
-		t.Errorf("messages were lost: %s", &found)
+	outcome.Kept = outcome.Kept && !victim.anew
+	if victim.unnoticed && (outcome.Lost > 0 || timedFound != nil && timedFound.Lost > 0) {
+		t.Errorf("messages were lost: %s", &outcome)
 	}
-	return found
+	return outcome
 }
 
 // timedOver sends timed messages over the client's link for so long, from now on.

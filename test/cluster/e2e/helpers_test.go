@@ -43,12 +43,12 @@ func newNamespace(ctx context.Context, t *testing.T, level string) string {
 	if level != "" {
 		namespace.Labels = map[string]string{"pod-security.kubernetes.io/enforce": level}
 	}
-	made, err := client.CoreV1().Namespaces().Create(ctx, namespace, metav1.CreateOptions{})
+	created, err := client.CoreV1().Namespaces().Create(ctx, namespace, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { deleteNamespace(t, made.Name) })
-	return made.Name
+	t.Cleanup(func() { deleteNamespace(t, created.Name) })
+	return created.Name
 }
 
 // deleteNamespace waits until its pods are gone, so that what a test leaves does not disturb the next one.
@@ -275,10 +275,10 @@ func runTo(ctx context.Context, pod *corev1.Pod, container string, stdout, stder
 type herald struct {
 	text bytes.Buffer // not embedded: its ReadFrom would go past Write
 	once sync.Once
-	said chan struct{}
+	written chan struct{}
 }
 
-func newHerald() *herald { return &herald{said: make(chan struct{})} }
+func newHerald() *herald { return &herald{written: make(chan struct{})} }
 
 func (h *herald) Write(text []byte) (int, error) {
 	defer h.tell()
@@ -287,7 +287,7 @@ func (h *herald) Write(text []byte) (int, error) {
 
 func (h *herald) String() string { return h.text.String() }
 
-func (h *herald) tell() { h.once.Do(func() { close(h.said) }) }
+func (h *herald) tell() { h.once.Do(func() { close(h.written) }) }
 
 // logs returns what a container of a pod wrote.
 func logs(ctx context.Context, pod *corev1.Pod, container string) (string, error) {

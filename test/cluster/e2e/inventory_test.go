@@ -76,11 +76,11 @@ func inventories(ctx context.Context, t *testing.T) map[string]map[string]bool {
 	t.Helper()
 	all := map[string]map[string]bool{}
 	for _, host := range under.Nodes {
-		of, err := inventory(ctx, host.Name)
+		things, err := inventory(ctx, host.Name)
 		if err != nil {
 			t.Fatal(err)
 		}
-		all[host.Name] = of
+		all[host.Name] = things
 	}
 	return all
 }

@@ -26,8 +26,8 @@ func machinesLeaveNothing(ctx context.Context, t *testing.T, machines []*corev1.
 	now := inventories(ctx, t)[host]
 	for thing, most := range map[string]int{"machine ": 2, "clock of machine ": 2, "/run/kata/": 2, "/run/kata-containers/shared/sandboxes/": 2, danFolder + "/": 1} {
 		seen := 0
-		for one := range now {
-			if strings.HasPrefix(one, thing) && !before[host][one] {
+		for left := range now {
+			if strings.HasPrefix(left, thing) && !before[host][left] {
 				seen++
 			}
 		}
@@ -100,9 +100,9 @@ func startsOf(ctx context.Context, t *testing.T, namespace string, pods ...*core
 		admitted = append(admitted, time.Since(began))
 	}
 	for i, pod := range pods {
-		made := waitReady(ctx, t, namespace, pod.Name)
-		host, sandbox := made.Spec.NodeName, "RunPodSandbox for &PodSandboxMetadata{Name:"+pod.Name+",Uid:"+string(made.UID)
-		container := strings.TrimPrefix(made.Status.ContainerStatuses[0].ContainerID, "containerd://")
+		ready := waitReady(ctx, t, namespace, pod.Name)
+		host, sandbox := ready.Spec.NodeName, "RunPodSandbox for &PodSandboxMetadata{Name:"+pod.Name+",Uid:"+string(ready.UID)
+		container := strings.TrimPrefix(ready.Status.ContainerStatuses[0].ContainerID, "containerd://")
 		_, returned := logged(t, host, sandbox, `returns sandbox id \"`)
 		_, id, _ := strings.Cut(returned, `returns sandbox id \"`)
 		began, _ := logged(t, host, sandbox)

@@ -173,11 +173,11 @@ func modulesOf(t *testing.T, base string) (paths []string) {
 		t.Fatalf("%s has the modules of %q, %v", base, releases, err)
 	}
 	for _, module := range guestModules {
-		said, err := exec.Command("modprobe", "-d", filepath.Join(base, "kernel"), "-S", filepath.Base(releases[0]), "--show-depends", module).Output()
+		output, err := exec.Command("modprobe", "-d", filepath.Join(base, "kernel"), "-S", filepath.Base(releases[0]), "--show-depends", module).Output()
 		if err != nil {
 			t.Fatalf("module %s: %v", module, err)
 		}
-		for line := range strings.Lines(string(said)) {
+		for line := range strings.Lines(string(output)) {
 			if words := strings.Fields(line); len(words) > 1 && words[0] == "insmod" && !slices.Contains(paths, words[1]) {
 				paths = append(paths, words[1])
 			}

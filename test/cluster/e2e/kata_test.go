@@ -91,13 +91,13 @@ func addressesOn(t *testing.T, pod *corev1.Pod) []netip.Addr {
 func machineIsReached(ctx context.Context, t *testing.T, machine, listener *corev1.Pod) {
 	quiet := []string{"nsenter", "--net=" + networkNamespace(ctx, t, machine), "sh", "-c",
 		"echo 1 > /proc/sys/net/ipv4/icmp_echo_ignore_all && echo 1 > /proc/sys/net/ipv6/icmp/echo_ignore_all"}
-	if said, err := node.Output(ctx, under.Place(machine.Spec.NodeName), nil, quiet...); err != nil {
-		t.Fatalf("the node's kernel answers pings in the pod's network namespace: %v: %s", err, said)
+	if output, err := node.Output(ctx, under.Place(machine.Spec.NodeName), nil, quiet...); err != nil {
+		t.Fatalf("the node's kernel answers pings in the pod's network namespace: %v: %s", err, output)
 	}
 	enter := []string{"nsenter", "--net=" + networkNamespace(ctx, t, listener), "ping", "-c", "3", "-i", "0.2", "-W", "10"}
 	for _, address := range append(addressesOn(t, machine), netip.MustParseAddr(machine.Status.PodIP)) {
-		if said, err := node.Output(ctx, under.Place(listener.Spec.NodeName), nil, append(enter, address.String())...); err != nil {
-			t.Errorf("%s does not answer at %s: %v: %s", machine.Name, address, err, said)
+		if output, err := node.Output(ctx, under.Place(listener.Spec.NodeName), nil, append(enter, address.String())...); err != nil {
+			t.Errorf("%s does not answer at %s: %v: %s", machine.Name, address, err, output)
 		}
 	}
 }
@@ -115,13 +115,13 @@ type guestClock struct {
 func guestClockOf(ctx context.Context, t *testing.T, machine *corev1.Pod) (clock guestClock) {
 	t.Helper()
 	err := kube.Wait(ctx, func(ctx context.Context) error {
-		said, complaint, err := run(ctx, machine, "ktsn-guest", "/usr/bin/ktsn-guest", "status", "--interface", tsnInterface, "-o", "json")
+		output, complaint, err := run(ctx, machine, "ktsn-guest", "/usr/bin/ktsn-guest", "status", "--interface", tsnInterface, "-o", "json")
 		if err != nil {
 			return fmt.Errorf("%w: %s", err, complaint)
 		}
 		var all []guestClock
-		if err := json.Unmarshal([]byte(said), &all); err != nil || len(all) != 1 || !all[0].Known {
-			return fmt.Errorf("ktsn-guest says %s: %w", said, err)
+		if err := json.Unmarshal([]byte(output), &all); err != nil || len(all) != 1 || !all[0].Known {
+			return fmt.Errorf("ktsn-guest says %s: %w", output, err)
 		}
 		clock = all[0]
 		return nil
@@ -190,10 +190,10 @@ func machineIsSaid(ctx context.Context, t *testing.T, machine *corev1.Pod) {
 		},
 		"status --node " + machine.Spec.NodeName + " -o wide": {string(machine.UID) + " " + tsnInterface + ", by " + means},
 	} {
-		said, err := ktsn(ctx, t, strings.Fields(line)...)
+		output, err := ktsn(ctx, t, strings.Fields(line)...)
 		for _, want := range says {
-			if err != nil || !strings.Contains(said, want) {
-				t.Errorf("ktsn %s says %v, %s; want %q in it", line, err, said, want)
+			if err != nil || !strings.Contains(output, want) {
+				t.Errorf("ktsn %s says %v, %s; want %q in it", line, err, output, want)
 			}
 		}
 	}
@@ -224,8 +224,8 @@ func kataRefusals(ctx context.Context, t *testing.T, namespace string) {
 		create(ctx, t, namespace, inKata("unnamed", under.Nodes[1].Name, kataUnnamed))
 		const sentence = "add the queueing discipline ingress to " + tsnInterface + ": file exists"
 		if err := kube.Wait(ctx, func(ctx context.Context) error {
-			if said := lastEvents(ctx, namespace, "unnamed"); !strings.Contains(said, sentence) {
-				return fmt.Errorf("the pod's Events say %q, want %q", said, sentence)
+			if events := lastEvents(ctx, namespace, "unnamed"); !strings.Contains(events, sentence) {
+				return fmt.Errorf("the pod's Events say %q, want %q", events, sentence)
 			}
 			return nil
 		}); err != nil {
@@ -239,9 +239,9 @@ func kataRefusals(ctx context.Context, t *testing.T, namespace string) {
 		create(ctx, t, namespace, inKata("absent", under.Nodes[1].Name, kataAbsent))
 		const sentence = `no runtime for "` + kataAbsent + `" is configured`
 		if err := kube.Wait(ctx, func(ctx context.Context) error {
-			said, err := ktsn(ctx, t, "doctor", namespace+"/absent")
-			if err == nil || !strings.Contains(said, sentence) || !strings.Contains(said, "scheduling.nodeSelector of the RuntimeClass") {
-				return fmt.Errorf("ktsn doctor says %w, %q, want %q", err, said, sentence)
+			output, err := ktsn(ctx, t, "doctor", namespace+"/absent")
+			if err == nil || !strings.Contains(output, sentence) || !strings.Contains(output, "scheduling.nodeSelector of the RuntimeClass") {
+				return fmt.Errorf("ktsn doctor says %w, %q, want %q", err, output, sentence)
 			}
 			return nil
 		}); err != nil {

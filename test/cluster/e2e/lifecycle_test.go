@@ -45,8 +45,8 @@ func newSecond(t *testing.T) *second {
 	}
 	s := &second{program: testlab.Program(t, "ktsn-cluster"), dir: clusterDir(), plan: p}
 	t.Cleanup(func() {
-		if said, err := s.command(context.WithoutCancel(t.Context()), "down").CombinedOutput(); err != nil {
-			t.Errorf("%v: %s", err, said)
+		if output, err := s.command(context.WithoutCancel(t.Context()), "down").CombinedOutput(); err != nil {
+			t.Errorf("%v: %s", err, output)
 		}
 	})
 	return s
@@ -70,11 +70,11 @@ func (s *second) command(ctx context.Context, name string, arguments ...string) 
 // run calls ktsn-cluster and expects that it succeeds.
 func (s *second) run(ctx context.Context, t *testing.T, name string, arguments ...string) string {
 	t.Helper()
-	said, err := s.command(ctx, name, arguments...).CombinedOutput()
+	output, err := s.command(ctx, name, arguments...).CombinedOutput()
 	if err != nil {
-		t.Fatalf("%s: %v: %s", name, err, said)
+		t.Fatalf("%s: %v: %s", name, err, output)
 	}
-	return string(said)
+	return string(output)
 }
 
 // isGone fails the test unless nothing is left of the cluster.
@@ -110,17 +110,17 @@ func TestASecondClusterStandsBesideTheFirst(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if said := s.run(ctx, t, "up"); !strings.Contains(said, "is up already") {
-		t.Errorf("up of a cluster that is up says %q", said)
+	if output := s.run(ctx, t, "up"); !strings.Contains(output, "is up already") {
+		t.Errorf("up of a cluster that is up says %q", output)
 	}
-	if said := s.run(ctx, t, "status"); !strings.Contains(said, "node1") || !strings.Contains(said, "kube-apiserver") {
-		t.Errorf("status says %q", said)
+	if output := s.run(ctx, t, "status"); !strings.Contains(output, "node1") || !strings.Contains(output, "kube-apiserver") {
+		t.Errorf("status says %q", output)
 	}
-	if said := s.run(ctx, t, "kubeconfig"); strings.TrimSpace(said) != c.Kubeconfig() {
-		t.Errorf("kubeconfig says %q", said)
+	if output := s.run(ctx, t, "kubeconfig"); strings.TrimSpace(output) != c.Kubeconfig() {
+		t.Errorf("kubeconfig says %q", output)
 	}
-	if said := s.run(ctx, t, "logs", "node1", "kubelet"); !strings.Contains(said, "node1 kubelet") {
-		t.Errorf("logs says %.200q", said)
+	if output := s.run(ctx, t, "logs", "node1", "kubelet"); !strings.Contains(output, "node1 kubelet") {
+		t.Errorf("logs says %.200q", output)
 	}
 	refuses(ctx, t, s, "cluster "+s.plan.Name+" has no node \"node2\"", "node", "cut", "node2")
 	refuses(ctx, t, s, "node1 carries the control plane", "node", "stop", "node1")
@@ -150,9 +150,9 @@ func (s *second) awaitBegun(ctx context.Context, t *testing.T) {
 // refuses expects that a command fails with a sentence, and in a sentence.
 func refuses(ctx context.Context, t *testing.T, s *second, sentence, name string, arguments ...string) {
 	t.Helper()
-	said, err := s.command(ctx, name, arguments...).CombinedOutput()
-	if err == nil || !strings.Contains(string(said), sentence) || strings.Count(string(said), "\n") != 1 {
-		t.Errorf("%s %q: %v, it says %q, want %q", name, arguments, err, said, sentence)
+	output, err := s.command(ctx, name, arguments...).CombinedOutput()
+	if err == nil || !strings.Contains(string(output), sentence) || strings.Count(string(output), "\n") != 1 {
+		t.Errorf("%s %q: %v, it says %q, want %q", name, arguments, err, output, sentence)
 	}
 }
 
@@ -179,10 +179,10 @@ func TestAFailedStartSaysWhatWasWrong(t *testing.T) {
 	t.Parallel()
 	s, ctx := newSecond(t), t.Context()
 	// Long enough for the control plane, too short for pods.
-	said, err := s.command(ctx, "up", "--timeout", "3s").CombinedOutput()
+	output, err := s.command(ctx, "up", "--timeout", "3s").CombinedOutput()
 	for _, want := range []string{"not ready after 3s", "what was said last:\n---- ", "`ktsn-cluster --name " + s.plan.Name + " logs`"} {
-		if err == nil || !strings.Contains(string(said), want) {
-			t.Errorf("%v, it says %q, want %q", err, said, want)
+		if err == nil || !strings.Contains(string(output), want) {
+			t.Errorf("%v, it says %q, want %q", err, output, want)
 		}
 	}
 	// It left the cluster for a look.
@@ -197,8 +197,8 @@ func TestAnInterruptedStartSaysWhatToDo(t *testing.T) {
 	t.Parallel()
 	s, ctx := newSecond(t), t.Context()
 	command := s.command(ctx, "up")
-	var said bytes.Buffer
-	command.Stdout, command.Stderr = &said, &said
+	var output bytes.Buffer
+	command.Stdout, command.Stderr = &output, &output
 	if err := command.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -206,8 +206,8 @@ func TestAnInterruptedStartSaysWhatToDo(t *testing.T) {
 	if err := command.Process.Signal(os.Interrupt); err != nil {
 		t.Fatal(err)
 	}
-	if err := command.Wait(); err == nil || !strings.Contains(said.String(), "interrupted; `ktsn-cluster --name "+s.plan.Name+" down` removes what there is") {
-		t.Errorf("%v, it says %q", err, &said)
+	if err := command.Wait(); err == nil || !strings.Contains(output.String(), "interrupted; `ktsn-cluster --name "+s.plan.Name+" down` removes what there is") {
+		t.Errorf("%v, it says %q", err, &output)
 	}
 	s.run(ctx, t, "down")
 	s.isGone(t)
@@ -248,17 +248,17 @@ func TestTwoAtOnceDoNotMeet(t *testing.T) {
 	s.isGone(t)
 }
 
-// ending is how a command ended that was to be killed, and what it said until then.
+// ending is how a command that was to be killed ended, and its output until then.
 type ending struct {
 	killed    bool
-	how, said string
+	how, output string
 }
 
 // isKilled fails the test if the command ended by itself: then nothing was cut short.
 func (e ending) isKilled(t *testing.T) {
 	t.Helper()
 	if !e.killed {
-		t.Errorf("it ended by itself, with %s: %s", e.how, e.said)
+		t.Errorf("it ended by itself, with %s: %s", e.how, e.output)
 	}
 }
 
@@ -266,14 +266,14 @@ func (e ending) isKilled(t *testing.T) {
 func (s *second) killAfter(ctx context.Context, t *testing.T, after time.Duration, name string) ending {
 	t.Helper()
 	command := s.command(ctx, name)
-	var said bytes.Buffer
-	command.Stdout, command.Stderr = &said, &said
+	var output bytes.Buffer
+	command.Stdout, command.Stderr = &output, &output
 	if err := command.Start(); err != nil {
 		t.Fatal(err)
 	}
 	time.Sleep(after)
 	end := kill(t, command)
-	end.said = said.String()
+	end.output = output.String()
 	return end
 }
 

@@ -153,13 +153,13 @@ func (s *secret) says(ctx context.Context, t *testing.T, status metav1.Condition
 			return errors.Join(err, errors.New("the client has no link"))
 		}
 		for end, kind := range []string{v1alpha1.ConditionClientPlugged, v1alpha1.ConditionEndpointPlugged} {
-			is := meta.FindStatusCondition(link.Status.Conditions, kind)
-			if is == nil || is.Status != status || is.ObservedGeneration != link.Generation {
-				return fmt.Errorf("%s is %+v, want %s of generation %d", kind, is, status, link.Generation)
+			condition := meta.FindStatusCondition(link.Status.Conditions, kind)
+			if condition == nil || condition.Status != status || condition.ObservedGeneration != link.Generation {
+				return fmt.Errorf("%s is %+v, want %s of generation %d", kind, condition, status, link.Generation)
 			}
 			for _, text := range texts(end) {
-				if !strings.Contains(is.Message, text) || text == "" && is.Message != "" {
-					return fmt.Errorf("%s says %q, want %q", kind, is.Message, text)
+				if !strings.Contains(condition.Message, text) || text == "" && condition.Message != "" {
+					return fmt.Errorf("%s says %q, want %q", kind, condition.Message, text)
 				}
 			}
 		}
@@ -189,10 +189,10 @@ func (s *secret) clientWaits(ctx context.Context, t *testing.T) {
 	within, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	if err := kube.Wait(within, func(ctx context.Context) error {
-		said, err := logs(ctx, s.client, "ktsn-wait")
+		log, err := logs(ctx, s.client, "ktsn-wait")
 		for _, text := range []string{saysRefused, under.Nodes[0].Name + " cannot encrypt: ", s.lacks.Error()} {
-			if err == nil && !strings.Contains(said, text) {
-				err = fmt.Errorf("ktsn-wait says %q, want %q", said, text)
+			if err == nil && !strings.Contains(log, text) {
+				err = fmt.Errorf("ktsn-wait says %q, want %q", log, text)
 			}
 		}
 		return err
@@ -241,8 +241,8 @@ func (s *secret) seen(ctx context.Context, t *testing.T, to map[*corev1.Pod]neti
 		t.Fatal(err)
 	}
 	for pod, address := range to {
-		if said, err := node.Output(ctx, under.Place(pod.Spec.NodeName), nil, inside(namespaces[pod], datagrams, address.String(), marked)...); err != nil {
-			t.Errorf("%s cannot send: %v: %s", pod.Name, err, said)
+		if output, err := node.Output(ctx, under.Place(pod.Spec.NodeName), nil, inside(namespaces[pod], datagrams, address.String(), marked)...); err != nil {
+			t.Errorf("%s cannot send: %v: %s", pod.Name, err, output)
 		}
 	}
 	time.Sleep(100 * time.Millisecond) // for what is on its way

@@ -33,14 +33,14 @@ func withOperator(ctx context.Context, t *testing.T, look func(), more ...string
 	look()
 	arguments := slices.Concat([]string{"install", release, chartFolder(t), "--wait", "--timeout", "2m"}, chartValues,
 		[]string{"--set", "operator.enabled=true", "--set", "operator.linger=2s"}, more)
-	if said, err := helm(ctx, t, arguments...); err != nil {
-		t.Fatalf("%v: %s", err, said)
+	if output, err := helm(ctx, t, arguments...); err != nil {
+		t.Fatalf("%v: %s", err, output)
 	}
 	done := false
 	t.Cleanup(func() {
 		if !done {
-			said, err := helm(context.WithoutCancel(ctx), t, "uninstall", release, "--wait", "--timeout", "3m")
-			t.Logf("removed after a failure: %v %s", err, said)
+			output, err := helm(context.WithoutCancel(ctx), t, "uninstall", release, "--wait", "--timeout", "3m")
+			t.Logf("removed after a failure: %v %s", err, output)
 		}
 	})
 	return func() { done = true }
@@ -145,9 +145,9 @@ func addressOf(t *testing.T, end *v1alpha1.LinkEnd, is4 bool) netip.Addr {
 // pings fails the test unless a pod reaches an address through an interface.
 func pings(ctx context.Context, t *testing.T, pod *corev1.Pod, through string, to netip.Addr) {
 	t.Helper()
-	said, err := node.Output(ctx, under.Place(pod.Spec.NodeName), nil, "nsenter", "--net="+networkNamespace(ctx, t, pod), "ping", "-n", "-c", "3", "-i", "0.2", "-W", "2",
+	output, err := node.Output(ctx, under.Place(pod.Spec.NodeName), nil, "nsenter", "--net="+networkNamespace(ctx, t, pod), "ping", "-n", "-c", "3", "-i", "0.2", "-W", "2",
 		"-I", through, to.String())
 	if err != nil {
-		t.Errorf("%s does not reach %s through %s: %v: %s", pod.Name, to, through, err, said)
+		t.Errorf("%s does not reach %s through %s: %v: %s", pod.Name, to, through, err, output)
 	}
 }

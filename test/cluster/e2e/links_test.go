@@ -41,8 +41,8 @@ func TestLinks(t *testing.T) {
 	t.Run("links are up soon", func(t *testing.T) { l.measures(ctx, t) })
 	t.Run("nothing is left", func(t *testing.T) {
 		deleteNamespace(t, namespace)
-		if said, err := helm(ctx, t, "uninstall", release, "--wait", "--timeout", "5m"); err != nil {
-			t.Fatalf("%v: %s", err, said)
+		if output, err := helm(ctx, t, "uninstall", release, "--wait", "--timeout", "5m"); err != nil {
+			t.Fatalf("%v: %s", err, output)
 		}
 		uninstalled()
 		leftNothing(ctx, t, nodesBefore, before)
@@ -159,16 +159,16 @@ func goesOn(ctx context.Context, t *testing.T) {
 	killEverywhere(ctx, t, "ktsn-agent", "ktsn-operator")
 	time.Sleep(answered)
 	waitForChart(ctx, t)
-	if found := w.judged(ctx, t, "agents and operators are killed"); found.Lost > 0 || !found.Kept {
-		t.Errorf("agents and operators were killed, and %s", &found)
+	if outcome := w.judged(ctx, t, "agents and operators are killed"); outcome.Lost > 0 || !outcome.Kept {
+		t.Errorf("agents and operators were killed, and %s", &outcome)
 	}
 	w.died = time.Now()
 	if err := client.CoreV1().Pods(w.namespace).Delete(ctx, w.endpoint.Name, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	w.isAnswered(ctx, t, w.spare)
-	if found := w.judged(ctx, t, "then the endpoint is deleted"); !found.Kept {
-		t.Errorf("the endpoint was deleted, and %s", &found)
+	if outcome := w.judged(ctx, t, "then the endpoint is deleted"); !outcome.Kept {
+		t.Errorf("the endpoint was deleted, and %s", &outcome)
 	}
 	w.ends(ctx, t)
 }

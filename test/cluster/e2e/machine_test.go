@@ -121,11 +121,11 @@ func machines(ctx context.Context, t *testing.T, namespace string, listener *cor
 		t.Fatal(err)
 	}
 	last := int64(0)
-	for _, one := range arrived {
-		if one.asked < last || one.came < one.asked {
-			t.Errorf("a frame for %d comes %d ns later, behind one for %d", one.asked, one.came-one.asked, last)
+	for _, frame := range arrived {
+		if frame.asked < last || frame.came < frame.asked {
+			t.Errorf("a frame for %d comes %d ns later, behind one for %d", frame.asked, frame.came-frame.asked, last)
 		}
-		last = one.asked
+		last = frame.asked
 	}
 	if err := kube.Wait(ctx, func(ctx context.Context) error {
 		owner, err := node.Output(ctx, under.Place(host), nil, "stat", "-c", "%F %u %a", "/run/ktsn/pods/"+string(pods[1].UID)+"/tsn0.vhost.sock")
@@ -146,12 +146,12 @@ func arrivals(ctx context.Context, t *testing.T, machine, listener *corev1.Pod) 
 	const count = 10
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
-	said, say := io.Pipe()
+	output, say := io.Pipe()
 	hears := inside(networkNamespace(ctx, t, listener), fromWire, strconv.Itoa(frameType), strconv.Itoa(count))
 	go func() {
 		say.CloseWithError(node.Exec(ctx, under.Place(listener.Spec.NodeName), nil, say, io.Discard, hears...))
 	}()
-	lines := bufio.NewScanner(said)
+	lines := bufio.NewScanner(output)
 	if !lines.Scan() {
 		return nil, fmt.Errorf("%s does not listen: %w", listener.Name, lines.Err())
 	}
@@ -166,19 +166,19 @@ func arrivals(ctx context.Context, t *testing.T, machine, listener *corev1.Pod) 
 		return nil, err
 	}
 	for len(all) < count && lines.Scan() {
-		var one arrival
+		var arrived arrival
 		var text string
-		if _, err := fmt.Sscan(lines.Text(), &one.came, &text); err != nil {
+		if _, err := fmt.Sscan(lines.Text(), &arrived.came, &text); err != nil {
 			return nil, fmt.Errorf("%q: %w", lines.Text(), err)
 		}
 		frame, err := hex.DecodeString(text)
 		if err == nil && len(frame) > 14 {
-			one.asked, err = strconv.ParseInt(strings.TrimSpace(string(frame[14:])), 10, 64)
+			arrived.asked, err = strconv.ParseInt(strings.TrimSpace(string(frame[14:])), 10, 64)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("%q: %w", lines.Text(), err)
 		}
-		all = append(all, one)
+		all = append(all, arrived)
 	}
 	if len(all) < count {
 		return nil, fmt.Errorf("%d of %d frames arrive: %w", len(all), count, lines.Err())

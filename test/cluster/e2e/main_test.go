@@ -46,11 +46,11 @@ func connect() error {
 	if name == "" {
 		return fmt.Errorf("KTSN_CLUSTER names no cluster; `make e2e` makes one")
 	}
-	found, err := cluster.Open(name, clusterDir())
+	opened, err := cluster.Open(name, clusterDir())
 	if err != nil {
 		return err
 	}
-	config, err = found.Config()
+	config, err = opened.Config()
 	if err != nil {
 		return err
 	}
@@ -63,7 +63,7 @@ func connect() error {
 	if err := kube.Wait(ctx, kube.ControlPlaneReady(client)); err != nil {
 		return err
 	}
-	under = found
+	under = opened
 	return nil
 }
 

@@ -142,11 +142,11 @@ func onNodes(ctx context.Context, name string) (map[string]v1alpha1.NodeNetworkS
 			if part.Name != name {
 				continue
 			}
-			said := v1alpha1.NodeNetworkStatus{Name: name}
+			status := v1alpha1.NodeNetworkStatus{Name: name}
 			if at := slices.IndexFunc(node.Status.Networks, func(s v1alpha1.NodeNetworkStatus) bool { return s.Name == name }); at >= 0 {
-				said = node.Status.Networks[at]
+				status = node.Status.Networks[at]
 			}
-			all[node.Name] = said
+			all[node.Name] = status
 		}
 	}
 	return all, nil
@@ -158,9 +158,9 @@ func executed(ctx context.Context, network *v1alpha1.TSNNetwork) error {
 	if err != nil {
 		return err
 	}
-	for name, said := range nodes {
-		if said.ScheduleHash != network.Status.Schedule.Hash {
-			return fmt.Errorf("node %s says %+v", name, said.Conditions)
+	for name, status := range nodes {
+		if status.ScheduleHash != network.Status.Schedule.Hash {
+			return fmt.Errorf("node %s says %+v", name, status.Conditions)
 		}
 	}
 	if len(nodes) == 0 {
@@ -173,9 +173,9 @@ func executed(ctx context.Context, network *v1alpha1.TSNNetwork) error {
 func says(ctx context.Context, t *testing.T, name, kind, reason, sentence string) {
 	t.Helper()
 	waitNetwork(ctx, t, name, func(network *v1alpha1.TSNNetwork) error {
-		is := meta.FindStatusCondition(network.Status.Conditions, kind)
-		if is == nil || is.Reason != reason || !strings.Contains(is.Message, sentence) {
-			return fmt.Errorf("network %s says %+v, want %s: %s", name, is, reason, sentence)
+		condition := meta.FindStatusCondition(network.Status.Conditions, kind)
+		if condition == nil || condition.Reason != reason || !strings.Contains(condition.Message, sentence) {
+			return fmt.Errorf("network %s says %+v, want %s: %s", name, condition, reason, sentence)
 		}
 		return nil
 	})
@@ -229,13 +229,13 @@ func TestOneAnnotation(t *testing.T) {
 	t.Run("helm upgrade while pods run", func(t *testing.T) { upgraded(ctx, t, namespace, talker, listener) })
 	t.Run("operators are killed while pods come and go", func(t *testing.T) { operatorsKilled(ctx, t, namespace) })
 	t.Run("uninstall refuses, then leaves nothing", func(t *testing.T) {
-		said, err := helm(ctx, t, "uninstall", release, "--wait", "--timeout", "3m")
-		if err == nil || !strings.Contains(said, "pods are on networks or have links; remove them first") || !strings.Contains(said, namespace+"/"+talker.Name) {
-			t.Fatalf("got %v, %q", err, said)
+		output, err := helm(ctx, t, "uninstall", release, "--wait", "--timeout", "3m")
+		if err == nil || !strings.Contains(output, "pods are on networks or have links; remove them first") || !strings.Contains(output, namespace+"/"+talker.Name) {
+			t.Fatalf("got %v, %q", err, output)
 		}
 		deleteNamespace(t, namespace)
-		if said, err := helm(ctx, t, "uninstall", release, "--wait", "--timeout", "5m"); err != nil {
-			t.Fatalf("%v: %s", err, said)
+		if output, err := helm(ctx, t, "uninstall", release, "--wait", "--timeout", "5m"); err != nil {
+			t.Fatalf("%v: %s", err, output)
 		}
 		uninstalled()
 		leftNothing(ctx, t, nodesBefore, before)
@@ -290,13 +290,13 @@ func schedules(ctx context.Context, t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			said := inKtsnd(ctx, t, pod, "schedule", "get", "-o", "json")
+			output := inKtsnd(ctx, t, pod, "schedule", "get", "-o", "json")
 			for _, want := range []string{
 				fmt.Sprintf(`"oper-base-time": {"seconds": %d, "nanoseconds": %d}`, last.Seconds, last.Nanoseconds),
 				fmt.Sprintf(`"gate-states-value": %d`, classes),
 			} {
-				if !strings.Contains(strings.Join(strings.Fields(said), ""), strings.Join(strings.Fields(want), "")) {
-					t.Errorf("ktsnd on %s executes %s, want %s in it", host.Name, said, want)
+				if !strings.Contains(strings.Join(strings.Fields(output), ""), strings.Join(strings.Fields(want), "")) {
+					t.Errorf("ktsnd on %s executes %s, want %s in it", host.Name, output, want)
 				}
 			}
 		}
@@ -353,10 +353,10 @@ func secondProgram(ctx context.Context, t *testing.T, talker, listener *corev1.P
 	got := talk(ctx, t, talker, listener, address, id, []string{"--count", strconv.Itoa(count), "--cycle", "10ms", "--lead", "5ms"},
 		[]string{"--count", strconv.Itoa(count), "--block", "--idle-timeout", "30s"}, func() {
 			flows(true)
-			said, complaint, err := run(ctx, talker, "tsnperf", "/usr/bin/tsnperf", "talker", "--to", address+":7788", "--count", "50",
+			output, complaint, err := run(ctx, talker, "tsnperf", "/usr/bin/tsnperf", "talker", "--to", address+":7788", "--count", "50",
 				"--run-id", strconv.Itoa(id+1), "--csv", "/dev/stdout", "--quiet")
 			var errRead error
-			if sent, errRead = tsnperf.ReadTalker(strings.NewReader(said)); errRead != nil || len(sent) != 50 {
+			if sent, errRead = tsnperf.ReadTalker(strings.NewReader(output)); errRead != nil || len(sent) != 50 {
 				t.Fatalf("the second program: %d messages, %v, %v, %s", len(sent), errRead, err, complaint)
 			}
 		})
@@ -379,9 +379,9 @@ func limitsOnNodes(ctx context.Context, t *testing.T, some bool, shown string) {
 	began := time.Now()
 	for _, host := range under.Nodes {
 		err := kube.Wait(ctx, func(context.Context) error {
-			said, err := ktsn(ctx, t, "status", "--node", host.Name)
-			if line := strings.TrimPrefix(shown, "limits of a pod: "); err == nil && strings.Contains(said, "VNI 42, of a pod: "+line) != some {
-				err = fmt.Errorf("ktsn status --node %s says %s; want %q in it: %v", host.Name, said, line, some)
+			output, err := ktsn(ctx, t, "status", "--node", host.Name)
+			if line := strings.TrimPrefix(shown, "limits of a pod: "); err == nil && strings.Contains(output, "VNI 42, of a pod: "+line) != some {
+				err = fmt.Errorf("ktsn status --node %s says %s; want %q in it: %v", host.Name, output, line, some)
 			}
 			return err
 		})
@@ -390,8 +390,8 @@ func limitsOnNodes(ctx context.Context, t *testing.T, some bool, shown string) {
 		}
 	}
 	t.Logf("on both nodes after %v", time.Since(began).Round(10*time.Millisecond))
-	if said, err := ktsn(ctx, t, "status", "--cluster"); err != nil || strings.Contains(said, "limits of a pod") != some || !strings.Contains(said, shown) {
-		t.Errorf("got %v, %s; want %q in it", err, said, shown)
+	if output, err := ktsn(ctx, t, "status", "--cluster"); err != nil || strings.Contains(output, "limits of a pod") != some || !strings.Contains(output, shown) {
+		t.Errorf("got %v, %s; want %q in it", err, output, shown)
 	}
 }
 
@@ -430,8 +430,8 @@ func upgradedUnderMessages(ctx context.Context, t *testing.T, namespace string, 
 			done := make(chan struct{})
 			go func() {
 				defer close(done)
-				if said, err := helm(ctx, t, arguments...); err != nil {
-					t.Errorf("%v: %s", err, said)
+				if output, err := helm(ctx, t, arguments...); err != nil {
+					t.Errorf("%v: %s", err, output)
 				}
 			}()
 			for running := true; running; {
@@ -462,8 +462,8 @@ func upgradedUnderMessages(ctx context.Context, t *testing.T, namespace string, 
 func ktsn(ctx context.Context, t *testing.T, arguments ...string) (string, error) {
 	t.Helper()
 	command := exec.CommandContext(ctx, testlab.Program(t, "ktsn"), append(arguments, "--kubeconfig", under.Kubeconfig())...)
-	said, err := command.CombinedOutput()
-	return string(said), err
+	output, err := command.CombinedOutput()
+	return string(output), err
 }
 
 // ktsnShows has ktsn look at a cluster in which all is well, but for what a test machine lacks.
@@ -488,18 +488,18 @@ func ktsnShows(ctx context.Context, t *testing.T, talker *corev1.Pod) {
 		{"doctor " + called, []string{"asks for network tsn, second"}},
 		{"doctor " + string(talker.UID), []string{"asks for network tsn, second"}},
 	} {
-		said, err := ktsn(ctx, t, strings.Fields(look.line)...)
+		output, err := ktsn(ctx, t, strings.Fields(look.line)...)
 		if err != nil {
-			t.Errorf("ktsn %s: %v, %s", look.line, err, said)
+			t.Errorf("ktsn %s: %v, %s", look.line, err, output)
 		}
 		for _, want := range look.says {
-			if !strings.Contains(said, want) {
-				t.Errorf("ktsn %s says %s, want %q in it", look.line, said, want)
+			if !strings.Contains(output, want) {
+				t.Errorf("ktsn %s says %s, want %q in it", look.line, output, want)
 			}
 		}
 	}
-	if said, err := ktsn(ctx, t, "schedule", "get", "--network", "nowhere"); err == nil || !strings.Contains(said, `read network nowhere`) {
-		t.Errorf("got %v, %s", err, said)
+	if output, err := ktsn(ctx, t, "schedule", "get", "--network", "nowhere"); err == nil || !strings.Contains(output, `read network nowhere`) {
+		t.Errorf("got %v, %s", err, output)
 	}
 }
 
@@ -535,13 +535,13 @@ func refusals(ctx context.Context, t *testing.T, namespace string) {
 		if err != nil || len(pods.Items) != 1 {
 			t.Fatal(pods, err)
 		}
-		said, err := ktsn(ctx, t, "doctor", "small-2", "--namespace", namespace)
-		if err == nil || !strings.Contains(said, "no addresses of network small are left") || !strings.Contains(said, "the pod has no networks yet") {
-			t.Errorf("got %v, %s", err, said)
+		output, err := ktsn(ctx, t, "doctor", "small-2", "--namespace", namespace)
+		if err == nil || !strings.Contains(output, "no addresses of network small are left") || !strings.Contains(output, "the pod has no networks yet") {
+			t.Errorf("got %v, %s", err, output)
 		}
-		said, err = ktsn(ctx, t, "doctor", "no-such-pod", "--namespace", namespace)
-		if err == nil || !strings.Contains(said, `pods "no-such-pod" not found`) {
-			t.Errorf("got %v, %s", err, said)
+		output, err = ktsn(ctx, t, "doctor", "no-such-pod", "--namespace", namespace)
+		if err == nil || !strings.Contains(output, `pods "no-such-pod" not found`) {
+			t.Errorf("got %v, %s", err, output)
 		}
 	})
 	t.Run("an uplink that is missing", func(t *testing.T) {
@@ -568,8 +568,8 @@ func operatorsKilled(ctx context.Context, t *testing.T, namespace string) {
 		func() {
 			killed := 0
 			for _, host := range under.Nodes { // which of them they are on is the scheduler's to say
-				said := onNode(ctx, t, host.Name, "sh", "-c", "pgrep -x ktsn-operator; pkill -KILL -x ktsn-operator || true")
-				killed += len(strings.Fields(said))
+				pids := onNode(ctx, t, host.Name, "sh", "-c", "pgrep -x ktsn-operator; pkill -KILL -x ktsn-operator || true")
+				killed += len(strings.Fields(pids))
 			}
 			if killed < 2 {
 				t.Errorf("%d operators were killed", killed)

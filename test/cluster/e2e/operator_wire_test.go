@@ -126,11 +126,11 @@ func changeSeen(frames []int64, base int64) (first int64, err error) {
 
 // seenOnTheWire changes the schedule while pods of both nodes send, and looks at both uplinks: the first frame that keeps to the
 // new windows is in the same cycle on both, that of the base time.
-func seenOnTheWire(ctx context.Context, t *testing.T, one, other *corev1.Pod) {
+func seenOnTheWire(ctx context.Context, t *testing.T, from, other *corev1.Pod) {
 	attempt := 0
 	for _, complaint := range testlab.Undisturbed(t, wireStop, func() []string {
 		attempt++
-		if err := changeOnTheWire(ctx, t, one, other, 950+10*attempt, attempt*wireMessages); err != nil {
+		if err := changeOnTheWire(ctx, t, from, other, 950+10*attempt, attempt*wireMessages); err != nil {
 			return []string{err.Error()}
 		}
 		return nil
@@ -155,7 +155,7 @@ func waitSent(ctx context.Context, t *testing.T, host string, count uint64) {
 	}
 }
 
-func changeOnTheWire(ctx context.Context, t *testing.T, one, other *corev1.Pod, id, count int) error {
+func changeOnTheWire(ctx context.Context, t *testing.T, from, other *corev1.Pod, id, count int) error {
 	scheduleTold(ctx, t, allOpen, allButClass1)
 	taps, err := tapSwitch()
 	if err != nil {
@@ -164,23 +164,23 @@ func changeOnTheWire(ctx context.Context, t *testing.T, one, other *corev1.Pod, 
 	talker := []string{"--count", strconv.Itoa(count), "--cycle", wireCycle.String(), "--offset", wireOffset.String(), "--lead", "10ms"}
 	listener := []string{"--count", strconv.Itoa(count), "--block", "--idle-timeout", "10s"}
 	var had [2]uint64
-	for i, pod := range []*corev1.Pod{one, other} {
+	for i, pod := range []*corev1.Pod{from, other} {
 		had[i] = chartStatus(ctx, t, pod.Spec.NodeName).Counters["sent"]
 	}
 	var errs [2]error
 	var both sync.WaitGroup
-	for i, pods := range [][2]*corev1.Pod{{one, other}, {other, one}} {
+	for i, pods := range [][2]*corev1.Pod{{from, other}, {other, from}} {
 		address := addressOn(t, pods[1]).String()
 		both.Go(func() { _, errs[i] = talkOnce(ctx, pods[0], pods[1], address, id+i, talker, listener, nil) })
 	}
-	for i, pod := range []*corev1.Pod{one, other} {
+	for i, pod := range []*corev1.Pod{from, other} {
 		waitSent(ctx, t, pod.Spec.NodeName, had[i]+wireBefore)
 	}
 	base := scheduleTold(ctx, t, allButClass1, allOpen)
 	both.Wait()
 	firsts := map[string]int64{}
 	all := errors.Join(errs[:]...)
-	for i, pod := range []*corev1.Pod{one, other} {
+	for i, pod := range []*corev1.Pod{from, other} {
 		capture, err := taps[pod.Spec.NodeName].Stop()
 		if err != nil {
 			t.Fatal(err)

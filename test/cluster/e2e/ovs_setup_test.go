@@ -64,12 +64,12 @@ func needOpenVSwitch(ctx context.Context, t *testing.T, host plan.Node) {
 	if err := network.AddSecondCards(ctx, under.Plan); err != nil {
 		t.Fatal(err)
 	}
-	for _, one := range under.Nodes {
+	for _, node := range under.Nodes {
 		labels := ""
-		if one == host {
+		if node == host {
 			labels = fmt.Sprintf(`"labels":{%q:"ovs"},`, uplinkLabel)
 		}
-		err := patchNode(ctx, one, fmt.Sprintf(`{"metadata":{%s"annotations":{%q:%q}}}`, labels, tunnelAnnotation, network.SecondAddress(one)))
+		err := patchNode(ctx, node, fmt.Sprintf(`{"metadata":{%s"annotations":{%q:%q}}}`, labels, tunnelAnnotation, network.SecondAddress(node)))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -87,8 +87,8 @@ func patchNode(ctx context.Context, host plan.Node, patch string) error {
 // removeOpenVSwitch undoes needOpenVSwitch, or as much of it as was done.
 func removeOpenVSwitch(ctx context.Context, host plan.Node) error {
 	var all error
-	for _, one := range under.Nodes {
-		all = errors.Join(all, patchNode(ctx, one, fmt.Sprintf(`{"metadata":{"labels":{%q:null},"annotations":{%q:null}}}`, uplinkLabel, tunnelAnnotation)))
+	for _, labeled := range under.Nodes {
+		all = errors.Join(all, patchNode(ctx, labeled, fmt.Sprintf(`{"metadata":{"labels":{%q:null},"annotations":{%q:null}}}`, uplinkLabel, tunnelAnnotation)))
 	}
 	services := ovsServices("")
 	slices.Reverse(services)

@@ -82,8 +82,8 @@ func TestANodeSendsThroughOpenVSwitchAndAnotherByItself(t *testing.T) {
 	})
 	t.Run("uninstall takes Open vSwitch down and leaves nothing", func(t *testing.T) {
 		deleteNamespace(t, m.namespace)
-		if said, err := helm(ctx, t, "uninstall", release, "--wait", "--timeout", "5m"); err != nil {
-			t.Fatalf("%v: %s", err, said)
+		if output, err := helm(ctx, t, "uninstall", release, "--wait", "--timeout", "5m"); err != nil {
+			t.Fatalf("%v: %s", err, output)
 		}
 		*uninstalled = true
 		m.asBefore(ctx, t)
@@ -96,13 +96,13 @@ func installMixed(ctx context.Context, t *testing.T) (uninstalled *bool) {
 	uninstalled = new(bool)
 	t.Cleanup(func() {
 		if !*uninstalled {
-			said, err := helm(context.WithoutCancel(ctx), t, "uninstall", release, "--ignore-not-found", "--wait", "--timeout", "3m")
-			t.Logf("removed after a failure: %v %s", err, said)
+			output, err := helm(context.WithoutCancel(ctx), t, "uninstall", release, "--ignore-not-found", "--wait", "--timeout", "3m")
+			t.Logf("removed after a failure: %v %s", err, output)
 		}
 	})
 	arguments := slices.Concat([]string{"install", release, chartFolder(t), "--wait", "--timeout", "2m"}, chartValues, ovsValues)
-	if said, err := helm(ctx, t, arguments...); err != nil {
-		t.Fatalf("%v: %s", err, said)
+	if output, err := helm(ctx, t, arguments...); err != nil {
+		t.Fatalf("%v: %s", err, output)
 	}
 	applyText(ctx, t, mixedNetwork)
 	return uninstalled
@@ -163,8 +163,8 @@ func (m *mixed) uplinks(ctx context.Context, t *testing.T) {
 			return err
 		}
 		uplinks := map[string]string{}
-		for name, said := range nodes {
-			uplinks[name] = said.Uplink
+		for name, status := range nodes {
+			uplinks[name] = status.Uplink
 		}
 		if uplinks[m.switched.Name] != "br-phy" || len(uplinks) != 2 {
 			return fmt.Errorf("the network's nodes say %v", uplinks)
@@ -260,9 +260,9 @@ func (m *mixed) renewed(ctx context.Context, t *testing.T) {
 	}
 	tunnelsThrough(ctx, t, m.switched, 42)
 	err = kube.Wait(ctx, func(ctx context.Context) error {
-		said, err := logs(ctx, pod, "ktsnd")
-		if err == nil && strings.Count(said, "Open vSwitch is connected to") < 2 {
-			err = fmt.Errorf("ktsnd says %s", said)
+		log, err := logs(ctx, pod, "ktsnd")
+		if err == nil && strings.Count(log, "Open vSwitch is connected to") < 2 {
+			err = fmt.Errorf("ktsnd says %s", log)
 		}
 		return err
 	})
@@ -284,8 +284,8 @@ func (m *mixed) renewed(ctx context.Context, t *testing.T) {
 func (m *mixed) asBefore(ctx context.Context, t *testing.T) {
 	// At once: nobody has to forget first where the address was meanwhile.
 	address := network.SecondAddress(m.switched).String()
-	if said := onNode(ctx, t, m.direct.Name, "sh", "-c", "ping -c 1 -W 5 "+address+" || true"); !strings.Contains(said, "1 received") {
-		t.Errorf("%s is not reached: %s", address, said)
+	if output := onNode(ctx, t, m.direct.Name, "sh", "-c", "ping -c 1 -W 5 "+address+" || true"); !strings.Contains(output, "1 received") {
+		t.Errorf("%s is not reached: %s", address, output)
 	}
 	if after := onNode(ctx, t, m.switched.Name, "sh", "-c", ovsListing); after != m.ovsBefore {
 		t.Errorf("Open vSwitch or the node's network has changed: %s", difference(m.ovsBefore, after))

@@ -18,13 +18,13 @@ func TestKtsndMayUseRealTimeSchedulingInItsPod(t *testing.T) {
 	ctx := needTSN(t)
 	for _, host := range under.Nodes {
 		if status := statusOn(ctx, t, host.Name); status.Scheduler != "SCHED_FIFO" {
-			t.Errorf("%s: ktsnd has %s; it said: %s", host.Name, status.Scheduler, saidByKtsnd(ctx, t, host.Name))
+			t.Errorf("%s: ktsnd has %s; it said: %s", host.Name, status.Scheduler, ktsndLog(ctx, t, host.Name))
 		}
 	}
 }
 
 // saidByKtsnd returns the log of a node's ktsnd, or why there is none.
-func saidByKtsnd(ctx context.Context, t *testing.T, host string) string {
+func ktsndLog(ctx context.Context, t *testing.T, host string) string {
 	t.Helper()
 	pod, err := ktsndOn(ctx, host)
 	if err != nil {

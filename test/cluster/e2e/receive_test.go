@@ -28,14 +28,14 @@ func receiveOn(ctx context.Context, t *testing.T, host string) receiveCounts {
 		t.Fatal(err)
 	}
 	text, complaint, err := run(ctx, pod, "ktsnd", "/usr/bin/ktsn", "node", "receive", "list", "-o", "json")
-	var said receiveCounts
+	var counts receiveCounts
 	if err == nil {
-		err = json.Unmarshal([]byte(text), &said)
+		err = json.Unmarshal([]byte(text), &counts)
 	}
 	if err != nil {
 		t.Fatalf("%v: %s", err, complaint)
 	}
-	return said
+	return counts
 }
 
 // receivedShort has datagrams of the other node come into rings of a pod that asks, and straight to the interface of one that does not.
@@ -52,8 +52,8 @@ func receivedShort(ctx context.Context, t *testing.T, namespace string) {
 		accounted(t, got, messages, func() uint64 { return 0 })
 	}
 	after := receiveOn(ctx, t, host)
-	if said, err := ktsn(ctx, t, "doctor", asks.Name, "--namespace", namespace); err != nil || !strings.Contains(said, "datagrams came into them") {
-		t.Errorf("of the pod with rings ktsn doctor says %v: %s", err, said)
+	if output, err := ktsn(ctx, t, "doctor", asks.Name, "--namespace", namespace); err != nil || !strings.Contains(output, "datagrams came into them") {
+		t.Errorf("of the pod with rings ktsn doctor says %v: %s", err, output)
 	}
 	rings, redirected := after.Counts.Received-before.Counts.Received, after.Counts.Redirected-before.Counts.Redirected
 	// A socket has its ring once the listener has asked for one.

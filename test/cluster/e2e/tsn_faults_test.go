@@ -87,11 +87,11 @@ func waitForNode(ctx context.Context, t *testing.T, name string, want corev1.Con
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	err := kube.Wait(ctx, func(ctx context.Context) error {
-		found, err := client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
+		node, err := client.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
 			return err
 		}
-		for _, condition := range found.Status.Conditions {
+		for _, condition := range node.Status.Conditions {
 			if condition.Type == corev1.NodeReady && condition.Status == want {
 				return nil
 			}
@@ -146,8 +146,8 @@ func waitRestarted(ctx context.Context, t *testing.T, pod *corev1.Pod) *corev1.P
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	err := kube.Wait(ctx, func(ctx context.Context) error {
-		found, err := client.CoreV1().Pods(pod.Namespace).Get(ctx, pod.Name, metav1.GetOptions{})
-		if err == nil && (len(found.Status.ContainerStatuses) == 0 || found.Status.ContainerStatuses[0].RestartCount == 0) {
+		current, err := client.CoreV1().Pods(pod.Namespace).Get(ctx, pod.Name, metav1.GetOptions{})
+		if err == nil && (len(current.Status.ContainerStatuses) == 0 || current.Status.ContainerStatuses[0].RestartCount == 0) {
 			err = fmt.Errorf("%s was not started again yet: %s", pod.Name, lastEvents(ctx, pod.Namespace, pod.Name))
 		}
 		return err

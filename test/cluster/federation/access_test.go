@@ -84,18 +84,18 @@ func (u *user) try(ctx context.Context, arguments ...string) (string, error) {
 
 func (u *user) run(ctx context.Context, t *testing.T, arguments ...string) string {
 	t.Helper()
-	said, err := u.try(ctx, arguments...)
+	output, err := u.try(ctx, arguments...)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return said
+	return output
 }
 
 // refused runs a command that is not to be done, and wants words of why.
 func (u *user) refused(ctx context.Context, t *testing.T, words string, arguments ...string) {
 	t.Helper()
-	if said, err := u.try(ctx, arguments...); err == nil || !strings.Contains(said, words) {
-		t.Errorf("`ktsn fed %s` as %s says %q, want %q in it", strings.Join(arguments, " "), u.name, said, words)
+	if output, err := u.try(ctx, arguments...); err == nil || !strings.Contains(output, words) {
+		t.Errorf("`ktsn fed %s` as %s says %q, want %q in it", strings.Join(arguments, " "), u.name, output, words)
 	}
 }
 
@@ -111,8 +111,8 @@ var (
 func written(ctx context.Context, t *testing.T) string {
 	t.Helper()
 	var all strings.Builder
-	for _, of := range []schema.GroupVersionResource{policies, clusters} {
-		list, err := hub.dynamic.Resource(of).List(ctx, metav1.ListOptions{})
+	for _, resource := range []schema.GroupVersionResource{policies, clusters} {
+		list, err := hub.dynamic.Resource(resource).List(ctx, metav1.ListOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -175,8 +175,8 @@ func TestTwoUsersHaveEachTheirNamespace(t *testing.T) {
 	for i, u := range all {
 		other := all[1-i]
 		await(ctx, t, members[0].runs(u.namespace, "web", 1))
-		if said := u.run(ctx, t, "where", u.namespace+"/web"); !strings.Contains(said, u.namespace+"/web") || strings.Contains(said, other.namespace) {
-			t.Errorf("%s is told of %s", u.name, said)
+		if output := u.run(ctx, t, "where", u.namespace+"/web"); !strings.Contains(output, u.namespace+"/web") || strings.Contains(output, other.namespace) {
+			t.Errorf("%s is told of %s", u.name, output)
 		}
 		u.refused(ctx, t, "cannot list resource", "where")
 		for _, arguments := range [][]string{
@@ -222,9 +222,9 @@ func TestManifestsThatAreWrongGetASentenceAndChangeNothing(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f.write("wrong.yaml", test.manifest)
 			began := time.Now()
-			said, err := f.try(ctx, "deploy", namespace+"/web", "-f", filepath.Join(f.folder, "wrong.yaml"), "--clusters", members[0].as)
-			if err == nil || !strings.Contains(said, test.says) {
-				t.Errorf("says %.400q, want %q in it", said, test.says)
+			output, err := f.try(ctx, "deploy", namespace+"/web", "-f", filepath.Join(f.folder, "wrong.yaml"), "--clusters", members[0].as)
+			if err == nil || !strings.Contains(output, test.says) {
+				t.Errorf("says %.400q, want %q in it", output, test.says)
 			}
 			if elapsed := time.Since(began); elapsed > refusedWithin {
 				t.Errorf("it took %v", elapsed)

@@ -23,14 +23,14 @@ const agentSystem = "karmada-system"
 // after a minute only, and one that was started a moment ago does not.
 func (p *place) restartAgent(ctx context.Context, t *testing.T, options ...string) {
 	t.Helper()
-	found, err := p.now(ctx, agentSystem, "karmada-agent")
+	deployment, err := p.now(ctx, agentSystem, "karmada-agent")
 	if err != nil {
 		t.Fatal(err)
 	}
-	template := &found.Spec.Template
+	template := &deployment.Spec.Template
 	template.Spec.Containers[0].Command = append(template.Spec.Containers[0].Command, options...)
 	metav1.SetMetaDataAnnotation(&template.ObjectMeta, "restarted-at", time.Now().String())
-	if _, err := p.client.AppsV1().Deployments(agentSystem).Update(ctx, found, metav1.UpdateOptions{}); err != nil {
+	if _, err := p.client.AppsV1().Deployments(agentSystem).Update(ctx, deployment, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	await(ctx, t, p.runs(agentSystem, "karmada-agent", 1))

@@ -64,8 +64,8 @@ func removeToolRoles(ctx context.Context, t *testing.T, name string) {
 	t.Helper()
 	rbac := hub.client.RbacV1()
 	every, role, secrets := metav1.DeleteOptions{}, "system:karmada:"+name+":agent", "system:karmada:"+name+":agent-secret"
-	of, err := rbac.ClusterRoles().Get(ctx, role, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) || err == nil && len(of.OwnerReferences) > 0 {
+	existing, err := rbac.ClusterRoles().Get(ctx, role, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) || err == nil && len(existing.OwnerReferences) > 0 {
 		return
 	}
 	for _, err := range []error{
@@ -239,11 +239,11 @@ func TestAnAgentJoinsByATokenThatIsGoodForOnce(t *testing.T) {
 	enroll := []string{"enroll", j.as, "--token-file", filepath.Join(f.folder, "bootstrap-token"), "--agent-manifest", manifest, "--agent-image", agentImage}
 	enroll = append(enroll, strings.Fields(rights[1])...)
 	f.run(ctx, enroll...)
-	if said, err := f.try(ctx, enroll...); err == nil {
-		t.Errorf("the token is good for twice: %s", said)
+	if output, err := f.try(ctx, enroll...); err == nil {
+		t.Errorf("the token is good for twice: %s", output)
 	}
-	if said, err := f.try(ctx, "clusters", "--token-file", filepath.Join(f.folder, "bootstrap-token")); err == nil {
-		t.Errorf("by a token for an agent clusters are listed: %s", said)
+	if output, err := f.try(ctx, "clusters", "--token-file", filepath.Join(f.folder, "bootstrap-token")); err == nil {
+		t.Errorf("by a token for an agent clusters are listed: %s", output)
 	}
 	j.applyFile(ctx, t, manifest)
 	j.worksFor(ctx, t, agentAccount)
@@ -258,8 +258,8 @@ func (j *joiner) leaves(ctx context.Context, t *testing.T) {
 	j.apply(ctx, t, j.f.run(ctx, "rights", "--workload-namespace", namespace))
 	j.f.deploy(ctx, namespace, j.place)
 	before := j.uid(ctx, t, namespace, "web")
-	if said, err := j.f.try(ctx, "unjoin", j.as); err == nil {
-		t.Errorf("it leaves with a workload: %s", said)
+	if output, err := j.f.try(ctx, "unjoin", j.as); err == nil {
+		t.Errorf("it leaves with a workload: %s", output)
 	}
 	took(t, "ktsn fed unjoin --force", func() { j.f.run(ctx, "unjoin", j.as, "--force") })
 	await(ctx, t, leftNothing(j.as))
@@ -296,8 +296,8 @@ func TestTheTokenOfAMemberInPushModeIsReplaced(t *testing.T) {
 	j := newJoiner(ctx, t, f)
 	f.run(ctx, "join", j.as, "--mode", "push", "--member-kubeconfig", j.pushKubeconfig(ctx, t, "push-first"))
 	j.worksFor(ctx, t, "default/push-first")
-	if said := f.run(ctx, "clusters"); !strings.Contains(said, "matches") {
-		t.Errorf("the authority is not said to be the one that was given: %s", said)
+	if output := f.run(ctx, "clusters"); !strings.Contains(output, "matches") {
+		t.Errorf("the authority is not said to be the one that was given: %s", output)
 	}
 	f.run(ctx, "join", j.as, "--mode", "push", "--member-kubeconfig", j.pushKubeconfig(ctx, t, "push-second"))
 	j.withdraw(ctx, t, "push-first")

@@ -42,9 +42,9 @@ func mayMount(ctx context.Context, t *testing.T, namespace string) {
 	}
 	for _, member := range members {
 		await(ctx, t, func(ctx context.Context) error {
-			found, err := member.client.CoreV1().Namespaces().Get(ctx, namespace, metav1.GetOptions{})
-			if err == nil && found.Labels[label] != "privileged" {
-				err = fmt.Errorf("%s: the labels of %s are %v", member.Name, namespace, found.Labels)
+			current, err := member.client.CoreV1().Namespaces().Get(ctx, namespace, metav1.GetOptions{})
+			if err == nil && current.Labels[label] != "privileged" {
+				err = fmt.Errorf("%s: the labels of %s are %v", member.Name, namespace, current.Labels)
 			}
 			return err
 		})
@@ -124,7 +124,7 @@ func (p *place) pod(ctx context.Context, t *testing.T, namespace, name string) *
 			return err
 		}
 		for i := range pod.Status.Conditions {
-			if is := &pod.Status.Conditions[i]; is.Type == corev1.PodReady && is.Status == corev1.ConditionTrue {
+			if condition := &pod.Status.Conditions[i]; condition.Type == corev1.PodReady && condition.Status == corev1.ConditionTrue {
 				return nil
 			}
 		}
@@ -255,8 +255,8 @@ func (w *watched) judged(ctx context.Context, t *testing.T, name string, to *pla
 	if err != nil {
 		t.Fatal(err)
 	}
-	found := asker.Outcome{Name: name, To: to.as}
-	found.Add(asker.Judge(rows, w.began, w.died), asker.Judge(rows, w.died, until))
+	outcome := asker.Outcome{Name: name, To: to.as}
+	outcome.Add(asker.Judge(rows, w.began, w.died), asker.Judge(rows, w.died, until))
 	rows, err = w.rows(ctx, "asker6")
 	if err != nil {
 		t.Fatal(err)
@@ -264,12 +264,12 @@ func (w *watched) judged(ctx context.Context, t *testing.T, name string, to *pla
 	found6 := asker.Judge(rows, w.died, until)
 	w.lost6 = found6.Lost
 	now := w.east.pod(ctx, t, w.namespace, w.client.Name)
-	found.Kept = now.UID == w.client.UID && kube.Restarts(now) == w.restarts
-	if !found.Kept {
+	outcome.Kept = now.UID == w.client.UID && kube.Restarts(now) == w.restarts
+	if !outcome.Kept {
 		t.Error("the client was replaced or started again")
 	}
-	t.Logf("%s; by IPv6 %.2f s, %d of %d lost", &found, found6.Gap.Seconds(), found6.Lost, found6.Sent)
-	return found
+	t.Logf("%s; by IPv6 %.2f s, %d of %d lost", &outcome, found6.Gap.Seconds(), found6.Lost, found6.Sent)
+	return outcome
 }
 
 // killAll kills programs of a member, of which some may not run.
@@ -309,7 +309,7 @@ func (p *place) renewChart(ctx context.Context, t *testing.T) {
 		var wait []string
 		for i := range pods.Items {
 			pod := &pods.Items[i]
-			ready := slices.ContainsFunc(pod.Status.ContainerStatuses, func(is corev1.ContainerStatus) bool { return is.Ready })
+			ready := slices.ContainsFunc(pod.Status.ContainerStatuses, func(status corev1.ContainerStatus) bool { return status.Ready })
 			if slices.Contains(old, pod.Name) || pod.Status.Phase == corev1.PodRunning && !ready {
 				wait = append(wait, pod.Name)
 			}

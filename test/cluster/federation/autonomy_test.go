@@ -24,11 +24,11 @@ func uids(ctx context.Context, t *testing.T, namespace, name string) []types.UID
 	t.Helper()
 	var all []types.UID
 	for _, member := range members {
-		found, err := member.now(ctx, namespace, name)
+		deployment, err := member.now(ctx, namespace, name)
 		if err != nil {
 			t.Fatal(err)
 		}
-		all = append(all, found.UID)
+		all = append(all, deployment.UID)
 	}
 	return all
 }
@@ -93,12 +93,12 @@ func TestMembersGoOnWhileTheHubIsFrozen(t *testing.T) {
 func stillPlacedOn(ctx context.Context, t *testing.T, namespace, name string, member *place) {
 	t.Helper()
 	bindings := schema.GroupVersionResource{Group: "work.karmada.io", Version: "v1alpha2", Resource: "resourcebindings"}
-	found, err := hub.dynamic.Resource(bindings).Namespace(namespace).Get(ctx, name+"-deployment", metav1.GetOptions{})
+	binding, err := hub.dynamic.Resource(bindings).Namespace(namespace).Get(ctx, name+"-deployment", metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	clusters, _, _ := unstructured.NestedSlice(found.Object, "spec", "clusters")
-	evicting, _, _ := unstructured.NestedSlice(found.Object, "spec", "gracefulEvictionTasks")
+	clusters, _, _ := unstructured.NestedSlice(binding.Object, "spec", "clusters")
+	evicting, _, _ := unstructured.NestedSlice(binding.Object, "spec", "gracefulEvictionTasks")
 	if on := fmt.Sprint(clusters); !strings.Contains(on, member.as) || len(evicting) > 0 {
 		t.Errorf("Deployment %s is placed on %s, and evicted from %v", name, on, evicting)
 	}

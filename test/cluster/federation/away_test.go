@@ -58,8 +58,8 @@ func TestAnAgentThatWasAwayForLongRemovesNothingThatIsRight(t *testing.T) {
 	t.Cleanup(func() { far.scaleAgent(context.WithoutCancel(ctx), t, 1) })
 	// Away, and back before the hub has noticed: what the cluster last said is still there.
 	f.run(ctx, "move", namespace+"/returns", "--to", near.as)
-	if said, err := f.try(ctx, "move", namespace+"/returns", "--to", far.as, "--timeout", "10s"); err == nil {
-		t.Errorf("it has moved back to a cluster whose agent is away: %s", said)
+	if output, err := f.try(ctx, "move", namespace+"/returns", "--to", far.as, "--timeout", "10s"); err == nil {
+		t.Errorf("it has moved back to a cluster whose agent is away: %s", output)
 	}
 	took(t, "the hub has noticed after", func() {
 		await(ctx, t, func(ctx context.Context) error {
@@ -74,8 +74,8 @@ func TestAnAgentThatWasAwayForLongRemovesNothingThatIsRight(t *testing.T) {
 	f.run(ctx, "delete", namespace+"/goes")
 	// Somebody deletes the hub's policy and objects, as if the hub had lost them.
 	f.forget(ctx, namespace, "forgotten")
-	if said, err := f.try(ctx, "move", namespace+"/moves", "--to", far.as, "--timeout", "10s"); err == nil {
-		t.Errorf("it has moved to a cluster whose agent is away: %s", said)
+	if output, err := f.try(ctx, "move", namespace+"/moves", "--to", far.as, "--timeout", "10s"); err == nil {
+		t.Errorf("it has moved to a cluster whose agent is away: %s", output)
 	}
 	for name := range all {
 		if far.uid(ctx, t, namespace, name) != before[name] {
@@ -109,12 +109,12 @@ func TestAnAgentThatWasAwayForLongRemovesNothingThatIsRight(t *testing.T) {
 // uid is that of a member's Deployment.
 func (p *place) uid(ctx context.Context, t *testing.T, namespace, name string) string {
 	t.Helper()
-	found, err := p.now(ctx, namespace, name)
+	deployment, err := p.now(ctx, namespace, name)
 	if err != nil {
 		t.Error(err)
 		return ""
 	}
-	return string(found.UID)
+	return string(deployment.UID)
 }
 
 // forget removes a workload from the hub with Karmada's own objects, and by no command of the federator.

@@ -61,8 +61,8 @@ func (p *place) installChart(ctx context.Context, t *testing.T, values ...string
 		"--set", "image.pullPolicy=Never,operator.enabled=true",
 		"--set", fmt.Sprintf("ktsnd.cgroupV1=%v", p.hasRealtime(t)),
 	}, values...)
-	if said, err := chart.Helm(ctx, testlab.Program(t, "helm"), p.Kubeconfig(), arguments...); err != nil {
-		t.Fatalf("%s: %v: %s", p.Name, err, said)
+	if output, err := chart.Helm(ctx, testlab.Program(t, "helm"), p.Kubeconfig(), arguments...); err != nil {
+		t.Fatalf("%s: %v: %s", p.Name, err, output)
 	}
 }
 

@@ -67,8 +67,8 @@ func saysEncryption(link *v1alpha1.TSNLink, lacks error) error {
 		if lacks != nil {
 			status, text = metav1.ConditionFalse, "the service requires encryption, and node "+end.Node+" cannot encrypt: "+lacks.Error()
 		}
-		if is := meta.FindStatusCondition(link.Status.Conditions, kind); is == nil || is.Status != status || !strings.Contains(is.Message, text) {
-			return fmt.Errorf("%s of the link is %+v, want %s: %s", kind, is, status, text)
+		if condition := meta.FindStatusCondition(link.Status.Conditions, kind); condition == nil || condition.Status != status || !strings.Contains(condition.Message, text) {
+			return fmt.Errorf("%s of the link is %+v, want %s: %s", kind, condition, status, text)
 		}
 	}
 	return nil
@@ -106,10 +106,10 @@ func (l *acrossClusters) saysAtHub(ctx context.Context, t *testing.T) {
 		"where " + l.namespace + "/safe": {"secret bus0 to " + l.west.as + "/" + l.namespace + "/vault-", "(not up)"},
 	} {
 		await(ctx, t, func(ctx context.Context) error {
-			said, err := l.f.try(ctx, strings.Fields(command)...)
+			output, err := l.f.try(ctx, strings.Fields(command)...)
 			for _, text := range want {
-				if err == nil && !strings.Contains(said, text) {
-					err = fmt.Errorf("%s says %s, want %q", command, said, text)
+				if err == nil && !strings.Contains(output, text) {
+					err = fmt.Errorf("%s says %s, want %q", command, output, text)
 				}
 			}
 			return err

@@ -42,12 +42,12 @@ type federator struct {
 func needFederator(t *testing.T) (context.Context, *federator) {
 	t.Helper()
 	ctx := needFederation(t)
-	said, err := chart.Helm(ctx, testlab.Program(t, "helm"), hub.Kubeconfig(), "template", "federator", folder(t, "charts/federator"), "--kube-version", "1.34.0",
+	manifests, err := chart.Helm(ctx, testlab.Program(t, "helm"), hub.Kubeconfig(), "template", "federator", folder(t, "charts/federator"), "--kube-version", "1.34.0",
 		"--set", "program.enabled=false")
 	if err != nil {
-		t.Fatalf("%v: %s", err, said)
+		t.Fatalf("%v: %s", err, manifests)
 	}
-	hub.apply(ctx, t, said)
+	hub.apply(ctx, t, manifests)
 	port, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -144,31 +144,31 @@ func (f *federator) startIfEnded() {
 // try runs a command of `ktsn fed`.
 func (f *federator) try(ctx context.Context, arguments ...string) (string, error) {
 	command := exec.CommandContext(ctx, testlab.Program(f.t, "ktsn"), append([]string{"fed", "--config", filepath.Join(f.folder, "fed.yaml")}, arguments...)...)
-	said, err := command.CombinedOutput()
+	output, err := command.CombinedOutput()
 	if err != nil {
-		err = fmt.Errorf("ktsn fed %s: %w: %s", strings.Join(arguments, " "), err, said)
+		err = fmt.Errorf("ktsn fed %s: %w: %s", strings.Join(arguments, " "), err, output)
 	}
-	return string(said), err
+	return string(output), err
 }
 
 func (f *federator) run(ctx context.Context, arguments ...string) string {
 	f.t.Helper()
-	said, err := f.try(ctx, arguments...)
+	output, err := f.try(ctx, arguments...)
 	if err != nil {
 		f.t.Fatal(err)
 	}
-	return said
+	return output
 }
 
 // tokenOf is one of a ServiceAccount for audiences, without any for the API server.
 func (p *place) tokenOf(ctx context.Context, t *testing.T, namespace, name string, audiences ...string) string {
 	t.Helper()
 	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{Audiences: audiences}}
-	made, err := p.client.CoreV1().ServiceAccounts(namespace).CreateToken(ctx, name, request, metav1.CreateOptions{})
+	token, err := p.client.CoreV1().ServiceAccounts(namespace).CreateToken(ctx, name, request, metav1.CreateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return made.Status.Token
+	return token.Status.Token
 }
 
 // operatorToken is that of a user who may do all at the hub.
@@ -228,8 +228,8 @@ func neverNone(ctx context.Context, namespace string) (stop func() (looks, none 
 			// One that is asked later may have lost in between what the first got: so both are asked once more.
 			ready := false
 			for _, member := range append(members[:2:2], members[:2]...) {
-				found, err := member.now(ctx, namespace, "web")
-				ready = ready || err == nil && found.Status.ReadyReplicas > 0
+				deployment, err := member.now(ctx, namespace, "web")
+				ready = ready || err == nil && deployment.Status.ReadyReplicas > 0
 			}
 			if ctx.Err() != nil {
 				return
@@ -254,8 +254,8 @@ func TestAWorkloadIsDeployedMovedAndDeletedByCommand(t *testing.T) {
 	}
 	await(ctx, t, to.runs(namespace, "web", 1))
 	await(ctx, t, from.gone(namespace))
-	if said := f.run(ctx, "where", namespace+"/web"); !strings.Contains(said, to.as) || strings.Contains(said, from.as) {
-		t.Errorf("it is said to be at %s", said)
+	if output := f.run(ctx, "where", namespace+"/web"); !strings.Contains(output, to.as) || strings.Contains(output, from.as) {
+		t.Errorf("it is said to be at %s", output)
 	}
 	f.run(ctx, "delete", namespace+"/web")
 	await(ctx, t, to.gone(namespace))
@@ -284,9 +284,9 @@ func TestAMoveGoesOnAfterTheFederatorWasKilled(t *testing.T) {
 		t.Errorf("%d of %d times no pod was ready", none, looks)
 	}
 	await(ctx, t, func(ctx context.Context) error {
-		said, err := f.try(ctx, "move", namespace+"/web", "--to", to.as)
-		if err == nil && !strings.Contains(said, "done") {
-			err = errors.New(said)
+		output, err := f.try(ctx, "move", namespace+"/web", "--to", to.as)
+		if err == nil && !strings.Contains(output, "done") {
+			err = errors.New(output)
 		}
 		return err
 	})
@@ -298,9 +298,9 @@ func TestAMoveThatCannotBeLeavesTheWorkloadWhereItIs(t *testing.T) {
 	f.deploy(ctx, namespace, from)
 	// A namespace without room for pods.
 	to.apply(ctx, t, fmt.Sprintf("apiVersion: v1\nkind: ResourceQuota\nmetadata: {namespace: %s, name: none}\nspec: {hard: {pods: '0'}}\n", namespace))
-	said, err := f.try(ctx, "move", namespace+"/web", "--to", to.as, "--timeout", "8s")
-	if err == nil || !strings.Contains(said, "it stays on "+from.as) {
-		t.Errorf("said %s: %v", said, err)
+	output, err := f.try(ctx, "move", namespace+"/web", "--to", to.as, "--timeout", "8s")
+	if err == nil || !strings.Contains(output, "it stays on "+from.as) {
+		t.Errorf("said %s: %v", output, err)
 	}
 	await(ctx, t, from.runs(namespace, "web", 1))
 	await(ctx, t, to.gone(namespace))

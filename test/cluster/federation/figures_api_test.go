@@ -54,11 +54,11 @@ func (f *federator) call(ctx context.Context, method, path string, body any) ([]
 		return nil, err
 	}
 	defer answer.Body.Close()
-	said, err := io.ReadAll(answer.Body)
+	content, err := io.ReadAll(answer.Body)
 	if err == nil && answer.StatusCode >= 400 {
-		err = fmt.Errorf("%s %s: %s: %s", method, path, answer.Status, said)
+		err = fmt.Errorf("%s %s: %s: %s", method, path, answer.Status, content)
 	}
-	return said, err
+	return content, err
 }
 
 // eachWorkload does something to all of the many workloads, some at a time.
@@ -91,15 +91,15 @@ func (b *bench) makeMany(ctx context.Context, t *testing.T) (count int) {
 		t.Fatal(err)
 	}
 	await(ctx, t, func(ctx context.Context) error {
-		said, err := b.f.call(ctx, http.MethodGet, "/api/v1/workloads?namespace="+b.namespace, nil)
+		body, err := b.f.call(ctx, http.MethodGet, "/api/v1/workloads?namespace="+b.namespace, nil)
 		var list wire.Workloads
 		if err == nil {
-			err = json.Unmarshal(said, &list)
+			err = json.Unmarshal(body, &list)
 		}
 		count = len(list.Items)
-		for _, one := range list.Items {
-			if err == nil && !reported(&one) {
-				err = fmt.Errorf("workload %s is not healthy in both clusters: %+v", one.Name, one.Objects)
+		for _, workload := range list.Items {
+			if err == nil && !reported(&workload) {
+				err = fmt.Errorf("workload %s is not healthy in both clusters: %+v", workload.Name, workload.Objects)
 			}
 		}
 		return err
@@ -108,9 +108,9 @@ func (b *bench) makeMany(ctx context.Context, t *testing.T) (count int) {
 }
 
 // reported tells whether all clusters have said that they have all of a workload.
-func reported(one *wire.Workload) bool {
-	for _, object := range one.Objects {
-		if len(object.Clusters) < len(one.Clusters) || slices.ContainsFunc(object.Clusters, func(on wire.OnCluster) bool { return on.Health != wire.Healthy }) {
+func reported(workload *wire.Workload) bool {
+	for _, object := range workload.Objects {
+		if len(object.Clusters) < len(workload.Clusters) || slices.ContainsFunc(object.Clusters, func(on wire.OnCluster) bool { return on.Health != wire.Healthy }) {
 			return false
 		}
 	}
@@ -142,12 +142,12 @@ func (b *bench) answers(ctx context.Context, t *testing.T) {
 				path += workloadName(turn % count)
 			}
 			began := time.Now()
-			said, err := b.f.call(ctx, http.MethodGet, path, nil)
+			body, err := b.f.call(ctx, http.MethodGet, path, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
 			took[question] = append(took[question], time.Since(began))
-			sizes[question] = len(said)
+			sizes[question] = len(body)
 		}
 	}
 	b.tellAnswers(t, count, questions, took, sizes)
@@ -163,10 +163,10 @@ func (b *bench) tellAnswers(t *testing.T, count int, questions []string, took ma
 	var all []time.Duration
 	rows := [][]string{{"request", "p50, ms", "p99, ms", "most, ms", "size of the answer, kB"}}
 	for _, question := range questions {
-		one := took[question]
-		all = append(all, one...)
-		rows = append(rows, []string{"`GET " + strings.ReplaceAll(question, b.namespace+"/", "NAMESPACE/NAME") + "`", milliseconds(percentile(one, stats.P50)),
-			milliseconds(percentile(one, stats.P99)), milliseconds(slices.Max(one)), number(float64(sizes[question]) / 1000)})
+		durations := took[question]
+		all = append(all, durations...)
+		rows = append(rows, []string{"`GET " + strings.ReplaceAll(question, b.namespace+"/", "NAMESPACE/NAME") + "`", milliseconds(percentile(durations, stats.P50)),
+			milliseconds(percentile(durations, stats.P99)), milliseconds(slices.Max(durations)), number(float64(sizes[question]) / 1000)})
 	}
 	worst := time.Duration(0)
 	for _, question := range questions {
@@ -180,4 +180,4 @@ func (b *bench) tellAnswers(t *testing.T, count int, questions []string, took ma
 		count, len(took[questions[0]])), rows)
 }
 
-func milliseconds(of time.Duration) string { return number(float64(of) / 1e6) }
+func milliseconds(duration time.Duration) string { return number(float64(duration) / 1e6) }

@@ -157,7 +157,7 @@ func (b *bench) deploy(ctx context.Context, t *testing.T) {
 			}
 		}
 	}
-	ready := func(of stages) time.Duration { return of.ready }
+	ready := func(s stages) time.Duration { return s.ready }
 	b.add(t,
 		ratioOfMedians("deploy to running in two clusters: `ktsn fed deploy` ÷ apply in both", staged(through, ready), staged(direct, ready)).most(1.3),
 		over("`ktsn fed deploy` until it runs in both", "s", staged(through, ready)...),
@@ -166,8 +166,8 @@ func (b *bench) deploy(ctx context.Context, t *testing.T) {
 	rows := [][]string{{"seconds", "until the hub has the Deployment", "from there until both clusters have it", "from there until it runs in both"}}
 	for name, all := range map[string][]stages{"`ktsn fed deploy`": through, "apply in both": direct} {
 		rows = append(rows, []string{
-			name, ranged(staged(all, func(of stages) time.Duration { return of.hub })), ranged(staged(all, func(of stages) time.Duration { return of.came - of.hub })),
-			ranged(staged(all, func(of stages) time.Duration { return of.ready - of.came })),
+			name, ranged(staged(all, func(s stages) time.Duration { return s.hub })), ranged(staged(all, func(s stages) time.Duration { return s.came - s.hub })),
+			ranged(staged(all, func(s stages) time.Duration { return s.ready - s.came })),
 		})
 	}
 	b.section("Deployments", fmt.Sprintf("Where the time goes, %d times each. The first part is the command, the federator and the hub's API server, the second Karmada's programs and\n"+
@@ -175,10 +175,10 @@ func (b *bench) deploy(ctx context.Context, t *testing.T) {
 }
 
 // staged are durations of deployments, in seconds.
-func staged(all []stages, of func(stages) time.Duration) []float64 {
+func staged(all []stages, stage func(stages) time.Duration) []float64 {
 	var values []float64
-	for _, one := range all {
-		values = append(values, of(one).Seconds())
+	for _, deployment := range all {
+		values = append(values, stage(deployment).Seconds())
 	}
 	return values
 }

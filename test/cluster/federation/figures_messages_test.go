@@ -167,6 +167,6 @@ func (s *stations) messages(ctx context.Context, t *testing.T) {
 
 func microseconds(ns int64) float64 { return float64(ns) / 1e3 }
 
-func spread(of *stats.Summary) string {
-	return fmt.Sprintf("%s, %s, %s", number(microseconds(of.P50)), number(microseconds(of.P99)), number(microseconds(of.Max)))
+func spread(summary *stats.Summary) string {
+	return fmt.Sprintf("%s, %s, %s", number(microseconds(summary.P50)), number(microseconds(summary.P99)), number(microseconds(summary.Max)))
 }

@@ -134,9 +134,9 @@ func (b *bench) move(ctx context.Context, t *testing.T) {
 		time.Sleep(time.Second) // for what becomes known later
 		lookedAt, without := stopLooking()
 		looks, none = looks+lookedAt, none+without
-		heard := stopAsking()
-		seen.asked, seen.unanswered = seen.asked+heard.asked, seen.unanswered+heard.unanswered
-		silent = append(silent, heard.longest.Seconds())
+		asking := stopAsking()
+		seen.asked, seen.unanswered = seen.asked+asking.asked, seen.unanswered+asking.unanswered
+		silent = append(silent, asking.longest.Seconds())
 		from, to = to, from
 	}
 	b.add(t,

@@ -82,9 +82,9 @@ func newReport() *report {
 // add takes figures, and says them.
 func (r *report) add(t *testing.T, figures ...figure) {
 	t.Helper()
-	for _, one := range figures {
-		r.Figures = append(r.Figures, one)
-		t.Logf("figure: %s", strings.Join(one.row(), ", "))
+	for _, figure := range figures {
+		r.Figures = append(r.Figures, figure)
+		t.Logf("figure: %s", strings.Join(figure.row(), ", "))
 	}
 }
 
@@ -152,8 +152,8 @@ func (r *report) write(t *testing.T) {
 		return
 	}
 	rows := [][]string{figureHead}
-	for _, one := range r.Figures {
-		rows = append(rows, one.row())
+	for _, figure := range r.Figures {
+		rows = append(rows, figure.row())
 	}
 	page := fmt.Sprintf("# Federation\n\n- Date: %s to %s UTC\n- Machine: %s; load average %s at the beginning, %s at the end\n\n## Figures\n\n%s%s",
 		r.Began.Format("2 January 2006, 15:04"), r.Ended.Format("15:04"), r.Machine, r.Loads[0], r.Loads[1], table(rows), r.sections.String())
@@ -175,8 +175,8 @@ var modelName = regexp.MustCompile(`(?m)^model name\s*: (.*)$`)
 func machine() string {
 	model := "an unknown processor"
 	text, _ := os.ReadFile("/proc/cpuinfo") // it says what it is, or not
-	if found := modelName.FindSubmatch(text); found != nil {
-		model = string(found[1])
+	if match := modelName.FindSubmatch(text); match != nil {
+		model = string(match[1])
 	}
 	var name unix.Utsname
 	_ = unix.Uname(&name) // which each Linux has

@@ -50,11 +50,11 @@ func (b *bench) look(ctx context.Context, t *testing.T) (seen looked) {
 		all.Go(func() { views[i].usage, views[i].err = use() })
 	}
 	all.Wait()
-	for i, one := range views {
-		if one.err != nil {
-			t.Fatal(one.err)
+	for i, view := range views {
+		if view.err != nil {
+			t.Fatal(view.err)
 		}
-		for _, usage := range one.usage {
+		for _, usage := range view.usage {
 			switch {
 			case i == 0:
 				seen.hub.take(usage)

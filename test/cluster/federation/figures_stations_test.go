@@ -87,9 +87,9 @@ func (b *bench) newStation(ctx context.Context, t *testing.T, at *place, node in
 	at.apply(ctx, t, stationPod(b.namespace, name, s.node.Name))
 	await(ctx, t, func(ctx context.Context) error {
 		all, err := at.addressesOf(ctx, b.namespace, name)
-		for _, one := range all {
-			if one.Is4() {
-				s.address = one
+		for _, address := range all {
+			if address.Is4() {
+				s.address = address
 			}
 		}
 		return err

@@ -95,8 +95,8 @@ func ratioOfMedians(name string, above, below []float64) figure {
 // percentile of durations, in hundredths of a percent.
 func percentile(all []time.Duration, hundredths int) time.Duration {
 	var values []int64
-	for _, one := range all {
-		values = append(values, int64(one))
+	for _, duration := range all {
+		values = append(values, int64(duration))
 	}
 	slices.Sort(values)
 	return time.Duration(stats.Percentile(values, hundredths))

@@ -55,8 +55,8 @@ func (w *way) transfer(ctx context.Context, t *testing.T) float64 {
 	}()
 	test := iperf3.Test{Server: w.at, Port: trafficPort, Duration: transferFor, Omit: transferOmit}
 	for {
-		said, _ := w.from(ctx, append([]string{"/usr/bin/" + iperf3.Program}, test.ClientArguments()...)...) // it says in JSON what is wrong
-		result, err := iperf3.Parse(strings.NewReader(said))
+		output, _ := w.from(ctx, append([]string{"/usr/bin/" + iperf3.Program}, test.ClientArguments()...)...) // it says in JSON what is wrong
+		result, err := iperf3.Parse(strings.NewReader(output))
 		if err == nil {
 			if err := <-served; err != nil {
 				t.Error(err)
@@ -74,11 +74,11 @@ func (w *way) transfer(ctx context.Context, t *testing.T) float64 {
 func (w *way) ping(ctx context.Context, t *testing.T) float64 {
 	t.Helper()
 	test := ping.Test{To: w.at, Count: pings, Interval: pingsEach, PayloadBytes: 56}
-	said, err := w.from(ctx, append([]string{"/usr/bin/" + ping.Program}, test.Arguments()...)...)
+	output, err := w.from(ctx, append([]string{"/usr/bin/" + ping.Program}, test.Arguments()...)...)
 	if err != nil {
 		t.Fatal(err)
 	}
-	result, err := ping.Parse(strings.NewReader(said))
+	result, err := ping.Parse(strings.NewReader(output))
 	if err != nil {
 		t.Fatal(err)
 	}

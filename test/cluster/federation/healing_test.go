@@ -134,8 +134,8 @@ func TestHealing(t *testing.T) {
 	}
 	var all []asker.Outcome
 	// Each time, so that a run that is interrupted leaves what it has found.
-	found := func(one asker.Outcome) {
-		all = append(all, one)
+	record := func(outcome asker.Outcome) {
+		all = append(all, outcome)
 		if folder := os.Getenv("KTSN_HEALING_OUT"); folder != "" {
 			if err := asker.Write(folder, "federation", all); err != nil {
 				t.Error(err)
@@ -147,20 +147,20 @@ func TestHealing(t *testing.T) {
 		defer cancel()
 		chained := &watched{namespace: w.namespace, east: w.east, west: w.west}
 		defer chained.ends(context.WithoutCancel(ctx), t)
-		found(chained.chain(ctx, t))
+		record(chained.chain(ctx, t))
 	})
-	for _, one := range deathsAcross() {
-		t.Run(one.name, func(t *testing.T) {
+	for _, victim := range deathsAcross() {
+		t.Run(victim.name, func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 6*time.Minute)
 			defer cancel()
 			d := &dying{watched: &watched{namespace: w.namespace, east: w.east, west: w.west}, f: f}
-			found(d.dies(ctx, t, &one))
+			record(d.dies(ctx, t, &victim))
 		})
 	}
 }
 
 // dies has something die, and tells what became of the client.
-func (d *dying) dies(ctx context.Context, t *testing.T, one *death) asker.Outcome {
+func (d *dying) dies(ctx context.Context, t *testing.T, victim *death) asker.Outcome {
 	t.Helper()
 	d.f.startIfEnded()
 	for _, member := range members {
@@ -169,19 +169,19 @@ func (d *dying) dies(ctx context.Context, t *testing.T, one *death) asker.Outcom
 		member.renewChart(ctx, t)
 	}
 	defer d.ends(context.WithoutCancel(ctx), t)
-	if one.mend != nil {
-		defer one.mend(d, context.WithoutCancel(ctx), t)
+	if victim.mend != nil {
+		defer victim.mend(d, context.WithoutCancel(ctx), t)
 	}
-	d.begins(ctx, t, one.spare)
+	d.begins(ctx, t, victim.spare)
 	var timed func() *asker.Timed
-	if one.timed > 0 {
-		timed = d.timedOver(ctx, t, one.timed)
+	if victim.timed > 0 {
+		timed = d.timedOver(ctx, t, victim.timed)
 		time.Sleep(asksBefore)
 	}
 	d.died = time.Now()
-	one.die(d, ctx, t)
+	victim.die(d, ctx, t)
 	to := d.west
-	if one.moves {
+	if victim.moves {
 		to = d.east
 	}
 	d.isAnswered(ctx, t, to)
@@ -189,14 +189,14 @@ func (d *dying) dies(ctx context.Context, t *testing.T, one *death) asker.Outcom
 	if timed != nil {
 		timedFound = timed()
 	}
-	found := d.judged(ctx, t, one.name, to)
-	if found.Timed = timedFound; found.Timed != nil {
-		t.Logf("timed: %.2f s, %d of %d lost", found.Timed.Gap.Seconds(), found.Timed.Lost, found.Timed.Sent)
+	outcome := d.judged(ctx, t, victim.name, to)
+	if outcome.Timed = timedFound; outcome.Timed != nil {
+		t.Logf("timed: %.2f s, %d of %d lost", outcome.Timed.Gap.Seconds(), outcome.Timed.Lost, outcome.Timed.Sent)
 	}
-	if one.unnoticed && (found.Lost+d.lost6 > 0 || found.Timed != nil && found.Timed.Lost > 0) {
-		t.Errorf("messages were lost: %s; by IPv6 %d", &found, d.lost6)
+	if victim.unnoticed && (outcome.Lost+d.lost6 > 0 || outcome.Timed != nil && outcome.Timed.Lost > 0) {
+		t.Errorf("messages were lost: %s; by IPv6 %d", &outcome, d.lost6)
 	}
-	return found
+	return outcome
 }
 
 func (d *dying) deleteEndpoint(ctx context.Context, t *testing.T) {

@@ -49,17 +49,17 @@ func (f *federator) startHub(ctx context.Context) {
 func (f *federator) killedDuring(ctx context.Context, after time.Duration, commands ...[]string) {
 	f.t.Helper()
 	var all sync.WaitGroup
-	said, failed := make([]string, len(commands)), make([]error, len(commands))
+	outputs, failed := make([]string, len(commands)), make([]error, len(commands))
 	for i, arguments := range commands {
-		all.Go(func() { said[i], failed[i] = f.try(ctx, arguments...) })
+		all.Go(func() { outputs[i], failed[i] = f.try(ctx, arguments...) })
 	}
 	time.Sleep(after)
 	killHub(ctx, f.t)
 	all.Wait()
 	for i, arguments := range commands {
-		f.t.Logf("killed after %v: %s: %.150s", after, arguments[0], strings.ReplaceAll(said[i], "\n", " "))
-		if failed[i] != nil && !strings.Contains(said[i], "the hub does not answer; ask again when it does") {
-			f.t.Errorf("the hub was killed, and `ktsn fed %s` says %s", strings.Join(arguments, " "), said[i])
+		f.t.Logf("killed after %v: %s: %.150s", after, arguments[0], strings.ReplaceAll(outputs[i], "\n", " "))
+		if failed[i] != nil && !strings.Contains(outputs[i], "the hub does not answer; ask again when it does") {
+			f.t.Errorf("the hub was killed, and `ktsn fed %s` says %s", strings.Join(arguments, " "), outputs[i])
 		}
 	}
 }
@@ -160,7 +160,7 @@ func (f *federator) deployMany(ctx context.Context, namespace, name string) {
 // remove removes a workload that may be gone.
 func (f *federator) remove(ctx context.Context, namespace, name string) {
 	f.t.Helper()
-	if said, err := f.try(ctx, "delete", namespace+"/"+name); err != nil && !strings.Contains(said, "there is no workload") {
+	if output, err := f.try(ctx, "delete", namespace+"/"+name); err != nil && !strings.Contains(output, "there is no workload") {
 		f.t.Error(err)
 	}
 }

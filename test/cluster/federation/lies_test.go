@@ -40,8 +40,8 @@ func (p *place) asAgent(ctx context.Context, t *testing.T) dynamic.Interface {
 
 // lie writes into what a member reports of network line that these are its nodes.
 func (p *place) lie(ctx context.Context, agent dynamic.Interface, nodes ...v1alpha1.PeerNode) error {
-	of := agent.Resource(works).Namespace("karmada-es-" + p.as)
-	list, err := of.List(ctx, metav1.ListOptions{})
+	client := agent.Resource(works).Namespace("karmada-es-" + p.as)
+	list, err := client.List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return err
 	}
@@ -54,9 +54,9 @@ func (p *place) lie(ctx context.Context, agent dynamic.Interface, nodes ...v1alp
 			if kind != "TSNNetwork" || name != "line" {
 				continue
 			}
-			told, _, _ := unstructured.NestedMap(fields, "status")
-			if told == nil {
-				told = map[string]any{}
+			reported, _, _ := unstructured.NestedMap(fields, "status")
+			if reported == nil {
+				reported = map[string]any{}
 			}
 			text, err := json.Marshal(nodes)
 			if err != nil {
@@ -66,12 +66,12 @@ func (p *place) lie(ctx context.Context, agent dynamic.Interface, nodes ...v1alp
 			if err := json.Unmarshal(text, &peers); err != nil {
 				return err
 			}
-			told["peers"], fields["status"] = peers, told
+			reported["peers"], fields["status"] = peers, reported
 			patch, err := json.Marshal(map[string]any{"status": map[string]any{"manifestStatuses": statuses}})
 			if err != nil {
 				return err
 			}
-			_, err = of.Patch(ctx, list.Items[i].GetName(), types.MergePatchType, patch, metav1.PatchOptions{}, "status")
+			_, err = client.Patch(ctx, list.Items[i].GetName(), types.MergePatchType, patch, metav1.PatchOptions{}, "status")
 			return err
 		}
 	}
@@ -108,15 +108,15 @@ func liesAreNotTold(ctx context.Context, t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	own, err := liar.network(ctx, "line")
+	network, err := liar.network(ctx, "line")
 	if err != nil {
 		t.Fatal(err)
 	}
-	address, ipv6 := liar.ControlPlane().Address.String(), inside(own.Spec.IPv6.Part, 64)
+	address, ipv6 := liar.ControlPlane().Address.String(), inside(network.Spec.IPv6.Part, 64)
 	liar.whileItLies(ctx, t,
 		[]string{"of cluster " + liar.as + " other clusters are not told", `node "thief"`, "which is not in its cluster's part", `node "mirror"`, "has the address of a node of cluster " + honest.as},
 		v1alpha1.PeerNode{Name: "thief", Address: address, IPv4: inside(theirs.Spec.IPv4.Part, 24), IPv6: ipv6},
-		v1alpha1.PeerNode{Name: "mirror", Address: honest.ControlPlane().Address.String(), IPv4: inside(own.Spec.IPv4.Part, 24), IPv6: ipv6},
+		v1alpha1.PeerNode{Name: "mirror", Address: honest.ControlPlane().Address.String(), IPv4: inside(network.Spec.IPv4.Part, 24), IPv6: ipv6},
 	)
 	list, err := honest.dynamic.Resource(peers).List(ctx, metav1.ListOptions{})
 	if err != nil {

@@ -45,14 +45,14 @@ func (s *secondHub) command(ctx context.Context, arguments ...string) *exec.Cmd 
 func (s *secondHub) run(ctx context.Context, t *testing.T, arguments ...string) {
 	t.Helper()
 	line := strings.Join(arguments, " ")
-	var said []byte
+	var output []byte
 	var err error
-	took(t, line, func() { said, err = s.command(ctx, arguments...).CombinedOutput() })
+	took(t, line, func() { output, err = s.command(ctx, arguments...).CombinedOutput() })
 	if err != nil {
 		t.Errorf("%s: %v", line, err)
 	}
-	if len(said) > 0 {
-		t.Logf("%s", said)
+	if len(output) > 0 {
+		t.Logf("%s", output)
 	}
 }
 

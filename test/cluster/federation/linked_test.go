@@ -39,7 +39,7 @@ spec: {ipv4: {linkCIDR: %s}, clusters: [%s, %s]}
 
 // linkedPod is a pod with a label of links that runs a program of the image.
 func linkedPod(namespace, name, label, value string, arguments ...string) string {
-	said, _ := json.Marshal(arguments) // texts
+	encoded, _ := json.Marshal(arguments) // texts
 	return fmt.Sprintf(`
 ---
 apiVersion: v1
@@ -51,7 +51,7 @@ spec:
   restartPolicy: Never
   containers:
     - {name: tsnperf, image: "localhost/kubernetsn/tsnperf:dev", imagePullPolicy: Never, args: %s}
-`, namespace, name, label, value, said)
+`, namespace, name, label, value, encoded)
 }
 
 // links are those of a service in a place.
@@ -70,7 +70,7 @@ func (p *place) links(ctx context.Context, namespace, service string) ([]v1alpha
 }
 
 // linkedTo asks whether the one client of a service has a link that is up to an endpoint in a cluster, as its own cluster sees it.
-func (p *place) linkedTo(namespace, service string, other *place, found *v1alpha1.TSNLink) func(context.Context) error {
+func (p *place) linkedTo(namespace, service string, other *place, link *v1alpha1.TSNLink) func(context.Context) error {
 	return func(ctx context.Context) error {
 		links, err := p.links(ctx, namespace, service)
 		if err != nil {
@@ -81,7 +81,7 @@ func (p *place) linkedTo(namespace, service string, other *place, found *v1alpha
 				continue
 			}
 			if meta.IsStatusConditionTrue(links[i].Status.Conditions, v1alpha1.ConditionUp) {
-				*found = links[i]
+				*link = links[i]
 				return nil
 			}
 		}
@@ -96,12 +96,12 @@ func (p *place) hasPart(namespace, service string) func(context.Context) error {
 		if err != nil {
 			return fmt.Errorf("%s: %w", p.Name, err)
 		}
-		made := &v1alpha1.TSNService{}
-		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, made); err != nil {
+		endpoint := &v1alpha1.TSNService{}
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, endpoint); err != nil {
 			return err
 		}
-		if made.Spec.IPv4.Part == "" || made.Spec.VNIs == nil || len(made.Spec.Clusters) > 0 {
-			return fmt.Errorf("%s has the service %+v", p.Name, made.Spec)
+		if endpoint.Spec.IPv4.Part == "" || endpoint.Spec.VNIs == nil || len(endpoint.Spec.Clusters) > 0 {
+			return fmt.Errorf("%s has the service %+v", p.Name, endpoint.Spec)
 		}
 		return nil
 	}
@@ -161,17 +161,17 @@ func (l *acrossClusters) starts(ctx context.Context, t *testing.T) {
 	await(ctx, t, l.east.linkedTo(l.namespace, "plant", l.west, &l.link))
 	t.Logf("the link was up %v after it was made", l.link.Status.Since.Sub(l.link.CreationTimestamp.Time).Round(time.Millisecond))
 	await(ctx, t, func(ctx context.Context) error {
-		said, err := l.f.try(ctx, "links", "plant", "-n", l.namespace)
-		if err == nil && (!strings.Contains(said, "1 of 1 clients linked") || !strings.Contains(said, "  yes  ")) {
-			err = fmt.Errorf("links says %s", said)
+		output, err := l.f.try(ctx, "links", "plant", "-n", l.namespace)
+		if err == nil && (!strings.Contains(output, "1 of 1 clients linked") || !strings.Contains(output, "  yes  ")) {
+			err = fmt.Errorf("links says %s", output)
 		}
 		return err
 	})
 	t.Logf("links says:\n%s", l.f.run(ctx, "links", "plant", "-n", l.namespace))
 	await(ctx, t, func(ctx context.Context) error {
-		said, err := l.f.try(ctx, "where", l.namespace+"/arm")
-		if err == nil && !strings.Contains(said, "plant bus0 to "+l.west.as+"/"+l.namespace+"/plc-") {
-			err = fmt.Errorf("where says %s", said)
+		output, err := l.f.try(ctx, "where", l.namespace+"/arm")
+		if err == nil && !strings.Contains(output, "plant bus0 to "+l.west.as+"/"+l.namespace+"/plc-") {
+			err = fmt.Errorf("where says %s", output)
 		}
 		return err
 	})

@@ -62,11 +62,11 @@ func connect(ctx context.Context) error {
 	if name == "" {
 		return errors.New("KTSN_FEDERATION names no hub; `make federation` makes one")
 	}
-	found, err := cluster.OpenHub(name, clusterDir())
+	opened, err := cluster.OpenHub(name, clusterDir())
 	if err != nil {
 		return err
 	}
-	if hub, err = reach(found); err != nil {
+	if hub, err = reach(opened); err != nil {
 		return err
 	}
 	if err := kube.Wait(ctx, kube.HubServes(hub.client)); err != nil {

@@ -25,8 +25,8 @@ func (p *place) membership(ctx context.Context, t *testing.T, command string, op
 	t.Helper()
 	arguments := append([]string{"--name", p.Name, "--dir", clusterDir(), command, "--hub", hub.Name, "--as", p.as}, options...)
 	took(t, p.as+" "+command, func() {
-		if said, err := exec.CommandContext(ctx, testlab.Program(t, "ktsn-cluster"), arguments...).CombinedOutput(); err != nil {
-			t.Errorf("%q: %v: %s", arguments, err, said)
+		if output, err := exec.CommandContext(ctx, testlab.Program(t, "ktsn-cluster"), arguments...).CombinedOutput(); err != nil {
+			t.Errorf("%q: %v: %s", arguments, err, output)
 		}
 	})
 }
@@ -38,15 +38,15 @@ func (p *place) syncMode(ctx context.Context, t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var found struct {
+	var member struct {
 		Spec struct {
 			SyncMode string `json:"syncMode"`
 		} `json:"spec"`
 	}
-	if err := json.Unmarshal(text, &found); err != nil {
+	if err := json.Unmarshal(text, &member); err != nil {
 		t.Fatal(err)
 	}
-	return found.Spec.SyncMode
+	return member.Spec.SyncMode
 }
 
 // forgetHeartbeat removes the federator's, which the next federator makes again: while something is propagated to a member Karmada's own tool waits

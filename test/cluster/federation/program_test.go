@@ -89,8 +89,8 @@ func (p *place) installProgram(ctx context.Context, t *testing.T, certificate, k
 		Data: map[string][]byte{corev1.TLSCertKey: certificate, corev1.TLSPrivateKeyKey: key},
 	})
 	helm := func(ctx context.Context, arguments ...string) {
-		if said, err := chart.Helm(ctx, testlab.Program(t, "helm"), p.Kubeconfig(), arguments...); err != nil {
-			t.Errorf("%v: %s", err, said)
+		if output, err := chart.Helm(ctx, testlab.Program(t, "helm"), p.Kubeconfig(), arguments...); err != nil {
+			t.Errorf("%v: %s", err, output)
 		}
 	}
 	t.Cleanup(func() {
@@ -165,8 +165,8 @@ func TestTheFederatorRunsInPods(t *testing.T) {
 	took(t, "kube-proxy forwards to it after another", func() { await(ctx, t, forwarded(at)) })
 	f.run(ctx, "where") // of what a pod has read of the hub before it was ready
 	for _, member := range members {
-		if said := f.run(ctx, "clusters"); !strings.Contains(said, member.as) {
-			t.Errorf("it lists %s", said)
+		if output := f.run(ctx, "clusters"); !strings.Contains(output, member.as) {
+			t.Errorf("it lists %s", output)
 		}
 	}
 	namespace := newNamespace(ctx, t)

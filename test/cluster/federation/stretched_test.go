@@ -60,7 +60,7 @@ func removeNetwork(ctx context.Context, t *testing.T, name string) {
 
 // onNetwork is a pod on network line that runs a program of the image.
 func onNetwork(namespace, name string, arguments ...string) string {
-	said, _ := json.Marshal(arguments) // texts
+	encoded, _ := json.Marshal(arguments) // texts
 	return fmt.Sprintf(`
 ---
 apiVersion: v1
@@ -72,7 +72,7 @@ spec:
   restartPolicy: Never
   containers:
     - {name: tsnperf, image: "localhost/kubernetsn/tsnperf:dev", imagePullPolicy: Never, args: %s}
-`, namespace, name, said)
+`, namespace, name, encoded)
 }
 
 // addressesOf are those that a pod has on network line, IPv4 and IPv6, once it is attached.
@@ -86,9 +86,9 @@ func (p *place) addressesOf(ctx context.Context, namespace, name string) (all []
 		IPs  []netip.Addr `json:"ips"`
 	}
 	_ = json.Unmarshal([]byte(pod.Annotations["k8s.v1.cni.cncf.io/network-status"]), &attached) // not there yet
-	for _, one := range attached {
-		if strings.HasSuffix(one.Name, "/line") {
-			all = one.IPs
+	for _, attachment := range attached {
+		if strings.HasSuffix(attachment.Name, "/line") {
+			all = attachment.IPs
 		}
 	}
 	if len(all) != 2 || pod.Status.Phase == corev1.PodPending {
@@ -111,11 +111,11 @@ func (p *place) ended(ctx context.Context, t *testing.T, namespace, name string)
 		}
 		return nil
 	})
-	said, err := p.client.CoreV1().Pods(namespace).GetLogs(name, &corev1.PodLogOptions{}).DoRaw(ctx)
+	log, err := p.client.CoreV1().Pods(namespace).GetLogs(name, &corev1.PodLogOptions{}).DoRaw(ctx)
 	if err != nil || phase != corev1.PodSucceeded {
-		t.Errorf("%s: pod %s ended as %s, %v: %s", p.Name, name, phase, err, said)
+		t.Errorf("%s: pod %s ended as %s, %v: %s", p.Name, name, phase, err, log)
 	}
-	return string(said)
+	return string(log)
 }
 
 // arrivals counts messages in what a listener has written, and those that came before their time. All nodes have one clock here.

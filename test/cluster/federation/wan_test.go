@@ -41,12 +41,12 @@ var pingTime = regexp.MustCompile(`time=([0-9.]+) ms`)
 // fastest is the shortest time there and back of a few.
 func (p *place) fastest(ctx context.Context, t *testing.T, other *place) time.Duration {
 	t.Helper()
-	said, err := p.onFirst(ctx, "ping", "-c", "5", "-i", "0.2", other.ControlPlane().Address.String())
+	output, err := p.onFirst(ctx, "ping", "-c", "5", "-i", "0.2", other.ControlPlane().Address.String())
 	if err != nil {
 		t.Fatal(err)
 	}
 	least := time.Hour
-	for _, match := range pingTime.FindAllStringSubmatch(said, -1) {
+	for _, match := range pingTime.FindAllStringSubmatch(output, -1) {
 		milliseconds, err := strconv.ParseFloat(match[1], 64)
 		if err != nil {
 			t.Fatal(err)

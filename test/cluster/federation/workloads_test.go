@@ -136,13 +136,13 @@ func (p *place) hasConfigMaps(namespace, prefix string, want int) func(context.C
 // runs asks whether so many pods of a Deployment are ready, and no others are there.
 func (p *place) runs(namespace, name string, replicas int32) func(context.Context) error {
 	return func(ctx context.Context) error {
-		found, err := p.now(ctx, namespace, name)
+		deployment, err := p.now(ctx, namespace, name)
 		if err != nil {
 			return fmt.Errorf("%s: %w", p.Name, err)
 		}
-		if found.Status.ObservedGeneration < found.Generation || found.Status.ReadyReplicas != replicas || found.Status.Replicas != replicas {
+		if deployment.Status.ObservedGeneration < deployment.Generation || deployment.Status.ReadyReplicas != replicas || deployment.Status.Replicas != replicas {
 			return fmt.Errorf("%s: Deployment %s has %d pods, of which %d are ready, want %d", p.Name, name,
-				found.Status.Replicas, found.Status.ReadyReplicas, replicas)
+				deployment.Status.Replicas, deployment.Status.ReadyReplicas, replicas)
 		}
 		return nil
 	}

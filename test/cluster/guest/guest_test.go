@@ -63,11 +63,11 @@ func newMachine(t *testing.T, root string, memoryMiB int, shown ...string) guest
 
 func absolute(t *testing.T, path string) string {
 	t.Helper()
-	found, err := filepath.Abs(path)
+	absolute, err := filepath.Abs(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return found
+	return absolute
 }
 
 // build finds, or makes, kubelet, the reference plugins and the image of pods' namespaces.

@@ -36,31 +36,31 @@ type device struct {
 func newDevice() (_ *device, err error) {
 	// A bridge that listens to multicast sends frames of its own.
 	quiet := false
-	made := &device{
+	created := &device{
 		lower: &netlink.Dummy{LinkAttrs: netlink.LinkAttrs{Name: lowerName, MTU: longestFrame}},
 		upper: &netlink.Bridge{MulticastSnooping: &quiet, LinkAttrs: netlink.LinkAttrs{Name: deviceName,
 			MTU: longestFrame, NumTxQueues: scenario.Classes}},
 	}
-	if err := netlink.LinkAdd(made.upper); err != nil {
+	if err := netlink.LinkAdd(created.upper); err != nil {
 		return nil, fmt.Errorf("make device %s: %w", deviceName, err)
 	}
 	success := false
 	defer func() {
 		if !success {
-			err = errors.Join(err, made.remove())
+			err = errors.Join(err, created.remove())
 		}
 	}()
-	if err := netlink.LinkAdd(made.lower); err != nil {
+	if err := netlink.LinkAdd(created.lower); err != nil {
 		return nil, fmt.Errorf("make device %s: %w", lowerName, err)
 	}
 	address := &netlink.Addr{IPNet: &net.IPNet{IP: net.IP(source[:]), Mask: net.CIDRMask(24, 32)}}
-	if err := errors.Join(netlink.LinkSetMaster(made.lower, made.upper), netlink.LinkSetARPOff(made.upper),
-		netlink.LinkSetUp(made.lower), netlink.LinkSetUp(made.upper),
-		netlink.AddrAdd(made.upper, address)); err != nil {
+	if err := errors.Join(netlink.LinkSetMaster(created.lower, created.upper), netlink.LinkSetARPOff(created.upper),
+		netlink.LinkSetUp(created.lower), netlink.LinkSetUp(created.upper),
+		netlink.AddrAdd(created.upper, address)); err != nil {
 		return nil, fmt.Errorf("set up device %s: %w", deviceName, err)
 	}
 	success = true
-	return made, nil
+	return created, nil
 }
 
 // addIPv6 gives it an address, which may be used at once.

@@ -53,9 +53,9 @@ func runCases(reports *json.Encoder) error {
 	if err := json.Unmarshal(content, &cases); err != nil {
 		return fmt.Errorf("read cases: %w", err)
 	}
-	for _, one := range cases {
-		report := txtime.Report{Case: one}
-		if err := runCase(one, &report); err != nil {
+	for _, tested := range cases {
+		report := txtime.Report{Case: tested}
+		if err := runCase(tested, &report); err != nil {
 			report.Failure = err.Error()
 		}
 		if err := reports.Encode(report); err != nil {
@@ -65,18 +65,18 @@ func runCases(reports *json.Encoder) error {
 	return nil
 }
 
-func runCase(one txtime.Case, report *txtime.Report) (err error) {
+func runCase(tested txtime.Case, report *txtime.Report) (err error) {
 	device, err := newDevice()
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, device.remove()) }()
-	if one.Family == txtime.IPv6 {
+	if tested.Family == txtime.IPv6 {
 		if err := device.addIPv6(); err != nil {
 			return err
 		}
 	}
-	if qdiscs := caseQdiscs[one.Setup]; len(qdiscs) > 0 {
+	if qdiscs := caseQdiscs[tested.Setup]; len(qdiscs) > 0 {
 		if err := configure(qdiscs); err != nil {
 			return err
 		}
@@ -86,12 +86,12 @@ func runCase(one txtime.Case, report *txtime.Report) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, capture.close()) }()
-	output, err := exec.Command(casesProgram, one.Arguments(caseReceiver)...).CombinedOutput()
+	output, err := exec.Command(casesProgram, tested.Arguments(caseReceiver)...).CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("%w: %s", err, output)
 	}
 	arrived, err := capture.texts()
-	report.Facts = txtime.FactsOf(one, string(output), arrived)
+	report.Facts = txtime.FactsOf(tested, string(output), arrived)
 	return err
 }
 

@@ -36,11 +36,11 @@ func Load(dir string) ([]Scenario, error) {
 		if err != nil {
 			return nil, fmt.Errorf("read scenario: %w", err)
 		}
-		one, err := Parse(strings.TrimSuffix(filepath.Base(file), ".json"), content)
+		parsed, err := Parse(strings.TrimSuffix(filepath.Base(file), ".json"), content)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", file, err)
 		}
-		scenarios = append(scenarios, *one)
+		scenarios = append(scenarios, *parsed)
 	}
 	return scenarios, nil
 }
@@ -49,18 +49,18 @@ func Load(dir string) ([]Scenario, error) {
 func Parse(name string, content []byte) (*Scenario, error) {
 	decoder := json.NewDecoder(bytes.NewReader(content))
 	decoder.DisallowUnknownFields()
-	one := &Scenario{ETFDelta: defaultETFDelta}
-	if err := decoder.Decode(one); err != nil {
+	parsed := &Scenario{ETFDelta: defaultETFDelta}
+	if err := decoder.Decode(parsed); err != nil {
 		return nil, err
 	}
-	if one.Name != "" {
+	if parsed.Name != "" {
 		return nil, errors.New("name: it is the file's name, leave it out")
 	}
-	one.Name = name
-	if err := one.check(); err != nil {
+	parsed.Name = name
+	if err := parsed.check(); err != nil {
 		return nil, err
 	}
-	return one, nil
+	return parsed, nil
 }
 
 func (s *Scenario) check() error {

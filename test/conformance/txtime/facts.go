@@ -30,9 +30,9 @@ func parse(text string) map[string]Facts {
 }
 
 // FactsOf takes what ktsn-test-txtime said of one case, and which texts arrived.
-func FactsOf(one Case, output string, arrived []string) Facts {
-	facts := slices.Clone(parse(output)[one.Name])
-	if one.Arrived {
+func FactsOf(tested Case, output string, arrived []string) Facts {
+	facts := slices.Clone(parse(output)[tested.Name])
+	if tested.Arrived {
 		facts = append(facts, "arrived = "+join(arrived))
 	}
 	return facts

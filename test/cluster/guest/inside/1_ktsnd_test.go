@@ -88,15 +88,15 @@ func TestKtsndStartsAsTheChartDescribesIt(t *testing.T) {
 
 // Debian's kernel does not divide real-time scheduling among cgroups.
 func TestKtsnRealtimeSaysNothingWhereThereIsNothingToDo(t *testing.T) {
-	if said := saidBy(t, "ktsnd"); strings.Contains(said, "ktsn-realtime") || strings.Contains(said, "no real-time budget") {
-		t.Errorf("the log is\n%s", said)
+	if log := containerLog(t, "ktsnd"); strings.Contains(log, "ktsn-realtime") || strings.Contains(log, "no real-time budget") {
+		t.Errorf("the log is\n%s", log)
 	}
 }
 
 // No cgroup of version 2 has a budget of its own.
 func TestTheBudgetIsThatOfTheWholeKernel(t *testing.T) {
-	if said := saidBy(t, "ktsnd"); !strings.Contains(said, "(kernel.sched_rt_runtime_us)") {
-		t.Errorf("the log does not name kernel.sched_rt_runtime_us:\n%s", said)
+	if log := containerLog(t, "ktsnd"); !strings.Contains(log, "(kernel.sched_rt_runtime_us)") {
+		t.Errorf("the log does not name kernel.sched_rt_runtime_us:\n%s", log)
 	}
 }
 
@@ -119,7 +119,7 @@ func TestKtsndHasRealTimeSchedulingAndItsProcessor(t *testing.T) {
 // realTimeThreads are those of the ktsnd of a pod that have SCHED_FIFO.
 func realTimeThreads(t *testing.T, pod string) []int {
 	t.Helper()
-	var found []int
+	var threads []int
 	for _, process := range ktsndProcesses(t, pod) {
 		for _, thread := range threadsOf(t, process) {
 			attributes, err := unix.SchedGetAttr(thread, 0)
@@ -127,17 +127,17 @@ func realTimeThreads(t *testing.T, pod string) []int {
 				t.Fatal(err)
 			}
 			if attributes.Policy == unix.SCHED_FIFO {
-				found = append(found, thread)
+				threads = append(threads, thread)
 			}
 		}
 	}
-	return found
+	return threads
 }
 
 // ktsndProcesses are those of ktsnd in its container, in which probes run as well.
 func ktsndProcesses(t *testing.T, pod string) []int {
 	t.Helper()
-	var found []int
+	var pids []int
 	for _, field := range strings.Fields(cgroupFile(t, pod, "cgroup.procs")) {
 		name, err := os.ReadFile(filepath.Join("/proc", field, "comm"))
 		if err != nil || strings.TrimSpace(string(name)) != "ktsnd" {
@@ -147,12 +147,12 @@ func ktsndProcesses(t *testing.T, pod string) []int {
 		if err != nil {
 			t.Fatal(err)
 		}
-		found = append(found, pid)
+		pids = append(pids, pid)
 	}
-	if len(found) == 0 {
+	if len(pids) == 0 {
 		t.Fatal("no ktsnd is in its container")
 	}
-	return found
+	return pids
 }
 
 func TestKtsndsMemoryIsLocked(t *testing.T) {
@@ -229,11 +229,11 @@ func statusFile(t *testing.T, pid int) map[string]string {
 // cgroupFile reads a file of the cgroup of a pod's container.
 func cgroupFile(t *testing.T, pod, name string) string {
 	t.Helper()
-	own, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", processOf(t, pod)))
+	cgroups, err := os.ReadFile(fmt.Sprintf("/proc/%d/cgroup", processOf(t, pod)))
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, path, _ := strings.Cut(strings.TrimSpace(string(own)), "::")
+	_, path, _ := strings.Cut(strings.TrimSpace(string(cgroups)), "::")
 	text, err := os.ReadFile(filepath.Join("/sys/fs/cgroup", path, name))
 	if err != nil {
 		t.Fatal(err)

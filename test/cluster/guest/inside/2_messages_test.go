@@ -119,13 +119,13 @@ func exchange(t *testing.T, to string, count int) ([]tsnperf.Sent, []tsnperf.Rec
 	defer cancel()
 	listener := inContainer(ctx, t, "listener", "listener", "--bind", "0.0.0.0:7788", "--run-id", "1", "--count", strconv.Itoa(count),
 		"--csv", "/dev/stdout", "--quiet", "--block", "--first-timeout", "0", "--idle-timeout", "120s")
-	var heard, complaints strings.Builder
-	listener.Stdout, listener.Stderr = &heard, &complaints
+	var listenerCSV, complaints strings.Builder
+	listener.Stdout, listener.Stderr = &listenerCSV, &complaints
 	if err := listener.Start(); err != nil {
 		t.Fatal(err)
 	}
 	waitForPort(t, "listener", 7788, &complaints)
-	said, err := inContainer(ctx, t, "talker", "talker", "--to", to+":7788", "--run-id", "1", "--count", strconv.Itoa(count),
+	talkerCSV, err := inContainer(ctx, t, "talker", "talker", "--to", to+":7788", "--run-id", "1", "--count", strconv.Itoa(count),
 		"--cycle", "20ms", "--lead", "10ms", "--start", "+1s", "--csv", "/dev/stdout", "--quiet").Output()
 	if err != nil {
 		t.Fatalf("the talker: %v: %s", err, complaint(err))
@@ -133,11 +133,11 @@ func exchange(t *testing.T, to string, count int) ([]tsnperf.Sent, []tsnperf.Rec
 	if err := listener.Wait(); err != nil {
 		t.Fatalf("the listener: %v: %s", err, complaints.String())
 	}
-	sent, err := tsnperf.ReadTalker(strings.NewReader(string(said)))
+	sent, err := tsnperf.ReadTalker(strings.NewReader(string(talkerCSV)))
 	if err != nil {
 		t.Fatal(err)
 	}
-	received, err := tsnperf.ReadListener(strings.NewReader(heard.String()))
+	received, err := tsnperf.ReadListener(strings.NewReader(listenerCSV.String()))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -72,11 +72,11 @@ func output(arguments ...string) (string, error) {
 	command := exec.CommandContext(ctx, arguments[0], arguments[1:]...)
 	text, err := command.Output()
 	if err != nil {
-		said := ""
+		stderr := ""
 		if exit, ok := err.(*exec.ExitError); ok { //nolint:errorlint // it is not wrapped
-			said = strings.TrimSpace(string(exit.Stderr))
+			stderr = strings.TrimSpace(string(exit.Stderr))
 		}
-		return string(text), fmt.Errorf("%s: %w: %s", strings.Join(arguments, " "), err, said)
+		return string(text), fmt.Errorf("%s: %w: %s", strings.Join(arguments, " "), err, stderr)
 	}
 	return string(text), nil
 }

@@ -85,11 +85,11 @@ func start(t *testing.T, pods ...*corev1.Pod) {
 	}
 	for _, pod := range pods {
 		err := eventually(func() error {
-			found, err := podNamed(pod.Name)
+			existing, err := podNamed(pod.Name)
 			if err != nil {
 				return err
 			}
-			return ready(found)
+			return ready(existing)
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -163,15 +163,15 @@ func containerID(t *testing.T, name string) string {
 func processOf(t *testing.T, name string) int {
 	t.Helper()
 	id := containerID(t, name)
-	var found int
+	var pid int
 	err := eventually(func() (err error) {
-		found, err = taskOf(id)
+		pid, err = taskOf(id)
 		return err
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return found
+	return pid
 }
 
 // taskOf asks the runtime for the first process of a container. A slow runtime may not know it at once.
@@ -193,7 +193,7 @@ func taskOf(id string) (int, error) {
 }
 
 // saidBy is what a pod's container wrote.
-func saidBy(t *testing.T, name string) string {
+func containerLog(t *testing.T, name string) string {
 	t.Helper()
 	files, err := filepath.Glob("/var/log/pods/*_" + name + "-" + hostname + "_*/*/*.log")
 	if err != nil || len(files) == 0 {

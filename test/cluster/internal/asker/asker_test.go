@@ -75,9 +75,9 @@ func TestAGapIsAsLongAsNobodyAnswered(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	found := Judge(rows, began, time.Now())
-	if found.Gap < healed.Sub(died) || found.Lost == 0 || found.Lost == found.Sent || found.Sent != len(rows) {
-		t.Errorf("nobody answered for %v, and found is %+v of %d rows", healed.Sub(died), found, len(rows))
+	findings := Judge(rows, began, time.Now())
+	if findings.Gap < healed.Sub(died) || findings.Lost == 0 || findings.Lost == findings.Sent || findings.Sent != len(rows) {
+		t.Errorf("nobody answered for %v, and found is %+v of %d rows", healed.Sub(died), findings, len(rows))
 	}
 	if before := Judge(rows, began, died.Add(-10*time.Millisecond)); before.Sent == 0 || before.Lost > 0 {
 		t.Errorf("before it died, found is %+v", before)

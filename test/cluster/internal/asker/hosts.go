@@ -10,7 +10,7 @@ import (
 )
 
 // lookUp finds a name in a file such as /etc/hosts. Go's own resolver believes for five seconds what it has read there.
-func lookUp(file, name string, is4 bool) (address netip.Addr, found bool) {
+func lookUp(file, name string, is4 bool) (address netip.Addr, ok bool) {
 	text, err := os.ReadFile(file)
 	if err != nil {
 		return address, false

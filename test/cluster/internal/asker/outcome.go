@@ -36,8 +36,8 @@ type Timed struct {
 }
 
 // Add is an outcome of what was found before something died and from then on.
-func (o *Outcome) Add(quiet, found Findings) {
-	o.Quiet, o.Gap, o.Sent, o.Lost = quiet.Gap, found.Gap, found.Sent, found.Lost
+func (o *Outcome) Add(quiet, died Findings) {
+	o.Quiet, o.Gap, o.Sent, o.Lost = quiet.Gap, died.Gap, died.Sent, died.Lost
 }
 
 func (o *Outcome) String() string { return strings.Join(o.row(), ", ") }

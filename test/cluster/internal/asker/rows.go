@@ -73,14 +73,14 @@ type Findings struct {
 // Judge looks at what was sent within a time, and at the answers that came. The time before the first answer and that after the last
 // one count.
 func Judge(rows []Row, from, to time.Time) Findings {
-	var found Findings
+	var findings Findings
 	at := []time.Time{from}
 	for i := range rows {
 		row := &rows[i]
 		if !row.Sent.Before(from) && row.Sent.Before(to) {
-			found.Sent++
+			findings.Sent++
 			if row.Answered.IsZero() {
-				found.Lost++
+				findings.Lost++
 			}
 		}
 		if row.Answered.After(from) && row.Answered.Before(to) {
@@ -90,11 +90,11 @@ func Judge(rows []Row, from, to time.Time) Findings {
 	at = append(at, to)
 	slices.SortFunc(at, time.Time.Compare)
 	for i := 1; i < len(at); i++ {
-		if gap := at[i].Sub(at[i-1]); gap > found.Gap {
-			found.Gap, found.GapFrom = gap, at[i-1]
+		if gap := at[i].Sub(at[i-1]); gap > findings.Gap {
+			findings.Gap, findings.GapFrom = gap, at[i-1]
 		}
 	}
-	return found
+	return findings
 }
 
 // Last is when the last answer came, zero where none did, and from whom.

@@ -17,10 +17,10 @@ func JudgeTimed(sent []tsnperf.Sent, received []tsnperf.Received) *Timed {
 		numbers[received[i].Sequence] = true
 		at[i] = received[i].Arrival
 	}
-	made := &Timed{Sent: len(sent), Lost: len(sent) - len(numbers)}
+	timed := &Timed{Sent: len(sent), Lost: len(sent) - len(numbers)}
 	slices.Sort(at)
 	for i := 1; i < len(at); i++ {
-		made.Gap = max(made.Gap, time.Duration(at[i]-at[i-1]))
+		timed.Gap = max(timed.Gap, time.Duration(at[i]-at[i-1]))
 	}
-	return made
+	return timed
 }

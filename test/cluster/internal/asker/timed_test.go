@@ -16,10 +16,10 @@ func TestAGapOfTimedMessagesIsBetweenArrivals(t *testing.T) {
 	}
 	// Message 4 came before 2, 3 not at all, and 0 twice.
 	received := []tsnperf.Received{at(0, 0), at(0, time.Millisecond), at(1, 2*time.Millisecond), at(2, 9*time.Millisecond), at(4, 5*time.Millisecond)}
-	if found, want := JudgeTimed(sent, received), (&Timed{Sent: 5, Lost: 1, Gap: 4 * time.Millisecond}); *found != *want {
-		t.Errorf("found %+v, want %+v", found, want)
+	if got, want := JudgeTimed(sent, received), (&Timed{Sent: 5, Lost: 1, Gap: 4 * time.Millisecond}); *got != *want {
+		t.Errorf("found %+v, want %+v", got, want)
 	}
-	if found, want := JudgeTimed(sent, nil), (&Timed{Sent: 5, Lost: 5}); *found != *want {
-		t.Errorf("without arrivals: found %+v, want %+v", found, want)
+	if got, want := JudgeTimed(sent, nil), (&Timed{Sent: 5, Lost: 5}); *got != *want {
+		t.Errorf("without arrivals: found %+v, want %+v", got, want)
 	}
 }

@@ -33,7 +33,7 @@ func Hierarchies(mountinfo string) ([]Hierarchy, error) {
 		return nil, fmt.Errorf("find cgroups: %w", err)
 	}
 	defer file.Close()
-	var found []Hierarchy
+	var hierarchies []Hierarchy
 	lines := bufio.NewScanner(file)
 	for lines.Scan() {
 		before, after, _ := strings.Cut(lines.Text(), " - ")
@@ -47,9 +47,9 @@ func Hierarchies(mountinfo string) ([]Hierarchy, error) {
 				hierarchy.Controllers = controllersOf(hierarchy.Path)
 			}
 		}
-		found = append(found, hierarchy)
+		hierarchies = append(hierarchies, hierarchy)
 	}
-	return found, lines.Err()
+	return hierarchies, lines.Err()
 }
 
 // controllersOf reads what a cgroup of version 2 can control.
@@ -86,13 +86,13 @@ func VersionOf(all []Hierarchy) (int, error) {
 		return 0, err
 	}
 	for _, controller := range needed[cpu.Version] {
-		found, err := OfController(all, controller)
+		hierarchy, err := OfController(all, controller)
 		if err != nil {
 			return 0, err
 		}
-		if found.Version != cpu.Version {
+		if hierarchy.Version != cpu.Version {
 			return 0, fmt.Errorf("the controller %q is one of cgroup v%d, and cpu one of v%d; boot with all of them in one version",
-				controller, found.Version, cpu.Version)
+				controller, hierarchy.Version, cpu.Version)
 		}
 	}
 	return cpu.Version, nil
@@ -116,14 +116,14 @@ func Find(name string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	var found []string
+	var folders []string
 	for _, hierarchy := range all {
 		path := filepath.Join(hierarchy.Path, name)
-		if info, err := os.Stat(path); err == nil && info.IsDir() && !slices.Contains(found, path) {
-			found = append(found, path)
+		if info, err := os.Stat(path); err == nil && info.IsDir() && !slices.Contains(folders, path) {
+			folders = append(folders, path)
 		}
 	}
-	return found, nil
+	return folders, nil
 }
 
 // Processes lists who is in a cgroup or below it.

@@ -20,19 +20,19 @@ func TestHierarchiesAreFoundAmongTheMounts(t *testing.T) {
 	if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	found, err := Hierarchies(file)
+	hierarchies, err := Hierarchies(file)
 	if err != nil {
 		t.Fatal(err)
 	}
 	var paths []string
-	for _, hierarchy := range found {
+	for _, hierarchy := range hierarchies {
 		paths = append(paths, hierarchy.Path)
 	}
 	if want := []string{"/sys/fs/cgroup/cpu", "/sys/fs/cgroup/systemd", "/sys/fs/cgroup/unified"}; !slices.Equal(paths, want) {
 		t.Errorf("got %q, want %q", paths, want)
 	}
-	if !slices.Contains(found[0].Controllers, "cpuacct") {
-		t.Errorf("the controllers are %q", found[0].Controllers)
+	if !slices.Contains(hierarchies[0].Controllers, "cpuacct") {
+		t.Errorf("the controllers are %q", hierarchies[0].Controllers)
 	}
 }
 

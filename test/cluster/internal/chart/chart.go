@@ -18,6 +18,6 @@ func Helm(ctx context.Context, program, kubeconfig string, arguments ...string) 
 	defer os.RemoveAll(dir)
 	command := exec.CommandContext(ctx, program, arguments...)
 	command.Env = append(os.Environ(), "KUBECONFIG="+kubeconfig, "HELM_CACHE_HOME="+dir, "HELM_CONFIG_HOME="+dir, "HELM_DATA_HOME="+dir)
-	said, err := command.CombinedOutput()
-	return string(said), err
+	output, err := command.CombinedOutput()
+	return string(output), err
 }

@@ -112,11 +112,11 @@ func (o *buildOptions) add(command *cobra.Command) {
 
 func (o *buildOptions) builder(stderr io.Writer) (*components.Builder, error) {
 	if o.repository == "" {
-		found, err := findRepository()
+		root, err := findRepository()
 		if err != nil {
 			return nil, err
 		}
-		o.repository = found
+		o.repository = root
 	}
 	if o.cache == "" {
 		folder, err := os.UserCacheDir()

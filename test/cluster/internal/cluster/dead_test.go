@@ -33,20 +33,20 @@ func TestAClusterOfWhichNothingRunsIsRemovedUnlessSomebodyIsAtIt(t *testing.T) {
 		t.Skip("needs root: who removes a cluster looks for its network namespaces and mounts")
 	}
 	root := t.TempDir()
-	own, dead, locked := saved(t, "own", root), saved(t, "dead", root), saved(t, "locked", root)
+	first, dead, locked := saved(t, "own", root), saved(t, "dead", root), saved(t, "locked", root)
 	unlock, err := lock(locked.Name, locked.Dir)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer unlock()
-	var said []string
-	removeDead(t.Context(), own.Name, root, func(format string, arguments ...any) { said = append(said, fmt.Sprintf(format, arguments...)) })
-	for p, want := range map[*plan.Plan]bool{own: true, dead: false, locked: true} {
+	var logged []string
+	removeDead(t.Context(), first.Name, root, func(format string, arguments ...any) { logged = append(logged, fmt.Sprintf(format, arguments...)) })
+	for p, want := range map[*plan.Plan]bool{first: true, dead: false, locked: true} {
 		if _, err := os.Stat(p.Dir); (err == nil) != want {
 			t.Errorf("cluster %s is left: %t, want %t", p.Name, err == nil, want)
 		}
 	}
-	if len(said) != 1 || !strings.Contains(said[0], "removed cluster "+dead.Name) {
-		t.Errorf("it says %q", said)
+	if len(logged) != 1 || !strings.Contains(logged[0], "removed cluster "+dead.Name) {
+		t.Errorf("it says %q", logged)
 	}
 }

@@ -107,13 +107,13 @@ member=$(mktemp) hub=` + kube.KarmadaKubeconfig + `
 trap 'rm -f "$member"' EXIT
 cat >"$member"
 ` + kube.KarmadaPrograms + "/karmadactl " + command
-	said, err := node.Output(ctx, c.Place(c.ControlPlane().Name), bytes.NewReader(credentials), "sh", "-ec", script)
+	output, err := node.Output(ctx, c.Place(c.ControlPlane().Name), bytes.NewReader(credentials), "sh", "-ec", script)
 	if err != nil {
 		return err
 	}
 	// It ends well, too, where it found something that should not be there.
-	if strings.Contains(said, "[ERROR]") {
-		return fmt.Errorf("karmadactl: %s", strings.TrimSpace(said))
+	if strings.Contains(output, "[ERROR]") {
+		return fmt.Errorf("karmadactl: %s", strings.TrimSpace(output))
 	}
 	return nil
 }

@@ -31,11 +31,11 @@ func (c *Cluster) Logs(host, service string, tail int64, to io.Writer) error {
 	if service != "" {
 		pattern = filepath.Join(c.Root(host), node.LogFile(service))
 	}
-	found, err := filepath.Glob(pattern)
-	if err != nil || len(found) == 0 {
+	paths, err := filepath.Glob(pattern)
+	if err != nil || len(paths) == 0 {
 		return errors.Join(err, fmt.Errorf("%s has no log of service %q", host, service))
 	}
-	for _, file := range found {
+	for _, file := range paths {
 		text, err := readTail(file, tail)
 		if err != nil {
 			return fmt.Errorf("read log: %w", err)
@@ -125,7 +125,7 @@ func (c *Cluster) explainPods(text io.Writer) bool {
 	if err != nil {
 		return false
 	}
-	said := false
+	written := false
 	for _, pod := range pods.Items {
 		if podReady(&pod) {
 			continue
@@ -133,31 +133,31 @@ func (c *Cluster) explainPods(text io.Writer) bool {
 		fmt.Fprintf(text, "---- pod %s/%s on %s: %s\n", pod.Namespace, pod.Name, pod.Spec.NodeName, pod.Status.Phase)
 		events, err := client.CoreV1().Events(pod.Namespace).List(ctx, metav1.ListOptions{FieldSelector: "involvedObject.name=" + pod.Name + ",type=Warning"})
 		if err != nil {
-			return said
+			return written
 		}
 		for _, event := range events.Items[max(0, len(events.Items)-explainLines):] {
 			fmt.Fprintf(text, "%s: %s\n", event.Reason, event.Message)
 		}
-		said = c.explainContainers(text, &pod) || said
+		written = c.explainContainers(text, &pod) || written
 	}
-	return said
+	return written
 }
 
 // explainContainers shows the ends of the last logs of a pod's containers.
 func (c *Cluster) explainContainers(text io.Writer, pod *corev1.Pod) bool {
 	folder := fmt.Sprintf("%s_%s_%s", pod.Namespace, pod.Name, pod.UID)
 	containers, _ := filepath.Glob(filepath.Join(c.Root(pod.Spec.NodeName), "var", "log", "pods", folder, "*")) // the pattern is valid
-	said := false
+	written := false
 	for _, container := range containers {
 		logs, _ := filepath.Glob(filepath.Join(container, "*.log")) // likewise
 		if len(logs) == 0 {
 			continue
 		}
 		lines := complaints(slices.MaxFunc(logs, newer))
-		said = said || len(lines) > 0
+		written = written || len(lines) > 0
 		fmt.Fprintf(text, "%s:\n  %s\n", filepath.Base(container), strings.Join(lines, "\n  "))
 	}
-	return said
+	return written
 }
 
 // newer compares logs of a container by their numbers, 0.log, 1.log, ...

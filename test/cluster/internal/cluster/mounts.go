@@ -16,13 +16,13 @@ func mountsBelow(dir string) ([]string, error) {
 		return nil, fmt.Errorf("look for mounts: %w", err)
 	}
 	defer file.Close()
-	var found []string
+	var mounts []string
 	lines := bufio.NewScanner(file)
 	for lines.Scan() {
 		fields := strings.Fields(lines.Text())
 		if len(fields) > 4 && strings.HasPrefix(fields[4], dir+"/") {
-			found = append(found, fields[4])
+			mounts = append(mounts, fields[4])
 		}
 	}
-	return found, lines.Err()
+	return mounts, lines.Err()
 }

@@ -81,9 +81,9 @@ func (c *Cluster) AddService(ctx context.Context, host string, service node.Serv
 			return err
 		}
 		return kube.Wait(ctx, func(ctx context.Context) error {
-			said, err := node.Output(ctx, c.Place(host), nil, "sv", "start", "/etc/service/"+service.Name)
+			output, err := node.Output(ctx, c.Place(host), nil, "sv", "start", "/etc/service/"+service.Name)
 			if err != nil {
-				return fmt.Errorf("start %s: %w: %s", service.Name, err, strings.TrimSpace(said))
+				return fmt.Errorf("start %s: %w: %s", service.Name, err, strings.TrimSpace(output))
 			}
 			return nil
 		})
@@ -100,9 +100,9 @@ func (c *Cluster) RemoveService(ctx context.Context, host, service string) error
 		wait := strconv.Itoa(int(serviceGrace.Seconds()))
 		// It fails where it had to kill, and where nothing was started yet: whether it runs is what counts.
 		_, err := node.Output(ctx, c.Place(host), nil, "sv", "-w", wait, "force-stop", "/etc/service/"+service)
-		said, _ := node.Output(ctx, c.Place(host), nil, "sv", "status", "/etc/service/"+service)
-		if strings.HasPrefix(said, "run:") {
-			return fmt.Errorf("end %s: %w: %s", service, err, strings.TrimSpace(said))
+		status, _ := node.Output(ctx, c.Place(host), nil, "sv", "status", "/etc/service/"+service)
+		if strings.HasPrefix(status, "run:") {
+			return fmt.Errorf("end %s: %w: %s", service, err, strings.TrimSpace(status))
 		}
 		return os.RemoveAll(folder)
 	})
@@ -123,9 +123,9 @@ func (c *Cluster) RestartService(ctx context.Context, host, service string) erro
 		if killed == nil {
 			return nil
 		}
-		said, err := node.Output(ctx, c.Place(host), nil, "sv", "-w", wait, "start", "/etc/service/"+service)
+		output, err := node.Output(ctx, c.Place(host), nil, "sv", "-w", wait, "start", "/etc/service/"+service)
 		if err != nil {
-			return fmt.Errorf("restart %s: %w: %s", service, errors.Join(killed, err), strings.TrimSpace(said))
+			return fmt.Errorf("restart %s: %w: %s", service, errors.Join(killed, err), strings.TrimSpace(output))
 		}
 		return nil
 	})

@@ -91,7 +91,7 @@ func newPlan(options Options) (*plan.Plan, error) {
 
 // existing returns the cluster if it is up, and removes what is left of one that is not.
 func (c *Cluster) existing(ctx context.Context, options Options) (*Cluster, error) {
-	found, err := Open(c.Name, options.Dir)
+	opened, err := Open(c.Name, options.Dir)
 	if errors.Is(err, plan.ErrNone) {
 		// A start that was killed before its plan was saved has made nothing, but one with --dir elsewhere may have.
 		if left := network.Left(c.Plan); len(left) > 0 {
@@ -103,19 +103,19 @@ func (c *Cluster) existing(ctx context.Context, options Options) (*Cluster, erro
 	if err != nil {
 		return nil, err
 	}
-	if !found.Ready() {
+	if !opened.Ready() {
 		fmt.Fprintf(options.Progress, "removing what an unfinished start of cluster %s left\n", c.Name)
-		return nil, found.removeKeepingLock(ctx)
+		return nil, opened.removeKeepingLock(ctx)
 	}
-	if found.Hub != options.Hub {
+	if opened.Hub != options.Hub {
 		return nil, fmt.Errorf("there is a cluster or a hub of the name %s already; take it down first, or give this one another --name", c.Name)
 	}
-	if len(found.Nodes) != len(c.Nodes) || (options.Subnet.IsValid() && found.Subnet != options.Subnet) {
+	if len(opened.Nodes) != len(c.Nodes) || (options.Subnet.IsValid() && opened.Subnet != options.Subnet) {
 		return nil, fmt.Errorf("cluster %s is up with %d nodes in %s; take it down first, or give this one another --name",
-			c.Name, len(found.Nodes), found.Subnet)
+			c.Name, len(opened.Nodes), opened.Subnet)
 	}
 	fmt.Fprintf(options.Progress, "cluster %s is up already\n", c.Name)
-	return found, nil
+	return opened, nil
 }
 
 // removeKeepingLock removes all but the folder, on which the lock is.

@@ -106,14 +106,14 @@ func (c *Cluster) startDelay(ctx context.Context, site network.Site, delay time.
 		"wan", "carry", site.Name, "--delay", delay.String())
 	command.Stderr = log
 	command.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	said, err := command.StdoutPipe()
+	stdout, err := command.StdoutPipe()
 	if err != nil {
 		return err
 	}
 	if err := command.Start(); err != nil {
 		return err
 	}
-	line, _ := bufio.NewReader(said).ReadString('\n') // ends with the program
+	line, _ := bufio.NewReader(stdout).ReadString('\n') // ends with the program
 	if strings.TrimSpace(line) == carrying {
 		return command.Process.Release()
 	}

@@ -44,11 +44,11 @@ func NewApplier(config *rest.Config) (*Applier, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reach the API server: %w", err)
 	}
-	found, err := discovery.NewDiscoveryClientForConfig(config)
+	discoverer, err := discovery.NewDiscoveryClientForConfig(config)
 	if err != nil {
 		return nil, fmt.Errorf("reach the API server: %w", err)
 	}
-	return &Applier{client: client, mapper: restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(found))}, nil
+	return &Applier{client: client, mapper: restmapper.NewDeferredDiscoveryRESTMapper(memory.NewMemCacheClient(discoverer))}, nil
 }
 
 // ApplySystem applies what a cluster has from the beginning.

@@ -31,11 +31,11 @@ func NewCredentials(p *plan.Plan) (*Credentials, error) {
 	for name, authority := range map[string]**pki.Authority{
 		"kubernetes": &c.cluster, "front-proxy": &c.front, "etcd": &c.etcd,
 	} {
-		made, err := pki.NewAuthority(name)
+		created, err := pki.NewAuthority(name)
 		if err != nil {
 			return nil, err
 		}
-		*authority = made
+		*authority = created
 	}
 	return c, nil
 }

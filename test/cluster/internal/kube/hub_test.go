@@ -66,11 +66,11 @@ func TestConversionsAreThoseOfThePatchesWithTheWebhookFilledIn(t *testing.T) {
 	}
 	k := Karmada{Manifests: manifests, Authority: []byte("authority")}
 	write(`{apiVersion: v1, kind: Patch, metadata: {name: a}, spec: {conversion: {webhook: {clientConfig: {url: "https://{{name}}.{{namespace}}.svc:443", caBundle: "{{caBundle}}"}}}}}`)
-	found, err := k.conversions()
+	conversions, err := k.conversions()
 	if err != nil {
 		t.Fatal(err)
 	}
-	config := found["a"].(map[string]any)["webhook"].(map[string]any)["clientConfig"].(map[string]any)
+	config := conversions["a"].(map[string]any)["webhook"].(map[string]any)["clientConfig"].(map[string]any)
 	if config["url"] != "https://karmada-webhook.karmada-system.svc:443" || config["caBundle"] != "YXV0aG9yaXR5" {
 		t.Errorf("%v", config)
 	}

@@ -119,8 +119,8 @@ func (k *Karmada) conversions() (map[string]any, error) {
 		if err != nil {
 			return nil, err
 		}
-		conversion, found, err := unstructured.NestedFieldCopy(patch.Object, "spec", "conversion")
-		if err != nil || !found {
+		conversion, ok, err := unstructured.NestedFieldCopy(patch.Object, "spec", "conversion")
+		if err != nil || !ok {
 			return nil, errors.Join(fmt.Errorf("manifest %s of Karmada has no conversion", filepath.Base(file)), err)
 		}
 		all[patch.GetName()] = conversion

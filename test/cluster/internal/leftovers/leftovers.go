@@ -36,14 +36,14 @@ func Of(p *plan.Plan) ([]string, error) {
 	if strings.Contains(string(mounts), p.Dir) || strings.Contains(string(mounts), p.Prefix()) {
 		left = append(left, "mounts")
 	}
-	found, err := processes(p)
-	return append(left, found...), err
+	running, err := processes(p)
+	return append(left, running...), err
 }
 
 // processes are those that are in the cluster's cgroups or name its folder. One that has ended and only waits for this
 // machine's first process to collect it is none.
 func processes(p *plan.Plan) ([]string, error) {
-	var found []string
+	var names []string
 	folders, err := filepath.Glob("/proc/[0-9]*")
 	if err != nil {
 		return nil, err
@@ -56,10 +56,10 @@ func processes(p *plan.Plan) ([]string, error) {
 			continue
 		}
 		if strings.Contains(string(cgroup), p.Prefix()) || bytes.Contains(command, []byte(p.Dir)) || strings.HasPrefix(root, p.Dir) {
-			found = append(found, fmt.Sprintf("process %s %q", filepath.Base(folder), command))
+			names = append(names, fmt.Sprintf("process %s %q", filepath.Base(folder), command))
 		}
 	}
-	return found, nil
+	return names, nil
 }
 
 // ended tells of a folder in /proc whether the process in it is a zombie, or not there any more.

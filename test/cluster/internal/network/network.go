@@ -140,7 +140,7 @@ func portExists(ctx context.Context, p *plan.Plan, node string) bool {
 
 // Delete removes all network namespaces of the cluster, and this machine's link to it.
 func Delete(ctx context.Context, p *plan.Plan) error {
-	found, err := filepath.Glob(filepath.Join(namespaces, p.Prefix()+"-*"))
+	paths, err := filepath.Glob(filepath.Join(namespaces, p.Prefix()+"-*"))
 	if err != nil {
 		return err
 	}
@@ -150,7 +150,7 @@ func Delete(ctx context.Context, p *plan.Plan) error {
 			err = errDelete
 		}
 	}
-	for _, path := range found {
+	for _, path := range paths {
 		err = errors.Join(err, deleteNamespace(ctx, filepath.Base(path)))
 	}
 	return err
@@ -205,11 +205,11 @@ func batch(ctx context.Context, namespace string, commands ...string) error {
 }
 
 func run(command *exec.Cmd) error {
-	var said bytes.Buffer
-	command.Stdout, command.Stderr = &said, &said
+	var output bytes.Buffer
+	command.Stdout, command.Stderr = &output, &output
 	command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := command.Run(); err != nil {
-		return fmt.Errorf("%s: %w: %s", strings.Join(command.Args, " "), err, strings.TrimSpace(said.String()))
+		return fmt.Errorf("%s: %w: %s", strings.Join(command.Args, " "), err, strings.TrimSpace(output.String()))
 	}
 	return nil
 }

@@ -13,9 +13,9 @@ import (
 func TestServicesAreCalledAsTheyAreWritten(t *testing.T) {
 	service := Service{Name: "echo", Command: []string{"printf", "%s|", "two words", "it's", "$HOME", `"`}}
 	script := strings.Replace(string(service.script()), "exec >>/var/log/echo.log 2>&1\n", "", 1)
-	said, err := exec.Command("sh", "-c", script).CombinedOutput()
-	if want := `two words|it's|$HOME|"|`; err != nil || string(said) != want {
-		t.Errorf("got %q, %v, want %q", said, err, want)
+	output, err := exec.Command("sh", "-c", script).CombinedOutput()
+	if want := `two words|it's|$HOME|"|`; err != nil || string(output) != want {
+		t.Errorf("got %q, %v, want %q", output, err, want)
 	}
 }
 

@@ -27,8 +27,8 @@ func Start(ctx context.Context, place Place) error {
 	defer output.Close()
 	command.Stdout, command.Stderr = output, output
 	if err := command.Run(); err != nil {
-		said, _ := os.ReadFile(log) // better an error without a reason than none
-		return fmt.Errorf("start %s: runc: %w: %s", place.Host, err, lastLine(said))
+		logged, _ := os.ReadFile(log) // better an error without a reason than none
+		return fmt.Errorf("start %s: runc: %w: %s", place.Host, err, lastLine(logged))
 	}
 	return nil
 }
@@ -44,9 +44,9 @@ func Delete(ctx context.Context, place Place) error {
 		return nil //nolint:nilerr // runc does not know it; its cgroup shows whether anything runs
 	}
 	command := runc(ctx, place, "delete", "--force", place.Host)
-	said, err := command.CombinedOutput()
+	output, err := command.CombinedOutput()
 	if err != nil {
-		return fmt.Errorf("stop %s: runc: %w: %s", place.Host, err, bytes.TrimSpace(said))
+		return fmt.Errorf("stop %s: runc: %w: %s", place.Host, err, bytes.TrimSpace(output))
 	}
 	return nil
 }

@@ -113,16 +113,16 @@ func mounts(setup Setup) []specs.Mount {
 
 // ownCapabilities are all that this process could have: runc cannot give more.
 func ownCapabilities() ([]string, error) {
-	own, err := capability.NewPid2(0)
+	current, err := capability.NewPid2(0)
 	if err != nil {
 		return nil, err
 	}
-	if err := own.Load(); err != nil {
+	if err := current.Load(); err != nil {
 		return nil, fmt.Errorf("read own capabilities: %w", err)
 	}
 	var names []string
 	for _, c := range capability.ListKnown() {
-		if own.Get(capability.BOUNDING, c) {
+		if current.Get(capability.BOUNDING, c) {
 			names = append(names, "CAP_"+strings.ToUpper(c.String()))
 		}
 	}

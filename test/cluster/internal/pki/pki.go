@@ -65,11 +65,11 @@ func NewAuthority(name string) (*Authority, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make authority %s: %w", name, err)
 	}
-	made, err := encode(der, key)
+	pair, err := encode(der, key)
 	if err != nil {
 		return nil, fmt.Errorf("make authority %s: %w", name, err)
 	}
-	return &Authority{certificate: certificate, key: key, PEM: made}, nil
+	return &Authority{certificate: certificate, key: key, PEM: pair}, nil
 }
 
 // Issue makes a certificate for a client, and for a server where the subject has addresses or names.
@@ -126,7 +126,7 @@ func NewSigningKey() (private, public []byte, err error) {
 	if err != nil {
 		return nil, nil, fmt.Errorf("make signing key: %w", err)
 	}
-	made, err := encode(nil, key)
+	pair, err := encode(nil, key)
 	if err != nil {
 		return nil, nil, fmt.Errorf("make signing key: %w", err)
 	}
@@ -134,5 +134,5 @@ func NewSigningKey() (private, public []byte, err error) {
 	if err != nil {
 		return nil, nil, fmt.Errorf("make signing key: %w", err)
 	}
-	return made.Key, pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der}), nil
+	return pair.Key, pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der}), nil
 }

@@ -25,16 +25,16 @@ func certificate(t *testing.T, pair Pair) *x509.Certificate {
 
 func authority(t *testing.T, name string) *Authority {
 	t.Helper()
-	made, err := NewAuthority(name)
+	created, err := NewAuthority(name)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return made
+	return created
 }
 
 func TestCertificatesAreTheirAuthoritysAndNoOthers(t *testing.T) {
-	own, other := authority(t, "own"), authority(t, "other")
-	pair, err := own.Issue(Subject{User: "system:node:node1", Groups: []string{"system:nodes"}, Addresses: []net.IP{net.IPv4(192, 0, 2, 1)}})
+	issuer, other := authority(t, "own"), authority(t, "other")
+	pair, err := issuer.Issue(Subject{User: "system:node:node1", Groups: []string{"system:nodes"}, Addresses: []net.IP{net.IPv4(192, 0, 2, 1)}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -46,7 +46,7 @@ func TestCertificatesAreTheirAuthoritysAndNoOthers(t *testing.T) {
 		return err
 	}
 	for _, usage := range []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth, x509.ExtKeyUsageServerAuth} {
-		if err := verify(own, usage); err != nil {
+		if err := verify(issuer, usage); err != nil {
 			t.Error(err)
 		}
 		if err := verify(other, usage); err == nil {
@@ -62,13 +62,13 @@ func TestCertificatesAreTheirAuthoritysAndNoOthers(t *testing.T) {
 }
 
 func TestAClientsCertificateServesNobody(t *testing.T) {
-	own := authority(t, "own")
-	pair, err := own.Issue(Subject{User: "client"})
+	issuer := authority(t, "own")
+	pair, err := issuer.Issue(Subject{User: "client"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	roots := x509.NewCertPool()
-	roots.AddCert(certificate(t, own.PEM))
+	roots.AddCert(certificate(t, issuer.PEM))
 	_, err = certificate(t, pair).Verify(x509.VerifyOptions{Roots: roots, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}})
 	if err == nil {
 		t.Error("it could be a server's")

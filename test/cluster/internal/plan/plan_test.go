@@ -17,11 +17,11 @@ func TestClustersOfDifferentNamesDoNotMeet(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, own := range []string{plan.Namespace("node1"), plan.Switch(), plan.MachineLink(), plan.Cgroup(), plan.Dir} {
-			if other, taken := names[own]; taken {
-				t.Errorf("%s belongs to %s and %s", own, other, name)
+		for _, object := range []string{plan.Namespace("node1"), plan.Switch(), plan.MachineLink(), plan.Cgroup(), plan.Dir} {
+			if other, taken := names[object]; taken {
+				t.Errorf("%s belongs to %s and %s", object, other, name)
 			}
-			names[own] = name
+			names[object] = name
 		}
 	}
 }

@@ -57,8 +57,8 @@ func awaitCarriers(t *testing.T, namespace string) {
 
 func ip(t *testing.T, arguments ...string) {
 	t.Helper()
-	if said, err := exec.Command("ip", arguments...).CombinedOutput(); err != nil {
-		t.Fatalf("ip %q: %v: %s", arguments, err, said)
+	if output, err := exec.Command("ip", arguments...).CombinedOutput(); err != nil {
+		t.Fatalf("ip %q: %v: %s", arguments, err, output)
 	}
 }
 

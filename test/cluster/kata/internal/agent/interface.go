@@ -76,20 +76,20 @@ func addAddresses(link netlink.Link, all []string) error {
 // addRoutes adds those of the link first, by which the kernel finds gateways.
 func addRoutes(link netlink.Link, all []protocol.Route) error {
 	for _, gateways := range []bool{false, true} {
-		for _, one := range all {
-			if (one.Gateway != "") != gateways {
+		for _, requested := range all {
+			if (requested.Gateway != "") != gateways {
 				continue
 			}
-			route := &netlink.Route{LinkIndex: link.Attrs().Index, Gw: net.ParseIP(one.Gateway), Src: net.ParseIP(one.Source), Scope: netlink.Scope(one.Scope)}
-			if one.Destination != "" {
-				_, destination, err := net.ParseCIDR(one.Destination)
+			route := &netlink.Route{LinkIndex: link.Attrs().Index, Gw: net.ParseIP(requested.Gateway), Src: net.ParseIP(requested.Source), Scope: netlink.Scope(requested.Scope)}
+			if requested.Destination != "" {
+				_, destination, err := net.ParseCIDR(requested.Destination)
 				if err != nil {
 					return err
 				}
 				route.Dst = destination
 			}
 			if err := netlink.RouteAdd(route); err != nil && !errors.Is(err, unix.EEXIST) {
-				return fmt.Errorf("add route %+v: %w", one, err)
+				return fmt.Errorf("add route %+v: %w", route, err)
 			}
 		}
 	}
@@ -97,14 +97,14 @@ func addRoutes(link netlink.Link, all []protocol.Route) error {
 }
 
 func addNeighbors(link netlink.Link, all []protocol.Neighbor) error {
-	for _, one := range all {
-		address, err := net.ParseMAC(one.Address)
+	for _, requested := range all {
+		address, err := net.ParseMAC(requested.Address)
 		if err != nil {
 			return err
 		}
-		neighbor := &netlink.Neigh{LinkIndex: link.Attrs().Index, IP: net.ParseIP(one.IP), HardwareAddr: address, State: one.State}
+		neighbor := &netlink.Neigh{LinkIndex: link.Attrs().Index, IP: net.ParseIP(requested.IP), HardwareAddr: address, State: requested.State}
 		if err := netlink.NeighSet(neighbor); err != nil {
-			return fmt.Errorf("add neighbour %+v: %w", one, err)
+			return fmt.Errorf("add neighbour %+v: %w", neighbor, err)
 		}
 	}
 	return nil

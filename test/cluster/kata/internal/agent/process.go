@@ -52,9 +52,9 @@ func findProgram(root string, what *protocol.Process) (string, error) {
 		return name, nil
 	}
 	for _, variable := range what.Environment {
-		path, is := strings.CutPrefix(variable, "PATH=")
+		path, ok := strings.CutPrefix(variable, "PATH=")
 		for _, folder := range filepath.SplitList(path) {
-			if _, err := os.Stat(filepath.Join(root, folder, name)); is && err == nil {
+			if _, err := os.Stat(filepath.Join(root, folder, name)); ok && err == nil {
 				return filepath.Join(folder, name), nil
 			}
 		}

@@ -52,26 +52,26 @@ func newServer(port io.Writer) *server {
 func (s *server) serve(port io.Reader) error {
 	s.say(protocol.Reply{})
 	for requests := json.NewDecoder(port); ; {
-		var one protocol.Request
-		if err := requests.Decode(&one); err != nil {
+		var request protocol.Request
+		if err := requests.Decode(&request); err != nil {
 			return fmt.Errorf("read a request: %w", err)
 		}
-		reply := protocol.Reply{Number: one.Number}
-		if err := s.answer(one); err != nil {
+		reply := protocol.Reply{Number: request.Number}
+		if err := s.answer(request); err != nil {
 			reply.Error = err.Error()
 		}
 		s.say(reply)
 	}
 }
 
-func (s *server) answer(one protocol.Request) error {
+func (s *server) answer(request protocol.Request) error {
 	switch {
-	case one.Interface != nil:
-		return setUp(one.Interface)
-	case one.Start != nil:
-		return s.start(one.Start)
-	case one.Signal != nil:
-		return s.signal(one.Signal)
+	case request.Interface != nil:
+		return setUp(request.Interface)
+	case request.Start != nil:
+		return s.start(request.Start)
+	case request.Signal != nil:
+		return s.signal(request.Signal)
 	}
 	return errors.New("the request asks for nothing")
 }

@@ -55,40 +55,40 @@ func (a *Agent) await(ctx context.Context) error {
 func (a *Agent) listen() {
 	defer a.end()
 	for replies := json.NewDecoder(a.port); ; {
-		var one protocol.Reply
-		if err := replies.Decode(&one); err != nil {
+		var reply protocol.Reply
+		if err := replies.Decode(&reply); err != nil {
 			return
 		}
-		if one.Process != "" {
-			a.ofProcess(&one)
+		if reply.Process != "" {
+			a.ofProcess(&reply)
 			continue
 		}
 		a.mu.Lock()
-		to := a.waiting[one.Number]
-		delete(a.waiting, one.Number)
+		to := a.waiting[reply.Number]
+		delete(a.waiting, reply.Number)
 		a.mu.Unlock()
 		if to != nil {
-			to <- one
+			to <- reply
 		}
 	}
 }
 
-func (a *Agent) ofProcess(one *protocol.Reply) {
+func (a *Agent) ofProcess(reply *protocol.Reply) {
 	a.mu.Lock()
-	process := a.processes[one.Process]
-	if one.Ended {
-		delete(a.processes, one.Process)
+	process := a.processes[reply.Process]
+	if reply.Ended {
+		delete(a.processes, reply.Process)
 	}
 	a.mu.Unlock()
 	switch {
 	case process == nil:
-	case one.Ended:
-		process.ended <- one.Status
+	case reply.Ended:
+		process.ended <- reply.Status
 		close(process.ended)
-	case one.Stream == protocol.Stdout:
-		_, _ = process.stdout.Write(one.Data) // to a reader that may have gone
-	case one.Stream == protocol.Stderr:
-		_, _ = process.stderr.Write(one.Data)
+	case reply.Stream == protocol.Stdout:
+		_, _ = process.stdout.Write(reply.Data) // to a reader that may have gone
+	case reply.Stream == protocol.Stderr:
+		_, _ = process.stderr.Write(reply.Data)
 	}
 }
 
@@ -109,19 +109,19 @@ func (a *Agent) end() {
 
 func receive(ctx context.Context, from <-chan protocol.Reply) (protocol.Reply, error) {
 	select {
-	case one, there := <-from:
+	case reply, there := <-from:
 		if !there {
-			return one, ErrEnded
+			return reply, ErrEnded
 		}
-		return one, nil
+		return reply, nil
 	case <-ctx.Done():
 		return protocol.Reply{}, fmt.Errorf("wait for the machine's agent: %w", ctx.Err())
 	}
 }
 
 // ask returns when the agent has done it.
-func (a *Agent) ask(ctx context.Context, one protocol.Request) error {
-	answered, err := a.send(&one)
+func (a *Agent) ask(ctx context.Context, request protocol.Request) error {
+	answered, err := a.send(&request)
 	if err != nil {
 		return err
 	}
@@ -132,17 +132,17 @@ func (a *Agent) ask(ctx context.Context, one protocol.Request) error {
 	return err
 }
 
-func (a *Agent) send(one *protocol.Request) (<-chan protocol.Reply, error) {
+func (a *Agent) send(request *protocol.Request) (<-chan protocol.Reply, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.ended {
 		return nil, ErrEnded
 	}
 	a.number++
-	one.Number = a.number
+	request.Number = a.number
 	answered := make(chan protocol.Reply, 1)
-	a.waiting[one.Number] = answered
-	return answered, json.NewEncoder(a.port).Encode(one)
+	a.waiting[request.Number] = answered
+	return answered, json.NewEncoder(a.port).Encode(request)
 }
 
 // SetUp sets a network card up.

@@ -58,22 +58,22 @@ func ReadDevices(path string) (netns string, cards []Card, err error) {
 	if read.Netns != nil {
 		netns = *read.Netns
 	}
-	for _, one := range read.Devices {
-		if one.Back.Type != "host-tap" {
-			return "", nil, fmt.Errorf("%s: device %s is of type %q, and this runtime has host-tap only", path, one.Name, one.Back.Type)
+	for _, device := range read.Devices {
+		if device.Back.Type != "host-tap" {
+			return "", nil, fmt.Errorf("%s: device %s is of type %q, and this runtime has host-tap only", path, device.Name, device.Back.Type)
 		}
-		cards = append(cards, one.card())
+		cards = append(cards, device.card())
 	}
 	return netns, cards, nil
 }
 
 func (d *device) card() Card {
-	made := protocol.Interface{Name: d.Name, Address: d.Address, MTU: d.Info.Interface.MTU, IPs: d.Info.Interface.Addresses}
+	card := protocol.Interface{Name: d.Name, Address: d.Address, MTU: d.Info.Interface.MTU, IPs: d.Info.Interface.Addresses}
 	for _, route := range d.Info.Routes {
-		made.Routes = append(made.Routes, protocol.Route{Destination: route.Destination, Gateway: route.Gateway, Source: route.Source, Scope: route.Scope})
+		card.Routes = append(card.Routes, protocol.Route{Destination: route.Destination, Gateway: route.Gateway, Source: route.Source, Scope: route.Scope})
 	}
 	for _, neighbor := range d.Info.Neighbors {
-		made.Neighbors = append(made.Neighbors, protocol.Neighbor{IP: neighbor.Address, Address: neighbor.HardwareAddress, State: neighbor.State})
+		card.Neighbors = append(card.Neighbors, protocol.Neighbor{IP: neighbor.Address, Address: neighbor.HardwareAddress, State: neighbor.State})
 	}
-	return Card{Tap: d.Back.TapName, Queues: max(d.Back.Queues, 1), Interface: made}
+	return Card{Tap: d.Back.TapName, Queues: max(d.Back.Queues, 1), Interface: card}
 }

@@ -38,11 +38,11 @@ func podNamespace(t *testing.T) (name string) {
 
 func ip(t *testing.T, arguments ...string) string {
 	t.Helper()
-	said, err := exec.Command("ip", arguments...).CombinedOutput()
+	output, err := exec.Command("ip", arguments...).CombinedOutput()
 	if err != nil {
-		t.Fatalf("ip %q: %v: %s", arguments, err, said)
+		t.Fatalf("ip %q: %v: %s", arguments, err, output)
 	}
-	return string(said)
+	return string(output)
 }
 
 // disciplines are those at the ingress of interfaces.
@@ -69,8 +69,8 @@ func TestEachInterfaceOfAPodGetsATap(t *testing.T) {
 		t.Errorf("the interface is %+v, want %+v", cards[at].Interface, want)
 	}
 	for device, to := range map[string]string{"eth0": cards[at].Tap, cards[at].Tap: "eth0"} {
-		if said := ip(t, "netns", "exec", name, "tc", "filter", "show", "dev", device, "ingress"); !strings.Contains(said, "Redirect to device "+to) {
-			t.Errorf("%s has the filters %q, want a redirection to %s", device, said, to)
+		if output := ip(t, "netns", "exec", name, "tc", "filter", "show", "dev", device, "ingress"); !strings.Contains(output, "Redirect to device "+to) {
+			t.Errorf("%s has the filters %q, want a redirection to %s", device, output, to)
 		}
 	}
 	for range 2 {
@@ -96,8 +96,8 @@ func TestAnInterfaceWithAFilterIsNotTaken(t *testing.T) {
 	if left := ip(t, "-n", name, "link"); strings.Contains(left, tapSuffix) {
 		t.Errorf("left are %s", left)
 	}
-	if said := ip(t, "netns", "exec", name, "tc", "qdisc", "show", "dev", "eth0"); !strings.Contains(said, "clsact") {
-		t.Errorf("the queueing discipline of others is gone: %s", said)
+	if output := ip(t, "netns", "exec", name, "tc", "qdisc", "show", "dev", "eth0"); !strings.Contains(output, "clsact") {
+		t.Errorf("the queueing discipline of others is gone: %s", output)
 	}
 }
 

@@ -32,11 +32,11 @@ func readInterface(link netlink.Link) (protocol.Interface, error) {
 		if route.Protocol == unix.RTPROT_KERNEL {
 			continue // those of the addresses
 		}
-		made := protocol.Route{Gateway: text(route.Gw), Source: text(route.Src), Scope: int(route.Scope)}
+		converted := protocol.Route{Gateway: text(route.Gw), Source: text(route.Src), Scope: int(route.Scope)}
 		if route.Dst != nil && !route.Dst.IP.IsUnspecified() {
-			made.Destination = route.Dst.String()
+			converted.Destination = route.Dst.String()
 		}
-		read.Routes = append(read.Routes, made)
+		read.Routes = append(read.Routes, converted)
 	}
 	neighbors, err := netlink.NeighList(attributes.Index, netlink.FAMILY_ALL)
 	for _, neighbor := range neighbors {

@@ -117,11 +117,11 @@ func removeIngress(link netlink.Link) error {
 	if err != nil {
 		return err
 	}
-	for _, one := range disciplines {
-		if one.Type() != "ingress" {
+	for _, discipline := range disciplines {
+		if discipline.Type() != "ingress" {
 			continue
 		}
-		if err := netlink.QdiscDel(one); err != nil {
+		if err := netlink.QdiscDel(discipline); err != nil {
 			return fmt.Errorf("take the queueing discipline ingress off %s: %w", link.Attrs().Name, err)
 		}
 	}

@@ -116,8 +116,8 @@ func mountRoot(sandbox, container string, root []*types.Mount) error {
 		return err
 	}
 	var mounts []mount.Mount
-	for _, one := range root {
-		mounts = append(mounts, mount.Mount{Type: one.Type, Source: one.Source, Target: one.Target, Options: one.Options})
+	for _, layer := range root {
+		mounts = append(mounts, mount.Mount{Type: layer.Type, Source: layer.Source, Target: layer.Target, Options: layer.Options})
 	}
 	if err := mount.All(mounts, at); err != nil {
 		return fmt.Errorf("mount the container's root: %w", err)
@@ -144,8 +144,8 @@ func unmountRoots(sandbox string) (all error) {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	for _, one := range containers {
-		all = errors.Join(all, unmountRoot(sandbox, one.Name()))
+	for _, container := range containers {
+		all = errors.Join(all, unmountRoot(sandbox, container.Name()))
 	}
 	return all
 }

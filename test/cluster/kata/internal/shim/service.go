@@ -83,16 +83,16 @@ func (s *service) createSandbox(ctx context.Context, p *process, spec *specs.Spe
 	if err != nil {
 		return err
 	}
-	made, err := startSandbox(ctx, p.container, spec, config)
+	started, err := startSandbox(ctx, p.container, spec, config)
 	if err != nil {
 		return err
 	}
 	s.mu.Lock()
-	s.sandbox = made
+	s.sandbox = started
 	s.mu.Unlock()
 	go func() {
-		<-made.machine.Ended()
-		if err := made.removeAll(); err != nil {
+		<-started.machine.Ended()
+		if err := started.removeAll(); err != nil {
 			log.L.WithError(err).Error("clean up behind the machine")
 		}
 		p.end(killed)
@@ -109,8 +109,8 @@ func configOf(options *anypb.Any) (*machine.Config, error) {
 	if err != nil {
 		return nil, fmt.Errorf("options of the handler: %w", err)
 	}
-	named, is := read.(*runtimeoptions.Options)
-	if !is {
+	named, ok := read.(*runtimeoptions.Options)
+	if !ok {
 		return nil, fmt.Errorf("options of the handler are %T, and should have a ConfigPath", read)
 	}
 	return machine.ReadConfig(named.ConfigPath)
