@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// functions are those of CEL that may be used, with the version of Kubernetes that has had them at first: the standard's macros and
+// functions are the CEL functions that may be used, with the Kubernetes minor version that introduced them: the standard macros and
 // functions, optional types (1.29), and Kubernetes' libraries (https://kubernetes.io/docs/reference/using-api/cel/).
 var functions = map[string]int{
 	"has": 23, "all": 23, "exists": 23, "exists_one": 23, "map": 23, "filter": 23, "size": 23, "startsWith": 23, "endsWith": 23, "contains": 23, "matches": 23,
@@ -22,7 +22,7 @@ var functions = map[string]int{
 	"ip": 30, "isIP": 30, "cidr": 30, "isCIDR": 30, "family": 30, "containsIP": 30, "containsCIDR": 30, "prefixLength": 30, "masked": 30, "isCanonical": 30,
 }
 
-// oldest is the first version that is supported, without its 1.
+// oldest is the minor version of the oldest supported Kubernetes.
 const oldest = 31
 
 var (
@@ -30,7 +30,7 @@ var (
 	quoted = regexp.MustCompile(`'[^']*'|"[^"]*"`)
 )
 
-// called lists the functions that an expression calls.
+// called returns the functions that an expression calls.
 func called(expression string) []string {
 	var names []string
 	for _, match := range call.FindAllStringSubmatch(quoted.ReplaceAllString(expression, ""), -1) {
@@ -41,7 +41,7 @@ func called(expression string) []string {
 	return names
 }
 
-// expressions are all of CEL in an object: those of policies, and rules of schemas.
+// expressions returns all CEL expressions of an object: of policies and of rules in schemas.
 func expressions(value any) (all []string) {
 	switch value := value.(type) {
 	case object:
@@ -60,7 +60,7 @@ func expressions(value any) (all []string) {
 	return all
 }
 
-func TestExpressionsCallOnlyFunctionsOfTheOldestVersion(t *testing.T) {
+func TestExpressionsFitOldestVersion(t *testing.T) {
 	var all []string
 	for _, rendered := range render(t, "1.31", nil) {
 		all = append(all, expressions(rendered)...)

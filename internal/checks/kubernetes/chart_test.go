@@ -19,7 +19,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/testlab"
 )
 
-// renderings are the options by which the chart has other objects or fields.
+// renderings are helm options that change the chart's objects or fields.
 var renderings = map[string][]string{
 	"by default":           nil,
 	"without the operator": {"--set", "operator.enabled=false"},
@@ -32,7 +32,7 @@ var renderings = map[string][]string{
 		"image.pullSecrets[0].name=x,nodeSelector.a=b,tolerations[0].operator=Exists,operator.tolerations[0].operator=Exists,podAnnotations.a=b"},
 }
 
-// render has helm render the chart for a version of Kubernetes, hooks included.
+// render runs `helm template` for a Kubernetes version, hooks included.
 func render(t *testing.T, version string, options []string) []object {
 	t.Helper()
 	helm, err := filepath.Abs("../../../bin/helm")
@@ -59,7 +59,7 @@ func render(t *testing.T, version string, options []string) []object {
 	return all
 }
 
-// parse reads an object as JSON has it.
+// parse converts YAML to a JSON object.
 func parse(t *testing.T, text []byte) object {
 	t.Helper()
 	content, err := yaml.YAMLToJSON(text)
@@ -74,12 +74,12 @@ func parse(t *testing.T, text []byte) object {
 	return read
 }
 
-// foreign tells whether a group is not one of Kubernetes' own.
+// foreign reports whether a group is not part of Kubernetes.
 func foreign(group string) bool {
 	return group == "kubernetsn.io" || group == "k8s.cni.cncf.io"
 }
 
-func TestEachVersionKnowsWhatTheChartMakes(t *testing.T) {
+func TestChartFitsEachVersion(t *testing.T) {
 	described := readDescription(t)
 	for name, options := range renderings {
 		for _, version := range described.Versions {
@@ -123,7 +123,7 @@ func checkObject(t *testing.T, described *description, version string, checked o
 	}
 }
 
-// carried are the objects in a ConfigMap, which programs of the chart give to Kubernetes.
+// carried returns the objects in a ConfigMap, which the chart's programs apply.
 func carried(t *testing.T, container object) (all []object) {
 	t.Helper()
 	data, _ := container["data"].(object)
@@ -137,7 +137,7 @@ func carried(t *testing.T, container object) (all []object) {
 	return all
 }
 
-// rule is one of a Role or ClusterRole.
+// rule is a rule of a Role or ClusterRole.
 type rule struct{ APIGroups, Resources []string }
 
 func rules(t *testing.T, role object) []rule {
@@ -156,8 +156,7 @@ func rules(t *testing.T, role object) []rule {
 	return slices.DeleteFunc(all, func(r rule) bool { return len(r.Resources) == 0 })
 }
 
-// The check itself: what is wrong, or too young, is found.
-func TestWhatAVersionDoesNotKnowIsFound(t *testing.T) {
+func TestProblems(t *testing.T) {
 	described := readDescription(t)
 	for name, test := range map[string]struct {
 		text   string
@@ -190,7 +189,7 @@ func TestWhatAVersionDoesNotKnowIsFound(t *testing.T) {
 	}
 }
 
-// The versions begin with the one that the requirements name, and leave none out.
+// TestVersionsHaveNoGap expects the oldest supported version and all later ones.
 func TestVersionsHaveNoGap(t *testing.T) {
 	versions := readDescription(t).Versions
 	for i, version := range versions {
@@ -203,7 +202,7 @@ func TestVersionsHaveNoGap(t *testing.T) {
 	}
 }
 
-func TestTheClusterOfTheTestsIsOfTheNewestVersion(t *testing.T) {
+func TestTestClusterHasNewestVersion(t *testing.T) {
 	versions := readDescription(t).Versions
 	text, err := os.ReadFile("../../../test/cluster/components/kubernetes/go.mod")
 	if err != nil {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package kubernetes compares what the chart gives to Kubernetes with the API that each supported version publishes.
+// Package kubernetes compares the chart's manifests with the API that each supported Kubernetes version publishes.
 //
-// testdata/openapi.json has what counts of the versions' descriptions; scripts/openapi makes it. A field, kind, version or resource
-// that one of the versions does not know fails the test, and so does a function of CEL that is younger than the oldest version.
-// What a version has and does not serve by default (an alpha feature) no description tells.
+// scripts/openapi writes testdata/openapi.json from the versions' API descriptions. The tests fail for a field, kind, version or
+// resource that one of the versions lacks, and for a CEL function that is newer than the oldest version. The descriptions do not
+// tell which features a version has but does not serve by default (alpha features), so these are not checked.
 package kubernetes

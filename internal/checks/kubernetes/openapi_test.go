@@ -13,7 +13,7 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 )
 
-// object is JSON's.
+// object is a JSON object.
 type object = map[string]any
 
 // description is testdata/openapi.json: definitions and paths without a list of versions are in all of them.
@@ -38,13 +38,13 @@ func readDescription(t *testing.T) *description {
 	return read
 }
 
-// in tells whether a definition or property is in a version.
+// in reports whether a version has a definition or property.
 func in(schema object, version string) bool {
 	versions, limited := schema["x-versions"].([]any)
 	return !limited || slices.Contains(versions, any(version))
 }
 
-// schema is what an object has to be like in a version. No object may have other properties than those that are described.
+// schema returns the JSON schema of a definition in a version. It allows no properties but the described ones.
 func (d *description) schema(version, name string) object {
 	all := object{}
 	for name, definition := range d.Definitions {
@@ -78,7 +78,7 @@ func strict(name string, definition object, version string) any {
 	return result
 }
 
-// plain is a property without what says its versions.
+// plain returns a property without its versions and format.
 func plain(schema object) object {
 	result := object{}
 	for key, value := range schema {
@@ -89,7 +89,7 @@ func plain(schema object) object {
 	return result
 }
 
-// definitionOf is the definition of a kind; false: none of the versions' kinds has that name.
+// definitionOf returns the definition of a kind, and false if no version has it.
 func (d *description) definitionOf(apiVersion, kind string) (string, bool) {
 	group, version, has := strings.Cut(apiVersion, "/")
 	if !has {
@@ -104,7 +104,7 @@ func (d *description) definitionOf(apiVersion, kind string) (string, bool) {
 	return name, known
 }
 
-// problem is what a version of Kubernetes has against an object, nil if nothing.
+// problem returns why a Kubernetes version would reject an object, nil if it would not.
 func (d *description) problem(version string, checked object) error {
 	apiVersion, _ := checked["apiVersion"].(string)
 	kind, _ := checked["kind"].(string)
@@ -119,7 +119,7 @@ func (d *description) problem(version string, checked object) error {
 	return schema.Validate(checked)
 }
 
-// compile makes each schema once.
+// compile compiles a schema, once.
 func (d *description) compile(version, name string) (*jsonschema.Schema, error) {
 	key := version + " " + name
 	if known := d.compiled[key]; known != nil {
@@ -137,7 +137,7 @@ func (d *description) compile(version, name string) (*jsonschema.Schema, error) 
 	return schema, err
 }
 
-// unserved is why a version does not serve a resource of a group, for rules of access; nil where it does.
+// unserved returns an error if a version does not serve a resource of a group.
 func (d *description) unserved(version, group, resource string) error {
 	path := "v1/" + resource
 	if group != "" {

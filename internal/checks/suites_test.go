@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package suites
+package checks
 
 import (
 	"go/ast"
@@ -8,7 +8,6 @@ import (
 	"go/parser"
 	"go/token"
 	"io/fs"
-	"os"
 	"path"
 	"path/filepath"
 	"regexp"
@@ -17,9 +16,7 @@ import (
 	"testing"
 )
 
-const root = "../../.."
-
-// suite is a line of scripts/suites. Its kind is that of tests which begin with content(t) or timing(t), "" for all.
+// suite is a line of scripts/suites. With a kind, "content" or "timing", it runs only the tests that begin with a call of that name.
 type suite struct {
 	name, target, module, tag, kind string
 	run                             *regexp.Regexp
@@ -52,26 +49,17 @@ func suites(t *testing.T) []suite {
 	return all
 }
 
-func read(t *testing.T, name string) string {
-	t.Helper()
-	text, err := os.ReadFile(filepath.Join(root, name))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(text)
-}
-
-// testFile is a file with tests of Go: its folder, the build tag that it needs, and its tests with their kinds.
+// testFile is a file with Go tests: its folder, the build tag that it needs, and its tests with their kinds.
 type testFile struct {
 	name, dir, tag string
 	tests          []string
 	kinds          map[string]string
 }
 
-// made are folders of what was built, and such as Go does not look into.
-var made = regexp.MustCompile(`^(\..*|build|build-.*|bin|out|testdata)$`)
+// skipped matches build folders, and folders that the go command ignores.
+var skipped = regexp.MustCompile(`^(\..*|build|build-.*|bin|out|testdata)$`)
 
-// testFiles finds those of all modules.
+// testFiles returns the test files of all modules.
 func testFiles(t *testing.T) []testFile {
 	t.Helper()
 	var all []testFile
@@ -80,7 +68,7 @@ func testFiles(t *testing.T) []testFile {
 		switch {
 		case err != nil:
 			return err
-		case entry.IsDir() && name != root && made.MatchString(base):
+		case entry.IsDir() && name != root && skipped.MatchString(base):
 			return fs.SkipDir
 		case !entry.IsDir() && strings.HasSuffix(base, "_test.go"):
 			all = append(all, testFileOf(t, name))
@@ -113,7 +101,7 @@ func testFileOf(t *testing.T, name string) testFile {
 	return file
 }
 
-// kindOf returns the kind of a test, "content" or "timing": the function that it calls with its t. "" for none.
+// kindOf returns "content" or "timing" if the test calls the function of that name, else "".
 func kindOf(test *ast.FuncDecl) string {
 	for _, statement := range test.Body.List {
 		if expression, ok := statement.(*ast.ExprStmt); ok {
@@ -127,7 +115,7 @@ func kindOf(test *ast.FuncDecl) string {
 	return ""
 }
 
-// tagOf is the one tag that a file of tests may need; "" for none.
+// tagOf returns the build tag that a test file needs, "" for none.
 func tagOf(t *testing.T, file *ast.File) string {
 	t.Helper()
 	for _, group := range file.Comments {
@@ -149,7 +137,7 @@ func tagOf(t *testing.T, file *ast.File) string {
 	return ""
 }
 
-// has tells whether a package of the suite is in that folder.
+// has reports whether the suite has a package in that folder.
 func (s *suite) has(dir string) bool {
 	for _, pattern := range s.packages {
 		from := path.Join(s.module, strings.TrimSuffix(pattern, "/..."))
@@ -161,13 +149,13 @@ func (s *suite) has(dir string) bool {
 	return false
 }
 
-// runs tells whether the suite runs a test of the file.
+// runs reports whether the suite runs a test of the file.
 func (s *suite) runs(file testFile, test string) bool {
 	return s.has(file.dir) && (file.tag == "" || file.tag == s.tag) && (s.run == nil || s.run.MatchString(test)) &&
 		(s.kind == "" || file.tag == "" && file.kinds[test] == s.kind)
 }
 
-// mandatory are the targets that CI is.
+// mandatory reports whether CI runs the suite.
 func mandatory(s suite) bool { return s.target == "test" || s.target == "e2e" }
 
 func TestEachTestIsRunByATarget(t *testing.T) {
@@ -205,7 +193,7 @@ func TestEachSuiteHasTests(t *testing.T) {
 	}
 }
 
-// script is what a target runs its tests with.
+// script returns the text of the script or Makefile that runs a target's tests.
 func script(t *testing.T, target string) string {
 	t.Helper()
 	switch target {
@@ -215,7 +203,7 @@ func script(t *testing.T, target string) string {
 	return read(t, "scripts/"+target+".sh")
 }
 
-// TestEachSuiteIsRun looks for its name where the scripts take suites by name: run_go, start_go, figures.sh, or suite.sh itself.
+// TestEachSuiteIsRun looks for the suite's name after the commands that take one: run_go, start_go, figures.sh and suite.sh.
 func TestEachSuiteIsRun(t *testing.T) {
 	for _, s := range suites(t) {
 		if used := regexp.MustCompile(`(?m)^[^#\n]*(run_go|start_go|suite\.sh|figures\.sh) ` + regexp.QuoteMeta(s.name) + `([ )]|$)`); !used.MatchString(script(t, s.target)) {
@@ -224,8 +212,8 @@ func TestEachSuiteIsRun(t *testing.T) {
 	}
 }
 
-// TestNoTargetTakesPackagesFromElsewhere keeps the list the only one.
-func TestNoTargetTakesPackagesFromElsewhere(t *testing.T) {
+// TestOnlySuitesNamesPackages fails for scripts that name packages themselves.
+func TestOnlySuitesNamesPackages(t *testing.T) {
 	other := regexp.MustCompile(`(?m)^[^#\n]*(run_go|start_go|\bgo\.sh test|\$\(GO\) test) .*\s\./(api|cmd|internal|test|e2e|\.\.\.)`)
 	for _, name := range []string{"Makefile", "scripts/test.sh", "scripts/e2e.sh", "scripts/chaos.sh", "scripts/conformance.sh", "scripts/clocks.sh",
 		"scripts/sanitize.sh",
@@ -236,8 +224,8 @@ func TestNoTargetTakesPackagesFromElsewhere(t *testing.T) {
 	}
 }
 
-// TestWhatIsSoakedExists looks for the tests of scripts/soak/list: `go test -run` says nothing of a name that no test has.
-func TestWhatIsSoakedExists(t *testing.T) {
+// TestSoakedTestsExist looks for the tests of scripts/soak/list: `go test -run` ignores names without a test.
+func TestSoakedTestsExist(t *testing.T) {
 	files, unitOfC := testFiles(t), read(t, "datapath/tests/unit/meson.build")
 	listed := 0
 	for line := range strings.Lines(read(t, "scripts/soak/list")) {
@@ -269,7 +257,7 @@ func TestWhatIsSoakedExists(t *testing.T) {
 	}
 }
 
-func TestEachTestOfCIsKnownToMeson(t *testing.T) {
+func TestMesonListsCTests(t *testing.T) {
 	for folder, prefix := range map[string]string{"datapath/tests/unit": "test_", "datapath/tests/fuzz": "fuzz_"} {
 		listed := read(t, folder+"/meson.build")
 		sources, err := filepath.Glob(filepath.Join(root, folder, prefix+"*.c"))
@@ -288,7 +276,7 @@ func TestEachTestOfCIsKnownToMeson(t *testing.T) {
 	}
 }
 
-// upwards are a folder and those above it.
+// upwards returns a folder and its parents.
 func upwards(dir string) []string {
 	all := []string{dir}
 	for dir = path.Dir(dir); dir != "."; dir = path.Dir(dir) {
@@ -297,8 +285,8 @@ func upwards(dir string) []string {
 	return all
 }
 
-// TestReadmeSaysWhatEachTargetRuns looks for a row of the table with the target and the packages of its suites.
-func TestReadmeSaysWhatEachTargetRuns(t *testing.T) {
+// TestReadmeListsTargets looks for a row of the table with the target and the packages of its suites.
+func TestReadmeListsTargets(t *testing.T) {
 	readme := read(t, "README.md")
 	for _, s := range suites(t) {
 		for _, pattern := range s.packages {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package layers
+package checks
 
 import (
 	"go/parser"
@@ -17,22 +17,15 @@ import (
 	"testing"
 )
 
-const (
-	root   = "../../.."
-	module = "github.com/kubernetsn/kubernetsn/"
-)
+const module = "github.com/kubernetsn/kubernetsn/"
 
-// picture says which folders each folder uses.
+// picture has the folders that each folder uses.
 type picture map[string][]string
 
 // pictureOf reads the first block of lines "folder -> folders" under a heading of docs/architecture.md.
 func pictureOf(t *testing.T, heading string) picture {
 	t.Helper()
-	page, err := os.ReadFile(filepath.Join(root, "docs/architecture.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, section, ok := strings.Cut(string(page), "\n### "+heading+"\n")
+	_, section, ok := strings.Cut(read(t, "docs/architecture.md"), "\n### "+heading+"\n")
 	if !ok {
 		t.Fatalf("docs/architecture.md has no heading %q", heading)
 	}
@@ -59,7 +52,7 @@ func pictureOf(t *testing.T, heading string) picture {
 	return arrows
 }
 
-// compare reports differences between a picture and what there is.
+// compare reports the differences between the drawn and the actual arrows.
 func compare(t *testing.T, drawn, actual picture) {
 	t.Helper()
 	for _, from := range slices.Sorted(maps.Keys(actual)) {
@@ -78,7 +71,7 @@ func compare(t *testing.T, drawn, actual picture) {
 	}
 }
 
-// circle is a path along the arrows that ends where it began; nil when there is none.
+// circle returns a path along the arrows that ends where it began, nil if there is none.
 func (p picture) circle() []string {
 	done := map[string]bool{}
 	var visit func(folder string, trail []string) []string
@@ -105,7 +98,7 @@ func (p picture) circle() []string {
 	return nil
 }
 
-// reached are the folders to which arrows lead from one, over others too.
+// reached returns the folders to which arrows lead from a folder, directly or over others.
 func (p picture) reached(from string) []string {
 	var all []string
 	for queue := []string{from}; len(queue) > 0; queue = queue[1:] {
@@ -176,11 +169,7 @@ func includes(t *testing.T, drawn picture) picture {
 			t.Errorf("%s: docs/architecture.md has no line for its folder", name)
 			return
 		}
-		text, err := os.ReadFile(filepath.Join(root, name))
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, match := range include.FindAllStringSubmatch(string(text), -1) {
+		for _, match := range include.FindAllStringSubmatch(read(t, name), -1) {
 			if to := headerFolder(headers[match[1]], module, drawn[module]); to != "" {
 				actual.add(module, to)
 			} else {
@@ -271,12 +260,12 @@ func imports(t *testing.T, drawn picture) picture {
 	return actual
 }
 
-func TestCIncludesWhatTheArchitectureDraws(t *testing.T) {
+func TestCIncludesMatchArchitecture(t *testing.T) {
 	drawn := pictureOf(t, "C modules")
 	compare(t, drawn, includes(t, drawn))
 }
 
-func TestGoImportsWhatTheArchitectureDraws(t *testing.T) {
+func TestGoImportsMatchArchitecture(t *testing.T) {
 	drawn := pictureOf(t, "Go packages")
 	compare(t, drawn, imports(t, drawn))
 }
@@ -296,7 +285,7 @@ func TestProductDoesNotImportTheLaboratory(t *testing.T) {
 	}
 }
 
-func TestArrowsOfTheArchitectureLeadDownwards(t *testing.T) {
+func TestArchitectureHasNoCircle(t *testing.T) {
 	for _, heading := range []string{"C modules", "Go packages"} {
 		if circle := pictureOf(t, heading).circle(); circle != nil {
 			t.Errorf("docs/architecture.md, %s: %s is a circle", heading, strings.Join(circle, " -> "))
@@ -304,7 +293,7 @@ func TestArrowsOfTheArchitectureLeadDownwards(t *testing.T) {
 	}
 }
 
-func TestCFilesDoNotIncludeEachOtherInACircle(t *testing.T) {
+func TestCFilesHaveNoCircle(t *testing.T) {
 	actual := fileIncludes(t, root, pictureOf(t, "C modules"))
 	if len(actual) < 100 {
 		t.Fatalf("only %d C files include another", len(actual))
@@ -314,7 +303,7 @@ func TestCFilesDoNotIncludeEachOtherInACircle(t *testing.T) {
 	}
 }
 
-func TestCircleOfCFilesIsFound(t *testing.T) {
+func TestFileIncludesFindsCircle(t *testing.T) {
 	folder := t.TempDir()
 	for name, text := range map[string]string{
 		"datapath/daemon/a.c":     "#include \"a.h\"\n#include \"b.h\"\n",
@@ -342,7 +331,7 @@ func TestCircleOfCFilesIsFound(t *testing.T) {
 	}
 }
 
-func TestACircleIsFound(t *testing.T) {
+func TestCircle(t *testing.T) {
 	for _, test := range []struct {
 		name   string
 		arrows picture
@@ -351,7 +340,7 @@ func TestACircleIsFound(t *testing.T) {
 		{"no arrows", picture{"a": {}}, nil},
 		{"two paths to one", picture{"a": {"b", "c"}, "b": {"c"}, "c": {}}, nil},
 		{"to itself", picture{"a": {"a"}}, []string{"a", "a"}},
-		{"behind another", picture{"a": {"b"}, "b": {"c"}, "c": {"b"}}, []string{"b", "c", "b"}},
+		{"after another", picture{"a": {"b"}, "b": {"c"}, "c": {"b"}}, []string{"b", "c", "b"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			if circle := test.arrows.circle(); !slices.Equal(circle, test.circle) {

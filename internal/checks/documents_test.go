@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package documents
+package checks
 
 import (
 	"io/fs"
 	"os"
 	"path"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -34,21 +33,16 @@ var (
 	foreign = map[string]bool{"net/unix/af_unix.c": true}
 )
 
-// tree is the repository: its files by name, with slashes, and the Markdown pages among them.
+// tree has the names of all files and folders of the repository, with slashes, and of the Markdown pages among them.
 type tree struct {
-	root  string
 	paths map[string]bool
 	pages []string
 }
 
 func readTree(t *testing.T) *tree {
 	t.Helper()
-	root, err := findRoot()
-	if err != nil {
-		t.Fatal(err)
-	}
-	files := &tree{root: root, paths: map[string]bool{}}
-	err = fs.WalkDir(os.DirFS(root), ".", func(name string, entry fs.DirEntry, err error) error {
+	files := &tree{paths: map[string]bool{}}
+	err := fs.WalkDir(os.DirFS(root), ".", func(name string, entry fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
@@ -71,31 +65,14 @@ func readTree(t *testing.T) *tree {
 }
 
 // findRoot is the folder of the product's go.mod and of the README.
-func findRoot() (string, error) {
-	dir, err := os.Getwd()
-	if err != nil {
-		return "", err
-	}
-	for ; ; dir = filepath.Dir(dir) {
-		if _, err := os.Stat(filepath.Join(dir, "README.md")); err == nil {
-			if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
-				return dir, nil
-			}
-		}
-		if dir == filepath.Dir(dir) {
-			return "", fs.ErrNotExist
-		}
-	}
-}
-
-// written tells a folder that a build or a tool has written.
+// written reports whether a build or a tool has written a folder.
 func written(name string) bool {
 	base := path.Base(name)
 	return strings.HasPrefix(base, ".") && base != ".github" || !strings.Contains(name, "/") &&
 		(name == "out" || name == "bin" || name == "shared" || strings.HasPrefix(name, "build"))
 }
 
-// has tells a file or folder, by its whole name or by the last part of it: pages name files of datapath/ without that.
+// has reports whether there is a file or folder of that name, or with that end: pages name files of datapath/ without the prefix.
 func (f *tree) has(name string) bool {
 	name = strings.TrimSuffix(name, "/")
 	if f.paths[name] {
@@ -109,16 +86,12 @@ func (f *tree) has(name string) bool {
 	return false
 }
 
-func (f *tree) read(t *testing.T, name string) []string {
+func lines(t *testing.T, name string) []string {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(f.root, filepath.FromSlash(name)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return strings.Split(string(text), "\n")
+	return strings.Split(read(t, name), "\n")
 }
 
-// eachLine calls visit for each line of a page that is not part of a block of code.
+// eachLine calls visit for each line of a page outside blocks of code.
 func eachLine(lines []string, visit func(number int, line string)) {
 	code := false
 	for i, line := range lines {
@@ -131,7 +104,7 @@ func eachLine(lines []string, visit func(number int, line string)) {
 	}
 }
 
-// anchors are those that GitHub makes of a page's headings.
+// anchors returns the anchors that GitHub derives from a page's headings.
 func anchors(lines []string) map[string]bool {
 	all := map[string]bool{}
 	eachLine(lines, func(_ int, line string) {
@@ -160,7 +133,7 @@ func TestLinksOfPagesResolve(t *testing.T) {
 	files := readTree(t)
 	links := 0
 	for _, page := range files.pages {
-		eachLine(files.read(t, page), func(number int, line string) {
+		eachLine(lines(t, page), func(number int, line string) {
 			for _, match := range link.FindAllStringSubmatch(line, -1) {
 				if strings.Contains(match[1], "://") || strings.HasPrefix(match[1], "mailto:") {
 					continue
@@ -188,7 +161,7 @@ func (f *tree) broken(t *testing.T, page, target string) string {
 	if !f.paths[file] {
 		return "there is no " + file
 	}
-	if hasSection && path.Ext(file) == ".md" && !anchors(f.read(t, file))[section] {
+	if hasSection && path.Ext(file) == ".md" && !anchors(lines(t, file))[section] {
 		return file + " has no such heading"
 	}
 	return ""
@@ -198,7 +171,7 @@ func TestFilesThatPagesNameExist(t *testing.T) {
 	files := readTree(t)
 	names := 0
 	for _, page := range files.pages {
-		eachLine(files.read(t, page), func(number int, line string) {
+		eachLine(lines(t, page), func(number int, line string) {
 			for _, match := range codeSpan.FindAllStringSubmatch(line, -1) {
 				name := strings.TrimPrefix(match[1], "./")
 				isFile := fileName.MatchString(name) && !notOurs.MatchString(name) && (strings.Contains(name, "/") || sourceOnly(name))
@@ -234,7 +207,7 @@ func TestSourcesHaveTheNamesInPages(t *testing.T) {
 		if page == "docs/glossary.md" { // it names where words come from, too
 			continue
 		}
-		eachLine(files.read(t, page), func(number int, line string) {
+		eachLine(lines(t, page), func(number int, line string) {
 			for _, match := range codeSpan.FindAllStringSubmatch(line, -1) {
 				name := sourceName.FindStringSubmatch(match[1])
 				if name == nil {
@@ -252,13 +225,13 @@ func TestSourcesHaveTheNamesInPages(t *testing.T) {
 	}
 }
 
-// words are those of all sources in C and Go.
+// words returns all words of the C and Go sources.
 func (f *tree) words(t *testing.T) map[string]bool {
 	t.Helper()
 	all := map[string]bool{}
 	for name := range f.paths {
 		if sourceOnly(name) {
-			for _, line := range f.read(t, name) {
+			for _, line := range lines(t, name) {
 				for _, identifier := range word.FindAllString(line, -1) {
 					all[identifier] = true
 				}
@@ -274,7 +247,7 @@ func TestProseOfPagesIsWrapped(t *testing.T) {
 		if page == "docs/reference.md" || strings.HasPrefix(page, "docs/results/") { // programs write them
 			continue
 		}
-		eachLine(files.read(t, page), func(number int, line string) {
+		eachLine(lines(t, page), func(number int, line string) {
 			text := strings.TrimLeft(line, " ")
 			if strings.HasPrefix(text, "|") || strings.HasPrefix(line, "    ") || !strings.Contains(text, " ") {
 				return

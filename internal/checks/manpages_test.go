@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package manpages
+package checks
 
 import (
 	"maps"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
@@ -15,9 +14,9 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/testlab"
 )
 
-const folder = "../../../docs/man"
+const manFolder = root + "/docs/man"
 
-// help returns what a built program says of itself.
+// help returns the help text of a built program.
 func help(t *testing.T, program string, arguments ...string) string {
 	t.Helper()
 	text, err := exec.Command(testlab.Program(t, program), append(arguments, "--help")...).Output()
@@ -54,14 +53,10 @@ func helpOptions(text string) map[string]string {
 	return options
 }
 
-// section is the part of a page below a heading, up to the next one of its kind or above.
+// section returns the part of a page below a heading, up to the next heading of the same or a higher level.
 func section(t *testing.T, page, heading string) string {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(folder, page))
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, below, ok := strings.Cut(string(text), "\n"+heading+"\n")
+	_, below, ok := strings.Cut(read(t, "docs/man/"+page), "\n"+heading+"\n")
 	if !ok {
 		t.Fatalf("%s has no %q", page, heading)
 	}
@@ -104,7 +99,7 @@ func names(options ...map[string]string) []string {
 }
 
 func TestPagesAndHelpKnowTheSameOptions(t *testing.T) {
-	// What the page says of all commands at once, without what only the program itself has.
+	// The options that all commands share, without those of the program itself.
 	common := pageOptions(section(t, "ktsn.1", ".Sh DESCRIPTION"), false)
 	delete(common, "--version")
 	switched := maps.Clone(common)
@@ -118,7 +113,7 @@ func TestPagesAndHelpKnowTheSameOptions(t *testing.T) {
 		program, command string
 		page, heading    string
 		lists            bool
-		besides          map[string]string
+		extra            map[string]string
 	}{
 		"ktsnd":                     {"ktsnd", "", "ktsnd.8", ".Sh OPTIONS", true, nil},
 		"ktsn-realtime":             {"ktsn-realtime", "", "ktsn-realtime.8", ".Sh OPTIONS", true, nil},
@@ -187,7 +182,7 @@ func TestPagesAndHelpKnowTheSameOptions(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inHelp := helpOptions(help(t, test.program, strings.Fields(test.command)...))
 			inPage := pageOptions(section(t, test.page, test.heading), test.lists)
-			if got, want := names(inPage, test.besides), names(inHelp); !slices.Equal(got, want) || len(want) == 0 {
+			if got, want := names(inPage, test.extra), names(inHelp); !slices.Equal(got, want) || len(want) == 0 {
 				t.Errorf("the page has %q, --help has %q", got, want)
 			}
 			compareDefaults(t, inHelp, inPage)
@@ -195,7 +190,7 @@ func TestPagesAndHelpKnowTheSameOptions(t *testing.T) {
 	}
 }
 
-// TestShippedProfilesAreDescribed finds profiles that were added and not told of.
+// TestShippedProfilesAreDescribed finds profiles that the manual page or docs/benchmarks.md lacks.
 func TestShippedProfilesAreDescribed(t *testing.T) {
 	_, list, ok := strings.Cut(help(t, "ktsn-bench", "bench", "run"), "one that is shipped: ")
 	list, _, ends := strings.Cut(list, ".\n")
@@ -203,16 +198,13 @@ func TestShippedProfilesAreDescribed(t *testing.T) {
 		t.Fatal("--help of ktsn bench run does not list the profiles")
 	}
 	page := section(t, "ktsn-bench.1", ".Ss ktsn bench run")
-	text, err := os.ReadFile("../../../docs/benchmarks.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := read(t, "docs/benchmarks.md")
 	for name := range strings.SplitSeq(list, ", ") {
 		if !strings.Contains(page, "Cm "+name+"\n") {
-			t.Errorf("the page says nothing of profile %s", name)
+			t.Errorf("the page has no profile %s", name)
 		}
-		if !strings.Contains(string(text), "\n| `"+name+"` | ") {
-			t.Errorf("docs/benchmarks.md says nothing of profile %s", name)
+		if !strings.Contains(text, "\n| `"+name+"` | ") {
+			t.Errorf("docs/benchmarks.md has no profile %s", name)
 		}
 	}
 }
@@ -232,9 +224,9 @@ func compareDefaults(t *testing.T, inHelp, inPage map[string]string) {
 	}
 }
 
-// TestEveryCommandHasItsPart finds commands that were added to a program and not to its page. Those of ktsn-bench are ktsn's to
-// users, and have their place in both pages.
-func TestEveryCommandHasItsPart(t *testing.T) {
+// TestEveryCommandHasItsSection finds commands that the manual page lacks. Users run the commands of ktsn-bench as commands of
+// ktsn, so both pages have them.
+func TestEveryCommandHasItsSection(t *testing.T) {
 	measuring := commands(t, "ktsn-bench")
 	for _, command := range measuring {
 		section(t, "ktsn-bench.1", ".Ss ktsn "+command)
@@ -247,7 +239,7 @@ func TestEveryCommandHasItsPart(t *testing.T) {
 	}
 }
 
-// commands returns those of a program that have none of their own, such as "status" and "schedule set".
+// commands returns the commands of a program that have no subcommands, such as "status" and "schedule set".
 func commands(t *testing.T, program string, group ...string) []string {
 	t.Helper()
 	_, list, ok := strings.Cut(help(t, program, group...), "Available Commands:\n")
@@ -269,7 +261,7 @@ func TestPagesAreWellFormed(t *testing.T) {
 	if err != nil {
 		testlab.Missing(t, "mandoc is missing; install Debian's package mandoc")
 	}
-	pages, err := filepath.Glob(filepath.Join(folder, "*.[1-8]"))
+	pages, err := filepath.Glob(filepath.Join(manFolder, "*.[1-8]"))
 	if err != nil || len(pages) < 4 {
 		t.Fatalf("pages are %q, %v", pages, err)
 	}
