@@ -475,9 +475,15 @@ static void no_number_comes_twice_whatever_happens(void **state)
 			usleep((useconds_t)test_random_below(&random, 400));
 	}
 	ktsn_port_fake_limit_next(bench->rig.port, 0, 0);
+	/* Messages that are still in the ring are not pending yet. */
+	bench_wait_taken(bench, rounds);
 	rig_wait_pending(&bench->rig, 0);
 	seen = frames_look(bench);
-	assert_int_equal(seen.sealed + counter_read(&bench->counters->drop_port), rounds);
+	/* On a busy machine, a frame that the port refused can become stale before the port is tried again.
+	 */
+	assert_int_equal(seen.sealed + counter_read(&bench->counters->drop_port) +
+				 counter_read(&bench->counters->drop_stale),
+			 rounds);
 	assert_int_equal(seen.clear, 0);
 	assert_true(counter_read(&bench->counters->sealed_again) > 0);
 	rig_destination_close(&bench->rig, &bench->ring, 1);
