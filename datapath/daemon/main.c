@@ -331,7 +331,7 @@ static int node_begin(struct daemon *daemon)
 	/* Beside the control socket, which is one ktsnd's after the other. */
 	snprintf(daemon->generations_path, sizeof(daemon->generations_path), "%s.generations",
 		 daemon->options.control_path);
-	associations_generations_at(&daemon->node.routing, daemon->generations_path);
+	associations_generations_path_set(&daemon->node.routing, daemon->generations_path);
 	return 0;
 }
 

@@ -32,7 +32,7 @@ static int macs_read(const struct control_place *list, struct endpoint_admission
 		const char *text = json_string_value(entry.value);
 		uint8_t *mac = admission->macs[admission->mac_count++];
 
-		if (!text || mac_parse(text, mac) || !mac_is_of_one(mac))
+		if (!text || mac_parse(text, mac) || !mac_is_unicast(mac))
 			err = control_refuse_value(
 				refusal, &entry,
 				"a hardware address of one interface, such as 02:00:0a:2a:00:02");

@@ -122,7 +122,7 @@ static void endpoint_clock_set(struct pod *pod, const struct endpoint *endpoint,
 	attachment->clock = clock;
 	if (clock == LOOP_CLOCK_REFUSE)
 		refusals_tell(pod);
-	attachment_clock_tell(routing, attachment);
+	attachment_clock_send(routing, attachment);
 	if (before == LOOP_CLOCK_REFUSE)
 		refusals_tell(pod);
 }
@@ -149,7 +149,7 @@ static void network_apply(struct node *node, uint32_t vni)
 		if (a->vni != vni || a->clock == clock)
 			continue;
 		a->clock = clock;
-		attachment_clock_tell(&node->routing, a);
+		attachment_clock_send(&node->routing, a);
 	}
 }
 

@@ -12,15 +12,15 @@
 
 enum {
 	KEY_ALIGN = 64,
-	LOOK_MS = 1000,
-	/* Numbers of an association that are left when the next one takes its place: at the speed of any link
-	 * those of seconds. */
+	CHECK_MS = 1000,
+	/* Sequence numbers that are left when the next association replaces this one: on any link they last
+	 * for seconds. */
 	SEQUENCES_LEFT = 1 << 24,
-	/* Instead of an entry's number, of a list that has none for this ktsnd. */
+	/* Index of no entry: the list has none that this ktsnd may use. */
 	ENTRY_NONE = ASSOCIATIONS_PER_PEER_MAX,
 };
 
-/* What the loop has, or has had until it was retired. */
+/* An association that the loop has, or that it has retired and that is not freed yet. */
 struct used_association {
 	struct loop_association loop;
 	struct used_association *next, **previous_next;
@@ -103,7 +103,7 @@ static const struct association *current_of(const struct associated_peer *peer)
 	return peer ? &peer->list.entries[peer->current] : NULL;
 }
 
-/* The loop has it from now on; that before is retired. */
+/* Passes an association to the loop, which retires the peer's previous one. */
 static int peer_use(struct routing *routing, struct associated_peer *peer,
 		    const struct association *association)
 {
@@ -127,7 +127,7 @@ static int peer_forget(struct routing *routing, struct associated_peer **at)
 	return 0;
 }
 
-/* ---- which one of a list ---- */
+/* ---- choice of an association ---- */
 
 static uint32_t entry_of(const struct association_list *list, uint32_t generation)
 {
@@ -138,7 +138,7 @@ static uint32_t entry_of(const struct association_list *list, uint32_t generatio
 	return i < list->count ? i : ENTRY_NONE;
 }
 
-/* The first above a generation that none has used before this ktsnd. */
+/* Returns the first entry above a generation that no other ktsnd has used, and marks it as used. */
 static uint32_t entry_claim(struct encryption *encryption, const struct association_list *list,
 			    uint32_t above)
 {
@@ -164,7 +164,7 @@ static int used_refuse(struct encryption *encryption, const struct association_l
 		newest, generations_former(&encryption->generations));
 }
 
-/* The one that is in use stays so while it is the first, or comes behind one that is older. */
+/* Keeps the association in use while it is in the list, and claims a newer one otherwise. */
 static int entry_choose(struct encryption *encryption, const struct association_list *list,
 			const struct association *current, uint32_t *chosen, struct refusal *refusal)
 {
@@ -185,7 +185,7 @@ static int entry_choose(struct encryption *encryption, const struct association_
 	return *chosen == ENTRY_NONE ? used_refuse(encryption, list, current, refusal) : 0;
 }
 
-/* ---- what is said ---- */
+/* ---- requests ---- */
 
 static int request_check(struct routing *routing, uint32_t peer_be, struct refusal *refusal)
 {
@@ -268,7 +268,7 @@ uint32_t associations_used_generation(const struct routing *routing)
 	return generations_open(generations) ? 0 : (uint32_t)atomic_load(generations->used);
 }
 
-/* ---- the end of numbers ---- */
+/* ---- exhausted sequence numbers ---- */
 
 static void peer_advance(struct routing *routing, struct associated_peer *peer)
 {
@@ -288,12 +288,12 @@ int associations_tick(struct routing *routing)
 		if (atomic_load_explicit(&peer->used->sequence, memory_order_relaxed) >=
 		    UINT32_MAX - SEQUENCES_LEFT)
 			peer_advance(routing, peer);
-	return LOOK_MS;
+	return CHECK_MS;
 }
 
-/* ---- beginning and end ---- */
+/* ---- set-up and tear-down ---- */
 
-void associations_generations_at(struct routing *routing, const char *path)
+void associations_generations_path_set(struct routing *routing, const char *path)
 {
 	routing->encryption->generations.path = path;
 }

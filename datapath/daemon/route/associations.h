@@ -32,10 +32,10 @@ uint32_t associations_used_generation(const struct routing *routing);
 
 /* Sets the file of used associations (generations.h), before the first association is set; NULL: no file. The
  * path belongs to the caller and must stay valid. */
-void associations_generations_at(struct routing *routing, const char *path);
+void associations_generations_path_set(struct routing *routing, const char *path);
 /* The loop's thread must have ended, and its retired objects must have been freed. */
 void associations_fini(struct routing *routing);
-/* The loop has retired it. */
+/* Frees an association that the loop has retired. */
 void association_free(void *owner);
 
 /* Replaces associations whose numbers are nearly used up. Returns ms until it must be called again, or -1. */

@@ -5,14 +5,15 @@
 
 #include <stdlib.h>
 
-/* Also those of attachments that only destinations have yet: their bits stand in libraries of the pod. */
+/* Includes attachments that only destinations still use: libraries of the pod have their bits. */
 static uint64_t bits_taken(const struct routing *routing, const struct endpoint_set *set)
 {
 	uint64_t taken = 0;
 
-	for (const struct attachment *one = routing->attachments; one; one = one->next)
-		if (one->set == set)
-			taken |= attachment_bit(one);
+	for (const struct attachment *attachment = routing->attachments; attachment;
+	     attachment = attachment->next)
+		if (attachment->set == set)
+			taken |= attachment_bit(attachment);
 	return taken;
 }
 
@@ -88,7 +89,7 @@ uint64_t attachments_refused(const struct endpoint_set *set)
 	return refused;
 }
 
-void attachment_clock_tell(const struct routing *routing, struct attachment *attachment)
+void attachment_clock_send(const struct routing *routing, struct attachment *attachment)
 {
 	attachment->known = true;
 	loop_command(routing->loop, &(struct loop_command){.type = COMMAND_ATTACHMENT_CLOCK,

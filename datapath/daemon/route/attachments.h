@@ -15,15 +15,15 @@
 /* Bits of `refused` in a ring's header. */
 enum { ATTACHMENT_NUMBERS = 64 };
 
-/* Instead of a wanted number: none. */
+/* A wanted number that asks for no number. */
 #define NETWORK_NUMBER_NONE UINT32_MAX
 
 struct attachment {
 	struct loop_attachment loop;
-	bool known; /* for the loop, which returns it */
+	bool known; /* to the loop, which retires it */
 	uint32_t vni;
 	const struct endpoint_set *set; /* the pod's; it may be freed: only compared */
-	uint32_t number; /* from 1: of its bit in its pod's rings; 0: there are more networks than bits */
+	uint32_t number;       /* number of its bit in its pod's rings, from 1; 0: more networks than bits */
 	enum loop_clock clock; /* state of the clock for its network (node/clocks.h) */
 	uint32_t users;
 	struct attachment *next; /* in routing's list */
@@ -33,7 +33,7 @@ struct attachment {
  * new one has the wanted number, if it is free, and a good clock. */
 struct attachment *attachment_get(struct routing *routing, const struct endpoint_set *set, uint32_t vni,
 				  uint32_t number_wanted);
-/* For a destination, which passes it to the loop. */
+/* Adds a destination as a user, which passes the attachment to the loop. */
 void attachment_use(struct attachment *attachment);
 /* NULL is harmless. */
 void attachment_put(struct routing *routing, struct attachment *attachment);
@@ -44,6 +44,6 @@ uint64_t attachment_bit(const struct attachment *attachment);
 uint64_t attachments_refused(const struct endpoint_set *set);
 
 /* Sends the state of its clock to the loop. */
-void attachment_clock_tell(const struct routing *routing, struct attachment *attachment);
+void attachment_clock_send(const struct routing *routing, struct attachment *attachment);
 
 #endif

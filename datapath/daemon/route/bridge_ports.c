@@ -11,7 +11,7 @@
 
 /* ---- ports ---- */
 
-/* Ports that are being read. */
+/* The result of a dump of links. */
 struct ports_reading {
 	struct bridge_port *ports;
 	uint32_t count, room;
@@ -30,7 +30,7 @@ static bool ports_grow(struct ports_reading *reading)
 	return true;
 }
 
-static void port_note(const struct rtnl_link *link, void *context)
+static void port_collect(const struct rtnl_link *link, void *context)
 {
 	struct ports_reading *reading = context;
 
@@ -63,7 +63,7 @@ static bool ports_equal(const struct bridge_ports *ports, const struct ports_rea
 bool bridge_ports_read(struct routing *routing)
 {
 	struct ports_reading reading = {.count = 0};
-	bool failed = rtnl_links_each(routing->own_ns->rtnl, port_note, &reading) || reading.failed;
+	bool failed = rtnl_links_each(routing->own_ns->rtnl, port_collect, &reading) || reading.failed;
 
 	if (!failed)
 		routing->ports.read = true;
@@ -116,7 +116,7 @@ static int receiver_begin(struct routing *routing, uint32_t link_index)
 	return 0;
 }
 
-static void receiver_want(struct routing *routing, uint32_t link_index)
+static void receiver_mark(struct routing *routing, uint32_t link_index)
 {
 	struct bridge_receiver *receiver = link_index ? receiver_find(routing, link_index) : NULL;
 	int err;
@@ -126,7 +126,7 @@ static void receiver_want(struct routing *routing, uint32_t link_index)
 	if (receiver || !link_index)
 		return;
 	err = receiver_begin(routing, link_index);
-	/* Its messages still leave, in the queue of ports without a receiver. */
+	/* Messages to the port still leave, in the queue of ports without a receiver. */
 	if (err)
 		log_warning(
 			"no queue of its own for messages to port %u of this node: %s; free memory or raise "
@@ -143,24 +143,24 @@ static bool is_of_endpoint(const struct routing *routing, int bridge_link_index)
 	return false;
 }
 
-static void all_want(struct routing *routing)
+static void receivers_mark(struct routing *routing)
 {
 	const struct bridge_ports *ports = &routing->ports;
 
 	for (const struct endpoint_set *set = routing->endpoint_sets; set; set = set->next)
 		for (const struct endpoint *e = set->first; e; e = e->next)
 			if (e->bridge_link_index)
-				receiver_want(routing, e->port_link_index);
+				receiver_mark(routing, e->port_link_index);
 	for (uint32_t i = 0; i < ports->count; i++) {
 		const struct bridge_port *port = &ports->entries[i];
 
 		if (!port->tunnel && port->bridge_link_index &&
 		    is_of_endpoint(routing, port->bridge_link_index))
-			receiver_want(routing, (uint32_t)port->link_index);
+			receiver_mark(routing, (uint32_t)port->link_index);
 	}
 }
 
-static void unwanted_close(struct routing *routing)
+static void unmarked_close(struct routing *routing)
 {
 	struct bridge_receiver **at = &routing->bridge_receivers.first;
 
@@ -183,15 +183,15 @@ void bridge_receivers_follow(struct routing *routing)
 	if (!routing->bridge_receivers.changed)
 		return;
 	routing->bridge_receivers.changed = false;
-	all_want(routing);
-	unwanted_close(routing);
+	receivers_mark(routing);
+	unmarked_close(routing);
 }
 
 void bridge_receivers_close(struct routing *routing)
 {
 	for (struct bridge_receiver *r = routing->bridge_receivers.first; r; r = r->next)
 		r->wanted = false;
-	unwanted_close(routing);
+	unmarked_close(routing);
 }
 
 void bridge_receiver_free(struct routing *routing, struct bridge_receiver *receiver)

@@ -11,7 +11,7 @@
 
 struct bridge_receiver;
 
-/* Also a tunnel that is in no bridge. */
+/* A port of a bridge, or a tunnel that is in no bridge. */
 struct bridge_port {
 	int link_index;
 	int bridge_link_index; /* 0: none */
@@ -19,16 +19,16 @@ struct bridge_port {
 	uint32_t vni; /* of a VXLAN device, else 0 */
 };
 
-/* Asks the kernel for the ports. True when they are others than before. */
+/* Reads the ports from the kernel. Returns whether they have changed. */
 bool bridge_ports_read(struct routing *routing);
 
 /* ---- receivers ---- */
 
-/* Begins and ends receivers by the endpoints and ports that there are, when they have changed. */
+/* Creates and closes receivers after changes of endpoints and ports. */
 void bridge_receivers_follow(struct routing *routing);
-/* Ends all of them; the loop may have ended. */
+/* Closes all receivers. The loop may have ended. */
 void bridge_receivers_close(struct routing *routing);
-/* Of one that the loop has retired. */
+/* Frees a receiver that the loop has retired. */
 void bridge_receiver_free(struct routing *routing, struct bridge_receiver *receiver);
 
 #endif

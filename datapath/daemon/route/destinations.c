@@ -33,7 +33,8 @@ static int destination_number_free(struct destination_table *table, uint32_t wan
 	return -ENOBUFS;
 }
 
-static void destination_tell(const struct destination *destination)
+/* Sends the present route of a destination to the loop. */
+static void destination_publish(const struct destination *destination)
 {
 	struct loop_command command = {.type = COMMAND_DESTINATION_UPDATE,
 				       .destination = destination->loop,
@@ -56,7 +57,7 @@ static void neighbor_changed(void *owner)
 		return;
 	route_apply(route);
 	if (route->replication || memcmp(&before, &route->frames, sizeof(before)) != 0)
-		destination_tell(destination);
+		destination_publish(destination);
 }
 
 static void destination_enter(struct destination *destination)
@@ -132,7 +133,7 @@ static struct loop_sources *sources_copy(const struct endpoint_admission *from)
 	return to;
 }
 
-/* Without sources when out of memory. */
+/* The copy has no sources when there is no memory. */
 static struct loop_admission admission_copy(const struct endpoint_admission *from)
 {
 	return (struct loop_admission){.sources = sources_copy(from),
@@ -140,7 +141,7 @@ static struct loop_admission admission_copy(const struct endpoint_admission *fro
 				       .pcp_is_priority = from->pcp_is_priority};
 }
 
-/* Returns the present admission of the endpoint, for packet sockets. */
+/* Copies the present admission of the endpoint, for packet sockets. */
 static int admission_make(struct destination *destination, const struct endpoint *sender)
 {
 	if (destination->route.frames.path.kind != KTSN_FRAME_ETHERNET)
@@ -278,7 +279,7 @@ void destination_table_free(struct destination_table *table)
 static void destination_end(struct destination *destination)
 {
 	destination->route.frames.state = DESTINATION_CLOSED;
-	destination_tell(destination);
+	destination_publish(destination);
 }
 
 /* Updates a destination after a change of peers; it is closed when no peer serves it any more. */
@@ -291,7 +292,7 @@ static void destination_follow_peers(struct destination *destination)
 	if (changed <= 0)
 		return;
 	route_apply(&destination->route);
-	destination_tell(destination);
+	destination_publish(destination);
 }
 
 static void left_out_warn(const struct destination *destination, uint32_t before)
@@ -305,7 +306,7 @@ static void left_out_warn(const struct destination *destination, uint32_t before
 			    LOOP_COPIES_MAX);
 }
 
-/* The same for a replication list: peers, their neighbours, ports. */
+/* Updates a replication list after a change of peers, their neighbours or ports. */
 static void destination_follow_receivers(struct destination *destination)
 {
 	uint32_t left_out = replication_left_out(&destination->route);
@@ -318,7 +319,7 @@ static void destination_follow_receivers(struct destination *destination)
 		return;
 	left_out_warn(destination, left_out);
 	route_apply(&destination->route);
-	destination_tell(destination);
+	destination_publish(destination);
 }
 
 void destinations_peers_changed(struct routing *routing, uint32_t vni)
@@ -338,7 +339,7 @@ void destinations_receivers_changed(struct routing *routing)
 			destination_follow_receivers(d);
 }
 
-/* The same only for destinations whose hardware address has become known elsewhere. */
+/* Updates only destinations whose hardware address the kernel has learnt at another place. */
 static void destinations_forwarding_changed(struct routing *routing)
 {
 	routing->forwarding.changed = false;
@@ -387,7 +388,7 @@ void destinations_mtus_changed(const struct routing *routing)
 		route_payload_max_find(route, sender);
 		if (route->frames.payload_max_bytes != before.payload_max_bytes ||
 		    route->frames.tagged_max_bytes != before.tagged_max_bytes)
-			destination_tell(d);
+			destination_publish(d);
 	}
 }
 
@@ -403,12 +404,12 @@ void destinations_encryption_changed(const struct routing *routing, uint32_t vni
 		encryption_route_fill(routing, vni, &route->frames);
 		if (sender)
 			route_payload_max_find(route, sender);
-		destination_tell(d);
+		destination_publish(d);
 	}
 }
 
-static void destination_admission_tell(struct destination *destination,
-				       const struct endpoint_admission *admission)
+static void destination_admission_publish(struct destination *destination,
+					  const struct endpoint_admission *admission)
 {
 	struct loop_command command = {.type = COMMAND_DESTINATION_ADMISSION,
 				       .destination = destination->loop,
@@ -426,7 +427,7 @@ void destinations_admission_changed(const struct routing *routing, const struct 
 	for (struct destination *d = routing->destinations; d; d = d->next)
 		if (d->route.frames.path.kind == KTSN_FRAME_ETHERNET && !d->endpoint_gone &&
 		    d->route.ns == endpoint->ns && d->route.link_index == endpoint->link_index)
-			destination_admission_tell(d, &endpoint->admission);
+			destination_admission_publish(d, &endpoint->admission);
 }
 
 void destinations_endpoint_gone(const struct routing *routing, const struct endpoint *endpoint)

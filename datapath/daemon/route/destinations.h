@@ -10,7 +10,7 @@
 
 struct destination {
 	struct destination_table *table;
-	bool closed; /* its number stays taken until the loop is done with it */
+	bool closed; /* its number stays taken until the loop has retired it */
 	bool ended;  /* was closing in the previous ktsnd: closed after its messages have been taken */
 	bool endpoint_gone;
 	struct loop_destination *loop;

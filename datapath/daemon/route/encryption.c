@@ -48,7 +48,7 @@ static void network_remove(struct encryption *encryption, struct network_encrypt
 	free(network);
 }
 
-static int network_make(struct encryption *encryption, uint32_t vni, struct network_encryption **made,
+static int network_make(struct encryption *encryption, uint32_t vni, struct network_encryption **created,
 			struct refusal *refusal)
 {
 	struct network_encryption *network;
@@ -64,7 +64,7 @@ static int network_make(struct encryption *encryption, uint32_t vni, struct netw
 	network->next = encryption->networks;
 	encryption->networks = network;
 	encryption->network_count++;
-	*made = network;
+	*created = network;
 	return 0;
 }
 

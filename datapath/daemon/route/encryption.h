@@ -35,7 +35,7 @@ struct network_encryption {
 /* A node with associations. */
 struct associated_peer {
 	uint32_t address_be;
-	uint32_t current; /* of the list */
+	uint32_t current; /* index in the list */
 	struct association_list list;
 	const struct loop_association *used; /* the current one, as the loop has it */
 	struct associated_peer *next;
@@ -63,7 +63,7 @@ enum loop_encryption encryption_of(const struct routing *routing, uint32_t vni);
 /* Sets the encryption in the frames of a route. */
 void encryption_route_fill(const struct routing *routing, uint32_t vni, struct loop_route *frames);
 
-/* Returns the number of networks with encryption. */
+/* Returns the list of networks with encryption. */
 const struct network_encryption *encryption_networks(const struct routing *routing);
 bool encryption_required(const struct routing *routing);
 

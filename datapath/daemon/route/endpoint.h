@@ -16,7 +16,7 @@ enum { ENDPOINT_ADDRESSES_MAX = 16 };
 
 struct endpoint {
 	char interface[IF_NAMESIZE];
-	char netns[PATH_MAX]; /* as given */
+	char netns[PATH_MAX]; /* path in the request */
 	struct namespace *ns;
 	uint32_t vni;
 	int link_index;

@@ -46,7 +46,7 @@ bool endpoint_admits_address(const struct endpoint_admission *admission, const s
 
 /* A group address has bit 0 of its first byte set (IEEE Std 802-2014, clause 8.2); all zeros are no address.
  */
-static inline bool mac_is_of_one(const uint8_t mac[6])
+static inline bool mac_is_unicast(const uint8_t mac[6])
 {
 	static const uint8_t none[6];
 

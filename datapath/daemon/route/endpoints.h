@@ -16,14 +16,13 @@ struct endpoint_description {
 	const char *interface, *netns;
 	uint32_t vni;
 	const char *bridge; /* "": none */
-	/* Without the interface's own address; NULL: not given. */
+	/* Excludes the interface's own address; NULL: not given. */
 	const struct endpoint_admission *admission;
-	/* Not given: an existing endpoint keeps its own. */
+	/* Fields that were not given: an existing endpoint keeps its own. */
 	bool keeps_sources, keeps_grants;
-	/* Of its attachment, which libraries of the pod may have been told; 0: any
-	 * (attachments.h). */
+	/* Number of its attachment, which libraries of the pod may have already; 0: any (attachments.h). */
 	uint32_t network_number;
-	/* Sockets get receive rings; not given. */
+	/* Sockets get receive rings; the field was not given. */
 	bool receive, keeps_receive;
 };
 

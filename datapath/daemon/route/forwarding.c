@@ -10,10 +10,10 @@
 struct forwarding_entry {
 	struct hash_entry hashed;
 	enum rtnl_forwarding_device device;
-	struct rtnl_forwarding told;
-	uint32_t version; /* how often it has changed */
-	bool asked;
-	uint32_t losses; /* of notifications, when it was asked for */
+	struct rtnl_forwarding state;
+	uint32_t version; /* incremented by each change */
+	bool queried;
+	uint32_t losses; /* losses of notifications until the last query */
 	uint32_t users;
 };
 
@@ -32,8 +32,8 @@ static struct forwarding_entry *entry_find(const struct forwarding *forwarding, 
 	for (; at; at = hash_table_next(forwarding->entries, at)) {
 		struct forwarding_entry *entry = container_of(at, struct forwarding_entry, hashed);
 
-		if (entry->told.device_link_index == device_link_index &&
-		    memcmp(entry->told.mac, mac, sizeof(entry->told.mac)) == 0)
+		if (entry->state.device_link_index == device_link_index &&
+		    memcmp(entry->state.mac, mac, sizeof(entry->state.mac)) == 0)
 			return entry;
 	}
 	return NULL;
@@ -50,13 +50,13 @@ static struct forwarding_entry *entry_make(struct forwarding *forwarding, enum r
 	if (!entry)
 		return NULL;
 	entry->device = device;
-	entry->told.device_link_index = device_link_index;
-	memcpy(entry->told.mac, mac, sizeof(entry->told.mac));
+	entry->state.device_link_index = device_link_index;
+	memcpy(entry->state.mac, mac, sizeof(entry->state.mac));
 	hash_table_insert(forwarding->entries, &entry->hashed, key_hash(device_link_index, mac));
 	return entry;
 }
 
-/* NULL for no device, and without memory. */
+/* Returns NULL for no device, and without memory. */
 static struct forwarding_entry *entry_get(struct forwarding *forwarding, enum rtnl_forwarding_device device,
 					  int device_link_index, const uint8_t mac[6])
 {
@@ -80,37 +80,37 @@ static void entry_put(struct forwarding *forwarding, struct forwarding_entry *en
 	free(entry);
 }
 
-static bool told_equal(const struct rtnl_forwarding *a, const struct rtnl_forwarding *b)
+static bool state_equal(const struct rtnl_forwarding *a, const struct rtnl_forwarding *b)
 {
 	return a->known == b->known && a->configured == b->configured &&
 	       a->port_link_index == b->port_link_index && a->remote_be == b->remote_be;
 }
 
-static void entry_set(struct forwarding_entry *entry, const struct rtnl_forwarding *told)
+static void entry_set(struct forwarding_entry *entry, const struct rtnl_forwarding *state)
 {
-	entry->version += !told_equal(&entry->told, told);
-	entry->told.known = told->known;
-	entry->told.configured = told->configured;
-	entry->told.port_link_index = told->port_link_index;
-	entry->told.remote_be = told->remote_be;
+	entry->version += !state_equal(&entry->state, state);
+	entry->state.known = state->known;
+	entry->state.configured = state->configured;
+	entry->state.port_link_index = state->port_link_index;
+	entry->state.remote_be = state->remote_be;
 }
 
 static bool entry_current(const struct forwarding *forwarding, const struct forwarding_entry *entry)
 {
-	return entry->asked && entry->losses == forwarding->losses;
+	return entry->queried && entry->losses == forwarding->losses;
 }
 
-static void entry_ask(const struct routing *routing, struct forwarding_entry *entry)
+static void entry_query(const struct routing *routing, struct forwarding_entry *entry)
 {
-	struct rtnl_forwarding told;
+	struct rtnl_forwarding state;
 
-	entry->asked = true;
+	entry->queried = true;
 	entry->losses = routing->forwarding.losses;
-	/* Without an answer it is unknown. */
-	if (rtnl_forwarding_get(routing->own_ns->rtnl, entry->device, entry->told.device_link_index,
-				entry->told.mac, &told))
-		told = (struct rtnl_forwarding){.known = false};
-	entry_set(entry, &told);
+	/* Without an answer the place is unknown. */
+	if (rtnl_forwarding_get(routing->own_ns->rtnl, entry->device, entry->state.device_link_index,
+				entry->state.mac, &state))
+		state = (struct rtnl_forwarding){.known = false};
+	entry_set(entry, &state);
 }
 
 static const struct rtnl_forwarding *entry_read(const struct routing *routing, struct forwarding_entry *entry,
@@ -121,9 +121,9 @@ static const struct rtnl_forwarding *entry_read(const struct routing *routing, s
 	if (!entry)
 		return &nothing;
 	if (!entry_current(&routing->forwarding, entry))
-		entry_ask(routing, entry);
+		entry_query(routing, entry);
 	*seen = entry->version;
-	return &entry->told;
+	return &entry->state;
 }
 
 void forwarding_watch_set(struct routing *routing, struct forwarding_watch *watch, int bridge_link_index,
@@ -166,14 +166,14 @@ struct forwarding_place forwarding_find(struct routing *routing, struct forwardi
 	return (struct forwarding_place){.remote_be = tunnel->remote_be};
 }
 
-void forwarding_entry_changed(struct routing *routing, const struct rtnl_forwarding *told)
+void forwarding_entry_changed(struct routing *routing, const struct rtnl_forwarding *state)
 {
 	struct forwarding *forwarding = &routing->forwarding;
-	struct forwarding_entry *entry = entry_find(forwarding, told->device_link_index, told->mac);
+	struct forwarding_entry *entry = entry_find(forwarding, state->device_link_index, state->mac);
 
 	if (!entry)
 		return;
-	entry_set(entry, told);
+	entry_set(entry, state);
 	forwarding->changed = true;
 }
 

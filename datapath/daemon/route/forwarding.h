@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Where frames to a hardware address go that is no endpoint's of this node: behind a peer, or out of a port
- * of the sender's bridge, as the kernel's forwarding entries say of bridge and tunnel.
+ * Where frames to a hardware address go that no endpoint of this node has: to a peer, or out of a port of the
+ * sender's bridge, by the kernel's forwarding entries of bridge and tunnel.
  *
  *   the kernel's notifications --> forwarding_entry <-- forwarding_watch    of a destination
  *                                  (device, address)
  *
- * Only entries of addresses that a destination watches are known here: a pod that has the kernel learn any
- * number of addresses makes none. An entry is asked for when its first watch begins, and follows the kernel's
- * notifications from then on.
+ * Only addresses that a destination watches have an entry, however many addresses a pod makes the kernel
+ * learn. An entry is read from the kernel when its first watch begins, and follows notifications from then
+ * on.
  *
  * Control thread.
  */
@@ -33,20 +33,21 @@ struct forwarding_place {
 	uint32_t remote_be;  /* 0: none */
 };
 
-/* Watches this address from here on, and no other. All 0: none. */
+/* Replaces the watched address. All 0: none. */
 void forwarding_watch_set(struct routing *routing, struct forwarding_watch *watch, int bridge_link_index,
 			  int tunnel_link_index, const uint8_t mac[6]);
 /* Whether an entry has changed, or may have, since forwarding_find(). */
 bool forwarding_watch_changed(const struct routing *routing, const struct forwarding_watch *watch);
-/* Where the address is; entries for good count before learnt ones. Nowhere: both are 0. */
+/* Returns the place of the address; permanent entries take precedence over learnt ones. Both fields are 0
+ * when the place is unknown. */
 struct forwarding_place forwarding_find(struct routing *routing, struct forwarding_watch *watch);
 
-/* The kernel's entries. */
-void forwarding_entry_changed(struct routing *routing, const struct rtnl_forwarding *entry);
-/* It dropped notifications: each entry is asked for again when it is needed. */
+/* Takes a notification of the kernel. */
+void forwarding_entry_changed(struct routing *routing, const struct rtnl_forwarding *state);
+/* The kernel dropped notifications: each entry is read again when it is needed. */
 void forwarding_reread(struct routing *routing);
 
-/* Nothing is watched any more. */
+/* All watches must have ended. */
 void forwarding_fini(struct routing *routing);
 
 #endif

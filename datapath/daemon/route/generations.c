@@ -7,7 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* A new one is all 0. */
+/* Maps the file, or anonymous memory for a negative fd. A new file reads as 0. */
 static int map(struct generations *generations, int fd)
 {
 	int flags = fd < 0 ? MAP_SHARED | MAP_ANONYMOUS : MAP_SHARED;

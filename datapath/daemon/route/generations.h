@@ -17,7 +17,7 @@ struct generations {
 	const char *path;       /* of the file; belongs to the caller; NULL: no file */
 	_Atomic uint64_t *used; /* the highest generation; NULL: not needed yet */
 	uint32_t seen;          /* last value in the file: a higher one was written by another ktsnd */
-	uint32_t former;        /* the highest of others */
+	uint32_t former;        /* the highest generation of other ktsnd */
 };
 
 /* Opens the file unless it is open. 0 or -errno. */

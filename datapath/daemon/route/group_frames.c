@@ -21,7 +21,7 @@ enum {
 	ROBUSTNESS = 2,
 };
 
-/* The first byte of addresses of both families. */
+/* Types of messages. */
 enum {
 	IGMP_QUERY = 0x11,
 	IGMPV1_REPORT = 0x12,
@@ -52,7 +52,7 @@ static void be16_put(uint8_t *at, uint32_t value)
 	at[1] = (uint8_t)value;
 }
 
-/* RFC 1071; of an even number of bytes. */
+/* Adds to a checksum (RFC 1071). The number of bytes must be even. */
 static uint32_t sum_of(const uint8_t *bytes, size_t count, uint32_t sum)
 {
 	for (size_t i = 0; i < count; i += 2)
@@ -76,7 +76,7 @@ static void ether_put(uint8_t *frame, const uint8_t destination[6], const uint8_
 	be16_put(frame + 12, type);
 }
 
-/* From 0.0.0.0, so that listeners do not take the sender for a router (RFC 4541 section 2.1.1). */
+/* The source is 0.0.0.0, so that listeners do not take the sender for a router (RFC 4541 section 2.1.1). */
 static size_t igmp_query_build(uint8_t *frame, const uint8_t source_mac[6], uint32_t response_ms)
 {
 	static const uint8_t all_hosts_mac[] = {0x01, 0x00, 0x5e, 0, 0, 1}, all_hosts[] = {224, 0, 0, 1};
@@ -102,13 +102,14 @@ static size_t igmp_query_build(uint8_t *frame, const uint8_t source_mac[6], uint
 	return KTSN_ETHER_HEADER_BYTES + IP_BYTES + IGMP_BYTES;
 }
 
-/* From a link-local address, or it is not taken (RFC 3810 section 5.1.14): that of the hardware address. */
+/* Writes the link-local address of a hardware address. Nodes discard queries from any other source (RFC 3810
+ * section 5.1.14). */
 static void link_local_put(uint8_t *address, const uint8_t mac[6])
 {
-	const uint8_t made[] = {0xfe,       0x80,   0,      0,    0,    0,      0,      0,
-				mac[0] ^ 2, mac[1], mac[2], 0xff, 0xfe, mac[3], mac[4], mac[5]};
+	const uint8_t eui64[] = {0xfe,       0x80,   0,      0,    0,    0,      0,      0,
+				 mac[0] ^ 2, mac[1], mac[2], 0xff, 0xfe, mac[3], mac[4], mac[5]};
 
-	memcpy(address, made, sizeof(made));
+	memcpy(address, eui64, sizeof(eui64));
 }
 
 static size_t mld_query_build(uint8_t *frame, const uint8_t source_mac[6], uint32_t response_ms)
@@ -224,7 +225,7 @@ bool group_list_has(const struct ktsn_address *groups, uint32_t count, const str
 	return count && bsearch(group, groups, count, sizeof(groups[0]), groups_compare);
 }
 
-/* Groups that are always flooded are left out. */
+/* Skips groups that are always flooded. */
 static void list_add(struct group_list *list, const struct ktsn_address *group)
 {
 	if (!group_is_reported(group))
@@ -243,7 +244,7 @@ struct rest {
 	size_t bytes;
 };
 
-/* The next so many bytes, or NULL when there are not as many. */
+/* Returns the next bytes, or NULL when fewer are left. */
 static const uint8_t *rest_take(struct rest *rest, size_t bytes)
 {
 	const uint8_t *taken = rest->at;
@@ -310,7 +311,7 @@ static bool record_joins(uint8_t type, uint32_t sources)
 	}
 }
 
-/* Records as IGMPv3 and MLDv2 have them, which differ in the length of addresses only. */
+/* Reads the records of IGMPv3 or MLDv2, which differ only in the length of addresses. */
 static void records_read(struct rest *rest, bool ipv4, struct group_list *list)
 {
 	const size_t address_bytes = ipv4 ? 4 : KTSN_ADDRESS_BYTES;
@@ -334,7 +335,7 @@ static void records_read(struct rest *rest, bool ipv4, struct group_list *list)
 	}
 }
 
-/* A report of the older versions: one group behind the header. */
+/* Reads a report of IGMPv1, IGMPv2 or MLDv1: one group after the header. */
 static void report_read(struct rest *rest, bool ipv4, struct group_list *list)
 {
 	const uint8_t *header = rest_take(rest, ipv4 ? 4 : 8);
@@ -372,7 +373,7 @@ static enum group_message igmp_parse(struct rest rest, struct group_packet *pack
 	return reported(&packet->list);
 }
 
-/* MLD stands behind one hop-by-hop header, with the router alert (RFC 3810 section 5). */
+/* MLD follows one hop-by-hop header with the router alert (RFC 3810 section 5). */
 static enum group_message mld_parse(struct rest rest, struct group_packet *packet)
 {
 	const uint8_t *ip = rest_take(&rest, KTSN_IPV6_HEADER_BYTES), *options;
@@ -412,7 +413,7 @@ static enum group_message content_parse(struct rest rest, struct group_packet *p
 	}
 }
 
-/* From the outer Ethernet header to VXLAN's, which is taken away. False when it is not that. */
+/* Removes the outer headers, from Ethernet to VXLAN. Returns false when the frame has others. */
 static bool tunnel_parse(struct rest *rest, uint16_t vxlan_port, struct group_packet *packet)
 {
 	const uint8_t *ether = rest_take(rest, KTSN_ETHER_HEADER_BYTES);

@@ -21,7 +21,7 @@
 
 enum {
 	GROUP_ETHERTYPE = 0x88b5,
-	/* No frame has more, nor an announcement. */
+	/* The most groups in a frame or an announcement. */
 	GROUP_LIST_MAX = 256,
 	GROUP_ANNOUNCEMENT_BYTES_MAX = 1400,
 	GROUP_QUERY_BYTES_MAX = 90,
@@ -37,7 +37,7 @@ struct group_list {
 	struct ktsn_address groups[GROUP_LIST_MAX];
 };
 
-/* ---- What ktsnd sends ---- */
+/* ---- Sent frames ---- */
 
 /* Builds a general query of IGMPv3 (RFC 3376 section 4.1) or MLDv2 (RFC 3810 section 5.1), which members
  * answer within the given time. Returns the frame's bytes. */
@@ -49,7 +49,7 @@ size_t group_query_build(uint8_t frame[GROUP_QUERY_BYTES_MAX], bool ipv4, const 
 size_t group_announcement_build(uint8_t *payload, size_t room_bytes, const struct group_list *list,
 				uint16_t lifetime_s);
 
-/* ---- What the tunnel brings ---- */
+/* ---- Received frames ---- */
 
 enum group_message { GROUP_NOTHING, GROUP_ANNOUNCEMENT, GROUP_REPORT };
 
@@ -72,8 +72,9 @@ enum group_message group_packet_parse(const uint8_t *frame, size_t bytes, uint16
  * (RFC 4541 sections 2.1.2 and 3), such as 224.0.0.x and ff02::x. */
 bool group_is_reported(const struct ktsn_address *group);
 
-/* Brings the list into an order, and each group into it once. */
+/* Sorts the list and removes duplicates. */
 void group_list_sort(struct group_list *list);
+/* The groups must be sorted. */
 bool group_list_has(const struct ktsn_address *groups, uint32_t count, const struct ktsn_address *group);
 
 #endif

@@ -21,15 +21,15 @@ enum {
 	FIRST_QUERY_MS = 2000,
 	FIRST_RESPONSE_MS = 1000,
 	LEARNT_MS = 2000, /* after the last of the first queries */
-	READY_MS = 6000,  /* both of them, answers, and the bridge is read */
-	FORGET_MS = 3000, /* with a member that the bridge has forgotten, or whose port has gone */
-	/* The bridges are read not more often, however often pods join and leave, and not less often. */
+	READY_MS = 6000,  /* until both queries are answered and the bridge is read */
+	FORGET_MS = 3000, /* from when the bridge forgets a member, or its port goes */
+	/* Limits of the interval between reads of the bridges, however often pods join and leave. */
 	READ_AGAIN_MS = 100,
 	READ_MS = 10000,
 	MEMBERS_MAX = 65536,
 };
 
-static void bring_forward(int64_t *due_ms, int64_t to_ms)
+static void advance(int64_t *due_ms, int64_t to_ms)
 {
 	if (to_ms < *due_ms)
 		*due_ms = to_ms;
@@ -89,7 +89,7 @@ static void list_add(struct group_list *list, const struct group_member *member)
 		list->groups[list->count++] = member->group;
 }
 
-void group_members_list(const struct group_members *members, int bridge_link_index, int but_link_index,
+void group_members_list(const struct group_members *members, int bridge_link_index, int except_link_index,
 			struct group_list *list)
 {
 	const struct group_bridge *bridge = bridge_find(members, bridge_link_index);
@@ -99,10 +99,10 @@ void group_members_list(const struct group_members *members, int bridge_link_ind
 	for (uint32_t i = 0; i < members->count && !list->everything; i++) {
 		const struct group_member *member = &members->members[i];
 
-		if (member->bridge_link_index != bridge_link_index || member->link_index == but_link_index)
+		if (member->bridge_link_index != bridge_link_index || member->link_index == except_link_index)
 			continue;
 		list_add(list, member);
-		/* Ports may be many, and members of the same. */
+		/* Many ports may have the same groups. */
 		if (list->count == GROUP_LIST_MAX)
 			group_list_sort(list);
 	}
@@ -113,7 +113,7 @@ void group_members_list(const struct group_members *members, int bridge_link_ind
 
 /* ---- Ports and bridges ---- */
 
-static bool bridge_note(struct group_members *members, int link_index, int64_t now_ms)
+static bool bridge_add(struct group_members *members, int link_index, int64_t now_ms)
 {
 	struct group_bridge *grown;
 
@@ -146,7 +146,7 @@ static void bridges_forget(struct group_members *members, const struct bridge_po
 	members->bridge_count = kept;
 }
 
-/* The ports of networks' bridges, and their groups. A port for which there is no room wants all groups. */
+/* Takes the ports of networks' bridges. Without memory there are none: unknown ports get all groups. */
 static void ports_take(struct group_members *members, const struct bridge_ports *from, int64_t now_ms)
 {
 	struct group_port *ports = calloc(from->count ? from->count : 1, sizeof(*ports));
@@ -177,7 +177,7 @@ void group_members_ports_changed(struct group_members *members, const struct rou
 	bridges_forget(members, ports);
 	for (uint32_t i = 0; i < ports->count; i++)
 		if (ports->entries[i].tunnel && ports->entries[i].bridge_link_index)
-			(void)bridge_note(members, ports->entries[i].bridge_link_index, now_ms);
+			(void)bridge_add(members, ports->entries[i].bridge_link_index, now_ms);
 	ports_take(members, ports, now_ms);
 	members->changed = true;
 }
@@ -193,7 +193,7 @@ static void query_send(const struct group_members *members, const struct routing
 	for (int ipv4 = 0; ipv4 < 2; ipv4++) {
 		size_t bytes = group_query_build(frame, ipv4, routing->uplink.mac, response_ms);
 
-		/* A pod that cannot be asked now joins again when its interface is up. */
+		/* A pod that misses the query joins again when its interface is up. */
 		(void)sendto(members->send_fd, frame, bytes, MSG_DONTWAIT, (const struct sockaddr *)&link,
 			     sizeof(link));
 	}
@@ -214,7 +214,7 @@ static void port_query(const struct group_members *members, const struct routing
 		port->learnt_ms = now_ms + LEARNT_MS;
 }
 
-/* True when one has been learnt. */
+/* Sends the queries that are due. Returns whether a port has become learnt. */
 static bool ports_tick(struct group_members *members, const struct routing *routing, int64_t now_ms,
 		       int64_t *due_ms)
 {
@@ -227,9 +227,9 @@ static bool ports_tick(struct group_members *members, const struct routing *rout
 			port_query(members, routing, port, now_ms);
 		if (!port->learnt && port->learnt_ms && now_ms >= port->learnt_ms)
 			changed = port->learnt = true;
-		bring_forward(due_ms, port->query_ms);
+		advance(due_ms, port->query_ms);
 		if (!port->learnt && port->learnt_ms)
-			bring_forward(due_ms, port->learnt_ms);
+			advance(due_ms, port->learnt_ms);
 	}
 	return changed;
 }
@@ -237,7 +237,7 @@ static bool ports_tick(struct group_members *members, const struct routing *rout
 /* ---- Reading the bridges ---- */
 
 struct reading {
-	const struct group_members *of;
+	const struct group_members *known;
 	struct group_member *members;
 	uint32_t count, room;
 	bool failed;
@@ -256,11 +256,11 @@ static bool reading_grow(struct reading *reading)
 	return true;
 }
 
-static void member_note(const struct rtnl_group *group, void *context)
+static void member_collect(const struct rtnl_group *group, void *context)
 {
 	struct reading *reading = context;
 
-	if (reading->failed || !bridge_find(reading->of, group->bridge_link_index) ||
+	if (reading->failed || !bridge_find(reading->known, group->bridge_link_index) ||
 	    (!group->router && !group_is_reported(&group->address)))
 		return;
 	if (reading->count == reading->room && !reading_grow(reading)) {
@@ -295,8 +295,8 @@ static bool reading_has(const struct reading *reading, const struct group_member
 	       bsearch(member, reading->members, reading->count, sizeof(*member), members_compare);
 }
 
-/* Whether a member stays one after its bridge has forgotten it. `port` is NULL while its port is down: when
- * the port is up again, its members are unknown until it is learnt. */
+/* Whether a member is kept after its bridge has forgotten it. `port` is NULL while its port is down: when the
+ * port is up again, its members are unknown until it is learnt. */
 static bool forgotten_stays(struct group_member *member, struct group_port *port, int64_t now_ms)
 {
 	bool first = !member->until_ms;
@@ -310,7 +310,7 @@ static bool forgotten_stays(struct group_member *member, struct group_port *port
 	return now_ms < member->until_ms;
 }
 
-/* Members that a bridge has forgotten stay for a moment, in which their pod is asked. */
+/* Keeps members that a bridge has forgotten for a moment, in which their pod is queried. */
 static void forgotten_keep(struct group_members *members, struct reading *reading, int64_t now_ms)
 {
 	uint32_t count = reading->count;
@@ -341,9 +341,9 @@ static bool members_equal(const struct group_members *members, const struct read
 	return true;
 }
 
-/* True when some listen now that did not, or the other way round, or have all answered. */
-static bool bridges_look(struct group_members *members, const struct routing *routing, bool readable,
-			 int64_t now_ms)
+/* Returns whether a bridge has begun or stopped snooping, or has become ready. */
+static bool bridges_check(struct group_members *members, const struct routing *routing, bool readable,
+			  int64_t now_ms)
 {
 	bool changed = false;
 
@@ -363,8 +363,8 @@ static bool bridges_look(struct group_members *members, const struct routing *ro
 
 static bool members_read(struct group_members *members, const struct routing *routing, int64_t now_ms)
 {
-	struct reading reading = {.of = members};
-	int err = rtnl_groups_each(routing->own_ns->rtnl, member_note, &reading);
+	struct reading reading = {.known = members};
+	int err = rtnl_groups_each(routing->own_ns->rtnl, member_collect, &reading);
 	bool changed;
 
 	if (!err && !reading.failed) {
@@ -373,13 +373,13 @@ static bool members_read(struct group_members *members, const struct routing *ro
 	}
 	if (err || reading.failed) {
 		free(reading.members);
-		return bridges_look(members, routing, false, now_ms);
+		return bridges_check(members, routing, false, now_ms);
 	}
 	changed = !members_equal(members, &reading);
 	free(members->members);
 	members->members = reading.members;
 	members->count = reading.count;
-	return bridges_look(members, routing, true, now_ms) || changed;
+	return bridges_check(members, routing, true, now_ms) || changed;
 }
 
 static void read_again(struct group_members *members, int64_t now_ms)
@@ -389,10 +389,10 @@ static void read_again(struct group_members *members, int64_t now_ms)
 	members->read_by_ms = now_ms + READ_MS;
 	for (uint32_t i = 0; i < members->count; i++)
 		if (members->members[i].until_ms)
-			bring_forward(&members->read_by_ms, members->members[i].until_ms);
+			advance(&members->read_by_ms, members->members[i].until_ms);
 	for (uint32_t i = 0; i < members->bridge_count; i++)
 		if (!members->bridges[i].ready)
-			bring_forward(&members->read_by_ms, members->bridges[i].ready_ms);
+			advance(&members->read_by_ms, members->bridges[i].ready_ms);
 }
 
 bool group_members_tick(struct group_members *members, const struct routing *routing, int64_t *due_ms)
@@ -410,7 +410,7 @@ bool group_members_tick(struct group_members *members, const struct routing *rou
 		read_again(members, now_ms);
 	}
 	changed |= ports_tick(members, routing, now_ms, due_ms);
-	bring_forward(due_ms, members->changed ? members->read_from_ms : members->read_by_ms);
+	advance(due_ms, members->changed ? members->read_from_ms : members->read_by_ms);
 	return changed;
 }
 

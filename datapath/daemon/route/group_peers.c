@@ -7,7 +7,7 @@
 enum {
 	MS_PER_S = 1000,
 	LIFETIME_MAX_S = 600,
-	/* An announcement of that moment may have been under way when the report came. */
+	/* An announcement that was sent before the report may arrive after it. */
 	REPORT_YOUNGER_MS = 2000,
 	/* As long as a membership lasts without a report (RFC 3376 section 8.4). */
 	EVERYTHING_MS = 260 * MS_PER_S,
@@ -30,7 +30,7 @@ bool peer_groups_want(const struct peer_groups *groups, const struct ktsn_addres
 
 /* ---- Reports ---- */
 
-/* It reported too much. */
+/* The peer reported more groups than are kept: it gets all groups for a while. */
 static bool everything_take(struct peer_groups *groups, int64_t now_ms)
 {
 	bool changed = now_ms >= groups->everything_until_ms;
@@ -44,7 +44,7 @@ static bool report_add(struct peer_groups *groups, const struct ktsn_address *gr
 	struct peer_reported *known = reported_find(groups, group);
 
 	if (known) {
-		known->heard_ms = now_ms;
+		known->reported_ms = now_ms;
 		return false;
 	}
 	if (group_list_has(groups->announced, groups->announced_count, group))
@@ -66,13 +66,13 @@ static bool reports_take(struct peer_groups *groups, const struct group_list *li
 	return changed;
 }
 
-/* Those that an announcement of now decides over. True when there were any. */
+/* Removes the reports that a present announcement replaces. Returns whether there were any. */
 static bool reports_end(struct peer_groups *groups, int64_t now_ms)
 {
 	uint32_t kept = 0, before = groups->reported_count;
 
 	for (uint32_t i = 0; i < before; i++)
-		if (groups->reported[i].heard_ms > now_ms - REPORT_YOUNGER_MS)
+		if (groups->reported[i].reported_ms > now_ms - REPORT_YOUNGER_MS)
 			groups->reported[kept++] = groups->reported[i];
 	groups->reported_count = kept;
 	return kept != before;
@@ -88,7 +88,7 @@ static bool announced_equal(const struct peer_groups *groups, const struct group
 		memcmp(groups->announced, list->groups, list->count * sizeof(list->groups[0])) == 0);
 }
 
-/* Without memory nothing is known. */
+/* Returns false when there is no memory: then the peer's groups are unknown. */
 static bool announced_set(struct peer_groups *groups, const struct group_list *list)
 {
 	size_t bytes = list->count * sizeof(list->groups[0]);

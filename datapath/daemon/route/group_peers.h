@@ -15,32 +15,32 @@
 
 #include "group_frames.h"
 
-/* Groups that were reported and not announced; who reports more gets everything for a while. */
+/* Groups that were reported and not announced; a peer that reports more gets everything for a while. */
 enum { PEER_REPORTED_MAX = 16 };
 
 struct peer_reported {
 	struct ktsn_address group;
-	int64_t heard_ms;
+	int64_t reported_ms;
 };
 
 struct peer_groups {
-	bool known;      /* until: */
-	bool everything; /* it announced that it wants all */
+	bool known;      /* until known_until_ms */
+	bool everything; /* the peer announced that it wants all groups */
 	int64_t known_until_ms;
-	int64_t everything_until_ms; /* it reported too much */
+	int64_t everything_until_ms; /* the peer reported too many groups; 0: it did not */
 	uint32_t announced_count, reported_count;
-	struct ktsn_address *announced; /* in their order */
-	struct peer_reported *reported; /* PEER_REPORTED_MAX of them, or NULL */
+	struct ktsn_address *announced; /* sorted */
+	struct peer_reported *reported; /* room for PEER_REPORTED_MAX, or NULL */
 	/* The announcement of this node to the peer. */
-	int64_t announce_ms; /* when, on CLOCK_MONOTONIC; 0: it is new */
-	uint8_t repeats;     /* soon, since the first may be lost */
-	uint8_t failures;    /* since it was reached last */
+	int64_t announce_ms; /* when it is due, on CLOCK_MONOTONIC; 0: the peer is new */
+	uint8_t repeats;     /* left, because the first announcement may be lost */
+	uint8_t failures;    /* since the last announcement that was sent */
 };
 
 /* Takes an announcement or report of the peer; `now_ms` on CLOCK_MONOTONIC. Returns whether its groups have
  * changed. */
 bool peer_groups_take(struct peer_groups *groups, const struct group_packet *packet, int64_t now_ms);
-/* True when what was known has expired by now. */
+/* Returns whether an announcement or reports have expired. */
 bool peer_groups_expire(struct peer_groups *groups, int64_t now_ms);
 bool peer_groups_want(const struct peer_groups *groups, const struct ktsn_address *group, int64_t now_ms);
 void peer_groups_fini(struct peer_groups *groups);

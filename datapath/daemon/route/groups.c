@@ -23,13 +23,13 @@ enum {
 	ANNOUNCE_MS = 30000,
 	REPEAT_MS = 1000,
 	LIFETIME_S = 100, /* three of them may be lost */
-	/* Nobody's hardware address is known at first. */
+	/* At first the hardware addresses of peers are not known. */
 	UNREACHED_MS = 500,
 	UNREACHED_MS_MAX = 30000,
 	/* Announcements to new peers are spread over this time. */
 	FIRST_SPREAD_MS = 2,
 	FIRST_SPREAD_MS_MAX = 5000,
-	/* Then others have their turn. */
+	/* Limits of one call, so that other events are served. */
 	PEERS_AT_ONCE = 128,
 	PACKETS_AT_ONCE = 64,
 	PACKET_BYTES_MAX = 2048,
@@ -37,10 +37,10 @@ enum {
 
 /* ---- the packet socket at the uplink ----
  *
- * It sees what the tunnel brings about groups, and from which node. A filter in the kernel lets nothing else
- * through: announcements, and IGMP and MLD of the pods of other nodes. */
+ * It receives frames about groups that arrive through the tunnel. A filter in the kernel passes only
+ * announcements, and IGMP and MLD of the pods of other nodes. */
 
-/* Where things are: from the beginning of the frame, and behind the outer IPv4 header, whose length is X. */
+/* Offsets from the beginning of the frame, and after the outer IPv4 header relative to its length X. */
 enum {
 	AT_ETHERTYPE = 12,
 	AT_IP = 14,
@@ -51,7 +51,7 @@ enum {
 	AT_CONTENT_ETHERTYPE = AT_CONTENT + 12,
 	AT_CONTENT_PROTOCOL = AT_CONTENT + 14 + 9,
 	AT_CONTENT_NEXT_HEADER = AT_CONTENT + 14 + 6,
-	ALL_OF_IT = 0x40000,
+	WHOLE_PACKET = 0x40000,
 	/* A thousand nodes may announce something at once. */
 	ROOM_BYTES = 2 << 20,
 };
@@ -61,7 +61,7 @@ enum {
 #define IF(value, skip)            BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, value, skip, 0)
 #define IF_ANY_BIT_OF(value, skip) BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, value, skip, 0)
 
-/* A load behind the end of a packet drops it. */
+/* A load past the end of a packet drops the packet. */
 static int filter_attach(int fd, uint16_t vxlan_port)
 {
 	struct sock_filter program[] = {
@@ -82,7 +82,7 @@ static int filter_attach(int fd, uint16_t vxlan_port)
 		UNLESS(ETH_P_IPV6, 3),
 		LOAD(BPF_B, BPF_IND, AT_CONTENT_NEXT_HEADER),
 		UNLESS(IPPROTO_HOPOPTS, 1),
-		BPF_STMT(BPF_RET | BPF_K, ALL_OF_IT),
+		BPF_STMT(BPF_RET | BPF_K, WHOLE_PACKET),
 		BPF_STMT(BPF_RET | BPF_K, 0),
 	};
 	const struct sock_fprog filter = {.len = sizeof(program) / sizeof(program[0]), .filter = program};
@@ -90,7 +90,7 @@ static int filter_attach(int fd, uint16_t vxlan_port)
 	return setsockopt(fd, SOL_SOCKET, SO_ATTACH_FILTER, &filter, sizeof(filter)) ? -errno : 0;
 }
 
-/* With the filter before the first packet. */
+/* Attaches the filter first: no packet passes without it. */
 static int tap_bind(int fd, int link_index, uint16_t vxlan_port)
 {
 	const struct sockaddr_ll link = {
@@ -100,7 +100,8 @@ static int tap_bind(int fd, int link_index, uint16_t vxlan_port)
 	if (err)
 		return err;
 	(void)setsockopt(fd, SOL_SOCKET, SO_RCVBUFFORCE, &room_bytes, sizeof(room_bytes));
-	/* From Linux 4.20 on; without it ktsnd hears itself, and is none of its peers. */
+	/* Since Linux 4.20. Without it ktsnd receives its own frames and ignores them: it is not its own
+	 * peer. */
 	(void)setsockopt(fd, SOL_PACKET, PACKET_IGNORE_OUTGOING, &one, sizeof(one));
 	return bind(fd, (const struct sockaddr *)&link, sizeof(link)) ? -errno : 0;
 }
@@ -119,7 +120,7 @@ static int group_tap_open(int link_index, uint16_t vxlan_port)
 	return err;
 }
 
-/* ---- Wanted or not ---- */
+/* ---- Members ---- */
 
 bool groups_port_wants(const struct groups *groups, const struct bridge_port *port,
 		       const struct ktsn_address *group)
@@ -133,10 +134,10 @@ bool groups_peer_wants(const struct groups *groups, const struct peer *peer, con
 	       peer_groups_want(&peer->groups, group, clock_monotonic_ms());
 }
 
-/* The tunnel of a network on this node. NULL when it has none; *several when it has more than one. */
+/* Returns the tunnel of a network on this node, or NULL; *several: it has more than one. */
 static const struct bridge_port *tunnel_of(const struct routing *routing, uint32_t vni, bool *several)
 {
-	const struct bridge_port *found = NULL;
+	const struct bridge_port *tunnel = NULL;
 
 	*several = false;
 	for (uint32_t i = 0; i < routing->ports.count; i++) {
@@ -144,22 +145,21 @@ static const struct bridge_port *tunnel_of(const struct routing *routing, uint32
 
 		if (port->vni != vni)
 			continue;
-		*several = found;
-		found = port;
+		*several = tunnel;
+		tunnel = port;
 	}
-	return found;
+	return tunnel;
 }
 
-void groups_own(const struct groups *groups, uint32_t vni, struct group_list *list)
+void groups_local(const struct groups *groups, uint32_t vni, struct group_list *list)
 {
 	const struct routing *routing = groups->routing;
 	bool several;
 	const struct bridge_port *tunnel = tunnel_of(routing, vni, &several);
 
 	list->count = 0;
-	/* Without a tunnel no pod gets anything of the network. With one in no bridge that is not ours to
-	 * say.
-	 */
+	/* Without a tunnel no pod gets messages of the network. The receivers at a tunnel outside any bridge
+	 * are unknown. */
 	list->everything = several || !routing->ports.read || (tunnel && !tunnel->bridge_link_index);
 	if (tunnel && !list->everything)
 		group_members_list(&groups->members, tunnel->bridge_link_index, tunnel->link_index, list);
@@ -200,7 +200,7 @@ static int announcement_send(struct groups *groups, const struct peer *peer, con
 	size_t bytes;
 	int err;
 
-	/* In clear they would tell everybody, and everybody could tell anything: peers know of no groups. */
+	/* Announcements in clear could be read and forged: encrypted networks have none. */
 	if (encryption_of(routing, peer->vni) != LOOP_CLEAR)
 		return 0;
 	memcpy(path.source_mac, routing->uplink.mac, sizeof(path.source_mac));
@@ -220,21 +220,21 @@ static int announcement_send(struct groups *groups, const struct peer *peer, con
 static void peer_announce(struct groups *groups, struct peer *peer, const struct group_list *list,
 			  int64_t now_ms)
 {
-	struct peer_groups *of = &peer->groups;
+	struct peer_groups *state = &peer->groups;
 
 	if (announcement_send(groups, peer, list, LIFETIME_S)) {
-		int64_t wait_ms = (int64_t)UNREACHED_MS << of->failures;
+		int64_t wait_ms = (int64_t)UNREACHED_MS << state->failures;
 
-		of->failures += wait_ms < UNREACHED_MS_MAX;
-		of->announce_ms = now_ms + wait_ms;
+		state->failures += wait_ms < UNREACHED_MS_MAX;
+		state->announce_ms = now_ms + wait_ms;
 		return;
 	}
-	of->failures = 0;
-	if (of->repeats) {
-		of->repeats--;
-		of->announce_ms = now_ms + REPEAT_MS;
+	state->failures = 0;
+	if (state->repeats) {
+		state->repeats--;
+		state->announce_ms = now_ms + REPEAT_MS;
 	} else {
-		of->announce_ms = now_ms + ANNOUNCE_MS / 2 + random_below(groups, ANNOUNCE_MS / 2);
+		state->announce_ms = now_ms + ANNOUNCE_MS / 2 + random_below(groups, ANNOUNCE_MS / 2);
 	}
 }
 
@@ -247,12 +247,12 @@ static bool announced_equal(const struct peer_network *network, const struct gro
 }
 
 /* Computes the announcement to the peers of a network; it is sent at once when it has changed. */
-static const struct group_list *network_look(struct groups *groups, struct peer_network *network,
-					     int64_t now_ms)
+static const struct group_list *network_update(struct groups *groups, struct peer_network *network,
+					       int64_t now_ms)
 {
 	struct group_list list;
 
-	groups_own(groups, network->vni, &list);
+	groups_local(groups, network->vni, &list);
 	if (!network->announced)
 		network->announced = calloc(1, sizeof(*network->announced));
 	else if (announced_equal(network, &list))
@@ -270,17 +270,17 @@ static const struct group_list *network_look(struct groups *groups, struct peer_
 	return network->announced;
 }
 
-static void networks_look(struct groups *groups, int64_t now_ms)
+static void networks_update(struct groups *groups, int64_t now_ms)
 {
 	const struct peer_index *index = groups->routing->peer_index;
 
-	groups->look = false;
+	groups->changed = false;
 	for (struct peer_network *network = index ? index->first_network : NULL; network;
 	     network = network->next)
-		(void)network_look(groups, network, now_ms);
+		(void)network_update(groups, network, now_ms);
 }
 
-/* A new peer gets an announcement soon; with many new peers each a little later. */
+/* Sets the time of the first announcement to a peer; those of many new peers are spread. */
 static void peer_begin(struct groups *groups, struct peer *peer, int64_t now_ms)
 {
 	uint32_t spread_ms = peer->network->peer_count * FIRST_SPREAD_MS;
@@ -303,7 +303,7 @@ static bool peer_tick(struct groups *groups, struct peer *peer, int64_t now_ms)
 	if (now_ms < peer->groups.announce_ms)
 		return false;
 	list = peer->network->announced ? peer->network->announced
-					: network_look(groups, peer->network, now_ms);
+					: network_update(groups, peer->network, now_ms);
 	if (list)
 		peer_announce(groups, peer, list, now_ms);
 	else
@@ -311,33 +311,33 @@ static bool peer_tick(struct groups *groups, struct peer *peer, int64_t now_ms)
 	return true;
 }
 
-static void due_note(struct groups *groups, const struct peer *peer)
+static void due_update(struct groups *groups, const struct peer *peer)
 {
-	const struct peer_groups *of = &peer->groups;
+	const struct peer_groups *state = &peer->groups;
 
-	if (of->announce_ms < groups->peers_due_ms)
-		groups->peers_due_ms = of->announce_ms;
-	if (of->known && of->known_until_ms < groups->peers_due_ms)
-		groups->peers_due_ms = of->known_until_ms;
-	if (of->everything_until_ms && of->everything_until_ms < groups->peers_due_ms)
-		groups->peers_due_ms = of->everything_until_ms;
+	if (state->announce_ms < groups->peers_due_ms)
+		groups->peers_due_ms = state->announce_ms;
+	if (state->known && state->known_until_ms < groups->peers_due_ms)
+		groups->peers_due_ms = state->known_until_ms;
+	if (state->everything_until_ms && state->everything_until_ms < groups->peers_due_ms)
+		groups->peers_due_ms = state->everything_until_ms;
 }
 
 static void peers_tick(struct groups *groups, int64_t now_ms)
 {
-	uint32_t told = 0;
+	uint32_t announced = 0;
 
 	if (now_ms < groups->peers_due_ms)
 		return;
 	groups->peers_due_ms = INT64_MAX;
 	for (struct peer *peer = groups->routing->peers; peer; peer = peer->next) {
-		if (told < PEERS_AT_ONCE)
-			told += peer_tick(groups, peer, now_ms);
-		due_note(groups, peer);
+		if (announced < PEERS_AT_ONCE)
+			announced += peer_tick(groups, peer, now_ms);
+		due_update(groups, peer);
 	}
 }
 
-/* ---- Hearing ---- */
+/* ---- Receiving ---- */
 
 static void packet_take(struct groups *groups)
 {
@@ -348,7 +348,7 @@ static void packet_take(struct groups *groups)
 		return;
 	if (peer_groups_take(&peer->groups, packet, clock_monotonic_ms()))
 		groups->routing->receivers.changed = true;
-	due_note(groups, peer);
+	due_update(groups, peer);
 }
 
 static void tap_readable(struct event_source *source)
@@ -384,7 +384,7 @@ static int tap_begin(struct groups *groups)
 	return events_add(groups->events, &groups->tap);
 }
 
-/* ---- Beginning and ending ---- */
+/* ---- Set-up and tear-down ---- */
 
 int groups_init(struct routing *routing, struct events *events)
 {
@@ -396,7 +396,7 @@ int groups_init(struct routing *routing, struct events *events)
 	groups->routing = routing;
 	groups->events = events;
 	groups->random = (uint64_t)clock_ns(CLOCK_REALTIME) | 1;
-	groups->look = true;
+	groups->changed = true;
 	routing->groups = groups;
 	groups->tap.fd = -1;
 	err = group_members_init(&groups->members);
@@ -438,7 +438,7 @@ void groups_ports_changed(struct groups *groups)
 	if (!groups)
 		return;
 	group_members_ports_changed(&groups->members, groups->routing);
-	groups->look = true;
+	groups->changed = true;
 }
 
 void groups_members_changed(struct groups *groups)
@@ -460,13 +460,13 @@ int groups_tick(struct groups *groups)
 	if (!groups)
 		return -1;
 	if (group_members_tick(&groups->members, groups->routing, &due_ms)) {
-		groups->look = true;
+		groups->changed = true;
 		groups->routing->receivers.changed = true;
 	}
 	now_ms = clock_monotonic_ms();
 	if (!groups->routing->uplink.switched) {
-		if (groups->look)
-			networks_look(groups, now_ms);
+		if (groups->changed)
+			networks_update(groups, now_ms);
 		peers_tick(groups, now_ms);
 		due_ms = groups->peers_due_ms < due_ms ? groups->peers_due_ms : due_ms;
 	}

@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Multicast groups: messages to one go to peers and ports that have members, as a switch does that listens to
- * IGMP and MLD (RFC 4541). Where it is not known who is a member, and of groups that a switch floods, they go
- * to all.
+ * Multicast groups. Messages to a group go to peers and ports with members, like in a switch with IGMP and
+ * MLD snooping (RFC 4541). They go to all where the members are unknown, and for groups that a switch floods.
  *
  *   this node's pods -- reports --> its bridges --> members (group_members.h) --> announcements to each peer
  *   another's ktsnd -- announcement --+
  *   another's pods -- reports --------+--> packet socket at the uplink --> peer (group_peers.h)
  *
- * A node announces when something changed, again a second later, and every 30 s. It announces everything
- * until its pods have been asked, and says when it ends.
+ * A node announces its groups when they change, again a second later, and every 30 s. It announces all groups
+ * until its pods have answered queries, and sends a last announcement when it ends.
  *
  * Control thread.
  */
@@ -25,25 +24,26 @@ struct groups {
 	struct events *events;
 	struct group_members members;
 	struct event_source tap; /* packet socket at the uplink; fd -1: a switch does the tunnelling */
-	bool look;               /* something has changed that may be announced */
-	int64_t peers_due_ms;    /* when the next announcement is due, or a peer is forgotten */
+	bool changed;            /* this node's groups may have changed since networks_update() */
+	int64_t peers_due_ms;    /* when the next announcement is due, or the groups of a peer expire */
 	uint64_t random;
-	struct group_packet packet; /* being read */
+	struct group_packet packet; /* the received packet */
 };
 
-/* Opens its sockets, which takes a privilege. 0 or -errno. */
+/* Opens the sockets, which needs CAP_NET_RAW. 0 or -errno. */
 int groups_init(struct routing *routing, struct events *events);
-/* Tells the peers that nothing is known of this node from now on. */
+/* Announces to the peers that the groups of this node are unknown from now on. */
 void groups_close(struct groups *groups);
 void groups_fini(struct routing *routing);
 
-/* The ports of bridges are others now. NULL is harmless, here and below. */
+/* The ports of bridges have changed. NULL is harmless, here and below. */
 void groups_ports_changed(struct groups *groups);
-/* The bridges' tables are. */
+/* The bridges' multicast tables have changed. */
 void groups_members_changed(struct groups *groups);
-/* An announcement to a peer is due. */
+/* Peers have been added: their first announcement is due. */
 void groups_peers_changed(struct groups *groups);
-/* Does what is due. Returns ms until it wants to be called again, -1: not. */
+/* Reads bridges and sends queries and announcements that are due. Returns ms until it must be called again,
+ * or -1. */
 int groups_tick(struct groups *groups);
 
 /* Whether messages to a group go to the port, or the peer. True for a NULL group (broadcast, another
@@ -53,7 +53,7 @@ bool groups_port_wants(const struct groups *groups, const struct bridge_port *po
 bool groups_peer_wants(const struct groups *groups, const struct peer *peer,
 		       const struct ktsn_address *group);
 
-/* Returns what this node announces to the peers of a network now. */
-void groups_own(const struct groups *groups, uint32_t vni, struct group_list *list);
+/* Fills in the groups that this node announces to the peers of a network. */
+void groups_local(const struct groups *groups, uint32_t vni, struct group_list *list);
 
 #endif

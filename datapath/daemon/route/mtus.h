@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * MTUs that change while ktsnd runs: the uplink's, and those of pods' interfaces. What is asked for from then
- * on follows at once. Destinations that are known follow a moment later, and not more often than every 100
- * ms: a pod may change its own MTU as often as it likes.
+ * Changes of MTUs while ktsnd runs: the uplink's, and those of pods' interfaces. New destinations use them at
+ * once. Existing destinations are updated a moment later, at most every 100 ms, because a pod may change its
+ * own MTU any number of times.
  *
- * The uplink's counts up to what it was when ktsnd started, for which the buffers are made. Where a switch
- * does the tunnelling, what becomes of its links is its own business.
+ * The uplink's MTU is used up to its value at the start of ktsnd, for which the buffers are made. It is not
+ * followed where a switch does the tunnelling.
  *
  * Control thread.
  */
@@ -14,12 +14,12 @@
 
 #include "routing_state.h"
 
-/* A link has that MTU now; 0: it has gone. */
+/* The MTU of a link has changed; 0: the link is gone. */
 void mtu_changed(struct routing *routing, const struct namespace *ns, int link_index, uint32_t mtu_bytes);
-/* The kernel dropped notifications of a namespace: asks for each link that counts, one by one, for a pod may
- * have any number of others. */
+/* The kernel dropped notifications of a namespace: reads the MTUs of its endpoints one by one, because a pod
+ * may have any number of other links. */
 void mtus_reread(struct routing *routing, const struct namespace *ns);
-/* Has the destinations follow. Returns ms until it wants to be called again, -1: not. */
+/* Updates destinations when due. Returns ms until it must be called again, or -1. */
 int mtus_tick(struct routing *routing);
 
 #endif

@@ -19,7 +19,7 @@ static uint32_t network_hash(uint32_t vni)
 	return hash_of(&vni, sizeof(vni), 0);
 }
 
-/* The first bits of an address, the rest 0. */
+/* Returns the first bits of an address; the others are 0. */
 static struct ktsn_address prefix_of(const struct ktsn_address *address, unsigned int bits)
 {
 	struct ktsn_address prefix = {{0}};
@@ -77,11 +77,12 @@ static struct peer *peer_of_subnet(const struct routing *routing, uint32_t vni, 
 
 	for (struct hash_entry *entry = hash_table_first(subnets, subnet_hash(vni, subnet)); entry;
 	     entry = hash_table_next(subnets, entry)) {
-		const struct peer_subnet *found = container_of(entry, struct peer_subnet, entry);
+		const struct peer_subnet *entry_subnet = container_of(entry, struct peer_subnet, entry);
 
-		if (found->peer->vni == vni && found->subnet.prefix_bits == subnet->prefix_bits &&
-		    ktsn_address_equal(&found->subnet.network, &subnet->network))
-			return found->peer;
+		if (entry_subnet->peer->vni == vni &&
+		    entry_subnet->subnet.prefix_bits == subnet->prefix_bits &&
+		    ktsn_address_equal(&entry_subnet->subnet.network, &subnet->network))
+			return entry_subnet->peer;
 	}
 	return NULL;
 }
@@ -117,7 +118,7 @@ static void index_free(struct routing *routing)
 	routing->peer_index = NULL;
 }
 
-static int index_need(struct routing *routing)
+static int index_ensure(struct routing *routing)
 {
 	struct peer_index *index;
 
@@ -135,7 +136,7 @@ static int index_need(struct routing *routing)
 	return 0;
 }
 
-static struct peer_network *network_need(const struct routing *routing, uint32_t vni)
+static struct peer_network *network_ensure(const struct routing *routing, uint32_t vni)
 {
 	struct peer_network *network = peer_network_find(routing, vni);
 
@@ -154,7 +155,7 @@ static struct peer_network *network_need(const struct routing *routing, uint32_t
 	return network;
 }
 
-/* Frees peers that are not used any more. */
+/* Frees a network without peers, and the index without networks. */
 static void unused_free(struct routing *routing, struct peer_network *network)
 {
 	if (network && !network->peer_count) {
@@ -252,10 +253,10 @@ int peer_set(struct routing *routing, uint32_t vni, uint32_t address_be, const s
 	if (address_be == routing->uplink.local_address_be)
 		return refuse(refusal, "address",
 			      "this is the local node's own address; give the remote node's");
-	if (index_need(routing))
+	if (index_ensure(routing))
 		return -ENOMEM;
 	entries = calloc(subnet_count, sizeof(*entries));
-	network = entries ? network_need(routing, vni) : NULL;
+	network = entries ? network_ensure(routing, vni) : NULL;
 	peer = peer_find(routing, vni, address_be);
 	if (!peer && network)
 		peer = peer_make(routing, network, address_be);

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Remote nodes of overlays, and the pod subnets behind each. A thousand nodes in several networks are nothing
- * special: each look-up is one in a hash table, that of an address one for each length of prefix that its
- * network has.
+ * Remote nodes of overlays, and the pod subnets of each. Look-ups use hash tables, for a thousand nodes in
+ * several networks; the look-up of an address tries each prefix length of its network.
  *
  *   peer_index --+-- by VNI ------------------- peer_network    lengths of prefixes, a list of its peers
  *                +-- by VNI and node ---------- peer
@@ -33,10 +32,10 @@ struct peer_subnet {
 struct peer_network {
 	struct hash_entry entry;
 	uint32_t vni;
-	struct peer *peers; /* the youngest first */
+	struct peer *peers; /* the newest first */
 	uint32_t peer_count;
 	uint32_t prefixes[PREFIX_BITS_MAX + 1]; /* subnets of each length */
-	struct group_list *announced;           /* to the peers; NULL: nothing yet (groups.h) */
+	struct group_list *announced;           /* last announcement to the peers, or NULL (groups.h) */
 	struct peer_network *next, **previous_next;
 };
 
@@ -47,11 +46,11 @@ struct peer {
 	uint32_t address_be;
 	struct peer_subnet *subnets;
 	uint32_t subnet_count;
-	/* The way to the node in the underlay, as it was looked up last (tunnels.h). */
-	struct neighbor *next_hop; /* NULL: there was none */
+	/* The next hop to the node in the underlay at the last look-up (tunnels.h). */
+	struct neighbor *next_hop; /* NULL: no route */
 	struct neighbor_observer next_hop_observer;
 	int64_t next_hop_found_ms;                                /* 0: not looked up yet */
-	struct peer_groups groups;                                /* that its pods are members of */
+	struct peer_groups groups;                                /* groups of its pods */
 	struct peer *next, **previous_next;                       /* of all */
 	struct peer *next_in_network, **previous_next_in_network; /* of its network */
 };
@@ -62,18 +61,18 @@ struct peer_index {
 	struct peer_network *first_network;
 };
 
-/* Adds a peer, or gives a known one other subnets. 0, -ENOMEM, or -EINVAL with *refusal filled in; then
- * nothing changed. */
+/* Adds a peer, or replaces the subnets of an existing one. 0, -ENOMEM, or -EINVAL with *refusal filled in;
+ * after an error nothing has changed. */
 int peer_set(struct routing *routing, uint32_t vni, uint32_t address_be, const struct subnet *subnets,
 	     uint32_t subnet_count, struct refusal *refusal);
-/* False when there is no such peer. */
+/* Returns false when there is no such peer. */
 bool peer_remove(struct routing *routing, uint32_t vni, uint32_t address_be);
 
-/* The peer of that node, or NULL. */
+/* Returns the peer with that underlay address, or NULL. */
 struct peer *peer_find(const struct routing *routing, uint32_t vni, uint32_t address_be);
 /* Returns the remote node of an address (longest prefix; of equal ones the newest), or NULL. */
 struct peer *peer_of_address(const struct routing *routing, uint32_t vni, const struct ktsn_address *address);
-/* The peers of a network, or NULL when it has none. */
+/* Returns the network, or NULL when it has no peers. */
 struct peer_network *peer_network_find(const struct routing *routing, uint32_t vni);
 
 #endif

@@ -13,11 +13,11 @@
 #include <string.h>
 
 struct replication_list {
-	bool ports;                    /* also out of this node's */
+	bool ports;                    /* ports of this node's bridge are receivers too */
 	uint32_t bridge_link_index;    /* of the sender; 0: none */
 	uint32_t sender_link_index;    /* of the sender's port */
 	struct forwarding_watch watch; /* of the receiver's hardware address */
-	bool single;                   /* to where that is */
+	bool single;                   /* the place of that address is known: it is the only receiver */
 	enum loop_destination_state state;
 	uint32_t pruned;   /* receivers without a member of the group */
 	uint32_t left_out; /* receivers beyond LOOP_COPIES_MAX */
@@ -66,8 +66,8 @@ static int copy_add(struct replication_list *list, const struct loop_copy *copy)
 	return 0;
 }
 
-/* A receiver in that state is in the list, or would be. */
-static void state_note(struct replication_list *list, enum loop_destination_state state)
+/* Updates the state of the list after a receiver was found in a state. */
+static void state_update(struct replication_list *list, enum loop_destination_state state)
 {
 	if (state == DESTINATION_RESOLVING ||
 	    (state == DESTINATION_RESOLVED && list->state != DESTINATION_RESOLVING))
@@ -76,7 +76,7 @@ static void state_note(struct replication_list *list, enum loop_destination_stat
 
 static int port_add(struct replication_list *list, uint32_t link_index)
 {
-	state_note(list, DESTINATION_RESOLVED);
+	state_update(list, DESTINATION_RESOLVED);
 	return copy_add(list, &(struct loop_copy){.bridge_link_index = link_index});
 }
 
@@ -100,14 +100,14 @@ static int peer_add(struct route *route, struct peer *peer)
 	if (!next_hop)
 		return 0;
 	state = next_hop_state(next_hop);
-	state_note(list, state);
+	state_update(list, state);
 	if (state != DESTINATION_RESOLVED)
 		return 0;
 	memcpy(copy.underlay_next_hop, next_hop->entry.mac, sizeof(copy.underlay_next_hop));
 	return copy_add(list, &copy);
 }
 
-/* The group whose members alone are meant, or NULL. */
+/* Returns the group that receivers must be members of, or NULL. */
 static const struct ktsn_address *group_of(const struct route *route)
 {
 	return ktsn_address_is_any(&route->group) ? NULL : &route->group;
@@ -136,7 +136,7 @@ static bool port_receives(struct route *route, const struct bridge_port *port)
 	return false;
 }
 
-/* Out of each port of the sender's bridge, if they are wanted. */
+/* Adds the ports of the sender's bridge. */
 static int ports_add(struct route *route)
 {
 	struct replication_list *list = route->replication;
@@ -167,9 +167,9 @@ static int peers_add(struct route *route)
 	return err;
 }
 
-/* A group without members: its messages go to one peer or one port, as far as a switch would be, and end
- * there. So they leave at their time and are counted like others. */
-static int nobody_add(struct route *route)
+/* Adds one peer or one port for a group without members. Its messages end there, as at a switch, and so leave
+ * at their time and are counted like others. */
+static int fallback_add(struct route *route)
 {
 	const struct peer_network *network = peer_network_find(route->routing, route->vni);
 	struct replication_list *list = route->replication;
@@ -191,7 +191,7 @@ static int nobody_add(struct route *route)
 	return 0;
 }
 
-/* ---- The one place of a hardware address ---- */
+/* ---- The place of a hardware address ---- */
 
 static int tunnel_of_bridge(const struct route *route)
 {
@@ -214,7 +214,7 @@ static bool port_single(const struct route *route, int link_index)
 	return false;
 }
 
-/* An endpoint of this node is where it is, whatever the kernel has learnt. */
+/* The place of a local endpoint takes precedence over what the kernel has learnt. */
 static struct forwarding_place place_find(struct route *route)
 {
 	struct replication_list *list = route->replication;
@@ -230,7 +230,7 @@ static struct forwarding_place place_find(struct route *route)
 	return learnt;
 }
 
-/* 1 when the receiver is known, and in the list; 0; or -errno. */
+/* Adds the only receiver, if its place is known. Returns 1 if so; 0; or -errno. */
 static int single_add(struct route *route)
 {
 	struct replication_list *list = route->replication;
@@ -238,7 +238,7 @@ static int single_add(struct route *route)
 	struct peer *peer;
 	int err;
 
-	if (!mac_is_of_one(route->frames.path.destination_mac))
+	if (!mac_is_unicast(route->frames.path.destination_mac))
 		return 0;
 	place = place_find(route);
 	peer = place.remote_be ? peer_find(route->routing, route->vni, place.remote_be) : NULL;
@@ -276,7 +276,7 @@ static int copies_fill(struct route *route)
 	if (switched)
 		return port_add(list, 0); /* one for all other nodes, which the switch copies */
 	err = peers_add(route);
-	return err || list->count || !list->pruned ? err : nobody_add(route);
+	return err || list->count || !list->pruned ? err : fallback_add(route);
 }
 
 int replication_find(struct route *route, const struct endpoint *sender)
@@ -326,7 +326,7 @@ bool replication_outdated(const struct route *route)
 	const struct forwarding_watch *watch = &route->replication->watch;
 	const uint8_t *mac = route->frames.path.destination_mac;
 
-	if (route->routing->uplink.switched || !mac_is_of_one(mac))
+	if (route->routing->uplink.switched || !mac_is_unicast(mac))
 		return false;
 	return memcmp(watch->mac, mac, sizeof(watch->mac)) != 0 ||
 	       forwarding_watch_changed(route->routing, watch);

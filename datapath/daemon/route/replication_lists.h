@@ -34,7 +34,7 @@ int replication_refind(struct route *route);
 /* Whether the list must be updated: the kernel has learnt or forgotten the receiver's place, or the next hop
  * has another hardware address. */
 bool replication_outdated(const struct route *route);
-/* For all receivers together. */
+/* Returns the state of all receivers together. */
 enum loop_destination_state replication_state(const struct route *route);
 /* Returns how many receivers get no copy because there are too many. */
 uint32_t replication_left_out(const struct route *route);

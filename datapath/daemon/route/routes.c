@@ -37,37 +37,37 @@ static struct ktsn_address key_address(uint16_t family, const uint8_t bytes[KTSN
 	return ktsn_address_of_ipv4(ipv4_be);
 }
 
-static bool key_has_source(const struct ktsn_app_key *asked)
+static bool key_has_source(const struct ktsn_app_key *request)
 {
-	static const uint8_t none[sizeof(asked->source)];
+	static const uint8_t none[sizeof(request->source)];
 
-	return memcmp(asked->source, none, sizeof(none)) != 0;
+	return memcmp(request->source, none, sizeof(none)) != 0;
 }
 
-static int key_destination(const struct ktsn_app_key *asked, const struct socket_attributes *attributes,
+static int key_destination(const struct ktsn_app_key *request, const struct socket_attributes *attributes,
 			   struct route_key *key)
 {
-	if (asked->family == AF_UNSPEC)
+	if (request->family == AF_UNSPEC)
 		return -EDESTADDRREQ;
-	if (asked->family != AF_INET && asked->family != AF_INET6)
+	if (request->family != AF_INET && request->family != AF_INET6)
 		return -EAFNOSUPPORT;
-	if (asked->family == AF_INET6 && attributes->family == AF_INET)
+	if (request->family == AF_INET6 && attributes->family == AF_INET)
 		return -EAFNOSUPPORT;
-	if (asked->port_be == 0)
+	if (request->port_be == 0)
 		return -EINVAL;
-	key->destination = key_address(asked->family, asked->address);
-	key->port_be = asked->port_be;
+	key->destination = key_address(request->family, request->address);
+	key->port_be = request->port_be;
 	return 0;
 }
 
 /* Finds the interface of the key. It must not contradict the one that the socket is bound to. */
-static int key_interface(const struct ktsn_app_key *asked, const struct socket_attributes *attributes,
+static int key_interface(const struct ktsn_app_key *request, const struct socket_attributes *attributes,
 			 struct route_key *key)
 {
 	bool ipv4 = ktsn_address_is_ipv4(&key->destination);
 
-	if (asked->interface)
-		key->interface = asked->interface;
+	if (request->interface)
+		key->interface = request->interface;
 	if (attributes->interface && key->interface && key->interface != attributes->interface)
 		return -EINVAL;
 	if (attributes->interface)
@@ -88,15 +88,15 @@ static int source_check(const struct namespace *ns, const struct ktsn_address *s
 }
 
 /* Finds the source address: the message's, or else the socket's. The pod must have it. */
-static int key_source(const struct ktsn_app_key *asked, const struct socket_attributes *attributes,
+static int key_source(const struct ktsn_app_key *request, const struct socket_attributes *attributes,
 		      const struct namespace *ns, struct route_key *key)
 {
 	bool ipv4 = ktsn_address_is_ipv4(&key->destination);
 	int owner;
 
 	key->source = attributes->local.address;
-	if (key_has_source(asked)) {
-		key->source = key_address(ipv4 ? AF_INET : AF_INET6, asked->source);
+	if (key_has_source(request)) {
+		key->source = key_address(ipv4 ? AF_INET : AF_INET6, request->source);
 		return source_check(ns, &key->source);
 	}
 	if (!ktsn_address_is_any(&key->source))
@@ -112,20 +112,20 @@ static int key_source(const struct ktsn_app_key *asked, const struct socket_attr
 	return owner < 0 ? owner : 0;
 }
 
-static int route_key_make(const struct ktsn_app_key *asked, const struct socket_attributes *attributes,
+static int route_key_make(const struct ktsn_app_key *request, const struct socket_attributes *attributes,
 			  const struct namespace *ns, struct route_key *key)
 {
 	int err;
 
 	*key = (struct route_key){.port_be = 0};
-	err = key_destination(asked, attributes, key);
+	err = key_destination(request, attributes, key);
 	if (err)
 		return err;
 	if (ktsn_address_is_ipv4(&key->destination) && attributes->v6only)
 		return -ENETUNREACH;
 	key->group = ktsn_address_is_multicast(&key->destination);
-	err = key_interface(asked, attributes, key);
-	return err ? err : key_source(asked, attributes, ns, key);
+	err = key_interface(request, attributes, key);
+	return err ? err : key_source(request, attributes, ns, key);
 }
 
 /* Returns the length of the headers between the Ethernet header and the payload. */
@@ -228,8 +228,8 @@ static uint8_t ttl_of(const struct route_query *query, bool ipv4, bool group)
 }
 
 /* The headers inside the tunnel. */
-static void inner_path_fill(struct ktsn_frame_path *path, const struct route_query *query,
-			    const struct endpoint *sender, const struct route_key *key)
+static void path_fill(struct ktsn_frame_path *path, const struct route_query *query,
+		      const struct endpoint *sender, const struct route_key *key)
 {
 	const struct socket_attributes *attributes = query->attributes;
 	bool ipv4 = ktsn_address_is_ipv4(&key->destination);
@@ -255,7 +255,7 @@ static void inner_path_fill(struct ktsn_frame_path *path, const struct route_que
 	path->flow_label = ktsn_frame_flow_label(path);
 }
 
-/* RFC 1112 section 6.4, RFC 2464 section 7. */
+/* Sets the hardware address of a group (RFC 1112 section 6.4, RFC 2464 section 7). */
 static void group_mac_fill(struct ktsn_frame_path *path, const struct ktsn_address *group)
 {
 	const uint8_t *low = group->bytes + 12;
@@ -265,8 +265,8 @@ static void group_mac_fill(struct ktsn_frame_path *path, const struct ktsn_addre
 	memcpy(path->destination_mac, ktsn_address_is_ipv4(group) ? ipv4 : ipv6, sizeof(ipv4));
 }
 
-/* To all others in the network, or to the members of a group hardware address. */
-static int several_find(struct route *route, const struct endpoint *sender)
+/* Finds a route to all others in the network, or to the members of a group. */
+static int replicated_find(struct route *route, const struct endpoint *sender)
 {
 	tunnel_fill(&route->frames.tunnel, route->routing, &route->frames.path, sender->vni);
 	encryption_route_fill(route->routing, sender->vni, &route->frames);
@@ -283,7 +283,7 @@ static int unicast_find(struct route *route, const struct endpoint *sender)
 		return err;
 	/* Link-local addresses are not announced, so no peer is known for them. */
 	if (ktsn_address_is_link_local(&route->address) && !routing->uplink.switched)
-		return several_find(route, sender);
+		return replicated_find(route, sender);
 	tunnel_fill(&route->frames.tunnel, routing, &route->frames.path, sender->vni);
 	encryption_route_fill(routing, sender->vni, &route->frames);
 	route_payload_max_find(route, sender);
@@ -301,11 +301,11 @@ static void sender_set(struct route *route, const struct endpoint *sender)
 static int answer_take(struct route *route, const struct route_query *query, const struct endpoint *sender,
 		       const struct route_key *key, const struct rtnl_route *answer)
 {
-	static const uint8_t everybody[6] = {0xff, 0xff, 0xff, 0xff, 0xff, 0xff};
+	static const uint8_t broadcast_mac[6] = {0xff, 0xff, 0xff, 0xff, 0xff, 0xff};
 	struct ktsn_frame_path *path = &route->frames.path;
 
 	sender_set(route, sender);
-	inner_path_fill(path, query, sender, key);
+	path_fill(path, query, sender, key);
 	switch (answer->type) {
 	case ROUTE_UNICAST:
 		route->address = key->destination;
@@ -316,11 +316,11 @@ static int answer_take(struct route *route, const struct route_query *query, con
 		group_mac_fill(path, &key->destination);
 		if (group_is_reported(&key->destination))
 			route->group = key->destination;
-		/* It must not leave the host: leave it to the kernel. */
-		return path->ttl ? several_find(route, sender) : 1;
+		/* A TTL of 0 must not leave the host: leave the message to the kernel. */
+		return path->ttl ? replicated_find(route, sender) : 1;
 	case ROUTE_BROADCAST:
-		memcpy(path->destination_mac, everybody, sizeof(everybody));
-		return query->attributes->broadcast ? several_find(route, sender) : -EACCES;
+		memcpy(path->destination_mac, broadcast_mac, sizeof(broadcast_mac));
+		return query->attributes->broadcast ? replicated_find(route, sender) : -EACCES;
 	case ROUTE_LOCAL:
 	case ROUTE_OTHER:
 		break;
@@ -400,7 +400,7 @@ static int link_route_find(struct route *route, const struct route_query *query)
 	memcpy(path->destination_mac, key->address, sizeof(path->destination_mac));
 	if (local_take(route, sender, endpoint_of_mac(route->routing, sender->vni, path->destination_mac)))
 		return 0;
-	return several_find(route, sender);
+	return replicated_find(route, sender);
 }
 
 int route_find(struct route *route, const struct route_query *query)
@@ -422,8 +422,8 @@ void route_release(struct route *route)
 	replication_free(route->routing, route->replication);
 }
 
-/* Resolves the neighbours of a route to one receiver. */
-static enum loop_destination_state state_of_one(const struct route *route)
+/* Returns the state of the underlay's neighbour of a route to one receiver. */
+static enum loop_destination_state unicast_state(const struct route *route)
 {
 	enum rtnl_neighbor_state underlay =
 		route->underlay_next_hop ? route->underlay_next_hop->entry.state : NEIGHBOR_VALID;
@@ -445,7 +445,7 @@ void route_apply(struct route *route)
 		receiver_find(route);
 	if (route->underlay_next_hop)
 		memcpy(frames->tunnel.outer.destination_mac, route->underlay_next_hop->entry.mac, 6);
-	frames->state = route->replication ? replication_state(route) : state_of_one(route);
+	frames->state = route->replication ? replication_state(route) : unicast_state(route);
 	if (route->replication && replication_outdated(route))
 		route->routing->forwarding.changed = true;
 	if (next_hop == NEIGHBOR_FAILED)
@@ -469,7 +469,7 @@ void route_observe_end(struct route *route)
 
 int route_peer_refind(struct route *route)
 {
-	struct neighbor *found = NULL;
+	struct neighbor *underlay_next_hop = NULL;
 	const struct peer *peer;
 	int err;
 
@@ -480,13 +480,13 @@ int route_peer_refind(struct route *route)
 		return -EHOSTUNREACH;
 	if (peer->address_be == route->remote_be && route->frames.state != DESTINATION_CLOSED)
 		return 0;
-	err = tunnel_find(route->routing, peer->address_be, &route->frames.tunnel, &found);
+	err = tunnel_find(route->routing, peer->address_be, &route->frames.tunnel, &underlay_next_hop);
 	if (err)
 		return err;
 	neighbor_observer_remove(&route->underlay_observer);
-	neighbor_observer_add(found, &route->underlay_observer, route->changed, route->owner);
+	neighbor_observer_add(underlay_next_hop, &route->underlay_observer, route->changed, route->owner);
 	neighbor_put(route->underlay_next_hop);
-	route->underlay_next_hop = found;
+	route->underlay_next_hop = underlay_next_hop;
 	route->remote_be = peer->address_be;
 	return 1;
 }

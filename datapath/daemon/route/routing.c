@@ -83,7 +83,7 @@ int routing_init(struct routing *routing, struct loop *loop, struct events *even
 	int err;
 
 	routing->uplink.mtu_bytes_max = uplink->mtu_bytes;
-	routing->ports.changed = true; /* none is known */
+	routing->ports.changed = true; /* they have not been read yet */
 	err = namespace_get(&routing->namespaces, NULL, &routing->own_ns);
 	if (err)
 		return err;
@@ -121,8 +121,8 @@ int routing_tick(struct routing *routing)
 
 	/* Most changes of links concern no port: a pod can cause any number of them by switching its
 	 * interface on and off. */
-	if (routing->ports.changed && (bridge_ports_read(routing) || !routing->ports.told)) {
-		routing->ports.told = true;
+	if (routing->ports.changed && (bridge_ports_read(routing) || !routing->ports.groups_notified)) {
+		routing->ports.groups_notified = true;
 		routing->receivers.changed = routing->bridge_receivers.changed = true;
 		groups_ports_changed(routing->groups);
 	}
@@ -156,7 +156,8 @@ int routing_encryption_set(struct routing *routing, uint32_t vni, enum loop_encr
 	err = encryption_network_set(routing, vni, encryption, refusal);
 	if (err)
 		return err;
-	/* In this order: frames that are made with the old routes until then wait, and are updated. */
+	/* Destinations first: frames with the old routes that are made until the second command are waiting
+	 * then, and are updated by it. */
 	destinations_encryption_changed(routing, vni);
 	loop_command(
 		routing->loop,

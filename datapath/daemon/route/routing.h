@@ -10,7 +10,7 @@
 
 #include "peers.h"
 
-/* Loop and events belong to the caller. 0 or -errno. */
+/* Opens the node's namespace and the sockets of groups. Loop and events belong to the caller. 0 or -errno. */
 int routing_init(struct routing *routing, struct loop *loop, struct events *events,
 		 const struct uplink *uplink);
 /* Removes all peers; the loop still runs. */

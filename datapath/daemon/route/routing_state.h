@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What ktsnd knows of the routes of frames on its node: the uplink, remote nodes, the endpoints of pods, and
- * the destinations of sockets. Kept by the files of this folder; routing.h begins and ends it.
+ * The state of all routes of frames on the node: the uplink, remote nodes, the endpoints of pods, and the
+ * destinations of sockets. The files of this folder maintain it; routing.h creates and destroys it.
  *
- *   routing --+-- peer*                       a remote node of an overlay and the pod subnets behind it
+ *   routing --+-- peer*                       a remote node of an overlay and its pod subnets
  *             +-- endpoint_set* -- endpoint*  a pod's interfaces on overlays
  *             +-- destination*                an address that a socket sends to (destinations.h)
  *
@@ -20,8 +20,8 @@
 struct uplink {
 	char interface[IF_NAMESIZE];
 	int link_index;
-	uint32_t mtu_bytes; /* now, but not above: */
-	/* When ktsnd started; buffers of the port and slots of rings are made for it. */
+	uint32_t mtu_bytes; /* current MTU, at most mtu_bytes_max */
+	/* MTU at the start of ktsnd; buffers of the port and slots of rings are made for it. */
 	uint32_t mtu_bytes_max;
 	uint8_t mac[6];
 	uint32_t local_address_be;
@@ -33,36 +33,36 @@ struct uplink {
 
 /* Links of ktsnd's namespace that are ports of bridges (bridge_ports.h). */
 struct bridge_ports {
-	struct bridge_port *entries; /* of all bridges, when they were looked at last */
+	struct bridge_port *entries; /* of all bridges, at the last read */
 	uint32_t count;
 	bool read;
-	bool told;    /* groups of them */
-	bool changed; /* links of ktsnd's namespace have, and with them maybe ports of bridges */
+	bool groups_notified; /* groups.h has the first ports */
+	bool changed;         /* links of ktsnd's namespace have changed, and maybe ports of bridges */
 };
 
 /* Receivers of this node (bridge_ports.h). */
 struct bridge_receivers {
 	struct bridge_receiver *first;
-	bool changed; /* endpoints or ports have, since these followed them */
+	bool changed; /* endpoints or ports have changed since the last update */
 };
 
 /* Where hardware addresses are (forwarding.h). */
 struct forwarding {
 	struct hash_table *entries; /* NULL while there are none */
-	bool changed;               /* an entry has, or may have (destinations_tick) */
-	uint32_t losses;            /* of notifications */
+	bool changed;               /* an entry may have changed (destinations_tick) */
+	uint32_t losses;            /* times that the kernel dropped notifications */
 };
 
 /* MTUs of links (mtus.h). */
 struct mtus {
-	bool changed;        /* since the destinations followed them, */
-	int64_t followed_ms; /* at that time on CLOCK_MONOTONIC */
+	bool changed;        /* since the destinations were updated */
+	int64_t followed_ms; /* time of that update, on CLOCK_MONOTONIC */
 };
 
-/* Who receives messages to several, and where endpoints are (destinations_tick). */
+/* Receivers of replication lists, and places of endpoints (destinations_tick). */
 struct receivers {
-	bool changed;           /* since the replication lists followed them, */
-	int64_t follow_from_ms; /* which they do not before this time on CLOCK_MONOTONIC */
+	bool changed;           /* since the replication lists were updated */
+	int64_t follow_from_ms; /* earliest time of the next update, on CLOCK_MONOTONIC */
 };
 
 struct routing {

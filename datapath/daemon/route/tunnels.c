@@ -10,7 +10,7 @@
 
 enum {
 	IPV4_TTL_OUTER = 64,
-	/* The route to a peer is kept this long, and the result that there is none this long. */
+	/* How long the result of a look-up of a peer's route is kept, with a route and without. */
 	NEXT_HOP_MS = 5000,
 	NO_NEXT_HOP_MS = 1000,
 };
@@ -40,7 +40,7 @@ void tunnel_fill(struct ktsn_frame_tunnel *tunnel, const struct routing *routing
 	tunnel->vlan_id = uplink->switched ? (uint16_t)vni : uplink->vlan_id;
 }
 
-/* The next hop in the underlay. */
+/* Finds the next hop to a node in the underlay. */
 static int next_hop_find(const struct routing *routing, uint32_t remote_be, struct ktsn_address *next_hop)
 {
 	const struct rtnl_route_query query = {
@@ -80,7 +80,7 @@ int tunnel_reach(const struct routing *routing, uint32_t remote_be, struct ktsn_
 		err = rtnl_neighbor_get(rtnl, routing->uplink.link_index, &next_hop, &neighbor);
 	if (err)
 		return err;
-	/* A valid neighbour too: it may be stale. */
+	/* A valid neighbour may be stale: have the kernel confirm it. */
 	if (!neighbor.configured)
 		(void)rtnl_neighbor_use(rtnl, routing->uplink.link_index, &next_hop);
 	if (neighbor.state != NEIGHBOR_VALID)

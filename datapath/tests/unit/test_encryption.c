@@ -56,7 +56,7 @@ static struct ktsnd *ktsnd_start(void)
 	ktsnd->routing.uplink.local_address_be = htonl(LOCAL);
 	ktsnd->routing.uplink.encrypted_port = 4793;
 	assert_int_equal(encryption_init(&ktsnd->routing), 0);
-	associations_generations_at(&ktsnd->routing, path);
+	associations_generations_path_set(&ktsnd->routing, path);
 	return ktsnd;
 }
 
@@ -221,7 +221,7 @@ static void without_the_file_nothing_is_used(void **state)
 	struct refusal refusal;
 
 	(void)state;
-	associations_generations_at(&ktsnd->routing, "/proc/no-such-folder/generations");
+	associations_generations_path_set(&ktsnd->routing, "/proc/no-such-folder/generations");
 	assert_int_equal(give(ktsnd, PEER, 7, 1, &refusal), -EINVAL);
 	assert_non_null(strstr(refusal.message, "without that file an association could be used twice"));
 	assert_null(peer_of(ktsnd, PEER));
