@@ -75,7 +75,7 @@ static void changes_readable(struct event_source *source)
 		ns->all->observer->notifications_lost(ns);
 }
 
-/* In the namespace that the thread is in. */
+/* Opens the sockets in the thread's present namespace. */
 static int namespace_open_here(struct namespace *ns)
 {
 	int err = cookie_read(&ns->cookie);
@@ -87,14 +87,14 @@ static int namespace_open_here(struct namespace *ns)
 	return err;
 }
 
-/* setns() moves only the calling thread. That it cannot come back is not survivable. */
+/* setns() moves only the calling thread. If the thread cannot return, ktsnd cannot continue. */
 static int namespace_open_at(struct namespace *ns, const char *path)
 {
 	int own = open("/proc/thread-self/ns/net", O_RDONLY | O_CLOEXEC);
-	int there = open(path, O_RDONLY | O_CLOEXEC);
+	int target = open(path, O_RDONLY | O_CLOEXEC);
 	int err = 0;
 
-	if (own < 0 || there < 0 || setns(there, CLONE_NEWNET))
+	if (own < 0 || target < 0 || setns(target, CLONE_NEWNET))
 		err = -errno;
 	if (!err) {
 		err = namespace_open_here(ns);
@@ -105,8 +105,8 @@ static int namespace_open_at(struct namespace *ns, const char *path)
 	}
 	if (own >= 0)
 		close(own);
-	if (there >= 0)
-		close(there);
+	if (target >= 0)
+		close(target);
 	return err;
 }
 
@@ -118,7 +118,7 @@ static void namespace_close(struct namespace *ns)
 	free(ns);
 }
 
-/* Another user of one that is open; NULL when none has this cookie. */
+/* Returns an open namespace with this cookie and counts another user of it, or NULL. */
 static struct namespace *namespace_by_cookie(struct namespaces *all, uint64_t cookie)
 {
 	for (struct namespace *ns = all->first; ns; ns = ns->next) {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Network namespaces that ktsnd looks into. One struct namespace per namespace, however many endpoints live
- * in it; identified by its cookie, which the kernel also tells of every socket (SO_NETNS_COOKIE). Changes in
- * them are told to an observer.
+ * Network namespaces of pods and of ktsnd. There is one struct namespace per namespace, however many
+ * endpoints are in it, identified by its cookie, which every socket has as well (SO_NETNS_COOKIE). An
+ * observer is notified of changes.
  *
  * Control thread. Part of net: above sys, below route.
  */
@@ -16,7 +16,7 @@ struct hash_table;
 struct namespace;
 struct neighbor;
 
-/* Who is told of changes in namespaces. All are required. */
+/* Callbacks for changes in namespaces. All are required. */
 struct namespace_observer {
 	void (*neighbor_changed)(struct namespace *ns, const struct rtnl_neighbor *entry);
 	void (*forwarding_changed)(struct namespace *ns, const struct rtnl_forwarding *entry);
@@ -24,11 +24,11 @@ struct namespace_observer {
 	void (*link_changed)(struct namespace *ns, int link_index, bool carrying, uint32_t mtu_bytes);
 	void (*addresses_changed)(struct namespace *ns, int link_index);
 	void (*groups_changed)(struct namespace *ns);
-	/* The kernel dropped notifications: what is needed must be asked for. */
+	/* The kernel dropped notifications: the observer must read again what it needs. */
 	void (*notifications_lost)(struct namespace *ns);
 };
 
-/* All that are open. */
+/* All open namespaces. */
 struct namespaces {
 	struct events *events;
 	const struct namespace_observer *observer;
@@ -45,7 +45,7 @@ struct namespace
 	struct rtnl *monitor;
 	struct event_source changes;
 	struct neighbor *neighbors;        /* neighbors.h */
-	struct hash_table *neighbor_table; /* of them; NULL while there are none */
+	struct hash_table *neighbor_table; /* NULL while there are no neighbours */
 	unsigned int users;
 	struct namespace *next;
 };

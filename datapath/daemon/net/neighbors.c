@@ -8,8 +8,8 @@
 #include <stdlib.h>
 
 enum {
-	RETRY_MS = 1000,    /* of a neighbour that did not answer */
-	CONFIRM_MS = 20000, /* of one that did; the kernel keeps a stale entry for 60 s (arp(7)) */
+	RETRY_MS = 1000,    /* for a neighbour that did not answer */
+	CONFIRM_MS = 20000, /* for a valid neighbour; the kernel keeps a stale entry for 60 s (arp(7)) */
 };
 
 static void neighbor_use(struct neighbor *neighbor)
@@ -21,11 +21,11 @@ static void neighbor_use(struct neighbor *neighbor)
 }
 
 /*
- * For want of a datagram to take the source address from, the kernel solicits IPv6 neighbours from the
- * interface's link-local address, which it may not use in its first seconds (duplicate address detection, RFC
- * 4862 section 5.4): what fails then is tried once more before it is believed.
+ * Whether to try again after a failure. Without a datagram to take the source address from, the kernel
+ * solicits IPv6 neighbours from the interface's link-local address, which it may not use in its first seconds
+ * (duplicate address detection, RFC 4862 section 5.4). So the first failure does not count.
  */
-static bool deserves_another_try(struct neighbor *neighbor, const struct rtnl_neighbor *entry)
+static bool retry_takes(struct neighbor *neighbor, const struct rtnl_neighbor *entry)
 {
 	if (entry->state != NEIGHBOR_FAILED || neighbor->retried || ktsn_address_is_ipv4(&entry->address))
 		return false;
@@ -68,8 +68,8 @@ void neighbor_entry_changed(struct namespace *ns, const struct rtnl_neighbor *en
 
 	if (!n)
 		return;
-	if (entry->state == NEIGHBOR_UNKNOWN || deserves_another_try(n, entry)) {
-		/* We still need what the kernel dropped. What was valid stays so meanwhile. */
+	if (entry->state == NEIGHBOR_UNKNOWN || retry_takes(n, entry)) {
+		/* The neighbour is still needed. A valid entry stays valid until the kernel answers. */
 		n->used_ms = clock_monotonic_ms();
 		(void)rtnl_neighbor_use(ns->rtnl, entry->link_index, &entry->address);
 	} else if (entry->state != NEIGHBOR_RESOLVING || n->entry.state != NEIGHBOR_VALID) {
@@ -105,7 +105,7 @@ static int neighbor_look_up(struct neighbor *neighbor, int link_index, const str
 	neighbor->entry.address = *address;
 	if (err)
 		return err;
-	/* Also when valid: it may be stale, and this has the kernel confirm it. */
+	/* Even a valid entry may be stale: this makes the kernel confirm it. */
 	neighbor_use(neighbor);
 	if (neighbor->entry.state != NEIGHBOR_VALID)
 		neighbor->entry.state = NEIGHBOR_RESOLVING;

@@ -10,19 +10,19 @@
 #include <linux/rtnetlink.h>
 #include <string.h>
 
-/* All attributes of a message of up to TABLE types, the payload behind a header of `bytes`. */
-enum { TABLE = 64 };
+/* Size of a table of attributes by type. Larger types are ignored. */
+enum { ATTRIBUTES = 64 };
 
-static int collect(const struct nlattr *attribute, void *table)
+static int attribute_collect(const struct nlattr *attribute, void *table)
 {
 	const struct nlattr **attributes = table;
 
-	if (mnl_attr_get_type(attribute) < TABLE)
+	if (mnl_attr_get_type(attribute) < ATTRIBUTES)
 		attributes[mnl_attr_get_type(attribute)] = attribute;
 	return MNL_CB_OK;
 }
 
-/* Of either family; any where there is none. */
+/* Returns an address of either family, or the unspecified address. */
 static struct ktsn_address address_of(const struct nlattr *attribute)
 {
 	struct ktsn_address any = {{0}};
@@ -60,14 +60,14 @@ static void mac_of(const struct nlattr *attribute, uint8_t mac[6])
 
 static void kind_read(const struct nlattr *info, struct rtnl_link *link)
 {
-	const struct nlattr *attributes[TABLE] = {0}, *data[TABLE] = {0};
+	const struct nlattr *attributes[ATTRIBUTES] = {0}, *data[ATTRIBUTES] = {0};
 	const char *kind;
 
-	mnl_attr_parse_nested(info, collect, attributes);
+	mnl_attr_parse_nested(info, attribute_collect, attributes);
 	if (!attributes[IFLA_INFO_KIND])
 		return;
 	if (attributes[IFLA_INFO_DATA])
-		mnl_attr_parse_nested(attributes[IFLA_INFO_DATA], collect, data);
+		mnl_attr_parse_nested(attributes[IFLA_INFO_DATA], attribute_collect, data);
 	kind = mnl_attr_get_str(attributes[IFLA_INFO_KIND]);
 	if (strcmp(kind, "vxlan") == 0) {
 		link->tunnel = true;
@@ -80,9 +80,9 @@ static void kind_read(const struct nlattr *info, struct rtnl_link *link)
 static void link_read(const struct nlmsghdr *header, struct rtnl_link *link)
 {
 	const struct ifinfomsg *info = mnl_nlmsg_get_payload(header);
-	const struct nlattr *attributes[TABLE] = {0};
+	const struct nlattr *attributes[ATTRIBUTES] = {0};
 
-	mnl_attr_parse(header, sizeof(*info), collect, attributes);
+	mnl_attr_parse(header, sizeof(*info), attribute_collect, attributes);
 	link->index = info->ifi_index;
 	link->peer_index = index_of(attributes[IFLA_LINK]);
 	link->master_index = index_of(attributes[IFLA_MASTER]);
@@ -161,13 +161,13 @@ struct address_search {
 static int address_parse(const struct nlmsghdr *header, void *result)
 {
 	const struct ifaddrmsg *info = mnl_nlmsg_get_payload(header);
-	const struct nlattr *attributes[TABLE] = {0};
+	const struct nlattr *attributes[ATTRIBUTES] = {0};
 	struct address_search *search = result;
 
 	if ((int)info->ifa_index != search->link_index || search->count == search->room)
 		return MNL_CB_OK;
-	mnl_attr_parse(header, sizeof(*info), collect, attributes);
-	/* IPv6 has no IFA_LOCAL but on links with a peer. */
+	mnl_attr_parse(header, sizeof(*info), attribute_collect, attributes);
+	/* IPv6 has IFA_LOCAL only on links with a peer. */
 	search->addresses[search->count++] =
 		address_of(attributes[IFA_LOCAL] ? attributes[IFA_LOCAL] : attributes[IFA_ADDRESS]);
 	return MNL_CB_OK;
@@ -194,11 +194,11 @@ struct owner_search {
 static int owner_parse(const struct nlmsghdr *header, void *result)
 {
 	const struct ifaddrmsg *info = mnl_nlmsg_get_payload(header);
-	const struct nlattr *attributes[TABLE] = {0};
+	const struct nlattr *attributes[ATTRIBUTES] = {0};
 	struct owner_search *search = result;
 	struct ktsn_address address;
 
-	mnl_attr_parse(header, sizeof(*info), collect, attributes);
+	mnl_attr_parse(header, sizeof(*info), attribute_collect, attributes);
 	address = address_of(attributes[IFA_LOCAL] ? attributes[IFA_LOCAL] : attributes[IFA_ADDRESS]);
 	if (ktsn_address_equal(&address, search->address))
 		search->link_index = (int)info->ifa_index;
@@ -237,10 +237,10 @@ static enum rtnl_route_type type_of(uint8_t type)
 static int route_parse(const struct nlmsghdr *header, void *result)
 {
 	const struct rtmsg *info = mnl_nlmsg_get_payload(header);
-	const struct nlattr *attributes[TABLE] = {0};
+	const struct nlattr *attributes[ATTRIBUTES] = {0};
 	struct rtnl_route *route = result;
 
-	mnl_attr_parse(header, sizeof(*info), collect, attributes);
+	mnl_attr_parse(header, sizeof(*info), attribute_collect, attributes);
 	route->type = type_of(info->rtm_type);
 	route->link_index = index_of(attributes[RTA_OIF]);
 	route->gateway = address_of(attributes[RTA_GATEWAY]);
@@ -284,13 +284,13 @@ static enum rtnl_neighbor_state state_of(uint16_t nud)
 static int neighbor_parse(const struct nlmsghdr *header, void *result)
 {
 	const struct ndmsg *info = mnl_nlmsg_get_payload(header);
-	const struct nlattr *attributes[TABLE] = {0};
+	const struct nlattr *attributes[ATTRIBUTES] = {0};
 	struct rtnl_neighbor *neighbor = result;
 
 	memset(neighbor, 0, sizeof(*neighbor));
 	if (info->ndm_family != AF_INET && info->ndm_family != AF_INET6)
 		return MNL_CB_STOP;
-	mnl_attr_parse(header, sizeof(*info), collect, attributes);
+	mnl_attr_parse(header, sizeof(*info), attribute_collect, attributes);
 	neighbor->link_index = info->ndm_ifindex;
 	neighbor->address = address_of(attributes[NDA_DST]);
 	neighbor->state = header->nlmsg_type == RTM_DELNEIGH ? NEIGHBOR_UNKNOWN : state_of(info->ndm_state);
@@ -335,21 +335,21 @@ int rtnl_neighbor_use(struct rtnl *rtnl, int link_index, const struct ktsn_addre
 		NULL, NULL);
 }
 
-static void link_tell(const struct nlmsghdr *header, const struct rtnl_watcher *watcher)
+static void link_notify(const struct nlmsghdr *header, const struct rtnl_watcher *watcher)
 {
 	const struct ifinfomsg *info = mnl_nlmsg_get_payload(header);
-	bool there = header->nlmsg_type == RTM_NEWLINK;
+	bool present = header->nlmsg_type == RTM_NEWLINK;
 	struct rtnl_link link = {0};
 
-	/* A bridge tells of its ports in messages of its own family, without their state. */
+	/* Bridges report their ports in messages of their own family, without the links' state. */
 	if (info->ifi_family != AF_UNSPEC || !watcher->link_changed)
 		return;
 	link_read(header, &link);
-	watcher->link_changed(link.index, there && link.up && (info->ifi_flags & IFF_LOWER_UP),
-			      there ? link.mtu_bytes : 0, watcher->context);
+	watcher->link_changed(link.index, present && link.up && (info->ifi_flags & IFF_LOWER_UP),
+			      present ? link.mtu_bytes : 0, watcher->context);
 }
 
-static void neighbor_tell(const struct nlmsghdr *header, const struct rtnl_watcher *watcher)
+static void neighbor_notify(const struct nlmsghdr *header, const struct rtnl_watcher *watcher)
 {
 	struct rtnl_neighbor neighbor;
 
@@ -358,7 +358,7 @@ static void neighbor_tell(const struct nlmsghdr *header, const struct rtnl_watch
 		watcher->neighbor_changed(&neighbor, watcher->context);
 }
 
-static void forwarding_tell(const struct nlmsghdr *header, const struct rtnl_watcher *watcher)
+static void forwarding_notify(const struct nlmsghdr *header, const struct rtnl_watcher *watcher)
 {
 	struct rtnl_forwarding entry;
 
@@ -366,12 +366,12 @@ static void forwarding_tell(const struct nlmsghdr *header, const struct rtnl_wat
 		watcher->forwarding_changed(&entry, watcher->context);
 }
 
-static bool of_bridge(const struct nlmsghdr *header)
+static bool is_bridge_entry(const struct nlmsghdr *header)
 {
 	return ((const struct ndmsg *)mnl_nlmsg_get_payload(header))->ndm_family == AF_BRIDGE;
 }
 
-static void addresses_tell(const struct nlmsghdr *header, const struct rtnl_watcher *watcher)
+static void addresses_notify(const struct nlmsghdr *header, const struct rtnl_watcher *watcher)
 {
 	const struct ifaddrmsg *info = mnl_nlmsg_get_payload(header);
 
@@ -379,7 +379,7 @@ static void addresses_tell(const struct nlmsghdr *header, const struct rtnl_watc
 		watcher->addresses_changed((int)info->ifa_index, watcher->context);
 }
 
-static void groups_tell(const struct rtnl_watcher *watcher)
+static void groups_notify(const struct rtnl_watcher *watcher)
 {
 	if (watcher->groups_changed)
 		watcher->groups_changed(watcher->context);
@@ -388,17 +388,17 @@ static void groups_tell(const struct rtnl_watcher *watcher)
 static int change_parse(const struct nlmsghdr *header, void *argument)
 {
 	if (header->nlmsg_type == RTM_NEWNEIGH || header->nlmsg_type == RTM_DELNEIGH)
-		(of_bridge(header) ? forwarding_tell : neighbor_tell)(header, argument);
+		(is_bridge_entry(header) ? forwarding_notify : neighbor_notify)(header, argument);
 	else if (header->nlmsg_type == RTM_NEWLINK || header->nlmsg_type == RTM_DELLINK)
-		link_tell(header, argument);
+		link_notify(header, argument);
 	else if (header->nlmsg_type == RTM_NEWADDR || header->nlmsg_type == RTM_DELADDR)
-		addresses_tell(header, argument);
+		addresses_notify(header, argument);
 	else if (header->nlmsg_type == RTM_NEWMDB || header->nlmsg_type == RTM_DELMDB)
-		groups_tell(argument);
+		groups_notify(argument);
 	return MNL_CB_OK;
 }
 
-/* One message: 1; 0: there is none; or -errno. */
+/* Reads one message. 1; 0: there is none; or -errno. */
 static int change_read(struct rtnl *rtnl, const struct rtnl_watcher *watcher)
 {
 	char buffer[RTNL_BUFFER_BYTES];
@@ -413,7 +413,7 @@ static int change_read(struct rtnl *rtnl, const struct rtnl_watcher *watcher)
 
 int rtnl_monitor_read(struct rtnl *rtnl, const struct rtnl_watcher *watcher)
 {
-	/* Pods can make many: others have something to say, too. */
+	/* Pods can cause any number of changes: serve other events in between. */
 	enum { CHANGES_AT_ONCE = 64 };
 	int result = 1;
 

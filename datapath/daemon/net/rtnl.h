@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Questions to the kernel about one network namespace, over rtnetlink: links, routes, neighbours. The
- * kernel's own tables decide; ktsnd keeps none of its own.
+ * Requests to the kernel about one network namespace, over rtnetlink: links, routes, neighbours. ktsnd uses
+ * the kernel's tables and keeps none of its own.
  *
- * Control thread. Every call is one round trip to the kernel, of 200 ms at most: -ETIMEDOUT after that. Only
- * what the kernel itself sends counts.
+ * Control thread. Every call is one round trip to the kernel, which fails with -ETIMEDOUT after 200 ms.
+ * Messages of other senders are ignored.
  */
 #ifndef KTSN_DAEMON_RTNL_H
 #define KTSN_DAEMON_RTNL_H
@@ -16,8 +16,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* By this group of links ("ovs") is known what leads from a network's bridge into Open vSwitch; `ktsn ovs
- * setup` sets it. */
+/* Group of links ("ovs") from networks' bridges into Open vSwitch; `ktsn ovs setup` sets it. */
 enum { SWITCH_LINK_GROUP = 0x6f7673 };
 
 struct rtnl_link {
@@ -28,9 +27,9 @@ struct rtnl_link {
 	uint8_t mac[6];
 	bool ethernet;
 	bool up;
-	bool tunnel;   /* a VXLAN device, or the way into Open vSwitch (SWITCH_LINK_GROUP) */
+	bool tunnel;   /* a VXLAN device, or a link into Open vSwitch (SWITCH_LINK_GROUP) */
 	uint32_t vni;  /* of a VXLAN device, else 0 */
-	bool snooping; /* a bridge that listens to who joins groups */
+	bool snooping; /* a bridge with multicast snooping */
 };
 
 enum rtnl_route_type {
@@ -41,7 +40,6 @@ enum rtnl_route_type {
 	ROUTE_MULTICAST,
 };
 
-/* What is asked of the routes. */
 struct rtnl_route_query {
 	struct ktsn_address destination;
 	struct ktsn_address source; /* any: not bound */
@@ -66,52 +64,48 @@ struct rtnl_neighbor {
 	int link_index;
 	struct ktsn_address address;
 	enum rtnl_neighbor_state state;
-	bool configured; /* by someone, for good: the kernel has nothing to resolve or confirm */
+	bool configured; /* permanent: the kernel has nothing to resolve or confirm */
 	uint8_t mac[6];
 };
 
-/* 0; -ENODEV when there is no such link. */
+/* Reads a link by name or index. 0; -ENODEV when there is no such link; or another -errno. */
 int rtnl_link_get(struct rtnl *rtnl, const char *name, struct rtnl_link *link);
-
 int rtnl_link_at(struct rtnl *rtnl, int link_index, struct rtnl_link *link);
 
 /* Calls `visit` for each link of the namespace. 0 or -errno. */
 int rtnl_links_each(struct rtnl *rtnl, void (*visit)(const struct rtnl_link *link, void *context),
 		    void *context);
 
-/* Addresses of a link, at most `room`. The number of them, or -errno. */
+/* Reads at most `room` addresses of a link. Returns their number, or -errno. */
 int rtnl_addresses_get(struct rtnl *rtnl, int link_index, struct ktsn_address *addresses, uint32_t room);
 
-/* The link that has the address: its index, 0 when none has, or -errno. */
+/* Returns the index of the link that has the address, 0 when there is none, or -errno. */
 int rtnl_address_owner(struct rtnl *rtnl, const struct ktsn_address *address);
 
-/* Where the namespace would send a datagram. 0, or -errno as sending would give. */
+/* Finds the route of a datagram in the namespace. 0, or -errno as from sending. */
 int rtnl_route_get(struct rtnl *rtnl, const struct rtnl_route_query *query, struct rtnl_route *route);
 
-/* State of a neighbour. 0 (NEIGHBOR_UNKNOWN when the kernel has no entry) or -errno. */
+/* Reads the state of a neighbour. 0 (NEIGHBOR_UNKNOWN when the kernel has no entry) or -errno. */
 int rtnl_neighbor_get(struct rtnl *rtnl, int link_index, const struct ktsn_address *address,
 		      struct rtnl_neighbor *neighbor);
 
-/* Has the kernel resolve it, or confirm what it knows, as if a datagram had been sent to it. Not for one that
- * is configured: Linux from 5.16 on would turn that into one to be resolved. */
+/* Makes the kernel resolve or confirm a neighbour, as if a datagram had been sent to it. Must not be used for
+ * a configured neighbour: since 5.16 Linux would replace the entry by one to be resolved. */
 int rtnl_neighbor_use(struct rtnl *rtnl, int link_index, const struct ktsn_address *address);
 
-/* What a monitor tells of; each may be NULL. */
+/* Callbacks of a monitor; each may be NULL. */
 struct rtnl_watcher {
 	void (*neighbor_changed)(const struct rtnl_neighbor *neighbor, void *context);
 	void (*forwarding_changed)(const struct rtnl_forwarding *entry, void *context);
-	/* `carrying`: up, and with a carrier. MTU of 0: it has gone. */
+	/* `carrying`: up, and with a carrier. MTU of 0: the link is gone. */
 	void (*link_changed)(int link_index, bool carrying, uint32_t mtu_bytes, void *context);
 	void (*addresses_changed)(int link_index, void *context);
-	void (*groups_changed)(void *context); /* what ports of bridges are members of */
+	void (*groups_changed)(void *context); /* multicast groups of ports of bridges */
 	void *context;
 };
 
-/*
- * Changes of neighbours, forwarding entries, links, addresses and groups: a second, non-blocking socket.
- * _read calls the watcher for each change received and returns 0; -ENOBUFS when the kernel dropped some, and
- * the caller must ask for what it needs.
- */
+/* Calls the watcher for each change that the monitor has received (rtnl_monitor_open). 0; -ENOBUFS when the
+ * kernel dropped changes and the caller must read again what it needs; or another -errno. */
 int rtnl_monitor_read(struct rtnl *rtnl, const struct rtnl_watcher *watcher);
 
 #endif

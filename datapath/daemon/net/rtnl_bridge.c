@@ -15,19 +15,19 @@
 
 /* ---- forwarding entries ---- */
 
-enum { TABLE = NDA_MASTER + 1 };
+enum { ATTRIBUTES = NDA_MASTER + 1 };
 
-static int collect(const struct nlattr *attribute, void *table)
+static int attribute_collect(const struct nlattr *attribute, void *table)
 {
 	const struct nlattr **attributes = table;
 
-	if (mnl_attr_get_type(attribute) < TABLE)
+	if (mnl_attr_get_type(attribute) < ATTRIBUTES)
 		attributes[mnl_attr_get_type(attribute)] = attribute;
 	return MNL_CB_OK;
 }
 
-/* Also false for an entry of one VLAN, which a bridge without VLANs does not look at. */
-static bool key_read(const struct ndmsg *info, const struct nlattr *const attributes[TABLE],
+/* Returns false also for an entry of one VLAN, which a bridge without VLANs ignores. */
+static bool key_read(const struct ndmsg *info, const struct nlattr *const attributes[ATTRIBUTES],
 		     struct rtnl_forwarding *entry)
 {
 	const struct nlattr *mac = attributes[NDA_LLADDR];
@@ -43,12 +43,12 @@ static bool key_read(const struct ndmsg *info, const struct nlattr *const attrib
 	return entry->device_link_index != 0;
 }
 
-static void tunnel_entry_read(const struct ndmsg *info, const struct nlattr *const attributes[TABLE],
+static void tunnel_entry_read(const struct ndmsg *info, const struct nlattr *const attributes[ATTRIBUTES],
 			      struct rtnl_forwarding *entry)
 {
 	const struct nlattr *remote = attributes[NDA_DST];
 
-	/* With a VNI it is in another network. */
+	/* An entry with a VNI belongs to another network. */
 	if (!remote || mnl_attr_get_payload_len(remote) != sizeof(entry->remote_be) || attributes[NDA_VNI])
 		return;
 	entry->known = true;
@@ -58,7 +58,7 @@ static void tunnel_entry_read(const struct ndmsg *info, const struct nlattr *con
 
 static void bridge_entry_read(const struct ndmsg *info, struct rtnl_forwarding *entry)
 {
-	/* A bridge calls the addresses of the node itself permanent, and those of others static. */
+	/* In a bridge the node's own addresses are permanent, and configured addresses of others static. */
 	if (info->ndm_state & NUD_PERMANENT)
 		return;
 	entry->known = true;
@@ -69,10 +69,10 @@ static void bridge_entry_read(const struct ndmsg *info, struct rtnl_forwarding *
 bool rtnl_forwarding_parse(const struct nlmsghdr *header, struct rtnl_forwarding *entry)
 {
 	const struct ndmsg *info = mnl_nlmsg_get_payload(header);
-	const struct nlattr *attributes[TABLE] = {0};
+	const struct nlattr *attributes[ATTRIBUTES] = {0};
 
 	memset(entry, 0, sizeof(*entry));
-	mnl_attr_parse(header, sizeof(*info), collect, attributes);
+	mnl_attr_parse(header, sizeof(*info), attribute_collect, attributes);
 	if (!key_read(info, attributes, entry))
 		return false;
 	if (header->nlmsg_type == RTM_DELNEIGH)
@@ -118,7 +118,7 @@ struct groups_visit {
 	int bridge_link_index;
 };
 
-/* False for an entry of a hardware address, which is none of IGMP's or MLD's. */
+/* Returns false for an entry of a hardware address, which does not come from IGMP or MLD. */
 static bool entry_address(const struct br_mdb_entry *entry, struct ktsn_address *address)
 {
 	if (entry->addr.proto == htons(ETH_P_IP))
@@ -152,7 +152,7 @@ static void entries_visit(const struct groups_visit *visit, const struct nlattr 
 			entry_visit(visit, info);
 }
 
-/* Each port is its index, followed by attributes of the port. */
+/* The entry of a port has its index first, followed by attributes. */
 static void routers_visit(const struct groups_visit *visit, const struct nlattr *table)
 {
 	const struct nlattr *port;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the bridges and VXLAN devices of a namespace know: forwarding entries (FDB), behind which port or
- * remote node a hardware address is; and multicast groups (MDB), which port is a member of which group, by
- * the reports of IGMP and MLD. Control thread.
+ * Tables of the bridges and VXLAN devices of a namespace: forwarding entries (FDB) have the port or remote
+ * node of a hardware address; the multicast database (MDB) has the groups of each port, from reports of IGMP
+ * and MLD. Control thread.
  */
 #ifndef KTSN_DAEMON_RTNL_BRIDGE_H
 #define KTSN_DAEMON_RTNL_BRIDGE_H
@@ -17,23 +17,23 @@ struct rtnl;
 
 /* ---- forwarding entries ---- */
 
-/* Of which device an entry is asked for. */
+/* The device that has an entry. */
 enum rtnl_forwarding_device { FORWARDING_BRIDGE, FORWARDING_TUNNEL };
 
 struct rtnl_forwarding {
 	int device_link_index; /* the bridge or VXLAN device */
 	uint8_t mac[6];
 	bool known;          /* false: there is no entry (any more), or it is the node's own address */
-	bool configured;     /* by someone, for good; else learnt */
+	bool configured;     /* permanent; otherwise learnt */
 	int port_link_index; /* of a bridge */
 	uint32_t remote_be;  /* of a VXLAN device */
 };
 
-/* The entry of an address. 0, and not known when there is none; or -errno. */
+/* Reads the entry of an address. 0, with `known` false when there is none; or -errno. */
 int rtnl_forwarding_get(struct rtnl *rtnl, enum rtnl_forwarding_device device, int device_link_index,
 			const uint8_t mac[6], struct rtnl_forwarding *entry);
 
-/* Reads a notification. False when it is none of an entry that could be asked for. */
+/* Parses a notification. Returns false when rtnl_forwarding_get() could not return its entry. */
 bool rtnl_forwarding_parse(const struct nlmsghdr *header, struct rtnl_forwarding *entry);
 
 /* ---- multicast groups ---- */
@@ -41,7 +41,7 @@ bool rtnl_forwarding_parse(const struct nlmsghdr *header, struct rtnl_forwarding
 struct rtnl_group {
 	int bridge_link_index;
 	int link_index; /* the port; the bridge itself when the node is a member */
-	bool router;    /* the port wants all groups, and `address` is none */
+	bool router;    /* the port wants all groups; `address` is unspecified */
 	struct ktsn_address address;
 };
 

@@ -24,15 +24,15 @@ struct rtnl {
 	uint32_t sequence;
 };
 
-/* The kernel answers in the call that asks, or in the one that reads on. */
+/* The kernel answers within the call that sends the request, or that reads the rest of a dump. */
 enum { TIMEOUT_MS = 200 };
 
 /*
- * A program of the namespace that has CAP_NET_ADMIN there can send to any netlink socket in it. To one that
- * is connected to the kernel it cannot (netlink_getsockbyportid() refuses), but to groups still: so senders
- * are looked at as well.
+ * A program with CAP_NET_ADMIN in the namespace can send to any netlink socket there. A socket that is
+ * connected to the kernel gets only its messages (netlink_getsockbyportid()), and those to groups:
+ * rtnl_receive() checks the sender of these.
  */
-static int kernel_only(const struct mnl_socket *socket)
+static int connect_to_kernel(const struct mnl_socket *socket)
 {
 	const struct sockaddr_nl kernel = {.nl_family = AF_NETLINK};
 
@@ -40,7 +40,7 @@ static int kernel_only(const struct mnl_socket *socket)
 												    : 0;
 }
 
-/* What others sent before it was connected, and that there was no room for more of it. */
+/* Discards messages that others sent before the socket was connected, and the error if they filled it. */
 static void socket_drain(const struct mnl_socket *socket)
 {
 	char byte;
@@ -56,12 +56,12 @@ static int socket_open(struct mnl_socket **opened, uint32_t groups)
 
 	if (!socket)
 		return -errno;
-	err = mnl_socket_bind(socket, groups, MNL_SOCKET_AUTOPID) ? -errno : kernel_only(socket);
+	err = mnl_socket_bind(socket, groups, MNL_SOCKET_AUTOPID) ? -errno : connect_to_kernel(socket);
 	if (err) {
 		mnl_socket_close(socket);
 		return err;
 	}
-	/* Groups go on: a monitor tells itself that it missed something. */
+	/* A monitor must see that it missed a change. */
 	if (!groups)
 		socket_drain(socket);
 	*opened = socket;
@@ -86,28 +86,28 @@ static int open_groups(struct rtnl **opened, uint32_t groups)
 	return 0;
 }
 
-/* In the namespace of the socket before, which it takes the place of; if that cannot be, it stays. */
-static void socket_renew(struct rtnl *rtnl)
+/* Replaces the socket by a new one in the same namespace. After a failure the old socket stays. */
+static void socket_reopen(struct rtnl *rtnl)
 {
 	int own = open("/proc/thread-self/ns/net", O_RDONLY | O_CLOEXEC);
-	int there = ioctl(mnl_socket_get_fd(rtnl->socket), SIOCGSKNS);
-	struct mnl_socket *fresh;
+	int target = ioctl(mnl_socket_get_fd(rtnl->socket), SIOCGSKNS);
+	struct mnl_socket *opened;
 
-	if (own >= 0 && there >= 0 && setns(there, CLONE_NEWNET) == 0) {
-		if (socket_open(&fresh, 0) == 0) {
+	if (own >= 0 && target >= 0 && setns(target, CLONE_NEWNET) == 0) {
+		if (socket_open(&opened, 0) == 0) {
 			mnl_socket_close(rtnl->socket);
 			/* NOLINTNEXTLINE(clang-analyzer-core.*): set where socket_open() gives 0 */
-			rtnl->socket = fresh;
-			rtnl->port_id = mnl_socket_get_portid(fresh);
+			rtnl->socket = opened;
+			rtnl->port_id = mnl_socket_get_portid(opened);
 		}
-		/* As in namespace.c: not survivable. */
+		/* As in namespace.c: ktsnd cannot continue. */
 		if (setns(own, CLONE_NEWNET))
 			abort();
 	}
 	if (own >= 0)
 		close(own);
-	if (there >= 0)
-		close(there);
+	if (target >= 0)
+		close(target);
 }
 
 /* NOLINTNEXTLINE(readability-non-const-parameter): recvmsg() writes to it */
@@ -126,7 +126,7 @@ ssize_t rtnl_receive(const struct rtnl *rtnl, char *buffer, size_t capacity_byte
 	return message.msg_flags & MSG_TRUNC ? -ENOSPC : bytes;
 }
 
-static int readable_await(const struct rtnl *rtnl, int64_t until_ms)
+static int readable_wait(const struct rtnl *rtnl, int64_t until_ms)
 {
 	struct pollfd readable = {.fd = mnl_socket_get_fd(rtnl->socket), .events = POLLIN};
 	int64_t left_ms = until_ms - clock_monotonic_ms();
@@ -136,8 +136,8 @@ static int readable_await(const struct rtnl *rtnl, int64_t until_ms)
 	return poll(&readable, 1, (int)left_ms) < 0 && errno != EINTR ? -errno : 0;
 }
 
-/* The next, which is awaited until then. */
-static ssize_t kernel_await(const struct rtnl *rtnl, char *buffer, size_t capacity_bytes, int64_t until_ms)
+/* Receives the next message of the kernel, and waits for it until that time on CLOCK_MONOTONIC. */
+static ssize_t message_wait(const struct rtnl *rtnl, char *buffer, size_t capacity_bytes, int64_t until_ms)
 {
 	for (;;) {
 		ssize_t bytes = rtnl_receive(rtnl, buffer, capacity_bytes);
@@ -145,8 +145,7 @@ static ssize_t kernel_await(const struct rtnl *rtnl, char *buffer, size_t capaci
 
 		if (bytes != -EAGAIN && bytes != -ENOMSG && bytes != -EINTR)
 			return bytes;
-		err = bytes == -ENOMSG && clock_monotonic_ms() < until_ms ? 0
-									  : readable_await(rtnl, until_ms);
+		err = bytes == -ENOMSG && clock_monotonic_ms() < until_ms ? 0 : readable_wait(rtnl, until_ms);
 		if (err)
 			return err;
 	}
@@ -159,11 +158,11 @@ int rtnl_open(struct rtnl **rtnl)
 
 int rtnl_monitor_open(struct rtnl **rtnl)
 {
-	/* The newer groups have a number only. */
-	const uint32_t of_bridges = UINT32_C(1) << (RTNLGRP_MDB - 1);
+	/* Newer groups have no bit constant. */
+	const uint32_t bridge_groups = UINT32_C(1) << (RTNLGRP_MDB - 1);
 
-	return open_groups(rtnl,
-			   RTMGRP_NEIGH | RTMGRP_LINK | RTMGRP_IPV4_IFADDR | RTMGRP_IPV6_IFADDR | of_bridges);
+	return open_groups(rtnl, RTMGRP_NEIGH | RTMGRP_LINK | RTMGRP_IPV4_IFADDR | RTMGRP_IPV6_IFADDR |
+					 bridge_groups);
 }
 
 void rtnl_close(struct rtnl *rtnl)
@@ -190,15 +189,14 @@ struct nlmsghdr *rtnl_request(struct rtnl *rtnl, char *buffer, uint16_t type, ui
 	return header;
 }
 
-/* Receives from the answer to the last request. What is left of one before, which was not read to its end
- * because a dump was interrupted, is passed over. */
+/* Receives a part of the answer to the last request. Skips the rest of an interrupted dump before it. */
 static ssize_t answer_receive(const struct rtnl *rtnl, char *buffer, size_t capacity_bytes, int64_t until_ms)
 {
 	struct nlmsghdr first;
 	ssize_t bytes;
 
 	do {
-		bytes = kernel_await(rtnl, buffer, capacity_bytes, until_ms);
+		bytes = message_wait(rtnl, buffer, capacity_bytes, until_ms);
 		if (bytes < (ssize_t)sizeof(first))
 			return bytes;
 		memcpy(&first, buffer, sizeof(first));
@@ -206,16 +204,16 @@ static ssize_t answer_receive(const struct rtnl *rtnl, char *buffer, size_t capa
 	return bytes;
 }
 
-/* The kernel works on a dump in the call that reads it: what a busy machine takes of the time does not
- * count. */
-static int64_t worked_ms(void)
+/* The kernel builds a dump in the call that reads it, so its work counts as this thread's; time in which the
+ * thread has no processor does not count. */
+static int64_t thread_cpu_ms(void)
 {
 	return clock_ns(CLOCK_THREAD_CPUTIME_ID) / 1000000;
 }
 
 static int exchange(struct rtnl *rtnl, struct nlmsghdr *header, mnl_cb_t parse, void *result)
 {
-	int64_t until_ms = clock_monotonic_ms() + TIMEOUT_MS, until_worked_ms = worked_ms() + TIMEOUT_MS;
+	int64_t until_ms = clock_monotonic_ms() + TIMEOUT_MS, until_cpu_ms = thread_cpu_ms() + TIMEOUT_MS;
 	char buffer[RTNL_BUFFER_BYTES];
 	int status = MNL_CB_OK;
 
@@ -226,8 +224,8 @@ static int exchange(struct rtnl *rtnl, struct nlmsghdr *header, mnl_cb_t parse, 
 
 		if (bytes < 0)
 			return (int)bytes;
-		/* A program of the namespace can give it any number of addresses. */
-		if (worked_ms() > until_worked_ms)
+		/* A program in the namespace can add any number of addresses. */
+		if (thread_cpu_ms() > until_cpu_ms)
 			return -ETIMEDOUT;
 		status = mnl_cb_run(buffer, (size_t)bytes, rtnl->sequence, rtnl->port_id, parse, result);
 	} while (status == MNL_CB_OK && (header->nlmsg_flags & NLM_F_DUMP) == NLM_F_DUMP);
@@ -238,9 +236,8 @@ int rtnl_talk(struct rtnl *rtnl, struct nlmsghdr *header, mnl_cb_t parse, void *
 {
 	int err = exchange(rtnl, header, parse, result);
 
-	/* The kernel says this of a socket, and not of what was asked. An answer that comes after all is for
-	 * nobody. */
+	/* These errors concern the socket, not the request. A late answer must not reach the next request. */
 	if (err == -ETIMEDOUT || err == -ENOBUFS || err == -ENOSPC)
-		socket_renew(rtnl);
+		socket_reopen(rtnl);
 	return err;
 }

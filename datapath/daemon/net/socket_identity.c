@@ -37,7 +37,7 @@ static int option_read(int fd, int level, int option, int *value)
 	return getsockopt(fd, level, option, value, &bytes) ? -errno : 0;
 }
 
-/* One that fits a byte of a header. */
+/* Reads an option that fits a byte of a header. */
 static int byte_read(int fd, int level, int option, uint8_t *byte)
 {
 	int value;
@@ -56,7 +56,8 @@ static int flag_read(int fd, int level, int option, bool *flag)
 	return err;
 }
 
-/* Whether datagrams that fit leave without the bit "don't fragment" (the kernel's ip_dont_fragment()). */
+/* Reads whether datagrams that fit leave without the bit "don't fragment" (the kernel's ip_dont_fragment()).
+ */
 static int fragmentable_read(int fd, bool *fragmentable)
 {
 	int discover;
@@ -87,7 +88,7 @@ static int kind_read(int fd, struct socket_attributes *attributes)
 		       : -EOPNOTSUPP;
 }
 
-static struct socket_end end_of(const union socket_address *address)
+static struct socket_end socket_end_of(const union socket_address *address)
 {
 	struct socket_end end = {.port_be = 0};
 
@@ -114,18 +115,18 @@ static int ends_read(int fd, struct socket_attributes *attributes)
 		attributes->protocol_be = address.link.sll_protocol;
 		return 0;
 	}
-	attributes->local = end_of(&address);
+	attributes->local = socket_end_of(&address);
 	if (attributes->local.port_be == 0)
 		return -EINVAL;
 	address.any.sa_family = AF_UNSPEC;
 	bytes = sizeof(address);
 	if (getpeername(fd, &address.any, &bytes) && errno != ENOTCONN)
 		return -errno;
-	attributes->remote = end_of(&address);
+	attributes->remote = socket_end_of(&address);
 	return 0;
 }
 
-/* An IPv6 socket has these too, for what it sends to IPv4. */
+/* An IPv6 socket has these options too, for datagrams to IPv4. */
 static int ipv4_options_read(int fd, struct socket_attributes *attributes)
 {
 	struct in_addr source = {.s_addr = 0};

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the kernel says of a socket that an application handed over: who it is, where it is connected to, and
- * what its datagrams carry. Nothing of it is the application's word.
+ * Identity, addresses and options of a socket that an application passed to ktsnd, read from the kernel: no
+ * value comes from the application.
  *
- * The thread of the pod that handed the socket over (pod_thread.h); system calls on that descriptor and
- * nothing else.
+ * Runs in the thread of the application's pod (pod_thread.h); makes only system calls on that descriptor.
  */
 #ifndef KTSN_DAEMON_SOCKET_IDENTITY_H
 #define KTSN_DAEMON_SOCKET_IDENTITY_H
@@ -14,17 +13,17 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Values of SO_PRIORITY that are told apart. */
+/* Number of values of SO_PRIORITY that ktsnd distinguishes. */
 enum { SOCKET_PRIORITIES = 16 };
 
-/* An end of a conversation. */
+/* The local or remote address of a socket. */
 struct socket_end {
 	struct ktsn_address address;
 	uint16_t port_be;   /* 0: none */
 	uint32_t interface; /* of a link-local address; 0: none */
 };
 
-/* What decides about its frames, as last registered. */
+/* Attributes that determine the frames of a socket, from its last registration. */
 struct socket_attributes {
 	uint16_t family; /* AF_INET, AF_INET6 or AF_PACKET */
 	bool raw;        /* AF_PACKET with SOCK_RAW: its messages begin with the Ethernet header */
@@ -32,13 +31,13 @@ struct socket_attributes {
 	bool broadcast;  /* SO_BROADCAST */
 	struct socket_end local;
 	struct socket_end remote;
-	uint32_t interface;   /* bound to it (SO_BINDTODEVICE, bind of AF_PACKET); 0: to none */
-	uint16_t protocol_be; /* of AF_PACKET: the EtherType it is bound to */
+	uint32_t interface;   /* that it is bound to (SO_BINDTODEVICE, bind of AF_PACKET); 0: none */
+	uint16_t protocol_be; /* AF_PACKET: the EtherType that it is bound to */
 	uint8_t tos, ttl;     /* IPv4 */
 	uint8_t tclass, hops; /* IPv6 */
 	uint8_t multicast_ttl, multicast_hops;
-	uint32_t multicast_interface;      /* IPV6_MULTICAST_IF; 0: routes decide */
-	uint32_t multicast_interface_ipv4; /* IP_MULTICAST_IF by index: the one thing that the library says */
+	uint32_t multicast_interface;         /* IPV6_MULTICAST_IF; 0: routes decide */
+	uint32_t multicast_interface_ipv4;    /* IP_MULTICAST_IF by index; the only value from the library */
 	struct ktsn_address multicast_source; /* IP_MULTICAST_IF by address; any: none */
 	uint8_t priority;                     /* SO_PRIORITY & 15 */
 	bool unchecked, unchecked6; /* SO_NO_CHECK, UDP_NO_CHECK6_TX: IPv4 and IPv6 without UDP checksums */
@@ -51,12 +50,12 @@ struct socket_identity {
 	struct socket_attributes attributes;
 };
 
-/* 0; -EOPNOTSUPP when it is of a kind that ktsnd does not send for; -EINVAL when it is not bound yet; or
- * -errno. */
+/* Reads everything. 0; -EOPNOTSUPP for a kind of socket that ktsnd does not send for; -EINVAL when the socket
+ * is not bound yet; or another -errno. */
 int socket_identity_read(int fd, struct socket_identity *identity);
-/* Its two cookies only. 0 or -errno. */
+/* Reads only the two cookies. 0 or -errno. */
 int socket_cookies_read(int fd, struct socket_identity *identity);
-/* Of a socket's network namespace, as ktsnd knows namespaces (namespace.h). 0 or -errno. */
+/* Reads the cookie of a socket's network namespace, which identifies it (namespace.h). 0 or -errno. */
 int socket_netns_cookie(int fd, uint64_t *cookie);
 
 #endif
