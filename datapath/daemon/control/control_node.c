@@ -84,10 +84,10 @@ static char *endpoint_add(struct node *node, const struct control_request *r)
 
 static char *clock_set(struct node *node, const struct node_clock *clock)
 {
-	struct node_clock told = *clock;
+	struct node_clock reported = *clock;
 
-	told.told_ns = clock_ns(CLOCK_MONOTONIC);
-	node_clock_set(node, &told);
+	reported.reported_ns = clock_ns(CLOCK_MONOTONIC);
+	node_clock_set(node, &reported);
 	return control_reply_ok();
 }
 

@@ -116,9 +116,9 @@ static json_t *clock_json(const struct control_status *status)
 	reply_int(object, "estimated-error-ns", clock->estimated_error_ns);
 	reply_int(object, "frequency-ppb", clock->frequency_ppb);
 	reply_int(object, "tick-ns", clock->tick_ns);
-	reply_string(object, "state", node_clock_state_names[clocks->told.state]);
+	reply_string(object, "state", node_clock_state_names[clocks->reported.state]);
 	reply_int(object, "error-bound-ns", status->clock_bound_ns);
-	reply_int(object, "drift-ppb", clocks->told.drift_ppb);
+	reply_int(object, "drift-ppb", clocks->reported.drift_ppb);
 	reply_int(object, "steps", clocks->steps.count);
 	reply_int(object, "last-step-ns", clocks->steps.last_ns);
 	return object;

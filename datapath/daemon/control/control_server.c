@@ -105,7 +105,7 @@ static char *status_reply(struct control_server *server)
 	status.processor_time_ns = clock_ns(CLOCK_PROCESS_CPUTIME_ID);
 	clock_state_read(&status.clock);
 	status.clocks = &node->clocks;
-	status.clock_bound_ns = node_clock_bound_ns(&node->clocks.told, clock_ns(CLOCK_MONOTONIC));
+	status.clock_bound_ns = node_clock_bound_ns(&node->clocks.reported, clock_ns(CLOCK_MONOTONIC));
 	return control_reply_status(&status);
 }
 

@@ -166,7 +166,7 @@ static int clock_give(struct giving *giving)
 	const struct node_clocks *clocks = &giving->node->clocks;
 	struct handover_clock *to = &blank(giving)->clock;
 
-	to->told = clocks->told;
+	to->reported = clocks->reported;
 	to->steps = clocks->steps.count;
 	to->last_step_ns = clocks->steps.last_ns;
 	return give(giving, HANDOVER_CLOCK, NULL, 0);

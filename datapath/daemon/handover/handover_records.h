@@ -95,7 +95,7 @@ struct handover_network_limits {
 
 /* The state of the clock that the agent reported, and the steps that ktsnd observed. */
 struct handover_clock {
-	struct node_clock told;
+	struct node_clock reported;
 	uint64_t steps;
 	int64_t last_step_ns;
 };

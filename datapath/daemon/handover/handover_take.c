@@ -174,8 +174,8 @@ static void clock_take(struct taking *taking)
 
 	clocks->steps.count = from->steps;
 	clocks->steps.last_ns = from->last_step_ns;
-	if (from->told.state < NODE_CLOCK_STATES)
-		node_clock_set(taking->node, &from->told);
+	if (from->reported.state < NODE_CLOCK_STATES)
+		node_clock_set(taking->node, &from->reported);
 }
 
 static void network_clock_take(struct taking *taking)
@@ -245,7 +245,7 @@ static void process_take(struct taking *taking)
 	if (process_take_over(taking->node, from->identity, &descriptors, from->resuming, &taking->process)) {
 		const struct pod *pod = pod_find(taking->node, from->identity);
 
-		log_warning("take-over: a process of %s was lost", pod ? pod->called : from->identity);
+		log_warning("take-over: a process of %s was lost", pod ? pod->log_name : from->identity);
 		return;
 	}
 	for (size_t i = 0; i < HANDOVER_FDS_MAX; i++)

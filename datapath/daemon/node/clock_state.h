@@ -19,12 +19,12 @@ enum node_clock_state {
 	NODE_CLOCK_STATES,
 };
 
-/* As sent by the agent. */
+/* The state of the node's clock, as reported by the agent. */
 struct node_clock {
 	enum node_clock_state state;
-	int64_t error_bound_ns; /* when it was sent; -1: not known */
-	int64_t drift_ppb;      /* by which the bound grows from then on */
-	int64_t told_ns;        /* CLOCK_MONOTONIC; 0: never */
+	int64_t error_bound_ns; /* at reported_ns; -1: not known */
+	int64_t drift_ppb;      /* growth of the bound since then */
+	int64_t reported_ns;    /* CLOCK_MONOTONIC; 0: never */
 };
 
 enum on_clock_loss { ON_LOSS_CONTINUE, ON_LOSS_HOLD, ON_LOSS_REFUSE, ON_LOSSES };
@@ -36,13 +36,13 @@ struct clock_need {
 	int64_t max_error_ns;
 	enum on_clock_loss on_loss;
 	bool good;
-	char reason[CLOCK_REASON_MAX + 1]; /* why it is not; may be empty */
+	char reason[CLOCK_REASON_MAX + 1]; /* why the clock is not good; may be empty */
 };
 
 struct network_clock {
 	uint32_t vni;
 	struct clock_need need;
-	bool lost; /* the clock is not good, or its bound has grown beyond what is asked for */
+	bool lost; /* the clock is not good, or its error bound exceeds max_error_ns */
 	struct network_clock *next;
 };
 
@@ -50,13 +50,13 @@ struct network_clock {
 struct clock_steps {
 	struct event_source set; /* readable when CLOCK_REALTIME is set; fd -1: it is not watched */
 	bool known;
-	int64_t monotonic_to_tai_ns; /* when it was looked at last */
+	int64_t monotonic_to_tai_ns; /* at the last check */
 	uint64_t count;
-	int64_t last_ns; /* below zero: it was set back */
+	int64_t last_ns; /* size of the last step; negative: the clock was set back */
 };
 
 struct node_clocks {
-	struct node_clock told;
+	struct node_clock reported;
 	struct network_clock *networks;
 	uint32_t network_count;
 	struct clock_steps steps;

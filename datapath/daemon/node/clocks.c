@@ -27,24 +27,26 @@ const char *const on_clock_loss_names[ON_LOSSES] = {
 	[ON_LOSS_REFUSE] = "refuse",
 };
 
-/* ---- the bound ---- */
+/* ---- error bound ---- */
 
-int64_t node_clock_bound_ns(const struct node_clock *told, int64_t now_ns)
+int64_t node_clock_bound_ns(const struct node_clock *reported, int64_t now_ns)
 {
-	int64_t age_ns = now_ns > told->told_ns ? now_ns - told->told_ns : 0, grown_ns;
+	int64_t age_ns = now_ns > reported->reported_ns ? now_ns - reported->reported_ns : 0, grown_ns;
 
-	if (!told->told_ns || told->error_bound_ns < 0)
+	if (!reported->reported_ns || reported->error_bound_ns < 0)
 		return -1;
-	/* Seconds and the rest apart: the product of both would not fit. Rounded up. */
-	if (__builtin_mul_overflow(age_ns / PPB, told->drift_ppb, &grown_ns))
+	/* Seconds and their fraction are multiplied separately, because one product would overflow. Rounded
+	 * up. */
+	if (__builtin_mul_overflow(age_ns / PPB, reported->drift_ppb, &grown_ns))
 		return INT64_MAX;
-	grown_ns += (age_ns % PPB * told->drift_ppb + PPB - 1) / PPB;
-	return grown_ns > INT64_MAX - told->error_bound_ns ? INT64_MAX : told->error_bound_ns + grown_ns;
+	grown_ns += (age_ns % PPB * reported->drift_ppb + PPB - 1) / PPB;
+	return grown_ns > INT64_MAX - reported->error_bound_ns ? INT64_MAX
+							       : reported->error_bound_ns + grown_ns;
 }
 
 static bool is_lost(const struct node_clocks *clocks, const struct clock_need *need, int64_t now_ns)
 {
-	int64_t bound_ns = node_clock_bound_ns(&clocks->told, now_ns);
+	int64_t bound_ns = node_clock_bound_ns(&clocks->reported, now_ns);
 
 	return !need->good || bound_ns < 0 || bound_ns > need->max_error_ns;
 }
@@ -53,17 +55,17 @@ static bool is_lost(const struct node_clocks *clocks, const struct clock_need *n
  * information. */
 static int64_t good_for_ns(const struct node_clocks *clocks, const struct clock_need *need, int64_t now_ns)
 {
-	int64_t left_ns = need->max_error_ns - node_clock_bound_ns(&clocks->told, now_ns) + 1;
-	int64_t drift_ppb = clocks->told.drift_ppb, good_ns;
+	int64_t left_ns = need->max_error_ns - node_clock_bound_ns(&clocks->reported, now_ns) + 1;
+	int64_t drift_ppb = clocks->reported.drift_ppb, good_ns;
 
-	/* In two steps, as above: a product that does not fit would be a timer that is not set. */
+	/* In two steps as above, to avoid an overflow. */
 	if (!drift_ppb || __builtin_mul_overflow(left_ns / drift_ppb, PPB, &good_ns))
 		return INT64_MAX;
 	left_ns = left_ns % drift_ppb * PPB / drift_ppb;
 	return good_ns > INT64_MAX - left_ns ? INT64_MAX : good_ns + left_ns;
 }
 
-/* ---- what follows from it ---- */
+/* ---- consequences for pods ---- */
 
 static enum loop_clock loop_clock_of(const struct network_clock *network)
 {
@@ -97,9 +99,9 @@ void process_refusals_set(const struct process *process)
 				      attachments_refused(&process->pod->endpoints));
 }
 
-/* In the order of commands: a message that is not refused by its library is not by the loop. A ring that
- * comes back is not the loop's yet. */
-static void refusals_tell(struct pod *pod)
+/* Sent as commands, so that the loop does not refuse a message that its library has accepted. A ring that is
+ * being handed back is not the loop's yet. */
+static void refusals_publish(struct pod *pod)
 {
 	uint64_t refused = attachments_refused(&pod->endpoints);
 
@@ -121,10 +123,10 @@ static void endpoint_clock_set(struct pod *pod, const struct endpoint *endpoint,
 		return;
 	attachment->clock = clock;
 	if (clock == LOOP_CLOCK_REFUSE)
-		refusals_tell(pod);
+		refusals_publish(pod);
 	attachment_clock_send(routing, attachment);
 	if (before == LOOP_CLOCK_REFUSE)
-		refusals_tell(pod);
+		refusals_publish(pod);
 }
 
 void pod_clocks_apply(struct pod *pod)
@@ -133,7 +135,7 @@ void pod_clocks_apply(struct pod *pod)
 		endpoint_clock_set(pod, endpoint, loop_clock_of(network_find(pod->node, endpoint->vni)));
 	/* The bit of a removed attachment may be used again. */
 	if (attachments_refused(&pod->endpoints) != pod->refused)
-		refusals_tell(pod);
+		refusals_publish(pod);
 }
 
 /* Attachments without an endpoint come last: their pods were removed or have left the network. */
@@ -153,22 +155,22 @@ static void network_apply(struct node *node, uint32_t vni)
 	}
 }
 
-/* ---- what is said ---- */
+/* ---- updates ---- */
 
-/* The agent finds it good, so that it is the bound that is not. */
+/* The agent considers the clock good: the error bound has become too large. */
 static void bound_log(const struct node_clocks *clocks, const struct network_clock *network)
 {
 	const char *on_loss = on_clock_loss_names[network->need.on_loss];
 
-	if (!clocks->told.told_ns || clocks->told.error_bound_ns < 0)
-		log_warning(
-			"network %u: the node's clock is lost, on-loss %s: the agent has not said how large "
-			"its error may be",
-			network->vni, on_loss);
+	if (!clocks->reported.reported_ns || clocks->reported.error_bound_ns < 0)
+		log_warning("network %u: the node's clock is lost, on-loss %s: the agent has not reported an "
+			    "error "
+			    "bound",
+			    network->vni, on_loss);
 	else
 		log_warning(
-			"network %u: the node's clock is lost, on-loss %s: by what the agent said last its "
-			"error may be larger than %lld ns by now",
+			"network %u: the node's clock is lost, on-loss %s: since the agent's last report its "
+			"error may have grown to more than %lld ns",
 			network->vni, on_loss, (long long)network->need.max_error_ns);
 }
 
@@ -186,7 +188,7 @@ static void change_log(const struct node_clocks *clocks, const struct network_cl
 			    need->reason[0] ? need->reason : "the agent gives no reason");
 }
 
-static void network_judge(struct node *node, struct network_clock *network, int64_t now_ns)
+static void network_update(struct node *node, struct network_clock *network, int64_t now_ns)
 {
 	bool lost = is_lost(&node->clocks, &network->need, now_ns);
 
@@ -197,16 +199,16 @@ static void network_judge(struct node *node, struct network_clock *network, int6
 	network_apply(node, network->vni);
 }
 
-static void networks_judge(struct node *node, int64_t now_ns)
+static void networks_update(struct node *node, int64_t now_ns)
 {
 	for (struct network_clock *network = node->clocks.networks; network; network = network->next)
-		network_judge(node, network, now_ns);
+		network_update(node, network, now_ns);
 }
 
-void node_clock_set(struct node *node, const struct node_clock *told)
+void node_clock_set(struct node *node, const struct node_clock *reported)
 {
-	node->clocks.told = *told;
-	networks_judge(node, clock_ns(CLOCK_MONOTONIC));
+	node->clocks.reported = *reported;
+	networks_update(node, clock_ns(CLOCK_MONOTONIC));
 }
 
 static void network_remove(struct node *node, struct network_clock *network)
@@ -220,7 +222,8 @@ static void network_remove(struct node *node, struct network_clock *network)
 	free(network);
 }
 
-static int network_make(struct node *node, uint32_t vni, struct network_clock **made, struct refusal *refusal)
+static int network_make(struct node *node, uint32_t vni, struct network_clock **created,
+			struct refusal *refusal)
 {
 	struct network_clock *network;
 
@@ -236,7 +239,7 @@ static int network_make(struct node *node, uint32_t vni, struct network_clock **
 	network->next = node->clocks.networks;
 	node->clocks.networks = network;
 	node->clocks.network_count++;
-	*made = network;
+	*created = network;
 	return 0;
 }
 
@@ -258,8 +261,8 @@ int node_network_clock_set(struct node *node, uint32_t vni, const struct clock_n
 		return err;
 	/* NOLINTNEXTLINE(clang-analyzer-core.*): network_make() gives an error or a network */
 	network->need = *need;
-	network_judge(node, network, clock_ns(CLOCK_MONOTONIC));
-	/* The treatment of messages may have changed without that. */
+	network_update(node, network, clock_ns(CLOCK_MONOTONIC));
+	/* on_loss may have changed while the clock stays lost. */
 	network_apply(node, vni);
 	return 0;
 }
@@ -275,7 +278,7 @@ int clocks_tick(struct node *node)
 	const int64_t ns_per_ms = 1000000;
 	int64_t now_ns = clock_ns(CLOCK_MONOTONIC), first_ns = INT64_MAX;
 
-	networks_judge(node, now_ns);
+	networks_update(node, now_ns);
 	for (const struct network_clock *network = node->clocks.networks; network; network = network->next) {
 		int64_t left_ns =
 			network->lost ? INT64_MAX : good_for_ns(&node->clocks, &network->need, now_ns);
@@ -291,15 +294,15 @@ int clocks_tick(struct node *node)
 /* ---- steps of CLOCK_TAI ---- */
 
 enum {
-	/* Less is the measurement's doing. */
+	/* Smaller differences are measurement errors. */
 	STEP_NS = 100000,
-	/* Readings that lie further apart say nothing. */
+	/* Readings further apart are discarded. */
 	APART_MAX_NS = STEP_NS / 2,
 	TRIES = 8,
 };
 
-/* A timer that expires in no lifetime, for the sake of being cancelled. */
-static int set_watch(struct event_source *source, struct events *events)
+/* Sets a timer that never expires and is cancelled when the clock is set. */
+static int timer_watch(struct event_source *source, struct events *events)
 {
 	const struct itimerspec never = {.it_value = {.tv_sec = INT32_MAX}};
 	int fd = timerfd_create(CLOCK_REALTIME, TFD_CLOEXEC | TFD_NONBLOCK);
@@ -315,22 +318,22 @@ static int set_watch(struct event_source *source, struct events *events)
 	return -1;
 }
 
-static void set_readable(struct event_source *source)
+static void timer_readable(struct event_source *source)
 {
 	uint64_t expired;
 
 	(void)!read(source->fd, &expired, sizeof(expired));
-	clock_steps_look(source->owner);
+	clock_steps_check(source->owner);
 }
 
 void clock_steps_watch(struct clock_steps *steps, struct events *events)
 {
-	steps->set = (struct event_source){.fd = -1, .readable = set_readable, .owner = steps};
-	clock_steps_look(steps);
-	if (set_watch(&steps->set, events))
-		log_warning(
-			"the kernel does not say when the clock is set: steps are seen only when ktsnd has "
-			"something to do");
+	steps->set = (struct event_source){.fd = -1, .readable = timer_readable, .owner = steps};
+	clock_steps_check(steps);
+	if (timer_watch(&steps->set, events))
+		log_warning("the kernel does not report when the clock is set: ktsnd detects steps only when "
+			    "it wakes "
+			    "for another reason");
 }
 
 void clock_steps_end(struct clock_steps *steps, struct events *events)
@@ -361,7 +364,7 @@ void clock_steps_take(struct clock_steps *steps, int64_t monotonic_to_tai_ns)
 		    llabs(step_ns) % NS_PER_SECOND);
 }
 
-void clock_steps_look(struct clock_steps *steps)
+void clock_steps_check(struct clock_steps *steps)
 {
 	for (int i = 0; i < TRIES; i++) {
 		int64_t before_ns = clock_ns(CLOCK_MONOTONIC), tai_ns = clock_tai_ns();

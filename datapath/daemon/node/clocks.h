@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Whether the node's clock is good enough for each network. The agent says how good it is, and what networks
- * ask; ktsnd adds the drift since then, so that an agent that is away is believed for as long as the bound
- * of the error allows, and not longer.
+ * Whether the node's clock is good enough for each network. The agent reports the error bound and the
+ * requirements of networks. ktsnd adds the drift since the report, so that without an agent the clock is
+ * trusted until its error bound exceeds the network's limit.
  *
  *    bound |          ......:.....> lost
  *          |    ....:       |
  *          |....            | max-error
  *          +----------------+---------> CLOCK_MONOTONIC
- *         told
+ *       reported
  *
  * Control thread.
  */
@@ -22,41 +22,41 @@
 extern const char *const node_clock_state_names[NODE_CLOCK_STATES];
 extern const char *const on_clock_loss_names[ON_LOSSES];
 
-/* At told_ns; the state of a predecessor continues. */
-void node_clock_set(struct node *node, const struct node_clock *told);
-/* Replaces the requirements of a network; NULL: none. Allowed before the network has a pod here. 0, -ENOMEM,
- * or -EINVAL with *refusal filled in; after an error nothing has changed. */
+/* Sets the state of the clock at reported->reported_ns, which may come from a predecessor. */
+void node_clock_set(struct node *node, const struct node_clock *reported);
+/* Replaces the requirements of a network; NULL: none. The network need not have a pod on the node yet. 0,
+ * -ENOMEM, or -EINVAL with *refusal filled in; after an error nothing has changed. */
 int node_network_clock_set(struct node *node, uint32_t vni, const struct clock_need *need,
 			   struct refusal *refusal);
 void node_network_clocks_free(struct node *node);
 
-/* The bound of the error at that time on CLOCK_MONOTONIC; -1: not known. */
-int64_t node_clock_bound_ns(const struct node_clock *told, int64_t now_ns);
+/* Returns the error bound at that time on CLOCK_MONOTONIC; -1: not known. */
+int64_t node_clock_bound_ns(const struct node_clock *reported, int64_t now_ns);
 
-/* The pod has come, or is on other networks than before. */
+/* Applies the clocks of its networks to a pod that is new or has changed networks. */
 void pod_clocks_apply(struct pod *pod);
 /* Writes into the ring of the process which networks of its pod refuse messages. */
 void process_refusals_set(const struct process *process);
 
-/* Networks to which the clock is lost by now. Returns ms until the next may be, -1: none. */
+/* Updates networks that have lost the clock. Returns ms until the next one may lose it, or -1. */
 int clocks_tick(struct node *node);
 
 /* ---- steps of CLOCK_TAI ----
  *
- * The clock is set, or its offset from UTC is, whether or not messages wait. CLOCK_TAI and CLOCK_MONOTONIC
- * are slewed alike, so their distance changes only by steps.
+ * A step occurs when CLOCK_REALTIME or its offset from TAI is set. CLOCK_TAI and CLOCK_MONOTONIC are slewed
+ * alike, so their difference changes only by steps.
  *
  * The kernel wakes the control thread when CLOCK_REALTIME is set. It does not report a new offset: the loop
  * wakes the control thread when it takes messages after that (loop/round.c), and each request of the control
  * socket does. */
 
-/* Without the kernel's word steps are seen later. */
+/* If the kernel does not report steps, they are detected later. */
 void clock_steps_watch(struct clock_steps *steps, struct events *events);
 void clock_steps_end(struct clock_steps *steps, struct events *events);
 
-/* Compares the clocks. A few readings of clocks: cheap enough for each round of events. */
-void clock_steps_look(struct clock_steps *steps);
-/* The same with their distance as it was measured. */
+/* Detects a step by a few readings of the clocks, which is cheap enough for each round of events. */
+void clock_steps_check(struct clock_steps *steps);
+/* Detects a step from a measured difference of the clocks. */
 void clock_steps_take(struct clock_steps *steps, int64_t monotonic_to_tai_ns);
 
 #endif

@@ -13,8 +13,8 @@ struct doorbell_work {
 	struct pod_work work;
 	struct doorbells *doorbells;
 	int set_fd, event_fd;
-	/* Of one that is joining, the control thread's: */
-	struct process *process; /* NULL: it has ended meanwhile */
+	/* Fields of a join, for the control thread. */
+	struct process *process; /* NULL: it has ended */
 	void (*failed)(struct process *process, int err);
 	struct pod_thread *thread;
 };
@@ -31,7 +31,7 @@ void doorbell_discard(struct pod_thread *thread, struct doorbells *doorbells, in
 {
 	struct doorbell_work *leaving = event_fd < 0 ? NULL : malloc(sizeof(*leaving));
 
-	/* Without memory it stays open: the lesser evil. */
+	/* Without memory the descriptors leak. */
 	if (!leaving)
 		return;
 	*leaving = (struct doorbell_work){
@@ -41,7 +41,7 @@ void doorbell_discard(struct pod_thread *thread, struct doorbells *doorbells, in
 
 void doorbell_end(struct process *process)
 {
-	/* One that is just joining leaves after it has. */
+	/* joining_done() discards a doorbell that is joining now. */
 	if (process->joining)
 		process->joining->process = NULL;
 	else
@@ -58,11 +58,12 @@ static void joining_run(struct pod_work *work)
 	joining->set_fd = doorbell_join(joining->doorbells, joining->event_fd);
 }
 
-static void listen_to(struct process *process, int set_fd, void (*failed)(struct process *process, int err))
+static void doorbell_listen(struct process *process, int set_fd,
+			    void (*failed)(struct process *process, int err))
 {
 	process->joining = NULL;
 	process->doorbell_set_fd = set_fd;
-	/* The loop listens to none that it was told to close. */
+	/* The loop closes the ring already. */
 	if (!process->pod)
 		return;
 	if (set_fd < 0)
@@ -78,7 +79,7 @@ static void joining_done(struct pod_work *work)
 	struct doorbell_work *joining = container_of(work, struct doorbell_work, work);
 
 	if (joining->process)
-		listen_to(joining->process, joining->set_fd, joining->failed);
+		doorbell_listen(joining->process, joining->set_fd, joining->failed);
 	else
 		doorbell_discard(joining->thread, joining->doorbells, joining->set_fd, joining->event_fd);
 	pod_thread_put(joining->thread);

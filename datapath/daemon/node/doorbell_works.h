@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Doorbells of processes (doorbells.h), as far as a pod could draw that out: done in its thread. Control
- * thread.
+ * Joining and leaving the doorbells of processes (doorbells.h), in the pod's thread because a pod could delay
+ * it. Control thread.
  */
 #ifndef KTSN_DAEMON_DOORBELL_WORKS_H
 #define KTSN_DAEMON_DOORBELL_WORKS_H
 
 #include "process.h"
 
-/* The doorbell of a process, which the application may have: it is no longer listened to, and closed. */
+/* Stops listening to the doorbell of a process and closes it. The application may keep its copy. */
 void doorbell_end(struct process *process);
-/* What was made and nobody wants; event_fd -1: nothing was. */
+/* Closes a doorbell that is not needed. event_fd -1 is harmless. */
 void doorbell_discard(struct pod_thread *thread, struct doorbells *doorbells, int set_fd, int event_fd);
-/* The process has the doorbell that another ktsnd made: from a little later on it is listened to, or `failed`
- * is called. 0 or -ENOMEM. */
+/* Begins to listen to the doorbell that another ktsnd made for the process. Calls `failed` if that fails
+ * later. 0 or -ENOMEM. */
 int doorbell_adopt(struct process *process, void (*failed)(struct process *process, int err));
 
 #endif

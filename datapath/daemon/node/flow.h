@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A flow: a socket of a process. What is done with it is in flows.h. Control thread.
+ * A flow: a socket of a process. For its functions see flows.h. Control thread.
  */
 #ifndef KTSN_DAEMON_FLOW_H
 #define KTSN_DAEMON_FLOW_H
@@ -21,13 +21,13 @@ struct flow {
 	uint64_t cookie; /* of the socket */
 	struct namespace *ns;
 	struct socket_attributes attributes;
-	struct destination *destinations[FLOW_DESTINATIONS_MAX]; /* of unconnected sends, a ring */
+	struct destination *destinations[FLOW_DESTINATIONS_MAX]; /* of unconnected sends; a ring buffer */
 	uint32_t destinations_next;
 	struct destination *connected;
-	struct notifier *error_notifier, *space_notifier; /* NULL: nobody waits for that */
-	int64_t notified_tai_ns;                          /* last, by either */
-	bool closed; /* its number stays taken until the loop is done with it */
-	bool ended;  /* in the ktsnd it was taken over from: closed once its messages are taken */
+	struct notifier *error_notifier, *space_notifier; /* NULL: no application waits for that */
+	int64_t notified_tai_ns;                          /* last notification by either */
+	bool closed; /* its number stays taken until the loop has retired it */
+	bool ended;  /* was closing in the previous ktsnd: closed after its messages have been taken */
 };
 
 #endif

@@ -16,7 +16,7 @@ void flow_notifier_set(struct flow *flow, struct notifier *notifier)
 	struct notifier **place =
 		notifier->why == NOTIFY_REPORT ? &flow->error_notifier : &flow->space_notifier;
 
-	/* What happened before, the library looks for itself. */
+	/* The library checks for earlier events itself. */
 	notifier_close(flow->process->thread, *place);
 	*place = notifier;
 }
@@ -35,7 +35,7 @@ static bool notify_now(struct flow *flow, int64_t now_tai_ns)
 	enum { NOTIFY_EVERY_NS = 1000000 };
 	int64_t since_ns = now_tai_ns - flow->notified_tai_ns;
 
-	/* It is negative when the clock was set back. */
+	/* The difference is negative after the clock was set back. */
 	if (since_ns >= 0 && since_ns < NOTIFY_EVERY_NS)
 		return false;
 	return quota_rate_take(&flow->process->quota->notifications, now_tai_ns);

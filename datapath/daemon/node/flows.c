@@ -23,7 +23,7 @@ static struct namespace *namespace_of(const struct pod *pod, uint64_t cookie)
 	return NULL;
 }
 
-/* The number that was asked for, if it is free; else any that is. */
+/* Finds the requested number if it is free; KTSN_APP_NONE: any free one. 0 or -errno. */
 static int flow_number_free(const struct process *process, uint32_t wanted, uint32_t *index)
 {
 	if (wanted != KTSN_APP_NONE) {
@@ -39,8 +39,8 @@ static int flow_number_free(const struct process *process, uint32_t wanted, uint
 	return -EMFILE;
 }
 
-/* Nobody else is to guess it, nor how much the socket sends. Without random numbers at hand it begins at
- * 0. */
+/* Returns a random first ID, so that others can guess neither IDs nor how much the socket sends. It is 0
+ * while the kernel has no random numbers yet. */
 static uint16_t ipv4_id_first(void)
 {
 	uint16_t id = 0;
@@ -100,7 +100,7 @@ static void flow_announce(struct flow *flow)
 								      .flow = flow->loop});
 }
 
-/* A flow of frames has any number. */
+/* Closes the destinations of a flow of frames, which has no limit of its own. */
 static void frames_destinations_close_all(const struct flow *flow)
 {
 	struct destination *const *entries = flow->process->destinations.entries;
@@ -110,7 +110,8 @@ static void frames_destinations_close_all(const struct flow *flow)
 			destination_close(entries[i]);
 }
 
-/* The flow's destinations carry its old source address: they end, after what was sent to them. */
+/* Closes all destinations of a flow, because they have its old source address. Messages in the ring still
+ * leave. */
 static void destinations_close_all(struct flow *flow)
 {
 	if (flow->frames)
@@ -163,7 +164,7 @@ static int flow_destination_create(struct flow *flow, const struct ktsn_app_key 
 static int flow_register(struct flow *flow, const struct socket_identity *identity, struct namespace *ns,
 			 uint32_t destination_number, struct ktsn_app_reply *reply)
 {
-	static const struct ktsn_app_key where_connected;
+	static const struct ktsn_app_key connected_key;
 	int err;
 
 	destinations_close_all(flow);
@@ -175,7 +176,7 @@ static int flow_register(struct flow *flow, const struct socket_identity *identi
 				  (flow->frames ? KTSN_APP_FRAMES : 0));
 	if (identity->attributes.remote.port_be == 0)
 		return 0;
-	err = flow_destination_create(flow, &where_connected, destination_number, &flow->connected);
+	err = flow_destination_create(flow, &connected_key, destination_number, &flow->connected);
 	if (!err)
 		destination_reply(flow->connected, reply);
 	return err;
@@ -211,32 +212,33 @@ void flow_free(struct flow *flow)
 	free(flow);
 }
 
-/* ktsnd assigns numbers, except those that it had assigned before it was restarted. */
+/* ktsnd assigns numbers; a resuming process asks for those from before the restart. */
 static uint32_t number_wanted(const struct process *process, uint32_t number)
 {
 	return process->resuming ? number : KTSN_APP_NONE;
 }
 
 /* Only for FLOW_OPEN: flows of relays are never adopted. */
-static bool frames_asked(const struct ktsn_app_request *request)
+static bool frames_requested(const struct ktsn_app_request *request)
 {
 	return request->flags & KTSN_APP_FRAMES;
 }
 
 static bool flow_flags_known(const struct ktsn_app_request *request)
 {
-	const uint8_t with = frames_asked(request) ? KTSN_APP_FRAMES : KTSN_APP_REPORT_ERRORS;
+	const uint8_t with = frames_requested(request) ? KTSN_APP_FRAMES : KTSN_APP_REPORT_ERRORS;
 
-	if (frames_asked(request) && request->type == KTSN_APP_FLOW_ADOPT)
+	if (frames_requested(request) && request->type == KTSN_APP_FLOW_ADOPT)
 		return false;
 	return !(request->flags & ~(KTSN_APP_DEADLINE | with));
 }
 
 /* Untimed flows have frames only, and no deadlines. */
-static bool flow_fits_ring(const struct process *process, const struct ktsn_app_request *request)
+static bool flow_suits_ring(const struct process *process, const struct ktsn_app_request *request)
 {
-	return !process->ring->untimed || (frames_asked(request) && !(request->flags & KTSN_APP_DEADLINE) &&
-					   request->clock == KTSN_CLOCK_TAI);
+	return !process->ring->untimed ||
+	       (frames_requested(request) && !(request->flags & KTSN_APP_DEADLINE) &&
+		request->clock == KTSN_CLOCK_TAI);
 }
 
 static bool socket_has_frames(const struct socket_attributes *attributes)
@@ -266,26 +268,26 @@ static int flow_open_as(struct process *process, const struct ktsn_app_request *
 			const struct socket_identity *identity, struct txtime_mode mode,
 			struct ktsn_app_reply *reply)
 {
-	bool frames = frames_asked(request);
+	bool frames = frames_requested(request);
 	struct namespace *ns = namespace_of(process->pod, identity->netns_cookie);
 	struct flow *flow = flow_of(process, request->flow);
-	bool fresh = !flow;
+	bool created = !flow;
 	int err = 0;
 
 	if (!ns)
 		return foreign_refuse(process->pod, reply);
-	if (!fresh && flow->frames != frames)
+	if (!created && flow->frames != frames)
 		return -EINVAL;
-	if (fresh)
+	if (created)
 		err = flow_allowed(process);
-	if (fresh && !err)
+	if (created && !err)
 		err = flow_make(process, number_wanted(process, request->flow), mode, frames, &flow);
 	if (err)
 		return err;
-	if (fresh)
+	if (created)
 		flow_announce(flow);
 	err = flow_register(flow, identity, ns, number_wanted(process, request->destination), reply);
-	if (err && fresh) {
+	if (err && created) {
 		flow_close(flow);
 		reply->flow = KTSN_APP_NONE;
 	}
@@ -301,12 +303,12 @@ void flow_open(struct process *process, const struct app_request *from, struct k
 	struct socket_identity identity = from->identity;
 
 	if (message->clock >= KTSN_CLOCKS || !flow_flags_known(message) ||
-	    !flow_fits_ring(process, message) || !known) {
+	    !flow_suits_ring(process, message) || !known) {
 		reply->status = -EINVAL;
 		return;
 	}
 	reply->status = from->passed_err;
-	if (reply->status == 0 && frames_asked(message) && !socket_has_frames(&identity.attributes))
+	if (reply->status == 0 && frames_requested(message) && !socket_has_frames(&identity.attributes))
 		reply->status = -EINVAL;
 	identity.attributes.multicast_interface_ipv4 = message->interface;
 	if (reply->status == 0 && message->type == KTSN_APP_FLOW_ADOPT)

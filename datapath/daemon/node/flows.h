@@ -11,7 +11,7 @@
 #include "flow.h"
 #include "requests.h"
 
-/* Requests of a process. Fill in the reply, status included. */
+/* Serve requests of a process and fill in the reply, including its status. */
 void flow_open(struct process *process, const struct app_request *from, struct ktsn_app_reply *reply);
 void flow_close_request(struct process *process, const struct ktsn_app_request *request,
 			struct ktsn_app_reply *reply);
@@ -35,7 +35,7 @@ struct destination_description {
 	uint32_t index;
 	uint32_t flow;
 	struct ktsn_app_key key;
-	bool connected; /* the flow's own, not one of an unconnected send */
+	bool connected; /* destination of a connected socket */
 	bool ended;
 };
 int flow_take_over(struct process *process, const struct flow_description *description);

@@ -22,7 +22,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Sets for so many rings are made at once; others when there are more rings than ever before. */
+/* Number of doorbell sets that are created in advance; more are added when there are more rings. */
 enum { DOORBELLS_AT_ONCE = 64 };
 
 /* ---- objects that the loop retired ----
@@ -65,19 +65,19 @@ static void object_free(struct node *node, enum loop_object_kind kind, void *own
 	}
 }
 
-/* Appended: a flow is freed before its ring. */
+/* Appends the object, because a flow must be freed before its ring. */
 static void defer(struct node *node, const struct loop_object *object)
 {
 	struct deferred_free *deferred = malloc(sizeof(*deferred));
 	struct deferred_free **last = &node->deferred;
 
-	/* From here on no new command must name the object: the mark covers those that do already. */
+	/* After this no new command names the object; the mark covers earlier commands. */
 	if (object->kind == LOOP_DESTINATION)
 		destination_detach(object->owner);
 	else if (object->kind == LOOP_RING)
 		destination_table_detach(&((struct process *)object->owner)->destinations);
 	if (!deferred)
-		return; /* a leak is the lesser evil */
+		return; /* leaks the object */
 	*deferred = (struct deferred_free){
 		.kind = object->kind, .owner = object->owner, .mark = loop_commands_mark(node->loop)};
 	while (*last)
@@ -97,7 +97,7 @@ static void deferred_free_take(struct node *node)
 	}
 }
 
-static void first_free(struct node *node)
+static void deferred_free_first(struct node *node)
 {
 	struct deferred_free *deferred = node->deferred;
 
@@ -112,7 +112,7 @@ static void deferred_free_run(struct node *node)
 	if (node->deferred)
 		notifications_serve(node);
 	while (node->deferred && loop_commands_passed(node->loop, node->deferred->mark))
-		first_free(node);
+		deferred_free_first(node);
 }
 
 static void deferred_free_all(struct node *node)
@@ -120,8 +120,8 @@ static void deferred_free_all(struct node *node)
 	deferred_free_take(node);
 	notifications_serve(node);
 	while (node->deferred) {
-		first_free(node);
-		/* Its end may be that of others. */
+		deferred_free_first(node);
+		/* Freeing it may retire other objects. */
 		if (!node->deferred)
 			deferred_free_take(node);
 	}
@@ -183,16 +183,16 @@ int node_tick(struct node *node)
 {
 	enum { DEFERRED_MS = 10, LISTENERS_MS = 10, CONNECTIONS_MS = 2 };
 
-	clock_steps_look(&node->clocks.steps);
+	clock_steps_check(&node->clocks.steps);
 	deferred_free_run(node);
-	listeners_wake(node);
-	connections_wake(node);
+	listeners_resume(node);
+	connections_resume(node);
 	return events_earlier(
 		events_earlier(events_earlier(events_earlier(routing_tick(&node->routing), clocks_tick(node)),
 					      events_earlier(receiving_tick(node), notifications_tick(node))),
 			       node->deferred ? DEFERRED_MS : -1),
-		events_earlier(node->listeners_resting ? LISTENERS_MS : -1,
-			       events_earlier(node->connections_resting ? CONNECTIONS_MS : -1,
+		events_earlier(node->listeners_paused ? LISTENERS_MS : -1,
+			       events_earlier(node->connections_paused ? CONNECTIONS_MS : -1,
 					      events_earlier(ring_charges_tick(&node->ring_charges),
 							     pod_threads_tick(node->threads)))));
 }
@@ -217,7 +217,7 @@ void node_fini(struct node *node)
 	/* A thread whose close() waits for a descriptor that a later work closes would outlive a killed
 	 * ktsnd. */
 	pod_threads_settle(node->threads);
-	/* Pods that were handed over, or not taken over after all, still have theirs, until ktsnd ends. */
+	/* Pods that were handed over, or whose take-over failed, still use their threads until ktsnd ends. */
 	if (!node->pods) {
 		pod_threads_destroy(node->threads);
 		doorbells_destroy(node->doorbells);

@@ -27,22 +27,22 @@ struct node_shaping {
 	struct loop_classes classes;
 	uint64_t link_speed_bps;
 	int64_t guard_band_ns;
-	struct loop_gates *gates; /* node_shaping_init() makes the first: all are open */
+	struct loop_gates *gates; /* initially all open */
 };
 
 /* The present trace (tracing.h). */
 struct node_trace {
-	uint32_t number;                      /* 0: nothing is */
-	char identity[NODE_IDENTITY_MAX + 1]; /* "": of all pods */
+	uint32_t number;                      /* 0: no trace */
+	char identity[NODE_IDENTITY_MAX + 1]; /* "": all pods */
 	uint64_t flow;                        /* 0: all flows */
 	uint64_t before;                      /* the loop's last record of an earlier trace */
 };
 
 /* Receive rings, including those of a previous ktsnd (receiving.h). */
 struct node_receive {
-	const char *folder; /* where the program's maps are pinned: `own`, but for tests */
-	char own[64];
-	uint64_t *left; /* cookies; NULL: none */
+	const char *folder; /* where the program's maps are pinned: node_folder, except in tests */
+	char node_folder[64];
+	uint64_t *left; /* cookies of rings of a previous ktsnd; NULL: none */
 	size_t left_count;
 	int64_t left_until_ms;
 };
@@ -55,8 +55,8 @@ struct node {
 	struct node_shaping shaping;
 	struct ktsn_ring_geometry ring_geometry; /* of each process's */
 	struct ring_charges ring_charges;
-	bool rings_warned;          /* that one could not be made */
-	struct quota_limits limits; /* of each pod, but for what its networks have of their own */
+	bool rings_warned;          /* of a ring that could not be created */
+	struct quota_limits limits; /* of each pod, unless its networks have other limits */
 	struct network_limits *network_limits;
 	uint32_t network_limits_count;
 	struct node_clocks clocks;
@@ -64,17 +64,16 @@ struct node {
 	uint32_t quota_count;       /* of pods, including removed ones whose messages still leave */
 	uint32_t relay_quota_count; /* the same for pods' relays */
 	struct pod *pods;
-	struct event_source retired;       /* the loop gives objects back */
-	struct event_source notifications; /* and wants applications to be notified */
-	struct loop_flow
-		*notifications_deferred; /* flows that were notified not long ago (flow_notifications.h) */
+	struct event_source retired;              /* the loop has retired objects */
+	struct event_source notifications;        /* the loop has flows to notify */
+	struct loop_flow *notifications_deferred; /* flows to notify later (flow_notifications.h) */
 	struct pod_threads *threads;
 	struct doorbells *doorbells;
-	uint32_t listeners_resting;
-	uint32_t connections_resting;
-	struct process *closing;        /* connection closed, ring not given back by the loop yet */
-	struct deferred_free *deferred; /* objects that commands under way may still name */
-	uint64_t limit_refusals;        /* what a pod asked for above its limits */
+	uint32_t listeners_paused;
+	uint32_t connections_paused;
+	struct process *closing;        /* connection closed, ring not retired by the loop yet */
+	struct deferred_free *deferred; /* objects that queued commands may still name */
+	uint64_t limit_refusals;        /* requests of pods that exceeded their limits */
 	uint64_t flow_numbers;
 	struct node_trace trace;
 	uint32_t trace_numbers;

@@ -23,11 +23,9 @@ static bool is_unix_datagram(int fd)
 	       getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &bytes) == 0 && type == SOCK_DGRAM;
 }
 
-/*
- * The names by which the two ends find each other. Abstract ones are looked up among those of the socket's
- * own network namespace; a path would be looked up in ktsnd's file system, and could lead the application's
- * socket to a socket of the node.
- */
+/* Reads the names of both ends. They must be abstract: these are looked up in the socket's own network
+ * namespace, while a path would be looked up in ktsnd's file system and could be that of a socket of the
+ * node. */
 static int error_names_read(struct notifier_names *names, int fd,
 			    const uint8_t peer_name[KTSN_APP_NOTIFIER_NAME_BYTES])
 {
@@ -45,8 +43,8 @@ static int error_names_read(struct notifier_names *names, int fd,
 	return 0;
 }
 
-/* 0 or -errno. A socket that loses its peer loses its queue, and closes the descriptors that the application
- * queued there. *replaced: as pod_thread_closes(). */
+/* Sets the peer of a socket, which discards its queue and closes the descriptors that the application queued
+ * there. *replaced: as pod_thread_closes(). 0 or -errno. */
 static int peer_set(int fd, const struct sockaddr *peer, socklen_t bytes, bool *replaced)
 {
 	int err;
@@ -59,30 +57,29 @@ static int peer_set(int fd, const struct sockaddr *peer, socklen_t bytes, bool *
 
 static int error_prepare(struct notifier_names *names, int fd, const uint8_t *peer_name)
 {
-	const struct sockaddr nobody = {.sa_family = AF_UNSPEC};
+	const struct sockaddr no_peer = {.sa_family = AF_UNSPEC};
 	int err = is_unix_datagram(fd) ? error_names_read(names, fd, peer_name) : -EINVAL;
 	bool replaced;
 
-	/* Or it could send nothing to itself. */
-	return err ? err : peer_set(fd, &nobody, sizeof(nobody), &replaced);
+	/* A socket with a peer could not send to itself. */
+	return err ? err : peer_set(fd, &no_peer, sizeof(no_peer), &replaced);
 }
 
-/* A message for ourselves waits; then the peer is one, and then it is none any more. */
+/* Raises an error at the peer: a peer that disconnects while messages wait for this socket gets one. */
 static void error_raise(int fd, const struct notifier_names *names)
 {
-	const struct sockaddr nobody = {.sa_family = AF_UNSPEC};
+	const struct sockaddr no_peer = {.sa_family = AF_UNSPEC};
 	bool replaced;
 
 	(void)sendto(fd, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL, (const struct sockaddr *)&names->own,
 		     names->own_bytes);
-	/* The application may have connected it as well. */
+	/* The application may also have connected the socket. */
 	(void)peer_set(fd, (const struct sockaddr *)&names->peer, names->peer_bytes, &replaced);
 	if (!replaced)
-		(void)peer_set(fd, &nobody, sizeof(nobody), &replaced);
+		(void)peer_set(fd, &no_peer, sizeof(no_peer), &replaced);
 }
 
-/* The file's own flag is the application's as well: only RWF_NOWAIT is sure not to wait. Other kinds of files
- * than eventfds are refused by a read that gives them away. */
+/* Uses RWF_NOWAIT, because the application can clear O_NONBLOCK of the shared file. */
 static ssize_t space_drain(int fd)
 {
 	uint64_t count;
@@ -91,7 +88,7 @@ static ssize_t space_drain(int fd)
 	return preadv2(fd, &iov, 1, -1, RWF_NOWAIT);
 }
 
-/* Whether it is an eventfd: the kernel says so of an anonymous inode in its name. */
+/* Whether the descriptor is an eventfd, which the kernel shows in the name of its anonymous inode. */
 static bool is_eventfd(int fd)
 {
 	static const char expected[] = "anon_inode:[eventfd]";
@@ -103,13 +100,13 @@ static bool is_eventfd(int fd)
 	return bytes == sizeof(expected) - 1 && memcmp(target, expected, sizeof(expected) - 1) == 0;
 }
 
-/* ---- one of them ---- */
+/* ---- notifiers ---- */
 
 static void raising_run(struct pod_work *work)
 {
 	struct notifier *notifier = container_of(work, struct notifier, raising);
 
-	/* What happens from here on raises it again. */
+	/* Later events raise it again. */
 	atomic_store(&notifier->raised, false);
 	if (notifier->why == NOTIFY_REPORT)
 		error_raise(notifier->fd, &notifier->names);

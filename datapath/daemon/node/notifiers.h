@@ -1,17 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Waking applications that wait in poll, select or epoll. The library makes the descriptors and hands them
- * over (FLOW_WAKE); what the kernel then raises on its end of them, it raises natively, and no wait has to be
- * followed.
+ * Notifiers wake applications that wait in poll, select or epoll. The library creates the descriptors and
+ * passes them to ktsnd (FLOW_WAKE); the kernel itself then raises events on the library's end, so that ktsnd
+ * does not have to track waits.
  *
  *   error   one end of a pair of unix datagram sockets. A socket whose peer disconnects while messages wait
- *           for it gets an error, and with it EPOLLERR (af_unix.c, unix_dgram_disconnected); as often as that
- *           is done.
+ *           for it gets an error, and with it EPOLLERR (af_unix.c, unix_dgram_disconnected), each time.
  *   space   an eventfd that the library filled up: reading makes it writable again.
  *
- * All calls on them are made in the pod's thread: an error notifier that disconnects throws away what the
- * application queued on it, descriptors among it, and closing those can wait. See docs/decisions/0007 and
- * 0008.
+ * All system calls on them are made in the pod's thread: disconnecting an error notifier closes the
+ * descriptors that the application queued on it, which can block. See docs/decisions/0007 and 0008.
  */
 #ifndef KTSN_DAEMON_NOTIFIERS_H
 #define KTSN_DAEMON_NOTIFIERS_H
@@ -24,26 +22,26 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 
-/* The two ends of an error notifier, ours first. */
+/* The names of the two ends of an error notifier. */
 struct notifier_names {
 	struct sockaddr_un own, peer;
 	socklen_t own_bytes, peer_bytes;
 };
 
-/* A descriptor by which applications are woken. Made, raised and closed in the pod's thread; what it is does
- * not change. */
+/* A descriptor that wakes applications. Created, raised and closed in the pod's thread. */
 struct notifier {
 	struct pod_work raising, closing;
-	atomic_bool raised; /* and the thread has not come to it */
+	atomic_bool raised; /* the thread has not served it yet */
 	uint32_t why;       /* NOTIFY_REPORT or NOTIFY_SPACE (loop_objects.h) */
 	int fd;
 	struct notifier_names names; /* of NOTIFY_REPORT */
 };
 
-/* Of what an application handed over. On success the descriptor is the notifier's; peer_name is that of an
- * error notifier. 0 or -errno. Pod's thread. */
+/* Creates a notifier from an application's descriptor, which it owns on success; peer_name is for error
+ * notifiers. 0 or -errno. Pod's thread. */
 int notifier_create(uint32_t why, const uint8_t *peer_name, int fd, struct notifier **created);
-/* Of what another ktsnd made of it; NULL when out of memory. Any thread. */
+/* Creates a notifier from a descriptor that another ktsnd has prepared; NULL when out of memory. Any thread.
+ */
 struct notifier *notifier_adopt(uint32_t why, const struct notifier_names *names, int fd);
 
 /* Control thread; NULL is harmless. */

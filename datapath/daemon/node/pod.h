@@ -17,57 +17,58 @@ enum {
 	NODE_POD_NAME_MAX = 317, /* as long as Kubernetes' can be: a namespace's 63, a slash, a pod's 253 */
 	/* Sockets that outlive the process that opened them: passed on, or kept over exec. */
 	POD_RECENT_MAX = 256,
-	/* Connections of its relay: two, and as many of one that takes its place. */
+	/* Connections of the pod's relay: two, and two of a relay that replaces it. */
 	POD_RELAYS_MAX = 4,
 };
 
-/* How a socket gives its transmit times (struct sock_txtime). */
+/* The transmit times of a socket (struct sock_txtime). */
 struct txtime_mode {
 	enum ktsn_clock clock;
 	bool deadline;
 	bool report;
 };
 
-/* A socket of which ktsnd knows that it asked for SO_TXTIME, by the kernel's cookie (SO_COOKIE). */
+/* A socket with SO_TXTIME, identified by the kernel's cookie (SO_COOKIE). */
 struct timed_socket {
 	uint64_t cookie; /* 0: none */
 	struct txtime_mode mode;
 };
 
-/* Its sockets with receive rings (receiving.h). */
+/* Sockets of a pod with receive rings (receiving.h). */
 struct pod_receive {
 	struct receive_socket *sockets;
 	uint32_t socket_count;
-	struct receive_counts ended;         /* of those that it has no more */
-	uint64_t refused;                    /* sockets that stay with the kernel, */
-	enum receive_refusal why;            /* why the last of them does, */
-	uint64_t refusals[RECEIVE_REFUSALS]; /* and how many for each reason */
+	struct receive_counts ended;         /* of sockets that have ended */
+	uint64_t refused;                    /* sockets that stay with the kernel */
+	enum receive_refusal why;            /* reason of the last of them */
+	uint64_t refusals[RECEIVE_REFUSALS]; /* their number by reason */
 	bool warned;
 };
 
 struct pod {
 	struct node *node;
 	char identity[NODE_IDENTITY_MAX + 1];
-	char name[NODE_POD_NAME_MAX + 1]; /* for people; "": none */
-	/* Its name in logs: "NAME (IDENTITY)", or the identity. */
-	char called[NODE_POD_NAME_MAX + NODE_IDENTITY_MAX + sizeof(" ()")];
+	char name[NODE_POD_NAME_MAX + 1]; /* for lists; "": none */
+	/* Name in logs: "NAME (IDENTITY)", or the identity. */
+	char log_name[NODE_POD_NAME_MAX + NODE_IDENTITY_MAX + sizeof(" ()")];
 	struct quota *quota;
 	/* Quota of its relay, separate so that pod and relay cannot use up each other's. It is for untimed
 	 * rings; the relay's timed messages count for the pod. NULL: it has had no relay. */
 	struct quota *relay_quota;
 	struct pod_thread *thread;
 	struct event_source listener; /* fd -1: no socket yet */
-	bool listener_rests;          /* it is not watched: too much is still to be done */
-	uint32_t connections_resting; /* whose first request waits unread */
+	bool listener_paused;         /* not watched: the backlog of the pod's thread is full */
+	uint32_t connections_paused;  /* connections whose first request waits unread */
 	char socket_path[sizeof(((struct sockaddr_un *)0)->sun_path)];
 	struct endpoint_set endpoints;
-	uint64_t refused; /* networks that refuse messages, as sent to the loop last */
+	uint64_t refused; /* bits of networks that refuse messages, as last sent to the loop */
 	struct process *processes;
-	uint32_t relays;        /* of those, the ones that are a relay's */
+	uint32_t relays;        /* processes that are connections of the relay */
 	bool version_warned;    /* of a libktsn.so of another version */
-	bool unanswered_warned; /* of having answered too late */
+	bool unanswered_warned; /* of replies that came too late */
 	struct pod_receive receive;
-	struct timed_socket recent[POD_RECENT_MAX]; /* timed sockets that their processes closed, a ring */
+	struct timed_socket
+		recent[POD_RECENT_MAX]; /* timed sockets that processes have closed; a ring buffer */
 	uint32_t recent_next;
 	struct pod *next;
 };

@@ -18,16 +18,16 @@ const struct pod_limit_bounds pod_limit_bounds[POD_LIMITS] = {
 	[POD_LIMIT_HORIZON_NS] = {"horizon-ns", 0, 86400 * NS_PER_SECOND},
 };
 
-static void own_read(const struct quota_limits *own, struct pod_limits *limits)
+static void node_limits_read(const struct quota_limits *limits_of_node, struct pod_limits *limits)
 {
 	*limits = (struct pod_limits){{
-		[POD_LIMIT_PROCESSES] = own->processes,
-		[POD_LIMIT_SOCKETS] = own->sockets,
-		[POD_LIMIT_MEMORY_BYTES] = (int64_t)own->memory_bytes,
-		[POD_LIMIT_PENDING] = own->pending,
-		[POD_LIMIT_MESSAGE_RATE] = own->message_rate,
-		[POD_LIMIT_DOORBELL_RATE] = own->doorbell_rate,
-		[POD_LIMIT_HORIZON_NS] = own->horizon_ns,
+		[POD_LIMIT_PROCESSES] = limits_of_node->processes,
+		[POD_LIMIT_SOCKETS] = limits_of_node->sockets,
+		[POD_LIMIT_MEMORY_BYTES] = (int64_t)limits_of_node->memory_bytes,
+		[POD_LIMIT_PENDING] = limits_of_node->pending,
+		[POD_LIMIT_MESSAGE_RATE] = limits_of_node->message_rate,
+		[POD_LIMIT_DOORBELL_RATE] = limits_of_node->doorbell_rate,
+		[POD_LIMIT_HORIZON_NS] = limits_of_node->horizon_ns,
 	}};
 }
 
@@ -44,14 +44,14 @@ static struct quota_limits quota_limits_of(const struct pod_limits *limits)
 	};
 }
 
-static bool lower(enum pod_limit limit, int64_t one, int64_t other)
+static bool is_lower(enum pod_limit limit, int64_t a, int64_t b)
 {
 	bool rate = limit == POD_LIMIT_MESSAGE_RATE || limit == POD_LIMIT_DOORBELL_RATE;
 
-	/* A rate of 0 is without limit. */
-	if (rate && (one == 0 || other == 0))
-		return one != 0 && other == 0;
-	return one < other;
+	/* A rate of 0 is unlimited. */
+	if (rate && (a == 0 || b == 0))
+		return a != 0 && b == 0;
+	return a < b;
 }
 
 static struct network_limits *network_find(const struct node *node, uint32_t vni)
@@ -63,13 +63,13 @@ static struct network_limits *network_find(const struct node *node, uint32_t vni
 	return network;
 }
 
-/* The limits of pods of one network. */
-static struct pod_limits network_of(const struct node *node, uint32_t vni)
+/* Returns the limits of pods on a network. */
+static struct pod_limits network_limits_of(const struct node *node, uint32_t vni)
 {
 	const struct network_limits *network = network_find(node, vni);
 	struct pod_limits limits;
 
-	own_read(&node->limits, &limits);
+	node_limits_read(&node->limits, &limits);
 	for (int i = 0; network && i < POD_LIMITS; i++)
 		if (network->limits.values[i] != POD_LIMIT_NOT_GIVEN)
 			limits.values[i] = network->limits.values[i];
@@ -82,7 +82,7 @@ struct quota_limits relay_limits(const struct quota_limits *of_pod)
 
 	limits.processes = POD_RELAYS_MAX;
 	limits.sockets = POD_RELAYS_MAX * LOOP_FLOWS_PER_RING;
-	/* For this many connections; the node's own limit applies. */
+	/* Only the node's limit applies: the number of connections is bounded. */
 	limits.memory_bytes = UINT64_MAX;
 	return limits;
 }
@@ -93,13 +93,13 @@ void pod_limits_apply(struct pod *pod)
 	struct quota_limits limits = pod->node->limits;
 
 	if (endpoint) {
-		struct pod_limits lowest = network_of(pod->node, endpoint->vni);
+		struct pod_limits lowest = network_limits_of(pod->node, endpoint->vni);
 
 		while ((endpoint = endpoint->next)) {
-			struct pod_limits other = network_of(pod->node, endpoint->vni);
+			struct pod_limits other = network_limits_of(pod->node, endpoint->vni);
 
 			for (int i = 0; i < POD_LIMITS; i++)
-				if (lower((enum pod_limit)i, other.values[i], lowest.values[i]))
+				if (is_lower((enum pod_limit)i, other.values[i], lowest.values[i]))
 					lowest.values[i] = other.values[i];
 		}
 		limits = quota_limits_of(&lowest);
@@ -122,7 +122,7 @@ static void network_remove(struct node *node, struct network_limits *network)
 	free(network);
 }
 
-static int network_make(struct node *node, uint32_t vni, struct network_limits **made,
+static int network_make(struct node *node, uint32_t vni, struct network_limits **created,
 			struct refusal *refusal)
 {
 	struct network_limits *network;
@@ -139,7 +139,7 @@ static int network_make(struct node *node, uint32_t vni, struct network_limits *
 	network->next = node->network_limits;
 	node->network_limits = network;
 	node->network_limits_count++;
-	*made = network;
+	*created = network;
 	return 0;
 }
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Limits of the pods of one network, which count instead of ktsnd's own (--pod-...) while the network has
- * them. They can be given before the network has a pod here, and change while pods run. A pod on several
- * networks has the lowest of each limit. The control thread's.
+ * Limits of the pods of one network, which replace ktsnd's own (--pod-...). They can be set before the
+ * network has a pod on the node, and change while pods run. A pod on several networks has the lowest value of
+ * each limit. Control thread.
  */
 #ifndef KTSN_DAEMON_POD_LIMITS_H
 #define KTSN_DAEMON_POD_LIMITS_H
@@ -25,7 +25,7 @@ enum pod_limit {
 
 enum { POD_LIMIT_NOT_GIVEN = -1, NETWORKS_WITH_LIMITS_MAX = 4096 };
 
-/* Each limit's value or POD_LIMIT_NOT_GIVEN: ktsnd's own counts. */
+/* Values of limits. POD_LIMIT_NOT_GIVEN: ktsnd's own limit applies. */
 struct pod_limits {
 	int64_t values[POD_LIMITS];
 };
@@ -36,20 +36,20 @@ struct network_limits {
 	struct network_limits *next;
 };
 
-/* Name and range of a limit, as for the option of ktsnd. */
+/* Name and range of a limit, the same as for the option of ktsnd. */
 struct pod_limit_bounds {
 	const char *name;
 	int64_t least, most;
 };
 extern const struct pod_limit_bounds pod_limit_bounds[POD_LIMITS];
 
-/* Replaces the limits of the network; with none given it has none any more. 0, -ENOMEM, or -EINVAL with
+/* Replaces the limits of the network; if no limit is given, removes them. 0, -ENOMEM, or -EINVAL with
  * *refusal filled in; after an error nothing has changed. */
 int node_network_limits_set(struct node *node, uint32_t vni, const struct pod_limits *limits,
 			    struct refusal *refusal);
-/* The pod has come, or is on other networks than before. */
+/* Applies the limits of its networks to a pod that is new or has changed networks. */
 void pod_limits_apply(struct pod *pod);
-/* Returns the limits of a pod's relay: the same as the pod's, but counted apart. */
+/* Returns the limits of a pod's relay: those of the pod, but counted separately. */
 struct quota_limits relay_limits(const struct quota_limits *of_pod);
 void node_network_limits_free(struct node *node);
 

@@ -16,20 +16,20 @@
 #include <unistd.h>
 
 enum {
-	/* The stack: the code here needs little, but memory debuggers need more. */
+	/* The code here needs little stack, but memory debuggers need more. */
 	STACK_BYTES = 256 << 10,
-	/* A work that takes so long waits for its pod, and its system call is interrupted; of a pod that is
-	 * removed each is. */
+	/* A work that takes this long is blocked by its pod: its system call is interrupted. Works of removed
+	 * pods are interrupted at once. */
 	HELD_MS = 2000,
-	LOOK_MS = 100,
-	LOOK_REMOVED_MS = 10,
-	/* A close() that takes so long, of a pod that is removed, cannot be interrupted. */
+	CHECK_MS = 100,
+	CHECK_REMOVED_MS = 10,
+	/* A close() of a removed pod that takes this long cannot be interrupted. */
 	STUCK_MS = 1000,
-	/* The most threads that may be left blocked: each is a thread of the kernel. */
+	/* The most threads that may stay blocked. */
 	STUCK_MAX = 256,
-	/* For works to be done and threads to end, and how often they are looked after meanwhile. */
+	/* Timeout for works and threads to end, and the interval of checks. */
 	END_TIMEOUT_MS = 3000,
-	END_LOOK_MS = 5,
+	END_CHECK_MS = 5,
 };
 
 struct work_queue {
@@ -39,23 +39,23 @@ struct work_queue {
 struct pod_threads {
 	struct events *events;
 	struct event_source reports;
-	int64_t look_ms;        /* when to look again at what runs for how long; the control thread's */
-	_Atomic uint32_t works; /* of all threads, that have not ended */
+	int64_t check_ms;       /* time of the next check for long works; control thread */
+	_Atomic uint32_t works; /* unfinished works of all threads */
 	pthread_mutex_t lock;   /* may be held when a thread's is taken */
 	/* Under the lock. */
-	struct work_queue ran;
+	struct work_queue finished;
 	struct pod_thread *first;
 	uint32_t workers, stuck;
 };
 
-/* A thread of the kernel that does a pod's works. */
+/* A POSIX thread that does a pod's works. */
 struct worker {
 	struct pod_thread *thread;
 	/* Under the thread's lock. */
-	pid_t tid;        /* 0: it has not begun */
-	int64_t since_ms; /* when it began its work; 0: it waits for one */
+	pid_t tid;        /* 0: not started yet */
+	int64_t since_ms; /* when it began its work; 0: idle */
 	bool closes;      /* as pod_thread_closes() */
-	bool replaced;    /* another one does the works */
+	bool replaced;    /* another worker does the remaining works */
 	struct worker *next;
 };
 
@@ -65,15 +65,15 @@ struct pod_thread {
 	uint32_t users;          /* the control thread's */
 	_Atomic uint32_t backlog;
 	pthread_mutex_t lock;
-	pthread_cond_t wanted;
+	pthread_cond_t work_added;
 	/* Under the lock. */
 	struct work_queue queue;
-	struct worker *workers; /* the first does the works; the others end after their present one */
-	int64_t removed_ms;     /* since when the pod is removed; 0: it is not */
+	struct worker *workers; /* the first does the works; the others end after their present work */
+	int64_t removed_ms;     /* when the pod was removed; 0: it was not */
 	bool ends;
 };
 
-static _Thread_local struct worker *self; /* NULL in threads that are no pod's */
+static _Thread_local struct worker *self; /* NULL in other threads */
 
 static void queue_init(struct work_queue *queue)
 {
@@ -100,14 +100,14 @@ static struct pod_work *queue_pop(struct work_queue *queue)
 	return work;
 }
 
-/* ---- the control thread, told by the others ---- */
+/* ---- finished works, in the control thread ---- */
 
 void pod_threads_serve(struct pod_threads *threads)
 {
 	struct pod_work *work;
 
 	pthread_mutex_lock(&threads->lock);
-	while ((work = queue_pop(&threads->ran))) {
+	while ((work = queue_pop(&threads->finished))) {
 		pthread_mutex_unlock(&threads->lock);
 		work->done(work);
 		pthread_mutex_lock(&threads->lock);
@@ -119,12 +119,12 @@ static void reports_readable(struct event_source *source)
 {
 	uint64_t count;
 
-	/* Clear it before reading the list, so that a work that is added meanwhile is not missed. */
+	/* Clear the eventfd before reading the list, so that no new work is missed. */
 	(void)!read(source->fd, &count, sizeof(count));
 	pod_threads_serve(source->owner);
 }
 
-/* Nothing to do: it is enough that the system call ends. */
+/* The handler is empty: the signal only ends the system call. */
 static void interrupted(int signal)
 {
 	(void)signal;
@@ -137,7 +137,7 @@ static int interrupting_signal(void)
 
 int pod_threads_create(struct pod_threads **created, struct events *events)
 {
-	/* Without SA_RESTART. */
+	/* No SA_RESTART: system calls must end. */
 	const struct sigaction action = {.sa_handler = interrupted};
 	struct pod_threads *threads = calloc(1, sizeof(*threads));
 	int fd, err;
@@ -158,14 +158,14 @@ int pod_threads_create(struct pod_threads **created, struct events *events)
 		free(threads);
 		return err;
 	}
-	queue_init(&threads->ran);
+	queue_init(&threads->finished);
 	pthread_mutex_init(&threads->lock, NULL);
 	sigaction(interrupting_signal(), &action, NULL);
 	*created = threads;
 	return 0;
 }
 
-static bool any_lives(struct pod_threads *threads)
+static bool any_worker(struct pod_threads *threads)
 {
 	bool lives;
 
@@ -175,22 +175,22 @@ static bool any_lives(struct pod_threads *threads)
 	return lives;
 }
 
-/* Whether it is over in time. */
-static bool end_await(struct pod_threads *threads, bool (*goes_on)(struct pod_threads *threads))
+/* Waits while `pending` returns true. Returns false after the timeout. */
+static bool end_wait(struct pod_threads *threads, bool (*pending)(struct pod_threads *threads))
 {
-	bool on = true;
+	bool unfinished = true;
 
-	for (int ms = 0; on && ms < END_TIMEOUT_MS; ms += END_LOOK_MS) {
+	for (int ms = 0; unfinished && ms < END_TIMEOUT_MS; ms += END_CHECK_MS) {
 		(void)pod_threads_tick(threads);
-		on = goes_on(threads);
+		unfinished = pending(threads);
 		pod_threads_serve(threads);
-		if (on)
-			usleep(END_LOOK_MS * 1000);
+		if (unfinished)
+			usleep(END_CHECK_MS * 1000);
 	}
-	return !on;
+	return !unfinished;
 }
 
-static bool any_works(struct pod_threads *threads)
+static bool any_work(struct pod_threads *threads)
 {
 	return atomic_load(&threads->works) > 0;
 }
@@ -201,7 +201,7 @@ void pod_threads_settle(struct pod_threads *threads)
 	for (struct pod_thread *thread = threads->first; thread; thread = thread->next)
 		pod_thread_removed(thread);
 	pthread_mutex_unlock(&threads->lock);
-	(void)end_await(threads, any_works);
+	(void)end_wait(threads, any_work);
 }
 
 void pod_threads_destroy(struct pod_threads *threads)
@@ -211,9 +211,9 @@ void pod_threads_destroy(struct pod_threads *threads)
 	if (!threads)
 		return;
 	/* A work may be the last user of its thread. */
-	ended = end_await(threads, any_lives);
+	ended = end_wait(threads, any_worker);
 	events_remove(threads->events, &threads->reports);
-	/* A blocked thread still uses the rest; ktsnd ends now. */
+	/* A blocked thread still uses the memory; ktsnd ends now. */
 	if (!ended)
 		return;
 	close(threads->reports.fd);
@@ -223,7 +223,7 @@ void pod_threads_destroy(struct pod_threads *threads)
 
 /* ---- a pod's thread ---- */
 
-/* It uses what is open; nothing that it does takes a privilege. */
+/* The thread uses open descriptors only, which needs no privilege. */
 static void capabilities_drop(void)
 {
 	struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
@@ -232,8 +232,8 @@ static void capabilities_drop(void)
 	(void)syscall(SYS_capset, &header, none);
 }
 
-/* NULL: the worker is to end. */
-static struct pod_work *work_await(struct worker *worker)
+/* Returns the next work, or NULL when the worker must end. */
+static struct pod_work *work_wait(struct worker *worker)
 {
 	struct pod_thread *thread = worker->thread;
 	struct pod_work *work = NULL;
@@ -241,19 +241,20 @@ static struct pod_work *work_await(struct worker *worker)
 	pthread_mutex_lock(&thread->lock);
 	worker->since_ms = 0;
 	while (thread->workers == worker && !(work = queue_pop(&thread->queue)) && !thread->ends)
-		pthread_cond_wait(&thread->wanted, &thread->lock);
+		pthread_cond_wait(&thread->work_added, &thread->lock);
 	if (work)
 		worker->since_ms = clock_monotonic_ms();
 	pthread_mutex_unlock(&thread->lock);
 	return work;
 }
 
-static void report(struct pod_threads *all, struct pod_work *work)
+/* Passes a work to the control thread for done(). */
+static void work_report(struct pod_threads *all, struct pod_work *work)
 {
 	const uint64_t one = 1;
 
 	pthread_mutex_lock(&all->lock);
-	queue_push(&all->ran, work);
+	queue_push(&all->finished, work);
 	pthread_mutex_unlock(&all->lock);
 	(void)!write(all->reports.fd, &one, sizeof(one));
 }
@@ -261,7 +262,7 @@ static void report(struct pod_threads *all, struct pod_work *work)
 static void thread_free(struct pod_thread *thread)
 {
 	pthread_mutex_destroy(&thread->lock);
-	pthread_cond_destroy(&thread->wanted);
+	pthread_cond_destroy(&thread->work_added);
 	free(thread);
 }
 
@@ -274,14 +275,14 @@ static void worker_unlink(struct worker *worker)
 	*at = worker->next;
 }
 
-/* The thread ends after the last work, when it is not used any more. */
+/* Frees the worker, and its thread with the last worker. */
 static void worker_end(struct worker *worker)
 {
 	struct pod_thread *thread = worker->thread, **at;
 	struct pod_threads *all = thread->all;
 	bool last;
 
-	/* So that a freed thread is never read. */
+	/* The lock of all prevents others from reading a freed thread. */
 	pthread_mutex_lock(&all->lock);
 	pthread_mutex_lock(&thread->lock);
 	worker_unlink(worker);
@@ -310,13 +311,13 @@ static void *worker_run(void *argument)
 	pthread_mutex_lock(&thread->lock);
 	worker->tid = gettid();
 	pthread_mutex_unlock(&thread->lock);
-	while ((work = work_await(worker))) {
-		/* run() may free it. */
+	while ((work = work_wait(worker))) {
+		/* run() may free the work. */
 		bool reports = work->done != NULL;
 
 		work->run(work);
 		if (reports)
-			report(thread->all, work);
+			work_report(thread->all, work);
 		atomic_fetch_sub_explicit(&thread->backlog, 1, memory_order_relaxed);
 		atomic_fetch_sub(&thread->all->works, 1);
 	}
@@ -324,7 +325,7 @@ static void *worker_run(void *argument)
 	return NULL;
 }
 
-/* Under the locks, and it is the first then. 0 or -errno. */
+/* Starts a worker, which becomes the first. Both locks must be held. 0 or -errno. */
 static int worker_start(struct pod_thread *thread)
 {
 	struct worker *worker = calloc(1, sizeof(*worker));
@@ -361,7 +362,7 @@ int pod_thread_start(struct pod_threads *threads, struct pod_thread **started)
 	thread->users = 1;
 	queue_init(&thread->queue);
 	pthread_mutex_init(&thread->lock, NULL);
-	pthread_cond_init(&thread->wanted, NULL);
+	pthread_cond_init(&thread->work_added, NULL);
 	pthread_mutex_lock(&threads->lock);
 	pthread_mutex_lock(&thread->lock);
 	err = worker_start(thread);
@@ -389,8 +390,8 @@ void pod_thread_put(struct pod_thread *thread)
 		return;
 	pthread_mutex_lock(&thread->lock);
 	thread->ends = true;
-	pthread_cond_signal(&thread->wanted);
-	/* It may be gone after this. */
+	pthread_cond_signal(&thread->work_added);
+	/* The thread may be freed after this. */
 	pthread_mutex_unlock(&thread->lock);
 }
 
@@ -400,7 +401,7 @@ void pod_thread_do(struct pod_thread *thread, struct pod_work *work)
 	atomic_fetch_add_explicit(&thread->backlog, 1, memory_order_relaxed);
 	pthread_mutex_lock(&thread->lock);
 	queue_push(&thread->queue, work);
-	pthread_cond_signal(&thread->wanted);
+	pthread_cond_signal(&thread->work_added);
 	pthread_mutex_unlock(&thread->lock);
 }
 
@@ -417,11 +418,11 @@ void pod_thread_removed(struct pod_thread *thread)
 	if (!thread->removed_ms)
 		thread->removed_ms = clock_monotonic_ms();
 	pthread_mutex_unlock(&thread->lock);
-	thread->all->look_ms = 0;
+	thread->all->check_ms = 0;
 }
 
-/* A blocked call ends with EINTR, or ends its wait; a thread that is just about to make a call is interrupted
- * the next time. */
+/* Interrupts blocked system calls. A thread that has not entered its call yet is interrupted the next time.
+ */
 static void workers_interrupt(const struct pod_thread *thread)
 {
 	for (const struct worker *worker = thread->workers; worker; worker = worker->next)
@@ -429,7 +430,7 @@ static void workers_interrupt(const struct pod_thread *thread)
 			(void)syscall(SYS_tgkill, getpid(), worker->tid, interrupting_signal());
 }
 
-/* Another one does the rest: what the first has the kernel close may end with that alone. */
+/* Starts another worker for the remaining works: the close() of the first may be waiting for one of them. */
 static void worker_replace(struct pod_thread *thread)
 {
 	struct worker *stuck = thread->workers;
@@ -451,8 +452,8 @@ static int64_t busy_since_ms(const struct pod_thread *thread)
 	return since_ms;
 }
 
-/* Under the lock of all. Whether it is to be looked at soon. */
-static bool thread_look(struct pod_thread *thread, int64_t now_ms)
+/* Returns whether the thread must be checked again soon. The lock of all must be held. */
+static bool thread_check(struct pod_thread *thread, int64_t now_ms)
 {
 	const struct worker *newest;
 	bool busy_removed;
@@ -464,7 +465,8 @@ static bool thread_look(struct pod_thread *thread, int64_t now_ms)
 	if (busy_removed || (since_ms && now_ms - since_ms >= HELD_MS))
 		workers_interrupt(thread);
 	newest = thread->workers;
-	/* Once only: its replacement ends when the queue is empty, and it is the newest again. */
+	/* A worker is replaced only once: its replacement ends when the queue is empty, and the worker is the
+	 * newest again. */
 	if (busy_removed && newest->since_ms && newest->closes && !newest->replaced &&
 	    now_ms - newest->since_ms >= STUCK_MS && now_ms - thread->removed_ms >= STUCK_MS)
 		worker_replace(thread);
@@ -477,17 +479,17 @@ int pod_threads_tick(struct pod_threads *threads)
 	int64_t now_ms;
 	bool soon = false;
 
-	if (!any_works(threads))
+	if (!any_work(threads))
 		return -1;
 	now_ms = clock_monotonic_ms();
-	if (now_ms < threads->look_ms)
-		return (int)(threads->look_ms - now_ms);
+	if (now_ms < threads->check_ms)
+		return (int)(threads->check_ms - now_ms);
 	pthread_mutex_lock(&threads->lock);
 	for (struct pod_thread *thread = threads->first; thread; thread = thread->next)
-		soon |= thread_look(thread, now_ms);
+		soon |= thread_check(thread, now_ms);
 	pthread_mutex_unlock(&threads->lock);
-	threads->look_ms = now_ms + (soon ? LOOK_REMOVED_MS : LOOK_MS);
-	return soon ? LOOK_REMOVED_MS : LOOK_MS;
+	threads->check_ms = now_ms + (soon ? CHECK_REMOVED_MS : CHECK_MS);
+	return soon ? CHECK_REMOVED_MS : CHECK_MS;
 }
 
 /* ---- closing ---- */
@@ -510,7 +512,7 @@ void pod_thread_close_now(int fd)
 	if (fd < 0)
 		return;
 	(void)pod_thread_closes(true);
-	/* Its number is free at once, and it is closed also where this is interrupted. */
+	/* The descriptor is released even when close() is interrupted. */
 	close(fd);
 	(void)pod_thread_closes(false);
 }
@@ -532,7 +534,7 @@ void pod_thread_close(struct pod_thread *thread, int fd)
 {
 	struct closing *closing = fd < 0 ? NULL : malloc(sizeof(*closing));
 
-	/* Without memory it stays open: the lesser evil. */
+	/* Without memory the descriptor leaks. */
 	if (!closing)
 		return;
 	*closing = (struct closing){.work.run = closing_run, .fd = fd};

@@ -1,20 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A thread for each pod, for the system calls by which the pod could make ktsnd wait: whatever touches a
- * descriptor that the pod handed over, or closes one that may be the last copy. Closing a socket can wait for
- * its peer, reading its name for a lock that the application holds. Then this thread waits, and with it this
- * pod's own requests; the control thread and all other pods go on.
+ * A thread for each pod, for system calls that the pod could block: all calls on a descriptor from the pod,
+ * and closing a descriptor that may be the last copy. Closing a socket can wait for its peer, reading its
+ * name for a lock that the application holds. Then only this thread and the pod's own requests wait.
  *
  *   control thread                     the pod's thread
  *      | -- pod_thread_do(work) ------->  work->run(work)
  *      | <- work->done(work) -----------      |
  *
- * What is done for one pod is done in the order in which it was asked for. The thread has no capabilities and
- * sees nothing of ktsnd but its works. All functions are for the control thread, run() excepted.
+ * The works of a pod run in the order of the calls. The thread has no capabilities and uses nothing of ktsnd
+ * except its works. All functions are for the control thread unless stated otherwise; run() is not.
  *
- * What a close() waits for may be closed by a later work only: the peer of a socket, the server of a file
- * system. So a call that takes long is interrupted by a signal, again and again, and where that is of no use,
- * after the removal of the pod, another thread does the rest. See docs/decisions/0008.
+ * A close() may wait for a descriptor that a later work closes: the peer of a socket, the server of a file
+ * system. So a long call is interrupted by a signal, repeatedly. If that does not help after the removal of
+ * the pod, another thread does the remaining works. See docs/decisions/0008.
  */
 #ifndef KTSN_DAEMON_POD_THREAD_H
 #define KTSN_DAEMON_POD_THREAD_H
@@ -27,10 +26,11 @@
 struct pod_threads;
 struct pod_thread;
 
-/* Embedded in what it is about. */
+/* Embedded in the object of the work. */
 struct pod_work {
-	void (*run)(struct pod_work *work);  /* in the pod's thread */
-	void (*done)(struct pod_work *work); /* in the control thread, afterwards; NULL: the work is gone */
+	void (*run)(struct pod_work *work); /* in the pod's thread */
+	void (*done)(
+		struct pod_work *work); /* in the control thread after run(); NULL: run() frees the work */
 	struct pod_work *next;
 };
 
@@ -38,31 +38,31 @@ struct pod_work {
 int pod_threads_create(struct pod_threads **threads, struct events *events);
 /* Calls done() of the works that have run. */
 void pod_threads_serve(struct pod_threads *threads);
-/* Interrupts works that take long. Returns ms until it is due again, -1: not. */
+/* Interrupts works that take long. Returns ms until it is due again, or -1. */
 int pod_threads_tick(struct pod_threads *threads);
-/* ktsnd ends: has them do what is left to do, as if all pods were removed. Waits, but not for long. */
+/* Waits for all works when ktsnd ends, as if all pods were removed, for 3 s at most. */
 void pod_threads_settle(struct pod_threads *threads);
-/* When all of them were put. Waits for them to end, but not for long: one of them may be held up. */
+/* Waits for all threads to end, for 3 s at most, because one may be blocked. All must have been put. */
 void pod_threads_destroy(struct pod_threads *threads);
 
-/* With one user. 0 or -errno. */
+/* Starts a thread with one user. 0 or -errno. */
 int pod_thread_start(struct pod_threads *threads, struct pod_thread **started);
 void pod_thread_get(struct pod_thread *thread);
-/* With its last user it does what is left to do, and ends. NULL is harmless. */
+/* Drops a user. After the last one the thread does its remaining works and ends. NULL is harmless. */
 void pod_thread_put(struct pod_thread *thread);
 
 /* The pod was removed: the thread only closes the pod's descriptors, and nothing waits for it any more. */
 void pod_thread_removed(struct pod_thread *thread);
 
 void pod_thread_do(struct pod_thread *thread, struct pod_work *work);
-/* Closes it after all that was asked for before. -1 is harmless. */
+/* Queues a close(). Without memory the descriptor leaks. -1 is harmless. */
 void pod_thread_close(struct pod_thread *thread, int fd);
-/* Queues a close() that only this thread waits for. -1 is allowed. Any thread. */
+/* Closes a descriptor in the calling thread. -1 is harmless. Any thread. */
 void pod_thread_close_now(int fd);
-/* Around a call that may close descriptors in another way. Returns whether another thread does the rest: then
- * objects and descriptors that a later work closes are gone. Any thread. */
+/* Marks the begin and the end of a call that may close descriptors. Returns whether another thread does the
+ * remaining works: then later works may have closed objects and descriptors. Any thread. */
 bool pod_thread_closes(bool closes);
-/* How many works have not ended. */
+/* Returns the number of unfinished works. */
 uint32_t pod_thread_backlog(const struct pod_thread *thread);
 
 #endif

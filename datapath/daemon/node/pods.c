@@ -17,7 +17,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Applications of any user may connect: who may reach the socket is decided by who can see its folder. */
+/* Applications of any user may connect; access is controlled by the visibility of the socket's folder. */
 enum { APP_SOCKET_MODE = 0666 };
 
 static struct pod *pod_get(struct node *node, const char *identity)
@@ -38,14 +38,14 @@ static struct pod *pod_get(struct node *node, const char *identity)
 	pod->node = node;
 	pod->listener.fd = -1;
 	snprintf(pod->identity, sizeof(pod->identity), "%s", identity);
-	snprintf(pod->called, sizeof(pod->called), "%s", identity);
+	snprintf(pod->log_name, sizeof(pod->log_name), "%s", identity);
 	pod->next = node->pods;
 	node->pods = pod;
 	endpoint_set_add(&node->routing, &pod->endpoints);
 	return pod;
 }
 
-/* Why there is no room for another pod. */
+/* Rejects another pod: there are too many, or no memory. */
 static int pod_refuse(const struct node *node, const char *identity, struct refusal *refusal)
 {
 	if (node->quota_count < QUOTAS_MAX)
@@ -79,12 +79,12 @@ static void socket_close(struct pod *pod)
 	if (pod->listener.fd < 0)
 		return;
 	events_remove(pod->node->events, &pod->listener);
-	if (pod->listener_rests)
-		pod->node->listeners_resting--;
-	pod->listener_rests = false;
-	/* While it still listens: then nobody else has bound the name, who would lose it. */
+	if (pod->listener_paused)
+		pod->node->listeners_paused--;
+	pod->listener_paused = false;
+	/* Unlink while the socket still listens: afterwards another process could have bound the name. */
 	unlink(pod->socket_path);
-	/* With connections that were not accepted, and what was sent on them. */
+	/* This also closes connections that were not accepted, with descriptors that were sent on them. */
 	pod_thread_close(pod->thread, pod->listener.fd);
 	pod->listener.fd = -1;
 	pod->node->socket_count--;
@@ -174,11 +174,11 @@ int node_pod_name_set(struct node *node, const char *identity, const char *name,
 			      "%s: no pod of that identity is here; add its socket or an endpoint first",
 			      identity);
 	snprintf(pod->name, sizeof(pod->name), "%s", name);
-	snprintf(pod->called, sizeof(pod->called), "%s (%s)", name, identity);
+	snprintf(pod->log_name, sizeof(pod->log_name), "%s (%s)", name, identity);
 	return 0;
 }
 
-/* -EINVAL when it differs from the one of that name that the pod has already. */
+/* Rejects an endpoint that differs from the pod's existing one of the same name. */
 static int endpoint_compare(const struct endpoint *existing, const struct endpoint *endpoint,
 			    const char *identity, struct refusal *refusal)
 {

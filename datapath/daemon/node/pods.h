@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Pods: their sockets and their endpoints, two halves that arrive in either order. What the control socket
- * changes of them.
+ * Pods: requests of the control socket that add and remove their sockets and endpoints, in either order.
  *
  * Control thread.
  */
@@ -12,12 +11,13 @@
 
 void pod_free(struct pod *pod);
 
-/* 0, or -EINVAL with *refusal filled in; then nothing changed. */
+/* Add and remove the application socket of a pod. 0, -ENOMEM, or -EINVAL with *refusal filled in; after an
+ * error nothing has changed. */
 int node_socket_add(struct node *node, const char *identity, const char *path, struct refusal *refusal);
 int node_socket_del(struct node *node, const char *identity);
-/* The listening socket itself is another ktsnd's: *fd becomes the pod's on success. */
+/* Adds a listening socket of another ktsnd, which becomes the pod's on success. 0 or -errno. */
 int node_socket_take_over(struct node *node, const char *identity, const char *path, int fd);
-/* What people call the pod, for lists and logs; nothing is decided by it. */
+/* Sets the name of the pod in lists and logs, which has no other effect. */
 int node_pod_name_set(struct node *node, const char *identity, const char *name, struct refusal *refusal);
 int node_endpoint_add(struct node *node, const char *identity, const struct endpoint_description *description,
 		      struct refusal *refusal);

@@ -51,7 +51,7 @@ int ring_support_check(void)
 
 /* ---- requests ---- */
 
-/* Said once per pod, when ktsnd answers again. */
+/* Logged once per pod, when ktsnd answers again. */
 static void unanswered_log(struct process *process)
 {
 	struct pod *pod = process->pod;
@@ -66,16 +66,16 @@ static void unanswered_log(struct process *process)
 		"pod %s: ktsnd was asked by process %d and did not answer in time; so far %llu of its timed "
 		"messages were refused with ENETDOWN for it; give ktsnd a processor of its own, or find what "
 		"stopped it",
-		pod->called, (int)process->pid, (unsigned long long)counters.unanswered);
+		pod->log_name, (int)process->pid, (unsigned long long)counters.unanswered);
 	pod->unanswered_warned = true;
 }
 
-static bool untimed_asked(const struct ktsn_app_request *request)
+static bool untimed_requested(const struct ktsn_app_request *request)
 {
 	return request->flags & KTSN_APP_UNTIMED;
 }
 
-/* For requests that keep descriptors open; counts a rejection. */
+/* Whether a request may keep descriptors open. Counts a rejection. 0 or -EMFILE. */
 static int descriptors_allowed(const struct process *process)
 {
 	if (app_requests_descriptors_suffice())
@@ -88,7 +88,7 @@ static int ring_allowed(const struct process *process, const struct ktsn_app_req
 {
 	if (request->flags & ~KTSN_APP_UNTIMED)
 		return -EINVAL;
-	if (untimed_asked(request) && !process->relay)
+	if (untimed_requested(request) && !process->relay)
 		return -EPERM;
 	if (process->ring)
 		return -EALREADY;
@@ -97,7 +97,7 @@ static int ring_allowed(const struct process *process, const struct ktsn_app_req
 	return descriptors_allowed(process);
 }
 
-/* For the map with that number, or (0) a new one; counts a rejection. */
+/* Whether the pod may have the map with that number, or (0) a new one. Counts a rejection. 0 or -ENOMEM. */
 static int memory_allowed(const struct process *process, uint32_t map_id)
 {
 	struct node *node = process->pod->node;
@@ -109,8 +109,8 @@ static int memory_allowed(const struct process *process, uint32_t map_id)
 	return -ENOMEM;
 }
 
-/* The ring of a memory that is there, and of the doorbell that the pod's thread has prepared for the
- * request. */
+/* Creates the ring of existing memory with the doorbell that the pod's thread has prepared for the request.
+ */
 static int ring_make(struct process *process, struct app_request *from, const struct ktsn_ring_memory *memory)
 {
 	int err;
@@ -119,7 +119,7 @@ static int ring_make(struct process *process, struct app_request *from, const st
 		return from->doorbell_fd;
 	process->doorbell_fd = from->doorbell_fd;
 	process->doorbell_set_fd = from->doorbell_set_fd;
-	err = process_ring_make(process, memory, untimed_asked(&from->message));
+	err = process_ring_make(process, memory, untimed_requested(&from->message));
 	if (err)
 		process->doorbell_fd = process->doorbell_set_fd = -1;
 	else
@@ -127,7 +127,7 @@ static int ring_make(struct process *process, struct app_request *from, const st
 	return err;
 }
 
-/* Said once: it is the same for every process of every pod. */
+/* Logs an error only once, because it is the same for every process of every pod. */
 static int memory_make(struct node *node, struct ktsn_ring_memory *memory)
 {
 	int err = ktsn_ring_memory_create(memory, node->ring_geometry);
@@ -138,7 +138,7 @@ static int memory_make(struct node *node, struct ktsn_ring_memory *memory)
 	return err;
 }
 
-/* Makes a ring and has the loop look after it. */
+/* Creates a ring and opens it in the loop. */
 static int hello(struct process *process, struct app_request *from)
 {
 	struct ktsn_ring_memory memory;
@@ -166,9 +166,9 @@ static bool ring_among(const struct process *processes, uint32_t map_id)
 	return false;
 }
 
-/* Whether this ktsnd has the ring already, and be it to send the last of a connection that broke: to take its
- * messages again would be to send them twice. */
-static bool ring_held(const struct node *node, uint32_t map_id)
+/* Whether this ktsnd has the ring already, possibly of a closed connection whose last messages still leave.
+ * Its messages would be sent twice. */
+static bool ring_exists(const struct node *node, uint32_t map_id)
 {
 	for (const struct pod *pod = node->pods; pod; pod = pod->next)
 		if (ring_among(pod->processes, map_id))
@@ -176,18 +176,19 @@ static bool ring_held(const struct node *node, uint32_t map_id)
 	return ring_among(node->closing, map_id);
 }
 
-/* The ring of memory that came back, unless this ktsnd has it or the pod has too much. */
+/* Creates the ring of memory that was handed back, unless this ktsnd has it already or the pod exceeds its
+ * limit. */
 static int ring_take_back(struct process *process, struct app_request *from,
 			  const struct ktsn_ring_memory *memory)
 {
-	int err = ring_held(process->pod->node, memory->id) ? -EBUSY : memory_allowed(process, memory->id);
+	int err = ring_exists(process->pod->node, memory->id) ? -EBUSY : memory_allowed(process, memory->id);
 
 	return err ? err : ring_make(process, from, memory);
 }
 
-/* Takes over the ring of a process that outlived another ktsnd. On success memory and doorbell are the
- * process's. Nothing of this waits for the pod: only a map of the kernel is mapped (ktsn_ring_map_identify),
- * of a file of any other kind the file system is not asked, and its close is the pod's thread's. */
+/* Takes over the ring of a process that outlived another ktsnd. On success memory and doorbell belong to the
+ * process. Nothing here waits for the pod: only BPF maps are mapped (ktsn_ring_map_identify), so that no file
+ * system is called, and the pod's thread closes other files. */
 static int hand_back(struct process *process, struct app_request *from)
 {
 	struct ktsn_ring_memory memory;
@@ -207,7 +208,8 @@ static int hand_back(struct process *process, struct app_request *from)
 	return 0;
 }
 
-/* All that its messages refer to is known again. */
+/* Opens a ring that was handed back, after the application has registered its flows and destinations again.
+ */
 static int resume(struct process *process)
 {
 	if (!process->resuming)
@@ -232,7 +234,7 @@ static void version_refuse(struct process *process, const struct ktsn_app_reques
 		log_warning(
 			"pod %s: its libktsn.so speaks version %u of the application protocol, this ktsnd "
 			"versions %d to %d; give the pod the libktsn.so of this release",
-			pod->called, request->version, KTSN_APP_VERSION_OLDEST, KTSN_APP_VERSION);
+			pod->log_name, request->version, KTSN_APP_VERSION_OLDEST, KTSN_APP_VERSION);
 	pod->version_warned = true;
 }
 
@@ -291,8 +293,9 @@ static void request_serve(struct process *process, struct app_request *from, str
 		flow_request_serve(process, from, reply);
 }
 
-/* The descriptors that go with a reply: the ring and its doorbell, or the doorbell of a ring handed back;
- * those of a receive ring are there. Copies, because the process may end before the reply is sent. */
+/* Fills in the descriptors of a reply: the ring and its doorbell, or the doorbell of a ring handed back.
+ * Those of a receive ring are set already. They are copies, because the process may end before the reply is
+ * sent. */
 static int reply_fds_fill(const struct process *process, struct app_request *request)
 {
 	const struct ktsn_app_reply *reply = &request->reply;
@@ -330,7 +333,7 @@ static void reply_fill(struct process *process, struct app_request *request)
 		reply->ring_bytes = process->memory.bytes;
 }
 
-/* The process's connection is ready for the next. */
+/* Watches the connection again for the next request, or closes the process after an error. */
 static void request_end(struct process *process, int err)
 {
 	if (!err)
@@ -351,8 +354,8 @@ void process_request_serve(struct process *process)
 	else if (request->got > 0)
 		reply_fill(process, request);
 	if (request->got > 0 && !request->replying) {
-		/* Before the reply: a copy of a socket that stays open here would keep its port bound, and
-		 * who closes a socket may ask at once for a ring of its copy. */
+		/* Before the reply: a copy of the socket that stays open in ktsnd would keep its port bound,
+		 * and the application may at once ask for a ring of another copy. */
 		if (!request->finishing && (request->socket_fd >= 0 || request->filter_goes)) {
 			app_request_finish(request);
 			return;
@@ -369,33 +372,33 @@ void process_request_serve(struct process *process)
 
 /* ---- listening sockets of pods ---- */
 
-/* Works of a pod that may wait for its thread; connections beyond it wait to be accepted. */
+/* The most works that may wait for a pod's thread before its listener is paused. */
 enum { BACKLOG_MAX = 256 };
 
-/* Until there is less to be done, or there are descriptors again. */
-static void listener_rest(struct pod *pod)
+/* Stops accepting connections until there is less backlog, or there are descriptors again. */
+static void listener_pause(struct pod *pod)
 {
 	events_remove(pod->node->events, &pod->listener);
-	pod->listener_rests = true;
-	pod->node->listeners_resting++;
+	pod->listener_paused = true;
+	pod->node->listeners_paused++;
 }
 
-void listeners_wake(struct node *node)
+void listeners_resume(struct node *node)
 {
-	for (struct pod *pod = node->listeners_resting ? node->pods : NULL; pod; pod = pod->next) {
-		if (!pod->listener_rests || pod_thread_backlog(pod->thread) >= BACKLOG_MAX ||
+	for (struct pod *pod = node->listeners_paused ? node->pods : NULL; pod; pod = pod->next) {
+		if (!pod->listener_paused || pod_thread_backlog(pod->thread) >= BACKLOG_MAX ||
 		    !app_requests_descriptors_suffice() || events_add(node->events, &pod->listener))
 			continue;
-		pod->listener_rests = false;
-		node->listeners_resting--;
+		pod->listener_paused = false;
+		node->listeners_paused--;
 	}
 }
 
-/* Connections cost descriptors and memory before they ask for a ring, and after their end until their last
- * message has left. */
+/* Counts connections even before they have a ring, and after their end until their last message has left:
+ * they cost descriptors and memory. */
 static bool connection_allowed(struct pod *pod, bool relay)
 {
-	/* Relays are few. */
+	/* The number of relays is limited elsewhere. */
 	if (relay || pod->quota->processes < pod->quota->limits.processes)
 		return true;
 	pod->node->limit_refusals++;
@@ -404,7 +407,7 @@ static bool connection_allowed(struct pod *pod, bool relay)
 
 static int connection_take(struct pod *pod, int fd)
 {
-	bool relay = connection_is_relays(pod, fd);
+	bool relay = connection_is_from_relay(pod, fd);
 	struct process *process;
 
 	return connection_allowed(pod, relay) ? process_make(pod, fd, relay, process_request_serve, &process)
@@ -418,12 +421,12 @@ void listener_accept(struct event_source *listener)
 	int fd;
 
 	if (pod_thread_backlog(pod->thread) >= BACKLOG_MAX || !app_requests_descriptors_suffice()) {
-		listener_rest(pod);
+		listener_pause(pod);
 		return;
 	}
 	fd = unix_accept(listener->fd, &refused);
 	if (fd >= 0 && (refused || connection_take(pod, fd)))
 		pod_thread_close(pod->thread, fd);
 	else if (fd == -EMFILE || fd == -ENFILE)
-		listener_rest(pod);
+		listener_pause(pod);
 }

@@ -21,11 +21,10 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* More messages than one process will ever send; billions of processes may claim it. */
+/* More messages than a process ever sends; the sum over billions of processes still fits. */
 enum { LIBRARY_COUNT_MAX = INT32_MAX };
 
-/* The application's word: without the limit it could make the sum of all pods overflow, or no number at
- * all. */
+/* The application writes the counter: the limit prevents an overflow of the sum over all pods. */
 static uint64_t library_count_read(const _Atomic uint64_t *count)
 {
 	uint64_t counted = atomic_load_explicit(count, memory_order_relaxed);
@@ -43,7 +42,8 @@ void process_library_counts_add(const struct process *process, struct library_co
 	sum->unanswered += library_count_read(&header->unanswered);
 }
 
-/* Made for the first connection of a relay. */
+/* Returns the quota of the pod's relay, which is created for its first connection; NULL when out of memory.
+ */
 static struct quota *relay_quota(struct pod *pod)
 {
 	struct quota_limits limits = relay_limits(&pod->quota->limits);
@@ -53,7 +53,7 @@ static struct quota *relay_quota(struct pod *pod)
 	return pod->relay_quota;
 }
 
-/* Only a relay's are untimed. */
+/* Only rings of a relay are untimed. */
 static void ring_quota_take(struct process *process, bool untimed)
 {
 	process->ring_quota = untimed ? process->quota : process->pod->quota;
@@ -66,7 +66,7 @@ static void ring_quota_put(struct process *process)
 	process->ring_quota = NULL;
 }
 
-/* The memory of a ring counts, and who takes from it. */
+/* Charges the memory of a ring and takes its quota. */
 static int ring_account(struct process *process, const struct ktsn_ring_memory *memory, bool untimed)
 {
 	ring_quota_take(process, untimed);
@@ -143,14 +143,14 @@ void process_free(struct node *node, struct process *process)
 	free(process);
 }
 
-/* Until its pod may have another ring. */
-static void connection_rest(struct process *process, bool rests)
+/* Pauses a connection until its pod may have another ring, or resumes it. */
+static void connection_pause(struct process *process, bool paused)
 {
-	if (process->rests == rests)
+	if (process->paused == paused)
 		return;
-	process->rests = rests;
-	process->pod->connections_resting += rests ? 1 : (uint32_t)-1;
-	process->pod->node->connections_resting += rests ? 1 : (uint32_t)-1;
+	process->paused = paused;
+	process->pod->connections_paused += paused ? 1 : (uint32_t)-1;
+	process->pod->node->connections_paused += paused ? 1 : (uint32_t)-1;
 }
 
 void process_close(struct process *process)
@@ -161,13 +161,13 @@ void process_close(struct process *process)
 	receiving_end(process);
 	list_remove(&pod->processes, process);
 	pod->relays -= process->relay;
-	connection_rest(process, false);
+	connection_pause(process, false);
 	process->pod = NULL;
 	process->destinations.pod_name = process->identity;
 	process->next = node->closing;
 	node->closing = process;
 	events_remove(node->events, &process->connection);
-	/* With requests of the application that were not read. */
+	/* This also closes the descriptors of unread requests. */
 	pod_thread_close(process->thread, process->connection.fd);
 	app_request_abandon(process->request);
 	process->request = NULL;
@@ -187,8 +187,7 @@ void process_close(struct process *process)
 		process_free(node, process);
 }
 
-/* The first request is for a ring, new or handed back: these are expensive and can be repeated without end.
- */
+/* Limits the rate of first requests, which are for a ring, new or handed back: they are expensive. */
 static bool ring_work_allowed(struct process *process)
 {
 	return quota_rate_take(&process->quota->ring_works, clock_tai_ns());
@@ -200,34 +199,34 @@ static void connection_readable(struct event_source *source)
 	struct process *process = source->owner;
 
 	events_remove(process->pod->node->events, source);
-	/* After the waiting requests of its pod; a relay does not wait. */
+	/* The request waits behind earlier ones of its pod; a relay does not wait. */
 	if (process->ring || process->relay || process->receiving ||
-	    (!process->pod->connections_resting && ring_work_allowed(process)))
+	    (!process->pod->connections_paused && ring_work_allowed(process)))
 		app_request_begin(process->request);
 	else
-		connection_rest(process, true);
+		connection_pause(process, true);
 }
 
-/* The oldest first: a process is put at the head of the list. */
-static struct process *oldest_resting(const struct pod *pod)
+/* Returns the oldest paused process: new processes are at the head of the list. */
+static struct process *oldest_paused(const struct pod *pod)
 {
 	struct process *oldest = NULL;
 
 	for (struct process *process = pod->processes; process; process = process->next)
-		if (process->rests)
+		if (process->paused)
 			oldest = process;
 	return oldest;
 }
 
-void connections_wake(struct node *node)
+void connections_resume(struct node *node)
 {
-	for (struct pod *pod = node->connections_resting ? node->pods : NULL; pod; pod = pod->next) {
-		struct process *process = oldest_resting(pod);
+	for (struct pod *pod = node->connections_paused ? node->pods : NULL; pod; pod = pod->next) {
+		struct process *process = oldest_paused(pod);
 
 		/* One request of each pod in turn. */
 		if (!process || !ring_work_allowed(process))
 			continue;
-		connection_rest(process, false);
+		connection_pause(process, false);
 		app_request_begin(process->request);
 	}
 }
@@ -248,8 +247,8 @@ static void process_discard(struct process *process)
 	free(process);
 }
 
-/* The accepted socket is in the network namespace in which the client created its own. A pod's program cannot
- * create one in ktsnd's. */
+/* Whether the client created its socket in ktsnd's network namespace: the accepted socket is in the namespace
+ * of the client's, and a program in a pod cannot create one in ktsnd's. */
 static bool connection_is_local(const struct node *node, int fd)
 {
 	uint64_t cookie;
@@ -257,13 +256,13 @@ static bool connection_is_local(const struct node *node, int fd)
 	return !socket_netns_cookie(fd, &cookie) && cookie == node->routing.own_ns->cookie;
 }
 
-bool connection_is_relays(const struct pod *pod, int fd)
+bool connection_is_from_relay(const struct pod *pod, int fd)
 {
 	return pod->relays < POD_RELAYS_MAX && connection_is_local(pod->node, fd);
 }
 
 int process_make(struct pod *pod, int fd, bool relay, void (*serve)(struct process *process),
-		 struct process **made)
+		 struct process **created)
 {
 	struct quota *quota = relay ? relay_quota(pod) : pod->quota;
 	struct process *process = quota ? calloc(1, sizeof(*process)) : NULL;
@@ -285,7 +284,7 @@ int process_make(struct pod *pod, int fd, bool relay, void (*serve)(struct proce
 	}
 	process->pod = pod;
 	process->destinations.routing = &pod->node->routing;
-	process->destinations.pod_name = pod->called;
+	process->destinations.pod_name = pod->log_name;
 	process->pid = fd < 0 ? 0 : peer_pid(fd);
 	snprintf(process->identity, sizeof(process->identity), "%s", pod->identity);
 	process->relay = relay;
@@ -296,11 +295,11 @@ int process_make(struct pod *pod, int fd, bool relay, void (*serve)(struct proce
 	process->next = pod->processes;
 	pod->processes = process;
 	pod->node->process_count++;
-	*made = process;
+	*created = process;
 	return 0;
 }
 
-void process_unmake(struct process *process)
+void process_remove(struct process *process)
 {
 	struct pod *pod = process->pod;
 

@@ -13,7 +13,7 @@
 #include <string.h>
 #include <unistd.h>
 
-static struct process *process_busy(const struct node *node)
+static struct process *process_find_busy(const struct node *node)
 {
 	for (const struct pod *pod = node->pods; pod; pod = pod->next)
 		for (struct process *process = pod->processes; process; process = process->next)
@@ -27,25 +27,25 @@ void processes_quiesce(struct node *node)
 	enum { STEP_US = 200, STEPS = 2500 };
 	struct process *process;
 
-	for (int step = 0; step < STEPS && process_busy(node); step++) {
+	for (int step = 0; step < STEPS && process_find_busy(node); step++) {
 		usleep(STEP_US);
 		pod_threads_serve(node->threads);
 	}
-	while ((process = process_busy(node)))
+	while ((process = process_find_busy(node)))
 		process_close(process);
 }
 
-/* A ring that cannot be heard is of no use. Its application hands it back on a new connection, for a new
- * doorbell. */
-static void deaf_close(struct process *process, int err)
+/* Closes the connection of a process whose doorbell could not be joined. The application hands its ring back
+ * on a new connection and gets a new doorbell. */
+static void doorbell_failed(struct process *process, int err)
 {
 	log_warning("pod %s: cannot listen to the ring of process %d, taken over from another ktsnd: %s; its "
 		    "connection is closed, and it hands the ring back",
-		    process->pod->called, (int)process->pid, strerror(-err));
+		    process->pod->log_name, (int)process->pid, strerror(-err));
 	process_close(process);
 }
 
-/* Its messages may have nowhere to go, but its connection stays. */
+/* Takes over the memory and the doorbell of a ring. 0 or -errno. */
 static int ring_take_over(struct process *process, const struct process_descriptors *descriptors)
 {
 	struct ktsn_ring_memory memory;
@@ -58,10 +58,10 @@ static int ring_take_over(struct process *process, const struct process_descript
 		ktsn_ring_memory_unmap(&memory);
 		return err;
 	}
-	/* Departures stand still when it is recovered. */
+	/* Touch the pages now: no message departs while the ring is recovered. */
 	ktsn_ring_touch(&process->ring->consumer);
 	process->doorbell_fd = descriptors->doorbell;
-	err = doorbell_adopt(process, deaf_close);
+	err = doorbell_adopt(process, doorbell_failed);
 	if (err)
 		process->doorbell_fd = -1;
 	return err;
@@ -81,8 +81,8 @@ int process_take_over(struct node *node, const char *identity, const struct proc
 	if (descriptors->memory >= 0)
 		err = ring_take_over(process, descriptors);
 	if (err) {
-		/* Its descriptors get closed, and their numbers are those of the next ones. */
-		process_unmake(process);
+		/* The caller closes the descriptors, whose numbers may be used again. */
+		process_remove(process);
 		return err;
 	}
 	process->resuming = resuming;

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Processes when one ktsnd takes the place of another: what the old one finishes first, and what the new one
- * makes of theirs.
+ * Processes in a hand-over: the old ktsnd finishes their requests, and the new one takes them over.
  *
  * Control thread.
  */
@@ -10,17 +9,18 @@
 
 #include "process.h"
 
-/* Until no request is half-way; connections on which one still is are closed. */
+/* Waits until no request is being served, for half a second. Closes connections with requests after that. */
 void processes_quiesce(struct node *node);
-/* What another ktsnd had of a process; memory and doorbell -1: no ring yet. connection -1: it has ended. */
+/* Descriptors of a process of another ktsnd; memory and doorbell -1: no ring yet. connection -1: it has
+ * ended. */
 struct process_descriptors {
 	int memory, doorbell, connection;
 	struct ktsn_ring_geometry geometry; /* of the memory */
 	bool untimed;
 	bool relay;
 };
-/* On success the descriptors are the process's. Nothing is taken from its ring before
- * processes_taken_open(). */
+/* Takes a process over. On success its descriptors belong to the process. The loop gets the ring only by
+ * processes_taken_open(). 0 or -errno. */
 int process_take_over(struct node *node, const char *identity, const struct process_descriptors *descriptors,
 		      bool resuming, struct process **taken);
 void processes_taken_open(struct node *node);

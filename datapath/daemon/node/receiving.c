@@ -35,7 +35,7 @@ static int namespace_allowed(const struct pod *pod, uint64_t netns_cookie)
 	return err;
 }
 
-/* Of what the pod did not ask for nobody needs to hear. */
+/* Counts and logs a refusal, unless the pod did not ask for receive rings. Returns -ENOTSUP. */
 static int refuse_socket(struct process *process, enum receive_refusal why, int err)
 {
 	struct pod *pod = process->pod;
@@ -48,7 +48,7 @@ static int refuse_socket(struct process *process, enum receive_refusal why, int 
 	if (!pod->receive.warned)
 		log_warning("pod %s: a socket of process %d stays with the kernel, and gets no receive ring: "
 			    "%s%s%s",
-			    pod->called, (int)process->pid, receive_refusal_text(why), err ? ": " : "",
+			    pod->log_name, (int)process->pid, receive_refusal_text(why), err ? ": " : "",
 			    err ? strerror(-err) : "");
 	pod->receive.warned = true;
 	return -ENOTSUP;
@@ -111,34 +111,34 @@ static struct receive_socket *socket_make(struct pod *pod, uint64_t cookie, cons
 	return socket;
 }
 
-/* Rings that the pod's thread takes out of the program's maps. */
-struct removing {
+/* Rings to be removed from the program's maps by the pod's thread. */
+struct removal {
 	struct pod_work work;
 	struct receive_maps maps;
 	size_t count;
 	struct receive_entry entries[];
 };
 
-static void removing_run(struct pod_work *work)
+static void removal_run(struct pod_work *work)
 {
-	struct removing *removing = container_of(work, struct removing, work);
+	struct removal *removal = container_of(work, struct removal, work);
 
-	receive_rings_remove(&removing->maps, removing->entries, removing->count);
-	receive_maps_close(&removing->maps);
-	free(removing);
+	receive_rings_remove(&removal->maps, removal->entries, removal->count);
+	receive_maps_close(&removal->maps);
+	free(removal);
 }
 
-/* For so many at most; NULL when out of memory. */
-static struct removing *removing_make(const struct node *node, size_t most)
+/* Returns NULL when out of memory. */
+static struct removal *removal_create(const struct node *node, size_t max_count)
 {
-	struct removing *removing = calloc(1, sizeof(*removing) + most * sizeof(removing->entries[0]));
+	struct removal *removal = calloc(1, sizeof(*removal) + max_count * sizeof(removal->entries[0]));
 
-	if (!removing)
+	if (!removal)
 		return NULL;
-	removing->work.run = removing_run;
-	/* Where they cannot be opened nothing is looked up in them either, but readers hear of it. */
-	(void)receive_maps_open(node->receive.folder, &removing->maps);
-	return removing;
+	removal->work.run = removal_run;
+	/* If the maps cannot be opened, the removal still notifies the readers. */
+	(void)receive_maps_open(node->receive.folder, &removal->maps);
+	return removal;
 }
 
 static void socket_free(struct node *node, struct receive_socket *socket)
@@ -147,8 +147,9 @@ static void socket_free(struct node *node, struct receive_socket *socket)
 	free(socket);
 }
 
-/* Nobody uses it any more. Without `removing`, when out of memory, its ring stays until the next ktsnd. */
-static void socket_end(struct pod *pod, struct receive_socket *socket, struct removing *removing)
+/* Frees a socket without users. If `removal` is NULL for lack of memory, its ring stays until the next ktsnd.
+ */
+static void socket_end(struct pod *pod, struct receive_socket *socket, struct removal *removal)
 {
 	struct receive_socket **at = &pod->receive.sockets;
 
@@ -157,33 +158,32 @@ static void socket_end(struct pod *pod, struct receive_socket *socket, struct re
 	*at = socket->next;
 	pod->receive.socket_count--;
 	receive_counts_add(socket->control, &pod->receive.ended);
-	if (removing)
-		removing->entries[removing->count++] =
-			(struct receive_entry){socket->cookie, socket->control};
+	if (removal)
+		removal->entries[removal->count++] = (struct receive_entry){socket->cookie, socket->control};
 	socket_free(pod->node, socket);
 }
 
-/* `at` is where it hangs. True: it was the last user. */
-static bool user_end(struct pod *pod, struct receive_user **at, struct removing *removing)
+/* Removes a user from its list. Returns whether it was the last user of its socket. */
+static bool user_end(struct pod *pod, struct receive_user **at, struct removal *removal)
 {
 	struct receive_user *user = *at;
 	bool last = --user->socket->users == 0;
 
 	*at = user->next;
 	if (last)
-		socket_end(pod, user->socket, removing);
+		socket_end(pod, user->socket, removal);
 	free(user);
 	return last;
 }
 
-/* The last user was one of the process. */
-static bool one_end(struct process *process, struct receive_user **at)
+/* Removes a user of the process. Returns whether it was the last user of its socket. */
+static bool user_remove_one(struct process *process, struct receive_user **at)
 {
-	struct removing *removing = removing_make(process->pod->node, 1);
-	bool last = user_end(process->pod, at, removing);
+	struct removal *removal = removal_create(process->pod->node, 1);
+	bool last = user_end(process->pod, at, removal);
 
-	if (removing)
-		pod_thread_do(process->thread, &removing->work);
+	if (removal)
+		pod_thread_do(process->thread, &removal->work);
 	return last;
 }
 
@@ -196,37 +196,37 @@ static size_t users_count(const struct process *process)
 	return count;
 }
 
-static void users_end(struct process *process, struct removing *removing)
+static void users_end(struct process *process, struct removal *removal)
 {
 	while (process->receiving)
-		(void)user_end(process->pod, &process->receiving, removing);
+		(void)user_end(process->pod, &process->receiving, removal);
 }
 
 void receiving_end(struct process *process)
 {
-	size_t most = users_count(process);
-	struct removing *removing = most ? removing_make(process->pod->node, most) : NULL;
+	size_t max_count = users_count(process);
+	struct removal *removal = max_count ? removal_create(process->pod->node, max_count) : NULL;
 
-	users_end(process, removing);
-	if (removing)
-		pod_thread_do(process->thread, &removing->work);
+	users_end(process, removal);
+	if (removal)
+		pod_thread_do(process->thread, &removal->work);
 }
 
 void receiving_end_all(struct pod *pod)
 {
-	struct removing *removing;
-	size_t most = 0;
+	struct removal *removal;
+	size_t max_count = 0;
 
 	for (const struct process *p = pod->processes; p; p = p->next)
-		most += users_count(p);
-	removing = most ? removing_make(pod->node, most) : NULL;
+		max_count += users_count(p);
+	removal = max_count ? removal_create(pod->node, max_count) : NULL;
 	for (struct process *p = pod->processes; p; p = p->next)
-		users_end(p, removing);
-	if (removing)
-		pod_thread_do(pod->thread, &removing->work);
+		users_end(p, removal);
+	if (removal)
+		pod_thread_do(pod->thread, &removal->work);
 }
 
-static enum receive_refusal room_judge(struct pod *pod, uint32_t ring_id, size_t bytes)
+static enum receive_refusal room_check(struct pod *pod, uint32_t ring_id, size_t bytes)
 {
 	if (pod->receive.socket_count >= pod->quota->limits.sockets ||
 	    pod->receive.socket_count >= RECEIVE_POD_SOCKETS_MAX)
@@ -236,30 +236,31 @@ static enum receive_refusal room_judge(struct pod *pod, uint32_t ring_id, size_t
 		       : RECEIVE_MEMORY;
 }
 
-/* The ring that a former ktsnd has made for the socket, or a new one, for which there is room. */
+/* Finds the ring that a previous ktsnd has created for the socket, or creates one, within the pod's limits.
+ */
 static int ring_get(struct process *process, const struct receive_maps *maps, const struct app_request *from,
 		    struct receive_ring *ring, struct receive_descriptors *fds)
 {
 	struct pod *pod = process->pod;
-	bool there = receive_ring_find(maps, from->identity.cookie, ring, fds) == 0;
+	bool exists = receive_ring_find(maps, from->identity.cookie, ring, fds) == 0;
 	enum receive_refusal refusal;
 	int err = 0;
 
-	refusal = there ? room_judge(pod, ring->ring_id, ring->bytes)
-			: room_judge(pod, 0, from->receive.ring_bytes);
-	if (!refusal && !there)
+	refusal = exists ? room_check(pod, ring->ring_id, ring->bytes)
+			 : room_check(pod, 0, from->receive.ring_bytes);
+	if (!refusal && !exists)
 		err = receive_ring_make(from->receive.ring_bytes, ring, fds);
 	if (err)
 		return refuse_socket(process, RECEIVE_KERNEL, err);
 	if (!refusal)
 		return 0;
 	pod->node->limit_refusals++;
-	if (there)
+	if (exists)
 		receive_descriptors_close(fds);
 	return refuse_socket(process, refusal, 0);
 }
 
-/* On success the descriptors of its ring are open. */
+/* Finds or creates the socket. On success the descriptors of its ring are open. */
 static int socket_get(struct process *process, const struct receive_maps *maps,
 		      const struct app_request *from, struct receive_socket **socket,
 		      struct receive_descriptors *fds)
@@ -282,14 +283,14 @@ static int socket_get(struct process *process, const struct receive_maps *maps,
 	return refuse_socket(process, RECEIVE_KERNEL, -ENOMEM);
 }
 
-static int serve_with(struct process *process, struct app_request *from, struct ktsn_app_reply *reply)
+static int ring_serve(struct process *process, struct app_request *from, struct ktsn_app_reply *reply)
 {
 	struct receive_descriptors fds;
 	struct receive_socket *socket;
 	int err;
 
-	/* Whose filter it is: nobody else enters sockets. What the pod has is ours also when the maps are
-	 * new. */
+	/* An existing filter is ktsnd's own if the socket is in the maps, which only ktsnd writes, or if the
+	 * pod has a ring for it and the maps are new. */
 	if (from->receive.has_filter && !socket_find(process->pod, from->identity.cookie) &&
 	    !receive_socket_entered(&from->entering, from->socket_fd, from->identity.cookie))
 		return refuse_socket(process, RECEIVE_FILTER, 0);
@@ -323,7 +324,7 @@ static int serve(struct process *process, struct app_request *from, struct ktsn_
 		return err;
 	if (from->receive.refusal)
 		return refuse_socket(process, from->receive.refusal, 0);
-	/* Each has maps changed, and other programs of the machine wait for them as well. */
+	/* Each request changes maps, which other programs of the machine wait for as well. */
 	if (!quota_rate_take(&process->pod->quota->receive_works, clock_tai_ns()))
 		return refuse_socket(process, RECEIVE_RATE, 0);
 	err = receive_maps_open(process->pod->node->receive.folder, &from->entering);
@@ -331,7 +332,7 @@ static int serve(struct process *process, struct app_request *from, struct ktsn_
 		return refuse_socket(process, RECEIVE_NO_PROGRAM, err);
 	err = receive_socket_excluded(&from->entering, from->socket_fd)
 		      ? refuse_socket(process, RECEIVE_SHARED, 0)
-		      : serve_with(process, from, reply);
+		      : ring_serve(process, from, reply);
 	if (err)
 		receive_maps_close(&from->entering);
 	return err;
@@ -340,7 +341,7 @@ static int serve(struct process *process, struct app_request *from, struct ktsn_
 void receive_open_request(struct process *process, struct app_request *from, struct ktsn_app_reply *reply)
 {
 	reply->status = from->passed_err ? from->passed_err : serve(process, from, reply);
-	/* A filter that counts for nobody. */
+	/* Detach a filter without a ring. */
 	from->filter_goes = reply->status && from->receive.attached;
 }
 
@@ -360,7 +361,7 @@ void receive_open_finish(struct process *process, struct app_request *from, stru
 	if (!from->enter_err)
 		return;
 	if (from->opens && *at)
-		(void)one_end(process, at);
+		(void)user_remove_one(process, at);
 	for (int i = 0; i < 2; i++) {
 		close(from->reply_fds[i]);
 		from->reply_fds[i] = -1;
@@ -369,39 +370,38 @@ void receive_open_finish(struct process *process, struct app_request *from, stru
 	reply->ring_bytes = 0;
 }
 
-/* The storage of the socket ends as well: it may live on in another process. */
-static void socket_leave(const struct node *node, int socket_fd, bool for_ever)
+/* Removes the socket from the map of sockets: another process may have a copy of it. */
+static void socket_leave(const struct node *node, int socket_fd, bool exclude)
 {
 	struct receive_maps maps;
 
 	if (receive_maps_open(node->receive.folder, &maps))
 		return;
-	if (for_ever)
+	if (exclude)
 		receive_socket_exclude(&maps, socket_fd);
 	else
 		receive_socket_leave(&maps, socket_fd);
 	receive_maps_close(&maps);
 }
 
-/* For all processes of the pod. Returns whether it had a ring. */
-static bool all_end(struct process *process, uint64_t cookie)
+/* Removes the socket of all processes of the pod. Returns whether it had a ring. */
+static bool socket_remove_all(struct process *process, uint64_t cookie)
 {
-	struct removing *removing = removing_make(process->pod->node, 1);
-	bool had = false;
+	struct removal *removal = removal_create(process->pod->node, 1);
+	bool removed = false;
 
 	for (struct process *p = process->pod->processes; p; p = p->next) {
 		struct receive_user **at = user_of_cookie(p, cookie);
 
 		if (*at)
-			had |= user_end(process->pod, at, removing);
+			removed |= user_end(process->pod, at, removal);
 	}
-	if (removing)
-		pod_thread_do(process->thread, &removing->work);
-	return had;
+	if (removal)
+		pod_thread_do(process->thread, &removal->work);
+	return removed;
 }
 
-/* Why the pod's socket is the kernel's from now on; RECEIVE_SERVED: it was closed, or is none of the pod's.
- */
+/* Returns why the pod's socket goes to the kernel; RECEIVE_SERVED: it was closed, or is not the pod's. */
 static enum receive_refusal close_reason(const struct process *process, const struct app_request *from)
 {
 	static const enum receive_refusal refusals[] = {
@@ -428,16 +428,16 @@ void receive_close_request(struct process *process, struct app_request *from, st
 	why = close_reason(process, from);
 	if (why)
 		(void)refuse_socket(process, why, 0);
-	from->filter_goes =
-		why == RECEIVE_SHARED ? all_end(process, from->identity.cookie) : *at && one_end(process, at);
+	from->filter_goes = why == RECEIVE_SHARED ? socket_remove_all(process, from->identity.cookie)
+						  : *at && user_remove_one(process, at);
 	if (from->socket_fd < 0)
-		return; /* what is at the socket goes with it, or does no harm where another process has it */
+		return; /* its filter ends with the socket, and is harmless for copies in other processes */
 	if (from->filter_goes || why == RECEIVE_SHARED)
 		socket_leave(process->pod->node, from->socket_fd, why == RECEIVE_SHARED);
 }
 
-/* NULL: the ring has gone, or out of memory. */
-static struct receive_socket *socket_of_former(struct pod *pod, uint64_t cookie,
+/* Returns NULL when the ring is gone, or without memory. */
+static struct receive_socket *socket_take_over(struct pod *pod, uint64_t cookie,
 					       const struct receive_ring *ring)
 {
 	struct receive_descriptors fds;
@@ -456,7 +456,7 @@ int receiving_take_over(struct process *process, uint64_t cookie, const struct r
 	int err;
 
 	if (!socket)
-		socket = socket_of_former(process->pod, cookie, ring);
+		socket = socket_take_over(process->pod, cookie, ring);
 	if (!socket)
 		return -ENOMEM;
 	err = user_add(process, socket);
@@ -481,8 +481,8 @@ void receiving_lefts(const struct pod *pod, uint32_t lefts[KTSN_RECEIVE_LEFTS])
 		lefts[receive_left(s->control)]++;
 }
 
-/* Its name is the cookie of the network namespace that ktsnd is in (internal/node/receive/folder.go). */
-static int own_folder(const char *folder, char *own, size_t bytes)
+/* The folder is named after the cookie of ktsnd's network namespace (internal/node/receive/folder.go). */
+static int node_folder(const char *folder, char *node_folder, size_t bytes)
 {
 	int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
 	uint64_t cookie;
@@ -494,20 +494,21 @@ static int own_folder(const char *folder, char *own, size_t bytes)
 	close(fd);
 	if (err)
 		return err;
-	length = snprintf(own, bytes, "%s/%" PRIu64, folder, cookie);
+	length = snprintf(node_folder, bytes, "%s/%" PRIu64, folder, cookie);
 	return length < 0 || (size_t)length >= bytes ? -ENAMETOOLONG : 0;
 }
 
-/* Only these are removed later: another ktsnd of this kernel may enter others meanwhile. */
+/* Lists the rings of a previous ktsnd. Only these are removed later: another ktsnd of this kernel may add
+ * others. */
 void receiving_begin(struct node *node, const char *folder)
 {
 	struct node_receive *receive = &node->receive;
 	struct receive_maps maps;
 
 	/* A kernel without such cookies has no program either. */
-	if (own_folder(folder, receive->own, sizeof(receive->own)))
-		receive->own[0] = 0;
-	receive->folder = receive->own;
+	if (node_folder(folder, receive->node_folder, sizeof(receive->node_folder)))
+		receive->node_folder[0] = 0;
+	receive->folder = receive->node_folder;
 	if (receive_maps_open(receive->folder, &maps))
 		return;
 	receive->left = calloc(LEFT_MAX, sizeof(*receive->left));
@@ -527,7 +528,7 @@ static bool is_known(const struct node *node, uint64_t cookie)
 	return false;
 }
 
-/* All at once, so that the control thread waits a few milliseconds. */
+/* Removes all rings in one call, so that the control thread waits only a few milliseconds. */
 static void left_remove(const struct node *node)
 {
 	struct receive_entry *entries = calloc(node->receive.left_count, sizeof(*entries));

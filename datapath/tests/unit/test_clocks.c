@@ -95,7 +95,7 @@ static void tell(int64_t bound_ns, int64_t drift_ppb)
 	node_clock_set(&bed.node, &(struct node_clock){.state = NODE_CLOCK_SYNCHRONIZED,
 						       .error_bound_ns = bound_ns,
 						       .drift_ppb = drift_ppb,
-						       .told_ns = atomic_load(&monotonic_ns)});
+						       .reported_ns = atomic_load(&monotonic_ns)});
 }
 
 static void ask(uint32_t vni, enum on_clock_loss on_loss, bool good)
